@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Case is one named load. Cases stand in the literal below and nowhere else.
+type Case struct {
+	Name string
+	What string // one line: what is measured, over which path
+
+	// Divide makes slow cases smaller: a round runs n/Divide jobs. Zero is one.
+	Divide int
+
+	// Setup runs once, before the warm-up. An error made by skipf takes the
+	// case out of the bench and is reported; any other error is a failure.
+	Setup func(ctx context.Context, env *Env) (Runner, error)
+}
+
+// Runner is a case that has been set up.
+type Runner interface {
+	// Durability says in one line what survives a crash once a job is
+	// acknowledged, with the settings seen on the server, not the ones hoped for.
+	Durability() string
+
+	// Run puts n jobs through and answers what it measured. It begins with empty
+	// tables, clears and checks outside the clock, and gives up when ctx ends.
+	Run(ctx context.Context, n int) ([]Phase, error)
+
+	// Close releases what Setup took. It is called once, also after a failure.
+	Close() error
+}
+
+// Phase is one measured part of a run.
+type Phase struct {
+	Name    string
+	Jobs    int
+	Took    time.Duration
+	Latency []time.Duration // optional: one per operation
+}
+
+// Rate is jobs per second.
+func (p Phase) Rate() float64 {
+	if p.Took <= 0 {
+		return 0
+	}
+	return float64(p.Jobs) / p.Took.Seconds()
+}
+
+// Names of phases. A ratio to the reference exists where both cases answer the
+// same phase, so a new case should use these names where they fit.
+const (
+	phaseInsert  = "insert"     // hand jobs in, acknowledged
+	phaseClaim   = "claim"      // take jobs for a worker
+	phaseDelete  = "delete"     // finish jobs by removing them
+	phaseWork    = "work"       // claim + run a no-op + finish, acknowledged
+	phaseTotal   = "end-to-end" // all parts one after another
+	phaseRequest = "request"    // one HTTP round trip
+)
+
+// total adds the phases of one run up to its end-to-end phase.
+func total(jobs int, parts ...Phase) Phase {
+	all := Phase{Name: phaseTotal, Jobs: jobs}
+	for _, p := range parts {
+		all.Took += p.Took
+	}
+	return all
+}
+
+// cases is every case there is, in the order in which a round runs them.
+var cases = []Case{
+	{
+		Name:  "floor-sqlite",
+		What:  "raw SQL on SQLite: one connection, batches of 100, one transaction each",
+		Setup: setupFloorSQLite,
+	},
+	{
+		Name:  "floor-postgres",
+		What:  "raw SQL on PostgreSQL through pgx: unnest inserts, SKIP LOCKED claims, batches of 100",
+		Setup: setupFloorPostgres,
+	},
+	{
+		Name:  "floor-http",
+		What:  "empty net/http answer, keep-alive connections, requests written by hand",
+		Setup: setupFloorHTTP,
+	},
+	{
+		Name:  "floor-http-client",
+		What:  "the same server asked by net/http's own client",
+		Setup: setupFloorHTTPClient,
+	},
+	{
+		Name:  "river",
+		What:  "River on PostgreSQL: InsertMany of 1000, no-op worker, finished rows kept",
+		Setup: setupRiver(riverInsertMany),
+	},
+	{
+		Name:  "river-copy",
+		What:  "the same with InsertManyFast (COPY, no rows returned)",
+		Setup: setupRiver(riverInsertCopy),
+	},
+	{
+		Name:   "river-single",
+		What:   "the same with single inserts from many goroutines",
+		Divide: 4,
+		Setup:  setupRiver(riverInsertSingle),
+	},
+	{
+		Name:  "millrace-postgres",
+		What:  "Millrace's engine in process on PostgreSQL: batches of 1000, finished rows kept",
+		Setup: setupMillracePostgres(benchKept, 1000, 4),
+	},
+	{
+		Name:   "millrace-postgres-single",
+		What:   "the same with single inserts from 64 goroutines",
+		Divide: 4,
+		Setup:  setupMillracePostgres(benchKept, 1, 64),
+	},
+	{
+		Name:  "millrace-sqlite",
+		What:  "Millrace's engine in process on SQLite: batches of 100, finished rows removed",
+		Setup: setupMillraceSQLite(benchGone, 100, 4),
+	},
+	{
+		Name:  "millrace-http",
+		What:  "Millrace's binary over HTTP on SQLite: Relay, enqueue and next in batches of 100, complete one by one",
+		Setup: setupMillraceHTTP("batches"),
+	},
+	{
+		Name:   "millrace-http-single",
+		What:   "the same with single jobs on 64 connections",
+		Divide: 2,
+		Setup:  setupMillraceHTTP("singles"),
+	},
+	{
+		Name:  "asynq",
+		What:  "asynq on Redis without persistence: single enqueues, no-op handler, finished tasks deleted",
+		Setup: setupAsynqMemory,
+	},
+	{
+		Name:  "asynq-durable",
+		What:  "the same on Redis with appendonly yes and appendfsync always",
+		Setup: setupAsynqDurable,
+	},
+}
+
+// skipped is the error of a case that cannot run here: a server is missing.
+type skipped struct{ why string }
+
+func (s skipped) Error() string { return s.why }
+
+func skipf(format string, args ...any) error {
+	return skipped{flat(fmt.Sprintf(format, args...))}
+}
+
+// flat makes one line of a message; pgx writes one line per address it tried.
+func flat(message string) string { return strings.Join(strings.Fields(message), " ") }
+
+func isSkip(err error) bool {
+	var s skipped
+	return errors.As(err, &s)
+}
+
+// choose picks cases by name, in the order of the list; no names mean all.
+func choose(all []Case, names []string) ([]Case, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	want := map[string]bool{}
+	for _, name := range names {
+		want[name] = true
+	}
+	var picked []Case
+	for _, c := range all {
+		if want[c.Name] {
+			picked = append(picked, c)
+			delete(want, c.Name)
+		}
+	}
+	for name := range want {
+		return nil, fmt.Errorf("no case is named %q (see --list)", name)
+	}
+	return picked, nil
+}

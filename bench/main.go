@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// settings is what the command line says.
+type settings struct {
+	jobs, warmup, rounds, clients int
+	timeout, maxTime              time.Duration
+	ref, json, dir                string
+	list                          bool
+	tune                          Tuning
+	chosen                        []Case
+}
+
+func parse(args []string, stderr io.Writer) (settings, error) {
+	var s settings
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() {
+		fmt.Fprintln(stderr, "usage: go run . [flags] [case ...]   (flags before cases; no case means all)")
+		f.PrintDefaults()
+	}
+	f.IntVar(&s.jobs, "n", 20_000, "jobs per run; slow cases do a fraction of it")
+	f.IntVar(&s.warmup, "warmup", 0, "jobs per run of the warm-up round (0: as many as -n)")
+	f.IntVar(&s.rounds, "rounds", 5, "measured rounds")
+	f.IntVar(&s.clients, "clients", 64, "goroutines or connections of cases with single jobs")
+	f.StringVar(&s.ref, "ref", "", "case the ratios refer to (default river, else the first case)")
+	f.StringVar(&s.json, "json", "", "also write the report to this `file`")
+	f.StringVar(&s.dir, "dir", "", "folder for the files of SQLite and Redis (default the system's temporary folder)")
+	f.DurationVar(&s.timeout, "timeout", time.Minute, "longest time for one run of one case")
+	f.DurationVar(&s.maxTime, "max-time", 15*time.Minute, "longest time for the whole bench")
+	f.BoolVar(&s.list, "list", false, "list the cases and end")
+	f.IntVar(&s.tune.PostgresConns, "postgres-conns", 4, "connections of floor-postgres")
+	f.IntVar(&s.tune.RiverWorkers, "river-workers", 2000, "River's MaxWorkers")
+	f.IntVar(&s.tune.RiverConns, "river-conns", 16, "connections of River's pool (river-single: at least -clients)")
+	f.IntVar(&s.tune.RiverInserters, "river-inserters", 4, "goroutines that insert batches into River")
+	f.IntVar(&s.tune.AsynqServers, "asynq-servers", 32, "asynq servers in the process")
+	f.IntVar(&s.tune.AsynqConcurrency, "asynq-concurrency", 16, "Concurrency of each asynq server")
+	f.IntVar(&s.tune.AsynqClients, "asynq-clients", 64, "goroutines that enqueue into asynq")
+	if err := f.Parse(args); err != nil {
+		return s, err
+	}
+	var err error
+	if s.chosen, err = choose(cases, f.Args()); err == nil {
+		err = s.resolve()
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+	}
+	return s, err
+}
+
+// maxJobs bounds a run however it is called.
+const maxJobs = 5_000_000
+
+func (s *settings) resolve() error {
+	for _, v := range []struct {
+		flag  string
+		value int
+	}{
+		{"n", s.jobs}, {"warmup", max(s.warmup, 1)}, {"rounds", s.rounds}, {"clients", s.clients},
+		{"postgres-conns", s.tune.PostgresConns}, {"river-workers", s.tune.RiverWorkers},
+		{"river-conns", s.tune.RiverConns}, {"river-inserters", s.tune.RiverInserters},
+		{"asynq-servers", s.tune.AsynqServers}, {"asynq-concurrency", s.tune.AsynqConcurrency},
+		{"asynq-clients", s.tune.AsynqClients},
+	} {
+		if v.value < 1 || v.value > maxJobs {
+			return fmt.Errorf("--%s must be from 1 to %d", v.flag, maxJobs)
+		}
+	}
+	if s.warmup <= 0 {
+		s.warmup = s.jobs
+	}
+	if s.timeout <= 0 || s.maxTime <= 0 {
+		return errors.New("--timeout and --max-time must be positive")
+	}
+	named := func(name string) bool {
+		return slices.ContainsFunc(s.chosen, func(c Case) bool { return c.Name == name })
+	}
+	switch {
+	case s.ref != "" && !named(s.ref):
+		return fmt.Errorf("--ref %s is not among the chosen cases", s.ref)
+	case s.ref == "" && named("river"):
+		s.ref = "river"
+	case s.ref == "":
+		s.ref = s.chosen[0].Name
+	}
+	return nil
+}
+
+// run is main with its surroundings passed in. It answers the exit code: 0, 1
+// when a case failed or the bench was cut short, 2 for a wrong command line.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	s, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case s.list:
+		for _, c := range s.chosen {
+			fmt.Fprintf(stdout, "%-18s %s\n", c.Name, c.What)
+		}
+		return 0
+	}
+	report, err := bench(ctx, s, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	if err := report.WriteText(stdout); err != nil {
+		return 1
+	}
+	if s.json != "" {
+		if err := report.WriteJSON(s.json); err != nil {
+			fmt.Fprintln(stderr, "bench:", err)
+			return 1
+		}
+	}
+	failed := slices.ContainsFunc(report.Cases, func(c CaseLine) bool { return c.Failed != "" })
+	if failed || report.CutShort != "" {
+		return 1
+	}
+	return 0
+}
+
+// bench runs the chosen cases and cleans up behind them, also when it is
+// interrupted or out of time.
+func bench(ctx context.Context, s settings, log io.Writer) (report Report, err error) {
+	env, err := newEnv(s.dir, s.clients, s.tune, log)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		if closeErr := env.Close(ctx); closeErr != nil {
+			fmt.Fprintln(log, "bench: clean up:", closeErr)
+		}
+	}()
+	// A case that ignores its context must not keep the machine busy for ever.
+	last := time.AfterFunc(s.maxTime+time.Minute, func() {
+		fmt.Fprintln(log, "bench: a case does not end; giving up")
+		env.Abandon()
+		os.Exit(3)
+	})
+	defer last.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, s.maxTime,
+		fmt.Errorf("%s are over (see --max-time)", s.maxTime))
+	defer cancel()
+
+	report = Report{
+		Machine: inspectMachine(env.Dir),
+		Jobs:    s.jobs, Rounds: s.rounds, Clients: s.clients, Tuning: s.tune,
+	}
+	b := &Bench{Env: env, Jobs: s.jobs, Warmup: s.warmup, Rounds: s.rounds, Timeout: s.timeout, Log: log}
+	tracks, err := b.Run(ctx, s.chosen)
+	if err != nil {
+		report.CutShort = err.Error()
+	}
+	report.Servers = env.Servers()
+	report.Reference = reference(tracks, s.ref)
+	report.Cases = lines(tracks, report.Reference)
+	return report, nil
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/sqlite"
+)
+
+// Two contracts of the bench: one keeps settled jobs, as River does, the other
+// removes them, as Relay does.
+var (
+	benchPhases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased, "done": job.Done}
+	benchMoves  = []job.Move{
+		{From: job.Nowhere, On: job.Submitted, To: "queued"},
+		{From: "queued", On: job.Claimed, To: "running"},
+		{From: "running", On: job.Expired, To: "queued"},
+	}
+	benchKept = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: "done"}))
+	benchGone = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: job.Nowhere}))
+)
+
+// millraceRunner is Millrace's engine in this process, called as River's client
+// is: submissions of insertBatch from several goroutines, then workers that
+// claim, run a no-op and finish in batches.
+type millraceRunner struct {
+	open       func(ctx context.Context, run int) (store.Store, func(context.Context) error, error)
+	machine    *job.Machine
+	insert     int // jobs per submission
+	claim      int // jobs per claim
+	callers    int // of either
+	durability string
+	runs       int
+}
+
+func setupMillracePostgres(machine *job.Machine, insert, callers int) func(context.Context, *Env) (Runner, error) {
+	return func(ctx context.Context, env *Env) (Runner, error) {
+		pg, err := env.Postgres(ctx, "millrace")
+		if err != nil {
+			return nil, err
+		}
+		open := func(ctx context.Context, _ int) (store.Store, func(context.Context) error, error) {
+			s, err := postgres.Open(ctx, postgres.Config{URL: pg.DSN()})
+			clear := func(ctx context.Context) error {
+				pool, err := pg.Pool(ctx, 1)
+				if err != nil {
+					return err
+				}
+				defer pool.Close()
+				for _, q := range []string{"TRUNCATE jobs, bodies, counts, events, outbox", "VACUUM jobs"} {
+					if _, err := pool.Exec(ctx, q); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			return s, clear, err
+		}
+		return &millraceRunner{open: open, machine: machine, insert: insert, claim: 500, callers: callers, durability: pg.Durability()}, nil
+	}
+}
+
+func setupMillraceSQLite(machine *job.Machine, insert, callers int) func(context.Context, *Env) (Runner, error) {
+	return func(_ context.Context, env *Env) (Runner, error) {
+		dir, err := env.Folder("millrace-sqlite")
+		if err != nil {
+			return nil, err
+		}
+		open := func(ctx context.Context, run int) (store.Store, func(context.Context) error, error) {
+			s, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir, strconv.Itoa(run)+".db"), Now: time.Now})
+			return s, func(context.Context) error { return nil }, err
+		}
+		return &millraceRunner{open: open, machine: machine, insert: insert, claim: 100, callers: callers,
+			durability: "SQLite WAL synchronous=FULL: an fsync before every answer"}, nil
+	}
+}
+
+func (m *millraceRunner) Durability() string { return m.durability }
+
+func (m *millraceRunner) Close() error { return nil }
+
+func (m *millraceRunner) Run(ctx context.Context, n int) ([]Phase, error) {
+	m.runs++
+	s, clear, err := m.open(ctx, m.runs)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if err := clear(ctx); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Contracts: []engine.Contract{{Name: "bench", Machine: m.machine}},
+		Random: func() (r [16]byte) { rand.Read(r[:]); return r }, Monotonic: func() time.Duration { return time.Since(start) }})
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	insert, err := m.inserts(ctx, e, n)
+	if err != nil {
+		return nil, fmt.Errorf("insert: %w", err)
+	}
+	work, err := m.works(ctx, e, n)
+	if err != nil {
+		return nil, fmt.Errorf("work: %w", err)
+	}
+	return []Phase{insert, work, total(n, insert, work)}, nil
+}
+
+func (m *millraceRunner) inserts(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
+	cut := batches(n, m.insert)
+	begin := time.Now()
+	lat, err := crowd(ctx, m.callers, len(cut), func(ctx context.Context, _, i int) error {
+		batch := make([]engine.Submission, 0, m.insert)
+		for num := cut[i][0]; num < cut[i][1]; num++ {
+			payload, err := json.Marshal(newJob(num)) // as River encodes its arguments
+			if err != nil {
+				return err
+			}
+			batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{Contract: "bench", Scope: "default", Key: strconv.Itoa(num)},
+				Queue: "default", Lease: time.Minute, Payload: payload}})
+		}
+		_, err := e.Submit(ctx, engine.Unique, batch)
+		return err
+	})
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: lat}, err
+}
+
+func (m *millraceRunner) works(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
+	tally := newTally(n)
+	begin := time.Now()
+	_, err := crowd(ctx, m.callers, m.callers, func(ctx context.Context, _, _ int) error {
+		for {
+			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: "bench", Queues: []string{"default"}, Max: m.claim, Worker: "bench"})
+			if err != nil || len(jobs) == 0 {
+				return err
+			}
+			endings := make([]engine.Ending, len(jobs))
+			for i, j := range jobs {
+				var work Job
+				if err := json.Unmarshal(j.Payload, &work); err != nil {
+					return err
+				}
+				tally.Mark(work.Num)
+				endings[i] = engine.Ending{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+			}
+			for _, ended := range e.FinishAll(ctx, endings) {
+				if ended.Err != nil {
+					return ended.Err
+				}
+			}
+		}
+	})
+	took := time.Since(begin)
+	if err == nil {
+		err = tally.Wait(ctx)
+	}
+	return Phase{Name: phaseWork, Jobs: n, Took: took}, err
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// millraceHTTP is the real binary measuring itself over HTTP: `millrace bench`
+// starts a fresh server process on SQLite and drives it from another process.
+type millraceHTTP struct {
+	binary     string
+	dir        string
+	load       string // batches or singles
+	durability string
+}
+
+func setupMillraceHTTP(load string) func(context.Context, *Env) (Runner, error) {
+	return func(ctx context.Context, env *Env) (Runner, error) {
+		dir, err := env.Folder("millrace-" + load)
+		if err != nil {
+			return nil, err
+		}
+		binary := filepath.Join(dir, "millrace")
+		build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/millrace")
+		build.Dir = ".."
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building millrace: %w: %s", err, flat(string(out)))
+		}
+		return &millraceHTTP{binary: binary, dir: dir, load: load}, nil
+	}
+}
+
+func (m *millraceHTTP) Durability() string { return m.durability }
+
+func (m *millraceHTTP) Close() error { return nil }
+
+// Run puts n jobs through. A batch is enqueued and taken in one request, but
+// completed job by job, as the protocol has it.
+func (m *millraceHTTP) Run(ctx context.Context, n int) ([]Phase, error) {
+	jobs, singles := strconv.Itoa(n), "0"
+	if m.load == "singles" {
+		jobs, singles = singles, jobs
+	}
+	cmd := exec.CommandContext(ctx, m.binary, "bench", "--json", "--dir", m.dir, "--jobs", jobs, "--singles", singles)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, flat(stderr.String()))
+	}
+	var report struct {
+		Durability string `json:"durability"`
+		Phases     []struct {
+			Verb string        `json:"verb"`
+			Took time.Duration `json:"took_ns"`
+		} `json:"phases"`
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		return nil, err
+	}
+	m.durability = report.Durability
+	names := map[string]string{"enqueue": phaseInsert, "next": phaseClaim, "complete": phaseDelete}
+	var phases []Phase
+	for _, p := range report.Phases {
+		phases = append(phases, Phase{Name: names[p.Verb], Jobs: n, Took: p.Took})
+	}
+	return append(phases, total(n, phases...)), nil
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// envRedis names the variable with the host:port of a Redis that may be used for
+// the case without persistence.
+const (
+	envRedis     = "MILLRACE_TEST_REDIS"
+	defaultRedis = "127.0.0.1:6379"
+)
+
+// Redis is a server that answers, and what it says about its persistence.
+type Redis struct {
+	Addr       string
+	version    string
+	appendonly string
+	fsync      string
+	save       string
+	child      *Child // nil for a server that was there before
+}
+
+// redisMemory finds a Redis for the case without persistence: the one the
+// environment names, else an own process, else the one at the usual address. An
+// own process is preferred because nobody else's data or load is on it.
+func redisMemory(ctx context.Context, env *Env) (*Redis, error) {
+	if addr := os.Getenv(envRedis); addr != "" {
+		return redisAt(ctx, env, addr)
+	}
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return redisAt(ctx, env, defaultRedis)
+	}
+	return redisStart(ctx, env, "redis-memory", "--appendonly", "no")
+}
+
+// redisDurable starts a Redis that syncs its log before it answers.
+func redisDurable(ctx context.Context, env *Env) (*Redis, error) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return nil, skipf("no redis-server in PATH to start with appendfsync always")
+	}
+	return redisStart(ctx, env, "redis-durable", "--appendonly", "yes", "--appendfsync", "always")
+}
+
+func redisAt(ctx context.Context, env *Env, addr string) (*Redis, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", envRedis, err)
+	}
+	if err := checkLocal(host); err != nil {
+		return nil, skipf("Redis: %v", err)
+	}
+	r := &Redis{Addr: addr}
+	if err := r.inspect(ctx); err != nil {
+		return nil, skipf("no Redis at %s and no redis-server in PATH: %v", addr, err)
+	}
+	env.addRedis(r.Describe())
+	return r, nil
+}
+
+// redisStart runs a Redis in the bench's folder. A port that somebody else takes
+// between the search and the start makes it try again.
+func redisStart(ctx context.Context, env *Env, name string, args ...string) (*Redis, error) {
+	dir, err := env.Folder(name)
+	if err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		r, err := redisTry(ctx, env, dir, args)
+		if err == nil {
+			env.addRedis(r.Describe())
+			return r, nil
+		}
+		if try == 3 || ctx.Err() != nil {
+			return nil, fmt.Errorf("start redis-server: %w", err)
+		}
+	}
+}
+
+func redisTry(ctx context.Context, env *Env, dir string, args []string) (*Redis, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	args = append([]string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(port),
+		"--dir", dir, "--daemonize", "no", "--save", "", "--logfile", "redis.log",
+	}, args...)
+	child, err := startChild(exec.Command("redis-server", args...))
+	if err != nil {
+		return nil, err
+	}
+	env.addChild(child)
+	r := &Redis{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), child: child}
+	if err := r.awaitReady(ctx); err != nil {
+		child.Kill()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Redis) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		err := r.inspect(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-r.child.Gone():
+			return fmt.Errorf("the process ended: %w", err)
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// inspect asks the server for its version and its persistence.
+func (r *Redis) inspect(ctx context.Context) error {
+	client := redis.NewClient(&redis.Options{Addr: r.Addr, MaxRetries: -1})
+	defer client.Close()
+	info, err := client.Info(ctx, "server").Result()
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			r.version = strings.TrimSpace(v)
+		}
+	}
+	for name, into := range map[string]*string{
+		"appendonly": &r.appendonly, "appendfsync": &r.fsync, "save": &r.save,
+	} {
+		value, err := client.ConfigGet(ctx, name).Result()
+		if err != nil {
+			return err
+		}
+		*into = value[name]
+	}
+	return nil
+}
+
+// Durability says what the server's settings promise.
+func (r *Redis) Durability() string {
+	switch {
+	case r.appendonly == "yes" && r.fsync == "always":
+		return "durable: fsync of the append-only file before each answer"
+	case r.appendonly == "yes":
+		return "NOT durable at acknowledgement: append-only file with appendfsync " + r.fsync
+	case r.save != "":
+		return "NOT durable: snapshots only (save " + r.save + ")"
+	default:
+		return "NOT durable: memory only, a crash of Redis loses every job"
+	}
+}
+
+// Describe is one line for the report.
+func (r *Redis) Describe() string {
+	owner := "own process"
+	if r.child == nil {
+		owner = "found at " + r.Addr
+	}
+	return fmt.Sprintf("Redis %s (%s) appendonly=%s appendfsync=%s save=%q",
+		r.version, owner, r.appendonly, cmp.Or(r.fsync, "-"), r.save)
+}
+
+// Close stops the process if the bench started it.
+func (r *Redis) Close() error {
+	if r.child == nil {
+		return nil
+	}
+	return r.child.Stop()
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Job is what every case carries: a number, to prove that each job was worked
+// exactly once, and a body of the size of a small real payload.
+type Job struct {
+	Num  int    `json:"num"`
+	Body string `json:"body"`
+}
+
+// Kind names the job to River.
+func (Job) Kind() string { return "bench" }
+
+// body is the same for all jobs, so that making payloads costs no case anything.
+var body = strings.Repeat("payload-", 12)
+
+func newJob(num int) Job { return Job{Num: num, Body: body} }
+
+// appendPayload writes the job as JSON without reflection, for the floors.
+func appendPayload(dst []byte, num int) []byte {
+	return fmt.Appendf(dst, `{"num":%d,"body":"%s"}`, num, body)
+}
+
+// Tally proves that each of n jobs was worked exactly once and tells when the
+// first and the last one were.
+type Tally struct {
+	seen  []atomic.Bool
+	left  atomic.Int64
+	twice atomic.Int64
+	begun time.Time
+	first atomic.Int64 // nanoseconds after begun, zero while there is none
+	done  chan struct{}
+}
+
+func newTally(n int) *Tally {
+	t := &Tally{seen: make([]atomic.Bool, n), begun: time.Now(), done: make(chan struct{})}
+	t.left.Store(int64(n))
+	return t
+}
+
+// Mark records one job as worked. A number outside the tally counts as twice.
+func (t *Tally) Mark(num int) {
+	if t.first.Load() == 0 {
+		t.first.CompareAndSwap(0, int64(time.Since(t.begun))|1)
+	}
+	if num < 0 || num >= len(t.seen) || t.seen[num].Swap(true) {
+		t.twice.Add(1)
+		return
+	}
+	if t.left.Add(-1) == 0 {
+		close(t.done)
+	}
+}
+
+// Begin answers when the clock of the work starts: when the workers were ready,
+// or at the first job if that came earlier. So no peer pays for starting up, and
+// none gets a job for free.
+func (t *Tally) Begin(ready time.Time) time.Time {
+	if ns := t.first.Load(); ns != 0 {
+		if first := t.begun.Add(time.Duration(ns)); first.Before(ready) {
+			return first
+		}
+	}
+	return ready
+}
+
+// Wait ends when each job has been worked once, or with the context.
+func (t *Tally) Wait(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%d jobs of %d were not worked: %w", t.left.Load(), len(t.seen), ctx.Err())
+	}
+}
+
+// Check answers an error if a job was worked twice.
+func (t *Tally) Check() error {
+	if twice := t.twice.Load(); twice != 0 {
+		return fmt.Errorf("%d jobs were worked more than once", twice)
+	}
+	return nil
+}
+
+// crowd runs op for 0..n-1 from so many goroutines and answers the time of each
+// operation. Every goroutine takes the next number when it is free. The first
+// error ends the crowd.
+func crowd(ctx context.Context, goroutines, n int, op func(ctx context.Context, goroutine, i int) error) ([]time.Duration, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		took = make([]time.Duration, n)
+		next atomic.Int64
+		wg   sync.WaitGroup
+	)
+	for g := range min(goroutines, n) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				begin := time.Now()
+				if err := op(ctx, g, i); err != nil {
+					cancel(err)
+					return
+				}
+				took[i] = time.Since(begin)
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return took, nil
+}
+
+// batches cuts n jobs into half-open ranges of at most size.
+func batches(n, size int) [][2]int {
+	var cut [][2]int
+	for from := 0; from < n; from += size {
+		cut = append(cut, [2]int{from, min(from+size, n)})
+	}
+	return cut
+}

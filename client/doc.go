@@ -1,0 +1,65 @@
+// Package client is the Go SDK of Millrace. It needs the standard library only
+// and shares no types with the server: what it knows of Millrace is what the
+// contracts say on the wire.
+//
+// # One client, one file per contract
+//
+// [New] makes a [Client], which owns the connections, the credentials and the
+// retries. Each contract hangs on it: [Client.Relay] speaks Relay version 2,
+// the queue for workers of your own.
+//
+//	c, err := client.New(client.Config{BaseURL: "http://127.0.0.1:8080"})
+//	relay := c.Relay()
+//	err = relay.Enqueue(ctx, []client.RelaySpec{{
+//		Queue: "mail", ID: "welcome-42", Timeout: 30 * time.Second,
+//		Payload: json.RawMessage(`{"to":"a@example.org"}`),
+//	}}, client.RelayUnique)
+//
+// # The life of a Relay job
+//
+// A job is known by its queue and id together (RL-001). [Relay.Next] hands it
+// out and gives it a run id; from then on it is in flight and nobody else gets
+// it. The lease lasts for the job's timeout and starts anew with every
+// [Relay.Heartbeat], which may also store the job's state. [Relay.Complete]
+// removes the job, [Relay.Requeue] puts others in its place in one
+// transaction. When no heartbeat comes in time the job returns to its queue
+// under a new run id, and the old one is worth nothing: a heartbeat answers
+// [ErrRunLost], and a late completion changes nothing.
+//
+// So a handler may start twice, but a result is accepted once. Handlers should
+// be safe to repeat, or keep their progress in the job's state.
+//
+// # Workers
+//
+// A [Worker] does all of this for a handler: it long-polls for as many jobs as
+// it has free slots, beats at a third of each job's timeout, ends the
+// handler's context when its run is lost, completes what returned nil and
+// drains when its own context ends.
+//
+//	w := &client.Worker{Relay: relay, Queue: "mail", Concurrency: 8,
+//		Handler: client.Typed(func(ctx context.Context, run *client.Run, m Mail) error {
+//			return send(ctx, m)
+//		})}
+//	err := w.Run(ctx)
+//
+// Relay has no failure report. When a handler returns an error or panics, the
+// worker logs why, sends the state that was still waiting, and stops beating:
+// the job's timeout brings it back and uses up one of its retries (RL-085,
+// RL-086).
+//
+// # Errors and retries
+//
+// Every call of a contract fails with an [*Error]; errors.Is tells the kinds
+// apart ([ErrNotFound], [ErrConflict], [ErrRunLost], [ErrInvalid],
+// [ErrUnauthorized], [ErrRetryable]). Answers that ask to come again (429,
+// 503), gateways without a server behind them (502, 504) and broken connections
+// are retried with exponential backoff and full jitter, no sooner than
+// Retry-After says, until [Retry] is used up or the context ends. A try whose
+// answer was lost may have done its work; each method says what repeating it
+// means, and [Error.Uncertain] says when it may have happened.
+//
+// # JSON
+//
+// Payloads and states are [encoding/json.RawMessage] and travel byte for byte:
+// the SDK neither compacts them nor reads their numbers (RL-009).
+package client

@@ -1,0 +1,222 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// runner works off what a source hands out. It knows nothing of the contract
+// behind it.
+type runner struct {
+	source      source
+	slots       slots
+	pollWait    time.Duration // what claim may wait; 0 for not at all
+	pollPause   time.Duration // least time from one fruitless claim to the next
+	drainFor    time.Duration
+	longestBeat time.Duration
+	backoff     backoff
+	log         *slog.Logger
+}
+
+// slots bounds how many handlers run at once. A slot is taken before the work
+// for it is asked for, so that nothing is claimed without one.
+type slots chan struct{}
+
+// reserve waits for a free slot and takes all others that are free as well. It
+// takes none once the context has ended.
+func (s slots) reserve(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	select {
+	case s <- struct{}{}:
+	case <-ctx.Done():
+		return 0
+	}
+	for taken := 1; ; taken++ {
+		select {
+		case s <- struct{}{}:
+		default:
+			return taken
+		}
+	}
+}
+
+func (s slots) release(n int) {
+	for range n {
+		<-s
+	}
+}
+
+// run claims and works until ctx ends, then drains. Handlers get the values
+// of ctx but outlive it. When run returns nothing of it is left running.
+func (r *runner) run(ctx context.Context) error {
+	hard, kill := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer kill(nil)
+	var handlers sync.WaitGroup
+	r.poll(ctx, func(l lease) {
+		handlers.Go(func() { r.process(hard, l) })
+	})
+	return r.drain(&handlers, kill)
+}
+
+// poll claims as much as there are free slots, over and over, until ctx ends.
+func (r *runner) poll(ctx context.Context, start func(lease)) {
+	failures := 0
+	for {
+		free := r.slots.reserve(ctx)
+		if free == 0 {
+			return
+		}
+		// Started before the claim: a claim that waited at the server has
+		// paused enough, one that was answered at once has not.
+		pause := time.NewTimer(r.pollPause)
+		leases, err := r.source.claim(ctx, free, r.pollWait)
+		if surplus := len(leases) - free; surplus > 0 {
+			r.log.Error("server handed out more than was asked for; the rest will time out", "surplus", surplus)
+			leases = leases[:free]
+		}
+		for _, l := range leases {
+			start(l)
+		}
+		r.slots.release(free - len(leases))
+
+		switch {
+		case err != nil && ctx.Err() == nil:
+			failures++
+			r.rest(ctx, failures, err)
+		case err == nil && len(leases) == 0:
+			failures = 0
+			await(ctx, pause)
+		default:
+			failures = 0
+		}
+		pause.Stop()
+	}
+}
+
+// rest waits after a failed claim, longer with each one.
+func (r *runner) rest(ctx context.Context, failures int, err error) {
+	asked := time.Duration(0)
+	var fail *Error
+	if errors.As(err, &fail) {
+		asked = min(fail.RetryAfter, maxRetryAfter)
+	}
+	wait := r.backoff.delay(failures, asked)
+	r.log.Warn("poll failed", "error_message", err, "failures", failures, "wait", wait)
+	sleep(ctx, wait)
+}
+
+// drain waits for the handlers, at first leaving them alone, then ending their
+// contexts. A handler that ignores its context is waited for all the same: it
+// still holds a lease, and its beats go on.
+func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) error {
+	done := make(chan struct{})
+	go func() {
+		handlers.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(r.drainFor)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+	}
+	select {
+	case <-done: // both at once: nothing was cut short
+		return nil
+	default:
+	}
+	r.log.Warn("handlers did not finish in time; ending their contexts", "drain_timeout", r.drainFor)
+	kill(ErrDrainTimeout)
+	<-done
+	return ErrDrainTimeout
+}
+
+// process runs one handler under its lease, from the claim to its outcome.
+func (r *runner) process(hard context.Context, l lease) {
+	defer r.slots.release(1)
+	ctx, cancel := context.WithCancelCause(hard)
+	defer cancel(nil)
+	a := newAttempt(l, cancel, r.log)
+	defer a.close()
+	stop := r.beatAlong(context.WithoutCancel(hard), a)
+	defer stop() // also when the handler ends its goroutine
+	err := invoke(ctx, a)
+	stop()
+	r.conclude(context.WithoutCancel(hard), a, err)
+}
+
+// beatAlong beats until the returned function is called, which returns once
+// the beating has ended.
+func (r *runner) beatAlong(ctx context.Context, a *attempt) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.keep(ctx, r.longestBeat)
+	}()
+	return sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+}
+
+// invoke runs the handler and turns a panic into an error. runtime.Goexit
+// cannot be stopped; then only the deferred calls of process follow.
+func invoke(ctx context.Context, a *attempt) (err error) {
+	returned := false
+	defer func() {
+		value := recover()
+		switch {
+		case value != nil:
+			a.log.Error("handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", value)
+		case !returned:
+			a.log.Error("handler ended its goroutine; the job returns after its timeout")
+		}
+	}()
+	err = a.lease.handle(ctx, a)
+	returned = true
+	return err
+}
+
+// conclude says what came of the run. Nothing is completed whose run was lost
+// or already settled.
+func (r *runner) conclude(ctx context.Context, a *attempt, err error) {
+	over := a.over()
+	switch {
+	case errors.Is(over, ErrRunLost):
+		a.log.Warn("run lost; its outcome is dropped", "error_message", over, "outcome", err)
+	case over != nil:
+		if err != nil {
+			a.log.Warn("handler failed after it had requeued its job", "error_message", err)
+		}
+	case err != nil:
+		r.fail(ctx, a, err)
+	default:
+		if err := a.settle(ctx, a.lease.complete); err != nil {
+			a.log.Error("job done but not completed; it returns after its timeout", "error_message", err)
+		}
+	}
+}
+
+// fail leaves the job to its timeout, the only failure report there is. A state
+// that the handler had put up still goes out, for the next run to go on from.
+func (r *runner) fail(ctx context.Context, a *attempt, err error) {
+	a.log.Error("handler failed; the job returns after its timeout", "error_message", err)
+	if !a.hasStaged() {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, minSettle)
+	defer stop()
+	if err := a.beat(ctx); err != nil {
+		a.log.Warn("last state not stored", "error_message", err)
+	}
+}

@@ -1,0 +1,412 @@
+package client_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// exampleServer starts a server that speaks Relay, for the examples and the
+// tests that need a real connection.
+func exampleServer() (baseURL string, stop func()) {
+	server := httptest.NewServer(newDouble())
+	return server.URL, server.Close
+}
+
+// double is a Relay server in memory: faithful enough to judge the client by,
+// with a script of faults. It proves nothing about the real server.
+type double struct {
+	mu      sync.Mutex
+	jobs    map[[2]string]*doubleJob
+	runs    int
+	order   int
+	changed chan struct{} // closed and made anew when a job may have become due
+	faults  []*fault
+	seen    []exchange
+	highest int // most jobs ever in flight at once
+}
+
+type doubleJob struct {
+	spec      doubleSpec
+	remaining *int
+	runID     string
+	leaseEnd  time.Time
+	updated   time.Time
+	created   time.Time
+	order     int
+}
+
+type doubleSpec struct {
+	Queue      string          `json:"queue"`
+	ID         string          `json:"id"`
+	Timeout    *int64          `json:"timeout"`
+	MaxRetries *int            `json:"max_retries"`
+	Payload    json.RawMessage `json:"payload"`
+	State      json.RawMessage `json:"state"`
+	RunAt      *time.Time      `json:"run_at"`
+}
+
+// fault spoils exchanges of one kind.
+type fault struct {
+	on     string // enqueue, next, heartbeat, requeue, complete, delete, get, exists
+	times  int    // how many more; negative for ever
+	after  bool   // act first, then spoil the answer
+	drop   bool   // close the connection instead of answering
+	status int
+	header http.Header
+	body   string
+	match  func(exchange) bool // nil for all
+}
+
+// exchange is one request as the server saw it.
+type exchange struct {
+	op, method, uri    string
+	queue, id, runID   string
+	header             http.Header
+	query              url.Values
+	body               string
+	at                 time.Time
+	spoiled            bool
+	contentTypePresent bool
+}
+
+func newDouble() *double {
+	return &double{jobs: map[[2]string]*doubleJob{}, changed: make(chan struct{})}
+}
+
+func (d *double) script(f fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f.times == 0 {
+		f.times = 1
+	}
+	d.faults = append(d.faults, &f)
+}
+
+// healed ends all faults.
+func (d *double) healed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = nil
+}
+
+// exchanges gives those of one kind, in order; all for an empty name.
+func (d *double) exchanges(op string) []exchange {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(d.seen), func(e exchange) bool { return op != "" && e.op != op })
+}
+
+func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	e := parseExchange(r, string(body))
+	f := d.record(&e)
+	if f != nil && !f.after {
+		f.spoil(w)
+		return
+	}
+	if f != nil {
+		d.route(httptest.NewRecorder(), r, e)
+		f.spoil(w)
+		return
+	}
+	d.route(w, r, e)
+}
+
+func (f *fault) spoil(w http.ResponseWriter) {
+	if f.drop {
+		panic(http.ErrAbortHandler)
+	}
+	for name, values := range f.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(f.status)
+	_, _ = io.WriteString(w, f.body)
+}
+
+// record remembers the request and picks the fault for it.
+func (d *double) record(e *exchange) *fault {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var found *fault
+	for _, f := range d.faults {
+		if f.on == e.op && f.times != 0 && (f.match == nil || f.match(*e)) {
+			f.times--
+			found = f
+			break
+		}
+	}
+	e.spoiled = found != nil
+	d.seen = append(d.seen, *e)
+	return found
+}
+
+// parseExchange matches the path escaped and decodes its members (RL-097).
+func parseExchange(r *http.Request, body string) exchange {
+	e := exchange{method: r.Method, uri: r.RequestURI, header: r.Header, query: r.URL.Query(), body: body, at: time.Now()}
+	_, e.contentTypePresent = r.Header["Content-Type"]
+	escaped, _, _ := strings.Cut(r.RequestURI, "?")
+	parts := strings.Split(strings.TrimPrefix(escaped, "/v2/queues/"), "/")
+	for i, part := range parts {
+		parts[i], _ = url.PathUnescape(part)
+	}
+	shape := fmt.Sprintf("%s %d", r.Method, len(parts))
+	e.op = map[string]string{
+		"POST 1": "enqueue", "GET 2": "next", "DELETE 3": "delete", "HEAD 3": "exists", "GET 3": "get",
+		"PATCH 5": "heartbeat", "PUT 5": "requeue", "DELETE 5": "complete",
+	}[shape]
+	if len(parts) >= 2 {
+		e.queue = parts[0]
+	}
+	if len(parts) >= 3 {
+		e.id = parts[2]
+	}
+	if len(parts) == 5 {
+		e.runID = parts[4]
+	}
+	return e
+}
+
+func (d *double) route(w http.ResponseWriter, r *http.Request, e exchange) {
+	if e.op == "next" {
+		d.next(w, r, e)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	job := d.jobs[[2]string{e.queue, e.id}]
+	current := job != nil && job.runID != "" && job.runID == e.runID
+	switch e.op {
+	case "enqueue":
+		d.store(w, e, nil)
+	case "requeue":
+		if !current { // RL-066
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		d.store(w, e, job)
+	case "heartbeat":
+		d.heartbeat(w, e, job, current)
+	case "complete", "delete":
+		if e.op == "delete" || current {
+			delete(d.jobs, [2]string{e.queue, e.id})
+		}
+		w.WriteHeader(http.StatusOK)
+	case "exists", "get":
+		if job == nil {
+			http.Error(w, "job not found", http.StatusNotFound)
+			return
+		}
+		if e.op == "get" {
+			_, _ = w.Write(job.encode())
+		}
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (d *double) heartbeat(w http.ResponseWriter, e exchange, job *doubleJob, current bool) {
+	if !current {
+		http.Error(w, "job not found", http.StatusNotFound)
+		return
+	}
+	if e.body != "" {
+		job.spec.State = json.RawMessage(e.body)
+	}
+	job.updated = time.Now()
+	job.leaseEnd = job.updated.Add(job.timeout())
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// store is enqueue and, with the job to remove first, requeue.
+func (d *double) store(w http.ResponseWriter, e exchange, remove *doubleJob) {
+	var specs []doubleSpec
+	if e.header.Get("Content-Type") != "application/json" {
+		http.Error(w, "not JSON", http.StatusUnsupportedMediaType)
+		return
+	}
+	if err := json.Unmarshal([]byte(e.body), &specs); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	mode := e.query.Get("mode")
+	if !slices.Contains([]string{"", "unique", "ignore", "replace"}, mode) {
+		http.Error(w, "unknown mode", http.StatusBadRequest)
+		return
+	}
+	for _, spec := range specs {
+		old := d.jobs[[2]string{spec.Queue, spec.ID}]
+		if old != nil && old != remove && (mode == "" || mode == "unique") {
+			http.Error(w, fmt.Sprintf("job %s exists in queue %s", spec.ID, spec.Queue), http.StatusConflict)
+			return
+		}
+		if spec.Timeout == nil || *spec.Timeout < 0 || utf8.RuneCountInString(spec.Queue) > 1024 {
+			http.Error(w, "timeout or queue out of range", http.StatusUnprocessableEntity)
+			return
+		}
+	}
+	if remove != nil {
+		delete(d.jobs, [2]string{remove.spec.Queue, remove.spec.ID})
+	}
+	for _, spec := range specs {
+		d.put(spec, mode)
+	}
+	close(d.changed)
+	d.changed = make(chan struct{})
+	w.WriteHeader(http.StatusAccepted)
+}
+
+func (d *double) put(spec doubleSpec, mode string) {
+	key := [2]string{spec.Queue, spec.ID}
+	if d.jobs[key] != nil && mode == "ignore" {
+		return
+	}
+	now := time.Now()
+	if spec.RunAt == nil {
+		spec.RunAt = &now
+	}
+	d.order++
+	d.jobs[key] = &doubleJob{spec: spec, remaining: spec.MaxRetries, created: now, updated: now, order: d.order}
+}
+
+func (d *double) next(w http.ResponseWriter, r *http.Request, e exchange) {
+	limit, err := strconv.Atoi(e.query.Get("num_jobs"))
+	if err != nil || limit < 1 {
+		http.Error(w, "bad num_jobs", http.StatusBadRequest)
+		return
+	}
+	var wait time.Duration
+	if seconds, err := strconv.Atoi(strings.TrimPrefix(e.header.Get("Prefer"), "wait=")); err == nil {
+		wait = time.Duration(min(seconds, 30)) * time.Second
+		w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", seconds))
+	}
+	over := time.After(wait)
+	for {
+		claimed, changed := d.claim(e.queue, limit)
+		if len(claimed) > 0 {
+			_, _ = fmt.Fprintf(w, "[%s]", bytes.Join(claimed, []byte(",")))
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(50 * time.Millisecond): // a job's time or the end of a lease
+		case <-over:
+			w.WriteHeader(http.StatusNoContent)
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (d *double) claim(queue string, limit int) ([][]byte, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.expire()
+	var due []*doubleJob
+	for _, job := range d.jobs {
+		if job.spec.Queue == queue && job.runID == "" && !job.spec.RunAt.After(time.Now()) {
+			due = append(due, job)
+		}
+	}
+	slices.SortFunc(due, func(a, b *doubleJob) int {
+		if c := a.spec.RunAt.Compare(*b.spec.RunAt); c != 0 {
+			return c
+		}
+		return a.order - b.order
+	})
+	var out [][]byte
+	for _, job := range due[:min(limit, len(due))] {
+		d.runs++
+		job.runID = fmt.Sprintf("00000000-0000-4000-8000-%012d", d.runs)
+		job.leaseEnd = time.Now().Add(job.timeout())
+		out = append(out, job.encode())
+	}
+	inFlight := 0
+	for _, job := range d.jobs {
+		if job.runID != "" {
+			inFlight++
+		}
+	}
+	d.highest = max(d.highest, inFlight)
+	return out, d.changed
+}
+
+// expire returns what timed out to its queue, or removes it (RL-085 to RL-088).
+func (d *double) expire() {
+	for key, job := range d.jobs {
+		if job.runID == "" || time.Now().Before(job.leaseEnd) {
+			continue
+		}
+		job.runID = ""
+		if job.remaining == nil {
+			continue
+		}
+		if *job.remaining == 0 {
+			delete(d.jobs, key)
+			continue
+		}
+		left := *job.remaining - 1
+		job.remaining = &left
+	}
+}
+
+func (j *doubleJob) timeout() time.Duration { return time.Duration(*j.spec.Timeout) * time.Second }
+
+// encode writes payload and state as they came.
+func (j *doubleJob) encode() []byte {
+	quote := func(v any) string {
+		raw, _ := json.Marshal(v)
+		return string(raw)
+	}
+	state, run := "null", "null"
+	if j.spec.State != nil {
+		state = string(j.spec.State)
+	}
+	if j.runID != "" {
+		run = quote(j.runID)
+	}
+	return fmt.Appendf(nil, `{"queue":%s,"id":%s,"timeout":%d,"max_retries":%s,"retries_remaining":%s,`+
+		`"payload":%s,"state":%s,"run_id":%s,"run_at":%s,"updated_at":%s,"created_at":%s}`,
+		quote(j.spec.Queue), quote(j.spec.ID), *j.spec.Timeout, quote(j.spec.MaxRetries), quote(j.remaining),
+		j.spec.Payload, state, run, quote(j.spec.RunAt), quote(j.updated), quote(j.created))
+}
+
+// direct serves requests without a network, so that tests can run them in a
+// synctest bubble, where time is not waited for.
+type direct struct{ handler http.Handler }
+
+func (d direct) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			if value != http.ErrAbortHandler {
+				panic(value)
+			}
+			err = io.ErrUnexpectedEOF
+		}
+	}()
+	in := req.Clone(req.Context())
+	in.RequestURI = req.URL.RequestURI()
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	recorder := httptest.NewRecorder()
+	d.handler.ServeHTTP(recorder, in)
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
+	return recorder.Result(), nil
+}

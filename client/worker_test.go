@@ -1,0 +1,678 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// bench is a worker on a double, inside a synctest bubble: time passes when
+// everyone waits, and the bubble fails the test if a goroutine is left over.
+type bench struct {
+	*testing.T
+	double *double
+	relay  *client.Relay
+	log    *bytes.Buffer
+	stop   context.CancelFunc // ends the worker's context
+	done   chan error         // what Run returned
+}
+
+// inBench runs a test with a bench of its own.
+func inBench(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDouble()
+		test(&bench{T: t, double: d, relay: directRelay(t, d), log: &bytes.Buffer{}, done: make(chan error, 1)})
+	})
+}
+
+func (b *bench) start(w client.Worker) {
+	w.Relay, w.Queue = b.relay, "q"
+	w.Logger = slog.New(slog.NewTextHandler(b.log, nil))
+	ctx, cancel := context.WithCancel(b.Context())
+	b.stop = cancel
+	go func() { b.done <- w.Run(ctx) }()
+}
+
+// finish ends the worker and checks what Run returned. The log is safe to read
+// after it.
+func (b *bench) finish(want error) {
+	b.Helper()
+	b.stop()
+	if err := <-b.done; !errors.Is(err, want) || want == nil && err != nil {
+		b.Errorf("Run = %v, want %v", err, want)
+	}
+}
+
+func (b *bench) enqueue(id string, timeout time.Duration) {
+	b.Helper()
+	job := spec("q", id)
+	job.Timeout = timeout
+	mustEnqueue(b, b.relay, job)
+}
+
+func (b *bench) logged(want string) {
+	b.Helper()
+	if !strings.Contains(b.log.String(), want) {
+		b.Errorf("log lacks %q:\n%s", want, b.log)
+	}
+}
+
+func (b *bench) count(op string, want int) {
+	b.Helper()
+	if got := len(b.double.exchanges(op)); got != want {
+		b.Errorf("%d × %s, want %d", got, op, want)
+	}
+}
+
+func TestWorker_completesWhatSucceeds(t *testing.T) {
+	inBench(t, func(b *bench) {
+		for i := range 5 {
+			b.enqueue(fmt.Sprint(i), 30*time.Second)
+		}
+		var order []string // one handler at a time: no lock
+		b.start(client.Worker{Handler: func(_ context.Context, run *client.Run) error {
+			order = append(order, run.Job.ID)
+			return nil
+		}})
+		synctest.Wait()
+		for i := range 5 {
+			mustExist(b, b.relay, "q", fmt.Sprint(i), false)
+		}
+		b.finish(nil)
+		if want := []string{"0", "1", "2", "3", "4"}; !slices.Equal(order, want) {
+			b.Errorf("order %v, want %v", order, want)
+		}
+		if b.log.Len() > 0 {
+			b.Errorf("logged:\n%s", b.log)
+		}
+	})
+}
+
+// Never more handlers than slots, and never more jobs asked for than are free.
+func TestWorker_concurrencyIsBounded(t *testing.T) {
+	inBench(t, func(b *bench) {
+		const slots, jobs = 4, 40
+		for i := range jobs {
+			b.enqueue(fmt.Sprint(i), 30*time.Second)
+		}
+		var done atomic.Int32
+		finished := make(chan struct{})
+		b.start(client.Worker{Concurrency: slots, Handler: func(_ context.Context, run *client.Run) error {
+			time.Sleep(time.Duration(run.Job.ID[0]%7+1) * time.Second)
+			if done.Add(1) == jobs {
+				close(finished)
+			}
+			return nil
+		}})
+		<-finished
+		b.finish(nil)
+		if b.double.highest != slots {
+			b.Errorf("at most %d in flight at once, want %d", b.double.highest, slots)
+		}
+		for i, poll := range b.double.exchanges("next") {
+			asked := poll.query.Get("num_jobs")
+			if i == 0 && asked != "4" || asked > "4" {
+				b.Errorf("poll %d asked for %s jobs", i, asked)
+			}
+		}
+		b.count("complete", jobs)
+	})
+}
+
+// A server that hands out more than was asked for does not break the bound.
+func TestWorker_surplusIsNotRun(t *testing.T) {
+	inBench(t, func(b *bench) {
+		const job = `{"queue":"q","id":"%d","timeout":30,"payload":1,"run_id":"r%d"}`
+		b.double.script(fault{on: "next", status: 200, body: "[" + fmt.Sprintf(job, 1, 1) + "," + fmt.Sprintf(job, 2, 2) + "]"})
+		var runs atomic.Int32
+		b.start(client.Worker{Handler: func(context.Context, *client.Run) error { runs.Add(1); return nil }})
+		synctest.Wait()
+		b.finish(nil)
+		if runs.Load() != 1 {
+			b.Errorf("%d handlers ran, want 1", runs.Load())
+		}
+		b.logged("surplus=1")
+	})
+}
+
+// RL-058: heartbeats at a third of the timeout keep the job for ever.
+func TestWorker_beatsAtAThird(t *testing.T) {
+	for _, tc := range []struct {
+		timeout, longest, work time.Duration
+		beats                  int
+		first                  time.Duration
+	}{
+		{30 * time.Second, 0, 95 * time.Second, 9, 10 * time.Second},
+		{time.Second, 0, 3100 * time.Millisecond, 9, time.Second / 3},
+		{time.Hour, time.Minute, 5*time.Minute + time.Second, 5, time.Minute},
+	} {
+		t.Run(tc.timeout.String(), func(t *testing.T) {
+			inBench(t, func(b *bench) {
+				b.enqueue("1", tc.timeout)
+				start := time.Now()
+				b.start(client.Worker{MaxHeartbeatInterval: tc.longest, Handler: func(ctx context.Context, _ *client.Run) error {
+					time.Sleep(tc.work)
+					return context.Cause(ctx)
+				}})
+				time.Sleep(tc.work + time.Millisecond)
+				mustExist(b, b.relay, "q", "1", false)
+				b.finish(nil)
+				b.count("heartbeat", tc.beats)
+				if at := b.double.exchanges("heartbeat")[0].at.Sub(start); at != tc.first {
+					b.Errorf("first beat after %s, want %s", at, tc.first)
+				}
+			})
+		})
+	}
+}
+
+// RL-090: timeout 0 cannot be kept, but the loss is noticed within a second.
+func TestWorker_timeoutZero(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("short", 0)
+		b.enqueue("long", 0)
+		var cause error
+		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
+			if run.Job.ID == "short" {
+				return nil
+			}
+			if cause == nil {
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+			}
+			return nil
+		}})
+		time.Sleep(2500 * time.Millisecond)
+		mustExist(b, b.relay, "q", "short", false)
+		mustExist(b, b.relay, "q", "long", true) // its lease is over, but nobody has asked
+		must(b, b.relay.Delete(b.Context(), "q", "long"))
+		time.Sleep(time.Second)
+		b.finish(nil)
+		if !errors.Is(cause, client.ErrRunLost) {
+			b.Errorf("cause = %v, want ErrRunLost", cause)
+		}
+		b.count("complete", 1)
+	})
+}
+
+// RL-020, RL-054, RL-073: a replaced or deleted job's handler is told, and its
+// success is not reported.
+func TestWorker_lostRunIsNeverCompleted(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 30*time.Second)
+		started := make(chan *client.Run, 1)
+		var cause, requeue, save, set error
+		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
+			started <- run
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			free := context.WithoutCancel(ctx)
+			requeue = run.Requeue(free, []client.RelaySpec{run.Job.RelaySpec}, client.RelayReplace)
+			save = run.SaveState(free, json.RawMessage(`1`))
+			set = run.SetState(json.RawMessage(`1`))
+			return nil
+		}})
+		<-started
+		future := spec("q", "1")
+		future.RunAt = time.Now().Add(time.Hour)
+		must(b, b.relay.Enqueue(b.Context(), []client.RelaySpec{future}, client.RelayReplace))
+		time.Sleep(11 * time.Second)
+		b.finish(nil)
+		for name, err := range map[string]error{"cause": cause, "Requeue": requeue, "SaveState": save, "SetState": set} {
+			if !errors.Is(err, client.ErrRunLost) {
+				b.Errorf("%s = %v, want ErrRunLost", name, err)
+			}
+		}
+		mustExist(b, b.relay, "q", "1", true)
+		b.count("heartbeat", 1)
+		b.count("complete", 0)
+		b.count("requeue", 0)
+		b.logged("run lost")
+	})
+}
+
+// Without a confirmed beat for a whole timeout the run must be taken for lost.
+func TestWorker_lostBySilence(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 30*time.Second)
+		b.double.script(fault{on: "heartbeat", times: -1, drop: true})
+		start := time.Now()
+		lostAfter := make(chan time.Duration, 1)
+		stopped := make(chan struct{}) // else the worker would soon have the job again
+		b.start(client.Worker{Handler: func(ctx context.Context, _ *client.Run) error {
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), client.ErrRunLost) {
+				b.Errorf("cause = %v, want ErrRunLost", context.Cause(ctx))
+			}
+			lostAfter <- time.Since(start)
+			<-stopped
+			return nil
+		}})
+		if after := <-lostAfter; after < 30*time.Second || after > 40*time.Second {
+			b.Errorf("lost after %s, want 30s to 40s", after)
+		}
+		b.stop()
+		close(stopped)
+		b.finish(nil)
+		b.count("complete", 0)
+		b.logged("no heartbeat was confirmed")
+	})
+}
+
+// A short outage costs nothing.
+func TestWorker_survivesAnOutage(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 30*time.Second)
+		b.double.script(fault{on: "heartbeat", times: 7, status: 503})
+		b.double.script(fault{on: "complete", times: 3, status: 429, header: http.Header{"Retry-After": {"2"}}})
+		b.start(client.Worker{Handler: func(ctx context.Context, _ *client.Run) error {
+			time.Sleep(50 * time.Second)
+			return context.Cause(ctx)
+		}})
+		time.Sleep(60 * time.Second)
+		mustExist(b, b.relay, "q", "1", false)
+		b.finish(nil)
+	})
+}
+
+func TestWorker_completionGivesUpWithTheLease(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 30*time.Second)
+		b.double.script(fault{on: "complete", times: -1, status: 429, header: http.Header{"Retry-After": {"7"}}})
+		b.start(client.Worker{Handler: func(context.Context, *client.Run) error { return nil }})
+		time.Sleep(25 * time.Second) // the slot is free again before the lease is over
+		b.finish(nil)
+		b.logged("done but not completed")
+		b.count("complete", 3)
+	})
+}
+
+// RL-052, RL-057: a state set goes out with the next beat, once; one saved
+// goes out at once; what a failing handler had set is there for the next run.
+func TestWorker_state(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 30*time.Second)
+		raw := json.RawMessage(`{"n": 9007199254740993 }`)
+		second := make(chan json.RawMessage, 1)
+		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
+			if run.Job.State != nil {
+				second <- run.Job.State
+				return nil
+			}
+			must(b, run.SetState(json.RawMessage(`"old"`)))
+			must(b, run.SetState(raw))
+			time.Sleep(21 * time.Second) // two beats
+			must(b, run.SaveState(ctx, json.RawMessage(`2`)))
+			last := json.RawMessage(`"last"`)
+			must(b, run.SetState(last))
+			copy(last, `"gone"`) // the bytes are the worker's own
+			return errors.New("failed")
+		}})
+		if got := <-second; string(got) != `"last"` {
+			b.Errorf("second run's state = %s, want %q", got, "last")
+		}
+		b.finish(nil)
+		var bodies []string
+		for _, beat := range b.double.exchanges("heartbeat") {
+			bodies = append(bodies, beat.body)
+		}
+		if want := []string{string(raw), "", "2", `"last"`}; !slices.Equal(bodies, want) {
+			b.Errorf("heartbeats %q, want %q", bodies, want)
+		}
+		b.logged("handler failed")
+	})
+}
+
+// A state the server refuses must not cost the lease.
+func TestWorker_refusedStateIsDropped(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 30*time.Second)
+		b.double.script(fault{on: "heartbeat", times: -1, status: 422, body: "too large",
+			match: func(e exchange) bool { return e.body != "" }})
+		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
+			must(b, run.SetState(json.RawMessage(`1`)))
+			time.Sleep(45 * time.Second)
+			if err := run.SaveState(ctx, json.RawMessage(`2`)); !errors.Is(err, client.ErrInvalid) {
+				b.Errorf("SaveState = %v, want ErrInvalid", err)
+			}
+			if err := run.SetState(json.RawMessage(`{`)); !errors.Is(err, client.ErrInvalid) {
+				b.Errorf("SetState = %v, want ErrInvalid", err)
+			}
+			return context.Cause(ctx)
+		}})
+		time.Sleep(46 * time.Second)
+		mustExist(b, b.relay, "q", "1", false)
+		b.finish(nil)
+		b.logged("state refused")
+		b.count("heartbeat", 6) // one refused and repeated, three plain, one saved
+	})
+}
+
+// RL-059, G-RL-01: requeueing ends the run; a conflict does not.
+func TestWorker_requeue(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 30*time.Second)
+		mustEnqueue(b, b.relay, spec("other", "taken"))
+		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
+			err := run.Requeue(ctx, []client.RelaySpec{spec("other", "taken")}, client.RelayUnique)
+			if !errors.Is(err, client.ErrConflict) {
+				b.Errorf("Requeue = %v, want ErrConflict", err)
+			}
+			time.Sleep(11 * time.Second) // still ours: a beat goes through
+			again := run.Job.RelaySpec
+			again.RunAt = time.Now().Add(24 * time.Hour)
+			must(b, run.Requeue(ctx, []client.RelaySpec{again, spec("other", "new")}, client.RelayUnique))
+			if err := run.Requeue(ctx, nil, ""); !errors.Is(err, client.ErrRunSettled) {
+				b.Errorf("second Requeue = %v, want ErrRunSettled", err)
+			}
+			time.Sleep(30 * time.Second) // no beats for a run that is over
+			return ctx.Err()
+		}})
+		time.Sleep(time.Minute)
+		b.finish(nil)
+		mustExist(b, b.relay, "q", "1", true)
+		mustExist(b, b.relay, "other", "new", true)
+		b.count("heartbeat", 1)
+		b.count("complete", 0)
+		b.count("requeue", 2)
+	})
+}
+
+// A beat must not mistake a requeue in progress for a loss.
+func TestWorker_requeueUnderBeats(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 3*time.Second)
+		b.double.script(fault{on: "requeue", after: true, status: 429, header: http.Header{"Retry-After": {"2"}}})
+		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
+			must(b, run.Requeue(ctx, []client.RelaySpec{spec("other", "new")}, client.RelayUnique))
+			return ctx.Err()
+		}})
+		time.Sleep(5 * time.Second)
+		b.finish(nil)
+		mustExist(b, b.relay, "q", "1", false)
+		b.count("heartbeat", 0)
+		if strings.Contains(b.log.String(), "lost") {
+			b.Errorf("taken for lost:\n%s", b.log)
+		}
+	})
+}
+
+// RL-085, RL-087: a failed or panicking handler leaves its job to the timeout.
+func TestWorker_failures(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"error":     func() error { return errors.New("boom") },
+		"panic":     func() error { panic("boom") },
+		"nil panic": func() error { panic(nil) },
+		"goexit":    func() error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBench(t, func(b *bench) {
+				retries := 1
+				job := spec("q", "1")
+				job.MaxRetries = &retries
+				mustEnqueue(b, b.relay, job)
+				var starts []time.Time
+				b.start(client.Worker{Handler: func(context.Context, *client.Run) error {
+					starts = append(starts, time.Now())
+					return fail()
+				}})
+				time.Sleep(90 * time.Second)
+				mustExist(b, b.relay, "q", "1", false)
+				b.finish(nil)
+				if len(starts) != 2 || starts[1].Sub(starts[0]) < 30*time.Second {
+					b.Errorf("started at %v, want twice, a timeout apart", starts)
+				}
+				b.count("heartbeat", 0)
+				b.count("complete", 0)
+				b.logged("job_id=1")
+				b.logged("returns after its timeout")
+			})
+		})
+	}
+}
+
+// The worker's end leaves handlers their time, still beating.
+func TestWorker_drains(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 3*time.Second)
+		b.enqueue("2", 3*time.Second)
+		started := make(chan struct{}, 2)
+		b.start(client.Worker{DrainTimeout: time.Minute, Handler: func(ctx context.Context, _ *client.Run) error {
+			started <- struct{}{}
+			time.Sleep(20*time.Second + time.Millisecond)
+			return ctx.Err()
+		}})
+		<-started
+		b.finish(nil)
+		mustExist(b, b.relay, "q", "1", false)
+		mustExist(b, b.relay, "q", "2", true) // not claimed: there was no slot
+		b.count("heartbeat", 20)
+		b.count("next", 1)
+	})
+}
+
+// After the drain timeout the handlers are told; each outcome still counts.
+func TestWorker_drainTimeout(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("yields", 3*time.Second)
+		b.enqueue("stubborn", 3*time.Second)
+		started := make(chan struct{}, 2)
+		b.start(client.Worker{Concurrency: 2, DrainTimeout: 10 * time.Second,
+			Handler: func(ctx context.Context, run *client.Run) error {
+				started <- struct{}{}
+				<-ctx.Done()
+				if run.Job.ID == "stubborn" {
+					time.Sleep(10 * time.Second)
+					return nil
+				}
+				return context.Cause(ctx)
+			}})
+		<-started
+		<-started
+		start := time.Now()
+		b.finish(client.ErrDrainTimeout)
+		if took := time.Since(start); took != 20*time.Second {
+			b.Errorf("Run ended after %s, want 20s", took)
+		}
+		mustExist(b, b.relay, "q", "stubborn", false)
+		mustExist(b, b.relay, "q", "yields", true)
+		b.logged("drain timeout")
+	})
+}
+
+func TestWorker_noDrain(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 30*time.Second)
+		started := make(chan struct{})
+		b.start(client.Worker{DrainTimeout: -1, Handler: func(ctx context.Context, _ *client.Run) error {
+			close(started)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}})
+		<-started
+		start := time.Now()
+		b.finish(client.ErrDrainTimeout)
+		if took := time.Since(start); took != 0 {
+			b.Errorf("Run ended after %s, want at once", took)
+		}
+	})
+}
+
+// Stopping an idle worker cuts its long poll off.
+func TestWorker_stopsWhilePolling(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.start(client.Worker{Concurrency: 3, Handler: func(context.Context, *client.Run) error { return nil }})
+		time.Sleep(45 * time.Second) // in the middle of the second poll
+		start := time.Now()
+		b.finish(nil)
+		if took := time.Since(start); took != 0 {
+			b.Errorf("Run ended after %s, want at once", took)
+		}
+		b.count("next", 2)
+	})
+}
+
+// Neither errors nor servers that do not wait make the worker spin.
+func TestWorker_doesNotSpin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		worker   client.Worker
+		fault    fault
+		min, max int // polls in a minute
+	}{
+		"errors":         {fault: fault{status: 500}, min: 8, max: 40},
+		"broken":         {fault: fault{drop: true}, min: 8, max: 40},
+		"unauthorized":   {fault: fault{status: 401}, min: 8, max: 40},
+		"Retry-After":    {fault: fault{status: 429, header: http.Header{"Retry-After": {"20"}}}, min: 2, max: 4},
+		"answers nobody": {fault: fault{status: 200, body: "[]"}, min: 60, max: 61},
+		"empty at once":  {fault: fault{status: 204, header: http.Header{"Preference-Applied": {"wait=30"}}}, min: 60, max: 61},
+		"slow interval":  {worker: client.Worker{PollInterval: 20 * time.Second}, fault: fault{status: 204}, min: 3, max: 4},
+		"no long poll":   {worker: client.Worker{PollWait: -1}, fault: fault{status: 204}, min: 60, max: 61},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBench(t, func(b *bench) {
+				tc.fault.on, tc.fault.times = "next", -1
+				b.double.script(tc.fault)
+				var runs atomic.Int32
+				tc.worker.Handler = func(context.Context, *client.Run) error { runs.Add(1); return nil }
+				b.start(tc.worker)
+				time.Sleep(time.Minute)
+				polls := b.double.exchanges("next")
+				if n := len(polls); n < tc.min || n > tc.max {
+					b.Errorf("%d polls in a minute, want %d to %d", n, tc.min, tc.max)
+				}
+				if asks := polls[0].header.Get("Prefer") != ""; asks == (tc.worker.PollWait < 0) {
+					b.Errorf("Prefer = %q", polls[0].header.Get("Prefer"))
+				}
+				b.double.healed() // and it goes on by itself
+				b.enqueue("1", 30*time.Second)
+				time.Sleep(time.Minute)
+				b.finish(nil)
+				if runs.Load() != 1 {
+					b.Errorf("%d runs after the fault, want 1", runs.Load())
+				}
+			})
+		})
+	}
+}
+
+func TestWorker_middleware(t *testing.T) {
+	inBench(t, func(b *bench) {
+		type key struct{}
+		b.enqueue("1", 30*time.Second)
+		var trace []string
+		wrap := func(name string) client.Middleware {
+			return func(next client.Handler) client.Handler {
+				return func(ctx context.Context, run *client.Run) error {
+					trace = append(trace, "in "+name)
+					defer func() { trace = append(trace, "out "+name) }()
+					return next(context.WithValue(ctx, key{}, name), run)
+				}
+			}
+		}
+		b.start(client.Worker{Middleware: []client.Middleware{wrap("a"), wrap("b")},
+			Handler: func(ctx context.Context, _ *client.Run) error {
+				trace = append(trace, "handler in "+ctx.Value(key{}).(string))
+				panic("through both")
+			}})
+		synctest.Wait()
+		b.finish(nil)
+		if got, want := strings.Join(trace, ", "), "in a, in b, handler in b, out b, out a"; got != want {
+			b.Errorf("trace %s, want %s", got, want)
+		}
+		b.logged("through both")
+	})
+}
+
+func TestTyped(t *testing.T) {
+	t.Parallel()
+	type mail struct {
+		ID    int64 `json:"id"`
+		Extra any   `json:"extra"`
+	}
+	run := &client.Run{Job: client.RelayJob{RelaySpec: client.RelaySpec{
+		Payload: json.RawMessage(`{"id":9223372036854775807,"extra":18446744073709551616}`)}}}
+	var got mail
+	handle := client.Typed(func(_ context.Context, _ *client.Run, m mail) error { got = m; return nil })
+	must(t, handle(t.Context(), run))
+	if got.ID != 9223372036854775807 || got.Extra != json.Number("18446744073709551616") {
+		t.Errorf("got %+v, want the numbers unrounded", got)
+	}
+	run.Job.Payload = json.RawMessage(`[]`)
+	var mistyped *json.UnmarshalTypeError
+	if err := handle(t.Context(), run); !errors.As(err, &mistyped) {
+		t.Errorf("mistyped payload: %v, want an UnmarshalTypeError", err)
+	}
+	for _, err := range []error{ // a run made by hand has no lease
+		run.SetState(json.RawMessage(`1`)),
+		run.SaveState(t.Context(), json.RawMessage(`1`)),
+		run.Requeue(t.Context(), nil, ""),
+	} {
+		if !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("got %v, want ErrInvalid", err)
+		}
+	}
+}
+
+func TestWorker_validates(t *testing.T) {
+	t.Parallel()
+	err := (&client.Worker{Concurrency: -1}).Run(t.Context())
+	if !errors.Is(err, client.ErrInvalid) {
+		t.Fatalf("got %v, want ErrInvalid", err)
+	}
+	for _, field := range []string{"Relay", "Queue", "Handler", "Concurrency"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%v does not name %s", err, field)
+		}
+	}
+}
+
+// The same over real connections, with several workers on one queue: every job
+// is done once.
+func TestWorker_overTheNetwork(t *testing.T) {
+	t.Parallel()
+	relay := mustRelay(t, newDouble(), client.Config{})
+	const workers, jobs = 3, 60
+	var batch []client.RelaySpec
+	for i := range jobs {
+		batch = append(batch, spec("q/ü", fmt.Sprint(i)))
+	}
+	must(t, relay.Enqueue(t.Context(), batch, client.RelayUnique))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ran := make(chan string, 2*jobs)
+	done := make(chan error)
+	for range workers {
+		w := &client.Worker{Relay: relay, Queue: "q/ü", Concurrency: 4,
+			Handler: func(_ context.Context, run *client.Run) error { ran <- run.Job.ID; return nil }}
+		go func() { done <- w.Run(ctx) }()
+	}
+	seen := map[string]bool{}
+	for range jobs {
+		seen[<-ran] = true
+	}
+	stop()
+	for range workers {
+		must(t, <-done)
+	}
+	if len(seen) != jobs || len(ran) != 0 {
+		t.Errorf("%d different jobs and %d more runs, want %d and none", len(seen), len(ran), jobs)
+	}
+	for id := range seen {
+		mustExist(t, relay, "q/ü", id, false)
+	}
+}

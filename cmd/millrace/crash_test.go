@@ -1,0 +1,435 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+var (
+	crashSeed  = flag.Uint64("crash.seed", 0, "seed of the crash test; 0 draws one")
+	crashKills = flag.Int("crash.kills", 0, "kills of the crash test; 0 is 50 (12 on PostgreSQL), or 6 with -short")
+)
+
+// TestCrash kills the real binary with SIGKILL right after an acknowledgement, again and again, and holds what is there
+// after each restart against a ledger kept outside: no acknowledged job is lost (RL-034), none is handed out or done
+// twice, requests that were cut off happened as a whole or not at all, and runs handed out before the kill go on.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	binary := filepath.Join(t.TempDir(), "millrace")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Run("kills", func(t *testing.T) {
+		t.Parallel()
+		c := &crash{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}
+		c.againAndAgain(50)
+	})
+	t.Run("kills on postgres", func(t *testing.T) {
+		t.Parallel()
+		url, name := pgtest.URL(t), rand.Text()
+		db := pgtest.DB(t, url)
+		c := &crash{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"),
+			settings: []string{"--set", "store=" + url + "&application_name=" + name}}
+		c.quiet = func() { awaitNoSessions(t, db, name) }
+		c.againAndAgain(12)
+	})
+	t.Run("lease", func(t *testing.T) {
+		t.Parallel()
+		c := &crash{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}
+		c.underLease()
+	})
+}
+
+// awaitNoSessions waits until the database has ended what a killed process began: a commit that was sent is carried out
+// with nobody there to hear of it.
+func awaitNoSessions(t *testing.T, db *sql.DB, name string) {
+	t.Helper()
+	until(t.Fatalf, "the sessions of a killed process to end", func() bool {
+		n := -1
+		if err := db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", name).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+}
+
+func (c *crash) againAndAgain(kills int) {
+	t, seed := c.t, *crashSeed
+	if seed == 0 {
+		seed = mathrand.Uint64()
+	}
+	if testing.Short() {
+		kills = 6
+	}
+	if *crashKills > 0 {
+		kills = *crashKills
+	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("again with: go test ./cmd/millrace -run TestCrash -crash.seed=%d -crash.kills=%d", seed, kills)
+		}
+	}()
+	c.ledger, c.random = newLedger(), mathrand.New(mathrand.NewPCG(seed, 1))
+	for round := range kills {
+		c.start()
+		c.audit()
+		c.goOn()
+		c.load(round)
+		if t.Failed() {
+			return
+		}
+	}
+	c.start()
+	c.audit()
+	c.drain()
+	if err := c.server.terminate(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d kills, %d acknowledgements, %d jobs", kills, c.ledger.acks, c.ledger.made)
+}
+
+// underLease: a lease that was running when the process was killed ends in its time; its run is dead then (RL-085,
+// RL-091).
+func (c *crash) underLease() {
+	t := c.t
+	c.start()
+	if !c.do(http.MethodPost, "/v2/queues/jobs", `[{"queue":"q","id":"j","timeout":1,"max_retries":5,"payload":1}]`, 202, nil) {
+		t.Fatal("not stored")
+	}
+	var first, second []wireJob
+	c.do(http.MethodGet, "/v2/queues/q/jobs", "", 200, &first)
+	c.server.kill()
+	c.start()
+	c.do(http.MethodGet, "/v2/queues/q/jobs", "", 200, &second) // waits for it
+	if len(first) != 1 || len(second) != 1 || first[0].RunID == second[0].RunID || *second[0].Left != 4 {
+		t.Fatalf("before the kill %+v, after it %+v", first, second)
+	}
+	for run, want := range map[string]int{first[0].RunID: 404, second[0].RunID: 202} {
+		if !c.do(http.MethodPatch, "/v2/queues/q/jobs/j/run-id/"+run, "", want, nil) {
+			t.Errorf("heartbeat of run %s failed", run)
+		}
+	}
+	if err := c.server.terminate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// crash is a server that is killed, and what was agreed with it.
+type crash struct {
+	t        *testing.T
+	binary   string
+	dir      string
+	settings []string
+	quiet    func() // waits until nothing of a killed process is left; nil where nothing can be
+
+	ledger *ledger
+	random *mathrand.Rand
+	server *launched
+	http   *http.Client
+}
+
+// wireJob is a job in an answer, as far as the test cares.
+type wireJob struct {
+	ID    string
+	RunID string
+	State json.RawMessage
+	Left  *int
+}
+
+func (w *wireJob) UnmarshalJSON(b []byte) error {
+	var raw struct {
+		ID    string          `json:"id"`
+		RunID *string         `json:"run_id"`
+		State json.RawMessage `json:"state"`
+		Left  *int            `json:"retries_remaining"`
+	}
+	err := json.Unmarshal(b, &raw)
+	w.ID, w.Left = raw.ID, raw.Left
+	if raw.RunID != nil {
+		w.RunID = *raw.RunID
+	}
+	if string(raw.State) != "null" {
+		w.State = raw.State
+	}
+	return err
+}
+
+func (c *crash) start() {
+	c.t.Helper()
+	if c.quiet != nil {
+		c.quiet()
+	}
+	s, err := launch(c.binary, c.dir, nil, append(c.settings, "--set", "log.level=warn")...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.server = s
+	c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: testTime}
+	c.t.Cleanup(s.kill)
+}
+
+// do makes a request. False is a request that was cut off; any answer but the wanted one is a failure.
+func (c *crash) do(method, path, body string, want int, into any) bool {
+	status, ok := c.ask(method, path, body, into)
+	if ok && status != want {
+		c.t.Errorf("%s %s: status %d, want %d", method, path, status, want)
+	}
+	return ok
+}
+
+func (c *crash) ask(method, path, body string, into any) (status int, ok bool) {
+	req, err := http.NewRequest(method, c.server.url+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Error(err)
+		return 0, false
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if method == http.MethodGet {
+		req.Header.Set("Prefer", "wait=10")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, false
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, false
+	}
+	if into != nil && resp.StatusCode == http.StatusOK {
+		if err := json.Unmarshal(text, into); err != nil {
+			c.t.Errorf("%s %s: %v in %s", method, path, err, text)
+		}
+	}
+	return resp.StatusCode, true
+}
+
+const crashQueue = "/v2/queues/crash/jobs"
+
+func runPath(j *ledgerJob) string { return crashQueue + "/" + j.id + "/run-id/" + j.run }
+
+func jobsBody(ids []string) string {
+	var b bytes.Buffer
+	for i, id := range ids {
+		b.WriteByte("[,"[min(i, 1)])
+		fmt.Fprintf(&b, `{"queue":"crash","id":%q,"timeout":3600,"payload":{"of":%q}}`, id, id)
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+// audit reads every job that should be there, some that should not, and settles what was in doubt.
+func (c *crash) audit() {
+	c.t.Helper()
+	there := map[string]*wireJob{}
+	var mu sync.Mutex
+	var known []string
+	for _, id := range c.ledger.order {
+		if c.ledger.jobs[id].standing != gone || c.random.IntN(20) == 0 { // what is gone is looked at now and then
+			known = append(known, id)
+		}
+	}
+	c.crowd(known, func(id string) {
+		w := &wireJob{}
+		status, ok := c.ask(http.MethodGet, crashQueue+"/"+id, "", w)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case ok && status == http.StatusOK:
+			there[id] = w
+		case !ok || status != http.StatusNotFound:
+			c.t.Errorf("reading %s: status %d", id, status)
+		}
+	})
+	c.ledger.settle(there)
+	c.ledger.compare(there)
+	c.report()
+}
+
+func (c *crash) report() {
+	c.t.Helper()
+	for _, p := range c.ledger.problems {
+		c.t.Error(p)
+	}
+	if len(c.ledger.problems) > 0 {
+		c.t.Fatalf("the books do not agree after %d acknowledgements", c.ledger.acks)
+	}
+}
+
+// crowd does something for each id, eight at a time.
+func (c *crash) crowd(ids []string, fn func(id string)) {
+	work := make(chan string)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for id := range work {
+				fn(id)
+			}
+		})
+	}
+	for _, id := range ids {
+		work <- id
+	}
+	close(work)
+	all.Wait()
+}
+
+// goOn uses runs that were handed out before the kill: each beats, and some are completed.
+func (c *crash) goOn() {
+	c.t.Helper()
+	c.crowd(ids(c.ledger.in(held)), func(id string) {
+		j := c.ledger.jobs[id]
+		if !c.do(http.MethodPatch, runPath(j), "", http.StatusAccepted, nil) {
+			c.t.Errorf("heartbeat of %s was not answered", id)
+		}
+	})
+	old := c.ledger.in(held)
+	for _, j := range old[:len(old)*3/4] {
+		j.standing = ending
+		c.ledger.ended("complete", j, nil, c.do(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
+	}
+}
+
+func ids(jobs []*ledgerJob) []string {
+	all := make([]string, len(jobs))
+	for i, j := range jobs {
+		all[i] = j.id
+	}
+	return all
+}
+
+// load has a crowd of clients do everything at once until the server is killed under them.
+func (c *crash) load(round int) {
+	l := c.ledger
+	l.mu.Lock()
+	l.kill = func() { _ = c.server.cmd.Process.Kill() }
+	l.killAt = l.acks + 1 + c.random.IntN(150)
+	l.mu.Unlock()
+	var all sync.WaitGroup
+	for client := range 12 {
+		r := mathrand.New(mathrand.NewPCG(c.random.Uint64(), uint64(round*100+client)))
+		all.Go(func() {
+			for c.act(r) && !c.t.Failed() {
+			}
+		})
+	}
+	all.Wait()
+	c.server.kill()
+	c.http.CloseIdleConnections()
+}
+
+// act does one thing; false when the server is gone.
+func (c *crash) act(r *mathrand.Rand) bool {
+	l := c.ledger
+	switch n := r.IntN(100); {
+	case n < 30 && l.count(queued) < 200:
+		fresh := l.fresh(1 + r.IntN(8))
+		ok := c.do(http.MethodPost, "/v2/queues/jobs", jobsBody(fresh), http.StatusAccepted, nil)
+		l.enqueued(fresh, ok)
+		return ok
+	case n < 60:
+		return c.next(1 + r.IntN(8))
+	case n < 75:
+		if j := l.take(r, ending); j != nil {
+			state := fmt.Sprintf(`{"beat": %d}`, r.IntN(1000))
+			ok := c.do(http.MethodPatch, runPath(j), state, http.StatusAccepted, nil)
+			l.beaten(j, state, ok)
+			return ok
+		}
+	case n < 85:
+		if j := l.take(r, ending); j != nil {
+			fresh := l.fresh(r.IntN(3))
+			ok := c.do(http.MethodPut, runPath(j), requeueBody(fresh), http.StatusAccepted, nil)
+			l.ended("requeue", j, fresh, ok)
+			return ok
+		}
+	default:
+		if j := l.take(r, ending); j != nil {
+			ok := c.do(http.MethodDelete, runPath(j), "", http.StatusOK, nil)
+			l.ended("complete", j, nil, ok)
+			return ok
+		}
+	}
+	return true
+}
+
+func requeueBody(ids []string) string {
+	if len(ids) == 0 {
+		return "[]"
+	}
+	return jobsBody(ids)
+}
+
+func (c *crash) next(n int) bool {
+	var jobs []wireJob
+	status, ok := c.poll(n, &jobs)
+	switch {
+	case !ok:
+		c.ledger.lostAnswer(n)
+	case status == http.StatusOK:
+		c.ledger.handedOut(jobs)
+	case status != http.StatusNoContent:
+		c.t.Errorf("next: status %d", status)
+	}
+	return ok
+}
+
+// poll asks for jobs without waiting for them.
+func (c *crash) poll(n int, jobs *[]wireJob) (status int, ok bool) {
+	resp, err := c.http.Get(fmt.Sprintf("%s%s?num_jobs=%d", c.server.url, crashQueue, n))
+	if err != nil {
+		return 0, false
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode == http.StatusOK {
+		err = json.Unmarshal(text, jobs)
+	}
+	return resp.StatusCode, err == nil
+}
+
+// drain takes out all that is left: each acknowledged job once, and then nothing.
+func (c *crash) drain() {
+	c.t.Helper()
+	left := c.ledger.count(queued)
+	for {
+		var jobs []wireJob
+		status, ok := c.poll(100, &jobs)
+		if !ok || status != http.StatusOK {
+			if status != http.StatusNoContent {
+				c.t.Fatalf("next: status %d", status)
+			}
+			break
+		}
+		c.ledger.handedOut(jobs)
+		left -= len(jobs)
+	}
+	c.report()
+	if left != 0 || c.ledger.count(queued) != 0 {
+		c.t.Errorf("%d acknowledged jobs were not handed out", left)
+	}
+	for _, j := range c.ledger.in(held) {
+		j.standing = ending
+		c.ledger.ended("complete", j, nil, c.do(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
+	}
+	c.crowd(c.ledger.order, func(id string) {
+		c.do(http.MethodHead, crashQueue+"/"+id, "", http.StatusNotFound, nil)
+	})
+	c.do(http.MethodGet, "/health/ready", "", http.StatusOK, nil)
+}

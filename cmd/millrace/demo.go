@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+type demoFlags struct {
+	workers     int
+	concurrency int
+	pace        time.Duration
+	timeout     time.Duration
+}
+
+func demoCommand(p process) *cobra.Command {
+	var f demoFlags
+	c := &cobra.Command{
+		Use:   "demo [FOLDER]",
+		Short: "Show what Millrace does: a server, real work, a killed worker, and the accounts",
+		Long: `Start a server on an empty temporary directory, give it one job for each file of
+FOLDER (the source tree of Millrace when run inside of it, else the working
+directory), and let several worker processes find out size, lines and SHA-256 of
+each. In the middle one of the workers is killed; its jobs come back after their
+timeout and are done by the others. The report accounts for every job: exit code
+0 when the accounts balance, 1 when they do not. It needs no network, changes
+nothing in FOLDER and leaves nothing behind.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if f.workers < 2 || f.concurrency < 1 || f.timeout < time.Second {
+				return usageError("--workers is at least 2 (one of them is killed), --concurrency 1, --timeout 1s")
+			}
+			folder, err := os.Getwd()
+			if err != nil {
+				return withCode(exitUnable, err)
+			}
+			if len(args) == 0 {
+				folder = ownSource(folder)
+			} else if folder, err = filepath.Abs(args[0]); err != nil {
+				return withCode(exitUsage, err)
+			}
+			return f.run(p, folder)
+		},
+	}
+	c.Flags().IntVar(&f.workers, "workers", 3, "worker processes; one of them is killed")
+	c.Flags().IntVar(&f.concurrency, "concurrency", 4, "files that a worker has in hand at a time")
+	c.Flags().DurationVar(&f.pace, "pace", -1, "least time for a file, so that there is something to see; 0 is full speed (default: a few seconds for all)")
+	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Second, "timeout of the jobs: how long a killed worker's jobs are missing")
+	return c
+}
+
+func (f *demoFlags) run(p process, folder string) error {
+	ctx, stop := untilSignal(context.Background())
+	defer stop()
+	files, err := listFiles(folder)
+	if err != nil {
+		return withCode(exitUsage, err)
+	}
+	if len(files.order) == 0 {
+		return usageError("there is no file in %s", folder)
+	}
+	dir, err := os.MkdirTemp("", "millrace-demo-")
+	if err != nil {
+		return withCode(exitUnable, err)
+	}
+	defer os.RemoveAll(dir)
+	fmt.Fprintf(p.stdout, "%d files in %s\n", len(files.order), folder)
+	server, err := startServer(ctx, p, filepath.Join(dir, "data"))
+	if err != nil {
+		return err
+	}
+	defer server.stop(10 * time.Second)
+	fmt.Fprintf(p.stdout, "server on %s, data in %s\n", server.url, dir)
+	api, err := client.New(client.Config{BaseURL: server.url})
+	if err != nil {
+		return withCode(exitFailed, err)
+	}
+	d := &demo{p: p, flags: *f, files: files, url: server.url, relay: api.Relay(), events: make(chan demoEvent, 256),
+		books: newBooks(files)}
+	if d.flags.pace < 0 {
+		d.flags.pace = min(5*time.Second*time.Duration(f.workers*f.concurrency)/time.Duration(len(files.order)), 250*time.Millisecond)
+	}
+	return d.run(ctx)
+}
+
+// demo is one demonstration.
+type demo struct {
+	p       process
+	flags   demoFlags
+	files   *listing
+	url     string
+	relay   *client.Relay
+	events  chan demoEvent
+	books   *books
+	workers []*child
+	bar     *progress
+}
+
+// demoEvent is one thing that happened: a worker began with a file or ended, or a result came in.
+type demoEvent struct {
+	worker int
+	began  string
+	ended  bool
+	result *demoResult
+}
+
+// stall is how long nothing at all may happen before the demo gives up and says what is missing.
+const stall = 30 * time.Second
+
+func (d *demo) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d.books.began = d.p.since()
+	if err := d.submit(ctx); err != nil {
+		return remoteError(ctx, err)
+	}
+	defer d.stopWorkers()
+	for n := range d.flags.workers {
+		if err := d.startWorker(ctx, n+1); err != nil {
+			return withCode(exitFailed, err)
+		}
+	}
+	var collecting sync.WaitGroup
+	collect, stopCollecting := context.WithCancel(ctx)
+	defer stopCollecting()
+	collecting.Go(func() { d.collect(collect) })
+
+	d.bar = d.p.progress("demo", int64(len(d.files.order)))
+	d.watch(ctx)
+	d.bar.end()
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	d.books.took = d.p.since() - d.books.began
+	d.stopWorkers()
+	stopCollecting()
+	collecting.Wait()
+	if err := d.inspect(ctx); err != nil {
+		return remoteError(ctx, err)
+	}
+	d.books.verify()
+	d.books.write(d.p.stdout, d)
+	if !d.books.balanced() {
+		return failed("the accounts do not balance")
+	}
+	return nil
+}
+
+// submit queues one job for each file.
+func (d *demo) submit(ctx context.Context) error {
+	retries := demoRetries
+	var batch []client.RelaySpec
+	for i, path := range d.files.order {
+		payload, err := json.Marshal(demoTask{path})
+		if err != nil {
+			return err
+		}
+		batch = append(batch, client.RelaySpec{Queue: demoFiles, ID: path, Timeout: d.flags.timeout, MaxRetries: &retries, Payload: payload})
+		if len(batch) < 500 && i+1 < len(d.files.order) {
+			continue
+		}
+		if err := d.relay.Enqueue(ctx, batch, client.RelayIgnore); err != nil {
+			return err
+		}
+		batch = nil
+	}
+	return nil
+}
+
+func (d *demo) startWorker(ctx context.Context, number int) error {
+	c, err := startChild(d.p, d.p.stderr, "demo-worker", "--server", d.url, "--root", d.files.root, "--number", strconv.Itoa(number),
+		"--concurrency", strconv.Itoa(d.flags.concurrency), "--pace", d.flags.pace.String())
+	if err != nil {
+		return err
+	}
+	d.workers = append(d.workers, c)
+	c.read(func(line string) {
+		quoted, _ := strings.CutPrefix(line, "begin ")
+		if path, err := strconv.Unquote(quoted); err == nil {
+			d.tell(ctx, demoEvent{worker: number, began: path})
+		}
+	})
+	go func() {
+		<-c.done
+		d.tell(ctx, demoEvent{worker: number, ended: true})
+	}()
+	return nil
+}
+
+func (d *demo) tell(ctx context.Context, e demoEvent) {
+	select {
+	case d.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+func (d *demo) stopWorkers() {
+	var all sync.WaitGroup
+	for _, c := range d.workers {
+		all.Go(func() { c.stop(10 * time.Second) })
+	}
+	all.Wait()
+}
+
+// collect takes results in until ctx ends.
+func (d *demo) collect(ctx context.Context) {
+	w := &client.Worker{Relay: d.relay, Queue: demoResults, Concurrency: 16,
+		Handler: client.Typed(func(_ context.Context, _ *client.Run, r demoResult) error {
+			d.tell(ctx, demoEvent{worker: r.Worker, result: &r})
+			return nil
+		})}
+	_ = w.Run(ctx) // it is fit to run; whatever else is missing shows in the accounts
+}
+
+// watch keeps the books until every file has its result, and kills a worker in the middle.
+func (d *demo) watch(ctx context.Context) {
+	quiet := time.NewTimer(stall)
+	defer quiet.Stop()
+	for !d.books.complete() {
+		select {
+		case e := <-d.events:
+			quiet.Reset(stall)
+			d.note(e)
+		case <-quiet.C:
+			d.bar.say("nothing has happened for %s: giving up", stall)
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *demo) note(e demoEvent) {
+	b := d.books
+	switch {
+	case e.result != nil:
+		if b.enter(*e.result, d.p.since()) {
+			d.bar.add(1, fmt.Sprintf("%d of %d files done, %d in hand", len(b.results), len(d.files.order), b.inHand()))
+		}
+	case e.ended:
+		b.alive--
+		if e.worker != b.killed {
+			d.bar.say("worker %d ended by itself", e.worker)
+		}
+	default:
+		b.begin(e.worker, e.began)
+	}
+	if victim := b.victim(); b.killed == 0 && victim != 0 {
+		d.workers[victim-1].kill()
+		b.kill(victim, d.p.since())
+		d.bar.say("killed worker %d (SIGKILL) with %d files in hand", victim, len(b.heldAtKill))
+	}
+}
+
+// inspect looks whether anything is left in the queues.
+func (d *demo) inspect(ctx context.Context) error {
+	var look sync.WaitGroup
+	var mu sync.Mutex
+	var failure error
+	paths := make(chan string)
+	for range 8 {
+		look.Go(func() {
+			for path := range paths {
+				for _, queue := range []string{demoFiles, demoResults} {
+					there, err := d.relay.Exists(ctx, queue, path)
+					mu.Lock()
+					if err != nil {
+						failure = err
+					} else if there {
+						d.books.leftOver++
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, path := range d.files.order {
+		paths <- path
+	}
+	close(paths)
+	look.Wait()
+	return failure
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+	"unicode/utf8"
+)
+
+// measure is what is true about a file.
+type measure struct {
+	Size   int64  `json:"size"`
+	Lines  int64  `json:"lines"`
+	SHA256 string `json:"sha256"`
+}
+
+func measureFile(path string) (measure, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return measure{}, err
+	}
+	defer f.Close()
+	var m measure
+	h := sha256.New()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := f.Read(buf)
+		m.Size += int64(n)
+		m.Lines += int64(bytes.Count(buf[:n], []byte{'\n'}))
+		h.Write(buf[:n])
+		if errors.Is(err, io.EOF) {
+			m.SHA256 = hex.EncodeToString(h.Sum(nil))
+			return m, nil
+		}
+		if err != nil {
+			return measure{}, err
+		}
+	}
+}
+
+// demoFile is a file as it was found.
+type demoFile struct {
+	size    int64
+	changed time.Time
+}
+
+// listing is the demo's input: paths below root, with slashes.
+type listing struct {
+	root    string
+	files   map[string]demoFile
+	order   []string
+	bytes   int64
+	leftOut int // neither file nor folder, unreadable, or with a name that is no text
+}
+
+// listFiles walks a folder. Version control is not input.
+func listFiles(root string) (*listing, error) {
+	l := &listing{root: root, files: map[string]demoFile{}}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			if path == root {
+				return err
+			}
+			l.leftOut++
+			return nil
+		}
+		if d.IsDir() {
+			if d.Name() == ".git" && path != root {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		rel, relErr := filepath.Rel(root, path)
+		info, infoErr := d.Info()
+		rel = filepath.ToSlash(rel)
+		if relErr != nil || infoErr != nil || !info.Mode().IsRegular() || !utf8.ValidString(rel) || utf8.RuneCountInString(rel) > 1024 {
+			l.leftOut++
+			return nil
+		}
+		l.files[rel] = demoFile{info.Size(), info.ModTime()}
+		l.order = append(l.order, rel)
+		l.bytes += info.Size()
+		return nil
+	})
+	return l, err
+}
+
+// unchanged tells whether a file is still what was found.
+func (l *listing) unchanged(rel string) bool {
+	info, err := os.Stat(filepath.Join(l.root, filepath.FromSlash(rel)))
+	was := l.files[rel]
+	return err == nil && info.Size() == was.size && info.ModTime().Equal(was.changed)
+}
+
+var ourModule = regexp.MustCompile(`(?m)^module\s+github\.com/millrace/millrace\s*$`)
+
+// ownSource returns the root of Millrace's source tree when from is inside of it, else from itself.
+func ownSource(from string) string {
+	for dir := from; ; {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && ourModule.Match(text) {
+			return dir
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return from
+		}
+		dir = above
+	}
+}

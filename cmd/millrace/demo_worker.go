@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+// The demo's queues. A worker puts what it has found out into the second, in place of the job of the first: one
+// transaction, so a file is in exactly one of them at any time.
+const (
+	demoFiles   = "files"
+	demoResults = "results"
+)
+
+// demoTask is the payload of a job.
+type demoTask struct {
+	Path string `json:"path"`
+}
+
+// demoResult is the payload of a result.
+type demoResult struct {
+	Path string `json:"path"`
+	measure
+	Error  string `json:"error,omitempty"`
+	Worker int    `json:"worker"`
+	Run    string `json:"run"`   // the run that was accepted
+	Tries  int    `json:"tries"` // hand-outs of the job so far
+}
+
+// demoRetries is more than ever needed; what is left of it counts the hand-outs.
+const demoRetries = 100
+
+// demoWorkerCommand is a worker of the demo: a process of its own, so that it can be killed. It says on standard output
+// what it begins, and ends when its standard input does.
+func demoWorkerCommand(p process) *cobra.Command {
+	var remote remoteFlags
+	var root string
+	var number, concurrency int
+	var pace time.Duration
+	c := &cobra.Command{
+		Use:    "demo-worker",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := untilSignal(context.Background())
+			defer stop()
+			ctx, stopStdin := p.untilStdinEnds(ctx)
+			defer stopStdin()
+			api, err := remote.client(p, nil)
+			if err != nil {
+				return err
+			}
+			w := &client.Worker{Relay: api.Relay(), Queue: demoFiles, Concurrency: concurrency, DrainTimeout: 5 * time.Second,
+				Logger: slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+				Handler: client.Typed(func(ctx context.Context, run *client.Run, task demoTask) error {
+					fmt.Fprintf(p.stdout, "begin %q\n", run.Job.ID)
+					return demoHandle(ctx, run, task, root, number, pace)
+				})}
+			return withCode(exitFailed, w.Run(ctx))
+		},
+	}
+	remote.register(c)
+	c.Flags().StringVar(&root, "root", ".", "folder of the files")
+	c.Flags().IntVar(&number, "number", 0, "of this worker")
+	c.Flags().IntVar(&concurrency, "concurrency", 4, "files at a time")
+	c.Flags().DurationVar(&pace, "pace", 0, "least time for a file")
+	return c
+}
+
+func demoHandle(ctx context.Context, run *client.Run, task demoTask, root string, number int, pace time.Duration) error {
+	least := time.NewTimer(pace)
+	defer least.Stop()
+	result := demoResult{Path: task.Path, Worker: number, Run: run.Job.RunID, Tries: 1}
+	if left := run.Job.RetriesRemaining; left != nil {
+		result.Tries += demoRetries - *left
+	}
+	found, err := measureFile(filepath.Join(root, filepath.FromSlash(task.Path)))
+	if err != nil {
+		result.Error = err.Error()
+	}
+	result.measure = found
+	payload, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-least.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return run.Requeue(ctx, []client.RelaySpec{{Queue: demoResults, ID: run.Job.ID, Timeout: time.Minute, Payload: payload}}, client.RelayUnique)
+}

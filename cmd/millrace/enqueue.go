@@ -1,0 +1,275 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+type enqueueFlags struct {
+	remote      remoteFlags
+	format      lineFormat
+	maxRetries  int
+	mode        string
+	batch       int
+	connections int
+	fromLine    int
+}
+
+func enqueueCommand(p process) *cobra.Command {
+	var f enqueueFlags
+	c := &cobra.Command{
+		Use:   "enqueue [FILE | -]",
+		Short: "Put jobs into Relay queues from JSON lines",
+		Long: `Put jobs into Relay queues. The input, a file or standard input, has one JSON
+value a line. Without --queue a line is a whole job:
+
+  {"queue":"mail","id":"42","timeout":30,"payload":{"to":"a@example.org"}}
+
+With --queue and --timeout a line is a payload, and its id is taken from the
+member --id-from names or made from the line and its position.
+
+Jobs are sent in batches; each batch is stored as a whole or not at all. In mode
+ignore, the default, a job that is still queued under the same id stays as it
+is, so a run that broke off can be repeated: nothing is queued twice. A job that
+was completed meanwhile is forgotten, though, and would be queued again; to
+leave out what was accepted, go on with --from-line as the failure says.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("max-retries") {
+				f.format.maxRetries = &f.maxRetries
+			}
+			if err := f.validate(c); err != nil {
+				return err
+			}
+			name := "-"
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return f.run(p, name)
+		},
+	}
+	f.remote.register(c)
+	c.Flags().StringVar(&f.format.queue, "queue", "", "queue of bare payloads")
+	c.Flags().DurationVar(&f.format.timeout, "timeout", 0, "timeout of bare payloads, such as 30s")
+	c.Flags().StringVar(&f.format.idFrom, "id-from", "", "member of the payload that is the id")
+	c.Flags().IntVar(&f.maxRetries, "max-retries", 0, "how often bare payloads may time out; without limit when left out")
+	c.Flags().StringVar(&f.mode, "mode", string(client.RelayIgnore), "about jobs that exist: ignore, replace or unique")
+	c.Flags().IntVar(&f.batch, "batch", 500, "jobs in one request")
+	c.Flags().IntVar(&f.connections, "connections", 4, "requests at a time; 1 keeps the order of the input")
+	c.Flags().IntVar(&f.fromLine, "from-line", 1, "line to begin with")
+	return c
+}
+
+func (f *enqueueFlags) validate(c *cobra.Command) error {
+	given := func(name string) bool { return c.Flags().Changed(name) }
+	switch {
+	case f.mode != string(client.RelayIgnore) && f.mode != string(client.RelayReplace) && f.mode != string(client.RelayUnique):
+		return usageError("--mode is ignore, replace or unique")
+	case given("queue") != given("timeout"):
+		return usageError("--queue and --timeout go together: they make jobs of bare payloads")
+	case given("queue") && f.format.queue == "":
+		return usageError("--queue is empty")
+	case !given("queue") && (given("id-from") || given("max-retries")):
+		return usageError("--id-from and --max-retries are for bare payloads, with --queue and --timeout")
+	case f.batch < 1 || f.connections < 1 || f.fromLine < 1:
+		return usageError("--batch, --connections and --from-line are at least 1")
+	}
+	return nil
+}
+
+func (f *enqueueFlags) run(p process, name string) error {
+	ctx, stop := untilSignal(context.Background())
+	defer stop()
+	in, size := p.stdin, int64(0)
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return withCode(exitUsage, err)
+		}
+		defer file.Close()
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			size = info.Size()
+		}
+		in = file
+	}
+	c, err := f.remote.client(p, nil)
+	if err != nil {
+		return err
+	}
+	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode), progress: p.progress("enqueue", size),
+		open: map[int]bool{}, fromLine: f.fromLine}
+	began := p.since()
+	err = e.feed(ctx, newLineReader(in, f.format, f.batch, f.fromLine), f.connections)
+	e.progress.end()
+	e.report(p.stdout, p.since()-began)
+	return err
+}
+
+// enqueuer sends batches over several connections and knows how far it came.
+type enqueuer struct {
+	relay    *client.Relay
+	mode     client.RelayMode
+	progress *progress
+	fromLine int
+
+	mu       sync.Mutex
+	accepted int64
+	open     map[int]bool // lines at which batches begin that were sent and not accepted
+	read     int          // line up to which the input was read
+}
+
+// feed sends everything in r. Its error is the one of the earliest line.
+func (e *enqueuer) feed(ctx context.Context, r *lineReader, connections int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	batches := make(chan jobBatch)
+	failures := make(chan lineError, connections+1)
+	var senders sync.WaitGroup
+	for range connections {
+		senders.Go(func() {
+			for b := range batches {
+				if err := e.send(ctx, b); err != nil {
+					failures <- *err
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	if err := e.deal(ctx, r, batches); err != nil {
+		failures <- *err
+	}
+	close(batches)
+	senders.Wait()
+	close(failures)
+	return earliest(failures)
+}
+
+// deal hands the batches out until the input or the context ends.
+func (e *enqueuer) deal(ctx context.Context, r *lineReader, batches chan<- jobBatch) *lineError {
+	for {
+		b, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return &lineError{r.line, failed("%w; %s", err, e.resume())}
+		}
+		e.began(b)
+		select {
+		case batches <- b:
+		case <-ctx.Done():
+			return &lineError{b.lines[0], withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resume()))}
+		}
+	}
+}
+
+// lineError is what went wrong, at which line of the input.
+type lineError struct {
+	line int
+	err  error
+}
+
+// earliest prefers what went wrong to what was then interrupted.
+func earliest(failures <-chan lineError) error {
+	var first *lineError
+	rank := func(f *lineError) int {
+		if codeOf(f.err) == exitInterrupted {
+			return 1
+		}
+		return 0
+	}
+	for f := range failures {
+		if first == nil || cmp.Or(cmp.Compare(rank(&f), rank(first)), cmp.Compare(f.line, first.line)) < 0 {
+			first = &f
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first.err
+}
+
+func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
+	err := e.relay.Enqueue(ctx, b.jobs, e.mode)
+	if err == nil {
+		e.accept(b)
+		return nil
+	}
+	where := fmt.Sprintf("lines %d to %d", b.lines[0], b.lines[len(b.lines)-1])
+	line := b.lines[0]
+	if at, ok := culprit(b, err); ok {
+		line, where = at, fmt.Sprintf("line %d", at)
+	}
+	err = remoteError(ctx, err)
+	if codeOf(err) == exitInterrupted {
+		return &lineError{line, withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resume()))}
+	}
+	return &lineError{line, withCode(codeOf(err), fmt.Errorf("%s: %w; %s", where, err, e.resume()))}
+}
+
+// culprit finds the line that the server speaks of, by its place in the batch or the names it quotes.
+func culprit(b jobBatch, err error) (int, bool) {
+	var refused *client.Error
+	if len(b.lines) == 1 {
+		return b.lines[0], true
+	}
+	if !errors.As(err, &refused) || refused.Status == 0 {
+		return 0, false
+	}
+	var at int
+	if _, err := fmt.Sscanf(refused.Message, "job %d:", &at); err == nil && at >= 0 && at < len(b.lines) {
+		return b.lines[at], true
+	}
+	for i, job := range b.jobs {
+		if strings.Contains(refused.Message, fmt.Sprintf("queue %q and id %q ", job.Queue, job.ID)) {
+			return b.lines[i], true
+		}
+	}
+	return 0, false
+}
+
+func (e *enqueuer) began(b jobBatch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.open[b.lines[0]] = true
+	e.read = b.lines[len(b.lines)-1]
+}
+
+func (e *enqueuer) accept(b jobBatch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.open, b.lines[0])
+	e.accepted += int64(len(b.jobs))
+	e.progress.add(b.bytes, fmt.Sprintf("%d jobs accepted", e.accepted))
+}
+
+// resume says where a repeated run may begin: every line before that was accepted.
+func (e *enqueuer) resume() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	from := max(e.read+1, e.fromLine)
+	for line := range e.open {
+		from = min(from, line)
+	}
+	return fmt.Sprintf("everything before line %d was accepted: go on with --from-line %d", from, from)
+}
+
+func (e *enqueuer) report(w io.Writer, took time.Duration) {
+	note := ""
+	if e.mode == client.RelayIgnore {
+		note = "; those already queued under their id stayed as they were"
+	}
+	fmt.Fprintf(w, "%d jobs accepted in %s (%s)%s\n", e.accepted, short(took), rate(e.accepted, took), note)
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/config"
+)
+
+// How a command ends.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnable      = 3
+	exitServer      = 4
+	exitInterrupted = 130
+)
+
+const exitHelp = `Exit codes:
+  0    done; also a server or worker that was asked to stop and did
+  1    the work failed, or the accounts do not balance
+  2    the command line or a setting is wrong; nothing was started
+  3    what is needed here is not to be had: an address or data directory in use, a store that is away
+  4    the server cannot be reached, or refuses the token
+  130  stopped by a signal before the work was done`
+
+// failure is an error that says how the process ends.
+type failure struct {
+	code int
+	err  error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func withCode(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{code, err}
+}
+
+func usageError(format string, args ...any) error {
+	return &failure{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func unable(format string, args ...any) error {
+	return &failure{exitUnable, fmt.Errorf(format, args...)}
+}
+
+func failed(format string, args ...any) error {
+	return &failure{exitFailed, fmt.Errorf(format, args...)}
+}
+
+// errInterrupted is the end of work that a signal cut short.
+var errInterrupted = &failure{exitInterrupted, errors.New("interrupted")}
+
+// codeOf tells how the process ends. What carries no code came from cobra: the command line is wrong.
+func codeOf(err error) int {
+	var f *failure
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &f):
+		return f.code
+	default:
+		return exitUsage
+	}
+}
+
+// complaint is what is said about an error; every line names the program.
+func complaint(err error) string {
+	if err == nil {
+		return ""
+	}
+	var settings *config.Error
+	if errors.As(err, &settings) {
+		return settings.Error() // a line for each problem
+	}
+	text := strings.ReplaceAll("millrace: "+err.Error(), ": millrace: ", ": ") // the SDK names itself too
+	var f *failure
+	if !errors.As(err, &f) {
+		text += "\nRun 'millrace --help' for usage."
+	}
+	return text
+}
+
+// remoteError gives the failure of a call its code.
+func remoteError(ctx context.Context, err error) error {
+	var e *client.Error
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return errInterrupted
+	case errors.Is(err, client.ErrUnauthorized):
+		return withCode(exitServer, fmt.Errorf("the server refuses the token (--token or MILLRACE_TOKEN): %w", err))
+	case errors.As(err, &e) && e.Status == 0 && e.Retryable():
+		return withCode(exitServer, fmt.Errorf("the server cannot be reached (--server or MILLRACE_SERVER): %w", err))
+	default:
+		return withCode(exitFailed, err)
+	}
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/client"
+)
+
+// longestLine is the server's own default limit for a body.
+const longestLine = 64 << 20
+
+// lineFormat says what a line of JSON stands for: a whole Relay job or, with a queue, a bare payload.
+type lineFormat struct {
+	queue      string
+	timeout    time.Duration
+	idFrom     string // member of the payload that is the id; empty for an id made of line and position
+	maxRetries *int
+}
+
+// jobBatch is what one request carries.
+type jobBatch struct {
+	number int // from 0 on, without gaps
+	lines  []int
+	jobs   []client.RelaySpec
+	bytes  int64 // of the input up to its end, since the batch before
+}
+
+// lineReader cuts JSON lines into batches.
+type lineReader struct {
+	in       *bufio.Scanner
+	format   lineFormat
+	size     int // jobs of a batch
+	maxBytes int
+	fromLine int
+
+	line    int
+	batches int
+}
+
+func newLineReader(in io.Reader, format lineFormat, size, fromLine int) *lineReader {
+	s := bufio.NewScanner(in)
+	s.Buffer(make([]byte, 64<<10), longestLine)
+	return &lineReader{in: s, format: format, size: size, maxBytes: 8 << 20, fromLine: fromLine}
+}
+
+// next returns the next batch, io.EOF after the last. Other errors name their line.
+func (r *lineReader) next() (jobBatch, error) {
+	b := jobBatch{number: r.batches}
+	held := 0
+	for len(b.jobs) < r.size && held < r.maxBytes && r.in.Scan() {
+		r.line++
+		text := r.in.Bytes()
+		b.bytes += int64(len(text)) + 1
+		if r.line < r.fromLine || len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		job, err := r.format.parse(text, r.line)
+		if err != nil {
+			return b, fmt.Errorf("line %d: %w", r.line, err)
+		}
+		held += len(text)
+		b.lines = append(b.lines, r.line)
+		b.jobs = append(b.jobs, job)
+	}
+	if err := r.in.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return b, fmt.Errorf("line %d: longer than %d bytes", r.line+1, longestLine)
+	} else if err != nil {
+		return b, fmt.Errorf("after line %d: %w", r.line, err)
+	}
+	if len(b.jobs) == 0 {
+		return b, io.EOF
+	}
+	r.batches++
+	return b, nil
+}
+
+// parse makes a job of a line; it keeps nothing of text.
+func (f lineFormat) parse(text []byte, line int) (client.RelaySpec, error) {
+	if !utf8.Valid(text) {
+		return client.RelaySpec{}, errors.New("not UTF-8")
+	}
+	if f.queue == "" {
+		return parseWhole(text)
+	}
+	payload := bytes.Clone(bytes.TrimSpace(text))
+	if err := checkSyntax(payload); err != nil {
+		return client.RelaySpec{}, err
+	}
+	id, err := f.id(payload, text, line)
+	return client.RelaySpec{Queue: f.queue, ID: id, Timeout: f.timeout, MaxRetries: f.maxRetries, Payload: payload}, err
+}
+
+// id names a bare payload so that the same line of the same input always gets the same name: a run that is repeated
+// after a failure meets its own jobs.
+func (f lineFormat) id(payload, text []byte, line int) (string, error) {
+	if f.idFrom == "" {
+		h := sha256.New()
+		_ = binary.Write(h, binary.BigEndian, uint64(line)) // a hash takes everything
+		h.Write(text)
+		return hex.EncodeToString(h.Sum(nil)[:16]), nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &members); err != nil {
+		return "", fmt.Errorf("--id-from %s: the payload is not an object", f.idFrom)
+	}
+	raw, ok := members[f.idFrom]
+	if !ok {
+		return "", fmt.Errorf("--id-from %s: the payload has no such member", f.idFrom)
+	}
+	var word string
+	if err := json.Unmarshal(raw, &word); err == nil && word != "" && string(raw) != "null" {
+		return word, nil
+	}
+	var number json.Number
+	if err := json.Unmarshal(raw, &number); err == nil && number != "" {
+		return number.String(), nil
+	}
+	return "", fmt.Errorf("--id-from %s: the member is neither a number nor a string with something in it", f.idFrom)
+}
+
+// wholeJob is a line that is a Relay job. Members it does not name are left out, as the server would (RL-015), so that
+// what `next` answered can be enqueued again.
+type wholeJob struct {
+	Queue      string          `json:"queue"`
+	ID         string          `json:"id"`
+	Timeout    *json.Number    `json:"timeout"`
+	MaxRetries *json.Number    `json:"max_retries"`
+	Payload    json.RawMessage `json:"payload"`
+	State      json.RawMessage `json:"state"`
+	RunAt      *time.Time      `json:"run_at"`
+}
+
+func parseWhole(text []byte) (client.RelaySpec, error) {
+	var w wholeJob
+	if err := checkSyntax(text); err != nil {
+		return client.RelaySpec{}, err
+	}
+	if err := json.Unmarshal(text, &w); err != nil {
+		return client.RelaySpec{}, fmt.Errorf("not a job (%w); bare payloads need --queue and --timeout", err)
+	}
+	switch {
+	case w.Queue == "":
+		return client.RelaySpec{}, errors.New("the job has no queue; bare payloads need --queue and --timeout")
+	case w.ID == "":
+		return client.RelaySpec{}, errors.New("the job has no id")
+	case w.Timeout == nil:
+		return client.RelaySpec{}, errors.New("the job has no timeout")
+	case w.Payload == nil:
+		return client.RelaySpec{}, errors.New("the job has no payload")
+	}
+	job := client.RelaySpec{Queue: w.Queue, ID: w.ID, Payload: w.Payload, State: w.State}
+	if string(w.State) == "null" {
+		job.State = nil
+	}
+	if w.RunAt != nil {
+		job.RunAt = *w.RunAt
+	}
+	seconds, err := integer("timeout", *w.Timeout)
+	if err != nil {
+		return job, err
+	}
+	job.Timeout = time.Duration(seconds) * time.Second
+	if w.MaxRetries != nil {
+		retries, err := integer("max_retries", *w.MaxRetries)
+		if err != nil {
+			return job, err
+		}
+		n := int(retries)
+		job.MaxRetries = &n
+	}
+	return job, nil
+}
+
+// integer reads a number that is integral however it is written (G-RL-26); its bounds are the server's to judge.
+func integer(member string, n json.Number) (int64, error) {
+	f, err := n.Float64()
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
+		return 0, fmt.Errorf("%s is %s, and not a whole number of 32 bits", member, n)
+	}
+	return int64(f), nil
+}
+
+func checkSyntax(text []byte) error {
+	if json.Valid(text) {
+		return nil
+	}
+	var value json.RawMessage
+	return fmt.Errorf("not JSON: %w", json.Unmarshal(text, &value))
+}

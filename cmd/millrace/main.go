@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	start := time.Now()
+	os.Exit(run(process{
+		args:    os.Args[1:],
+		environ: os.Environ(),
+		stdin:   os.Stdin,
+		stdout:  os.Stdout,
+		stderr:  os.Stderr,
+		now:     time.Now,
+		since:   func() time.Duration { return time.Since(start) },
+	}))
+}
+
+// run runs the command that the arguments name and returns the code to exit with.
+func run(p process) int {
+	root := rootCommand(p)
+	root.SetArgs(p.args)
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	err := root.Execute()
+	if text := complaint(err); text != "" {
+		fmt.Fprintln(p.stderr, text)
+	}
+	return codeOf(err)
+}
+
+func rootCommand(p process) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "millrace",
+		Short: "Millrace is a self-hosted job platform in one binary",
+		Long: `Millrace is a self-hosted job platform in one binary: a durable queue, workers in
+any language over plain HTTP, and the tools to feed and watch them.
+
+  millrace serve        starts a server; it needs nothing else
+  millrace demo         shows what it does, on files of yours
+
+` + exitHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%v", err) })
+	root.AddCommand(
+		serveCommand(p), configCommand(p), migrateCommand(p), versionCommand(p),
+		enqueueCommand(p), workCommand(p),
+		demoCommand(p), demoWorkerCommand(p), benchCommand(p),
+	)
+	return root
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/config"
+)
+
+func migrateCommand(p process) *cobra.Command {
+	var flags settingsFlags
+	var status bool
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the schema of the configured store up to date",
+		Long: `Bring the schema of the configured store up to date and report its version before
+and after. A server does the same when it starts; this is for doing it apart.
+With --status nothing is changed: exit code 0 when the schema is up to date, 1
+when it is not.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := flags.load(p, c)
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilSignal(context.Background())
+			defer stop()
+			return migrate(ctx, p, s, status)
+		},
+	}
+	flags.register(c)
+	c.Flags().BoolVar(&status, "status", false, "only show the versions")
+	return c
+}
+
+func migrate(ctx context.Context, p process, s *config.Settings, status bool) error {
+	have, want, err := schemaVersion(ctx, s)
+	if err != nil {
+		return err
+	}
+	if status {
+		fmt.Fprintf(p.stdout, "store %s: schema %d, this binary knows %d\n", s.Store, have, want)
+		switch {
+		case have > want:
+			return failed("the schema is newer than this binary: run the newer version")
+		case have < want:
+			return failed("the schema is not up to date: run 'millrace migrate', or start a server")
+		}
+		return nil
+	}
+	opened, err := openStore(ctx, p, s, func(string, time.Duration, error) {})
+	if err != nil {
+		return err
+	}
+	if err := opened.Close(); err != nil {
+		return withCode(exitFailed, err)
+	}
+	now, _, err := schemaVersion(ctx, s)
+	if err != nil {
+		return err
+	}
+	if now == have {
+		fmt.Fprintf(p.stdout, "store %s: schema %d, nothing to do\n", s.Store, now)
+	} else {
+		fmt.Fprintf(p.stdout, "store %s: schema %d, was %d\n", s.Store, now, have)
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// process is what the operating system gives a command. Commands touch nothing of the outside but through it.
+type process struct {
+	args    []string
+	environ []string
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+	now     func() time.Time
+	since   func() time.Duration // since the process began; never jumps
+}
+
+// env returns the value of an environment variable, empty when it is not set.
+func (p process) env(name string) string {
+	value := ""
+	for _, pair := range p.environ {
+		if key, text, _ := strings.Cut(pair, "="); key == name {
+			value = text // the last one counts, as for a command that is started with it
+		}
+	}
+	return value
+}
+
+// onTerminal tells whether somebody watches what is written to w.
+func onTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM. A second one then ends the process at once,
+// as it would any other.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// untilStdinEnds returns a context that ends when standard input does: the sign, for a process that another one has
+// started, that the other is gone, however it went.
+func (p process) untilStdinEnds(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, p.stdin)
+		stop()
+	}()
+	return ctx, stop
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// plainEvery is how often progress is told where nobody sees a bar.
+const plainEvery = 2 * time.Second
+
+// progress tells how far long work is: a bar on a terminal, a plain line now and then elsewhere. Safe for concurrent
+// use.
+type progress struct {
+	what  string
+	total int64 // in the unit of add; below 1 when nobody knows
+	out   io.Writer
+	since func() time.Duration
+	bar   *progressbar.ProgressBar // nil where there is no terminal
+
+	mu     sync.Mutex
+	done   int64
+	began  time.Duration
+	spoken time.Duration
+	note   string
+}
+
+func (p process) progress(what string, total int64) *progress {
+	g := &progress{what: what, total: total, out: p.stderr, since: p.since, began: p.since(), spoken: p.since()}
+	if onTerminal(p.stderr) {
+		if total < 1 {
+			total = -1
+		}
+		g.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.stderr), progressbar.OptionSetDescription(what),
+			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionShowElapsedTimeOnFinish())
+	}
+	return g
+}
+
+// add tells that n more are done, and what there is to say about it.
+func (g *progress) add(n int64, note string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.done += n
+	g.note = note
+	if g.bar != nil {
+		g.bar.Describe(g.what + "  " + note)
+		_ = g.bar.Add64(n)
+		return
+	}
+	if now := g.since(); now-g.spoken >= plainEvery {
+		g.spoken = now
+		g.line()
+	}
+}
+
+// line writes one plain line; the caller holds the lock.
+func (g *progress) line() {
+	share := ""
+	if g.total > 0 {
+		share = fmt.Sprintf(" (%d %%)", 100*min(g.done, g.total)/g.total)
+	}
+	fmt.Fprintf(g.out, "%s: %s%s, %s\n", g.what, g.note, share, short(g.since()-g.began))
+}
+
+// say writes a line of its own between the others.
+func (g *progress) say(format string, args ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bar != nil {
+		_ = g.bar.Clear()
+	}
+	fmt.Fprintf(g.out, format+"\n", args...)
+}
+
+// end takes the bar away.
+func (g *progress) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bar != nil {
+		_ = g.bar.Finish()
+		_ = g.bar.Clear()
+	}
+}
+
+// short writes a duration with no more digits than anybody reads.
+func short(d time.Duration) string {
+	for _, step := range []struct{ from, to time.Duration }{{10 * time.Second, time.Second},
+		{time.Second, 10 * time.Millisecond}, {10 * time.Millisecond, 100 * time.Microsecond}, {0, 10 * time.Microsecond}} {
+		if d >= step.from {
+			return d.Round(step.to).String()
+		}
+	}
+	return d.String()
+}
+
+// rate writes how many there were in a second.
+func rate(n int64, took time.Duration) string {
+	if took <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f/s", float64(n)/took.Seconds())
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"millrace": main})
+}
+
+// TestScripts runs every command as a process of its own.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Vars = append(e.Vars, "MILLRACE_SERVER=", "MILLRACE_TOKEN=", "TMPDIR="+e.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":   scriptCode,
+			"server": scriptServer,
+			"stop":   scriptStop,
+			"http":   scriptHTTP,
+			"await":  scriptAwait,
+			"grown":  scriptGrown,
+		},
+	})
+}
+
+const testTime = 30 * time.Second
+
+// scriptCode is `code N PROGRAM [ARG...]`: the program exits with N, within a time in which nothing hangs.
+func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N program [arg...]")
+	}
+	path, err := exec.LookPath(args[1])
+	ts.Check(err)
+	cmd := exec.Command(path, args[2:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = scriptEnviron(ts)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(ts.Stdout(), &out), io.MultiWriter(ts.Stderr(), &errs)
+	ts.Check(cmd.Start())
+	timer := time.AfterFunc(testTime, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	_ = cmd.Wait()
+	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
+		ts.Fatalf("exit code %s, want %s (%v)\n%s%s", got, args[0], cmd.ProcessState, &out, &errs)
+	}
+}
+
+func scriptEnviron(ts *testscript.TestScript) []string {
+	var environ []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "MILLRACE_SERVER", "MILLRACE_TOKEN", "MILLRACE__LISTEN", "MILLRACE__RELAY__TOKEN"} {
+		if value := ts.Getenv(name); value != "" {
+			environ = append(environ, name+"="+value)
+		}
+	}
+	return environ
+}
+
+// scriptServer is `server NAME [ARG...]`: a server with its data in $WORK/NAME; MILLRACE_SERVER becomes its address.
+func scriptServer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: server name [arg...]")
+	}
+	path, err := exec.LookPath("millrace")
+	ts.Check(err)
+	s, err := launch(path, ts.MkAbs(args[0]), scriptEnviron(ts), args[1:]...)
+	ts.Check(err)
+	ts.Defer(func() {
+		s.kill()
+		ts.Logf("[server %s]\n%s", args[0], s.stderr)
+	})
+	ts.Setenv("MILLRACE_SERVER", s.url)
+	servers.Store(scriptKey{ts, args[0]}, s)
+}
+
+type scriptKey struct {
+	script *testscript.TestScript
+	name   string
+}
+
+// servers are those of all scripts, which run side by side.
+var servers sync.Map // scriptKey to *launched
+
+// scriptStop is `stop NAME`: SIGTERM, after which the server ends with exit code 0.
+func scriptStop(ts *testscript.TestScript, _ bool, args []string) {
+	s, ok := servers.Load(scriptKey{ts, args[0]})
+	if !ok {
+		ts.Fatalf("there is no server %s", args[0])
+	}
+	ts.Check(s.(*launched).terminate())
+}
+
+// scriptHTTP is `http METHOD PATH STATUS [BODY]` against MILLRACE_SERVER; the answer is the standard output.
+func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: http method path status [body]")
+	}
+	req, err := http.NewRequest(args[0], ts.Getenv("MILLRACE_SERVER")+args[1], strings.NewReader(strings.Join(args[3:], " ")))
+	ts.Check(err)
+	if len(args) > 3 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if token := ts.Getenv("MILLRACE_TOKEN"); token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	_, _ = ts.Stdout().Write(body)
+	if got := strconv.Itoa(resp.StatusCode); got != args[2] {
+		ts.Fatalf("%s %s: status %s, want %s: %s", args[0], args[1], got, args[2], body)
+	}
+}
+
+// scriptAwait is `await FILE [TEXT]`: until the file holds the text, or anything.
+func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
+	want := strings.Join(args[1:], " ")
+	until(ts.Fatalf, args[0]+" to be written", func() bool {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && len(text) > 0 && strings.Contains(string(text), want)
+	})
+}
+
+// scriptGrown is `grown DIR N`: exactly N files are in it, none of them empty.
+func scriptGrown(ts *testscript.TestScript, _ bool, args []string) {
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if want, _ := strconv.Atoi(args[1]); len(entries) != want {
+		ts.Fatalf("%d files in %s, want %d", len(entries), args[0], want)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Size() == 0 {
+			ts.Fatalf("%s is empty: %v", e.Name(), err)
+		}
+	}
+}
+
+// until polls for what gives no signal of its own.
+func until(fatal func(string, ...any), what string, met func() bool) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(testTime)
+	for !met() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			fatal("waited in vain for %s", what)
+			return
+		}
+	}
+}
+
+// launched is a server process of a test.
+type launched struct {
+	cmd    *exec.Cmd
+	url    string
+	stderr *bytes.Buffer
+	ended  chan struct{}
+}
+
+// launch starts a server on a data directory and waits until it listens.
+func launch(binary, dir string, environ []string, args ...string) (*launched, error) {
+	cmd := exec.Command(binary, append([]string{"serve", "--config", os.DevNull, "--set", "data_dir=" + dir,
+		"--set", "listen=127.0.0.1:0"}, args...)...)
+	cmd.Dir, cmd.Env = filepath.Dir(dir), environ
+	s := &launched{cmd: cmd, stderr: &bytes.Buffer{}, ended: make(chan struct{})}
+	cmd.Stderr = s.stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	hang := time.AfterFunc(testTime, func() { cmd.Process.Kill() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	hang.Stop()
+	go func() {
+		defer close(s.ended)
+		_ = cmd.Wait()
+	}()
+	if _, url, ok := strings.Cut(strings.TrimSpace(line), listeningOn); ok && err == nil {
+		s.url = strings.Fields(url)[0]
+		return s, nil
+	}
+	s.kill()
+	return nil, errors.New("the server did not start: " + line + s.stderr.String())
+}
+
+// kill ends the process as a crash would and waits until it is gone.
+func (s *launched) kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.ended
+}
+
+// terminate asks the process to end; it must do so by itself, with exit code 0.
+func (s *launched) terminate() error {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	hang := time.AfterFunc(testTime, func() { s.cmd.Process.Kill() })
+	defer hang.Stop()
+	<-s.ended
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		return errors.New("the server ended with " + s.cmd.ProcessState.String() + "\n" + s.stderr.String())
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// listeningOn stands before the address in the line that serve prints. Who starts a server reads it there: with port 0
+// nobody else knows it.
+const listeningOn = " listening on "
+
+func serveCommand(p process) *cobra.Command {
+	var flags settingsFlags
+	var untilStdinEnds bool
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Start a server",
+		Long: `Start a server. Without any setting it listens on 127.0.0.1:8080 and keeps its data
+in ./millrace-data, on SQLite; 'millrace config' shows all settings. When it
+listens it prints one line with its address; logs go to standard error.
+
+SIGINT or SIGTERM stops it: no new requests, waiting polls answer, requests under
+way end, within the setting shutdown_grace. A second signal ends it at once; what
+was acknowledged is on disk either way.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			settings, err := flags.load(p, c)
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilSignal(context.Background())
+			defer stop()
+			if untilStdinEnds {
+				ctx, stop = p.untilStdinEnds(ctx)
+				defer stop()
+			}
+			return serve(ctx, p, settings)
+		},
+	}
+	flags.register(c)
+	c.Flags().BoolVar(&untilStdinEnds, "until-stdin-ends", false, "stop when standard input ends, for whoever starts a server as a child")
+	_ = c.Flags().MarkHidden("until-stdin-ends")
+	return c
+}
+
+// serve runs one node until ctx ends.
+func serve(ctx context.Context, p process, settings *config.Settings) error {
+	log, err := telemetry.NewLogger(p.stderr, settings.Log.Format, settings.Log.Level)
+	if err != nil {
+		return withCode(exitUsage, err)
+	}
+	registries, err := telemetry.NewRegistries()
+	if err != nil {
+		return withCode(exitFailed, err)
+	}
+	observe, err := telemetry.StoreObserver(registries.For(telemetry.Core, ""))
+	if err != nil {
+		return withCode(exitFailed, err)
+	}
+	opened, err := openStore(ctx, p, settings, observe)
+	if err != nil {
+		return err
+	}
+	node, err := newNode(p, settings, log, registries, opened)
+	if err == nil {
+		err = withCode(exitUnable, node.Listen(ctx))
+	}
+	if err != nil {
+		opened.Close()
+		return err
+	}
+	fmt.Fprintf(p.stdout, "millrace %s%s%s\n", readBuild().Version, listeningOn, strings.Join(node.URLs(), " and "))
+	return withCode(exitFailed, node.Run(ctx))
+}
+
+func newNode(p process, settings *config.Settings, log *slog.Logger, registries *telemetry.Registries, opened store.Store) (*server.Server, error) {
+	if err := operatorToken(settings, log); err != nil {
+		return nil, err
+	}
+	places, err := rooms(settings, log, registries)
+	if err != nil {
+		return nil, withCode(exitFailed, err)
+	}
+	node, err := server.New(server.Config{Settings: settings, Store: opened, Places: places, Log: log,
+		Metrics: registries.Handler(log), Node: nodeName(), Version: readBuild().Version, Random: random, Elapsed: p.since,
+		Engine: func(e *engine.Engine) error { return registerDepths(e, registries) }})
+	return node, withCode(exitUnable, err)
+}
+
+// registerDepths shows how many jobs the queues of each contract hold.
+func registerDepths(e *engine.Engine, registries *telemetry.Registries) error {
+	for _, name := range e.Contracts() {
+		depth := &telemetry.Depth{Name: name + "_queue_jobs", Contract: name, Queues: e.Queues, Bound: 100, Timeout: 5 * time.Second}
+		if err := registries.For(name, "").Register(depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// random gives 16 bytes of cryptographic quality; the source never fails.
+func random() (r [16]byte) {
+	_, _ = rand.Read(r[:])
+	return r
+}
+
+// nodeName is unique for each process.
+func nodeName() string {
+	host, _ := os.Hostname()
+	return host + "-" + rand.Text()[:8]
+}

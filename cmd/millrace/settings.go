@@ -1,0 +1,37 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/config"
+)
+
+// settingsFlags are the flags of commands that need the settings of a server.
+type settingsFlags struct {
+	file string
+	set  []string
+}
+
+func (f *settingsFlags) register(c *cobra.Command) {
+	c.Flags().StringVar(&f.file, "config", "", "settings file (TOML); "+config.DefaultFile+" of the working directory if there is one")
+	c.Flags().StringArrayVar(&f.set, "set", nil, "a setting as KEY=VALUE, over file and environment; may be repeated. Others can see it: keep secrets in the file")
+}
+
+// load resolves the settings; whatever is wrong with them is a usage error.
+func (f *settingsFlags) load(p process, c *cobra.Command) (*config.Settings, error) {
+	src := config.Sources{File: config.DefaultFile, Environ: p.environ, Flags: map[string]string{}}
+	if c.Flags().Changed("config") {
+		src.File, src.Explicit = f.file, true
+	}
+	for _, pair := range f.set {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, usageError("--set takes KEY=VALUE, such as --set listen=127.0.0.1:9000")
+		}
+		src.Flags[strings.TrimSpace(key)] = value
+	}
+	s, err := config.Load(src)
+	return s, withCode(exitUsage, err)
+}

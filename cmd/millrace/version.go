@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// build says what this binary is made of.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // made from a work tree with changes
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	SQLite   string `json:"sqlite"` // of the driver's module
+	Postgres string `json:"postgres"`
+}
+
+func readBuild() build {
+	b := build{Version: "unknown"}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Go = info.GoVersion
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	b.Revision, b.Time, b.Modified = settings["vcs.revision"], settings["vcs.time"], settings["vcs.modified"] == "true"
+	b.Platform = settings["GOOS"] + "/" + settings["GOARCH"]
+	for _, d := range info.Deps {
+		switch d.Path {
+		case "modernc.org/sqlite":
+			b.SQLite = d.Path + " " + d.Version
+		case "github.com/jackc/pgx/v5":
+			b.Postgres = d.Path + " " + d.Version
+		}
+	}
+	return b
+}
+
+func versionCommand(p process) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print what this binary is made of",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := readBuild()
+			if asJSON {
+				return withCode(exitFailed, json.NewEncoder(p.stdout).Encode(b))
+			}
+			fmt.Fprintf(p.stdout, "millrace %s\n", b.Version)
+			for _, line := range [][2]string{{"revision", b.Revision}, {"time", b.Time}, {"go", b.Go},
+				{"platform", b.Platform}, {"sqlite", b.SQLite}, {"postgres", b.Postgres}} {
+				if line[1] != "" {
+					fmt.Fprintf(p.stdout, "%-9s %s\n", line[0], line[1])
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}

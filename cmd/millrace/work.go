@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+// longestBeat bounds how late a command learns that its job was deleted or replaced.
+const longestBeat = 30 * time.Second
+
+type workFlags struct {
+	remote      remoteFlags
+	concurrency int
+	maxJobs     int
+	untilEmpty  bool
+	drain       time.Duration
+	killAfter   time.Duration
+}
+
+func workCommand(p process) *cobra.Command {
+	var f workFlags
+	c := &cobra.Command{
+		Use:   "work QUEUE -- COMMAND [ARG...]",
+		Short: "Run a command for each job of a Relay queue",
+		Long: `Run a command for each job of a Relay queue. The command gets the payload on its
+standard input and, in its environment, MILLRACE_QUEUE, MILLRACE_JOB_ID,
+MILLRACE_RUN_ID and MILLRACE_STATE (the job's state, empty when there is none).
+What it writes is passed through.
+
+While it runs the job is kept alive by heartbeats. When it exits with 0 the job
+is completed; otherwise the reason is logged and the heartbeats end, so that the
+job comes back after its timeout. A command whose run is lost, because the job
+was deleted, replaced or timed out, is terminated.
+
+The first SIGINT or SIGTERM stops polling and lets commands finish, for --drain;
+a second one is passed on to them, as is SIGTERM when --drain is over. What does
+not end within --kill-after is killed, with everything it started in its process
+group.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return usageError("work takes a queue, then -- and a command: millrace work QUEUE -- COMMAND [ARG...]")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if f.concurrency < 1 || f.maxJobs < 0 || f.drain < 0 || f.killAfter < 0 {
+				return usageError("--concurrency is at least 1; --max-jobs, --drain and --kill-after are not negative")
+			}
+			return f.run(p, args[0], args[1:])
+		},
+	}
+	f.remote.register(c)
+	c.Flags().IntVar(&f.concurrency, "concurrency", 1, "commands at a time")
+	c.Flags().IntVar(&f.maxJobs, "max-jobs", 0, "stop after so many jobs; 0 is no limit")
+	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "stop when the queue has nothing to hand out and no command runs")
+	c.Flags().DurationVar(&f.drain, "drain", 25*time.Second, "time that running commands get after the first signal")
+	c.Flags().DurationVar(&f.killAfter, "kill-after", 5*time.Second, "time that a terminated command gets before it is killed")
+	return c
+}
+
+func (f *workFlags) run(p process, queue string, command []string) error {
+	if _, err := exec.LookPath(command[0]); err != nil {
+		return withCode(exitUsage, err)
+	}
+	polling, stopPolling := context.WithCancel(context.Background())
+	defer stopPolling()
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = f.concurrency + 1 // the beats and completions of all commands, and the poll
+	g := &gate{next: transport, stop: stopPolling, left: f.maxJobs,
+		limited: f.maxJobs > 0, untilEmpty: f.untilEmpty}
+	c, err := f.remote.client(p, g)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(p.stderr, nil))
+	r := &commandRunner{args: command, environ: p.environ, stdout: p.stdout, stderr: p.stderr, killAfter: f.killAfter, gate: g}
+	hard, end := context.WithCancelCause(context.Background())
+	defer end(nil)
+	r.hard = hard
+	go f.obey(log, polling, stopPolling, end)
+
+	w := &client.Worker{Relay: c.Relay(), Queue: queue, Concurrency: f.concurrency, Handler: r.handle, Logger: log,
+		MaxHeartbeatInterval: longestBeat, DrainTimeout: math.MaxInt64}
+	if f.untilEmpty {
+		w.PollWait, w.PollInterval = -1, 100*time.Millisecond
+	}
+	if err := w.Run(polling); err != nil {
+		return withCode(exitUsage, err)
+	}
+	if err := g.ended(); err != nil {
+		return err
+	}
+	if hard.Err() != nil {
+		return withCode(exitInterrupted, errors.New("stopped before all commands had finished; their jobs return after their timeouts"))
+	}
+	return nil
+}
+
+// obey turns signals into the end of polling, then into the end of the commands.
+func (f *workFlags) obey(log *slog.Logger, polling context.Context, stopPolling context.CancelFunc, end context.CancelCauseFunc) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	select {
+	case <-signals:
+	case <-polling.Done(): // --max-jobs or --until-empty: running commands are not hurried
+		<-signals
+	}
+	log.Info("stopping: no new jobs; running commands may finish", "drain", f.drain)
+	stopPolling()
+	limit := time.NewTimer(f.drain)
+	defer limit.Stop()
+	var last os.Signal = syscall.SIGTERM
+	select {
+	case last = <-signals:
+	case <-limit.C:
+	}
+	log.Warn("ending running commands", "signal", last)
+	end(signalCause{last})
+}
+
+// signalCause is why commands end: the signal to pass on to them.
+type signalCause struct{ signal os.Signal }
+
+func (s signalCause) Error() string { return "stopped by signal: " + s.signal.String() }
+
+// commandRunner runs the command for a job.
+type commandRunner struct {
+	args      []string
+	environ   []string
+	stdout    io.Writer
+	stderr    io.Writer
+	killAfter time.Duration
+	gate      *gate
+	hard      context.Context // its end ends the commands; the cause may name the signal
+}
+
+// handle is the worker's handler: nil completes the job.
+func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
+	r.gate.enter()
+	defer r.gate.leave()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.hard, func() { cancel(context.Cause(r.hard)) })()
+	return r.execute(ctx, run.Job)
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// gate stands between a worker and its server and knows from the polls that pass when to stop: after a number of jobs,
+// when the queue has nothing left, or when asking again cannot help.
+type gate struct {
+	next       http.RoundTripper
+	stop       func()
+	limited    bool
+	untilEmpty bool
+
+	// Polls come one after another, and these are theirs alone.
+	left     int // jobs that may still be asked for, when limited
+	failures int // polls in a row that got no answer
+
+	mu      sync.Mutex
+	running int
+	refused error // why it was stopped, when that was not wanted
+}
+
+// patience is how many polls without an answer --until-empty endures: a script should not wait for a server for ever.
+const patience = 8
+
+var errGateClosed = errors.New("no more jobs are wanted")
+
+// RoundTrip passes a request on. Nothing but a poll is a GET here.
+func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodGet {
+		return g.next.RoundTrip(req)
+	}
+	if g.limited {
+		// Not earlier: ending the poll that brings the last job would lose its answer.
+		if g.left == 0 {
+			g.stop()
+			return nil, errGateClosed
+		}
+		req = singly(req)
+	}
+	resp, err := g.next.RoundTrip(req)
+	if err != nil {
+		g.unanswered(err)
+	} else {
+		g.answered(resp.StatusCode)
+	}
+	return resp, err
+}
+
+// singly asks for one job, so that a 200 is exactly one.
+func singly(req *http.Request) *http.Request {
+	req = req.Clone(req.Context())
+	q := req.URL.Query()
+	q.Set("num_jobs", "1")
+	req.URL.RawQuery = q.Encode()
+	return req
+}
+
+func (g *gate) unanswered(err error) {
+	g.failures++
+	if g.untilEmpty && g.failures >= patience {
+		g.refuse(exitServer, fmt.Errorf("the server cannot be reached (--server or MILLRACE_SERVER): %w", err))
+	}
+}
+
+func (g *gate) answered(status int) {
+	g.failures = 0
+	switch {
+	case status == http.StatusOK:
+		g.left--
+	case status == http.StatusNoContent:
+		if g.untilEmpty && g.idle() {
+			g.stop()
+		}
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		g.refuse(exitServer, errors.New("the server refuses the token (--token or MILLRACE_TOKEN)"))
+	case status >= 400 && status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout:
+		g.refuse(exitFailed, fmt.Errorf("the server refuses the poll: %d %s", status, http.StatusText(status)))
+	}
+}
+
+func (g *gate) refuse(code int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refused == nil {
+		g.refused = withCode(code, err)
+	}
+	g.stop()
+}
+
+// ended tells why the worker was stopped against its will; nil when it was not.
+func (g *gate) ended() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refused
+}
+
+func (g *gate) enter() { g.count(1) }
+func (g *gate) leave() { g.count(-1) }
+
+func (g *gate) count(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running += n
+}
+
+func (g *gate) idle() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running == 0
+}

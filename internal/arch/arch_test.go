@@ -1,0 +1,293 @@
+// Package arch holds the laws of the code base as tests: a broken law is a
+// failing test. ARCHITECTURE.md says what they are for.
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/millrace/millrace"
+
+// file is one parsed Go file of the module.
+type file struct {
+	path    string // from the root, with slashes
+	dir     string
+	test    bool
+	lines   int
+	imports []string
+	ast     *ast.File
+	fset    *token.FileSet
+}
+
+func (f *file) in(dirs ...string) bool {
+	return slices.ContainsFunc(dirs, func(d string) bool { return f.dir == d || strings.HasPrefix(f.dir, d+"/") })
+}
+
+func load(t *testing.T) []*file {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*file
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, path)
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if strings.HasPrefix(d.Name(), ".") && rel != "." || rel == "bench" || d.Name() == "testdata" || d.Name() == "node_modules" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(rel, ".go") {
+			files = append(files, parse(t, path, rel))
+		}
+		return nil
+	})
+	if err != nil || len(files) < 50 {
+		t.Fatalf("found %d files: %v", len(files), err)
+	}
+	return files
+}
+
+func parse(t *testing.T, path, rel string) *file {
+	t.Helper()
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	tree, err := parser.ParseFile(fset, path, src, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.ToSlash(filepath.Dir(rel))
+	f := &file{path: rel, dir: dir, lines: strings.Count(string(src), "\n"), ast: tree, fset: fset,
+		test: strings.HasSuffix(rel, "_test.go") || isTestPackage(dir)}
+	for _, i := range tree.Imports {
+		f.imports = append(f.imports, strings.Trim(i.Path.Value, `"`))
+	}
+	return f
+}
+
+// isTestPackage reports packages that only tests may import.
+func isTestPackage(dir string) bool {
+	return strings.HasPrefix(dir, "internal/testkit") || strings.HasPrefix(dir, "internal/store/storetest")
+}
+
+// rule says that files it holds for import nothing that is forbidden.
+type rule struct {
+	law    string
+	holds  func(*file) bool
+	forbid func(f *file, path string) bool
+}
+
+func standard(path string) bool {
+	return !strings.Contains(strings.Split(path, "/")[0], ".")
+}
+
+func under(path string, packages ...string) bool {
+	return slices.ContainsFunc(packages, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
+}
+
+var drivers = []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", module + "/internal/store/sqlite", module + "/internal/store/postgres"}
+
+var rules = []rule{
+	{"1: job imports only the standard library, and no I/O",
+		func(f *file) bool { return f.in("internal/job") && !f.test },
+		func(_ *file, p string) bool {
+			return !standard(p) || under(p, "net", "os", "database/sql", "math/rand", "crypto/rand")
+		}},
+	{"2: only cmd and tests name a storage driver",
+		func(f *file) bool { return !f.test && !f.in("cmd", "internal/store") },
+		func(_ *file, p string) bool { return under(p, drivers...) }},
+	{"2: database libraries are imported under store alone",
+		func(f *file) bool { return !f.test && !f.in("internal/store") },
+		func(_ *file, p string) bool {
+			return under(p, "database/sql", "github.com/pressly/goose/v3", "github.com/jackc/pgx/v5", "modernc.org/sqlite")
+		}},
+	{"2: NATS is imported under stream alone",
+		func(f *file) bool { return !f.test && !f.in("internal/stream") },
+		func(_ *file, p string) bool { return under(p, "github.com/nats-io") }},
+	{"3: engine never imports net/http",
+		func(f *file) bool { return f.in("internal/engine", "internal/duty") && !f.test },
+		func(_ *file, p string) bool { return under(p, "net/http") }},
+	{"4: a contract imports no other contract",
+		func(f *file) bool { return f.in("internal/contract") },
+		func(f *file, p string) bool {
+			own := strings.Join(append([]string{module}, strings.Split(f.dir, "/")[:min(3, strings.Count(f.dir, "/")+1)]...), "/")
+			return under(p, module+"/internal/contract") && !under(p, own)
+		}},
+	{"6: default loggers stay out",
+		func(f *file) bool { return !f.test && !f.in("bench") },
+		func(_ *file, p string) bool { return p == "log" }},
+	{"7: client imports the standard library alone",
+		func(f *file) bool { return f.in("client") && !f.test },
+		func(_ *file, p string) bool { return !standard(p) && p != module+"/client" }},
+	{"8: test packages are imported by tests only",
+		func(f *file) bool { return !f.test },
+		func(_ *file, p string) bool {
+			return isTestPackage(strings.TrimPrefix(p, module+"/")) || p == "testing" || strings.HasPrefix(p, "testing/")
+		}},
+	{"reading downwards: job, store, engine, duty, contract",
+		func(f *file) bool {
+			return !f.test && f.in("internal/job", "internal/store", "internal/engine", "internal/duty")
+		},
+		func(f *file, p string) bool {
+			layers := []string{"internal/job", "internal/store", "internal/engine", "internal/duty"}
+			for i, l := range layers {
+				if f.in(l) {
+					for _, above := range append(layers[i+1:], "internal/contract", "internal/httpapi", "internal/server", "cmd") {
+						if under(p, module+"/"+above) {
+							return true
+						}
+					}
+				}
+			}
+			return false
+		}},
+}
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+	files := load(t)
+	for _, r := range rules {
+		t.Run(r.law, func(t *testing.T) {
+			held := 0
+			for _, f := range files {
+				if !r.holds(f) {
+					continue
+				}
+				held++
+				for _, p := range f.imports {
+					if r.forbid(f, p) {
+						t.Errorf("%s imports %s", f.path, p)
+					}
+				}
+			}
+			if held == 0 && !strings.Contains(r.law, "contract imports") {
+				t.Error("the law holds for no file: it proves nothing")
+			}
+		})
+	}
+}
+
+// calls are function uses that belong in few places.
+var calls = []struct {
+	law     string
+	names   []string // package.Function
+	allowed func(*file) bool
+}{
+	{"3: only engine opens a transaction", []string{"*.Update"},
+		func(f *file) bool { return f.in("internal/engine", "internal/store") }},
+	{"6: the clock is read in cmd and where a clock is made", []string{"time.Now", "time.Since", "time.Until"},
+		func(f *file) bool { return f.in("cmd", "internal/telemetry", "client") || measures[f.path] != "" }},
+	{"6: the environment is read in cmd", []string{"os.Getenv", "os.Environ", "os.LookupEnv"},
+		func(f *file) bool { return f.in("cmd") }},
+	{"6: default loggers and registries stay out", []string{"slog.Default", "slog.SetDefault", "prometheus.MustRegister",
+		"prometheus.DefaultRegisterer", "prometheus.DefaultGatherer", "slog.Info", "slog.Warn", "slog.Error", "slog.Debug"},
+		func(f *file) bool { return f.in("cmd") }},
+}
+
+// measures lists files that read the clock only to measure how long something
+// took or to bound how long it may take, never to decide what a job is.
+var measures = map[string]string{
+	"internal/store/sqlite/session.go":   "times each statement for its observer",
+	"internal/store/sqlite/store.go":     "bounds the length of a commit group",
+	"internal/store/postgres/session.go": "times each statement for its observer",
+	"internal/store/postgres/store.go":   "times each statement for its observer",
+	"internal/store/postgres/notify.go":  "times each statement for its observer",
+}
+
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	for _, f := range load(t) {
+		if f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, _ := sel.X.(*ast.Ident)
+			for _, c := range calls {
+				for _, name := range c.names {
+					pkg, fn, _ := strings.Cut(name, ".")
+					if sel.Sel.Name != fn || c.allowed(f) {
+						continue
+					}
+					if pkg == "*" && isStoreUpdate(sel) || x != nil && x.Name == pkg && x.Obj == nil {
+						t.Errorf("law %s: %s uses %s", c.law, f.fset.Position(sel.Pos()), name)
+					}
+				}
+			}
+			return true
+		})
+	}
+}
+
+// isStoreUpdate recognises a call of Update on something named store.
+func isStoreUpdate(sel *ast.SelectorExpr) bool {
+	switch x := sel.X.(type) {
+	case *ast.Ident:
+		return strings.EqualFold(x.Name, "store") || x.Name == "db"
+	case *ast.SelectorExpr:
+		return strings.EqualFold(x.Sel.Name, "store")
+	}
+	return false
+}
+
+// larger lists what may exceed the limits of law 8, with the reason.
+var larger = map[string]string{}
+
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	for _, f := range load(t) {
+		limit, funcLimit := 500, 70
+		if f.test {
+			limit, funcLimit = 800, 150
+		}
+		if f.lines > limit && larger[f.path] == "" {
+			t.Errorf("%s has %d lines, more than %d", f.path, f.lines, limit)
+		}
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil {
+				continue
+			}
+			lines := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1
+			if lines > funcLimit && larger[f.path+" "+fn.Name.Name] == "" {
+				t.Errorf("%s: %s has %d lines, more than %d", f.path, fn.Name.Name, lines, funcLimit)
+			}
+		}
+	}
+}
+
+// TestContractsAreAlike checks that the folders of the contracts hold the same
+// files, so that who knows one finds the way in all.
+func TestContractsAreAlike(t *testing.T) {
+	t.Parallel()
+	rooms, err := os.ReadDir("../contract")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, room := range rooms {
+		for _, name := range []string{"doc.go", "contract.go", "machine.go", "routes.go", "wire.go", "errors.go", "openapi.yaml"} {
+			if _, err := os.Stat(filepath.Join("../contract", room.Name(), name)); err != nil {
+				t.Errorf("%s has no %s", room.Name(), name)
+			}
+		}
+	}
+}

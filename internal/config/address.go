@@ -1,0 +1,65 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// addressValue is host:port, [v6]:port or :port, which is every interface; an optional one may be empty.
+type addressValue struct {
+	p        *string
+	optional bool
+}
+
+func (v addressValue) set(in input) error {
+	s, ok := in.word()
+	if !ok || !validAddress(s) && (s != "" || !v.optional) {
+		return errors.New("expected an address such as 127.0.0.1:8080, :8080 or [::1]:8080")
+	}
+	*v.p = s
+	return nil
+}
+
+func (v addressValue) show() string { return *v.p }
+
+func validAddress(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || port == "" || strings.Trim(port, "0123456789") != "" {
+		return false
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false
+	}
+	if _, err := netip.ParseAddr(host); err == nil || host == "" {
+		return true
+	}
+	return validHostname(host)
+}
+
+// validHostname refuses names that end in a number: they are addresses with a slip in them.
+func validHostname(host string) bool {
+	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
+	for _, l := range labels {
+		if l == "" || strings.Trim(strings.ToLower(l), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return false
+		}
+	}
+	return strings.Trim(labels[len(labels)-1], "0123456789") != ""
+}
+
+// IsLoopback tells whether a listen address can be reached from this machine only. Names other than localhost are not
+// looked up and count as reachable.
+func IsLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// key declares one setting. bind points at its field in the Settings at hand and says which values it takes.
+type key struct {
+	name string
+	def  string // as it would be written in the environment
+	doc  string
+	bind func(*Settings) value
+}
+
+// knownContracts are the names that `contracts` takes.
+var knownContracts = []string{"relay"}
+
+// keys is the one table of settings, in reading order.
+var keys = []key{
+	{"listen", "127.0.0.1:8080", "Address that every contract without a listener of its own is served on.",
+		func(s *Settings) value { return addressValue{p: &s.Listen} }},
+	{"data_dir", "millrace-data", "Directory for the database, objects and generated secrets of this node.",
+		func(s *Settings) value { return pathValue{p: &s.DataDir} }},
+	{"store", "sqlite", "Where jobs live: sqlite (a file in data_dir) or a postgres:// URL.",
+		func(s *Settings) value { return storeValue{&s.Store} }},
+	{"contracts", "relay", "Contracts that are served.",
+		func(s *Settings) value { return namesValue{&s.Contracts, knownContracts} }},
+	{"tls.cert", "", "Certificate file (PEM) of all listeners; needs tls.key.",
+		func(s *Settings) value { return pathValue{p: &s.TLS.Cert, optional: true} }},
+	{"tls.key", "", "Private key file (PEM) of tls.cert.",
+		func(s *Settings) value { return pathValue{p: &s.TLS.Key, optional: true} }},
+	{"trusted_network", "false", "Allows listening beyond loopback without TLS, on a network where nobody listens in.",
+		func(s *Settings) value { return boolValue{&s.TrustedNetwork} }},
+	{"shutdown_grace", "25s", "Time that running work gets to finish when the process is asked to stop.",
+		func(s *Settings) value { return durationValue{&s.ShutdownGrace, 0, time.Hour} }},
+	{"prune_interval", "60s", "Time between two removals of what is past its retention.",
+		func(s *Settings) value { return durationValue{&s.PruneInterval, time.Second, 24 * time.Hour} }},
+	{"operator.token", "", "Token of the admin API and the console; made on first start when empty.",
+		func(s *Settings) value { return secretValue{&s.Operator.Token} }},
+	{"log.format", "text", "How log lines are written: text or json.",
+		func(s *Settings) value { return choiceValue{&s.Log.Format, []string{"text", "json"}} }},
+	{"log.level", "info", "Least severe level that is logged: debug, info, warn or error.",
+		func(s *Settings) value { return choiceValue{&s.Log.Level, []string{"debug", "info", "warn", "error"}} }},
+	{"relay.listen", "", "Address of a listener for Relay alone; the common one when empty.",
+		func(s *Settings) value { return addressValue{p: &s.Relay.Listen, optional: true} }},
+	{"relay.token", "", "Token that Relay clients send; open on loopback when empty.",
+		func(s *Settings) value { return secretValue{&s.Relay.Token} }},
+	{"relay.v1", "true", "Serves the older paths under /v1/queues as well.",
+		func(s *Settings) value { return boolValue{&s.Relay.V1} }},
+	{"relay.max_num_jobs", "1000", "Most jobs that one Relay poll is given, however many it asks for.",
+		func(s *Settings) value { return intValue{&s.Relay.MaxNumJobs, 1, 100_000} }},
+	{"relay.body_limit", "64MiB", "Largest request body that Relay takes.",
+		func(s *Settings) value { return sizeValue{&s.Relay.BodyLimit, 1 << 10, 1 << 30} }},
+	{"relay.retryable_status", "429", "Status that tells Relay clients to try again: 429 or 503.",
+		func(s *Settings) value { return statusValue{&s.Relay.RetryableStatus, []int{429, 503}} }},
+}
+
+func find(name string) (key, bool) {
+	for _, k := range keys {
+		if k.name == name {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
+// section tells whether name is the start of known keys, as relay is of relay.token.
+func section(name string) bool {
+	for _, k := range keys {
+		if strings.HasPrefix(k.name, name+".") {
+			return true
+		}
+	}
+	return false
+}
+
+func envName(name string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "__"))
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Problem is one thing that stops the start.
+type Problem struct {
+	Key    string // the setting; empty when the file as a whole cannot be read
+	Origin string // where it was written
+	Text   string // a sentence that names both, without credentials
+
+	err error
+}
+
+// Error is what Load returns: every problem it found, sorted by key.
+type Error struct{ Problems []Problem }
+
+// Error writes one line for each problem.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = "config: " + p.Text
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives the causes that came from the file system.
+func (e *Error) Unwrap() []error {
+	var errs []error
+	for _, p := range e.Problems {
+		if p.err != nil {
+			errs = append(errs, p.err)
+		}
+	}
+	return errs
+}
+
+func newError(problems []Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Text, b.Text))
+	})
+	return &Error{Problems: problems}
+}
+
+func unknownKey(name, origin string) Problem {
+	var names []string
+	for _, k := range keys {
+		if !section(name) || strings.HasPrefix(k.name, name+".") {
+			names = append(names, k.name)
+		}
+	}
+	near := nearest(name, names)
+	hint := strconv.Quote(near)
+	if strings.HasPrefix(origin, "environment ") {
+		hint += " (" + envName(near) + ")"
+	}
+	return Problem{Key: name, Origin: origin,
+		Text: fmt.Sprintf("unknown key %s (%s); did you mean %s?", quote(name), origin, hint)}
+}
+
+func wrongValue(k key, v value, in input, origin string, err error) Problem {
+	shown := mask
+	switch v.(type) {
+	case secretValue:
+	case storeValue:
+		shown = written(in.raw, maskStore)
+	default:
+		shown = written(in.raw, maskStray)
+	}
+	return Problem{Key: k.name, Origin: origin,
+		Text: fmt.Sprintf("wrong value for %q (%s): %s; %v", k.name, origin, shown, err)}
+}
+
+// written shows a value much as it stands in its source.
+func written(raw any, hide func(string) string) string {
+	switch v := raw.(type) {
+	case string:
+		return quote(hide(v))
+	case []any:
+		items := make([]string, 0, min(len(v), 8))
+		for _, item := range v[:min(len(v), 8)] {
+			items = append(items, written(item, hide))
+		}
+		if len(v) > len(items) {
+			items = append(items, "…")
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case map[string]any:
+		return "a table"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+const longest = 120
+
+// quote keeps hostile text on one line and to a reasonable length.
+func quote(s string) string {
+	return strconv.Quote(shorten(s))
+}
+
+func shorten(s string) string {
+	if len(s) <= longest {
+		return s
+	}
+	end := longest
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+// nearest gives the name that the word was most likely meant to be, the first in the alphabet among equals.
+func nearest(word string, names []string) string {
+	word = strings.ToLower(shorten(word))
+	best, least, spelled := "", math.MaxInt, math.MaxInt
+	for _, n := range slices.Sorted(slices.Values(names)) {
+		d := distance(word, n)
+		if m := slip(word, n, d); m < least || m == least && d < spelled {
+			best, least, spelled = n, m, d
+		}
+	}
+	return best
+}
+
+// slip measures how far a key is from a known one: by letters, or less where its last member is right and its section
+// is missing or wrong, or its section is right and the rest is wrong.
+func slip(word, name string, letters int) int {
+	wordHead, nameHead := word, name
+	if i := strings.IndexByte(word, '.'); i >= 0 {
+		wordHead = word[:i]
+	}
+	if i := strings.IndexByte(name, '.'); i >= 0 {
+		nameHead = name[:i]
+	}
+	d := min(letters, 2+distance(wordHead, nameHead))
+	tail := distance(word[strings.LastIndexByte(word, '.')+1:], name[strings.LastIndexByte(name, '.')+1:])
+	if tail <= 1 {
+		d = min(d, 1+tail)
+	}
+	return d
+}
+
+// distance is the least number of letters to insert, delete or replace.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			above := row[j+1]
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			row[j+1] = min(replaced, above+1, row[j]+1)
+			diagonal = above
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,258 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// input is a value as it was written: text from the environment, a flag or the defaults, or whatever TOML made of it.
+type input struct {
+	raw  any
+	text bool // raw is a string that stands for any type
+}
+
+// value is the place of one setting and its rules.
+type value interface {
+	// set stores the input, or changes nothing and says what is expected.
+	set(input) error
+	// show writes the stored value, secrets masked; set accepts what show wrote unless it was masked.
+	show() string
+}
+
+// word gives the input's string, however it was written.
+func (in input) word() (string, bool) {
+	s, ok := in.raw.(string)
+	return s, ok
+}
+
+// pathValue is a file or directory; one that is not optional is not empty.
+type pathValue struct {
+	p        *string
+	optional bool
+}
+
+func (v pathValue) set(in input) error {
+	s, ok := in.word()
+	if !ok || strings.ContainsFunc(s, isControl) || s == "" && !v.optional {
+		return errors.New("expected a path")
+	}
+	*v.p = s
+	return nil
+}
+
+func (v pathValue) show() string { return *v.p }
+
+// choiceValue is one of a few words.
+type choiceValue struct {
+	p     *string
+	words []string
+}
+
+func (v choiceValue) set(in input) error {
+	s, ok := in.word()
+	if !ok || !slices.Contains(v.words, s) {
+		return fmt.Errorf("expected %s", alternatives(v.words))
+	}
+	*v.p = s
+	return nil
+}
+
+func (v choiceValue) show() string { return *v.p }
+
+// namesValue is a list without doubles, each out of the known names, at least one.
+type namesValue struct {
+	p     *[]string
+	known []string
+}
+
+func (v namesValue) set(in input) error {
+	names, ok := in.list()
+	if !ok || len(names) == 0 {
+		return fmt.Errorf(`expected a list such as %s`, v.example(in))
+	}
+	for i, n := range names {
+		if !slices.Contains(v.known, n) {
+			return fmt.Errorf("expected names out of %s; unknown %s, did you mean %q?",
+				strings.Join(v.known, ", "), quote(maskStray(n)), nearest(n, v.known))
+		}
+		if slices.Contains(names[:i], n) {
+			return fmt.Errorf("expected each name once; %q comes twice", n)
+		}
+	}
+	*v.p = names
+	return nil
+}
+
+func (v namesValue) example(in input) string {
+	if in.text {
+		return strings.Join(v.known, ",")
+	}
+	return fmt.Sprintf("[%q]", v.known[0])
+}
+
+func (v namesValue) show() string { return strings.Join(*v.p, ",") }
+
+// list reads a TOML array of strings, or comma separated text.
+func (in input) list() ([]string, bool) {
+	if s, ok := in.raw.(string); ok && in.text {
+		names := strings.Split(s, ",")
+		for i := range names {
+			names[i] = strings.TrimSpace(names[i])
+		}
+		return names, true
+	}
+	items, ok := in.raw.([]any)
+	if !ok {
+		return nil, false
+	}
+	names := make([]string, 0, len(items))
+	for _, item := range items {
+		s, ok := item.(string)
+		if !ok {
+			return nil, false
+		}
+		names = append(names, s)
+	}
+	return names, true
+}
+
+type boolValue struct{ p *bool }
+
+func (v boolValue) set(in input) error {
+	switch {
+	case in.raw == true || in.text && in.raw == "true":
+		*v.p = true
+	case in.raw == false || in.text && in.raw == "false":
+		*v.p = false
+	default:
+		return errors.New("expected true or false")
+	}
+	return nil
+}
+
+func (v boolValue) show() string { return strconv.FormatBool(*v.p) }
+
+type intValue struct {
+	p        *int
+	min, max int
+}
+
+func (v intValue) set(in input) error {
+	n, ok := in.integer()
+	if !ok || n < int64(v.min) || n > int64(v.max) {
+		return fmt.Errorf("expected a whole number from %d to %d", v.min, v.max)
+	}
+	*v.p = int(n)
+	return nil
+}
+
+func (v intValue) show() string { return strconv.Itoa(*v.p) }
+
+func (in input) integer() (int64, bool) {
+	if s, ok := in.raw.(string); ok && in.text {
+		n, err := strconv.ParseInt(s, 10, 64)
+		return n, err == nil
+	}
+	n, ok := in.raw.(int64)
+	return n, ok
+}
+
+// statusValue is one of a few HTTP statuses.
+type statusValue struct {
+	p       *int
+	allowed []int
+}
+
+func (v statusValue) set(in input) error {
+	n, ok := in.integer()
+	if !ok || !slices.Contains(v.allowed, int(n)) {
+		words := make([]string, len(v.allowed))
+		for i, a := range v.allowed {
+			words[i] = strconv.Itoa(a)
+		}
+		return fmt.Errorf("expected %s", alternatives(words))
+	}
+	*v.p = int(n)
+	return nil
+}
+
+func (v statusValue) show() string { return strconv.Itoa(*v.p) }
+
+type durationValue struct {
+	p        *time.Duration
+	min, max time.Duration
+}
+
+func (v durationValue) set(in input) error {
+	s, ok := in.word()
+	d, valid := parseDuration(s)
+	if !ok || !valid || d < v.min || d > v.max {
+		return fmt.Errorf("expected a duration with its unit, such as 30s or 10m, from %s to %s",
+			formatDuration(v.min), formatDuration(v.max))
+	}
+	*v.p = d
+	return nil
+}
+
+func (v durationValue) show() string { return formatDuration(*v.p) }
+
+type sizeValue struct {
+	p        *int64
+	min, max int64
+}
+
+func (v sizeValue) set(in input) error {
+	s, ok := in.word()
+	n, valid := parseSize(s)
+	if !ok || !valid || n < v.min || n > v.max {
+		return fmt.Errorf("expected a size with its unit, such as 64MiB, from %s to %s",
+			formatSize(v.min), formatSize(v.max))
+	}
+	*v.p = n
+	return nil
+}
+
+func (v sizeValue) show() string { return formatSize(*v.p) }
+
+type secretValue struct{ p *Secret }
+
+// set takes what fits in an Authorization header: a token with a stray line end would never match one.
+func (v secretValue) set(in input) error {
+	s, ok := in.word()
+	if !ok || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("expected a string of printable ASCII without spaces or line ends")
+	}
+	*v.p = NewSecret(s)
+	return nil
+}
+
+func (v secretValue) show() string { return v.p.String() }
+
+type storeValue struct{ p *StoreURL }
+
+func (v storeValue) set(in input) error {
+	s, ok := in.word()
+	if !ok || s != sqlite && !validPostgresURL(s) {
+		return errors.New("expected sqlite, or postgres://USER:PASSWORD@HOST:PORT/DATABASE " +
+			"with / ? # @ and % in the password percent-encoded")
+	}
+	*v.p = NewStoreURL(s)
+	return nil
+}
+
+func (v storeValue) show() string { return v.p.String() }
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// alternatives writes "a", "a or b", "a, b or c".
+func alternatives(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}

@@ -1,0 +1,116 @@
+package relay
+
+import (
+	_ "embed"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// OpenAPI is the contract's description, as it is served and as the tests
+// check every exchange against it.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+// Config is what a Relay is made of.
+type Config struct {
+	Log             *slog.Logger
+	Registry        prometheus.Registerer // the contract's own
+	Token           config.Secret         // empty: open (G-RL-24)
+	V1              bool                  // G-RL-22
+	MaxNumJobs      int                   // G-RL-11
+	BodyLimit       int64                 // bytes, G-RL-13
+	RetryableStatus int                   // 429 or 503, G-RL-09
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Log == nil || c.Registry == nil:
+		return errors.New("relay: Log and Registry are needed")
+	case c.MaxNumJobs < 1:
+		return errors.New("relay: MaxNumJobs must be 1 or more")
+	case c.BodyLimit < 1:
+		return errors.New("relay: BodyLimit must be 1 or more")
+	case c.RetryableStatus != http.StatusTooManyRequests && c.RetryableStatus != http.StatusServiceUnavailable:
+		return errors.New("relay: RetryableStatus must be 429 or 503")
+	}
+	return nil
+}
+
+// Relay is the contract. It is made before the engine, which needs Contract,
+// and mounted after it.
+type Relay struct {
+	Config
+
+	engine  *engine.Engine
+	metrics *metrics
+}
+
+// New checks the config and registers the metrics.
+func New(c Config) (*Relay, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(c.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return &Relay{Config: c, metrics: m}, nil
+}
+
+// Contract is what the engine is told of Relay: no history, no messages, no
+// limits, and dead letters for ever.
+func (r *Relay) Contract() engine.Contract {
+	return engine.Contract{Name: Name, Machine: machine, Moved: r.moved}
+}
+
+// Mount makes Relay serve its paths by an engine.
+func (r *Relay) Mount(e *engine.Engine) httpapi.Mount {
+	r = &Relay{Config: r.Config, metrics: r.metrics, engine: e}
+	t := httpapi.Table{
+		Name:      Name,
+		Prefixes:  []string{"/v2/queues/"},
+		Routes:    r.routes(),
+		Token:     r.Token,
+		BodyLimit: r.BodyLimit,
+		Answer:    r.answer,
+		Log:       r.Log,
+	}
+	if r.V1 {
+		t.Prefixes = append(t.Prefixes, "/v1/queues/")
+		t.Routes = append(t.Routes, r.routesV1()...)
+	}
+	for i := range t.Routes {
+		route := &t.Routes[i]
+		route.Observe = r.metrics.route(route.Method + " " + route.Pattern)
+	}
+	return t.MustMount()
+}
+
+// moved counts timeouts: no request tells of them.
+func (r *Relay) moved(moves []engine.Moved) {
+	for i := range moves {
+		m := &moves[i]
+		if m.On != job.Expired && m.On != job.ExpiredForGood {
+			continue
+		}
+		q := r.metrics.queue(m.Job.Queue)
+		q.ran(m.At.Sub(m.Job.StartedAt))
+		if m.On == job.Expired {
+			q.retries.Inc()
+			continue
+		}
+		q.exhausted.Inc()
+		r.Log.Warn("a job used up its retries and is now a dead letter", telemetry.Queue, m.Job.Queue,
+			telemetry.JobID, m.Job.ID.Key, telemetry.Attempt, m.Job.Runs)
+	}
+}

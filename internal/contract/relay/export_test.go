@@ -1,0 +1,39 @@
+package relay
+
+import (
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Routes lists the tables for the comparison with the document.
+func Routes() (all []string) {
+	r := &Relay{}
+	for _, t := range [][]httpapi.Route{r.routes(), r.routesV1()} {
+		for _, route := range t {
+			all = append(all, route.Method+" "+route.Pattern)
+		}
+	}
+	return all
+}
+
+// Machine is the contract's table.
+var Machine = machine
+
+// Statuses is the table of errors.
+var Statuses = statuses
+
+// DecodeJobs is decodeJobs of version 2.
+func DecodeJobs(body []byte) ([]engine.Submission, error) { return decodeJobs(body, v2) }
+
+// AppendJob is appendJob.
+func AppendJob(b []byte, j *job.Job) []byte { return appendJob(b, j) }
+
+// Member is member, MemberV1 is memberV1.
+var (
+	Member   = member
+	MemberV1 = memberV1
+)
+
+// QueueLabels is the bound on labels.
+const QueueLabels = queueLabels

@@ -1,0 +1,259 @@
+package relay
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// member judges a queue, id or run id of a path: what cannot name a job is a
+// path that does not exist (G-RL-14, G-RL-27).
+func member(escaped string) (string, bool) {
+	m, ok := httpapi.Member(escaped)
+	return m, ok && (len(m) <= maxName || utf8.RuneCountInString(m) <= maxName)
+}
+
+// memberV1 reads a plus as a space: the public Go client escapes members as if
+// they stood in a query (G-RL-29).
+func memberV1(escaped string) (string, bool) {
+	return member(strings.ReplaceAll(escaped, "+", "%20"))
+}
+
+func idOf(c *httpapi.Call) job.ID {
+	return job.ID{Contract: Name, Scope: c.Member("queue"), Key: c.Member("id")}
+}
+
+// runOf reads the run a request is about. RL-096: no UUID, no run.
+func runOf(c *httpapi.Call) (engine.Run, error) {
+	run, err := job.ParseRunID(c.Member("run_id"))
+	if err != nil {
+		return engine.Run{}, malformed("the run id in the path is not a UUID")
+	}
+	return engine.Run{ID: idOf(c), Run: run}, nil
+}
+
+// modeOf reads the query's mode: without one it is unique, and a typo must not
+// mean something else (RL-021).
+func modeOf(c *httpapi.Call) (engine.Mode, error) {
+	text, given, err := c.Query("mode")
+	switch {
+	case err != nil:
+		return 0, err
+	case !given || text == "unique":
+		return engine.Unique, nil
+	case text == "ignore":
+		return engine.Ignore, nil
+	case text == "replace":
+		return engine.Replace, nil
+	}
+	return 0, malformed("mode must be unique, ignore or replace, not " + strconv.Quote(text))
+}
+
+// numJobs reads how many jobs a poll asks for, capped silently (RL-046, RL-047).
+func (r *Relay) numJobs(c *httpapi.Call) (int, error) {
+	text, given, err := c.Query("num_jobs")
+	if err != nil || !given {
+		return 1, err
+	}
+	n, ok := httpapi.Digits(text)
+	if !ok || n == 0 {
+		return 0, malformed("num_jobs must be a whole number of 1 or more, not " + strconv.Quote(text))
+	}
+	return min(n, r.MaxNumJobs), nil
+}
+
+// POST /v2/queues/jobs?mode=
+func (r *Relay) enqueue(c *httpapi.Call) error {
+	mode, err := modeOf(c)
+	if err != nil {
+		return err
+	}
+	batch, err := readJobs(c, v2)
+	if err != nil {
+		return err
+	}
+	return r.submit(c, mode, batch)
+}
+
+func (r *Relay) submit(c *httpapi.Call, mode engine.Mode, batch []engine.Submission) error {
+	receipt, err := r.engine.Submit(c.Request.Context(), mode, batch)
+	if err != nil {
+		return err
+	}
+	r.metrics.submitted(batch, receipt.Taken)
+	c.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// maxWait is the longest a poll waits (G-RL-30).
+const maxWait = 30
+
+// GET /v2/queues/{queue}/jobs?num_jobs=
+func (r *Relay) next(c *httpapi.Call) error { return r.handOut(c, appendJob) }
+
+func (r *Relay) handOut(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
+	n, err := r.numJobs(c)
+	if err != nil {
+		return err
+	}
+	seconds, waits := httpapi.PreferWait(c.Request.Header)
+	seconds = min(seconds, maxWait)
+	if waits {
+		c.Header().Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
+	}
+	queue := c.Member("queue")
+	jobs, err := r.engine.Claim(c.Request.Context(), engine.ClaimRequest{Contract: Name, Queues: []string{queue}, Max: n,
+		Worker: c.Request.RemoteAddr, Wait: time.Duration(seconds) * time.Second})
+	if err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		c.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	if !slices.IsSortedFunc(jobs, job.CompareClaim) { // what lapsed in this very claim comes last, and may be older
+		slices.SortFunc(jobs, job.CompareClaim)
+	}
+	r.metrics.handedOut(queue, jobs)
+	sendJobs(c, jobs, write)
+	return nil
+}
+
+// PATCH /v2/queues/{queue}/jobs/{id}/run-id/{run_id}
+func (r *Relay) heartbeat(c *httpapi.Call) error {
+	run, err := runOf(c)
+	if err != nil {
+		return err
+	}
+	state, err := readState(c)
+	if err != nil {
+		return err
+	}
+	if _, err := r.engine.Beat(c.Request.Context(), run, state); err != nil {
+		return err
+	}
+	r.metrics.known(run.ID.Scope).heartbeats.Inc()
+	c.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// readState reads a heartbeat's body: nil for none, which keeps the state there
+// is (G-RL-05); what is not JSON is 422 (G-RL-06).
+func readState(c *httpapi.Call) ([]byte, error) {
+	body, err := c.Body()
+	if err != nil {
+		return nil, err
+	}
+	state := jsontext.Trim(body)
+	if len(state) == 0 {
+		return nil, nil
+	}
+	if !c.SaysJSON() {
+		return nil, httpapi.ErrNotJSON
+	}
+	if err := jsontext.Check(body); err != nil {
+		return nil, invalid("the state is not JSON: " + err.Error())
+	}
+	return state, nil
+}
+
+// PUT /v2/queues/{queue}/jobs/{id}/run-id/{run_id}?mode=
+func (r *Relay) requeue(c *httpapi.Call) error {
+	run, err := runOf(c)
+	if err != nil {
+		return err
+	}
+	mode, err := modeOf(c)
+	if err != nil {
+		return err
+	}
+	batch, err := readJobs(c, v2)
+	if err != nil {
+		return err
+	}
+	return r.requeued(c, run.ID, batch, r.engine.Requeue(c.Request.Context(), run, mode, batch))
+}
+
+// requeued answers a swap. One by a run that was lost has done nothing, and says
+// so to nobody (G-RL-02).
+func (r *Relay) requeued(c *httpapi.Call, id job.ID, batch []engine.Submission, err error) error {
+	if err != nil && !job.IsKind(err, job.RunLost) {
+		return err
+	}
+	if err == nil {
+		r.metrics.known(id.Scope).requeued.Inc()
+		r.metrics.submitted(batch, nil)
+	}
+	c.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// DELETE /v2/queues/{queue}/jobs/{id}
+func (r *Relay) remove(c *httpapi.Call) error {
+	id := idOf(c)
+	err := r.engine.Remove(c.Request.Context(), id)
+	if err != nil && !job.IsKind(err, job.NotFound) { // G-RL-03
+		return err
+	}
+	if err == nil {
+		r.metrics.known(id.Scope).deleted.Inc()
+	}
+	c.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// DELETE /v2/queues/{queue}/jobs/{id}/run-id/{run_id}
+func (r *Relay) complete(c *httpapi.Call) error {
+	run, err := runOf(c)
+	if err != nil {
+		return err
+	}
+	done, err := r.engine.Finish(c.Request.Context(), run, engine.Outcome{On: job.Succeeded})
+	if err != nil && !job.IsKind(err, job.RunLost) { // G-RL-03
+		return err
+	}
+	if err == nil {
+		q := r.metrics.known(run.ID.Scope)
+		q.completed.Inc()
+		q.ran(done.UpdatedAt.Sub(done.StartedAt))
+	}
+	c.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// HEAD /v2/queues/{queue}/jobs/{id}
+func (r *Relay) exists(c *httpapi.Call) error {
+	id := idOf(c)
+	is, err := r.engine.Exists(c.Request.Context(), id)
+	if err != nil {
+		return err
+	}
+	r.metrics.known(id.Scope).exists.Inc()
+	if !is {
+		return notFound
+	}
+	c.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// GET /v2/queues/{queue}/jobs/{id}
+func (r *Relay) get(c *httpapi.Call) error { return r.show(c, appendJob) }
+
+func (r *Relay) show(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
+	id := idOf(c)
+	found, err := r.engine.Get(c.Request.Context(), id)
+	if err != nil {
+		return err
+	}
+	r.metrics.known(id.Scope).got.Inc()
+	sendJob(c, found, write)
+	return nil
+}

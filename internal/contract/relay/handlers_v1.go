@@ -1,0 +1,52 @@
+package relay
+
+import (
+	"net/http"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+)
+
+// POST /v1/queues/jobs
+func (r *Relay) enqueueV1(c *httpapi.Call) error {
+	batch, err := readJobs(c, v1)
+	if err != nil {
+		return err
+	}
+	mode := engine.Ignore
+	if len(batch) == 1 {
+		mode = engine.Unique
+	}
+	return r.submit(c, mode, batch)
+}
+
+// PUT /v1/queues/jobs puts a job in the place of itself while it runs.
+func (r *Relay) rescheduleV1(c *httpapi.Call) error {
+	s, err := readJob(c, v1)
+	if err != nil {
+		return err
+	}
+	batch := []engine.Submission{s}
+	return r.requeued(c, s.Job.ID, batch, r.engine.RequeueJob(c.Request.Context(), s.Job.ID, engine.Replace, batch))
+}
+
+// GET /v1/queues/{queue}/jobs?num_jobs=
+func (r *Relay) nextV1(c *httpapi.Call) error { return r.handOut(c, appendJobV1) }
+
+// PATCH /v1/queues/{queue}/jobs/{id}
+func (r *Relay) heartbeatV1(c *httpapi.Call) error {
+	state, err := readState(c)
+	if err != nil {
+		return err
+	}
+	id := idOf(c)
+	if err := r.engine.BeatJob(c.Request.Context(), id, state); err != nil {
+		return err
+	}
+	r.metrics.known(id.Scope).heartbeats.Inc()
+	c.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// GET /v1/queues/{queue}/jobs/{id}
+func (r *Relay) getV1(c *httpapi.Call) error { return r.show(c, appendJobV1) }

@@ -1,0 +1,81 @@
+package relay_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// gated is a store whose next update stops at a gate when it is closed.
+type gated struct {
+	store.Store
+	closed  atomic.Bool
+	reached chan struct{}
+	open    chan struct{}
+}
+
+func (g *gated) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if g.closed.CompareAndSwap(true, false) {
+		g.reached <- struct{}{}
+		<-g.open
+	}
+	return g.Store.Update(ctx, fn)
+}
+
+// TestCallerThatLeft: a job handed to a caller that left meanwhile goes back to
+// its queue at once, unharmed and under no run.
+func TestCallerThatLeft(t *testing.T) {
+	t.Parallel()
+	clock := testkit.NewClock()
+	g := &gated{Store: testkit.Memory(t, clock.Now), reached: make(chan struct{}), open: make(chan struct{})}
+	c := config()
+	c.Log, c.Registry = slog.New(slog.DiscardHandler), newRegistry()
+	r, err := relay.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mount := r.Mount(testkit.Engine(t, g, clock, r.Contract()))
+	left, served := make(chan struct{}), make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("X-Leaves") != "" {
+			context.AfterFunc(req.Context(), func() { close(left) })
+		}
+		mount.Handler.ServeHTTP(rw, req)
+		served <- struct{}{}
+	}))
+	t.Cleanup(server.Close)
+	w := &world{clock: clock, url: server.URL, client: server.Client()}
+	w.put(t, spec("left", "1", `"max_retries":0`))
+	<-served
+
+	ctx, leave := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/v2/queues/left/jobs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Leaves", "1")
+	g.closed.Store(true)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if resp, err := w.client.Do(req); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	<-g.reached // the claim is on its way
+	leave()
+	<-left // and the server knows that nobody waits for it
+	close(g.open)
+	<-served
+	<-done
+	v := w.claim(t, "left")
+	equal(t, "retries_remaining", number(v.RetriesRemaining), "0")
+	equal(t, "nothing else", len(w.next(t, "left", 1)), 0)
+}

@@ -1,0 +1,32 @@
+package relay
+
+import "github.com/millrace/millrace/internal/job"
+
+// Name is the contract's name in the store, in settings and in metrics.
+const Name = "relay"
+
+// The states of a job that is there.
+const (
+	queued  job.State = "queued"
+	running job.State = "running"
+)
+
+// machine is the whole life of a job. What a job was requeued for, completed or
+// deleted is not kept; one that ran out of retries leaves a dead letter
+// (G-RL-04).
+var machine = job.MustMachine(
+	map[job.State]job.Phase{queued: job.Ready, running: job.Leased},
+	[]job.Move{
+		{From: job.Nowhere, On: job.Submitted, To: queued},
+		{From: queued, On: job.Replaced, To: queued},
+		{From: queued, On: job.Claimed, To: running},
+		{From: queued, On: job.Removed, To: job.Nowhere},
+
+		{From: running, On: job.Succeeded, To: job.Nowhere},
+		{From: running, On: job.Requeued, To: job.Nowhere},
+		{From: running, On: job.Removed, To: job.Nowhere},
+		{From: running, On: job.Replaced, To: queued},
+		{From: running, On: job.Released, To: queued}, // handed to a caller that had left
+		{From: running, On: job.Expired, To: queued, Counts: true},
+		{From: running, On: job.ExpiredForGood, To: job.Nowhere, Bury: true},
+	})

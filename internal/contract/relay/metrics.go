@@ -1,0 +1,163 @@
+package relay
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// queueLabels is how many queues get a label of their own, in the order jobs
+// are first seen in them; the others share telemetry.OtherQueues.
+const queueLabels = 100
+
+// metrics are G-RL-23: what the original counts, by queue, and times of routes.
+type metrics struct {
+	counters *prometheus.CounterVec
+	latency  *prometheus.HistogramVec
+	duration *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
+	requests *prometheus.HistogramVec
+	events   map[string]*prometheus.CounterVec
+
+	mu     sync.RWMutex
+	queues map[string]*queueMetrics
+	other  *queueMetrics
+}
+
+// queueMetrics are one queue's, so that a request looks up one name.
+type queueMetrics struct {
+	enqueued, fetched, got, exists, heartbeats, completed, requeued, deleted, retries, exhausted prometheus.Counter
+	latency, duration                                                                            prometheus.Observer
+}
+
+// ran notes how long a run took.
+func (q *queueMetrics) ran(d time.Duration) { q.duration.Observe(d.Seconds()) }
+
+// eventNames are the counters by queue, with what they count.
+var eventNames = map[string]string{
+	"enqueued":  "Jobs stored by enqueue and requeue.",
+	"fetched":   "Jobs handed out.",
+	"get":       "Jobs read.",
+	"exists":    "Questions whether a job exists.",
+	"heartbeat": "Heartbeats of a current run.",
+	"completed": "Jobs completed by their run.",
+	"requeued":  "Jobs swapped for others by their run.",
+	"deleted":   "Jobs deleted.",
+	"retries":   "Runs that timed out and were put back.",
+	"exhausted": "Jobs that used up their retries.",
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	wide := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
+	m := &metrics{
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_latency_seconds",
+			Help: "Time from when a job could run to when it was handed out.", Buckets: wide}, []string{"queue"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_duration_seconds",
+			Help: "Time from a hand-out to its completion or timeout.", Buckets: wide}, []string{"queue"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_errors_total",
+			Help: "Requests answered with an error, by its kind."}, []string{"type"}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_http_request_duration_seconds",
+			Help:    "Time from the header of a request to its answer, by route and class of status; long polls include their wait.",
+			Buckets: []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 500e-3, 2.5, 10, 30}}, []string{"route", "code"}),
+		events: map[string]*prometheus.CounterVec{},
+		queues: map[string]*queueMetrics{},
+	}
+	all := []prometheus.Collector{m.latency, m.duration, m.errors, m.requests}
+	for name, help := range eventNames {
+		m.events[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_" + name + "_total", Help: help}, []string{"queue"})
+		all = append(all, m.events[name])
+	}
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("relay: %w", err)
+		}
+	}
+	m.other = m.children(telemetry.OtherQueues)
+	return m, nil
+}
+
+func (m *metrics) children(label string) *queueMetrics {
+	count := func(name string) prometheus.Counter { return m.events[name].WithLabelValues(label) }
+	return &queueMetrics{
+		enqueued: count("enqueued"), fetched: count("fetched"), got: count("get"), exists: count("exists"),
+		heartbeats: count("heartbeat"), completed: count("completed"), requeued: count("requeued"),
+		deleted: count("deleted"), retries: count("retries"), exhausted: count("exhausted"),
+		latency: m.latency.WithLabelValues(label), duration: m.duration.WithLabelValues(label),
+	}
+}
+
+// known returns the metrics of a queue that jobs were seen in; asking for a
+// queue makes no label.
+func (m *metrics) known(queue string) *queueMetrics {
+	m.mu.RLock()
+	q := m.queues[queue]
+	m.mu.RUnlock()
+	if q == nil {
+		return m.other
+	}
+	return q
+}
+
+// queue returns the metrics of a queue that has jobs, and gives it a label as
+// long as there are some left.
+func (m *metrics) queue(queue string) *queueMetrics {
+	if q := m.known(queue); q != m.other {
+		return q
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if q := m.queues[queue]; q != nil {
+		return q
+	}
+	if len(m.queues) >= queueLabels {
+		return m.other
+	}
+	q := m.children(queue)
+	m.queues[queue] = q
+	return q
+}
+
+// submitted counts the jobs of a batch but those that were there already.
+func (m *metrics) submitted(batch []engine.Submission, taken []int) {
+	for i := 0; i < len(batch); {
+		queue, n := batch[i].Job.Queue, 0
+		for ; i < len(batch) && batch[i].Job.Queue == queue; i++ {
+			if len(taken) > 0 && taken[0] == i {
+				taken = taken[1:]
+				continue
+			}
+			n++
+		}
+		if n > 0 {
+			m.queue(queue).enqueued.Add(float64(n))
+		}
+	}
+}
+
+// handedOut counts the jobs of an answer and how long they could have run.
+func (m *metrics) handedOut(queue string, jobs []*job.Job) {
+	q := m.queue(queue)
+	q.fetched.Add(float64(len(jobs)))
+	for _, j := range jobs {
+		since := j.DueAt
+		if since.Before(j.CreatedAt) {
+			since = j.CreatedAt
+		}
+		q.latency.Observe(j.StartedAt.Sub(since).Seconds())
+	}
+}
+
+// route returns what times the requests of a route.
+func (m *metrics) route(name string) func(int, time.Duration) {
+	var classes [6]prometheus.Observer
+	for i := range classes {
+		classes[i] = m.requests.WithLabelValues(name, fmt.Sprintf("%dxx", i))
+	}
+	return func(status int, took time.Duration) { classes[min(max(status/100, 0), 5)].Observe(took.Seconds()) }
+}

@@ -1,0 +1,170 @@
+package relay_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// TestPaths is section 5.11.
+func TestPaths(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"a/b", "/", "//", "%", "%2F", "%252F", "a?b=c&d", "#x", "a b", " ", "+", "a+b", ".", "..", "../..", "./x",
+			"jobs", "run-id", "ü", "日本語", "😀", "a;b", "a,b=c:d@e!$'()*~", "\"<>\\^`{|}", "\t\n\r", "\x7f", "\u2028", "{queue}", "*",
+			"null", "e\u0301"} {
+			t.Run(fmt.Sprintf("RL-095 %q", name), func(t *testing.T) {
+				body := "[" + strings.ReplaceAll(spec("QUEUE", "ID"), `"QUEUE","id":"ID"`, quote("q"+name)+`,"id":`+quote(name)) + "]"
+				w.do(t, "POST", "/v2/queues/jobs", body).want(t, 202)
+				w.do(t, "POST", "/v2/queues/jobs", strings.ReplaceAll(body, quote("q"+name), quote(name))).want(t, 202)
+				for _, queue := range []string{name, "q" + name} {
+					everyByte := func(s string) string {
+						var b strings.Builder
+						for i := range len(s) {
+							fmt.Fprintf(&b, "%%%02x", s[i])
+						}
+						return b.String()
+					}
+					w.do(t, "HEAD", "/v2/queues/"+everyByte(queue)+"/jobs/"+everyByte(name), "").want(t, 200)
+					escape := func(s string) string { return strings.ReplaceAll(everyDot(url.PathEscape(s)), "+", "%2B") }
+					path := "/v2/queues/" + escape(queue) + "/jobs/" + escape(name)
+					r := w.do(t, "GET", "/v2/queues/"+escape(queue)+"/jobs", "").want(t, 200)
+					run := r.body[strings.Index(r.body, `"run_id":"`)+10:][:36]
+					if !strings.Contains(r.body, `"id":`) || !strings.Contains(w.do(t, "GET", path, "").want(t, 200).body, run) {
+						t.Errorf("got %s", r.body)
+					}
+					w.do(t, "PATCH", path+"/run-id/"+run, "1").want(t, 202)
+					w.do(t, "DELETE", path+"/run-id/"+run, "").want(t, 200)
+					w.do(t, "HEAD", path, "").want(t, 404)
+				}
+			})
+		}
+	})
+}
+
+// everyDot escapes what a client would resolve.
+func everyDot(escaped string) string { return strings.ReplaceAll(escaped, ".", "%2E") }
+
+// quote writes a JSON string.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		if r < ' ' || r == '"' || r == '\\' {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String() + `"`
+}
+
+// TestProtocol is the rest of section 5.11.
+func TestProtocol(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	t.Run("RL-096 run_id_is_not_a_uuid", func(t *testing.T) {
+		for _, run := range []string{"x", "12345678-1234-8123-8123-123456789ab", "12345678-1234-8123-8123-123456789abg", "%2F", "1234567811234-8123-8123-123456789abc"} {
+			for _, method := range []string{"PATCH", "PUT", "DELETE"} {
+				w.do(t, method, jobPath("q", "1")+"/run-id/"+run, "[]").want(t, 400).explains(t, "UUID")
+			}
+		}
+	})
+	t.Run("RL-097 nothing_is_cleaned_or_redirected", func(t *testing.T) {
+		w.put(t, spec("clean", "a/../b"), spec("clean", ".."), spec("x<>/y", "z"))
+		for path, status := range map[string]int{
+			"/v2/queues/clean/jobs/a%2F..%2Fb":                        200,
+			"/v2/queues/clean/jobs/a%2F%2E%2E%2Fb":                    200,
+			"/v2/queues/clean/jobs/%2E%2E":                            200,
+			"/v2/queues/clean/jobs/..":                                200,
+			"/v2/queues/clean/jobs/b":                                 404,
+			"/v2/queues/clean/jobs/b/":                                404,
+			"/v2/queues/clean/jobs//b":                                404,
+			"/v2//queues/clean/jobs/..":                               404,
+			"/v2/queues/clean/jobs/x/../..":                           404,
+			"/v2/./queues/clean/jobs/%2E%2E":                          404,
+			"/v2/queues/clean/jobs/%2E%2E/":                           404,
+			"/v2/queues//jobs/x":                                      404,
+			"/v2/queues/clean%2Fjobs%2F..":                            404,
+			"/v2/queues/x<>%2Fy/jobs/z":                               200, // "<" should have been escaped and was not
+			"/v2/queues/" + strings.Repeat("x", 1025) + "/jobs/1":     404,
+			"/v2/queues/clean/jobs/" + strings.Repeat("%C3%BC", 1025): 404,
+			"/v2/queues/clean/jobs/%00":                               404,
+			"/v2/queues/cl%00ean/jobs/1":                              404,
+			"/v2/queues/clean/jobs/%FF":                               404,
+			"/v2/queues/clean/jobs/%ED%A0%80":                         404,
+		} {
+			if got := raw(t, w, "GET", path); got != status {
+				t.Errorf("%s: got %d, want %d", path, got, status)
+			}
+		}
+	})
+	t.Run("RL-097 broken_escapes", func(t *testing.T) {
+		for _, path := range []string{"/v2/queues/%/jobs", "/v2/queues/%2/jobs", "/v2/queues/%zz/jobs/1"} {
+			if got := raw(t, w, "GET", path); got != 400 {
+				t.Errorf("%s: got %d, want 400", path, got)
+			}
+		}
+	})
+	t.Run("RL-098 queue_called_jobs", func(t *testing.T) {
+		w.put(t, spec("jobs", "jobs"), spec("jobs", "run-id"))
+		w.do(t, "GET", "/v2/queues/jobs/jobs/jobs", "").want(t, 200)
+		v := w.claim(t, "jobs")
+		equal(t, "queue", v.Queue, "jobs")
+		w.do(t, "DELETE", "/v2/queues/jobs/jobs/jobs/run-id/"+*v.RunID, "").want(t, 200)
+		w.gone(t, "jobs", "jobs")
+		w.do(t, "HEAD", "/v2/queues/jobs/jobs/run-id", "").want(t, 200)
+		w.do(t, "POST", "/v2/queues/jobs/jobs", "[]").want(t, 405)
+	})
+	t.Run("RL-099 health", func(t *testing.T) {
+		w.do(t, "GET", "/health", "").want(t, 200).empty(t)
+	})
+	for path, allow := range map[string]string{
+		"/v2/queues/jobs":     "POST",
+		"/v2/queues/q/jobs":   "GET",
+		"/v2/queues/q/jobs/1": "DELETE, GET, HEAD",
+		jobPath("q", "1") + "/run-id/" + "12345678-1234-8123-8123-123456789abc": "DELETE, PATCH, PUT",
+		"/v1/queues/jobs":     "POST, PUT",
+		"/v1/queues/q/jobs":   "GET",
+		"/v1/queues/q/jobs/1": "DELETE, GET, HEAD, PATCH",
+	} {
+		t.Run("RL-100 wrong_method_"+path, func(t *testing.T) {
+			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
+				if strings.Contains(", "+allow+",", " "+method+",") {
+					continue
+				}
+				r := w.do(t, method, path, "").want(t, 405)
+				equal(t, "allow", r.header.Get("Allow"), allow)
+				if method != "HEAD" {
+					r.explains(t)
+				}
+			}
+		})
+	}
+	t.Run("G-X-02_outside_and_inside_of_the_mount", func(t *testing.T) {
+		for _, path := range []string{"/", "/v2", "/v2/queues", "/v2/queuesx/jobs", "/v3/queues/jobs", "/v2/queues/", "/v2/queues/x", "/v2/queues/q/jobs/1/run-id/", "/v2/queues/q/job/1"} {
+			w.do(t, "GET", path, "").want(t, 404).explains(t)
+		}
+	})
+}
+
+// raw sends a request line that net/http's client would not, and returns the
+// status.
+func raw(t *testing.T, w *world, method, path string) int {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", method, path)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}

@@ -1,0 +1,206 @@
+package relay_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// TestTimeouts is section 5.10.
+func TestTimeouts(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		t.Run("RL-085 returns_to_its_queue", func(t *testing.T) {
+			w.put(t, spec("back", "1", `"timeout":10`))
+			v := w.claim(t, "back")
+			w.clock.Advance(10 * time.Second)
+			w.sweep(t)
+			got := w.get(t, "back", "1")
+			equal(t, "run_id", got.RunID == nil, true)
+			w.lost(t, v)
+			if again := w.claim(t, "back"); *again.RunID == *v.RunID {
+				t.Error("the same run id twice")
+			}
+		})
+		t.Run("RL-086 retries_remaining_falls", func(t *testing.T) {
+			w.put(t, spec("falls", "1", `"timeout":10,"max_retries":3`))
+			for _, left := range []string{"3", "2", "1", "0"} {
+				v := w.claim(t, "falls")
+				equal(t, "retries_remaining", number(v.RetriesRemaining), left)
+				equal(t, "max_retries", number(v.MaxRetries), "3")
+				w.clock.Advance(10 * time.Second)
+			}
+			equal(t, "RL-087 none left", len(w.next(t, "falls", 1)), 0)
+			w.gone(t, "falls", "1")
+		})
+		t.Run("RL-087 runs_max_retries_plus_one_times", func(t *testing.T) {
+			w.put(t, spec("over", "1", `"timeout":10,"max_retries":0,"payload":"what was lost"`))
+			v := w.claim(t, "over")
+			w.clock.Advance(10 * time.Second)
+			w.sweep(t)
+			w.gone(t, "over", "1")
+			w.lost(t, v)
+			dead, err := w.engine.DeadLetters(context.Background(), "relay", 0, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			for _, d := range dead {
+				if d.Job.Queue == "over" && d.Job.ID.Key == "1" && string(d.Job.Payload) == `"what was lost"` && d.Cause == job.ExpiredForGood {
+					found++
+				}
+			}
+			equal(t, "G-RL-04 dead letters", found, 1)
+			w.put(t, spec("over", "1"))
+		})
+		t.Run("RL-088 without_limit_it_returns_for_ever", func(t *testing.T) {
+			w.put(t, spec("unlimited", "1", `"timeout":1`))
+			for range 40 {
+				equal(t, "retries_remaining", number(w.claim(t, "unlimited").RetriesRemaining), "null")
+				w.clock.Advance(time.Second)
+				w.sweep(t)
+			}
+			w.get(t, "unlimited", "1")
+		})
+		t.Run("RL-089 never_returned_early", func(t *testing.T) {
+			w.put(t, spec("early", "1", `"timeout":2147483647`), spec("early-b", "1", `"timeout":3`))
+			w.claim(t, "early")
+			v := w.claim(t, "early-b")
+			w.clock.Advance(3*time.Second - time.Microsecond)
+			w.sweep(t)
+			equal(t, "short", *w.get(t, "early-b", "1").RunID, *v.RunID)
+			w.clock.Advance(time.Hour)
+			w.sweep(t)
+			equal(t, "long", len(w.next(t, "early", 1)), 0)
+			equal(t, "short", w.get(t, "early-b", "1").RunID == nil, true)
+		})
+		t.Run("RL-090 timeout_0_expires_at_the_next_check", func(t *testing.T) {
+			w.put(t, spec("zero", "1", `"timeout":0,"max_retries":1`))
+			v := w.claim(t, "zero")
+			equal(t, "in flight", *w.get(t, "zero", "1").RunID, *v.RunID)
+			w.beat(t, v, "").want(t, 202)
+			w.sweep(t)
+			w.lost(t, v)
+			equal(t, "retries_remaining", number(w.claim(t, "zero").RetriesRemaining), "0")
+			w.sweep(t)
+			w.gone(t, "zero", "1")
+		})
+		t.Run("RL-091 old_run_is_dead", func(t *testing.T) {
+			w.put(t, spec("dead", "1", `"timeout":1,"max_retries":5`))
+			old := w.claim(t, "dead")
+			w.clock.Advance(time.Second)
+			w.sweep(t)
+			w.lost(t, old)
+			v := w.claim(t, "dead")
+			w.lost(t, old)
+			w.beat(t, v, "").want(t, 202)
+		})
+		t.Run("RL-092 only_timeouts_use_up_retries", func(t *testing.T) {
+			w.put(t, spec("only", "1", `"timeout":5,"max_retries":2`))
+			v := w.claim(t, "only")
+			for range 5 {
+				w.beat(t, v, "1").want(t, 202)
+			}
+			equal(t, "after beats", number(w.get(t, "only", "1").RetriesRemaining), "2")
+			w.clock.Advance(5 * time.Second)
+			w.sweep(t)
+			equal(t, "after a timeout", number(w.get(t, "only", "1").RetriesRemaining), "1")
+			w.enqueue(t, "replace", spec("only", "1", `"timeout":5,"max_retries":2`)).want(t, 202)
+			equal(t, "after replace", number(w.get(t, "only", "1").RetriesRemaining), "2")
+			w.claim(t, "only")
+			w.clock.Advance(5 * time.Second)
+			v = w.claim(t, "only")
+			equal(t, "after a timeout", number(v.RetriesRemaining), "1")
+			w.do(t, "PUT", v.runPath(), "["+spec("only", "1", `"max_retries":2`)+"]").want(t, 202)
+			equal(t, "after requeue", number(w.get(t, "only", "1").RetriesRemaining), "2")
+		})
+		t.Run("RL-094 run_at_is_unchanged", func(t *testing.T) {
+			run := w.clock.Now().Add(-time.Minute)
+			w.put(t, spec("older", "old", `"timeout":1`, at(run)))
+			w.claim(t, "older")
+			w.put(t, spec("older", "young"))
+			w.clock.Advance(time.Second)
+			w.sweep(t)
+			equal(t, "run_at", w.get(t, "older", "old").RunAt, run)
+			equal(t, "order", ids(w.next(t, "older", 2)), "old young")
+		})
+		t.Run("RL-093 several_servers_count_a_timeout_once", func(t *testing.T) { testSeveralServers(t, w) })
+	})
+}
+
+// testSeveralServers lets two servers on one store sweep and poll at once.
+func testSeveralServers(t *testing.T, w *world) {
+	s := w.store
+	if w.again != nil {
+		s = w.again(t)
+	}
+	other := newWorld(t, w.clock, s, config())
+	var specs []string
+	for _, id := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
+		specs = append(specs, spec("servers", id, `"timeout":5,"max_retries":6`))
+	}
+	w.put(t, specs...)
+	for _, left := range []string{"6", "5", "4", "3"} {
+		var mu sync.Mutex
+		got := map[string]string{}
+		var wg sync.WaitGroup
+		for _, server := range []*world{w, other} {
+			for range 3 {
+				wg.Go(func() { _, _ = server.engine.Expire(context.Background()) })
+			}
+			for range 2 {
+				wg.Go(func() {
+					for _, v := range server.next(t, "servers", 3) {
+						mu.Lock()
+						if got[v.ID] != "" {
+							t.Errorf("job %s was handed out twice", v.ID)
+						}
+						got[v.ID] = number(v.RetriesRemaining)
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for _, v := range w.next(t, "servers", 8) { // what a poll passed over because another held it
+			got[v.ID] = number(v.RetriesRemaining)
+		}
+		equal(t, "jobs", len(got), 8)
+		for id, retries := range got {
+			equal(t, "retries_remaining of "+id, retries, left)
+		}
+		w.clock.Advance(5 * time.Second)
+	}
+}
+
+// TestMachine compares the whole table with what the requirements say.
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	want := map[[2]string]string{
+		{"", "submitted"}:               "queued",
+		{"queued", "replaced"}:          "queued",
+		{"queued", "claimed"}:           "running",
+		{"queued", "removed"}:           "",
+		{"running", "succeeded"}:        "",
+		{"running", "requeued"}:         "",
+		{"running", "removed"}:          "",
+		{"running", "replaced"}:         "queued",
+		{"running", "released"}:         "queued",
+		{"running", "expired"}:          "queued",
+		{"running", "expired_for_good"}: "",
+	}
+	for _, from := range append(relay.Machine.States(), job.Nowhere) {
+		for _, on := range job.Causes() {
+			mv, ok := relay.Machine.Next(from, on)
+			to, wanted := want[[2]string{string(from), string(on)}]
+			if ok != wanted || ok && string(mv.To) != to {
+				t.Errorf("%q on %s leads to %q (%v), want %q (%v)", from, on, mv.To, ok, to, wanted)
+			}
+			equal(t, "counts", mv.Counts, ok && on == job.Expired)
+			equal(t, "buries", mv.Bury, ok && on == job.ExpiredForGood)
+		}
+	}
+}

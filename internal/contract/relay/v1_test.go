@@ -1,0 +1,163 @@
+package relay_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clientV1 behaves as the public Go client: it escapes members of paths as if
+// they stood in a query, sends updated_at as null, leaves members that are zero
+// out, and says JSON of an empty body.
+type clientV1 struct{ w *world }
+
+type jobV1 struct {
+	ID         string     `json:"id"`
+	Queue      string     `json:"queue"`
+	Timeout    int32      `json:"timeout"`
+	MaxRetries int32      `json:"max_retries,omitempty"`
+	Payload    any        `json:"payload"`
+	State      any        `json:"state,omitempty"`
+	RunAt      *time.Time `json:"run_at,omitempty"`
+	UpdatedAt  *time.Time `json:"updated_at"`
+}
+
+func (c clientV1) path(queue, id string) string {
+	return "/v1/queues/" + url.QueryEscape(queue) + "/jobs/" + url.QueryEscape(id)
+}
+
+func (c clientV1) send(t *testing.T, method, path string, v any) reply {
+	t.Helper()
+	body, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.w.do(t, method, path, string(body))
+}
+
+func (c clientV1) enqueue(t *testing.T, jobs ...jobV1) reply {
+	t.Helper()
+	return c.send(t, "POST", "/v1/queues/jobs", jobs)
+}
+
+func (c clientV1) heartbeat(t *testing.T, j jobV1, state any) reply {
+	t.Helper()
+	if state == nil {
+		return c.w.do(t, "PATCH", c.path(j.Queue, j.ID), "", "Content-Type", "application/json")
+	}
+	return c.send(t, "PATCH", c.path(j.Queue, j.ID), state)
+}
+
+func (c clientV1) next(t *testing.T, queue string, n int) (jobs []jobV1) {
+	t.Helper()
+	r := c.w.do(t, "GET", fmt.Sprintf("/v1/queues/%s/jobs?num_jobs=%d", url.QueryEscape(queue), n), "")
+	if r.status == 204 {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(r.want(t, 200).body), &jobs); err != nil {
+		t.Fatal(err)
+	}
+	return jobs
+}
+
+// same compares jobs as that client's tests do, without updated_at.
+func same(t *testing.T, got, want jobV1) {
+	t.Helper()
+	if got.UpdatedAt == nil {
+		t.Error("there is no updated_at")
+	}
+	got.UpdatedAt, want.UpdatedAt = nil, nil
+	g, _ := json.Marshal(got)
+	w, _ := json.Marshal(want)
+	equal(t, "job", string(g), string(w))
+}
+
+// TestV1 is RL-101 and G-RL-22, as the public Go client uses it.
+func TestV1(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		c := clientV1{w}
+		run := w.clock.Now().Truncate(time.Millisecond)
+		t.Run("RL-101 one_time_job", func(t *testing.T) {
+			j := jobV1{ID: "one time/%é+ job", Queue: "v1 queue+x", Timeout: 30, MaxRetries: 3, RunAt: &run}
+			w.do(t, "HEAD", c.path(j.Queue, j.ID), "").want(t, 404)
+			w.do(t, "GET", c.path(j.Queue, j.ID), "").want(t, 404)
+			c.enqueue(t, j).want(t, 202).empty(t)
+			w.do(t, "HEAD", c.path(j.Queue, j.ID), "").want(t, 200).empty(t)
+			var got jobV1
+			if err := json.Unmarshal([]byte(w.do(t, "GET", c.path(j.Queue, j.ID), "").want(t, 200).body), &got); err != nil {
+				t.Fatal(err)
+			}
+			same(t, got, j)
+			c.enqueue(t, j).want(t, 409).explains(t, "one time")
+			jobs := c.next(t, j.Queue, 2)
+			equal(t, "jobs", len(jobs), 1)
+			same(t, jobs[0], j)
+			equal(t, "none left", len(c.next(t, j.Queue, 2)), 0)
+			c.heartbeat(t, j, nil).want(t, 202)
+			c.heartbeat(t, j, map[string]any{"page": 7}).want(t, 202)
+			c.heartbeat(t, j, nil).want(t, 202) // keeps the state
+			v := w.get(t, j.Queue, j.ID)
+			equal(t, "state", string(v.State), `{"page":7}`)
+			w.do(t, "DELETE", c.path(j.Queue, j.ID), "").want(t, 200)
+			w.do(t, "DELETE", c.path(j.Queue, j.ID), "").want(t, 200)
+			c.heartbeat(t, j, nil).want(t, 404).explains(t)
+		})
+		t.Run("RL-101 reschedule", func(t *testing.T) {
+			j := jobV1{ID: "1", Queue: "v1-again", Timeout: 30, MaxRetries: 3, RunAt: &run}
+			c.enqueue(t, j).want(t, 202)
+			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "1", Queue: "v1-again", Timeout: 5}).want(t, 202)
+			same(t, c.next(t, "v1-again", 1)[0], j) // it was not in flight, so nothing changed
+			later := w.clock.Now().Add(time.Hour)
+			j.RunAt, j.Timeout = &later, 7
+			c.send(t, "PUT", "/v1/queues/jobs", j).want(t, 202).empty(t)
+			equal(t, "before its time", len(c.next(t, "v1-again", 1)), 0)
+			w.clock.Advance(time.Hour)
+			same(t, c.next(t, "v1-again", 1)[0], j)
+			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "unknown", Queue: "v1-again", Timeout: 5}).want(t, 202)
+			w.gone(t, "v1-again", "unknown")
+		})
+		t.Run("RL-101 several_jobs_are_ignored_when_there", func(t *testing.T) {
+			a, b := jobV1{ID: "a", Queue: "v1-many", Timeout: 30, RunAt: &run}, jobV1{ID: "b", Queue: "v1-many", Timeout: 30, RunAt: &run}
+			c.enqueue(t, a).want(t, 202)
+			c.enqueue(t, a, b).want(t, 202)
+			equal(t, "jobs", len(c.next(t, "v1-many", 3)), 2)
+			c.enqueue(t, []jobV1{}...).want(t, 202).empty(t)
+		})
+		t.Run("G-RL-29_members_left_out_and_minus_one", func(t *testing.T) {
+			w.do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"1","timeout":5}]`).want(t, 202)
+			v := w.get(t, "v1-out", "1")
+			equal(t, "payload", string(v.Payload), "null")
+			equal(t, "max_retries", number(v.MaxRetries), "0")
+			w.do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"2","timeout":5,"max_retries":-1}]`).want(t, 202)
+			equal(t, "max_retries", number(w.get(t, "v1-out", "2").MaxRetries), "null")
+			if r := w.do(t, "GET", "/v1/queues/v1-out/jobs/2", ""); !strings.Contains(r.body, `"max_retries":-1,`) {
+				t.Errorf("got %s", r.body)
+			}
+			w.do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"3","timeout":5,"max_retries":-2}]`).want(t, 422)
+			w.do(t, "PUT", "/v1/queues/jobs", `{"queue":"v1-out","id":"3"}`).want(t, 400).explains(t, "timeout")
+			w.do(t, "PUT", "/v1/queues/jobs", `[]`).want(t, 400).explains(t, "object")
+			w.do(t, "PUT", "/v1/queues/jobs", `{`).want(t, 400).explains(t, "JSON")
+			w.do(t, "PUT", "/v1/queues/jobs", `{}`, "Content-Type", "text/plain").want(t, 415)
+		})
+	})
+}
+
+// TestV1Off: without version 1 its paths belong to somebody else.
+func TestV1Off(t *testing.T) {
+	t.Parallel()
+	off := config()
+	off.V1 = false
+	w := inMemory(t, off)
+	w.client = &http.Client{} // the document describes both versions
+	t.Run("G-RL-29_paths_are_not_relays", func(t *testing.T) {
+		r := w.do(t, "POST", "/v1/queues/jobs", "[]").want(t, 404)
+		if r.header.Get("X-Request-Id") != "" {
+			t.Error("the mount answered")
+		}
+		w.put(t, spec("q", "1"))
+	})
+}

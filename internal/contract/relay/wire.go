@@ -1,0 +1,340 @@
+package relay
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// The documented limits.
+const (
+	maxName    = 1024 // characters of queue and id
+	maxTimeout = math.MaxInt32
+	maxRetries = math.MaxInt16
+)
+
+// version tells the two forms of a job apart.
+type version int
+
+const (
+	v2 version = iota
+	// v1 may leave out payload (null) and max_retries (0), and writes -1 for no
+	// limit (G-RL-29).
+	v1
+)
+
+// wireJob holds the members of a submitted job as they were sent; nil where one
+// was not. Of a member sent twice the last counts (G-RL-26), and what else is
+// there does not (RL-015).
+type wireJob struct {
+	queue, id, timeout, maxRetries, payload, state, runAt []byte
+}
+
+func (w *wireJob) read(raw []byte) {
+	for name, value := range jsontext.Members(raw) {
+		switch string(name) {
+		case "queue":
+			w.queue = value
+		case "id":
+			w.id = value
+		case "timeout":
+			w.timeout = value
+		case "max_retries":
+			w.maxRetries = value
+		case "payload":
+			w.payload = value
+		case "state":
+			w.state = value
+		case "run_at":
+			w.runAt = value
+		}
+	}
+}
+
+// readJobs reads a body that is an array of jobs.
+func readJobs(c *httpapi.Call, v version) ([]engine.Submission, error) {
+	body, err := c.JSONBody()
+	if err != nil {
+		return nil, err
+	}
+	return decodeJobs(body, v)
+}
+
+// readJob reads a body that is one job.
+func readJob(c *httpapi.Call, v version) (s engine.Submission, err error) {
+	body, err := c.JSONBody()
+	if err != nil {
+		return s, err
+	}
+	if err := jsontext.Check(body); err != nil {
+		return s, malformed("the body is not JSON: " + err.Error())
+	}
+	return s, decodeJob(body, v, &s.Job)
+}
+
+// decodeJobs reads an array of jobs. A body that is wrong anywhere is wrong as a
+// whole, also where something before that is only beyond a limit (RL-026,
+// RL-028).
+func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
+	if err := jsontext.Check(body); err != nil {
+		return nil, malformed("the body is not JSON: " + err.Error())
+	}
+	if kind := jsontext.KindOf(body); kind != jsontext.KindArray {
+		return nil, malformed(fmt.Sprintf("the body is of type %s and must be an array of jobs", kind))
+	}
+	const usual = 128 // bytes of a small job
+	batch := make([]engine.Submission, 0, min(1+len(body)/usual, 1000))
+	var beyond error
+	for i, raw := range jsontext.Elements(body) {
+		batch = append(batch, engine.Submission{})
+		err := decodeJob(raw, v, &batch[i].Job)
+		if err == nil {
+			continue
+		}
+		at := &job.Error{Kind: job.KindOf(err), Op: "relay.decode", Msg: fmt.Sprintf("job %d: %v", i, message(err))}
+		if at.Kind == job.Malformed {
+			return nil, at
+		}
+		if beyond == nil {
+			beyond = at
+		}
+	}
+	if beyond != nil {
+		return nil, beyond
+	}
+	return batch, nil
+}
+
+// decodeJob reads one job of a checked text.
+func decodeJob(raw []byte, v version, j *job.Job) error {
+	if kind := jsontext.KindOf(raw); kind != jsontext.KindObject {
+		return malformed(fmt.Sprintf("a job must be an object and this is of type %s", kind))
+	}
+	var w wireJob
+	w.read(raw)
+	if w.payload == nil && v == v1 {
+		w.payload = null
+	}
+	if w.payload == nil {
+		return malformed("payload is missing")
+	}
+	queue, queueErr := name("queue", w.queue)
+	id, idErr := name("id", w.id)
+	lease, leaseErr := timeout(w.timeout)
+	limit, limitErr := runLimit(w.maxRetries, v)
+	at, atErr := runAt(w.runAt)
+	if err := worst(queueErr, idErr, leaseErr, limitErr, atErr); err != nil {
+		return err
+	}
+	j.ID, j.Queue = job.ID{Contract: Name, Scope: queue, Key: id}, queue
+	j.Lease, j.RunLimit = lease, limit
+	j.OrderTime, j.DueAt = at, at
+	j.Payload = w.payload
+	if w.state != nil && !jsontext.IsNull(w.state) {
+		j.Progress = w.state
+	}
+	return nil
+}
+
+// worst returns the first Malformed, else the first error.
+func worst(errs ...error) error {
+	var first error
+	for _, err := range errs {
+		if job.IsKind(err, job.Malformed) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// name reads a queue or id (RL-002, RL-003, G-RL-14, G-RL-27).
+func name(what string, raw []byte) (string, error) {
+	if raw == nil {
+		return "", malformed(what + " is missing")
+	}
+	text, err := jsontext.String(raw)
+	switch {
+	case errors.Is(err, jsontext.ErrKind):
+		return "", malformed(what + " must be a string")
+	case err != nil:
+		return "", invalid(what + ": " + err.Error())
+	case text == "":
+		return "", invalid(what + " is empty")
+	case len(text) > maxName && utf8.RuneCountInString(text) > maxName:
+		return "", invalid(fmt.Sprintf("%s is longer than %d characters", what, maxName))
+	}
+	return text, nil
+}
+
+// timeout reads how long a run may be silent (RL-004).
+func timeout(raw []byte) (time.Duration, error) {
+	if raw == nil {
+		return 0, malformed("timeout is missing")
+	}
+	seconds, err := integer("timeout", raw, 0, maxTimeout)
+	return time.Duration(seconds) * time.Second, err
+}
+
+// runLimit reads max_retries as the number of runs that may time out, 0 for any
+// number (RL-005): a job runs once more than it is retried (RL-087).
+func runLimit(raw []byte, v version) (int, error) {
+	least := int64(0)
+	if v == v1 {
+		least = -1
+		if raw == nil {
+			return 1, nil
+		}
+	}
+	if raw == nil || jsontext.IsNull(raw) {
+		return 0, nil
+	}
+	retries, err := integer("max_retries", raw, least, maxRetries)
+	return int(retries) + 1, err
+}
+
+func integer(what string, raw []byte, least, most int64) (int64, error) {
+	n, err := jsontext.Int(raw, 64)
+	switch {
+	case errors.Is(err, jsontext.ErrKind), errors.Is(err, jsontext.ErrNotInteger):
+		return 0, malformed(what + " must be an integer")
+	case err != nil || n < least || n > most:
+		return 0, invalid(fmt.Sprintf("%s must be from %d to %d", what, least, most))
+	}
+	return n, nil
+}
+
+// runAt reads when a job may run; the zero time for now (RL-011). The one
+// instant that is the zero time itself becomes the microsecond after it.
+func runAt(raw []byte) (time.Time, error) {
+	if raw == nil || jsontext.IsNull(raw) {
+		return time.Time{}, nil
+	}
+	at, err := jsontext.Time(raw)
+	if err != nil {
+		return at, malformed("run_at must be a time in RFC 3339 form")
+	}
+	if at.IsZero() {
+		at = at.Add(time.Microsecond)
+	}
+	return at, nil
+}
+
+var null = []byte("null")
+
+// appendJob writes a job as version 2 shows it, in the order of the document.
+func appendJob(b []byte, j *job.Job) []byte {
+	b = append(b, `{"queue":`...)
+	b = jsontext.AppendString(b, j.ID.Scope)
+	b = append(b, `,"id":`...)
+	b = jsontext.AppendString(b, j.ID.Key)
+	b = append(b, `,"timeout":`...)
+	b = strconv.AppendInt(b, int64(j.Lease/time.Second), 10)
+	if j.RunLimit == 0 {
+		b = append(b, `,"max_retries":null,"retries_remaining":null`...)
+	} else {
+		b = append(b, `,"max_retries":`...)
+		b = strconv.AppendInt(b, int64(j.RunLimit-1), 10)
+		b = append(b, `,"retries_remaining":`...)
+		b = strconv.AppendInt(b, int64(max(0, j.RunLimit-1-j.Failures)), 10)
+	}
+	b = appendBodies(b, j)
+	b = append(b, `,"run_id":`...)
+	b = appendRun(b, j.Run)
+	b = appendTimes(b, j)
+	b = append(b, `,"created_at":`...)
+	b = jsontext.AppendTime(b, j.CreatedAt)
+	return append(b, '}')
+}
+
+// appendJobV1 writes a job as version 1 shows it.
+func appendJobV1(b []byte, j *job.Job) []byte {
+	b = append(b, `{"id":`...)
+	b = jsontext.AppendString(b, j.ID.Key)
+	b = append(b, `,"queue":`...)
+	b = jsontext.AppendString(b, j.ID.Scope)
+	b = append(b, `,"timeout":`...)
+	b = strconv.AppendInt(b, int64(j.Lease/time.Second), 10)
+	b = append(b, `,"max_retries":`...)
+	b = strconv.AppendInt(b, int64(j.RunLimit-1), 10) // -1 without a limit
+	b = appendBodies(b, j)
+	b = appendTimes(b, j)
+	return append(b, '}')
+}
+
+func appendBodies(b []byte, j *job.Job) []byte {
+	b = append(b, `,"payload":`...)
+	b = appendRaw(b, j.Payload)
+	b = append(b, `,"state":`...)
+	return appendRaw(b, j.Progress)
+}
+
+func appendTimes(b []byte, j *job.Job) []byte {
+	b = append(b, `,"run_at":`...)
+	b = jsontext.AppendTime(b, j.OrderTime)
+	b = append(b, `,"updated_at":`...)
+	return jsontext.AppendTime(b, j.UpdatedAt)
+}
+
+// appendRaw writes JSON as it came, null where there is none.
+func appendRaw(b, raw []byte) []byte {
+	if raw == nil {
+		raw = null
+	}
+	return append(b, raw...)
+}
+
+func appendRun(b []byte, r job.RunID) []byte {
+	if r.IsZero() {
+		return append(b, null...)
+	}
+	b = append(b, '"')
+	b = hex.AppendEncode(b, r[:4])
+	for _, part := range [...][]byte{r[4:6], r[6:8], r[8:10], r[10:]} {
+		b = append(b, '-')
+		b = hex.AppendEncode(b, part)
+	}
+	return append(b, '"')
+}
+
+// buffers holds those of answers that are on their way out no longer.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// keepBuffer is the largest buffer that is kept for the next answer.
+const keepBuffer = 256 << 10
+
+func sendJobs(c *httpapi.Call, jobs []*job.Job, write func([]byte, *job.Job) []byte) {
+	send(c, func(b []byte) []byte {
+		for i, j := range jobs {
+			b = append(b, "[,"[min(i, 1)])
+			b = write(b, j)
+		}
+		return append(b, ']')
+	})
+}
+
+func sendJob(c *httpapi.Call, j *job.Job, write func([]byte, *job.Job) []byte) {
+	send(c, func(b []byte) []byte { return write(b, j) })
+}
+
+func send(c *httpapi.Call, write func([]byte) []byte) {
+	p := buffers.Get().(*[]byte)
+	b := write((*p)[:0])
+	c.Send(200, httpapi.JSON, b)
+	if cap(b) <= keepBuffer {
+		*p = b
+		buffers.Put(p)
+	}
+}

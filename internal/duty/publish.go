@@ -1,0 +1,41 @@
+package duty
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+)
+
+// publishEvery is how often the outbox is looked at for what other nodes put
+// there; what this node does is told.
+const publishEvery = 200 * time.Millisecond
+
+// resignTime bounds the last step of a node that stops.
+const resignTime = time.Second
+
+// publish delivers what is in the outbox, in order, at least once.
+func (r *Runner) publish(ctx context.Context) {
+	if r.Deliver == nil {
+		return
+	}
+	defer r.resign(ctx)
+	step := func(ctx context.Context) (int, error) { return r.Engine.Publish(ctx, r.Deliver) }
+	for {
+		wait, wake := publishEvery, r.Engine.Posted()
+		if !r.did(ctx, "publish", drain(ctx, step)) {
+			wait, wake = engine.SweepEvery, nil
+		}
+		if !pause(ctx, wait, wake) {
+			return
+		}
+	}
+}
+
+// resign lets another node publish without waiting for the end of this one's
+// term. Where it fails, that end comes.
+func (r *Runner) resign(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTime)
+	defer cancel()
+	_ = r.Engine.Resign(ctx)
+}

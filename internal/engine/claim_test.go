@@ -1,0 +1,450 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+func TestClaimOrder(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		old := func(s *engine.Submission) { s.Job.OrderTime = w.Now().Add(-time.Minute) }
+		w.submit(sub("brief/c"), sub("brief/a"), sub("brief/low", priority(-1), old), sub("brief/high", priority(1)),
+			sub("brief/old", old), sub("brief/q2", in("q2"), old), sub("brief/q3", in("q3"), priority(5)))
+		if got, want := names(w.claim("brief", 2, "q")), []string{"brief/high", "brief/old"}; !slices.Equal(got, want) {
+			w.Errorf("got %v, want %v", got, want)
+		}
+		if got, want := names(w.claim("brief", 2, "q2", "q", "q2", "empty")), []string{"brief/q2", "brief/c"}; !slices.Equal(got, want) {
+			w.Errorf("got %v, want %v", got, want)
+		}
+		if got, want := names(w.claim("brief", 9)), []string{"brief/q3", "brief/a", "brief/low"}; !slices.Equal(got, want) {
+			w.Errorf("got %v, want %v", got, want)
+		}
+		if got := w.claim("brief", 9); len(got) > 0 {
+			w.Errorf("got %v of nothing", names(got))
+		}
+		w.sound()
+	})
+}
+
+func TestClaimHandsOutWhatIsStored(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a", with(func(j *job.Job) { j.Definition, j.Progress = []byte("{}"), []byte("7") })))
+		w.Advance(time.Second)
+		j := w.claim("brief", 1, "q")[0]
+		stored := *w.get("brief/a")
+		if fmt.Sprintf("%+v", *j) != fmt.Sprintf("%+v", stored) {
+			w.Errorf("handed out %+v\nstored     %+v", *j, stored)
+		}
+		if j.Run.Seq() != j.Seq || j.Worker != "worker" || j.Runs != 1 || !j.StartedAt.Equal(w.Now()) || !j.LeaseUntil.Equal(w.Now().Add(j.Lease)) {
+			w.Errorf("handed out %+v", *j)
+		}
+	})
+}
+
+// G-RL-17: what lapsed and what is due is treated as such by a claim that finds
+// too little, in one queue, in several, in all; it comes in claim order.
+func TestClaimTakesWhatLapsedAndWhatIsDue(t *testing.T) {
+	for _, queues := range [][]string{{"q"}, {"q", "r"}, nil} {
+		t.Run(fmt.Sprint(len(queues)), func(t *testing.T) {
+			everywhere(t, made(), func(w *world) {
+				w.submit(sub("brief/lost"))
+				w.run("brief/lost")
+				w.Advance(time.Second)
+				w.submit(sub("brief/due", due(20*time.Second)), sub("brief/ready"), sub("brief/far", due(time.Hour)), sub("graph/lost"))
+				w.run("graph/lost")
+				w.Advance(31 * time.Second)
+				if got, want := names(w.claim("brief", 9, queues...)), []string{"brief/lost", "brief/due", "brief/ready"}; !slices.Equal(got, want) {
+					w.Errorf("got %v, want %v", got, want)
+				}
+				w.is(`brief/due: running leased runs=1 until=30s
+					brief/far: queued waiting due=59m28s
+					brief/lost: running leased runs=2 failures=1 until=30s
+					brief/ready: running leased runs=1 until=30s
+					graph/lost: ready waiting runs=1 failures=1 due=10s [submitted>pending satisfied>ready claimed>running expired>ready]
+					brief q: 1 waiting 0 ready 3 leased
+					graph q: 1 waiting 0 ready 0 leased`)
+			})
+		})
+	}
+}
+
+func TestClaimJob(t *testing.T) {
+	everywhere(t, madeWith("locked", func(c *engine.Contract) { c.RunLimit = 2 }), func(w *world) {
+		claim := func(key string) (*job.Job, error) { return w.ClaimJob(w.ctx, id("locked/"+key), "w") }
+		w.submit(sub("locked/a", limit(2)), sub("locked/b"), sub("locked/c"), sub("locked/later", due(time.Hour)), sub("locked/paused", in("p")))
+		w.fails(second(claim("none")), job.NotFound)
+		w.fails(second(claim("later")), job.Conflict)
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "locked", Queue: "p", Paused: true}))
+		w.fails(second(claim("paused")), job.Conflict)
+		first, err := claim("a")
+		w.ok(err)
+		if string(first.Payload) != "locked/a" || first.Runs != 1 || first.Run.IsZero() {
+			w.Errorf("claimed %+v", first)
+		}
+		w.fails(second(claim("a")), job.Conflict)
+		w.ok(second(claim("b")))
+		w.fails(second(claim("c")), job.Conflict) // the limit of the contract
+		// IP-044, G-IP-03: a stale lock is taken over, which counts as an attempt
+		// and keeps the old owner out (G-IP-04).
+		w.Advance(30 * time.Second)
+		again, err := claim("a")
+		w.ok(err)
+		w.fails(second(w.Finish(w.ctx, engine.Run{Run: first.Run}, engine.Outcome{On: job.Succeeded})), job.RunLost)
+		w.ok(second(w.Beat(w.ctx, engine.Run{ID: id("locked/a"), Run: again.Run}, nil)))
+		w.is(`locked/a: processing leased runs=2 failures=1 until=30s [submitted>queued claimed>processing expired>stale claimed>processing]
+			locked/b: processing leased runs=1 until=0s [submitted>queued claimed>processing]
+			locked/c: queued ready [submitted>queued]
+			locked/later: queued waiting due=59m30s [submitted>queued]
+			locked/paused: queued ready [submitted>queued]
+			locked p: 0 waiting 1 ready 0 leased
+			locked q: 1 waiting 1 ready 2 leased`)
+		// With the attempts used up there is nothing to take over.
+		w.Advance(time.Minute)
+		w.fails(second(claim("a")), job.Conflict)
+		if n, err := w.Expire(w.ctx); n != 2 || err != nil {
+			w.Error(n, err)
+		}
+		w.is(`locked/a: failed done runs=2 failures=2 [submitted>queued claimed>processing expired>stale claimed>processing expired_for_good>failed]
+			locked/b: stale ready runs=1 failures=1 [submitted>queued claimed>processing expired>stale]
+			locked/c: queued ready [submitted>queued]
+			locked/later: queued waiting due=58m30s [submitted>queued]
+			locked/paused: queued ready [submitted>queued]
+			locked p: 0 waiting 1 ready 0 leased
+			locked q: 1 waiting 2 ready 0 leased
+			dead locked/a expired_for_good payload=locked/a failure=`)
+	})
+}
+
+// IP-050, I16: of many claims of one job exactly one wins.
+func TestOneOfManyClaimsWins(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("locked/a"))
+		other := w.node(made())
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		won := 0
+		for i := range 20 {
+			e := w.Engine
+			if i%2 == 0 {
+				e = other
+			}
+			wg.Go(func() {
+				_, err := e.ClaimJob(w.ctx, id("locked/a"), "w")
+				if err != nil {
+					if !job.IsKind(err, job.Conflict) {
+						w.Error(err)
+					}
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				won++
+			})
+		}
+		wg.Wait()
+		if won != 1 {
+			w.Errorf("%d claims won", won)
+		}
+		w.sound()
+	})
+}
+
+func TestPauseAndQueueLimit(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		for i := range 4 {
+			w.submit(sub(fmt.Sprintf("brief/q%d", i)), sub(fmt.Sprintf("brief/r%d", i), in("r")))
+		}
+		other := w.node(made())
+		set := func(paused bool, limit int) {
+			w.Helper()
+			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: paused, RunLimit: limit}))
+			w.ok(other.LoadQueues(w.ctx))
+		}
+		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief"}), job.Invalid)
+		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: -1}), job.Invalid)
+		set(true, 0)
+		if got := w.claim("brief", 9, "q"); len(got) > 0 {
+			w.Errorf("claimed %v of a paused queue", names(got))
+		}
+		if got, want := names(w.claim("brief", 1)), []string{"brief/r0"}; !slices.Equal(got, want) {
+			w.Errorf("got %v, want %v", got, want)
+		}
+		set(false, 2)
+		held := w.claim("brief", 9) // of all queues, with one limited
+		if got, want := names(held), []string{"brief/q0", "brief/q1", "brief/r1", "brief/r2", "brief/r3"}; !slices.Equal(got, want) {
+			w.Errorf("got %v, want %v", got, want)
+		}
+		if got, err := other.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 9}); len(got) > 0 || err != nil {
+			w.Errorf("another node claimed %v, %v beyond the limit", names(got), err)
+		}
+		w.finish(engine.Run{Run: held[0].Run}, job.Succeeded)
+		if got, err := other.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 9}); len(got) != 1 || err != nil {
+			w.Errorf("another node claimed %v, %v of one free slot", names(got), err)
+		}
+		w.Advance(time.Minute) // lapsed runs leave their slots
+		if got := w.claim("brief", 9, "q"); len(got) != 2 {
+			w.Errorf("claimed %v of two free slots", names(got))
+		}
+		set(false, 0)
+		if got := w.claim("brief", 9, "q"); len(got) != 1 {
+			w.Errorf("claimed %v", names(got))
+		}
+		w.sound()
+	})
+}
+
+// FR: limits of a contract and of a queue hold exactly, with 32 claimants on two
+// nodes that start, finish, release and lose runs.
+func TestRunLimitsAreExact(t *testing.T) {
+	contracts := madeWith("brief", func(c *engine.Contract) { c.RunLimit = 7 })
+	everywhere(t, contracts, func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(contracts)}
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: 3}))
+		w.ok(nodes[1].LoadQueues(w.ctx))
+		var batch []engine.Submission
+		for i := range 300 {
+			batch = append(batch, sub(fmt.Sprintf("brief/%d", i), in([]string{"q", "r", "s"}[i%3])))
+		}
+		w.submit(batch...)
+		var mu sync.Mutex
+		held, most := map[string]int{}, map[string]int{}
+		var finished atomic.Int64
+		take := func(queue string, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, key := range []string{"", queue} {
+				held[key] += n
+				most[key] = max(most[key], held[key])
+			}
+		}
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() {
+				queues := [][]string{nil, {"q"}, {"r", "q"}, {"q", "s"}}[i%4]
+				for finished.Load() < 300 {
+					jobs, err := nodes[i%2].Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1 + i%3, Worker: "w"})
+					if err != nil {
+						w.Error(err)
+						return
+					}
+					for _, j := range jobs {
+						take(j.Queue, 1)
+					}
+					for _, j := range jobs {
+						take(j.Queue, -1) // before the end, so that a slot is never counted twice
+						if _, err := nodes[(i+1)%2].Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: job.Succeeded}); err != nil {
+							w.Error(err)
+						}
+						finished.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if most[""] > 7 || most["q"] > 3 || most[""] < 4 {
+			w.Errorf("at most %v were held at a time", most)
+		}
+		w.is("")
+	})
+}
+
+func TestLongPollWakes(t *testing.T) {
+	limited := madeWith("part", func(c *engine.Contract) { c.RunLimit = 1 })
+	for what, c := range map[string]struct {
+		contract, queue string
+		before          func(w *world) func() // prepares and returns what wakes
+	}{
+		"on submit": {"brief", "q", func(w *world) func() { return func() { w.submit(sub("brief/a")) } }},
+		"any queue on submit": {"brief", "", func(w *world) func() { return func() { w.submit(sub("brief/a", in("x"))) } }},
+		"on release": {"brief", "q", func(w *world) func() {
+			w.submit(sub("brief/a"))
+			r := w.run("brief/a")
+			return func() { w.finish(r, job.Released) }
+		}},
+		"on requeue": {"brief", "r", func(w *world) func() {
+			w.submit(sub("brief/a"))
+			r := w.run("brief/a")
+			return func() { w.ok(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b", in("r"))))) }
+		}},
+		"on promote": {"phased", "q", func(w *world) func() {
+			w.submit(sub("phased/a", due(time.Minute)))
+			return func() { w.Advance(time.Minute); w.ok(second(w.Promote(w.ctx))) }
+		}},
+		"on expire": {"brief", "q", func(w *world) func() {
+			w.submit(sub("brief/a"))
+			w.run("brief/a")
+			return func() { w.Advance(time.Minute); w.ok(second(w.Expire(w.ctx))) }
+		}},
+		"on retry": {"phased", "q", func(w *world) func() {
+			w.submit(sub("phased/a"))
+			r := w.run("phased/a")
+			w.ok(second(w.Start(w.ctx, r)))
+			w.finish(r, job.Failed)
+			return func() { w.ok(second(w.Retry(w.ctx, id("phased/a"), 0))) }
+		}},
+		"on a settled dependency": {"graph", "q", func(w *world) func() {
+			w.submit(sub("graph/a"), sub("graph/b", after("graph/a")))
+			r := w.run("graph/a")
+			return func() { w.finish(r, job.Succeeded) }
+		}},
+		"on the end of a pause": {"brief", "q", func(w *world) func() {
+			w.submit(sub("brief/a"))
+			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
+			return func() { w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"})) }
+		}},
+		"on a free slot of the contract": {"part", "r", func(w *world) func() {
+			w.submit(sub("part/a"))
+			r := w.run("part/a")
+			w.submit(sub("part/b", in("r")))
+			return func() { w.finish(r, job.Succeeded) }
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "memory", limited)
+			wake := c.before(w)
+			req := engine.ClaimRequest{Contract: c.contract, Max: 5, Worker: "w", Wait: time.Minute}
+			if c.queue != "" {
+				req.Queues = []string{c.queue}
+			}
+			engine.WithoutFloor(w.Engine)
+			got := make(chan []*job.Job)
+			go func() {
+				jobs, err := w.Claim(w.ctx, req)
+				if err != nil {
+					w.Error(err)
+				}
+				got <- jobs
+			}()
+			engine.AwaitWaiting(w.Engine, req, 1)
+			wake()
+			if jobs := <-got; len(jobs) != 1 {
+				w.Errorf("woke with %v", names(jobs))
+			}
+		})
+	}
+}
+
+// A wake-up that reaches a waiter who is leaving is handed on.
+func TestWakeUpIsHandedOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "memory", made())
+	engine.WithoutFloor(w.Engine)
+	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w", Wait: time.Minute}
+	for i := range 50 {
+		leaver, leave := context.WithCancel(w.ctx)
+		stayer, stop := context.WithCancel(w.ctx)
+		var wg sync.WaitGroup
+		got := make(chan int, 2)
+		claim := func(ctx context.Context) {
+			jobs, err := w.Claim(ctx, req)
+			if err != nil {
+				w.Error(err)
+			}
+			got <- len(jobs)
+		}
+		wg.Go(func() { claim(leaver) })
+		engine.AwaitWaiting(w.Engine, req, 1)
+		wg.Go(func() { claim(stayer) })
+		engine.AwaitWaiting(w.Engine, req, 2)
+		wg.Go(leave)
+		wg.Go(func() { w.submit(sub(fmt.Sprint("brief/", i))) })
+		first := <-got
+		if first == 1 {
+			stop()
+		}
+		if first+<-got != 1 { // if the leaver got nothing the other does, without any further wake-up
+			w.Fatal("the job was left lying")
+		}
+		stop()
+		wg.Wait()
+	}
+	w.sound()
+}
+
+func TestLongPollEndsEmpty(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w", Wait: 20 * time.Millisecond}
+		if jobs, err := w.Claim(w.ctx, req); len(jobs) > 0 || err != nil {
+			w.Errorf("after its time: %v, %v", jobs, err)
+		}
+		req.Wait = time.Minute
+		ctx, cancel := context.WithCancel(w.ctx)
+		got := make(chan []*job.Job)
+		wait := func(ctx context.Context) {
+			jobs, err := w.Claim(ctx, req)
+			if err != nil {
+				w.Error(err)
+			}
+			got <- jobs
+		}
+		go wait(ctx)
+		engine.AwaitWaiting(w.Engine, req, 1)
+		cancel()
+		if jobs := <-got; len(jobs) > 0 {
+			w.Errorf("a caller that left got %v", names(jobs))
+		}
+		for range 3 {
+			go wait(w.ctx)
+		}
+		engine.AwaitWaiting(w.Engine, req, 3)
+		w.Engine.Close()
+		for range 3 {
+			if jobs := <-got; len(jobs) > 0 {
+				w.Errorf("got %v from a closed engine", names(jobs))
+			}
+		}
+		w.submit(sub("brief/a"))
+		if jobs := w.claim("brief", 1); len(jobs) > 0 {
+			w.Errorf("a closed engine handed out %v", names(jobs))
+		}
+		w.is("brief/a: queued ready\nbrief q: 0 waiting 1 ready 0 leased")
+	})
+}
+
+// Jobs claimed for callers that leave meanwhile go back: at the end all jobs are
+// ready or with a caller that knows of them.
+func TestClaimForLeaverGoesBack(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		var batch []engine.Submission
+		for i := range 200 {
+			batch = append(batch, sub(fmt.Sprint("brief/", i)))
+		}
+		w.submit(batch...)
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		known := map[string]bool{}
+		for i := range 40 {
+			ctx, leave := context.WithCancel(w.ctx)
+			defer leave()
+			wg.Go(func() {
+				jobs, err := w.Claim(ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 5, Worker: "w", Wait: time.Millisecond})
+				if err != nil {
+					w.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, j := range jobs {
+					known[name(j.ID)] = true
+				}
+			})
+			if i%2 == 0 {
+				wg.Go(leave)
+			}
+		}
+		wg.Wait()
+		counts, err := w.Queues(w.ctx, "brief")
+		if err != nil || counts[0].Leased != int64(len(known)) || counts[0].Ready != int64(200-len(known)) {
+			w.Errorf("%d jobs are known to be leased; counts %+v, %v", len(known), counts, err)
+		}
+		w.sound()
+	})
+}

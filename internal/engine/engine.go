@@ -1,0 +1,215 @@
+// Package engine holds the verbs of Millrace: submit, claim, start, beat,
+// finish, release, requeue, cancel, retry, remove, query. It owns every
+// transaction, knows no contract by name and no database by kind.
+//
+// A contract hands in its Machine and a few rules (see Contract); from then on
+// all its jobs live by the same code. Every change of a state goes through
+// unit.move: the machine is asked, the row is changed under its lock, history,
+// outbox, dead letters, counters, parents and dependents follow in the same
+// transaction. What the machine does not hold is a Conflict.
+//
+// Callers that come at the same time are served by one transaction: see
+// combiner. Every write of a worker names its run; one with an older run id
+// changes nothing and gets RunLost.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Contract is what the engine needs to know of a contract.
+type Contract struct {
+	Name    string
+	Machine *job.Machine
+
+	// History keeps an event for every change of state, Publish a message in
+	// the outbox.
+	History bool
+	Publish bool
+	// Graph allows dependencies between jobs. The machine says what happens to
+	// a new job when they are Satisfied, and when Unsatisfiable.
+	Graph bool
+
+	// RunLimit bounds the jobs leased at a time, over all nodes; 0 is no limit.
+	RunLimit int
+	// QueueSize bounds the jobs waiting and ready when new ones are submitted; 0
+	// is no limit.
+	QueueSize int
+	// Retention is how long a settled job is kept, DeadRetention a dead letter;
+	// 0 keeps for ever.
+	Retention     time.Duration
+	DeadRetention time.Duration
+
+	// RetryDelay says how long a job waits after the failure just counted, in the
+	// state that led to; nil is no delay. It may be asked again.
+	RetryDelay func(*job.Job) time.Duration
+	// Body is what the contract adds to a message; nil adds nothing. It sees the
+	// job with all its bodies as it was right after the change.
+	Body func(*job.Job, job.Event) []byte
+	// Moved is told of every change after it is on stable storage; nil tells
+	// nobody. It must not block.
+	Moved func([]Moved)
+}
+
+// Moved is one change of a job that has happened.
+type Moved struct {
+	Job  job.Job // as it was right after the change; bodies may be missing
+	On   job.Cause
+	From job.State
+	To   job.State
+	At   time.Time
+}
+
+// Config is what an engine is made of. All members but Log are needed.
+type Config struct {
+	Store     store.Store
+	Contracts []Contract
+	Node      string               // this process, unique among the nodes
+	Random    func() [16]byte      // of cryptographic quality
+	Monotonic func() time.Duration // a clock that never jumps, to know when the other does
+	Log       *slog.Logger
+}
+
+// Engine runs the verbs.
+type Engine struct {
+	store     store.Store
+	contracts map[string]*Contract
+	names     []string
+	node      string
+	random    func() [16]byte
+	log       *slog.Logger
+	hub       *hub
+	guard     guard
+	floor     time.Duration // see pollFloor
+	settings  atomic.Pointer[queueSettings]
+
+	submits  *combiner[submitCall]
+	claims   *combiner[claimCall]
+	finishes *combiner[finishCall]
+	beats    *combiner[beatCall]
+}
+
+// New makes an engine. Close ends it; the store stays open.
+func New(c Config) (*Engine, error) {
+	if c.Store == nil || c.Random == nil || c.Monotonic == nil || c.Node == "" {
+		return nil, errors.New("engine: Store, Node, Random and Monotonic are needed")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{store: c.Store, contracts: map[string]*Contract{}, node: c.Node, random: c.Random, log: c.Log,
+		hub: newHub(), guard: guard{monotonic: c.Monotonic}, floor: pollFloor}
+	for _, contract := range c.Contracts {
+		if contract.Name == "" || contract.Machine == nil || e.contracts[contract.Name] != nil {
+			return nil, fmt.Errorf("engine: contract %q needs a name of its own and a machine", contract.Name)
+		}
+		if contract.Graph && !contract.waits() {
+			return nil, fmt.Errorf("engine: contract %q has a graph but no state in which a new job waits for others", contract.Name)
+		}
+		e.contracts[contract.Name] = &contract
+		e.names = append(e.names, contract.Name)
+	}
+	e.settings.Store(&queueSettings{})
+	e.submits = newCombiner(submitGroup, e.submitGroup)
+	e.claims = newCombiner(claimGroup, e.claimGroup)
+	e.finishes = newCombiner(runGroup, e.finishGroup)
+	e.beats = newCombiner(runGroup, e.beatGroup)
+	return e, nil
+}
+
+// waits reports whether the state a job begins in waits for dependencies.
+func (c *Contract) waits() bool {
+	first, _ := c.Machine.Next(job.Nowhere, job.Submitted)
+	_, well := c.Machine.Next(first.To, job.Satisfied)
+	_, ill := c.Machine.Next(first.To, job.Unsatisfiable)
+	return well && ill && c.Machine.Phase(first.To) == job.Waiting
+}
+
+// Close wakes everybody who waits for jobs; they come back empty-handed, as does
+// who asks from then on. The other verbs go on.
+func (e *Engine) Close() { e.hub.close() }
+
+// Contracts returns the names of the contracts, in the order they were given.
+func (e *Engine) Contracts() []string { return e.names }
+
+// Listen takes in what other nodes announce, until ctx ends.
+func (e *Engine) Listen(ctx context.Context) {
+	e.store.Listen(ctx, func(lanes []job.Lane) {
+		for _, l := range lanes {
+			e.hub.wake(l, wakeAll)
+		}
+	})
+}
+
+// Ping reports whether the store answers.
+func (e *Engine) Ping(ctx context.Context) error { return e.store.Ping(ctx) }
+
+func (e *Engine) contract(name string) (*Contract, error) {
+	c := e.contracts[name]
+	if c == nil {
+		return nil, &job.Error{Kind: job.NotFound, Op: "engine", Msg: fmt.Sprintf("there is no contract %q", name)}
+	}
+	return c, nil
+}
+
+// update runs fn in a transaction, writes what it gathered, and tells of it
+// once it is on stable storage.
+func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
+	var u *unit
+	before := e.guard.monotonic()
+	err := e.store.Update(ctx, func(tx store.Tx) error {
+		u = newUnit(e, tx) // anew: fn may run again
+		e.guard.observe(u.now, before, e.guard.monotonic())
+		if err := fn(u); err != nil {
+			return err
+		}
+		return u.flush()
+	})
+	if err == nil {
+		e.tell(u)
+	}
+	return err
+}
+
+// tell wakes whoever waits for what the unit made ready and reports the moves.
+func (e *Engine) tell(u *unit) {
+	var lanes []job.Lane
+	for q, n := range u.woken {
+		lane := job.LaneOf(q.contract, q.queue)
+		e.hub.wake(lane, n)
+		e.hub.wake(anyQueue(q.contract), n)
+		lanes = append(lanes, lane, anyQueue(q.contract))
+	}
+	for contract := range u.freed {
+		e.hub.wake(slots(contract), wakeAll)
+		lanes = append(lanes, slots(contract))
+	}
+	if len(lanes) > 0 {
+		e.store.Announce(lanes)
+	}
+	if u.soon {
+		nudge(e.hub.timers)
+	}
+	if u.posted {
+		nudge(e.hub.outbox)
+	}
+	for name, moves := range u.moved {
+		e.contracts[name].Moved(moves)
+	}
+}
+
+// anyQueue is the lane of those who wait for any queue of a contract: no queue
+// has the empty name.
+func anyQueue(contract string) job.Lane { return job.LaneOf(contract, "") }
+
+// slots is the lane of everybody who waits for a contract: a limit left room. No
+// queue has this name either, as the store keeps no NUL character.
+func slots(contract string) job.Lane { return job.LaneOf(contract, "\x00") }

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// links are the dependencies and parents of a batch of new jobs.
+type links struct {
+	batch  []Submission
+	index  map[job.ID]int      // of the batch
+	known  map[job.ID]*job.Job // of the store, locked
+	nested map[int][]int       // children of the batch, by parent there
+}
+
+// link looks up what a batch depends on. Dependencies are locked, so that none
+// settles between being looked at and being waited for.
+func (u *unit) link(batch []Submission) (*links, error) {
+	l := &links{batch: batch}
+	var wanted []job.ID
+	for _, s := range batch {
+		wanted = append(wanted, s.DependsOn...)
+		if s.Parent != (job.ID{}) {
+			wanted = append(wanted, s.Parent)
+		}
+	}
+	if len(wanted) == 0 {
+		return l, nil
+	}
+	l.index, l.known, l.nested = map[job.ID]int{}, map[job.ID]*job.Job{}, map[int][]int{}
+	for i, s := range batch {
+		l.index[s.Job.ID] = i
+	}
+	var outside []job.ID
+	for _, id := range wanted {
+		if _, inside := l.index[id]; !inside {
+			outside = append(outside, id)
+		}
+	}
+	existing, err := u.tx.Lock(outside)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range existing {
+		l.known[j.ID] = j
+	}
+	for _, id := range outside {
+		if l.known[id] == nil {
+			return nil, &job.Error{Kind: job.NotFound, Op: "engine.submit", ID: id, Msg: fmt.Sprintf("there is no job %q to wait for", id.Key)}
+		}
+	}
+	return l, l.check(u)
+}
+
+// check refuses dependencies in a circle and parents that cannot have children.
+func (l *links) check(u *unit) error {
+	for i, s := range l.batch {
+		if at, ok := l.index[s.Parent]; ok {
+			l.nested[at] = append(l.nested[at], i)
+		}
+		if s.Parent != (job.ID{}) && slices.Contains(s.DependsOn, s.Parent) {
+			return circle([]string{s.Job.ID.Key, s.Parent.Key})
+		}
+	}
+	// A job waits for its dependencies, and a parent for its children.
+	inside := func(i int) []int {
+		waits := slices.Clone(l.nested[i])
+		for _, id := range l.batch[i].DependsOn {
+			if at, ok := l.index[id]; ok {
+				waits = append(waits, at)
+			}
+		}
+		return waits
+	}
+	all := make([]int, len(l.batch))
+	for i := range all {
+		all[i] = i
+	}
+	if path := job.FindGraphCycle(all, inside); path != nil {
+		keys := make([]string, len(path))
+		for i, at := range path {
+			keys[i] = l.batch[at].Job.ID.Key
+		}
+		return circle(keys)
+	}
+	for _, s := range l.batch {
+		if p := l.known[s.Parent]; p != nil {
+			if p.Phase == job.Done {
+				return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: p.ID, Msg: "the parent is settled"}
+			}
+			p.OpenDeps++
+			u.edit(p)
+		}
+	}
+	return nil
+}
+
+func circle(path []string) error {
+	return &job.Error{Kind: job.Cycle, Op: "engine.submit", Msg: "the dependencies close a circle", Path: path}
+}
+
+// apply sets what a new job waits for and reports whether it never can be
+// satisfied.
+func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
+	if l.index == nil {
+		return false
+	}
+	j.OpenDeps = len(l.nested[i])
+	seen := map[job.ID]bool{}
+	for _, id := range l.batch[i].DependsOn {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		if d := l.known[id]; d == nil || d.Phase != job.Done {
+			j.OpenDeps++
+		} else if !u.e.contracts[d.ID.Contract].Machine.Good(d.State) {
+			blocked = true
+		}
+	}
+	return blocked
+}
+
+// store inserts the jobs, parents before their children, and their edges.
+func (l *links) store(u *unit, jobs []*job.Job) (taken []int, err error) {
+	if l.index == nil {
+		return u.tx.Insert(jobs)
+	}
+	for generation := l.eldest(); len(generation) > 0; {
+		wave := make([]*job.Job, len(generation))
+		var next []int
+		for k, i := range generation {
+			wave[k] = jobs[i]
+			jobs[i].Parent = l.seq(jobs, l.batch[i].Parent)
+			next = append(next, l.nested[i]...)
+		}
+		conflicts, err := u.tx.Insert(wave)
+		if err != nil {
+			return nil, err
+		}
+		if len(conflicts) > 0 { // with relatives there is no storing a part
+			return nil, exists(wave[conflicts[0]].ID)
+		}
+		generation = next
+	}
+	var edges []job.Edge
+	for i, s := range l.batch {
+		for _, id := range s.DependsOn {
+			edges = append(edges, job.Edge{Dependent: jobs[i].Seq, Dependency: l.seq(jobs, id)})
+		}
+	}
+	return nil, u.tx.AddEdges(edges)
+}
+
+// eldest returns those of the batch whose parent is not in it.
+func (l *links) eldest() (indexes []int) {
+	for i, s := range l.batch {
+		if _, inside := l.index[s.Parent]; !inside {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
+}
+
+func (l *links) seq(jobs []*job.Job, id job.ID) int64 {
+	if at, ok := l.index[id]; ok {
+		return jobs[at].Seq
+	}
+	if known := l.known[id]; known != nil {
+		return known.Seq
+	}
+	return 0
+}

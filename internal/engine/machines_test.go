@@ -1,0 +1,177 @@
+package engine_test
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// The contracts of the tests are made up after what the five real ones need of
+// the engine: see the tables of requirements/across.md. None needs anything of
+// the engine that is not in engine.Contract and job.Machine.
+
+// phased begins scheduled, is assigned before it runs, loses an assignment
+// without harm and a run for good, and may be tried again by its owner.
+var phased = job.MustMachine(map[job.State]job.Phase{
+	"created": job.Waiting, "queued": job.Ready, "assigned": job.Leased, "running": job.Leased,
+	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done,
+}, []job.Move{
+	{From: job.Nowhere, On: job.Submitted, To: "created"},
+	{From: "created", On: job.Due, To: "queued"},
+	{From: "created", On: job.Canceled, To: "canceled"},
+	{From: "queued", On: job.Claimed, To: "assigned"},
+	{From: "queued", On: job.Canceled, To: "canceled"},
+	{From: "assigned", On: job.Started, To: "running"},
+	{From: "assigned", On: job.Expired, To: "queued"},
+	{From: "assigned", On: job.Released, To: "queued"},
+	{From: "assigned", On: job.Canceled, To: "canceled"},
+	{From: "running", On: job.Succeeded, To: "succeeded"},
+	{From: "running", On: job.Failed, To: "failed", Counts: true},
+	{From: "running", On: job.FailedForGood, To: "failed", Bury: true},
+	{From: "running", On: job.Expired, To: "failed", Counts: true},
+	{From: "running", On: job.ExpiredForGood, To: "failed", Bury: true},
+	{From: "running", On: job.Released, To: "failed"},
+	{From: "running", On: job.Canceled, To: "canceled"},
+	{From: "failed", On: job.Retried, To: "queued"},
+})
+
+// graph waits for dependencies and is tried again by itself.
+var graph = job.MustMachine(map[job.State]job.Phase{
+	"pending": job.Waiting, "ready": job.Ready, "running": job.Leased,
+	"completed": job.Done, "failed": job.Done, "blocked": job.Done,
+}, []job.Move{
+	{From: job.Nowhere, On: job.Submitted, To: "pending"},
+	{From: "pending", On: job.Satisfied, To: "ready"},
+	{From: "pending", On: job.Unsatisfiable, To: "blocked", Bury: true},
+	{From: "pending", On: job.Replaced, To: "pending"},
+	{From: "ready", On: job.Claimed, To: "running"},
+	{From: "ready", On: job.Replaced, To: "ready"},
+	{From: "running", On: job.Replaced, To: "running"},
+	{From: "running", On: job.Succeeded, To: "completed"},
+	{From: "running", On: job.Released, To: "ready"},
+	{From: "running", On: job.Failed, To: "ready", Counts: true},
+	{From: "running", On: job.FailedForGood, To: "failed", Bury: true},
+	{From: "running", On: job.Expired, To: "ready", Counts: true},
+	{From: "running", On: job.ExpiredForGood, To: "failed", Bury: true},
+	{From: "pending", On: job.Removed, To: job.Nowhere},
+	{From: "ready", On: job.Removed, To: job.Nowhere},
+	{From: "running", On: job.Removed, To: job.Nowhere},
+	{From: "completed", On: job.Removed, To: job.Nowhere},
+	{From: "failed", On: job.Removed, To: job.Nowhere},
+	{From: "blocked", On: job.Removed, To: job.Nowhere},
+})
+
+// family is the parent of parts: it is finished by a run of its own once all of
+// them are settled, and opens again when one of them is replayed.
+var family = job.MustMachine(map[job.State]job.Phase{
+	"queued": job.Waiting, "in_progress": job.Waiting, "reopened": job.Waiting,
+	"finalizing": job.Ready, "finishing": job.Leased, "closing": job.Ready, "closed_by": job.Leased,
+	"completed": job.Done, "failed": job.Done,
+}, []job.Move{
+	{From: job.Nowhere, On: job.Submitted, To: "queued"},
+	{From: "queued", On: job.Started, To: "in_progress"},
+	{From: "queued", On: job.Satisfied, To: "finalizing"},
+	{From: "in_progress", On: job.Satisfied, To: "finalizing"},
+	{From: "finalizing", On: job.Claimed, To: "finishing"},
+	{From: "finalizing", On: job.Retried, To: "in_progress"},
+	{From: "finishing", On: job.Retried, To: "in_progress"},
+	{From: "finishing", On: job.Succeeded, To: "completed"},
+	{From: "finishing", On: job.FailedForGood, To: "failed"},
+	{From: "finishing", On: job.Released, To: "finalizing"},
+	{From: "finishing", On: job.Expired, To: "finalizing"},
+	{From: "completed", On: job.Retried, To: "reopened"},
+	{From: "failed", On: job.Retried, To: "reopened"},
+	{From: "reopened", On: job.Satisfied, To: "closing"},
+	{From: "closing", On: job.Claimed, To: "closed_by"},
+	{From: "closing", On: job.Retried, To: "reopened"},
+	{From: "closed_by", On: job.Retried, To: "reopened"},
+	{From: "closed_by", On: job.Succeeded, To: "completed"},
+	{From: "closed_by", On: job.FailedForGood, To: "failed"},
+	{From: "closed_by", On: job.Released, To: "closing"},
+	{From: "closed_by", On: job.Expired, To: "closing"},
+})
+
+// part is a child of a family.
+var part = job.MustMachine(map[job.State]job.Phase{
+	"todo": job.Ready, "fetching": job.Leased, "done": job.Done, "dead": job.Done,
+}, []job.Move{
+	{From: job.Nowhere, On: job.Submitted, To: "todo"},
+	{From: "todo", On: job.Claimed, To: "fetching"},
+	{From: "fetching", On: job.Succeeded, To: "done"},
+	{From: "fetching", On: job.Released, To: "todo"},
+	{From: "fetching", On: job.Failed, To: "todo", Counts: true},
+	{From: "fetching", On: job.FailedForGood, To: "dead", Bury: true},
+	{From: "fetching", On: job.Expired, To: "todo", Counts: true},
+	{From: "fetching", On: job.ExpiredForGood, To: "dead", Bury: true},
+	{From: "dead", On: job.Retried, To: "todo"},
+})
+
+// locked is claimed by key, and its stale lock is taken over: that is a state
+// which its contract shows as processing.
+var locked = job.MustMachine(map[job.State]job.Phase{
+	"queued": job.Ready, "processing": job.Leased, "stale": job.Ready, "failed_retryable": job.Ready,
+	"completed": job.Done, "failed": job.Done,
+}, []job.Move{
+	{From: job.Nowhere, On: job.Submitted, To: "queued"},
+	{From: "queued", On: job.Claimed, To: "processing"},
+	{From: "stale", On: job.Claimed, To: "processing"},
+	{From: "failed_retryable", On: job.Claimed, To: "processing"},
+	{From: "processing", On: job.Succeeded, To: "completed"},
+	{From: "processing", On: job.Released, To: "failed_retryable"},
+	{From: "processing", On: job.Failed, To: "failed_retryable", Counts: true},
+	{From: "processing", On: job.FailedForGood, To: "failed", Bury: true},
+	{From: "processing", On: job.Expired, To: "stale", Counts: true},
+	{From: "processing", On: job.ExpiredForGood, To: "failed", Bury: true},
+})
+
+// brief keeps nothing of a job that is over but dead letters.
+var brief = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
+	{From: job.Nowhere, On: job.Submitted, To: "queued"},
+	{From: "queued", On: job.Replaced, To: "queued"},
+	{From: "queued", On: job.Claimed, To: "running"},
+	{From: "queued", On: job.Removed, To: job.Nowhere},
+	{From: "running", On: job.Succeeded, To: job.Nowhere},
+	{From: "running", On: job.Requeued, To: job.Nowhere},
+	{From: "running", On: job.Removed, To: job.Nowhere},
+	{From: "running", On: job.Replaced, To: "queued"},
+	{From: "running", On: job.Released, To: "queued"},
+	{From: "running", On: job.Expired, To: "queued", Counts: true},
+	{From: "running", On: job.ExpiredForGood, To: job.Nowhere, Bury: true},
+})
+
+// perFailure is a delay that shows how many failures there were, and none for a
+// lock that is taken over.
+func perFailure(j *job.Job) time.Duration {
+	if j.State == "stale" {
+		return 0
+	}
+	return time.Duration(j.Failures) * 10 * time.Second
+}
+
+func bodyOf(j *job.Job, ev job.Event) []byte {
+	return []byte(string(ev.Next) + " runs=" + string(rune('0'+j.Runs)) + " payload=" + short(j.Payload) + " result=" + short(j.Result))
+}
+
+// made returns all made-up contracts.
+func made() []engine.Contract {
+	return []engine.Contract{
+		{Name: "phased", Machine: phased, History: true, Publish: true, Body: bodyOf, Retention: time.Hour},
+		{Name: "graph", Machine: graph, History: true, Publish: true, Graph: true, RetryDelay: perFailure},
+		{Name: "family", Machine: family, History: true},
+		{Name: "part", Machine: part, History: true, RetryDelay: perFailure},
+		{Name: "locked", Machine: locked, History: true, RetryDelay: perFailure, DeadRetention: time.Hour},
+		{Name: "brief", Machine: brief},
+	}
+}
+
+// madeWith returns them with one changed.
+func madeWith(name string, change func(*engine.Contract)) []engine.Contract {
+	all := made()
+	for i := range all {
+		if all[i].Name == name {
+			change(&all[i])
+		}
+	}
+	return all
+}

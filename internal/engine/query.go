@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+type reader = store.Reader
+
+func (e *Engine) view(ctx context.Context, fn func(reader) error) error { return e.store.View(ctx, fn) }
+
+// Get returns a job with its bodies, NotFound if there is none.
+func (e *Engine) Get(ctx context.Context, id job.ID) (found *job.Job, err error) {
+	err = e.view(ctx, func(r reader) error {
+		jobs, err := r.Get([]job.ID{id})
+		if err == nil && len(jobs) == 0 {
+			err = notFound(id)
+		}
+		if err == nil {
+			found = jobs[0]
+		}
+		return err
+	})
+	return found, err
+}
+
+// Exists reports whether a job is stored.
+func (e *Engine) Exists(ctx context.Context, id job.ID) (is bool, err error) {
+	err = e.view(ctx, func(r reader) error { is, err = r.Exists(id); return err })
+	return is, err
+}
+
+// List returns the jobs that match, by the order of their insertion.
+func (e *Engine) List(ctx context.Context, f store.Filter) (jobs []*job.Job, err error) {
+	err = e.view(ctx, func(r reader) error { jobs, err = r.List(f); return err })
+	return jobs, err
+}
+
+// History returns the events of a job in the order they happened.
+func (e *Engine) History(ctx context.Context, id job.ID) (events []job.Event, err error) {
+	err = e.view(ctx, func(r reader) error {
+		jobs, err := r.Get([]job.ID{id})
+		if err == nil && len(jobs) == 0 {
+			err = notFound(id)
+		}
+		if err == nil {
+			events, err = r.Events(jobs[0].Seq)
+		}
+		return err
+	})
+	return events, err
+}
+
+// DeadLetters returns dead letters of a contract after a number, oldest first.
+func (e *Engine) DeadLetters(ctx context.Context, contract string, after int64, limit int) (letters []job.DeadLetter, err error) {
+	err = e.view(ctx, func(r reader) error { letters, err = r.DeadLetters(contract, after, limit); return err })
+	return letters, err
+}
+
+// Queues returns the counts of a contract's queues; an empty name means all
+// contracts.
+func (e *Engine) Queues(ctx context.Context, contract string) (counts []job.QueueCount, err error) {
+	err = e.view(ctx, func(r reader) error { counts, err = r.Counts(contract); return err })
+	return counts, err
+}

@@ -1,0 +1,363 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// states reads the states of jobs, by key.
+func (w *world) states(contract string) string {
+	w.Helper()
+	jobs, err := w.List(w.ctx, store.Filter{Contract: contract})
+	w.ok(err)
+	all := make([]string, len(jobs))
+	for i, j := range jobs {
+		all[i] = j.ID.Key + "=" + string(j.State)
+	}
+	return strings.Join(sorted(all), " ")
+}
+
+func (w *world) statesAre(contract, want string) {
+	w.Helper()
+	if got := w.states(contract); got != want {
+		w.Fatalf("the jobs are\n%s\nwant\n%s", got, want)
+	}
+	w.sound()
+}
+
+// end claims everything of a contract that is ready and ends it; keys say how
+// those end that do not succeed.
+func (w *world) end(contract string, bad ...string) {
+	w.Helper()
+	var endings []engine.Ending
+	for _, j := range w.claim(contract, 10_000) {
+		on := job.Succeeded
+		if slices.Contains(bad, j.ID.Key) {
+			on = job.FailedForGood
+		}
+		endings = append(endings, engine.Ending{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: on}})
+	}
+	for _, e := range w.FinishAll(w.ctx, endings) {
+		w.ok(e.Err)
+	}
+}
+
+// TF-046, TF-047, G-TF-10: whole graphs, from their submission on.
+func TestDependencies(t *testing.T) {
+	diamond := func() []engine.Submission {
+		return subs(sub("graph/d", after("graph/b", "graph/c", "graph/b")), sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c", after("graph/a")),
+			sub("graph/e", after("graph/d")))
+	}
+	for what, c := range map[string]struct {
+		batches [][]engine.Submission
+		bad     []string
+		states  []string // after each round of ending all that is ready; first as submitted
+	}{
+		"diamond": {[][]engine.Submission{diamond()}, nil, []string{
+			"a=ready b=pending c=pending d=pending e=pending",
+			"a=completed b=ready c=ready d=pending e=pending",
+			"a=completed b=completed c=completed d=ready e=pending",
+			"a=completed b=completed c=completed d=completed e=ready"}},
+		"diamond whose root fails": {[][]engine.Submission{diamond()}, []string{"a"}, []string{
+			"a=ready b=pending c=pending d=pending e=pending",
+			"a=failed b=blocked c=blocked d=blocked e=blocked"}},
+		"diamond with one good and one bad side": {[][]engine.Submission{diamond()}, []string{"c"}, []string{
+			"a=ready b=pending c=pending d=pending e=pending",
+			"a=completed b=ready c=ready d=pending e=pending",
+			"a=completed b=completed c=failed d=blocked e=blocked"}},
+		"bad and still open": {[][]engine.Submission{subs(sub("graph/a"), sub("graph/slow", due(time.Hour)), sub("graph/b", after("graph/a", "graph/slow")))},
+			[]string{"a"}, []string{"a=ready b=pending slow=ready", "a=failed b=blocked slow=ready"}},
+		"one after the other": {[][]engine.Submission{subs(sub("graph/a")), subs(sub("graph/b", after("graph/a"))), subs(sub("graph/c", after("graph/b", "graph/a")))},
+			nil, []string{"a=ready b=pending c=pending", "a=completed b=ready c=pending", "a=completed b=completed c=ready"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			everywhere(t, made(), func(w *world) {
+				for _, b := range c.batches {
+					w.submit(b...)
+				}
+				w.statesAre("graph", c.states[0])
+				for _, want := range c.states[1:] {
+					w.end("graph", c.bad...)
+					w.statesAre("graph", want)
+				}
+			})
+		})
+	}
+}
+
+// G-TF-10, G-TF-11: what is settled already is not waited for.
+func TestDependenciesThatAreSettled(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("graph/good"), sub("graph/bad"), sub("graph/open", due(time.Hour)))
+		w.end("graph", "bad")
+		w.submit(sub("graph/a", after("graph/good")))
+		w.submit(sub("graph/b", after("graph/good", "graph/bad", "graph/open")), sub("graph/c", after("graph/b")))
+		w.submit(sub("graph/d", after("graph/open")), sub("graph/e", after("graph/good", "graph/open"), due(2*time.Hour)))
+		w.is(`graph/a: ready ready [submitted>pending satisfied>ready]
+			graph/b: blocked done open=1 [submitted>pending unsatisfiable>blocked]
+			graph/bad: failed done runs=1 [submitted>pending satisfied>ready claimed>running failed_for_good>failed]
+			graph/c: blocked done open=1 [submitted>pending unsatisfiable>blocked]
+			graph/d: pending waiting open=1 [submitted>pending]
+			graph/e: pending waiting open=1 due=2h0m0s [submitted>pending]
+			graph/good: completed done runs=1 [submitted>pending satisfied>ready claimed>running succeeded>completed]
+			graph/open: ready waiting due=1h0m0s [submitted>pending satisfied>ready]
+			graph q: 3 waiting 1 ready 0 leased
+			dead graph/bad failed_for_good payload=graph/bad failure=
+			dead graph/b unsatisfiable payload=graph/b failure=
+			dead graph/c unsatisfiable payload=graph/c failure=`)
+		w.Advance(time.Hour)
+		w.end("graph")
+		w.statesAre("graph", "a=completed b=blocked bad=failed c=blocked d=ready e=ready good=completed open=completed")
+		if got := names(w.claim("graph", 9)); !slices.Equal(got, []string{"graph/d"}) { // e is satisfied but not due
+			w.Errorf("claimed %v", got)
+		}
+	})
+}
+
+// TF-033 ff.: a circle inside a batch is refused with its path, nothing is stored.
+func TestCircles(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("graph/there"), sub("family/p"))
+		before := w.picture()
+		for _, c := range []struct {
+			batch []engine.Submission
+			path  string
+		}{
+			{subs(sub("graph/a", after("graph/a"))), "[a]"},
+			{subs(sub("graph/x"), sub("graph/a", after("graph/b", "graph/there")), sub("graph/b", after("graph/c")), sub("graph/c", after("graph/a"))), "[a b c]"},
+			{subs(sub("family/a", childOf("family/b")), sub("family/b", childOf("family/a"))), "[a b]"},
+			{subs(sub("family/a", childOf("family/a"))), "[a]"},
+			{subs(sub("graph/a", childOf("graph/b"), after("graph/b")), sub("graph/b")), "[a b]"},
+			{subs(sub("graph/a", childOf("graph/there"), after("graph/there"))), "[a there]"},
+		} {
+			_, err := w.Submit(w.ctx, engine.Unique, c.batch)
+			w.fails(err, job.Cycle)
+			if got := fmt.Sprint(err.(*job.Error).Path); got != c.path {
+				w.Errorf("got the path %s, want %s", got, c.path)
+			}
+		}
+		w.is(before)
+	})
+}
+
+func TestWideFanOut(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		batch := subs(sub("graph/root"), sub("graph/bad"))
+		for i := range 1000 {
+			batch = append(batch, sub(fmt.Sprintf("graph/d%d", i), after("graph/root")), sub(fmt.Sprintf("graph/e%d", i), after("graph/bad", "graph/root")))
+		}
+		w.submit(batch...)
+		w.end("graph", "bad")
+		c, err := w.Queues(w.ctx, "graph")
+		if err != nil || c[0].Ready != 1000 || c[0].Waiting != 0 {
+			w.Errorf("%+v, %v", c, err)
+		}
+		w.sound()
+	})
+}
+
+// TF-050: the two dependencies of many jobs settle at the same time, on two
+// nodes; each dependent is released, or blocked, exactly once.
+func TestDependenciesThatSettleTogether(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		other := w.node(made())
+		var batch []engine.Submission
+		for i := range 20 {
+			a, b, c := fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
+			batch = append(batch, sub(a), sub(b), sub(c, after(a, b)), sub(c+"-next", after(c)))
+		}
+		w.submit(batch...)
+		var wg sync.WaitGroup
+		for i, j := range w.claim("graph", 100) {
+			e := []*engine.Engine{w.Engine, other}[i%2]
+			wg.Go(func() {
+				on := job.Succeeded
+				if j.ID.Key == "b7" || j.ID.Key == "a8" || j.ID.Key == "b8" {
+					on = job.FailedForGood
+				}
+				if _, err := e.Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: on}); err != nil {
+					w.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		c, err := w.Queues(w.ctx, "graph")
+		if err != nil || c[0].Ready != 18 || c[0].Waiting != 18 {
+			w.Errorf("%+v, %v", c, err)
+		}
+		w.sound()
+	})
+}
+
+// TF-083: what another job depends on stays.
+func TestRemove(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("brief/a"))
+		r := w.run("brief/a")
+		w.fails(w.Remove(w.ctx, id("graph/a")), job.Conflict)
+		w.fails(w.Remove(w.ctx, id("graph/c")), job.NotFound)
+		w.ok(w.Remove(w.ctx, id("graph/b")))
+		w.ok(w.Remove(w.ctx, id("graph/a")))
+		w.ok(w.Remove(w.ctx, id("brief/a"))) // in flight
+		w.fails(w.Remove(w.ctx, id("brief/a")), job.NotFound)
+		w.fails(second(w.Beat(w.ctx, r, nil)), job.RunLost)
+		w.is("")
+		w.fails(second(w.History(w.ctx, id("graph/a"))), job.NotFound)
+		w.submit(sub("graph/a")) // its history begins anew
+		w.is("graph/a: ready ready [submitted>pending satisfied>ready]\ngraph q: 0 waiting 1 ready 0 leased")
+		w.submit(sub("phased/a"))
+		w.fails(w.Remove(w.ctx, id("phased/a")), job.Conflict) // no such move
+	})
+}
+
+// FB-054 ff.: a parent counts its children, is finished by a run of its own when
+// the last is settled, and opens again when one is replayed (G-FB-37).
+func TestParentAndChildren(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("family/p"), sub("part/a", childOf("family/p"), limit(1)), sub("part/b", childOf("family/p"), limit(2)))
+		w.is(`family/p: queued waiting open=2 [submitted>queued]
+			part/a: todo ready [submitted>todo]
+			part/b: todo ready [submitted>todo]
+			family q: 1 waiting 0 ready 0 leased
+			part q: 0 waiting 2 ready 0 leased`)
+		ids, err := w.List(w.ctx, store.Filter{Parent: w.get("family/p").Seq})
+		if err != nil || !slices.Equal(names(ids), []string{"part/a", "part/b"}) {
+			w.Errorf("children: %v, %v", names(ids), err)
+		}
+		w.ok(second(w.Change(w.ctx, id("family/p"), job.Started, nil)))
+		w.fails(second(w.Change(w.ctx, id("family/p"), job.Started, nil)), job.Conflict)
+		w.end("part", "a")
+		w.is(`family/p: finalizing ready bad=1 [submitted>queued started>in_progress satisfied>finalizing]
+			part/a: dead done runs=1 [submitted>todo claimed>fetching failed_for_good>dead]
+			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
+			family q: 0 waiting 1 ready 0 leased
+			dead part/a failed_for_good payload=part/a failure=`)
+		w.end("family", "p")
+		w.statesAre("family", "p=failed")
+		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("part/late", childOf("family/p"))))), job.Conflict)
+		w.ok(second(w.Change(w.ctx, id("part/a"), job.Retried, func(j *job.Job, now time.Time) error { j.RunLimit = j.Failures + 3; return nil })))
+		w.is(`family/p: reopened waiting runs=1 open=1 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened]
+			part/a: todo ready runs=1 [submitted>todo claimed>fetching failed_for_good>dead retried>todo]
+			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
+			family q: 1 waiting 0 ready 0 leased
+			part q: 0 waiting 1 ready 0 leased
+			dead part/a failed_for_good payload=part/a failure=`)
+		w.end("part")
+		w.statesAre("family", "p=closing")
+		w.end("family")
+		w.is(`family/p: completed done runs=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened satisfied>closing claimed>closed_by succeeded>completed]
+			part/a: done done runs=2 [submitted>todo claimed>fetching failed_for_good>dead retried>todo claimed>fetching succeeded>done]
+			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
+			dead part/a failed_for_good payload=part/a failure=`)
+	})
+}
+
+// A child that is replayed while its parent is being finished takes that run
+// away; children that come later, three generations in one batch, none at all.
+func TestFamilies(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("family/p"), sub("part/a", childOf("family/p")))
+		w.submit(sub("part/b", childOf("family/p")))
+		w.end("part", "a")
+		r := w.run("family/p")
+		w.ok(second(w.Retry(w.ctx, id("part/a"), 0)))
+		w.fails(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.RunLost)
+		w.statesAre("family", "p=in_progress")
+		w.end("part")
+		w.end("family")
+		w.statesAre("family", "p=completed")
+
+		w.submit(sub("family/childless"), sub("part/z", childOf("family/c")), sub("family/c", childOf("family/b")), sub("family/b", childOf("family/a")),
+			sub("part/y", childOf("family/b")), sub("family/a"))
+		w.statesAre("family", "a=queued b=queued c=queued childless=finalizing p=completed")
+		w.end("part", "z")
+		w.end("family", "c")
+		w.statesAre("family", "a=queued b=finalizing c=failed childless=completed p=completed")
+		w.end("family")
+		w.statesAre("family", "a=finalizing b=completed c=failed childless=completed p=completed")
+		if a, b := w.get("family/a"), w.get("family/b"); a.FailedDeps != 0 || b.FailedDeps != 1 || b.Parent != a.Seq {
+			w.Errorf("a %+v, b %+v", a, b)
+		}
+	})
+}
+
+// C-08: a thousand children settle on two nodes at the same time; the parent is
+// finished once.
+func TestManyChildrenSettleTogether(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		const n = 200
+		other := w.node(made())
+		batch := subs(sub("family/p"))
+		for i := range n {
+			batch = append(batch, sub(fmt.Sprint("part/", i), childOf("family/p")))
+		}
+		w.submit(batch...)
+		var wg sync.WaitGroup
+		for i, j := range w.claim("part", n) {
+			e := []*engine.Engine{w.Engine, other}[i%2]
+			on := job.Succeeded
+			if i%3 == 0 {
+				on = job.FailedForGood
+			}
+			wg.Go(func() {
+				if _, err := e.Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: on}); err != nil {
+					w.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if p := w.get("family/p"); p.State != "finalizing" || p.OpenDeps != 0 || p.FailedDeps != (n+2)/3 {
+			w.Errorf("the parent is %+v", p)
+		}
+		w.sound()
+	})
+}
+
+func TestChange(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		refuse := &job.Error{Kind: job.Invalid, Msg: "no"}
+		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("phased/a"), sub("phased/b", due(time.Hour)))
+		w.fails(second(w.Change(w.ctx, id("graph/none"), job.Replaced, nil)), job.NotFound)
+		if _, err := w.Change(w.ctx, id("graph/a"), job.Replaced, func(*job.Job, time.Time) error { return refuse }); err != refuse {
+			w.Errorf("got %v", err)
+		}
+		// What an edit may change is kept, what it may not is not (G-TF-08).
+		r := w.run("graph/a")
+		for _, key := range []string{"graph/a", "graph/b"} {
+			j, err := w.Change(w.ctx, id(key), job.Replaced, func(j *job.Job, now time.Time) error {
+				if string(j.Payload) != key || !now.Equal(w.Now()) {
+					w.Errorf("the edit sees %+v at %v", j, now)
+				}
+				j.Priority, j.RunLimit, j.Queue, j.Definition, j.Trace = 7, 9, "r", []byte("new"), "t"
+				j.ID.Key, j.Seq, j.State, j.Phase, j.Runs, j.OpenDeps, j.Run = "x", 1, "blocked", job.Done, 99, 99, job.RunID{}
+				return nil
+			})
+			w.ok(err)
+			if got := w.get(key); got.Priority != 7 || got.RunLimit != 9 || got.Queue != "r" || string(got.Definition) != "new" || got.Trace != "t" || name(j.ID) != key {
+				w.Errorf("changed to %+v", got)
+			}
+		}
+		w.ok(second(w.Beat(w.ctx, r, nil)))
+		for _, key := range []string{"phased/a", "phased/b"} {
+			w.ok(second(w.Cancel(w.ctx, id(key))))
+			w.fails(second(w.Cancel(w.ctx, id(key))), job.Conflict)
+		}
+		w.is(`graph/a: running leased priority=7 runs=1 until=30s [submitted>pending satisfied>ready claimed>running]
+			graph/b: pending waiting priority=7 open=1 [submitted>pending]
+			phased/a: canceled done [submitted>created due>queued canceled>canceled]
+			phased/b: canceled done due=1h0m0s [submitted>created canceled>canceled]
+			graph r: 1 waiting 0 ready 1 leased`)
+		w.submit(sub("phased/c"))
+		r = w.run("phased/c") // C-15: the worker learns of it
+		w.ok(second(w.Cancel(w.ctx, id("phased/c"))))
+		w.fails(second(w.Beat(w.ctx, r, nil)), job.RunLost)
+	})
+}

@@ -1,0 +1,274 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Run names the run a worker writes under. ID may be empty; when it is given,
+// the run must be that job's.
+type Run struct {
+	ID  job.ID
+	Run job.RunID
+}
+
+// Outcome is how a run ended: Succeeded, Failed, FailedForGood, Released or
+// Started, with what it leaves.
+type Outcome struct {
+	On      job.Cause
+	Result  []byte // nil leaves what is there
+	Failure []byte
+}
+
+// Ending is a run with how it ended.
+type Ending struct {
+	Run     Run
+	Outcome Outcome
+}
+
+// Ended is what became of an Ending: the job as it is then, without bodies, or
+// why nothing changed.
+type Ended struct {
+	Job *job.Job
+	Err error
+}
+
+type finishCall struct {
+	endings []Ending
+	ended   []Ended
+}
+
+// runGroup is the number of runs written in one transaction.
+const runGroup = 1000
+
+// Finish ends a run. RunLost means that it is no longer the job's current one;
+// nothing has changed.
+func (e *Engine) Finish(ctx context.Context, run Run, o Outcome) (*job.Job, error) {
+	ended := e.FinishAll(ctx, []Ending{{run, o}})
+	return ended[0].Job, ended[0].Err
+}
+
+// FinishAll ends runs, each with an outcome of its own: one that is lost does
+// not hold up the others.
+func (e *Engine) FinishAll(_ context.Context, endings []Ending) []Ended {
+	if len(endings) == 0 {
+		return nil
+	}
+	call, err := e.finishes.do(finishCall{endings: endings, ended: make([]Ended, len(endings))}, len(endings))
+	if err != nil {
+		for i := range call.ended {
+			call.ended[i] = Ended{Err: err}
+		}
+	}
+	return call.ended
+}
+
+// Start tells that the worker begins, where the contract's machine tells
+// assigned from running; elsewhere it changes nothing.
+func (e *Engine) Start(ctx context.Context, run Run) (*job.Job, error) {
+	return e.Finish(ctx, run, Outcome{On: job.Started})
+}
+
+// Release gives a job back unharmed.
+func (e *Engine) Release(ctx context.Context, run Run) (*job.Job, error) {
+	return e.Finish(ctx, run, Outcome{On: job.Released})
+}
+
+func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
+	return e.updateGroup(func(u *unit) error {
+		jobs, err := u.current(group)
+		if err != nil {
+			return err
+		}
+		for _, t := range group {
+			for i, ending := range t.call.endings {
+				after, err := u.finish(jobs, ending)
+				if err != nil && !job.IsKind(err, job.RunLost) && !job.IsKind(err, job.Conflict) {
+					return err
+				}
+				t.call.ended[i] = Ended{after, err}
+			}
+		}
+		return nil
+	})
+}
+
+func (u *unit) current(group []*ticket[finishCall]) (map[int64]*job.Job, error) {
+	var seqs []int64
+	for _, t := range group {
+		for _, ending := range t.call.endings {
+			seqs = append(seqs, ending.Run.Run.Seq())
+		}
+	}
+	return u.lockBySeq(seqs)
+}
+
+func (u *unit) lockBySeq(seqs []int64) (map[int64]*job.Job, error) {
+	locked, err := u.tx.LockSeqs(seqs)
+	jobs := make(map[int64]*job.Job, len(locked))
+	for _, j := range locked {
+		jobs[j.Seq] = j
+	}
+	return jobs, err
+}
+
+// held returns the job if the run is its current one.
+func held(jobs map[int64]*job.Job, run Run) (*job.Job, error) {
+	j := jobs[run.Run.Seq()]
+	if j == nil || run.Run.IsZero() || j.Run != run.Run || run.ID != (job.ID{}) && run.ID != j.ID {
+		return nil, &job.Error{Kind: job.RunLost, Op: "engine.run", ID: run.ID, Msg: "the run is no longer the job's current one"}
+	}
+	return j, nil
+}
+
+// finish ends one run. What it returns is a copy: the next ending may be about
+// the same job.
+func (u *unit) finish(jobs map[int64]*job.Job, end Ending) (*job.Job, error) {
+	j, err := held(jobs, end.Run)
+	if err != nil {
+		return nil, err
+	}
+	if end.Outcome.On == job.Started {
+		err = u.start(j)
+	} else {
+		err = u.end(j, end.Outcome)
+	}
+	if err != nil {
+		return nil, err
+	}
+	after := *j
+	return &after, nil
+}
+
+func (u *unit) end(j *job.Job, o Outcome) error {
+	if err := u.move(j, o.On); err != nil {
+		return err
+	}
+	if o.Result != nil {
+		u.setBody(j, job.Result, o.Result)
+	}
+	if o.Failure != nil {
+		u.setBody(j, job.Failure, o.Failure)
+	}
+	return nil
+}
+
+func (u *unit) start(j *job.Job) error {
+	if _, ok := u.e.contracts[j.ID.Contract].Machine.Next(j.State, job.Started); !ok {
+		return nil
+	}
+	j.StartedAt, j.LeaseUntil = u.now, u.now.Add(j.Lease)
+	return u.move(j, job.Started)
+}
+
+type beatCall struct {
+	run      Run
+	progress []byte
+	until    time.Time
+}
+
+// Beat tells that a run is alive: its lease begins anew, also when it was over
+// and nobody has noticed yet. progress replaces the job's; nil leaves it.
+// RunLost means that the worker should stop.
+func (e *Engine) Beat(ctx context.Context, run Run, progress []byte) (until time.Time, err error) {
+	call, err := e.beats.do(beatCall{run: run, progress: progress}, 1)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return call.until, nil
+}
+
+func (e *Engine) beatGroup(group []*ticket[beatCall]) error {
+	return e.updateGroup(func(u *unit) error {
+		seqs := make([]int64, len(group))
+		for i, t := range group {
+			seqs[i] = t.call.run.Run.Seq()
+		}
+		jobs, err := u.lockBySeq(seqs)
+		if err != nil {
+			return err
+		}
+		for _, t := range group {
+			var j *job.Job
+			if j, t.err = held(jobs, t.call.run); t.err == nil {
+				t.call.until = u.beat(j, t.call.progress)
+			}
+		}
+		return nil
+	})
+}
+
+func (u *unit) beat(j *job.Job, progress []byte) time.Time {
+	j.LeaseUntil = u.now.Add(j.Lease)
+	u.edit(j)
+	if progress != nil {
+		u.setBody(j, job.Progress, progress)
+	}
+	return j.LeaseUntil
+}
+
+// BeatJob is Beat for whatever run the job has now: for protocols whose
+// heartbeat names no run. RunLost means that it has none.
+func (e *Engine) BeatJob(ctx context.Context, id job.ID, progress []byte) error {
+	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error { u.beat(j, progress); return nil })
+}
+
+// Requeue swaps the job of a run for new ones in one transaction: either the job
+// is gone and the batch stored, or nothing has changed. RunLost means that the
+// run is no longer current; nothing is stored then. The other errors are those
+// of Submit.
+func (e *Engine) Requeue(ctx context.Context, run Run, mode Mode, batch []Submission) error {
+	if err := e.check(mode, batch); err != nil {
+		return err
+	}
+	return e.updateRaced(ctx, func(u *unit) error {
+		jobs, err := u.lockBySeq([]int64{run.Run.Seq()})
+		if err != nil {
+			return err
+		}
+		j, err := held(jobs, run)
+		if err != nil {
+			return err
+		}
+		return u.swap(j, mode, batch)
+	})
+}
+
+// RequeueJob is Requeue for whatever run the job has now.
+func (e *Engine) RequeueJob(ctx context.Context, id job.ID, mode Mode, batch []Submission) error {
+	if err := e.check(mode, batch); err != nil {
+		return err
+	}
+	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error { return u.swap(j, mode, batch) })
+}
+
+func (e *Engine) onCurrentRun(ctx context.Context, id job.ID, fn func(*unit, *job.Job) error) error {
+	if _, err := e.contract(id.Contract); err != nil {
+		return err
+	}
+	return e.updateRaced(ctx, func(u *unit) error {
+		j, err := u.lockOne(id)
+		if job.IsKind(err, job.NotFound) || err == nil && j.Run.IsZero() {
+			return &job.Error{Kind: job.RunLost, Op: "engine.run", ID: id, Msg: "the job is not in flight"}
+		}
+		if err != nil {
+			return err
+		}
+		return fn(u, j)
+	})
+}
+
+func (u *unit) swap(j *job.Job, mode Mode, batch []Submission) error {
+	if err := u.move(j, job.Requeued); err != nil {
+		return err
+	}
+	if err := u.writeMoved(); err != nil { // the identity is free from here on
+		return err
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return u.submit(&submitCall{batch: batch, mode: mode})
+}

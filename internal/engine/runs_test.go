@@ -1,0 +1,294 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// FR-154 ff.: assigned and running lose their runs in different ways.
+func TestTwoPhases(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("phased/a", limit(2)))
+		r := w.run("phased/a")
+		w.fails(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.Conflict) // not started
+		w.Advance(20 * time.Second)
+		j, err := w.Start(w.ctx, r)
+		w.ok(err)
+		if j.State != "running" || !j.LeaseUntil.Equal(w.Now().Add(30*time.Second)) || !j.StartedAt.Equal(w.Now()) {
+			w.Errorf("started: %+v", j)
+		}
+		w.fails(second(w.Start(w.ctx, engine.Run{ID: id("phased/b"), Run: r.Run})), job.RunLost) // another job's run
+		w.Advance(30 * time.Second)
+		if n, err := w.Expire(w.ctx); n != 1 || err != nil { // a running job that is lost fails, FR-175
+			w.Fatal(n, err)
+		}
+		w.is(`phased/a: failed done runs=1 failures=1 [submitted>created due>queued claimed>assigned started>running expired>failed]`)
+		for _, err := range w.writes(r) {
+			w.fails(err, job.RunLost)
+		}
+		w.ok(second(w.Retry(w.ctx, id("phased/a"), time.Second)))
+		w.fails(second(w.Retry(w.ctx, id("phased/a"), 0)), job.Conflict)
+		w.Advance(time.Second)
+		r = w.run("phased/a")
+		w.Advance(30 * time.Second)
+		r = w.run("phased/a") // an assignment that is lost does no harm, FR-173
+		w.ok(second(w.Start(w.ctx, r)))
+		w.ok(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed, Failure: []byte("boom")})))
+		w.is(`phased/a: failed done runs=3 failures=2 failure=boom [submitted>created due>queued claimed>assigned started>running expired>failed retried>queued claimed>assigned expired>queued claimed>assigned started>running failed_for_good>failed]
+			dead phased/a failed_for_good payload=phased/a failure=boom`)
+	})
+}
+
+// Every verb of a worker under every run that is not the current one.
+func TestStaleRunsChangeNothing(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a"), sub("brief/other", priority(-1)))
+		released := w.run("brief/a")
+		w.finish(released, job.Released)
+		expired := w.run("brief/a")
+		w.Advance(time.Minute)
+		w.ok(second(w.Expire(w.ctx)))
+		current := w.run("brief/a")
+		made := engine.Run{Run: job.NewRunID(current.Run.Seq(), [16]byte{1})}
+		nowhere := engine.Run{Run: job.NewRunID(1<<40, [16]byte{1})}
+		w.ok(second(w.Beat(w.ctx, current, []byte("mine"))))
+		before := w.picture()
+		for what, r := range map[string]engine.Run{"released": released, "expired": expired, "made up": made, "of no job": nowhere,
+			"zero": {}, "of another job": {ID: id("brief/other"), Run: current.Run}} {
+			for i, err := range w.writes(r) {
+				if !job.IsKind(err, job.RunLost) {
+					w.Errorf("%s, write %d: got %v, want run lost", what, i, err)
+				}
+			}
+		}
+		w.is(before)
+		w.fails(w.BeatJob(w.ctx, id("brief/other"), nil), job.RunLost)
+		w.fails(w.RequeueJob(w.ctx, id("brief/none"), engine.Unique, nil), job.RunLost)
+		w.finish(current, job.Succeeded)
+		w.fails(second(w.Finish(w.ctx, current, engine.Outcome{On: job.Succeeded})), job.RunLost) // I4
+		w.is("brief/other: queued ready priority=-1\nbrief q: 0 waiting 1 ready 0 leased")
+	})
+}
+
+func TestBeat(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		big := bytes.Repeat([]byte{0, 0xff}, 5<<10)
+		w.submit(sub("brief/a"))
+		r := w.run("brief/a")
+		beat := func(progress []byte, want []byte) {
+			w.Helper()
+			w.Advance(20 * time.Second)
+			until, err := w.Beat(w.ctx, r, progress)
+			j := w.get("brief/a")
+			if err != nil || !until.Equal(w.Now().Add(30*time.Second)) || !j.LeaseUntil.Equal(until) || !bytes.Equal(j.Progress, want) || !j.UpdatedAt.Equal(w.Now()) {
+				w.Fatalf("beat until %v, %v; the job is %+v", until, err, j)
+			}
+		}
+		beat(nil, nil)
+		beat([]byte("1"), []byte("1"))
+		beat(nil, []byte("1")) // RL-053, G-RL-05
+		beat(big, big)         // kept apart
+		beat(nil, big)         //
+		beat([]byte{}, nil)    // empty is not the same as left alone
+		beat([]byte("2"), []byte("2"))
+		// G-RL-18: a late beat counts as long as nobody noticed.
+		w.Advance(time.Hour)
+		beat(nil, []byte("2"))
+		w.ok(w.BeatJob(w.ctx, id("brief/a"), []byte("3")))
+		w.Advance(30 * time.Second)
+		jobs := w.claim("brief", 1)
+		if string(jobs[0].Progress) != "3" { // RL-057
+			w.Errorf("handed out with progress %q", jobs[0].Progress)
+		}
+	})
+}
+
+// I3, I4: each ending has an outcome of its own, also within one call and when
+// two callers end the same run.
+func TestFinishAllKeepsOutcomesApart(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("graph/a"), sub("graph/b", limit(1)), sub("graph/c"), sub("graph/d"))
+		var runs []engine.Run
+		for _, j := range w.claim("graph", 9) {
+			runs = append(runs, engine.Run{ID: j.ID, Run: j.Run})
+		}
+		end := func(r engine.Run, on job.Cause) engine.Ending {
+			return engine.Ending{Run: r, Outcome: engine.Outcome{On: on, Result: []byte(on), Failure: []byte(on)}}
+		}
+		got := ""
+		for _, e := range w.FinishAll(w.ctx, []engine.Ending{end(runs[0], job.Succeeded), end(runs[0], job.Failed), end(runs[1], job.Failed),
+			end(engine.Run{}, job.Succeeded), end(runs[2], job.Canceled), end(runs[2], job.Started), end(runs[2], job.Failed), end(runs[3], job.Released)}) {
+			if e.Err != nil {
+				got += job.KindOf(e.Err).String() + ", "
+				continue
+			}
+			got += string(e.Job.State) + ", "
+		}
+		if want := "completed, run lost, failed, run lost, conflict, running, ready, ready, "; got != want {
+			w.Errorf("got  %s\nwant %s", got, want)
+		}
+		w.is(`graph/a: completed done runs=1 result=succeeded failure=succeeded [submitted>pending satisfied>ready claimed>running succeeded>completed]
+			graph/b: failed done runs=1 failures=1 result=failed failure=failed [submitted>pending satisfied>ready claimed>running failed_for_good>failed]
+			graph/c: ready waiting runs=1 failures=1 due=10s result=failed failure=failed [submitted>pending satisfied>ready claimed>running failed>ready]
+			graph/d: ready ready runs=1 result=released failure=released [submitted>pending satisfied>ready claimed>running released>ready]
+			graph q: 1 waiting 1 ready 0 leased
+			dead graph/b failed_for_good payload=graph/b failure=failed`)
+		if got := w.FinishAll(w.ctx, nil); got != nil {
+			w.Error(got)
+		}
+	})
+}
+
+// Of two who end one run at the same time one is heard; a beat beside them does
+// not bring the run back.
+func TestOneOfManyEndingsCounts(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		other := w.node(made())
+		for round := range 10 {
+			key := fmt.Sprint("graph/", round)
+			w.submit(sub(key))
+			r := w.run(key)
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			heard := 0
+			for i := range 8 {
+				e := []*engine.Engine{w.Engine, other}[i%2]
+				wg.Go(func() {
+					var err error
+					if i < 2 {
+						_, err = e.Beat(w.ctx, r, []byte("late"))
+					} else if _, err = e.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded}); err == nil {
+						mu.Lock()
+						heard++
+						mu.Unlock()
+					}
+					if err != nil && !job.IsKind(err, job.RunLost) {
+						w.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if heard != 1 {
+				w.Errorf("%d endings were accepted", heard)
+			}
+		}
+		w.sound()
+	})
+}
+
+// A dead letter holds all that is needed to submit the job again, large bodies
+// and those of the last write included; so does one of a job that is gone.
+func TestDeadLetters(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		body := func(c byte, n int) []byte { return bytes.Repeat([]byte{c, 0}, n) }
+		full := with(func(j *job.Job) {
+			j.Definition, j.Payload, j.Progress = body('d', 5<<10), body('p', 6<<10), body('s', 10)
+		})
+		w.submit(sub("graph/a", limit(1), full), sub("brief/a", limit(1), full))
+		r := w.run("graph/a")
+		w.run("brief/a")
+		w.ok(second(w.Finish(w.ctx, r, engine.Outcome{On: job.FailedForGood, Failure: body('f', 7<<10), Result: []byte("r")})))
+		w.Advance(time.Minute)
+		w.ok(second(w.Expire(w.ctx)))
+		letter := func(contract string) job.DeadLetter {
+			w.Helper()
+			all, err := w.DeadLetters(w.ctx, contract, 0, 9)
+			if err != nil || len(all) != 1 {
+				w.Fatalf("%v, %v", all, err)
+			}
+			l := all[0]
+			if !bytes.Equal(l.Job.Definition, body('d', 5<<10)) || !bytes.Equal(l.Job.Payload, body('p', 6<<10)) || !bytes.Equal(l.Job.Progress, body('s', 10)) || l.Job.Runs != 1 {
+				w.Errorf("the letter is %+v", l)
+			}
+			return l
+		}
+		g, b := letter("graph"), letter("brief")
+		if g.Cause != job.FailedForGood || !bytes.Equal(g.Job.Failure, body('f', 7<<10)) || string(g.Job.Result) != "r" || g.Job.State != "failed" {
+			w.Errorf("the letter is %+v", g)
+		}
+		if b.Cause != job.ExpiredForGood || !b.BuriedAt.Equal(w.Now()) || b.Job.Failures != 1 {
+			w.Errorf("the letter is %+v", b)
+		}
+		if is, err := w.Exists(w.ctx, id("brief/a")); is || err != nil {
+			w.Error(is, err)
+		}
+		w.submit(engine.Submission{Job: b.Job}) // replayed
+		if j := w.claim("brief", 1); len(j) != 1 || j[0].Runs != 1 || j[0].Failures != 0 || !bytes.Equal(j[0].Payload, body('p', 6<<10)) {
+			w.Errorf("replayed as %+v", j)
+		}
+		if after, err := w.DeadLetters(w.ctx, "brief", b.ID, 9); len(after) > 0 || err != nil {
+			w.Error(after, err)
+		}
+	})
+}
+
+// RL-060 ff., G-RL-01: a requeue is all or nothing.
+func TestRequeue(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a"), sub("brief/there"))
+		r := w.run("brief/a")
+		before := w.picture()
+		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/there"))), job.Conflict)
+		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/\x00"))), job.Invalid)
+		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("nobody/b"))), job.NotFound)
+		w.is(before)
+		w.ok(second(w.Beat(w.ctx, r, nil))) // still its run
+		// Its own identity is free within the swap; another contract may take over.
+		w.ok(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/a", in("r"), priority(3)), sub("phased/b", due(time.Second)))))
+		w.is(`brief/a: queued ready priority=3
+			brief/there: queued ready
+			phased/b: created waiting due=1s [submitted>created]
+			brief q: 0 waiting 1 ready 0 leased
+			brief r: 0 waiting 1 ready 0 leased
+			phased q: 1 waiting 0 ready 0 leased`)
+		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/c"))), job.RunLost)
+		w.run("brief/a")
+		w.ok(w.RequeueJob(w.ctx, id("brief/a"), engine.Replace, subs(sub("brief/there", priority(4)), sub("brief/new"))))
+		w.run("brief/there")
+		w.ok(w.RequeueJob(w.ctx, id("brief/there"), engine.Ignore, subs(sub("brief/new", priority(5)), sub("brief/newer"))))
+		w.run("brief/new")
+		w.ok(w.RequeueJob(w.ctx, id("brief/new"), engine.Unique, nil)) // for nothing
+		w.fails(w.RequeueJob(w.ctx, id("brief/newer"), engine.Unique, nil), job.RunLost)
+		w.is(`brief/newer: queued ready
+			phased/b: created waiting due=1s [submitted>created]
+			brief q: 0 waiting 1 ready 0 leased
+			phased q: 1 waiting 0 ready 0 leased`)
+		w.submit(sub("graph/a")) // where the machine does not know it
+		w.run("graph/a")
+		w.fails(w.RequeueJob(w.ctx, id("graph/a"), engine.Unique, nil), job.Conflict)
+	})
+}
+
+// Each event of a contract that publishes is a message in the same transaction;
+// its body sees the job whole, also where the verb did not need its bodies.
+func TestMessages(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("phased/a", limit(1)), sub("brief/a"), sub("family/a"))
+		r := w.run("phased/a")
+		w.ok(second(w.Start(w.ctx, r)))
+		w.ok(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed, Result: []byte("why")})))
+		got := w.messages()
+		want := []string{
+			"phased/a submitted >created created runs=0 payload=phased/a result=",
+			"phased/a due created>queued queued runs=0 payload=phased/a result=",
+			"phased/a claimed queued>assigned assigned runs=1 payload=phased/a result=",
+			"phased/a started assigned>running running runs=1 payload=phased/a result=",
+			"phased/a failed_for_good running>failed failed runs=1 payload=phased/a result=why",
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			w.Errorf("got  %q\nwant %q", got, want)
+		}
+		// A message of a job that is removed in the same transaction tells of it too.
+		w.submit(sub("graph/a"))
+		w.ok(w.Remove(w.ctx, id("graph/a")))
+		if got := w.messages(); got[len(got)-1] != "graph/a removed ready> " {
+			w.Errorf("got %q", got)
+		}
+	})
+}

@@ -1,0 +1,315 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+func TestSubmitModes(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a:1"), sub("brief/b:1")) // G-X-08, RL-001: the same key in two scopes
+		for _, c := range []struct {
+			mode  engine.Mode
+			batch []engine.Submission
+			want  string // receipt or the kind of error
+		}{
+			{engine.Unique, nil, "stored 0 taken []"},
+			{engine.Unique, subs(sub("brief/a:2"), sub("brief/a:1")), "conflict"},
+			{engine.Unique, subs(sub("brief/a:3"), sub("brief/a:3")), "conflict"},
+			{engine.Ignore, subs(sub("brief/a:1", priority(9)), sub("brief/a:4"), sub("brief/a:4", priority(1)), sub("brief/b:1")), "stored 1 taken [0 2 3]"},
+			{engine.Ignore, subs(sub("brief/a:4")), "stored 0 taken [0]"},
+			{engine.Replace, subs(sub("brief/a:1", priority(1)), sub("brief/a:5", priority(7)), sub("brief/a:5"), sub("brief/a:1", priority(2))), "stored 4 taken []"},
+			{engine.Unique, subs(sub("nobody/a")), "not found"},
+			{engine.Unique, subs(sub("brief/a:6", in(""))), "invalid"},
+			{engine.Unique, subs(sub("brief/a:6"), sub("brief/nul\x00")), "invalid"},
+			{engine.Unique, subs(sub("brief/a:6", after("brief/a:1"))), "invalid"},
+			{engine.Unique, subs(sub("graph/a", after("brief/a:1"))), "invalid"},
+			{engine.Ignore, subs(sub("graph/a"), sub("graph/b", after("graph/a"))), "invalid"},
+			{engine.Replace, subs(sub("part/a", childOf("family/p"))), "invalid"},
+			{engine.Unique, subs(sub("graph/b", after("graph/a"))), "not found"},
+			{engine.Unique, subs(sub("part/a", childOf("family/p"))), "not found"},
+		} {
+			if got := receipt(w.Submit(w.ctx, c.mode, c.batch)); got != c.want {
+				w.Errorf("mode %d of %d: got %s, want %s", c.mode, len(c.batch), got, c.want)
+			}
+		}
+		w.is(`brief/a:1: queued ready priority=2
+			brief/a:4: queued ready
+			brief/a:5: queued ready
+			brief/b:1: queued ready
+			brief q: 0 waiting 4 ready 0 leased`)
+	})
+}
+
+func receipt(r engine.Receipt, err error) string {
+	if err != nil {
+		return job.KindOf(err).String()
+	}
+	return fmt.Sprint("stored ", r.Stored, " taken ", r.Taken)
+}
+
+// Whatever a caller leaves in the members that are the engine's, as one does who
+// submits the job of a dead letter again, a new job begins anew.
+func TestSubmittedJobBeginsAnew(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		s := sub("phased/a", with(func(j *job.Job) {
+			j.Seq, j.State, j.Phase, j.Run, j.Runs, j.Failures = 99, "failed", job.Done, job.RunID{1}, 5, 4
+			j.OpenDeps, j.FailedDeps, j.Parent, j.Worker, j.Apart = 3, 2, 1, "w", 31
+			j.LeaseUntil, j.SettledAt, j.StartedAt = long, long, long
+			j.Result, j.Failure, j.Progress, j.Definition = []byte("r"), []byte("f"), []byte("p"), []byte("d")
+			j.Owner, j.Trace, j.Priority, j.RunLimit = "owner", "trace", 3, 4
+		}))
+		w.submit(s)
+		got := w.get("phased/a")
+		want := job.Job{Seq: got.Seq, ID: id("phased/a"), Queue: "q", Owner: "owner", Trace: "trace", State: "queued", Phase: job.Ready,
+			Priority: 3, RunLimit: 4, Lease: 30 * time.Second, Definition: []byte("d"), Payload: []byte("phased/a"), Progress: []byte("p"),
+			OrderTime: w.Now(), DueAt: w.Now(), CreatedAt: w.Now(), UpdatedAt: w.Now()}
+		if fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", want) {
+			w.Errorf("got  %+v\nwant %+v", *got, want)
+		}
+	})
+}
+
+var long = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestSubmitSchedules(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("phased/now"), sub("phased/later", due(time.Minute)), sub("brief/later", due(time.Minute)), sub("graph/later", due(time.Minute)))
+		w.is(`brief/later: queued waiting due=1m0s
+			graph/later: ready waiting due=1m0s [submitted>pending satisfied>ready]
+			phased/later: created waiting due=1m0s [submitted>created]
+			phased/now: queued ready [submitted>created due>queued]
+			brief q: 1 waiting 0 ready 0 leased
+			graph q: 1 waiting 0 ready 0 leased
+			phased q: 1 waiting 1 ready 0 leased`)
+		if n, err := w.Promote(w.ctx); n != 0 || err != nil {
+			w.Fatal(n, err)
+		}
+		w.Advance(time.Minute)
+		if n, err := w.Promote(w.ctx); n != 3 || err != nil {
+			w.Fatal(n, err)
+		}
+		w.is(`brief/later: queued ready
+			graph/later: ready ready [submitted>pending satisfied>ready]
+			phased/later: queued ready [submitted>created due>queued]
+			phased/now: queued ready [submitted>created due>queued]
+			brief q: 0 waiting 1 ready 0 leased
+			graph q: 0 waiting 1 ready 0 leased
+			phased q: 0 waiting 2 ready 0 leased`)
+	})
+}
+
+// RL: enqueue mode replace takes a job out of flight; runs and failures begin
+// anew; the run it had is lost; what was in progress is gone.
+func TestReplaceWhileRunning(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a", limit(2)))
+		r := w.run("brief/a")
+		w.ok(second(w.Beat(w.ctx, r, []byte("half"))))
+		created := w.get("brief/a").CreatedAt
+		w.Advance(time.Second)
+		big := bytes.Repeat([]byte("x"), 9<<10)
+		if got := receipt(w.Submit(w.ctx, engine.Replace, subs(sub("brief/a", due(3*time.Second), in("r"), with(func(j *job.Job) { j.Payload = big }))))); got != "stored 1 taken []" {
+			w.Fatal(got)
+		}
+		w.is(`brief/a: queued waiting due=2s
+			brief r: 1 waiting 0 ready 0 leased`)
+		if j := w.get("brief/a"); !bytes.Equal(j.Payload, big) || !j.CreatedAt.Equal(created) || j.RunLimit != 0 {
+			w.Errorf("got %+v", j)
+		}
+		for _, err := range w.writes(r) {
+			w.fails(err, job.RunLost)
+		}
+		w.Advance(2 * time.Second)
+		w.run("brief/a")
+		// Where the machine does not know it, replacing is a conflict.
+		w.submit(sub("phased/a"))
+		w.fails(second(w.Submit(w.ctx, engine.Replace, subs(sub("phased/a")))), job.Conflict)
+	})
+}
+
+func second[A any](_ A, err error) error { return err }
+
+// writes tries every write of a worker under a run.
+func (w *world) writes(r engine.Run) []error {
+	var all []error
+	for _, on := range []job.Cause{job.Started, job.Succeeded, job.Failed, job.FailedForGood, job.Released} {
+		_, err := w.Finish(w.ctx, r, engine.Outcome{On: on, Result: []byte("stale"), Failure: []byte("stale")})
+		all = append(all, err)
+	}
+	return append(all, second(w.Beat(w.ctx, r, []byte("stale"))), w.Requeue(w.ctx, r, engine.Ignore, subs(sub("brief/spawned"))))
+}
+
+func TestQueueSize(t *testing.T) {
+	everywhere(t, madeWith("phased", func(c *engine.Contract) { c.QueueSize = 3 }), func(w *world) {
+		w.submit(sub("phased/a"), sub("phased/b", in("other")))
+		w.submit(sub("brief/x"), sub("brief/y"), sub("brief/z")) // another contract's do not count
+		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/c"), sub("phased/d")))), job.Full)
+		w.submit(sub("phased/c", due(time.Hour))) // scheduled ones count
+		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/d")))), job.Full)
+		// What is there already is no new load: who repeats a submission finds the truth.
+		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/a")))), job.Conflict)
+		if got := receipt(w.Submit(w.ctx, engine.Ignore, subs(sub("phased/a")))); got != "stored 0 taken [0]" {
+			w.Error(got)
+		}
+		w.fails(second(w.Submit(w.ctx, engine.Ignore, subs(sub("phased/a"), sub("phased/d")))), job.Full)
+		w.claim("phased", 1) // what runs leaves room
+		w.submit(sub("phased/d"))
+		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/e")))), job.Full)
+		w.is(`brief/x: queued ready
+			brief/y: queued ready
+			brief/z: queued ready
+			phased/a: assigned leased runs=1 until=30s [submitted>created due>queued claimed>assigned]
+			phased/b: queued ready [submitted>created due>queued]
+			phased/c: created waiting due=1h0m0s [submitted>created]
+			phased/d: queued ready [submitted>created due>queued]
+			brief q: 0 waiting 3 ready 0 leased
+			phased other: 0 waiting 1 ready 0 leased
+			phased q: 1 waiting 1 ready 1 leased`)
+	})
+}
+
+// Callers that are served by one transaction keep their own outcomes, whatever
+// the others bring along.
+func TestSubmitTogetherKeepsOutcomesApart(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		const callers = 40
+		var wg sync.WaitGroup
+		got := make([]string, callers)
+		for i := range callers {
+			wg.Go(func() {
+				var batch []engine.Submission
+				mode := engine.Unique
+				switch i % 5 {
+				case 0: // one of its own and one that all of these want
+					batch = subs(sub(fmt.Sprintf("brief/own-%d", i)), sub("brief/wanted"))
+				case 1: // poison
+					batch = subs(sub(fmt.Sprintf("brief/poisoned-%d", i)), sub("brief/\xff"))
+				case 2: // twice in one batch
+					batch = subs(sub(fmt.Sprintf("brief/twice-%d", i)), sub(fmt.Sprintf("brief/twice-%d", i)))
+				case 3:
+					mode, batch = engine.Ignore, subs(sub("brief/shared"), sub(fmt.Sprintf("brief/mine-%d", i)))
+				default:
+					batch = subs(sub(fmt.Sprintf("brief/good-%d", i)))
+				}
+				got[i] = receipt(w.Submit(w.ctx, mode, batch))
+			})
+		}
+		wg.Wait()
+		counts := map[string]int{}
+		for i, g := range got {
+			counts[fmt.Sprint(i%5, " ", g)]++
+		}
+		want := map[string]int{"0 stored 2 taken []": 1, "0 conflict": 7, "1 invalid": 8, "2 conflict": 8,
+			"3 stored 2 taken []": 1, "3 stored 1 taken [0]": 7, "4 stored 1 taken []": 8}
+		if fmt.Sprint(counts) != fmt.Sprint(want) {
+			w.Errorf("got %v\nwant %v", counts, want)
+		}
+		stored := 2 + 8 + 8 + 1
+		if c, err := w.Queues(w.ctx, "brief"); err != nil || len(c) != 1 || c[0].Ready != int64(stored) {
+			w.Errorf("counts %v, %v", c, err)
+		}
+		w.sound()
+	})
+}
+
+// A panic in what a contract hands in hits its caller alone.
+func TestPanicHitsItsCallerAlone(t *testing.T) {
+	t.Parallel()
+	poison := madeWith("phased", func(c *engine.Contract) {
+		c.Body = func(j *job.Job, _ job.Event) []byte {
+			if strings.HasPrefix(j.ID.Key, "bad") {
+				panic("a defect")
+			}
+			return nil
+		}
+	})
+	w := newWorld(t, "memory", poison)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed []string
+	for i := range 20 {
+		key := fmt.Sprintf("good-%d", i)
+		if i%10 == 0 {
+			key = fmt.Sprintf("bad-%d", i)
+		}
+		wg.Go(func() {
+			if _, err := w.Submit(w.ctx, engine.Unique, subs(sub("phased/"+key))); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, key+" "+job.KindOf(err).String())
+			}
+		})
+	}
+	wg.Wait()
+	if got := sorted(failed); !slices.Equal(got, []string{"bad-0 internal", "bad-10 internal"}) {
+		t.Errorf("failed: %v", got)
+	}
+	w.sound()
+}
+
+func TestEngineIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newWorld(t, "memory", nil).Store
+	good := engine.Config{Store: s, Node: "n", Random: func() (r [16]byte) { return r }, Monotonic: func() time.Duration { return 0 }}
+	for what, spoil := range map[string]func(*engine.Config){
+		"no store":     func(c *engine.Config) { c.Store = nil },
+		"no node":      func(c *engine.Config) { c.Node = "" },
+		"no random":    func(c *engine.Config) { c.Random = nil },
+		"no monotonic": func(c *engine.Config) { c.Monotonic = nil },
+		"no name":      func(c *engine.Config) { c.Contracts = []engine.Contract{{Machine: brief}} },
+		"no machine":   func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a"}} },
+		"twice":        func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a", Machine: brief}, {Name: "a", Machine: brief}} },
+		"no waiting":   func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a", Machine: brief, Graph: true}} },
+	} {
+		c := good
+		spoil(&c)
+		if _, err := engine.New(c); err == nil {
+			t.Errorf("%s: want an error", what)
+		}
+	}
+	if _, err := engine.New(good); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVerbsOfUnknownContracts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "memory", made())
+	nobody := id("nobody/a")
+	for what, err := range map[string]error{
+		"submit":   second(w.Submit(w.ctx, engine.Unique, subs(sub("nobody/a")))),
+		"claim":    second(w.Claim(w.ctx, engine.ClaimRequest{Contract: "nobody", Max: 1})),
+		"claimJob": second(w.ClaimJob(w.ctx, nobody, "w")),
+		"cancel":   second(w.Cancel(w.ctx, nobody)),
+		"retry":    second(w.Retry(w.ctx, nobody, 0)),
+		"remove":   w.Remove(w.ctx, nobody),
+		"beatJob":  w.BeatJob(w.ctx, nobody, nil),
+		"requeue":  w.RequeueJob(w.ctx, nobody, engine.Unique, nil),
+		"setQueue": w.SetQueue(w.ctx, job.QueueSettings{Contract: "nobody", Queue: "q"}),
+		"get":      second(w.Get(w.ctx, nobody)),
+		"history":  second(w.History(w.ctx, nobody)),
+	} {
+		if !job.IsKind(err, job.NotFound) {
+			t.Errorf("%s: got %v, want not found", what, err)
+		}
+	}
+	if is, err := w.Exists(w.ctx, nobody); is || err != nil {
+		t.Error(is, err)
+	}
+	ended, cancel := context.WithCancel(w.ctx)
+	cancel()
+	if jobs, err := w.Claim(ended, engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour}); len(jobs) > 0 || err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(jobs, err)
+	}
+}

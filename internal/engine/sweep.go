@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// sweepBatch is how many jobs one sweep takes in one transaction.
+const sweepBatch = 500
+
+// SweepEvery is how often leases and due times are looked at when nothing asks
+// for it earlier: lost work comes back within its lease and this.
+const SweepEvery = time.Second
+
+// Expire ends runs whose lease is over, up to a batch of them, and reports how
+// many. Several nodes may do it at once: each run is ended once.
+func (e *Engine) Expire(ctx context.Context) (n int, err error) {
+	if e.guard.takeBack() {
+		if err := e.cutLeases(ctx); err != nil {
+			e.guard.putBack()
+			return 0, err
+		}
+	}
+	err = e.update(ctx, func(u *unit) error { n, err = u.expire(sweepBatch); return err })
+	return n, err
+}
+
+// Promote lets up to a batch of jobs whose time has come become ready and
+// reports how many.
+func (e *Engine) Promote(ctx context.Context) (n int, err error) {
+	err = e.update(ctx, func(u *unit) error { n, err = u.promoteDue(sweepBatch); return err })
+	return n, err
+}
+
+// sweep does both within a transaction.
+func (u *unit) sweep(batch int) (int, error) {
+	lapsed, err := u.expire(batch)
+	if err != nil {
+		return 0, err
+	}
+	due, err := u.promoteDue(batch)
+	return lapsed + due, err
+}
+
+func (u *unit) expire(batch int) (int, error) {
+	lapsed, err := u.tx.LockLapsed(u.e.guard.jump(), batch)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, j := range lapsed {
+		if u.e.contracts[j.ID.Contract] == nil {
+			continue // another node serves it
+		}
+		n++
+		if err := u.move(j, job.Expired); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func (u *unit) promoteDue(batch int) (int, error) {
+	due, err := u.tx.LockDue(batch)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, j := range due {
+		if u.e.contracts[j.ID.Contract] == nil {
+			continue // another node serves it
+		}
+		n++
+		if err := u.promote(j); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// promote lets the time of a job that waits for nothing else come: a move where
+// its machine knows one, else only a change of phase.
+func (u *unit) promote(j *job.Job) error {
+	c := u.e.contracts[j.ID.Contract]
+	for _, on := range []job.Cause{job.Due, job.Satisfied} {
+		if _, ok := c.Machine.Next(j.State, on); ok {
+			return u.move(j, on)
+		}
+	}
+	was := j.Phase
+	j.Phase = c.Machine.Phase(j.State) // ready: what has no move above is claimable by its state
+	u.landed(c, j, job.Move{From: j.State, On: job.Due, To: j.State}, was)
+	u.save(j)
+	return nil
+}
+
+// cutLeases is for a clock that has jumped back: what it granted before would
+// last for the length of the jump, so it ends where it would have ended had it
+// been granted now.
+func (e *Engine) cutLeases(ctx context.Context) error {
+	for after := int64(0); ; {
+		var leased []*job.Job
+		if err := e.view(ctx, func(r reader) (err error) {
+			leased, err = r.List(store.Filter{Phases: []job.Phase{job.Leased}, After: after, Limit: sweepBatch})
+			return err
+		}); err != nil || len(leased) == 0 {
+			return err
+		}
+		after = leased[len(leased)-1].Seq
+		if err := e.update(ctx, func(u *unit) error { return u.cut(leased) }); err != nil {
+			return err
+		}
+	}
+}
+
+func (u *unit) cut(leased []*job.Job) error {
+	seqs := make([]int64, len(leased))
+	for i, j := range leased {
+		seqs[i] = j.Seq
+	}
+	locked, err := u.tx.LockSeqs(seqs)
+	for _, j := range locked {
+		if latest := u.now.Add(j.Lease); j.Phase == job.Leased && j.LeaseUntil.After(latest) {
+			j.LeaseUntil = latest
+			u.save(j)
+		}
+	}
+	return err
+}
+
+// NextDue reports how long it is until the next waiting job is due, SweepEvery
+// at most.
+func (e *Engine) NextDue(ctx context.Context) (time.Duration, error) {
+	next := SweepEvery
+	err := e.view(ctx, func(r reader) error {
+		due, _, err := r.NextDue()
+		if err == nil && !due.IsZero() {
+			next = max(0, min(next, due.Sub(r.Now())))
+		}
+		return err
+	})
+	return next, err
+}
+
+// Nudged tells when a job may be due earlier than NextDue said.
+func (e *Engine) Nudged() <-chan struct{} { return e.hub.timers }
+
+// Posted tells when there is a message to publish.
+func (e *Engine) Posted() <-chan struct{} { return e.hub.outbox }

@@ -1,0 +1,384 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// RL-093: several nodes sweep and claim at once; each timeout is counted once and
+// each job promoted once.
+func TestSweepsCountOnce(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(made()), w.node(made())}
+		var batch []engine.Submission
+		for i := range 400 {
+			batch = append(batch, sub(fmt.Sprint("graph/lost", i)), sub(fmt.Sprint("phased/due", i), due(time.Minute)))
+		}
+		w.submit(batch...)
+		w.claim("graph", 400)
+		w.Advance(time.Minute)
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		expired, promoted := 0, 0
+		for i := range 12 {
+			e := nodes[i%3]
+			wg.Go(func() {
+				for range 4 {
+					n, err := e.Expire(w.ctx)
+					m, err2 := e.Promote(w.ctx)
+					if err := errors.Join(err, err2); err != nil {
+						w.Error(err)
+					}
+					mu.Lock()
+					expired, promoted = expired+n, promoted+m
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if expired != 400 || promoted != 400 {
+			w.Errorf("%d expired, %d promoted", expired, promoted)
+		}
+		jobs, err := w.List(w.ctx, store.Filter{})
+		w.ok(err)
+		for _, j := range jobs {
+			if j.ID.Contract == "graph" && (j.Failures != 1 || !j.DueAt.Equal(w.Now().Add(10*time.Second))) || j.ID.Contract == "phased" && j.State != "queued" {
+				w.Errorf("%+v", j)
+			}
+		}
+		w.sound()
+	})
+}
+
+// Leases and run ids survive a restart: a worker that outlives the server goes
+// on, one that does not loses its job when its lease is over and not before.
+func TestLeasesSurviveRestarts(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("graph/a"), sub("graph/b", limit(1)), sub("phased/a", due(time.Minute)))
+		jobs := w.claim("graph", 2)
+		w.Advance(20 * time.Second)
+		w.reopen()
+		w.ok(second(w.Beat(w.ctx, engine.Run{Run: jobs[0].Run}, []byte("50%"))))
+		if n, err := w.Expire(w.ctx); n != 0 || err != nil {
+			w.Fatal(n, err)
+		}
+		w.Advance(10 * time.Second)
+		w.reopen()
+		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
+			w.Fatal(n, err)
+		}
+		w.finish(engine.Run{Run: jobs[0].Run}, job.Succeeded)
+		w.fails(second(w.Finish(w.ctx, engine.Run{Run: jobs[1].Run}, engine.Outcome{On: job.Succeeded})), job.RunLost)
+		w.is(`graph/a: completed done runs=1 progress=50% [submitted>pending satisfied>ready claimed>running succeeded>completed]
+			graph/b: failed done runs=1 failures=1 [submitted>pending satisfied>ready claimed>running expired_for_good>failed]
+			phased/a: created waiting due=30s [submitted>created]
+			phased q: 1 waiting 0 ready 0 leased
+			dead graph/b expired_for_good payload=graph/b failure=`)
+	})
+}
+
+// A jump of the clock forward does not end live leases; what is really dead is
+// found within its lease from then on, by each way there is.
+func TestClockJumpsForward(t *testing.T) {
+	for what, find := range map[string]func(w *world) int{
+		"expire": func(w *world) int { n, err := w.Expire(w.ctx); w.ok(err); return n },
+		"claim":  func(w *world) int { return len(w.claim("brief", 9)) },
+		"claim by key": func(w *world) int {
+			if _, err := w.ClaimJob(w.ctx, id("brief/dead"), "w"); err == nil {
+				return 1
+			}
+			return 0
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			everywhere(t, made(), func(w *world) {
+				w.submit(sub("brief/live"), sub("brief/dead"))
+				live := engine.Run{Run: w.claim("brief", 1)[0].Run}
+				w.claim("brief", 1)
+				w.Advance(10 * time.Second)
+				w.ok(second(w.Beat(w.ctx, live, nil)))
+				w.Jump(time.Hour)
+				if n := find(w); n > 0 {
+					w.Errorf("%d found at the jump", n)
+				}
+				w.Advance(20 * time.Second)
+				w.ok(second(w.Beat(w.ctx, live, nil)))
+				if n := find(w); n > 0 {
+					w.Errorf("%d found 20 s after the jump", n)
+				}
+				w.Advance(10 * time.Second)
+				if n := find(w); n != 1 {
+					w.Errorf("%d found one lease after the jump", n)
+				}
+				w.ok(second(w.Beat(w.ctx, live, nil)))
+				w.Advance(29 * time.Second)
+				w.finish(live, job.Succeeded)
+				w.sound()
+			})
+		})
+	}
+}
+
+// Time that passes while nobody looks is no jump.
+func TestLongSilenceIsNoJump(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a"))
+		w.run("brief/a")
+		w.Advance(time.Hour)
+		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
+			w.Error(n, err)
+		}
+	})
+}
+
+// A jump of the clock back neither lets leases last for its length nor keeps
+// back what had been handed out before.
+func TestClockJumpsBack(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/live"), sub("brief/dead"), sub("brief/released"), sub("brief/ready"))
+		jobs := w.claim("brief", 3)
+		w.Jump(-time.Hour)
+		w.ok(second(w.Expire(w.ctx))) // notices
+		w.ok(second(w.Expire(w.ctx))) // cuts
+		w.finish(engine.Run{Run: jobs[2].Run}, job.Released)
+		w.is(`brief/dead: running leased runs=1 due=1h0m0s until=30s
+			brief/live: running leased runs=1 due=1h0m0s until=30s
+			brief/ready: queued ready due=1h0m0s
+			brief/released: queued ready runs=1 due=1h0m0s
+			brief q: 0 waiting 2 ready 2 leased`)
+		w.Advance(20 * time.Second)
+		w.ok(second(w.Beat(w.ctx, engine.Run{Run: jobs[0].Run}, nil)))
+		w.Advance(10 * time.Second)
+		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
+			w.Error(n, err)
+		}
+		if got, want := names(w.claim("brief", 9)), []string{"brief/dead", "brief/released", "brief/ready"}; !slices.Equal(got, want) {
+			w.Errorf("got %v, want %v", got, want)
+		}
+		w.finish(engine.Run{Run: jobs[0].Run}, job.Succeeded)
+		w.sound()
+	})
+}
+
+// At least once, in order per job, by one of two nodes; what a crash between
+// delivering and dropping leaves is delivered again, with the same ids.
+func TestPublish(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		other := w.node(made())
+		for i := range 3 {
+			w.submit(sub(fmt.Sprint("phased/", i)))
+		}
+		var got []string
+		var ids []int64
+		deliver := func(fail error) func(context.Context, []job.Message) error {
+			return func(_ context.Context, batch []job.Message) error {
+				for _, m := range batch {
+					got = append(got, m.JobID.Key+" "+string(m.Next))
+					ids = append(ids, m.ID)
+				}
+				return fail
+			}
+		}
+		crash := errors.New("crash")
+		if n, err := w.Publish(w.ctx, deliver(crash)); n != 0 || !errors.Is(err, crash) {
+			w.Error(n, err)
+		}
+		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
+			w.Errorf("the node that was not elected published %d, %v", n, err)
+		}
+		w.Advance(31 * time.Second) // the term of the one that crashed ends
+		if n, err := other.Publish(w.ctx, deliver(nil)); n != 6 || err != nil {
+			w.Error(n, err)
+		}
+		want := []string{"0 created", "0 queued", "1 created", "1 queued", "2 created", "2 queued"}
+		if !slices.Equal(got, append(want, want...)) || !slices.Equal(ids[:6], ids[6:]) || !slices.IsSorted(ids[:6]) {
+			w.Errorf("delivered %v with ids %v", got, ids)
+		}
+		w.submit(sub("phased/3"))
+		if n, err := w.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
+			w.Errorf("published %d, %v in the other's term", n, err)
+		}
+		w.ok(other.Resign(w.ctx))
+		if n, err := w.Publish(w.ctx, deliver(nil)); n != 2 || err != nil {
+			w.Error(n, err)
+		}
+		if n, err := w.Publish(w.ctx, deliver(crash)); n != 0 || err != nil {
+			w.Errorf("published %d, %v of nothing", n, err)
+		}
+	})
+}
+
+// Messages of a job stay in order while it moves and several nodes publish.
+func TestPublishKeepsOrder(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(made())}
+		var mu sync.Mutex
+		last, seen := map[string]int64{}, map[int64]bool{}
+		state := map[string]job.State{}
+		deliver := func(_ context.Context, batch []job.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, m := range batch {
+				key := m.JobID.Key
+				if seen[m.ID] || m.ID <= last[key] || m.Prev != state[key] {
+					w.Errorf("%+v after %d %s", m, last[key], state[key])
+				}
+				seen[m.ID], last[key], state[key] = true, m.ID, m.Next
+			}
+			return nil
+		}
+		done := make(chan struct{})
+		var workers, publishers sync.WaitGroup
+		for i := range 4 {
+			workers.Go(func() {
+				for k := range 15 {
+					key := fmt.Sprintf("phased/%d-%d", i, k)
+					if _, err := nodes[k%2].Submit(w.ctx, engine.Unique, subs(sub(key))); err != nil {
+						w.Error(err)
+					}
+					j, err := nodes[(k+1)%2].ClaimJob(w.ctx, id(key), "w")
+					if err != nil {
+						w.Error(err)
+						continue
+					}
+					for _, on := range []job.Cause{job.Started, job.Succeeded} {
+						if _, err := nodes[k%2].Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: on}); err != nil {
+							w.Error(err)
+						}
+					}
+				}
+			})
+		}
+		for _, e := range nodes {
+			publishers.Go(func() {
+				for ended := false; ; {
+					n, err := e.Publish(w.ctx, deliver)
+					if err != nil {
+						w.Error(err)
+					}
+					if ended && n == 0 {
+						return
+					}
+					select {
+					case <-done:
+						ended = true
+					default:
+					}
+				}
+			})
+		}
+		workers.Wait()
+		close(done)
+		publishers.Wait()
+		if len(seen) != 4*15*5 {
+			w.Errorf("%d messages were delivered", len(seen))
+		}
+	})
+}
+
+// C-18: what is old goes in batches, with its history; what is younger, open or
+// of a contract that keeps for ever stays.
+func TestPrune(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		var batch []engine.Submission
+		for i := range 250 {
+			batch = append(batch, sub(fmt.Sprint("phased/", i)))
+		}
+		w.submit(append(batch, sub("graph/kept"), sub("locked/dead"))...)
+		finishAll := func(contract string) {
+			for _, j := range w.claim(contract, 300) {
+				w.ok(second(w.Start(w.ctx, engine.Run{Run: j.Run})))
+				w.ok(second(w.Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: job.FailedForGood})))
+			}
+		}
+		finishAll("phased")
+		finishAll("graph")
+		finishAll("locked")
+		w.ok(second(w.Retry(w.ctx, id("phased/7"), 0))) // C-03: it is final no more
+		w.Advance(time.Hour)
+		w.submit(sub("phased/young"))
+		w.ok(second(w.Prune(w.ctx)))
+		w.Advance(time.Microsecond)
+		var removed []int
+		for {
+			n, err := w.Prune(w.ctx)
+			w.ok(err)
+			if n == 0 {
+				break
+			}
+			removed = append(removed, n)
+		}
+		if !slices.Equal(removed, []int{201, 49}) {
+			w.Errorf("removed %v", removed)
+		}
+		w.statesAre("phased", "7=queued young=queued")
+		w.statesAre("graph", "kept=failed")
+		if l, err := w.DeadLetters(w.ctx, "locked", 0, 9); len(l) > 0 || err != nil {
+			w.Error(l, err)
+		}
+		if l, err := w.DeadLetters(w.ctx, "graph", 0, 9); len(l) != 1 || err != nil {
+			w.Error(l, err)
+		}
+	})
+}
+
+// Another node may serve contracts this one does not know; their jobs are left
+// alone and do not hold up those that are known.
+func TestJobsOfUnknownContractsAreLeftAlone(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a"), sub("brief/due", due(time.Second)), sub("locked/a"))
+		w.claim("brief", 1)
+		w.ok(second(w.ClaimJob(w.ctx, id("locked/a"), "w")))
+		w.Advance(time.Minute)
+		part := w.node([]engine.Contract{{Name: "locked", Machine: locked, History: true}})
+		if n, err := part.Expire(w.ctx); n != 1 || err != nil {
+			w.Error(n, err)
+		}
+		if n, err := part.Promote(w.ctx); n != 0 || err != nil {
+			w.Error(n, err)
+		}
+		w.is(`brief/a: running leased runs=1 until=-30s
+			brief/due: queued waiting
+			locked/a: stale ready runs=1 failures=1 [submitted>queued claimed>processing expired>stale]
+			brief q: 1 waiting 0 ready 1 leased
+			locked q: 0 waiting 1 ready 0 leased`)
+	})
+}
+
+func TestNextDue(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		next := func() time.Duration { d, err := w.NextDue(w.ctx); w.ok(err); return d }
+		nudged := func() bool {
+			select {
+			case <-w.Nudged():
+				return true
+			default:
+				return false
+			}
+		}
+		if d := next(); d != engine.SweepEvery || nudged() {
+			w.Error(d)
+		}
+		w.submit(sub("brief/far", due(time.Hour)))
+		if d := next(); d != engine.SweepEvery || nudged() {
+			w.Error(d)
+		}
+		w.submit(sub("brief/near", due(300*time.Millisecond)))
+		if d := next(); d != 300*time.Millisecond || !nudged() {
+			w.Error(d)
+		}
+		w.Advance(time.Second)
+		if d := next(); d != 0 {
+			w.Error(d)
+		}
+	})
+}

@@ -1,0 +1,292 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// unit is the work of one transaction: it moves jobs in memory, gathers what
+// follows from that, and flush writes all of it in sets.
+type unit struct {
+	e        *Engine
+	tx       store.Tx
+	now      time.Time
+	settings *queueSettings
+
+	saves    set // moved or edited
+	rewrites set // changed in more than what moves change
+	deletes  set
+	bodies   [job.Parts]set
+
+	events   []pending
+	composed int // of events whose message bodies are made
+	buried   []burial
+	settled  []settlement
+	counts   map[queueKey]*job.QueueCount // changes that are not written
+	stored   map[string][]job.QueueCount  // what the store said, by contract
+	picked   map[queueKey]map[int64]bool  // leased and not written, for whoever selects again
+	dry      map[queueKey]bool            // queues found to have nothing to hand out
+
+	woken  map[queueKey]int // jobs that became ready
+	freed  map[string]bool  // contracts with a limit under which a run ended
+	soon   bool             // a job is due before the next regular sweep
+	posted bool             // there are messages
+	moved  map[string][]Moved
+}
+
+type queueKey struct{ contract, queue string }
+
+// pending is an event whose job may get its number only when it is stored.
+type pending struct {
+	job  *job.Job
+	ev   job.Event
+	then *job.Job // as it was right after the change, if a message tells more of it
+	body []byte   // of the message
+}
+
+type burial struct {
+	job *job.Job
+	on  job.Cause
+}
+
+// settlement is a job that entered (+1) or left (-1) a settled state.
+type settlement struct {
+	job  *job.Job
+	good bool
+	sign int
+}
+
+func newUnit(e *Engine, tx store.Tx) *unit {
+	return &unit{e: e, tx: tx, now: tx.Now(), settings: e.settings.Load(), counts: map[queueKey]*job.QueueCount{},
+		stored: map[string][]job.QueueCount{}, picked: map[queueKey]map[int64]bool{}, dry: map[queueKey]bool{},
+		woken: map[queueKey]int{}, freed: map[string]bool{}}
+}
+
+// set holds jobs once each, in the order they came.
+type set struct {
+	jobs []*job.Job
+	by   map[int64]*job.Job
+}
+
+func (s *set) add(j *job.Job) {
+	if s.by == nil {
+		s.by = map[int64]*job.Job{}
+	}
+	if s.by[j.Seq] == nil {
+		s.by[j.Seq] = j
+		s.jobs = append(s.jobs, j)
+	}
+}
+
+// without returns the jobs that are in none of the others.
+func (s *set) without(others ...*set) (left []*job.Job) {
+	for _, j := range s.jobs {
+		if !slices.ContainsFunc(others, func(o *set) bool { return o.by[j.Seq] != nil }) {
+			left = append(left, j)
+		}
+	}
+	return left
+}
+
+// move lets on happen to a job that is locked or was just inserted in this
+// transaction. This is the only place a state changes. After a Conflict the job
+// is as it was.
+func (u *unit) move(j *job.Job, on job.Cause) error {
+	c := u.e.contracts[j.ID.Contract]
+	mv, ok := c.Machine.Next(j.State, on)
+	if !ok {
+		return &job.Error{Kind: job.Conflict, Op: "engine." + string(on), ID: j.ID,
+			Msg: fmt.Sprintf("the job is %s, which allows no %s", stateName(j.State), on)}
+	}
+	if mv.Counts {
+		j.Failures++
+		if j.RunLimit > 0 && j.Failures >= j.RunLimit {
+			mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
+		}
+	}
+	from, was, run := j.State, j.Phase, j.Run
+	u.place(c, j, mv)
+	u.landed(c, j, mv, was)
+	u.record(c, j, run, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: u.now})
+	if mv.To == job.Nowhere {
+		u.deletes.add(j)
+	} else {
+		u.save(j)
+	}
+	return nil
+}
+
+// save marks a job to be written. Two copies of a job in one transaction would
+// undo each other's changes; that is a defect of the engine.
+func (u *unit) save(j *job.Job) {
+	if held := u.saves.by[j.Seq]; held != nil && held != j {
+		panic(fmt.Sprintf("engine: two copies of job %d in one transaction", j.Seq))
+	}
+	u.saves.add(j)
+}
+
+func stateName(s job.State) string {
+	if s == job.Nowhere {
+		return "gone"
+	}
+	return string(s)
+}
+
+// place puts a job into the state a move leads to, with all that its phase
+// means. It changes nothing but the job.
+func (u *unit) place(c *Contract, j *job.Job, mv job.Move) {
+	ran := j.Phase == job.Leased
+	j.State, j.Phase, j.UpdatedAt = mv.To, c.Machine.Phase(mv.To), u.now
+	delayed := mv.Counts && c.RetryDelay != nil && j.Phase != job.Done
+	if delayed {
+		j.DueAt = u.now.Add(c.RetryDelay(j))
+	}
+	// A run that ended without a delay needs no second look at its due time: it
+	// had come before, whatever the clock says now.
+	again := ran && !delayed && (mv.On == job.Failed || mv.On == job.Expired || mv.On == job.Released)
+	if j.Phase == job.Ready && j.DueAt.After(u.now) && !again {
+		j.Phase = job.Waiting // claimable by its state, but not yet
+	}
+	if j.Phase != job.Leased {
+		j.Run, j.LeaseUntil, j.Worker = job.RunID{}, time.Time{}, ""
+	}
+	j.SettledAt = time.Time{}
+	if j.Phase == job.Done {
+		j.SettledAt = u.now
+	}
+}
+
+// landed draws the consequences of a job having made a move from a phase:
+// counters, parents and dependents, dead letters, who is to be woken.
+func (u *unit) landed(c *Contract, j *job.Job, mv job.Move, was job.Phase) {
+	stored := mv.From != job.Nowhere
+	if stored {
+		u.countAs(j, was, -1)
+	}
+	if j.State != job.Nowhere {
+		u.countAs(j, j.Phase, +1)
+	}
+	if before, now := stored && was == job.Done, j.Phase == job.Done; now && !before {
+		good := mv.On == job.Succeeded || j.State != job.Nowhere && c.Machine.Good(j.State)
+		u.settled = append(u.settled, settlement{j, good, +1})
+	} else if before && !now {
+		u.settled = append(u.settled, settlement{j, c.Machine.Good(mv.From), -1})
+	}
+	if mv.Bury {
+		u.buried = append(u.buried, burial{j, mv.On})
+	}
+	if was == job.Leased && j.Phase != job.Leased && (c.RunLimit > 0 || u.settings.of(keyOf(j)).RunLimit > 0) {
+		u.freed[c.Name] = true
+	}
+	if j.Phase == job.Ready && (was != job.Ready || !stored) {
+		u.woken[keyOf(j)]++
+	}
+	if j.Phase == job.Waiting && j.OpenDeps == 0 && j.DueAt.Before(u.now.Add(SweepEvery)) {
+		u.soon = true
+	}
+}
+
+func keyOf(j *job.Job) queueKey { return queueKey{j.ID.Contract, j.Queue} }
+
+func (u *unit) countAs(j *job.Job, p job.Phase, n int64) {
+	key := keyOf(j)
+	c := u.counts[key]
+	if c == nil {
+		c = &job.QueueCount{Contract: key.contract, Queue: key.queue}
+		u.counts[key] = c
+	}
+	switch p {
+	case job.Waiting:
+		c.Waiting += n
+	case job.Ready:
+		c.Ready += n
+	case job.Leased:
+		c.Leased += n
+	}
+}
+
+// record keeps the event where the state's name changed, and tells the
+// contract of every move.
+func (u *unit) record(c *Contract, j *job.Job, run job.RunID, ev job.Event) {
+	if !j.Run.IsZero() {
+		run = j.Run
+	}
+	ev.Run = run
+	if (c.History || c.Publish) && ev.Prev != ev.Next {
+		p := pending{job: j, ev: ev}
+		if c.Publish && c.Body != nil {
+			then := *j
+			p.then = &then
+		}
+		u.events = append(u.events, p)
+	}
+	if c.Moved != nil {
+		if u.moved == nil {
+			u.moved = map[string][]Moved{}
+		}
+		u.moved[c.Name] = append(u.moved[c.Name], Moved{Job: *j, On: ev.Cause, From: ev.Prev, To: ev.Next, At: ev.At})
+	}
+}
+
+// edit marks a job whose own members were changed beside its state.
+func (u *unit) edit(j *job.Job) {
+	j.UpdatedAt = u.now
+	u.save(j)
+}
+
+// setBody changes one body of a job.
+func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
+	*j.Body(p) = data
+	u.bodies[p].add(j)
+}
+
+// setQueue puts a job into another queue; the move that follows writes it.
+func (u *unit) setQueue(j *job.Job, queue string) {
+	u.countAs(j, j.Phase, -1)
+	j.Queue = queue
+	u.countAs(j, j.Phase, +1)
+	u.rewrites.add(j)
+}
+
+// lease makes j the property of a new run.
+func (u *unit) lease(j *job.Job, worker string) error {
+	j.Run = job.NewRunID(j.Seq, u.e.random())
+	j.LeaseUntil, j.Worker, j.StartedAt = u.now.Add(j.Lease), worker, u.now
+	j.Runs++
+	if u.picked[keyOf(j)] == nil {
+		u.picked[keyOf(j)] = map[int64]bool{}
+	}
+	u.picked[keyOf(j)][j.Seq] = true
+	return u.move(j, job.Claimed)
+}
+
+// counted returns the counts of a contract as they are with what this
+// transaction has changed. The store is asked once: a caller that needs them
+// exact holds a lock since before that.
+func (u *unit) counted(contract string) ([]job.QueueCount, error) {
+	stored, known := u.stored[contract]
+	if !known {
+		var err error
+		if stored, err = u.tx.Counts(contract); err != nil {
+			return nil, err
+		}
+		u.stored[contract] = stored
+	}
+	all := slices.Clone(stored)
+	for key, c := range u.counts {
+		if key.contract != contract {
+			continue
+		}
+		at := slices.IndexFunc(all, func(q job.QueueCount) bool { return q.Queue == key.queue })
+		if at < 0 {
+			all = append(all, *c)
+			continue
+		}
+		all[at].Waiting, all[at].Ready, all[at].Leased = all[at].Waiting+c.Waiting, all[at].Ready+c.Ready, all[at].Leased+c.Leased
+	}
+	return all, nil
+}

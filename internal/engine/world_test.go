@@ -1,0 +1,459 @@
+package engine_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/sqlite"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// world is a database at a fixed clock with an engine on it.
+type world struct {
+	testing.TB
+	*testkit.Clock
+	store.Store
+	*engine.Engine
+	ctx    context.Context
+	reopen func() // the store as after a restart; the engine with it
+}
+
+// places are the databases every test of a verb runs on.
+var places = map[string]func(testing.TB, func() time.Time) func(testing.TB) store.Store{
+	"memory": func(tb testing.TB, now func() time.Time) func(testing.TB) store.Store {
+		s := testkit.Memory(tb, now)
+		return func(testing.TB) store.Store { return s } // gone when it is closed
+	},
+	"file": func(tb testing.TB, now func() time.Time) func(testing.TB) store.Store {
+		path := filepath.Join(tb.TempDir(), "m.db")
+		return func(tb testing.TB) store.Store { return openFile(tb, path, now) }
+	},
+	"postgres": func(tb testing.TB, now func() time.Time) func(testing.TB) store.Store {
+		url := pgtest.URL(tb)
+		return func(tb testing.TB) store.Store { return openPostgresURL(tb, url, now) }
+	},
+}
+
+func openFile(tb testing.TB, path string, now func() time.Time) store.Store {
+	tb.Helper()
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: path, Now: now})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	return s
+}
+
+// everywhere runs a test on every database, at once.
+func everywhere(t *testing.T, contracts []engine.Contract, test func(w *world)) {
+	t.Helper()
+	t.Parallel()
+	for name := range places {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newWorld(t, name, contracts))
+		})
+	}
+}
+
+func newWorld(tb testing.TB, place string, contracts []engine.Contract) *world {
+	tb.Helper()
+	w := &world{TB: tb, Clock: testkit.NewClock()}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	tb.Cleanup(cancel)
+	w.ctx = ctx
+	open := places[place](tb, w.Now)
+	w.Store = open(tb)
+	w.Engine = testkit.Engine(tb, w.Store, w.Clock, contracts...)
+	w.reopen = func() {
+		w.Engine.Close()
+		if place != "memory" {
+			w.Store.Close()
+			w.Store = open(tb)
+		}
+		w.Engine = testkit.Engine(tb, w.Store, w.Clock, contracts...)
+	}
+	return w
+}
+
+// node makes one more engine on the same database.
+func (w *world) node(contracts []engine.Contract) *engine.Engine {
+	w.Helper()
+	return testkit.Engine(w, w.Store, w.Clock, contracts...)
+}
+
+func (w *world) Close() {} // both members have one
+
+// Listen and Ping are the engine's.
+func (w *world) Listen(ctx context.Context) { w.Engine.Listen(ctx) }
+
+// ids are written contract/key; the scope is made of the key's part before a
+// colon.
+func id(text string) job.ID {
+	contract, key, ok := strings.Cut(text, "/")
+	if !ok {
+		panic(text)
+	}
+	scope, rest, scoped := strings.Cut(key, ":")
+	if !scoped {
+		scope, rest = "", key
+	}
+	return job.ID{Contract: contract, Scope: scope, Key: rest}
+}
+
+func name(id job.ID) string {
+	if id.Scope != "" {
+		return id.Contract + "/" + id.Scope + ":" + id.Key
+	}
+	return id.Contract + "/" + id.Key
+}
+
+// sub is a submission to queue q with a lease of 30 s.
+func sub(text string, with ...func(*engine.Submission)) engine.Submission {
+	s := engine.Submission{Job: job.Job{ID: id(text), Queue: "q", Lease: 30 * time.Second, Payload: []byte(text)}}
+	for _, f := range with {
+		f(&s)
+	}
+	return s
+}
+
+func subs(all ...engine.Submission) []engine.Submission { return all }
+
+func after(texts ...string) func(*engine.Submission) {
+	return func(s *engine.Submission) {
+		for _, t := range texts {
+			s.DependsOn = append(s.DependsOn, id(t))
+		}
+	}
+}
+
+func childOf(text string) func(*engine.Submission) {
+	return func(s *engine.Submission) { s.Parent = id(text) }
+}
+
+func in(queue string) func(*engine.Submission) {
+	return func(s *engine.Submission) { s.Job.Queue = queue }
+}
+
+func due(d time.Duration) func(*engine.Submission) {
+	return func(s *engine.Submission) { s.Job.DueAt = testkit.Start.Add(d) }
+}
+
+func limit(n int) func(*engine.Submission) {
+	return func(s *engine.Submission) { s.Job.RunLimit = n }
+}
+
+func priority(n int) func(*engine.Submission) {
+	return func(s *engine.Submission) { s.Job.Priority = n }
+}
+
+func with(change func(*job.Job)) func(*engine.Submission) {
+	return func(s *engine.Submission) { change(&s.Job) }
+}
+
+// submit stores a batch in mode unique.
+func (w *world) submit(batch ...engine.Submission) {
+	w.Helper()
+	if r, err := w.Submit(w.ctx, engine.Unique, batch); err != nil || r.Stored != len(batch) {
+		w.Fatalf("submit: %+v, %v", r, err)
+	}
+}
+
+// claim claims up to n jobs of the queues and returns the run of the one.
+func (w *world) claim(contract string, n int, queues ...string) []*job.Job {
+	w.Helper()
+	jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Queues: queues, Max: n, Worker: "worker"})
+	if err != nil {
+		w.Fatalf("claim: %v", err)
+	}
+	return jobs
+}
+
+// run claims the one job that is there, which must be text, and returns its run.
+func (w *world) run(text string) engine.Run {
+	w.Helper()
+	jobs := w.claim(id(text).Contract, 1)
+	if len(jobs) != 1 || name(jobs[0].ID) != text {
+		w.Fatalf("claimed %v, want %s", names(jobs), text)
+	}
+	return engine.Run{ID: jobs[0].ID, Run: jobs[0].Run}
+}
+
+func names(jobs []*job.Job) []string {
+	all := make([]string, len(jobs))
+	for i, j := range jobs {
+		all[i] = name(j.ID)
+	}
+	return all
+}
+
+// finish ends a run, which must be possible.
+func (w *world) finish(r engine.Run, on job.Cause) *job.Job {
+	w.Helper()
+	j, err := w.Finish(w.ctx, r, engine.Outcome{On: on})
+	if err != nil {
+		w.Fatalf("finish %s: %v", on, err)
+	}
+	return j
+}
+
+// fails checks the kind of an error.
+func (w *world) fails(err error, kind job.Kind) {
+	w.Helper()
+	if !job.IsKind(err, kind) {
+		w.Fatalf("got error %v, want kind %s", err, kind)
+	}
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) get(text string) *job.Job {
+	w.Helper()
+	j, err := w.Get(w.ctx, id(text))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return j
+}
+
+// is compares the whole world with a text of one line a thing: jobs with their
+// history, counts, dead letters, messages. Lines of want are trimmed.
+func (w *world) is(want string) {
+	w.Helper()
+	lines := strings.Split(strings.TrimSpace(want), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	if got, want := w.picture(), strings.Join(lines, "\n"); got != want {
+		w.Fatalf("the world is\n%s\nwant\n%s", got, want)
+	}
+	w.sound()
+}
+
+func (w *world) picture() string {
+	w.Helper()
+	var lines []string
+	w.ok(w.Store.View(w.ctx, func(r store.Reader) error {
+		jobs, err := r.List(store.Filter{})
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(jobs, func(a, b *job.Job) int { return strings.Compare(name(a.ID), name(b.ID)) })
+		for _, j := range jobs {
+			events, err := r.Events(j.Seq)
+			if err != nil {
+				return err
+			}
+			lines = append(lines, w.line(j)+history(events))
+		}
+		more, err := rest(r)
+		lines = append(lines, more...)
+		return err
+	}))
+	return strings.Join(lines, "\n")
+}
+
+func rest(r store.Reader) (lines []string, err error) {
+	counts, err := r.Counts("")
+	for _, c := range counts {
+		if c.Waiting != 0 || c.Ready != 0 || c.Leased != 0 {
+			lines = append(lines, fmt.Sprintf("%s %s: %d waiting %d ready %d leased", c.Contract, c.Queue, c.Waiting, c.Ready, c.Leased))
+		}
+	}
+	for _, c := range made() {
+		letters, err := r.DeadLetters(c.Name, 0, 10_000)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range letters {
+			lines = append(lines, fmt.Sprintf("dead %s %s payload=%s failure=%s", name(l.Job.ID), l.Cause, short(l.Job.Payload), short(l.Job.Failure)))
+		}
+	}
+	return lines, err
+}
+
+// line is everything of a job that is not as it was when it began.
+func (w *world) line(j *job.Job) string {
+	text := fmt.Sprintf("%s: %s %s", name(j.ID), j.State, j.Phase)
+	number := func(label string, n int) {
+		if n != 0 {
+			text += fmt.Sprintf(" %s=%d", label, n)
+		}
+	}
+	number("priority", j.Priority)
+	number("runs", j.Runs)
+	number("failures", j.Failures)
+	number("open", j.OpenDeps)
+	number("bad", j.FailedDeps)
+	now := w.Now()
+	if j.DueAt.After(now) {
+		text += " due=" + j.DueAt.Sub(now).String()
+	}
+	if j.Phase == job.Leased {
+		text += " until=" + j.LeaseUntil.Sub(now).String()
+	}
+	for _, p := range []struct {
+		label string
+		data  []byte
+	}{{"progress", j.Progress}, {"result", j.Result}, {"failure", j.Failure}} {
+		if p.data != nil {
+			text += " " + p.label + "=" + short(p.data)
+		}
+	}
+	return text
+}
+
+func history(events []job.Event) string {
+	if len(events) == 0 {
+		return ""
+	}
+	steps := make([]string, len(events))
+	for i, ev := range events {
+		steps[i] = fmt.Sprintf("%s>%s", ev.Cause, ev.Next)
+	}
+	return " [" + strings.Join(steps, " ") + "]"
+}
+
+func short(b []byte) string {
+	if len(b) > 40 {
+		return fmt.Sprintf("%s…%d", b[:8], len(b))
+	}
+	return string(b)
+}
+
+// messages reads the outbox without touching it.
+func (w *world) messages() (all []string) {
+	w.Helper()
+	w.ok(w.Store.Update(w.ctx, func(tx store.Tx) error {
+		messages, err := tx.Messages(10_000)
+		all = nil
+		for _, m := range messages {
+			all = append(all, fmt.Sprintf("%s %s %s>%s %s", name(m.JobID), m.Cause, m.Prev, m.Next, m.Body))
+		}
+		return err
+	}))
+	return all
+}
+
+// sound checks what must hold in any state: see invariants.
+func (w *world) sound() {
+	w.Helper()
+	w.ok(w.Store.View(w.ctx, func(r store.Reader) error {
+		jobs, err := r.List(store.Filter{})
+		if err != nil {
+			return err
+		}
+		counts, err := r.Counts("")
+		if err != nil {
+			return err
+		}
+		events := map[int64][]job.Event{}
+		for _, j := range jobs {
+			if events[j.Seq], err = r.Events(j.Seq); err != nil {
+				return err
+			}
+		}
+		if wrong := invariants(jobs, counts, events); len(wrong) > 0 {
+			return fmt.Errorf("broken: %s", strings.Join(wrong, "; "))
+		}
+		return nil
+	}))
+}
+
+// invariants checks I3, I5, I13 and I14 of reliability.md on a snapshot.
+func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job.Event) (wrong []string) {
+	machines := map[string]engine.Contract{}
+	for _, c := range made() {
+		machines[c.Name] = c
+	}
+	truth := map[string]job.QueueCount{}
+	for _, j := range jobs {
+		c := machines[j.ID.Contract]
+		bad := func(what string) { wrong = append(wrong, name(j.ID)+" "+what) }
+		if phase := c.Machine.Phase(j.State); phase != j.Phase && (phase != job.Ready || j.Phase != job.Waiting) {
+			bad("is " + string(j.State) + " but " + j.Phase.String())
+		}
+		if leased := j.Phase == job.Leased; leased == j.Run.IsZero() || leased == j.LeaseUntil.IsZero() || leased && j.Run.Seq() != j.Seq {
+			bad("has a run without being leased, or the other way round")
+		}
+		if (j.Phase == job.Done) == j.SettledAt.IsZero() {
+			bad("has a wrong time of settlement")
+		}
+		if j.RunLimit > 0 && j.Failures > j.RunLimit || j.Failures > j.Runs || j.OpenDeps < 0 || j.FailedDeps < 0 {
+			bad("has a counter out of range")
+		}
+		if c.History {
+			wrong = append(wrong, legal(j, c.Machine, events[j.Seq])...)
+		} else if len(events[j.Seq]) > 0 {
+			bad("has a history")
+		}
+		key := j.ID.Contract + " " + j.Queue
+		t := truth[key]
+		switch j.Phase {
+		case job.Waiting:
+			t.Waiting++
+		case job.Ready:
+			t.Ready++
+		case job.Leased:
+			t.Leased++
+		}
+		truth[key] = t
+	}
+	for _, c := range counts {
+		key := c.Contract + " " + c.Queue
+		if t := truth[key]; c.Waiting != t.Waiting || c.Ready != t.Ready || c.Leased != t.Leased {
+			wrong = append(wrong, fmt.Sprintf("%s counts %+v, is %+v", key, c, t))
+		}
+		delete(truth, key)
+	}
+	for key, t := range truth {
+		if t != (job.QueueCount{}) {
+			wrong = append(wrong, key+" is not counted")
+		}
+	}
+	return wrong
+}
+
+// legal checks a history: it begins nowhere, each event is a move of the machine
+// from where the one before led, times do not go back, it ends where the job is.
+func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
+	at, state := time.Time{}, job.Nowhere
+	var runs []job.RunID
+	for _, ev := range events {
+		mv, ok := m.Next(ev.Prev, ev.Cause)
+		if !ok || ev.Prev != state || mv.To != ev.Next || ev.At.Before(at) {
+			wrong = append(wrong, fmt.Sprintf("%s has the event %+v after %s", name(j.ID), ev, state))
+		}
+		at, state = ev.At, ev.Next
+		if ev.Cause == job.Claimed {
+			if slices.Contains(runs, ev.Run) {
+				wrong = append(wrong, name(j.ID)+" was handed out twice under one run")
+			}
+			runs = append(runs, ev.Run)
+		}
+		if m.Phase(ev.Prev) == job.Leased && (len(runs) == 0 || ev.Run != runs[len(runs)-1]) {
+			wrong = append(wrong, fmt.Sprintf("%s has an event of a run that is not its current one: %+v", name(j.ID), ev))
+		}
+	}
+	if state != j.State || len(runs) != j.Runs {
+		wrong = append(wrong, fmt.Sprintf("%s is %s after %d runs, its history says %s after %d", name(j.ID), j.State, j.Runs, state, len(runs)))
+	}
+	return wrong
+}
+
+func sorted[T cmp.Ordered](all []T) []T { slices.Sort(all); return all }

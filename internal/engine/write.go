@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"github.com/millrace/millrace/internal/job"
+)
+
+// flush writes what the unit gathered, after what follows from it.
+func (u *unit) flush() error {
+	for _, step := range []func() error{u.writeMoved, u.writeEvents, u.writeCounts} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeMoved writes the jobs moved so far and what depends on them, so that a
+// later look in the same transaction finds it.
+func (u *unit) writeMoved() error {
+	for _, step := range []func() error{u.settle, u.bury, u.compose, u.writeJobs, u.writeBodies} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	u.saves, u.rewrites, u.deletes, u.bodies = set{}, set{}, set{}, [job.Parts]set{}
+	clear(u.picked)
+	clear(u.dry)
+	return nil
+}
+
+func (u *unit) bury() error {
+	if len(u.buried) == 0 {
+		return nil
+	}
+	jobs := make([]*job.Job, len(u.buried))
+	for i, b := range u.buried {
+		then := *b.job
+		jobs[i] = &then
+	}
+	if err := u.complete(jobs); err != nil {
+		return err
+	}
+	letters := make([]job.DeadLetter, len(u.buried))
+	for i, b := range u.buried {
+		letters[i] = job.DeadLetter{Job: *jobs[i], Cause: b.on, BuriedAt: u.now}
+	}
+	u.buried = nil
+	return u.tx.Bury(letters)
+}
+
+// compose makes the bodies of messages while those of their jobs are there.
+func (u *unit) compose() error {
+	var jobs []*job.Job
+	for _, p := range u.events[u.composed:] {
+		if p.then != nil {
+			jobs = append(jobs, p.then)
+		}
+	}
+	if err := u.complete(jobs); err != nil {
+		return err
+	}
+	for ; u.composed < len(u.events); u.composed++ {
+		p := &u.events[u.composed]
+		if p.then != nil {
+			p.body, p.then = u.e.contracts[p.job.ID.Contract].Body(p.then, p.ev), nil
+		}
+	}
+	return nil
+}
+
+// complete fills in the bodies of copies of jobs, those this transaction has set
+// included. The same job may be there more than once.
+func (u *unit) complete(copies []*job.Job) error {
+	if len(copies) == 0 {
+		return nil
+	}
+	var whole set
+	for _, j := range copies {
+		once := *j
+		whole.add(&once)
+	}
+	if err := u.tx.LoadBodies(whole.jobs); err != nil {
+		return err
+	}
+	for _, j := range copies {
+		for p := range job.Parts {
+			from := whole.by[j.Seq]
+			if set := u.bodies[p].by[j.Seq]; set != nil {
+				from = set
+			}
+			*j.Body(p) = *from.Body(p)
+		}
+	}
+	return nil
+}
+
+func (u *unit) writeJobs() error {
+	if len(u.deletes.jobs) > 0 {
+		if err := u.delete(u.deletes.jobs); err != nil {
+			return err
+		}
+	}
+	if err := u.tx.Rewrite(u.rewrites.without(&u.deletes)); err != nil {
+		return err
+	}
+	return u.tx.Save(u.saves.without(&u.deletes, &u.rewrites))
+}
+
+func (u *unit) delete(jobs []*job.Job) error {
+	if err := u.tx.Delete(jobs); err != nil {
+		return err
+	}
+	var seqs []int64
+	for _, j := range jobs {
+		if c := u.e.contracts[j.ID.Contract]; c.History || c.Graph {
+			seqs = append(seqs, j.Seq)
+		}
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	if err := u.tx.DropHistory(seqs); err != nil {
+		return err
+	}
+	return u.tx.DropEdges(seqs)
+}
+
+func (u *unit) writeBodies() error {
+	for p := range job.Parts {
+		if err := u.tx.SaveBodies(p, u.bodies[p].without(&u.deletes)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *unit) writeEvents() error {
+	var events []job.Event
+	var messages []job.Message
+	for _, p := range u.events {
+		c := u.e.contracts[p.job.ID.Contract]
+		ev := p.ev
+		ev.Job = p.job.Seq
+		if c.History && p.job.State != job.Nowhere {
+			events = append(events, ev)
+		}
+		if c.Publish {
+			messages = append(messages, job.Message{JobID: p.job.ID, Job: ev.Job, Cause: ev.Cause, Prev: ev.Prev, Next: ev.Next,
+				At: ev.At, Body: p.body})
+		}
+	}
+	if err := u.tx.AddEvents(events); err != nil {
+		return err
+	}
+	u.posted = len(messages) > 0
+	return u.tx.AddMessages(messages)
+}
+
+func (u *unit) writeCounts() error {
+	deltas := make([]job.QueueCount, 0, len(u.counts))
+	for _, c := range u.counts {
+		if c.Waiting != 0 || c.Ready != 0 || c.Leased != 0 {
+			deltas = append(deltas, *c)
+		}
+	}
+	return u.tx.CountBy(deltas)
+}

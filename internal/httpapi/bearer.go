@@ -1,0 +1,36 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+
+	"github.com/millrace/millrace/internal/config"
+)
+
+// bearer is the token of a mount. Digests are compared, in constant time, so
+// that neither content nor length of the token shows in how long it takes.
+type bearer struct {
+	needed bool
+	digest [sha256.Size]byte
+}
+
+func newBearer(token config.Secret) bearer {
+	return bearer{needed: !token.Empty(), digest: sha256.Sum256([]byte(token.Reveal()))}
+}
+
+// matches reports whether a request carries the token, if one is needed
+// (G-X-17).
+func (b *bearer) matches(r *http.Request) bool {
+	if !b.needed {
+		return true
+	}
+	given := r.Header["Authorization"]
+	if len(given) != 1 {
+		return false
+	}
+	scheme, token, _ := strings.Cut(given[0], " ")
+	digest := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return subtle.ConstantTimeCompare(digest[:], b.digest[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+}

@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// A large body or answer is moved in pieces of pieceSize, and each may take
+// pieceTime: slow links are served, silent ones are not.
+const (
+	pieceSize = 1 << 20
+	pieceTime = 60 * time.Second
+)
+
+// giveTime lets the connection have pieceTime from now on. Writers without
+// deadlines, as in tests, do without.
+func (c *Call) giveTime() {
+	deadline := telemetry.Deadline(pieceTime)
+	rc := http.NewResponseController(c.ResponseWriter)
+	_ = rc.SetReadDeadline(deadline)
+	_ = rc.SetWriteDeadline(deadline)
+}
+
+func (c *Call) tooLarge() error {
+	c.Header().Set("Connection", "close") // the rest is not read
+	return &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", c.table.BodyLimit)}
+}
+
+// Body reads the whole body. What is over the table's limit is a Refusal with
+// 413, as soon as it is known; memory grows with what has come, not with what
+// was announced.
+func (c *Call) Body() ([]byte, error) {
+	announced := c.Request.ContentLength
+	if announced == 0 {
+		return nil, nil
+	}
+	if announced < 0 {
+		announced = 4 << 10
+	}
+	body := make([]byte, 0, min(announced, c.table.BodyLimit, pieceSize)+1)
+	for given := 0; ; {
+		n, err := c.Request.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if int64(len(body)) > c.table.BodyLimit {
+			return nil, c.tooLarge()
+		}
+		if err == io.EOF {
+			return body, nil
+		}
+		if err != nil {
+			return nil, c.unreadable(err)
+		}
+		if len(body)-given >= pieceSize {
+			given = len(body)
+			c.giveTime()
+		}
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)] // grow
+		}
+	}
+}
+
+// discard reads a body nobody wants up to the limit, which holds for every body.
+func (c *Call) discard() error {
+	n, err := io.Copy(io.Discard, io.LimitReader(c.Request.Body, c.table.BodyLimit+1))
+	if err != nil {
+		return c.unreadable(err)
+	}
+	if n > c.table.BodyLimit {
+		return c.tooLarge()
+	}
+	return nil
+}
+
+func (c *Call) unreadable(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.Header().Set("Connection", "close")
+		return &Refusal{http.StatusRequestTimeout, "the body came too slowly"}
+	}
+	return &job.Error{Kind: job.Malformed, Op: "httpapi.body", Msg: "the body could not be read to its end", Err: err}
+}
+
+// SaysJSON reports whether the request declares its body as JSON.
+func (c *Call) SaysJSON() bool {
+	given := c.Request.Header["Content-Type"]
+	if len(given) != 1 {
+		return false
+	}
+	if given[0] == JSON[0] {
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(given[0])
+	return err == nil && (kind == JSON[0] || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json"))
+}
+
+// ErrNotJSON is the answer to a body that does not say it is JSON.
+var ErrNotJSON = &Refusal{http.StatusUnsupportedMediaType, "the body's Content-Type must be application/json"}
+
+// JSONBody is Body for routes that take nothing but JSON. It does not look at
+// what the body says.
+func (c *Call) JSONBody() ([]byte, error) {
+	if !c.SaysJSON() {
+		return nil, ErrNotJSON
+	}
+	return c.Body()
+}

@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// Call is one request on its way through a table, and its answer.
+type Call struct {
+	http.ResponseWriter
+	Request *http.Request
+	Route   *Route // nil until one matched
+
+	table   *Table
+	members [maxMembers]string
+	watch   telemetry.Stopwatch
+	id      string
+	status  int // of the answer; 0 while there is none
+	err     error
+}
+
+func newCall(t *Table, w http.ResponseWriter, r *http.Request) *Call {
+	return &Call{ResponseWriter: w, Request: r, table: t, watch: telemetry.StartWatch()}
+}
+
+// Member returns a member of the path, decoded. Asking for one that the pattern
+// does not have is a defect.
+func (c *Call) Member(name string) string {
+	for i, n := range c.Route.names {
+		if n == name {
+			return c.members[i]
+		}
+	}
+	panic("the route has no member " + name)
+}
+
+// maxRequestID bounds what is taken over from a caller.
+const maxRequestID = 128
+
+// RequestID is the caller's X-Request-Id, if that is short and plain, or a
+// number of our own.
+func (c *Call) RequestID() string {
+	if c.id == "" {
+		if c.id = c.Request.Header.Get("X-Request-Id"); !plain(c.id) {
+			c.id = c.table.node + "-" + strconv.FormatUint(c.table.requests.Add(1), 10)
+		}
+	}
+	return c.id
+}
+
+func plain(id string) bool {
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxRequestID
+}
+
+// WriteHeader notes the status.
+func (c *Call) WriteHeader(status int) {
+	if c.status == 0 && status >= http.StatusOK {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write notes the status.
+func (c *Call) Write(p []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (c *Call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// Send answers with a body. The header is shared: contentType is not copied.
+func (c *Call) Send(status int, contentType []string, body []byte) {
+	h := c.Header()
+	h["Content-Type"] = contentType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.WriteHeader(status)
+	c.write(body)
+}
+
+// write sends a body in pieces, so that a slow reader has its time for each.
+func (c *Call) write(body []byte) {
+	for len(body) > pieceSize {
+		c.giveTime()
+		if _, err := c.Write(body[:pieceSize]); err != nil {
+			return // the caller went away
+		}
+		body = body[pieceSize:]
+	}
+	_, _ = c.Write(body)
+}
+
+// Content types as header values.
+var (
+	JSON = []string{"application/json"}
+	Text = []string{"text/plain; charset=utf-8"}
+)
+
+// fail answers an error through the table, unless an answer has begun: then the
+// connection is cut, so that nobody takes half an answer for a whole one.
+func (c *Call) fail(err error) {
+	c.err = err
+	if c.status != 0 {
+		c.log(slog.LevelError)
+		c.err = nil
+		panic(http.ErrAbortHandler)
+	}
+	h := c.Header()
+	h.Set("X-Request-Id", c.RequestID())
+	h.Set("X-Content-Type-Options", "nosniff")
+	c.table.Answer(c, err)
+}
+
+// end closes the books on a call: a panic is answered, the route observed, the
+// line logged.
+func (c *Call) end() {
+	if p := recover(); p != nil {
+		if e, is := p.(error); is && errors.Is(e, http.ErrAbortHandler) {
+			panic(http.ErrAbortHandler)
+		}
+		c.table.Log.Error("a handler panicked", telemetry.RequestID, c.RequestID(), telemetry.ErrorMessage, fmt.Sprint(p),
+			telemetry.Stack, string(debug.Stack()))
+		c.fail(errPanic)
+	}
+	if c.status == 0 {
+		c.status = http.StatusOK // as net/http does
+	}
+	if c.Route != nil && c.Route.Observe != nil {
+		c.Route.Observe(c.status, c.watch.Elapsed())
+	}
+	c.log(c.level())
+}
+
+// level is how much an answer matters to whoever runs the server.
+func (c *Call) level() slog.Level {
+	switch {
+	case c.err == nil || c.err == errPanic || c.Request.Context().Err() != nil:
+		return slog.LevelDebug
+	case c.status == http.StatusTooManyRequests || c.status == http.StatusServiceUnavailable:
+		return slog.LevelWarn
+	case c.status >= http.StatusInternalServerError:
+		return slog.LevelError
+	}
+	return slog.LevelDebug
+}
+
+func (c *Call) log(level slog.Level) {
+	ctx := c.Request.Context()
+	if !c.table.Log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String(telemetry.RequestID, c.RequestID()),
+		slog.String(telemetry.Method, c.Request.Method),
+		slog.Int(telemetry.Status, c.status),
+		slog.Duration(telemetry.Duration, c.watch.Elapsed()),
+		slog.String(telemetry.Remote, c.Request.RemoteAddr),
+	}
+	if c.Route != nil {
+		attrs = append(attrs, slog.String(telemetry.Route, c.Route.Pattern))
+	}
+	if c.err != nil {
+		attrs = append(attrs, slog.String(telemetry.ErrorMessage, c.err.Error()))
+	}
+	c.table.Log.LogAttrs(ctx, level, "request", attrs...)
+}

@@ -1,0 +1,64 @@
+package jsontext
+
+import (
+	"time"
+	"unicode/utf8"
+)
+
+// AppendString appends s as a JSON string, quotes included. Only what JSON demands is escaped: quote, backslash and
+// control characters; text in any script stays readable and nothing is done for HTML. Bytes that are no UTF-8 are
+// written as U+FFFD, so what is appended always passes Check, and String gives valid text back unchanged.
+func AppendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0 // of what is not yet copied
+	for i := 0; i < len(s); {
+		ch := s[i]
+		if plain[ch] {
+			i++
+			continue
+		}
+		if ch >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r != utf8.RuneError || size > 1 {
+				i += size
+				continue
+			}
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, "\uFFFD"...)
+		} else {
+			dst = append(dst, s[start:i]...)
+			dst = appendEscape(dst, ch)
+		}
+		i++
+		start = i
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}
+
+func appendEscape(dst []byte, ch byte) []byte {
+	const hex = "0123456789abcdef"
+	switch ch {
+	case '"', '\\':
+		return append(dst, '\\', ch)
+	case '\b':
+		return append(dst, '\\', 'b')
+	case '\f':
+		return append(dst, '\\', 'f')
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	return append(dst, '\\', 'u', '0', '0', hex[ch>>4], hex[ch&0xF])
+}
+
+// AppendTime appends t as a JSON string in the one form answers use (G-X-16): RFC 3339 in UTC with Z, cut to
+// microseconds, without trailing zeros, "2026-01-02T03:04:05.6Z". Years outside 0000 to 9999 have no such form.
+func AppendTime(dst []byte, t time.Time) []byte {
+	dst = append(dst, '"')
+	dst = t.UTC().Truncate(time.Microsecond).AppendFormat(dst, time.RFC3339Nano)
+	return append(dst, '"')
+}

@@ -1,0 +1,307 @@
+package jsontext
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// MaxDepth is how many arrays and objects may stand inside each other, the outermost included.
+const MaxDepth = 512
+
+// SyntaxError says why a text is not JSON. Msg is a sentence for people; Offset counts bytes from the start of the text.
+type SyntaxError struct {
+	Offset int64
+	Msg    string
+}
+
+func (e *SyntaxError) Error() string {
+	return e.Msg + " at byte " + strconv.FormatInt(e.Offset, 10)
+}
+
+// Check returns nil when data is one JSON value (RFC 8259) in valid UTF-8 with nothing but white space around it, nested
+// no deeper than MaxDepth; otherwise a *SyntaxError for the first thing that is wrong (G-X-15, G-RL-26). A byte order
+// mark is refused. Lone surrogates written as escapes are grammar, so they pass: String reports them.
+//
+// Check takes linear time, does not recurse and allocates only the error.
+func Check(data []byte) error {
+	c := checker{data: data}
+	for {
+		opened, err := c.begin()
+		if err != nil {
+			return err
+		}
+		if opened {
+			continue
+		}
+		done, err := c.end()
+		if err != nil {
+			return err
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+// checker walks a text value by value. Two moves alternate: begin takes a scalar or opens a container, end takes what
+// may follow a finished value. Which containers are open is one bit per level, so the whole state lives on the stack.
+type checker struct {
+	data    []byte
+	pos     int
+	depth   int
+	objects [MaxDepth / 64]uint64 // bit n: the container at depth n+1 is an object
+}
+
+// begin takes the value at pos. opened means that a container was entered and its first value comes next.
+func (c *checker) begin() (opened bool, err error) {
+	c.pos = skipSpace(c.data, c.pos)
+	if c.pos >= len(c.data) {
+		return false, c.unexpected()
+	}
+	switch ch := c.data[c.pos]; {
+	case ch == '"':
+		return false, c.str()
+	case ch == '{' || ch == '[':
+		return c.open(ch)
+	case ch == '-' || isDigit(ch):
+		return false, c.number()
+	case ch == 't':
+		return false, c.literal("true")
+	case ch == 'f':
+		return false, c.literal("false")
+	case ch == 'n':
+		return false, c.literal("null")
+	}
+	return false, c.unexpected()
+}
+
+// open enters a container and, in an object, takes the first name. An empty container is taken whole.
+func (c *checker) open(ch byte) (opened bool, err error) {
+	if c.depth == MaxDepth {
+		return false, c.fail("nested deeper than " + strconv.Itoa(MaxDepth))
+	}
+	word, bit := &c.objects[c.depth/64], uint64(1)<<(c.depth%64)
+	c.depth++
+	c.pos = skipSpace(c.data, c.pos+1)
+	if ch == '[' {
+		*word &^= bit
+		if c.at(']') {
+			c.close()
+			return false, nil
+		}
+		return true, nil
+	}
+	*word |= bit
+	if c.at('}') {
+		c.close()
+		return false, nil
+	}
+	return true, c.name()
+}
+
+// end takes what follows a finished value: closing brackets and then a comma (with the next name, in an object), or
+// the end of the text, which is done.
+func (c *checker) end() (done bool, err error) {
+	for {
+		c.pos = skipSpace(c.data, c.pos)
+		if c.depth == 0 {
+			if c.pos < len(c.data) {
+				return false, c.trailing()
+			}
+			return true, nil
+		}
+		inObject := c.objects[(c.depth-1)/64]>>((c.depth-1)%64)&1 == 1
+		switch {
+		case c.at(',') && inObject:
+			c.pos = skipSpace(c.data, c.pos+1)
+			return false, c.name()
+		case c.at(','):
+			c.pos++
+			return false, nil
+		case c.at('}') && inObject, c.at(']') && !inObject:
+			c.close()
+		default:
+			return false, c.unexpected()
+		}
+	}
+}
+
+func (c *checker) close() {
+	c.pos++
+	c.depth--
+}
+
+// name takes a member's name and the colon after it.
+func (c *checker) name() error {
+	if !c.at('"') {
+		return c.unexpected()
+	}
+	if err := c.str(); err != nil {
+		return err
+	}
+	c.pos = skipSpace(c.data, c.pos)
+	if !c.at(':') {
+		return c.unexpected()
+	}
+	c.pos++
+	return nil
+}
+
+// str takes the string whose opening quote is at pos.
+func (c *checker) str() error {
+	data, i := c.data, c.pos+1
+	for i < len(data) {
+		ch := data[i]
+		switch {
+		case plain[ch]:
+			i++
+		case ch == '"':
+			c.pos = i + 1
+			return nil
+		case ch == '\\':
+			c.pos = i
+			if err := c.escape(); err != nil {
+				return err
+			}
+			i = c.pos
+		case ch >= utf8.RuneSelf:
+			_, size := utf8.DecodeRune(data[i:])
+			if size == 1 {
+				c.pos = i
+				return c.unexpected()
+			}
+			i += size
+		default: // a control character: JSON wants it escaped
+			c.pos = i
+			return c.unexpected()
+		}
+	}
+	c.pos = i
+	return c.unexpected()
+}
+
+// escape takes the escape whose backslash is at pos.
+func (c *checker) escape() error {
+	c.pos++
+	if c.pos >= len(c.data) {
+		return c.unexpected()
+	}
+	switch c.data[c.pos] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		c.pos++
+		return nil
+	case 'u':
+		c.pos++
+		for range 4 {
+			if c.pos >= len(c.data) || hexValue[c.data[c.pos]] < 0 {
+				return c.unexpected()
+			}
+			c.pos++
+		}
+		return nil
+	}
+	return c.unexpected()
+}
+
+// number takes -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
+func (c *checker) number() error {
+	if c.at('-') {
+		c.pos++
+	}
+	if c.at('0') {
+		c.pos++
+	} else if err := c.digits(); err != nil {
+		return err
+	}
+	if c.at('.') {
+		c.pos++
+		if err := c.digits(); err != nil {
+			return err
+		}
+	}
+	if c.at('e') || c.at('E') {
+		c.pos++
+		if c.at('+') || c.at('-') {
+			c.pos++
+		}
+		return c.digits()
+	}
+	return nil
+}
+
+// digits takes one digit or more.
+func (c *checker) digits() error {
+	i := c.pos
+	for i < len(c.data) && isDigit(c.data[i]) {
+		i++
+	}
+	if i == c.pos {
+		return c.unexpected()
+	}
+	c.pos = i
+	return nil
+}
+
+func (c *checker) literal(word string) error {
+	for i := range len(word) {
+		if !c.at(word[i]) {
+			return c.unexpected()
+		}
+		c.pos++
+	}
+	return nil
+}
+
+func (c *checker) at(ch byte) bool { return c.pos < len(c.data) && c.data[c.pos] == ch }
+
+func (c *checker) fail(msg string) *SyntaxError {
+	return &SyntaxError{Offset: int64(c.pos), Msg: msg}
+}
+
+// unexpected names what stands at pos, where something else had to stand.
+func (c *checker) unexpected() *SyntaxError {
+	if c.pos >= len(c.data) {
+		return c.fail("unexpected end of input")
+	}
+	r, size := utf8.DecodeRune(c.data[c.pos:])
+	if r == utf8.RuneError && size == 1 {
+		return c.fail("invalid UTF-8")
+	}
+	return c.fail("unexpected character " + strconv.QuoteRune(r))
+}
+
+// trailing is for what follows the value; bytes that are no text at all are still called that.
+func (c *checker) trailing() *SyntaxError {
+	if r, size := utf8.DecodeRune(c.data[c.pos:]); r == utf8.RuneError && size == 1 {
+		return c.fail("invalid UTF-8")
+	}
+	return c.fail("trailing data")
+}
+
+func isDigit(ch byte) bool { return '0' <= ch && ch <= '9' }
+
+// plain holds the bytes that stand for themselves in a string and need no second look: ASCII without control
+// characters, quote and backslash.
+var plain = func() (table [256]bool) {
+	for ch := 0x20; ch < utf8.RuneSelf; ch++ {
+		table[ch] = ch != '"' && ch != '\\'
+	}
+	return table
+}()
+
+// hexValue is the value of a hexadecimal digit, -1 for any other byte.
+var hexValue = func() (table [256]int8) {
+	for ch := range table {
+		switch {
+		case '0' <= ch && ch <= '9':
+			table[ch] = int8(ch - '0')
+		case 'a' <= ch && ch <= 'f':
+			table[ch] = int8(ch - 'a' + 10)
+		case 'A' <= ch && ch <= 'F':
+			table[ch] = int8(ch - 'A' + 10)
+		default:
+			table[ch] = -1
+		}
+	}
+	return table
+}()

@@ -1,0 +1,113 @@
+package jsontext
+
+import "math/bits"
+
+// Int reads a checked JSON number as a signed integer of the given width, without floating point. What counts is the
+// value, not the spelling: 1.0, 1e1 and 10e-1 are integers (G-X-15, G-RL-26).
+//
+// ErrKind: not a number. ErrNotInteger: a number with a fraction, 1.5 or 1e-400. ErrRange: an integer that does not fit,
+// 1e400 included. width is 1 to 64; anything else means 64. Int does not allocate and takes linear time whatever the
+// exponent.
+func Int(raw []byte, width int) (int64, error) {
+	raw = Trim(raw)
+	if KindOf(raw) != KindNumber {
+		return 0, ErrKind
+	}
+	if width < 1 || width > 64 {
+		width = 64
+	}
+	negative := raw[0] == '-'
+	if negative {
+		raw = raw[1:]
+	}
+	magnitude, err := magnitudeOf(raw)
+	if err != nil {
+		return 0, err
+	}
+	limit := uint64(1) << (width - 1) // the magnitude of the least value; that of the greatest is one less
+	switch {
+	case negative && magnitude <= limit:
+		return -int64(magnitude), nil // right for 1<<63 too, which is its own negative
+	case !negative && magnitude < limit:
+		return int64(magnitude), nil
+	}
+	return 0, ErrRange
+}
+
+// magnitudeOf reads an unsigned number. Zeros are held back until a digit follows that needs them, so that in the end
+// value has no trailing zeros and the number is an integer exactly when the exponent that is left is not negative.
+func magnitudeOf(raw []byte) (value uint64, err error) {
+	var (
+		zeros    int64 // held back
+		exponent int64
+		fits     = true
+		inside   bool // the fraction
+	)
+	for i, ch := range raw {
+		if ch == 'e' || ch == 'E' {
+			exponent += exponentOf(raw[i+1:])
+			break
+		}
+		if ch == '.' {
+			inside = true
+			continue
+		}
+		if inside {
+			exponent--
+		}
+		if ch == '0' {
+			zeros++
+			continue
+		}
+		if fits {
+			value, fits = shift(value, zeros+1, uint64(ch-'0'))
+		}
+		zeros = 0
+	}
+	if value == 0 && fits {
+		return 0, nil
+	}
+	exponent += zeros
+	if exponent < 0 {
+		return 0, ErrNotInteger
+	}
+	if fits {
+		value, fits = shift(value, exponent, 0)
+	}
+	if !fits {
+		return 0, ErrRange
+	}
+	return value, nil
+}
+
+// shift returns value × 10ⁿ + digit, and whether that fits. Zero stays zero and anything else is out of range after 20
+// steps, so n may be anything.
+func shift(value uint64, n int64, digit uint64) (_ uint64, fits bool) {
+	for ; n > 0 && value != 0; n-- {
+		high, low := bits.Mul64(value, 10)
+		if high != 0 {
+			return 0, false
+		}
+		value = low
+	}
+	sum, carry := bits.Add64(value, digit, 0)
+	return sum, carry == 0
+}
+
+// exponentOf reads [+-]?[0-9]+ and stops growing where no text is long enough to make a difference.
+func exponentOf(raw []byte) (exponent int64) {
+	const enough = 1 << 56
+	negative := false
+	for _, ch := range raw {
+		switch {
+		case ch == '-':
+			negative = true
+		case isDigit(ch) && exponent < enough:
+			exponent = exponent*10 + int64(ch-'0')
+		}
+	}
+	if negative {
+		return -exponent
+	}
+	return exponent
+}

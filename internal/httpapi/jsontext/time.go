@@ -1,0 +1,131 @@
+package jsontext
+
+import (
+	"bytes"
+	"time"
+)
+
+// Time reads a checked JSON string that holds an RFC 3339 time: any offset, t and z in lower case too, with or without a
+// fraction. The answer is in UTC and cut, never rounded up, to microseconds (G-X-16), what a fraction adds beyond them
+// being read and dropped. A leap second (RL-011 takes what RFC 3339 takes), 23:59:60 UTC at the end of a month, is the
+// first second after it.
+//
+// ErrKind: not a string. ErrTime: a string of another form, an impossible date, or a time that falls outside the years
+// 0000 to 9999 in UTC, so that whatever Time accepts AppendTime can write.
+func Time(raw []byte) (time.Time, error) {
+	raw = Trim(raw)
+	if len(raw) < 2 || raw[0] != '"' {
+		return time.Time{}, ErrKind
+	}
+	inner := raw[1 : len(raw)-1]
+	if first := bytes.IndexByte(inner, '\\'); first >= 0 {
+		inner, _ = appendDecoded(nil, inner, first)
+	}
+	return parseTime(inner)
+}
+
+// ParseTime is []byteime for text that comes without quotes, from a query string or a header. Any text may be passed.
+func ParseTime(s string) (time.Time, error) { return parseTime([]byte(s)) }
+
+// parseTime reads YYYY-MM-DDTHH:MM:SS, an optional fraction and the offset.
+func parseTime(s []byte) (time.Time, error) {
+	const form = "0000-00-00T00:00:00"
+	if len(s) <= len(form) || !hasForm(s[:len(form)], form) {
+		return time.Time{}, ErrTime
+	}
+	year, month, day := decimal(s[:4]), decimal(s[5:7]), decimal(s[8:10])
+	hour, minute, second := decimal(s[11:13]), decimal(s[14:16]), decimal(s[17:19])
+	micros, rest, ok := fraction(s[len(form):])
+	if !ok || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) || hour > 23 || minute > 59 || second > 60 {
+		return time.Time{}, ErrTime
+	}
+	offset, ok := offsetSeconds(rest)
+	if !ok {
+		return time.Time{}, ErrTime
+	}
+	t := time.Date(year, time.Month(month), day, hour, minute, second-offset, micros*1000, time.UTC)
+	if t.Year() < 0 || t.Year() > 9999 {
+		return time.Time{}, ErrTime
+	}
+	if second == 60 && (t.Day() != 1 || t.Hour() != 0 || t.Minute() != 0) {
+		return time.Time{}, ErrTime
+	}
+	return t, nil
+}
+
+// hasForm compares byte by byte: 0 in form stands for any digit, T for itself in either case.
+func hasForm(s []byte, form string) bool {
+	for i := range len(form) {
+		switch ch := s[i]; form[i] {
+		case '0':
+			if !isDigit(ch) {
+				return false
+			}
+		case 'T':
+			if ch != 'T' && ch != 't' {
+				return false
+			}
+		default:
+			if ch != form[i] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func decimal(digits []byte) (n int) {
+	for i := range len(digits) {
+		n = n*10 + int(digits[i]-'0')
+	}
+	return n
+}
+
+func daysIn(year, month int) int {
+	switch month {
+	case 4, 6, 9, 11:
+		return 30
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	}
+	return 31
+}
+
+// fraction takes the point and its digits, one or more, if there is a point. Six of them count.
+func fraction(s []byte) (micros int, rest []byte, ok bool) {
+	if len(s) == 0 || s[0] != '.' {
+		return 0, s, true
+	}
+	i, unit := 1, 100_000
+	for ; i < len(s) && isDigit(s[i]); i++ {
+		micros += int(s[i]-'0') * unit
+		unit /= 10
+	}
+	return micros, s[i:], i > 1
+}
+
+// offsetSeconds reads Z or ±HH:MM and nothing after it.
+func offsetSeconds(s []byte) (seconds int, ok bool) {
+	if len(s) == 1 {
+		return 0, s[0] == 'Z' || s[0] == 'z'
+	}
+	const form = "00:00"
+	if len(s) != 1+len(form) || !hasForm(s[1:], form) {
+		return 0, false
+	}
+	hours, minutes := decimal(s[1:3]), decimal(s[4:6])
+	if hours > 23 || minutes > 59 {
+		return 0, false
+	}
+	seconds = hours*3600 + minutes*60
+	switch s[0] {
+	case '+':
+		return seconds, true
+	case '-':
+		return -seconds, true
+	}
+	return 0, false
+}

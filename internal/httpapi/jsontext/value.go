@@ -1,0 +1,175 @@
+package jsontext
+
+import (
+	"bytes"
+	"errors"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Errors of single values. They are compared with ==; nothing wraps them here.
+var (
+	ErrKind       = errors.New("wrong JSON type")
+	ErrNotInteger = errors.New("not an integer")
+	ErrRange      = errors.New("out of range")
+	ErrTime       = errors.New("not an RFC 3339 time")
+	ErrSurrogate  = errors.New("lone surrogate in string")
+	ErrNUL        = errors.New("U+0000 in string")
+)
+
+// Kind is the JSON type of a value.
+type Kind uint8
+
+const (
+	KindInvalid Kind = iota // no value at all; never returned for checked text
+	KindNull
+	KindBool
+	KindNumber
+	KindString
+	KindArray
+	KindObject
+)
+
+var kindNames = [...]string{"invalid", "null", "bool", "number", "string", "array", "object"}
+
+// String returns the name of the kind as a message to a caller may use it.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return kindNames[KindInvalid]
+}
+
+// KindOf tells the type of a checked value by its first byte.
+func KindOf(raw []byte) Kind {
+	i := skipSpace(raw, 0)
+	if i >= len(raw) {
+		return KindInvalid
+	}
+	switch ch := raw[i]; {
+	case ch == '{':
+		return KindObject
+	case ch == '[':
+		return KindArray
+	case ch == '"':
+		return KindString
+	case ch == 't' || ch == 'f':
+		return KindBool
+	case ch == 'n':
+		return KindNull
+	case ch == '-' || isDigit(ch):
+		return KindNumber
+	}
+	return KindInvalid
+}
+
+// IsNull says whether raw is null.
+func IsNull(raw []byte) bool { return string(Trim(raw)) == "null" }
+
+// Bool returns the value of true or false; anything else, "true" and 1 included, is ErrKind.
+func Bool(raw []byte) (bool, error) {
+	switch string(Trim(raw)) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, ErrKind
+}
+
+// String decodes a checked JSON string; anything else is ErrKind. A string that a text column cannot hold as it was sent
+// comes with ErrSurrogate or ErrNUL, whichever is met first: for identities a reason to refuse (G-RL-27), elsewhere the
+// caller may take s, in which lone surrogates are U+FFFD and U+0000 stands.
+func String(raw []byte) (s string, err error) {
+	raw = Trim(raw)
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", ErrKind
+	}
+	inner := raw[1 : len(raw)-1]
+	first := bytes.IndexByte(inner, '\\')
+	if first < 0 {
+		return string(inner), nil
+	}
+	decoded, err := appendDecoded(make([]byte, 0, len(inner)), inner, first)
+	return string(decoded), err
+}
+
+// unquote is String for names: no copy unless there are escapes, flaws not told.
+func unquote(quoted []byte) []byte {
+	inner := quoted[1:max(len(quoted)-1, 1)]
+	first := bytes.IndexByte(inner, '\\')
+	if first < 0 {
+		return inner
+	}
+	decoded, _ := appendDecoded(make([]byte, 0, len(inner)), inner, first)
+	return decoded
+}
+
+// appendDecoded appends inner with its escapes resolved; the first of them is at next. The result is never longer than
+// inner: the longest rune of one escape of six bytes has three, of two escapes four.
+func appendDecoded(dst, inner []byte, next int) (_ []byte, flaw error) {
+	for next >= 0 {
+		dst = append(dst, inner[:next]...)
+		r, size := decodeEscape(inner[next:])
+		if flaw == nil {
+			switch {
+			case utf16.IsSurrogate(r):
+				flaw = ErrSurrogate
+			case r == 0:
+				flaw = ErrNUL
+			}
+		}
+		dst = utf8.AppendRune(dst, r) // writes a surrogate as U+FFFD
+		inner = inner[next+size:]
+		next = bytes.IndexByte(inner, '\\')
+	}
+	return append(dst, inner...), flaw
+}
+
+// decodeEscape returns the rune of the escape at the start of b and the escape's length, two escapes where they make a
+// surrogate pair. A surrogate without its other half is returned as it is.
+func decodeEscape(b []byte) (r rune, size int) {
+	if len(b) < 2 {
+		return utf8.RuneError, len(b)
+	}
+	switch b[1] {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		r, ok := decodeHex(b)
+		if !ok {
+			return utf8.RuneError, 2
+		}
+		if low, ok := decodeHex(b[6:]); ok && utf16.IsSurrogate(r) {
+			if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+				return pair, 12
+			}
+		}
+		return r, 6
+	default: // quote, backslash, slash
+		return rune(b[1]), 2
+	}
+}
+
+// decodeHex reads the \uXXXX at the start of b.
+func decodeHex(b []byte) (r rune, ok bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	for _, ch := range b[2:6] {
+		digit := hexValue[ch]
+		if digit < 0 {
+			return 0, false
+		}
+		r = r<<4 | rune(digit)
+	}
+	return r, true
+}

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"math"
+	"net/http"
+	"strings"
+)
+
+// PreferWait returns the seconds of the preference wait=N (RFC 7240) and
+// whether there is one. Of several the first counts; one that is no number of
+// seconds is no preference, as the RFC demands of what is not understood.
+func PreferWait(h http.Header) (seconds int, given bool) {
+	for _, line := range h["Prefer"] {
+		for rest := line; rest != ""; {
+			var preference string
+			preference, rest = cutOutside(rest, ',')
+			preference, _ = cutOutside(preference, ';')
+			name, value, _ := strings.Cut(preference, "=")
+			if !strings.EqualFold(strings.Trim(name, " \t"), "wait") {
+				continue
+			}
+			if n, ok := delta(strings.Trim(value, " \t")); ok {
+				return n, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// cutOutside cuts s at the first sep that stands in no quoted string.
+func cutOutside(s string, sep byte) (before, after string) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == '\\' && quoted:
+			i++
+		case s[i] == sep && !quoted:
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+// delta reads a number of seconds, quoted or not; a huge one is the largest.
+func delta(s string) (int, bool) {
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = s[1 : len(s)-1]
+	}
+	return Digits(s)
+}
+
+// Digits reads a decimal number without sign; one too large for an int32 is
+// that type's largest value.
+func Digits(s string) (int, bool) {
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = min(n*10+int(s[i]-'0'), math.MaxInt32)
+	}
+	return n, s != ""
+}

@@ -1,0 +1,37 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// Limits of every server.
+const (
+	headerTime  = 5 * time.Second
+	readTime    = 60 * time.Second // of a request; a large body gets more while it moves
+	writeTime   = 75 * time.Second // from the end of the header: a poll of 30 s and its answer
+	idleTime    = 60 * time.Second
+	headerLimit = 32 << 10 // a queue and an id of 1024 characters each, percent-encoded, are 24 KiB
+	connections = 16 << 10
+)
+
+// Server makes the server of one listener. Handlers that move large bodies
+// extend its deadlines piece by piece.
+func Server(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       readTime,
+		WriteTimeout:      writeTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    headerLimit,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// Limit bounds the connections of a listener; more wait to be accepted.
+func Limit(l net.Listener) net.Listener { return netutil.LimitListener(l, connections) }

@@ -1,0 +1,208 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Handler serves one route. An error it returns is answered by the table; it
+// must not have written anything then.
+type Handler func(*Call) error
+
+// Route is one row of a table. Pattern has members in braces:
+// "/v2/queues/{queue}/jobs".
+type Route struct {
+	Method  string
+	Pattern string
+	Handle  Handler
+	// TakesBody says that Handle reads the body; of any other route it is
+	// discarded before.
+	TakesBody bool
+	// NoStore forbids caches to keep the answer.
+	NoStore bool
+	// Member decodes and judges one member of the path; false means that the
+	// path matches nothing. Nil is Member of this package.
+	Member func(escaped string) (member string, ok bool)
+	// Observe is told of every request that came this far; nil tells nobody.
+	Observe func(status int, took time.Duration)
+
+	names []string
+}
+
+// Table is a contract's API in HTTP.
+type Table struct {
+	Name      string
+	Prefixes  []string
+	Routes    []Route
+	Token     config.Secret // of the mount; empty asks for none
+	BodyLimit int64         // bytes, of every request
+	// Answer writes an error. It is the only place of a mount that does.
+	Answer func(*Call, error)
+	Log    *slog.Logger
+
+	tree     *chi.Mux
+	routes   map[routeKey]*Route
+	methods  []string
+	contexts sync.Pool
+	node     string // begins the ids of requests
+	requests atomic.Uint64
+	token    bearer
+}
+
+type routeKey struct{ method, pattern string }
+
+// Mount checks the table and makes a mount of it.
+func (t *Table) Mount() (Mount, error) {
+	if t.Name == "" || len(t.Prefixes) == 0 || t.Answer == nil || t.BodyLimit <= 0 || t.Log == nil {
+		return Mount{}, fmt.Errorf("httpapi: table %q needs Name, Prefixes, Answer, BodyLimit and Log", t.Name)
+	}
+	t.tree, t.routes, t.node = chi.NewRouter(), map[routeKey]*Route{}, rand.Text()[:12]
+	t.contexts.New = func() any { return chi.NewRouteContext() }
+	t.token = newBearer(t.Token)
+	for i := range t.Routes {
+		r := &t.Routes[i]
+		key := routeKey{r.Method, r.Pattern}
+		if r.Handle == nil || t.routes[key] != nil || !slices.ContainsFunc(t.Prefixes, func(p string) bool { return holds(p, r.Pattern) }) {
+			return Mount{}, fmt.Errorf("httpapi: %s %s is there twice, has no handler or lies outside the mount", r.Method, r.Pattern)
+		}
+		if r.Member == nil {
+			r.Member = Member
+		}
+		if r.names = memberNames(r.Pattern); len(r.names) > maxMembers {
+			return Mount{}, fmt.Errorf("httpapi: %s has more than %d members", r.Pattern, maxMembers)
+		}
+		t.routes[key] = r
+		t.tree.Method(r.Method, r.Pattern, http.NotFoundHandler()) // chi finds; it never serves
+		if !slices.Contains(t.methods, r.Method) {
+			t.methods = append(t.methods, r.Method)
+		}
+	}
+	slices.Sort(t.methods)
+	return Mount{Name: t.Name, Prefixes: t.Prefixes, Handler: t}, nil
+}
+
+// MustMount is Mount for tables written in code: a wrong one is a defect found by
+// the first test that touches it.
+func (t *Table) MustMount() Mount {
+	m, err := t.Mount()
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func memberNames(pattern string) (names []string) {
+	for _, part := range strings.Split(pattern, "/") {
+		if name, ok := strings.CutPrefix(part, "{"); ok {
+			names = append(names, strings.TrimSuffix(name, "}"))
+		}
+	}
+	return names
+}
+
+// Member decodes a member of a path. Empty ones, and those that are no UTF-8 or
+// hold U+0000 once decoded, name nothing.
+func Member(escaped string) (string, bool) {
+	member, err := url.PathUnescape(escaped)
+	if err != nil || member == "" || !utf8.ValidString(member) || strings.IndexByte(member, 0) >= 0 {
+		return "", false
+	}
+	return member, true
+}
+
+// ServeHTTP implements http.Handler.
+func (t *Table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := newCall(t, w, r)
+	defer c.end()
+	if err := t.serve(c); err != nil {
+		c.fail(err)
+	}
+}
+
+func (t *Table) serve(c *Call) error {
+	if !t.token.matches(c.Request) {
+		c.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
+		return &Refusal{http.StatusUnauthorized, "a valid bearer token is needed"}
+	}
+	path := escapedPath(c.Request)
+	c.Route, c.members = t.match(c.Request.Method, path)
+	if c.Route == nil {
+		return t.unmatched(c, path)
+	}
+	if c.Request.ContentLength > t.BodyLimit {
+		return c.tooLarge()
+	}
+	if c.Route.NoStore {
+		c.Header()["Cache-Control"] = noStore
+	}
+	if !c.Route.TakesBody && c.Request.ContentLength != 0 {
+		if err := c.discard(); err != nil {
+			return err
+		}
+	}
+	return c.Route.Handle(c)
+}
+
+var noStore = []string{"no-store"}
+
+// maxMembers is how many members a pattern may have.
+const maxMembers = 4
+
+// match finds the route of a path and its members; nil if there is none.
+func (t *Table) match(method, path string) (*Route, [maxMembers]string) {
+	rctx := t.contexts.Get().(*chi.Context)
+	defer t.contexts.Put(rctx)
+	rctx.Reset()
+	var members [maxMembers]string
+	route := t.routes[routeKey{method, t.tree.Find(rctx, method, path)}]
+	if route == nil || len(rctx.URLParams.Values) != len(route.names) {
+		return nil, members
+	}
+	for i, v := range rctx.URLParams.Values {
+		var ok bool
+		if members[i], ok = route.Member(v); !ok {
+			return nil, members
+		}
+	}
+	return route, members
+}
+
+// unmatched tells a wrong method from a wrong path.
+func (t *Table) unmatched(c *Call, path string) error {
+	var allowed []string
+	for _, m := range t.methods {
+		if route, _ := t.match(m, path); route != nil {
+			allowed = append(allowed, m)
+		}
+	}
+	if len(allowed) == 0 {
+		return &Refusal{http.StatusNotFound, "there is nothing at this path"}
+	}
+	c.Header().Set("Allow", strings.Join(allowed, ", "))
+	return &Refusal{http.StatusMethodNotAllowed, "this path takes " + strings.Join(allowed, ", ")}
+}
+
+// Refusal is a request turned down for what HTTP says of it; errors of the
+// contract are *job.Error.
+type Refusal struct {
+	Status int
+	Msg    string
+}
+
+func (r *Refusal) Error() string { return r.Msg }
+
+// errPanic is what a caller is told of a panic: nothing.
+var errPanic = &job.Error{Kind: job.Internal, Op: "httpapi", Msg: "panic"}

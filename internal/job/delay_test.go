@@ -1,0 +1,189 @@
+package job_test
+
+import (
+	"math"
+	"math/big"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+var strategies = []job.Strategy{job.Fixed, job.Linear, job.Exponential}
+
+// TF-063, and what comes after the examples: the bound.
+func TestBackoffExamples(t *testing.T) {
+	t.Parallel()
+	want := map[job.Strategy][]int{
+		job.Fixed:       {10, 10, 10, 10, 10, 10, 10},
+		job.Linear:      {10, 20, 30, 40, 50, 60, 70},
+		job.Exponential: {10, 20, 40, 80, 160, 300, 300},
+	}
+	for strategy, seconds := range want {
+		b := job.Backoff{Strategy: strategy, Base: 10 * time.Second, Max: 300 * time.Second}
+		for i, s := range seconds {
+			if got := b.Delay(i + 1); got != time.Duration(s)*time.Second {
+				t.Errorf("%s.Delay(%d) = %v, want %ds", strategy, i+1, got, s)
+			}
+		}
+	}
+}
+
+func TestBackoffEdges(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	tests := []struct {
+		b    job.Backoff
+		n    int
+		want time.Duration
+	}{
+		{job.Backoff{Strategy: job.Fixed, Base: 20 * s, Max: 10 * s}, 1, 20 * s}, // G-TF-12
+		{job.Backoff{Strategy: job.Linear, Base: 20 * s, Max: 10 * s}, 1, 10 * s},
+		{job.Backoff{Strategy: job.Exponential, Base: 20 * s, Max: 10 * s}, 1, 10 * s},
+		{job.Backoff{Strategy: job.Linear, Base: 10 * s, Max: 30 * s}, 3, 30 * s},
+		{job.Backoff{Strategy: job.Linear, Base: 10 * s, Max: 35 * s}, 4, 35 * s},
+		{job.Backoff{Strategy: job.Linear, Base: 10 * s, Max: 300 * s}, 0, 10 * s},
+		{job.Backoff{Strategy: job.Exponential, Base: 10 * s, Max: 300 * s}, math.MinInt, 10 * s},
+		{job.Backoff{Strategy: job.Linear, Base: s, Max: 3600 * s}, math.MaxInt, 3600 * s},
+		{job.Backoff{Strategy: job.Exponential, Base: s, Max: 3600 * s}, math.MaxInt, 3600 * s},
+		{job.Backoff{Strategy: job.Exponential, Base: 1, Max: math.MaxInt64}, 63, 1 << 62},
+		{job.Backoff{Strategy: job.Exponential, Base: 1, Max: math.MaxInt64}, 64, math.MaxInt64},
+		{job.Backoff{Strategy: job.Exponential, Base: 0, Max: s}, math.MaxInt, 0},
+		{job.Backoff{Strategy: job.Linear, Base: -s, Max: s}, 5, 0},
+		{job.Backoff{Strategy: job.Fixed, Base: -s, Max: s}, 5, 0},
+		{job.Backoff{Strategy: job.Exponential, Base: s, Max: -s}, 5, 0},
+	}
+	for _, tt := range tests {
+		if got := tt.b.Delay(tt.n); got != tt.want {
+			t.Errorf("%+v.Delay(%d) = %v, want %v", tt.b, tt.n, got, tt.want)
+		}
+	}
+}
+
+// exactDelay is TF-060 to TF-062 with numbers that cannot overflow. n must be small enough to shift by.
+func exactDelay(b job.Backoff, n int) time.Duration {
+	d := big.NewInt(int64(b.Base))
+	switch b.Strategy {
+	case job.Linear:
+		d.Mul(d, big.NewInt(int64(n)))
+	case job.Exponential:
+		d.Lsh(d, uint(n-1))
+	default:
+		return b.Base
+	}
+	if limit := big.NewInt(int64(b.Max)); d.Cmp(limit) > 0 {
+		d = limit
+	}
+	return time.Duration(d.Int64())
+}
+
+// TF-064: exact, whole seconds, bounded and never shrinking over the whole range a policy may have.
+func TestBackoffProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		base := rapid.IntRange(1, 300).Draw(rt, "base")
+		b := job.Backoff{
+			Strategy: rapid.SampledFrom(strategies).Draw(rt, "strategy"),
+			Base:     time.Duration(base) * time.Second,
+			Max:      time.Duration(rapid.IntRange(base, 3600).Draw(rt, "max")) * time.Second,
+		}
+		n := rapid.IntRange(1, 5000).Draw(rt, "n")
+		got := b.Delay(n)
+		if want := exactDelay(b, n); got != want {
+			rt.Fatalf("%+v.Delay(%d) = %v, want %v", b, n, got, want)
+		}
+		if got%time.Second != 0 {
+			rt.Fatalf("%v is not whole seconds", got)
+		}
+		later := rapid.IntRange(n, math.MaxInt).Draw(rt, "later")
+		if d := b.Delay(later); d < got || d > b.Max {
+			rt.Fatalf("Delay(%d) = %v after Delay(%d) = %v, max %v", later, d, n, got, b.Max)
+		}
+	})
+}
+
+func FuzzBackoffOverflow(f *testing.F) {
+	f.Add(uint8(2), int64(1), int64(math.MaxInt64), 63)
+	f.Add(uint8(1), int64(math.MaxInt64), int64(math.MaxInt64), math.MaxInt)
+	f.Fuzz(func(t *testing.T, strategy uint8, base, limit int64, n int) {
+		if base < 0 || limit < 0 || n < 1 || n > 1<<16 {
+			t.Skip()
+		}
+		b := job.Backoff{Strategy: job.Strategy(strategy % 3), Base: time.Duration(base), Max: time.Duration(limit)}
+		if got, want := b.Delay(n), exactDelay(b, n); got != want {
+			t.Errorf("%+v.Delay(%d) = %d, want %d", b, n, got, want)
+		}
+	})
+}
+
+// G-FR-64: uniform in [d/2, d], both ends reached.
+func TestJitteredBounds(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		factor, n int
+		limit     time.Duration
+		d         time.Duration
+	}{
+		{2, 1, time.Minute, time.Second},
+		{2, 4, time.Minute, 8 * time.Second},
+		{2, 7, time.Minute, time.Minute},
+		{5, 3, 2 * time.Hour, 25 * time.Second},
+		{5, 8, 2 * time.Hour, 2 * time.Hour}, // the webhooks' last try
+		{5, math.MaxInt, math.MaxInt64, math.MaxInt64},
+		{1, math.MaxInt, time.Minute, time.Second},
+		{0, 3, time.Minute, time.Second},
+		{2, 0, time.Minute, time.Second},
+		{math.MaxInt, 2, time.Minute, time.Minute},
+	}
+	for _, tt := range tests {
+		for _, draw := range []struct {
+			random uint64
+			want   time.Duration
+		}{{0, tt.d / 2}, {math.MaxUint64, tt.d}} {
+			if got := job.Jittered(time.Second, tt.limit, tt.factor, tt.n, draw.random); got != draw.want {
+				t.Errorf("Jittered(1s, %v, %d, %d, %x) = %v, want %v", tt.limit, tt.factor, tt.n, draw.random, got, draw.want)
+			}
+		}
+	}
+	if got := job.Jittered(0, time.Minute, 2, 9, math.MaxUint64); got != 0 {
+		t.Errorf("no base: %v, want 0", got)
+	}
+	if got := job.Jittered(time.Second, time.Minute, 2, 1, 1<<63); got != 750*time.Millisecond {
+		t.Errorf("half of the randomness: %v, want 750ms", got)
+	}
+}
+
+func TestJitteredProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		base := time.Duration(rapid.Int64Min(0).Draw(rt, "base"))
+		limit := time.Duration(rapid.Int64Min(0).Draw(rt, "limit"))
+		factor, n := rapid.IntMin(0).Draw(rt, "factor"), rapid.Int().Draw(rt, "n")
+		low := job.Jittered(base, limit, factor, n, 0)
+		high := job.Jittered(base, limit, factor, n, math.MaxUint64)
+		got := job.Jittered(base, limit, factor, n, rapid.Uint64().Draw(rt, "random"))
+		if low < 0 || got < low || got > high || high > limit || low != high/2 {
+			rt.Fatalf("low %d, got %d, high %d, limit %d", low, got, high, limit)
+		}
+	})
+}
+
+// TF-019: exactly three words.
+func TestParseStrategy(t *testing.T) {
+	t.Parallel()
+	for _, s := range strategies {
+		if got, ok := job.ParseStrategy(s.String()); !ok || got != s {
+			t.Errorf("ParseStrategy(%q) = %v, %v", s.String(), got, ok)
+		}
+	}
+	for _, s := range []string{"", "fixed", "Linear", "EXPONENTIAL ", "UNKNOWN", "RANDOM"} {
+		if got, ok := job.ParseStrategy(s); ok {
+			t.Errorf("ParseStrategy(%q) = %v, want refused", s, got)
+		}
+	}
+	if got := job.Strategy(9).String(); got != "UNKNOWN" {
+		t.Errorf("Strategy(9) = %q", got)
+	}
+}

@@ -1,0 +1,63 @@
+package job
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+// RunID names one hand-out of a job and fences every write of its worker: a
+// write under an older run id changes nothing. It is a UUID of version 8 whose
+// first 48 bits are the job's Seq, so a run is found by primary key; the other
+// 74 free bits are random.
+type RunID [16]byte
+
+// NewRunID makes the run id of a hand-out of job seq from 16 random bytes.
+func NewRunID(seq int64, random [16]byte) RunID {
+	r := RunID(random)
+	var s [8]byte
+	binary.BigEndian.PutUint64(s[:], uint64(seq)<<16)
+	copy(r[:6], s[:6])
+	r[6] = r[6]&0x0f | 0x80
+	r[8] = r[8]&0x3f | 0x80
+	return r
+}
+
+// Seq returns the job the run belongs to. A made-up id yields some number; that
+// the run is that job's current one is for the caller to compare.
+func (r RunID) Seq() int64 {
+	var s [8]byte
+	copy(s[2:], r[:6])
+	return int64(binary.BigEndian.Uint64(s[:]))
+}
+
+// IsZero reports whether there is no run.
+func (r RunID) IsZero() bool { return r == RunID{} }
+
+// String returns the usual 36 character form, in lower case.
+func (r RunID) String() string {
+	var b [36]byte
+	hex.Encode(b[:8], r[:4])
+	b[8] = '-'
+	hex.Encode(b[9:13], r[4:6])
+	b[13] = '-'
+	hex.Encode(b[14:18], r[6:8])
+	b[18] = '-'
+	hex.Encode(b[19:23], r[8:10])
+	b[23] = '-'
+	hex.Encode(b[24:], r[10:])
+	return string(b[:])
+}
+
+// ParseRunID reads the 36 character form of any UUID, in any case.
+func ParseRunID(s string) (RunID, error) {
+	var r RunID
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return r, fmt.Errorf("%q is not a UUID", s)
+	}
+	digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+	if _, err := hex.Decode(r[:], []byte(digits)); err != nil {
+		return RunID{}, fmt.Errorf("%q is not a UUID", s)
+	}
+	return r, nil
+}

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/httpapi"
+)
+
+// door is one listener and its server.
+type door struct {
+	address  string // as it was set
+	mounts   []string
+	secure   bool
+	server   *http.Server
+	listener net.Listener
+}
+
+func newDoor(address string, mounts []httpapi.Mount, credentials *tls.Config, log *slog.Logger) *door {
+	d := &door{address: address, secure: credentials != nil, server: httpapi.Server(httpapi.Root(mounts...), log)}
+	d.server.TLSConfig = credentials
+	for _, m := range mounts {
+		d.mounts = append(d.mounts, m.Name)
+	}
+	return d
+}
+
+// loadTLS reads the certificate of all listeners; nil when there is none.
+func loadTLS(t config.TLS) (*tls.Config, error) {
+	if !t.Enabled() {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate (tls.cert, tls.key) cannot be used: %w", err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}, nil
+}
+
+// Listen opens every listener, or none. Its error is a sentence for whoever starts the node.
+func (s *Server) Listen(ctx context.Context) error {
+	for _, d := range s.doors {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.address)
+		if err != nil {
+			s.unlisten()
+			return listenError(d.address, err)
+		}
+		d.listener = httpapi.Limit(l)
+	}
+	for _, d := range s.doors {
+		s.log.Info("listening", "address", d.url(), "serves", d.mounts, "version", s.config.Version, "node", s.config.Node)
+	}
+	return nil
+}
+
+func (s *Server) unlisten() {
+	for _, d := range s.doors {
+		if d.listener != nil {
+			d.listener.Close()
+			d.listener = nil
+		}
+	}
+}
+
+func listenError(address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("the address %s is in use by another process; set listen to a free one (port 0 picks one)", address)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("the address %s is not one of this machine's", address)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("this user may not listen on %s", address)
+	}
+	return fmt.Errorf("cannot listen on %s: %w", address, err)
+}
+
+// URLs are where the node is served: the common listener first, then those of rooms of their own. Ports are the real
+// ones.
+func (s *Server) URLs() []string {
+	urls := make([]string, len(s.doors))
+	for i, d := range s.doors {
+		urls[i] = d.url()
+	}
+	return urls
+}
+
+func (d *door) url() string {
+	scheme := "http"
+	if d.secure {
+		scheme = "https"
+	}
+	return scheme + "://" + d.listener.Addr().String()
+}
+
+// serve answers until the server is shut down or its listener fails.
+func (d *door) serve() error {
+	var err error
+	if d.secure {
+		err = d.server.ServeTLS(d.listener, "", "")
+	} else {
+		err = d.server.Serve(d.listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("the listener on %s failed: %w", d.address, err)
+}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Room is a contract as a node needs it.
+type Room interface {
+	Contract() engine.Contract
+	Mount(*engine.Engine) httpapi.Mount
+}
+
+// Place is a room and the address it is served on; empty is the common one.
+type Place struct {
+	Room    Room
+	Listen  string
+	OpenAPI []byte // its description, served as /openapi/NAME.yaml; nil serves none
+}
+
+// Config is what a node is made of. All members but Metrics and Engine are needed.
+type Config struct {
+	Settings *config.Settings
+	Store    store.Store // closed by Run
+	Places   []Place
+	Log      *slog.Logger
+	Metrics  http.Handler         // of /metrics and below; nil serves none
+	Node     string               // unique among the nodes
+	Version  string               // of the binary, for the log
+	Random   func() [16]byte      // of cryptographic quality
+	Elapsed  func() time.Duration // a clock that never jumps
+
+	// Engine, when set, is given the engine once it is made: for what has to be told of it before anything is served.
+	Engine func(*engine.Engine) error
+}
+
+func (c *Config) validate() error {
+	for name, missing := range map[string]bool{"Settings": c.Settings == nil, "Store": c.Store == nil, "Places": len(c.Places) == 0,
+		"Log": c.Log == nil, "Node": c.Node == "", "Random": c.Random == nil, "Elapsed": c.Elapsed == nil} {
+		if missing {
+			return fmt.Errorf("server: Config.%s is missing", name)
+		}
+	}
+	return nil
+}
+
+// Server is one node.
+type Server struct {
+	config   Config
+	log      *slog.Logger
+	engine   *engine.Engine
+	doors    []*door
+	stopping atomic.Bool
+}
+
+// New puts a node together.
+func New(c Config) (*Server, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	contracts := make([]engine.Contract, len(c.Places))
+	for i, p := range c.Places {
+		contracts[i] = p.Room.Contract()
+	}
+	e, err := engine.New(engine.Config{Store: c.Store, Contracts: contracts, Node: c.Node, Random: c.Random,
+		Monotonic: c.Elapsed, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
+	if c.Engine != nil {
+		if err := c.Engine(e); err != nil {
+			return nil, err
+		}
+	}
+	s := &Server{config: c, log: c.Log, engine: e}
+	return s, s.build()
+}
+
+// build makes a door for every address that something is served on.
+func (s *Server) build() error {
+	common := []httpapi.Mount{s.health()}
+	if s.config.Metrics != nil {
+		common = append(common, httpapi.Mount{Name: "metrics", Prefixes: []string{"/metrics"}, Handler: s.config.Metrics})
+	}
+	common = append(common, descriptions(s.config.Places))
+	own := map[string][]httpapi.Mount{}
+	var addresses []string
+	for _, p := range s.config.Places {
+		m := p.Room.Mount(s.engine)
+		if p.Listen == "" {
+			common = append(common, m)
+			continue
+		}
+		if own[p.Listen] == nil {
+			own[p.Listen] = []httpapi.Mount{s.health()}
+			addresses = append(addresses, p.Listen)
+		}
+		own[p.Listen] = append(own[p.Listen], m)
+	}
+	credentials, err := loadTLS(s.config.Settings.TLS)
+	if err != nil {
+		return err
+	}
+	s.doors = []*door{newDoor(s.config.Settings.Listen, common, credentials, s.log)}
+	for _, address := range addresses {
+		s.doors = append(s.doors, newDoor(address, own[address], credentials, s.log))
+	}
+	return nil
+}
+
+// descriptions serves the OpenAPI documents of all contracts.
+func descriptions(places []Place) httpapi.Mount {
+	files := map[string][]byte{}
+	for _, p := range places {
+		if p.OpenAPI != nil {
+			files["/openapi/"+p.Room.Contract().Name+".yaml"] = p.OpenAPI
+		}
+	}
+	return httpapi.Mount{Name: "openapi", Prefixes: []string{"/openapi/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, found := files[r.URL.Path]
+		if found && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "this path takes GET, HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		if !found {
+			http.Error(w, "there is nothing at this path", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(text)
+	})}
+}
+
+// health says whether the node is of use.
+func (s *Server) health() httpapi.Mount {
+	return httpapi.Health(
+		httpapi.Check{Name: "store", Run: func(ctx context.Context) error { return s.engine.Ping(ctx) }},
+		httpapi.Check{Name: "shutdown", Run: func(context.Context) error {
+			if s.stopping.Load() {
+				return errors.New("the node is stopping")
+			}
+			return nil
+		}},
+	)
+}

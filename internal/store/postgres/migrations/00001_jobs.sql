@@ -1,0 +1,70 @@
+-- +goose Up
+-- Times and durations are microseconds, times since 1970 UTC; a time
+-- not set is -62135596800000000, the first microsecond of year 1.
+-- phase: 0 waiting, 1 ready, 2 leased, 3 done.
+CREATE SEQUENCE job_numbers;
+-- +goose StatementBegin
+CREATE TABLE jobs (
+    seq         BIGINT  PRIMARY KEY DEFAULT nextval('job_numbers'),
+    ident       BYTEA    NOT NULL,
+    contract    TEXT    NOT NULL,
+    scope       TEXT    NOT NULL,
+    key         TEXT    NOT NULL,
+    state       TEXT    NOT NULL,
+    phase       BIGINT NOT NULL,
+    order_time  BIGINT NOT NULL,
+    due_at      BIGINT NOT NULL,
+    run_id      BYTEA,
+    lease_until BIGINT NOT NULL,
+    worker      TEXT    NOT NULL,
+    runs        BIGINT NOT NULL,
+    failures    BIGINT NOT NULL,
+    open_deps   BIGINT NOT NULL,
+    failed_deps BIGINT NOT NULL,
+    updated_at  BIGINT NOT NULL,
+    started_at  BIGINT NOT NULL,
+    settled_at  BIGINT NOT NULL,
+    queue       TEXT    NOT NULL,
+    lane        BIGINT NOT NULL,
+    owner       TEXT    NOT NULL,
+    priority    BIGINT NOT NULL,
+    lease       BIGINT NOT NULL,
+    run_limit   BIGINT NOT NULL,
+    parent      BIGINT NOT NULL,
+    trace       TEXT    NOT NULL,
+    created_at  BIGINT NOT NULL,
+    apart       BIGINT NOT NULL,
+    definition  BYTEA,
+    payload     BYTEA,
+    progress    BYTEA,
+    result      BYTEA,
+    failure     BYTEA
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+-- +goose StatementEnd
+CREATE UNIQUE INDEX jobs_ident ON jobs (ident);
+CREATE INDEX jobs_ready   ON jobs (lane, priority DESC, order_time, seq) WHERE phase = 1;
+CREATE INDEX jobs_due     ON jobs (due_at) WHERE phase = 0 AND open_deps = 0;
+CREATE INDEX jobs_lapse   ON jobs (lease_until) WHERE phase = 2;
+CREATE INDEX jobs_settled ON jobs (contract, settled_at, seq) WHERE phase = 3;
+
+CREATE TABLE bodies (seq BIGINT NOT NULL, part BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (seq, part));
+
+CREATE TABLE events (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq BIGINT NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, run_id BYTEA, at BIGINT NOT NULL);
+CREATE INDEX events_job ON events (seq, id);
+
+CREATE TABLE outbox (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, contract TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, seq BIGINT NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, at BIGINT NOT NULL, body BYTEA);
+
+CREATE TABLE dead_letters (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, contract TEXT NOT NULL, cause TEXT NOT NULL, buried_at BIGINT NOT NULL, job BYTEA NOT NULL);
+CREATE INDEX dead_letters_contract ON dead_letters (contract, id);
+CREATE INDEX dead_letters_age ON dead_letters (contract, buried_at, id);
+
+CREATE TABLE edges (dependent BIGINT NOT NULL, dependency BIGINT NOT NULL, PRIMARY KEY (dependent, dependency));
+CREATE INDEX edges_dependency ON edges (dependency, dependent);
+
+CREATE TABLE queues (lane BIGINT NOT NULL, contract TEXT NOT NULL, queue TEXT NOT NULL, paused BIGINT NOT NULL, run_limit BIGINT NOT NULL, PRIMARY KEY (lane));
+CREATE TABLE counts (lane BIGINT NOT NULL, slot BIGINT NOT NULL, contract TEXT NOT NULL, queue TEXT NOT NULL, waiting BIGINT NOT NULL, ready BIGINT NOT NULL, leased BIGINT NOT NULL, PRIMARY KEY (lane, slot));
+CREATE TABLE duties (name TEXT PRIMARY KEY, holder TEXT NOT NULL, until BIGINT NOT NULL);
+
+-- +goose Down
+DROP TABLE duties; DROP TABLE counts; DROP TABLE queues; DROP TABLE edges;
+DROP TABLE dead_letters; DROP TABLE outbox; DROP TABLE events; DROP TABLE bodies; DROP TABLE jobs; DROP SEQUENCE job_numbers;

@@ -1,0 +1,174 @@
+package postgres_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestNodesStartTogether(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Conns: 2})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
+			if err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Exists(job.ID{}); return err }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	mustOpen(t, postgres.Config{URL: url}).Close()
+	if _, err := pgtest.DB(t, url).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	if !job.IsKind(err, job.ReadOnly) || !strings.Contains(err.Error(), "schema 99999") {
+		t.Errorf("got %v", err)
+	}
+	have, want, err := postgres.SchemaVersion(t.Context(), url)
+	if have != 99999 || want < 1 || err != nil {
+		t.Errorf("have %d, want %d, %v", have, want, err)
+	}
+}
+
+func TestOpenFails(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]job.Kind{
+		"postgres://root:secret@127.0.0.1:1/test?sslmode=disable": job.Unavailable,
+		"postgres://root:secret@127.0.0.1:port/test":              job.Invalid,
+	} {
+		_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+		if !job.IsKind(err, want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	url := pgtest.URL(t)
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: url + "&database=there_is_none"})
+	if !job.IsKind(err, job.Unavailable) {
+		t.Errorf("no such database: %v", err)
+	}
+}
+
+// ear collects what a store hears.
+type ear struct {
+	mu    sync.Mutex
+	lanes map[job.Lane]int
+	calls int
+	heard chan struct{}
+}
+
+func listen(t *testing.T, s *postgres.Store) *ear {
+	e := &ear{lanes: map[job.Lane]int{}, heard: make(chan struct{}, 10_000)}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Listen(ctx, func(lanes []job.Lane) {
+			e.mu.Lock()
+			for _, l := range lanes {
+				e.lanes[l]++
+			}
+			e.calls++
+			e.mu.Unlock()
+			e.heard <- struct{}{}
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return e
+}
+
+func (e *ear) has(l job.Lane) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lanes[l] > 0
+}
+
+// hears announces a lane until the ear has it: what is said before an ear
+// listens is lost.
+func (e *ear) hears(t *testing.T, s *postgres.Store, l job.Lane) {
+	t.Helper()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.After(20 * time.Second); !e.has(l); {
+		select {
+		case <-e.heard:
+		case <-again.C:
+			s.Announce([]job.Lane{l})
+		case <-deadline:
+			t.Fatalf("lane %d is not heard", l)
+		}
+	}
+}
+
+func (e *ear) waits(t *testing.T, l job.Lane) {
+	t.Helper()
+	for deadline := time.After(20 * time.Second); !e.has(l); {
+		select {
+		case <-e.heard:
+		case <-deadline:
+			t.Fatalf("lane %d is not heard", l)
+		}
+	}
+}
+
+func TestAnnouncementsArrive(t *testing.T) {
+	t.Parallel()
+	url, name := named(t)
+	a, b := mustOpen(t, postgres.Config{URL: url}), mustOpen(t, postgres.Config{URL: url})
+	other, own := listen(t, b), listen(t, a)
+	other.hears(t, a, -1)
+	own.hears(t, b, 1)
+
+	// Many announcements at once are few notifications, also when their lanes
+	// do not fit one.
+	other.mu.Lock()
+	before := other.calls
+	other.mu.Unlock()
+	const n = 1000
+	for i := range n {
+		a.Announce([]job.Lane{job.Lane(i)<<40 + 1<<62, job.Lane(-i) - 1<<62})
+	}
+	for i := range n {
+		other.waits(t, job.Lane(i)<<40+1<<62)
+	}
+	other.mu.Lock()
+	calls := other.calls - before
+	other.mu.Unlock()
+	if calls > n/10 {
+		t.Errorf("%d announcements in %d notifications", n, calls)
+	}
+	if own.has(1 << 62) {
+		t.Error("a store hears itself")
+	}
+
+	db := pgtest.DB(t, strings.Split(url, "&application_name")[0])
+	var killed int
+	if err := db.QueryRow("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name=$1 AND query LIKE 'LISTEN%'", name).Scan(&killed); err != nil || killed != 2 {
+		t.Fatalf("%d terminated, %v", killed, err)
+	}
+	other.hears(t, a, -3)
+	own.hears(t, b, 3)
+}

@@ -1,0 +1,206 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+var dialect = sqlstore.Dialect{
+	ForUpdate:  "FOR UPDATE",
+	SkipLocked: "FOR UPDATE SKIP LOCKED",
+	In:         "= ANY($n::int8[])",
+	BlobIn:     "= ANY($n::bytea[])",
+	TextIn:     "= ANY($n::text[])",
+}
+
+var (
+	lockName = &sqlstore.Statement{Name: "lock_name", SQL: "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"}
+)
+
+const readClock = "SELECT (extract(epoch FROM now())*1000000)::int8"
+
+// session is one transaction on a connection it has for itself.
+type session struct {
+	ctx     context.Context
+	conn    *sql.Conn
+	observe sqlstore.Observer
+	now     time.Time
+	slot    int64
+}
+
+// begin opens the transaction and in the same round trip reads its time: when it
+// began, by the clock of the database, so that all nodes agree.
+func (s *session) begin(text string, override func() time.Time) error {
+	results, err := s.simple(s.ctx, "BEGIN", text+"; "+readClock)
+	if err != nil {
+		return s.Translate("store.begin", err)
+	}
+	if override != nil {
+		s.now = override().UTC().Truncate(time.Microsecond)
+		return nil
+	}
+	us, err := strconv.ParseInt(string(results[1].Rows[0][0]), 10, 64)
+	s.now = time.UnixMicro(us).UTC()
+	return s.Translate("store.begin", err)
+}
+
+// commit is not broken off when the caller leaves, so that its outcome is known.
+func (s *session) commit() error {
+	ctx, cancel := sqlstore.WithDeadline(context.WithoutCancel(s.ctx))
+	defer cancel()
+	results, err := s.simple(ctx, "COMMIT", "COMMIT")
+	if err == nil && results[0].CommandTag.String() != "COMMIT" {
+		return &job.Error{Kind: job.Unavailable, Op: "store.commit", Msg: "the store undid the transaction"}
+	}
+	return translate("store.commit", err)
+}
+
+// rollback ends the transaction. A connection on which that fails is not used
+// again: the pool finds it closed or inside of a transaction.
+func (s *session) rollback() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 5*time.Second)
+	defer cancel()
+	s.simple(ctx, "ROLLBACK", "ROLLBACK")
+}
+
+// simple runs a text of several statements in one round trip.
+func (s *session) simple(ctx context.Context, name, text string) (results []*pgconn.Result, err error) {
+	started := time.Now()
+	err = s.conn.Raw(func(c any) error {
+		results, err = c.(*stdlib.Conn).Conn().PgConn().Exec(ctx, text).ReadAll()
+		return err
+	})
+	s.observe(name, time.Since(started), err)
+	return results, err
+}
+
+// Query is documented at sqlstore.Session, as are all methods below.
+func (s *session) Query(st *sqlstore.Statement, args ...any) (*sql.Rows, error) {
+	started := time.Now()
+	rows, err := s.conn.QueryContext(s.ctx, dialect.Text(st), args...)
+	s.observe(st.Name, time.Since(started), err)
+	return rows, s.Translate(st.Name, err)
+}
+
+func (s *session) Exec(st *sqlstore.Statement, args ...any) (int64, error) {
+	started := time.Now()
+	res, err := s.conn.ExecContext(s.ctx, dialect.Text(st), args...)
+	s.observe(st.Name, time.Since(started), err)
+	if err != nil {
+		return 0, s.Translate(st.Name, err)
+	}
+	return res.RowsAffected()
+}
+
+func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
+	started := time.Now()
+	_, err := s.conn.ExecContext(s.ctx, b.Rows, arrays(b.Columns, rows)...)
+	s.observe(b.Name, time.Since(started), err)
+	return s.Translate(b.Name, err)
+}
+
+// arrays turns rows into one array a column.
+func arrays(cols []sqlstore.Column, rows [][]any) []any {
+	args := make([]any, len(cols))
+	for c, col := range cols {
+		switch col.Type {
+		case "int8":
+			args[c] = array(rows, c, func(v any) int64 { return v.(int64) })
+		case "text":
+			args[c] = array(rows, c, func(v any) string { return v.(string) })
+		default:
+			args[c] = array(rows, c, func(v any) []byte { b, _ := v.([]byte); return b })
+		}
+	}
+	return args
+}
+
+func array[T any](rows [][]any, col int, cast func(any) T) []T {
+	values := make([]T, len(rows))
+	for i, row := range rows {
+		values[i] = cast(row[col])
+	}
+	return values
+}
+
+func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
+	values := make([][]any, len(jobs))
+	for i, j := range jobs {
+		values[i] = sqlstore.JobValues(j)
+	}
+	b := sqlstore.InsertJobs
+	started := time.Now()
+	rows, err := s.conn.QueryContext(s.ctx, b.Rows, arrays(b.Columns, values)...)
+	seqs := make(map[job.Ident]int64, len(jobs))
+	if err == nil {
+		defer rows.Close()
+		for rows.Next() {
+			var ident []byte
+			var seq int64
+			if err = rows.Scan(&ident, &seq); err != nil {
+				break
+			}
+			seqs[job.Ident(ident)] = seq
+		}
+		if err == nil {
+			err = rows.Err()
+		}
+	}
+	s.observe(b.Name, time.Since(started), err)
+	if err != nil {
+		return nil, s.Translate(b.Name, err)
+	}
+	for i, j := range jobs {
+		ident := job.Ident(values[i][0].([]byte))
+		j.Seq = seqs[ident]
+		if j.Seq == 0 {
+			taken = append(taken, i)
+		}
+		delete(seqs, ident) // the same identity again in jobs is taken
+	}
+	return taken, nil
+}
+
+func (s *session) Now() time.Time { return s.now }
+
+func (s *session) LockName(name string) error {
+	_, err := s.Exec(lockName, name)
+	return err
+}
+
+func (s *session) Slot() int64 { return s.slot }
+
+func (s *session) Ints(seqs []int64) any {
+	if seqs == nil {
+		seqs = []int64{}
+	}
+	return seqs
+}
+
+func (s *session) Idents(idents []job.Ident) any {
+	list := make([][]byte, len(idents))
+	for i := range idents {
+		list[i] = idents[i][:]
+	}
+	return list
+}
+
+func (s *session) Texts(texts []string) any { return texts }
+
+// Translate gives what the end of ctx did to a connection the kind of that end.
+func (s *session) Translate(op string, err error) error {
+	var pg *pgconn.PgError
+	if err != nil && s.ctx.Err() != nil && !errors.As(err, &pg) {
+		err = s.ctx.Err()
+	}
+	return translate(op, err)
+}

@@ -1,0 +1,355 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+func newJob(key string) *job.Job {
+	return &job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: key}, Queue: "q", State: "queued", Phase: job.Ready}
+}
+
+func mustInsert(tb testing.TB, s *postgres.Store, keys ...string) (jobs []*job.Job) {
+	tb.Helper()
+	for _, key := range keys {
+		jobs = append(jobs, newJob(key))
+	}
+	if err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert(jobs); return err }); err != nil {
+		tb.Fatal(err)
+	}
+	return jobs
+}
+
+// runs adds one to the runs of a job.
+func runs(tx store.Tx, id job.ID) error {
+	locked, err := tx.Lock([]job.ID{id})
+	if err != nil {
+		return err
+	}
+	locked[0].Runs++
+	return tx.Save(locked)
+}
+
+func mustHaveRuns(tb testing.TB, s *postgres.Store, want int) {
+	tb.Helper()
+	if err := s.View(context.Background(), func(r store.Reader) error {
+		jobs, err := r.List(store.Filter{})
+		for _, j := range jobs {
+			if j.Runs != want {
+				tb.Errorf("%s has %d runs, want %d", j.ID.Key, j.Runs, want)
+			}
+		}
+		return err
+	}); err != nil {
+		tb.Error(err)
+	}
+}
+
+// Two updates lock two jobs in opposite order and meet in the middle.
+func TestDeadlockRunsAgain(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})
+	jobs := mustInsert(t, s, "a", "b")
+	var tries, met atomic.Int32
+	both := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range 2 {
+		first := true
+		all.Go(func() {
+			err := s.Update(context.Background(), func(tx store.Tx) error {
+				tries.Add(1)
+				if err := runs(tx, jobs[i].ID); err != nil {
+					return err
+				}
+				if first {
+					if first = false; met.Add(1) == 2 {
+						close(both)
+					}
+					<-both
+				}
+				if err := runs(tx, jobs[1-i].ID); err != nil {
+					return errors.New("fn hides what happened")
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if tries.Load() != 3 {
+		t.Errorf("%d tries, want 3", tries.Load())
+	}
+	mustHaveRuns(t, s, 2)
+}
+
+// Where a database's default is serializable its failures are run again too.
+func TestSerializationFailureRunsAgain(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t) + "&default_transaction_isolation=serializable"})
+	jobs := mustInsert(t, s, "a")
+	var tries atomic.Int32
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 10 {
+				if err := s.Update(context.Background(), func(tx store.Tx) error {
+					tries.Add(1)
+					return runs(tx, jobs[0].ID)
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if tries.Load() <= 40 {
+		t.Errorf("%d tries of 40 updates: nothing failed", tries.Load())
+	}
+	mustHaveRuns(t, s, 40)
+}
+
+func TestLockedJobsArePassedOver(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t), Now: func() time.Time { return now }})
+	var jobs []*job.Job
+	for i := range 12 {
+		j := newJob(fmt.Sprint(i))
+		j.Phase, j.DueAt, j.LeaseUntil, j.SettledAt = job.Phase(i%4), now, now, now
+		jobs = append(jobs, j)
+	}
+	if err := s.Update(t.Context(), func(tx store.Tx) error { _, err := tx.Insert(jobs); return err }); err != nil {
+		t.Fatal(err)
+	}
+	verbs := map[string]func(tx store.Tx, n int) (int, error){
+		"due":    func(tx store.Tx, n int) (int, error) { all, err := tx.LockDue(n); return len(all), err },
+		"ready":  func(tx store.Tx, n int) (int, error) { all, err := tx.LockReady("relay", "q", n); return len(all), err },
+		"lapsed": func(tx store.Tx, n int) (int, error) { all, err := tx.LockLapsed(time.Time{}, n); return len(all), err },
+		"settled": func(tx store.Tx, n int) (int, error) {
+			return tx.PruneSettled("relay", now.Add(time.Second), n)
+		},
+	}
+	for name, verb := range verbs {
+		if err := s.Update(t.Context(), func(tx store.Tx) error {
+			first, err := verb(tx, 2)
+			if err != nil {
+				return err
+			}
+			var second int
+			err = s.Update(t.Context(), func(tx store.Tx) (err error) { second, err = verb(tx, 10); return err })
+			if first != 2 || second != 1 {
+				t.Errorf("%s: %d, then %d", name, first, second)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// named makes the connections of a test known to it.
+func named(tb testing.TB) (url, name string) {
+	name = rand.Text()
+	return pgtest.URL(tb) + "&application_name=" + name, name
+}
+
+const killAll = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name=$1 AND pid<>pg_backend_pid()"
+
+func TestTerminatedBackends(t *testing.T) {
+	t.Parallel()
+	url, name := named(t)
+	s := mustOpen(t, postgres.Config{URL: url, Conns: 4})
+	db := pgtest.DB(t, strings.Split(url, "&application_name")[0])
+	stop := make(chan struct{})
+	var mu sync.Mutex
+	told := map[string]error{}
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				key := fmt.Sprint(i, "-", n)
+				err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{newJob(key)}); return err })
+				mu.Lock()
+				told[key] = err
+				mu.Unlock()
+				verr := s.View(context.Background(), func(r store.Reader) error { _, err := r.Exists(newJob(key).ID); return err })
+				for _, err := range []error{err, verr} {
+					if err != nil && !job.IsKind(err, job.Unavailable) {
+						t.Errorf("got %v", err)
+					}
+				}
+			}
+		})
+	}
+	killed := 0
+	for range 30 {
+		var n int
+		if err := db.QueryRow(killAll, name).Scan(&n); err != nil {
+			t.Error(err)
+		}
+		killed += n
+		time.Sleep(20 * time.Millisecond)
+	}
+	if killed == 0 {
+		t.Error("nothing was terminated")
+	}
+	close(stop)
+	all.Wait()
+	// The pool is well by itself, also with connections that died idle.
+	if _, err := db.Exec(killAll, name); err != nil {
+		t.Error(err)
+	}
+	mustInsert(t, s, "last")
+	failed, unknown := 0, 0
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		for key, err := range told {
+			there, verr := r.Exists(newJob(key).ID)
+			if verr != nil {
+				return verr
+			}
+			var e *job.Error
+			errors.As(err, &e)
+			switch {
+			case err == nil && !there:
+				t.Errorf("%s is lost", key)
+			case err != nil && there && e.Op != "store.commit":
+				t.Errorf("%s is stored, but the update failed: %v", key, err)
+			case err != nil && there:
+				unknown++
+			case err != nil:
+				failed++
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d backends terminated, %d updates, %d failed, %d stored though the answer was lost", killed, len(told), failed, unknown)
+}
+
+func TestStatementsHaveDeadlines(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	s := mustOpen(t, postgres.Config{URL: url + "&lock_timeout=100"})
+	err := s.Update(t.Context(), func(tx store.Tx) error {
+		if err := tx.LockName("name"); err != nil {
+			return err
+		}
+		err := s.Update(t.Context(), func(tx store.Tx) error { return tx.LockName("name") })
+		if !job.IsKind(err, job.Unavailable) {
+			t.Errorf("lock deadline: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	slow := mustOpen(t, postgres.Config{URL: url + "&statement_timeout=100"})
+	err = slow.Update(t.Context(), func(tx store.Tx) error {
+		if err := tx.LockName("name"); err != nil {
+			return err
+		}
+		err := slow.Update(t.Context(), func(tx store.Tx) error { return tx.LockName("name") })
+		var pg *pgconn.PgError
+		if !job.IsKind(err, job.Unavailable) || !errors.As(err, &pg) || pg.Code != "57014" {
+			t.Errorf("statement deadline: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestIdleTransactionsEnd(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t) + "&idle_in_transaction_session_timeout=50"})
+	if err := s.Update(t.Context(), func(tx store.Tx) error {
+		time.Sleep(200 * time.Millisecond)
+		_, err := tx.Exists(job.ID{})
+		return err
+	}); !job.IsKind(err, job.Unavailable) {
+		t.Errorf("got %v", err)
+	}
+	mustInsert(t, s, "a")
+}
+
+// Callers that insert the same jobs, each in an order of its own, wait for each
+// other but never in a circle: no update has to be run again.
+func TestInsertsWaitInOneOrder(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})
+	const callers, rounds, set = 8, 4, 300
+	var tries, stored atomic.Int32
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for round := range rounds {
+				jobs := make([]*job.Job, set)
+				for i, k := range mathrand.Perm(set) {
+					jobs[i] = newJob(fmt.Sprint(round, "-", k))
+				}
+				var taken []int
+				if err := s.Update(context.Background(), func(tx store.Tx) (err error) {
+					tries.Add(1)
+					taken, err = tx.Insert(jobs)
+					return err
+				}); err != nil {
+					t.Error(err)
+				}
+				stored.Add(int32(set - len(taken)))
+			}
+		})
+	}
+	all.Wait()
+	if tries.Load() != callers*rounds || stored.Load() != rounds*set {
+		t.Errorf("%d tries of %d updates, %d of %d stored", tries.Load(), callers*rounds, stored.Load(), rounds*set)
+	}
+}
+
+func TestTimeIsTheDatabases(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	s, db := mustOpen(t, postgres.Config{URL: url}), pgtest.DB(t, url)
+	clock := func() (now time.Time) {
+		if err := db.QueryRow("SELECT clock_timestamp()").Scan(&now); err != nil {
+			t.Error(err)
+		}
+		return now
+	}
+	before := clock()
+	if err := s.Update(t.Context(), func(tx store.Tx) error {
+		first, after := tx.Now(), clock()
+		if first.Before(before) || first.After(after) || first.Location() != time.UTC {
+			t.Errorf("now is %v, between %v and %v", first, before, after)
+		}
+		if _, err := tx.Exists(job.ID{}); err != nil || tx.Now() != first {
+			t.Errorf("now is %v, was %v, %v", tx.Now(), first, err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}

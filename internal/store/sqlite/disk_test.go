@@ -1,0 +1,211 @@
+//go:build linux
+
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/sqlite"
+	"github.com/millrace/millrace/internal/store/storetest"
+)
+
+func TestWholeAfterCrowd(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "millrace.db")
+	s := storetest.ClaimAll(t, func(tb testing.TB, clock func() time.Time) store.Store {
+		return mustOpen(tb, sqlite.Config{Path: path, Now: clock})
+	}, 50, 1000)
+	check(t, path) // while it is open
+	s.Close()
+	check(t, path)
+}
+
+// ledger holds what callers of a store were told.
+type ledger struct {
+	mu     sync.Mutex
+	stored map[string]bool // what each key's update ended with
+	errs   []error
+}
+
+// write has callers insert one job after another until each has met want
+// outcomes of the given kind: errors when broken, else successes.
+func (l *ledger) write(s *sqlite.Store, name string, broken bool, want int) error {
+	const callers = 8
+	body := bytes.Repeat([]byte("x"), 6000)
+	var all sync.WaitGroup
+	failed := make(chan error, callers)
+	for i := range callers {
+		all.Go(func() {
+			for n, met := 0, 0; met < want; n++ {
+				if n == 20_000 {
+					failed <- fmt.Errorf("%s: does not come to that", name)
+					return
+				}
+				j := newJob(fmt.Sprint(name, i, "-", n))
+				j.Payload = body
+				err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{j}); return err })
+				l.mu.Lock()
+				l.stored[j.ID.Key] = err == nil
+				if err != nil && !job.IsKind(err, job.Unavailable) {
+					l.errs = append(l.errs, err)
+				}
+				l.mu.Unlock()
+				if (err != nil) == broken {
+					met++
+				}
+				if err != nil && !broken {
+					time.Sleep(20 * time.Millisecond)
+				}
+			}
+		})
+	}
+	all.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// audit compares what callers were told with what is stored.
+func (l *ledger) audit(s *sqlite.Store) error {
+	have := map[string]bool{}
+	err := s.View(context.Background(), func(r store.Reader) error {
+		jobs, err := r.List(store.Filter{Limit: math.MaxInt32})
+		for _, j := range jobs {
+			have[j.ID.Key] = true
+		}
+		return err
+	})
+	for key, want := range l.stored {
+		if have[key] != want {
+			err = errors.Join(err, fmt.Errorf("%s: told %v, stored %v", key, want, have[key]))
+		}
+	}
+	return errors.Join(err, errors.Join(l.errs...))
+}
+
+// breakAndHeal writes, breaks the disk, sees every write refused and every read
+// served, heals it, and sees the same store go on.
+func breakAndHeal(s *sqlite.Store, breakDisk, heal func() error) error {
+	l := &ledger{stored: map[string]bool{}}
+	for round := range 3 {
+		for _, step := range []func() error{
+			func() error { return l.write(s, fmt.Sprint("before", round), false, 3) },
+			breakDisk,
+			func() error { return l.write(s, fmt.Sprint("broken", round), true, 5) },
+			func() error { return l.audit(s) },
+			heal,
+			func() error { return l.write(s, fmt.Sprint("after", round), false, 3) },
+			func() error { return l.audit(s) },
+		} {
+			if err := step(); err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
+		}
+	}
+	return nil
+}
+
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", dir).CombinedOutput(); err != nil {
+		if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
+			t.Fatalf("no tmpfs: %s", out)
+		}
+		t.Skipf("skipped: no tmpfs (%s)", bytes.TrimSpace(out))
+	}
+	t.Cleanup(func() { exec.Command("umount", dir).Run() })
+	size := func(mib *int, by int) func() error {
+		return func() error {
+			*mib += by
+			return exec.Command("mount", "-o", fmt.Sprintf("remount,size=%dm", *mib), dir).Run()
+		}
+	}
+	mib := 3
+	path := filepath.Join(dir, "millrace.db")
+	s := mustOpen(t, sqlite.Config{Path: path})
+	if err := breakAndHeal(s, func() error { return nil }, size(&mib, 6)); err != nil {
+		t.Error(err)
+	}
+	err := fillUp(s)
+	if !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "disk is full") {
+		t.Errorf("the error of a full disk: %v", err)
+	}
+	s.Close()
+	check(t, path)
+}
+
+func fillUp(s *sqlite.Store) (err error) {
+	for i := 0; err == nil; i++ {
+		j := newJob(fmt.Sprint("fill", i))
+		j.Payload = bytes.Repeat([]byte("x"), 50_000)
+		err = s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{j}); return err })
+	}
+	return err
+}
+
+// TestDiskError: the kernel refuses writes of a process beyond a file size,
+// which is an I/O error to SQLite. The store must then distrust its log.
+func TestDiskError(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "millrace.db")
+	if out, err := child("limit", path).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%.4000s", err, out)
+	}
+	check(t, path)
+}
+
+func childLimit(path string) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: path, Now: time.Now})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var all syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &all); err != nil {
+		return err
+	}
+	log := func() int64 {
+		st, err := os.Stat(path + "-wal")
+		if err != nil {
+			return -1
+		}
+		return st.Size()
+	}
+	var broken int64
+	err = breakAndHeal(s, func() error {
+		broken = log()
+		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: uint64(broken) + 5000, Max: all.Max})
+	}, func() error {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &all); err != nil {
+			return err
+		}
+		// The next update finds the log emptied by the reopening.
+		if err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Exists(job.ID{}); return err }); err != nil {
+			return err
+		}
+		if n := log(); n >= broken {
+			return fmt.Errorf("the log has %d bytes, had %d", n, broken)
+		}
+		return nil
+	})
+	return err
+}

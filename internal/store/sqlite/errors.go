@@ -1,0 +1,59 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// translate gives a SQLite error its kind by its result code.
+func translate(op string, err error) error {
+	var known *job.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	e := &job.Error{Kind: job.Internal, Op: op, Err: err}
+	var se *sqlite.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		e.Kind, e.Msg = job.Aborted, "the caller went away"
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Kind, e.Msg = job.Unavailable, "the store is slow"
+	case errors.As(err, &se):
+		e.Kind, e.Msg = kindOfCode(se.Code() & 0xff)
+	}
+	return e
+}
+
+func kindOfCode(code int) (job.Kind, string) {
+	switch code {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
+		return job.Unavailable, "the store is busy"
+	case sqlite3.SQLITE_FULL:
+		return job.Unavailable, "the store's disk is full"
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+		return job.Unavailable, "the store's disk fails"
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
+		return job.Unavailable, "the store is read-only"
+	case sqlite3.SQLITE_NOMEM:
+		return job.Unavailable, "the store is out of memory"
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return job.ReadOnly, "the database file is damaged"
+	case sqlite3.SQLITE_TOOBIG:
+		return job.TooLarge, "larger than the store can hold"
+	default:
+		return job.Internal, ""
+	}
+}
+
+// breaksLog reports whether after err the write-ahead log can no longer be
+// trusted to be on the disk: an fsync that failed must never be tried again, as
+// the pages it was for may be gone while later ones are written behind them.
+func breaksLog(err error) bool {
+	var se *sqlite.Error
+	return errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_IOERR
+}

@@ -1,0 +1,129 @@
+package sqlite_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/sqlite"
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+const (
+	endless = "INSERT INTO half WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n;\n"
+	failing = "INSERT INTO nowhere VALUES (1);\n"
+	good    = "CREATE TABLE other (n INTEGER);\n"
+)
+
+// next is a schema after the newest, whose last statement is given.
+func next(last string) fstest.MapFS {
+	first, err := os.ReadFile("migrations/00001_jobs.sql")
+	if err != nil {
+		panic(err)
+	}
+	return fstest.MapFS{"00001_jobs.sql": {Data: first},
+		"09999_next.sql": {Data: []byte("-- +goose Up\nCREATE TABLE half (n INTEGER);\nINSERT INTO half VALUES (1);\n" + last)}}
+}
+
+// mustBeWhole opens the database with the schema of this binary and looks for
+// what a migration that did not end left behind.
+func mustBeWhole(t *testing.T, path string) {
+	t.Helper()
+	s := mustOpen(t, sqlite.Config{Path: path})
+	mustInsert(t, s, time.Now().String())
+	if err := s.View(t.Context(), func(r store.Reader) error { _, err := r.Exists(job.ID{}); return err }); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	check(t, path)
+	var half int
+	if err := rawDB(t, path).QueryRow("SELECT count(*) FROM sqlite_schema WHERE name='half'").Scan(&half); err != nil || half != 0 {
+		t.Errorf("half: %d, %v", half, err)
+	}
+}
+
+// check has SQLite look at every page.
+func check(tb testing.TB, path string) {
+	tb.Helper()
+	var verdict string
+	if err := rawDB(tb, path).QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		tb.Errorf("integrity: %s, %v", verdict, err)
+	}
+}
+
+func TestMigrationThatFailsHalfWay(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "millrace.db")
+	s := mustOpen(t, sqlite.Config{Path: path})
+	mustInsert(t, s, "kept")
+	s.Close()
+	db := rawDB(t, path)
+	if err := sqlstore.Migrate(t.Context(), goose.DialectSQLite3, db, next(failing)); err == nil {
+		t.Error("no error")
+	}
+	mustBeWhole(t, path)
+	if err := sqlstore.Migrate(t.Context(), goose.DialectSQLite3, db, next(good)); err != nil {
+		t.Error(err)
+	}
+	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Now: time.Now}); !job.IsKind(err, job.ReadOnly) {
+		t.Errorf("the old binary after the new: %v", err)
+	}
+}
+
+func childMigrate(path string) error {
+	return sqlstore.Migrate(context.Background(), goose.DialectSQLite3, rawDB(nil, path), next(endless))
+}
+
+func TestMigrationKilledHalfWay(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "millrace.db")
+	s := mustOpen(t, sqlite.Config{Path: path})
+	mustInsert(t, s, "kept")
+	s.Close()
+	c := child("migrate", path)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The migration writes for ever: once its log has grown it is in the middle.
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if st, err := os.Stat(path + "-wal"); err == nil && st.Size() > 1<<20 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Error("the migration does not begin")
+			break
+		}
+	}
+	c.Process.Kill()
+	c.Wait()
+	mustBeWhole(t, path)
+}
+
+// The first start is killed at some moment of its making the database.
+func TestFirstStartKilled(t *testing.T) {
+	t.Parallel()
+	started := time.Now()
+	if out, err := child("open", filepath.Join(t.TempDir(), "millrace.db")).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	whole := time.Since(started)
+	for range 12 {
+		path := filepath.Join(t.TempDir(), "data", "millrace.db")
+		c := child("hang on", path)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(whole/4 + rand.N(whole))
+		c.Process.Kill()
+		c.Wait()
+		mustBeWhole(t, path)
+	}
+}

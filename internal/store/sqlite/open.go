@@ -1,0 +1,211 @@
+// Package sqlite opens the storage port on SQLite: one writer that commits the
+// updates of concurrent callers together, readers beside it, WAL and an fsync
+// before every answer.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Memory as a path opens a database that lives as long as the Store.
+const Memory = ":memory:"
+
+// Older versions may corrupt a database in WAL mode when a checkpoint meets a
+// write (fixed in 3.51.3).
+var oldest = [3]int{3, 51, 3}
+
+// Config says what to open.
+type Config struct {
+	Path    string           // of the database file, or Memory
+	Now     func() time.Time // the clock of leases and due times
+	Readers int              // connections for reading; 0 means 4
+	Observe sqlstore.Observer
+}
+
+// Open opens or makes the database and brings its schema up to date. Only one
+// process may have a database open; a second is refused with a clear error.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	if c.Now == nil {
+		return nil, errors.New("sqlite: Config.Now is missing")
+	}
+	if c.Readers == 0 {
+		c.Readers = 4
+	}
+	if c.Observe == nil {
+		c.Observe = func(string, time.Duration, error) {}
+	}
+	var unlock func()
+	if c.Path != Memory {
+		if err := makeDir(filepath.Dir(c.Path)); err != nil {
+			return nil, &job.Error{Kind: job.ReadOnly, Op: "store.open", Msg: "the data directory cannot be made", Err: err}
+		}
+		var err error
+		if unlock, err = lockFile(c.Path + ".lock"); err != nil {
+			return nil, err
+		}
+	}
+	s, err := open(ctx, c)
+	if err != nil {
+		if unlock != nil {
+			unlock()
+		}
+		return nil, translate("store.open", err)
+	}
+	s.unlock = unlock
+	return s, nil
+}
+
+func open(ctx context.Context, c Config) (*Store, error) {
+	writer, err := openWriter(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{config: c, requests: make(chan *request, 1024), stop: make(chan struct{}), stopped: make(chan struct{})}
+	if c.Path != Memory {
+		s.readers = make(chan *session, c.Readers)
+		for range c.Readers {
+			s.readers <- nil // opened when it is first needed
+		}
+	}
+	go s.write(writer)
+	return s, nil
+}
+
+// openWriter opens the one writing connection.
+func openWriter(ctx context.Context, c Config) (*session, error) {
+	db, err := sql.Open("sqlite", dsn(c.Path, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-32768)",
+		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "mmap_size(0)", "temp_store(MEMORY)"))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	db.SetConnMaxLifetime(0)
+	if err = checkVersion(ctx, db); err == nil {
+		err = sqlstore.Migrate(ctx, goose.DialectSQLite3, db, migrationFiles())
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return newSession(ctx, db, c)
+}
+
+// reopenWriter opens a writing connection after the log broke. It is usable only
+// when all that the log holds could be written into the database file and
+// synced, so that new commits begin a new log.
+func reopenWriter(c Config) (*session, error) {
+	w, err := openWriter(context.Background(), c)
+	if err != nil {
+		return nil, err
+	}
+	var busy, logged, written int
+	err = w.conn.QueryRowContext(w.ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &logged, &written)
+	if err == nil && busy != 0 {
+		err = &job.Error{Kind: job.Unavailable, Op: "store.reopen", Msg: "the store is busy after a disk error"}
+	}
+	if err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// openReader opens one reading connection.
+func openReader(ctx context.Context, c Config) (*session, error) {
+	db, err := sql.Open("sqlite", dsn(c.Path, "query_only(1)", "cache_size(-4096)", "mmap_size(0)", "temp_store(MEMORY)"))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return newSession(ctx, db, c)
+}
+
+// makeDir makes a directory and its parents so that they are there after a loss
+// of power too: SQLite syncs the files and their directory, nobody the rest.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := makeDir(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(parent)
+}
+
+func migrationFiles() fs.FS {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is part of the binary
+	}
+	return files
+}
+
+// SchemaVersion reports the schema a database file has and the newest known.
+func SchemaVersion(ctx context.Context, path string) (have, want int64, err error) {
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer db.Close()
+	have, want, err = sqlstore.SchemaVersion(ctx, goose.DialectSQLite3, db, migrationFiles())
+	return have, want, translate("store.schema", err)
+}
+
+func dsn(path string, pragmas ...string) string {
+	q := url.Values{}
+	for _, p := range append([]string{"busy_timeout(5000)"}, pragmas...) {
+		q.Add("_pragma", p)
+	}
+	if path == Memory {
+		return "file::memory:?" + q.Encode()
+	}
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}
+	return u.String()
+}
+
+func checkVersion(ctx context.Context, db *sql.DB) error {
+	var text string
+	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&text); err != nil {
+		return err
+	}
+	have := [3]int{}
+	for i, part := range strings.SplitN(text, ".", 3) {
+		have[i], _ = strconv.Atoi(part)
+	}
+	for i := range have {
+		if have[i] != oldest[i] {
+			if have[i] > oldest[i] {
+				return nil
+			}
+			return &job.Error{Kind: job.ReadOnly, Op: "store.open",
+				Msg: fmt.Sprintf("SQLite %s can corrupt a database in WAL mode; %d.%d.%d or newer is needed", text, oldest[0], oldest[1], oldest[2])}
+		}
+	}
+	return nil
+}

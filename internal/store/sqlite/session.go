@@ -1,0 +1,223 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+var dialect = sqlstore.Dialect{
+	In:     "IN (SELECT value FROM json_each($n))",
+	BlobIn: "IN (SELECT unhex(value) FROM json_each($n))",
+	TextIn: "IN (SELECT value FROM json_each($n))",
+}
+
+// blockOfNumbers is how many job numbers are taken at a time.
+const blockOfNumbers = 10_000
+
+// session is one connection with its prepared statements. It serves one
+// transaction at a time.
+type session struct {
+	ctx      context.Context // of statements: a caller that leaves must not break a shared transaction
+	db       *sql.DB
+	conn     *sql.Conn
+	observe  sqlstore.Observer
+	clock    func() time.Time
+	prepared map[any]*sql.Stmt // by *Statement or *Bulk
+	now      time.Time
+	numbers  numbers
+}
+
+// numbers are the job numbers taken and not yet given.
+type numbers struct{ next, end int64 }
+
+var takeNumbers = &sqlstore.Statement{Name: "take_numbers", SQL: "UPDATE numbers SET next=next+$1 WHERE name='jobs' RETURNING next"}
+
+func newSession(ctx context.Context, db *sql.DB, c Config) (*session, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return &session{ctx: context.Background(), db: db, conn: conn, observe: c.Observe, clock: c.Now, prepared: map[any]*sql.Stmt{}}, nil
+}
+
+func (s *session) close() {
+	for _, p := range s.prepared {
+		p.Close()
+	}
+	s.conn.Close()
+	s.db.Close()
+}
+
+// begin opens a transaction: IMMEDIATE for the writer, DEFERRED for a reader.
+func (s *session) begin(kind string) error {
+	s.readClock()
+	return s.run("BEGIN " + kind)
+}
+
+// readClock fixes the time of an update or a view.
+func (s *session) readClock() { s.now = s.clock().UTC().Truncate(time.Microsecond) }
+
+func (s *session) run(text string) error {
+	p, err := s.prepare(text, text)
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	_, err = p.ExecContext(s.ctx)
+	s.observe(text, time.Since(started), err)
+	return err
+}
+
+func (s *session) prepare(key any, text string) (*sql.Stmt, error) {
+	if p := s.prepared[key]; p != nil {
+		return p, nil
+	}
+	p, err := s.conn.PrepareContext(s.ctx, text)
+	if err == nil {
+		s.prepared[key] = p
+	}
+	return p, err
+}
+
+func (s *session) statement(st *sqlstore.Statement) (*sql.Stmt, error) {
+	if p := s.prepared[st]; p != nil {
+		return p, nil
+	}
+	return s.prepare(st, dialect.Text(st))
+}
+
+// Query is documented at sqlstore.Session, as are all methods below.
+func (s *session) Query(st *sqlstore.Statement, args ...any) (*sql.Rows, error) {
+	started := time.Now()
+	p, err := s.statement(st)
+	var rows *sql.Rows
+	if err == nil {
+		rows, err = p.QueryContext(s.ctx, args...)
+	}
+	s.observe(st.Name, time.Since(started), err)
+	return rows, translate(st.Name, err)
+}
+
+func (s *session) Exec(st *sqlstore.Statement, args ...any) (int64, error) {
+	started := time.Now()
+	p, err := s.statement(st)
+	var affected int64
+	if err == nil {
+		affected, err = exec(s.ctx, p, args)
+	}
+	s.observe(st.Name, time.Since(started), err)
+	return affected, translate(st.Name, err)
+}
+
+func exec(ctx context.Context, p *sql.Stmt, args []any) (int64, error) {
+	res, err := p.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
+	return s.each(b, rows, func(int, int64) {})
+}
+
+// each runs b for every row and tells how many rows of the table it touched.
+func (s *session) each(b *sqlstore.Bulk, rows [][]any, touched func(row int, affected int64)) error {
+	started := time.Now()
+	p, err := s.prepare(b, b.Row)
+	for i := 0; i < len(rows) && err == nil; i++ {
+		var n int64
+		if n, err = exec(s.ctx, p, rows[i]); err == nil {
+			touched(i, n)
+		}
+	}
+	s.observe(b.Name, time.Since(started), err)
+	return translate(b.Name, err)
+}
+
+func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
+	rows := make([][]any, len(jobs))
+	for i, j := range jobs {
+		if j.Seq, err = s.number(len(jobs) - i); err != nil {
+			return nil, err
+		}
+		rows[i] = append(sqlstore.JobValues(j), j.Seq)
+	}
+	err = s.each(sqlstore.InsertJobs, rows, func(row int, affected int64) {
+		if affected == 0 {
+			taken = append(taken, row)
+			jobs[row].Seq = 0
+		}
+	})
+	return taken, err
+}
+
+// number gives the next job number, taking a block of them when none is left.
+func (s *session) number(needed int) (int64, error) {
+	if s.numbers.next == s.numbers.end {
+		block := max(int64(needed), blockOfNumbers)
+		rows, err := s.Query(takeNumbers, block)
+		if err != nil {
+			return 0, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := rows.Scan(&s.numbers.end); err != nil {
+				return 0, translate(takeNumbers.Name, err)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return 0, translate(takeNumbers.Name, err)
+		}
+		s.numbers.next = s.numbers.end - block
+	}
+	s.numbers.next++
+	return s.numbers.next - 1, nil
+}
+
+func (s *session) Now() time.Time { return s.now }
+
+func (s *session) LockName(string) error { return nil } // there is one writer
+
+func (s *session) Slot() int64 { return 0 }
+
+func (s *session) Ints(seqs []int64) any {
+	list := make([]byte, 0, 2+20*len(seqs))
+	list = append(list, '[')
+	for i, n := range seqs {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, n, 10)
+	}
+	return string(append(list, ']'))
+}
+
+func (s *session) Idents(idents []job.Ident) any {
+	list := make([]byte, 0, 2+35*len(idents))
+	list = append(list, '[')
+	for i := range idents {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, '"')
+		list = hex.AppendEncode(list, idents[i][:])
+		list = append(list, '"')
+	}
+	return string(append(list, ']'))
+}
+
+func (s *session) Texts(texts []string) any {
+	list, _ := json.Marshal(texts) // texts always can
+	return string(list)
+}
+
+func (s *session) Translate(op string, err error) error { return translate(op, err) }

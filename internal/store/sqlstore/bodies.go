@@ -1,0 +1,127 @@
+package sqlstore
+
+import (
+	"database/sql"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+var (
+	bodyKey = []Column{{"seq", "int8"}, {"part", "int8"}}
+
+	putBodies    = insertInto("put_bodies", "bodies", append(bodyKey[:2:2], Column{"data", "bytea"}), "ON CONFLICT (seq,part) DO UPDATE SET data=excluded.data")
+	getBodies    = &Statement{"get_bodies", "SELECT seq,part,data FROM bodies WHERE seq {in $1}"}
+	deleteBodies = &Statement{"delete_bodies", "DELETE FROM bodies WHERE seq {in $1}"}
+	deletePart   = &Statement{"delete_body_part", "DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
+	loadBodies   = &Statement{"load_bodies", "SELECT seq,definition,payload,progress,result,failure FROM jobs WHERE seq {in $1}"}
+
+	setBody = setBodies()
+)
+
+func setBodies() (all [job.Parts]*Bulk) {
+	for p, name := range bodyNames {
+		all[p] = updateOf("set_"+name, "jobs", []Column{{name, "bytea"}, {"apart", "int8"}, seqColumn})
+	}
+	return all
+}
+
+// storeApart writes the bodies that are too large for the row.
+func (t *Tx) storeApart(jobs []*job.Job) error {
+	var rows [][]any
+	for _, j := range jobs {
+		for p := range job.Parts {
+			if j.Apart&(1<<p) != 0 {
+				rows = append(rows, []any{j.Seq, int64(p), *j.Body(p)})
+			}
+		}
+	}
+	return t.bulk(putBodies, rows)
+}
+
+type body struct {
+	seq  int64
+	part job.Part
+	data blob
+}
+
+// loadApart completes jobs whose bodies are kept apart.
+func (t *Tx) loadApart(jobs []*job.Job) error {
+	apart := map[int64]*job.Job{}
+	var seqs []int64
+	for _, j := range jobs {
+		if j.Apart != 0 {
+			apart[j.Seq] = j
+			seqs = append(seqs, j.Seq)
+		}
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	bodies, err := collect(t, getBodies, func(rows *sql.Rows) (b body, err error) {
+		err = rows.Scan(&b.seq, &b.part, &b.data)
+		return b, err
+	}, t.s.Ints(seqs))
+	for _, b := range bodies {
+		*apart[b.seq].Body(b.part) = b.data
+	}
+	return err
+}
+
+// LoadBodies is documented at the port.
+func (t *Tx) LoadBodies(jobs []*job.Job) error {
+	bySeq := make(map[int64]*job.Job, len(jobs))
+	seqs := make([]int64, len(jobs))
+	for i, j := range jobs {
+		bySeq[j.Seq], seqs[i] = j, j.Seq
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	_, err := collect(t, loadBodies, func(rows *sql.Rows) (struct{}, error) {
+		var seq int64
+		var b [job.Parts]blob
+		err := rows.Scan(&seq, &b[0], &b[1], &b[2], &b[3], &b[4])
+		for p := range job.Parts {
+			if j := bySeq[seq]; j != nil {
+				*j.Body(p) = b[p]
+			}
+		}
+		return struct{}{}, err
+	}, t.s.Ints(seqs))
+	if err != nil {
+		return err
+	}
+	return t.loadApart(jobs)
+}
+
+// SaveBodies is documented at the port.
+func (t *Tx) SaveBodies(p job.Part, jobs []*job.Job) error {
+	var rows [][]any
+	var apart []*job.Job
+	var inline []int64 // were apart and are not any more
+	for _, j := range jobs {
+		data, was := *j.Body(p), j.Apart&(1<<p) != 0
+		if len(data) > apartAbove {
+			j.Apart |= 1 << p
+			apart = append(apart, j)
+			data = nil
+		} else if was {
+			j.Apart &^= 1 << p
+			inline = append(inline, j.Seq)
+		}
+		rows = append(rows, []any{nullable(data), int64(j.Apart), j.Seq})
+	}
+	if err := t.bulk(setBody[p], rows); err != nil {
+		return err
+	}
+	if len(inline) > 0 {
+		if _, err := t.exec(deletePart, t.s.Ints(inline), int64(p)); err != nil {
+			return err
+		}
+	}
+	rows = rows[:0]
+	for _, j := range apart {
+		rows = append(rows, []any{j.Seq, int64(p), *j.Body(p)})
+	}
+	return t.bulk(putBodies, rows)
+}

@@ -1,0 +1,122 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+var (
+	addEvents = insertInto("add_events", "events", []Column{{"seq", "int8"}, {"cause", "text"}, {"prev", "text"},
+		{"next", "text"}, {"run_id", "bytea"}, {"at", "int8"}}, "")
+	getEvents   = &Statement{"get_events", "SELECT id,seq,cause,prev,next,run_id,at FROM events WHERE seq=$1 ORDER BY id"}
+	dropHistory = &Statement{"drop_history", "DELETE FROM events WHERE seq {in $1}"}
+
+	addMessages = insertInto("add_messages", "outbox", []Column{{"contract", "text"}, {"scope", "text"}, {"key", "text"},
+		{"seq", "int8"}, {"cause", "text"}, {"prev", "text"}, {"next", "text"}, {"at", "int8"}, {"body", "bytea"}}, "")
+	getMessages  = &Statement{"get_messages", "SELECT id,contract,scope,key,seq,cause,prev,next,at,body FROM outbox ORDER BY id LIMIT $1 {for update}"}
+	dropMessages = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
+
+	bury = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
+	dead = &Statement{"get_dead_letters", `SELECT id,cause,buried_at,job FROM dead_letters
+		WHERE contract=$1 AND id>$2 ORDER BY id LIMIT $3`}
+	dropDead = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
+	oldDead  = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
+		WHERE contract=$1 AND buried_at<$2 ORDER BY buried_at,id LIMIT $3 {skip locked}`}
+)
+
+// Events is documented at the port, as are all verbs below.
+func (t *Tx) Events(seq int64) ([]job.Event, error) {
+	return collect(t, getEvents, func(rows *sql.Rows) (e job.Event, err error) {
+		var run []byte
+		var at int64
+		err = rows.Scan(&e.ID, &e.Job, &e.Cause, &e.Prev, &e.Next, &run, &at)
+		e.At = fromMicros(at)
+		if len(run) == len(e.Run) {
+			e.Run = job.RunID(run)
+		}
+		return e, err
+	}, seq)
+}
+
+func (t *Tx) AddEvents(events []job.Event) error {
+	rows := make([][]any, len(events))
+	for i, e := range events {
+		var run any
+		if !e.Run.IsZero() {
+			run = e.Run[:]
+		}
+		rows[i] = []any{e.Job, string(e.Cause), string(e.Prev), string(e.Next), run, Micros(e.At)}
+	}
+	return t.bulk(addEvents, rows)
+}
+
+func (t *Tx) DropHistory(seqs []int64) error { return t.drop(dropHistory, seqs) }
+
+// drop runs a delete by numbers unless there are none.
+func (t *Tx) drop(s *Statement, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := t.exec(s, t.s.Ints(ids))
+	return err
+}
+
+func (t *Tx) AddMessages(messages []job.Message) error {
+	rows := make([][]any, len(messages))
+	for i, m := range messages {
+		rows[i] = []any{m.JobID.Contract, m.JobID.Scope, m.JobID.Key, m.Job, string(m.Cause), string(m.Prev),
+			string(m.Next), Micros(m.At), nullable(m.Body)}
+	}
+	return t.bulk(addMessages, rows)
+}
+
+func (t *Tx) Messages(n int) ([]job.Message, error) {
+	return collect(t, getMessages, func(rows *sql.Rows) (m job.Message, err error) {
+		var at int64
+		err = rows.Scan(&m.ID, &m.JobID.Contract, &m.JobID.Scope, &m.JobID.Key, &m.Job, &m.Cause, &m.Prev, &m.Next, &at, (*blob)(&m.Body))
+		m.At = fromMicros(at)
+		return m, err
+	}, n)
+}
+
+func (t *Tx) DropMessages(ids []int64) error { return t.drop(dropMessages, ids) }
+
+// Bury stores the job as one JSON document: a dead letter is read by people and
+// submitted again as a whole, never searched by its parts. Byte members are
+// base64 there, so bodies stay as they were.
+func (t *Tx) Bury(letters []job.DeadLetter) error {
+	rows := make([][]any, len(letters))
+	for i, l := range letters {
+		doc, err := json.Marshal(l.Job)
+		if err != nil {
+			return &job.Error{Kind: job.Internal, Op: "bury", Err: err}
+		}
+		rows[i] = []any{l.Job.ID.Contract, string(l.Cause), Micros(l.BuriedAt), doc}
+	}
+	return t.bulk(bury, rows)
+}
+
+func (t *Tx) DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error) {
+	return collect(t, dead, func(rows *sql.Rows) (l job.DeadLetter, err error) {
+		var at int64
+		var doc []byte
+		if err = rows.Scan(&l.ID, &l.Cause, &at, &doc); err != nil {
+			return l, err
+		}
+		l.BuriedAt = fromMicros(at)
+		return l, json.Unmarshal(doc, &l.Job)
+	}, contract, after, limit)
+}
+
+func (t *Tx) DropDeadLetters(ids []int64) error { return t.drop(dropDead, ids) }
+
+func (t *Tx) PruneDeadLetters(contract string, before time.Time, n int) (int, error) {
+	old, err := collect(t, oldDead, scanInt, contract, Micros(before), n)
+	if err != nil {
+		return 0, err
+	}
+	return len(old), t.DropDeadLetters(old)
+}

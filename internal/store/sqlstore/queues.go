@@ -1,0 +1,133 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+var (
+	setQueue = &Statement{"set_queue", `INSERT INTO queues (lane,contract,queue,paused,run_limit) VALUES ($1,$2,$3,$4,$5)
+		ON CONFLICT (lane) DO UPDATE SET paused=excluded.paused, run_limit=excluded.run_limit`}
+	getQueues = &Statement{"get_queues", "SELECT contract,queue,paused,run_limit FROM queues ORDER BY contract,queue"}
+
+	// A queue has a counter for each slot, and its count is their sum: concurrent
+	// transactions use different slots and so do not wait for each other.
+	countBy = insertInto("count_by", "counts", []Column{{"lane", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
+		{"waiting", "int8"}, {"ready", "int8"}, {"leased", "int8"}},
+		`ON CONFLICT (lane,slot) DO UPDATE SET waiting=counts.waiting+excluded.waiting,
+		ready=counts.ready+excluded.ready, leased=counts.leased+excluded.leased`)
+	getCounts = &Statement{"get_counts", `SELECT contract,queue,sum(waiting),sum(ready),sum(leased) FROM counts
+		WHERE $1='' OR contract=$1 GROUP BY contract,queue ORDER BY contract,queue`}
+	emptyLanes = &Statement{"empty_lanes", `SELECT lane FROM counts GROUP BY lane
+		HAVING sum(waiting)=0 AND sum(ready)=0 AND sum(leased)=0 LIMIT $1`}
+	lockCounts = &Statement{"lock_counts", "SELECT lane,slot,waiting,ready,leased FROM counts WHERE lane {in $1} ORDER BY lane,slot {for update}"}
+	dropCounts = &Statement{"drop_counts", "DELETE FROM counts WHERE lane {in $1} AND slot {in $2}"}
+
+	elect = &Statement{"elect", `INSERT INTO duties (name,holder,until) VALUES ($1,$2,$3)
+		ON CONFLICT (name) DO UPDATE SET holder=excluded.holder, until=excluded.until
+		WHERE duties.holder=excluded.holder OR duties.until<=$4`}
+	settled = &Statement{"settled", "SELECT " + coreColumns + ` FROM jobs
+		WHERE phase=3 AND contract=$1 AND settled_at<$2 ORDER BY settled_at,seq LIMIT $3 {skip locked}`}
+)
+
+// SetQueue is documented at the port, as are all verbs below.
+func (t *Tx) SetQueue(q job.QueueSettings) error {
+	paused := int64(0)
+	if q.Paused {
+		paused = 1
+	}
+	_, err := t.exec(setQueue, int64(job.LaneOf(q.Contract, q.Queue)), q.Contract, q.Queue, paused, int64(q.RunLimit))
+	return err
+}
+
+func (t *Tx) QueueSettings() ([]job.QueueSettings, error) {
+	return collect(t, getQueues, func(rows *sql.Rows) (q job.QueueSettings, err error) {
+		var paused int64
+		err = rows.Scan(&q.Contract, &q.Queue, &paused, &q.RunLimit)
+		q.Paused = paused != 0
+		return q, err
+	})
+}
+
+// CountBy writes one row a queue, in the order in which FoldCounts locks them.
+func (t *Tx) CountBy(deltas []job.QueueCount) error {
+	sums := map[job.Lane]job.QueueCount{}
+	for _, d := range deltas {
+		lane := job.LaneOf(d.Contract, d.Queue)
+		s := sums[lane]
+		d.Waiting, d.Ready, d.Leased = d.Waiting+s.Waiting, d.Ready+s.Ready, d.Leased+s.Leased
+		sums[lane] = d
+	}
+	rows := make([][]any, 0, len(sums))
+	for _, lane := range slices.Sorted(maps.Keys(sums)) {
+		d := sums[lane]
+		rows = append(rows, []any{int64(lane), t.s.Slot(), d.Contract, d.Queue, d.Waiting, d.Ready, d.Leased})
+	}
+	return t.bulk(countBy, rows)
+}
+
+func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
+	return collect(t, getCounts, func(rows *sql.Rows) (c job.QueueCount, err error) {
+		err = rows.Scan(&c.Contract, &c.Queue, &c.Waiting, &c.Ready, &c.Leased)
+		return c, err
+	}, contract)
+}
+
+// FoldCounts removes counters that add up to nothing. A counter that appears
+// meanwhile keeps what it says, so the sums stay right.
+func (t *Tx) FoldCounts(n int) error {
+	lanes, err := collect(t, emptyLanes, scanInt, n)
+	if err != nil || len(lanes) == 0 {
+		return err
+	}
+	type counter struct{ lane, slot, waiting, ready, leased int64 }
+	locked, err := collect(t, lockCounts, func(rows *sql.Rows) (c counter, err error) {
+		err = rows.Scan(&c.lane, &c.slot, &c.waiting, &c.ready, &c.leased)
+		return c, err
+	}, t.s.Ints(lanes))
+	if err != nil {
+		return err
+	}
+	sums, slots := map[int64]counter{}, map[int64][]int64{}
+	for _, c := range locked {
+		s := sums[c.lane]
+		sums[c.lane] = counter{waiting: s.waiting + c.waiting, ready: s.ready + c.ready, leased: s.leased + c.leased}
+		slots[c.lane] = append(slots[c.lane], c.slot)
+	}
+	for lane, s := range sums {
+		if s != (counter{}) {
+			continue
+		}
+		if _, err := t.exec(dropCounts, t.s.Ints([]int64{lane}), t.s.Ints(slots[lane])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tx) Elect(duty, holder string, until time.Time) (bool, error) {
+	n, err := t.exec(elect, duty, holder, Micros(until), Micros(t.Now()))
+	return n == 1, err
+}
+
+func (t *Tx) PruneSettled(contract string, before time.Time, n int) (int, error) {
+	old, err := t.cores(settled, contract, Micros(before), n)
+	if err != nil || len(old) == 0 {
+		return 0, err
+	}
+	seqs := make([]int64, len(old))
+	for i, j := range old {
+		seqs[i] = j.Seq
+	}
+	if err := t.DropHistory(seqs); err != nil {
+		return 0, err
+	}
+	if err := t.DropEdges(seqs); err != nil {
+		return 0, err
+	}
+	return len(old), t.Delete(old)
+}

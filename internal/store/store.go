@@ -1,0 +1,176 @@
+// Package store is the storage port: what the engine needs of a database, and
+// what a database promises in return. The verbs take and return sets, so that
+// the work of many callers is one statement.
+//
+// Every promise stands in a comment here and has its test in storetest, which
+// runs on every implementation. Nothing but the engine calls Update.
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Store is a database of jobs.
+//
+// Errors are *job.Error: Unavailable when the database is away, busy, full or
+// slow and trying again may help, ReadOnly when it refuses writes until someone
+// acts, Aborted when ctx was canceled first (a deadline that passed is
+// Unavailable), Invalid when a text is not UTF-8 or holds a NUL, Internal
+// otherwise. After any error but a lost answer to a commit nothing has changed;
+// that one is Unavailable too.
+//
+// A database error inside of fn ends its transaction: all further verbs return
+// it, and so does Update when fn does not return an error of its own. A panic in
+// fn reaches the caller of Update and nobody else. fn uses nothing of the Store
+// but what it is given: an Update in an Update may wait for itself.
+type Store interface {
+	// Update runs fn in a transaction and returns once its changes are on
+	// stable storage. When fn returns an error nothing of it is kept and Update
+	// returns that error. fn may run again (busy, serialization failure), so it
+	// changes nothing outside until Update has returned. Concurrent updates
+	// keep their own outcomes, also where they share one commit.
+	Update(ctx context.Context, fn func(Tx) error) error
+
+	// View runs fn on a consistent snapshot that includes every Update that has
+	// returned. It goes on working while writes fail, where the database can.
+	View(ctx context.Context, fn func(Reader) error) error
+
+	// Announce tells the other nodes that the lanes may have ready jobs. It
+	// returns at once and promises nothing: polling is the floor.
+	Announce(lanes []job.Lane)
+
+	// Listen calls fn with the lanes other nodes announce, until ctx ends.
+	Listen(ctx context.Context, fn func([]job.Lane))
+
+	// Ping reports whether the database answers.
+	Ping(ctx context.Context) error
+
+	Close() error
+}
+
+// Reader reads. Jobs come with all their bodies.
+type Reader interface {
+	// Now is the database's time when fn began, one value for all of it.
+	Now() time.Time
+
+	// Get returns the jobs that exist of those asked for, in no order.
+	Get(ids []job.ID) ([]*job.Job, error)
+	// GetSeqs is Get by Seq.
+	GetSeqs(seqs []int64) ([]*job.Job, error)
+	// Exists reports whether the job is stored.
+	Exists(id job.ID) (bool, error)
+	// List returns the jobs that match f, by Seq ascending, at most f.Limit. It
+	// reads from f.After on until it has them, whatever else f says.
+	List(f Filter) ([]*job.Job, error)
+
+	// Events returns the history of a job in the order things happened.
+	Events(seq int64) ([]job.Event, error)
+	// DeadLetters returns those of a contract with an ID above after, by ID
+	// ascending.
+	DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error)
+	// Edges returns the edges from and to the jobs.
+	Edges(seqs []int64) ([]job.Edge, error)
+
+	// QueueSettings returns every queue that has settings of its own.
+	QueueSettings() ([]job.QueueSettings, error)
+	// Counts returns the jobs in each phase, by queue, kept exact by CountBy and
+	// never found by scanning. An empty contract means all.
+	Counts(contract string) ([]job.QueueCount, error)
+	// NextDue returns when the next waiting job is due and the next lease ends;
+	// zero times when there is none. A job without a time is due now.
+	NextDue() (due, lease time.Time, err error)
+}
+
+// Tx reads and writes. Every Lock... verb returns rows that no other
+// transaction changes until this one ends, without bodies unless said. A set
+// holds a job once, but for Insert and the sets of ids.
+type Tx interface {
+	Reader
+
+	// Insert stores the jobs and sets their Seq, growing with their order.
+	// taken lists the indexes of those whose identity exists already, in the
+	// store or earlier in jobs; they are not stored and have no Seq.
+	Insert(jobs []*job.Job) (taken []int, err error)
+	// Save writes what moves change: state, phase, times, run, counters.
+	Save(jobs []*job.Job) error
+	// Rewrite writes everything but identity and bodies.
+	Rewrite(jobs []*job.Job) error
+	// SaveBodies writes one body of each of the jobs.
+	SaveBodies(p job.Part, jobs []*job.Job) error
+	// Delete removes the jobs with their bodies.
+	Delete(jobs []*job.Job) error
+	// DropHistory removes the events of jobs.
+	DropHistory(seqs []int64) error
+
+	// Lock returns the jobs that exist of those asked for, by Seq ascending.
+	Lock(ids []job.ID) ([]*job.Job, error)
+	// LockSeqs is Lock by Seq.
+	LockSeqs(seqs []int64) ([]*job.Job, error)
+	// LockReady returns the first n ready jobs of a queue in claim order, with
+	// bodies, passing over those another transaction holds.
+	LockReady(contract, queue string, n int) ([]*job.Job, error)
+	// LockDue returns up to n waiting jobs with no open dependency whose time
+	// has come, earliest first, passing over those another transaction holds.
+	LockDue(n int) ([]*job.Job, error)
+	// LockLapsed returns up to n leased jobs whose lease is over, passing over
+	// those another transaction holds. After a jump of the clock at the time
+	// jumped, runs that began before it are kept for one lease from then on;
+	// the zero time means no jump.
+	LockLapsed(jumped time.Time, n int) ([]*job.Job, error)
+	// LockDependents returns the jobs that wait for any of seqs, by Seq.
+	LockDependents(seqs []int64) ([]*job.Job, error)
+	// LoadBodies fills in the bodies of jobs that were locked without.
+	LoadBodies(jobs []*job.Job) error
+
+	// AddEvents appends to the histories.
+	AddEvents(events []job.Event) error
+	// AddMessages appends to the outbox.
+	AddMessages(messages []job.Message) error
+	// Messages returns the n oldest messages of the outbox.
+	Messages(n int) ([]job.Message, error)
+	// DropMessages removes messages that were delivered.
+	DropMessages(ids []int64) error
+	// Bury keeps dead letters.
+	Bury(letters []job.DeadLetter) error
+	// DropDeadLetters removes dead letters.
+	DropDeadLetters(ids []int64) error
+
+	// AddEdges stores dependencies; an edge that exists stays as it is.
+	AddEdges(edges []job.Edge) error
+	// DropEdges removes every edge of which a job is the dependent.
+	DropEdges(dependents []int64) error
+
+	// SetQueue stores the settings of a queue.
+	SetQueue(q job.QueueSettings) error
+	// LockName makes transactions that lock the same name run one after
+	// another, on all nodes, until they end.
+	LockName(name string) error
+	// CountBy adds to the counts of queues.
+	CountBy(deltas []job.QueueCount) error
+	// FoldCounts tidies the counters of up to n queues that are empty.
+	FoldCounts(n int) error
+
+	// Elect makes holder the one that does a duty until the given time, unless
+	// somebody else is and the time given for them has not come.
+	Elect(duty, holder string, until time.Time) (bool, error)
+	// PruneSettled removes up to n jobs of a contract that settled before the
+	// given time, oldest first, and reports how many.
+	PruneSettled(contract string, before time.Time, n int) (int, error)
+	// PruneDeadLetters is the same for dead letters.
+	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
+}
+
+// Filter selects jobs for List. Empty members select all.
+type Filter struct {
+	Contract string
+	Queue    string
+	Owner    string
+	States   []job.State
+	Phases   []job.Phase
+	Parent   int64
+	After    int64 // Seq above this
+	Limit    int   // 0 means no limit
+}

@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+var bodyTests = []test{
+	{"bodies of every size come back", bodySizes},
+	{"save bodies of every size over every other", saveBodies},
+	{"bodies of many jobs at once", manyBodies},
+	{"nothing stays of deleted bodies", deletedBodies},
+}
+
+// sizes reach over the size above which bodies are kept apart; -1 is no body.
+var sizes = []int{-1, 0, 1, 8<<10 - 1, 8 << 10, 8<<10 + 1, 1 << 20}
+
+// bytesOf returns n bytes that are no text.
+func bytesOf(n int) []byte {
+	if n < 0 {
+		return nil
+	}
+	b := make([]byte, n)
+	r := rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)})
+	r.Read(b)
+	if n > 1 {
+		b[0], b[1] = 0, 0xff
+	}
+	return b
+}
+
+func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+
+func (w *world) sameBodies(what string, got, want *job.Job) {
+	w.Helper()
+	for p := range job.Parts {
+		if g, x := *got.Body(p), *want.Body(p); !same(g, x) {
+			w.Errorf("%s, body %d: got %d bytes (nil %v), want %d (nil %v)", what, p, len(g), g == nil, len(x), x == nil)
+		}
+	}
+}
+
+func bodySizes(w *world) {
+	for i, n := range sizes {
+		j := newJob(fmt.Sprint(n))
+		for p := range job.Parts {
+			*j.Body(p) = bytesOf(sizes[(i+int(p))%len(sizes)])
+		}
+		w.insert(j)
+		w.sameBodies("get", w.get(j), j)
+		locked := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockSeqs(seqs(j)) })
+		w.update(func(tx store.Tx) error { return tx.LoadBodies(locked) })
+		w.sameBodies("loaded", locked[0], j)
+	}
+	w.update(func(tx store.Tx) error { return tx.LoadBodies(nil) })
+}
+
+func saveBodies(w *world) {
+	j := newJob("a")
+	for p := range job.Parts {
+		*j.Body(p) = []byte("first")
+	}
+	w.insert(j)
+	for _, from := range sizes {
+		for _, to := range sizes {
+			for _, n := range []int{from, to} {
+				p := job.Part((n + 5) % int(job.Parts))
+				*j.Body(p) = bytesOf(n)
+				w.update(func(tx store.Tx) error {
+					locked, err := tx.LockSeqs(seqs(j))
+					if err != nil {
+						return err
+					}
+					*locked[0].Body(p) = bytesOf(n)
+					return tx.SaveBodies(p, locked)
+				})
+			}
+			got := w.get(j)
+			w.sameBodies(fmt.Sprintf("%d over %d", to, from), got, j)
+			if p := (to + 5) % int(job.Parts); to < 8<<10 && got.Apart&(1<<p) != 0 {
+				w.Errorf("%d over %d: body %d is marked as kept apart", to, from, p)
+			}
+		}
+	}
+	w.update(func(tx store.Tx) error { return tx.SaveBodies(job.Result, nil) })
+}
+
+func manyBodies(w *world) {
+	var jobs []*job.Job
+	for i := range 30 {
+		jobs = append(jobs, newJob(fmt.Sprint(i)))
+	}
+	w.insert(jobs...)
+	for round := range 3 {
+		for i, j := range jobs {
+			j.Result = bytesOf(sizes[(i+round*2)%(len(sizes)-1)])
+		}
+		// Within one transaction the later write stands.
+		w.update(func(tx store.Tx) error {
+			locked, err := tx.LockSeqs(seqs(jobs...))
+			if err != nil {
+				return err
+			}
+			for _, n := range []int{9000, 1} {
+				for _, l := range locked {
+					l.Result = bytesOf(n)
+				}
+				if err := tx.SaveBodies(job.Result, locked); err != nil {
+					return err
+				}
+			}
+			for i, l := range locked {
+				l.Result = jobs[i].Result
+			}
+			return tx.SaveBodies(job.Result, locked)
+		})
+		for _, j := range jobs {
+			w.sameBodies(j.ID.Key, w.get(j), j)
+		}
+	}
+}
+
+func deletedBodies(w *world) {
+	j := newJob("a", func(j *job.Job) { j.Payload = bytesOf(9000) })
+	w.insert(j)
+	w.update(func(tx store.Tx) error { return tx.Delete([]*job.Job{j}) })
+	k := newJob("a", func(k *job.Job) { k.Payload = []byte("small") })
+	w.insert(k)
+	w.sameBodies("the next", w.get(k), k)
+}

@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+var crowdTests = []test{
+	{"100 claimants get each of 2000 jobs once", func(w *world) { w.claimAll(100, 2000) }},
+	{"overlapping sets in any order end well", overlapping},
+	{"one of many submits an identity", submitOnce},
+}
+
+// crowd runs n goroutines and fails the test with their errors.
+func (w *world) crowd(n int, run func(i int) error) {
+	w.Helper()
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if err := run(i); err != nil {
+				w.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	if w.Failed() {
+		w.FailNow()
+	}
+}
+
+// ClaimAll has a crowd claim and finish jobs on a new store of open and fails tb
+// unless each was claimed exactly once. It returns the store.
+func ClaimAll(tb testing.TB, open Open, claimants, jobs int) store.Store {
+	w := newWorld(tb, open)
+	w.claimAll(claimants, jobs)
+	return w.Store
+}
+
+func (w *world) claimAll(claimants, jobs int) {
+	const queues = 3
+	for i := 0; i < jobs; i += 100 {
+		var set []*job.Job
+		for k := i; k < min(i+100, jobs); k++ {
+			set = append(set, newJob(fmt.Sprint(k), in("relay", fmt.Sprint("q", k%queues)), func(j *job.Job) { j.Payload = []byte(j.ID.Key) }))
+		}
+		w.insert(set...)
+	}
+	var mu sync.Mutex
+	claimed := map[string]int{}
+	w.crowd(claimants, func(i int) error {
+		worker := fmt.Sprint("worker ", i)
+		for idle := 0; idle < queues; {
+			queue := fmt.Sprint("q", (i+idle)%queues)
+			var mine []*job.Job
+			err := w.Update(w.context(), func(tx store.Tx) (err error) {
+				if mine, err = tx.LockReady("relay", queue, 1+rand.IntN(10)); err != nil {
+					return err
+				}
+				for _, j := range mine {
+					j.Phase, j.State, j.Runs, j.Worker, j.LeaseUntil = job.Leased, "running", j.Runs+1, worker, start.Add(time.Minute)
+				}
+				return tx.Save(mine)
+			})
+			if err != nil {
+				return err
+			}
+			if len(mine) == 0 {
+				idle++
+				continue
+			}
+			mu.Lock()
+			for _, j := range mine {
+				claimed[j.ID.Key]++
+				if string(j.Payload) != j.ID.Key {
+					w.Errorf("%s has the body %q", j.ID.Key, j.Payload)
+				}
+			}
+			mu.Unlock()
+			if err := w.finish(mine, worker); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := range jobs {
+		if n := claimed[fmt.Sprint(i)]; n != 1 {
+			w.Errorf("job %d was claimed %d times", i, n)
+		}
+	}
+}
+
+// finish settles half of the jobs and deletes the others.
+func (w *world) finish(mine []*job.Job, worker string) error {
+	return w.Update(w.context(), func(tx store.Tx) error {
+		locked, err := tx.LockSeqs(seqs(mine...))
+		if err != nil {
+			return err
+		}
+		if len(locked) != len(mine) {
+			return fmt.Errorf("%d of %d claimed jobs are left", len(locked), len(mine))
+		}
+		for _, j := range locked {
+			if j.Worker != worker || j.Runs != 1 {
+				return fmt.Errorf("%s is with %s, run %d", j.ID.Key, j.Worker, j.Runs)
+			}
+			j.Phase, j.State, j.Result = job.Done, "done", []byte("ok")
+		}
+		half := len(locked) / 2
+		if err := tx.SaveBodies(job.Result, locked[:half]); err != nil {
+			return err
+		}
+		return errors.Join(tx.Save(locked[:half]), tx.Delete(locked[half:]))
+	})
+}
+
+// overlapping increments counters in sets of jobs that many transactions lock:
+// nothing is lost, and as Lock has an order nobody waits in a circle.
+func overlapping(w *world) {
+	var jobs []*job.Job
+	for i := range 20 {
+		jobs = append(jobs, newJob(fmt.Sprint(i)))
+	}
+	w.insert(jobs...)
+	const members, rounds, each = 16, 10, 5
+	w.crowd(members, func(i int) error {
+		for range rounds {
+			ids := make([]job.ID, each)
+			for k, at := range rand.Perm(len(jobs))[:each] {
+				ids[k] = jobs[at].ID
+			}
+			if err := w.Update(w.context(), func(tx store.Tx) error {
+				locked, err := tx.Lock(ids)
+				for _, j := range locked {
+					j.Runs++
+				}
+				return cmp.Or(err, tx.Save(locked))
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	sum := 0
+	for _, j := range read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetSeqs(seqs(jobs...)) }) {
+		sum += j.Runs
+	}
+	equal(w, "increments", sum, members*rounds*each)
+}
+
+func submitOnce(w *world) {
+	var mu sync.Mutex
+	stored := map[string]int{}
+	w.crowd(20, func(i int) error {
+		for round := range 5 {
+			var set []*job.Job
+			for _, k := range rand.Perm(10) {
+				set = append(set, newJob(fmt.Sprint(round, "-", k)))
+			}
+			var taken []int
+			if err := w.Update(w.context(), func(tx store.Tx) (err error) {
+				taken, err = tx.Insert(set)
+				return err
+			}); err != nil {
+				return err
+			}
+			mu.Lock()
+			for _, j := range set {
+				stored[j.ID.Key]++
+			}
+			for _, at := range taken {
+				stored[set[at].ID.Key]--
+			}
+			mu.Unlock()
+		}
+		return nil
+	})
+	for key, n := range stored {
+		if n != 1 {
+			w.Errorf("%s was stored %d times", key, n)
+		}
+	}
+	equal(w, "stored", len(stored), 50)
+}

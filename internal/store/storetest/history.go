@@ -1,0 +1,186 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+var historyTests = []test{
+	{"events in the order things happened", events},
+	{"the outbox keeps its order", outbox},
+	{"dead letters keep the whole job", deadLetters},
+	{"prune dead letters", pruneDeadLetters},
+	{"prune settled jobs", pruneSettled},
+	{"prune keeps what is not settled", pruneKeeps},
+}
+
+func events(w *world) {
+	a, b := newJob("a"), newJob("b")
+	w.insert(a, b)
+	var want []job.Event
+	for i := range 30 {
+		e := job.Event{Job: a.Seq, Cause: job.Claimed, Prev: job.State(fmt.Sprint(i)), Next: "n", At: start.Add(time.Duration(-i) * time.Second)}
+		if i%2 == 0 {
+			e.Run = job.NewRunID(a.Seq, [16]byte{9: byte(i)})
+		}
+		want = append(want, e)
+	}
+	for i := 0; i < len(want); i += 10 {
+		mixed := []job.Event{{Job: b.Seq, Cause: job.Due, At: start}}
+		w.update(func(tx store.Tx) error { return tx.AddEvents(append(mixed, want[i:i+10]...)) })
+	}
+	w.update(func(tx store.Tx) error { return tx.AddEvents(nil) })
+	got := read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(a.Seq) })
+	var last int64
+	for i := range got {
+		if got[i].ID <= last {
+			w.Errorf("event %d has id %d after %d", i, got[i].ID, last)
+		}
+		last, got[i].ID = got[i].ID, 0
+	}
+	equal(w, "events", got, want)
+
+	w.update(func(tx store.Tx) error { return tx.DropHistory([]int64{a.Seq}) })
+	w.update(func(tx store.Tx) error { return tx.DropHistory(nil) })
+	for seq, n := range map[int64]int{a.Seq: 0, b.Seq: 3, 1 << 50: 0} {
+		if got := read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(seq) }); len(got) != n {
+			w.Errorf("%d events of %d, want %d", len(got), seq, n)
+		}
+	}
+}
+
+func outbox(w *world) {
+	var want []job.Message
+	for i := range 25 {
+		want = append(want, job.Message{JobID: job.ID{Contract: "c", Scope: "s", Key: fmt.Sprint(i)}, Job: int64(i + 1),
+			Cause: job.Failed, Prev: "p", Next: "n", At: start, Body: bytesOf(i*1000 - 1)})
+	}
+	w.update(func(tx store.Tx) error {
+		if err := tx.AddMessages(want[:10]); err != nil {
+			return err
+		}
+		return tx.AddMessages(want[10:])
+	})
+	w.update(func(tx store.Tx) error { return tx.AddMessages(nil) })
+	oldest := func(n int) []job.Message {
+		return change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages(n) })
+	}
+	var got []job.Message
+	var last int64
+	for page := oldest(10); len(page) > 0; page = oldest(10) {
+		var ids []int64
+		for _, m := range page {
+			if m.ID <= last {
+				w.Errorf("message %d after %d", m.ID, last)
+			}
+			ids, last, m.ID = append(ids, m.ID), m.ID, 0
+			got = append(got, m)
+		}
+		w.update(func(tx store.Tx) error { return tx.DropMessages(ids) })
+	}
+	equal(w, "messages", got, want)
+	// Numbers are new also after the outbox was empty: receivers know repeats by them.
+	w.update(func(tx store.Tx) error { return tx.AddMessages(want[:1]) })
+	if again := oldest(1); again[0].ID <= last {
+		w.Errorf("message %d after %d", again[0].ID, last)
+	}
+	w.update(func(tx store.Tx) error { return tx.DropMessages(nil) })
+}
+
+func deadLetters(w *world) {
+	full := *micro(*fullJob("full"))
+	full.Seq, full.Payload = 77, bytesOf(20_000)
+	letters := []job.DeadLetter{{Job: full, Cause: job.FailedForGood, BuriedAt: start}, {Job: *newJob("b", in("other", "q")), Cause: job.Expired, BuriedAt: start}}
+	for range 4 {
+		letters = append(letters, job.DeadLetter{Job: full, Cause: job.ExpiredForGood, BuriedAt: start.Add(time.Second)})
+	}
+	w.update(func(tx store.Tx) error { return tx.Bury(letters) })
+	w.update(func(tx store.Tx) error { return tx.Bury(nil) })
+	var got []job.DeadLetter
+	for after := int64(0); ; {
+		page := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("contract", after, 2) })
+		if len(page) == 0 {
+			break
+		}
+		for _, l := range page {
+			if l.ID <= after {
+				w.Errorf("letter %d after %d", l.ID, after)
+			}
+			after = l.ID
+			got = append(got, l)
+		}
+	}
+	if len(got) != 5 {
+		w.Fatalf("%d letters", len(got))
+	}
+	first := got[0].ID
+	got[0].ID = 0
+	equal(w, "letter", got[0], letters[0])
+	w.update(func(tx store.Tx) error { return tx.DropDeadLetters([]int64{first, got[1].ID}) })
+	w.update(func(tx store.Tx) error { return tx.DropDeadLetters(nil) })
+	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("contract", 0, 10) })
+	equal(w, "left", len(left), 3)
+}
+
+func pruneDeadLetters(w *world) {
+	var letters []job.DeadLetter
+	for i := range 10 {
+		letters = append(letters, job.DeadLetter{Job: *newJob(fmt.Sprint(i)), BuriedAt: start.Add(time.Duration(i) * time.Second)})
+	}
+	letters[0].Job.ID.Contract = "other"
+	w.update(func(tx store.Tx) error { return tx.Bury(letters) })
+	prune := func(before time.Time, n int) int {
+		return change(w, func(tx store.Tx) (int, error) { return tx.PruneDeadLetters("relay", before, n) })
+	}
+	equal(w, "before all", prune(start.Add(time.Second), 10), 0)
+	equal(w, "two of three", prune(start.Add(4*time.Second), 2), 2)
+	equal(w, "the third", prune(start.Add(4*time.Second), 2), 1)
+	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("relay", 0, 10) })
+	equal(w, "left", len(left), 6)
+	equal(w, "the oldest", left[0].Job.ID.Key, "4")
+	equal(w, "of others", len(read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("other", 0, 10) })), 1)
+}
+
+func pruneSettled(w *world) {
+	var jobs []*job.Job
+	for i := range 10 {
+		jobs = append(jobs, newJob(fmt.Sprint(i), settled("x", start.Add(time.Duration(10-i)*time.Second)), func(j *job.Job) { j.Payload = bytesOf(9000) }))
+	}
+	w.insert(jobs...)
+	w.update(func(tx store.Tx) error {
+		for _, j := range jobs {
+			if err := tx.AddEvents([]job.Event{{Job: j.Seq, Cause: job.Due, At: start}}); err != nil {
+				return err
+			}
+		}
+		return tx.AddEdges([]job.Edge{{Dependent: jobs[9].Seq, Dependency: jobs[0].Seq}})
+	})
+	prune := func(n int) int {
+		return change(w, func(tx store.Tx) (int, error) { return tx.PruneSettled("x", start.Add(5*time.Second), n) })
+	}
+	equal(w, "the oldest three", prune(3), 3)
+	listed := func() []string {
+		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) }))
+	}
+	equal(w, "left", listed(), []string{"0", "1", "2", "3", "4", "5", "6"})
+	equal(w, "the fourth", prune(3), 1)
+	equal(w, "no more", prune(3), 0)
+	for i, j := range jobs {
+		n := 1
+		if i >= 6 {
+			n = 0
+		}
+		equal(w, fmt.Sprint("events of ", i), len(read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(j.Seq) })), n)
+	}
+	equal(w, "edges", len(read(w, func(r store.Reader) ([]job.Edge, error) { return r.Edges(seqs(jobs...)) })), 0)
+}
+
+func pruneKeeps(w *world) {
+	w.insert(newJob("other", settled("y", start)), newJob("ready", in("x", "q")),
+		newJob("leased", in("x", "q"), leased(start, start)), newJob("waiting", in("x", "q"), waiting(start, 0)))
+	equal(w, "pruned", change(w, func(tx store.Tx) (int, error) { return tx.PruneSettled("x", start.Add(time.Hour), 10) }), 0)
+	equal(w, "left", len(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), 4)
+}

@@ -1,0 +1,318 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+var jobTests = []test{
+	{"every field comes back", everyField},
+	{"times from year 1 to 9999", extremeTimes},
+	{"long names", longNames},
+	{"insert numbers in order", insertNumbers},
+	{"insert tells what is taken", insertTaken},
+	{"insert nothing", func(w *world) {
+		equal(w, "taken", change(w, func(tx store.Tx) ([]int, error) { return tx.Insert(nil) }), []int(nil))
+	}},
+	{"a text is UTF-8 without NUL", badText},
+	{"an identity is free again after delete", deleteFrees},
+	{"get returns those that exist", getExisting},
+	{"save writes what moves change", saveWrites},
+	{"rewrite writes the rest", rewriteWrites},
+	{"list filters", listFilters},
+	{"list pages", listPages},
+}
+
+func fullJob(key string) *job.Job {
+	return &job.Job{
+		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Queue: "queue", Owner: "owner",
+		State: "a state", Phase: job.Leased, Priority: -7, OrderTime: start.Add(1), DueAt: start.Add(2 * time.Second),
+		Lease: 90*time.Second + 5*time.Microsecond, Run: job.RunID{0: 1, 7: 2, 15: 0xff}, LeaseUntil: start.Add(3 * time.Second),
+		Worker: "worker", Runs: 4, Failures: 3, RunLimit: 5, OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40,
+		Definition: []byte(`{"a": 1}`), Payload: []byte{}, Progress: []byte{0, 0xff, 0xfe, '\''}, Result: []byte("\xc3\x28"), Failure: nil,
+		Trace: "00-trace", CreatedAt: start.Add(4 * time.Second), UpdatedAt: start.Add(5 * time.Second),
+		StartedAt: start.Add(6 * time.Second), SettledAt: start.Add(7 * time.Second),
+	}
+}
+
+// micro is what a store keeps of a job's times.
+func micro(j job.Job) *job.Job {
+	for _, t := range []*time.Time{&j.OrderTime, &j.DueAt, &j.LeaseUntil, &j.CreatedAt, &j.UpdatedAt, &j.StartedAt, &j.SettledAt} {
+		*t = t.Truncate(time.Microsecond)
+	}
+	return &j
+}
+
+func everyField(w *world) {
+	for i, j := range []*job.Job{fullJob("full"), {ID: job.ID{Key: "bare"}}} {
+		w.insert(j)
+		if j.Seq <= 0 {
+			w.Fatalf("job %d: no number", i)
+		}
+		want := micro(*j)
+		equal(w, "get", w.get(j), want)
+		equal(w, "get by number", read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetSeqs(seqs(j)) })[0], want)
+		equal(w, "list", read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{After: j.Seq - 1, Limit: 1}) })[0], want)
+
+		locked := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.Lock([]job.ID{j.ID}) })[0]
+		without := *want
+		for p := range job.Parts {
+			*without.Body(p) = nil
+		}
+		equal(w, "locked", locked, &without)
+		w.update(func(tx store.Tx) error { return tx.LoadBodies([]*job.Job{locked}) })
+		equal(w, "loaded", locked, want)
+	}
+}
+
+func extremeTimes(w *world) {
+	for i, at := range []time.Time{{}, time.Time{}.Add(time.Microsecond), time.Unix(0, 0).UTC(), time.UnixMicro(-1).UTC(),
+		time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)} {
+		j := newJob(fmt.Sprint(i))
+		j.OrderTime, j.DueAt, j.LeaseUntil, j.CreatedAt, j.UpdatedAt, j.StartedAt, j.SettledAt = at, at, at, at, at, at, at
+		w.insert(j)
+		equal(w, at.String(), w.get(j), j)
+	}
+}
+
+func longNames(w *world) {
+	long := strings.Repeat("\U0001F40E", 1024)
+	a := newJob(long, in("relay", long))
+	b := newJob(long+"b", in("relay", long))
+	a.Owner, a.Worker, a.Trace = long, long, long
+	w.insert(a, b)
+	equal(w, "job", w.get(a), a)
+	got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady("relay", long, 10) })
+	equal(w, "ready", keys(got), []string{a.ID.Key, b.ID.Key})
+	equal(w, "settings", change(w, func(tx store.Tx) ([]job.QueueSettings, error) {
+		if err := tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: long, Paused: true}); err != nil {
+			return nil, err
+		}
+		return tx.QueueSettings()
+	}), []job.QueueSettings{{Contract: "relay", Queue: long, Paused: true}})
+}
+
+func insertNumbers(w *world) {
+	var last int64
+	for round := range 3 {
+		var jobs []*job.Job
+		for i := range 50 {
+			jobs = append(jobs, newJob(fmt.Sprintf("%d-%d", round, 50-i)))
+		}
+		w.insert(jobs...)
+		for _, j := range jobs {
+			if j.Seq <= last {
+				w.Fatalf("number %d after %d", j.Seq, last)
+			}
+			last = j.Seq
+		}
+	}
+	if run := job.NewRunID(last, [16]byte{}); run.Seq() != last {
+		w.Errorf("number %d does not fit a run id", last)
+	}
+}
+
+func insertTaken(w *world) {
+	first := newJob("a")
+	w.insert(first)
+	big := bytes.Repeat([]byte("x"), 20_000)
+	with := func(key string) *job.Job { return newJob(key, func(j *job.Job) { j.Payload = big }) }
+	set := []*job.Job{with("b"), with("a"), with("c"), with("b"), with("b")}
+	taken := change(w, func(tx store.Tx) ([]int, error) { return tx.Insert(set) })
+	equal(w, "taken", taken, []int{1, 3, 4})
+	for i, j := range set {
+		if (j.Seq == 0) != slices.Contains(taken, i) {
+			w.Errorf("job %d has number %d", i, j.Seq)
+		}
+	}
+	equal(w, "the first a", w.get(first), first)
+	all := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })
+	equal(w, "stored", keys(all), []string{"a", "b", "c"})
+	equal(w, "body of b", all[1].Payload, big)
+
+	// The same key elsewhere is another job: RL-001.
+	w.insert(newJob("a", in("relay", "other")), newJob("a", in("other", "q")))
+}
+
+func badText(w *world) {
+	for name, spoil := range map[string]func(*job.Job){
+		"key": func(j *job.Job) { j.ID.Key = "a\x00b" }, "queue": func(j *job.Job) { j.Queue = "\xff" },
+		"owner": func(j *job.Job) { j.Owner = "\x00" }, "trace": func(j *job.Job) { j.Trace = "\xc3\x28" },
+	} {
+		// The transaction goes on: nothing was asked of the database.
+		w.update(func(tx store.Tx) error {
+			if _, err := tx.Insert([]*job.Job{newJob(name), newJob("bad "+name, spoil)}); !job.IsKind(err, job.Invalid) {
+				w.Errorf("%s: %v", name, err)
+			}
+			return nil
+		})
+	}
+	j := newJob("good")
+	w.insert(j)
+	j.Worker = "\x00"
+	if err := w.Update(w.context(), func(tx store.Tx) error { return tx.Save([]*job.Job{j}) }); !job.IsKind(err, job.Invalid) {
+		w.Errorf("save: %v", err)
+	}
+	equal(w, "stored", keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), []string{"good"})
+}
+
+func deleteFrees(w *world) {
+	big := func(j *job.Job) {
+		j.Payload, j.Result = bytes.Repeat([]byte("p"), 9000), bytes.Repeat([]byte("r"), 9000)
+	}
+	a, b := newJob("a", big), newJob("b", big)
+	w.insert(a, b)
+	w.update(func(tx store.Tx) error {
+		locked, err := tx.Lock([]job.ID{a.ID})
+		if err != nil {
+			return err
+		}
+		return tx.Delete(locked)
+	})
+	again := newJob("a")
+	w.insert(again)
+	if again.Seq <= b.Seq {
+		w.Errorf("number %d is not new", again.Seq)
+	}
+	equal(w, "a", w.get(again), again)
+	equal(w, "b", w.get(b), b)
+	w.update(func(tx store.Tx) error { return tx.Delete(nil) })
+}
+
+func getExisting(w *world) {
+	var ids []job.ID
+	var numbers []int64
+	for i := range 100 {
+		j := newJob(fmt.Sprint(i))
+		ids = append(ids, j.ID)
+		if i%2 == 0 {
+			w.insert(j)
+		}
+		numbers = append(numbers, j.Seq, math.MaxInt64)
+	}
+	w.view(func(r store.Reader) error {
+		byID, err1 := r.Get(ids)
+		bySeq, err2 := r.GetSeqs(numbers)
+		none, err3 := r.Get(nil)
+		noneSeq, err4 := r.GetSeqs(nil)
+		if len(byID) != 50 || len(bySeq) != 50 || len(none)+len(noneSeq) != 0 {
+			w.Errorf("%d by id, %d by number, %d and %d by nothing", len(byID), len(bySeq), len(none), len(noneSeq))
+		}
+		for i, want := range []bool{true, false} {
+			if is, err := r.Exists(ids[i]); err != nil || is != want {
+				w.Errorf("%d exists: %v, %v", i, is, err)
+			}
+		}
+		for _, err := range []error{err1, err2, err3, err4} {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// changed returns a job with every field but its identity, number and bodies as
+// in fullJob.
+func changed(j *job.Job) *job.Job {
+	c := *micro(*fullJob(j.ID.Key))
+	c.Seq, c.ID, c.Apart = j.Seq, j.ID, j.Apart
+	for p := range job.Parts {
+		*c.Body(p) = *j.Body(p)
+	}
+	return &c
+}
+
+func saveWrites(w *world) {
+	var jobs, saved []*job.Job
+	for i := range 20 {
+		jobs = append(jobs, newJob(fmt.Sprint(i), func(j *job.Job) { j.Payload = []byte("as it was") }))
+	}
+	w.insert(jobs...)
+	for i, j := range jobs[:10] {
+		c := changed(j)
+		c.Runs = i
+		saved = append(saved, c)
+	}
+	w.update(func(tx store.Tx) error { return tx.Save(saved) })
+	for i, j := range jobs {
+		want := j
+		if i < 10 {
+			c := *saved[i]
+			c.Queue, c.Owner, c.Priority, c.Lease, c.RunLimit, c.Parent, c.Trace, c.CreatedAt = j.Queue, j.Owner,
+				j.Priority, j.Lease, j.RunLimit, j.Parent, j.Trace, j.CreatedAt
+			want = &c
+		}
+		equal(w, "job "+j.ID.Key, w.get(j), want)
+	}
+	w.update(func(tx store.Tx) error { return tx.Save(nil) })
+}
+
+func rewriteWrites(w *world) {
+	a, b := newJob("a", func(j *job.Job) { j.Payload = []byte("as it was") }), newJob("b")
+	w.insert(a, b)
+	c := changed(a)
+	c.Phase = job.Ready
+	w.update(func(tx store.Tx) error { return tx.Rewrite([]*job.Job{c}) })
+	equal(w, "a", w.get(a), c)
+	equal(w, "b", w.get(b), b)
+	// The job's place in line went with its queue.
+	got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady(c.ID.Contract, c.Queue, 10) })
+	equal(w, "ready in the new queue", keys(got), []string{"a"})
+}
+
+func listFilters(w *world) {
+	mk := func(key, contract, queue, owner string, state job.State, phase job.Phase, parent int64) *job.Job {
+		return newJob(key, in(contract, queue), func(j *job.Job) { j.Owner, j.State, j.Phase, j.Parent = owner, state, phase, parent })
+	}
+	w.insert(
+		mk("1", "x", "q1", "me", "A_B", job.Waiting, 0), mk("2", "x", "q2", "me", "AxB", job.Ready, 7),
+		mk("3", "y", "q1", "you", "a_b", job.Leased, 7), mk("4", "y", "q2", "you", "A,B", job.Done, 8),
+		mk("5", "x", "q1", "you", "%", job.Done, 0), mk("6", "x", "q1", "", "", job.Ready, 0))
+	for _, tt := range []struct {
+		f    store.Filter
+		want []string
+	}{
+		{store.Filter{}, []string{"1", "2", "3", "4", "5", "6"}},
+		{store.Filter{Contract: "x"}, []string{"1", "2", "5", "6"}},
+		{store.Filter{Contract: "x", Queue: "q1"}, []string{"1", "5", "6"}},
+		{store.Filter{Owner: "you"}, []string{"3", "4", "5"}},
+		{store.Filter{Parent: 7}, []string{"2", "3"}},
+		{store.Filter{States: []job.State{"A_B"}}, []string{"1"}},
+		{store.Filter{States: []job.State{"%"}}, []string{"5"}},
+		{store.Filter{States: []job.State{"A,B", "a_b"}}, []string{"3", "4"}},
+		{store.Filter{States: []job.State{"A"}}, []string{}},
+		{store.Filter{Phases: []job.Phase{job.Ready, job.Done}}, []string{"2", "4", "5", "6"}},
+		{store.Filter{Phases: []job.Phase{job.Waiting}}, []string{"1"}},
+		{store.Filter{Contract: "x", Owner: "me", States: []job.State{"AxB"}, Phases: []job.Phase{job.Ready}, Parent: 7}, []string{"2"}},
+		{store.Filter{Contract: "' OR 1=1 --"}, []string{}},
+	} {
+		tt.f.Limit = 10
+		got := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(tt.f) })
+		equal(w, fmt.Sprintf("%+v", tt.f), keys(got), tt.want)
+	}
+}
+
+func listPages(w *world) {
+	var want, got []string
+	for i := range 25 {
+		j := newJob(fmt.Sprint(i))
+		w.insert(j)
+		want = append(want, j.ID.Key)
+	}
+	for after := int64(0); ; {
+		page := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{After: after, Limit: 10}) })
+		if len(page) == 0 {
+			break
+		}
+		got, after = append(got, keys(page)...), page[len(page)-1].Seq
+	}
+	equal(w, "pages", got, want)
+}

@@ -1,0 +1,204 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+var lockTests = []test{
+	{"lock returns those that exist by number", lockOrder},
+	{"ready jobs come in claim order", readyOrder},
+	{"ready jobs of one queue only", readyLane},
+	{"ready jobs come with bodies", readyBodies},
+	{"due jobs come earliest first", dueOrder},
+	{"lapsed leases", lapsed},
+	{"lapsed leases after a jump of the clock", lapsedJump},
+	{"next due", nextDue},
+	{"dependents and edges", edges},
+}
+
+func lockOrder(w *world) {
+	var jobs []*job.Job
+	for i := range 40 {
+		jobs = append(jobs, newJob(fmt.Sprint(i)))
+	}
+	w.insert(jobs...)
+	want := keys(jobs)
+	ids := []job.ID{{Contract: "relay", Scope: "q", Key: "none"}}
+	numbers := []int64{-1, 1 << 50}
+	for _, j := range jobs {
+		ids, numbers = append(ids, j.ID), append(numbers, j.Seq)
+	}
+	rand.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
+	rand.Shuffle(len(numbers), func(i, k int) { numbers[i], numbers[k] = numbers[k], numbers[i] })
+	equal(w, "by id", keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.Lock(append(ids, ids[0])) })), want)
+	equal(w, "by number", keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockSeqs(append(numbers, numbers[0])) })), want)
+	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.Lock(nil) })), 0)
+	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockSeqs(nil) })), 0)
+}
+
+func readyOrder(w *world) {
+	var jobs []*job.Job
+	for i := range 60 {
+		jobs = append(jobs, newJob(fmt.Sprint(i), func(j *job.Job) {
+			j.Priority = rand.IntN(3) - 1
+			j.OrderTime = start.Add(time.Duration(rand.IntN(4)-2) * time.Microsecond)
+		}))
+	}
+	jobs[0].OrderTime = time.Time{}
+	w.insert(jobs...)
+	want := slices.Clone(jobs)
+	slices.SortFunc(want, job.CompareClaim)
+	ready := func(n int) []string {
+		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady("relay", "q", n) }))
+	}
+	equal(w, "all", ready(100), keys(want))
+	equal(w, "five", ready(5), keys(want[:5]))
+	equal(w, "none", ready(0), []string{})
+}
+
+func readyLane(w *world) {
+	w.insert(newJob("a", in("x", "q")), newJob("b", in("y", "q")), newJob("c", in("x", "r")),
+		newJob("waiting", in("x", "q"), waiting(start.Add(-time.Hour), 0)),
+		newJob("leased", in("x", "q"), leased(start, start)),
+		newJob("done", in("x", "q"), func(j *job.Job) { j.Phase = job.Done }))
+	for lane, want := range map[[2]string][]string{{"x", "q"}: {"a"}, {"y", "q"}: {"b"}, {"x", "r"}: {"c"}, {"y", "r"}: {}} {
+		got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady(lane[0], lane[1], 10) })
+		equal(w, fmt.Sprint(lane), keys(got), want)
+	}
+}
+
+func readyBodies(w *world) {
+	var jobs []*job.Job
+	for i, n := range sizes {
+		jobs = append(jobs, newJob(fmt.Sprint(i), func(j *job.Job) { j.Definition, j.Payload = bytesOf(n), bytesOf(n) }))
+	}
+	w.insert(jobs...)
+	got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady("relay", "q", 100) })
+	equal(w, "ready", keys(got), keys(jobs))
+	for i := range got {
+		w.sameBodies(jobs[i].ID.Key, got[i], jobs[i])
+	}
+}
+
+func dueOrder(w *world) {
+	w.insert(
+		newJob("later", waiting(start.Add(time.Microsecond), 0)), newJob("now", waiting(start, 0)),
+		newJob("long ago", waiting(start.Add(-time.Hour), 0)), newJob("no time", waiting(time.Time{}, 0)),
+		newJob("open", waiting(start.Add(-time.Hour), 1)), newJob("ready"))
+	due := func(n int) []string {
+		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDue(n) }))
+	}
+	equal(w, "due", due(10), []string{"no time", "long ago", "now"})
+	equal(w, "two", due(2), []string{"no time", "long ago"})
+	w.at(time.Microsecond)
+	equal(w, "due later", due(10), []string{"no time", "long ago", "now", "later"})
+}
+
+// over returns the keys of the lapsed, in alphabetical order.
+func (w *world) over(jumped time.Time, n int) []string {
+	w.Helper()
+	all := keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockLapsed(jumped, n) }))
+	slices.Sort(all)
+	return all
+}
+
+func lapsed(w *world) {
+	ago := start.Add(-time.Hour)
+	w.insert(newJob("over", leased(ago, start)), newJob("long over", leased(ago, start.Add(-time.Minute))),
+		newJob("running", leased(ago, start.Add(time.Microsecond))),
+		newJob("ready", func(j *job.Job) { j.LeaseUntil = start.Add(-time.Minute) }))
+	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over"})
+	if n := len(w.over(time.Time{}, 1)); n != 1 {
+		w.Errorf("asked for one, got %d", n)
+	}
+	w.at(time.Microsecond)
+	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over", "running"})
+}
+
+func lapsedJump(w *world) {
+	// The clock jumped from an hour ago to start. "before" was last heard of a
+	// moment before the jump, "short" too and has a short lease; "after" beat
+	// since and then went silent; "lately" beat since.
+	before := start.Add(-time.Hour)
+	w.insert(
+		newJob("before", leased(before, before.Add(time.Minute))),
+		newJob("short", leased(before, before.Add(time.Second)), func(j *job.Job) { j.Lease = time.Second }),
+		newJob("after", leased(start, start.Add(20*time.Second)), func(j *job.Job) { j.Lease = 20 * time.Second }),
+		newJob("lately", leased(start.Add(30*time.Second), start.Add(90*time.Second))))
+	for _, tt := range []struct {
+		at   time.Duration
+		want []string
+	}{
+		{0, []string{}},
+		{time.Second - time.Microsecond, []string{}},
+		{time.Second, []string{"short"}},
+		{20 * time.Second, []string{"after", "short"}},
+		{time.Minute - time.Microsecond, []string{"after", "short"}},
+		{time.Minute, []string{"after", "before", "short"}},
+		{90 * time.Second, []string{"after", "before", "lately", "short"}},
+	} {
+		w.at(tt.at)
+		equal(w, "with the jump, after "+tt.at.String(), w.over(start, 10), tt.want)
+	}
+	w.at(0)
+	equal(w, "without the jump", w.over(time.Time{}, 10), []string{"before", "short"})
+}
+
+func nextDue(w *world) {
+	next := func(wantDue, wantLease time.Time) {
+		w.Helper()
+		w.view(func(r store.Reader) error {
+			due, lease, err := r.NextDue()
+			equal(w, "due", due, wantDue)
+			equal(w, "lease", lease, wantLease)
+			return err
+		})
+	}
+	w.insert(newJob("ready"), newJob("open", waiting(start, 1)))
+	next(time.Time{}, time.Time{})
+	w.insert(newJob("soon", waiting(start.Add(time.Second), 0)), newJob("later", waiting(start.Add(time.Minute), 0)))
+	next(start.Add(time.Second), time.Time{})
+	w.insert(newJob("leased", leased(start, start.Add(time.Hour))), newJob("leased too", leased(start, start.Add(time.Minute))))
+	next(start.Add(time.Second), start.Add(time.Minute))
+	w.insert(newJob("no time", waiting(time.Time{}, 0))) // is due at once
+	next(start, start.Add(time.Minute))
+}
+
+func edges(w *world) {
+	var all []*job.Job
+	for i := range 6 {
+		all = append(all, newJob(fmt.Sprint(i)))
+	}
+	w.insert(all...)
+	edge := func(from, to int) job.Edge { return job.Edge{Dependent: all[from].Seq, Dependency: all[to].Seq} }
+	add := []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2), edge(5, 4)}
+	w.update(func(tx store.Tx) error { return tx.AddEdges(add) })
+	w.update(func(tx store.Tx) error {
+		return tx.AddEdges([]job.Edge{edge(3, 2), edge(1, 0), edge(4, 0), edge(4, 0)})
+	})
+	w.update(func(tx store.Tx) error { return tx.AddEdges(nil) })
+	of := func(seqs ...int64) []job.Edge {
+		return read(w, func(r store.Reader) ([]job.Edge, error) { return r.Edges(seqs) })
+	}
+	equal(w, "of 3", of(all[3].Seq), []job.Edge{edge(3, 1), edge(3, 2)})
+	equal(w, "of 1", of(all[1].Seq), []job.Edge{edge(1, 0), edge(3, 1)})
+	equal(w, "of 0 and 1", of(seqs(all[0], all[1])...), []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(4, 0)})
+	equal(w, "of none", of(), []job.Edge(nil))
+
+	dependents := func(of ...*job.Job) []string {
+		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDependents(seqs(of...)) }))
+	}
+	equal(w, "of 0", dependents(all[0]), []string{"1", "2", "4"})
+	equal(w, "of 1 and 2", dependents(all[2], all[1]), []string{"3"})
+	equal(w, "of 3", dependents(all[3]), []string{})
+
+	w.update(func(tx store.Tx) error { return tx.DropEdges(seqs(all[3], all[5])) })
+	w.update(func(tx store.Tx) error { return tx.DropEdges(nil) })
+	equal(w, "after drop", of(seqs(all...)...), []job.Edge{edge(1, 0), edge(2, 0), edge(4, 0)})
+}

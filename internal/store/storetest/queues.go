@@ -1,0 +1,219 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+var queueTests = []test{
+	{"queue settings", queueSettings},
+	{"counts add up", countsAdd},
+	{"counts of 50 concurrent transactions are the truth", countsCrowd},
+	{"folding loses no count", foldCrowd},
+	{"folding leaves nothing of empty queues", foldEmpty},
+	{"a duty has one holder", electOne},
+	{"a crowd elects one", electCrowd},
+	{"a name is locked by one at a time", lockName},
+}
+
+func queueSettings(w *world) {
+	list := func() []job.QueueSettings {
+		return read(w, func(r store.Reader) ([]job.QueueSettings, error) { return r.QueueSettings() })
+	}
+	equal(w, "at first", list(), []job.QueueSettings(nil))
+	a := job.QueueSettings{Contract: "x", Queue: "a", Paused: true}
+	b := job.QueueSettings{Contract: "x", Queue: "b", RunLimit: 3}
+	c := job.QueueSettings{Contract: "w", Queue: "b"}
+	for _, q := range []job.QueueSettings{b, a, c} {
+		w.update(func(tx store.Tx) error { return tx.SetQueue(q) })
+	}
+	equal(w, "three", list(), []job.QueueSettings{c, a, b})
+	a.Paused, a.RunLimit = false, 9
+	w.update(func(tx store.Tx) error { return tx.SetQueue(a) })
+	equal(w, "changed", list(), []job.QueueSettings{c, a, b})
+}
+
+func (w *world) counts(contract string) []job.QueueCount {
+	w.Helper()
+	return read(w, func(r store.Reader) ([]job.QueueCount, error) { return r.Counts(contract) })
+}
+
+func countsAdd(w *world) {
+	w.update(func(tx store.Tx) error {
+		if err := tx.CountBy(nil); err != nil {
+			return err
+		}
+		return tx.CountBy([]job.QueueCount{{Contract: "x", Queue: "b", Ready: 2}, {Contract: "x", Queue: "a", Waiting: 1}, {Contract: "x", Queue: "b", Leased: 1}})
+	})
+	w.update(func(tx store.Tx) error {
+		return tx.CountBy([]job.QueueCount{{Contract: "x", Queue: "b", Ready: -1, Leased: 1}, {Contract: "y", Queue: "b", Ready: 1 << 40}})
+	})
+	x := []job.QueueCount{{Contract: "x", Queue: "a", Waiting: 1}, {Contract: "x", Queue: "b", Ready: 1, Leased: 2}}
+	equal(w, "of x", w.counts("x"), x)
+	equal(w, "of all", w.counts(""), append(x, job.QueueCount{Contract: "y", Queue: "b", Ready: 1 << 40}))
+	equal(w, "of none", w.counts("z"), []job.QueueCount(nil))
+}
+
+// truth adds up what concurrent updates counted.
+type truth struct {
+	mu sync.Mutex
+	of map[string]job.QueueCount
+}
+
+func (t *truth) add(deltas []job.QueueCount) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range deltas {
+		c := t.of[d.Queue]
+		t.of[d.Queue] = job.QueueCount{Contract: d.Contract, Queue: d.Queue,
+			Waiting: c.Waiting + d.Waiting, Ready: c.Ready + d.Ready, Leased: c.Leased + d.Leased}
+	}
+}
+
+func (w *world) compare(t *truth) {
+	w.Helper()
+	got := map[string]job.QueueCount{}
+	for _, c := range w.counts("") {
+		got[c.Queue] = c
+	}
+	for queue, want := range t.of {
+		c := got[queue]
+		if want.Waiting != c.Waiting || want.Ready != c.Ready || want.Leased != c.Leased {
+			w.Errorf("queue %s: got %+v, want %+v", queue, c, want)
+		}
+	}
+}
+
+var errUnwanted = fmt.Errorf("this update is not wanted")
+
+func countsCrowd(w *world) {
+	t := &truth{of: map[string]job.QueueCount{}}
+	w.crowd(50, func(i int) error {
+		for n := range 20 {
+			var deltas []job.QueueCount
+			for range 1 + rand.IntN(4) {
+				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: fmt.Sprint(rand.IntN(5)),
+					Waiting: rand.Int64N(5) - 2, Ready: rand.Int64N(5) - 2, Leased: rand.Int64N(5) - 2})
+			}
+			wanted := n%5 != 0
+			err := w.Update(w.context(), func(tx store.Tx) error {
+				if err := tx.CountBy(deltas); err != nil || wanted {
+					return err
+				}
+				return errUnwanted
+			})
+			if wanted && err == nil {
+				t.add(deltas)
+			} else if err != errUnwanted {
+				return err
+			}
+		}
+		return nil
+	})
+	w.compare(t)
+}
+
+func foldCrowd(w *world) {
+	t := &truth{of: map[string]job.QueueCount{}}
+	w.crowd(20, func(i int) error {
+		for n := range 30 {
+			if i == 0 {
+				if err := w.Update(w.context(), func(tx store.Tx) error { return tx.FoldCounts(3) }); err != nil {
+					return err
+				}
+				continue
+			}
+			// A queue is empty half of the time.
+			deltas := []job.QueueCount{{Contract: "x", Queue: fmt.Sprint(i % 4), Ready: int64(1 - n%2*2)}}
+			if n%10 == 9 {
+				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: "more", Leased: 1})
+			}
+			if err := w.Update(w.context(), func(tx store.Tx) error { return tx.CountBy(deltas) }); err != nil {
+				return err
+			}
+			t.add(deltas)
+		}
+		return nil
+	})
+	w.compare(t)
+	w.update(func(tx store.Tx) error { return tx.FoldCounts(100) })
+	w.compare(t)
+}
+
+func foldEmpty(w *world) {
+	count := func(queue string, n int64) {
+		w.update(func(tx store.Tx) error { return tx.CountBy([]job.QueueCount{{Contract: "x", Queue: queue, Ready: n}}) })
+	}
+	for i := range 5 {
+		count(fmt.Sprint(i), 2)
+		count(fmt.Sprint(i), -2)
+	}
+	count("kept", 1)
+	w.update(func(tx store.Tx) error { return tx.FoldCounts(2) })
+	equal(w, "after two", len(w.counts("x")), 4)
+	w.update(func(tx store.Tx) error { return tx.FoldCounts(100) })
+	equal(w, "after all", w.counts("x"), []job.QueueCount{{Contract: "x", Queue: "kept", Ready: 1}})
+	count("0", 1)
+	equal(w, "used again", w.counts("x")[0], job.QueueCount{Contract: "x", Queue: "0", Ready: 1})
+}
+
+func (w *world) elect(holder string, until time.Time) bool {
+	w.Helper()
+	return change(w, func(tx store.Tx) (bool, error) { return tx.Elect("duty", holder, until) })
+}
+
+func electOne(w *world) {
+	equal(w, "a", w.elect("a", start.Add(10*time.Second)), true)
+	equal(w, "b while a is", w.elect("b", start.Add(10*time.Second)), false)
+	w.at(9 * time.Second)
+	equal(w, "a again", w.elect("a", start.Add(20*time.Second)), true)
+	w.at(20*time.Second - time.Microsecond)
+	equal(w, "b just before", w.elect("b", start.Add(time.Hour)), false)
+	w.at(20 * time.Second)
+	equal(w, "b when the time has come", w.elect("b", start.Add(30*time.Second)), true)
+	equal(w, "a then", w.elect("a", start.Add(time.Hour)), false)
+	equal(w, "b gives up", w.elect("b", start), true)
+	equal(w, "a takes over", w.elect("a", start.Add(time.Hour)), true)
+	equal(w, "another duty", change(w, func(tx store.Tx) (bool, error) { return tx.Elect("other", "b", start.Add(time.Hour)) }), true)
+}
+
+func electCrowd(w *world) {
+	for round := range 3 {
+		now := w.at(time.Duration(round) * time.Minute)
+		var won atomic.Int32
+		w.crowd(30, func(i int) error {
+			is := false
+			err := w.Update(w.context(), func(tx store.Tx) (err error) {
+				is, err = tx.Elect("duty", fmt.Sprint(round, i), now.Add(time.Minute))
+				return err
+			})
+			if is && err == nil {
+				won.Add(1)
+			}
+			return err
+		})
+		equal(w, fmt.Sprint("winners of round ", round), won.Load(), int32(1))
+	}
+}
+
+func lockName(w *world) {
+	var inside, most atomic.Int32
+	w.crowd(10, func(i int) error {
+		return w.Update(w.context(), func(tx store.Tx) error {
+			if err := tx.LockName("graph"); err != nil {
+				return err
+			}
+			most.Store(max(most.Load(), inside.Add(1)))
+			_, err := tx.Exists(job.ID{})
+			inside.Add(-1)
+			return err
+		})
+	})
+	equal(w, "at a time", most.Load(), int32(1))
+}

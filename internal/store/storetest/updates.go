@@ -1,0 +1,379 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+var updateTests = []test{
+	{"an error undoes its update", errorUndoes},
+	{"neighbours keep their own outcomes", neighbours},
+	{"a panic is carried to its caller", panics},
+	{"nothing follows a failed statement", failedStatement},
+	{"time stands still in an update", frozenTime},
+	{"a caller that left before its turn", leftBefore},
+	{"a caller that leaves in line", leavesInLine},
+	{"a caller that leaves while it runs", leavesRunning},
+	{"a view sees every update that returned", readYourWrites},
+	{"a view is one snapshot", snapshot},
+	{"a view gives its error and panic", viewErrors},
+	{"nested use harms nobody", nested},
+	{"ping and close", pingClose},
+	{"listen ends with its context", listenEnds},
+}
+
+func (w *world) exists(key string) bool {
+	w.Helper()
+	return read(w, func(r store.Reader) (bool, error) { return r.Exists(newJob(key).ID) })
+}
+
+func insertOne(tx store.Tx, key string) error {
+	taken, err := tx.Insert([]*job.Job{newJob(key)})
+	if err == nil && len(taken) > 0 {
+		err = fmt.Errorf("%s is taken", key)
+	}
+	return err
+}
+
+func errorUndoes(w *world) {
+	err := w.Update(w.context(), func(tx store.Tx) error {
+		if err := insertOne(tx, "a"); err != nil {
+			return err
+		}
+		return errUnwanted
+	})
+	if err != errUnwanted {
+		w.Errorf("got %v", err)
+	}
+	equal(w, "a exists", w.exists("a"), false)
+	w.insert(newJob("a"))
+	equal(w, "a exists", w.exists("a"), true)
+}
+
+func neighbours(w *world) {
+	w.crowd(40, func(i int) (err error) {
+		key, fails, explodes := fmt.Sprint(i), i%4 == 1, i%4 == 3
+		defer func() {
+			if p := recover(); (p != nil) != explodes {
+				err = fmt.Errorf("panic: %v", p)
+			}
+		}()
+		for n := range 5 {
+			got := w.Update(w.context(), func(tx store.Tx) error {
+				if err := insertOne(tx, key); err != nil && n == 0 {
+					return err
+				}
+				if explodes {
+					panic(key)
+				}
+				if fails {
+					return errUnwanted
+				}
+				return nil
+			})
+			if fails != errors.Is(got, errUnwanted) {
+				return got
+			}
+			if fails {
+				continue
+			}
+			break
+		}
+		return nil
+	})
+	for i := range 40 {
+		equal(w, fmt.Sprint(i, " exists"), w.exists(fmt.Sprint(i)), i%4 == 0 || i%4 == 2)
+	}
+}
+
+type bang struct{ n int }
+
+func panics(w *world) {
+	value := &bang{7}
+	func() {
+		defer func() {
+			if got := recover(); got != any(value) {
+				w.Errorf("recovered %v", got)
+			}
+		}()
+		w.Update(w.context(), func(tx store.Tx) error {
+			if err := insertOne(tx, "a"); err != nil {
+				return err
+			}
+			panic(value)
+		})
+	}()
+	equal(w, "a exists", w.exists("a"), false)
+	w.insert(newJob("a"))
+}
+
+// failedStatement makes a statement fail by a sum that is too large to store.
+func failedStatement(w *world) {
+	count := func(tx store.Tx, n int64) error {
+		return tx.CountBy([]job.QueueCount{{Contract: "x", Queue: "q", Ready: n}})
+	}
+	w.update(func(tx store.Tx) error { return count(tx, 1) })
+	var first, second, third error
+	err := w.Update(w.context(), func(tx store.Tx) error {
+		if err := errors.Join(insertOne(tx, "a"), count(tx, math.MaxInt64-1)); err != nil {
+			return err
+		}
+		first = count(tx, math.MaxInt64)
+		second = insertOne(tx, "b")
+		_, third = tx.Exists(job.ID{})
+		return nil
+	})
+	var known *job.Error
+	if first == nil || !errors.As(first, &known) {
+		w.Errorf("the statement gave %v", first)
+	}
+	if second != first || third != first || err != first {
+		w.Errorf("after %v: %v, %v, %v", first, second, third, err)
+	}
+	equal(w, "a exists", w.exists("a"), false)
+	equal(w, "count", w.counts("x")[0].Ready, int64(1))
+}
+
+func frozenTime(w *world) {
+	w.update(func(tx store.Tx) error {
+		equal(w, "now", tx.Now(), start)
+		w.at(time.Hour)
+		equal(w, "now", tx.Now(), start)
+		return nil
+	})
+	w.view(func(r store.Reader) error {
+		equal(w, "now", r.Now(), start.Add(time.Hour))
+		return nil
+	})
+	w.update(func(tx store.Tx) error {
+		equal(w, "now", tx.Now(), start.Add(time.Hour))
+		return nil
+	})
+}
+
+func leftBefore(w *world) {
+	canceled, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("some cause"))
+	late, cancelLate := context.WithDeadline(context.Background(), time.Unix(1, 0))
+	defer cancelLate()
+	for range 20 {
+		for ctx, want := range map[context.Context]job.Kind{canceled: job.Aborted, late: job.Unavailable} {
+			ran := false
+			err := w.Update(ctx, func(store.Tx) error { ran = true; return nil })
+			verr := w.View(ctx, func(store.Reader) error { ran = true; return nil })
+			if ran || !job.IsKind(err, want) || !job.IsKind(verr, want) {
+				w.Fatalf("ran %v, %v, %v; want %s", ran, err, verr, want)
+			}
+		}
+	}
+}
+
+// hold runs an update that keeps a name locked until release is called.
+func (w *world) hold(name string) (release func()) {
+	held, free, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- w.Update(w.context(), func(tx store.Tx) error {
+			if err := tx.LockName(name); err != nil {
+				return err
+			}
+			close(held)
+			<-free
+			return nil
+		})
+	}()
+	<-held
+	return func() {
+		close(free)
+		if err := <-done; err != nil {
+			w.Errorf("hold: %v", err)
+		}
+	}
+}
+
+func leavesInLine(w *world) {
+	release := w.hold("name")
+	for want, ctx := range map[job.Kind]func() (context.Context, func()){
+		job.Aborted: func() (context.Context, func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(30*time.Millisecond, cancel)
+			return ctx, cancel
+		},
+		job.Unavailable: func() (context.Context, func()) {
+			return context.WithTimeout(context.Background(), 30*time.Millisecond)
+		},
+	} {
+		ctx, cancel := ctx()
+		err := w.Update(ctx, func(tx store.Tx) error {
+			if err := tx.LockName("name"); err != nil {
+				return err
+			}
+			return insertOne(tx, "a")
+		})
+		cancel()
+		if !job.IsKind(err, want) {
+			w.Errorf("got %v, want %s", err, want)
+		}
+	}
+	release()
+	equal(w, "a exists", w.exists("a"), false)
+	w.insert(newJob("b"))
+}
+
+func leavesRunning(w *world) {
+	for i := range 10 {
+		key := fmt.Sprint(i)
+		ctx, cancel := context.WithCancel(context.Background())
+		err := w.Update(ctx, func(tx store.Tx) error {
+			if i%2 == 0 {
+				cancel()
+			}
+			if err := insertOne(tx, key); err != nil {
+				return err
+			}
+			cancel()
+			return nil
+		})
+		if err != nil && !job.IsKind(err, job.Aborted) {
+			w.Errorf("got %v", err)
+		}
+		equal(w, key+" exists", w.exists(key), err == nil)
+	}
+}
+
+func readYourWrites(w *world) {
+	w.crowd(8, func(i int) error {
+		for n := range 15 {
+			j := newJob(fmt.Sprint(i, "-", n))
+			if err := w.Update(w.context(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{j}); return err }); err != nil {
+				return err
+			}
+			var there []*job.Job
+			if err := w.View(w.context(), func(r store.Reader) (err error) {
+				there, err = r.GetSeqs(seqs(j))
+				return err
+			}); err != nil {
+				return err
+			}
+			if len(there) != 1 || there[0].ID != j.ID {
+				return fmt.Errorf("%s is not seen", j.ID.Key)
+			}
+		}
+		return nil
+	})
+}
+
+// snapshot has another caller write while a view runs. Where the view holds up
+// the writer the write ends later.
+func snapshot(w *world) {
+	w.insert(newJob("a"))
+	done := make(chan error, 1)
+	w.view(func(r store.Reader) error {
+		count := func() int {
+			all, err := r.List(store.Filter{})
+			if err != nil {
+				w.Error(err)
+			}
+			return len(all)
+		}
+		equal(w, "at first", count(), 1)
+		go func() { done <- w.Update(w.context(), func(tx store.Tx) error { return insertOne(tx, "b") }) }()
+		select {
+		case err := <-done:
+			done <- err
+		case <-time.After(100 * time.Millisecond):
+		}
+		equal(w, "later", count(), 1)
+		return nil
+	})
+	if err := <-done; err != nil {
+		w.Error(err)
+	}
+	equal(w, "b exists", w.exists("b"), true)
+}
+
+func viewErrors(w *world) {
+	for range 10 { // more than there are connections for reading
+		if err := w.View(w.context(), func(store.Reader) error { return errUnwanted }); err != errUnwanted {
+			w.Errorf("got %v", err)
+		}
+		func() {
+			defer func() {
+				if p := recover(); p != "bang" {
+					w.Errorf("recovered %v", p)
+				}
+			}()
+			w.View(w.context(), func(store.Reader) error { panic("bang") })
+		}()
+	}
+	w.insert(newJob("a"))
+	equal(w, "a exists", w.exists("a"), true)
+}
+
+// nested has fn use the store, which it may not: it meets an error in time or
+// works, and the outer update is as if nothing had been.
+func nested(w *world) {
+	w.update(func(tx store.Tx) error {
+		if err := insertOne(tx, "outer"); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		for _, err := range []error{
+			w.Update(ctx, func(tx store.Tx) error { return insertOne(tx, "inner") }),
+			w.View(ctx, func(r store.Reader) error { _, err := r.Exists(job.ID{}); return err }),
+		} {
+			if err != nil && !job.IsKind(err, job.Unavailable) {
+				w.Errorf("nested: %v", err)
+			}
+		}
+		return nil
+	})
+	equal(w, "outer exists", w.exists("outer"), true)
+}
+
+func pingClose(w *world) {
+	if err := w.Ping(w.context()); err != nil {
+		w.Errorf("ping: %v", err)
+	}
+	w.Announce(nil)
+	w.Announce([]job.Lane{1, 2})
+	for range 2 {
+		if err := w.Close(); err != nil {
+			w.Errorf("close: %v", err)
+		}
+	}
+	for name, err := range map[string]error{
+		"update": w.Update(w.context(), func(store.Tx) error { return nil }),
+		"view":   w.View(w.context(), func(store.Reader) error { return nil }),
+		"ping":   w.Ping(w.context()),
+	} {
+		if !job.IsKind(err, job.Unavailable) {
+			w.Errorf("%s when closed: %v", name, err)
+		}
+	}
+}
+
+func listenEnds(w *world) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var heard atomic.Int32
+	ended := make(chan struct{})
+	go func() {
+		w.Listen(ctx, func(lanes []job.Lane) { heard.Add(int32(len(lanes))) })
+		close(ended)
+	}()
+	w.Announce([]job.Lane{1})
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		w.Fatal("listen does not end")
+	}
+	equal(w, "own announcements heard", heard.Load(), int32(0))
+}

@@ -1,0 +1,76 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// OtherQueues is the label of queues beyond the bound.
+const OtherQueues = "_other"
+
+// Depth is a collector of how many jobs the queues of a contract hold. It asks
+// at each scrape and keeps nothing.
+type Depth struct {
+	Name     string // of the metric
+	Contract string
+	// Queues is engine.Queues.
+	Queues func(ctx context.Context, contract string) ([]job.QueueCount, error)
+	// Bound is how many queues get a label of their own, the fullest first; the
+	// others are summed up under OtherQueues.
+	Bound   int
+	Timeout time.Duration
+}
+
+func (d *Depth) desc() *prometheus.Desc {
+	return prometheus.NewDesc(d.Name, "Jobs that are not over, by queue and phase.", []string{"queue", "phase"}, nil)
+}
+
+// Describe implements prometheus.Collector, as does Collect.
+func (d *Depth) Describe(out chan<- *prometheus.Desc) { out <- d.desc() }
+
+// Collect is Describe's other half.
+func (d *Depth) Collect(out chan<- prometheus.Metric) {
+	desc := d.desc()
+	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
+	defer cancel()
+	counts, err := d.Queues(ctx, d.Contract)
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(desc, err)
+		return
+	}
+	for _, q := range bounded(counts, d.Bound) {
+		for _, v := range []struct {
+			phase job.Phase
+			n     int64
+		}{{job.Waiting, q.Waiting}, {job.Ready, q.Ready}, {job.Leased, q.Leased}} {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v.n), q.Queue, v.phase.String())
+		}
+	}
+}
+
+// bounded returns the fullest queues and the sum of the rest.
+func bounded(counts []job.QueueCount, bound int) []job.QueueCount {
+	named, other, rest := slices.Clone(counts), job.QueueCount{Queue: OtherQueues}, 0
+	slices.SortFunc(named, func(a, b job.QueueCount) int {
+		return cmp.Or(cmp.Compare(b.Waiting+b.Ready+b.Leased, a.Waiting+a.Ready+a.Leased), cmp.Compare(a.Queue, b.Queue))
+	})
+	kept := named[:0]
+	for _, q := range named {
+		if len(kept) < bound && q.Queue != OtherQueues {
+			kept = append(kept, q)
+			continue
+		}
+		rest++
+		other.Waiting, other.Ready, other.Leased = other.Waiting+q.Waiting, other.Ready+q.Ready, other.Leased+q.Leased
+	}
+	if rest > 0 {
+		kept = append(kept, other)
+	}
+	return kept
+}

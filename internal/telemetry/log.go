@@ -1,0 +1,25 @@
+package telemetry
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// NewLogger makes the process's logger. format is text or json, level one of
+// debug, info, warn and error.
+func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var options slog.HandlerOptions
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("log level %q is not debug, info, warn or error", level)
+	}
+	options.Level = l
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, &options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, &options)), nil
+	}
+	return nil, fmt.Errorf("log format %q is not text or json", format)
+}

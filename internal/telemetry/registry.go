@@ -1,0 +1,119 @@
+package telemetry
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+)
+
+// Core is the name under which the process itself has its registry.
+const Core = "core"
+
+// Registries holds one registry for each contract and role, because the
+// documents of the contracts use the same metric names for different things.
+type Registries struct {
+	mu  sync.Mutex
+	all map[component]*prometheus.Registry
+}
+
+// component is a part of the process with metric names of its own. Role is
+// empty for what a contract has beside its roles.
+type component struct{ contract, role string }
+
+// NewRegistries makes the registry of the process, which describes the Go
+// runtime and the process, and room for the others.
+func NewRegistries() (*Registries, error) {
+	r := &Registries{all: map[component]*prometheus.Registry{}}
+	core := r.For(Core, "")
+	for _, c := range []prometheus.Collector{collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+		if err := core.Register(c); err != nil {
+			return nil, fmt.Errorf("telemetry: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// For returns the registry of a contract's role, made on first use.
+func (r *Registries) For(contract, role string) *prometheus.Registry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := component{contract, role}
+	if r.all[key] == nil {
+		r.all[key] = prometheus.NewRegistry()
+	}
+	return r.all[key]
+}
+
+// find returns the registry of a contract's role, nil if there is none.
+func (r *Registries) find(contract, role string) *prometheus.Registry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[component{contract, role}]
+}
+
+// components returns the names in a fixed order.
+func (r *Registries) components() []component {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := make([]component, 0, len(r.all))
+	for c := range r.all {
+		names = append(names, c)
+	}
+	slices.SortFunc(names, func(a, b component) int {
+		return cmp.Or(cmp.Compare(a.contract, b.contract), cmp.Compare(a.role, b.role))
+	})
+	return names
+}
+
+// Gather implements prometheus.Gatherer for all registries at once: each metric
+// gets the labels contract and component. A name that two of them use for
+// metrics of different types can have one type only, that of the first; the
+// others are found under their own registries.
+func (r *Registries) Gather() ([]*dto.MetricFamily, error) {
+	merged := map[string]*dto.MetricFamily{}
+	var errs prometheus.MultiError
+	for _, c := range r.components() {
+		families, err := r.find(c.contract, c.role).Gather()
+		errs.Append(err)
+		for _, f := range families {
+			into := merged[f.GetName()]
+			if into == nil {
+				into = &dto.MetricFamily{Name: f.Name, Help: f.Help, Type: f.Type, Unit: f.Unit}
+				merged[f.GetName()] = into
+			}
+			if into.GetType() != f.GetType() {
+				continue
+			}
+			for _, m := range f.Metric {
+				m.Label = withLabels(m.Label, c)
+				into.Metric = append(into.Metric, m)
+			}
+		}
+	}
+	all := make([]*dto.MetricFamily, 0, len(merged))
+	for _, f := range merged {
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return all, errs.MaybeUnwrap()
+}
+
+// withLabels adds who a metric belongs to, where it does not say so itself.
+// Gathered labels are shared with the metric, so the slice is made anew.
+func withLabels(labels []*dto.LabelPair, c component) []*dto.LabelPair {
+	all := slices.Clone(labels)
+	for _, l := range [][2]string{{"contract", c.contract}, {"component", c.role}} {
+		if !slices.ContainsFunc(all, func(p *dto.LabelPair) bool { return p.GetName() == l[0] }) {
+			all = append(all, &dto.LabelPair{Name: proto.String(l[0]), Value: proto.String(l[1])})
+		}
+	}
+	slices.SortFunc(all, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return all
+}

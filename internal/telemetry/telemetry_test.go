@@ -1,0 +1,162 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func scrape(t *testing.T, r *telemetry.Registries, method, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r.Handler(slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func contains(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, l := range lines {
+		if !strings.Contains(text, l+"\n") {
+			t.Errorf("there is no line %q", l)
+		}
+	}
+}
+
+// TestRegistries: names that two contracts share stay apart, and come together
+// under added labels.
+func TestRegistries(t *testing.T) {
+	t.Parallel()
+	r, err := telemetry.NewRegistries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gauge := func(contract, role string, v float64) {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "job_queue_depth", Help: "Of " + contract}, []string{"queue"})
+		r.For(contract, role).MustRegister(g)
+		g.WithLabelValues("q").Set(v)
+	}
+	gauge("forgerun", "", 1)
+	gauge("images", "worker", 2)
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "job_queue_depth", Help: "another type"})
+	r.For("odd", "").MustRegister(c)
+	own := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "said_by_itself", Help: "x"}, []string{"contract"})
+	r.For("forgerun", "").MustRegister(own)
+	own.WithLabelValues("its own").Set(1)
+
+	code, all := scrape(t, r, "GET", "/metrics")
+	if code != 200 || !strings.Contains(all, "go_goroutines{component=\"\",contract=\"core\"}") {
+		t.Errorf("got %d %s", code, all)
+	}
+	contains(t, all, `job_queue_depth{component="",contract="forgerun",queue="q"} 1`, `job_queue_depth{component="worker",contract="images",queue="q"} 2`,
+		`said_by_itself{component="",contract="its own"} 1`)
+	if strings.Contains(all, `contract="odd"`) || strings.Count(all, "# TYPE job_queue_depth") != 1 {
+		t.Error("a name has two types")
+	}
+	_, one := scrape(t, r, "GET", "/metrics/forgerun")
+	contains(t, one, `job_queue_depth{queue="q"} 1`)
+	_, one = scrape(t, r, "GET", "/metrics/images/worker")
+	contains(t, one, `job_queue_depth{queue="q"} 2`)
+	for path, want := range map[string]int{"/metrics/": 404, "/metrics/nobody": 404, "/metrics/images": 404, "/metrics/images/": 404,
+		"/metrics/images/worker/": 404, "/metricsx": 404, "/metrics/core": 200} {
+		if code, _ := scrape(t, r, "GET", path); code != want {
+			t.Errorf("%s: got %d", path, code)
+		}
+	}
+	if code, _ := scrape(t, r, "POST", "/metrics"); code != 405 {
+		t.Errorf("POST: got %d", code)
+	}
+}
+
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	r, err := telemetry.NewRegistries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failure error
+	d := &telemetry.Depth{Name: "relay_queue_jobs", Contract: "relay", Bound: 2, Timeout: time.Second,
+		Queues: func(_ context.Context, contract string) ([]job.QueueCount, error) {
+			return []job.QueueCount{{Contract: contract, Queue: "small", Ready: 1}, {Queue: "large", Waiting: 5, Ready: 6, Leased: 7},
+				{Queue: "tiny", Leased: 1}, {Queue: "middle", Ready: 9}, {Queue: "_other", Ready: 100}}, failure
+		}}
+	if err := r.For("relay", "").Register(d); err != nil {
+		t.Fatal(err)
+	}
+	_, text := scrape(t, r, "GET", "/metrics/relay")
+	contains(t, text, `relay_queue_jobs{phase="waiting",queue="large"} 5`, `relay_queue_jobs{phase="ready",queue="large"} 6`,
+		`relay_queue_jobs{phase="leased",queue="large"} 7`, `relay_queue_jobs{phase="ready",queue="middle"} 9`,
+		`relay_queue_jobs{phase="ready",queue="_other"} 101`, `relay_queue_jobs{phase="leased",queue="_other"} 1`)
+	if strings.Contains(text, "small") {
+		t.Error("there are more labels than the bound")
+	}
+	failure = errors.New("the store is away")
+	if code, text := scrape(t, r, "GET", "/metrics"); code != 200 || !strings.Contains(text, "go_goroutines") {
+		t.Errorf("one failure hides all metrics: %d", code)
+	}
+}
+
+func TestStoreObserver(t *testing.T) {
+	t.Parallel()
+	r, err := telemetry.NewRegistries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	observe, err := telemetry.StoreObserver(r.For(telemetry.Core, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		observe("lock_ready", time.Millisecond, nil)
+	}
+	observe("lock_ready", time.Millisecond, &job.Error{Kind: job.Unavailable})
+	observe("lock_ready", time.Millisecond, errors.New("what"))
+	_, text := scrape(t, r, "GET", "/metrics/core")
+	contains(t, text, `millrace_store_statement_seconds_count{error="",statement="lock_ready"} 2`,
+		`millrace_store_statement_seconds_count{error="unavailable",statement="lock_ready"} 1`,
+		`millrace_store_statement_seconds_count{error="internal",statement="lock_ready"} 1`)
+	if _, err := telemetry.StoreObserver(r.For(telemetry.Core, "")); err == nil {
+		t.Error("registered twice")
+	}
+}
+
+func TestLogger(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{"text": `msg="a b"`, "json": `"msg":"a b"`} {
+		var b bytes.Buffer
+		log, err := telemetry.NewLogger(&b, format, "warn")
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("left out")
+		log.Warn("a b")
+		if got := b.String(); !strings.Contains(got, want) || strings.Contains(got, "left") {
+			t.Errorf("%s: got %s", format, got)
+		}
+	}
+	for _, bad := range [][2]string{{"xml", "info"}, {"text", "loud"}, {"", "info"}, {"text", ""}} {
+		if _, err := telemetry.NewLogger(&bytes.Buffer{}, bad[0], bad[1]); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+func TestStopwatch(t *testing.T) {
+	t.Parallel()
+	w := telemetry.StartWatch()
+	if telemetry.Deadline(time.Hour).Before(time.Now().Add(59*time.Minute)) || w.Elapsed() < 0 {
+		t.Error("the watch is wrong")
+	}
+}

@@ -1,0 +1,70 @@
+// Package testkit gives tests what a server is made of: a clock that stands
+// still until it is told to move, a store, an engine. Only tests import it.
+package testkit
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/sqlite"
+)
+
+// Start is where a Clock begins.
+var Start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// Clock stands still until Advance. Its monotonic side moves along, unless the
+// clock is made to Jump.
+type Clock struct {
+	mu   sync.Mutex
+	wall time.Time
+	mono time.Duration
+}
+
+// NewClock returns a clock at Start.
+func NewClock() *Clock { return &Clock{wall: Start} }
+
+// Now is the time of day.
+func (c *Clock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.wall }
+
+// Monotonic is the time since the clock was made, which no jump touches.
+func (c *Clock) Monotonic() time.Duration { c.mu.Lock(); defer c.mu.Unlock(); return c.mono }
+
+// Advance lets time pass.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall, c.mono = c.wall.Add(d), c.mono+d
+}
+
+// Jump sets the time of day off without time passing.
+func (c *Clock) Jump(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.wall = c.wall.Add(d) }
+
+// Memory opens a store in memory that is closed with the test.
+func Memory(tb testing.TB, now func() time.Time) store.Store {
+	tb.Helper()
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: sqlite.Memory, Now: now})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	return s
+}
+
+// Random is randomness for engines.
+func Random() (r [16]byte) { rand.Read(r[:]); return r }
+
+// Engine makes an engine of contracts on a store, closed with the test.
+func Engine(tb testing.TB, s store.Store, c *Clock, contracts ...engine.Contract) *engine.Engine {
+	tb.Helper()
+	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: rand.Text(), Random: Random, Monotonic: c.Monotonic})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(e.Close)
+	return e
+}
