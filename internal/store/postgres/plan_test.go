@@ -32,7 +32,9 @@ var plans = map[string]struct{ index, values string }{
 
 // fill stores enough that reading whole tables does not pay.
 const fill = `
-INSERT INTO jobs SELECT n, sha256(n::text::bytea), 'c', '', n::text, 'state', n%4, n, n, NULL, n, '', 0, 0, 0, 0, n, 0, n,
+INSERT INTO jobs (seq,ident,contract,scope,key,state,phase,order_time,due_at,run_id,lease_until,worker,runs,failures,open_deps,
+		failed_deps,updated_at,started_at,settled_at,queue,lane,owner,priority,lease,run_limit,parent,trace,created_at,apart,definition,payload)
+		SELECT n, sha256(n::text::bytea), 'c', '', n::text, 'state', n%4, n, n, NULL, n, '', 0, 0, 0, 0, n, 0, n,
 	'q'||n/4%20, n/4%20, '', n%3, 1000, 0, 0, '', n, 0, NULL, repeat('x',100)::bytea FROM generate_series(1,30000) n;
 INSERT INTO events (seq,cause,prev,next,at) SELECT n%10000, 'due', '', '', n FROM generate_series(1,30000) n;
 INSERT INTO edges SELECT n, n/2 FROM generate_series(1,20000) n;

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -102,16 +103,24 @@ func (s *session) Exec(st *sqlstore.Statement, args ...any) (int64, error) {
 }
 
 func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
+	text, args := parameters(b, rows)
 	started := time.Now()
-	_, err := s.conn.ExecContext(s.ctx, b.Rows, arrays(b.Columns, rows)...)
+	_, err := s.conn.ExecContext(s.ctx, text, args...)
 	s.observe(b.Name, time.Since(started), err)
 	return s.Translate(b.Name, err)
 }
 
-// arrays turns rows into one array a column.
-func arrays(cols []sqlstore.Column, rows [][]any) []any {
-	args := make([]any, len(cols))
-	for c, col := range cols {
+// parameters turns rows into one value for each column that is the same in all
+// of them and one array for each other, and gives the text that fits.
+func parameters(b *sqlstore.Bulk, rows [][]any) (text string, args []any) {
+	args = make([]any, len(b.Columns))
+	var same uint64
+	for c, col := range b.Columns {
+		if c != b.Key && sameInAll(rows, c) {
+			same |= 1 << c
+			args[c] = rows[0][c]
+			continue
+		}
 		switch col.Type {
 		case "int8":
 			args[c] = array(rows, c, func(v any) int64 { return v.(int64) })
@@ -121,7 +130,19 @@ func arrays(cols []sqlstore.Column, rows [][]any) []any {
 			args[c] = array(rows, c, func(v any) []byte { b, _ := v.([]byte); return b })
 		}
 	}
-	return args
+	return b.Set(same), args
+}
+
+func sameInAll(rows [][]any, c int) bool {
+	first := rows[0][c]
+	raw, isBytes := first.([]byte)
+	for _, row := range rows[1:] {
+		other, otherBytes := row[c].([]byte)
+		if isBytes != otherBytes || isBytes && !bytes.Equal(raw, other) || !isBytes && row[c] != first {
+			return false
+		}
+	}
+	return true
 }
 
 func array[T any](rows [][]any, col int, cast func(any) T) []T {
@@ -138,8 +159,9 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 		values[i] = sqlstore.JobValues(j)
 	}
 	b := sqlstore.InsertJobs
+	text, args := parameters(b, values)
 	started := time.Now()
-	rows, err := s.conn.QueryContext(s.ctx, b.Rows, arrays(b.Columns, values)...)
+	rows, err := s.conn.QueryContext(s.ctx, text, args...)
 	seqs := make(map[job.Ident]int64, len(jobs))
 	if err == nil {
 		defer rows.Close()

@@ -24,6 +24,8 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest"
 )
 
+func init() { children["limit"] = childLimit }
+
 func TestWholeAfterCrowd(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "millrace.db")

@@ -23,7 +23,6 @@ var children = map[string]func(path string) error{
 	"open":    childOpen,
 	"hang on": childHangOn,
 	"migrate": childMigrate,
-	"limit":   childLimit,
 }
 
 func TestMain(m *testing.M) {

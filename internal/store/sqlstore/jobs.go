@@ -206,9 +206,11 @@ var InsertJobs = &Bulk{
 	Columns: JobColumns,
 	Row: fmt.Sprintf("INSERT INTO jobs (%s,seq) VALUES (%s) ON CONFLICT (ident) DO NOTHING",
 		columnNames(JobColumns), params(len(JobColumns)+1)),
-	Rows: fmt.Sprintf(`WITH numbered AS MATERIALIZED (SELECT nextval('job_numbers') AS seq,u.* FROM %s)
-		INSERT INTO jobs (%[2]s,seq) SELECT %[2]s,seq FROM numbered ORDER BY ident,seq
-		ON CONFLICT (ident) DO NOTHING RETURNING ident,seq`, unnest(JobColumns), columnNames(JobColumns)),
+	set: func(values []string, from string) string {
+		return fmt.Sprintf(`WITH u AS MATERIALIZED (SELECT nextval('job_numbers') AS seq,u.* FROM %s)
+			INSERT INTO jobs (%s,seq) SELECT %s,seq FROM u ORDER BY u.ident,seq
+			ON CONFLICT (ident) DO NOTHING RETURNING ident,seq`, from, columnNames(JobColumns), strings.Join(values, ","))
+	},
 }
 
 func idents(ids []job.ID) []job.Ident {

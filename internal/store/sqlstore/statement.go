@@ -6,6 +6,7 @@ package sqlstore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -74,36 +75,69 @@ type Column struct {
 }
 
 // Bulk is a statement that is run for many rows at once: row by row with a
-// prepared statement in one database, with one array a column in the other.
+// prepared statement in one database, as a set in the other.
 type Bulk struct {
 	Name    string
 	Columns []Column
+	Key     int    // a column that differs from row to row
 	Row     string // for one row, parameters in the order of Columns: ?, as SQLite takes $1 for a name and looks it up
-	Rows    string // for arrays of the columns
+
+	set  func(values []string, from string) string
+	sets sync.Map // uint64 to string
 }
 
-// insertInto returns the bulk statement that inserts rows; tail follows the
-// values, such as a conflict clause.
+// Set returns the statement for a set of rows. A column that has the same value
+// in every row (its bit of same is set) is one parameter, any other one array:
+// arrays are what costs, and in most sets few columns differ. The key differs.
+func (b *Bulk) Set(same uint64) string {
+	if text, ok := b.sets.Load(same); ok {
+		return text.(string)
+	}
+	values := make([]string, len(b.Columns))
+	var arrays, names []string
+	for i, c := range b.Columns {
+		if same&(1<<i) != 0 {
+			values[i] = fmt.Sprintf("$%d::%s", i+1, c.Type)
+			continue
+		}
+		values[i] = "u." + c.Name
+		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, c.Type))
+		names = append(names, c.Name)
+	}
+	from := fmt.Sprintf("unnest(%s) WITH ORDINALITY AS u(%s,ord)", strings.Join(arrays, ","), strings.Join(names, ","))
+	text, _ := b.sets.LoadOrStore(same, b.set(values, from))
+	return text.(string)
+}
+
+// insertInto returns the bulk statement that inserts rows in their order; tail
+// follows the values, such as a conflict clause.
 func insertInto(name, table string, cols []Column, tail string) *Bulk {
 	list := columnNames(cols)
 	return &Bulk{Name: name, Columns: cols,
-		Row:  fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) %s", table, list, params(len(cols)), tail),
-		Rows: fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s ORDER BY ord %s", table, list, list, unnest(cols), tail),
+		Row: fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) %s", table, list, params(len(cols)), tail),
+		set: func(values []string, from string) string {
+			return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s ORDER BY ord %s", table, list, strings.Join(values, ","), from, tail)
+		},
 	}
 }
 
 // updateOf returns the bulk statement that sets all columns but the last, which
 // is the key.
 func updateOf(name, table string, cols []Column) *Bulk {
-	key := cols[len(cols)-1].Name
-	var row, rows []string
-	for _, c := range cols[:len(cols)-1] {
-		row = append(row, c.Name+"=?")
-		rows = append(rows, fmt.Sprintf("%s=u.%s", c.Name, c.Name))
+	last := len(cols) - 1
+	assign := func(values []string) string {
+		list := make([]string, last)
+		for i, c := range cols[:last] {
+			list[i] = c.Name + "=" + values[i]
+		}
+		return strings.Join(list, ",")
 	}
-	return &Bulk{Name: name, Columns: cols,
-		Row:  fmt.Sprintf("UPDATE %s SET %s WHERE %s=?", table, strings.Join(row, ","), key),
-		Rows: fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s.%s=u.%s", table, strings.Join(rows, ","), unnest(cols), table, key, key),
+	key := cols[last].Name
+	return &Bulk{Name: name, Columns: cols, Key: last,
+		Row: fmt.Sprintf("UPDATE %s SET %s WHERE %s=?", table, assign(slices.Repeat([]string{"?"}, last)), key),
+		set: func(values []string, from string) string {
+			return fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s.%s=u.%s", table, assign(values), from, table, key, key)
+		},
 	}
 }
 
@@ -116,13 +150,3 @@ func columnNames(cols []Column) string {
 }
 
 func params(n int) string { return strings.Repeat("?,", n-1) + "?" }
-
-// unnest turns one array parameter a column into the rows u(columns…, ord), in
-// the order of the arrays.
-func unnest(cols []Column) string {
-	args := make([]string, len(cols))
-	for i, c := range cols {
-		args[i] = fmt.Sprintf("$%d::%s[]", i+1, c.Type)
-	}
-	return fmt.Sprintf("unnest(%s) WITH ORDINALITY AS u(%s,ord)", strings.Join(args, ","), columnNames(cols))
-}
