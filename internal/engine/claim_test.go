@@ -262,7 +262,7 @@ func TestLongPollWakes(t *testing.T) {
 		contract, queue string
 		before          func(w *world) func() // prepares and returns what wakes
 	}{
-		"on submit": {"brief", "q", func(w *world) func() { return func() { w.submit(sub("brief/a")) } }},
+		"on submit":           {"brief", "q", func(w *world) func() { return func() { w.submit(sub("brief/a")) } }},
 		"any queue on submit": {"brief", "", func(w *world) func() { return func() { w.submit(sub("brief/a", in("x"))) } }},
 		"on release": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))

@@ -34,7 +34,7 @@ func (g *guard) observe(now time.Time, before, after time.Duration) {
 	switch known := !g.store.IsZero(); {
 	case known && ahead > after-g.latest+jumpAllowed:
 		g.jumped = now
-	case known && ahead < -jumpAllowed && before > g.latest:
+	case known && ahead < -jumpAllowed && before >= g.latest:
 		g.back = true
 	case known && ahead <= 0:
 		return // an older transaction, or one of the same time: nothing is new

@@ -269,8 +269,10 @@ func TestEngineIsRefused(t *testing.T) {
 		"no monotonic": func(c *engine.Config) { c.Monotonic = nil },
 		"no name":      func(c *engine.Config) { c.Contracts = []engine.Contract{{Machine: brief}} },
 		"no machine":   func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a"}} },
-		"twice":        func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a", Machine: brief}, {Name: "a", Machine: brief}} },
-		"no waiting":   func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a", Machine: brief, Graph: true}} },
+		"twice": func(c *engine.Config) {
+			c.Contracts = []engine.Contract{{Name: "a", Machine: brief}, {Name: "a", Machine: brief}}
+		},
+		"no waiting": func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a", Machine: brief, Graph: true}} },
 	} {
 		c := good
 		spoil(&c)

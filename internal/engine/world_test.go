@@ -25,7 +25,8 @@ type world struct {
 	store.Store
 	*engine.Engine
 	ctx    context.Context
-	reopen func() // the store as after a restart; the engine with it
+	reopen func()                // the store as after a restart; the engine with it
+	server func() *engine.Engine // one more, with a store of its own
 }
 
 // places are the databases every test of a verb runs on.
@@ -83,6 +84,7 @@ func newWorld(tb testing.TB, place string, contracts []engine.Contract) *world {
 		}
 		w.Engine = testkit.Engine(tb, w.Store, w.Clock, contracts...)
 	}
+	w.server = func() *engine.Engine { return testkit.Engine(tb, open(tb), w.Clock, contracts...) }
 	return w
 }
 

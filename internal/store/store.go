@@ -110,7 +110,9 @@ type Tx interface {
 	// LockSeqs is Lock by Seq.
 	LockSeqs(seqs []int64) ([]*job.Job, error)
 	// LockReady returns the first n ready jobs of a queue in claim order, with
-	// bodies, passing over those another transaction holds.
+	// bodies, passing over those another transaction holds. It returns fewer when
+	// their bodies together would exceed ReadyBytes, so that a claim of many large
+	// jobs does not exhaust memory; it returns one however large.
 	LockReady(contract, queue string, n int) ([]*job.Job, error)
 	// LockDue returns up to n waiting jobs with no open dependency whose time
 	// has come, earliest first, passing over those another transaction holds.
@@ -162,6 +164,9 @@ type Tx interface {
 	// PruneDeadLetters is the same for dead letters.
 	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
 }
+
+// ReadyBytes bounds the large bodies that one LockReady brings into memory.
+const ReadyBytes = 64 << 20
 
 // Filter selects jobs for List. Empty members select all.
 type Filter struct {

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,9 +117,6 @@ func (r *Relay) handOut(c *httpapi.Call, write func([]byte, *job.Job) []byte) er
 	if len(jobs) == 0 {
 		c.WriteHeader(http.StatusNoContent)
 		return nil
-	}
-	if !slices.IsSortedFunc(jobs, job.CompareClaim) { // what lapsed in this very claim comes last, and may be older
-		slices.SortFunc(jobs, job.CompareClaim)
 	}
 	r.metrics.handedOut(queue, jobs)
 	sendJobs(c, jobs, write)

@@ -63,6 +63,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		if unlock, err = lockFile(c.Path + ".lock"); err != nil {
 			return nil, err
 		}
+		if err := makeFile(c.Path); err != nil {
+			unlock()
+			return nil, err
+		}
 	}
 	s, err := open(ctx, c)
 	if err != nil {
@@ -73,6 +77,16 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s.unlock = unlock
 	return s, nil
+}
+
+// makeFile makes the database file for its owner alone; the log takes its mode
+// from it.
+func makeFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return &job.Error{Kind: job.ReadOnly, Op: "store.open", Msg: "the database file cannot be written", Err: err}
+	}
+	return f.Close()
 }
 
 func open(ctx context.Context, c Config) (*Store, error) {

@@ -11,6 +11,7 @@ var (
 
 	putBodies    = insertInto("put_bodies", "bodies", append(bodyKey[:2:2], Column{"data", "bytea"}), "ON CONFLICT (seq,part) DO UPDATE SET data=excluded.data")
 	getBodies    = &Statement{"get_bodies", "SELECT seq,part,data FROM bodies WHERE seq {in $1}"}
+	sizeBodies   = &Statement{"size_bodies", "SELECT seq,CAST(sum(octet_length(data)) AS BIGINT) FROM bodies WHERE seq {in $1} GROUP BY seq"}
 	deleteBodies = &Statement{"delete_bodies", "DELETE FROM bodies WHERE seq {in $1}"}
 	deletePart   = &Statement{"delete_body_part", "DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
 	loadBodies   = &Statement{"load_bodies", "SELECT seq,definition,payload,progress,result,failure FROM jobs WHERE seq {in $1}"}
@@ -65,6 +66,35 @@ func (t *Tx) loadApart(jobs []*job.Job) error {
 		*apart[b.seq].Body(b.part) = b.data
 	}
 	return err
+}
+
+// within returns the first of the jobs whose bodies kept apart have no more than
+// so many bytes together, one at least.
+func (t *Tx) within(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
+	var seqs []int64
+	for _, j := range jobs {
+		if j.Apart != 0 {
+			seqs = append(seqs, j.Seq)
+		}
+	}
+	if len(seqs) < 2 {
+		return jobs, nil
+	}
+	sizes := map[int64]int64{}
+	if _, err := collect(t, sizeBodies, func(rows *sql.Rows) (struct{}, error) {
+		var seq, size int64
+		err := rows.Scan(&seq, &size)
+		sizes[seq] = size
+		return struct{}{}, err
+	}, t.s.Ints(seqs)); err != nil {
+		return nil, err
+	}
+	for i, j := range jobs {
+		if bytes -= sizes[j.Seq]; bytes < 0 && i > 0 {
+			return jobs[:i], nil
+		}
+	}
+	return jobs, nil
 }
 
 // LoadBodies is documented at the port.

@@ -254,7 +254,14 @@ func (t *Tx) Lock(ids []job.ID) ([]*job.Job, error) {
 func (t *Tx) LockSeqs(seqs []int64) ([]*job.Job, error) { return t.cores(lockSeqs, t.s.Ints(seqs)) }
 
 func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
-	return t.jobs(lockReady, int64(job.LaneOf(contract, queue)), contract, queue, n)
+	found, err := collect(t, lockReady, newScanner(true).scan, int64(job.LaneOf(contract, queue)), contract, queue, n)
+	if err != nil {
+		return nil, err
+	}
+	if found, err = t.within(store.ReadyBytes, found); err != nil {
+		return nil, err
+	}
+	return found, t.loadApart(found)
 }
 
 func (t *Tx) LockDue(n int) ([]*job.Job, error) { return t.cores(lockDue, Micros(t.Now()), n) }

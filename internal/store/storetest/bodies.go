@@ -14,6 +14,7 @@ var bodyTests = []test{
 	{"save bodies of every size over every other", saveBodies},
 	{"bodies of many jobs at once", manyBodies},
 	{"nothing stays of deleted bodies", deletedBodies},
+	{"a claim of large bodies stays within its bound", claimedBytes},
 }
 
 // sizes reach over the size above which bodies are kept apart; -1 is no body.
@@ -131,4 +132,31 @@ func deletedBodies(w *world) {
 	k := newJob("a", func(k *job.Job) { k.Payload = []byte("small") })
 	w.insert(k)
 	w.sameBodies("the next", w.get(k), k)
+}
+
+// claimedBytes stores more than ReadyBytes in few jobs: one look brings what
+// fits, one job however large, and nothing is lost.
+func claimedBytes(w *world) {
+	for i, n := range []int{store.ReadyBytes/2 + 1, store.ReadyBytes / 2, 10, store.ReadyBytes + 1, 10} {
+		j := newJob(fmt.Sprint(i))
+		j.Payload = make([]byte, n)
+		w.insert(j)
+	}
+	for _, want := range []int{1, 2, 2, 0} { // bodies kept in the row do not count
+		got := change(w, func(tx store.Tx) ([]*job.Job, error) {
+			ready, err := tx.LockReady("relay", "q", 10)
+			if err != nil {
+				return nil, err
+			}
+			return ready, tx.Delete(ready)
+		})
+		if len(got) != want {
+			w.Fatalf("got %d jobs, want %d", len(got), want)
+		}
+		for _, j := range got {
+			if len(j.Payload) == 0 {
+				w.Errorf("job %s came without its payload", j.ID.Key)
+			}
+		}
+	}
 }

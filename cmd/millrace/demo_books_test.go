@@ -1,0 +1,117 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The demo's accounts must be able not to balance.
+func TestBooks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	truth := map[string]measure{}
+	for _, name := range []string{"a", "b"} {
+		m, err := measureFile(filepath.Join(dir, name))
+		if err != nil || m.Size != 2 || m.Lines != 1 {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		truth[name] = m
+	}
+	result := func(name, run string) demoResult {
+		return demoResult{Path: name, Run: run, Worker: 1, Tries: 1, measure: truth[name]}
+	}
+	wrong := result("b", "2")
+	wrong.Lines++
+	for name, tt := range map[string]struct {
+		results  []demoResult
+		leftOver int
+		balanced bool
+	}{
+		"each once":           {[]demoResult{result("a", "1"), result("b", "2")}, 0, true},
+		"the same result met": {[]demoResult{result("a", "1"), result("b", "2"), result("a", "1")}, 0, true},
+		"lost":                {[]demoResult{result("a", "1")}, 0, false},
+		"doubled":             {[]demoResult{result("a", "1"), result("b", "2"), result("a", "3")}, 0, false},
+		"strange":             {[]demoResult{result("a", "1"), result("b", "2"), result("c", "3")}, 0, false},
+		"wrong":               {[]demoResult{result("a", "1"), wrong}, 0, false},
+		"left in a queue":     {[]demoResult{result("a", "1"), result("b", "2")}, 1, false},
+	} {
+		files, err := listFiles(dir)
+		if err != nil || len(files.order) != 2 {
+			t.Fatal(files, err)
+		}
+		b := newBooks(files)
+		for _, r := range tt.results {
+			b.enter(r, 0)
+		}
+		b.leftOver = tt.leftOver
+		b.verify()
+		if b.balanced() != tt.balanced {
+			t.Errorf("%s: balanced %v: lost %d, doubled %d, strange %d, wrong %v", name, b.balanced(), b.lost(), b.doubled, b.strange, b.wrong)
+		}
+	}
+}
+
+// A file that changes while the demo runs is no error of anybody's.
+func TestBooksChangedFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files, err := listFiles(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := measureFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBooks(files)
+	b.enter(demoResult{Path: "a", Run: "1", measure: m}, 0)
+	if err := os.WriteFile(path, []byte("and after"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b.verify(); !b.balanced() || b.changed != 1 {
+		t.Errorf("wrong %v, changed %d", b.wrong, b.changed)
+	}
+}
+
+func TestBooksKill(t *testing.T) {
+	t.Parallel()
+	files := &listing{files: map[string]demoFile{}}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		files.order = append(files.order, name)
+		files.files[name] = demoFile{}
+	}
+	b := newBooks(files)
+	b.begin(1, "a")
+	if v := b.victim(); v != 0 {
+		t.Errorf("victim %d before its time", v)
+	}
+	b.enter(demoResult{Path: "a", Run: "1", Worker: 1, Tries: 1}, 0)
+	b.begin(1, "a") // its line comes after its result
+	b.begin(1, "b")
+	b.begin(2, "c")
+	b.begin(2, "d")
+	b.enter(demoResult{Path: "e", Run: "2", Worker: 1, Tries: 1}, 0)
+	if v := b.victim(); v != 2 {
+		t.Fatalf("victim %d, want 2, who has most in hand", v)
+	}
+	b.kill(2, time.Second)
+	b.begin(2, "f") // said before the kill
+	for _, r := range []demoResult{{Path: "b", Run: "3", Worker: 1, Tries: 1}, {Path: "c", Run: "4", Worker: 1, Tries: 2},
+		{Path: "d", Run: "5", Worker: 2, Tries: 1}, {Path: "f", Run: "6", Worker: 1, Tries: 2}} {
+		b.enter(r, 3*time.Second)
+	}
+	if len(b.heldAtKill) != 3 || b.back != 2 || b.backAfter != 2*time.Second || b.again != 0 || !b.complete() {
+		t.Errorf("held %v, back %d after %s, again %d", b.heldAtKill, b.back, b.backAfter, b.again)
+	}
+}

@@ -1,0 +1,93 @@
+package engine_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// 32 pollers on two servers of one PostgreSQL, or one of SQLite, take 10,000 jobs
+// while enqueuing goes on: each job is handed out exactly once and ends once.
+func TestCrowdTakesEachJobOnce(t *testing.T) {
+	for place, nodes := range map[string]int{"file": 1, "postgres": 2} {
+		t.Run(place, func(t *testing.T) {
+			w := newWorld(t, place, made())
+			engines := []*engine.Engine{w.Engine}
+			if nodes > 1 { // a server of its own has a store of its own
+				engines = append(engines, w.server())
+			}
+			c := &crowd{w: w, engines: engines, total: 10_000}
+			if slow && place == "file" {
+				c.total = 2_000
+			}
+			c.run()
+		})
+	}
+}
+
+// crowd submits and takes jobs at the same time.
+type crowd struct {
+	w       *world
+	engines []*engine.Engine
+	total   int
+
+	handed   sync.Map // key to true
+	finished atomic.Int64
+}
+
+func (c *crowd) run() {
+	const submitters, batch = 4, 50
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for i := range submitters {
+		wg.Go(func() {
+			for from := int(next.Add(batch)) - batch; from < c.total; from = int(next.Add(batch)) - batch {
+				subs := make([]engine.Submission, batch)
+				for k := range subs {
+					subs[k] = sub(fmt.Sprintf("brief/%05d", from+k), in(fmt.Sprint("q", k%2)))
+				}
+				if _, err := c.engines[i%len(c.engines)].Submit(c.w.ctx, engine.Unique, subs); err != nil {
+					c.w.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 32 {
+		wg.Go(func() { c.poll(i) })
+	}
+	wg.Wait()
+	if n := c.finished.Load(); n != int64(c.total) {
+		c.w.Errorf("%d of %d jobs were finished", n, c.total)
+	}
+	c.w.is("")
+}
+
+func (c *crowd) poll(i int) {
+	queues := [][]string{{"q0"}, {"q1"}, {"q0", "q1"}, nil}[i%4]
+	for c.finished.Load() < int64(c.total) && !c.w.Failed() {
+		jobs, err := c.engines[i%len(c.engines)].Claim(c.w.ctx, engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1 + i, Worker: "w",
+			Wait: 100 * time.Millisecond})
+		if err != nil {
+			c.w.Error(err)
+			return
+		}
+		endings := make([]engine.Ending, len(jobs))
+		for k, j := range jobs {
+			if _, twice := c.handed.LoadOrStore(j.ID.Key, true); twice {
+				c.w.Errorf("%s was handed out twice", j.ID.Key)
+			}
+			endings[k] = engine.Ending{Run: engine.Run{ID: j.ID, Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+		}
+		for _, e := range c.engines[(i+1)%len(c.engines)].FinishAll(c.w.ctx, endings) {
+			if e.Err != nil {
+				c.w.Error(e.Err)
+			}
+			c.finished.Add(1)
+		}
+	}
+}

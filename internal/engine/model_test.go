@@ -1,0 +1,534 @@
+package engine_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// model is what the engine promises, written as plainly as can be: one thing
+// after the other, in memory, looking at everything each time.
+type model struct {
+	now       time.Time
+	contracts map[string]engine.Contract
+	jobs      map[int64]modelJob
+	paused    map[string]bool
+	limits    map[string]int
+	dead      []modelLetter
+	out       []string // messages
+	seq       int64
+	handle    int // of the last run
+}
+
+type modelJob struct {
+	job.Job
+	deps    []int64
+	handle  int // of its run
+	history []string
+}
+
+type modelLetter struct {
+	contract, line string
+	at             time.Time
+}
+
+func newModel(contracts []engine.Contract, now time.Time) *model {
+	m := &model{now: now, contracts: map[string]engine.Contract{}, jobs: map[int64]modelJob{}, paused: map[string]bool{}, limits: map[string]int{}}
+	for _, c := range contracts {
+		m.contracts[c.Name] = c
+	}
+	return m
+}
+
+// all or nothing: a verb that fails leaves everything as it was.
+func (m *model) atomically(verb func() string) string {
+	before := *m
+	before.jobs = map[int64]modelJob{}
+	for seq, j := range m.jobs {
+		j.deps, j.history = slices.Clone(j.deps), slices.Clone(j.history)
+		before.jobs[seq] = j
+	}
+	before.dead, before.out = slices.Clone(m.dead), slices.Clone(m.out)
+	result := verb()
+	if strings.HasPrefix(result, "!") {
+		*m = before
+	}
+	return result
+}
+
+func (m *model) find(id job.ID) int64 {
+	for seq, j := range m.jobs {
+		if j.ID == id {
+			return seq
+		}
+	}
+	return 0
+}
+
+func (m *model) seqs() []int64 { return slices.Sorted(maps.Keys(m.jobs)) }
+
+func (m *model) lapsed(j modelJob) bool { return j.Phase == job.Leased && !j.LeaseUntil.After(m.now) }
+
+func (m *model) due(j modelJob) bool {
+	return j.Phase == job.Waiting && j.OpenDeps == 0 && !j.DueAt.After(m.now)
+}
+
+// move lets on happen and reports whether the machine holds it.
+func (m *model) move(seq int64, on job.Cause) bool {
+	j := m.jobs[seq]
+	machine := m.contracts[j.ID.Contract].Machine
+	mv, ok := machine.Next(j.State, on)
+	if !ok {
+		return false
+	}
+	if mv.Counts {
+		j.Failures++
+		if j.RunLimit > 0 && j.Failures >= j.RunLimit {
+			mv, _ = machine.Next(j.State, on.ForGood())
+		}
+	}
+	was := j.Job
+	m.jobs[seq] = j
+	m.enter(seq, mv)
+	m.settled(seq, was)
+	return true
+}
+
+// enter puts a job where a move leads, with what that means for it alone.
+func (m *model) enter(seq int64, mv job.Move) {
+	j := m.jobs[seq]
+	c := m.contracts[j.ID.Contract]
+	ran := j.Phase == job.Leased
+	j.State, j.Phase = mv.To, c.Machine.Phase(mv.To)
+	late := j.DueAt.After(m.now) && !(ran && (mv.On == job.Failed || mv.On == job.Expired || mv.On == job.Released))
+	if mv.Counts && j.Phase != job.Done && c.RetryDelay != nil {
+		j.DueAt = m.now.Add(c.RetryDelay(&j.Job))
+		late = j.DueAt.After(m.now)
+	}
+	if j.Phase == job.Ready && late {
+		j.Phase = job.Waiting
+	}
+	if j.Phase != job.Leased {
+		j.handle, j.LeaseUntil = 0, time.Time{}
+	}
+	j.SettledAt = time.Time{}
+	if j.Phase == job.Done {
+		j.SettledAt = m.now
+	}
+	if mv.From != mv.To {
+		if c.History {
+			j.history = append(j.history, fmt.Sprintf("%s>%s", mv.On, mv.To))
+		}
+		if c.Publish {
+			m.out = append(m.out, fmt.Sprintf("%s %s %s>%s", name(j.ID), mv.On, mv.From, mv.To))
+		}
+	}
+	if mv.Bury {
+		m.dead = append(m.dead, modelLetter{j.ID.Contract, fmt.Sprintf("dead %s %s payload=%s failure=", name(j.ID), mv.On, short(j.Payload)), m.now})
+	}
+	m.jobs[seq] = j
+}
+
+// settled draws the consequences for parents and dependents.
+func (m *model) settled(seq int64, was job.Job) {
+	j := m.jobs[seq]
+	defer func() {
+		if j.State == job.Nowhere {
+			delete(m.jobs, seq)
+		}
+	}()
+	before, now := was.Seq != 0 && was.Phase == job.Done, j.Phase == job.Done
+	if before == now {
+		return
+	}
+	c := m.contracts[j.ID.Contract]
+	good := c.Machine.Good(j.State) && j.State != job.Nowhere // no made-up contract with relatives succeeds to nowhere
+	if before {
+		good = c.Machine.Good(was.State)
+	}
+	if p, ok := m.jobs[j.Parent]; ok {
+		n := 1
+		if now {
+			n = -1
+		}
+		p.OpenDeps += n
+		if !good {
+			p.FailedDeps -= n
+		}
+		m.jobs[p.Seq] = p
+		if !now && m.move(p.Seq, job.Retried) {
+			return
+		}
+		if m.jobs[p.Seq].OpenDeps == 0 {
+			m.move(p.Seq, job.Satisfied)
+		}
+	}
+	for _, d := range m.seqs() {
+		if now && slices.Contains(m.jobs[d].deps, seq) {
+			m.depend(d, good)
+		}
+	}
+}
+
+func (m *model) depend(seq int64, good bool) {
+	d := m.jobs[seq]
+	if _, waits := m.contracts[d.ID.Contract].Machine.Next(d.State, job.Unsatisfiable); !waits {
+		return
+	}
+	if !good {
+		m.move(seq, job.Unsatisfiable)
+		return
+	}
+	d.OpenDeps--
+	m.jobs[seq] = d
+	if d.OpenDeps == 0 {
+		m.move(seq, job.Satisfied)
+	}
+}
+
+func (m *model) promote(seq int64) {
+	if m.move(seq, job.Due) || m.move(seq, job.Satisfied) {
+		return
+	}
+	j := m.jobs[seq]
+	j.Phase = m.contracts[j.ID.Contract].Machine.Phase(j.State)
+	m.jobs[seq] = j
+}
+
+func (m *model) expire(except map[int64]bool) (n int) {
+	var lapsed []int64
+	for _, seq := range m.seqs() {
+		if m.lapsed(m.jobs[seq]) && !except[seq] {
+			lapsed = append(lapsed, seq)
+		}
+	}
+	for _, seq := range lapsed {
+		m.move(seq, job.Expired)
+	}
+	return len(lapsed)
+}
+
+func (m *model) promoteDue() (n int) {
+	var due []int64
+	for _, seq := range m.seqs() {
+		if m.due(m.jobs[seq]) {
+			due = append(due, seq)
+		}
+	}
+	for _, seq := range due {
+		m.promote(seq)
+	}
+	return len(due)
+}
+
+// submit stores a batch; a result that begins with ! is an error.
+func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
+	for _, s := range batch {
+		for _, id := range append([]job.ID{s.Parent}, s.DependsOn...) {
+			inside := slices.ContainsFunc(batch, func(o engine.Submission) bool { return o.Job.ID == id })
+			if id != (job.ID{}) && !inside && m.find(id) == 0 {
+				return "!" + job.NotFound.String()
+			}
+		}
+	}
+	var taken []int
+	var fresh []int64
+	stored := len(batch)
+	for i, s := range batch {
+		existing := m.find(s.Job.ID)
+		again := slices.Contains(fresh, existing)
+		switch {
+		case existing == 0:
+			fresh = append(fresh, m.insert(s))
+		case mode == engine.Unique:
+			return "!" + job.Conflict.String()
+		case mode == engine.Ignore:
+			taken = append(taken, i)
+			stored--
+		case again: // the last of the batch counts, as if the others were not there
+			m.drop(existing)
+			fresh = append(slices.DeleteFunc(fresh, func(seq int64) bool { return seq == existing }), m.insert(s))
+		default:
+			last := !slices.ContainsFunc(batch[i+1:], func(o engine.Submission) bool { return o.Job.ID == s.Job.ID })
+			if last && !m.redefine(existing, s) {
+				return "!" + job.Conflict.String()
+			}
+		}
+	}
+	for _, s := range batch {
+		p := m.jobs[m.find(s.Parent)]
+		if p.Seq != 0 && !slices.Contains(fresh, p.Seq) && p.Phase == job.Done {
+			return "!" + job.Conflict.String()
+		}
+	}
+	m.begin(batch, fresh)
+	return fmt.Sprint("stored ", stored, " taken ", taken)
+}
+
+func (m *model) drop(seq int64) { delete(m.jobs, seq) }
+
+func (m *model) insert(s engine.Submission) int64 {
+	m.seq++
+	d := s.Job
+	m.jobs[m.seq] = modelJob{Job: job.Job{Seq: m.seq, ID: d.ID, Queue: d.Queue, Priority: d.Priority, OrderTime: m.now, DueAt: m.dueAt(d),
+		Lease: d.Lease, RunLimit: d.RunLimit, Payload: d.Payload, Progress: d.Progress}}
+	return m.seq
+}
+
+func (m *model) dueAt(d job.Job) time.Time {
+	if d.DueAt.IsZero() {
+		return m.now
+	}
+	return d.DueAt
+}
+
+func (m *model) redefine(seq int64, s engine.Submission) bool {
+	j, d := m.jobs[seq], s.Job
+	j.Priority, j.Lease, j.RunLimit, j.Queue, j.OrderTime, j.DueAt = d.Priority, d.Lease, d.RunLimit, d.Queue, m.now, m.dueAt(d)
+	j.Runs, j.Failures, j.Payload, j.Progress, j.Result, j.Failure = 0, 0, d.Payload, d.Progress, nil, nil
+	m.jobs[seq] = j
+	return m.move(seq, job.Replaced)
+}
+
+// begin takes new jobs through their first moves, all of them being there.
+func (m *model) begin(batch []engine.Submission, fresh []int64) {
+	blocked := map[int64]bool{}
+	for _, seq := range fresh {
+		j := m.jobs[seq]
+		s := batch[slices.IndexFunc(batch, func(s engine.Submission) bool { return s.Job.ID == j.ID })]
+		for _, id := range s.DependsOn {
+			d := m.find(id)
+			if slices.Contains(j.deps, d) {
+				continue
+			}
+			j.deps = append(j.deps, d)
+			dep := m.jobs[d]
+			if slices.Contains(fresh, d) || dep.Phase != job.Done {
+				j.OpenDeps++
+			} else if !m.contracts[dep.ID.Contract].Machine.Good(dep.State) {
+				blocked[seq] = true
+			}
+		}
+		m.jobs[seq] = j
+		if p, ok := m.jobs[m.find(s.Parent)]; ok {
+			p.OpenDeps++
+			m.jobs[p.Seq] = p
+			j = m.jobs[seq]
+			j.Parent = p.Seq
+			m.jobs[seq] = j
+		}
+	}
+	for _, seq := range fresh {
+		machine := m.contracts[m.jobs[seq].ID.Contract].Machine
+		for _, on := range []job.Cause{job.Submitted, job.Unsatisfiable, job.Satisfied, job.Due} {
+			j := m.jobs[seq]
+			mv, ok := machine.Next(j.State, on)
+			if !ok || on == job.Unsatisfiable && !blocked[seq] || on == job.Satisfied && (blocked[seq] || j.OpenDeps > 0) ||
+				on == job.Due && (blocked[seq] || j.OpenDeps > 0 || j.DueAt.After(m.now)) {
+				continue
+			}
+			m.enter(seq, mv)
+		}
+	}
+	for _, seq := range fresh {
+		if m.jobs[seq].Phase == job.Done {
+			m.settled(seq, job.Job{})
+		}
+	}
+}
+
+// free reports how many runs the limits of a queue leave.
+func (m *model) free(contract, queue string) int {
+	free := 1 << 30
+	for _, l := range []struct {
+		queue string
+		max   int
+	}{{"", m.contracts[contract].RunLimit}, {queue, m.limits[contract+" "+queue]}} {
+		if l.max == 0 {
+			continue
+		}
+		for _, j := range m.jobs {
+			if j.ID.Contract == contract && j.Phase == job.Leased && (l.queue == "" || j.Queue == l.queue) {
+				l.max--
+			}
+		}
+		free = min(free, max(0, l.max))
+	}
+	return free
+}
+
+func (m *model) lease(seq int64) {
+	j := m.jobs[seq]
+	m.handle++
+	j.Runs++
+	m.jobs[seq] = j
+	m.move(seq, job.Claimed)
+	j = m.jobs[seq]
+	j.handle, j.LeaseUntil = m.handle, m.now.Add(j.Lease)
+	m.jobs[seq] = j
+}
+
+// claim hands out up to n jobs and returns their numbers.
+func (m *model) claim(contract string, queues []string, n int) (seqs []int64) {
+	mine := map[int64]bool{}
+	serve := func() {
+		var ready []*job.Job
+		for _, seq := range m.seqs() {
+			j := m.jobs[seq]
+			if j.ID.Contract == contract && j.Phase == job.Ready && (len(queues) == 0 || slices.Contains(queues, j.Queue)) && !m.paused[contract+" "+j.Queue] {
+				ready = append(ready, &j.Job)
+			}
+		}
+		slices.SortFunc(ready, job.CompareClaim)
+		for _, j := range ready {
+			if len(seqs) < n && m.free(contract, j.Queue) > 0 {
+				m.lease(j.Seq)
+				mine[j.Seq] = true
+				seqs = append(seqs, j.Seq)
+			}
+		}
+	}
+	serve()
+	if len(seqs) < n && m.expire(mine)+m.promoteDue() > 0 {
+		serve()
+	}
+	slices.SortFunc(seqs, func(a, b int64) int { x, y := m.jobs[a].Job, m.jobs[b].Job; return job.CompareClaim(&x, &y) })
+	return seqs
+}
+
+func (m *model) claimJob(id job.ID) string {
+	seq := m.find(id)
+	if seq == 0 {
+		return "!" + job.NotFound.String()
+	}
+	if j := m.jobs[seq]; m.lapsed(j) {
+		m.move(seq, job.Expired)
+	} else if m.due(j) {
+		m.promote(seq)
+	}
+	j, there := m.jobs[seq]
+	if !there || j.Phase != job.Ready || m.paused[j.ID.Contract+" "+j.Queue] || m.free(j.ID.Contract, j.Queue) == 0 {
+		return "!" + job.Conflict.String()
+	}
+	m.lease(seq)
+	return "claimed"
+}
+
+// held finds the job of a run.
+func (m *model) held(handle int) int64 {
+	for seq, j := range m.jobs {
+		if handle != 0 && j.handle == handle {
+			return seq
+		}
+	}
+	return 0
+}
+
+func (m *model) finish(handle int, on job.Cause, result []byte) string {
+	seq := m.held(handle)
+	if seq == 0 {
+		return job.RunLost.String()
+	}
+	j := m.jobs[seq]
+	if _, ok := m.contracts[j.ID.Contract].Machine.Next(j.State, on); !ok {
+		if on == job.Started {
+			return string(j.State)
+		}
+		return job.Conflict.String()
+	}
+	if on == job.Started {
+		j.LeaseUntil = m.now.Add(j.Lease)
+	} else if result != nil {
+		j.Result = result
+	}
+	m.jobs[seq] = j
+	m.move(seq, on)
+	return string(m.jobs[seq].State) // of what is gone: nowhere
+}
+
+func (m *model) beat(seq int64, progress []byte) string {
+	if seq == 0 {
+		return job.RunLost.String()
+	}
+	j := m.jobs[seq]
+	j.LeaseUntil = m.now.Add(j.Lease)
+	if progress != nil {
+		j.Progress = progress
+	}
+	m.jobs[seq] = j
+	return "until " + j.Lease.String()
+}
+
+func (m *model) requeue(seq int64, mode engine.Mode, batch []engine.Submission) string {
+	if seq == 0 || m.jobs[seq].handle == 0 {
+		return "!" + job.RunLost.String()
+	}
+	if !m.move(seq, job.Requeued) {
+		return "!" + job.Conflict.String()
+	}
+	return m.submit(mode, batch)
+}
+
+func (m *model) change(id job.ID, on job.Cause, edit func(*job.Job)) string {
+	seq := m.find(id)
+	if seq == 0 {
+		return "!" + job.NotFound.String()
+	}
+	if on == job.Removed {
+		for _, j := range m.jobs {
+			if slices.Contains(j.deps, seq) {
+				return "!" + job.Conflict.String()
+			}
+		}
+	}
+	j := m.jobs[seq]
+	edit(&j.Job)
+	m.jobs[seq] = j
+	if !m.move(seq, on) {
+		return "!" + job.Conflict.String()
+	}
+	return string(m.jobs[seq].State)
+}
+
+func (m *model) prune() {
+	for seq, j := range m.jobs {
+		if keep := m.contracts[j.ID.Contract].Retention; keep > 0 && j.Phase == job.Done && j.SettledAt.Before(m.now.Add(-keep)) {
+			delete(m.jobs, seq)
+		}
+	}
+	m.dead = slices.DeleteFunc(m.dead, func(l modelLetter) bool {
+		keep := m.contracts[l.contract].DeadRetention
+		return keep > 0 && l.at.Before(m.now.Add(-keep))
+	})
+}
+
+// picture is that of a world whose clock says the same.
+func (m *model) picture(w *world) string {
+	counts := map[string][3]int{}
+	var lines []string
+	for _, seq := range m.seqs() {
+		j := m.jobs[seq]
+		line := w.line(&j.Job)
+		if len(j.history) > 0 {
+			line += " [" + strings.Join(j.history, " ") + "]"
+		}
+		lines = append(lines, line)
+		if j.Phase != job.Done {
+			c := counts[j.ID.Contract+" "+j.Queue]
+			c[j.Phase]++
+			counts[j.ID.Contract+" "+j.Queue] = c
+		}
+	}
+	for key, c := range counts {
+		lines = append(lines, fmt.Sprintf("%s: %d waiting %d ready %d leased", key, c[job.Waiting], c[job.Ready], c[job.Leased]))
+	}
+	for _, l := range m.dead {
+		lines = append(lines, l.line)
+	}
+	return strings.Join(sorted(lines), "\n")
+}
