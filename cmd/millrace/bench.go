@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,7 +55,7 @@ run on it, and the client takes its part.`,
 	c.Flags().IntVar(&f.singles, "singles", 20_000, "jobs one by one")
 	c.Flags().IntVar(&f.batch, "batch", 100, "jobs of a batch")
 	c.Flags().IntVar(&f.payload, "payload", 100, "bytes of a payload")
-	c.Flags().IntVar(&f.connections, "connections", 64, "connections for single jobs; batches use an eighth")
+	c.Flags().IntVar(&f.connections, "connections", 64, "connections")
 	c.Flags().StringVar(&f.dir, "dir", "", "where the fresh server's directory is made (default: that of temporary files); the disk there is measured")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
@@ -111,133 +110,84 @@ type bench struct {
 	target     *url.URL
 	token      string
 	durability string
-	phases     []benchPhase
+	loads      []benchLoad
 }
 
-// benchPhase is what was measured of one verb.
-type benchPhase struct {
+// benchLoad is what was measured of one kind of load.
+type benchLoad struct {
 	Load        string        `json:"load"` // batches or singles
-	Verb        string        `json:"verb"`
 	Jobs        int           `json:"jobs"`
-	Requests    int           `json:"requests"`
+	Batch       int           `json:"batch"`
 	Connections int           `json:"connections"`
 	Took        time.Duration `json:"took_ns"`
-	P50         time.Duration `json:"p50_ns"`
-	P99         time.Duration `json:"p99_ns"`
+	Verbs       []benchVerb   `json:"verbs"`
 }
+
+// benchVerb is how long requests of one verb took.
+type benchVerb struct {
+	Verb     string        `json:"verb"`
+	Requests int           `json:"requests"`
+	P50      time.Duration `json:"p50_ns"`
+	P99      time.Duration `json:"p99_ns"`
+}
+
+var benchVerbs = []string{"enqueue", "next", "complete"}
 
 func (b *bench) run(ctx context.Context) error {
 	for _, load := range []struct {
-		name              string
-		jobs, batch, conn int
-	}{
-		{"batches", b.flags.jobs, b.flags.batch, max(1, b.flags.connections/8)},
-		{"singles", b.flags.singles, 1, b.flags.connections},
-	} {
+		name        string
+		jobs, batch int
+	}{{"batches", b.flags.jobs, b.flags.batch}, {"singles", b.flags.singles, 1}} {
 		if load.jobs == 0 {
 			continue
 		}
-		if err := b.load(ctx, load.name, load.jobs, load.batch, load.conn); err != nil {
+		if err := b.load(ctx, load.name, load.jobs, load.batch); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// load puts jobs through the three verbs, one after another.
-func (b *bench) load(ctx context.Context, name string, jobs, batch, conns int) error {
-	queue := "bench-" + rand.Text()[:8]
-	requests := make([][]byte, 0, jobs/batch+1)
-	payload, _ := json.Marshal(strings.Repeat("x", max(0, b.flags.payload-2)))
-	for from := 0; from < jobs; from += batch {
-		var body strings.Builder
-		for i := from; i < min(from+batch, jobs); i++ {
-			body.WriteByte("[,"[min(i-from, 1)])
-			fmt.Fprintf(&body, `{"queue":%q,"id":"%010d","timeout":600,"payload":%s}`, queue, i, payload)
-		}
-		body.WriteByte(']')
-		requests = append(requests, benchRequest(b.target, b.token, http.MethodPost, "/v2/queues/jobs", []byte(body.String())))
-	}
-	if _, err := b.phase(ctx, name, "enqueue", jobs, conns, requests, http.StatusAccepted); err != nil {
-		return err
-	}
-	next := benchRequest(b.target, b.token, http.MethodGet, fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", queue, batch), nil)
-	for i := range requests {
-		requests[i] = next
-	}
-	answers, err := b.phase(ctx, name, "next", jobs, conns, requests, http.StatusOK)
-	if err != nil {
-		return err
-	}
-	requests = requests[:0]
-	for _, answer := range answers {
-		var handed []struct {
-			ID    string `json:"id"`
-			RunID string `json:"run_id"`
-		}
-		if err := json.Unmarshal(answer, &handed); err != nil {
-			return fmt.Errorf("answer of next: %w", err)
-		}
-		for _, j := range handed {
-			requests = append(requests, benchRequest(b.target, b.token, http.MethodDelete,
-				"/v2/queues/"+queue+"/jobs/"+j.ID+"/run-id/"+j.RunID, nil))
-		}
-	}
-	if len(requests) != jobs {
-		return fmt.Errorf("%d jobs were handed out of %d", len(requests), jobs)
-	}
-	_, err = b.phase(ctx, name, "complete", jobs, b.flags.connections, requests, http.StatusOK)
-	return err
-}
-
-// phase sends all requests over some connections and notes how long each took. It returns the bodies of the answers.
-func (b *bench) phase(ctx context.Context, load, verb string, jobs, conns int, requests [][]byte, want int) ([][]byte, error) {
-	conns = min(conns, len(requests))
-	bar := b.p.progress(load+" "+verb, int64(len(requests)))
-	defer bar.end()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// load puts jobs through: each connection enqueues a batch, takes a batch and
+// completes job by job, over and over, until all jobs are completed.
+func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
+	f := &benchFlow{b: b, queue: "bench-" + rand.Text()[:8], jobs: jobs, batch: batch, bar: b.p.progress(name, int64(jobs))}
+	defer f.bar.end()
+	f.prepare()
+	conns := min(b.flags.connections, jobs)
 	opened := make([]*benchConn, conns)
 	for i := range opened {
 		c, err := dialBench(ctx, b.target)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer c.conn.Close()
 		opened[i] = c
 	}
-	answers, times := make([][]byte, len(requests)), make([]time.Duration, len(requests))
-	var at atomic.Int64
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var all sync.WaitGroup
 	began := b.p.since()
 	for _, c := range opened {
 		all.Go(func() {
-			for i := at.Add(1) - 1; i < int64(len(requests)) && ctx.Err() == nil; i = at.Add(1) - 1 {
-				start := b.p.since()
-				status, body, err := c.do(requests[i])
-				times[i], answers[i] = b.p.since()-start, body
-				if err == nil && status != want {
-					err = refusal(verb, status, body)
-				}
-				if err != nil {
-					cancel(err)
-					return
-				}
-				if i%64 == 63 {
-					bar.add(64, fmt.Sprintf("%d of %d requests", i+1, len(requests)))
-				}
+			if err := f.drive(ctx, c); err != nil {
+				cancel(err)
 			}
 		})
 	}
 	all.Wait()
 	took := b.p.since() - began
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	slices.Sort(times)
-	b.phases = append(b.phases, benchPhase{load, verb, jobs, len(requests), conns, took,
-		times[len(times)/2], times[len(times)*99/100]})
-	return answers, nil
+	load := benchLoad{Load: name, Jobs: jobs, Batch: batch, Connections: conns, Took: took}
+	for i, verb := range benchVerbs {
+		times := f.times[i]
+		slices.Sort(times)
+		load.Verbs = append(load.Verbs, benchVerb{verb, len(times), times[len(times)/2], times[len(times)*99/100]})
+	}
+	b.loads = append(b.loads, load)
+	return nil
 }
 
 func refusal(verb string, status int, body []byte) error {
@@ -250,23 +200,18 @@ func refusal(verb string, status int, body []byte) error {
 
 func (b *bench) write() error {
 	if b.flags.asJSON {
-		return withCode(exitFailed, json.NewEncoder(b.p.stdout).Encode(map[string]any{"phases": b.phases,
+		return withCode(exitFailed, json.NewEncoder(b.p.stdout).Encode(map[string]any{"loads": b.loads,
 			"durability": b.durability, "cpus": runtime.NumCPU(), "version": readBuild().Version}))
 	}
 	w := b.p.stdout
-	fmt.Fprintf(w, "%-8s %-9s %8s %6s %9s %10s %10s\n", "", "", "jobs", "conns", "jobs/s", "p50", "p99")
-	through := map[string]time.Duration{}
-	for _, ph := range b.phases {
-		through[ph.Load] += ph.Took
-		fmt.Fprintf(w, "%-8s %-9s %8d %6d %9.0f %10s %10s\n", ph.Load, ph.Verb, ph.Jobs, ph.Connections,
-			float64(ph.Jobs)/ph.Took.Seconds(), short(ph.P50), short(ph.P99))
-		if ph.Verb == "complete" {
-			fmt.Fprintf(w, "%-8s %-9s %8d %6s %9.0f   through all three\n", ph.Load, "together", ph.Jobs, "",
-				float64(ph.Jobs)/through[ph.Load].Seconds())
+	for _, l := range b.loads {
+		fmt.Fprintf(w, "%s of %d: %d jobs enqueued, taken and completed on %d connections: %.0f jobs/s\n",
+			l.Load, l.Batch, l.Jobs, l.Connections, float64(l.Jobs)/l.Took.Seconds())
+		for _, v := range l.Verbs {
+			fmt.Fprintf(w, "  %-9s %8d requests   p50 %8s   p99 %8s\n", v.Verb, v.Requests, short(v.P50), short(v.P99))
 		}
 	}
-	fmt.Fprintf(w, "\nbatches of %d; complete is always one request a job; payloads of %d bytes; latencies are of requests\n",
-		b.flags.batch, b.flags.payload)
+	fmt.Fprintf(w, "\ncomplete is always one request a job; payloads of %d bytes\n", b.flags.payload)
 	fmt.Fprintf(w, "%s; %d CPUs for client and what else runs here\n", b.durability, runtime.NumCPU())
 	return nil
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -37,18 +39,49 @@ func dialBench(ctx context.Context, target *url.URL) (*benchConn, error) {
 	return &benchConn{conn, bufio.NewReaderSize(conn, 64<<10)}, nil
 }
 
-// do sends a whole request and returns the answer.
+// do sends a whole request and returns the answer. It reads what the server
+// under test sends, a status and a length, and nothing more of HTTP.
 func (c *benchConn) do(request []byte) (status int, body []byte, err error) {
 	if _, err := c.conn.Write(request); err != nil {
 		return 0, nil, err
 	}
-	resp, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		return 0, nil, err
+	line, err := c.in.ReadSlice('\n')
+	if err != nil || len(line) < len("HTTP/1.1 200") {
+		return 0, nil, cmp.Or(err, errNoHTTP)
 	}
-	defer resp.Body.Close()
-	body, err = io.ReadAll(resp.Body)
-	return resp.StatusCode, body, err
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, nil, errNoHTTP
+	}
+	length, err := c.length()
+	if err != nil || length == 0 {
+		return status, nil, err
+	}
+	body = make([]byte, length)
+	_, err = io.ReadFull(c.in, body)
+	return status, body, err
+}
+
+var errNoHTTP = errors.New("what answers speaks no HTTP/1.1")
+
+// length reads the head of an answer to its end.
+func (c *benchConn) length() (n int, err error) {
+	for {
+		line, err := c.in.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		name, value, found := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(": "))
+		switch {
+		case len(name) == 0:
+			return n, nil
+		case found && bytes.EqualFold(name, []byte("Content-Length")):
+			if n, err = strconv.Atoi(string(value)); err != nil {
+				return 0, errNoHTTP
+			}
+		case found && bytes.EqualFold(name, []byte("Transfer-Encoding")):
+			return 0, errors.New("the answer is chunked: is there a proxy between?")
+		}
+	}
 }
 
 // benchRequest writes a request once, to be sent many times.

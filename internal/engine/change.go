@@ -88,7 +88,8 @@ func (e *Engine) Cancel(ctx context.Context, id job.ID) (*job.Job, error) {
 	return e.Change(ctx, id, job.Canceled, nil)
 }
 
-// Retry lets a job that failed run once more, after delay.
+// Retry lets a job that failed run once more, after delay. One whose failures
+// are used up is over again with the next; Change can raise its limit instead.
 func (e *Engine) Retry(ctx context.Context, id job.ID, delay time.Duration) (*job.Job, error) {
 	return e.Change(ctx, id, job.Retried, func(j *job.Job, now time.Time) error {
 		j.DueAt = now.Add(max(0, delay))

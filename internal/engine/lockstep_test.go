@@ -38,10 +38,12 @@ func TestSameOperationsSameHistories(t *testing.T) {
 		steps, _ = strconv.Atoi(text)
 	}
 	for _, seed := range seeds {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			t.Parallel()
-			newLockstep(t, seed).run(steps)
-		})
+		for _, places := range [][]string{{"memory", "twice", "file"}, {"memory", "postgres"}} {
+			t.Run(fmt.Sprint("seed=", seed, ",", places[1]), func(t *testing.T) {
+				t.Parallel()
+				newLockstep(t, seed, places...).run(steps)
+			})
+		}
 	}
 }
 
@@ -63,13 +65,10 @@ type side struct {
 	bodies []string
 }
 
-func newLockstep(t *testing.T, seed uint64) *lockstep {
+func newLockstep(t *testing.T, seed uint64, places ...string) *lockstep {
 	contracts := madeWith("part", func(c *engine.Contract) { c.RunLimit = 4 })
 	l := &lockstep{T: t, random: rand.New(rand.NewPCG(seed, 1)), contracts: contracts, model: newModel(contracts, testkit.Start)}
-	for _, place := range []string{"memory", "twice", "file", "postgres"} {
-		if place == "postgres" && !postgresThere() {
-			continue
-		}
+	for _, place := range places {
 		real := strings.Replace(place, "twice", "memory", 1)
 		w := newWorld(t, real, contracts)
 		if place == "twice" {

@@ -21,10 +21,3 @@ func openPostgresURL(tb testing.TB, url string, now func() time.Time) store.Stor
 	tb.Cleanup(func() { s.Close() })
 	return s
 }
-
-// postgresThere reports whether there is a server to test on.
-var postgresThere = sync.OnceValue(func() bool {
-	there := false
-	testing.Benchmark(func(b *testing.B) { b.SkipNow() })
-	return there
-})

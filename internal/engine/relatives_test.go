@@ -102,9 +102,9 @@ func TestDependenciesThatAreSettled(t *testing.T) {
 		w.submit(sub("graph/b", after("graph/good", "graph/bad", "graph/open")), sub("graph/c", after("graph/b")))
 		w.submit(sub("graph/d", after("graph/open")), sub("graph/e", after("graph/good", "graph/open"), due(2*time.Hour)))
 		w.is(`graph/a: ready ready [submitted>pending satisfied>ready]
-			graph/b: blocked done open=1 [submitted>pending unsatisfiable>blocked]
+			graph/b: blocked done [submitted>pending unsatisfiable>blocked]
 			graph/bad: failed done runs=1 [submitted>pending satisfied>ready claimed>running failed_for_good>failed]
-			graph/c: blocked done open=1 [submitted>pending unsatisfiable>blocked]
+			graph/c: blocked done [submitted>pending unsatisfiable>blocked]
 			graph/d: pending waiting open=1 [submitted>pending]
 			graph/e: pending waiting open=1 due=2h0m0s [submitted>pending]
 			graph/good: completed done runs=1 [submitted>pending satisfied>ready claimed>running succeeded>completed]

@@ -300,7 +300,9 @@ func (w *world) line(j *job.Job) string {
 	number("priority", j.Priority)
 	number("runs", j.Runs)
 	number("failures", j.Failures)
-	number("open", j.OpenDeps)
+	if j.Phase != job.Done { // what is over waits for nothing, whatever it waited for
+		number("open", j.OpenDeps)
+	}
 	number("bad", j.FailedDeps)
 	now := w.Now()
 	if j.DueAt.After(now) {
@@ -396,7 +398,13 @@ func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job
 		if (j.Phase == job.Done) == j.SettledAt.IsZero() {
 			bad("has a wrong time of settlement")
 		}
-		if j.RunLimit > 0 && j.Failures > j.RunLimit || j.Failures > j.Runs || j.OpenDeps < 0 || j.FailedDeps < 0 {
+		retries := 0 // each is worth one failure more
+		for _, ev := range events[j.Seq] {
+			if ev.Cause == job.Retried {
+				retries++
+			}
+		}
+		if j.RunLimit > 0 && j.Failures > j.RunLimit+retries || j.Failures > j.Runs || j.OpenDeps < 0 || j.FailedDeps < 0 {
 			bad("has a counter out of range")
 		}
 		if c.History {

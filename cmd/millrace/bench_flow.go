@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// benchFlow is one load on its way: its requests are made before the clock runs.
+type benchFlow struct {
+	b     *bench
+	queue string
+	jobs  int
+	batch int
+	bar   *progress
+
+	enqueues [][]byte
+	next     []byte
+	head     string // of a complete request, up to the id
+	tail     string
+
+	enqueued atomic.Int64 // index into enqueues
+	left     atomic.Int64 // jobs not completed
+
+	mu    sync.Mutex
+	times [3][]time.Duration // as benchVerbs
+}
+
+func (f *benchFlow) prepare() {
+	f.left.Store(int64(f.jobs))
+	payload := `"` + strings.Repeat("x", max(0, f.b.flags.payload-2)) + `"`
+	for from := 0; from < f.jobs; from += f.batch {
+		var body strings.Builder
+		for i := from; i < min(from+f.batch, f.jobs); i++ {
+			body.WriteByte("[,"[min(i-from, 1)])
+			fmt.Fprintf(&body, `{"queue":%q,"id":"%010d","timeout":600,"payload":%s}`, f.queue, i, payload)
+		}
+		body.WriteByte(']')
+		f.enqueues = append(f.enqueues, benchRequest(f.b.target, f.b.token, http.MethodPost, "/v2/queues/jobs", []byte(body.String())))
+	}
+	f.next = benchRequest(f.b.target, f.b.token, http.MethodGet, fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", f.queue, f.batch), nil)
+	f.head, f.tail, _ = strings.Cut(string(benchRequest(f.b.target, f.b.token, http.MethodDelete,
+		"/v2/queues/"+f.queue+"/jobs/ID", nil)), "ID")
+}
+
+// drive is what one connection does until every job is completed, by it or by
+// others.
+func (f *benchFlow) drive(ctx context.Context, c *benchConn) error {
+	var times [3][]time.Duration
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for i := range times {
+			f.times[i] = append(f.times[i], times[i]...)
+		}
+	}()
+	for ctx.Err() == nil && f.left.Load() > 0 {
+		if i := f.enqueued.Add(1) - 1; i < int64(len(f.enqueues)) {
+			if _, err := f.ask(c, 0, &times, f.enqueues[i], http.StatusAccepted); err != nil {
+				return err
+			}
+		}
+		body, err := f.ask(c, 1, &times, f.next, http.StatusOK, http.StatusNoContent)
+		if err != nil {
+			return err
+		}
+		for id, run := range handed(body) {
+			request := f.head + id + "/run-id/" + run + f.tail
+			if _, err := f.ask(c, 2, &times, []byte(request), http.StatusOK); err != nil {
+				return err
+			}
+			f.left.Add(-1)
+			f.bar.add(1, fmt.Sprintf("%d jobs left", f.left.Load()))
+		}
+	}
+	return nil
+}
+
+func (f *benchFlow) ask(c *benchConn, verb int, times *[3][]time.Duration, request []byte, want ...int) ([]byte, error) {
+	start := f.b.p.since()
+	status, body, err := c.do(request)
+	times[verb] = append(times[verb], f.b.p.since()-start)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range want {
+		if status == w {
+			return body, nil
+		}
+	}
+	return nil, refusal(benchVerbs[verb], status, body)
+}
+
+// handed yields id and run id of the jobs of an answer, which the bench made
+// itself: reading them plainly keeps the client from being what is measured.
+func handed(body []byte) func(yield func(id, run string) bool) {
+	return func(yield func(id, run string) bool) {
+		for {
+			id, rest, ok := member(body, `"id":"`)
+			run, rest2, ok2 := member(rest, `"run_id":"`)
+			if !ok || !ok2 || !yield(id, run) {
+				return
+			}
+			body = rest2
+		}
+	}
+}
+
+func member(body []byte, name string) (value string, rest []byte, ok bool) {
+	_, after, found := bytes.Cut(body, []byte(name))
+	text, rest, closed := bytes.Cut(after, []byte{'"'})
+	return string(text), rest, found && closed
+}
