@@ -43,7 +43,6 @@ var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "runn
 type room struct {
 	entered chan struct{}
 	serve   func(*engine.Engine, http.ResponseWriter, *http.Request)
-	engine  *engine.Engine
 }
 
 func newRoom(serve func(*engine.Engine, http.ResponseWriter, *http.Request)) *room {

@@ -18,7 +18,6 @@ const queueLabels = 100
 
 // metrics are G-RL-23: what the original counts, by queue, and times of routes.
 type metrics struct {
-	counters *prometheus.CounterVec
 	latency  *prometheus.HistogramVec
 	duration *prometheus.HistogramVec
 	errors   *prometheus.CounterVec

@@ -6,14 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
-
-func parseRun(v view) (engine.Run, error) {
-	run, err := job.ParseRunID(*v.RunID)
-	return engine.Run{ID: job.ID{Contract: "relay", Scope: v.Queue, Key: v.ID}, Run: run}, err
-}
 
 // TestHeartbeat is section 5.5.
 func TestHeartbeat(t *testing.T) {

@@ -111,7 +111,6 @@ const (
 type scanner struct {
 	full                                                  bool
 	dest                                                  []any
-	j                                                     *job.Job
 	state                                                 string
 	run                                                   []byte
 	phase, order, due, until, updated, started, settled   int64
