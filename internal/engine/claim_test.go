@@ -11,6 +11,8 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestClaimOrder(t *testing.T) {
@@ -410,9 +412,39 @@ func TestLongPollEndsEmpty(t *testing.T) {
 	})
 }
 
-// Jobs claimed for callers that leave meanwhile go back: at the end all jobs are
-// ready or with a caller that knows of them.
+// Jobs claimed for callers that leave meanwhile go back.
 func TestClaimForLeaverGoesBack(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"))
+		ctx, leave := context.WithCancel(w.ctx)
+		defer leave()
+		w.Engine = testkit.Engine(w, leaving{w.Store, leave}, w.Clock, made()...)
+		for _, wait := range []time.Duration{0, time.Minute} {
+			if jobs, err := w.Claim(ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "w", Wait: wait}); len(jobs) > 0 || err != nil {
+				w.Errorf("the leaver got %v, %v", names(jobs), err)
+			}
+		}
+		w.is(`brief/a: queued ready runs=1
+			brief/b: queued ready runs=1
+			brief/c: queued ready
+			brief q: 0 waiting 3 ready 0 leased`)
+	})
+}
+
+// leaving lets a caller leave when the first update is written and not answered.
+type leaving struct {
+	store.Store
+	leave func()
+}
+
+func (s leaving) Update(ctx context.Context, fn func(store.Tx) error) error {
+	defer s.leave()
+	return s.Store.Update(ctx, fn)
+}
+
+// Callers come and go; at the end all jobs are ready or with a caller that knows
+// of them.
+func TestNoJobLeaks(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		var batch []engine.Submission
 		for i := range 200 {

@@ -11,8 +11,28 @@ import (
 // is being served.
 func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 	lane := lanesOf(req)[1]
-	for e.hub.waiting(lane) < n || e.claims.busy() {
-		runtime.Gosched()
+	await(func() bool { return e.hub.waiting(lane) >= n && !e.claims.busy() })
+}
+
+// Servers is how many groups of a verb are served at a time.
+const Servers = servers
+
+// AwaitSubmits returns once all servers of submissions are busy and so many
+// callers wait behind them.
+func AwaitSubmits(e *Engine, n int) {
+	await(func() bool {
+		e.submits.mu.Lock()
+		defer e.submits.mu.Unlock()
+		return e.submits.serving == servers && len(e.submits.waiting) == n
+	})
+}
+
+// await gives up when something that must come soon does not.
+func await(is func() bool) {
+	for end := time.Now().Add(30 * time.Second); !is(); runtime.Gosched() {
+		if time.Now().After(end) {
+			panic("awaited in vain")
+		}
 	}
 }
 

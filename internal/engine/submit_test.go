@@ -13,6 +13,8 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestSubmitModes(t *testing.T) {
@@ -182,45 +184,79 @@ func TestQueueSize(t *testing.T) {
 // Callers that are served by one transaction keep their own outcomes, whatever
 // the others bring along.
 func TestSubmitTogetherKeepsOutcomesApart(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		const callers = 40
-		var wg sync.WaitGroup
-		got := make([]string, callers)
-		for i := range callers {
-			wg.Go(func() {
-				var batch []engine.Submission
-				mode := engine.Unique
-				switch i % 5 {
-				case 0: // one of its own and one that all of these want
-					batch = subs(sub(fmt.Sprintf("brief/own-%d", i)), sub("brief/wanted"))
-				case 1: // poison
-					batch = subs(sub(fmt.Sprintf("brief/poisoned-%d", i)), sub("brief/\xff"))
-				case 2: // twice in one batch
-					batch = subs(sub(fmt.Sprintf("brief/twice-%d", i)), sub(fmt.Sprintf("brief/twice-%d", i)))
-				case 3:
-					mode, batch = engine.Ignore, subs(sub("brief/shared"), sub(fmt.Sprintf("brief/mine-%d", i)))
-				default:
-					batch = subs(sub(fmt.Sprintf("brief/good-%d", i)))
-				}
-				got[i] = receipt(w.Submit(w.ctx, mode, batch))
-			})
+	for what, kinds := range map[string][]int{"with conflicts": {0, 2, 3, 4}, "without": {3, 4}, "with poison": {0, 1, 2, 3, 4}} {
+		t.Run(what, func(t *testing.T) {
+			everywhere(t, made(), func(w *world) { submitTogether(w, kinds) })
+		})
+	}
+}
+
+func submitTogether(w *world, kinds []int) {
+	gate := &gated{Store: w.Store, open: make(chan struct{})}
+	w.Engine = testkit.Engine(w, gate, w.Clock, made()...)
+	const each = 8
+	var wg sync.WaitGroup
+	for i := range engine.Servers { // keep the combiner busy while the others gather
+		wg.Go(func() { w.ok(second(w.Submit(w.ctx, engine.Unique, subs(sub(fmt.Sprint("locked/", i)))))) })
+	}
+	engine.AwaitSubmits(w.Engine, 0)
+	got := make([]string, each*len(kinds))
+	for i := range got {
+		wg.Go(func() {
+			batch, mode := subs(sub(fmt.Sprintf("brief/own-%d", i))), engine.Unique
+			switch kinds[i%len(kinds)] {
+			case 0: // and one that all of these want
+				batch = append(batch, sub("brief/wanted"))
+			case 1: // poison
+				batch = append(batch, sub("brief/\xff"))
+			case 2: // twice in one batch
+				batch = append(batch, batch[0])
+			case 3:
+				mode, batch = engine.Ignore, append(batch, sub("brief/shared"))
+			}
+			got[i] = fmt.Sprint(kinds[i%len(kinds)], " ", receipt(w.Submit(w.ctx, mode, batch)))
+		})
+	}
+	engine.AwaitSubmits(w.Engine, len(got))
+	close(gate.open)
+	wg.Wait()
+	want, stored := map[string]int{}, 0
+	for _, k := range kinds {
+		switch k {
+		case 0:
+			want["0 stored 2 taken []"], want["0 conflict"], stored = 1, each-1, stored+2
+		case 1:
+			want["1 invalid"] = each
+		case 2:
+			want["2 conflict"] = each
+		case 3:
+			want["3 stored 2 taken []"], want["3 stored 1 taken [1]"], stored = 1, each-1, stored+each+1
+		case 4:
+			want["4 stored 1 taken []"], stored = each, stored+each
 		}
-		wg.Wait()
-		counts := map[string]int{}
-		for i, g := range got {
-			counts[fmt.Sprint(i%5, " ", g)]++
-		}
-		want := map[string]int{"0 stored 2 taken []": 1, "0 conflict": 7, "1 invalid": 8, "2 conflict": 8,
-			"3 stored 2 taken []": 1, "3 stored 1 taken [0]": 7, "4 stored 1 taken []": 8}
-		if fmt.Sprint(counts) != fmt.Sprint(want) {
-			w.Errorf("got %v\nwant %v", counts, want)
-		}
-		stored := 2 + 8 + 8 + 1
-		if c, err := w.Queues(w.ctx, "brief"); err != nil || len(c) != 1 || c[0].Ready != int64(stored) {
-			w.Errorf("counts %v, %v", c, err)
-		}
-		w.sound()
-	})
+	}
+	counts := map[string]int{}
+	for _, g := range got {
+		counts[g]++
+	}
+	if fmt.Sprint(counts) != fmt.Sprint(want) {
+		w.Errorf("got %v\nwant %v", counts, want)
+	}
+	if c, err := w.Queues(w.ctx, "brief"); err != nil || len(c) != 1 || c[0].Ready != int64(stored) {
+		w.Errorf("counts %v, %v, want %d", c, err, stored)
+	}
+	w.sound()
+}
+
+// gated lets no update begin before it is open.
+type gated struct {
+	store.Store
+	open chan struct{}
+}
+
+func (s *gated) Update(ctx context.Context, fn func(store.Tx) error) error {
+	<-s.open
+	return s.Store.Update(ctx, fn)
 }
 
 // A panic in what a contract hands in hits its caller alone.

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/job"
 )
 
 // TestHeartbeat is section 5.5.
