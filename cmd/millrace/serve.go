@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -58,6 +59,7 @@ was acknowledged is on disk either way.`,
 
 // serve runs one node until ctx ends.
 func serve(ctx context.Context, p process, settings *config.Settings) error {
+	collectLess(p)
 	log, err := telemetry.NewLogger(p.stderr, settings.Log.Format, settings.Log.Level)
 	if err != nil {
 		return withCode(exitUsage, err)
@@ -84,6 +86,19 @@ func serve(ctx context.Context, p process, settings *config.Settings) error {
 	}
 	fmt.Fprintf(p.stdout, "millrace %s%s%s\n", readBuild().Version, listeningOn, strings.Join(node.URLs(), " and "))
 	return withCode(exitFailed, node.Run(ctx))
+}
+
+// collectLess trades memory for time: what a server keeps is a few megabytes and
+// what it makes for requests is gone at once, so by default Go would collect
+// dozens of times a second. Near the limit it collects as usual. Who sets GOGC or
+// GOMEMLIMIT decides instead.
+func collectLess(p process) {
+	if p.env("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if p.env("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(512 << 20)
+	}
 }
 
 func newNode(p process, settings *config.Settings, log *slog.Logger, registries *telemetry.Registries, opened store.Store) (*server.Server, error) {

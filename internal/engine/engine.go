@@ -54,9 +54,11 @@ type Contract struct {
 	// Body is what the contract adds to a message; nil adds nothing. It sees the
 	// job with all its bodies as it was right after the change.
 	Body func(*job.Job, job.Event) []byte
-	// Moved is told of every change after it is on stable storage; nil tells
+	// Moved is told of every change by one of the causes MovedOn after it is on
+	// stable storage; nil tells
 	// nobody. It must not block.
-	Moved func([]Moved)
+	Moved   func([]Moved)
+	MovedOn []job.Cause
 }
 
 // Moved is one change of a job that has happened.

@@ -224,7 +224,7 @@ func (u *unit) record(c *Contract, j *job.Job, run job.RunID, ev job.Event) {
 		}
 		u.events = append(u.events, p)
 	}
-	if c.Moved != nil {
+	if c.Moved != nil && slices.Contains(c.MovedOn, ev.Cause) {
 		if u.moved == nil {
 			u.moved = map[string][]Moved{}
 		}

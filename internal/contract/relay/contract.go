@@ -70,7 +70,8 @@ func New(c Config) (*Relay, error) {
 // Contract is what the engine is told of Relay: no history, no messages, no
 // limits, and dead letters for ever.
 func (r *Relay) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, Moved: r.moved}
+	return engine.Contract{Name: Name, Machine: machine, Moved: r.moved,
+		MovedOn: []job.Cause{job.Expired, job.ExpiredForGood}}
 }
 
 // Mount makes Relay serve its paths by an engine.
@@ -100,9 +101,6 @@ func (r *Relay) Mount(e *engine.Engine) httpapi.Mount {
 func (r *Relay) moved(moves []engine.Moved) {
 	for i := range moves {
 		m := &moves[i]
-		if m.On != job.Expired && m.On != job.ExpiredForGood {
-			continue
-		}
 		q := r.metrics.queue(m.Job.Queue)
 		q.ran(m.At.Sub(m.Job.StartedAt))
 		if m.On == job.Expired {
