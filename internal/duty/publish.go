@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
 )
 
 // publishEvery is how often the outbox is looked at for what other nodes put
@@ -19,8 +20,18 @@ func (r *Runner) publish(ctx context.Context) {
 	if r.Deliver == nil {
 		return
 	}
-	defer r.resign(ctx)
-	step := func(ctx context.Context) (int, error) { return r.Engine.Publish(ctx, r.Deliver) }
+	elected := false
+	defer func() {
+		if elected {
+			r.resign(ctx)
+		}
+	}()
+	step := func(ctx context.Context) (int, error) {
+		return r.Engine.Publish(ctx, func(ctx context.Context, batch []job.Message) error {
+			elected = true
+			return r.Deliver(ctx, batch)
+		})
+	}
 	for {
 		wait, wake := publishEvery, r.Engine.Posted()
 		if !r.did(ctx, "publish", drain(ctx, step)) {

@@ -17,13 +17,13 @@ func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 // Servers is how many groups of a verb are served at a time.
 const Servers = servers
 
-// AwaitSubmits returns once all servers of submissions are busy and so many
-// callers wait behind them.
-func AwaitSubmits(e *Engine, n int) {
+// AwaitSubmits returns once so many groups of submissions are being served and
+// so many callers wait behind them.
+func AwaitSubmits(e *Engine, serving, waiting int) {
 	await(func() bool {
 		e.submits.mu.Lock()
 		defer e.submits.mu.Unlock()
-		return e.submits.serving == servers && len(e.submits.waiting) == n
+		return e.submits.serving == serving && len(e.submits.waiting) == waiting
 	})
 }
 

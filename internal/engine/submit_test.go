@@ -198,8 +198,8 @@ func submitTogether(w *world, kinds []int) {
 	var wg sync.WaitGroup
 	for i := range engine.Servers { // keep the combiner busy while the others gather
 		wg.Go(func() { w.ok(second(w.Submit(w.ctx, engine.Unique, subs(sub(fmt.Sprint("locked/", i)))))) })
+		engine.AwaitSubmits(w.Engine, i+1, 0)
 	}
-	engine.AwaitSubmits(w.Engine, 0)
 	got := make([]string, each*len(kinds))
 	for i := range got {
 		wg.Go(func() {
@@ -217,7 +217,7 @@ func submitTogether(w *world, kinds []int) {
 			got[i] = fmt.Sprint(kinds[i%len(kinds)], " ", receipt(w.Submit(w.ctx, mode, batch)))
 		})
 	}
-	engine.AwaitSubmits(w.Engine, len(got))
+	engine.AwaitSubmits(w.Engine, engine.Servers, len(got))
 	close(gate.open)
 	wg.Wait()
 	want, stored := map[string]int{}, 0

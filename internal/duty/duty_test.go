@@ -1,0 +1,289 @@
+package duty_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/duty"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/sqlite"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+var machine = job.MustMachine(map[job.State]job.Phase{"created": job.Waiting, "queued": job.Ready, "running": job.Leased, "done": job.Done}, []job.Move{
+	{From: job.Nowhere, On: job.Submitted, To: "created"},
+	{From: "created", On: job.Due, To: "queued"},
+	{From: "queued", On: job.Claimed, To: "running"},
+	{From: "running", On: job.Succeeded, To: "done"},
+	{From: "running", On: job.Released, To: "queued"},
+	{From: "running", On: job.Expired, To: "queued"},
+})
+
+// node is an engine with its duties on a store; events come in as they happen.
+type node struct {
+	testing.TB
+	*engine.Engine
+	ctx   context.Context
+	moves chan engine.Moved
+	log   *logs
+	stop  func() // ends the duties and waits for them
+}
+
+// logs gathers what is logged.
+type logs struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(p)
+}
+
+func (l *logs) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.String() }
+
+func start(t *testing.T, s store.Store, monotonic func() time.Duration, with func(*duty.Runner)) *node {
+	t.Helper()
+	n := &node{TB: t, moves: make(chan engine.Moved, 1000), log: &logs{}}
+	var cancel context.CancelFunc
+	n.ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	e, err := engine.New(engine.Config{Store: s, Node: "node", Random: testkit.Random, Monotonic: monotonic, Contracts: []engine.Contract{{
+		Name: "made", Machine: machine, History: true, Publish: true, Retention: time.Hour,
+		MovedOn: job.Causes(), Moved: func(all []engine.Moved) {
+			for _, m := range all {
+				n.moves <- m
+			}
+		},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	n.Engine = e
+	r := &duty.Runner{Engine: e, Log: slog.New(slog.NewTextHandler(n.log, nil)), PruneEvery: 5 * time.Millisecond}
+	with(r)
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { r.Run(ctx); close(done) }()
+	n.stop = sync.OnceFunc(func() { end(); <-done })
+	t.Cleanup(n.stop)
+	return n
+}
+
+func (n *node) submit(key string, due time.Time) {
+	n.Helper()
+	if _, err := n.Submit(n.ctx, engine.Unique, []engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: key}, Queue: "q", Lease: 30 * time.Second, DueAt: due}}}); err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *node) claim(wait time.Duration) []*job.Job {
+	n.Helper()
+	jobs, err := n.Claim(n.ctx, engine.ClaimRequest{Contract: "made", Max: 1, Worker: "w", Wait: wait})
+	if err != nil {
+		n.Fatal(err)
+	}
+	return jobs
+}
+
+// await waits for a job to move for a cause.
+func (n *node) await(key string, on job.Cause) engine.Moved {
+	n.Helper()
+	for {
+		select {
+		case m := <-n.moves:
+			if m.Job.ID.Key == key && m.On == on {
+				return m
+			}
+		case <-n.ctx.Done():
+			n.Fatalf("%s is not %s: %s", key, on, n.log.text())
+		}
+	}
+}
+
+func none(*duty.Runner) {}
+
+// Each duty takes its step by itself; all end with their context.
+func TestDutiesDoTheirSteps(t *testing.T) {
+	t.Parallel()
+	c := testkit.NewClock()
+	delivered := make(chan job.Message, 100)
+	n := start(t, testkit.Memory(t, c.Now), c.Monotonic, func(r *duty.Runner) {
+		r.Deliver = func(_ context.Context, batch []job.Message) error {
+			for _, m := range batch {
+				delivered <- m
+			}
+			return nil
+		}
+	})
+	n.submit("later", c.Now().Add(time.Minute))
+	if m := <-delivered; m.JobID.Key != "later" || m.Next != "created" {
+		t.Errorf("published %+v", m)
+	}
+	c.Advance(time.Minute)
+	n.await("later", job.Due)
+	if m := <-delivered; m.Next != "queued" {
+		t.Errorf("published %+v", m)
+	}
+	first := n.claim(0)[0]
+	c.Advance(30 * time.Second)
+	n.await("later", job.Expired)
+	j := n.claim(0)[0]
+	if _, err := n.Finish(n.ctx, engine.Run{Run: first.Run}, engine.Outcome{On: job.Succeeded}); !job.IsKind(err, job.RunLost) {
+		t.Error(err)
+	}
+	if _, err := n.Finish(n.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: job.Succeeded}); err != nil {
+		t.Fatal(err)
+	}
+	c.Advance(time.Hour + time.Second)
+	for is := true; is; {
+		var err error
+		if is, err = n.Exists(n.ctx, j.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.stop()
+	if text := n.log.text(); text != "" {
+		t.Errorf("logged %s", text)
+	}
+}
+
+// A job never starts before its time, and the one who waits for it is woken when
+// that has come. This one is on the real clock.
+func TestPromoteIsNotEarly(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: sqlite.Memory, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	n := start(t, s, func() time.Duration { return time.Since(began) }, none)
+	due := time.Now().Add(300 * time.Millisecond)
+	n.submit("soon", due)
+	jobs := n.claim(30 * time.Second)
+	if now := time.Now(); len(jobs) != 1 || now.Before(due) || jobs[0].StartedAt.Before(jobs[0].DueAt) {
+		t.Errorf("claimed %v at %v, due at %v", jobs, now, due)
+	}
+	t.Logf("claimed %v after it was due", time.Since(due))
+	n.stop()
+}
+
+// failing is a store that fails for as long as it is told to.
+type failing struct {
+	store.Store
+	fails atomic.Bool
+	calls atomic.Int64
+}
+
+var errAway = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away"}
+
+func (s *failing) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if s.calls.Add(1); s.fails.Load() {
+		return errAway
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+func (s *failing) View(ctx context.Context, fn func(store.Reader) error) error {
+	if s.calls.Add(1); s.fails.Load() {
+		return errAway
+	}
+	return s.Store.View(ctx, fn)
+}
+
+// Duties survive a store that is away for a while, without spinning and without
+// filling the log.
+func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	c := testkit.NewClock()
+	s := &failing{Store: testkit.Memory(t, c.Now)}
+	n := start(t, s, c.Monotonic, func(r *duty.Runner) {
+		r.Deliver = func(context.Context, []job.Message) error { return nil }
+		r.PruneEvery = time.Second
+	})
+	n.submit("a", c.Now().Add(time.Minute))
+	s.fails.Store(true)
+	before := s.calls.Load()
+	for strings.Count(n.log.text(), "level=WARN") < 5 {
+		if n.ctx.Err() != nil {
+			t.Fatalf("not every duty failed: %s", n.log.text())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if calls := s.calls.Load() - before; calls > 200 {
+		t.Errorf("%d calls while the store was away", calls)
+	}
+	c.Advance(time.Minute)
+	s.fails.Store(false)
+	n.await("a", job.Due)
+	n.claim(time.Minute)
+	c.Advance(time.Minute)
+	n.await("a", job.Expired)
+	n.stop()
+	for _, d := range []string{"promote", "expire", "publish", "prune", "gauge"} {
+		if got := strings.Count(n.log.text(), "level=WARN msg=\"a duty failed and is tried again until it works\" duty="+d); got != 1 {
+			t.Errorf("the failure of %s was logged %d times: %s", d, got, n.log.text())
+		}
+	}
+}
+
+// A receiver that fails gets the same messages again, those of a job in order.
+func TestPublishIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	c := testkit.NewClock()
+	var tries atomic.Int64
+	delivered := make(chan job.Message, 100)
+	n := start(t, testkit.Memory(t, c.Now), c.Monotonic, func(r *duty.Runner) {
+		r.Deliver = func(_ context.Context, batch []job.Message) error {
+			if tries.Add(1) < 3 {
+				return errors.New("no")
+			}
+			for _, m := range batch {
+				delivered <- m
+			}
+			return nil
+		}
+	})
+	n.submit("a", time.Time{})
+	for _, want := range []job.State{"created", "queued"} {
+		if m := <-delivered; m.Next != want {
+			t.Errorf("delivered %+v, want %s", m, want)
+		}
+	}
+	n.stop()
+}
+
+// A runner ends at once, also when everything it does hangs.
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	c := testkit.NewClock()
+	n := start(t, hanging{testkit.Memory(t, c.Now)}, c.Monotonic, func(r *duty.Runner) {
+		r.Log, r.PruneEvery = nil, 0
+		r.Deliver = func(ctx context.Context, _ []job.Message) error { <-ctx.Done(); return ctx.Err() }
+	})
+	n.stop()
+}
+
+// hanging answers when the caller leaves.
+type hanging struct{ store.Store }
+
+func (hanging) Update(ctx context.Context, _ func(store.Tx) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+func (hanging) View(ctx context.Context, _ func(store.Reader) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
