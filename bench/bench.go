@@ -137,6 +137,7 @@ func (b *Bench) round(ctx context.Context, name string, tracks []*Track, jobs in
 			fmt.Fprintf(b.Log, "%s %s: FAILED: %v\n", name, t.Case.Name, err)
 		default:
 			keep(t, phases)
+			t.Durability = t.runner.Durability() // some know it, and more, only after a run
 			fmt.Fprintf(b.Log, "%s %s:%s\n", name, t.Case.Name, oneLine(phases))
 		}
 	}

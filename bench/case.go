@@ -137,6 +137,11 @@ var cases = []Case{
 		Setup:  setupMillraceHTTP("singles"),
 	},
 	{
+		Name:  "millrace-backlog",
+		What:  "Millrace's binary on SQLite with n jobs queued: start, cost of a claim, memory",
+		Setup: setupBacklog,
+	},
+	{
 		Name:  "asynq",
 		What:  "asynq on Redis without persistence: single enqueues, no-op handler, finished tasks deleted",
 		Setup: setupAsynqMemory,

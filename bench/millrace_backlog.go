@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store/sqlite"
+)
+
+// backlog is the real server on SQLite with n jobs queued: how long it takes
+// until it is ready, what a claim costs, how much memory it holds. Run it with
+// -n 1000 and with -n 10000000 and compare.
+type backlog struct {
+	millraceHTTP
+	memory string
+}
+
+// backlogClaims is how many jobs are taken and completed one after another.
+const backlogClaims = 2000
+
+func setupBacklog(ctx context.Context, env *Env) (Runner, error) {
+	r, err := setupMillraceHTTP("backlog")(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	return &backlog{millraceHTTP: *r.(*millraceHTTP)}, nil
+}
+
+func (b *backlog) Durability() string { return b.memory }
+
+func (b *backlog) Run(ctx context.Context, n int) ([]Phase, error) {
+	data := filepath.Join(b.dir, "data")
+	if err := os.RemoveAll(data); err != nil {
+		return nil, err
+	}
+	insert, err := b.fill(ctx, filepath.Join(data, "millrace.db"), n)
+	if err != nil {
+		return nil, fmt.Errorf("fill: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, b.binary, "serve", "--set", "listen=127.0.0.1:0", "--set", "data_dir="+data)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	child, err := startChild(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer child.Stop()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	ready := time.Since(begin)
+	_, addr, found := strings.Cut(strings.TrimSpace(line), "http://")
+	if err != nil || !found {
+		return nil, fmt.Errorf("the server said %q: %w", line, err)
+	}
+	claim, err := b.claims(ctx, addr, min(n, backlogClaims))
+	if err != nil {
+		return nil, err
+	}
+	b.memory = fmt.Sprintf("%d queued: ready after %v, resident memory after the claims %s", n, ready.Round(time.Millisecond), resident(cmd.Process.Pid))
+	return []Phase{insert, claim, {Name: "start", Jobs: n, Took: ready}}, nil
+}
+
+func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {
+	s, err := sqlite.Open(ctx, sqlite.Config{Path: path, Now: time.Now})
+	if err != nil {
+		return Phase{}, err
+	}
+	defer s.Close()
+	room, err := relay.New(relay.Config{Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), MaxNumJobs: 1000, BodyLimit: 1 << 20, RetryableStatus: 429})
+	if err != nil {
+		return Phase{}, err
+	}
+	start := time.Now()
+	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Contracts: []engine.Contract{room.Contract()},
+		Random: func() (r [16]byte) { rand.Read(r[:]); return r }, Monotonic: func() time.Duration { return time.Since(start) }})
+	if err != nil {
+		return Phase{}, err
+	}
+	defer e.Close()
+	cut := batches(n, 1000)
+	_, err = crowd(ctx, 2, len(cut), func(ctx context.Context, _, i int) error {
+		var batch []engine.Submission
+		for num := cut[i][0]; num < cut[i][1]; num++ {
+			batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{Contract: relay.Name, Scope: "q", Key: strconv.Itoa(num)},
+				Queue: "q", Lease: time.Hour, Payload: appendPayload(nil, num)}})
+		}
+		_, err := e.Submit(ctx, engine.Unique, batch)
+		return err
+	})
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(start)}, err
+}
+
+// claims takes and completes jobs one after another; the latency is that of next.
+func (b *backlog) claims(ctx context.Context, addr string, n int) (Phase, error) {
+	conn, err := dialRaw(ctx, addr)
+	if err != nil {
+		return Phase{}, err
+	}
+	defer conn.Close()
+	next := fmt.Appendf(nil, "GET /v2/queues/q/jobs HTTP/1.1\r\nHost: %s\r\n\r\n", addr)
+	claim := Phase{Name: phaseClaim, Jobs: n}
+	for range n {
+		begin := time.Now()
+		status, body, err := conn.Do(next)
+		took := time.Since(begin)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("next was answered %d", status)
+		}
+		if err != nil {
+			return claim, err
+		}
+		claim.Latency, claim.Took = append(claim.Latency, took), claim.Took+took
+		id, _, _ := strings.Cut(after(string(body), `"id":"`), `"`)
+		run, _, _ := strings.Cut(after(string(body), `"run_id":"`), `"`)
+		status, _, err = conn.Do(fmt.Appendf(nil, "DELETE /v2/queues/q/jobs/%s/run-id/%s HTTP/1.1\r\nHost: %s\r\n\r\n", id, run, addr))
+		if err == nil && status != http.StatusOK {
+			err = errors.New("a complete was answered " + strconv.Itoa(status))
+		}
+		if err != nil {
+			return claim, err
+		}
+	}
+	return claim, nil
+}
+
+func after(s, mark string) string { _, rest, _ := strings.Cut(s, mark); return rest }
+
+// resident reads the memory of a process, as far as the system tells.
+func resident(pid int) string {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return "unknown here"
+	}
+	line, _, _ := strings.Cut(after(string(status), "VmRSS:"), "\n")
+	return strings.TrimSpace(line)
+}
