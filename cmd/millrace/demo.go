@@ -54,7 +54,7 @@ nothing in FOLDER and leaves nothing behind.`,
 	}
 	c.Flags().IntVar(&f.workers, "workers", 3, "worker processes; one of them is killed")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 4, "files that a worker has in hand at a time")
-	c.Flags().DurationVar(&f.pace, "pace", -1, "least time for a file, so that there is something to see; 0 is full speed (default: a few seconds for all)")
+	c.Flags().DurationVar(&f.pace, "pace", -1, "least `time` for a file, so that there is something to see; 0 is full speed (default: a few seconds for all)")
 	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Second, "timeout of the jobs: how long a killed worker's jobs are missing")
 	return c
 }

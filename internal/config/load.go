@@ -39,7 +39,7 @@ func Load(src Sources) (*Settings, error) {
 	l.file(src.File, src.Explicit)
 	l.environment(src.Environ)
 	for _, name := range slices.Sorted(maps.Keys(src.Flags)) {
-		l.apply(name, input{raw: src.Flags[name], text: true}, "flag --"+printable(shorten(name)))
+		l.apply(name, input{raw: src.Flags[name], text: true}, "flag --set "+printable(shorten(name)))
 	}
 	l.problems = append(l.problems, l.settings.check(l.failed)...)
 	if err := newError(l.problems); err != nil {

@@ -105,14 +105,14 @@ v1 = false
 	})
 	want := map[string][2]string{
 		"listen":             {"127.0.0.1:1", "file " + path},
-		"data_dir":           {"from-flag", "flag --data_dir"},
+		"data_dir":           {"from-flag", "flag --set data_dir"},
 		"contracts":          {"relay", "file " + path},
 		"log.level":          {"warn", "environment MILLRACE__LOG__LEVEL"},
 		"log.format":         {"json", "file " + path},
 		"relay.body_limit":   {"1MiB", "environment MILLRACE__RELAY__BODY_LIMIT"},
 		"relay.max_num_jobs": {"5", "file " + path},
 		"relay.v1":           {"false", "file " + path},
-		"relay.listen":       {"", "flag --relay.listen"},
+		"relay.listen":       {"", "flag --set relay.listen"},
 		"shutdown_grace":     {"25s", "default"},
 	}
 	for _, e := range s.Resolved() {
@@ -205,9 +205,9 @@ var unknownTests = []struct {
 	{"environment, no key", "", "MILLRACE__=1", "",
 		`config: unknown key "" (environment MILLRACE__); did you mean "store" (MILLRACE__STORE)?`},
 	{"flag", "", "", "relay.tokn",
-		`config: unknown key "relay.tokn" (flag --relay.tokn); did you mean "relay.token"?`},
+		`config: unknown key "relay.tokn" (flag --set relay.tokn); did you mean "relay.token"?`},
 	{"flag with a line end", "", "", "lis\nten",
-		`config: unknown key "lis\nten" (flag --"lis\nten"); did you mean "listen"?`},
+		`config: unknown key "lis\nten" (flag --set "lis\nten"); did you mean "listen"?`},
 }
 
 func TestUnknownKeys(t *testing.T) {
@@ -237,7 +237,7 @@ func TestAllProblemsAtOnceSorted(t *testing.T) {
 		`config: wrong value for "data_dir" (file millrace.toml): ""; expected a path`,
 		`config: wrong value for "listen" (file millrace.toml): 8080; expected an address such as 127.0.0.1:8080, :8080 or [::1]:8080`,
 		`config: wrong value for "log.format" (environment MILLRACE__LOG__FORMAT): "xml"; expected text or json`,
-		`config: wrong value for "relay.max_num_jobs" (flag --relay.max_num_jobs): "0"; expected a whole number from 1 to 100000`,
+		`config: wrong value for "relay.max_num_jobs" (flag --set relay.max_num_jobs): "0"; expected a whole number from 1 to 100000`,
 		`config: wrong value for "relay.v1" (environment MILLRACE__RELAY__V1): "no"; expected true or false`,
 		`config: wrong value for "relay.v1" (file millrace.toml): "yes"; expected true or false`,
 		`config: "tls.key" is missing: "tls.cert" is set (file millrace.toml), and one needs the other`,

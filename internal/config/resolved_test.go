@@ -35,7 +35,7 @@ func TestResolved(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, Sources{Flags: map[string]string{"relay.token": "hush", "data_dir": "mein Ordner\u2028", "store": "postgres://u:hush@h/a&b"}})
 	const want = `contracts               relay                      default
-data_dir                "mein Ordner\u2028"        flag --data_dir
+data_dir                "mein Ordner\u2028"        flag --set data_dir
 listen                  127.0.0.1:8080             default
 log.format              text                       default
 log.level               info                       default
@@ -45,10 +45,10 @@ relay.body_limit        64MiB                      default
 relay.listen            ""                         default
 relay.max_num_jobs      1000                       default
 relay.retryable_status  429                        default
-relay.token             ***                        flag --relay.token
+relay.token             ***                        flag --set relay.token
 relay.v1                true                       default
 shutdown_grace          25s                        default
-store                   postgres://u:***@h/a&b     flag --store
+store                   postgres://u:***@h/a&b     flag --set store
 tls.cert                ""                         default
 tls.key                 ""                         default
 trusted_network         false                      default

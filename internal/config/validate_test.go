@@ -25,8 +25,8 @@ func TestIsLoopback(t *testing.T) {
 func TestOpenContracts(t *testing.T) {
 	t.Parallel()
 	const (
-		head  = `config: "listen" (flag --listen): ":8080" is not loopback and serves relay, which is open by its document; `
-		own   = `config: "relay.listen" (flag --relay.listen): "0.0.0.0:9" is not loopback and serves relay, which is open by its document; `
+		head  = `config: "listen" (flag --set listen): ":8080" is not loopback and serves relay, which is open by its document; `
+		own   = `config: "relay.listen" (flag --set relay.listen): "0.0.0.0:9" is not loopback and serves relay, which is open by its document; `
 		tail  = "; or listen on 127.0.0.1"
 		relay = "set relay.token"
 		oper  = "set operator.token"
@@ -54,11 +54,11 @@ func TestOpenContracts(t *testing.T) {
 			[]string{own + relay + "; " + oper + "; " + wire + tail}},
 		{"own listener loopback", []map[string]string{public, {"relay.listen": "127.0.0.1:9"}}, nil},
 		{"cert alone", []map[string]string{{"tls.cert": "c"}},
-			[]string{`config: "tls.key" is missing: "tls.cert" is set (flag --tls.cert), and one needs the other`}},
+			[]string{`config: "tls.key" is missing: "tls.cert" is set (flag --set tls.cert), and one needs the other`}},
 		{"key alone", []map[string]string{public, tokens, {"tls.key": "k"}},
-			[]string{head + wire + tail, `config: "tls.cert" is missing: "tls.key" is set (flag --tls.key), and one needs the other`}},
+			[]string{head + wire + tail, `config: "tls.cert" is missing: "tls.key" is set (flag --set tls.key), and one needs the other`}},
 		{"a wrong token is one problem", []map[string]string{public, trusted, {"operator.token": "o", "relay.token": "a b"}},
-			[]string{`config: wrong value for "relay.token" (flag --relay.token): ***; ` +
+			[]string{`config: wrong value for "relay.token" (flag --set relay.token): ***; ` +
 				`expected a string of printable ASCII without spaces or line ends`}},
 	}
 	for _, tt := range tests {

@@ -55,7 +55,7 @@ func (r *Runner) did(ctx context.Context, duty string, err error) bool {
 	switch {
 	case r.Log == nil:
 	case err != nil && !was:
-		r.Log.Warn("a duty failed and is tried again until it works", "duty", duty, "error", err)
+		r.Log.Warn("a duty failed and is tried again until it works", "duty", duty, "error_message", err)
 	case err == nil && was:
 		r.Log.Info("a duty works again", "duty", duty)
 	}

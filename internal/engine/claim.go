@@ -106,7 +106,7 @@ func (e *Engine) giveBack(jobs []*job.Job) {
 	}
 	for i, ended := range e.FinishAll(context.Background(), endings) {
 		if ended.Err != nil {
-			e.log.Warn("a job claimed for a caller that left could not be given back", "job_id", jobs[i].ID.Key, "error", ended.Err)
+			e.log.Warn("a job claimed for a caller that left could not be given back", "job_id", jobs[i].ID.Key, "error_message", ended.Err)
 		}
 	}
 }
@@ -278,7 +278,11 @@ func (u *unit) serveMany(c *claimCall) error {
 	if err != nil {
 		return err
 	}
-	return u.hand(c, all[:min(len(all), free)])
+	n := min(len(all), free)
+	for _, j := range all[n:] { // was locked for nothing: who passed over it meanwhile looks again
+		u.woken[keyOf(j)]++
+	}
+	return u.hand(c, all[:n])
 }
 
 func (u *unit) hand(c *claimCall, jobs []*job.Job) error {
