@@ -70,7 +70,7 @@ func everywhere(t *testing.T, contracts []engine.Contract, test func(w *world)) 
 func newWorld(tb testing.TB, place string, contracts []engine.Contract) *world {
 	tb.Helper()
 	w := &world{TB: tb, Clock: testkit.NewClock()}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	tb.Cleanup(cancel)
 	w.ctx = ctx
 	open := places[place](tb, w.Now)

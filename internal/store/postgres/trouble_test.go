@@ -301,9 +301,11 @@ func TestStatementsHaveDeadlines(t *testing.T) {
 
 func TestIdleTransactionsEnd(t *testing.T) {
 	t.Parallel()
-	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t) + "&idle_in_transaction_session_timeout=50"})
+	url := pgtest.URL(t)
+	mustOpen(t, postgres.Config{URL: url}) // so that the schema is made without the limit
+	s := mustOpen(t, postgres.Config{URL: url + "&idle_in_transaction_session_timeout=1s"})
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(1500 * time.Millisecond) // to be idle is what is tested
 		_, err := tx.Exists(job.ID{})
 		return err
 	}); !job.IsKind(err, job.Unavailable) {
