@@ -14,13 +14,17 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/testkit"
 )
 
-// exampleServer starts a server that speaks Relay, for the examples and the
-// tests that need a real connection.
+// exampleServer starts a real server for the examples.
 func exampleServer() (baseURL string, stop func()) {
-	server := httptest.NewServer(newDouble())
-	return server.URL, server.Close
+	baseURL, stop, err := testkit.Serve()
+	if err != nil {
+		panic(err)
+	}
+	return baseURL, stop
 }
 
 // double is a Relay server in memory: faithful enough to judge the client by,

@@ -641,11 +641,15 @@ func TestWorker_validates(t *testing.T) {
 	}
 }
 
-// The same over real connections, with several workers on one queue: every job
+// The same against a real server, with several workers on one queue: every job
 // is done once.
-func TestWorker_overTheNetwork(t *testing.T) {
+func TestWorker_onARealServer(t *testing.T) {
 	t.Parallel()
-	relay := mustRelay(t, newDouble(), client.Config{})
+	baseURL, end := exampleServer()
+	t.Cleanup(end)
+	c, err := client.New(client.Config{BaseURL: baseURL})
+	must(t, err)
+	relay := c.Relay()
 	const workers, jobs = 3, 60
 	var batch []client.RelaySpec
 	for i := range jobs {
