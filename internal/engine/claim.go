@@ -125,7 +125,7 @@ func (u *unit) claimAll(group []*ticket[claimCall]) error {
 	if err := u.lockLimits(group); err != nil {
 		return err
 	}
-	if err := u.serve(group); err != nil {
+	if err := u.serveAll(group); err != nil {
 		return err
 	}
 	short := slices.ContainsFunc(group, func(t *ticket[claimCall]) bool { return t.call.short() })
@@ -139,7 +139,7 @@ func (u *unit) claimAll(group []*ticket[claimCall]) error {
 	if err := u.writeMoved(); err != nil { // so that the next look sees it
 		return err
 	}
-	if err := u.serve(group); err != nil {
+	if err := u.serveAll(group); err != nil {
 		return err
 	}
 	for _, t := range group {
@@ -199,6 +199,24 @@ func (u *unit) limit(key queueKey) int {
 
 // short reports whether a caller that is still there could take more.
 func (c *claimCall) short() bool { return len(c.jobs) < c.req.Max && c.ctx.Err() == nil }
+
+// serveAll serves a group, and goes on while somebody has nothing although a look
+// brought less than there is, because bodies are large: see store.ReadyBytes.
+func (u *unit) serveAll(group []*ticket[claimCall]) error {
+	for {
+		u.heavy = false
+		if err := u.serve(group); err != nil {
+			return err
+		}
+		empty := func(t *ticket[claimCall]) bool { return len(t.call.jobs) == 0 && t.call.short() }
+		if !u.heavy || !slices.ContainsFunc(group, empty) {
+			return nil
+		}
+		if err := u.writeMoved(); err != nil { // so that the next look passes over them
+			return err
+		}
+	}
+}
 
 // serve hands ready jobs to the calls in the order they came; calls for the same
 // single queue share one look.
@@ -306,10 +324,13 @@ func (u *unit) ready(key queueKey, n int) ([]*job.Job, error) {
 		return nil, err
 	}
 	picked := u.picked[key]
-	found, err := u.tx.LockReady(key.contract, key.queue, n+len(picked))
+	asked := n + len(picked)
+	found, err := u.tx.LockReady(key.contract, key.queue, asked)
 	if err != nil {
 		return nil, err
 	}
+	large := func(j *job.Job) bool { return j.Apart != 0 }
+	u.heavy = u.heavy || len(found) < asked && slices.ContainsFunc(found, large)
 	found = slices.DeleteFunc(found, func(j *job.Job) bool { return picked[j.Seq] })
 	u.dry[key] = len(found) == 0
 	return found[:min(n, len(found))], nil

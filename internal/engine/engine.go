@@ -166,10 +166,12 @@ func (e *Engine) contract(name string) (*Contract, error) {
 // once it is on stable storage.
 func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	var u *unit
-	before := e.guard.monotonic()
+	turn := e.guard.enter()
+	defer e.guard.leave(turn)
 	err := e.store.Update(ctx, func(tx store.Tx) error {
 		u = newUnit(e, tx) // anew: fn may run again
-		e.guard.observe(u.now, before, e.guard.monotonic())
+		e.guard.observe(u.now, turn.since, e.guard.monotonic())
+		e.guard.leave(turn)
 		if err := fn(u); err != nil {
 			return err
 		}

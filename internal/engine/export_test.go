@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"runtime"
 	"time"
 
@@ -50,3 +51,26 @@ func (h *hub) waiting(lane job.Lane) int {
 
 // WithoutFloor makes waiting claims look only when they are woken.
 func WithoutFloor(e *Engine) { e.floor = time.Hour }
+
+// AwaitUpdates returns once so many updates wait for the store.
+func AwaitUpdates(e *Engine, n int) {
+	await(func() bool {
+		e.guard.mu.Lock()
+		defer e.guard.mu.Unlock()
+		return len(e.guard.queue) == n
+	})
+}
+
+// ClaimTogether serves a number of equal requests as one group and returns how
+// many jobs each got.
+func ClaimTogether(e *Engine, callers int, req ClaimRequest) (got []int, err error) {
+	var group []*ticket[claimCall]
+	for range callers {
+		group = append(group, &ticket[claimCall]{call: claimCall{ctx: context.Background(), req: req}})
+	}
+	err = e.claimGroup(group)
+	for _, t := range group {
+		got = append(got, len(t.call.jobs))
+	}
+	return got, err
+}

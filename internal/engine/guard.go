@@ -9,7 +9,7 @@ import (
 // between two looks, or behind itself, before it counts as a jump.
 const jumpAllowed = time.Second
 
-// guard notices when the store's clock jumps. Leases from before a jump forward
+// guard notices when the store's clock jumps or the store stalls. Leases from before a jump forward
 // seem to be over all at once although their workers had no time to beat, so
 // they are kept for one more lease, counted from the jump. Leases from before a
 // jump back would last for the length of the jump, so they are cut: see
@@ -18,10 +18,47 @@ type guard struct {
 	monotonic func() time.Duration
 
 	mu     sync.Mutex
-	store  time.Time     // the clock at the last look
-	latest time.Duration // the monotonic clock, not later than that look
+	queue  map[*turn]bool // updates that wait for the store
+	store  time.Time      // the clock at the last look
+	latest time.Duration  // the monotonic clock, not later than that look
 	jumped time.Time
 	back   bool // it jumped back and leases were not cut since
+}
+
+// stallAllowed is how long an update may wait for the store before those who
+// wait with it count as silenced by the store and not by themselves.
+const stallAllowed = time.Second
+
+// turn is an update that waits for the store since a reading of the monotonic
+// clock.
+type turn struct{ since time.Duration }
+
+func (g *guard) enter() *turn {
+	t := &turn{since: g.monotonic()}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.queue == nil {
+		g.queue = map[*turn]bool{}
+	}
+	g.queue[t] = true
+	return t
+}
+
+func (g *guard) leave(t *turn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.queue, t)
+}
+
+// stalled reports whether anybody has waited too long. Heartbeats may be among
+// those who wait, so what lapsed meanwhile is treated as at a jump of the clock.
+func (g *guard) stalled(at time.Duration) bool {
+	for t := range g.queue {
+		if at-t.since > stallAllowed {
+			return true
+		}
+	}
+	return false
 }
 
 // observe compares a reading of the store's clock that was taken between two
@@ -30,6 +67,9 @@ type guard struct {
 func (g *guard) observe(now time.Time, before, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.stalled(after) && now.After(g.jumped) {
+		g.jumped = now
+	}
 	ahead := now.Sub(g.store) // of the last look
 	switch known := !g.store.IsZero(); {
 	case known && ahead > after-g.latest+jumpAllowed:

@@ -30,6 +30,7 @@ type unit struct {
 	stored   map[string][]job.QueueCount  // what the store said, by contract
 	picked   map[queueKey]map[int64]bool  // leased and not written, for whoever selects again
 	dry      map[queueKey]bool            // queues found to have nothing to hand out
+	heavy    bool                         // a look brought less than it could, as bodies are large
 
 	woken  map[queueKey]int // jobs that became ready
 	freed  map[string]bool  // contracts with a limit under which a run ended

@@ -1,7 +1,9 @@
 package relay_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlite"
@@ -267,5 +270,24 @@ func TestRequestLog(t *testing.T) {
 	w.enqueue(t, "", spec("log", "1")).want(t, 409)
 	if log := w.log.String(); log != "" {
 		t.Errorf("the log says %s", log)
+	}
+}
+
+// A request holds at most so many jobs; one more is too large, whatever the
+// body limit (docs/decisions/0009).
+func TestBatchLimit(t *testing.T) {
+	t.Parallel()
+	body := []byte("[")
+	for i := range relay.MaxBatch + 1 {
+		body = fmt.Appendf(body, `{"queue":"q","id":"%d","timeout":1,"payload":0},`, i)
+	}
+	body[len(body)-1] = ']'
+	if _, err := relay.DecodeJobs(body); !job.IsKind(err, job.TooLarge) {
+		t.Errorf("%d jobs: %v", relay.MaxBatch+1, err)
+	}
+	last := bytes.LastIndexByte(body, '{') - 1
+	body[last] = ']'
+	if batch, err := relay.DecodeJobs(body[:last+1]); err != nil || len(batch) != relay.MaxBatch {
+		t.Errorf("%d jobs: %d, %v", relay.MaxBatch, len(batch), err)
 	}
 }

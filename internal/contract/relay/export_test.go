@@ -37,3 +37,6 @@ var (
 
 // QueueLabels is the bound on labels.
 const QueueLabels = queueLabels
+
+// MaxBatch is the bound on the jobs of a request.
+const MaxBatch = maxBatch

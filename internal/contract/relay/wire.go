@@ -82,6 +82,10 @@ func readJob(c *httpapi.Call, v version) (s engine.Submission, err error) {
 	return s, decodeJob(body, v, &s.Job)
 }
 
+// maxBatch is how many jobs one request may hold. A batch is one transaction:
+// this keeps it to seconds and within memory, so that nobody else starves.
+const maxBatch = 50_000
+
 // decodeJobs reads an array of jobs. A body that is wrong anywhere is wrong as a
 // whole, also where something before that is only beyond a limit (RL-026,
 // RL-028).
@@ -96,6 +100,9 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 	batch := make([]engine.Submission, 0, min(1+len(body)/usual, 1000))
 	var beyond error
 	for i, raw := range jsontext.Elements(body) {
+		if i == maxBatch {
+			return nil, &job.Error{Kind: job.TooLarge, Op: "relay.decode", Msg: fmt.Sprintf("more than %d jobs in one request", maxBatch)}
+		}
 		batch = append(batch, engine.Submission{})
 		err := decodeJob(raw, v, &batch[i].Job)
 		if err == nil {
