@@ -15,16 +15,18 @@ import (
 // Each caller keeps an outcome of its own. Where a group fails for a reason one
 // of them may have brought along, they are served one by one.
 type combiner[C any] struct {
-	limit int // weight of a group
-	serve func([]*ticket[C]) error
+	limit   int // weight of a group
+	servers int
+	serve   func([]*ticket[C]) error
 
 	mu      sync.Mutex
 	waiting []*ticket[C]
 	serving int
 }
 
-// servers is how many groups of one verb may be under way at a time: enough to
-// keep a database busy during a commit, few enough to let groups grow.
+// servers is how many groups of one verb are under way at a time where the store
+// can write more than one: enough to keep it busy during a commit, few enough to
+// let groups grow. With one writer a second group would only split the first.
 const servers = 2
 
 // ticket is one caller's call.
@@ -38,8 +40,8 @@ type ticket[C any] struct {
 // newCombiner makes a combiner of serve, which fills in the calls of a group,
 // sets the err of those that failed by themselves, and may be called again for
 // a part of the same group.
-func newCombiner[C any](limit int, serve func([]*ticket[C]) error) *combiner[C] {
-	return &combiner[C]{limit: limit, serve: serve}
+func newCombiner[C any](limit, writers int, serve func([]*ticket[C]) error) *combiner[C] {
+	return &combiner[C]{limit: limit, servers: min(servers, writers), serve: serve}
 }
 
 // do has the call served and returns it with its outcome. weight says how much
@@ -48,7 +50,7 @@ func (c *combiner[C]) do(call C, weight int) (*C, error) {
 	t := &ticket[C]{call: call, weight: weight, done: make(chan struct{})}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, t)
-	if c.serving < servers {
+	if c.serving < c.servers {
 		c.serving++
 		go c.run()
 	}

@@ -120,10 +120,10 @@ func New(c Config) (*Engine, error) {
 		e.names = append(e.names, contract.Name)
 	}
 	e.settings.Store(&queueSettings{})
-	e.submits = newCombiner(submitGroup, e.submitGroup)
-	e.claims = newCombiner(claimGroup, e.claimGroup)
-	e.finishes = newCombiner(runGroup, e.finishGroup)
-	e.beats = newCombiner(runGroup, e.beatGroup)
+	e.submits = newCombiner(submitGroup, c.Store.Writers(), e.submitGroup)
+	e.claims = newCombiner(claimGroup, c.Store.Writers(), e.claimGroup)
+	e.finishes = newCombiner(runGroup, c.Store.Writers(), e.finishGroup)
+	e.beats = newCombiner(runGroup, c.Store.Writers(), e.beatGroup)
 	return e, nil
 }
 

@@ -16,7 +16,7 @@ func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 }
 
 // Servers is how many groups of a verb are served at a time.
-const Servers = servers
+func Servers(e *Engine) int { return e.submits.servers }
 
 // AwaitSubmits returns once so many groups of submissions are being served and
 // so many callers wait behind them.

@@ -196,7 +196,7 @@ func submitTogether(w *world, kinds []int) {
 	w.Engine = testkit.Engine(w, gate, w.Clock, made()...)
 	const each = 8
 	var wg sync.WaitGroup
-	for i := range engine.Servers { // keep the combiner busy while the others gather
+	for i := range engine.Servers(w.Engine) { // keep the combiner busy while the others gather
 		wg.Go(func() { w.ok(second(w.Submit(w.ctx, engine.Unique, subs(sub(fmt.Sprint("locked/", i)))))) })
 		engine.AwaitSubmits(w.Engine, i+1, 0)
 	}
@@ -217,7 +217,7 @@ func submitTogether(w *world, kinds []int) {
 			got[i] = fmt.Sprint(kinds[i%len(kinds)], " ", receipt(w.Submit(w.ctx, mode, batch)))
 		})
 	}
-	engine.AwaitSubmits(w.Engine, engine.Servers, len(got))
+	engine.AwaitSubmits(w.Engine, engine.Servers(w.Engine), len(got))
 	close(gate.open)
 	wg.Wait()
 	want, stored := map[string]int{}, 0

@@ -45,6 +45,10 @@ type Store interface {
 	// Listen calls fn with the lanes other nodes announce, until ctx ends.
 	Listen(ctx context.Context, fn func([]job.Lane))
 
+	// Writers is how many updates make progress at the same time: one where there
+	// is one writer. More callers than that had better share an update.
+	Writers() int
+
 	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error
 

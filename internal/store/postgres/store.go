@@ -115,6 +115,9 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 	return nil, err
 }
 
+// Writers is one for each connection.
+func (s *Store) Writers() int { return s.config.Conns }
+
 // Ping is documented at the port.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -129,6 +129,9 @@ func (s *Store) Announce([]job.Lane) {}
 // Listen waits for ctx: nobody else announces anything.
 func (s *Store) Listen(ctx context.Context, _ func([]job.Lane)) { <-ctx.Done() }
 
+// Writers is one.
+func (s *Store) Writers() int { return 1 }
+
 // Ping is documented at the port.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.Update(ctx, func(tx store.Tx) error { _, err := tx.Exists(job.ID{}); return err })
