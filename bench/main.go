@@ -68,7 +68,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 }
 
 // maxJobs bounds a run however it is called.
-const maxJobs = 5_000_000
+const maxJobs = 20_000_000
 
 func (s *settings) resolve() error {
 	for _, v := range []struct {
