@@ -371,3 +371,25 @@ func TestTimeIsTheDatabases(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A database that refuses writes, as a standby does, is told of clearly; reads go
+// on.
+func TestReadOnlyDatabase(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	mustInsert(t, mustOpen(t, postgres.Config{URL: url}), "a")
+	s := mustOpen(t, postgres.Config{URL: url + "&default_transaction_read_only=on"})
+	err := s.Update(t.Context(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{newJob("b")}); return err })
+	if !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("a write: %v", err)
+	}
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		is, err := r.Exists(newJob("a").ID)
+		if err == nil && !is {
+			t.Error("a job is not seen")
+		}
+		return err
+	}); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+}
