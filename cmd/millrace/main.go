@@ -37,8 +37,9 @@ func run(p process) int {
 
 func rootCommand(p process) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "millrace",
-		Short: "Millrace is a self-hosted job platform in one binary",
+		Use:     "millrace",
+		Short:   "Millrace is a self-hosted job platform in one binary",
+		Version: readBuild().Version,
 		Long: `Millrace is a self-hosted job platform in one binary: a durable queue, workers in
 any language over plain HTTP, and the tools to feed and watch them.
 

@@ -55,8 +55,7 @@ type Contract struct {
 	// job with all its bodies as it was right after the change.
 	Body func(*job.Job, job.Event) []byte
 	// Moved is told of every change by one of the causes MovedOn after it is on
-	// stable storage; nil tells
-	// nobody. It must not block.
+	// stable storage; nil tells nobody. It must not block.
 	Moved   func([]Moved)
 	MovedOn []job.Cause
 }

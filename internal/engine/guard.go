@@ -9,11 +9,11 @@ import (
 // between two looks, or behind itself, before it counts as a jump.
 const jumpAllowed = time.Second
 
-// guard notices when the store's clock jumps or the store stalls. Leases from before a jump forward
-// seem to be over all at once although their workers had no time to beat, so
-// they are kept for one more lease, counted from the jump. Leases from before a
-// jump back would last for the length of the jump, so they are cut: see
-// Engine.cutLeases.
+// guard notices when the store's clock jumps or the store stalls. Leases from
+// before a jump forward seem to be over all at once although their workers had no
+// time to beat, so they are kept for one more lease, counted from the jump. Leases
+// from before a jump back would last for the length of the jump, so they are cut:
+// see Engine.cutLeases.
 type guard struct {
 	monotonic func() time.Duration
 

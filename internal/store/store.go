@@ -126,8 +126,6 @@ type Tx interface {
 	// jumped, runs that began before it are kept for one lease from then on;
 	// the zero time means no jump.
 	LockLapsed(jumped time.Time, n int) ([]*job.Job, error)
-	// LockDependents returns the jobs that wait for any of seqs, by Seq.
-	LockDependents(seqs []int64) ([]*job.Job, error)
 	// LoadBodies fills in the bodies of jobs that were locked without.
 	LoadBodies(jobs []*job.Job) error
 

@@ -23,7 +23,6 @@ var plans = map[string]struct{ index, values string }{
 	"drop_history":     {"events_job", "'{1,2,3}'"},
 	"get_jobs":         {"jobs_ident", `'{"\\x01","\\x02"}'`},
 	"lock_seqs":        {"jobs_pkey", "'{1,2,3}'"},
-	"lock_dependents":  {"edges_dependency", "'{1,2,3}'"},
 	"get_edges":        {"edges_dependency", "'{1,2,3}'"},
 	"get_messages":     {"outbox_pkey", "50"},
 	"get_dead_letters": {"dead_letters_", "'c',5,50"},

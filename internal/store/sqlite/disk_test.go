@@ -127,17 +127,14 @@ func breakAndHeal(s *sqlite.Store, breakDisk, heal func() error) error {
 
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", dir).CombinedOutput(); err != nil {
-		if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
-			t.Fatalf("no tmpfs: %s", out)
-		}
-		t.Skipf("skipped: no tmpfs (%s)", bytes.TrimSpace(out))
+	if err := run("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", dir); err != nil {
+		missing(t, err)
 	}
-	t.Cleanup(func() { exec.Command("umount", dir).Run() })
+	t.Cleanup(func() { run("umount", dir) })
 	size := func(mib *int, by int) func() error {
 		return func() error {
 			*mib += by
-			return exec.Command("mount", "-o", fmt.Sprintf("remount,size=%dm", *mib), dir).Run()
+			return run("mount", "-o", fmt.Sprintf("remount,size=%dm", *mib), dir)
 		}
 	}
 	mib := 3
@@ -210,4 +207,114 @@ func childLimit(path string) error {
 		return nil
 	})
 	return err
+}
+
+// TestReadOnlyFiles takes the right to write away from files that are open: an
+// immutable file refuses even its owner. Writes are refused until it is given
+// back; reads go on.
+func TestReadOnlyFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "millrace.db")
+	s := mustOpen(t, sqlite.Config{Path: path})
+	immutable := func(flag string) func() error {
+		return func() error {
+			return run("chattr", flag, path, path+"-wal")
+		}
+	}
+	if err := immutable("+i")(); err != nil {
+		missing(t, err)
+	}
+	defer immutable("-i")()
+	if err := update(s, "refused"); !job.IsKind(err, job.Unavailable) {
+		t.Errorf("read-only files: %v", err)
+	}
+	if err := update(s, "again"); !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("read-only files: %v", err)
+	}
+	if err := immutable("-i")(); err != nil {
+		t.Fatal(err)
+	}
+	if err := breakAndHeal(s, immutable("+i"), immutable("-i")); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	check(t, path)
+}
+
+// TestReadOnlyDisk makes the file system under a running store read-only, as the
+// kernel does with a disk that shows errors: writes are refused with a clear
+// error and reads go on; on the repaired disk everything acknowledged is there.
+func TestReadOnlyDisk(t *testing.T) {
+	image, dir := filepath.Join(t.TempDir(), "disk"), t.TempDir()
+	mount := func() error { return run("mount", "-o", "loop,errors=remount-ro", image, dir) }
+	for _, step := range []func() error{
+		func() error { return os.WriteFile(image, make([]byte, 16<<20), 0o600) },
+		func() error { return run("mkfs.ext4", "-q", "-F", "-O", "^has_journal", image) },
+		mount,
+	} {
+		if err := step(); err != nil {
+			missing(t, err)
+		}
+	}
+	t.Cleanup(func() { run("umount", dir) })
+	path := filepath.Join(dir, "data", "millrace.db")
+	s := mustOpen(t, sqlite.Config{Path: path})
+	l := &ledger{stored: map[string]bool{}}
+	device, err := exec.Command("findmnt", "-no", "SOURCE", dir).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fault := filepath.Join("/sys/fs/ext4", filepath.Base(strings.TrimSpace(string(device))), "trigger_fs_error")
+	for _, step := range []func() error{
+		func() error { return l.write(s, "before", false, 5) },
+		func() error { return os.WriteFile(fault, []byte("1"), 0o600) },
+		func() error { return l.write(s, "broken", true, 5) },
+		func() error { return l.audit(s) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := update(s, "refused"); !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("a read-only disk: %v", err)
+	}
+	s.Close()
+	if err := run("umount", dir); err != nil {
+		t.Fatal(err)
+	}
+	run("e2fsck", "-fy", image) // its exit code tells that it mended something
+	if err := mount(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, sqlite.Config{Path: path})
+	for _, step := range []func() error{
+		func() error { return l.audit(s) },
+		func() error { return l.write(s, "after", false, 3) },
+	} {
+		if err := step(); err != nil {
+			t.Error(err)
+		}
+	}
+	s.Close()
+	check(t, path)
+}
+
+// update inserts one small job.
+func update(s *sqlite.Store, key string) error {
+	return s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{newJob(key)}); return err })
+}
+
+func run(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w %s", name, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// missing skips what the system cannot do, but not where all tests must run.
+func missing(t *testing.T, err error) {
+	t.Helper()
+	if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
+		t.Fatal(err)
+	}
+	t.Skip("skipped: ", err)
 }

@@ -180,8 +180,6 @@ var (
 	lockLapsed = &Statement{"lock_lapsed", "SELECT " + coreColumns + ` FROM jobs
 		WHERE phase=2 AND lease_until<=$1 AND (updated_at>=$2 OR $2+lease<=$1)
 		ORDER BY lease_until LIMIT $3 {skip locked}`}
-	lockDependents = &Statement{"lock_dependents", "SELECT " + coreColumns + ` FROM jobs
-		WHERE seq IN (SELECT dependent FROM edges WHERE dependency {in $1}) ORDER BY seq {for update}`}
 
 	nextDue   = &Statement{"next_due", "SELECT due_at FROM jobs WHERE phase=0 AND open_deps=0 ORDER BY due_at LIMIT 1"}
 	nextLease = &Statement{"next_lease", "SELECT lease_until FROM jobs WHERE phase=2 ORDER BY lease_until LIMIT 1"}
@@ -267,10 +265,6 @@ func (t *Tx) LockDue(n int) ([]*job.Job, error) { return t.cores(lockDue, Micros
 
 func (t *Tx) LockLapsed(jumped time.Time, n int) ([]*job.Job, error) {
 	return t.cores(lockLapsed, Micros(t.Now()), Micros(jumped), n)
-}
-
-func (t *Tx) LockDependents(seqs []int64) ([]*job.Job, error) {
-	return t.cores(lockDependents, t.s.Ints(seqs))
 }
 
 func (t *Tx) NextDue() (due, lease time.Time, err error) {

@@ -19,7 +19,7 @@ var lockTests = []test{
 	{"lapsed leases", lapsed},
 	{"lapsed leases after a jump of the clock", lapsedJump},
 	{"next due", nextDue},
-	{"dependents and edges", edges},
+	{"edges", edges},
 }
 
 func lockOrder(w *world) {
@@ -190,13 +190,6 @@ func edges(w *world) {
 	equal(w, "of 1", of(all[1].Seq), []job.Edge{edge(1, 0), edge(3, 1)})
 	equal(w, "of 0 and 1", of(seqs(all[0], all[1])...), []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(4, 0)})
 	equal(w, "of none", of(), []job.Edge(nil))
-
-	dependents := func(of ...*job.Job) []string {
-		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDependents(seqs(of...)) }))
-	}
-	equal(w, "of 0", dependents(all[0]), []string{"1", "2", "4"})
-	equal(w, "of 1 and 2", dependents(all[2], all[1]), []string{"3"})
-	equal(w, "of 3", dependents(all[3]), []string{})
 
 	w.update(func(tx store.Tx) error { return tx.DropEdges(seqs(all[3], all[5])) })
 	w.update(func(tx store.Tx) error { return tx.DropEdges(nil) })
