@@ -60,6 +60,7 @@ func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
 	}
 	j.Owner, j.Priority, j.OrderTime, j.DueAt = draft.Owner, draft.Priority, draft.OrderTime, draft.DueAt
 	j.Lease, j.RunLimit, j.Trace = draft.Lease, draft.RunLimit, draft.Trace
+	j.Kind, j.Alias = draft.Kind, draft.Alias
 	for p := range job.Parts {
 		if was, is := *j.Body(p), *draft.Body(p); !bytes.Equal(was, is) || (was == nil) != (is == nil) {
 			u.setBody(j, p, is)

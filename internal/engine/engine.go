@@ -40,8 +40,8 @@ type Contract struct {
 
 	// RunLimit bounds the jobs leased at a time, over all nodes; 0 is no limit.
 	RunLimit int
-	// QueueSize bounds the jobs waiting and ready when new ones are submitted; 0
-	// is no limit.
+	// QueueSize bounds the jobs that are ready or wait to be tried again: more are
+	// not submitted, and jobs that come due wait until there is room; 0 is no limit.
 	QueueSize int
 	// Retention is how long a settled job is kept, DeadRetention a dead letter;
 	// 0 keeps for ever.
@@ -62,11 +62,13 @@ type Contract struct {
 
 // Moved is one change of a job that has happened.
 type Moved struct {
-	Job  job.Job // as it was right after the change; bodies may be missing
-	On   job.Cause
-	From job.State
-	To   job.State
-	At   time.Time
+	Job    job.Job // as it was right after the change; bodies may be missing
+	On     job.Cause
+	From   job.State
+	To     job.State
+	At     time.Time
+	Since  time.Time // when it was last changed before: a job that no worker has had then, since when it was in From
+	Reason string
 }
 
 // Config is what an engine is made of. All members but Log are needed.

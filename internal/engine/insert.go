@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/job"
 )
@@ -16,7 +17,7 @@ func (u *unit) insert(batch []Submission) (jobs []*job.Job, taken []int, err err
 		return nil, nil, err
 	}
 	jobs = make([]*job.Job, len(batch))
-	stories := make([][]job.Move, len(batch))
+	stories := make([][]step, len(batch))
 	for i := range batch {
 		j := batch[i].fresh()
 		jobs[i] = &j
@@ -44,20 +45,26 @@ func (u *unit) insert(batch []Submission) (jobs []*job.Job, taken []int, err err
 	return jobs, taken, nil
 }
 
+// step is a move of a new job, and when it made it.
+type step struct {
+	job.Move
+	at time.Time
+}
+
 // begun draws the consequences of how a job that is stored now began.
-func (u *unit) begun(j *job.Job, story []job.Move) {
+func (u *unit) begun(j *job.Job, story []step) {
 	c := u.e.contracts[j.ID.Contract]
 	last := job.Move{On: job.Submitted, To: j.State}
-	for _, mv := range story {
-		last.On, last.Bury = mv.On, last.Bury || mv.Bury
-		u.record(c, j, job.RunID{}, job.Event{Cause: mv.On, Prev: mv.From, Next: mv.To, At: u.now})
+	for _, s := range story {
+		last.On, last.Bury = s.On, last.Bury || s.Bury
+		u.record(c, j, job.RunID{}, s.at, job.Event{Cause: s.On, Prev: s.From, Next: s.To, At: s.at})
 	}
 	u.landed(c, j, last, job.Done)
 }
 
 // begin takes a new job through Submitted and whatever holds for it at once,
 // and returns the moves of that.
-func (u *unit) begin(j *job.Job, blocked bool) (story []job.Move) {
+func (u *unit) begin(j *job.Job, blocked bool) (story []step) {
 	c := u.e.contracts[j.ID.Contract]
 	causes := []job.Cause{job.Submitted}
 	switch {
@@ -74,8 +81,8 @@ func (u *unit) begin(j *job.Job, blocked bool) (story []job.Move) {
 		if !ok || on == job.Due && j.OpenDeps > 0 {
 			continue
 		}
-		u.place(c, j, mv)
-		story = append(story, mv)
+		u.place(c, j, mv, 0)
+		story = append(story, step{mv, j.UpdatedAt})
 	}
 	return story
 }
@@ -83,40 +90,53 @@ func (u *unit) begin(j *job.Job, blocked bool) (story []job.Move) {
 // admit refuses what was stored where it makes a contract hold more than its
 // QueueSize. It comes after the insert, so that what exists already, which a
 // caller that lost the answer submits again, counts once.
-func (u *unit) admit(batch []Submission) error {
-	limited := map[string]bool{}
-	for _, s := range batch {
-		if u.e.contracts[s.Job.ID.Contract].QueueSize > 0 {
-			limited[s.Job.ID.Contract] = true
+func (u *unit) admit() error {
+	more := map[string]int64{}
+	for key, c := range u.counts {
+		if u.e.contracts[key.contract].QueueSize > 0 {
+			more[key.contract] += c.Delayed + c.Ready
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(limited)) {
-		more := int64(0)
-		for key, c := range u.counts {
-			if key.contract == name {
-				more += c.Waiting + c.Ready
-			}
-		}
-		if more <= 0 {
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		if more[name] <= 0 {
 			continue
 		}
-		if err := u.tx.LockName("size:" + name); err != nil {
-			return err
-		}
-		delete(u.stored, name)
-		counts, err := u.counted(name)
+		left, err := u.room(name)
 		if err != nil {
 			return err
 		}
-		n := int64(0)
-		for _, c := range counts {
-			n += c.Waiting + c.Ready
-		}
-		if limit := u.e.contracts[name].QueueSize; n > int64(limit) {
-			return &job.Error{Kind: job.Full, Op: "engine.submit", Msg: fmt.Sprintf("%s holds its limit of %d jobs", name, limit)}
+		if left < 0 {
+			return &job.Error{Kind: job.Full, Op: "engine.submit",
+				Msg: fmt.Sprintf("%s holds its limit of %d jobs", name, u.e.contracts[name].QueueSize)}
 		}
 	}
 	return nil
+}
+
+// sizeSlack is more than all transactions that are under way at a time may add.
+const sizeSlack = 64 * submitGroup
+
+// room reports how many more ready jobs the QueueSize of a contract allows,
+// exact over all nodes: near the limit transactions that ask for it run one after
+// another.
+func (u *unit) room(name string) (int64, error) {
+	left := func() (int64, error) {
+		delete(u.stored, name)
+		counts, err := u.counted(name)
+		n := int64(u.e.contracts[name].QueueSize)
+		for _, c := range counts {
+			n -= c.Delayed + c.Ready
+		}
+		return n, err
+	}
+	n, err := left()
+	if err != nil || n > sizeSlack {
+		return n, err
+	}
+	if err := u.tx.LockName("size:" + name); err != nil {
+		return 0, err
+	}
+	return left()
 }
 
 // replace gives the jobs of a batch that exist their new definition and takes
@@ -157,6 +177,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 		u.setQueue(j, d.Queue)
 	}
 	j.Priority, j.Lease, j.RunLimit, j.Trace = d.Priority, d.Lease, d.RunLimit, d.Trace
+	j.Kind, j.Alias = d.Kind, d.Alias
 	j.Owner, j.OrderTime, j.DueAt = d.Owner, d.OrderTime, d.DueAt
 	if j.OrderTime.IsZero() {
 		j.OrderTime = u.now

@@ -8,8 +8,8 @@ import (
 // wait long.
 const pruneBatch = 200
 
-// Prune removes a batch of what each contract need not keep any longer and
-// tidies counters. It reports how much was removed; call it again while that is
+// Prune removes a batch of what each contract need not keep any longer and of
+// records whose time is over, and tidies counters. It reports how much was removed; call it again while that is
 // not nothing.
 func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	for _, name := range e.names {
@@ -35,5 +35,12 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 		}
 		removed += n + dead
 	}
-	return removed, e.update(ctx, func(u *unit) error { return u.tx.FoldCounts(pruneBatch) })
+	var records int
+	err = e.update(ctx, func(u *unit) (err error) {
+		if records, err = u.tx.PruneRecords(pruneBatch); err != nil {
+			return err
+		}
+		return u.tx.FoldCounts(pruneBatch)
+	})
+	return removed + records, err
 }

@@ -26,6 +26,34 @@ func (e *Engine) Get(ctx context.Context, id job.ID) (found *job.Job, err error)
 	return found, err
 }
 
+// GetAlias returns the job with an alias, NotFound if there is none.
+func (e *Engine) GetAlias(ctx context.Context, alias job.Ident) (found *job.Job, err error) {
+	err = e.view(ctx, func(r reader) error {
+		jobs, err := r.ByAlias([]job.Ident{alias})
+		if err == nil && len(jobs) == 0 {
+			err = &job.Error{Kind: job.NotFound, Op: "engine", Msg: "there is no job of this alias"}
+		}
+		if err == nil {
+			found = jobs[0]
+		}
+		return err
+	})
+	return found, err
+}
+
+// GetAll returns those of the jobs that exist, with their bodies, in no order.
+func (e *Engine) GetAll(ctx context.Context, ids []job.ID) (jobs []*job.Job, err error) {
+	err = e.view(ctx, func(r reader) error { jobs, err = r.Get(ids); return err })
+	return jobs, err
+}
+
+// Briefs returns those of the jobs that exist, with no body but the definition,
+// in no order.
+func (e *Engine) Briefs(ctx context.Context, seqs []int64) (jobs []*job.Job, err error) {
+	err = e.view(ctx, func(r reader) error { jobs, err = r.Briefs(seqs); return err })
+	return jobs, err
+}
+
 // Exists reports whether a job is stored.
 func (e *Engine) Exists(ctx context.Context, id job.ID) (is bool, err error) {
 	err = e.view(ctx, func(r reader) error { is, err = r.Exists(id); return err })

@@ -15,11 +15,16 @@ type Run struct {
 }
 
 // Outcome is how a run ended: Succeeded, Failed, FailedForGood, Released or
-// Started, with what it leaves.
+// Started, with what it leaves. Bodies that are nil leave what is there.
 type Outcome struct {
-	On      job.Cause
-	Result  []byte // nil leaves what is there
-	Failure []byte
+	On       job.Cause
+	Result   []byte
+	Failure  []byte
+	Progress []byte
+	Reason   string // for the history
+	// Delay is how long a job that Failed or was Released waits until it may be
+	// claimed again; 0 leaves that to the contract.
+	Delay time.Duration
 }
 
 // Ending is a run with how it ended.
@@ -143,14 +148,13 @@ func (u *unit) finish(jobs map[int64]*job.Job, end Ending) (*job.Job, error) {
 }
 
 func (u *unit) end(j *job.Job, o Outcome) error {
-	if err := u.move(j, o.On); err != nil {
+	if err := u.moveWith(j, o.On, o.Reason, o.Delay); err != nil {
 		return err
 	}
-	if o.Result != nil {
-		u.setBody(j, job.Result, o.Result)
-	}
-	if o.Failure != nil {
-		u.setBody(j, job.Failure, o.Failure)
+	for p, body := range [job.Parts][]byte{job.Result: o.Result, job.Failure: o.Failure, job.Progress: o.Progress} {
+		if body != nil {
+			u.setBody(j, job.Part(p), body)
+		}
 	}
 	return nil
 }
@@ -159,7 +163,7 @@ func (u *unit) start(j *job.Job) error {
 	if _, ok := u.e.contracts[j.ID.Contract].Machine.Next(j.State, job.Started); !ok {
 		return nil
 	}
-	j.StartedAt, j.LeaseUntil = u.now, u.now.Add(j.Lease)
+	j.LeaseUntil = u.now.Add(j.Lease)
 	return u.move(j, job.Started)
 }
 

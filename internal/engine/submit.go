@@ -20,8 +20,8 @@ const (
 	Replace             // the existing job gets the new definition and leaves its run
 )
 
-// Submission is a job to be stored. Of Job the caller gives identity, queue,
-// definition, payload and progress, priority, lease, run limit, owner, trace;
+// Submission is a job to be stored. Of Job the caller gives identity, alias, kind,
+// queue, definition, payload and progress, priority, lease, run limit, owner, trace;
 // OrderTime and DueAt if they are not now. The engine sets the rest, whatever
 // stands there.
 //
@@ -38,14 +38,15 @@ func (s *Submission) hasRelatives() bool { return len(s.DependsOn) > 0 || s.Pare
 // fresh is the job as it is stored: what a submitter says and nothing else.
 func (s *Submission) fresh() job.Job {
 	j := s.Job
-	return job.Job{ID: j.ID, Queue: j.Queue, Owner: j.Owner, Priority: j.Priority, OrderTime: j.OrderTime, DueAt: j.DueAt,
+	return job.Job{ID: j.ID, Alias: j.Alias, Kind: j.Kind, Queue: j.Queue, Owner: j.Owner, Priority: j.Priority, OrderTime: j.OrderTime, DueAt: j.DueAt,
 		Lease: j.Lease, RunLimit: j.RunLimit, Definition: j.Definition, Payload: j.Payload, Progress: j.Progress, Trace: j.Trace}
 }
 
 // Receipt says what became of a batch.
 type Receipt struct {
 	Stored int
-	Taken  []int // indexes of submissions whose job existed and was ignored
+	Taken  []int     // indexes of submissions whose job existed and was ignored
+	At     time.Time // when the jobs stored were created
 }
 
 type submitCall struct {
@@ -110,10 +111,10 @@ func (e *Engine) check(mode Mode, batch []Submission) error {
 }
 
 // combinable reports whether a batch needs nothing but its rows: what reads
-// other jobs or counts has a transaction of its own.
+// other jobs has a transaction of its own.
 func (e *Engine) combinable(c submitCall) bool {
 	return c.mode != Replace && !slices.ContainsFunc(c.batch, func(s Submission) bool {
-		return s.hasRelatives() || e.contracts[s.Job.ID.Contract].QueueSize > 0
+		return s.hasRelatives()
 	})
 }
 
@@ -177,7 +178,7 @@ func (u *unit) submitTogether(group []*ticket[submitCall]) error {
 			taken = taken[1:]
 		}
 		t.err = nil
-		t.call.receipt = Receipt{Stored: len(t.call.batch) - len(own), Taken: own}
+		t.call.receipt = Receipt{Stored: len(t.call.batch) - len(own), Taken: own, At: u.now}
 		if len(own) > 0 && t.call.mode == Unique {
 			if t.call.receipt.Stored > 0 {
 				return errApart
@@ -186,7 +187,7 @@ func (u *unit) submitTogether(group []*ticket[submitCall]) error {
 		}
 		from = to
 	}
-	return nil
+	return u.admit() // where it refuses, everybody is served apart
 }
 
 // submit stores one batch.
@@ -209,8 +210,8 @@ func (u *unit) submit(c *submitCall) error {
 		}
 		return exists(jobs[taken[0]].ID)
 	}
-	c.receipt = Receipt{Stored: len(c.batch) - len(taken), Taken: taken}
-	return u.admit(c.batch)
+	c.receipt = Receipt{Stored: len(c.batch) - len(taken), Taken: taken, At: u.now}
+	return u.admit()
 }
 
 func exists(id job.ID) error {

@@ -69,13 +69,13 @@ func TestSubmittedJobBeginsAnew(t *testing.T) {
 			j.OpenDeps, j.FailedDeps, j.Parent, j.Worker, j.Apart = 3, 2, 1, "w", 31
 			j.LeaseUntil, j.SettledAt, j.StartedAt = long, long, long
 			j.Result, j.Failure, j.Progress, j.Definition = []byte("r"), []byte("f"), []byte("p"), []byte("d")
-			j.Owner, j.Trace, j.Priority, j.RunLimit = "owner", "trace", 3, 4
+			j.Owner, j.Trace, j.Priority, j.RunLimit, j.Kind, j.Alias = "owner", "trace", 3, 4, "kind", job.Ident{1}
 		}))
 		w.submit(s)
 		got := w.get("phased/a")
-		want := job.Job{Seq: got.Seq, ID: id("phased/a"), Queue: "q", Owner: "owner", Trace: "trace", State: "queued", Phase: job.Ready,
+		want := job.Job{Seq: got.Seq, ID: id("phased/a"), Alias: job.Ident{1}, Kind: "kind", Queue: "q", Owner: "owner", Trace: "trace", State: "queued", Phase: job.Ready,
 			Priority: 3, RunLimit: 4, Lease: 30 * time.Second, Definition: []byte("d"), Payload: []byte("phased/a"), Progress: []byte("p"),
-			OrderTime: w.Now(), DueAt: w.Now(), CreatedAt: w.Now(), UpdatedAt: w.Now()}
+			OrderTime: w.Now(), DueAt: w.Now(), CreatedAt: w.Now(), UpdatedAt: w.Now().Add(time.Microsecond)}
 		if fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", want) {
 			w.Errorf("got  %+v\nwant %+v", *got, want)
 		}
@@ -157,7 +157,7 @@ func TestQueueSize(t *testing.T) {
 		w.submit(sub("phased/a"), sub("phased/b", in("other")))
 		w.submit(sub("brief/x"), sub("brief/y"), sub("brief/z")) // another contract's do not count
 		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/c"), sub("phased/d")))), job.Full)
-		w.submit(sub("phased/c", due(time.Hour))) // scheduled ones count
+		w.submit(sub("phased/c"), sub("phased/late", due(time.Hour)), sub("phased/later", due(2*time.Hour))) // scheduled ones do not count
 		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/d")))), job.Full)
 		// What is there already is no new load: who repeats a submission finds the truth.
 		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/a")))), job.Conflict)
@@ -173,11 +173,28 @@ func TestQueueSize(t *testing.T) {
 			brief/z: queued ready
 			phased/a: assigned leased runs=1 until=30s [submitted>created due>queued claimed>assigned]
 			phased/b: queued ready [submitted>created due>queued]
-			phased/c: created waiting due=1h0m0s [submitted>created]
+			phased/c: queued ready [submitted>created due>queued]
 			phased/d: queued ready [submitted>created due>queued]
+			phased/late: created waiting due=1h0m0s [submitted>created]
+			phased/later: created waiting due=2h0m0s [submitted>created]
 			brief q: 0 waiting 3 ready 0 leased
 			phased other: 0 waiting 1 ready 0 leased
-			phased q: 1 waiting 1 ready 1 leased`)
+			phased q: 2 waiting 2 ready 1 leased`)
+		// What comes due while it is full waits until there is room, and nobody else with it.
+		w.submit(sub("graph/due", due(3*time.Hour)))
+		w.Advance(3 * time.Hour)
+		promoted := func(want int) {
+			w.Helper()
+			if n, err := w.Promote(w.ctx); n != want || err != nil {
+				w.Errorf("promoted %d, want %d: %v", n, want, err)
+			}
+		}
+		promoted(1)
+		w.statesAre("phased", "a=assigned b=queued c=queued d=queued late=created later=created")
+		w.claim("phased", 1)
+		promoted(1)
+		promoted(0)
+		w.statesAre("phased", "a=assigned b=assigned c=queued d=queued late=queued later=created")
 	})
 }
 

@@ -64,7 +64,11 @@ func (u *unit) expire(batch int) (int, error) {
 }
 
 func (u *unit) promoteDue(batch int) (int, error) {
-	due, err := u.tx.LockDue(batch)
+	room, full, err := u.rooms()
+	if err != nil {
+		return 0, err
+	}
+	due, err := u.tx.LockDue(batch, full)
 	if err != nil {
 		return 0, err
 	}
@@ -73,12 +77,44 @@ func (u *unit) promoteDue(batch int) (int, error) {
 		if u.e.contracts[j.ID.Contract] == nil {
 			continue // another node serves it
 		}
+		if left, limited := room[j.ID.Contract]; limited && u.e.enters(j) {
+			if left <= 0 {
+				continue // it is looked at again with the next sweep
+			}
+			room[j.ID.Contract]--
+		}
 		n++
 		if err := u.promote(j); err != nil {
 			return 0, err
 		}
 	}
 	return n, nil
+}
+
+// rooms returns how many jobs may become ready of each contract with a QueueSize,
+// and those for which that is none.
+func (u *unit) rooms() (room map[string]int64, full []string, err error) {
+	for _, name := range u.e.names {
+		if u.e.contracts[name].QueueSize <= 0 {
+			continue
+		}
+		if room == nil {
+			room = map[string]int64{}
+		}
+		if room[name], err = u.room(name); err != nil {
+			return nil, nil, err
+		}
+		if room[name] <= 0 {
+			full = append(full, name)
+		}
+	}
+	return room, full, nil
+}
+
+// enters reports whether a job that is due counts towards the QueueSize only from
+// then on: what waits to be tried again counts already.
+func (e *Engine) enters(j *job.Job) bool {
+	return e.contracts[j.ID.Contract].Machine.Phase(j.State) != job.Ready
 }
 
 // promote lets the time of a job that waits for nothing else come: a move where

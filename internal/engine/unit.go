@@ -96,7 +96,11 @@ func (s *set) without(others ...*set) (left []*job.Job) {
 // move lets on happen to a job that is locked or was just inserted in this
 // transaction. This is the only place a state changes. After a Conflict the job
 // is as it was.
-func (u *unit) move(j *job.Job, on job.Cause) error {
+func (u *unit) move(j *job.Job, on job.Cause) error { return u.moveWith(j, on, "", 0) }
+
+// moveWith is move with a reason for the history and with how long the job waits
+// until it may be claimed again; 0 leaves that to the contract.
+func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Duration) error {
 	c := u.e.contracts[j.ID.Contract]
 	mv, ok := c.Machine.Next(j.State, on)
 	if !ok {
@@ -109,10 +113,10 @@ func (u *unit) move(j *job.Job, on job.Cause) error {
 			mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
 		}
 	}
-	from, was, run := j.State, j.Phase, j.Run
-	u.place(c, j, mv)
+	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
+	u.place(c, j, mv, delay)
 	u.landed(c, j, mv, was)
-	u.record(c, j, run, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: u.now})
+	u.record(c, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt, Reason: reason})
 	if mv.To == job.Nowhere {
 		u.deletes.add(j)
 	} else {
@@ -138,13 +142,17 @@ func stateName(s job.State) string {
 }
 
 // place puts a job into the state a move leads to, with all that its phase
-// means. It changes nothing but the job.
-func (u *unit) place(c *Contract, j *job.Job, mv job.Move) {
+// means. It changes nothing but the job. The times of its moves grow strictly,
+// whatever the clock does.
+func (u *unit) place(c *Contract, j *job.Job, mv job.Move, delay time.Duration) {
 	ran := j.Phase == job.Leased
-	j.State, j.Phase, j.UpdatedAt = mv.To, c.Machine.Phase(mv.To), u.now
-	delayed := mv.Counts && c.RetryDelay != nil && j.Phase != job.Done
+	j.State, j.Phase, j.UpdatedAt = mv.To, c.Machine.Phase(mv.To), later(u.now, j.UpdatedAt.Add(time.Microsecond))
+	if delay == 0 && mv.Counts && c.RetryDelay != nil && j.Phase != job.Done {
+		delay = c.RetryDelay(j)
+	}
+	delayed := delay > 0 && j.Phase != job.Done
 	if delayed {
-		j.DueAt = u.now.Add(c.RetryDelay(j))
+		j.DueAt = u.now.Add(delay)
 	}
 	// A run that ended without a delay needs no second look at its due time: it
 	// had come before, whatever the clock says now.
@@ -155,10 +163,20 @@ func (u *unit) place(c *Contract, j *job.Job, mv job.Move) {
 	if j.Phase != job.Leased {
 		j.Run, j.LeaseUntil, j.Worker = job.RunID{}, time.Time{}, ""
 	}
+	if mv.On == job.Claimed || mv.On == job.Started {
+		j.StartedAt = j.UpdatedAt
+	}
 	j.SettledAt = time.Time{}
 	if j.Phase == job.Done {
-		j.SettledAt = u.now
+		j.SettledAt = j.UpdatedAt
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // landed draws the consequences of a job having made a move from a phase:
@@ -166,10 +184,10 @@ func (u *unit) place(c *Contract, j *job.Job, mv job.Move) {
 func (u *unit) landed(c *Contract, j *job.Job, mv job.Move, was job.Phase) {
 	stored := mv.From != job.Nowhere
 	if stored {
-		u.countAs(j, was, -1)
+		u.count(j, mv.From, was, -1)
 	}
 	if j.State != job.Nowhere {
-		u.countAs(j, j.Phase, +1)
+		u.count(j, j.State, j.Phase, +1)
 	}
 	if before, now := stored && was == job.Done, j.Phase == job.Done; now && !before {
 		good := mv.On == job.Succeeded || j.State != job.Nowhere && c.Machine.Good(j.State)
@@ -193,7 +211,7 @@ func (u *unit) landed(c *Contract, j *job.Job, mv job.Move, was job.Phase) {
 
 func keyOf(j *job.Job) queueKey { return queueKey{j.ID.Contract, j.Queue} }
 
-func (u *unit) countAs(j *job.Job, p job.Phase, n int64) {
+func (u *unit) count(j *job.Job, s job.State, p job.Phase, n int64) {
 	key := keyOf(j)
 	c := u.counts[key]
 	if c == nil {
@@ -202,7 +220,11 @@ func (u *unit) countAs(j *job.Job, p job.Phase, n int64) {
 	}
 	switch p {
 	case job.Waiting:
-		c.Waiting += n
+		if u.e.contracts[key.contract].Machine.Phase(s) == job.Ready {
+			c.Delayed += n
+		} else {
+			c.Waiting += n
+		}
 	case job.Ready:
 		c.Ready += n
 	case job.Leased:
@@ -212,7 +234,7 @@ func (u *unit) countAs(j *job.Job, p job.Phase, n int64) {
 
 // record keeps the event where the state's name changed, and tells the
 // contract of every move.
-func (u *unit) record(c *Contract, j *job.Job, run job.RunID, ev job.Event) {
+func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, ev job.Event) {
 	if !j.Run.IsZero() {
 		run = j.Run
 	}
@@ -229,13 +251,13 @@ func (u *unit) record(c *Contract, j *job.Job, run job.RunID, ev job.Event) {
 		if u.moved == nil {
 			u.moved = map[string][]Moved{}
 		}
-		u.moved[c.Name] = append(u.moved[c.Name], Moved{Job: *j, On: ev.Cause, From: ev.Prev, To: ev.Next, At: ev.At})
+		u.moved[c.Name] = append(u.moved[c.Name], Moved{Job: *j, On: ev.Cause, From: ev.Prev, To: ev.Next, At: ev.At, Since: since, Reason: ev.Reason})
 	}
 }
 
 // edit marks a job whose own members were changed beside its state.
 func (u *unit) edit(j *job.Job) {
-	j.UpdatedAt = u.now
+	j.UpdatedAt = later(u.now, j.UpdatedAt)
 	u.save(j)
 }
 
@@ -247,16 +269,16 @@ func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
 
 // setQueue puts a job into another queue; the move that follows writes it.
 func (u *unit) setQueue(j *job.Job, queue string) {
-	u.countAs(j, j.Phase, -1)
+	u.count(j, j.State, j.Phase, -1)
 	j.Queue = queue
-	u.countAs(j, j.Phase, +1)
+	u.count(j, j.State, j.Phase, +1)
 	u.rewrites.add(j)
 }
 
 // lease makes j the property of a new run.
 func (u *unit) lease(j *job.Job, worker string) error {
 	j.Run = job.NewRunID(j.Seq, u.e.random())
-	j.LeaseUntil, j.Worker, j.StartedAt = u.now.Add(j.Lease), worker, u.now
+	j.LeaseUntil, j.Worker = u.now.Add(j.Lease), worker
 	j.Runs++
 	if u.picked[keyOf(j)] == nil {
 		u.picked[keyOf(j)] = map[int64]bool{}
@@ -287,7 +309,7 @@ func (u *unit) counted(contract string) ([]job.QueueCount, error) {
 			all = append(all, *c)
 			continue
 		}
-		all[at].Waiting, all[at].Ready, all[at].Leased = all[at].Waiting+c.Waiting, all[at].Ready+c.Ready, all[at].Leased+c.Leased
+		all[at] = all[at].Plus(*c)
 	}
 	return all, nil
 }

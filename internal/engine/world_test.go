@@ -273,8 +273,8 @@ func (w *world) picture() string {
 func rest(r store.Reader) (lines []string, err error) {
 	counts, err := r.Counts("")
 	for _, c := range counts {
-		if c.Waiting != 0 || c.Ready != 0 || c.Leased != 0 {
-			lines = append(lines, fmt.Sprintf("%s %s: %d waiting %d ready %d leased", c.Contract, c.Queue, c.Waiting, c.Ready, c.Leased))
+		if c.Jobs() != 0 {
+			lines = append(lines, fmt.Sprintf("%s %s: %d waiting %d ready %d leased", c.Contract, c.Queue, c.Waiting+c.Delayed, c.Ready, c.Leased))
 		}
 	}
 	for _, c := range made() {
@@ -416,7 +416,11 @@ func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job
 		t := truth[key]
 		switch j.Phase {
 		case job.Waiting:
-			t.Waiting++
+			if c.Machine.Phase(j.State) == job.Ready {
+				t.Delayed++
+			} else {
+				t.Waiting++
+			}
 		case job.Ready:
 			t.Ready++
 		case job.Leased:
@@ -426,7 +430,7 @@ func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job
 	}
 	for _, c := range counts {
 		key := c.Contract + " " + c.Queue
-		if t := truth[key]; c.Waiting != t.Waiting || c.Ready != t.Ready || c.Leased != t.Leased {
+		if t := truth[key]; c != (job.QueueCount{Contract: c.Contract, Queue: c.Queue}).Plus(t) {
 			wrong = append(wrong, fmt.Sprintf("%s counts %+v, is %+v", key, c, t))
 		}
 		delete(truth, key)
@@ -446,7 +450,7 @@ func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
 	var runs []job.RunID
 	for _, ev := range events {
 		mv, ok := m.Next(ev.Prev, ev.Cause)
-		if !ok || ev.Prev != state || mv.To != ev.Next || ev.At.Before(at) {
+		if !ok || ev.Prev != state || mv.To != ev.Next || !ev.At.After(at) {
 			wrong = append(wrong, fmt.Sprintf("%s has the event %+v after %s", name(j.ID), ev, state))
 		}
 		at, state = ev.At, ev.Next

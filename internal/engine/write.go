@@ -146,7 +146,7 @@ func (u *unit) writeEvents() error {
 		}
 		if c.Publish {
 			messages = append(messages, job.Message{JobID: p.job.ID, Job: ev.Job, Cause: ev.Cause, Prev: ev.Prev, Next: ev.Next,
-				At: ev.At, Body: p.body})
+				At: ev.At, Reason: ev.Reason, Body: p.body})
 		}
 	}
 	if err := u.tx.AddEvents(events); err != nil {
@@ -159,7 +159,7 @@ func (u *unit) writeEvents() error {
 func (u *unit) writeCounts() error {
 	deltas := make([]job.QueueCount, 0, len(u.counts))
 	for _, c := range u.counts {
-		if c.Waiting != 0 || c.Ready != 0 || c.Leased != 0 {
+		if c.Waiting != 0 || c.Delayed != 0 || c.Ready != 0 || c.Leased != 0 {
 			deltas = append(deltas, *c)
 		}
 	}

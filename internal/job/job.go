@@ -25,6 +25,13 @@ func (id ID) Ident() Ident {
 	return Ident(sum[:16])
 }
 
+// AliasOf returns another name of a job, unique in its contract and scope: what a
+// caller that does not know the key yet knows it by.
+func AliasOf(contract, scope, name string) Ident {
+	sum := digest(contract, scope, name, "alias")
+	return Ident(sum[:16])
+}
+
 // Lane is the fixed-size form of (contract, queue) that leads the claim index.
 type Lane int64
 
@@ -49,6 +56,8 @@ func digest(parts ...string) [sha256.Size]byte {
 type Job struct {
 	Seq   int64 // given by the store, grows with insertion
 	ID    ID
+	Alias Ident  // see AliasOf; zero is none
+	Kind  string // the contract's word for what sort of job it is
 	Queue string
 	Owner string // client or tenant, empty where a contract has none
 
@@ -119,27 +128,29 @@ const (
 
 // Event is one recorded change of state.
 type Event struct {
-	ID    int64 // given by the store, grows per job in the order things happened
-	Job   int64 // Seq of the job
-	Cause Cause
-	Prev  State
-	Next  State
-	Run   RunID
-	At    time.Time
+	ID     int64 // given by the store, grows per job in the order things happened
+	Job    int64 // Seq of the job
+	Cause  Cause
+	Prev   State
+	Next   State
+	Run    RunID
+	At     time.Time // grows strictly within a job
+	Reason string    // what the worker or the contract says of it
 }
 
 // Message is an event on its way out of the database. It is written in the
 // transaction of the change it tells of and delivered at least once, in order
 // per job; ID serves receivers to recognise a repeat.
 type Message struct {
-	ID    int64
-	JobID ID
-	Job   int64
-	Cause Cause
-	Prev  State
-	Next  State
-	At    time.Time
-	Body  []byte // what the contract adds
+	ID     int64
+	JobID  ID
+	Job    int64
+	Cause  Cause
+	Prev   State
+	Next   State
+	At     time.Time // that of the event
+	Reason string    // likewise
+	Body   []byte    // what the contract adds
 }
 
 // DeadLetter is what stays of a job that was given up: enough to say what
@@ -166,10 +177,34 @@ type QueueSettings struct {
 }
 
 // QueueCount is the number of jobs of one queue in each phase that is not over.
+// Delayed are those of the waiting ones whose state says that they are ready, but
+// whose time has not come: they wait to be tried again.
 type QueueCount struct {
 	Contract string
 	Queue    string
 	Waiting  int64
+	Delayed  int64
 	Ready    int64
 	Leased   int64
+}
+
+// Plus returns the sum of two counts of one queue.
+func (c QueueCount) Plus(o QueueCount) QueueCount {
+	c.Waiting, c.Delayed, c.Ready, c.Leased = c.Waiting+o.Waiting, c.Delayed+o.Delayed, c.Ready+o.Ready, c.Leased+o.Leased
+	return c
+}
+
+// Jobs returns how many there are in all.
+func (c QueueCount) Jobs() int64 { return c.Waiting + c.Delayed + c.Ready + c.Leased }
+
+// Record is something that is kept beside jobs, such as who may submit them. Kind
+// and Key together are unique.
+type Record struct {
+	Kind      string
+	Key       string
+	Owner     string // whom it belongs to, empty for nobody
+	Body      []byte
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	ExpiresAt time.Time // from then on it is not there any more; zero is never
 }

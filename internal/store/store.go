@@ -64,6 +64,10 @@ type Reader interface {
 	Get(ids []job.ID) ([]*job.Job, error)
 	// GetSeqs is Get by Seq.
 	GetSeqs(seqs []int64) ([]*job.Job, error)
+	// ByAlias is Get by Alias.
+	ByAlias(aliases []job.Ident) ([]*job.Job, error)
+	// Briefs is GetSeqs with no body but the definition.
+	Briefs(seqs []int64) ([]*job.Job, error)
 	// Exists reports whether the job is stored.
 	Exists(id job.ID) (bool, error)
 	// List returns the jobs that match f, by Seq ascending, at most f.Limit. It
@@ -83,6 +87,12 @@ type Reader interface {
 	// Counts returns the jobs in each phase, by queue, kept exact by CountBy and
 	// never found by scanning. An empty contract means all.
 	Counts(contract string) ([]job.QueueCount, error)
+	// Records returns those of a kind that exist of the keys asked for, by key.
+	Records(kind string, keys []string) ([]job.Record, error)
+	// ListRecords returns the first n of a kind and owner with a key above after,
+	// by key.
+	ListRecords(kind, owner, after string, n int) ([]job.Record, error)
+
 	// NextDue returns when the next waiting job is due and the next lease ends;
 	// zero times when there is none. A job without a time is due now.
 	NextDue() (due, lease time.Time, err error)
@@ -90,13 +100,15 @@ type Reader interface {
 
 // Tx reads and writes. Every Lock... verb returns rows that no other
 // transaction changes until this one ends, without bodies unless said. A set
-// holds a job once, but for Insert and the sets of ids.
+// holds a job once, but for Insert and the sets of ids. What is looked up by its
+// text, which are owners and the names of records, has at most MaxName bytes there.
 type Tx interface {
 	Reader
 
 	// Insert stores the jobs and sets their Seq, growing with their order.
-	// taken lists the indexes of those whose identity exists already, in the
-	// store or earlier in jobs; they are not stored and have no Seq.
+	// taken lists the indexes of those whose identity or alias exists already, in
+	// the store or earlier in jobs; they are not stored and have no Seq. Of several
+	// with one alias in jobs any one is stored.
 	Insert(jobs []*job.Job) (taken []int, err error)
 	// Save writes what moves change: state, phase, times, run, counters.
 	Save(jobs []*job.Job) error
@@ -119,8 +131,9 @@ type Tx interface {
 	// jobs does not exhaust memory; it returns one however large.
 	LockReady(contract, queue string, n int) ([]*job.Job, error)
 	// LockDue returns up to n waiting jobs with no open dependency whose time
-	// has come, earliest first, passing over those another transaction holds.
-	LockDue(n int) ([]*job.Job, error)
+	// has come, earliest first, passing over those another transaction holds and
+	// those of the contracts given.
+	LockDue(n int, except []string) ([]*job.Job, error)
 	// LockLapsed returns up to n leased jobs whose lease is over, passing over
 	// those another transaction holds. After a jump of the clock at the time
 	// jumped, runs that began before it are kept for one lease from then on;
@@ -157,6 +170,14 @@ type Tx interface {
 	// FoldCounts tidies the counters of up to n queues that are empty.
 	FoldCounts(n int) error
 
+	// PutRecords inserts or replaces records; the time it was first put stays.
+	PutRecords(records []job.Record) error
+	// DropRecords removes records.
+	DropRecords(kind string, keys []string) error
+	// PruneRecords removes up to n records whose time is over, oldest first, and
+	// reports how many.
+	PruneRecords(n int) (int, error)
+
 	// Elect makes holder the one that does a duty until the given time, unless
 	// somebody else is and the time given for them has not come.
 	Elect(duty, holder string, until time.Time) (bool, error)
@@ -166,6 +187,10 @@ type Tx interface {
 	// PruneDeadLetters is the same for dead letters.
 	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
 }
+
+// MaxName is how many bytes an owner and the kind, key and owner of a record may
+// have: a longer one is Invalid.
+const MaxName = 512
 
 // ReadyBytes bounds the large bodies that one LockReady brings into memory.
 const ReadyBytes = 64 << 20
@@ -179,5 +204,9 @@ type Filter struct {
 	Phases   []job.Phase
 	Parent   int64
 	After    int64 // Seq above this
-	Limit    int   // 0 means no limit
+	// Newest lists the jobs of an Owner by Seq descending, below Before if that is
+	// not 0. Of the other members only Contract, States and Limit count then.
+	Newest bool
+	Before int64
+	Limit  int // 0 means no limit
 }

@@ -14,7 +14,7 @@ import (
 // plans names the index each statement must use, and values for its parameters.
 var plans = map[string]struct{ index, values string }{
 	"lock_ready":       {"jobs_ready", "7,'c','q7',50"},
-	"lock_due":         {"jobs_due", "5000,50"},
+	"lock_due":         {"jobs_due", "5000,50,0,'{}'"},
 	"lock_lapsed":      {"jobs_lapse", "5000,0,50"},
 	"next_due":         {"jobs_due", ""},
 	"next_lease":       {"jobs_lapse", ""},
@@ -22,6 +22,11 @@ var plans = map[string]struct{ index, values string }{
 	"get_events":       {"events_job", "77"},
 	"drop_history":     {"events_job", "'{1,2,3}'"},
 	"get_jobs":         {"jobs_ident", `'{"\\x01","\\x02"}'`},
+	"get_by_alias":     {"jobs_alias", `'{"\\x01","\\x02"}'`},
+	"list_owned":       {"jobs_owner", "'c','o7',5000,0,'{}',50"},
+	"get_records":      {"records_pkey", "5000,'k','{1,2}'"},
+	"list_records":     {"records_", "5000,'k','o7','',50"},
+	"old_records":      {"records_age", "5000,50"},
 	"lock_seqs":        {"jobs_pkey", "'{1,2,3}'"},
 	"get_edges":        {"edges_dependency", "'{1,2,3}'"},
 	"get_messages":     {"outbox_pkey", "50"},
@@ -32,14 +37,16 @@ var plans = map[string]struct{ index, values string }{
 // fill stores enough that reading whole tables does not pay.
 const fill = `
 INSERT INTO jobs (seq,ident,contract,scope,key,state,phase,order_time,due_at,run_id,lease_until,worker,runs,failures,open_deps,
-		failed_deps,updated_at,started_at,settled_at,queue,lane,owner,priority,lease,run_limit,parent,trace,created_at,apart,definition,payload)
+		failed_deps,updated_at,started_at,settled_at,kind,queue,lane,owner,priority,lease,run_limit,parent,trace,created_at,apart,definition,payload)
 		SELECT n, sha256(n::text::bytea), 'c', '', n::text, 'state', n%4, n, n, NULL, n, '', 0, 0, 0, 0, n, 0, n,
-	'q'||n/4%20, n/4%20, '', n%3, 1000, 0, 0, '', n, 0, NULL, repeat('x',100)::bytea FROM generate_series(1,30000) n;
-INSERT INTO events (seq,cause,prev,next,at) SELECT n%10000, 'due', '', '', n FROM generate_series(1,30000) n;
+	'', 'q'||n/4%20, n/4%20, 'o'||n%1000, n%3, 1000, 0, 0, '', n, 0, NULL, repeat('x',100)::bytea FROM generate_series(1,30000) n;
+INSERT INTO events (seq,cause,prev,next,at,reason) SELECT n%10000, 'due', '', '', n, '' FROM generate_series(1,30000) n;
 INSERT INTO edges SELECT n, n/2 FROM generate_series(1,20000) n;
-INSERT INTO outbox (contract,scope,key,seq,cause,prev,next,at) SELECT 'c','','',n,'due','','',n FROM generate_series(1,20000) n;
+INSERT INTO outbox (contract,scope,key,seq,cause,prev,next,at,reason) SELECT 'c','','',n,'due','','',n,'' FROM generate_series(1,20000) n;
 INSERT INTO dead_letters (contract,cause,buried_at,job) SELECT 'c'||n%3,'due',n,'' FROM generate_series(1,20000) n;
-ANALYZE jobs, events, edges, outbox, dead_letters;`
+INSERT INTO records SELECT 'k', n::text, 'o'||n%1000, '', n, n, n FROM generate_series(1,20000) n;
+UPDATE jobs SET alias=ident WHERE seq%10=0;
+ANALYZE records, jobs, events, edges, outbox, dead_letters;`
 
 // TestPlans looks at the plan for given values and at the one PostgreSQL keeps
 // for any: it may change from one to the other after some runs.

@@ -32,13 +32,17 @@ type Store struct {
 	closing sync.Once
 }
 
+// An update reads what others have committed meanwhile, whatever the database's
+// default is: who has waited for a name sees what its last holder did.
+const beginUpdate = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
 // Update is documented at the port. Serialization failures and deadlocks are
 // run again here and nowhere else.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
-		again, err := s.once(ctx, "BEGIN", func(tx *sqlstore.Tx) error { return fn(tx) })
+		again, err := s.once(ctx, beginUpdate, func(tx *sqlstore.Tx) error { return fn(tx) })
 		if !again || try == tries {
 			return err
 		}

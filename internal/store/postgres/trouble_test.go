@@ -93,14 +93,15 @@ func TestDeadlockRunsAgain(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if tries.Load() != 3 {
-		t.Errorf("%d tries, want 3", tries.Load())
+	if tries.Load() < 3 {
+		t.Errorf("%d tries, want 3 or more", tries.Load())
 	}
 	mustHaveRuns(t, s, 2)
 }
 
-// Where a database's default is serializable its failures are run again too.
-func TestSerializationFailureRunsAgain(t *testing.T) {
+// Where a database's default is another isolation, updates have the one they need:
+// who waited for a lock sees what its last holder did, and nothing fails.
+func TestIsolationIsOurOwn(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t) + "&default_transaction_isolation=serializable"})
 	jobs := mustInsert(t, s, "a")
@@ -119,8 +120,8 @@ func TestSerializationFailureRunsAgain(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if tries.Load() <= 40 {
-		t.Errorf("%d tries of 40 updates: nothing failed", tries.Load())
+	if tries.Load() != 40 {
+		t.Errorf("%d tries of 40 updates", tries.Load())
 	}
 	mustHaveRuns(t, s, 40)
 }
@@ -139,7 +140,7 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	verbs := map[string]func(tx store.Tx, n int) (int, error){
-		"due":    func(tx store.Tx, n int) (int, error) { all, err := tx.LockDue(n); return len(all), err },
+		"due":    func(tx store.Tx, n int) (int, error) { all, err := tx.LockDue(n, nil); return len(all), err },
 		"ready":  func(tx store.Tx, n int) (int, error) { all, err := tx.LockReady("relay", "q", n); return len(all), err },
 		"lapsed": func(tx store.Tx, n int) (int, error) { all, err := tx.LockLapsed(time.Time{}, n); return len(all), err },
 		"settled": func(tx store.Tx, n int) (int, error) {

@@ -14,7 +14,8 @@ import (
 var plans = map[string]string{
 	"lock_ready": "jobs_ready", "lock_due": "jobs_due", "lock_lapsed": "jobs_lapse", "next_due": "jobs_due",
 	"next_lease": "jobs_lapse", "settled": "jobs_settled", "get_events": "events_job", "drop_history": "events_job",
-	"get_jobs": "jobs_ident", "lock_seqs": "INTEGER PRIMARY KEY",
+	"get_jobs": "jobs_ident", "get_by_alias": "jobs_alias", "list_owned": "jobs_owner",
+	"get_records": "sqlite_autoindex_records_1", "list_records": "records_owner", "old_records": "records_age", "lock_seqs": "INTEGER PRIMARY KEY",
 	"get_edges": "edges_dependency", "get_messages": "SCAN outbox", "get_dead_letters": "dead_letters_contract",
 	"old_dead_letters": "dead_letters_age",
 }

@@ -10,13 +10,14 @@ import (
 
 var (
 	addEvents = insertInto("add_events", "events", []Column{{"seq", "int8"}, {"cause", "text"}, {"prev", "text"},
-		{"next", "text"}, {"run_id", "bytea"}, {"at", "int8"}}, "")
-	getEvents   = &Statement{"get_events", "SELECT id,seq,cause,prev,next,run_id,at FROM events WHERE seq=$1 ORDER BY id"}
+		{"next", "text"}, {"run_id", "bytea"}, {"at", "int8"}, {"reason", "text"}}, "")
+	getEvents   = &Statement{"get_events", "SELECT id,seq,cause,prev,next,run_id,at,reason FROM events WHERE seq=$1 ORDER BY id"}
 	dropHistory = &Statement{"drop_history", "DELETE FROM events WHERE seq {in $1}"}
 
 	addMessages = insertInto("add_messages", "outbox", []Column{{"contract", "text"}, {"scope", "text"}, {"key", "text"},
-		{"seq", "int8"}, {"cause", "text"}, {"prev", "text"}, {"next", "text"}, {"at", "int8"}, {"body", "bytea"}}, "")
-	getMessages  = &Statement{"get_messages", "SELECT id,contract,scope,key,seq,cause,prev,next,at,body FROM outbox ORDER BY id LIMIT $1 {for update}"}
+		{"seq", "int8"}, {"cause", "text"}, {"prev", "text"}, {"next", "text"}, {"at", "int8"},
+		{"reason", "text"}, {"body", "bytea"}}, "")
+	getMessages  = &Statement{"get_messages", "SELECT id,contract,scope,key,seq,cause,prev,next,at,reason,body FROM outbox ORDER BY id LIMIT $1 {for update}"}
 	dropMessages = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
 	bury = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
@@ -32,7 +33,7 @@ func (t *Tx) Events(seq int64) ([]job.Event, error) {
 	return collect(t, getEvents, func(rows *sql.Rows) (e job.Event, err error) {
 		var run []byte
 		var at int64
-		err = rows.Scan(&e.ID, &e.Job, &e.Cause, &e.Prev, &e.Next, &run, &at)
+		err = rows.Scan(&e.ID, &e.Job, &e.Cause, &e.Prev, &e.Next, &run, &at, &e.Reason)
 		e.At = fromMicros(at)
 		if len(run) == len(e.Run) {
 			e.Run = job.RunID(run)
@@ -48,7 +49,7 @@ func (t *Tx) AddEvents(events []job.Event) error {
 		if !e.Run.IsZero() {
 			run = e.Run[:]
 		}
-		rows[i] = []any{e.Job, string(e.Cause), string(e.Prev), string(e.Next), run, Micros(e.At)}
+		rows[i] = []any{e.Job, string(e.Cause), string(e.Prev), string(e.Next), run, Micros(e.At), e.Reason}
 	}
 	return t.bulk(addEvents, rows)
 }
@@ -68,7 +69,7 @@ func (t *Tx) AddMessages(messages []job.Message) error {
 	rows := make([][]any, len(messages))
 	for i, m := range messages {
 		rows[i] = []any{m.JobID.Contract, m.JobID.Scope, m.JobID.Key, m.Job, string(m.Cause), string(m.Prev),
-			string(m.Next), Micros(m.At), nullable(m.Body)}
+			string(m.Next), Micros(m.At), m.Reason, nullable(m.Body)}
 	}
 	return t.bulk(addMessages, rows)
 }
@@ -76,7 +77,7 @@ func (t *Tx) AddMessages(messages []job.Message) error {
 func (t *Tx) Messages(n int) ([]job.Message, error) {
 	return collect(t, getMessages, func(rows *sql.Rows) (m job.Message, err error) {
 		var at int64
-		err = rows.Scan(&m.ID, &m.JobID.Contract, &m.JobID.Scope, &m.JobID.Key, &m.Job, &m.Cause, &m.Prev, &m.Next, &at, (*blob)(&m.Body))
+		err = rows.Scan(&m.ID, &m.JobID.Contract, &m.JobID.Scope, &m.JobID.Key, &m.Job, &m.Cause, &m.Prev, &m.Next, &at, &m.Reason, (*blob)(&m.Body))
 		m.At = fromMicros(at)
 		return m, err
 	}, n)

@@ -23,7 +23,7 @@ var hot = []Column{{"state", "text"}, {"phase", "int8"}, {"order_time", "int8"},
 	{"failed_deps", "int8"}, {"updated_at", "int8"}, {"started_at", "int8"}, {"settled_at", "int8"}}
 
 // cold lists what only a rewrite changes, in the order of coldValues.
-var cold = []Column{{"queue", "text"}, {"lane", "int8"}, {"owner", "text"}, {"priority", "int8"}, {"lease", "int8"},
+var cold = []Column{{"alias", "bytea"}, {"kind", "text"}, {"queue", "text"}, {"lane", "int8"}, {"owner", "text"}, {"priority", "int8"}, {"lease", "int8"},
 	{"run_limit", "int8"}, {"parent", "int8"}, {"trace", "text"}, {"created_at", "int8"}}
 
 var (
@@ -73,7 +73,11 @@ func appendHot(v []any, j *job.Job) []any {
 }
 
 func appendCold(v []any, j *job.Job) []any {
-	return append(v, j.Queue, int64(j.Lane()), j.Owner, int64(j.Priority), j.Lease.Microseconds(),
+	var alias any
+	if j.Alias != (job.Ident{}) {
+		alias = j.Alias[:]
+	}
+	return append(v, alias, j.Kind, j.Queue, int64(j.Lane()), j.Owner, int64(j.Priority), j.Lease.Microseconds(),
 		int64(j.RunLimit), j.Parent, j.Trace, Micros(j.CreatedAt))
 }
 
@@ -103,32 +107,30 @@ func (b *blob) Scan(value any) error {
 
 const (
 	coreColumns = "seq,contract,scope,key,state,phase,order_time,due_at,run_id,lease_until,worker,runs,failures,open_deps," +
-		"failed_deps,updated_at,started_at,settled_at,queue,owner,priority,lease,run_limit,parent,trace,created_at,apart"
+		"failed_deps,updated_at,started_at,settled_at,alias,kind,queue,owner,priority,lease,run_limit,parent,trace,created_at,apart"
 	fullColumns = coreColumns + ",definition,payload,progress,result,failure"
 )
 
 // scanner reads rows of coreColumns or fullColumns; one serves a whole result.
 type scanner struct {
-	full                                                  bool
+	bodies                                                job.Part // how many of them follow
 	dest                                                  []any
 	state                                                 string
-	run                                                   []byte
+	run, alias                                            []byte
 	phase, order, due, until, updated, started, settled   int64
 	runs, failures, openDeps, failedDeps, priority, lease int64
 	limit, created, apart                                 int64
 }
 
-func newScanner(full bool) *scanner { return &scanner{full: full} }
+func newScanner(bodies job.Part) *scanner { return &scanner{bodies: bodies} }
 
 func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	j := &job.Job{}
 	c.dest = append(c.dest[:0], &j.Seq, &j.ID.Contract, &j.ID.Scope, &j.ID.Key, &c.state, &c.phase, &c.order, &c.due,
 		&c.run, &c.until, &j.Worker, &c.runs, &c.failures, &c.openDeps, &c.failedDeps, &c.updated, &c.started,
-		&c.settled, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit, &j.Parent, &j.Trace, &c.created, &c.apart)
-	if c.full {
-		for p := range job.Parts {
-			c.dest = append(c.dest, (*blob)(j.Body(p)))
-		}
+		&c.settled, &c.alias, &j.Kind, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit, &j.Parent, &j.Trace, &c.created, &c.apart)
+	for p := range c.bodies {
+		c.dest = append(c.dest, (*blob)(j.Body(p)))
 	}
 	if err := rows.Scan(c.dest...); err != nil {
 		return nil, err
@@ -142,12 +144,15 @@ func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	if len(c.run) == len(j.Run) {
 		j.Run = job.RunID(c.run)
 	}
+	if len(c.alias) == len(j.Alias) {
+		j.Alias = job.Ident(c.alias)
+	}
 	return j, nil
 }
 
 // jobs runs a select of fullColumns and completes the bodies kept apart.
 func (t *Tx) jobs(s *Statement, args ...any) ([]*job.Job, error) {
-	all, err := collect(t, s, newScanner(true).scan, args...)
+	all, err := collect(t, s, newScanner(job.Parts).scan, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -156,12 +161,14 @@ func (t *Tx) jobs(s *Statement, args ...any) ([]*job.Job, error) {
 
 // cores runs a select of coreColumns.
 func (t *Tx) cores(s *Statement, args ...any) ([]*job.Job, error) {
-	return collect(t, s, newScanner(false).scan, args...)
+	return collect(t, s, newScanner(0).scan, args...)
 }
 
 var (
 	getJobs = &Statement{"get_jobs", "SELECT " + fullColumns + " FROM jobs WHERE ident {blob in $1}"}
 	getSeqs = &Statement{"get_seqs", "SELECT " + fullColumns + " FROM jobs WHERE seq {in $1}"}
+	byAlias = &Statement{"get_by_alias", "SELECT " + fullColumns + " FROM jobs WHERE alias {blob in $1}"}
+	briefs  = &Statement{"get_briefs", "SELECT " + coreColumns + ",definition FROM jobs WHERE seq {in $1}"}
 	exists  = &Statement{"job_exists", "SELECT count(*) FROM jobs WHERE ident {blob in $1}"}
 
 	lockJobs = &Statement{"lock_jobs", "SELECT " + coreColumns + " FROM jobs WHERE ident {blob in $1} ORDER BY seq {for update}"}
@@ -173,7 +180,7 @@ var (
 		WHERE phase=1 AND lane=$1 AND contract=$2 AND queue=$3
 		ORDER BY priority DESC, order_time, seq LIMIT $4 {skip locked}`}
 	lockDue = &Statement{"lock_due", "SELECT " + coreColumns + ` FROM jobs
-		WHERE phase=0 AND open_deps=0 AND due_at<=$1 ORDER BY due_at LIMIT $2 {skip locked}`}
+		WHERE phase=0 AND open_deps=0 AND due_at<=$1 AND ($3=0 OR NOT contract {text in $4}) ORDER BY due_at LIMIT $2 {skip locked}`}
 	// $2 is the time of a clock jump, the zero time for none: what was last heard
 	// of before it is kept for one lease more, counted from the jump. A later beat
 	// has moved lease_until at least as far.
@@ -189,6 +196,11 @@ var (
 		AND ($5=0 OR parent=$5) AND ($6=0 OR state {text in $7}) AND ($8=0 OR phase {in $9})
 		ORDER BY seq LIMIT $10`}
 
+	// The index on the owner leads with what is asked for and ends with seq.
+	listOwned = &Statement{"list_owned", "SELECT " + fullColumns + ` FROM jobs
+		WHERE contract=$1 AND owner=$2 AND owner<>'' AND seq<$3 AND ($4=0 OR state {text in $5})
+		ORDER BY seq DESC LIMIT $6`}
+
 	saveJobs    = updateOf("save_jobs", "jobs", slices.Concat(hot, []Column{seqColumn}))
 	rewriteJobs = updateOf("rewrite_jobs", "jobs", slices.Concat(hot, cold, []Column{seqColumn}))
 	deleteJobs  = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
@@ -201,12 +213,12 @@ var (
 var InsertJobs = &Bulk{
 	Name:    "insert_jobs",
 	Columns: JobColumns,
-	Row: fmt.Sprintf("INSERT INTO jobs (%s,seq) VALUES (%s) ON CONFLICT (ident) DO NOTHING",
+	Row: fmt.Sprintf("INSERT INTO jobs (%s,seq) VALUES (%s) ON CONFLICT DO NOTHING",
 		columnNames(JobColumns), params(len(JobColumns)+1)),
 	set: func(values []string, from string) string {
 		return fmt.Sprintf(`WITH u AS MATERIALIZED (SELECT nextval('job_numbers') AS seq,u.* FROM %s)
 			INSERT INTO jobs (%s,seq) SELECT %s,seq FROM u ORDER BY u.ident,seq
-			ON CONFLICT (ident) DO NOTHING RETURNING ident,seq`, from, columnNames(JobColumns), strings.Join(values, ","))
+			ON CONFLICT DO NOTHING RETURNING ident,seq`, from, columnNames(JobColumns), strings.Join(values, ","))
 	},
 }
 
@@ -222,6 +234,18 @@ func idents(ids []job.ID) []job.Ident {
 func (t *Tx) Get(ids []job.ID) ([]*job.Job, error) { return t.jobs(getJobs, t.s.Idents(idents(ids))) }
 
 func (t *Tx) GetSeqs(seqs []int64) ([]*job.Job, error) { return t.jobs(getSeqs, t.s.Ints(seqs)) }
+
+func (t *Tx) ByAlias(aliases []job.Ident) ([]*job.Job, error) {
+	return t.jobs(byAlias, t.s.Idents(aliases))
+}
+
+func (t *Tx) Briefs(seqs []int64) ([]*job.Job, error) {
+	all, err := collect(t, briefs, newScanner(job.Definition+1).scan, t.s.Ints(seqs))
+	if err != nil {
+		return nil, err
+	}
+	return all, t.loadApart(all)
+}
 
 func (t *Tx) Exists(id job.ID) (bool, error) {
 	n, err := collect(t, exists, scanInt, t.s.Idents([]job.Ident{id.Ident()}))
@@ -240,6 +264,13 @@ func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 	if limit <= 0 {
 		limit = math.MaxInt
 	}
+	if f.Newest {
+		before := f.Before
+		if before <= 0 {
+			before = math.MaxInt64
+		}
+		return t.jobs(listOwned, f.Contract, f.Owner, before, len(states), t.s.Texts(states), limit)
+	}
 	return t.jobs(listJobs, f.After, f.Contract, f.Queue, f.Owner, f.Parent, len(states), t.s.Texts(states),
 		len(phases), t.s.Ints(phases), limit)
 }
@@ -251,7 +282,7 @@ func (t *Tx) Lock(ids []job.ID) ([]*job.Job, error) {
 func (t *Tx) LockSeqs(seqs []int64) ([]*job.Job, error) { return t.cores(lockSeqs, t.s.Ints(seqs)) }
 
 func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
-	found, err := collect(t, lockReady, newScanner(true).scan, int64(job.LaneOf(contract, queue)), contract, queue, n)
+	found, err := collect(t, lockReady, newScanner(job.Parts).scan, int64(job.LaneOf(contract, queue)), contract, queue, n)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +292,9 @@ func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 	return found, t.loadApart(found)
 }
 
-func (t *Tx) LockDue(n int) ([]*job.Job, error) { return t.cores(lockDue, Micros(t.Now()), n) }
+func (t *Tx) LockDue(n int, except []string) ([]*job.Job, error) {
+	return t.cores(lockDue, Micros(t.Now()), n, len(except), t.s.Texts(except))
+}
 
 func (t *Tx) LockLapsed(jumped time.Time, n int) ([]*job.Job, error) {
 	return t.cores(lockLapsed, Micros(t.Now()), Micros(jumped), n)
@@ -314,13 +347,34 @@ func (t *Tx) Insert(jobs []*job.Job) ([]int, error) {
 // checkText refuses what one of the databases cannot keep in a text.
 func checkText(op string, jobs []*job.Job) error {
 	for _, j := range jobs {
-		for _, s := range [...]string{j.ID.Contract, j.ID.Scope, j.ID.Key, j.Queue, j.Owner, string(j.State), j.Worker, j.Trace} {
-			if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+		for _, s := range [...]string{j.ID.Contract, j.ID.Scope, j.ID.Key, j.Kind, j.Queue, j.Owner, string(j.State), j.Worker, j.Trace} {
+			if !isText(s) {
 				return &job.Error{Kind: job.Invalid, Op: op, ID: j.ID, Msg: "a text is not UTF-8 or holds a NUL character"}
 			}
 		}
+		if len(j.Owner) > store.MaxName {
+			return &job.Error{Kind: job.Invalid, Op: op, ID: j.ID, Msg: "the owner is too long"}
+		}
 	}
 	return nil
+}
+
+func fit(all ...string) bool {
+	for _, s := range all {
+		if len(s) > store.MaxName {
+			return false
+		}
+	}
+	return isText(all...)
+}
+
+func isText(all ...string) bool {
+	for _, s := range all {
+		if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (t *Tx) Save(jobs []*job.Job) error { return t.update(saveJobs, jobs, appendHot) }

@@ -17,14 +17,14 @@ var (
 	// A queue has a counter for each slot, and its count is their sum: concurrent
 	// transactions use different slots and so do not wait for each other.
 	countBy = insertInto("count_by", "counts", []Column{{"lane", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
-		{"waiting", "int8"}, {"ready", "int8"}, {"leased", "int8"}},
-		`ON CONFLICT (lane,slot) DO UPDATE SET waiting=counts.waiting+excluded.waiting,
+		{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"}},
+		`ON CONFLICT (lane,slot) DO UPDATE SET waiting=counts.waiting+excluded.waiting, delayed=counts.delayed+excluded.delayed,
 		ready=counts.ready+excluded.ready, leased=counts.leased+excluded.leased`)
-	getCounts = &Statement{"get_counts", `SELECT contract,queue,sum(waiting),sum(ready),sum(leased) FROM counts
+	getCounts = &Statement{"get_counts", `SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased) FROM counts
 		WHERE $1='' OR contract=$1 GROUP BY contract,queue ORDER BY contract,queue`}
 	emptyLanes = &Statement{"empty_lanes", `SELECT lane FROM counts GROUP BY lane
-		HAVING sum(waiting)=0 AND sum(ready)=0 AND sum(leased)=0 LIMIT $1`}
-	lockCounts = &Statement{"lock_counts", "SELECT lane,slot,waiting,ready,leased FROM counts WHERE lane {in $1} ORDER BY lane,slot {for update}"}
+		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 LIMIT $1`}
+	lockCounts = &Statement{"lock_counts", "SELECT lane,slot,waiting,delayed,ready,leased FROM counts WHERE lane {in $1} ORDER BY lane,slot {for update}"}
 	dropCounts = &Statement{"drop_counts", "DELETE FROM counts WHERE lane {in $1} AND slot {in $2}"}
 
 	elect = &Statement{"elect", `INSERT INTO duties (name,holder,until) VALUES ($1,$2,$3)
@@ -58,21 +58,19 @@ func (t *Tx) CountBy(deltas []job.QueueCount) error {
 	sums := map[job.Lane]job.QueueCount{}
 	for _, d := range deltas {
 		lane := job.LaneOf(d.Contract, d.Queue)
-		s := sums[lane]
-		d.Waiting, d.Ready, d.Leased = d.Waiting+s.Waiting, d.Ready+s.Ready, d.Leased+s.Leased
-		sums[lane] = d
+		sums[lane] = d.Plus(sums[lane])
 	}
 	rows := make([][]any, 0, len(sums))
 	for _, lane := range slices.Sorted(maps.Keys(sums)) {
 		d := sums[lane]
-		rows = append(rows, []any{int64(lane), t.s.Slot(), d.Contract, d.Queue, d.Waiting, d.Ready, d.Leased})
+		rows = append(rows, []any{int64(lane), t.s.Slot(), d.Contract, d.Queue, d.Waiting, d.Delayed, d.Ready, d.Leased})
 	}
 	return t.bulk(countBy, rows)
 }
 
 func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
 	return collect(t, getCounts, func(rows *sql.Rows) (c job.QueueCount, err error) {
-		err = rows.Scan(&c.Contract, &c.Queue, &c.Waiting, &c.Ready, &c.Leased)
+		err = rows.Scan(&c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready, &c.Leased)
 		return c, err
 	}, contract)
 }
@@ -84,9 +82,9 @@ func (t *Tx) FoldCounts(n int) error {
 	if err != nil || len(lanes) == 0 {
 		return err
 	}
-	type counter struct{ lane, slot, waiting, ready, leased int64 }
+	type counter struct{ lane, slot, waiting, delayed, ready, leased int64 }
 	locked, err := collect(t, lockCounts, func(rows *sql.Rows) (c counter, err error) {
-		err = rows.Scan(&c.lane, &c.slot, &c.waiting, &c.ready, &c.leased)
+		err = rows.Scan(&c.lane, &c.slot, &c.waiting, &c.delayed, &c.ready, &c.leased)
 		return c, err
 	}, t.s.Ints(lanes))
 	if err != nil {
@@ -95,7 +93,7 @@ func (t *Tx) FoldCounts(n int) error {
 	sums, slots := map[int64]counter{}, map[int64][]int64{}
 	for _, c := range locked {
 		s := sums[c.lane]
-		sums[c.lane] = counter{waiting: s.waiting + c.waiting, ready: s.ready + c.ready, leased: s.leased + c.leased}
+		sums[c.lane] = counter{waiting: s.waiting + c.waiting, delayed: s.delayed + c.delayed, ready: s.ready + c.ready, leased: s.leased + c.leased}
 		slots[c.lane] = append(slots[c.lane], c.slot)
 	}
 	for lane, s := range sums {

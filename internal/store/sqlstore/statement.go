@@ -66,7 +66,7 @@ func replaceMark(text, mark, form string) string {
 // Narrow are the statements whose cost must not grow with the table. The tests of
 // each database look at their plans.
 var Narrow = []*Statement{lockReady, lockDue, lockLapsed, nextDue, nextLease, settled, getEvents, dropHistory,
-	getJobs, lockSeqs, getEdges, getMessages, dead, oldDead}
+	getJobs, byAlias, listOwned, getRecords, listRecords, oldRecords, lockSeqs, getEdges, getMessages, dead, oldDead}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {

@@ -28,11 +28,13 @@ var jobTests = []test{
 	{"rewrite writes the rest", rewriteWrites},
 	{"list filters", listFilters},
 	{"list pages", listPages},
+	{"list of an owner, newest first", listOwned},
+	{"briefs", readBriefs},
 }
 
 func fullJob(key string) *job.Job {
 	return &job.Job{
-		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Queue: "queue", Owner: "owner",
+		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Alias: job.Ident{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner",
 		State: "a state", Phase: job.Leased, Priority: -7, OrderTime: start.Add(1), DueAt: start.Add(2 * time.Second),
 		Lease: 90*time.Second + 5*time.Microsecond, Run: job.RunID{0: 1, 7: 2, 15: 0xff}, LeaseUntil: start.Add(3 * time.Second),
 		Worker: "worker", Runs: 4, Failures: 3, RunLimit: 5, OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40,
@@ -86,7 +88,7 @@ func longNames(w *world) {
 	long := strings.Repeat("\U0001F40E", 1024)
 	a := newJob(long, in("relay", long))
 	b := newJob(long+"b", in("relay", long))
-	a.Owner, a.Worker, a.Trace = long, long, long
+	a.Owner, a.Worker, a.Trace, a.Kind = long[:store.MaxName], long, long, long
 	w.insert(a, b)
 	equal(w, "job", w.get(a), a)
 	got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady("relay", long, 10) })
@@ -137,6 +139,25 @@ func insertTaken(w *world) {
 	equal(w, "stored", keys(all), []string{"a", "b", "c"})
 	equal(w, "body of b", all[1].Payload, big)
 
+	// Another name is taken like an identity, and free again with its job.
+	alias := func(key string) *job.Job {
+		return newJob(key, func(j *job.Job) { j.Alias = job.AliasOf("relay", "q", "x") })
+	}
+	twice := []*job.Job{alias("d"), alias("e"), newJob("f")}
+	refused := change(w, func(tx store.Tx) ([]int, error) { return tx.Insert(twice) })
+	if len(refused) != 1 || refused[0] > 1 {
+		w.Fatalf("taken by alias: %v", refused)
+	}
+	stored := twice[1-refused[0] : 2-refused[0]]
+	equal(w, "taken again", change(w, func(tx store.Tx) ([]int, error) { return tx.Insert([]*job.Job{alias("g"), alias("h")}) }), []int{0, 1})
+	known := func() []*job.Job {
+		return read(w, func(r store.Reader) ([]*job.Job, error) { return r.ByAlias([]job.Ident{twice[0].Alias, {}}) })
+	}
+	equal(w, "by alias", known(), stored)
+	w.update(func(tx store.Tx) error { return tx.Delete(stored) })
+	equal(w, "after delete", known(), []*job.Job(nil))
+	w.insert(alias("h"))
+
 	// The same key elsewhere is another job: RL-001.
 	w.insert(newJob("a", in("relay", "other")), newJob("a", in("other", "q")))
 }
@@ -144,6 +165,7 @@ func insertTaken(w *world) {
 func badText(w *world) {
 	for name, spoil := range map[string]func(*job.Job){
 		"key": func(j *job.Job) { j.ID.Key = "a\x00b" }, "queue": func(j *job.Job) { j.Queue = "\xff" },
+		"kind": func(j *job.Job) { j.Kind = "\x00" }, "long owner": func(j *job.Job) { j.Owner = strings.Repeat("o", store.MaxName+1) },
 		"owner": func(j *job.Job) { j.Owner = "\x00" }, "trace": func(j *job.Job) { j.Trace = "\xc3\x28" },
 	} {
 		// The transaction goes on: nothing was asked of the database.
@@ -246,8 +268,8 @@ func saveWrites(w *world) {
 		want := j
 		if i < 10 {
 			c := *saved[i]
-			c.Queue, c.Owner, c.Priority, c.Lease, c.RunLimit, c.Parent, c.Trace, c.CreatedAt = j.Queue, j.Owner,
-				j.Priority, j.Lease, j.RunLimit, j.Parent, j.Trace, j.CreatedAt
+			c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.RunLimit = j.Alias, j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.RunLimit
+			c.Parent, c.Trace, c.CreatedAt = j.Parent, j.Trace, j.CreatedAt
 			want = &c
 		}
 		equal(w, "job "+j.ID.Key, w.get(j), want)
@@ -315,4 +337,34 @@ func listPages(w *world) {
 		got, after = append(got, keys(page)...), page[len(page)-1].Seq
 	}
 	equal(w, "pages", got, want)
+}
+
+func listOwned(w *world) {
+	var all []*job.Job
+	for i := range 6 {
+		all = append(all, newJob(fmt.Sprint(i), func(j *job.Job) {
+			j.Owner = []string{"one", "two"}[i%2]
+			j.State = job.State([]string{"queued", "queued", "done"}[i%3])
+		}))
+	}
+	w.insert(all...)
+	w.insert(newJob("other", in("other", "q"), func(j *job.Job) { j.Owner = "one" }), newJob("nobody's", func(j *job.Job) { j.Owner = "" }))
+	list := func(f store.Filter) []string {
+		f.Newest = true
+		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(f) }))
+	}
+	equal(w, "all", list(store.Filter{Contract: "relay", Owner: "one"}), []string{"4", "2", "0"})
+	equal(w, "two", list(store.Filter{Contract: "relay", Owner: "one", Limit: 2}), []string{"4", "2"})
+	equal(w, "before", list(store.Filter{Contract: "relay", Owner: "one", Before: all[4].Seq}), []string{"2", "0"})
+	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one", States: []job.State{"done", "lost"}}), []string{"2"})
+	equal(w, "of nobody", list(store.Filter{Contract: "relay"}), []string{})
+}
+
+func readBriefs(w *world) {
+	j := fullJob("a")
+	j.Definition = bytes.Repeat([]byte("d"), 20_000)
+	w.insert(j)
+	want := *micro(*j)
+	want.Payload, want.Progress, want.Result, want.Failure = nil, nil, nil, nil
+	equal(w, "brief", read(w, func(r store.Reader) ([]*job.Job, error) { return r.Briefs([]int64{j.Seq, math.MaxInt64}) }), []*job.Job{&want})
 }

@@ -91,11 +91,21 @@ func dueOrder(w *world) {
 		newJob("later", waiting(start.Add(time.Microsecond), 0)), newJob("now", waiting(start, 0)),
 		newJob("long ago", waiting(start.Add(-time.Hour), 0)), newJob("no time", waiting(time.Time{}, 0)),
 		newJob("open", waiting(start.Add(-time.Hour), 1)), newJob("ready"))
-	due := func(n int) []string {
-		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDue(n) }))
+	due := func(n int, except ...string) []string {
+		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDue(n, except) }))
 	}
 	equal(w, "due", due(10), []string{"no time", "long ago", "now"})
 	equal(w, "two", due(2), []string{"no time", "long ago"})
+	w.insert(newJob("of another", waiting(start, 0), in("another", "queue")))
+	equal(w, "but of one contract", due(10, "another"), []string{"no time", "long ago", "now"})
+	equal(w, "of none", due(10, "another", newJob("").ID.Contract), []string{})
+	w.update(func(tx store.Tx) error {
+		locked, err := tx.Lock([]job.ID{{Contract: "another", Scope: "queue", Key: "of another"}})
+		if err != nil {
+			return err
+		}
+		return tx.Delete(locked)
+	})
 	w.at(time.Microsecond)
 	equal(w, "due later", due(10), []string{"no time", "long ago", "now", "later"})
 }

@@ -28,12 +28,14 @@ CREATE TABLE jobs (
     contract    TEXT     NOT NULL,
     scope       TEXT     NOT NULL,
     key         TEXT     NOT NULL,
+    kind        TEXT     NOT NULL,
     state       TEXT     NOT NULL,
     queue       TEXT     NOT NULL,
     worker      TEXT     NOT NULL,
     owner       TEXT     NOT NULL,
     trace       TEXT     NOT NULL,
     run_id      BYTEA,
+    alias       BYTEA,
     definition  BYTEA,
     payload     BYTEA,
     progress    BYTEA,
@@ -42,6 +44,8 @@ CREATE TABLE jobs (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 -- +goose StatementEnd
 CREATE UNIQUE INDEX jobs_ident ON jobs (ident);
+CREATE UNIQUE INDEX jobs_alias ON jobs (alias) WHERE alias IS NOT NULL;
+CREATE INDEX jobs_owner   ON jobs (contract, owner, seq) WHERE owner <> '';
 CREATE INDEX jobs_ready   ON jobs (lane, priority DESC, order_time, seq) WHERE phase = 1;
 CREATE INDEX jobs_due     ON jobs (due_at) WHERE phase = 0 AND open_deps = 0;
 CREATE INDEX jobs_lapse   ON jobs (lease_until) WHERE phase = 2;
@@ -49,10 +53,10 @@ CREATE INDEX jobs_settled ON jobs (contract, settled_at, seq) WHERE phase = 3;
 
 CREATE TABLE bodies (seq BIGINT NOT NULL, part BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (seq, part));
 
-CREATE TABLE events (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq BIGINT NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, run_id BYTEA, at BIGINT NOT NULL);
+CREATE TABLE events (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq BIGINT NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, run_id BYTEA, at BIGINT NOT NULL, reason TEXT NOT NULL);
 CREATE INDEX events_job ON events (seq, id);
 
-CREATE TABLE outbox (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, contract TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, seq BIGINT NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, at BIGINT NOT NULL, body BYTEA);
+CREATE TABLE outbox (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, contract TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, seq BIGINT NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, at BIGINT NOT NULL, reason TEXT NOT NULL, body BYTEA);
 
 CREATE TABLE dead_letters (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, contract TEXT NOT NULL, cause TEXT NOT NULL, buried_at BIGINT NOT NULL, job BYTEA NOT NULL);
 CREATE INDEX dead_letters_contract ON dead_letters (contract, id);
@@ -62,9 +66,12 @@ CREATE TABLE edges (dependent BIGINT NOT NULL, dependency BIGINT NOT NULL, PRIMA
 CREATE INDEX edges_dependency ON edges (dependency, dependent);
 
 CREATE TABLE queues (lane BIGINT NOT NULL, contract TEXT NOT NULL, queue TEXT NOT NULL, paused BIGINT NOT NULL, run_limit BIGINT NOT NULL, PRIMARY KEY (lane));
-CREATE TABLE counts (lane BIGINT NOT NULL, slot BIGINT NOT NULL, contract TEXT NOT NULL, queue TEXT NOT NULL, waiting BIGINT NOT NULL, ready BIGINT NOT NULL, leased BIGINT NOT NULL, PRIMARY KEY (lane, slot));
+CREATE TABLE counts (lane BIGINT NOT NULL, slot BIGINT NOT NULL, contract TEXT NOT NULL, queue TEXT NOT NULL, waiting BIGINT NOT NULL, delayed BIGINT NOT NULL, ready BIGINT NOT NULL, leased BIGINT NOT NULL, PRIMARY KEY (lane, slot));
+CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, owner TEXT NOT NULL, body BYTEA NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, PRIMARY KEY (kind, key));
+CREATE INDEX records_owner ON records (kind, owner, key);
+CREATE INDEX records_age ON records (expires_at) WHERE expires_at > 0;
 CREATE TABLE duties (name TEXT PRIMARY KEY, holder TEXT NOT NULL, until BIGINT NOT NULL);
 
 -- +goose Down
-DROP TABLE duties; DROP TABLE counts; DROP TABLE queues; DROP TABLE edges;
+DROP TABLE duties; DROP TABLE records; DROP TABLE counts; DROP TABLE queues; DROP TABLE edges;
 DROP TABLE dead_letters; DROP TABLE outbox; DROP TABLE events; DROP TABLE bodies; DROP TABLE jobs; DROP SEQUENCE job_numbers;

@@ -23,6 +23,8 @@ CREATE TABLE jobs (
     updated_at  INTEGER NOT NULL,
     started_at  INTEGER NOT NULL,
     settled_at  INTEGER NOT NULL,
+    alias       BLOB,
+    kind        TEXT    NOT NULL,
     queue       TEXT    NOT NULL,
     lane        INTEGER NOT NULL,
     owner       TEXT    NOT NULL,
@@ -41,6 +43,8 @@ CREATE TABLE jobs (
 ) STRICT;
 -- +goose StatementEnd
 CREATE UNIQUE INDEX jobs_ident ON jobs (ident);
+CREATE UNIQUE INDEX jobs_alias ON jobs (alias) WHERE alias IS NOT NULL;
+CREATE INDEX jobs_owner   ON jobs (contract, owner, seq) WHERE owner <> '';
 CREATE INDEX jobs_ready   ON jobs (lane, priority DESC, order_time, seq) WHERE phase = 1;
 CREATE INDEX jobs_due     ON jobs (due_at) WHERE phase = 0 AND open_deps = 0;
 CREATE INDEX jobs_lapse   ON jobs (lease_until) WHERE phase = 2;
@@ -48,10 +52,10 @@ CREATE INDEX jobs_settled ON jobs (contract, settled_at, seq) WHERE phase = 3;
 
 CREATE TABLE bodies (seq INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (seq, part)) STRICT, WITHOUT ROWID;
 
-CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, seq INTEGER NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, run_id BLOB, at INTEGER NOT NULL) STRICT;
+CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, seq INTEGER NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, run_id BLOB, at INTEGER NOT NULL, reason TEXT NOT NULL) STRICT;
 CREATE INDEX events_job ON events (seq, id);
 
-CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, contract TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, at INTEGER NOT NULL, body BLOB) STRICT;
+CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, contract TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, at INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB) STRICT;
 
 CREATE TABLE dead_letters (id INTEGER PRIMARY KEY AUTOINCREMENT, contract TEXT NOT NULL, cause TEXT NOT NULL, buried_at INTEGER NOT NULL, job BLOB NOT NULL) STRICT;
 CREATE INDEX dead_letters_contract ON dead_letters (contract, id);
@@ -61,7 +65,10 @@ CREATE TABLE edges (dependent INTEGER NOT NULL, dependency INTEGER NOT NULL, PRI
 CREATE INDEX edges_dependency ON edges (dependency, dependent);
 
 CREATE TABLE queues (lane INTEGER NOT NULL, contract TEXT NOT NULL, queue TEXT NOT NULL, paused INTEGER NOT NULL, run_limit INTEGER NOT NULL, PRIMARY KEY (lane)) STRICT, WITHOUT ROWID;
-CREATE TABLE counts (lane INTEGER NOT NULL, slot INTEGER NOT NULL, contract TEXT NOT NULL, queue TEXT NOT NULL, waiting INTEGER NOT NULL, ready INTEGER NOT NULL, leased INTEGER NOT NULL, PRIMARY KEY (lane, slot)) STRICT, WITHOUT ROWID;
+CREATE TABLE counts (lane INTEGER NOT NULL, slot INTEGER NOT NULL, contract TEXT NOT NULL, queue TEXT NOT NULL, waiting INTEGER NOT NULL, delayed INTEGER NOT NULL, ready INTEGER NOT NULL, leased INTEGER NOT NULL, PRIMARY KEY (lane, slot)) STRICT, WITHOUT ROWID;
+CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, owner TEXT NOT NULL, body BLOB NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, PRIMARY KEY (kind, key)) STRICT;
+CREATE INDEX records_owner ON records (kind, owner, key);
+CREATE INDEX records_age ON records (expires_at) WHERE expires_at > 0;
 CREATE TABLE duties (name TEXT PRIMARY KEY, holder TEXT NOT NULL, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
 -- The next number a job gets; numbers are taken in blocks and never used again.
@@ -69,5 +76,5 @@ CREATE TABLE numbers (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT, WITH
 INSERT INTO numbers (name, next) VALUES ('jobs', 1);
 
 -- +goose Down
-DROP TABLE numbers; DROP TABLE duties; DROP TABLE counts; DROP TABLE queues; DROP TABLE edges;
+DROP TABLE numbers; DROP TABLE duties; DROP TABLE records; DROP TABLE counts; DROP TABLE queues; DROP TABLE edges;
 DROP TABLE dead_letters; DROP TABLE outbox; DROP TABLE events; DROP TABLE bodies; DROP TABLE jobs;

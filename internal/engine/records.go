@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// RecordReader reads records. Those whose time is over are not there.
+type RecordReader interface {
+	// Now is the store's time, one value for all of a view or change.
+	Now() time.Time
+	// Record returns a record, nil if there is none.
+	Record(kind, key string) (*job.Record, error)
+	// Records returns the first limit records of a kind and owner with a key above
+	// after, by key.
+	Records(kind, owner, after string, limit int) ([]job.Record, error)
+}
+
+// RecordWriter reads and writes records.
+type RecordWriter interface {
+	RecordReader
+	// PutRecords inserts or replaces records. CreatedAt is when that key was first
+	// put, UpdatedAt now; what stands there before does not count.
+	PutRecords(records ...job.Record) error
+	// DropRecords removes the records that are there.
+	DropRecords(kind string, keys ...string) error
+}
+
+type recordView struct{ store.Reader }
+
+func (v recordView) Record(kind, key string) (*job.Record, error) {
+	found, err := v.Reader.Records(kind, []string{key})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+func (v recordView) Records(kind, owner, after string, limit int) ([]job.Record, error) {
+	return v.ListRecords(kind, owner, after, limit)
+}
+
+type recordChange struct {
+	recordView
+	tx store.Tx
+}
+
+func (c recordChange) PutRecords(records ...job.Record) error { return c.tx.PutRecords(records) }
+
+func (c recordChange) DropRecords(kind string, keys ...string) error {
+	return c.tx.DropRecords(kind, keys)
+}
+
+// ViewRecords runs fn on a consistent snapshot.
+func (e *Engine) ViewRecords(ctx context.Context, fn func(RecordReader) error) error {
+	return e.view(ctx, func(r reader) error { return fn(recordView{r}) })
+}
+
+// ChangeRecords runs fn in a transaction: what it writes is on stable storage when
+// ChangeRecords returns without an error, and none of it is there otherwise.
+// Changes with the same lock run one after another, on all nodes. fn may run
+// again, so it changes nothing outside until ChangeRecords has returned.
+func (e *Engine) ChangeRecords(ctx context.Context, lock string, fn func(RecordWriter) error) error {
+	return e.update(ctx, func(u *unit) error {
+		if err := u.tx.LockName("records:" + lock); err != nil {
+			return err
+		}
+		return fn(recordChange{recordView{u.tx}, u.tx})
+	})
+}

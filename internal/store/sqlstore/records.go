@@ -1,0 +1,80 @@
+package sqlstore
+
+import (
+	"database/sql"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// A record whose time is over is not there, whether or not it was pruned yet.
+const (
+	recordColumns = "kind,key,owner,body,created_at,updated_at,expires_at"
+	isThere       = "(expires_at<=0 OR expires_at>$1)"
+)
+
+var (
+	getRecords  = &Statement{"get_records", "SELECT " + recordColumns + " FROM records WHERE " + isThere + " AND kind=$2 AND key {text in $3} ORDER BY key"}
+	listRecords = &Statement{"list_records", "SELECT " + recordColumns + " FROM records WHERE " + isThere + " AND kind=$2 AND owner=$3 AND key>$4 ORDER BY key LIMIT $5"}
+	putRecords  = insertInto("put_records", "records", []Column{{"kind", "text"}, {"key", "text"}, {"owner", "text"}, {"body", "bytea"},
+		{"created_at", "int8"}, {"updated_at", "int8"}, {"expires_at", "int8"}},
+		`ON CONFLICT (kind,key) DO UPDATE SET owner=excluded.owner, body=excluded.body, updated_at=excluded.updated_at, expires_at=excluded.expires_at,
+		created_at=CASE WHEN records.expires_at>0 AND records.expires_at<=excluded.updated_at THEN excluded.created_at ELSE records.created_at END`)
+	dropRecords = &Statement{"drop_records", "DELETE FROM records WHERE kind=$1 AND key {text in $2}"}
+	oldRecords  = &Statement{"old_records", "SELECT " + recordColumns + " FROM records WHERE expires_at>0 AND expires_at<=$1 ORDER BY expires_at LIMIT $2 {skip locked}"}
+)
+
+// Records is documented at the port, as are all verbs below.
+func (t *Tx) Records(kind string, keys []string) ([]job.Record, error) {
+	return collect(t, getRecords, scanRecord, Micros(t.Now()), kind, t.s.Texts(keys))
+}
+
+func (t *Tx) ListRecords(kind, owner, after string, n int) ([]job.Record, error) {
+	return collect(t, listRecords, scanRecord, Micros(t.Now()), kind, owner, after, n)
+}
+
+func scanRecord(rows *sql.Rows) (r job.Record, err error) {
+	var created, updated, expires int64
+	err = rows.Scan(&r.Kind, &r.Key, &r.Owner, (*blob)(&r.Body), &created, &updated, &expires)
+	r.CreatedAt, r.UpdatedAt, r.ExpiresAt = fromMicros(created), fromMicros(updated), fromMicros(expires)
+	return r, err
+}
+
+func (t *Tx) PutRecords(records []job.Record) error {
+	rows := make([][]any, len(records))
+	for i, r := range records {
+		if !fit(r.Kind, r.Key, r.Owner) {
+			return &job.Error{Kind: job.Invalid, Op: putRecords.Name, Msg: "a name is too long, not UTF-8 or holds a NUL character"}
+		}
+		body := r.Body
+		if body == nil {
+			body = []byte{}
+		}
+		rows[i] = []any{r.Kind, r.Key, r.Owner, body, Micros(t.Now()), Micros(t.Now()), Micros(r.ExpiresAt)}
+	}
+	return t.bulk(putRecords, rows)
+}
+
+func (t *Tx) DropRecords(kind string, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	_, err := t.exec(dropRecords, kind, t.s.Texts(keys))
+	return err
+}
+
+func (t *Tx) PruneRecords(n int) (int, error) {
+	old, err := collect(t, oldRecords, scanRecord, Micros(t.Now()), n)
+	if err != nil {
+		return 0, err
+	}
+	byKind := map[string][]string{}
+	for _, r := range old {
+		byKind[r.Kind] = append(byKind[r.Kind], r.Key)
+	}
+	for kind, keys := range byKind {
+		if err := t.DropRecords(kind, keys); err != nil {
+			return 0, err
+		}
+	}
+	return len(old), nil
+}

@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+var recordTests = []test{
+	{"records are put, read and dropped", records},
+	{"records are listed by owner", listRecords},
+	{"records end", recordsEnd},
+	{"names of records are bounded", recordNames},
+}
+
+func (w *world) put(all ...job.Record) {
+	w.Helper()
+	w.update(func(tx store.Tx) error { return tx.PutRecords(all) })
+}
+
+func (w *world) records(kind string, keys ...string) []job.Record {
+	w.Helper()
+	return read(w, func(r store.Reader) ([]job.Record, error) { return r.Records(kind, keys) })
+}
+
+func record(key string, with ...func(*job.Record)) job.Record {
+	r := job.Record{Kind: "kind", Key: key, Owner: "owner", Body: []byte(key), CreatedAt: start, UpdatedAt: start}
+	for _, f := range with {
+		f(&r)
+	}
+	return r
+}
+
+func records(w *world) {
+	a, b := record("a"), record("b", func(r *job.Record) { r.Body = []byte{0, 0xff} })
+	w.put(b, a, record("a", func(r *job.Record) { r.Kind = "other" }))
+	w.put()
+	equal(w, "both", w.records("kind", "b", "a", "c"), []job.Record{a, b})
+	equal(w, "none", w.records("kind"), []job.Record(nil))
+
+	a.Owner, a.Body, a.UpdatedAt = "new", []byte{}, w.at(time.Second)
+	a.CreatedAt = a.UpdatedAt // that it was made earlier stays
+	w.put(job.Record{Kind: "kind", Key: "a", Owner: "new"})
+	a.CreatedAt = start
+	equal(w, "replaced", w.records("kind", "a"), []job.Record{a})
+
+	w.update(func(tx store.Tx) error { return tx.DropRecords("kind", []string{"a", "none"}) })
+	w.update(func(tx store.Tx) error { return tx.DropRecords("kind", nil) })
+	equal(w, "dropped", w.records("kind", "a", "b"), []job.Record{b})
+	equal(w, "of another kind", len(w.records("other", "a")), 1)
+}
+
+func listRecords(w *world) {
+	w.put(record("c"), record("a"), record("b", func(r *job.Record) { r.Owner = "" }), record("d"), record("e", func(r *job.Record) { r.Kind = "other" }))
+	list := func(owner, after string, n int) (keys []string) {
+		for _, r := range read(w, func(r store.Reader) ([]job.Record, error) { return r.ListRecords("kind", owner, after, n) }) {
+			keys = append(keys, r.Key)
+		}
+		return keys
+	}
+	equal(w, "all", list("owner", "", 10), []string{"a", "c", "d"})
+	equal(w, "two", list("owner", "", 2), []string{"a", "c"})
+	equal(w, "after", list("owner", "a", 10), []string{"c", "d"})
+	equal(w, "nobody's", list("", "", 10), []string{"b"})
+}
+
+func recordsEnd(w *world) {
+	until := func(d time.Duration) func(*job.Record) {
+		return func(r *job.Record) { r.ExpiresAt = start.Add(d) }
+	}
+	w.put(record("a", until(time.Minute)), record("b", until(time.Second)), record("c"), record("d", until(time.Hour)))
+	prune := func(n int) int { return change(w, func(tx store.Tx) (int, error) { return tx.PruneRecords(n) }) }
+	equal(w, "nothing is over", prune(10), 0)
+	w.at(time.Minute)
+	equal(w, "what is over is not there", len(w.records("kind", "a", "b", "c", "d")), 2)
+	equal(w, "nor in a list", len(read(w, func(r store.Reader) ([]job.Record, error) { return r.ListRecords("kind", "owner", "", 10) })), 2)
+	w.put(record("a", func(r *job.Record) { r.ExpiresAt = start.Add(time.Hour) }))
+	equal(w, "one anew", w.records("kind", "a")[0].CreatedAt, start.Add(time.Minute))
+	equal(w, "pruned", []int{prune(1), prune(10), prune(10)}, []int{1, 0, 0})
+	equal(w, "left", len(w.records("kind", "a", "b", "c", "d")), 3)
+}
+
+func recordNames(w *world) {
+	for _, bad := range []string{strings.Repeat("k", store.MaxName+1), "\x00", "\xff"} {
+		for _, r := range []job.Record{{Kind: bad}, {Key: bad}, {Owner: bad}} {
+			err := w.Update(w.context(), func(tx store.Tx) error { return tx.PutRecords([]job.Record{r}) })
+			if !job.IsKind(err, job.Invalid) {
+				w.Errorf("%.10q: %v", bad, err)
+			}
+		}
+	}
+	long := strings.Repeat("\U0001F40E", store.MaxName/4)
+	w.put(job.Record{Kind: long, Key: long, Owner: long, Body: []byte("x")})
+	equal(w, "long names", len(w.records(long, long)), 1)
+}
