@@ -142,6 +142,27 @@ var cases = []Case{
 		Setup: setupBacklog,
 	},
 	{
+		Name:  "forgerun-submit",
+		What:  "Millrace's binary over HTTP on SQLite: ForgeRun, single submits on 64 connections, nothing runs them",
+		Setup: setupForge(forgeSubmit, "--no-workers"),
+	},
+	{
+		Name:  "forgerun-submit-paced",
+		What:  "the same at 2,000 jobs a second, timed from when each was meant to be sent",
+		Setup: setupForge(forgeSubmitPaced, "--no-workers"),
+	},
+	{
+		Name:   "forgerun-start",
+		What:   "ForgeRun with 16 workers, 300 short jobs a second: from submit to RUNNING",
+		Divide: 4,
+		Setup:  setupForge(forgeStart, forgeWorkers...),
+	},
+	{
+		Name:  "forgerun-scheduled",
+		What:  "ForgeRun with n jobs scheduled for later: how late 500 jobs are that come due within 5 s",
+		Setup: setupForge(forgeScheduled, forgeWorkers...),
+	},
+	{
 		Name:  "asynq",
 		What:  "asynq on Redis without persistence: single enqueues, no-op handler, finished tasks deleted",
 		Setup: setupAsynqMemory,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -53,29 +51,17 @@ func (b *backlog) Run(ctx context.Context, n int) ([]Phase, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fill: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, b.binary, "serve", "--set", "listen=127.0.0.1:0", "--set", "data_dir="+data)
-	out, err := cmd.StdoutPipe()
+	server, err := serveMillrace(ctx, b.binary, data, nil)
 	if err != nil {
 		return nil, err
 	}
-	begin := time.Now()
-	child, err := startChild(cmd)
+	defer server.Stop()
+	claim, err := b.claims(ctx, server.addr, min(n, backlogClaims))
 	if err != nil {
 		return nil, err
 	}
-	defer child.Stop()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	ready := time.Since(begin)
-	_, addr, found := strings.Cut(strings.TrimSpace(line), "http://")
-	if err != nil || !found {
-		return nil, fmt.Errorf("the server said %q: %w", line, err)
-	}
-	claim, err := b.claims(ctx, addr, min(n, backlogClaims))
-	if err != nil {
-		return nil, err
-	}
-	b.memory = fmt.Sprintf("%d queued: ready after %v, resident memory after the claims %s", n, ready.Round(time.Millisecond), resident(cmd.Process.Pid))
-	return []Phase{insert, claim, {Name: "start", Jobs: n, Took: ready}}, nil
+	b.memory = fmt.Sprintf("%d queued: ready after %v, resident memory after the claims %s", n, server.ready.Round(time.Millisecond), resident(server.cmd.Process.Pid))
+	return []Phase{insert, claim, {Name: "start", Jobs: n, Took: server.ready}}, nil
 }
 
 func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -26,11 +25,9 @@ func setupMillraceHTTP(load string) func(context.Context, *Env) (Runner, error) 
 		if err != nil {
 			return nil, err
 		}
-		binary := filepath.Join(dir, "millrace")
-		build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/millrace")
-		build.Dir = ".."
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("building millrace: %w: %s", err, flat(string(out)))
+		binary, err := buildMillrace(ctx, dir)
+		if err != nil {
+			return nil, err
 		}
 		return &millraceHTTP{binary: binary, dir: dir, load: load}, nil
 	}

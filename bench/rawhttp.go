@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -85,27 +86,53 @@ func (c *rawConn) headers() (length int, err error) {
 
 func (c *rawConn) Close() error { return c.conn.Close() }
 
+// Expect is Do for one wanted status; any other is an error.
+func (c *rawConn) Expect(request []byte, want int) ([]byte, error) {
+	status, body, err := c.Do(request)
+	if err == nil && status != want {
+		err = fmt.Errorf("status %d instead of %d: %.200s", status, want, body)
+	}
+	return body, err
+}
+
+// dialCrowd opens so many connections, which fail when ctx ends.
+func dialCrowd(ctx context.Context, addr string, n int) (conns []*rawConn, hangUp func(), err error) {
+	hangUp = func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}
+	for range n {
+		c, err := dialRaw(ctx, addr)
+		if err != nil {
+			hangUp()
+			return nil, nil, err
+		}
+		c.bind(ctx) // undone with ctx: a deadline on a closed connection does nothing
+		conns = append(conns, c)
+	}
+	return conns, hangUp, nil
+}
+
 // rawCrowd keeps so many connections busy until n requests are answered with the
 // wanted status. Request i is what build answers. The connections are made
 // outside the clock.
 func rawCrowd(ctx context.Context, addr string, conns, n, want int, build func(i int) []byte) (Phase, error) {
-	open := make([]*rawConn, min(conns, n))
-	for i := range open {
-		c, err := dialRaw(ctx, addr)
-		if err != nil {
-			return Phase{}, err
-		}
-		defer c.Close()
-		defer c.bind(ctx)()
-		open[i] = c
+	open, hangUp, err := dialCrowd(ctx, addr, min(conns, n))
+	if err != nil {
+		return Phase{}, err
 	}
+	defer hangUp()
 	begin := time.Now()
 	latency, err := crowd(ctx, len(open), n, func(_ context.Context, g, i int) error {
-		status, body, err := open[g].Do(build(i))
-		if err == nil && status != want {
-			err = fmt.Errorf("status %d instead of %d: %.200s", status, want, body)
-		}
+		_, err := open[g].Expect(build(i), want)
 		return err
 	})
 	return Phase{Name: phaseRequest, Jobs: n, Took: time.Since(begin), Latency: latency}, err
+}
+
+// member reads a text member of a small JSON object, without unescaping.
+func member(body []byte, name string) string {
+	text, _, _ := strings.Cut(after(string(body), `"`+name+`":"`), `"`)
+	return text
 }

@@ -124,6 +124,42 @@ func crowd(ctx context.Context, goroutines, n int, op func(ctx context.Context, 
 	return took, nil
 }
 
+// paced runs op for 0..n-1 at a rate per second, from so many goroutines. It
+// answers the time of each operation from when it was meant to begin, so that one
+// that had to wait for a goroutine counts as slow, and from when it began.
+func paced(ctx context.Context, goroutines, n, rate int, op func(ctx context.Context, goroutine, i int) error) (meant, began []time.Duration, err error) {
+	meant, began = make([]time.Duration, n), make([]time.Duration, n)
+	begin := time.Now()
+	_, err = crowd(ctx, goroutines, n, func(ctx context.Context, g, i int) error {
+		due := begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		if err := pause(ctx, time.Until(due)); err != nil {
+			return err
+		}
+		now := time.Now()
+		if err := op(ctx, g, i); err != nil {
+			return err
+		}
+		meant[i], began[i] = time.Since(due), time.Since(now)
+		return nil
+	})
+	return meant, began, err
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // batches cuts n jobs into half-open ranges of at most size.
 func batches(n, size int) [][2]int {
 	var cut [][2]int

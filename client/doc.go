@@ -6,7 +6,8 @@
 //
 // [New] makes a [Client], which owns the connections, the credentials and the
 // retries. Each contract hangs on it: [Client.Relay] speaks Relay version 2,
-// the queue for workers of your own.
+// the queue for workers of your own; [Client.ForgeRun] speaks ForgeRun, where
+// the server runs simulated jobs and tells of every change.
 //
 //	c, err := client.New(client.Config{BaseURL: "http://127.0.0.1:8080"})
 //	relay := c.Relay()
@@ -47,16 +48,30 @@
 // the job's timeout brings it back and uses up one of its retries (RL-085,
 // RL-086).
 //
+// # ForgeRun
+//
+// A client of ForgeRun is made with [ForgeRun.CreateClient], gets its first key
+// with [ForgeRun.FirstKey] and goes on with [ForgeRun.WithKey]. It submits jobs
+// with [ForgeRun.Submit], waits for how they end with [ForgeRun.Wait], and
+// reads what happened with [ForgeRun.Report]. Listeners are registered with
+// [ForgeRun.RegisterWebhook]; what they receive goes through [VerifyWebhook].
+//
+//	forge := c.ForgeRun().WithKey(key.APIKey)
+//	receipt, err := forge.Submit(ctx, client.ForgeRunSpec{
+//		Type: client.ForgeExecute, Kind: client.ForgeSuccessFast})
+//	job, err := forge.Wait(ctx, receipt.JobID)
+//
 // # Errors and retries
 //
 // Every call of a contract fails with an [*Error]; errors.Is tells the kinds
 // apart ([ErrNotFound], [ErrConflict], [ErrRunLost], [ErrInvalid],
-// [ErrUnauthorized], [ErrRetryable]). Answers that ask to come again (429,
-// 503), gateways without a server behind them (502, 504) and broken connections
-// are retried with exponential backoff and full jitter, no sooner than
-// Retry-After says, until [Retry] is used up or the context ends. A try whose
-// answer was lost may have done its work; each method says what repeating it
-// means, and [Error.Uncertain] says when it may have happened.
+// [ErrUnauthorized], [ErrRetryable]), and Code, Message and Instance are those of
+// the problem document where the contract sends one. Answers that ask to come
+// again (429, 503), gateways without a server behind them (502, 504) and broken
+// connections are retried with exponential backoff and full jitter, no sooner
+// than Retry-After says, until [Retry] is used up or the context ends. A try
+// whose answer was lost may have done its work; each method says what repeating
+// it means, and [Error.Uncertain] says when it may have happened.
 //
 // # JSON
 //

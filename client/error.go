@@ -42,8 +42,15 @@ type Error struct {
 	Op string
 	// Status is the HTTP status of the last answer; 0 when none came.
 	Status int
-	// Message is the server's explanation in plain text, if it gave one.
+	// Code is the contract's own word for the failure, when the answer was a
+	// problem document (RFC 9457); else empty. ForgeRun's are the RFA_ codes.
+	Code string
+	// Message is the server's explanation, if it gave one: the detail of a
+	// problem document, else the body of the answer.
 	Message string
+	// Instance names the request in the server's log (FR-005), when the answer
+	// was a problem document.
+	Instance string
 	// RetryAfter is how long the server asked to wait; 0 when it did not.
 	RetryAfter time.Duration
 	// Uncertain is true when a try of this call may have taken effect although
@@ -65,8 +72,14 @@ func (e *Error) Error() string {
 	if e.Status != 0 {
 		fmt.Fprintf(&b, ": %d %s", e.Status, http.StatusText(e.Status))
 	}
+	if e.Code != "" {
+		b.WriteString(": " + e.Code)
+	}
 	if e.Message != "" {
 		b.WriteString(": " + e.Message)
+	}
+	if e.Instance != "" {
+		b.WriteString(" (request " + e.Instance + ")")
 	}
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -26,10 +28,10 @@ const (
 type call struct {
 	op       string
 	method   string
-	path     string // escaped, from the contract's mount on
-	query    string // encoded
-	body     []byte // JSON; nil sends no body and no Content-Type
-	header   http.Header
+	path     string        // escaped, from the contract's mount on
+	query    string        // encoded
+	body     []byte        // JSON; nil sends no body and no Content-Type
+	header   http.Header   // an Authorization in it, also an empty one, takes the place of Config.Token
 	wait     time.Duration // what a long poll may take beyond the request timeout
 	accept   []int
 	wantBody bool
@@ -120,7 +122,7 @@ func (c *Client) request(ctx context.Context, call call) (*http.Request, error) 
 		req.Header[name] = values
 	}
 	req.Header.Set("User-Agent", c.userAgent)
-	if c.token != "" {
+	if _, own := call.header["Authorization"]; c.token != "" && !own {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	if call.body != nil {
@@ -138,13 +140,27 @@ func finish(body io.ReadCloser) {
 // refusal is an answer that is not a success.
 func refusal(call call, resp *http.Response) *Error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
-	return &Error{
+	fail := &Error{
 		Op:         call.op,
 		Status:     resp.StatusCode,
 		Message:    strings.ToValidUTF8(strings.TrimSpace(string(text)), "\uFFFD"),
 		RetryAfter: retryAfter(resp.Header),
 		Uncertain:  resp.StatusCode >= http.StatusInternalServerError,
 	}
+	fail.readProblem(resp.Header.Get("Content-Type"), text)
+	return fail
+}
+
+// readProblem takes what a problem document says (RFC 9457). What is none is
+// left as plain text.
+func (e *Error) readProblem(mediaType string, body []byte) {
+	base, _, _ := mime.ParseMediaType(mediaType)
+	var problem struct{ Title, Detail, Instance, Code string }
+	if base != "application/problem+json" || json.Unmarshal(body, &problem) != nil {
+		return
+	}
+	e.Code, e.Instance = problem.Code, problem.Instance
+	e.Message = orDefault(problem.Detail, problem.Title)
 }
 
 // noAnswer is a try that ended without one: the connection failed, or the

@@ -32,9 +32,11 @@ func demoCommand(p process) *cobra.Command {
 FOLDER (the source tree of Millrace when run inside of it, else the working
 directory), and let several worker processes find out size, lines and SHA-256 of
 each. In the middle one of the workers is killed; its jobs come back after their
-timeout and are done by the others. The report accounts for every job: exit code
-0 when the accounts balance, 1 when they do not. It needs no network, changes
-nothing in FOLDER and leaves nothing behind.`,
+timeout and are done by the others. Then a client of ForgeRun has the server run
+simulated jobs that succeed, fail, are retried, canceled and scheduled, and every
+change is told to a webhook. The report accounts for every job: exit code 0 when
+the accounts balance, 1 when they do not. It needs no network, changes nothing in
+FOLDER and leaves nothing behind.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if f.workers < 2 || f.concurrency < 1 || f.timeout < time.Second {
@@ -75,7 +77,7 @@ func (f *demoFlags) run(p process, folder string) error {
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(p.stdout, "%d files in %s\n", len(files.order), folder)
-	server, err := startServer(ctx, p, filepath.Join(dir, "data"))
+	server, err := startServer(ctx, p, filepath.Join(dir, "data"), demoForgeSettings...)
 	if err != nil {
 		return err
 	}
@@ -150,9 +152,14 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	d.books.verify()
 	d.books.write(d.p.stdout, d)
-	if !d.books.balanced() {
+	forge, err := d.forgeRun(ctx)
+	if err != nil {
+		return err
+	}
+	if !d.books.balanced() || !forge {
 		return failed("the accounts do not balance")
 	}
+	fmt.Fprintln(d.p.stdout, "The accounts balance.")
 	return nil
 }
 

@@ -164,9 +164,6 @@ func (b *books) write(w io.Writer, d *demo) {
 	}
 	fmt.Fprintf(w, "\n%d jobs in %s (%s, each held for %s to be seen) on %s\n", len(b.results), short(b.took),
 		rate(int64(len(b.results)), b.took), short(d.flags.pace), d.url)
-	if b.balanced() {
-		fmt.Fprintln(w, "The accounts balance.")
-	}
 }
 
 // shares tells who has done how many.

@@ -55,9 +55,9 @@ any language over plain HTTP, and the tools to feed and watch them.
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%v", err) })
 	root.AddCommand(
-		serveCommand(p), configCommand(p), migrateCommand(p), versionCommand(p),
+		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
 		enqueueCommand(p), workCommand(p),
-		demoCommand(p), demoWorkerCommand(p), benchCommand(p),
+		demoCommand(p), demoWorkerCommand(p), simulateCommand(p), benchCommand(p),
 	)
 	return root
 }

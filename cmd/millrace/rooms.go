@@ -1,44 +1,92 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
+	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// room makes the room of one contract from the settings.
+// parts are what rooms are made of.
+type parts struct {
+	process    process
+	settings   *config.Settings
+	log        *slog.Logger
+	registries *telemetry.Registries
+	tracing    *telemetry.Tracing
+	egress     *egress.Client // the only way out
+	node       string
+	noWorkers  bool // jobs are run elsewhere
+}
+
+// room makes the room of one contract; log names the contract.
 type room struct {
 	name string
-	make func(*config.Settings, *slog.Logger, *telemetry.Registries) (server.Place, error)
+	make func(p *parts, log *slog.Logger) (server.Place, error)
 }
 
 // contracts is the list of contracts.
 var contracts = []room{
+	{forgerun.Name, forgeRunRoom},
 	{relay.Name, relayRoom},
 }
 
 // rooms makes those of the contracts that are switched on.
-func rooms(s *config.Settings, log *slog.Logger, registries *telemetry.Registries) ([]server.Place, error) {
+func rooms(p *parts) ([]server.Place, error) {
 	var places []server.Place
 	for _, c := range contracts {
-		if !s.Serves(c.name) {
+		if !p.settings.Serves(c.name) {
 			continue
 		}
-		place, err := c.make(s, log.With(telemetry.Contract, c.name), registries)
+		place, err := c.make(p, p.log.With(telemetry.Contract, c.name))
+		var f *failure
+		if err != nil && !errors.As(err, &f) {
+			err = withCode(exitFailed, fmt.Errorf("contract %s: %w", c.name, err))
+		}
 		if err != nil {
-			return nil, fmt.Errorf("contract %s: %w", c.name, err)
+			return nil, err
 		}
 		places = append(places, place)
 	}
 	return places, nil
 }
 
-func relayRoom(s *config.Settings, log *slog.Logger, registries *telemetry.Registries) (server.Place, error) {
-	r, err := relay.New(relay.Config{Log: log, Registry: registries.For(relay.Name, ""), Token: s.Relay.Token, V1: s.Relay.V1,
-		MaxNumJobs: s.Relay.MaxNumJobs, BodyLimit: s.Relay.BodyLimit, RetryableStatus: s.Relay.RetryableStatus})
-	return server.Place{Room: r, Listen: s.Relay.Listen, OpenAPI: relay.OpenAPI}, err
+func relayRoom(p *parts, log *slog.Logger) (server.Place, error) {
+	s := &p.settings.Relay
+	r, err := relay.New(relay.Config{Log: log, Registry: p.registries.For(relay.Name, ""), Token: s.Token, V1: s.V1,
+		MaxNumJobs: s.MaxNumJobs, BodyLimit: s.BodyLimit, RetryableStatus: s.RetryableStatus})
+	return server.Place{Room: r, Listen: s.Listen, OpenAPI: relay.OpenAPI}, err
+}
+
+func forgeRunRoom(p *parts, log *slog.Logger) (server.Place, error) {
+	pepper, err := account.LoadPepper(p.settings.PepperFile())
+	if err != nil {
+		return server.Place{}, unable("%v", err)
+	}
+	s, hook, grace := &p.settings.ForgeRun, &p.settings.Webhook, p.settings.ShutdownGrace
+	workers := s.Workers
+	if p.noWorkers {
+		workers = 0
+	}
+	r, err := forgerun.New(forgerun.Config{
+		Log: log, Registry: p.registries.For(forgerun.Name, ""), Now: p.process.now, Elapsed: p.process.since, Random: random,
+		Pepper: pepper, Node: p.node, Client: p.egress, Tracing: p.tracing,
+		Types: s.Types, Workers: workers, JobsPerWorker: s.JobsPerWorker, Lease: s.Lease, Heartbeat: s.Heartbeat,
+		Grace:      grace - grace/8, // the rest is for writing what became of what did not end
+		MaxRunTime: s.MaxRunTime, CancelWindow: s.CancelWindow, MaxRetries: s.MaxRetries, BackoffBase: s.BackoffBase,
+		BackoffMax: s.BackoffMax, AutoRetry: s.AutoRetry, RatePerMinute: s.RateLimitPerMinute, QuotaPerDay: s.QuotaPerDay,
+		AnonymousPerMinute: s.AnonymousRateLimitPerMinute, MaxActiveJobs: s.MaxActiveJobs, QueueSize: s.QueueSize,
+		BodyLimit: s.BodyLimit, PayloadLimit: s.PayloadLimit, FailureProbability: s.FailureProbability,
+		DurationScale: s.DurationScale, Retention: s.Retention, RevokedKeyRetention: s.RevokedKeyRetention, KeyLifetime: s.KeyLifetime,
+		Webhook: forgerun.Webhook{Timeout: hook.Timeout, MaxTries: hook.MaxTries, BackoffBase: hook.BackoffBase,
+			BackoffMax: hook.BackoffMax, BackoffFactor: hook.BackoffFactor},
+	})
+	return server.Place{Room: r, Listen: s.Listen, OpenAPI: forgerun.OpenAPI}, err
 }

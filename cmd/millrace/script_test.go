@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -41,6 +42,8 @@ func TestScripts(t *testing.T) {
 			"http":   scriptHTTP,
 			"await":  scriptAwait,
 			"grown":  scriptGrown,
+			"forge":  scriptForge,
+			"meets":  scriptMeets,
 		},
 	})
 }
@@ -134,6 +137,63 @@ func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	if got := strconv.Itoa(resp.StatusCode); got != args[2] {
 		ts.Fatalf("%s %s: status %s, want %s: %s", args[0], args[1], got, args[2], body)
 	}
+}
+
+// scriptForge is `forge key`, which makes a ForgeRun client whose key is MILLRACE_TOKEN from then on, or `forge job BODY`,
+// which submits a job whose id is JOB from then on.
+func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
+	switch {
+	case !neg && len(args) == 1 && args[0] == "key":
+		var made struct {
+			Client string `json:"client_id"`
+			Key    string `json:"api_key"`
+		}
+		forgePost(ts, "/v1/clients", "", &made)
+		forgePost(ts, "/v1/clients/"+made.Client+"/keys", "{}", &made)
+		ts.Setenv("MILLRACE_TOKEN", made.Key)
+	case !neg && len(args) == 2 && args[0] == "job":
+		var made struct {
+			Job string `json:"job_id"`
+		}
+		forgePost(ts, "/v1/jobs", args[1], &made)
+		ts.Setenv("JOB", made.Job)
+	default:
+		ts.Fatalf("usage: forge key | forge job body")
+	}
+}
+
+func forgePost(ts *testscript.TestScript, path, body string, answer any) {
+	req, err := http.NewRequest(http.MethodPost, ts.Getenv("MILLRACE_SERVER")+path, strings.NewReader(body))
+	ts.Check(err)
+	req.Header.Set("Content-Type", "application/json")
+	if token := ts.Getenv("MILLRACE_TOKEN"); token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		ts.Fatalf("POST %s: %s", path, resp.Status)
+	}
+	ts.Check(json.NewDecoder(resp.Body).Decode(answer))
+}
+
+// scriptMeets is `meets PATH TEXT`: until the answer to a GET holds the text.
+func scriptMeets(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: meets path text")
+	}
+	want, body := strings.Join(args[1:], " "), []byte(nil)
+	until(func(format string, a ...any) { ts.Fatalf(format+": "+string(body), a...) }, want+" at "+args[0], func() bool {
+		req, err := http.NewRequest(http.MethodGet, ts.Getenv("MILLRACE_SERVER")+args[0], nil)
+		ts.Check(err)
+		req.Header.Set("Authorization", "Bearer "+ts.Getenv("MILLRACE_TOKEN"))
+		resp, err := http.DefaultClient.Do(req)
+		ts.Check(err)
+		defer resp.Body.Close()
+		body, err = io.ReadAll(resp.Body)
+		return err == nil && bytes.Contains(body, []byte(want))
+	})
 }
 
 // scriptAwait is `await FILE [TEXT]`: until the file holds the text, or anything.

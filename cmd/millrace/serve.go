@@ -4,15 +4,16 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/store"
@@ -25,6 +26,7 @@ const listeningOn = " listening on "
 
 func serveCommand(p process) *cobra.Command {
 	var flags settingsFlags
+	var mode serveMode
 	var untilStdinEnds bool
 	c := &cobra.Command{
 		Use:   "serve",
@@ -34,8 +36,12 @@ in ./millrace-data, on SQLite; 'millrace config' shows all settings. When it
 listens it prints one line with its address; logs go to standard error.
 
 SIGINT or SIGTERM stops it: no new requests, waiting polls answer, requests under
-way end, within the setting shutdown_grace. A second signal ends it at once; what
-was acknowledged is on disk either way.`,
+way and runs of jobs end, within the setting shutdown_grace. A second signal ends
+it at once; what was acknowledged is on disk either way.
+
+On one PostgreSQL many nodes share the work: --no-workers serves and leaves the
+running of jobs to others, --workers-only runs jobs and serves nothing but health
+and metrics.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			settings, err := flags.load(p, c)
@@ -48,17 +54,23 @@ was acknowledged is on disk either way.`,
 				ctx, stop = p.untilStdinEnds(ctx)
 				defer stop()
 			}
-			return serve(ctx, p, settings)
+			return serve(ctx, p, settings, mode)
 		},
 	}
 	flags.register(c)
+	c.Flags().BoolVar(&mode.noWorkers, "no-workers", false, "run no jobs in this process; webhook deliveries go on")
+	c.Flags().BoolVar(&mode.workersOnly, "workers-only", false, "run jobs; serve nothing but health and metrics")
+	c.MarkFlagsMutuallyExclusive("no-workers", "workers-only")
 	c.Flags().BoolVar(&untilStdinEnds, "until-stdin-ends", false, "stop when standard input ends, for whoever starts a server as a child")
 	_ = c.Flags().MarkHidden("until-stdin-ends")
 	return c
 }
 
+// serveMode says which part of the work a node does; the zero value is all of it.
+type serveMode struct{ noWorkers, workersOnly bool }
+
 // serve runs one node until ctx ends.
-func serve(ctx context.Context, p process, settings *config.Settings) error {
+func serve(ctx context.Context, p process, settings *config.Settings, mode serveMode) error {
 	collectLess(p)
 	log, err := telemetry.NewLogger(p.stderr, settings.Log.Format, settings.Log.Level)
 	if err != nil {
@@ -76,14 +88,17 @@ func serve(ctx context.Context, p process, settings *config.Settings) error {
 	if err != nil {
 		return err
 	}
-	node, err := newNode(p, settings, log, registries, opened)
+	k := &parts{process: p, settings: settings, log: log, registries: registries, node: nodeName(), noWorkers: mode.noWorkers}
+	node, err := newNode(ctx, k, opened, mode)
 	if err == nil {
 		err = withCode(exitUnable, node.Listen(ctx))
 	}
 	if err != nil {
 		opened.Close()
+		k.close()
 		return err
 	}
+	defer k.close()
 	fmt.Fprintf(p.stdout, "millrace %s%s%s\n", readBuild().Version, listeningOn, strings.Join(node.URLs(), " and "))
 	return withCode(exitFailed, node.Run(ctx))
 }
@@ -101,18 +116,48 @@ func collectLess(p process) {
 	}
 }
 
-func newNode(p process, settings *config.Settings, log *slog.Logger, registries *telemetry.Registries, opened store.Store) (*server.Server, error) {
-	if err := operatorToken(settings, log); err != nil {
+func newNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) (*server.Server, error) {
+	if err := operatorToken(k.settings, k.log); err != nil {
 		return nil, err
 	}
-	places, err := rooms(settings, log, registries)
-	if err != nil {
+	if err := k.connect(ctx); err != nil {
 		return nil, withCode(exitFailed, err)
 	}
-	node, err := server.New(server.Config{Settings: settings, Store: opened, Places: places, Log: log,
-		Metrics: registries.Handler(log), Node: nodeName(), Version: readBuild().Version, Random: random, Elapsed: p.since,
-		Engine: func(e *engine.Engine) error { return registerDepths(e, registries) }})
+	places, err := rooms(k)
+	if err != nil {
+		return nil, err
+	}
+	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Places: places, Log: k.log,
+		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuild().Version, Random: random, Elapsed: k.process.since,
+		WorkersOnly: mode.workersOnly,
+		Engine:      func(e *engine.Engine) error { return registerDepths(e, k.registries) }})
 	return node, withCode(exitUnable, err)
+}
+
+// connect makes the ways out of the process: for calls to others, guarded, and for traces.
+func (k *parts) connect(ctx context.Context) (err error) {
+	k.egress, err = egress.New(egress.Config{Local: k.settings.OnLoopback(), Allow: k.settings.Egress.Allow, UserAgent: "millrace/" + readBuild().Version})
+	if err != nil {
+		return err
+	}
+	k.tracing, err = telemetry.NewTracing(ctx, k.settings.Telemetry.OTLPEndpoint, k.log, attribute.String("service.name", "millrace"),
+		attribute.String("service.version", readBuild().Version), attribute.String("service.instance.id", k.node))
+	return err
+}
+
+// tracesTime bounds the sending of the last traces.
+const tracesTime = 3 * time.Second
+
+// close ends what connect made.
+func (k *parts) close() {
+	if k.egress != nil {
+		k.egress.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tracesTime)
+	defer cancel()
+	if err := k.tracing.Shutdown(ctx); err != nil {
+		k.log.Warn("the last traces were not sent", telemetry.ErrorMessage, err)
+	}
 }
 
 // registerDepths shows how many jobs the queues of each contract hold.

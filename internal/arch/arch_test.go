@@ -191,6 +191,9 @@ var calls = []struct {
 }{
 	{"3: only engine opens a transaction", []string{"*.Update"},
 		func(f *file) bool { return f.in("internal/engine", "internal/store") }},
+	{"5: outbound HTTP goes through egress", []string{"http.Client", "http.Transport", "http.DefaultClient", "http.DefaultTransport",
+		"http.Get", "http.Head", "http.Post", "http.PostForm", "net.Dial", "net.DialTimeout", "tls.Dial"},
+		func(f *file) bool { return f.in("cmd", "internal/egress", "client") }},
 	{"6: the clock is read in cmd and where a clock is made", []string{"time.Now", "time.Since", "time.Until"},
 		func(f *file) bool { return f.in("cmd", "internal/telemetry", "client") || measures[f.path] != "" }},
 	{"6: the environment is read in cmd", []string{"os.Getenv", "os.Environ", "os.LookupEnv"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -14,17 +15,29 @@ type key struct {
 }
 
 // knownContracts are the names that `contracts` takes.
-var knownContracts = []string{"relay"}
+var knownContracts = []string{"forgerun", "relay"}
+
+// jobTypes are the names that `forgerun.types` takes.
+var jobTypes = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
+
+// The longest and the most of what has no bound of its own.
+const (
+	tenYears = 10 * 365 * 24 * time.Hour
+	billion  = 1_000_000_000
+)
 
 // keys is the one table of settings, in reading order.
-var keys = []key{
+var keys = slices.Concat(nodeKeys, forgeRunKeys, webhookKeys, relayKeys)
+
+// nodeKeys are settings of the node, whatever it serves.
+var nodeKeys = []key{
 	{"listen", "127.0.0.1:8080", "Address that every contract without a listener of its own is served on.",
 		func(s *Settings) value { return addressValue{p: &s.Listen} }},
 	{"data_dir", "millrace-data", "Directory for the database, objects and generated secrets of this node.",
 		func(s *Settings) value { return pathValue{p: &s.DataDir} }},
 	{"store", "sqlite", "Where jobs live: sqlite (a file in data_dir) or a postgres:// URL.",
 		func(s *Settings) value { return storeValue{&s.Store} }},
-	{"contracts", "relay", "Contracts that are served.",
+	{"contracts", "forgerun,relay", "Contracts that are served.",
 		func(s *Settings) value { return namesValue{&s.Contracts, knownContracts} }},
 	{"tls.cert", "", "Certificate file (PEM) of all listeners; needs tls.key.",
 		func(s *Settings) value { return pathValue{p: &s.TLS.Cert, optional: true} }},
@@ -42,6 +55,16 @@ var keys = []key{
 		func(s *Settings) value { return choiceValue{&s.Log.Format, []string{"text", "json"}} }},
 	{"log.level", "info", "Least severe level that is logged: debug, info, warn or error.",
 		func(s *Settings) value { return choiceValue{&s.Log.Level, []string{"debug", "info", "warn", "error"}} }},
+	{"secrets.pepper_file", "", "File with the secret that API keys are hashed under, the same on every node; pepper in data_dir when empty.",
+		func(s *Settings) value { return pathValue{p: &s.Secrets.PepperFile, optional: true} }},
+	{"egress.allow", "", "Networks (CIDR) beside the public ones that calls to others may go to.",
+		func(s *Settings) value { return networksValue{&s.Egress.Allow} }},
+	{"telemetry.otlp_endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP) that traces go to; none when empty.",
+		func(s *Settings) value { return urlValue{&s.Telemetry.OTLPEndpoint} }},
+}
+
+// relayKeys are Relay's.
+var relayKeys = []key{
 	{"relay.listen", "", "Address of a listener for Relay alone; the common one when empty.",
 		func(s *Settings) value { return addressValue{p: &s.Relay.Listen, optional: true} }},
 	{"relay.token", "", "Token that Relay clients send; open on loopback when empty.",

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ func TestDefaults(t *testing.T) {
 	if store.Reveal() != "sqlite" || store.Postgres() {
 		t.Errorf("store %v", store)
 	}
-	if !slices.Equal(contracts, []string{"relay"}) || !got.Serves("relay") || got.Serves("images") {
+	if !slices.Equal(contracts, []string{"forgerun", "relay"}) || !got.Serves("relay") || !got.Serves("forgerun") || got.Serves("images") {
 		t.Errorf("contracts %v", contracts)
 	}
 	if got.Listen != "127.0.0.1:8080" || got.DataDir != "millrace-data" || got.TrustedNetwork || got.TLS.Enabled() {
@@ -72,10 +73,29 @@ func TestDefaults(t *testing.T) {
 	if got.Relay != want {
 		t.Errorf("relay %+v, want %+v", got.Relay, want)
 	}
+	checkForgeRunDefaults(t, got)
 	for _, e := range s.Resolved() {
 		if e.Origin != "default" {
 			t.Errorf("%s has origin %q", e.Key, e.Origin)
 		}
+	}
+}
+
+// checkForgeRunDefaults holds the figures of the requirements: FR-142, FR-172, FR-174, FR-176, FR-212, FR-055, G-FR-06,
+// G-FR-14, G-FR-17, G-FR-27, G-FR-32, G-FR-37, G-FR-48.
+func checkForgeRunDefaults(t *testing.T, got Settings) {
+	t.Helper()
+	want := ForgeRun{Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}, Workers: 4, JobsPerWorker: 1, Lease: 30 * time.Second,
+		Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second, MaxRetries: 3, BackoffBase: time.Second, BackoffMax: time.Minute,
+		RateLimitPerMinute: 600, AnonymousRateLimitPerMinute: 60, MaxActiveJobs: 1000, QueueSize: 100_000, BodyLimit: 1 << 20,
+		PayloadLimit: 256 << 10, FailureProbability: 0.2, DurationScale: 1, Retention: 30 * 24 * time.Hour,
+		RevokedKeyRetention: 90 * 24 * time.Hour, KeyLifetime: 90 * 24 * time.Hour}
+	if !reflect.DeepEqual(got.ForgeRun, want) {
+		t.Errorf("forgerun %+v, want %+v", got.ForgeRun, want)
+	}
+	hook := Webhook{Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second, BackoffFactor: 5, BackoffMax: 2 * time.Hour}
+	if got.Webhook != hook || got.Egress.Allow != nil || got.Telemetry.OTLPEndpoint != "" || got.PepperFile() != "millrace-data/pepper" {
+		t.Errorf("webhook %+v, egress %+v, telemetry %+v, pepper %s", got.Webhook, got.Egress, got.Telemetry, got.PepperFile())
 	}
 }
 
@@ -179,7 +199,7 @@ var unknownTests = []struct {
 	{"section left out", "body_limit = 1", "", "",
 		`config: unknown key "body_limit" (file millrace.toml); did you mean "relay.body_limit"?`},
 	{"wrong section", "[server]\nlisten = 1", "", "",
-		`config: unknown key "server.listen" (file millrace.toml); did you mean "relay.listen"?`},
+		`config: unknown key "server.listen" (file millrace.toml); did you mean "forgerun.listen"?`},
 	{"upper case", `Listen = "x"`, "", "",
 		`config: unknown key "Listen" (file millrace.toml); did you mean "listen"?`},
 	{"dot in a member", `"relay.token" = "x"`, "", "",

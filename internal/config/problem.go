@@ -125,8 +125,9 @@ func nearest(word string, names []string) string {
 	word = strings.ToLower(shorten(word))
 	best, least, spelled := "", math.MaxInt, math.MaxInt
 	for _, n := range slices.Sorted(slices.Values(names)) {
-		d := distance(word, n)
-		if m := slip(word, n, d); m < least || m == least && d < spelled {
+		lower := strings.ToLower(n)
+		d := distance(word, lower)
+		if m := slip(word, lower, d); m < least || m == least && d < spelled {
 			best, least, spelled = n, m, d
 		}
 	}

@@ -33,25 +33,58 @@ func TestTable(t *testing.T) {
 
 func TestResolved(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, Sources{Flags: map[string]string{"relay.token": "hush", "data_dir": "mein Ordner\u2028", "store": "postgres://u:hush@h/a&b"}})
-	const want = `contracts               relay                      default
-data_dir                "mein Ordner\u2028"        flag --set data_dir
-listen                  127.0.0.1:8080             default
-log.format              text                       default
-log.level               info                       default
-operator.token          ""                         default
-prune_interval          1m                         default
-relay.body_limit        64MiB                      default
-relay.listen            ""                         default
-relay.max_num_jobs      1000                       default
-relay.retryable_status  429                        default
-relay.token             ***                        flag --set relay.token
-relay.v1                true                       default
-shutdown_grace          25s                        default
-store                   postgres://u:***@h/a&b     flag --set store
-tls.cert                ""                         default
-tls.key                 ""                         default
-trusted_network         false                      default
+	s := mustLoad(t, Sources{Flags: map[string]string{"relay.token": "hush", "data_dir": "mein Ordner\u2028", "store": "postgres://u:hush@h/a&b",
+		"egress.allow": "10.0.0.0/8, fd00::/8"}})
+	const want = `contracts forgerun,relay default
+data_dir "mein Ordner\u2028" flag --set data_dir
+egress.allow 10.0.0.0/8,fd00::/8 flag --set egress.allow
+forgerun.anonymous_rate_limit_per_minute 60 default
+forgerun.auto_retry false default
+forgerun.backoff_base 1s default
+forgerun.backoff_max 1m default
+forgerun.body_limit 1MiB default
+forgerun.cancel_window 0s default
+forgerun.duration_scale 1 default
+forgerun.failure_probability 0.2 default
+forgerun.heartbeat 5s default
+forgerun.jobs_per_worker 1 default
+forgerun.key_lifetime 2160h default
+forgerun.lease 30s default
+forgerun.listen "" default
+forgerun.max_active_jobs 1000 default
+forgerun.max_retries 3 default
+forgerun.max_run_time 2m default
+forgerun.payload_limit 256KiB default
+forgerun.queue_size 100000 default
+forgerun.quota_per_day 0 default
+forgerun.rate_limit_per_minute 600 default
+forgerun.retention 720h default
+forgerun.revoked_key_retention 2160h default
+forgerun.types EXECUTE,DEFERRED,EMIT_EVENT default
+forgerun.workers 4 default
+listen 127.0.0.1:8080 default
+log.format text default
+log.level info default
+operator.token "" default
+prune_interval 1m default
+relay.body_limit 64MiB default
+relay.listen "" default
+relay.max_num_jobs 1000 default
+relay.retryable_status 429 default
+relay.token *** flag --set relay.token
+relay.v1 true default
+secrets.pepper_file "" default
+shutdown_grace 25s default
+store postgres://u:***@h/a&b flag --set store
+telemetry.otlp_endpoint "" default
+tls.cert "" default
+tls.key "" default
+trusted_network false default
+webhook.backoff_base 1s default
+webhook.backoff_factor 5 default
+webhook.backoff_max 2h default
+webhook.max_tries 8 default
+webhook.timeout 5s default
 `
 	for range 3 {
 		var b bytes.Buffer
@@ -67,7 +100,7 @@ trusted_network         false                      default
 	if err := json.Unmarshal(b.Bytes(), &entries); err != nil || !slices.Equal(entries, s.Resolved()) {
 		t.Errorf("%v, got %s", err, b.String())
 	}
-	const first = "[\n  {\n    \"key\": \"contracts\",\n    \"value\": \"relay\",\n    \"origin\": \"default\",\n" +
+	const first = "[\n  {\n    \"key\": \"contracts\",\n    \"value\": \"forgerun,relay\",\n    \"origin\": \"default\",\n" +
 		"    \"doc\": \"Contracts that are served.\"\n  },\n"
 	if !strings.HasPrefix(b.String(), first) || !strings.Contains(b.String(), "a&b") || strings.Contains(b.String(), "hush") {
 		t.Errorf("got %s", b.String())

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"net/netip"
+	"path/filepath"
 	"slices"
 	"time"
 )
@@ -17,6 +19,11 @@ type Settings struct {
 	PruneInterval  time.Duration
 	Operator       Operator
 	Log            Log
+	Secrets        Secrets
+	Egress         Egress
+	Telemetry      Telemetry
+	ForgeRun       ForgeRun
+	Webhook        Webhook
 	Relay          Relay
 
 	origins map[string]string // key → where its value was written; a key left out has its default
@@ -42,6 +49,66 @@ type Log struct {
 	Level  string // debug, info, warn or error
 }
 
+// Secrets says where secrets that are files stand.
+type Secrets struct {
+	PepperFile string // empty: see Settings.PepperFile
+}
+
+// PepperFile is the file with the secret that API keys are hashed under.
+func (s Settings) PepperFile() string {
+	if s.Secrets.PepperFile != "" {
+		return s.Secrets.PepperFile
+	}
+	return filepath.Join(s.DataDir, "pepper")
+}
+
+// Egress guards what calls out.
+type Egress struct {
+	Allow []netip.Prefix // beside public addresses (G-FR-50)
+}
+
+// Telemetry says where to the process tells of itself.
+type Telemetry struct {
+	OTLPEndpoint string // empty: no traces
+}
+
+// ForgeRun holds the settings of the ForgeRun contract.
+type ForgeRun struct {
+	Listen                      string // empty: the common listener
+	Types                       []string
+	Workers                     int
+	JobsPerWorker               int
+	Lease                       time.Duration
+	Heartbeat                   time.Duration
+	MaxRunTime                  time.Duration
+	CancelWindow                time.Duration // G-FR-32
+	MaxRetries                  int
+	BackoffBase                 time.Duration
+	BackoffMax                  time.Duration
+	AutoRetry                   bool // G-FR-06
+	RateLimitPerMinute          int
+	QuotaPerDay                 int // 0: none
+	AnonymousRateLimitPerMinute int // of an address, G-FR-16
+	MaxActiveJobs               int // over all nodes, G-FR-13
+	QueueSize                   int
+	BodyLimit                   int64 // bytes
+	PayloadLimit                int64 // bytes, G-FR-17
+	FailureProbability          float64
+	DurationScale               float64 // G-FR-55
+	Retention                   time.Duration
+	RevokedKeyRetention         time.Duration
+	KeyLifetime                 time.Duration // 0: for ever, G-FR-27
+}
+
+// Webhook holds the settings of deliveries.
+type Webhook struct {
+	Timeout       time.Duration
+	MaxTries      int
+	BackoffBase   time.Duration
+	BackoffFactor float64
+	BackoffMax    time.Duration
+}
+
 // Relay holds the settings of the Relay contract.
 type Relay struct {
 	Listen          string // empty: the common listener
@@ -50,6 +117,16 @@ type Relay struct {
 	MaxNumJobs      int    // G-RL-11
 	BodyLimit       int64  // bytes, G-RL-13
 	RetryableStatus int    // 429 or 503, G-RL-09
+}
+
+// OnLoopback tells whether every listener can be reached from this machine only.
+func (s Settings) OnLoopback() bool {
+	for contract, own := range map[string]string{"forgerun": s.ForgeRun.Listen, "relay": s.Relay.Listen} {
+		if own != "" && s.Serves(contract) && !IsLoopback(own) {
+			return false
+		}
+	}
+	return IsLoopback(s.Listen)
 }
 
 // Serves tells whether the contract is switched on.

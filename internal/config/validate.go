@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 )
 
 // openContract is a contract whose document asks for no credentials (design, section 8).
@@ -35,6 +37,11 @@ func (s *Settings) check(failed map[string]bool) []Problem {
 	if sound("tls.cert", "tls.key") {
 		problems = append(problems, s.checkTLS()...)
 	}
+	for _, o := range ordered {
+		if sound(o.less, o.more) {
+			problems = append(problems, s.checkOrder(o)...)
+		}
+	}
 	if !sound("listen", "contracts", "operator.token", "tls.cert", "tls.key", "trusted_network") {
 		return problems
 	}
@@ -43,8 +50,59 @@ func (s *Settings) check(failed map[string]bool) []Problem {
 			problems = append(problems, s.checkOpen(c)...)
 		}
 	}
+	if sound("forgerun.listen") {
+		problems = s.checkWire(problems)
+	}
 	return problems
 }
+
+// order says that one duration is not above another, or below it.
+type order struct {
+	less, more string
+	strictly   bool
+	read       func(*Settings) (less, more time.Duration)
+}
+
+var ordered = []order{
+	{"forgerun.heartbeat", "forgerun.lease", true,
+		func(s *Settings) (time.Duration, time.Duration) { return s.ForgeRun.Heartbeat, s.ForgeRun.Lease }},
+	{"forgerun.backoff_base", "forgerun.backoff_max", false,
+		func(s *Settings) (time.Duration, time.Duration) { return s.ForgeRun.BackoffBase, s.ForgeRun.BackoffMax }},
+	{"webhook.backoff_base", "webhook.backoff_max", false,
+		func(s *Settings) (time.Duration, time.Duration) { return s.Webhook.BackoffBase, s.Webhook.BackoffMax }},
+}
+
+func (s *Settings) checkOrder(o order) []Problem {
+	less, more := o.read(s)
+	if less < more || less == more && (!o.strictly || less == 0) {
+		return nil
+	}
+	words := "must not be above"
+	if o.strictly {
+		words = "must be below"
+	}
+	return []Problem{{Key: o.less, Origin: s.origin(o.less),
+		Text: fmt.Sprintf("%q (%s): %s %s %q, which is %s (%s)", o.less, s.origin(o.less), formatDuration(less), words,
+			o.more, formatDuration(more), s.origin(o.more))}}
+}
+
+// checkWire is the rule for ForgeRun, whose document knows keys: beyond loopback nobody may read them on the wire. Where
+// another contract on the same address has said so already, it says nothing.
+func (s *Settings) checkWire(problems []Problem) []Problem {
+	name, address := "forgerun.listen", s.ForgeRun.Listen
+	if address == "" {
+		name, address = "listen", s.Listen
+	}
+	told := slices.ContainsFunc(problems, func(p Problem) bool { return p.Key == name })
+	if told || !s.Serves("forgerun") || IsLoopback(address) || s.TLS.Enabled() || s.TrustedNetwork {
+		return problems
+	}
+	return append(problems, Problem{Key: name, Origin: s.origin(name),
+		Text: fmt.Sprintf("%q (%s): %s is not loopback and serves forgerun, whose API keys would travel in the clear; %s; "+
+			"or listen on 127.0.0.1", name, s.origin(name), quote(address), closeWire)})
+}
+
+const closeWire = "set tls.cert and tls.key, or trusted_network = true"
 
 func (s *Settings) checkTLS() []Problem {
 	set, missing := "tls.cert", "tls.key"
@@ -76,7 +134,7 @@ func (s *Settings) checkOpen(c openContract) []Problem {
 		todo = append(todo, "set operator.token")
 	}
 	if !s.TLS.Enabled() && !s.TrustedNetwork {
-		todo = append(todo, "set tls.cert and tls.key, or trusted_network = true")
+		todo = append(todo, closeWire)
 	}
 	if len(todo) == 0 {
 		return nil

@@ -31,6 +31,7 @@ func TestOpenContracts(t *testing.T) {
 		relay = "set relay.token"
 		oper  = "set operator.token"
 		wire  = "set tls.cert and tls.key, or trusted_network = true"
+		clear = `is not loopback and serves forgerun, whose API keys would travel in the clear; ` + wire + tail
 	)
 	tokens := map[string]string{"relay.token": "r", "operator.token": "o"}
 	tls := map[string]string{"tls.cert": "c", "tls.key": "k"}
@@ -52,7 +53,21 @@ func TestOpenContracts(t *testing.T) {
 		{"host name", []map[string]string{{"listen": "localhost.example.org:1"}, tokens, trusted}, nil},
 		{"own listener public", []map[string]string{{"relay.listen": "0.0.0.0:9"}},
 			[]string{own + relay + "; " + oper + "; " + wire + tail}},
-		{"own listener loopback", []map[string]string{public, {"relay.listen": "127.0.0.1:9"}}, nil},
+		{"own listener loopback", []map[string]string{public, {"relay.listen": "127.0.0.1:9", "contracts": "relay"}}, nil},
+		{"keys in the clear", []map[string]string{public, {"relay.listen": "127.0.0.1:9"}},
+			[]string{`config: "listen" (flag --set listen): ":8080" ` + clear}},
+		{"keys in the clear on an own listener", []map[string]string{{"forgerun.listen": ":9"}},
+			[]string{`config: "forgerun.listen" (flag --set forgerun.listen): ":9" ` + clear}},
+		{"forgerun needs no token", []map[string]string{public, trusted, {"contracts": "forgerun"}}, nil},
+		{"forgerun and TLS", []map[string]string{public, tls, {"contracts": "forgerun"}}, nil},
+		{"both public on their own", []map[string]string{{"forgerun.listen": ":9", "relay.listen": "0.0.0.0:9"}},
+			[]string{`config: "forgerun.listen" (flag --set forgerun.listen): ":9" ` + clear, own + relay + "; " + oper + "; " + wire + tail}},
+		{"heartbeat as long as the lease", []map[string]string{{"forgerun.heartbeat": "30s"}},
+			[]string{`config: "forgerun.heartbeat" (flag --set forgerun.heartbeat): 30s must be below "forgerun.lease", which is 30s (default)`}},
+		{"backoffs the wrong way round", []map[string]string{{"forgerun.backoff_base": "61s", "webhook.backoff_max": "999ms"}},
+			[]string{`config: "forgerun.backoff_base" (flag --set forgerun.backoff_base): 1m1s must not be above "forgerun.backoff_max", which is 1m (default)`,
+				`config: "webhook.backoff_base" (default): 1s must not be above "webhook.backoff_max", which is 999ms (flag --set webhook.backoff_max)`}},
+		{"equal backoffs", []map[string]string{{"forgerun.backoff_base": "60s", "webhook.backoff_max": "1s"}}, nil},
 		{"cert alone", []map[string]string{{"tls.cert": "c"}},
 			[]string{`config: "tls.key" is missing: "tls.cert" is set (flag --set tls.cert), and one needs the other`}},
 		{"key alone", []map[string]string{public, tokens, {"tls.key": "k"}},
@@ -82,7 +97,39 @@ func TestOpenContracts(t *testing.T) {
 	if err := (Settings{Listen: ":1", Contracts: []string{"relay"}}).Validate(); err == nil {
 		t.Error("settings made by hand are not checked")
 	}
+	if err := (Settings{Listen: ":1", Contracts: []string{"forgerun"}}).Validate(); err == nil {
+		t.Error("settings made by hand may send keys in the clear")
+	}
 	if err := (Settings{Listen: ":1"}).Validate(); err != nil {
 		t.Errorf("no open contract: %v", err)
+	}
+}
+
+func TestOnLoopback(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		s    Settings
+		want bool
+	}{
+		{Settings{Listen: "127.0.0.1:1"}, true},
+		{Settings{Listen: ":1"}, false},
+		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"relay"}, Relay: Relay{Listen: "[::1]:2"}}, true},
+		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"relay"}, Relay: Relay{Listen: ":2"}}, false},
+		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"forgerun"}, ForgeRun: ForgeRun{Listen: ":2"}}, false},
+		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"relay"}, ForgeRun: ForgeRun{Listen: ":2"}}, true},
+	} {
+		if got := tt.s.OnLoopback(); got != tt.want {
+			t.Errorf("%+v: got %v", tt.s, got)
+		}
+	}
+}
+
+func TestPepperFile(t *testing.T) {
+	t.Parallel()
+	if got := (Settings{DataDir: "d"}).PepperFile(); got != "d/pepper" {
+		t.Errorf("got %q", got)
+	}
+	if got := (Settings{DataDir: "d", Secrets: Secrets{PepperFile: "/run/secrets/p"}}).PepperFile(); got != "/run/secrets/p" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -161,6 +161,41 @@ func (in input) integer() (int64, bool) {
 	return n, ok
 }
 
+// numberValue is a number that need not be whole.
+type numberValue struct {
+	p        *float64
+	min, max float64
+}
+
+func (v numberValue) set(in input) error {
+	n, ok := in.number()
+	if !ok || !(n >= v.min && n <= v.max) { // not what is no number either
+		return fmt.Errorf("expected a number from %s to %s", formatNumber(v.min), formatNumber(v.max))
+	}
+	*v.p = n
+	return nil
+}
+
+func (v numberValue) show() string { return formatNumber(*v.p) }
+
+func (in input) number() (float64, bool) {
+	switch n := in.raw.(type) {
+	case float64:
+		return n, true
+	case int64:
+		return float64(n), true
+	case string:
+		if !in.text || strings.Trim(n, "0123456789.eE+-") != "" {
+			return 0, false
+		}
+		f, err := strconv.ParseFloat(n, 64)
+		return f, err == nil
+	}
+	return 0, false
+}
+
+func formatNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
 // statusValue is one of a few HTTP statuses.
 type statusValue struct {
 	p       *int

@@ -81,6 +81,9 @@ func (u *unit) begin(j *job.Job, blocked bool) (story []step) {
 		if !ok || on == job.Due && j.OpenDeps > 0 {
 			continue
 		}
+		if on == job.Unsatisfiable && c.Machine.Phase(mv.To) == job.Ready {
+			j.OpenDeps = 0 // as in settleDependent
+		}
 		u.place(c, j, mv, 0)
 		story = append(story, step{mv, j.UpdatedAt})
 	}

@@ -124,7 +124,8 @@ func (u *unit) settleDependents(wave []settlement) error {
 
 func (u *unit) settleDependent(d *job.Job, closed []int) error {
 	machine := u.e.contracts[d.ID.Contract].Machine
-	if _, waits := machine.Next(d.State, job.Unsatisfiable); !waits {
+	blockedMove, waits := machine.Next(d.State, job.Unsatisfiable)
+	if !waits {
 		return nil
 	}
 	blocked := false
@@ -134,6 +135,9 @@ func (u *unit) settleDependent(d *job.Job, closed []int) error {
 	}
 	u.edit(d)
 	if blocked {
+		if machine.Phase(blockedMove.To) == job.Ready {
+			d.OpenDeps = 0 // it goes on all the same: nothing open may hold up a later delay of it
+		}
 		return u.move(d, job.Unsatisfiable)
 	}
 	return u.satisfy(d)

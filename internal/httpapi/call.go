@@ -6,7 +6,11 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"sync"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -23,6 +27,8 @@ type Call struct {
 	id      string
 	status  int // of the answer; 0 while there is none
 	err     error
+	notes   *notes
+	span    trace.Span // nil when there is none
 }
 
 func newCall(t *Table, w http.ResponseWriter, r *http.Request) *Call {
@@ -61,6 +67,33 @@ func plain(id string) bool {
 		}
 	}
 	return id != "" && len(id) <= maxRequestID
+}
+
+// notes are what handlers add to the line of a request. A handler that was given
+// up may still add some.
+type notes struct {
+	mu    sync.Mutex
+	attrs []slog.Attr
+}
+
+// Note adds to the line that is logged of this request and to its span.
+func (c *Call) Note(attrs ...slog.Attr) {
+	if c.notes == nil {
+		c.notes = &notes{}
+	}
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	c.notes.attrs = append(c.notes.attrs, attrs...)
+}
+
+// noted returns what was noted.
+func (c *Call) noted() []slog.Attr {
+	if c.notes == nil {
+		return nil
+	}
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	return slices.Clone(c.notes.attrs)
 }
 
 // WriteHeader notes the status.
@@ -131,8 +164,7 @@ func (c *Call) end() {
 		if e, is := p.(error); is && errors.Is(e, http.ErrAbortHandler) {
 			panic(http.ErrAbortHandler)
 		}
-		c.table.Log.Error("a handler panicked", telemetry.RequestID, c.RequestID(), telemetry.ErrorMessage, fmt.Sprint(p),
-			telemetry.Stack, string(debug.Stack()))
+		c.logPanic(p)
 		c.fail(errPanic)
 	}
 	if c.status == 0 {
@@ -144,17 +176,26 @@ func (c *Call) end() {
 	c.log(c.level())
 }
 
+func (c *Call) logPanic(p any) {
+	c.table.Log.Error("a handler panicked", telemetry.RequestID, c.RequestID(), telemetry.ErrorMessage, fmt.Sprint(p),
+		telemetry.Stack, string(debug.Stack()))
+}
+
 // level is how much an answer matters to whoever runs the server.
 func (c *Call) level() slog.Level {
+	usual := slog.LevelDebug
+	if c.table.Info {
+		usual = slog.LevelInfo
+	}
 	switch {
 	case c.err == nil || c.err == errPanic || c.Request.Context().Err() != nil:
-		return slog.LevelDebug
+		return usual
 	case c.status == http.StatusTooManyRequests || c.status == http.StatusServiceUnavailable:
 		return slog.LevelWarn
 	case c.status >= http.StatusInternalServerError:
 		return slog.LevelError
 	}
-	return slog.LevelDebug
+	return usual
 }
 
 func (c *Call) log(level slog.Level) {
@@ -171,7 +212,11 @@ func (c *Call) log(level slog.Level) {
 	}
 	if c.Route != nil {
 		attrs = append(attrs, slog.String(telemetry.Route, c.Route.Pattern))
+		if c.Route.Action != "" {
+			attrs = append(attrs, slog.String(telemetry.Action, c.Route.Action))
+		}
 	}
+	attrs = append(attrs, c.noted()...)
 	if c.err != nil {
 		attrs = append(attrs, slog.String(telemetry.ErrorMessage, c.err.Error()))
 	}

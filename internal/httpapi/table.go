@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // Handler serves one route. An error it returns is answered by the table; it
@@ -28,6 +29,8 @@ type Route struct {
 	Method  string
 	Pattern string
 	Handle  Handler
+	// Action is what the route does, in one word, for the log and for traces.
+	Action string
 	// TakesBody says that Handle reads the body; of any other route it is
 	// discarded before.
 	TakesBody bool
@@ -52,6 +55,15 @@ type Table struct {
 	// Answer writes an error. It is the only place of a mount that does.
 	Answer func(*Call, error)
 	Log    *slog.Logger
+
+	// Timeout bounds Handle; what takes longer is answered as job.Timeout.
+	// Answers are held back until they are whole then, so no route may stream. 0
+	// is no bound.
+	Timeout time.Duration
+	// Info logs every request, not only those that went wrong on our side.
+	Info bool
+	// Tracing makes a span of every request, named by the route's action.
+	Tracing *telemetry.Tracing
 
 	tree     *chi.Mux
 	routes   map[routeKey]*Route
@@ -126,6 +138,10 @@ func Member(escaped string) (string, bool) {
 // ServeHTTP implements http.Handler.
 func (t *Table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall(t, w, r)
+	if t.Tracing != nil {
+		c.trace()
+		defer c.endTrace()
+	}
 	defer c.end()
 	if err := t.serve(c); err != nil {
 		c.fail(err)
@@ -142,6 +158,14 @@ func (t *Table) serve(c *Call) error {
 	if c.Route == nil {
 		return t.unmatched(c, path)
 	}
+	if t.Timeout > 0 {
+		return t.handleWithin(c)
+	}
+	return t.handle(c)
+}
+
+// handle serves a call whose route is known.
+func (t *Table) handle(c *Call) error {
 	if c.Request.ContentLength > t.BodyLimit {
 		return c.tooLarge()
 	}

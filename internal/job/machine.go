@@ -176,7 +176,7 @@ func (c Cause) ForGood() Cause {
 	switch c {
 	case Failed:
 		return FailedForGood
-	case Expired:
+	case Expired, Released: // a run that is given up is as good as lost
 		return ExpiredForGood
 	default:
 		return c

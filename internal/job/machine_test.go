@@ -115,7 +115,7 @@ func TestMachineIsRefused(t *testing.T) {
 		"decided twice":                 {moves: with(job.Move{From: "failed", On: job.Retried, To: "done"}), want: "decided twice"},
 		"counts without a last failure": {moves: without("running", job.FailedForGood), want: "no last time"},
 		"counts without a last expiry":  {moves: without("running", job.ExpiredForGood), want: "no last time"},
-		"a cause that cannot count":     {moves: with(job.Move{From: "running", On: job.Released, To: "queued", Counts: true}), want: "no last time"},
+		"a cause that cannot count":     {moves: with(job.Move{From: "running", On: job.Requeued, To: "queued", Counts: true}), want: "no last time"},
 		"a last time that counts":       {moves: append(without("running", job.FailedForGood), job.Move{From: "running", On: job.FailedForGood, To: "failed", Counts: true}), want: "no last time"},
 		"claimed while not ready":       {moves: with(job.Move{From: "scheduled", On: job.Claimed, To: "running"}), want: "from a ready to a leased"},
 		"claimed into no lease":         {moves: append(without("queued", job.Claimed), job.Move{From: "queued", On: job.Claimed, To: "done"}), want: "from a ready to a leased"},
@@ -153,7 +153,7 @@ func TestMachineIsRefused(t *testing.T) {
 func TestForGood(t *testing.T) {
 	t.Parallel()
 	for _, c := range job.Causes() {
-		want := map[job.Cause]job.Cause{job.Failed: job.FailedForGood, job.Expired: job.ExpiredForGood}[c]
+		want := map[job.Cause]job.Cause{job.Failed: job.FailedForGood, job.Expired: job.ExpiredForGood, job.Released: job.ExpiredForGood}[c]
 		if want == "" {
 			want = c
 		}

@@ -7,7 +7,9 @@
 // Each room is served on the common listener or on one of its own. /health answers on all of them, /metrics on the
 // common one; everything else outside the rooms is a 404 in plain text.
 //
-// Stopping (G-X-13): readiness fails, listeners close, long polls are woken and answer empty-handed, requests under way
-// end, the duties end, the store is closed. Runs of workers outside the process are left alone (G-X-21): their leases
-// are in the store and go on.
+// A room may also run jobs by itself and take the messages of its contracts' outbox; see room.go.
+//
+// Stopping (G-X-13): readiness fails, listeners close, long polls are woken and answer empty-handed, requests and runs
+// under way end within the grace, the duties end, the store is closed. Runs of workers outside the process are left alone
+// (G-X-21): their leases are in the store and go on.
 package server

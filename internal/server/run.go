@@ -15,8 +15,12 @@ func (s *Server) Run(ctx context.Context) error {
 	duties, stopDuties := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDuties()
 	var running sync.WaitGroup
-	runner := duty.Runner{Engine: s.engine, Log: s.log, PruneEvery: s.config.Settings.PruneInterval}
+	runner := duty.Runner{Engine: s.engine, Log: s.log, PruneEvery: s.config.Settings.PruneInterval, Deliver: deliverer(s.config.Places)}
 	running.Go(func() { runner.Run(duties) })
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	worked := make(chan struct{})
+	go func() { defer close(worked); s.runRooms(work) }()
 
 	broken := make(chan error, len(s.doors))
 	for _, d := range s.doors {
@@ -34,8 +38,11 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	began := s.config.Elapsed()
 	s.log.Info("stopping", "grace", s.config.Settings.ShutdownGrace)
+	s.stopping.Store(true)
+	stopWork()
 	s.shutDown(s.config.Settings.ShutdownGrace)
-	stopDuties()
+	s.awaitWork(worked, s.config.Settings.ShutdownGrace-(s.config.Elapsed()-began))
+	stopDuties() // after the work: what it does at last is published, as far as there is time
 	running.Wait()
 	err = errors.Join(err, s.closeStore())
 	s.log.Info("stopped", "duration", s.config.Elapsed()-began)
@@ -44,7 +51,6 @@ func (s *Server) Run(ctx context.Context) error {
 
 // shutDown ends the listeners and lets requests finish, for the grace less what the rest of the stop may need.
 func (s *Server) shutDown(grace time.Duration) {
-	s.stopping.Store(true)
 	s.engine.Close() // long polls answer 204
 	ctx, cancel := context.WithTimeout(context.Background(), grace-grace/8)
 	defer cancel()
@@ -58,6 +64,20 @@ func (s *Server) shutDown(grace time.Duration) {
 		})
 	}
 	all.Wait()
+}
+
+// workMargin is what executors get beyond the grace to write what became of the jobs they could not end.
+const workMargin = 3 * time.Second
+
+// awaitWork waits for what the rooms do by themselves, which had the grace from the same moment as the requests.
+func (s *Server) awaitWork(worked <-chan struct{}, left time.Duration) {
+	limit := time.NewTimer(max(0, left) + workMargin)
+	defer limit.Stop()
+	select {
+	case <-worked:
+	case <-limit.C:
+		s.log.Warn("work did not end within the grace and is cut off; its leases will end it")
+	}
 }
 
 // closeTime bounds the closing of a store that hangs.

@@ -15,9 +15,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Room is a contract as a node needs it.
+// Room is a contract as a node needs it. It may have more than that, see room.go.
 type Room interface {
 	Contract() engine.Contract
+	// Mount hands over the engine and makes the room's part of the API. It is called once, before anything runs.
 	Mount(*engine.Engine) httpapi.Mount
 }
 
@@ -39,6 +40,9 @@ type Config struct {
 	Version  string               // of the binary, for the log
 	Random   func() [16]byte      // of cryptographic quality
 	Elapsed  func() time.Duration // a clock that never jumps
+
+	// WorkersOnly serves no contract, only health and metrics: the node is there to run jobs.
+	WorkersOnly bool
 
 	// Engine, when set, is given the engine once it is made: for what has to be told of it before anything is served.
 	Engine func(*engine.Engine) error
@@ -68,11 +72,7 @@ func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	contracts := make([]engine.Contract, len(c.Places))
-	for i, p := range c.Places {
-		contracts[i] = p.Room.Contract()
-	}
-	e, err := engine.New(engine.Config{Store: c.Store, Contracts: contracts, Node: c.Node, Random: c.Random,
+	e, err := engine.New(engine.Config{Store: c.Store, Contracts: contractsOf(c.Places), Node: c.Node, Random: c.Random,
 		Monotonic: c.Elapsed, Log: c.Log})
 	if err != nil {
 		return nil, err
@@ -92,11 +92,16 @@ func (s *Server) build() error {
 	if s.config.Metrics != nil {
 		common = append(common, httpapi.Mount{Name: "metrics", Prefixes: []string{"/metrics"}, Handler: s.config.Metrics})
 	}
-	common = append(common, descriptions(s.config.Places))
+	if !s.config.WorkersOnly {
+		common = append(common, descriptions(s.config.Places))
+	}
 	own := map[string][]httpapi.Mount{}
 	var addresses []string
 	for _, p := range s.config.Places {
 		m := p.Room.Mount(s.engine)
+		if s.config.WorkersOnly {
+			continue
+		}
 		if p.Listen == "" {
 			common = append(common, m)
 			continue
@@ -144,13 +149,14 @@ func descriptions(places []Place) httpapi.Mount {
 
 // health says whether the node is of use.
 func (s *Server) health() httpapi.Mount {
-	return httpapi.Health(
-		httpapi.Check{Name: "store", Run: func(ctx context.Context) error { return s.engine.Ping(ctx) }},
-		httpapi.Check{Name: "shutdown", Run: func(context.Context) error {
+	checks := []httpapi.Check{
+		{Name: "store", Run: func(ctx context.Context) error { return s.engine.Ping(ctx) }},
+		{Name: "shutdown", Run: func(context.Context) error {
 			if s.stopping.Load() {
 				return errors.New("the node is stopping")
 			}
 			return nil
 		}},
-	)
+	}
+	return httpapi.Health(append(checks, checksOf(s.config.Places)...)...)
 }

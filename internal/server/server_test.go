@@ -91,11 +91,20 @@ func settings(t *testing.T, set map[string]string) *config.Settings {
 
 func build(t *testing.T, set map[string]string, places ...server.Place) (*server.Server, store.Store) {
 	t.Helper()
+	return buildWith(t, set, nil, places...)
+}
+
+func buildWith(t *testing.T, set map[string]string, change func(*server.Config), places ...server.Place) (*server.Server, store.Store) {
+	t.Helper()
 	clock := testkit.NewClock()
 	opened := testkit.Memory(t, clock.Now)
-	s, err := server.New(server.Config{Settings: settings(t, set), Store: opened, Places: places, Log: slog.New(slog.DiscardHandler),
+	c := server.Config{Settings: settings(t, set), Store: opened, Places: places, Log: slog.New(slog.DiscardHandler),
 		Node: "n", Version: "v", Random: testkit.Random, Elapsed: clock.Monotonic,
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })})
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })}
+	if change != nil {
+		change(&c)
+	}
+	s, err := server.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +113,12 @@ func build(t *testing.T, set map[string]string, places ...server.Place) (*server
 
 func start(t *testing.T, set map[string]string, places ...server.Place) *node {
 	t.Helper()
-	s, opened := build(t, set, places...)
+	return startWith(t, set, nil, places...)
+}
+
+func startWith(t *testing.T, set map[string]string, change func(*server.Config), places ...server.Place) *node {
+	t.Helper()
+	s, opened := buildWith(t, set, change, places...)
 	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// forgeClient makes a client with a key on a server.
+func forgeClient(t *testing.T, url string) *client.ForgeRun {
+	t.Helper()
+	c, err := client.New(client.Config{BaseURL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := c.ForgeRun().CreateClient(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := c.ForgeRun().FirstKey(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.ForgeRun().WithKey(key.APIKey)
+}
+
+func launchNode(t *testing.T, name string, args ...string) *launched {
+	t.Helper()
+	binary, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := launch(binary, filepath.Join(t.TempDir(), name), nil, append([]string{"--set", "log.level=warn"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.kill)
+	return s
+}
+
+// TestTraceOfAJob: what happens to a job is one trace, from the request over queue and run to the report and what its
+// callback is told, and it is sent before the process ends.
+func TestTraceOfAJob(t *testing.T) {
+	t.Parallel()
+	collector := testkit.NewCollector(t)
+	told := make(chan struct{}, 100)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+		told <- struct{}{}
+	}))
+	defer receiver.Close()
+	s := launchNode(t, "data", "--set", "telemetry.otlp_endpoint="+collector.URL, "--set", "forgerun.duration_scale=0.001")
+	forge := forgeClient(t, s.url)
+	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	defer cancel()
+	done, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeSuccessFast, Callback: receiver.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := forge.Wait(ctx, done.JobID); err != nil {
+		t.Fatal(err)
+	}
+	later, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred, Kind: client.ForgeSuccessFast, ExecutionAt: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := forge.Cancel(ctx, later.JobID); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 { // created, queued, assigned, started, succeeded
+		select {
+		case <-told:
+		case <-ctx.Done():
+			t.Fatal("the callback was not told of everything")
+		}
+	}
+	if err := s.terminate(); err != nil {
+		t.Fatal(err)
+	}
+
+	traces := map[string][]string{} // id to the names in it
+	var submits []*otlp.Span
+	for _, span := range collector.Spans() {
+		id := hex.EncodeToString(span.TraceId)
+		traces[id] = append(traces[id], span.Name)
+		if span.Name == "submit" {
+			submits = append(submits, span)
+		}
+	}
+	if len(submits) != 2 {
+		t.Fatalf("FR-242 got the traces %v", traces)
+	}
+	names := strings.Join(traces[hex.EncodeToString(submits[0].TraceId)], ",")
+	for _, want := range []string{"submit", "enqueue", "assign", "run", "report", "deliver"} {
+		if !strings.Contains(names, want) {
+			t.Errorf("FR-242 FR-244 %s is not in the trace %s", want, names)
+		}
+	}
+	for _, name := range []string{"cancel", "create_client", "create_key"} {
+		if collector.Find(name) == nil {
+			t.Errorf("FR-245 FR-246 there is no span %s in %v", name, traces)
+		}
+	}
+}
+
+// TestWorkIsShared: one node takes requests, others run the jobs; one of these is killed, and what it had in hand is
+// accounted for.
+func TestWorkIsShared(t *testing.T) {
+	t.Parallel()
+	pepper := filepath.Join(t.TempDir(), "pepper")
+	if err := os.WriteFile(pepper, []byte(strings.Repeat("0123456789abcdef", 4)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shared := []string{"--set", "store=" + pgtest.URL(t), "--set", "secrets.pepper_file=" + pepper, "--set", "contracts=forgerun",
+		"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=200ms", "--set", "forgerun.duration_scale=0.2",
+		"--set", "forgerun.rate_limit_per_minute=1000000"}
+	api := launchNode(t, "api", append(shared, "--no-workers")...)
+	doomed := launchNode(t, "doomed", append(shared, "--workers-only")...)
+	forge := forgeClient(t, api.url)
+	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	defer cancel()
+	var ids []string
+	for range 12 {
+		made, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeSuccessFast})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, made.JobID)
+	}
+	until(t.Fatalf, "a job to run", func() bool {
+		for j, err := range forge.Jobs(ctx, client.ForgeRunFilter{State: client.ForgeRunning}) {
+			return err == nil && j.ID != ""
+		}
+		return false
+	})
+	doomed.kill()
+	launchNode(t, "heir", append(shared, "--workers-only")...)
+	lost := 0
+	for _, id := range ids {
+		job, err := forge.Wait(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := forge.Report(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		running, final := 0, 0
+		for _, e := range report.Events {
+			if e.Next == client.ForgeRunning {
+				running++
+			}
+			if e.Next.Final() {
+				final++
+			}
+		}
+		if running != 1 || final != 1 {
+			t.Errorf("FR-171 %s ran %d times and ended %d times: %+v", id, running, final, report.Events)
+		}
+		if job.Failure != nil {
+			lost++
+			if job.Failure.Code != "runner_lost" {
+				t.Errorf("FR-175 %s failed with %+v", id, job.Failure)
+			}
+		}
+	}
+	if lost == 0 {
+		t.Error("FR-182 nothing was in the hands of the node that was killed")
+	}
+}

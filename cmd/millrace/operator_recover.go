@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+func operatorCommand(p process) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "operator",
+		Short: "What only the operator may do",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(recoverCommand(p))
+	return c
+}
+
+func recoverCommand(p process) *cobra.Command {
+	var flags settingsFlags
+	c := &cobra.Command{
+		Use:   "recover CLIENT_ID",
+		Short: "Give a ForgeRun client that lost its API key a new one",
+		Long: `Give a ForgeRun client that lost its API key, or revoked it, a new one. The new
+key is the one line on standard output and is shown this once; the client's
+earlier key, if it has one, is refused from then on.
+
+It works on the store of the settings directly. On SQLite the server must be
+stopped first, as one process at a time may use the data directory. On PostgreSQL
+servers may run on; they refuse the earlier key within a second. The pepper file
+must be the servers'.
+
+Exit codes: 0 done, 1 there is no such client, 2 the command line or a setting is
+wrong, 3 the store or the pepper file is not to be had.`,
+		Example: "  millrace operator recover 7b0c7d1e-3f0f-4a55-9a39-0d8f6c2a4f11 --config millrace.toml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := flags.load(p, c)
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilSignal(context.Background())
+			defer stop()
+			return recoverKey(ctx, p, s, args[0])
+		},
+	}
+	flags.register(c)
+	return c
+}
+
+// recoverKey prints a fresh key of a client. It makes neither a store nor a pepper
+// where there is none: a key made with those would open nothing.
+func recoverKey(ctx context.Context, p process, s *config.Settings, clientID string) error {
+	have, want, err := schemaVersion(ctx, s)
+	if err != nil {
+		return err
+	}
+	if have != want {
+		return unable("the store %s in %s has schema %d and this binary knows %d: use the servers' settings and version", s.Store, s.DataDir, have, want)
+	}
+	if _, err := os.Stat(s.PepperFile()); errors.Is(err, fs.ErrNotExist) {
+		return unable("there is no pepper file %s: use the servers' settings", s.PepperFile())
+	}
+	pepper, err := account.LoadPepper(s.PepperFile())
+	if err != nil {
+		return withCode(exitUnable, err)
+	}
+	opened, err := openStore(ctx, p, s, func(string, time.Duration, error) {})
+	if err != nil {
+		if !s.Store.Postgres() {
+			return withCode(exitUnable, fmt.Errorf("%w; a server that runs on it must be stopped first", err))
+		}
+		return err
+	}
+	defer opened.Close()
+	e, err := engine.New(engine.Config{Store: opened, Node: nodeName(), Random: random, Monotonic: p.since})
+	if err != nil {
+		return withCode(exitFailed, err)
+	}
+	defer e.Close()
+	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: s.ForgeRun.KeyLifetime,
+		RevokedRetention: s.ForgeRun.RevokedKeyRetention, RatePerMinute: s.ForgeRun.RateLimitPerMinute, QuotaPerDay: s.ForgeRun.QuotaPerDay,
+		AnonymousPerMinute: s.ForgeRun.AnonymousRateLimitPerMinute, Elapsed: p.since})
+	if err != nil {
+		return withCode(exitFailed, err)
+	}
+	if err := accounts.Check(ctx); err != nil {
+		return recoverError(ctx, err)
+	}
+	issued, err := accounts.Recover(ctx, clientID)
+	if err != nil {
+		return recoverError(ctx, err)
+	}
+	return tellKey(p, issued)
+}
+
+func recoverError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return errInterrupted
+	case errors.Is(err, account.ErrPepper):
+		return withCode(exitUnable, err)
+	case job.IsKind(err, job.NotFound):
+		return failed("there is no such client in this store")
+	case job.IsKind(err, job.Unavailable) || job.IsKind(err, job.ReadOnly):
+		return withCode(exitUnable, err)
+	}
+	return withCode(exitFailed, err)
+}
+
+// tellKey writes the key alone to standard output, for scripts, and what people
+// want to know beside it.
+func tellKey(p process, issued account.Issued) error {
+	until := "does not expire"
+	if !issued.Key.ExpiresAt.IsZero() {
+		until = "expires at " + issued.Key.ExpiresAt.Format(time.RFC3339)
+	}
+	fmt.Fprintf(p.stderr, "key %s of client %s %s; earlier keys of the client are refused from now on\n", issued.Key.ID, issued.Key.ClientID, until)
+	if issued.CallbackSecret != "" {
+		fmt.Fprintf(p.stderr, "it is the client's first key; callbacks are signed with %s\n", issued.CallbackSecret)
+	}
+	_, err := fmt.Fprintln(p.stdout, issued.Secret)
+	return withCode(exitFailed, err)
+}

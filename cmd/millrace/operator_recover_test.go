@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+// locked is a data directory with a client that has a key.
+type locked struct {
+	testing.TB
+	settings []string // flags
+	loaded   *config.Settings
+	issued   account.Issued
+}
+
+func newLocked(tb testing.TB, set ...string) *locked {
+	tb.Helper()
+	dir := filepath.Join(tb.TempDir(), "data")
+	l := &locked{TB: tb, settings: []string{"--config", os.DevNull, "--set", "data_dir=" + dir}}
+	flags := map[string]string{"data_dir": dir}
+	for _, pair := range set {
+		l.settings = append(l.settings, "--set", pair)
+		name, value, _ := strings.Cut(pair, "=")
+		flags[name] = value
+	}
+	var err error
+	l.loaded, err = config.Load(config.Sources{File: os.DevNull, Explicit: true, Flags: flags})
+	l.ok(err)
+	l.with(func(a *account.Accounts) {
+		l.ok(a.Check(tb.Context()))
+		c, err := a.CreateClient(tb.Context(), "")
+		l.ok(err)
+		l.issued, err = a.CreateKey(tb.Context(), c.ID, nil, false, "")
+		l.ok(err)
+	})
+	return l
+}
+
+func (l *locked) ok(err error) {
+	l.Helper()
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+// with runs fn as a server would: it holds the store and keeps what it read.
+func (l *locked) with(fn func(*account.Accounts)) {
+	l.Helper()
+	pepper, err := account.LoadPepper(l.loaded.PepperFile())
+	l.ok(err)
+	s, err := openStore(l.Context(), l.process(), l.loaded, func(string, time.Duration, error) {})
+	l.ok(err)
+	defer s.Close()
+	p := l.process()
+	e, err := engine.New(engine.Config{Store: s, Node: nodeName(), Random: random, Monotonic: p.since})
+	l.ok(err)
+	defer e.Close()
+	a, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: time.Hour, RatePerMinute: 1, AnonymousPerMinute: 1, Elapsed: p.since})
+	l.ok(err)
+	fn(a)
+}
+
+func (l *locked) process() process {
+	start := time.Now()
+	return process{now: time.Now, since: func() time.Duration { return time.Since(start) }}
+}
+
+// recover runs the command and checks how it ends.
+func (l *locked) recover(clientID string, code int, complains string) (stdout string) {
+	l.Helper()
+	var out, errs bytes.Buffer
+	p := l.process()
+	p.args, p.stdout, p.stderr = append([]string{"operator", "recover", clientID}, l.settings...), &out, &errs
+	if got := run(p); got != code || !strings.Contains(errs.String(), complains) {
+		l.Fatalf("exit code %d, want %d and %q: %s%s", got, code, complains, &out, &errs)
+	}
+	if code != exitDone && out.Len() > 0 {
+		l.Errorf("it failed but wrote %q", &out)
+	}
+	return out.String()
+}
+
+func (l *locked) refused(a *account.Accounts, key string, want account.Reason) {
+	l.Helper()
+	_, err := a.Authenticate(context.WithoutCancel(l.Context()), key)
+	var d *account.Denied
+	if errors.As(err, &d) && d.Reason == want || err == nil && want == "" {
+		return
+	}
+	l.Errorf("got %v, want %q", err, want)
+}
+
+func TestOperatorRecover(t *testing.T) {
+	t.Parallel()
+	t.Run("G-FR-03 a locked-out client gets a key", func(t *testing.T) {
+		t.Parallel()
+		l := newLocked(t)
+		client := l.issued.Key.ClientID
+		l.with(func(*account.Accounts) {
+			l.recover(client, exitUnable, "must be stopped first")
+		})
+		key := strings.TrimSuffix(l.recover(client, exitDone, "earlier keys of the client are refused"), "\n")
+		if strings.ContainsAny(key, " \n") {
+			t.Errorf("the key is not alone: %q", key)
+		}
+		l.with(func(a *account.Accounts) {
+			l.refused(a, key, "")
+			l.refused(a, l.issued.Secret, account.Disabled)
+		})
+	})
+	t.Run("G-FR-03 beside a server on PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		l := newLocked(t, "store="+pgtest.URL(t))
+		l.with(func(a *account.Accounts) {
+			key := strings.TrimSuffix(l.recover(l.issued.Key.ClientID, exitDone, ""), "\n")
+			l.refused(a, key, "")
+			l.refused(a, l.issued.Secret, account.Disabled)
+		})
+	})
+	t.Run("what is not to be had", func(t *testing.T) {
+		t.Parallel()
+		l := newLocked(t)
+		client := l.issued.Key.ClientID
+		l.recover("00000000-0000-4000-8000-000000000000", exitFailed, "there is no such client")
+		l.recover("x", exitFailed, "there is no such client")
+
+		pepper := l.loaded.PepperFile()
+		l.ok(os.Rename(pepper, pepper+".away"))
+		l.recover(client, exitUnable, "there is no pepper file")
+		if _, err := os.Stat(pepper); err == nil {
+			t.Error("it made one")
+		}
+		l.ok(os.WriteFile(pepper, bytes.Repeat([]byte("x"), 32), 0o600))
+		l.recover(client, exitUnable, "the same pepper file")
+		l.ok(os.Chmod(pepper, 0o644))
+		l.recover(client, exitUnable, "chmod 600")
+		l.ok(os.Rename(pepper+".away", pepper))
+		l.with(func(a *account.Accounts) { l.refused(a, l.issued.Secret, "") }) // nothing has changed
+
+		nowhere := filepath.Join(t.TempDir(), "nowhere")
+		l.settings = []string{"--config", os.DevNull, "--set", "data_dir=" + nowhere}
+		l.recover(client, exitUnable, "has schema 0")
+		if _, err := os.Stat(nowhere); err == nil {
+			t.Error("it made a data directory")
+		}
+		l.settings = []string{"--set", "forgerun.key_lifetime=x"}
+		l.recover(client, exitUsage, "forgerun.key_lifetime")
+	})
+}

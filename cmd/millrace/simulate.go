@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+type simulateFlags struct {
+	remote      remoteFlags
+	rate        float64
+	mix         string
+	duration    time.Duration
+	settle      time.Duration
+	clients     int
+	concurrency int
+	seed        uint64
+	sink        string
+	spoil       simSpoil
+	lostRuns    bool
+	asJSON      bool
+}
+
+func simulateCommand(p process) *cobra.Command {
+	var f simulateFlags
+	c := &cobra.Command{
+		Use:   "simulate",
+		Short: "Put a ForgeRun server under the load of all work kinds, and account for every job",
+		Long: `Make clients with keys of their own, submit jobs of the work kinds for a while, and
+do what each kind asks for: cancel, retry, submit twice, give a time. Receive the
+webhooks, with receivers that stall, fail and never accept for the WEBHOOK_ kinds.
+Then wait until all have ended and hold every acknowledged submit against its job,
+its report, its events and what was delivered. The server may be killed and
+started again meanwhile; what it did not answer is asked again under the same
+idempotency key.
+
+Exit code 0 when the accounts balance, 1 when they do not. The jobs last as long
+as the work kinds say: a server with --set forgerun.duration_scale=0.01 is done a
+hundred times sooner, and one with more forgerun.workers takes a higher rate. The
+server must be able to reach this machine under the address of --sink.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			mix, err := f.check()
+			if err != nil {
+				return err
+			}
+			return f.run(p, mix)
+		},
+	}
+	c.Flags().StringVar(&f.remote.server, "server", "", "address of the server (MILLRACE_SERVER, else "+defaultServer+")")
+	c.Flags().Float64Var(&f.rate, "rate", 10, "plays a second, at most; a play is a job, for some kinds two")
+	c.Flags().StringVar(&f.mix, "mix", "all", "work kinds as `KIND=WEIGHT,...`; KIND may end in *, all is every kind alike")
+	c.Flags().DurationVar(&f.duration, "duration", 30*time.Second, "how long jobs are submitted")
+	c.Flags().DurationVar(&f.settle, "settle", 15*time.Minute, "how long to wait for jobs and webhooks afterwards, at most")
+	c.Flags().IntVar(&f.clients, "clients", 4, "clients; four kinds of webhook troubles have one more each")
+	c.Flags().IntVar(&f.concurrency, "concurrency", 64, "plays under way at a time, but for jobs that wait for their time")
+	c.Flags().Uint64Var(&f.seed, "seed", 0, "draws the same plays again; 0 draws one")
+	c.Flags().StringVar(&f.sink, "sink", "127.0.0.1", "`address` where webhooks are received, on ports of their own")
+	c.Flags().Float64Var(&f.spoil.refuse, "refuse", 0, "`share` of events whose first try the sink drops, from 0 to 1")
+	c.Flags().Float64Var(&f.spoil.stall, "stall", 0, "`share` of events whose first try the sink never answers")
+	c.Flags().Float64Var(&f.spoil.fail, "fail", 0, "`share` of events whose first try the sink answers 503")
+	c.Flags().DurationVar(&f.spoil.slow, "slow", time.Second, "how long the receiver of WEBHOOK_SLOW_RECEIVER takes to answer")
+	c.Flags().BoolVar(&f.lostRuns, "lost-runs", false, "accept lost runs though the server was never away: one of several nodes may have died")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (f *simulateFlags) check() (*simMix, error) {
+	shares := []float64{f.spoil.refuse, f.spoil.stall, f.spoil.fail}
+	switch {
+	case !(f.rate > 0) || f.rate > 1e6 || f.duration <= 0 || f.settle <= 0 || f.spoil.slow <= 0:
+		return nil, usageError("--rate, --duration, --settle and --slow are more than 0")
+	case f.clients < 1 || f.clients > 10_000 || f.concurrency < 1:
+		return nil, usageError("--clients is from 1 to 10000, --concurrency at least 1")
+	case slices.Min(shares) < 0 || !(shares[0]+shares[1]+shares[2] <= 1):
+		return nil, usageError("--refuse, --stall and --fail are shares of a whole")
+	}
+	return parseMix(f.mix)
+}
+
+func (f *simulateFlags) run(p process, mix *simMix) error {
+	ctx, stop := untilSignal(context.Background())
+	defer stop()
+	s, err := newSimulator(p, f, mix)
+	if err != nil {
+		return err
+	}
+	defer s.sink.stop()
+	err = s.run(ctx)
+	var coded *failure
+	switch {
+	case ctx.Err() != nil:
+		return errInterrupted
+	case errors.As(err, &coded):
+		return err
+	default:
+		return remoteError(ctx, err)
+	}
+}
+
+// simulator is one simulation.
+type simulator struct {
+	p       process
+	flags   *simulateFlags
+	mix     *simMix
+	name    string // of this simulation, in its idempotency keys
+	setup   *client.ForgeRun
+	api     *client.Client
+	address string
+	sink    *simSink
+	clients []*simClient
+	lanes   map[client.ForgeRunKind]*simClient
+	watches simWatches
+	outages simOutages
+	times   simTimes
+
+	loadEnds time.Time
+	orders   []*simOrder
+	took     time.Duration // of the load
+}
+
+func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) {
+	if f.seed == 0 {
+		f.seed = mathrand.Uint64()
+	}
+	s := &simulator{p: p, flags: f, mix: mix, name: rand.Text()[:10], lanes: map[client.ForgeRunKind]*simClient{},
+		watches: simWatches{jobs: map[string]*simWatch{}}, outages: simOutages{now: p.now}}
+	transport := &http.Transport{MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 30 * time.Second}
+	cfg := client.Config{BaseURL: f.remote.address(p), UserAgent: "millrace/" + readBuild().Version,
+		HTTPClient: &http.Client{Transport: watched{transport, &s.outages}}, RequestTimeout: 15 * time.Second,
+		Retry: client.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}}
+	hasty, err := client.New(cfg)
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	cfg.Retry.MaxTries = -1 // whatever happens, the answer is waited for
+	if s.api, err = client.New(cfg); err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	s.setup = hasty.ForgeRun()
+	target, err := url.Parse(cfg.BaseURL)
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	s.address = hostPort(target.Scheme, target.Host)
+	s.sink, err = newSink(f.sink, p.now, f.spoil, mathrand.New(mathrand.NewPCG(f.seed, 2)), func(n client.ForgeRunNotice) {
+		s.watches.tell(n.JobID, n.Next, n.OccurredAt)
+	})
+	return s, err
+}
+
+// run goes through the phases: prepare, load, settle, account.
+func (s *simulator) run(ctx context.Context) error {
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	probing, stopProbing := context.WithCancel(ctx)
+	var probe sync.WaitGroup
+	probe.Go(func() { s.outages.probe(probing, s.address) })
+	defer probe.Wait()
+	defer stopProbing()
+
+	s.loadAndSettle(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	world, err := s.collect(ctx)
+	if err != nil {
+		return fmt.Errorf("the account cannot be made: %w", err)
+	}
+	outages, limited, full := s.outages.counted()
+	world.outages, world.lostRuns = outages, s.flags.lostRuns
+	s.sink.stop() // nothing changes from here on
+	summary := s.summarize(world, world.audit(), limited, full)
+	if err := summary.write(s.p.stdout, s.flags.asJSON); err != nil {
+		return withCode(exitFailed, err)
+	}
+	if !summary.Balanced {
+		return failed("the accounts do not balance: %d offences", summary.Offences)
+	}
+	return nil
+}
+
+// loadAndSettle begins plays at the rate until the load is over, and waits until they have all ended.
+func (s *simulator) loadAndSettle(ctx context.Context) {
+	playing, end := context.WithTimeoutCause(ctx, s.flags.duration+s.flags.settle, errors.New("it did not end within --settle"))
+	defer end()
+	random := mathrand.New(mathrand.NewPCG(s.flags.seed, 1))
+	draw := s.mix.draws(random)
+	house := make(chan struct{}, s.flags.concurrency)
+	var plays sync.WaitGroup
+	count := &simCount{bar: s.p.progress("load", int64(max(1, s.flags.rate*s.flags.duration.Seconds())))}
+	began := s.p.since()
+	ends, next := began+s.flags.duration, began
+	s.loadEnds = s.p.now().UTC().Add(s.flags.duration)
+	for s.turn(ctx, next, ends) {
+		next = max(next+time.Duration(float64(time.Second)/s.flags.rate), s.p.since()-catchUp)
+		select {
+		case house <- struct{}{}:
+		case <-playing.Done():
+		}
+		if ctx.Err() != nil || s.p.since() >= ends {
+			break
+		}
+		o, spec := s.order(draw(), random, len(s.orders))
+		s.orders = append(s.orders, o)
+		count.begin()
+		plays.Go(func() {
+			s.play(playing, o, spec, sync.OnceFunc(func() { <-house }))
+			count.end()
+		})
+	}
+	s.took = s.p.since() - began
+	count.settle(s.p)
+	plays.Wait()
+	count.bar.end()
+}
+
+// catchUp is how far the load may fall behind its rate and hurry afterwards.
+const catchUp = 200 * time.Millisecond
+
+// turn waits until next, which is a time since the beginning; false when the load is over before it.
+func (s *simulator) turn(ctx context.Context, next, ends time.Duration) bool {
+	if next >= ends || ctx.Err() != nil {
+		return false
+	}
+	timer := time.NewTimer(next - s.p.since())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// simCount tells how many plays have begun and ended.
+type simCount struct {
+	mu       sync.Mutex
+	bar      *progress
+	began    int
+	ended    int
+	settling bool
+}
+
+func (c *simCount) note() string { return fmt.Sprintf("%d plays begun, %d ended", c.began, c.ended) }
+
+func (c *simCount) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.began++
+	c.bar.add(1, c.note())
+}
+
+func (c *simCount) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended++
+	if c.settling {
+		c.bar.add(1, c.note())
+	}
+}
+
+// settle changes from what begins to what ends.
+func (c *simCount) settle(p process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bar.end()
+	c.settling = true
+	c.bar = p.progress("settle", int64(c.began))
+	c.bar.add(int64(c.ended), c.note())
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// collect reads what is there in the end, and waits for the webhooks that are still to come.
+func (s *simulator) collect(ctx context.Context) (*simWorld, error) {
+	w := &simWorld{orders: s.orders}
+	bar := s.p.progress("account", 0)
+	defer bar.end()
+	var mu sync.Mutex
+	err := s.each(ctx, func(ctx context.Context, c *simClient) error {
+		there, err := s.jobsOf(ctx, c, bar)
+		mu.Lock()
+		defer mu.Unlock()
+		w.there = append(w.there, there...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.sink.mu.Lock()
+	for _, h := range s.sink.hooks {
+		w.hooks = append(w.hooks, h)
+	}
+	s.sink.mu.Unlock()
+	s.awaitWebhooks(ctx, w, bar)
+	err = s.each(ctx, func(ctx context.Context, c *simClient) error {
+		for _, h := range w.hooks {
+			if h.client != c.number || h.webhookID == "" {
+				continue
+			}
+			if err := s.readDeliveries(ctx, c, h); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return w, err
+}
+
+// each does something for every client at once, within the time to settle, and returns the first error.
+func (s *simulator) each(ctx context.Context, do func(context.Context, *simClient) error) error {
+	ctx, end := context.WithTimeout(ctx, s.flags.settle)
+	defer end()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for _, c := range s.clients {
+		all.Go(func() {
+			if err := do(ctx, c); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// jobsOf reads all jobs of a client and the reports of those that have ended.
+func (s *simulator) jobsOf(ctx context.Context, c *simClient, bar *progress) ([]simThere, error) {
+	var there []simThere
+	for job, err := range c.forge.Jobs(ctx, client.ForgeRunFilter{PageSize: 100}) {
+		if err != nil {
+			return nil, err
+		}
+		there = append(there, simThere{client: c.number, job: job})
+	}
+	var readers sync.WaitGroup
+	for i := range there {
+		t := &there[i]
+		if !t.job.State.Final() {
+			continue
+		}
+		readers.Go(func() {
+			err := c.call(ctx, func() error {
+				report, err := c.forge.Report(ctx, t.job.ID)
+				if err == nil {
+					t.report = &report
+				}
+				return err
+			})
+			if err != nil {
+				t.lacks = err.Error()
+			}
+			bar.add(1, "reports read")
+		})
+	}
+	readers.Wait()
+	return there, ctx.Err()
+}
+
+// awaitWebhooks waits until every receiver that accepts has accepted everything, and until those that never do are left
+// alone for a while.
+func (s *simulator) awaitWebhooks(ctx context.Context, w *simWorld, bar *progress) {
+	known := map[*simHook]map[string][]string{}
+	for _, h := range w.hooks {
+		known[h] = map[string][]string{}
+		for _, t := range w.there {
+			if t.client != h.client || t.report == nil || h.webhookID == "" && t.job.Callback != h.url {
+				continue
+			}
+			for _, e := range t.report.Events {
+				known[h][t.job.ID] = append(known[h][t.job.ID], e.ID)
+			}
+		}
+	}
+	ctx, end := context.WithTimeout(ctx, s.flags.settle)
+	defer end()
+	last, heard := -1, s.p.since() // requests that had come, and since when there are no more
+	for {
+		missing := 0
+		for h, jobs := range known {
+			if h.manner != simNever {
+				missing += s.sink.missing(h, jobs)
+			}
+		}
+		if came, _ := s.sink.requests(); came != last {
+			last, heard = came, s.p.since()
+		}
+		silent := s.p.since() - heard
+		if missing == 0 && !s.pending(ctx, w, known, aWhile, true) || silent > givenUp && !s.pending(ctx, w, known, s.flags.settle, false) {
+			return
+		}
+		bar.add(0, fmt.Sprintf("reports read; %d webhooks to come", missing))
+		pause := 200 * time.Millisecond
+		if missing == 0 {
+			pause = time.Second // the server is asked each time
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+const (
+	// aWhile is how long a receiver that never accepts must be left alone to be no longer waited for.
+	aWhile = 10 * time.Second
+	// givenUp is how long nothing must come for what the server does not mean to try again to be no longer waited for.
+	givenUp = 10 * time.Second
+)
+
+// pending reports whether a delivery is about to be tried within a time: of receivers that never accept, or of others.
+func (s *simulator) pending(ctx context.Context, w *simWorld, known map[*simHook]map[string][]string, within time.Duration, never bool) bool {
+	for _, h := range w.hooks {
+		if h.webhookID == "" || (h.manner == simNever) != never || len(known[h]) == 0 {
+			continue
+		}
+		if err := s.readDeliveries(ctx, s.client(h.client), h); err != nil {
+			return ctx.Err() == nil
+		}
+		for _, d := range h.deliveries {
+			if d.Status != client.ForgePending {
+				continue
+			}
+			if d.NextTryAt == nil && len(d.Tries) > 0 || d.NextTryAt != nil && d.NextTryAt.Before(s.p.now().Add(within)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *simulator) readDeliveries(ctx context.Context, c *simClient, h *simHook) error {
+	h.deliveries = nil
+	for d, err := range c.forge.Deliveries(ctx, h.webhookID, 100) {
+		if err != nil {
+			return err
+		}
+		h.deliveries = append(h.deliveries, d)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The server is killed with SIGKILL again and again while it is simulated against, and started again on the same
+// directory and address: what was acknowledged is there (FR-177, FR-249), runs that were lost are accounted for
+// (FR-175, FR-182), and webhooks that were pending are delivered (FR-195).
+func TestSimulateUnderKills(t *testing.T) {
+	t.Parallel()
+	binary, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, dir := freeAddress(t), filepath.Join(t.TempDir(), "data")
+	start := func() *launched {
+		t.Helper()
+		s, err := launch(binary, dir, nil, "--set", "listen="+address, "--set", "forgerun.duration_scale=0.01", "--set", "forgerun.workers=16",
+			"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=200ms", "--set", "forgerun.backoff_base=50ms",
+			"--set", "forgerun.rate_limit_per_minute=1000000", "--set", "forgerun.anonymous_rate_limit_per_minute=1000",
+			"--set", "webhook.backoff_base=50ms", "--set", "webhook.timeout=1s", "--set", "webhook.backoff_factor=1.5", "--set", "log.level=error")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.kill)
+		return s
+	}
+	server := start()
+	type end struct {
+		code      int
+		m         simSummary
+		out, errs string
+	}
+	ended := make(chan end, 1)
+	began := make(chan struct{})
+	go func() {
+		var e end
+		close(began)
+		e.code, e.m, e.out, e.errs = simulateHere(t, "http://"+address, "--rate", "40", "--duration", "6s", "--settle", "100s", "--slow", "100ms",
+			"--concurrency", "150")
+		ended <- e
+	}()
+	<-began
+	for range 3 {
+		loaded(t, server)
+		server.kill()
+		server = start()
+	}
+	select {
+	case e := <-ended:
+		if e.code != 0 || !e.m.Balanced || e.m.Outages == 0 {
+			t.Errorf("code %d, %d outages: %s%s\n%s", e.code, e.m.Outages, e.out, e.errs, server.stderr)
+		}
+		t.Logf("%d jobs, %d runs lost, %d requeued, %d events, %d accepted again, %d outages", e.m.Jobs, e.m.LostRuns, e.m.Requeued, e.m.Events,
+			e.m.Repeated, e.m.Outages)
+	case <-time.After(4 * time.Minute):
+		t.Fatal("the simulation does not end")
+	}
+}
+
+// freeAddress is one that nobody listens on, for a server that comes back to it.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+var submittedTotal = regexp.MustCompile(`(?m)^jobs_submitted_total (\d+)`)
+
+// loaded waits until a server has taken some submits since it was started.
+func loaded(t *testing.T, s *launched) {
+	t.Helper()
+	until(t.Fatalf, "the server to be under load", func() bool {
+		resp, err := http.Get(s.url + "/metrics/forgerun")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		found := submittedTotal.FindSubmatch(text)
+		if err != nil || found == nil {
+			return false
+		}
+		n, err := strconv.Atoi(string(found[1]))
+		return err == nil && n >= 40
+	})
+}
+
+// Interrupted, a simulation says so and makes no account.
+func TestSimulateInterrupted(t *testing.T) {
+	t.Parallel()
+	d := newForgeDouble("")
+	server := httptest.NewServer(d)
+	t.Cleanup(func() { server.Close(); d.stop() })
+	binary, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "simulate", "--server", server.URL, "--duration", "1m", "--mix", "SUCCESS_FAST")
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hang := time.AfterFunc(testTime, func() { _ = cmd.Process.Kill() })
+	defer hang.Stop()
+	lines := bufio.NewScanner(stderr)
+	said := ""
+	for lines.Scan() {
+		if said = lines.Text(); strings.HasPrefix(said, "load: ") {
+			_ = cmd.Process.Signal(os.Interrupt)
+		}
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || said != "millrace: interrupted" || stdout.Len() > 0 {
+		t.Errorf("code %d, %q, %s", code, said, &stdout)
+	}
+}

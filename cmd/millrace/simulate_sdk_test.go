@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// sdkServer is a real server for the SDK, and a client of it that has a key.
+func sdkServer(t *testing.T) (open *client.ForgeRun, clientID string, key client.ForgeRunIssuedKey) {
+	t.Helper()
+	binary, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set", "forgerun.duration_scale=0.001", "--set", "forgerun.backoff_base=1ms",
+		"--set", "webhook.backoff_base=10ms", "--set", "log.level=error")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.kill)
+	c, err := client.New(client.Config{BaseURL: s.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open = c.ForgeRun()
+	id, err := open.CreateClient(t.Context(), "mine")
+	again, errAgain := open.CreateClient(t.Context(), "mine")
+	if err != nil || errAgain != nil || id == "" || again != id {
+		t.Fatalf("FR-039 clients %q and %q, %v, %v", id, again, err, errAgain)
+	}
+	key, err = open.FirstKey(t.Context(), id)
+	if err != nil || key.APIKey == "" || key.ID == "" || key.CallbackSecret == "" || key.ExpiresAt == nil {
+		t.Fatalf("FR-040 %+v, %v", key, err)
+	}
+	return open, id, key
+}
+
+// wantCode fails unless the error is of a kind and has the code.
+func wantCode(t *testing.T, what string, err, kind error, code string) {
+	t.Helper()
+	var fail *client.Error
+	if !errors.As(err, &fail) || !errors.Is(err, kind) || fail.Code != code || fail.Instance == "" || fail.Message == "" {
+		t.Errorf("%s: %v, want %v and %s", what, err, kind, code)
+	}
+}
+
+func gather[T any](t *testing.T, items func(func(T, error) bool)) (all []T) {
+	t.Helper()
+	for item, err := range items {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, item)
+	}
+	return all
+}
+
+// The SDK and a real server agree on clients and keys.
+func TestSDKKeys(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	open, id, first := sdkServer(t)
+	forge := open.WithKey(first.APIKey)
+	_, err := open.FirstKey(ctx, id)
+	wantCode(t, "FR-042 a second first key", err, client.ErrUnauthorized, client.ForgeInvalidCredentials)
+	_, err = open.FirstKey(ctx, "nobody")
+	wantCode(t, "FR-046 an unknown client", err, client.ErrNotFound, client.ForgeNotFound)
+	same, err := forge.CreateKey(ctx, id, client.ForgeRunKeyOptions{})
+	if err != nil || same.ID != first.ID || same.APIKey != "" || !same.CreatedAt.Equal(first.CreatedAt) {
+		t.Errorf("FR-043 %+v, %v", same, err)
+	}
+	rotated, err := forge.CreateKey(ctx, id, client.ForgeRunKeyOptions{Rotate: true})
+	if err != nil || rotated.ID == first.ID || rotated.APIKey == "" {
+		t.Fatalf("FR-044 %+v, %v", rotated, err)
+	}
+	_, err = forge.Get(ctx, id)
+	wantCode(t, "G-FR-65 the rotated key", err, client.ErrUnauthorized, client.ForgeKeyDisabled)
+	renewed, err := open.WithKey(rotated.APIKey).RenewKey(ctx, id)
+	if err != nil || renewed.ID == rotated.ID || renewed.APIKey == "" {
+		t.Fatalf("FR-047 %+v, %v", renewed, err)
+	}
+	forge = open.WithKey(renewed.APIKey)
+	keys := gather(t, forge.Keys(ctx, id))
+	active := slices.IndexFunc(keys, func(k client.ForgeRunKey) bool { return k.RevokedAt == nil })
+	if len(keys) != 3 || active < 0 || keys[active].ID != renewed.ID {
+		t.Errorf("keys %+v", keys)
+	}
+	wantCode(t, "FR-051 an unknown key", forge.RevokeKey(ctx, id, id), client.ErrNotFound, client.ForgeNotFound)
+	if err := forge.RevokeKey(ctx, id, first.ID); err != nil {
+		t.Errorf("G-FR-25 %v", err)
+	}
+	if err := forge.RevokeKey(ctx, id, renewed.ID); err != nil {
+		t.Errorf("FR-050 %v", err)
+	}
+	_, err = forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute})
+	wantCode(t, "FR-015 the revoked key", err, client.ErrUnauthorized, client.ForgeKeyDisabled)
+}
+
+// The SDK and a real server agree on jobs.
+func TestSDKJobs(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	defer cancel()
+	open, id, key := sdkServer(t)
+	forge := open.WithKey(key.APIKey)
+	spec := client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeFailAfterRetryable, IdempotencyKey: "one", Callback: "http://127.0.0.1:1/"}
+	first, err := forge.Submit(ctx, spec)
+	if err != nil || first.State != client.ForgeCreated || first.JobID == "" || first.CreatedAt.IsZero() {
+		t.Fatalf("FR-056 %+v, %v", first, err)
+	}
+	if again, err := forge.Submit(ctx, spec); err != nil || again.JobID != first.JobID || !again.CreatedAt.Equal(first.CreatedAt) {
+		t.Errorf("FR-067 %+v, %v", again, err)
+	}
+	spec.Kind = client.ForgeSuccessFast
+	_, err = forge.Submit(ctx, spec)
+	wantCode(t, "FR-068 another job under the key", err, client.ErrConflict, client.ForgeIdempotencyConflict)
+	_, err = forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred})
+	wantCode(t, "FR-063 no time", err, client.ErrInvalid, client.ForgeValidationFailed)
+
+	job, err := forge.Wait(ctx, first.JobID)
+	if err != nil || job.State != client.ForgeFailed || job.Failure == nil || !job.Failure.Retryable || job.Definition.DurationMS != 5000 ||
+		job.Definition.Seed == 0 || job.Type != client.ForgeExecute || job.Callback == "" || job.ExecutionAt != nil {
+		t.Fatalf("FR-120 %+v, %v", job, err)
+	}
+	report, err := forge.Report(ctx, first.JobID)
+	if err != nil || len(report.Events) != 5 || report.Events[4].Name != client.ForgeJobFailed || report.StartedAt == nil ||
+		report.Kind != client.ForgeFailAfterRetryable || report.Failure == nil || report.Outcome != client.ForgeOutcomeFailed {
+		t.Errorf("FR-125 %+v, %v", report, err)
+	}
+	if change, err := forge.Retry(ctx, first.JobID); err != nil || change.State != client.ForgeQueued || change.Attempt != 1 {
+		t.Errorf("FR-139 %+v, %v", change, err)
+	}
+	if job, err = forge.Wait(ctx, first.JobID); err != nil || job.Attempt != 1 {
+		t.Errorf("FR-140 %+v, %v", job, err)
+	}
+	if change, err := forge.Cancel(ctx, first.JobID); err != nil || change.State != client.ForgeFailed || !change.UpdatedAt.Equal(job.UpdatedAt) {
+		t.Errorf("FR-137 %+v, %v", change, err)
+	}
+	_, err = forge.Get(ctx, id)
+	wantCode(t, "FR-124 an unknown job", err, client.ErrNotFound, client.ForgeNotFound)
+
+	due := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	later, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred, ExecutionAt: due})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job, err := forge.Get(ctx, later.JobID); err != nil || job.ExecutionAt == nil || !job.ExecutionAt.Equal(due) || job.Outcome != "" {
+		t.Errorf("FR-166 %+v, %v", job, err)
+	}
+	_, err = forge.Report(ctx, later.JobID)
+	wantCode(t, "FR-126 no report yet", err, client.ErrNotFound, client.ForgeNotFound)
+	_, err = forge.Retry(ctx, later.JobID)
+	wantCode(t, "FR-141 nothing to retry", err, client.ErrConflict, client.ForgeConflict)
+	all := gather(t, forge.Jobs(ctx, client.ForgeRunFilter{PageSize: 1}))
+	created := gather(t, forge.Jobs(ctx, client.ForgeRunFilter{State: client.ForgeCreated}))
+	if len(all) != 2 || len(created) != 1 || created[0].ID != later.JobID {
+		t.Errorf("G-FR-43 %d jobs, created %+v", len(all), created)
+	}
+	if change, err := forge.Cancel(ctx, later.JobID); err != nil || change.State != client.ForgeCanceled {
+		t.Errorf("FR-134 %+v, %v", change, err)
+	}
+}
+
+// The SDK and a real server agree on webhooks, and on how they are signed.
+func TestSDKWebhooks(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	open, id, key := sdkServer(t)
+	forge := open.WithKey(key.APIKey)
+	type request struct {
+		header http.Header
+		body   []byte
+	}
+	got := make(chan request, 100)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- request{r.Header, body}
+	}))
+	t.Cleanup(receiver.Close)
+	receive := func(secrets ...string) client.ForgeRunNotice {
+		t.Helper()
+		select {
+		case r := <-got:
+			notice, err := client.VerifyWebhook(secrets, r.header, r.body, time.Now())
+			if err != nil {
+				t.Errorf("G-FR-48 %v", err)
+			}
+			return notice
+		case <-time.After(testTime):
+			t.Fatal("no webhook came")
+			return client.ForgeRunNotice{}
+		}
+	}
+	events := []client.ForgeRunEventName{client.ForgeJobSucceeded}
+	hook, err := forge.RegisterWebhook(ctx, receiver.URL, events, "mine")
+	if err != nil || hook.ID == "" || hook.Secret == "" {
+		t.Fatalf("FR-185 %+v, %v", hook, err)
+	}
+	if again, err := forge.RegisterWebhook(ctx, receiver.URL, events, "mine"); err != nil || again.ID != hook.ID || again.Secret != "" {
+		t.Errorf("G-FR-58 %+v, %v", again, err)
+	}
+	_, err = forge.RegisterWebhook(ctx, receiver.URL, events, "")
+	wantCode(t, "FR-187 twice", err, client.ErrConflict, client.ForgeConflict)
+	_, err = forge.RegisterWebhook(ctx, receiver.URL, nil, "")
+	if !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("G-FR-49 %v", err)
+	}
+	fresh, err := forge.RotateWebhookSecret(ctx, hook.ID)
+	if err != nil || fresh == "" || fresh == hook.Secret {
+		t.Fatalf("%q, %v", fresh, err)
+	}
+	list := gather(t, forge.Webhooks(ctx))
+	if len(list) != 1 || list[0].ID != hook.ID || list[0].URL != receiver.URL || !slices.Equal(list[0].Events, events) || list[0].Disabled {
+		t.Errorf("%+v", list)
+	}
+	receipt, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeEmitEvent, Kind: client.ForgeSuccessFast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := receive(hook.Secret) // both sign for a day
+	if told.JobID != receipt.JobID || told.Name != client.ForgeJobSucceeded || told.Prev != client.ForgeRunning || told.Scenario != client.ForgeSuccessFast {
+		t.Errorf("FR-196 %+v", told)
+	}
+	var deliveries []client.ForgeRunDelivery
+	until(t.Fatalf, "the delivery to be recorded", func() bool {
+		deliveries = gather(t, forge.Deliveries(ctx, hook.ID, 1))
+		return len(deliveries) == 1 && deliveries[0].Status == client.ForgeDelivered
+	})
+	if d := deliveries[0]; d.EventID != told.EventID || len(d.Tries) != 1 || d.Tries[0].StatusCode != 200 || d.NextTryAt != nil {
+		t.Errorf("G-FR-62 %+v", d)
+	}
+	replay, err := forge.ReplayDelivery(ctx, hook.ID, deliveries[0].ID)
+	if err != nil || replay.EventID != told.EventID || replay.ID == deliveries[0].ID {
+		t.Errorf("%+v, %v", replay, err)
+	}
+	if again := receive(fresh); again.EventID != told.EventID {
+		t.Errorf("replayed %+v", again)
+	}
+	if enabled, err := forge.EnableWebhook(ctx, hook.ID); err != nil || enabled.Disabled || enabled.ID != hook.ID {
+		t.Errorf("%+v, %v", enabled, err)
+	}
+	if err := forge.DeleteWebhook(ctx, hook.ID); err != nil {
+		t.Error(err)
+	}
+	wantCode(t, "FR-188 again", forge.DeleteWebhook(ctx, hook.ID), client.ErrNotFound, client.ForgeNotFound)
+	_, err = forge.RotateWebhookSecret(ctx, id)
+	wantCode(t, "an unknown one", err, client.ErrNotFound, client.ForgeNotFound)
+
+	_, err = forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeSuccessFast, Callback: receiver.URL + "/callback"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []client.ForgeRunEventName{client.ForgeJobCreated, client.ForgeJobQueued, client.ForgeJobAssigned, client.ForgeJobStarted, client.ForgeJobSucceeded} {
+		if told := receive(key.CallbackSecret); told.Name != want {
+			t.Errorf("FR-189 %s, want %s", told.Name, want)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// simTimes keeps how long submits took.
+type simTimes struct {
+	mu      sync.Mutex
+	submits []time.Duration
+}
+
+func (t *simTimes) submitted(took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.submits = append(t.submits, took)
+}
+
+// simLatency is how long something took, over all times it was done.
+type simLatency struct {
+	What  string        `json:"what"`
+	Count int           `json:"count"`
+	P50   time.Duration `json:"p50_ns"`
+	P95   time.Duration `json:"p95_ns"`
+	P99   time.Duration `json:"p99_ns"`
+	Max   time.Duration `json:"max_ns"`
+}
+
+func latency(what string, times []time.Duration) simLatency {
+	l := simLatency{What: what, Count: len(times)}
+	if len(times) == 0 {
+		return l
+	}
+	slices.Sort(times)
+	at := func(percent int) time.Duration { return times[(len(times)-1)*percent/100] }
+	l.P50, l.P95, l.P99, l.Max = at(50), at(95), at(99), times[len(times)-1]
+	return l
+}
+
+// simKindCount is what became of the jobs of one kind.
+type simKindCount struct {
+	Submits  int            `json:"submits"`
+	Refused  int            `json:"refused"`
+	Outcomes map[string]int `json:"outcomes"`
+}
+
+// simSummary is what a simulation says in the end.
+type simSummary struct {
+	Balanced   bool                     `json:"balanced"`
+	Offences   int                      `json:"offences"`
+	Offenders  []simOffence             `json:"first_offences"`
+	Groups     map[string]int           `json:"offences_by_sort"`
+	Seed       uint64                   `json:"seed"`
+	Server     string                   `json:"server"`
+	Took       time.Duration            `json:"load_ns"`
+	Plays      int                      `json:"plays"`
+	Submits    int                      `json:"submits"`
+	Acked      int                      `json:"acknowledged"`
+	Refused    int                      `json:"refused_as_due"`
+	Late       int                      `json:"refused_late"`
+	Jobs       int                      `json:"jobs"`
+	Events     int                      `json:"events"`
+	Kinds      map[string]*simKindCount `json:"kinds"`
+	LostRuns   int                      `json:"runs_lost_in_outages"`
+	Requeued   int                      `json:"requeued"`
+	Requests   int                      `json:"webhook_requests"`
+	Accepted   int                      `json:"events_accepted"`
+	Repeated   int                      `json:"events_accepted_again"`
+	GivenUp    int                      `json:"deliveries_given_up"`
+	Pending    int                      `json:"deliveries_kept_pending"`
+	Limited    int                      `json:"answers_429"`
+	Full       int                      `json:"answers_503"`
+	Outages    int                      `json:"outages"`
+	OutageTime time.Duration            `json:"outages_ns"`
+	Latencies  []simLatency             `json:"latencies"`
+}
+
+// firstOffences is how many are named.
+const firstOffences = 20
+
+func (s *simulator) summarize(w *simWorld, v *simVerdict, limited, full int) *simSummary {
+	m := &simSummary{Balanced: len(v.offences) == 0, Offences: len(v.offences), Groups: map[string]int{}, Seed: s.flags.seed,
+		Server: s.flags.remote.address(s.p), Took: s.took, Plays: len(w.orders), Jobs: len(w.there), Late: v.late, Kinds: map[string]*simKindCount{},
+		LostRuns: v.lost, Requeued: v.requeued, Repeated: v.repeated, GivenUp: v.given, Pending: v.pending, Limited: limited, Full: full,
+		Outages: len(w.outages), Offenders: v.offences[:min(len(v.offences), firstOffences)]}
+	for _, o := range v.offences {
+		m.Groups[o.What]++
+	}
+	for _, o := range w.outages {
+		m.OutageTime += o.to.Sub(o.from)
+	}
+	m.Requests, _ = s.sink.requests()
+	m.countKinds(w)
+	m.Latencies = s.latencies(w)
+	for _, h := range w.hooks {
+		for _, receipts := range h.receipts {
+			seen := map[string]bool{}
+			for _, r := range receipts {
+				if r.accepted && !seen[r.eventID] {
+					seen[r.eventID] = true
+					m.Accepted++
+				}
+			}
+		}
+	}
+	return m
+}
+
+func (m *simSummary) countKinds(w *simWorld) {
+	of := func(kind client.ForgeRunKind) *simKindCount {
+		c := m.Kinds[string(kind)]
+		if c == nil {
+			c = &simKindCount{Outcomes: map[string]int{}}
+			m.Kinds[string(kind)] = c
+		}
+		return c
+	}
+	for _, o := range w.orders {
+		for _, one := range o.submits {
+			c := of(o.kind.name)
+			c.Submits++
+			m.Submits++
+			switch {
+			case one.jobID != "":
+				m.Acked++
+			case one.code == client.ForgeValidationFailed && !one.late:
+				c.Refused++
+				m.Refused++
+			}
+		}
+	}
+	for _, t := range w.there {
+		of(t.job.Kind).Outcomes[cmp.Or(string(t.job.Outcome), string(t.job.State))]++
+		if t.report != nil {
+			m.Events += len(t.report.Events)
+		}
+	}
+}
+
+// latencies: of submits by our clock, of starts and schedules by the server's, of webhooks from the server's to ours.
+func (s *simulator) latencies(w *simWorld) []simLatency {
+	var starts, schedules, webhooks []time.Duration
+	at := map[string]time.Time{}
+	for _, t := range w.there {
+		if t.report == nil {
+			continue
+		}
+		for _, e := range t.report.Events {
+			at[e.ID] = e.At
+		}
+		for _, e := range t.report.Events {
+			if due := t.job.ExecutionAt; due != nil && e.Next == client.ForgeQueued {
+				schedules = append(schedules, e.At.Sub(*due))
+				break
+			} else if due == nil && e.Next == client.ForgeRunning {
+				starts = append(starts, e.At.Sub(t.job.CreatedAt))
+				break
+			}
+		}
+	}
+	for _, h := range w.hooks {
+		if h.manner != simSound {
+			continue
+		}
+		for _, receipts := range h.receipts {
+			seen := map[string]bool{}
+			for _, r := range receipts {
+				if event, known := at[r.eventID]; known && r.accepted && !seen[r.eventID] {
+					seen[r.eventID] = true
+					webhooks = append(webhooks, r.at.Sub(event))
+				}
+			}
+		}
+	}
+	return []simLatency{latency("submit", s.times.submits), latency("submit to RUNNING", starts), latency("due to QUEUED", schedules),
+		latency("event to webhook", webhooks)}
+}
+
+func (m *simSummary) write(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(m)
+	}
+	var b strings.Builder
+	row := func(name string, n int, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-22s %8d  %s\n", name, n, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintf(&b, "\n  %-31s %8s %8s %8s %8s %8s\n", "work kind", "submits", "success", "failed", "canceled", "refused")
+	for _, kind := range slices.Sorted(maps.Keys(m.Kinds)) {
+		c := m.Kinds[kind]
+		fmt.Fprintf(&b, "  %-31s %8d %8d %8d %8d %8d\n", kind, c.Submits, c.Outcomes["SUCCESS"], c.Outcomes["FAILED"], c.Outcomes["CANCELED"], c.Refused)
+	}
+	fmt.Fprintf(&b, "\n  %-18s %8s %10s %10s %10s %10s\n", "latency", "count", "p50", "p95", "p99", "max")
+	for _, l := range m.Latencies {
+		fmt.Fprintf(&b, "  %-18s %8d %10s %10s %10s %10s\n", l.What, l.Count, short(l.P50), short(l.P95), short(l.P99), short(l.Max))
+	}
+	fmt.Fprintf(&b, "\nThe accounts\n")
+	row("submits", m.Submits, "%d acknowledged, %d refused as they should be, %d too late after an outage", m.Acked, m.Refused, m.Late)
+	row("jobs", m.Jobs, "with %d events; %d leases ended before the run, %d runs were lost in outages", m.Events, m.Requeued, m.LostRuns)
+	row("webhook requests", m.Requests, "%d events accepted, %d of them again", m.Accepted, m.Repeated)
+	row("deliveries given up", m.GivenUp, "of receivers that never accept; %d more wait for a try that is far away", m.Pending)
+	row("outages", m.Outages, "the server was away for %s in all; %d answers 429, %d answers 503", short(m.OutageTime), m.Limited, m.Full)
+	row("offences", m.Offences, "%s", m.groups())
+	for _, o := range m.Offenders {
+		fmt.Fprintf(&b, "  %s: %s %s: %s\n", o.What, o.Kind, o.Job, o.Detail)
+	}
+	if m.Offences > len(m.Offenders) {
+		fmt.Fprintf(&b, "  … and %d more\n", m.Offences-len(m.Offenders))
+	}
+	fmt.Fprintf(&b, "\n%d plays in %s (%s) on %s, seed %d\n", m.Plays, short(m.Took), rate(int64(m.Plays), m.Took), m.Server, m.Seed)
+	if m.Balanced {
+		fmt.Fprintln(&b, "The accounts balance.")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (m *simSummary) groups() string {
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(m.Groups)) {
+		parts = append(parts, fmt.Sprintf("%d %s", m.Groups[what], what))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// simWatches know how far each job is, by the webhooks that come in. A job may be heard of before its submit is
+// answered.
+type simWatches struct {
+	mu   sync.Mutex
+	jobs map[string]*simWatch
+}
+
+// simWatch is how far one job is. It is changed under the lock of all.
+type simWatch struct {
+	state   client.ForgeRunState
+	at      time.Time     // of the event, by the server
+	changed chan struct{} // closed by the next change
+}
+
+func (w *simWatches) of(jobID string) *simWatch {
+	watch := w.jobs[jobID]
+	if watch == nil {
+		watch = &simWatch{changed: make(chan struct{})}
+		w.jobs[jobID] = watch
+	}
+	return watch
+}
+
+// tell notes a state. Older news than what is known changes nothing.
+func (w *simWatches) tell(jobID string, state client.ForgeRunState, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	watch := w.of(jobID)
+	if !at.After(watch.at) {
+		return
+	}
+	watch.state, watch.at = state, at
+	close(watch.changed)
+	watch.changed = make(chan struct{})
+}
+
+func (w *simWatches) look(jobID string) (client.ForgeRunState, time.Time, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	watch := w.of(jobID)
+	return watch.state, watch.at, watch.changed
+}
+
+// quiet is how long nothing may be heard of a job before the server is asked about it.
+const quiet = 10 * time.Second
+
+// await waits until a job is in a state that will do, and was moved there after since; a zero time is any.
+func (s *simulator) await(ctx context.Context, c *simClient, jobID string, since time.Time, until func(client.ForgeRunState) bool) (client.ForgeRunState, time.Time, error) {
+	for {
+		state, at, changed := s.watches.look(jobID)
+		if at.After(since) && until(state) {
+			return state, at, nil
+		}
+		timer := time.NewTimer(quiet)
+		select {
+		case <-changed:
+			timer.Stop()
+			continue
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return state, at, context.Cause(ctx)
+		}
+		var job client.ForgeRunJob
+		err := c.call(ctx, func() (err error) {
+			job, err = c.forge.Get(ctx, jobID)
+			return err
+		})
+		if err != nil {
+			return state, at, err
+		}
+		s.watches.tell(jobID, job.State, job.UpdatedAt)
+	}
+}
+
+// simOutages notes when the server could not be reached.
+type simOutages struct {
+	now     func() time.Time
+	mu      sync.Mutex
+	seen    []simOutage
+	limited int // answers 429
+	full    int // answers 503
+}
+
+// merging is how far apart two failures may be and still be of one outage.
+const merging = 2 * time.Second
+
+func (o *simOutages) note(began time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.now()
+	if last := len(o.seen) - 1; last >= 0 && began.Sub(o.seen[last].to) < merging {
+		o.seen[last].to = now
+		return
+	}
+	o.seen = append(o.seen, simOutage{began, now})
+}
+
+func (o *simOutages) counted() (outages []simOutage, limited, full int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]simOutage(nil), o.seen...), o.limited, o.full
+}
+
+// watched is a transport that notes what the account needs to know.
+type watched struct {
+	http.RoundTripper
+	outages *simOutages
+}
+
+func (w watched) RoundTrip(r *http.Request) (*http.Response, error) {
+	began := w.outages.now()
+	resp, err := w.RoundTripper.RoundTrip(r)
+	if err != nil && r.Context().Err() == nil {
+		w.outages.note(began)
+	}
+	if err == nil {
+		w.outages.mu.Lock()
+		defer w.outages.mu.Unlock()
+		switch resp.StatusCode {
+		case http.StatusTooManyRequests:
+			w.outages.limited++
+		case http.StatusServiceUnavailable:
+			w.outages.full++
+		}
+	}
+	return resp, err
+}
+
+// probe connects to the server again and again, so that an outage is noticed also while nothing is asked of it.
+func (o *simOutages) probe(ctx context.Context, address string) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	for {
+		began := o.now()
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		switch {
+		case err == nil:
+			_ = conn.Close()
+		case ctx.Err() == nil:
+			o.note(began)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hostPort is the address behind a URL's scheme and host.
+func hostPort(scheme, host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), map[string]string{"http": "80", "https": "443"}[scheme])
+}

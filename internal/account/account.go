@@ -1,0 +1,233 @@
+package account
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Kinds of records.
+const (
+	clientKind  = "account.client"
+	keyKind     = "account.key"
+	requestKind = "account.request" // what an Idempotency-Key led to
+	usageKind   = "account.usage"   // what was leased of a limit
+	checkKind   = "account.check"
+)
+
+// remembered is how long an Idempotency-Key is (G-FR-24).
+const remembered = 24 * time.Hour
+
+// Config is what accounts are made of.
+type Config struct {
+	Engine *engine.Engine
+	Pepper []byte // the same on every node, see LoadPepper
+
+	KeyLifetime      time.Duration // 0: keys do not expire (G-FR-27)
+	RevokedRetention time.Duration // 0: revoked keys are kept for ever
+
+	RatePerMinute      int // requests of a client
+	QuotaPerDay        int // requests of a client in a UTC day; 0: no limit
+	AnonymousPerMinute int // requests without a valid key of an address (G-FR-16)
+
+	Random  io.Reader            // of cryptographic quality; nil: the system's
+	Log     *slog.Logger         // nil: none
+	Elapsed func() time.Duration // a clock that never jumps
+
+	// RequestID names the request that a line of the log is about; nil: none.
+	RequestID func(context.Context) string
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Engine == nil || c.Elapsed == nil:
+		return errors.New("account: Engine and Elapsed are needed")
+	case c.KeyLifetime < 0 || c.RevokedRetention < 0:
+		return errors.New("account: KeyLifetime and RevokedRetention must not be below 0")
+	case c.RatePerMinute < 1 || c.AnonymousPerMinute < 1:
+		return errors.New("account: RatePerMinute and AnonymousPerMinute must be 1 or more")
+	case c.QuotaPerDay < 0:
+		return errors.New("account: QuotaPerDay must not be below 0")
+	}
+	return nil
+}
+
+// Accounts are the clients of a store. All methods may be called at the same
+// time. Errors that are no *Denied and not ErrForbidden are *job.Error: NotFound,
+// Conflict, and those of the store.
+type Accounts struct {
+	Config
+
+	vault     *Vault
+	names     []byte // key of what hides Idempotency-Keys
+	check     []byte // what this pepper shows of itself
+	digests   sync.Pool
+	keys      *keyCache
+	callbacks *callbackCache
+	clients   *limiter
+	addresses *limiter
+}
+
+// New makes accounts on an engine.
+func New(c Config) (*Accounts, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	if c.Random == nil {
+		c.Random = rand.Reader
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	vault, err := NewVault(c.Pepper)
+	if err != nil {
+		return nil, err
+	}
+	tokens, _ := derive(c.Pepper, forTokens) // NewVault has found the pepper long enough
+	names, _ := derive(c.Pepper, forNames)
+	check, _ := derive(c.Pepper, forCheck)
+	c.Pepper = nil
+	a := &Accounts{Config: c, vault: vault, names: names, check: check, keys: newKeyCache(c.Elapsed), callbacks: &callbackCache{}}
+	a.digests.New = func() any { return &digester{Hash: hmac.New(sha256.New, tokens)} }
+	a.clients = newLimiter(a, "c/", clientMeters, []quota{{"per day", c.QuotaPerDay, 24 * time.Hour}, {"per minute", c.RatePerMinute, time.Minute}})
+	a.addresses = newLimiter(a, "a/", addressMeters, []quota{{"per minute", c.AnonymousPerMinute, time.Minute}})
+	return a, nil
+}
+
+// digester hashes keys.
+type digester struct {
+	hash.Hash
+	text [tokenLen]byte
+	sum  digest
+}
+
+type digest [sha256.Size]byte
+
+// digest is what the store has of a key that parseToken took.
+func (a *Accounts) digest(token string) digest {
+	d := a.digests.Get().(*digester)
+	defer a.digests.Put(d)
+	d.Reset()
+	d.Write(d.text[:copy(d.text[:], token)])
+	d.Sum(d.sum[:0])
+	clear(d.text[:])
+	return d.sum
+}
+
+// hidden is the name under which an Idempotency-Key is stored: callers put into
+// them what they like, of any length.
+func (a *Accounts) hidden(idempotencyKey string) string {
+	mac := hmac.New(sha256.New, a.names)
+	io.WriteString(mac, idempotencyKey)
+	return fmt.Sprintf("%x", mac.Sum(nil))
+}
+
+// ErrPepper says that the keys in the store were made under another pepper:
+// none of them would be recognised.
+var ErrPepper = errors.New("the pepper is not the one that the API keys in the store were made under: " +
+	"every node needs the same pepper file, and a lost one must be restored from a backup")
+
+// Check finds out whether this pepper is the store's, which becomes it if there
+// was none. To be called before anything else, once.
+func (a *Accounts) Check(ctx context.Context) error {
+	return a.Engine.ChangeRecords(ctx, checkKind, func(w engine.RecordWriter) error {
+		r, err := w.Record(checkKind, "pepper")
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return w.PutRecords(job.Record{Kind: checkKind, Key: "pepper", Body: a.check})
+		}
+		if !hmac.Equal(r.Body, a.check) {
+			return ErrPepper
+		}
+		return nil
+	})
+}
+
+// Reason says why a key was refused.
+type Reason string
+
+// Reasons.
+const (
+	Missing   Reason = "missing"   // there is none
+	Malformed Reason = "malformed" // it is no key, or mistyped
+	Unknown   Reason = "unknown"   // there is no such key
+	Expired   Reason = "expired"   // its time is over; it can be renewed
+	Disabled  Reason = "disabled"  // it was revoked or replaced
+)
+
+// Denied is a request without a key that lets it in.
+type Denied struct {
+	Reason   Reason
+	ClientID string // empty when not known
+	KeyID    string // likewise
+}
+
+func (d *Denied) Error() string { return "account: access denied: the API key is " + string(d.Reason) }
+
+// Errors of callers with a good key.
+var (
+	ErrForbidden = errors.New("account: this belongs to another client")
+	// ErrReused is in the chain of the Conflict of an Idempotency-Key that came
+	// with another request before.
+	ErrReused = errors.New("account: the idempotency key was used for another request")
+)
+
+func notFound(what string) error {
+	return &job.Error{Kind: job.NotFound, Op: "account", Msg: "there is no such " + what}
+}
+
+func conflict(msg string, cause error) error {
+	return &job.Error{Kind: job.Conflict, Op: "account", Msg: msg, Err: cause}
+}
+
+// gaveUp is the error of a caller that waits no longer.
+func gaveUp(ctx context.Context) error {
+	kind := job.Aborted
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind = job.Unavailable
+	}
+	return &job.Error{Kind: kind, Op: "account", Err: context.Cause(ctx)}
+}
+
+// at is the time that the store keeps of now.
+func at(r engine.RecordReader) time.Time { return r.Now().UTC().Truncate(time.Microsecond) }
+
+// read finds a record and decodes its body; nil if there is none.
+func read[T any](r engine.RecordReader, kind, key string) (*job.Record, *T, error) {
+	record, err := r.Record(kind, key)
+	if err != nil || record == nil {
+		return nil, nil, err
+	}
+	body := new(T)
+	return record, body, decode(record, body)
+}
+
+func decode(record *job.Record, body any) error {
+	if err := json.Unmarshal(record.Body, body); err != nil {
+		return &job.Error{Op: "account.read", Msg: "a stored record cannot be read", Err: fmt.Errorf("%s: %w", record.Kind, err)}
+	}
+	return nil
+}
+
+// write puts a record with a body.
+func write(w engine.RecordWriter, r job.Record, body any) error {
+	var err error
+	if r.Body, err = json.Marshal(body); err != nil {
+		return err
+	}
+	return w.PutRecords(r)
+}

@@ -1,0 +1,117 @@
+package account
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// Attributes of the log that are this package's.
+const (
+	keyIDAttr  = "key_id"
+	reasonAttr = "reason"
+)
+
+// Identity is who a request comes from.
+type Identity struct {
+	ClientID string
+	KeyID    string
+}
+
+// keyView is a key as it was read at a moment.
+type keyView struct {
+	key    Key
+	digest digest
+	now    time.Time     // of the store, when it was read
+	began  time.Duration // no later than that, by the node's own clock
+}
+
+// expired tells whether the key's time is over, by the store's clock.
+func (v *keyView) expired(elapsed time.Duration) bool {
+	return !v.key.ExpiresAt.IsZero() && !v.now.Add(elapsed-v.began).Before(v.key.ExpiresAt)
+}
+
+// Authenticate finds out who shows a key. A *Denied says why a key is refused,
+// and stands in the log with what is known of the client (FR-035); other errors
+// are the store's.
+func (a *Accounts) Authenticate(ctx context.Context, bearer string) (Identity, error) {
+	v, err := a.find(ctx, bearer)
+	if err != nil {
+		return Identity{}, a.refuse(ctx, err)
+	}
+	if v.expired(a.Elapsed()) {
+		return Identity{}, a.refuse(ctx, &Denied{Reason: Expired, ClientID: v.key.ClientID, KeyID: v.key.ID})
+	}
+	return Identity{ClientID: v.key.ClientID, KeyID: v.key.ID}, nil
+}
+
+// find returns the key that is shown unless it was revoked. It looks into the
+// store only for what has the form of a key.
+func (a *Accounts) find(ctx context.Context, bearer string) (*keyView, error) {
+	if bearer == "" {
+		return nil, &Denied{Reason: Missing}
+	}
+	id, ok := parseToken(bearer)
+	if !ok {
+		return nil, &Denied{Reason: Malformed}
+	}
+	sum := a.digest(bearer)
+	v, err := a.keys.get(ctx, id, a.readKey)
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return nil, &Denied{Reason: Unknown}
+	}
+	denied := Denied{ClientID: v.key.ClientID, KeyID: v.key.ID}
+	switch {
+	case subtle.ConstantTimeCompare(sum[:], v.digest[:]) != 1:
+		denied.Reason = Unknown
+	case !v.key.RevokedAt.IsZero():
+		denied.Reason = Disabled
+	default:
+		return v, nil
+	}
+	return nil, &denied
+}
+
+// readKey reads a key from the store, nil if there is none.
+func (a *Accounts) readKey(ctx context.Context, id uuid.UUID) (*keyView, error) {
+	var v *keyView
+	began := a.Elapsed()
+	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+		v = nil
+		record, body, err := read[keyBody](r, keyKind, id.String())
+		if err != nil || record == nil {
+			return err
+		}
+		v = &keyView{key: keyOf(record, body), now: r.Now(), began: began}
+		copy(v.digest[:], body.Digest)
+		return nil
+	})
+	return v, err
+}
+
+// refuse logs an error if it is a denial, and returns it.
+func (a *Accounts) refuse(ctx context.Context, err error) error {
+	var d *Denied
+	if !errors.As(err, &d) {
+		return err
+	}
+	attrs := []any{slog.String(reasonAttr, string(d.Reason))}
+	if d.ClientID != "" {
+		attrs = append(attrs, slog.String(telemetry.ClientID, d.ClientID))
+	}
+	if d.KeyID != "" {
+		attrs = append(attrs, slog.String(keyIDAttr, d.KeyID))
+	}
+	a.Log.WarnContext(ctx, "a request was refused for its API key", a.about(ctx, attrs...)...)
+	return err
+}

@@ -1,0 +1,180 @@
+package account_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/account"
+)
+
+func TestAuthenticate(t *testing.T) {
+	t.Parallel()
+	t.Run("FR-012 FR-015 FR-035 G-FR-11 every refusal says why, and to the log for whom", func(t *testing.T) {
+		everywhere(t, func(w *world) {
+			i, gone := w.keyed(), w.keyed()
+			w.ok(w.RevokeKey(w.Context(), *w.by(gone), gone.Key.ID))
+			old := w.keyed()
+			for _, c := range []struct {
+				key    string
+				want   account.Reason
+				client string
+				id     string
+			}{
+				{"", account.Missing, "", ""},
+				{"?", account.Malformed, "", ""},
+				{i.Secret[:len(i.Secret)-1], account.Malformed, "", ""},
+				{account.Nobodys(), account.Unknown, "", ""},
+				{account.Forge(i.Secret), account.Unknown, i.Key.ClientID, i.Key.ID},
+				{gone.Secret, account.Disabled, gone.Key.ClientID, gone.Key.ID},
+				{old.Secret, account.Expired, old.Key.ClientID, old.Key.ID},
+			} {
+				if c.want == account.Expired {
+					w.clock.Advance(90 * day)
+				}
+				_, err := w.Authenticate(w.Context(), c.key)
+				d := w.denied(err, c.want)
+				if d.ClientID != c.client || d.KeyID != c.id {
+					w.Errorf("%s: got %+v", c.want, *d)
+				}
+				var line map[string]any
+				w.ok(json.Unmarshal([]byte(w.log.last()), &line))
+				if line["reason"] != string(c.want) || line["level"] != "WARN" || line["request_id"] != "the-request" {
+					w.Errorf("%s: logged %v", c.want, line)
+				}
+				if got, _ := line["client_id"].(string); got != c.client {
+					w.Errorf("%s: logged the client %q, want %q", c.want, got, c.client)
+				}
+				if c.key != "" && c.key != "?" && (strings.Contains(w.log.String(), c.key) || strings.Contains(err.Error(), c.key)) {
+					w.Errorf("%s: the key is told", c.want)
+				}
+			}
+		})
+	})
+	t.Run("FR-028 a key in the header lets in", func(t *testing.T) {
+		everywhere(t, func(w *world) {
+			i := w.keyed()
+			w.auth(w.Accounts, account.Bearer([]string{"Bearer " + i.Secret}), "")
+			w.auth(w.Accounts, account.Bearer([]string{i.Secret}), account.Malformed)
+			w.auth(w.Accounts, account.Bearer([]string{"Basic " + i.Secret}), account.Malformed)
+		})
+	})
+	t.Run("FR-054 the store holds no key", func(t *testing.T) {
+		everywhere(t, func(w *world) {
+			i := w.keyed()
+			records := w.records(i.Key.ClientID)
+			if len(records) != 1 {
+				w.Fatalf("there are %d records", len(records))
+			}
+			for part := range strings.SplitSeq(i.Secret, "_") {
+				if len(part) > 32 && bytes.Contains(records[0].Body, []byte(part)) {
+					w.Errorf("the store has %s", records[0].Body)
+				}
+			}
+			wrong, _ := w.node(func(c *account.Config) { c.Pepper = append([]byte("another "), pepper...) })
+			w.auth(wrong, i.Secret, account.Unknown) // a copy of the store is of no use without the pepper
+		})
+	})
+	t.Run("FR-249 keys survive a restart", func(t *testing.T) {
+		everywhere(t, func(w *world) {
+			i := w.keyed()
+			other, _ := w.node()
+			w.auth(other, i.Secret, "")
+		})
+	})
+}
+
+func TestAuthenticateCost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "memory")
+	i := w.keyed()
+	t.Run("FR-012 what is no key costs no look into the store", func(t *testing.T) {
+		before := w.store.views.Load()
+		for _, key := range []string{"", "x", i.Secret + "x", i.Secret[:20], strings.Repeat("x", 1<<20)} {
+			if _, err := w.Authenticate(t.Context(), key); err == nil {
+				t.Errorf("%.100q was taken", key)
+			}
+		}
+		if n := w.store.views.Load() - before; n != 0 {
+			t.Errorf("%d looks", n)
+		}
+	})
+	t.Run("a crowd with one key shares a look", func(t *testing.T) {
+		before := w.store.views.Load()
+		for range 3 {
+			w.clock.Advance(time.Second)
+			crowd(64, func(int) {
+				if _, err := w.Authenticate(t.Context(), i.Secret); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if n := w.store.views.Load() - before; n != 3 {
+			t.Errorf("%d looks in 3 seconds", n)
+		}
+	})
+	t.Run("unknown keys are not held", func(t *testing.T) {
+		before, _ := w.Held()
+		crowd(256, func(int) { _, _ = w.Authenticate(t.Context(), account.Nobodys()) })
+		if keys, reads := w.Held(); keys != before || reads != 0 {
+			t.Errorf("%d keys are held, %d before; %d reads", keys, before, reads)
+		}
+	})
+	t.Run("who goes away waits for nothing", func(t *testing.T) {
+		w.clock.Advance(time.Second)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := w.Authenticate(ended, i.Secret); err == nil {
+			t.Error("it was answered from a store that nobody asked")
+		}
+		w.auth(w.Accounts, i.Secret, "")
+	})
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	t.Run("G-FR-30 another pepper is noticed", func(t *testing.T) {
+		everywhere(t, func(w *world) {
+			crowd(4, func(int) {
+				if err := w.Check(w.Context()); err != nil {
+					w.Error(err)
+				}
+			})
+			wrong, _ := w.node(func(c *account.Config) { c.Pepper = append([]byte("another "), pepper...) })
+			if err := wrong.Check(w.Context()); !errors.Is(err, account.ErrPepper) {
+				w.Errorf("got %v", err)
+			}
+			w.ok(w.Check(w.Context()))
+		})
+	})
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "memory")
+	good := w.Config
+	good.Pepper = pepper
+	for name, change := range map[string]func(*account.Config){
+		"no engine":          func(c *account.Config) { c.Engine = nil },
+		"no clock":           func(c *account.Config) { c.Elapsed = nil },
+		"short pepper":       func(c *account.Config) { c.Pepper = pepper[1:][:31] },
+		"negative lifetime":  func(c *account.Config) { c.KeyLifetime = -1 },
+		"negative retention": func(c *account.Config) { c.RevokedRetention = -1 },
+		"no limit":           func(c *account.Config) { c.RatePerMinute = 0 },
+		"no anonymous limit": func(c *account.Config) { c.AnonymousPerMinute = 0 },
+		"negative quota":     func(c *account.Config) { c.QuotaPerDay = -1 },
+	} {
+		c := good
+		change(&c)
+		if _, err := account.New(c); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if _, err := account.New(good); err != nil {
+		t.Error(err)
+	}
+}

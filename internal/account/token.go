@@ -1,0 +1,123 @@
+package account
+
+import (
+	"encoding/hex"
+	"hash/crc32"
+	"io"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Parts of a key. A secret is as long as the largest 32 bytes need in base62.
+const (
+	tokenPrefix = "mr_"
+	idDigits    = 32
+	secretBytes = 32
+	secretLen   = 43
+	checkLen    = 6
+
+	idAt     = len(tokenPrefix)
+	secretAt = idAt + idDigits + 1
+	checkAt  = secretAt + secretLen
+	tokenLen = checkAt + checkLen
+)
+
+const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// formatToken writes a key.
+func formatToken(id uuid.UUID, secret [secretBytes]byte) string {
+	text := tokenPrefix + hex.EncodeToString(id[:]) + "_" + digits(new(big.Int).SetBytes(secret[:]), secretLen)
+	return text + checksum(text)
+}
+
+// parseToken returns the id in a key that is well-formed: length, digits and
+// checksum are right. It takes in one spelling of a key only.
+func parseToken(text string) (id uuid.UUID, ok bool) {
+	if len(text) != tokenLen || text[:idAt] != tokenPrefix || text[secretAt-1] != '_' {
+		return id, false
+	}
+	for i := idAt; i < secretAt-1; i++ {
+		if c := text[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return id, false
+		}
+	}
+	for i := secretAt; i < tokenLen; i++ {
+		if strings.IndexByte(base62, text[i]) < 0 {
+			return id, false
+		}
+	}
+	if text[checkAt:] != checksum(text[:checkAt]) {
+		return id, false
+	}
+	_, err := hex.Decode(id[:], []byte(text[idAt:secretAt-1]))
+	return id, err == nil
+}
+
+// checksum is the CRC-32 of a key up to it.
+func checksum(text string) string {
+	sum := crc32.ChecksumIEEE([]byte(text))
+	var b [checkLen]byte
+	for i := checkLen - 1; i >= 0; i-- {
+		b[i] = base62[sum%62]
+		sum /= 62
+	}
+	return string(b[:])
+}
+
+// digits writes a number in base62, with leading zeros.
+func digits(n *big.Int, width int) string {
+	b := make([]byte, width)
+	rest, base := new(big.Int), big.NewInt(62)
+	for i := width - 1; i >= 0; i-- {
+		n.DivMod(n, base, rest)
+		b[i] = base62[rest.Int64()]
+	}
+	return string(b)
+}
+
+// newToken makes a key with an id that sorts by time (UUID version 7), so that a
+// client's keys are listed in the order they were made.
+func newToken(random io.Reader, now time.Time) (id uuid.UUID, text string, err error) {
+	var secret [secretBytes]byte
+	if _, err = io.ReadFull(random, secret[:]); err != nil {
+		return id, "", err
+	}
+	if _, err = io.ReadFull(random, id[6:]); err != nil {
+		return id, "", err
+	}
+	ms := uint64(now.UnixMilli())
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80
+	return id, formatToken(id, secret), nil
+}
+
+// canonical returns the one spelling of an id under which it is stored; anything
+// but a plain UUID is no id (G-FR-46).
+func canonical(text string) (string, bool) {
+	if len(text) != 36 {
+		return "", false
+	}
+	id, err := uuid.Parse(text)
+	return id.String(), err == nil
+}
+
+// Bearer finds the key in the values of a request's Authorization header: none
+// without the header, and what is no key at all for anything but one Bearer
+// credential (FR-028).
+func Bearer(authorization []string) string {
+	if len(authorization) == 0 {
+		return ""
+	}
+	scheme, key, _ := strings.Cut(authorization[0], " ")
+	if len(authorization) > 1 || !strings.EqualFold(scheme, "Bearer") {
+		return notAKey
+	}
+	return strings.TrimSpace(key)
+}
+
+const notAKey = "?"

@@ -1,0 +1,247 @@
+package forgerun_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+type keyList struct {
+	Items []struct {
+		KeyID     string     `json:"key_id"`
+		CreatedAt time.Time  `json:"created_at"`
+		RevokedAt *time.Time `json:"revoked_at"`
+	} `json:"items"`
+	NextCursor *string `json:"next_cursor"`
+	HasMore    bool    `json:"has_more"`
+}
+
+func TestClients(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		t.Run("FR-037 no key is needed", func(t *testing.T) {
+			for _, body := range []string{"", "{}", `{"name":"ignored"}`} {
+				w.do(t, "POST", "/v1/clients", body).want(t, 201)
+			}
+		})
+		t.Run("FR-038 ids of their own", func(t *testing.T) {
+			if a, b := w.newClient(t), w.newClient(t); a == b {
+				t.Error("they are one client")
+			}
+		})
+		t.Run("FR-039 the same Idempotency-Key", func(t *testing.T) {
+			a := w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "random").want(t, 201)
+			b := w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "random").want(t, 201)
+			equal(t, "client", a.body, b.body)
+			if c := w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "other").want(t, 201); c.body == a.body {
+				t.Error("another key has the same client")
+			}
+		})
+		t.Run("FR-045 FR-070 many at once under one key", func(t *testing.T) {
+			for _, r := range together(20, func(int) reply { return w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "crowd") }) {
+				equal(t, "client", r.want(t, 201).body, w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "crowd").body)
+			}
+		})
+	})
+}
+
+func TestKeys(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		path := func(id string) string { return "/v1/clients/" + id + "/keys" }
+		t.Run("FR-040 FR-042 FR-052 the first key", func(t *testing.T) {
+			id := w.newClient(t)
+			k := read[issued](t, w.do(t, "POST", path(id), "").want(t, 201))
+			if k.APIKey == nil || !strings.HasPrefix(*k.APIKey, "mr_") || !k.CreatedAt.Equal(w.clock.Now()) ||
+				!k.ExpiresAt.Equal(w.clock.Now().Add(2160*time.Hour)) || !strings.HasPrefix(k.CallbackSecret, "whsec_") {
+				t.Errorf("%+v", k)
+			}
+			w.do(t, "POST", path(id), "").is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+			w.do(t, "POST", path(id), `{"rotate":true}`).is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+		})
+		t.Run("FR-041 bodies", func(t *testing.T) {
+			for _, body := range []string{"", "{}", `{"rotate":false}`, `{"rotate":null}`, `{"more":1}`} {
+				w.do(t, "POST", path(w.newClient(t)), body).want(t, 201)
+			}
+			c := w.customer(t)
+			for _, body := range []string{`{"rotate":"true"}`, `{"rotate":1}`, `{"rotate":[]}`} {
+				c.do(t, "POST", path(c.id), body).is(t, 400, "RFA_REQUEST_MALFORMED", "rotate")
+				w.do(t, "POST", path(w.newClient(t)), body).is(t, 400, "RFA_REQUEST_MALFORMED", "rotate")
+			}
+		})
+		t.Run("FR-043 a repeat tells of the key", func(t *testing.T) {
+			c := w.customer(t)
+			r := c.do(t, "POST", path(c.id), "{}").want(t, 200)
+			k := read[issued](t, r)
+			if k.APIKey != nil || k.KeyID != c.keyID || !strings.Contains(r.body, `"api_key":null`) {
+				t.Errorf("%s", r.body)
+			}
+			equal(t, "keys", len(read[keyList](t, c.do(t, "GET", path(c.id), "").want(t, 200)).Items), 1)
+			r = c.do(t, "POST", path(c.id), "{}", "Idempotency-Key", "again").want(t, 200)
+			equal(t, "key", read[issued](t, r).KeyID, c.keyID)
+		})
+		t.Run("FR-044 rotate", func(t *testing.T) {
+			c := w.customer(t)
+			k := read[issued](t, c.do(t, "POST", path(c.id), `{"rotate":true}`).want(t, 201))
+			if k.APIKey == nil || *k.APIKey == c.key || k.KeyID == c.keyID {
+				t.Errorf("%+v", k)
+			}
+			c.do(t, "GET", "/v1/jobs", "").is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+			c.key = *k.APIKey
+			c.do(t, "GET", "/v1/jobs", "").want(t, 200)
+		})
+		t.Run("FR-045 many ask for the first key", func(t *testing.T) {
+			id := w.newClient(t)
+			made := 0
+			var key string
+			for _, r := range together(20, func(int) reply { return w.do(t, "POST", path(id), "") }) {
+				if r.status == 201 {
+					made++
+					key = *read[issued](t, r).APIKey
+					continue
+				}
+				r.is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS") // G-FR-57
+			}
+			equal(t, "keys", made, 1)
+			c := &customer{w: w, id: id, key: key}
+			equal(t, "keys", len(read[keyList](t, c.do(t, "GET", path(id), "").want(t, 200)).Items), 1)
+		})
+		t.Run("FR-047 renew", func(t *testing.T) {
+			c := w.customer(t)
+			r := c.do(t, "POST", path(c.id)+"/renew", "{}").want(t, 200)
+			k := read[issued](t, r)
+			c.do(t, "GET", "/v1/jobs", "").is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+			if k.APIKey == nil || strings.Contains(r.body, "callback_secret") {
+				t.Fatalf("%s", r.body)
+			}
+			w.do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*k.APIKey).want(t, 200)
+		})
+		t.Run("FR-049 FR-045 only one of many renews", func(t *testing.T) {
+			c := w.customer(t)
+			well := 0
+			for _, r := range together(10, func(int) reply { return c.do(t, "POST", path(c.id)+"/renew", "{}") }) {
+				switch r.status {
+				case 200:
+					well++
+				case 409:
+					r.is(t, 409, "RFA_JOB_CONFLICT")
+				default:
+					r.is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+				}
+			}
+			equal(t, "renewals", well, 1)
+		})
+		t.Run("FR-050 FR-051 revoke", func(t *testing.T) {
+			c := w.customer(t)
+			revoke := func(body string) reply { return c.do(t, "POST", path(c.id)+"/revoke", body) }
+			for _, body := range []string{"", "{}", `{"key_id":null}`, `{"key_id":7}`, `{"key_id":"x"}`, `{"key_id":""}`} {
+				revoke(body).is(t, 400, "RFA_REQUEST_MALFORMED")
+			}
+			revoke(`{"key_id":"`+nobody+`"}`).is(t, 404, "RFA_JOB_NOT_FOUND", "key")
+			old := c.keyID
+			k := read[issued](t, c.do(t, "POST", path(c.id), `{"rotate":true}`).want(t, 201))
+			c.key = *k.APIKey
+			for range 2 { // G-FR-25
+				equal(t, "answer", revoke(`{"key_id":"`+old+`"}`).want(t, 200).body, `{"revoked":true}`)
+			}
+			equal(t, "answer", revoke(`{"key_id":"`+strings.ToUpper(k.KeyID)+`"}`).want(t, 200).body, `{"revoked":true}`) // itself
+			c.do(t, "GET", "/v1/jobs", "").is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+		})
+		t.Run("FR-055 keys are listed, revoked ones too", func(t *testing.T) {
+			c := w.customer(t)
+			for range 3 {
+				k := read[issued](t, c.do(t, "POST", path(c.id), `{"rotate":true}`).want(t, 201))
+				c.key, c.keyID = *k.APIKey, k.KeyID
+			}
+			var all []string
+			cursor := ""
+			for {
+				l := read[keyList](t, c.do(t, "GET", path(c.id)+"?limit=3"+cursor, "").want(t, 200))
+				for _, k := range l.Items {
+					all = append(all, k.KeyID)
+					equal(t, "revoked", k.RevokedAt != nil, k.KeyID != c.keyID)
+				}
+				if !l.HasMore {
+					break
+				}
+				cursor = "&cursor=" + *l.NextCursor
+			}
+			equal(t, "keys", len(all), 4)
+			w.clock.Advance(2161 * time.Hour)
+			k := read[issued](t, c.do(t, "POST", path(c.id)+"/renew", "").want(t, 200))
+			if _, err := w.engine.Prune(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			r := w.do(t, "GET", path(c.id), "", "Authorization", "Bearer "+*k.APIKey).want(t, 200)
+			equal(t, "keys after their time", len(read[keyList](t, r).Items), 2) // the renewed one was revoked just now
+		})
+	})
+}
+
+// TestExpiry: an expired key is good for one thing, its renewal (G-FR-26).
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	c := config()
+	w := inMemory(t, c)
+	who := w.customer(t)
+	w.clock.Advance(2161 * time.Hour)
+	who.do(t, "GET", "/v1/jobs", "").is(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
+	t.Run("FR-013 create and revoke refuse it", func(t *testing.T) {
+		who.do(t, "POST", "/v1/clients/"+who.id+"/keys", `{"rotate":true}`).is(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
+		who.do(t, "POST", "/v1/clients/"+who.id+"/keys/revoke", `{"key_id":"`+who.keyID+`"}`).is(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
+	})
+	t.Run("FR-047 renew takes it", func(t *testing.T) {
+		k := read[issued](t, who.do(t, "POST", "/v1/clients/"+who.id+"/keys/renew", "{}").want(t, 200))
+		w.do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*k.APIKey).want(t, 200)
+		who.do(t, "POST", "/v1/clients/"+who.id+"/keys/renew", "{}").is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+	})
+	t.Run("FR-052 keys that never expire", func(t *testing.T) {
+		c.KeyLifetime = 0
+		w := inMemory(t, c)
+		r := w.do(t, "POST", "/v1/clients/"+w.newClient(t)+"/keys", "").want(t, 201)
+		if !strings.Contains(r.body, `"expires_at":null`) {
+			t.Error(r.body)
+		}
+		w.clock.Advance(100_000 * time.Hour)
+		w.do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*read[issued](t, r).APIKey).want(t, 200)
+	})
+}
+
+// TestSecrets: a key and the callback's secret are shown once and stored nowhere
+// as they are.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	c := w.customer(t)
+	_, secret := c.register(t, "http://localhost:9/some", "job_failed")
+	t.Run("FR-054 no later answer and no log has them", func(t *testing.T) {
+		answers := ""
+		for _, path := range []string{"/v1/clients/" + c.id + "/keys", "/v1/webhooks", "/v1/jobs"} {
+			answers += c.do(t, "GET", path, "").want(t, 200).body
+		}
+		answers += c.do(t, "POST", "/v1/clients/"+c.id+"/keys", "").want(t, 200).body + w.log.String()
+		for _, s := range []string{c.key, c.callback, secret} {
+			if s == "" || strings.Contains(answers, s) {
+				t.Errorf("%q is in %s", s, answers)
+			}
+		}
+	})
+}
+
+// TestFailingStorage: a change of a key that fails has not happened (FR-048).
+func TestFailingStorage(t *testing.T) {
+	t.Parallel()
+	w, f := faultyWorld(t, config())
+	c := w.customer(t)
+	gone := error(&job.Error{Kind: job.Unavailable, Op: "store"})
+	for name, body := range map[string]string{"renew": "{}", "revoke": fmt.Sprintf(`{"key_id":%q}`, c.keyID), "": `{"rotate":true}`} {
+		t.Run("FR-048 FR-198 "+name, func(t *testing.T) {
+			f.failWrites(gone)
+			c.do(t, "POST", strings.TrimSuffix("/v1/clients/"+c.id+"/keys/"+name, "/"), body).is(t, 503, "RFA_STORAGE_DB_ERROR")
+			f.failWrites(nil)
+			c.do(t, "GET", "/v1/jobs", "").want(t, 200)
+		})
+	}
+}

@@ -1,0 +1,236 @@
+package forgerun
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/webhook"
+)
+
+// code is one of the 22 names of the document.
+type code string
+
+const (
+	codeMalformed        code = "RFA_REQUEST_MALFORMED"
+	codeMediaType        code = "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE"
+	codeMethod           code = "RFA_REQUEST_METHOD_NOT_ALLOWED"
+	codeNotAcceptable    code = "RFA_REQUEST_NOT_ACCEPTABLE"
+	codeTooLarge         code = "RFA_REQUEST_PAYLOAD_TOO_LARGE"
+	codeRateLimited      code = "RFA_REQUEST_RATE_LIMITED"
+	codeCredentials      code = "RFA_AUTH_INVALID_CREDENTIALS"
+	codeExpired          code = "RFA_AUTH_TOKEN_EXPIRED"
+	codeForbidden        code = "RFA_AUTH_FORBIDDEN"
+	codeDisabled         code = "RFA_AUTH_API_KEY_DISABLED"
+	codeInvalid          code = "RFA_JOB_VALIDATION_FAILED"
+	codeNotFound         code = "RFA_JOB_NOT_FOUND"
+	codeConflict         code = "RFA_JOB_CONFLICT"
+	codeQueueFull        code = "RFA_EXEC_QUEUE_FULL"
+	codeTimeout          code = "RFA_EXEC_TIMEOUT"
+	codeIdempotency      code = "RFA_EXEC_IDEMPOTENCY_CONFLICT"
+	codeNoWorker         code = "RFA_EXEC_WORKER_UNAVAILABLE"
+	codeDatabase         code = "RFA_STORAGE_DB_ERROR"
+	codeUnavailable      code = "RFA_STORAGE_UNAVAILABLE"
+	codeDependencySilent code = "RFA_DEPENDENCY_TIMEOUT"
+	codeConfig           code = "RFA_CONFIG_INVALID"
+	codeInternal         code = "RFA_INTERNAL"
+)
+
+// meaning is what a code says in HTTP.
+type meaning struct {
+	status int
+	title  string
+}
+
+// meanings is the document's table of codes.
+var meanings = map[code]meaning{
+	codeMalformed:        {http.StatusBadRequest, "The request is malformed"},
+	codeMediaType:        {http.StatusUnsupportedMediaType, "The media type is not supported"},
+	codeMethod:           {http.StatusMethodNotAllowed, "The method is not allowed"},
+	codeNotAcceptable:    {http.StatusNotAcceptable, "No acceptable media type"},
+	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
+	codeRateLimited:      {http.StatusTooManyRequests, "Too many requests"},
+	codeCredentials:      {http.StatusUnauthorized, "Invalid credentials"},
+	codeExpired:          {http.StatusUnauthorized, "The API key has expired"},
+	codeForbidden:        {http.StatusForbidden, "Not allowed"},
+	codeDisabled:         {http.StatusForbidden, "The API key is disabled"},
+	codeInvalid:          {http.StatusBadRequest, "The request breaks a rule"},
+	codeNotFound:         {http.StatusNotFound, "Not found"},
+	codeConflict:         {http.StatusConflict, "Conflict"},
+	codeQueueFull:        {http.StatusServiceUnavailable, "The queue is full"},
+	codeTimeout:          {http.StatusGatewayTimeout, "The operation took too long"},
+	codeIdempotency:      {http.StatusConflict, "The idempotency key was used with another payload"},
+	codeNoWorker:         {http.StatusServiceUnavailable, "No worker is available"},
+	codeDatabase:         {http.StatusServiceUnavailable, "The database is unavailable"},
+	codeUnavailable:      {http.StatusServiceUnavailable, "A dependency is unavailable"},
+	codeDependencySilent: {http.StatusGatewayTimeout, "A dependency took too long"},
+	codeConfig:           {http.StatusServiceUnavailable, "The server is misconfigured"},
+	codeInternal:         {http.StatusInternalServerError, "Unexpected error"},
+}
+
+// kindCodes says what each kind of error is.
+var kindCodes = map[job.Kind]code{
+	job.Internal:    codeInternal,
+	job.Malformed:   codeMalformed,
+	job.Invalid:     codeInvalid,
+	job.NotFound:    codeNotFound, // FR-016: of whatever
+	job.Conflict:    codeConflict,
+	job.Cycle:       codeInternal, // ForgeRun has no dependencies
+	job.RunLost:     codeConflict,
+	job.TooLarge:    codeTooLarge,
+	job.Full:        codeQueueFull,
+	job.Unavailable: codeDatabase,
+	job.ReadOnly:    codeDatabase,
+	job.Aborted:     codeDatabase, // whoever reads this did not go away
+	job.Timeout:     codeTimeout,
+}
+
+// statusCodes says what a request turned down by HTTP alone is. One that came too
+// slowly has no code of its own: it is malformed, as it never came whole.
+var statusCodes = map[int]code{
+	http.StatusNotFound:              codeNotFound,
+	http.StatusMethodNotAllowed:      codeMethod,
+	http.StatusRequestTimeout:        codeMalformed,
+	http.StatusRequestEntityTooLarge: codeTooLarge,
+	http.StatusUnsupportedMediaType:  codeMediaType,
+	http.StatusUnauthorized:          codeCredentials,
+	http.StatusNotAcceptable:         codeNotAcceptable,
+}
+
+// problem is an error with a code, where its kind alone does not tell it.
+type problem struct {
+	code   code
+	detail string        // for the caller
+	wait   time.Duration // when to try again; 0 says nothing
+	cause  error         // for the log
+}
+
+func (p *problem) Error() string {
+	if p.cause != nil {
+		return p.detail + ": " + p.cause.Error()
+	}
+	return p.detail
+}
+
+func (p *problem) Unwrap() error { return p.cause }
+
+func malformed(msg string) error { return &problem{code: codeMalformed, detail: msg} }
+
+func invalid(msg string) error { return &problem{code: codeInvalid, detail: msg} }
+
+func notFound(what string) error {
+	return &problem{code: codeNotFound, detail: "there is no such " + what}
+}
+
+func conflict(msg string) error { return &problem{code: codeConflict, detail: msg} }
+
+// retryAfter is what is said of errors that pass by themselves.
+var retryAfter = map[code]time.Duration{codeQueueFull: time.Second, codeDatabase: time.Second, codeUnavailable: time.Second,
+	codeTimeout: time.Second, codeDependencySilent: time.Second}
+
+// judge finds what an error is to the caller.
+func judge(err error) *problem {
+	var p *problem
+	if errors.As(err, &p) {
+		return p
+	}
+	var denied *account.Denied
+	if errors.As(err, &denied) {
+		return denials[denied.Reason]
+	}
+	switch {
+	case errors.Is(err, account.ErrForbidden), errors.Is(err, webhook.ErrForbidden):
+		return forbidden
+	case errors.Is(err, account.ErrReused), errors.Is(err, webhook.ErrKeyReused):
+		return &problem{code: codeIdempotency, detail: "the idempotency key was used with another request", cause: err}
+	}
+	var refusal *httpapi.Refusal
+	if errors.As(err, &refusal) {
+		c, known := statusCodes[refusal.Status]
+		if !known {
+			c = codeInternal
+		}
+		return &problem{code: c, detail: refusal.Msg}
+	}
+	var e *job.Error
+	if errors.As(err, &e) {
+		detail := e.Msg
+		if detail == "" {
+			detail = e.Kind.String()
+		}
+		return &problem{code: kindCodes[e.Kind], detail: detail, cause: err}
+	}
+	return &problem{code: foreignCode(err), cause: err}
+}
+
+// foreignCode is for errors of the network that reached the caller of a
+// dependency (FR-022, FR-026); what nobody knows is a defect of ours.
+func foreignCode(err error) code {
+	var network net.Error
+	var operation *net.OpError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return codeDependencySilent
+	case errors.As(err, &operation):
+		return codeUnavailable
+	}
+	return codeInternal
+}
+
+var problemJSON = []string{"application/problem+json"}
+
+// shown is what may be told of a problem: nothing of what is our own fault but
+// the number under which the log has it (FR-020).
+func (p *problem) shown(requestID string) string {
+	m := meanings[p.code]
+	switch {
+	case p.code == codeInternal:
+		return "an unexpected error; the server's log has it under " + requestID
+	case m.status >= http.StatusInternalServerError && p.code != codeQueueFull && p.code != codeTimeout || p.detail == "":
+		return m.title + "; try again later"
+	}
+	return p.detail
+}
+
+// answer writes an error as a problem document (FR-004, FR-005) and says what it
+// was for the log.
+func (f *ForgeRun) answer(c *httpapi.Call, err error) {
+	p := judge(err)
+	m := meanings[p.code]
+	c.Note(slog.String(telemetry.ErrorCode, string(p.code)))
+	f.metrics.failed(p.code)
+	if c.Route == nil {
+		f.metrics.nowhere(c.Request.Method, m.status)
+	}
+	wait := p.wait
+	if wait <= 0 {
+		wait = retryAfter[p.code]
+	}
+	if wait > 0 {
+		c.Header().Set("Retry-After", seconds(wait))
+	}
+	if m.status == http.StatusUnauthorized {
+		c.Header().Set("WWW-Authenticate", `Bearer realm="forgerun"`)
+	}
+	o := begin(make([]byte, 0, 320))
+	o.text("type", "urn:millrace:forgerun:"+string(p.code))
+	o.text("title", m.title)
+	o.number("status", int64(m.status))
+	o.text("detail", p.shown(c.RequestID()))
+	o.text("instance", c.RequestID())
+	o.text("code", string(p.code))
+	c.Send(m.status, problemJSON, o.end())
+}
+
+// seconds writes a wait in whole seconds, never less than it is (G-FR-65).
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}

@@ -1,0 +1,360 @@
+package forgerun
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// idOf makes the identity of a job.
+func idOf(key string) job.ID { return job.ID{Contract: Name, Key: key} }
+
+// jobID reads the job of the path: what is no UUID names none (G-FR-46).
+func (v *visit) jobID() (job.ID, error) {
+	key, ok := parseUUID(v.call.Member("job_id"))
+	if !ok {
+		return job.ID{}, notFound("job")
+	}
+	v.note(telemetry.JobID, key)
+	return idOf(key), nil
+}
+
+// own reads the job of the path, which must be the client's (FR-033).
+func (f *ForgeRun) own(v *visit) (*job.Job, error) {
+	id, err := v.jobID()
+	if err != nil {
+		return nil, err
+	}
+	j, err := f.engine.Get(v.ctx, id)
+	if err != nil {
+		return nil, missing(err, "job")
+	}
+	if j.Owner != v.who.ClientID {
+		return nil, forbidden
+	}
+	return j, nil
+}
+
+// missing says what was not found.
+func missing(err error, what string) error {
+	if job.IsKind(err, job.NotFound) {
+		return notFound(what)
+	}
+	return err
+}
+
+// submitTries is how often an id is drawn; a second time is needed when a key was
+// given up between two looks, and otherwise never.
+const submitTries = 5
+
+// POST /v1/jobs
+func (f *ForgeRun) submit(v *visit) (reply, error) {
+	s, err := parseSubmission(v.body)
+	if err != nil {
+		return reply{}, err
+	}
+	key := s.key
+	if key == "" { // FR-066
+		if key, err = headerKey(v.call.Request.Header); err != nil {
+			return reply{}, err
+		}
+	}
+	now := f.Now()
+	k, err := f.judge(&s, now)
+	if err != nil {
+		return f.repeatOr(v, key, s.terms, err)
+	}
+	j := f.newJob(v, &s, k, now)
+	if key != "" {
+		j.Alias = job.AliasOf(Name, v.who.ClientID, key) // FR-069
+	}
+	for range submitTries {
+		j.ID = idOf(uuid.UUID(f.newUUID()).String())
+		receipt, err := f.engine.Submit(v.ctx, engine.Unique, []engine.Submission{{Job: j}})
+		if err == nil {
+			v.note(telemetry.JobID, j.ID.Key)
+			f.metrics.fresh.Inc()
+			f.letBeCanceled(v, &j)
+			return submitted(j.ID.Key, created, receipt.At), nil
+		}
+		if !job.IsKind(err, job.Conflict) {
+			return reply{}, err
+		}
+		if key == "" {
+			continue // an id that exists is not reported as success (FR-201)
+		}
+		r, err := f.repeat(v, j.Alias, s.terms)
+		if err == nil || !job.IsKind(err, job.NotFound) {
+			return r, err
+		}
+	}
+	return reply{}, &job.Error{Kind: job.Unavailable, Op: "forgerun.submit", Msg: "the job could not be given an id"}
+}
+
+// judge holds a submission against the rules and finds its kind.
+func (f *ForgeRun) judge(s *submission, now time.Time) (*kind, error) {
+	if err := s.check(f.Types, now); err != nil {
+		return nil, err
+	}
+	k := kindByName[s.kind]
+	if k == nil {
+		k = f.rules.choose(now.UnixMilli())
+	}
+	if size := k.kib << 10; size > f.PayloadLimit { // FR-082
+		return nil, invalid("payload_size of work_kind " + k.name + " is " + strconv.FormatInt(size, 10) + " bytes, and a job may have " +
+			strconv.FormatInt(f.PayloadLimit, 10))
+	}
+	return k, nil
+}
+
+// newJob makes a job of what was asked for. It lacks its id.
+func (f *ForgeRun) newJob(v *visit, s *submission, k *kind, now time.Time) job.Job {
+	d := f.rules.define(k, s.executionAt, s.callback, now.UnixMilli())
+	j := job.Job{Kind: k.name, Queue: queue, Owner: v.who.ClientID, DueAt: s.executionAt, Lease: f.Lease, RunLimit: f.MaxRetries + 1,
+		Definition: d.encode(), Payload: s.terms.encode(), Trace: telemetry.Carrier(v.ctx)}
+	if f.CancelWindow > 0 && k.name == cancelBeforeStart && s.executionAt.IsZero() {
+		j.DueAt = now.Add(f.CancelWindow)
+	}
+	return j
+}
+
+// letBeCanceled queues a job of the kind that waits to be canceled while it is
+// QUEUED: it cannot be claimed before its window is over (G-FR-32). Where it
+// fails the job is queued when it is due.
+func (f *ForgeRun) letBeCanceled(v *visit, j *job.Job) {
+	if j.Kind != cancelBeforeStart || f.CancelWindow <= 0 || !decodeTerms(j.Payload).executionAt.IsZero() {
+		return
+	}
+	if _, err := f.engine.Change(v.ctx, j.ID, job.Due, nil); err != nil {
+		f.Log.Warn("a job is queued at the end of its cancel window only", telemetry.RequestID, requestIDOf(v.ctx),
+			telemetry.JobID, j.ID.Key, telemetry.ErrorMessage, err)
+	}
+}
+
+// repeatOr answers a request that breaks a rule now and did not when it was sent
+// first, such as one whose time has passed meanwhile.
+func (f *ForgeRun) repeatOr(v *visit, key string, t terms, broken error) (reply, error) {
+	if key == "" {
+		return reply{}, broken
+	}
+	r, err := f.repeat(v, job.AliasOf(Name, v.who.ClientID, key), t)
+	var p *problem
+	if job.IsKind(err, job.NotFound) || errors.As(err, &p) && p.code == codeIdempotency {
+		return reply{}, broken
+	}
+	return r, err
+}
+
+// repeat answers a request whose key was used before: with the same payload as it
+// was then it is the same job, as it is now (FR-067, FR-068).
+func (f *ForgeRun) repeat(v *visit, alias job.Ident, t terms) (reply, error) {
+	j, err := f.engine.GetAlias(v.ctx, alias)
+	if err != nil {
+		return reply{}, err
+	}
+	v.note(telemetry.JobID, j.ID.Key)
+	if !decodeTerms(j.Payload).same(t) {
+		f.metrics.clashes.Inc()
+		return reply{}, &problem{code: codeIdempotency, detail: "the idempotency key belongs to a job with another payload"}
+	}
+	f.metrics.hits.Inc()
+	return submitted(j.ID.Key, j.State, j.CreatedAt), nil
+}
+
+func submitted(id string, s job.State, at time.Time) reply {
+	return answered(202, func(o *object) {
+		o.text("job_id", id)
+		o.text("state", string(s))
+		o.time("created_at", at)
+	})
+}
+
+// GET /v1/jobs/{job_id}
+func (f *ForgeRun) get(v *visit) (reply, error) {
+	j, err := f.own(v)
+	if err != nil {
+		return reply{}, err
+	}
+	return answered(200, func(o *object) { appendJob(o, j) }), nil
+}
+
+// reportTries is how often a report is read that is withdrawn while it is read.
+const reportTries = 5
+
+// GET /v1/jobs/{job_id}/report
+func (f *ForgeRun) report(v *visit) (reply, error) {
+	for range reportTries {
+		j, err := f.own(v)
+		if err != nil {
+			return reply{}, err
+		}
+		if !final(j.State) { // FR-126, G-FR-09
+			return reply{}, &problem{code: codeNotFound, detail: "the job is " + string(j.State) + " and has no report yet"}
+		}
+		history, err := f.engine.History(v.ctx, j.ID)
+		if err != nil {
+			return reply{}, missing(err, "job")
+		}
+		// A retry between the two looks shows in the history: both begin anew.
+		if n := len(history); n > 0 && history[n-1].At.Equal(j.SettledAt) {
+			return answered(200, func(o *object) { appendReport(o, j, story(j.ID.Key, history)) }), nil
+		}
+	}
+	return reply{}, &job.Error{Kind: job.Unavailable, Op: "forgerun.report", Msg: "the job keeps changing"}
+}
+
+// errUnchanged ends a change that has nothing to do.
+var errUnchanged = errors.New("nothing to change")
+
+// change lets a cause happen to a client's own job. decide sees the job under its
+// lock; errUnchanged means that it stays as it is, which is no error.
+func (f *ForgeRun) change(v *visit, on job.Cause, decide func(j *job.Job, now time.Time) error) (*job.Job, error) {
+	id, err := v.jobID()
+	if err != nil {
+		return nil, err
+	}
+	var before job.Job
+	after, err := f.engine.Change(v.ctx, id, on, func(j *job.Job, now time.Time) error {
+		before = *j
+		if j.Owner != v.who.ClientID {
+			return forbidden
+		}
+		return decide(j, now)
+	})
+	if errors.Is(err, errUnchanged) {
+		v.note(telemetry.CurrentState, string(before.State))
+		return &before, nil
+	}
+	if err != nil {
+		return nil, missing(err, "job")
+	}
+	v.transition(before.State, after.State)
+	return after, nil
+}
+
+// POST /v1/jobs/{job_id}/cancel
+func (f *ForgeRun) cancel(v *visit) (reply, error) {
+	j, err := f.change(v, job.Canceled, func(j *job.Job, _ time.Time) error {
+		if err := parseObject(v.body, false); err != nil {
+			return err
+		}
+		if final(j.State) { // FR-137
+			return errUnchanged
+		}
+		return nil
+	})
+	if err != nil {
+		return reply{}, err
+	}
+	return changed(j, false), nil
+}
+
+// POST /v1/jobs/{job_id}/retry
+func (f *ForgeRun) retry(v *visit) (reply, error) {
+	j, err := f.change(v, job.Retried, func(j *job.Job, now time.Time) error {
+		if err := parseObject(v.body, false); err != nil {
+			return err
+		}
+		if err := f.again(j, now); err != nil {
+			return err
+		}
+		if trace := telemetry.Carrier(v.ctx); trace != "" { // what follows is part of this (FR-243)
+			j.Trace = trace
+		}
+		return nil
+	})
+	if err != nil {
+		return reply{}, err
+	}
+	return changed(j, true), nil
+}
+
+// again decides on the retry of a job and prepares it (G-FR-07, G-FR-64). It may
+// be asked again.
+func (f *ForgeRun) again(j *job.Job, now time.Time) error {
+	switch {
+	case j.State == failed && j.RunLimit > 0 && j.Failures >= j.RunLimit: // FR-142
+		return conflict("the job is FAILED and its " + strconv.Itoa(j.RunLimit-1) + " retries are used up")
+	case j.State == failed:
+		random := f.Random()
+		j.DueAt = now.Add(job.Jittered(f.BackoffBase, f.BackoffMax, 2, attempt(j)+1, binary.BigEndian.Uint64(random[:8])))
+		j.Failure = nil
+		return nil
+	case !final(j.State) && attempt(j) > 0: // FR-145
+		return errUnchanged
+	}
+	return conflict("only a FAILED job can be retried, and this one is " + string(j.State))
+}
+
+// changed answers a cancel or a retry with the state there is.
+func changed(j *job.Job, withAttempt bool) reply {
+	return answered(200, func(o *object) {
+		o.text("job_id", j.ID.Key)
+		o.text("state", string(j.State))
+		o.time("updated_at", updatedAt(j))
+		if withAttempt {
+			o.number("attempt", int64(attempt(j)))
+		}
+	})
+}
+
+// jobsList is the letter of this list's cursors.
+const jobsList = "j"
+
+// GET /v1/jobs?state=&cursor=&limit= (G-FR-43): the client's own, newest first.
+func (f *ForgeRun) list(v *visit) (reply, error) {
+	p, err := readPage(v.call, jobsList)
+	if err != nil {
+		return reply{}, err
+	}
+	filter := store.Filter{Contract: Name, Owner: v.who.ClientID, Newest: true, Limit: p.limit + 1}
+	if filter.Before, err = p.number(); err != nil {
+		return reply{}, err
+	}
+	text, given, err := v.call.Query("state")
+	if err != nil {
+		return reply{}, err
+	}
+	if given {
+		if !slices.Contains(states, job.State(text)) {
+			return reply{}, invalid("state must be one of " + stateNames + ", not " + strconv.Quote(text))
+		}
+		filter.States = []job.State{job.State(text)}
+	}
+	jobs, err := f.engine.List(v.ctx, filter)
+	if err != nil {
+		return reply{}, err
+	}
+	next := ""
+	if len(jobs) > p.limit {
+		jobs = jobs[:p.limit]
+		next = strconv.FormatInt(jobs[p.limit-1].Seq, 10)
+	}
+	return listed(len(jobs), func(i int, o *object) { appendJob(o, jobs[i]) }, jobsList, next), nil
+}
+
+var stateNames = func() string {
+	names := make([]string, len(states))
+	for i, s := range states {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ", ")
+}()
+
+// newUUID draws a random UUID (version 4).
+func (f *ForgeRun) newUUID() [16]byte {
+	id := f.Random()
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}

@@ -1,0 +1,405 @@
+package forgerun_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// parcel is what a receiver got.
+type parcel struct {
+	id, signature, timestamp string
+	body                     []byte
+	event                    struct {
+		EventID    string    `json:"event_id"`
+		JobID      string    `json:"job_id"`
+		EventName  string    `json:"event_name"`
+		PrevState  *string   `json:"prev_state"`
+		NextState  string    `json:"next_state"`
+		OccurredAt time.Time `json:"occurred_at"`
+		Scenario   string    `json:"scenario"`
+	}
+}
+
+// signed fails unless a request carries a signature of a secret (G-FR-48).
+func (got parcel) signed(t testing.TB, secret string) {
+	t.Helper()
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%s.%s", got.id, got.timestamp, got.body)
+	want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	if !strings.Contains(" "+got.signature+" ", " "+want+" ") {
+		t.Errorf("signature %q, want %q", got.signature, want)
+	}
+}
+
+// receiver is a server that is told of events.
+type receiver struct {
+	url    string
+	mu     sync.Mutex
+	again  *sync.Cond
+	got    []parcel
+	status int // 0 is 200
+	stall  chan struct{}
+}
+
+func newReceiver(t testing.TB) *receiver {
+	r := &receiver{}
+	r.again = sync.NewCond(&r.mu)
+	s := httptest.NewServer(r)
+	r.url = s.URL
+	t.Cleanup(s.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	g := parcel{id: req.Header.Get("Webhook-Id"), signature: req.Header.Get("Webhook-Signature"), timestamp: req.Header.Get("Webhook-Timestamp")}
+	g.body, _ = io.ReadAll(req.Body)
+	_ = json.Unmarshal(g.body, &g.event)
+	r.mu.Lock()
+	r.got = append(r.got, g)
+	status, stall := r.status, r.stall
+	r.mu.Unlock()
+	r.again.Broadcast()
+	if stall != nil {
+		select {
+		case <-stall:
+		case <-req.Context().Done():
+		}
+	}
+	if status != 0 {
+		w.WriteHeader(status)
+	}
+	fmt.Fprint(w, "thanks")
+}
+
+// wait waits for n requests and returns all.
+func (r *receiver) wait(t testing.TB, n int) []parcel {
+	t.Helper()
+	late := false
+	limit := time.AfterFunc(time.Minute, func() { r.mu.Lock(); late = true; r.mu.Unlock(); r.again.Broadcast() })
+	defer limit.Stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.got) < n {
+		if late {
+			t.Fatalf("the receiver was told of %d events, want %d", len(r.got), n)
+		}
+		r.again.Wait()
+	}
+	return append([]parcel(nil), r.got...)
+}
+
+func (r *receiver) set(status int, stall chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status, r.stall = status, stall
+}
+
+func names(all []parcel) string {
+	var n []string
+	for _, g := range all {
+		n = append(n, strings.TrimPrefix(g.event.EventName, "job_"))
+	}
+	return strings.Join(n, " ")
+}
+
+func TestRegister(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		c, other := w.customer(t), w.customer(t)
+		post := func(body string, header ...string) reply { return c.do(t, "POST", "/v1/webhooks", body, header...) }
+		t.Run("FR-185 answer", func(t *testing.T) {
+			r := post(`{"url":"http://localhost/a","events":["job_failed","job_created","job_failed"]}`).want(t, 201)
+			v := read[map[string]any](t, r)
+			if v["webhook_id"] == "" || v["created_at"] == "" || !strings.HasPrefix(v["secret"].(string), "whsec_") {
+				t.Error(r.body)
+			}
+		})
+		for name, bad := range map[string]struct{ body, code string }{
+			"no url":            {`{"events":["job_failed"]}`, "RFA_REQUEST_MALFORMED"},
+			"null url":          {`{"url":null,"events":["job_failed"]}`, "RFA_REQUEST_MALFORMED"},
+			"url as a number":   {`{"url":1,"events":["job_failed"]}`, "RFA_REQUEST_MALFORMED"},
+			"no events":         {`{"url":"http://localhost/b"}`, "RFA_REQUEST_MALFORMED"},
+			"events as a text":  {`{"url":"http://localhost/b","events":"job_failed"}`, "RFA_REQUEST_MALFORMED"},
+			"event as a number": {`{"url":"http://localhost/b","events":[1]}`, "RFA_REQUEST_MALFORMED"},
+			"ftp":               {`{"url":"ftp://localhost/b","events":["job_failed"]}`, "RFA_JOB_VALIDATION_FAILED"},
+			"no host":           {`{"url":"http:///b","events":["job_failed"]}`, "RFA_JOB_VALIDATION_FAILED"},
+			"empty url":         {`{"url":"","events":["job_failed"]}`, "RFA_JOB_VALIDATION_FAILED"},
+			"empty events":      {`{"url":"http://localhost/b","events":[]}`, "RFA_JOB_VALIDATION_FAILED"},
+			"unknown event":     {`{"url":"http://localhost/b","events":["job_failed","job_lost"]}`, "RFA_JOB_VALIDATION_FAILED"},
+			"event in capitals": {`{"url":"http://localhost/b","events":["JOB_FAILED"]}`, "RFA_JOB_VALIDATION_FAILED"},
+			"both wrong":        {`{"url":"","events":7}`, "RFA_REQUEST_MALFORMED"},
+		} {
+			t.Run("FR-186 "+name, func(t *testing.T) { post(bad.body).is(t, 400, bad.code) })
+		}
+		t.Run("FR-186 nothing is stored", func(t *testing.T) {
+			body := c.do(t, "GET", "/v1/webhooks", "").want(t, 200).body
+			if strings.Contains(body, "localhost/b") || strings.Contains(body, "secret") {
+				t.Error(body)
+			}
+		})
+		t.Run("FR-187 the same twice", func(t *testing.T) {
+			post(`{"url":"http://localhost/a","events":["job_created","job_failed"]}`).is(t, 409, "RFA_JOB_CONFLICT")
+			post(`{"url":"http://localhost/a","events":["job_created"]}`).want(t, 201)
+			other.do(t, "POST", "/v1/webhooks", `{"url":"http://localhost/a","events":["job_created","job_failed"]}`).want(t, 201)
+		})
+		t.Run("FR-187 under one Idempotency-Key", func(t *testing.T) { // G-FR-58
+			body := `{"url":"http://localhost/c","events":["job_created"]}`
+			a := post(body, "Idempotency-Key", "hook").want(t, 201)
+			b := post(body, "Idempotency-Key", "hook").want(t, 201)
+			equal(t, "webhook", read[map[string]any](t, a)["webhook_id"], read[map[string]any](t, b)["webhook_id"])
+			if read[map[string]any](t, b)["secret"] != nil {
+				t.Error("the secret is shown again")
+			}
+			post(`{"url":"http://localhost/d","events":["job_created"]}`, "Idempotency-Key", "hook").is(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
+		})
+		t.Run("FR-188 delete", func(t *testing.T) {
+			id, _ := c.register(t, "http://localhost/e", "job_created")
+			equal(t, "answer", c.do(t, "DELETE", "/v1/webhooks/"+id, "").want(t, 200).body, `{"deleted":true}`)
+			c.do(t, "DELETE", "/v1/webhooks/"+id, "").is(t, 404, "RFA_JOB_NOT_FOUND", "webhook")
+			c.do(t, "DELETE", "/v1/webhooks/"+nobody, "").is(t, 404, "RFA_JOB_NOT_FOUND")
+			c.do(t, "DELETE", "/v1/webhooks/x", "").is(t, 404, "RFA_JOB_NOT_FOUND")
+		})
+		t.Run("FR-185 pages of webhooks", func(t *testing.T) {
+			seen := 0
+			cursor := ""
+			for {
+				l := read[jobList](t, c.do(t, "GET", "/v1/webhooks?limit=2"+cursor, "").want(t, 200))
+				seen += len(l.Items)
+				if !l.HasMore {
+					break
+				}
+				cursor = "&cursor=" + *l.NextCursor
+			}
+			equal(t, "webhooks", seen, 3)
+		})
+	})
+}
+
+// TestDeliveries runs a node whose events go to receivers.
+func TestDeliveries(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		all, some, foreign := newReceiver(t), newReceiver(t), newReceiver(t)
+		c, other := w.customer(t), w.customer(t)
+		_, secret := c.register(t, some.url, "job_succeeded", "job_failed")
+		other.register(t, foreign.url, "job_created", "job_succeeded", "job_failed")
+		w.live(t)
+		callback := fmt.Sprintf(`"callback":%q`, all.url)
+		id := c.submit(t, spec("SUCCESS_FAST", callback))
+		w.timersAsked(t, 1)
+		w.timers.pass(time.Second)
+		w.await(t, id, "SUCCEEDED")
+		t.Run("FR-189 FR-102 the callback gets every change", func(t *testing.T) {
+			got := all.wait(t, 5)
+			equal(t, "events", names(got), "created queued assigned started succeeded")
+			for i, e := range c.report(t, id).Events {
+				g := got[i]
+				equal(t, "FR-196 body", fmt.Sprint(g.event.EventID, g.event.JobID, g.event.NextState, g.event.OccurredAt.Equal(e.Timestamp), g.event.Scenario),
+					fmt.Sprint(e.EventID, id, e.NextState, true, "SUCCESS_FAST"))
+				equal(t, "prev_state", fmt.Sprint(e.PrevState == nil), fmt.Sprint(g.event.PrevState == nil))
+				equal(t, "webhook-id", g.id, e.EventID)
+				g.signed(t, c.callback)
+			}
+		})
+		t.Run("FR-190 a webhook gets what it lists", func(t *testing.T) {
+			got := some.wait(t, 1)
+			equal(t, "events", names(got), "succeeded")
+			got[0].signed(t, secret)
+		})
+		t.Run("FR-196 the members of a body", func(t *testing.T) {
+			m := map[string]any{}
+			if err := json.Unmarshal(all.wait(t, 1)[0].body, &m); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"job_id", "event_id", "event_name", "prev_state", "next_state", "occurred_at", "scenario"} {
+				if _, there := m[name]; !there {
+					t.Errorf("%s is missing in %v", name, m)
+				}
+			}
+		})
+		t.Run("FR-193 FR-105 FR-106 a slow and a failing receiver hold up nothing", func(t *testing.T) {
+			stall := make(chan struct{})
+			slow := newReceiver(t)
+			slow.set(0, stall)
+			id := c.submit(t, spec("WEBHOOK_SLOW_RECEIVER", fmt.Sprintf(`"callback":%q`, slow.url)))
+			w.timersAsked(t, 1)
+			w.timers.pass(2 * time.Second)
+			w.await(t, id, "SUCCEEDED")
+			equal(t, "duration_ms", c.report(t, id).DurationMS, 2000)
+			equal(t, "requests", len(slow.wait(t, 1)), 1)
+			close(stall)
+			equal(t, "events", names(slow.wait(t, 5)), "created queued assigned started succeeded")
+			dead := c.submit(t, spec("WEBHOOK_RETRIES_EXHAUSTED", `"callback":"http://127.0.0.1:1/nobody"`))
+			w.timersAsked(t, 1)
+			w.timers.pass(2 * time.Second)
+			w.await(t, dead, "SUCCEEDED")
+			equal(t, "duration_ms", c.report(t, dead).DurationMS, 2000)
+		})
+		t.Run("FR-034 nobody else is told", func(t *testing.T) {
+			mine := other.submit(t, spec("SUCCESS_FAST"))
+			w.timersAsked(t, 1)
+			w.timers.pass(time.Second)
+			for _, g := range foreign.wait(t, 2) {
+				equal(t, "job", g.event.JobID, mine)
+			}
+		})
+		t.Run("FR-188 a deleted webhook is told no more", func(t *testing.T) {
+			gone, kept := newReceiver(t), newReceiver(t)
+			hook, _ := c.register(t, gone.url, "job_created")
+			c.register(t, kept.url, "job_created")
+			c.do(t, "DELETE", "/v1/webhooks/"+hook, "").want(t, 200)
+			c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(1000*time.Hour))))
+			kept.wait(t, 1)
+			equal(t, "requests", len(gone.wait(t, 0)), 0)
+		})
+	})
+}
+
+type deliveries struct {
+	Items []struct {
+		DeliveryID string `json:"delivery_id"`
+		EventName  string `json:"event_name"`
+		Status     string `json:"status"`
+		Tries      []struct {
+			StatusCode *int    `json:"status_code"`
+			Error      *string `json:"error"`
+			Response   *string `json:"response"`
+		} `json:"tries"`
+		NextTryAt *time.Time `json:"next_try_at"`
+	} `json:"items"`
+	NextCursor *string `json:"next_cursor"`
+	HasMore    bool    `json:"has_more"`
+}
+
+// TestTries follows deliveries that fail. The waits between tries pass by the
+// world's clock.
+func TestTries(t *testing.T) {
+	t.Parallel()
+	config := config()
+	config.Webhook.MaxTries = 3
+	w := inMemory(t, config)
+	c := w.customer(t)
+	r := newReceiver(t)
+	r.set(500, nil)
+	hook, _ := c.register(t, r.url, "job_created", "job_canceled")
+	path := "/v1/webhooks/" + hook + "/deliveries"
+	id := c.submit(t, spec("WEBHOOK_5XX", at(w.clock.Now().Add(10_000*time.Hour))))
+	w.live(t)
+	list := func() deliveries { return read[deliveries](t, c.do(t, "GET", path, "").want(t, 200)) }
+	tries := func(n int) {
+		t.Helper()
+		r.wait(t, n)
+		w.seen.until(t, fmt.Sprint(n, " tries"), func() bool { return strings.Count(w.log.String(), `"status":500`) >= n })
+	}
+	t.Run("FR-191 FR-103 FR-104 it is recorded and tried again", func(t *testing.T) {
+		tries(1)
+		w.untilDelivery(t, list, func(d deliveries) bool { return len(d.Items) == 1 && len(d.Items[0].Tries) == 1 })
+		d := list().Items[0]
+		equal(t, "delivery", fmt.Sprint(d.EventName, d.Status, *d.Tries[0].StatusCode, *d.Tries[0].Response, d.NextTryAt != nil), "job_createdpending500thankstrue")
+		w.timers.pass(2 * time.Second)
+		if _, err := w.engine.Promote(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		tries(2)
+		equal(t, "webhook-id", r.wait(t, 2)[0].id, r.wait(t, 2)[1].id)
+	})
+	t.Run("FR-192 FR-211 FR-194 until the tries are used up", func(t *testing.T) {
+		w.untilDelivery(t, list, func(d deliveries) bool { return len(d.Items[0].Tries) == 2 })
+		w.timers.pass(10 * time.Second)
+		tries(3)
+		w.untilDelivery(t, list, func(d deliveries) bool { return d.Items[0].Status == "exhausted" })
+		d := list().Items[0]
+		equal(t, "tries", len(d.Tries), 3)
+		w.timers.pass(10 * time.Hour)
+		equal(t, "requests", len(r.wait(t, 3)), 3)
+		equal(t, "FR-230 tries", w.metric(t, "webhook_deliveries_total", nil), 3)
+		equal(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)
+		c.state(t, id, "CREATED")
+	})
+	t.Run("FR-195 FR-185 replay", func(t *testing.T) {
+		r.set(204, nil)
+		d := list().Items[0]
+		again := read[map[string]any](t, c.do(t, "POST", path+"/"+d.DeliveryID+"/replay", "").want(t, 200))
+		if again["delivery_id"] == d.DeliveryID || again["event_id"] == "" {
+			t.Errorf("%v", again)
+		}
+		r.wait(t, 4)
+		w.untilDelivery(t, list, func(d deliveries) bool { return len(d.Items) == 2 && d.Items[0].Status == "delivered" })
+		c.do(t, "POST", path+"/"+nobody+"/replay", "").is(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
+		c.do(t, "POST", path+"/x/replay", "").is(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
+		equal(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)
+	})
+	t.Run("FR-185 pages of deliveries", func(t *testing.T) {
+		first := read[deliveries](t, c.do(t, "GET", path+"?limit=1", "").want(t, 200))
+		second := read[deliveries](t, c.do(t, "GET", path+"?limit=1&cursor="+*first.NextCursor, "").want(t, 200))
+		equal(t, "more", fmt.Sprint(first.HasMore, second.HasMore, first.Items[0].Status, second.Items[0].Status), "true falsedeliveredexhausted")
+	})
+	t.Run("FR-194 rotate and disable", func(t *testing.T) {
+		secret := read[map[string]string](t, c.do(t, "POST", "/v1/webhooks/"+hook+"/rotate-secret", "").want(t, 200))["secret"]
+		r.set(410, nil)
+		c.cancel(t, id)
+		got := r.wait(t, 5)
+		got[4].signed(t, secret)
+		w.untilDelivery(t, list, func(d deliveries) bool { return d.Items[0].Status == "exhausted" })
+		if body := c.do(t, "GET", "/v1/webhooks", "").body; !strings.Contains(body, `"disabled":true`) {
+			t.Error(body)
+		}
+		c.do(t, "POST", path+"/"+list().Items[0].DeliveryID+"/replay", "").is(t, 409, "RFA_JOB_CONFLICT", "disabled")
+		v := read[map[string]any](t, c.do(t, "POST", "/v1/webhooks/"+hook+"/enable", "").want(t, 200))
+		equal(t, "disabled", v["disabled"].(bool), false)
+	})
+	t.Run("FR-197 every try is logged", func(t *testing.T) {
+		equal(t, "tries", len(w.log.lines(t, map[string]any{"status": float64(500), "job_id": id})), 3)
+	})
+}
+
+// untilDelivery asks for the deliveries again whenever something was logged.
+func (w *world) untilDelivery(t testing.TB, list func() deliveries, is func(deliveries) bool) {
+	t.Helper()
+	for range 1000 {
+		if is(list()) { // itself a line of the log
+			return
+		}
+		w.sweep(t)
+	}
+	t.Fatalf("the deliveries are %+v", list())
+}
+
+// TestPendingDeliveries: what was not delivered when a node died is delivered by
+// the next (FR-195).
+func TestPendingDeliveries(t *testing.T) {
+	t.Parallel()
+	w := onPostgres(t, config())
+	c := w.customer(t)
+	r := newReceiver(t)
+	c.register(t, r.url, "job_created", "job_canceled")
+	first := c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(time.Hour))))
+	w.deliver(t) // made, not sent
+	c.cancel(t, first)
+	w.clock.Advance(time.Minute) // in which the node that is gone would still be the one that tells
+	next := newWorld(t, w.clock, w.again(t), config())
+	next.live(t)
+	t.Run("FR-195 made and not yet made", func(t *testing.T) {
+		equal(t, "events", names(r.wait(t, 2)), "created canceled")
+	})
+	t.Run("FR-195 FR-200 told twice, delivered once", func(t *testing.T) {
+		all := w.deliver(t)
+		if err := next.forge.Deliver(context.Background(), all); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "deliveries", len(r.wait(t, 2)), 2)
+	})
+}

@@ -1,0 +1,119 @@
+package forgerun_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// allowed are the moves of the document's list, and the one of G-FR-01.
+var allowed = map[string][]job.Cause{
+	"CREATED QUEUED":    {job.Due},
+	"CREATED CANCELED":  {job.Canceled},
+	"QUEUED ASSIGNED":   {job.Claimed},
+	"QUEUED CANCELED":   {job.Canceled},
+	"ASSIGNED RUNNING":  {job.Started},
+	"ASSIGNED CANCELED": {job.Canceled},
+	"ASSIGNED QUEUED":   {job.Expired, job.Released},
+	"RUNNING SUCCEEDED": {job.Succeeded},
+	"RUNNING FAILED":    {job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood, job.Released},
+	"RUNNING CANCELED":  {job.Canceled},
+	"FAILED QUEUED":     {job.Retried},
+}
+
+// requirement of the state that a pair begins in.
+var requirement = map[job.State]string{"CREATED": "FR-155", "QUEUED": "FR-156", "ASSIGNED": "FR-157", "RUNNING": "FR-158",
+	"FAILED": "FR-159", "SUCCEEDED": "FR-160", "CANCELED": "FR-161"}
+
+// TestMachine holds every pair of states and every cause against the list: what
+// is not allowed does not happen, whatever the cause.
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	m := forgerun.Machine
+	all := []job.State{"CREATED", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED"}
+	t.Run("FR-154 the seven states", func(t *testing.T) {
+		want := slices.Sorted(slices.Values(all))
+		if got := m.States(); !slices.Equal(got, want) {
+			t.Fatalf("states %v", got)
+		}
+		first, _ := m.Next(job.Nowhere, job.Submitted)
+		equal(t, "initial", first.To, job.State("CREATED"))
+		for _, s := range all {
+			final := s == "SUCCEEDED" || s == "FAILED" || s == "CANCELED"
+			equal(t, string(s)+" is final", m.Phase(s) == job.Done, final)
+		}
+	})
+	pairs := 0
+	for _, from := range all {
+		for _, to := range all {
+			pairs++
+			t.Run(fmt.Sprintf("%s %s to %s", requirement[from], from, to), func(t *testing.T) {
+				for _, on := range job.Causes() {
+					mv, ok := m.Next(from, on)
+					want := slices.Contains(allowed[string(from+" "+to)], on)
+					if got := ok && mv.To == to; got != want {
+						t.Errorf("%s leads there: %t, want %t", on, got, want)
+					}
+				}
+			})
+		}
+	}
+	equal(t, "pairs", pairs, 49)
+}
+
+// TestMachineCounts: a run that ends badly in whatever way uses up a retry, and
+// one that never began does not.
+func TestMachineCounts(t *testing.T) {
+	t.Parallel()
+	for _, from := range []job.State{"ASSIGNED", "RUNNING"} {
+		for _, on := range []job.Cause{job.Failed, job.Expired, job.Released} {
+			mv, ok := forgerun.Machine.Next(from, on)
+			equal(t, fmt.Sprintf("%s on %s counts", from, on), ok && mv.Counts, from == "RUNNING")
+		}
+	}
+}
+
+// TestRaces: of two changes at once one wins, and the other learns of it.
+func TestRaces(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		c := w.customer(t)
+		t.Run("FR-162 FR-204 many cancel at once", func(t *testing.T) {
+			id := c.submit(t, spec("SUCCESS_FAST"))
+			w.begin(t)
+			answers := together(20, func(int) reply { return c.do(t, "POST", "/v1/jobs/"+id+"/cancel", "") })
+			for _, r := range answers {
+				equal(t, "state", read[view](t, r.want(t, 200)).State, "CANCELED")
+			}
+			equal(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
+		})
+		t.Run("FR-162 FR-204 many retry at once", func(t *testing.T) {
+			id := c.submit(t, spec("SUCCESS_FAST"))
+			w.fail(t)
+			answers := together(20, func(int) reply { return c.do(t, "POST", "/v1/jobs/"+id+"/retry", "") })
+			for _, r := range answers {
+				v := read[view](t, r.want(t, 200))
+				equal(t, "state and attempt", fmt.Sprint(v.State, v.Attempt), "QUEUED1")
+			}
+			c.cancel(t, id)
+			equal(t, "events", c.report(t, id).names(), "created queued assigned started failed queued canceled")
+		})
+		t.Run("FR-204 cancel and retry at once", func(t *testing.T) {
+			for range 10 {
+				id := c.submit(t, spec("SUCCESS_FAST"))
+				w.fail(t)
+				together(8, func(i int) reply {
+					return c.do(t, "POST", "/v1/jobs/"+id+"/"+[]string{"cancel", "retry"}[i%2], "")
+				})
+				v := c.get(t, id)
+				if v.State != "QUEUED" && v.State != "CANCELED" {
+					t.Fatalf("the job is %s", v.State)
+				}
+				c.cancel(t, id)
+				equal(t, "events", c.report(t, id).names(), "created queued assigned started failed queued canceled")
+			}
+		})
+	})
+}

@@ -1,0 +1,232 @@
+package forgerun
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// metrics are FR-221 to FR-240 under the names of G-FR-59. What counts jobs is
+// driven by the moves the engine tells of once they are on stable storage, so that
+// it agrees with the events.
+type metrics struct {
+	into  map[job.State]prometheus.Counter // entries into each state but ASSIGNED
+	fresh prometheus.Counter
+	hits  prometheus.Counter
+	// clashes are submits whose key belongs to a job with another payload.
+	clashes prometheus.Counter
+
+	queueWait, assigned, execution prometheus.Histogram
+	scenarios, scenarioSubmits     *prometheus.CounterVec
+	retries, retriesWell           prometheus.Counter
+
+	deliveries, deliveryFailures prometheus.Counter
+	deliverySeconds              prometheus.Histogram
+
+	heartbeats prometheus.Counter
+	workers    prometheus.Gauge
+
+	requests  *prometheus.CounterVec
+	latency   *prometheus.HistogramVec
+	errors    *prometheus.CounterVec
+	databases prometheus.Counter
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+}
+
+var (
+	waits    = []float64{1e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
+	runs     = []float64{5e-3, 50e-3, 500e-3, 1, 2, 3, 5, 8, 10, 15, 20, 30, 60, 90, 110, 120, 300}
+	requests = []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 10, 30}
+)
+
+// newMetrics registers all of them, each with a value from the start.
+func newMetrics(r prometheus.Registerer, depth *depth, available func() float64) (*metrics, error) {
+	m := &metrics{
+		into: map[job.State]prometheus.Counter{
+			created:   counter("jobs_submitted_total", "Jobs stored by submits."),
+			queued:    counter("jobs_queued_total", "Entries into QUEUED."),
+			running:   counter("jobs_running_total", "Entries into RUNNING."),
+			succeeded: counter("jobs_succeeded_total", "Entries into SUCCEEDED."),
+			failed:    counter("jobs_failed_total", "Entries into FAILED."),
+			canceled:  counter("jobs_canceled_total", "Entries into CANCELED."),
+		},
+		fresh:            counter("idempotency_new_total", "Submits that made a job."),
+		hits:             counter("idempotency_hits_total", "Submits answered with the job that their key had made before."),
+		clashes:          counter("idempotency_conflicts_total", "Submits refused because their key belongs to another payload."),
+		queueWait:        histogram("job_queue_wait_seconds", "Time from QUEUED to ASSIGNED.", waits),
+		assigned:         histogram("job_assigned_seconds", "Time from ASSIGNED to RUNNING.", waits),
+		execution:        histogram("job_execution_seconds", "Time from RUNNING to the state after it.", runs),
+		scenarios:        counters("jobs_by_scenario_total", "Entries into a final state, by work kind and outcome.", "scenario", "outcome"),
+		scenarioSubmits:  counters("jobs_submitted_by_scenario_total", "Jobs stored by submits, by work kind.", "scenario"),
+		retries:          counter("job_retries_total", "Failed jobs that were queued again."),
+		retriesWell:      counter("job_retry_successes_total", "Jobs that succeeded after a retry."),
+		deliveries:       counter("webhook_deliveries_total", "Tries of deliveries that were sent."),
+		deliveryFailures: counter("webhook_failures_total", "Tries of deliveries that failed: no answer, too late, or not 2xx."),
+		deliverySeconds:  histogram("webhook_delivery_seconds", "Time that a try of a delivery took.", requests),
+		heartbeats:       counter("worker_heartbeats_total", "Heartbeats of this node's workers."),
+		workers:          gauge("workers", "Workers of this node."),
+		requests:         counters("http_requests_total", "Requests, by route and status.", "method", "route", "status_code"),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
+			Help: "Time from the header of a request to its answer, by route.", Buckets: requests}, []string{"method", "route"}),
+		errors:    counters("http_errors_total", "Requests answered with an error, by its code.", "error_code"),
+		databases: counter("database_errors_total", "Requests and runs that met an error of the database."),
+	}
+	all := []prometheus.Collector{m.fresh, m.hits, m.clashes, m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
+		m.retries, m.retriesWell, m.deliveries, m.deliveryFailures, m.deliverySeconds, m.heartbeats, m.workers, m.requests,
+		m.latency, m.errors, m.databases, depth,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "workers_available", Help: "Workers of this node that can take a job."}, available)}
+	for _, c := range m.into {
+		all = append(all, c)
+	}
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("forgerun: %w", err)
+		}
+	}
+	for i := range kinds {
+		m.scenarioSubmits.WithLabelValues(kinds[i].name)
+		for _, s := range []job.State{succeeded, failed, canceled} {
+			m.scenarios.WithLabelValues(kinds[i].name, outcome(s))
+		}
+	}
+	for c := range meanings {
+		m.errors.WithLabelValues(string(c))
+	}
+	return m, nil
+}
+
+// moved counts a change of a job.
+func (m *metrics) moved(c *engine.Moved) {
+	if entered := m.into[c.To]; entered != nil {
+		entered.Inc()
+	}
+	scenario := c.Job.Kind
+	if kindByName[scenario] == nil {
+		scenario = "unknown" // so that what is stored cannot make labels without end
+	}
+	switch {
+	case c.To == created:
+		m.scenarioSubmits.WithLabelValues(scenario).Inc()
+	case c.To == assigned:
+		m.queueWait.Observe(c.At.Sub(c.Since).Seconds())
+	case c.To == running:
+		m.assigned.Observe(c.At.Sub(c.Since).Seconds())
+	case c.From == running:
+		m.execution.Observe(c.At.Sub(c.Job.StartedAt).Seconds())
+	case c.From == failed:
+		m.retries.Inc()
+	}
+	if !final(c.To) {
+		return
+	}
+	m.scenarios.WithLabelValues(scenario, outcome(c.To)).Inc()
+	if c.To == succeeded && c.Job.Failures > 0 {
+		m.retriesWell.Inc()
+	}
+}
+
+// failed counts an error that was answered.
+func (m *metrics) failed(c code) {
+	m.errors.WithLabelValues(string(c)).Inc()
+	if c == codeDatabase {
+		m.databases.Inc()
+	}
+}
+
+// tried counts a try of a delivery.
+func (m *metrics) tried(well bool, took time.Duration) {
+	m.deliveries.Inc()
+	m.deliverySeconds.Observe(took.Seconds())
+	if !well {
+		m.deliveryFailures.Inc()
+	}
+}
+
+// route returns what counts and times the requests of a route.
+func (m *metrics) route(method, pattern string) func(int, time.Duration) {
+	latency := m.latency.WithLabelValues(method, pattern)
+	var known sync.Map // status to its counter
+	return func(status int, took time.Duration) {
+		latency.Observe(took.Seconds())
+		c, ok := known.Load(status)
+		if !ok {
+			c, _ = known.LoadOrStore(status, m.requests.WithLabelValues(method, pattern, strconv.Itoa(status)))
+		}
+		c.(prometheus.Counter).Inc()
+	}
+}
+
+// nowhere counts a request that no route is for.
+func (m *metrics) nowhere(method string, status int) {
+	if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions}, method) {
+		method = "other"
+	}
+	m.requests.WithLabelValues(method, "none", strconv.Itoa(status)).Inc()
+}
+
+// depth is a collector of how many jobs there are that are not over. It asks at
+// each scrape and keeps nothing.
+type depth struct {
+	engine func() *engine.Engine // nil while there is none
+}
+
+// depthTime bounds the question of a scrape.
+const depthTime = 5 * time.Second
+
+var (
+	depthDesc     = prometheus.NewDesc("job_queue_depth", "Jobs that are QUEUED.", nil, nil)
+	activeDesc    = prometheus.NewDesc("jobs_active", "Jobs that are ASSIGNED or RUNNING.", nil, nil)
+	scheduledDesc = prometheus.NewDesc("jobs_scheduled", "Jobs that are CREATED and wait for their time.", nil, nil)
+)
+
+// Describe implements prometheus.Collector, as does Collect.
+func (d *depth) Describe(out chan<- *prometheus.Desc) {
+	out <- depthDesc
+	out <- activeDesc
+	out <- scheduledDesc
+}
+
+// Collect is Describe's other half.
+func (d *depth) Collect(out chan<- prometheus.Metric) {
+	var all job.QueueCount
+	if e := d.engine(); e != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), depthTime)
+		defer cancel()
+		counts, err := e.Queues(ctx, Name)
+		if err != nil {
+			out <- prometheus.NewInvalidMetric(depthDesc, err)
+			return
+		}
+		for _, c := range counts {
+			all = all.Plus(c)
+		}
+	}
+	for desc, n := range map[*prometheus.Desc]int64{depthDesc: all.Ready + all.Delayed, activeDesc: all.Leased, scheduledDesc: all.Waiting} {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n))
+	}
+}

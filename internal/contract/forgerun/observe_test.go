@@ -1,0 +1,301 @@
+package forgerun_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// metricNames are those there are from the start, with their requirements.
+var metricNames = map[string]string{
+	"jobs_submitted_total": "FR-221", "jobs_queued_total": "FR-222", "jobs_running_total": "FR-223", "jobs_succeeded_total": "FR-224",
+	"jobs_failed_total": "FR-225", "jobs_canceled_total": "FR-226", "job_queue_depth": "FR-227", "job_queue_wait_seconds": "FR-228",
+	"job_execution_seconds": "FR-229", "webhook_deliveries_total": "FR-230", "webhook_failures_total": "FR-231",
+	"job_assigned_seconds": "FR-233", "job_retries_total": "FR-237", "job_retry_successes_total": "FR-237",
+	"idempotency_hits_total": "FR-238", "idempotency_new_total": "FR-238", "worker_heartbeats_total": "FR-239", "workers_available": "FR-239",
+	"database_errors_total": "FR-240", "jobs_by_scenario_total": "FR-118", "http_request_duration_seconds": "FR-235",
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	for name, id := range metricNames {
+		t.Run(id+" zero from the start "+name, func(t *testing.T) { equal(t, name, w.metric(t, name, nil), 0) })
+	}
+	c := w.customer(t)
+	well := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "k")
+	c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "k")
+	c.do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "k").want(t, 409)
+	again := c.submit(t, spec("RETRY_ON_FAIL"))
+	canceled := c.submit(t, spec("CANCEL_DURING_RUN"))
+	c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(time.Hour))))
+	equal(t, "FR-227 depth", w.metric(t, "job_queue_depth", nil), 3)
+	w.clock.Advance(3 * time.Second)
+	w.work(t)
+	w.work(t)
+	c.retry(t, again)
+	w.begin(t)
+	c.cancel(t, canceled)
+	w.clock.Advance(time.Minute)
+	w.work(t)
+	c.state(t, well, "SUCCEEDED")
+	for name, want := range map[string]float64{"jobs_submitted_total": 4, "jobs_queued_total": 4, "jobs_running_total": 4, "jobs_succeeded_total": 2,
+		"jobs_failed_total": 1, "jobs_canceled_total": 1, "job_queue_depth": 0, "job_queue_wait_seconds": 4, "job_assigned_seconds": 4,
+		"job_execution_seconds": 4, "job_retries_total": 1, "job_retry_successes_total": 1, "idempotency_hits_total": 1,
+		"idempotency_new_total": 4, "idempotency_conflicts_total": 1, "jobs_scheduled": 1} {
+		t.Run(metricNames[name]+" FR-232 FR-233 "+name, func(t *testing.T) { equal(t, name, w.metric(t, name, nil), want) })
+	}
+	for _, s := range []struct {
+		scenario, outcome string
+		want              float64
+	}{{"SUCCESS_FAST", "SUCCESS", 1}, {"RETRY_ON_FAIL", "FAILED", 1}, {"RETRY_ON_FAIL", "SUCCESS", 1}, {"CANCEL_DURING_RUN", "CANCELED", 1}, {"IO_HEAVY", "SUCCESS", 0}} {
+		t.Run("FR-118 scenario "+s.scenario+" "+s.outcome, func(t *testing.T) {
+			equal(t, "jobs", w.metric(t, "jobs_by_scenario_total", map[string]string{"scenario": s.scenario, "outcome": s.outcome}), s.want)
+		})
+	}
+	t.Run("FR-118 submits by scenario", func(t *testing.T) {
+		equal(t, "jobs", w.metric(t, "jobs_submitted_by_scenario_total", map[string]string{"scenario": "SUCCESS_FAST"}), 2)
+	})
+	t.Run("FR-234 requests by route and status", func(t *testing.T) {
+		route := map[string]string{"method": "POST", "route": "/v1/jobs", "status_code": "202"}
+		equal(t, "202", w.metric(t, "http_requests_total", route), 5)
+		route["status_code"] = "409"
+		equal(t, "409", w.metric(t, "http_requests_total", route), 1)
+		for range 3 {
+			w.do(t, "BREW", "/v1/nothing", "").want(t, 404)
+		}
+		equal(t, "none", w.metric(t, "http_requests_total", map[string]string{"method": "other", "route": "none", "status_code": "404"}), 3)
+	})
+	t.Run("FR-235 FR-236 FR-228 FR-229 times in buckets", func(t *testing.T) {
+		equal(t, "latency", w.metric(t, "http_request_duration_seconds", map[string]string{"method": "POST", "route": "/v1/jobs"}), 6)
+		families, err := w.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]float64{"job_queue_wait_seconds": 3 + 4 + 7 + 60, "job_execution_seconds": 1 + 3 + 0 + 3}
+		for _, f := range families {
+			if sum, known := want[f.GetName()]; known {
+				h := f.Metric[0].GetHistogram()
+				if len(h.Bucket) < 10 || h.GetSampleSum() < sum-0.1 || h.GetSampleSum() > sum+0.1 {
+					t.Errorf("%s has %d buckets and the sum %v, want %v", f.GetName(), len(h.Bucket), h.GetSampleSum(), sum)
+				}
+			}
+		}
+	})
+}
+
+// TestLog looks for the fields that lines must have.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	c := w.customer(t)
+	id := read[view](t, c.do(t, "POST", "/v1/jobs", spec("FAIL_IMMEDIATE"), "X-Request-Id", "r-submit").want(t, 202)).JobID
+	w.work(t)
+	for action, path := range map[string]string{"get": "GET /v1/jobs/" + id, "report": "GET /v1/jobs/" + id + "/report",
+		"retry": "POST /v1/jobs/" + id + "/retry", "cancel": "POST /v1/jobs/" + id + "/cancel"} {
+		method, path, _ := strings.Cut(path, " ")
+		if action == "retry" || action == "cancel" {
+			continue
+		}
+		c.do(t, method, path, "", "X-Request-Id", "r-"+action).want(t, 200)
+	}
+	c.do(t, "POST", "/v1/jobs/"+id+"/retry", "", "X-Request-Id", "r-retry").want(t, 200)
+	c.do(t, "POST", "/v1/jobs/"+id+"/cancel", "", "X-Request-Id", "r-cancel").want(t, 200)
+	for _, action := range []string{"submit", "get", "report", "retry", "cancel"} {
+		t.Run("FR-215 FR-216 FR-217 FR-218 "+action, func(t *testing.T) {
+			lines := w.log.lines(t, map[string]any{"request_id": "r-" + action})
+			if len(lines) == 0 {
+				t.Fatal("there is no line")
+			}
+			for _, l := range lines {
+				if l["client_id"] != c.id || l["job_id"] != id || l["action"] != action {
+					t.Errorf("%v", l)
+				}
+			}
+		})
+	}
+	for request, states := range map[string][2]string{"r-retry": {"FAILED", "QUEUED"}, "r-cancel": {"QUEUED", "CANCELED"}} {
+		t.Run("FR-219 transition by "+request, func(t *testing.T) {
+			equal(t, "lines", len(w.log.lines(t, map[string]any{"request_id": request, "current_state": states[0], "next_state": states[1]})), 1)
+		})
+	}
+	for _, states := range [][2]string{{"", "CREATED"}, {"CREATED", "QUEUED"}, {"QUEUED", "ASSIGNED"}, {"ASSIGNED", "RUNNING"}, {"RUNNING", "FAILED"},
+		{"FAILED", "QUEUED"}, {"QUEUED", "CANCELED"}} {
+		t.Run("FR-219 FR-117 transition "+states[0]+" to "+states[1], func(t *testing.T) {
+			lines := w.log.lines(t, map[string]any{"msg": "job", "job_id": id, "current_state": states[0], "next_state": states[1]})
+			equal(t, "lines", len(lines), 1)
+			l := lines[0]
+			if l["client_id"] != c.id || l["scenario"] != "FAIL_IMMEDIATE" || l["scenario_duration_ms"] != float64(500) || l["expected_outcome"] != "FAILED" {
+				t.Errorf("%v", l)
+			}
+		})
+	}
+	t.Run("FR-241 FR-220 a failure and its reason", func(t *testing.T) {
+		lines := w.log.lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": id, "next_state": "FAILED", "error_code": "simulated_failure"})
+		if len(lines) != 1 || lines[0]["error_message"] == "" {
+			t.Errorf("%v", lines)
+		}
+		lost := c.submit(t, spec("SUCCESS_FAST"))
+		w.begin(t)
+		w.clock.Advance(30 * time.Second)
+		w.sweep(t)
+		lines = w.log.lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": lost, "error_code": "runner_lost"})
+		if len(lines) != 1 || lines[0]["error_message"] == "" {
+			t.Errorf("%v", lines)
+		}
+	})
+	t.Run("FR-220 requests that fail", func(t *testing.T) {
+		c.do(t, "POST", "/v1/jobs", `{"type":"DREAM"}`, "X-Request-Id", "r-bad").want(t, 400)
+		lines := w.log.lines(t, map[string]any{"request_id": "r-bad", "error_code": "RFA_JOB_VALIDATION_FAILED", "action": "submit", "client_id": c.id})
+		if len(lines) != 1 || !strings.Contains(lines[0]["error_message"].(string), "type") {
+			t.Errorf("%v", lines)
+		}
+	})
+	t.Run("FR-220 FR-020 a defect with its cause", func(t *testing.T) {
+		w, f := faultyWorld(t, config())
+		c := w.customer(t)
+		f.failReads(errors.New("SELECT secret"))
+		c.do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "r-defect").want(t, 500)
+		lines := w.log.lines(t, map[string]any{"request_id": "r-defect", "level": "ERROR", "error_code": "RFA_INTERNAL"})
+		if len(lines) != 1 || !strings.Contains(lines[0]["error_message"].(string), "SELECT secret") {
+			t.Errorf("%v", lines)
+		}
+	})
+	t.Run("FR-020 a panic is answered as any other defect", func(t *testing.T) {
+		w := inMemory(t, config())
+		c := w.customer(t)
+		w.forge.Random = func() [16]byte { panic("no randomness") }
+		r := c.do(t, "POST", "/v1/jobs", spec(""))
+		r.is(t, 500, "RFA_INTERNAL")
+		if strings.Contains(r.body, "randomness") || !strings.Contains(w.log.String(), "no randomness") {
+			t.Errorf("%s", r.body)
+		}
+	})
+}
+
+// TestTraces: what belongs together is one trace.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	collector := testkit.NewCollector(t)
+	tracing, err := telemetry.NewTracing(context.Background(), collector.URL, slog.New(slog.DiscardHandler), attribute.String("service.name", "millrace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := config()
+	config.Tracing = tracing
+	w := inMemory(t, config)
+	c := w.customer(t)
+	r := newReceiver(t)
+	c.register(t, r.url, "job_succeeded")
+	w.live(t)
+	const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	id := c.submit(t, spec("RETRY_ON_FAIL"), "Traceparent", caller)
+	w.timersAsked(t, 1)
+	w.timers.pass(3 * time.Second)
+	w.await(t, id, "FAILED")
+	const retrier = "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-01"
+	c.do(t, "POST", "/v1/jobs/"+id+"/retry", "", "Traceparent", retrier).want(t, 200)
+	w.timers.pass(time.Minute)
+	w.timersAsked(t, 1)
+	w.timers.pass(3 * time.Second)
+	w.await(t, id, "SUCCEEDED")
+	r.wait(t, 1)
+	const canceler = "00-2af7651916cd43dd8448eb211c80319c-b7ad6b7169203333-01"
+	second := c.submit(t, spec("CANCEL_DURING_RUN"))
+	w.timersAsked(t, 1)
+	c.do(t, "POST", "/v1/jobs/"+second+"/cancel", "", "Traceparent", canceler).want(t, 200)
+	c.do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).want(t, 200)
+	w.untilTried(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := tracing.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	spansOf := func(traceparent string) (names []string) {
+		for _, s := range collector.Spans() {
+			if traceOf(s) == traceparent[3:35] {
+				names = append(names, s.Name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	t.Run("FR-242 submit to report", func(t *testing.T) {
+		equal(t, "spans", strings.Join(spansOf(caller), " "), "assign enqueue report run start submit")
+	})
+	t.Run("FR-243 FR-244 retry, and the delivery of what came of it", func(t *testing.T) {
+		equal(t, "spans", strings.Join(spansOf(retrier), " "), "assign deliver enqueue report retry run start")
+	})
+	t.Run("FR-245 cancel", func(t *testing.T) {
+		equal(t, "spans", strings.Join(spansOf(canceler), " "), "cancel")
+		s := collector.Find("cancel")
+		if !bytes.Contains([]byte(s.String()), []byte(second)) {
+			t.Errorf("the span does not name its job: %v", s)
+		}
+	})
+	t.Run("FR-246 keys", func(t *testing.T) {
+		for _, name := range []string{"create_key", "revoke_key", "create_client"} {
+			if collector.Find(name) == nil {
+				t.Errorf("there is no span %s", name)
+			}
+		}
+	})
+}
+
+func traceOf(s *otlp.Span) string {
+	const digits = "0123456789abcdef"
+	var b strings.Builder
+	for _, x := range s.TraceId {
+		b.WriteByte(digits[x>>4])
+		b.WriteByte(digits[x&15])
+	}
+	return b.String()
+}
+
+// untilTried waits until the receiver's answer was recorded.
+func (w *world) untilTried(t testing.TB) {
+	t.Helper()
+	w.seen.until(t, "a delivery", func() bool { return w.metric(t, "webhook_deliveries_total", nil) > 0 })
+}
+
+// TestChecks are what readiness asks for (FR-024, FR-027).
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	w, f := faultyWorld(t, config())
+	failing := func() (names []string) {
+		for _, c := range w.forge.Checks() {
+			if c.Run(context.Background()) != nil {
+				names = append(names, c.Name)
+			}
+		}
+		return names
+	}
+	t.Run("FR-021 the store is away", func(t *testing.T) {
+		f.failWrites(&job.Error{Kind: job.Unavailable})
+		equal(t, "checks", strings.Join(failing(), ", "), "forgerun pepper (RFA_CONFIG_INVALID)")
+		f.failWrites(nil)
+		equal(t, "checks", len(failing()), 0)
+	})
+	t.Run("FR-024 no worker claims", func(t *testing.T) {
+		stop := w.live(t)
+		c := w.customer(t)
+		id := c.submit(t, spec("SUCCESS_FAST"))
+		w.await(t, id, "RUNNING")
+		equal(t, "checks", len(failing()), 0)
+		stop()
+		equal(t, "checks", strings.Join(failing(), ", "), "forgerun workers (RFA_EXEC_WORKER_UNAVAILABLE)")
+		c.submit(t, spec("SUCCESS_FAST")) // is accepted all the same (G-FR-29)
+	})
+}

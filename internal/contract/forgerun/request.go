@@ -1,0 +1,326 @@
+package forgerun
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+)
+
+// types are those there are (FR-058); which of them are allowed is a setting.
+var types = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
+
+const (
+	maxKey = 255 // bytes of an idempotency key
+
+	// tolerance is how far a time may lie in the past and still count as now
+	// (FR-062).
+	tolerance = time.Second
+)
+
+// terms are what a client asked for, as the store keeps it beside the definition:
+// two requests are the same when their terms are (G-FR-22).
+type terms struct {
+	typ         string
+	kind        string // empty where the client left it open
+	executionAt time.Time
+	callback    string
+}
+
+func (t terms) same(o terms) bool {
+	return t.typ == o.typ && t.kind == o.kind && t.callback == o.callback && t.executionAt.Equal(o.executionAt)
+}
+
+// encode writes terms as they are stored.
+func (t *terms) encode() []byte {
+	o := begin(make([]byte, 0, 128))
+	o.text("type", t.typ)
+	o.optional("work_kind", t.kind)
+	o.time("execution_at", t.executionAt)
+	o.optional("callback", t.callback)
+	return o.end()
+}
+
+// decodeTerms reads what encode wrote; what cannot be read is left out.
+func decodeTerms(raw []byte) (t terms) {
+	for name, value := range jsontext.Members(raw) {
+		switch string(name) {
+		case "type":
+			t.typ, _ = jsontext.String(value)
+		case "work_kind":
+			t.kind, _ = jsontext.String(value)
+		case "execution_at":
+			t.executionAt, _ = jsontext.Time(value)
+		case "callback":
+			t.callback, _ = jsontext.String(value)
+		}
+	}
+	return t
+}
+
+// submission is a parsed request for a job.
+type submission struct {
+	terms
+
+	key     string // of idempotency, from the body
+	badTime bool   // execution_at is there and no time
+}
+
+// parseObject checks that a body is a JSON object. An empty one is an object
+// without members where that is allowed.
+func parseObject(body []byte, needed bool) error {
+	if len(jsontext.Trim(body)) == 0 {
+		if needed {
+			return malformed("the body is missing")
+		}
+		return nil
+	}
+	if err := jsontext.Check(body); err != nil {
+		return malformed("the body is not JSON: " + err.Error())
+	}
+	if k := jsontext.KindOf(body); k != jsontext.KindObject {
+		return malformed(fmt.Sprintf("the body must be an object and is of type %s", k))
+	}
+	return nil
+}
+
+// text reads a member that is a string. Text that no store can keep as it was
+// sent breaks a rule.
+func text(name string, raw []byte) (string, error) {
+	s, err := jsontext.String(raw)
+	switch {
+	case errors.Is(err, jsontext.ErrKind):
+		return "", malformed(fmt.Sprintf("%s must be a string and is of type %s", name, jsontext.KindOf(raw)))
+	case err != nil:
+		return "", invalid(fmt.Sprintf("%s: %v", name, err))
+	}
+	return s, nil
+}
+
+// optionalText is text for members that may be null or missing.
+func optionalText(name string, raw []byte) (string, error) {
+	if raw == nil || jsontext.IsNull(raw) {
+		return "", nil
+	}
+	return text(name, raw)
+}
+
+// members finds members of an object by name; of one that is there twice the last
+// counts (G-X-15).
+func members(body []byte, names ...string) map[string][]byte {
+	found := make(map[string][]byte, len(names))
+	for name, value := range jsontext.Members(body) {
+		if slices.Contains(names, string(name)) {
+			found[string(name)] = value
+		}
+	}
+	return found
+}
+
+// parseSubmission reads the body of a submit. It refuses what is malformed;
+// rules are for check. Of two things that are wrong the malformed one counts.
+func parseSubmission(body []byte) (s submission, err error) {
+	if err := parseObject(body, true); err != nil {
+		return s, err
+	}
+	m := members(body, "type", "work_kind", "execution_at", "callback", "idempotency_key")
+	if m["type"] == nil {
+		return s, malformed("type is missing")
+	}
+	var errs [5]error
+	s.typ, errs[0] = text("type", m["type"])
+	s.kind, errs[1] = optionalText("work_kind", m["work_kind"])
+	s.callback, errs[2] = optionalText("callback", m["callback"])
+	s.key, errs[3] = optionalText("idempotency_key", m["idempotency_key"])
+	if raw := m["execution_at"]; raw != nil && !jsontext.IsNull(raw) {
+		_, errs[4] = text("execution_at", raw)
+		var timeErr error
+		s.executionAt, timeErr = jsontext.Time(raw)
+		s.badTime = timeErr != nil
+	}
+	if err := worst(errs[:]...); err != nil {
+		return s, err
+	}
+	switch {
+	case isThere(m["work_kind"]) && s.kind == "":
+		return s, invalid("work_kind is empty")
+	case isThere(m["callback"]) && s.callback == "":
+		return s, invalid("callback is empty")
+	case isThere(m["idempotency_key"]) && s.key == "":
+		return s, invalid("idempotency_key is empty")
+	}
+	return s, checkKey("idempotency_key", s.key)
+}
+
+func isThere(raw []byte) bool { return raw != nil && !jsontext.IsNull(raw) }
+
+// worst returns the first malformed error, else the first.
+func worst(errs ...error) error {
+	var first error
+	for _, err := range errs {
+		if err != nil && judge(err).code == codeMalformed {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// headerKey reads the Idempotency-Key of a create action (G-FR-24). An empty one
+// is none.
+func headerKey(h http.Header) (string, error) {
+	given := h["Idempotency-Key"]
+	if len(given) > 1 {
+		return "", malformed("Idempotency-Key is given twice")
+	}
+	if len(given) == 0 {
+		return "", nil
+	}
+	return given[0], checkKey("Idempotency-Key", given[0])
+}
+
+func checkKey(name, key string) error {
+	if len(key) > maxKey {
+		return invalid(fmt.Sprintf("%s is longer than %d bytes", name, maxKey))
+	}
+	if !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
+		return invalid(name + " is not plain text")
+	}
+	return nil
+}
+
+// check holds a submission against the rules of the contract (FR-007).
+func (s *submission) check(allowed []string, now time.Time) error {
+	switch {
+	case !slices.Contains(types, s.typ):
+		return invalid("type must be one of " + strings.Join(types, ", ") + ", not " + strconv.Quote(s.typ))
+	case !slices.Contains(allowed, s.typ): // FR-059
+		return invalid("type " + s.typ + " is not allowed on this server")
+	case s.kind != "" && kindByName[s.kind] == nil: // FR-074
+		return invalid("work_kind is unknown: " + strconv.Quote(s.kind))
+	case s.kind != "" && kindByName[s.kind].ends == refused: // FR-113
+		return invalid("work_kind " + s.kind + " has an invalid payload by design")
+	case s.badTime:
+		return invalid("execution_at must be a time such as 2026-01-02T03:04:05Z")
+	case s.typ == "DEFERRED" && s.executionAt.IsZero(): // FR-063
+		return invalid("execution_at is missing, which type DEFERRED needs")
+	case !s.executionAt.IsZero() && s.executionAt.Before(now.Add(-tolerance)): // FR-062
+		return invalid("execution_at lies in the past")
+	case s.callback != "":
+		return checkURL("callback", s.callback)
+	}
+	return nil
+}
+
+// checkURL takes what a webhook may be sent to (FR-065, FR-186); where that leads
+// is for the guard of outgoing requests to judge.
+func checkURL(name, raw string) error {
+	if _, err := egress.ParseURL(raw); err != nil {
+		return invalid(name + ": " + err.Error())
+	}
+	return nil
+}
+
+// parseRotate reads the body of a key's creation (FR-041).
+func parseRotate(body []byte) (rotate bool, err error) {
+	if err := parseObject(body, false); err != nil {
+		return false, err
+	}
+	raw := members(body, "rotate")["rotate"]
+	if !isThere(raw) {
+		return false, nil
+	}
+	if rotate, err = jsontext.Bool(raw); err != nil {
+		return false, malformed("rotate must be true or false")
+	}
+	return rotate, nil
+}
+
+// parseKeyID reads the body of a revocation (FR-051): one that is no UUID is
+// malformed (G-FR-46).
+func parseKeyID(body []byte) (string, error) {
+	if err := parseObject(body, true); err != nil {
+		return "", err
+	}
+	raw := members(body, "key_id")["key_id"]
+	if raw == nil {
+		return "", malformed("key_id is missing")
+	}
+	id, err := text("key_id", raw)
+	if err != nil {
+		return "", malformed("key_id must be a UUID")
+	}
+	if id, ok := parseUUID(id); ok {
+		return id, nil
+	}
+	return "", malformed("key_id must be a UUID")
+}
+
+// parseUUID reads the usual 36 characters in any case.
+func parseUUID(s string) (string, bool) {
+	if len(s) != 36 {
+		return "", false
+	}
+	id, err := uuid.Parse(s)
+	return id.String(), err == nil
+}
+
+// hookRequest is a parsed request to register a webhook.
+type hookRequest struct {
+	url    string
+	events []string // sorted, each once
+}
+
+// parseHook reads and judges the body of a registration (FR-186, G-FR-49,
+// G-FR-61).
+func parseHook(body []byte) (h hookRequest, err error) {
+	if err := parseObject(body, true); err != nil {
+		return h, err
+	}
+	m := members(body, "url", "events")
+	for _, name := range []string{"url", "events"} {
+		if m[name] == nil {
+			return h, malformed(name + " is missing")
+		}
+	}
+	var urlErr error
+	if h.url, urlErr = text("url", m["url"]); judgedMalformed(urlErr) {
+		return h, urlErr
+	}
+	if k := jsontext.KindOf(m["events"]); k != jsontext.KindArray {
+		return h, malformed(fmt.Sprintf("events must be an array and is of type %s", k))
+	}
+	var eventErr error
+	for i, raw := range jsontext.Elements(m["events"]) {
+		name, err := text(fmt.Sprintf("events[%d]", i), raw)
+		switch {
+		case judgedMalformed(err):
+			return h, err
+		case eventErr == nil && (err != nil || !slices.Contains(eventNames, name)):
+			eventErr = invalid(fmt.Sprintf("events[%d] is not the name of an event: %q", i, name))
+		}
+		h.events = append(h.events, name)
+	}
+	if urlErr == nil {
+		urlErr = checkURL("url", h.url)
+	}
+	if len(h.events) == 0 {
+		eventErr = invalid("events is empty, so the webhook would never be called")
+	}
+	slices.Sort(h.events)
+	h.events = slices.Compact(h.events)
+	return h, worst(urlErr, eventErr)
+}
+
+func judgedMalformed(err error) bool { return err != nil && judge(err).code == codeMalformed }

@@ -1,0 +1,254 @@
+package forgerun_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
+
+// faulty is a store that fails, hangs, or loses answers when it is told to.
+type faulty struct {
+	store.Store
+	reads, writes, after atomic.Pointer[error]
+	hang                 atomic.Bool
+}
+
+func (f *faulty) failWrites(err error) { f.writes.Store(&err) }
+func (f *faulty) failReads(err error)  { f.reads.Store(&err) }
+
+func told(p *atomic.Pointer[error]) error {
+	if err := p.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (f *faulty) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if f.hang.Load() {
+		<-ctx.Done()
+		return &job.Error{Kind: job.Unavailable, Op: "store", Err: ctx.Err()}
+	}
+	if err := told(&f.writes); err != nil {
+		return err
+	}
+	err := f.Store.Update(ctx, fn)
+	if lost := told(&f.after); err == nil && lost != nil {
+		return lost
+	}
+	return err
+}
+
+func (f *faulty) View(ctx context.Context, fn func(store.Reader) error) error {
+	if f.hang.Load() {
+		<-ctx.Done()
+		return &job.Error{Kind: job.Unavailable, Op: "store", Err: ctx.Err()}
+	}
+	if err := told(&f.reads); err != nil {
+		return err
+	}
+	return f.Store.View(ctx, fn)
+}
+
+// faultyWorld is a world on such a store.
+func faultyWorld(t testing.TB, c forgerun.Config) (*world, *faulty) {
+	clock := testkit.NewClock()
+	f := &faulty{Store: testkit.Memory(t, clock.Now)}
+	return newWorld(t, clock, f, c), f
+}
+
+// TestStorageFailures lets the store fail under every route.
+func TestStorageFailures(t *testing.T) {
+	t.Parallel()
+	w, f := faultyWorld(t, config())
+	c := w.customer(t)
+	id := c.submit(t, spec("SUCCESS_FAST"))
+	hook, _ := c.register(t, "http://localhost:9/some", "job_failed")
+	w.work(t)
+	failures := []struct {
+		id, name string
+		err      error
+		status   int
+		code     string
+	}{
+		{"FR-021 FR-198 FR-199", "away", &job.Error{Kind: job.Unavailable, Op: "store", Err: errors.New("dial 10.1.2.3:5432")}, 503, "RFA_STORAGE_DB_ERROR"},
+		{"FR-021", "read-only", &job.Error{Kind: job.ReadOnly, Op: "store", Err: errors.New("/dev/sda1 is full")}, 503, "RFA_STORAGE_DB_ERROR"},
+		{"FR-202", "timeout", &job.Error{Kind: job.Unavailable, Op: "store", Err: context.DeadlineExceeded}, 503, "RFA_STORAGE_DB_ERROR"},
+		{"FR-020", "defect", &job.Error{Kind: job.Internal, Op: "store", Msg: "no such table: jobs", Err: errors.New("SELECT secret")}, 500, "RFA_INTERNAL"},
+		{"FR-020", "unclassified", errors.New("SELECT secret FROM nowhere"), 500, "RFA_INTERNAL"},
+	}
+	for _, s := range sample {
+		for _, fail := range failures {
+			t.Run(fail.id+" "+s.name+" "+fail.name, func(t *testing.T) {
+				w.clock.Advance(2 * time.Second) // what is known of keys is not for long
+				f.failReads(fail.err)
+				f.failWrites(fail.err)
+				r := c.do(t, s.method, fill(s.path, c.id, id, hook), s.body)
+				f.failReads(nil)
+				f.failWrites(nil)
+				r.is(t, fail.status, fail.code)
+				for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table", "store:", "deadline"} {
+					if strings.Contains(r.body, inside) {
+						t.Errorf("the answer tells of %s: %s", inside, r.body)
+					}
+				}
+			})
+		}
+	}
+	t.Run("FR-198 nothing is left behind", func(t *testing.T) { equal(t, "jobs", w.jobs(t), 1) })
+	t.Run("FR-240 database errors are counted", func(t *testing.T) {
+		if got := w.metric(t, "database_errors_total", nil); got < float64(3*len(sample)) {
+			t.Errorf("%v errors", got)
+		}
+	})
+}
+
+// TestSubmitFails: a submit that fails leaves nothing, and its key is good
+// afterwards; one whose answer was lost is found by its key.
+func TestSubmitFails(t *testing.T) {
+	t.Parallel()
+	w, f := faultyWorld(t, config())
+	c := w.customer(t)
+	gone := error(&job.Error{Kind: job.Unavailable, Op: "store.commit"})
+	t.Run("FR-072 FR-198 FR-202 nothing was written", func(t *testing.T) {
+		f.failWrites(gone)
+		r := c.do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "k")
+		f.failWrites(nil)
+		r.is(t, 503, "RFA_STORAGE_DB_ERROR")
+		if strings.Contains(r.body, "job_id") {
+			t.Errorf("the answer has %s", r.body)
+		}
+		equal(t, "retry-after", r.header.Get("Retry-After"), "1")
+		equal(t, "jobs", w.jobs(t), 0)
+		equal(t, "kind", c.get(t, c.submit(t, spec("CPU_BURST"), "Idempotency-Key", "k")).WorkKind, "CPU_BURST")
+	})
+	t.Run("FR-071 FR-198 the answer was lost", func(t *testing.T) {
+		f.after.Store(&gone)
+		c.do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "lost").is(t, 503, "RFA_STORAGE_DB_ERROR")
+		f.after.Store(nil)
+		before := w.jobs(t)
+		c.submit(t, spec("IO_HEAVY"), "Idempotency-Key", "lost")
+		equal(t, "jobs", w.jobs(t), before)
+	})
+	t.Run("FR-201 an id that exists", func(t *testing.T) {
+		draws := []byte{1, 1, 2}
+		config := config()
+		clock := testkit.NewClock()
+		again := newWorld(t, clock, testkit.Memory(t, clock.Now), config)
+		again.forge.Random = func() (id [16]byte) {
+			id[0] = draws[0]
+			draws = draws[1:]
+			return id
+		}
+		c := again.customer(t)
+		a, b := c.submit(t, spec("SUCCESS_FAST")), c.submit(t, spec("SUCCESS_FAST"))
+		if a == b {
+			t.Error("FR-079 two jobs have one id")
+		}
+		equal(t, "jobs", again.jobs(t), 2)
+	})
+}
+
+// TestTimeouts: a request that takes too long is answered (FR-203).
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	c := config()
+	c.RequestTimeout = 30 * time.Millisecond
+	w, f := faultyWorld(t, c)
+	id := w.newClient(t)
+	f.hang.Store(true)
+	t.Run("FR-203 FR-025 it is answered", func(t *testing.T) {
+		for _, path := range []string{"/v1/clients", "/v1/clients/" + id + "/keys"} {
+			r := w.do(t, "POST", path, "")
+			r.is(t, 504, "RFA_EXEC_TIMEOUT")
+		}
+	})
+	f.hang.Store(false)
+	t.Run("FR-202 and nothing is written in part", func(t *testing.T) {
+		w.do(t, "POST", "/v1/clients/"+id+"/keys", "").want(t, 201)
+	})
+}
+
+// TestTogether: job, event, message and key are written together or not at all
+// (FR-080, FR-200).
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	clock := testkit.NewClock()
+	f := &halfway{Store: testkit.Memory(t, clock.Now)}
+	w := newWorld(t, clock, f, config())
+	c := w.customer(t)
+	for i, step := range []string{"events", "messages", "counts"} {
+		t.Run("FR-080 FR-081 FR-200 "+step+" fail", func(t *testing.T) {
+			f.fail.Store(&step)
+			c.do(t, "POST", "/v1/jobs", spec("SUCCESS_FAST"), "Idempotency-Key", "k").is(t, 503, "RFA_STORAGE_DB_ERROR")
+			f.fail.Store(nil)
+			equal(t, "jobs", w.jobs(t), i)
+			id := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", fmt.Sprint("well", i))
+			j := w.begin(t)
+			f.fail.Store(&step)
+			if _, err := w.engine.Cancel(context.Background(), j.ID); err == nil {
+				t.Error("it was canceled")
+			}
+			f.fail.Store(nil)
+			c.state(t, id, "RUNNING")
+			c.do(t, "GET", "/v1/jobs/"+id+"/report", "").is(t, 404, "RFA_JOB_NOT_FOUND") // FR-183
+			c.cancel(t, id)
+			equal(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
+		})
+	}
+}
+
+// halfway is a store that fails in the middle of a transaction.
+type halfway struct {
+	store.Store
+	fail atomic.Pointer[string]
+}
+
+func (h *halfway) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return h.Store.Update(ctx, func(tx store.Tx) error { return fn(halfwayTx{tx, h}) })
+}
+
+type halfwayTx struct {
+	store.Tx
+	h *halfway
+}
+
+func (t halfwayTx) broken(step string) error {
+	if at := t.h.fail.Load(); at != nil && *at == step {
+		return &job.Error{Kind: job.Unavailable, Op: "store." + step}
+	}
+	return nil
+}
+
+func (t halfwayTx) AddEvents(events []job.Event) error {
+	if err := t.broken("events"); err != nil && len(events) > 0 {
+		return err
+	}
+	return t.Tx.AddEvents(events)
+}
+
+func (t halfwayTx) AddMessages(messages []job.Message) error {
+	if err := t.broken("messages"); err != nil && len(messages) > 0 {
+		return err
+	}
+	return t.Tx.AddMessages(messages)
+}
+
+func (t halfwayTx) CountBy(deltas []job.QueueCount) error {
+	if err := t.broken("counts"); err != nil && len(deltas) > 0 {
+		return err
+	}
+	return t.Tx.CountBy(deltas)
+}

@@ -1,0 +1,46 @@
+package forgerun
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// traceMove adds what has happened to the trace of the request that the job comes
+// from, a submit or a retry: how long it was queued, assigned and running, and
+// that its report is there (FR-242, FR-243, FR-245).
+func (f *ForgeRun) traceMove(m *engine.Moved) {
+	if !f.Tracing.Enabled() || m.Job.Trace == "" {
+		return
+	}
+	ctx := telemetry.Resume(context.Background(), m.Job.Trace)
+	attrs := []attribute.KeyValue{attribute.String(telemetry.JobID, m.Job.ID.Key), attribute.String(telemetry.ClientID, m.Job.Owner),
+		attribute.String(scenarioAttr, m.Job.Kind), attribute.String(telemetry.NextState, string(m.To))}
+	switch m.From {
+	case created, failed:
+		f.Tracing.Record(ctx, "enqueue", m.At, m.At, attrs...)
+	case queued:
+		f.Tracing.Record(ctx, "assign", m.Since, m.At, attrs...)
+	case assigned:
+		f.Tracing.Record(ctx, "start", m.Since, m.At, attrs...)
+	case running:
+		ctx = f.Tracing.Record(ctx, "run", m.Job.StartedAt, m.At, attrs...)
+	}
+	if final(m.To) {
+		f.Tracing.Record(ctx, "report", m.At, m.At, attrs...)
+	}
+}
+
+// deliverySpan begins the span of a try of a delivery (FR-244).
+func (f *ForgeRun) deliverySpan(ctx context.Context, trace string) (context.Context, func(error)) {
+	ctx, span := f.Tracing.StartClient(telemetry.Resume(ctx, trace), "deliver")
+	return ctx, func(err error) {
+		if err != nil {
+			telemetry.Fail(span, err.Error())
+		}
+		span.End()
+	}
+}

@@ -1,0 +1,220 @@
+package forgerun
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// reply is the answer of a handler, which something else sends.
+type reply struct {
+	status int
+	body   []byte
+}
+
+// answered is a reply of one object.
+func answered(status int, fill func(*object)) reply {
+	o := begin(make([]byte, 0, 512))
+	fill(&o)
+	return reply{status, o.end()}
+}
+
+// updatedAt is when the job last changed its state. Heartbeats move the time the
+// row was written, so while a worker has it the hand-out counts (FR-123).
+func updatedAt(j *job.Job) time.Time {
+	switch {
+	case !j.SettledAt.IsZero():
+		return j.SettledAt
+	case j.Phase == job.Leased:
+		return j.StartedAt
+	}
+	return j.UpdatedAt
+}
+
+// appendJob writes a job with the members of the document and those of G-FR-38.
+func appendJob(o *object, j *job.Job) {
+	t := decodeTerms(j.Payload)
+	o.text("job_id", j.ID.Key)
+	o.text("type", t.typ)
+	o.text("state", string(j.State))
+	o.optional("outcome", outcome(j.State))
+	o.time("created_at", j.CreatedAt)
+	o.time("execution_at", t.executionAt)
+	o.time("updated_at", updatedAt(j))
+	o.number("attempt", int64(attempt(j)))
+	o.optional("callback", t.callback)
+	o.text("work_kind", j.Kind)
+	if d, err := decodeDefinition(j.Definition); err == nil {
+		o.object("definition", d.append)
+	} else {
+		o.raw("definition", "null")
+	}
+	if j.State == failed {
+		f := decodeFailure(j.Failure)
+		o.object("failure", f.append)
+	} else {
+		o.raw("failure", "null")
+	}
+}
+
+// failure is why a job failed (G-FR-62).
+type failure struct {
+	code, message string
+	retryable     bool
+}
+
+func (f *failure) append(o *object) {
+	o.text("code", f.code)
+	o.text("message", f.message)
+	o.flag("retryable", f.retryable)
+}
+
+func (f *failure) encode() []byte {
+	o := begin(make([]byte, 0, 128))
+	f.append(&o)
+	return o.end()
+}
+
+// lost is the failure of a run that fell silent and so left none (G-FR-35).
+var lost = failure{code: runnerLost, message: "the runner was lost while the job ran", retryable: true}
+
+// decodeFailure reads what a run left: what encode wrote, or whatever a worker
+// outside said of it.
+func decodeFailure(raw []byte) failure {
+	if len(raw) == 0 {
+		return lost
+	}
+	f := failure{code: "failed", message: "the run failed"}
+	if jsontext.Check(raw) != nil {
+		return f
+	}
+	if s, err := jsontext.String(raw); err == nil {
+		f.message = s
+	}
+	for name, value := range jsontext.Members(raw) {
+		switch s, err := jsontext.String(value); {
+		case string(name) == "retryable":
+			f.retryable, _ = jsontext.Bool(value)
+		case err != nil || s == "":
+		case string(name) == "code" || string(name) == "error_type":
+			f.code = s
+		case string(name) == "message" || string(name) == "error":
+			f.message = s
+		}
+	}
+	return f
+}
+
+// appendReport writes the report of a final job (FR-125, FR-131).
+func appendReport(o *object, j *job.Job, events []event) {
+	started := startOfLastRun(events)
+	duration := int64(0)
+	if !started.IsZero() {
+		duration = j.SettledAt.Sub(started).Round(time.Millisecond).Milliseconds()
+	}
+	o.text("job_id", j.ID.Key)
+	o.text("outcome", outcome(j.State))
+	o.array("events", len(events), func(i int, o *object) { events[i].append(o, j.ID.Key, j.Kind, "timestamp") })
+	o.time("started_at", started)
+	o.time("finished_at", j.SettledAt)
+	o.number("duration_ms", duration)
+	o.number("attempt", int64(attempt(j)))
+	o.text("work_kind", j.Kind)
+	if j.State == failed {
+		f := decodeFailure(j.Failure)
+		o.object("failure", f.append)
+	} else {
+		o.raw("failure", "null")
+	}
+}
+
+// page is what a list was asked for.
+type page struct {
+	limit  int
+	cursor string // what nextCursor was given; empty begins
+}
+
+// Limits of lists (G-X-19).
+const (
+	usualLimit = 20
+	mostLimit  = 100
+)
+
+// readPage reads limit and cursor of a list. kind is the list's own letter, so
+// that a cursor of another list is refused.
+func readPage(c *httpapi.Call, kind string) (p page, err error) {
+	p.limit = usualLimit
+	text, given, err := c.Query("limit")
+	if err != nil {
+		return p, err
+	}
+	if given {
+		n, ok := httpapi.Digits(text)
+		if !ok || n < 1 || n > mostLimit {
+			return p, invalid("limit must be a whole number from 1 to " + strconv.Itoa(mostLimit))
+		}
+		p.limit = n
+	}
+	text, given, err = c.Query("cursor")
+	if err != nil || !given {
+		return p, err
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	place, ok := strings.CutPrefix(string(raw), kind+":")
+	if err != nil || !ok || place == "" || len(place) > maxCursor {
+		return p, errCursor
+	}
+	p.cursor = place
+	return p, nil
+}
+
+const maxCursor = 256
+
+var errCursor = invalid("cursor is not one that this list has given")
+
+// number reads a cursor that is a number of more than 0; 0 for none.
+func (p page) number() (int64, error) {
+	if p.cursor == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(p.cursor, 10, 64)
+	if err != nil || n < 1 || strconv.FormatInt(n, 10) != p.cursor {
+		return 0, errCursor
+	}
+	return n, nil
+}
+
+// id reads a cursor that is a UUID.
+func (p page) id() (string, error) {
+	if p.cursor == "" {
+		return "", nil
+	}
+	id, ok := parseUUID(p.cursor)
+	if !ok {
+		return "", errCursor
+	}
+	return id, nil
+}
+
+func nextCursor(kind, place string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + place))
+}
+
+// listed is a page of n items. next is the place from which to go on, empty at
+// the end.
+func listed(n int, fill func(i int, o *object), kind, next string) reply {
+	return answered(200, func(o *object) {
+		o.array("items", n, fill)
+		if next == "" {
+			o.raw("next_cursor", "null")
+		} else {
+			o.text("next_cursor", nextCursor(kind, next))
+		}
+		o.flag("has_more", next != "")
+	})
+}

@@ -1,0 +1,559 @@
+package forgerun_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a whole ForgeRun behind a real server, on a clock that stands still.
+type world struct {
+	clock    *testkit.Clock
+	timers   *timers
+	store    store.Store
+	engine   *engine.Engine
+	forge    *forgerun.ForgeRun
+	registry *prometheus.Registry
+	log      *journal
+	seen     *watcher
+	url      string
+	client   *http.Client
+	again    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+}
+
+// journal is a log that is written and read at once.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string { j.mu.Lock(); defer j.mu.Unlock(); return j.text.String() }
+
+// lines returns the lines that have all of the members.
+func (j *journal) lines(t testing.TB, members map[string]any) (found []map[string]any) {
+	t.Helper()
+next:
+	for _, text := range strings.Split(strings.TrimSpace(j.String()), "\n") {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("the log has %q: %v", text, err)
+		}
+		for k, want := range members {
+			if line[k] != want {
+				continue next
+			}
+		}
+		found = append(found, line)
+	}
+	return found
+}
+
+// timers let runs wait for the world's clock.
+type timers struct {
+	clock *testkit.Clock
+	mu    sync.Mutex
+	all   map[*timer]bool
+	asked chan struct{} // gets one for each timer made
+}
+
+type timer struct {
+	at     time.Time
+	passed chan time.Time
+}
+
+func newTimers(c *testkit.Clock) *timers {
+	return &timers{clock: c, all: map[*timer]bool{}, asked: make(chan struct{}, 1000)}
+}
+
+func (t *timers) make(d time.Duration) (<-chan time.Time, func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := &timer{t.clock.Now().Add(d), make(chan time.Time, 1)}
+	t.all[one] = true
+	t.asked <- struct{}{}
+	return one.passed, func() { t.mu.Lock(); defer t.mu.Unlock(); delete(t.all, one) }
+}
+
+// pass lets time pass and ends the timers whose time has come.
+func (t *timers) pass(d time.Duration) {
+	t.clock.Advance(d)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for one := range t.all {
+		if !one.at.After(t.clock.Now()) {
+			one.passed <- t.clock.Now()
+			delete(t.all, one)
+		}
+	}
+}
+
+const bodyLimit = 1 << 20
+
+var pepper = []byte("a pepper that is long enough for everybody")
+
+func config() forgerun.Config {
+	return forgerun.Config{
+		Pepper: pepper, Node: "node", Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}, Workers: 4, JobsPerWorker: 1,
+		Lease: 30 * time.Second, Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second, MaxRetries: 3,
+		BackoffBase: time.Second, BackoffMax: time.Minute, RatePerMinute: 1_000_000, AnonymousPerMinute: 1_000_000,
+		MaxActiveJobs: 1000, QueueSize: 100_000, BodyLimit: bodyLimit, PayloadLimit: 256 << 10, FailureProbability: 0.2,
+		Client: http.DefaultClient, Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second, BackoffMax: 2 * time.Hour, BackoffFactor: 5},
+		DurationScale: 1, Retention: 720 * time.Hour, RevokedKeyRetention: 2160 * time.Hour, KeyLifetime: 2160 * time.Hour,
+	}
+}
+
+// onEveryStore runs a test on SQLite and on PostgreSQL, each in a world of its own.
+func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) { test(t, inMemory(t, config())) })
+	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, config())) })
+}
+
+// onPostgres is a world on a database of its own.
+func onPostgres(t testing.TB, c forgerun.Config) *world {
+	clock := testkit.NewClock()
+	url := pgtest.URL(t)
+	open := func(tb testing.TB) store.Store {
+		s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: clock.Now})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { s.Close() })
+		return s
+	}
+	w := newWorld(t, clock, open(t), c)
+	w.again = open
+	return w
+}
+
+// inMemory is a world on SQLite for what the store has no part in.
+func inMemory(t testing.TB, c forgerun.Config) *world {
+	clock := testkit.NewClock()
+	return newWorld(t, clock, testkit.Memory(t, clock.Now), c)
+}
+
+func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Config) *world {
+	t.Helper()
+	w := &world{clock: clock, timers: newTimers(clock), store: s, registry: prometheus.NewRegistry(), log: &journal{}}
+	c.Registry, c.Now, c.Elapsed, c.Random = w.registry, clock.Now, clock.Monotonic, testkit.Random
+	if c.Log == nil {
+		w.seen = newWatcher(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Log = slog.New(w.seen)
+	}
+	if c.Timer == nil {
+		c.Timer = w.timers.make
+	}
+	f, err := forgerun.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.forge = f
+	w.engine = testkit.Engine(t, s, clock, f.Contracts()...)
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = httpapi.Server(httpapi.Root(f.Mount(w.engine), httpapi.Health()), c.Log)
+	server.Start()
+	t.Cleanup(server.Close)
+	w.url = server.URL
+	w.client = &http.Client{Transport: &checked{t: t, next: http.DefaultTransport},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	return w
+}
+
+// reply is an answer, read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request. header are pairs; a body comes as JSON unless header says
+// otherwise.
+func (w *world) do(t testing.TB, method, path, body string, header ...string) reply {
+	t.Helper()
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
+	}
+	req, err := http.NewRequest(method, w.url+path, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i+1] == "" {
+			req.Header.Del(header[i])
+			continue
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(got)}
+}
+
+// want fails unless the answer has a status.
+func (r reply) want(t testing.TB, status int) reply {
+	t.Helper()
+	if r.status != status {
+		t.Fatalf("got %d %s, want %d", r.status, r.body, status)
+	}
+	return r
+}
+
+// read decodes an answer.
+func read[T any](t testing.TB, r reply) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
+		t.Fatalf("%s: %v", r.body, err)
+	}
+	return v
+}
+
+// trouble is a problem document.
+type trouble struct {
+	Type, Title, Detail, Instance, Code string
+	Status                              int
+}
+
+// is fails unless the answer is a problem with a status and a code, whose detail
+// has all of the words.
+func (r reply) is(t testing.TB, status int, code string, words ...string) trouble {
+	t.Helper()
+	r.want(t, status)
+	p := read[trouble](t, r)
+	if p.Code != code || p.Status != status || p.Title == "" || p.Detail == "" || !strings.Contains(p.Type, ":") {
+		t.Errorf("got %s, want %d %s", r.body, status, code)
+	}
+	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("a problem of type %q", got)
+	}
+	if p.Instance == "" || p.Instance != r.header.Get("X-Request-Id") {
+		t.Errorf("instance %q of request %q", p.Instance, r.header.Get("X-Request-Id"))
+	}
+	for _, word := range words {
+		if !strings.Contains(p.Detail, word) {
+			t.Errorf("%q does not speak of %q", p.Detail, word)
+		}
+	}
+	return p
+}
+
+// customer is a client with its key.
+type customer struct {
+	w        *world
+	id       string
+	key      string
+	keyID    string
+	callback string
+}
+
+type issued struct {
+	APIKey         *string    `json:"api_key"`
+	KeyID          string     `json:"key_id"`
+	CreatedAt      time.Time  `json:"created_at"`
+	ExpiresAt      *time.Time `json:"expires_at"`
+	CallbackSecret string     `json:"callback_secret"`
+}
+
+// newClient makes a client without a key.
+func (w *world) newClient(t testing.TB) string {
+	t.Helper()
+	return read[struct {
+		ClientID string `json:"client_id"`
+	}](t, w.do(t, "POST", "/v1/clients", "").want(t, 201)).ClientID
+}
+
+// customer makes a client and its first key.
+func (w *world) customer(t testing.TB) *customer {
+	t.Helper()
+	id := w.newClient(t)
+	k := read[issued](t, w.do(t, "POST", "/v1/clients/"+id+"/keys", "").want(t, 201))
+	return &customer{w, id, *k.APIKey, k.KeyID, k.CallbackSecret}
+}
+
+// do sends a request with the client's key.
+func (c *customer) do(t testing.TB, method, path, body string, header ...string) reply {
+	t.Helper()
+	return c.w.do(t, method, path, body, append([]string{"Authorization", "Bearer " + c.key}, header...)...)
+}
+
+// view is a job as it is shown.
+type view struct {
+	JobID       string     `json:"job_id"`
+	Type        string     `json:"type"`
+	State       string     `json:"state"`
+	Outcome     *string    `json:"outcome"`
+	CreatedAt   time.Time  `json:"created_at"`
+	ExecutionAt *time.Time `json:"execution_at"`
+	UpdatedAt   time.Time  `json:"updated_at"`
+	Attempt     int        `json:"attempt"`
+	Callback    *string    `json:"callback"`
+	WorkKind    string     `json:"work_kind"`
+	Definition  *struct {
+		WorkKind    string     `json:"work_kind"`
+		DurationMS  int64      `json:"duration_ms"`
+		ShouldFail  bool       `json:"should_fail"`
+		PayloadSize int64      `json:"payload_size"`
+		ExecutionAt *time.Time `json:"execution_at"`
+		Seed        int64      `json:"seed"`
+	} `json:"definition"`
+	Failure *struct {
+		Code      string `json:"code"`
+		Message   string `json:"message"`
+		Retryable bool   `json:"retryable"`
+	} `json:"failure"`
+}
+
+// account is a report.
+type account struct {
+	JobID   string `json:"job_id"`
+	Outcome string `json:"outcome"`
+	Events  []struct {
+		EventID   string    `json:"event_id"`
+		JobID     string    `json:"job_id"`
+		EventName string    `json:"event_name"`
+		PrevState *string   `json:"prev_state"`
+		NextState string    `json:"next_state"`
+		Timestamp time.Time `json:"timestamp"`
+		Scenario  string    `json:"scenario"`
+		Reason    string    `json:"reason"`
+		Final     *bool     `json:"final"`
+	} `json:"events"`
+	StartedAt  *time.Time `json:"started_at"`
+	FinishedAt time.Time  `json:"finished_at"`
+	DurationMS int64      `json:"duration_ms"`
+}
+
+// names are the events in their order.
+func (a account) names() string {
+	var all []string
+	for _, e := range a.Events {
+		all = append(all, strings.TrimPrefix(e.EventName, "job_"))
+	}
+	return strings.Join(all, " ")
+}
+
+// spec writes a submit; extra are further members as JSON.
+func spec(kind string, extra ...string) string {
+	members := append([]string{`"type":"EXECUTE"`}, extra...)
+	if strings.Contains(strings.Join(extra, ","), `"type":`) {
+		members = members[1:]
+	}
+	if kind != "" {
+		members = append(members, fmt.Sprintf(`"work_kind":%q`, kind))
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+func at(t time.Time) string { return fmt.Sprintf(`"execution_at":%q`, t.Format(time.RFC3339Nano)) }
+
+// submit submits what must be accepted and returns the job's id.
+func (c *customer) submit(t testing.TB, body string, header ...string) string {
+	t.Helper()
+	return read[view](t, c.do(t, "POST", "/v1/jobs", body, header...).want(t, 202)).JobID
+}
+
+// get reads a job that must be there.
+func (c *customer) get(t testing.TB, id string) view {
+	t.Helper()
+	return read[view](t, c.do(t, "GET", "/v1/jobs/"+id, "").want(t, 200))
+}
+
+// report reads a report that must be there.
+func (c *customer) report(t testing.TB, id string) account {
+	t.Helper()
+	return read[account](t, c.do(t, "GET", "/v1/jobs/"+id+"/report", "").want(t, 200))
+}
+
+func (c *customer) cancel(t testing.TB, id string) view {
+	t.Helper()
+	return read[view](t, c.do(t, "POST", "/v1/jobs/"+id+"/cancel", "").want(t, 200))
+}
+
+func (c *customer) retry(t testing.TB, id string) view {
+	t.Helper()
+	return read[view](t, c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").want(t, 200))
+}
+
+// state fails unless a job is in a state.
+func (c *customer) state(t testing.TB, id, want string) view {
+	t.Helper()
+	v := c.get(t, id)
+	if v.State != want {
+		t.Fatalf("job %s is %s, want %s", id, v.State, want)
+	}
+	return v
+}
+
+// claim hands out the next job, which must be there.
+func (w *world) claim(t testing.TB) *job.Job {
+	t.Helper()
+	jobs := w.claims(t, 1)
+	if len(jobs) != 1 {
+		t.Fatal("there is no job to claim")
+	}
+	return jobs[0]
+}
+
+func (w *world) claims(t testing.TB, n int) []*job.Job {
+	t.Helper()
+	jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{Contract: forgerun.Name, Max: n, Worker: "a worker"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobs
+}
+
+func runOf(j *job.Job) engine.Run { return engine.Run{ID: j.ID, Run: j.Run} }
+
+// begin claims the next job and starts it.
+func (w *world) begin(t testing.TB) *job.Job {
+	t.Helper()
+	j := w.claim(t)
+	if _, err := w.engine.Start(context.Background(), runOf(j)); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func (w *world) finish(t testing.TB, j *job.Job, o engine.Outcome) {
+	t.Helper()
+	if _, err := w.engine.Finish(context.Background(), runOf(j), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// work claims the next job and runs it as a worker would, the clock passing as
+// long as the run takes, and returns what it was.
+func (w *world) work(t testing.TB) *job.Job {
+	t.Helper()
+	j := w.claim(t)
+	w.simulate(t, j)
+	return j
+}
+
+func (w *world) simulate(t testing.TB, j *job.Job) {
+	t.Helper()
+	done := make(chan engine.Outcome, 1)
+	go func() {
+		done <- w.forge.Simulate(context.Background(), j, func(ctx context.Context) error {
+			_, err := w.engine.Start(ctx, runOf(j))
+			return err
+		})
+	}()
+	for {
+		select {
+		case <-w.timers.asked:
+			w.timers.pass(w.timers.next())
+		case o := <-done:
+			w.finish(t, j, o)
+			return
+		}
+	}
+}
+
+// next is how long it is until the next timer ends.
+func (t *timers) next() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	least := time.Duration(0)
+	for one := range t.all {
+		if d := one.at.Sub(t.clock.Now()); least == 0 || d < least {
+			least = d
+		}
+	}
+	return least
+}
+
+// fail makes the next job fail, whatever it is.
+func (w *world) fail(t testing.TB) *job.Job {
+	t.Helper()
+	j := w.begin(t)
+	w.finish(t, j, engine.Outcome{On: job.Failed, Reason: "broken", Failure: []byte(`{"code":"broken","message":"it broke","retryable":true}`)})
+	return j
+}
+
+// sweep does what the duties do by themselves.
+func (w *world) sweep(t testing.TB) {
+	t.Helper()
+	if _, err := w.engine.Expire(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.engine.Promote(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// jobs counts all jobs in the store.
+func (w *world) jobs(t testing.TB) int {
+	t.Helper()
+	all, err := w.engine.List(context.Background(), store.Filter{Contract: forgerun.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// deliver hands out what is in the outbox, as the duty does, and returns it.
+func (w *world) deliver(t testing.TB) (all []job.Message) {
+	t.Helper()
+	for {
+		n, err := w.engine.Publish(context.Background(), func(ctx context.Context, batch []job.Message) error {
+			all = append(all, batch...)
+			return w.forge.Deliver(ctx, batch)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return all
+		}
+	}
+}

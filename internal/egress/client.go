@@ -1,0 +1,154 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config says what a client may do. The zero value calls public addresses, follows nothing, and waits as long as its
+// requests' contexts do.
+type Config struct {
+	Local bool           // every listener is on loopback: loopback and private addresses may be called
+	Allow []netip.Prefix // what else may be called, whatever it is
+
+	// MaxRedirects is how many are followed, at most 10. With 0 the answer that redirects is the answer; beyond more it
+	// is ErrRedirects.
+	MaxRedirects int
+
+	ConnectTimeout time.Duration // 0 is 10 s; the TLS handshake has as long again
+	HeaderTimeout  time.Duration // from the request sent to the header of the answer; 0 is no limit but the context's
+	Timeout        time.Duration // of the whole exchange, reading the body included; 0 is no limit but the context's
+
+	UserAgent string        // of requests that name none; "" is millrace
+	Resolver  *net.Resolver // nil is the system's
+}
+
+const (
+	maxRedirects   = 10
+	connectTimeout = 10 * time.Second
+	maxHeader      = 64 << 10
+	idleTimeout    = 60 * time.Second
+	idlePerHost    = 32
+	idleConns      = 256
+)
+
+// ErrRedirects says that an answer redirects once more than is followed.
+var ErrRedirects = errors.New("egress: too many redirects")
+
+// Client makes requests. It may be used by many at a time.
+type Client struct {
+	http      *http.Client
+	transport *http.Transport
+	agent     string
+}
+
+// New makes a client. Close it when no request is under way any more.
+func New(c Config) (*Client, error) {
+	if c.MaxRedirects < 0 || c.MaxRedirects > maxRedirects {
+		return nil, fmt.Errorf("egress: MaxRedirects is %d, not 0 to %d", c.MaxRedirects, maxRedirects)
+	}
+	if slices.ContainsFunc(c.Allow, func(p netip.Prefix) bool { return !p.IsValid() }) {
+		return nil, errors.New("egress: Allow holds a prefix that is none")
+	}
+	if c.ConnectTimeout <= 0 {
+		c.ConnectTimeout = connectTimeout
+	}
+	if c.UserAgent == "" {
+		c.UserAgent = "millrace"
+	}
+	g := &guard{local: c.Local, allow: unmapped(c.Allow)}
+	dialer := &net.Dialer{Timeout: c.ConnectTimeout, Control: g.control, Resolver: c.Resolver}
+	transport := &http.Transport{
+		Proxy:                  nil, // the guard would see the proxy's address only
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    c.ConnectTimeout,
+		ResponseHeaderTimeout:  c.HeaderTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		DisableCompression:     true,
+		ForceAttemptHTTP2:      true,
+		IdleConnTimeout:        idleTimeout,
+		MaxIdleConns:           idleConns,
+		MaxIdleConnsPerHost:    idlePerHost,
+	}
+	return &Client{transport: transport, agent: c.UserAgent,
+		http: &http.Client{Transport: transport, Timeout: c.Timeout, CheckRedirect: follow(c.MaxRedirects)}}, nil
+}
+
+// unmapped writes prefixes the way addresses are compared.
+func unmapped(prefixes []netip.Prefix) []netip.Prefix {
+	all := make([]netip.Prefix, len(prefixes))
+	for i, p := range prefixes {
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		all[i] = p
+	}
+	return all
+}
+
+// Do makes a request whose URL is as ParseURL wants it. A Refused is in the chain of the error when the address is not
+// to be called.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	if err := check(req.URL); err != nil {
+		return nil, err
+	}
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", c.agent)
+	}
+	return c.http.Do(req)
+}
+
+// Close ends connections that nothing is using.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// follow decides on each redirect; the guard sees the connection as well.
+func follow(limit int) func(*http.Request, []*http.Request) error {
+	return func(next *http.Request, via []*http.Request) error {
+		if limit == 0 {
+			return http.ErrUseLastResponse
+		}
+		if len(via) > limit {
+			return ErrRedirects
+		}
+		if err := check(next.URL); err != nil {
+			return err
+		}
+		next.Header.Del("Referer")
+		// Once away from where it was meant to go a request stays without credentials, also when it is sent back there.
+		elsewhere := func(u *url.URL) bool { return origin(u) != origin(via[0].URL) }
+		if elsewhere(next.URL) || slices.ContainsFunc(via, func(r *http.Request) bool { return elsewhere(r.URL) }) {
+			harmlessOnly(next.Header)
+		}
+		return nil
+	}
+}
+
+// origin is scheme, host and port.
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// harmless are the headers that go along to another host: any other may be a credential.
+var harmless = []string{"Accept", "Accept-Language", "Accept-Encoding", "Content-Type", "Range", "User-Agent"}
+
+func harmlessOnly(h http.Header) {
+	for name := range h {
+		if !slices.Contains(harmless, name) {
+			delete(h, name)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+)
+
+// Class is what an address is when it is not a public one.
+type Class string
+
+// The classes. Public is what everybody may call.
+const (
+	Public      Class = "public"
+	Unspecified Class = "unspecified"
+	Loopback    Class = "loopback"
+	Private     Class = "private"
+	LinkLocal   Class = "link-local"
+	CarrierNAT  Class = "carrier-grade NAT"
+	Multicast   Class = "multicast"
+	Reserved    Class = "reserved"
+	Embedded    Class = "IPv4 in IPv6"
+)
+
+// Refused says that an address is not called from here. It is in the chain of the error of Client.Do.
+type Refused struct {
+	Address netip.Addr
+	Class   Class
+}
+
+func (r *Refused) Error() string {
+	return fmt.Sprintf("egress: the address %s is refused: %s", r.Address, r.Class)
+}
+
+// classes are the special-purpose blocks of IANA's registries; the first that holds an address decides. Of IPv6 only
+// 2000::/3 is in use as public, so the rest needs no list.
+var classes = []struct {
+	netip.Prefix
+	Class
+}{
+	{netip.MustParsePrefix("0.0.0.0/32"), Unspecified},
+	{netip.MustParsePrefix("0.0.0.0/8"), Reserved}, // "this network": some systems take it for loopback
+	{netip.MustParsePrefix("10.0.0.0/8"), Private},
+	{netip.MustParsePrefix("100.64.0.0/10"), CarrierNAT},
+	{netip.MustParsePrefix("127.0.0.0/8"), Loopback},
+	{netip.MustParsePrefix("169.254.0.0/16"), LinkLocal}, // where clouds keep credentials
+	{netip.MustParsePrefix("172.16.0.0/12"), Private},
+	{netip.MustParsePrefix("192.0.0.0/24"), Reserved},
+	{netip.MustParsePrefix("192.0.2.0/24"), Reserved},
+	{netip.MustParsePrefix("192.88.99.0/24"), Reserved}, // relays of 6to4
+	{netip.MustParsePrefix("192.168.0.0/16"), Private},
+	{netip.MustParsePrefix("198.18.0.0/15"), Reserved},
+	{netip.MustParsePrefix("198.51.100.0/24"), Reserved},
+	{netip.MustParsePrefix("203.0.113.0/24"), Reserved},
+	{netip.MustParsePrefix("224.0.0.0/4"), Multicast},
+	{netip.MustParsePrefix("240.0.0.0/4"), Reserved}, // broadcast is in it
+	{netip.MustParsePrefix("0.0.0.0/0"), Public},
+
+	{netip.MustParsePrefix("::/128"), Unspecified},
+	{netip.MustParsePrefix("::1/128"), Loopback},
+	{netip.MustParsePrefix("::/96"), Embedded},           // IPv4-compatible
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), Embedded}, // IPv4-translated
+	{netip.MustParsePrefix("64:ff9b:1::/48"), Embedded},  // NAT64 of a site's own
+	{netip.MustParsePrefix("2001::/32"), Embedded},       // Teredo
+	{netip.MustParsePrefix("2002::/16"), Embedded},       // 6to4
+	{netip.MustParsePrefix("2001::/23"), Reserved},
+	{netip.MustParsePrefix("2001:db8::/32"), Reserved},
+	{netip.MustParsePrefix("3fff::/20"), Reserved},
+	{netip.MustParsePrefix("2000::/3"), Public},
+	{netip.MustParsePrefix("fc00::/7"), Private},
+	{netip.MustParsePrefix("fe80::/10"), LinkLocal},
+	{netip.MustParsePrefix("ff00::/8"), Multicast},
+	{netip.MustParsePrefix("::/0"), Reserved},
+}
+
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// Classify says what an address is. A mapped IPv4 address is that IPv4 address; one behind the common NAT64 prefix, which
+// is how a network without IPv4 reaches public ones, or in an ISATAP address is Embedded unless it is public.
+func Classify(a netip.Addr) Class {
+	a = a.WithZone("").Unmap()
+	if !a.IsValid() {
+		return Unspecified
+	}
+	if v4, hidden := hiddenIn(a); hidden && Classify(v4) != Public {
+		return Embedded
+	}
+	if nat64.Contains(a) {
+		return Public
+	}
+	at := slices.IndexFunc(classes, func(c struct {
+		netip.Prefix
+		Class
+	}) bool {
+		return c.Contains(a)
+	})
+	return classes[at].Class // the last of each family holds everything
+}
+
+// hiddenIn finds the IPv4 address to which a NAT64 or ISATAP address is translated on its way.
+func hiddenIn(a netip.Addr) (netip.Addr, bool) {
+	if !a.Is6() {
+		return netip.Addr{}, false
+	}
+	b := a.As16()
+	isatap := b[8]&^0x03 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
+	if !isatap && !nat64.Contains(a) {
+		return netip.Addr{}, false
+	}
+	return netip.AddrFrom4([4]byte(b[12:])), true
+}
+
+// guard decides which addresses are called.
+type guard struct {
+	local bool
+	allow []netip.Prefix
+}
+
+// check returns a Refused for an address that is not to be called.
+func (g *guard) check(a netip.Addr) error {
+	plain := a.WithZone("").Unmap()
+	class := Classify(plain)
+	allowed := class == Public || g.local && (class == Loopback || class == Private) ||
+		slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(plain) })
+	if allowed {
+		return nil
+	}
+	return &Refused{Address: a, Class: class}
+}
+
+// control is called with the address of each connection before it is made.
+func (g *guard) control(network, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("egress: %s address %q: %w", network, address, err)
+	}
+	return g.check(to.Addr())
+}

@@ -1,0 +1,77 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// MaxURL is how many bytes a URL may have.
+const MaxURL = 2048
+
+// ParseURL reads the URL of something to call: http or https with a host, and without credentials, which would end up in
+// every log. Whether its address may be called is decided when it is. Errors are safe to show to who sent it.
+func ParseURL(raw string) (*url.URL, error) {
+	if len(raw) > MaxURL {
+		return nil, fmt.Errorf("the URL has more than %d bytes", MaxURL)
+	}
+	if !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return nil, errors.New("the URL holds spaces, control characters, or bytes that are not UTF-8")
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, errors.New("the URL cannot be parsed")
+	}
+	return u, check(u)
+}
+
+// check says what is wrong with a URL.
+func check(u *url.URL) error {
+	switch {
+	case u == nil || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("the URL is neither http nor https")
+	case u.Hostname() == "" || u.Opaque != "":
+		return errors.New("the URL names no host")
+	case u.User != nil:
+		return errors.New("the URL holds credentials")
+	case strings.Contains(u.Hostname(), "%"):
+		return errors.New("the URL's host has a zone, which means something on one machine only")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return errors.New("the URL's port is not 1 to 65535")
+		}
+	}
+	return nil
+}
+
+// forbidden are the headers that belong to the connection or the transport and are never taken from users; all that
+// begin with Proxy- or Sec- are as well.
+var forbidden = []string{"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer",
+	"transfer-encoding", "upgrade", "via"}
+
+// CheckHeader says what is wrong with a header somebody wants to be sent along. Errors are safe to show to them and do
+// not repeat the value.
+func CheckHeader(name, value string) error {
+	lower := strings.ToLower(name)
+	if !httpguts.ValidHeaderFieldName(name) {
+		return fmt.Errorf("%q is no name of a header", name)
+	}
+	if strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-") {
+		return fmt.Errorf("the header %s cannot be set", name)
+	}
+	for _, f := range forbidden {
+		if lower == f {
+			return fmt.Errorf("the header %s cannot be set", name)
+		}
+	}
+	if !httpguts.ValidHeaderFieldValue(value) {
+		return fmt.Errorf("the value of the header %s holds characters it cannot", name)
+	}
+	return nil
+}

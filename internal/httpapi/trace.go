@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// trace goes on where the caller's trace is, if it sent a valid one, and begins
+// the span of the request.
+func (c *Call) trace() {
+	ctx := c.Request.Context()
+	given := c.Request.Header[telemetry.TraceParent]
+	if len(given) == 1 {
+		ctx = telemetry.Resume(ctx, given[0])
+	}
+	if c.table.Tracing.Enabled() {
+		ctx, c.span = c.table.Tracing.StartServer(ctx, "unmatched")
+	}
+	if len(given) == 1 || c.span != nil {
+		c.Request = c.Request.WithContext(ctx)
+	}
+}
+
+func (c *Call) endTrace() {
+	if c.span == nil {
+		return
+	}
+	defer c.span.End()
+	if !c.span.IsRecording() {
+		return
+	}
+	attrs := []attribute.KeyValue{attribute.String("http.request.method", c.Request.Method),
+		attribute.Int("http.response.status_code", c.status), attribute.String(telemetry.RequestID, c.RequestID())}
+	if c.Route != nil {
+		name := c.Route.Action
+		if name == "" {
+			name = c.Route.Method + " " + c.Route.Pattern
+		}
+		c.span.SetName(name)
+		attrs = append(attrs, attribute.String("http.route", c.Route.Pattern))
+	}
+	for _, a := range c.noted() {
+		attrs = append(attrs, attributeOf(a))
+	}
+	c.span.SetAttributes(attrs...)
+	if c.status >= http.StatusInternalServerError || c.status == 0 {
+		telemetry.Fail(c.span, http.StatusText(c.status))
+	}
+}
+
+func attributeOf(a slog.Attr) attribute.KeyValue {
+	return attribute.String(a.Key, a.Value.String())
+}

@@ -1,0 +1,162 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/server"
+)
+
+// busy is a room that runs by itself.
+type busy struct {
+	*room
+	started chan struct{}
+	told    chan struct{} // closed when it is to stop
+	let     chan struct{} // closed when it may
+	engine  atomic.Pointer[engine.Engine]
+	last    error // of what it does at last
+}
+
+func newBusy() *busy {
+	return &busy{room: newRoom(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") }),
+		started: make(chan struct{}), told: make(chan struct{}), let: make(chan struct{})}
+}
+
+func (b *busy) Mount(e *engine.Engine) httpapi.Mount { b.engine.Store(e); return b.room.Mount(e) }
+
+func (b *busy) Run(ctx context.Context) {
+	close(b.started)
+	<-ctx.Done()
+	close(b.told)
+	<-b.let
+	_, b.last = b.engine.Load().Submit(context.Background(), engine.Unique,
+		[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: "last"}, Queue: "q"}}})
+}
+
+// TestRoomRuns: what a room does by itself begins with the node, is told when it stops, and has the store until it is
+// done.
+func TestRoomRuns(t *testing.T) {
+	t.Parallel()
+	b := newBusy()
+	n := start(t, nil, server.Place{Room: b})
+	receive(t, b.started)
+	n.stop()
+	receive(t, b.told)
+	select {
+	case err := <-n.ended:
+		t.Fatalf("did not wait for the room: %v", err)
+	default:
+	}
+	close(b.let)
+	if err := receive(t, n.ended); err != nil || b.last != nil {
+		t.Errorf("the node ended with %v, the room with %v", err, b.last)
+	}
+}
+
+// TestWorkersOnly: a node that is there to run jobs serves nothing else.
+func TestWorkersOnly(t *testing.T) {
+	t.Parallel()
+	b := newBusy()
+	close(b.let)
+	n := startWith(t, nil, func(c *server.Config) { c.WorkersOnly = true }, server.Place{Room: b, OpenAPI: []byte("x")},
+		server.Place{Room: other{newRoom(longPoll)}, Listen: "127.0.0.1:0"})
+	receive(t, b.started)
+	if urls := n.URLs(); len(urls) != 1 {
+		t.Errorf("it listens on %v", urls)
+	}
+	for path, want := range map[string]int{"/health": 200, "/health/ready": 200, "/metrics": 200, "/made/x": 404, "/openapi/made.yaml": 404} {
+		if status, _ := n.get(n.URLs()[0] + path); status != want {
+			t.Errorf("GET %s: %d, want %d", path, status, want)
+		}
+	}
+}
+
+// publisher is a room of contracts with an outbox.
+type publisher struct {
+	*room
+	names     []string
+	delivered chan []job.Message
+	refuse    atomic.Int32 // how many more times it fails
+}
+
+func newPublisher(names ...string) *publisher {
+	return &publisher{room: newRoom(longPoll), names: names, delivered: make(chan []job.Message, 100)}
+}
+
+func (p *publisher) Contract() engine.Contract {
+	return engine.Contract{Name: p.names[0], Machine: machine, Publish: true}
+}
+
+func (p *publisher) Contracts() []engine.Contract {
+	var all []engine.Contract
+	for _, n := range p.names {
+		all = append(all, engine.Contract{Name: n, Machine: machine, Publish: true})
+	}
+	return all
+}
+
+func (p *publisher) Deliver(_ context.Context, messages []job.Message) error {
+	if p.refuse.Add(-1) >= 0 {
+		return errors.New("not now")
+	}
+	p.delivered <- messages
+	return nil
+}
+
+func (p *publisher) Checks() []httpapi.Check {
+	return []httpapi.Check{{Name: "a part of " + p.names[0], Run: func(context.Context) error { return errors.New("broken") }}}
+}
+
+// silent is a room whose contract publishes and that takes no messages.
+type silent struct{ *room }
+
+func (silent) Contract() engine.Contract {
+	return engine.Contract{Name: "silent", Machine: machine, Publish: true}
+}
+
+// TestDeliver: each room gets the messages of its contracts and no others, in order, again after it failed.
+func TestDeliver(t *testing.T) {
+	t.Parallel()
+	first, second := newPublisher("a", "a2"), newPublisher("b")
+	second.refuse.Store(2)
+	var e *engine.Engine
+	n := startWith(t, nil, func(c *server.Config) { c.Engine = func(made *engine.Engine) error { e = made; return nil } },
+		server.Place{Room: first}, server.Place{Room: second}, server.Place{Room: silent{newRoom(longPoll)}})
+	for _, id := range []job.ID{{Contract: "a", Key: "1"}, {Contract: "silent", Key: "1"}, {Contract: "b", Key: "1"}, {Contract: "a2", Key: "1"},
+		{Contract: "a", Key: "2"}} {
+		if _, err := e.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{ID: id, Queue: "q"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[*publisher][]string{first: {"a 1", "a2 1", "a 2"}, second: {"b 1"}}
+	for p, names := range want {
+		seen := map[string]bool{}
+		var order []string
+		for len(order) < len(names) {
+			for _, m := range receive(t, p.delivered) {
+				name := m.JobID.Contract + " " + m.JobID.Key
+				if !seen[name] { // what failed beside others comes again
+					seen[name] = true
+					order = append(order, name)
+				}
+			}
+		}
+		if strings.Join(order, ",") != strings.Join(names, ",") {
+			t.Errorf("got %v, want %v", order, names)
+		}
+	}
+	if second.refuse.Load() > 0 {
+		t.Error("the second room was not asked again")
+	}
+	if status, body := n.get(n.URLs()[0] + "/health/ready"); status != 503 || body != "a part of a fails\na part of b fails\n" {
+		t.Errorf("ready: %d %q", status, body)
+	}
+}

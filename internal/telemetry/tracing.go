@@ -1,0 +1,194 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// Bounds of what is on its way to the collector. What comes while the queue is
+// full is dropped: nobody waits for a collector.
+const (
+	spanQueue    = 8192
+	spanBatch    = 512
+	spanDelay    = 2 * time.Second
+	spanSendTime = 5 * time.Second
+)
+
+// Tracing is where spans go. Without a collector, and as nil, it makes none and
+// costs next to nothing; the trace of a caller is handed on all the same.
+//
+// A job keeps the place it was submitted from as its Trace (Carrier), and what
+// happens to it later goes on from there (Resume), on whatever node.
+type Tracing struct {
+	tracer   trace.Tracer
+	provider *sdktrace.TracerProvider
+	giveUp   context.CancelFunc // ends what is being sent
+}
+
+// NewTracing makes a Tracing that sends to the collector at endpoint, a URL of
+// OTLP over HTTP such as http://127.0.0.1:4318; with none it makes no spans.
+// The attributes describe this process. What has no parent is always recorded,
+// what has one as its parent is.
+func NewTracing(ctx context.Context, endpoint string, log *slog.Logger, attrs ...attribute.KeyValue) (*Tracing, error) {
+	if endpoint == "" {
+		return &Tracing{}, nil
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(collector(endpoint)),
+		otlptracehttp.WithTimeout(spanSendTime), otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second,
+			MaxInterval: spanSendTime, MaxElapsedTime: 4 * spanSendTime}))
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: the collector of traces: %w", err)
+	}
+	life, giveUp := context.WithCancel(context.Background())
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
+		sdktrace.WithResource(resource.NewSchemaless(attrs...)),
+		sdktrace.WithBatcher(&sender{SpanExporter: exporter, log: log, life: life}, sdktrace.WithMaxQueueSize(spanQueue),
+			sdktrace.WithMaxExportBatchSize(spanBatch), sdktrace.WithBatchTimeout(spanDelay),
+			sdktrace.WithExportTimeout(5*spanSendTime)))
+	return &Tracing{tracer: provider.Tracer("github.com/millrace/millrace"), provider: provider, giveUp: giveUp}, nil
+}
+
+// collector is the URL of the traces of an endpoint: that itself when it has a
+// path.
+func collector(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err == nil && (u.Path == "" || u.Path == "/") {
+		u.Path = "/v1/traces"
+		return u.String()
+	}
+	return endpoint
+}
+
+// Enabled reports whether spans are made.
+func (t *Tracing) Enabled() bool { return t != nil && t.tracer != nil }
+
+// StartSpan begins a span of what this process does by itself, as a child of the
+// one in ctx. Whoever starts it ends it.
+func (t *Tracing) StartSpan(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+	return t.start(ctx, name, trace.SpanKindInternal, attrs)
+}
+
+// StartServer is StartSpan for a request of somebody else's.
+func (t *Tracing) StartServer(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+	return t.start(ctx, name, trace.SpanKindServer, attrs)
+}
+
+// StartClient is StartSpan for a request to somebody else.
+func (t *Tracing) StartClient(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+	return t.start(ctx, name, trace.SpanKindClient, attrs)
+}
+
+func (t *Tracing) start(ctx context.Context, name string, kind trace.SpanKind, attrs []attribute.KeyValue) (context.Context, trace.Span) {
+	if !t.Enabled() {
+		return ctx, noop.Span{}
+	}
+	return t.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attrs...))
+}
+
+// Record makes a span of something that is over: the time a job spent in a
+// queue, say. The context it returns is that of the span.
+func (t *Tracing) Record(ctx context.Context, name string, from, to time.Time, attrs ...attribute.KeyValue) context.Context {
+	if !t.Enabled() {
+		return ctx
+	}
+	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(attrs...))
+	span.End(trace.WithTimestamp(to))
+	return ctx
+}
+
+// Fail marks a span as that of something that went wrong.
+func Fail(span trace.Span, why string) { span.SetStatus(codes.Error, why) }
+
+// Shutdown sends what has not been sent, for as long as ctx holds, and ends the
+// tracing.
+func (t *Tracing) Shutdown(ctx context.Context) error {
+	if !t.Enabled() {
+		return nil
+	}
+	giveUp := context.AfterFunc(ctx, t.giveUp)
+	err := t.provider.Shutdown(context.WithoutCancel(ctx))
+	if !giveUp() {
+		return fmt.Errorf("telemetry: not all traces were sent: %w", ctx.Err())
+	}
+	t.giveUp()
+	return err
+}
+
+// TraceParent is the header that a trace travels in (W3C Trace Context).
+const TraceParent = "Traceparent"
+
+// Carrier returns the place in ctx as a traceparent, empty when there is none.
+func Carrier(ctx context.Context) string {
+	place := trace.SpanContextFromContext(ctx)
+	if !place.IsValid() {
+		return ""
+	}
+	flags := "-00"
+	if place.IsSampled() {
+		flags = "-01"
+	}
+	return "00-" + place.TraceID().String() + "-" + place.SpanID().String() + flags
+}
+
+// Resume returns ctx at the place that a traceparent names: what is started from
+// it goes on from there. A wrong one is taken for none.
+func Resume(ctx context.Context, traceparent string) context.Context {
+	if traceparent == "" {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, parent(traceparent))
+}
+
+// parent is a traceparent as the propagator reads it.
+type parent string
+
+func (p parent) Get(key string) string {
+	if key == "traceparent" {
+		return string(p)
+	}
+	return ""
+}
+
+func (parent) Set(string, string) {}
+
+func (parent) Keys() []string { return nil }
+
+// sender logs when the collector cannot be reached, and that it can again; the
+// library would tell a global handler.
+type sender struct {
+	sdktrace.SpanExporter
+	log    *slog.Logger
+	life   context.Context // that of the tracing
+	broken atomic.Bool
+}
+
+func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer context.AfterFunc(s.life, cancel)()
+	defer cancel()
+	err := s.SpanExporter.ExportSpans(ctx, spans)
+	if s.broken.Swap(err != nil) == (err != nil) {
+		return nil
+	}
+	if err != nil {
+		s.log.Warn("traces cannot be sent and are dropped until they can", ErrorMessage, err)
+	} else {
+		s.log.Info("traces are sent again")
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package webhook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Status is where a delivery stands.
+type Status string
+
+// The statuses.
+const (
+	Pending   Status = "pending"
+	Delivered Status = "delivered"
+	Exhausted Status = "exhausted"
+)
+
+// Delivery is one event on its way to one URL, in the shape of G-FR-62.
+type Delivery struct {
+	ID        string     `json:"delivery_id"`
+	EventID   string     `json:"event_id"`
+	EventName string     `json:"event_name"`
+	URL       string     `json:"url"`
+	Status    Status     `json:"status"`
+	Tries     []Try      `json:"tries"`
+	NextTryAt *time.Time `json:"next_try_at"` // nil when it is over, under way, or waits for the delivery before it
+}
+
+// Try is what one request came to. StatusCode and Response are nil when there was no answer, Error when all went well.
+type Try struct {
+	At         time.Time `json:"at"`
+	StatusCode *int      `json:"status_code"`
+	Error      *string   `json:"error"`
+	DurationMS int64     `json:"duration_ms"`
+	Response   *string   `json:"response"` // the first 4 KiB
+}
+
+// parcel is the definition of a delivery: where it goes and for whom.
+type parcel struct {
+	EventID   string   `json:"event_id"`
+	EventName string   `json:"event_name"`
+	URL       string   `json:"url"`
+	Client    string   `json:"client"`
+	Chain     string   `json:"chain"`
+	Hooks     []string `json:"hooks,omitempty"`    // the subscriptions that name the URL
+	Callback  bool     `json:"callback,omitempty"` // the chain's callback is the URL
+}
+
+// shelf is the owner of a delivery's job, by which it is listed: the eldest of its subscriptions, or else the callbacks of
+// its client.
+func (p *parcel) shelf() string {
+	if len(p.Hooks) > 0 {
+		return p.Hooks[0]
+	}
+	return callbacksOf(p.Client)
+}
+
+func callbacksOf(owner string) string { return "callbacks/" + owner }
+
+func (p *parcel) submission(w *Webhooks, id string, body []byte, trace string) (engine.Submission, error) {
+	definition, err := json.Marshal(p)
+	return engine.Submission{Job: job.Job{ID: jobID(id), Kind: p.EventName, Queue: queue, Owner: p.shelf(), Lease: w.lease(),
+		RunLimit: w.MaxTries, Definition: definition, Payload: body, Trace: trace}}, err
+}
+
+func jobID(delivery string) job.ID { return job.ID{Contract: Name, Key: delivery} }
+
+// deliveryID is that of an event at a URL: whoever tells of an event twice makes one delivery of it (G-FR-47).
+func deliveryID(owner, eventID, url string) string {
+	h := sha256.New()
+	for _, p := range []string{"delivery", owner, eventID, url} {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return asUUID(job.RunID(h.Sum(nil)[:16]), 8)
+}
+
+func unpack(j *job.Job) (*parcel, error) {
+	p := &parcel{}
+	if err := json.Unmarshal(j.Definition, p); err != nil {
+		return nil, fmt.Errorf("webhook: delivery %s: %w", j.ID.Key, err)
+	}
+	return p, nil
+}
+
+func triesOf(j *job.Job) (tries []Try, err error) {
+	if len(j.Progress) > 0 {
+		err = json.Unmarshal(j.Progress, &tries)
+	}
+	return tries, err
+}
+
+func deliveryOf(j *job.Job) (Delivery, error) {
+	p, err := unpack(j)
+	if err != nil {
+		return Delivery{}, err
+	}
+	tries, err := triesOf(j)
+	if err != nil {
+		return Delivery{}, fmt.Errorf("webhook: tries of delivery %s: %w", j.ID.Key, err)
+	}
+	if tries == nil {
+		tries = []Try{}
+	}
+	d := Delivery{ID: j.ID.Key, EventID: p.EventID, EventName: p.EventName, URL: p.URL, Status: Pending, Tries: tries}
+	switch j.State {
+	case delivered:
+		d.Status = Delivered
+	case exhausted:
+		d.Status = Exhausted
+	case pending:
+		due := j.DueAt
+		d.NextTryAt = &due
+	}
+	return d, nil
+}
+
+// Deliveries returns the newest limit deliveries of a subscription that are older than before, or, with no hookID, of
+// all callbacks of a client. next is what to give as before to go on, 0 at the end. A delivery for several subscriptions
+// with one URL is listed with the eldest. Errors are those of Hook.
+func (w *Webhooks) Deliveries(ctx context.Context, owner, hookID string, before int64, limit int) (all []Delivery, next int64, err error) {
+	shelf := callbacksOf(owner)
+	if hookID != "" {
+		h, err := w.Hook(ctx, owner, hookID)
+		if err != nil {
+			return nil, 0, err
+		}
+		shelf = h.ID
+	}
+	limit = max(1, limit)
+	jobs, err := w.engine.List(ctx, store.Filter{Contract: Name, Owner: shelf, Newest: true, Before: before, Limit: limit + 1})
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(jobs) > limit {
+		jobs = jobs[:limit]
+		next = jobs[limit-1].Seq
+	}
+	all = make([]Delivery, len(jobs))
+	for i, j := range jobs {
+		if all[i], err = deliveryOf(j); err != nil {
+			return nil, 0, err
+		}
+	}
+	return all, next, nil
+}
+
+// Replay makes one more delivery of the same event, wherever the first stands, to the subscription alone.
+//
+// Errors: those of Hook, NotFound for a delivery that is none of the subscription's, Conflict while that is disabled.
+func (w *Webhooks) Replay(ctx context.Context, owner, hookID, id string) (Delivery, error) {
+	h, err := w.Hook(ctx, owner, hookID)
+	if err != nil {
+		return Delivery{}, err
+	}
+	if h.Disabled {
+		return Delivery{}, &job.Error{Kind: job.Conflict, Op: "webhook.replay", Msg: "the webhook is disabled: enable it first"}
+	}
+	id, ok := canonical(id)
+	if !ok {
+		return Delivery{}, unknown("delivery")
+	}
+	j, err := w.engine.Get(ctx, jobID(id))
+	if job.IsKind(err, job.NotFound) || err == nil && j.Owner != h.ID {
+		return Delivery{}, unknown("delivery")
+	}
+	if err != nil {
+		return Delivery{}, err
+	}
+	p, err := unpack(j)
+	if err != nil {
+		return Delivery{}, err
+	}
+	p.Hooks, p.Callback = []string{h.ID}, false
+	fresh, err := w.newRandomID()
+	if err != nil {
+		return Delivery{}, err
+	}
+	s, err := p.submission(w, fresh, j.Payload, j.Trace)
+	if err != nil {
+		return Delivery{}, err
+	}
+	if _, err := w.engine.Submit(ctx, engine.Unique, []engine.Submission{s}); err != nil {
+		return Delivery{}, err
+	}
+	if j, err = w.engine.Get(ctx, jobID(fresh)); err != nil {
+		return Delivery{}, err
+	}
+	return deliveryOf(j)
+}

@@ -1,0 +1,31 @@
+package webhook
+
+import "github.com/millrace/millrace/internal/job"
+
+// The states of a delivery.
+const (
+	waiting   job.State = "waiting"
+	pending   job.State = "pending"
+	sending   job.State = "sending"
+	delivered job.State = "delivered"
+	exhausted job.State = "exhausted"
+)
+
+// machine: only tries that were made count, so a crash or a full slot uses up none.
+var machine = job.MustMachine(map[job.State]job.Phase{
+	waiting:   job.Waiting,
+	pending:   job.Ready,
+	sending:   job.Leased,
+	delivered: job.Done,
+	exhausted: job.Done,
+}, []job.Move{
+	{From: job.Nowhere, On: job.Submitted, To: waiting},
+	{From: waiting, On: job.Satisfied, To: pending},
+	{From: waiting, On: job.Unsatisfiable, To: pending}, // the one before it is given up
+	{From: pending, On: job.Claimed, To: sending},
+	{From: sending, On: job.Succeeded, To: delivered},
+	{From: sending, On: job.Failed, To: pending, Counts: true},
+	{From: sending, On: job.FailedForGood, To: exhausted},
+	{From: sending, On: job.Released, To: pending},
+	{From: sending, On: job.Expired, To: pending},
+})

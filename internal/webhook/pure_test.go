@@ -1,0 +1,229 @@
+package webhook_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/webhook"
+)
+
+// The example of the specification's reference implementations.
+func TestSignatureOfTheSpecification(t *testing.T) {
+	t.Parallel()
+	got, err := webhook.Signatures([]string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAAA"}, "msg_p5jXN8AQM9LWM0D4loKWxJek",
+		time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	first, second, _ := strings.Cut(got, " ")
+	if err != nil || first != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" || !strings.HasPrefix(second, "v1,") {
+		t.Errorf("G-FR-48 signature: got %q, %v", got, err)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	want := []time.Duration{time.Second, 5 * time.Second, 25 * time.Second, 125 * time.Second, 625 * time.Second, 3125 * time.Second, 2 * time.Hour, 2 * time.Hour}
+	for i, d := range want {
+		n := i + 1
+		b := func(draw float64) time.Duration { return webhook.Backoff(time.Second, 2*time.Hour, 5, n, draw) }
+		if got := b(0.5); got != d {
+			t.Errorf("G-FR-48 after try %d: %v, want %v", n, got, d)
+		}
+		low, high := d*8/10, min(d*12/10, 2*time.Hour)
+		if got := b(0); got < low-time.Microsecond || got > low+time.Microsecond {
+			t.Errorf("the least after try %d: %v, want %v", n, got, low)
+		}
+		if got := b(0.999999); got > high || got < high-time.Second {
+			t.Errorf("the most after try %d: %v, want %v", n, got, high)
+		}
+	}
+	if got := webhook.Backoff(time.Second, time.Hour, 1, 1<<40, 0.5); got != time.Second {
+		t.Errorf("a factor of 1: %v", got)
+	}
+	if got := webhook.Backoff(time.Second, time.Hour, 100, 1<<40, 0.5); got != time.Hour {
+		t.Errorf("an absurd number of tries: %v", got)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, " 120 ": 2 * time.Minute, "86400": 24 * time.Hour, "86401": 24 * time.Hour,
+		"99999999999999999999999": 24 * time.Hour, "-5": 0, "1.5": 0, "soon": 0, "5s": 0, "\x00": 0,
+		"Sun, 01 Mar 2026 12:01:30 GMT":      90 * time.Second,
+		"Sun, 01 Mar 2026 11:00:00 GMT":      0,
+		"Sunday, 01-Mar-26 12:00:10 GMT":     10 * time.Second,
+		"Sun Mar  1 12:00:20 2026":           20 * time.Second,
+		"Sun, 01 Mar 2099 12:01:30 GMT":      24 * time.Hour,
+		"Sun, 01 Mar 2026 12:01:30 +0000 xx": 0,
+	} {
+		if got := webhook.RetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
+			t.Errorf("%q: %v, want %v", value, got, want)
+		}
+	}
+}
+
+func TestReadable(t *testing.T) {
+	t.Parallel()
+	full := webhook.KeptAnswer
+	for name, c := range map[string]struct{ in, want string }{
+		"text":           {"ok", "ok"},
+		"nothing":        {"", ""},
+		"bytes":          {"a\xff\xfeb", "a?b"},
+		"a whole rune":   {strings.Repeat("x", full-3) + "€", strings.Repeat("x", full-3) + "€"},
+		"a cut rune":     {strings.Repeat("x", full-2) + "€"[:2], strings.Repeat("x", full-2)},
+		"one byte of it": {strings.Repeat("x", full-1) + "€"[:1], strings.Repeat("x", full-1)},
+		"three of four":  {strings.Repeat("x", full-3) + "😀"[:3], strings.Repeat("x", full-3)},
+		"all garbage":    {strings.Repeat("\x80", full), "?"},
+	} {
+		if got := webhook.Readable([]byte(c.in)); got != c.want || !utf8.ValidString(got) {
+			t.Errorf("%s: got %d bytes ending in %q", name, len(got), got[max(0, len(got)-4):])
+		}
+	}
+}
+
+// Every state and cause: what is not listed does not happen.
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{
+		" submitted": "waiting", "waiting satisfied": "pending", "waiting unsatisfiable": "pending", "pending claimed": "sending",
+		"sending succeeded": "delivered", "sending failed": "pending", "sending failed_for_good": "exhausted", "sending released": "pending",
+		"sending expired": "pending",
+	}
+	seen := 0
+	for _, from := range append(webhook.Machine.States(), job.Nowhere) {
+		for _, on := range job.Causes() {
+			mv, ok := webhook.Machine.Next(from, on)
+			key := fmt.Sprintf("%s %s", from, on)
+			if key == "sending "+string(job.FailedForGood) {
+				key = "sending failed_for_good"
+			}
+			if to := want[key]; ok != (to != "") || string(mv.To) != to || mv.Counts != (on == job.Failed && ok) {
+				t.Errorf("%s leads to %q, want %q", key, mv.To, to)
+			} else if ok {
+				seen++
+			}
+		}
+	}
+	if seen != len(want) {
+		t.Errorf("%d moves, want %d", seen, len(want))
+	}
+}
+
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	now := time.Duration(0)
+	p := webhook.NewPlaces(16, func() time.Duration { return now })
+	enter := func(key, host string) (leaves []func(bool, time.Duration)) {
+		for {
+			leave, wait := p.Enter(key, host)
+			if leave == nil {
+				if wait <= 0 || wait > time.Minute {
+					t.Fatalf("a wait of %v", wait)
+				}
+				return leaves
+			}
+			leaves = append(leaves, leave)
+		}
+	}
+	count := func(key, host string, want int) []func(bool, time.Duration) {
+		t.Helper()
+		all := enter(key, host)
+		if len(all) != want {
+			t.Errorf("%s gets %d slots, want %d", key, len(all), want)
+		}
+		return all
+	}
+	all := func(leaves []func(bool, time.Duration), ok bool, took time.Duration) {
+		for _, leave := range leaves {
+			leave(ok, took)
+		}
+	}
+	a := count("a", "a", 4) // new: four
+	all(a, true, time.Millisecond)
+	a = count("a", "a", 8) // each good answer one more
+	all(a, true, time.Millisecond)
+	a = count("a", "a", 12) // three quarters of all at most
+	b := count("b", "b", 4)
+	all(b, false, 5*time.Second)
+	b = count("b", "b", 1) // dead: one
+	count("c", "x", 4)
+	count("d", "x", 0)          // a quarter on one host of those not proven
+	count("e", "y", 3)          // and half of all of them
+	f := count("f", "z", 1)     // nothing is known of it
+	all(a, true, 2*time.Second) // slow, but good
+	count("a", "a", 0)          // no longer proven, and the half of those is full
+	all(f, false, time.Millisecond)
+	count("f", "z", 0) // known to fail
+	all(b, true, time.Millisecond)
+	count("b", "b", 2) // proven again
+}
+
+// Waits are booked one after another, and never longer than a minute.
+func TestBookings(t *testing.T) {
+	t.Parallel()
+	now := time.Duration(0)
+	p := webhook.NewPlaces(4, func() time.Duration { return now })
+	leave, _ := p.Enter("dead", "h")
+	leave(false, 5*time.Second)
+	leave, _ = p.Enter("dead", "h")
+	if leave == nil {
+		t.Fatal("no slot")
+	}
+	last := time.Duration(0)
+	for i := range 1000 {
+		_, wait := p.Enter("dead", "h")
+		if i < 12 && wait != last+5*time.Second || wait > time.Minute || wait < 5*time.Second {
+			t.Fatalf("wait %d is %v after %v", i, wait, last)
+		}
+		last = wait
+	}
+	leave(true, time.Millisecond)
+	if leave, _ = p.Enter("dead", "h"); leave == nil {
+		t.Error("no slot after a good answer")
+	}
+	if _, wait := p.Enter("other", "h"); wait != 0 {
+		t.Errorf("nobody is before it and it waits %v", wait)
+	}
+	now += 10 * time.Second
+	if _, wait := p.Enter("third", "h"); wait < 10*time.Second {
+		t.Errorf("the host has not answered for 10s, and the wait is %v", wait)
+	}
+	for i := range 30_000 {
+		p.Enter(fmt.Sprint(i), fmt.Sprint(i))
+	}
+	if p.Known() > 10_001 {
+		t.Errorf("%d receivers are remembered", p.Known())
+	}
+	now += time.Hour
+	p.Forget()
+	if p.Known() > 4 { // those that are being called
+		t.Errorf("%d receivers are remembered after an hour", p.Known())
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	good := newWorld(t, "memory", false).config
+	if _, err := webhook.New(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*webhook.Config){
+		"no vault": func(c *webhook.Config) { c.Vault = nil }, "no client": func(c *webhook.Config) { c.Client = nil },
+		"no callback secret": func(c *webhook.Config) { c.CallbackSecret = nil }, "no chance": func(c *webhook.Config) { c.Random = nil },
+		"no clock": func(c *webhook.Config) { c.Elapsed = nil }, "no timeout": func(c *webhook.Config) { c.Timeout = 0 },
+		"no tries": func(c *webhook.Config) { c.MaxTries = 0 }, "negative slots": func(c *webhook.Config) { c.Slots = -1 },
+		"no base": func(c *webhook.Config) { c.BackoffBase = 0 }, "most below least": func(c *webhook.Config) { c.BackoffMax = time.Millisecond },
+		"a shrinking backoff": func(c *webhook.Config) { c.BackoffFactor = 0.5 },
+	} {
+		c := good
+		spoil(&c)
+		if _, err := webhook.New(c); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}

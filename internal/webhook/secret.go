@@ -1,0 +1,70 @@
+package webhook
+
+import (
+	"encoding/base64"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+const (
+	secretPrefix = "whsec_"
+	secretBytes  = 32
+	// rotation is how long a secret that was replaced still signs.
+	rotation = 24 * time.Hour
+	// maxSecrets bounds the signatures of a request when somebody rotates all the time.
+	maxSecrets = 5
+)
+
+// secret is one that signs, sealed. The last of a subscription has no end.
+type secret struct {
+	Sealed string    `json:"sealed"`
+	Until  time.Time `json:"until,omitzero"`
+}
+
+func (w *Webhooks) newSecret() (plain string, s secret, err error) {
+	var b [secretBytes]byte
+	if err = w.random(b[:]); err != nil {
+		return "", s, err
+	}
+	plain = secretPrefix + base64.StdEncoding.EncodeToString(b[:])
+	s.Sealed, err = w.Vault.Seal([]byte(plain))
+	return plain, s, err
+}
+
+// rotated is a list of secrets with a new one at its front and the one it replaces about to end.
+func rotated(all []secret, now time.Time, fresh secret) []secret {
+	next := []secret{fresh}
+	for _, s := range valid(all, now) {
+		if s.Until.IsZero() {
+			s.Until = now.Add(rotation)
+		}
+		next = append(next, s)
+	}
+	return next[:min(len(next), maxSecrets)]
+}
+
+func valid(all []secret, now time.Time) (left []secret) {
+	for _, s := range all {
+		if s.Until.IsZero() || s.Until.After(now) {
+			left = append(left, s)
+		}
+	}
+	return left
+}
+
+// signatures is the webhook-signature header: one signature a secret.
+func signatures(secrets []string, eventID string, at time.Time, body []byte) (string, error) {
+	all := make([]string, len(secrets))
+	for i, s := range secrets {
+		signer, err := standardwebhooks.NewWebhook(s)
+		if err != nil {
+			return "", err
+		}
+		if all[i], err = signer.Sign(eventID, at, body); err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(all, " "), nil
+}

@@ -1,0 +1,154 @@
+package webhook
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Name is that of the contract whose jobs deliveries are.
+const Name = "webhook"
+
+const defaultSlots = 64
+
+// queue is the one queue of deliveries.
+const queue = "deliveries"
+
+// Doer makes requests to where clients say: an egress client that follows no redirects.
+type Doer interface {
+	Do(*http.Request) (*http.Response, error)
+}
+
+// Vault seals secrets for storage.
+type Vault interface {
+	Seal(plain []byte) (string, error)
+	Open(sealed string) ([]byte, error)
+}
+
+// Config is what Webhooks are made of. All members but Log, Tried, Span and Retention are needed.
+type Config struct {
+	Vault  Vault
+	Client Doer
+	// CallbackSecret returns the secret, whsec_…, with which callbacks of a client are signed.
+	CallbackSecret func(ctx context.Context, owner string) (string, error)
+
+	Timeout       time.Duration // of a try, from its start to the last byte that is kept
+	MaxTries      int
+	BackoffBase   time.Duration // the wait after the first try that failed
+	BackoffMax    time.Duration // the longest wait, but for what a receiver asks for
+	BackoffFactor float64       // from one wait to the next
+	Slots         int           // tries under way at a time in this process; 0 is 64
+	Retention     time.Duration // of deliveries that are over; 0 keeps them for ever
+
+	Random  io.Reader            // of cryptographic quality
+	Elapsed func() time.Duration // a clock that never jumps
+	Log     *slog.Logger
+	// Tried is told of each try that was made.
+	Tried func(ok bool, took time.Duration)
+	// Span begins a span of a try under the trace its event came from; the function it returns ends it.
+	Span func(ctx context.Context, trace string) (context.Context, func(error))
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Vault == nil || c.Client == nil || c.CallbackSecret == nil:
+		return errors.New("webhook: Vault, Client and CallbackSecret are needed")
+	case c.Random == nil || c.Elapsed == nil:
+		return errors.New("webhook: Random and Elapsed are needed")
+	case c.Timeout <= 0 || c.MaxTries <= 0 || c.Slots < 0:
+		return errors.New("webhook: Timeout and MaxTries must be positive, Slots not negative")
+	case c.BackoffBase <= 0 || c.BackoffMax < c.BackoffBase || !(c.BackoffFactor >= 1):
+		return errors.New("webhook: BackoffBase must be positive, BackoffMax not below it, BackoffFactor at least 1")
+	}
+	return nil
+}
+
+// Webhooks keeps subscriptions and makes deliveries. Bind gives it its engine before anything else is called.
+type Webhooks struct {
+	Config
+	engine *engine.Engine
+	places *destinations
+	lots   sync.Mutex // Random is not made for many
+}
+
+// New makes webhooks.
+func New(c Config) (*Webhooks, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	if c.Slots == 0 {
+		c.Slots = defaultSlots
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Tried == nil {
+		c.Tried = func(bool, time.Duration) {}
+	}
+	if c.Span == nil {
+		c.Span = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
+	}
+	w := &Webhooks{Config: c}
+	w.places = newDestinations(c.Slots, c.Elapsed, w.draw)
+	return w, nil
+}
+
+// Contract is what the engine needs to know of deliveries.
+func (w *Webhooks) Contract() engine.Contract {
+	return engine.Contract{Name: Name, Machine: machine, Graph: true, Retention: w.Retention}
+}
+
+// Bind gives the engine, which has the Contract.
+func (w *Webhooks) Bind(e *engine.Engine) { w.engine = e }
+
+// lease is how long a try may be silent: it ends within Timeout, and what it came to is written while the store is slow.
+func (w *Webhooks) lease() time.Duration { return w.Timeout + 30*time.Second }
+
+func (w *Webhooks) random(b []byte) error {
+	w.lots.Lock()
+	defer w.lots.Unlock()
+	_, err := io.ReadFull(w.Random, b)
+	return err
+}
+
+// draw returns a number from [0, 1). Where chance fails it is the middle.
+func (w *Webhooks) draw() float64 {
+	var b [8]byte
+	if w.random(b[:]) != nil {
+		return 0.5
+	}
+	return float64(binary.BigEndian.Uint64(b[:])>>11) / (1 << 53)
+}
+
+// newID makes a UUID of version 7, so that ids sort by the time they were made.
+func (w *Webhooks) newID(now time.Time) (string, error) {
+	var id job.RunID
+	if err := w.random(id[6:]); err != nil {
+		return "", err
+	}
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli())<<16)
+	copy(id[:6], ms[:6])
+	return asUUID(id, 7), nil
+}
+
+// newRandomID makes one of version 4.
+func (w *Webhooks) newRandomID() (string, error) {
+	var id job.RunID
+	err := w.random(id[:])
+	return asUUID(id, 4), err
+}
+
+func asUUID(id job.RunID, version byte) string {
+	id[6] = id[6]&0x0f | version<<4
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
+}

@@ -1,0 +1,339 @@
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/duty"
+	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/sqlite"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
+	"github.com/millrace/millrace/internal/webhook"
+)
+
+// The client of the tests, and another.
+const (
+	owner = "0b8f7a52-0000-4000-8000-000000000001"
+	other = "0b8f7a52-0000-4000-8000-000000000002"
+)
+
+const callbackSecret = "whsec_Y2FsbGJhY2sgc2VjcmV0IG9mIHRoZSB0ZXN0cw=="
+
+// vault is one that can be seen through, but is no plain text.
+type vault struct{}
+
+func (vault) Seal(plain []byte) (string, error) {
+	return "sealed:" + base64.StdEncoding.EncodeToString(plain), nil
+}
+
+func (vault) Open(sealed string) ([]byte, error) {
+	if len(sealed) < 7 {
+		return nil, errors.New("not sealed")
+	}
+	return base64.StdEncoding.DecodeString(sealed[7:])
+}
+
+// logs gathers what is logged.
+type logs struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(p)
+}
+
+func (l *logs) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.String() }
+
+// world is one database with its time, and the nodes on it.
+type world struct {
+	testing.TB
+	*testkit.Clock
+	ctx    context.Context
+	open   func() store.Store
+	now    func() time.Time
+	real   bool // time passes by itself
+	config webhook.Config
+	logs   *logs
+	mu     sync.Mutex
+	tried  map[bool]int
+}
+
+// node is one process: an engine, its webhooks, and the moves of deliveries.
+type node struct {
+	*world
+	*webhook.Webhooks
+	engine *engine.Engine
+	store  store.Store
+	moves  chan engine.Moved
+	stop   func()
+}
+
+// places are the databases.
+var places = map[string]func(testing.TB, func() time.Time) func() store.Store{
+	"memory": func(tb testing.TB, now func() time.Time) func() store.Store {
+		s := testkit.Memory(tb, now)
+		return func() store.Store { return s }
+	},
+	"file": func(tb testing.TB, now func() time.Time) func() store.Store {
+		path := filepath.Join(tb.TempDir(), "m.db")
+		var s store.Store
+		tb.Cleanup(func() { s.Close() })
+		return func() store.Store {
+			if s != nil && s.Ping(context.Background()) == nil { // one process, two nodes
+				return s
+			}
+			var err error
+			if s, err = sqlite.Open(context.Background(), sqlite.Config{Path: path, Now: now}); err != nil {
+				tb.Fatal(err)
+			}
+			return s
+		}
+	},
+	"postgres": func(tb testing.TB, now func() time.Time) func() store.Store {
+		url := pgtest.URL(tb)
+		return func() store.Store {
+			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: now})
+			if err != nil {
+				tb.Fatal(err)
+			}
+			tb.Cleanup(func() { s.Close() })
+			return s
+		}
+	},
+}
+
+func newWorld(tb testing.TB, place string, real bool, with ...func(*webhook.Config)) *world {
+	tb.Helper()
+	w := &world{TB: tb, Clock: testkit.NewClock(), real: real, logs: &logs{}, tried: map[bool]int{}}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	tb.Cleanup(cancel)
+	w.ctx, w.now = ctx, w.Now
+	if real {
+		w.now = time.Now
+	}
+	client, err := egress.New(egress.Config{Local: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(client.Close)
+	began := time.Now()
+	w.config = webhook.Config{Vault: vault{}, Client: client, Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second,
+		BackoffMax: 2 * time.Hour, BackoffFactor: 5, Slots: 16, Random: rand.Reader, Retention: 720 * time.Hour,
+		Elapsed: func() time.Duration { return time.Since(began) }, Log: slog.New(slog.NewTextHandler(w.logs, nil)),
+		CallbackSecret: func(_ context.Context, client string) (string, error) {
+			if client != owner {
+				return "", &job.Error{Kind: job.NotFound}
+			}
+			return callbackSecret, nil
+		},
+		Tried: func(ok bool, took time.Duration) { w.mu.Lock(); defer w.mu.Unlock(); w.tried[ok]++ }}
+	for _, f := range with {
+		f(&w.config)
+	}
+	w.open = places[place](tb, w.now)
+	return w
+}
+
+// node starts one more process; its deliveries begin with run.
+func (w *world) node() *node {
+	w.Helper()
+	hooks, err := webhook.New(w.config)
+	if err != nil {
+		w.Fatal(err)
+	}
+	n := &node{world: w, Webhooks: hooks, store: w.open(), moves: make(chan engine.Moved, 100_000), stop: func() {}}
+	c := hooks.Contract()
+	c.MovedOn, c.Moved = job.Causes(), func(all []engine.Moved) {
+		for _, m := range all {
+			n.moves <- m
+		}
+	}
+	mono := w.Monotonic
+	if w.real {
+		mono = w.config.Elapsed
+	}
+	n.engine, err = engine.New(engine.Config{Store: n.store, Contracts: []engine.Contract{c}, Node: rand.Text(), Random: testkit.Random, Monotonic: mono})
+	if err != nil {
+		w.Fatal(err)
+	}
+	hooks.Bind(n.engine)
+	w.Cleanup(func() { n.stop(); n.engine.Close() })
+	return n
+}
+
+// run makes deliveries, and with real time does the duties, until stop.
+func (n *node) run() *node {
+	ctx, end := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { n.Run(ctx) })
+	if n.real {
+		all.Go(func() { (&duty.Runner{Engine: n.engine}).Run(ctx) })
+	}
+	n.stop = sync.OnceFunc(func() { end(); all.Wait() })
+	return n
+}
+
+// pass lets time pass and what is due become ready.
+func (n *node) pass(d time.Duration) {
+	n.Helper()
+	n.Advance(d)
+	if _, err := n.engine.Promote(n.ctx); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// await waits until a delivery of an event has moved for a cause.
+func (n *node) await(event string, on job.Cause) engine.Moved {
+	n.Helper()
+	for {
+		select {
+		case m := <-n.moves:
+			if m.On != on {
+				continue
+			}
+			j, err := n.engine.Get(n.ctx, m.Job.ID) // a move comes without bodies
+			if err == nil && bytes.Contains(j.Definition, []byte(`"event_id":"`+event+`"`)) {
+				return m
+			}
+		case <-n.ctx.Done():
+			n.Fatalf("no delivery of %s has %s: %s", event, on, n.logs.text())
+		}
+	}
+}
+
+// awaitDone waits until so many deliveries are over.
+func (n *node) awaitDone(count int) {
+	n.Helper()
+	for count > 0 {
+		select {
+		case m := <-n.moves:
+			if m.Job.Phase == job.Done {
+				count--
+			}
+		case <-n.ctx.Done():
+			n.Fatalf("%d deliveries are not over: %s", count, n.logs.text())
+		}
+	}
+}
+
+func (n *node) register(url string, events ...string) (webhook.Hook, string) {
+	n.Helper()
+	h, secret, err := n.Register(n.ctx, owner, url, events, "")
+	if err != nil {
+		n.Fatal(err)
+	}
+	return h, secret
+}
+
+// event is a notification of the owner's; name and chain come from its id: chain.number.name.
+func (n *node) event(chain string, number int, name, callback string) webhook.Notification {
+	id := fmt.Sprintf("%s.%d.%s", chain, number, name)
+	return webhook.Notification{Owner: owner, Chain: chain, Event: webhook.EventRef{ID: id, Name: name}, At: n.now(), Callback: callback,
+		Body: []byte(`{"event_id":"` + id + `"}`)}
+}
+
+func (n *node) notify(all ...webhook.Notification) {
+	n.Helper()
+	if err := n.Notify(n.ctx, all); err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *node) deliveries(hook string) []webhook.Delivery {
+	n.Helper()
+	all, _, err := n.Deliveries(n.ctx, owner, hook, 0, 10_000)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return all
+}
+
+func (n *node) fails(err error, kind job.Kind) {
+	n.Helper()
+	if !job.IsKind(err, kind) {
+		n.Errorf("got error %v, want kind %s", err, kind)
+	}
+}
+
+// receiver is a server that keeps what it gets.
+type receiver struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []request
+	ids chan string
+}
+
+type request struct {
+	path   string
+	header http.Header
+	body   string
+}
+
+// receive starts a receiver; answer gets the number of the request, counted from 1. nil answers 200.
+func receive(tb testing.TB, answer func(w http.ResponseWriter, r *http.Request, n int)) *receiver {
+	tb.Helper()
+	rc := &receiver{ids: make(chan string, 100_000)}
+	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		rc.mu.Lock()
+		rc.got = append(rc.got, request{r.URL.Path, r.Header.Clone(), string(body)})
+		n := len(rc.got)
+		rc.mu.Unlock()
+		rc.ids <- r.Header.Get("webhook-id")
+		if answer != nil {
+			answer(w, r, n)
+		}
+	}))
+	tb.Cleanup(rc.Close)
+	return rc
+}
+
+func (r *receiver) requests() []request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got)
+}
+
+func (r *receiver) eventIDs() (ids []string) {
+	for _, q := range r.requests() {
+		ids = append(ids, q.header.Get("webhook-id"))
+	}
+	return ids
+}
+
+func onAll(t *testing.T, test func(t *testing.T, place string)) {
+	t.Parallel()
+	for place := range places {
+		t.Run(place, func(t *testing.T) { t.Parallel(); test(t, place) })
+	}
+}
+
+// claimOne takes a delivery as a process does that dies of it.
+func (n *node) claimOne() {
+	n.Helper()
+	jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: webhook.Name, Max: 1, Worker: "dead"})
+	if err != nil || len(jobs) != 1 {
+		n.Fatal(jobs, err)
+	}
+}

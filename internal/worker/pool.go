@@ -1,0 +1,254 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// Why the context of a handler ends.
+var (
+	// ErrLost says that the run is no longer the job's: nothing it does counts.
+	ErrLost = errors.New("worker: the run is lost")
+	// ErrStopping says that the pool stops and has no time left.
+	ErrStopping = errors.New("worker: the pool is stopping")
+)
+
+// Handler does the work of one job. It returns soon after ctx has ended; its
+// outcome then is written all the same when the pool is stopping, and the zero
+// Outcome gives the job back. Handlers run side by side.
+type Handler interface {
+	Handle(ctx context.Context, t *Task) engine.Outcome
+}
+
+// Config is what a pool is made of. Engine, Contract, Beat, Name and Handler are
+// needed.
+type Config struct {
+	Engine   *engine.Engine
+	Contract string
+	Queues   []string // none means all
+	Name     string   // of this node; its workers are NAME/1, NAME/2, …
+	Workers  int      // 0 is 1
+	Slots    int      // jobs that a worker runs at a time; 0 is 1
+	Beat     time.Duration
+	Handler  Handler
+	Log      *slog.Logger // nil logs nothing
+
+	// Panicked says how a run whose handler panicked has ended; nil is Failed.
+	Panicked func(*Task, any) engine.Outcome
+	// Beaten is told of every heartbeat that got through; nil tells nobody.
+	Beaten func()
+}
+
+// Pool runs jobs. It is used once.
+type Pool struct {
+	Config
+
+	mu   sync.Mutex
+	runs map[job.ID]*run
+
+	under sync.WaitGroup // runs under way
+	free  atomic.Int64   // workers that can take a job
+}
+
+// New checks the config. Nothing runs yet.
+func New(c Config) (*Pool, error) {
+	if c.Engine == nil || c.Contract == "" || c.Name == "" || c.Handler == nil || c.Beat <= 0 || c.Workers < 0 || c.Slots < 0 {
+		return nil, errors.New("worker: Engine, Contract, Name, Handler and Beat are needed, Workers and Slots not below 0")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Workers, c.Slots = max(1, c.Workers), max(1, c.Slots)
+	return &Pool{Config: c, runs: map[job.ID]*run{}}, nil
+}
+
+// Busy is how many runs are under way.
+func (p *Pool) Busy() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.runs) }
+
+// Available is how many workers ask for jobs or would if they were not asking
+// already: those that run fewer than they may, while the pool runs.
+func (p *Pool) Available() int { return int(p.free.Load()) }
+
+// Drop stops a run of this pool at once: its job was canceled. It does not wait.
+// What is not under way here is left alone.
+func (p *Pool) Drop(id job.ID) {
+	p.mu.Lock()
+	r := p.runs[id]
+	p.mu.Unlock()
+	if r != nil {
+		r.cancel(ErrLost)
+	}
+}
+
+// stopTime is what handlers get to return in once their context has ended.
+const stopTime = time.Second
+
+// Run claims and runs jobs until ctx ends. Then it lets the runs under way end
+// within the grace, ends the others, and returns when all are over; a handler
+// that does not return even so is left behind, and its job given back.
+func (p *Pool) Run(ctx context.Context, grace time.Duration) {
+	var claiming sync.WaitGroup
+	for i := range p.Workers {
+		w := &worker{pool: p, name: fmt.Sprintf("%s/%d", p.Name, i+1), slots: make(chan struct{}, p.Slots)}
+		claiming.Go(func() { w.work(ctx) })
+	}
+	claiming.Wait()
+	over := make(chan struct{})
+	go func() { p.under.Wait(); close(over) }()
+	if within(grace, over) {
+		return
+	}
+	for _, r := range p.underWay() {
+		r.cancel(ErrStopping)
+	}
+	if within(stopTime, over) {
+		return
+	}
+	for _, r := range p.underWay() {
+		p.Log.Warn("a run does not end although it was told to; its job is given back", telemetry.JobID, r.task.Job.ID.Key)
+		r.giveUp()
+		_, _ = p.Engine.Release(context.WithoutCancel(ctx), r.id)
+	}
+}
+
+// within reports whether over was closed within d.
+func within(d time.Duration, over <-chan struct{}) bool {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case <-over:
+		return true
+	case <-limit.C:
+		return false
+	}
+}
+
+func (p *Pool) underWay() []*run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*run, 0, len(p.runs))
+	for _, r := range p.runs {
+		all = append(all, r)
+	}
+	return all
+}
+
+func (p *Pool) enter(r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runs[r.task.Job.ID] = r
+}
+
+// leave forgets a run, unless the job has another one here already.
+func (p *Pool) leave(r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runs[r.task.Job.ID] == r {
+		delete(p.runs, r.task.Job.ID)
+	}
+}
+
+// worker is one that claims. A token in slots is a run under way.
+type worker struct {
+	pool  *Pool
+	name  string
+	slots chan struct{}
+}
+
+// claimWait is how long one claim waits for a job.
+const claimWait = 30 * time.Second
+
+// The pauses of a worker whose claims fail or, as with an engine that closes,
+// come back at once with nothing.
+const (
+	leastPause = 50 * time.Millisecond
+	mostPause  = time.Second
+)
+
+// work claims until ctx ends.
+func (w *worker) work(ctx context.Context) {
+	p := w.pool
+	p.free.Add(1)
+	defer p.free.Add(-1)
+	pause, broken := leastPause, false
+	for ctx.Err() == nil {
+		free := w.room(ctx)
+		if free == 0 {
+			return
+		}
+		patient := time.NewTimer(claimWait / 2)
+		jobs, err := p.Engine.Claim(ctx, engine.ClaimRequest{Contract: p.Contract, Queues: p.Queues, Max: free, Worker: w.name, Wait: claimWait})
+		early := patient.Stop()
+		for _, j := range jobs {
+			w.slots <- struct{}{}
+			w.start(ctx, j)
+		}
+		if broken != (err != nil) && ctx.Err() == nil {
+			broken = err != nil
+			p.tell(w, err)
+		}
+		if len(jobs) > 0 || err == nil && !early {
+			pause = leastPause
+			continue
+		}
+		rest(ctx, pause)
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// tell logs that claims fail, and that they do not any more.
+func (p *Pool) tell(w *worker, err error) {
+	if err != nil {
+		p.Log.Warn("jobs cannot be claimed; it is tried again until they can", telemetry.Worker, w.name, telemetry.ErrorMessage, err)
+		return
+	}
+	p.Log.Info("jobs can be claimed again", telemetry.Worker, w.name)
+}
+
+// room waits until there is a free slot and returns how many there are; 0 is the
+// end of ctx.
+func (w *worker) room(ctx context.Context) int {
+	if len(w.slots) == cap(w.slots) {
+		w.pool.free.Add(-1)
+		defer w.pool.free.Add(1)
+	}
+	select {
+	case w.slots <- struct{}{}: // taken and given back: there is one
+		<-w.slots
+		return cap(w.slots) - len(w.slots)
+	case <-ctx.Done():
+		return 0
+	}
+}
+
+func (w *worker) start(ctx context.Context, j *job.Job) {
+	r := newRun(context.WithoutCancel(ctx), w.pool, w.name, j)
+	w.pool.enter(r)
+	w.pool.under.Add(1)
+	go func() {
+		defer w.pool.under.Done()
+		defer func() { <-w.slots }()
+		defer w.pool.leave(r)
+		defer r.end()
+		r.run()
+	}()
+}
+
+// rest waits for d, or for the end of ctx.
+func rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

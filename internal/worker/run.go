@@ -1,0 +1,203 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// Task is a job as its handler gets it.
+type Task struct {
+	Job    *job.Job // as it was claimed, and from Start on as it was then
+	Worker string
+
+	run *run
+}
+
+// Start tells the engine that the work begins, where the contract tells assigned
+// from running. While the store is away it is tried again. After an error the run
+// is lost: there is nothing to do any more.
+func (t *Task) Start(context.Context) error {
+	r := t.run
+	err := r.persist(func() error {
+		after, err := r.pool.Engine.Start(r.calls, r.id)
+		if err == nil {
+			r.renew()
+			t.Job.State, t.Job.Phase, t.Job.StartedAt, t.Job.UpdatedAt = after.State, after.Phase, after.StartedAt, after.UpdatedAt
+			t.Job.LeaseUntil = after.LeaseUntil
+		}
+		return err
+	})
+	if err != nil {
+		r.cancel(ErrLost)
+		return fmt.Errorf("worker: a run could not be started: %w", err)
+	}
+	return nil
+}
+
+// run is one job under way.
+type run struct {
+	pool   *Pool
+	task   *Task
+	id     engine.Run
+	calls  context.Context // of the calls of the engine, which end by themselves
+	ctx    context.Context // of the handler
+	cancel context.CancelCauseFunc
+
+	lease *time.Timer   // begins anew with every heartbeat
+	over  chan struct{} // closed when the lease is over, or the run given up
+	once  sync.Once
+}
+
+func newRun(ctx context.Context, p *Pool, worker string, j *job.Job) *run {
+	r := &run{pool: p, id: engine.Run{ID: j.ID, Run: j.Run}, calls: ctx, over: make(chan struct{})}
+	r.task = &Task{Job: j, Worker: worker, run: r}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.lease = time.AfterFunc(r.leaseTime(), r.giveUp)
+	return r
+}
+
+// giveUp makes the run count no more.
+func (r *run) giveUp() {
+	r.once.Do(func() { close(r.over) })
+	r.cancel(ErrLost)
+}
+
+// leaseTime is how long the run may be silent.
+func (r *run) leaseTime() time.Duration {
+	if r.task.Job.Lease > 0 {
+		return r.task.Job.Lease
+	}
+	return 2 * r.pool.Beat
+}
+
+// renew is for when the engine has heard of the run.
+func (r *run) renew() { r.lease.Reset(r.leaseTime()) }
+
+func (r *run) end() {
+	r.lease.Stop()
+	r.cancel(nil)
+}
+
+// lost reports whether the run counts no more.
+func (r *run) lost() bool {
+	select {
+	case <-r.over:
+		return true
+	default:
+		return context.Cause(r.ctx) == ErrLost
+	}
+}
+
+// run has the job handled and writes how that ended.
+func (r *run) run() {
+	o := r.beatUntil(r.handle())
+	if r.lost() {
+		r.pool.Log.Debug("a run is no longer its job's and was stopped", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
+		return
+	}
+	if o.On == "" {
+		o.On = job.Released
+	}
+	err := r.persist(func() error { _, err := r.pool.Engine.Finish(r.calls, r.id, o); return err })
+	switch {
+	case err == nil:
+	case job.IsKind(err, job.RunLost): // canceled at the last moment, or written by a try whose answer was lost
+		r.pool.Log.Debug("a run ended and its job had gone on without it", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
+	default:
+		r.pool.Log.Error("the end of a run could not be written; its lease will end it", telemetry.JobID, r.task.Job.ID.Key,
+			telemetry.Worker, r.task.Worker, telemetry.NextState, string(o.On), telemetry.ErrorMessage, err)
+	}
+}
+
+// handle calls the handler and answers once.
+func (r *run) handle() <-chan engine.Outcome {
+	ended := make(chan engine.Outcome, 1)
+	go func() {
+		var o engine.Outcome
+		defer func() {
+			if p := recover(); p != nil {
+				o = r.panicked(p)
+			}
+			ended <- o
+		}()
+		o = r.pool.Handler.Handle(r.ctx, r.task)
+	}()
+	return ended
+}
+
+func (r *run) panicked(p any) engine.Outcome {
+	r.pool.Log.Error("a handler panicked", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker,
+		telemetry.ErrorMessage, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
+	if r.pool.Panicked != nil {
+		return r.pool.Panicked(r.task, p)
+	}
+	return engine.Outcome{On: job.Failed, Reason: "panic"}
+}
+
+// beatUntil sends heartbeats until the handler has returned. While they fail they
+// are sent more often.
+func (r *run) beatUntil(ended <-chan engine.Outcome) engine.Outcome {
+	next := time.NewTimer(r.pool.Beat)
+	defer next.Stop()
+	beaten := make(chan error, 1)
+	for {
+		select {
+		case o := <-ended:
+			return o
+		case <-next.C:
+			go func() { // not waited for: a store that hangs must not hide the end of the lease
+				_, err := r.pool.Engine.Beat(r.calls, r.id, nil)
+				beaten <- err
+			}()
+		case err := <-beaten:
+			switch {
+			case err == nil:
+				r.renew()
+				if r.pool.Beaten != nil {
+					r.pool.Beaten()
+				}
+				next.Reset(r.pool.Beat)
+			case job.IsKind(err, job.RunLost):
+				r.cancel(ErrLost)
+			default:
+				next.Reset(min(r.pool.Beat, mostPause))
+			}
+		}
+	}
+}
+
+// persist tries what the store may be away for, until the lease is over.
+func (r *run) persist(fn func() error) error {
+	pause := leastPause / 10
+	for {
+		err := fn()
+		if err == nil || !passing(err) || r.lost() {
+			return err
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-r.over:
+			wait.Stop()
+			return err
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// passing reports an error that may not be there the next time.
+func passing(err error) bool {
+	switch job.KindOf(err) {
+	case job.Unavailable, job.ReadOnly, job.Timeout, job.Aborted, job.Internal:
+		return true
+	default:
+		return false
+	}
+}

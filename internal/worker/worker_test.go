@@ -1,0 +1,402 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// TestCrowd: many workers of several pools, each job handled exactly once.
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const jobs = 600
+	var mu sync.Mutex
+	handled, workers := map[string]int{}, map[string]bool{}
+	h := started(func(_ context.Context, t *worker.Task) engine.Outcome {
+		mu.Lock()
+		defer mu.Unlock()
+		handled[t.Job.ID.Key]++
+		workers[t.Worker] = true
+		if t.Job.State != "running" || t.Job.Worker != t.Worker {
+			w.Errorf("%s is %s with %s", t.Job.ID.Key, t.Job.State, t.Job.Worker)
+		}
+		return succeeded
+	})
+	for i := range 3 {
+		w.run(worker.Config{Name: "n" + strconv.Itoa(i), Workers: 4, Slots: 2, Handler: h}, time.Minute)
+	}
+	w.submit(jobs, time.Minute)
+	w.until("succeeded", jobs)
+	for i := range jobs {
+		key := strconv.Itoa(i)
+		if p := w.path(key); handled[key] != 1 || p != " queued assigned running succeeded" {
+			t.Errorf("FR-171 %s was handled %d times: %s", key, handled[key], p)
+		}
+	}
+	if !workers["n0/1"] && !workers["n1/1"] && !workers["n2/1"] {
+		t.Errorf("the workers are %v", workers)
+	}
+	if j, err := w.Get(t.Context(), id("0")); err != nil || string(j.Result) != "done" {
+		t.Errorf("got %+v, %v", j, err)
+	}
+}
+
+// TestSlots: no worker runs more than it may, and what it could take shows.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	entered, let := make(chan struct{}, 10), make(chan struct{})
+	p := w.run(worker.Config{Workers: 2, Slots: 2, Handler: started(func(context.Context, *worker.Task) engine.Outcome {
+		entered <- struct{}{}
+		<-let
+		return succeeded
+	})}, time.Minute)
+	w.submit(6, time.Minute)
+	for range 4 {
+		receive(t, entered)
+	}
+	if p.Busy() != 4 {
+		t.Errorf("FR-176 %d runs are under way", p.Busy())
+	}
+	counts, err := w.Queues(t.Context(), "made")
+	if err != nil || len(counts) != 1 || counts[0].Ready != 2 || counts[0].Leased != 4 {
+		t.Errorf("FR-178 got %+v, %v", counts, err)
+	}
+	close(let)
+	w.until("succeeded", 6)
+	p.stop()
+	p.wait()
+	if p.Busy() != 0 || p.Available() != 0 {
+		t.Errorf("%d runs and %d workers are left", p.Busy(), p.Available())
+	}
+}
+
+func TestBeats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	beaten := make(chan struct{})
+	let := make(chan struct{})
+	w.run(worker.Config{Beat: time.Millisecond, Beaten: func() {
+		select {
+		case beaten <- struct{}{}:
+		default:
+		}
+	}, Handler: started(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
+	w.submit(1, time.Hour)
+	w.until("running", 1)
+	w.clock.Advance(30 * time.Minute)
+	want := w.clock.Now().Add(time.Hour)
+	receive(t, beaten) // the one that may have been under way
+	receive(t, beaten)
+	if j, err := w.Get(t.Context(), id("0")); err != nil || !j.LeaseUntil.Equal(want) {
+		t.Errorf("FR-174 the lease ends at %v, want %v: %v", j.LeaseUntil, want, err)
+	}
+	close(let)
+	w.until("succeeded", 1)
+}
+
+// TestCanceled: a run whose job is canceled stops at once, and what its handler
+// answers changes nothing.
+func TestCanceled(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]worker.Config{
+		"told":              {Beat: time.Hour},
+		"found by the beat": {Beat: time.Millisecond, Name: "deaf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			causes := make(chan error, 1)
+			c.Handler = started(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return succeeded
+			})
+			p := w.run(c, time.Minute)
+			if c.Name == "deaf" {
+				w.pool.Store(nil)
+			}
+			w.submit(1, time.Hour)
+			w.until("running", 1)
+			if _, err := w.Cancel(t.Context(), id("0")); err != nil {
+				t.Fatal(err)
+			}
+			if cause := receive(t, causes); cause != worker.ErrLost {
+				t.Errorf("the cause is %v", cause)
+			}
+			p.stop()
+			p.wait()
+			if p := w.path("0"); p != " queued assigned running canceled" {
+				t.Errorf("FR-135 got %s", p)
+			}
+			p.Drop(id("nobody")) // and nothing happens
+		})
+	}
+}
+
+// TestCanceledBeforeStart: who is told that the job is not to be started, does not.
+func TestCanceledBeforeStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	claimed, let, answers := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	p := w.run(worker.Config{Handler: handler(func(ctx context.Context, t *worker.Task) engine.Outcome {
+		close(claimed)
+		<-let
+		answers <- t.Start(ctx)
+		return succeeded
+	})}, time.Minute)
+	w.submit(1, time.Hour)
+	receive(t, claimed)
+	w.pool.Store(nil)
+	if _, err := w.Cancel(t.Context(), id("0")); err != nil {
+		t.Fatal(err)
+	}
+	close(let)
+	if err := receive(t, answers); !job.IsKind(err, job.RunLost) {
+		t.Errorf("Start answers %v", err)
+	}
+	p.stop()
+	p.wait()
+	if got := w.path("0"); got != " queued assigned canceled" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestStoreAway: start and end of a run are written when the store is back.
+func TestStoreAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	claimed, let := make(chan struct{}), make(chan struct{})
+	w.run(worker.Config{Handler: handler(func(ctx context.Context, t *worker.Task) engine.Outcome {
+		close(claimed)
+		<-let
+		if err := t.Start(ctx); err != nil {
+			w.Errorf("Start answers %v", err)
+		}
+		w.store.away.Store(true)
+		return succeeded
+	})}, time.Minute)
+	w.submit(1, time.Hour)
+	receive(t, claimed)
+	w.store.away.Store(true)
+	close(let)
+	for range 3 {
+		receive(t, w.store.failed)
+	}
+	w.store.away.Store(false)
+	w.until("running", 1)
+	for range 3 {
+		receive(t, w.store.failed)
+	}
+	w.store.away.Store(false)
+	w.until("succeeded", 1)
+	if got := w.path("0"); got != " queued assigned running succeeded" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestLeaseOver: a run whose heartbeats do not get through for its lease stops by
+// itself, whether its handler waits or its end cannot be written.
+func TestLeaseOver(t *testing.T) {
+	t.Parallel()
+	t.Run("while it runs", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		causes := make(chan error, 1)
+		p := w.run(worker.Config{Beat: 5 * time.Millisecond, Handler: started(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+			w.store.away.Store(true)
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return succeeded
+		})}, time.Minute)
+		w.submit(1, 100*time.Millisecond)
+		if cause := receive(t, causes); cause != worker.ErrLost {
+			t.Errorf("the cause is %v", cause)
+		}
+		p.stop()
+		p.wait()
+		w.store.away.Store(false)
+		if got := w.state("0"); got != "running" {
+			t.Errorf("the job is %s", got)
+		}
+	})
+	t.Run("while its end is written", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		var log bytes.Buffer
+		p := w.run(worker.Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Handler: started(func(context.Context, *worker.Task) engine.Outcome {
+			w.store.away.Store(true)
+			return succeeded
+		})}, time.Minute)
+		w.submit(1, 100*time.Millisecond)
+		w.until("running", 1)
+		p.stop()
+		p.wait() // ends although the store stays away
+		if !strings.Contains(log.String(), "the end of a run could not be written") {
+			t.Errorf("the log says %s", log.String())
+		}
+	})
+}
+
+// TestClaimsFail: claims are tried again, and both is told once.
+func TestClaimsFail(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var log bytes.Buffer
+	w.store.away.Store(true)
+	p := w.run(worker.Config{Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Handler: started(func(context.Context, *worker.Task) engine.Outcome { return succeeded })}, time.Minute)
+	for range 3 {
+		receive(t, w.store.failed)
+	}
+	w.store.away.Store(false)
+	w.submit(1, time.Minute)
+	w.until("succeeded", 1)
+	p.stop()
+	p.wait()
+	if strings.Count(log.String(), "cannot be claimed") != 1 || strings.Count(log.String(), "claimed again") != 1 {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
+// TestDrain goes through the ways in which a pool stops.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	let, none := make(chan struct{}), make(chan struct{})
+	close(let)
+	for _, tt := range []struct {
+		name  string
+		grace time.Duration
+		let   chan struct{} // closed: the work ends by itself
+		end   engine.Outcome
+		want  string
+	}{
+		{"the run ends within the grace", time.Minute, let, succeeded, " queued assigned running succeeded"},
+		{"the run is given back", 0, none, engine.Outcome{}, " queued assigned running queued"},
+		{"the handler says how it ended", 0, none, engine.Outcome{On: job.Failed}, " queued assigned running failed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			stopped := make(chan struct{})
+			p := w.run(worker.Config{Handler: started(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+				<-stopped
+				select {
+				case <-tt.let:
+				case <-ctx.Done():
+					if context.Cause(ctx) != worker.ErrStopping {
+						w.Errorf("the cause is %v", context.Cause(ctx))
+					}
+				}
+				return tt.end
+			})}, tt.grace)
+			w.submit(1, time.Hour)
+			w.until("running", 1)
+			p.stop()
+			close(stopped)
+			p.wait()
+			if got := w.path("0"); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+			w.submitMore(t)
+		})
+	}
+}
+
+// submitMore checks that a pool that has stopped claims nothing.
+func (w *world) submitMore(t *testing.T) {
+	t.Helper()
+	if _, err := w.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{ID: id("more"), Queue: "q", Lease: time.Hour}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.state("more"); got != "queued" {
+		t.Errorf("after the stop a job is %s", got)
+	}
+}
+
+// TestDeaf: a handler that does not listen cannot keep a pool from stopping, nor
+// its job from others.
+func TestDeaf(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	let, left := make(chan struct{}), make(chan struct{})
+	p := w.run(worker.Config{Handler: started(func(context.Context, *worker.Task) engine.Outcome {
+		defer close(left)
+		<-let
+		return succeeded
+	})}, 0)
+	w.submit(1, time.Hour)
+	w.until("running", 1)
+	p.stop()
+	p.wait()
+	if got := w.path("0"); got != " queued assigned running queued" {
+		t.Errorf("got %s", got)
+	}
+	close(let)
+	receive(t, left)
+	if got := w.path("0"); got != " queued assigned running queued" {
+		t.Errorf("what a left handler answers counts: %s", got)
+	}
+}
+
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		panicked func(*worker.Task, any) engine.Outcome
+		want     string
+	}{
+		"by default": {nil, "panic "},
+		"as it is set": {func(_ *worker.Task, p any) engine.Outcome {
+			return engine.Outcome{On: job.Failed, Reason: "broken", Failure: fmt.Append(nil, p)}
+		}, "broken the cause"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var log bytes.Buffer
+			p := w.run(worker.Config{Panicked: tt.panicked, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				Handler: started(func(context.Context, *worker.Task) engine.Outcome { panic("the cause") })}, time.Minute)
+			w.submit(2, time.Minute) // the pool goes on
+			w.until("failed", 2)
+			p.stop()
+			p.wait()
+			events, err := w.History(t.Context(), id("0"))
+			j, err2 := w.Get(t.Context(), id("0"))
+			if err != nil || err2 != nil || events[len(events)-1].Reason+" "+string(j.Failure) != tt.want {
+				t.Errorf("got %+v %s, %v %v", events, j.Failure, err, err2)
+			}
+			if strings.Count(log.String(), "a handler panicked") != 2 || !strings.Contains(log.String(), "worker_test.go") {
+				t.Errorf("the log says %s", log.String())
+			}
+		})
+	}
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	whole := worker.Config{Engine: w.Engine, Contract: "made", Name: "n", Beat: time.Second, Handler: started(nil)}
+	if _, err := worker.New(whole); err != nil {
+		t.Error(err)
+	}
+	for i, spoil := range []func(*worker.Config){func(c *worker.Config) { c.Engine = nil }, func(c *worker.Config) { c.Contract = "" },
+		func(c *worker.Config) { c.Name = "" }, func(c *worker.Config) { c.Beat = 0 }, func(c *worker.Config) { c.Handler = nil },
+		func(c *worker.Config) { c.Slots = -1 }, func(c *worker.Config) { c.Workers = -1 }} {
+		c := whole
+		spoil(&c)
+		if _, err := worker.New(c); err == nil {
+			t.Errorf("%d: a config that lacks something is taken", i)
+		}
+	}
+}

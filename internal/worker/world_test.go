@@ -1,0 +1,198 @@
+package worker_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// machine tells assigned from running and ends in states that are kept.
+var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assigned": job.Leased, "running": job.Leased,
+	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done}, []job.Move{
+	{From: job.Nowhere, On: job.Submitted, To: "queued"},
+	{From: "queued", On: job.Claimed, To: "assigned"},
+	{From: "queued", On: job.Canceled, To: "canceled"},
+	{From: "assigned", On: job.Started, To: "running"},
+	{From: "assigned", On: job.Expired, To: "queued"},
+	{From: "assigned", On: job.Released, To: "queued"},
+	{From: "assigned", On: job.Canceled, To: "canceled"},
+	{From: "running", On: job.Succeeded, To: "succeeded"},
+	{From: "running", On: job.Failed, To: "failed"},
+	{From: "running", On: job.Expired, To: "failed"},
+	{From: "running", On: job.Released, To: "queued"},
+	{From: "running", On: job.Canceled, To: "canceled"},
+})
+
+// failing is a store that can be away.
+type failing struct {
+	store.Store
+	away   atomic.Bool
+	failed chan struct{} // told of each update that failed, when somebody listens
+}
+
+func (s *failing) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if s.away.Load() {
+		select {
+		case s.failed <- struct{}{}:
+		default:
+		}
+		return &job.Error{Kind: job.Unavailable, Op: "store.update", Msg: "the store is away"}
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+// world is an engine on a store in memory and what its jobs did.
+type world struct {
+	*testing.T
+	*engine.Engine
+	clock *testkit.Clock
+	store *failing
+
+	moves chan engine.Moved
+	pool  atomic.Pointer[worker.Pool] // told of cancellations
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, clock: testkit.NewClock(), moves: make(chan engine.Moved, 10_000)}
+	w.store = &failing{Store: testkit.Memory(t, w.clock.Now), failed: make(chan struct{})}
+	w.Engine = testkit.Engine(t, w.store, w.clock, engine.Contract{Name: "made", Machine: machine, History: true,
+		Moved: w.moved, MovedOn: job.Causes()})
+	return w
+}
+
+func (w *world) moved(moves []engine.Moved) {
+	for _, m := range moves {
+		if p := w.pool.Load(); p != nil && m.On == job.Canceled {
+			p.Drop(m.Job.ID)
+		}
+		w.moves <- m
+	}
+}
+
+func id(key string) job.ID { return job.ID{Contract: "made", Key: key} }
+
+// submit stores n jobs, 0 to n-1.
+func (w *world) submit(n int, lease time.Duration) {
+	w.Helper()
+	batch := make([]engine.Submission, n)
+	for i := range batch {
+		batch[i] = engine.Submission{Job: job.Job{ID: id(strconv.Itoa(i)), Queue: "q", Lease: lease}}
+	}
+	if _, err := w.Submit(w.Context(), engine.Unique, batch); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// until waits for n moves into a state.
+func (w *world) until(to job.State, n int) {
+	w.Helper()
+	limit := time.NewTimer(30 * time.Second)
+	defer limit.Stop()
+	for n > 0 {
+		select {
+		case m := <-w.moves:
+			if m.To == to {
+				n--
+			}
+		case <-limit.C:
+			w.Fatalf("waited in vain for %d jobs to be %s", n, to)
+		}
+	}
+}
+
+func (w *world) state(key string) job.State {
+	w.Helper()
+	j, err := w.Get(context.Background(), id(key))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return j.State
+}
+
+// path is the history of a job as its states.
+func (w *world) path(key string) string {
+	w.Helper()
+	events, err := w.History(context.Background(), id(key))
+	if err != nil {
+		w.Fatal(err)
+	}
+	text := ""
+	for _, e := range events {
+		text += " " + string(e.Next)
+	}
+	return text
+}
+
+// handler is a function that is one.
+type handler func(context.Context, *worker.Task) engine.Outcome
+
+func (h handler) Handle(ctx context.Context, t *worker.Task) engine.Outcome { return h(ctx, t) }
+
+// started is a handler that starts its job before it does the work.
+func started(h handler) handler {
+	return func(ctx context.Context, t *worker.Task) engine.Outcome {
+		if err := t.Start(ctx); err != nil {
+			return engine.Outcome{On: job.Failed}
+		}
+		return h(ctx, t)
+	}
+}
+
+var succeeded = engine.Outcome{On: job.Succeeded, Result: []byte("done")}
+
+// running is a pool under test.
+type running struct {
+	*worker.Pool
+	stop func() // asks it to stop
+	wait func() // until it has
+}
+
+// run starts a pool that is stopped with the test.
+func (w *world) run(c worker.Config, grace time.Duration) *running {
+	w.Helper()
+	c.Engine, c.Contract = w.Engine, "made"
+	if c.Name == "" {
+		c.Name = "n"
+	}
+	if c.Beat == 0 {
+		c.Beat = time.Hour
+	}
+	p, err := worker.New(c)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.pool.Store(p)
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { p.Run(ctx, grace) })
+	w.Cleanup(func() { stop(); wg.Wait() })
+	return &running{p, stop, wg.Wait}
+}
+
+// receive waits for a signal, and not for ever.
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	limit := time.NewTimer(30 * time.Second)
+	defer limit.Stop()
+	select {
+	case v := <-from:
+		return v
+	case <-limit.C:
+		t.Fatal("waited in vain")
+		panic("not reached")
+	}
+}
