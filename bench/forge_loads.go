@@ -95,11 +95,6 @@ const forgeEarly = time.Second
 // forgeScheduled hands in n jobs whose time is far away and some whose time comes
 // soon. The phases after the submit tell how late these were queued and started.
 func forgeScheduled(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
-	open, hangUp, err := dialCrowd(ctx, s.addr, conns)
-	if err != nil {
-		return nil, err
-	}
-	defer hangUp()
 	far := time.Now().Add(24 * time.Hour).Truncate(time.Second)
 	insert, err := rawCrowd(ctx, s.addr, conns, n, http.StatusAccepted, func(i int) []byte {
 		return s.submission(i, far.Add(time.Duration(i)*time.Millisecond))
@@ -108,6 +103,11 @@ func forgeScheduled(ctx context.Context, s *forgeServer, conns, n int) ([]Phase,
 		return nil, fmt.Errorf("jobs of later: %w", err)
 	}
 	insert.Name = phaseInsert
+	open, hangUp, err := dialCrowd(ctx, s.addr, conns) // only now: one that is idle for long is closed
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp()
 	jobs := dueSoon(time.Now().Add(forgeDueAfter), forgeDue, forgeDueWithin)
 	if _, err := crowd(ctx, len(open), len(jobs), func(_ context.Context, g, i int) error { return s.submit(open[g], i, &jobs[i]) }); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 
 // demoForgeSettings make ForgeRun's simulated time short enough to be watched. Jobs that fail on purpose are warnings in
 // the log.
-var demoForgeSettings = []string{"log.level=error", "forgerun.duration_scale=0.02", "forgerun.workers=8", "forgerun.backoff_base=200ms",
+var demoForgeSettings = []string{"log.level=error", "forgerun.duration_scale=0.04", "forgerun.workers=8", "forgerun.backoff_base=200ms",
 	"webhook.backoff_base=200ms"}
 
 // demoForgeKinds are played one after another.
@@ -64,7 +64,7 @@ func (d *demo) forgeRun(ctx context.Context) (bool, error) {
 	verdict := world.audit()
 	writeForge(d.p.stdout, world)
 	requests, _ := s.sink.requests()
-	fmt.Fprintf(d.p.stdout, "\n%d jobs in %s, a fiftieth of the time their kinds take; %d webhook requests, each signature verified\n",
+	fmt.Fprintf(d.p.stdout, "\n%d jobs in %s, a twenty-fifth of the time their kinds take; %d webhook requests, each signature verified\n",
 		len(world.there), short(took), requests)
 	for _, o := range verdict.offences {
 		fmt.Fprintf(d.p.stdout, "  %s: %s %s: %s\n", o.What, o.Kind, o.Job, o.Detail)

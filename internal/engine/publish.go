@@ -9,7 +9,7 @@ import (
 
 const (
 	publishBatch = 500
-	publishTerm  = 30 * time.Second
+	publishTerm  = 5 * time.Second
 )
 
 // Publish hands up to a batch of messages of the outbox to deliver, oldest
@@ -33,7 +33,7 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 	if err != nil || len(batch) == 0 {
 		return 0, err
 	}
-	limited, cancel := context.WithTimeout(ctx, publishTerm/2)
+	limited, cancel := context.WithTimeout(ctx, publishTerm-time.Second)
 	defer cancel()
 	if err := deliver(limited, batch); err != nil {
 		return 0, err

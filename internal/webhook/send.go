@@ -16,7 +16,7 @@ const (
 	// breath is between a look that found nothing, or failed, and the next: a closed engine answers at once.
 	breath = 50 * time.Millisecond
 	// finishTime bounds how long the end of a try is written again while the store is away.
-	finishTime = 25 * time.Second
+	finishTime = spare
 	// lookBeyond bounds how many deliveries are claimed beyond the free slots.
 	lookBeyond  = 256
 	finishAgain = 250 * time.Millisecond

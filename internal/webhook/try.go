@@ -37,7 +37,7 @@ const (
 	// failingTime is how long no try may succeed before a subscription is disabled.
 	failingTime = 24 * time.Hour
 	// recordTime bounds reading and writing around a try.
-	recordTime = 10 * time.Second
+	recordTime = spare / 2
 )
 
 // errNobody says that none of the subscriptions of a delivery is there and enabled.

@@ -109,8 +109,12 @@ func (w *Webhooks) Contract() engine.Contract {
 // Bind gives the engine, which has the Contract.
 func (w *Webhooks) Bind(e *engine.Engine) { w.engine = e }
 
-// lease is how long a try may be silent: it ends within Timeout, and what it came to is written while the store is slow.
-func (w *Webhooks) lease() time.Duration { return w.Timeout + 30*time.Second }
+// spare is how long what a try came to may take to be written. It is also by how much later than its time-out a try of a
+// node that died is made again.
+const spare = 10 * time.Second
+
+// lease is how long a try may be silent.
+func (w *Webhooks) lease() time.Duration { return w.Timeout + spare }
 
 func (w *Webhooks) random(b []byte) error {
 	w.lots.Lock()

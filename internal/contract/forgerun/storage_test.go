@@ -83,7 +83,7 @@ func TestStorageFailures(t *testing.T) {
 		status   int
 		code     string
 	}{
-		{"FR-021 FR-198 FR-199", "away", &job.Error{Kind: job.Unavailable, Op: "store", Err: errors.New("dial 10.1.2.3:5432")}, 503, "RFA_STORAGE_DB_ERROR"},
+		{"FR-021 FR-198 FR-199", "away", &job.Error{Kind: job.Unavailable, Op: "store", Msg: "no table at /dev/sda1", Err: errors.New("dial 10.1.2.3:5432")}, 503, "RFA_STORAGE_DB_ERROR"},
 		{"FR-021", "read-only", &job.Error{Kind: job.ReadOnly, Op: "store", Err: errors.New("/dev/sda1 is full")}, 503, "RFA_STORAGE_DB_ERROR"},
 		{"FR-202", "timeout", &job.Error{Kind: job.Unavailable, Op: "store", Err: context.DeadlineExceeded}, 503, "RFA_STORAGE_DB_ERROR"},
 		{"FR-020", "defect", &job.Error{Kind: job.Internal, Op: "store", Msg: "no such table: jobs", Err: errors.New("SELECT secret")}, 500, "RFA_INTERNAL"},

@@ -15,6 +15,7 @@ func TestWorkers(t *testing.T) {
 	t.Parallel()
 	config := config()
 	config.Workers = 2
+	config.Lease, config.Heartbeat = time.Hour, 30*time.Minute // no heartbeat tells a worker anything here
 	w := inMemory(t, config)
 	c := w.customer(t)
 	var ids []string
