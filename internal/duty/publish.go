@@ -12,6 +12,10 @@ import (
 // there; what this node does is told.
 const publishEvery = 200 * time.Millisecond
 
+// gatherTime is how long messages gather from the first on: each look at the
+// outbox is a transaction that jobs have to wait for.
+const gatherTime = 10 * time.Millisecond
+
 // resignTime bounds the last step of a node that stops.
 const resignTime = time.Second
 
@@ -26,18 +30,16 @@ func (r *Runner) publish(ctx context.Context) {
 			r.resign(ctx)
 		}
 	}()
-	step := func(ctx context.Context) (int, error) {
-		return r.Engine.Publish(ctx, func(ctx context.Context, batch []job.Message) error {
-			elected = true
-			return r.Deliver(ctx, batch)
-		})
+	deliver := func(ctx context.Context, batch []job.Message) error {
+		elected = true
+		return r.Deliver(ctx, batch)
 	}
 	for {
 		wait, wake := publishEvery, r.Engine.Posted()
-		if !r.did(ctx, "publish", drain(ctx, step)) {
+		if _, err := r.Engine.Publish(ctx, deliver); !r.did(ctx, "publish", err) {
 			wait, wake = engine.SweepEvery, nil
 		}
-		if !pause(ctx, wait, wake) {
+		if !pause(ctx, wait, wake) || !pause(ctx, gatherTime, nil) {
 			return
 		}
 	}

@@ -12,17 +12,44 @@ const (
 	publishTerm  = 5 * time.Second
 )
 
-// Publish hands up to a batch of messages of the outbox to deliver, oldest
-// first, and removes them when it returns without error. One node does it at a
-// time, so that messages of a job stay in order; a crash in between delivers
+// Publish hands the messages of the outbox to deliver, oldest first and a batch at
+// a time, and removes each batch when it returns without error. One node does it
+// at a time, so that messages of a job stay in order; a crash in between delivers
 // some again. It reports how many were delivered.
-func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error) (int, error) {
-	var batch []job.Message
-	err := e.update(ctx, func(u *unit) error {
+func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error) (n int, err error) {
+	for delivered := []int64(nil); ; {
+		batch, err := e.takeMessages(ctx, delivered)
+		if err != nil {
+			return n, err
+		}
+		n += len(delivered)
+		if len(batch) == 0 {
+			return n, nil
+		}
+		limited, cancel := context.WithTimeout(ctx, publishTerm-time.Second)
+		err = deliver(limited, batch)
+		cancel()
+		if err != nil {
+			return n, err
+		}
+		delivered = make([]int64, len(batch))
+		for i, m := range batch {
+			delivered[i] = m.ID
+		}
+	}
+}
+
+// takeMessages removes the messages that were delivered and returns the next
+// batch, none where another node delivers. An idle outbox costs no write.
+func (e *Engine) takeMessages(ctx context.Context, delivered []int64) (batch []job.Message, err error) {
+	err = e.update(ctx, func(u *unit) error {
 		batch = nil
+		if err := u.tx.DropMessages(delivered); err != nil {
+			return err
+		}
 		waiting, err := u.tx.Messages(publishBatch)
 		if err != nil || len(waiting) == 0 {
-			return err // an idle outbox costs no write
+			return err
 		}
 		elected, err := u.tx.Elect("publish", e.node, u.now.Add(publishTerm))
 		if elected {
@@ -30,19 +57,7 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 		}
 		return err
 	})
-	if err != nil || len(batch) == 0 {
-		return 0, err
-	}
-	limited, cancel := context.WithTimeout(ctx, publishTerm-time.Second)
-	defer cancel()
-	if err := deliver(limited, batch); err != nil {
-		return 0, err
-	}
-	ids := make([]int64, len(batch))
-	for i, m := range batch {
-		ids[i] = m.ID
-	}
-	return len(batch), e.update(ctx, func(u *unit) error { return u.tx.DropMessages(ids) })
+	return batch, err
 }
 
 // Resign lets another node publish at once: it is for a node that stops.

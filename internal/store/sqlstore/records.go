@@ -6,10 +6,12 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// A record whose time is over is not there, whether or not it was pruned yet.
+// A record whose time is over is not there, whether or not it was pruned yet. The
+// plus keeps SQLite from weighing the index on that time, which would make it plan
+// the statement anew for every time it is given.
 const (
 	recordColumns = "kind,key,owner,body,created_at,updated_at,expires_at"
-	isThere       = "(expires_at<=0 OR expires_at>$1)"
+	isThere       = "(+expires_at<=0 OR +expires_at>$1)"
 )
 
 var (
