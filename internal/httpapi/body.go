@@ -43,10 +43,13 @@ func (c *Call) Body() ([]byte, error) {
 	if announced == 0 {
 		return nil, nil
 	}
+	if announced > c.table.BodyLimit {
+		return nil, c.tooLarge()
+	}
 	if announced < 0 {
 		announced = 4 << 10
 	}
-	body := make([]byte, 0, min(announced, c.table.BodyLimit, pieceSize)+1)
+	body := make([]byte, 0, min(announced, pieceSize)+1)
 	for given := 0; ; {
 		n, err := c.Request.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]

@@ -52,6 +52,9 @@ type Table struct {
 	Routes    []Route
 	Token     config.Secret // of the mount; empty asks for none
 	BodyLimit int64         // bytes, of every request
+	// JudgesFirst leaves bodies to the handlers, which first find out who asks: each
+	// reads its body, wanted or not, and its size does not matter until then.
+	JudgesFirst bool
 	// Answer writes an error. It is the only place of a mount that does.
 	Answer func(*Call, error)
 	Log    *slog.Logger
@@ -166,11 +169,14 @@ func (t *Table) serve(c *Call) error {
 
 // handle serves a call whose route is known.
 func (t *Table) handle(c *Call) error {
-	if c.Request.ContentLength > t.BodyLimit {
-		return c.tooLarge()
-	}
 	if c.Route.NoStore {
 		c.Header()["Cache-Control"] = noStore
+	}
+	if t.JudgesFirst {
+		return c.Route.Handle(c)
+	}
+	if c.Request.ContentLength > t.BodyLimit {
+		return c.tooLarge()
 	}
 	if !c.Route.TakesBody && c.Request.ContentLength != 0 {
 		if err := c.discard(); err != nil {

@@ -195,7 +195,7 @@ func (f *ForgeRun) Mount(e *engine.Engine) httpapi.Mount {
 	if err := f.bind(e); err != nil {
 		panic(err) // New has let nothing pass that is refused here
 	}
-	t := httpapi.Table{Name: Name, Prefixes: []string{"/v1/"}, Routes: f.routes(), BodyLimit: f.BodyLimit, Answer: f.answer,
+	t := httpapi.Table{Name: Name, Prefixes: []string{"/v1/"}, Routes: f.routes(), BodyLimit: f.BodyLimit, JudgesFirst: true, Answer: f.answer,
 		Log: f.Log, Timeout: f.RequestTimeout, Info: true, Tracing: f.Tracing}
 	return t.MustMount()
 }

@@ -52,10 +52,8 @@ func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
 	if err := f.admit(v, a.access); err != nil {
 		return err
 	}
-	if a.method == http.MethodPost {
-		if err := v.read(); err != nil {
-			return err
-		}
+	if err := v.read(a.method == http.MethodPost); err != nil {
+		return err
 	}
 	r, err := a.do(f, v)
 	if err == nil {
@@ -64,13 +62,18 @@ func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
 	return err
 }
 
-// read reads the body. One whose length was not announced may turn out to be none.
-func (v *visit) read() (err error) {
-	v.body, err = v.call.Body()
-	if err == nil && len(v.body) > 0 && !v.call.SaysPlainJSON() {
+// read reads the body and, where it is wanted, keeps it. One whose length was not
+// announced may turn out to be none.
+func (v *visit) read(wanted bool) error {
+	body, err := v.call.Body()
+	if err != nil || !wanted {
+		return err
+	}
+	if len(body) > 0 && !v.call.SaysPlainJSON() {
 		return httpapi.ErrNotJSON
 	}
-	return err
+	v.body = body
+	return nil
 }
 
 // admit finds out who sends the request and whether that one may send more.

@@ -89,7 +89,11 @@ func TestTransport(t *testing.T) {
 			}
 		})
 		t.Run("FR-011 body too large "+s.name, func(t *testing.T) {
-			c.do(t, "POST", path, `{"x":"`+strings.Repeat("x", bodyLimit)+`"}`).is(t, 413, "RFA_REQUEST_PAYLOAD_TOO_LARGE")
+			large := `{"x":"` + strings.Repeat("x", bodyLimit) + `"}`
+			c.do(t, "POST", path, large).is(t, 413, "RFA_REQUEST_PAYLOAD_TOO_LARGE")
+			if path != "/v1/clients" { // FR-029: who asks is found out first
+				c.do(t, "POST", path, large, "Authorization", "Bearer nonsense").is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+			}
 		})
 		t.Run("FR-006 broken JSON "+s.name, func(t *testing.T) {
 			for _, body := range []string{"{", "nonsense", `{"a":1}}`, `{"a":"` + "\xff" + `"}`, "[]", "1", `"x"`, strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600)} {
