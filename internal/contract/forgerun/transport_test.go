@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 const nobody = "7b1f6c52-3b0f-4f3a-9a52-0d7c9a1f4a11" // an id that nothing has
@@ -150,10 +151,7 @@ func TestTransport(t *testing.T) {
 				t.Errorf("%s is outside of /v1", route)
 			}
 		}
-		doc, err := document()
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := testkit.ReadDocument(t, forgerun.OpenAPI, bodyLimit).Doc
 		for path, item := range doc.Paths.Map() {
 			for method, op := range item.Operations() {
 				for status := range op.Responses.Map() {

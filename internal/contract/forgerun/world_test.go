@@ -184,7 +184,7 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Conf
 	server.Start()
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	w.client = &http.Client{Transport: &checked{t: t, next: http.DefaultTransport},
+	w.client = &http.Client{Transport: checked(t, http.DefaultTransport),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	return w

@@ -110,7 +110,7 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c relay.Config)
 	server.Start()
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	w.client = &http.Client{Transport: &checked{t: t, next: http.DefaultTransport}}
+	w.client = &http.Client{Transport: checked(t, http.DefaultTransport)}
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	return w
 }

@@ -1,0 +1,164 @@
+package testkit
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+)
+
+// BeyondDocument as a header marks a request that is accepted although the
+// document promises less. It is not sent.
+const BeyondDocument = "X-Test-Beyond-Document"
+
+// Document is a contract's OpenAPI description.
+type Document struct {
+	Doc   *openapi3.T
+	limit int64 // of bodies that are looked at
+}
+
+// documents are those that were read, by their text: reading one takes a while.
+var documents sync.Map
+
+// ReadDocument reads a description, which must be valid. Bodies above limit, which
+// are sent to be refused, are not held against it.
+func ReadDocument(tb testing.TB, text []byte, limit int64) *Document {
+	tb.Helper()
+	if doc, read := documents.Load(string(text)); read {
+		return &Document{Doc: doc.(*openapi3.T), limit: limit}
+	}
+	loader := openapi3.NewLoader()
+	doc, err := loader.LoadFromData(text)
+	if err == nil {
+		err = doc.Validate(loader.Context)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	documents.Store(string(text), doc)
+	return &Document{Doc: doc, limit: limit}
+}
+
+// HoldsRoutes checks that the document and the routes, METHOD PATTERN each, are the
+// same.
+func (d *Document) HoldsRoutes(tb testing.TB, routes []string, number int) {
+	tb.Helper()
+	served := map[string]bool{}
+	for _, r := range routes {
+		served[r] = true
+	}
+	documented := map[string]bool{}
+	for path, item := range d.Doc.Paths.Map() {
+		for method := range item.Operations() {
+			documented[method+" "+path] = true
+		}
+	}
+	for r := range served {
+		if !documented[r] {
+			tb.Errorf("%s is missing in the document", r)
+		}
+	}
+	for r := range documented {
+		if !served[r] {
+			tb.Errorf("%s is in the document and in no table", r)
+		}
+	}
+	if len(served) != number {
+		tb.Errorf("there are %d routes, want %d", len(served), number)
+	}
+}
+
+// Check makes a transport that compares every exchange with the document: each
+// answer must be one that it has, and each request that was accepted one that it
+// allows.
+func (d *Document) Check(tb testing.TB, next http.RoundTripper) http.RoundTripper {
+	return &checked{tb: tb, document: d, next: next}
+}
+
+type checked struct {
+	tb       testing.TB
+	document *Document
+	next     http.RoundTripper
+}
+
+func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
+	beyond := r.Header.Get(BeyondDocument) != ""
+	r.Header.Del(BeyondDocument)
+	var sent []byte
+	if r.Body != nil && r.ContentLength >= 0 && r.ContentLength <= c.document.limit {
+		sent, _ = io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(sent))
+	}
+	resp, err := c.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	got, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(got))
+	c.check(r, sent, resp, got, beyond)
+	return resp, nil
+}
+
+func (c *checked) check(r *http.Request, sent []byte, resp *http.Response, got []byte, beyond bool) {
+	doc := c.document.Doc
+	path, item, members := find(doc, r.URL)
+	if item == nil || item.GetOperation(r.Method) == nil {
+		if s := resp.StatusCode; strings.HasPrefix(r.URL.Path, "/v") && s != 404 && s != 405 && s != 401 {
+			c.tb.Errorf("%s %s is answered with %d and is not in the document", r.Method, r.URL, s)
+		}
+		return
+	}
+	again := r.Clone(context.Background())
+	again.Body = io.NopCloser(bytes.NewReader(sent))
+	again.ContentLength = int64(len(sent))
+	input := &openapi3filter.RequestValidationInput{Request: again, PathParams: members,
+		Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: item.GetOperation(r.Method)},
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true}}
+	if resp.StatusCode < 300 && !beyond {
+		if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
+			c.tb.Errorf("%s %s was accepted, but the document does not allow it: %v", r.Method, r.URL, err)
+		}
+	}
+	if item.GetOperation(r.Method).Responses.Status(resp.StatusCode) == nil { // HEAD as well
+		c.tb.Errorf("%s %s: the document has no status %d", r.Method, r.URL, resp.StatusCode)
+	}
+	answer := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: resp.StatusCode, Header: resp.Header,
+		Options: &openapi3filter.Options{IncludeResponseStatus: true}}
+	if err := openapi3filter.ValidateResponse(context.Background(), answer.SetBodyBytes(got)); err != nil {
+		c.tb.Errorf("%s %s is answered as the document does not allow: %v", r.Method, r.URL, err)
+	}
+}
+
+// find returns the path of the document that a request is for.
+func find(doc *openapi3.T, u *url.URL) (string, *openapi3.PathItem, map[string]string) {
+	sent := strings.Split(u.EscapedPath(), "/")
+next:
+	for path, item := range doc.Paths.Map() {
+		parts := strings.Split(path, "/")
+		if len(parts) != len(sent) {
+			continue
+		}
+		members := map[string]string{}
+		for i, p := range parts {
+			if name, ok := strings.CutPrefix(p, "{"); ok && sent[i] != "" {
+				members[strings.TrimSuffix(name, "}")], _ = url.PathUnescape(sent[i])
+			} else if p != sent[i] {
+				continue next
+			}
+		}
+		return path, item, members
+	}
+	return "", nil, nil
+}
