@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/config"
@@ -65,10 +67,25 @@ func relayRoom(p *parts, log *slog.Logger) (server.Place, error) {
 	return server.Place{Room: r, Listen: s.Listen, OpenAPI: relay.OpenAPI}, err
 }
 
-func forgeRunRoom(p *parts, log *slog.Logger) (server.Place, error) {
-	pepper, err := account.LoadPepper(p.settings.PepperFile())
+// loadPepper reads the pepper. One is made on the first start only where nobody says
+// where it is: a wrong path would make a node that recognises no key.
+func loadPepper(s *config.Settings) ([]byte, error) {
+	if path := s.Secrets.PepperFile; path != "" {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, unable("secrets.pepper_file: there is no file %s; copy the one of the other nodes there, or write 32 random bytes or more to it (mode 0600)", path)
+		}
+	}
+	pepper, err := account.LoadPepper(s.PepperFile())
 	if err != nil {
-		return server.Place{}, unable("%v", err)
+		return nil, unable("secrets.pepper_file: %v", err)
+	}
+	return pepper, nil
+}
+
+func forgeRunRoom(p *parts, log *slog.Logger) (server.Place, error) {
+	pepper, err := loadPepper(p.settings)
+	if err != nil {
+		return server.Place{}, err
 	}
 	s, hook, grace := &p.settings.ForgeRun, &p.settings.Webhook, p.settings.ShutdownGrace
 	workers := s.Workers

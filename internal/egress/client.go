@@ -42,6 +42,9 @@ const (
 // ErrRedirects says that an answer redirects once more than is followed.
 var ErrRedirects = errors.New("egress: too many redirects")
 
+// ErrSwitched says that the other end wants to go on in another protocol, which nobody asked for.
+var ErrSwitched = errors.New("egress: the answer switches protocols")
+
 // Client makes requests. It may be used by many at a time.
 type Client struct {
 	http      *http.Client
@@ -105,7 +108,12 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", c.agent)
 	}
-	return c.http.Do(req)
+	resp, err := c.http.Do(req)
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body.Close() // it is the bare connection, which no deadline ends
+		return nil, ErrSwitched
+	}
+	return resp, err
 }
 
 // Close ends connections that nothing is using.

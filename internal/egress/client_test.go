@@ -231,3 +231,26 @@ func FuzzParseURL(f *testing.F) {
 		}
 	})
 }
+
+// What follows a 101 is the bare connection: read as an answer it would last for
+// ever, whatever the time-out says.
+func TestProtocolsAreNotSwitched(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		rw.Flush()
+		_, _ = rw.ReadByte() // until the other end has gone
+		conn.Close()
+		close(held)
+	})
+	if _, _, err := get(t, client(t, egress.Config{Local: true}), s.URL); !errors.Is(err, egress.ErrSwitched) {
+		t.Errorf("got %v", err)
+	}
+	<-held
+}

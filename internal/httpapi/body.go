@@ -30,6 +30,18 @@ func (c *Call) giveTime() {
 	_ = rc.SetWriteDeadline(deadline)
 }
 
+// drainTime is how long the rest of a body is waited for that nobody wants any
+// more: the connection serves the next request if it comes, and ends if not.
+const drainTime = time.Second
+
+// hurry is for an answer that does not wait for the body: without it the server
+// would read that first, however long it takes to come.
+func (c *Call) hurry() {
+	if c.HasBody() {
+		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(telemetry.Deadline(drainTime))
+	}
+}
+
 func (c *Call) tooLarge() error {
 	c.Header().Set("Connection", "close") // the rest is not read
 	return &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", c.table.BodyLimit)}

@@ -154,6 +154,7 @@ func (c *Call) fail(err error) {
 	h := c.Header()
 	h.Set("X-Request-Id", c.RequestID())
 	h.Set("X-Content-Type-Options", "nosniff")
+	c.hurry()
 	c.table.Answer(c, err)
 }
 

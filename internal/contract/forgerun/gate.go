@@ -39,18 +39,18 @@ func requestIDOf(ctx context.Context) string {
 	return id
 }
 
-// serve takes a request through an action: what HTTP says of it, who sends it and
-// whether that one may send more, and only then what it says (FR-029).
+// serve takes a request through an action: who sends it and whether that one may
+// send more, what HTTP says of it, and only then what it says (FR-029).
 func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
+	v := &visit{ctx: context.WithValue(c.Request.Context(), requestID{}, c.RequestID()), call: c}
+	if err := f.admit(v, a.access); err != nil {
+		return err
+	}
 	if !c.AcceptsJSON() {
 		return httpapi.ErrNotAcceptable
 	}
 	if c.Request.ContentLength > 0 && !c.SaysPlainJSON() {
 		return httpapi.ErrNotJSON
-	}
-	v := &visit{ctx: context.WithValue(c.Request.Context(), requestID{}, c.RequestID()), call: c}
-	if err := f.admit(v, a.access); err != nil {
-		return err
 	}
 	if err := v.read(a.method == http.MethodPost); err != nil {
 		return err

@@ -169,7 +169,8 @@ func (m *metrics) tried(well bool, took time.Duration) {
 // route returns what counts and times the requests of a route.
 func (m *metrics) route(method, pattern string) func(int, time.Duration) {
 	latency := m.latency.WithLabelValues(method, pattern)
-	var known sync.Map // status to its counter
+	m.requests.WithLabelValues(method, pattern, strconv.Itoa(usual(method, pattern))) // there from the start
+	var known sync.Map                                                                // status to its counter
 	return func(status int, took time.Duration) {
 		latency.Observe(took.Seconds())
 		c, ok := known.Load(status)
@@ -178,6 +179,17 @@ func (m *metrics) route(method, pattern string) func(int, time.Duration) {
 		}
 		c.(prometheus.Counter).Inc()
 	}
+}
+
+// usual is the status of a route when all goes well (FR-002).
+func usual(method, pattern string) int {
+	switch {
+	case method == http.MethodPost && pattern == "/v1/jobs":
+		return http.StatusAccepted
+	case method == http.MethodPost && (pattern == "/v1/clients" || pattern == clientPath || pattern == "/v1/webhooks"):
+		return http.StatusCreated
+	}
+	return http.StatusOK
 }
 
 // nowhere counts a request that no route is for.
