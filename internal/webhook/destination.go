@@ -7,7 +7,7 @@ import (
 )
 
 // destinations sees to it that no receiver delays another: each has a number of tries that may be under way, which grows
-// while it answers well and fast, and shrinks to one while it does not. Those that have not answered well yet, or not
+// while it answers well, less so if it does slowly, and shrinks to one while it does not. Those that have not answered well yet, or not
 // lately, share half of the slots, a quarter on any one host, so that however many are dead the others are served. One
 // nothing is known of, on a host nobody calls just now, gets its first try all the same, while its client's doubtful
 // receivers hold less than three quarters.
@@ -118,8 +118,8 @@ func (ds *destinations) leave(s *slot, ok bool, took time.Duration) {
 	switch {
 	case ok && took < slowAnswer:
 		d.proven, d.limit, h.next = true, min(d.limit+1, ds.part(3, 4)), 0
-	case ok:
-		d.proven, d.limit = false, max(min(2, d.limit), d.limit/2)
+	case ok: // slow: as many at a time as doubtful ones may have on a host, so that it keeps up if it can
+		d.proven, d.limit = false, max(min(d.limit+1, ds.part(1, 4)), d.limit/2)
 	default:
 		d.proven, d.limit = false, max(1, d.limit/2)
 	}
