@@ -153,7 +153,10 @@ func (a *attempt) send(ctx context.Context) error {
 	if staged != nil {
 		state = *staged
 	}
-	err := a.lease.beat(ctx, state)
+	cancel, err := a.lease.beat(ctx, state)
+	if cancel {
+		a.cancel(ErrRunCanceled)
+	}
 	if staged != nil && (err == nil || errors.Is(err, ErrInvalid)) {
 		a.unstage(staged)
 	}

@@ -7,7 +7,9 @@
 // [New] makes a [Client], which owns the connections, the credentials and the
 // retries. Each contract hangs on it: [Client.Relay] speaks Relay version 2,
 // the queue for workers of your own; [Client.ForgeRun] speaks ForgeRun, where
-// the server runs simulated jobs and tells of every change.
+// the server runs simulated jobs and tells of every change; [Client.TaskFlow]
+// speaks TaskFlow, jobs that depend on one another; [Client.WorkerAPI] takes
+// and runs the jobs of any contract but Relay.
 //
 //	c, err := client.New(client.Config{BaseURL: "http://127.0.0.1:8080"})
 //	relay := c.Relay()
@@ -61,10 +63,22 @@
 //		Type: client.ForgeExecute, Kind: client.ForgeSuccessFast})
 //	job, err := forge.Wait(ctx, receipt.JobID)
 //
+// # TaskFlow
+//
+// [TaskFlow.Create] stores a job, [TaskFlow.Submit] a whole graph that a
+// [TaskFlowBuilder] has put together, [TaskFlow.Search] finds jobs, and
+// [TaskFlow.WaitGraph] waits until all of a graph have ended. The jobs are run
+// by a [JobWorker]: with nil a handler completes its job, with an error it
+// fails this try, with a [Final] error the job.
+//
+//	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: 8,
+//		Handlers: map[string]client.JobHandler{"etl": client.TypedJob(load)}}
+//	err := w.Run(ctx)
+//
 // # Errors and retries
 //
 // Every call of a contract fails with an [*Error]; errors.Is tells the kinds
-// apart ([ErrNotFound], [ErrConflict], [ErrRunLost], [ErrInvalid],
+// apart ([ErrNotFound], [ErrConflict], [ErrCycle], [ErrRunLost], [ErrInvalid],
 // [ErrUnauthorized], [ErrRetryable]), and Code, Message and Instance are those of
 // the problem document where the contract sends one. Answers that ask to come
 // again (429, 503), gateways without a server behind them (502, 504) and broken

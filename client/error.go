@@ -15,6 +15,9 @@ var (
 	// ErrConflict: a job of the batch exists already and the mode is unique
 	// (409, RL-027). See [Error.Uncertain] for a conflict with one's own try.
 	ErrConflict = errors.New("conflict")
+	// ErrCycle: the dependencies of a TaskFlow job would close a cycle (TF-033);
+	// it is an [ErrConflict] too where the server said so. See [Error.Cycle].
+	ErrCycle = errors.New("dependency cycle")
 	// ErrInvalid: the request was refused for what it says (400, 413, 415,
 	// 422), by the server or, where nothing needs to be sent to know it, by
 	// this package. Repeating it is pointless.
@@ -30,11 +33,19 @@ var (
 	// ErrRunSettled: the handler has already requeued this run, or it has
 	// returned; there is nothing left to do with the run.
 	ErrRunSettled = errors.New("run already settled")
+	// ErrRunCanceled is the cause of a handler's context ending because the
+	// server asks the run to end, in the answer to a heartbeat. The run still
+	// holds its job: what the handler returns counts.
+	ErrRunCanceled = errors.New("run canceled")
 	// ErrDrainTimeout: a worker's handlers did not finish within its
 	// DrainTimeout. It is the cause of their contexts ending, and what
 	// [Worker.Run] then returns.
 	ErrDrainTimeout = errors.New("drain timeout")
 )
+
+// codeRunLost is how the worker API calls a run that is not the job's current
+// one (G-X-20).
+const codeRunLost = "RUN_LOST"
 
 // Error is how every call of a contract fails.
 type Error struct {
@@ -43,11 +54,16 @@ type Error struct {
 	// Status is the HTTP status of the last answer; 0 when none came.
 	Status int
 	// Code is the contract's own word for the failure, when the answer was a
-	// problem document (RFC 9457); else empty. ForgeRun's are the RFA_ codes.
+	// problem document (RFC 9457) or an error of TaskFlow; else empty.
+	// ForgeRun's are the RFA_ codes.
 	Code string
 	// Message is the server's explanation, if it gave one: the detail of a
-	// problem document, else the body of the answer.
+	// problem document, the message of TaskFlow, else the body of the answer.
 	Message string
+	// Cycle, with [ErrCycle], names the jobs along the cycle, each once, from
+	// the changed job on along its dependencies (TF-037, G-TF-33): by their
+	// ids, or by their refs where a graph was refused before it was sent.
+	Cycle []string
 	// Instance names the request in the server's log (FR-005), when the answer
 	// was a problem document.
 	Instance string
@@ -100,6 +116,10 @@ func (e *Error) Is(target error) bool {
 		return e.Status == http.StatusNotFound
 	case ErrConflict:
 		return e.Status == http.StatusConflict
+	case ErrCycle:
+		return len(e.Cycle) > 0
+	case ErrRunLost:
+		return e.Status == http.StatusConflict && e.Code == codeRunLost
 	case ErrUnauthorized:
 		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 	case ErrInvalid:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -60,8 +59,6 @@ const (
 
 // forgeCall makes a call whose answer is JSON.
 func forgeCall[T any](ctx context.Context, f *ForgeRun, c call) (T, error) {
-	var value T
-	c.wantBody = true
 	if _, own := c.header["Authorization"]; f.key != "" && !own {
 		c.header = c.header.Clone()
 		if c.header == nil {
@@ -69,14 +66,7 @@ func forgeCall[T any](ctx context.Context, f *ForgeRun, c call) (T, error) {
 		}
 		c.header.Set("Authorization", "Bearer "+f.key)
 	}
-	got, err := f.client.do(ctx, c)
-	if err != nil {
-		return value, err
-	}
-	if err := json.Unmarshal(got.body, &value); err != nil {
-		return value, &Error{Op: c.op, Uncertain: !c.reads, Err: fmt.Errorf("answer: %w", err)}
-	}
-	return value, nil
+	return ask[T](ctx, f.client, c)
 }
 
 // open marks a call as one without credentials, whatever the client has.

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -108,12 +107,6 @@ func (f *ForgeRun) Jobs(ctx context.Context, filter ForgeRunFilter) iter.Seq2[Fo
 	return forgePages[ForgeRunJob](ctx, f, "forgerun jobs", "/v1/jobs", query, filter.PageSize)
 }
 
-// How often Wait looks: soon at first, then ever more seldom.
-const (
-	waitFirst  = 50 * time.Millisecond
-	waitSeldom = 2 * time.Second
-)
-
 // Wait looks at a job until it has ended and returns it. It looks with growing
 // pauses of up to two seconds, and goes on while the server is away or asks
 // for patience. A job that failed has ended, also when it can be retried.
@@ -121,24 +114,7 @@ const (
 // Errors: those of [ForgeRun.Get], but for [ErrRetryable]; that of the context
 // when it ends first.
 func (f *ForgeRun) Wait(ctx context.Context, jobID string) (ForgeRunJob, error) {
-	pause := waitFirst
-	for {
-		job, err := f.Get(ctx, jobID)
-		if err == nil && job.State.Final() {
-			return job, nil
-		}
-		var fail *Error
-		if err != nil && (!errors.As(err, &fail) || !fail.Retryable()) {
-			return ForgeRunJob{}, err
-		}
-		least := time.Duration(0)
-		if fail != nil {
-			least = fail.RetryAfter
-		}
-		// Between half and all of the pause, so that many waits spread out.
-		if !sleep(ctx, least+pause/2+f.client.backoff.random(pause/2)) {
-			return job, &Error{Op: "forgerun wait", Err: errors.Join(ended(ctx), err)}
-		}
-		pause = min(pause*3/2, waitSeldom)
-	}
+	return watch(ctx, f.client, "forgerun wait",
+		func() (ForgeRunJob, error) { return f.Get(ctx, jobID) },
+		func(job ForgeRunJob) bool { return job.State.Final() })
 }

@@ -37,6 +37,7 @@ type call struct {
 	wantBody bool
 	reads    bool // changes nothing at the server, so is never uncertain
 	once     bool // no retries
+	fragile  bool // doing it twice would do harm: repeated only if no try can have taken effect
 }
 
 // answer is a success.
@@ -55,7 +56,7 @@ func (c *Client) do(ctx context.Context, call call) (answer, error) {
 		}
 		uncertain = uncertain || fail.Uncertain
 		fail.Uncertain = uncertain && !call.reads
-		last := call.once || c.maxTries > 0 && try >= c.maxTries
+		last := call.once || call.fragile && uncertain || c.maxTries > 0 && try >= c.maxTries
 		if last || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
 			return answer{}, fail
 		}
@@ -64,6 +65,20 @@ func (c *Client) do(ctx context.Context, call call) (answer, error) {
 			return answer{}, fail
 		}
 	}
+}
+
+// ask makes a call whose answer is JSON. Its error is an *Error.
+func ask[T any](ctx context.Context, c *Client, call call) (T, error) {
+	var value T
+	call.wantBody = true
+	got, err := c.do(ctx, call)
+	if err != nil {
+		return value, err
+	}
+	if err := json.Unmarshal(got.body, &value); err != nil {
+		return value, &Error{Op: call.op, Uncertain: !call.reads, Err: fmt.Errorf("answer: %w", err)}
+	}
+	return value, nil
 }
 
 // try makes the call once.
@@ -151,10 +166,14 @@ func refusal(call call, resp *http.Response) *Error {
 	return fail
 }
 
-// readProblem takes what a problem document says (RFC 9457). What is none is
-// left as plain text.
+// readProblem takes what a problem document says (RFC 9457), or an error of
+// TaskFlow (G-TF-21). What is neither is left as plain text.
 func (e *Error) readProblem(mediaType string, body []byte) {
 	base, _, _ := mime.ParseMediaType(mediaType)
+	if base == "application/json" {
+		e.readTaskFlow(body)
+		return
+	}
 	var problem struct{ Title, Detail, Instance, Code string }
 	if base != "application/problem+json" || json.Unmarshal(body, &problem) != nil {
 		return

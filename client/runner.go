@@ -142,6 +142,9 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 // process runs one handler under its lease, from the claim to its outcome.
 func (r *runner) process(hard context.Context, l lease) {
 	defer r.slots.release(1)
+	if f, ok := l.(follower); ok {
+		defer f.over() // before the slot is free
+	}
 	ctx, cancel := context.WithCancelCause(hard)
 	defer cancel(nil)
 	a := newAttempt(l, cancel, r.log)
@@ -149,8 +152,9 @@ func (r *runner) process(hard context.Context, l lease) {
 	stop := r.beatAlong(context.WithoutCancel(hard), a)
 	defer stop() // also when the handler ends its goroutine
 	err := invoke(ctx, a)
+	cause := context.Cause(ctx)
 	stop()
-	r.conclude(context.WithoutCancel(hard), a, err)
+	r.conclude(context.WithoutCancel(hard), a, err, cause)
 }
 
 // beatAlong beats until the returned function is called, which returns once
@@ -177,7 +181,7 @@ func invoke(ctx context.Context, a *attempt) (err error) {
 		switch {
 		case value != nil:
 			a.log.Error("handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", value)
+			err = &panicError{value}
 		case !returned:
 			a.log.Error("handler ended its goroutine; the job returns after its timeout")
 		}
@@ -187,9 +191,15 @@ func invoke(ctx context.Context, a *attempt) (err error) {
 	return err
 }
 
-// conclude says what came of the run. Nothing is completed whose run was lost
-// or already settled.
-func (r *runner) conclude(ctx context.Context, a *attempt, err error) {
+// panicError is what a handler panicked with.
+type panicError struct{ value any }
+
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// conclude says what came of the run; cause is why the handler's context had
+// ended, nil if it had not. Nothing is completed whose run was lost or already
+// settled.
+func (r *runner) conclude(ctx context.Context, a *attempt, err, cause error) {
 	over := a.over()
 	switch {
 	case errors.Is(over, ErrRunLost):
@@ -199,18 +209,46 @@ func (r *runner) conclude(ctx context.Context, a *attempt, err error) {
 			a.log.Warn("handler failed after it had requeued its job", "error_message", err)
 		}
 	case err != nil:
-		r.fail(ctx, a, err)
+		r.fail(ctx, a, err, cause)
 	default:
 		if err := a.settle(ctx, a.lease.complete); err != nil {
-			a.log.Error("job done but not completed; it returns after its timeout", "error_message", err)
+			unsettled(a, "job done but not completed; it returns after its timeout", err)
 		}
 	}
 }
 
-// fail leaves the job to its timeout, the only failure report there is. A state
-// that the handler had put up still goes out, for the next run to go on from.
-func (r *runner) fail(ctx context.Context, a *attempt, err error) {
-	a.log.Error("handler failed; the job returns after its timeout", "error_message", err)
+// unsettled logs that an outcome was not taken, or perhaps was.
+func unsettled(a *attempt, said string, err error) {
+	var fail *Error
+	if errors.Is(err, ErrRunLost) && errors.As(err, &fail) && fail.Uncertain {
+		a.log.Warn("an answer was lost and the run is over now; its outcome was probably taken", "error_message", err)
+		return
+	}
+	a.log.Error(said, "error_message", err)
+}
+
+// fail reports a failure or, where there is no report, leaves the job to its
+// timeout. A state that the handler had put up still goes out, for the next run
+// to go on from.
+func (r *runner) fail(ctx context.Context, a *attempt, err, cause error) {
+	told, reports := a.lease.(reporter)
+	if reports {
+		a.log.Error("handler failed", "error_message", err)
+	} else {
+		a.log.Error("handler failed; the job returns after its timeout", "error_message", err)
+	}
+	r.lastState(ctx, a)
+	if !reports {
+		return
+	}
+	report := func(ctx context.Context) error { return told.report(ctx, err, cause) }
+	if err := a.settle(ctx, report); err != nil {
+		unsettled(a, "failure not reported; the job returns after its timeout", err)
+	}
+}
+
+// lastState sends the state that is still waiting.
+func (r *runner) lastState(ctx context.Context, a *attempt) {
 	if !a.hasStaged() {
 		return
 	}

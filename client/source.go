@@ -23,8 +23,20 @@ type lease interface {
 	// handle runs the caller's handler.
 	handle(ctx context.Context, a *attempt) error
 	// beat prolongs the lease and stores the state unless it is nil. It fails
-	// with ErrRunLost when the lease is no longer held.
-	beat(ctx context.Context, state json.RawMessage) error
+	// with ErrRunLost when the lease is no longer held; cancel asks the run to
+	// end, though it is.
+	beat(ctx context.Context, state json.RawMessage) (cancel bool, err error)
 	// complete ends the lease with success. May run again.
 	complete(ctx context.Context) error
 }
+
+// reporter is a lease whose contract wants to hear of failures. Others are left
+// to their timeout.
+type reporter interface {
+	// report ends the lease of a handler that has failed; cause is why its
+	// context had ended by then, nil if it had not. May run again.
+	report(ctx context.Context, failure, cause error) error
+}
+
+// follower is a lease that is told when nothing more will be done about it.
+type follower interface{ over() }

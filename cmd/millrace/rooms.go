@@ -11,9 +11,11 @@ import (
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/telemetry"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
 // parts are what rooms are made of.
@@ -26,6 +28,8 @@ type parts struct {
 	egress     *egress.Client // the only way out
 	node       string
 	noWorkers  bool // jobs are run elsewhere
+
+	outside []workerapi.Contract // of the rooms that were made, whose jobs may be run by workers outside
 }
 
 // room makes the room of one contract; log names the contract.
@@ -37,6 +41,7 @@ type room struct {
 // contracts is the list of contracts.
 var contracts = []room{
 	{forgerun.Name, forgeRunRoom},
+	{taskflow.Name, taskFlowRoom},
 	{relay.Name, relayRoom},
 }
 
@@ -105,5 +110,47 @@ func forgeRunRoom(p *parts, log *slog.Logger) (server.Place, error) {
 		Webhook: forgerun.Webhook{Timeout: hook.Timeout, MaxTries: hook.MaxTries, BackoffBase: hook.BackoffBase,
 			BackoffMax: hook.BackoffMax, BackoffFactor: hook.BackoffFactor},
 	})
-	return server.Place{Room: r, Listen: s.Listen, OpenAPI: forgerun.OpenAPI}, err
+	if err != nil {
+		return server.Place{}, err
+	}
+	p.outside = append(p.outside, r.Outside())
+	return server.Place{Room: r, Listen: s.Listen, OpenAPI: forgerun.OpenAPI}, nil
+}
+
+// The bodies that TaskFlow takes (G-TF-32).
+const (
+	taskFlowBody  = 1 << 20
+	taskFlowGraph = 16 << 20
+)
+
+func taskFlowRoom(p *parts, log *slog.Logger) (server.Place, error) {
+	s, grace := &p.settings.TaskFlow, p.settings.ShutdownGrace
+	queues := map[string]taskflow.Queue{}
+	for name, q := range s.Queues {
+		queues[name] = taskflow.Queue{Handler: q.Handler, URL: q.URL, Secret: q.Secret, Timeout: q.Timeout, MaxConcurrent: q.MaxConcurrent}
+	}
+	t, err := taskflow.New(taskflow.Config{Log: log, Registry: p.registries.For(taskflow.Name, ""), Now: p.process.now, Random: random,
+		Token: s.Token, Lease: s.Lease, MaxConcurrent: s.MaxConcurrent, BodyLimit: taskFlowBody, GraphBodyLimit: taskFlowGraph,
+		Queues: queues, Runner: taskflow.Runner{Off: p.noWorkers, Node: p.node, Client: p.egress, Grace: grace - grace/8}})
+	if err != nil {
+		return server.Place{}, err
+	}
+	p.outside = append(p.outside, t.Outside())
+	return server.Place{Room: t, Listen: s.Listen, OpenAPI: taskflow.OpenAPI}, nil
+}
+
+// surfaces makes what is served beside the rooms: the worker API, where there are jobs for it and it may be served.
+func surfaces(p *parts) ([]server.Surface, error) {
+	if len(p.outside) == 0 {
+		return nil, nil
+	}
+	if !p.settings.ServesWorkers() {
+		p.log.Info("the worker API is not served: beyond loopback it needs worker.token")
+		return nil, nil
+	}
+	api, err := workerapi.New(workerapi.Config{Log: p.log.With(telemetry.Contract, workerapi.Name), Token: p.settings.Worker.Token, Contracts: p.outside})
+	if err != nil {
+		return nil, withCode(exitFailed, err)
+	}
+	return []server.Surface{{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}}, nil
 }

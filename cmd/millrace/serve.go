@@ -127,7 +127,11 @@ func newNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) 
 	if err != nil {
 		return nil, err
 	}
-	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Places: places, Log: k.log,
+	beside, err := surfaces(k)
+	if err != nil {
+		return nil, err
+	}
+	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Places: places, Surfaces: beside, Log: k.log,
 		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuild().Version, Random: random, Elapsed: k.process.since,
 		WorkersOnly: mode.workersOnly,
 		Engine:      func(e *engine.Engine) error { return registerDepths(e, k.registries) }})

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 const longestBeat = 30 * time.Second
 
 type workFlags struct {
+	contract    string
 	remote      remoteFlags
 	concurrency int
 	maxJobs     int
@@ -34,16 +37,23 @@ func workCommand(p process) *cobra.Command {
 	var f workFlags
 	c := &cobra.Command{
 		Use:   "work QUEUE -- COMMAND [ARG...]",
-		Short: "Run a command for each job of a Relay queue",
-		Long: `Run a command for each job of a Relay queue. The command gets the payload on its
-standard input and, in its environment, MILLRACE_QUEUE, MILLRACE_JOB_ID,
-MILLRACE_RUN_ID and MILLRACE_STATE (the job's state, empty when there is none).
-What it writes is passed through.
+		Short: "Run a command for each job of a queue",
+		Long: `Run a command for each job of a queue, of Relay or of the contract that
+--contract names. The command gets the payload on its standard input and, in its
+environment, MILLRACE_QUEUE, MILLRACE_JOB_ID, MILLRACE_RUN_ID and MILLRACE_STATE
+(the job's state, empty when there is none). What it writes is passed through.
 
 While it runs the job is kept alive by heartbeats. When it exits with 0 the job
-is completed; otherwise the reason is logged and the heartbeats end, so that the
-job comes back after its timeout. A command whose run is lost, because the job
-was deleted, replaced or timed out, is terminated.
+is completed. A command whose run is lost, because the job was deleted, replaced
+or timed out, is terminated.
+
+Relay hears of no failure: the reason is logged and the heartbeats end, so that
+the job comes back after its timeout. Other contracts get the outcome. On exit 0
+the standard output, up to 64 KiB, is the result: as it is if it is JSON, else as
+a string. The exit codes 64 to 78 (sysexits) fail the job for good, all others
+fail this try, with the last line of the standard error as the reason. A command
+that was ended by a signal to millrace gives its job back. The environment then
+also has MILLRACE_CONTRACT and MILLRACE_ATTEMPT, from 1 on.
 
 The first SIGINT or SIGTERM stops polling and lets commands finish, for --drain;
 a second one is passed on to them, as is SIGTERM when --drain is over. What does
@@ -59,10 +69,14 @@ group.`,
 			if f.concurrency < 1 || f.maxJobs < 0 || f.drain < 0 || f.killAfter < 0 {
 				return usageError("--concurrency is at least 1; --max-jobs, --drain and --kill-after are not negative")
 			}
+			if !slices.Contains(workable, f.contract) {
+				return usageError("--contract is one of %s", strings.Join(workable, ", "))
+			}
 			return f.run(p, args[0], args[1:])
 		},
 	}
 	f.remote.register(c)
+	c.Flags().StringVar(&f.contract, "contract", contractRelay, "whose queue it is: relay, taskflow or forgerun")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 1, "commands at a time")
 	c.Flags().IntVar(&f.maxJobs, "max-jobs", 0, "stop after so many jobs; 0 is no limit")
 	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "stop when the queue has nothing to hand out and no command runs")
@@ -79,8 +93,11 @@ func (f *workFlags) run(p process, queue string, command []string) error {
 	defer stopPolling()
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = f.concurrency + 1 // the beats and completions of all commands, and the poll
-	g := &gate{next: transport, stop: stopPolling, left: f.maxJobs,
+	g := &gate{polls: relayPolls{}, next: transport, stop: stopPolling, left: f.maxJobs,
 		limited: f.maxJobs > 0, untilEmpty: f.untilEmpty}
+	if f.contract != contractRelay {
+		g.polls = claimPolls{}
+	}
 	c, err := f.remote.client(p, g)
 	if err != nil {
 		return err
@@ -92,21 +109,38 @@ func (f *workFlags) run(p process, queue string, command []string) error {
 	r.hard = hard
 	go f.obey(log, polling, stopPolling, end)
 
-	w := &client.Worker{Relay: c.Relay(), Queue: queue, Concurrency: f.concurrency, Handler: r.handle, Logger: log,
-		MaxHeartbeatInterval: longestBeat, DrainTimeout: math.MaxInt64}
-	if f.untilEmpty {
-		w.PollWait, w.PollInterval = -1, 100*time.Millisecond
-	}
-	if err := w.Run(polling); err != nil {
+	if err := f.worker(c, queue, r, log).Run(polling); err != nil {
 		return withCode(exitUsage, err)
 	}
 	if err := g.ended(); err != nil {
 		return err
 	}
 	if hard.Err() != nil {
-		return withCode(exitInterrupted, errors.New("stopped before all commands had finished; their jobs return after their timeouts"))
+		return withCode(exitInterrupted, errors.New("stopped before all commands had finished; their jobs come back"))
 	}
 	return nil
+}
+
+const contractRelay = "relay"
+
+// workable are the contracts whose jobs commands can do.
+var workable = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun}
+
+// worker is the worker of the contract, with a drain that never ends: obey ends the commands.
+func (f *workFlags) worker(c *client.Client, queue string, r *commandRunner, log *slog.Logger) interface {
+	Run(context.Context) error
+} {
+	wait, interval := time.Duration(0), time.Duration(0) // the usual ones
+	if f.untilEmpty {
+		wait, interval = -1, 100*time.Millisecond
+	}
+	if f.contract == contractRelay {
+		return &client.Worker{Relay: c.Relay(), Queue: queue, Concurrency: f.concurrency, Handler: r.handle, Logger: log,
+			MaxHeartbeatInterval: longestBeat, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
+	}
+	return &client.JobWorker{API: c.WorkerAPI(), Contract: f.contract, Handlers: map[string]client.JobHandler{queue: r.handleJob},
+		Concurrency: f.concurrency, Logger: log, AfterRun: func(client.ClaimedJob) { r.gate.leave() },
+		MaxHeartbeatInterval: longestBeat, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
 }
 
 // obey turns signals into the end of polling, then into the end of the commands.
@@ -151,8 +185,17 @@ type commandRunner struct {
 func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 	r.gate.enter()
 	defer r.gate.leave()
+	ctx, cancel := r.bound(ctx)
+	defer cancel()
+	return r.execute(ctx, relayTask(run.Job), r.stdout, r.stderr)
+}
+
+// bound ends the context with that of the commands too.
+func (r *commandRunner) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(r.hard, func() { cancel(context.Cause(r.hard)) })()
-	return r.execute(ctx, run.Job)
+	stop := context.AfterFunc(r.hard, func() { cancel(context.Cause(r.hard)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"syscall"
 
 	"github.com/millrace/millrace/client"
@@ -15,16 +18,31 @@ import (
 // longestVariable is what fits into one environment variable on Linux, with room for its name.
 const longestVariable = 128<<10 - 64
 
+// task is a job as a command gets it.
+type task struct {
+	payload []byte
+	state   []byte
+	environ []string // beside the state
+}
+
+func relayTask(job client.RelayJob) task {
+	return task{job.Payload, job.State, []string{"MILLRACE_QUEUE=" + job.Queue, "MILLRACE_JOB_ID=" + job.ID, "MILLRACE_RUN_ID=" + job.RunID}}
+}
+
+func claimedTask(job client.ClaimedJob) task {
+	return task{job.Payload, job.State, []string{"MILLRACE_QUEUE=" + job.Queue, "MILLRACE_JOB_ID=" + job.ID, "MILLRACE_RUN_ID=" + job.RunID,
+		"MILLRACE_CONTRACT=" + job.Contract, "MILLRACE_ATTEMPT=" + strconv.Itoa(job.Attempt)}}
+}
+
 // execute runs the command in a process group of its own, to its end or that of ctx.
-func (r *commandRunner) execute(ctx context.Context, job client.RelayJob) error {
-	if len(job.State) > longestVariable {
-		return fmt.Errorf("the job's state has %d bytes and does not fit into MILLRACE_STATE", len(job.State))
+func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io.Writer) error {
+	if len(job.state) > longestVariable {
+		return fmt.Errorf("the job's state has %d bytes and does not fit into MILLRACE_STATE", len(job.state))
 	}
 	cmd := exec.CommandContext(ctx, r.args[0], r.args[1:]...)
-	cmd.Stdin = bytes.NewReader(job.Payload)
-	cmd.Stdout, cmd.Stderr = r.stdout, r.stderr
-	cmd.Env = append(append([]string{}, r.environ...), "MILLRACE_QUEUE="+job.Queue, "MILLRACE_JOB_ID="+job.ID,
-		"MILLRACE_RUN_ID="+job.RunID, "MILLRACE_STATE="+string(job.State))
+	cmd.Stdin = bytes.NewReader(job.payload)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.Env = slices.Concat(r.environ, job.environ, []string{"MILLRACE_STATE=" + string(job.state)})
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return signalGroup(cmd.Process, signalFor(context.Cause(ctx))) }
 	cmd.WaitDelay = r.killAfter

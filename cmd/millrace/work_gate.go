@@ -10,6 +10,7 @@ import (
 // gate stands between a worker and its server and knows from the polls that pass when to stop: after a number of jobs,
 // when the queue has nothing left, or when asking again cannot help.
 type gate struct {
+	polls      polls
 	next       http.RoundTripper
 	stop       func()
 	limited    bool
@@ -29,9 +30,21 @@ const patience = 8
 
 var errGateClosed = errors.New("no more jobs are wanted")
 
-// RoundTrip passes a request on. Nothing but a poll is a GET here.
+// polls knows the polls of a contract.
+type polls interface {
+	// among reports whether a request is one.
+	among(req *http.Request) bool
+	// singly makes it ask for one job, so that an answer with jobs is exactly one.
+	singly(req *http.Request) (*http.Request, error)
+	// jobs says how many jobs a 2xx brought.
+	jobs(resp *http.Response) (int, error)
+	// counted reports whether jobs count as running from the answer on, not only from the start of their commands.
+	counted() bool
+}
+
+// RoundTrip passes a request on, and watches those that are polls.
 func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodGet {
+	if !g.polls.among(req) {
 		return g.next.RoundTrip(req)
 	}
 	if g.limited {
@@ -40,15 +53,43 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 			g.stop()
 			return nil, errGateClosed
 		}
-		req = singly(req)
+		one, err := g.polls.singly(req)
+		if err != nil {
+			return nil, err
+		}
+		req = one
 	}
+	wasIdle := g.idle() // what ends while the poll is under way may have made jobs that it missed
 	resp, err := g.next.RoundTrip(req)
+	jobs := 0
+	if err == nil && resp.StatusCode < http.StatusMultipleChoices {
+		if jobs, err = g.polls.jobs(resp); err != nil {
+			resp.Body.Close()
+			resp = nil
+		}
+	}
 	if err != nil {
 		g.unanswered(err)
 	} else {
-		g.answered(resp.StatusCode)
+		g.answered(resp.StatusCode, jobs, wasIdle)
 	}
 	return resp, err
+}
+
+// relayPolls: nothing but a poll is a GET.
+type relayPolls struct{}
+
+func (relayPolls) among(req *http.Request) bool { return req.Method == http.MethodGet }
+
+func (relayPolls) singly(req *http.Request) (*http.Request, error) { return singly(req), nil }
+
+func (relayPolls) counted() bool { return false }
+
+func (relayPolls) jobs(resp *http.Response) (int, error) {
+	if resp.StatusCode == http.StatusOK {
+		return 1, nil // or more, where no number was asked for
+	}
+	return 0, nil
 }
 
 // singly asks for one job, so that a 200 is exactly one.
@@ -67,13 +108,16 @@ func (g *gate) unanswered(err error) {
 	}
 }
 
-func (g *gate) answered(status int) {
+func (g *gate) answered(status, jobs int, wasIdle bool) {
 	g.failures = 0
 	switch {
-	case status == http.StatusOK:
+	case jobs > 0:
 		g.left--
-	case status == http.StatusNoContent:
-		if g.untilEmpty && g.idle() {
+		if g.polls.counted() {
+			g.count(jobs)
+		}
+	case status < http.StatusMultipleChoices:
+		if g.untilEmpty && wasIdle && g.idle() {
 			g.stop()
 		}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:

@@ -56,7 +56,7 @@ func TestDefaults(t *testing.T) {
 	if store.Reveal() != "sqlite" || store.Postgres() {
 		t.Errorf("store %v", store)
 	}
-	if !slices.Equal(contracts, []string{"forgerun", "relay"}) || !got.Serves("relay") || !got.Serves("forgerun") || got.Serves("images") {
+	if !slices.Equal(contracts, []string{"forgerun", "taskflow", "relay"}) || !got.Serves("relay") || !got.Serves("forgerun") || got.Serves("images") {
 		t.Errorf("contracts %v", contracts)
 	}
 	if got.Listen != "127.0.0.1:8080" || got.DataDir != "millrace-data" || got.TrustedNetwork || got.TLS.Enabled() {
@@ -224,6 +224,14 @@ var unknownTests = []struct {
 		`config: unknown key "relay.token" (environment MILLRACE__relay__token); did you mean "relay.token" (MILLRACE__RELAY__TOKEN)?`},
 	{"environment, no key", "", "MILLRACE__=1", "",
 		`config: unknown key "" (environment MILLRACE__); did you mean "store" (MILLRACE__STORE)?`},
+	{"member of a queue", "[taskflow.queues.Mail]\nhandlr = \"http\"", "", "",
+		`config: unknown key "taskflow.queues.Mail.handlr" (file millrace.toml); did you mean "taskflow.queues.Mail.handler"?`},
+	{"name of a queue", "[taskflow.queues.\"a-b\"]\nurl = \"http://h\"", "", "",
+		`config: unknown key "taskflow.queues.a-b.url" (file millrace.toml); did you mean "taskflow.queues.NAME.url"?`},
+	{"queue as value", "[taskflow.queues]\nmail = 5", "", "",
+		`config: unknown key "taskflow.queues.mail" (file millrace.toml); did you mean "taskflow.queues.mail.url"?`},
+	{"queues as value", "taskflow.queues = 5", "", "",
+		`config: unknown key "taskflow.queues" (file millrace.toml); did you mean "taskflow.queues.NAME.url"?`},
 	{"flag", "", "", "relay.tokn",
 		`config: unknown key "relay.tokn" (flag --set relay.tokn); did you mean "relay.token"?`},
 	{"flag with a line end", "", "", "lis\nten",

@@ -35,7 +35,7 @@ func TestResolved(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, Sources{Flags: map[string]string{"relay.token": "hush", "data_dir": "mein Ordner\u2028", "store": "postgres://u:hush@h/a&b",
 		"egress.allow": "10.0.0.0/8, fd00::/8"}})
-	const want = `contracts forgerun,relay default
+	const want = `contracts forgerun,taskflow,relay default
 data_dir "mein Ordner\u2028" flag --set data_dir
 egress.allow 10.0.0.0/8,fd00::/8 flag --set egress.allow
 forgerun.anonymous_rate_limit_per_minute 60 default
@@ -76,6 +76,10 @@ relay.v1 true default
 secrets.pepper_file "" default
 shutdown_grace 25s default
 store postgres://u:***@h/a&b flag --set store
+taskflow.lease 1m default
+taskflow.listen "" default
+taskflow.max_concurrent 10 default
+taskflow.token "" default
 telemetry.otlp_endpoint "" default
 tls.cert "" default
 tls.key "" default
@@ -85,6 +89,7 @@ webhook.backoff_factor 5 default
 webhook.backoff_max 2h default
 webhook.max_tries 8 default
 webhook.timeout 5s default
+worker.token "" default
 `
 	for range 3 {
 		var b bytes.Buffer
@@ -100,7 +105,7 @@ webhook.timeout 5s default
 	if err := json.Unmarshal(b.Bytes(), &entries); err != nil || !slices.Equal(entries, s.Resolved()) {
 		t.Errorf("%v, got %s", err, b.String())
 	}
-	const first = "[\n  {\n    \"key\": \"contracts\",\n    \"value\": \"forgerun,relay\",\n    \"origin\": \"default\",\n" +
+	const first = "[\n  {\n    \"key\": \"contracts\",\n    \"value\": \"forgerun,taskflow,relay\",\n    \"origin\": \"default\",\n" +
 		"    \"doc\": \"Contracts that are served.\"\n  },\n"
 	if !strings.HasPrefix(b.String(), first) || !strings.Contains(b.String(), "a&b") || strings.Contains(b.String(), "hush") {
 		t.Errorf("got %s", b.String())

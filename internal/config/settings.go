@@ -24,7 +24,9 @@ type Settings struct {
 	Telemetry      Telemetry
 	ForgeRun       ForgeRun
 	Webhook        Webhook
+	TaskFlow       TaskFlow
 	Relay          Relay
+	Worker         Worker
 
 	origins map[string]string // key → where its value was written; a key left out has its default
 }
@@ -109,6 +111,29 @@ type Webhook struct {
 	BackoffMax    time.Duration
 }
 
+// TaskFlow holds the settings of the TaskFlow contract.
+type TaskFlow struct {
+	Listen        string // empty: the common listener
+	Token         Secret // empty: open, on loopback only (G-TF-28)
+	MaxConcurrent int    // over all nodes, TF-059
+	Lease         time.Duration
+	Queues        map[string]*TaskFlowQueue // that have settings of their own
+}
+
+// TaskFlowQueue holds the settings of one queue (G-TF-37).
+type TaskFlowQueue struct {
+	Handler       string // one of the Handler... words
+	URL           string // of the handler http
+	Secret        Secret // that its requests are signed with; empty: unsigned
+	Timeout       time.Duration
+	MaxConcurrent int // over all nodes, 0: no limit of its own (G-TF-25)
+}
+
+// Worker holds the settings of the worker API.
+type Worker struct {
+	Token Secret // empty: open, on loopback only (G-X-20)
+}
+
 // Relay holds the settings of the Relay contract.
 type Relay struct {
 	Listen          string // empty: the common listener
@@ -121,7 +146,7 @@ type Relay struct {
 
 // OnLoopback tells whether every listener can be reached from this machine only.
 func (s Settings) OnLoopback() bool {
-	for contract, own := range map[string]string{"forgerun": s.ForgeRun.Listen, "relay": s.Relay.Listen} {
+	for contract, own := range map[string]string{"forgerun": s.ForgeRun.Listen, "taskflow": s.TaskFlow.Listen, "relay": s.Relay.Listen} {
 		if own != "" && s.Serves(contract) && !IsLoopback(own) {
 			return false
 		}

@@ -15,6 +15,7 @@ type openContract struct {
 }
 
 var openContracts = []openContract{
+	{"taskflow", func(s *Settings) string { return s.TaskFlow.Listen }, func(s *Settings) Secret { return s.TaskFlow.Token }},
 	{"relay", func(s *Settings) string { return s.Relay.Listen }, func(s *Settings) Secret { return s.Relay.Token }},
 }
 
@@ -42,6 +43,7 @@ func (s *Settings) check(failed map[string]bool) []Problem {
 			problems = append(problems, s.checkOrder(o)...)
 		}
 	}
+	problems = append(problems, s.checkQueues(sound)...)
 	if !sound("listen", "contracts", "operator.token", "tls.cert", "tls.key", "trusted_network") {
 		return problems
 	}
@@ -52,6 +54,9 @@ func (s *Settings) check(failed map[string]bool) []Problem {
 	}
 	if sound("forgerun.listen") {
 		problems = s.checkWire(problems)
+	}
+	if sound("worker.token") {
+		problems = s.checkWorkers(problems)
 	}
 	return problems
 }

@@ -25,13 +25,14 @@ func TestIsLoopback(t *testing.T) {
 func TestOpenContracts(t *testing.T) {
 	t.Parallel()
 	const (
-		head  = `config: "listen" (flag --set listen): ":8080" is not loopback and serves relay, which is open by its document; `
-		own   = `config: "relay.listen" (flag --set relay.listen): "0.0.0.0:9" is not loopback and serves relay, which is open by its document; `
-		tail  = "; or listen on 127.0.0.1"
-		relay = "set relay.token"
-		oper  = "set operator.token"
-		wire  = "set tls.cert and tls.key, or trusted_network = true"
-		clear = `is not loopback and serves forgerun, whose API keys would travel in the clear; ` + wire + tail
+		head     = `config: "listen" (flag --set listen): ":8080" is not loopback and serves relay, which is open by its document; `
+		own      = `config: "relay.listen" (flag --set relay.listen): "0.0.0.0:9" is not loopback and serves relay, which is open by its document; `
+		tail     = "; or listen on 127.0.0.1"
+		relay    = "set relay.token"
+		oper     = "set operator.token"
+		wire     = "set tls.cert and tls.key, or trusted_network = true"
+		noWorker = `config: "worker.token" is missing: "listen" (flag --set listen), ":8080", is not loopback, and the worker API is served there with taskflow`
+		clear    = `is not loopback and serves forgerun, whose API keys would travel in the clear; ` + wire + tail
 	)
 	tokens := map[string]string{"relay.token": "r", "operator.token": "o"}
 	tls := map[string]string{"tls.cert": "c", "tls.key": "k"}
@@ -72,6 +73,20 @@ func TestOpenContracts(t *testing.T) {
 			[]string{`config: "tls.key" is missing: "tls.cert" is set (flag --set tls.cert), and one needs the other`}},
 		{"key alone", []map[string]string{public, tokens, {"tls.key": "k"}},
 			[]string{head + wire + tail, `config: "tls.cert" is missing: "tls.key" is set (flag --set tls.key), and one needs the other`}},
+		{"all contracts", []map[string]string{public, {"contracts": "forgerun,taskflow,relay"}},
+			[]string{head + relay + "; " + oper + "; " + wire + tail,
+				strings.ReplaceAll(head, "relay", "taskflow") + "set taskflow.token; " + oper + "; " + wire + tail, noWorker}},
+		{"G-X-20 taskflow brings the worker API", []map[string]string{public, trusted, {"contracts": "taskflow", "taskflow.token": "t", "operator.token": "o"}},
+			[]string{noWorker}},
+		{"G-TF-28 taskflow is open", []map[string]string{public, trusted, {"contracts": "taskflow", "worker.token": "w"}},
+			[]string{strings.ReplaceAll(head, "relay", "taskflow") + "set taskflow.token; " + oper + tail}},
+		{"taskflow and its tokens", []map[string]string{public, tls, {"contracts": "taskflow", "taskflow.token": "t", "worker.token": "w", "operator.token": "o"}}, nil},
+		{"worker token in the clear", []map[string]string{public,
+			{"contracts": "taskflow", "taskflow.listen": "127.0.0.1:9", "worker.token": "w"}},
+			[]string{`config: "listen" (flag --set listen): ":8080" is not loopback and serves the worker API, whose token would travel in the clear; ` + wire + tail}},
+		{"a wrong worker token is one problem", []map[string]string{public, trusted, {"contracts": "taskflow", "taskflow.token": "t", "operator.token": "o", "worker.token": "a b"}},
+			[]string{`config: wrong value for "worker.token" (flag --set worker.token): ***; ` +
+				`expected a string of printable ASCII without spaces or line ends`}},
 		{"a wrong token is one problem", []map[string]string{public, trusted, {"operator.token": "o", "relay.token": "a b"}},
 			[]string{`config: wrong value for "relay.token" (flag --set relay.token): ***; ` +
 				`expected a string of printable ASCII without spaces or line ends`}},
@@ -79,7 +94,7 @@ func TestOpenContracts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			flags := map[string]string{}
+			flags := map[string]string{"contracts": "forgerun,relay"}
 			for _, f := range tt.flags {
 				maps.Copy(flags, f)
 			}

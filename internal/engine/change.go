@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -58,6 +57,9 @@ func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
 	if draft.Queue != j.Queue {
 		u.setQueue(j, draft.Queue)
 	}
+	if !u.e.contracts[j.ID.Contract].lists(draft.Priority) {
+		return unlisted(j.ID)
+	}
 	j.Owner, j.Priority, j.OrderTime, j.DueAt = draft.Owner, draft.Priority, draft.OrderTime, draft.DueAt
 	j.Lease, j.RunLimit, j.Trace = draft.Lease, draft.RunLimit, draft.Trace
 	j.Kind, j.Alias = draft.Kind, draft.Alias
@@ -73,11 +75,11 @@ func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
 // unneeded refuses to take a job away that another lists as its dependency
 // (TF-083).
 func (u *unit) unneeded(j *job.Job) error {
-	edges, err := u.tx.Edges([]int64{j.Seq})
+	edges, err := u.tx.EdgesTo([]int64{j.Seq}, 1)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(edges, func(e job.Edge) bool { return e.Dependency == j.Seq }) {
+	if len(edges) > 0 {
 		return &job.Error{Kind: job.Conflict, Op: "engine.removed", ID: j.ID, Msg: "another job depends on it"}
 	}
 	return nil

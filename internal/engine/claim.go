@@ -12,8 +12,10 @@ import (
 type ClaimRequest struct {
 	Contract string
 	Queues   []string // none means all
-	Max      int
-	Worker   string
+	// Except leaves queues out where all are meant; nil leaves out none. It must not block.
+	Except func(queue string) bool
+	Max    int
+	Worker string
 	// Wait is how long to wait for the first job; 0 answers at once.
 	Wait time.Duration
 }
@@ -276,7 +278,7 @@ func (u *unit) serveMany(c *claimCall) error {
 			return err
 		}
 		for _, q := range counts {
-			if q.Ready > 0 {
+			if q.Ready > 0 && (c.req.Except == nil || !c.req.Except(q.Queue)) {
 				queues = append(queues, q.Queue)
 			}
 		}

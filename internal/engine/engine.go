@@ -37,6 +37,9 @@ type Contract struct {
 	// Graph allows dependencies between jobs. The machine says what happens to
 	// a new job when they are Satisfied, and when Unsatisfiable.
 	Graph bool
+	// Searchable has Search find the jobs, whose priorities are then from
+	// store.MinListed to store.MaxListed.
+	Searchable bool
 
 	// RunLimit bounds the jobs leased at a time, over all nodes; 0 is no limit.
 	RunLimit int

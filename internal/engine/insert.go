@@ -21,7 +21,7 @@ func (u *unit) insert(batch []Submission) (jobs []*job.Job, taken []int, err err
 	for i := range batch {
 		j := batch[i].fresh()
 		jobs[i] = &j
-		j.CreatedAt = u.now
+		j.CreatedAt, j.Listed = u.now, u.e.contracts[j.ID.Contract].Searchable
 		if j.OrderTime.IsZero() {
 			j.OrderTime = u.now
 		}

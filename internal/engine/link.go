@@ -65,20 +65,16 @@ func (l *links) check(u *unit) error {
 		}
 	}
 	// A job waits for its dependencies, and a parent for its children.
-	inside := func(i int) []int {
-		waits := slices.Clone(l.nested[i])
-		for _, id := range l.batch[i].DependsOn {
+	waits := make([][]int, len(l.batch))
+	for i, s := range l.batch {
+		waits[i] = slices.Clone(l.nested[i])
+		for _, id := range s.DependsOn {
 			if at, ok := l.index[id]; ok {
-				waits = append(waits, at)
+				waits[i] = append(waits[i], at)
 			}
 		}
-		return waits
 	}
-	all := make([]int, len(l.batch))
-	for i := range all {
-		all[i] = i
-	}
-	if path := job.FindGraphCycle(all, inside); path != nil {
+	if path := job.FindIndexCycle(waits); path != nil {
 		keys := make([]string, len(path))
 		for i, at := range path {
 			keys[i] = l.batch[at].Job.ID.Key

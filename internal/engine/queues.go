@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/millrace/millrace/internal/job"
 )
@@ -28,6 +30,49 @@ func (e *Engine) SetQueue(ctx context.Context, q job.QueueSettings) error {
 	}
 	e.hub.wake(job.LaneOf(q.Contract, q.Queue), wakeAll)
 	e.hub.wake(anyQueue(q.Contract), wakeAll)
+	return nil
+}
+
+// LimitQueues sets how many jobs of queues of a contract are leased at a time: those that are not named have no limit of
+// their own from then on. Pauses stay. It holds as SetQueue does.
+func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[string]int) error {
+	if _, err := e.contract(contract); err != nil {
+		return err
+	}
+	err := e.update(ctx, func(u *unit) error {
+		all, err := u.tx.QueueSettings()
+		if err != nil {
+			return err
+		}
+		wanted := maps.Clone(limits)
+		for _, q := range all {
+			limit := wanted[q.Queue]
+			if q.Contract != contract {
+				continue
+			}
+			delete(wanted, q.Queue)
+			if q.RunLimit == limit {
+				continue
+			}
+			q.RunLimit = limit
+			if err := u.tx.SetQueue(q); err != nil {
+				return err
+			}
+		}
+		for _, queue := range slices.Sorted(maps.Keys(wanted)) {
+			if err := u.tx.SetQueue(job.QueueSettings{Contract: contract, Queue: queue, RunLimit: wanted[queue]}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := e.LoadQueues(ctx); err != nil {
+		return err
+	}
+	e.hub.wake(slots(contract), wakeAll)
 	return nil
 }
 

@@ -100,15 +100,13 @@ func (u *unit) settleDependents(wave []settlement) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	edges, err := u.tx.Edges(seqs)
+	edges, err := u.tx.EdgesTo(seqs, 0)
 	if err != nil {
 		return err
 	}
 	wait := map[int64][]int{}
 	for _, e := range edges {
-		if _, settled := closed[e.Dependency]; settled {
-			wait[e.Dependent] = append(wait[e.Dependent], closed[e.Dependency])
-		}
+		wait[e.Dependent] = append(wait[e.Dependent], closed[e.Dependency])
 	}
 	dependents, err := u.lock(slices.Collect(maps.Keys(wait)))
 	if err != nil {

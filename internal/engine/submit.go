@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -98,6 +99,8 @@ func (e *Engine) check(mode Mode, batch []Submission) error {
 		switch {
 		case s.Job.Queue == "":
 			why = "a job needs a queue"
+		case !c.lists(s.Job.Priority):
+			return unlisted(s.Job.ID)
 		case s.hasRelatives() && mode != Unique:
 			why = "a job with dependencies or a parent is submitted in mode unique"
 		case len(s.DependsOn) > 0 && (!c.Graph || slices.ContainsFunc(s.DependsOn, foreign)):
@@ -161,6 +164,7 @@ func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
 // mode Unique none of whose jobs could be stored is told of its conflict; one of
 // whose batch a part could be stored makes everybody be served apart.
 func (u *unit) submitTogether(group []*ticket[submitCall]) error {
+	slices.SortStableFunc(group, func(a, b *ticket[submitCall]) int { return strings.Compare(u.e.rank(a), u.e.rank(b)) })
 	var all []Submission
 	for _, t := range group {
 		all = append(all, t.call.batch...)
@@ -188,6 +192,15 @@ func (u *unit) submitTogether(group []*ticket[submitCall]) error {
 		from = to
 	}
 	return u.admit() // where it refuses, everybody is served apart
+}
+
+// rank is where a caller's jobs stand among others of the same moment: the jobs of
+// contracts that list them follow their keys (TF-054), the rest come as they came.
+func (e *Engine) rank(t *ticket[submitCall]) string {
+	if id := t.call.batch[0].Job.ID; e.contracts[id.Contract].Searchable {
+		return id.Key
+	}
+	return ""
 }
 
 // submit stores one batch.

@@ -107,6 +107,45 @@ func (w *walk[K]) pathFrom(place int) []K {
 	return ids
 }
 
+// FindIndexCycle is FindGraphCycle for jobs that are numbered from 0: deps[i] are the numbers of those i depends on. It
+// gives the same path and looks nothing up, so that 100,000 jobs take milliseconds.
+func FindIndexCycle(deps [][]int) []int {
+	const done = -1
+	places := make([]int32, len(deps)) // on the path counted from 1; 0 is not met
+	followed := make([]int32, len(deps))
+	var path []int
+	for root := range deps {
+		if places[root] != 0 {
+			continue
+		}
+		var cycle []int
+		path, places[root] = append(path[:0], root), 1
+		for len(path) > 0 {
+			at := path[len(path)-1]
+			if int(followed[at]) == len(deps[at]) {
+				places[at] = done
+				path = path[:len(path)-1]
+				continue
+			}
+			next := deps[at][followed[at]]
+			followed[at]++
+			switch place := places[next]; {
+			case place == 0:
+				path = append(path, next)
+				places[next] = int32(len(path))
+			case place == 1:
+				return slices.Clone(path)
+			case place > 1 && cycle == nil:
+				cycle = slices.Clone(path[place-1:])
+			}
+		}
+		if cycle != nil {
+			return cycle
+		}
+	}
+	return nil
+}
+
 // Outcome is what a dependent needs to know about a job it depends on. The zero value is the careful one.
 type Outcome uint8
 

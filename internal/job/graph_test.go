@@ -157,6 +157,14 @@ func TestCyclesAgainstBruteForce(t *testing.T) {
 			rt.Fatalf("FindGraphCycle = %v in %v, brute force says %v", whole, graph, want)
 		}
 		mustBeCycle(rt, graph, whole)
+
+		lists := make([][]int, n)
+		for id := range n {
+			lists[id] = slices.DeleteFunc(slices.Clone(graph[id]), func(d int) bool { return d == n })
+		}
+		if fast := job.FindIndexCycle(lists); !slices.Equal(fast, whole) {
+			rt.Fatalf("FindIndexCycle = %v in %v, FindGraphCycle = %v", fast, graph, whole)
+		}
 	})
 }
 
@@ -215,6 +223,19 @@ func BenchmarkFindCycle(b *testing.B) {
 		for id := range n {
 			nodes[id], names[id] = int64(id), uuidLike(id)
 		}
+		lists := make([][]int, n)
+		for id := range n {
+			for _, to := range numbers[int64(id)] {
+				lists[id] = append(lists[id], int(to))
+			}
+		}
+		b.Run(shape.name+"/index", func(b *testing.B) {
+			for b.Loop() {
+				if cycle := job.FindIndexCycle(lists); cycle != nil {
+					b.Fatal(cycle)
+				}
+			}
+		})
 		b.Run(shape.name+"/seq", func(b *testing.B) { benchmarkGraph(b, nodes, numbers) })
 		b.Run(shape.name+"/uuid text", func(b *testing.B) { benchmarkGraph(b, names, texts) })
 	}

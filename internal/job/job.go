@@ -60,6 +60,8 @@ type Job struct {
 	Kind  string // the contract's word for what sort of job it is
 	Queue string
 	Owner string // client or tenant, empty where a contract has none
+	// Listed jobs are found by a search. The engine says so of all of a contract.
+	Listed bool
 
 	State State // the contract's own word
 	Phase Phase // what the store sees of it

@@ -29,11 +29,19 @@ type Place struct {
 	OpenAPI []byte // its description, served as /openapi/NAME.yaml; nil serves none
 }
 
-// Config is what a node is made of. All members but Metrics and Engine are needed.
+// Surface is a part of the API that is no contract: it has no jobs of its own. It is served on the common address.
+type Surface struct {
+	Name    string
+	Mount   func(*engine.Engine) httpapi.Mount // called once, after those of the rooms
+	OpenAPI []byte                             // see Place
+}
+
+// Config is what a node is made of. All members but Surfaces, Metrics and Engine are needed.
 type Config struct {
 	Settings *config.Settings
 	Store    store.Store // closed by Run
 	Places   []Place
+	Surfaces []Surface
 	Log      *slog.Logger
 	Metrics  http.Handler         // of /metrics and below; nil serves none
 	Node     string               // unique among the nodes
@@ -93,7 +101,7 @@ func (s *Server) build() error {
 		common = append(common, httpapi.Mount{Name: "metrics", Prefixes: []string{"/metrics"}, Handler: s.config.Metrics})
 	}
 	if !s.config.WorkersOnly {
-		common = append(common, descriptions(s.config.Places))
+		common = append(common, descriptions(s.config.Places, s.config.Surfaces))
 	}
 	own := map[string][]httpapi.Mount{}
 	var addresses []string
@@ -112,6 +120,11 @@ func (s *Server) build() error {
 		}
 		own[p.Listen] = append(own[p.Listen], m)
 	}
+	if !s.config.WorkersOnly {
+		for _, f := range s.config.Surfaces {
+			common = append(common, f.Mount(s.engine))
+		}
+	}
 	credentials, err := loadTLS(s.config.Settings.TLS)
 	if err != nil {
 		return err
@@ -123,12 +136,17 @@ func (s *Server) build() error {
 	return nil
 }
 
-// descriptions serves the OpenAPI documents of all contracts.
-func descriptions(places []Place) httpapi.Mount {
+// descriptions serves the OpenAPI documents of all contracts and surfaces.
+func descriptions(places []Place, surfaces []Surface) httpapi.Mount {
 	files := map[string][]byte{}
 	for _, p := range places {
 		if p.OpenAPI != nil {
 			files["/openapi/"+p.Room.Contract().Name+".yaml"] = p.OpenAPI
+		}
+	}
+	for _, f := range surfaces {
+		if f.OpenAPI != nil {
+			files["/openapi/"+f.Name+".yaml"] = f.OpenAPI
 		}
 	}
 	return httpapi.Mount{Name: "openapi", Prefixes: []string{"/openapi/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

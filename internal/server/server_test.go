@@ -383,3 +383,31 @@ func TestConfigNamesWhatIsMissing(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestSurface: a part of the API that is no contract is served on the common address, unless the node serves nothing.
+func TestSurface(t *testing.T) {
+	t.Parallel()
+	surface := server.Surface{Name: "side", OpenAPI: []byte("side: 1"), Mount: func(e *engine.Engine) httpapi.Mount {
+		return httpapi.Mount{Name: "side", Prefixes: []string{"/side/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Join(e.Contracts(), ","))
+		})}
+	}}
+	for _, only := range []bool{false, true} {
+		n := startWith(t, nil, func(c *server.Config) { c.Surfaces, c.WorkersOnly = []server.Surface{surface}, only },
+			server.Place{Room: newRoom(longPoll), Listen: "127.0.0.1:0"})
+		want := map[string]int{"/side/x": 200, "/openapi/side.yaml": 200, "/health": 200}
+		if only {
+			want = map[string]int{"/side/x": 404, "/openapi/side.yaml": 404, "/health": 200}
+		}
+		for path, status := range want {
+			if got, body := n.get(n.URLs()[0] + path); got != status || got == 200 && path == "/side/x" && body != "made" {
+				t.Errorf("workers only %v: GET %s: %d %q, want %d", only, path, got, body, status)
+			}
+		}
+		if !only {
+			if got, _ := n.get(n.URLs()[1] + "/side/x"); got != 404 {
+				t.Errorf("it is served on a room's own address: %d", got)
+			}
+		}
+	}
+}

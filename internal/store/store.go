@@ -79,8 +79,21 @@ type Reader interface {
 	// DeadLetters returns those of a contract with an ID above after, by ID
 	// ascending.
 	DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error)
-	// Edges returns the edges from and to the jobs.
-	Edges(seqs []int64) ([]job.Edge, error)
+	// Search returns the listed jobs that match s, newest first and those created at
+	// the same time by key, which is compared byte by byte. It looks in the states
+	// given, those a job of the contract may have, and at priorities from MinListed
+	// to MaxListed; its cost grows with their number and with s.Limit only.
+	Search(s Search, states []job.State) ([]*job.Job, error)
+
+	// Dependencies returns what each of the jobs depends on, in no order.
+	Dependencies(ids []job.ID) (map[job.ID][]job.ID, error)
+	// EdgesFrom returns the edges of which a job is the dependent, EdgesTo up to n
+	// of those of which one is the dependency; 0 means all.
+	EdgesFrom(seqs []int64) ([]job.Edge, error)
+	EdgesTo(seqs []int64, n int) ([]job.Edge, error)
+	// Ancestry returns every edge that is met by going from the jobs to what they
+	// depend on, and on from there.
+	Ancestry(seqs []int64) ([]job.Edge, error)
 
 	// QueueSettings returns every queue that has settings of its own.
 	QueueSettings() ([]job.QueueSettings, error)
@@ -194,6 +207,28 @@ const MaxName = 512
 
 // ReadyBytes bounds the large bodies that one LockReady brings into memory.
 const ReadyBytes = 64 << 20
+
+// The priorities of a listed job.
+const (
+	MinListed = 1
+	MaxListed = 10
+)
+
+// Search selects listed jobs. Empty members select all.
+type Search struct {
+	Contract      string // needed
+	Queue         string
+	State         job.State
+	PriorityMin   int       // 0 means no bound
+	PriorityMax   int       // likewise
+	CreatedFrom   time.Time // inclusive
+	CreatedBefore time.Time // exclusive
+
+	// AfterTime and AfterKey are those of the last job of the page before.
+	AfterTime time.Time
+	AfterKey  string
+	Limit     int // needed
+}
 
 // Filter selects jobs for List. Empty members select all.
 type Filter struct {

@@ -2,6 +2,8 @@ package webhook
 
 import (
 	"encoding/base64"
+	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,4 +69,21 @@ func signatures(secrets []string, eventID string, at time.Time, body []byte) (st
 		}
 	}
 	return strings.Join(all, " "), nil
+}
+
+// Sign puts the headers of Standard Webhooks onto a request: who gets it knows by them that the body is from whoever
+// shares the secret, and recognises by id what it has got before.
+func Sign(h http.Header, secret, id string, at time.Time, body []byte) error {
+	return sign(h, []string{secret}, id, at, body)
+}
+
+func sign(h http.Header, secrets []string, id string, at time.Time, body []byte) error {
+	signed, err := signatures(secrets, id, at, body)
+	if err != nil {
+		return err
+	}
+	h.Set("Webhook-Id", id)
+	h.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
+	h.Set("Webhook-Signature", signed)
+	return nil
 }

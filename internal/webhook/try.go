@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -189,14 +188,10 @@ func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, st
 	if err != nil {
 		return nil, "", err
 	}
-	signed, err := signatures(a.secrets, a.EventID, a.at, a.job.Payload)
-	if err != nil {
+	if err := sign(req.Header, a.secrets, a.EventID, a.at, a.job.Payload); err != nil {
 		return nil, "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Webhook-Id", a.EventID)
-	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(a.at.Unix(), 10))
-	req.Header.Set("Webhook-Signature", signed)
 	resp, err := w.Client.Do(req)
 	if err != nil {
 		return nil, "", err

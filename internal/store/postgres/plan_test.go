@@ -28,7 +28,13 @@ var plans = map[string]struct{ index, values string }{
 	"list_records":     {"records_", "5000,'k','o7','',50"},
 	"old_records":      {"records_age", "5000,50"},
 	"lock_seqs":        {"jobs_pkey", "'{1,2,3}'"},
-	"get_edges":        {"edges_dependency", "'{1,2,3}'"},
+	"edges_from":       {"edges_", "'{1,2,3}'"},
+	"edges_to":         {"edges_dependency", "'{1,2,3}',50"},
+	"ancestry":         {"edges_", "'{1,2,3}'"},
+	"dependencies":     {"jobs_ident", `'{"\\x01","\\x02"}'`},
+	"search_newest":    {"jobs_newest", "'c','',20000,5000,-1,'',50"},
+	"search_state":     {"jobs_in_state", "'c','',20000,5000,-1,'',50,'{state,other}','{1,2}',8"},
+	"search_queue":     {"jobs_in_queue", "'c','q7',20000,5000,-1,'',50,'{state,other}','{1,2}',8"},
 	"get_messages":     {"outbox_pkey", "50"},
 	"get_dead_letters": {"dead_letters_", "'c',5,50"},
 	"old_dead_letters": {"dead_letters_age", "'c',5,50"},
@@ -37,9 +43,9 @@ var plans = map[string]struct{ index, values string }{
 // fill stores enough that reading whole tables does not pay.
 const fill = `
 INSERT INTO jobs (seq,ident,contract,scope,key,state,phase,order_time,due_at,run_id,lease_until,worker,runs,failures,open_deps,
-		failed_deps,updated_at,started_at,settled_at,kind,queue,lane,owner,priority,lease,run_limit,parent,trace,created_at,apart,definition,payload)
+		failed_deps,updated_at,started_at,settled_at,kind,queue,lane,owner,priority,lease,run_limit,parent,trace,created_at,listed,apart,definition,payload)
 		SELECT n, sha256(n::text::bytea), 'c', '', n::text, 'state', n%4, n, n, NULL, n, '', 0, 0, 0, 0, n, 0, n,
-	'', 'q'||n/4%20, n/4%20, 'o'||n%1000, n%3, 1000, 0, 0, '', n, 0, NULL, repeat('x',100)::bytea FROM generate_series(1,30000) n;
+	'', 'q'||n/4%20, n/4%20, 'o'||n%1000, n%3, 1000, 0, 0, '', n, 1, 0, NULL, repeat('x',100)::bytea FROM generate_series(1,30000) n;
 INSERT INTO events (seq,cause,prev,next,at,reason) SELECT n%10000, 'due', '', '', n, '' FROM generate_series(1,30000) n;
 INSERT INTO edges SELECT n, n/2 FROM generate_series(1,20000) n;
 INSERT INTO outbox (contract,scope,key,seq,cause,prev,next,at,reason) SELECT 'c','','',n,'due','','',n,'' FROM generate_series(1,20000) n;
@@ -99,7 +105,11 @@ func planned(t *testing.T, conn *sql.Conn, exec func(string)) {
 			if want.index == "" || !strings.Contains(plan, want.index) || strings.Contains(plan, "Seq Scan") {
 				t.Errorf("%s, %s: does not use %q:\n%s", st.Name, mode, want.index, plan)
 			}
-			if strings.Contains(plan, "Sort") && (strings.Contains(dialect.Text(st), "LIMIT")) {
+			narrow := plan // what is under the merge of a few rows of several kinds
+			if _, under, merges := strings.Cut(plan, "Nested Loop"); merges && strings.HasPrefix(st.Name, "search_") {
+				narrow = under
+			}
+			if strings.Contains(narrow, "Sort") && strings.Contains(dialect.Text(st), "LIMIT") {
 				t.Errorf("%s, %s: sorts:\n%s", st.Name, mode, plan)
 			}
 		}

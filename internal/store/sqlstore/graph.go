@@ -1,7 +1,9 @@
 package sqlstore
 
 import (
+	"cmp"
 	"database/sql"
+	"math"
 
 	"github.com/millrace/millrace/internal/job"
 )
@@ -9,16 +11,48 @@ import (
 var (
 	addEdges  = insertInto("add_edges", "edges", []Column{{"dependent", "int8"}, {"dependency", "int8"}}, "ON CONFLICT DO NOTHING")
 	dropEdges = &Statement{"drop_edges", "DELETE FROM edges WHERE dependent {in $1}"}
-	getEdges  = &Statement{"get_edges", `SELECT dependent,dependency FROM edges WHERE dependent {in $1}
-		UNION SELECT dependent,dependency FROM edges WHERE dependency {in $1} ORDER BY 1,2`}
+	edgesFrom = &Statement{"edges_from", "SELECT dependent,dependency FROM edges WHERE dependent {in $1}"}
+	edgesTo   = &Statement{"edges_to", "SELECT dependent,dependency FROM edges WHERE dependency {in $1} LIMIT $2"}
+
+	// Jobs are met once each, whatever number of ways leads to them.
+	ancestry = &Statement{"ancestry", `WITH RECURSIVE met(seq) AS (
+			SELECT dependency FROM edges WHERE dependent {in $1}
+			UNION SELECT e.dependency FROM met JOIN edges e ON e.dependent=met.seq)
+		SELECT dependent,dependency FROM edges WHERE dependent {in $1}
+		UNION SELECT e.dependent,e.dependency FROM met JOIN edges e ON e.dependent=met.seq`}
+	dependencies = &Statement{"dependencies", `SELECT j.contract,j.scope,j.key,d.contract,d.scope,d.key
+		FROM jobs j JOIN edges e ON e.dependent=j.seq JOIN jobs d ON d.seq=e.dependency WHERE j.ident {blob in $1}`}
 )
 
-// Edges is documented at the port, as are all verbs below.
-func (t *Tx) Edges(seqs []int64) ([]job.Edge, error) {
-	return collect(t, getEdges, func(rows *sql.Rows) (e job.Edge, err error) {
-		err = rows.Scan(&e.Dependent, &e.Dependency)
-		return e, err
-	}, t.s.Ints(seqs))
+// Dependencies is documented at the port, as are all verbs below.
+func (t *Tx) Dependencies(ids []job.ID) (map[job.ID][]job.ID, error) {
+	type pair struct{ from, to job.ID }
+	pairs, err := collect(t, dependencies, func(rows *sql.Rows) (p pair, err error) {
+		err = rows.Scan(&p.from.Contract, &p.from.Scope, &p.from.Key, &p.to.Contract, &p.to.Scope, &p.to.Key)
+		return p, err
+	}, t.s.Idents(idents(ids)))
+	all := map[job.ID][]job.ID{}
+	for _, p := range pairs {
+		all[p.from] = append(all[p.from], p.to)
+	}
+	return all, err
+}
+
+func (t *Tx) EdgesFrom(seqs []int64) ([]job.Edge, error) {
+	return collect(t, edgesFrom, scanEdge, t.s.Ints(seqs))
+}
+
+func (t *Tx) EdgesTo(seqs []int64, n int) ([]job.Edge, error) {
+	return collect(t, edgesTo, scanEdge, t.s.Ints(seqs), cmp.Or(n, math.MaxInt))
+}
+
+func (t *Tx) Ancestry(seqs []int64) ([]job.Edge, error) {
+	return collect(t, ancestry, scanEdge, t.s.Ints(seqs))
+}
+
+func scanEdge(rows *sql.Rows) (e job.Edge, err error) {
+	err = rows.Scan(&e.Dependent, &e.Dependency)
+	return e, err
 }
 
 func (t *Tx) AddEdges(edges []job.Edge) error {

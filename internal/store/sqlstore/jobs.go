@@ -24,7 +24,7 @@ var hot = []Column{{"state", "text"}, {"phase", "int8"}, {"order_time", "int8"},
 
 // cold lists what only a rewrite changes, in the order of coldValues.
 var cold = []Column{{"alias", "bytea"}, {"kind", "text"}, {"queue", "text"}, {"lane", "int8"}, {"owner", "text"}, {"priority", "int8"}, {"lease", "int8"},
-	{"run_limit", "int8"}, {"parent", "int8"}, {"trace", "text"}, {"created_at", "int8"}}
+	{"run_limit", "int8"}, {"parent", "int8"}, {"trace", "text"}, {"created_at", "int8"}, {"listed", "int8"}}
 
 var (
 	seqColumn = Column{"seq", "int8"}
@@ -78,7 +78,14 @@ func appendCold(v []any, j *job.Job) []any {
 		alias = j.Alias[:]
 	}
 	return append(v, alias, j.Kind, j.Queue, int64(j.Lane()), j.Owner, int64(j.Priority), j.Lease.Microseconds(),
-		int64(j.RunLimit), j.Parent, j.Trace, Micros(j.CreatedAt))
+		int64(j.RunLimit), j.Parent, j.Trace, Micros(j.CreatedAt), flag(j.Listed))
+}
+
+func flag(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // nullable keeps a missing body (nil) apart from an empty one.
@@ -107,7 +114,7 @@ func (b *blob) Scan(value any) error {
 
 const (
 	coreColumns = "seq,contract,scope,key,state,phase,order_time,due_at,run_id,lease_until,worker,runs,failures,open_deps," +
-		"failed_deps,updated_at,started_at,settled_at,alias,kind,queue,owner,priority,lease,run_limit,parent,trace,created_at,apart"
+		"failed_deps,updated_at,started_at,settled_at,alias,kind,queue,owner,priority,lease,run_limit,parent,trace,created_at,listed,apart"
 	fullColumns = coreColumns + ",definition,payload,progress,result,failure"
 )
 
@@ -119,7 +126,7 @@ type scanner struct {
 	run, alias                                            []byte
 	phase, order, due, until, updated, started, settled   int64
 	runs, failures, openDeps, failedDeps, priority, lease int64
-	limit, created, apart                                 int64
+	limit, created, listed, apart                         int64
 }
 
 func newScanner(bodies job.Part) *scanner { return &scanner{bodies: bodies} }
@@ -128,7 +135,7 @@ func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	j := &job.Job{}
 	c.dest = append(c.dest[:0], &j.Seq, &j.ID.Contract, &j.ID.Scope, &j.ID.Key, &c.state, &c.phase, &c.order, &c.due,
 		&c.run, &c.until, &j.Worker, &c.runs, &c.failures, &c.openDeps, &c.failedDeps, &c.updated, &c.started,
-		&c.settled, &c.alias, &j.Kind, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit, &j.Parent, &j.Trace, &c.created, &c.apart)
+		&c.settled, &c.alias, &j.Kind, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit, &j.Parent, &j.Trace, &c.created, &c.listed, &c.apart)
 	for p := range c.bodies {
 		c.dest = append(c.dest, (*blob)(j.Body(p)))
 	}
@@ -141,6 +148,7 @@ func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	j.CreatedAt, j.Lease = fromMicros(c.created), time.Duration(c.lease)*time.Microsecond
 	j.Runs, j.Failures, j.RunLimit = int(c.runs), int(c.failures), int(c.limit)
 	j.OpenDeps, j.FailedDeps, j.Priority, j.Apart = int(c.openDeps), int(c.failedDeps), int(c.priority), uint8(c.apart)
+	j.Listed = c.listed != 0
 	if len(c.run) == len(j.Run) {
 		j.Run = job.RunID(c.run)
 	}

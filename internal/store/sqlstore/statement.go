@@ -19,6 +19,10 @@ import (
 //	{in $1}             "is one of the integers in $1" (see Session.Ints)
 //	{blob in $1}        "is one of the byte strings in $1" (see Session.Idents)
 //	{text in $1}        "is one of the texts in $1" (see Session.Texts)
+//	{states $1}         a table of the texts in $1, named states, with a column value
+//	{priorities $1}     a table of the integers in $1, named priorities, likewise
+//	{first of ...}      joins x, the jobs that a condition with an order and a limit
+//	                    selects, which may name the tables before it
 type Statement struct {
 	Name string
 	SQL  string
@@ -31,6 +35,9 @@ type Dialect struct {
 	In         string // with $n for the parameter
 	BlobIn     string
 	TextIn     string
+	States     string
+	Priorities string
+	FirstOf    string // with $n for the condition
 
 	texts sync.Map // *Statement to string: each is turned once
 }
@@ -47,6 +54,9 @@ func (d *Dialect) Text(s *Statement) string {
 func (d *Dialect) turn(s *Statement) string {
 	text := strings.NewReplacer("{for update}", d.ForUpdate, "{skip locked}", d.SkipLocked).Replace(s.SQL)
 	text = replaceMark(text, "{in ", d.In)
+	text = replaceMark(text, "{first of ", d.FirstOf)
+	text = replaceMark(text, "{states ", d.States)
+	text = replaceMark(text, "{priorities ", d.Priorities)
 	text = replaceMark(text, "{blob in ", d.BlobIn)
 	return replaceMark(text, "{text in ", d.TextIn)
 }
@@ -66,7 +76,8 @@ func replaceMark(text, mark, form string) string {
 // Narrow are the statements whose cost must not grow with the table. The tests of
 // each database look at their plans.
 var Narrow = []*Statement{lockReady, lockDue, lockLapsed, nextDue, nextLease, settled, getEvents, dropHistory,
-	getJobs, byAlias, listOwned, getRecords, listRecords, oldRecords, lockSeqs, getEdges, getMessages, dead, oldDead}
+	getJobs, byAlias, listOwned, getRecords, listRecords, oldRecords, lockSeqs, edgesFrom, edgesTo, ancestry, dependencies,
+	searchNewest, searchState, searchQueue, getMessages, dead, oldDead}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {

@@ -175,7 +175,8 @@ func pruneSettled(w *world) {
 		}
 		equal(w, fmt.Sprint("events of ", i), len(read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(j.Seq) })), n)
 	}
-	equal(w, "edges", len(read(w, func(r store.Reader) ([]job.Edge, error) { return r.Edges(seqs(jobs...)) })), 0)
+	equal(w, "edges", len(read(w, func(r store.Reader) ([]job.Edge, error) { return r.EdgesFrom(seqs(jobs...)) })), 0)
+	equal(w, "edges to", len(read(w, func(r store.Reader) ([]job.Edge, error) { return r.EdgesTo(seqs(jobs...), 0) })), 0)
 }
 
 func pruneKeeps(w *world) {

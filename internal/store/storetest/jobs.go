@@ -34,7 +34,7 @@ var jobTests = []test{
 
 func fullJob(key string) *job.Job {
 	return &job.Job{
-		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Alias: job.Ident{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner",
+		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Alias: job.Ident{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner", Listed: true,
 		State: "a state", Phase: job.Leased, Priority: -7, OrderTime: start.Add(1), DueAt: start.Add(2 * time.Second),
 		Lease: 90*time.Second + 5*time.Microsecond, Run: job.RunID{0: 1, 7: 2, 15: 0xff}, LeaseUntil: start.Add(3 * time.Second),
 		Worker: "worker", Runs: 4, Failures: 3, RunLimit: 5, OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40,
@@ -269,7 +269,7 @@ func saveWrites(w *world) {
 		if i < 10 {
 			c := *saved[i]
 			c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.RunLimit = j.Alias, j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.RunLimit
-			c.Parent, c.Trace, c.CreatedAt = j.Parent, j.Trace, j.CreatedAt
+			c.Parent, c.Trace, c.CreatedAt, c.Listed = j.Parent, j.Trace, j.CreatedAt, j.Listed
 			want = &c
 		}
 		equal(w, "job "+j.ID.Key, w.get(j), want)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -193,15 +194,46 @@ func edges(w *world) {
 		return tx.AddEdges([]job.Edge{edge(3, 2), edge(1, 0), edge(4, 0), edge(4, 0)})
 	})
 	w.update(func(tx store.Tx) error { return tx.AddEdges(nil) })
-	of := func(seqs ...int64) []job.Edge {
-		return read(w, func(r store.Reader) ([]job.Edge, error) { return r.Edges(seqs) })
+	inOrder := func(edges []job.Edge, err error) ([]job.Edge, error) {
+		slices.SortFunc(edges, func(a, b job.Edge) int {
+			return cmp.Or(cmp.Compare(a.Dependent, b.Dependent), cmp.Compare(a.Dependency, b.Dependency))
+		})
+		return edges, err
 	}
-	equal(w, "of 3", of(all[3].Seq), []job.Edge{edge(3, 1), edge(3, 2)})
-	equal(w, "of 1", of(all[1].Seq), []job.Edge{edge(1, 0), edge(3, 1)})
-	equal(w, "of 0 and 1", of(seqs(all[0], all[1])...), []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(4, 0)})
-	equal(w, "of none", of(), []job.Edge(nil))
+	from := func(seqs ...int64) []job.Edge {
+		return read(w, func(r store.Reader) ([]job.Edge, error) { return inOrder(r.EdgesFrom(seqs)) })
+	}
+	to := func(n int, seqs ...int64) []job.Edge {
+		return read(w, func(r store.Reader) ([]job.Edge, error) { return inOrder(r.EdgesTo(seqs, n)) })
+	}
+	above := func(seqs ...int64) []job.Edge {
+		return read(w, func(r store.Reader) ([]job.Edge, error) { return inOrder(r.Ancestry(seqs)) })
+	}
+	equal(w, "from 3", from(all[3].Seq), []job.Edge{edge(3, 1), edge(3, 2)})
+	equal(w, "from 0 and 1", from(seqs(all[0], all[1])...), []job.Edge{edge(1, 0)})
+	equal(w, "to 1", to(0, all[1].Seq), []job.Edge{edge(3, 1)})
+	equal(w, "to 0 and 1", to(0, seqs(all[0], all[1])...), []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(4, 0)})
+	equal(w, "two to 0", len(to(2, all[0].Seq)), 2)
+	equal(w, "above 3", above(all[3].Seq), []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2)})
+	equal(w, "above 2 and 5", above(seqs(all[2], all[5])...), []job.Edge{edge(2, 0), edge(4, 0), edge(5, 4)})
+	for _, none := range [][]job.Edge{from(), to(0), above(), above(all[0].Seq)} {
+		equal(w, "of none", none, []job.Edge(nil))
+	}
+	w.update(func(tx store.Tx) error { return tx.AddEdges([]job.Edge{edge(0, 3)}) }) // a circle, which no engine stores
+	equal(w, "around", above(all[1].Seq), []job.Edge{edge(0, 3), edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2)})
+	w.update(func(tx store.Tx) error { return tx.DropEdges(seqs(all[0])) })
+
+	listed := read(w, func(r store.Reader) (map[job.ID][]job.ID, error) {
+		return r.Dependencies([]job.ID{all[0].ID, all[3].ID, all[5].ID, {Key: "unknown"}})
+	})
+	if len(listed[all[3].ID]) == 2 && listed[all[3].ID][0] == all[2].ID {
+		slices.Reverse(listed[all[3].ID])
+	}
+	equal(w, "dependencies of 3", listed[all[3].ID], []job.ID{all[1].ID, all[2].ID})
+	equal(w, "dependencies of 5", listed[all[5].ID], []job.ID{all[4].ID})
+	equal(w, "jobs with dependencies", len(listed), 2)
 
 	w.update(func(tx store.Tx) error { return tx.DropEdges(seqs(all[3], all[5])) })
 	w.update(func(tx store.Tx) error { return tx.DropEdges(nil) })
-	equal(w, "after drop", of(seqs(all...)...), []job.Edge{edge(1, 0), edge(2, 0), edge(4, 0)})
+	equal(w, "after drop", from(seqs(all...)...), []job.Edge{edge(1, 0), edge(2, 0), edge(4, 0)})
 }

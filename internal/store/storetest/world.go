@@ -25,7 +25,7 @@ func Run(t *testing.T, open func(tb testing.TB, clock func() time.Time) store.St
 		tests []test
 	}{
 		{"jobs", jobTests}, {"bodies", bodyTests}, {"locks", lockTests}, {"history", historyTests}, {"records", recordTests},
-		{"queues", queueTests}, {"updates", updateTests}, {"crowds", crowdTests},
+		{"queues", queueTests}, {"updates", updateTests}, {"search", searchTests}, {"crowds", crowdTests},
 	} {
 		for _, test := range group.tests {
 			t.Run(group.name+"/"+test.name, func(t *testing.T) {

@@ -23,11 +23,12 @@ CREATE TABLE jobs (
     open_deps   INTEGER  NOT NULL,
     failed_deps INTEGER  NOT NULL,
     phase       SMALLINT NOT NULL,
+    listed      SMALLINT NOT NULL,
     apart       SMALLINT NOT NULL,
     ident       BYTEA    NOT NULL,
     contract    TEXT     NOT NULL,
     scope       TEXT     NOT NULL,
-    key         TEXT     NOT NULL,
+    key         TEXT     COLLATE "C" NOT NULL,
     kind        TEXT     NOT NULL,
     state       TEXT     NOT NULL,
     queue       TEXT     NOT NULL,
@@ -50,6 +51,9 @@ CREATE INDEX jobs_ready   ON jobs (lane, priority DESC, order_time, seq) WHERE p
 CREATE INDEX jobs_due     ON jobs (due_at) WHERE phase = 0 AND open_deps = 0;
 CREATE INDEX jobs_lapse   ON jobs (lease_until) WHERE phase = 2;
 CREATE INDEX jobs_settled ON jobs (contract, settled_at, seq) WHERE phase = 3;
+CREATE INDEX jobs_newest   ON jobs (contract, created_at DESC, key) WHERE listed = 1;
+CREATE INDEX jobs_in_state ON jobs (contract, state, priority, created_at DESC, key) WHERE listed = 1;
+CREATE INDEX jobs_in_queue ON jobs (contract, queue, state, priority, created_at DESC, key) WHERE listed = 1;
 
 CREATE TABLE bodies (seq BIGINT NOT NULL, part BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (seq, part));
 

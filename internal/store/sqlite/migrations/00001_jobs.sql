@@ -34,6 +34,7 @@ CREATE TABLE jobs (
     parent      INTEGER NOT NULL,
     trace       TEXT    NOT NULL,
     created_at  INTEGER NOT NULL,
+    listed      INTEGER NOT NULL,
     apart       INTEGER NOT NULL,
     definition  BLOB,
     payload     BLOB,
@@ -49,6 +50,9 @@ CREATE INDEX jobs_ready   ON jobs (lane, priority DESC, order_time, seq) WHERE p
 CREATE INDEX jobs_due     ON jobs (due_at) WHERE phase = 0 AND open_deps = 0;
 CREATE INDEX jobs_lapse   ON jobs (lease_until) WHERE phase = 2;
 CREATE INDEX jobs_settled ON jobs (contract, settled_at, seq) WHERE phase = 3;
+CREATE INDEX jobs_newest   ON jobs (contract, created_at DESC, key) WHERE listed = 1;
+CREATE INDEX jobs_in_state ON jobs (contract, state, priority, created_at DESC, key) WHERE listed = 1;
+CREATE INDEX jobs_in_queue ON jobs (contract, queue, state, priority, created_at DESC, key) WHERE listed = 1;
 
 CREATE TABLE bodies (seq INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (seq, part)) STRICT, WITHOUT ROWID;
 

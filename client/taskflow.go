@@ -1,0 +1,234 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// TaskFlow speaks TaskFlow: jobs with priorities, dependencies and a policy of
+// retries. Every error is an [*Error] whose Code, when the server answered, is
+// one of the TaskFlow constants. Safe for concurrent use.
+//
+// The jobs are run by a [JobWorker] for [ContractTaskFlow], or by handlers in
+// the server (G-TF-02).
+type TaskFlow struct{ client *Client }
+
+// TaskFlow gives the TaskFlow contract on this client.
+func (c *Client) TaskFlow() *TaskFlow { return &TaskFlow{client: c} }
+
+// The codes of TaskFlow's errors: the three of its document (TF-085), and
+// those of what happens before or behind it (G-TF-32).
+const (
+	TaskFlowValidationError  = "VALIDATION_ERROR"
+	TaskFlowNotFound         = "NOT_FOUND"
+	TaskFlowConflict         = "CONFLICT"
+	TaskFlowUnauthorized     = "UNAUTHORIZED"
+	TaskFlowMethodNotAllowed = "METHOD_NOT_ALLOWED"
+	TaskFlowPayloadTooLarge  = "PAYLOAD_TOO_LARGE"
+	TaskFlowInternalError    = "INTERNAL_ERROR"
+)
+
+const taskFlowJobs = "/api/v1/jobs"
+
+// Create stores a job (TF-069) and returns it as the server has it: READY,
+// PENDING while dependencies are open, BLOCKED if one has failed (TF-032).
+//
+// Errors: [ErrInvalid] for what breaks a rule, an unknown dependency among
+// them (TF-070, TF-008); [ErrUnauthorized]; [ErrRetryable].
+//
+// Repeating makes another job. So a try whose answer was lost is not repeated:
+// the error has Uncertain set, and the job may be there.
+func (t *TaskFlow) Create(ctx context.Context, spec TaskFlowSpec) (TaskFlowJob, error) {
+	const op = "taskflow create"
+	body, err := spec.encode()
+	if err != nil {
+		return TaskFlowJob{}, invalid(op, "%v", err)
+	}
+	return taskFlowJob(ctx, t, call{op: op, method: http.MethodPost, path: taskFlowJobs,
+		body: body, fragile: true, accept: []int{http.StatusCreated}})
+}
+
+// Get reads a job (TF-071).
+//
+// Errors: [ErrNotFound]; [ErrUnauthorized]; [ErrRetryable]. Repeating is safe.
+func (t *TaskFlow) Get(ctx context.Context, id string) (TaskFlowJob, error) {
+	const op = "taskflow get"
+	path, err := taskFlowPath(id)
+	if err != nil {
+		return TaskFlowJob{}, invalid(op, "%v", err)
+	}
+	return taskFlowJob(ctx, t, call{op: op, method: http.MethodGet, path: path,
+		reads: true, accept: []int{http.StatusOK}})
+}
+
+// Update changes what the patch names and returns the job (TF-073, TF-078). A
+// PENDING job is judged anew by its new dependencies (TF-080).
+//
+// Errors: [ErrNotFound]; [ErrInvalid]; [ErrConflict] for a job that has ended
+// (TF-075) and for open dependencies of a job that is READY or RUNNING
+// (G-TF-09); [ErrCycle]. Repeating is safe.
+func (t *TaskFlow) Update(ctx context.Context, id string, patch TaskFlowPatch) (TaskFlowJob, error) {
+	const op = "taskflow update"
+	path, err := taskFlowPath(id)
+	var body []byte
+	if err == nil {
+		body, err = patch.encode()
+	}
+	if err != nil {
+		return TaskFlowJob{}, invalid(op, "%v", err)
+	}
+	return taskFlowJob(ctx, t, call{op: op, method: http.MethodPut, path: path, body: body, accept: []int{http.StatusOK}})
+}
+
+// Delete removes a job (TF-081), also one that runs: its run is lost (TF-084).
+//
+// Errors: [ErrNotFound]; [ErrConflict] when another job lists it as a
+// dependency (TF-083). That a job is not found after a try whose answer was
+// lost counts as success.
+func (t *TaskFlow) Delete(ctx context.Context, id string) error {
+	const op = "taskflow delete"
+	path, err := taskFlowPath(id)
+	if err != nil {
+		return invalid(op, "%v", err)
+	}
+	_, err = t.client.do(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusNoContent}})
+	var fail *Error
+	if errors.As(err, &fail) && fail.Status == http.StatusNotFound && fail.Uncertain {
+		return nil
+	}
+	return err
+}
+
+// Wait looks at a job until it has ended and returns it. It looks with growing
+// pauses of up to two seconds, and goes on while the server is away or asks
+// for patience.
+//
+// Errors: those of [TaskFlow.Get], but for [ErrRetryable]; that of the context
+// when it ends first.
+func (t *TaskFlow) Wait(ctx context.Context, id string) (TaskFlowJob, error) {
+	return watch(ctx, t.client, "taskflow wait",
+		func() (TaskFlowJob, error) { return t.Get(ctx, id) },
+		func(job TaskFlowJob) bool { return job.Status.Final() })
+}
+
+// TaskFlowFilter says which jobs a search finds; what is given must all hold
+// (TF-094).
+type TaskFlowFilter struct {
+	// Queue and Status must be equal; empty means any.
+	Queue  string
+	Status TaskFlowStatus
+	// PriorityMin and PriorityMax bound the priority, both included; 0 is no
+	// bound.
+	PriorityMin, PriorityMax int
+	// CreatedAfter is included, CreatedBefore is not (TF-092, TF-093); the zero
+	// time is no bound.
+	CreatedAfter, CreatedBefore time.Time
+	// PageSize is how many jobs a request asks for, from 1 to 100; 0 leaves it
+	// to the server, which gives 20 (TF-097).
+	PageSize int
+}
+
+func (f TaskFlowFilter) query() url.Values {
+	query := url.Values{}
+	text := func(name, value string) {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	number := func(name string, value int) {
+		if value != 0 {
+			query.Set(name, strconv.Itoa(value))
+		}
+	}
+	moment := func(name string, value time.Time) {
+		if !value.IsZero() {
+			query.Set(name, value.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	text("queue", f.Queue)
+	text("status", string(f.Status))
+	number("priority_min", f.PriorityMin)
+	number("priority_max", f.PriorityMax)
+	moment("created_after", f.CreatedAfter)
+	moment("created_before", f.CreatedBefore)
+	number("limit", f.PageSize)
+	return query
+}
+
+// TaskFlowPage is one page of a search.
+type TaskFlowPage struct {
+	// Jobs are the newest first, those of the same time by id (TF-096).
+	Jobs []TaskFlowJob
+	// Next is the cursor of the next page; empty after the last (TF-099).
+	Next string
+}
+
+// Page reads one page of a search: the first for an empty cursor, else the one
+// after the page that gave it as Next (TF-098).
+//
+// Errors: [ErrInvalid] for a bad filter or cursor (TF-095, TF-102);
+// [ErrUnauthorized]; [ErrRetryable]. Repeating is safe.
+func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter, cursor string) (TaskFlowPage, error) {
+	query := filter.query()
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	wire, err := ask[struct {
+		Items []taskFlowWire `json:"items"`
+		Next  string         `json:"next_cursor"`
+		More  bool           `json:"has_more"`
+	}](ctx, t.client, call{op: "taskflow search", method: http.MethodGet, path: taskFlowJobs, query: query.Encode(),
+		reads: true, accept: []int{http.StatusOK}})
+	page := TaskFlowPage{Jobs: make([]TaskFlowJob, len(wire.Items))}
+	for i, item := range wire.Items {
+		page.Jobs[i] = item.job()
+	}
+	if wire.More {
+		page.Next = wire.Next
+	}
+	return page, err
+}
+
+// Search goes through all jobs that the filter finds, page by page: each that
+// is there throughout comes exactly once (TF-101). It ends with the first
+// error, which is one of those of [TaskFlow.Page].
+func (t *TaskFlow) Search(ctx context.Context, filter TaskFlowFilter) iter.Seq2[TaskFlowJob, error] {
+	return func(yield func(TaskFlowJob, error) bool) {
+		for cursor := ""; ; {
+			page, err := t.Page(ctx, filter, cursor)
+			if err != nil {
+				yield(TaskFlowJob{}, err)
+				return
+			}
+			for _, job := range page.Jobs {
+				if !yield(job, nil) {
+					return
+				}
+			}
+			if cursor = page.Next; cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// taskFlowJob makes a call that answers a job.
+func taskFlowJob(ctx context.Context, t *TaskFlow, c call) (TaskFlowJob, error) {
+	wire, err := ask[taskFlowWire](ctx, t.client, c)
+	if err != nil {
+		return TaskFlowJob{}, err
+	}
+	return wire.job(), nil
+}
+
+func taskFlowPath(id string) (string, error) {
+	if err := checkName("job id", id); err != nil {
+		return "", err
+	}
+	return taskFlowJobs + "/" + escape(id), nil
+}

@@ -1,0 +1,268 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// TaskFlowStatus is where a job is in its life (TF-022).
+type TaskFlowStatus string
+
+// The statuses of a job.
+const (
+	TaskPending   TaskFlowStatus = "PENDING" // waits for its dependencies
+	TaskReady     TaskFlowStatus = "READY"   // may run, or waits for its next try
+	TaskRunning   TaskFlowStatus = "RUNNING"
+	TaskCompleted TaskFlowStatus = "COMPLETED"
+	TaskFailed    TaskFlowStatus = "FAILED"  // its attempts are used up, or a failure was final
+	TaskBlocked   TaskFlowStatus = "BLOCKED" // a dependency failed or is blocked
+)
+
+// Final reports whether the job has ended (TF-031).
+func (s TaskFlowStatus) Final() bool {
+	return s == TaskCompleted || s == TaskFailed || s == TaskBlocked
+}
+
+// TaskFlowStrategy says how the delay between tries grows (TF-019).
+type TaskFlowStrategy string
+
+// The strategies, for the n-th failure (TF-060, TF-061, TF-062).
+const (
+	TaskFixed       TaskFlowStrategy = "FIXED"       // the base delay
+	TaskLinear      TaskFlowStrategy = "LINEAR"      // n times the base delay
+	TaskExponential TaskFlowStrategy = "EXPONENTIAL" // doubled with each failure
+)
+
+// TaskFlowRetry is a policy of retries. Zero members mean the defaults of
+// TaskFlow (TF-020).
+type TaskFlowRetry struct {
+	// MaxAttempts is how often the job is run at most, from 1 to 10. Zero
+	// means 3 (TF-014).
+	MaxAttempts int
+	// Strategy is how the delay grows. Empty means [TaskExponential].
+	Strategy TaskFlowStrategy
+	// BaseDelay is the first delay, from 1 s to 300 s in whole seconds; parts
+	// of a second are rounded up. Zero means 10 s (TF-016).
+	BaseDelay time.Duration
+	// MaxDelay bounds the delay, from BaseDelay to 3600 s. Zero means 300 s
+	// (TF-017).
+	MaxDelay time.Duration
+}
+
+func (r TaskFlowRetry) append(b []byte) []byte {
+	b = append(b, '{')
+	first := true
+	member := func(name, value string) {
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(b, `"`+name+`":`+value...)
+	}
+	if r.MaxAttempts != 0 {
+		member("max_attempts", strconv.Itoa(r.MaxAttempts))
+	}
+	if r.Strategy != "" {
+		member("backoff_strategy", string(appendString(nil, string(r.Strategy))))
+	}
+	if r.BaseDelay != 0 {
+		member("base_delay_seconds", strconv.FormatInt(wholeSeconds(r.BaseDelay), 10))
+	}
+	if r.MaxDelay != 0 {
+		member("max_delay_seconds", strconv.FormatInt(wholeSeconds(r.MaxDelay), 10))
+	}
+	return append(b, '}')
+}
+
+// TaskFlowSpec is a job as it is created. Name and Queue are needed (TF-013).
+type TaskFlowSpec struct {
+	// Name has 1 to 255 characters (TF-002).
+	Name string
+	// Queue has 1 to 64 letters, digits and underscores (TF-003).
+	Queue string
+	// Payload is any JSON of up to 65,536 bytes, sent as it is (TF-004). Nil
+	// means {}.
+	Payload json.RawMessage
+	// Priority is from 1 to 10, the highest. Zero means 5 (G-TF-14).
+	Priority int
+	// Dependencies are the ids of at most 50 jobs that must be COMPLETED first
+	// (TF-008).
+	Dependencies []string
+	// Retry is the policy of retries; the zero value is that of TaskFlow.
+	Retry TaskFlowRetry
+}
+
+func (s TaskFlowSpec) encode() ([]byte, error) {
+	b, err := s.appendMembers([]byte{'{'})
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Dependencies) > 0 {
+		b = appendStrings(append(b, `,"dependencies":`...), s.Dependencies)
+	}
+	return append(b, '}'), nil
+}
+
+// appendMembers writes all but the dependencies. It is put together by hand so
+// that the payload comes back as it was (TF-005).
+func (s TaskFlowSpec) appendMembers(b []byte) ([]byte, error) {
+	if err := errors.Join(checkName("name", s.Name), checkName("queue", s.Queue)); err != nil {
+		return nil, err
+	}
+	b = appendString(append(b, `"name":`...), s.Name)
+	b = appendString(append(b, `,"queue":`...), s.Queue)
+	if s.Priority != 0 {
+		b = strconv.AppendInt(append(b, `,"priority":`...), int64(s.Priority), 10)
+	}
+	if s.Retry != (TaskFlowRetry{}) {
+		b = s.Retry.append(append(b, `,"retry_policy":`...))
+	}
+	if s.Payload != nil {
+		if err := checkJSON("payload", s.Payload); err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"payload":`...), s.Payload...)
+	}
+	return b, nil
+}
+
+// TaskFlowPatch is what an update changes; nil members stay as they are
+// (TF-078).
+type TaskFlowPatch struct {
+	Name     *string
+	Queue    *string
+	Priority *int
+	// Payload takes the place of the whole payload.
+	Payload json.RawMessage
+	// Dependencies take the place of all dependencies.
+	Dependencies *[]string
+	// Retry takes the place of the whole policy: zero members mean the
+	// defaults, not what was (G-TF-06).
+	Retry *TaskFlowRetry
+}
+
+func (p TaskFlowPatch) encode() ([]byte, error) {
+	b := []byte{'{'}
+	member := func(name string) {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, `"`+name+`":`...)
+	}
+	if p.Name != nil {
+		member("name")
+		b = appendString(b, *p.Name)
+	}
+	if p.Queue != nil {
+		member("queue")
+		b = appendString(b, *p.Queue)
+	}
+	if p.Priority != nil {
+		member("priority")
+		b = strconv.AppendInt(b, int64(*p.Priority), 10)
+	}
+	if p.Payload != nil {
+		if err := checkJSON("payload", p.Payload); err != nil {
+			return nil, err
+		}
+		member("payload")
+		b = append(b, p.Payload...)
+	}
+	if p.Dependencies != nil {
+		member("dependencies")
+		b = appendStrings(b, *p.Dependencies)
+	}
+	if p.Retry != nil {
+		member("retry_policy")
+		b = p.Retry.append(b)
+	}
+	return append(b, '}'), nil
+}
+
+// TaskFlowJob is a job as the server has it (1.1 of the document).
+type TaskFlowJob struct {
+	// ID is a UUID.
+	ID string
+	// TaskFlowSpec is the job's definition, complete with what was left out.
+	TaskFlowSpec
+	Status TaskFlowStatus
+	// CreatedAt and UpdatedAt are in UTC.
+	CreatedAt, UpdatedAt time.Time
+	// AttemptCount is how many runs have failed (G-TF-01).
+	AttemptCount int
+	// NextRunAt is when a READY job that waits to be tried again may run, in
+	// UTC (G-TF-13); zero for all others.
+	NextRunAt time.Time
+}
+
+// taskFlowWire is a job in an answer.
+type taskFlowWire struct {
+	ID           string          `json:"id"`
+	Name         string          `json:"name"`
+	Queue        string          `json:"queue"`
+	Payload      json.RawMessage `json:"payload"`
+	Priority     int             `json:"priority"`
+	Status       TaskFlowStatus  `json:"status"`
+	Dependencies []string        `json:"dependencies"`
+	Retry        struct {
+		MaxAttempts int              `json:"max_attempts"`
+		Strategy    TaskFlowStrategy `json:"backoff_strategy"`
+		BaseDelay   int64            `json:"base_delay_seconds"`
+		MaxDelay    int64            `json:"max_delay_seconds"`
+	} `json:"retry_policy"`
+	CreatedAt    time.Time `json:"created_at"`
+	UpdatedAt    time.Time `json:"updated_at"`
+	AttemptCount int       `json:"attempt_count"`
+	NextRunAt    time.Time `json:"next_run_at"`
+}
+
+func (w taskFlowWire) job() TaskFlowJob {
+	return TaskFlowJob{
+		ID: w.ID,
+		TaskFlowSpec: TaskFlowSpec{
+			Name: w.Name, Queue: w.Queue, Payload: w.Payload, Priority: w.Priority, Dependencies: w.Dependencies,
+			Retry: TaskFlowRetry{MaxAttempts: w.Retry.MaxAttempts, Strategy: w.Retry.Strategy,
+				BaseDelay: time.Duration(w.Retry.BaseDelay) * time.Second,
+				MaxDelay:  time.Duration(w.Retry.MaxDelay) * time.Second},
+		},
+		Status:       w.Status,
+		CreatedAt:    w.CreatedAt.UTC(),
+		UpdatedAt:    w.UpdatedAt.UTC(),
+		AttemptCount: w.AttemptCount,
+		NextRunAt:    w.NextRunAt.UTC(),
+	}
+}
+
+// readTaskFlow takes what an error of TaskFlow says (G-TF-21).
+func (e *Error) readTaskFlow(body []byte) {
+	var told struct {
+		Code    string
+		Message string
+		Details struct {
+			CyclePath []string `json:"cycle_path"`
+		}
+	}
+	if json.Unmarshal(body, &told) != nil || told.Code == "" {
+		return
+	}
+	e.Code, e.Message, e.Cycle = told.Code, told.Message, told.Details.CyclePath
+}
+
+func appendStrings(b []byte, values []string) []byte {
+	b = append(b, '[')
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(b, v)
+	}
+	return append(b, ']')
+}
+
+// cycleError is a cycle found before anything was sent.
+func cycleError(op string, path []string) *Error {
+	return &Error{Op: op, Cycle: path, Err: fmt.Errorf("%w: %w of %d jobs", ErrInvalid, ErrCycle, len(path))}
+}

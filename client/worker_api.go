@@ -1,0 +1,237 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The contracts whose jobs are run through the worker API.
+const (
+	ContractTaskFlow = "taskflow"
+	ContractForgeRun = "forgerun"
+)
+
+// WorkerAPI speaks the worker API, by which jobs of any contract but Relay are
+// run from outside the server. [JobWorker] does with it what there is to do;
+// the calls are for those who need them one by one. Every error is an
+// [*Error]. Safe for concurrent use.
+//
+// Its token is Config.Token, the setting worker.token of the server.
+type WorkerAPI struct{ client *Client }
+
+// WorkerAPI gives the worker API on this client.
+func (c *Client) WorkerAPI() *WorkerAPI { return &WorkerAPI{client: c} }
+
+// ClaimedJob is a job as it is handed out: one run of it, under a lease.
+type ClaimedJob struct {
+	// ID is what the contract calls the job by.
+	ID       string
+	Contract string
+	Queue    string
+	// RunID names this run in all that is said of it.
+	RunID string
+	// Attempt counts the tries of the job, this one included: from 1 on.
+	Attempt int
+	// Payload is the job's input, byte for byte.
+	Payload json.RawMessage
+	// State is what an earlier run left by its heartbeats; nil for none.
+	State json.RawMessage
+	// Lease is how long the run is held after the claim and after each
+	// heartbeat.
+	Lease time.Duration
+}
+
+type claimedWire struct {
+	ID       string          `json:"job_id"`
+	Contract string          `json:"contract"`
+	Queue    string          `json:"queue"`
+	RunID    string          `json:"run_id"`
+	Attempt  int             `json:"attempt"`
+	Payload  json.RawMessage `json:"payload"`
+	State    json.RawMessage `json:"state"`
+	Lease    float64         `json:"lease_seconds"`
+}
+
+func (w claimedWire) job() ClaimedJob {
+	job := ClaimedJob{ID: w.ID, Contract: w.Contract, Queue: w.Queue, RunID: w.RunID, Attempt: w.Attempt,
+		Payload: w.Payload, State: w.State, Lease: time.Duration(w.Lease * float64(time.Second))}
+	if string(w.State) == "null" {
+		job.State = nil
+	}
+	return job
+}
+
+// ClaimQuery says which jobs are asked for. Contract is needed.
+type ClaimQuery struct {
+	Contract string
+	// Queues are those to take jobs from; none means all that no handler in the
+	// server serves.
+	Queues []string
+	// Max is how many jobs to take at most, up to 1000; 0 means 1.
+	Max int
+	// Worker names who asks; empty means the caller's address.
+	Worker string
+}
+
+// Claim takes jobs, waiting up to wait, at most 30 s, for the first one
+// (G-X-20). None is no error.
+//
+// Errors: [ErrInvalid] for an unknown contract and for queues that handlers in
+// the server serve; [ErrUnauthorized]; [ErrRetryable].
+//
+// Jobs in an answer that was lost return when their lease is over.
+func (w *WorkerAPI) Claim(ctx context.Context, query ClaimQuery, wait time.Duration) ([]ClaimedJob, error) {
+	return w.claim(ctx, query, wait, false)
+}
+
+func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Duration, once bool) ([]ClaimedJob, error) {
+	request := struct {
+		Contract string   `json:"contract"`
+		Queues   []string `json:"queues,omitempty"`
+		Max      int      `json:"max"`
+		Wait     int64    `json:"wait_seconds"`
+		Worker   string   `json:"worker,omitempty"`
+	}{query.Contract, query.Queues, orDefault(query.Max, 1), wholeSeconds(max(wait, 0)), query.Worker}
+	answer, err := ask[struct {
+		Jobs []claimedWire `json:"jobs"`
+	}](ctx, w.client, call{op: "worker claim", method: http.MethodPost, path: "/worker/v1/claims",
+		body: body(request), wait: max(wait, 0), once: once, accept: []int{http.StatusOK}})
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]ClaimedJob, len(answer.Jobs))
+	for i, job := range answer.Jobs {
+		jobs[i] = job.job()
+	}
+	return jobs, nil
+}
+
+// ClaimJob takes one job by its id; worker names who asks, as in [ClaimQuery].
+//
+// Errors: [ErrNotFound]; [ErrConflict] when the job cannot run now, because it
+// is not ready or no slot is free (G-X-20); [ErrInvalid]; [ErrUnauthorized].
+//
+// A job in an answer that was lost returns when its lease is over; until then
+// a repeat is an [ErrConflict] that is Uncertain.
+func (w *WorkerAPI) ClaimJob(ctx context.Context, contract, jobID, worker string) (ClaimedJob, error) {
+	const op = "worker claim"
+	if err := checkName("job id", jobID); err != nil {
+		return ClaimedJob{}, invalid(op, "%v", err)
+	}
+	request := struct {
+		Contract string `json:"contract"`
+		Worker   string `json:"worker,omitempty"`
+	}{contract, worker}
+	wire, err := ask[claimedWire](ctx, w.client, call{op: op, method: http.MethodPost,
+		path: "/worker/v1/jobs/" + escape(jobID) + "/claim", body: body(request), accept: []int{http.StatusOK}})
+	if err != nil {
+		return ClaimedJob{}, err
+	}
+	return wire.job(), nil
+}
+
+// Beat is the answer to a heartbeat.
+type Beat struct {
+	// Until is when the lease now ends, by the server's clock.
+	Until time.Time `json:"lease_until"`
+	// Cancel asks the run to end.
+	Cancel bool `json:"cancel"`
+}
+
+// Heartbeat prolongs the lease of a run and stores its state, any JSON; nil
+// keeps the state there is.
+//
+// Errors: [ErrRunLost]; [ErrInvalid]; [ErrUnauthorized]; [ErrRetryable].
+// Repeating is safe.
+func (w *WorkerAPI) Heartbeat(ctx context.Context, runID string, state json.RawMessage) (Beat, error) {
+	const op = "worker heartbeat"
+	request, err := member("state", state)
+	if err != nil {
+		return Beat{}, invalid(op, "%v", err)
+	}
+	return aboutRun[Beat](ctx, w, op, runID, "heartbeat", request)
+}
+
+// Start says that a claimed run has begun, which ForgeRun asks for (G-FR-01).
+//
+// Errors: [ErrRunLost]; [ErrConflict] in a contract that knows no such step.
+func (w *WorkerAPI) Start(ctx context.Context, runID string) error {
+	return w.ended(ctx, "worker start", runID, "start", []byte("{}"))
+}
+
+// Complete ends a run with success and its result, any JSON; nil for none.
+//
+// Errors: [ErrRunLost], which after a try whose answer was lost is Uncertain:
+// the run may have been completed by that; [ErrInvalid]; [ErrRetryable].
+func (w *WorkerAPI) Complete(ctx context.Context, runID string, result json.RawMessage) error {
+	const op = "worker complete"
+	request, err := member("result", result)
+	if err != nil {
+		return invalid(op, "%v", err)
+	}
+	return w.ended(ctx, op, runID, "complete", request)
+}
+
+// JobFailure is what is said of a run that failed.
+type JobFailure struct {
+	// Error is the explanation.
+	Error string `json:"error"`
+	// Type is a word for the kind of failure, of up to 255 characters; empty
+	// for none.
+	Type string `json:"error_type,omitempty"`
+	// Retryable says that another run may succeed. If not, the job fails for
+	// good at once (G-TF-30).
+	Retryable bool `json:"retryable"`
+}
+
+// Fail ends a run with a failure.
+//
+// Errors: as of [WorkerAPI.Complete].
+func (w *WorkerAPI) Fail(ctx context.Context, runID string, failure JobFailure) error {
+	return w.ended(ctx, "worker fail", runID, "fail", body(failure))
+}
+
+// Release gives a run back: the job is handed out anew, and nothing is counted
+// against it where the contract allows that (G-X-18).
+//
+// Errors: as of [WorkerAPI.Complete].
+func (w *WorkerAPI) Release(ctx context.Context, runID string) error {
+	return w.ended(ctx, "worker release", runID, "release", []byte("{}"))
+}
+
+func (w *WorkerAPI) ended(ctx context.Context, op, runID, verb string, request []byte) error {
+	_, err := aboutRun[struct{}](ctx, w, op, runID, verb, request)
+	return err
+}
+
+// aboutRun makes a call about a run. An [ErrRunLost] is one however it is
+// looked at.
+func aboutRun[T any](ctx context.Context, w *WorkerAPI, op, runID, verb string, request []byte) (T, error) {
+	if err := checkName("run id", runID); err != nil {
+		var none T
+		return none, invalid(op, "%v", err)
+	}
+	value, err := ask[T](ctx, w.client, call{op: op, method: http.MethodPost,
+		path: "/worker/v1/runs/" + escape(runID) + "/" + verb, body: request, accept: []int{http.StatusOK}})
+	var fail *Error
+	if errors.As(err, &fail) && fail.Code == codeRunLost {
+		fail.Err = ErrRunLost
+	}
+	return value, err
+}
+
+// member is an object of one member, or of none if the value is nil; the value
+// stays byte for byte.
+func member(name string, value json.RawMessage) ([]byte, error) {
+	if value == nil {
+		return []byte("{}"), nil
+	}
+	if err := checkJSON(name, value); err != nil {
+		return nil, err
+	}
+	return append(append([]byte("{"+strconv.Quote(name)+":"), value...), '}'), nil
+}

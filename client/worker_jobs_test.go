@@ -1,0 +1,322 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// workerDouble speaks the worker API for jobs that are there to be claimed.
+type workerDouble struct {
+	mu      sync.Mutex
+	jobs    []string          // in the shape of the API
+	said    []string          // "complete r1 {...}", in order
+	cancel  bool              // what heartbeats answer
+	lost    bool              // every run is lost
+	spoiled map[string]string // by verb: "drop" after it was taken, or a refusal's status and code
+}
+
+func (d *workerDouble) put(run, queue, payload string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.jobs = append(d.jobs, fmt.Sprintf(`{"job_id":"j-%s","contract":"taskflow","queue":%q,"run_id":%q,"attempt":2,"payload":%s,"state":null,"lease_seconds":30}`,
+		run, queue, run, payload))
+}
+
+func (d *workerDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, _ := io.ReadAll(r.Body)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == "/worker/v1/claims" {
+		var query struct{ Max int }
+		_ = json.Unmarshal(text, &query)
+		n := min(query.Max, len(d.jobs))
+		if n == 0 {
+			d.said = append(d.said, "empty "+string(text))
+		}
+		fmt.Fprintf(w, `{"jobs":[%s]}`, strings.Join(d.jobs[:n], ","))
+		d.jobs = d.jobs[n:]
+		return
+	}
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/worker/v1/runs/"), "/")
+	run, verb := parts[0], parts[1]
+	if d.lost || slices.ContainsFunc(d.said, func(s string) bool {
+		return strings.Contains(s, " "+run+" ") && !strings.HasPrefix(s, "heartbeat")
+	}) {
+		refuseRun(w, http.StatusConflict, "RUN_LOST")
+		return
+	}
+	spoiled := d.spoiled[verb]
+	delete(d.spoiled, verb)
+	if spoiled != "" && spoiled != "drop" {
+		refuseRun(w, http.StatusRequestEntityTooLarge, spoiled)
+		return
+	}
+	d.said = append(d.said, verb+" "+run+" "+string(text))
+	if spoiled == "drop" {
+		panic(http.ErrAbortHandler)
+	}
+	if verb == "heartbeat" {
+		fmt.Fprintf(w, `{"lease_until":"2026-01-01T00:00:30Z","cancel":%v}`, d.cancel)
+		return
+	}
+	fmt.Fprintf(w, `{"job_id":"j-%s","status":"X"}`, run)
+}
+
+func refuseRun(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"status":%d,"code":%q,"detail":"explained"}`, status, code)
+}
+
+// outcomes are all that was said of runs but for empty claims.
+func (d *workerDouble) outcomes() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(d.said), func(s string) bool { return strings.HasPrefix(s, "empty") })
+}
+
+func directWorker(tb testing.TB, d http.Handler) *client.WorkerAPI {
+	tb.Helper()
+	return mustClient(tb, client.Config{BaseURL: "http://worker.test",
+		HTTPClient: &http.Client{Transport: direct{d}}}).WorkerAPI()
+}
+
+// inWorkerBench runs one job "r1" of queue q under a handler until the worker has nothing more to do.
+func inWorkerBench(t *testing.T, d *workerDouble, w client.JobWorker, handle client.JobHandler) (said []string, log string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		d.put("r1", "q", `{"n":12345678901234567890}`)
+		over := make(chan struct{})
+		w.API, w.Contract, w.Handlers = directWorker(t, d), client.ContractTaskFlow, map[string]client.JobHandler{"q": handle}
+		w.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		w.AfterRun = func(client.ClaimedJob) { close(over) }
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		<-over
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		said, log = d.outcomes(), text.String()
+	})
+	return said, log
+}
+
+func TestJobWorker_outcomes(t *testing.T) {
+	t.Parallel()
+	type input struct{ N any }
+	broken := errors.New("broken")
+	for name, tc := range map[string]struct {
+		handle client.JobHandler
+		double *workerDouble // nil: one without faults
+		want   []string
+	}{
+		"TF-026 success completes with the typed result, numbers unrounded": {
+			handle: client.TypedJob(func(_ context.Context, _ *client.JobRun, in input) (input, error) { return in, nil }),
+			want:   []string{`complete r1 {"result":{"N":12345678901234567890}}`}},
+		"TF-026 no result": {
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, nil },
+			want:   []string{`complete r1 {}`}},
+		"TF-027 an error may be retried": {
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, broken },
+			want:   []string{`fail r1 {"error":"broken","retryable":true}`}},
+		"G-TF-30 a final error is not": {
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, client.Final(broken) },
+			want:   []string{`fail r1 {"error":"broken","retryable":false}`}},
+		"G-TF-30 type of a wrapped error": {
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) {
+				return nil, client.Final(fmt.Errorf("step: %w", &client.JobError{Err: broken, Type: "disk"}))
+			},
+			want: []string{`fail r1 {"error":"step: broken","error_type":"disk","retryable":false}`}},
+		"G-X-20 a panic is a failure": {
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { panic("oh") },
+			want:   []string{`fail r1 {"error":"panic: oh","error_type":"panic","retryable":true}`}},
+		"G-X-20 a payload that does not decode": {
+			handle: client.TypedJob(func(context.Context, *client.JobRun, []string) (any, error) { return nil, nil }),
+			want:   []string{`fail r1 {"error":"payload: json: cannot unmarshal object into Go value of type []string","error_type":"payload","retryable":false}`}},
+		"G-X-20 a result that is not JSON": {
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return json.RawMessage("{"), nil },
+			want:   []string{`fail r1 {"error":"the handler's result is not JSON","error_type":"result","retryable":false}`}},
+		"G-X-20 a result that is refused": {
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return json.RawMessage("1"), nil },
+			double: &workerDouble{spoiled: map[string]string{"complete": "PAYLOAD_TOO_LARGE"}},
+			want: []string{`fail r1 {"error":"result refused: millrace: worker complete: 413 Request Entity Too Large: ` +
+				`PAYLOAD_TOO_LARGE: explained","error_type":"result","retryable":false}`}},
+		"G-X-18 release by hand": {
+			handle: func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
+				return nil, run.Release(ctx)
+			},
+			want: []string{`release r1 {}`}},
+		"G-X-20 a lost run is not spoken of": {
+			handle: func(ctx context.Context, _ *client.JobRun) (json.RawMessage, error) {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			},
+			double: &workerDouble{lost: true}},
+		"G-X-20 the last state goes out before the failure": {
+			handle: func(_ context.Context, run *client.JobRun) (json.RawMessage, error) {
+				return nil, errors.Join(run.SetState(json.RawMessage(`[1]`)), broken)
+			},
+			want: []string{`heartbeat r1 {"state":[1]}`, `fail r1 {"error":"broken","retryable":true}`}},
+		"G-X-20 asked to end": {
+			handle: func(ctx context.Context, _ *client.JobRun) (json.RawMessage, error) {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			},
+			double: &workerDouble{cancel: true},
+			want:   []string{`heartbeat r1 {}`, `fail r1 {"error":"run canceled","error_type":"canceled","retryable":true}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			double := tc.double
+			if double == nil {
+				double = &workerDouble{}
+			}
+			if said, log := inWorkerBench(t, double, client.JobWorker{}, tc.handle); !slices.Equal(said, tc.want) {
+				t.Errorf("said\n%q, want\n%q\nlog: %s", said, tc.want, log)
+			}
+		})
+	}
+}
+
+func TestJobWorker_lostAnswer(t *testing.T) {
+	t.Parallel()
+	d := &workerDouble{spoiled: map[string]string{"complete": "drop"}}
+	said, log := inWorkerBench(t, d, client.JobWorker{}, func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, nil })
+	if want := []string{"complete r1 {}"}; !slices.Equal(said, want) {
+		t.Errorf("said %q, want %q", said, want)
+	}
+	if !strings.Contains(log, "probably taken") || strings.Contains(log, "ERROR") {
+		t.Errorf("logged:\n%s", log)
+	}
+}
+
+// A run goes on under its heartbeats, a third of the lease apart.
+func TestJobWorker_beats(t *testing.T) {
+	t.Parallel()
+	said, _ := inWorkerBench(t, &workerDouble{}, client.JobWorker{}, func(context.Context, *client.JobRun) (json.RawMessage, error) {
+		time.Sleep(65 * time.Second)
+		return nil, nil
+	})
+	beats := 0
+	for _, s := range said {
+		if strings.HasPrefix(s, "heartbeat") {
+			beats++
+		}
+	}
+	if beats != 6 || said[len(said)-1] != "complete r1 {}" {
+		t.Errorf("said %q, want 6 heartbeats and a completion", said)
+	}
+}
+
+func TestJobWorker_drain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		after error // of the handler, once its context has ended
+		want  string
+	}{
+		"G-TF-30 what is cut short is given back":         {errors.New("stopped"), `release r1 {}`},
+		"G-TF-30 what succeeds all the same is completed": {nil, `complete r1 {}`},
+		"G-TF-30 a final failure is told":                 {client.Final(errors.New("no")), `fail r1 {"error":"no","retryable":false}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := &workerDouble{}
+				d.put("r1", "q", "1")
+				ctx, stop := context.WithCancel(t.Context())
+				w := client.JobWorker{API: directWorker(t, d), Contract: client.ContractTaskFlow, DrainTimeout: 5 * time.Second,
+					Handlers: map[string]client.JobHandler{"": func(ctx context.Context, _ *client.JobRun) (json.RawMessage, error) {
+						stop()
+						<-ctx.Done()
+						if !errors.Is(context.Cause(ctx), client.ErrDrainTimeout) {
+							t.Errorf("cause %v", context.Cause(ctx))
+						}
+						return nil, tc.after
+					}}}
+				if err := w.Run(ctx); !errors.Is(err, client.ErrDrainTimeout) {
+					t.Errorf("Run = %v", err)
+				}
+				if said := d.outcomes(); !slices.Equal(said, []string{tc.want}) {
+					t.Errorf("said %q, want %q", said, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// Never more handlers than slots; middleware is around each; queues have their own handlers.
+func TestJobWorker_concurrencyAndQueues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const jobs, slots = 20, 3
+		d := &workerDouble{}
+		for i := range jobs {
+			d.put(fmt.Sprint("r", i), []string{"a", "b"}[i%2], "1")
+		}
+		var now, most, wrapped, done atomic.Int32
+		ctx, stop := context.WithCancel(t.Context())
+		handle := func(queue string) client.JobHandler {
+			return func(_ context.Context, run *client.JobRun) (json.RawMessage, error) {
+				if run.Job.Queue != queue || run.Job.Attempt != 2 || run.Job.Lease != 30*time.Second {
+					t.Errorf("handler of %s got %+v", queue, run.Job)
+				}
+				n := now.Add(1)
+				defer now.Add(-1)
+				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+					runtime.Gosched()
+				}
+				time.Sleep(time.Second)
+				return nil, nil
+			}
+		}
+		w := client.JobWorker{API: directWorker(t, d), Contract: client.ContractTaskFlow, Concurrency: slots,
+			Handlers: map[string]client.JobHandler{"a": handle("a"), "b": handle("b")},
+			Middleware: []client.JobMiddleware{func(next client.JobHandler) client.JobHandler {
+				return func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
+					wrapped.Add(1)
+					return next(ctx, run)
+				}
+			}},
+			AfterRun: func(client.ClaimedJob) {
+				if done.Add(1) == jobs {
+					stop()
+				}
+			}}
+		if err := w.Run(ctx); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if most.Load() != slots || wrapped.Load() != jobs || len(d.outcomes()) != jobs {
+			t.Errorf("at most %d at once, %d wrapped, %d outcomes", most.Load(), wrapped.Load(), len(d.outcomes()))
+		}
+	})
+}
+
+func TestJobWorker_unfit(t *testing.T) {
+	t.Parallel()
+	err := (&client.JobWorker{Concurrency: -1, Handlers: map[string]client.JobHandler{"q": nil}}).Run(t.Context())
+	for _, part := range []string{"API", "Contract", `queue "q"`, "Concurrency"} {
+		if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), part) {
+			t.Errorf("Run = %v, want a complaint about %s", err, part)
+		}
+	}
+}

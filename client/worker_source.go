@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// jobSource hands out jobs by the worker API.
+type jobSource struct {
+	api      *WorkerAPI
+	query    ClaimQuery
+	handlers map[string]JobHandler // by queue; "" is for all others
+	after    func(ClaimedJob)      // may be nil
+}
+
+func (s *jobSource) claim(ctx context.Context, max int, wait time.Duration) ([]lease, error) {
+	query := s.query
+	query.Max = max
+	jobs, err := s.api.claim(ctx, query, wait, true)
+	if err != nil {
+		return nil, err
+	}
+	leases := make([]lease, len(jobs))
+	for i, job := range jobs {
+		leases[i] = &jobLease{source: s, job: job}
+	}
+	return leases, nil
+}
+
+// jobLease is one run of a job.
+type jobLease struct {
+	source *jobSource
+	job    ClaimedJob
+	result json.RawMessage // once the handler has succeeded
+}
+
+func (l *jobLease) timeout() time.Duration { return l.job.Lease }
+
+func (l *jobLease) logAttrs() []any {
+	return []any{"queue", l.job.Queue, "job_id", l.job.ID, "run_id", l.job.RunID, "attempt", l.job.Attempt}
+}
+
+// errNotStarted: the run could not even be started, for which its job is not
+// to blame.
+var errNotStarted = errors.New("run not started")
+
+func (l *jobLease) handle(ctx context.Context, a *attempt) error {
+	handler := l.source.handlers[l.job.Queue]
+	if handler == nil {
+		handler = l.source.handlers[""]
+	}
+	if handler == nil {
+		return fmt.Errorf("%w: no handler for queue %q", errNotStarted, l.job.Queue)
+	}
+	if l.job.Contract == ContractForgeRun {
+		start := func() error { return l.source.api.Start(ctx, l.job.RunID) }
+		if err := a.exchange(ctx, start); err != nil {
+			return fmt.Errorf("%w: %w", errNotStarted, err)
+		}
+	}
+	result, err := handler(ctx, &JobRun{Job: l.job, attempt: a, api: l.source.api})
+	if err == nil && result != nil && !json.Valid(result) {
+		err = &JobError{Err: errors.New("the handler's result is not JSON"), Type: "result", Final: true}
+	}
+	l.result = result
+	return err
+}
+
+func (l *jobLease) beat(ctx context.Context, state json.RawMessage) (cancel bool, err error) {
+	beat, err := l.source.api.Heartbeat(ctx, l.job.RunID, state)
+	return beat.Cancel, err
+}
+
+// complete sends the result. What the server refuses it would refuse again.
+func (l *jobLease) complete(ctx context.Context) error {
+	err := l.source.api.Complete(ctx, l.job.RunID, l.result)
+	if errors.Is(err, ErrInvalid) {
+		return l.source.api.Fail(ctx, l.job.RunID, JobFailure{Error: clip("result refused: " + err.Error()), Type: "result"})
+	}
+	return err
+}
+
+// report gives back what the end of the worker has cut short, and tells of
+// other failures.
+func (l *jobLease) report(ctx context.Context, failure, cause error) error {
+	var said *JobError
+	var panicked *panicError
+	errors.As(failure, &said)
+	isPanic := errors.As(failure, &panicked)
+	final := said != nil && said.Final
+	cut := errors.Is(cause, ErrDrainTimeout) && !isPanic && !final
+	if cut || errors.Is(failure, errNotStarted) {
+		return l.source.api.Release(ctx, l.job.RunID)
+	}
+	told := JobFailure{Error: clip(failure.Error()), Retryable: !final}
+	switch {
+	case said != nil:
+		told.Type = said.Type
+	case isPanic:
+		told.Type = "panic"
+	case errors.Is(cause, ErrRunCanceled):
+		told.Type = "canceled"
+	}
+	return l.source.api.Fail(ctx, l.job.RunID, told)
+}
+
+func (l *jobLease) over() {
+	if l.source.after != nil {
+		l.source.after(l.job)
+	}
+}
+
+// maxFailure is how many bytes of an explanation are sent.
+const maxFailure = 8 << 10
+
+func clip(text string) string {
+	if len(text) > maxFailure {
+		text = text[:maxFailure] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+type graphFlags struct {
+	remote remoteFlags
+	wait   bool
+	ascii  bool
+}
+
+func graphCommand(p process) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "graph",
+		Short: "Submit TaskFlow jobs that depend on one another, and look at them",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(graphSubmitCommand(p), graphShowCommand(p))
+	return c
+}
+
+func (f *graphFlags) register(c *cobra.Command) {
+	f.remote.register(c)
+	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every job has ended; exit with 1 if one did not complete")
+	c.Flags().BoolVar(&f.ascii, "ascii", false, "draw with ASCII characters only")
+}
+
+func graphSubmitCommand(p process) *cobra.Command {
+	var f graphFlags
+	c := &cobra.Command{
+		Use:   "submit FILE",
+		Short: "Store a graph of TaskFlow jobs, all of it or nothing",
+		Long: `Store a graph of TaskFlow jobs, all of it or nothing. FILE, or standard input for
+-, is a JSON object:
+
+  {"jobs": [
+    {"ref": "extract", "queue": "etl", "payload": {"file": "a.csv"}},
+    {"ref": "load", "queue": "etl", "depends_on": ["extract"], "priority": 7,
+     "retry_policy": {"max_attempts": 5, "base_delay_seconds": 2}}
+  ]}
+
+depends_on holds refs of the same file or ids of jobs that exist. name is the ref
+where it is left out. What it prints is the ref and the id of each job.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return f.submit(p, args[0]) },
+	}
+	f.register(c)
+	return c
+}
+
+func graphShowCommand(p process) *cobra.Command {
+	var f graphFlags
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Draw the graph around a TaskFlow job",
+		Long: `Draw the graph around a TaskFlow job: all that it depends on or that depends on
+it, and so on. Dependencies stand above what waits for them.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ctx, stop := untilSignal(context.Background())
+			defer stop()
+			c, err := f.remote.client(p, nil)
+			if err != nil {
+				return err
+			}
+			return f.show(ctx, p, c.TaskFlow(), args[0])
+		},
+	}
+	f.register(c)
+	return c
+}
+
+func (f *graphFlags) submit(p process, name string) error {
+	ctx, stop := untilSignal(context.Background())
+	defer stop()
+	text, err := readAll(p, name)
+	if err != nil {
+		return withCode(exitUsage, err)
+	}
+	g, err := parseGraph(text)
+	if err != nil {
+		return withCode(exitUsage, fmt.Errorf("%s: %w", name, err))
+	}
+	c, err := f.remote.client(p, nil)
+	if err != nil {
+		return err
+	}
+	ids, err := c.TaskFlow().Submit(ctx, g)
+	if err != nil {
+		return cycleTold(remoteError(ctx, err))
+	}
+	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	for _, ref := range g.Refs() {
+		fmt.Fprintf(table, "%s\t%s\n", printable(ref), ids[ref])
+	}
+	if err := table.Flush(); err != nil || !f.wait {
+		return err
+	}
+	// A file may hold several graphs: all of them are waited for.
+	shown := map[string]bool{}
+	var worst error
+	for _, ref := range g.Refs() {
+		if id := ids[ref]; !shown[id] {
+			graph, err := f.draw(ctx, p, c.TaskFlow(), id)
+			worst = errors.Join(worst, err)
+			for _, n := range graph.Nodes {
+				shown[n.ID] = true
+			}
+			if ctx.Err() != nil {
+				return errInterrupted
+			}
+		}
+	}
+	return worst
+}
+
+// cycleTold adds the refs or ids along a cycle to what is said.
+func cycleTold(err error) error {
+	var fail *client.Error
+	if !errors.As(err, &fail) || len(fail.Cycle) == 0 {
+		return err
+	}
+	path := ""
+	for _, ref := range fail.Cycle {
+		path += printable(ref) + " → "
+	}
+	return withCode(codeOf(err), fmt.Errorf("%w: %s%s", err, path, printable(fail.Cycle[0])))
+}
+
+func readAll(p process, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(p.stdin)
+	}
+	return os.ReadFile(name)
+}
+
+// parseGraph reads what a user wrote. A member that is not known is a slip of the pen, which the server would not
+// notice.
+func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
+	type retry struct {
+		MaxAttempts int                     `json:"max_attempts"`
+		Strategy    client.TaskFlowStrategy `json:"backoff_strategy"`
+		BaseDelay   int64                   `json:"base_delay_seconds"`
+		MaxDelay    int64                   `json:"max_delay_seconds"`
+	}
+	var file struct {
+		Jobs []struct {
+			Ref       string          `json:"ref"`
+			Name      string          `json:"name"`
+			Queue     string          `json:"queue"`
+			Payload   json.RawMessage `json:"payload"`
+			Priority  int             `json:"priority"`
+			DependsOn []string        `json:"depends_on"`
+			Retry     retry           `json:"retry_policy"`
+		} `json:"jobs"`
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&file); err != nil {
+		return nil, fmt.Errorf("not a graph: %w", err)
+	}
+	refs := map[string]bool{}
+	for _, job := range file.Jobs {
+		refs[job.Ref] = true
+	}
+	g := &client.TaskFlowBuilder{}
+	for _, job := range file.Jobs {
+		spec := client.TaskFlowSpec{Name: job.Name, Queue: job.Queue, Payload: job.Payload, Priority: job.Priority,
+			Retry: client.TaskFlowRetry{MaxAttempts: job.Retry.MaxAttempts, Strategy: job.Retry.Strategy,
+				BaseDelay: time.Duration(job.Retry.BaseDelay) * time.Second, MaxDelay: time.Duration(job.Retry.MaxDelay) * time.Second}}
+		if spec.Name == "" {
+			spec.Name = job.Ref
+		}
+		var after []string
+		for _, on := range job.DependsOn {
+			if refs[on] || !isUUID(on) { // what is neither is told as an unknown ref
+				after = append(after, on)
+			} else {
+				spec.Dependencies = append(spec.Dependencies, on)
+			}
+		}
+		g.Add(job.Ref, spec, after...)
+	}
+	return g, nil
+}
+
+func isUUID(text string) bool {
+	if len(text) != 36 {
+		return false
+	}
+	for i, c := range []byte(text) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		hex := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
+		if dash != (c == '-') || !dash && !hex {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *graphFlags) show(ctx context.Context, p process, tf *client.TaskFlow, id string) error {
+	_, err := f.draw(ctx, p, tf, id)
+	return err
+}
+
+// draw draws the graph around a job, once it has ended if that is asked for; then it fails if a job did.
+func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow, id string) (client.TaskFlowGraph, error) {
+	read := tf.Graph
+	if f.wait {
+		read = tf.WaitGraph
+	}
+	graph, err := read(ctx, id)
+	if err != nil {
+		return graph, remoteError(ctx, err)
+	}
+	if _, err := io.WriteString(p.stdout, drawGraph(graph, id, f.ascii)); err != nil {
+		return graph, failed("%w", err)
+	}
+	if graph.Truncated {
+		fmt.Fprintln(p.stderr, "the graph is larger; this is the part next to the job")
+	}
+	bad := 0
+	for _, n := range graph.Nodes {
+		if n.Status != client.TaskCompleted {
+			bad++
+		}
+	}
+	if f.wait && bad > 0 {
+		return graph, failed("%d of %d jobs did not complete", bad, len(graph.Nodes))
+	}
+	return graph, nil
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/client"
+)
+
+// A drawing has a line for each job, dependencies above what waits for them. On its left run lanes: one for each job
+// further down that something above it leads to. Below a job a line connects it to the lanes of its dependents.
+
+var statusMarks = map[client.TaskFlowStatus]string{
+	client.TaskPending: "○", client.TaskReady: "◎", client.TaskRunning: "◐",
+	client.TaskCompleted: "●", client.TaskFailed: "✗", client.TaskBlocked: "⊘",
+}
+
+var toASCII = strings.NewReplacer("│", "|", "─", "-", "├", "+", "┤", "+", "┼", "+", "┬", "+", "┴", "+",
+	"╭", "+", "╮", "+", "╰", "+", "╯", "+", "○", "o", "◎", "O", "◐", "@", "●", "*", "✗", "x", "⊘", "#")
+
+// drawGraph draws a graph; the job with the id is pointed at.
+func drawGraph(g client.TaskFlowGraph, id string, ascii bool) string {
+	nodes, next := arrange(g)
+	rows := make([]graphRow, 0, 2*len(nodes))
+	var l lanes
+	for i, node := range nodes {
+		mark := cmp.Or(statusMarks[node.Status], "?")
+		rows = append(rows, graphRow{rails: l.pass(i, mark), node: &nodes[i]})
+		if rails := l.connect(next[i]); rails != "" {
+			rows = append(rows, graphRow{rails: rails})
+		}
+	}
+	width, names, queues := 0, 0, 0
+	for _, row := range rows {
+		width = max(width, utf8.RuneCountInString(row.rails))
+		if row.node != nil {
+			names = max(names, utf8.RuneCountInString(printable(row.node.Name)))
+			queues = max(queues, utf8.RuneCountInString(printable(row.node.Queue)))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		rails := row.rails
+		if ascii {
+			rails = toASCII.Replace(rails)
+		}
+		if row.node == nil {
+			b.WriteString(rails + "\n")
+			continue
+		}
+		line := fmt.Sprintf("%s  %s  %-9s  %s  %s", pad(rails, width), pad(printable(row.node.Name), names), row.node.Status,
+			pad(printable(row.node.Queue), queues), row.node.ID)
+		if n := row.node.AttemptCount; n > 0 {
+			line += fmt.Sprintf("  failed %d×", n)
+		}
+		if strings.EqualFold(row.node.ID, id) && len(nodes) > 1 {
+			line += "  ←"
+		}
+		if ascii {
+			line = strings.NewReplacer("×", "x", "←", "<-").Replace(line)
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+type graphRow struct {
+	rails string
+	node  *client.TaskFlowNode // nil of a line between jobs
+}
+
+func pad(text string, width int) string {
+	return text + strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0))
+}
+
+// printable keeps what others have written from playing with the terminal.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// arrange puts the nodes in an order in which dependencies come first and gives for each the places of its dependents.
+// Edges that lead out of a truncated graph are left out; what a cycle would hold comes last.
+func arrange(g client.TaskFlowGraph) (ordered []client.TaskFlowNode, next [][]int) {
+	all := slices.Clone(g.Nodes)
+	slices.SortStableFunc(all, func(a, b client.TaskFlowNode) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	index := map[string]int{}
+	for i, n := range all {
+		index[n.ID] = i
+	}
+	open, out := make([]int, len(all)), make([][]int, len(all))
+	for _, e := range g.Edges {
+		from, known := index[e.From]
+		to, alsoKnown := index[e.To]
+		if known && alsoKnown && !slices.Contains(out[from], to) {
+			out[from] = append(out[from], to)
+			open[to]++
+		}
+	}
+	order, place := topological(open, out), make([]int, len(all))
+	for at, i := range order {
+		place[i] = at
+	}
+	next = make([][]int, len(order))
+	for at, i := range order {
+		ordered = append(ordered, all[i])
+		for _, to := range out[i] {
+			if place[to] > at {
+				next[at] = append(next[at], place[to])
+			}
+		}
+		slices.Sort(next[at])
+	}
+	return ordered, next
+}
+
+// topological goes deep first, which keeps lanes short.
+func topological(open []int, out [][]int) (order []int) {
+	var stack []int
+	for i := len(open) - 1; i >= 0; i-- {
+		if open[i] == 0 {
+			stack = append(stack, i)
+		}
+	}
+	done := make([]bool, len(open))
+	for len(stack) > 0 {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		done[i] = true
+		order = append(order, i)
+		freed := []int{}
+		for _, to := range out[i] {
+			if open[to]--; open[to] == 0 {
+				freed = append(freed, to)
+			}
+		}
+		slices.Sort(freed)
+		slices.Reverse(freed)
+		stack = append(stack, freed...)
+	}
+	for i := range open {
+		if !done[i] {
+			order = append(order, i)
+		}
+	}
+	return order
+}
+
+// lanes are what runs down beside the jobs: at each place the job it leads to, or none.
+type lanes struct {
+	to []int // place of the job plus 1; 0 is free
+	at int   // where the job passed last stands
+}
+
+// pass draws the line of a job, whose lane ends there.
+func (l *lanes) pass(job int, mark string) string {
+	if l.at = slices.Index(l.to, job+1); l.at < 0 {
+		l.at = l.take(job + 1)
+	}
+	var b strings.Builder
+	for i, to := range l.to {
+		switch {
+		case i == l.at:
+			b.WriteString(mark + " ")
+		case to != 0:
+			b.WriteString("│ ")
+		default:
+			b.WriteString("  ")
+		}
+	}
+	l.to[l.at] = 0
+	return strings.TrimRight(b.String(), " ")
+}
+
+// take takes the first free lane.
+func (l *lanes) take(to int) int {
+	i := slices.Index(l.to, 0)
+	if i < 0 {
+		i = len(l.to)
+		l.to = append(l.to, 0)
+	}
+	l.to[i] = to
+	return i
+}
+
+// connect opens lanes from the job that was passed last to its dependents, or joins those there are, and draws that;
+// nothing if it just goes straight on.
+func (l *lanes) connect(dependents []int) string {
+	opened, joined := map[int]bool{}, map[int]bool{}
+	var fresh []int
+	for _, job := range dependents {
+		if i := slices.Index(l.to, job+1); i >= 0 {
+			joined[i] = true
+		} else {
+			fresh = append(fresh, job)
+		}
+	}
+	straight := len(fresh) > 0
+	for i, job := range fresh {
+		if i == 0 {
+			l.to[l.at] = job + 1
+			continue
+		}
+		opened[l.take(job+1)] = true
+	}
+	if len(opened)+len(joined) == 0 {
+		return ""
+	}
+	first, last := l.at, l.at
+	for i := range l.to {
+		if opened[i] || joined[i] {
+			first, last = min(first, i), max(last, i)
+		}
+	}
+	var b strings.Builder
+	for i, to := range l.to {
+		ends := arms{left: i > first && i <= last, right: i >= first && i < last}
+		switch {
+		case i == l.at:
+			ends.up, ends.down = true, straight
+		case joined[i]:
+			ends.up, ends.down = true, true
+		case opened[i]:
+			ends.down = true
+		case to != 0: // passes behind
+			ends = arms{up: true, down: true}
+		}
+		b.WriteString(ends.draw())
+		if i >= first && i < last {
+			b.WriteString("─")
+		} else {
+			b.WriteString(" ")
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// arms are the directions in which a character leads.
+type arms struct{ up, down, left, right bool }
+
+var armsDrawn = map[arms]string{
+	{}:                                              " ",
+	{up: true, down: true}:                          "│",
+	{left: true, right: true}:                       "─",
+	{up: true, right: true}:                         "╰",
+	{up: true, left: true}:                          "╯",
+	{down: true, right: true}:                       "╭",
+	{down: true, left: true}:                        "╮",
+	{up: true, left: true, right: true}:             "┴",
+	{down: true, left: true, right: true}:           "┬",
+	{up: true, down: true, right: true}:             "├",
+	{up: true, down: true, left: true}:              "┤",
+	{up: true, down: true, left: true, right: true}: "┼",
+}
+
+func (a arms) draw() string { return armsDrawn[a] }

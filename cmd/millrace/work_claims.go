@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+
+	"github.com/millrace/millrace/client"
+)
+
+const (
+	longestResult = 64 << 10 // of an output that is a job's result
+	longestReason = 1 << 10  // of an error output that is a failure's reason
+)
+
+// handleJob is the worker's handler for contracts that hear of outcomes: the output is the result.
+func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
+	bound, cancel := r.bound(ctx)
+	defer cancel()
+	out, reason := &head{most: longestResult}, &tail{most: longestReason}
+	err := r.execute(bound, claimedTask(run.Job), io.MultiWriter(r.stdout, out), io.MultiWriter(r.stderr, reason))
+	if err == nil {
+		return out.result(), nil
+	}
+	if r.hard.Err() != nil && ctx.Err() == nil {
+		return nil, errors.Join(err, run.Release(context.WithoutCancel(ctx)))
+	}
+	return nil, verdict(err, reason.line())
+}
+
+// verdict makes of the end of a command what the contract should know of it.
+func verdict(err error, reason string) error {
+	var exit *exec.ExitError
+	told := err
+	if reason != "" {
+		told = fmt.Errorf("%w: %s", err, reason)
+	}
+	if !errors.As(err, &exit) {
+		return told
+	}
+	code := exit.ExitCode()
+	return &client.JobError{Err: told, Type: "exit", Final: code >= 64 && code <= 78}
+}
+
+// head keeps the beginning of what is written, and whether there was more.
+type head struct {
+	text []byte
+	most int
+	more bool
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	kept := min(len(p), h.most-len(h.text))
+	h.text = append(h.text, p[:kept]...)
+	h.more = h.more || kept < len(p)
+	return len(p), nil
+}
+
+// result is the output as JSON: as it is, or as a string. None is no result, and neither is one that is too long.
+func (h *head) result() json.RawMessage {
+	text := bytes.TrimSpace(h.text)
+	if h.more || len(text) == 0 {
+		return nil
+	}
+	if json.Valid(text) {
+		return text
+	}
+	quoted, err := json.Marshal(strings.ToValidUTF8(string(text), "\uFFFD"))
+	if err != nil {
+		return nil // a string does not fail
+	}
+	return quoted
+}
+
+// tail keeps the end of what is written.
+type tail struct {
+	text []byte
+	most int
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if over := len(t.text) - t.most; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+// line is the last one that is not empty.
+func (t *tail) line() string {
+	text := strings.TrimSpace(strings.ToValidUTF8(string(t.text), "\uFFFD"))
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+}
+
+// claimPolls are the polls of the worker API.
+type claimPolls struct{}
+
+func (claimPolls) among(req *http.Request) bool {
+	return req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/worker/v1/claims")
+}
+
+func (claimPolls) counted() bool { return true }
+
+func (claimPolls) singly(req *http.Request) (*http.Request, error) {
+	text, err := io.ReadAll(req.Body)
+	req.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	var query map[string]json.RawMessage
+	if err := json.Unmarshal(text, &query); err != nil {
+		return nil, err
+	}
+	query["max"] = json.RawMessage("1")
+	text, err = json.Marshal(query)
+	if err != nil {
+		return nil, err
+	}
+	one := req.Clone(req.Context())
+	one.Body, one.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	one.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+	return one, nil
+}
+
+// jobs reads the answer and puts it back.
+func (claimPolls) jobs(resp *http.Response) (int, error) {
+	text, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		return 0, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	var answer struct {
+		Jobs []json.RawMessage `json:"jobs"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return 0, nil // the worker says so
+	}
+	return len(answer.Jobs), nil
+}

@@ -1,0 +1,199 @@
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// taskFlowKeys are TaskFlow's but for those of its queues.
+var taskFlowKeys = []key{
+	{"taskflow.listen", "", "Address of a listener for TaskFlow alone; the common one when empty.",
+		func(s *Settings) value { return addressValue{p: &s.TaskFlow.Listen, optional: true} }},
+	{"taskflow.token", "", "Token that TaskFlow clients send; open on loopback when empty.",
+		func(s *Settings) value { return secretValue{&s.TaskFlow.Token} }},
+	{"taskflow.max_concurrent", "10", "TaskFlow jobs that run at a time, over all queues and nodes.",
+		func(s *Settings) value { return intValue{&s.TaskFlow.MaxConcurrent, 1, 1_000_000} }},
+	{"taskflow.lease", "60s", "Time without a heartbeat after which a TaskFlow job's worker is taken for dead.",
+		func(s *Settings) value {
+			return durationValue{&s.TaskFlow.Lease, 100 * time.Millisecond, 24 * time.Hour}
+		}},
+}
+
+// workerKeys are those of the worker API.
+var workerKeys = []key{
+	{"worker.token", "", "Token that workers outside the server send; open on loopback when empty, needed elsewhere.",
+		func(s *Settings) value { return secretValue{&s.Worker.Token} }},
+}
+
+// The handlers that a queue of TaskFlow may have.
+const (
+	HandlerNone     = "none"
+	HandlerHTTP     = "http"
+	HandlerSimulate = "simulate"
+)
+
+// queueMember declares one setting of every queue.
+type queueMember struct {
+	name string
+	doc  string
+	bind func(*TaskFlowQueue) value
+}
+
+var queueMembers = []queueMember{
+	{"handler", "Who runs the queue's jobs: http (the server calls url), simulate, or none but workers.",
+		func(q *TaskFlowQueue) value {
+			return choiceValue{&q.Handler, []string{HandlerNone, HandlerHTTP, HandlerSimulate}}
+		}},
+	{"url", "Where the handler http sends the payloads of the queue's jobs.",
+		func(q *TaskFlowQueue) value { return urlValue{&q.URL} }},
+	{"secret", "Secret (whsec_ and base64) that the requests of the handler http are signed with; unsigned when empty.",
+		func(q *TaskFlowQueue) value { return signingValue{&q.Secret} }},
+	{"timeout", "Time that url has to answer.",
+		func(q *TaskFlowQueue) value { return durationValue{&q.Timeout, 100 * time.Millisecond, time.Hour} }},
+	{"max_concurrent", "The queue's jobs that run at a time, over all nodes; 0 is no limit of its own.",
+		func(q *TaskFlowQueue) value { return intValue{&q.MaxConcurrent, 0, 1_000_000} }},
+}
+
+const queuesSection = "taskflow.queues"
+
+// of is the setting of one queue.
+func (m *queueMember) of(queue string) key {
+	return key{name: queuesSection + "." + queue + "." + m.name, doc: m.doc,
+		bind: func(s *Settings) value { return m.bind(s.TaskFlow.queue(queue)) }}
+}
+
+// queue gives a queue's settings, with the defaults if nothing is set yet.
+func (t *TaskFlow) queue(name string) *TaskFlowQueue {
+	if t.Queues == nil {
+		t.Queues = map[string]*TaskFlowQueue{}
+	}
+	if t.Queues[name] == nil {
+		t.Queues[name] = &TaskFlowQueue{Handler: HandlerNone, Timeout: 30 * time.Second}
+	}
+	return t.Queues[name]
+}
+
+// queueOf takes the queue and the member out of a key below queuesSection; ok tells whether the queue's name is one
+// (TF-003).
+func queueOf(name string) (queue, member string, ok bool) {
+	rest, below := strings.CutPrefix(name, queuesSection+".")
+	queue, member, _ = strings.Cut(rest, ".")
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+	return queue, member, below && queue != "" && len(queue) <= 64 && strings.Trim(queue, letters) == ""
+}
+
+// findOfQueue is find for the keys of queues.
+func findOfQueue(name string) (key, bool) {
+	queue, member, ok := queueOf(name)
+	for i := range queueMembers {
+		if ok && queueMembers[i].name == member {
+			return queueMembers[i].of(queue), true
+		}
+	}
+	return key{}, false
+}
+
+// sectionOfQueues tells whether name is the start of keys of queues.
+func sectionOfQueues(name string) bool {
+	_, member, ok := queueOf(name)
+	return name == queuesSection || ok && member == ""
+}
+
+// namesOfQueue are the keys that an unknown one below queuesSection may have been meant to be.
+func namesOfQueue(name string) []string {
+	if name != queuesSection && !strings.HasPrefix(name, queuesSection+".") {
+		return nil
+	}
+	queue, _, ok := queueOf(name)
+	if !ok {
+		queue = "NAME"
+	}
+	var names []string
+	for i := range queueMembers {
+		names = append(names, queueMembers[i].of(queue).name)
+	}
+	return names
+}
+
+// queueKeys are the keys of the queues that have settings.
+func (s *Settings) queueKeys() []key {
+	var all []key
+	for _, queue := range slices.Sorted(maps.Keys(s.TaskFlow.Queues)) {
+		for i := range queueMembers {
+			all = append(all, queueMembers[i].of(queue))
+		}
+	}
+	return all
+}
+
+// checkQueues is the rule that url and secret are for the handler http, which needs the first.
+func (s *Settings) checkQueues(sound func(...string) bool) []Problem {
+	var problems []Problem
+	for _, name := range slices.Sorted(maps.Keys(s.TaskFlow.Queues)) {
+		q, at := s.TaskFlow.Queues[name], queuesSection+"."+name+"."
+		if !sound(at+"handler", at+"url", at+"secret") {
+			continue
+		}
+		handler := fmt.Sprintf("%q is %s (%s)", at+"handler", q.Handler, s.origin(at+"handler"))
+		if q.Handler == HandlerHTTP && q.URL == "" {
+			problems = append(problems, Problem{Key: at + "url", Origin: s.origin(at + "url"), Text: fmt.Sprintf("%q is missing: %s", at+"url", handler)})
+		}
+		for member, set := range map[string]bool{"url": q.URL != "", "secret": !q.Secret.Empty()} {
+			if set && q.Handler != HandlerHTTP {
+				problems = append(problems, Problem{Key: at + member, Origin: s.origin(at + member),
+					Text: fmt.Sprintf("%q (%s) is for the handler http, and %s", at+member, s.origin(at+member), handler)})
+			}
+		}
+	}
+	return problems
+}
+
+// checkWorkers is the security rule of the worker API, which is served beside TaskFlow and ForgeRun on the common
+// listener: beyond loopback it has a token, and nobody reads that on the wire (G-X-20). Where TaskFlow is not served it
+// is left out instead, see ServesWorkers.
+func (s *Settings) checkWorkers(problems []Problem) []Problem {
+	if IsLoopback(s.Listen) || !s.Serves("taskflow") && !s.Serves("forgerun") {
+		return problems
+	}
+	if s.Worker.Token.Empty() {
+		if !s.Serves("taskflow") {
+			return problems
+		}
+		return append(problems, Problem{Key: "worker.token", Origin: s.origin("worker.token"),
+			Text: fmt.Sprintf(`"worker.token" is missing: "listen" (%s), %s, is not loopback, and the worker API is served there with taskflow`,
+				s.origin("listen"), quote(s.Listen))})
+	}
+	told := slices.ContainsFunc(problems, func(p Problem) bool { return p.Key == "listen" })
+	if told || s.TLS.Enabled() || s.TrustedNetwork {
+		return problems
+	}
+	return append(problems, Problem{Key: "listen", Origin: s.origin("listen"),
+		Text: fmt.Sprintf(`"listen" (%s): %s is not loopback and serves the worker API, whose token would travel in the clear; %s; `+
+			"or listen on 127.0.0.1", s.origin("listen"), quote(s.Listen), closeWire)})
+}
+
+// ServesWorkers tells whether the worker API is served: there are jobs for it, and beyond loopback it has a token.
+func (s Settings) ServesWorkers() bool {
+	return (s.Serves("taskflow") || s.Serves("forgerun")) && (IsLoopback(s.Listen) || !s.Worker.Token.Empty())
+}
+
+// signingValue is a secret as Standard Webhooks has it, or empty.
+type signingValue struct{ p *Secret }
+
+func (v signingValue) set(in input) error {
+	s, ok := in.word()
+	encoded, prefixed := strings.CutPrefix(s, "whsec_")
+	plain, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || s != "" && (!prefixed || err != nil || strings.ContainsAny(s, "\r\n") || len(plain) < 24 || len(plain) > 64) {
+		return errors.New("expected whsec_ and the base64 of 24 to 64 bytes")
+	}
+	*v.p = NewSecret(s)
+	return nil
+}
+
+func (v signingValue) show() string { return v.p.String() }

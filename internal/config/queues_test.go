@@ -1,0 +1,73 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const signing = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+
+// TestQueues goes through the settings of single queues (G-TF-37).
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, Sources{
+		File: mustFile(t, "[taskflow.queues]\n[taskflow.queues.Mail]\nhandler = \"http\"\nurl = \"http://127.0.0.1:9/x\"\n"+
+			"secret = \""+signing+"\"\n[taskflow.queues.empty]\n[taskflow.queues.slow]\nmax_concurrent = 2\n"),
+		Environ: []string{"MILLRACE__TASKFLOW__QUEUES__DEMO__HANDLER=simulate"},
+		Flags:   map[string]string{"taskflow.queues.Mail.timeout": "5s"},
+	})
+	for name, want := range map[string]TaskFlowQueue{
+		"Mail": {Handler: "http", URL: "http://127.0.0.1:9/x", Timeout: 5 * time.Second},
+		"slow": {Handler: "none", Timeout: 30 * time.Second, MaxConcurrent: 2},
+		"demo": {Handler: "simulate", Timeout: 30 * time.Second},
+	} {
+		got := s.TaskFlow.Queues[name]
+		if got == nil {
+			t.Errorf("%s has no settings", name)
+			continue
+		}
+		if secret := got.Secret.Reveal(); name == "Mail" && secret != signing || name != "Mail" && secret != "" {
+			t.Errorf("%s: the secret is %q", name, secret)
+		}
+		plain := *got
+		if plain.Secret = (Secret{}); plain != want {
+			t.Errorf("%s: got %+v, want %+v", name, plain, want)
+		}
+	}
+	if len(s.TaskFlow.Queues) != 3 {
+		t.Errorf("got %d queues", len(s.TaskFlow.Queues))
+	}
+	var b strings.Builder
+	if err := s.Resolved().WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Join(strings.Fields(b.String()), " ")
+	for _, want := range []string{"taskflow.queues.Mail.secret *** file ", "taskflow.queues.Mail.timeout 5s flag --set taskflow.queues.Mail.timeout",
+		"taskflow.queues.demo.handler simulate environment MILLRACE__TASKFLOW__QUEUES__DEMO__HANDLER", "taskflow.queues.slow.max_concurrent 2 file "} {
+		if !strings.Contains(lines, want) {
+			t.Errorf("%q is missing in %s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), signing) {
+		t.Error("the secret is shown")
+	}
+}
+
+func TestServesWorkers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		s    Settings
+		want bool
+	}{
+		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"taskflow"}}, true},
+		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"forgerun"}}, true},
+		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"relay"}}, false},
+		{Settings{Listen: ":1", Contracts: []string{"forgerun"}}, false},
+		{Settings{Listen: ":1", Contracts: []string{"forgerun"}, Worker: Worker{Token: NewSecret("w")}}, true},
+	} {
+		if got := tt.s.ServesWorkers(); got != tt.want {
+			t.Errorf("%+v: got %v", tt.s, got)
+		}
+	}
+}

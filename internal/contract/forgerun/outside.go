@@ -1,0 +1,51 @@
+package forgerun
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// Outside is how jobs are run by workers outside the process, which must start a
+// run before they end it. Where this node has workers of its own it hands out none.
+func (f *ForgeRun) Outside() workerapi.Contract {
+	return workerapi.Contract{
+		Name:     Name,
+		Attempt:  func(j *job.Job) int { return attempt(j) + 1 },
+		Payload:  work,
+		Complete: func(_ *job.Job, result []byte) engine.Outcome { return delivered(result) },
+		Fail:     reported,
+		Bound:    func(string) bool { return f.Workers > 0 },
+		Overdue: func(j *job.Job, now time.Time) bool {
+			return j.State == running && now.Sub(j.StartedAt) > f.scaled(f.MaxRunTime)
+		},
+		Beaten: f.metrics.heartbeats.Inc,
+	}
+}
+
+// work is the definition as clients see it: what a run does (FR-075).
+func work(j *job.Job) []byte {
+	d, err := decodeDefinition(j.Definition)
+	if err != nil {
+		return nil
+	}
+	o := begin(nil)
+	d.append(&o)
+	return o.end()
+}
+
+// delivered is a run that ended well; see receiptOf.
+func delivered(result []byte) engine.Outcome {
+	return engine.Outcome{On: job.Succeeded, Result: receiptOf(result)}
+}
+
+// reported is a failure as a worker tells it. None is final by itself: a failed job
+// waits for its client, and that it is not worth a retry stands in failure.retryable
+// (G-FR-06).
+func reported(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
+	why := failure{code: cmp.Or(errorType, "failed"), message: message, retryable: retryable}
+	return why.outcome()
+}

@@ -1,0 +1,209 @@
+package forgerun_test
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/testkit"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// outside is the worker API of a world.
+type outside struct {
+	url    string
+	client *http.Client
+}
+
+func (w *world) outside(t testing.TB) *outside {
+	t.Helper()
+	api, err := workerapi.New(workerapi.Config{Log: slog.New(slog.DiscardHandler), Contracts: []workerapi.Contract{w.forge.Outside()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(httpapi.Root(api.Mount(w.engine)))
+	t.Cleanup(server.Close)
+	return &outside{server.URL, &http.Client{Transport: testkit.ReadDocument(t, workerapi.OpenAPI, bodyLimit).Check(t, http.DefaultTransport)}}
+}
+
+func (o *outside) post(t testing.TB, path, body string) reply {
+	t.Helper()
+	resp, err := o.client.Post(o.url+"/worker/v1/"+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(got)}
+}
+
+type handedOut struct {
+	JobID   string `json:"job_id"`
+	Queue   string `json:"queue"`
+	RunID   string `json:"run_id"`
+	Attempt int    `json:"attempt"`
+	Payload json.RawMessage
+}
+
+func (o *outside) claim(t testing.TB) []handedOut {
+	t.Helper()
+	return read[struct{ Jobs []handedOut }](t, o.post(t, "claims", `{"contract":"forgerun","worker":"me"}`).want(t, 200)).Jobs
+}
+
+func (o *outside) one(t testing.TB) handedOut {
+	t.Helper()
+	jobs := o.claim(t)
+	if len(jobs) != 1 {
+		t.Fatalf("claimed %d jobs", len(jobs))
+	}
+	return jobs[0]
+}
+
+// unmanned is a node that has no workers.
+func unmanned(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	c := config()
+	c.Workers = 0
+	t.Run("sqlite", func(t *testing.T) { test(t, inMemory(t, c)) })
+	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, c)) })
+}
+
+// code reads the code of a problem.
+func (r reply) code(t testing.TB) string { t.Helper(); return read[trouble](t, r).Code }
+
+func TestOutside(t *testing.T) {
+	unmanned(t, func(t *testing.T, w *world) {
+		c, o := w.customer(t), w.outside(t)
+		id := c.submit(t, spec("FAIL_AFTER_RETRYABLE"))
+		j := o.one(t)
+		t.Run("FR-075 a worker gets the definition", func(t *testing.T) {
+			var d struct {
+				WorkKind string `json:"work_kind"`
+				Callback *string
+			}
+			if err := json.Unmarshal(j.Payload, &d); err != nil || d.WorkKind != "FAIL_AFTER_RETRYABLE" || d.Callback != nil || j.JobID != id || j.Attempt != 1 {
+				t.Errorf("got %+v, %s", j, j.Payload)
+			}
+			c.state(t, id, "ASSIGNED")
+		})
+		t.Run("a run is started before it ends", func(t *testing.T) {
+			for verb, body := range map[string]string{"complete": "", "fail": `{"error":"e","retryable":true}`} {
+				equal(t, verb, o.post(t, "runs/"+j.RunID+"/"+verb, body).want(t, 409).code(t), "CONFLICT")
+			}
+			c.state(t, id, "ASSIGNED")
+			o.post(t, "runs/"+j.RunID+"/start", "").want(t, 200)
+			c.state(t, id, "RUNNING")
+		})
+		t.Run("a failure that is not retryable is no final one", func(t *testing.T) {
+			r := o.post(t, "runs/"+j.RunID+"/fail", `{"error":"out of paper","error_type":"printer","retryable":false}`).want(t, 200)
+			equal(t, "answer", r.body, `{"job_id":"`+id+`","status":"FAILED"}`)
+			v := c.state(t, id, "FAILED")
+			if v.Failure.Code != "printer" || v.Failure.Message != "out of paper" || v.Failure.Retryable {
+				t.Errorf("got %+v", v.Failure)
+			}
+			equal(t, "attempt", c.retry(t, id).Attempt, 1)
+		})
+		t.Run("the retry is another attempt, and an older run is lost", func(t *testing.T) {
+			w.clock.Advance(2 * time.Minute)
+			again := o.one(t)
+			equal(t, "attempt", again.Attempt, 2)
+			for verb, body := range map[string]string{"start": "", "heartbeat": "", "complete": "", "release": "", "fail": `{"error":"e","retryable":true}`} {
+				equal(t, verb, o.post(t, "runs/"+j.RunID+"/"+verb, body).want(t, 409).code(t), "RUN_LOST")
+			}
+			j = again
+		})
+		t.Run("G-X-18 released before it starts it is queued again", func(t *testing.T) {
+			o.post(t, "runs/"+j.RunID+"/release", "").want(t, 200)
+			c.state(t, id, "QUEUED")
+			j = o.one(t)
+			equal(t, "attempt", j.Attempt, 2)
+		})
+		t.Run("a run that takes too long is told to end", func(t *testing.T) {
+			o.post(t, "runs/"+j.RunID+"/start", "{}").want(t, 200)
+			beat := func() reply { return o.post(t, "runs/"+j.RunID+"/heartbeat", `{"state":{"done":3}}`).want(t, 200) }
+			equal(t, "cancel", strings.Contains(beat().body, `"cancel":false`), true)
+			for range 5 {
+				w.clock.Advance(25 * time.Second)
+				beat()
+			}
+			equal(t, "cancel", strings.Contains(beat().body, `"cancel":true`), true)
+		})
+		t.Run("G-X-18 released while it runs it is a lost run", func(t *testing.T) {
+			o.post(t, "runs/"+j.RunID+"/release", "").want(t, 200)
+			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "runner_lost")
+		})
+		t.Run("a result ends it well", func(t *testing.T) {
+			id := c.submit(t, spec("SUCCESS_FAST"))
+			j := read[handedOut](t, o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).want(t, 200))
+			o.post(t, "runs/"+j.RunID+"/start", "").want(t, 200)
+			o.post(t, "runs/"+j.RunID+"/complete", `{"result":{"ok":true}}`).want(t, 200)
+			c.state(t, id, "SUCCEEDED")
+			equal(t, "again", o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).want(t, 409).code(t), "NOT_CLAIMABLE")
+		})
+		t.Run("FR-135 a canceled job's run is lost", func(t *testing.T) {
+			id := c.submit(t, spec("SUCCESS_FAST"))
+			j := o.one(t)
+			o.post(t, "runs/"+j.RunID+"/start", "").want(t, 200)
+			c.cancel(t, id)
+			equal(t, "beat", o.post(t, "runs/"+j.RunID+"/heartbeat", "").want(t, 409).code(t), "RUN_LOST")
+			c.state(t, id, "CANCELED")
+		})
+	})
+}
+
+// A crowd of workers outside runs every job exactly once.
+func TestOutsideCrowd(t *testing.T) {
+	unmanned(t, func(t *testing.T, w *world) {
+		c, o := w.customer(t), w.outside(t)
+		const jobs = 40
+		for range jobs {
+			c.submit(t, spec("SUCCESS_FAST"))
+		}
+		var mu sync.Mutex
+		seen := map[string]int{}
+		var crowd sync.WaitGroup
+		for range 12 {
+			crowd.Go(func() {
+				for {
+					got := o.claim(t)
+					if len(got) == 0 {
+						return
+					}
+					mu.Lock()
+					seen[got[0].JobID]++
+					mu.Unlock()
+					o.post(t, "runs/"+got[0].RunID+"/start", "").want(t, 200)
+					o.post(t, "runs/"+got[0].RunID+"/complete", "").want(t, 200)
+				}
+			})
+		}
+		crowd.Wait()
+		equal(t, "jobs run", len(seen), jobs)
+		for id, n := range seen {
+			equal(t, id, n, 1)
+			c.state(t, id, "SUCCEEDED")
+		}
+	})
+}
+
+// A node with workers of its own hands out nothing: its jobs are theirs.
+func TestOutsideWithWorkers(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	c, o := w.customer(t), w.outside(t)
+	id := c.submit(t, spec("SUCCESS_FAST"))
+	equal(t, "claims", o.post(t, "claims", `{"contract":"forgerun"}`).want(t, 409).code(t), "NOT_CLAIMABLE")
+	equal(t, "claim", o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).want(t, 409).code(t), "NOT_CLAIMABLE")
+	c.state(t, id, "QUEUED")
+}

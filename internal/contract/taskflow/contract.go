@@ -1,0 +1,108 @@
+package taskflow
+
+import (
+	_ "embed"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// OpenAPI is the contract's description, as it is served and as the tests
+// check every exchange against it.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+// Config is what a TaskFlow is made of.
+type Config struct {
+	Log      *slog.Logger
+	Registry prometheus.Registerer // the contract's own
+	Now      func() time.Time      // what ids begin with; the store's clock decides what a job does
+	Random   func() [16]byte       // of cryptographic quality
+	Token    config.Secret         // empty: open (G-TF-28)
+
+	Lease          time.Duration // how long a worker may be silent
+	MaxConcurrent  int           // jobs RUNNING at a time, over all nodes (TF-059)
+	BodyLimit      int64         // bytes of every request but graphs
+	GraphBodyLimit int64         // bytes of a graph
+
+	Queues map[string]Queue // that have settings of their own (G-TF-37)
+	Runner Runner           // needed where one of them has a handler
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Log == nil || c.Registry == nil || c.Now == nil || c.Random == nil:
+		return errors.New("taskflow: Log, Registry, Now and Random are needed")
+	case c.Lease <= 0:
+		return errors.New("taskflow: Lease must be above 0")
+	case c.MaxConcurrent < 1:
+		return errors.New("taskflow: MaxConcurrent must be 1 or more")
+	case c.BodyLimit < 1 || c.GraphBodyLimit < c.BodyLimit:
+		return errors.New("taskflow: BodyLimit must be 1 or more, and GraphBodyLimit not below it")
+	}
+	return c.validateQueues()
+}
+
+// TaskFlow is the contract. It is made before the engine, which needs Contract,
+// and mounted after it.
+type TaskFlow struct {
+	Config
+
+	ids     *ids
+	metrics *metrics
+	engine  *engine.Engine                // set by Mount
+	bound   atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before
+}
+
+// New checks the config and registers the metrics.
+func New(c Config) (*TaskFlow, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	t := &TaskFlow{Config: c, ids: &ids{now: c.Now, random: c.Random}}
+	var err error
+	t.metrics, err = newMetrics(c.Registry, t.bound.Load)
+	return t, err
+}
+
+// Contract is what the engine is told of TaskFlow.
+func (t *TaskFlow) Contract() engine.Contract {
+	return engine.Contract{Name: Name, Machine: machine, History: true, Graph: true, Searchable: true, RunLimit: t.MaxConcurrent,
+		RetryDelay: retryDelay, Moved: t.metrics.moved,
+		MovedOn: []job.Cause{job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed, job.Succeeded, job.Failed, job.FailedForGood,
+			job.Expired, job.ExpiredForGood}}
+}
+
+// retryDelay is how long a job waits after the failure just counted (TF-065).
+func retryDelay(j *job.Job) time.Duration {
+	return time.Duration(RetryDelay(policyOf(j), j.Failures)) * time.Second
+}
+
+// Mount makes TaskFlow serve its paths by an engine. It is called once.
+func (t *TaskFlow) Mount(e *engine.Engine) httpapi.Mount {
+	t.engine = e
+	t.bound.Store(e)
+	table := httpapi.Table{
+		Name:      Name,
+		Prefixes:  []string{"/api/v1/"},
+		Routes:    t.routes(),
+		Token:     t.Token,
+		BodyLimit: t.GraphBodyLimit, // body sets each route's own
+		Answer:    t.answer,
+		Log:       t.Log,
+	}
+	for i := range table.Routes {
+		route := &table.Routes[i]
+		route.Observe = t.metrics.route(route.Method + " " + route.Pattern)
+	}
+	return table.MustMount()
+}

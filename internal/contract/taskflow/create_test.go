@@ -1,0 +1,294 @@
+package taskflow_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	settings "github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/job"
+)
+
+var uuidText = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+
+func TestCreate(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		t.Run("TF-069 the whole job", func(t *testing.T) {
+			r := w.do(t, "POST", jobsPath, spec(`"priority":7`)).want(t, 201)
+			v := read[view](t, r)
+			equal(t, "name queue priority", fmt.Sprint(v.Name, v.Queue, v.Priority), "nq7")
+			equal(t, "read again", w.do(t, "GET", pathOf(v.ID), "").want(t, 200).body, r.body)
+		})
+		t.Run("TF-001 the id is a UUID of the server", func(t *testing.T) {
+			seen := map[string]bool{}
+			for range 50 {
+				v := w.create(t, `"id":"00000000-0000-7000-8000-000000000000"`)
+				if !uuidText.MatchString(v.ID) || seen[v.ID] || strings.HasPrefix(v.ID, "00000000") {
+					t.Fatalf("id %q", v.ID)
+				}
+				seen[v.ID] = true
+			}
+		})
+		t.Run("TF-001 many at once", func(t *testing.T) {
+			seen := map[string]bool{}
+			for _, r := range together(40, func(int) reply { return w.do(t, "POST", jobsPath, spec()) }) {
+				seen[read[view](t, r.want(t, 201)).ID] = true
+			}
+			equal(t, "ids", len(seen), 40)
+		})
+		t.Run("TF-013 TF-009 TF-014 TF-015 TF-016 TF-017 what is usual", func(t *testing.T) {
+			v := w.create(t)
+			equal(t, "policy", v.RetryPolicy, policy{3, "EXPONENTIAL", 10, 300})
+			equal(t, "the rest", fmt.Sprint(v.Priority, string(v.Payload), v.Dependencies), "5{}[]")
+			if v.NextRunAt != nil {
+				t.Error("it waits for nothing")
+			}
+		})
+		t.Run("TF-010 created_at", func(t *testing.T) {
+			v := w.create(t, `"created_at":"2001-01-01T00:00:00Z","updated_at":5`)
+			equal(t, "created_at", v.CreatedAt, w.clock.Now())
+			w.clock.Advance(time.Hour)
+			w.put(t, v.ID, named("other"))
+			w.succeed(t, v.ID)
+			equal(t, "later", w.get(t, v.ID).CreatedAt, v.CreatedAt)
+		})
+		t.Run("TF-007 TF-012 TF-032 status and attempts are the server's", func(t *testing.T) {
+			v := w.create(t, `"status":"COMPLETED","attempt_count":-4`)
+			equal(t, "status attempts", fmt.Sprint(v.Status, v.AttemptCount), "READY0")
+		})
+		t.Run("TF-005 payloads come back as the same value", func(t *testing.T) {
+			for _, payload := range []string{`null`, `true`, `"a\u00e9\u0000\ud800"`, `123456789012345678901234567890.10`, `[]`, `{"a":{"b":[1,{"c":null}]},"a":2}`, `-0`} {
+				v := w.create(t, `"payload": `+payload+" ")
+				equal(t, "payload", string(v.Payload), payload)
+				if again := w.do(t, "GET", pathOf(v.ID), "").want(t, 200).body; !strings.Contains(again, `"payload":`+payload+`,`) {
+					t.Errorf("%s became %s", payload, again)
+				}
+			}
+		})
+		t.Run("TF-004 the largest payload", func(t *testing.T) {
+			large := `"` + strings.Repeat("é", 32767) + `"`
+			equal(t, "bytes", len(large), 65536)
+			equal(t, "payload", string(w.create(t, `"payload":`+large).Payload), large)
+			w.do(t, "POST", jobsPath, spec(`"payload":"`+strings.Repeat("x", 65535)+`"`)).is(t, 400, "VALIDATION_ERROR", "payload")
+			w.create(t, `"payload":   `+large+strings.Repeat(" ", 100))
+		})
+		t.Run("TF-020 a part of a policy is completed", func(t *testing.T) {
+			equal(t, "base", w.create(t, `"retry_policy":{"base_delay_seconds":300}`).RetryPolicy, policy{3, "EXPONENTIAL", 300, 300})
+			equal(t, "none", w.create(t, `"retry_policy":{}`).RetryPolicy, policy{3, "EXPONENTIAL", 10, 300})
+			equal(t, "all", w.create(t, `"retry_policy":{"max_attempts":10,"backoff_strategy":"LINEAR","base_delay_seconds":1,"max_delay_seconds":3600,"x":1}`).RetryPolicy,
+				policy{10, "LINEAR", 1, 3600})
+			w.do(t, "POST", jobsPath, spec(`"retry_policy":{"max_delay_seconds":9}`)).is(t, 400, "VALIDATION_ERROR", "max_delay_seconds")
+		})
+		t.Run("TF-019 each strategy", func(t *testing.T) {
+			for _, s := range []string{"FIXED", "LINEAR", "EXPONENTIAL"} {
+				equal(t, "strategy", w.create(t, `"retry_policy":{"backoff_strategy":"`+s+`"}`).RetryPolicy.Strategy, s)
+			}
+		})
+		t.Run("TF-002 TF-003 TF-006 the ends of the ranges", func(t *testing.T) {
+			long := strings.Repeat("é", 255)
+			v := read[view](t, w.do(t, "POST", jobsPath, `{"name":"`+long+`","queue":"`+strings.Repeat("Z", 64)+`","priority":1e1}`).want(t, 201))
+			equal(t, "name priority", fmt.Sprint(v.Name, v.Priority), long+"10")
+			v = read[view](t, w.do(t, "POST", jobsPath, `{"name":" ","queue":"_","priority":1.0}`).want(t, 201))
+			equal(t, "name priority", fmt.Sprint(v.Name, v.Priority), " 1")
+		})
+		t.Run("TF-008 dependencies", func(t *testing.T) {
+			first := w.create(t).ID
+			var fifty []string
+			for range 50 {
+				fifty = append(fifty, w.create(t).ID)
+			}
+			equal(t, "dependencies", fmt.Sprint(w.create(t, after(fifty...)).Dependencies), fmt.Sprint(fifty))
+			w.do(t, "POST", jobsPath, spec(after(append(fifty, first)...))).is(t, 400, "VALIDATION_ERROR", "dependencies")
+			n := w.jobs(t)
+			stranger := "00000000-0000-4000-8000-000000000000"
+			w.do(t, "POST", jobsPath, spec(after(first, stranger))).is(t, 400, "VALIDATION_ERROR", "dependencies", stranger)
+			equal(t, "stored", w.jobs(t), n)
+			v := w.create(t, after(strings.ToUpper(first), first)) // G-TF-18, G-TF-35
+			equal(t, "once", fmt.Sprint(v.Dependencies), fmt.Sprint([]string{first}))
+		})
+	})
+}
+
+// refused are creates that break one rule each: what they say, and what the
+// message speaks of.
+var refused = []struct{ id, body, word string }{
+	{"TF-002", `{"queue":"q"}`, "name"}, {"TF-002", `{"name":"","queue":"q"}`, "name"}, {"TF-002", `{"name":"` + strings.Repeat("é", 256) + `","queue":"q"}`, "name"},
+	{"TF-002", `{"name":7,"queue":"q"}`, "name"}, {"TF-002", `{"name":null,"queue":"q"}`, "name"}, {"TF-002", `{"name":"\u0000","queue":"q"}`, "name"},
+	{"TF-013", `{"name":"n"}`, "queue"}, {"TF-003", `{"name":"n","queue":""}`, "queue"}, {"TF-003", `{"name":"n","queue":"a-b"}`, "queue"},
+	{"TF-003", `{"name":"n","queue":"a b"}`, "queue"}, {"TF-003", `{"name":"n","queue":"é"}`, "queue"}, {"TF-003", `{"name":"n","queue":"` + strings.Repeat("q", 65) + `"}`, "queue"},
+	{"TF-006", spec(`"priority":0`), "priority"}, {"TF-006", spec(`"priority":11`), "priority"}, {"TF-006", spec(`"priority":1.5`), "priority"},
+	{"TF-006", spec(`"priority":"5"`), "priority"}, {"TF-006", spec(`"priority":1e400`), "priority"}, {"TF-006", spec(`"priority":null`), "priority"},
+	{"TF-004", spec(`"payload":"` + strings.Repeat("x", 65535) + `"`), "payload"},
+	{"TF-008", spec(`"dependencies":"x"`), "dependencies"}, {"TF-008", spec(`"dependencies":[7]`), "dependencies[0]"}, {"TF-008", spec(`"dependencies":["x"]`), "dependencies[0]"},
+	{"TF-008", spec(`"dependencies":null`), "dependencies"},
+	{"TF-021", spec(`"retry_policy":{"max_attempts":0}`), "max_attempts"}, {"TF-021", spec(`"retry_policy":{"max_attempts":11}`), "max_attempts"},
+	{"TF-014", spec(`"retry_policy":{"max_attempts":2.5}`), "max_attempts"},
+	{"TF-021", spec(`"retry_policy":{"base_delay_seconds":0}`), "base_delay_seconds"}, {"TF-021", spec(`"retry_policy":{"base_delay_seconds":301,"max_delay_seconds":900}`), "base_delay_seconds"},
+	{"TF-021", spec(`"retry_policy":{"max_delay_seconds":3601}`), "max_delay_seconds"}, {"TF-017", spec(`"retry_policy":{"max_delay_seconds":0}`), "max_delay_seconds"},
+	{"TF-018", spec(`"retry_policy":{"base_delay_seconds":20,"max_delay_seconds":19}`), "max_delay_seconds"},
+	{"TF-019", spec(`"retry_policy":{"backoff_strategy":"fixed"}`), "backoff_strategy"}, {"TF-019", spec(`"retry_policy":{"backoff_strategy":"RANDOM"}`), "backoff_strategy"},
+	{"TF-015", spec(`"retry_policy":{"backoff_strategy":null}`), "backoff_strategy"}, {"TF-020", spec(`"retry_policy":[]`), "retry_policy"}, {"TF-020", spec(`"retry_policy":null`), "retry_policy"},
+	{"TF-086", `{`, "JSON"}, {"TF-086", `[]`, "object"}, {"TF-086", `7`, "object"}, {"TF-086", ` `, "body"}, {"TF-086", spec() + "x", "JSON"}, {"TF-086", "{\"name\":\"\xff\",\"queue\":\"q\"}", "JSON"},
+	{"TF-086", strings.Repeat("[", 600) + strings.Repeat("]", 600), "JSON"},
+}
+
+// TestRefused: nothing of what breaks a rule is stored, in a create and in an
+// update.
+func TestRefused(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		kept := w.create(t)
+		for i, c := range refused {
+			t.Run(fmt.Sprint(c.id, " TF-070 refused ", i), func(t *testing.T) {
+				w.do(t, "POST", jobsPath, c.body).is(t, 400, "VALIDATION_ERROR", c.word)
+				if strings.HasSuffix(c.body, `"queue":"q"}`) && !strings.Contains(c.body, "name") || c.body == `{"name":"n"}` {
+					return // an update may leave it out
+				}
+				w.do(t, "PUT", pathOf(kept.ID), c.body).is(t, 400, "VALIDATION_ERROR", c.word)
+			})
+		}
+		equal(t, "TF-070 stored", w.jobs(t), 1)
+		equal(t, "TF-077 unchanged", w.get(t, kept.ID).UpdatedAt, kept.UpdatedAt)
+	})
+}
+
+func TestTransport(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	t.Run("TF-086 the body says it is something else", func(t *testing.T) {
+		w.do(t, "POST", jobsPath, spec(), "Content-Type", "text/plain").is(t, 400, "VALIDATION_ERROR", "Content-Type")
+		w.do(t, "POST", jobsPath, spec(), "Content-Type", "", beyondDocument, "1").want(t, 201)
+		w.do(t, "POST", jobsPath, spec(), "Content-Type", "application/json; charset=utf-8").want(t, 201)
+	})
+	t.Run("TF-085 larger than any body", func(t *testing.T) {
+		w.do(t, "POST", jobsPath, strings.Repeat(" ", bodyLimit+1)).is(t, 413, "PAYLOAD_TOO_LARGE")
+	})
+	t.Run("TF-085 larger, and its size is not told", func(t *testing.T) {
+		for path, limit := range map[string]int64{jobsPath: bodyLimit, "/api/v1/graphs": graphBodyLimit} {
+			req, err := http.NewRequest("POST", w.url+path, io.LimitReader(spaces{}, limit+1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply{resp.StatusCode, resp.Header, string(text)}.is(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(limit))
+		}
+	})
+	t.Run("TF-085 the store is away", func(t *testing.T) { // G-TF-29
+		w := inMemory(t, config())
+		id := w.create(t).ID
+		w.store.Close()
+		for _, r := range []reply{w.do(t, "GET", pathOf(id), ""), w.do(t, "POST", jobsPath, spec()), w.do(t, "PUT", pathOf(id), "{}"),
+			w.do(t, "DELETE", pathOf(id), ""), w.do(t, "GET", jobsPath, ""), w.do(t, "GET", pathOf(id)+"/graph", "")} {
+			r.is(t, 503, "INTERNAL_ERROR")
+		}
+	})
+	t.Run("TF-085 other paths and methods", func(t *testing.T) {
+		w.do(t, "GET", "/api/v1/nothing", "").is(t, 404, "NOT_FOUND")
+		w.do(t, "PATCH", jobsPath, "{}").is(t, 405, "METHOD_NOT_ALLOWED")
+	})
+	t.Run("TF-085 a token", func(t *testing.T) {
+		c := config()
+		c.Token = settings.NewSecret("secret")
+		w := inMemory(t, c)
+		w.do(t, "POST", jobsPath, spec()).is(t, 401, "UNAUTHORIZED")
+		w.do(t, "POST", jobsPath, spec(), "Authorization", "Bearer secret").want(t, 201)
+	})
+	t.Run("TF-085 each kind of error has its code", func(t *testing.T) {
+		codes := map[string]int{"VALIDATION_ERROR": 400, "NOT_FOUND": 404, "CONFLICT": 409, "PAYLOAD_TOO_LARGE": 413}
+		for _, k := range job.Kinds() {
+			status, code := taskflow.Meaning(&job.Error{Kind: k})
+			if code == "INTERNAL_ERROR" && (status == 500 || status == 503) {
+				continue
+			}
+			equal(t, k.String(), status, codes[code])
+		}
+		status, code := taskflow.Meaning(errors.New("unknown"))
+		equal(t, "unclassified", fmt.Sprint(status, code), "500INTERNAL_ERROR")
+	})
+}
+
+// spaces is white space without end.
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+func TestDelete(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		stranger := "00000000-0000-4000-8000-000000000000"
+		t.Run("TF-072 TF-074 TF-082 unknown", func(t *testing.T) {
+			for _, id := range []string{stranger, "x", strings.Repeat("0", 40), "%00"} { // G-TF-22
+				w.do(t, "GET", pathOf(id), "").is(t, 404, "NOT_FOUND")
+				w.do(t, "PUT", pathOf(id), `{"name":""}`).is(t, 404, "NOT_FOUND")
+				w.do(t, "DELETE", pathOf(id), "").is(t, 404, "NOT_FOUND")
+			}
+		})
+		t.Run("TF-071 in any case", func(t *testing.T) {
+			v := w.create(t)
+			equal(t, "id", w.get(t, strings.ToUpper(v.ID)).ID, v.ID)
+		})
+		t.Run("TF-081 TF-082 gone", func(t *testing.T) {
+			v := w.create(t)
+			equal(t, "body", w.do(t, "DELETE", pathOf(v.ID), "").want(t, 204).body, "")
+			w.do(t, "GET", pathOf(v.ID), "").is(t, 404, "NOT_FOUND")
+			w.do(t, "DELETE", pathOf(v.ID), "").is(t, 404, "NOT_FOUND")
+		})
+		t.Run("TF-083 not while another lists it", func(t *testing.T) {
+			first := w.create(t).ID
+			second := w.create(t, after(first)).ID
+			w.do(t, "DELETE", pathOf(first), "").is(t, 409, "CONFLICT", "depends")
+			w.fail(t, first, false)
+			w.status(t, second, "BLOCKED")
+			w.do(t, "DELETE", pathOf(first), "").is(t, 409, "CONFLICT")
+			w.do(t, "DELETE", pathOf(second), "").want(t, 204)
+			w.do(t, "DELETE", pathOf(first), "").want(t, 204)
+		})
+		t.Run("TF-084 while it runs", func(t *testing.T) {
+			v := w.create(t)
+			j := w.begin(t, v.ID)
+			w.do(t, "DELETE", pathOf(v.ID), "").want(t, 204)
+			_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.CompletedWith(j, nil))
+			equal(t, "the result", job.KindOf(err), job.RunLost)
+			w.do(t, "GET", pathOf(v.ID), "").is(t, 404, "NOT_FOUND")
+		})
+		t.Run("TF-083 while dependents are made", func(t *testing.T) {
+			for range 20 {
+				id := w.create(t).ID
+				answers := together(4, func(i int) reply {
+					if i == 0 {
+						return w.do(t, "DELETE", pathOf(id), "")
+					}
+					return w.do(t, "POST", jobsPath, spec(after(id)))
+				})
+				made := 0
+				for _, r := range answers[1:] {
+					if r.status == 201 {
+						made++
+					} else {
+						r.is(t, 400, "VALIDATION_ERROR", "dependencies")
+					}
+				}
+				if (answers[0].status == 204) == (made > 0) {
+					t.Fatalf("the delete is answered %d, and %d dependents were made", answers[0].status, made)
+				}
+			}
+		})
+	})
+}

@@ -1,0 +1,104 @@
+package taskflow
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// code is what the body of an error names it by: the three of the document
+// (TF-085), and those of what happens before or behind it (G-TF-29, G-TF-32).
+type code string
+
+const (
+	codeValidation   code = "VALIDATION_ERROR"
+	codeNotFound     code = "NOT_FOUND"
+	codeConflict     code = "CONFLICT"
+	codeUnauthorized code = "UNAUTHORIZED"
+	codeMethod       code = "METHOD_NOT_ALLOWED"
+	codeTooLarge     code = "PAYLOAD_TOO_LARGE"
+	codeInternal     code = "INTERNAL_ERROR"
+)
+
+// meaning is an error in HTTP.
+type meaning struct {
+	status int
+	code   code
+}
+
+// meanings says what each kind of error is.
+var meanings = map[job.Kind]meaning{
+	job.Internal:    {http.StatusInternalServerError, codeInternal},
+	job.Malformed:   {http.StatusBadRequest, codeValidation},
+	job.Invalid:     {http.StatusBadRequest, codeValidation},
+	job.NotFound:    {http.StatusNotFound, codeNotFound},
+	job.Conflict:    {http.StatusConflict, codeConflict},
+	job.Cycle:       {http.StatusConflict, codeConflict}, // G-TF-05
+	job.RunLost:     {http.StatusConflict, codeConflict},
+	job.TooLarge:    {http.StatusRequestEntityTooLarge, codeTooLarge},
+	job.Full:        {http.StatusServiceUnavailable, codeInternal},
+	job.Unavailable: {http.StatusServiceUnavailable, codeInternal},
+	job.ReadOnly:    {http.StatusServiceUnavailable, codeInternal},
+	job.Aborted:     {http.StatusServiceUnavailable, codeInternal}, // whoever reads this did not go away
+	job.Timeout:     {http.StatusServiceUnavailable, codeInternal},
+}
+
+// refusals says what a request turned down by HTTP alone is. One whose body came
+// too slowly never came whole: it is no valid one.
+var refusals = map[int]meaning{
+	http.StatusUnauthorized:          {http.StatusUnauthorized, codeUnauthorized},
+	http.StatusNotFound:              {http.StatusNotFound, codeNotFound},
+	http.StatusMethodNotAllowed:      {http.StatusMethodNotAllowed, codeMethod},
+	http.StatusRequestTimeout:        {http.StatusBadRequest, codeValidation},
+	http.StatusRequestEntityTooLarge: {http.StatusRequestEntityTooLarge, codeTooLarge},
+}
+
+func invalid(format string, args ...any) error {
+	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
+
+func conflict(format string, args ...any) error {
+	return &job.Error{Kind: job.Conflict, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
+
+var notFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
+
+// judge says what an error is in HTTP, and what may be shown of it.
+func judge(err error) (meaning, string) {
+	var refusal *httpapi.Refusal
+	if errors.As(err, &refusal) {
+		if m, known := refusals[refusal.Status]; known {
+			return m, refusal.Msg
+		}
+		return meaning{http.StatusBadRequest, codeValidation}, refusal.Msg
+	}
+	var e *job.Error
+	if errors.As(err, &e) && e.Msg != "" {
+		return meanings[e.Kind], e.Msg
+	}
+	return meanings[job.KindOf(err)], job.KindOf(err).String()
+}
+
+// answer writes an error (G-TF-21). What is our own fault is not explained beyond
+// the number under which the log has it.
+func (t *TaskFlow) answer(c *httpapi.Call, err error) {
+	m, msg := judge(err)
+	if m.status >= http.StatusInternalServerError {
+		msg = "the request could not be served; the server's log has it under " + c.RequestID()
+	}
+	if m.status == http.StatusServiceUnavailable {
+		c.Header().Set("Retry-After", "1")
+	}
+	t.metrics.errors.WithLabelValues(string(m.code)).Inc()
+	o := begin(make([]byte, 0, 256))
+	o.text("code", string(m.code))
+	o.text("message", msg)
+	var e *job.Error
+	if errors.As(err, &e) && e.Kind == job.Cycle { // TF-037
+		o.object("details", func(o *object) { o.texts("cycle_path", e.Path) })
+	}
+	c.Send(m.status, httpapi.JSON, o.end())
+}

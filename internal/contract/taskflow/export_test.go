@@ -1,0 +1,44 @@
+package taskflow
+
+import "github.com/millrace/millrace/internal/job"
+
+// Routes lists the table for the comparison with the document.
+func Routes() (all []string) {
+	for _, route := range (&TaskFlow{}).routes() {
+		all = append(all, route.Method+" "+route.Pattern)
+	}
+	return all
+}
+
+// The tables.
+var (
+	Machine  = machine
+	Statuses = statuses
+)
+
+// Meaning is what an error is in HTTP.
+func Meaning(err error) (int, string) { m, _ := judge(err); return m.status, string(m.code) }
+
+// ParseCreate reads the body of a create.
+func ParseCreate(body []byte) error {
+	if err := checkObject(body); err != nil {
+		return err
+	}
+	s, err := readSpec(body)
+	if err == nil {
+		err = s.complete()
+	}
+	return err
+}
+
+// ParseGraph reads the body of a graph.
+func ParseGraph(body []byte) error {
+	nodes, err := readGraph(body)
+	if err == nil {
+		_, err = resolve(nodes, make([]string, len(nodes)))
+	}
+	return err
+}
+
+// Terminal is terminal.
+func Terminal(s job.State) bool { return terminal(s) }

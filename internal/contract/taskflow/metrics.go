@@ -1,0 +1,115 @@
+package taskflow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// metrics are requests, what becomes of jobs, and how many there are by status.
+type metrics struct {
+	requests *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
+	entered  map[job.State]prometheus.Counter
+	retries  prometheus.Counter
+	wait     prometheus.Histogram
+	run      prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, error) {
+	wide := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
+	entered := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "taskflow_transitions_total",
+		Help: "Jobs that entered a status; PENDING counts all that were created."}, []string{"status"})
+	m := &metrics{
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "taskflow_http_request_duration_seconds",
+			Help:    "Time from the header of a request to its answer, by route and class of status.",
+			Buckets: []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 500e-3, 2.5, 10, 30}}, []string{"route", "code"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "taskflow_errors_total",
+			Help: "Requests answered with an error, by its code."}, []string{"code"}),
+		retries: prometheus.NewCounter(prometheus.CounterOpts{Name: "taskflow_retries_total",
+			Help: "Failed attempts after which a job is tried again."}),
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "taskflow_wait_seconds",
+			Help: "Time from when a job could run to when it was handed out.", Buckets: wide}),
+		run: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "taskflow_run_seconds",
+			Help: "Time from a hand-out to how it ended.", Buckets: wide}),
+		entered: map[job.State]prometheus.Counter{},
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.errors, m.retries, m.wait, m.run, entered, &depth{e}} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("taskflow: %w", err)
+		}
+	}
+	for _, s := range statuses {
+		m.entered[s] = entered.WithLabelValues(string(s))
+	}
+	return m, nil
+}
+
+// moved is told of everything that happens to jobs on this node.
+func (m *metrics) moved(moves []engine.Moved) {
+	for i := range moves {
+		mv := &moves[i]
+		m.entered[mv.To].Inc()
+		switch {
+		case mv.To == Running:
+			since := mv.Since
+			if mv.Job.DueAt.After(since) {
+				since = mv.Job.DueAt
+			}
+			m.wait.Observe(max(0, mv.At.Sub(since).Seconds()))
+		case mv.From == Running:
+			m.run.Observe(mv.At.Sub(mv.Job.StartedAt).Seconds())
+			if mv.To == Ready {
+				m.retries.Inc()
+			}
+		}
+	}
+}
+
+// route returns what times the requests of a route.
+func (m *metrics) route(name string) func(int, time.Duration) {
+	var classes [6]prometheus.Observer
+	for i := range classes {
+		classes[i] = m.requests.WithLabelValues(name, fmt.Sprintf("%dxx", i))
+	}
+	return func(status int, took time.Duration) { classes[min(max(status/100, 0), 5)].Observe(took.Seconds()) }
+}
+
+// depth is a collector of how many jobs there are that are not over. It asks at
+// each scrape and keeps nothing.
+type depth struct {
+	engine func() *engine.Engine // nil while there is none
+}
+
+// depthTime bounds the question of a scrape.
+const depthTime = 5 * time.Second
+
+var depthDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by status.", []string{"status"}, nil)
+
+// Describe implements prometheus.Collector, as does Collect.
+func (d *depth) Describe(out chan<- *prometheus.Desc) { out <- depthDesc }
+
+// Collect is Describe's other half.
+func (d *depth) Collect(out chan<- prometheus.Metric) {
+	var all job.QueueCount
+	if e := d.engine(); e != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), depthTime)
+		defer cancel()
+		counts, err := e.Queues(ctx, Name)
+		if err != nil {
+			out <- prometheus.NewInvalidMetric(depthDesc, err)
+			return
+		}
+		for _, c := range counts {
+			all = all.Plus(c)
+		}
+	}
+	for s, n := range map[job.State]int64{Pending: all.Waiting, Ready: all.Delayed + all.Ready, Running: all.Leased} {
+		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(n), string(s))
+	}
+}

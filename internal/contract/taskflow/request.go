@@ -1,0 +1,300 @@
+package taskflow
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Limits of the document (1.1, 1.2).
+const (
+	maxName         = 255 // characters
+	maxQueue        = 64
+	maxPayload      = 65536 // bytes
+	maxDependencies = 50
+	maxPriority     = 10
+	maxAttempts     = 10
+	maxBaseDelay    = 300
+	maxMaxDelay     = 3600
+
+	usualPriority = 5
+	usualPayload  = "{}"
+)
+
+// body reads the body of a request, which must be a JSON object (TF-086), up to a
+// limit of its own.
+func body(c *httpapi.Call, limit int64) ([]byte, error) {
+	if len(c.Request.Header["Content-Type"]) > 0 && !c.SaysJSON() { // G-TF-32
+		return nil, invalid("the body's Content-Type must be application/json")
+	}
+	tooLarge := func() error {
+		c.Header().Set("Connection", "close") // the rest is not read
+		return &httpapi.Refusal{Status: http.StatusRequestEntityTooLarge, Msg: fmt.Sprintf("the body is larger than %d bytes", limit)}
+	}
+	if c.Request.ContentLength > limit {
+		return nil, tooLarge()
+	}
+	c.Request.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(c.Request.Body, limit+1), c.Request.Body}
+	text, err := c.Body()
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > limit {
+		return nil, tooLarge()
+	}
+	return text, nil
+}
+
+// checkObject refuses what is no JSON object.
+func checkObject(text []byte) error {
+	if len(jsontext.Trim(text)) == 0 {
+		return invalid("the body is missing")
+	}
+	if err := jsontext.Check(text); err != nil {
+		return invalid("the body is not JSON: %v", err)
+	}
+	if k := jsontext.KindOf(text); k != jsontext.KindObject {
+		return invalid("the body must be an object and is of type %s", k)
+	}
+	return nil
+}
+
+// spec is what a caller says of a job; given tells which members are there.
+type spec struct {
+	name         string
+	queue        string
+	payload      []byte
+	priority     int
+	dependencies []string
+	policy       Policy
+
+	given map[string][]byte // as sent; of a member that is there twice the last counts
+}
+
+func (s *spec) has(name string) bool { return s.given[name] != nil }
+
+// readers read the members of a job in the order of the document; each refuses
+// what breaks a rule of 3.1.
+var readers = []struct {
+	name string
+	read func(s *spec, raw []byte) error
+}{
+	{"name", func(s *spec, raw []byte) (err error) { s.name, err = readName("name", raw, maxName); return err }},
+	{"queue", func(s *spec, raw []byte) (err error) { s.queue, err = readQueue(raw); return err }},
+	{"payload", (*spec).readPayload},
+	{"priority", func(s *spec, raw []byte) (err error) {
+		s.priority, err = readInt("priority", raw, 1, maxPriority)
+		return err
+	}},
+	{"dependencies", func(s *spec, raw []byte) (err error) { s.dependencies, err = readDependencies(raw); return err }},
+	{"retry_policy", func(s *spec, raw []byte) (err error) { s.policy, err = readPolicy(raw); return err }},
+}
+
+// readSpec reads a checked object. What it does not know it ignores (G-TF-15).
+func readSpec(object []byte) (spec, error) {
+	s := spec{given: map[string][]byte{}}
+	for name, raw := range jsontext.Members(object) {
+		s.given[string(name)] = raw
+	}
+	for _, m := range readers {
+		raw := s.given[m.name]
+		if raw == nil {
+			continue
+		}
+		if err := m.read(&s, raw); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// complete demands what a new job needs and fills in the rest (G-TF-14).
+func (s *spec) complete() error {
+	for _, name := range []string{"name", "queue"} {
+		if !s.has(name) {
+			return invalid("%s is missing", name)
+		}
+	}
+	if !s.has("payload") {
+		s.payload = []byte(usualPayload)
+	}
+	if !s.has("priority") {
+		s.priority = usualPriority
+	}
+	if !s.has("retry_policy") {
+		s.policy = usualPolicy
+	}
+	return nil
+}
+
+func readText(name string, raw []byte) (string, error) {
+	text, err := jsontext.String(raw)
+	switch {
+	case errors.Is(err, jsontext.ErrKind):
+		return "", invalid("%s must be a string and is of type %s", name, jsontext.KindOf(raw))
+	case err != nil: // no store keeps it as it was sent
+		return "", invalid("%s: %v", name, err)
+	}
+	return text, nil
+}
+
+func readName(name string, raw []byte, limit int) (string, error) {
+	text, err := readText(name, raw)
+	if n := utf8.RuneCountInString(text); err == nil && (n < 1 || n > limit) {
+		err = invalid("%s must have 1 to %d characters and has %d", name, limit, n)
+	}
+	return text, err
+}
+
+func readQueue(raw []byte) (string, error) {
+	text, err := readText("queue", raw)
+	if err == nil && !isQueue(text) {
+		err = invalid("queue must be 1 to %d letters, digits or underscores", maxQueue)
+	}
+	return text, err
+}
+
+func isQueue(s string) bool {
+	return len(s) >= 1 && len(s) <= maxQueue && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
+	})
+}
+
+// readPayload takes any JSON, null included (G-TF-31).
+func (s *spec) readPayload(raw []byte) error {
+	if len(raw) > maxPayload {
+		return invalid("payload has %d bytes, which is more than %d", len(raw), maxPayload)
+	}
+	s.payload = raw
+	return nil
+}
+
+func readInt(name string, raw []byte, least, most int) (int, error) {
+	n, err := jsontext.Int(raw, 64)
+	if errors.Is(err, jsontext.ErrKind) {
+		return 0, invalid("%s must be an integer and is of type %s", name, jsontext.KindOf(raw))
+	}
+	if err != nil || n < int64(least) || n > int64(most) {
+		return 0, invalid("%s must be an integer from %d to %d", name, least, most)
+	}
+	return int(n), nil
+}
+
+// readDependencies reads ids. The limit counts what was sent, and what is there
+// twice is kept once (G-TF-18).
+func readDependencies(raw []byte) (ids []string, err error) {
+	err = eachText("dependencies", raw, func(i int, text string) error {
+		id, ok := parseUUID(text)
+		if !ok {
+			return invalid("dependencies[%d] is no UUID", i)
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// eachText reads a list of at most maxDependencies strings.
+func eachText(name string, raw []byte, take func(i int, text string) error) error {
+	if k := jsontext.KindOf(raw); k != jsontext.KindArray {
+		return invalid("%s must be an array and is of type %s", name, k)
+	}
+	for i, element := range jsontext.Elements(raw) {
+		if i == maxDependencies {
+			return invalid("%s has more than %d items", name, maxDependencies)
+		}
+		text, err := readText(fmt.Sprintf("%s[%d]", name, i), element)
+		if err == nil {
+			err = take(i, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPolicy completes a policy with what is usual and judges it as a whole
+// (TF-020).
+func readPolicy(raw []byte) (Policy, error) {
+	p := usualPolicy
+	if k := jsontext.KindOf(raw); k != jsontext.KindObject {
+		return p, invalid("retry_policy must be an object and is of type %s", k)
+	}
+	given := map[string][]byte{}
+	for name, value := range jsontext.Members(raw) {
+		given[string(name)] = value
+	}
+	for _, m := range []struct {
+		name string
+		most int
+		to   *int
+	}{{"max_attempts", maxAttempts, &p.MaxAttempts}, {"base_delay_seconds", maxBaseDelay, &p.BaseDelay}, {"max_delay_seconds", maxMaxDelay, &p.MaxDelay}} {
+		value := given[m.name]
+		if value == nil {
+			continue
+		}
+		n, err := readInt("retry_policy."+m.name, value, 1, m.most)
+		if err != nil {
+			return p, err
+		}
+		*m.to = n
+	}
+	if value := given["backoff_strategy"]; value != nil {
+		word, err := readText("retry_policy.backoff_strategy", value)
+		if err != nil {
+			return p, err
+		}
+		known := false
+		if p.Strategy, known = job.ParseStrategy(word); !known {
+			return p, invalid("retry_policy.backoff_strategy must be FIXED, LINEAR or EXPONENTIAL")
+		}
+	}
+	if p.MaxDelay < p.BaseDelay { // TF-018
+		return p, invalid("retry_policy.max_delay_seconds is %d, which is below base_delay_seconds, %d", p.MaxDelay, p.BaseDelay)
+	}
+	return p, nil
+}
+
+// keepsOwned refuses an update that says another thing of what the server sets
+// than what is (G-TF-07).
+func (s *spec) keepsOwned(j *job.Job) error {
+	same := map[string]func(raw []byte) bool{
+		"id": func(raw []byte) bool {
+			text, _ := jsontext.String(raw)
+			id, ok := parseUUID(text)
+			return ok && id == j.ID.Key
+		},
+		"created_at": func(raw []byte) bool {
+			at, err := jsontext.Time(raw)
+			return err == nil && at.Equal(j.CreatedAt)
+		},
+		"status": func(raw []byte) bool {
+			text, err := jsontext.String(raw)
+			return err == nil && text == string(j.State)
+		},
+		"attempt_count": func(raw []byte) bool {
+			n, err := jsontext.Int(raw, 64)
+			return err == nil && n == int64(attemptCount(j))
+		},
+	}
+	for _, name := range []string{"id", "created_at", "status", "attempt_count"} {
+		if raw := s.given[name]; raw != nil && !same[name](raw) {
+			return invalid("%s cannot be changed", name)
+		}
+	}
+	return nil
+}

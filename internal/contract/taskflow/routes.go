@@ -1,0 +1,25 @@
+package taskflow
+
+import (
+	"net/http"
+
+	"github.com/millrace/millrace/internal/httpapi"
+)
+
+const (
+	jobsPath = "/api/v1/jobs"
+	jobPath  = jobsPath + "/{job_id}"
+)
+
+// routes are the five of the document, and graphs.
+func (t *TaskFlow) routes() []httpapi.Route {
+	return []httpapi.Route{
+		{Method: http.MethodPost, Pattern: jobsPath, Action: "create", Handle: t.create, TakesBody: true},
+		{Method: http.MethodGet, Pattern: jobsPath, Action: "search", Handle: t.search, NoStore: true},
+		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: t.get, NoStore: true},
+		{Method: http.MethodPut, Pattern: jobPath, Action: "update", Handle: t.update, TakesBody: true},
+		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: t.remove},
+		{Method: http.MethodGet, Pattern: jobPath + "/graph", Action: "get_graph", Handle: t.graph, NoStore: true},
+		{Method: http.MethodPost, Pattern: "/api/v1/graphs", Action: "create_graph", Handle: t.createGraph, TakesBody: true},
+	}
+}

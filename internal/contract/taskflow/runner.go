@@ -1,0 +1,148 @@
+package taskflow
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/webhook"
+	"github.com/millrace/millrace/internal/worker"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// The handlers that run the jobs of a queue in the process. Without one a queue's
+// jobs are for workers (G-TF-02).
+const (
+	handlesHTTP     = config.HandlerHTTP
+	handlesSimulate = config.HandlerSimulate
+)
+
+// Queue is what is set for one queue.
+type Queue struct {
+	Handler       string // http, simulate; anything else is none
+	URL           string // of http
+	Secret        config.Secret
+	Timeout       time.Duration
+	MaxConcurrent int // over all nodes, 0: no limit of its own (G-TF-25)
+}
+
+func (q *Queue) handled() bool { return q.Handler == handlesHTTP || q.Handler == handlesSimulate }
+
+// Runner is how a node runs the jobs of queues with a handler.
+type Runner struct {
+	Off    bool // not on this node
+	Node   string
+	Client webhook.Doer  // makes the requests of http
+	Grace  time.Duration // that runs get to end in when the node stops
+
+	// Timer is how time passes for simulated runs; nil is real time.
+	Timer func(time.Duration) (passed <-chan time.Time, stop func())
+}
+
+func (c *Config) validateQueues() error {
+	for name, q := range c.Queues {
+		switch {
+		case q.MaxConcurrent < 0:
+			return fmt.Errorf("taskflow: MaxConcurrent of queue %s must not be below 0", name)
+		case q.handled() && !c.Runner.Off && c.Runner.Node == "":
+			return fmt.Errorf("taskflow: queue %s has a handler and Runner no Node", name)
+		case q.Handler == handlesHTTP && (q.URL == "" || q.Timeout <= 0 || c.Runner.Client == nil):
+			return fmt.Errorf("taskflow: queue %s needs URL, Timeout and Runner.Client", name)
+		}
+	}
+	if c.Runner.Timer == nil {
+		c.Runner.Timer = realTimer
+	}
+	return nil
+}
+
+func realTimer(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTimer(d)
+	return t.C, func() { t.Stop() }
+}
+
+// Outside is how jobs are run by workers outside the process: those of queues
+// without a handler.
+func (t *TaskFlow) Outside() workerapi.Contract {
+	return workerapi.Contract{Name: Name, Attempt: Attempt, State: StatusOf, Complete: CompletedWith, Fail: FailedWith,
+		ID: func(jobID string) (job.ID, bool) {
+			key, ok := parseUUID(jobID)
+			return job.ID{Contract: Name, Key: key}, ok
+		},
+		Bound: func(queue string) bool { q := t.Queues[queue]; return q.handled() }}
+}
+
+// mostSlots bounds the runs of one queue on one node.
+const mostSlots = 1000
+
+// Run sets the limits of queues and runs the jobs of those that have a handler,
+// until ctx ends and what is under way is over.
+func (t *TaskFlow) Run(ctx context.Context) {
+	if !t.limitQueues(ctx) || t.Runner.Off {
+		return
+	}
+	var all sync.WaitGroup
+	for name, q := range t.Queues {
+		if !q.handled() {
+			continue
+		}
+		slots := t.MaxConcurrent
+		if q.MaxConcurrent > 0 {
+			slots = min(slots, q.MaxConcurrent)
+		}
+		pool, err := worker.New(worker.Config{Engine: t.engine, Contract: Name, Queues: []string{name}, Name: t.Runner.Node + "/" + name,
+			Slots: min(slots, mostSlots), Beat: t.Lease / 3, Handler: t.handler(&q), Log: t.Log, Panicked: panicked})
+		if err != nil {
+			panic(err) // New has let nothing pass that is refused here
+		}
+		all.Go(func() { pool.Run(ctx, t.Runner.Grace) })
+	}
+	all.Wait()
+}
+
+func (t *TaskFlow) handler(q *Queue) worker.Handler {
+	if q.Handler == handlesHTTP {
+		return &caller{queue: *q, client: t.Runner.Client, now: t.Now}
+	}
+	return &simulator{timer: t.Runner.Timer}
+}
+
+func panicked(task *worker.Task, _ any) engine.Outcome {
+	return FailedWith(task.Job, "the handler broke", "panic", true)
+}
+
+// limitPause is between two tries to set limits while the store is away.
+const limitPause = time.Second
+
+// limitQueues gives queues the limits that are set for them, and takes those away
+// that are not set any more. False is the end of ctx.
+func (t *TaskFlow) limitQueues(ctx context.Context) bool {
+	limits := map[string]int{}
+	for name, q := range t.Queues {
+		if q.MaxConcurrent > 0 {
+			limits[name] = q.MaxConcurrent
+		}
+	}
+	for {
+		err := t.engine.LimitQueues(ctx, Name, limits)
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		t.Log.Warn("the limits of queues cannot be set; it is tried again until they can", telemetry.ErrorMessage, err)
+		passed, stop := realTimer(limitPause)
+		select {
+		case <-passed:
+		case <-ctx.Done():
+			stop()
+			return false
+		}
+	}
+}

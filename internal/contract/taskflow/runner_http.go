@@ -1,0 +1,114 @@
+package taskflow
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/webhook"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// maxAnswer is how much of an answer is kept as a result (G-TF-37).
+const maxAnswer = 64 << 10
+
+// caller runs jobs by sending their payloads to a URL (G-TF-37).
+type caller struct {
+	queue  Queue
+	client webhook.Doer
+	now    func() time.Time // what requests are signed with
+}
+
+// Handle implements worker.Handler.
+func (c *caller) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+	within, cancel := context.WithTimeout(ctx, c.queue.Timeout)
+	defer cancel()
+	status, answer, err := c.call(within, t.Job)
+	switch {
+	case ctx.Err() != nil: // the node stops: the job is given back
+		return engine.Outcome{}
+	case err != nil:
+		message, kind := c.describe(err)
+		return FailedWith(t.Job, message, kind, true)
+	case status >= 200 && status <= 299:
+		return CompletedWith(t.Job, resultOf(answer))
+	}
+	again := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+	return FailedWith(t.Job, strings.TrimSpace(fmt.Sprintf("the answer was %d %s", status, http.StatusText(status))), "http_"+strconv.Itoa(status), again)
+}
+
+// call makes the request and reads what is kept of the answer, and of one that is
+// no success nothing.
+func (c *caller) call(ctx context.Context, j *job.Job) (status int, answer []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.queue.URL, bytes.NewReader(j.Payload))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Millrace-Job-Id", j.ID.Key)
+	req.Header.Set("Millrace-Run-Id", j.Run.String())
+	req.Header.Set("Millrace-Attempt", strconv.Itoa(Attempt(j)))
+	if secret := c.queue.Secret.Reveal(); secret != "" {
+		if err := webhook.Sign(req.Header, secret, j.ID.Key, c.now(), j.Payload); err != nil {
+			return 0, nil, err
+		}
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return resp.StatusCode, nil, nil
+	}
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	return resp.StatusCode, answer, err
+}
+
+// resultOf is an answer as it is kept: JSON as it is, anything else, and what is
+// longer than is kept, as a text.
+func resultOf(answer []byte) []byte {
+	text := jsontext.Trim(answer)
+	switch {
+	case len(text) == 0:
+		return nil
+	case len(answer) <= maxAnswer && jsontext.Check(text) == nil:
+		return text
+	}
+	return jsontext.AppendString(nil, strings.ToValidUTF8(string(answer[:min(len(answer), maxAnswer)]), "\uFFFD"))
+}
+
+// describe says why there was no whole answer, without addresses that names have
+// where this runs.
+func (c *caller) describe(err error) (message, kind string) {
+	var refused *egress.Refused
+	var dns *net.DNSError
+	var op *net.OpError
+	var timeout net.Error
+	var wrapped *url.Error
+	switch {
+	case errors.As(err, &refused):
+		return fmt.Sprintf("the address is refused: %s", refused.Class), "refused"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Sprintf("no answer within %s", c.queue.Timeout), "timeout"
+	case errors.As(err, &dns):
+		return "the host is not known", "connection"
+	case errors.As(err, &op):
+		return op.Op + ": " + op.Err.Error(), "connection"
+	case errors.As(err, &wrapped):
+		return wrapped.Err.Error(), "connection"
+	}
+	return err.Error(), "connection"
+}

@@ -1,0 +1,81 @@
+package taskflow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// simulator runs jobs that wait and then end as their payload says (G-TF-37).
+type simulator struct {
+	timer func(time.Duration) (<-chan time.Time, func())
+}
+
+// longestRun bounds duration_ms.
+const longestRun = 24 * time.Hour
+
+// part is what a payload says of a run.
+type part struct {
+	duration  time.Duration
+	fails     bool // each run
+	failTimes int  // so many runs before the others end well
+	message   string
+}
+
+var errPart = errors.New("duration_ms (from 0 to 86400000) and fail_times must be whole numbers, fail true or false, error a string")
+
+// partOf reads a payload. What it does not say is nothing to do.
+func partOf(payload []byte) (p part, err error) {
+	for name, value := range jsontext.Members(payload) {
+		var n int64
+		switch string(name) {
+		case "duration_ms":
+			n, err = jsontext.Int(value, 64)
+			if n < 0 || n > longestRun.Milliseconds() {
+				return p, errPart
+			}
+			p.duration = time.Duration(n) * time.Millisecond
+		case "fail":
+			p.fails, err = jsontext.Bool(value)
+		case "fail_times":
+			n, err = jsontext.Int(value, 32)
+			p.failTimes = int(n)
+		case "error":
+			p.message, err = jsontext.String(value)
+		}
+		if err != nil {
+			return p, errPart
+		}
+	}
+	return p, nil
+}
+
+// Handle implements worker.Handler.
+func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+	p, err := partOf(t.Job.Payload)
+	if err != nil {
+		return FailedWith(t.Job, err.Error(), "payload", false)
+	}
+	passed, stop := s.timer(p.duration)
+	defer stop()
+	select {
+	case <-passed:
+	case <-ctx.Done(): // the node stops: the job is given back
+		return engine.Outcome{}
+	}
+	return p.end(t.Job)
+}
+
+func (p *part) end(j *job.Job) engine.Outcome {
+	if p.fails || Attempt(j) <= p.failTimes {
+		return FailedWith(j, cmp.Or(strings.ReplaceAll(p.message, "\x00", "\uFFFD"), "the payload asks for it"), "simulated", true)
+	}
+	return CompletedWith(j, []byte(`{"simulated":true}`))
+}

@@ -1,0 +1,172 @@
+package taskflow
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Limits of a page (4.2).
+const (
+	usualLimit = 20
+	mostLimit  = 100
+)
+
+// GET /api/v1/jobs
+func (t *TaskFlow) search(c *httpapi.Call) error {
+	s, nothing, err := readSearch(c.Request.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	limit := s.Limit
+	var jobs []*job.Job
+	if !nothing {
+		s.Limit++ // to know whether there are more
+		if jobs, err = t.engine.Search(c.Request.Context(), s); err != nil {
+			return err
+		}
+	}
+	more := len(jobs) > limit
+	jobs = jobs[:min(limit, len(jobs))]
+	o := begin(make([]byte, 0, 1024+512*len(jobs)))
+	o.array("items", len(jobs), func(i int, o *object) { appendJob(o, jobs[i]) })
+	if more {
+		last := jobs[len(jobs)-1]
+		o.text("next_cursor", cursorAt(last.CreatedAt, last.ID.Key))
+		o.raw("has_more", "true")
+	} else {
+		o.raw("next_cursor", "null")
+		o.raw("has_more", "false")
+	}
+	c.Send(http.StatusOK, httpapi.JSON, o.end())
+	return nil
+}
+
+// readSearch reads the filters. nothing means that no job can match them, whatever
+// there is (G-TF-23).
+func readSearch(query string) (s store.Search, nothing bool, err error) {
+	s = store.Search{Contract: Name, Limit: usualLimit}
+	p := params{query: query}
+	s.Queue = p.text("queue")
+	if state := p.text("status"); state != "" {
+		if s.State = job.State(state); !slices.Contains(statuses, s.State) {
+			p.refuse("status is none of the six: %q", state)
+		}
+	}
+	least, hasLeast := p.integer("priority_min")
+	most, hasMost := p.integer("priority_max")
+	s.CreatedFrom = p.time("created_after")
+	s.CreatedBefore = p.time("created_before")
+	if n, given := p.integer("limit"); given {
+		if s.Limit = n; n < 1 || n > mostLimit {
+			p.refuse("limit must be from 1 to %d", mostLimit)
+		}
+	}
+	if cursor := p.text("cursor"); cursor != "" {
+		ok := false
+		if s.AfterTime, s.AfterKey, ok = readCursor(cursor); !ok {
+			p.refuse("cursor is none that a page has given")
+		}
+	}
+	if hasLeast {
+		s.PriorityMin = max(1, least)
+	}
+	if hasMost {
+		s.PriorityMax = min(most, maxPriority)
+	}
+	// The zero time means no bound to the store; nothing is older.
+	before := p.text("created_before") != "" && s.CreatedBefore.IsZero() || s.AfterKey != "" && s.AfterTime.IsZero()
+	nothing = before || s.Queue != "" && !isQueue(s.Queue) || hasLeast && least > maxPriority || hasMost && most < 1 ||
+		hasLeast && hasMost && least > most
+	return s, nothing, p.err
+}
+
+// params reads the members of a query: of one that is there twice the first
+// counts, an empty one is none, and those nobody asks for are ignored (G-TF-24,
+// G-TF-35).
+type params struct {
+	query string
+	err   error // the first
+}
+
+func (p *params) refuse(format string, args ...any) {
+	if p.err == nil {
+		p.err = invalid(format, args...)
+	}
+}
+
+func (p *params) text(name string) string {
+	for pair := range strings.SplitSeq(p.query, "&") {
+		key, value, _ := strings.Cut(pair, "=")
+		if key, err := url.QueryUnescape(key); err != nil || key != name {
+			continue
+		}
+		value, err := url.QueryUnescape(value)
+		if err != nil {
+			p.refuse("%s is escaped wrongly", name)
+		}
+		return value
+	}
+	return ""
+}
+
+// integer reads a number; one beyond all limits is told by the nearest int.
+func (p *params) integer(name string) (n int, given bool) {
+	text := p.text(name)
+	if text == "" {
+		return 0, false
+	}
+	digits := strings.TrimPrefix(text, "-")
+	n, ok := httpapi.Digits(digits)
+	if !ok {
+		p.refuse("%s must be an integer", name)
+	}
+	if len(digits) < len(text) {
+		n = -n
+	}
+	return n, true
+}
+
+func (p *params) time(name string) time.Time {
+	text := p.text(name)
+	if text == "" {
+		return time.Time{}
+	}
+	at, err := jsontext.ParseTime(text)
+	if err != nil {
+		p.refuse("%s must be a time such as 2026-01-02T03:04:05Z", name)
+	}
+	return at
+}
+
+// cursorAt names the last job of a page (TF-100); the time has all that is stored
+// of it (TF-103).
+func cursorAt(at time.Time, id string) string {
+	stamp := jsontext.AppendTime(nil, at)
+	return base64.StdEncoding.EncodeToString([]byte(string(stamp[1:len(stamp)-1]) + "|" + id))
+}
+
+// readCursor reads what cursorAt wrote; padding may be missing (G-TF-35).
+func readCursor(cursor string) (at time.Time, id string, ok bool) {
+	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(cursor, "="))
+	if err != nil {
+		return at, "", false
+	}
+	stamp, id, ok := strings.Cut(string(raw), "|")
+	if !ok {
+		return at, "", false
+	}
+	if at, err = jsontext.ParseTime(stamp); err != nil {
+		return at, "", false
+	}
+	id, ok = parseUUID(id)
+	return at, id, ok
+}

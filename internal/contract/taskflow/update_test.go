@@ -1,0 +1,197 @@
+package taskflow_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/taskflow"
+)
+
+func TestUpdate(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		t.Run("TF-073 TF-079 all that can be changed", func(t *testing.T) {
+			v := w.create(t)
+			w.clock.Advance(time.Second)
+			got := w.put(t, v.ID, `"name":"new","queue":"other","payload":[1],"priority":9`, attempts(5, "FIXED", 7, 8))
+			equal(t, "job", fmt.Sprint(got.Name, got.Queue, string(got.Payload), got.Priority, got.RetryPolicy, got.Status), "newother[1]9 {5 FIXED 7 8}READY")
+			equal(t, "moved", got.UpdatedAt.After(v.UpdatedAt), true)
+			equal(t, "read again", fmt.Sprintf("%+v", w.get(t, v.ID)), fmt.Sprintf("%+v", got))
+			equal(t, "where it was", len(w.search(t, "queue", "q").Items), 0)
+			equal(t, "where it is", w.search(t, "queue", "other", "priority_min", "9").Items[0].ID, v.ID)
+			w.succeed(t, v.ID)
+		})
+		t.Run("TF-078 what is left out stays", func(t *testing.T) {
+			first := w.create(t).ID
+			v := w.create(t, `"payload":{"a":1},"priority":8`, attempts(5, "FIXED", 7, 8), after(first))
+			got := w.put(t, v.ID)
+			v.UpdatedAt = got.UpdatedAt
+			equal(t, "nothing", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", v))
+			got = w.put(t, v.ID, `"payload":null`)
+			equal(t, "payload", fmt.Sprint(string(got.Payload), got.Priority, got.Dependencies), fmt.Sprint("null", 8, []string{first}))
+			got = w.put(t, v.ID, `"retry_policy":{"max_attempts":2}`) // G-TF-06
+			equal(t, "policy", got.RetryPolicy, policy{2, "EXPONENTIAL", 10, 300})
+		})
+		t.Run("TF-076 what the server sets", func(t *testing.T) {
+			v := w.create(t)
+			all := w.do(t, "GET", pathOf(v.ID), "").want(t, 200).body
+			w.do(t, "PUT", pathOf(v.ID), all, beyondDocument, "1").want(t, 200)
+			for name, value := range map[string]string{"id": `"00000000-0000-4000-8000-000000000000"`, "created_at": `"2001-01-01T00:00:00Z"`, "status": `"RUNNING"`, "attempt_count": `1`} {
+				w.do(t, "PUT", pathOf(v.ID), fmt.Sprintf(`{"name":"x",%q:%s}`, name, value)).is(t, 400, "VALIDATION_ERROR", name)
+				w.do(t, "PUT", pathOf(v.ID), fmt.Sprintf(`{"name":"x",%q:null}`, name)).is(t, 400, "VALIDATION_ERROR", name)
+			}
+			equal(t, "name", w.get(t, v.ID).Name, v.Name)
+			w.put(t, v.ID, fmt.Sprintf(`"id":%q,"created_at":%q`, strings.ToUpper(v.ID), v.CreatedAt.In(time.FixedZone("", 3600)).Format(time.RFC3339Nano)))
+		})
+		t.Run("TF-075 what is over", func(t *testing.T) {
+			completed, failed := w.create(t).ID, w.create(t).ID
+			blocked := w.create(t, after(failed)).ID
+			w.succeed(t, completed)
+			w.fail(t, failed, false)
+			for id, status := range map[string]string{completed: "COMPLETED", failed: "FAILED", blocked: "BLOCKED"} {
+				for _, body := range []string{`{}`, `{"name":""}`, `{`, `{"dependencies":[]}`, `{"dependencies":["` + id + `"]}`} { // G-TF-34
+					w.do(t, "PUT", pathOf(id), body).is(t, 409, "CONFLICT", status)
+				}
+			}
+		})
+		t.Run("TF-077 while it runs", func(t *testing.T) { // G-TF-08
+			v := w.create(t, attempts(3, "FIXED", 1, 1))
+			j := w.begin(t, v.ID)
+			got := w.put(t, v.ID, `"payload":"new"`, attempts(1, "FIXED", 1, 1))
+			equal(t, "status", got.Status, "RUNNING")
+			equal(t, "the run keeps its payload", string(j.Payload), "{}")
+			w.finish(t, j, taskflow.FailedWith(j, "x", "y", true))
+			equal(t, "the policy in force", w.status(t, v.ID, "FAILED").AttemptCount, 1)
+		})
+		t.Run("TF-067 a retry keeps its delay", func(t *testing.T) {
+			v := w.create(t, attempts(3, "FIXED", 10, 10))
+			w.fail(t, v.ID, true)
+			got := w.put(t, v.ID, `"payload":"new"`)
+			equal(t, "next_run_at", got.NextRunAt.Equal(w.clock.Now().Add(10*time.Second)), true)
+			w.do(t, "PUT", pathOf(v.ID), `{"retry_policy":{"max_attempts":1}}`).want(t, 200)
+			w.clock.Advance(10 * time.Second)
+			equal(t, "the new payload", string(w.begin(t, v.ID).Payload), `"new"`)
+		})
+		t.Run("TF-077 fewer attempts than have failed", func(t *testing.T) { // G-TF-34
+			v := w.create(t, attempts(3, "FIXED", 1, 1))
+			for range 2 {
+				w.fail(t, v.ID, true)
+				w.clock.Advance(time.Second)
+			}
+			w.do(t, "PUT", pathOf(v.ID), `{"retry_policy":{"max_attempts":1}}`).is(t, 400, "VALIDATION_ERROR", "max_attempts")
+		})
+		t.Run("TF-077 unknown dependencies", func(t *testing.T) {
+			v := w.create(t)
+			stranger := "00000000-0000-4000-8000-000000000000"
+			w.do(t, "PUT", pathOf(v.ID), "{"+named("x")+","+after(stranger)+"}").is(t, 400, "VALIDATION_ERROR", "dependencies", stranger)
+			equal(t, "unchanged", fmt.Sprintf("%+v", w.get(t, v.ID)), fmt.Sprintf("%+v", v))
+			w.do(t, "PUT", pathOf(stranger), "{"+after(v.ID)+"}").is(t, 404, "NOT_FOUND")
+		})
+	})
+}
+
+func TestRelink(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		t.Run("TF-080 a job that waits is looked at anew", func(t *testing.T) {
+			open, done, failed := w.create(t).ID, w.create(t).ID, w.create(t).ID
+			w.succeed(t, done)
+			w.fail(t, failed, false)
+			for want, deps := range map[string][]string{"PENDING": {open, done}, "READY": {done}, "BLOCKED": {open, failed}} {
+				id := w.create(t, after(open)).ID
+				behind := w.create(t, after(id)).ID
+				got := w.put(t, id, after(deps...))
+				equal(t, "status", got.Status, want)
+				equal(t, "dependencies", fmt.Sprint(got.Dependencies), fmt.Sprint(deps))
+				equal(t, "behind it", w.get(t, behind).Status, map[bool]string{true: "BLOCKED", false: "PENDING"}[want == "BLOCKED"])
+				equal(t, "read again", fmt.Sprintf("%+v", w.get(t, id)), fmt.Sprintf("%+v", got))
+				if want == "READY" {
+					w.succeed(t, id)
+					w.status(t, behind, "READY")
+				}
+			}
+			id := w.create(t, after(open)).ID
+			equal(t, "none", w.put(t, id, after()).Status, "READY")
+		})
+		t.Run("TF-080 what counts is the new list", func(t *testing.T) {
+			a, b := w.create(t).ID, w.create(t).ID
+			id := w.create(t, after(a)).ID
+			w.put(t, id, after(b))
+			w.succeed(t, a)
+			w.status(t, id, "PENDING")
+			w.do(t, "DELETE", pathOf(a), "").want(t, 204)
+			w.do(t, "DELETE", pathOf(b), "").is(t, 409, "CONFLICT")
+			w.succeed(t, b)
+			w.status(t, id, "READY")
+		})
+		t.Run("TF-080 one that does not wait", func(t *testing.T) {
+			open, done := w.create(t).ID, w.create(t).ID
+			w.succeed(t, done)
+			for _, status := range []string{"READY", "RUNNING"} {
+				v := w.create(t)
+				if status == "RUNNING" {
+					w.begin(t, v.ID)
+				}
+				w.do(t, "PUT", pathOf(v.ID), "{"+named("x")+","+after(done, open)+"}").is(t, 409, "CONFLICT", status)
+				equal(t, "unchanged", w.status(t, v.ID, status).Name, v.Name)
+				equal(t, "settled ones", fmt.Sprint(w.put(t, v.ID, after(done)).Dependencies), fmt.Sprint([]string{done}))
+				w.status(t, v.ID, status)
+			}
+		})
+		t.Run("TF-033 TF-034 TF-037 TF-077 a cycle", func(t *testing.T) {
+			root := w.create(t).ID
+			a := w.create(t, after(root)).ID
+			b := w.create(t, after(a)).ID
+			c := w.create(t, after(root, b)).ID
+			p := w.do(t, "PUT", pathOf(a), "{"+named("x")+","+after(root, c)+"}").is(t, 409, "CONFLICT")
+			if p.Details == nil || !slices.Equal(p.Details.CyclePath, []string{a, c, b}) {
+				t.Errorf("details %+v, want %v", p.Details, []string{a, c, b})
+			}
+			v := w.get(t, a)
+			equal(t, "nothing stored", fmt.Sprint(v.Name, v.Dependencies), fmt.Sprint("n", []string{root}))
+			w.succeed(t, root)
+			w.status(t, a, "READY")
+		})
+		t.Run("TF-035 itself", func(t *testing.T) {
+			root := w.create(t).ID
+			id := w.create(t, after(root)).ID
+			p := w.do(t, "PUT", pathOf(id), "{"+after(id)+"}").is(t, 409, "CONFLICT")
+			equal(t, "path", fmt.Sprint(p.Details.CyclePath), fmt.Sprint([]string{id}))
+		})
+		t.Run("TF-036 TF-038 a diamond is none", func(t *testing.T) {
+			root := w.create(t).ID
+			a, b := w.create(t, after(root)).ID, w.create(t, after(root)).ID
+			w.put(t, w.create(t, after(root)).ID, after(a, b, root))
+		})
+		t.Run("TF-040 two updates that together close a cycle", func(t *testing.T) {
+			root := w.create(t).ID
+			for range 25 {
+				a, b := w.create(t, after(root)).ID, w.create(t, after(root)).ID
+				answers := together(2, func(i int) reply {
+					ids := []string{a, b}
+					return w.do(t, "PUT", pathOf(ids[i]), "{"+after(root, ids[1-i])+"}")
+				})
+				got := []int{answers[0].status, answers[1].status}
+				slices.Sort(got)
+				equal(t, "answers", fmt.Sprint(got), "[200 409]")
+			}
+		})
+		t.Run("TF-039 TF-041 a chain of thousands", func(t *testing.T) {
+			const n = 3000
+			var jobs []string
+			for i := range n {
+				deps := ""
+				if i > 0 {
+					deps = fmt.Sprintf(`,"depends_on":["%d"]`, i-1)
+				}
+				jobs = append(jobs, fmt.Sprintf(`{"ref":"%d","name":"n","queue":"chain"%s}`, i, deps))
+			}
+			ids := w.graph(t, jobs...)
+			gate := w.create(t).ID
+			w.do(t, "PUT", pathOf(ids["0"]), "{"+after(gate)+"}").is(t, 409, "CONFLICT") // it does not wait
+			p := w.do(t, "PUT", pathOf(ids["1"]), "{"+after(ids[fmt.Sprint(n-1)])+"}").is(t, 409, "CONFLICT")
+			equal(t, "path", len(p.Details.CyclePath), n-1)
+		})
+	})
+}

@@ -1,0 +1,34 @@
+package taskflow
+
+import (
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// What whoever runs jobs of this contract needs to know of it, in the process or
+// through the worker API.
+
+// Attempt is the number of the run a job is in, from 1.
+func Attempt(j *job.Job) int { return j.Failures + 1 }
+
+// StatusOf is how the contract calls a state.
+func StatusOf(s job.State) string { return string(s) }
+
+// CompletedWith is the outcome of a run that ended well; result is JSON or nil.
+func CompletedWith(_ *job.Job, result []byte) engine.Outcome {
+	return engine.Outcome{On: job.Succeeded, Result: result}
+}
+
+// FailedWith is the outcome of a run that failed: tried again as the policy says,
+// or never where that is of no use (G-TF-30).
+func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
+	o := begin(nil)
+	o.text("error", message)
+	o.text("error_type", errorType)
+	o.raw("retryable", map[bool]string{true: "true", false: "false"}[retryable])
+	on := job.FailedForGood
+	if retryable {
+		on = job.Failed
+	}
+	return engine.Outcome{On: on, Failure: o.end(), Reason: message}
+}

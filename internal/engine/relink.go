@@ -1,0 +1,253 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Relink is Change for what a job depends on: it has these dependencies and no
+// others afterwards. A job whose state waits is looked at anew: it goes on where
+// all are settled well, and is Unsatisfiable, as are those that wait for it, where
+// one is settled ill. Any other job may only depend on what is settled well.
+// Where the machine holds it the change is a Replaced that stays in the state.
+//
+// Errors: those of Change and, after that of edit, NotFound for an unknown
+// dependency, whose ID it has, Cycle with the keys along the circle from the job
+// on, Conflict for a job that is over or must not wait, Invalid for a dependency
+// on another contract's job.
+func (e *Engine) Relink(ctx context.Context, id job.ID, deps []job.ID, edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
+	c, err := e.contract(id.Contract)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Graph || slices.ContainsFunc(deps, func(d job.ID) bool { return d.Contract != c.Name }) {
+		return nil, &job.Error{Kind: job.Invalid, Op: "engine.relink", ID: id,
+			Msg: "a job can only wait for jobs of its own contract, and only where that has a graph"}
+	}
+	var after *job.Job
+	err = e.updateRaced(ctx, func(u *unit) (err error) {
+		r := relinking{unit: u, id: id, deps: unique(deps)}
+		after, err = r.run(edit)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return after, nil
+}
+
+func unique(ids []job.ID) (once []job.ID) {
+	for _, id := range ids {
+		if !slices.Contains(once, id) {
+			once = append(once, id)
+		}
+	}
+	return once
+}
+
+// relinking is one Relink. One runs at a time for each contract: two that close
+// no circle by themselves may close one together (TF-040).
+type relinking struct {
+	*unit
+	id    job.ID
+	deps  []job.ID
+	job   *job.Job
+	old   []job.ID            // what it depended on
+	known map[job.ID]*job.Job // what of old and deps exists, locked
+}
+
+func (r *relinking) run(edit func(*job.Job, time.Time) error) (*job.Job, error) {
+	if err := r.lockAll(); err != nil {
+		return nil, err
+	}
+	if edit != nil {
+		if err := r.edited(r.job, edit); err != nil {
+			return nil, err
+		}
+	}
+	for _, step := range []func() error{r.check, r.swap, r.evaluate} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return r.job, nil
+}
+
+// lockAll locks the job after what it depends on, before and after the change:
+// none of that settles meanwhile and then counts once too often or not at all.
+func (r *relinking) lockAll() error {
+	if err := r.tx.LockName("graph:" + r.id.Contract); err != nil {
+		return err
+	}
+	old, err := r.listed()
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(unique(slices.Concat(old, r.deps)), func(id job.ID) bool { return id == r.id })
+	locked, err := r.tx.Lock(others)
+	if err != nil {
+		return err
+	}
+	r.known = map[job.ID]*job.Job{}
+	for _, j := range locked {
+		r.known[j.ID] = j
+	}
+	if r.job, err = r.lockOne(r.id); err != nil {
+		return err
+	}
+	if r.old, err = r.listed(); err == nil && !slices.Equal(r.old, old) { // removed and stored anew meanwhile
+		return errRaced
+	}
+	return err
+}
+
+// listed returns what the job depends on. Beside a Relink only its removal
+// changes that.
+func (r *relinking) listed() ([]job.ID, error) {
+	all, err := r.tx.Dependencies([]job.ID{r.id})
+	list := all[r.id]
+	slices.SortFunc(list, compareKeys)
+	return list, err
+}
+
+// check refuses what cannot be depended on.
+func (r *relinking) check() error {
+	if r.job.Phase == job.Done {
+		return r.refuse("the job is over")
+	}
+	seqs := make([]int64, len(r.deps))
+	for i, id := range r.deps {
+		j := r.known[id]
+		if id == r.id {
+			j = r.job
+		}
+		if j == nil {
+			return &job.Error{Kind: job.NotFound, Op: "engine.relink", ID: id, Msg: fmt.Sprintf("there is no job %q to wait for", id.Key)}
+		}
+		seqs[i] = j.Seq
+	}
+	path, err := r.circle(seqs)
+	if err != nil || path == nil {
+		return err
+	}
+	return &job.Error{Kind: job.Cycle, Op: "engine.relink", ID: r.id, Msg: "the dependencies close a circle", Path: path}
+}
+
+func (r *relinking) refuse(why string) error {
+	return &job.Error{Kind: job.Conflict, Op: "engine.relink", ID: r.id, Msg: why}
+}
+
+// circle returns the keys along the circle that the new dependencies close.
+func (r *relinking) circle(deps []int64) ([]string, error) {
+	edges, err := r.tx.Ancestry(deps)
+	if err != nil {
+		return nil, err
+	}
+	n := numbering{by: map[int64]int{}}
+	at := n.of(r.job.Seq) // the first
+	for _, d := range deps {
+		n.link(at, n.of(d))
+	}
+	for _, e := range edges {
+		if e.Dependent != r.job.Seq { // that is what it was
+			n.link(n.of(e.Dependent), n.of(e.Dependency))
+		}
+	}
+	found := job.FindIndexCycle(n.deps)
+	if found == nil {
+		return nil, nil
+	}
+	place, circle := map[int64]int{}, make([]int64, len(found))
+	for i, at := range found {
+		circle[i] = n.seqs[at]
+		place[n.seqs[at]] = i
+	}
+	jobs, err := r.tx.Briefs(circle)
+	path := make([]string, len(found))
+	for _, j := range jobs {
+		path[place[j.Seq]] = j.ID.Key
+	}
+	return path, err
+}
+
+// numbering numbers jobs from 0 in the order they are met.
+type numbering struct {
+	by   map[int64]int
+	seqs []int64
+	deps [][]int
+}
+
+func (n *numbering) of(seq int64) int {
+	at, met := n.by[seq]
+	if !met {
+		at = len(n.seqs)
+		n.by[seq] = at
+		n.seqs, n.deps = append(n.seqs, seq), append(n.deps, nil)
+	}
+	return at
+}
+
+func (n *numbering) link(from, to int) { n.deps[from] = append(n.deps[from], to) }
+
+func (r *relinking) swap() error {
+	if err := r.tx.DropEdges([]int64{r.job.Seq}); err != nil {
+		return err
+	}
+	edges := make([]job.Edge, len(r.deps))
+	for i, id := range r.deps {
+		edges[i] = job.Edge{Dependent: r.job.Seq, Dependency: r.known[id].Seq}
+	}
+	return r.tx.AddEdges(edges)
+}
+
+// evaluate takes the job where its dependencies lead it (G-TF-09). Its open
+// children, which OpenDeps counts as well, stay as they are.
+func (r *relinking) evaluate() error {
+	j, machine := r.job, r.e.contracts[r.id.Contract].Machine
+	blockedMove, waits := machine.Next(j.State, job.Unsatisfiable)
+	open, ill := r.count(r.deps)
+	if !waits && open+ill > 0 {
+		return r.refuse(fmt.Sprintf("the job is %s and can only depend on what ended well", j.State))
+	}
+	if waits {
+		was, _ := r.count(r.old)
+		j.OpenDeps += open - was
+	}
+	if mv, ok := machine.Next(j.State, job.Replaced); ok && mv.To == j.State {
+		if err := r.move(j, job.Replaced); err != nil {
+			return err
+		}
+	} else {
+		r.edit(j)
+	}
+	switch {
+	case !waits:
+		return nil
+	case ill > 0:
+		if machine.Phase(blockedMove.To) == job.Ready {
+			j.OpenDeps = 0 // as in settleDependent
+		}
+		return r.move(j, job.Unsatisfiable)
+	default:
+		return r.satisfy(j)
+	}
+}
+
+// count returns how many of the dependencies are open and how many ended ill.
+func (r *relinking) count(ids []job.ID) (open, ill int) {
+	machine := r.e.contracts[r.id.Contract].Machine
+	for _, id := range ids {
+		switch j := r.known[id]; {
+		case j == nil: // pruned
+		case j.Phase != job.Done:
+			open++
+		case !machine.Good(j.State):
+			ill++
+		}
+	}
+	return open, ill
+}

@@ -1,0 +1,67 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// TF-087 ff.: the jobs of a contract that lists them are found as they are now.
+func TestSearch(t *testing.T) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.Searchable = true }), func(w *world) {
+		for i := range 4 { // one after the other, as they are created
+			w.submit(sub(fmt.Sprint("graph/", i), priority(5+i), in([]string{"q", "r"}[i%2])))
+			w.Advance(time.Second)
+		}
+		w.submit(sub("graph/b", priority(1), after("graph/0")), sub("graph/a", priority(1), after("graph/0")), sub("part/x"))
+		w.finish(engine.Run{Run: w.claim("graph", 1, "r")[0].Run}, job.Succeeded)
+		for _, c := range []struct {
+			s    store.Search
+			want []string
+		}{
+			{store.Search{}, []string{"a", "b", "3", "2", "1", "0"}},
+			{store.Search{State: "completed"}, []string{"3"}},
+			{store.Search{State: "ready", PriorityMax: 6}, []string{"1", "0"}},
+			{store.Search{Queue: "q", State: "pending"}, []string{"a", "b"}},
+			{store.Search{Queue: "q", Limit: 2, AfterTime: w.Now(), AfterKey: "a"}, []string{"b", "2"}},
+			{store.Search{State: "nonsense"}, nil},
+		} {
+			c.s.Contract, c.s.Limit = "graph", max(c.s.Limit, 1)
+			if c.s.Limit == 1 {
+				c.s.Limit = 100
+			}
+			jobs, err := w.Search(w.ctx, c.s)
+			w.ok(err)
+			var got []string
+			for _, j := range jobs {
+				got = append(got, j.ID.Key)
+				if string(j.Payload) != name(j.ID) {
+					w.Errorf("the payload of %s is %q", name(j.ID), j.Payload)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				w.Errorf("%+v: got %v, want %v", c.s, got, c.want)
+			}
+		}
+		w.fails(second(w.Search(w.ctx, store.Search{Contract: "part", Limit: 1})), job.Invalid)
+		w.fails(second(w.Search(w.ctx, store.Search{Contract: "none", Limit: 1})), job.NotFound)
+	})
+}
+
+// What a search could not find is not stored.
+func TestListedPriorities(t *testing.T) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.Searchable = true }), func(w *world) {
+		for _, p := range []int{-1, 0, 11} {
+			w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("graph/a", priority(p))))), job.Invalid)
+		}
+		w.submit(sub("graph/a", priority(10)), sub("part/a", priority(99)))
+		edit := func(j *job.Job, _ time.Time) error { j.Priority = 11; return nil }
+		w.fails(second(w.Change(w.ctx, id("graph/a"), job.Replaced, edit)), job.Invalid)
+		w.fails(second(w.Relink(w.ctx, id("graph/a"), nil, edit)), job.Invalid)
+	})
+}

@@ -1,0 +1,133 @@
+package workerapi
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Name is what the API is called among the mounts, and its description among the descriptions.
+const Name = "worker"
+
+// OpenAPI is the description, as it is served and as the tests check every exchange against it.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+// bodyLimit holds for every request: results and states are answers, not archives.
+const bodyLimit = 4 << 20
+
+// Contract is what the API needs to know of a contract whose jobs it serves. Jobs that are given to the functions have
+// no body but their definition, unless said.
+type Contract struct {
+	Name string
+
+	// Attempt is how often the job was handed out to be tried, this time included: from 1 on.
+	Attempt func(*job.Job) int
+	// Complete and Fail say how a run ends. result is nil when none was sent.
+	Complete func(j *job.Job, result []byte) engine.Outcome
+	Fail     func(j *job.Job, message, errorType string, retryable bool) engine.Outcome
+
+	// ID is the identity of the job that the contract shows under an id; false when there can be none. Nil takes the
+	// id as the key.
+	ID func(jobID string) (job.ID, bool)
+	// State is how a state is called in answers; nil is its own name.
+	State func(job.State) string
+	// Payload is what a worker is given of a job with all its bodies; nil is the payload as it was sent.
+	Payload func(*job.Job) []byte
+	// Bound reports whether the process runs the jobs of a queue itself, so that they are not handed out here; of ""
+	// whether it runs all of them. Nil is none.
+	Bound func(queue string) bool
+	// Overdue reports whether a run should end although it is alive, which its heartbeat is told; nil is never.
+	Overdue func(j *job.Job, now time.Time) bool
+	// Beaten is told of every heartbeat that got through; nil tells nobody.
+	Beaten func()
+}
+
+func (c *Contract) id(jobID string) (job.ID, bool) {
+	if c.ID == nil {
+		return job.ID{Contract: c.Name, Key: jobID}, true
+	}
+	return c.ID(jobID)
+}
+
+func (c *Contract) state(s job.State) string {
+	if c.State == nil {
+		return string(s)
+	}
+	return c.State(s)
+}
+
+func (c *Contract) payload(j *job.Job) []byte {
+	if c.Payload == nil {
+		return j.Payload
+	}
+	return c.Payload(j)
+}
+
+func (c *Contract) bound(queue string) bool { return c.Bound != nil && c.Bound(queue) }
+
+// Config is what the API is made of.
+type Config struct {
+	Log       *slog.Logger
+	Token     config.Secret // empty: open, on loopback only (G-X-20)
+	Contracts []Contract    // one at least
+}
+
+// API is the worker API. It is made before the engine and mounted after it.
+type API struct {
+	Config
+
+	contracts map[string]*Contract
+	engine    *engine.Engine
+}
+
+// New checks the config.
+func New(c Config) (*API, error) {
+	if c.Log == nil || len(c.Contracts) == 0 {
+		return nil, errors.New("workerapi: Log and Contracts are needed")
+	}
+	a := &API{Config: c, contracts: map[string]*Contract{}}
+	for i := range c.Contracts {
+		one := &c.Contracts[i]
+		if one.Name == "" || one.Attempt == nil || one.Complete == nil || one.Fail == nil || a.contracts[one.Name] != nil {
+			return nil, fmt.Errorf("workerapi: contract %q needs a name of its own, Attempt, Complete and Fail", one.Name)
+		}
+		a.contracts[one.Name] = one
+	}
+	return a, nil
+}
+
+// Mount makes the API serve its paths by an engine.
+func (a *API) Mount(e *engine.Engine) httpapi.Mount {
+	a = &API{Config: a.Config, contracts: a.contracts, engine: e}
+	t := httpapi.Table{Name: Name, Prefixes: []string{"/worker/v1/"}, Routes: a.routes(), Token: a.Token, BodyLimit: bodyLimit,
+		Answer: a.answer, Log: a.Log}
+	return t.MustMount()
+}
+
+const runPath = "/worker/v1/runs/{run_id}"
+
+func (a *API) routes() []httpapi.Route {
+	routes := []httpapi.Route{
+		{Action: "claim", Pattern: "/worker/v1/claims", Handle: a.claim},
+		{Action: "claim_job", Pattern: "/worker/v1/jobs/{job_id}/claim", Handle: a.claimJob},
+		{Action: "heartbeat", Pattern: runPath + "/heartbeat", Handle: a.heartbeat},
+		{Action: "start", Pattern: runPath + "/start", Handle: a.start},
+		{Action: "complete", Pattern: runPath + "/complete", Handle: a.complete},
+		{Action: "fail", Pattern: runPath + "/fail", Handle: a.fail},
+		{Action: "release", Pattern: runPath + "/release", Handle: a.release},
+	}
+	for i := range routes {
+		routes[i].Method, routes[i].TakesBody, routes[i].NoStore = http.MethodPost, true, true
+	}
+	return routes
+}

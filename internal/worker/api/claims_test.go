@@ -1,0 +1,292 @@
+package workerapi_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+func TestClaims(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		w.submit(t, made, "a", 3)
+		w.submit(t, made, "b", 2)
+		w.submit(t, made, "here", 1)
+		w.submit(t, other, "a", 1)
+		t.Run("G-X-20 max is one by default and a job has all its members", func(t *testing.T) {
+			jobs := w.claim(t, `,"queues":["a"],"worker":"me"`)
+			if len(jobs) != 1 {
+				t.Fatalf("got %d jobs", len(jobs))
+			}
+			j := jobs[0]
+			if j.JobID != "a-0" || j.Contract != made || j.Queue != "a" || j.Attempt != 1 || string(j.State) != "null" || j.LeaseSeconds != 30 {
+				t.Errorf("got %+v", j)
+			}
+			if got, want := string(j.Payload), `{"n": 0,  "big": 123456789012345678901234567890}`; got != want {
+				t.Errorf("payload %s, want %s", got, want)
+			}
+			stored := w.state(t, "a-0", "running")
+			if stored.Run.String() != j.RunID || stored.Worker != "me" {
+				t.Errorf("run %s of %q, want %s of me", stored.Run, stored.Worker, j.RunID)
+			}
+		})
+		t.Run("G-X-20 queues left out mean all but those that are run here", func(t *testing.T) {
+			jobs := w.claim(t, `,"max":100,"queues":null`)
+			if len(jobs) != 4 {
+				t.Fatalf("got %d jobs, want 4", len(jobs))
+			}
+			for _, j := range jobs {
+				if j.Queue == "here" || j.Contract != made {
+					t.Errorf("got %+v", j)
+				}
+			}
+			if again := w.claim(t, `,"max":1000000`); len(again) != 0 {
+				t.Errorf("got %d more", len(again))
+			}
+		})
+		t.Run("G-TF-37 a queue with a handler is refused by name", func(t *testing.T) {
+			w.post(t, "/worker/v1/claims", `{"contract":"made","queues":["a","here"]}`).is(t, 409, "NOT_CLAIMABLE")
+			w.post(t, "/worker/v1/jobs/here-0/claim", `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE")
+			w.state(t, "here-0", "ready")
+		})
+	})
+}
+
+func TestWholeContractBound(t *testing.T) {
+	t.Parallel()
+	c := served()
+	c.Bound = func(string) bool { return true }
+	w := inMemory(t, "", 0, c)
+	w.submit(t, made, "a", 1)
+	w.post(t, "/worker/v1/claims", `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE")
+	w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE")
+	w.state(t, "a-0", "ready")
+}
+
+func TestClaimByID(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		w.submit(t, made, "a", 1)
+		w.submit(t, other, "o", 1)
+		path := "/worker/v1/jobs/a-0/claim"
+		j := read[handed](t, w.post(t, path, `{"contract":"made","worker":"me"}`).want(t, 200))
+		if j.JobID != "a-0" || j.Attempt != 1 || w.state(t, "a-0", "running").Run.String() != j.RunID {
+			t.Errorf("got %+v", j)
+		}
+		w.post(t, path, `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE") // leased
+		w.run(t, j.RunID, "complete", "").want(t, 200)
+		w.post(t, path, `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE") // over
+		w.post(t, "/worker/v1/jobs/nobody/claim", `{"contract":"made"}`).is(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"made"}`).is(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"other"}`).is(t, 400, "VALIDATION_ERROR")
+		w.post(t, path, ``).is(t, 400, "VALIDATION_ERROR")
+	})
+}
+
+func TestClaimByIDWithoutSlot(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, "", 1, served())
+	w.submit(t, made, "a", 2)
+	first := w.one(t, "a")
+	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE")
+	if jobs := w.claim(t, ``); len(jobs) != 0 {
+		t.Errorf("got %d jobs beyond the limit", len(jobs))
+	}
+	w.run(t, first.RunID, "complete", "").want(t, 200)
+	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).want(t, 200)
+}
+
+// A claim that waits gets the job that comes meanwhile, and nobody else does.
+func TestLongPoll(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		got := make(chan []handed, 2)
+		for i, members := range []string{`,"queues":["a"],"wait_seconds":30`, `,"wait_seconds":30`} {
+			go func() { got <- w.claim(t, members) }()
+			w.submitOne(t, job.ID{Contract: made, Key: fmt.Sprint("late-", i)}, "a") // whether it waits already or not
+			select {
+			case jobs := <-got:
+				if len(jobs) != 1 || jobs[0].Queue != "a" {
+					t.Errorf("%s: got %+v", members, jobs)
+				}
+			case <-time.After(25 * time.Second):
+				t.Fatalf("%s: waited in vain", members)
+			}
+		}
+		go func() { got <- w.claim(t, `,"wait_seconds":30`) }()
+		w.engine.Close() // a node that stops answers at once
+		select {
+		case jobs := <-got:
+			if len(jobs) != 0 {
+				t.Errorf("got %+v of a node that stops", jobs)
+			}
+		case <-time.After(25 * time.Second):
+			t.Fatal("the end of the node woke nobody")
+		}
+	})
+}
+
+func TestValidation(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, "", 0, served())
+	for name, body := range map[string]string{
+		"no body":            ``,
+		"no contract":        `{}`,
+		"null contract":      `{"contract":null}`,
+		"unknown contract":   `{"contract":"nobody"}`,
+		"relay":              `{"contract":"relay"}`,
+		"other contract":     `{"contract":"other"}`,
+		"no JSON":            `{"contract":`,
+		"trailing":           `{"contract":"made"} {}`,
+		"array":              `[]`,
+		"bad UTF-8":          "{\"contract\":\"\xff\"}",
+		"queues no array":    `{"contract":"made","queues":"a"}`,
+		"queues empty":       `{"contract":"made","queues":[]}`,
+		"queue empty":        `{"contract":"made","queues":[""]}`,
+		"queue no string":    `{"contract":"made","queues":[1]}`,
+		"queue null":         `{"contract":"made","queues":[null]}`,
+		"queue with U+0000":  `{"contract":"made","queues":["a\u0000"]}`,
+		"queue too long":     `{"contract":"made","queues":["` + strings.Repeat("q", 1025) + `"]}`,
+		"max 0":              `{"contract":"made","max":0}`,
+		"max text":           `{"contract":"made","max":"1"}`,
+		"max fraction":       `{"contract":"made","max":1.5}`,
+		"wait below 0":       `{"contract":"made","wait_seconds":-1}`,
+		"wait true":          `{"contract":"made","wait_seconds":true}`,
+		"worker empty":       `{"contract":"made","worker":""}`,
+		"worker with U+0000": `{"contract":"made","worker":"\u0000"}`,
+		"worker too long":    `{"contract":"made","worker":"` + strings.Repeat("w", 256) + `"}`,
+		"surrogate":          `{"contract":"made","worker":"\ud800"}`,
+	} {
+		t.Run("G-X-20 "+name, func(t *testing.T) {
+			w.post(t, "/worker/v1/claims", body).is(t, 400, "VALIDATION_ERROR")
+		})
+	}
+	t.Run("many queues", func(t *testing.T) {
+		names := make([]string, 101)
+		for i := range names {
+			names[i] = fmt.Sprintf(`"q%d"`, i)
+		}
+		w.post(t, "/worker/v1/claims", `{"contract":"made","queues":[`+strings.Join(names, ",")+`]}`).is(t, 400, "VALIDATION_ERROR")
+	})
+	t.Run("no JSON by its type", func(t *testing.T) {
+		w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Content-Type", "text/plain").is(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+	})
+	t.Run("too large", func(t *testing.T) {
+		w.post(t, "/worker/v1/claims", strings.Repeat(" ", 4<<20+1)).is(t, 413, "PAYLOAD_TOO_LARGE")
+	})
+	t.Run("G-X-02 paths and methods", func(t *testing.T) {
+		w.post(t, "/worker/v1/nothing", ``).is(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs//claim", `{}`).is(t, 404, "NOT_FOUND")
+		w.send(t, "GET", "/worker/v1/claims", ``).is(t, 405, "METHOD_NOT_ALLOWED")
+		w.send(t, "DELETE", "/worker/v1/runs/x/complete", ``).is(t, 405, "METHOD_NOT_ALLOWED")
+	})
+}
+
+func TestToken(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, "the-token", 0, served())
+	for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a/claim", "/worker/v1/runs/x/complete", "/worker/v1/nothing"} {
+		w.post(t, path, `{"contract":"made"}`).is(t, 401, "UNAUTHORIZED")
+		w.post(t, path, `{"contract":"made"}`, "Authorization", "Bearer another").is(t, 401, "UNAUTHORIZED")
+	}
+	w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Authorization", "Bearer the-token").want(t, 200)
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	twice := workerapi.Config{Log: discard, Contracts: []workerapi.Contract{served(), served()}}
+	half := served()
+	half.Fail = nil
+	for name, c := range map[string]workerapi.Config{"no log": {Contracts: []workerapi.Contract{served()}}, "none": {Log: discard}, "twice": twice,
+		"half": {Log: discard, Contracts: []workerapi.Contract{half}}} {
+		if _, err := workerapi.New(c); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	document(t).HoldsRoutes(t, workerapi.Routes(), 7)
+}
+
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	for _, k := range job.Kinds() {
+		if !workerapi.KindKnown(k) {
+			t.Errorf("%s has no code", k)
+		}
+	}
+	for kind, want := range map[job.Kind]string{job.Unavailable: "STORAGE_UNAVAILABLE", job.ReadOnly: "STORAGE_UNAVAILABLE",
+		job.Timeout: "STORAGE_UNAVAILABLE", job.RunLost: "RUN_LOST", job.Internal: "INTERNAL_ERROR"} {
+		if code, status := workerapi.CodeOf(fmt.Errorf("wrapped: %w", &job.Error{Kind: kind})); code != want || status == 0 {
+			t.Errorf("%s is %s %d, want %s", kind, code, status, want)
+		}
+	}
+}
+
+func TestStoreAway(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, "", 0, served())
+	w.submit(t, made, "a", 2)
+	j := w.one(t, "a")
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("G-X-20 STORAGE_UNAVAILABLE", func(t *testing.T) {
+		w.post(t, "/worker/v1/claims", `{"contract":"made"}`).is(t, 503, "STORAGE_UNAVAILABLE")
+		w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).is(t, 503, "STORAGE_UNAVAILABLE")
+		for _, verb := range []string{"start", "heartbeat", "complete", "release"} {
+			w.run(t, j.RunID, verb, ``).is(t, 503, "STORAGE_UNAVAILABLE")
+		}
+	})
+}
+
+// A crowd takes every job exactly once.
+func TestCrowd(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		const jobs, crowd = 300, 24
+		w.submit(t, made, "a", jobs)
+		var mu sync.Mutex
+		runs := map[string]int{}
+		var all sync.WaitGroup
+		for range crowd {
+			all.Go(func() {
+				for {
+					got := w.claim(t, `,"max":3`)
+					if len(got) == 0 {
+						return
+					}
+					for _, j := range got {
+						r := w.run(t, j.RunID, "complete", `{"result":{"ok":true}}`)
+						mu.Lock()
+						runs[j.JobID]++
+						mu.Unlock()
+						if r.status != 200 || !strings.Contains(r.body, `"COMPLETED"`) {
+							t.Errorf("got %d %s", r.status, r.body)
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+		for i := range jobs {
+			id := fmt.Sprintf("a-%d", i)
+			if runs[id] != 1 {
+				t.Errorf("job %s was run %d times", id, runs[id])
+			}
+		}
+		counts, err := w.engine.Queues(context.Background(), made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range counts {
+			if c.Jobs() != 0 {
+				t.Errorf("left: %+v", c)
+			}
+		}
+	})
+}

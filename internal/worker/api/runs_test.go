@@ -1,0 +1,196 @@
+package workerapi_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// verbs are all writes of a run, each with a body that is good.
+var verbs = map[string]string{"start": ``, "heartbeat": `{"state":1}`, "complete": `{"result":1}`,
+	"fail": `{"error":"e","retryable":true}`, "release": `{}`}
+
+func TestRuns(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		w.submit(t, made, "a", 1)
+		j := w.one(t, "a")
+		t.Run("start changes nothing where the contract knows no start", func(t *testing.T) {
+			r := w.run(t, j.RunID, "start", `{}`).want(t, 200)
+			if r.body != `{"job_id":"a-0","status":"RUNNING"}` {
+				t.Errorf("got %s", r.body)
+			}
+		})
+		t.Run("a heartbeat keeps the state as it was sent and moves the lease", func(t *testing.T) {
+			w.clock.Advance(20 * time.Second)
+			b := read[struct {
+				LeaseUntil time.Time `json:"lease_until"`
+				Cancel     bool
+			}](t, w.run(t, j.RunID, "heartbeat", `{"state": {"at":  1e3} }`).want(t, 200))
+			if want := w.state(t, "a-0", "running").LeaseUntil; !b.LeaseUntil.Equal(want) || b.Cancel || !want.After(w.clock.Now().Add(29*time.Second)) {
+				t.Errorf("got %+v, want %s", b, want)
+			}
+			w.run(t, j.RunID, "heartbeat", ``).want(t, 200)
+			if got := string(w.state(t, "a-0", "running").Progress); got != `{"at":  1e3}` {
+				t.Errorf("state %s", got)
+			}
+		})
+		t.Run("a run that should end is told so", func(t *testing.T) {
+			for range 3 {
+				w.clock.Advance(20 * time.Second)
+				w.run(t, j.RunID, "heartbeat", ``).want(t, 200)
+			}
+			if r := w.run(t, j.RunID, "heartbeat", ``).want(t, 200); !strings.Contains(r.body, `"cancel":true`) {
+				t.Errorf("got %s", r.body)
+			}
+		})
+		t.Run("G-X-18 release counts nothing, and the state goes to whoever is next", func(t *testing.T) {
+			r := w.run(t, j.RunID, "release", ``).want(t, 200)
+			if r.body != `{"job_id":"a-0","status":"READY"}` {
+				t.Errorf("got %s", r.body)
+			}
+			again := w.one(t, "a")
+			if again.RunID == j.RunID || again.Attempt != 1 || string(again.State) != `{"at":  1e3}` {
+				t.Errorf("got %+v", again)
+			}
+			j = again
+		})
+		t.Run("a failure that is retryable is tried again after its delay", func(t *testing.T) {
+			r := w.run(t, j.RunID, "fail", `{"error":"no","error_type":"net","retryable":true}`).want(t, 200)
+			if r.body != `{"job_id":"a-0","status":"READY"}` {
+				t.Errorf("got %s", r.body)
+			}
+			if jobs := w.claim(t, ``); len(jobs) != 0 {
+				t.Errorf("claimed before its time: %+v", jobs)
+			}
+			w.clock.Advance(time.Second)
+			if j = w.one(t, "a"); j.Attempt != 2 {
+				t.Errorf("attempt %d, want 2", j.Attempt)
+			}
+			if got := string(w.state(t, "a-0", "running").Failure); got != `"no"` {
+				t.Errorf("failure %s", got)
+			}
+		})
+		t.Run("a result is kept as it was sent", func(t *testing.T) {
+			r := w.run(t, j.RunID, "complete", `{"result": [1,  2.0] }`).want(t, 200)
+			if r.body != `{"job_id":"a-0","status":"COMPLETED"}` {
+				t.Errorf("got %s", r.body)
+			}
+			if got := string(w.state(t, "a-0", "completed").Result); got != `[1,  2.0]` {
+				t.Errorf("result %s", got)
+			}
+		})
+		t.Run("G-X-20 a run that is over is lost", func(t *testing.T) { w.lost(t, j.RunID) })
+		t.Run("a failure for good is final", func(t *testing.T) {
+			w.submit(t, made, "b", 1)
+			r := w.run(t, w.one(t, "b").RunID, "fail", `{"error":"no","error_type":null,"retryable":false}`).want(t, 200)
+			if r.body != `{"job_id":"b-0","status":"FAILED"}` {
+				t.Errorf("got %s", r.body)
+			}
+		})
+	})
+}
+
+// lost fails unless every write of a run is refused and changes nothing.
+func (w *world) lost(t testing.TB, runID string) {
+	t.Helper()
+	for verb, body := range verbs {
+		w.run(t, runID, verb, body).is(t, 409, "RUN_LOST")
+	}
+}
+
+func TestFencing(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		w.submit(t, made, "a", 1)
+		first := w.one(t, "a")
+		w.expire(t, 31*time.Second)
+		second := w.one(t, "a")
+		if second.RunID == first.RunID || second.Attempt != 2 {
+			t.Fatalf("got %+v after %+v", second, first)
+		}
+		before := *w.state(t, "a-0", "running")
+		w.lost(t, first.RunID)
+		if after := w.state(t, "a-0", "running"); after.Run != before.Run || !after.UpdatedAt.Equal(before.UpdatedAt) || after.Progress != nil {
+			t.Errorf("an older run changed %+v into %+v", before, after)
+		}
+		t.Run("G-X-20 unknown runs", func(t *testing.T) {
+			made := job.NewRunID(before.Seq, [16]byte{1}).String()
+			for _, id := range []string{made, job.NewRunID(1<<40, [16]byte{}).String(), "00000000-0000-0000-0000-000000000000", "no-uuid", "%20"} {
+				w.lost(t, id)
+			}
+		})
+		t.Run("C-15 a canceled job's run is lost", func(t *testing.T) {
+			if _, err := w.engine.Cancel(context.Background(), job.ID{Contract: made, Key: "a-0"}); err != nil {
+				t.Fatal(err)
+			}
+			w.lost(t, second.RunID)
+		})
+	})
+}
+
+// The run of a contract that is not served is as good as unknown: Relay's runs end by Relay's own ways.
+func TestForeignRun(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, "", 0, served())
+	w.submit(t, other, "o", 1)
+	j, err := w.engine.ClaimJob(context.Background(), job.ID{Contract: other, Key: "o-0"}, "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.lost(t, j.Run.String())
+	if after, err := w.engine.Get(context.Background(), j.ID); err != nil || after.Run != j.Run {
+		t.Errorf("got %+v, %v", after, err)
+	}
+}
+
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, "", 0, served())
+	w.submit(t, made, "a", 1)
+	j := w.one(t, "a")
+	for verb, bodies := range map[string][]string{
+		"fail": {``, `{}`, `{"error":"e"}`, `{"retryable":true}`, `{"error":1,"retryable":true}`, `{"error":null,"retryable":true}`,
+			`{"error":"e","retryable":1}`, `{"error":"e","retryable":null}`, `{"error":"e","retryable":true,"error_type":""}`,
+			`{"error":"e","retryable":true,"error_type":"\u0000"}`, `{"error":"e","retryable":true,"error_type":7}`, `[]`, `{`},
+		"complete": {`1`, `{"result":}`}, "heartbeat": {`"x"`, `{"state"`}, "start": {`[]`, `x`}, "release": {`null`},
+	} {
+		for _, body := range bodies {
+			w.run(t, j.RunID, verb, body).is(t, 400, "VALIDATION_ERROR")
+		}
+		w.post(t, "/worker/v1/runs/"+j.RunID+"/"+verb, `{"error":"e","retryable":true}`, "Content-Type", "text/plain").is(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+	}
+	w.state(t, "a-0", "running")
+	w.run(t, strings.ToUpper(j.RunID), "complete", `{"result":null,"more":1}`).want(t, 200)
+	if got := string(w.state(t, "a-0", "completed").Result); got != "null" {
+		t.Errorf("result %q, want null", got)
+	}
+}
+
+// Of all who end a run at the same time one does.
+func TestManyEnd(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		w.submit(t, made, "a", 20)
+		for _, j := range w.claim(t, `,"max":20`) {
+			var won atomic.Int32
+			var all sync.WaitGroup
+			for _, verb := range []string{"complete", "fail", "release", "complete", "fail", "release"} {
+				all.Go(func() {
+					switch r := w.run(t, j.RunID, verb, verbs[verb]); r.status {
+					case 200:
+						won.Add(1)
+					default:
+						r.is(t, 409, "RUN_LOST")
+					}
+				})
+			}
+			all.Wait()
+			if won.Load() != 1 {
+				t.Errorf("job %s: %d ended its run", j.JobID, won.Load())
+			}
+		}
+	})
+}

@@ -1,0 +1,273 @@
+package workerapi
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// The limits of requests (G-X-20).
+const (
+	maxWait   = 30 // seconds
+	maxJobs   = 1000
+	maxQueues = 100
+	maxQueue  = 1024 // characters
+	maxWorker = 255
+	maxType   = 255
+	maxError  = 16 << 10 // bytes
+)
+
+// readObject reads a body that is an object; none at all is an empty one.
+func readObject(c *httpapi.Call) ([]byte, error) {
+	body, err := c.Body()
+	if err != nil {
+		return nil, err
+	}
+	body = jsontext.Trim(body)
+	if len(body) == 0 {
+		return []byte("{}"), nil
+	}
+	if !c.SaysJSON() {
+		return nil, httpapi.ErrNotJSON
+	}
+	if err := jsontext.Check(body); err != nil {
+		return nil, invalid("the body is not JSON: " + err.Error())
+	}
+	if jsontext.KindOf(body) != jsontext.KindObject {
+		return nil, invalid("the body is not an object")
+	}
+	return body, nil
+}
+
+// claimRequest asks for jobs.
+type claimRequest struct {
+	contract    string
+	queues      []string // none means all
+	max         int
+	waitSeconds int
+	worker      string
+}
+
+func (q *claimRequest) read(c *httpapi.Call) error {
+	body, err := readObject(c)
+	if err != nil {
+		return err
+	}
+	q.max = 1
+	for name, value := range jsontext.Members(body) {
+		if jsontext.IsNull(value) {
+			continue // as if it were left out
+		}
+		switch string(name) {
+		case "queues":
+			q.queues, err = queues(value)
+		case "max":
+			q.max, err = number("max", value, 1, maxJobs)
+		case "wait_seconds":
+			q.waitSeconds, err = number("wait_seconds", value, 0, maxWait)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return q.who(c, body)
+}
+
+// readOne reads the request for one job that the path names.
+func (q *claimRequest) readOne(c *httpapi.Call) error {
+	body, err := readObject(c)
+	if err != nil {
+		return err
+	}
+	return q.who(c, body)
+}
+
+// who reads whose jobs are asked for, and by whom.
+func (q *claimRequest) who(c *httpapi.Call, body []byte) (err error) {
+	q.worker = c.Request.RemoteAddr
+	for name, value := range jsontext.Members(body) {
+		switch {
+		case string(name) == "contract":
+			q.contract, err = text("contract", value, maxWorker)
+		case string(name) == "worker" && !jsontext.IsNull(value):
+			q.worker, err = text("worker", value, maxWorker)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if q.contract == "" {
+		return invalid("contract is missing")
+	}
+	return nil
+}
+
+func queues(raw []byte) ([]string, error) {
+	if jsontext.KindOf(raw) != jsontext.KindArray {
+		return nil, invalid("queues must be an array of names")
+	}
+	var all []string
+	for _, value := range jsontext.Elements(raw) {
+		queue, err := text("queues", value, maxQueue)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(all, queue) {
+			all = append(all, queue)
+		}
+		if len(all) > maxQueues {
+			return nil, invalid("queues may name at most " + strconv.Itoa(maxQueues))
+		}
+	}
+	if len(all) == 0 {
+		return nil, invalid("queues names none; it is left out for all")
+	}
+	return all, nil
+}
+
+// number reads a whole number, capped silently at most.
+func number(name string, raw []byte, least, most int64) (int, error) {
+	n, err := jsontext.Int(raw, 64)
+	if err != nil || n < least {
+		return 0, invalid(name + " must be a whole number of " + strconv.FormatInt(least, 10) + " or more")
+	}
+	return int(min(n, most)), nil
+}
+
+// text reads a name: not empty, not long, and nothing that a store cannot keep.
+func text(name string, raw []byte, most int) (string, error) {
+	s, err := jsontext.String(raw)
+	if err != nil || s == "" || utf8.RuneCountInString(s) > most || strings.IndexByte(s, 0) >= 0 {
+		return "", invalid(name + " must be a string of 1 to " + strconv.Itoa(most) + " characters without U+0000")
+	}
+	return s, nil
+}
+
+// readState reads a heartbeat; nil keeps the state there is.
+func readState(c *httpapi.Call) (state []byte, err error) {
+	body, err := readObject(c)
+	for name, value := range jsontext.Members(body) {
+		if string(name) == "state" {
+			state = value
+		}
+	}
+	return state, err
+}
+
+// readResult reads what a run leaves; nil is nothing.
+func readResult(c *httpapi.Call) (result []byte, err error) {
+	body, err := readObject(c)
+	for name, value := range jsontext.Members(body) {
+		if string(name) == "result" {
+			result = value
+		}
+	}
+	return result, err
+}
+
+// failed is what a worker says of a run that failed.
+type failed struct {
+	message, errorType string
+	retryable          bool
+}
+
+func readFailure(c *httpapi.Call) (f failed, err error) {
+	body, err := readObject(c)
+	if err != nil {
+		return f, err
+	}
+	var told, judged bool
+	for name, value := range jsontext.Members(body) {
+		switch {
+		case string(name) == "error":
+			if f.message, err = jsontext.String(value); err != nil {
+				return f, invalid("error must be a string")
+			}
+			f.message, told = kept(f.message), true
+		case string(name) == "error_type" && !jsontext.IsNull(value):
+			if f.errorType, err = text("error_type", value, maxType); err != nil {
+				return f, err
+			}
+		case string(name) == "retryable":
+			if f.retryable, err = jsontext.Bool(value); err != nil {
+				return f, invalid("retryable must be true or false")
+			}
+			judged = true
+		}
+	}
+	switch {
+	case !told:
+		return f, invalid("error is missing")
+	case !judged:
+		return f, invalid("retryable is missing")
+	}
+	return f, nil
+}
+
+// kept is what is kept of the message of a failure: a worker is to be rid of a run whatever it has to say of it. Stores
+// keep no U+0000.
+func kept(message string) string {
+	if len(message) > maxError {
+		message = strings.ToValidUTF8(message[:maxError], "")
+	}
+	return strings.ReplaceAll(message, "\x00", "\uFFFD")
+}
+
+// appendJob writes a job as its worker gets it.
+func appendJob(b []byte, contract *Contract, j *job.Job) []byte {
+	b = append(b, `{"job_id":`...)
+	b = jsontext.AppendString(b, j.ID.Key)
+	b = append(b, `,"contract":`...)
+	b = jsontext.AppendString(b, contract.Name)
+	b = append(b, `,"queue":`...)
+	b = jsontext.AppendString(b, j.Queue)
+	b = append(b, `,"run_id":"`...)
+	b = append(b, j.Run.String()...)
+	b = append(b, `","attempt":`...)
+	b = strconv.AppendInt(b, int64(contract.Attempt(j)), 10)
+	b = append(b, `,"payload":`...)
+	b = appendRaw(b, contract.payload(j))
+	b = append(b, `,"state":`...)
+	b = appendRaw(b, j.Progress)
+	b = append(b, `,"lease_seconds":`...)
+	b = strconv.AppendFloat(b, j.Lease.Seconds(), 'f', -1, 64)
+	return append(b, '}')
+}
+
+// appendRaw writes what was sent as JSON; null where nothing was.
+func appendRaw(b, raw []byte) []byte {
+	if len(raw) == 0 {
+		return append(b, "null"...)
+	}
+	return append(b, raw...)
+}
+
+func sendJobs(c *httpapi.Call, contract *Contract, jobs []*job.Job) {
+	b := append(make([]byte, 0, 64+256*len(jobs)), `{"jobs":[`...)
+	for i, j := range jobs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJob(b, contract, j)
+	}
+	c.Send(http.StatusOK, httpapi.JSON, append(b, "]}"...))
+}
+
+func sendBeat(c *httpapi.Call, until time.Time, cancel bool) {
+	b := jsontext.AppendTime([]byte(`{"lease_until":`), until)
+	b = strconv.AppendBool(append(b, `,"cancel":`...), cancel)
+	c.Send(http.StatusOK, httpapi.JSON, append(b, '}'))
+}
+
+func sendStatus(c *httpapi.Call, jobID, status string) {
+	b := jsontext.AppendString([]byte(`{"job_id":`), jobID)
+	b = jsontext.AppendString(append(b, `,"status":`...), status)
+	c.Send(http.StatusOK, httpapi.JSON, append(b, '}'))
+}

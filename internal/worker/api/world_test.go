@@ -1,0 +1,277 @@
+package workerapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// made is a contract like TaskFlow: claimed is running, failures count.
+const made = "made"
+
+var madeMachine = job.MustMachine(
+	map[job.State]job.Phase{"ready": job.Ready, "running": job.Leased, "completed": job.Done, "failed": job.Done},
+	[]job.Move{
+		{From: job.Nowhere, On: job.Submitted, To: "ready"},
+		{From: "ready", On: job.Claimed, To: "running"},
+		{From: "running", On: job.Succeeded, To: "completed"},
+		{From: "running", On: job.Failed, To: "ready", Counts: true},
+		{From: "running", On: job.FailedForGood, To: "failed"},
+		{From: "running", On: job.Expired, To: "ready", Counts: true},
+		{From: "running", On: job.ExpiredForGood, To: "failed"},
+		{From: "running", On: job.Released, To: "ready"},
+		{From: "ready", On: job.Canceled, To: "failed"},
+		{From: "running", On: job.Canceled, To: "failed"},
+	})
+
+// other is a contract whose jobs the API does not serve, as Relay's.
+const other = "other"
+
+func attempts(j *job.Job) int { return j.Failures + 1 }
+
+func completed(_ *job.Job, result []byte) engine.Outcome {
+	return engine.Outcome{On: job.Succeeded, Result: result}
+}
+
+func failedAs(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
+	on := job.FailedForGood
+	if retryable {
+		on = job.Failed
+	}
+	return engine.Outcome{On: on, Failure: jsontext.AppendString(nil, message), Reason: errorType, Delay: time.Second}
+}
+
+func served() workerapi.Contract {
+	return workerapi.Contract{Name: made, Attempt: attempts, Complete: completed, Fail: failedAs,
+		State:   func(s job.State) string { return strings.ToUpper(string(s)) },
+		Bound:   func(queue string) bool { return queue == "here" },
+		Overdue: func(j *job.Job, now time.Time) bool { return now.Sub(j.StartedAt) > time.Minute }}
+}
+
+// world is the API behind a real server, on a clock that stands still.
+type world struct {
+	clock  *testkit.Clock
+	store  store.Store
+	engine *engine.Engine
+	url    string
+	client *http.Client
+}
+
+func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		clock := testkit.NewClock()
+		test(t, newWorld(t, clock, testkit.Memory(t, clock.Now), "", 0, served()))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		clock := testkit.NewClock()
+		s, err := postgres.Open(context.Background(), postgres.Config{URL: pgtest.URL(t), Now: clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		test(t, newWorld(t, clock, s, "", 0, served()))
+	})
+}
+
+func inMemory(t *testing.T, token string, limit int, c workerapi.Contract) *world {
+	clock := testkit.NewClock()
+	return newWorld(t, clock, testkit.Memory(t, clock.Now), token, limit, c)
+}
+
+func newWorld(t *testing.T, clock *testkit.Clock, s store.Store, token string, limit int, c workerapi.Contract) *world {
+	t.Helper()
+	api, err := workerapi.New(workerapi.Config{Log: discard, Token: config.NewSecret(token), Contracts: []workerapi.Contract{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{clock: clock, store: s, engine: testkit.Engine(t, s, clock,
+		engine.Contract{Name: made, Machine: madeMachine, History: true, RunLimit: limit},
+		engine.Contract{Name: other, Machine: madeMachine})}
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = httpapi.Server(httpapi.Root(api.Mount(w.engine)), discard)
+	server.Start()
+	t.Cleanup(server.Close)
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	w.url = server.URL
+	w.client = &http.Client{Transport: document(t).Check(t, transport)}
+	return w
+}
+
+var discard = slog.New(slog.DiscardHandler)
+
+func document(t testing.TB) *testkit.Document {
+	return testkit.ReadDocument(t, workerapi.OpenAPI, 4<<20)
+}
+
+// submitOne stores one job.
+func (w *world) submitOne(t testing.TB, id job.ID, queue string) {
+	t.Helper()
+	one := engine.Submission{Job: job.Job{ID: id, Queue: queue, Lease: 30 * time.Second, RunLimit: 3}}
+	if _, err := w.engine.Submit(context.Background(), engine.Unique, []engine.Submission{one}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// submit stores jobs of a queue and returns their ids.
+func (w *world) submit(t testing.TB, contract, queue string, n int) (ids []string) {
+	t.Helper()
+	batch := make([]engine.Submission, n)
+	for i := range batch {
+		id := fmt.Sprintf("%s-%d", queue, i)
+		batch[i] = engine.Submission{Job: job.Job{ID: job.ID{Contract: contract, Key: id}, Queue: queue, Lease: 30 * time.Second, RunLimit: 3,
+			Payload: []byte(`{"n": ` + fmt.Sprint(i) + `,  "big": 123456789012345678901234567890}`)}}
+		ids = append(ids, id)
+	}
+	if _, err := w.engine.Submit(context.Background(), engine.Unique, batch); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// post sends a body; header are pairs. Without a content type among them it is JSON.
+func (w *world) post(t testing.TB, path, body string, header ...string) reply {
+	t.Helper()
+	return w.send(t, http.MethodPost, path, body, header...)
+}
+
+func (w *world) send(t testing.TB, method, path, body string, header ...string) reply {
+	t.Helper()
+	req, err := http.NewRequest(method, w.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(got)}
+}
+
+func (r reply) want(t testing.TB, status int) reply {
+	t.Helper()
+	if r.status != status {
+		t.Fatalf("got %d %s, want %d", r.status, r.body, status)
+	}
+	return r
+}
+
+// is fails unless the answer is a problem of a status and a code.
+func (r reply) is(t testing.TB, status int, code string) {
+	t.Helper()
+	var p struct {
+		Code, Type, Title, Detail, Instance string
+		Status                              int
+	}
+	if err := json.Unmarshal([]byte(r.body), &p); err != nil || r.status != status || p.Code != code || p.Status != status || p.Detail == "" {
+		t.Errorf("got %d %s, want %d %s", r.status, r.body, status, code)
+	}
+	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("a problem of type %q", got)
+	}
+	if p.Instance == "" || p.Instance != r.header.Get("X-Request-Id") || p.Type != "urn:millrace:worker:"+code {
+		t.Errorf("got %s", r.body)
+	}
+}
+
+// handed is a job as it is handed out.
+type handed struct {
+	JobID        string          `json:"job_id"`
+	Contract     string          `json:"contract"`
+	Queue        string          `json:"queue"`
+	RunID        string          `json:"run_id"`
+	Attempt      int             `json:"attempt"`
+	Payload      json.RawMessage `json:"payload"`
+	State        json.RawMessage `json:"state"`
+	LeaseSeconds float64         `json:"lease_seconds"`
+}
+
+func read[T any](t testing.TB, r reply) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
+		t.Fatalf("%s: %v", r.body, err)
+	}
+	return v
+}
+
+// claim claims with a request's members.
+func (w *world) claim(t testing.TB, members string) []handed {
+	t.Helper()
+	body := `{"contract":"made"` + members + `}`
+	return read[struct{ Jobs []handed }](t, w.post(t, "/worker/v1/claims", body).want(t, 200)).Jobs
+}
+
+// one claims the only job of a queue.
+func (w *world) one(t testing.TB, queue string) handed {
+	t.Helper()
+	jobs := w.claim(t, `,"queues":["`+queue+`"]`)
+	if len(jobs) != 1 {
+		t.Fatalf("claimed %d jobs of %s, want 1", len(jobs), queue)
+	}
+	return jobs[0]
+}
+
+func (w *world) run(t testing.TB, runID, verb, body string) reply {
+	t.Helper()
+	return w.post(t, "/worker/v1/runs/"+runID+"/"+verb, body)
+}
+
+// state fails unless the job is in a state.
+func (w *world) state(t testing.TB, id string, want job.State) *job.Job {
+	t.Helper()
+	j, err := w.engine.Get(context.Background(), job.ID{Contract: made, Key: id})
+	if err != nil || j.State != want {
+		t.Fatalf("job %s is %+v, %v, want %s", id, j, err, want)
+	}
+	return j
+}
+
+// expire lets the leases that are over end.
+func (w *world) expire(t testing.TB, after time.Duration) {
+	t.Helper()
+	w.clock.Advance(after)
+	if _, err := w.engine.Expire(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
