@@ -14,7 +14,7 @@ const publishEvery = 200 * time.Millisecond
 
 // gatherTime is how long messages gather from the first on: each look at the
 // outbox is a transaction that jobs have to wait for.
-const gatherTime = 10 * time.Millisecond
+const gatherTime = 20 * time.Millisecond
 
 // resignTime bounds the last step of a node that stops.
 const resignTime = time.Second

@@ -96,6 +96,7 @@ type Engine struct {
 	guard     guard
 	floor     time.Duration // see pollFloor
 	settings  atomic.Pointer[queueSettings]
+	term      atomic.Int64 // until when this node publishes, by the store's clock, in microseconds since 1970
 
 	submits  *combiner[submitCall]
 	claims   *combiner[claimCall]

@@ -10,6 +10,7 @@ import (
 const (
 	publishBatch = 500
 	publishTerm  = 5 * time.Second
+	publishTime  = publishTerm / 2 // for a batch: a term with less left is renewed first
 )
 
 // Publish hands the messages of the outbox to deliver, oldest first and a batch at
@@ -26,7 +27,7 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 		if len(batch) == 0 {
 			return n, nil
 		}
-		limited, cancel := context.WithTimeout(ctx, publishTerm-time.Second)
+		limited, cancel := context.WithTimeout(ctx, publishTime)
 		err = deliver(limited, batch)
 		cancel()
 		if err != nil {
@@ -42,8 +43,9 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 // takeMessages removes the messages that were delivered and returns the next
 // batch, none where another node delivers. An idle outbox costs no write.
 func (e *Engine) takeMessages(ctx context.Context, delivered []int64) (batch []job.Message, err error) {
+	var term time.Time
 	err = e.update(ctx, func(u *unit) error {
-		batch = nil
+		batch, term = nil, time.UnixMicro(e.term.Load())
 		if err := u.tx.DropMessages(delivered); err != nil {
 			return err
 		}
@@ -51,17 +53,25 @@ func (e *Engine) takeMessages(ctx context.Context, delivered []int64) (batch []j
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
+		if term.Sub(u.now) >= publishTime {
+			batch = waiting
+			return nil
+		}
 		elected, err := u.tx.Elect("publish", e.node, u.now.Add(publishTerm))
 		if elected {
-			batch = waiting
+			batch, term = waiting, u.now.Add(publishTerm)
 		}
 		return err
 	})
+	if err == nil {
+		e.term.Store(term.UnixMicro())
+	}
 	return batch, err
 }
 
 // Resign lets another node publish at once: it is for a node that stops.
 func (e *Engine) Resign(ctx context.Context) error {
+	e.term.Store(0)
 	return e.update(ctx, func(u *unit) error {
 		_, err := u.tx.Elect("publish", e.node, u.now)
 		return err
