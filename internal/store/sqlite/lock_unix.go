@@ -29,7 +29,9 @@ func lockFile(path string) (unlock func(), err error) {
 	if err := f.Truncate(0); err == nil {
 		fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
-	return func() { f.Close() }, nil
+	// A child that is being started holds a copy of the file until it runs: closing
+	// ours would leave the lock to it for that long.
+	return func() { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN); f.Close() }, nil
 }
 
 // syncDir puts the entries of a directory on the disk.
