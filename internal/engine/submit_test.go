@@ -198,6 +198,25 @@ func TestQueueSize(t *testing.T) {
 	})
 }
 
+// What waits to be tried again has its place already: a queue that is full of it
+// goes on.
+func TestFullQueueGoesOn(t *testing.T) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.QueueSize = 2 }), func(w *world) {
+		w.submit(sub("graph/a"), sub("graph/b"))
+		for _, j := range w.claim("graph", 2) {
+			w.finish(engine.Run{Run: j.Run}, job.Failed)
+		}
+		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("graph/c")))), job.Full)
+		w.Advance(time.Hour)
+		if n, err := w.Promote(w.ctx); n != 2 || err != nil {
+			w.Errorf("promoted %d: %v", n, err)
+		}
+		if got := w.claim("graph", 5); len(got) != 2 {
+			w.Errorf("claimed %d", len(got))
+		}
+	})
+}
+
 // Callers that are served by one transaction keep their own outcomes, whatever
 // the others bring along.
 func TestSubmitTogetherKeepsOutcomesApart(t *testing.T) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -64,51 +65,67 @@ func (u *unit) expire(batch int) (int, error) {
 }
 
 func (u *unit) promoteDue(batch int) (int, error) {
-	room, full, err := u.rooms()
-	if err != nil {
-		return 0, err
+	for h := (holding{unit: u, room: map[string]int64{}}); ; {
+		due, err := u.tx.LockDue(batch, h.states)
+		if err != nil {
+			return 0, err
+		}
+		known := len(h.states)
+		n, err := h.promoteAll(due)
+		// Where all of a batch is held back there may be others behind it.
+		if err != nil || n > 0 || len(due) < batch || len(h.states) == known {
+			return n, err
+		}
 	}
-	due, err := u.tx.LockDue(batch, full)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
+}
+
+// holding is what a QueueSize holds back of the jobs that are due: those are looked
+// at again with the next sweep.
+type holding struct {
+	*unit
+	room   map[string]int64 // how many more a contract may have ready
+	states []string         // as store.Tx.LockDue takes them
+}
+
+func (h *holding) promoteAll(due []*job.Job) (n int, err error) {
 	for _, j := range due {
-		if u.e.contracts[j.ID.Contract] == nil {
+		if h.e.contracts[j.ID.Contract] == nil {
 			continue // another node serves it
 		}
-		if left, limited := room[j.ID.Contract]; limited && u.e.enters(j) {
-			if left <= 0 {
-				continue // it is looked at again with the next sweep
-			}
-			room[j.ID.Contract]--
+		if held, err := h.holds(j); err != nil {
+			return 0, err
+		} else if held {
+			continue
 		}
 		n++
-		if err := u.promote(j); err != nil {
+		if err := h.promote(j); err != nil {
 			return 0, err
 		}
 	}
 	return n, nil
 }
 
-// rooms returns how many jobs may become ready of each contract with a QueueSize,
-// and those for which that is none.
-func (u *unit) rooms() (room map[string]int64, full []string, err error) {
-	for _, name := range u.e.names {
-		if u.e.contracts[name].QueueSize <= 0 {
-			continue
-		}
-		if room == nil {
-			room = map[string]int64{}
-		}
-		if room[name], err = u.room(name); err != nil {
-			return nil, nil, err
-		}
-		if room[name] <= 0 {
-			full = append(full, name)
+// holds reports whether there is no room for a job, and takes its place if there is.
+func (h *holding) holds(j *job.Job) (bool, error) {
+	name := j.ID.Contract
+	if h.e.contracts[name].QueueSize <= 0 || !h.e.enters(j) {
+		return false, nil
+	}
+	left, asked := h.room[name]
+	if !asked {
+		var err error
+		if left, err = h.unit.room(name); err != nil {
+			return false, err
 		}
 	}
-	return room, full, nil
+	h.room[name] = left - 1
+	if left > 0 {
+		return false, nil
+	}
+	if state := name + " " + string(j.State); !slices.Contains(h.states, state) {
+		h.states = append(h.states, state)
+	}
+	return true, nil
 }
 
 // enters reports whether a job that is due counts towards the QueueSize only from

@@ -145,7 +145,7 @@ type Tx interface {
 	LockReady(contract, queue string, n int) ([]*job.Job, error)
 	// LockDue returns up to n waiting jobs with no open dependency whose time
 	// has come, earliest first, passing over those another transaction holds and
-	// those of the contracts given.
+	// those in the states given, each as "contract state".
 	LockDue(n int, except []string) ([]*job.Job, error)
 	// LockLapsed returns up to n leased jobs whose lease is over, passing over
 	// those another transaction holds. After a jump of the clock at the time

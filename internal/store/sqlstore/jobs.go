@@ -188,7 +188,7 @@ var (
 		WHERE phase=1 AND lane=$1 AND contract=$2 AND queue=$3
 		ORDER BY priority DESC, order_time, seq LIMIT $4 {skip locked}`}
 	lockDue = &Statement{"lock_due", "SELECT " + coreColumns + ` FROM jobs
-		WHERE phase=0 AND open_deps=0 AND due_at<=$1 AND ($3=0 OR NOT contract {text in $4}) ORDER BY due_at LIMIT $2 {skip locked}`}
+		WHERE phase=0 AND open_deps=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4}) ORDER BY due_at LIMIT $2 {skip locked}`}
 	// $2 is the time of a clock jump, the zero time for none: what was last heard
 	// of before it is kept for one lease more, counted from the jump. A later beat
 	// has moved lease_until at least as far.

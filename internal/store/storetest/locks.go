@@ -98,8 +98,8 @@ func dueOrder(w *world) {
 	equal(w, "due", due(10), []string{"no time", "long ago", "now"})
 	equal(w, "two", due(2), []string{"no time", "long ago"})
 	w.insert(newJob("of another", waiting(start, 0), in("another", "queue")))
-	equal(w, "but of one contract", due(10, "another"), []string{"no time", "long ago", "now"})
-	equal(w, "of none", due(10, "another", newJob("").ID.Contract), []string{})
+	equal(w, "but of one contract", due(10, "another waiting", "another queued"), []string{"no time", "long ago", "now"})
+	equal(w, "of none", due(10, "another waiting", newJob("").ID.Contract+" waiting"), []string{})
 	w.update(func(tx store.Tx) error {
 		locked, err := tx.Lock([]job.ID{{Contract: "another", Scope: "queue", Key: "of another"}})
 		if err != nil {
