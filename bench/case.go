@@ -163,6 +163,68 @@ var cases = []Case{
 		Setup: setupForge(forgeScheduled, forgeWorkers...),
 	},
 	{
+		Name:  "taskflow-submit",
+		What:  "Millrace's binary over HTTP on SQLite: graphs of 10,000 jobs, each in one request",
+		Setup: setupFlow(flowSubmit, false),
+	},
+	{
+		Name:  "taskflow-submit-postgres",
+		What:  "the same on PostgreSQL",
+		Setup: setupFlow(flowSubmit, true),
+	},
+	{
+		Name:  "taskflow-graph",
+		What:  "Millrace's binary over HTTP on SQLite: one graph in layers, workers claim 250 at a time and complete one by one",
+		Setup: setupFlow(flowGraph, false),
+	},
+	{
+		Name:  "taskflow-graph-postgres",
+		What:  "the same on PostgreSQL",
+		Setup: setupFlow(flowGraph, true),
+	},
+	{
+		Name:  "taskflow-engine",
+		What:  "the same graph through the engine in process on SQLite: workers claim and finish 250 at a time",
+		Setup: setupFlowEngine(false),
+	},
+	{
+		Name:  "taskflow-engine-postgres",
+		What:  "the same on PostgreSQL",
+		Setup: setupFlowEngine(true),
+	},
+	{
+		Name:  "taskflow-search",
+		What:  "Millrace's binary over HTTP on SQLite with n jobs: a page with every combination of filters, one at a time",
+		Setup: setupFlowSearch(false),
+	},
+	{
+		Name:  "taskflow-search-postgres",
+		What:  "the same on PostgreSQL",
+		Setup: setupFlowSearch(true),
+	},
+	{
+		Name:   "images-process",
+		What:   "a JPEG of 12 Mpx into 1600, 800, 400 and 100 pixels, as the server has it done: one child a picture",
+		Divide: 2000,
+		Setup:  setupImages,
+	},
+	{
+		Name:   "images-vipsthumbnail",
+		What:   "the same by libvips' vipsthumbnail, once for each of the four",
+		Divide: 2000,
+		Setup:  setupVips,
+	},
+	{
+		Name:  "floor-downloads",
+		What:  "a bare loop of net/http's client, 8 at a time: 16 KiB each from a server that answers after 20 ms",
+		Setup: setupFloorDownloads,
+	},
+	{
+		Name:  "fetchbox-downloads",
+		What:  "Millrace's binary on SQLite: the same downloads by manifests of 1000, into the directory store",
+		Setup: setupFetch,
+	},
+	{
 		Name:  "asynq",
 		What:  "asynq on Redis without persistence: single enqueues, no-op handler, finished tasks deleted",
 		Setup: setupAsynqMemory,

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -130,6 +132,30 @@ func (p *Postgres) Durability() string {
 	default:
 		return "durable: fsync before each commit returns (fsync=on, synchronous_commit=" + commit + ")"
 	}
+}
+
+// URL is DSN in the form in which Millrace's settings take it.
+func (p *Postgres) URL() string {
+	c := p.dsn.ConnConfig
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(c.User, c.Password), Path: "/" + c.Database,
+		RawQuery: url.Values{"host": {c.Host}, "port": {strconv.Itoa(int(c.Port))}, "sslmode": {"disable"}}.Encode()}
+	if c.TLSConfig != nil {
+		u.RawQuery = strings.Replace(u.RawQuery, "disable", "require", 1)
+	}
+	return u.String()
+}
+
+// Renew makes the database anew, empty.
+func (p *Postgres) Renew(ctx context.Context) error {
+	if err := p.Drop(ctx); err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, p.admin)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{p.name}.Sanitize())
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // Describe is one line for the report.

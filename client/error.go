@@ -19,7 +19,7 @@ var (
 	// it is an [ErrConflict] too where the server said so. See [Error.Cycle].
 	ErrCycle = errors.New("dependency cycle")
 	// ErrInvalid: the request was refused for what it says (400, 413, 415,
-	// 422), by the server or, where nothing needs to be sent to know it, by
+	// 422, and FetchBox's 403), by the server or, where nothing needs to be sent to know it, by
 	// this package. Repeating it is pointless.
 	ErrInvalid = errors.New("invalid request")
 	// ErrUnauthorized: the token is missing, wrong or not enough (401, 403).
@@ -54,11 +54,12 @@ type Error struct {
 	// Status is the HTTP status of the last answer; 0 when none came.
 	Status int
 	// Code is the contract's own word for the failure, when the answer was a
-	// problem document (RFC 9457) or an error of TaskFlow; else empty.
+	// problem document (RFC 9457) or an error of TaskFlow or FetchBox; else empty.
 	// ForgeRun's are the RFA_ codes.
 	Code string
 	// Message is the server's explanation, if it gave one: the detail of a
-	// problem document, the message of TaskFlow, else the body of the answer.
+	// problem document, the message of TaskFlow or FetchBox, else the body of the
+	// answer.
 	Message string
 	// Cycle, with [ErrCycle], names the jobs along the cycle, each once, from
 	// the changed job on along its dependencies (TF-037, G-TF-33): by their
@@ -121,9 +122,11 @@ func (e *Error) Is(target error) bool {
 	case ErrRunLost:
 		return e.Status == http.StatusConflict && e.Code == codeRunLost
 	case ErrUnauthorized:
-		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden && e.Code != FetchUnsupportedJobType
 	case ErrInvalid:
 		switch e.Status {
+		case http.StatusForbidden:
+			return e.Code == FetchUnsupportedJobType
 		case http.StatusBadRequest, http.StatusRequestEntityTooLarge,
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 			return true

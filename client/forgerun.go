@@ -98,23 +98,30 @@ func forgePath(members ...string) string {
 	return path
 }
 
-// forgePage is one page of a list.
-type forgePage[T any] struct {
+func forgePages[T any](ctx context.Context, f *ForgeRun, op, path string, query url.Values, size int) iter.Seq2[T, error] {
+	return pages(query, size, func(query url.Values) (page[T], error) {
+		return forgeCall[page[T]](ctx, f, call{op: op, method: http.MethodGet, path: path,
+			query: query.Encode(), reads: true, accept: []int{http.StatusOK}})
+	})
+}
+
+// page is one page of a list.
+type page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next_cursor"`
 	More  bool   `json:"has_more"`
 }
 
-// forgePages goes through a list page by page; it ends with the first error.
-func forgePages[T any](ctx context.Context, f *ForgeRun, op, path string, query url.Values, size int) iter.Seq2[T, error] {
+// pages goes through a list page by page, of size items or as many as the server
+// likes; it ends with the first error.
+func pages[T any](query url.Values, size int, read func(url.Values) (page[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		query := cloneValues(query)
 		if size > 0 {
 			query.Set("limit", strconv.Itoa(size))
 		}
 		for {
-			page, err := forgeCall[forgePage[T]](ctx, f, call{op: op, method: http.MethodGet, path: path,
-				query: query.Encode(), reads: true, accept: []int{http.StatusOK}})
+			page, err := read(query)
 			if err != nil {
 				var none T
 				yield(none, err)

@@ -167,11 +167,13 @@ func refusal(call call, resp *http.Response) *Error {
 }
 
 // readProblem takes what a problem document says (RFC 9457), or an error of
-// TaskFlow (G-TF-21). What is neither is left as plain text.
+// TaskFlow (G-TF-21) or FetchBox (G-FB-19). What is none of them is left as plain
+// text.
 func (e *Error) readProblem(mediaType string, body []byte) {
 	base, _, _ := mime.ParseMediaType(mediaType)
 	if base == "application/json" {
 		e.readTaskFlow(body)
+		e.readFetchBox(body)
 		return
 	}
 	var problem struct{ Title, Detail, Instance, Code string }

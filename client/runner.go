@@ -59,14 +59,20 @@ func (r *runner) run(ctx context.Context) error {
 	hard, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 	var handlers sync.WaitGroup
-	r.poll(ctx, func(l lease) {
-		handlers.Go(func() { r.process(hard, l) })
+	r.poll(ctx, func(l lease, late bool) {
+		handlers.Go(func() { r.process(hard, l, late) })
 	})
 	return r.drain(&handlers, kill)
 }
 
+// pollGrace is how long a poll that is under way when the worker stops may still
+// bring its answer: jobs in an answer that is cut off are held by nobody until
+// their leases are over.
+const pollGrace = 500 * time.Millisecond
+
 // poll claims as much as there are free slots, over and over, until ctx ends.
-func (r *runner) poll(ctx context.Context, start func(lease)) {
+// What is brought by a poll after that is late.
+func (r *runner) poll(ctx context.Context, start func(l lease, late bool)) {
 	failures := 0
 	for {
 		free := r.slots.reserve(ctx)
@@ -76,13 +82,16 @@ func (r *runner) poll(ctx context.Context, start func(lease)) {
 		// Started before the claim: a claim that waited at the server has
 		// paused enough, one that was answered at once has not.
 		pause := time.NewTimer(r.pollPause)
-		leases, err := r.source.claim(ctx, free, r.pollWait)
+		asking, asked := lingering(ctx, pollGrace)
+		leases, err := r.source.claim(asking, free, r.pollWait)
+		asked()
 		if surplus := len(leases) - free; surplus > 0 {
 			r.log.Error("server handed out more than was asked for; the rest will time out", "surplus", surplus)
 			leases = leases[:free]
 		}
+		late := ctx.Err() != nil
 		for _, l := range leases {
-			start(l)
+			start(l, late)
 		}
 		r.slots.release(free - len(leases))
 
@@ -97,6 +106,19 @@ func (r *runner) poll(ctx context.Context, start func(lease)) {
 			failures = 0
 		}
 		pause.Stop()
+	}
+}
+
+// lingering is a context that ends a while after another, or with the function.
+func lingering(ctx context.Context, grace time.Duration) (context.Context, func()) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		sleep(longer, grace)
+		cancel()
+	})
+	return longer, func() {
+		stop()
+		cancel()
 	}
 }
 
@@ -139,8 +161,10 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 	return ErrDrainTimeout
 }
 
-// process runs one handler under its lease, from the claim to its outcome.
-func (r *runner) process(hard context.Context, l lease) {
+// process runs one handler under its lease, from the claim to its outcome. What
+// came late is given back where that is possible, else it is done in the time
+// there is.
+func (r *runner) process(hard context.Context, l lease, late bool) {
 	defer r.slots.release(1)
 	if f, ok := l.(follower); ok {
 		defer f.over() // before the slot is free
@@ -149,6 +173,12 @@ func (r *runner) process(hard context.Context, l lease) {
 	defer cancel(nil)
 	a := newAttempt(l, cancel, r.log)
 	defer a.close()
+	if g, ok := l.(giver); ok && late {
+		if err := a.settle(context.WithoutCancel(hard), g.giveBack); err != nil {
+			unsettled(a, "job that came after the stop not given back; it returns after its timeout", err)
+		}
+		return
+	}
 	stop := r.beatAlong(context.WithoutCancel(hard), a)
 	defer stop() // also when the handler ends its goroutine
 	err := invoke(ctx, a)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,12 +16,21 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
 // exampleServer starts a real server for the examples.
 func exampleServer() (baseURL string, stop func()) {
-	baseURL, stop, err := testkit.Serve()
+	room, err := relay.New(relay.Config{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), V1: true, MaxNumJobs: 1000,
+		BodyLimit: 1 << 20, RetryableStatus: 429})
+	if err != nil {
+		panic(err)
+	}
+	baseURL, stop, err = testkit.Serve([]engine.Contract{room.Contract()}, room.Mount)
 	if err != nil {
 		panic(err)
 	}

@@ -38,5 +38,11 @@ type reporter interface {
 	report(ctx context.Context, failure, cause error) error
 }
 
+// giver is a lease that can be given back unharmed.
+type giver interface {
+	// giveBack ends the lease as if it had not been. May run again.
+	giveBack(ctx context.Context) error
+}
+
 // follower is a lease that is told when nothing more will be done about it.
 type follower interface{ over() }

@@ -72,8 +72,9 @@ type Worker struct {
 // Run works until ctx ends, then drains: it stops polling and lets running
 // handlers finish, beating for them, for DrainTimeout; then it ends their
 // contexts and waits for them to return. Nothing is left running after it. A
-// poll cut off by the end of ctx may have been handed jobs that nobody sees;
-// their timeout returns them.
+// poll that is under way when ctx ends has half a second to bring its answer,
+// whose jobs are still done. It is cut off then: jobs handed out in that very
+// moment return by their timeout.
 //
 // Per job it beats at a third of the timeout (RL-058), sending along the state
 // set meanwhile. With timeout 0 the lease cannot be prolonged (RL-090), and it

@@ -125,8 +125,9 @@ type JobWorker struct {
 // Run works until ctx ends, then drains: it stops polling and lets running
 // handlers finish, beating for them, for DrainTimeout; then it ends their
 // contexts, waits for them to return and gives their jobs back. Nothing is left
-// running after it. A poll cut off by the end of ctx may have been handed jobs
-// that nobody sees; they return when their lease is over.
+// running after it. A poll that is under way when ctx ends has half a second to
+// bring its answer, and the jobs in it are given back. It is cut off then: jobs
+// handed out in that very moment return when their lease is over.
 //
 // Per run it beats at a third of the lease, sending along the state set
 // meanwhile. A run is lost when the server says so or when no heartbeat was

@@ -264,6 +264,56 @@ func TestJobWorker_drain(t *testing.T) {
 	}
 }
 
+// What a poll brings that was under way when the worker stopped is given back, and a poll that brings nothing then is cut
+// off.
+func TestJobWorker_stopsDuringPoll(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		after time.Duration // the stop, until the server answers
+		want  []string
+		ends  time.Duration
+	}{
+		"G-TF-30 a job that comes late is given back": {100 * time.Millisecond, []string{"release r1 {}"}, 100 * time.Millisecond},
+		"nothing comes": {time.Hour, nil, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := &workerDouble{}
+				d.put("r1", "q", "1")
+				ctx, stop := context.WithCancel(t.Context())
+				api := directWorker(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/worker/v1/claims" {
+						stop()
+						select {
+						case <-time.After(tc.after):
+						case <-r.Context().Done():
+							return
+						}
+					}
+					d.ServeHTTP(w, r)
+				}))
+				told := 0
+				w := client.JobWorker{API: api, Contract: client.ContractTaskFlow, AfterRun: func(client.ClaimedJob) { told++ },
+					Handlers: map[string]client.JobHandler{"": func(context.Context, *client.JobRun) (json.RawMessage, error) {
+						t.Error("a job was begun after the stop")
+						return nil, nil
+					}}}
+				began := time.Now()
+				if err := w.Run(ctx); err != nil {
+					t.Errorf("Run = %v", err)
+				}
+				if took := time.Since(began); took != tc.ends {
+					t.Errorf("Run took %s, want %s", took, tc.ends)
+				}
+				if said := d.outcomes(); !slices.Equal(said, tc.want) || told != len(tc.want) {
+					t.Errorf("said %q, want %q; AfterRun was called %d times", said, tc.want, told)
+				}
+			})
+		})
+	}
+}
+
 // Never more handlers than slots; middleware is around each; queues have their own handlers.
 func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 	t.Parallel()

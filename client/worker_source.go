@@ -84,6 +84,10 @@ func (l *jobLease) complete(ctx context.Context) error {
 	return err
 }
 
+func (l *jobLease) giveBack(ctx context.Context) error {
+	return l.source.api.Release(ctx, l.job.RunID)
+}
+
 // report gives back what the end of the worker has cut short, and tells of
 // other failures.
 func (l *jobLease) report(ctx context.Context, failure, cause error) error {
@@ -94,7 +98,7 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	final := said != nil && said.Final
 	cut := errors.Is(cause, ErrDrainTimeout) && !isPanic && !final
 	if cut || errors.Is(failure, errNotStarted) {
-		return l.source.api.Release(ctx, l.job.RunID)
+		return l.giveBack(ctx)
 	}
 	told := JobFailure{Error: clip(failure.Error()), Retryable: !final}
 	switch {
@@ -105,7 +109,15 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	case errors.Is(cause, ErrRunCanceled):
 		told.Type = "canceled"
 	}
-	return l.source.api.Fail(ctx, l.job.RunID, told)
+	err := l.source.api.Fail(ctx, l.job.RunID, told)
+	if errors.Is(err, ErrInvalid) && told.Type != "" { // the handler's own word: the failure counts without it too
+		told.Type = ""
+		err = l.source.api.Fail(ctx, l.job.RunID, told)
+	}
+	if errors.Is(cause, ErrRunCanceled) && errors.Is(err, ErrRunLost) {
+		return nil // the server had ended the run when it asked for that
+	}
+	return err
 }
 
 func (l *jobLease) over() {

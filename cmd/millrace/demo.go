@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +33,10 @@ func demoCommand(p process) *cobra.Command {
 FOLDER (the source tree of Millrace when run inside of it, else the working
 directory), and let several worker processes find out size, lines and SHA-256 of
 each. In the middle one of the workers is killed; its jobs come back after their
-timeout and are done by the others. Then a client of ForgeRun has the server run
+timeout and are done by the others. Then a graph of TaskFlow jobs makes a manifest
+of the files step by step, one of which fails and is tried again, and is drawn.
+Then FetchBox downloads some of them from a server of the demo's own, and what it
+stored is compared byte for byte. Then a client of ForgeRun has the server run
 simulated jobs that succeed, fail, are retried, canceled and scheduled, and every
 change is told to a webhook. The report accounts for every job: exit code 0 when
 the accounts balance, 1 when they do not. It needs no network, changes nothing in
@@ -56,7 +60,8 @@ FOLDER and leaves nothing behind.`,
 	}
 	c.Flags().IntVar(&f.workers, "workers", 3, "worker processes; one of them is killed")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 4, "files that a worker has in hand at a time")
-	c.Flags().DurationVar(&f.pace, "pace", -1, "least `time` for a file, so that there is something to see; 0 is full speed (default: a few seconds for all)")
+	c.Flags().DurationVar(&f.pace, "pace", -1, "least `time` for a file, so that there is something to see; 0 is full speed")
+	c.Flags().Lookup("pace").DefValue = "a few seconds for all"
 	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Second, "timeout of the jobs: how long a killed worker's jobs are missing")
 	return c
 }
@@ -77,7 +82,7 @@ func (f *demoFlags) run(p process, folder string) error {
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(p.stdout, "%d files in %s\n", len(files.order), folder)
-	server, err := startServer(ctx, p, filepath.Join(dir, "data"), demoForgeSettings...)
+	server, err := startServer(ctx, p, filepath.Join(dir, "data"), slices.Concat(demoForgeSettings, demoFetchSettings)...)
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,7 @@ func (f *demoFlags) run(p process, folder string) error {
 	if err != nil {
 		return withCode(exitFailed, err)
 	}
-	d := &demo{p: p, flags: *f, files: files, url: server.url, relay: api.Relay(), events: make(chan demoEvent, 256),
+	d := &demo{p: p, flags: *f, files: files, dir: dir, url: server.url, relay: api.Relay(), events: make(chan demoEvent, 256),
 		books: newBooks(files)}
 	if d.flags.pace < 0 {
 		d.flags.pace = min(5*time.Second*time.Duration(f.workers*f.concurrency)/time.Duration(len(files.order)), 250*time.Millisecond)
@@ -100,6 +105,7 @@ type demo struct {
 	p       process
 	flags   demoFlags
 	files   *listing
+	dir     string // for what the demo itself writes
 	url     string
 	relay   *client.Relay
 	events  chan demoEvent
@@ -152,11 +158,19 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	d.books.verify()
 	d.books.write(d.p.stdout, d)
+	flow, err := d.taskFlow(ctx, d.dir)
+	if err != nil {
+		return err
+	}
+	box, err := d.fetchBox(ctx)
+	if err != nil {
+		return err
+	}
 	forge, err := d.forgeRun(ctx)
 	if err != nil {
 		return err
 	}
-	if !d.books.balanced() || !forge {
+	if !d.books.balanced() || !flow || !box || !forge {
 		return failed("the accounts do not balance")
 	}
 	fmt.Fprintln(d.p.stdout, "The accounts balance.")

@@ -252,7 +252,7 @@ func (e *enqueuer) accept(b jobBatch) {
 	defer e.mu.Unlock()
 	delete(e.open, b.lines[0])
 	e.accepted += int64(len(b.jobs))
-	e.progress.add(b.bytes, fmt.Sprintf("%d jobs accepted", e.accepted))
+	e.progress.add(b.bytes, counted(e.accepted, "job")+" accepted")
 }
 
 // resume says where a repeated run may begin: every line before that was accepted.
@@ -271,5 +271,5 @@ func (e *enqueuer) report(w io.Writer, took time.Duration) {
 	if e.mode == client.RelayIgnore {
 		note = "; those already queued under their id stayed as they were"
 	}
-	fmt.Fprintf(w, "%d jobs accepted in %s (%s)%s\n", e.accepted, short(took), rate(e.accepted, took), note)
+	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", counted(e.accepted, "job"), short(took), rate(e.accepted, took), note)
 }

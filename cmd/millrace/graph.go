@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -148,30 +150,35 @@ func readAll(p process, name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
+// graphJob is a job as a user writes it.
+type graphJob struct {
+	Ref       string          `json:"ref"`
+	Name      string          `json:"name"`
+	Queue     string          `json:"queue"`
+	Payload   json.RawMessage `json:"payload"`
+	Priority  json.RawMessage `json:"priority"`
+	DependsOn []string        `json:"depends_on"`
+	Retry     struct {
+		MaxAttempts json.RawMessage         `json:"max_attempts"`
+		Strategy    client.TaskFlowStrategy `json:"backoff_strategy"`
+		BaseDelay   json.RawMessage         `json:"base_delay_seconds"`
+		MaxDelay    json.RawMessage         `json:"max_delay_seconds"`
+	} `json:"retry_policy"`
+}
+
 // parseGraph reads what a user wrote. A member that is not known is a slip of the pen, which the server would not
 // notice.
 func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
-	type retry struct {
-		MaxAttempts int                     `json:"max_attempts"`
-		Strategy    client.TaskFlowStrategy `json:"backoff_strategy"`
-		BaseDelay   int64                   `json:"base_delay_seconds"`
-		MaxDelay    int64                   `json:"max_delay_seconds"`
-	}
 	var file struct {
-		Jobs []struct {
-			Ref       string          `json:"ref"`
-			Name      string          `json:"name"`
-			Queue     string          `json:"queue"`
-			Payload   json.RawMessage `json:"payload"`
-			Priority  int             `json:"priority"`
-			DependsOn []string        `json:"depends_on"`
-			Retry     retry           `json:"retry_policy"`
-		} `json:"jobs"`
+		Jobs []graphJob `json:"jobs"`
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&file); err != nil {
-		return nil, fmt.Errorf("not a graph: %w", err)
+		return nil, notGraph(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) { // another graph would be left out
+		return nil, errors.New("not a graph: there is more behind the object")
 	}
 	refs := map[string]bool{}
 	for _, job := range file.Jobs {
@@ -179,11 +186,9 @@ func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 	}
 	g := &client.TaskFlowBuilder{}
 	for _, job := range file.Jobs {
-		spec := client.TaskFlowSpec{Name: job.Name, Queue: job.Queue, Payload: job.Payload, Priority: job.Priority,
-			Retry: client.TaskFlowRetry{MaxAttempts: job.Retry.MaxAttempts, Strategy: job.Retry.Strategy,
-				BaseDelay: time.Duration(job.Retry.BaseDelay) * time.Second, MaxDelay: time.Duration(job.Retry.MaxDelay) * time.Second}}
-		if spec.Name == "" {
-			spec.Name = job.Ref
+		spec, err := job.spec()
+		if err != nil {
+			return nil, fmt.Errorf("job %q: %w", job.Ref, err)
 		}
 		var after []string
 		for _, on := range job.DependsOn {
@@ -196,6 +201,39 @@ func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 		g.Add(job.Ref, spec, after...)
 	}
 	return g, nil
+}
+
+// notGraph says in the words of the file what could not be read.
+func notGraph(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("not a graph: %s is of type %s", cmp.Or(wrong.Field, "the whole"), wrong.Value)
+	}
+	return fmt.Errorf("not a graph: %w", err)
+}
+
+// spec is the job but for its dependencies.
+func (j *graphJob) spec() (client.TaskFlowSpec, error) {
+	spec := client.TaskFlowSpec{Name: cmp.Or(j.Name, j.Ref), Queue: j.Queue, Payload: j.Payload}
+	var base, most int
+	for _, m := range []struct {
+		name string
+		raw  json.RawMessage
+		to   *int
+	}{{"priority", j.Priority, &spec.Priority}, {"retry_policy.max_attempts", j.Retry.MaxAttempts, &spec.Retry.MaxAttempts},
+		{"retry_policy.base_delay_seconds", j.Retry.BaseDelay, &base}, {"retry_policy.max_delay_seconds", j.Retry.MaxDelay, &most}} {
+		if m.raw == nil {
+			continue
+		}
+		n, err := strconv.ParseInt(string(m.raw), 10, 32) // times a second it still fits
+		if err != nil || n < 1 {                          // 0 would pass for one that is left out
+			return spec, fmt.Errorf("%s must be a whole number from 1 on", m.name)
+		}
+		*m.to = int(n)
+	}
+	spec.Retry.Strategy = j.Retry.Strategy
+	spec.Retry.BaseDelay, spec.Retry.MaxDelay = time.Duration(base)*time.Second, time.Duration(most)*time.Second
+	return spec, nil
 }
 
 func isUUID(text string) bool {

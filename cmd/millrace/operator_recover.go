@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/internal/account"
@@ -44,7 +45,7 @@ must be the servers'.
 Exit codes: 0 done, 1 there is no such client, 2 the command line or a setting is
 wrong, 3 the store or the pepper file is not to be had.`,
 		Example: "  millrace operator recover 7b0c7d1e-3f0f-4a55-9a39-0d8f6c2a4f11 --config millrace.toml",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneClient,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := flags.load(p, c)
 			if err != nil {
@@ -57,6 +58,18 @@ wrong, 3 the store or the pepper file is not to be had.`,
 	}
 	flags.register(c)
 	return c
+}
+
+// oneClient takes the arguments of recover.
+func oneClient(_ *cobra.Command, args []string) error {
+	const expected = "operator recover expects one CLIENT_ID, the UUID that POST /v1/clients answered with as client_id"
+	if len(args) != 1 {
+		return usageError("%s, and there are %s", expected, counted(int64(len(args)), "argument"))
+	}
+	if _, err := uuid.Parse(args[0]); err != nil || len(args[0]) != 36 {
+		return usageError("%s; %q is none", expected, args[0])
+	}
+	return nil
 }
 
 // recoverKey prints a fresh key of a client. It makes neither a store nor a pepper

@@ -133,7 +133,6 @@ func TestOperatorRecover(t *testing.T) {
 		l := newLocked(t)
 		client := l.issued.Key.ClientID
 		l.recover("00000000-0000-4000-8000-000000000000", exitFailed, "there is no such client")
-		l.recover("x", exitFailed, "there is no such client")
 
 		pepper := l.loaded.PepperFile()
 		l.ok(os.Rename(pepper, pepper+".away"))

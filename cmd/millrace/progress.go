@@ -16,7 +16,8 @@ const plainEvery = 2 * time.Second
 // use.
 type progress struct {
 	what  string
-	total int64 // in the unit of add; below 1 when nobody knows
+	total int64  // in the unit of add; below 1 when nobody knows
+	of    string // what the total is, where the note alone does not tell
 	out   io.Writer
 	since func() time.Duration
 	bar   *progressbar.ProgressBar // nil where there is no terminal
@@ -48,7 +49,7 @@ func (g *progress) add(n int64, note string) {
 	g.done += n
 	g.note = note
 	if g.bar != nil {
-		g.bar.Describe(g.what + "  " + note)
+		g.bar.Describe(g.what + g.of + "  " + note)
 		_ = g.bar.Add64(n)
 		return
 	}
@@ -62,7 +63,7 @@ func (g *progress) add(n int64, note string) {
 func (g *progress) line() {
 	share := ""
 	if g.total > 0 {
-		share = fmt.Sprintf(" (%d %%)", 100*min(g.done, g.total)/g.total)
+		share = fmt.Sprintf(" (%d %%%s)", 100*min(g.done, g.total)/g.total, g.of)
 	}
 	fmt.Fprintf(g.out, "%s: %s%s, %s\n", g.what, g.note, share, short(g.since()-g.began))
 }
@@ -96,6 +97,14 @@ func short(d time.Duration) string {
 		}
 	}
 	return d.String()
+}
+
+// counted writes a number of things, whose name takes an s for more than one.
+func counted(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // rate writes how many there were in a second.

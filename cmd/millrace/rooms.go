@@ -9,11 +9,16 @@ import (
 
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/message"
+	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
@@ -28,6 +33,12 @@ type parts struct {
 	egress     *egress.Client // the only way out
 	node       string
 	noWorkers  bool // jobs are run elsewhere
+	objects    *object.Objects
+	streams    *stream.Streams
+	messages   message.Queue // of image jobs
+
+	// operatorToken is what /operators asks for; empty where it is open (G-FB-31).
+	operatorToken config.Secret
 
 	outside []workerapi.Contract // of the rooms that were made, whose jobs may be run by workers outside
 }
@@ -42,6 +53,8 @@ type room struct {
 var contracts = []room{
 	{forgerun.Name, forgeRunRoom},
 	{taskflow.Name, taskFlowRoom},
+	{fetchbox.Name, fetchBoxRoom},
+	{images.Name, imagesRoom},
 	{relay.Name, relayRoom},
 }
 
@@ -130,7 +143,7 @@ func taskFlowRoom(p *parts, log *slog.Logger) (server.Place, error) {
 		queues[name] = taskflow.Queue{Handler: q.Handler, URL: q.URL, Secret: q.Secret, Timeout: q.Timeout, MaxConcurrent: q.MaxConcurrent}
 	}
 	t, err := taskflow.New(taskflow.Config{Log: log, Registry: p.registries.For(taskflow.Name, ""), Now: p.process.now, Random: random,
-		Token: s.Token, Lease: s.Lease, MaxConcurrent: s.MaxConcurrent, BodyLimit: taskFlowBody, GraphBodyLimit: taskFlowGraph,
+		Token: s.Token, Tracing: p.tracing, Lease: s.Lease, MaxConcurrent: s.MaxConcurrent, BodyLimit: taskFlowBody, GraphBodyLimit: taskFlowGraph,
 		Queues: queues, Runner: taskflow.Runner{Off: p.noWorkers, Node: p.node, Client: p.egress, Grace: grace - grace/8}})
 	if err != nil {
 		return server.Place{}, err
@@ -148,7 +161,8 @@ func surfaces(p *parts) ([]server.Surface, error) {
 		p.log.Info("the worker API is not served: beyond loopback it needs worker.token")
 		return nil, nil
 	}
-	api, err := workerapi.New(workerapi.Config{Log: p.log.With(telemetry.Contract, workerapi.Name), Token: p.settings.Worker.Token, Contracts: p.outside})
+	api, err := workerapi.New(workerapi.Config{Log: p.log.With(telemetry.Contract, workerapi.Name),
+		Registry: p.registries.For(workerapi.Name, ""), Tracing: p.tracing, Token: p.settings.Worker.Token, Contracts: p.outside})
 	if err != nil {
 		return nil, withCode(exitFailed, err)
 	}

@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 			"grown":  scriptGrown,
 			"forge":  scriptForge,
 			"meets":  scriptMeets,
+			"origin": scriptOrigin,
 		},
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/server"
@@ -84,6 +85,9 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	if err != nil {
 		return withCode(exitFailed, err)
 	}
+	if err := canStart(ctx, settings); err != nil {
+		return err
+	}
 	opened, err := openStore(ctx, p, settings, observe)
 	if err != nil {
 		return err
@@ -103,6 +107,17 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	return withCode(exitFailed, node.Run(ctx))
 }
 
+// canStart finds out what most often stops a start, before anything is made: a node that does not start leaves nothing
+// behind.
+func canStart(ctx context.Context, s *config.Settings) error {
+	if s.Serves(forgerun.Name) && s.Secrets.PepperFile != "" {
+		if _, err := loadPepper(s); err != nil {
+			return err
+		}
+	}
+	return withCode(exitUnable, server.CanListen(ctx, s))
+}
+
 // collectLess trades memory for time: what a server keeps is a few megabytes and
 // what it makes for requests is gone at once, so by default Go would collect
 // dozens of times a second. Near the limit it collects as usual. Who sets GOGC or
@@ -117,11 +132,17 @@ func collectLess(p process) {
 }
 
 func newNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) (*server.Server, error) {
+	if set := k.settings.Operator.Token; !set.Empty() { // one that was made asks nobody who is on loopback
+		k.operatorToken = set
+	}
 	if err := operatorToken(k.settings, k.log); err != nil {
 		return nil, err
 	}
 	if err := k.connect(ctx); err != nil {
 		return nil, withCode(exitFailed, err)
+	}
+	if err := k.places(ctx); err != nil {
+		return nil, err
 	}
 	places, err := rooms(k)
 	if err != nil {
@@ -154,6 +175,7 @@ const tracesTime = 3 * time.Second
 
 // close ends what connect made.
 func (k *parts) close() {
+	k.closePlaces()
 	if k.egress != nil {
 		k.egress.Close()
 	}
@@ -167,8 +189,10 @@ func (k *parts) close() {
 // registerDepths shows how many jobs the queues of each contract hold.
 func registerDepths(e *engine.Engine, registries *telemetry.Registries) error {
 	for _, name := range e.Contracts() {
-		depth := &telemetry.Depth{Name: name + "_queue_jobs", Contract: name, Queues: e.Queues, Bound: 100, Timeout: 5 * time.Second}
-		if err := registries.For(name, "").Register(depth); err != nil {
+		room, _, _ := strings.Cut(name, ".") // a room may have jobs of several sorts
+		metric := strings.ReplaceAll(name, ".", "_") + "_queue_jobs"
+		depth := &telemetry.Depth{Name: metric, Contract: name, Queues: e.Queues, Bound: 100, Timeout: 5 * time.Second}
+		if err := registries.For(room, "").Register(depth); err != nil {
 			return err
 		}
 	}

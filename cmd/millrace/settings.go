@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 )
 
 // settingsFlags are the flags of commands that need the settings of a server.
@@ -21,7 +22,7 @@ func (f *settingsFlags) register(c *cobra.Command) {
 
 // load resolves the settings; whatever is wrong with them is a usage error.
 func (f *settingsFlags) load(p process, c *cobra.Command) (*config.Settings, error) {
-	src := config.Sources{File: config.DefaultFile, Environ: p.environ, Flags: map[string]string{}}
+	src := config.Sources{File: config.DefaultFile, Environ: p.environ, Flags: map[string]string{}, Handlers: handler.Names()}
 	if c.Flags().Changed("config") {
 		src.File, src.Explicit = f.file, true
 	}

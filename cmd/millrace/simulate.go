@@ -45,10 +45,14 @@ its report, its events and what was delivered. The server may be killed and
 started again meanwhile; what it did not answer is asked again under the same
 idempotency key.
 
-Exit code 0 when the accounts balance, 1 when they do not. The jobs last as long
-as the work kinds say: a server with --set forgerun.duration_scale=0.01 is done a
-hundred times sooner, and one with more forgerun.workers takes a higher rate. The
-server must be able to reach this machine under the address of --sink.`,
+Exit code 0 when the accounts balance, 1 when they do not, 130 when a signal came
+before they were made: then those of the plays that had ended are, without the
+webhooks. A second signal ends it at once.
+
+The jobs last as long as the work kinds say: a server with
+--set forgerun.duration_scale=0.01 is done a hundred times sooner, and one with
+more forgerun.workers takes a higher rate. The server must be able to reach this
+machine under the address of --sink.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			mix, err := f.check()
@@ -99,14 +103,10 @@ func (f *simulateFlags) run(p process, mix *simMix) error {
 	defer s.sink.stop()
 	err = s.run(ctx)
 	var coded *failure
-	switch {
-	case ctx.Err() != nil:
-		return errInterrupted
-	case errors.As(err, &coded):
+	if errors.As(err, &coded) {
 		return err
-	default:
-		return remoteError(ctx, err)
 	}
+	return remoteError(ctx, err)
 }
 
 // simulator is one simulation.
@@ -172,10 +172,10 @@ func (s *simulator) run(ctx context.Context) error {
 	defer stopProbing()
 
 	s.loadAndSettle(ctx)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	world, err := s.collect(ctx)
+	if ctx.Err() != nil {
+		world, err = s.partial(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("the account cannot be made: %w", err)
 	}
@@ -186,7 +186,10 @@ func (s *simulator) run(ctx context.Context) error {
 	if err := summary.write(s.p.stdout, s.flags.asJSON); err != nil {
 		return withCode(exitFailed, err)
 	}
-	if !summary.Balanced {
+	switch {
+	case summary.Interrupted:
+		return errInterrupted
+	case !summary.Balanced:
 		return failed("the accounts do not balance: %d offences", summary.Offences)
 	}
 	return nil
@@ -200,7 +203,8 @@ func (s *simulator) loadAndSettle(ctx context.Context) {
 	draw := s.mix.draws(random)
 	house := make(chan struct{}, s.flags.concurrency)
 	var plays sync.WaitGroup
-	count := &simCount{bar: s.p.progress("load", int64(max(1, s.flags.rate*s.flags.duration.Seconds())))}
+	count := &simCount{since: s.p.since, bar: s.p.progress("load", s.flags.duration.Milliseconds()), told: s.p.since()}
+	count.bar.of = " of the time"
 	began := s.p.since()
 	ends, next := began+s.flags.duration, began
 	s.loadEnds = s.p.now().UTC().Add(s.flags.duration)
@@ -245,10 +249,13 @@ func (s *simulator) turn(ctx context.Context, next, ends time.Duration) bool {
 	}
 }
 
-// simCount tells how many plays have begun and ended.
+// simCount tells how many plays have begun and ended: of the load how much of its time is over, and after it how many of
+// its plays.
 type simCount struct {
+	since    func() time.Duration
 	mu       sync.Mutex
 	bar      *progress
+	told     time.Duration // up to when the bar knows of the time
 	began    int
 	ended    int
 	settling bool
@@ -260,7 +267,9 @@ func (c *simCount) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.began++
-	c.bar.add(1, c.note())
+	passed := (c.since() - c.told).Truncate(time.Millisecond)
+	c.told += passed
+	c.bar.add(passed.Milliseconds(), c.note())
 }
 
 func (c *simCount) end() {
@@ -279,5 +288,6 @@ func (c *simCount) settle(p process) {
 	c.bar.end()
 	c.settling = true
 	c.bar = p.progress("settle", int64(c.began))
+	c.bar.of = " of the plays"
 	c.bar.add(int64(c.ended), c.note())
 }

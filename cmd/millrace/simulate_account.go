@@ -19,6 +19,9 @@ type simWorld struct {
 	outages []simOutage
 	// lostRuns accepts runs that were lost while nothing was seen to be away.
 	lostRuns bool
+
+	interrupted bool // what follows is not all there was
+	cut         int  // plays that had not ended
 }
 
 // simOrder is one play: the submits of a kind, and what else was asked for.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,15 +15,8 @@ func (s *simulator) collect(ctx context.Context) (*simWorld, error) {
 	w := &simWorld{orders: s.orders}
 	bar := s.p.progress("account", 0)
 	defer bar.end()
-	var mu sync.Mutex
-	err := s.each(ctx, func(ctx context.Context, c *simClient) error {
-		there, err := s.jobsOf(ctx, c, bar)
-		mu.Lock()
-		defer mu.Unlock()
-		w.there = append(w.there, there...)
-		return err
-	})
-	if err != nil {
+	var err error
+	if w.there, err = s.jobs(ctx, bar); err != nil {
 		return nil, err
 	}
 	s.sink.mu.Lock()
@@ -43,6 +37,55 @@ func (s *simulator) collect(ctx context.Context) (*simWorld, error) {
 		return nil
 	})
 	return w, err
+}
+
+// partialTime bounds what is still read after a signal.
+const partialTime = 20 * time.Second
+
+// partial reads what there is of the plays that had ended when a signal came. The others, and webhooks that were still to
+// come, would look like offences and are none.
+func (s *simulator) partial(ctx context.Context) (*simWorld, error) {
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), partialTime)
+	defer end()
+	w := &simWorld{interrupted: true}
+	bar := s.p.progress("account", 0)
+	defer bar.end()
+	there, err := s.jobs(ctx, bar)
+	if err != nil {
+		return nil, err
+	}
+	ended := map[string]bool{} // by job
+	for _, o := range s.orders {
+		if !o.whole() {
+			w.cut++
+			continue
+		}
+		w.orders = append(w.orders, o)
+		for _, id := range o.jobs() {
+			ended[id] = true
+		}
+	}
+	// Where plays were cut short, the jobs of nobody are theirs.
+	w.there = slices.DeleteFunc(there, func(t simThere) bool { return w.cut > 0 && !ended[t.job.ID] })
+	return w, nil
+}
+
+// whole reports whether a play has gone through to its end.
+func (o *simOrder) whole() bool {
+	return o.stuck == "" && !slices.ContainsFunc(o.submits, func(one simSubmit) bool { return one.why != "" })
+}
+
+// jobs reads all jobs of all clients.
+func (s *simulator) jobs(ctx context.Context, bar *progress) (all []simThere, err error) {
+	var mu sync.Mutex
+	err = s.each(ctx, func(ctx context.Context, c *simClient) error {
+		there, err := s.jobsOf(ctx, c, bar)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, there...)
+		return err
+	})
+	return all, err
 }
 
 // each does something for every client at once, within the time to settle, and returns the first error.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -104,7 +105,7 @@ func loaded(t *testing.T, s *launched) {
 	})
 }
 
-// Interrupted, a simulation says so and makes no account.
+// Interrupted, a simulation accounts for the plays that had ended, and tells how many had not.
 func TestSimulateInterrupted(t *testing.T) {
 	t.Parallel()
 	d := newForgeDouble("")
@@ -114,7 +115,7 @@ func TestSimulateInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "simulate", "--server", server.URL, "--duration", "1m", "--mix", "SUCCESS_FAST")
+	cmd := exec.Command(binary, "simulate", "--server", server.URL, "--duration", "1m", "--mix", "SUCCESS_FAST,SCHEDULED_FAR_FUTURE", "--json")
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
 	stderr, err := cmd.StderrPipe()
@@ -127,14 +128,26 @@ func TestSimulateInterrupted(t *testing.T) {
 	hang := time.AfterFunc(testTime, func() { _ = cmd.Process.Kill() })
 	defer hang.Stop()
 	lines := bufio.NewScanner(stderr)
-	said := ""
+	said, load := "", ""
 	for lines.Scan() {
 		if said = lines.Text(); strings.HasPrefix(said, "load: ") {
+			load = said
 			_ = cmd.Process.Signal(os.Interrupt)
 		}
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || said != "millrace: interrupted" || stdout.Len() > 0 {
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || said != "millrace: interrupted" {
 		t.Errorf("code %d, %q, %s", code, said, &stdout)
+	}
+	if !regexp.MustCompile(`^load: \d+ plays begun, \d+ ended \(\d % of the time\), `).MatchString(load) {
+		t.Errorf("the load says %q", load)
+	}
+	var m simSummary
+	if err := json.Unmarshal(stdout.Bytes(), &m); err != nil {
+		t.Fatalf("%v: %s", err, &stdout)
+	}
+	fast, far := m.Kinds["SUCCESS_FAST"], m.Kinds["SCHEDULED_FAR_FUTURE"]
+	if m.Balanced || !m.Interrupted || m.Offences != 0 || m.Cut == 0 || fast == nil || fast.Submits == 0 || fast.Outcomes["SUCCESS"] != fast.Submits || far != nil {
+		t.Errorf("got %s", &stdout)
 	}
 }

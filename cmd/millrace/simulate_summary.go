@@ -56,40 +56,42 @@ type simKindCount struct {
 
 // simSummary is what a simulation says in the end.
 type simSummary struct {
-	Balanced   bool                     `json:"balanced"`
-	Offences   int                      `json:"offences"`
-	Offenders  []simOffence             `json:"first_offences"`
-	Groups     map[string]int           `json:"offences_by_sort"`
-	Seed       uint64                   `json:"seed"`
-	Server     string                   `json:"server"`
-	Took       time.Duration            `json:"load_ns"`
-	Plays      int                      `json:"plays"`
-	Submits    int                      `json:"submits"`
-	Acked      int                      `json:"acknowledged"`
-	Refused    int                      `json:"refused_as_due"`
-	Late       int                      `json:"refused_late"`
-	Jobs       int                      `json:"jobs"`
-	Events     int                      `json:"events"`
-	Kinds      map[string]*simKindCount `json:"kinds"`
-	LostRuns   int                      `json:"runs_lost_in_outages"`
-	Requeued   int                      `json:"requeued"`
-	Requests   int                      `json:"webhook_requests"`
-	Accepted   int                      `json:"events_accepted"`
-	Repeated   int                      `json:"events_accepted_again"`
-	GivenUp    int                      `json:"deliveries_given_up"`
-	Pending    int                      `json:"deliveries_kept_pending"`
-	Limited    int                      `json:"answers_429"`
-	Full       int                      `json:"answers_503"`
-	Outages    int                      `json:"outages"`
-	OutageTime time.Duration            `json:"outages_ns"`
-	Latencies  []simLatency             `json:"latencies"`
+	Balanced    bool                     `json:"balanced"`
+	Interrupted bool                     `json:"interrupted"`
+	Cut         int                      `json:"plays_cut_short"`
+	Offences    int                      `json:"offences"`
+	Offenders   []simOffence             `json:"first_offences"`
+	Groups      map[string]int           `json:"offences_by_sort"`
+	Seed        uint64                   `json:"seed"`
+	Server      string                   `json:"server"`
+	Took        time.Duration            `json:"load_ns"`
+	Plays       int                      `json:"plays"`
+	Submits     int                      `json:"submits"`
+	Acked       int                      `json:"acknowledged"`
+	Refused     int                      `json:"refused_as_due"`
+	Late        int                      `json:"refused_late"`
+	Jobs        int                      `json:"jobs"`
+	Events      int                      `json:"events"`
+	Kinds       map[string]*simKindCount `json:"kinds"`
+	LostRuns    int                      `json:"runs_lost_in_outages"`
+	Requeued    int                      `json:"requeued"`
+	Requests    int                      `json:"webhook_requests"`
+	Accepted    int                      `json:"events_accepted"`
+	Repeated    int                      `json:"events_accepted_again"`
+	GivenUp     int                      `json:"deliveries_given_up"`
+	Pending     int                      `json:"deliveries_kept_pending"`
+	Limited     int                      `json:"answers_429"`
+	Full        int                      `json:"answers_503"`
+	Outages     int                      `json:"outages"`
+	OutageTime  time.Duration            `json:"outages_ns"`
+	Latencies   []simLatency             `json:"latencies"`
 }
 
 // firstOffences is how many are named.
 const firstOffences = 20
 
 func (s *simulator) summarize(w *simWorld, v *simVerdict, limited, full int) *simSummary {
-	m := &simSummary{Balanced: len(v.offences) == 0, Offences: len(v.offences), Groups: map[string]int{}, Seed: s.flags.seed,
+	m := &simSummary{Balanced: len(v.offences) == 0 && !w.interrupted, Interrupted: w.interrupted, Cut: w.cut, Offences: len(v.offences), Groups: map[string]int{}, Seed: s.flags.seed,
 		Server: s.flags.remote.address(s.p), Took: s.took, Plays: len(w.orders), Jobs: len(w.there), Late: v.late, Kinds: map[string]*simKindCount{},
 		LostRuns: v.lost, Requeued: v.requeued, Repeated: v.repeated, GivenUp: v.given, Pending: v.pending, Limited: limited, Full: full,
 		Outages: len(w.outages), Offenders: v.offences[:min(len(v.offences), firstOffences)]}
@@ -217,6 +219,9 @@ func (m *simSummary) write(w io.Writer, asJSON bool) error {
 		fmt.Fprintf(&b, "  … and %d more\n", m.Offences-len(m.Offenders))
 	}
 	fmt.Fprintf(&b, "\n%d plays in %s (%s) on %s, seed %d\n", m.Plays, short(m.Took), rate(int64(m.Plays), m.Took), m.Server, m.Seed)
+	if m.Interrupted {
+		fmt.Fprintf(&b, "It was interrupted: these are the accounts of the plays that had ended, without webhooks. %s cut short.\n", counted(int64(m.Cut), "more play"))
+	}
 	if m.Balanced {
 		fmt.Fprintln(&b, "The accounts balance.")
 	}

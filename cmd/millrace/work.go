@@ -45,15 +45,17 @@ environment, MILLRACE_QUEUE, MILLRACE_JOB_ID, MILLRACE_RUN_ID and MILLRACE_STATE
 
 While it runs the job is kept alive by heartbeats. When it exits with 0 the job
 is completed. A command whose run is lost, because the job was deleted, replaced
-or timed out, is terminated.
+or timed out, is terminated with the next heartbeat: they go out at a third of
+its timeout or lease.
 
 Relay hears of no failure: the reason is logged and the heartbeats end, so that
 the job comes back after its timeout. Other contracts get the outcome. On exit 0
-the standard output, up to 64 KiB, is the result: as it is if it is JSON, else as
-a string. The exit codes 64 to 78 (sysexits) fail the job for good, all others
-fail this try, with the last line of the standard error as the reason. A command
-that was ended by a signal to millrace gives its job back. The environment then
-also has MILLRACE_CONTRACT and MILLRACE_ATTEMPT, from 1 on.
+the standard output is the result: as it is if it is JSON, else as a string. Of
+more than 64 KiB the first 64 KiB are, as a string, and a warning is logged. The
+exit codes 64 to 78 (sysexits) fail the job for good, all others fail this try,
+with the last line of the standard error as the reason. A command that was ended
+by a signal to millrace gives its job back. The environment then also has
+MILLRACE_CONTRACT and MILLRACE_ATTEMPT, from 1 on.
 
 The first SIGINT or SIGTERM stops polling and lets commands finish, for --drain;
 a second one is passed on to them, as is SIGTERM when --drain is over. What does
@@ -66,6 +68,9 @@ group.`,
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == "" { // an unset variable, which would mean the jobs of all queues
+				return usageError("the name of the queue is empty")
+			}
 			if f.concurrency < 1 || f.maxJobs < 0 || f.drain < 0 || f.killAfter < 0 {
 				return usageError("--concurrency is at least 1; --max-jobs, --drain and --kill-after are not negative")
 			}
@@ -79,7 +84,7 @@ group.`,
 	c.Flags().StringVar(&f.contract, "contract", contractRelay, "whose queue it is: relay, taskflow or forgerun")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 1, "commands at a time")
 	c.Flags().IntVar(&f.maxJobs, "max-jobs", 0, "stop after so many jobs; 0 is no limit")
-	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "stop when the queue has nothing to hand out and no command runs")
+	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "stop when the queue has nothing to hand out and no command runs; what waits for its retry is left")
 	c.Flags().DurationVar(&f.drain, "drain", 25*time.Second, "time that running commands get after the first signal")
 	c.Flags().DurationVar(&f.killAfter, "kill-after", 5*time.Second, "time that a terminated command gets before it is killed")
 	return c
@@ -103,7 +108,8 @@ func (f *workFlags) run(p process, queue string, command []string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(p.stderr, nil))
-	r := &commandRunner{args: command, environ: p.environ, stdout: p.stdout, stderr: p.stderr, killAfter: f.killAfter, gate: g}
+	r := &commandRunner{args: command, environ: p.environ, stdout: p.stdout, stderr: p.stderr, killAfter: f.killAfter,
+		log: log, gate: g}
 	hard, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	r.hard = hard
@@ -177,6 +183,7 @@ type commandRunner struct {
 	stdout    io.Writer
 	stderr    io.Writer
 	killAfter time.Duration
+	log       *slog.Logger
 	gate      *gate
 	hard      context.Context // its end ends the commands; the cause may name the signal
 }

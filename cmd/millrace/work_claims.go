@@ -26,6 +26,10 @@ func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json
 	out, reason := &head{most: longestResult}, &tail{most: longestReason}
 	err := r.execute(bound, claimedTask(run.Job), io.MultiWriter(r.stdout, out), io.MultiWriter(r.stderr, reason))
 	if err == nil {
+		if out.size > longestResult {
+			r.log.Warn("the output is too long for a result; its beginning is, as a string", "job_id", run.Job.ID,
+				"bytes", out.size, "kept", longestResult)
+		}
 		return out.result(), nil
 	}
 	if r.hard.Err() != nil && ctx.Err() == nil {
@@ -48,27 +52,32 @@ func verdict(err error, reason string) error {
 	return &client.JobError{Err: told, Type: "exit", Final: code >= 64 && code <= 78}
 }
 
-// head keeps the beginning of what is written, and whether there was more.
+// head keeps the beginning of what is written, and how much there was.
 type head struct {
 	text []byte
 	most int
-	more bool
+	size int64
 }
 
 func (h *head) Write(p []byte) (int, error) {
 	kept := min(len(p), h.most-len(h.text))
 	h.text = append(h.text, p[:kept]...)
-	h.more = h.more || kept < len(p)
+	h.size += int64(len(p))
 	return len(p), nil
 }
 
-// result is the output as JSON: as it is, or as a string. None is no result, and neither is one that is too long.
+// result is the output as JSON: as it is, or as a string. None is no result. Of one that is too long it is the beginning,
+// as a string whatever it was, as for the server's own handlers (G-TF-37).
 func (h *head) result() json.RawMessage {
+	whole := h.size == int64(len(h.text))
 	text := bytes.TrimSpace(h.text)
-	if h.more || len(text) == 0 {
+	if !whole {
+		text = h.text
+	}
+	if len(text) == 0 {
 		return nil
 	}
-	if json.Valid(text) {
+	if whole && json.Valid(text) {
 		return text
 	}
 	quoted, err := json.Marshal(strings.ToValidUTF8(string(text), "\uFFFD"))

@@ -120,6 +120,11 @@ var rules = []rule{
 	{"2: NATS is imported under stream alone",
 		func(f *file) bool { return !f.test && !f.in("internal/stream") },
 		func(_ *file, p string) bool { return under(p, "github.com/nats-io") }},
+	{"2: object storage is imported under object alone",
+		func(f *file) bool { return !f.test && !f.in("internal/object") },
+		func(_ *file, p string) bool {
+			return under(p, "gocloud.dev/blob", "github.com/aws/aws-sdk-go-v2/service/s3")
+		}},
 	{"3: engine never imports net/http",
 		func(f *file) bool { return f.in("internal/engine", "internal/duty") && !f.test },
 		func(_ *file, p string) bool { return under(p, "net/http") }},

@@ -15,7 +15,7 @@ type key struct {
 }
 
 // knownContracts are the names that `contracts` takes.
-var knownContracts = []string{"forgerun", "taskflow", "relay"}
+var knownContracts = []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}
 
 // jobTypes are the names that `forgerun.types` takes.
 var jobTypes = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
@@ -27,7 +27,7 @@ const (
 )
 
 // keys is the one table of settings, in reading order.
-var keys = slices.Concat(nodeKeys, forgeRunKeys, webhookKeys, taskFlowKeys, relayKeys, workerKeys)
+var keys = slices.Concat(nodeKeys, forgeRunKeys, webhookKeys, imagesKeys, taskFlowKeys, fetchBoxKeys, relayKeys, workerKeys, placeKeys)
 
 // nodeKeys are settings of the node, whatever it serves.
 var nodeKeys = []key{
@@ -37,7 +37,7 @@ var nodeKeys = []key{
 		func(s *Settings) value { return pathValue{p: &s.DataDir} }},
 	{"store", "sqlite", "Where jobs live: sqlite (a file in data_dir) or a postgres:// URL.",
 		func(s *Settings) value { return storeValue{&s.Store} }},
-	{"contracts", "forgerun,taskflow,relay", "Contracts that are served.",
+	{"contracts", "forgerun,images,taskflow,fetchbox,relay", "Contracts that are served.",
 		func(s *Settings) value { return namesValue{&s.Contracts, knownContracts} }},
 	{"tls.cert", "", "Certificate file (PEM) of all listeners; needs tls.key.",
 		func(s *Settings) value { return pathValue{p: &s.TLS.Cert, optional: true} }},
@@ -85,7 +85,7 @@ func find(name string) (key, bool) {
 			return k, true
 		}
 	}
-	return findOfQueue(name)
+	return findNamed(name)
 }
 
 // section tells whether name is the start of known keys, as relay is of relay.token.
@@ -95,7 +95,8 @@ func section(name string) bool {
 			return true
 		}
 	}
-	return sectionOfQueues(name)
+	_, _, is := sectionNamed(name)
+	return is
 }
 
 func envName(name string) string {

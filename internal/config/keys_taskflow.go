@@ -37,35 +37,32 @@ const (
 	HandlerSimulate = "simulate"
 )
 
-// queueMember declares one setting of every queue.
-type queueMember struct {
-	name string
-	doc  string
-	bind func(*TaskFlowQueue) value
-}
-
-var queueMembers = []queueMember{
-	{"handler", "Who runs the queue's jobs: http (the server calls url), simulate, or none but workers.",
-		func(q *TaskFlowQueue) value {
-			return choiceValue{&q.Handler, []string{HandlerNone, HandlerHTTP, HandlerSimulate}}
-		}},
-	{"url", "Where the handler http sends the payloads of the queue's jobs.",
-		func(q *TaskFlowQueue) value { return urlValue{&q.URL} }},
-	{"secret", "Secret (whsec_ and base64) that the requests of the handler http are signed with; unsigned when empty.",
-		func(q *TaskFlowQueue) value { return signingValue{&q.Secret} }},
-	{"timeout", "Time that url has to answer.",
-		func(q *TaskFlowQueue) value { return durationValue{&q.Timeout, 100 * time.Millisecond, time.Hour} }},
-	{"max_concurrent", "The queue's jobs that run at a time, over all nodes; 0 is no limit of its own.",
-		func(q *TaskFlowQueue) value { return intValue{&q.MaxConcurrent, 0, 1_000_000} }},
-}
-
 const queuesSection = "taskflow.queues"
 
-// of is the setting of one queue.
-func (m *queueMember) of(queue string) key {
-	return key{name: queuesSection + "." + queue + "." + m.name, doc: m.doc,
-		bind: func(s *Settings) value { return m.bind(s.TaskFlow.queue(queue)) }}
-}
+// queues declares the settings of single queues (G-TF-37).
+var queues = &named{section: queuesSection, valid: validQueue,
+	names: func(s *Settings) []string { return sorted(s.TaskFlow.Queues) },
+	members: []member{
+		{"handler", "Who runs the queue's jobs: http (the server calls url), simulate, or none but workers.",
+			func(s *Settings, name string) value {
+				return choiceValue{&s.TaskFlow.queue(name).Handler, []string{HandlerNone, HandlerHTTP, HandlerSimulate}}
+			}},
+		{"url", "Where the handler http sends the payloads of the queue's jobs.",
+			func(s *Settings, name string) value { return urlValue{&s.TaskFlow.queue(name).URL} }},
+		{"secret", "Secret (whsec_ and base64) that the requests of the handler http are signed with; unsigned when empty.",
+			func(s *Settings, name string) value { return signingValue{&s.TaskFlow.queue(name).Secret} }},
+		{"timeout", "Time that url has to answer.",
+			func(s *Settings, name string) value {
+				return durationValue{&s.TaskFlow.queue(name).Timeout, 100 * time.Millisecond, time.Hour}
+			}},
+		{"max_concurrent", "The queue's jobs that run at a time, over all nodes; 0 is no limit of its own.",
+			func(s *Settings, name string) value {
+				return intValue{&s.TaskFlow.queue(name).MaxConcurrent, 0, 1_000_000}
+			}},
+	}}
+
+// validQueue tells whether a text can be a queue's name (TF-003).
+func validQueue(s string) bool { return s != "" && len(s) <= 64 && strings.Trim(s, letters) == "" }
 
 // queue gives a queue's settings, with the defaults if nothing is set yet.
 func (t *TaskFlow) queue(name string) *TaskFlowQueue {
@@ -76,59 +73,6 @@ func (t *TaskFlow) queue(name string) *TaskFlowQueue {
 		t.Queues[name] = &TaskFlowQueue{Handler: HandlerNone, Timeout: 30 * time.Second}
 	}
 	return t.Queues[name]
-}
-
-// queueOf takes the queue and the member out of a key below queuesSection; ok tells whether the queue's name is one
-// (TF-003).
-func queueOf(name string) (queue, member string, ok bool) {
-	rest, below := strings.CutPrefix(name, queuesSection+".")
-	queue, member, _ = strings.Cut(rest, ".")
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
-	return queue, member, below && queue != "" && len(queue) <= 64 && strings.Trim(queue, letters) == ""
-}
-
-// findOfQueue is find for the keys of queues.
-func findOfQueue(name string) (key, bool) {
-	queue, member, ok := queueOf(name)
-	for i := range queueMembers {
-		if ok && queueMembers[i].name == member {
-			return queueMembers[i].of(queue), true
-		}
-	}
-	return key{}, false
-}
-
-// sectionOfQueues tells whether name is the start of keys of queues.
-func sectionOfQueues(name string) bool {
-	_, member, ok := queueOf(name)
-	return name == queuesSection || ok && member == ""
-}
-
-// namesOfQueue are the keys that an unknown one below queuesSection may have been meant to be.
-func namesOfQueue(name string) []string {
-	if name != queuesSection && !strings.HasPrefix(name, queuesSection+".") {
-		return nil
-	}
-	queue, _, ok := queueOf(name)
-	if !ok {
-		queue = "NAME"
-	}
-	var names []string
-	for i := range queueMembers {
-		names = append(names, queueMembers[i].of(queue).name)
-	}
-	return names
-}
-
-// queueKeys are the keys of the queues that have settings.
-func (s *Settings) queueKeys() []key {
-	var all []key
-	for _, queue := range slices.Sorted(maps.Keys(s.TaskFlow.Queues)) {
-		for i := range queueMembers {
-			all = append(all, queueMembers[i].of(queue))
-		}
-	}
-	return all
 }
 
 // checkQueues is the rule that url and secret are for the handler http, which needs the first.
@@ -157,7 +101,7 @@ func (s *Settings) checkQueues(sound func(...string) bool) []Problem {
 // listener: beyond loopback it has a token, and nobody reads that on the wire (G-X-20). Where TaskFlow is not served it
 // is left out instead, see ServesWorkers.
 func (s *Settings) checkWorkers(problems []Problem) []Problem {
-	if IsLoopback(s.Listen) || !s.Serves("taskflow") && !s.Serves("forgerun") {
+	if IsLoopback(s.Listen) || !s.worked() {
 		return problems
 	}
 	if s.Worker.Token.Empty() {
@@ -177,9 +121,14 @@ func (s *Settings) checkWorkers(problems []Problem) []Problem {
 			"or listen on 127.0.0.1", s.origin("listen"), quote(s.Listen), closeWire)})
 }
 
+// worked tells whether jobs are served that workers outside may run.
+func (s *Settings) worked() bool {
+	return slices.ContainsFunc([]string{"forgerun", "images", "taskflow", "fetchbox"}, s.Serves)
+}
+
 // ServesWorkers tells whether the worker API is served: there are jobs for it, and beyond loopback it has a token.
 func (s Settings) ServesWorkers() bool {
-	return (s.Serves("taskflow") || s.Serves("forgerun")) && (IsLoopback(s.Listen) || !s.Worker.Token.Empty())
+	return s.worked() && (IsLoopback(s.Listen) || !s.Worker.Token.Empty())
 }
 
 // signingValue is a secret as Standard Webhooks has it, or empty.

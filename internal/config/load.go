@@ -24,6 +24,7 @@ type Sources struct {
 	Explicit bool              // the operator named File, so it has to be there
 	Environ  []string          // NAME=value, as os.Environ gives it
 	Flags    map[string]string // key → value; an empty value is a value
+	Handlers []string          // of FetchBox that are compiled in; nil leaves their names unchecked
 }
 
 // loader gathers the layers into settings and everything that is wrong with them.
@@ -41,7 +42,7 @@ func Load(src Sources) (*Settings, error) {
 	for _, name := range slices.Sorted(maps.Keys(src.Flags)) {
 		l.apply(name, input{raw: src.Flags[name], text: true}, "flag --set "+printable(shorten(name)))
 	}
-	l.problems = append(l.problems, l.settings.check(l.failed)...)
+	l.problems = append(l.problems, l.settings.check(l.failed, src.Handlers)...)
 	if err := newError(l.problems); err != nil {
 		return nil, err
 	}
@@ -52,6 +53,7 @@ func Load(src Sources) (*Settings, error) {
 func newLoader() *loader {
 	l := &loader{failed: map[string]bool{}}
 	l.settings.origins = map[string]string{}
+	l.settings.jobType(usualHandler)
 	for _, k := range keys {
 		l.apply(k.name, input{raw: k.def, text: true}, originDefault)
 	}

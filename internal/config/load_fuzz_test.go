@@ -41,7 +41,7 @@ func FuzzLoad(f *testing.F) {
 func loadDocument(data []byte) error {
 	l := newLoader()
 	l.document(data, "file fuzz.toml")
-	return newError(append(l.problems, l.settings.check(l.failed)...))
+	return newError(append(l.problems, l.settings.check(l.failed, nil)...))
 }
 
 // FuzzSecret puts one secret into every kind of text around it: it is never part of a problem.

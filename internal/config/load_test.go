@@ -56,7 +56,7 @@ func TestDefaults(t *testing.T) {
 	if store.Reveal() != "sqlite" || store.Postgres() {
 		t.Errorf("store %v", store)
 	}
-	if !slices.Equal(contracts, []string{"forgerun", "taskflow", "relay"}) || !got.Serves("relay") || !got.Serves("forgerun") || got.Serves("images") {
+	if !slices.Equal(contracts, []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}) || !got.Serves("relay") || !got.Serves("forgerun") || !got.Serves("images") {
 		t.Errorf("contracts %v", contracts)
 	}
 	if got.Listen != "127.0.0.1:8080" || got.DataDir != "millrace-data" || got.TrustedNetwork || got.TLS.Enabled() {
@@ -199,7 +199,7 @@ var unknownTests = []struct {
 	{"section left out", "body_limit = 1", "", "",
 		`config: unknown key "body_limit" (file millrace.toml); did you mean "relay.body_limit"?`},
 	{"wrong section", "[server]\nlisten = 1", "", "",
-		`config: unknown key "server.listen" (file millrace.toml); did you mean "forgerun.listen"?`},
+		`config: unknown key "server.listen" (file millrace.toml); did you mean "stream.listen"?`},
 	{"upper case", `Listen = "x"`, "", "",
 		`config: unknown key "Listen" (file millrace.toml); did you mean "listen"?`},
 	{"dot in a member", `"relay.token" = "x"`, "", "",

@@ -59,7 +59,7 @@ func unknownKey(name, origin string) Problem {
 			names = append(names, k.name)
 		}
 	}
-	near := nearest(name, append(names, namesOfQueue(name)...))
+	near := nearest(name, append(names, namedLike(name)...))
 	hint := strconv.Quote(near)
 	if strings.HasPrefix(origin, "environment ") {
 		hint += " (" + envName(near) + ")"
@@ -71,7 +71,7 @@ func unknownKey(name, origin string) Problem {
 func wrongValue(k key, v value, in input, origin string, err error) Problem {
 	shown := mask
 	switch v.(type) {
-	case secretValue, signingValue:
+	case secretValue, signingValue, objectsValue: // what does not belong in the last may be a key
 	case storeValue:
 		shown = written(in.raw, maskStore)
 	default:

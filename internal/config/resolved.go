@@ -25,7 +25,7 @@ type Entries []Entry
 // Resolved lists every setting, sorted by key.
 func (s Settings) Resolved() Entries {
 	entries := make(Entries, 0, len(keys))
-	for _, k := range slices.Concat(keys, s.queueKeys()) {
+	for _, k := range slices.Concat(keys, s.namedKeys()) {
 		entries = append(entries, Entry{Key: k.name, Value: k.bind(&s).show(), Origin: s.origin(k.name), Doc: k.doc})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Key, b.Key) })

@@ -35,9 +35,26 @@ func TestResolved(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, Sources{Flags: map[string]string{"relay.token": "hush", "data_dir": "mein Ordner\u2028", "store": "postgres://u:hush@h/a&b",
 		"egress.allow": "10.0.0.0/8, fd00::/8"}})
-	const want = `contracts forgerun,taskflow,relay default
+	const want = `contracts forgerun,images,taskflow,fetchbox,relay default
 data_dir "mein Ordner\u2028" flag --set data_dir
 egress.allow 10.0.0.0/8,fd00::/8 flag --set egress.allow
+fetchbox.backoff_base 1s default
+fetchbox.connect_timeout 10s default
+fetchbox.dlq_retention 2160h default
+fetchbox.download_timeout 1m default
+fetchbox.idempotency_window 336h default
+fetchbox.lease 30s default
+fetchbox.ledger_max_bytes 5GB default
+fetchbox.ledger_retention 720h default
+fetchbox.listen "" default
+fetchbox.logs_retention 720h default
+fetchbox.max_download 1GiB default
+fetchbox.max_manifest 5MiB default
+fetchbox.max_per_host 16 default
+fetchbox.max_resources 1000 default
+fetchbox.tasks_retention 168h default
+fetchbox.token "" default
+fetchbox.tries 3 default
 forgerun.anonymous_rate_limit_per_minute 60 default
 forgerun.auto_retry false default
 forgerun.backoff_base 1s default
@@ -62,9 +79,32 @@ forgerun.retention 720h default
 forgerun.revoked_key_retention 2160h default
 forgerun.types EXECUTE,DEFERRED,EMIT_EVENT default
 forgerun.workers 4 default
+images.backoff_base 5s default
+images.backoff_max 5m default
+images.cdn none default
+images.cdn_url "" default
+images.cloudfront_distribution "" default
+images.listen "" default
+images.lock_timeout 10m default
+images.max_attempts 3 default
+images.max_pixels 50000000 default
+images.max_upload 32MiB default
+images.queue_url "" default
+images.sizes 100,400,800,1600 default
+images.token "" default
+images.workers 0 default
+job_types.default.default_headers "" default
+job_types.default.handler default default
+job_types.default.options "" default
+job_types.default.proxy.fallbacks "" default
+job_types.default.proxy.primary "" default
+job_types.default.storage.bucket "" default
+job_types.default.storage.key_prefix "" default
 listen 127.0.0.1:8080 default
 log.format text default
 log.level info default
+objects.bucket millrace default
+objects.url "" default
 operator.token "" default
 prune_interval 1m default
 relay.body_limit 64MiB default
@@ -76,6 +116,9 @@ relay.v1 true default
 secrets.pepper_file "" default
 shutdown_grace 25s default
 store postgres://u:***@h/a&b flag --set store
+stream.listen "" default
+stream.token "" default
+stream.url "" default
 taskflow.lease 1m default
 taskflow.listen "" default
 taskflow.max_concurrent 10 default
@@ -105,7 +148,7 @@ worker.token "" default
 	if err := json.Unmarshal(b.Bytes(), &entries); err != nil || !slices.Equal(entries, s.Resolved()) {
 		t.Errorf("%v, got %s", err, b.String())
 	}
-	const first = "[\n  {\n    \"key\": \"contracts\",\n    \"value\": \"forgerun,taskflow,relay\",\n    \"origin\": \"default\",\n" +
+	const first = "[\n  {\n    \"key\": \"contracts\",\n    \"value\": \"forgerun,images,taskflow,fetchbox,relay\",\n    \"origin\": \"default\",\n" +
 		"    \"doc\": \"Contracts that are served.\"\n  },\n"
 	if !strings.HasPrefix(b.String(), first) || !strings.Contains(b.String(), "a&b") || strings.Contains(b.String(), "hush") {
 		t.Errorf("got %s", b.String())

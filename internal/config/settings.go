@@ -24,9 +24,15 @@ type Settings struct {
 	Telemetry      Telemetry
 	ForgeRun       ForgeRun
 	Webhook        Webhook
+	Images         Images
 	TaskFlow       TaskFlow
+	FetchBox       FetchBox
 	Relay          Relay
 	Worker         Worker
+	Objects        Objects
+	Stream         Stream
+	JobTypes       map[string]*JobType   // of FetchBox; default is always there
+	Pools          map[string]*ProxyPool // of proxies
 
 	origins map[string]string // key → where its value was written; a key left out has its default
 }
@@ -144,14 +150,21 @@ type Relay struct {
 	RetryableStatus int    // 429 or 503, G-RL-09
 }
 
-// OnLoopback tells whether every listener can be reached from this machine only.
-func (s Settings) OnLoopback() bool {
-	for contract, own := range map[string]string{"forgerun": s.ForgeRun.Listen, "taskflow": s.TaskFlow.Listen, "relay": s.Relay.Listen} {
-		if own != "" && s.Serves(contract) && !IsLoopback(own) {
-			return false
+// Listeners are the addresses to listen on: the common one, and those of contracts that have their own.
+func (s Settings) Listeners() []string {
+	all := []string{s.Listen}
+	for contract, own := range map[string]string{"forgerun": s.ForgeRun.Listen, "images": s.Images.Listen, "taskflow": s.TaskFlow.Listen,
+		"fetchbox": s.FetchBox.Listen, "relay": s.Relay.Listen} {
+		if own != "" && s.Serves(contract) {
+			all = append(all, own)
 		}
 	}
-	return IsLoopback(s.Listen)
+	return all
+}
+
+// OnLoopback tells whether every listener can be reached from this machine only, that of the streams among them.
+func (s Settings) OnLoopback() bool {
+	return (s.Stream.Listen == "" || IsLoopback(s.Stream.Listen)) && !slices.ContainsFunc(s.Listeners(), func(address string) bool { return !IsLoopback(address) })
 }
 
 // Serves tells whether the contract is switched on.

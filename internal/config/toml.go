@@ -31,9 +31,12 @@ func (l *loader) document(data []byte, origin string) {
 	for _, name := range p.refused {
 		l.problems = append(l.problems, unknownKey(name, origin))
 	}
-	flat := k.All()
+	flat := flatten(k.Raw(), "", map[string]any{})
 	for _, name := range slices.Sorted(maps.Keys(flat)) {
 		if table, ok := flat[name].(map[string]any); ok && len(table) == 0 && section(name) {
+			if n, of, _ := sectionNamed(name); n != nil && n.declare != nil && of != "" {
+				n.declare(&l.settings, of)
+			}
 			continue // a section with nothing in it
 		}
 		l.apply(name, input{raw: flat[name]}, origin)
@@ -74,7 +77,8 @@ func (p *parser) prune(tree map[string]any, above []string) {
 		path := append(slices.Clone(above), member)
 		table, isTable := v.(map[string]any)
 		switch {
-		case member == "" || strings.Contains(member, "."):
+		case isTable && takesTable(strings.Join(path, ".")):
+		case member == "" || strings.Contains(member, ".") && !dotted(strings.Join(above, ".")):
 			path[len(above)] = "'" + member + "'"
 			p.refused = append(p.refused, strings.Join(path, "."))
 			delete(tree, member)

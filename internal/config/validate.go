@@ -15,17 +15,19 @@ type openContract struct {
 }
 
 var openContracts = []openContract{
+	{"images", func(s *Settings) string { return s.Images.Listen }, func(s *Settings) Secret { return s.Images.Token }},
 	{"taskflow", func(s *Settings) string { return s.TaskFlow.Listen }, func(s *Settings) Secret { return s.TaskFlow.Token }},
+	{"fetchbox", func(s *Settings) string { return s.FetchBox.Listen }, func(s *Settings) Secret { return s.FetchBox.Token }},
 	{"relay", func(s *Settings) string { return s.Relay.Listen }, func(s *Settings) Secret { return s.Relay.Token }},
 }
 
 // Validate checks what no key can tell alone. Load has done so; it is for settings made otherwise.
 func (s Settings) Validate() error {
-	return newError(s.check(nil))
+	return newError(s.check(nil, nil))
 }
 
 // check leaves out a rule when a key it looks at has a problem of its own.
-func (s *Settings) check(failed map[string]bool) []Problem {
+func (s *Settings) check(failed map[string]bool, handlers []string) []Problem {
 	var problems []Problem
 	sound := func(names ...string) bool {
 		for _, n := range names {
@@ -44,6 +46,13 @@ func (s *Settings) check(failed map[string]bool) []Problem {
 		}
 	}
 	problems = append(problems, s.checkQueues(sound)...)
+	problems = append(problems, s.checkFetchBox(sound, handlers)...)
+	if sound("stream.url", "stream.listen", "stream.token", "trusted_network") {
+		problems = append(problems, s.checkStream()...)
+	}
+	if sound("images.cdn", "images.cdn_url", "images.cloudfront_distribution") {
+		problems = append(problems, s.checkImages()...)
+	}
 	if !sound("listen", "contracts", "operator.token", "tls.cert", "tls.key", "trusted_network") {
 		return problems
 	}
@@ -73,6 +82,8 @@ var ordered = []order{
 		func(s *Settings) (time.Duration, time.Duration) { return s.ForgeRun.Heartbeat, s.ForgeRun.Lease }},
 	{"forgerun.backoff_base", "forgerun.backoff_max", false,
 		func(s *Settings) (time.Duration, time.Duration) { return s.ForgeRun.BackoffBase, s.ForgeRun.BackoffMax }},
+	{"images.backoff_base", "images.backoff_max", false,
+		func(s *Settings) (time.Duration, time.Duration) { return s.Images.BackoffBase, s.Images.BackoffMax }},
 	{"webhook.backoff_base", "webhook.backoff_max", false,
 		func(s *Settings) (time.Duration, time.Duration) { return s.Webhook.BackoffBase, s.Webhook.BackoffMax }},
 }

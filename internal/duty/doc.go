@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/job"
 )
 
 // Runner runs the duties of one node.
@@ -22,8 +21,7 @@ type Runner struct {
 	Log    *slog.Logger
 
 	PruneEvery time.Duration // 0 means a minute
-	// Deliver takes messages of the outbox; nil when no contract publishes.
-	Deliver func(context.Context, []job.Message) error
+	Outlets    []Outlet      // what takes the messages of the outbox
 
 	mu     sync.Mutex
 	broken map[string]bool // duties whose last step failed

@@ -134,18 +134,23 @@ func (n *node) expires(key string, c *testkit.Clock) {
 
 func none(*duty.Runner) {}
 
+// to has one outlet take the messages of all contracts.
+func to(deliver func(context.Context, []job.Message) error) []duty.Outlet {
+	return []duty.Outlet{{Deliver: deliver}}
+}
+
 // Each duty takes its step by itself; all end with their context.
 func TestDutiesDoTheirSteps(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
 	delivered := make(chan job.Message, 100)
 	n := start(t, testkit.Memory(t, c.Now), c.Monotonic, func(r *duty.Runner) {
-		r.Deliver = func(_ context.Context, batch []job.Message) error {
+		r.Outlets = to(func(_ context.Context, batch []job.Message) error {
 			for _, m := range batch {
 				delivered <- m
 			}
 			return nil
-		}
+		})
 	})
 	n.submit("later", c.Now().Add(time.Minute))
 	if m := <-delivered; m.JobID.Key != "later" || m.Next != "created" {
@@ -229,7 +234,7 @@ func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
 	c := testkit.NewClock()
 	s := &failing{Store: testkit.Memory(t, c.Now)}
 	n := start(t, s, c.Monotonic, func(r *duty.Runner) {
-		r.Deliver = func(context.Context, []job.Message) error { return nil }
+		r.Outlets = to(func(context.Context, []job.Message) error { return nil })
 		r.PruneEvery = time.Second
 	})
 	n.submit("a", c.Now().Add(time.Minute))
@@ -264,7 +269,7 @@ func TestPublishIsTriedAgain(t *testing.T) {
 	var tries atomic.Int64
 	delivered := make(chan job.Message, 100)
 	n := start(t, testkit.Memory(t, c.Now), c.Monotonic, func(r *duty.Runner) {
-		r.Deliver = func(_ context.Context, batch []job.Message) error {
+		r.Outlets = to(func(_ context.Context, batch []job.Message) error {
 			if tries.Add(1) < 3 {
 				return errors.New("no")
 			}
@@ -272,7 +277,7 @@ func TestPublishIsTriedAgain(t *testing.T) {
 				delivered <- m
 			}
 			return nil
-		}
+		})
 	})
 	n.submit("a", time.Time{})
 	for _, want := range []job.State{"created", "queued"} {
@@ -289,7 +294,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	c := testkit.NewClock()
 	n := start(t, hanging{testkit.Memory(t, c.Now)}, c.Monotonic, func(r *duty.Runner) {
 		r.Log, r.PruneEvery = nil, 0
-		r.Deliver = func(ctx context.Context, _ []job.Message) error { <-ctx.Done(); return ctx.Err() }
+		r.Outlets = to(func(ctx context.Context, _ []job.Message) error { <-ctx.Done(); return ctx.Err() })
 	})
 	n.stop()
 }

@@ -2,6 +2,8 @@ package duty
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
@@ -19,24 +21,38 @@ const gatherTime = 20 * time.Millisecond
 // resignTime bounds the last step of a node that stops.
 const resignTime = time.Second
 
-// publish delivers what is in the outbox, in order, at least once.
+// Outlet takes the messages of contracts. One that fails or is slow holds up no
+// other.
+type Outlet struct {
+	Contracts []string // none means all
+	Deliver   func(context.Context, []job.Message) error
+}
+
+// publish delivers what is in the outbox, each outlet by itself.
 func (r *Runner) publish(ctx context.Context) {
-	if r.Deliver == nil {
-		return
+	var all sync.WaitGroup
+	for _, o := range r.Outlets {
+		all.Go(func() { r.publishTo(ctx, o) })
 	}
+	all.Wait()
+}
+
+// publishTo delivers the messages of one outlet, in order, at least once.
+func (r *Runner) publishTo(ctx context.Context, o Outlet) {
 	elected := false
 	defer func() {
 		if elected {
-			r.resign(ctx)
+			r.resign(ctx, o)
 		}
 	}()
 	deliver := func(ctx context.Context, batch []job.Message) error {
 		elected = true
-		return r.Deliver(ctx, batch)
+		return o.Deliver(ctx, batch)
 	}
+	name := strings.TrimSpace("publish " + strings.Join(o.Contracts, " "))
 	for {
-		wait, wake := publishEvery, r.Engine.Posted()
-		if _, err := r.Engine.Publish(ctx, deliver); !r.did(ctx, "publish", err) {
+		wait, wake := publishEvery, r.Engine.Posted(o.Contracts...)
+		if _, err := r.Engine.Publish(ctx, deliver, o.Contracts...); !r.did(ctx, name, err) {
 			wait, wake = engine.SweepEvery, nil
 		}
 		if !pause(ctx, wait, wake) || !pause(ctx, gatherTime, nil) {
@@ -47,8 +63,8 @@ func (r *Runner) publish(ctx context.Context) {
 
 // resign lets another node publish without waiting for the end of this one's
 // term. Where it fails, that end comes.
-func (r *Runner) resign(ctx context.Context) {
+func (r *Runner) resign(ctx context.Context, o Outlet) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTime)
 	defer cancel()
-	_ = r.Engine.Resign(ctx)
+	_ = r.Engine.Resign(ctx, o.Contracts...)
 }

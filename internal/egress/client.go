@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -28,6 +30,8 @@ type Config struct {
 
 	UserAgent string        // of requests that name none; "" is millrace
 	Resolver  *net.Resolver // nil is the system's
+	TLS       *tls.Config   // nil trusts what the system trusts
+	Proxy     *url.URL      // as ParseProxy reads it; nil is none. It may be called wherever it is
 }
 
 const (
@@ -47,9 +51,8 @@ var ErrSwitched = errors.New("egress: the answer switches protocols")
 
 // Client makes requests. It may be used by many at a time.
 type Client struct {
-	http      *http.Client
-	transport *http.Transport
-	agent     string
+	http  *http.Client
+	agent string
 }
 
 // New makes a client. Close it when no request is under way any more.
@@ -67,10 +70,25 @@ func New(c Config) (*Client, error) {
 		c.UserAgent = "millrace"
 	}
 	g := &guard{local: c.Local, allow: unmapped(c.Allow)}
-	dialer := &net.Dialer{Timeout: c.ConnectTimeout, Control: g.control, Resolver: c.Resolver}
-	transport := &http.Transport{
-		Proxy:                  nil, // the guard would see the proxy's address only
-		DialContext:            dialer.DialContext,
+	var transport http.RoundTripper
+	if c.Proxy != nil {
+		through, err := newThroughProxy(c, g)
+		if err != nil {
+			return nil, err
+		}
+		transport = through
+	} else {
+		dialer := &net.Dialer{Timeout: c.ConnectTimeout, Control: g.control, Resolver: c.Resolver}
+		transport = newTransport(c, dialer.DialContext)
+	}
+	return &Client{agent: c.UserAgent, http: &http.Client{Transport: transport, Timeout: c.Timeout, CheckRedirect: follow(c.MaxRedirects)}}, nil
+}
+
+// newTransport speaks HTTP over connections that dial makes.
+func newTransport(c Config, dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	return &http.Transport{
+		Proxy:                  nil, // never the environment's
+		DialContext:            dial,
 		TLSHandshakeTimeout:    c.ConnectTimeout,
 		ResponseHeaderTimeout:  c.HeaderTimeout,
 		MaxResponseHeaderBytes: maxHeader,
@@ -79,9 +97,8 @@ func New(c Config) (*Client, error) {
 		IdleConnTimeout:        idleTimeout,
 		MaxIdleConns:           idleConns,
 		MaxIdleConnsPerHost:    idlePerHost,
+		TLSClientConfig:        c.TLS.Clone(),
 	}
-	return &Client{transport: transport, agent: c.UserAgent,
-		http: &http.Client{Transport: transport, Timeout: c.Timeout, CheckRedirect: follow(c.MaxRedirects)}}, nil
 }
 
 // unmapped writes prefixes the way addresses are compared.
@@ -117,7 +134,7 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 }
 
 // Close ends connections that nothing is using.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // follow decides on each redirect; the guard sees the connection as well.
 func follow(limit int) func(*http.Request, []*http.Request) error {

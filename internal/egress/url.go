@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -18,33 +17,38 @@ const MaxURL = 2048
 // every log. Whether its address may be called is decided when it is. Errors are safe to show to who sent it.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
-		return nil, fmt.Errorf("the URL has more than %d bytes", MaxURL)
+		return nil, BadURL(fmt.Sprintf("the URL has more than %d bytes", MaxURL))
 	}
 	if !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return nil, errors.New("the URL holds spaces, control characters, or bytes that are not UTF-8")
+		return nil, BadURL("the URL holds spaces, control characters, or bytes that are not UTF-8")
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, errors.New("the URL cannot be parsed")
+		return nil, BadURL("the URL cannot be parsed")
 	}
 	return u, check(u)
 }
+
+// BadURL says what is wrong with a URL. It is in the chain of the error of Client.Do for one that redirects there.
+type BadURL string
+
+func (b BadURL) Error() string { return string(b) }
 
 // check says what is wrong with a URL.
 func check(u *url.URL) error {
 	switch {
 	case u == nil || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("the URL is neither http nor https")
+		return BadURL("the URL is neither http nor https")
 	case u.Hostname() == "" || u.Opaque != "":
-		return errors.New("the URL names no host")
+		return BadURL("the URL names no host")
 	case u.User != nil:
-		return errors.New("the URL holds credentials")
+		return BadURL("the URL holds credentials")
 	case strings.Contains(u.Hostname(), "%"):
-		return errors.New("the URL's host has a zone, which means something on one machine only")
+		return BadURL("the URL's host has a zone, which means something on one machine only")
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return errors.New("the URL's port is not 1 to 65535")
+			return BadURL("the URL's port is not 1 to 65535")
 		}
 	}
 	return nil

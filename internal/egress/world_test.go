@@ -20,6 +20,11 @@ import (
 // address is asked for, counting from 0; it has no others.
 func names(t *testing.T, answer func(name string, n int) netip.Addr) *net.Resolver {
 	t.Helper()
+	return serveNames(t, func(name string, n int) []netip.Addr { return []netip.Addr{answer(name, n)} })
+}
+
+func serveNames(t *testing.T, answer func(name string, n int) []netip.Addr) *net.Resolver {
+	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +50,15 @@ func names(t *testing.T, answer func(name string, n int) netip.Addr) *net.Resolv
 	}}
 }
 
-func answered(query []byte, asked map[string]int, answer func(string, int) netip.Addr) []byte {
+// both resolves every name to two addresses.
+func both(t *testing.T, one, other string) *net.Resolver {
+	t.Helper()
+	return serveNames(t, func(string, int) []netip.Addr {
+		return []netip.Addr{netip.MustParseAddr(one), netip.MustParseAddr(other)}
+	})
+}
+
+func answered(query []byte, asked map[string]int, answer func(string, int) []netip.Addr) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(query) != nil || len(m.Questions) != 1 {
 		return nil
@@ -53,12 +66,13 @@ func answered(query []byte, asked map[string]int, answer func(string, int) netip
 	q := m.Questions[0]
 	m.Response, m.Additionals = true, nil
 	if name := strings.TrimSuffix(q.Name.String(), "."); q.Type == dnsmessage.TypeA {
-		a := answer(name, asked[name])
+		for _, a := range answer(name, asked[name]) {
+			m.Answers = append(m.Answers, dnsmessage.Resource{
+				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
+				Body:   &dnsmessage.AResource{A: a.As4()},
+			})
+		}
 		asked[name]++
-		m.Answers = []dnsmessage.Resource{{
-			Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
-			Body:   &dnsmessage.AResource{A: a.As4()},
-		}}
 	}
 	reply, err := m.Pack()
 	if err != nil {

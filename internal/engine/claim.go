@@ -94,14 +94,15 @@ func (e *Engine) claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		e.giveBack(call.jobs)
+		e.GiveBack(call.jobs)
 		return nil, nil
 	}
 	return call.jobs, nil
 }
 
-// giveBack releases jobs nobody received; where it fails the lease ends them.
-func (e *Engine) giveBack(jobs []*job.Job) {
+// GiveBack releases claimed jobs that their caller did not receive; where it
+// fails the lease ends them.
+func (e *Engine) GiveBack(jobs []*job.Job) {
 	endings := make([]Ending, len(jobs))
 	for i, j := range jobs {
 		endings[i] = Ending{Run{ID: j.ID, Run: j.Run}, Outcome{On: job.Released}}

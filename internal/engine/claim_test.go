@@ -302,6 +302,29 @@ func TestLongPollWakes(t *testing.T) {
 			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
 			return func() { w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"})) }
 		}},
+		"on a raised limit of a queue": {"brief", "", func(w *world) func() {
+			w.submit(sub("brief/a"), sub("brief/b"))
+			w.ok(w.LimitQueues(w.ctx, "brief", map[string]int{"q": 1}))
+			w.claim("brief", 1)
+			return func() { w.ok(w.LimitQueues(w.ctx, "brief", map[string]int{"q": 2})) }
+		}},
+		"on the end of a pause by another node": {"brief", "q", func(w *world) func() {
+			w.submit(sub("brief/a"))
+			other := w.node(limited)
+			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
+			w.ok(other.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+			return func() { w.ok(w.LoadQueues(w.ctx)) }
+		}},
+		"on a job that is put into the queue": {"graph", "q", func(w *world) func() {
+			w.submit(sub("graph/a", in("r")))
+			return func() { w.ok(second(w.Change(w.ctx, id("graph/a"), job.Replaced, into("q")))) }
+		}},
+		"on a slot that a job left for another queue": {"graph", "q", func(w *world) func() {
+			w.ok(w.LimitQueues(w.ctx, "graph", map[string]int{"q": 1}))
+			w.submit(sub("graph/a"), sub("graph/b"))
+			w.claim("graph", 1)
+			return func() { w.ok(second(w.Change(w.ctx, id("graph/a"), job.Replaced, into("r")))) }
+		}},
 		"on a free slot of the contract": {"part", "r", func(w *world) func() {
 			w.submit(sub("part/a"))
 			r := w.run("part/a")

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,11 @@ type Contract struct {
 	// 0 keeps for ever.
 	Retention     time.Duration
 	DeadRetention time.Duration
+	// MaxBytes bounds the sum of the sizes of the jobs: beyond it those settled are
+	// removed, the oldest first; 0 is no bound. The children of a job that is removed
+	// go with it. Pruned is told how many jobs were removed; nil tells nobody.
+	MaxBytes int64
+	Pruned   func(jobs int)
 
 	// RetryDelay says how long a job waits after the failure just counted, in the
 	// state that led to; nil is no delay. It may be asked again.
@@ -96,7 +102,7 @@ type Engine struct {
 	guard     guard
 	floor     time.Duration // see pollFloor
 	settings  atomic.Pointer[queueSettings]
-	term      atomic.Int64 // until when this node publishes, by the store's clock, in microseconds since 1970
+	outlets   sync.Map // contracts, joined, to *outlet
 
 	submits  *combiner[submitCall]
 	claims   *combiner[claimCall]
@@ -151,7 +157,11 @@ func (e *Engine) Contracts() []string { return e.names }
 func (e *Engine) Listen(ctx context.Context) {
 	e.store.Listen(ctx, func(lanes []job.Lane) {
 		for _, l := range lanes {
-			e.hub.wake(l, wakeAll)
+			if l != settingsLane {
+				e.hub.wake(l, wakeAll)
+			} else if err := e.LoadQueues(ctx); err != nil {
+				e.log.Warn("what another node has set for queues could not be read; it will be later", "error_message", err)
+			}
 		}
 	})
 }
@@ -207,8 +217,8 @@ func (e *Engine) tell(u *unit) {
 	if u.soon {
 		nudge(e.hub.timers)
 	}
-	if u.posted {
-		nudge(e.hub.outbox)
+	for contract := range u.posted {
+		e.post(contract)
 	}
 	for name, moves := range u.moved {
 		e.contracts[name].Moved(moves)

@@ -16,7 +16,6 @@ type hub struct {
 	waiters map[job.Lane][]*waiter
 	closed  bool
 	timers  chan struct{} // holds one nudge
-	outbox  chan struct{} // likewise
 }
 
 type waiter struct {
@@ -25,7 +24,7 @@ type waiter struct {
 }
 
 func newHub() *hub {
-	return &hub{waiters: map[job.Lane][]*waiter{}, timers: make(chan struct{}, 1), outbox: make(chan struct{}, 1)}
+	return &hub{waiters: map[job.Lane][]*waiter{}, timers: make(chan struct{}, 1)}
 }
 
 // wait registers a waiter. Look for jobs after it, not before, so that nothing

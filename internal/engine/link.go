@@ -82,13 +82,30 @@ func (l *links) check(u *unit) error {
 		return circle(keys)
 	}
 	for _, s := range l.batch {
-		if p := l.known[s.Parent]; p != nil {
-			if p.Phase == job.Done {
-				return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: p.ID, Msg: "the parent is settled"}
-			}
-			p.OpenDeps++
-			u.edit(p)
+		p := l.known[s.Parent]
+		if p == nil {
+			continue
 		}
+		p.OpenDeps++
+		p.Children++
+		p.Size += s.Job.Size
+		u.edit(p)
+		u.rewrites.add(p)
+		if err := u.reopen(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reopen lets a parent that gets one more child go on from where it was about to
+// be finished, or was, if its machine holds that.
+func (u *unit) reopen(p *job.Job) error {
+	if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Retried); ok {
+		return u.move(p, job.Retried)
+	}
+	if p.Phase == job.Done {
+		return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: p.ID, Msg: "the parent is settled"}
 	}
 	return nil
 }
@@ -103,7 +120,13 @@ func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
 	if l.index == nil {
 		return false
 	}
-	j.OpenDeps = len(l.nested[i])
+	j.OpenDeps, j.Children = len(l.nested[i]), len(l.nested[i])
+	for _, child := range l.nested[i] {
+		j.Size += l.batch[child].Job.Size
+	}
+	if l.batch[i].Parent != (job.ID{}) {
+		j.Size = 0 // the parent's has it
+	}
 	seen := map[job.ID]bool{}
 	for _, id := range l.batch[i].DependsOn {
 		if seen[id] {

@@ -262,7 +262,7 @@ func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 	}
 	for _, s := range batch {
 		p := m.jobs[m.find(s.Parent)]
-		if p.Seq != 0 && !slices.Contains(fresh, p.Seq) && p.Phase == job.Done {
+		if p.Seq != 0 && !slices.Contains(fresh, p.Seq) && !m.move(p.Seq, job.Retried) && p.Phase == job.Done {
 			return "!" + job.Conflict.String()
 		}
 	}
@@ -317,6 +317,7 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 		m.jobs[seq] = j
 		if p, ok := m.jobs[m.find(s.Parent)]; ok {
 			p.OpenDeps++
+			p.Children++
 			m.jobs[p.Seq] = p
 			j = m.jobs[seq]
 			j.Parent = p.Seq
@@ -371,6 +372,9 @@ func (m *model) lease(seq int64) {
 	j = m.jobs[seq]
 	j.handle, j.LeaseUntil = m.handle, m.now.Add(j.Lease)
 	m.jobs[seq] = j
+	if p, ok := m.jobs[j.Parent]; ok && j.Runs == 1 && p.Phase == job.Waiting {
+		m.move(p.Seq, job.Started)
+	}
 }
 
 // claim hands out up to n jobs and returns their numbers.

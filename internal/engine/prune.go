@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+
+	"github.com/millrace/millrace/internal/store"
 )
 
 // pruneBatch keeps transactions of the pruner short: it never makes anybody
@@ -9,31 +11,15 @@ import (
 const pruneBatch = 200
 
 // Prune removes a batch of what each contract need not keep any longer and of
-// records whose time is over, and tidies counters. It reports how much was removed; call it again while that is
-// not nothing.
+// records whose time is over, and tidies counters. It reports how much was
+// removed; call it again while that is not nothing.
 func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	for _, name := range e.names {
-		c := e.contracts[name]
-		if c.Retention <= 0 && c.DeadRetention <= 0 {
-			continue
-		}
-		var n, dead int
-		err := e.update(ctx, func(u *unit) (err error) {
-			n, dead = 0, 0
-			if c.Retention > 0 {
-				if n, err = u.tx.PruneSettled(name, u.now.Add(-c.Retention), pruneBatch); err != nil {
-					return err
-				}
-			}
-			if c.DeadRetention > 0 {
-				dead, err = u.tx.PruneDeadLetters(name, u.now.Add(-c.DeadRetention), pruneBatch)
-			}
-			return err
-		})
+		n, err := e.pruneContract(ctx, e.contracts[name])
 		if err != nil {
 			return removed, err
 		}
-		removed += n + dead
+		removed += n
 	}
 	var records int
 	err = e.update(ctx, func(u *unit) (err error) {
@@ -43,4 +29,51 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 		return u.tx.FoldCounts(pruneBatch)
 	})
 	return removed + records, err
+}
+
+func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, err error) {
+	if c.Retention <= 0 && c.DeadRetention <= 0 && c.MaxBytes <= 0 {
+		return 0, nil
+	}
+	var jobs int
+	err = e.update(ctx, func(u *unit) error {
+		settled, err := u.pruneSettled(c)
+		if err != nil {
+			return err
+		}
+		jobs, removed = settled.Jobs, settled.Jobs+settled.Children
+		if c.DeadRetention > 0 {
+			dead, err := u.tx.PruneDeadLetters(c.Name, u.now.Add(-c.DeadRetention), pruneBatch)
+			if err != nil {
+				return err
+			}
+			removed += dead
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if jobs > 0 && c.Pruned != nil {
+		c.Pruned(jobs)
+	}
+	return removed, nil
+}
+
+// pruneSettled removes jobs by their age, and when none is too old by their size.
+func (u *unit) pruneSettled(c *Contract) (store.Pruned, error) {
+	if c.Retention > 0 {
+		old, err := u.tx.PruneSettled(c.Name, u.now.Add(-c.Retention), 0, pruneBatch)
+		if err != nil || old != (store.Pruned{}) {
+			return old, err
+		}
+	}
+	if c.MaxBytes <= 0 {
+		return store.Pruned{}, nil
+	}
+	size, err := u.tx.Size(c.Name)
+	if err != nil || size <= c.MaxBytes {
+		return store.Pruned{}, err
+	}
+	return u.tx.PruneSettled(c.Name, u.now, size-c.MaxBytes, pruneBatch)
 }

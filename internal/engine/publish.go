@@ -1,7 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -13,13 +17,44 @@ const (
 	publishTime  = publishTerm / 2 // for a batch: a term with less left is renewed first
 )
 
-// Publish hands the messages of the outbox to deliver, oldest first and a batch at
-// a time, and removes each batch when it returns without error. One node does it
-// at a time, so that messages of a job stay in order; a crash in between delivers
-// some again. It reports how many were delivered.
-func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error) (n int, err error) {
+// outlet is where the messages of some contracts leave. What holds one up holds up
+// no other.
+type outlet struct {
+	contracts []string
+	term      atomic.Int64  // until when this node publishes here, by the store's clock, in microseconds since 1970
+	posted    chan struct{} // holds one nudge
+}
+
+// outlet returns that of the contracts; none means all that publish.
+func (e *Engine) outlet(contracts []string) *outlet {
+	if len(contracts) == 0 {
+		contracts = slices.DeleteFunc(slices.Clone(e.names), func(name string) bool { return !e.contracts[name].Publish })
+	}
+	found, _ := e.outlets.LoadOrStore(strings.Join(contracts, " "), &outlet{contracts: contracts, posted: make(chan struct{}, 1)})
+	return found.(*outlet)
+}
+
+func (o *outlet) duty() string { return "publish " + strings.Join(o.contracts, " ") }
+
+// post nudges whoever publishes the messages of a contract.
+func (e *Engine) post(contract string) {
+	e.outlets.Range(func(_, found any) bool {
+		if o := found.(*outlet); slices.Contains(o.contracts, contract) {
+			nudge(o.posted)
+		}
+		return true
+	})
+}
+
+// Publish hands the messages of contracts, none meaning all, to deliver, oldest
+// first and a batch at a time, and removes each batch when it returns without
+// error. For the same contracts one node does it at a time, so that messages of a
+// job stay in order; a crash in between delivers some again. It reports how many
+// were delivered.
+func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error, contracts ...string) (n int, err error) {
+	o := e.outlet(contracts)
 	for delivered := []int64(nil); ; {
-		batch, err := e.takeMessages(ctx, delivered)
+		batch, err := e.takeMessages(ctx, o, delivered)
 		if err != nil {
 			return n, err
 		}
@@ -42,14 +77,14 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 
 // takeMessages removes the messages that were delivered and returns the next
 // batch, none where another node delivers. An idle outbox costs no write.
-func (e *Engine) takeMessages(ctx context.Context, delivered []int64) (batch []job.Message, err error) {
+func (e *Engine) takeMessages(ctx context.Context, o *outlet, delivered []int64) (batch []job.Message, err error) {
 	var term time.Time
 	err = e.update(ctx, func(u *unit) error {
-		batch, term = nil, time.UnixMicro(e.term.Load())
+		batch, term = nil, time.UnixMicro(o.term.Load())
 		if err := u.tx.DropMessages(delivered); err != nil {
 			return err
 		}
-		waiting, err := u.tx.Messages(publishBatch)
+		waiting, err := u.oldest(o.contracts)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
@@ -57,23 +92,41 @@ func (e *Engine) takeMessages(ctx context.Context, delivered []int64) (batch []j
 			batch = waiting
 			return nil
 		}
-		elected, err := u.tx.Elect("publish", e.node, u.now.Add(publishTerm))
+		elected, err := u.tx.Elect(o.duty(), e.node, u.now.Add(publishTerm))
 		if elected {
 			batch, term = waiting, u.now.Add(publishTerm)
 		}
 		return err
 	})
 	if err == nil {
-		e.term.Store(term.UnixMicro())
+		o.term.Store(term.UnixMicro())
 	}
 	return batch, err
 }
 
-// Resign lets another node publish at once: it is for a node that stops.
-func (e *Engine) Resign(ctx context.Context) error {
-	e.term.Store(0)
+// oldest returns the next messages of contracts, in the order they were written.
+func (u *unit) oldest(contracts []string) (all []job.Message, err error) {
+	for _, name := range contracts {
+		own, err := u.tx.Messages(name, publishBatch)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, own...)
+	}
+	slices.SortFunc(all, func(a, b job.Message) int { return cmp.Compare(a.ID, b.ID) })
+	return all[:min(len(all), publishBatch)], nil
+}
+
+// Posted tells when there is a message of the contracts to publish.
+func (e *Engine) Posted(contracts ...string) <-chan struct{} { return e.outlet(contracts).posted }
+
+// Resign lets another node publish for the contracts at once: it is for a node that
+// stops.
+func (e *Engine) Resign(ctx context.Context, contracts ...string) error {
+	o := e.outlet(contracts)
+	o.term.Store(0)
 	return e.update(ctx, func(u *unit) error {
-		_, err := u.tx.Elect("publish", e.node, u.now)
+		_, err := u.tx.Elect(o.duty(), e.node, u.now)
 		return err
 	})
 }

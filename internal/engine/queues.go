@@ -14,30 +14,44 @@ type queueSettings map[queueKey]job.QueueSettings
 func (s *queueSettings) of(key queueKey) job.QueueSettings { return (*s)[key] }
 
 // SetQueue pauses or limits a queue. It holds on this node at once and on the
-// others with their next LoadQueues.
+// others when they hear of it, or with their next LoadQueues.
 func (e *Engine) SetQueue(ctx context.Context, q job.QueueSettings) error {
 	if _, err := e.contract(q.Contract); err != nil {
 		return err
 	}
-	if q.Queue == "" || q.RunLimit < 0 {
-		return &job.Error{Kind: job.Invalid, Op: "engine.queue", Msg: "a queue has a name and a limit of 0 or more"}
+	if !settable(q.Queue, q.RunLimit) {
+		return errUnsettable
 	}
 	if err := e.update(ctx, func(u *unit) error { return u.tx.SetQueue(q) }); err != nil {
 		return err
 	}
-	if err := e.LoadQueues(ctx); err != nil {
-		return err
-	}
-	e.hub.wake(job.LaneOf(q.Contract, q.Queue), wakeAll)
-	e.hub.wake(anyQueue(q.Contract), wakeAll)
-	return nil
+	return e.queuesSet(ctx)
 }
+
+func settable(queue string, limit int) bool { return queue != "" && limit >= 0 }
+
+var errUnsettable = &job.Error{Kind: job.Invalid, Op: "engine.queue", Msg: "a queue has a name and a limit of 0 or more"}
+
+// queuesSet takes in what this node has just set and tells the others.
+func (e *Engine) queuesSet(ctx context.Context) error {
+	e.store.Announce([]job.Lane{settingsLane})
+	return e.LoadQueues(ctx)
+}
+
+// settingsLane announces that settings of queues have changed: no contract has
+// the empty name.
+var settingsLane = job.LaneOf("", "")
 
 // LimitQueues sets how many jobs of queues of a contract are leased at a time: those that are not named have no limit of
 // their own from then on. Pauses stay. It holds as SetQueue does.
 func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[string]int) error {
 	if _, err := e.contract(contract); err != nil {
 		return err
+	}
+	for queue, limit := range limits {
+		if !settable(queue, limit) {
+			return errUnsettable
+		}
 	}
 	err := e.update(ctx, func(u *unit) error {
 		all, err := u.tx.QueueSettings()
@@ -69,14 +83,11 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 	if err != nil {
 		return err
 	}
-	if err := e.LoadQueues(ctx); err != nil {
-		return err
-	}
-	e.hub.wake(slots(contract), wakeAll)
-	return nil
+	return e.queuesSet(ctx)
 }
 
-// LoadQueues takes in the settings of queues, as other nodes may have set them.
+// LoadQueues takes in the settings of queues, as other nodes may have set them. Where they have changed, whoever waits
+// for jobs looks again.
 func (e *Engine) LoadQueues(ctx context.Context) error {
 	return e.view(ctx, func(r reader) error {
 		all, err := r.QueueSettings()
@@ -89,7 +100,22 @@ func (e *Engine) LoadQueues(ctx context.Context) error {
 				settings[queueKey{q.Contract, q.Queue}] = q
 			}
 		}
-		e.settings.Store(&settings)
+		for contract := range changed(*e.settings.Swap(&settings), settings) {
+			e.hub.wake(slots(contract), wakeAll)
+		}
 		return nil
 	})
+}
+
+// changed returns the contracts of the queues that are not set as they were.
+func changed(was, is queueSettings) map[string]bool {
+	contracts := map[string]bool{}
+	for _, all := range []queueSettings{was, is} {
+		for key := range all {
+			if was[key] != is[key] {
+				contracts[key.contract] = true
+			}
+		}
+	}
+	return contracts
 }

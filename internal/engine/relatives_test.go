@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,7 +227,7 @@ func TestRemove(t *testing.T) {
 func TestParentAndChildren(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p"), limit(1)), sub("part/b", childOf("family/p"), limit(2)))
-		w.is(`family/p: queued waiting open=2 [submitted>queued]
+		w.is(`family/p: queued waiting open=2 children=2 [submitted>queued]
 			part/a: todo ready [submitted>todo]
 			part/b: todo ready [submitted>todo]
 			family q: 1 waiting 0 ready 0 leased
@@ -235,19 +236,16 @@ func TestParentAndChildren(t *testing.T) {
 		if err != nil || !slices.Equal(names(ids), []string{"part/a", "part/b"}) {
 			w.Errorf("children: %v, %v", names(ids), err)
 		}
-		w.ok(second(w.Change(w.ctx, id("family/p"), job.Started, nil)))
-		w.fails(second(w.Change(w.ctx, id("family/p"), job.Started, nil)), job.Conflict)
 		w.end("part", "a")
-		w.is(`family/p: finalizing ready bad=1 [submitted>queued started>in_progress satisfied>finalizing]
+		w.is(`family/p: finalizing ready bad=1 children=2 [submitted>queued started>in_progress satisfied>finalizing]
 			part/a: dead done runs=1 [submitted>todo claimed>fetching failed_for_good>dead]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
 			family q: 0 waiting 1 ready 0 leased
 			dead part/a failed_for_good payload=part/a failure=`)
 		w.end("family", "p")
 		w.statesAre("family", "p=failed")
-		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("part/late", childOf("family/p"))))), job.Conflict)
 		w.ok(second(w.Change(w.ctx, id("part/a"), job.Retried, func(j *job.Job, now time.Time) error { j.RunLimit = j.Failures + 3; return nil })))
-		w.is(`family/p: reopened waiting runs=1 open=1 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened]
+		w.is(`family/p: reopened waiting runs=1 open=1 children=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened]
 			part/a: todo ready runs=1 [submitted>todo claimed>fetching failed_for_good>dead retried>todo]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
 			family q: 1 waiting 0 ready 0 leased
@@ -256,10 +254,122 @@ func TestParentAndChildren(t *testing.T) {
 		w.end("part")
 		w.statesAre("family", "p=closing")
 		w.end("family")
-		w.is(`family/p: completed done runs=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened satisfied>closing claimed>closed_by succeeded>completed]
+		w.is(`family/p: completed done runs=2 children=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened satisfied>closing claimed>closed_by succeeded>completed]
 			part/a: done done runs=2 [submitted>todo claimed>fetching failed_for_good>dead retried>todo claimed>fetching succeeded>done]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
 			dead part/a failed_for_good payload=part/a failure=`)
+	})
+}
+
+// A child that comes when its parent is over opens it again, where the machine
+// holds that (G-FB-23).
+func TestChildrenThatComeLate(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("family/p"), sub("locked/over"))
+		w.end("family")
+		w.end("locked")
+		w.submit(sub("part/late", childOf("family/p")), sub("part/later", childOf("family/p")))
+		w.statesAre("family", "p=reopened")
+		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("part/z", childOf("locked/over"))))), job.Conflict)
+		w.end("part")
+		w.statesAre("family", "p=closing")
+		w.submit(sub("part/last", childOf("family/p")))
+		w.statesAre("family", "p=reopened")
+		w.end("part")
+		w.end("family")
+		if p := w.get("family/p"); p.Children != 3 || p.OpenDeps != 0 || p.State != "completed" {
+			w.Errorf("the parent is %+v", p)
+		}
+	})
+}
+
+// FB-055: the first run of a child starts its parent, in the same transaction and
+// once; runs that come later find it started.
+func TestClaimedChildrenStartTheirParents(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("family/p"), sub("part/a", childOf("family/p")), sub("part/b", childOf("family/p")))
+		w.submit(sub("family/q"), sub("part/c", childOf("family/q")))
+		r := w.run("part/a")
+		w.statesAre("family", "p=in_progress q=queued")
+		w.ok(second(w.Release(w.ctx, r)))
+		w.claim("part", 3)
+		w.statesAre("family", "p=in_progress q=in_progress")
+		w.is(`family/p: in_progress waiting open=2 children=2 [submitted>queued started>in_progress]
+			family/q: in_progress waiting open=1 children=1 [submitted>queued started>in_progress]
+			part/a: fetching leased runs=2 until=30s [submitted>todo claimed>fetching released>todo claimed>fetching]
+			part/b: fetching leased runs=1 until=30s [submitted>todo claimed>fetching]
+			part/c: fetching leased runs=1 until=30s [submitted>todo claimed>fetching]
+			family q: 2 waiting 0 ready 0 leased
+			part q: 0 waiting 0 ready 3 leased`)
+	})
+}
+
+// FB-057: what a parent says went wrong is what went wrong with a child last.
+func TestFailuresOfChildren(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("family/p"), sub("part/a", childOf("family/p")), sub("part/b", childOf("family/p")), sub("part/c", childOf("family/p")))
+		said := func(want string) {
+			w.Helper()
+			if got := string(w.get("family/p").Failure); got != want {
+				w.Errorf("the parent says %q, not %q", got, want)
+			}
+		}
+		finish := func(key string, on job.Cause, failure string) {
+			w.Helper()
+			w.ok(second(w.Finish(w.ctx, w.run(key), engine.Outcome{On: on, Failure: []byte(failure)})))
+		}
+		finish("part/a", job.Failed, "to be tried again")
+		said("")
+		finish("part/b", job.FailedForGood, "the first")
+		said("the first")
+		w.ok(second(w.Finish(w.ctx, w.run("part/c"), engine.Outcome{On: job.FailedForGood})))
+		said("the first")
+		w.Advance(time.Minute)
+		finish("part/a", job.FailedForGood, strings.Repeat("long ", 4000))
+		said(strings.Repeat("long ", 4000))
+	})
+}
+
+// FB-089: the oldest that are settled go when all together are too large, with
+// their children; what children account for counts with the parent.
+func TestPrunedBySize(t *testing.T) {
+	var told, worlds atomic.Int64
+	contracts := madeWith("family", func(c *engine.Contract) { c.MaxBytes, c.Pruned = 1000, func(n int) { told.Add(int64(n)) } })
+	t.Cleanup(func() {
+		if n := worlds.Load(); told.Load() != 2*n {
+			t.Errorf("told of %d jobs in %d worlds", told.Load(), n)
+		}
+	})
+	everywhere(t, contracts, func(w *world) {
+		worlds.Add(1)
+		size := func(n int64) func(*engine.Submission) { return func(s *engine.Submission) { s.Job.Size = n } }
+		for _, key := range []string{"1", "2", "3", "4"} {
+			p := "family/" + key
+			w.submit(sub(p, size(100)), sub("part/a"+key, childOf(p), size(100)), sub("part/b"+key, childOf(p), size(100)))
+			w.submit(sub("part/c"+key, childOf(p), size(50)))
+			if got := w.get(p).Size; got != 350 {
+				w.Errorf("the size of %s is %d", p, got)
+			}
+			w.end("part")
+			w.end("family")
+			w.Advance(time.Second)
+		}
+		for {
+			n, err := w.Prune(w.ctx)
+			w.ok(err)
+			if n == 0 {
+				break
+			}
+		}
+		left := ""
+		for _, contract := range []string{"family", "part"} {
+			all, err := w.List(w.ctx, store.Filter{Contract: contract})
+			w.ok(err)
+			left += fmt.Sprint(names(all))
+		}
+		if want := "[family/3 family/4][part/a3 part/b3 part/c3 part/a4 part/b4 part/c4]"; left != want {
+			w.Errorf("left %s, not %s", left, want)
+		}
 	})
 }
 

@@ -22,7 +22,7 @@ func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, e
 	if !c.Searchable {
 		return nil, &job.Error{Kind: job.Invalid, Op: "engine.search", Msg: fmt.Sprintf("the jobs of %s are not listed", c.Name)}
 	}
-	err = e.view(ctx, func(r reader) error { jobs, err = r.Search(s, c.Machine.States()); return err })
+	err = e.view(ctx, func(r reader) error { jobs, err = r.Search(s); return err })
 	return jobs, err
 }
 

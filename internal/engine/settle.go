@@ -25,13 +25,36 @@ func (u *unit) settle() error {
 	return nil
 }
 
+// startParents lets parents of which a child was claimed for the first time be
+// Started, where they wait and their machine holds it.
+func (u *unit) startParents() error {
+	if len(u.begins) == 0 {
+		return nil
+	}
+	slices.Sort(u.begins)
+	parents, err := u.lock(slices.Compact(u.begins))
+	u.begins = nil
+	if err != nil {
+		return err
+	}
+	for _, p := range parents {
+		if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); ok && p.Phase == job.Waiting {
+			if err := u.move(p, job.Started); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // settleParents counts children. A parent's OpenDeps are its unsettled
 // children, its FailedDeps those that ended badly; with the last one it is
 // Satisfied, however they ended. A child that leaves a settled state, to run
 // once more, counts as before it settled, and where the machine holds it the
-// parent is Retried too.
+// parent is Retried too. The Failure of a child that ended badly becomes the
+// parent's.
 func (u *unit) settleParents(wave []settlement) error {
-	open, failed := map[int64]int{}, map[int64]int{}
+	open, failed, why := map[int64]int{}, map[int64]int{}, map[int64][]byte{}
 	var seqs []int64
 	for _, s := range wave {
 		if s.job.Parent == 0 {
@@ -43,6 +66,9 @@ func (u *unit) settleParents(wave []settlement) error {
 		open[s.job.Parent] -= s.sign
 		if !s.good {
 			failed[s.job.Parent] += s.sign
+			if s.sign > 0 && s.job.Failure != nil {
+				why[s.job.Parent] = s.job.Failure
+			}
 		}
 	}
 	if len(seqs) == 0 {
@@ -56,6 +82,9 @@ func (u *unit) settleParents(wave []settlement) error {
 		p.OpenDeps += open[p.Seq]
 		p.FailedDeps += failed[p.Seq]
 		u.edit(p)
+		if why[p.Seq] != nil {
+			u.setBody(p, job.Failure, why[p.Seq])
+		}
 		if err := u.follow(p, open[p.Seq] > 0); err != nil {
 			return err
 		}
@@ -145,7 +174,7 @@ func (u *unit) settleDependent(d *job.Job, closed []int) error {
 // form it has changed them to.
 func (u *unit) lock(seqs []int64) ([]*job.Job, error) {
 	held := map[int64]*job.Job{}
-	for _, s := range []*set{&u.saves, &u.rewrites, &u.deletes} {
+	for _, s := range []*set{&u.edits, &u.saves, &u.rewrites, &u.deletes} {
 		for _, j := range s.jobs {
 			held[j.Seq] = j
 		}

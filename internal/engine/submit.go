@@ -22,7 +22,7 @@ const (
 )
 
 // Submission is a job to be stored. Of Job the caller gives identity, alias, kind,
-// queue, definition, payload and progress, priority, lease, run limit, owner, trace;
+// queue, definition, payload and progress, priority, lease, run limit, owner, trace, size;
 // OrderTime and DueAt if they are not now. The engine sets the rest, whatever
 // stands there.
 //
@@ -40,7 +40,7 @@ func (s *Submission) hasRelatives() bool { return len(s.DependsOn) > 0 || s.Pare
 func (s *Submission) fresh() job.Job {
 	j := s.Job
 	return job.Job{ID: j.ID, Alias: j.Alias, Kind: j.Kind, Queue: j.Queue, Owner: j.Owner, Priority: j.Priority, OrderTime: j.OrderTime, DueAt: j.DueAt,
-		Lease: j.Lease, RunLimit: j.RunLimit, Definition: j.Definition, Payload: j.Payload, Progress: j.Progress, Trace: j.Trace}
+		Lease: j.Lease, RunLimit: j.RunLimit, Size: j.Size, Definition: j.Definition, Payload: j.Payload, Progress: j.Progress, Trace: j.Trace}
 }
 
 // Receipt says what became of a batch.
@@ -48,6 +48,9 @@ type Receipt struct {
 	Stored int
 	Taken  []int     // indexes of submissions whose job existed and was ignored
 	At     time.Time // when the jobs stored were created
+
+	// Jobs are those of the batch as they were stored, in mode Unique. They are not to be changed.
+	Jobs []*job.Job
 }
 
 type submitCall struct {
@@ -182,7 +185,7 @@ func (u *unit) submitTogether(group []*ticket[submitCall]) error {
 			taken = taken[1:]
 		}
 		t.err = nil
-		t.call.receipt = Receipt{Stored: len(t.call.batch) - len(own), Taken: own, At: u.now}
+		t.call.receipt = u.receipt(&t.call, jobs[from:to], own)
 		if len(own) > 0 && t.call.mode == Unique {
 			if t.call.receipt.Stored > 0 {
 				return errApart
@@ -223,8 +226,16 @@ func (u *unit) submit(c *submitCall) error {
 		}
 		return exists(jobs[taken[0]].ID)
 	}
-	c.receipt = Receipt{Stored: len(c.batch) - len(taken), Taken: taken, At: u.now}
+	c.receipt = u.receipt(c, jobs, taken)
 	return u.admit()
+}
+
+func (u *unit) receipt(c *submitCall, jobs []*job.Job, taken []int) Receipt {
+	r := Receipt{Stored: len(c.batch) - len(taken), Taken: taken, At: u.now}
+	if c.mode == Unique {
+		r.Jobs = jobs
+	}
+	return r
 }
 
 func exists(id job.ID) error {

@@ -200,6 +200,3 @@ func (e *Engine) NextDue(ctx context.Context) (time.Duration, error) {
 
 // Nudged tells when a job may be due earlier than NextDue said.
 func (e *Engine) Nudged() <-chan struct{} { return e.hub.timers }
-
-// Posted tells when there is a message to publish.
-func (e *Engine) Posted() <-chan struct{} { return e.hub.outbox }

@@ -169,6 +169,52 @@ func TestClockJumpsBack(t *testing.T) {
 	})
 }
 
+// A contract whose messages nobody takes holds up no other, however many there are.
+func TestOutletsAreApart(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		batch := make([]engine.Submission, 1200)
+		for i := range batch {
+			batch[i] = sub(fmt.Sprint("graph/", i))
+		}
+		posted := w.Posted("phased")
+		w.submit(batch...)
+		w.submit(sub("phased/a"))
+		away := errors.New("the receiver is away")
+		if n, err := w.Publish(w.ctx, func(context.Context, []job.Message) error { return away }, "graph"); n != 0 || !errors.Is(err, away) {
+			w.Errorf("published %d, %v", n, err)
+		}
+		select {
+		case <-posted:
+		default:
+			w.Error("nobody was told")
+		}
+		n, err := w.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
+			for _, m := range all {
+				if name(m.JobID) != "phased/a" {
+					w.Errorf("got %v", m.JobID)
+				}
+			}
+			return nil
+		}, "phased")
+		if n != 2 || err != nil {
+			w.Errorf("published %d, %v", n, err)
+		}
+		last := int64(0)
+		n, err = w.node(made()).Publish(w.ctx, func(_ context.Context, all []job.Message) error {
+			for _, m := range all {
+				if m.ID <= last {
+					w.Errorf("message %d after %d", m.ID, last)
+				}
+				last = m.ID
+			}
+			return nil
+		}, "phased", "graph") // another outlet, and another node
+		if n != 2400 || err != nil {
+			w.Errorf("published %d, %v", n, err)
+		}
+	})
+}
+
 // At least once, in order per job, by one of two nodes; what a crash between
 // delivering and dropping leaves is delivered again, with the same ids.
 func TestPublish(t *testing.T) {

@@ -17,7 +17,8 @@ type unit struct {
 	now      time.Time
 	settings *queueSettings
 
-	saves    set // moved or edited
+	saves    set // moved
+	edits    set // changed while they stayed in their state
 	rewrites set // changed in more than what moves change
 	deletes  set
 	bodies   [job.Parts]set
@@ -32,10 +33,12 @@ type unit struct {
 	dry      map[queueKey]bool            // queues found to have nothing to hand out
 	heavy    bool                         // a look brought less than it could, as bodies are large
 
+	begins []int64 // parents of which a child was claimed for the first time
+
 	woken  map[queueKey]int // jobs that became ready
 	freed  map[string]bool  // contracts with a limit under which a run ended
 	soon   bool             // a job is due before the next regular sweep
-	posted bool             // there are messages
+	posted map[string]bool  // contracts that have messages
 	moved  map[string][]Moved
 }
 
@@ -83,6 +86,14 @@ func (s *set) add(j *job.Job) {
 	}
 }
 
+// only panics where the set holds another copy of the job: two in one transaction
+// would undo each other's changes. That is a defect of the engine.
+func (s *set) only(j *job.Job) {
+	if held := s.by[j.Seq]; held != nil && held != j {
+		panic(fmt.Sprintf("engine: two copies of job %d in one transaction", j.Seq))
+	}
+}
+
 // without returns the jobs that are in none of the others.
 func (s *set) without(others ...*set) (left []*job.Job) {
 	for _, j := range s.jobs {
@@ -125,12 +136,10 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 	return nil
 }
 
-// save marks a job to be written. Two copies of a job in one transaction would
-// undo each other's changes; that is a defect of the engine.
+// save marks a job to be written.
 func (u *unit) save(j *job.Job) {
-	if held := u.saves.by[j.Seq]; held != nil && held != j {
-		panic(fmt.Sprintf("engine: two copies of job %d in one transaction", j.Seq))
-	}
+	u.saves.only(j)
+	u.edits.only(j)
 	u.saves.add(j)
 }
 
@@ -258,7 +267,9 @@ func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, e
 // edit marks a job whose own members were changed beside its state.
 func (u *unit) edit(j *job.Job) {
 	j.UpdatedAt = later(u.now, j.UpdatedAt)
-	u.save(j)
+	u.saves.only(j)
+	u.edits.only(j)
+	u.edits.add(j)
 }
 
 // setBody changes one body of a job.
@@ -267,11 +278,18 @@ func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
 	u.bodies[p].add(j)
 }
 
-// setQueue puts a job into another queue; the move that follows writes it.
+// setQueue puts a job into another queue; the move that follows writes it. Who
+// waits there for jobs looks again, as does who waits for the slot it had here.
 func (u *unit) setQueue(j *job.Job, queue string) {
 	u.count(j, j.State, j.Phase, -1)
+	if j.Phase == job.Leased && u.settings.of(keyOf(j)).RunLimit > 0 {
+		u.freed[j.ID.Contract] = true
+	}
 	j.Queue = queue
 	u.count(j, j.State, j.Phase, +1)
+	if j.Phase == job.Ready {
+		u.woken[keyOf(j)]++
+	}
 	u.rewrites.add(j)
 }
 
@@ -284,6 +302,9 @@ func (u *unit) lease(j *job.Job, worker string) error {
 		u.picked[keyOf(j)] = map[int64]bool{}
 	}
 	u.picked[keyOf(j)][j.Seq] = true
+	if j.Parent != 0 && j.Runs == 1 {
+		u.begins = append(u.begins, j.Parent)
+	}
 	return u.move(j, job.Claimed)
 }
 

@@ -304,6 +304,7 @@ func (w *world) line(j *job.Job) string {
 		number("open", j.OpenDeps)
 	}
 	number("bad", j.FailedDeps)
+	number("children", j.Children)
 	now := w.Now()
 	if j.DueAt.After(now) {
 		text += " due=" + j.DueAt.Sub(now).String()
@@ -344,12 +345,20 @@ func short(b []byte) string {
 func (w *world) messages() (all []string) {
 	w.Helper()
 	w.ok(w.Store.Update(w.ctx, func(tx store.Tx) error {
-		messages, err := tx.Messages(10_000)
+		var messages []job.Message
+		for _, c := range made() {
+			own, err := tx.Messages(c.Name, 10_000)
+			if err != nil {
+				return err
+			}
+			messages = append(messages, own...)
+		}
+		slices.SortFunc(messages, func(a, b job.Message) int { return cmp.Compare(a.ID, b.ID) })
 		all = nil
 		for _, m := range messages {
 			all = append(all, fmt.Sprintf("%s %s %s>%s %s", name(m.JobID), m.Cause, m.Prev, m.Next, m.Body))
 		}
-		return err
+		return nil
 	}))
 	return all
 }

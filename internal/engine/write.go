@@ -17,12 +17,12 @@ func (u *unit) flush() error {
 // writeMoved writes the jobs moved so far and what depends on them, so that a
 // later look in the same transaction finds it.
 func (u *unit) writeMoved() error {
-	for _, step := range []func() error{u.settle, u.bury, u.compose, u.writeJobs, u.writeBodies} {
+	for _, step := range []func() error{u.startParents, u.settle, u.bury, u.compose, u.writeJobs, u.writeBodies} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	u.saves, u.rewrites, u.deletes, u.bodies = set{}, set{}, set{}, [job.Parts]set{}
+	u.saves, u.edits, u.rewrites, u.deletes, u.bodies = set{}, set{}, set{}, set{}, [job.Parts]set{}
 	clear(u.picked)
 	clear(u.dry)
 	return nil
@@ -103,6 +103,9 @@ func (u *unit) writeJobs() error {
 	if err := u.tx.Rewrite(u.rewrites.without(&u.deletes)); err != nil {
 		return err
 	}
+	if err := u.tx.Touch(u.edits.without(&u.deletes, &u.rewrites, &u.saves)); err != nil {
+		return err
+	}
 	return u.tx.Save(u.saves.without(&u.deletes, &u.rewrites))
 }
 
@@ -152,7 +155,12 @@ func (u *unit) writeEvents() error {
 	if err := u.tx.AddEvents(events); err != nil {
 		return err
 	}
-	u.posted = len(messages) > 0
+	for i := range messages {
+		if u.posted == nil {
+			u.posted = map[string]bool{}
+		}
+		u.posted[messages[i].JobID.Contract] = true
+	}
 	return u.tx.AddMessages(messages)
 }
 

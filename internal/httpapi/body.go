@@ -42,12 +42,19 @@ func (c *Call) hurry() {
 	}
 }
 
-func (c *Call) tooLarge() error {
-	c.Header().Set("Connection", "close") // the rest is not read
-	return &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", c.table.BodyLimit)}
+func (c *Call) bodyLimit() int64 {
+	if c.Route != nil && c.Route.BodyLimit > 0 {
+		return c.Route.BodyLimit
+	}
+	return c.table.BodyLimit
 }
 
-// Body reads the whole body. What is over the table's limit is a Refusal with
+func (c *Call) tooLarge() error {
+	c.Header().Set("Connection", "close") // the rest is not read
+	return &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", c.bodyLimit())}
+}
+
+// Body reads the whole body. What is over the limit is a Refusal with
 // 413, as soon as it is known; memory grows with what has come, not with what
 // was announced.
 func (c *Call) Body() ([]byte, error) {
@@ -55,7 +62,7 @@ func (c *Call) Body() ([]byte, error) {
 	if announced == 0 {
 		return nil, nil
 	}
-	if announced > c.table.BodyLimit {
+	if announced > c.bodyLimit() {
 		return nil, c.tooLarge()
 	}
 	if announced < 0 {
@@ -65,7 +72,7 @@ func (c *Call) Body() ([]byte, error) {
 	for given := 0; ; {
 		n, err := c.Request.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
-		if int64(len(body)) > c.table.BodyLimit {
+		if int64(len(body)) > c.bodyLimit() {
 			return nil, c.tooLarge()
 		}
 		if err == io.EOF {
@@ -84,13 +91,38 @@ func (c *Call) Body() ([]byte, error) {
 	}
 }
 
+// Reader is the body as a stream, for what need not be in memory whole: the limit is
+// that of Body, and so are its errors.
+func (c *Call) Reader() io.Reader { return &bodyReader{call: c} }
+
+type bodyReader struct {
+	call        *Call
+	read, given int64
+}
+
+func (r *bodyReader) Read(p []byte) (int, error) {
+	n, err := r.call.Request.Body.Read(p)
+	r.read += int64(n)
+	switch {
+	case r.read > r.call.bodyLimit():
+		return 0, r.call.tooLarge()
+	case err != nil && err != io.EOF:
+		return n, r.call.unreadable(err)
+	}
+	if r.read-r.given >= pieceSize {
+		r.given = r.read
+		r.call.giveTime()
+	}
+	return n, err
+}
+
 // discard reads a body nobody wants up to the limit, which holds for every body.
 func (c *Call) discard() error {
-	n, err := io.Copy(io.Discard, io.LimitReader(c.Request.Body, c.table.BodyLimit+1))
+	n, err := io.Copy(io.Discard, io.LimitReader(c.Request.Body, c.bodyLimit()+1))
 	if err != nil {
 		return c.unreadable(err)
 	}
-	if n > c.table.BodyLimit {
+	if n > c.bodyLimit() {
 		return c.tooLarge()
 	}
 	return nil
@@ -127,4 +159,21 @@ func (c *Call) JSONBody() ([]byte, error) {
 		return nil, ErrNotJSON
 	}
 	return c.Body()
+}
+
+// Stream sends a piece of an answer that goes on for as long as somebody reads
+// it, and the header with the first. Between pieces the connection may be silent.
+func (c *Call) Stream(piece []byte) error {
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	rc := http.NewResponseController(c.ResponseWriter)
+	_ = rc.SetReadDeadline(time.Time{})
+	_ = rc.SetWriteDeadline(telemetry.Deadline(pieceTime))
+	if _, err := c.Write(piece); err != nil {
+		return err
+	}
+	err := rc.Flush()
+	_ = rc.SetWriteDeadline(time.Time{})
+	return err
 }

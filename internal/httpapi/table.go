@@ -34,6 +34,8 @@ type Route struct {
 	// TakesBody says that Handle reads the body; of any other route it is
 	// discarded before.
 	TakesBody bool
+	// BodyLimit is the route's own, in bytes; 0 is the table's.
+	BodyLimit int64
 	// NoStore forbids caches to keep the answer.
 	NoStore bool
 	// Member decodes and judges one member of the path; false means that the
@@ -51,7 +53,7 @@ type Table struct {
 	Prefixes  []string
 	Routes    []Route
 	Token     config.Secret // of the mount; empty asks for none
-	BodyLimit int64         // bytes, of every request
+	BodyLimit int64         // bytes, of every request but those whose route says otherwise
 	// JudgesFirst leaves bodies to the handlers, which first find out who asks: each
 	// reads its body, wanted or not, and its size does not matter until then.
 	JudgesFirst bool
@@ -175,7 +177,7 @@ func (t *Table) handle(c *Call) error {
 	if t.JudgesFirst {
 		return c.Route.Handle(c)
 	}
-	if c.Request.ContentLength > t.BodyLimit {
+	if c.Request.ContentLength > c.bodyLimit() {
 		return c.tooLarge()
 	}
 	if !c.Route.TakesBody && c.Request.ContentLength != 0 {

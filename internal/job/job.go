@@ -81,6 +81,8 @@ type Job struct {
 	OpenDeps   int // dependencies (or children) not yet settled
 	FailedDeps int // children that ended badly
 	Parent     int64
+	Children   int   // how many it ever had
+	Size       int64 // bytes its contract accounts to it and its children, see Contract.MaxBytes of the engine
 
 	Definition []byte // the contract's own JSON
 	Payload    []byte // bodies are kept byte for byte as sent

@@ -60,6 +60,22 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
+// CanListen finds out whether the addresses of the settings are free and their certificate is one, so that a node that
+// cannot start finds it out before it makes anything. Listen has the last word.
+func CanListen(ctx context.Context, s *config.Settings) error {
+	if _, err := loadTLS(s.TLS); err != nil {
+		return err
+	}
+	for _, address := range s.Listeners() {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			return listenError(address, err)
+		}
+		l.Close()
+	}
+	return nil
+}
+
 func (s *Server) unlisten() {
 	for _, d := range s.doors {
 		if d.listener != nil {

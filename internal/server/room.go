@@ -2,9 +2,9 @@ package server
 
 import (
 	"context"
-	"errors"
 	"sync"
 
+	"github.com/millrace/millrace/internal/duty"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
@@ -39,7 +39,11 @@ func contractsIn(r Room) []engine.Contract {
 func contractsOf(places []Place) []engine.Contract {
 	var all []engine.Contract
 	for _, p := range places {
-		all = append(all, contractsIn(p.Room)...)
+		_, takes := p.Room.(told)
+		for _, c := range contractsIn(p.Room) {
+			c.Publish = c.Publish && takes // else the outbox would keep what nobody takes
+			all = append(all, c)
+		}
 	}
 	return all
 }
@@ -65,36 +69,23 @@ func (s *Server) runRooms(ctx context.Context) {
 	all.Wait()
 }
 
-// deliverer gives each room the messages of its contracts; nil when no room takes any.
-func deliverer(places []Place) func(context.Context, []job.Message) error {
-	var rooms []told
-	of := map[string]int{} // contract to its place in rooms
+// outlets gives each room the messages of its contracts.
+func outlets(places []Place) []duty.Outlet {
+	var all []duty.Outlet
 	for _, p := range places {
 		r, ok := p.Room.(told)
 		if !ok {
 			continue
 		}
+		var names []string
 		for _, c := range contractsIn(p.Room) {
-			of[c.Name] = len(rooms)
-		}
-		rooms = append(rooms, r)
-	}
-	if len(rooms) == 0 {
-		return nil
-	}
-	return func(ctx context.Context, messages []job.Message) error {
-		shares := make([][]job.Message, len(rooms))
-		for i := range messages {
-			if n, known := of[messages[i].JobID.Contract]; known {
-				shares[n] = append(shares[n], messages[i])
+			if c.Publish {
+				names = append(names, c.Name)
 			}
 		}
-		var errs []error // one room that fails keeps nothing from the others
-		for i, share := range shares {
-			if len(share) > 0 {
-				errs = append(errs, rooms[i].Deliver(ctx, share))
-			}
+		if len(names) > 0 {
+			all = append(all, duty.Outlet{Contracts: names, Deliver: r.Deliver})
 		}
-		return errors.Join(errs...)
 	}
+	return all
 }

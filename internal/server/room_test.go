@@ -122,7 +122,8 @@ func (silent) Contract() engine.Contract {
 	return engine.Contract{Name: "silent", Machine: machine, Publish: true}
 }
 
-// TestDeliver: each room gets the messages of its contracts and no others, in order, again after it failed.
+// TestDeliver: each room gets the messages of its contracts and no others, in order, again after it failed; nothing is
+// kept for a room that takes none.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	first, second := newPublisher("a", "a2"), newPublisher("b")
@@ -155,6 +156,12 @@ func TestDeliver(t *testing.T) {
 	}
 	if second.refuse.Load() > 0 {
 		t.Error("the second room was not asked again")
+	}
+	if _, err := e.Publish(t.Context(), func(_ context.Context, batch []job.Message) error {
+		t.Errorf("%d messages for nobody", len(batch))
+		return nil
+	}, "silent"); err != nil {
+		t.Error(err)
 	}
 	if status, body := n.get(n.URLs()[0] + "/health/ready"); status != 503 || body != "a part of a fails\na part of b fails\n" {
 		t.Errorf("ready: %d %q", status, body)

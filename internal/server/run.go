@@ -15,7 +15,7 @@ func (s *Server) Run(ctx context.Context) error {
 	duties, stopDuties := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDuties()
 	var running sync.WaitGroup
-	runner := duty.Runner{Engine: s.engine, Log: s.log, PruneEvery: s.config.Settings.PruneInterval, Deliver: deliverer(s.config.Places)}
+	runner := duty.Runner{Engine: s.engine, Log: s.log, PruneEvery: s.config.Settings.PruneInterval, Outlets: outlets(s.config.Places)}
 	running.Go(func() { runner.Run(duties) })
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()

@@ -80,10 +80,10 @@ type Reader interface {
 	// ascending.
 	DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error)
 	// Search returns the listed jobs that match s, newest first and those created at
-	// the same time by key, which is compared byte by byte. It looks in the states
-	// given, those a job of the contract may have, and at priorities from MinListed
-	// to MaxListed; its cost grows with their number and with s.Limit only.
-	Search(s Search, states []job.State) ([]*job.Job, error)
+	// the same time by key, which is compared byte by byte. It looks at priorities
+	// from MinListed to MaxListed; its cost grows with their number and with s.Limit
+	// only.
+	Search(s Search) ([]*job.Job, error)
 
 	// Dependencies returns what each of the jobs depends on, in no order.
 	Dependencies(ids []job.ID) (map[job.ID][]job.ID, error)
@@ -125,6 +125,9 @@ type Tx interface {
 	Insert(jobs []*job.Job) (taken []int, err error)
 	// Save writes what moves change: state, phase, times, run, counters.
 	Save(jobs []*job.Job) error
+	// Touch writes what may change while a job stays in its state: the end of the
+	// lease, the counters of relatives and the time of the change.
+	Touch(jobs []*job.Job) error
 	// Rewrite writes everything but identity and bodies.
 	Rewrite(jobs []*job.Job) error
 	// SaveBodies writes one body of each of the jobs.
@@ -159,8 +162,8 @@ type Tx interface {
 	AddEvents(events []job.Event) error
 	// AddMessages appends to the outbox.
 	AddMessages(messages []job.Message) error
-	// Messages returns the n oldest messages of the outbox.
-	Messages(n int) ([]job.Message, error)
+	// Messages returns the n oldest messages of a contract in the outbox.
+	Messages(contract string, n int) ([]job.Message, error)
 	// DropMessages removes messages that were delivered.
 	DropMessages(ids []int64) error
 	// Bury keeps dead letters.
@@ -195,11 +198,18 @@ type Tx interface {
 	// somebody else is and the time given for them has not come.
 	Elect(duty, holder string, until time.Time) (bool, error)
 	// PruneSettled removes up to n jobs of a contract that settled before the
-	// given time, oldest first, and reports how many.
-	PruneSettled(contract string, before time.Time, n int) (int, error)
+	// given time, oldest first, and no more once those removed have sizes that add
+	// up to bytes, if that is not 0. Children go before their parents: where some of
+	// the jobs have children, up to n of these are removed and nothing else.
+	PruneSettled(contract string, before time.Time, bytes int64, n int) (Pruned, error)
+	// Size returns the sum of the sizes of a contract's jobs.
+	Size(contract string) (int64, error)
 	// PruneDeadLetters is the same for dead letters.
 	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
 }
+
+// Pruned is how much a PruneSettled removed.
+type Pruned struct{ Jobs, Children int }
 
 // MaxName is how many bytes an owner and the kind, key and owner of a record may
 // have: a longer one is Invalid.
@@ -237,8 +247,10 @@ type Filter struct {
 	Owner    string
 	States   []job.State
 	Phases   []job.Phase
-	Parent   int64
-	After    int64 // Seq above this
+	// Parent lists the children of a job. Of the other members only States, After and
+	// Limit count then.
+	Parent int64
+	After  int64 // Seq above this
 	// Newest lists the jobs of an Owner by Seq descending, below Before if that is
 	// not 0. Of the other members only Contract, States and Limit count then.
 	Newest bool

@@ -83,6 +83,33 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+// A try that panics has failed, and neither its slots nor the others suffer.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	var spans atomic.Int64
+	n := newWorld(t, "memory", false, func(c *webhook.Config) {
+		c.MaxTries, c.Slots = 1, 1
+		c.Span = func(ctx context.Context, _ string) (context.Context, func(error)) {
+			if spans.Add(1) == 1 {
+				panic("broken span")
+			}
+			return ctx, func(error) {}
+		}
+	}).node().run()
+	r := receive(t, nil)
+	for i := range 2 {
+		n.notify(n.event("j", i, "a", r.URL))
+		n.awaitDone(1)
+	}
+	all, _, err := n.Deliveries(n.ctx, owner, "", 0, 9)
+	if err != nil || len(all) != 2 || all[0].Status != webhook.Delivered || all[1].Status != webhook.Exhausted {
+		t.Errorf("deliveries %+v, %v", all, err)
+	}
+	if !strings.Contains(n.logs.text(), "broken span") {
+		t.Errorf("logged %s", n.logs.text())
+	}
+}
+
 func FuzzRetryAfter(f *testing.F) {
 	for _, s := range []string{"", "1", "-1", "Sun, 01 Mar 2026 12:01:30 GMT", "99999999999999999999"} {
 		f.Add(s)

@@ -68,6 +68,7 @@ type slot struct {
 	host    *host
 	began   time.Duration
 	doubted bool
+	given   bool // back
 }
 
 // part is a share of the slots, at least one.
@@ -133,6 +134,10 @@ func (ds *destinations) cancel(s *slot) {
 }
 
 func (ds *destinations) free(s *slot) {
+	if s.given {
+		return
+	}
+	s.given = true
 	s.place.flying--
 	if i := slices.Index(s.host.flights, s.began); i >= 0 {
 		s.host.flights = slices.Delete(s.host.flights, i, i+1)

@@ -18,8 +18,7 @@ const (
 	// finishTime bounds how long the end of a try is written again while the store is away.
 	finishTime = spare
 	// lookBeyond bounds how many deliveries are claimed beyond the free slots.
-	lookBeyond  = 256
-	finishAgain = 250 * time.Millisecond
+	lookBeyond = 256
 	// notNow is how long a delivery waits that could not be tried for a reason of our own.
 	notNow = 5 * time.Second
 )
@@ -118,7 +117,7 @@ func (w *Webhooks) start(ctx context.Context, jobs []*job.Job, most int, flying 
 	for _, a := range ready {
 		flying.Go(func() {
 			defer func() { free <- struct{}{} }()
-			w.finish(engine.Run{ID: a.job.ID, Run: a.job.Run}, w.deliver(ctx, a))
+			w.finish(engine.Run{ID: a.job.ID, Run: a.job.Run}, w.guarded(ctx, a))
 		})
 	}
 	w.giveBack(ctx, back)
@@ -147,14 +146,8 @@ func (p *parcel) receiver() receiver {
 func (w *Webhooks) finish(run engine.Run, o engine.Outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), finishTime)
 	defer cancel()
-	for {
-		_, err := w.engine.Finish(ctx, run, o)
-		if err == nil {
-			return
-		}
-		if !job.IsKind(err, job.Unavailable) && !job.IsKind(err, job.ReadOnly) || !pause(ctx, finishAgain) {
-			w.Log.Warn("how a delivery went could not be written: it will be made again", keyDelivery, run.ID.Key, keyError, err)
-			return
-		}
+	err := engine.Persist(ctx, func() error { _, err := w.engine.Finish(ctx, run, o); return err })
+	if err != nil {
+		w.Log.Warn("how a delivery went could not be written: it will be made again", keyDelivery, run.ID.Key, keyError, err)
 	}
 }

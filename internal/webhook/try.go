@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -52,6 +53,18 @@ type attempt struct {
 	sealed  []secret
 	secrets []string
 	err     error // why it is not known who is still there to be told
+}
+
+// guarded is deliver, and a panic is a try that failed: it is the trouble of one delivery, not of the process.
+func (w *Webhooks) guarded(ctx context.Context, a *attempt) (o engine.Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.places.cancel(a.slot)
+			w.Log.Error("a delivery panicked", append(a.about(), keyError, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))...)
+			o = engine.Outcome{On: job.Failed, Reason: "panic", Delay: w.wait(a.job.Failures+1, 0)}
+		}
+	}()
+	return w.deliver(ctx, a)
 }
 
 // deliver makes a try and says how it ended.

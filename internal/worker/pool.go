@@ -42,6 +42,8 @@ type Config struct {
 	Handler  Handler
 	Log      *slog.Logger // nil logs nothing
 
+	// Claim is how a worker gets jobs; nil is that of Engine. Like that one it waits for the first.
+	Claim func(context.Context, engine.ClaimRequest) ([]*job.Job, error)
 	// Panicked says how a run whose handler panicked has ended; nil is Failed.
 	Panicked func(*Task, any) engine.Outcome
 	// Beaten is told of every heartbeat that got through; nil tells nobody.
@@ -67,6 +69,9 @@ func New(c Config) (*Pool, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Claim == nil {
+		c.Claim = c.Engine.Claim
+	}
 	c.Workers, c.Slots = max(1, c.Workers), max(1, c.Slots)
 	return &Pool{Config: c, runs: map[job.ID]*run{}}, nil
 }
@@ -85,7 +90,7 @@ func (p *Pool) Drop(id job.ID) {
 	r := p.runs[id]
 	p.mu.Unlock()
 	if r != nil {
-		r.cancel(ErrLost)
+		r.giveUp()
 	}
 }
 
@@ -186,7 +191,7 @@ func (w *worker) work(ctx context.Context) {
 			return
 		}
 		patient := time.NewTimer(claimWait / 2)
-		jobs, err := p.Engine.Claim(ctx, engine.ClaimRequest{Contract: p.Contract, Queues: p.Queues, Max: free, Worker: w.name, Wait: claimWait})
+		jobs, err := p.Claim(ctx, engine.ClaimRequest{Contract: p.Contract, Queues: p.Queues, Max: free, Worker: w.name, Wait: claimWait})
 		early := patient.Stop()
 		for _, j := range jobs {
 			w.slots <- struct{}{}

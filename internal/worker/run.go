@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
@@ -25,7 +24,7 @@ type Task struct {
 // is lost: there is nothing to do any more.
 func (t *Task) Start(context.Context) error {
 	r := t.run
-	err := r.persist(func() error {
+	err := engine.Persist(r.alive, func() error {
 		after, err := r.pool.Engine.Start(r.calls, r.id)
 		if err == nil {
 			r.renew()
@@ -35,7 +34,7 @@ func (t *Task) Start(context.Context) error {
 		return err
 	})
 	if err != nil {
-		r.cancel(ErrLost)
+		r.giveUp()
 		return fmt.Errorf("worker: a run could not be started: %w", err)
 	}
 	return nil
@@ -50,14 +49,15 @@ type run struct {
 	ctx    context.Context // of the handler
 	cancel context.CancelCauseFunc
 
-	lease *time.Timer   // begins anew with every heartbeat
-	over  chan struct{} // closed when the lease is over, or the run given up
-	once  sync.Once
+	lease *time.Timer     // begins anew with every heartbeat
+	alive context.Context // until the lease is over, or the run given up
+	kill  context.CancelFunc
 }
 
 func newRun(ctx context.Context, p *Pool, worker string, j *job.Job) *run {
-	r := &run{pool: p, id: engine.Run{ID: j.ID, Run: j.Run}, calls: ctx, over: make(chan struct{})}
+	r := &run{pool: p, id: engine.Run{ID: j.ID, Run: j.Run}, calls: ctx}
 	r.task = &Task{Job: j, Worker: worker, run: r}
+	r.alive, r.kill = context.WithCancel(ctx)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.lease = time.AfterFunc(r.leaseTime(), r.giveUp)
 	return r
@@ -65,7 +65,7 @@ func newRun(ctx context.Context, p *Pool, worker string, j *job.Job) *run {
 
 // giveUp makes the run count no more.
 func (r *run) giveUp() {
-	r.once.Do(func() { close(r.over) })
+	r.kill()
 	r.cancel(ErrLost)
 }
 
@@ -82,18 +82,12 @@ func (r *run) renew() { r.lease.Reset(r.leaseTime()) }
 
 func (r *run) end() {
 	r.lease.Stop()
+	r.kill()
 	r.cancel(nil)
 }
 
 // lost reports whether the run counts no more.
-func (r *run) lost() bool {
-	select {
-	case <-r.over:
-		return true
-	default:
-		return context.Cause(r.ctx) == ErrLost
-	}
-}
+func (r *run) lost() bool { return r.alive.Err() != nil }
 
 // run has the job handled and writes how that ended.
 func (r *run) run() {
@@ -105,7 +99,7 @@ func (r *run) run() {
 	if o.On == "" {
 		o.On = job.Released
 	}
-	err := r.persist(func() error { _, err := r.pool.Engine.Finish(r.calls, r.id, o); return err })
+	err := engine.Persist(r.alive, func() error { _, err := r.pool.Engine.Finish(r.calls, r.id, o); return err })
 	switch {
 	case err == nil:
 	case job.IsKind(err, job.RunLost): // canceled at the last moment, or written by a try whose answer was lost
@@ -165,39 +159,10 @@ func (r *run) beatUntil(ended <-chan engine.Outcome) engine.Outcome {
 				}
 				next.Reset(r.pool.Beat)
 			case job.IsKind(err, job.RunLost):
-				r.cancel(ErrLost)
+				r.giveUp()
 			default:
 				next.Reset(min(r.pool.Beat, mostPause))
 			}
 		}
-	}
-}
-
-// persist tries what the store may be away for, until the lease is over.
-func (r *run) persist(fn func() error) error {
-	pause := leastPause / 10
-	for {
-		err := fn()
-		if err == nil || !passing(err) || r.lost() {
-			return err
-		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-r.over:
-			wait.Stop()
-			return err
-		}
-		pause = min(2*pause, mostPause)
-	}
-}
-
-// passing reports an error that may not be there the next time.
-func passing(err error) bool {
-	switch job.KindOf(err) {
-	case job.Unavailable, job.ReadOnly, job.Timeout, job.Aborted, job.Internal:
-		return true
-	default:
-		return false
 	}
 }

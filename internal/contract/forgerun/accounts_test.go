@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 type keyList struct {
@@ -24,7 +25,7 @@ func TestClients(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("FR-037 no key is needed", func(t *testing.T) {
 			for _, body := range []string{"", "{}", `{"name":"ignored"}`} {
-				w.do(t, "POST", "/v1/clients", body).want(t, 201)
+				w.Do(t, "POST", "/v1/clients", body).Want(t, 201)
 			}
 		})
 		t.Run("FR-038 ids of their own", func(t *testing.T) {
@@ -33,16 +34,16 @@ func TestClients(t *testing.T) {
 			}
 		})
 		t.Run("FR-039 the same Idempotency-Key", func(t *testing.T) {
-			a := w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "random").want(t, 201)
-			b := w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "random").want(t, 201)
-			equal(t, "client", a.body, b.body)
-			if c := w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "other").want(t, 201); c.body == a.body {
+			a := w.Do(t, "POST", "/v1/clients", "", "Idempotency-Key", "random").Want(t, 201)
+			b := w.Do(t, "POST", "/v1/clients", "", "Idempotency-Key", "random").Want(t, 201)
+			equal(t, "client", a.Body, b.Body)
+			if c := w.Do(t, "POST", "/v1/clients", "", "Idempotency-Key", "other").Want(t, 201); c.Body == a.Body {
 				t.Error("another key has the same client")
 			}
 		})
 		t.Run("FR-045 FR-070 many at once under one key", func(t *testing.T) {
-			for _, r := range together(20, func(int) reply { return w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "crowd") }) {
-				equal(t, "client", r.want(t, 201).body, w.do(t, "POST", "/v1/clients", "", "Idempotency-Key", "crowd").body)
+			for _, r := range testkit.Together(20, func(int) testkit.Reply { return w.Do(t, "POST", "/v1/clients", "", "Idempotency-Key", "crowd") }) {
+				equal(t, "client", r.Want(t, 201).Body, w.Do(t, "POST", "/v1/clients", "", "Idempotency-Key", "crowd").Body)
 			}
 		})
 	})
@@ -53,112 +54,113 @@ func TestKeys(t *testing.T) {
 		path := func(id string) string { return "/v1/clients/" + id + "/keys" }
 		t.Run("FR-040 FR-042 FR-052 the first key", func(t *testing.T) {
 			id := w.newClient(t)
-			k := read[issued](t, w.do(t, "POST", path(id), "").want(t, 201))
+			k := testkit.Read[issued](t, w.Do(t, "POST", path(id), "").Want(t, 201))
 			if k.APIKey == nil || !strings.HasPrefix(*k.APIKey, "mr_") || !k.CreatedAt.Equal(w.clock.Now()) ||
 				!k.ExpiresAt.Equal(w.clock.Now().Add(2160*time.Hour)) || !strings.HasPrefix(k.CallbackSecret, "whsec_") {
 				t.Errorf("%+v", k)
 			}
-			w.do(t, "POST", path(id), "").is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
-			w.do(t, "POST", path(id), `{"rotate":true}`).is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+			for _, body := range []string{"", `{"rotate":true}`, `{`} {
+				w.Do(t, "POST", path(id), body).Is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS", "first key", "Authorization: Bearer", "operator recover")
+			}
 		})
 		t.Run("FR-041 bodies", func(t *testing.T) {
 			for _, body := range []string{"", "{}", `{"rotate":false}`, `{"rotate":null}`, `{"more":1}`} {
-				w.do(t, "POST", path(w.newClient(t)), body).want(t, 201)
+				w.Do(t, "POST", path(w.newClient(t)), body).Want(t, 201)
 			}
 			c := w.customer(t)
 			for _, body := range []string{`{"rotate":"true"}`, `{"rotate":1}`, `{"rotate":[]}`} {
-				c.do(t, "POST", path(c.id), body).is(t, 400, "RFA_REQUEST_MALFORMED", "rotate")
-				w.do(t, "POST", path(w.newClient(t)), body).is(t, 400, "RFA_REQUEST_MALFORMED", "rotate")
+				c.Do(t, "POST", path(c.id), body).Is(t, 400, "RFA_REQUEST_MALFORMED", "rotate")
+				w.Do(t, "POST", path(w.newClient(t)), body).Is(t, 400, "RFA_REQUEST_MALFORMED", "rotate")
 			}
 		})
 		t.Run("FR-043 a repeat tells of the key", func(t *testing.T) {
 			c := w.customer(t)
-			r := c.do(t, "POST", path(c.id), "{}").want(t, 200)
-			k := read[issued](t, r)
-			if k.APIKey != nil || k.KeyID != c.keyID || !strings.Contains(r.body, `"api_key":null`) {
-				t.Errorf("%s", r.body)
+			r := c.Do(t, "POST", path(c.id), "{}").Want(t, 200)
+			k := testkit.Read[issued](t, r)
+			if k.APIKey != nil || k.KeyID != c.keyID || !strings.Contains(r.Body, `"api_key":null`) {
+				t.Errorf("%s", r.Body)
 			}
-			equal(t, "keys", len(read[keyList](t, c.do(t, "GET", path(c.id), "").want(t, 200)).Items), 1)
-			r = c.do(t, "POST", path(c.id), "{}", "Idempotency-Key", "again").want(t, 200)
-			equal(t, "key", read[issued](t, r).KeyID, c.keyID)
+			equal(t, "keys", len(testkit.Read[keyList](t, c.Do(t, "GET", path(c.id), "").Want(t, 200)).Items), 1)
+			r = c.Do(t, "POST", path(c.id), "{}", "Idempotency-Key", "again").Want(t, 200)
+			equal(t, "key", testkit.Read[issued](t, r).KeyID, c.keyID)
 		})
 		t.Run("FR-044 rotate", func(t *testing.T) {
 			c := w.customer(t)
-			k := read[issued](t, c.do(t, "POST", path(c.id), `{"rotate":true}`).want(t, 201))
+			k := testkit.Read[issued](t, c.Do(t, "POST", path(c.id), `{"rotate":true}`).Want(t, 201))
 			if k.APIKey == nil || *k.APIKey == c.key || k.KeyID == c.keyID {
 				t.Errorf("%+v", k)
 			}
-			c.do(t, "GET", "/v1/jobs", "").is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+			c.Do(t, "GET", "/v1/jobs", "").Is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
 			c.key = *k.APIKey
-			c.do(t, "GET", "/v1/jobs", "").want(t, 200)
+			c.Do(t, "GET", "/v1/jobs", "").Want(t, 200)
 		})
 		t.Run("FR-045 many ask for the first key", func(t *testing.T) {
 			id := w.newClient(t)
 			made := 0
 			var key string
-			for _, r := range together(20, func(int) reply { return w.do(t, "POST", path(id), "") }) {
-				if r.status == 201 {
+			for _, r := range testkit.Together(20, func(int) testkit.Reply { return w.Do(t, "POST", path(id), "") }) {
+				if r.Status == 201 {
 					made++
-					key = *read[issued](t, r).APIKey
+					key = *testkit.Read[issued](t, r).APIKey
 					continue
 				}
-				r.is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS") // G-FR-57
+				r.Is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS") // G-FR-57
 			}
 			equal(t, "keys", made, 1)
 			c := &customer{w: w, id: id, key: key}
-			equal(t, "keys", len(read[keyList](t, c.do(t, "GET", path(id), "").want(t, 200)).Items), 1)
+			equal(t, "keys", len(testkit.Read[keyList](t, c.Do(t, "GET", path(id), "").Want(t, 200)).Items), 1)
 		})
 		t.Run("FR-047 renew", func(t *testing.T) {
 			c := w.customer(t)
-			r := c.do(t, "POST", path(c.id)+"/renew", "{}").want(t, 200)
-			k := read[issued](t, r)
-			c.do(t, "GET", "/v1/jobs", "").is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
-			if k.APIKey == nil || strings.Contains(r.body, "callback_secret") {
-				t.Fatalf("%s", r.body)
+			r := c.Do(t, "POST", path(c.id)+"/renew", "{}").Want(t, 200)
+			k := testkit.Read[issued](t, r)
+			c.Do(t, "GET", "/v1/jobs", "").Is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+			if k.APIKey == nil || strings.Contains(r.Body, "callback_secret") {
+				t.Fatalf("%s", r.Body)
 			}
-			w.do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*k.APIKey).want(t, 200)
+			w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*k.APIKey).Want(t, 200)
 		})
 		t.Run("FR-049 FR-045 only one of many renews", func(t *testing.T) {
 			c := w.customer(t)
 			well := 0
-			for _, r := range together(10, func(int) reply { return c.do(t, "POST", path(c.id)+"/renew", "{}") }) {
-				switch r.status {
+			for _, r := range testkit.Together(10, func(int) testkit.Reply { return c.Do(t, "POST", path(c.id)+"/renew", "{}") }) {
+				switch r.Status {
 				case 200:
 					well++
 				case 409:
-					r.is(t, 409, "RFA_JOB_CONFLICT")
+					r.Is(t, 409, "RFA_JOB_CONFLICT")
 				default:
-					r.is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+					r.Is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
 				}
 			}
 			equal(t, "renewals", well, 1)
 		})
 		t.Run("FR-050 FR-051 revoke", func(t *testing.T) {
 			c := w.customer(t)
-			revoke := func(body string) reply { return c.do(t, "POST", path(c.id)+"/revoke", body) }
+			revoke := func(body string) testkit.Reply { return c.Do(t, "POST", path(c.id)+"/revoke", body) }
 			for _, body := range []string{"", "{}", `{"key_id":null}`, `{"key_id":7}`, `{"key_id":"x"}`, `{"key_id":""}`} {
-				revoke(body).is(t, 400, "RFA_REQUEST_MALFORMED")
+				revoke(body).Is(t, 400, "RFA_REQUEST_MALFORMED")
 			}
-			revoke(`{"key_id":"`+nobody+`"}`).is(t, 404, "RFA_JOB_NOT_FOUND", "key")
+			revoke(`{"key_id":"`+nobody+`"}`).Is(t, 404, "RFA_JOB_NOT_FOUND", "key")
 			old := c.keyID
-			k := read[issued](t, c.do(t, "POST", path(c.id), `{"rotate":true}`).want(t, 201))
+			k := testkit.Read[issued](t, c.Do(t, "POST", path(c.id), `{"rotate":true}`).Want(t, 201))
 			c.key = *k.APIKey
 			for range 2 { // G-FR-25
-				equal(t, "answer", revoke(`{"key_id":"`+old+`"}`).want(t, 200).body, `{"revoked":true}`)
+				equal(t, "answer", revoke(`{"key_id":"`+old+`"}`).Want(t, 200).Body, `{"revoked":true}`)
 			}
-			equal(t, "answer", revoke(`{"key_id":"`+strings.ToUpper(k.KeyID)+`"}`).want(t, 200).body, `{"revoked":true}`) // itself
-			c.do(t, "GET", "/v1/jobs", "").is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+			equal(t, "answer", revoke(`{"key_id":"`+strings.ToUpper(k.KeyID)+`"}`).Want(t, 200).Body, `{"revoked":true}`) // itself
+			c.Do(t, "GET", "/v1/jobs", "").Is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
 		})
 		t.Run("FR-055 keys are listed, revoked ones too", func(t *testing.T) {
 			c := w.customer(t)
 			for range 3 {
-				k := read[issued](t, c.do(t, "POST", path(c.id), `{"rotate":true}`).want(t, 201))
+				k := testkit.Read[issued](t, c.Do(t, "POST", path(c.id), `{"rotate":true}`).Want(t, 201))
 				c.key, c.keyID = *k.APIKey, k.KeyID
 			}
 			var all []string
 			cursor := ""
 			for {
-				l := read[keyList](t, c.do(t, "GET", path(c.id)+"?limit=3"+cursor, "").want(t, 200))
+				l := testkit.Read[keyList](t, c.Do(t, "GET", path(c.id)+"?limit=3"+cursor, "").Want(t, 200))
 				for _, k := range l.Items {
 					all = append(all, k.KeyID)
 					equal(t, "revoked", k.RevokedAt != nil, k.KeyID != c.keyID)
@@ -170,12 +172,12 @@ func TestKeys(t *testing.T) {
 			}
 			equal(t, "keys", len(all), 4)
 			w.clock.Advance(2161 * time.Hour)
-			k := read[issued](t, c.do(t, "POST", path(c.id)+"/renew", "").want(t, 200))
+			k := testkit.Read[issued](t, c.Do(t, "POST", path(c.id)+"/renew", "").Want(t, 200))
 			if _, err := w.engine.Prune(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			r := w.do(t, "GET", path(c.id), "", "Authorization", "Bearer "+*k.APIKey).want(t, 200)
-			equal(t, "keys after their time", len(read[keyList](t, r).Items), 2) // the renewed one was revoked just now
+			r := w.Do(t, "GET", path(c.id), "", "Authorization", "Bearer "+*k.APIKey).Want(t, 200)
+			equal(t, "keys after their time", len(testkit.Read[keyList](t, r).Items), 2) // the renewed one was revoked just now
 		})
 	})
 }
@@ -187,25 +189,25 @@ func TestExpiry(t *testing.T) {
 	w := inMemory(t, c)
 	who := w.customer(t)
 	w.clock.Advance(2161 * time.Hour)
-	who.do(t, "GET", "/v1/jobs", "").is(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
+	who.Do(t, "GET", "/v1/jobs", "").Is(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
 	t.Run("FR-013 create and revoke refuse it", func(t *testing.T) {
-		who.do(t, "POST", "/v1/clients/"+who.id+"/keys", `{"rotate":true}`).is(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
-		who.do(t, "POST", "/v1/clients/"+who.id+"/keys/revoke", `{"key_id":"`+who.keyID+`"}`).is(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
+		who.Do(t, "POST", "/v1/clients/"+who.id+"/keys", `{"rotate":true}`).Is(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
+		who.Do(t, "POST", "/v1/clients/"+who.id+"/keys/revoke", `{"key_id":"`+who.keyID+`"}`).Is(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
 	})
 	t.Run("FR-047 renew takes it", func(t *testing.T) {
-		k := read[issued](t, who.do(t, "POST", "/v1/clients/"+who.id+"/keys/renew", "{}").want(t, 200))
-		w.do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*k.APIKey).want(t, 200)
-		who.do(t, "POST", "/v1/clients/"+who.id+"/keys/renew", "{}").is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+		k := testkit.Read[issued](t, who.Do(t, "POST", "/v1/clients/"+who.id+"/keys/renew", "{}").Want(t, 200))
+		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*k.APIKey).Want(t, 200)
+		who.Do(t, "POST", "/v1/clients/"+who.id+"/keys/renew", "{}").Is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
 	})
 	t.Run("FR-052 keys that never expire", func(t *testing.T) {
 		c.KeyLifetime = 0
 		w := inMemory(t, c)
-		r := w.do(t, "POST", "/v1/clients/"+w.newClient(t)+"/keys", "").want(t, 201)
-		if !strings.Contains(r.body, `"expires_at":null`) {
-			t.Error(r.body)
+		r := w.Do(t, "POST", "/v1/clients/"+w.newClient(t)+"/keys", "").Want(t, 201)
+		if !strings.Contains(r.Body, `"expires_at":null`) {
+			t.Error(r.Body)
 		}
 		w.clock.Advance(100_000 * time.Hour)
-		w.do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*read[issued](t, r).APIKey).want(t, 200)
+		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*testkit.Read[issued](t, r).APIKey).Want(t, 200)
 	})
 }
 
@@ -219,9 +221,9 @@ func TestSecrets(t *testing.T) {
 	t.Run("FR-054 no later answer and no log has them", func(t *testing.T) {
 		answers := ""
 		for _, path := range []string{"/v1/clients/" + c.id + "/keys", "/v1/webhooks", "/v1/jobs"} {
-			answers += c.do(t, "GET", path, "").want(t, 200).body
+			answers += c.Do(t, "GET", path, "").Want(t, 200).Body
 		}
-		answers += c.do(t, "POST", "/v1/clients/"+c.id+"/keys", "").want(t, 200).body + w.log.String()
+		answers += c.Do(t, "POST", "/v1/clients/"+c.id+"/keys", "").Want(t, 200).Body + w.log.String()
 		for _, s := range []string{c.key, c.callback, secret} {
 			if s == "" || strings.Contains(answers, s) {
 				t.Errorf("%q is in %s", s, answers)
@@ -239,9 +241,9 @@ func TestFailingStorage(t *testing.T) {
 	for name, body := range map[string]string{"renew": "{}", "revoke": fmt.Sprintf(`{"key_id":%q}`, c.keyID), "": `{"rotate":true}`} {
 		t.Run("FR-048 FR-198 "+name, func(t *testing.T) {
 			f.failWrites(gone)
-			c.do(t, "POST", strings.TrimSuffix("/v1/clients/"+c.id+"/keys/"+name, "/"), body).is(t, 503, "RFA_STORAGE_DB_ERROR")
+			c.Do(t, "POST", strings.TrimSuffix("/v1/clients/"+c.id+"/keys/"+name, "/"), body).Is(t, 503, "RFA_STORAGE_DB_ERROR")
 			f.failWrites(nil)
-			c.do(t, "GET", "/v1/jobs", "").want(t, 200)
+			c.Do(t, "GET", "/v1/jobs", "").Want(t, 200)
 		})
 	}
 }

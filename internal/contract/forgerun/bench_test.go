@@ -45,17 +45,17 @@ func benchServer(b *testing.B) (c *customer, e *engine.Engine) {
 	b.Cleanup(func() { server.Close() })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	b.Cleanup(transport.CloseIdleConnections)
-	w := &world{url: "http://" + l.Addr().String(), client: &http.Client{Transport: transport}}
+	w := &world{Site: &testkit.Site{URL: "http://" + l.Addr().String(), Client: &http.Client{Transport: transport}}}
 	return w.customer(b), e
 }
 
 func benchCall(b *testing.B, c *customer, method, path, body string, status int) {
-	req, _ := http.NewRequest(method, c.w.url+path, strings.NewReader(body))
+	req, _ := http.NewRequest(method, c.w.URL+path, strings.NewReader(body))
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := c.w.client.Do(req)
+	resp, err := c.w.Client.Do(req)
 	if err != nil {
 		b.Error(err)
 		return

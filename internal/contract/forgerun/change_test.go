@@ -100,11 +100,11 @@ func TestCancel(t *testing.T) {
 			c.state(t, id, "CANCELED")
 		})
 		t.Run("FR-016 FR-006 unknown job, broken body", func(t *testing.T) {
-			c.do(t, "POST", "/v1/jobs/"+nobody+"/cancel", "").is(t, 404, "RFA_JOB_NOT_FOUND")
+			c.Do(t, "POST", "/v1/jobs/"+nobody+"/cancel", "").Is(t, 404, "RFA_JOB_NOT_FOUND")
 			id, _ := c.reach(t, "QUEUED")
-			c.do(t, "POST", "/v1/jobs/"+id+"/cancel", "{").is(t, 400, "RFA_REQUEST_MALFORMED")
+			c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "{").Is(t, 400, "RFA_REQUEST_MALFORMED")
 			c.state(t, id, "QUEUED")
-			c.do(t, "POST", "/v1/jobs/"+strings.ToUpper(id)+"/cancel", "{}").want(t, 200)
+			c.Do(t, "POST", "/v1/jobs/"+strings.ToUpper(id)+"/cancel", "{}").Want(t, 200)
 			c.state(t, id, "CANCELED")
 		})
 	})
@@ -130,9 +130,9 @@ func TestRetry(t *testing.T) {
 		for _, state := range []string{"CREATED", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED", "CANCELED"} {
 			t.Run("FR-141 of a job that is "+state, func(t *testing.T) { // G-FR-07
 				id, _ := c.reach(t, state)
-				before := c.do(t, "GET", "/v1/jobs/"+id, "").body
-				c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").is(t, 409, "RFA_JOB_CONFLICT", state)
-				equal(t, "job", c.do(t, "GET", "/v1/jobs/"+id, "").body, before)
+				before := c.Do(t, "GET", "/v1/jobs/"+id, "").Body
+				c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT", state)
+				equal(t, "job", c.Do(t, "GET", "/v1/jobs/"+id, "").Body, before)
 				c.cancel(t, id)
 			})
 		}
@@ -155,7 +155,7 @@ func TestRetry(t *testing.T) {
 			w.engine.Start(context.Background(), runOf(j))
 			repeat("RUNNING")
 			w.finish(t, j, engine.Outcome{On: job.Succeeded})
-			c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").is(t, 409, "RFA_JOB_CONFLICT", "SUCCEEDED")
+			c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT", "SUCCEEDED")
 			equal(t, "events", c.report(t, id).names(), "created queued assigned started failed queued assigned started succeeded")
 		})
 		t.Run("FR-142 FR-143 three retries", func(t *testing.T) { // G-FR-08
@@ -173,10 +173,10 @@ func TestRetry(t *testing.T) {
 					w.clock.Advance(time.Minute)
 				}
 			}
-			before := c.do(t, "GET", "/v1/jobs/"+id+"/report", "").body
-			c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").is(t, 409, "RFA_JOB_CONFLICT", "FAILED", "3")
+			before := c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Body
+			c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT", "FAILED", "3")
 			c.state(t, id, "FAILED")
-			equal(t, "report", c.do(t, "GET", "/v1/jobs/"+id+"/report", "").body, before)
+			equal(t, "report", c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Body, before)
 			for _, e := range c.report(t, id).Events {
 				if (e.Final != nil) != (e.EventName == "job_failed") {
 					t.Errorf("final of %s", e.EventName)
@@ -200,7 +200,7 @@ func TestRetry(t *testing.T) {
 			}
 		})
 		t.Run("FR-016 unknown job", func(t *testing.T) {
-			c.do(t, "POST", "/v1/jobs/"+nobody+"/retry", "").is(t, 404, "RFA_JOB_NOT_FOUND")
+			c.Do(t, "POST", "/v1/jobs/"+nobody+"/retry", "").Is(t, 404, "RFA_JOB_NOT_FOUND")
 		})
 	})
 }
@@ -216,7 +216,7 @@ func TestRetrySettings(t *testing.T) {
 		c := w.customer(t)
 		id := c.submit(t, spec("SUCCESS_FAST"))
 		w.fail(t)
-		c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").is(t, 409, "RFA_JOB_CONFLICT")
+		c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT")
 		events := c.report(t, id).Events
 		equal(t, "final", *events[len(events)-1].Final, true)
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,23 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
 )
-
-// together calls fn n times at once and returns what it returned.
-func together[T any](n int, fn func(i int) T) []T {
-	all := make([]T, n)
-	var wg sync.WaitGroup
-	begin := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			<-begin
-			all[i] = fn(i)
-		})
-	}
-	close(begin)
-	wg.Wait()
-	return all
-}
 
 // quick is a config of nodes that have their jobs done as soon as they can.
 func quick(seen *watcher) forgerun.Config {
@@ -72,10 +56,10 @@ func TestCrowd(t *testing.T) {
 	all := nodes(t, 3, seen)
 	c := all[0].customer(t)
 	for _, w := range all {
-		w.client.Transport = http.DefaultTransport // 2,000 times the same is checked elsewhere
+		w.Client.Transport = http.DefaultTransport // 2,000 times the same is checked elsewhere
 		w.live(t)
 	}
-	together(24, func(i int) bool {
+	testkit.Together(24, func(i int) bool {
 		who := &customer{w: all[i%3], id: c.id, key: c.key}
 		for n := i; n < jobs; n += 24 {
 			kind := []string{"SUCCESS_FAST", "FAIL_IMMEDIATE", "CPU_BURST", "RETRY_ON_FAIL"}[n%4]
@@ -119,7 +103,7 @@ func TestCrowd(t *testing.T) {
 		equal(t, "depth", all[2].metric(t, "job_queue_depth", nil), 0)
 	})
 	t.Run("FR-070 50 submits with one key over three nodes", func(t *testing.T) {
-		ids := together(50, func(i int) string {
+		ids := testkit.Together(50, func(i int) string {
 			return (&customer{w: all[i%3], id: c.id, key: c.key}).submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "shared")
 		})
 		for _, id := range ids {
@@ -129,10 +113,10 @@ func TestCrowd(t *testing.T) {
 		equal(t, "submitted", sum(t, all, "jobs_submitted_total", nil), float64(jobs+1))
 	})
 	t.Run("FR-015 a revoked key on other nodes", func(t *testing.T) {
-		c.do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).want(t, 200)
+		c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).Want(t, 200)
 		for _, w := range all {
 			w.clock.Advance(time.Second)
-			w.do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+c.key).is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+			w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+c.key).Is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
 		}
 	})
 }
@@ -141,14 +125,14 @@ func TestCrowd(t *testing.T) {
 func TestCancelRace(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c := w.customer(t)
-		w.client.Transport = http.DefaultTransport
+		w.Client.Transport = http.DefaultTransport
 		t.Run("FR-138 FR-162 one final state, and the answer says which", func(t *testing.T) {
 			ends := map[string]int{}
 			for range 200 {
 				id := c.submit(t, spec("SUCCESS_FAST"))
 				j := w.begin(t)
 				var answer view
-				together(2, func(i int) bool {
+				testkit.Together(2, func(i int) bool {
 					if i == 0 {
 						answer = c.cancel(t, id)
 						return true

@@ -2,7 +2,6 @@ package forgerun
 
 import (
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
@@ -27,25 +26,25 @@ func (r *rules) define(k *kind, executionAt time.Time, callback string, seed int
 }
 
 // append writes the members that a client sees.
-func (d *definition) append(o *object) {
-	o.text("work_kind", d.kind)
-	o.number("duration_ms", d.durationMS)
-	o.flag("should_fail", d.shouldFail)
-	o.number("payload_size", d.payloadSize)
+func (d *definition) append(o *jsontext.Object) {
+	o.Text("work_kind", d.kind)
+	o.Number("duration_ms", d.durationMS)
+	o.Flag("should_fail", d.shouldFail)
+	o.Number("payload_size", d.payloadSize)
 	if !d.executionAt.IsZero() {
-		o.time("execution_at", d.executionAt)
+		o.Time("execution_at", d.executionAt)
 	}
-	o.number("seed", d.seed)
+	o.Number("seed", d.seed)
 }
 
 // encode writes a definition as it is stored.
 func (d *definition) encode() []byte {
-	o := begin(make([]byte, 0, 192))
+	o := jsontext.NewObject(make([]byte, 0, 192))
 	d.append(&o)
 	if d.callback != "" {
-		o.text("callback", d.callback)
+		o.Text("callback", d.callback)
 	}
-	return o.end()
+	return o.End()
 }
 
 var errNoDefinition = errors.New("the job's definition is missing or cannot be read")
@@ -80,95 +79,4 @@ func decodeDefinition(raw []byte) (d definition, err error) {
 		return definition{}, errNoDefinition
 	}
 	return d, nil
-}
-
-// object builds a JSON object.
-type object struct{ b []byte }
-
-func begin(b []byte) object { return object{append(b, '{')} }
-
-func (o *object) end() []byte { return append(o.b, '}') }
-
-func (o *object) name(name string) {
-	if o.b[len(o.b)-1] != '{' {
-		o.b = append(o.b, ',')
-	}
-	o.b = append(o.b, '"')
-	o.b = append(o.b, name...)
-	o.b = append(o.b, '"', ':')
-}
-
-func (o *object) text(name, value string) {
-	o.name(name)
-	o.b = jsontext.AppendString(o.b, value)
-}
-
-// optional writes null for an empty text.
-func (o *object) optional(name, value string) {
-	if value == "" {
-		o.raw(name, "null")
-		return
-	}
-	o.text(name, value)
-}
-
-func (o *object) number(name string, value int64) {
-	o.name(name)
-	o.b = strconv.AppendInt(o.b, value, 10)
-}
-
-func (o *object) flag(name string, value bool) {
-	o.name(name)
-	o.b = strconv.AppendBool(o.b, value)
-}
-
-// time writes null for the zero time.
-func (o *object) time(name string, value time.Time) {
-	if value.IsZero() {
-		o.raw(name, "null")
-		return
-	}
-	o.name(name)
-	o.b = jsontext.AppendTime(o.b, value)
-}
-
-func (o *object) raw(name, value string) {
-	o.name(name)
-	o.b = append(o.b, value...)
-}
-
-// object writes a member that is an object.
-func (o *object) object(name string, fill func(*object)) {
-	o.name(name)
-	inner := begin(o.b)
-	fill(&inner)
-	o.b = inner.end()
-}
-
-// array writes a member that is an array of n objects.
-func (o *object) array(name string, n int, fill func(i int, o *object)) {
-	o.name(name)
-	o.b = append(o.b, '[')
-	for i := range n {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		inner := begin(o.b)
-		fill(i, &inner)
-		o.b = inner.end()
-	}
-	o.b = append(o.b, ']')
-}
-
-// texts writes a member that is an array of strings.
-func (o *object) texts(name string, values []string) {
-	o.name(name)
-	o.b = append(o.b, '[')
-	for i, v := range values {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		o.b = jsontext.AppendString(o.b, v)
-	}
-	o.b = append(o.b, ']')
 }

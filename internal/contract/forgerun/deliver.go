@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/webhook"
 )
@@ -56,11 +57,11 @@ func (f *ForgeRun) briefs(ctx context.Context, messages []job.Message) (map[int6
 // notification is what the receivers of an event get (FR-196).
 func (f *ForgeRun) notification(j *job.Job, m *job.Message) webhook.Notification {
 	e := newEvent(j.ID.Key, m.Cause, m.Prev, m.Next, m.At, m.Reason)
-	o := begin(make([]byte, 0, 384))
+	o := jsontext.NewObject(make([]byte, 0, 384))
 	e.append(&o, j.ID.Key, j.Kind, "occurred_at")
 	d, _ := decodeDefinition(j.Definition) // without one there is no callback either
 	return webhook.Notification{Owner: j.Owner, Chain: j.ID.Key, Event: webhook.EventRef{ID: e.id, Name: e.name}, At: m.At,
-		Body: o.end(), Callback: d.callback, Trace: j.Trace,
+		Body: o.End(), Callback: d.callback, Trace: j.Trace,
 		Earlier: func(ctx context.Context) ([]webhook.EventRef, error) { return f.earlier(ctx, j.ID, m.At) }}
 }
 

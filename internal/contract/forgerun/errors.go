@@ -3,7 +3,6 @@ package forgerun
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
@@ -185,8 +183,6 @@ func foreignCode(err error) code {
 	return codeInternal
 }
 
-var problemJSON = []string{"application/problem+json"}
-
 // shown is what may be told of a problem: nothing of what is our own fault but
 // the number under which the log has it (FR-020).
 func (p *problem) shown(requestID string) string {
@@ -205,7 +201,6 @@ func (p *problem) shown(requestID string) string {
 func (f *ForgeRun) answer(c *httpapi.Call, err error) {
 	p := judge(err)
 	m := meanings[p.code]
-	c.Note(slog.String(telemetry.ErrorCode, string(p.code)))
 	f.metrics.failed(p.code)
 	if c.Route == nil {
 		f.metrics.nowhere(c.Request.Method, m.status)
@@ -220,14 +215,7 @@ func (f *ForgeRun) answer(c *httpapi.Call, err error) {
 	if m.status == http.StatusUnauthorized {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="forgerun"`)
 	}
-	o := begin(make([]byte, 0, 320))
-	o.text("type", "urn:millrace:forgerun:"+string(p.code))
-	o.text("title", m.title)
-	o.number("status", int64(m.status))
-	o.text("detail", p.shown(c.RequestID()))
-	o.text("instance", c.RequestID())
-	o.text("code", string(p.code))
-	c.Send(m.status, problemJSON, o.end())
+	c.SendProblem(httpapi.Problem{Room: Name, Code: string(p.code), Status: m.status, Title: m.title, Detail: p.shown(c.RequestID())})
 }
 
 // seconds writes a wait in whole seconds, never less than it is (G-FR-65).

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -96,19 +97,19 @@ func reasonOf(cause job.Cause, prev job.State) string {
 
 // append writes the members that reports and webhooks have in common, the time
 // under the name each of them has for it.
-func (e *event) append(o *object, jobID, scenario, timeName string) {
-	o.text("event_id", e.id)
-	o.text("job_id", jobID)
-	o.text("event_name", e.name)
-	o.optional("prev_state", string(e.prev))
-	o.text("next_state", string(e.next))
-	o.time(timeName, e.at)
-	o.text("scenario", scenario)
+func (e *event) append(o *jsontext.Object, jobID, scenario, timeName string) {
+	o.Text("event_id", e.id)
+	o.Text("job_id", jobID)
+	o.Text("event_name", e.name)
+	o.Optional("prev_state", string(e.prev))
+	o.Text("next_state", string(e.next))
+	o.Time(timeName, e.at)
+	o.Text("scenario", scenario)
 	if e.reason != "" {
-		o.text("reason", e.reason)
+		o.Text("reason", e.reason)
 	}
 	if e.next == failed {
-		o.flag("final", e.final)
+		o.Flag("final", e.final)
 	}
 }
 

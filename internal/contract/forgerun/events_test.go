@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestEvents(t *testing.T) {
@@ -66,7 +67,7 @@ func TestEvents(t *testing.T) {
 		t.Run("FR-157 FR-173 the system alone requeues", func(t *testing.T) { // G-FR-01
 			id := c.submit(t, spec("SUCCESS_FAST"))
 			w.claim(t)
-			c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").is(t, 409, "RFA_JOB_CONFLICT")
+			c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT")
 			c.state(t, id, "ASSIGNED")
 			w.clock.Advance(30 * time.Second)
 			w.sweep(t)
@@ -148,7 +149,7 @@ func TestSchedule(t *testing.T) {
 		t.Run("FR-166 UTC", func(t *testing.T) {
 			due := w.clock.Now().Add(time.Hour)
 			id := c.submit(t, spec("SUCCESS_FAST", fmt.Sprintf(`"execution_at":%q`, due.In(time.FixedZone("", -5*3600)).Format(time.RFC3339Nano))))
-			body := c.do(t, "GET", "/v1/jobs/"+id, "").body
+			body := c.Do(t, "GET", "/v1/jobs/"+id, "").Body
 			if want := fmt.Sprintf(`"execution_at":%q`, due.UTC().Format(time.RFC3339Nano)); !strings.Contains(body, want) {
 				t.Errorf("%s is not in %s", want, body)
 			}
@@ -180,14 +181,14 @@ func TestRestart(t *testing.T) {
 	due := c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(time.Minute))))
 	later := c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(10*time.Hour))))
 	queued := c.submit(t, spec("SUCCESS_FAST"))
-	report := c.do(t, "GET", "/v1/jobs/"+done+"/report", "").want(t, 200).body
+	report := c.Do(t, "GET", "/v1/jobs/"+done+"/report", "").Want(t, 200).Body
 	w.clock.Advance(time.Hour) // nobody is there
 	next := newWorld(t, w.clock, w.again(t), config())
 	c = &customer{w: next, id: c.id, key: c.key, keyID: c.keyID}
 	t.Run("FR-038 FR-132 FR-249 clients, keys, jobs, reports, webhooks", func(t *testing.T) {
-		equal(t, "report", c.do(t, "GET", "/v1/jobs/"+done+"/report", "").want(t, 200).body, report)
-		equal(t, "key", read[issued](t, c.do(t, "POST", "/v1/clients/"+c.id+"/keys", "").want(t, 200)).KeyID, c.keyID)
-		if body := c.do(t, "GET", "/v1/webhooks", "").want(t, 200).body; !strings.Contains(body, hook) {
+		equal(t, "report", c.Do(t, "GET", "/v1/jobs/"+done+"/report", "").Want(t, 200).Body, report)
+		equal(t, "key", testkit.Read[issued](t, c.Do(t, "POST", "/v1/clients/"+c.id+"/keys", "").Want(t, 200)).KeyID, c.keyID)
+		if body := c.Do(t, "GET", "/v1/webhooks", "").Want(t, 200).Body; !strings.Contains(body, hook) {
 			t.Errorf("%s is not in %s", hook, body)
 		}
 		equal(t, "jobs", next.jobs(t), 4)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/httpapi"
@@ -82,7 +81,7 @@ func (f *ForgeRun) admit(v *visit, who access) error {
 		return err
 	}
 	given := v.call.Request.Header["Authorization"]
-	v.bearer = bearer(given)
+	v.bearer = account.Bearer(given)
 	if who == anybody || who == maybe && len(given) == 0 {
 		return f.allowAddress(v)
 	}
@@ -108,18 +107,6 @@ func (f *ForgeRun) admit(v *visit, who access) error {
 	return limited(verdict, err, "this client")
 }
 
-// bearer reads a key; what is no bearer token is none (FR-028).
-func bearer(given []string) string {
-	if len(given) != 1 {
-		return ""
-	}
-	scheme, token, _ := strings.Cut(given[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
-}
-
 // allowAddress limits who shows no good key (G-FR-16).
 func (f *ForgeRun) allowAddress(v *visit) error {
 	host, _, err := net.SplitHostPort(v.call.Request.RemoteAddr)
@@ -143,9 +130,11 @@ var forbidden = &problem{code: codeForbidden, detail: "this belongs to another c
 // denials say what a key was refused for; they say it before anything is looked
 // up, so that they are the same whatever there is (FR-031).
 var denials = map[account.Reason]*problem{
-	account.Missing:   {code: codeCredentials, detail: "a valid API key is needed, as Authorization: Bearer"},
-	account.Malformed: {code: codeCredentials, detail: "a valid API key is needed, as Authorization: Bearer"},
-	account.Unknown:   {code: codeCredentials, detail: "a valid API key is needed, as Authorization: Bearer"},
+	account.Missing:   {code: codeCredentials, detail: keyNeeded},
+	account.Malformed: {code: codeCredentials, detail: keyNeeded},
+	account.Unknown:   {code: codeCredentials, detail: keyNeeded},
 	account.Expired:   {code: codeExpired, detail: "the API key has expired; it can be renewed"},
 	account.Disabled:  {code: codeDisabled, detail: "the API key was revoked or replaced"},
 }
+
+const keyNeeded = "a valid API key is needed, as the header Authorization: Bearer API_KEY"

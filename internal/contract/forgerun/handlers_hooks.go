@@ -3,6 +3,7 @@ package forgerun
 import (
 	"strconv"
 
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
@@ -16,13 +17,13 @@ func (v *visit) hookID() (string, error) {
 	return id, nil
 }
 
-func appendHook(o *object, h *webhook.Hook) {
-	o.text("webhook_id", h.ID)
-	o.text("url", h.URL)
-	o.texts("events", h.Events)
-	o.flag("disabled", h.Disabled)
-	o.optional("disabled_reason", h.DisabledReason)
-	o.time("created_at", h.CreatedAt)
+func appendHook(o *jsontext.Object, h *webhook.Hook) {
+	o.Text("webhook_id", h.ID)
+	o.Text("url", h.URL)
+	o.Texts("events", h.Events)
+	o.Flag("disabled", h.Disabled)
+	o.Optional("disabled_reason", h.DisabledReason)
+	o.Time("created_at", h.CreatedAt)
 }
 
 // POST /v1/webhooks
@@ -40,12 +41,12 @@ func (f *ForgeRun) registerHook(v *visit) (reply, error) {
 		return reply{}, err
 	}
 	v.note("webhook_id", made.ID)
-	return answered(201, func(o *object) {
-		o.text("webhook_id", made.ID)
-		o.time("created_at", made.CreatedAt)
-		o.optional("secret", secret) // G-FR-58
-		o.text("url", made.URL)
-		o.texts("events", made.Events)
+	return answered(201, func(o *jsontext.Object) {
+		o.Text("webhook_id", made.ID)
+		o.Time("created_at", made.CreatedAt)
+		o.Optional("secret", secret) // G-FR-58
+		o.Text("url", made.URL)
+		o.Texts("events", made.Events)
 	}), nil
 }
 
@@ -58,7 +59,7 @@ func (f *ForgeRun) deleteHook(v *visit) (reply, error) {
 	if err := f.webhooks.Delete(v.ctx, v.who.ClientID, id); err != nil {
 		return reply{}, missing(err, "webhook")
 	}
-	return answered(200, func(o *object) { o.flag("deleted", true) }), nil
+	return answered(200, func(o *jsontext.Object) { o.Flag("deleted", true) }), nil
 }
 
 // hooksList is the letter of this list's cursors.
@@ -83,7 +84,7 @@ func (f *ForgeRun) listHooks(v *visit) (reply, error) {
 		hooks = hooks[:p.limit]
 		next = hooks[p.limit-1].ID
 	}
-	return listed(len(hooks), func(i int, o *object) { appendHook(o, &hooks[i]) }, hooksList, next), nil
+	return listed(len(hooks), func(i int, o *jsontext.Object) { appendHook(o, &hooks[i]) }, hooksList, next), nil
 }
 
 // POST /v1/webhooks/{webhook_id}/rotate-secret
@@ -99,9 +100,9 @@ func (f *ForgeRun) rotateSecret(v *visit) (reply, error) {
 	if err != nil {
 		return reply{}, missing(err, "webhook")
 	}
-	return answered(200, func(o *object) {
-		o.text("webhook_id", id)
-		o.text("secret", secret)
+	return answered(200, func(o *jsontext.Object) {
+		o.Text("webhook_id", id)
+		o.Text("secret", secret)
 	}), nil
 }
 
@@ -126,7 +127,7 @@ func (f *ForgeRun) enableHook(v *visit) (reply, error) {
 	if err != nil {
 		return reply{}, missing(err, "webhook")
 	}
-	return answered(200, func(o *object) { appendHook(o, &h) }), nil
+	return answered(200, func(o *jsontext.Object) { appendHook(o, &h) }), nil
 }
 
 // deliveriesList is the letter of this list's cursors.
@@ -154,7 +155,7 @@ func (f *ForgeRun) listDeliveries(v *visit) (reply, error) {
 	if more > 0 {
 		next = strconv.FormatInt(more, 10)
 	}
-	return listed(len(all), func(i int, o *object) { appendDelivery(o, &all[i]) }, deliveriesList, next), nil
+	return listed(len(all), func(i int, o *jsontext.Object) { appendDelivery(o, &all[i]) }, deliveriesList, next), nil
 }
 
 // POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay
@@ -174,40 +175,40 @@ func (f *ForgeRun) replay(v *visit) (reply, error) {
 	if err != nil {
 		return reply{}, missing(err, "delivery")
 	}
-	return answered(200, func(o *object) { appendDelivery(o, &d) }), nil
+	return answered(200, func(o *jsontext.Object) { appendDelivery(o, &d) }), nil
 }
 
 // appendDelivery writes a delivery in the shape of G-FR-62.
-func appendDelivery(o *object, d *webhook.Delivery) {
-	o.text("delivery_id", d.ID)
-	o.text("event_id", d.EventID)
-	o.text("event_name", d.EventName)
-	o.text("url", d.URL)
-	o.text("status", string(d.Status))
-	o.array("tries", len(d.Tries), func(i int, o *object) { appendTry(o, &d.Tries[i]) })
+func appendDelivery(o *jsontext.Object, d *webhook.Delivery) {
+	o.Text("delivery_id", d.ID)
+	o.Text("event_id", d.EventID)
+	o.Text("event_name", d.EventName)
+	o.Text("url", d.URL)
+	o.Text("status", string(d.Status))
+	o.Objects("tries", len(d.Tries), func(i int, o *jsontext.Object) { appendTry(o, &d.Tries[i]) })
 	if d.NextTryAt == nil {
-		o.raw("next_try_at", "null")
+		o.Null("next_try_at")
 	} else {
-		o.time("next_try_at", *d.NextTryAt)
+		o.Time("next_try_at", *d.NextTryAt)
 	}
 }
 
-func appendTry(o *object, t *webhook.Try) {
-	o.time("at", t.At)
+func appendTry(o *jsontext.Object, t *webhook.Try) {
+	o.Time("at", t.At)
 	if t.StatusCode == nil {
-		o.raw("status_code", "null")
+		o.Null("status_code")
 	} else {
-		o.number("status_code", int64(*t.StatusCode))
+		o.Number("status_code", int64(*t.StatusCode))
 	}
 	for _, m := range []struct {
 		name  string
 		value *string
 	}{{"error", t.Error}, {"response", t.Response}} {
 		if m.value == nil {
-			o.raw(m.name, "null")
+			o.Null(m.name)
 		} else {
-			o.text(m.name, *m.value)
+			o.Text(m.name, *m.value)
 		}
 	}
-	o.number("duration_ms", t.DurationMS)
+	o.Number("duration_ms", t.DurationMS)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -172,10 +173,10 @@ func (f *ForgeRun) repeat(v *visit, alias job.Ident, t terms) (reply, error) {
 }
 
 func submitted(id string, s job.State, at time.Time) reply {
-	return answered(202, func(o *object) {
-		o.text("job_id", id)
-		o.text("state", string(s))
-		o.time("created_at", at)
+	return answered(202, func(o *jsontext.Object) {
+		o.Text("job_id", id)
+		o.Text("state", string(s))
+		o.Time("created_at", at)
 	})
 }
 
@@ -185,7 +186,7 @@ func (f *ForgeRun) get(v *visit) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return answered(200, func(o *object) { appendJob(o, j) }), nil
+	return answered(200, func(o *jsontext.Object) { appendJob(o, j) }), nil
 }
 
 // reportTries is how often a report is read that is withdrawn while it is read.
@@ -207,7 +208,7 @@ func (f *ForgeRun) report(v *visit) (reply, error) {
 		}
 		// A retry between the two looks shows in the history: both begin anew.
 		if n := len(history); n > 0 && history[n-1].At.Equal(j.SettledAt) {
-			return answered(200, func(o *object) { appendReport(o, j, story(j.ID.Key, history)) }), nil
+			return answered(200, func(o *jsontext.Object) { appendReport(o, j, story(j.ID.Key, history)) }), nil
 		}
 	}
 	return reply{}, &job.Error{Kind: job.Unavailable, Op: "forgerun.report", Msg: "the job keeps changing"}
@@ -298,12 +299,12 @@ func (f *ForgeRun) again(j *job.Job, now time.Time) error {
 
 // changed answers a cancel or a retry with the state there is.
 func changed(j *job.Job, withAttempt bool) reply {
-	return answered(200, func(o *object) {
-		o.text("job_id", j.ID.Key)
-		o.text("state", string(j.State))
-		o.time("updated_at", updatedAt(j))
+	return answered(200, func(o *jsontext.Object) {
+		o.Text("job_id", j.ID.Key)
+		o.Text("state", string(j.State))
+		o.Time("updated_at", updatedAt(j))
 		if withAttempt {
-			o.number("attempt", int64(attempt(j)))
+			o.Number("attempt", int64(attempt(j)))
 		}
 	})
 }
@@ -327,7 +328,7 @@ func (f *ForgeRun) list(v *visit) (reply, error) {
 	}
 	if given {
 		if !slices.Contains(states, job.State(text)) {
-			return reply{}, invalid("state must be one of " + stateNames + ", not " + strconv.Quote(text))
+			return reply{}, invalid("state must be one of " + stateNames + ", not " + quoted(text))
 		}
 		filter.States = []job.State{job.State(text)}
 	}
@@ -340,7 +341,7 @@ func (f *ForgeRun) list(v *visit) (reply, error) {
 		jobs = jobs[:p.limit]
 		next = strconv.FormatInt(jobs[p.limit-1].Seq, 10)
 	}
-	return listed(len(jobs), func(i int, o *object) { appendJob(o, jobs[i]) }, jobsList, next), nil
+	return listed(len(jobs), func(i int, o *jsontext.Object) { appendJob(o, jobs[i]) }, jobsList, next), nil
 }
 
 var stateNames = func() string {

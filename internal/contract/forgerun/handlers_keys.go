@@ -1,7 +1,10 @@
 package forgerun
 
 import (
+	"errors"
+
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -19,7 +22,7 @@ func (f *ForgeRun) createClient(v *visit) (reply, error) {
 		return reply{}, err
 	}
 	v.note(telemetry.ClientID, client.ID)
-	return answered(201, func(o *object) { o.text("client_id", client.ID) }), nil
+	return answered(201, func(o *jsontext.Object) { o.Text("client_id", client.ID) }), nil
 }
 
 // clientOfPath reads the client of the path, whose key must have been shown. Where
@@ -58,7 +61,11 @@ func (f *ForgeRun) createKey(v *visit) (reply, error) {
 		return reply{}, f.deniedOr(v, by, id, err)
 	}
 	issued, err := f.accounts.CreateKey(v.ctx, id, by, rotate, key)
-	if err != nil {
+	var denied *account.Denied
+	switch {
+	case by == nil && errors.As(err, &denied):
+		return reply{}, keyedAlready
+	case err != nil:
 		return reply{}, missing(err, "client")
 	}
 	if by == nil {
@@ -82,19 +89,24 @@ func (f *ForgeRun) deniedOr(v *visit, by *account.Identity, id string, wrong err
 	case err != nil:
 		return missing(err, "client")
 	case len(keys) > 0:
-		return denials[account.Missing]
+		return keyedAlready
 	}
 	return wrong
 }
 
+// keyedAlready answers who shows no key and is not to make a client's first one
+// (G-FR-03, G-FR-57).
+var keyedAlready = &problem{code: codeCredentials, detail: "only the first key of a client is made without one, and without rotate: show the client's key, " +
+	"as the header Authorization: Bearer API_KEY; a client that lost its key gets another from the operator, by millrace operator recover"}
+
 func issuedKey(status int, issued account.Issued) reply {
-	return answered(status, func(o *object) {
-		o.optional("api_key", issued.Secret)
-		o.text("key_id", issued.Key.ID)
-		o.time("created_at", issued.Key.CreatedAt)
-		o.time("expires_at", issued.Key.ExpiresAt)
+	return answered(status, func(o *jsontext.Object) {
+		o.Optional("api_key", issued.Secret)
+		o.Text("key_id", issued.Key.ID)
+		o.Time("created_at", issued.Key.CreatedAt)
+		o.Time("expires_at", issued.Key.ExpiresAt)
 		if issued.CallbackSecret != "" {
-			o.text("callback_secret", issued.CallbackSecret)
+			o.Text("callback_secret", issued.CallbackSecret)
 		}
 	})
 }
@@ -127,7 +139,7 @@ func (f *ForgeRun) revokeKey(v *visit) (reply, error) {
 	if err := f.accounts.RevokeKey(v.ctx, v.who, id); err != nil {
 		return reply{}, missing(err, "key")
 	}
-	return answered(200, func(o *object) { o.flag("revoked", true) }), nil
+	return answered(200, func(o *jsontext.Object) { o.Flag("revoked", true) }), nil
 }
 
 // keysList is the letter of this list's cursors.
@@ -156,10 +168,10 @@ func (f *ForgeRun) listKeys(v *visit) (reply, error) {
 		keys = keys[:p.limit]
 		next = keys[p.limit-1].ID
 	}
-	return listed(len(keys), func(i int, o *object) {
-		o.text("key_id", keys[i].ID)
-		o.time("created_at", keys[i].CreatedAt)
-		o.time("expires_at", keys[i].ExpiresAt)
-		o.time("revoked_at", keys[i].RevokedAt)
+	return listed(len(keys), func(i int, o *jsontext.Object) {
+		o.Text("key_id", keys[i].ID)
+		o.Time("created_at", keys[i].CreatedAt)
+		o.Time("expires_at", keys[i].ExpiresAt)
+		o.Time("revoked_at", keys[i].RevokedAt)
 	}, keysList, next), nil
 }

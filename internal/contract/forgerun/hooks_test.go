@@ -14,6 +14,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // parcel is what a receiver got.
@@ -120,12 +123,14 @@ func names(all []parcel) string {
 func TestRegister(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c, other := w.customer(t), w.customer(t)
-		post := func(body string, header ...string) reply { return c.do(t, "POST", "/v1/webhooks", body, header...) }
+		post := func(body string, header ...string) testkit.Reply {
+			return c.Do(t, "POST", "/v1/webhooks", body, header...)
+		}
 		t.Run("FR-185 answer", func(t *testing.T) {
-			r := post(`{"url":"http://localhost/a","events":["job_failed","job_created","job_failed"]}`).want(t, 201)
-			v := read[map[string]any](t, r)
+			r := post(`{"url":"http://localhost/a","events":["job_failed","job_created","job_failed"]}`).Want(t, 201)
+			v := testkit.Read[map[string]any](t, r)
 			if v["webhook_id"] == "" || v["created_at"] == "" || !strings.HasPrefix(v["secret"].(string), "whsec_") {
-				t.Error(r.body)
+				t.Error(r.Body)
 			}
 		})
 		for name, bad := range map[string]struct{ body, code string }{
@@ -143,41 +148,47 @@ func TestRegister(t *testing.T) {
 			"event in capitals": {`{"url":"http://localhost/b","events":["JOB_FAILED"]}`, "RFA_JOB_VALIDATION_FAILED"},
 			"both wrong":        {`{"url":"","events":7}`, "RFA_REQUEST_MALFORMED"},
 		} {
-			t.Run("FR-186 "+name, func(t *testing.T) { post(bad.body).is(t, 400, bad.code) })
+			t.Run("FR-186 "+name, func(t *testing.T) { post(bad.body).Is(t, 400, bad.code) })
 		}
+		t.Run("FR-186 who gives no events, or others, is told which there are", func(t *testing.T) {
+			for _, events := range []string{"", `,"events":null`, `,"events":[]`, `,"events":["job_lost"]`} {
+				r := post(`{"url":"http://localhost/b"`+events+`}`).Want(t, 400)
+				r.Explains(t, append([]string{"events"}, forgerun.EventNames...)...)
+			}
+		})
 		t.Run("FR-186 nothing is stored", func(t *testing.T) {
-			body := c.do(t, "GET", "/v1/webhooks", "").want(t, 200).body
+			body := c.Do(t, "GET", "/v1/webhooks", "").Want(t, 200).Body
 			if strings.Contains(body, "localhost/b") || strings.Contains(body, "secret") {
 				t.Error(body)
 			}
 		})
 		t.Run("FR-187 the same twice", func(t *testing.T) {
-			post(`{"url":"http://localhost/a","events":["job_created","job_failed"]}`).is(t, 409, "RFA_JOB_CONFLICT")
-			post(`{"url":"http://localhost/a","events":["job_created"]}`).want(t, 201)
-			other.do(t, "POST", "/v1/webhooks", `{"url":"http://localhost/a","events":["job_created","job_failed"]}`).want(t, 201)
+			post(`{"url":"http://localhost/a","events":["job_created","job_failed"]}`).Is(t, 409, "RFA_JOB_CONFLICT")
+			post(`{"url":"http://localhost/a","events":["job_created"]}`).Want(t, 201)
+			other.Do(t, "POST", "/v1/webhooks", `{"url":"http://localhost/a","events":["job_created","job_failed"]}`).Want(t, 201)
 		})
 		t.Run("FR-187 under one Idempotency-Key", func(t *testing.T) { // G-FR-58
 			body := `{"url":"http://localhost/c","events":["job_created"]}`
-			a := post(body, "Idempotency-Key", "hook").want(t, 201)
-			b := post(body, "Idempotency-Key", "hook").want(t, 201)
-			equal(t, "webhook", read[map[string]any](t, a)["webhook_id"], read[map[string]any](t, b)["webhook_id"])
-			if read[map[string]any](t, b)["secret"] != nil {
+			a := post(body, "Idempotency-Key", "hook").Want(t, 201)
+			b := post(body, "Idempotency-Key", "hook").Want(t, 201)
+			equal(t, "webhook", testkit.Read[map[string]any](t, a)["webhook_id"], testkit.Read[map[string]any](t, b)["webhook_id"])
+			if testkit.Read[map[string]any](t, b)["secret"] != nil {
 				t.Error("the secret is shown again")
 			}
-			post(`{"url":"http://localhost/d","events":["job_created"]}`, "Idempotency-Key", "hook").is(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
+			post(`{"url":"http://localhost/d","events":["job_created"]}`, "Idempotency-Key", "hook").Is(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
 		})
 		t.Run("FR-188 delete", func(t *testing.T) {
 			id, _ := c.register(t, "http://localhost/e", "job_created")
-			equal(t, "answer", c.do(t, "DELETE", "/v1/webhooks/"+id, "").want(t, 200).body, `{"deleted":true}`)
-			c.do(t, "DELETE", "/v1/webhooks/"+id, "").is(t, 404, "RFA_JOB_NOT_FOUND", "webhook")
-			c.do(t, "DELETE", "/v1/webhooks/"+nobody, "").is(t, 404, "RFA_JOB_NOT_FOUND")
-			c.do(t, "DELETE", "/v1/webhooks/x", "").is(t, 404, "RFA_JOB_NOT_FOUND")
+			equal(t, "answer", c.Do(t, "DELETE", "/v1/webhooks/"+id, "").Want(t, 200).Body, `{"deleted":true}`)
+			c.Do(t, "DELETE", "/v1/webhooks/"+id, "").Is(t, 404, "RFA_JOB_NOT_FOUND", "webhook")
+			c.Do(t, "DELETE", "/v1/webhooks/"+nobody, "").Is(t, 404, "RFA_JOB_NOT_FOUND")
+			c.Do(t, "DELETE", "/v1/webhooks/x", "").Is(t, 404, "RFA_JOB_NOT_FOUND")
 		})
 		t.Run("FR-185 pages of webhooks", func(t *testing.T) {
 			seen := 0
 			cursor := ""
 			for {
-				l := read[jobList](t, c.do(t, "GET", "/v1/webhooks?limit=2"+cursor, "").want(t, 200))
+				l := testkit.Read[jobList](t, c.Do(t, "GET", "/v1/webhooks?limit=2"+cursor, "").Want(t, 200))
 				seen += len(l.Items)
 				if !l.HasMore {
 					break
@@ -260,7 +271,7 @@ func TestDeliveries(t *testing.T) {
 			gone, kept := newReceiver(t), newReceiver(t)
 			hook, _ := c.register(t, gone.url, "job_created")
 			c.register(t, kept.url, "job_created")
-			c.do(t, "DELETE", "/v1/webhooks/"+hook, "").want(t, 200)
+			c.Do(t, "DELETE", "/v1/webhooks/"+hook, "").Want(t, 200)
 			c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(1000*time.Hour))))
 			kept.wait(t, 1)
 			equal(t, "requests", len(gone.wait(t, 0)), 0)
@@ -298,7 +309,7 @@ func TestTries(t *testing.T) {
 	path := "/v1/webhooks/" + hook + "/deliveries"
 	id := c.submit(t, spec("WEBHOOK_5XX", at(w.clock.Now().Add(10_000*time.Hour))))
 	w.live(t)
-	list := func() deliveries { return read[deliveries](t, c.do(t, "GET", path, "").want(t, 200)) }
+	list := func() deliveries { return testkit.Read[deliveries](t, c.Do(t, "GET", path, "").Want(t, 200)) }
 	tries := func(n int) {
 		t.Helper()
 		r.wait(t, n)
@@ -332,37 +343,37 @@ func TestTries(t *testing.T) {
 	t.Run("FR-195 FR-185 replay", func(t *testing.T) {
 		r.set(204, nil)
 		d := list().Items[0]
-		again := read[map[string]any](t, c.do(t, "POST", path+"/"+d.DeliveryID+"/replay", "").want(t, 200))
+		again := testkit.Read[map[string]any](t, c.Do(t, "POST", path+"/"+d.DeliveryID+"/replay", "").Want(t, 200))
 		if again["delivery_id"] == d.DeliveryID || again["event_id"] == "" {
 			t.Errorf("%v", again)
 		}
 		r.wait(t, 4)
 		w.untilDelivery(t, list, func(d deliveries) bool { return len(d.Items) == 2 && d.Items[0].Status == "delivered" })
-		c.do(t, "POST", path+"/"+nobody+"/replay", "").is(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
-		c.do(t, "POST", path+"/x/replay", "").is(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
+		c.Do(t, "POST", path+"/"+nobody+"/replay", "").Is(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
+		c.Do(t, "POST", path+"/x/replay", "").Is(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
 		equal(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)
 	})
 	t.Run("FR-185 pages of deliveries", func(t *testing.T) {
-		first := read[deliveries](t, c.do(t, "GET", path+"?limit=1", "").want(t, 200))
-		second := read[deliveries](t, c.do(t, "GET", path+"?limit=1&cursor="+*first.NextCursor, "").want(t, 200))
+		first := testkit.Read[deliveries](t, c.Do(t, "GET", path+"?limit=1", "").Want(t, 200))
+		second := testkit.Read[deliveries](t, c.Do(t, "GET", path+"?limit=1&cursor="+*first.NextCursor, "").Want(t, 200))
 		equal(t, "more", fmt.Sprint(first.HasMore, second.HasMore, first.Items[0].Status, second.Items[0].Status), "true falsedeliveredexhausted")
 	})
 	t.Run("FR-194 rotate and disable", func(t *testing.T) {
-		secret := read[map[string]string](t, c.do(t, "POST", "/v1/webhooks/"+hook+"/rotate-secret", "").want(t, 200))["secret"]
+		secret := testkit.Read[map[string]string](t, c.Do(t, "POST", "/v1/webhooks/"+hook+"/rotate-secret", "").Want(t, 200))["secret"]
 		r.set(410, nil)
 		c.cancel(t, id)
 		got := r.wait(t, 5)
 		got[4].signed(t, secret)
 		w.untilDelivery(t, list, func(d deliveries) bool { return d.Items[0].Status == "exhausted" })
-		if body := c.do(t, "GET", "/v1/webhooks", "").body; !strings.Contains(body, `"disabled":true`) {
+		if body := c.Do(t, "GET", "/v1/webhooks", "").Body; !strings.Contains(body, `"disabled":true`) {
 			t.Error(body)
 		}
-		c.do(t, "POST", path+"/"+list().Items[0].DeliveryID+"/replay", "").is(t, 409, "RFA_JOB_CONFLICT", "disabled")
-		v := read[map[string]any](t, c.do(t, "POST", "/v1/webhooks/"+hook+"/enable", "").want(t, 200))
+		c.Do(t, "POST", path+"/"+list().Items[0].DeliveryID+"/replay", "").Is(t, 409, "RFA_JOB_CONFLICT", "disabled")
+		v := testkit.Read[map[string]any](t, c.Do(t, "POST", "/v1/webhooks/"+hook+"/enable", "").Want(t, 200))
 		equal(t, "disabled", v["disabled"].(bool), false)
 	})
 	t.Run("FR-197 every try is logged", func(t *testing.T) {
-		equal(t, "tries", len(w.log.lines(t, map[string]any{"status": float64(500), "job_id": id})), 3)
+		equal(t, "tries", len(w.log.Lines(t, map[string]any{"status": float64(500), "job_id": id})), 3)
 	})
 }
 

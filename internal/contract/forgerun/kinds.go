@@ -2,6 +2,7 @@ package forgerun
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -77,6 +78,15 @@ var kindByName = func() map[string]*kind {
 		m[kinds[i].name] = &kinds[i]
 	}
 	return m
+}()
+
+// kindNames are those that may be asked for, for whoever asked for another.
+var kindNames = func() string {
+	names := make([]string, len(kinds))
+	for i := range kinds {
+		names[i] = kinds[i].name
+	}
+	return strings.Join(names, ", ")
 }()
 
 // fails reports whether the kind is meant to fail (FR-114).

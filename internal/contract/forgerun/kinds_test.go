@@ -72,7 +72,7 @@ func TestKinds(t *testing.T) {
 				t.Errorf("FR-128 the run took %d ms, want %d", r.DurationMS, ran)
 			}
 			if k.second == "" {
-				c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").is(t, 409, "RFA_JOB_CONFLICT")
+				c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT")
 				return
 			}
 			c.retry(t, id)
@@ -83,7 +83,7 @@ func TestKinds(t *testing.T) {
 	}
 	t.Run("FR-113 PAYLOAD_INVALID", func(t *testing.T) {
 		before := w.jobs(t)
-		c.do(t, "POST", "/v1/jobs", spec("PAYLOAD_INVALID")).is(t, 400, "RFA_JOB_VALIDATION_FAILED", "work_kind")
+		c.Do(t, "POST", "/v1/jobs", spec("PAYLOAD_INVALID")).Is(t, 400, "RFA_JOB_VALIDATION_FAILED", "work_kind")
 		equal(t, "jobs", w.jobs(t), before)
 	})
 	t.Run("FR-114 the table and nothing else", func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestKindScripts(t *testing.T) {
 				w.clock.Advance(time.Minute)
 			}
 		}
-		c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").is(t, 409, "RFA_JOB_CONFLICT", "FAILED")
+		c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT", "FAILED")
 		c.state(t, id, "FAILED")
 	})
 	t.Run("FR-100 one job for one key", func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestRateLimits(t *testing.T) {
@@ -19,19 +21,19 @@ func TestRateLimits(t *testing.T) {
 			if i%2 == 0 {
 				c.submit(t, spec(""))
 			} else {
-				c.do(t, "GET", "/v1/jobs/"+nobody, "").want(t, 404)
+				c.Do(t, "GET", "/v1/jobs/"+nobody, "").Want(t, 404)
 			}
 		}
-		r := c.do(t, "POST", "/v1/jobs", spec(""), "Idempotency-Key", "limited")
-		r.is(t, 429, "RFA_REQUEST_RATE_LIMITED", "per minute")
-		if n, err := strconv.Atoi(r.header.Get("Retry-After")); err != nil || n < 1 || n > 60 {
-			t.Errorf("Retry-After is %q", r.header.Get("Retry-After"))
+		r := c.Do(t, "POST", "/v1/jobs", spec(""), "Idempotency-Key", "limited")
+		r.Is(t, 429, "RFA_REQUEST_RATE_LIMITED", "per minute")
+		if n, err := strconv.Atoi(r.Header.Get("Retry-After")); err != nil || n < 1 || n > 60 {
+			t.Errorf("Retry-After is %q", r.Header.Get("Retry-After"))
 		}
 		equal(t, "jobs", w.jobs(t), 5)
 	})
 	t.Run("FR-205 others are unaffected", func(t *testing.T) { other.submit(t, spec("")) })
 	t.Run("FR-029 FR-019 before the body", func(t *testing.T) {
-		c.do(t, "POST", "/v1/jobs", "{").is(t, 429, "RFA_REQUEST_RATE_LIMITED")
+		c.Do(t, "POST", "/v1/jobs", "{").Is(t, 429, "RFA_REQUEST_RATE_LIMITED")
 	})
 	t.Run("FR-205 FR-072 a minute later", func(t *testing.T) {
 		w.clock.Advance(time.Minute)
@@ -39,21 +41,21 @@ func TestRateLimits(t *testing.T) {
 	})
 	t.Run("FR-205 health does not count", func(t *testing.T) {
 		for range 50 {
-			w.do(t, "GET", "/health/ready", "").want(t, 200)
+			w.Do(t, "GET", "/health/ready", "").Want(t, 200)
 		}
 	})
 	t.Run("FR-019 addresses without a key", func(t *testing.T) { // G-FR-16
 		w.clock.Advance(time.Minute)
 		for i := range 30 {
 			if i%2 == 0 {
-				w.do(t, "GET", "/v1/jobs", "").want(t, 401)
+				w.Do(t, "GET", "/v1/jobs", "").Want(t, 401)
 			} else {
 				w.newClient(t)
 			}
 		}
-		w.do(t, "POST", "/v1/clients", "").is(t, 429, "RFA_REQUEST_RATE_LIMITED", "per minute")
-		w.do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer x").is(t, 429, "RFA_REQUEST_RATE_LIMITED")
-		c.do(t, "GET", "/v1/jobs", "").want(t, 200)
+		w.Do(t, "POST", "/v1/clients", "").Is(t, 429, "RFA_REQUEST_RATE_LIMITED", "per minute")
+		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer x").Is(t, 429, "RFA_REQUEST_RATE_LIMITED")
+		c.Do(t, "GET", "/v1/jobs", "").Want(t, 200)
 	})
 }
 
@@ -65,15 +67,15 @@ func TestQuota(t *testing.T) {
 	c := w.customer(t)
 	t.Run("FR-206 FR-247 a quota per day", func(t *testing.T) { // G-FR-14
 		for range 5 {
-			c.do(t, "GET", "/v1/jobs", "").want(t, 200)
+			c.Do(t, "GET", "/v1/jobs", "").Want(t, 200)
 		}
-		r := c.do(t, "GET", "/v1/jobs", "")
-		r.is(t, 429, "RFA_REQUEST_RATE_LIMITED", "per day")
-		if n, err := strconv.Atoi(r.header.Get("Retry-After")); err != nil || n < 3600 {
-			t.Errorf("Retry-After is %q", r.header.Get("Retry-After"))
+		r := c.Do(t, "GET", "/v1/jobs", "")
+		r.Is(t, 429, "RFA_REQUEST_RATE_LIMITED", "per day")
+		if n, err := strconv.Atoi(r.Header.Get("Retry-After")); err != nil || n < 3600 {
+			t.Errorf("Retry-After is %q", r.Header.Get("Retry-After"))
 		}
 		w.clock.Advance(24 * time.Hour)
-		c.do(t, "GET", "/v1/jobs", "").want(t, 200)
+		c.Do(t, "GET", "/v1/jobs", "").Want(t, 200)
 	})
 }
 
@@ -92,9 +94,9 @@ func TestQueueLimits(t *testing.T) {
 			c.submit(t, spec(""))
 			scheduled := c.submit(t, spec("", at(w.clock.Now().Add(time.Minute)))) // not in the queue yet
 			c.submit(t, spec(""))
-			r := c.do(t, "POST", "/v1/jobs", spec(""), "Idempotency-Key", "refused")
-			r.is(t, 503, "RFA_EXEC_QUEUE_FULL")
-			equal(t, "retry-after", r.header.Get("Retry-After"), "1")
+			r := c.Do(t, "POST", "/v1/jobs", spec(""), "Idempotency-Key", "refused")
+			r.Is(t, 503, "RFA_EXEC_QUEUE_FULL")
+			equal(t, "retry-after", r.Header.Get("Retry-After"), "1")
 			equal(t, "jobs", w.jobs(t), 4)
 			equal(t, "a replay", c.submit(t, spec(""), "Idempotency-Key", "first"), kept)
 			c.submit(t, spec("", at(w.clock.Now().Add(time.Hour)))) // waits elsewhere
@@ -104,7 +106,7 @@ func TestQueueLimits(t *testing.T) {
 			c.cancel(t, kept)
 			w.sweep(t)
 			c.state(t, scheduled, "QUEUED")
-			c.do(t, "POST", "/v1/jobs", spec(""), "Idempotency-Key", "refused").is(t, 503, "RFA_EXEC_QUEUE_FULL")
+			c.Do(t, "POST", "/v1/jobs", spec(""), "Idempotency-Key", "refused").Is(t, 503, "RFA_EXEC_QUEUE_FULL")
 		})
 		t.Run("FR-207 FR-247 so many are active", func(t *testing.T) { // G-FR-13
 			jobs := w.claims(t, 10)
@@ -125,12 +127,12 @@ func TestQueueLimits(t *testing.T) {
 			w.sweep(t)
 			accepted := 0
 			before := w.metric(t, "job_queue_depth", nil)
-			for _, r := range together(30, func(int) reply { return c.do(t, "POST", "/v1/jobs", spec("")) }) {
-				if r.status == 202 {
+			for _, r := range testkit.Together(30, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs", spec("")) }) {
+				if r.Status == 202 {
 					accepted++
 					continue
 				}
-				r.is(t, 503, "RFA_EXEC_QUEUE_FULL")
+				r.Is(t, 503, "RFA_EXEC_QUEUE_FULL")
 			}
 			equal(t, "depth", w.metric(t, "job_queue_depth", nil), 3)
 			equal(t, "accepted", float64(accepted), 3-before)
@@ -160,7 +162,7 @@ func TestRetention(t *testing.T) {
 		open, _ := c.reach(t, "CREATED")
 		t.Run("FR-212 thirty days after the end", func(t *testing.T) {
 			w.clock.Advance(720*time.Hour - time.Hour)
-			c.key = *read[issued](t, c.do(t, "POST", "/v1/clients/"+c.id+"/keys/renew", "").want(t, 200)).APIKey
+			c.key = *testkit.Read[issued](t, c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/renew", "").Want(t, 200)).APIKey
 			c.retry(t, again) // is not final any more
 			prune()
 			c.report(t, id)
@@ -170,7 +172,7 @@ func TestRetention(t *testing.T) {
 		})
 		t.Run("FR-213 FR-126 job, events and report are gone", func(t *testing.T) {
 			for _, path := range []string{"", "/report"} {
-				c.do(t, "GET", "/v1/jobs/"+id+path, "").is(t, 404, "RFA_JOB_NOT_FOUND")
+				c.Do(t, "GET", "/v1/jobs/"+id+path, "").Is(t, 404, "RFA_JOB_NOT_FOUND")
 			}
 			if fresh := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "kept as long"); fresh == id {
 				t.Error("FR-079 the id is used again")
@@ -194,7 +196,7 @@ func TestRetention(t *testing.T) {
 				t.Fatal(err)
 			}
 			status := map[bool]int{true: 200, false: 404}[wait > time.Hour/2]
-			c.do(t, "GET", fmt.Sprintf("/v1/jobs/%s/report", id), "").want(t, status)
+			c.Do(t, "GET", fmt.Sprintf("/v1/jobs/%s/report", id), "").Want(t, status)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // allowed are the moves of the document's list, and the one of G-FR-01.
@@ -83,18 +84,18 @@ func TestRaces(t *testing.T) {
 		t.Run("FR-162 FR-204 many cancel at once", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
 			w.begin(t)
-			answers := together(20, func(int) reply { return c.do(t, "POST", "/v1/jobs/"+id+"/cancel", "") })
+			answers := testkit.Together(20, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "") })
 			for _, r := range answers {
-				equal(t, "state", read[view](t, r.want(t, 200)).State, "CANCELED")
+				equal(t, "state", testkit.Read[view](t, r.Want(t, 200)).State, "CANCELED")
 			}
 			equal(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
 		})
 		t.Run("FR-162 FR-204 many retry at once", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
 			w.fail(t)
-			answers := together(20, func(int) reply { return c.do(t, "POST", "/v1/jobs/"+id+"/retry", "") })
+			answers := testkit.Together(20, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "") })
 			for _, r := range answers {
-				v := read[view](t, r.want(t, 200))
+				v := testkit.Read[view](t, r.Want(t, 200))
 				equal(t, "state and attempt", fmt.Sprint(v.State, v.Attempt), "QUEUED1")
 			}
 			c.cancel(t, id)
@@ -104,8 +105,8 @@ func TestRaces(t *testing.T) {
 			for range 10 {
 				id := c.submit(t, spec("SUCCESS_FAST"))
 				w.fail(t)
-				together(8, func(i int) reply {
-					return c.do(t, "POST", "/v1/jobs/"+id+"/"+[]string{"cancel", "retry"}[i%2], "")
+				testkit.Together(8, func(i int) testkit.Reply {
+					return c.Do(t, "POST", "/v1/jobs/"+id+"/"+[]string{"cancel", "retry"}[i%2], "")
 				})
 				v := c.get(t, id)
 				if v.State != "QUEUED" && v.State != "CANCELED" {

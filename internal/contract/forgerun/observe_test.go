@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 	c := w.customer(t)
 	well := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "k")
 	c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "k")
-	c.do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "k").want(t, 409)
+	c.Do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "k").Want(t, 409)
 	again := c.submit(t, spec("RETRY_ON_FAIL"))
 	canceled := c.submit(t, spec("CANCEL_DURING_RUN"))
 	c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(time.Hour))))
@@ -74,7 +74,7 @@ func TestMetrics(t *testing.T) {
 		route["status_code"] = "409"
 		equal(t, "409", w.metric(t, "http_requests_total", route), 1)
 		for range 3 {
-			w.do(t, "BREW", "/v1/nothing", "").want(t, 404)
+			w.Do(t, "BREW", "/v1/nothing", "").Want(t, 404)
 		}
 		equal(t, "none", w.metric(t, "http_requests_total", map[string]string{"method": "other", "route": "none", "status_code": "404"}), 3)
 	})
@@ -101,7 +101,7 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := w.customer(t)
-	id := read[view](t, c.do(t, "POST", "/v1/jobs", spec("FAIL_IMMEDIATE"), "X-Request-Id", "r-submit").want(t, 202)).JobID
+	id := testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs", spec("FAIL_IMMEDIATE"), "X-Request-Id", "r-submit").Want(t, 202)).JobID
 	w.work(t)
 	for action, path := range map[string]string{"get": "GET /v1/jobs/" + id, "report": "GET /v1/jobs/" + id + "/report",
 		"retry": "POST /v1/jobs/" + id + "/retry", "cancel": "POST /v1/jobs/" + id + "/cancel"} {
@@ -109,13 +109,13 @@ func TestLog(t *testing.T) {
 		if action == "retry" || action == "cancel" {
 			continue
 		}
-		c.do(t, method, path, "", "X-Request-Id", "r-"+action).want(t, 200)
+		c.Do(t, method, path, "", "X-Request-Id", "r-"+action).Want(t, 200)
 	}
-	c.do(t, "POST", "/v1/jobs/"+id+"/retry", "", "X-Request-Id", "r-retry").want(t, 200)
-	c.do(t, "POST", "/v1/jobs/"+id+"/cancel", "", "X-Request-Id", "r-cancel").want(t, 200)
+	c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "", "X-Request-Id", "r-retry").Want(t, 200)
+	c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "", "X-Request-Id", "r-cancel").Want(t, 200)
 	for _, action := range []string{"submit", "get", "report", "retry", "cancel"} {
 		t.Run("FR-215 FR-216 FR-217 FR-218 "+action, func(t *testing.T) {
-			lines := w.log.lines(t, map[string]any{"request_id": "r-" + action})
+			lines := w.log.Lines(t, map[string]any{"request_id": "r-" + action})
 			if len(lines) == 0 {
 				t.Fatal("there is no line")
 			}
@@ -128,13 +128,13 @@ func TestLog(t *testing.T) {
 	}
 	for request, states := range map[string][2]string{"r-retry": {"FAILED", "QUEUED"}, "r-cancel": {"QUEUED", "CANCELED"}} {
 		t.Run("FR-219 transition by "+request, func(t *testing.T) {
-			equal(t, "lines", len(w.log.lines(t, map[string]any{"request_id": request, "current_state": states[0], "next_state": states[1]})), 1)
+			equal(t, "lines", len(w.log.Lines(t, map[string]any{"request_id": request, "current_state": states[0], "next_state": states[1]})), 1)
 		})
 	}
 	for _, states := range [][2]string{{"", "CREATED"}, {"CREATED", "QUEUED"}, {"QUEUED", "ASSIGNED"}, {"ASSIGNED", "RUNNING"}, {"RUNNING", "FAILED"},
 		{"FAILED", "QUEUED"}, {"QUEUED", "CANCELED"}} {
 		t.Run("FR-219 FR-117 transition "+states[0]+" to "+states[1], func(t *testing.T) {
-			lines := w.log.lines(t, map[string]any{"msg": "job", "job_id": id, "current_state": states[0], "next_state": states[1]})
+			lines := w.log.Lines(t, map[string]any{"msg": "job", "job_id": id, "current_state": states[0], "next_state": states[1]})
 			equal(t, "lines", len(lines), 1)
 			l := lines[0]
 			if l["client_id"] != c.id || l["scenario"] != "FAIL_IMMEDIATE" || l["scenario_duration_ms"] != float64(500) || l["expected_outcome"] != "FAILED" {
@@ -143,7 +143,7 @@ func TestLog(t *testing.T) {
 		})
 	}
 	t.Run("FR-241 FR-220 a failure and its reason", func(t *testing.T) {
-		lines := w.log.lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": id, "next_state": "FAILED", "error_code": "simulated_failure"})
+		lines := w.log.Lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": id, "next_state": "FAILED", "error_code": "simulated_failure"})
 		if len(lines) != 1 || lines[0]["error_message"] == "" {
 			t.Errorf("%v", lines)
 		}
@@ -151,14 +151,14 @@ func TestLog(t *testing.T) {
 		w.begin(t)
 		w.clock.Advance(30 * time.Second)
 		w.sweep(t)
-		lines = w.log.lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": lost, "error_code": "runner_lost"})
+		lines = w.log.Lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": lost, "error_code": "runner_lost"})
 		if len(lines) != 1 || lines[0]["error_message"] == "" {
 			t.Errorf("%v", lines)
 		}
 	})
 	t.Run("FR-220 requests that fail", func(t *testing.T) {
-		c.do(t, "POST", "/v1/jobs", `{"type":"DREAM"}`, "X-Request-Id", "r-bad").want(t, 400)
-		lines := w.log.lines(t, map[string]any{"request_id": "r-bad", "error_code": "RFA_JOB_VALIDATION_FAILED", "action": "submit", "client_id": c.id})
+		c.Do(t, "POST", "/v1/jobs", `{"type":"DREAM"}`, "X-Request-Id", "r-bad").Want(t, 400)
+		lines := w.log.Lines(t, map[string]any{"request_id": "r-bad", "error_code": "RFA_JOB_VALIDATION_FAILED", "action": "submit", "client_id": c.id})
 		if len(lines) != 1 || !strings.Contains(lines[0]["error_message"].(string), "type") {
 			t.Errorf("%v", lines)
 		}
@@ -167,8 +167,8 @@ func TestLog(t *testing.T) {
 		w, f := faultyWorld(t, config())
 		c := w.customer(t)
 		f.failReads(errors.New("SELECT secret"))
-		c.do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "r-defect").want(t, 500)
-		lines := w.log.lines(t, map[string]any{"request_id": "r-defect", "level": "ERROR", "error_code": "RFA_INTERNAL"})
+		c.Do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "r-defect").Want(t, 500)
+		lines := w.log.Lines(t, map[string]any{"request_id": "r-defect", "level": "ERROR", "error_code": "RFA_INTERNAL"})
 		if len(lines) != 1 || !strings.Contains(lines[0]["error_message"].(string), "SELECT secret") {
 			t.Errorf("%v", lines)
 		}
@@ -177,10 +177,10 @@ func TestLog(t *testing.T) {
 		w := inMemory(t, config())
 		c := w.customer(t)
 		w.forge.Random = func() [16]byte { panic("no randomness") }
-		r := c.do(t, "POST", "/v1/jobs", spec(""))
-		r.is(t, 500, "RFA_INTERNAL")
-		if strings.Contains(r.body, "randomness") || !strings.Contains(w.log.String(), "no randomness") {
-			t.Errorf("%s", r.body)
+		r := c.Do(t, "POST", "/v1/jobs", spec(""))
+		r.Is(t, 500, "RFA_INTERNAL")
+		if strings.Contains(r.Body, "randomness") || !strings.Contains(w.log.String(), "no randomness") {
+			t.Errorf("%s", r.Body)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestTraces(t *testing.T) {
 	w.timers.pass(3 * time.Second)
 	w.await(t, id, "FAILED")
 	const retrier = "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-01"
-	c.do(t, "POST", "/v1/jobs/"+id+"/retry", "", "Traceparent", retrier).want(t, 200)
+	c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "", "Traceparent", retrier).Want(t, 200)
 	w.timers.pass(time.Minute)
 	w.timersAsked(t, 1)
 	w.timers.pass(3 * time.Second)
@@ -215,8 +215,8 @@ func TestTraces(t *testing.T) {
 	const canceler = "00-2af7651916cd43dd8448eb211c80319c-b7ad6b7169203333-01"
 	second := c.submit(t, spec("CANCEL_DURING_RUN"))
 	w.timersAsked(t, 1)
-	c.do(t, "POST", "/v1/jobs/"+second+"/cancel", "", "Traceparent", canceler).want(t, 200)
-	c.do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).want(t, 200)
+	c.Do(t, "POST", "/v1/jobs/"+second+"/cancel", "", "Traceparent", canceler).Want(t, 200)
+	c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).Want(t, 200)
 	w.untilTried(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -2,9 +2,9 @@ package forgerun
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
@@ -19,11 +19,19 @@ func (f *ForgeRun) Outside() workerapi.Contract {
 		Complete: func(_ *job.Job, result []byte) engine.Outcome { return delivered(result) },
 		Fail:     reported,
 		Bound:    func(string) bool { return f.Workers > 0 },
-		Overdue: func(j *job.Job, now time.Time) bool {
-			return j.State == running && now.Sub(j.StartedAt) > f.scaled(f.MaxRunTime)
-		},
-		Beaten: f.metrics.heartbeats.Inc,
+		Overdue:  f.overdue,
+		Beaten:   f.metrics.heartbeats.Inc,
 	}
+}
+
+// overdue ends a run that takes longer than jobs may, when its worker says something
+// the next time (FR-180).
+func (f *ForgeRun) overdue(j *job.Job) *engine.Outcome {
+	if j.State != running || f.Now().Sub(j.StartedAt) <= f.scaled(f.MaxRunTime) {
+		return nil
+	}
+	o := tooLong.outcome()
+	return &o
 }
 
 // work is the definition as clients see it: what a run does (FR-075).
@@ -32,9 +40,9 @@ func work(j *job.Job) []byte {
 	if err != nil {
 		return nil
 	}
-	o := begin(nil)
+	o := jsontext.NewObject(nil)
 	d.append(&o)
-	return o.end()
+	return o.End()
 }
 
 // delivered is a run that ended well; see receiptOf.

@@ -2,49 +2,32 @@ package forgerun_test
 
 import (
 	"encoding/json"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/testkit"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
 // outside is the worker API of a world.
-type outside struct {
-	url    string
-	client *http.Client
-}
+type outside struct{ *testkit.Site }
 
 func (w *world) outside(t testing.TB) *outside {
 	t.Helper()
-	api, err := workerapi.New(workerapi.Config{Log: slog.New(slog.DiscardHandler), Contracts: []workerapi.Contract{w.forge.Outside()}})
+	log := slog.New(slog.DiscardHandler)
+	api, err := workerapi.New(workerapi.Config{Log: log, Contracts: []workerapi.Contract{w.forge.Outside()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(httpapi.Root(api.Mount(w.engine)))
-	t.Cleanup(server.Close)
-	return &outside{server.URL, &http.Client{Transport: testkit.ReadDocument(t, workerapi.OpenAPI, bodyLimit).Check(t, http.DefaultTransport)}}
+	return &outside{testkit.Open(t, log, testkit.ReadDocument(t, workerapi.OpenAPI, bodyLimit), testkit.Problems("urn:millrace:worker:"), api.Mount(w.engine))}
 }
 
-func (o *outside) post(t testing.TB, path, body string) reply {
+func (o *outside) post(t testing.TB, path, body string) testkit.Reply {
 	t.Helper()
-	resp, err := o.client.Post(o.url+"/worker/v1/"+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{resp.StatusCode, resp.Header, string(got)}
+	return o.Do(t, "POST", "/worker/v1/"+path, body)
 }
 
 type handedOut struct {
@@ -57,7 +40,7 @@ type handedOut struct {
 
 func (o *outside) claim(t testing.TB) []handedOut {
 	t.Helper()
-	return read[struct{ Jobs []handedOut }](t, o.post(t, "claims", `{"contract":"forgerun","worker":"me"}`).want(t, 200)).Jobs
+	return testkit.Read[struct{ Jobs []handedOut }](t, o.post(t, "claims", `{"contract":"forgerun","worker":"me"}`).Want(t, 200)).Jobs
 }
 
 func (o *outside) one(t testing.TB) handedOut {
@@ -79,9 +62,6 @@ func unmanned(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, c)) })
 }
 
-// code reads the code of a problem.
-func (r reply) code(t testing.TB) string { t.Helper(); return read[trouble](t, r).Code }
-
 func TestOutside(t *testing.T) {
 	unmanned(t, func(t *testing.T, w *world) {
 		c, o := w.customer(t), w.outside(t)
@@ -99,15 +79,15 @@ func TestOutside(t *testing.T) {
 		})
 		t.Run("a run is started before it ends", func(t *testing.T) {
 			for verb, body := range map[string]string{"complete": "", "fail": `{"error":"e","retryable":true}`} {
-				equal(t, verb, o.post(t, "runs/"+j.RunID+"/"+verb, body).want(t, 409).code(t), "CONFLICT")
+				o.post(t, "runs/"+j.RunID+"/"+verb, body).Is(t, 409, "CONFLICT")
 			}
 			c.state(t, id, "ASSIGNED")
-			o.post(t, "runs/"+j.RunID+"/start", "").want(t, 200)
+			o.post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
 			c.state(t, id, "RUNNING")
 		})
 		t.Run("a failure that is not retryable is no final one", func(t *testing.T) {
-			r := o.post(t, "runs/"+j.RunID+"/fail", `{"error":"out of paper","error_type":"printer","retryable":false}`).want(t, 200)
-			equal(t, "answer", r.body, `{"job_id":"`+id+`","status":"FAILED"}`)
+			r := o.post(t, "runs/"+j.RunID+"/fail", `{"error":"out of paper","error_type":"printer","retryable":false}`).Want(t, 200)
+			equal(t, "answer", r.Body, `{"job_id":"`+id+`","status":"FAILED"}`)
 			v := c.state(t, id, "FAILED")
 			if v.Failure.Code != "printer" || v.Failure.Message != "out of paper" || v.Failure.Retryable {
 				t.Errorf("got %+v", v.Failure)
@@ -119,44 +99,60 @@ func TestOutside(t *testing.T) {
 			again := o.one(t)
 			equal(t, "attempt", again.Attempt, 2)
 			for verb, body := range map[string]string{"start": "", "heartbeat": "", "complete": "", "release": "", "fail": `{"error":"e","retryable":true}`} {
-				equal(t, verb, o.post(t, "runs/"+j.RunID+"/"+verb, body).want(t, 409).code(t), "RUN_LOST")
+				o.post(t, "runs/"+j.RunID+"/"+verb, body).Is(t, 409, "RUN_LOST")
 			}
 			j = again
 		})
 		t.Run("G-X-18 released before it starts it is queued again", func(t *testing.T) {
-			o.post(t, "runs/"+j.RunID+"/release", "").want(t, 200)
+			o.post(t, "runs/"+j.RunID+"/release", "").Want(t, 200)
 			c.state(t, id, "QUEUED")
 			j = o.one(t)
 			equal(t, "attempt", j.Attempt, 2)
 		})
-		t.Run("a run that takes too long is told to end", func(t *testing.T) {
-			o.post(t, "runs/"+j.RunID+"/start", "{}").want(t, 200)
-			beat := func() reply { return o.post(t, "runs/"+j.RunID+"/heartbeat", `{"state":{"done":3}}`).want(t, 200) }
-			equal(t, "cancel", strings.Contains(beat().body, `"cancel":false`), true)
-			for range 5 {
-				w.clock.Advance(25 * time.Second)
-				beat()
+		t.Run("FR-180 a run that takes too long is told to end and has failed", func(t *testing.T) {
+			id := c.submit(t, spec("SUCCESS_FAST"))
+			j := o.one(t)
+			o.post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
+			beat := func() testkit.Reply {
+				return o.post(t, "runs/"+j.RunID+"/heartbeat", `{"state":{"done":3}}`).Want(t, 200)
 			}
-			equal(t, "cancel", strings.Contains(beat().body, `"cancel":true`), true)
+			for range 5 { // 120 s and not a moment less
+				equal(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
+				w.clock.Advance(24 * time.Second)
+			}
+			equal(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
+			w.clock.Advance(time.Millisecond)
+			equal(t, "cancel", strings.Contains(beat().Body, `"cancel":true`), true)
+			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
+			o.post(t, "runs/"+j.RunID+"/complete", "").Is(t, 409, "RUN_LOST")
+		})
+		t.Run("FR-180 a result that comes too late does not count", func(t *testing.T) {
+			id := c.submit(t, spec("SUCCESS_FAST"))
+			j := o.one(t)
+			o.post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
+			w.clock.Advance(121 * time.Second) // its lease is over as well, and nobody has noticed
+			o.post(t, "runs/"+j.RunID+"/complete", `{"result":1}`).Is(t, 409, "RUN_LOST")
+			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
 		})
 		t.Run("G-X-18 released while it runs it is a lost run", func(t *testing.T) {
-			o.post(t, "runs/"+j.RunID+"/release", "").want(t, 200)
+			o.post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
+			o.post(t, "runs/"+j.RunID+"/release", "").Want(t, 200)
 			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "runner_lost")
 		})
 		t.Run("a result ends it well", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
-			j := read[handedOut](t, o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).want(t, 200))
-			o.post(t, "runs/"+j.RunID+"/start", "").want(t, 200)
-			o.post(t, "runs/"+j.RunID+"/complete", `{"result":{"ok":true}}`).want(t, 200)
+			j := testkit.Read[handedOut](t, o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Want(t, 200))
+			o.post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
+			o.post(t, "runs/"+j.RunID+"/complete", `{"result":{"ok":true}}`).Want(t, 200)
 			c.state(t, id, "SUCCEEDED")
-			equal(t, "again", o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).want(t, 409).code(t), "NOT_CLAIMABLE")
+			o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
 		})
 		t.Run("FR-135 a canceled job's run is lost", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
 			j := o.one(t)
-			o.post(t, "runs/"+j.RunID+"/start", "").want(t, 200)
+			o.post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
 			c.cancel(t, id)
-			equal(t, "beat", o.post(t, "runs/"+j.RunID+"/heartbeat", "").want(t, 409).code(t), "RUN_LOST")
+			o.post(t, "runs/"+j.RunID+"/heartbeat", "").Is(t, 409, "RUN_LOST")
 			c.state(t, id, "CANCELED")
 		})
 	})
@@ -183,8 +179,8 @@ func TestOutsideCrowd(t *testing.T) {
 					mu.Lock()
 					seen[got[0].JobID]++
 					mu.Unlock()
-					o.post(t, "runs/"+got[0].RunID+"/start", "").want(t, 200)
-					o.post(t, "runs/"+got[0].RunID+"/complete", "").want(t, 200)
+					o.post(t, "runs/"+got[0].RunID+"/start", "").Want(t, 200)
+					o.post(t, "runs/"+got[0].RunID+"/complete", "").Want(t, 200)
 				}
 			})
 		}
@@ -203,7 +199,7 @@ func TestOutsideWithWorkers(t *testing.T) {
 	w := inMemory(t, config())
 	c, o := w.customer(t), w.outside(t)
 	id := c.submit(t, spec("SUCCESS_FAST"))
-	equal(t, "claims", o.post(t, "claims", `{"contract":"forgerun"}`).want(t, 409).code(t), "NOT_CLAIMABLE")
-	equal(t, "claim", o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).want(t, 409).code(t), "NOT_CLAIMABLE")
+	o.post(t, "claims", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
+	o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
 	c.state(t, id, "QUEUED")
 }

@@ -77,11 +77,11 @@ type player struct {
 func (p *player) submits(rt *rapid.T) {
 	kind := rapid.SampledFrom([]string{"", "SUCCESS_FAST", "FAIL_IMMEDIATE", "RETRY_ON_FAIL"}).Draw(rt, "kind")
 	if key := rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "key"); key != "" {
-		r := p.c.do(p.t, "POST", "/v1/jobs", spec(kind), "Idempotency-Key", key)
-		if r.status == 409 {
+		r := p.c.Do(p.t, "POST", "/v1/jobs", spec(kind), "Idempotency-Key", key)
+		if r.Status == 409 {
 			return
 		}
-		p.know(read[view](p.t, r.want(p.t, 202)).JobID)
+		p.know(testkit.Read[view](p.t, r.Want(p.t, 202)).JobID)
 		return
 	}
 	p.know(p.c.submit(p.t, spec(kind)))
@@ -139,9 +139,9 @@ func (p *player) post(rt *rapid.T, what string) {
 	if len(p.ids) == 0 {
 		return
 	}
-	r := p.c.do(p.t, "POST", "/v1/jobs/"+rapid.SampledFrom(p.ids).Draw(rt, "job")+"/"+what, "")
-	if r.status != 200 && (r.status != 409 || what == "cancel") {
-		p.Fatalf("%s: %d %s", what, r.status, r.body)
+	r := p.c.Do(p.t, "POST", "/v1/jobs/"+rapid.SampledFrom(p.ids).Draw(rt, "job")+"/"+what, "")
+	if r.Status != 200 && (r.Status != 409 || what == "cancel") {
+		p.Fatalf("%s: %d %s", what, r.Status, r.Body)
 	}
 }
 
@@ -243,12 +243,12 @@ func (p *player) auditJob(j *job.Job, history []job.Event) {
 	if got := strings.Join(p.told[j.ID.Key], " "); got != strings.Join(ids, " ") {
 		p.Fatalf("told of %s, happened %s", got, strings.Join(ids, " "))
 	}
-	r := p.c.do(p.t, "GET", "/v1/jobs/"+j.ID.Key+"/report", "")
-	if final := forgerun.Machine.Phase(state) == job.Done; (r.status == 200) != final || (v.Outcome != nil) != final {
-		p.Fatalf("a job that is %s has the report %d and the outcome %v", state, r.status, v.Outcome)
+	r := p.c.Do(p.t, "GET", "/v1/jobs/"+j.ID.Key+"/report", "")
+	if final := forgerun.Machine.Phase(state) == job.Done; (r.Status == 200) != final || (v.Outcome != nil) != final {
+		p.Fatalf("a job that is %s has the report %d and the outcome %v", state, r.Status, v.Outcome)
 	}
-	if r.status == 200 {
-		report := read[account](p.t, r)
+	if r.Status == 200 {
+		report := testkit.Read[account](p.t, r)
 		if report.Outcome != *v.Outcome || len(report.Events) != len(history) || report.Events[len(history)-1].EventID != ids[len(ids)-1] ||
 			!report.FinishedAt.Equal(at) {
 			p.Fatalf("the report %s after the history %+v", fmt.Sprint(report), history)

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestRead(t *testing.T) {
@@ -21,7 +22,7 @@ func TestRead(t *testing.T) {
 		t.Run("FR-120 FR-121 FR-122 members", func(t *testing.T) {
 			id := c.submit(t, spec("FAIL_IMMEDIATE"))
 			got := map[string]any{}
-			body := c.do(t, "GET", "/v1/jobs/"+id, "").want(t, 200).body
+			body := c.Do(t, "GET", "/v1/jobs/"+id, "").Want(t, 200).Body
 			if err := json.Unmarshal([]byte(body), &got); err != nil {
 				t.Fatal(err)
 			}
@@ -50,16 +51,16 @@ func TestRead(t *testing.T) {
 		})
 		t.Run("FR-123 reading changes nothing", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
-			first := c.do(t, "GET", "/v1/jobs/"+id, "").want(t, 200).body
+			first := c.Do(t, "GET", "/v1/jobs/"+id, "").Want(t, 200).Body
 			w.clock.Advance(time.Minute)
-			equal(t, "job", c.do(t, "GET", "/v1/jobs/"+id, "").want(t, 200).body, first)
+			equal(t, "job", c.Do(t, "GET", "/v1/jobs/"+id, "").Want(t, 200).Body, first)
 			j := w.begin(t)
-			first = c.do(t, "GET", "/v1/jobs/"+id, "").want(t, 200).body
+			first = c.Do(t, "GET", "/v1/jobs/"+id, "").Want(t, 200).Body
 			w.clock.Advance(5 * time.Second)
 			if _, err := w.engine.Beat(context.Background(), runOf(j), nil); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "after a heartbeat", c.do(t, "GET", "/v1/jobs/"+id, "").want(t, 200).body, first)
+			equal(t, "after a heartbeat", c.Do(t, "GET", "/v1/jobs/"+id, "").Want(t, 200).Body, first)
 			c.cancel(t, id)
 		})
 		t.Run("FR-125 FR-127 FR-128 the report of a run", func(t *testing.T) {
@@ -94,7 +95,7 @@ func TestRead(t *testing.T) {
 			none := func(state string) {
 				t.Helper()
 				c.state(t, id, state)
-				c.do(t, "GET", "/v1/jobs/"+id+"/report", "").is(t, 404, "RFA_JOB_NOT_FOUND", state)
+				c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Is(t, 404, "RFA_JOB_NOT_FOUND", state)
 			}
 			none("CREATED")
 			w.clock.Advance(time.Second)
@@ -110,11 +111,11 @@ func TestRead(t *testing.T) {
 		t.Run("FR-130 FR-146 withdrawn by a retry", func(t *testing.T) { // G-FR-09
 			id := c.submit(t, spec("RETRY_ON_FAIL"))
 			w.work(t)
-			first := c.do(t, "GET", "/v1/jobs/"+id+"/report", "").want(t, 200).body
+			first := c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Want(t, 200).Body
 			w.clock.Advance(time.Hour)
-			equal(t, "a finished report", c.do(t, "GET", "/v1/jobs/"+id+"/report", "").want(t, 200).body, first)
+			equal(t, "a finished report", c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Want(t, 200).Body, first)
 			c.retry(t, id)
-			c.do(t, "GET", "/v1/jobs/"+id+"/report", "").is(t, 404, "RFA_JOB_NOT_FOUND")
+			c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Is(t, 404, "RFA_JOB_NOT_FOUND")
 			v := c.get(t, id)
 			if v.Outcome != nil || v.Failure != nil {
 				t.Errorf("outcome %v, failure %v", v.Outcome, v.Failure)
@@ -187,7 +188,7 @@ func TestList(t *testing.T) {
 		walk := func(query string) (got []string, pages int) {
 			cursor := ""
 			for {
-				l := read[jobList](t, c.do(t, "GET", "/v1/jobs?"+query+cursor, "").want(t, 200))
+				l := testkit.Read[jobList](t, c.Do(t, "GET", "/v1/jobs?"+query+cursor, "").Want(t, 200))
 				pages++
 				for _, v := range l.Items {
 					got = append(got, v.JobID)
@@ -218,24 +219,24 @@ func TestList(t *testing.T) {
 			equal(t, "jobs", len(got), 0)
 		})
 		t.Run("FR-250 an item is what a job shows", func(t *testing.T) {
-			r := c.do(t, "GET", "/v1/jobs?limit=1", "").want(t, 200)
-			if one := c.do(t, "GET", "/v1/jobs/"+ids[0], "").body; !strings.Contains(r.body, one) {
-				t.Errorf("%s is not in %s", one, r.body)
+			r := c.Do(t, "GET", "/v1/jobs?limit=1", "").Want(t, 200)
+			if one := c.Do(t, "GET", "/v1/jobs/"+ids[0], "").Body; !strings.Contains(r.Body, one) {
+				t.Errorf("%s is not in %s", one, r.Body)
 			}
 		})
-		next := *read[jobList](t, c.do(t, "GET", "/v1/jobs?limit=1", "").want(t, 200)).NextCursor
+		next := *testkit.Read[jobList](t, c.Do(t, "GET", "/v1/jobs?limit=1", "").Want(t, 200)).NextCursor
 		for _, query := range []string{"limit=0", "limit=101", "limit=-1", "limit=x", "limit=", "limit=1.5", "limit=99999999999999999999", "state=", "state=queued",
 			"state=NOTHING", "cursor=", "cursor=x", "cursor=%00", "cursor=ajow", "cursor=" + next + "x", "cursor=azox"} {
 			t.Run("FR-007 refused "+query, func(t *testing.T) { // G-X-19, G-FR-61
-				c.do(t, "GET", "/v1/jobs?"+query, "").is(t, 400, "RFA_JOB_VALIDATION_FAILED", query[:strings.IndexByte(query, '=')])
+				c.Do(t, "GET", "/v1/jobs?"+query, "").Is(t, 400, "RFA_JOB_VALIDATION_FAILED", query[:strings.IndexByte(query, '=')])
 			})
 		}
 		t.Run("FR-006 given twice", func(t *testing.T) {
-			c.do(t, "GET", "/v1/jobs?limit=1&limit=2", "").is(t, 400, "RFA_REQUEST_MALFORMED", "limit")
+			c.Do(t, "GET", "/v1/jobs?limit=1&limit=2", "").Is(t, 400, "RFA_REQUEST_MALFORMED", "limit")
 		})
 		t.Run("FR-007 a cursor of another list", func(t *testing.T) {
 			for _, path := range []string{"/v1/webhooks", "/v1/clients/" + c.id + "/keys"} {
-				c.do(t, "GET", path+"?cursor="+next, "").is(t, 400, "RFA_JOB_VALIDATION_FAILED", "cursor")
+				c.Do(t, "GET", path+"?cursor="+next, "").Is(t, 400, "RFA_JOB_VALIDATION_FAILED", "cursor")
 			}
 		})
 	})

@@ -42,12 +42,12 @@ func (t terms) same(o terms) bool {
 
 // encode writes terms as they are stored.
 func (t *terms) encode() []byte {
-	o := begin(make([]byte, 0, 128))
-	o.text("type", t.typ)
-	o.optional("work_kind", t.kind)
-	o.time("execution_at", t.executionAt)
-	o.optional("callback", t.callback)
-	return o.end()
+	o := jsontext.NewObject(make([]byte, 0, 128))
+	o.Text("type", t.typ)
+	o.Optional("work_kind", t.kind)
+	o.Time("execution_at", t.executionAt)
+	o.Optional("callback", t.callback)
+	return o.End()
 }
 
 // decodeTerms reads what encode wrote; what cannot be read is left out.
@@ -200,15 +200,26 @@ func checkKey(name, key string) error {
 	return nil
 }
 
+// mostQuoted bounds how much of what a client sent is sent back to it.
+const mostQuoted = 100
+
+// quoted shows a client what it sent, or the beginning of that.
+func quoted(s string) string {
+	if len(s) <= mostQuoted {
+		return strconv.Quote(s)
+	}
+	return strconv.Quote(strings.ToValidUTF8(s[:mostQuoted], "")) + "…"
+}
+
 // check holds a submission against the rules of the contract (FR-007).
 func (s *submission) check(allowed []string, now time.Time) error {
 	switch {
 	case !slices.Contains(types, s.typ):
-		return invalid("type must be one of " + strings.Join(types, ", ") + ", not " + strconv.Quote(s.typ))
+		return invalid("type must be one of " + strings.Join(types, ", ") + ", not " + quoted(s.typ))
 	case !slices.Contains(allowed, s.typ): // FR-059
 		return invalid("type " + s.typ + " is not allowed on this server")
 	case s.kind != "" && kindByName[s.kind] == nil: // FR-074
-		return invalid("work_kind is unknown: " + strconv.Quote(s.kind))
+		return invalid("work_kind must be one of " + kindNames + ", not " + quoted(s.kind))
 	case s.kind != "" && kindByName[s.kind].ends == refused: // FR-113
 		return invalid("work_kind " + s.kind + " has an invalid payload by design")
 	case s.badTime:
@@ -291,7 +302,7 @@ func parseHook(body []byte) (h hookRequest, err error) {
 	m := members(body, "url", "events")
 	for _, name := range []string{"url", "events"} {
 		if m[name] == nil {
-			return h, malformed(name + " is missing")
+			return h, malformed(name + " is missing" + hookNeeds[name])
 		}
 	}
 	var urlErr error
@@ -299,7 +310,7 @@ func parseHook(body []byte) (h hookRequest, err error) {
 		return h, urlErr
 	}
 	if k := jsontext.KindOf(m["events"]); k != jsontext.KindArray {
-		return h, malformed(fmt.Sprintf("events must be an array and is of type %s", k))
+		return h, malformed(fmt.Sprintf("events must be an array and is of type %s%s", k, hookNeeds["events"]))
 	}
 	var eventErr error
 	for i, raw := range jsontext.Elements(m["events"]) {
@@ -308,7 +319,7 @@ func parseHook(body []byte) (h hookRequest, err error) {
 		case judgedMalformed(err):
 			return h, err
 		case eventErr == nil && (err != nil || !slices.Contains(eventNames, name)):
-			eventErr = invalid(fmt.Sprintf("events[%d] is not the name of an event: %q", i, name))
+			eventErr = invalid(fmt.Sprintf("events[%d] is not the name of an event: %s%s", i, quoted(name), hookNeeds["events"]))
 		}
 		h.events = append(h.events, name)
 	}
@@ -316,11 +327,17 @@ func parseHook(body []byte) (h hookRequest, err error) {
 		urlErr = checkURL("url", h.url)
 	}
 	if len(h.events) == 0 {
-		eventErr = invalid("events is empty, so the webhook would never be called")
+		eventErr = invalid("events is empty, so the webhook would never be called" + hookNeeds["events"])
 	}
 	slices.Sort(h.events)
 	h.events = slices.Compact(h.events)
 	return h, worst(urlErr, eventErr)
+}
+
+// hookNeeds says of a member of a registration what it is, behind what is wrong with it.
+var hookNeeds = map[string]string{
+	"url":    ": where events are sent to, by http or https",
+	"events": ": it is an array of " + strings.Join(eventNames, ", "),
 }
 
 func judgedMalformed(err error) bool { return err != nil && judge(err).code == codeMalformed }

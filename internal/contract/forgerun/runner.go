@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/worker"
 )
@@ -132,8 +133,8 @@ func checkOutput(output []byte, size int64) error {
 // receiptOf is what is kept of an output: nobody can read one, so its bytes would
 // be kept for nothing.
 func receiptOf(output []byte) []byte {
-	o := begin(nil)
-	o.number("bytes", int64(len(output)))
-	o.number("crc32", int64(crc32.ChecksumIEEE(output)))
-	return o.end()
+	o := jsontext.NewObject(nil)
+	o.Number("bytes", int64(len(output)))
+	o.Number("crc32", int64(crc32.ChecksumIEEE(output)))
+	return o.End()
 }

@@ -95,13 +95,13 @@ func TestStorageFailures(t *testing.T) {
 				w.clock.Advance(2 * time.Second) // what is known of keys is not for long
 				f.failReads(fail.err)
 				f.failWrites(fail.err)
-				r := c.do(t, s.method, fill(s.path, c.id, id, hook), s.body)
+				r := c.Do(t, s.method, fill(s.path, c.id, id, hook), s.body)
 				f.failReads(nil)
 				f.failWrites(nil)
-				r.is(t, fail.status, fail.code)
+				r.Is(t, fail.status, fail.code)
 				for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table", "store:", "deadline"} {
-					if strings.Contains(r.body, inside) {
-						t.Errorf("the answer tells of %s: %s", inside, r.body)
+					if strings.Contains(r.Body, inside) {
+						t.Errorf("the answer tells of %s: %s", inside, r.Body)
 					}
 				}
 			})
@@ -124,19 +124,19 @@ func TestSubmitFails(t *testing.T) {
 	gone := error(&job.Error{Kind: job.Unavailable, Op: "store.commit"})
 	t.Run("FR-072 FR-198 FR-202 nothing was written", func(t *testing.T) {
 		f.failWrites(gone)
-		r := c.do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "k")
+		r := c.Do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "k")
 		f.failWrites(nil)
-		r.is(t, 503, "RFA_STORAGE_DB_ERROR")
-		if strings.Contains(r.body, "job_id") {
-			t.Errorf("the answer has %s", r.body)
+		r.Is(t, 503, "RFA_STORAGE_DB_ERROR")
+		if strings.Contains(r.Body, "job_id") {
+			t.Errorf("the answer has %s", r.Body)
 		}
-		equal(t, "retry-after", r.header.Get("Retry-After"), "1")
+		equal(t, "retry-after", r.Header.Get("Retry-After"), "1")
 		equal(t, "jobs", w.jobs(t), 0)
 		equal(t, "kind", c.get(t, c.submit(t, spec("CPU_BURST"), "Idempotency-Key", "k")).WorkKind, "CPU_BURST")
 	})
 	t.Run("FR-071 FR-198 the answer was lost", func(t *testing.T) {
 		f.after.Store(&gone)
-		c.do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "lost").is(t, 503, "RFA_STORAGE_DB_ERROR")
+		c.Do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "lost").Is(t, 503, "RFA_STORAGE_DB_ERROR")
 		f.after.Store(nil)
 		before := w.jobs(t)
 		c.submit(t, spec("IO_HEAVY"), "Idempotency-Key", "lost")
@@ -171,13 +171,13 @@ func TestTimeouts(t *testing.T) {
 	f.hang.Store(true)
 	t.Run("FR-203 FR-025 it is answered", func(t *testing.T) {
 		for _, path := range []string{"/v1/clients", "/v1/clients/" + id + "/keys"} {
-			r := w.do(t, "POST", path, "")
-			r.is(t, 504, "RFA_EXEC_TIMEOUT")
+			r := w.Do(t, "POST", path, "")
+			r.Is(t, 504, "RFA_EXEC_TIMEOUT")
 		}
 	})
 	f.hang.Store(false)
 	t.Run("FR-202 and nothing is written in part", func(t *testing.T) {
-		w.do(t, "POST", "/v1/clients/"+id+"/keys", "").want(t, 201)
+		w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").Want(t, 201)
 	})
 }
 
@@ -192,7 +192,7 @@ func TestTogether(t *testing.T) {
 	for i, step := range []string{"events", "messages", "counts"} {
 		t.Run("FR-080 FR-081 FR-200 "+step+" fail", func(t *testing.T) {
 			f.fail.Store(&step)
-			c.do(t, "POST", "/v1/jobs", spec("SUCCESS_FAST"), "Idempotency-Key", "k").is(t, 503, "RFA_STORAGE_DB_ERROR")
+			c.Do(t, "POST", "/v1/jobs", spec("SUCCESS_FAST"), "Idempotency-Key", "k").Is(t, 503, "RFA_STORAGE_DB_ERROR")
 			f.fail.Store(nil)
 			equal(t, "jobs", w.jobs(t), i)
 			id := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", fmt.Sprint("well", i))
@@ -203,7 +203,7 @@ func TestTogether(t *testing.T) {
 			}
 			f.fail.Store(nil)
 			c.state(t, id, "RUNNING")
-			c.do(t, "GET", "/v1/jobs/"+id+"/report", "").is(t, 404, "RFA_JOB_NOT_FOUND") // FR-183
+			c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Is(t, 404, "RFA_JOB_NOT_FOUND") // FR-183
 			c.cancel(t, id)
 			equal(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
 		})

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestSubmit(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c, other := w.customer(t), w.customer(t)
 		t.Run("FR-056 FR-057 answer", func(t *testing.T) {
-			v := read[view](t, c.do(t, "POST", "/v1/jobs", spec("")).want(t, 202))
+			v := testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs", spec("")).Want(t, 202))
 			if _, err := uuid.Parse(v.JobID); err != nil {
 				t.Error(err)
 			}
@@ -55,7 +57,7 @@ func TestSubmit(t *testing.T) {
 			submitted, hits := w.metric(t, "jobs_submitted_total", nil), w.metric(t, "idempotency_hits_total", nil)
 			w.clock.Advance(time.Second)
 			c.cancel(t, id)
-			v := read[view](t, c.do(t, "POST", "/v1/jobs", spec("SUCCESS_FAST"), "Idempotency-Key", "replay").want(t, 202))
+			v := testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs", spec("SUCCESS_FAST"), "Idempotency-Key", "replay").Want(t, 202))
 			equal(t, "id and state", v.JobID+v.State, id+"CANCELED")
 			if !v.CreatedAt.Equal(created) {
 				t.Errorf("created_at %v, was %v", v.CreatedAt, created)
@@ -75,21 +77,21 @@ func TestSubmit(t *testing.T) {
 			due := w.clock.Now().Add(time.Hour)
 			first := spec("IO_HEAVY", at(due), `"callback":"http://localhost/x"`)
 			id := c.submit(t, first, "Idempotency-Key", "clash")
-			before := c.do(t, "GET", "/v1/jobs/"+id, "").body
+			before := c.Do(t, "GET", "/v1/jobs/"+id, "").Body
 			for _, body := range []string{spec("CPU_BURST", at(due), `"callback":"http://localhost/x"`), spec("", at(due), `"callback":"http://localhost/x"`),
 				spec("IO_HEAVY", at(due.Add(time.Second)), `"callback":"http://localhost/x"`), spec("IO_HEAVY", `"callback":"http://localhost/x"`),
 				spec("IO_HEAVY", at(due), `"callback":"http://localhost/y"`), spec("IO_HEAVY", at(due)),
 				spec("IO_HEAVY", `"type":"DEFERRED"`, at(due), `"callback":"http://localhost/x"`)} {
-				c.do(t, "POST", "/v1/jobs", body, "Idempotency-Key", "clash").is(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
+				c.Do(t, "POST", "/v1/jobs", body, "Idempotency-Key", "clash").Is(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
 			}
-			equal(t, "job", c.do(t, "GET", "/v1/jobs/"+id, "").body, before)
+			equal(t, "job", c.Do(t, "GET", "/v1/jobs/"+id, "").Body, before)
 		})
 		t.Run("FR-067 a replay after its time has passed", func(t *testing.T) {
 			body := spec("IO_HEAVY", at(w.clock.Now().Add(time.Minute)))
 			id := c.submit(t, body, "Idempotency-Key", "late")
 			w.clock.Advance(time.Hour)
 			equal(t, "id", c.submit(t, body, "Idempotency-Key", "late"), id)
-			c.do(t, "POST", "/v1/jobs", body, "Idempotency-Key", "too late").is(t, 400, "RFA_JOB_VALIDATION_FAILED", "execution_at")
+			c.Do(t, "POST", "/v1/jobs", body, "Idempotency-Key", "too late").Is(t, 400, "RFA_JOB_VALIDATION_FAILED", "execution_at")
 		})
 		t.Run("FR-069 keys are a client's own", func(t *testing.T) {
 			a := c.submit(t, spec(""), "Idempotency-Key", "shared")
@@ -104,15 +106,15 @@ func TestSubmit(t *testing.T) {
 		})
 		t.Run("FR-070 50 at once under one key", func(t *testing.T) {
 			before := w.jobs(t)
-			ids := together(50, func(int) string { return c.submit(t, spec("IO_HEAVY"), "Idempotency-Key", "crowd") })
+			ids := testkit.Together(50, func(int) string { return c.submit(t, spec("IO_HEAVY"), "Idempotency-Key", "crowd") })
 			for _, id := range ids {
 				equal(t, "id", id, ids[0])
 			}
 			equal(t, "jobs", w.jobs(t), before+1)
 		})
 		t.Run("FR-072 a refused submit does not use up its key", func(t *testing.T) {
-			c.do(t, "POST", "/v1/jobs", spec("NO_SUCH_KIND"), "Idempotency-Key", "refused").is(t, 400, "RFA_JOB_VALIDATION_FAILED")
-			c.do(t, "POST", "/v1/jobs", "{", "Idempotency-Key", "refused").is(t, 400, "RFA_REQUEST_MALFORMED")
+			c.Do(t, "POST", "/v1/jobs", spec("NO_SUCH_KIND"), "Idempotency-Key", "refused").Is(t, 400, "RFA_JOB_VALIDATION_FAILED")
+			c.Do(t, "POST", "/v1/jobs", "{", "Idempotency-Key", "refused").Is(t, 400, "RFA_REQUEST_MALFORMED")
 			equal(t, "kind", c.get(t, c.submit(t, spec("CPU_BURST"), "Idempotency-Key", "refused")).WorkKind, "CPU_BURST")
 		})
 		t.Run("FR-079 ids are not used again", func(t *testing.T) {
@@ -142,6 +144,7 @@ var refused = []struct {
 	{"FR-006", "spaces", `   `, "RFA_REQUEST_MALFORMED", "body"},
 	{"FR-006", "kind of another type", `{"type":"EXECUTE","work_kind":["IO_HEAVY"]}`, "RFA_REQUEST_MALFORMED", "work_kind"},
 	{"FR-074", "unknown kind", `{"type":"EXECUTE","work_kind":"NOTHING"}`, "RFA_JOB_VALIDATION_FAILED", "work_kind"},
+	{"FR-074", "unknown kind, and those there are", `{"type":"EXECUTE","work_kind":"NOTHING"}`, "RFA_JOB_VALIDATION_FAILED", "IO_HEAVY, MANY_SMALL_OUTPUTS"},
 	{"FR-074", "empty kind", `{"type":"EXECUTE","work_kind":""}`, "RFA_JOB_VALIDATION_FAILED", "work_kind"},
 	{"FR-074", "kind with a NUL", `{"type":"EXECUTE","work_kind":"IO_HEAVY\u0000"}`, "RFA_JOB_VALIDATION_FAILED", "work_kind"},
 	{"FR-113", "PAYLOAD_INVALID", `{"type":"EXECUTE","work_kind":"PAYLOAD_INVALID"}`, "RFA_JOB_VALIDATION_FAILED", "work_kind"},
@@ -182,17 +185,29 @@ func TestRefused(t *testing.T) {
 	c := w.customer(t)
 	for _, r := range refused {
 		t.Run(r.id+" FR-007 "+r.name, func(t *testing.T) {
-			c.do(t, "POST", "/v1/jobs", r.body, "Content-Type", "application/json").is(t, 400, r.code, r.names)
+			c.Do(t, "POST", "/v1/jobs", r.body, "Content-Type", "application/json").Is(t, 400, r.code, r.names)
 		})
 	}
+	t.Run("FR-007 what was sent is not sent back at any length", func(t *testing.T) {
+		long := strings.Repeat("ä", 100_000)
+		for _, r := range []testkit.Reply{
+			c.Do(t, "POST", "/v1/jobs", `{"type":"`+long+`"}`),
+			c.Do(t, "POST", "/v1/jobs", `{"type":"EXECUTE","work_kind":"`+long+`"}`),
+			c.Do(t, "POST", "/v1/webhooks", `{"url":"http://localhost/","events":["`+long+`"]}`),
+		} {
+			if r.Is(t, 400, "RFA_JOB_VALIDATION_FAILED", `"ää`); len(r.Body) > 2000 {
+				t.Errorf("an answer of %d bytes", len(r.Body))
+			}
+		}
+	})
 	t.Run("FR-030 FR-081 none of them made anything", func(t *testing.T) {
 		equal(t, "jobs", w.jobs(t), 0)
 		equal(t, "submitted", w.metric(t, "jobs_submitted_total", nil), 0)
 	})
 	t.Run("FR-066 header given twice", func(t *testing.T) {
-		req, _ := http.NewRequest("POST", w.url+"/v1/jobs", strings.NewReader(spec("")))
+		req, _ := http.NewRequest("POST", w.URL+"/v1/jobs", strings.NewReader(spec("")))
 		req.Header = http.Header{"Authorization": {"Bearer " + c.key}, "Content-Type": {"application/json"}, "Idempotency-Key": {"a", "b"}}
-		resp, err := w.client.Do(req)
+		resp, err := w.Client.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +231,7 @@ func TestRefused(t *testing.T) {
 		w := inMemory(t, config)
 		c := w.customer(t)
 		c.submit(t, spec(""))
-		c.do(t, "POST", "/v1/jobs", `{"type":"EMIT_EVENT"}`).is(t, 400, "RFA_JOB_VALIDATION_FAILED", "type")
+		c.Do(t, "POST", "/v1/jobs", `{"type":"EMIT_EVENT"}`).Is(t, 400, "RFA_JOB_VALIDATION_FAILED", "type")
 		equal(t, "jobs", w.jobs(t), 1)
 	})
 	t.Run("FR-082 FR-209 payload above the limit", func(t *testing.T) { // G-FR-17
@@ -225,7 +240,7 @@ func TestRefused(t *testing.T) {
 		w := inMemory(t, config)
 		c := w.customer(t)
 		c.submit(t, spec("SUCCESS_NORMAL"))
-		c.do(t, "POST", "/v1/jobs", spec("SUCCESS_SLOW")).is(t, 400, "RFA_JOB_VALIDATION_FAILED", "payload_size")
+		c.Do(t, "POST", "/v1/jobs", spec("SUCCESS_SLOW")).Is(t, 400, "RFA_JOB_VALIDATION_FAILED", "payload_size")
 		for range 50 {
 			w.clock.Advance(time.Millisecond)
 			c.submit(t, spec("")) // a choice of the server's fits

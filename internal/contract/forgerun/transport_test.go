@@ -52,10 +52,10 @@ func fill(path, client, job, hook string) string {
 func (c *customer) register(t testing.TB, url string, events ...string) (id, secret string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"url":%q,"events":["%s"]}`, url, strings.Join(events, `","`))
-	made := read[struct {
+	made := testkit.Read[struct {
 		WebhookID string `json:"webhook_id"`
 		Secret    string `json:"secret"`
-	}](t, c.do(t, "POST", "/v1/webhooks", body).want(t, 201))
+	}](t, c.Do(t, "POST", "/v1/webhooks", body).Want(t, 201))
 	return made.WebhookID, made.Secret
 }
 
@@ -69,16 +69,16 @@ func TestTransport(t *testing.T) {
 		path := fill(s.path, c.id, id, hook)
 		t.Run("FR-009 wrong method "+s.name, func(t *testing.T) {
 			for _, method := range []string{"PUT", "PATCH", "OPTIONS", "TRACE", "BREW"} {
-				r := c.do(t, method, path, "")
-				r.is(t, 405, "RFA_REQUEST_METHOD_NOT_ALLOWED")
-				if !strings.Contains(r.header.Get("Allow"), s.method) {
-					t.Errorf("Allow is %q", r.header.Get("Allow"))
+				r := c.Do(t, method, path, "")
+				r.Is(t, 405, "RFA_REQUEST_METHOD_NOT_ALLOWED")
+				if !strings.Contains(r.Header.Get("Allow"), s.method) {
+					t.Errorf("Allow is %q", r.Header.Get("Allow"))
 				}
 			}
 		})
 		t.Run("FR-010 not acceptable "+s.name, func(t *testing.T) {
 			for _, accept := range []string{"text/html", "application/problem+json", "text/*, image/png;q=0.5", "application/json;q=0", "*/*;q=0", "application/json;q=0, */*"} {
-				c.do(t, s.method, path, s.body, "Accept", accept).is(t, 406, "RFA_REQUEST_NOT_ACCEPTABLE")
+				c.Do(t, s.method, path, s.body, "Accept", accept).Is(t, 406, "RFA_REQUEST_NOT_ACCEPTABLE")
 			}
 		})
 		if s.method != "POST" {
@@ -86,33 +86,33 @@ func TestTransport(t *testing.T) {
 		}
 		t.Run("FR-008 media type "+s.name, func(t *testing.T) {
 			for _, kind := range []string{"", "text/plain", "application/xml", "application/jsonp", "application/problem+json", "multipart/form-data; boundary=x", "json"} {
-				c.do(t, "POST", path, `{"x":1}`, "Content-Type", kind).is(t, 415, "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE", "application/json")
+				c.Do(t, "POST", path, `{"x":1}`, "Content-Type", kind).Is(t, 415, "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE", "application/json")
 			}
 		})
 		t.Run("FR-011 body too large "+s.name, func(t *testing.T) {
 			large := `{"x":"` + strings.Repeat("x", bodyLimit) + `"}`
-			c.do(t, "POST", path, large).is(t, 413, "RFA_REQUEST_PAYLOAD_TOO_LARGE")
+			c.Do(t, "POST", path, large).Is(t, 413, "RFA_REQUEST_PAYLOAD_TOO_LARGE")
 			if path != "/v1/clients" { // FR-029: who asks is found out first
-				c.do(t, "POST", path, large, "Authorization", "Bearer nonsense").is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+				c.Do(t, "POST", path, large, "Authorization", "Bearer nonsense").Is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
 			}
 		})
 		t.Run("FR-006 broken JSON "+s.name, func(t *testing.T) {
 			for _, body := range []string{"{", "nonsense", `{"a":1}}`, `{"a":"` + "\xff" + `"}`, "[]", "1", `"x"`, strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600)} {
-				c.do(t, "POST", path, body).is(t, 400, "RFA_REQUEST_MALFORMED")
+				c.Do(t, "POST", path, body).Is(t, 400, "RFA_REQUEST_MALFORMED")
 			}
 		})
 	}
 	t.Run("FR-008 a charset is fine", func(t *testing.T) {
-		c.do(t, "POST", "/v1/jobs", spec(""), "Content-Type", "Application/JSON; charset=utf-8").want(t, 202)
+		c.Do(t, "POST", "/v1/jobs", spec(""), "Content-Type", "Application/JSON; charset=utf-8").Want(t, 202)
 	})
 	t.Run("FR-010 what admits JSON", func(t *testing.T) {
 		for _, accept := range []string{"", "application/json", "*/*", "application/*", "text/html, */*;q=0.1", "text/html;q=0.9, Application/Json;q=0.2"} {
-			c.do(t, "GET", "/v1/jobs/"+id, "", "Accept", accept).want(t, 200)
+			c.Do(t, "GET", "/v1/jobs/"+id, "", "Accept", accept).Want(t, 200)
 		}
 	})
 	t.Run("FR-008 a body of unknown length", func(t *testing.T) {
 		for body, want := range map[string]int{"": 200, "{}": 415} {
-			req, _ := http.NewRequest("POST", w.url+"/v1/jobs/"+id+"/cancel", io.MultiReader(strings.NewReader(body)))
+			req, _ := http.NewRequest("POST", w.URL+"/v1/jobs/"+id+"/cancel", io.MultiReader(strings.NewReader(body)))
 			req.Header.Set("Authorization", "Bearer "+c.key)
 			resp, err := http.DefaultTransport.RoundTrip(req)
 			if err != nil {
@@ -124,7 +124,7 @@ func TestTransport(t *testing.T) {
 	})
 	t.Run("FR-011 the rest is not read", func(t *testing.T) {
 		body := &endless{}
-		req, err := http.NewRequest("POST", w.url+"/v1/jobs", body)
+		req, err := http.NewRequest("POST", w.URL+"/v1/jobs", body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,9 +142,9 @@ func TestTransport(t *testing.T) {
 	})
 	t.Run("FR-001 FR-002 JSON both ways and its statuses", func(t *testing.T) {
 		for _, s := range sample[5:8] {
-			r := c.do(t, s.method, fill(s.path, c.id, id, hook), s.body)
-			equal(t, "status of "+s.name, r.status, map[string]int{"submit": 202, "list_jobs": 200, "get": 200}[s.name])
-			equal(t, "type of "+s.name, r.header.Get("Content-Type"), "application/json")
+			r := c.Do(t, s.method, fill(s.path, c.id, id, hook), s.body)
+			equal(t, "status of "+s.name, r.Status, map[string]int{"submit": 202, "list_jobs": 200, "get": 200}[s.name])
+			equal(t, "type of "+s.name, r.Header.Get("Content-Type"), "application/json")
 		}
 		for _, route := range forgerun.Routes() {
 			if _, path, _ := strings.Cut(route, " "); !strings.HasPrefix(path, "/v1/") {
@@ -191,7 +191,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // raw sends a request line that net/http's client would not.
 func (w *world) raw(t *testing.T, line string, header ...string) *http.Response {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,16 +242,16 @@ func TestPaths(t *testing.T) {
 		equal(t, "status", resp.StatusCode, 413)
 	})
 	t.Run("FR-016 unknown path inside", func(t *testing.T) {
-		w.do(t, "GET", "/v1/nothing", "").is(t, 404, "RFA_JOB_NOT_FOUND")
+		w.Do(t, "GET", "/v1/nothing", "").Is(t, 404, "RFA_JOB_NOT_FOUND")
 	})
 	t.Run("FR-016 outside of the mount is plain text", func(t *testing.T) { // G-FR-56
-		r := w.do(t, "GET", "//v1/jobs", "").want(t, 404)
-		equal(t, "type", r.header.Get("Content-Type"), "text/plain; charset=utf-8")
+		r := w.Do(t, "GET", "//v1/jobs", "").Want(t, 404)
+		equal(t, "type", r.Header.Get("Content-Type"), "text/plain; charset=utf-8")
 	})
 	for what, path := range map[string]string{"job": "/v1/jobs/%s", "report": "/v1/jobs/%s/report", "deliveries": "/v1/webhooks/%s/deliveries", "keys": "/v1/clients/%s/keys"} {
 		t.Run("FR-016 FR-124 unknown "+what, func(t *testing.T) {
 			for _, id := range []string{nobody, "1", "not-a-uuid", strings.Repeat("x", 5000), "%00", "7b1f6c523b0f4f3a9a520d7c9a1f4a11", "{" + nobody + "}"} {
-				c.do(t, "GET", fmt.Sprintf(path, id), "").is(t, 404, "RFA_JOB_NOT_FOUND")
+				c.Do(t, "GET", fmt.Sprintf(path, id), "").Is(t, 404, "RFA_JOB_NOT_FOUND")
 			}
 		})
 	}
@@ -304,22 +304,22 @@ func TestProblems(t *testing.T) {
 	w := inMemory(t, config())
 	t.Run("FR-004 FR-005 members and the log", func(t *testing.T) {
 		c := w.customer(t)
-		p := c.do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "my-own-id").is(t, 404, "RFA_JOB_NOT_FOUND")
-		equal(t, "instance", p.Instance, "my-own-id")
-		lines := w.log.lines(t, map[string]any{"request_id": "my-own-id", "error_code": "RFA_JOB_NOT_FOUND", "client_id": c.id, "action": "get"})
+		r := c.Do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "my-own-id").Is(t, 404, "RFA_JOB_NOT_FOUND")
+		equal(t, "instance", testkit.Read[testkit.Problem](t, r).Instance, "my-own-id")
+		lines := w.log.Lines(t, map[string]any{"request_id": "my-own-id", "error_code": "RFA_JOB_NOT_FOUND", "client_id": c.id, "action": "get"})
 		equal(t, "lines of the log", len(lines), 1)
-		other := c.do(t, "GET", "/v1/jobs/"+nobody, "").is(t, 404, "RFA_JOB_NOT_FOUND")
-		equal(t, "lines of the log", len(w.log.lines(t, map[string]any{"request_id": other.Instance})), 1)
+		other := testkit.Read[testkit.Problem](t, c.Do(t, "GET", "/v1/jobs/"+nobody, "").Is(t, 404, "RFA_JOB_NOT_FOUND"))
+		equal(t, "lines of the log", len(w.log.Lines(t, map[string]any{"request_id": other.Instance})), 1)
 	})
 	t.Run("FR-027 the pepper of other keys", func(t *testing.T) {
 		c := config()
 		c.Pepper = []byte("another pepper, which is long enough as well")
 		other := newWorld(t, w.clock, w.store, c)
-		r := other.do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+w.customer(t).key)
-		r.is(t, 503, "RFA_CONFIG_INVALID")
-		other.do(t, "POST", "/v1/clients", "").is(t, 503, "RFA_CONFIG_INVALID")
-		if strings.Contains(r.body, "pepper") {
-			t.Errorf("the answer tells of what is inside: %s", r.body)
+		r := other.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+w.customer(t).key)
+		r.Is(t, 503, "RFA_CONFIG_INVALID")
+		other.Do(t, "POST", "/v1/clients", "").Is(t, 503, "RFA_CONFIG_INVALID")
+		if strings.Contains(r.Body, "pepper") {
+			t.Errorf("the answer tells of what is inside: %s", r.Body)
 		}
 	})
 }

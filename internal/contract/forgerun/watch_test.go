@@ -98,7 +98,7 @@ func (w *world) live(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	runner := duty.Runner{Engine: w.engine, Deliver: w.forge.Deliver}
+	runner := duty.Runner{Engine: w.engine, Outlets: []duty.Outlet{{Deliver: w.forge.Deliver}}}
 	all.Go(func() { w.forge.Run(ctx) })
 	all.Go(func() { runner.Run(ctx) })
 	stop = sync.OnceFunc(func() {

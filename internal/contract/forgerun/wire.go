@@ -18,10 +18,10 @@ type reply struct {
 }
 
 // answered is a reply of one object.
-func answered(status int, fill func(*object)) reply {
-	o := begin(make([]byte, 0, 512))
+func answered(status int, fill func(*jsontext.Object)) reply {
+	o := jsontext.NewObject(make([]byte, 0, 512))
 	fill(&o)
-	return reply{status, o.end()}
+	return reply{status, o.End()}
 }
 
 // updatedAt is when the job last changed its state. Heartbeats move the time the
@@ -37,28 +37,28 @@ func updatedAt(j *job.Job) time.Time {
 }
 
 // appendJob writes a job with the members of the document and those of G-FR-38.
-func appendJob(o *object, j *job.Job) {
+func appendJob(o *jsontext.Object, j *job.Job) {
 	t := decodeTerms(j.Payload)
-	o.text("job_id", j.ID.Key)
-	o.text("type", t.typ)
-	o.text("state", string(j.State))
-	o.optional("outcome", outcome(j.State))
-	o.time("created_at", j.CreatedAt)
-	o.time("execution_at", t.executionAt)
-	o.time("updated_at", updatedAt(j))
-	o.number("attempt", int64(attempt(j)))
-	o.optional("callback", t.callback)
-	o.text("work_kind", j.Kind)
+	o.Text("job_id", j.ID.Key)
+	o.Text("type", t.typ)
+	o.Text("state", string(j.State))
+	o.Optional("outcome", outcome(j.State))
+	o.Time("created_at", j.CreatedAt)
+	o.Time("execution_at", t.executionAt)
+	o.Time("updated_at", updatedAt(j))
+	o.Number("attempt", int64(attempt(j)))
+	o.Optional("callback", t.callback)
+	o.Text("work_kind", j.Kind)
 	if d, err := decodeDefinition(j.Definition); err == nil {
-		o.object("definition", d.append)
+		o.Object("definition", d.append)
 	} else {
-		o.raw("definition", "null")
+		o.Null("definition")
 	}
 	if j.State == failed {
 		f := decodeFailure(j.Failure)
-		o.object("failure", f.append)
+		o.Object("failure", f.append)
 	} else {
-		o.raw("failure", "null")
+		o.Null("failure")
 	}
 }
 
@@ -68,16 +68,16 @@ type failure struct {
 	retryable     bool
 }
 
-func (f *failure) append(o *object) {
-	o.text("code", f.code)
-	o.text("message", f.message)
-	o.flag("retryable", f.retryable)
+func (f *failure) append(o *jsontext.Object) {
+	o.Text("code", f.code)
+	o.Text("message", f.message)
+	o.Flag("retryable", f.retryable)
 }
 
 func (f *failure) encode() []byte {
-	o := begin(make([]byte, 0, 128))
+	o := jsontext.NewObject(make([]byte, 0, 128))
 	f.append(&o)
-	return o.end()
+	return o.End()
 }
 
 // lost is the failure of a run that fell silent and so left none (G-FR-35).
@@ -111,25 +111,25 @@ func decodeFailure(raw []byte) failure {
 }
 
 // appendReport writes the report of a final job (FR-125, FR-131).
-func appendReport(o *object, j *job.Job, events []event) {
+func appendReport(o *jsontext.Object, j *job.Job, events []event) {
 	started := startOfLastRun(events)
 	duration := int64(0)
 	if !started.IsZero() {
 		duration = j.SettledAt.Sub(started).Round(time.Millisecond).Milliseconds()
 	}
-	o.text("job_id", j.ID.Key)
-	o.text("outcome", outcome(j.State))
-	o.array("events", len(events), func(i int, o *object) { events[i].append(o, j.ID.Key, j.Kind, "timestamp") })
-	o.time("started_at", started)
-	o.time("finished_at", j.SettledAt)
-	o.number("duration_ms", duration)
-	o.number("attempt", int64(attempt(j)))
-	o.text("work_kind", j.Kind)
+	o.Text("job_id", j.ID.Key)
+	o.Text("outcome", outcome(j.State))
+	o.Objects("events", len(events), func(i int, o *jsontext.Object) { events[i].append(o, j.ID.Key, j.Kind, "timestamp") })
+	o.Time("started_at", started)
+	o.Time("finished_at", j.SettledAt)
+	o.Number("duration_ms", duration)
+	o.Number("attempt", int64(attempt(j)))
+	o.Text("work_kind", j.Kind)
 	if j.State == failed {
 		f := decodeFailure(j.Failure)
-		o.object("failure", f.append)
+		o.Object("failure", f.append)
 	} else {
-		o.raw("failure", "null")
+		o.Null("failure")
 	}
 }
 
@@ -207,14 +207,14 @@ func nextCursor(kind, place string) string {
 
 // listed is a page of n items. next is the place from which to go on, empty at
 // the end.
-func listed(n int, fill func(i int, o *object), kind, next string) reply {
-	return answered(200, func(o *object) {
-		o.array("items", n, fill)
+func listed(n int, fill func(i int, o *jsontext.Object), kind, next string) reply {
+	return answered(200, func(o *jsontext.Object) {
+		o.Objects("items", n, fill)
 		if next == "" {
-			o.raw("next_cursor", "null")
+			o.Null("next_cursor")
 		} else {
-			o.text("next_cursor", nextCursor(kind, next))
+			o.Text("next_cursor", nextCursor(kind, next))
 		}
-		o.flag("has_more", next != "")
+		o.Flag("has_more", next != "")
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // TestWorkers runs the pool of a node.
@@ -80,7 +81,7 @@ func TestLeases(t *testing.T) {
 		c := w.customer(t)
 		t.Run("FR-170 FR-171 a claim hands out a job once", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
-			got := together(20, func(int) int { return len(w.claims(t, 1)) })
+			got := testkit.Together(20, func(int) int { return len(w.claims(t, 1)) })
 			n := 0
 			for _, g := range got {
 				n += g
@@ -168,7 +169,7 @@ func TestLeases(t *testing.T) {
 					w.clock.Advance(time.Minute)
 				}
 			}
-			c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").is(t, 409, "RFA_JOB_CONFLICT")
+			c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT")
 		})
 		t.Run("FR-181 a job without a definition", func(t *testing.T) { // G-FR-33
 			for _, spoiled := range []string{"", "{", "[]", `{"work_kind":"SUCCESS_FAST"}`, `{"work_kind":"NOTHING","duration_ms":1,"payload_size":1}`} {
@@ -239,7 +240,7 @@ func TestRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "bytes", read[struct{ Bytes int }](t, reply{body: string(j.Result)}).Bytes, 256<<10)
+		equal(t, "bytes", testkit.Read[struct{ Bytes int }](t, testkit.Reply{Body: string(j.Result)}).Bytes, 256<<10)
 	})
 	t.Run("FR-135 a run stops when it is told to", func(t *testing.T) {
 		c.submit(t, spec("SUCCESS_SLOW"))

@@ -1,14 +1,10 @@
 package forgerun_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -22,8 +18,6 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
-	"github.com/millrace/millrace/internal/store/postgres"
-	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -31,50 +25,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a whole ForgeRun behind a real server, on a clock that stands still.
 type world struct {
+	*testkit.Site
 	clock    *testkit.Clock
 	timers   *timers
 	store    store.Store
 	engine   *engine.Engine
 	forge    *forgerun.ForgeRun
 	registry *prometheus.Registry
-	log      *journal
+	log      *testkit.Journal
 	seen     *watcher
-	url      string
-	client   *http.Client
 	again    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
-}
-
-// journal is a log that is written and read at once.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string { j.mu.Lock(); defer j.mu.Unlock(); return j.text.String() }
-
-// lines returns the lines that have all of the members.
-func (j *journal) lines(t testing.TB, members map[string]any) (found []map[string]any) {
-	t.Helper()
-next:
-	for _, text := range strings.Split(strings.TrimSpace(j.String()), "\n") {
-		var line map[string]any
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			t.Fatalf("the log has %q: %v", text, err)
-		}
-		for k, want := range members {
-			if line[k] != want {
-				continue next
-			}
-		}
-		found = append(found, line)
-	}
-	return found
 }
 
 // timers let runs wait for the world's clock.
@@ -134,37 +94,24 @@ func config() forgerun.Config {
 // onEveryStore runs a test on SQLite and on PostgreSQL, each in a world of its own.
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) { test(t, inMemory(t, config())) })
-	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, config())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, config())) })
 }
 
 // onPostgres is a world on a database of its own.
-func onPostgres(t testing.TB, c forgerun.Config) *world {
-	clock := testkit.NewClock()
-	url := pgtest.URL(t)
-	open := func(tb testing.TB) store.Store {
-		s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: clock.Now})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		tb.Cleanup(func() { s.Close() })
-		return s
-	}
-	w := newWorld(t, clock, open(t), c)
-	w.again = open
-	return w
-}
+func onPostgres(t testing.TB, c forgerun.Config) *world { return in(t, testkit.OnPostgres(t), c) }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c forgerun.Config) *world {
-	clock := testkit.NewClock()
-	return newWorld(t, clock, testkit.Memory(t, clock.Now), c)
+func inMemory(t testing.TB, c forgerun.Config) *world { return in(t, testkit.InMemory(t), c) }
+
+func in(t testing.TB, p testkit.Place, c forgerun.Config) *world {
+	w := newWorld(t, p.Clock, p.Store, c)
+	w.again = p.Again
+	return w
 }
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, timers: newTimers(clock), store: s, registry: prometheus.NewRegistry(), log: &journal{}}
+	w := &world{clock: clock, timers: newTimers(clock), store: s, registry: prometheus.NewRegistry(), log: &testkit.Journal{}}
 	c.Registry, c.Now, c.Elapsed, c.Random = w.registry, clock.Now, clock.Monotonic, testkit.Random
 	if c.Log == nil {
 		w.seen = newWatcher(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -179,104 +126,11 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Conf
 	}
 	w.forge = f
 	w.engine = testkit.Engine(t, s, clock, f.Contracts()...)
-	server := httptest.NewUnstartedServer(nil)
-	server.Config = httpapi.Server(httpapi.Root(f.Mount(w.engine), httpapi.Health()), c.Log)
-	server.Start()
-	t.Cleanup(server.Close)
-	w.url = server.URL
-	w.client = &http.Client{Transport: checked(t, http.DefaultTransport),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	w.Site = testkit.Open(t, c.Log, document(t), fault, f.Mount(w.engine), httpapi.Health())
 	return w
 }
 
-// reply is an answer, read to its end.
-type reply struct {
-	status int
-	header http.Header
-	body   string
-}
-
-// do sends a request. header are pairs; a body comes as JSON unless header says
-// otherwise.
-func (w *world) do(t testing.TB, method, path, body string, header ...string) reply {
-	t.Helper()
-	var content io.Reader
-	if body != "" {
-		content = strings.NewReader(body)
-	}
-	req, err := http.NewRequest(method, w.url+path, content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		if header[i+1] == "" {
-			req.Header.Del(header[i])
-			continue
-		}
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := w.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{resp.StatusCode, resp.Header, string(got)}
-}
-
-// want fails unless the answer has a status.
-func (r reply) want(t testing.TB, status int) reply {
-	t.Helper()
-	if r.status != status {
-		t.Fatalf("got %d %s, want %d", r.status, r.body, status)
-	}
-	return r
-}
-
-// read decodes an answer.
-func read[T any](t testing.TB, r reply) (v T) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
-		t.Fatalf("%s: %v", r.body, err)
-	}
-	return v
-}
-
-// trouble is a problem document.
-type trouble struct {
-	Type, Title, Detail, Instance, Code string
-	Status                              int
-}
-
-// is fails unless the answer is a problem with a status and a code, whose detail
-// has all of the words.
-func (r reply) is(t testing.TB, status int, code string, words ...string) trouble {
-	t.Helper()
-	r.want(t, status)
-	p := read[trouble](t, r)
-	if p.Code != code || p.Status != status || p.Title == "" || p.Detail == "" || !strings.Contains(p.Type, ":") {
-		t.Errorf("got %s, want %d %s", r.body, status, code)
-	}
-	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
-		t.Errorf("a problem of type %q", got)
-	}
-	if p.Instance == "" || p.Instance != r.header.Get("X-Request-Id") {
-		t.Errorf("instance %q of request %q", p.Instance, r.header.Get("X-Request-Id"))
-	}
-	for _, word := range words {
-		if !strings.Contains(p.Detail, word) {
-			t.Errorf("%q does not speak of %q", p.Detail, word)
-		}
-	}
-	return p
-}
+var fault = testkit.Problems("urn:millrace:forgerun:")
 
 // customer is a client with its key.
 type customer struct {
@@ -298,23 +152,23 @@ type issued struct {
 // newClient makes a client without a key.
 func (w *world) newClient(t testing.TB) string {
 	t.Helper()
-	return read[struct {
+	return testkit.Read[struct {
 		ClientID string `json:"client_id"`
-	}](t, w.do(t, "POST", "/v1/clients", "").want(t, 201)).ClientID
+	}](t, w.Do(t, "POST", "/v1/clients", "").Want(t, 201)).ClientID
 }
 
 // customer makes a client and its first key.
 func (w *world) customer(t testing.TB) *customer {
 	t.Helper()
 	id := w.newClient(t)
-	k := read[issued](t, w.do(t, "POST", "/v1/clients/"+id+"/keys", "").want(t, 201))
+	k := testkit.Read[issued](t, w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").Want(t, 201))
 	return &customer{w, id, *k.APIKey, k.KeyID, k.CallbackSecret}
 }
 
-// do sends a request with the client's key.
-func (c *customer) do(t testing.TB, method, path, body string, header ...string) reply {
+// Do sends a request with the client's key.
+func (c *customer) Do(t testing.TB, method, path, body string, header ...string) testkit.Reply {
 	t.Helper()
-	return c.w.do(t, method, path, body, append([]string{"Authorization", "Bearer " + c.key}, header...)...)
+	return c.w.Do(t, method, path, body, append([]string{"Authorization", "Bearer " + c.key}, header...)...)
 }
 
 // view is a job as it is shown.
@@ -390,29 +244,29 @@ func at(t time.Time) string { return fmt.Sprintf(`"execution_at":%q`, t.Format(t
 // submit submits what must be accepted and returns the job's id.
 func (c *customer) submit(t testing.TB, body string, header ...string) string {
 	t.Helper()
-	return read[view](t, c.do(t, "POST", "/v1/jobs", body, header...).want(t, 202)).JobID
+	return testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs", body, header...).Want(t, 202)).JobID
 }
 
 // get reads a job that must be there.
 func (c *customer) get(t testing.TB, id string) view {
 	t.Helper()
-	return read[view](t, c.do(t, "GET", "/v1/jobs/"+id, "").want(t, 200))
+	return testkit.Read[view](t, c.Do(t, "GET", "/v1/jobs/"+id, "").Want(t, 200))
 }
 
 // report reads a report that must be there.
 func (c *customer) report(t testing.TB, id string) account {
 	t.Helper()
-	return read[account](t, c.do(t, "GET", "/v1/jobs/"+id+"/report", "").want(t, 200))
+	return testkit.Read[account](t, c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Want(t, 200))
 }
 
 func (c *customer) cancel(t testing.TB, id string) view {
 	t.Helper()
-	return read[view](t, c.do(t, "POST", "/v1/jobs/"+id+"/cancel", "").want(t, 200))
+	return testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "").Want(t, 200))
 }
 
 func (c *customer) retry(t testing.TB, id string) view {
 	t.Helper()
-	return read[view](t, c.do(t, "POST", "/v1/jobs/"+id+"/retry", "").want(t, 200))
+	return testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Want(t, 200))
 }
 
 // state fails unless a job is in a state.
@@ -514,15 +368,7 @@ func (w *world) fail(t testing.TB) *job.Job {
 }
 
 // sweep does what the duties do by themselves.
-func (w *world) sweep(t testing.TB) {
-	t.Helper()
-	if _, err := w.engine.Expire(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.engine.Promote(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-}
+func (w *world) sweep(t testing.TB) { t.Helper(); testkit.Sweep(t, w.engine) }
 
 // jobs counts all jobs in the store.
 func (w *world) jobs(t testing.TB) int {

@@ -24,7 +24,7 @@ func TestModes(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("RL-017 unique_conflict_stores_nothing", func(t *testing.T) {
 			w.put(t, spec("unique", "old", `"payload":1`))
-			w.enqueue(t, "unique", spec("unique", "new"), spec("unique", "old", `"payload":2`), spec("unique-b", "new")).want(t, 409)
+			w.enqueue(t, "unique", spec("unique", "new"), spec("unique", "old", `"payload":2`), spec("unique-b", "new")).Want(t, 409)
 			w.gone(t, "unique", "new")
 			w.gone(t, "unique-b", "new")
 			equal(t, "payload", string(w.get(t, "unique", "old").Payload), "1")
@@ -32,15 +32,15 @@ func TestModes(t *testing.T) {
 		t.Run("RL-018 ignore_leaves_existing_jobs", func(t *testing.T) {
 			w.put(t, spec("ignore", "flying", `"payload":1`), spec("ignore", "waiting", `"payload":1`))
 			v := w.claim(t, "ignore")
-			before := w.do(t, "GET", jobPath("ignore", "waiting"), "")
+			before := w.Do(t, "GET", jobPath("ignore", "waiting"), "")
 			w.clock.Advance(time.Second)
 			w.enqueue(t, "ignore", spec("ignore", "flying", `"payload":2`), spec("ignore", "waiting", `"payload":2`), spec("ignore", "new")).
-				want(t, 202).empty(t)
+				Want(t, 202).Empty(t)
 			equal(t, "in flight", *w.get(t, "ignore", "flying").RunID, *v.RunID)
 			equal(t, "payload", string(w.get(t, "ignore", "flying").Payload), "1")
-			equal(t, "waiting", w.do(t, "GET", jobPath("ignore", "waiting"), "").body, before.body)
+			equal(t, "waiting", w.Do(t, "GET", jobPath("ignore", "waiting"), "").Body, before.Body)
 			w.get(t, "ignore", "new")
-			w.beat(t, v, "").want(t, 202)
+			w.beat(t, v, "").Want(t, 202)
 		})
 		t.Run("RL-019 replace_takes_out_of_flight", func(t *testing.T) {
 			w.put(t, spec("replace", "1", `"max_retries":1,"state":"old","timeout":5`))
@@ -49,7 +49,7 @@ func TestModes(t *testing.T) {
 			v := w.claim(t, "replace")
 			equal(t, "after one timeout", number(v.RetriesRemaining), "0")
 			w.enqueue(t, "replace", spec("replace", "1", `"max_retries":4,"state":"new","payload":[1],"timeout":7`), spec("replace", "2")).
-				want(t, 202).empty(t)
+				Want(t, 202).Empty(t)
 			got := w.get(t, "replace", "1")
 			equal(t, "out of flight", got.RunID == nil, true)
 			equal(t, "retries_remaining", number(got.RetriesRemaining), "4")
@@ -57,31 +57,31 @@ func TestModes(t *testing.T) {
 			equal(t, "payload", string(got.Payload), `[1]`)
 			equal(t, "timeout", got.Timeout, 7)
 			w.lost(t, v) // RL-020
-			w.enqueue(t, "replace", spec("replace", "1")).want(t, 202)
+			w.enqueue(t, "replace", spec("replace", "1")).Want(t, 202)
 			equal(t, "no state given", string(w.get(t, "replace", "1").State), "null")
 			equal(t, "no limit given", number(w.get(t, "replace", "1").MaxRetries), "null")
 		})
 		t.Run("RL-020 old_run_is_useless_after_replace", func(t *testing.T) {
 			w.put(t, spec("useless", "1"))
 			old := w.claim(t, "useless")
-			w.enqueue(t, "replace", spec("useless", "1")).want(t, 202)
+			w.enqueue(t, "replace", spec("useless", "1")).Want(t, 202)
 			w.lost(t, old)
 			next := w.claim(t, "useless")
 			w.lost(t, old)
-			w.beat(t, next, "").want(t, 202)
+			w.beat(t, next, "").Want(t, 202)
 		})
 		t.Run("RL-019 replace_may_move_run_at", func(t *testing.T) {
 			w.put(t, spec("move", "1"))
-			w.enqueue(t, "replace", spec("move", "1", at(w.clock.Now().Add(time.Hour)))).want(t, 202)
+			w.enqueue(t, "replace", spec("move", "1", at(w.clock.Now().Add(time.Hour)))).Want(t, 202)
 			equal(t, "before", len(w.next(t, "move", 1)), 0)
-			w.enqueue(t, "replace", spec("move", "1")).want(t, 202)
+			w.enqueue(t, "replace", spec("move", "1")).Want(t, 202)
 			w.claim(t, "move")
 		})
 		t.Run("RL-021 default_and_unknown_mode", func(t *testing.T) {
 			w.put(t, spec("mode", "1"))
-			w.enqueue(t, "", spec("mode", "1")).want(t, 409)
+			w.enqueue(t, "", spec("mode", "1")).Want(t, 409)
 			for _, mode := range []string{"uniqe", "UNIQUE", "", "replace&mode=ignore", "%zz"} {
-				w.do(t, "POST", "/v2/queues/jobs?mode="+mode, "["+spec("mode", "2")+"]").want(t, 400).explains(t, "mode")
+				w.Do(t, "POST", "/v2/queues/jobs?mode="+mode, "["+spec("mode", "2")+"]").Want(t, 400).Explains(t, "mode")
 			}
 			w.gone(t, "mode", "2")
 		})
@@ -89,14 +89,14 @@ func TestModes(t *testing.T) {
 			batch := func(queue string) []string {
 				return []string{spec(queue, "1", `"payload":1`), spec(queue, "other"), spec(queue, "1", `"payload":2`)}
 			}
-			w.enqueue(t, "unique", batch("twice-unique")...).want(t, 409)
+			w.enqueue(t, "unique", batch("twice-unique")...).Want(t, 409)
 			w.gone(t, "twice-unique", "1")
 			w.gone(t, "twice-unique", "other")
-			w.enqueue(t, "ignore", batch("twice-ignore")...).want(t, 202)
+			w.enqueue(t, "ignore", batch("twice-ignore")...).Want(t, 202)
 			equal(t, "first wins", string(w.get(t, "twice-ignore", "1").Payload), "1")
-			w.enqueue(t, "replace", batch("twice-replace")...).want(t, 202)
+			w.enqueue(t, "replace", batch("twice-replace")...).Want(t, 202)
 			equal(t, "last wins", string(w.get(t, "twice-replace", "1").Payload), "2")
-			w.enqueue(t, "replace", batch("twice-replace")...).want(t, 202)
+			w.enqueue(t, "replace", batch("twice-replace")...).Want(t, 202)
 			equal(t, "last wins again", string(w.get(t, "twice-replace", "1").Payload), "2")
 		})
 	})
@@ -106,24 +106,24 @@ func TestModes(t *testing.T) {
 func TestEnqueue(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("RL-023 accepted_with_empty_body", func(t *testing.T) {
-			w.enqueue(t, "unique", spec("accepted", "1")).want(t, 202).empty(t)
+			w.enqueue(t, "unique", spec("accepted", "1")).Want(t, 202).Empty(t)
 		})
 		t.Run("RL-024 several_queues_one_transaction", func(t *testing.T) {
 			w.put(t, spec("several-a", "1"), spec("several-b", "1"), spec("several-a", "2"))
 			equal(t, "a", ids(w.next(t, "several-a", 9)), "1 2")
 			equal(t, "b", ids(w.next(t, "several-b", 9)), "1")
-			w.enqueue(t, "", spec("several-c", "1"), spec("several-b", "1")).want(t, 409)
+			w.enqueue(t, "", spec("several-c", "1"), spec("several-b", "1")).Want(t, 409)
 			w.gone(t, "several-c", "1")
 		})
 		t.Run("RL-025 empty_array", func(t *testing.T) {
 			for _, mode := range []string{"unique", "ignore", "replace"} {
-				w.enqueue(t, mode).want(t, 202).empty(t)
+				w.enqueue(t, mode).Want(t, 202).Empty(t)
 			}
 		})
 		t.Run("RL-027 conflict_names_the_job", func(t *testing.T) {
 			w.put(t, spec("named queue", "named id"))
-			w.enqueue(t, "", spec("named queue", "fine"), spec("named queue", "named id")).want(t, 409).
-				explains(t, "named queue", "named id")
+			w.enqueue(t, "", spec("named queue", "fine"), spec("named queue", "named id")).Want(t, 409).
+				Explains(t, "named queue", "named id")
 		})
 		t.Run("RL-034 visible_to_another_connection", func(t *testing.T) {
 			if w.again == nil {
@@ -183,22 +183,22 @@ func TestBadBodies(t *testing.T) {
 		{"RL-028 second_job_beyond", `[` + spec("bad", "1") + `,` + spec("bad", "2", `"timeout":-1`) + `]`, 422, []string{"job 1", "timeout"}},
 	} {
 		t.Run(c.id, func(t *testing.T) {
-			w.do(t, "POST", "/v2/queues/jobs", c.body).want(t, c.status).explains(t, c.words...) // RL-031
+			w.Do(t, "POST", "/v2/queues/jobs", c.body).Want(t, c.status).Explains(t, c.words...) // RL-031
 			w.put(t, spec("running", c.id))
 			v := w.claim(t, "running")
-			w.do(t, "PUT", v.runPath(), c.body).want(t, c.status).explains(t, c.words...)
-			w.do(t, "DELETE", v.runPath(), "").want(t, 200)
+			w.Do(t, "PUT", v.runPath(), c.body).Want(t, c.status).Explains(t, c.words...)
+			w.Do(t, "DELETE", v.runPath(), "").Want(t, 200)
 		})
 	}
 	equal(t, "jobs stored", len(w.next(t, "bad", 50)), 0)
 	for _, contentType := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "json", "application/json+x;;"} {
 		t.Run("RL-032 content_type_"+contentType, func(t *testing.T) {
-			w.do(t, "POST", "/v2/queues/jobs", "[]", "Content-Type", contentType).want(t, 415).explains(t, "Content-Type")
+			w.Do(t, "POST", "/v2/queues/jobs", "[]", "Content-Type", contentType).Want(t, 415).Explains(t, "Content-Type")
 		})
 	}
 	for _, contentType := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON", "application/vnd.x+json"} {
 		t.Run("RL-032 json_by_another_name_"+contentType, func(t *testing.T) {
-			w.do(t, "POST", "/v2/queues/jobs", "[]", "Content-Type", contentType, beyondDocument, "1").want(t, 202)
+			w.Do(t, "POST", "/v2/queues/jobs", "[]", "Content-Type", contentType, beyondDocument, "1").Want(t, 202)
 		})
 	}
 }
@@ -215,15 +215,15 @@ func TestBodyLimit(t *testing.T) {
 	for _, c := range []struct{ method, path string }{{"POST", "/v2/queues/jobs"}, {"PUT", run}, {"PATCH", run}, {"DELETE", run},
 		{"GET", "/v2/queues/limit/jobs"}, {"GET", jobPath("limit", "fits")}, {"POST", "/v1/queues/jobs"}} {
 		t.Run("RL-033 too_large_"+c.method+"_"+c.path, func(t *testing.T) {
-			w.do(t, c.method, c.path, over).want(t, 413).explains(t, "1048576")
+			w.Do(t, c.method, c.path, over).Want(t, 413).Explains(t, "1048576")
 		})
 		t.Run("RL-033 too_large_in_chunks_"+c.method+"_"+c.path, func(t *testing.T) {
-			req, err := http.NewRequest(c.method, w.url+c.path, io.MultiReader(strings.NewReader(over)))
+			req, err := http.NewRequest(c.method, w.URL+c.path, io.MultiReader(strings.NewReader(over)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			req.Header.Set("Content-Type", "application/json")
-			resp, err := w.client.Do(req)
+			resp, err := w.Client.Do(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,7 +256,7 @@ func TestCrash(t *testing.T) {
 		}
 		w = newWorld(t, clock, open(left), config())
 		equal(t, "payload", string(w.get(t, "crash", "1").Payload), `"kept"`)
-		w.beat(t, run, "").want(t, 202)
+		w.beat(t, run, "").Want(t, 202)
 		equal(t, "next", ids(w.next(t, "crash", 9)), "2")
 	})
 }
@@ -267,7 +267,7 @@ func TestRequestLog(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	w.put(t, spec("log", "1"))
-	w.enqueue(t, "", spec("log", "1")).want(t, 409)
+	w.enqueue(t, "", spec("log", "1")).Want(t, 409)
 	if log := w.log.String(); log != "" {
 		t.Errorf("the log says %s", log)
 	}

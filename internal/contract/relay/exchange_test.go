@@ -1,7 +1,6 @@
 package relay_test
 
 import (
-	"net/http"
 	"testing"
 
 	"github.com/millrace/millrace/internal/contract/relay"
@@ -10,12 +9,12 @@ import (
 
 const beyondDocument = testkit.BeyondDocument
 
-// checked is a transport that holds every exchange against openapi.yaml.
-func checked(t testing.TB, next http.RoundTripper) http.RoundTripper {
-	return testkit.ReadDocument(t, relay.OpenAPI, bodyLimit).Check(t, next)
+// document is openapi.yaml, against which every exchange is held.
+func document(t testing.TB) *testkit.Document {
+	return testkit.ReadDocument(t, relay.OpenAPI, bodyLimit)
 }
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	testkit.ReadDocument(t, relay.OpenAPI, bodyLimit).HoldsRoutes(t, relay.Routes(), 15)
+	document(t).HoldsRoutes(t, relay.Routes(), 15)
 }

@@ -102,19 +102,19 @@ func TestStorageFailures(t *testing.T) {
 					if want == 429 {
 						want = status // G-RL-09
 					}
-					got := w.do(t, r.method, r.path, r.body).want(t, want)
-					equal(t, "retry-after", got.header.Get("Retry-After"), map[bool]string{true: "1", false: ""}[want == status])
-					if got.header.Get("X-Request-Id") == "" {
+					got := w.Do(t, r.method, r.path, r.body).Want(t, want)
+					equal(t, "retry-after", got.Header.Get("Retry-After"), map[bool]string{true: "1", false: ""}[want == status])
+					if got.Header.Get("X-Request-Id") == "" {
 						t.Error("the answer has no request id")
 					}
 					if r.method == "HEAD" {
-						got.empty(t)
+						got.Empty(t)
 						return
 					}
-					got.explains(t)
+					got.Explains(t)
 					for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table", "store:"} {
-						if strings.Contains(got.body, inside) {
-							t.Errorf("the answer tells of %s: %s", inside, got.body)
+						if strings.Contains(got.Body, inside) {
+							t.Errorf("the answer tells of %s: %s", inside, got.Body)
 						}
 					}
 				})
@@ -135,12 +135,12 @@ func TestUnknownOutcome(t *testing.T) {
 	f := &lostAnswer{Store: testkit.Memory(t, clock.Now)}
 	w := newWorld(t, clock, f, config())
 	f.next.Store(true)
-	w.enqueue(t, "", spec("lost", "1")).want(t, 429)
-	w.enqueue(t, "", spec("lost", "1")).want(t, 409)
+	w.enqueue(t, "", spec("lost", "1")).Want(t, 429)
+	w.enqueue(t, "", spec("lost", "1")).Want(t, 409)
 	v := w.claim(t, "lost")
 	f.next.Store(true)
-	w.do(t, "DELETE", v.runPath(), "").want(t, 429)
-	w.do(t, "DELETE", v.runPath(), "").want(t, 200)
+	w.Do(t, "DELETE", v.runPath(), "").Want(t, 429)
+	w.Do(t, "DELETE", v.runPath(), "").Want(t, 200)
 	w.gone(t, "lost", "1")
 }
 
@@ -165,13 +165,13 @@ func TestToken(t *testing.T) {
 	c.Token = relayToken("correct horse")
 	w := inMemory(t, c)
 	for _, authorization := range []string{"", "Bearer", "Bearer wrong", "Basic correct horse", "correct horse", "Bearer correct horse battery"} {
-		r := w.do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", authorization).want(t, 401).explains(t, "token")
-		equal(t, "challenge", r.header.Get("WWW-Authenticate"), `Bearer realm="millrace"`)
+		r := w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", authorization).Want(t, 401).Explains(t, "token")
+		equal(t, "challenge", r.Header.Get("WWW-Authenticate"), `Bearer realm="millrace"`)
 	}
-	w.do(t, "GET", "/v2/queues/nothing/here/at/all", "").want(t, 401)
-	w.do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", "Bearer correct horse").want(t, 204)
-	w.do(t, "GET", "/v1/queues/q/jobs", "", "Authorization", "bearer correct horse").want(t, 204)
-	w.do(t, "GET", "/health", "").want(t, 200)
+	w.Do(t, "GET", "/v2/queues/nothing/here/at/all", "").Want(t, 401)
+	w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", "Bearer correct horse").Want(t, 204)
+	w.Do(t, "GET", "/v1/queues/q/jobs", "", "Authorization", "bearer correct horse").Want(t, 204)
+	w.Do(t, "GET", "/health", "").Want(t, 200)
 	if strings.Contains(w.log.String(), "correct horse") {
 		t.Error("the token is in the log")
 	}

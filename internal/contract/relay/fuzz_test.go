@@ -81,20 +81,20 @@ func FuzzPathNames(f *testing.F) {
 		}
 		path := "/v2/queues/" + escape(queue) + "/jobs/" + escape(id)
 		valid := func(s string) bool { return s != "" && utf8.ValidString(s) && !strings.Contains(s, "\x00") }
-		r := w.do(t, "DELETE", path, "")
+		r := w.Do(t, "DELETE", path, "")
 		if !valid(queue) || !valid(id) {
-			if r.status != 404 {
-				t.Fatalf("%s: got %d", path, r.status)
+			if r.Status != 404 {
+				t.Fatalf("%s: got %d", path, r.Status)
 			}
 			return
 		}
 		body := `[{"queue":` + quote(queue) + `,"id":` + quote(id) + `,"timeout":1,"payload":1}]`
-		w.do(t, "POST", "/v2/queues/jobs", body).want(t, 202)
+		w.Do(t, "POST", "/v2/queues/jobs", body).Want(t, 202)
 		var v view
-		if err := json.Unmarshal([]byte(w.do(t, "GET", path, "").want(t, 200).body), &v); err != nil || v.Queue != queue || v.ID != id {
+		if err := json.Unmarshal([]byte(w.Do(t, "GET", path, "").Want(t, 200).Body), &v); err != nil || v.Queue != queue || v.ID != id {
 			t.Fatalf("%q %q became %q %q: %v", queue, id, v.Queue, v.ID, err)
 		}
-		w.do(t, "DELETE", path, "").want(t, 200)
+		w.Do(t, "DELETE", path, "").Want(t, 200)
 		if m, ok := relay.MemberV1(strings.ReplaceAll(escape(queue), "%20", "+")); !ok || m != queue {
 			t.Fatalf("version 1 reads %q as %q", queue, m)
 		}
@@ -114,9 +114,9 @@ func FuzzNumJobs(f *testing.F) {
 			}
 		}
 		digits := text != "" && strings.Trim(text, "0123456789") == "" && strings.Trim(text, "0") != ""
-		r := w.do(t, "GET", "/v2/queues/empty/jobs?num_jobs="+text, "", beyondDocument, "1")
-		if r.status != 204 && r.status != 400 || digits && r.status != 204 {
-			t.Fatalf("num_jobs=%s: got %d %s", text, r.status, r.body)
+		r := w.Do(t, "GET", "/v2/queues/empty/jobs?num_jobs="+text, "", beyondDocument, "1")
+		if r.Status != 204 && r.Status != 400 || digits && r.Status != 204 {
+			t.Fatalf("num_jobs=%s: got %d %s", text, r.Status, r.Body)
 		}
 	})
 }

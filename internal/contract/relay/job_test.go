@@ -23,7 +23,7 @@ func testIdentity(t *testing.T, w *world) {
 	t.Run("RL-001 same_id_in_two_queues", func(t *testing.T) {
 		w.put(t, spec("id-a", "same", `"payload":1`))
 		w.put(t, spec("id-b", "same", `"payload":2`))
-		w.enqueue(t, "", spec("id-a", "same")).want(t, 409)
+		w.enqueue(t, "", spec("id-a", "same")).Want(t, 409)
 		equal(t, "payload", string(w.get(t, "id-a", "same").Payload), "1")
 		equal(t, "payload", string(w.get(t, "id-b", "same").Payload), "2")
 	})
@@ -35,16 +35,16 @@ func testIdentity(t *testing.T, w *world) {
 			w.put(t, spec(long, c.name))
 			equal(t, "queue", w.get(t, long, c.name).Queue, long)
 			equal(t, "next", w.claim(t, long).Queue, long)
-			w.enqueue(t, "", spec(long+c.letter, "1")).want(t, 422).explains(t, "queue", "1024")
+			w.enqueue(t, "", spec(long+c.letter, "1")).Want(t, 422).Explains(t, "queue", "1024")
 		})
 		t.Run("RL-003 id_1024_"+c.name, func(t *testing.T) {
 			w.put(t, spec("long-"+c.name, long))
 			equal(t, "id", w.get(t, "long-"+c.name, long).ID, long)
-			w.enqueue(t, "", spec("long-"+c.name, long+c.letter)).want(t, 422).explains(t, "id", "1024")
+			w.enqueue(t, "", spec("long-"+c.name, long+c.letter)).Want(t, 422).Explains(t, "id", "1024")
 			w.put(t, spec(long, long)) // the longest path there is
 			for _, v := range w.next(t, long, 5) {
-				w.beat(t, v, "1").want(t, 202)
-				w.do(t, "DELETE", v.runPath(), "").want(t, 200)
+				w.beat(t, v, "1").Want(t, 202)
+				w.Do(t, "DELETE", v.runPath(), "").Want(t, 200)
 			}
 			w.gone(t, long, long)
 		})
@@ -81,7 +81,7 @@ func testIdentity(t *testing.T, w *world) {
 				}
 			}
 			name, _, _ := strings.Cut(strings.Trim(all[i], `"`), `"`)
-			w.enqueue(t, "", "{"+strings.Join(rest, ",")+"}").want(t, 400).explains(t, name, "missing")
+			w.enqueue(t, "", "{"+strings.Join(rest, ",")+"}").Want(t, 400).Explains(t, name, "missing")
 		}
 		w.put(t, "{"+strings.Join(all, ",")+"}")
 	})
@@ -114,9 +114,9 @@ func testNumbers(t *testing.T, w *world) {
 		{"RL-005 max_retries_fraction", `"timeout":1,"max_retries":0.5`, 400, 0, ""},
 	} {
 		t.Run(c.id, func(t *testing.T) {
-			r := w.enqueue(t, "", spec("numbers", c.id, c.members)).want(t, c.status)
+			r := w.enqueue(t, "", spec("numbers", c.id, c.members)).Want(t, c.status)
 			if c.status != 202 {
-				r.explains(t)
+				r.Explains(t)
 				w.gone(t, "numbers", c.id)
 				return
 			}
@@ -153,7 +153,7 @@ func testBodies(t *testing.T, w *world) {
 	t.Run("RL-007 payload_never_changes", func(t *testing.T) {
 		w.put(t, spec("payload", "1", `"payload":{"a":1}`))
 		v := w.claim(t, "payload")
-		w.beat(t, v, `{"b":2}`).want(t, 202)
+		w.beat(t, v, `{"b":2}`).Want(t, 202)
 		w.clock.Advance(31 * time.Second)
 		equal(t, "payload", string(w.claim(t, "payload").Payload), `{"a":1}`)
 	})
@@ -162,7 +162,7 @@ func testBodies(t *testing.T, w *world) {
 		v := w.claim(t, "state")
 		equal(t, "state", string(v.State), "null")
 		for _, state := range []string{`{"at":1}`, `"two"`, `3`, `[4]`, `false`} {
-			w.beat(t, v, state).want(t, 202)
+			w.beat(t, v, state).Want(t, 202)
 			equal(t, "state", string(w.get(t, "state", "1").State), state)
 		}
 	})
@@ -192,9 +192,9 @@ func testTimes(t *testing.T, w *world) {
 			if c.got == "" {
 				c.got = w.clock.Now().Format(time.RFC3339Nano)
 			}
-			r := w.do(t, "GET", jobPath("times", c.id), "").want(t, 200)
-			if !strings.Contains(r.body, fmt.Sprintf(`"run_at":%q`, c.got)) {
-				t.Errorf("got %s, want %s", r.body, c.got)
+			r := w.Do(t, "GET", jobPath("times", c.id), "").Want(t, 200)
+			if !strings.Contains(r.Body, fmt.Sprintf(`"run_at":%q`, c.got)) {
+				t.Errorf("got %s, want %s", r.Body, c.got)
 			}
 		})
 	}
@@ -204,7 +204,7 @@ func testTimes(t *testing.T, w *world) {
 	})
 	for _, bad := range []string{`"tomorrow"`, `"2030-01-02"`, `"2030-01-02 03:04:05Z"`, `"2030-02-30T00:00:00Z"`, `7`, `{}`, `""`} {
 		t.Run("G-RL-25_run_at_"+bad, func(t *testing.T) {
-			w.enqueue(t, "", spec("times", "bad", `"run_at":`+bad)).want(t, 400).explains(t, "run_at")
+			w.enqueue(t, "", spec("times", "bad", `"run_at":`+bad)).Want(t, 400).Explains(t, "run_at")
 		})
 	}
 	t.Run("RL-012 updated_at_moves", func(t *testing.T) {
@@ -223,26 +223,26 @@ func testTimes(t *testing.T, w *world) {
 		w.clock.Advance(time.Second)
 		v := w.claim(t, "updated")
 		moved("next")
-		w.beat(t, v, "").want(t, 202)
+		w.beat(t, v, "").Want(t, 202)
 		moved("heartbeat")
-		w.beat(t, v, "1").want(t, 202)
+		w.beat(t, v, "1").Want(t, 202)
 		moved("heartbeat with state")
 		w.clock.Advance(time.Minute)
 		w.sweep(t)
 		moved("G-RL-16 timeout")
-		w.enqueue(t, "replace", spec("updated", "1")).want(t, 202)
+		w.enqueue(t, "replace", spec("updated", "1")).Want(t, 202)
 		moved("replace")
 	})
 	t.Run("RL-013 created_at_is_of_enqueue_and_requeue", func(t *testing.T) {
 		w.put(t, spec("created", "1"))
 		first := w.clock.Now()
 		w.clock.Advance(time.Second)
-		w.enqueue(t, "replace", spec("created", "1")).want(t, 202)
+		w.enqueue(t, "replace", spec("created", "1")).Want(t, 202)
 		equal(t, "G-RL-15 kept by replace", w.get(t, "created", "1").CreatedAt, first)
 		v := w.claim(t, "created")
 		equal(t, "kept by next", v.CreatedAt, first)
 		w.clock.Advance(time.Second)
-		w.do(t, "PUT", v.runPath(), "["+spec("created", "1")+"]").want(t, 202)
+		w.Do(t, "PUT", v.runPath(), "["+spec("created", "1")+"]").Want(t, 202)
 		equal(t, "anew by requeue", w.get(t, "created", "1").CreatedAt, w.clock.Now())
 	})
 }

@@ -51,7 +51,7 @@ func TestCallerThatLeft(t *testing.T) {
 		served <- struct{}{}
 	}))
 	t.Cleanup(server.Close)
-	w := &world{clock: clock, url: server.URL, client: server.Client()}
+	w := &world{clock: clock, Site: &testkit.Site{URL: server.URL, Client: server.Client()}}
 	w.put(t, spec("left", "1", `"max_retries":0`))
 	<-served
 
@@ -65,7 +65,7 @@ func TestCallerThatLeft(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if resp, err := w.client.Do(req); err == nil {
+		if resp, err := w.Client.Do(req); err == nil {
 			resp.Body.Close()
 		}
 	}()

@@ -6,42 +6,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
-// metric sums a metric's values, or the number of what a histogram has seen,
-// over all children that have the labels.
+// metric sums a metric over all children that have the labels, and counts these.
 func (w *world) metric(t *testing.T, name string, labels map[string]string) (sum float64, children int) {
 	t.Helper()
-	families, err := w.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.Metric {
-			if !has(m, labels) {
-				continue
-			}
-			children++
-			sum += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
-		}
-	}
-	return sum, children
-}
-
-func has(m *dto.Metric, labels map[string]string) bool {
-	found := 0
-	for _, l := range m.Label {
-		if labels[l.GetName()] == l.GetValue() {
-			found++
-		}
-	}
-	return found == len(labels)
+	return testkit.Metric(t, w.registry, name, labels)
 }
 
 // TestMetrics is G-RL-23.
@@ -49,19 +23,19 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	w.put(t, spec("m", "1", `"timeout":5,"max_retries":1`), spec("m", "2"), spec("m", "3"), spec("m", "4"))
-	w.enqueue(t, "ignore", spec("m", "1"), spec("m", "5"), spec("n", "1")).want(t, 202)
-	w.enqueue(t, "", spec("m", "1")).want(t, 409)
+	w.enqueue(t, "ignore", spec("m", "1"), spec("m", "5"), spec("n", "1")).Want(t, 202)
+	w.enqueue(t, "", spec("m", "1")).Want(t, 409)
 	w.clock.Advance(2 * time.Second)
 	runs := w.next(t, "m", 5)
-	w.beat(t, runs[1], "").want(t, 202)
-	w.do(t, "DELETE", runs[1].runPath(), "").want(t, 200)
-	w.do(t, "DELETE", runs[1].runPath(), "").want(t, 200)
-	w.do(t, "PUT", runs[2].runPath(), "["+spec("m", "6")+"]").want(t, 202)
-	w.do(t, "PUT", runs[2].runPath(), "["+spec("m", "7")+"]").want(t, 202) // of a lost run: counts nowhere
-	w.do(t, "DELETE", jobPath("m", "4"), "").want(t, 200)
-	w.do(t, "DELETE", jobPath("m", "4"), "").want(t, 200)
-	w.do(t, "HEAD", jobPath("m", "1"), "").want(t, 200)
-	w.do(t, "GET", jobPath("m", "1"), "").want(t, 200)
+	w.beat(t, runs[1], "").Want(t, 202)
+	w.Do(t, "DELETE", runs[1].runPath(), "").Want(t, 200)
+	w.Do(t, "DELETE", runs[1].runPath(), "").Want(t, 200)
+	w.Do(t, "PUT", runs[2].runPath(), "["+spec("m", "6")+"]").Want(t, 202)
+	w.Do(t, "PUT", runs[2].runPath(), "["+spec("m", "7")+"]").Want(t, 202) // of a lost run: counts nowhere
+	w.Do(t, "DELETE", jobPath("m", "4"), "").Want(t, 200)
+	w.Do(t, "DELETE", jobPath("m", "4"), "").Want(t, 200)
+	w.Do(t, "HEAD", jobPath("m", "1"), "").Want(t, 200)
+	w.Do(t, "GET", jobPath("m", "1"), "").Want(t, 200)
 	w.clock.Advance(5 * time.Second)
 	w.sweep(t)
 	w.claim(t, "m")
@@ -85,7 +59,7 @@ func TestMetricLabels(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	for i := range 250 {
-		w.do(t, "HEAD", jobPath(fmt.Sprint("unknown-", i), "1"), "").want(t, 404)
+		w.Do(t, "HEAD", jobPath(fmt.Sprint("unknown-", i), "1"), "").Want(t, 404)
 	}
 	var specs []string
 	for i := range 250 {

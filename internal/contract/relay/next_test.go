@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // TestNext is section 5.4.
@@ -38,18 +40,18 @@ func testNextWhat(t *testing.T, w *world) {
 	})
 	t.Run("RL-036 answer_is_json_and_not_to_be_kept", func(t *testing.T) {
 		w.put(t, spec("kept", "1"))
-		r := w.do(t, "GET", "/v2/queues/kept/jobs", "").want(t, 200)
-		equal(t, "content type", r.header.Get("Content-Type"), "application/json")
-		equal(t, "cache", r.header.Get("Cache-Control"), "no-store")
-		equal(t, "preference", r.header.Get("Preference-Applied"), "")
+		r := w.Do(t, "GET", "/v2/queues/kept/jobs", "").Want(t, 200)
+		equal(t, "content type", r.Header.Get("Content-Type"), "application/json")
+		equal(t, "cache", r.Header.Get("Cache-Control"), "no-store")
+		equal(t, "preference", r.Header.Get("Preference-Applied"), "")
 	})
 	t.Run("RL-038 nothing_available", func(t *testing.T) {
 		w.put(t, spec("future", "1", at(w.clock.Now().Add(time.Hour))), spec("flying", "1"), spec("done", "1"))
 		w.claim(t, "flying")
-		w.do(t, "DELETE", w.claim(t, "done").runPath(), "").want(t, 200)
+		w.Do(t, "DELETE", w.claim(t, "done").runPath(), "").Want(t, 200)
 		for _, queue := range []string{"unknown", "future", "flying", "done"} {
-			r := w.do(t, "GET", "/v2/queues/"+queue+"/jobs", "").want(t, 204).empty(t)
-			equal(t, "G-RL-19 cache", r.header.Get("Cache-Control"), "no-store")
+			r := w.Do(t, "GET", "/v2/queues/"+queue+"/jobs", "").Want(t, 204).Empty(t)
+			equal(t, "G-RL-19 cache", r.Header.Get("Cache-Control"), "no-store")
 		}
 	})
 	t.Run("RL-043 only_the_named_queue", func(t *testing.T) {
@@ -61,9 +63,9 @@ func testNextWhat(t *testing.T, w *world) {
 		jobs := w.next(t, "again", 9)
 		equal(t, "first", ids(jobs), "timeout replace requeue")
 		equal(t, "in flight", len(w.next(t, "again", 9)), 0)
-		w.enqueue(t, "replace", spec("again", "replace")).want(t, 202)
+		w.enqueue(t, "replace", spec("again", "replace")).Want(t, 202)
 		equal(t, "replaced", ids(w.next(t, "again", 9)), "replace")
-		w.do(t, "PUT", jobs[2].runPath(), "["+spec("again", "requeue")+"]").want(t, 202)
+		w.Do(t, "PUT", jobs[2].runPath(), "["+spec("again", "requeue")+"]").Want(t, 202)
 		equal(t, "requeued", ids(w.next(t, "again", 9)), "requeue")
 		w.clock.Advance(10 * time.Second)
 		equal(t, "timed out", ids(w.next(t, "again", 9)), "timeout")
@@ -79,8 +81,8 @@ func testNextWhat(t *testing.T, w *world) {
 	})
 	t.Run("RL-049 head_hands_out_nothing", func(t *testing.T) {
 		w.put(t, spec("head", "1"))
-		r := w.do(t, "HEAD", "/v2/queues/head/jobs", "").want(t, 405).empty(t)
-		equal(t, "allow", r.header.Get("Allow"), "GET")
+		r := w.Do(t, "HEAD", "/v2/queues/head/jobs", "").Want(t, 405).Empty(t)
+		equal(t, "allow", r.Header.Get("Allow"), "GET")
 		w.claim(t, "head")
 	})
 }
@@ -131,7 +133,7 @@ func testNextWhen(t *testing.T, w *world) {
 		w.clock.Advance(10*time.Second - time.Microsecond)
 		w.sweep(t)
 		equal(t, "held", len(w.next(t, "lease", 1)), 0)
-		w.beat(t, v, "").want(t, 202)
+		w.beat(t, v, "").Want(t, 202)
 		w.clock.Advance(10*time.Second - time.Microsecond)
 		w.sweep(t)
 		equal(t, "still held", *w.get(t, "lease", "1").RunID, *v.RunID)
@@ -158,16 +160,16 @@ func testNumJobs(t *testing.T, w *world) {
 	w.put(t, specs...)
 	for _, bad := range []string{"0", "-1", "x", "1.0", "", "1e3", "%2B1", "0x1", "1&num_jobs=1", "00"} {
 		t.Run("RL-046 num_jobs_"+bad, func(t *testing.T) {
-			w.do(t, "GET", "/v2/queues/many/jobs?num_jobs="+bad, "").want(t, 400).explains(t, "num_jobs")
+			w.Do(t, "GET", "/v2/queues/many/jobs?num_jobs="+bad, "").Want(t, 400).Explains(t, "num_jobs")
 		})
 	}
 	t.Run("RL-037 default_is_one", func(t *testing.T) {
-		r := w.do(t, "GET", "/v2/queues/many/jobs", "").want(t, 200)
-		equal(t, "jobs", strings.Count(r.body, `"run_id"`), 1)
+		r := w.Do(t, "GET", "/v2/queues/many/jobs", "").Want(t, 200)
+		equal(t, "jobs", strings.Count(r.Body, `"run_id"`), 1)
 	})
 	t.Run("RL-047 huge_values_are_capped", func(t *testing.T) {
-		r := w.do(t, "GET", "/v2/queues/many/jobs?num_jobs=99999999999999999999999999", "", beyondDocument, "1").want(t, 200)
-		equal(t, "jobs", strings.Count(r.body, `"run_id"`), 50)
+		r := w.Do(t, "GET", "/v2/queues/many/jobs?num_jobs=99999999999999999999999999", "", beyondDocument, "1").Want(t, 200)
+		equal(t, "jobs", strings.Count(r.Body, `"run_id"`), 50)
 	})
 	t.Run("RL-039 fewer_than_asked_for", func(t *testing.T) {
 		equal(t, "jobs", len(w.next(t, "many", 50)), 9)
@@ -214,33 +216,33 @@ func testConcurrentNext(t *testing.T, w *world) {
 // TestLongPoll is G-RL-30.
 func TestLongPoll(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		poll := func(t *testing.T, queue, prefer string) <-chan reply {
-			done := make(chan reply, 1)
-			go func() { done <- w.do(t, "GET", "/v2/queues/"+queue+"/jobs?num_jobs=5", "", "Prefer", prefer) }()
+		poll := func(t *testing.T, queue, prefer string) <-chan testkit.Reply {
+			done := make(chan testkit.Reply, 1)
+			go func() { done <- w.Do(t, "GET", "/v2/queues/"+queue+"/jobs?num_jobs=5", "", "Prefer", prefer) }()
 			return done
 		}
 		t.Run("G-RL-30_answers_with_the_first_job", func(t *testing.T) {
 			waiting := poll(t, "wait", "wait=20")
 			w.put(t, spec("wait", "1"))
-			r := (<-waiting).want(t, 200)
-			equal(t, "applied", r.header.Get("Preference-Applied"), "wait=20")
-			equal(t, "jobs", strings.Count(r.body, `"run_id"`), 1)
+			r := (<-waiting).Want(t, 200)
+			equal(t, "applied", r.Header.Get("Preference-Applied"), "wait=20")
+			equal(t, "jobs", strings.Count(r.Body, `"run_id"`), 1)
 		})
 		t.Run("G-RL-30_job_that_is_there_needs_no_wait", func(t *testing.T) {
 			w.put(t, spec("there", "1"))
-			r := w.do(t, "GET", "/v2/queues/there/jobs", "", "Prefer", "wait=9999").want(t, 200)
-			equal(t, "at most", r.header.Get("Preference-Applied"), "wait=30")
+			r := w.Do(t, "GET", "/v2/queues/there/jobs", "", "Prefer", "wait=9999").Want(t, 200)
+			equal(t, "at most", r.Header.Get("Preference-Applied"), "wait=30")
 		})
 		t.Run("G-RL-30_zero_and_nonsense_do_not_wait", func(t *testing.T) {
-			equal(t, "zero", w.do(t, "GET", "/v2/queues/none/jobs", "", "Prefer", "wait=0").want(t, 204).header.Get("Preference-Applied"), "wait=0")
-			equal(t, "nonsense", w.do(t, "GET", "/v2/queues/none/jobs", "", "Prefer", "wait=soon").want(t, 204).header.Get("Preference-Applied"), "")
+			equal(t, "zero", w.Do(t, "GET", "/v2/queues/none/jobs", "", "Prefer", "wait=0").Want(t, 204).Header.Get("Preference-Applied"), "wait=0")
+			equal(t, "nonsense", w.Do(t, "GET", "/v2/queues/none/jobs", "", "Prefer", "wait=soon").Want(t, 204).Header.Get("Preference-Applied"), "")
 		})
 		t.Run("G-RL-30_a_stopping_server_answers", func(t *testing.T) {
 			waiting := poll(t, "stop", "wait=30")
 			w.put(t, spec("running", "1")) // the poll need not have begun: Close is final
 			w.engine.Close()
-			r := (<-waiting).want(t, 204).empty(t)
-			equal(t, "applied", r.header.Get("Preference-Applied"), "wait=30")
+			r := (<-waiting).Want(t, 204).Empty(t)
+			equal(t, "applied", r.Header.Get("Preference-Applied"), "wait=30")
 		})
 	})
 }

@@ -18,8 +18,8 @@ func TestPaths(t *testing.T) {
 			"null", "e\u0301"} {
 			t.Run(fmt.Sprintf("RL-095 %q", name), func(t *testing.T) {
 				body := "[" + strings.ReplaceAll(spec("QUEUE", "ID"), `"QUEUE","id":"ID"`, quote("q"+name)+`,"id":`+quote(name)) + "]"
-				w.do(t, "POST", "/v2/queues/jobs", body).want(t, 202)
-				w.do(t, "POST", "/v2/queues/jobs", strings.ReplaceAll(body, quote("q"+name), quote(name))).want(t, 202)
+				w.Do(t, "POST", "/v2/queues/jobs", body).Want(t, 202)
+				w.Do(t, "POST", "/v2/queues/jobs", strings.ReplaceAll(body, quote("q"+name), quote(name))).Want(t, 202)
 				for _, queue := range []string{name, "q" + name} {
 					everyByte := func(s string) string {
 						var b strings.Builder
@@ -28,17 +28,17 @@ func TestPaths(t *testing.T) {
 						}
 						return b.String()
 					}
-					w.do(t, "HEAD", "/v2/queues/"+everyByte(queue)+"/jobs/"+everyByte(name), "").want(t, 200)
+					w.Do(t, "HEAD", "/v2/queues/"+everyByte(queue)+"/jobs/"+everyByte(name), "").Want(t, 200)
 					escape := func(s string) string { return strings.ReplaceAll(everyDot(url.PathEscape(s)), "+", "%2B") }
 					path := "/v2/queues/" + escape(queue) + "/jobs/" + escape(name)
-					r := w.do(t, "GET", "/v2/queues/"+escape(queue)+"/jobs", "").want(t, 200)
-					run := r.body[strings.Index(r.body, `"run_id":"`)+10:][:36]
-					if !strings.Contains(r.body, `"id":`) || !strings.Contains(w.do(t, "GET", path, "").want(t, 200).body, run) {
-						t.Errorf("got %s", r.body)
+					r := w.Do(t, "GET", "/v2/queues/"+escape(queue)+"/jobs", "").Want(t, 200)
+					run := r.Body[strings.Index(r.Body, `"run_id":"`)+10:][:36]
+					if !strings.Contains(r.Body, `"id":`) || !strings.Contains(w.Do(t, "GET", path, "").Want(t, 200).Body, run) {
+						t.Errorf("got %s", r.Body)
 					}
-					w.do(t, "PATCH", path+"/run-id/"+run, "1").want(t, 202)
-					w.do(t, "DELETE", path+"/run-id/"+run, "").want(t, 200)
-					w.do(t, "HEAD", path, "").want(t, 404)
+					w.Do(t, "PATCH", path+"/run-id/"+run, "1").Want(t, 202)
+					w.Do(t, "DELETE", path+"/run-id/"+run, "").Want(t, 200)
+					w.Do(t, "HEAD", path, "").Want(t, 404)
 				}
 			})
 		}
@@ -69,7 +69,7 @@ func TestProtocol(t *testing.T) {
 	t.Run("RL-096 run_id_is_not_a_uuid", func(t *testing.T) {
 		for _, run := range []string{"x", "12345678-1234-8123-8123-123456789ab", "12345678-1234-8123-8123-123456789abg", "%2F", "1234567811234-8123-8123-123456789abc"} {
 			for _, method := range []string{"PATCH", "PUT", "DELETE"} {
-				w.do(t, method, jobPath("q", "1")+"/run-id/"+run, "[]").want(t, 400).explains(t, "UUID")
+				w.Do(t, method, jobPath("q", "1")+"/run-id/"+run, "[]").Want(t, 400).Explains(t, "UUID")
 			}
 		}
 	})
@@ -111,16 +111,16 @@ func TestProtocol(t *testing.T) {
 	})
 	t.Run("RL-098 queue_called_jobs", func(t *testing.T) {
 		w.put(t, spec("jobs", "jobs"), spec("jobs", "run-id"))
-		w.do(t, "GET", "/v2/queues/jobs/jobs/jobs", "").want(t, 200)
+		w.Do(t, "GET", "/v2/queues/jobs/jobs/jobs", "").Want(t, 200)
 		v := w.claim(t, "jobs")
 		equal(t, "queue", v.Queue, "jobs")
-		w.do(t, "DELETE", "/v2/queues/jobs/jobs/jobs/run-id/"+*v.RunID, "").want(t, 200)
+		w.Do(t, "DELETE", "/v2/queues/jobs/jobs/jobs/run-id/"+*v.RunID, "").Want(t, 200)
 		w.gone(t, "jobs", "jobs")
-		w.do(t, "HEAD", "/v2/queues/jobs/jobs/run-id", "").want(t, 200)
-		w.do(t, "POST", "/v2/queues/jobs/jobs", "[]").want(t, 405)
+		w.Do(t, "HEAD", "/v2/queues/jobs/jobs/run-id", "").Want(t, 200)
+		w.Do(t, "POST", "/v2/queues/jobs/jobs", "[]").Want(t, 405)
 	})
 	t.Run("RL-099 health", func(t *testing.T) {
-		w.do(t, "GET", "/health", "").want(t, 200).empty(t)
+		w.Do(t, "GET", "/health", "").Want(t, 200).Empty(t)
 	})
 	for path, allow := range map[string]string{
 		"/v2/queues/jobs":     "POST",
@@ -136,17 +136,17 @@ func TestProtocol(t *testing.T) {
 				if strings.Contains(", "+allow+",", " "+method+",") {
 					continue
 				}
-				r := w.do(t, method, path, "").want(t, 405)
-				equal(t, "allow", r.header.Get("Allow"), allow)
+				r := w.Do(t, method, path, "").Want(t, 405)
+				equal(t, "allow", r.Header.Get("Allow"), allow)
 				if method != "HEAD" {
-					r.explains(t)
+					r.Explains(t)
 				}
 			}
 		})
 	}
 	t.Run("G-X-02_outside_and_inside_of_the_mount", func(t *testing.T) {
 		for _, path := range []string{"/", "/v2", "/v2/queues", "/v2/queuesx/jobs", "/v3/queues/jobs", "/v2/queues/", "/v2/queues/x", "/v2/queues/q/jobs/1/run-id/", "/v2/queues/q/job/1"} {
-			w.do(t, "GET", path, "").want(t, 404).explains(t)
+			w.Do(t, "GET", path, "").Want(t, 404).Explains(t)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestProtocol(t *testing.T) {
 // status.
 func raw(t *testing.T, w *world, method, path string) int {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // TestHeartbeat is section 5.5.
@@ -14,7 +16,7 @@ func TestHeartbeat(t *testing.T) {
 			w.put(t, spec("beat", "1", `"timeout":10`))
 			v := w.claim(t, "beat")
 			w.clock.Advance(9 * time.Second)
-			w.beat(t, v, "").want(t, 202).empty(t)
+			w.beat(t, v, "").Want(t, 202).Empty(t)
 			equal(t, "updated_at", w.get(t, "beat", "1").UpdatedAt, w.clock.Now())
 			w.clock.Advance(9 * time.Second)
 			w.sweep(t)
@@ -25,19 +27,19 @@ func TestHeartbeat(t *testing.T) {
 				queue := "state " + state
 				w.put(t, spec("states", queue))
 				v := w.claim(t, "states")
-				w.beat(t, v, state).want(t, 202)
+				w.beat(t, v, state).Want(t, 202)
 				equal(t, "state", string(w.get(t, "states", queue).State), strings.TrimSpace(state))
 			})
 		}
 		t.Run("RL-053 without_body_the_state_stays", func(t *testing.T) {
 			w.put(t, spec("stays", "1", `"state":{"at":7}`))
 			v := w.claim(t, "stays")
-			w.beat(t, v, "").want(t, 202)
-			w.do(t, "PATCH", v.runPath(), "", "Content-Type", "application/json", beyondDocument, "1").want(t, 202)
-			w.do(t, "PATCH", v.runPath(), " \r\n\t", beyondDocument, "1").want(t, 202)
-			w.do(t, "PATCH", v.runPath(), " ", "Content-Type", "text/plain", beyondDocument, "1").want(t, 202)
+			w.beat(t, v, "").Want(t, 202)
+			w.Do(t, "PATCH", v.runPath(), "", "Content-Type", "application/json", beyondDocument, "1").Want(t, 202)
+			w.Do(t, "PATCH", v.runPath(), " \r\n\t", beyondDocument, "1").Want(t, 202)
+			w.Do(t, "PATCH", v.runPath(), " ", "Content-Type", "text/plain", beyondDocument, "1").Want(t, 202)
 			equal(t, "state", string(w.get(t, "stays", "1").State), `{"at":7}`)
-			w.beat(t, v, "null").want(t, 202)
+			w.beat(t, v, "null").Want(t, 202)
 			equal(t, "G-RL-05 null clears", string(w.get(t, "stays", "1").State), "null")
 		})
 		t.Run("RL-054 unknown_waiting_or_another_run", func(t *testing.T) {
@@ -49,38 +51,38 @@ func TestHeartbeat(t *testing.T) {
 			*made.RunID = "12345678-1234-8123-8123-123456789abc"
 			for _, id := range []string{"flying", "waiting", "unknown"} {
 				made.ID = id
-				w.beat(t, made, `"x"`).want(t, 404).explains(t)
+				w.beat(t, made, `"x"`).Want(t, 404).Explains(t)
 			}
 			crossed := v[0]
 			crossed.RunID = v[1].RunID // the run of another job
 			w.lost(t, crossed)
 			equal(t, "state", string(w.get(t, "other", "flying").State), "null")
 			for _, p := range v {
-				w.beat(t, p, "").want(t, 202)
+				w.beat(t, p, "").Want(t, 202)
 			}
 			upper := v[0]
 			upper.RunID = new(string)
 			*upper.RunID = strings.ToUpper(*v[0].RunID)
-			w.beat(t, upper, "").want(t, 202)
+			w.beat(t, upper, "").Want(t, 202)
 		})
 		t.Run("RL-055 not_json_changes_nothing", func(t *testing.T) {
 			w.put(t, spec("broken", "1", `"state":1,"timeout":10`))
 			v := w.claim(t, "broken")
-			before := w.do(t, "GET", jobPath("broken", "1"), "").body
+			before := w.Do(t, "GET", jobPath("broken", "1"), "").Body
 			w.clock.Advance(9 * time.Second)
 			for _, body := range []string{`{`, `{"a":}`, `1 2`, `nul`, "\"\xff\"", strings.Repeat("[", 513) + strings.Repeat("]", 513)} {
-				w.beat(t, v, body).want(t, 422).explains(t, "JSON")
+				w.beat(t, v, body).Want(t, 422).Explains(t, "JSON")
 			}
-			w.do(t, "PATCH", v.runPath(), `1`, "Content-Type", "text/plain").want(t, 415)
-			w.do(t, "PATCH", v.runPath(), `1`, "Content-Type", "").want(t, 415)
-			equal(t, "job", w.do(t, "GET", jobPath("broken", "1"), "").body, before)
+			w.Do(t, "PATCH", v.runPath(), `1`, "Content-Type", "text/plain").Want(t, 415)
+			w.Do(t, "PATCH", v.runPath(), `1`, "Content-Type", "").Want(t, 415)
+			equal(t, "job", w.Do(t, "GET", jobPath("broken", "1"), "").Body, before)
 			w.clock.Advance(time.Second)
 			w.sweep(t)
 			w.lost(t, v)
 		})
 		t.Run("RL-057 state_comes_with_the_next_hand_out", func(t *testing.T) {
 			w.put(t, spec("carried", "1", `"timeout":5`))
-			w.beat(t, w.claim(t, "carried"), `{"page":3}`).want(t, 202)
+			w.beat(t, w.claim(t, "carried"), `{"page":3}`).Want(t, 202)
 			w.clock.Advance(5 * time.Second)
 			equal(t, "state", string(w.claim(t, "carried").State), `{"page":3}`)
 		})
@@ -90,14 +92,14 @@ func TestHeartbeat(t *testing.T) {
 			for range 20 {
 				w.clock.Advance(2*time.Second - time.Microsecond)
 				w.sweep(t)
-				w.beat(t, v, "").want(t, 202)
+				w.beat(t, v, "").Want(t, 202)
 			}
 		})
 		t.Run("G-RL-18_after_the_timeout_and_before_the_sweep", func(t *testing.T) {
 			w.put(t, spec("late", "1", `"timeout":2,"max_retries":0`))
 			v := w.claim(t, "late")
 			w.clock.Advance(time.Hour)
-			w.beat(t, v, "1").want(t, 202)
+			w.beat(t, v, "1").Want(t, 202)
 			w.sweep(t)
 			equal(t, "in flight", *w.get(t, "late", "1").RunID, *v.RunID)
 		})
@@ -107,9 +109,9 @@ func TestHeartbeat(t *testing.T) {
 // TestRequeue is section 5.6.
 func TestRequeue(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		requeue := func(t *testing.T, v view, mode string, specs ...string) reply {
+		requeue := func(t *testing.T, v view, mode string, specs ...string) testkit.Reply {
 			t.Helper()
-			return w.do(t, "PUT", v.runPath()+"?mode="+mode, "["+strings.Join(specs, ",")+"]")
+			return w.Do(t, "PUT", v.runPath()+"?mode="+mode, "["+strings.Join(specs, ",")+"]")
 		}
 		start := func(t *testing.T, queue string, extra ...string) view {
 			t.Helper()
@@ -118,7 +120,7 @@ func TestRequeue(t *testing.T) {
 		}
 		t.Run("RL-059 swaps_in_one_transaction", func(t *testing.T) {
 			v := start(t, "swap")
-			requeue(t, v, "unique", spec("swap", "2"), spec("swap-b", "3")).want(t, 202).empty(t)
+			requeue(t, v, "unique", spec("swap", "2"), spec("swap-b", "3")).Want(t, 202).Empty(t)
 			w.gone(t, "swap", "1")
 			w.get(t, "swap", "2")
 			w.get(t, "swap-b", "3")
@@ -127,18 +129,18 @@ func TestRequeue(t *testing.T) {
 		t.Run("RL-060 both_or_neither", func(t *testing.T) {
 			v := start(t, "neither")
 			w.put(t, spec("neither-b", "taken"))
-			requeue(t, v, "unique", spec("neither", "1"), spec("neither-b", "new"), spec("neither-b", "taken")).want(t, 409)
+			requeue(t, v, "unique", spec("neither", "1"), spec("neither-b", "new"), spec("neither-b", "taken")).Want(t, 409)
 			equal(t, "in flight", *w.get(t, "neither", "1").RunID, *v.RunID)
 			w.gone(t, "neither-b", "new")
 		})
 		t.Run("RL-061 same_queue_and_id_in_mode_unique", func(t *testing.T) {
 			v := start(t, "same", `"payload":1`)
-			requeue(t, v, "unique", spec("same", "1", `"payload":2`)).want(t, 202)
+			requeue(t, v, "unique", spec("same", "1", `"payload":2`)).Want(t, 202)
 			equal(t, "payload", string(w.get(t, "same", "1").Payload), "2")
 			w.lost(t, v)
 			next := w.claim(t, "same")
-			r := w.do(t, "PUT", next.runPath(), "["+spec("same", "1")+"]") // without mode
-			r.want(t, 202)
+			r := w.Do(t, "PUT", next.runPath(), "["+spec("same", "1")+"]") // without mode
+			r.Want(t, 202)
 		})
 		t.Run("RL-062 any_number_of_other_jobs", func(t *testing.T) {
 			v := start(t, "any")
@@ -146,7 +148,7 @@ func TestRequeue(t *testing.T) {
 			for i := range 40 {
 				specs = append(specs, spec(fmt.Sprint("any-", i%4), fmt.Sprint(i)))
 			}
-			requeue(t, v, "ignore", specs...).want(t, 202)
+			requeue(t, v, "ignore", specs...).Want(t, 202)
 			for i := range 4 {
 				equal(t, "jobs", len(w.next(t, fmt.Sprint("any-", i), 50)), 10)
 			}
@@ -154,22 +156,22 @@ func TestRequeue(t *testing.T) {
 		t.Run("RL-063 conflict_leaves_the_run_alone", func(t *testing.T) {
 			v := start(t, "conflict", `"state":"s"`)
 			w.put(t, spec("conflict-b", "taken", `"payload":"old"`))
-			before := w.do(t, "GET", jobPath("conflict", "1"), "").body
-			requeue(t, v, "unique", spec("conflict-b", "taken")).want(t, 409).explains(t, "conflict-b", "taken")
-			equal(t, "job", w.do(t, "GET", jobPath("conflict", "1"), "").body, before)
+			before := w.Do(t, "GET", jobPath("conflict", "1"), "").Body
+			requeue(t, v, "unique", spec("conflict-b", "taken")).Want(t, 409).Explains(t, "conflict-b", "taken")
+			equal(t, "job", w.Do(t, "GET", jobPath("conflict", "1"), "").Body, before)
 			equal(t, "not available", len(w.next(t, "conflict", 1)), 0)
-			w.beat(t, v, "2").want(t, 202)
-			requeue(t, v, "unique", spec("conflict-b", "other")).want(t, 202)
+			w.beat(t, v, "2").Want(t, 202)
+			requeue(t, v, "unique", spec("conflict-b", "other")).Want(t, 202)
 			w.gone(t, "conflict", "1")
 			v = start(t, "conflict")
-			requeue(t, v, "unique", spec("conflict-b", "taken")).want(t, 409)
-			w.do(t, "DELETE", v.runPath(), "").want(t, 200)
+			requeue(t, v, "unique", spec("conflict-b", "taken")).Want(t, 409)
+			w.Do(t, "DELETE", v.runPath(), "").Want(t, 200)
 			w.gone(t, "conflict", "1")
 		})
 		t.Run("RL-064 ignore_deletes_the_current_one", func(t *testing.T) {
 			v := start(t, "ignored")
 			w.put(t, spec("ignored-b", "taken", `"payload":"old"`))
-			requeue(t, v, "ignore", spec("ignored-b", "taken", `"payload":"new"`)).want(t, 202)
+			requeue(t, v, "ignore", spec("ignored-b", "taken", `"payload":"new"`)).Want(t, 202)
 			w.gone(t, "ignored", "1")
 			equal(t, "payload", string(w.get(t, "ignored-b", "taken").Payload), `"old"`)
 		})
@@ -177,7 +179,7 @@ func TestRequeue(t *testing.T) {
 			v := start(t, "replaced")
 			w.put(t, spec("replaced-b", "taken", `"payload":"old"`))
 			other := w.claim(t, "replaced-b")
-			requeue(t, v, "replace", spec("replaced-b", "taken", `"payload":"new"`), spec("replaced", "1", `"payload":"self"`)).want(t, 202)
+			requeue(t, v, "replace", spec("replaced-b", "taken", `"payload":"new"`), spec("replaced", "1", `"payload":"self"`)).Want(t, 202)
 			equal(t, "payload", string(w.get(t, "replaced-b", "taken").Payload), `"new"`)
 			equal(t, "self", string(w.get(t, "replaced", "1").Payload), `"self"`)
 			w.lost(t, other)
@@ -185,16 +187,16 @@ func TestRequeue(t *testing.T) {
 		})
 		t.Run("RL-066 lost_run_stores_nothing", func(t *testing.T) {
 			v := start(t, "lost")
-			w.enqueue(t, "replace", spec("lost", "1", `"payload":"kept"`)).want(t, 202)
+			w.enqueue(t, "replace", spec("lost", "1", `"payload":"kept"`)).Want(t, 202)
 			for _, mode := range []string{"unique", "ignore", "replace"} {
-				requeue(t, v, mode, spec("lost", "1"), spec("lost", "2")).want(t, 202).empty(t)
+				requeue(t, v, mode, spec("lost", "1"), spec("lost", "2")).Want(t, 202).Empty(t)
 			}
 			equal(t, "payload", string(w.get(t, "lost", "1").Payload), `"kept"`)
 			w.gone(t, "lost", "2")
 		})
 		t.Run("RL-067 empty_array_completes", func(t *testing.T) {
 			v := start(t, "nothing")
-			requeue(t, v, "unique").want(t, 202).empty(t)
+			requeue(t, v, "unique").Want(t, 202).Empty(t)
 			w.gone(t, "nothing", "1")
 		})
 		t.Run("RL-068 requeued_job_is_new", func(t *testing.T) {
@@ -203,7 +205,7 @@ func TestRequeue(t *testing.T) {
 			w.clock.Advance(5 * time.Second)
 			v := w.claim(t, "new")
 			equal(t, "before", number(v.RetriesRemaining), "2")
-			requeue(t, v, "unique", spec("new", "1", `"max_retries":9`)).want(t, 202)
+			requeue(t, v, "unique", spec("new", "1", `"max_retries":9`)).Want(t, 202)
 			got := w.get(t, "new", "1")
 			equal(t, "retries_remaining", number(got.RetriesRemaining), "9")
 			equal(t, "state", string(got.State), "null")
@@ -211,21 +213,21 @@ func TestRequeue(t *testing.T) {
 			equal(t, "created_at", got.CreatedAt, w.clock.Now())
 			equal(t, "updated_at", got.UpdatedAt, w.clock.Now())
 			v = w.claim(t, "new")
-			requeue(t, v, "unique", spec("new", "1", `"state":"given"`)).want(t, 202)
+			requeue(t, v, "unique", spec("new", "1", `"state":"given"`)).Want(t, 202)
 			equal(t, "state", string(w.get(t, "new", "1").State), `"given"`)
 		})
 		t.Run("RL-069 refusals_as_for_enqueue", func(t *testing.T) {
 			v := start(t, "refused")
-			requeue(t, v, "uniqe", spec("refused", "1")).want(t, 400).explains(t, "mode")
-			w.do(t, "PUT", v.runPath(), "{").want(t, 400).explains(t)
-			w.do(t, "PUT", v.runPath(), "["+spec("", "1")+"]").want(t, 422).explains(t)
-			w.do(t, "PUT", v.runPath(), "[]", "Content-Type", "text/plain").want(t, 415).explains(t)
-			w.beat(t, v, "").want(t, 202)
+			requeue(t, v, "uniqe", spec("refused", "1")).Want(t, 400).Explains(t, "mode")
+			w.Do(t, "PUT", v.runPath(), "{").Want(t, 400).Explains(t)
+			w.Do(t, "PUT", v.runPath(), "["+spec("", "1")+"]").Want(t, 422).Explains(t)
+			w.Do(t, "PUT", v.runPath(), "[]", "Content-Type", "text/plain").Want(t, 415).Explains(t)
+			w.beat(t, v, "").Want(t, 202)
 		})
 		t.Run("RL-070 run_at_schedules_the_next_run", func(t *testing.T) {
 			v := start(t, "repeat")
 			for range 3 {
-				requeue(t, v, "unique", spec("repeat", "1", at(w.clock.Now().Add(time.Hour)))).want(t, 202)
+				requeue(t, v, "unique", spec("repeat", "1", at(w.clock.Now().Add(time.Hour)))).Want(t, 202)
 				w.clock.Advance(time.Hour - time.Microsecond)
 				equal(t, "before", len(w.next(t, "repeat", 1)), 0)
 				w.clock.Advance(time.Microsecond)
@@ -240,7 +242,7 @@ func TestDelete(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		remove := func(t *testing.T, path string) {
 			t.Helper()
-			w.do(t, "DELETE", path, "").want(t, 200).empty(t)
+			w.Do(t, "DELETE", path, "").Want(t, 200).Empty(t)
 		}
 		t.Run("RL-071 in_flight_or_not", func(t *testing.T) {
 			w.put(t, spec("delete", "flying"))
@@ -286,8 +288,8 @@ func TestDelete(t *testing.T) {
 		t.Run("RL-078 replaced_or_requeued_meanwhile", func(t *testing.T) {
 			w.put(t, spec("meanwhile", "replaced"), spec("meanwhile", "requeued"))
 			runs := w.next(t, "meanwhile", 2)
-			w.enqueue(t, "replace", spec("meanwhile", "replaced")).want(t, 202)
-			w.do(t, "PUT", runs[1].runPath(), "["+spec("meanwhile", "requeued")+"]").want(t, 202)
+			w.enqueue(t, "replace", spec("meanwhile", "replaced")).Want(t, 202)
+			w.Do(t, "PUT", runs[1].runPath(), "["+spec("meanwhile", "requeued")+"]").Want(t, 202)
 			for _, v := range runs {
 				remove(t, v.runPath())
 				w.get(t, "meanwhile", v.ID)
@@ -297,7 +299,7 @@ func TestDelete(t *testing.T) {
 				remove(t, v.runPath())
 			}
 			for _, v := range again {
-				w.beat(t, v, "").want(t, 202)
+				w.beat(t, v, "").Want(t, 202)
 			}
 		})
 	})
@@ -308,9 +310,9 @@ func TestExistsAndGet(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("RL-080 exists", func(t *testing.T) {
 			w.put(t, spec("exists", "1"))
-			w.do(t, "HEAD", jobPath("exists", "1"), "").want(t, 200).empty(t)
-			w.do(t, "HEAD", jobPath("exists", "2"), "").want(t, 404).empty(t)
-			w.do(t, "HEAD", jobPath("exist", "1"), "").want(t, 404).empty(t)
+			w.Do(t, "HEAD", jobPath("exists", "1"), "").Want(t, 200).Empty(t)
+			w.Do(t, "HEAD", jobPath("exists", "2"), "").Want(t, 404).Empty(t)
+			w.Do(t, "HEAD", jobPath("exist", "1"), "").Want(t, 404).Empty(t)
 		})
 		t.Run("RL-082 get_does_not_claim", func(t *testing.T) {
 			w.put(t, spec("get", "1", `"max_retries":2,"state":3,"payload":"p","timeout":4`))
@@ -320,14 +322,14 @@ func TestExistsAndGet(t *testing.T) {
 				string(v.State), v.RunAt, v.UpdatedAt, v.CreatedAt),
 				fmt.Sprint("get", "1", 4, "2", "2", `"p"`, "3", w.clock.Now(), w.clock.Now(), w.clock.Now()))
 			w.claim(t, "get")
-			w.do(t, "GET", jobPath("get", "2"), "").want(t, 404).explains(t)
+			w.Do(t, "GET", jobPath("get", "2"), "").Want(t, 404).Explains(t)
 		})
 		t.Run("RL-083 null_when_not_set", func(t *testing.T) {
 			w.put(t, spec("nulls", "1"))
-			r := w.do(t, "GET", jobPath("nulls", "1"), "").want(t, 200)
+			r := w.Do(t, "GET", jobPath("nulls", "1"), "").Want(t, 200)
 			for _, member := range []string{"max_retries", "retries_remaining", "state", "run_id"} {
-				if !strings.Contains(r.body, `"`+member+`":null`) {
-					t.Errorf("%s is not null in %s", member, r.body)
+				if !strings.Contains(r.Body, `"`+member+`":null`) {
+					t.Errorf("%s is not null in %s", member, r.Body)
 				}
 			}
 		})

@@ -14,7 +14,7 @@ import (
 func TestSDK(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	c, err := client.New(client.Config{BaseURL: w.url, HTTPClient: w.client, Retry: client.Retry{MaxTries: 1}})
+	c, err := client.New(client.Config{BaseURL: w.URL, HTTPClient: w.Client, Retry: client.Retry{MaxTries: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // clientV1 behaves as the public Go client: it escapes members of paths as if
@@ -30,35 +32,35 @@ func (c clientV1) path(queue, id string) string {
 	return "/v1/queues/" + url.QueryEscape(queue) + "/jobs/" + url.QueryEscape(id)
 }
 
-func (c clientV1) send(t *testing.T, method, path string, v any) reply {
+func (c clientV1) send(t *testing.T, method, path string, v any) testkit.Reply {
 	t.Helper()
 	body, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.w.do(t, method, path, string(body))
+	return c.w.Do(t, method, path, string(body))
 }
 
-func (c clientV1) enqueue(t *testing.T, jobs ...jobV1) reply {
+func (c clientV1) enqueue(t *testing.T, jobs ...jobV1) testkit.Reply {
 	t.Helper()
 	return c.send(t, "POST", "/v1/queues/jobs", jobs)
 }
 
-func (c clientV1) heartbeat(t *testing.T, j jobV1, state any) reply {
+func (c clientV1) heartbeat(t *testing.T, j jobV1, state any) testkit.Reply {
 	t.Helper()
 	if state == nil {
-		return c.w.do(t, "PATCH", c.path(j.Queue, j.ID), "", "Content-Type", "application/json")
+		return c.w.Do(t, "PATCH", c.path(j.Queue, j.ID), "", "Content-Type", "application/json")
 	}
 	return c.send(t, "PATCH", c.path(j.Queue, j.ID), state)
 }
 
 func (c clientV1) next(t *testing.T, queue string, n int) (jobs []jobV1) {
 	t.Helper()
-	r := c.w.do(t, "GET", fmt.Sprintf("/v1/queues/%s/jobs?num_jobs=%d", url.QueryEscape(queue), n), "")
-	if r.status == 204 {
+	r := c.w.Do(t, "GET", fmt.Sprintf("/v1/queues/%s/jobs?num_jobs=%d", url.QueryEscape(queue), n), "")
+	if r.Status == 204 {
 		return nil
 	}
-	if err := json.Unmarshal([]byte(r.want(t, 200).body), &jobs); err != nil {
+	if err := json.Unmarshal([]byte(r.Want(t, 200).Body), &jobs); err != nil {
 		t.Fatal(err)
 	}
 	return jobs
@@ -83,65 +85,65 @@ func TestV1(t *testing.T) {
 		run := w.clock.Now().Truncate(time.Millisecond)
 		t.Run("RL-101 one_time_job", func(t *testing.T) {
 			j := jobV1{ID: "one time/%é+ job", Queue: "v1 queue+x", Timeout: 30, MaxRetries: 3, RunAt: &run}
-			w.do(t, "HEAD", c.path(j.Queue, j.ID), "").want(t, 404)
-			w.do(t, "GET", c.path(j.Queue, j.ID), "").want(t, 404)
-			c.enqueue(t, j).want(t, 202).empty(t)
-			w.do(t, "HEAD", c.path(j.Queue, j.ID), "").want(t, 200).empty(t)
+			w.Do(t, "HEAD", c.path(j.Queue, j.ID), "").Want(t, 404)
+			w.Do(t, "GET", c.path(j.Queue, j.ID), "").Want(t, 404)
+			c.enqueue(t, j).Want(t, 202).Empty(t)
+			w.Do(t, "HEAD", c.path(j.Queue, j.ID), "").Want(t, 200).Empty(t)
 			var got jobV1
-			if err := json.Unmarshal([]byte(w.do(t, "GET", c.path(j.Queue, j.ID), "").want(t, 200).body), &got); err != nil {
+			if err := json.Unmarshal([]byte(w.Do(t, "GET", c.path(j.Queue, j.ID), "").Want(t, 200).Body), &got); err != nil {
 				t.Fatal(err)
 			}
 			same(t, got, j)
-			c.enqueue(t, j).want(t, 409).explains(t, "one time")
+			c.enqueue(t, j).Want(t, 409).Explains(t, "one time")
 			jobs := c.next(t, j.Queue, 2)
 			equal(t, "jobs", len(jobs), 1)
 			same(t, jobs[0], j)
 			equal(t, "none left", len(c.next(t, j.Queue, 2)), 0)
-			c.heartbeat(t, j, nil).want(t, 202)
-			c.heartbeat(t, j, map[string]any{"page": 7}).want(t, 202)
-			c.heartbeat(t, j, nil).want(t, 202) // keeps the state
+			c.heartbeat(t, j, nil).Want(t, 202)
+			c.heartbeat(t, j, map[string]any{"page": 7}).Want(t, 202)
+			c.heartbeat(t, j, nil).Want(t, 202) // keeps the state
 			v := w.get(t, j.Queue, j.ID)
 			equal(t, "state", string(v.State), `{"page":7}`)
-			w.do(t, "DELETE", c.path(j.Queue, j.ID), "").want(t, 200)
-			w.do(t, "DELETE", c.path(j.Queue, j.ID), "").want(t, 200)
-			c.heartbeat(t, j, nil).want(t, 404).explains(t)
+			w.Do(t, "DELETE", c.path(j.Queue, j.ID), "").Want(t, 200)
+			w.Do(t, "DELETE", c.path(j.Queue, j.ID), "").Want(t, 200)
+			c.heartbeat(t, j, nil).Want(t, 404).Explains(t)
 		})
 		t.Run("RL-101 reschedule", func(t *testing.T) {
 			j := jobV1{ID: "1", Queue: "v1-again", Timeout: 30, MaxRetries: 3, RunAt: &run}
-			c.enqueue(t, j).want(t, 202)
-			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "1", Queue: "v1-again", Timeout: 5}).want(t, 202)
+			c.enqueue(t, j).Want(t, 202)
+			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "1", Queue: "v1-again", Timeout: 5}).Want(t, 202)
 			same(t, c.next(t, "v1-again", 1)[0], j) // it was not in flight, so nothing changed
 			later := w.clock.Now().Add(time.Hour)
 			j.RunAt, j.Timeout = &later, 7
-			c.send(t, "PUT", "/v1/queues/jobs", j).want(t, 202).empty(t)
+			c.send(t, "PUT", "/v1/queues/jobs", j).Want(t, 202).Empty(t)
 			equal(t, "before its time", len(c.next(t, "v1-again", 1)), 0)
 			w.clock.Advance(time.Hour)
 			same(t, c.next(t, "v1-again", 1)[0], j)
-			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "unknown", Queue: "v1-again", Timeout: 5}).want(t, 202)
+			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "unknown", Queue: "v1-again", Timeout: 5}).Want(t, 202)
 			w.gone(t, "v1-again", "unknown")
 		})
 		t.Run("RL-101 several_jobs_are_ignored_when_there", func(t *testing.T) {
 			a, b := jobV1{ID: "a", Queue: "v1-many", Timeout: 30, RunAt: &run}, jobV1{ID: "b", Queue: "v1-many", Timeout: 30, RunAt: &run}
-			c.enqueue(t, a).want(t, 202)
-			c.enqueue(t, a, b).want(t, 202)
+			c.enqueue(t, a).Want(t, 202)
+			c.enqueue(t, a, b).Want(t, 202)
 			equal(t, "jobs", len(c.next(t, "v1-many", 3)), 2)
-			c.enqueue(t, []jobV1{}...).want(t, 202).empty(t)
+			c.enqueue(t, []jobV1{}...).Want(t, 202).Empty(t)
 		})
 		t.Run("G-RL-29_members_left_out_and_minus_one", func(t *testing.T) {
-			w.do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"1","timeout":5}]`).want(t, 202)
+			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"1","timeout":5}]`).Want(t, 202)
 			v := w.get(t, "v1-out", "1")
 			equal(t, "payload", string(v.Payload), "null")
 			equal(t, "max_retries", number(v.MaxRetries), "0")
-			w.do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"2","timeout":5,"max_retries":-1}]`).want(t, 202)
+			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"2","timeout":5,"max_retries":-1}]`).Want(t, 202)
 			equal(t, "max_retries", number(w.get(t, "v1-out", "2").MaxRetries), "null")
-			if r := w.do(t, "GET", "/v1/queues/v1-out/jobs/2", ""); !strings.Contains(r.body, `"max_retries":-1,`) {
-				t.Errorf("got %s", r.body)
+			if r := w.Do(t, "GET", "/v1/queues/v1-out/jobs/2", ""); !strings.Contains(r.Body, `"max_retries":-1,`) {
+				t.Errorf("got %s", r.Body)
 			}
-			w.do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"3","timeout":5,"max_retries":-2}]`).want(t, 422)
-			w.do(t, "PUT", "/v1/queues/jobs", `{"queue":"v1-out","id":"3"}`).want(t, 400).explains(t, "timeout")
-			w.do(t, "PUT", "/v1/queues/jobs", `[]`).want(t, 400).explains(t, "object")
-			w.do(t, "PUT", "/v1/queues/jobs", `{`).want(t, 400).explains(t, "JSON")
-			w.do(t, "PUT", "/v1/queues/jobs", `{}`, "Content-Type", "text/plain").want(t, 415)
+			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"3","timeout":5,"max_retries":-2}]`).Want(t, 422)
+			w.Do(t, "PUT", "/v1/queues/jobs", `{"queue":"v1-out","id":"3"}`).Want(t, 400).Explains(t, "timeout")
+			w.Do(t, "PUT", "/v1/queues/jobs", `[]`).Want(t, 400).Explains(t, "object")
+			w.Do(t, "PUT", "/v1/queues/jobs", `{`).Want(t, 400).Explains(t, "JSON")
+			w.Do(t, "PUT", "/v1/queues/jobs", `{}`, "Content-Type", "text/plain").Want(t, 415)
 		})
 	})
 }
@@ -152,10 +154,10 @@ func TestV1Off(t *testing.T) {
 	off := config()
 	off.V1 = false
 	w := inMemory(t, off)
-	w.client = &http.Client{} // the document describes both versions
+	w.Client = &http.Client{} // the document describes both versions
 	t.Run("G-RL-29_paths_are_not_relays", func(t *testing.T) {
-		r := w.do(t, "POST", "/v1/queues/jobs", "[]").want(t, 404)
-		if r.header.Get("X-Request-Id") != "" {
+		r := w.Do(t, "POST", "/v1/queues/jobs", "[]").Want(t, 404)
+		if r.Header.Get("X-Request-Id") != "" {
 			t.Error("the mount answered")
 		}
 		w.put(t, spec("q", "1"))

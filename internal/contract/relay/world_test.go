@@ -1,17 +1,11 @@
 package relay_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,8 +16,6 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/store"
-	"github.com/millrace/millrace/internal/store/postgres"
-	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -31,29 +23,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a whole Relay behind a real server, on a clock that stands still.
 type world struct {
+	*testkit.Site
 	clock    *testkit.Clock
 	store    store.Store
 	engine   *engine.Engine
 	registry *prometheus.Registry
-	log      *journal
-	url      string
-	client   *http.Client
+	log      *testkit.Journal
 	again    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
-
-// journal is a log that is written and read at once.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string { j.mu.Lock(); defer j.mu.Unlock(); return j.text.String() }
 
 const bodyLimit = 1 << 20
 
@@ -65,37 +42,21 @@ func config() relay.Config {
 // own. Subtests share it, so they use queues of their own.
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		clock := testkit.NewClock()
-		test(t, newWorld(t, clock, testkit.Memory(t, clock.Now), config()))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		clock := testkit.NewClock()
-		url := pgtest.URL(t)
-		open := func(tb testing.TB) store.Store {
-			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: clock.Now})
-			if err != nil {
-				tb.Fatal(err)
-			}
-			tb.Cleanup(func() { s.Close() })
-			return s
-		}
-		w := newWorld(t, clock, open(t), config())
-		w.again = open
-		test(t, w)
-	})
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, config())) })
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c relay.Config) *world {
-	clock := testkit.NewClock()
-	return newWorld(t, clock, testkit.Memory(t, clock.Now), c)
+func inMemory(t testing.TB, c relay.Config) *world { return in(t, testkit.InMemory(t), c) }
+
+func in(t testing.TB, p testkit.Place, c relay.Config) *world {
+	w := newWorld(t, p.Clock, p.Store, c)
+	w.again = p.Again
+	return w
 }
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c relay.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &journal{}}
+	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &testkit.Journal{}}
 	c.Registry = w.registry
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(w.log, nil))
@@ -105,89 +66,17 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c relay.Config)
 		t.Fatal(err)
 	}
 	w.engine = testkit.Engine(t, s, clock, r.Contract())
-	server := httptest.NewUnstartedServer(nil)
-	server.Config = httpapi.Server(httpapi.Root(r.Mount(w.engine), httpapi.Health()), c.Log)
-	server.Start()
-	t.Cleanup(server.Close)
-	w.url = server.URL
-	w.client = &http.Client{Transport: checked(t, http.DefaultTransport)}
-	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	w.Site = testkit.Open(t, c.Log, document(t), fault, r.Mount(w.engine), httpapi.Health())
 	return w
 }
 
-// reply is an answer, read to its end.
-type reply struct {
-	status int
-	header http.Header
-	body   string
-}
-
-// do sends a request. header are pairs; a body comes with a JSON Content-Type
-// unless header says otherwise.
-func (w *world) do(t testing.TB, method, path, body string, header ...string) reply {
+// fault reads an error: every one explains itself in plain text (RL-031).
+func fault(t testing.TB, r testkit.Reply) (code, text string) {
 	t.Helper()
-	var content io.Reader
-	if body != "" {
-		content = strings.NewReader(body)
+	if got := r.Header.Get("Content-Type"); got != "text/plain; charset=utf-8" || r.Status < 400 {
+		t.Errorf("an error of type %q and status %d", got, r.Status)
 	}
-	req, err := http.NewRequest(method, w.url+path, content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		if header[i+1] == "" {
-			req.Header.Del(header[i])
-			continue
-		}
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := w.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{resp.StatusCode, resp.Header, string(got)}
-}
-
-// want fails unless the answer has a status; every error explains itself in
-// plain text (RL-031).
-func (r reply) want(t testing.TB, status int) reply {
-	t.Helper()
-	if r.status != status {
-		t.Fatalf("got %d %s, want %d", r.status, r.body, status)
-	}
-	return r
-}
-
-// explains fails unless the answer is an error in plain text that names all of
-// the words.
-func (r reply) explains(t testing.TB, words ...string) reply {
-	t.Helper()
-	if got := r.header.Get("Content-Type"); got != "text/plain; charset=utf-8" || strings.TrimSpace(r.body) == "" {
-		t.Errorf("an error of type %q says %q", got, r.body)
-	}
-	for _, word := range words {
-		if !strings.Contains(r.body, word) {
-			t.Errorf("%q does not speak of %q", r.body, word)
-		}
-	}
-	return r
-}
-
-// empty fails unless the answer has no body.
-func (r reply) empty(t testing.TB) reply {
-	t.Helper()
-	if r.body != "" {
-		t.Errorf("got a body: %s", r.body)
-	}
-	return r
+	return "", r.Body
 }
 
 // view is a job as version 2 shows it.
@@ -219,19 +108,19 @@ func spec(queue, id string, extra ...string) string {
 
 func at(t time.Time) string { return fmt.Sprintf(`"run_at":%q`, t.Format(time.RFC3339Nano)) }
 
-func (w *world) enqueue(t testing.TB, mode string, specs ...string) reply {
+func (w *world) enqueue(t testing.TB, mode string, specs ...string) testkit.Reply {
 	t.Helper()
 	path := "/v2/queues/jobs"
 	if mode != "" {
 		path += "?mode=" + mode
 	}
-	return w.do(t, "POST", path, "["+strings.Join(specs, ",")+"]")
+	return w.Do(t, "POST", path, "["+strings.Join(specs, ",")+"]")
 }
 
 // put enqueues what must be accepted.
 func (w *world) put(t testing.TB, specs ...string) {
 	t.Helper()
-	w.enqueue(t, "", specs...).want(t, 202).empty(t)
+	w.enqueue(t, "", specs...).Want(t, 202).Empty(t)
 }
 
 func jobPath(queue, id string) string {
@@ -243,15 +132,15 @@ func (v view) runPath() string { return jobPath(v.Queue, v.ID) + "/run-id/" + *v
 // next polls; no jobs is 204.
 func (w *world) next(t testing.TB, queue string, n int) []view {
 	t.Helper()
-	r := w.do(t, "GET", fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", url.PathEscape(queue), n), "")
-	if r.status == 204 {
-		r.empty(t)
+	r := w.Do(t, "GET", fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", url.PathEscape(queue), n), "")
+	if r.Status == 204 {
+		r.Empty(t)
 		return nil
 	}
-	r.want(t, 200)
+	r.Want(t, 200)
 	var jobs []view
-	if err := json.Unmarshal([]byte(r.body), &jobs); err != nil || len(jobs) == 0 || len(jobs) > n {
-		t.Fatalf("%d asked for, got %s: %v", n, r.body, err)
+	if err := json.Unmarshal([]byte(r.Body), &jobs); err != nil || len(jobs) == 0 || len(jobs) > n {
+		t.Fatalf("%d asked for, got %s: %v", n, r.Body, err)
 	}
 	return jobs
 }
@@ -277,9 +166,9 @@ func ids(jobs []view) string {
 // get reads a job that must be there, and checks that HEAD agrees.
 func (w *world) get(t testing.TB, queue, id string) (v view) {
 	t.Helper()
-	w.do(t, "HEAD", jobPath(queue, id), "").want(t, 200).empty(t)
-	r := w.do(t, "GET", jobPath(queue, id), "").want(t, 200)
-	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
+	w.Do(t, "HEAD", jobPath(queue, id), "").Want(t, 200).Empty(t)
+	r := w.Do(t, "GET", jobPath(queue, id), "").Want(t, 200)
+	if err := json.Unmarshal([]byte(r.Body), &v); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -288,39 +177,31 @@ func (w *world) get(t testing.TB, queue, id string) (v view) {
 // gone checks that neither GET nor HEAD knows a job.
 func (w *world) gone(t testing.TB, queue, id string) {
 	t.Helper()
-	w.do(t, "HEAD", jobPath(queue, id), "").want(t, 404).empty(t)
-	w.do(t, "GET", jobPath(queue, id), "").want(t, 404).explains(t)
+	w.Do(t, "HEAD", jobPath(queue, id), "").Want(t, 404).Empty(t)
+	w.Do(t, "GET", jobPath(queue, id), "").Want(t, 404).Explains(t)
 }
 
-func (w *world) beat(t testing.TB, v view, state string) reply {
+func (w *world) beat(t testing.TB, v view, state string) testkit.Reply {
 	t.Helper()
-	return w.do(t, "PATCH", v.runPath(), state)
+	return w.Do(t, "PATCH", v.runPath(), state)
 }
 
 // lost checks that a run id is worth nothing any more: its heartbeat is 404,
 // its completion and its requeue change nothing.
 func (w *world) lost(t testing.TB, v view) {
 	t.Helper()
-	r := w.do(t, "GET", jobPath(v.Queue, v.ID), "")
-	w.beat(t, v, `"changed"`).want(t, 404).explains(t)
-	w.do(t, "DELETE", v.runPath(), "").want(t, 200)
-	w.do(t, "PUT", v.runPath(), "["+spec(v.Queue, v.ID+" of a lost run")+"]").want(t, 202)
+	r := w.Do(t, "GET", jobPath(v.Queue, v.ID), "")
+	w.beat(t, v, `"changed"`).Want(t, 404).Explains(t)
+	w.Do(t, "DELETE", v.runPath(), "").Want(t, 200)
+	w.Do(t, "PUT", v.runPath(), "["+spec(v.Queue, v.ID+" of a lost run")+"]").Want(t, 202)
 	w.gone(t, v.Queue, v.ID+" of a lost run")
-	if after := w.do(t, "GET", jobPath(v.Queue, v.ID), ""); after.status != r.status || after.body != r.body {
-		t.Errorf("a lost run changed %s to %s", r.body, after.body)
+	if after := w.Do(t, "GET", jobPath(v.Queue, v.ID), ""); after.Status != r.Status || after.Body != r.Body {
+		t.Errorf("a lost run changed %s to %s", r.Body, after.Body)
 	}
 }
 
 // sweep does what the duties do by themselves.
-func (w *world) sweep(t testing.TB) {
-	t.Helper()
-	if _, err := w.engine.Expire(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.engine.Promote(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-}
+func (w *world) sweep(t testing.TB) { t.Helper(); testkit.Sweep(t, w.engine) }
 
 func number(p *int) string {
 	if p == nil {

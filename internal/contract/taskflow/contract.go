@@ -1,6 +1,7 @@
 package taskflow
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"log/slog"
@@ -8,11 +9,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // OpenAPI is the contract's description, as it is served and as the tests
@@ -28,6 +32,7 @@ type Config struct {
 	Now      func() time.Time      // what ids begin with; the store's clock decides what a job does
 	Random   func() [16]byte       // of cryptographic quality
 	Token    config.Secret         // empty: open (G-TF-28)
+	Tracing  *telemetry.Tracing    // nil makes no spans
 
 	Lease          time.Duration // how long a worker may be silent
 	MaxConcurrent  int           // jobs RUNNING at a time, over all nodes (TF-059)
@@ -57,7 +62,7 @@ func (c *Config) validate() error {
 type TaskFlow struct {
 	Config
 
-	ids     *ids
+	ids     *serial.Source
 	metrics *metrics
 	engine  *engine.Engine                // set by Mount
 	bound   atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before
@@ -68,7 +73,7 @@ func New(c Config) (*TaskFlow, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	t := &TaskFlow{Config: c, ids: &ids{now: c.Now, random: c.Random}}
+	t := &TaskFlow{Config: c, ids: &serial.Source{Now: c.Now, Random: c.Random}}
 	var err error
 	t.metrics, err = newMetrics(c.Registry, t.bound.Load)
 	return t, err
@@ -77,9 +82,38 @@ func New(c Config) (*TaskFlow, error) {
 // Contract is what the engine is told of TaskFlow.
 func (t *TaskFlow) Contract() engine.Contract {
 	return engine.Contract{Name: Name, Machine: machine, History: true, Graph: true, Searchable: true, RunLimit: t.MaxConcurrent,
-		RetryDelay: retryDelay, Moved: t.metrics.moved,
+		RetryDelay: retryDelay, Moved: t.moved,
 		MovedOn: []job.Cause{job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed, job.Succeeded, job.Failed, job.FailedForGood,
 			job.Expired, job.ExpiredForGood}}
+}
+
+// moved is told of everything that happens to jobs on this node.
+func (t *TaskFlow) moved(moves []engine.Moved) {
+	t.metrics.moved(moves)
+	if !t.Tracing.Enabled() {
+		return
+	}
+	for i := range moves {
+		t.traceMove(&moves[i])
+	}
+}
+
+// traceMove adds to the trace of the request that a job comes from how long it was
+// pending and ready, and each of its runs, wherever that was.
+func (t *TaskFlow) traceMove(m *engine.Moved) {
+	if m.Job.Trace == "" {
+		return
+	}
+	ctx := telemetry.Resume(context.Background(), m.Job.Trace)
+	attrs := []attribute.KeyValue{attribute.String(telemetry.JobID, m.Job.ID.Key), attribute.String(telemetry.NextState, string(m.To))}
+	switch m.From {
+	case Pending:
+		t.Tracing.Record(ctx, "wait", m.Job.CreatedAt, m.At, attrs...)
+	case Ready:
+		t.Tracing.Record(ctx, "queue", m.Since, m.At, attrs...)
+	case Running:
+		t.Tracing.Record(ctx, "run", m.Job.StartedAt, m.At, attrs...)
+	}
 }
 
 // retryDelay is how long a job waits after the failure just counted (TF-065).
@@ -96,9 +130,10 @@ func (t *TaskFlow) Mount(e *engine.Engine) httpapi.Mount {
 		Prefixes:  []string{"/api/v1/"},
 		Routes:    t.routes(),
 		Token:     t.Token,
-		BodyLimit: t.GraphBodyLimit, // body sets each route's own
+		BodyLimit: t.BodyLimit,
 		Answer:    t.answer,
 		Log:       t.Log,
+		Tracing:   t.Tracing,
 	}
 	for i := range table.Routes {
 		route := &table.Routes[i]

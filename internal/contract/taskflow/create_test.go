@@ -1,29 +1,81 @@
 package taskflow_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	settings "github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 var uuidText = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
+// hasty is a store behind which something happens between a commit and its answer.
+type hasty struct {
+	store.Store
+	then atomic.Pointer[func()] // once
+}
+
+func (h *hasty) Update(ctx context.Context, fn func(store.Tx) error) error {
+	err := h.Store.Update(ctx, fn)
+	if then := h.then.Swap(nil); err == nil && then != nil {
+		(*then)()
+	}
+	return err
+}
+
+// A job that is stored is told as it was stored, whatever has become of it by the time of the answer.
+func TestCreateOvertaken(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) {
+		h := &hasty{Store: p.Store}
+		w := newWorld(t, p.Clock, h, config())
+		for _, members := range []string{`"priority":7`, after(w.create(t).ID)} {
+			removed := func() {
+				newest, err := w.engine.Search(t.Context(), store.Search{Contract: taskflow.Name, Queue: "late", Limit: 1})
+				if err == nil {
+					err = w.engine.Remove(t.Context(), newest[0].ID)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			h.then.Store(&removed)
+			v := testkit.Read[view](t, w.Do(t, "POST", jobsPath, spec(`"queue":"late"`, members)).Want(t, 201))
+			equal(t, "name queue", v.Name+v.Queue, "nlate")
+			w.Do(t, "GET", pathOf(v.ID), "").Is(t, 404, "NOT_FOUND")
+		}
+	})
+}
+
 func TestCreate(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("TF-069 the whole job", func(t *testing.T) {
-			r := w.do(t, "POST", jobsPath, spec(`"priority":7`)).want(t, 201)
-			v := read[view](t, r)
+			r := w.Do(t, "POST", jobsPath, spec(`"priority":7`)).Want(t, 201)
+			v := testkit.Read[view](t, r)
 			equal(t, "name queue priority", fmt.Sprint(v.Name, v.Queue, v.Priority), "nq7")
-			equal(t, "read again", w.do(t, "GET", pathOf(v.ID), "").want(t, 200).body, r.body)
+			equal(t, "read again", w.Do(t, "GET", pathOf(v.ID), "").Want(t, 200).Body, r.Body)
+		})
+		t.Run("TF-069 TF-032 as it is read, in every state that it may begin in", func(t *testing.T) {
+			failed, open := w.create(t), w.create(t)
+			w.fail(t, failed.ID, false)
+			large := `"payload":"` + strings.Repeat("x", 60_000) + `"`
+			for status, members := range map[string]string{"READY": large, "PENDING": after(open.ID), "BLOCKED": after(open.ID, failed.ID)} {
+				r := w.Do(t, "POST", jobsPath, spec(members)).Want(t, 201)
+				v := testkit.Read[view](t, r)
+				equal(t, "status", v.Status, status)
+				equal(t, "read again", w.Do(t, "GET", pathOf(v.ID), "").Want(t, 200).Body, r.Body)
+			}
 		})
 		t.Run("TF-001 the id is a UUID of the server", func(t *testing.T) {
 			seen := map[string]bool{}
@@ -37,8 +89,8 @@ func TestCreate(t *testing.T) {
 		})
 		t.Run("TF-001 many at once", func(t *testing.T) {
 			seen := map[string]bool{}
-			for _, r := range together(40, func(int) reply { return w.do(t, "POST", jobsPath, spec()) }) {
-				seen[read[view](t, r.want(t, 201)).ID] = true
+			for _, r := range testkit.Together(40, func(int) testkit.Reply { return w.Do(t, "POST", jobsPath, spec()) }) {
+				seen[testkit.Read[view](t, r.Want(t, 201)).ID] = true
 			}
 			equal(t, "ids", len(seen), 40)
 		})
@@ -66,7 +118,7 @@ func TestCreate(t *testing.T) {
 			for _, payload := range []string{`null`, `true`, `"a\u00e9\u0000\ud800"`, `123456789012345678901234567890.10`, `[]`, `{"a":{"b":[1,{"c":null}]},"a":2}`, `-0`} {
 				v := w.create(t, `"payload": `+payload+" ")
 				equal(t, "payload", string(v.Payload), payload)
-				if again := w.do(t, "GET", pathOf(v.ID), "").want(t, 200).body; !strings.Contains(again, `"payload":`+payload+`,`) {
+				if again := w.Do(t, "GET", pathOf(v.ID), "").Want(t, 200).Body; !strings.Contains(again, `"payload":`+payload+`,`) {
 					t.Errorf("%s became %s", payload, again)
 				}
 			}
@@ -75,7 +127,7 @@ func TestCreate(t *testing.T) {
 			large := `"` + strings.Repeat("é", 32767) + `"`
 			equal(t, "bytes", len(large), 65536)
 			equal(t, "payload", string(w.create(t, `"payload":`+large).Payload), large)
-			w.do(t, "POST", jobsPath, spec(`"payload":"`+strings.Repeat("x", 65535)+`"`)).is(t, 400, "VALIDATION_ERROR", "payload")
+			w.Do(t, "POST", jobsPath, spec(`"payload":"`+strings.Repeat("x", 65535)+`"`)).Is(t, 400, "VALIDATION_ERROR", "payload")
 			w.create(t, `"payload":   `+large+strings.Repeat(" ", 100))
 		})
 		t.Run("TF-020 a part of a policy is completed", func(t *testing.T) {
@@ -83,7 +135,7 @@ func TestCreate(t *testing.T) {
 			equal(t, "none", w.create(t, `"retry_policy":{}`).RetryPolicy, policy{3, "EXPONENTIAL", 10, 300})
 			equal(t, "all", w.create(t, `"retry_policy":{"max_attempts":10,"backoff_strategy":"LINEAR","base_delay_seconds":1,"max_delay_seconds":3600,"x":1}`).RetryPolicy,
 				policy{10, "LINEAR", 1, 3600})
-			w.do(t, "POST", jobsPath, spec(`"retry_policy":{"max_delay_seconds":9}`)).is(t, 400, "VALIDATION_ERROR", "max_delay_seconds")
+			w.Do(t, "POST", jobsPath, spec(`"retry_policy":{"max_delay_seconds":9}`)).Is(t, 400, "VALIDATION_ERROR", "max_delay_seconds")
 		})
 		t.Run("TF-019 each strategy", func(t *testing.T) {
 			for _, s := range []string{"FIXED", "LINEAR", "EXPONENTIAL"} {
@@ -92,9 +144,9 @@ func TestCreate(t *testing.T) {
 		})
 		t.Run("TF-002 TF-003 TF-006 the ends of the ranges", func(t *testing.T) {
 			long := strings.Repeat("é", 255)
-			v := read[view](t, w.do(t, "POST", jobsPath, `{"name":"`+long+`","queue":"`+strings.Repeat("Z", 64)+`","priority":1e1}`).want(t, 201))
+			v := testkit.Read[view](t, w.Do(t, "POST", jobsPath, `{"name":"`+long+`","queue":"`+strings.Repeat("Z", 64)+`","priority":1e1}`).Want(t, 201))
 			equal(t, "name priority", fmt.Sprint(v.Name, v.Priority), long+"10")
-			v = read[view](t, w.do(t, "POST", jobsPath, `{"name":" ","queue":"_","priority":1.0}`).want(t, 201))
+			v = testkit.Read[view](t, w.Do(t, "POST", jobsPath, `{"name":" ","queue":"_","priority":1.0}`).Want(t, 201))
 			equal(t, "name priority", fmt.Sprint(v.Name, v.Priority), " 1")
 		})
 		t.Run("TF-008 dependencies", func(t *testing.T) {
@@ -104,10 +156,10 @@ func TestCreate(t *testing.T) {
 				fifty = append(fifty, w.create(t).ID)
 			}
 			equal(t, "dependencies", fmt.Sprint(w.create(t, after(fifty...)).Dependencies), fmt.Sprint(fifty))
-			w.do(t, "POST", jobsPath, spec(after(append(fifty, first)...))).is(t, 400, "VALIDATION_ERROR", "dependencies")
+			w.Do(t, "POST", jobsPath, spec(after(append(fifty, first)...))).Is(t, 400, "VALIDATION_ERROR", "dependencies")
 			n := w.jobs(t)
 			stranger := "00000000-0000-4000-8000-000000000000"
-			w.do(t, "POST", jobsPath, spec(after(first, stranger))).is(t, 400, "VALIDATION_ERROR", "dependencies", stranger)
+			w.Do(t, "POST", jobsPath, spec(after(first, stranger))).Is(t, 400, "VALIDATION_ERROR", "dependencies", stranger)
 			equal(t, "stored", w.jobs(t), n)
 			v := w.create(t, after(strings.ToUpper(first), first)) // G-TF-18, G-TF-35
 			equal(t, "once", fmt.Sprint(v.Dependencies), fmt.Sprint([]string{first}))
@@ -145,11 +197,11 @@ func TestRefused(t *testing.T) {
 		kept := w.create(t)
 		for i, c := range refused {
 			t.Run(fmt.Sprint(c.id, " TF-070 refused ", i), func(t *testing.T) {
-				w.do(t, "POST", jobsPath, c.body).is(t, 400, "VALIDATION_ERROR", c.word)
+				w.Do(t, "POST", jobsPath, c.body).Is(t, 400, "VALIDATION_ERROR", c.word)
 				if strings.HasSuffix(c.body, `"queue":"q"}`) && !strings.Contains(c.body, "name") || c.body == `{"name":"n"}` {
 					return // an update may leave it out
 				}
-				w.do(t, "PUT", pathOf(kept.ID), c.body).is(t, 400, "VALIDATION_ERROR", c.word)
+				w.Do(t, "PUT", pathOf(kept.ID), c.body).Is(t, 400, "VALIDATION_ERROR", c.word)
 			})
 		}
 		equal(t, "TF-070 stored", w.jobs(t), 1)
@@ -161,50 +213,42 @@ func TestTransport(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	t.Run("TF-086 the body says it is something else", func(t *testing.T) {
-		w.do(t, "POST", jobsPath, spec(), "Content-Type", "text/plain").is(t, 400, "VALIDATION_ERROR", "Content-Type")
-		w.do(t, "POST", jobsPath, spec(), "Content-Type", "", beyondDocument, "1").want(t, 201)
-		w.do(t, "POST", jobsPath, spec(), "Content-Type", "application/json; charset=utf-8").want(t, 201)
+		w.Do(t, "POST", jobsPath, spec(), "Content-Type", "text/plain").Is(t, 400, "VALIDATION_ERROR", "Content-Type")
+		w.Do(t, "POST", jobsPath, spec(), "Content-Type", "", beyondDocument, "1").Want(t, 201)
+		w.Do(t, "POST", jobsPath, spec(), "Content-Type", "application/json; charset=utf-8").Want(t, 201)
 	})
 	t.Run("TF-085 larger than any body", func(t *testing.T) {
-		w.do(t, "POST", jobsPath, strings.Repeat(" ", bodyLimit+1)).is(t, 413, "PAYLOAD_TOO_LARGE")
+		w.Do(t, "POST", jobsPath, strings.Repeat(" ", bodyLimit+1)).Is(t, 413, "PAYLOAD_TOO_LARGE")
+		w.Do(t, "POST", jobsPath, strings.Repeat(" ", graphBodyLimit+1)).Is(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(bodyLimit))
 	})
 	t.Run("TF-085 larger, and its size is not told", func(t *testing.T) {
 		for path, limit := range map[string]int64{jobsPath: bodyLimit, "/api/v1/graphs": graphBodyLimit} {
-			req, err := http.NewRequest("POST", w.url+path, io.LimitReader(spaces{}, limit+1))
+			req, err := http.NewRequest("POST", w.URL+path, io.LimitReader(spaces{}, limit+1))
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
-			reply{resp.StatusCode, resp.Header, string(text)}.is(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(limit))
+			w.Send(t, req).Is(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(limit))
 		}
 	})
 	t.Run("TF-085 the store is away", func(t *testing.T) { // G-TF-29
 		w := inMemory(t, config())
 		id := w.create(t).ID
 		w.store.Close()
-		for _, r := range []reply{w.do(t, "GET", pathOf(id), ""), w.do(t, "POST", jobsPath, spec()), w.do(t, "PUT", pathOf(id), "{}"),
-			w.do(t, "DELETE", pathOf(id), ""), w.do(t, "GET", jobsPath, ""), w.do(t, "GET", pathOf(id)+"/graph", "")} {
-			r.is(t, 503, "INTERNAL_ERROR")
+		for _, r := range []testkit.Reply{w.Do(t, "GET", pathOf(id), ""), w.Do(t, "POST", jobsPath, spec()), w.Do(t, "PUT", pathOf(id), "{}"),
+			w.Do(t, "DELETE", pathOf(id), ""), w.Do(t, "GET", jobsPath, ""), w.Do(t, "GET", pathOf(id)+"/graph", "")} {
+			r.Is(t, 503, "INTERNAL_ERROR")
 		}
 	})
 	t.Run("TF-085 other paths and methods", func(t *testing.T) {
-		w.do(t, "GET", "/api/v1/nothing", "").is(t, 404, "NOT_FOUND")
-		w.do(t, "PATCH", jobsPath, "{}").is(t, 405, "METHOD_NOT_ALLOWED")
+		w.Do(t, "GET", "/api/v1/nothing", "").Is(t, 404, "NOT_FOUND")
+		w.Do(t, "PATCH", jobsPath, "{}").Is(t, 405, "METHOD_NOT_ALLOWED")
 	})
 	t.Run("TF-085 a token", func(t *testing.T) {
 		c := config()
 		c.Token = settings.NewSecret("secret")
 		w := inMemory(t, c)
-		w.do(t, "POST", jobsPath, spec()).is(t, 401, "UNAUTHORIZED")
-		w.do(t, "POST", jobsPath, spec(), "Authorization", "Bearer secret").want(t, 201)
+		w.Do(t, "POST", jobsPath, spec()).Is(t, 401, "UNAUTHORIZED")
+		w.Do(t, "POST", jobsPath, spec(), "Authorization", "Bearer secret").Want(t, 201)
 	})
 	t.Run("TF-085 each kind of error has its code", func(t *testing.T) {
 		codes := map[string]int{"VALIDATION_ERROR": 400, "NOT_FOUND": 404, "CONFLICT": 409, "PAYLOAD_TOO_LARGE": 413}
@@ -235,9 +279,9 @@ func TestDelete(t *testing.T) {
 		stranger := "00000000-0000-4000-8000-000000000000"
 		t.Run("TF-072 TF-074 TF-082 unknown", func(t *testing.T) {
 			for _, id := range []string{stranger, "x", strings.Repeat("0", 40), "%00"} { // G-TF-22
-				w.do(t, "GET", pathOf(id), "").is(t, 404, "NOT_FOUND")
-				w.do(t, "PUT", pathOf(id), `{"name":""}`).is(t, 404, "NOT_FOUND")
-				w.do(t, "DELETE", pathOf(id), "").is(t, 404, "NOT_FOUND")
+				w.Do(t, "GET", pathOf(id), "").Is(t, 404, "NOT_FOUND")
+				w.Do(t, "PUT", pathOf(id), `{"name":""}`).Is(t, 404, "NOT_FOUND")
+				w.Do(t, "DELETE", pathOf(id), "").Is(t, 404, "NOT_FOUND")
 			}
 		})
 		t.Run("TF-071 in any case", func(t *testing.T) {
@@ -246,47 +290,47 @@ func TestDelete(t *testing.T) {
 		})
 		t.Run("TF-081 TF-082 gone", func(t *testing.T) {
 			v := w.create(t)
-			equal(t, "body", w.do(t, "DELETE", pathOf(v.ID), "").want(t, 204).body, "")
-			w.do(t, "GET", pathOf(v.ID), "").is(t, 404, "NOT_FOUND")
-			w.do(t, "DELETE", pathOf(v.ID), "").is(t, 404, "NOT_FOUND")
+			equal(t, "body", w.Do(t, "DELETE", pathOf(v.ID), "").Want(t, 204).Body, "")
+			w.Do(t, "GET", pathOf(v.ID), "").Is(t, 404, "NOT_FOUND")
+			w.Do(t, "DELETE", pathOf(v.ID), "").Is(t, 404, "NOT_FOUND")
 		})
 		t.Run("TF-083 not while another lists it", func(t *testing.T) {
 			first := w.create(t).ID
 			second := w.create(t, after(first)).ID
-			w.do(t, "DELETE", pathOf(first), "").is(t, 409, "CONFLICT", "depends")
+			w.Do(t, "DELETE", pathOf(first), "").Is(t, 409, "CONFLICT", "depends")
 			w.fail(t, first, false)
 			w.status(t, second, "BLOCKED")
-			w.do(t, "DELETE", pathOf(first), "").is(t, 409, "CONFLICT")
-			w.do(t, "DELETE", pathOf(second), "").want(t, 204)
-			w.do(t, "DELETE", pathOf(first), "").want(t, 204)
+			w.Do(t, "DELETE", pathOf(first), "").Is(t, 409, "CONFLICT")
+			w.Do(t, "DELETE", pathOf(second), "").Want(t, 204)
+			w.Do(t, "DELETE", pathOf(first), "").Want(t, 204)
 		})
 		t.Run("TF-084 while it runs", func(t *testing.T) {
 			v := w.create(t)
 			j := w.begin(t, v.ID)
-			w.do(t, "DELETE", pathOf(v.ID), "").want(t, 204)
+			w.Do(t, "DELETE", pathOf(v.ID), "").Want(t, 204)
 			_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.CompletedWith(j, nil))
 			equal(t, "the result", job.KindOf(err), job.RunLost)
-			w.do(t, "GET", pathOf(v.ID), "").is(t, 404, "NOT_FOUND")
+			w.Do(t, "GET", pathOf(v.ID), "").Is(t, 404, "NOT_FOUND")
 		})
 		t.Run("TF-083 while dependents are made", func(t *testing.T) {
 			for range 20 {
 				id := w.create(t).ID
-				answers := together(4, func(i int) reply {
+				answers := testkit.Together(4, func(i int) testkit.Reply {
 					if i == 0 {
-						return w.do(t, "DELETE", pathOf(id), "")
+						return w.Do(t, "DELETE", pathOf(id), "")
 					}
-					return w.do(t, "POST", jobsPath, spec(after(id)))
+					return w.Do(t, "POST", jobsPath, spec(after(id)))
 				})
 				made := 0
 				for _, r := range answers[1:] {
-					if r.status == 201 {
+					if r.Status == 201 {
 						made++
 					} else {
-						r.is(t, 400, "VALIDATION_ERROR", "dependencies")
+						r.Is(t, 400, "VALIDATION_ERROR", "dependencies")
 					}
 				}
-				if (answers[0].status == 204) == (made > 0) {
-					t.Fatalf("the delete is answered %d, and %d dependents were made", answers[0].status, made)
+				if (answers[0].Status == 204) == (made > 0) {
+					t.Fatalf("the delete is answered %d, and %d dependents were made", answers[0].Status, made)
 				}
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -93,12 +94,12 @@ func (t *TaskFlow) answer(c *httpapi.Call, err error) {
 		c.Header().Set("Retry-After", "1")
 	}
 	t.metrics.errors.WithLabelValues(string(m.code)).Inc()
-	o := begin(make([]byte, 0, 256))
-	o.text("code", string(m.code))
-	o.text("message", msg)
+	o := jsontext.NewObject(make([]byte, 0, 256))
+	o.Text("code", string(m.code))
+	o.Text("message", msg)
 	var e *job.Error
 	if errors.As(err, &e) && e.Kind == job.Cycle { // TF-037
-		o.object("details", func(o *object) { o.texts("cycle_path", e.Path) })
+		o.Object("details", func(o *jsontext.Object) { o.Texts("cycle_path", e.Path) })
 	}
-	c.Send(m.status, httpapi.JSON, o.end())
+	c.Send(m.status, httpapi.JSON, o.End())
 }

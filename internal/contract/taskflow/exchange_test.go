@@ -1,19 +1,18 @@
 package taskflow_test
 
 import (
-	"net/http"
 	"testing"
 
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// checked is a transport that holds every exchange against openapi.yaml.
-func checked(t testing.TB, next http.RoundTripper) http.RoundTripper {
-	return testkit.ReadDocument(t, taskflow.OpenAPI, graphBodyLimit).Check(t, next)
+// document is openapi.yaml, against which every exchange is held.
+func document(t testing.TB) *testkit.Document {
+	return testkit.ReadDocument(t, taskflow.OpenAPI, graphBodyLimit)
 }
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	testkit.ReadDocument(t, taskflow.OpenAPI, graphBodyLimit).HoldsRoutes(t, taskflow.Routes(), 7)
+	document(t).HoldsRoutes(t, taskflow.Routes(), 7)
 }

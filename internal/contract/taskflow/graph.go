@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
 )
 
 // maxGraph is how many jobs one request may bring (G-TF-36).
@@ -109,7 +110,7 @@ func resolve(nodes []node, ids []string) (byRef map[string]string, err error) {
 		for k, text := range n.dependsOn {
 			id, ok := byRef[text]
 			if !ok {
-				id, ok = parseUUID(text)
+				id, ok = serial.Parse(text)
 			}
 			if !ok {
 				return nil, within(invalid("depends_on[%d] is neither a ref of this graph nor a UUID", k), i)

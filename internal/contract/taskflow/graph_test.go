@@ -15,8 +15,8 @@ import (
 // graph creates a graph that must be accepted and returns the ids by ref.
 func (w *world) graph(t testing.TB, jobs ...string) map[string]string {
 	t.Helper()
-	r := w.do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join(jobs, ",")+`]}`).want(t, 201)
-	return read[struct{ Jobs map[string]string }](t, r).Jobs
+	r := w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join(jobs, ",")+`]}`).Want(t, 201)
+	return testkit.Read[struct{ Jobs map[string]string }](t, r).Jobs
 }
 
 // vertex writes a job of a graph.
@@ -51,7 +51,7 @@ func TestGraphs(t *testing.T) {
 			for _, ref := range []string{"a", "b", "c", "d"} {
 				w.succeed(t, ids[ref])
 			}
-			d := read[drawing](t, w.do(t, "GET", pathOf(ids["b"])+"/graph", "").want(t, 200))
+			d := testkit.Read[drawing](t, w.Do(t, "GET", pathOf(ids["b"])+"/graph", "").Want(t, 200))
 			equal(t, "nodes and edges", fmt.Sprint(len(d.Nodes), len(d.Edges), d.Truncated), "5 5 false")
 			equal(t, "the job itself is first", d.Nodes[0].JobID+d.Nodes[0].Status+d.Nodes[0].Queue, ids["b"]+"COMPLETEDg")
 			equal(t, "an edge", slices.Contains(d.Edges, struct{ From, To string }{ids["a"], ids["b"]}), true)
@@ -78,10 +78,10 @@ func TestGraphs(t *testing.T) {
 		})
 		t.Run("TF-033 TF-037 TF-070 refused as a whole", func(t *testing.T) {
 			n := w.jobs(t)
-			p := w.do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join([]string{leaf("z"), vertex("a", "c"), vertex("b", "a"), vertex("c", "b")}, ",")+`]}`).is(t, 409, "CONFLICT")
-			equal(t, "path", fmt.Sprint(p.Details.CyclePath), "[a c b]")
-			p = w.do(t, "POST", "/api/v1/graphs", `{"jobs":[`+vertex("a", "a")+`]}`).is(t, 409, "CONFLICT")
-			equal(t, "path of one", fmt.Sprint(p.Details.CyclePath), "[a]")
+			p := w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join([]string{leaf("z"), vertex("a", "c"), vertex("b", "a"), vertex("c", "b")}, ",")+`]}`)
+			equal(t, "path", fmt.Sprint(cycle(t, p)), "[a c b]")
+			p = w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+vertex("a", "a")+`]}`)
+			equal(t, "path of one", fmt.Sprint(cycle(t, p)), "[a]")
 			stranger := "00000000-0000-4000-8000-000000000000"
 			for _, c := range []struct{ body, word string }{
 				{`{}`, "jobs"}, {`{"jobs":[]}`, "jobs"}, {`{"jobs":{}}`, "jobs"}, {`{"jobs":[7]}`, "jobs[0]"}, {`[]`, "object"}, {`{`, "JSON"},
@@ -94,7 +94,7 @@ func TestGraphs(t *testing.T) {
 				{`{"jobs":[{"ref":"a","name":"n","queue":"q","depends_on":null}]}`, "depends_on"},
 				{`{"jobs":[{"ref":"a","name":"n","queue":"q","priority":11}]}`, "priority"},
 			} {
-				w.do(t, "POST", "/api/v1/graphs", c.body).is(t, 400, "VALIDATION_ERROR", c.word)
+				w.Do(t, "POST", "/api/v1/graphs", c.body).Is(t, 400, "VALIDATION_ERROR", c.word)
 			}
 			equal(t, "stored", w.jobs(t), n)
 		})
@@ -103,9 +103,9 @@ func TestGraphs(t *testing.T) {
 			for i := 1; i < 10_000; i++ {
 				all = append(all, vertex(fmt.Sprint(i), fmt.Sprint((i-1)/2)))
 			}
-			w.do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join(append(all, leaf("more")), ",")+`]}`, beyondDocument, "1").is(t, 400, "VALIDATION_ERROR", "jobs")
+			w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join(append(all, leaf("more")), ",")+`]}`, beyondDocument, "1").Is(t, 400, "VALIDATION_ERROR", "jobs")
 			ids := w.graph(t, all...)
-			d := read[drawing](t, w.do(t, "GET", pathOf(ids["77"])+"/graph", "").want(t, 200))
+			d := testkit.Read[drawing](t, w.Do(t, "GET", pathOf(ids["77"])+"/graph", "").Want(t, 200))
 			equal(t, "shown", fmt.Sprint(len(d.Nodes), d.Truncated), "2000 true")
 			w.fail(t, ids["0"], false)
 			for _, i := range []int{1, 2, 77, 5000, 9999} {
@@ -113,8 +113,8 @@ func TestGraphs(t *testing.T) {
 			}
 		})
 		t.Run("TF-072 no graph of nothing", func(t *testing.T) {
-			w.do(t, "GET", pathOf("00000000-0000-4000-8000-000000000000")+"/graph", "").is(t, 404, "NOT_FOUND")
-			w.do(t, "GET", pathOf("x")+"/graph", "").is(t, 404, "NOT_FOUND")
+			w.Do(t, "GET", pathOf("00000000-0000-4000-8000-000000000000")+"/graph", "").Is(t, 404, "NOT_FOUND")
+			w.Do(t, "GET", pathOf("x")+"/graph", "").Is(t, 404, "NOT_FOUND")
 		})
 	})
 }
@@ -128,8 +128,8 @@ func TestTies(t *testing.T) {
 	t.Run("TF-052 TF-053 TF-054 many creates at once", func(t *testing.T) {
 		var all []taskflow.Job
 		times := map[time.Time]bool{}
-		for i, r := range together(200, func(i int) reply { return w.do(t, "POST", jobsPath, spec(fmt.Sprint(`"priority":`, 1+i%2))) }) {
-			v := read[view](t, r.want(t, 201))
+		for i, r := range testkit.Together(200, func(i int) testkit.Reply { return w.Do(t, "POST", jobsPath, spec(fmt.Sprint(`"priority":`, 1+i%2))) }) {
+			v := testkit.Read[view](t, r.Want(t, 201))
 			all = append(all, taskflow.Job{ID: v.ID, Priority: 1 + i%2, CreatedAt: v.CreatedAt})
 			times[v.CreatedAt] = true
 		}

@@ -1,13 +1,17 @@
 package taskflow
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 func idOf(key string) job.ID { return job.ID{Contract: Name, Key: key} }
@@ -22,7 +26,7 @@ func idsOf(keys []string) []job.ID {
 
 // jobID reads the job of the path: what is no UUID names none (G-TF-22).
 func jobID(c *httpapi.Call) (job.ID, error) {
-	key, ok := parseUUID(c.Member("job_id"))
+	key, ok := serial.Parse(c.Member("job_id"))
 	if !ok {
 		return job.ID{}, notFound
 	}
@@ -30,15 +34,15 @@ func jobID(c *httpapi.Call) (job.ID, error) {
 }
 
 func sendJob(c *httpapi.Call, status int, j *job.Job) error {
-	o := begin(make([]byte, 0, 512+len(j.Payload)))
+	o := jsontext.NewObject(make([]byte, 0, 512+len(j.Payload)))
 	appendJob(&o, j)
-	c.Send(status, httpapi.JSON, o.end())
+	c.Send(status, httpapi.JSON, o.End())
 	return nil
 }
 
 // POST /api/v1/jobs
 func (t *TaskFlow) create(c *httpapi.Call) error {
-	text, err := body(c, t.BodyLimit)
+	text, err := body(c)
 	if err != nil {
 		return err
 	}
@@ -52,24 +56,20 @@ func (t *TaskFlow) create(c *httpapi.Call) error {
 	if err := s.complete(); err != nil {
 		return err
 	}
-	submission := t.submission(&s, t.ids.next(1)[0])
 	ctx := c.Request.Context()
-	if _, err := t.engine.Submit(ctx, engine.Unique, []engine.Submission{submission}); err != nil {
+	receipt, err := t.engine.Submit(ctx, engine.Unique, []engine.Submission{t.submission(ctx, &s, t.ids.Next(1)[0])})
+	if err != nil {
 		return unknownDependency(err)
 	}
-	j, err := t.engine.Get(ctx, submission.Job.ID)
-	if err != nil {
-		return err
-	}
-	return sendJob(c, http.StatusCreated, j)
+	return sendJob(c, http.StatusCreated, receipt.Jobs[0]) // not read again: it may be running by now, or gone
 }
 
 // submission is a new job as the engine takes it.
-func (t *TaskFlow) submission(s *spec, key string) engine.Submission {
+func (t *TaskFlow) submission(ctx context.Context, s *spec, key string) engine.Submission {
 	d := definition{s.name, s.dependencies}
 	return engine.Submission{
 		Job: job.Job{ID: idOf(key), Kind: s.policy.kind(), Queue: s.queue, Priority: s.priority, Lease: t.Lease, RunLimit: s.policy.MaxAttempts,
-			Definition: d.encode(), Payload: s.payload},
+			Definition: d.encode(), Payload: s.payload, Trace: telemetry.Carrier(ctx)},
 		DependsOn: idsOf(s.dependencies),
 	}
 }
@@ -99,7 +99,7 @@ func (t *TaskFlow) get(c *httpapi.Call) error {
 
 // PUT /api/v1/jobs/{job_id}
 func (t *TaskFlow) update(c *httpapi.Call) error {
-	text, err := body(c, t.BodyLimit)
+	text, err := body(c)
 	if err != nil {
 		return err
 	}
@@ -159,8 +159,9 @@ func (s *spec) apply(j *job.Job) error {
 		d.dependencies = s.dependencies
 	}
 	if s.has("retry_policy") {
-		if s.policy.MaxAttempts < j.Failures {
-			return invalid("retry_policy.max_attempts is %d, and %d attempts have failed already", s.policy.MaxAttempts, j.Failures)
+		if s.policy.MaxAttempts <= j.Failures { // the run to come, or under way, is one more (TF-066)
+			return invalid("retry_policy.max_attempts is %d, and %d attempts have failed already: with the one to come it is %d or more",
+				s.policy.MaxAttempts, j.Failures, j.Failures+1)
 		}
 		j.Kind, j.RunLimit = s.policy.kind(), s.policy.MaxAttempts
 	}
@@ -195,31 +196,31 @@ func (t *TaskFlow) graph(c *httpapi.Call) error {
 		return err
 	}
 	keys := make(map[int64]string, len(jobs))
-	o := begin(make([]byte, 0, 256+192*len(jobs)+96*len(edges)))
-	o.array("nodes", len(jobs), func(i int, o *object) {
+	o := jsontext.NewObject(make([]byte, 0, 256+192*len(jobs)+96*len(edges)))
+	o.Objects("nodes", len(jobs), func(i int, o *jsontext.Object) {
 		j := jobs[i]
 		keys[j.Seq] = j.ID.Key
-		o.text("job_id", j.ID.Key)
-		o.text("name", decodeDefinition(j.Definition).name)
-		o.text("queue", j.Queue)
-		o.text("status", string(j.State))
-		o.number("priority", j.Priority)
-		o.number("attempt_count", attemptCount(j))
+		o.Text("job_id", j.ID.Key)
+		o.Text("name", decodeDefinition(j.Definition).name)
+		o.Text("queue", j.Queue)
+		o.Text("status", string(j.State))
+		o.Number("priority", int64(j.Priority))
+		o.Number("attempt_count", int64(attemptCount(j)))
 	})
-	o.array("edges", len(edges), func(i int, o *object) {
-		o.text("from", keys[edges[i].Dependency])
-		o.text("to", keys[edges[i].Dependent])
+	o.Objects("edges", len(edges), func(i int, o *jsontext.Object) {
+		o.Text("from", keys[edges[i].Dependency])
+		o.Text("to", keys[edges[i].Dependent])
 	})
 	if truncated {
-		o.raw("truncated", "true")
+		o.Flag("truncated", true)
 	}
-	c.Send(http.StatusOK, httpapi.JSON, o.end())
+	c.Send(http.StatusOK, httpapi.JSON, o.End())
 	return nil
 }
 
 // POST /api/v1/graphs
 func (t *TaskFlow) createGraph(c *httpapi.Call) error {
-	text, err := body(c, t.GraphBodyLimit)
+	text, err := body(c)
 	if err != nil {
 		return err
 	}
@@ -227,25 +228,25 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	ids := t.ids.next(len(nodes))
+	ids := t.ids.Next(len(nodes))
 	byRef, err := resolve(nodes, ids)
 	if err != nil {
 		return err
 	}
 	batch := make([]engine.Submission, len(nodes))
 	for i := range nodes {
-		batch[i] = t.submission(&nodes[i].spec, ids[i])
+		batch[i] = t.submission(c.Request.Context(), &nodes[i].spec, ids[i])
 	}
 	if _, err := t.engine.Submit(c.Request.Context(), engine.Unique, batch); err != nil {
 		return unknownDependency(inRefs(err, byRef))
 	}
-	o := begin(make([]byte, 0, 64*len(nodes)))
-	o.object("jobs", func(o *object) {
+	o := jsontext.NewObject(make([]byte, 0, 64*len(nodes)))
+	o.Object("jobs", func(o *jsontext.Object) {
 		for i := range nodes {
-			o.text(nodes[i].ref, ids[i])
+			o.Text(nodes[i].ref, ids[i])
 		}
 	})
-	c.Send(http.StatusCreated, httpapi.JSON, o.end())
+	c.Send(http.StatusCreated, httpapi.JSON, o.End())
 	return nil
 }
 

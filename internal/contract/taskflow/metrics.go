@@ -50,7 +50,7 @@ func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, err
 	return m, nil
 }
 
-// moved is told of everything that happens to jobs on this node.
+// moved counts what happened to jobs.
 func (m *metrics) moved(moves []engine.Moved) {
 	for i := range moves {
 		mv := &moves[i]

@@ -1,49 +1,25 @@
 package taskflow_test
 
 import (
+	"encoding/hex"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// metric sums a metric's values, or the number of what a histogram has seen, over
-// all children that have the labels.
-func (w *world) metric(t testing.TB, name string, labels map[string]string) (sum float64) {
+// metric sums a metric over all children that have the labels.
+func (w *world) metric(t testing.TB, name string, labels map[string]string) float64 {
 	t.Helper()
-	families, err := w.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.Metric {
-			if has(m, labels) {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-		return sum
-	}
-	t.Errorf("there is no metric %s", name)
-	return 0
-}
-
-func has(m *dto.Metric, labels map[string]string) bool {
-	found := 0
-	for _, l := range m.Label {
-		if labels[l.GetName()] == l.GetValue() {
-			found++
-		}
-	}
-	return found == len(labels)
+	sum, _ := testkit.Metric(t, w.registry, name, labels)
+	return sum
 }
 
 // TestMetrics holds what is counted against what has happened.
@@ -54,7 +30,7 @@ func TestMetrics(t *testing.T) {
 	b := w.create(t, after(a)).ID
 	c := w.create(t, after(b)).ID
 	w.create(t)
-	w.do(t, "POST", jobsPath, "{}").want(t, 400)
+	w.Do(t, "POST", jobsPath, "{}").Want(t, 400)
 	w.fail(t, a, true)
 	for status, want := range map[string]float64{"PENDING": 2, "READY": 2, "RUNNING": 0} {
 		equal(t, status, w.metric(t, "taskflow_jobs", map[string]string{"status": status}), want)
@@ -95,4 +71,34 @@ func TestConfig(t *testing.T) {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
+}
+
+// What happens to a job goes on in the trace of the request that made it, also where a worker outside runs it.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	collector := testkit.NewCollector(t)
+	tracing, err := telemetry.NewTracing(t.Context(), collector.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config()
+	c.Tracing = tracing
+	w := inMemory(t, c)
+	a := w.create(t)
+	const caller = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	r := w.Do(t, "POST", "/api/v1/jobs", spec(after(a.ID)), "Traceparent", caller).Want(t, 201)
+	b := testkit.Read[struct{ ID string }](t, r).ID
+	w.succeed(t, a.ID)
+	w.succeed(t, b)
+	if err := tracing.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	byTrace := map[string][]string{}
+	for _, s := range collector.Spans() {
+		id := hex.EncodeToString(s.TraceId)
+		byTrace[id] = append(byTrace[id], s.Name)
+	}
+	names := byTrace[caller[3:35]]
+	slices.Sort(names)
+	equal(t, "the spans of the caller's trace", strings.Join(names, " "), "create queue run wait")
 }

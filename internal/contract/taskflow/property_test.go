@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // model is what the rules of the document say of a world of jobs, in memory.
@@ -132,7 +133,7 @@ func TestModel(t *testing.T) {
 				}
 				j := m.at(rapid.SampledFrom(keys(m.jobs)).Draw(rt, "id"))
 				deps := pick()
-				m.relink(rt, w.do(t, "PUT", pathOf(j.ID), "{"+after(deps...)+"}"), j, deps)
+				m.relink(rt, w.Do(t, "PUT", pathOf(j.ID), "{"+after(deps...)+"}"), j, deps)
 			},
 			"": func(rt *rapid.T) {
 				ids := make([]job.ID, len(m.jobs))
@@ -160,7 +161,7 @@ func TestModel(t *testing.T) {
 }
 
 // relink holds the answer to an update of dependencies against the rules.
-func (m *model) relink(t *rapid.T, r reply, j *taskflow.Job, deps []string) {
+func (m *model) relink(t *rapid.T, r testkit.Reply, j *taskflow.Job, deps []string) {
 	known := map[string][]string{}
 	for _, other := range m.jobs {
 		known[other.ID] = other.Dependencies
@@ -171,12 +172,12 @@ func (m *model) relink(t *rapid.T, r reply, j *taskflow.Job, deps []string) {
 	satisfied := taskflow.CheckDependencies(changed, m.statuses()) == job.DependenciesSatisfied
 	switch {
 	case taskflow.Terminal(j.Status), found.HasCycle, j.Status != "PENDING" && !satisfied:
-		if r.status != 409 || found.HasCycle && !taskflow.Terminal(j.Status) && !strings.Contains(r.body, `"cycle_path":["`+j.ID) {
-			t.Fatalf("got %d %s for %s after %v", r.status, r.body, j.Status, deps)
+		if r.Status != 409 || found.HasCycle && !taskflow.Terminal(j.Status) && !strings.Contains(r.Body, `"cycle_path":["`+j.ID) {
+			t.Fatalf("got %d %s for %s after %v", r.Status, r.Body, j.Status, deps)
 		}
 		return
-	case r.status != 200:
-		t.Fatalf("got %d %s for %s after %v", r.status, r.body, j.Status, deps)
+	case r.Status != 200:
+		t.Fatalf("got %d %s for %s after %v", r.Status, r.Body, j.Status, deps)
 	}
 	*j = changed
 	if j.Dependencies == nil {

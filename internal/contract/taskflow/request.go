@@ -3,8 +3,6 @@ package taskflow
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -12,6 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
 )
 
 // Limits of the document (1.1, 1.2).
@@ -29,31 +28,12 @@ const (
 	usualPayload  = "{}"
 )
 
-// body reads the body of a request, which must be a JSON object (TF-086), up to a
-// limit of its own.
-func body(c *httpapi.Call, limit int64) ([]byte, error) {
-	if len(c.Request.Header["Content-Type"]) > 0 && !c.SaysJSON() { // G-TF-32
+// body reads the body of a request, whatever is in it, up to its route's limit (G-TF-32).
+func body(c *httpapi.Call) ([]byte, error) {
+	if len(c.Request.Header["Content-Type"]) > 0 && !c.SaysJSON() {
 		return nil, invalid("the body's Content-Type must be application/json")
 	}
-	tooLarge := func() error {
-		c.Header().Set("Connection", "close") // the rest is not read
-		return &httpapi.Refusal{Status: http.StatusRequestEntityTooLarge, Msg: fmt.Sprintf("the body is larger than %d bytes", limit)}
-	}
-	if c.Request.ContentLength > limit {
-		return nil, tooLarge()
-	}
-	c.Request.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(c.Request.Body, limit+1), c.Request.Body}
-	text, err := c.Body()
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(text)) > limit {
-		return nil, tooLarge()
-	}
-	return text, nil
+	return c.Body()
 }
 
 // checkObject refuses what is no JSON object.
@@ -195,7 +175,7 @@ func readInt(name string, raw []byte, least, most int) (int, error) {
 // twice is kept once (G-TF-18).
 func readDependencies(raw []byte) (ids []string, err error) {
 	err = eachText("dependencies", raw, func(i int, text string) error {
-		id, ok := parseUUID(text)
+		id, ok := serial.Parse(text)
 		if !ok {
 			return invalid("dependencies[%d] is no UUID", i)
 		}
@@ -275,7 +255,7 @@ func (s *spec) keepsOwned(j *job.Job) error {
 	same := map[string]func(raw []byte) bool{
 		"id": func(raw []byte) bool {
 			text, _ := jsontext.String(raw)
-			id, ok := parseUUID(text)
+			id, ok := serial.Parse(text)
 			return ok && id == j.ID.Key
 		},
 		"created_at": func(raw []byte) bool {

@@ -20,6 +20,6 @@ func (t *TaskFlow) routes() []httpapi.Route {
 		{Method: http.MethodPut, Pattern: jobPath, Action: "update", Handle: t.update, TakesBody: true},
 		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: t.remove},
 		{Method: http.MethodGet, Pattern: jobPath + "/graph", Action: "get_graph", Handle: t.graph, NoStore: true},
-		{Method: http.MethodPost, Pattern: "/api/v1/graphs", Action: "create_graph", Handle: t.createGraph, TakesBody: true},
+		{Method: http.MethodPost, Pattern: "/api/v1/graphs", Action: "create_graph", Handle: t.createGraph, TakesBody: true, BodyLimit: t.GraphBodyLimit},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // attempts writes a policy.
@@ -173,7 +174,7 @@ func TestScheduling(t *testing.T) {
 				w.create(t)
 			}
 			for range 5 {
-				all := together(8, func(i int) []*job.Job {
+				all := testkit.Together(8, func(i int) []*job.Job {
 					node := []*world{w, other}[i%2]
 					jobs, _ := node.engine.Claim(t.Context(), engine.ClaimRequest{Contract: taskflow.Name, Max: 2, Worker: "w"})
 					return jobs
@@ -239,7 +240,7 @@ func TestDependencies(t *testing.T) {
 				a := w.create(t).ID
 				b := w.create(t, after(a)).ID
 				j := w.begin(t, a)
-				together(5, func(i int) bool {
+				testkit.Together(5, func(i int) bool {
 					if i == 0 {
 						_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.FailedWith(j, "x", "y", false))
 						return err == nil
@@ -262,7 +263,7 @@ func TestDependencies(t *testing.T) {
 				end := w.create(t, after(left, right)).ID
 				w.succeed(t, top)
 				runs := []*job.Job{w.begin(t, left), w.begin(t, right)}
-				together(2, func(i int) bool { w.finish(t, runs[i], taskflow.CompletedWith(runs[i], nil)); return true })
+				testkit.Together(2, func(i int) bool { w.finish(t, runs[i], taskflow.CompletedWith(runs[i], nil)); return true })
 				w.status(t, end, "READY")
 				history, err := w.engine.History(t.Context(), idOf(end))
 				if err != nil || len(history) != 2 {
@@ -276,18 +277,18 @@ func TestDependencies(t *testing.T) {
 				a := w.create(t).ID
 				j := w.begin(t, a)
 				well := i%2 == 0
-				answers := together(2, func(i int) reply {
+				answers := testkit.Together(2, func(i int) testkit.Reply {
 					switch {
 					case i == 0:
-						return w.do(t, "POST", jobsPath, spec(after(a)))
+						return w.Do(t, "POST", jobsPath, spec(after(a)))
 					case well:
 						w.finish(t, j, taskflow.CompletedWith(j, nil))
 					default:
 						w.finish(t, j, taskflow.FailedWith(j, "x", "y", false))
 					}
-					return reply{}
+					return testkit.Reply{}
 				})
-				w.status(t, read[view](t, answers[0].want(t, 201)).ID, map[bool]string{true: "READY", false: "BLOCKED"}[well])
+				w.status(t, testkit.Read[view](t, answers[0].Want(t, 201)).ID, map[bool]string{true: "READY", false: "BLOCKED"}[well])
 			}
 		})
 		t.Run("TF-046 TF-047 TF-049 a thousand wait for one", func(t *testing.T) {

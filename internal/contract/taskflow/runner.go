@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/webhook"
 	"github.com/millrace/millrace/internal/worker"
@@ -71,7 +72,7 @@ func realTimer(d time.Duration) (<-chan time.Time, func()) {
 func (t *TaskFlow) Outside() workerapi.Contract {
 	return workerapi.Contract{Name: Name, Attempt: Attempt, State: StatusOf, Complete: CompletedWith, Fail: FailedWith,
 		ID: func(jobID string) (job.ID, bool) {
-			key, ok := parseUUID(jobID)
+			key, ok := serial.Parse(jobID)
 			return job.ID{Contract: Name, Key: key}, ok
 		},
 		Bound: func(queue string) bool { q := t.Queues[queue]; return q.handled() }}

@@ -48,7 +48,9 @@ func partOf(payload []byte) (p part, err error) {
 			n, err = jsontext.Int(value, 32)
 			p.failTimes = int(n)
 		case "error":
-			p.message, err = jsontext.String(value)
+			if p.message, err = jsontext.String(value); !errors.Is(err, jsontext.ErrKind) {
+				err = nil // what no store keeps is told as far as it can be
+			}
 		}
 		if err != nil {
 			return p, errPart

@@ -294,6 +294,13 @@ func TestHandlerSimulate(t *testing.T) {
 			s.clock.Advance(time.Minute)
 		}
 	})
+	t.Run("G-TF-37 an error that no store keeps as it is", func(t *testing.T) {
+		id := s.create(t, "sim", `{"fail":true,"error":"a\u0000\ud800b"}`)
+		run(t, 0)
+		if message, kind := told(t, s.until(t, id)); message != "a\uFFFD\uFFFDb" || kind != "simulated" {
+			t.Errorf("got %q of kind %s", message, kind)
+		}
+	})
 	for _, payload := range []string{`{"duration_ms":-1}`, `{"duration_ms":"1"}`, `{"duration_ms":1e12}`, `{"fail":1}`, `{"fail_times":1.5}`, `{"error":{}}`} {
 		t.Run("G-TF-37 nonsense "+payload, func(t *testing.T) {
 			j := s.until(t, s.create(t, "sim", payload))

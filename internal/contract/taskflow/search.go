@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -36,17 +37,17 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 	}
 	more := len(jobs) > limit
 	jobs = jobs[:min(limit, len(jobs))]
-	o := begin(make([]byte, 0, 1024+512*len(jobs)))
-	o.array("items", len(jobs), func(i int, o *object) { appendJob(o, jobs[i]) })
+	o := jsontext.NewObject(make([]byte, 0, 1024+512*len(jobs)))
+	o.Objects("items", len(jobs), func(i int, o *jsontext.Object) { appendJob(o, jobs[i]) })
 	if more {
 		last := jobs[len(jobs)-1]
-		o.text("next_cursor", cursorAt(last.CreatedAt, last.ID.Key))
-		o.raw("has_more", "true")
+		o.Text("next_cursor", cursorAt(last.CreatedAt, last.ID.Key))
+		o.Flag("has_more", true)
 	} else {
-		o.raw("next_cursor", "null")
-		o.raw("has_more", "false")
+		o.Null("next_cursor")
+		o.Flag("has_more", false)
 	}
-	c.Send(http.StatusOK, httpapi.JSON, o.end())
+	c.Send(http.StatusOK, httpapi.JSON, o.End())
 	return nil
 }
 
@@ -58,7 +59,7 @@ func readSearch(query string) (s store.Search, nothing bool, err error) {
 	s.Queue = p.text("queue")
 	if state := p.text("status"); state != "" {
 		if s.State = job.State(state); !slices.Contains(statuses, s.State) {
-			p.refuse("status is none of the six: %q", state)
+			p.refuse("status is %q and none of %v", state, statuses)
 		}
 	}
 	least, hasLeast := p.integer("priority_min")
@@ -167,6 +168,6 @@ func readCursor(cursor string) (at time.Time, id string, ok bool) {
 	if at, err = jsontext.ParseTime(stamp); err != nil {
 		return at, "", false
 	}
-	id, ok = parseUUID(id)
+	id, ok = serial.Parse(id)
 	return at, id, ok
 }

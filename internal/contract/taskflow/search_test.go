@@ -26,7 +26,7 @@ func (w *world) search(t testing.TB, query ...string) page {
 	if far := strings.Repeat("9", 20); slices.ContainsFunc(query, func(v string) bool { return v == "" || strings.HasSuffix(v, far) }) {
 		header = []string{beyondDocument, "1"}
 	}
-	p := read[page](t, w.do(t, "GET", jobsPath+"?"+pairs(query...), "", header...).want(t, 200))
+	p := testkit.Read[page](t, w.Do(t, "GET", jobsPath+"?"+pairs(query...), "", header...).Want(t, 200))
 	if p.HasMore != (p.NextCursor != nil) {
 		t.Errorf("has_more is %t with cursor %v", p.HasMore, p.NextCursor)
 	}
@@ -69,7 +69,7 @@ func names(all []view) string {
 func TestSearch(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("TF-104 nothing at all", func(t *testing.T) {
-			equal(t, "body", w.do(t, "GET", jobsPath, "").want(t, 200).body, `{"items":[],"next_cursor":null,"has_more":false}`)
+			equal(t, "body", w.Do(t, "GET", jobsPath, "").Want(t, 200).Body, `{"items":[],"next_cursor":null,"has_more":false}`)
 		})
 		made := map[string]view{}
 		for i, c := range []struct{ queue, priority string }{{"a", "1"}, {"a", "5"}, {"b", "5"}, {"b", "10"}, {"a", "9"}, {"c", "3"}} {
@@ -133,14 +133,14 @@ func TestSearch(t *testing.T) {
 			"created_before=2026-01-01", "limit=0", "limit=101", "limit=x", "limit=-1", "limit=99999999999999999999", "queue=%zz"} {
 			t.Run("TF-095 "+query, func(t *testing.T) {
 				name, _, _ := strings.Cut(query, "=")
-				w.do(t, "GET", jobsPath+"?"+query, "").is(t, 400, "VALIDATION_ERROR", name)
+				w.Do(t, "GET", jobsPath+"?"+query, "").Is(t, 400, "VALIDATION_ERROR", name)
 			})
 		}
 		id := made["j0"].ID
 		for name, cursor := range map[string]string{"no Base64": "!!!", "no bar": code("2026-03-01T12:00:00Z"), "a bad time": code("yesterday|" + id),
 			"a bad id": code("2026-03-01T12:00:00Z|7"), "two bars": code("2026-03-01T12:00:00Z|" + id + "|"), "a bar alone": code("|"), "a rest": code("2026-03-01T12:00:00Z|"+id) + "x"} {
 			t.Run("TF-102 "+name, func(t *testing.T) {
-				w.do(t, "GET", jobsPath+"?"+pairs("cursor", cursor), "").is(t, 400, "VALIDATION_ERROR", "cursor")
+				w.Do(t, "GET", jobsPath+"?"+pairs("cursor", cursor), "").Is(t, 400, "VALIDATION_ERROR", "cursor")
 			})
 		}
 	})
@@ -205,7 +205,7 @@ func TestPages(t *testing.T) {
 				}
 				w.create(t, `"queue":"p"`)
 				if i == 1 { // a job of the next page, and with it a place moves up
-					w.do(t, "DELETE", pathOf(gone), "").want(t, 204)
+					w.Do(t, "DELETE", pathOf(gone), "").Want(t, 204)
 				}
 				if !p.HasMore {
 					break

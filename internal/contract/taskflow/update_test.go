@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestUpdate(t *testing.T) {
@@ -36,11 +37,11 @@ func TestUpdate(t *testing.T) {
 		})
 		t.Run("TF-076 what the server sets", func(t *testing.T) {
 			v := w.create(t)
-			all := w.do(t, "GET", pathOf(v.ID), "").want(t, 200).body
-			w.do(t, "PUT", pathOf(v.ID), all, beyondDocument, "1").want(t, 200)
+			all := w.Do(t, "GET", pathOf(v.ID), "").Want(t, 200).Body
+			w.Do(t, "PUT", pathOf(v.ID), all, beyondDocument, "1").Want(t, 200)
 			for name, value := range map[string]string{"id": `"00000000-0000-4000-8000-000000000000"`, "created_at": `"2001-01-01T00:00:00Z"`, "status": `"RUNNING"`, "attempt_count": `1`} {
-				w.do(t, "PUT", pathOf(v.ID), fmt.Sprintf(`{"name":"x",%q:%s}`, name, value)).is(t, 400, "VALIDATION_ERROR", name)
-				w.do(t, "PUT", pathOf(v.ID), fmt.Sprintf(`{"name":"x",%q:null}`, name)).is(t, 400, "VALIDATION_ERROR", name)
+				w.Do(t, "PUT", pathOf(v.ID), fmt.Sprintf(`{"name":"x",%q:%s}`, name, value)).Is(t, 400, "VALIDATION_ERROR", name)
+				w.Do(t, "PUT", pathOf(v.ID), fmt.Sprintf(`{"name":"x",%q:null}`, name)).Is(t, 400, "VALIDATION_ERROR", name)
 			}
 			equal(t, "name", w.get(t, v.ID).Name, v.Name)
 			w.put(t, v.ID, fmt.Sprintf(`"id":%q,"created_at":%q`, strings.ToUpper(v.ID), v.CreatedAt.In(time.FixedZone("", 3600)).Format(time.RFC3339Nano)))
@@ -52,7 +53,7 @@ func TestUpdate(t *testing.T) {
 			w.fail(t, failed, false)
 			for id, status := range map[string]string{completed: "COMPLETED", failed: "FAILED", blocked: "BLOCKED"} {
 				for _, body := range []string{`{}`, `{"name":""}`, `{`, `{"dependencies":[]}`, `{"dependencies":["` + id + `"]}`} { // G-TF-34
-					w.do(t, "PUT", pathOf(id), body).is(t, 409, "CONFLICT", status)
+					w.Do(t, "PUT", pathOf(id), body).Is(t, 409, "CONFLICT", status)
 				}
 			}
 		})
@@ -70,24 +71,36 @@ func TestUpdate(t *testing.T) {
 			w.fail(t, v.ID, true)
 			got := w.put(t, v.ID, `"payload":"new"`)
 			equal(t, "next_run_at", got.NextRunAt.Equal(w.clock.Now().Add(10*time.Second)), true)
-			w.do(t, "PUT", pathOf(v.ID), `{"retry_policy":{"max_attempts":1}}`).want(t, 200)
+			w.Do(t, "PUT", pathOf(v.ID), `{"retry_policy":{"max_attempts":2}}`).Want(t, 200)
 			w.clock.Advance(10 * time.Second)
 			equal(t, "the new payload", string(w.begin(t, v.ID).Payload), `"new"`)
 		})
-		t.Run("TF-077 fewer attempts than have failed", func(t *testing.T) { // G-TF-34
-			v := w.create(t, attempts(3, "FIXED", 1, 1))
+		t.Run("TF-066 no more runs than the attempts that are left by an update", func(t *testing.T) { // G-TF-34
+			v := w.create(t, attempts(5, "FIXED", 1, 1))
 			for range 2 {
 				w.fail(t, v.ID, true)
 				w.clock.Advance(time.Second)
 			}
-			w.do(t, "PUT", pathOf(v.ID), `{"retry_policy":{"max_attempts":1}}`).is(t, 400, "VALIDATION_ERROR", "max_attempts")
+			refused := func() {
+				t.Helper()
+				for n := 1; n <= 2; n++ { // two runs have been, and a third comes or is there
+					w.Do(t, "PUT", pathOf(v.ID), "{"+attempts(n, "FIXED", 1, 1)+"}").Is(t, 400, "VALIDATION_ERROR", "max_attempts")
+				}
+				equal(t, "unchanged", w.get(t, v.ID).RetryPolicy.MaxAttempts, 5)
+			}
+			refused()
+			j := w.begin(t, v.ID)
+			refused()
+			w.put(t, v.ID, attempts(3, "FIXED", 1, 1))
+			w.finish(t, j, taskflow.FailedWith(j, "x", "y", true))
+			equal(t, "runs", w.status(t, v.ID, "FAILED").AttemptCount, 3)
 		})
 		t.Run("TF-077 unknown dependencies", func(t *testing.T) {
 			v := w.create(t)
 			stranger := "00000000-0000-4000-8000-000000000000"
-			w.do(t, "PUT", pathOf(v.ID), "{"+named("x")+","+after(stranger)+"}").is(t, 400, "VALIDATION_ERROR", "dependencies", stranger)
+			w.Do(t, "PUT", pathOf(v.ID), "{"+named("x")+","+after(stranger)+"}").Is(t, 400, "VALIDATION_ERROR", "dependencies", stranger)
 			equal(t, "unchanged", fmt.Sprintf("%+v", w.get(t, v.ID)), fmt.Sprintf("%+v", v))
-			w.do(t, "PUT", pathOf(stranger), "{"+after(v.ID)+"}").is(t, 404, "NOT_FOUND")
+			w.Do(t, "PUT", pathOf(stranger), "{"+after(v.ID)+"}").Is(t, 404, "NOT_FOUND")
 		})
 	})
 }
@@ -120,8 +133,8 @@ func TestRelink(t *testing.T) {
 			w.put(t, id, after(b))
 			w.succeed(t, a)
 			w.status(t, id, "PENDING")
-			w.do(t, "DELETE", pathOf(a), "").want(t, 204)
-			w.do(t, "DELETE", pathOf(b), "").is(t, 409, "CONFLICT")
+			w.Do(t, "DELETE", pathOf(a), "").Want(t, 204)
+			w.Do(t, "DELETE", pathOf(b), "").Is(t, 409, "CONFLICT")
 			w.succeed(t, b)
 			w.status(t, id, "READY")
 		})
@@ -133,7 +146,7 @@ func TestRelink(t *testing.T) {
 				if status == "RUNNING" {
 					w.begin(t, v.ID)
 				}
-				w.do(t, "PUT", pathOf(v.ID), "{"+named("x")+","+after(done, open)+"}").is(t, 409, "CONFLICT", status)
+				w.Do(t, "PUT", pathOf(v.ID), "{"+named("x")+","+after(done, open)+"}").Is(t, 409, "CONFLICT", status)
 				equal(t, "unchanged", w.status(t, v.ID, status).Name, v.Name)
 				equal(t, "settled ones", fmt.Sprint(w.put(t, v.ID, after(done)).Dependencies), fmt.Sprint([]string{done}))
 				w.status(t, v.ID, status)
@@ -144,10 +157,8 @@ func TestRelink(t *testing.T) {
 			a := w.create(t, after(root)).ID
 			b := w.create(t, after(a)).ID
 			c := w.create(t, after(root, b)).ID
-			p := w.do(t, "PUT", pathOf(a), "{"+named("x")+","+after(root, c)+"}").is(t, 409, "CONFLICT")
-			if p.Details == nil || !slices.Equal(p.Details.CyclePath, []string{a, c, b}) {
-				t.Errorf("details %+v, want %v", p.Details, []string{a, c, b})
-			}
+			p := w.Do(t, "PUT", pathOf(a), "{"+named("x")+","+after(root, c)+"}")
+			equal(t, "path", fmt.Sprint(cycle(t, p)), fmt.Sprint([]string{a, c, b}))
 			v := w.get(t, a)
 			equal(t, "nothing stored", fmt.Sprint(v.Name, v.Dependencies), fmt.Sprint("n", []string{root}))
 			w.succeed(t, root)
@@ -156,8 +167,8 @@ func TestRelink(t *testing.T) {
 		t.Run("TF-035 itself", func(t *testing.T) {
 			root := w.create(t).ID
 			id := w.create(t, after(root)).ID
-			p := w.do(t, "PUT", pathOf(id), "{"+after(id)+"}").is(t, 409, "CONFLICT")
-			equal(t, "path", fmt.Sprint(p.Details.CyclePath), fmt.Sprint([]string{id}))
+			p := w.Do(t, "PUT", pathOf(id), "{"+after(id)+"}")
+			equal(t, "path", fmt.Sprint(cycle(t, p)), fmt.Sprint([]string{id}))
 		})
 		t.Run("TF-036 TF-038 a diamond is none", func(t *testing.T) {
 			root := w.create(t).ID
@@ -168,11 +179,11 @@ func TestRelink(t *testing.T) {
 			root := w.create(t).ID
 			for range 25 {
 				a, b := w.create(t, after(root)).ID, w.create(t, after(root)).ID
-				answers := together(2, func(i int) reply {
+				answers := testkit.Together(2, func(i int) testkit.Reply {
 					ids := []string{a, b}
-					return w.do(t, "PUT", pathOf(ids[i]), "{"+after(root, ids[1-i])+"}")
+					return w.Do(t, "PUT", pathOf(ids[i]), "{"+after(root, ids[1-i])+"}")
 				})
-				got := []int{answers[0].status, answers[1].status}
+				got := []int{answers[0].Status, answers[1].Status}
 				slices.Sort(got)
 				equal(t, "answers", fmt.Sprint(got), "[200 409]")
 			}
@@ -189,9 +200,9 @@ func TestRelink(t *testing.T) {
 			}
 			ids := w.graph(t, jobs...)
 			gate := w.create(t).ID
-			w.do(t, "PUT", pathOf(ids["0"]), "{"+after(gate)+"}").is(t, 409, "CONFLICT") // it does not wait
-			p := w.do(t, "PUT", pathOf(ids["1"]), "{"+after(ids[fmt.Sprint(n-1)])+"}").is(t, 409, "CONFLICT")
-			equal(t, "path", len(p.Details.CyclePath), n-1)
+			w.Do(t, "PUT", pathOf(ids["0"]), "{"+after(gate)+"}").Is(t, 409, "CONFLICT") // it does not wait
+			p := w.Do(t, "PUT", pathOf(ids["1"]), "{"+after(ids[fmt.Sprint(n-1)])+"}")
+			equal(t, "path", len(cycle(t, p)), n-1)
 		})
 	})
 }

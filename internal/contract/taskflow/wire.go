@@ -11,21 +11,21 @@ import (
 
 // appendJob writes a job with the members of the document and next_run_at
 // (G-TF-13).
-func appendJob(o *object, j *job.Job) {
+func appendJob(o *jsontext.Object, j *job.Job) {
 	d := decodeDefinition(j.Definition)
-	o.text("id", j.ID.Key)
-	o.text("name", d.name)
-	o.text("queue", j.Queue)
-	o.raw("payload", string(j.Payload))
-	o.number("priority", j.Priority)
-	o.text("status", string(j.State))
-	o.texts("dependencies", d.dependencies)
+	o.Text("id", j.ID.Key)
+	o.Text("name", d.name)
+	o.Text("queue", j.Queue)
+	o.Raw("payload", j.Payload)
+	o.Number("priority", int64(j.Priority))
+	o.Text("status", string(j.State))
+	o.Texts("dependencies", d.dependencies)
 	p := policyOf(j)
-	o.object("retry_policy", p.append)
-	o.time("created_at", j.CreatedAt)
-	o.time("updated_at", j.UpdatedAt)
-	o.number("attempt_count", attemptCount(j))
-	o.time("next_run_at", nextRunAt(j))
+	o.Object("retry_policy", p.append)
+	o.Time("created_at", j.CreatedAt)
+	o.Time("updated_at", j.UpdatedAt)
+	o.Number("attempt_count", int64(attemptCount(j)))
+	o.Time("next_run_at", nextRunAt(j))
 }
 
 // nextRunAt is when a job that waits to be tried again may be claimed, zero where
@@ -37,11 +37,11 @@ func nextRunAt(j *job.Job) time.Time {
 	return time.Time{}
 }
 
-func (p *Policy) append(o *object) {
-	o.number("max_attempts", p.MaxAttempts)
-	o.text("backoff_strategy", p.Strategy.String())
-	o.number("base_delay_seconds", p.BaseDelay)
-	o.number("max_delay_seconds", p.MaxDelay)
+func (p *Policy) append(o *jsontext.Object) {
+	o.Number("max_attempts", int64(p.MaxAttempts))
+	o.Text("backoff_strategy", p.Strategy.String())
+	o.Number("base_delay_seconds", int64(p.BaseDelay))
+	o.Number("max_delay_seconds", int64(p.MaxDelay))
 }
 
 // kind is the policy without its attempts, as it is kept in the kind of a job.
@@ -73,10 +73,10 @@ type definition struct {
 }
 
 func (d *definition) encode() []byte {
-	o := begin(make([]byte, 0, 64+len(d.name)+40*len(d.dependencies)))
-	o.text("name", d.name)
-	o.texts("dependencies", d.dependencies)
-	return o.end()
+	o := jsontext.NewObject(make([]byte, 0, 64+len(d.name)+40*len(d.dependencies)))
+	o.Text("name", d.name)
+	o.Texts("dependencies", d.dependencies)
+	return o.End()
 }
 
 // decodeDefinition reads what encode wrote; what cannot be read is left out.
@@ -93,76 +93,4 @@ func decodeDefinition(raw []byte) (d definition) {
 		}
 	}
 	return d
-}
-
-// object builds a JSON object.
-type object struct{ b []byte }
-
-func begin(b []byte) object { return object{append(b, '{')} }
-
-func (o *object) end() []byte { return append(o.b, '}') }
-
-func (o *object) name(name string) {
-	if o.b[len(o.b)-1] != '{' {
-		o.b = append(o.b, ',')
-	}
-	o.b = jsontext.AppendString(o.b, name)
-	o.b = append(o.b, ':')
-}
-
-func (o *object) text(name, value string) {
-	o.name(name)
-	o.b = jsontext.AppendString(o.b, value)
-}
-
-func (o *object) raw(name, value string) {
-	o.name(name)
-	o.b = append(o.b, value...)
-}
-
-func (o *object) number(name string, value int) { o.raw(name, strconv.Itoa(value)) }
-
-// time writes null for the zero time.
-func (o *object) time(name string, value time.Time) {
-	if value.IsZero() {
-		o.raw(name, "null")
-		return
-	}
-	o.name(name)
-	o.b = jsontext.AppendTime(o.b, value)
-}
-
-func (o *object) object(name string, fill func(*object)) {
-	o.name(name)
-	inner := begin(o.b)
-	fill(&inner)
-	o.b = inner.end()
-}
-
-// array writes a member that is an array of n objects.
-func (o *object) array(name string, n int, fill func(i int, o *object)) {
-	o.name(name)
-	o.b = append(o.b, '[')
-	for i := range n {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		inner := begin(o.b)
-		fill(i, &inner)
-		o.b = inner.end()
-	}
-	o.b = append(o.b, ']')
-}
-
-// texts writes a member that is an array of strings.
-func (o *object) texts(name string, values []string) {
-	o.name(name)
-	o.b = append(o.b, '[')
-	for i, v := range values {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		o.b = jsontext.AppendString(o.b, v)
-	}
-	o.b = append(o.b, ']')
 }

@@ -2,6 +2,7 @@ package taskflow
 
 import (
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -22,13 +23,13 @@ func CompletedWith(_ *job.Job, result []byte) engine.Outcome {
 // FailedWith is the outcome of a run that failed: tried again as the policy says,
 // or never where that is of no use (G-TF-30).
 func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
-	o := begin(nil)
-	o.text("error", message)
-	o.text("error_type", errorType)
-	o.raw("retryable", map[bool]string{true: "true", false: "false"}[retryable])
+	o := jsontext.NewObject(nil)
+	o.Text("error", message)
+	o.Text("error_type", errorType)
+	o.Flag("retryable", retryable)
 	on := job.FailedForGood
 	if retryable {
 		on = job.Failed
 	}
-	return engine.Outcome{On: on, Failure: o.end(), Reason: message}
+	return engine.Outcome{On: on, Failure: o.End(), Reason: message}
 }

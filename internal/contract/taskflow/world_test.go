@@ -1,16 +1,11 @@
 package taskflow_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,8 +17,6 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
-	"github.com/millrace/millrace/internal/store/postgres"
-	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -31,26 +24,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a whole TaskFlow behind a real server, on a clock that stands still.
 type world struct {
+	*testkit.Site
 	clock    *testkit.Clock
 	store    store.Store
+	room     *taskflow.TaskFlow
 	engine   *engine.Engine
 	registry *prometheus.Registry
-	log      *journal
-	url      string
-	client   *http.Client
+	log      *testkit.Journal
 	again    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
-}
-
-// journal is a log that is written and read at once.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
 }
 
 const (
@@ -73,134 +54,51 @@ func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 
 func onEveryStoreWith(t *testing.T, c taskflow.Config, test func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) { test(t, inMemory(t, c)) })
-	t.Run("postgres", func(t *testing.T) {
-		clock := testkit.NewClock()
-		url := pgtest.URL(t)
-		open := func(tb testing.TB) store.Store {
-			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: clock.Now})
-			if err != nil {
-				tb.Fatal(err)
-			}
-			tb.Cleanup(func() { s.Close() })
-			return s
-		}
-		w := newWorld(t, clock, open(t), c)
-		w.again = open
-		test(t, w)
-	})
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, c)) })
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c taskflow.Config) *world {
-	clock := testkit.NewClock()
-	return newWorld(t, clock, testkit.Memory(t, clock.Now), c)
+func inMemory(t testing.TB, c taskflow.Config) *world { return in(t, testkit.InMemory(t), c) }
+
+func in(t testing.TB, p testkit.Place, c taskflow.Config) *world {
+	w := newWorld(t, p.Clock, p.Store, c)
+	w.again = p.Again
+	return w
 }
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c taskflow.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &journal{}}
+	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &testkit.Journal{}}
 	c.Registry, c.Now, c.Random = w.registry, clock.Now, testkit.Random
 	c.Log = slog.New(slog.NewTextHandler(w.log, nil))
 	room, err := taskflow.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.room = room
 	w.engine = testkit.Engine(t, s, clock, room.Contract())
-	server := httptest.NewUnstartedServer(nil)
-	server.Config = httpapi.Server(httpapi.Root(room.Mount(w.engine), httpapi.Health()), c.Log)
-	server.Start()
-	t.Cleanup(server.Close)
-	w.url = server.URL
-	w.client = &http.Client{Transport: checked(t, http.DefaultTransport)}
-	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	w.Site = testkit.Open(t, c.Log, document(t), fault, room.Mount(w.engine), httpapi.Health())
 	return w
 }
 
-// reply is an answer, read to its end.
-type reply struct {
-	status int
-	header http.Header
-	body   string
+// fault reads the body of an error.
+func fault(t testing.TB, r testkit.Reply) (code, text string) {
+	t.Helper()
+	p := testkit.Read[struct{ Code, Message string }](t, r)
+	if got := r.Header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("an error of type %q", got)
+	}
+	return p.Code, p.Message
 }
 
-// do sends a request. header are pairs; a body comes as JSON unless header says
-// otherwise.
-func (w *world) do(t testing.TB, method, path, body string, header ...string) reply {
+// cycle reads the path of a cycle that is refused (TF-037).
+func cycle(t testing.TB, r testkit.Reply) []string {
 	t.Helper()
-	var content io.Reader
-	if body != "" {
-		content = strings.NewReader(body)
-	}
-	req, err := http.NewRequest(method, w.url+path, content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		if header[i+1] == "" {
-			req.Header.Del(header[i])
-			continue
+	return testkit.Read[struct {
+		Details struct {
+			CyclePath []string `json:"cycle_path"`
 		}
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := w.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{resp.StatusCode, resp.Header, string(got)}
-}
-
-// want fails unless the answer has a status.
-func (r reply) want(t testing.TB, status int) reply {
-	t.Helper()
-	if r.status != status {
-		t.Fatalf("got %d %s, want %d", r.status, r.body, status)
-	}
-	return r
-}
-
-// read decodes an answer.
-func read[T any](t testing.TB, r reply) (v T) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
-		t.Fatalf("%s: %v", r.body, err)
-	}
-	return v
-}
-
-// trouble is the body of an error.
-type trouble struct {
-	Code    string
-	Message string
-	Details *struct {
-		CyclePath []string `json:"cycle_path"`
-	}
-}
-
-// is fails unless the answer is an error with a status and a code, whose message
-// has all of the words.
-func (r reply) is(t testing.TB, status int, code string, words ...string) trouble {
-	t.Helper()
-	r.want(t, status)
-	p := read[trouble](t, r)
-	if p.Code != code || p.Message == "" || r.header.Get("Content-Type") != "application/json" {
-		t.Errorf("got %s, want %s", r.body, code)
-	}
-	for _, word := range words {
-		if !strings.Contains(p.Message, word) {
-			t.Errorf("%q does not speak of %q", p.Message, word)
-		}
-	}
-	return p
+	}](t, r.Is(t, 409, "CONFLICT")).Details.CyclePath
 }
 
 type policy struct {
@@ -244,13 +142,13 @@ func after(ids ...string) string {
 // create creates what must be accepted.
 func (w *world) create(t testing.TB, members ...string) view {
 	t.Helper()
-	return read[view](t, w.do(t, "POST", jobsPath, spec(members...)).want(t, 201))
+	return testkit.Read[view](t, w.Do(t, "POST", jobsPath, spec(members...)).Want(t, 201))
 }
 
 // get reads a job that must be there.
 func (w *world) get(t testing.TB, id string) view {
 	t.Helper()
-	return read[view](t, w.do(t, "GET", pathOf(id), "").want(t, 200))
+	return testkit.Read[view](t, w.Do(t, "GET", pathOf(id), "").Want(t, 200))
 }
 
 // status fails unless a job has one.
@@ -266,7 +164,7 @@ func (w *world) status(t testing.TB, id, want string) view {
 // put updates what must be accepted.
 func (w *world) put(t testing.TB, id string, members ...string) view {
 	t.Helper()
-	return read[view](t, w.do(t, "PUT", pathOf(id), "{"+strings.Join(members, ",")+"}").want(t, 200))
+	return testkit.Read[view](t, w.Do(t, "PUT", pathOf(id), "{"+strings.Join(members, ",")+"}").Want(t, 200))
 }
 
 func idOf(key string) job.ID { return job.ID{Contract: taskflow.Name, Key: key} }
@@ -314,15 +212,7 @@ func (w *world) fail(t testing.TB, id string, retryable bool) {
 }
 
 // sweep does what the duties do by themselves.
-func (w *world) sweep(t testing.TB) {
-	t.Helper()
-	if _, err := w.engine.Expire(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.engine.Promote(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-}
+func (w *world) sweep(t testing.TB) { t.Helper(); testkit.Sweep(t, w.engine) }
 
 // jobs counts all jobs in the store.
 func (w *world) jobs(t testing.TB) int {
@@ -339,22 +229,6 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
-}
-
-// together calls fn n times at once and returns what it returned.
-func together[T any](n int, fn func(i int) T) []T {
-	all := make([]T, n)
-	var wg sync.WaitGroup
-	begin := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			<-begin
-			all[i] = fn(i)
-		})
-	}
-	close(begin)
-	wg.Wait()
-	return all
 }
 
 func named(name string) string { return fmt.Sprintf(`"name":%q`, name) }

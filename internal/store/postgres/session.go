@@ -21,9 +21,8 @@ var dialect = sqlstore.Dialect{
 	In:         "= ANY($n::int8[])",
 	BlobIn:     "= ANY($n::bytea[])",
 	TextIn:     "= ANY($n::text[])",
-	States:     "unnest($n::text[]) AS states(value)",
 	Priorities: "unnest($n::int8[]) AS priorities(value)",
-	FirstOf:    "CROSS JOIN LATERAL (SELECT seq,created_at,key FROM jobs $n) x",
+	FirstOf:    "CROSS JOIN LATERAL (SELECT seq,listed,key FROM jobs $n) x",
 }
 
 var (

@@ -144,7 +144,8 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 		"ready":  func(tx store.Tx, n int) (int, error) { all, err := tx.LockReady("relay", "q", n); return len(all), err },
 		"lapsed": func(tx store.Tx, n int) (int, error) { all, err := tx.LockLapsed(time.Time{}, n); return len(all), err },
 		"settled": func(tx store.Tx, n int) (int, error) {
-			return tx.PruneSettled("relay", now.Add(time.Second), n)
+			gone, err := tx.PruneSettled("relay", now.Add(time.Second), 0, n)
+			return gone.Jobs, err
 		},
 	}
 	for name, verb := range verbs {

@@ -20,6 +20,7 @@ import (
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/millrace/millrace/internal/disk"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
@@ -40,6 +41,8 @@ type Config struct {
 	Now     func() time.Time // the clock of leases and due times
 	Readers int              // connections for reading; 0 means 4
 	Observe sqlstore.Observer
+
+	viewsOnly bool // see OpenViews
 }
 
 // Open opens or makes the database and brings its schema up to date. Only one
@@ -60,7 +63,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			return nil, &job.Error{Kind: job.ReadOnly, Op: "store.open", Msg: "the data directory cannot be made", Err: err}
 		}
 		var err error
-		if unlock, err = lockFile(c.Path + ".lock"); err != nil {
+		if unlock, err = disk.Lock(c.Path + ".lock"); err != nil {
 			return nil, err
 		}
 		if err := makeFile(c.Path); err != nil {
@@ -146,12 +149,22 @@ func reopenWriter(c Config) (*session, error) {
 
 // openReader opens one reading connection.
 func openReader(ctx context.Context, c Config) (*session, error) {
-	db, err := sql.Open("sqlite", dsn(c.Path, "query_only(1)", "cache_size(-4096)", "mmap_size(0)", "temp_store(MEMORY)"))
+	db, err := sql.Open("sqlite", readerDSN(c))
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
 	return newSession(ctx, db, c)
+}
+
+// readerDSN opens a connection for reading, and for views alone the file as well: the last of its connections would else
+// write what the log holds into it.
+func readerDSN(c Config) string {
+	name := dsn(c.Path, "query_only(1)", "cache_size(-4096)", "mmap_size(0)", "temp_store(MEMORY)")
+	if c.viewsOnly {
+		name += "&mode=ro"
+	}
+	return name
 }
 
 // makeDir makes a directory and its parents so that they are there after a loss
@@ -169,7 +182,7 @@ func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(parent)
+	return disk.Sync(parent)
 }
 
 func migrationFiles() fs.FS {

@@ -17,7 +17,6 @@ var dialect = sqlstore.Dialect{
 	BlobIn: "IN (SELECT unhex(value) FROM json_each($n))",
 	TextIn: "IN (SELECT value FROM json_each($n))",
 
-	States:     "json_each($n) AS states",
 	Priorities: "json_each($n) AS priorities",
 	FirstOf:    "CROSS JOIN jobs x ON x.seq IN (SELECT seq FROM jobs $n)",
 }

@@ -20,11 +20,17 @@ const apartAbove = 8 << 10
 // hot lists what moves change, in the order of hotValues; seq is the key.
 var hot = []Column{{"state", "text"}, {"phase", "int8"}, {"order_time", "int8"}, {"due_at", "int8"}, {"run_id", "bytea"},
 	{"lease_until", "int8"}, {"worker", "text"}, {"runs", "int8"}, {"failures", "int8"}, {"open_deps", "int8"},
-	{"failed_deps", "int8"}, {"updated_at", "int8"}, {"started_at", "int8"}, {"settled_at", "int8"}}
+	{"failed_deps", "int8"}, {"updated_at", "int8"}, {"started_at", "int8"}, {"settled_at", "int8"}, {"held", "int8"}}
+
+// still lists what may change while a job stays in its state, in the order of
+// appendStill. A database that writes an index anew whenever a column of it is
+// named, changed or not, has hardly one to write.
+var still = []Column{{"lease_until", "int8"}, {"open_deps", "int8"}, {"held", "int8"}, {"failed_deps", "int8"}, {"updated_at", "int8"}}
 
 // cold lists what only a rewrite changes, in the order of coldValues.
 var cold = []Column{{"alias", "bytea"}, {"kind", "text"}, {"queue", "text"}, {"lane", "int8"}, {"owner", "text"}, {"priority", "int8"}, {"lease", "int8"},
-	{"run_limit", "int8"}, {"parent", "int8"}, {"trace", "text"}, {"created_at", "int8"}, {"listed", "int8"}}
+	{"run_limit", "int8"}, {"parent", "int8"}, {"trace", "text"}, {"created_at", "int8"}, {"listed", "int8"},
+	{"children", "int8"}, {"size", "int8"}}
 
 var (
 	seqColumn = Column{"seq", "int8"}
@@ -69,7 +75,18 @@ func appendHot(v []any, j *job.Job) []any {
 	}
 	return append(v, string(j.State), int64(j.Phase), Micros(j.OrderTime), Micros(j.DueAt), run,
 		Micros(j.LeaseUntil), j.Worker, int64(j.Runs), int64(j.Failures), int64(j.OpenDeps),
-		int64(j.FailedDeps), Micros(j.UpdatedAt), Micros(j.StartedAt), Micros(j.SettledAt))
+		int64(j.FailedDeps), Micros(j.UpdatedAt), Micros(j.StartedAt), Micros(j.SettledAt), held(j))
+}
+
+func appendStill(v []any, j *job.Job) []any {
+	return append(v, Micros(j.LeaseUntil), int64(j.OpenDeps), held(j), int64(j.FailedDeps), Micros(j.UpdatedAt))
+}
+
+func held(j *job.Job) int64 {
+	if j.OpenDeps != 0 {
+		return 1
+	}
+	return 0
 }
 
 func appendCold(v []any, j *job.Job) []any {
@@ -78,12 +95,13 @@ func appendCold(v []any, j *job.Job) []any {
 		alias = j.Alias[:]
 	}
 	return append(v, alias, j.Kind, j.Queue, int64(j.Lane()), j.Owner, int64(j.Priority), j.Lease.Microseconds(),
-		int64(j.RunLimit), j.Parent, j.Trace, Micros(j.CreatedAt), flag(j.Listed))
+		int64(j.RunLimit), j.Parent, j.Trace, Micros(j.CreatedAt), listed(j), int64(j.Children), j.Size)
 }
 
-func flag(is bool) int64 {
-	if is {
-		return 1
+// listed is the place of a job in the order of a search, 0 where none finds it.
+func listed(j *job.Job) int64 {
+	if j.Listed {
+		return -Micros(j.CreatedAt)
 	}
 	return 0
 }
@@ -114,7 +132,7 @@ func (b *blob) Scan(value any) error {
 
 const (
 	coreColumns = "seq,contract,scope,key,state,phase,order_time,due_at,run_id,lease_until,worker,runs,failures,open_deps," +
-		"failed_deps,updated_at,started_at,settled_at,alias,kind,queue,owner,priority,lease,run_limit,parent,trace,created_at,listed,apart"
+		"failed_deps,updated_at,started_at,settled_at,alias,kind,queue,owner,priority,lease,run_limit,parent,trace,created_at,listed,children,size,apart"
 	fullColumns = coreColumns + ",definition,payload,progress,result,failure"
 )
 
@@ -126,7 +144,7 @@ type scanner struct {
 	run, alias                                            []byte
 	phase, order, due, until, updated, started, settled   int64
 	runs, failures, openDeps, failedDeps, priority, lease int64
-	limit, created, listed, apart                         int64
+	limit, created, listed, children, apart               int64
 }
 
 func newScanner(bodies job.Part) *scanner { return &scanner{bodies: bodies} }
@@ -135,7 +153,8 @@ func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	j := &job.Job{}
 	c.dest = append(c.dest[:0], &j.Seq, &j.ID.Contract, &j.ID.Scope, &j.ID.Key, &c.state, &c.phase, &c.order, &c.due,
 		&c.run, &c.until, &j.Worker, &c.runs, &c.failures, &c.openDeps, &c.failedDeps, &c.updated, &c.started,
-		&c.settled, &c.alias, &j.Kind, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit, &j.Parent, &j.Trace, &c.created, &c.listed, &c.apart)
+		&c.settled, &c.alias, &j.Kind, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit, &j.Parent, &j.Trace, &c.created, &c.listed,
+		&c.children, &j.Size, &c.apart)
 	for p := range c.bodies {
 		c.dest = append(c.dest, (*blob)(j.Body(p)))
 	}
@@ -148,7 +167,7 @@ func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	j.CreatedAt, j.Lease = fromMicros(c.created), time.Duration(c.lease)*time.Microsecond
 	j.Runs, j.Failures, j.RunLimit = int(c.runs), int(c.failures), int(c.limit)
 	j.OpenDeps, j.FailedDeps, j.Priority, j.Apart = int(c.openDeps), int(c.failedDeps), int(c.priority), uint8(c.apart)
-	j.Listed = c.listed != 0
+	j.Listed, j.Children = c.listed != 0, int(c.children)
 	if len(c.run) == len(j.Run) {
 		j.Run = job.RunID(c.run)
 	}
@@ -188,7 +207,7 @@ var (
 		WHERE phase=1 AND lane=$1 AND contract=$2 AND queue=$3
 		ORDER BY priority DESC, order_time, seq LIMIT $4 {skip locked}`}
 	lockDue = &Statement{"lock_due", "SELECT " + coreColumns + ` FROM jobs
-		WHERE phase=0 AND open_deps=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4}) ORDER BY due_at LIMIT $2 {skip locked}`}
+		WHERE phase=0 AND held=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4}) ORDER BY due_at LIMIT $2 {skip locked}`}
 	// $2 is the time of a clock jump, the zero time for none: what was last heard
 	// of before it is kept for one lease more, counted from the jump. A later beat
 	// has moved lease_until at least as far.
@@ -196,13 +215,18 @@ var (
 		WHERE phase=2 AND lease_until<=$1 AND (updated_at>=$2 OR $2+lease<=$1)
 		ORDER BY lease_until LIMIT $3 {skip locked}`}
 
-	nextDue   = &Statement{"next_due", "SELECT due_at FROM jobs WHERE phase=0 AND open_deps=0 ORDER BY due_at LIMIT 1"}
+	nextDue   = &Statement{"next_due", "SELECT due_at FROM jobs WHERE phase=0 AND held=0 ORDER BY due_at LIMIT 1"}
 	nextLease = &Statement{"next_lease", "SELECT lease_until FROM jobs WHERE phase=2 ORDER BY lease_until LIMIT 1"}
 
 	listJobs = &Statement{"list_jobs", "SELECT " + fullColumns + ` FROM jobs
 		WHERE seq>$1 AND ($2='' OR contract=$2) AND ($3='' OR queue=$3) AND ($4='' OR owner=$4)
-		AND ($5=0 OR parent=$5) AND ($6=0 OR state {text in $7}) AND ($8=0 OR phase {in $9})
-		ORDER BY seq LIMIT $10`}
+		AND ($5=0 OR state {text in $6}) AND ($7=0 OR phase {in $8})
+		ORDER BY seq LIMIT $9`}
+
+	// The index on the parent leads with what is asked for and ends with seq.
+	listChildren = &Statement{"list_children", "SELECT " + fullColumns + ` FROM jobs
+		WHERE parent=$1 AND parent>0 AND seq>$2 AND ($3=0 OR state {text in $4})
+		ORDER BY seq LIMIT $5`}
 
 	// The index on the owner leads with what is asked for and ends with seq.
 	listOwned = &Statement{"list_owned", "SELECT " + fullColumns + ` FROM jobs
@@ -210,6 +234,7 @@ var (
 		ORDER BY seq DESC LIMIT $6`}
 
 	saveJobs    = updateOf("save_jobs", "jobs", slices.Concat(hot, []Column{seqColumn}))
+	touchJobs   = updateOf("touch_jobs", "jobs", slices.Concat(still, []Column{seqColumn}))
 	rewriteJobs = updateOf("rewrite_jobs", "jobs", slices.Concat(hot, cold, []Column{seqColumn}))
 	deleteJobs  = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
 )
@@ -279,7 +304,10 @@ func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 		}
 		return t.jobs(listOwned, f.Contract, f.Owner, before, len(states), t.s.Texts(states), limit)
 	}
-	return t.jobs(listJobs, f.After, f.Contract, f.Queue, f.Owner, f.Parent, len(states), t.s.Texts(states),
+	if f.Parent != 0 {
+		return t.jobs(listChildren, f.Parent, f.After, len(states), t.s.Texts(states), limit)
+	}
+	return t.jobs(listJobs, f.After, f.Contract, f.Queue, f.Owner, len(states), t.s.Texts(states),
 		len(phases), t.s.Ints(phases), limit)
 }
 
@@ -386,6 +414,8 @@ func isText(all ...string) bool {
 }
 
 func (t *Tx) Save(jobs []*job.Job) error { return t.update(saveJobs, jobs, appendHot) }
+
+func (t *Tx) Touch(jobs []*job.Job) error { return t.update(touchJobs, jobs, appendStill) }
 
 func (t *Tx) Rewrite(jobs []*job.Job) error {
 	return t.update(rewriteJobs, jobs, func(v []any, j *job.Job) []any { return appendCold(appendHot(v, j), j) })

@@ -44,3 +44,13 @@ func SchemaVersion(ctx context.Context, dialect goose.Dialect, db *sql.DB, files
 	}
 	return p.GetVersions(ctx)
 }
+
+// CheckSchema fails with ReadOnly unless the database has the newest schema known, for who must not change it.
+func CheckSchema(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS) error {
+	have, want, err := SchemaVersion(ctx, dialect, db, files)
+	if err == nil && have != want {
+		err = &job.Error{Kind: job.ReadOnly, Op: "store.open",
+			Msg: fmt.Sprintf("the database has schema %d and this version of Millrace reads %d", have, want)}
+	}
+	return err
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 var (
@@ -32,6 +33,8 @@ var (
 		WHERE duties.holder=excluded.holder OR duties.until<=$4`}
 	settled = &Statement{"settled", "SELECT " + coreColumns + ` FROM jobs
 		WHERE phase=3 AND contract=$1 AND settled_at<$2 ORDER BY settled_at,seq LIMIT $3 {skip locked}`}
+	children = &Statement{"children", "SELECT " + coreColumns + " FROM jobs WHERE parent {in $1} AND parent>0 LIMIT $2 {for update}"}
+	sumSizes = &Statement{"sum_sizes", "SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}
 )
 
 // SetQueue is documented at the port, as are all verbs below.
@@ -112,20 +115,58 @@ func (t *Tx) Elect(duty, holder string, until time.Time) (bool, error) {
 	return n == 1, err
 }
 
-func (t *Tx) PruneSettled(contract string, before time.Time, n int) (int, error) {
+func (t *Tx) PruneSettled(contract string, before time.Time, bytes int64, n int) (store.Pruned, error) {
 	old, err := t.cores(settled, contract, Micros(before), n)
 	if err != nil || len(old) == 0 {
-		return 0, err
+		return store.Pruned{}, err
 	}
-	seqs := make([]int64, len(old))
-	for i, j := range old {
+	if bytes > 0 {
+		old = upTo(bytes, old)
+	}
+	below, err := t.cores(children, t.s.Ints(numbers(old)), n)
+	if err != nil {
+		return store.Pruned{}, err
+	}
+	if len(below) > 0 {
+		return store.Pruned{Children: len(below)}, t.dropJobs(below)
+	}
+	return store.Pruned{Jobs: len(old)}, t.dropJobs(old)
+}
+
+// upTo returns the first jobs whose sizes add up to bytes.
+func upTo(bytes int64, jobs []*job.Job) []*job.Job {
+	for i, j := range jobs {
+		if bytes -= j.Size; bytes <= 0 {
+			return jobs[:i+1]
+		}
+	}
+	return jobs
+}
+
+func numbers(jobs []*job.Job) []int64 {
+	seqs := make([]int64, len(jobs))
+	for i, j := range jobs {
 		seqs[i] = j.Seq
 	}
+	return seqs
+}
+
+// dropJobs removes jobs with all that is theirs.
+func (t *Tx) dropJobs(jobs []*job.Job) error {
+	seqs := numbers(jobs)
 	if err := t.DropHistory(seqs); err != nil {
-		return 0, err
+		return err
 	}
 	if err := t.DropEdges(seqs); err != nil {
+		return err
+	}
+	return t.Delete(jobs)
+}
+
+func (t *Tx) Size(contract string) (int64, error) {
+	sum, err := collect(t, sumSizes, scanInt, contract)
+	if err != nil {
 		return 0, err
 	}
-	return len(old), t.Delete(old)
+	return sum[0], nil
 }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"cmp"
+	"database/sql"
 	"math"
 	"slices"
 	"strings"
@@ -10,123 +11,120 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// The conditions all searches have. $3 is the newest time to look at, $4 the
-// oldest; of the jobs created at $5, where the page before ended, those with a key
-// up to $6 were there.
-const (
-	searchPage  = "created_at<=$3 AND created_at>=$4 AND (created_at<>$5 OR key>$6) ORDER BY created_at DESC,key LIMIT "
-	searchParts = "{states $8} CROSS JOIN {priorities $9} {first of WHERE listed=1 AND contract=$1 AND "
-	searchOrder = "} ORDER BY x.created_at DESC,x.key LIMIT $7"
-)
+// A search takes the first few jobs of each priority from the index of what it asks
+// for, where they stand in the order of a page, and merges them. The page begins at
+// the place ($2, $3) of that order and holds nothing beyond $4.
+func searchBy(name, condition string) *Statement {
+	return &Statement{name, "SELECT x.seq,x.listed,x.key,priorities.value FROM {priorities $6} {first of WHERE listed<>0 AND contract=$1 AND " + condition +
+		" AND priority=priorities.value AND (listed,key)>=($2,$3) AND listed<=$4 ORDER BY listed,key LIMIT $7} ORDER BY x.listed,x.key LIMIT $5"}
+}
 
-// A search by state or queue takes the first few of each state and priority from
-// the index, where they stand in the order asked for, and merges them.
 var (
-	searchNewest = &Statement{"search_newest", "SELECT seq FROM jobs WHERE listed=1 AND contract=$1 AND ($2='' OR queue=$2) AND " + searchPage + "$7"}
-	searchState  = &Statement{"search_state", "SELECT x.seq FROM " + searchParts +
-		"$2='' AND state=states.value AND priority=priorities.value AND " + searchPage + "$10" + searchOrder}
-	searchQueue = &Statement{"search_queue", "SELECT x.seq FROM " + searchParts +
-		"queue=$2 AND state=states.value AND priority=priorities.value AND " + searchPage + "$10" + searchOrder}
+	searchAll        = searchBy("search_all", "priority<>0 AND $8='' AND $9=''")
+	searchQueue      = searchBy("search_queue", "queue<>'' AND queue=$8 AND $9=''")
+	searchState      = searchBy("search_state", "state<>'' AND $8='' AND state=$9")
+	searchQueueState = searchBy("search_queue_state", "queue=$8 AND state=$9")
 )
 
-// Of each state and priority so many times its share of the page are taken at
-// first, and at least so many jobs.
-const (
-	shares = 6
-	fewest = 8
-)
-
-// Search is documented at the port.
-func (t *Tx) Search(s store.Search, states []job.State) ([]*job.Job, error) {
+// Search is documented at the port. It reads a few jobs of each priority, and then
+// all the page can need of those of which it got no more: there may be. At worst
+// limit/few are of that kind, so that by the choice of few neither step reads more
+// than limit·√priorities.
+func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 	if !isText(s.Contract, s.Queue, string(s.State), s.AfterKey) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "search", Msg: "a text is not UTF-8 or holds a NUL character"}
 	}
-	if s.Limit <= 0 {
+	priorities := searchIn(s)
+	if s.Limit <= 0 || len(priorities) == 0 {
 		return nil, nil
 	}
-	st, parts := searchNewest, 1
-	args := append([]any{s.Contract, s.Queue}, searchBounds(s)...)
-	args = append(args, s.Limit)
-	if s.Queue != "" || s.State != "" || s.PriorityMin != 0 || s.PriorityMax != 0 {
-		st = searchState
-		if s.Queue != "" {
-			st = searchQueue
-		}
-		names, priorities := searchIn(s, states)
-		parts = len(names) * len(priorities)
-		args = append(args, t.s.Texts(names), t.s.Ints(priorities))
-	}
-	if parts == 0 {
-		return nil, nil
-	}
-	if st == searchNewest {
-		return t.found(st, args)
-	}
-	// Few of each are enough unless all of one were needed: then there may be more.
-	few := min(s.Limit, max(fewest, shares*s.Limit/parts))
-	found, err := t.found(st, append(args, few))
-	if err == nil && few < s.Limit && exhausted(found, few) {
-		return t.found(st, append(args, s.Limit))
-	}
-	return found, err
-}
-
-// searchBounds returns the parameters $3 to $6.
-func searchBounds(s store.Search) []any {
-	newest, oldest, at := int64(math.MaxInt64), int64(math.MinInt64), int64(math.MinInt64)
-	if !s.CreatedBefore.IsZero() {
-		newest = Micros(s.CreatedBefore.Add(-1)) // a part of a microsecond counts
-	}
-	if !s.CreatedFrom.IsZero() {
-		if oldest = Micros(s.CreatedFrom); fromMicros(oldest).Before(s.CreatedFrom) {
-			oldest++
-		}
-	}
-	if !s.AfterTime.IsZero() {
-		at = Micros(s.AfterTime)
-		newest = min(newest, at)
-	}
-	return []any{newest, oldest, at, s.AfterKey}
-}
-
-// searchIn returns the states and priorities to look in.
-func searchIn(s store.Search, states []job.State) (names []string, priorities []int64) {
-	for _, state := range states {
-		if s.State == "" || s.State == state {
-			names = append(names, string(state))
-		}
-	}
-	for p := max(store.MinListed, s.PriorityMin); p <= min(store.MaxListed, cmp.Or(s.PriorityMax, store.MaxListed)); p++ {
-		priorities = append(priorities, int64(p))
-	}
-	return names, priorities
-}
-
-// found runs a search and reads the jobs, in its order.
-func (t *Tx) found(st *Statement, args []any) ([]*job.Job, error) {
-	seqs, err := collect(t, st, scanInt, args...)
-	if err != nil || len(seqs) == 0 {
+	few := int(math.Ceil(float64(s.Limit) / math.Sqrt(float64(len(priorities)))))
+	page, err := t.searchFirst(s, priorities, few)
+	if err != nil {
 		return nil, err
 	}
+	count := map[int64]int{}
+	for _, f := range page {
+		count[f.priority]++
+	}
+	priorities = slices.DeleteFunc(priorities, func(p int64) bool { return count[p] < few })
+	if few < s.Limit && len(priorities) > 0 {
+		more, err := t.searchFirst(s, priorities, s.Limit)
+		if err != nil {
+			return nil, err
+		}
+		page = slices.DeleteFunc(page, func(f found) bool { return count[f.priority] == few })
+		page = append(page, more...)
+		slices.SortFunc(page, func(a, b found) int { return cmp.Or(cmp.Compare(a.listed, b.listed), strings.Compare(a.key, b.key)) })
+		page = page[:min(s.Limit, len(page))]
+	}
+	return t.inOrder(page)
+}
+
+// found is a job that belongs on a page, by its place there.
+type found struct {
+	seq      int64
+	listed   int64
+	key      string
+	priority int64
+}
+
+func scanFound(rows *sql.Rows) (f found, err error) {
+	err = rows.Scan(&f.seq, &f.listed, &f.key, &f.priority)
+	return f, err
+}
+
+// inOrder reads the jobs of a page.
+func (t *Tx) inOrder(page []found) ([]*job.Job, error) {
+	if len(page) == 0 {
+		return nil, nil
+	}
+	place := make(map[int64]int, len(page))
+	seqs := make([]int64, len(page))
+	for i, f := range page {
+		place[f.seq], seqs[i] = i, f.seq
+	}
 	jobs, err := t.GetSeqs(seqs)
-	slices.SortFunc(jobs, func(a, b *job.Job) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(a.ID.Key, b.ID.Key))
-	})
+	slices.SortFunc(jobs, func(a, b *job.Job) int { return place[a.Seq] - place[b.Seq] })
 	return jobs, err
 }
 
-// exhausted reports whether n of one state and priority were found.
-func exhausted(found []*job.Job, n int) bool {
-	type part struct {
-		state    job.State
-		priority int
+// searchFirst reads the first jobs of some priorities, at most few of each.
+func (t *Tx) searchFirst(s store.Search, priorities []int64, few int) ([]found, error) {
+	st := searchAll
+	switch {
+	case s.Queue != "" && s.State != "":
+		st = searchQueueState
+	case s.Queue != "":
+		st = searchQueue
+	case s.State != "":
+		st = searchState
 	}
-	count := map[part]int{}
-	for _, j := range found {
-		p := part{j.State, j.Priority}
-		if count[p]++; count[p] == n {
-			return true
+	first, key, last := searchBounds(s)
+	return collect(t, st, scanFound, s.Contract, first, key, last, s.Limit, t.s.Ints(priorities), few, s.Queue, string(s.State))
+}
+
+// searchBounds returns where a page begins and beyond what it holds nothing.
+func searchBounds(s store.Search) (first int64, key string, last int64) {
+	first, last = math.MinInt64, math.MaxInt64
+	if !s.CreatedBefore.IsZero() {
+		first = -Micros(s.CreatedBefore.Add(-1)) // a part of a microsecond counts
+	}
+	if !s.CreatedFrom.IsZero() {
+		if last = -Micros(s.CreatedFrom); fromMicros(-last).Before(s.CreatedFrom) {
+			last--
 		}
 	}
-	return false
+	if after := -Micros(s.AfterTime); !s.AfterTime.IsZero() && after >= first {
+		first, key = after, s.AfterKey+"\x01" // no key is between: none holds a NUL character
+	}
+	return first, key, last
+}
+
+// searchIn returns the priorities to look at.
+func searchIn(s store.Search) (priorities []int64) {
+	for p := max(store.MinListed, s.PriorityMin); p <= min(store.MaxListed, cmp.Or(s.PriorityMax, store.MaxListed)); p++ {
+		priorities = append(priorities, int64(p))
+	}
+	return priorities
 }

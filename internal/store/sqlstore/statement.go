@@ -19,8 +19,7 @@ import (
 //	{in $1}             "is one of the integers in $1" (see Session.Ints)
 //	{blob in $1}        "is one of the byte strings in $1" (see Session.Idents)
 //	{text in $1}        "is one of the texts in $1" (see Session.Texts)
-//	{states $1}         a table of the texts in $1, named states, with a column value
-//	{priorities $1}     a table of the integers in $1, named priorities, likewise
+//	{priorities $1}     a table of the integers in $1, named priorities, with a column value
 //	{first of ...}      joins x, the jobs that a condition with an order and a limit
 //	                    selects, which may name the tables before it
 type Statement struct {
@@ -35,7 +34,6 @@ type Dialect struct {
 	In         string // with $n for the parameter
 	BlobIn     string
 	TextIn     string
-	States     string
 	Priorities string
 	FirstOf    string // with $n for the condition
 
@@ -55,7 +53,6 @@ func (d *Dialect) turn(s *Statement) string {
 	text := strings.NewReplacer("{for update}", d.ForUpdate, "{skip locked}", d.SkipLocked).Replace(s.SQL)
 	text = replaceMark(text, "{in ", d.In)
 	text = replaceMark(text, "{first of ", d.FirstOf)
-	text = replaceMark(text, "{states ", d.States)
 	text = replaceMark(text, "{priorities ", d.Priorities)
 	text = replaceMark(text, "{blob in ", d.BlobIn)
 	return replaceMark(text, "{text in ", d.TextIn)
@@ -76,8 +73,8 @@ func replaceMark(text, mark, form string) string {
 // Narrow are the statements whose cost must not grow with the table. The tests of
 // each database look at their plans.
 var Narrow = []*Statement{lockReady, lockDue, lockLapsed, nextDue, nextLease, settled, getEvents, dropHistory,
-	getJobs, byAlias, listOwned, getRecords, listRecords, oldRecords, lockSeqs, edgesFrom, edgesTo, ancestry, dependencies,
-	searchNewest, searchState, searchQueue, getMessages, dead, oldDead}
+	getJobs, byAlias, listOwned, listChildren, children, sumSizes, getRecords, listRecords, oldRecords, lockSeqs, edgesFrom, edgesTo, ancestry, dependencies,
+	searchAll, searchQueue, searchState, searchQueueState, getMessages, dead, oldDead}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {

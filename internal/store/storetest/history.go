@@ -15,6 +15,7 @@ var historyTests = []test{
 	{"prune dead letters", pruneDeadLetters},
 	{"prune settled jobs", pruneSettled},
 	{"prune keeps what is not settled", pruneKeeps},
+	{"prune families by size", pruneFamilies},
 }
 
 func events(w *world) {
@@ -66,8 +67,10 @@ func outbox(w *world) {
 	})
 	w.update(func(tx store.Tx) error { return tx.AddMessages(nil) })
 	oldest := func(n int) []job.Message {
-		return change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages(n) })
+		return change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages("c", n) })
 	}
+	other := job.Message{JobID: job.ID{Contract: "other"}, Job: 1, Cause: job.Failed, At: start}
+	w.update(func(tx store.Tx) error { return tx.AddMessages([]job.Message{other}) })
 	var got []job.Message
 	var last int64
 	for page := oldest(10); len(page) > 0; page = oldest(10) {
@@ -88,6 +91,7 @@ func outbox(w *world) {
 		w.Errorf("message %d after %d", again[0].ID, last)
 	}
 	w.update(func(tx store.Tx) error { return tx.DropMessages(nil) })
+	equal(w, "of another contract", len(change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages("other", 10) })), 1)
 }
 
 func deadLetters(w *world) {
@@ -159,7 +163,7 @@ func pruneSettled(w *world) {
 		return tx.AddEdges([]job.Edge{{Dependent: jobs[9].Seq, Dependency: jobs[0].Seq}})
 	})
 	prune := func(n int) int {
-		return change(w, func(tx store.Tx) (int, error) { return tx.PruneSettled("x", start.Add(5*time.Second), n) })
+		return change(w, func(tx store.Tx) (int, error) { return pruned(tx.PruneSettled("x", start.Add(5*time.Second), 0, n)) })
 	}
 	equal(w, "the oldest three", prune(3), 3)
 	listed := func() []string {
@@ -179,9 +183,32 @@ func pruneSettled(w *world) {
 	equal(w, "edges to", len(read(w, func(r store.Reader) ([]job.Edge, error) { return r.EdgesTo(seqs(jobs...), 0) })), 0)
 }
 
+func pruned(p store.Pruned, err error) (int, error) { return p.Jobs + p.Children, err }
+
+// Children go first, a few at a time, and sizes say how many parents go.
+func pruneFamilies(w *world) {
+	sized := func(bytes int64) func(*job.Job) { return func(j *job.Job) { j.Size = bytes } }
+	parents := []*job.Job{newJob("a", settled("x", start), sized(100)), newJob("b", settled("x", start.Add(time.Second)), sized(50)),
+		newJob("c", settled("x", start.Add(2*time.Second)), sized(25)), newJob("d", in("x", "q"), sized(5))}
+	w.insert(parents...)
+	for i := range 5 {
+		w.insert(newJob(fmt.Sprint("child", i), settled("part", start), func(j *job.Job) { j.Parent = parents[0].Seq }))
+	}
+	w.insert(newJob("orphan", settled("part", start)))
+	size := func() int64 { return change(w, func(tx store.Tx) (int64, error) { return tx.Size("x") }) }
+	equal(w, "size", size(), int64(180))
+	equal(w, "size of nothing", change(w, func(tx store.Tx) (int64, error) { return tx.Size("none") }), int64(0))
+	for _, want := range []store.Pruned{{Children: 3}, {Children: 2}, {Jobs: 2}} {
+		got := change(w, func(tx store.Tx) (store.Pruned, error) { return tx.PruneSettled("x", start.Add(time.Hour), 101, 3) })
+		equal(w, "pruned", got, want)
+	}
+	equal(w, "left", keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), []string{"c", "d", "orphan"})
+	equal(w, "size then", size(), int64(30))
+}
+
 func pruneKeeps(w *world) {
 	w.insert(newJob("other", settled("y", start)), newJob("ready", in("x", "q")),
 		newJob("leased", in("x", "q"), leased(start, start)), newJob("waiting", in("x", "q"), waiting(start, 0)))
-	equal(w, "pruned", change(w, func(tx store.Tx) (int, error) { return tx.PruneSettled("x", start.Add(time.Hour), 10) }), 0)
+	equal(w, "pruned", change(w, func(tx store.Tx) (int, error) { return pruned(tx.PruneSettled("x", start.Add(time.Hour), 0, 10)) }), 0)
 	equal(w, "left", len(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), 4)
 }

@@ -25,6 +25,7 @@ var jobTests = []test{
 	{"an identity is free again after delete", deleteFrees},
 	{"get returns those that exist", getExisting},
 	{"save writes what moves change", saveWrites},
+	{"touch writes what may change in a state", touchWrites},
 	{"rewrite writes the rest", rewriteWrites},
 	{"list filters", listFilters},
 	{"list pages", listPages},
@@ -37,7 +38,7 @@ func fullJob(key string) *job.Job {
 		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Alias: job.Ident{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner", Listed: true,
 		State: "a state", Phase: job.Leased, Priority: -7, OrderTime: start.Add(1), DueAt: start.Add(2 * time.Second),
 		Lease: 90*time.Second + 5*time.Microsecond, Run: job.RunID{0: 1, 7: 2, 15: 0xff}, LeaseUntil: start.Add(3 * time.Second),
-		Worker: "worker", Runs: 4, Failures: 3, RunLimit: 5, OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40,
+		Worker: "worker", Runs: 4, Failures: 3, RunLimit: 5, OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40, Children: 9, Size: 1 << 50,
 		Definition: []byte(`{"a": 1}`), Payload: []byte{}, Progress: []byte{0, 0xff, 0xfe, '\''}, Result: []byte("\xc3\x28"), Failure: nil,
 		Trace: "00-trace", CreatedAt: start.Add(4 * time.Second), UpdatedAt: start.Add(5 * time.Second),
 		StartedAt: start.Add(6 * time.Second), SettledAt: start.Add(7 * time.Second),
@@ -269,12 +270,28 @@ func saveWrites(w *world) {
 		if i < 10 {
 			c := *saved[i]
 			c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.RunLimit = j.Alias, j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.RunLimit
-			c.Parent, c.Trace, c.CreatedAt, c.Listed = j.Parent, j.Trace, j.CreatedAt, j.Listed
+			c.Parent, c.Trace, c.CreatedAt, c.Listed, c.Children, c.Size = j.Parent, j.Trace, j.CreatedAt, j.Listed, j.Children, j.Size
 			want = &c
 		}
 		equal(w, "job "+j.ID.Key, w.get(j), want)
 	}
 	w.update(func(tx store.Tx) error { return tx.Save(nil) })
+}
+
+func touchWrites(w *world) {
+	jobs := []*job.Job{newJob("a", func(j *job.Job) { j.Phase, j.OpenDeps = job.Waiting, 3 }), newJob("b", func(j *job.Job) { j.Phase = job.Waiting })}
+	w.insert(jobs...)
+	c := changed(jobs[0])
+	c.OpenDeps = 0
+	w.update(func(tx store.Tx) error { return tx.Touch([]*job.Job{c}) })
+	want := *jobs[0]
+	want.LeaseUntil, want.OpenDeps, want.FailedDeps, want.UpdatedAt = c.LeaseUntil, c.OpenDeps, c.FailedDeps, c.UpdatedAt
+	equal(w, "a", w.get(jobs[0]), &want)
+	equal(w, "b", w.get(jobs[1]), jobs[1])
+	w.at(time.Hour)
+	due := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDue(10, nil) })
+	equal(w, "due once it waits for nobody", len(due), 2)
+	w.update(func(tx store.Tx) error { return tx.Touch(nil) })
 }
 
 func rewriteWrites(w *world) {
@@ -307,13 +324,14 @@ func listFilters(w *world) {
 		{store.Filter{Contract: "x", Queue: "q1"}, []string{"1", "5", "6"}},
 		{store.Filter{Owner: "you"}, []string{"3", "4", "5"}},
 		{store.Filter{Parent: 7}, []string{"2", "3"}},
+		{store.Filter{Parent: 7, States: []job.State{"a_b", "none"}}, []string{"3"}},
 		{store.Filter{States: []job.State{"A_B"}}, []string{"1"}},
 		{store.Filter{States: []job.State{"%"}}, []string{"5"}},
 		{store.Filter{States: []job.State{"A,B", "a_b"}}, []string{"3", "4"}},
 		{store.Filter{States: []job.State{"A"}}, []string{}},
 		{store.Filter{Phases: []job.Phase{job.Ready, job.Done}}, []string{"2", "4", "5", "6"}},
 		{store.Filter{Phases: []job.Phase{job.Waiting}}, []string{"1"}},
-		{store.Filter{Contract: "x", Owner: "me", States: []job.State{"AxB"}, Phases: []job.Phase{job.Ready}, Parent: 7}, []string{"2"}},
+		{store.Filter{Contract: "x", Owner: "me", States: []job.State{"AxB"}, Phases: []job.Phase{job.Ready}}, []string{"2"}},
 		{store.Filter{Contract: "' OR 1=1 --"}, []string{}},
 	} {
 		tt.f.Limit = 10

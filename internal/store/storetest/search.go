@@ -43,7 +43,7 @@ func (w *world) search(s store.Search) []*job.Job {
 	if s.Limit == 0 {
 		s.Limit = 1000
 	}
-	return read(w, func(r store.Reader) ([]*job.Job, error) { return r.Search(s, searchStates) })
+	return read(w, func(r store.Reader) ([]*job.Job, error) { return r.Search(s) })
 }
 
 func searchFilters(w *world) {
@@ -75,7 +75,7 @@ func searchFilters(w *world) {
 	}
 	equal(w, "whole jobs", string(w.search(store.Search{PriorityMax: 4})[0].Payload), `{"a":1}`)
 	err := w.View(w.context(), func(r store.Reader) error {
-		_, err := r.Search(store.Search{Contract: "x", Queue: "\x00", Limit: 1}, searchStates)
+		_, err := r.Search(store.Search{Contract: "x", Queue: "\x00", Limit: 1})
 		return err
 	})
 	if !job.IsKind(err, job.Invalid) {

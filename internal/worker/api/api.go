@@ -1,17 +1,20 @@
 package workerapi
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // Name is what the API is called among the mounts, and its description among the descriptions.
@@ -29,12 +32,17 @@ const bodyLimit = 4 << 20
 // no body but their definition, unless said.
 type Contract struct {
 	Name string
+	// Engine is what the engine calls the contract of the jobs; "" is Name.
+	Engine string
 
 	// Attempt is how often the job was handed out to be tried, this time included: from 1 on.
 	Attempt func(*job.Job) int
 	// Complete and Fail say how a run ends. result is nil when none was sent.
 	Complete func(j *job.Job, result []byte) engine.Outcome
 	Fail     func(j *job.Job, message, errorType string, retryable bool) engine.Outcome
+	// Settle takes the place of Complete where more than the job tells whether it is done. An error refuses the result,
+	// and the run goes on.
+	Settle func(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error)
 
 	// ID is the identity of the job that the contract shows under an id; false when there can be none. Nil takes the
 	// id as the key.
@@ -46,17 +54,25 @@ type Contract struct {
 	// Bound reports whether the process runs the jobs of a queue itself, so that they are not handed out here; of ""
 	// whether it runs all of them. Nil is none.
 	Bound func(queue string) bool
-	// Overdue reports whether a run should end although it is alive, which its heartbeat is told; nil is never.
-	Overdue func(j *job.Job, now time.Time) bool
+	// Overdue is how a run ends that should have ended by now although its worker is alive, nil while it may go on. It is
+	// asked whenever the worker says something, which then comes too late. Without it no run is overdue.
+	Overdue func(j *job.Job) *engine.Outcome
 	// Beaten is told of every heartbeat that got through; nil tells nobody.
 	Beaten func()
 }
 
 func (c *Contract) id(jobID string) (job.ID, bool) {
 	if c.ID == nil {
-		return job.ID{Contract: c.Name, Key: jobID}, true
+		return job.ID{Contract: c.engineName(), Key: jobID}, true
 	}
 	return c.ID(jobID)
+}
+
+func (c *Contract) engineName() string {
+	if c.Engine == "" {
+		return c.Name
+	}
+	return c.Engine
 }
 
 func (c *Contract) state(s job.State) string {
@@ -73,20 +89,38 @@ func (c *Contract) payload(j *job.Job) []byte {
 	return c.Payload(j)
 }
 
+func (c *Contract) complete(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error) {
+	if c.Settle != nil {
+		return c.Settle(ctx, j, result)
+	}
+	return c.Complete(j, result), nil
+}
+
+func (c *Contract) overdue(j *job.Job) *engine.Outcome {
+	if c.Overdue == nil {
+		return nil
+	}
+	return c.Overdue(j)
+}
+
 func (c *Contract) bound(queue string) bool { return c.Bound != nil && c.Bound(queue) }
 
 // Config is what the API is made of.
 type Config struct {
 	Log       *slog.Logger
-	Token     config.Secret // empty: open, on loopback only (G-X-20)
-	Contracts []Contract    // one at least
+	Registry  prometheus.Registerer // its own; nil shows the metrics to nobody
+	Tracing   *telemetry.Tracing    // nil makes no spans
+	Token     config.Secret         // empty: open, on loopback only (G-X-20)
+	Contracts []Contract            // one at least
 }
 
 // API is the worker API. It is made before the engine and mounted after it.
 type API struct {
 	Config
 
-	contracts map[string]*Contract
+	contracts map[string]*Contract // by name
+	byEngine  map[string]*Contract // by what the engine calls them
+	metrics   *metrics
 	engine    *engine.Engine
 }
 
@@ -95,22 +129,30 @@ func New(c Config) (*API, error) {
 	if c.Log == nil || len(c.Contracts) == 0 {
 		return nil, errors.New("workerapi: Log and Contracts are needed")
 	}
-	a := &API{Config: c, contracts: map[string]*Contract{}}
+	a := &API{Config: c, contracts: map[string]*Contract{}, byEngine: map[string]*Contract{}}
 	for i := range c.Contracts {
 		one := &c.Contracts[i]
-		if one.Name == "" || one.Attempt == nil || one.Complete == nil || one.Fail == nil || a.contracts[one.Name] != nil {
-			return nil, fmt.Errorf("workerapi: contract %q needs a name of its own, Attempt, Complete and Fail", one.Name)
+		if one.Name == "" || one.Attempt == nil || one.Complete == nil && one.Settle == nil || one.Fail == nil || a.contracts[one.Name] != nil {
+			return nil, fmt.Errorf("workerapi: contract %q needs a name of its own, Attempt, Complete or Settle, and Fail", one.Name)
 		}
-		a.contracts[one.Name] = one
+		a.contracts[one.Name], a.byEngine[one.engineName()] = one, one
 	}
-	return a, nil
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
+	var err error
+	a.metrics, err = newMetrics(c.Registry, c.Contracts)
+	return a, err
 }
 
 // Mount makes the API serve its paths by an engine.
 func (a *API) Mount(e *engine.Engine) httpapi.Mount {
-	a = &API{Config: a.Config, contracts: a.contracts, engine: e}
+	a = &API{Config: a.Config, contracts: a.contracts, byEngine: a.byEngine, metrics: a.metrics, engine: e}
 	t := httpapi.Table{Name: Name, Prefixes: []string{"/worker/v1/"}, Routes: a.routes(), Token: a.Token, BodyLimit: bodyLimit,
-		Answer: a.answer, Log: a.Log}
+		Answer: a.answer, Log: a.Log, Tracing: a.Tracing}
+	for i := range t.Routes {
+		t.Routes[i].Observe = a.metrics.route(t.Routes[i].Action)
+	}
 	return t.MustMount()
 }
 

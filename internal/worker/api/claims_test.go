@@ -1,14 +1,18 @@
 package workerapi_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
@@ -50,8 +54,8 @@ func TestClaims(t *testing.T) {
 			}
 		})
 		t.Run("G-TF-37 a queue with a handler is refused by name", func(t *testing.T) {
-			w.post(t, "/worker/v1/claims", `{"contract":"made","queues":["a","here"]}`).is(t, 409, "NOT_CLAIMABLE")
-			w.post(t, "/worker/v1/jobs/here-0/claim", `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE")
+			w.post(t, "/worker/v1/claims", `{"contract":"made","queues":["a","here"]}`).Is(t, 409, "NOT_CLAIMABLE")
+			w.post(t, "/worker/v1/jobs/here-0/claim", `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE")
 			w.state(t, "here-0", "ready")
 		})
 	})
@@ -63,8 +67,8 @@ func TestWholeContractBound(t *testing.T) {
 	c.Bound = func(string) bool { return true }
 	w := inMemory(t, "", 0, c)
 	w.submit(t, made, "a", 1)
-	w.post(t, "/worker/v1/claims", `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE")
-	w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE")
+	w.post(t, "/worker/v1/claims", `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE")
+	w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE")
 	w.state(t, "a-0", "ready")
 }
 
@@ -73,17 +77,17 @@ func TestClaimByID(t *testing.T) {
 		w.submit(t, made, "a", 1)
 		w.submit(t, other, "o", 1)
 		path := "/worker/v1/jobs/a-0/claim"
-		j := read[handed](t, w.post(t, path, `{"contract":"made","worker":"me"}`).want(t, 200))
+		j := testkit.Read[handed](t, w.post(t, path, `{"contract":"made","worker":"me"}`).Want(t, 200))
 		if j.JobID != "a-0" || j.Attempt != 1 || w.state(t, "a-0", "running").Run.String() != j.RunID {
 			t.Errorf("got %+v", j)
 		}
-		w.post(t, path, `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE") // leased
-		w.run(t, j.RunID, "complete", "").want(t, 200)
-		w.post(t, path, `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE") // over
-		w.post(t, "/worker/v1/jobs/nobody/claim", `{"contract":"made"}`).is(t, 404, "NOT_FOUND")
-		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"made"}`).is(t, 404, "NOT_FOUND")
-		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"other"}`).is(t, 400, "VALIDATION_ERROR")
-		w.post(t, path, ``).is(t, 400, "VALIDATION_ERROR")
+		w.post(t, path, `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE") // leased
+		w.run(t, j.RunID, "complete", "").Want(t, 200)
+		w.post(t, path, `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE") // over
+		w.post(t, "/worker/v1/jobs/nobody/claim", `{"contract":"made"}`).Is(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"made"}`).Is(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"other"}`).Is(t, 400, "VALIDATION_ERROR")
+		w.post(t, path, ``).Is(t, 400, "VALIDATION_ERROR")
 	})
 }
 
@@ -92,12 +96,12 @@ func TestClaimByIDWithoutSlot(t *testing.T) {
 	w := inMemory(t, "", 1, served())
 	w.submit(t, made, "a", 2)
 	first := w.one(t, "a")
-	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).is(t, 409, "NOT_CLAIMABLE")
+	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE")
 	if jobs := w.claim(t, ``); len(jobs) != 0 {
 		t.Errorf("got %d jobs beyond the limit", len(jobs))
 	}
-	w.run(t, first.RunID, "complete", "").want(t, 200)
-	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).want(t, 200)
+	w.run(t, first.RunID, "complete", "").Want(t, 200)
+	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).Want(t, 200)
 }
 
 // A claim that waits gets the job that comes meanwhile, and nobody else does.
@@ -125,6 +129,46 @@ func TestLongPoll(t *testing.T) {
 			}
 		case <-time.After(25 * time.Second):
 			t.Fatal("the end of the node woke nobody")
+		}
+	})
+}
+
+// A caller whose connection breaks before it has the whole answer has no jobs: they go back at once, with nothing counted.
+func TestClaimIsCutOff(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		const jobs = 16
+		for i := range jobs {
+			one := engine.Submission{Job: job.Job{ID: job.ID{Contract: made, Key: fmt.Sprint(i)}, Queue: "a", Lease: time.Hour, RunLimit: 3,
+				Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}} // more than the connection holds
+			if _, err := w.engine.Submit(t.Context(), engine.Unique, []engine.Submission{one}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := fmt.Sprintf(`{"contract":"made","max":%d}`, jobs)
+		fmt.Fprintf(conn, "POST /worker/v1/claims HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		if line, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
+			t.Fatalf("answered %q, %v", line, err)
+		}
+		if leased, err := w.engine.Queues(t.Context(), made); err != nil || leased[0].Leased != jobs {
+			t.Fatalf("%+v, %v: want %d jobs handed out", leased, err, jobs)
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0) // a reset
+		conn.Close()
+		for back := 0; back < jobs; {
+			again, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: jobs, Worker: "w", Wait: 25 * time.Second})
+			if err != nil || len(again) == 0 {
+				t.Fatalf("%d of %d jobs came back, %v", back, jobs, err)
+			}
+			for _, j := range again {
+				if j.Runs != 2 || j.Failures != 0 {
+					t.Errorf("job %s came back with %d runs, %d failures", j.ID.Key, j.Runs, j.Failures)
+				}
+			}
+			back += len(again)
 		}
 	})
 }
@@ -161,7 +205,7 @@ func TestValidation(t *testing.T) {
 		"surrogate":          `{"contract":"made","worker":"\ud800"}`,
 	} {
 		t.Run("G-X-20 "+name, func(t *testing.T) {
-			w.post(t, "/worker/v1/claims", body).is(t, 400, "VALIDATION_ERROR")
+			w.post(t, "/worker/v1/claims", body).Is(t, 400, "VALIDATION_ERROR")
 		})
 	}
 	t.Run("many queues", func(t *testing.T) {
@@ -169,19 +213,19 @@ func TestValidation(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprintf(`"q%d"`, i)
 		}
-		w.post(t, "/worker/v1/claims", `{"contract":"made","queues":[`+strings.Join(names, ",")+`]}`).is(t, 400, "VALIDATION_ERROR")
+		w.post(t, "/worker/v1/claims", `{"contract":"made","queues":[`+strings.Join(names, ",")+`]}`).Is(t, 400, "VALIDATION_ERROR")
 	})
 	t.Run("no JSON by its type", func(t *testing.T) {
-		w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Content-Type", "text/plain").is(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+		w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Content-Type", "text/plain").Is(t, 415, "UNSUPPORTED_MEDIA_TYPE")
 	})
 	t.Run("too large", func(t *testing.T) {
-		w.post(t, "/worker/v1/claims", strings.Repeat(" ", 4<<20+1)).is(t, 413, "PAYLOAD_TOO_LARGE")
+		w.post(t, "/worker/v1/claims", strings.Repeat(" ", 4<<20+1)).Is(t, 413, "PAYLOAD_TOO_LARGE")
 	})
 	t.Run("G-X-02 paths and methods", func(t *testing.T) {
-		w.post(t, "/worker/v1/nothing", ``).is(t, 404, "NOT_FOUND")
-		w.post(t, "/worker/v1/jobs//claim", `{}`).is(t, 404, "NOT_FOUND")
-		w.send(t, "GET", "/worker/v1/claims", ``).is(t, 405, "METHOD_NOT_ALLOWED")
-		w.send(t, "DELETE", "/worker/v1/runs/x/complete", ``).is(t, 405, "METHOD_NOT_ALLOWED")
+		w.post(t, "/worker/v1/nothing", ``).Is(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs//claim", `{}`).Is(t, 404, "NOT_FOUND")
+		w.Do(t, "GET", "/worker/v1/claims", ``).Is(t, 405, "METHOD_NOT_ALLOWED")
+		w.Do(t, "DELETE", "/worker/v1/runs/x/complete", ``).Is(t, 405, "METHOD_NOT_ALLOWED")
 	})
 }
 
@@ -189,10 +233,10 @@ func TestToken(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "the-token", 0, served())
 	for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a/claim", "/worker/v1/runs/x/complete", "/worker/v1/nothing"} {
-		w.post(t, path, `{"contract":"made"}`).is(t, 401, "UNAUTHORIZED")
-		w.post(t, path, `{"contract":"made"}`, "Authorization", "Bearer another").is(t, 401, "UNAUTHORIZED")
+		w.post(t, path, `{"contract":"made"}`).Is(t, 401, "UNAUTHORIZED")
+		w.post(t, path, `{"contract":"made"}`, "Authorization", "Bearer another").Is(t, 401, "UNAUTHORIZED")
 	}
-	w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Authorization", "Bearer the-token").want(t, 200)
+	w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Authorization", "Bearer the-token").Want(t, 200)
 }
 
 func TestNew(t *testing.T) {
@@ -237,10 +281,10 @@ func TestStoreAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("G-X-20 STORAGE_UNAVAILABLE", func(t *testing.T) {
-		w.post(t, "/worker/v1/claims", `{"contract":"made"}`).is(t, 503, "STORAGE_UNAVAILABLE")
-		w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).is(t, 503, "STORAGE_UNAVAILABLE")
+		w.post(t, "/worker/v1/claims", `{"contract":"made"}`).Is(t, 503, "STORAGE_UNAVAILABLE")
+		w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).Is(t, 503, "STORAGE_UNAVAILABLE")
 		for _, verb := range []string{"start", "heartbeat", "complete", "release"} {
-			w.run(t, j.RunID, verb, ``).is(t, 503, "STORAGE_UNAVAILABLE")
+			w.run(t, j.RunID, verb, ``).Is(t, 503, "STORAGE_UNAVAILABLE")
 		}
 	})
 }
@@ -265,8 +309,8 @@ func TestCrowd(t *testing.T) {
 						mu.Lock()
 						runs[j.JobID]++
 						mu.Unlock()
-						if r.status != 200 || !strings.Contains(r.body, `"COMPLETED"`) {
-							t.Errorf("got %d %s", r.status, r.body)
+						if r.Status != 200 || !strings.Contains(r.Body, `"COMPLETED"`) {
+							t.Errorf("got %d %s", r.Status, r.Body)
 						}
 					}
 				}

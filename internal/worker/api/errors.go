@@ -2,14 +2,10 @@ package workerapi
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
-	"strconv"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // code is the word by which a caller tells errors apart.
@@ -103,8 +99,9 @@ func runHere(what string) error {
 }
 
 var (
-	errLost  = &problem{code: codeRunLost, detail: "the run is not its job's current one: stop, nothing it writes counts"}
-	errNoJob = &problem{code: codeNotFound, detail: "there is no such job"}
+	errLost    = &problem{code: codeRunLost, detail: "the run is not its job's current one: stop, nothing it writes counts"}
+	errOverdue = &problem{code: codeRunLost, detail: "the run has taken longer than the job may run and has ended as failed: what its worker says comes too late"}
+	errNoJob   = &problem{code: codeNotFound, detail: "there is no such job"}
 )
 
 // judge finds what an error is to the caller.
@@ -134,14 +131,12 @@ func judge(err error) *problem {
 	}
 }
 
-var problemJSON = []string{"application/problem+json"}
-
 // answer writes an error as a problem document. What is our own fault is not explained beyond the number under which
 // the log has it.
 func (a *API) answer(c *httpapi.Call, err error) {
 	p := judge(err)
 	m := meanings[p.code]
-	c.Note(slog.String(telemetry.ErrorCode, string(p.code)))
+	a.metrics.errors.WithLabelValues(string(p.code)).Inc()
 	detail := p.detail
 	switch {
 	case p.code == codeInternal:
@@ -152,12 +147,5 @@ func (a *API) answer(c *httpapi.Call, err error) {
 	case detail == "":
 		detail = m.title
 	}
-	b := append(make([]byte, 0, 320), `{"type":`...)
-	b = jsontext.AppendString(b, "urn:millrace:worker:"+string(p.code))
-	b = jsontext.AppendString(append(b, `,"title":`...), m.title)
-	b = strconv.AppendInt(append(b, `,"status":`...), int64(m.status), 10)
-	b = jsontext.AppendString(append(b, `,"detail":`...), detail)
-	b = jsontext.AppendString(append(b, `,"instance":`...), c.RequestID())
-	b = jsontext.AppendString(append(b, `,"code":`...), string(p.code))
-	c.Send(m.status, problemJSON, append(b, '}'))
+	c.SendProblem(httpapi.Problem{Room: "worker", Code: string(p.code), Status: m.status, Title: m.title, Detail: detail})
 }

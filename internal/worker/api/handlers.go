@@ -30,13 +30,27 @@ func (a *API) claim(c *httpapi.Call) error {
 	if contract.bound("") {
 		return runHere("the jobs of " + contract.Name)
 	}
-	jobs, err := a.engine.Claim(c.Request.Context(), engine.ClaimRequest{Contract: contract.Name, Queues: q.queues, Except: contract.bound,
+	waiting := a.metrics.waiting.WithLabelValues(contract.Name)
+	waiting.Inc()
+	defer waiting.Dec()
+	jobs, err := a.engine.Claim(c.Request.Context(), engine.ClaimRequest{Contract: contract.engineName(), Queues: q.queues, Except: contract.bound,
 		Max: q.max, Worker: q.worker, Wait: time.Duration(q.waitSeconds) * time.Second})
 	if err != nil {
 		return err
 	}
-	sendJobs(c, contract, jobs)
+	a.hand(c, contract, jobs, jobList(contract, jobs))
 	return nil
+}
+
+// hand answers with jobs that were claimed. Those that do not get as far as the connection, because the caller is gone,
+// go back at once. What is lost behind it nobody knows: the lease ends that.
+func (a *API) hand(c *httpapi.Call, contract *Contract, jobs []*job.Job, body []byte) {
+	a.metrics.claimed.WithLabelValues(contract.Name).Add(float64(len(jobs)))
+	c.Send(http.StatusOK, httpapi.JSON, body)
+	if err := http.NewResponseController(c).Flush(); err != nil && len(jobs) > 0 {
+		a.engine.GiveBack(jobs)
+		a.metrics.ended.WithLabelValues(contract.Name, endedUnheard).Add(float64(len(jobs)))
+	}
 }
 
 // POST /worker/v1/jobs/{job_id}/claim
@@ -67,7 +81,7 @@ func (a *API) claimJob(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	c.Send(http.StatusOK, httpapi.JSON, appendJob(nil, contract, j))
+	a.hand(c, contract, []*job.Job{j}, appendJob(nil, contract, j))
 	return nil
 }
 
@@ -98,12 +112,12 @@ func (a *API) current(c *httpapi.Call) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(jobs) == 0 || jobs[0].Run != run || a.contracts[jobs[0].ID.Contract] == nil {
+	if len(jobs) == 0 || jobs[0].Run != run || a.byEngine[jobs[0].ID.Contract] == nil {
 		return nil, errLost
 	}
 	j := jobs[0]
 	c.Note(slog.String(telemetry.JobID, j.ID.Key))
-	return &held{contract: a.contracts[j.ID.Contract], job: j, run: engine.Run{ID: j.ID, Run: run}}, nil
+	return &held{contract: a.byEngine[j.ID.Contract], job: j, run: engine.Run{ID: j.ID, Run: run}}, nil
 }
 
 // POST /worker/v1/runs/{run_id}/heartbeat
@@ -116,6 +130,16 @@ func (a *API) heartbeat(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
+	if o := h.contract.overdue(h.job); o != nil {
+		o.Progress = state
+		after, err := a.engine.Finish(c.Request.Context(), h.run, *o)
+		if err != nil {
+			return err
+		}
+		a.count(h, endedOverdue)
+		sendBeat(c, after.UpdatedAt, true)
+		return nil
+	}
 	until, err := a.engine.Beat(c.Request.Context(), h.run, state)
 	if err != nil {
 		return err
@@ -123,19 +147,18 @@ func (a *API) heartbeat(c *httpapi.Call) error {
 	if h.contract.Beaten != nil {
 		h.contract.Beaten()
 	}
-	cancel := h.contract.Overdue != nil && h.contract.Overdue(h.job, until.Add(-h.job.Lease))
-	sendBeat(c, until, cancel)
+	sendBeat(c, until, false)
 	return nil
 }
 
 // POST /worker/v1/runs/{run_id}/start
 func (a *API) start(c *httpapi.Call) error {
-	return a.end(c, func(*held) engine.Outcome { return engine.Outcome{On: job.Started} })
+	return a.end(c, "", func(*held) (engine.Outcome, error) { return engine.Outcome{On: job.Started}, nil })
 }
 
 // POST /worker/v1/runs/{run_id}/release
 func (a *API) release(c *httpapi.Call) error {
-	return a.end(c, func(*held) engine.Outcome { return engine.Outcome{On: job.Released} })
+	return a.end(c, endedGiven, func(*held) (engine.Outcome, error) { return engine.Outcome{On: job.Released}, nil })
 }
 
 // POST /worker/v1/runs/{run_id}/complete
@@ -144,7 +167,9 @@ func (a *API) complete(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return a.ended(c, func(h *held) engine.Outcome { return h.contract.Complete(h.job, result) })
+	return a.ended(c, endedWell, func(h *held) (engine.Outcome, error) {
+		return h.contract.complete(c.Request.Context(), h.job, result)
+	})
 }
 
 // POST /worker/v1/runs/{run_id}/fail
@@ -153,30 +178,50 @@ func (a *API) fail(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return a.ended(c, func(h *held) engine.Outcome { return h.contract.Fail(h.job, f.message, f.errorType, f.retryable) })
+	return a.ended(c, endedBadly, func(h *held) (engine.Outcome, error) {
+		return h.contract.Fail(h.job, f.message, f.errorType, f.retryable), nil
+	})
 }
 
 // end is ended for routes that have nothing to read but an object.
-func (a *API) end(c *httpapi.Call, how func(*held) engine.Outcome) error {
+func (a *API) end(c *httpapi.Call, outcome string, how func(*held) (engine.Outcome, error)) error {
 	if _, err := readObject(c); err != nil {
 		return err
 	}
-	return a.ended(c, how)
+	return a.ended(c, outcome, how)
+}
+
+// count counts a run that ended; one that has only started has not.
+func (a *API) count(h *held, outcome string) {
+	if outcome != "" {
+		a.metrics.ended.WithLabelValues(h.contract.Name, outcome).Inc()
+	}
 }
 
 // ended writes what became of a run and answers where its job stands.
-func (a *API) ended(c *httpapi.Call, how func(*held) engine.Outcome) error {
+func (a *API) ended(c *httpapi.Call, outcome string, how func(*held) (engine.Outcome, error)) error {
 	h, err := a.current(c)
 	if err != nil {
 		return err
 	}
-	after, err := a.engine.Finish(c.Request.Context(), h.run, how(h))
+	o, overdue := engine.Outcome{}, h.contract.overdue(h.job)
+	if overdue != nil {
+		o = *overdue
+	} else if o, err = how(h); err != nil {
+		return err
+	}
+	after, err := a.engine.Finish(c.Request.Context(), h.run, o)
+	if err == nil && overdue != nil {
+		a.count(h, endedOverdue)
+		return errOverdue
+	}
 	if job.IsKind(err, job.Conflict) {
 		return &problem{code: codeConflict, detail: "the job is " + h.contract.state(h.job.State) + ", which this run cannot leave that way; it may have to be started first", cause: err}
 	}
 	if err != nil {
 		return err
 	}
+	a.count(h, outcome)
 	sendStatus(c, after.ID.Key, h.contract.state(after.State))
 	return nil
 }

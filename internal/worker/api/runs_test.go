@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // verbs are all writes of a run, each with a body that is good.
@@ -20,38 +21,29 @@ func TestRuns(t *testing.T) {
 		w.submit(t, made, "a", 1)
 		j := w.one(t, "a")
 		t.Run("start changes nothing where the contract knows no start", func(t *testing.T) {
-			r := w.run(t, j.RunID, "start", `{}`).want(t, 200)
-			if r.body != `{"job_id":"a-0","status":"RUNNING"}` {
-				t.Errorf("got %s", r.body)
+			r := w.run(t, j.RunID, "start", `{}`).Want(t, 200)
+			if r.Body != `{"job_id":"a-0","status":"RUNNING"}` {
+				t.Errorf("got %s", r.Body)
 			}
 		})
 		t.Run("a heartbeat keeps the state as it was sent and moves the lease", func(t *testing.T) {
 			w.clock.Advance(20 * time.Second)
-			b := read[struct {
+			b := testkit.Read[struct {
 				LeaseUntil time.Time `json:"lease_until"`
 				Cancel     bool
-			}](t, w.run(t, j.RunID, "heartbeat", `{"state": {"at":  1e3} }`).want(t, 200))
+			}](t, w.run(t, j.RunID, "heartbeat", `{"state": {"at":  1e3} }`).Want(t, 200))
 			if want := w.state(t, "a-0", "running").LeaseUntil; !b.LeaseUntil.Equal(want) || b.Cancel || !want.After(w.clock.Now().Add(29*time.Second)) {
 				t.Errorf("got %+v, want %s", b, want)
 			}
-			w.run(t, j.RunID, "heartbeat", ``).want(t, 200)
+			w.run(t, j.RunID, "heartbeat", ``).Want(t, 200)
 			if got := string(w.state(t, "a-0", "running").Progress); got != `{"at":  1e3}` {
 				t.Errorf("state %s", got)
 			}
 		})
-		t.Run("a run that should end is told so", func(t *testing.T) {
-			for range 3 {
-				w.clock.Advance(20 * time.Second)
-				w.run(t, j.RunID, "heartbeat", ``).want(t, 200)
-			}
-			if r := w.run(t, j.RunID, "heartbeat", ``).want(t, 200); !strings.Contains(r.body, `"cancel":true`) {
-				t.Errorf("got %s", r.body)
-			}
-		})
 		t.Run("G-X-18 release counts nothing, and the state goes to whoever is next", func(t *testing.T) {
-			r := w.run(t, j.RunID, "release", ``).want(t, 200)
-			if r.body != `{"job_id":"a-0","status":"READY"}` {
-				t.Errorf("got %s", r.body)
+			r := w.run(t, j.RunID, "release", ``).Want(t, 200)
+			if r.Body != `{"job_id":"a-0","status":"READY"}` {
+				t.Errorf("got %s", r.Body)
 			}
 			again := w.one(t, "a")
 			if again.RunID == j.RunID || again.Attempt != 1 || string(again.State) != `{"at":  1e3}` {
@@ -60,9 +52,9 @@ func TestRuns(t *testing.T) {
 			j = again
 		})
 		t.Run("a failure that is retryable is tried again after its delay", func(t *testing.T) {
-			r := w.run(t, j.RunID, "fail", `{"error":"no","error_type":"net","retryable":true}`).want(t, 200)
-			if r.body != `{"job_id":"a-0","status":"READY"}` {
-				t.Errorf("got %s", r.body)
+			r := w.run(t, j.RunID, "fail", `{"error":"no","error_type":"net","retryable":true}`).Want(t, 200)
+			if r.Body != `{"job_id":"a-0","status":"READY"}` {
+				t.Errorf("got %s", r.Body)
 			}
 			if jobs := w.claim(t, ``); len(jobs) != 0 {
 				t.Errorf("claimed before its time: %+v", jobs)
@@ -76,9 +68,9 @@ func TestRuns(t *testing.T) {
 			}
 		})
 		t.Run("a result is kept as it was sent", func(t *testing.T) {
-			r := w.run(t, j.RunID, "complete", `{"result": [1,  2.0] }`).want(t, 200)
-			if r.body != `{"job_id":"a-0","status":"COMPLETED"}` {
-				t.Errorf("got %s", r.body)
+			r := w.run(t, j.RunID, "complete", `{"result": [1,  2.0] }`).Want(t, 200)
+			if r.Body != `{"job_id":"a-0","status":"COMPLETED"}` {
+				t.Errorf("got %s", r.Body)
 			}
 			if got := string(w.state(t, "a-0", "completed").Result); got != `[1,  2.0]` {
 				t.Errorf("result %s", got)
@@ -87,9 +79,9 @@ func TestRuns(t *testing.T) {
 		t.Run("G-X-20 a run that is over is lost", func(t *testing.T) { w.lost(t, j.RunID) })
 		t.Run("a failure for good is final", func(t *testing.T) {
 			w.submit(t, made, "b", 1)
-			r := w.run(t, w.one(t, "b").RunID, "fail", `{"error":"no","error_type":null,"retryable":false}`).want(t, 200)
-			if r.body != `{"job_id":"b-0","status":"FAILED"}` {
-				t.Errorf("got %s", r.body)
+			r := w.run(t, w.one(t, "b").RunID, "fail", `{"error":"no","error_type":null,"retryable":false}`).Want(t, 200)
+			if r.Body != `{"job_id":"b-0","status":"FAILED"}` {
+				t.Errorf("got %s", r.Body)
 			}
 		})
 	})
@@ -99,7 +91,7 @@ func TestRuns(t *testing.T) {
 func (w *world) lost(t testing.TB, runID string) {
 	t.Helper()
 	for verb, body := range verbs {
-		w.run(t, runID, verb, body).is(t, 409, "RUN_LOST")
+		w.run(t, runID, verb, body).Is(t, 409, "RUN_LOST")
 	}
 }
 
@@ -159,15 +151,29 @@ func TestBodies(t *testing.T) {
 		"complete": {`1`, `{"result":}`}, "heartbeat": {`"x"`, `{"state"`}, "start": {`[]`, `x`}, "release": {`null`},
 	} {
 		for _, body := range bodies {
-			w.run(t, j.RunID, verb, body).is(t, 400, "VALIDATION_ERROR")
+			w.run(t, j.RunID, verb, body).Is(t, 400, "VALIDATION_ERROR")
 		}
-		w.post(t, "/worker/v1/runs/"+j.RunID+"/"+verb, `{"error":"e","retryable":true}`, "Content-Type", "text/plain").is(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+		w.post(t, "/worker/v1/runs/"+j.RunID+"/"+verb, `{"error":"e","retryable":true}`, "Content-Type", "text/plain").Is(t, 415, "UNSUPPORTED_MEDIA_TYPE")
 	}
 	w.state(t, "a-0", "running")
-	w.run(t, strings.ToUpper(j.RunID), "complete", `{"result":null,"more":1}`).want(t, 200)
+	w.run(t, strings.ToUpper(j.RunID), "complete", `{"result":null,"more":1}`).Want(t, 200)
 	if got := string(w.state(t, "a-0", "completed").Result); got != "null" {
 		t.Errorf("result %q, want null", got)
 	}
+}
+
+// A worker gets rid of a run whatever it has to say of it: what no store keeps, or what is long, is kept as far as it can be.
+func TestFailureMessages(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		for queue, m := range map[string]struct{ sent, want string }{"nul": {`a\u0000b`, "a\uFFFDb"}, "half": {`\ud800`, "\uFFFD"},
+			"empty": {}, "long": {strings.Repeat("ü", 10_000), strings.Repeat("ü", 8192)}} {
+			w.submit(t, made, queue, 1)
+			w.run(t, w.one(t, queue).RunID, "fail", `{"error":"`+m.sent+`","retryable":false}`).Want(t, 200)
+			if got := string(w.state(t, queue+"-0", "failed").Failure); got != `"`+m.want+`"` {
+				t.Errorf("%s: it kept %.40s", queue, got)
+			}
+		}
+	})
 }
 
 // Of all who end a run at the same time one does.
@@ -179,11 +185,11 @@ func TestManyEnd(t *testing.T) {
 			var all sync.WaitGroup
 			for _, verb := range []string{"complete", "fail", "release", "complete", "fail", "release"} {
 				all.Go(func() {
-					switch r := w.run(t, j.RunID, verb, verbs[verb]); r.status {
+					switch r := w.run(t, j.RunID, verb, verbs[verb]); r.Status {
 					case 200:
 						won.Add(1)
 					default:
-						r.is(t, 409, "RUN_LOST")
+						r.Is(t, 409, "RUN_LOST")
 					}
 				})
 			}

@@ -1,6 +1,7 @@
 package workerapi
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -187,7 +188,8 @@ func readFailure(c *httpapi.Call) (f failed, err error) {
 	for name, value := range jsontext.Members(body) {
 		switch {
 		case string(name) == "error":
-			if f.message, err = jsontext.String(value); err != nil {
+			f.message, err = jsontext.String(value)
+			if errors.Is(err, jsontext.ErrKind) {
 				return f, invalid("error must be a string")
 			}
 			f.message, told = kept(f.message), true
@@ -212,7 +214,7 @@ func readFailure(c *httpapi.Call) (f failed, err error) {
 }
 
 // kept is what is kept of the message of a failure: a worker is to be rid of a run whatever it has to say of it. Stores
-// keep no U+0000.
+// keep no U+0000, and half a surrogate pair has been read as U+FFFD already.
 func kept(message string) string {
 	if len(message) > maxError {
 		message = strings.ToValidUTF8(message[:maxError], "")
@@ -237,7 +239,7 @@ func appendJob(b []byte, contract *Contract, j *job.Job) []byte {
 	b = append(b, `,"state":`...)
 	b = appendRaw(b, j.Progress)
 	b = append(b, `,"lease_seconds":`...)
-	b = strconv.AppendFloat(b, j.Lease.Seconds(), 'f', -1, 64)
+	b = strconv.AppendFloat(b, j.Lease.Truncate(time.Millisecond).Seconds(), 'f', -1, 64)
 	return append(b, '}')
 }
 
@@ -249,7 +251,7 @@ func appendRaw(b, raw []byte) []byte {
 	return append(b, raw...)
 }
 
-func sendJobs(c *httpapi.Call, contract *Contract, jobs []*job.Job) {
+func jobList(contract *Contract, jobs []*job.Job) []byte {
 	b := append(make([]byte, 0, 64+256*len(jobs)), `{"jobs":[`...)
 	for i, j := range jobs {
 		if i > 0 {
@@ -257,7 +259,7 @@ func sendJobs(c *httpapi.Call, contract *Contract, jobs []*job.Job) {
 		}
 		b = appendJob(b, contract, j)
 	}
-	c.Send(http.StatusOK, httpapi.JSON, append(b, "]}"...))
+	return append(b, "]}"...)
 }
 
 func sendBeat(c *httpapi.Call, until time.Time, cancel bool) {

@@ -4,24 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
-	"github.com/millrace/millrace/internal/store/postgres"
-	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
@@ -65,60 +61,39 @@ func failedAs(_ *job.Job, message, errorType string, retryable bool) engine.Outc
 
 func served() workerapi.Contract {
 	return workerapi.Contract{Name: made, Attempt: attempts, Complete: completed, Fail: failedAs,
-		State:   func(s job.State) string { return strings.ToUpper(string(s)) },
-		Bound:   func(queue string) bool { return queue == "here" },
-		Overdue: func(j *job.Job, now time.Time) bool { return now.Sub(j.StartedAt) > time.Minute }}
+		State: func(s job.State) string { return strings.ToUpper(string(s)) },
+		Bound: func(queue string) bool { return queue == "here" }}
 }
 
 // world is the API behind a real server, on a clock that stands still.
 type world struct {
-	clock  *testkit.Clock
-	store  store.Store
-	engine *engine.Engine
-	url    string
-	client *http.Client
+	*testkit.Site
+	clock    *testkit.Clock
+	store    store.Store
+	engine   *engine.Engine
+	registry *prometheus.Registry
 }
 
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		clock := testkit.NewClock()
-		test(t, newWorld(t, clock, testkit.Memory(t, clock.Now), "", 0, served()))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		clock := testkit.NewClock()
-		s, err := postgres.Open(context.Background(), postgres.Config{URL: pgtest.URL(t), Now: clock.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		test(t, newWorld(t, clock, s, "", 0, served()))
-	})
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, newWorld(t, p, "", 0, served())) })
 }
 
 func inMemory(t *testing.T, token string, limit int, c workerapi.Contract) *world {
-	clock := testkit.NewClock()
-	return newWorld(t, clock, testkit.Memory(t, clock.Now), token, limit, c)
+	return newWorld(t, testkit.InMemory(t), token, limit, c)
 }
 
-func newWorld(t *testing.T, clock *testkit.Clock, s store.Store, token string, limit int, c workerapi.Contract) *world {
+func newWorld(t *testing.T, p testkit.Place, token string, limit int, c workerapi.Contract) *world {
 	t.Helper()
-	api, err := workerapi.New(workerapi.Config{Log: discard, Token: config.NewSecret(token), Contracts: []workerapi.Contract{c}})
+	registry := prometheus.NewRegistry()
+	api, err := workerapi.New(workerapi.Config{Log: discard, Registry: registry, Token: config.NewSecret(token), Contracts: []workerapi.Contract{c}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{clock: clock, store: s, engine: testkit.Engine(t, s, clock,
+	w := &world{clock: p.Clock, store: p.Store, registry: registry, engine: testkit.Engine(t, p.Store, p.Clock,
 		engine.Contract{Name: made, Machine: madeMachine, History: true, RunLimit: limit},
 		engine.Contract{Name: other, Machine: madeMachine})}
-	server := httptest.NewUnstartedServer(nil)
-	server.Config = httpapi.Server(httpapi.Root(api.Mount(w.engine)), discard)
-	server.Start()
-	t.Cleanup(server.Close)
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	t.Cleanup(transport.CloseIdleConnections)
-	w.url = server.URL
-	w.client = &http.Client{Transport: document(t).Check(t, transport)}
+	w.Site = testkit.Open(t, discard, document(t), testkit.Problems("urn:millrace:worker:"), api.Mount(w.engine))
 	return w
 }
 
@@ -153,66 +128,10 @@ func (w *world) submit(t testing.TB, contract, queue string, n int) (ids []strin
 	return ids
 }
 
-type reply struct {
-	status int
-	header http.Header
-	body   string
-}
-
-// post sends a body; header are pairs. Without a content type among them it is JSON.
-func (w *world) post(t testing.TB, path, body string, header ...string) reply {
+// post sends a body, as JSON unless header, which are pairs, says otherwise.
+func (w *world) post(t testing.TB, path, body string, header ...string) testkit.Reply {
 	t.Helper()
-	return w.send(t, http.MethodPost, path, body, header...)
-}
-
-func (w *world) send(t testing.TB, method, path, body string, header ...string) reply {
-	t.Helper()
-	req, err := http.NewRequest(method, w.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := w.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{resp.StatusCode, resp.Header, string(got)}
-}
-
-func (r reply) want(t testing.TB, status int) reply {
-	t.Helper()
-	if r.status != status {
-		t.Fatalf("got %d %s, want %d", r.status, r.body, status)
-	}
-	return r
-}
-
-// is fails unless the answer is a problem of a status and a code.
-func (r reply) is(t testing.TB, status int, code string) {
-	t.Helper()
-	var p struct {
-		Code, Type, Title, Detail, Instance string
-		Status                              int
-	}
-	if err := json.Unmarshal([]byte(r.body), &p); err != nil || r.status != status || p.Code != code || p.Status != status || p.Detail == "" {
-		t.Errorf("got %d %s, want %d %s", r.status, r.body, status, code)
-	}
-	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
-		t.Errorf("a problem of type %q", got)
-	}
-	if p.Instance == "" || p.Instance != r.header.Get("X-Request-Id") || p.Type != "urn:millrace:worker:"+code {
-		t.Errorf("got %s", r.body)
-	}
+	return w.Do(t, http.MethodPost, path, body, header...)
 }
 
 // handed is a job as it is handed out.
@@ -227,19 +146,11 @@ type handed struct {
 	LeaseSeconds float64         `json:"lease_seconds"`
 }
 
-func read[T any](t testing.TB, r reply) (v T) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
-		t.Fatalf("%s: %v", r.body, err)
-	}
-	return v
-}
-
 // claim claims with a request's members.
 func (w *world) claim(t testing.TB, members string) []handed {
 	t.Helper()
 	body := `{"contract":"made"` + members + `}`
-	return read[struct{ Jobs []handed }](t, w.post(t, "/worker/v1/claims", body).want(t, 200)).Jobs
+	return testkit.Read[struct{ Jobs []handed }](t, w.post(t, "/worker/v1/claims", body).Want(t, 200)).Jobs
 }
 
 // one claims the only job of a queue.
@@ -252,7 +163,7 @@ func (w *world) one(t testing.TB, queue string) handed {
 	return jobs[0]
 }
 
-func (w *world) run(t testing.TB, runID, verb, body string) reply {
+func (w *world) run(t testing.TB, runID, verb, body string) testkit.Reply {
 	t.Helper()
 	return w.post(t, "/worker/v1/runs/"+runID+"/"+verb, body)
 }

@@ -2,6 +2,9 @@
 -- Times and durations are microseconds, times since 1970 UTC; a time
 -- not set is -62135596800000000, the first microsecond of year 1.
 -- phase: 0 waiting, 1 ready, 2 leased, 3 done.
+-- held: whether open_deps is not 0, so that counting it down changes no index.
+-- listed: minus created_at where a search finds the job, so that a page is in
+-- the order of (listed, key); 0 elsewhere.
 CREATE SEQUENCE job_numbers;
 -- +goose StatementBegin
 CREATE TABLE jobs (
@@ -14,6 +17,9 @@ CREATE TABLE jobs (
     updated_at  BIGINT   NOT NULL,
     started_at  BIGINT   NOT NULL,
     created_at  BIGINT   NOT NULL,
+    listed      BIGINT   NOT NULL,
+    children    BIGINT NOT NULL,
+    size        BIGINT NOT NULL,
     lease       BIGINT   NOT NULL,
     parent      BIGINT   NOT NULL,
     priority    INTEGER  NOT NULL,
@@ -23,7 +29,7 @@ CREATE TABLE jobs (
     open_deps   INTEGER  NOT NULL,
     failed_deps INTEGER  NOT NULL,
     phase       SMALLINT NOT NULL,
-    listed      SMALLINT NOT NULL,
+    held        SMALLINT NOT NULL,
     apart       SMALLINT NOT NULL,
     ident       BYTEA    NOT NULL,
     contract    TEXT     NOT NULL,
@@ -47,13 +53,18 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_ident ON jobs (ident);
 CREATE UNIQUE INDEX jobs_alias ON jobs (alias) WHERE alias IS NOT NULL;
 CREATE INDEX jobs_owner   ON jobs (contract, owner, seq) WHERE owner <> '';
+CREATE INDEX jobs_parent  ON jobs (parent, seq) WHERE parent > 0;
+CREATE INDEX jobs_size    ON jobs (contract, size) WHERE size > 0;
 CREATE INDEX jobs_ready   ON jobs (lane, priority DESC, order_time, seq) WHERE phase = 1;
-CREATE INDEX jobs_due     ON jobs (due_at) WHERE phase = 0 AND open_deps = 0;
+CREATE INDEX jobs_due     ON jobs (due_at) WHERE phase = 0 AND held = 0;
 CREATE INDEX jobs_lapse   ON jobs (lease_until) WHERE phase = 2;
 CREATE INDEX jobs_settled ON jobs (contract, settled_at, seq) WHERE phase = 3;
-CREATE INDEX jobs_newest   ON jobs (contract, created_at DESC, key) WHERE listed = 1;
-CREATE INDEX jobs_in_state ON jobs (contract, state, priority, created_at DESC, key) WHERE listed = 1;
-CREATE INDEX jobs_in_queue ON jobs (contract, queue, state, priority, created_at DESC, key) WHERE listed = 1;
+-- Each search names the condition of its own index and so can use no other,
+-- whatever the statistics say.
+CREATE INDEX jobs_listed     ON jobs (contract, priority, listed, key) WHERE listed <> 0 AND priority <> 0;
+CREATE INDEX jobs_of_queue   ON jobs (contract, queue, priority, listed, key) WHERE listed <> 0 AND queue <> '';
+CREATE INDEX jobs_in_state   ON jobs (contract, state, priority, listed, key) WHERE listed <> 0 AND state <> '';
+CREATE INDEX jobs_of_q_state ON jobs (contract, queue, state, priority, listed, key) WHERE listed <> 0;
 
 CREATE TABLE bodies (seq BIGINT NOT NULL, part BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (seq, part));
 
@@ -61,6 +72,7 @@ CREATE TABLE events (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq BIG
 CREATE INDEX events_job ON events (seq, id);
 
 CREATE TABLE outbox (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, contract TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, seq BIGINT NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, at BIGINT NOT NULL, reason TEXT NOT NULL, body BYTEA);
+CREATE INDEX outbox_contract ON outbox (contract, id);
 
 CREATE TABLE dead_letters (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, contract TEXT NOT NULL, cause TEXT NOT NULL, buried_at BIGINT NOT NULL, job BYTEA NOT NULL);
 CREATE INDEX dead_letters_contract ON dead_letters (contract, id);

@@ -2,6 +2,9 @@
 -- Times and durations are microseconds, times since 1970 UTC; a time
 -- not set is -62135596800000000, the first microsecond of year 1.
 -- phase: 0 waiting, 1 ready, 2 leased, 3 done.
+-- held: whether open_deps is not 0, so that counting it down changes no index.
+-- listed: minus created_at where a search finds the job, so that a page is in
+-- the order of (listed, key); 0 elsewhere.
 -- +goose StatementBegin
 CREATE TABLE jobs (
     seq         INTEGER PRIMARY KEY,
@@ -19,6 +22,7 @@ CREATE TABLE jobs (
     runs        INTEGER NOT NULL,
     failures    INTEGER NOT NULL,
     open_deps   INTEGER NOT NULL,
+    held        INTEGER NOT NULL,
     failed_deps INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,
     started_at  INTEGER NOT NULL,
@@ -35,6 +39,8 @@ CREATE TABLE jobs (
     trace       TEXT    NOT NULL,
     created_at  INTEGER NOT NULL,
     listed      INTEGER NOT NULL,
+    children    INTEGER NOT NULL,
+    size        INTEGER NOT NULL,
     apart       INTEGER NOT NULL,
     definition  BLOB,
     payload     BLOB,
@@ -46,13 +52,18 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_ident ON jobs (ident);
 CREATE UNIQUE INDEX jobs_alias ON jobs (alias) WHERE alias IS NOT NULL;
 CREATE INDEX jobs_owner   ON jobs (contract, owner, seq) WHERE owner <> '';
+CREATE INDEX jobs_parent  ON jobs (parent, seq) WHERE parent > 0;
+CREATE INDEX jobs_size    ON jobs (contract, size) WHERE size > 0;
 CREATE INDEX jobs_ready   ON jobs (lane, priority DESC, order_time, seq) WHERE phase = 1;
-CREATE INDEX jobs_due     ON jobs (due_at) WHERE phase = 0 AND open_deps = 0;
+CREATE INDEX jobs_due     ON jobs (due_at) WHERE phase = 0 AND held = 0;
 CREATE INDEX jobs_lapse   ON jobs (lease_until) WHERE phase = 2;
 CREATE INDEX jobs_settled ON jobs (contract, settled_at, seq) WHERE phase = 3;
-CREATE INDEX jobs_newest   ON jobs (contract, created_at DESC, key) WHERE listed = 1;
-CREATE INDEX jobs_in_state ON jobs (contract, state, priority, created_at DESC, key) WHERE listed = 1;
-CREATE INDEX jobs_in_queue ON jobs (contract, queue, state, priority, created_at DESC, key) WHERE listed = 1;
+-- Each search names the condition of its own index and so can use no other,
+-- whatever the statistics say.
+CREATE INDEX jobs_listed     ON jobs (contract, priority, listed, key) WHERE listed <> 0 AND priority <> 0;
+CREATE INDEX jobs_of_queue   ON jobs (contract, queue, priority, listed, key) WHERE listed <> 0 AND queue <> '';
+CREATE INDEX jobs_in_state   ON jobs (contract, state, priority, listed, key) WHERE listed <> 0 AND state <> '';
+CREATE INDEX jobs_of_q_state ON jobs (contract, queue, state, priority, listed, key) WHERE listed <> 0;
 
 CREATE TABLE bodies (seq INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (seq, part)) STRICT, WITHOUT ROWID;
 
@@ -60,6 +71,7 @@ CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, seq INTEGER NOT NULL,
 CREATE INDEX events_job ON events (seq, id);
 
 CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, contract TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, cause TEXT NOT NULL, prev TEXT NOT NULL, next TEXT NOT NULL, at INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB) STRICT;
+CREATE INDEX outbox_contract ON outbox (contract, id);
 
 CREATE TABLE dead_letters (id INTEGER PRIMARY KEY AUTOINCREMENT, contract TEXT NOT NULL, cause TEXT NOT NULL, buried_at INTEGER NOT NULL, job BLOB NOT NULL) STRICT;
 CREATE INDEX dead_letters_contract ON dead_letters (contract, id);

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// Small downloads: so many at a time, so large, and from a server that takes so long to answer, as one does that is not
+// on the same machine. A manifest has so many of them.
+const (
+	fetchParallel = 8
+	fetchSize     = 16 << 10
+	fetchLatency  = 20 * time.Millisecond
+	fetchManifest = 1000
+)
+
+// fetchOrigin serves small downloads.
+type fetchOrigin struct {
+	server *http.Server
+	url    string
+}
+
+func newFetchOrigin() (*fetchOrigin, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	body := make([]byte, fetchSize)
+	o := &fetchOrigin{url: "http://" + listener.Addr().String() + "/", server: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(fetchLatency)
+		w.Header().Set("Content-Type", "image/jpeg")
+		_, _ = w.Write(body)
+	})}}
+	go func() { _ = o.server.Serve(listener) }() // ends with Close
+	return o, nil
+}
+
+func (o *fetchOrigin) Close() error { return o.server.Close() }
+
+// floorDownloads is a bare loop of Go's client, as parallel as FetchBox: once it throws away what it gets, once it leaves
+// each on the disk before it goes on.
+type floorDownloads struct {
+	*fetchOrigin
+	client *http.Client
+	dir    string
+}
+
+func setupFloorDownloads(_ context.Context, env *Env) (Runner, error) {
+	o, err := newFetchOrigin()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(env.Dir, "downloads-")
+	return &floorDownloads{fetchOrigin: o, dir: dir, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: fetchParallel, DisableCompression: true}}}, err
+}
+
+func (f *floorDownloads) Durability() string {
+	return "end-to-end: none, nothing is kept; kept: fsync of each file and of the folder"
+}
+
+func (f *floorDownloads) Run(ctx context.Context, n int) ([]Phase, error) {
+	thrown, err := f.loop(ctx, phaseTotal, n, func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(f.dir, "run-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	var names atomic.Int64
+	kept, err := f.loop(ctx, "kept", n, func(r io.Reader) error { return keepFile(dir, strconv.FormatInt(names.Add(1), 10), r) })
+	return []Phase{thrown, kept}, err
+}
+
+func (f *floorDownloads) loop(ctx context.Context, phase string, n int, take func(io.Reader) error) (Phase, error) {
+	begin := time.Now()
+	latency, err := crowd(ctx, fetchParallel, n, func(ctx context.Context, _, _ int) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
+		if err != nil {
+			return err
+		}
+		res, err := f.client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		return take(res.Body)
+	})
+	return Phase{Name: phase, Jobs: n, Took: time.Since(begin), Latency: latency}, err
+}
+
+// keepFile writes a file so that a crash finds all of it or nothing.
+func keepFile(dir, name string, r io.Reader) error {
+	part, err := os.Create(filepath.Join(dir, name+".part"))
+	if err != nil {
+		return err
+	}
+	defer part.Close()
+	if _, err = io.Copy(part, r); err == nil {
+		err = part.Sync()
+	}
+	if err == nil {
+		err = os.Rename(part.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		return err
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
+}
+
+func (f *floorDownloads) Close() error {
+	f.client.CloseIdleConnections()
+	return f.fetchOrigin.Close()
+}
+
+// fetchRunner is the real binary: manifests are submitted one after another, and downloaded meanwhile. Each run has a
+// server process, a database, streams and objects of its own.
+type fetchRunner struct {
+	*fetchOrigin
+	binary string
+	dir    string
+	client *http.Client
+	seen   string
+}
+
+func setupFetch(ctx context.Context, env *Env) (Runner, error) {
+	o, err := newFetchOrigin()
+	if err != nil {
+		return nil, err
+	}
+	f := &fetchRunner{fetchOrigin: o, client: &http.Client{Transport: &http.Transport{}}}
+	if f.dir, err = os.MkdirTemp(env.Dir, "fetchbox-"); err == nil {
+		f.binary, err = buildMillrace(ctx, f.dir)
+	}
+	if err == nil {
+		settings := fmt.Sprintf("[job_types.bench.options]\nmax_parallel_downloads = %d\n[fetchbox]\nmax_per_host = %d\n", fetchParallel, fetchParallel)
+		err = os.WriteFile(filepath.Join(f.dir, "millrace.toml"), []byte(settings), 0o600)
+	}
+	return f, err
+}
+
+func (f *fetchRunner) Durability() string {
+	return "SQLite WAL synchronous=FULL, manifests, objects and stream messages with fsync; " + f.seen
+}
+
+func (f *fetchRunner) Run(ctx context.Context, n int) ([]Phase, error) {
+	data := filepath.Join(f.dir, "data")
+	if err := os.RemoveAll(data); err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(f.dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the process has its own
+	s, err := serveMillrace(ctx, f.binary, data, log, "--config", filepath.Join(f.dir, "millrace.toml"))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Stop()
+	begin := time.Now()
+	jobs, insert, err := f.submit(ctx, s.addr, n)
+	if err != nil {
+		return nil, err
+	}
+	for id, count := range jobs {
+		if err := f.wait(ctx, s.addr, id, count); err != nil {
+			return nil, err
+		}
+	}
+	all := Phase{Name: phaseTotal, Jobs: n, Took: time.Since(begin)}
+	f.client.CloseIdleConnections()
+	if err := s.Stop(); err != nil {
+		return nil, err
+	}
+	spent := s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()
+	f.seen = fmt.Sprintf("the server used %v of processor time (%v a download)", spent.Round(10*time.Millisecond), short(spent/time.Duration(n)))
+	return []Phase{insert, all}, nil
+}
+
+// submit hands in n resources and returns the jobs with their sizes. The latency is a manifest's.
+func (f *fetchRunner) submit(ctx context.Context, addr string, n int) (map[string]int, Phase, error) {
+	jobs, phase, begin := map[string]int{}, Phase{Name: phaseInsert, Jobs: n}, time.Now()
+	for left := n; left > 0; left -= fetchManifest {
+		count := min(left, fetchManifest)
+		var b bytes.Buffer
+		b.WriteString(`{"manifest_version":"v1","metadata":{},"resources":[`)
+		for i := range count {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, `{"id":"r%d","url":"%s%d"}`, i, f.url, i)
+		}
+		b.WriteString("]}")
+		var accepted struct {
+			JobID string `json:"job_id"`
+		}
+		sent := time.Now()
+		if err := f.call(ctx, http.MethodPost, "http://"+addr+"/jobs", &b, http.StatusAccepted, &accepted); err != nil {
+			return nil, phase, err
+		}
+		phase.Latency = append(phase.Latency, time.Since(sent))
+		jobs[accepted.JobID] = count
+	}
+	phase.Took = time.Since(begin)
+	return jobs, phase, nil
+}
+
+// wait asks until a job has ended, and fails unless all of it is there.
+func (f *fetchRunner) wait(ctx context.Context, addr, id string, count int) error {
+	for {
+		var job struct {
+			Status    string `json:"status"`
+			Completed int    `json:"resource_completed"`
+			LastError any    `json:"last_error"`
+		}
+		if err := f.call(ctx, http.MethodGet, "http://"+addr+"/operators/jobs/"+id, nil, http.StatusOK, &job); err != nil {
+			return err
+		}
+		switch {
+		case job.Status == "completed" && job.Completed == count:
+			return nil
+		case job.Status == "completed", job.Status == "failed":
+			return fmt.Errorf("a job of %d is %s with %d: %v", count, job.Status, job.Completed, job.LastError)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (f *fetchRunner) call(ctx context.Context, method, url string, body io.Reader, status int, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Fetchbox-Job-Type", "bench")
+	res, err := f.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode != status {
+		return fmt.Errorf("%s %s: status %d: %.200s", method, url, res.StatusCode, text)
+	}
+	return json.Unmarshal(text, answer)
+}

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// flowRunner is one load on the real binary, serving TaskFlow and the worker API.
+// Each run has a server process and an empty database of its own.
+type flowRunner struct {
+	binary  string
+	dir     string
+	pg      *Postgres // nil: SQLite
+	clients int
+	load    flowLoad
+	filled  bool // with the jobs before the server starts
+	seen    string
+}
+
+// flowLoad puts n jobs through on so many connections.
+type flowLoad func(ctx context.Context, s *flowServer, conns, n int) ([]Phase, error)
+
+// flowServer is a server of the binary, asked without a token.
+type flowServer struct {
+	*forgeServer
+	filled time.Time // when the jobs were put there
+	note   string    // what a load has to say beside its phases
+}
+
+func setupFlowSearch(onPostgres bool) func(context.Context, *Env) (Runner, error) {
+	return func(ctx context.Context, env *Env) (Runner, error) {
+		r, err := setupFlow(flowSearch, onPostgres)(ctx, env)
+		if err == nil {
+			r.(*flowRunner).filled = true
+		}
+		return r, err
+	}
+}
+
+func setupFlow(load flowLoad, onPostgres bool) func(context.Context, *Env) (Runner, error) {
+	return func(ctx context.Context, env *Env) (Runner, error) {
+		f := &flowRunner{clients: env.Clients, load: load}
+		var err error
+		if onPostgres {
+			if f.pg, err = env.Postgres(ctx, "taskflow"); err != nil {
+				return nil, err
+			}
+		}
+		if f.dir, err = os.MkdirTemp(env.Dir, "taskflow-"); err == nil {
+			f.binary, err = buildMillrace(ctx, f.dir)
+		}
+		return f, err
+	}
+}
+
+func (f *flowRunner) Durability() string {
+	if f.pg != nil {
+		return f.pg.Durability() + "; " + f.seen
+	}
+	return "SQLite WAL synchronous=FULL: an fsync before every answer; " + f.seen
+}
+
+func (f *flowRunner) Close() error { return nil }
+
+func (f *flowRunner) Run(ctx context.Context, n int) ([]Phase, error) {
+	s, err := f.serve(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Stop()
+	phases, err := f.load(ctx, s, f.clients, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Stop(); err != nil {
+		return nil, err
+	}
+	spent := s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()
+	f.seen = fmt.Sprintf("the server used %v of processor time (%v a job)%s", spent.Round(10*time.Millisecond), short(spent/time.Duration(n)), s.note)
+	return phases, nil
+}
+
+// serve starts a server on a database that is empty or filled.
+func (f *flowRunner) serve(ctx context.Context, n int) (*flowServer, error) {
+	data := filepath.Join(f.dir, "data")
+	if err := os.RemoveAll(data); err != nil {
+		return nil, err
+	}
+	flags := []string{"--set", "taskflow.max_concurrent=" + strconv.Itoa(flowConcurrent), "--set", "taskflow.lease=10m"}
+	if f.pg != nil {
+		if err := f.pg.Renew(ctx); err != nil {
+			return nil, err
+		}
+		flags = append(flags, "--set", "store="+f.pg.URL())
+	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	if f.filled {
+		if err := f.fillFlow(ctx, n, now); err != nil {
+			return nil, fmt.Errorf("fill: %w", err)
+		}
+	}
+	log, err := os.Create(filepath.Join(f.dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the process has its own
+	s, err := serveMillrace(ctx, f.binary, data, log, flags...)
+	return &flowServer{forgeServer: &forgeServer{millraceServer: s}, filled: now}, err
+}
+
+// flowConcurrent is the largest number of jobs that may run at a time.
+const flowConcurrent = 1_000_000
+
+// A graph has so many layers; each job of one waits for so many of the layer
+// above.
+const (
+	flowLayers = 20
+	flowFan    = 3
+)
+
+// flowGraphJobs is how many jobs one request brings.
+const flowGraphJobs = 10_000
+
+// flowGraph hands in one graph of n jobs, in as few requests as there may be, and
+// lets workers run it: each claims a batch and completes its jobs one by one.
+func flowGraph(ctx context.Context, s *flowServer, conns, n int) ([]Phase, error) {
+	open, hangUp, err := dialCrowd(ctx, s.addr, conns)
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp()
+	ids := make([]string, n)
+	begin := time.Now()
+	var latency []time.Duration
+	for _, cut := range batches(n, flowGraphJobs) {
+		sent := time.Now()
+		if err := s.submitGraph(open[0], ids, cut[0], cut[1]); err != nil {
+			return nil, err
+		}
+		latency = append(latency, time.Since(sent))
+	}
+	insert := Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}
+	work, err := s.workGraph(ctx, open, ids)
+	return []Phase{insert, work, total(n, insert, work)}, err
+}
+
+// flowSubmit hands in graphs of 10,000 jobs, one after another: the latency is that
+// of such a request.
+func flowSubmit(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
+	open, hangUp, err := dialCrowd(ctx, s.addr, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp()
+	begin := time.Now()
+	var latency []time.Duration
+	for _, cut := range batches(n, flowGraphJobs) {
+		size := cut[1] - cut[0]
+		sent := time.Now()
+		if err := s.submitGraph(open[0], make([]string, size), 0, size); err != nil {
+			return nil, err
+		}
+		latency = append(latency, time.Since(sent))
+	}
+	return []Phase{{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}}, nil
+}
+
+// submitGraph hands in the jobs from..to of a graph as large as ids, where it puts
+// their ids. Jobs of earlier requests are named by theirs.
+func (s *flowServer) submitGraph(c *rawConn, ids []string, from, to int) error {
+	text := []byte(`{"jobs":[`)
+	for i := from; i < to; i++ {
+		if i > from {
+			text = append(text, ',')
+		}
+		text = fmt.Appendf(text, `{"ref":"%d","name":"job %d","queue":"bench","payload":`, i, i)
+		text = append(appendPayload(text, i), `,"depends_on":[`...)
+		for k, d := range flowDependencies(i, len(ids)) {
+			if k > 0 {
+				text = append(text, ',')
+			}
+			if ref := ids[d]; d < from {
+				text = fmt.Appendf(text, `"%s"`, ref)
+			} else {
+				text = fmt.Appendf(text, `"%d"`, d)
+			}
+		}
+		text = append(text, "]}"...)
+	}
+	body, err := c.Expect(s.request("/api/v1/graphs", append(text, "]}"...)), http.StatusCreated)
+	if err != nil {
+		return err
+	}
+	var answer struct{ Jobs map[string]string }
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return err
+	}
+	for i := from; i < to; i++ {
+		ids[i] = answer.Jobs[strconv.Itoa(i)]
+	}
+	return nil
+}
+
+// flowDependencies are the numbers of the jobs that job i of n waits for.
+func flowDependencies(i, n int) (on []int) {
+	width := max(flowFan, (n+flowLayers-1)/flowLayers)
+	layer := i / width
+	if layer == 0 {
+		return nil
+	}
+	for k := range flowFan {
+		on = append(on, (layer-1)*width+(i+k*k*37)%width)
+	}
+	return on
+}
+
+// Workers claim so many jobs at a time, on so many of the connections; on the
+// others they complete them, one by one.
+const (
+	flowClaim  = 250
+	flowClaims = 4
+)
+
+// flowRun is a job that was claimed.
+type flowRun struct {
+	Run string `json:"run_id"`
+	ID  string `json:"job_id"`
+}
+
+// workGraph runs the jobs, which are all there is.
+func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []string) (Phase, error) {
+	number := make(map[string]int, len(ids))
+	for i, id := range ids {
+		number[id] = i
+	}
+	tally := newTally(len(ids))
+	begin := time.Now()
+	var took atomic.Int64
+	claimed := make(chan flowRun, flowClaim)
+	var claiming sync.WaitGroup
+	claiming.Add(flowClaims)
+	_, err := crowd(ctx, len(conns), len(conns), func(ctx context.Context, _, g int) error {
+		if g < flowClaims {
+			defer claiming.Done()
+			return s.claim(ctx, conns[g], tally, claimed)
+		}
+		if g == flowClaims {
+			go func() { claiming.Wait(); close(claimed) }()
+		}
+		for run := range claimed {
+			if _, err := conns[g].Expect(s.request("/worker/v1/runs/"+run.Run+"/complete", []byte("{}")), http.StatusOK); err != nil {
+				return err
+			}
+			if i, known := number[run.ID]; known {
+				tally.Mark(i)
+			}
+			if tally.left.Load() == 0 {
+				took.CompareAndSwap(0, int64(time.Since(begin)))
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = errors.Join(tally.Wait(ctx), tally.Check())
+	}
+	return Phase{Name: phaseWork, Jobs: len(ids), Took: time.Duration(took.Load())}, err
+}
+
+// claim takes jobs until all are done.
+func (s *flowServer) claim(ctx context.Context, c *rawConn, tally *Tally, claimed chan<- flowRun) error {
+	request := s.request("/worker/v1/claims", fmt.Appendf(nil, `{"contract":"taskflow","queues":["bench"],"max":%d,"wait_seconds":1}`, flowClaim))
+	for tally.left.Load() > 0 {
+		body, err := c.Expect(request, http.StatusOK)
+		if err != nil {
+			return err
+		}
+		var answer struct{ Jobs []flowRun }
+		if err := json.Unmarshal(body, &answer); err != nil {
+			return err
+		}
+		for _, run := range answer.Jobs {
+			select {
+			case claimed <- run:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/sqlite"
+)
+
+// flowInProcess puts the graph of the other cases through the engine in this
+// process: what is left of them without HTTP.
+type flowInProcess struct {
+	dir  string
+	pg   *Postgres // nil: SQLite
+	runs int
+}
+
+func setupFlowEngine(onPostgres bool) func(context.Context, *Env) (Runner, error) {
+	return func(ctx context.Context, env *Env) (Runner, error) {
+		f := &flowInProcess{}
+		var err error
+		if onPostgres {
+			f.pg, err = env.Postgres(ctx, "taskflow_engine")
+		} else {
+			f.dir, err = env.Folder("taskflow-engine")
+		}
+		return f, err
+	}
+}
+
+func (f *flowInProcess) Durability() string {
+	if f.pg != nil {
+		return f.pg.Durability()
+	}
+	return "SQLite WAL synchronous=FULL: an fsync before every answer"
+}
+
+func (f *flowInProcess) Close() error { return nil }
+
+func (f *flowInProcess) open(ctx context.Context) (store.Store, error) {
+	f.runs++
+	if f.pg == nil {
+		return sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(f.dir, strconv.Itoa(f.runs)+".db"), Now: time.Now})
+	}
+	if err := f.pg.Renew(ctx); err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, postgres.Config{URL: f.pg.DSN()})
+}
+
+func (f *flowInProcess) Run(ctx context.Context, n int) ([]Phase, error) {
+	s, err := f.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	random := func() (r [16]byte) { rand.Read(r[:]); return r }
+	t, err := taskflow.New(taskflow.Config{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now, Random: random,
+		Lease: time.Minute, MaxConcurrent: flowConcurrent, BodyLimit: 1, GraphBodyLimit: 1})
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Contracts: []engine.Contract{t.Contract()}, Random: random,
+		Monotonic: func() time.Duration { return time.Since(start) }})
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	insert, err := f.insert(ctx, e, n)
+	if err != nil {
+		return nil, err
+	}
+	work, err := f.work(ctx, e, n)
+	return []Phase{insert, work, total(n, insert, work)}, err
+}
+
+func flowID(i int) job.ID { return job.ID{Contract: taskflow.Name, Key: strconv.Itoa(i)} }
+
+func (f *flowInProcess) insert(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
+	begin := time.Now()
+	var latency []time.Duration
+	for _, cut := range batches(n, flowGraphJobs) {
+		var batch []engine.Submission
+		for i := cut[0]; i < cut[1]; i++ {
+			s := engine.Submission{Job: job.Job{ID: flowID(i), Kind: "FIXED 60 3600", Queue: "bench", Priority: 5, RunLimit: 3, Lease: time.Minute,
+				Definition: []byte(`{"name":"job","dependencies":[]}`), Payload: appendPayload(nil, i)}}
+			for _, d := range flowDependencies(i, n) {
+				s.DependsOn = append(s.DependsOn, flowID(d))
+			}
+			batch = append(batch, s)
+		}
+		sent := time.Now()
+		if _, err := e.Submit(ctx, engine.Unique, batch); err != nil {
+			return Phase{}, err
+		}
+		latency = append(latency, time.Since(sent))
+	}
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}, nil
+}
+
+// work runs all jobs: workers claim a batch and finish it in one call.
+func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
+	tally := newTally(n)
+	begin := time.Now()
+	var took atomic.Int64
+	_, err := crowd(ctx, flowClaims, flowClaims, func(ctx context.Context, _, _ int) error {
+		for tally.left.Load() > 0 {
+			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{"bench"}, Max: flowClaim, Worker: "bench", Wait: time.Second})
+			if err != nil {
+				return err
+			}
+			endings := make([]engine.Ending, len(jobs))
+			for i, j := range jobs {
+				endings[i] = engine.Ending{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded, Result: []byte("{}")}}
+			}
+			for i, ended := range e.FinishAll(ctx, endings) {
+				if ended.Err != nil {
+					return ended.Err
+				}
+				num, err := strconv.Atoi(jobs[i].ID.Key)
+				if err != nil {
+					return err
+				}
+				tally.Mark(num)
+			}
+			if tally.left.Load() == 0 {
+				took.CompareAndSwap(0, int64(time.Since(begin)))
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = tally.Check()
+	}
+	return Phase{Name: phaseWork, Jobs: n, Took: time.Duration(took.Load())}, err
+}

@@ -1,0 +1,480 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/fetchbox"
+
+	"github.com/millrace/millrace/client"
+)
+
+// pagesManifest is a manifest of paths of an origin.
+func pagesManifest(tb testing.TB, origin string, paths ...string) json.RawMessage {
+	tb.Helper()
+	var m client.FetchBoxManifest
+	for _, path := range paths {
+		m.Resources = append(m.Resources, client.FetchBoxResource{ID: path, URL: origin + "/" + path})
+	}
+	text, err := m.Encode()
+	must(tb, err)
+	return text
+}
+
+func mustSubmit(tb testing.TB, box *client.FetchBox, spec client.FetchBoxSpec) client.FetchBoxReceipt {
+	tb.Helper()
+	receipt, err := box.Submit(soon(tb), spec)
+	must(tb, err)
+	return receipt
+}
+
+// mustSettle waits for a job, which ends so.
+func mustSettle(tb testing.TB, box *client.FetchBox, jobID string, want client.FetchBoxStatus) client.FetchBoxJob {
+	tb.Helper()
+	job, err := box.Wait(soon(tb), jobID)
+	must(tb, err)
+	if job.Status != want {
+		tb.Fatalf("the job is %+v, want it %s", job, want)
+	}
+	return job
+}
+
+// all collects what comes without an error.
+func all[T any](tb testing.TB, seq iter.Seq2[T, error]) (got []T) {
+	tb.Helper()
+	for item, err := range seq {
+		must(tb, err)
+		got = append(got, item)
+	}
+	return got
+}
+
+// A job from its manifest to its replay, through every call.
+func TestFetchBox(t *testing.T) {
+	t.Parallel()
+	box, server := mustBox(t, client.Config{}, nil)
+	origin, back := pagesOrigin(t)
+	receipt := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Tenant: "acme", IdempotencyKey: "k",
+		Manifest: pagesManifest(t, origin, "a", "b", "gone")})
+	if want := (client.FetchBoxReceipt{JobID: receipt.JobID, Resources: 3, IdempotencyKey: "k",
+		ManifestKey: "s3://millrace/manifests/pages/" + receipt.JobID + "/metadata.json"}); receipt != want {
+		t.Errorf("got %+v, want %+v", receipt, want)
+	}
+	job := mustSettle(t, box, receipt.JobID, client.FetchFailed)
+	if job.ID != receipt.JobID || job.Type != "pages" || job.Tenant != "acme" || job.ManifestKey != receipt.ManifestKey ||
+		job.Total != 3 || job.Completed != 2 || job.Failed != 1 || job.Open() != 0 || job.LogCursor.Stream != "jobs.logs" ||
+		job.LastError == nil || job.LastError.Code != "HTTP_410" || job.UpdatedAt.Before(job.CreatedAt) {
+		t.Errorf("the job is %+v with %+v", job, job.LastError)
+	}
+	if got := server.stored(t, job.ID, "a"); got != "this is /a" {
+		t.Errorf("stored %q", got)
+	}
+
+	letters := letterOf(t, box, job.ID)
+	var task client.FetchBoxTask
+	must(t, json.Unmarshal(letters.Task, &task))
+	if letters.Code != "HTTP_410" || letters.Attempts != 1 || task.ResourceID != "gone" || task.URL != origin+"/gone" || task.Tenant != "acme" {
+		t.Errorf("the letter is %+v with %+v", letters, task)
+	}
+	back.Store(true)
+	replay, err := box.Replay(soon(t), letters.Offset)
+	if want := (client.FetchBoxReplay{JobID: job.ID, ResourceID: "gone", Status: "queued"}); err != nil || replay != want {
+		t.Fatalf("got %+v, %v", replay, err)
+	}
+	if job = mustSettle(t, box, job.ID, client.FetchCompleted); job.Completed != 3 || job.Failed != 0 {
+		t.Errorf("after the replay the job is %+v", job)
+	}
+	if got := server.stored(t, job.ID, "gone"); got != "this is /gone" {
+		t.Errorf("stored %q", got)
+	}
+	_, err = box.Replay(soon(t), letters.Offset)
+	wantCode(t, err, client.ErrConflict, client.FetchConflict)
+	_, err = box.Replay(soon(t), letters.Offset+100)
+	wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
+}
+
+// letterOf waits for the dead letter of a job: it is published behind what it tells of, and nothing tells when.
+func letterOf(tb testing.TB, box *client.FetchBox, jobID string) client.FetchBoxDeadLetter {
+	tb.Helper()
+	ctx, tick := soon(tb), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for {
+		for letter, err := range box.DeadLetters(ctx, 1) {
+			must(tb, err)
+			if strings.Contains(string(letter.Task), jobID) {
+				return letter
+			}
+		}
+		<-tick.C
+	}
+}
+
+// soon is a context in whose time nothing hangs.
+func soon(tb testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+func wantCode(tb testing.TB, err, kind error, code string) {
+	tb.Helper()
+	var fail *client.Error
+	if !errors.As(err, &fail) || !errors.Is(err, kind) || fail.Code != code || fail.Message == "" {
+		tb.Errorf("got %v, want %v with %s", err, kind, code)
+	}
+}
+
+func TestFetchBoxList(t *testing.T) {
+	t.Parallel()
+	box, _ := mustBox(t, client.Config{}, nil)
+	origin, _ := pagesOrigin(t)
+	var want []string
+	for i := range 5 {
+		path := "a"
+		if i == 2 {
+			path = "gone"
+		}
+		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, path)})
+		if i == 2 {
+			mustSettle(t, box, job.JobID, client.FetchFailed)
+		} else {
+			mustSettle(t, box, job.JobID, client.FetchCompleted)
+		}
+		want = append([]string{job.JobID}, want...)
+	}
+	ids := func(filter client.FetchBoxFilter) (ids []string) {
+		for _, job := range all(t, box.Jobs(soon(t), filter)) {
+			ids = append(ids, job.ID)
+		}
+		return ids
+	}
+	if got := ids(client.FetchBoxFilter{PageSize: 2}); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := ids(client.FetchBoxFilter{Status: client.FetchFailed}); !slices.Equal(got, want[2:3]) {
+		t.Errorf("failed are %v, want %v", got, want[2:3])
+	}
+	for _, err := range box.Jobs(soon(t), client.FetchBoxFilter{Status: "lost"}) {
+		wantCode(t, err, client.ErrInvalid, client.FetchInvalidPayload)
+	}
+}
+
+func TestFetchBoxHealth(t *testing.T) {
+	t.Parallel()
+	box, _ := mustBox(t, client.Config{}, nil)
+	health, err := box.Health(soon(t))
+	if err != nil || health.Status != "ok" || len(health.Components) != 5 || health.Components["storage"].Status != "ok" {
+		t.Errorf("got %+v, %v", health, err)
+	}
+	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"status":"down","components":{"ledger":{"status":"down","detail":"it does not answer"}}}`)
+	}))
+	t.Cleanup(down.Close)
+	health, err = mustClient(t, client.Config{BaseURL: down.URL}).FetchBox().Health(soon(t))
+	if err != nil || health.Status != "down" || health.Components["ledger"].Detail != "it does not answer" {
+		t.Errorf("got %+v, %v", health, err)
+	}
+}
+
+func TestFetchBoxTokens(t *testing.T) {
+	t.Parallel()
+	box, server := mustBox(t, client.Config{Token: "clients"}, func(c *fetchbox.Config) {
+		c.Token, c.OperatorToken = config.NewSecret("clients"), config.NewSecret("operators")
+	})
+	origin, _ := pagesOrigin(t)
+	spec := client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a")}
+	receipt := mustSubmit(t, box, spec)
+	_, err := box.Job(soon(t), receipt.JobID)
+	wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
+	for _, err := range box.Logs(soon(t), receipt.JobID, client.FetchBoxLog{}) {
+		wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
+	}
+	operator := box.WithOperatorToken("operators")
+	mustSettle(t, operator, receipt.JobID, client.FetchCompleted)
+	if len(all(t, operator.Logs(soon(t), receipt.JobID, client.FetchBoxLog{}))) == 0 {
+		t.Error("the log is empty")
+	}
+	mustSubmit(t, operator, spec) // still as a client
+	_, err = mustClient(t, client.Config{BaseURL: server.url}).FetchBox().Submit(soon(t), spec)
+	wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
+}
+
+// What a server refuses has its code, and what no server would read is not sent.
+func TestFetchBoxRefusals(t *testing.T) {
+	t.Parallel()
+	box, _ := mustBox(t, client.Config{}, nil)
+	good := pagesManifest(t, "http://127.0.0.1:1", "a")
+	_, err := box.Submit(soon(t), client.FetchBoxSpec{Type: "unknown", Manifest: good})
+	wantCode(t, err, client.ErrInvalid, client.FetchUnsupportedJobType)
+	if errors.Is(err, client.ErrUnauthorized) {
+		t.Error("a job type that is not registered is taken for a wrong token")
+	}
+	_, err = box.Submit(soon(t), client.FetchBoxSpec{Type: "pages", Manifest: json.RawMessage(`{"manifest_version":"v2"}`)})
+	wantCode(t, err, client.ErrInvalid, client.FetchInvalidPayload)
+	large := json.RawMessage(`"` + strings.Repeat("a", 6<<20) + `"`)
+	_, err = box.Submit(soon(t), client.FetchBoxSpec{Type: "pages", Manifest: large})
+	wantCode(t, err, client.ErrInvalid, client.FetchPayloadTooLarge)
+	_, err = box.Job(soon(t), "019a0000-0000-7000-8000-000000000000")
+	wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
+
+	nobody := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1", Retry: client.Retry{MaxTries: 1}}).FetchBox()
+	for name, spec := range map[string]client.FetchBoxSpec{
+		"no type":          {Manifest: good},
+		"no manifest":      {Type: "pages"},
+		"half a manifest":  {Type: "pages", Manifest: good[:40]},
+		"a header's break": {Type: "pages", Manifest: good, Tenant: "a\r\nb"},
+		"a trimmed key":    {Type: "pages", Manifest: good, IdempotencyKey: " k"},
+		"bytes":            {Type: "pages", Manifest: good, Tenant: "\xff"},
+	} {
+		receipt, err := nobody.Submit(soon(t), spec)
+		var fail *client.Error
+		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &fail) || fail.Uncertain || receipt.JobID != "" || receipt.IdempotencyKey == "" {
+			t.Errorf("%s: got %+v, %v", name, receipt, err)
+		}
+	}
+}
+
+// The manifest arrives byte for byte, compressed or not.
+func TestFetchBoxManifest(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var encodings []string
+	transport := boxTransport(func(r *http.Request) (*http.Response, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		encodings = append(encodings, r.Header.Get("Content-Encoding"))
+		return http.DefaultTransport.RoundTrip(r)
+	})
+	box, server := mustBox(t, client.Config{HTTPClient: &http.Client{Transport: transport}}, nil)
+	odd := json.RawMessage("{ \"z\":1.50e3 ,\"a\":\"<é>\\u0041\" }")
+	m := client.FetchBoxManifest{Metadata: odd, Attributes: json.RawMessage(`{"priority" :9}`)}
+	for i := range 2 {
+		m.Resources = append(m.Resources, client.FetchBoxResource{ID: fmt.Sprint("r", i), URL: "http://127.0.0.1:1/",
+			Headers: map[string]string{"X-B": "2", "X-A": "1"}, Tags: map[string]string{"t": "ü\""}})
+	}
+	text, err := m.Encode()
+	must(t, err)
+	one := `"url":"http://127.0.0.1:1/","headers":{"X-A":"1","X-B":"2"},"tags":{"t":"ü\""}}`
+	if want := `{"manifest_version":"v1","metadata":` + string(odd) + `,"resources":[{"id":"r0",` + one + `,{"id":"r1",` + one +
+		`],"attributes":{"priority" :9}}`; string(text) != want {
+		t.Errorf("got\n%s, want\n%s", text, want)
+	}
+	m.Metadata = json.RawMessage(`{"much":"` + strings.Repeat("x ", 20<<10) + `"}`)
+	long, err := m.Encode()
+	must(t, err)
+	for i, text := range []json.RawMessage{text, long} {
+		receipt := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: text})
+		got, err := os.ReadFile(filepath.Join(server.dir, "objects", "millrace", "manifests", "pages", receipt.JobID, "metadata.json"))
+		if err != nil || !bytes.Equal(got, text) {
+			t.Errorf("manifest %d is stored as %.300s, %v", i, got, err)
+		}
+	}
+	if want := []string{"", "gzip"}; !slices.Equal(encodings, want) {
+		t.Errorf("sent as %q, want %q", encodings, want)
+	}
+	for name, m := range map[string]client.FetchBoxManifest{
+		"no id":           {Resources: []client.FetchBoxResource{{URL: "http://x/"}}},
+		"no URL":          {Resources: []client.FetchBoxResource{{ID: "a"}}},
+		"broken metadata": {Metadata: json.RawMessage("{")},
+		"broken data":     {Attributes: json.RawMessage("}")},
+	} {
+		if text, err := m.Encode(); err == nil {
+			t.Errorf("%s: got %s", name, text)
+		}
+	}
+}
+
+type boxTransport func(*http.Request) (*http.Response, error)
+
+func (f boxTransport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A submit whose answer is lost is repeated under its key, and is one job.
+func TestFetchBoxLostAnswer(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	lost := map[string]string{} // by key, the answer nobody saw
+	transport := boxTransport(func(r *http.Request) (*http.Response, error) {
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		key := r.Header.Get("X-Fetchbox-Idempotency-Key")
+		mu.Lock()
+		defer mu.Unlock()
+		if _, again := lost[key]; again || err != nil || key == "" {
+			return resp, err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		lost[key] = string(text)
+		return nil, errors.Join(io.ErrUnexpectedEOF, err)
+	})
+	box, _ := mustBox(t, client.Config{HTTPClient: &http.Client{Transport: transport}, Retry: client.Retry{BaseDelay: time.Millisecond}}, nil)
+	origin, _ := pagesOrigin(t)
+	for _, key := range []string{"", "mine"} {
+		receipt := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a"), IdempotencyKey: key})
+		if text := lost[receipt.IdempotencyKey]; !strings.Contains(text, receipt.JobID) || receipt.JobID == "" {
+			t.Errorf("under key %q: the first answer was %s, the second is %+v", receipt.IdempotencyKey, text, receipt)
+		}
+	}
+	if got := all(t, box.Jobs(soon(t), client.FetchBoxFilter{})); len(got) != 2 {
+		t.Errorf("there are %d jobs, want 2", len(got))
+	}
+}
+
+// cutting breaks the first answers of logs off, each some bytes later than the one before.
+type cutting struct {
+	mu    sync.Mutex
+	cut   []int // bytes of the next answers
+	asked []string
+}
+
+func (c *cutting) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil || !strings.HasSuffix(r.URL.Path, "/logs") {
+		return resp, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, r.URL.RawQuery)
+	if len(c.cut) > 0 {
+		resp.Body = &cutBody{resp.Body, c.cut[0]}
+		c.cut = c.cut[1:]
+	}
+	return resp, nil
+}
+
+type cutBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *cutBody) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// A log that breaks off, in the middle of an entry or between two, goes on with the next: none is missing, none comes
+// twice.
+func TestFetchBoxLogsResume(t *testing.T) {
+	t.Parallel()
+	for _, follow := range []bool{false, true} {
+		c := &cutting{}
+		box, _ := mustBox(t, client.Config{HTTPClient: &http.Client{Transport: c}, Retry: client.Retry{BaseDelay: time.Millisecond}}, nil)
+		origin, _ := pagesOrigin(t)
+		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a", "b", "gone")})
+		settled := func(e client.FetchBoxLogEntry) bool { return e.Message == "the job is failed" }
+		var want []client.FetchBoxLogEntry
+		for e, err := range box.Logs(soon(t), job.JobID, client.FetchBoxLog{Follow: true}) {
+			must(t, err)
+			if want = append(want, e); settled(e) {
+				break
+			}
+		}
+		if len(want) < 5 || want[0].JobID != job.JobID || want[0].TimestampMS == 0 || want[0].Message == "" {
+			t.Fatalf("the log is %+v", want)
+		}
+		c.mu.Lock()
+		c.cut, c.asked = []int{0, 10, 300, 500, 501}, nil
+		c.mu.Unlock()
+		var got []client.FetchBoxLogEntry
+		for e, err := range box.Logs(soon(t), job.JobID, client.FetchBoxLog{Follow: follow}) {
+			must(t, err)
+			if got = append(got, e); follow && len(got) == len(want) {
+				break
+			}
+		}
+		if len(got) < len(want) {
+			t.Fatalf("follow %v: %d of %d entries came", follow, len(got), len(want))
+		}
+		for i := range want {
+			if got[i].Offset != want[i].Offset || got[i].Message != want[i].Message {
+				t.Errorf("follow %v: entry %d is %+v, want %+v", follow, i, got[i], want[i])
+			}
+		}
+		if len(c.asked) < 4 {
+			t.Errorf("follow %v: asked only for %q", follow, c.asked)
+		}
+		tail := all(t, box.Logs(soon(t), job.JobID, client.FetchBoxLog{Since: want[2].Offset}))
+		if len(tail) < len(want)-2 || tail[0].Offset != want[2].Offset {
+			t.Errorf("from %d on came %+v", want[2].Offset, tail)
+		}
+	}
+}
+
+// A log longer than an answer comes whole.
+func TestFetchBoxLogsLong(t *testing.T) {
+	t.Parallel()
+	const entries = 2000
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		since, _ := strconv.Atoi(r.URL.Query().Get("since_offset"))
+		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+		for at := max(since, 1); at < max(since, 1)+limit && at <= entries; at++ {
+			fmt.Fprintf(w, `{"job_id":"j","offset":%d}`+"\n", at)
+		}
+	}))
+	t.Cleanup(server.Close)
+	got := all(t, mustClient(t, client.Config{BaseURL: server.URL}).FetchBox().Logs(soon(t), "j", client.FetchBoxLog{}))
+	if len(got) != entries || got[entries-1].Offset != entries || asked != 3 {
+		t.Errorf("%d entries came in %d answers", len(got), asked)
+	}
+}
+
+// How reading a log ends when it does not end by itself.
+func TestFetchBoxLogsEnd(t *testing.T) {
+	t.Parallel()
+	box, _ := mustBox(t, client.Config{}, nil)
+	origin, _ := pagesOrigin(t)
+	job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a")})
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(soon(t))
+	defer cancel(nil)
+	var last error
+	for _, last = range box.Logs(ctx, job.JobID, client.FetchBoxLog{Follow: true}) {
+		cancel(why)
+	}
+	if !errors.Is(last, context.Canceled) || !errors.Is(last, why) {
+		t.Errorf("got %v, want %v", last, why)
+	}
+	ended := 0
+	for _, err := range box.Logs(soon(t), "019a0000-0000-7000-8000-000000000000", client.FetchBoxLog{Follow: true}) {
+		wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
+		ended++
+	}
+	away := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1", Retry: client.Retry{MaxTries: 3, BaseDelay: time.Millisecond}})
+	for _, err := range away.FetchBox().Logs(soon(t), "j", client.FetchBoxLog{Follow: true}) {
+		if !errors.Is(err, client.ErrRetryable) {
+			t.Errorf("got %v", err)
+		}
+		ended++
+	}
+	for _, err := range away.FetchBox().Logs(soon(t), "", client.FetchBoxLog{}) {
+		if !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("got %v", err)
+		}
+		ended++
+	}
+	if ended != 3 {
+		t.Errorf("%d logs ended with an error, want 3", ended)
+	}
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// demoFetchSettings let a download that failed be tried again before anybody gets impatient.
+var demoFetchSettings = []string{"fetchbox.backoff_base=200ms"}
+
+// The demo's downloads: so many files of the listing, none larger than that, and three that are something special.
+const (
+	demoFetchFiles = 12
+	demoFetchSize  = 1 << 20
+
+	demoMoved   = "moved"   // is redirected to demoHere
+	demoOnce    = "once"    // fails its first try
+	demoMissing = "missing" // is not there
+
+	demoHere = "here" // is asked for by nobody who was not sent there
+)
+
+// demoOrigin is where the demo's downloads come from. It remembers what it was asked for.
+type demoOrigin struct {
+	server *http.Server
+	url    string
+
+	mu    sync.Mutex
+	files map[string][]byte // by resource id
+	asked map[string]int
+}
+
+// newDemoOrigin takes some files in, so that they stay as they are.
+func newDemoOrigin(files *listing) *demoOrigin {
+	o := &demoOrigin{files: map[string][]byte{}, asked: map[string]int{}}
+	for _, path := range files.order {
+		if len(o.files) == demoFetchFiles {
+			break
+		}
+		if files.files[path].size > demoFetchSize {
+			continue
+		}
+		if text, err := os.ReadFile(filepath.Join(files.root, filepath.FromSlash(path))); err == nil && len(text) <= demoFetchSize {
+			o.files[fmt.Sprintf("file-%02d", len(o.files)+1)] = text
+		}
+	}
+	o.files[demoOnce], o.files[demoHere] = []byte("this was not to be had at first\n"), []byte("this has moved\n")
+	return o
+}
+
+func (o *demoOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Path[1:]
+	o.mu.Lock()
+	o.asked[id]++
+	tries, text := o.asked[id], o.files[id]
+	o.mu.Unlock()
+	switch {
+	case id == demoMoved:
+		http.Redirect(w, r, "/"+demoHere, http.StatusFound)
+	case id == demoOnce && tries == 1:
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+	case text == nil:
+		http.NotFound(w, r)
+	default:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(text)
+	}
+}
+
+func (o *demoOrigin) start() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	o.url = "http://" + listener.Addr().String()
+	o.server = &http.Server{Handler: o, ReadHeaderTimeout: stall}
+	go func() { _ = o.server.Serve(listener) }() // until it is closed
+	return nil
+}
+
+// resources are all that the origin is asked for, in order.
+func (o *demoOrigin) resources() (ids []string) {
+	for i := range o.plain() {
+		ids = append(ids, fmt.Sprintf("file-%02d", i+1))
+	}
+	return append(ids, demoMoved, demoOnce, demoMissing)
+}
+
+// plain is how many files of the listing there are.
+func (o *demoOrigin) plain() int { return len(o.files) - 2 }
+
+// content is what a resource is; false for the one that is not there.
+func (o *demoOrigin) content(id string) ([]byte, bool) {
+	if id == demoMoved {
+		id = demoHere
+	}
+	text, there := o.files[id]
+	return text, there
+}
+
+// fetchBox shows FetchBox: a manifest of files that a server of the demo's own has, one of which has moved, one of which
+// fails at first and one of which is not there. It says whether every object is what the origin has, byte for byte.
+func (d *demo) fetchBox(ctx context.Context) (bool, error) {
+	o := newDemoOrigin(d.files)
+	if err := o.start(); err != nil {
+		return false, withCode(exitUnable, err)
+	}
+	defer o.server.Close()
+	c, err := client.New(client.Config{BaseURL: d.url})
+	if err != nil {
+		return false, withCode(exitFailed, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stall, errors.New("nothing came of it"))
+	defer cancel()
+	box, began := c.FetchBox(), d.p.since()
+	var m client.FetchBoxManifest
+	for _, id := range o.resources() {
+		m.Resources = append(m.Resources, client.FetchBoxResource{ID: id, URL: o.url + "/" + id})
+	}
+	text, err := m.Encode()
+	if err != nil {
+		return false, withCode(exitFailed, err)
+	}
+	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "default", Manifest: text})
+	if err != nil {
+		return false, remoteError(ctx, err)
+	}
+	job := &fetched{"the demo's", client.FetchBoxJob{ID: receipt.JobID, Total: receipt.Resources, Status: client.FetchQueued}}
+	if err := follow(ctx, d.p, box, []*fetched{job}); err != nil {
+		return false, err
+	}
+	took := d.p.since() - began
+	letters, err := awaitLetters(ctx, box, job)
+	if err != nil {
+		return false, remoteError(ctx, err)
+	}
+	fmt.Fprintf(d.p.stdout, "\nFetchBox: a manifest of %d files, one that has moved, one that fails its first try and one that is not there\n", o.plain())
+	wrong := o.audit(job.FetchBoxJob, letters, filepath.Join(d.dir, "data", "objects", "millrace", "resources", "default", job.ID))
+	o.write(d.p.stdout, job, letters, took)
+	for _, what := range wrong {
+		fmt.Fprintf(d.p.stdout, "  %s\n", what)
+	}
+	return len(wrong) == 0, nil
+}
+
+// awaitLetters waits for a dead letter of each download that failed: they are published behind what they tell of.
+func awaitLetters(ctx context.Context, box *client.FetchBox, job *fetched) (letters []client.FetchBoxDeadLetter, err error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		letters = nil
+		for letter, err := range box.DeadLetters(ctx, 0) {
+			if err != nil {
+				return nil, err
+			}
+			letters = append(letters, letter)
+		}
+		if len(letters) >= job.Failed {
+			return letters, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// taskOf is the download that a letter is about.
+func taskOf(letter client.FetchBoxDeadLetter) (task client.FetchBoxTask) {
+	_ = json.Unmarshal(letter.Task, &task) // one that cannot be read is about none
+	return task
+}
+
+// audit compares what became of the job with what the origin has; objects are in folder.
+func (o *demoOrigin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLetter, folder string) (wrong []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	ids := o.resources()
+	if job.Status != client.FetchFailed || job.Total != len(ids) || job.Completed != len(ids)-1 || job.Failed != 1 {
+		complain("the job is %s with %d of %d done and %d failed", job.Status, job.Completed, job.Total, job.Failed)
+	}
+	if len(letters) != 1 || taskOf(letters[0]).ResourceID != demoMissing || letters[0].Code != "HTTP_404" {
+		complain("the dead letters are %+v", letters)
+	}
+	for _, id := range ids {
+		want, there := o.content(id)
+		got, err := os.ReadFile(filepath.Join(folder, id))
+		if there != (err == nil) || !bytes.Equal(got, want) {
+			complain("%s is stored with %d bytes of %d (%v)", id, len(got), len(want), err)
+		}
+		tries := 1
+		if id == demoOnce {
+			tries++
+		}
+		if o.asked[id] != tries {
+			complain("%s was asked for %d times, not %d", id, o.asked[id], tries)
+		}
+	}
+	return wrong
+}
+
+func (o *demoOrigin) write(w io.Writer, job *fetched, letters []client.FetchBoxDeadLetter, took time.Duration) {
+	fmt.Fprintf(w, "  job %s is %s: %s\n", job.ID, job.Status, job.progress())
+	for _, letter := range letters {
+		task := taskOf(letter)
+		fmt.Fprintf(w, "  dead letter %d: %s, %s after %s: %s\n", letter.Offset, printable(task.ResourceID), letter.Code,
+			counted(int64(letter.Attempts), "try"), printable(letter.Message))
+	}
+	var size int64
+	for _, id := range o.resources() {
+		text, _ := o.content(id)
+		size += int64(len(text))
+	}
+	fmt.Fprintf(w, "\n%d downloads in %s; %d objects with %d bytes compared byte for byte with what the origin has\n", job.Total, short(took),
+		job.Completed, size)
+}

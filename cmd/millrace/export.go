@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/sqlite"
+)
+
+type exportFlags struct {
+	settings settingsFlags
+	server   string
+	token    string
+	since    string
+	until    string
+	status   string
+}
+
+func exportCommand(p process) *cobra.Command {
+	var f exportFlags
+	c := &cobra.Command{
+		Use:   "export",
+		Short: "Write the ledger of FetchBox as JSON lines, before it is pruned",
+		Long: `Write the ledger of FetchBox as JSON lines, the newest job first: what operators see
+of each job. It reads the store that the settings name and changes nothing there,
+beside a running server or without one; or with --server it asks a server, as an
+operator does.
+
+--since and --until are about when a job was created, as a time (2026-03-01 or
+2026-03-01T12:00:00Z) or as how long ago (36h). Jobs that come or change meanwhile
+do no harm: each job that was there when the export began is written once, as it
+was when it was read.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(p, c) },
+	}
+	f.settings.register(c)
+	c.Flags().StringVar(&f.server, "server", "", "ask the server at this address instead of reading the store")
+	c.Flags().StringVar(&f.token, "token", "", "token of the operator, for --server (MILLRACE_TOKEN, which others cannot see)")
+	c.Flags().StringVar(&f.since, "since", "", "leave out jobs created before this time")
+	c.Flags().StringVar(&f.until, "until", "", "leave out jobs created at this time or later")
+	c.Flags().StringVar(&f.status, "status", "", "only jobs with one of these statuses: queued, in_progress, completed, failed; separated by commas")
+	c.MarkFlagsMutuallyExclusive("server", "config")
+	c.MarkFlagsMutuallyExclusive("server", "set")
+	return c
+}
+
+// ledgerPart is a part of the ledger: the jobs created at or after since and before until, zero times being no bounds, that
+// have one of the statuses, or any for none.
+type ledgerPart struct {
+	since, until time.Time
+	statuses     []client.FetchBoxStatus
+}
+
+func (f *exportFlags) run(p process, c *cobra.Command) error {
+	ctx, stop := untilSignal(context.Background())
+	defer stop()
+	part, err := f.part(p)
+	if err != nil {
+		return withCode(exitUsage, err)
+	}
+	if f.server != "" {
+		remote := remoteFlags{server: f.server, token: f.token}
+		c, err := remote.client(p, nil)
+		if err != nil {
+			return err
+		}
+		return remoteError(ctx, part.write(p.stdout, c.FetchBox().Jobs(ctx, client.FetchBoxFilter{PageSize: 100})))
+	}
+	s, err := f.settings.load(p, c)
+	if err != nil {
+		return err
+	}
+	return exportStore(ctx, p, s, part)
+}
+
+// part reads which part of the ledger is meant.
+func (f *exportFlags) part(p process) (l ledgerPart, err error) {
+	now := p.now()
+	since, err := readMoment(now, "--since", f.since)
+	until, wrong := readMoment(now, "--until", f.until)
+	if err = errors.Join(err, wrong); err != nil {
+		return l, err
+	}
+	l.since, l.until = since, until
+	for word := range strings.SplitSeq(f.status, ",") {
+		status := client.FetchBoxStatus(strings.TrimSpace(word))
+		switch status {
+		case client.FetchQueued, client.FetchInProgress, client.FetchCompleted, client.FetchFailed:
+			l.statuses = append(l.statuses, status)
+		case "":
+		default:
+			return l, fmt.Errorf("--status: %q is none of queued, in_progress, completed and failed", status)
+		}
+	}
+	return l, nil
+}
+
+// readMoment reads a time, or how long ago it was.
+func readMoment(now time.Time, flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil {
+		return now.Add(-ago), nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s: %q is no time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", flag, text)
+}
+
+// exportStore reads the store of the settings.
+func exportStore(ctx context.Context, p process, s *config.Settings, part ledgerPart) error {
+	view, end, err := openViews(ctx, p, s)
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = part.write(p.stdout, func(yield func(client.FetchBoxJob, error) bool) {
+		for line, err := range fetchbox.Export(ctx, view, part.since, part.until) {
+			var j client.FetchBoxJob
+			if err == nil {
+				err = json.Unmarshal(line, &j)
+			}
+			if !yield(j, err) {
+				return
+			}
+		}
+	})
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	var unread *job.Error
+	if errors.As(err, &unread) {
+		return storeError(s, err)
+	}
+	return withCode(exitFailed, err)
+}
+
+// openViews opens the store that the settings name for reading alone.
+func openViews(ctx context.Context, p process, s *config.Settings) (fetchbox.View, func(), error) {
+	if s.Store.Postgres() {
+		v, err := postgres.OpenViews(ctx, postgres.Config{URL: s.Store.Reveal()})
+		if err != nil {
+			return nil, nil, storeError(s, err)
+		}
+		return v.View, func() { v.Close() }, nil
+	}
+	v, err := sqlite.OpenViews(ctx, sqlite.Config{Path: databaseFile(s), Now: p.now})
+	if err != nil {
+		return nil, nil, storeError(s, err)
+	}
+	return v.View, func() { v.Close() }, nil
+}
+
+// exportLine is a job in an export. What it does not have is null, as in the answers of a server.
+type exportLine struct {
+	client.FetchBoxJob
+	ManifestKey *string `json:"manifest_key"`
+	Tenant      *string `json:"tenant"`
+}
+
+// write writes the jobs of the part. They come the newest first, and of all statuses: one that changes its status
+// meanwhile would be missed by who asks for each.
+func (l *ledgerPart) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, error]) error {
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	for j, err := range jobs {
+		if err != nil {
+			return errors.Join(err, out.Flush())
+		}
+		if !l.since.IsZero() && j.CreatedAt.Before(l.since) {
+			break
+		}
+		if !l.until.IsZero() && !j.CreatedAt.Before(l.until) || len(l.statuses) > 0 && !slices.Contains(l.statuses, j.Status) {
+			continue
+		}
+		line := exportLine{FetchBoxJob: j, ManifestKey: textOrNull(j.ManifestKey), Tenant: textOrNull(j.Tenant)}
+		if err := lines.Encode(line); err != nil {
+			return failed("%w", err)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return failed("%w", err)
+	}
+	return nil
+}
+
+func textOrNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

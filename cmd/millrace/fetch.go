@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+type fetchFlags struct {
+	remote   remoteFlags
+	operator string
+	jobType  string
+	tenant   string
+	key      string
+	urls     []string
+	jobs     []string
+	asJSON   bool
+}
+
+func fetchCommand(p process) *cobra.Command {
+	var f fetchFlags
+	c := &cobra.Command{
+		Use:   "fetch [MANIFEST | -]...",
+		Short: "Have FetchBox download manifests, and follow them to their end",
+		Long: `Submit manifests to FetchBox and follow their jobs until all downloads are settled.
+A manifest is a JSON file, or standard input for -:
+
+  {"manifest_version": "v1", "metadata": {},
+   "resources": [{"id": "logo", "url": "https://example.org/logo.png"}]}
+
+--url makes a manifest of plain URLs. All manifests are read before the first is
+submitted. At the end a table tells of each job, or with --json a line of JSON:
+
+  exit code 0    every job is completed
+            1    a job failed, or a manifest was refused
+            4    the server cannot be reached, or refuses the token
+            130  interrupted; the jobs go on, and --job follows them again
+
+--job follows jobs that were submitted before; nothing is submitted twice.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args)+len(f.urls)+len(f.jobs) == 0 {
+				return usageError("nothing to fetch: name manifests, URLs with --url, or jobs with --job")
+			}
+			if f.key != "" && len(args)+min(len(f.urls), 1) != 1 {
+				return usageError("--key is that of one manifest")
+			}
+			return f.run(p, args)
+		},
+	}
+	f.remote.register(c)
+	c.Flags().StringVar(&f.operator, "operator-token", "", "token of the operator, who sees jobs (MILLRACE_OPERATOR_TOKEN, else that of the contract)")
+	c.Flags().StringVar(&f.jobType, "type", "default", "job type, which is registered in the server's settings")
+	c.Flags().StringVar(&f.tenant, "tenant", "", "tenant that is recorded with the jobs")
+	c.Flags().StringVar(&f.key, "key", "", "idempotency key: a manifest that was submitted under it is not fetched again")
+	c.Flags().StringArrayVar(&f.urls, "url", nil, "a URL to fetch; may be repeated")
+	c.Flags().StringArrayVar(&f.jobs, "job", nil, "id of a job to follow; may be repeated")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print a line of JSON for each job")
+	return c
+}
+
+// fetched is a job that is followed, and what it was submitted as.
+type fetched struct {
+	Manifest string `json:"manifest,omitempty"`
+	client.FetchBoxJob
+}
+
+// title is what the user knows the job by.
+func (j *fetched) title() string { return cmp.Or(j.Manifest, j.ID) }
+
+func (f *fetchFlags) run(p process, names []string) error {
+	ctx, stop := untilSignal(context.Background())
+	defer stop()
+	titles, manifests, err := f.manifests(p, names)
+	if err != nil {
+		return withCode(exitUsage, err)
+	}
+	c, err := f.remote.client(p, nil)
+	if err != nil {
+		return err
+	}
+	box := c.FetchBox()
+	if token := cmp.Or(f.operator, p.env("MILLRACE_OPERATOR_TOKEN")); token != "" {
+		box = box.WithOperatorToken(token)
+	}
+	var jobs []*fetched
+	for _, id := range f.jobs {
+		jobs = append(jobs, &fetched{FetchBoxJob: client.FetchBoxJob{ID: id}})
+	}
+	for i, manifest := range manifests {
+		receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: f.jobType, Tenant: f.tenant, IdempotencyKey: f.key, Manifest: manifest})
+		if err != nil {
+			tellJobs(p.stderr, "submitted so far", jobs)
+			err = remoteError(ctx, err)
+			return withCode(codeOf(err), fmt.Errorf("%s: %w", titles[i], err))
+		}
+		jobs = append(jobs, &fetched{titles[i], client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued, Total: receipt.Resources}})
+	}
+	if err := follow(ctx, p, box, jobs); err != nil {
+		tellJobs(p.stderr, "the jobs go on; to follow them", jobs)
+		return err
+	}
+	return f.report(p.stdout, jobs)
+}
+
+// manifests reads all there is to submit.
+func (f *fetchFlags) manifests(p process, names []string) (titles []string, manifests []json.RawMessage, err error) {
+	for _, name := range names {
+		text, err := readAll(p, name)
+		if err == nil && !json.Valid(text) {
+			err = errors.New("it is not JSON")
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("manifest %s: %w", name, err)
+		}
+		titles, manifests = append(titles, printable(name)), append(manifests, text)
+	}
+	if len(f.urls) == 0 {
+		return titles, manifests, nil
+	}
+	text, err := manifestOf(f.urls)
+	return append(titles, counted(int64(len(f.urls)), "URL")), append(manifests, text), err
+}
+
+// manifestOf makes a manifest of plain URLs. Their ids begin with a number, as two URLs may end the same.
+func manifestOf(urls []string) (json.RawMessage, error) {
+	var m client.FetchBoxManifest
+	for i, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		id := fmt.Sprintf("%03d", i+1)
+		if base := path.Base(u.Path); strings.Trim(base, "./") != "" {
+			id += "-" + base
+		}
+		if name := []rune(id); len(name) > 128 {
+			id = string(name[:128])
+		}
+		m.Resources = append(m.Resources, client.FetchBoxResource{ID: id, URL: text})
+	}
+	return m.Encode()
+}
+
+// tellJobs says how jobs that were submitted are followed.
+func tellJobs(w io.Writer, what string, jobs []*fetched) {
+	if len(jobs) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s: millrace fetch", what)
+	for _, j := range jobs {
+		fmt.Fprintf(w, " --job %s", j.ID)
+	}
+	fmt.Fprintln(w)
+}
+
+// report tells how the jobs ended; it fails if one did.
+func (f *fetchFlags) report(w io.Writer, jobs []*fetched) error {
+	bad := 0
+	for _, j := range jobs {
+		if j.Status != client.FetchCompleted {
+			bad++
+		}
+	}
+	write := writeFetched
+	if f.asJSON {
+		write = func(w io.Writer, jobs []*fetched) (err error) {
+			lines := json.NewEncoder(w)
+			for _, j := range jobs {
+				err = errors.Join(err, lines.Encode(j))
+			}
+			return err
+		}
+	}
+	if err := write(w, jobs); err != nil {
+		return failed("%w", err)
+	}
+	if bad > 0 {
+		return failed("%d of %s did not complete", bad, counted(int64(len(jobs)), "job"))
+	}
+	return nil
+}
+
+func writeFetched(w io.Writer, jobs []*fetched) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "JOB\tMANIFEST\tSTATUS\tDONE\tFAILED\tLAST ERROR")
+	for _, j := range jobs {
+		last := "-"
+		if e := j.LastError; e != nil {
+			last = e.Code + ": " + printable(e.Message)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d\t%s\n", j.ID, cmp.Or(j.Manifest, "-"), j.Status, j.Completed, j.Total, j.Failed, last)
+	}
+	return table.Flush()
+}

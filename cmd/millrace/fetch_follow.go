@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/millrace/millrace/client"
+)
+
+// fetchLook is how often jobs are looked at while they are followed.
+const fetchLook = 250 * time.Millisecond
+
+// follow looks at the jobs until all are settled. It goes on while the server is away.
+func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetched) error {
+	shown := p.fetchProgress(jobs)
+	defer shown.end()
+	tick := time.NewTicker(fetchLook)
+	defer tick.Stop()
+	away := false
+	for {
+		open, err := look(ctx, box, jobs)
+		switch lost := errors.Is(err, client.ErrRetryable); {
+		case ctx.Err() != nil:
+			return errInterrupted
+		case err != nil && !lost:
+			return remoteError(ctx, err)
+		case lost && !away:
+			shown.say("the server is away: %v", err)
+			away = true
+		case err == nil:
+			away = false
+			shown.show(jobs)
+			if open == 0 {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errInterrupted
+		}
+	}
+}
+
+// look reads the jobs that are open and counts those that still are.
+func look(ctx context.Context, box *client.FetchBox, jobs []*fetched) (open int, err error) {
+	for _, j := range jobs {
+		if j.Status.Settled() {
+			continue
+		}
+		if j.FetchBoxJob, err = readFetched(ctx, box, j); err != nil {
+			return 0, err
+		}
+		if !j.Status.Settled() {
+			open++
+		}
+	}
+	return open, nil
+}
+
+// readFetched leaves a job as it was where it cannot be read.
+func readFetched(ctx context.Context, box *client.FetchBox, j *fetched) (client.FetchBoxJob, error) {
+	now, err := box.Job(ctx, j.ID)
+	if err != nil {
+		return j.FetchBoxJob, fmt.Errorf("job %s: %w", j.ID, err)
+	}
+	return now, nil
+}
+
+// fetchProgress tells how far jobs are: a bar for each on a terminal, plain lines elsewhere.
+type fetchProgress interface {
+	show(jobs []*fetched)
+	say(format string, args ...any)
+	end()
+}
+
+func (p process) fetchProgress(jobs []*fetched) fetchProgress {
+	if f, ok := p.stderr.(*os.File); ok && onTerminal(p.stderr) {
+		return &fetchBars{out: p.stderr, size: func() (int, int, error) { return term.GetSize(int(f.Fd())) }}
+	}
+	return &fetchLines{out: p.stderr, since: p.since, spoken: p.since(), told: map[string]bool{}}
+}
+
+// fetchLines writes a line for each job that ends, and now and then one for all.
+type fetchLines struct {
+	out    io.Writer
+	since  func() time.Duration
+	spoken time.Duration
+	told   map[string]bool
+}
+
+func (l *fetchLines) show(jobs []*fetched) {
+	done, lost, total := 0, 0, 0
+	for _, j := range jobs {
+		done, lost, total = done+j.Completed, lost+j.Failed, total+j.Total
+		if j.Status.Settled() && !l.told[j.ID] {
+			l.told[j.ID] = true
+			fmt.Fprintf(l.out, "%s: %s, %s\n", j.title(), j.Status, j.progress())
+		}
+	}
+	if now := l.since(); now-l.spoken >= plainEvery && done+lost < total {
+		l.spoken = now
+		fmt.Fprintf(l.out, "fetch: %d of %d done, %d failed\n", done, total, lost)
+	}
+}
+
+func (l *fetchLines) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }
+func (l *fetchLines) end()                           {}
+
+// progress says how far a job is.
+func (j *fetched) progress() string {
+	text := fmt.Sprintf("%d of %d", j.Completed, j.Total)
+	if j.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", j.Failed)
+	}
+	return text
+}
+
+// fetchBars draws a bar for each job, one below the other, over those it drew before.
+type fetchBars struct {
+	out   io.Writer
+	size  func() (columns, lines int, err error)
+	drawn int // lines
+}
+
+const barWidth = 24
+
+func (b *fetchBars) show(jobs []*fetched) {
+	columns, lines, err := b.size()
+	if err != nil {
+		columns, lines = 80, 24
+	}
+	b.paint(fetchScreen(jobs, columns, lines))
+}
+
+// paint draws lines where the last ones stand.
+func (b *fetchBars) paint(lines []string) {
+	var text strings.Builder
+	if b.drawn > 0 {
+		fmt.Fprintf(&text, "\x1b[%dA\r\x1b[J", b.drawn)
+	}
+	for _, line := range lines {
+		text.WriteString(line + "\n")
+	}
+	b.drawn = len(lines)
+	_, _ = io.WriteString(b.out, text.String())
+}
+
+func (b *fetchBars) say(format string, args ...any) {
+	b.paint([]string{fmt.Sprintf(format, args...)})
+	b.drawn = 0 // it stays
+}
+
+func (b *fetchBars) end() { b.paint(nil) }
+
+// fetchScreen is a line for each job, of those that are open first if there are more than fit.
+func fetchScreen(jobs []*fetched, columns, lines int) []string {
+	most := max(lines-2, 1)
+	shown := jobs
+	if len(jobs) > most {
+		shown = nil
+		for _, settled := range []bool{false, true} {
+			for _, j := range jobs {
+				if j.Status.Settled() == settled {
+					shown = append(shown, j)
+				}
+			}
+		}
+		shown = shown[:most]
+	}
+	widest := 0
+	for _, j := range shown {
+		widest = max(widest, len([]rune(j.title())))
+	}
+	widest = min(widest, max(columns-barWidth-40, 12))
+	var text []string
+	for _, j := range shown {
+		text = append(text, cutTo(fmt.Sprintf("%-*s %s %s, %s", widest, cutTo(j.title(), widest), j.bar(), j.Status, j.progress()), columns-1))
+	}
+	if more := len(jobs) - len(shown); more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	return text
+}
+
+// bar draws what succeeded, what failed and what is open.
+func (j *fetched) bar() string {
+	total := max(j.Total, 1)
+	done := barWidth * j.Completed / total
+	lost := barWidth*(j.Completed+j.Failed)/total - done
+	return "[" + strings.Repeat("█", done) + strings.Repeat("x", lost) + strings.Repeat("·", barWidth-done-lost) + "]"
+}
+
+// cutTo shortens a text to n characters at most.
+func cutTo(text string, n int) string {
+	if name := []rune(text); len(name) > n && n > 0 {
+		return string(name[:n-1]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// What a file says wrongly is told, and never becomes something else on its way to the server.
+func TestGraphFiles(t *testing.T) {
+	t.Parallel()
+	one := func(members string) string { return `{"jobs":[{"ref":"a","queue":"q"` + members + `}]}` }
+	for file, want := range map[string]string{
+		``:                   "EOF",
+		`[]`:                 "the whole is of type array",
+		one(`,"name":7`):     "jobs.name is of type number",
+		one(`,"prio":7`):     `"prio"`,
+		one(``) + one(``):    "more behind the object",
+		one(``) + `]`:        "more behind the object",
+		one(`,"priority":0`): `job "a": priority must be`, one(`,"priority":null`): "priority must be", one(`,"priority":1.5`): "priority must be",
+		one(`,"priority":"5"`):                                      "priority must be",
+		one(`,"retry_policy":{"max_attempts":0}`):                   "retry_policy.max_attempts must be",
+		one(`,"retry_policy":{"base_delay_seconds":-1}`):            "retry_policy.base_delay_seconds must be",
+		one(`,"retry_policy":{"base_delay_seconds":18446744074}`):   "retry_policy.base_delay_seconds must be", // in ns it is 290 ms beyond 2⁶⁴
+		one(`,"retry_policy":{"max_delay_seconds":99999999999999}`): "retry_policy.max_delay_seconds must be",
+	} {
+		if _, err := parseGraph([]byte(file)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", file, err, want)
+		}
+	}
+	if _, err := parseGraph([]byte(one(``) + " \n")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGraphSpec(t *testing.T) {
+	t.Parallel()
+	job := graphJob{Ref: "a", Queue: "q", Priority: []byte("7")}
+	job.Retry.MaxAttempts, job.Retry.BaseDelay, job.Retry.MaxDelay = []byte("5"), []byte("2"), []byte("60")
+	got, err := job.spec()
+	want := client.TaskFlowRetry{MaxAttempts: 5, BaseDelay: 2 * time.Second, MaxDelay: time.Minute}
+	if err != nil || got.Name != "a" || got.Priority != 7 || got.Retry != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/contract/images/picture"
+)
+
+// pictureName is the subcommand that processes one picture: the server starts it for each.
+const pictureName = "picture"
+
+// pictureChild is how a server starts the child that processes a picture: this very binary, on Linux even when another
+// has been put in its place meanwhile, as the two must speak the same.
+func pictureChild() ([]string, error) {
+	if runtime.GOOS == "linux" {
+		return []string{"/proc/self/exe", pictureName}, nil
+	}
+	self, err := os.Executable()
+	return []string{self, pictureName}, err
+}
+
+func pictureCommand(p process) *cobra.Command {
+	return &cobra.Command{
+		Use:                pictureName,
+		Short:              "process one picture (used by the server)",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := picture.Child(p.stdin, p.stdout, args); code != exitDone {
+				return withCode(code, errors.New("no picture was processed"))
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Objects says where objects are kept.
+type Objects struct {
+	URL    string // empty: a directory in DataDir
+	Bucket string
+}
+
+// Stream says where streams are kept.
+type Stream struct {
+	URL    string // empty: a server in the process
+	Listen string // where that can be reached; empty: nowhere
+	Token  Secret
+}
+
+// FetchBox holds the settings of the FetchBox contract.
+type FetchBox struct {
+	Listen            string // empty: the common listener
+	Token             Secret // empty: open, on loopback only (G-FB-31)
+	MaxResources      int
+	MaxManifest       int64 // bytes, decompressed (G-FB-10)
+	Tries             int
+	BackoffBase       time.Duration
+	Lease             time.Duration // G-FB-35
+	ConnectTimeout    time.Duration // G-FB-29
+	DownloadTimeout   time.Duration
+	MaxDownload       int64 // bytes
+	MaxPerHost        int   // on one node
+	IdempotencyWindow time.Duration
+	LedgerRetention   time.Duration
+	LedgerMaxBytes    int64
+	TasksRetention    time.Duration
+	LogsRetention     time.Duration
+	DLQRetention      time.Duration
+}
+
+// JobType holds the settings of a job type of FetchBox (FB-068).
+type JobType struct {
+	Handler        string
+	DefaultHeaders map[string]Secret // some are credentials
+	ProxyPrimary   string            // a pool; empty: none
+	ProxyFallbacks []string          // pools
+	Bucket         string            // empty: Objects.Bucket
+	KeyPrefix      string            // empty: resources/NAME/
+	Options        map[string]any
+}
+
+// MaxParallel is how many downloads of the type may run at a time, over all nodes (FB-074); 0 is no limit.
+func (t *JobType) MaxParallel() int {
+	n, _ := t.Options[maxParallel].(int64)
+	return int(n)
+}
+
+const maxParallel = "max_parallel_downloads"
+
+// ProxyPool holds the settings of a pool of proxies.
+type ProxyPool struct {
+	Primary   []Secret // URLs, some with a password
+	Fallbacks []string // pools
+}
+
+// sorted gives the names of a map in their order.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// checkFetchBox is the rule that what settings refer to is there (FB-069, G-FB-26). handlers are those compiled in; nil
+// where nobody said.
+func (s *Settings) checkFetchBox(sound func(...string) bool, handlers []string) (problems []Problem) {
+	report := func(key, format string, v ...any) {
+		if sound(key) {
+			text := fmt.Sprintf("%q (%s): ", key, s.origin(key)) + fmt.Sprintf(format, v...)
+			problems = append(problems, Problem{Key: key, Origin: s.origin(key), Text: text})
+		}
+	}
+	refers := func(key string, names ...string) {
+		for _, name := range names {
+			if s.Pools[name] == nil {
+				report(key, "there is no proxy.pools.%s", name)
+			}
+		}
+	}
+	for _, name := range sorted(s.JobTypes) {
+		t, at := s.JobTypes[name], jobTypeSection.section+"."+name+"."
+		if handlers != nil && !slices.Contains(handlers, t.Handler) {
+			report(at+"handler", "there is no handler %s; did you mean %q?", quote(t.Handler), nearest(t.Handler, handlers))
+		}
+		if t.ProxyPrimary != "" {
+			refers(at+"proxy.primary", t.ProxyPrimary)
+		} else if len(t.ProxyFallbacks) > 0 {
+			report(at+"proxy.fallbacks", "it is of no use without %sproxy.primary", at)
+		}
+		refers(at+"proxy.fallbacks", t.ProxyFallbacks...)
+	}
+	for _, name := range sorted(s.Pools) {
+		at := pools.section + "." + name + "."
+		if len(s.Pools[name].Primary) == 0 {
+			report(at+"primary", "%q is missing: the pool has no proxies", at+"primary")
+		}
+		refers(at+"fallbacks", s.Pools[name].Fallbacks...)
+		if circle := s.circle(name, name, nil); circle != nil {
+			report(at+"fallbacks", "the pool comes back to itself: %s", strings.Join(circle, " → "))
+		}
+	}
+	return problems
+}
+
+// circle gives the way from a pool over fallbacks to another one, nil if there is none.
+func (s *Settings) circle(from, to string, seen []string) []string {
+	seen = append(seen, from)
+	if s.Pools[from] == nil {
+		return nil
+	}
+	for _, next := range s.Pools[from].Fallbacks {
+		if next == to {
+			return append(seen, to)
+		}
+		if slices.Contains(seen, next) {
+			continue
+		}
+		if way := s.circle(next, to, slices.Clone(seen)); way != nil {
+			return way
+		}
+	}
+	return nil
+}
+
+// checkStream is the security rule of the streams: beyond loopback their server asks for a token, on a network where
+// nobody reads it, as it speaks no TLS (G-FB-36).
+func (s *Settings) checkStream() []Problem {
+	at, text := "stream.listen", ""
+	var todo []string
+	switch {
+	case s.Stream.Listen == "":
+		return nil
+	case s.Stream.URL != "":
+		text = fmt.Sprintf(`the server in the process is not used: "stream.url" is set (%s)`, s.origin("stream.url"))
+	case IsLoopback(s.Stream.Listen):
+		return nil
+	default:
+		if s.Stream.Token.Empty() {
+			todo = append(todo, "set stream.token")
+		}
+		if !s.TrustedNetwork {
+			todo = append(todo, "set trusted_network = true, as the streams are served without TLS")
+		}
+		text = quote(s.Stream.Listen) + " is not loopback; " + strings.Join(todo, "; ") + "; or listen on 127.0.0.1"
+		if len(todo) == 0 {
+			return nil
+		}
+	}
+	return []Problem{{Key: at, Origin: s.origin(at), Text: fmt.Sprintf("%q (%s): %s", at, s.origin(at), text)}}
+}

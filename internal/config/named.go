@@ -1,0 +1,129 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// named declares a section that has the same settings for each of many names, such as [taskflow.queues.NAME].
+type named struct {
+	section string
+	dots    bool                     // a name may hold dots
+	valid   func(name string) bool   // whether a name is one
+	names   func(*Settings) []string // that have settings
+	declare func(*Settings, string)  // what a section with nothing in it does; nil: nothing
+	members []member
+}
+
+// member declares one setting of every name.
+type member struct {
+	name string
+	doc  string
+	bind func(s *Settings, name string) value
+}
+
+var nameds = []*named{queues, jobTypeSection, pools}
+
+// letters are what names in settings are made of; some have dots and hyphens as well.
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
+// key is the setting of one name.
+func (n *named) key(name string, m *member) key {
+	return key{name: n.section + "." + name + "." + m.name, doc: m.doc, bind: func(s *Settings) value { return m.bind(s, name) }}
+}
+
+// below gives what stands after the section in a key.
+func (n *named) below(key string) (string, bool) { return strings.CutPrefix(key, n.section+".") }
+
+// findNamed is find for the keys of named sections.
+func findNamed(at string) (key, bool) {
+	for _, n := range nameds {
+		rest, below := n.below(at)
+		for i := range n.members {
+			name, is := strings.CutSuffix(rest, "."+n.members[i].name)
+			if below && is && n.valid(name) {
+				return n.key(name, &n.members[i]), true
+			}
+		}
+	}
+	return key{}, false
+}
+
+// sectionNamed tells whether a key is a named section, or the part of one that belongs to a name.
+func sectionNamed(at string) (n *named, name string, is bool) {
+	if _, is := findNamed(at); is {
+		return nil, "", false
+	}
+	for _, n := range nameds {
+		rest, below := n.below(at)
+		if at == n.section || below && n.valid(rest) {
+			return n, rest, true
+		}
+		if strings.HasPrefix(n.section, at+".") {
+			return n, "", true
+		}
+	}
+	return nil, "", false
+}
+
+// namedLike are the keys that an unknown one in a named section may have been meant to be.
+func namedLike(at string) []string {
+	var like []string
+	for _, n := range nameds {
+		rest, below := n.below(at)
+		if at != n.section && !below {
+			continue
+		}
+		name, _, _ := strings.Cut(rest, ".")
+		if !below || !n.valid(name) {
+			name = "NAME"
+		}
+		for i := range n.members {
+			like = append(like, n.key(name, &n.members[i]).name)
+		}
+	}
+	return like
+}
+
+// namedKeys are the keys of the names that have settings.
+func (s *Settings) namedKeys() []key {
+	var all []key
+	for _, n := range nameds {
+		for _, name := range slices.Sorted(slices.Values(n.names(s))) {
+			for i := range n.members {
+				all = append(all, n.key(name, &n.members[i]))
+			}
+		}
+	}
+	return all
+}
+
+// dotted tells whether the members of a table are names that may hold dots.
+func dotted(section string) bool {
+	return slices.ContainsFunc(nameds, func(n *named) bool { return n.dots && n.section == section })
+}
+
+// tabled is a value that is written as a table.
+type tabled interface{ tabled() }
+
+// takesTable tells whether a key's value is a table, whose members are no keys.
+func takesTable(at string) bool {
+	k, ok := findNamed(at)
+	if !ok {
+		return false
+	}
+	_, ok = k.bind(new(Settings)).(tabled)
+	return ok
+}
+
+// flatten gives the keys of a document with their values.
+func flatten(tree map[string]any, above string, flat map[string]any) map[string]any {
+	for name, v := range tree {
+		if table, is := v.(map[string]any); is && len(table) > 0 && !takesTable(above+name) {
+			flatten(table, above+name+".", flat)
+			continue
+		}
+		flat[above+name] = v
+	}
+	return flat
+}

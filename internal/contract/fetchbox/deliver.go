@@ -1,0 +1,222 @@
+package fetchbox
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/stream"
+)
+
+// The streams and their subjects (G-FB-36).
+const (
+	tasksStream  = "JOBS_TASKS"
+	statusStream = "JOBS_STATUS"
+	logsStream   = "JOBS_LOGS"
+	dlqStream    = "JOBS_DLQ"
+
+	tasksSubject  = "jobs.tasks"
+	statusSubject = "jobs.status"
+	logsSubject   = "jobs.logs" // a job's is below it
+	dlqSubject    = "jobs.dlq"
+
+	// producersDurable is the consumer of tasks that somebody else published.
+	producersDurable = "millrace-direct"
+
+	// ours marks tasks that have a row already, as it was published by their outbox.
+	ours = "Millrace-Outbox"
+)
+
+// statusRetention is how long the changes of jobs are kept (design, section 7).
+const statusRetention = 14 * 24 * time.Hour
+
+// Streams are those the contract publishes to, with how long their messages are kept (FB-090 to FB-092). A task that
+// nobody has taken in is kept beyond that (FB-094).
+func Streams(tasks, logs, dlq time.Duration) []stream.Spec {
+	return []stream.Spec{
+		{Name: tasksStream, Subjects: []string{tasksSubject}, MaxAge: tasks, Consumer: producersDurable},
+		{Name: statusStream, Subjects: []string{statusSubject}, MaxAge: statusRetention},
+		{Name: logsStream, Subjects: []string{logsSubject + ".*"}, MaxAge: logs},
+		{Name: dlqStream, Subjects: []string{dlqSubject}, MaxAge: dlq},
+	}
+}
+
+func logSubject(jobID string) string { return logsSubject + "." + jobID }
+
+// Levels of log entries.
+const (
+	levelInfo  = "info"
+	levelWarn  = "warn"
+	levelError = "error"
+)
+
+// logEntry is one line of a job's log (FB-064).
+type logEntry struct {
+	jobID, resourceID, traceID string
+	level, message             string
+	at                         time.Time
+}
+
+func (l *logEntry) append(o *jsontext.Object, fields func(*jsontext.Object)) {
+	o.Text("job_id", l.jobID)
+	o.Optional("resource_id", l.resourceID)
+	o.Text("level", l.level)
+	o.Text("message", l.message)
+	o.Object("fields", fields)
+	o.Number("timestamp_ms", l.at.UnixMilli())
+	o.Optional("trace_id", l.traceID)
+}
+
+// The body of an outbox message holds what is to be published of a change: one member for each subject.
+
+// jobMessages is what a change of a job tells: its status where that has changed, and a line of its log.
+func jobMessages(j *job.Job, ev job.Event) []byte {
+	e := entryOf(j)
+	l := logEntry{jobID: j.ID.Key, traceID: e.traceID, level: levelInfo, at: ev.At}
+	o := jsontext.NewObject(make([]byte, 0, 512))
+	switch ev.Cause {
+	case job.Started:
+		l.message = "the first task is taken up"
+	case job.Satisfied:
+		l.message = "all tasks are settled"
+	case job.Retried:
+		l.message = "tasks are open again"
+	case job.Succeeded, job.FailedForGood:
+		l.message = "the job is " + string(ev.Next)
+		if _, wrong := readFailure(j.Failure); wrong && ev.Prev == finalizing && ev.Reason != "" {
+			l.level, l.message = levelError, "the job is "+string(ev.Next)+", but its handler failed to take that in"
+		}
+	case job.Submitted: // the log begins before: see openLog
+	default:
+		return nil
+	}
+	if l.message != "" {
+		o.Object(logsSubject, func(o *jsontext.Object) {
+			l.append(o, func(o *jsontext.Object) {
+				appendCounts(o, j)
+				appendLastError(o, j)
+			})
+		})
+	}
+	if ev.Cause != job.Succeeded && ev.Cause != job.FailedForGood { // the status is that of before
+		o.Object(statusSubject, func(o *jsontext.Object) { appendStatus(o, j, &e, ev.At) })
+	}
+	return o.End()
+}
+
+// appendStatus writes a message of jobs.status.
+func appendStatus(o *jsontext.Object, j *job.Job, e *entry, at time.Time) {
+	o.Text("job_id", j.ID.Key)
+	o.Text("job_type", j.Queue)
+	o.Text("status", statusOf(j))
+	appendCounts(o, j)
+	o.Optional("manifest_key", e.manifestKey)
+	o.Optional("tenant", e.tenant)
+	appendLastError(o, j)
+	o.Time("timestamp", at)
+}
+
+// taskMessages is what a change of a task tells: the task itself where it is to be done, a line of its job's log, and its
+// dead letter.
+func taskMessages(j *job.Job, ev job.Event) []byte {
+	l := labelOf(j)
+	o := jsontext.NewObject(make([]byte, 0, 512+len(j.Payload)))
+	o.Object(logsSubject, func(o *jsontext.Object) { appendTaskLog(o, j, &l, ev) })
+	switch ev.Cause {
+	case job.Submitted:
+		if !l.direct { // else it is there
+			o.Raw(tasksSubject, j.Payload)
+		}
+	case job.Retried:
+		o.Raw(tasksSubject, j.Payload)
+	case job.FailedForGood, job.ExpiredForGood:
+		o.Object(dlqSubject, func(o *jsontext.Object) { appendDeadLetter(o, j.Payload, taskFailure(j, ev), j.Runs, ev.At) })
+	}
+	return o.End()
+}
+
+// taskFailure is why a task has failed just now.
+func taskFailure(j *job.Job, ev job.Event) failure {
+	if ev.Cause == job.Expired || ev.Cause == job.ExpiredForGood {
+		return workerLost
+	}
+	f, _ := readFailure(j.Failure)
+	return f
+}
+
+func appendTaskLog(o *jsontext.Object, j *job.Job, l *label, ev job.Event) {
+	e := logEntry{jobID: l.jobID, resourceID: l.resourceID, traceID: l.traceID, level: levelInfo, at: ev.At}
+	says := map[job.Cause]struct{ level, message string }{
+		job.Submitted:      {levelInfo, "the task is queued"},
+		job.Claimed:        {levelInfo, "the download begins"},
+		job.Succeeded:      {levelInfo, "the resource is stored"},
+		job.Failed:         {levelWarn, "the try failed"},
+		job.FailedForGood:  {levelError, "the task failed and is not tried again"},
+		job.Expired:        {levelWarn, "the worker was lost"},
+		job.ExpiredForGood: {levelError, "the worker was lost, and the task is not tried again"},
+		job.Released:       {levelInfo, "the worker gave the task back"},
+		job.Retried:        {levelInfo, "the task is replayed"},
+	}[ev.Cause]
+	e.level, e.message = says.level, says.message
+	e.append(o, func(o *jsontext.Object) {
+		o.Number("attempt", int64(max(1, j.Runs)))
+		switch ev.Cause {
+		case job.Claimed:
+			o.Text("worker", j.Worker)
+		case job.Succeeded:
+			if jsontext.KindOf(j.Result) == jsontext.KindObject && len(j.Result) <= mostTask {
+				o.Raw("result", j.Result)
+			}
+		case job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood:
+			taskFailure(j, ev).append(o)
+		}
+		if j.State == waiting && j.Phase == job.Waiting {
+			o.Time("next_try_at", j.DueAt)
+		}
+	})
+}
+
+// appendDeadLetter writes a message of jobs.dlq (FB-084); task is JSON.
+func appendDeadLetter(o *jsontext.Object, task []byte, why failure, attempts int, at time.Time) {
+	o.Raw("task", task)
+	o.Text("failure_code", why.code)
+	o.Text("failure_message", why.message)
+	o.Number("attempts", int64(attempts))
+	o.Time("failed_at", at)
+}
+
+// Deliver publishes what has happened to jobs and tasks. It may be given the same messages again: the streams know them
+// by their ids, as the times of a job's changes grow strictly.
+func (f *FetchBox) Deliver(ctx context.Context, messages []job.Message) error {
+	all := make([]stream.Message, 0, 2*len(messages))
+	for i := range messages {
+		m := &messages[i]
+		id := m.JobID.Contract + "/" + m.JobID.Key + "/" + strconv.FormatInt(m.At.UnixMicro(), 10) + "/"
+		for name, value := range jsontext.Members(m.Body) {
+			subject := string(name)
+			out := stream.Message{Subject: subject, ID: id + subject, Data: value}
+			switch subject {
+			case logsSubject:
+				out.Subject = logSubject(loggedJob(value))
+			case tasksSubject:
+				out.Header = map[string]string{ours: "1"}
+			}
+			all = append(all, out)
+		}
+	}
+	_, err := f.publish(ctx, all)
+	return err
+}
+
+// loggedJob is the job that an entry of a log belongs to.
+func loggedJob(entry []byte) string {
+	for name, value := range jsontext.Members(entry) {
+		if string(name) == "job_id" {
+			id, _ := jsontext.String(value)
+			return id
+		}
+	}
+	return ""
+}

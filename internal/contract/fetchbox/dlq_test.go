@@ -1,0 +1,152 @@
+package fetchbox_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+type letter struct {
+	Task     json.RawMessage `json:"task"`
+	Code     string          `json:"failure_code"`
+	Message  string          `json:"failure_message"`
+	Attempts int             `json:"attempts"`
+	FailedAt time.Time       `json:"failed_at"`
+	Offset   uint64          `json:"offset"`
+}
+
+type letters struct {
+	Items      []letter
+	NextCursor *string `json:"next_cursor"`
+	HasMore    bool    `json:"has_more"`
+}
+
+func (w *world) letters(t testing.TB, query string) letters {
+	t.Helper()
+	return testkit.Read[letters](t, w.Do(t, "GET", "/operators/dlq"+query, "").Want(t, 200))
+}
+
+func (w *world) replay(t testing.TB, offset uint64) testkit.Reply {
+	t.Helper()
+	return w.Do(t, "POST", fmt.Sprintf("/operators/dlq/%d/replay", offset), "")
+}
+
+func TestDeadLetters(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		r := w.submit(t, manifest(3))
+		w.endOf(t, r.JobID, storedOutcome)
+		again := fetchbox.Broke("HTTP_503", true, 0)
+		for range tries {
+			w.endOf(t, r.JobID, again)
+			w.clock.Advance(time.Hour)
+			w.sweep(t)
+		}
+		w.endOf(t, r.JobID, brokeOutcome)
+		w.finalize(t, 1)
+		w.deliver(t)
+		t.Run("FB-084 FB-037 a record of each", func(t *testing.T) {
+			got := w.letters(t, "")
+			equal(t, "letters", len(got.Items), 2)
+			for i, want := range []string{"HTTP_403 it broke 1 r0002", "HTTP_503 it broke 3 r0001"} {
+				l := got.Items[i]
+				var task taskMessage
+				if err := json.Unmarshal(l.Task, &task); err != nil {
+					t.Fatal(err)
+				}
+				equal(t, "letter", fmt.Sprint(l.Code, " ", l.Message, " ", l.Attempts, " ", task.ResourceID), want)
+				if l.Offset == 0 || l.FailedAt.IsZero() || task.JobID != r.JobID {
+					t.Errorf("got %+v", l)
+				}
+			}
+			equal(t, "worker_dlq_total", w.counter(t, "worker_dlq_total"), 2)
+		})
+		t.Run("G-FB-37 page by page", func(t *testing.T) {
+			first := w.letters(t, "?limit=1")
+			if !first.HasMore || first.NextCursor == nil {
+				t.Fatalf("got %+v", first)
+			}
+			second := w.letters(t, "?limit=1&cursor="+*first.NextCursor)
+			equal(t, "codes", first.Items[0].Code+" "+second.Items[0].Code, "HTTP_403 HTTP_503")
+			equal(t, "more", second.HasMore, false)
+			for _, query := range []string{"limit=0", "limit=101", "cursor=x", "cursor=0", "cursor=-1"} {
+				w.Do(t, "GET", "/operators/dlq?"+query, "").Is(t, 400, "INVALID_PAYLOAD")
+			}
+		})
+		offset := w.letters(t, "").Items[1].Offset
+		t.Run("G-FB-37 a replay has new tries, and the job is open again", func(t *testing.T) {
+			w.status(t, r.JobID, "failed")
+			a := testkit.Read[map[string]string](t, w.replay(t, offset).Want(t, 202))
+			equal(t, "answer", fmt.Sprint(a["job_id"], " ", a["resource_id"], " ", a["status"]), r.JobID+" r0001 queued")
+			v := w.status(t, r.JobID, "in_progress")
+			equal(t, "counts", fmt.Sprint(v.Completed, v.Failed), "1 1")
+			w.replay(t, offset).Is(t, 409, "CONFLICT", "queued")
+			for n := 1; n < tries; n++ {
+				w.endOf(t, r.JobID, again)
+				w.status(t, r.JobID, "in_progress")
+				w.clock.Advance(time.Hour)
+				w.sweep(t)
+			}
+			w.endOf(t, r.JobID, storedOutcome)
+			v = w.status(t, r.JobID, "failed")
+			equal(t, "counts", fmt.Sprint(v.Completed, v.Failed), "2 1")
+			w.replay(t, offset).Is(t, 409, "CONFLICT", "done")
+		})
+		t.Run("FB-077 G-FB-37 the handler is not told again", func(t *testing.T) {
+			for _, j := range w.claimOf(t, fetchbox.Name, 1) {
+				equal(t, "state", j.State, job.State("closing"))
+				w.finish(t, j, outcomeOf(j))
+			}
+			w.replay(t, w.letters(t, "").Items[0].Offset).Want(t, 202)
+			w.endOf(t, r.JobID, storedOutcome)
+			w.status(t, r.JobID, "completed")
+			w.finalize(t, 1)
+			w.status(t, r.JobID, "completed")
+		})
+		t.Run("G-FB-36 a replayed task is published again", func(t *testing.T) {
+			w.deliver(t)
+			n := 0
+			for _, m := range w.messages(t) {
+				if m.ResourceID == "r0001" {
+					n++
+				}
+			}
+			equal(t, "messages", n, 2)
+		})
+		t.Run("an unknown offset", func(t *testing.T) {
+			for _, offset := range []string{"0", "99", "x", "-1", "99999999999999999999"} {
+				w.Do(t, "POST", "/operators/dlq/"+offset+"/replay", "").Is(t, 404, "NOT_FOUND")
+			}
+		})
+		t.Run("a task that is not there any more", func(t *testing.T) {
+			w.dropJob(t, r.JobID)
+			w.replay(t, offset).Is(t, 409, "CONFLICT", "ledger")
+		})
+	})
+}
+
+// TestReplays: of many who replay one dead letter at once one does.
+func TestReplays(t *testing.T) {
+	t.Parallel()
+	t.Run("G-FB-37 a crowd", func(t *testing.T) {
+		w := inMemory(t, config())
+		r := w.submit(t, manifest(1))
+		w.endOf(t, r.JobID, brokeOutcome)
+		w.deliver(t)
+		won := 0
+		for _, got := range testkit.Together(20, func(int) testkit.Reply { return w.replay(t, 1) }) {
+			if got.Status == 202 {
+				won++
+			} else {
+				got.Is(t, 409, "CONFLICT")
+			}
+		}
+		equal(t, "replays", won, 1)
+		v := w.status(t, r.JobID, "in_progress")
+		equal(t, "counts", fmt.Sprint(v.Total, v.Completed, v.Failed), "1 0 0")
+	})
+}

@@ -1,0 +1,50 @@
+package fetchbox
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// What the tests of downloads see beside what others do.
+var (
+	EncodeTask = encodeTask
+	MetadataOf = metadataOf
+)
+
+// Fetch is one try of a task.
+func (f *FetchBox) Fetch(ctx context.Context, j *job.Job) engine.Outcome {
+	return (&fetcher{f, f.types[j.Queue]}).Handle(ctx, &worker.Task{Job: j})
+}
+
+func (f *FetchBox) RunFetchers(ctx context.Context)  { f.runFetchers(ctx) }
+func (f *FetchBox) RunFinalizer(ctx context.Context) { f.runFinalizer(ctx) }
+
+func (f *FetchBox) ProxyHealth(ctx context.Context) (status, detail string) {
+	return f.proxyHealth(ctx)
+}
+
+func (f *FetchBox) CloseWays() { f.ways.close() }
+
+// WithHandler gives a registered job type a handler, and leaves the rest of it.
+func (f *FetchBox) WithHandler(name string, h handler.Handler) { f.types[name].handler = h }
+
+// Hosts are the hosts of a node.
+type Hosts struct{ *hosts }
+
+func NewHosts(most int, elapsed func() time.Duration) Hosts { return Hosts{newHosts(most, elapsed)} }
+
+func (h Hosts) Enter(ctx context.Context, name string) (leave func(), later time.Duration) {
+	return h.enter(ctx, name)
+}
+func (h Hosts) Pause(name string, d time.Duration) { h.pause(name, d) }
+func (h Hosts) Known() int                         { h.mu.Lock(); defer h.mu.Unlock(); return len(h.all) }
+
+func RetryAfter(value string, now time.Time) time.Duration {
+	return retryAfter(http.Header{"Retry-After": {value}}, now)
+}

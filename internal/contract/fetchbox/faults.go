@@ -1,0 +1,120 @@
+package fetchbox
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// Codes of what goes wrong with a download (G-FB-24). An answer of HTTP has HTTP_ and its status.
+const (
+	codeURL         = "DOWNLOAD_INVALID_URL"
+	codeHeader      = "DOWNLOAD_INVALID_HEADER"
+	codeRefused     = "DOWNLOAD_ADDRESS_REFUSED" // by the guard
+	codeRedirects   = "DOWNLOAD_TOO_MANY_REDIRECTS"
+	codeTooBig      = "DOWNLOAD_TOO_LARGE"
+	codeChecksum    = "DOWNLOAD_CHECKSUM_MISMATCH"
+	codeTimeout     = "DOWNLOAD_TIMEOUT"
+	codeUnknownHost = "DOWNLOAD_UNKNOWN_HOST"
+	codeTLS         = "DOWNLOAD_TLS"
+	codeConnection  = "DOWNLOAD_CONNECTION"
+	codeTruncated   = "DOWNLOAD_TRUNCATED"
+	codeProxy       = "DOWNLOAD_PROXY"
+	codeUnknownPool = "DOWNLOAD_UNKNOWN_PROXY_POOL"
+
+	codeUpload    = "UPLOAD_FAILED"
+	codeUploadKey = "UPLOAD_INVALID_KEY"
+
+	codeHandlerTask     = "HANDLER_TASK"     // Adjust refused it
+	codeHandlerPanic    = "HANDLER_PANIC"    // or broke
+	codeHandlerFinalize = "HANDLER_FINALIZE" // Finalize failed
+)
+
+// fault is a try that failed.
+type fault struct {
+	code, message string
+	again         bool          // another try may do better (FB-083)
+	delay         time.Duration // that the other end asks for; 0 leaves it to the backoff
+	ofStorage     bool
+}
+
+func (f *fault) Error() string { return f.code + ": " + f.message }
+
+// storageError is an error of the storage.
+type storageError struct{ error }
+
+func (s *storageError) Unwrap() error { return s.error }
+
+// noPlace says that a task's object can be nowhere.
+var noPlace = &fault{code: codeUploadKey, message: "the object's bucket or key is not one", ofStorage: true}
+
+// httpFault is an answer that is no success.
+func httpFault(status int) *fault {
+	again := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+	text := http.StatusText(status)
+	if text != "" {
+		text = " " + text
+	}
+	return &fault{code: "HTTP_" + strconv.Itoa(status), message: "the answer is " + strconv.Itoa(status) + text, again: again}
+}
+
+// describe makes a fault of any error. Messages name nothing of where this runs: neither addresses nor proxies.
+func (f *FetchBox) describe(err error) *fault {
+	var (
+		known   *fault
+		storage *storageError
+		refused *egress.Refused
+		url     egress.BadURL
+		proxy   *egress.ProxyError
+		dns     *net.DNSError
+		timeout net.Error
+		cert    *tls.CertificateVerificationError
+		record  tls.RecordHeaderError
+		alert   tls.AlertError
+	)
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &storage):
+		return f.describeStorage(storage.error)
+	case errors.As(err, &refused):
+		return &fault{code: codeRefused, message: fmt.Sprintf("the address is refused: %s", refused.Class)}
+	case errors.Is(err, egress.ErrRedirects):
+		return &fault{code: codeRedirects, message: fmt.Sprintf("there are more than %d redirects", maxRedirects)}
+	case errors.As(err, &url):
+		return &fault{code: codeURL, message: "in a redirect: " + string(url)}
+	case errors.As(err, &proxy):
+		return &fault{code: codeProxy, message: "no proxy works", again: true}
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return &fault{code: codeTimeout, message: fmt.Sprintf("it took longer than %s, or %s to connect", f.DownloadTimeout, f.ConnectTimeout), again: true}
+	case errors.As(err, &dns):
+		return &fault{code: codeUnknownHost, message: "the host is not known", again: true}
+	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert):
+		return &fault{code: codeTLS, message: "there is no secure connection", again: true}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return &fault{code: codeTruncated, message: "the answer ended too early", again: true}
+	}
+	return &fault{code: codeConnection, message: "the connection failed", again: true}
+}
+
+// describeStorage says what is wrong with the storage; the server's log says more.
+func (f *FetchBox) describeStorage(err error) *fault {
+	switch {
+	case job.IsKind(err, job.Invalid), job.IsKind(err, job.Conflict): // not a key, or one that lies below an object
+		return noPlace
+	case job.IsKind(err, job.Timeout), errors.Is(err, context.DeadlineExceeded):
+		return &fault{code: codeTimeout, message: fmt.Sprintf("it took longer than %s", f.DownloadTimeout), again: true}
+	}
+	f.Log.Warn("a download cannot be stored", telemetry.ErrorMessage, err)
+	return &fault{code: codeUpload, message: "the object cannot be stored", again: true, ofStorage: true}
+}

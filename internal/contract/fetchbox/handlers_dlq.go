@@ -1,0 +1,122 @@
+package fetchbox
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
+)
+
+// GET /operators/dlq
+func (f *FetchBox) deadLetters(c *httpapi.Call) error {
+	limit, err := number(c, "limit", usualPage, 1, mostPage)
+	if err != nil {
+		return err
+	}
+	var before uint64
+	if text, given, err := c.Query("cursor"); err != nil {
+		return err
+	} else if given {
+		if before, err = strconv.ParseUint(text, 10, 64); err != nil || before == 0 {
+			return invalid("cursor is none that was given out")
+		}
+	}
+	letters, err := f.Streams.Newest(c.Request.Context(), dlqStream, dlqSubject, before, limit+1)
+	if err != nil {
+		return err
+	}
+	more := len(letters) > limit
+	letters = letters[:min(limit, len(letters))]
+	var b bytes.Buffer
+	b.WriteString(`{"items":[`)
+	for i, l := range letters {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(bytes.TrimSuffix(l.Data, []byte("}")))
+		b.WriteString(`,"offset":` + strconv.FormatUint(l.Offset, 10) + "}")
+	}
+	b.WriteString(`],"next_cursor":`)
+	if more {
+		b.WriteString(strconv.Quote(strconv.FormatUint(letters[len(letters)-1].Offset, 10)))
+	} else {
+		b.WriteString("null")
+	}
+	b.WriteString(`,"has_more":` + strconv.FormatBool(more) + "}")
+	c.Send(http.StatusOK, httpapi.JSON, b.Bytes())
+	return nil
+}
+
+// POST /operators/dlq/{offset}/replay
+func (f *FetchBox) replay(c *httpapi.Call) error {
+	ctx := c.Request.Context()
+	absent := &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such dead letter"}
+	offset, err := strconv.ParseUint(c.Member("offset"), 10, 64)
+	if err != nil {
+		return absent
+	}
+	letter, err := f.Streams.Get(ctx, dlqStream, offset)
+	if job.IsKind(err, job.NotFound) {
+		return absent
+	}
+	if err != nil {
+		return err
+	}
+	jobID, resourceID, ok := buried(letter.Data)
+	if !ok {
+		return conflict("the dead letter is not that of a task with a row: it was never taken in, and whoever published it must do so again")
+	}
+	task, err := f.revive(ctx, jobID, resourceID)
+	if err != nil {
+		return err
+	}
+	o := jsontext.NewObject(nil)
+	o.Text("job_id", jobID)
+	o.Text("resource_id", resourceID)
+	o.Text("status", string(task.State))
+	c.Send(http.StatusAccepted, httpapi.JSON, o.End())
+	return nil
+}
+
+// buried reads which task a dead letter is about; false where it is about none that could be taken in.
+func buried(letter []byte) (jobID, resourceID string, ok bool) {
+	for name, value := range jsontext.Members(letter) {
+		if string(name) == "task" {
+			for name, value := range jsontext.Members(value) {
+				switch string(name) {
+				case "job_id":
+					text, _ := jsontext.String(value)
+					jobID, ok = serial.Parse(text)
+				case "resource_id":
+					resourceID, _ = jsontext.String(value)
+				}
+			}
+		}
+	}
+	return jobID, resourceID, ok && resourceID != ""
+}
+
+// revive gives a dead task as many tries as a new one. Its job follows in the same transaction.
+func (f *FetchBox) revive(ctx context.Context, jobID, resourceID string) (*job.Job, error) {
+	there, err := f.engine.GetAlias(ctx, taskAlias(jobID, resourceID))
+	if job.IsKind(err, job.NotFound) {
+		return nil, conflict("the ledger does not hold the task: it was pruned, or never taken in")
+	}
+	if err != nil {
+		return nil, err
+	}
+	after, err := f.engine.Change(ctx, there.ID, job.Retried, func(j *job.Job, now time.Time) error {
+		j.RunLimit, j.DueAt = j.Failures+f.Tries, now
+		return nil
+	})
+	if job.IsKind(err, job.Conflict) {
+		return nil, conflict("the task is not dead: it is %s", there.State)
+	}
+	return after, err
+}

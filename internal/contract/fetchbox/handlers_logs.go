@@ -1,0 +1,142 @@
+package fetchbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/stream"
+)
+
+const mostEntries = 1000 // of one answer (G-FB-21)
+
+// The two forms of a log.
+var (
+	ndjson = []string{"application/x-ndjson"}
+	sse    = []string{"text/event-stream"}
+)
+
+// logQuery is what of a log is asked for.
+type logQuery struct {
+	since  uint64
+	limit  int // 0 is none: of a log that is followed and whose limit nobody set
+	follow bool
+	events bool // as server-sent events
+}
+
+func readLogQuery(c *httpapi.Call, cursor uint64) (q logQuery, err error) {
+	q.since = cursor
+	text, given, err := c.Query("since_offset")
+	if err != nil {
+		return q, err
+	}
+	if given {
+		if q.since, err = strconv.ParseUint(text, 10, 63); err != nil {
+			return q, invalid("since_offset must be a whole number of 0 or more")
+		}
+	}
+	if text, given, err = c.Query("follow"); err != nil {
+		return q, err
+	}
+	if q.follow = text == "true"; given && !q.follow && text != "false" {
+		return q, invalid("follow must be true or false")
+	}
+	usual := mostEntries
+	if q.follow {
+		usual = 0
+	}
+	q.limit, err = number(c, "limit", usual, 1, mostEntries)
+	q.events = wantsEvents(c.Request.Header["Accept"])
+	return q, err
+}
+
+// wantsEvents reports whether Accept asks for server-sent events.
+func wantsEvents(accept []string) bool {
+	for _, line := range accept {
+		for entry := range strings.SplitSeq(line, ",") {
+			kind, _, _ := strings.Cut(entry, ";")
+			if strings.EqualFold(strings.TrimSpace(kind), sse[0]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// GET /operators/jobs/{job_id}/logs
+func (f *FetchBox) logs(c *httpapi.Call) error {
+	j, err := f.jobOf(c.Request.Context(), c.Member("job_id"))
+	if err != nil {
+		return err
+	}
+	q, err := readLogQuery(c, entryOf(j).cursor)
+	if err != nil {
+		return err
+	}
+	if q.follow {
+		return f.followLog(c, j.ID.Key, &q)
+	}
+	entries, err := f.Streams.Read(c.Request.Context(), logsStream, logSubject(j.ID.Key), q.since, q.limit)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	for i := range entries {
+		q.write(&b, &entries[i])
+	}
+	c.Send(http.StatusOK, q.form(), b.Bytes())
+	return nil
+}
+
+func (q *logQuery) form() []string {
+	if q.events {
+		return sse
+	}
+	return ndjson
+}
+
+// write appends an entry with its offset, which is also the id of an event.
+func (q *logQuery) write(b *bytes.Buffer, e *stream.Entry) {
+	offset := strconv.FormatUint(e.Offset, 10)
+	if q.events {
+		b.WriteString("id: " + offset + "\ndata: ")
+	}
+	b.Write(bytes.TrimSuffix(e.Data, []byte("}")))
+	b.WriteString(`,"offset":` + offset + "}\n")
+	if q.events {
+		b.WriteByte('\n')
+	}
+}
+
+// errEnough ends a log that has been followed to its limit, or that nobody reads any more.
+var errEnough = errors.New("no more entries are wanted")
+
+// followLog sends what there is and then each entry as it comes, until the caller leaves, the node stops, or as many as
+// were asked for are sent.
+func (f *FetchBox) followLog(c *httpapi.Call, jobID string, q *logQuery) error {
+	ctx, cancel := context.WithCancel(c.Request.Context())
+	defer cancel()
+	defer context.AfterFunc(f.live, cancel)()
+	c.Header()["Content-Type"] = q.form()
+	if err := c.Stream(nil); err != nil {
+		return nil // nobody reads any more
+	}
+	sent := 0
+	err := f.Streams.Follow(ctx, logsStream, logSubject(jobID), q.since, func(e stream.Entry) error {
+		var b bytes.Buffer
+		q.write(&b, &e)
+		if sent++; c.Stream(b.Bytes()) != nil || sent == q.limit {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) || job.IsKind(err, job.Aborted) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package fetchbox
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+)
+
+// The states of a component (G-FB-39).
+const (
+	healthOK       = "ok"
+	healthDegraded = "degraded"
+	healthDown     = "down"
+)
+
+// component is one part, as it is at the moment.
+type component struct {
+	name           string
+	status, detail string
+	critical       bool // nothing works without it
+}
+
+// askTime bounds the question to one part.
+const askTime = 5 * time.Second
+
+// components asks each part.
+func (f *FetchBox) components(ctx context.Context) []component {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	all := []component{{name: "api", status: healthOK}, {name: "ledger", critical: true}, {name: "stream", critical: true},
+		{name: "storage", critical: true}, {name: "proxy_pools"}}
+	var asked sync.WaitGroup
+	for i, ask := range map[int]func(context.Context) error{1: f.engine.Ping, 2: f.Streams.Ping, 3: f.Objects.Ping} {
+		asked.Go(func() {
+			c := &all[i]
+			if err := ask(ctx); err != nil {
+				c.status, c.detail = healthDown, "it does not answer; the server's log says why"
+				f.Log.Warn("a part of the contract is down", "component", c.name, "error_message", err)
+				return
+			}
+			c.status = healthOK
+		})
+	}
+	asked.Wait()
+	all[4].status, all[4].detail = f.proxyHealth(ctx)
+	return all
+}
+
+// GET /operators/health
+func (f *FetchBox) health(c *httpapi.Call) error {
+	all := f.components(c.Request.Context())
+	overall, status := healthOK, http.StatusOK
+	for _, part := range all {
+		switch {
+		case part.critical && part.status == healthDown:
+			overall, status = healthDown, http.StatusServiceUnavailable // FB-066
+		case part.status != healthOK && overall == healthOK:
+			overall = healthDegraded
+		}
+	}
+	o := jsontext.NewObject(make([]byte, 0, 512))
+	o.Text("status", overall)
+	o.Object("components", func(o *jsontext.Object) {
+		for _, part := range all {
+			o.Object(part.name, func(o *jsontext.Object) {
+				o.Text("status", part.status)
+				if part.detail != "" {
+					o.Text("detail", part.detail)
+				}
+			})
+		}
+	})
+	c.Send(status, httpapi.JSON, o.End())
+	return nil
+}

@@ -1,0 +1,220 @@
+package fetchbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+const (
+	storeTries  = 3 // G-FB-20
+	storePause  = 50 * time.Millisecond
+	attemptTime = 10 * time.Second
+	undoTime    = 5 * time.Second
+)
+
+var errUnchanged = errors.New("nothing is to be changed")
+
+// earlier finds the job that was submitted under an idempotency key, nil when there is none or its window is over: then
+// the key is free from here on (FB-050).
+func (f *FetchBox) earlier(ctx context.Context, alias job.Ident) (*receipt, error) {
+	j, err := f.engine.GetAlias(ctx, alias)
+	if job.IsKind(err, job.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.Now().Sub(j.CreatedAt) < f.IdempotencyWindow {
+		return receiptOf(j), nil
+	}
+	_, err = f.engine.Change(ctx, j.ID, job.Replaced, func(j *job.Job, _ time.Time) error {
+		if j.Alias != alias {
+			return errUnchanged
+		}
+		j.Alias = job.Ident{}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errUnchanged) && !job.IsKind(err, job.NotFound) {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// ingest is a manifest on its way in (FB-031).
+type ingest struct {
+	f         *FetchBox
+	job       handler.Job
+	alias     job.Ident // zero without an idempotency key
+	text      []byte    // the manifest as it came
+	resources int
+	tasks     []handler.Task
+	trace     string
+	keys      []string // of the rows of the tasks
+	at        time.Time
+
+	put    bool   // the manifest is stored
+	cursor uint64 // 0 until the first entry of the job's log is stored
+	unsure bool   // the rows may be stored although nobody said so
+}
+
+// ingest builds what is to be stored of a manifest. Nothing is until store.
+func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manifest, text []byte) (*ingest, error) {
+	trace := telemetry.Carrier(ctx)
+	ids := f.ids.Next(1)
+	in := &ingest{f: f, text: text, resources: len(m.Resources), trace: trace, at: f.Now(),
+		job: handler.Job{ID: ids[0], Type: h.jobType.name, Tenant: h.tenant, TraceID: traceOf(trace)}}
+	in.job.ManifestKey = f.Objects.URI("", in.manifest())
+	if h.key != "" {
+		in.alias = keyAlias(h.tenant, h.jobType.name, h.key)
+	}
+	var err error
+	if in.tasks, err = h.jobType.build(ctx, in.job, m); err != nil {
+		return nil, err
+	}
+	in.keys = f.ids.Next(len(in.tasks))
+	return in, nil
+}
+
+// manifestPrefix begins the keys of all manifests; the job type and the job follow.
+const manifestPrefix = "manifests/"
+
+// manifest is the key of the stored manifest (FB-029).
+func (in *ingest) manifest() string {
+	return manifestPrefix + in.job.Type + "/" + in.job.ID + "/metadata.json"
+}
+
+// store makes the job exist as a whole or not at all (G-FB-02).
+func (in *ingest) store(ctx context.Context) (*receipt, error) {
+	var err error
+	for try := range storeTries {
+		if try > 0 && !pause(ctx, storePause<<try) {
+			break
+		}
+		var r *receipt
+		if r, err = in.attempt(ctx); err == nil {
+			return r, nil
+		}
+		if k := job.KindOf(err); k != job.Unavailable && k != job.Timeout && k != job.Internal {
+			break
+		}
+	}
+	in.undo(ctx)
+	return nil, err
+}
+
+// attempt does what earlier ones have left undone: the manifest, the first entry of the log, which shows that the streams
+// take what the outbox will bring, and the rows in one transaction.
+func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	f := in.f
+	if !in.put {
+		_, err := f.Objects.Put(ctx, "", in.manifest(), bytes.NewReader(in.text), object.Attributes{ContentType: "application/json"})
+		if err != nil { // whatever it is, it is not the caller's fault
+			return nil, &job.Error{Kind: job.Unavailable, Op: Name, Msg: "the manifest could not be stored", Err: err}
+		}
+		in.put = true
+	}
+	if in.cursor == 0 {
+		offset, err := f.openLog(ctx, in.job, in.resources, in.at)
+		if err != nil {
+			return nil, err
+		}
+		in.cursor = offset
+	}
+	_, err := f.engine.Submit(ctx, engine.Unique, in.rows())
+	switch {
+	case err == nil:
+		return in.receipt(), nil
+	case job.IsKind(err, job.Conflict):
+		return in.taken(ctx)
+	}
+	in.unsure = true
+	return nil, err
+}
+
+// openLog stores the first entry of a job's log and returns its offset (FB-060). Stored again it is the same entry.
+func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at time.Time) (uint64, error) {
+	o := jsontext.NewObject(make([]byte, 0, 256))
+	l := logEntry{jobID: j.ID, traceID: j.TraceID, level: levelInfo, message: "the job is accepted", at: at}
+	l.append(&o, func(o *jsontext.Object) {
+		o.Text("job_type", j.Type)
+		o.Number("resources", int64(resources))
+	})
+	offsets, err := f.publish(ctx, []stream.Message{{Subject: logSubject(j.ID), ID: j.ID + "/accepted", Data: o.End()}})
+	if err != nil {
+		return 0, err
+	}
+	return offsets[0], nil
+}
+
+func (in *ingest) rows() []engine.Submission {
+	e := entry{manifestKey: in.job.ManifestKey, tenant: in.job.Tenant, resources: in.resources, cursor: in.cursor, traceID: in.job.TraceID}
+	batch := make([]engine.Submission, 0, 1+len(in.tasks))
+	batch = append(batch, in.f.jobRow(in.job.ID, in.job.Type, in.alias, &e, in.trace))
+	for i := range in.tasks {
+		batch = append(batch, in.f.taskRow(in.keys[i], &in.tasks[i], in.trace, false))
+	}
+	return batch
+}
+
+func (in *ingest) receipt() *receipt {
+	return &receipt{jobID: in.job.ID, manifestKey: in.job.ManifestKey, resources: in.resources}
+}
+
+// taken says what a conflict means: the rows were stored by an attempt whose answer was lost, or the key is another's,
+// who came first (FB-048).
+func (in *ingest) taken(ctx context.Context) (*receipt, error) {
+	own, err := in.f.engine.Exists(ctx, idOf(in.job.ID))
+	if err != nil {
+		in.unsure = true
+		return nil, err
+	}
+	if own {
+		return in.receipt(), nil
+	}
+	first, err := in.f.earlier(ctx, in.alias)
+	if err != nil {
+		return nil, err
+	}
+	if first == nil { // it has ended since
+		return nil, &job.Error{Kind: job.Unavailable, Op: Name, Msg: "another request had the same idempotency key"}
+	}
+	in.undo(ctx)
+	return first, nil
+}
+
+// undo takes the manifest of a job that does not exist away. Where nobody knows whether it does, and where this fails, the
+// sweep looks later.
+func (in *ingest) undo(ctx context.Context) {
+	if !in.put || in.unsure {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if err := in.f.Objects.Delete(ctx, "", in.manifest()); err != nil {
+		in.f.Log.Warn("a manifest without a job is left to the sweep", telemetry.JobID, in.job.ID, telemetry.ErrorMessage, err)
+	}
+}
+
+// pause waits, and reports whether there was time.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,94 @@
+package fetchbox
+
+import (
+	"context"
+	"strings"
+
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
+)
+
+// usualPriority is that of every job: attributes.priority has no effect on order (G-FB-28), but a list needs one.
+const usualPriority = 5
+
+func idOf(key string) job.ID     { return job.ID{Contract: Name, Key: key} }
+func taskIDOf(key string) job.ID { return job.ID{Contract: Tasks, Key: key} }
+
+// keyAlias is what a job is known by to whoever submits it again (FB-047).
+func keyAlias(tenant, jobType, key string) job.Ident {
+	return job.AliasOf(Name, tenant, jobType+"\x00"+key)
+}
+
+// taskAlias makes a resource of a job a task once, whoever proposes it (FB-086).
+func taskAlias(jobID, resourceID string) job.Ident { return job.AliasOf(Tasks, jobID, resourceID) }
+
+// entry is what of a job has no place of its own in the engine.
+type entry struct {
+	manifestKey string
+	tenant      string
+	resources   int    // as many as the manifest had
+	cursor      uint64 // offset of the first entry of the job's log (FB-060)
+	traceID     string
+}
+
+func (e *entry) encode() []byte {
+	o := jsontext.NewObject(make([]byte, 0, 256))
+	o.Text("manifest_key", e.manifestKey)
+	o.Text("tenant", e.tenant)
+	o.Number("resources", int64(e.resources))
+	o.Number("cursor", int64(e.cursor))
+	o.Text("trace_id", e.traceID)
+	return o.End()
+}
+
+// entryOf reads what encode wrote; what cannot be read is left out.
+func entryOf(j *job.Job) (e entry) {
+	for name, value := range jsontext.Members(j.Definition) {
+		switch string(name) {
+		case "manifest_key":
+			e.manifestKey, _ = jsontext.String(value)
+		case "tenant":
+			e.tenant, _ = jsontext.String(value)
+		case "resources":
+			n, _ := jsontext.Int(value, 64)
+			e.resources = int(n)
+		case "cursor":
+			n, _ := jsontext.Int(value, 64)
+			e.cursor = uint64(n)
+		case "trace_id":
+			e.traceID, _ = jsontext.String(value)
+		}
+	}
+	return e
+}
+
+// traceOf is the trace that a traceparent belongs to; empty for none.
+func traceOf(carrier string) string {
+	parts := strings.Split(carrier, "-")
+	if len(parts) != 4 {
+		return ""
+	}
+	return parts[1]
+}
+
+// lastError is the latest failure of a job's tasks (FB-057). A worker that was lost for good left no word.
+func lastError(j *job.Job) (f failure, failed bool) {
+	if f, failed = readFailure(j.Failure); !failed && j.FailedDeps > 0 {
+		return workerLost, true
+	}
+	return f, failed
+}
+
+// jobOf reads the job that a path or a message names.
+func (f *FetchBox) jobOf(ctx context.Context, name string) (*job.Job, error) {
+	key, ok := serial.Parse(name)
+	if !ok {
+		return nil, &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
+	}
+	j, err := f.engine.Get(ctx, idOf(key))
+	if job.IsKind(err, job.NotFound) {
+		return nil, noJob(key)
+	}
+	return j, err
+}

@@ -1,0 +1,216 @@
+package fetchbox_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestLogs(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		one, other := w.submit(t, manifest(2)), w.submit(t, manifest(3))
+		w.deliver(t)
+		w.endOf(t, one.JobID, storedOutcome)
+		w.endOf(t, other.JobID, storedOutcome)
+		w.endOf(t, one.JobID, brokeOutcome)
+		w.deliver(t)
+		all := w.logs(t, one.JobID, "")
+		t.Run("FB-059 FB-062 FB-064 the job's entries, in order", func(t *testing.T) {
+			var story []string
+			last := uint64(0)
+			for _, l := range all {
+				if l.JobID != one.JobID || l.Offset <= last || l.TimestampMS == 0 || l.Fields == nil || l.Level == "" {
+					t.Errorf("after %d: %+v", last, l)
+				}
+				last = l.Offset
+				story = append(story, strings.TrimSpace(l.ResourceID+" "+l.Message))
+			}
+			want := []string{"the job is accepted", "r0000 the task is queued", "r0001 the task is queued", "the first task is taken up",
+				"r0000 the download begins", "r0000 the resource is stored", "r0001 the download begins",
+				"r0001 the task failed and is not tried again", "all tasks are settled"}
+			equal(t, "entries", len(story), len(want))
+			for _, line := range want {
+				if !strings.Contains(strings.Join(story, "\n")+"\n", line+"\n") {
+					t.Errorf("%q is missing in\n%s", line, strings.Join(story, "\n"))
+				}
+			}
+			equal(t, "first", story[0], want[0])
+		})
+		t.Run("FB-064 every member is there", func(t *testing.T) {
+			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?limit=1", "").Want(t, 200)
+			equal(t, "type", r.Header.Get("Content-Type"), "application/x-ndjson")
+			var members map[string]any
+			if err := json.Unmarshal([]byte(r.Body), &members); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"job_id", "resource_id", "level", "message", "fields", "timestamp_ms", "trace_id", "offset"} {
+				if _, there := members[name]; !there {
+					t.Errorf("%s is missing", name)
+				}
+			}
+		})
+		t.Run("FB-060 it starts at the stored cursor", func(t *testing.T) {
+			for _, r := range []receipt{one, other} {
+				equal(t, "first", w.logs(t, r.JobID, "")[0].Offset, w.get(t, r.JobID).LogCursor.Offset)
+			}
+		})
+		t.Run("FB-061 from an offset on, without gaps or repeats", func(t *testing.T) {
+			for i, l := range all {
+				part := w.logs(t, one.JobID, fmt.Sprintf("?since_offset=%d", l.Offset))
+				equal(t, "entries", len(part), len(all)-i)
+				equal(t, "first", part[0].Offset, l.Offset)
+			}
+			var again []line
+			for since := uint64(0); ; {
+				part := w.logs(t, one.JobID, fmt.Sprintf("?limit=2&since_offset=%d", since))
+				if len(part) == 0 {
+					break
+				}
+				again = append(again, part...)
+				since = part[len(part)-1].Offset + 1
+			}
+			equal(t, "entries", len(again), len(all))
+		})
+		t.Run("FB-061 behind the end there is nothing", func(t *testing.T) {
+			equal(t, "entries", len(w.logs(t, one.JobID, "?since_offset=9223372036854775807")), 0)
+		})
+		for _, query := range []string{"since_offset=-1", "since_offset=x", "since_offset=", "since_offset=1.5", "since_offset=99999999999999999999",
+			"limit=0", "limit=1001", "follow=yes", "since_offset=1&since_offset=2"} {
+			t.Run("FB-063 a wrong "+query, func(t *testing.T) {
+				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?"+query, "").Is(t, 400, "INVALID_PAYLOAD")
+			})
+		}
+		t.Run("G-FB-21 as events", func(t *testing.T) {
+			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?limit=2", "", "Accept", "text/event-stream").Want(t, 200)
+			equal(t, "type", r.Header.Get("Content-Type"), "text/event-stream")
+			events := strings.Split(strings.TrimSuffix(r.Body, "\n\n"), "\n\n")
+			equal(t, "events", len(events), 2)
+			for i, e := range events {
+				id, data, _ := strings.Cut(e, "\n")
+				equal(t, "id", id, fmt.Sprint("id: ", all[i].Offset))
+				if !strings.HasPrefix(data, `data: {"job_id":"`+one.JobID) {
+					t.Errorf("data %q", data)
+				}
+			}
+		})
+	})
+}
+
+// follow opens the log of a job and returns its lines; the response ends with the test.
+func (w *world) follow(t *testing.T, ctx context.Context, id, query string) *bufio.Reader {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL+"/operators/jobs/"+id+"/logs?follow=true"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	equal(t, "status", resp.StatusCode, 200)
+	return bufio.NewReader(resp.Body)
+}
+
+func next(t *testing.T, r *bufio.Reader) (l line) {
+	t.Helper()
+	text, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(text), &l); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return l
+}
+
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	t.Run("G-FB-21 entries come as they are made", func(t *testing.T) {
+		w := inMemory(t, config())
+		r := w.submit(t, manifest(2))
+		lines := w.follow(t, t.Context(), r.JobID, "")
+		equal(t, "first", next(t, lines).Message, "the job is accepted")
+		w.deliver(t)
+		equal(t, "second", next(t, lines).Message, "the task is queued")
+		equal(t, "third", next(t, lines).Message, "the task is queued")
+		w.endOf(t, r.JobID, storedOutcome)
+		w.deliver(t)
+		equal(t, "fourth", next(t, lines).ResourceID, "r0000")
+	})
+	t.Run("G-FB-21 as many as were asked for", func(t *testing.T) {
+		w := inMemory(t, config())
+		r := w.submit(t, manifest(5))
+		w.deliver(t)
+		lines := w.follow(t, t.Context(), r.JobID, "&limit=3")
+		text, err := io.ReadAll(lines)
+		if err != nil || strings.Count(string(text), "\n") != 3 {
+			t.Errorf("got %s, %v", text, err)
+		}
+	})
+	t.Run("G-FB-21 it ends when the caller leaves", func(t *testing.T) {
+		w := inMemory(t, config())
+		r := w.submit(t, manifest(1))
+		ctx, leave := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		lines := w.follow(t, ctx, r.JobID, "")
+		next(t, lines)
+		go func() {
+			defer close(ended)
+			_, _ = io.ReadAll(lines)
+		}()
+		leave()
+		<-ended
+		// That the handler ends as well is what the server's Close at the end of the test waits for.
+	})
+	t.Run("G-FB-21 it ends when the node stops", func(t *testing.T) {
+		w := inMemory(t, config())
+		r := w.submit(t, manifest(1))
+		lines := w.follow(t, t.Context(), r.JobID, "")
+		next(t, lines)
+		w.room.StopLive()
+		if rest, err := io.ReadAll(lines); err != nil || len(rest) != 0 {
+			t.Errorf("got %s, %v", rest, err)
+		}
+	})
+}
+
+// TestStatusMessages: jobs.status tells of every change of a job's status, once (G-FB-36).
+func TestStatusMessages(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		type message struct {
+			JobID       string `json:"job_id"`
+			JobType     string `json:"job_type"`
+			Status      string
+			Total       int    `json:"resource_total"`
+			Completed   int    `json:"resource_completed"`
+			Failed      int    `json:"resource_failed"`
+			ManifestKey string `json:"manifest_key"`
+			Tenant      string
+			LastError   *problem `json:"last_error"`
+			Timestamp   string
+		}
+		r := w.submit(t, manifest(2), "X-Fetchbox-Tenant", "t")
+		w.endOf(t, r.JobID, storedOutcome)
+		w.endOf(t, r.JobID, brokeOutcome)
+		w.finalize(t, 1)
+		w.deliver(t)
+		t.Run("FB-055 queued, in_progress, failed", func(t *testing.T) {
+			var got []string
+			for _, m := range read[message](t, w, "JOBS_STATUS", "jobs.status") {
+				if m.JobID != r.JobID || m.JobType != gallery || m.ManifestKey != r.ManifestKey || m.Tenant != "t" || m.Timestamp == "" {
+					t.Errorf("got %+v", m)
+				}
+				got = append(got, fmt.Sprint(m.Status, m.Total, m.Completed, m.Failed, m.LastError != nil))
+			}
+			equal(t, "messages", strings.Join(got, "; "), "queued2 0 0 false; in_progress2 0 0 false; failed2 1 1 true")
+		})
+	})
+}

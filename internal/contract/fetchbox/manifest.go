@@ -1,0 +1,162 @@
+package fetchbox
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+)
+
+// The limits of a manifest that no setting moves.
+const (
+	version      = "v1"
+	mostIDChars  = 128  // FB-015
+	mostMapKeys  = 10   // FB-018; tags as well (G-FB-18)
+	mostMapValue = 1024 // bytes (FB-019)
+)
+
+// readManifest reads and judges a manifest of up to most resources (FB-010 to FB-022). Metadata and attributes are parts
+// of text. Members it does not know are of no matter.
+func readManifest(text []byte, most int) (m handler.Manifest, err error) {
+	if err := jsontext.Check(text); err != nil {
+		return m, invalid("the body is not JSON: %v", err)
+	}
+	if jsontext.KindOf(text) != jsontext.KindObject {
+		return m, invalid("the body must be an object")
+	}
+	var resources []byte
+	for name, value := range jsontext.Members(text) {
+		switch string(name) {
+		case "manifest_version":
+			m.Version, _ = jsontext.String(value) // any other kind is not v1 either
+		case "metadata":
+			m.Metadata = value
+		case "attributes":
+			m.Attributes = value
+		case "resources":
+			resources = value
+		}
+	}
+	switch {
+	case m.Version != version:
+		return m, invalid("manifest_version must be %q", version)
+	case jsontext.KindOf(m.Metadata) != jsontext.KindObject:
+		return m, invalid("metadata must be an object")
+	case m.Attributes != nil && jsontext.KindOf(m.Attributes) != jsontext.KindObject:
+		return m, invalid("attributes must be an object where it is given")
+	case jsontext.KindOf(resources) != jsontext.KindArray:
+		return m, invalid("resources must be an array")
+	}
+	m.Resources, err = readResources(resources, most)
+	return m, err
+}
+
+func readResources(raw []byte, most int) (all []handler.Resource, err error) {
+	seen := map[string]bool{}
+	for i, value := range jsontext.Elements(raw) {
+		if i >= most {
+			return nil, invalid("resources has more than %d entries", most)
+		}
+		r, err := readResource(value)
+		if err != nil {
+			return nil, invalid("resources[%d]: %s", i, err.Error())
+		}
+		if seen[r.ID] {
+			return nil, invalid("resources[%d]: another one has the id %q", i, r.ID)
+		}
+		seen[r.ID] = true
+		all = append(all, r)
+	}
+	if len(all) == 0 {
+		return nil, invalid("resources must have an entry")
+	}
+	return all, nil
+}
+
+// flaw is what is wrong with a part of a manifest; whoever knows where that stands says so.
+type flaw string
+
+func (f flaw) Error() string { return string(f) }
+
+func readResource(raw []byte) (r handler.Resource, err error) {
+	if jsontext.KindOf(raw) != jsontext.KindObject {
+		return r, flaw("it must be an object")
+	}
+	for name, value := range jsontext.Members(raw) {
+		switch string(name) {
+		case "id":
+			r.ID, err = jsontext.String(value)
+		case "url":
+			r.URL, err = jsontext.String(value)
+		case "headers":
+			r.Headers, err = readMap(value)
+		case "tags":
+			r.Tags, err = readMap(value)
+		default:
+			continue
+		}
+		if err != nil {
+			return r, flaw(string(name) + ": " + err.Error())
+		}
+	}
+	if n := utf8.RuneCountInString(r.ID); n < 1 || n > mostIDChars {
+		return r, flaw("id must be a string of 1 to 128 characters without U+0000")
+	}
+	if _, err := egress.ParseURL(r.URL); err != nil { // G-FB-13
+		return r, flaw("url: " + err.Error())
+	}
+	return r, checkHeaders(r.Headers)
+}
+
+// readMap reads a map of strings within the limits.
+func readMap(raw []byte) (map[string]string, error) {
+	if jsontext.KindOf(raw) != jsontext.KindObject {
+		return nil, flaw("it must be an object of strings")
+	}
+	m := map[string]string{}
+	for quoted, value := range jsontext.RawMembers(raw) {
+		name, err := jsontext.String(quoted)
+		if err != nil {
+			return nil, err
+		}
+		if m[name], err = jsontext.String(value); err != nil {
+			return nil, flaw("the value of " + name + " must be a string without U+0000")
+		}
+		if len(m[name]) > mostMapValue {
+			return nil, flaw("the value of " + name + " is longer than 1024 bytes")
+		}
+	}
+	if len(m) > mostMapKeys {
+		return nil, flaw("it has more than 10 keys")
+	}
+	return m, nil
+}
+
+// checkHeaders refuses what cannot be sent as a header (FB-020), and what a download does not take from others.
+func checkHeaders(headers map[string]string) error {
+	for name, value := range headers {
+		if err := egress.CheckHeader(name, value); err != nil {
+			return flaw("headers: " + err.Error())
+		}
+		if strings.Contains(value, "\t") {
+			return flaw("headers: the value of " + name + " has a control character")
+		}
+	}
+	return nil
+}
+
+// validType reports whether a text can be a job type (G-FB-15).
+func validType(name string) bool {
+	if len(name) < 1 || len(name) > 64 || name[0] == '.' {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,122 @@
+package fetchbox
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// The headers of a submit, as http.Header spells them.
+const (
+	typeHeader   = "X-Fetchbox-Job-Type"
+	keyHeader    = "X-Fetchbox-Idempotency-Key"
+	tenantHeader = "X-Fetchbox-Tenant"
+
+	mostHeader = 1024 // bytes of a key or tenant
+)
+
+// submitHeaders are what the header of a submit says.
+type submitHeaders struct {
+	jobType     *jobType
+	key, tenant string // empty: none
+	zipped      bool
+}
+
+func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
+	if !c.SaysPlainJSON() { // G-FB-08
+		return h, invalid("Content-Type must be application/json")
+	}
+	name, err := header(c, typeHeader)
+	if err != nil {
+		return h, err
+	}
+	if name == "" {
+		return h, invalid("%s is missing", typeHeader)
+	}
+	if !validType(name) { // G-FB-15
+		return h, invalid("%s must be 1 to 64 letters, digits, dots, hyphens and underscores, and not begin with a dot", typeHeader)
+	}
+	if h.key, err = header(c, keyHeader); err != nil {
+		return h, err
+	}
+	if h.tenant, err = header(c, tenantHeader); err != nil {
+		return h, err
+	}
+	if h.zipped, err = zipped(c); err != nil {
+		return h, err
+	}
+	if h.jobType = f.types[name]; h.jobType == nil { // G-FB-16
+		return h, &httpapi.Refusal{Status: http.StatusForbidden, Msg: fmt.Sprintf("the job type %q is not registered", name)}
+	}
+	return h, nil
+}
+
+// header reads a header that is there once at most; an empty one is none.
+func header(c *httpapi.Call, name string) (string, error) {
+	given := c.Request.Header[name]
+	switch {
+	case len(given) == 0:
+		return "", nil
+	case len(given) > 1:
+		return "", invalid("%s is there twice", name)
+	case len(given[0]) > mostHeader || !utf8.ValidString(given[0]):
+		return "", invalid("%s must be UTF-8 of at most %d bytes", name, mostHeader)
+	}
+	return given[0], nil
+}
+
+// zipped reports whether the body is compressed; no other encoding than gzip is known (G-FB-09).
+func zipped(c *httpapi.Call) (bool, error) {
+	given := c.Request.Header["Content-Encoding"]
+	if len(given) == 0 {
+		return false, nil
+	}
+	switch encoding := strings.ToLower(given[0]); {
+	case len(given) == 1 && encoding == "gzip":
+		return true, nil
+	case len(given) == 1 && (encoding == "identity" || encoding == ""):
+		return false, nil
+	}
+	return false, invalid("Content-Encoding must be gzip or identity")
+}
+
+// readBody reads the manifest as it was before compression, and no more than it may have (FB-024, FB-025).
+func (f *FetchBox) readBody(c *httpapi.Call, zipped bool) ([]byte, error) {
+	body, err := c.Body()
+	if err != nil {
+		return nil, err
+	}
+	if zipped {
+		if body, err = unzip(body, f.MaxManifest); err != nil {
+			return nil, err
+		}
+	}
+	if int64(len(body)) > f.MaxManifest {
+		return nil, &job.Error{Kind: job.TooLarge, Op: Name, Msg: fmt.Sprintf("the manifest is larger than %d bytes", f.MaxManifest)}
+	}
+	return body, nil
+}
+
+// unzip expands one more byte than limit at most. Several members are one text; what follows the last is an error
+// (G-FB-38).
+func unzip(body []byte, limit int64) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, invalid("the body is not gzip")
+	}
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, invalid("the body is not gzip to its end")
+	}
+	return text, nil
+}
+
+// slack is by how much a body may be larger than what it expands to: gzip adds a little to what cannot be compressed.
+func slack(limit int64) int64 { return limit/1000 + 1<<10 }

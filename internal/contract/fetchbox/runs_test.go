@@ -1,0 +1,302 @@
+package fetchbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// telling is a handler that says what it was told.
+type telling struct {
+	handler.Default
+	told chan handler.Summary
+	fail func(handler.Summary) error // nil never fails
+}
+
+func (h *telling) Finalize(_ context.Context, s handler.Summary) error {
+	defer func() { h.told <- s }()
+	if h.fail != nil {
+		return h.fail(s)
+	}
+	return nil
+}
+
+// tells makes the type default tell its ends.
+func (w *fetching) tells(fail func(handler.Summary) error) *telling {
+	h := &telling{told: make(chan handler.Summary, 1000), fail: fail}
+	w.room.WithHandler("default", h)
+	return h
+}
+
+// wait returns the next end that is told.
+func (h *telling) wait(t testing.TB) handler.Summary {
+	t.Helper()
+	limit := time.NewTimer(2 * time.Minute)
+	defer limit.Stop()
+	select {
+	case s := <-h.told:
+		return s
+	case <-limit.C:
+		t.Fatal("no end is told")
+	}
+	return handler.Summary{}
+}
+
+// live downloads and finalizes until stop, or the end of the test.
+func (w *fetching) live(t testing.TB) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { w.room.RunFetchers(ctx) })
+	all.Go(func() { w.room.RunFinalizer(ctx) })
+	stop = func() { cancel(); all.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// resourcesOf writes a manifest of n resources of an origin.
+func resourcesOf(base string, n int) string {
+	var b strings.Builder
+	b.WriteString(`{"manifest_version":"v1","metadata":{},"resources":[`)
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"id":"r%d","url":"%s/%d"}`, i, base, i)
+	}
+	return b.String() + "]}"
+}
+
+func (w *fetching) submitTo(t testing.TB, jobType, body string) receipt {
+	t.Helper()
+	return testkit.Read[receipt](t, w.Do(t, http.MethodPost, "/jobs", body, "X-Fetchbox-Job-Type", jobType).Want(t, 202))
+}
+
+// measured is an origin that knows how many are asking at a time.
+type measured struct {
+	*httptest.Server
+	now, most, all atomic.Int64
+}
+
+func measure(t testing.TB) *measured {
+	t.Helper()
+	m := &measured{}
+	m.Server = origin(t, func(rw http.ResponseWriter, r *http.Request) {
+		n := m.now.Add(1)
+		defer m.now.Add(-1)
+		for most := m.most.Load(); n > most && !m.most.CompareAndSwap(most, n); most = m.most.Load() {
+		}
+		m.all.Add(1)
+		_, _ = io.WriteString(rw, r.URL.Path)
+	})
+	return m
+}
+
+func manyDownloads(t *testing.T, p testkit.Place, nodes, each int) {
+	const manifests, limit = 50, 8
+	c := near()
+	c.Types["default"] = fetchbox.Type{MaxParallel: limit}
+	w := fetchingOn(t, p, c)
+	all := []*fetching{w}
+	for len(all) < nodes {
+		all = append(all, &fetching{w.node(t, c)})
+	}
+	h := w.tells(nil)
+	for _, node := range all {
+		node.room.WithHandler("default", h)
+		node.room.Limit(context.Background())
+	}
+	m := measure(t)
+	jobs := map[string]bool{}
+	for range manifests {
+		jobs[w.submitTo(t, "default", resourcesOf(m.URL, each)).JobID] = true
+	}
+	for _, node := range all {
+		node.live(t)
+	}
+	for range manifests {
+		s := h.wait(t)
+		if !jobs[s.ID] || s.Status != "completed" || s.Total != each || s.Completed != each || s.Failed != 0 {
+			t.Errorf("told of %+v", s)
+		}
+		delete(jobs, s.ID) // each is told of once
+	}
+	if m.most.Load() > limit || m.all.Load() != int64(manifests*each) {
+		t.Errorf("the origin saw %d requests, %d at a time", m.all.Load(), m.most.Load())
+	}
+	if files := w.files(t); len(files) != manifests*each {
+		t.Errorf("%d objects are stored", len(files))
+	}
+}
+
+func TestManyDownloads(t *testing.T) {
+	t.Parallel()
+	t.Run("FB-074 never more at a time", func(t *testing.T) {
+		t.Parallel()
+		manyDownloads(t, testkit.InMemory(t), 1, 100)
+	})
+	t.Run("FB-074 never more at a time, two nodes", func(t *testing.T) {
+		t.Parallel()
+		manyDownloads(t, testkit.OnPostgres(t), 2, 20)
+	})
+}
+
+// Some of a job fail for good, some at first.
+func TestMixedJob(t *testing.T) {
+	t.Parallel()
+	c := near()
+	c.BackoffBase = 0
+	w := newFetching(t, c)
+	h := w.tells(nil)
+	var tried sync.Map
+	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
+		n, _ := tried.LoadOrStore(r.URL.Path, new(atomic.Int64))
+		turn := n.(*atomic.Int64).Add(1)
+		switch {
+		case r.URL.Path == "/0":
+			rw.WriteHeader(http.StatusForbidden)
+		case r.URL.Path == "/1", r.URL.Path == "/2" && turn < 3:
+			rw.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	w.live(t)
+	id := w.submitTo(t, "default", resourcesOf(s.URL, 5)).JobID
+	told := h.wait(t)
+	t.Run("FB-077 the summary", func(t *testing.T) {
+		if told.ID != id || told.Type != "default" || told.Status != "failed" || told.Total != 5 || told.Completed != 3 || told.Failed != 2 || told.SettledAt.IsZero() ||
+			told.CreatedAt.IsZero() || !strings.HasPrefix(told.ManifestKey, "s3://millrace/manifests/default/") {
+			t.Errorf("told of %+v", told)
+		}
+	})
+	t.Run("FB-083 tries of each", func(t *testing.T) {
+		for path, want := range map[string]int64{"/0": 1, "/1": 3, "/2": 3, "/3": 1, "/4": 1} {
+			n, _ := tried.Load(path)
+			if got := n.(*atomic.Int64).Load(); got != want {
+				t.Errorf("%s was tried %d times, want %d", path, got, want)
+			}
+		}
+	})
+	v := w.get(t, id)
+	if v.Status != "failed" || v.Completed != 3 || v.Failed != 2 || v.LastError == nil || !strings.HasPrefix(v.LastError.Code, "HTTP_") {
+		t.Errorf("got %+v", v)
+	}
+	equal(t, "dead letters counted", w.counter(t, "worker_dlq_total"), 2)
+}
+
+func TestFinalizeFails(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(handler.Summary) error{
+		"an error": func(handler.Summary) error { return errors.New("no more paper") },
+		"a panic":  func(handler.Summary) error { panic("no more paper") },
+	} {
+		t.Run("FB-077 "+name+" is kept, and nobody told again", func(t *testing.T) {
+			t.Parallel()
+			c := near()
+			c.Grace = time.Minute // stop waits for what was told to be written
+			w := newFetching(t, c)
+			h := w.tells(fail)
+			m := measure(t)
+			stop := w.live(t)
+			id := w.submitTo(t, "default", resourcesOf(m.URL, 1)).JobID
+			h.wait(t)
+			stop()
+			v := w.status(t, id, "completed")
+			if v.LastError == nil || v.LastError.Code != "HANDLER_FINALIZE" || !strings.Contains(v.LastError.Message, "no more paper") {
+				t.Errorf("got %+v", v.LastError)
+			}
+			w.deliver(t)
+			last := line{}
+			for _, l := range w.logs(t, id, "") {
+				last = l
+			}
+			if last.Level != "error" || !strings.Contains(fmt.Sprint(last.Fields), "HANDLER_FINALIZE") {
+				t.Errorf("the log ends with %+v", last)
+			}
+			if len(h.told) != 0 {
+				t.Errorf("told %d times more", len(h.told))
+			}
+		})
+	}
+}
+
+// What a stop interrupts is given back, counts for nothing, and leaves nothing half done.
+func TestStopInMidDownload(t *testing.T) {
+	t.Parallel()
+	w := newFetching(t, near()) // no grace
+	h := w.tells(nil)
+	begun := make(chan struct{}, 10)
+	hold := atomic.Bool{}
+	hold.Store(true)
+	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = rw.Write(make([]byte, 100_000))
+		rw.(http.Flusher).Flush()
+		if hold.Load() {
+			begun <- struct{}{}
+			<-r.Context().Done()
+		}
+	})
+	stop := w.live(t)
+	id := w.submitTo(t, "default", resourcesOf(s.URL, 2)).JobID
+	<-begun
+	<-begun
+	stop()
+	w.nothingStored(t)
+	for _, j := range w.all(t, fetchbox.Tasks) {
+		if j.State != "queued" || j.Failures != 0 {
+			t.Errorf("a task is %s after %d failures", j.State, j.Failures)
+		}
+	}
+	w.status(t, id, "in_progress")
+	hold.Store(false)
+	w.live(t)
+	if told := h.wait(t); told.Completed != 2 || told.Status != "completed" {
+		t.Errorf("told of %+v", told)
+	}
+}
+
+// broken is a handler that breaks on each task until it is well.
+type broken struct {
+	telling
+	times atomic.Int64
+}
+
+func (h *broken) Adjust(_ context.Context, t handler.Task) (handler.Task, error) {
+	if h.times.Add(1) == 2 { // the first is the API's
+		panic("not now")
+	}
+	t.Headers = map[string]string{"X-Adjusted": "yes"}
+	return t, nil
+}
+
+func TestHandlerBreaksInTheWorker(t *testing.T) {
+	t.Parallel()
+	c := near()
+	c.BackoffBase = 0
+	w := newFetching(t, c)
+	h := &broken{telling: telling{told: make(chan handler.Summary, 10)}}
+	w.room.WithHandler("default", h)
+	adjusted := make(chan string, 10)
+	s := origin(t, func(_ http.ResponseWriter, r *http.Request) { adjusted <- r.Header.Get("X-Adjusted") })
+	w.live(t)
+	w.submitTo(t, "default", resourcesOf(s.URL, 1))
+	if told := h.wait(t); told.Completed != 1 {
+		t.Errorf("told of %+v", told)
+	}
+	t.Run("FB-080 the same logic in the worker", func(t *testing.T) {
+		if got := <-adjusted; got != "yes" || h.times.Load() != 3 {
+			t.Errorf("the task came with %q after %d calls", got, h.times.Load())
+		}
+	})
+}

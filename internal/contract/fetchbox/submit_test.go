@@ -1,0 +1,259 @@
+package fetchbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+var uuidText = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+
+func TestSubmit(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		t.Run("FB-001 FB-002 FB-027 FB-028 FB-030 accepted, many in a row, without a token", func(t *testing.T) {
+			last := ""
+			for n := 1; n <= 100; n++ {
+				r := w.submit(t, manifest(n%3+1))
+				if !uuidText.MatchString(r.JobID) || r.JobID <= last {
+					t.Fatalf("job %s after %s", r.JobID, last)
+				}
+				equal(t, "resources", r.ResourceCount, n%3+1)
+				last = r.JobID
+			}
+		})
+		t.Run("FB-029 FB-013 FB-038 G-FB-11 G-FB-12 the manifest is stored as it came", func(t *testing.T) {
+			text := "\n{\"manifest_version\":\"v1\", \"unknown\":[1.0e5],\"metadata\":{ \"b\":1.10,\"a\":\"\\u00e9\", \"a\":2 },\t\"resources\":[{\"id\":\"r\",\"url\":\"http://example.com\"}]} "
+			r := w.submit(t, text)
+			equal(t, "key", r.ManifestKey, "s3://millrace/manifests/gallery/"+r.JobID+"/metadata.json")
+			equal(t, "manifest", string(w.object(t, r.ManifestKey)), text)
+		})
+		t.Run("FB-009 G-FB-17 the tenant is that of the header", func(t *testing.T) {
+			body := strings.Replace(manifest(1), `"metadata"`, `"attributes":{"tenant":"other"},"metadata"`, 1)
+			r := w.submit(t, body, "X-Fetchbox-Tenant", "crawler-a")
+			equal(t, "tenant", w.get(t, r.JobID).Tenant, "crawler-a")
+			w.deliver(t)
+			sent := w.messages(t)
+			equal(t, "of the task", sent[len(sent)-1].Tenant, "crawler-a")
+		})
+	})
+}
+
+func TestAccepted(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		r := w.submit(t, manifest(42))
+		t.Run("FB-031 FB-032 FB-052 the ledger's entry", func(t *testing.T) {
+			v := w.status(t, r.JobID, "queued")
+			equal(t, "type and manifest", v.JobType+" "+v.ManifestKey, "gallery "+r.ManifestKey)
+			equal(t, "counts", fmt.Sprint(v.Total, v.Completed, v.Failed), "42 0 0")
+			if !v.CreatedAt.Equal(w.clock.Now()) || v.UpdatedAt.Before(v.CreatedAt) {
+				t.Errorf("created %s, updated %s", v.CreatedAt, v.UpdatedAt)
+			}
+		})
+		t.Run("FB-033 FB-078 FB-023 one message for each resource", func(t *testing.T) {
+			w.deliver(t)
+			sent := w.messages(t)
+			equal(t, "messages", len(sent), 42)
+			seen := map[string]bool{}
+			for _, m := range sent {
+				seen[m.ResourceID] = true
+				equal(t, "job", m.JobID+" "+m.JobType+" "+m.ManifestKey, r.JobID+" gallery "+r.ManifestKey)
+				equal(t, "default headers", m.Headers["User-Agent"]+" "+m.Headers["X-From"], "FetchBox/1.0 type")
+				equal(t, "attempt", m.Attempt, 1)
+				if m.Tags == nil {
+					t.Error("tags are missing")
+				}
+			}
+			equal(t, "resources", len(seen), 42)
+		})
+		t.Run("FB-071 FB-082 the job type's bucket and prefix", func(t *testing.T) {
+			m := w.messages(t)[0]
+			equal(t, "place", m.Storage.Bucket+" "+m.Storage.Key, "pictures gallery/"+r.JobID+"/"+m.ResourceID)
+			plain := w.submit(t, manifest(1), "X-Fetchbox-Job-Type", "default")
+			w.deliver(t)
+			sent := w.messages(t)
+			equal(t, "usual place", sent[len(sent)-1].Storage.Key, "resources/default/"+plain.JobID+"/r0000")
+		})
+		t.Run("FB-033 G-FB-22 delivered again it is there once", func(t *testing.T) {
+			before := len(w.messages(t))
+			w.submit(t, manifest(20))
+			var kept []job.Message
+			_, err := w.engine.Publish(context.Background(), func(ctx context.Context, batch []job.Message) error {
+				kept = append(kept, batch...)
+				return errors.Join(w.room.Deliver(ctx, batch), w.room.Deliver(ctx, batch))
+			})
+			if err != nil || len(kept) == 0 {
+				t.Fatal(err, len(kept))
+			}
+			equal(t, "new messages", len(w.messages(t))-before, 20)
+		})
+	})
+}
+
+// TestAfterwards is FB-034: what was acknowledged is there for whoever opens the same store later.
+func TestAfterwards(t *testing.T) {
+	t.Parallel()
+	t.Run("FB-034 another node has all of it", func(t *testing.T) {
+		w := in(t, testkit.OnPostgres(t), config())
+		r := w.submit(t, manifest(5))
+		other := w.node(t, config())
+		equal(t, "total", other.get(t, r.JobID).Total, 5)
+		equal(t, "tasks", len(other.claim(t, 10)), 5)
+	})
+}
+
+// TestTrace: the trace of whoever submits goes with the job (FB-064).
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	c := config()
+	c.Tracing = &telemetry.Tracing{}
+	w := inMemory(t, c)
+	t.Run("FB-064 FB-078 trace_id", func(t *testing.T) {
+		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+		r := w.submit(t, manifest(1), "traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+		w.deliver(t)
+		for _, m := range read[struct {
+			Trace string `json:"trace_id"`
+		}](t, w, "JOBS_LOGS", "jobs.logs."+r.JobID) {
+			equal(t, "trace of a log entry", m.Trace, trace)
+		}
+		sent := read[map[string]any](t, w, "JOBS_TASKS", "jobs.tasks")
+		equal(t, "trace of the task", sent[0]["trace_id"], any(trace))
+	})
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	for name, c := range map[string]struct {
+		header []string
+		status int
+		code   string
+	}{
+		"FB-003 another content type":      {[]string{"Content-Type", "text/plain"}, 400, "INVALID_PAYLOAD"},
+		"FB-003 G-FB-08 no content type":   {[]string{"Content-Type", ""}, 400, "INVALID_PAYLOAD"},
+		"FB-003 another kind of JSON":      {[]string{"Content-Type", "application/ld+json"}, 400, "INVALID_PAYLOAD"},
+		"FB-004 no job type":               {[]string{"X-Fetchbox-Job-Type", ""}, 400, "INVALID_PAYLOAD"},
+		"FB-004 an empty job type":         {[]string{"X-Fetchbox-Job-Type", " "}, 400, "INVALID_PAYLOAD"},
+		"FB-085 G-FB-15 a job type upward": {[]string{"X-Fetchbox-Job-Type", "../x"}, 400, "INVALID_PAYLOAD"},
+		"G-FB-15 a first dot":              {[]string{"X-Fetchbox-Job-Type", ".x"}, 400, "INVALID_PAYLOAD"},
+		"G-FB-15 65 characters":            {[]string{"X-Fetchbox-Job-Type", strings.Repeat("x", 65)}, 400, "INVALID_PAYLOAD"},
+		"FB-005 FB-041 an unknown type":    {[]string{"X-Fetchbox-Job-Type", "unknown"}, 403, "UNSUPPORTED_JOB_TYPE"},
+		"FB-005 a type in another case":    {[]string{"X-Fetchbox-Job-Type", "Gallery"}, 403, "UNSUPPORTED_JOB_TYPE"},
+		"G-FB-16 default catches nothing":  {[]string{"X-Fetchbox-Job-Type", strings.Repeat("x", 64)}, 403, "UNSUPPORTED_JOB_TYPE"},
+		"a long key":                       {[]string{"X-Fetchbox-Idempotency-Key", strings.Repeat("k", 1025)}, 400, "INVALID_PAYLOAD"},
+		"a tenant that is not UTF-8":       {[]string{"X-Fetchbox-Tenant", "\xff"}, 400, "INVALID_PAYLOAD"},
+	} {
+		t.Run(name, func(t *testing.T) { w.post(t, manifest(1), c.header...).Is(t, c.status, c.code) })
+	}
+	t.Run("FB-026 nothing is left of them", func(t *testing.T) { w.nothing(t) })
+	t.Run("FB-003 parameters are allowed", func(t *testing.T) {
+		w.post(t, manifest(1), "Content-Type", "application/json; charset=utf-8").Want(t, 202)
+	})
+	t.Run("FB-045 G-FB-19 the form of an error", func(t *testing.T) {
+		r := w.post(t, "{}")
+		p := testkit.Read[map[string]map[string]string](t, r.Want(t, 400))
+		if len(p) != 1 || p["error"]["code"] != "INVALID_PAYLOAD" || p["error"]["message"] == "" {
+			t.Errorf("got %s", r.Body)
+		}
+	})
+	t.Run("G-FB-38 404 and 405", func(t *testing.T) {
+		w.Do(t, "GET", "/operators/nothing", "").Is(t, 404, "NOT_FOUND")
+		w.Do(t, "GET", "/jobs/x", "").Is(t, 404, "NOT_FOUND")
+		r := w.Do(t, "GET", "/jobs", "").Is(t, 405, "METHOD_NOT_ALLOWED")
+		equal(t, "Allow", r.Header.Get("Allow"), "POST")
+	})
+}
+
+// TestErrors: every kind has a place in HTTP.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	want := map[int]string{400: "INVALID_PAYLOAD", 404: "NOT_FOUND", 409: "CONFLICT", 413: "PAYLOAD_TOO_LARGE", 429: "RATE_LIMITED", 500: "INTERNAL_ERROR"}
+	t.Run("FB-039 FB-042 FB-043 FB-044 each kind", func(t *testing.T) {
+		for _, k := range job.Kinds() {
+			status, code := fetchbox.MeaningOf(k)
+			equal(t, k.String(), code, want[status])
+		}
+	})
+}
+
+// loud is a handler that shows what it may do.
+type loud struct{ handler.Default }
+
+func (loud) Prepare(_ context.Context, _ handler.Job, m handler.Manifest) (handler.Manifest, error) {
+	for i := range m.Resources {
+		switch m.Resources[i].ID {
+		case "bad":
+			return m, errors.New("this one is bad")
+		case "panic":
+			panic("a defect")
+		}
+		m.Resources[i].URL += "?prepared"
+	}
+	return m, nil
+}
+
+func (loud) Tasks(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task, error) {
+	tasks, err := handler.Default{}.Tasks(ctx, j, m)
+	for i := range tasks {
+		tasks[i].Storage = &handler.Storage{Key: "mine/" + tasks[i].ResourceID, Metadata: map[string]string{"from": "loud"}}
+	}
+	switch m.Resources[0].ID {
+	case "twice":
+		tasks = append(tasks, tasks[0])
+	case "none":
+		tasks = nil
+	}
+	return tasks, err
+}
+
+func TestHandlers(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	w.room.UseType("loud", loud{})
+	post := func(id string) testkit.Reply {
+		return w.post(t, strings.Replace(manifest(1), "r0000", id, 1), "X-Fetchbox-Job-Type", "loud")
+	}
+	t.Run("FB-076 an error refuses the job", func(t *testing.T) { post("bad").Is(t, 400, "INVALID_PAYLOAD", "this one is bad") })
+	t.Run("FB-076 a handler that makes nothing", func(t *testing.T) { post("none").Is(t, 400, "INVALID_PAYLOAD") })
+	t.Run("FB-044 a handler that breaks", func(t *testing.T) { post("panic").Is(t, 500, "INTERNAL_ERROR") })
+	t.Run("FB-044 a handler that makes a task twice", func(t *testing.T) { post("twice").Is(t, 500, "INTERNAL_ERROR") })
+	t.Run("FB-035 nothing is left of them", func(t *testing.T) { w.nothing(t) })
+	t.Run("FB-076 FB-079 it prepares and builds", func(t *testing.T) {
+		r := testkit.Read[receipt](t, post("r").Want(t, 202))
+		w.deliver(t)
+		m := w.messages(t)[0]
+		equal(t, "url", m.URL, "https://example.com/0.jpg?prepared")
+		equal(t, "place", m.Storage.Key+" "+m.Storage.Metadata["from"], "mine/r loud")
+		if strings.Contains(string(w.object(t, r.ManifestKey)), "prepared") {
+			t.Error("the stored manifest was changed")
+		}
+	})
+	t.Run("FB-069 an unknown handler is an error of the start", func(t *testing.T) {
+		c := config()
+		c.Types = map[string]fetchbox.Type{"x": {Handler: "nobody"}}
+		if err := w.refused(c); err == nil || !strings.Contains(err.Error(), "nobody") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// BenchmarkIngest is a manifest of 1,000 resources, from the request to the answer.
+func BenchmarkIngest(b *testing.B) {
+	w := inMemory(b, config())
+	body := manifest(1000)
+	for b.Loop() {
+		answer := httptest.NewRecorder()
+		w.handler.ServeHTTP(answer, w.request(b, body))
+		equal(b, "status", answer.Code, 202)
+	}
+}

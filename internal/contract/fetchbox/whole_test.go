@@ -1,0 +1,99 @@
+package fetchbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/duty"
+	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+var errSeen = errors.New("seen")
+
+// TestWhole runs everything a node runs, and watches it by the stream of statuses as somebody else would.
+func TestWhole(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) {
+		w := fetchingOn(t, p, near())
+		var called atomic.Int64
+		site := origin(t, func(rw http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || r.URL.Path == "/callback" {
+				called.Add(1)
+			}
+			if r.URL.Path == "/3" {
+				rw.WriteHeader(http.StatusForbidden)
+			}
+			_, _ = io.WriteString(rw, "body of "+r.URL.Path)
+		})
+		ctx, stop := context.WithCancel(context.Background())
+		var all sync.WaitGroup
+		all.Go(func() { w.room.Run(ctx) })
+		all.Go(func() {
+			(&duty.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneEvery: time.Hour, Outlets: []duty.Outlet{{Deliver: w.room.Deliver}}}).Run(ctx)
+		})
+		t.Cleanup(func() { stop(); all.Wait() })
+		ended := func(t *testing.T, id string) (status string) {
+			t.Helper()
+			err := w.streams.Follow(t.Context(), "JOBS_STATUS", "jobs.status", 0, func(e stream.Entry) error {
+				var m struct {
+					JobID  string `json:"job_id"`
+					Status string
+				}
+				if err := json.Unmarshal(e.Data, &m); err != nil {
+					return err
+				}
+				if status = m.Status; m.JobID == id && (status == "completed" || status == "failed") {
+					return errSeen
+				}
+				return nil
+			})
+			if !errors.Is(err, errSeen) {
+				t.Fatal(err)
+			}
+			return status
+		}
+		t.Run("FB-031 FB-055 FB-082 from manifest to objects", func(t *testing.T) {
+			r := w.submitTo(t, "default", resourcesOf(site.URL, 3))
+			equal(t, "status", ended(t, r.JobID), "completed")
+			equal(t, "completed", w.status(t, r.JobID, "completed").Completed, 3)
+			equal(t, "object", string(w.object(t, "s3://millrace/resources/default/"+r.JobID+"/r1")), "body of /1")
+		})
+		t.Run("FB-036 nobody is told by a request", func(t *testing.T) {
+			body := strings.Replace(resourcesOf(site.URL, 2), `"metadata"`, `"callback_url":"`+site.URL+`/callback","attributes":{"callback_url":"`+site.URL+`/callback"},"metadata"`, 1)
+			r := w.submitTo(t, "default", body)
+			equal(t, "status", ended(t, r.JobID), "completed")
+			equal(t, "requests", called.Load(), 0)
+		})
+		t.Run("FB-037 FB-055 FB-084 one that fails", func(t *testing.T) {
+			r := w.submitTo(t, "default", resourcesOf(site.URL, 5))
+			equal(t, "status", ended(t, r.JobID), "failed")
+			v := w.status(t, r.JobID, "failed")
+			if v.Completed != 4 || v.Failed != 1 || v.LastError.Code != "HTTP_403" {
+				t.Errorf("got %+v", v)
+			}
+		})
+		t.Run("FB-095 FB-099 a direct task behind one that is none", func(t *testing.T) {
+			conn := w.producer(t)
+			task := `{"job_id":"` + theirs + `","job_type":"default","resource_id":"a","url":"` + site.URL + `/9"}`
+			publish(t, conn, "{", task)
+			equal(t, "status", ended(t, theirs), "completed")
+			equal(t, "object", string(w.object(t, "s3://millrace/resources/default/"+theirs+"/a")), "body of /9")
+		})
+		t.Run("FB-081 a direct task of another scheme", func(t *testing.T) {
+			conn := w.producer(t)
+			const id = "0192f3a0-1111-7222-8333-444455559999"
+			publish(t, conn, `{"job_id":"`+id+`","job_type":"default","resource_id":"a","url":"file:///etc/passwd"}`)
+			equal(t, "status", ended(t, id), "failed")
+			equal(t, "last error", w.get(t, id).LastError.Code, "DOWNLOAD_INVALID_URL")
+		})
+	})
+}

@@ -1,0 +1,65 @@
+package fetchbox
+
+import (
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// receipt is the answer to a submit.
+type receipt struct {
+	jobID       string
+	manifestKey string
+	resources   int
+	repeated    bool // it is that of an earlier one
+}
+
+func receiptOf(j *job.Job) *receipt {
+	e := entryOf(j)
+	return &receipt{jobID: j.ID.Key, manifestKey: e.manifestKey, resources: e.resources, repeated: true}
+}
+
+func (r *receipt) encode() []byte {
+	o := jsontext.NewObject(make([]byte, 0, 256))
+	o.Text("job_id", r.jobID)
+	o.Text("manifest_key", r.manifestKey)
+	o.Number("resource_count", int64(r.resources))
+	return o.End()
+}
+
+// snapshot writes a job as operators see it (FB-052).
+func snapshot(o *jsontext.Object, j *job.Job) {
+	e := entryOf(j)
+	o.Text("job_id", j.ID.Key)
+	o.Text("job_type", j.Queue)
+	o.Text("status", statusOf(j))
+	o.Time("created_at", j.CreatedAt)
+	o.Time("updated_at", j.UpdatedAt)
+	if j.Phase == job.Done {
+		o.Time("finished_at", j.SettledAt)
+	} else {
+		o.Null("finished_at")
+	}
+	appendCounts(o, j)
+	o.Optional("manifest_key", e.manifestKey)
+	o.Optional("tenant", e.tenant)
+	o.Object("log_cursor", func(o *jsontext.Object) {
+		o.Text("stream", logsSubject)
+		o.Number("offset", int64(e.cursor))
+	})
+	appendLastError(o, j)
+}
+
+func appendCounts(o *jsontext.Object, j *job.Job) {
+	o.Number("resource_total", int64(j.Children))
+	o.Number("resource_completed", int64(j.Children-j.OpenDeps-j.FailedDeps))
+	o.Number("resource_failed", int64(j.FailedDeps))
+}
+
+func appendLastError(o *jsontext.Object, j *job.Job) {
+	f, failed := lastError(j)
+	if !failed {
+		o.Null("last_error")
+		return
+	}
+	o.Object("last_error", f.append)
+}

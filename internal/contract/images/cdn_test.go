@@ -1,0 +1,183 @@
+package images_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/contract/images/cdn"
+	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// network is a CDN in a server of its own, which writes down what it is asked and answers as it is told.
+type network struct {
+	*httptest.Server
+	mu     sync.Mutex
+	asked  []string
+	status []int // of the next answers; then 200
+	came   chan struct{}
+}
+
+func newNetwork(t testing.TB) *network {
+	t.Helper()
+	n := &network{came: make(chan struct{}, 100)}
+	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		n.mu.Lock()
+		n.asked = append(n.asked, strings.TrimSpace(r.Method+" "+r.URL.EscapedPath()+" "+string(body)))
+		status := 200
+		if len(n.status) > 0 {
+			status, n.status = n.status[0], n.status[1:]
+		}
+		n.mu.Unlock()
+		w.WriteHeader(status)
+		n.came <- struct{}{}
+	}))
+	t.Cleanup(n.Close)
+	return n
+}
+
+func (n *network) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := n.asked
+	n.asked = nil
+	return all
+}
+
+func outward(t testing.TB) *egress.Client {
+	t.Helper()
+	c, err := egress.New(egress.Config{Local: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	c := config()
+	c.CDN = &cdn.HTTP{URL: n.URL + "/cache/", Client: outward(t)}
+	w := inMemory(t, c)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.room.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	r := w.put(t, pngOf(t, 90, 30))
+	w.attempt(t, r.JobID)
+	var want []string
+	for _, name := range []string{"original", "16.png", "64.png"} {
+		want = append(want, "PURGE /cache/images/"+r.FileID+"/"+name)
+	}
+	t.Run("G-IP-24 the file and each variant are purged, once, after the job is completed", func(t *testing.T) {
+		equal(t, "asked before the outbox is delivered", len(n.take()), 0)
+		w.messages(t)
+		for range want {
+			<-n.came
+		}
+		w.messages(t) // again, as after a crash
+		equal(t, "asked", strings.Join(n.take(), "\n"), strings.Join(want, "\n"))
+		w.purged(t, r.JobID, "done")
+		equal(t, "IP-078 timed", metric(t, w.worker, "cloudfront_operation_duration_seconds", "operation", "purge"), 1.0)
+	})
+	t.Run("a purge that fails is tried again, and holds up nothing", func(t *testing.T) {
+		n.mu.Lock()
+		n.status = []int{503}
+		n.mu.Unlock()
+		deletion := w.create(t, "delete_file", r.FileID).JobID
+		w.attempt(t, deletion)
+		w.status(t, deletion, completed)
+		w.messages(t)
+		<-n.came
+		w.purged(t, deletion, "queued")
+		equal(t, "IP-079 counted", metric(t, w.worker, "cloudfront_operation_errors_total", "operation", "purge", "error_code", "unavailable"), 1.0)
+		w.clock.Advance(1e9)
+		w.sweep(t)
+		for range want {
+			<-n.came
+		}
+		w.purged(t, deletion, "done")
+		equal(t, "asked", strings.Join(n.take()[1:], "\n"), strings.Join(want, "\n"))
+	})
+}
+
+// purged waits until a purge has a state.
+func (w *world) purged(t testing.TB, id string, want job.State) {
+	t.Helper()
+	var state job.State
+	for range 200_000 {
+		j, err := w.engine.Get(context.Background(), job.ID{Contract: images.Purges, Key: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state = j.State; state == want && j.Run.IsZero() {
+			return
+		}
+	}
+	t.Fatalf("the purge stays %s", state)
+}
+
+// CloudFront is asked as its clients ask it, by its own client.
+func TestCloudFront(t *testing.T) {
+	n := newNetwork(t)
+	t.Setenv("AWS_ENDPOINT_URL_CLOUDFRONT", n.URL)
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	t.Setenv("AWS_MAX_ATTEMPTS", "1")
+	front, err := cdn.NewCloudFront(context.Background(), "E123", outward(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.status = []int{201, 500}
+	if err := front.Purge(context.Background(), "job-1", []string{"images/a b/1.png", "images/x/2.png"}); err != nil {
+		t.Fatal(err)
+	}
+	asked := n.take()
+	for _, part := range []string{"POST /2020-05-31/distribution/E123/invalidation ", "<CallerReference>job-1</CallerReference>", "<Quantity>2</Quantity>",
+		"<Path>/images/a%20b/1.png</Path>", "<Path>/images/x/2.png</Path>"} {
+		if !slices.ContainsFunc(asked, func(s string) bool { return strings.Contains(s, part) }) {
+			t.Errorf("IP-078 nothing has %s: %s", part, asked)
+		}
+	}
+	if err := front.Purge(context.Background(), "job-2", []string{"k"}); !job.IsKind(err, job.Unavailable) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What a CDN answers a PURGE with.
+func TestPurgeAnswers(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	p := &cdn.HTTP{URL: n.URL, Client: outward(t)}
+	for status, want := range map[int]string{200: "", 204: "", 404: "", 403: "invalid", 405: "invalid", 429: "unavailable", 500: "unavailable"} {
+		n.mu.Lock()
+		n.status = []int{status}
+		n.mu.Unlock()
+		err := p.Purge(context.Background(), "", []string{"k"})
+		got := ""
+		if err != nil {
+			got = job.KindOf(err).String()
+		}
+		equal(t, fmt.Sprint(status), got, want)
+	}
+	guarded, err := egress.New(egress.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guarded.Close()
+	n.take()
+	if err := (&cdn.HTTP{URL: n.URL, Client: guarded}).Purge(context.Background(), "", []string{"k"}); err == nil || len(n.take()) > 0 {
+		t.Error("a private address was called")
+	}
+}

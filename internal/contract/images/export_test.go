@@ -1,0 +1,60 @@
+package images
+
+import (
+	"context"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/message"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// Routes lists the table for the comparison with the document.
+func Routes() (all []string) {
+	for _, route := range (&Images{}).routes() {
+		all = append(all, route.Method+" "+route.Pattern)
+	}
+	return all
+}
+
+// The tables.
+var (
+	Machine      = machine
+	PurgeMachine = purgeMachine
+	StatusOf     = statusOf
+)
+
+// Meaning is what an error is in HTTP.
+func Meaning(err error) (int, string) { c, _ := judge(err); return meanings[c].status, string(c) }
+
+// KindKnown reports whether the table has a row for a kind.
+func KindKnown(k job.Kind) bool { _, known := kindCodes[k]; return known }
+
+// Take claims the job of a message as a worker does.
+func (m *Images) Take(ctx context.Context, body []byte, worker string) (j *job.Job, acked bool, err error) {
+	j, err = m.take(ctx, message.Delivery{Body: body, Ack: func() { acked = true }, Nak: func() {}}, worker)
+	return j, acked, err
+}
+
+// Attempt makes the attempt of a job that was claimed, and ends it.
+func (m *Images) Attempt(ctx context.Context, j *job.Job) (*job.Job, error) {
+	o := attempts{m}.Handle(ctx, &worker.Task{Job: j})
+	return m.engine.Finish(ctx, engine.Run{ID: j.ID, Run: j.Run}, o)
+}
+
+// Propose hands a message to the workers of the room.
+func (m *Images) Propose(ctx context.Context, d message.Delivery) {
+	select {
+	case m.proposals <- d:
+	case <-ctx.Done():
+	}
+}
+
+// FailedWith is how an attempt ends that failed.
+var FailedWith = failedWith
+
+// Sweeper is what looks for the forgotten.
+func (m *Images) Sweeper() func(context.Context) error { return newSweeper(m).sweep }
+
+// ReadSizes reads sizes as uploads have them.
+func ReadSizes(text string) ([]int, error) { return readSizes(text) }

@@ -1,0 +1,101 @@
+package images
+
+import "github.com/millrace/millrace/internal/job"
+
+// The names of the contract and of that of its purges, in the store, in settings and in metrics.
+const (
+	Name   = "images"
+	Purges = "images.purge"
+)
+
+// The types of jobs, which are queues (IP-006, G-IP-21).
+const (
+	processFile = "process_file"
+	deleteFile  = "delete_file"
+)
+
+// jobTypes are all of them.
+var jobTypes = []string{processFile, deleteFile}
+
+// The states of the document (IP-009), and those that only the machine tells apart.
+const (
+	queued     job.State = "queued"
+	processing job.State = "processing"
+	retryable  job.State = "failed_retryable"
+	completed  job.State = "completed"
+	failed     job.State = "failed"
+
+	stale    job.State = "stale"     // the lock ran out: processing, to be taken over (G-IP-03)
+	retryDue job.State = "retry_due" // failed_retryable, and the delay is over
+	released job.State = "released"  // failed_retryable: given back by its worker, due at once (G-IP-21)
+)
+
+// shown are the states of the machine by what the document calls them.
+var shown = map[job.State][]job.State{
+	queued:     {queued},
+	processing: {processing, stale},
+	retryable:  {retryable, retryDue, released},
+	completed:  {completed},
+	failed:     {failed},
+}
+
+// statuses are the document's, in its order.
+var statuses = []job.State{queued, processing, completed, retryable, failed}
+
+// statusOf is what the document calls a state.
+func statusOf(s job.State) string {
+	switch s {
+	case stale:
+		s = processing
+	case retryDue, released:
+		s = retryable
+	}
+	return string(s)
+}
+
+// machine is the whole life of a job. Nothing leaves completed and failed (IP-021, IP-022).
+var machine = job.MustMachine(
+	map[job.State]job.Phase{queued: job.Ready, processing: job.Leased, stale: job.Ready, retryable: job.Waiting,
+		retryDue: job.Ready, released: job.Ready, completed: job.Done, failed: job.Done},
+	[]job.Move{
+		{From: job.Nowhere, On: job.Submitted, To: queued},
+
+		{From: queued, On: job.Claimed, To: processing},
+		{From: stale, On: job.Claimed, To: processing},
+		{From: retryDue, On: job.Claimed, To: processing},
+		{From: released, On: job.Claimed, To: processing},
+
+		{From: processing, On: job.Succeeded, To: completed},
+		{From: processing, On: job.Failed, To: retryable, Counts: true},
+		{From: processing, On: job.FailedForGood, To: failed},
+		{From: processing, On: job.Expired, To: stale, Counts: true},
+		{From: processing, On: job.Released, To: released, Counts: true},
+		{From: processing, On: job.ExpiredForGood, To: failed},
+
+		{From: retryable, On: job.Due, To: retryDue},
+		{From: retryable, On: job.Canceled, To: failed}, // G-IP-07
+		{From: retryDue, On: job.Canceled, To: failed},
+		{From: released, On: job.Canceled, To: failed},
+	})
+
+// The states of a purge.
+const (
+	purgeQueued  job.State = "queued"
+	purgeRunning job.State = "running"
+	purgeDone    job.State = "done"
+	purgeFailed  job.State = "failed"
+)
+
+// purgeMachine is the life of a purge: it is tried again until it works or its tries are used up.
+var purgeMachine = job.MustMachine(
+	map[job.State]job.Phase{purgeQueued: job.Ready, purgeRunning: job.Leased, purgeDone: job.Done, purgeFailed: job.Done},
+	[]job.Move{
+		{From: job.Nowhere, On: job.Submitted, To: purgeQueued},
+		{From: purgeQueued, On: job.Claimed, To: purgeRunning},
+		{From: purgeRunning, On: job.Succeeded, To: purgeDone},
+		{From: purgeRunning, On: job.Failed, To: purgeQueued, Counts: true},
+		{From: purgeRunning, On: job.FailedForGood, To: purgeFailed},
+		{From: purgeRunning, On: job.Expired, To: purgeQueued, Counts: true},
+		{From: purgeRunning, On: job.ExpiredForGood, To: purgeFailed},
+		{From: purgeRunning, On: job.Released, To: purgeQueued},
+	})

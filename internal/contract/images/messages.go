@@ -1,0 +1,193 @@
+package images
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/message"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// The stream of the messages, where they do not go through SQS.
+const (
+	messagesStream  = "IMAGES_MESSAGES"
+	messagesSubject = "images.messages"
+	messagesDurable = "millrace-images"
+	messagesAge     = 24 * time.Hour // what is older was lost or is long done with: sweeps send it again
+)
+
+// Streams are those the contract publishes to.
+func Streams() []stream.Spec {
+	return []stream.Spec{{Name: messagesStream, Subjects: []string{messagesSubject}, MaxAge: messagesAge}}
+}
+
+// Embedded is the queue of messages in the streams.
+func Embedded(s *stream.Streams, log *slog.Logger) *message.Subject {
+	return &message.Subject{Log: log, Streams: s, Stream: messagesStream, Subject: messagesSubject, Durable: messagesDurable}
+}
+
+// What a message of the outbox is for.
+const (
+	forWorkers = "message" // to be sent to them as it is
+	forFile    = "file"    // the job of this file is completed
+)
+
+// body is what a change of a job tells: that it can be claimed (IP-003), or that its file has changed.
+func body(j *job.Job, ev job.Event) []byte {
+	o := jsontext.NewObject(make([]byte, 0, 256))
+	switch ev.Cause {
+	case job.Submitted, job.Due, job.Expired, job.Released:
+		o.Raw(forWorkers, messageOf(j))
+	case job.Succeeded:
+		o.Text(forFile, j.Owner)
+	default:
+		return nil
+	}
+	return o.End()
+}
+
+// Deliver sends messages and draws what follows from a completed job. It may be given the same ones again: that changes
+// nothing.
+func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
+	var out []message.Message
+	for i := range messages {
+		msg := &messages[i]
+		for name, value := range jsontext.Members(msg.Body) {
+			switch string(name) {
+			case forWorkers:
+				out = append(out, message.Message{ID: msg.JobID.Key + "/" + strconv.FormatInt(msg.At.UnixMicro(), 10), Body: value})
+			case forFile:
+				fileID, _ := jsontext.String(value)
+				if err := m.changed(ctx, fileID, msg.JobID.Key); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return m.send(ctx, out)
+}
+
+// send gives messages to the queue.
+func (m *Images) send(ctx context.Context, out []message.Message) error {
+	if len(out) == 0 {
+		return nil
+	}
+	return m.api.send(func() error { return m.Queue.Send(ctx, out) })
+}
+
+// sendMessages proposes jobs once more: such a message is never taken for one that was sent before.
+func (m *Images) sendMessages(ctx context.Context, jobs ...*job.Job) error {
+	out := make([]message.Message, len(jobs))
+	for i, j := range jobs {
+		out[i] = message.Message{Body: messageOf(j)}
+	}
+	return m.send(ctx, out)
+}
+
+// changed is told of a file one of whose jobs is completed: what waits to be tried again for a file that is deleted is
+// given up (G-IP-07), and the CDN forgets the file.
+func (m *Images) changed(ctx context.Context, fileID, jobID string) error {
+	f, err := m.load(ctx, fileID)
+	if err != nil || f == nil {
+		return err
+	}
+	if f.status == fileDeleted {
+		if err := m.giveUp(ctx, fileID); err != nil {
+			return err
+		}
+	}
+	return m.submitPurge(ctx, f, jobID)
+}
+
+// giveUp ends the jobs of a deleted file that wait to be tried again. One that was claimed meanwhile finds out by
+// itself.
+func (m *Images) giveUp(ctx context.Context, fileID string) error {
+	jobs, err := m.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, Newest: true, States: shown[retryable]})
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if j.Queue != processFile {
+			continue
+		}
+		err := m.worker.query(opUpdate, func() error {
+			_, err := m.engine.Change(ctx, j.ID, job.Canceled, func(j *job.Job, _ time.Time) error {
+				f := failure{Error: textDeleted, Type: typeDeleted, Failures: j.Failures}
+				j.Failure = f.encode()
+				return nil
+			})
+			return err
+		})
+		if err != nil && !job.IsKind(err, job.Conflict) && !job.IsKind(err, job.NotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// runReceiver takes messages from the queue and hands each to a worker that is free.
+func (m *Images) runReceiver(ctx context.Context) {
+	m.Queue.Receive(ctx, func(ctx context.Context, d message.Delivery) {
+		select {
+		case m.proposals <- d:
+		case <-ctx.Done():
+			d.Nak()
+		}
+	})
+}
+
+// claim is how a worker gets a job: it waits for a message and claims the job that this proposes (IP-042).
+func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
+	patience := time.NewTimer(req.Wait)
+	defer patience.Stop()
+	for {
+		select {
+		case d := <-m.proposals:
+			j, err := m.take(ctx, d, req.Worker)
+			if err != nil {
+				return nil, err
+			}
+			if j != nil {
+				return []*job.Job{j}, nil
+			}
+		case <-patience.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// take claims the job of a message and settles the message, whatever the claim said: a job that cannot be claimed is
+// over, somebody else's, or held back for a while, after which it is proposed again (IP-038, IP-046). Only while the
+// store is away nobody knows.
+func (m *Images) take(ctx context.Context, d message.Delivery, worker string) (j *job.Job, err error) {
+	id, ok := proposed(d.Body)
+	if !ok {
+		m.Log.Warn("a message that proposes no job is passed over")
+		d.Ack()
+		return nil, nil
+	}
+	err = m.worker.query(opClaim, func() (err error) { j, err = m.engine.ClaimJob(ctx, id, worker); return err })
+	switch {
+	case err == nil:
+		d.Ack()
+		return j, nil
+	case ctx.Err() == nil && (job.IsKind(err, job.Conflict) || job.IsKind(err, job.NotFound)):
+		m.Log.Debug("a message proposes a job that cannot be claimed", telemetry.JobID, id.Key)
+		d.Ack()
+		return nil, nil
+	case ctx.Err() != nil:
+		d.Nak()
+		return nil, nil
+	}
+	d.Nak()
+	return nil, err
+}

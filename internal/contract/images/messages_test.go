@@ -1,0 +1,267 @@
+package images_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/message"
+	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/testkit"
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+func TestMessages(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		r := w.put(t, pngOf(t, 20, 20), "X-User-Id", "u")
+		t.Run("IP-003 IP-008 a new job is proposed by a message", func(t *testing.T) {
+			all := w.messages(t)
+			want := `{"jobId":"` + r.JobID + `","type":"process_file","fileId":"` + r.FileID + `","userId":"u","storageKey":"images/` + r.FileID + `/original","requestedSizes":[16,64]}`
+			if len(all) != 1 || string(all[0].Body) != want {
+				t.Errorf("got %s, want %s", all, want)
+			}
+		})
+		one := func(t *testing.T, why string) {
+			t.Helper()
+			if all := w.messages(t); len(all) != 1 {
+				t.Errorf("%s: %d messages", why, len(all))
+			}
+		}
+		t.Run("so is whatever makes a job claimable again", func(t *testing.T) {
+			w.fail(t, r.JobID)
+			equal(t, "messages before the delay is over", len(w.messages(t)), 0)
+			w.clock.Advance(5 * time.Second)
+			w.sweep(t)
+			one(t, "the delay is over")
+			w.mustClaim(t, r.JobID)
+			w.clock.Advance(lockTimeout + time.Microsecond)
+			w.sweep(t)
+			one(t, "the lock ran out")
+			other := w.put(t, pngOf(t, 20, 20))
+			one(t, "created")
+			if err := w.end(w.mustClaim(t, other.JobID), engine.Outcome{On: job.Released}); err != nil {
+				t.Fatal(err)
+			}
+			one(t, "given back")
+			v := w.status(t, other.JobID, retryable)
+			equal(t, "G-IP-21 the attempt counts", v.AttemptCount, 1)
+			equal(t, "and is no more than that", text(v.LastErrorType), "worker_lost")
+			w.attempt(t, other.JobID)
+		})
+		t.Run("a deletion's message names the file", func(t *testing.T) {
+			w.messages(t)
+			w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").Want(t, 202)
+			all := w.messages(t)
+			want := `{"jobId":"` + w.file(t, r.FileID, "deleted").JobID + `","type":"delete_file","fileId":"` + r.FileID + `","userId":"u"}`
+			if len(all) != 1 || string(all[0].Body) != want {
+				t.Errorf("got %s, want %s", all, want)
+			}
+		})
+		t.Run("IP-003 a message is sent again when asked for", func(t *testing.T) {
+			w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).Want(t, 202)
+			all := w.queue.take()
+			if len(all) != 1 || all[0].ID != "" {
+				t.Errorf("got %+v", all)
+			}
+			for _, body := range []string{`{}`, `{"job_id":7}`, `[`} {
+				w.Do(t, "POST", "/images/v1/messages", body).Is(t, 400, "VALIDATION_FAILED")
+			}
+			w.Do(t, "POST", "/images/v1/messages", `{"job_id":"x"}`, testkit.BeyondDocument, "1").Is(t, 404, "JOB_NOT_FOUND")
+		})
+		t.Run("what proposes nothing is passed over", func(t *testing.T) {
+			for _, body := range []string{``, `{}`, `{"jobId":"x"}`, `nonsense`, `{"jobId":7}`, string(proposal(r.FileID))} {
+				j, acked, err := w.room.Take(context.Background(), []byte(body), "w")
+				if j != nil || !acked || err != nil {
+					t.Errorf("%q: %v, acknowledged %t, %v", body, j, acked, err)
+				}
+			}
+		})
+	})
+}
+
+// A queue that is away keeps the outbox waiting, and nothing else.
+func TestQueueAway(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	w.queue.fail = &job.Error{Kind: job.Unavailable, Op: "test"}
+	r := w.put(t, pngOf(t, 20, 20))
+	if _, err := w.engine.Publish(context.Background(), w.room.Deliver); err == nil {
+		t.Error("published")
+	}
+	w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).Is(t, 503, "SERVICE_UNAVAILABLE")
+	equal(t, "failures", metric(t, w.api, "external_error_total", "service", "sqs", "error_code", "unavailable"), 2.0)
+	w.queue.fail = nil
+	equal(t, "messages", len(w.messages(t)), 1)
+}
+
+func TestSweep(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		sweep := w.room.Sweeper()
+		swept := func(t *testing.T) int {
+			t.Helper()
+			if err := sweep(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			return len(w.queue.take())
+		}
+		w.put(t, pngOf(t, 20, 20))
+		w.messages(t) // lost
+		equal(t, "before a minute", swept(t), 0)
+		w.clock.Advance(time.Minute)
+		equal(t, "G-IP-16 after a minute", swept(t), 1)
+		t.Run("one node sweeps at a time", func(t *testing.T) {
+			other := w.node(t, config())
+			if err := other.room.Sweeper()(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "messages", len(w.queue.take()), 0)
+		})
+		t.Run("originals without a job are removed, once they are an hour old", func(t *testing.T) {
+			id := w.put(t, pngOf(t, 2, 2)).FileID
+			kept := len(w.stored(t))
+			orphan := "images/" + id[:len(id)-4] + "ffff/original" // of the same moment
+			if _, err := w.objects.Put(context.Background(), "", orphan, http1(), objectOfPNG); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Advance(time.Hour - time.Minute)
+			swept(t)
+			equal(t, "objects", len(w.stored(t)), kept+1)
+			w.clock.Advance(2 * time.Minute)
+			swept(t)
+			w.clock.Advance(time.Minute)
+			swept(t)
+			equal(t, "objects", len(w.stored(t)), kept)
+		})
+	})
+}
+
+// One message twenty times, in parallel, to four workers on two nodes: one attempt.
+func TestDuplicates(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		t.Run("IP-040 IP-004 twenty deliveries, four workers, one attempt", func(t *testing.T) {
+			r := w.put(t, pngOf(t, 30, 30))
+			w.messages(t)
+			other := w.node(t, config())
+			ctx, stop := context.WithCancel(context.Background())
+			var running, sends sync.WaitGroup
+			for _, node := range []*world{w, other} {
+				running.Go(func() { node.room.Run(ctx) })
+			}
+			var acked atomic.Int32
+			for i := range 20 {
+				sends.Go(func() {
+					settled := make(chan struct{})
+					d := message.Delivery{Body: proposal(r.JobID), Ack: func() { acked.Add(1); close(settled) }, Nak: func() { close(settled) }}
+					[]*world{w, other}[i%2].room.Propose(ctx, d)
+					<-settled
+				})
+			}
+			sends.Wait()
+			equal(t, "acknowledged", acked.Load(), 20)
+			stop()
+			running.Wait()
+			equal(t, "attempts", w.status(t, r.JobID, completed).AttemptCount, 1)
+			sum := metric(t, w.worker, "job_processed_total", "status", "completed") + metric(t, other.worker, "job_processed_total", "status", "completed")
+			equal(t, "attempts counted", sum, 1.0)
+		})
+	})
+}
+
+// 32 claims of one job at the same time: one succeeds, fifty times.
+func TestClaimCrowd(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		t.Run("IP-043 IP-050 32 claims at once, one winner", func(t *testing.T) {
+			other := w.node(t, config())
+			r := w.put(t, pngOf(t, 2, 2))
+			for round := range 50 {
+				id := w.create(t, "process_file", r.FileID).JobID
+				wins := testkit.Together(32, func(i int) bool {
+					j, acked, err := []*world{w, other}[i%2].room.Take(context.Background(), proposal(id), fmt.Sprint("w", i))
+					if err != nil || !acked {
+						t.Errorf("acknowledged %t: %v", acked, err)
+					}
+					return j != nil
+				})
+				n := 0
+				for _, won := range wins {
+					if won {
+						n++
+					}
+				}
+				equal(t, fmt.Sprint("winners of round ", round), n, 1)
+				equal(t, "attempts", w.state(t, id).Runs, 1)
+			}
+		})
+	})
+}
+
+// The whole way through the streams: upload, outbox, message, claim, attempt.
+func TestThroughStreams(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	s, err := stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Node: "n", Specs: images.Streams(), Log: log, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	c := config()
+	c.Queue = images.Embedded(s, log)
+	through(t, inMemory(t, c))
+}
+
+// through runs a room until a file that is uploaded is ready.
+func through(t *testing.T, w *world) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.room.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	r := w.put(t, pngOf(t, 200, 100))
+	if _, err := w.engine.Publish(ctx, w.room.Deliver); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, r.JobID, completed)
+	w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).Want(t, 202)
+	other := w.put(t, pngOf(t, 200, 100))
+	if _, err := w.engine.Publish(ctx, w.room.Deliver); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, other.JobID, completed)
+	equal(t, "IP-038 attempts of the job whose message came twice", w.job(t, r.JobID).AttemptCount, 1)
+	equal(t, "variants", len(w.file(t, other.FileID, "ready").Variants), 2)
+}
+
+// until asks until a job has a status.
+func (w *world) until(t testing.TB, id string, want job.State) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 12000 {
+		if w.job(t, id).Status == string(want) {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatalf("job %s stays %s", id, w.job(t, id).Status)
+}
+
+// The same way through SQS, in a server of its own.
+func TestThroughSQS(t *testing.T) {
+	server := outside.SQS(t, 30*time.Second)
+	queue, err := message.OpenSQS(context.Background(), server.Setting(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer queue.Close()
+	c := config()
+	c.Queue = queue
+	through(t, inMemory(t, c))
+}

@@ -1,0 +1,135 @@
+package images
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// watch times calls and counts those that fail. An answer that there is no such thing, or that it has changed meanwhile,
+// is no failure.
+type watch struct {
+	seconds  *prometheus.HistogramVec
+	failures *prometheus.CounterVec // with one label more, for the kind of the error
+}
+
+func newWatch(seconds, failures string, code string, buckets []float64, labels ...string) watch {
+	return watch{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: seconds, Help: "Time of calls, by what was called.", Buckets: buckets}, labels),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: failures, Help: "Calls that failed, by what was called and the kind of error."},
+			append(slices.Clone(labels), code)),
+	}
+}
+
+// expect makes calls known before the first (G-IP-23).
+func (w *watch) expect(labels ...string) {
+	w.seconds.WithLabelValues(labels...)
+	w.failures.WithLabelValues(append(labels, job.Unavailable.String())...)
+}
+
+func (w *watch) call(fn func() error, labels ...string) error {
+	took := telemetry.StartWatch()
+	err := fn()
+	w.seconds.WithLabelValues(labels...).Observe(took.Elapsed().Seconds())
+	switch kind := job.KindOf(err); {
+	case err == nil, kind == job.NotFound, kind == job.Conflict, kind == job.RunLost:
+	default:
+		w.failures.WithLabelValues(append(labels, kind.String())...).Inc()
+	}
+	return err
+}
+
+// The words of labels.
+const (
+	tableJobs = "jobs"
+	opSelect  = "select"
+	opInsert  = "insert"
+	opUpdate  = "update"
+	opClaim   = "claim"
+
+	storage   = "s3"
+	queueName = "sqs"
+	opPut     = "put_object"
+	opGet     = "get_object"
+	opDelete  = "delete_object"
+	opList    = "list_objects"
+	opSend    = "send_message"
+)
+
+// apiMetrics are those of what is served (IP-062 to IP-069).
+type apiMetrics struct {
+	seconds  *prometheus.HistogramVec
+	requests *prometheus.CounterVec
+	uploads  *prometheus.HistogramVec
+	db       watch
+	external watch
+}
+
+func newAPIMetrics(r prometheus.Registerer) (*apiMetrics, error) {
+	buckets := []float64{0.1, 0.3, 0.5, 1, 2, 5, 10}
+	m := &apiMetrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
+			Help: "Time from the header of a request to its answer.", Buckets: buckets}, []string{"method", "route", "status_code"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total", Help: "Requests."},
+			[]string{"method", "route", "status_code"}),
+		uploads: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "upload_size_bytes", Help: "Sizes of accepted uploads.",
+			Buckets: []float64{1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576}}, []string{"mime_type"}),
+		db:       newWatch("db_query_duration_seconds", "db_query_error_total", "error_code", buckets, "operation", "table"),
+		external: newWatch("external_duration_seconds", "external_error_total", "error_code", buckets, "service", "operation"),
+	}
+	for _, c := range []prometheus.Collector{m.seconds, m.requests, m.uploads, m.db.seconds, m.db.failures, m.external.seconds, m.external.failures} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("images: %w", err)
+		}
+	}
+	for _, mime := range slices.Sorted(mimes()) {
+		m.uploads.WithLabelValues(mime)
+	}
+	for _, op := range []string{opSelect, opInsert} {
+		m.db.expect(op, tableJobs)
+	}
+	for _, op := range []string{opPut, opGet, opDelete} {
+		m.external.expect(storage, op)
+	}
+	m.external.expect(queueName, opSend)
+	return m, nil
+}
+
+func (m *apiMetrics) query(op string, fn func() error) error { return m.db.call(fn, op, tableJobs) }
+
+func (m *apiMetrics) object(op string, fn func() error) error {
+	return m.external.call(fn, storage, op)
+}
+
+func (m *apiMetrics) send(fn func() error) error { return m.external.call(fn, queueName, opSend) }
+
+// route returns what observes the requests of a route, which goes by its pattern (IP-069).
+func (m *apiMetrics) route(method, pattern string) func(int, time.Duration) {
+	usual := http.StatusOK
+	if method != http.MethodGet {
+		usual = http.StatusAccepted
+	}
+	m.seconds.WithLabelValues(method, pattern, strconv.Itoa(usual)) // there from the start
+	m.requests.WithLabelValues(method, pattern, strconv.Itoa(usual))
+	return func(status int, took time.Duration) {
+		code := strconv.Itoa(status)
+		m.seconds.WithLabelValues(method, pattern, code).Observe(took.Seconds())
+		m.requests.WithLabelValues(method, pattern, code).Inc()
+	}
+}
+
+// nowhere counts a request that no route is for.
+func (m *apiMetrics) nowhere(method string, status int) {
+	if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions}, method) {
+		method = "other"
+	}
+	m.requests.WithLabelValues(method, "none", strconv.Itoa(status)).Inc()
+}

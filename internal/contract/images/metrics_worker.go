@@ -1,0 +1,190 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/contract/images/cdn"
+	"github.com/millrace/millrace/internal/contract/images/picture"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// The types of errors, beside those of pictures.
+const (
+	typeDeleted  = "file_deleted"
+	typeStorage  = "storage_error"
+	typeOriginal = "original_missing"
+	typeInternal = "internal_error"
+	typeOther    = "other" // what a worker outside has a word of its own for
+)
+
+// errorTypes are all that the label error_type may have.
+var errorTypes = []string{picture.DecodeError, picture.TooLarge, picture.Unsupported, picture.Timeout, picture.OutOfMemory, picture.Crashed,
+	typeDeleted, typeStorage, typeOriginal, typeInternal, typeLost, typeOther}
+
+// workerMetrics are those of what runs jobs (IP-070 to IP-084). What counts attempts is driven by the moves the engine
+// tells of, so that workers outside count as well (G-IP-21).
+type workerMetrics struct {
+	bucket string
+
+	seconds   *prometheus.HistogramVec
+	latency   *prometheus.HistogramVec
+	processed *prometheus.CounterVec
+	errors    *prometheus.CounterVec
+	s3        watch
+	db        watch
+	cdn       watch
+}
+
+func newWorkerMetrics(r prometheus.Registerer, bucket string, e func() *engine.Engine) (*workerMetrics, error) {
+	runs := []float64{0.1, 0.3, 0.5, 0.7, 1, 3, 5, 7, 10}
+	calls := []float64{0.1, 0.3, 0.5, 1, 3, 5, 7, 10}
+	m := &workerMetrics{bucket: bucket,
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "job_processing_duration_seconds",
+			Help: "Time of attempts, by what they led to.", Buckets: runs}, []string{"job_type", "status"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "job_queue_latency_milliseconds",
+			Help: "Time from when a job could be claimed to the claim.", Buckets: latencies()}, []string{"job_type"}),
+		processed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "job_processed_total", Help: "Attempts, by what they led to."},
+			[]string{"job_type", "status"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "image_processing_errors_total",
+			Help: "Attempts to process an image that failed, by the type of the error."}, []string{"error_type"}),
+		s3:  newWatch("s3_operation_duration_seconds", "s3_operation_errors_total", "error_code", calls, "operation", "bucket"),
+		db:  newWatch("db_query_duration_seconds", "db_query_errors_total", "error_type", runs, "query_type"),
+		cdn: newWatch("cloudfront_operation_duration_seconds", "cloudfront_operation_errors_total", "error_code", calls, "operation"),
+	}
+	for _, c := range []prometheus.Collector{m.seconds, m.latency, m.processed, m.errors, m.s3.seconds, m.s3.failures, m.db.seconds, m.db.failures,
+		m.cdn.seconds, m.cdn.failures, &depth{e}} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("images: %w", err)
+		}
+	}
+	m.expectAll()
+	return m, nil
+}
+
+func (m *workerMetrics) expectAll() {
+	for _, jobType := range jobTypes {
+		m.latency.WithLabelValues(jobType)
+		for _, s := range []job.State{completed, retryable, failed} {
+			m.seconds.WithLabelValues(jobType, string(s))
+			m.processed.WithLabelValues(jobType, string(s))
+		}
+	}
+	for _, t := range errorTypes {
+		m.errors.WithLabelValues(t)
+	}
+	for _, op := range []string{opPut, opGet, opDelete, opList} {
+		m.s3.expect(op, m.bucket)
+	}
+	for _, query := range []string{opClaim, opSelect, opInsert, opUpdate} {
+		m.db.expect(query)
+	}
+	for _, op := range cdn.Operations {
+		m.cdn.expect(op)
+	}
+}
+
+// latencies are the 27 buckets of IP-071.
+func latencies() []float64 {
+	all := []float64{10, 30, 50, 70, 100, 300, 500, 700, 1000, 1500, 2000}
+	for ms := 2500.0; ms <= 10000; ms += 500 {
+		all = append(all, ms)
+	}
+	return all
+}
+
+func (m *workerMetrics) query(kind string, fn func() error) error { return m.db.call(fn, kind) }
+
+func (m *workerMetrics) object(op string, fn func() error) error { return m.s3.call(fn, op, m.bucket) }
+
+// claimed observes how long a job could have been claimed before it was (G-IP-13).
+func (m *workerMetrics) claimed(c *engine.Moved) {
+	since := c.Since
+	if c.From == retryDue { // it was made ready some time after that
+		since = c.Job.DueAt
+	}
+	m.latency.WithLabelValues(typeOf(&c.Job)).Observe(max(0, float64(c.At.Sub(since).Microseconds())/1000))
+}
+
+// attempted counts an attempt that has ended, under the status it led to (G-IP-11): one that was lost has failed and may
+// be tried again.
+func (m *workerMetrics) attempted(c *engine.Moved) {
+	status := statusOf(c.To)
+	if c.To == stale {
+		status = string(retryable)
+	}
+	m.seconds.WithLabelValues(typeOf(&c.Job), status).Observe(c.At.Sub(c.Job.StartedAt).Seconds())
+	m.processed.WithLabelValues(typeOf(&c.Job), status).Inc()
+	if c.Job.Queue == processFile && c.On != job.Succeeded {
+		m.errors.WithLabelValues(errorType(c)).Inc()
+	}
+}
+
+// typeOf is the type of a job as a label: what is stored cannot make labels without end.
+func typeOf(j *job.Job) string {
+	if j.Queue == deleteFile {
+		return deleteFile
+	}
+	return processFile
+}
+
+// errorType is the type of the error an attempt ended with, as a label.
+func errorType(c *engine.Moved) string {
+	if c.Reason == "" {
+		return typeLost
+	}
+	kind, _, _ := strings.Cut(c.Reason, ":")
+	for _, known := range errorTypes {
+		if kind == known {
+			return known
+		}
+	}
+	return typeOther
+}
+
+// depth is a collector of how many jobs wait and how many are in progress. It asks at
+// each scrape and keeps nothing.
+type depth struct {
+	engine func() *engine.Engine // nil while there is none
+}
+
+// depthTime bounds the question of a scrape.
+const depthTime = 5 * time.Second
+
+var (
+	depthDesc  = prometheus.NewDesc("job_queue_depth", "Jobs that wait to be claimed or for their next attempt.", []string{"job_type"}, nil)
+	activeDesc = prometheus.NewDesc("job_active_count", "Attempts in progress.", []string{"job_type"}, nil)
+)
+
+// Describe implements prometheus.Collector, as does Collect.
+func (d *depth) Describe(out chan<- *prometheus.Desc) {
+	out <- depthDesc
+	out <- activeDesc
+}
+
+// Collect is Describe's other half.
+func (d *depth) Collect(out chan<- prometheus.Metric) {
+	all := map[string]job.QueueCount{}
+	if e := d.engine(); e != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), depthTime)
+		defer cancel()
+		counts, err := e.Queues(ctx, Name)
+		if err != nil {
+			out <- prometheus.NewInvalidMetric(depthDesc, err)
+			return
+		}
+		for _, c := range counts {
+			all[c.Queue] = c
+		}
+	}
+	for _, jobType := range jobTypes {
+		c := all[jobType]
+		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(c.Waiting+c.Delayed+c.Ready), jobType)
+		out <- prometheus.MustNewConstMetric(activeDesc, prometheus.GaugeValue, float64(c.Leased), jobType)
+	}
+}

@@ -1,0 +1,51 @@
+package images
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// Keys of the lines about attempts (G-IP-22).
+const (
+	jobTypeAttr  = "job_type"
+	durationAttr = "duration_ms"
+	retriesAttr  = "retries"
+	reasonAttr   = "reason"
+)
+
+// moved is told of every claim and of every end of an attempt on this node, whoever made it.
+func (m *Images) moved(moves []engine.Moved) {
+	for i := range moves {
+		c := &moves[i]
+		if c.On == job.Claimed {
+			m.worker.claimed(c)
+			if c.From == stale {
+				m.Log.Warn("lock taken over", telemetry.JobID, c.Job.ID.Key, jobTypeAttr, c.Job.Queue, telemetry.Attempt, c.Job.Runs,
+					telemetry.Worker, c.Job.Worker)
+			}
+			continue
+		}
+		m.worker.attempted(c)
+		m.logAttempt(c)
+	}
+}
+
+// logAttempt tells how an attempt went: how long it took, why it failed, how often the job was retried, what its state
+// is (IP-058 to IP-061).
+func (m *Images) logAttempt(c *engine.Moved) {
+	level, reason := slog.LevelInfo, c.Reason
+	if c.On != job.Succeeded {
+		level = slog.LevelWarn
+		if reason == "" {
+			reason = typeLost + ": " + textLost
+		}
+	}
+	m.Log.LogAttrs(context.Background(), level, "attempt", slog.String(telemetry.JobID, c.Job.ID.Key),
+		slog.String(jobTypeAttr, c.Job.Queue), slog.Int64(durationAttr, c.At.Sub(c.Job.StartedAt).Milliseconds()),
+		slog.Int(telemetry.Attempt, c.Job.Runs), slog.Int(retriesAttr, c.Job.Runs-1), slog.String(reasonAttr, reason),
+		slog.String(telemetry.CurrentState, statusOf(c.To)))
+}

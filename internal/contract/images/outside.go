@@ -1,0 +1,107 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// Outside is how jobs are run by workers outside the process, where this one runs none. What they say they have made is
+// looked for before it is believed: see docs/images-worker.md.
+func (m *Images) Outside() workerapi.Contract {
+	return workerapi.Contract{Name: Name, State: func(s job.State) string { return statusOf(s) },
+		ID: func(jobID string) (job.ID, bool) {
+			key, ok := serial.Parse(jobID)
+			return idOf(key), ok
+		},
+		Attempt: func(j *job.Job) int { return max(1, j.Runs) },
+		Payload: payload,
+		Settle:  m.settle,
+		Fail: func(j *job.Job, text, kind string, again bool) engine.Outcome {
+			return failedWith(j, cmp.Or(kind, typeOther), text, again)
+		},
+		Bound: func(string) bool { return !m.Off }}
+}
+
+// settle judges what a worker outside says it has done. What cannot be is refused, and the run goes on.
+func (m *Images) settle(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error) {
+	if j.Queue == deleteFile {
+		return m.settleDeletion(ctx, j)
+	}
+	switch err := m.stillThere(ctx, j.Owner); {
+	case err == errGone:
+		return outcomeOf(j, err), nil
+	case err != nil:
+		return engine.Outcome{}, err
+	}
+	made, err := m.verify(ctx, j, result)
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	return engine.Outcome{On: job.Succeeded, Result: made.encode()}, nil
+}
+
+// settleDeletion believes that a file is gone when nothing is left of it.
+func (m *Images) settleDeletion(ctx context.Context, j *job.Job) (engine.Outcome, error) {
+	left, err := m.Objects.List(ctx, "", filePrefix(j.Owner), "", 1)
+	if err == nil && len(left) > 0 {
+		err = invalid("the object %s is still there", left[0])
+	}
+	return engine.Outcome{On: job.Succeeded}, err
+}
+
+// verify holds a result against the job and the object storage: a variant of each size, under its key, as large as it is
+// said to be.
+func (m *Images) verify(ctx context.Context, j *job.Job, result []byte) (made made, err error) {
+	if err := json.Unmarshal(result, &made); err != nil || made.Width < 1 || made.Height < 1 {
+		return made, invalid("the result must have width and height, whole numbers of pixels, and variants")
+	}
+	u := uploadOf(j)
+	if made.MIME == "" {
+		made.MIME = u.MIME
+	}
+	if !slices.Contains(slices.Collect(mimes()), made.MIME) {
+		return made, invalid("mime_type %q is none that is taken", made.MIME)
+	}
+	if len(made.Variants) != len(u.Sizes) {
+		return made, invalid("the result must have %d variants, one of each size", len(u.Sizes))
+	}
+	slices.SortFunc(made.Variants, func(a, b variant) int { return a.Size - b.Size })
+	for i := range made.Variants {
+		v := &made.Variants[i]
+		if v.Size != u.Sizes[i] {
+			return made, invalid("the result must have a variant of size %d", u.Sizes[i])
+		}
+		if err := m.verifyVariant(ctx, j, v); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+func (m *Images) verifyVariant(ctx context.Context, j *job.Job, v *variant) error {
+	if variantMIME(v.Key, j.Owner, v.Size) == "" {
+		return invalid("the key of the variant of size %d must be %s.jpg or .png", v.Size, variantStem(j.Owner, v.Size))
+	}
+	if longer := max(v.Width, v.Height); v.Width < 1 || v.Height < 1 || longer > v.Size {
+		return invalid("the variant of size %d cannot be %d × %d pixels", v.Size, v.Width, v.Height)
+	}
+	object, size, err := m.openObject(ctx, v.Key)
+	if job.IsKind(err, job.NotFound) {
+		return invalid("there is no object %s", v.Key)
+	}
+	if err != nil {
+		return err
+	}
+	object.Close()
+	if size != v.Bytes || size == 0 {
+		return invalid("the object %s has %d bytes, not %d", v.Key, size, v.Bytes)
+	}
+	return nil
+}

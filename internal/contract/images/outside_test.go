@@ -1,0 +1,208 @@
+package images_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	secrets "github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/testkit"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+func readReceipt(t testing.TB, r testkit.Reply) receipt {
+	t.Helper()
+	return testkit.Read[receipt](t, r)
+}
+
+// guarded is a world whose API has a token.
+func guarded(t testing.TB) *world {
+	t.Helper()
+	c := config()
+	c.Token = secrets.NewSecret("images-token-images-token")
+	return inMemory(t, c)
+}
+
+// claimed is a job as a worker outside gets it.
+type claimed struct {
+	JobID   string  `json:"job_id"`
+	Queue   string  `json:"queue"`
+	RunID   string  `json:"run_id"`
+	Attempt int     `json:"attempt"`
+	Lease   float64 `json:"lease_seconds"`
+	Payload struct {
+		JobID    string   `json:"jobId"`
+		Type     string   `json:"type"`
+		FileID   string   `json:"fileId"`
+		UserID   *string  `json:"userId"`
+		Key      string   `json:"storageKey"`
+		Sizes    []int    `json:"requestedSizes"`
+		Variants []string `json:"variantKeys"`
+		Prefix   string   `json:"prefix"`
+	}
+}
+
+// site is the worker API of a room.
+func (w *world) outside(t testing.TB, token string) *testkit.Site {
+	t.Helper()
+	api, err := workerapi.New(workerapi.Config{Log: slog.New(slog.DiscardHandler), Token: secrets.NewSecret(token), Contracts: []workerapi.Contract{w.room.Outside()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testkit.Open(t, slog.New(slog.DiscardHandler), testkit.ReadDocument(t, workerapi.OpenAPI, 1<<20), testkit.Problems("urn:millrace:worker:"), api.Mount(w.engine))
+}
+
+// render is what a worker outside does, with the bytes as they are: it shares the directory of the objects.
+func (w *world) render(t testing.TB, c *claimed) string {
+	t.Helper()
+	var all []string
+	for i, size := range c.Payload.Sizes {
+		body := pngOf(t, size, size)
+		if err := os.WriteFile(filepath.Join(w.dir, bucket, c.Payload.Variants[i]+".png"), body, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf(`{"size":%d,"width":%d,"height":%d,"bytes":%d,"key":"%s.png"}`, size, size, size, len(body), c.Payload.Variants[i]))
+	}
+	return `{"width":90,"height":90,"variants":[` + strings.Join(all, ",") + `]}`
+}
+
+func TestOutside(t *testing.T) {
+	onEveryStoreOff(t, func(t *testing.T, w *world) {
+		site := w.outside(t, "")
+		post := func(path, body string) testkit.Reply { return site.Do(t, "POST", "/worker/v1/"+path, body) }
+		claim := func(id string) *claimed {
+			c := testkit.Read[claimed](t, post("jobs/"+id+"/claim", `{"contract":"images","worker":"w"}`).Want(t, 200))
+			return &c
+		}
+		r := w.put(t, pngOf(t, 90, 90), "X-User-Id", "u")
+		c := claim(r.JobID)
+		t.Run("IP-008 G-IP-21 a worker outside is told what its message says, and where the variants belong", func(t *testing.T) {
+			p := &c.Payload
+			stem := "images/" + r.FileID + "/"
+			if p.JobID != r.JobID || p.Type != "process_file" || p.FileID != r.FileID || text(p.UserID) != "u" || p.Key != stem+"original" ||
+				encoded(p.Sizes) != "[16,64]" || strings.Join(p.Variants, " ") != stem+"16 "+stem+"64" {
+				t.Errorf("got %+v", p)
+			}
+			equal(t, "queue", c.Queue, "process_file")
+			equal(t, "lease", c.Lease, lockTimeout.Seconds())
+			equal(t, "attempt", c.Attempt, 1)
+			post("jobs/"+r.JobID+"/claim", `{"contract":"images"}`).Is(t, 409, "NOT_CLAIMABLE")
+		})
+		result := w.render(t, c)
+		t.Run("what was not made is refused, and the run goes on", func(t *testing.T) {
+			for name, wrong := range map[string]string{"nothing": `null`, "no variants": `{"width":1,"height":1}`, "no dimensions": `{"variants":[]}`,
+				"one variant":       `{"width":90,"height":90,"variants":[{"size":16,"width":16,"height":16,"bytes":1,"key":"images/` + r.FileID + `/16.png"}]}`,
+				"another's key":     strings.ReplaceAll(result, r.FileID, r.JobID),
+				"the original":      strings.ReplaceAll(result, "/16.png", "/original"),
+				"no such object":    strings.ReplaceAll(result, "16.png", "16.jpg"),
+				"another length":    strings.ReplaceAll(result, `"bytes":`, `"bytes":1`),
+				"another size":      strings.ReplaceAll(result, `"size":16`, `"size":17`),
+				"larger than asked": strings.ReplaceAll(result, `"width":16`, `"width":17`),
+				"an unknown type":   strings.Replace(result, `{`, `{"mime_type":"text/html",`, 1)} {
+				if got := post("runs/"+c.RunID+"/complete", `{"result":`+wrong+`}`); got.Status != 400 {
+					t.Errorf("%s: %d %s", name, got.Status, got.Body)
+				}
+			}
+			w.status(t, r.JobID, processing)
+			post("runs/"+c.RunID+"/heartbeat", `{}`).Want(t, 200)
+		})
+		t.Run("what was made completes the job", func(t *testing.T) {
+			post("runs/"+c.RunID+"/complete", `{"result":`+result+`}`).Want(t, 200)
+			w.status(t, r.JobID, completed)
+			f := w.file(t, r.FileID, "ready")
+			equal(t, "width", *f.Width, 90)
+			equal(t, "variant", w.Do(t, "GET", f.Variants[1].URL, "").Want(t, 200).Header.Get("Content-Type"), "image/png")
+			equal(t, "counted", metric(t, w.worker, "job_processed_total", "status", "completed"), 1.0)
+			equal(t, "logged", len(w.log.Lines(t, map[string]any{"msg": "attempt", "job_id": r.JobID, "current_state": "completed"})), 1)
+			post("runs/"+c.RunID+"/complete", `{"result":`+result+`}`).Is(t, 409, "RUN_LOST")
+		})
+		t.Run("IP-033 IP-057 failures, and IP-041 the late result of a worker that lost its lock", func(t *testing.T) {
+			id := w.create(t, "process_file", r.FileID).JobID
+			first := claim(id)
+			w.clock.Advance(lockTimeout + time.Microsecond)
+			second := claim(id)
+			post("runs/"+first.RunID+"/complete", `{"result":`+result+`}`).Is(t, 409, "RUN_LOST")
+			post("runs/"+second.RunID+"/fail", `{"error":"vips says no","error_type":"vips","retryable":true}`).Want(t, 200)
+			equal(t, "reason", text(w.status(t, id, retryable).LastError), "vips says no")
+			equal(t, "a type of their own counts as other", metric(t, w.worker, "image_processing_errors_total", "error_type", "other"), 1.0)
+			w.clock.Advance(10 * time.Second)
+			last := claim(id)
+			equal(t, "attempt", last.Attempt, 3)
+			equal(t, "released", testkit.Read[jobView](t, post("runs/"+last.RunID+"/release", `{}`).Want(t, 200)).Status, "failed")
+		})
+		t.Run("a file that was deleted meanwhile fails the job, and nothing is left", func(t *testing.T) {
+			other := w.put(t, pngOf(t, 90, 90))
+			c := claim(other.JobID)
+			deletion := claim(testkit.Read[receipt](t, w.Do(t, "DELETE", filesPath+"/"+other.FileID, "").Want(t, 202)).JobID)
+			equal(t, "prefix", deletion.Payload.Prefix, "images/"+other.FileID+"/")
+			post("runs/"+deletion.RunID+"/complete", `{}`).Is(t, 400, "VALIDATION_ERROR", "still there")
+			post("runs/"+c.RunID+"/complete", `{"result":`+w.render(t, c)+`}`).Want(t, 200)
+			equal(t, "reason", text(w.status(t, other.JobID, failed).LastErrorType), "file_deleted")
+			post("runs/"+deletion.RunID+"/complete", `{}`).Want(t, 200)
+			equal(t, "left", strings.Contains(strings.Join(w.stored(t), " "), other.FileID), false)
+		})
+	})
+}
+
+// onEveryStoreOff is onEveryStore for a node that leaves the jobs to others.
+func onEveryStoreOff(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	c := config()
+	c.Off = true
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, c)) })
+}
+
+func TestWorkersAreNotClients(t *testing.T) {
+	t.Parallel()
+	t.Run("IP-036 nothing under the API does what workers do, and its token is none of theirs", func(t *testing.T) {
+		w := guarded(t)
+		site := w.outside(t, "workers-token-workers-token")
+		r := site.Do(t, "POST", "/worker/v1/claims", `{"contract":"images"}`, "Authorization", "Bearer images-token-images-token")
+		equal(t, "status", r.Status, 401)
+		for _, route := range images.Routes() {
+			for _, verb := range []string{"claim", "complete", "fail", "heartbeat", "release", "start"} {
+				if strings.Contains(route, verb) {
+					t.Errorf("%s is a worker's", route)
+				}
+			}
+		}
+	})
+	t.Run("a node that makes the attempts itself hands out none", func(t *testing.T) {
+		w := inMemory(t, config())
+		r := w.put(t, pngOf(t, 2, 2))
+		site := w.outside(t, "")
+		got := site.Do(t, "POST", "/worker/v1/jobs/"+r.JobID+"/claim", `{"contract":"images"}`)
+		equal(t, "status", got.Status, 409)
+		w.status(t, r.JobID, queued)
+	})
+}
+
+// IP-002 IP-005: whoever makes an attempt, it is one of the same job, counted and kept in its history.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	t.Run("IP-002 IP-005 attempts are recorded one by one", func(t *testing.T) {
+		w := inMemory(t, config())
+		r := w.put(t, pngOf(t, 20, 20))
+		w.fail(t, r.JobID)
+		w.clock.Advance(5 * time.Second)
+		w.attempt(t, r.JobID)
+		events, err := w.engine.History(context.Background(), idOf(r.JobID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := map[string]bool{}
+		for _, e := range events {
+			if !e.Run.IsZero() {
+				runs[e.Run.String()] = true
+			}
+		}
+		equal(t, "attempts", len(runs), 2)
+		equal(t, "counted", w.job(t, r.JobID).AttemptCount, 2)
+	})
+}

@@ -1,0 +1,182 @@
+package picture
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// report is what the child says on its standard output, in one piece, as its last act.
+type report struct {
+	Info     Info
+	Variants []Variant // Path is the bare name of a file in the work directory
+	Error    *Error
+}
+
+// task is what the child is to do.
+type task struct {
+	limits Limits
+	sizes  []int // rising, each once
+}
+
+// args are the words that hand a task to a child.
+func (t task) args() []string {
+	var sizes []string
+	for _, s := range t.sizes {
+		sizes = append(sizes, strconv.Itoa(s))
+	}
+	return []string{"-pixels", strconv.FormatInt(t.limits.Pixels, 10), "-memory", strconv.FormatInt(t.limits.Memory, 10),
+		"-time", t.limits.Time.String(), "-sizes", strings.Join(sizes, ",")}
+}
+
+func parseTask(args []string) (task, error) {
+	var t task
+	flags := flag.NewFlagSet("picture", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Int64Var(&t.limits.Pixels, "pixels", 0, "")
+	flags.Int64Var(&t.limits.Memory, "memory", 0, "")
+	flags.DurationVar(&t.limits.Time, "time", 0, "")
+	list := flags.String("sizes", "", "")
+	if err := flags.Parse(args); err != nil {
+		return task{}, err
+	}
+	if t.limits.Pixels <= 0 || t.limits.Memory <= 0 || t.limits.Time < time.Millisecond || flags.NArg() > 0 {
+		return task{}, errors.New("the child of a picture needs -pixels, -memory, -time and -sizes")
+	}
+	for s := range strings.SplitSeq(*list, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return task{}, err
+		}
+		t.sizes = append(t.sizes, n)
+	}
+	return t, checkSizes(t.sizes)
+}
+
+func checkSizes(sizes []int) error {
+	if len(sizes) == 0 || len(sizes) > MaxSizes || slices.Min(sizes) < 1 || slices.Max(sizes) > MaxSize {
+		return fmt.Errorf("sizes must be 1 to %d of 1 to %d", MaxSizes, MaxSize)
+	}
+	return nil
+}
+
+// Child is all that the child process does: it takes its limits, reads the picture from in, leaves the variants in the
+// current directory and its report on out, and returns the code to exit with. A code other than zero means that there
+// is no report. It is called once, in a process that does nothing else.
+func Child(in io.Reader, out io.Writer, args []string) int {
+	t, err := parseTask(args)
+	if err == nil {
+		err = confine(t.limits)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	debug.SetMemoryLimit(t.limits.Memory / 8 * 7) // the rest is for what the collector does not see
+	var r report
+	r.Info, r.Variants, err = t.run(in)
+	if err != nil && !errors.As(err, &r.Error) {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	r.Info.Peak = peakMemory()
+	if err := json.NewEncoder(out).Encode(r); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func (t task) run(in io.Reader) (Info, []Variant, error) {
+	data, err := readAll(in)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	h, err := readHeader(data, t.limits.Pixels)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	r, err := h.decode()
+	if err != nil {
+		return Info{}, nil, err
+	}
+	variants, err := h.variants(r, t.sizes)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	info := Info{MIME: h.format.mime, Width: h.width, Height: h.height, Bytes: int64(len(data))}
+	if h.orientation.transpose {
+		info.Width, info.Height = h.height, h.width
+	}
+	return info, variants, nil
+}
+
+// readAll reads a file in one piece where its length is known.
+func readAll(in io.Reader) ([]byte, error) {
+	f, ok := in.(fs.File)
+	if !ok {
+		return io.ReadAll(in)
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return io.ReadAll(in)
+	}
+	data := make([]byte, info.Size())
+	_, err = io.ReadFull(in, data)
+	return data, err
+}
+
+// variants makes the files, the largest first, as fit wants it. Sizes of which the picture is the limit share a file.
+func (h *header) variants(r *raster, sizes []int) ([]Variant, error) {
+	mime := h.output(r)
+	longer := max(r.width, r.height)
+	var made []Variant
+	for _, size := range slices.Backward(sizes) {
+		v := Variant{Size: size}
+		if last := len(made) - 1; last >= 0 && made[last].Size >= longer && size >= longer {
+			v = made[last]
+			v.Size = size
+		} else if err := h.variant(&v, r, min(size, longer), mime); err != nil {
+			return nil, err
+		}
+		made = append(made, v)
+	}
+	slices.Reverse(made)
+	return made, nil
+}
+
+// variant makes one file whose picture's longer side is side.
+func (h *header) variant(v *Variant, r *raster, side int, mime string) error {
+	longer := max(r.width, r.height)
+	shrink := func(n int) int { return max(1, (n*side+longer/2)/longer) }
+	small := r.fit(shrink(r.width), shrink(r.height), h.orientation)
+	v.Width, v.Height, v.MIME, v.Path = small.width, small.height, mime, fileName(side, mime)
+	f, err := os.OpenFile(v.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := h.encode(f, small, mime); err != nil {
+		return err
+	}
+	v.Bytes, err = f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func fileName(side int, mime string) string {
+	if mime == "image/jpeg" {
+		return strconv.Itoa(side) + ".jpg"
+	}
+	return strconv.Itoa(side) + ".png"
+}

@@ -1,0 +1,104 @@
+package picture
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"image"
+	"image/jpeg"
+	"image/png"
+	"io"
+)
+
+// jpegQuality is what variants are written with: hardly to be told from the original at the sizes they are shown in.
+const jpegQuality = 80
+
+// output is the type the variants of an original get.
+func (h *header) output(r *raster) string {
+	switch {
+	case h.format.mime == "image/jpeg", h.format.mime == "image/webp" && !r.planes[0].alpha:
+		return "image/jpeg"
+	}
+	return "image/png"
+}
+
+// encode writes the raster as a picture with the colour profile of the original and no other metadata.
+func (h *header) encode(w io.Writer, r *raster, mime string) error {
+	to := bufio.NewWriter(w)
+	var err error
+	if mime == "image/jpeg" {
+		err = jpeg.Encode(&splice{w: to, at: 2, extra: jpegProfile(h.profile)}, r.image(), &jpeg.Options{Quality: jpegQuality})
+	} else {
+		err = png.Encode(&splice{w: to, at: len(pngSignature) + 25, extra: append(h.colour, pngProfile(h.profile)...)}, r.image())
+	}
+	if err != nil {
+		return err
+	}
+	return to.Flush()
+}
+
+// image is the raster as the encoders take it.
+func (r *raster) image() image.Image {
+	bounds := image.Rect(0, 0, r.width, r.height)
+	p := r.planes
+	switch {
+	case len(p) == 3:
+		return &image.YCbCr{Y: p[0].pix, Cb: p[1].pix, Cr: p[2].pix, YStride: p[0].stride, CStride: p[1].stride,
+			SubsampleRatio: image.YCbCrSubsampleRatio420, Rect: bounds}
+	case p[0].channels == 1:
+		return &image.Gray{Pix: p[0].pix, Stride: p[0].stride, Rect: bounds}
+	case p[0].alpha:
+		return &image.NRGBA{Pix: p[0].pix, Stride: p[0].stride, Rect: bounds}
+	}
+	return &image.RGBA{Pix: p[0].pix, Stride: p[0].stride, Rect: bounds}
+}
+
+// splice writes extra bytes after the first ones of what it is given: encoders have no place for a profile.
+type splice struct {
+	w     io.Writer
+	at    int
+	extra []byte
+}
+
+func (s *splice) Write(b []byte) (int, error) {
+	n := min(s.at, len(b))
+	s.at -= n
+	if _, err := s.w.Write(b[:n]); err != nil {
+		return 0, err
+	}
+	if s.at == 0 && s.extra != nil {
+		if _, err := s.w.Write(s.extra); err != nil {
+			return 0, err
+		}
+		s.extra = nil
+	}
+	rest, err := s.w.Write(b[n:])
+	return n + rest, err
+}
+
+// jpegProfile puts a profile into as many segments as it takes.
+func jpegProfile(profile []byte) []byte {
+	const most = 0xffff - 2 - 14
+	var to []byte
+	count := (len(profile) + most - 1) / most
+	for i := range count {
+		part := profile[i*most : min((i+1)*most, len(profile))]
+		length := 2 + len(iccPrefix) + 2 + len(part)
+		to = append(to, 0xff, markerICC, byte(length>>8), byte(length))
+		to = append(append(to, iccPrefix...), byte(i+1), byte(count))
+		to = append(to, part...)
+	}
+	return to
+}
+
+// pngProfile is the chunk for a profile, none for none.
+func pngProfile(profile []byte) []byte {
+	if profile == nil {
+		return nil
+	}
+	body := bytes.NewBufferString("icc\x00\x00") // a name and the only method there is
+	z := zlib.NewWriter(body)
+	_, _ = z.Write(profile) // a buffer takes everything
+	_ = z.Close()
+	return appendChunk(nil, "iCCP", body.Bytes())
+}

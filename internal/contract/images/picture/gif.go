@@ -1,0 +1,50 @@
+package picture
+
+import "encoding/binary"
+
+// readGIF walks all blocks up to the trailer and counts the frames.
+func readGIF(data []byte) (header, error) {
+	c := cursor{left: data[6:]}
+	width, height := c.uint16(binary.LittleEndian), c.uint16(binary.LittleEndian)
+	h := whole(data, width, height, 0)
+	flags := c.byte()
+	c.take(2) // background and aspect
+	c.take(colourTable(flags))
+	for !c.short {
+		switch c.byte() {
+		case 0x21: // extension
+			c.byte()
+			skipBlocks(&c)
+		case 0x2c: // image
+			c.take(8)
+			c.take(colourTable(c.byte()))
+			c.byte() // width of codes
+			skipBlocks(&c)
+			h.frames++
+		case 0x3b: // trailer
+			if !c.short {
+				return h, nil
+			}
+		default:
+			if !c.short {
+				return header{}, errMalformed
+			}
+		}
+	}
+	return header{}, errTruncated
+}
+
+// colourTable is the length of the table that the flags announce.
+func colourTable(flags byte) int {
+	if flags&0x80 == 0 {
+		return 0
+	}
+	return 3 << (flags&7 + 1)
+}
+
+// skipBlocks skips blocks up to the empty one.
+func skipBlocks(c *cursor) {
+	for n := c.byte(); n != 0; n = c.byte() {
+		c.take(int(n))
+	}
+}

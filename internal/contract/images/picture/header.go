@@ -1,0 +1,145 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"image"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"io"
+
+	"golang.org/x/image/webp"
+)
+
+// header is what a file says about its picture before anything is decoded.
+type header struct {
+	format        *format
+	width, height int // as stored, not yet the right way up
+	frames        int
+	orientation   orientation
+	profile       []byte // ICC, checked; nil without one
+	colour        []byte // PNG chunks that say how numbers become colours, ready to be written again
+	still         []byte // what the decoder is to read: the file, or for WebP one made of the first frame
+	frame         image.Rectangle
+}
+
+// format is a type of picture that can be read.
+type format struct {
+	mime   string
+	magic  func(data []byte) bool
+	read   func(data []byte) (header, error)
+	config func(r io.Reader) (image.Config, error)
+	decode func(r io.Reader) (image.Image, error)
+}
+
+var formats = []format{
+	{"image/jpeg", startsWith("\xff\xd8\xff"), readJPEG, jpeg.DecodeConfig, jpeg.Decode},
+	{"image/png", startsWith(pngSignature), readPNG, png.DecodeConfig, png.Decode},
+	{"image/gif", func(b []byte) bool { return startsWith("GIF87a")(b) || startsWith("GIF89a")(b) }, readGIF, gif.DecodeConfig, gif.Decode},
+	{"image/webp", func(b []byte) bool { return startsWith("RIFF")(b) && len(b) >= 12 && string(b[8:12]) == "WEBP" }, readWebP,
+		webp.DecodeConfig, webp.Decode},
+}
+
+func startsWith(s string) func([]byte) bool {
+	return func(b []byte) bool { return bytes.HasPrefix(b, []byte(s)) }
+}
+
+var (
+	errTruncated = errors.New("the file ends before the picture does")
+	errMalformed = errors.New("the file's structure is broken")
+)
+
+// readHeader tells what a file is by its first bytes, whatever it is named, and refuses what must not be decoded. It
+// decodes nothing, and its cost does not depend on what the headers claim.
+func readHeader(data []byte, limit int64) (header, error) {
+	for i := range formats {
+		f := &formats[i]
+		if !f.magic(data) {
+			continue
+		}
+		h, err := f.read(data)
+		if err != nil {
+			return header{}, errorf(DecodeError, "%s: %v", f.mime, err)
+		}
+		h.format = f
+		return h, h.check(limit)
+	}
+	return header{}, errorf(DecodeError, "neither a JPEG, PNG, GIF nor WebP")
+}
+
+// check holds the header against the limit and against what the decoder will read, so that the two cannot disagree
+// about how much memory the picture takes.
+func (h *header) check(limit int64) error {
+	if h.width <= 0 || h.height <= 0 || h.frames <= 0 {
+		return errorf(DecodeError, "%s: a picture of %d × %d pixels in %d frames", h.format.mime, h.width, h.height, h.frames)
+	}
+	if pixels := int64(h.width) * int64(h.height); pixels > limit/int64(h.frames) {
+		return errorf(TooLarge, "%d × %d pixels in %d frames, more than %d", h.width, h.height, h.frames, limit)
+	}
+	if !h.frame.In(image.Rect(0, 0, h.width, h.height)) {
+		return errorf(DecodeError, "%s: the first frame lies outside of the picture", h.format.mime)
+	}
+	config, err := h.format.config(bytes.NewReader(h.still))
+	if err != nil {
+		return decodeError(h.format.mime, err)
+	}
+	if config.Width != h.frame.Dx() || config.Height != h.frame.Dy() {
+		return errorf(DecodeError, "%s: the file gives two sizes for its picture", h.format.mime)
+	}
+	return nil
+}
+
+// decodeError sorts the errors of decoders.
+func decodeError(mime string, err error) error {
+	var j jpeg.UnsupportedError
+	var p png.UnsupportedError
+	if errors.As(err, &j) || errors.As(err, &p) {
+		return errorf(Unsupported, "%s: %v", mime, err)
+	}
+	return errorf(DecodeError, "%s: %v", mime, err)
+}
+
+// whole is the header of a file that the decoder reads as it is.
+func whole(data []byte, width, height, frames int) header {
+	return header{width: width, height: height, frames: frames, orientation: upright, still: data,
+		frame: image.Rect(0, 0, width, height)}
+}
+
+// cursor walks through bytes from strangers. A read beyond the end gives zeros and is remembered.
+type cursor struct {
+	left  []byte
+	short bool
+}
+
+func (c *cursor) take(n int) []byte {
+	if n < 0 || n > len(c.left) {
+		c.short, c.left = true, nil
+		return nil
+	}
+	b := c.left[:n:n]
+	c.left = c.left[n:]
+	return b
+}
+
+func (c *cursor) byte() byte {
+	if b := c.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (c *cursor) uint16(order binary.ByteOrder) int {
+	if b := c.take(2); b != nil {
+		return int(order.Uint16(b))
+	}
+	return 0
+}
+
+func (c *cursor) uint32(order binary.ByteOrder) int {
+	if b := c.take(4); b != nil {
+		return int(order.Uint32(b))
+	}
+	return 0
+}

@@ -1,0 +1,111 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+const (
+	markerSOI = 0xd8
+	markerEOI = 0xd9
+	markerSOS = 0xda
+	markerEXI = 0xe1 // APP1
+	markerICC = 0xe2 // APP2
+)
+
+var (
+	exifPrefix = []byte("Exif\x00\x00")
+	iccPrefix  = []byte("ICC_PROFILE\x00")
+)
+
+// readJPEG walks the segments up to the first scan.
+func readJPEG(data []byte) (header, error) {
+	c := cursor{left: data[2:]}
+	h := whole(data, 0, 0, 1)
+	var exif []byte
+	var icc iccParts
+	components := 0
+	for {
+		marker := nextMarker(&c)
+		if c.short {
+			return header{}, errTruncated
+		}
+		if marker == markerSOS {
+			break
+		}
+		if marker == markerEOI {
+			return header{}, errMalformed
+		}
+		if marker == 0x01 || marker >= 0xd0 && marker <= markerSOI {
+			continue // these have no length
+		}
+		segment := c.take(c.uint16(binary.BigEndian) - 2)
+		if c.short {
+			return header{}, errTruncated
+		}
+		switch {
+		case isSOF(marker) && components == 0:
+			s := cursor{left: segment}
+			s.byte() // precision
+			h = whole(data, 0, 0, 1)
+			h.height, h.width, components = s.uint16(binary.BigEndian), s.uint16(binary.BigEndian), int(s.byte())
+			if s.short {
+				return header{}, errMalformed
+			}
+		case marker == markerEXI && exif == nil && bytes.HasPrefix(segment, exifPrefix):
+			exif = segment[len(exifPrefix):]
+		case marker == markerICC && bytes.HasPrefix(segment, iccPrefix):
+			icc.add(segment[len(iccPrefix):])
+		}
+	}
+	h.frame.Max.X, h.frame.Max.Y = h.width, h.height
+	h.orientation = exifOrientation(exif)
+	h.profile = checkProfile(icc.join(), map[int]string{1: profileGray, 3: profileRGB}[components])
+	return h, nil
+}
+
+// nextMarker skips to the next marker. Bytes that belong to no segment are passed over, as the decoder does.
+func nextMarker(c *cursor) byte {
+	for !c.short {
+		if c.byte() != 0xff {
+			continue
+		}
+		marker := c.byte()
+		for marker == 0xff {
+			marker = c.byte()
+		}
+		if marker != 0 {
+			return marker
+		}
+	}
+	return 0
+}
+
+// isSOF tells the markers that begin a frame and give its size.
+func isSOF(marker byte) bool {
+	return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc
+}
+
+// iccParts gathers a profile that is spread over several segments.
+type iccParts struct {
+	parts [256][]byte
+	count byte
+}
+
+func (p *iccParts) add(segment []byte) {
+	if len(segment) < 2 {
+		return
+	}
+	p.parts[segment[0]], p.count = segment[2:], segment[1]
+}
+
+func (p *iccParts) join() []byte {
+	var profile []byte
+	for i := 1; i <= int(p.count); i++ {
+		if p.parts[i] == nil {
+			return nil // a part is missing
+		}
+		profile = append(profile, p.parts[i]...)
+	}
+	return profile
+}

@@ -1,0 +1,165 @@
+package picture
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Processor makes variants in child processes. It may be used from many goroutines, each with its own work directory.
+type Processor struct {
+	// Command starts the child: the program, and the words before those that Run adds. The program calls Child with the
+	// added ones and exits with what it returns.
+	Command []string
+	Limits  Limits
+}
+
+// original is the name of the copy in the work directory.
+const original = "original"
+
+// Run makes a variant of the original for each size and leaves them in workDir, an existing directory of the caller's
+// that is empty, that nobody else uses meanwhile and that the caller removes, however Run ends. Sizes are 1 to MaxSize, at
+// most MaxSizes; doubles are merged; variants come in rising size. No child is left when Run returns, and none outlives
+// this process.
+func (p *Processor) Run(ctx context.Context, from io.Reader, sizes []int, workDir string) (Info, []Variant, error) {
+	t := task{limits: p.Limits, sizes: slices.Compact(slices.Sorted(slices.Values(sizes)))}
+	if err := errors.Join(p.validate(), checkSizes(t.sizes)); err != nil {
+		return Info{}, nil, err
+	}
+	in, err := copyTo(filepath.Join(workDir, original), from)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	defer in.Close()
+	r, err := p.runChild(ctx, in, t, workDir)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	if r.Error != nil {
+		return Info{}, nil, errorf(r.Error.Type, "%s", r.Error.Msg)
+	}
+	if err := r.check(t, workDir); err != nil {
+		return Info{}, nil, errorf(Crashed, "the child's report is wrong: %v", err)
+	}
+	return r.Info, r.Variants, nil
+}
+
+func (p *Processor) validate() error {
+	switch {
+	case len(p.Command) == 0:
+		return errors.New("picture: Command is missing")
+	case p.Limits.Pixels <= 0 || p.Limits.Memory <= 0 || p.Limits.Time < time.Millisecond:
+		return errors.New("picture: Limits are missing")
+	}
+	return nil
+}
+
+// copyTo leaves what it reads in a new file and returns that, to be read from its beginning.
+func copyTo(path string, from io.Reader) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = io.Copy(f, from); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// runChild runs the child to its end and returns its report, or an Error when it did not come to one.
+func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir string) (report, error) {
+	limited, cancel := context.WithTimeout(ctx, p.Limits.Time)
+	defer cancel()
+	cmd := exec.CommandContext(limited, p.Command[0], append(slices.Clone(p.Command[1:]), t.args()...)...)
+	stdout, stderr := &head{most: 64 << 10}, &head{most: 4 << 10}
+	cmd.Dir, cmd.Env = workDir, []string{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
+	cmd.WaitDelay = time.Second
+	apart(cmd)
+	// The kernel kills the child when the thread that started it ends, so the thread must last as long as the child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return report{}, fmt.Errorf("starting the child of a picture: %w", err)
+	}
+	err := cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return report{}, context.Cause(ctx)
+	case limited.Err() != nil:
+		return report{}, errorf(Timeout, "the child took longer than %v", p.Limits.Time)
+	case err != nil:
+		return report{}, death(err, stderr.String())
+	}
+	var r report
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		return report{}, errorf(Crashed, "the child's report is wrong: %v", err)
+	}
+	return r, nil
+}
+
+// starved are the words of a runtime that the system gives no more memory: the last are those of a fault in its own
+// bookkeeping, which does not survive that either. A fault of any other code is a panic and reads otherwise.
+var starved = []string{"out of memory", "cannot allocate memory", "SIGSEGV: segmentation violation\nPC="}
+
+// death says why a child ended without a report.
+func death(err error, stderr string) error {
+	line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
+	for _, words := range starved {
+		if strings.Contains(stderr, words) {
+			return errorf(OutOfMemory, "%s", line)
+		}
+	}
+	return errorf(Crashed, "the child ended with %v: %s", err, line)
+}
+
+// check holds a report against what was asked for and what lies in the work directory, so that even a child which a
+// picture has taken over can name no other file. It makes the paths whole.
+func (r *report) check(t task, workDir string) error {
+	if len(r.Variants) != len(t.sizes) || !slices.ContainsFunc(formats, func(f format) bool { return f.mime == r.Info.MIME }) {
+		return fmt.Errorf("%d variants of an %q", len(r.Variants), r.Info.MIME)
+	}
+	for i := range r.Variants {
+		v := &r.Variants[i]
+		longer := max(v.Width, v.Height)
+		if v.Size != t.sizes[i] || longer > v.Size || longer > max(r.Info.Width, r.Info.Height) || min(v.Width, v.Height) < 1 {
+			return fmt.Errorf("%d × %d pixels for size %d", v.Width, v.Height, v.Size)
+		}
+		if v.MIME != "image/jpeg" && v.MIME != "image/png" || v.Path != fileName(longer, v.MIME) {
+			return fmt.Errorf("a file %q of type %q", v.Path, v.MIME)
+		}
+		v.Path = filepath.Join(workDir, v.Path)
+		info, err := os.Lstat(v.Path)
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() || info.Size() != v.Bytes {
+			return fmt.Errorf("%s is not a file of %d bytes", v.Path, v.Bytes)
+		}
+	}
+	return nil
+}
+
+// head keeps the first bytes of what is written to it and drops the others.
+type head struct {
+	bytes.Buffer
+	most int
+}
+
+func (h *head) Write(b []byte) (int, error) {
+	h.Buffer.Write(b[:min(len(b), h.most-h.Len())])
+	return len(b), nil
+}

@@ -1,0 +1,251 @@
+package picture
+
+import (
+	"runtime"
+	"sync"
+)
+
+// fit returns the picture in the given size, turned as o says; width and height are those before it is turned. It first
+// halves the raster itself, plane by plane and axis by axis, while a plane stays at least twice as large as needed: from
+// there the kernel has a few taps only. So sizes must be asked for from the largest to the smallest, and each costs
+// about its own area. As every size passes the same halves, it does not depend on the sizes before it.
+func (r *raster) fit(width, height int, o orientation) *raster {
+	to := &raster{width: width, height: height}
+	for i := range r.planes {
+		p := &r.planes[i]
+		s := 1
+		if i > 0 {
+			s = 2 // chroma is written with a quarter of the samples
+		}
+		want := to.plane(nil, 0, p.channels, s, s)
+		for p.w >= 4*want.w || p.h >= 4*want.h {
+			*p = p.half(p.w >= 4*want.w, p.h >= 4*want.h)
+		}
+		to.planes = append(to.planes, p.resample(want, o))
+	}
+	if o.transpose {
+		to.width, to.height = height, width
+	}
+	return to
+}
+
+// half returns the plane with every two columns, every two rows or both made one.
+func (p *plane) half(x, y bool) plane {
+	sx, sy := 1, 1
+	to := plane{cols: p.cols, rows: p.rows, w: p.w, h: p.h, channels: p.channels, alpha: p.alpha}
+	if x {
+		sx, to.cols, to.w = 2, (p.cols+1)/2, p.w/2
+	}
+	if y {
+		sy, to.rows, to.h = 2, (p.rows+1)/2, p.h/2
+	}
+	to.stride = to.cols * to.channels
+	to.pix = make([]byte, to.stride*to.rows)
+	parallel(to.rows, func(from, end int) {
+		for row := from; row < end; row++ {
+			upper, lower := p.row(row*sy), p.row(min(row*sy+sy-1, p.rows-1))
+			out := to.row(row)
+			if p.alpha {
+				halveAlpha(out, upper, lower, sx)
+			} else {
+				halve(out, upper, lower, sx, p.channels, row)
+			}
+		}
+	})
+	return to
+}
+
+func (p *plane) row(y int) []byte { return p.pix[y*p.stride:][: p.cols*p.channels : p.cols*p.channels] }
+
+// halve makes a row of two, and if sx is 2 one column of two. Halves are rounded up and down in turn, so that repeated
+// halving makes nothing brighter.
+func halve(out, upper, lower []byte, sx, channels, row int) {
+	for i := 0; i < len(out); i += channels {
+		left := i * sx
+		right := min(left+(sx-1)*channels, len(upper)-channels)
+		half := 1 + (i/channels+row)&1
+		for c := range channels {
+			sum := int(upper[left+c]) + int(upper[right+c]) + int(lower[left+c]) + int(lower[right+c])
+			out[i+c] = byte((sum + half) >> 2)
+		}
+	}
+}
+
+// halveAlpha is halve for pixels with transparency: each counts as much as it is seen.
+func halveAlpha(out, upper, lower []byte, sx int) {
+	for i := 0; i < len(out); i += 4 {
+		left := i * sx
+		right := min(left+(sx-1)*4, len(upper)-4)
+		four := [4][]byte{upper[left : left+4], upper[right : right+4], lower[left : left+4], lower[right : right+4]}
+		var sum [4]int
+		for _, p := range four {
+			a := int(p[3])
+			sum[0] += a * int(p[0])
+			sum[1] += a * int(p[1])
+			sum[2] += a * int(p[2])
+			sum[3] += a
+		}
+		if sum[3] == 0 {
+			continue
+		}
+		for c := range 3 {
+			out[i+c] = byte((sum[c] + sum[3]/2) / sum[3])
+		}
+		out[i+3] = byte((sum[3] + 2) / 4)
+	}
+}
+
+// sampleBits is the precision of samples between the two passes, without sign.
+const sampleBits = 15
+
+// resample fills a plane of the given shape: for each row of the result it weighs rows of the source into one, then
+// columns of that. Nothing larger than a row stands between the passes.
+func (p *plane) resample(to plane, o orientation) plane {
+	columns := tapsFor(to.cols, to.w, p.cols, p.w, o.flipX)
+	rows := tapsFor(to.rows, to.h, p.rows, p.h, o.flipY)
+	to.alpha = p.alpha
+	to.stride = to.cols * to.channels
+	to.pix = make([]byte, to.stride*to.rows)
+	parallel(to.rows, func(from, end int) {
+		sums := make([]int32, p.cols*p.channels)
+		for y := from; y < end; y++ {
+			clear(sums)
+			p.weighRows(sums, rows[y])
+			switch {
+			case p.channels == 1:
+				weighColumns(to.row(y), sums, columns)
+			default:
+				weighPixels(to.row(y), sums, columns, p.alpha)
+			}
+		}
+	})
+	if o.transpose {
+		return to.transposed()
+	}
+	return to
+}
+
+// weighRows adds up the weighted rows and scales the sums to sampleBits. Colours are multiplied with their
+// transparency on the way.
+func (p *plane) weighRows(sums []int32, t taps) {
+	if p.alpha {
+		for k, w := range t.weights {
+			addAlphaRow(sums, p.row(t.first+k), w)
+		}
+		scaleDown(sums, weightBits+16-sampleBits)
+		return
+	}
+	weights, first := t.weights, t.first
+	for ; len(weights) >= 4; weights, first = weights[4:], first+4 {
+		addRows(sums, p.row(first), p.row(first+1), p.row(first+2), p.row(first+3), weights)
+	}
+	for k, w := range weights {
+		row := p.row(first + k)
+		row = row[:len(sums)]
+		for x := range sums {
+			sums[x] += w * int32(row[x])
+		}
+	}
+	scaleDown(sums, weightBits+8-sampleBits)
+}
+
+// addRows adds four rows at once, which saves three of four passes over the sums.
+func addRows(sums []int32, a, b, c, d []byte, w []int32) {
+	n := len(sums)
+	a, b, c, d = a[:n], b[:n], c[:n], d[:n]
+	wa, wb, wc, wd := w[0], w[1], w[2], w[3]
+	for x := range sums {
+		sums[x] += wa*int32(a[x]) + wb*int32(b[x]) + wc*int32(c[x]) + wd*int32(d[x])
+	}
+}
+
+func addAlphaRow(sums []int32, row []byte, w int32) {
+	for ; len(row) >= 4 && len(sums) >= 4; row, sums = row[4:], sums[4:] {
+		a := w * int32(row[3])
+		sums[0] += a * int32(row[0])
+		sums[1] += a * int32(row[1])
+		sums[2] += a * int32(row[2])
+		sums[3] += a * 0xff
+	}
+}
+
+func scaleDown(sums []int32, bits int) {
+	half := int32(1) << (bits - 1)
+	for x, s := range sums {
+		sums[x] = (s + half) >> bits
+	}
+}
+
+// toByte is how many bits a weighed sum of samples has to lose to be a byte.
+const toByte = weightBits + sampleBits - 8
+
+func weighColumns(out []byte, samples []int32, columns []taps) {
+	for x := range out {
+		t := &columns[x]
+		in := samples[t.first:][:len(t.weights)]
+		sum := int32(1) << (toByte - 1)
+		for k, w := range t.weights {
+			sum += w * in[k]
+		}
+		out[x] = clamp(int(sum >> toByte))
+	}
+}
+
+func weighPixels(out []byte, samples []int32, columns []taps, alpha bool) {
+	for x := range columns {
+		t := &columns[x]
+		in := samples[4*t.first:][:4*len(t.weights)]
+		var sum [4]int32
+		for _, w := range t.weights {
+			sum[0] += w * in[0]
+			sum[1] += w * in[1]
+			sum[2] += w * in[2]
+			sum[3] += w * in[3]
+			in = in[4:]
+		}
+		if alpha {
+			putPixel(out[4*x:][:4], sum)
+			continue
+		}
+		for c, s := range sum {
+			out[4*x+c] = clamp(int((s + 1<<(toByte-1)) >> toByte))
+		}
+	}
+}
+
+// putPixel divides the colours by their transparency again. What cannot be seen has no colour.
+func putPixel(out []byte, sum [4]int32) {
+	const opaque = 255 * 255 << (weightBits + sampleBits - 16)
+	alpha := clamp(int((int64(sum[3])*255 + opaque/2) / opaque))
+	if alpha == 0 {
+		return
+	}
+	for c := range 3 {
+		out[c] = clamp(int((int64(sum[c])*255 + int64(sum[3])/2) / int64(sum[3])))
+	}
+	out[3] = alpha
+}
+
+// transposed exchanges rows and columns.
+func (p *plane) transposed() plane {
+	to := plane{cols: p.rows, rows: p.cols, w: p.h, h: p.w, channels: p.channels, alpha: p.alpha, stride: p.rows * p.channels}
+	to.pix = make([]byte, len(p.pix))
+	n := p.channels
+	for y := range p.rows {
+		row := p.row(y)
+		for x := range p.cols {
+			copy(to.pix[x*to.stride+y*n:][:n], row[x*n:])
+		}
+	}
+	return to
+}
+
+// parallel divides n rows among the processors.
+func parallel(n int, fn func(from, end int)) {
+	workers := min(n, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() { fn(n*i/workers, n*(i+1)/workers) })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,169 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"image"
+)
+
+const (
+	webpAnimation = 0x02
+	webpAlpha     = 0x10
+)
+
+// webpFrame is one picture inside a WebP: its pixels and, beside lossy ones, its transparency.
+type webpFrame struct {
+	kind   string // "VP8 " or "VP8L"
+	pixels []byte
+	alpha  []byte
+}
+
+// add keeps a chunk that belongs to a frame; the first of each kind counts.
+func (f *webpFrame) add(kind string, body []byte) {
+	switch {
+	case (kind == "VP8 " || kind == "VP8L") && f.kind == "":
+		f.kind, f.pixels = kind, body
+	case kind == "ALPH" && f.alpha == nil:
+		f.alpha = body
+	}
+}
+
+// readWebP walks the chunks. What the decoder gets is a file of the first frame alone, made here: of an animation it
+// would read nothing, and a picture whose alpha flag and chunks disagree it would refuse.
+func readWebP(data []byte) (header, error) {
+	c := cursor{left: data[4:]}
+	body := cursor{left: c.take(c.uint32(binary.LittleEndian))}
+	if c.short {
+		return header{}, errTruncated
+	}
+	body.take(4) // "WEBP"
+	h := header{frames: 1, orientation: upright}
+	var frame webpFrame
+	var animated bool
+	var exif, icc []byte
+	err := eachChunk(&body, func(kind string, chunk []byte) error {
+		switch kind {
+		case "VP8X":
+			if len(chunk) < 10 || h.width != 0 {
+				return errMalformed
+			}
+			animated = chunk[0]&webpAnimation != 0
+			h.width, h.height = uint24(chunk[4:])+1, uint24(chunk[7:])+1
+			h.frame = image.Rect(0, 0, h.width, h.height)
+			if animated {
+				h.frames = 0
+			}
+		case "ANMF":
+			return h.addAnimationFrame(chunk, &frame)
+		case "EXIF":
+			exif = bytes.TrimPrefix(chunk, exifPrefix)
+		case "ICCP":
+			icc = chunk
+		default:
+			if !animated {
+				frame.add(kind, chunk)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return header{}, err
+	}
+	h.orientation, h.profile = exifOrientation(exif), checkProfile(icc, profileRGB)
+	return h, h.finish(&frame)
+}
+
+// addAnimationFrame counts a frame of an animation and keeps the first.
+func (h *header) addAnimationFrame(chunk []byte, frame *webpFrame) error {
+	h.frames++
+	if h.frames != 1 {
+		return nil
+	}
+	if len(chunk) < 16 {
+		return errMalformed
+	}
+	at := image.Pt(2*uint24(chunk), 2*uint24(chunk[3:]))
+	h.frame = image.Rectangle{at, at.Add(image.Pt(uint24(chunk[6:])+1, uint24(chunk[9:])+1))}
+	return eachChunk(&cursor{left: chunk[16:]}, func(kind string, chunk []byte) error {
+		frame.add(kind, chunk)
+		return nil
+	})
+}
+
+// finish takes the size from the frame where the file gives no other, and builds what the decoder reads.
+func (h *header) finish(f *webpFrame) error {
+	width, height, ok := f.size()
+	if !ok {
+		return errMalformed
+	}
+	if h.width == 0 {
+		h.width, h.height = width, height
+		h.frame = image.Rect(0, 0, width, height)
+	}
+	if h.frame.Dx() != width || h.frame.Dy() != height {
+		return errMalformed
+	}
+	h.still = f.file(width, height)
+	return nil
+}
+
+// size reads the size from the first bytes of the frame's own data.
+func (f *webpFrame) size() (width, height int, ok bool) {
+	p := f.pixels
+	switch {
+	case f.kind == "VP8 " && len(p) >= 10 && p[3] == 0x9d && p[4] == 0x01 && p[5] == 0x2a:
+		return int(binary.LittleEndian.Uint16(p[6:]) & 0x3fff), int(binary.LittleEndian.Uint16(p[8:]) & 0x3fff), true
+	case f.kind == "VP8L" && len(p) >= 5 && p[0] == 0x2f:
+		bits := binary.LittleEndian.Uint32(p[1:])
+		return int(bits&0x3fff) + 1, int(bits>>14&0x3fff) + 1, true
+	}
+	return 0, 0, false
+}
+
+// file is a WebP file of this frame and nothing else.
+func (f *webpFrame) file(width, height int) []byte {
+	b := []byte("RIFF\x00\x00\x00\x00WEBP")
+	if f.kind == "VP8 " && f.alpha != nil {
+		extended := make([]byte, 10)
+		extended[0] = webpAlpha
+		putUint24(extended[4:], width-1)
+		putUint24(extended[7:], height-1)
+		b = appendRIFF(b, "VP8X", extended)
+		b = appendRIFF(b, "ALPH", f.alpha)
+	}
+	b = appendRIFF(b, f.kind, f.pixels)
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)-8))
+	return b
+}
+
+// eachChunk gives fn each chunk of a RIFF list.
+func eachChunk(c *cursor, fn func(kind string, body []byte) error) error {
+	for len(c.left) > 0 {
+		kind := string(c.take(4))
+		length := c.uint32(binary.LittleEndian)
+		chunk := c.take(length)
+		if c.short {
+			return errTruncated
+		}
+		if length&1 == 1 && len(c.left) > 0 {
+			c.take(1)
+		}
+		if err := fn(kind, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func appendRIFF(to []byte, kind string, body []byte) []byte {
+	to = binary.LittleEndian.AppendUint32(append(to, kind...), uint32(len(body)))
+	to = append(to, body...)
+	if len(body)&1 == 1 {
+		to = append(to, 0)
+	}
+	return to
+}
+
+func uint24(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
+
+func putUint24(b []byte, n int) { b[0], b[1], b[2] = byte(n), byte(n>>8), byte(n>>16) }

@@ -1,0 +1,193 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/millrace/millrace/internal/contract/images/picture"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// beats is how many times a lock is renewed before it would run out (G-IP-05).
+const beats = 3
+
+// runAttempts runs jobs that messages propose until ctx ends.
+func (m *Images) runAttempts(ctx context.Context) {
+	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Name, Name: m.Node, Workers: m.Workers, Beat: m.LockTimeout / beats,
+		Claim: m.claim, Handler: attempts{m}, Log: m.Log,
+		Panicked: func(t *worker.Task, _ any) engine.Outcome {
+			return failedWith(t.Job, typeInternal, "the attempt broke", true)
+		}})
+	if err != nil {
+		panic(err) // New has let nothing pass that is refused here
+	}
+	pool.Run(ctx, m.Grace)
+}
+
+// attempts makes the attempts of both types of jobs.
+type attempts struct{ *Images }
+
+// Handle implements worker.Handler.
+func (a attempts) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+	run := a.process
+	if t.Job.Queue == deleteFile {
+		run = a.deleteObjects
+	}
+	result, err := run(ctx, t.Job)
+	switch {
+	case err == nil:
+		return engine.Outcome{On: job.Succeeded, Result: result}
+	case ctx.Err() != nil: // the node stops, or the lock is lost: nobody knows what an error says
+		return engine.Outcome{On: job.Released}
+	}
+	return outcomeOf(t.Job, err)
+}
+
+// final is an error of an attempt that another attempt would meet again.
+type final struct{ kind, text string }
+
+func (f *final) Error() string { return f.text }
+
+const textDeleted = "the file was deleted"
+
+var errGone = &final{typeDeleted, textDeleted}
+
+// outcomeOf is how an attempt ends that met an error.
+func outcomeOf(j *job.Job, err error) engine.Outcome {
+	var wrong *picture.Error
+	var last *final
+	var known *job.Error
+	switch {
+	case errors.As(err, &wrong):
+		return failedWith(j, wrong.Type, wrong.Msg, !wrong.Final)
+	case errors.As(err, &last):
+		return failedWith(j, last.kind, last.text, false)
+	case errors.As(err, &known):
+		return failedWith(j, typeStorage, err.Error(), true)
+	}
+	return failedWith(j, typeInternal, err.Error(), true)
+}
+
+// failedWith is how an attempt ends that failed (IP-052, IP-053).
+func failedWith(j *job.Job, kind, text string, again bool) engine.Outcome {
+	f := failure{Error: text, Type: kind, Failures: j.Failures}
+	on := job.FailedForGood
+	if again {
+		on = job.Failed
+		f.Failures++ // with this one
+	}
+	return engine.Outcome{On: on, Failure: f.encode(), Reason: kind + ": " + text}
+}
+
+// process makes the variants of a file (G-IP-14). It may be done twice, also at the same time: what it writes is the
+// same.
+func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
+	if err := m.stillThere(ctx, j.Owner); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(m.WorkDir, "attempt-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	info, variants, err := m.render(ctx, j, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.stillThere(ctx, j.Owner); err != nil {
+		return nil, err
+	}
+	made := made{MIME: info.MIME, Width: info.Width, Height: info.Height}
+	for _, v := range variants {
+		key := variantStem(j.Owner, v.Size) + extensions[v.MIME]
+		if err := m.putFile(ctx, key, v.Path, v.MIME); err != nil {
+			return nil, err
+		}
+		made.Variants = append(made.Variants, variant{Size: v.Size, Width: v.Width, Height: v.Height, Bytes: v.Bytes, Key: key})
+	}
+	// A deletion that came while they were written may have missed some.
+	if err := m.stillThere(ctx, j.Owner); err != nil {
+		return nil, err
+	}
+	return made.encode(), nil
+}
+
+// render runs the processor on the original.
+func (m *Images) render(ctx context.Context, j *job.Job, dir string) (picture.Info, []picture.Variant, error) {
+	var original io.ReadCloser
+	err := m.worker.object(opGet, func() (err error) {
+		original, _, err = m.Objects.Open(ctx, "", originalKey(j.Owner))
+		return err
+	})
+	if job.IsKind(err, job.NotFound) {
+		err = &final{typeOriginal, "the uploaded file is not in the object storage"}
+	}
+	if err != nil {
+		return picture.Info{}, nil, err
+	}
+	defer original.Close()
+	u := uploadOf(j)
+	return m.Processor.Run(ctx, original, u.Sizes, dir)
+}
+
+func (m *Images) putFile(ctx context.Context, key, path, mime string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return m.worker.object(opPut, func() error {
+		_, err := m.Objects.Put(ctx, "", key, f, object.Attributes{ContentType: mime})
+		return err
+	})
+}
+
+// stillThere fails where the file was deleted, and removes what an attempt may have written since (G-IP-15).
+func (m *Images) stillThere(ctx context.Context, fileID string) error {
+	err := m.worker.query(opSelect, func() error {
+		_, err := m.engine.GetAlias(ctx, deletionOf(fileID))
+		return err
+	})
+	if job.IsKind(err, job.NotFound) {
+		return nil
+	}
+	if err == nil {
+		err = m.removeObjects(ctx, fileID)
+	}
+	if err == nil {
+		err = errGone
+	}
+	return err
+}
+
+// deleteObjects removes a file with its variants.
+func (m *Images) deleteObjects(ctx context.Context, j *job.Job) ([]byte, error) {
+	return nil, m.removeObjects(ctx, j.Owner)
+}
+
+// removePage is how many objects are listed at a time.
+const removePage = 100
+
+// removeObjects removes everything below a file's prefix.
+func (m *Images) removeObjects(ctx context.Context, fileID string) error {
+	for {
+		var found []string
+		err := m.worker.object(opList, func() (err error) {
+			found, err = m.Objects.List(ctx, "", filePrefix(fileID), "", removePage)
+			return err
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		for _, key := range found {
+			if err := m.worker.object(opDelete, func() error { return m.Objects.Delete(ctx, "", key) }); err != nil {
+				return err
+			}
+		}
+	}
+}

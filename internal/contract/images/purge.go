@@ -1,0 +1,74 @@
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// Purges are jobs of their own, so that a CDN that is away holds up nothing else.
+const (
+	purgeLease     = time.Minute
+	purgeTries     = 12
+	purgeBase      = time.Second
+	purgeMost      = 10 * time.Minute
+	purgeRetention = 7 * 24 * time.Hour
+	purgeWorkers   = 2
+	purgeQueue     = "purge"
+)
+
+func purgeDelay(j *job.Job) time.Duration {
+	return job.Backoff{Strategy: job.Exponential, Base: purgeBase, Max: purgeMost}.Delay(j.Failures)
+}
+
+// submitPurge stores that the CDN is to forget a file and its variants, once for each job that changed it (G-IP-24).
+func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
+	if m.CDN == nil {
+		return nil
+	}
+	keys := []string{originalKey(f.id)}
+	for _, v := range f.made.Variants {
+		keys = append(keys, v.Key)
+	}
+	text, _ := json.Marshal(keys)
+	return m.worker.query(opInsert, func() error {
+		_, err := m.engine.Submit(ctx, engine.Ignore, []engine.Submission{{Job: job.Job{ID: job.ID{Contract: Purges, Key: jobID},
+			Queue: purgeQueue, Owner: f.id, Lease: purgeLease, RunLimit: purgeTries, Payload: text}}})
+		return err
+	})
+}
+
+// runPurges tells the CDN until ctx ends.
+func (m *Images) runPurges(ctx context.Context) {
+	if m.CDN == nil {
+		return
+	}
+	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Purges, Name: m.Node + "/purge", Workers: purgeWorkers,
+		Beat: purgeLease / beats, Handler: purges{m}, Log: m.Log})
+	if err != nil {
+		panic(err) // nothing here depends on settings
+	}
+	pool.Run(ctx, m.Grace)
+}
+
+type purges struct{ *Images }
+
+// Handle implements worker.Handler.
+func (p purges) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+	var keys []string
+	err := json.Unmarshal(t.Job.Payload, &keys)
+	if err == nil {
+		err = p.worker.cdn.call(func() error { return p.CDN.Purge(ctx, t.Job.ID.Key, keys) }, p.CDN.Operation())
+	}
+	switch {
+	case err == nil:
+		return engine.Outcome{On: job.Succeeded}
+	case ctx.Err() != nil:
+		return engine.Outcome{On: job.Released}
+	}
+	return engine.Outcome{On: job.Failed, Reason: err.Error()}
+}

@@ -1,0 +1,95 @@
+package images
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/serial"
+)
+
+// readObject reads a body that must be a JSON object.
+func readObject(c *httpapi.Call) ([]byte, error) {
+	text, err := c.JSONBody()
+	if err != nil {
+		return nil, err
+	}
+	if err := jsontext.Check(text); err != nil {
+		return nil, invalid("the body is not JSON: %v", err)
+	}
+	if jsontext.KindOf(text) != jsontext.KindObject {
+		return nil, invalid("the body is not an object")
+	}
+	return text, nil
+}
+
+// create is a request for a job. Whatever else it says, such as a status, is ignored (IP-030).
+type create struct {
+	jobType string
+	fileID  string
+	sizes   []int // nil is the usual ones
+}
+
+func readCreate(c *httpapi.Call) (q create, err error) {
+	text, err := readObject(c)
+	for name, value := range jsontext.Members(text) {
+		switch string(name) {
+		case "type":
+			q.jobType, _ = jsontext.String(value)
+		case "file_id":
+			q.fileID, _ = jsontext.String(value)
+		case "sizes":
+			if q.sizes, err = sizesOf(value); err != nil {
+				return q, err
+			}
+		}
+	}
+	switch {
+	case err != nil:
+		return q, err
+	case !slices.Contains(jobTypes, q.jobType):
+		return q, invalid("type must be %s or %s", processFile, deleteFile)
+	case q.fileID == "":
+		return q, invalid("file_id is missing")
+	case q.jobType == deleteFile && q.sizes != nil:
+		return q, invalid("sizes are for %s", processFile)
+	}
+	var ok bool
+	if q.fileID, ok = serial.Parse(q.fileID); !ok {
+		return q, errNoFile
+	}
+	return q, nil
+}
+
+// sizesOf reads a list of sizes; null is none.
+func sizesOf(raw []byte) ([]int, error) {
+	if jsontext.IsNull(raw) {
+		return nil, nil
+	}
+	if jsontext.KindOf(raw) != jsontext.KindArray {
+		return nil, errSizes
+	}
+	sizes := []int{}
+	for _, value := range jsontext.Elements(raw) {
+		n, err := jsontext.Int(value, 32)
+		if err != nil {
+			return nil, errSizes
+		}
+		sizes = append(sizes, int(n))
+	}
+	return merged(sizes)
+}
+
+// readJobID reads a request that names a job.
+func readJobID(c *httpapi.Call) (name string, err error) {
+	text, err := readObject(c)
+	for member, value := range jsontext.Members(text) {
+		if string(member) == "job_id" {
+			name, _ = jsontext.String(value)
+		}
+	}
+	if err == nil && name == "" {
+		err = invalid("job_id is missing")
+	}
+	return name, err
+}

@@ -1,0 +1,242 @@
+package images
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/serial"
+)
+
+// upload is what each job of a file knows of it, and what it is to do. It is the definition of the job.
+type upload struct {
+	MIME   string `json:"mime_type"` // as declared
+	Bytes  int64  `json:"size_bytes"`
+	UserID string `json:"user_id,omitempty"`
+	Sizes  []int  `json:"sizes,omitempty"` // of process_file
+}
+
+func (u *upload) encode() []byte {
+	text, _ := json.Marshal(u) // strings and numbers: there is nothing to go wrong
+	return text
+}
+
+// uploadOf reads what encode wrote; what cannot be read is left out.
+func uploadOf(j *job.Job) (u upload) {
+	_ = json.Unmarshal(j.Definition, &u)
+	return u
+}
+
+// made is what a completed process_file job has made: its result, as workers outside send it too.
+type made struct {
+	MIME     string    `json:"mime_type"` // what the original really is
+	Width    int       `json:"width"`
+	Height   int       `json:"height"`
+	Variants []variant `json:"variants"`
+}
+
+type variant struct {
+	Size   int    `json:"size"`
+	Width  int    `json:"width"`
+	Height int    `json:"height"`
+	Bytes  int64  `json:"bytes"`
+	Key    string `json:"key"`
+}
+
+func (m *made) encode() []byte {
+	text, _ := json.Marshal(m)
+	return text
+}
+
+// failure is why an attempt ended badly, as it is kept with the job.
+type failure struct {
+	Error string `json:"error"`
+	Type  string `json:"error_type"`
+	// Failures are those of the job with this one. The job has more when a later attempt was lost, or given back: those
+	// leave nothing behind.
+	Failures int `json:"failures"`
+}
+
+func (f *failure) encode() []byte {
+	text, _ := json.Marshal(f)
+	return text
+}
+
+// The reason of an attempt whose end nobody told of.
+const (
+	typeLost = "worker_lost"
+	textLost = "the worker was lost or gave the job back"
+)
+
+// lastFailure is the reason of the latest failure (IP-057), nil where there was none.
+func lastFailure(j *job.Job) *failure {
+	var f failure
+	if j.Failure != nil {
+		_ = json.Unmarshal(j.Failure, &f)
+	}
+	if j.Failures > f.Failures {
+		return &failure{Error: textLost, Type: typeLost, Failures: j.Failures}
+	}
+	if j.Failure == nil {
+		return nil
+	}
+	return &f
+}
+
+// The keys of objects.
+const keyPrefix = "images/"
+
+func filePrefix(fileID string) string  { return keyPrefix + fileID + "/" }
+func originalKey(fileID string) string { return filePrefix(fileID) + "original" }
+
+// variantStem is a variant's key without its extension, which says what it is.
+func variantStem(fileID string, size int) string { return filePrefix(fileID) + strconv.Itoa(size) }
+
+// extensions of variants.
+var extensions = map[string]string{"image/jpeg": ".jpg", "image/png": ".png"}
+
+// variantMIME is what the object under a variant's key is; "" for a key that is none of a file's variant of a size.
+func variantMIME(key, fileID string, size int) string {
+	for mime, ext := range extensions {
+		if key == variantStem(fileID, size)+ext {
+			return mime
+		}
+	}
+	return ""
+}
+
+// payload is what a worker is told of a job: the members of its message (IP-008), and where the results belong.
+func payload(j *job.Job) []byte {
+	o := jsontext.NewObject(make([]byte, 0, 512))
+	appendMessage(&o, j)
+	if j.Queue == processFile {
+		u := uploadOf(j)
+		stems := make([]string, len(u.Sizes))
+		for i, size := range u.Sizes {
+			stems[i] = variantStem(j.Owner, size)
+		}
+		o.Texts("variantKeys", stems) // to each belongs .jpg or .png
+	} else {
+		o.Text("prefix", filePrefix(j.Owner))
+	}
+	return o.End()
+}
+
+func appendMessage(o *jsontext.Object, j *job.Job) {
+	u := uploadOf(j)
+	o.Text("jobId", j.ID.Key)
+	o.Text("type", j.Queue)
+	o.Text("fileId", j.Owner)
+	o.Optional("userId", u.UserID)
+	if j.Queue == processFile {
+		o.Text("storageKey", originalKey(j.Owner))
+		sizes, _ := json.Marshal(u.Sizes)
+		o.Raw("requestedSizes", sizes)
+	}
+}
+
+// messageOf is the message that proposes a job.
+func messageOf(j *job.Job) []byte {
+	o := jsontext.NewObject(make([]byte, 0, 256))
+	appendMessage(&o, j)
+	return o.End()
+}
+
+// proposed is the job that a message is about; messages come from a queue that others may write to.
+func proposed(text []byte) (job.ID, bool) {
+	var m struct {
+		JobID string `json:"jobId"`
+	}
+	if json.Unmarshal(text, &m) != nil {
+		return job.ID{}, false
+	}
+	key, ok := serial.Parse(m.JobID)
+	return idOf(key), ok
+}
+
+func idOf(key string) job.ID { return job.ID{Contract: Name, Key: key} }
+
+// appendJob writes a job as it is shown (IP-007, G-IP-20).
+func appendJob(o *jsontext.Object, j *job.Job) {
+	o.Text("job_id", j.ID.Key)
+	o.Text("job_type", j.Queue)
+	o.Text("status", statusOf(j.State))
+	o.Text("file_id", j.Owner)
+	u := uploadOf(j)
+	o.Optional("user_id", u.UserID)
+	o.Number("attempt_count", int64(j.Runs))
+	o.Number("max_attempts", int64(j.RunLimit))
+	if f := lastFailure(j); f != nil {
+		o.Text("last_error", f.Error)
+		o.Text("last_error_type", f.Type)
+	} else {
+		o.Null("last_error")
+		o.Null("last_error_type")
+	}
+	o.Time("created_at", j.CreatedAt)
+	o.Time("updated_at", j.UpdatedAt)
+	o.Time("locked_at", lockedAt(j))
+}
+
+// lockedAt is when the lock was taken, or renewed; zero where there is none.
+func lockedAt(j *job.Job) time.Time {
+	switch j.State {
+	case processing:
+		return j.LeaseUntil.Add(-j.Lease)
+	case stale:
+		return j.StartedAt
+	}
+	return time.Time{}
+}
+
+// appendLetter writes a job that failed as a dead letter (G-IP-20).
+func appendLetter(o *jsontext.Object, j *job.Job) {
+	o.Text("job_id", j.ID.Key)
+	o.Text("job_type", j.Queue)
+	o.Text("file_id", j.Owner)
+	f := lastFailure(j)
+	if f == nil {
+		f = &failure{Error: "the job was dropped", Type: "dropped"}
+	}
+	o.Text("error", f.Error)
+	o.Text("error_type", f.Type)
+	o.Number("attempts", int64(j.Runs))
+	o.Time("failed_at", j.SettledAt)
+}
+
+// The sizes of variants (G-IP-18).
+const (
+	mostSize  = 8192
+	mostSizes = 20
+)
+
+func validSizes(sizes []int) bool {
+	return len(sizes) > 0 && len(sizes) <= mostSizes && !slices.ContainsFunc(sizes, func(n int) bool { return n < 1 || n > mostSize })
+}
+
+var errSizes = invalid("sizes must be 1 to 20 whole numbers from 1 to 8192, such as 100,400")
+
+// readSizes reads 100,400 and merges doubles.
+func readSizes(text string) ([]int, error) {
+	var sizes []int
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || len(word) > 32 || len(sizes) > 1000 {
+			return nil, errSizes
+		}
+		sizes = append(sizes, n)
+	}
+	return merged(sizes)
+}
+
+func merged(sizes []int) ([]int, error) {
+	slices.Sort(sizes)
+	if sizes = slices.Compact(sizes); !validSizes(sizes) {
+		return nil, errSizes
+	}
+	return sizes, nil
+}

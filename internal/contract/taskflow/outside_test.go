@@ -1,0 +1,110 @@
+package taskflow_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/testkit"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// outside is the worker API of a world.
+type outside struct{ *testkit.Site }
+
+func (w *world) outside(t testing.TB) *outside {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	api, err := workerapi.New(workerapi.Config{Log: log, Contracts: []workerapi.Contract{w.room.Outside()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &outside{testkit.Open(t, log, testkit.ReadDocument(t, workerapi.OpenAPI, 1<<20), testkit.Problems("urn:millrace:worker:"), api.Mount(w.engine))}
+}
+
+func (o *outside) post(t testing.TB, path, body string) testkit.Reply {
+	t.Helper()
+	return o.Do(t, "POST", "/worker/v1/"+path, body)
+}
+
+type handedOut struct {
+	JobID   string `json:"job_id"`
+	RunID   string `json:"run_id"`
+	Attempt int
+}
+
+// claim takes the one job of a queue.
+func (o *outside) claim(t testing.TB, queue string) handedOut {
+	t.Helper()
+	jobs := testkit.Read[struct{ Jobs []handedOut }](t, o.post(t, "claims", `{"contract":"taskflow","max":9,"queues":["`+queue+`"]}`).Want(t, 200)).Jobs
+	if len(jobs) != 1 {
+		t.Fatalf("claimed %d jobs of %s, want one", len(jobs), queue)
+	}
+	return jobs[0]
+}
+
+// ended says how a run ended and reads the status that its job has then.
+func (o *outside) ended(t testing.TB, run, how, body string) string {
+	t.Helper()
+	return testkit.Read[struct{ Status string }](t, o.post(t, "runs/"+run+"/"+how, body).Want(t, 200)).Status
+}
+
+// TestOutside: workers run jobs over HTTP, and what they say is what becomes of
+// the jobs (G-TF-02, G-TF-30).
+func TestOutside(t *testing.T) {
+	c := config()
+	c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate"}, "limited": {MaxConcurrent: 1}}
+	c.Runner.Node = "node"
+	onEveryStoreWith(t, c, func(t *testing.T, w *world) {
+		o := w.outside(t)
+		made := func(queue string, members ...string) string {
+			return w.create(t, append(members, `"queue":"`+queue+`"`)...).ID
+		}
+		t.Run("TF-106 TF-025 TF-026 claimed, completed, and completed only once", func(t *testing.T) {
+			id := made("a")
+			j := o.claim(t, "a")
+			equal(t, "job", j, handedOut{id, j.RunID, 1})
+			w.status(t, id, "RUNNING")
+			equal(t, "status", o.ended(t, j.RunID, "complete", `{"result":[1]}`), "COMPLETED")
+			o.post(t, "runs/"+j.RunID+"/complete", `{}`).Is(t, 409, "RUN_LOST")
+			o.post(t, "runs/"+j.RunID+"/fail", `{"error":"x","retryable":false}`).Is(t, 409, "RUN_LOST")
+			equal(t, "attempts", w.status(t, id, "COMPLETED").AttemptCount, 0)
+		})
+		t.Run("TF-027 TF-028 TF-066 failed until none are left", func(t *testing.T) {
+			id := made("b", attempts(2, "FIXED", 5, 5))
+			equal(t, "first", o.ended(t, o.claim(t, "b").RunID, "fail", `{"error":"x","retryable":true}`), "READY")
+			w.clock.Advance(5 * time.Second)
+			j := o.claim(t, "b")
+			equal(t, "attempt", j.Attempt, 2)
+			equal(t, "second", o.ended(t, j.RunID, "fail", `{"error":"x","retryable":true}`), "FAILED")
+			equal(t, "attempts", w.get(t, id).AttemptCount, 2)
+		})
+		t.Run("TF-028 not to be tried again", func(t *testing.T) {
+			made("c")
+			equal(t, "status", o.ended(t, o.claim(t, "c").RunID, "fail", `{"error":"x","retryable":false}`), "FAILED")
+		})
+		t.Run("TF-012 given back counts for nothing", func(t *testing.T) {
+			id := made("d")
+			equal(t, "status", o.ended(t, o.claim(t, "d").RunID, "release", `{}`), "READY")
+			equal(t, "attempts", w.get(t, id).AttemptCount, 0)
+			equal(t, "again", o.claim(t, "d").JobID, id)
+		})
+		t.Run("TF-084 what is said of a deleted job is discarded", func(t *testing.T) {
+			id := made("e")
+			j := o.claim(t, "e")
+			w.Do(t, "DELETE", pathOf(id), "").Want(t, 204)
+			for how, body := range map[string]string{"heartbeat": `{}`, "complete": `{}`, "release": `{}`, "fail": `{"error":"x","retryable":true}`} {
+				o.post(t, "runs/"+j.RunID+"/"+how, body).Is(t, 409, "RUN_LOST")
+			}
+			w.Do(t, "GET", pathOf(id), "").Is(t, 404, "NOT_FOUND")
+		})
+		t.Run("TF-106 not those of a queue with a handler", func(t *testing.T) {
+			id := made("sim")
+			o.post(t, "claims", `{"contract":"taskflow","queues":["sim"]}`).Is(t, 409, "NOT_CLAIMABLE")
+			limited := made("limited")
+			equal(t, "a limit is no handler", o.claim(t, "limited").JobID, limited)
+			w.status(t, id, "READY")
+		})
+	})
+}

@@ -1,0 +1,136 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// into is an edit that puts a job into another queue.
+func into(queue string) func(*job.Job, time.Time) error {
+	return func(j *job.Job, _ time.Time) error { j.Queue = queue; return nil }
+}
+
+// G-TF-25: the limits of the queues of a contract are replaced as a whole, on all nodes; pauses and other contracts
+// stay as they are.
+func TestLimitQueues(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		for _, queue := range []string{"q", "r", "s"} {
+			for _, n := range []string{"1", "2", "3"} {
+				w.submit(sub("brief/"+queue+n, in(queue)), sub("part/"+queue+n, in(queue)))
+			}
+		}
+		other := w.node(made())
+		limit := func(limits map[string]int) {
+			w.Helper()
+			w.ok(w.LimitQueues(w.ctx, "brief", limits))
+			w.ok(other.LoadQueues(w.ctx))
+		}
+		// hands claims all there is on both nodes in turn and gives it back.
+		hands := func(contract string, want ...string) {
+			w.Helper()
+			for _, e := range []*engine.Engine{w.Engine, other} {
+				jobs, err := e.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Max: 99, Worker: "w"})
+				w.ok(err)
+				got := names(jobs)
+				slices.Sort(got)
+				if !slices.Equal(got, want) {
+					w.Errorf("got %v, want %v", got, want)
+				}
+				for _, j := range jobs {
+					w.finish(engine.Run{Run: j.Run}, job.Released)
+				}
+			}
+		}
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", Paused: true, RunLimit: 2}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "part", Queue: "q", RunLimit: 1}))
+		limit(map[string]int{"q": 1, "r": 2})
+		hands("brief", "brief/q1", "brief/r1", "brief/r2")
+		limit(map[string]int{"q": 2, "s": 1}) // r has none any more, s stays paused
+		hands("brief", "brief/q1", "brief/q2", "brief/r1", "brief/r2", "brief/r3")
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", RunLimit: 1}))
+		limit(nil)
+		hands("brief", "brief/q1", "brief/q2", "brief/q3", "brief/r1", "brief/r2", "brief/r3", "brief/s1", "brief/s2", "brief/s3")
+		hands("part", "part/q1", "part/r1", "part/r2", "part/r3", "part/s1", "part/s2", "part/s3")
+		w.fails(w.LimitQueues(w.ctx, "nobody", nil), job.NotFound)
+		w.fails(w.LimitQueues(w.ctx, "brief", map[string]int{"q": -1}), job.Invalid)
+		w.fails(w.LimitQueues(w.ctx, "brief", map[string]int{"": 1}), job.Invalid)
+	})
+}
+
+// G-TF-37: a claim of all queues leaves those out that are served otherwise, also while it waits.
+func TestClaimExcept(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/q1"), sub("brief/h1", in("here")), sub("brief/q2"), sub("brief/h2", in("here")))
+		req := engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w", Except: func(queue string) bool { return queue == "here" }}
+		jobs, err := w.Claim(w.ctx, req)
+		w.ok(err)
+		if got, want := names(jobs), []string{"brief/q1", "brief/q2"}; !slices.Equal(got, want) {
+			w.Errorf("got %v, want %v", got, want)
+		}
+		req.Wait = time.Minute
+		engine.WithoutFloor(w.Engine)
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			jobs, err = w.Claim(w.ctx, req)
+		})
+		engine.AwaitWaiting(w.Engine, req, 1)
+		w.submit(sub("brief/h3", in("here"))) // wakes in vain
+		engine.AwaitWaiting(w.Engine, req, 1)
+		w.submit(sub("brief/r1", in("r")))
+		waiting.Wait()
+		w.ok(err)
+		if got, want := names(jobs), []string{"brief/r1"}; !slices.Equal(got, want) {
+			w.Errorf("got %v, want %v", got, want)
+		}
+		w.is(`brief/h1: queued ready
+			brief/h2: queued ready
+			brief/h3: queued ready
+			brief/q1: running leased runs=1 until=30s
+			brief/q2: running leased runs=1 until=30s
+			brief/r1: running leased runs=1 until=30s
+			brief here: 0 waiting 3 ready 0 leased
+			brief q: 0 waiting 0 ready 2 leased
+			brief r: 0 waiting 0 ready 1 leased`)
+	})
+}
+
+// What one node sets for a queue reaches long polls of another at once: no poll and no sweep is needed.
+func TestSettingsAreHeard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "postgres", made())
+	other := w.server()
+	engine.WithoutFloor(other)
+	ctx, stop := context.WithCancel(w.ctx)
+	var listening sync.WaitGroup
+	listening.Go(func() { other.Listen(ctx) })
+	defer listening.Wait()
+	defer stop()
+	w.submit(sub("brief/a"))
+	w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
+	w.ok(other.LoadQueues(w.ctx))
+	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w", Wait: time.Minute}
+	got := make(chan []*job.Job, 1)
+	go func() {
+		jobs, err := other.Claim(w.ctx, req)
+		w.ok(err)
+		got <- jobs
+	}()
+	engine.AwaitWaiting(other, req, 1)
+	for { // until it listens it hears nothing
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+		select {
+		case jobs := <-got:
+			if len(jobs) != 1 {
+				w.Errorf("woke with %v", names(jobs))
+			}
+			return
+		default:
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package message_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/message"
+	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func subject(t *testing.T) message.Queue {
+	t.Helper()
+	s, err := stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Node: "n", Log: quiet, Now: time.Now,
+		Specs: []stream.Spec{{Name: "WORK", Subjects: []string{"work"}, MaxAge: time.Hour}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return &message.Subject{Streams: s, Stream: "WORK", Subject: "work", Durable: "test", Log: quiet}
+}
+
+func sqs(t *testing.T) (message.Queue, *outside.SQSServer) {
+	t.Helper()
+	server := outside.SQS(t, time.Second)
+	q, err := message.OpenSQS(context.Background(), server.Setting(), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(q.Close)
+	return q, server
+}
+
+// everywhere runs a test on both queues.
+func everywhere(t *testing.T, test func(*testing.T, message.Queue)) {
+	t.Run("stream", func(t *testing.T) { test(t, subject(t)) })
+	t.Run("SQS", func(t *testing.T) { q, _ := sqs(t); test(t, q) })
+}
+
+// receive takes messages until enough have come; settle is given each.
+func receive(t *testing.T, q message.Queue, enough int, settle func(message.Delivery)) (all []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	q.Receive(ctx, func(_ context.Context, d message.Delivery) {
+		settle(d)
+		if all = append(all, string(d.Body)); len(all) == enough {
+			cancel()
+		}
+	})
+	if len(all) != enough {
+		t.Fatalf("%d messages came, want %d", len(all), enough)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func send(t *testing.T, q message.Queue, bodies ...string) {
+	t.Helper()
+	var all []message.Message
+	for _, b := range bodies {
+		all = append(all, message.Message{Body: []byte(b)})
+	}
+	if err := q.Send(context.Background(), all); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestQueue(t *testing.T) {
+	everywhere(t, func(t *testing.T, q message.Queue) {
+		t.Run("what is sent comes", func(t *testing.T) {
+			var want []string
+			for i := range 30 {
+				want = append(want, fmt.Sprintf(`{"n":%02d,"text":"é \u0000"}`, i))
+			}
+			send(t, q, want...)
+			if got := receive(t, q, 30, func(d message.Delivery) { d.Ack() }); !slices.Equal(got, want) {
+				t.Errorf("got %q", got)
+			}
+		})
+		t.Run("what is given back comes again, and what is acknowledged does not", func(t *testing.T) {
+			send(t, q, "again", "once")
+			seen := map[string]int{}
+			receive(t, q, 3, func(d message.Delivery) {
+				if seen[string(d.Body)]++; string(d.Body) == "again" && seen["again"] == 1 {
+					d.Nak()
+					return
+				}
+				d.Ack()
+			})
+			if seen["again"] != 2 || seen["once"] != 1 {
+				t.Errorf("came %v", seen)
+			}
+		})
+		t.Run("who sends under an id that was just used sends the same", func(t *testing.T) {
+			if _, known := q.(*message.Subject); !known {
+				return // SQS knows no ids: duplicates are found in the database
+			}
+			same := message.Message{ID: "x", Body: []byte("x")}
+			if err := q.Send(context.Background(), []message.Message{same, same}); err != nil {
+				t.Fatal(err)
+			}
+			send(t, q, "y")
+			if got := receive(t, q, 2, func(d message.Delivery) { d.Ack() }); !slices.Equal(got, []string{"x", "y"}) {
+				t.Errorf("got %q", got)
+			}
+		})
+	})
+}
+
+// A worker that dies with a message loses nothing: it comes again when it was in its hands for too long.
+func TestVisibility(t *testing.T) {
+	q, _ := sqs(t)
+	send(t, q, "m")
+	receive(t, q, 1, func(message.Delivery) {})
+	receive(t, q, 1, func(d message.Delivery) { d.Ack() })
+}
+
+// A queue that goes away is waited for.
+func TestQueueAway(t *testing.T) {
+	q, server := sqs(t)
+	came := make(chan string, 10)
+	ctx, stop := context.WithCancel(context.Background())
+	var receiving sync.WaitGroup
+	receiving.Go(func() {
+		q.Receive(ctx, func(_ context.Context, d message.Delivery) { came <- string(d.Body); d.Ack() })
+	})
+	defer receiving.Wait()
+	defer stop()
+	send(t, q, "before")
+	if got := <-came; got != "before" {
+		t.Errorf("got %q", got)
+	}
+	server.Kill()
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := q.Send(short, []message.Message{{Body: []byte("lost")}}); !job.IsKind(err, job.Unavailable) && !job.IsKind(err, job.Timeout) {
+		t.Errorf("got %v", err)
+	}
+	server.Restart()
+	send(t, q, "after")
+	for got := range came {
+		if got == "after" {
+			break
+		}
+		if got != "lost" { // which the library may send after all
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
+func TestOpenSQS(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"", "sqs://x/y", "awssqs://x/y?nonsense=1", "://"} {
+		if q, err := message.OpenSQS(context.Background(), at, quiet); !job.IsKind(err, job.Invalid) {
+			t.Errorf("%q: %v, %v", at, q, err)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package message
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	gcaws "gocloud.dev/aws"
+	"gocloud.dev/pubsub"
+	"gocloud.dev/pubsub/awssnssqs"
+	"gocloud.dev/pubsub/batcher"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// SQS is a queue of SQS, or of what speaks its protocol. How long a message may be in somebody's hands is the queue's own
+// setting (its visibility time-out).
+type SQS struct {
+	queue  string // its URL
+	client *sqs.Client
+	topic  *pubsub.Topic
+	log    *slog.Logger
+}
+
+// poll is how long one look at an empty queue waits for a message.
+const poll = 10 * time.Second
+
+// OpenSQS opens the queue of a URL such as awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1;
+// credentials come from where AWS clients look for them. The queue is not asked before it is needed.
+func OpenSQS(ctx context.Context, at string, log *slog.Logger) (*SQS, error) {
+	wrong := func(err error) error {
+		return &job.Error{Kind: job.Invalid, Op: "message.open", Msg: "the URL of the queue cannot be used", Err: err}
+	}
+	u, err := url.Parse(at)
+	if err != nil || u.Scheme != awssnssqs.SQSScheme {
+		return nil, wrong(err)
+	}
+	settings, err := gcaws.V2ConfigFromURLParams(ctx, u.Query())
+	if err != nil {
+		return nil, wrong(err)
+	}
+	scheme := "https"
+	if strings.HasPrefix(u.Query().Get("endpoint"), "http://") { // of servers that speak SQS
+		scheme = "http"
+	}
+	s := &SQS{queue: scheme + "://" + u.Host + u.Path, client: sqs.NewFromConfig(settings), log: log}
+	s.topic = awssnssqs.OpenSQSTopic(ctx, s.client, s.queue, nil)
+	return s, nil
+}
+
+// Send sends messages; the library gathers them.
+func (s *SQS) Send(ctx context.Context, all []Message) error {
+	failures := make([]error, len(all))
+	var sends sync.WaitGroup
+	for i := range all {
+		sends.Go(func() { failures[i] = s.topic.Send(ctx, &pubsub.Message{Body: all[i].Body}) })
+	}
+	sends.Wait()
+	for _, err := range failures { // the first tells enough
+		if err != nil {
+			return failed(ctx, "message.send", err)
+		}
+	}
+	return nil
+}
+
+// failed gives an error its kind.
+func failed(ctx context.Context, op string, err error) error {
+	e := &job.Error{Kind: job.Unavailable, Op: op, Err: err}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.Kind = job.Timeout
+	case ctx.Err() != nil:
+		e.Kind = job.Aborted
+	}
+	return e
+}
+
+// The pauses while the queue is away.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// Receive polls for messages.
+func (s *SQS) Receive(ctx context.Context, take func(context.Context, Delivery)) {
+	for pause := firstPause; ctx.Err() == nil; {
+		err := s.receive(ctx, func(ctx context.Context, d Delivery) {
+			pause = firstPause
+			take(ctx, d)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("messages cannot be received; it is tried again until they can", telemetry.ErrorMessage, err)
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// receive polls until there is an error, after which the library's subscription is of no use any more.
+func (s *SQS) receive(ctx context.Context, take func(context.Context, Delivery)) error {
+	// One message is asked for at a time: what waits in memory here would run out of its time there.
+	subscription := awssnssqs.OpenSubscription(ctx, s.client, s.queue, &awssnssqs.SubscriptionOptions{Raw: true, NackLazy: true, WaitTime: poll,
+		ReceiveBatcherOptions: batcher.Options{MaxBatchSize: 1, MaxHandlers: 1}})
+	defer func() { // sends the last acknowledgements
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		if err := subscription.Shutdown(ctx); err != nil {
+			s.log.Debug("a subscription was not closed in time", telemetry.ErrorMessage, err)
+		}
+	}()
+	for {
+		m, err := subscription.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		take(ctx, Delivery{Body: m.Body, Ack: m.Ack, Nak: m.Nack})
+	}
+}
+
+// closeTime bounds the sending of what is under way.
+const closeTime = 3 * time.Second
+
+// Close ends the sending.
+func (s *SQS) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	if err := s.topic.Shutdown(ctx); err != nil {
+		s.log.Warn("the queue was not closed in time", telemetry.ErrorMessage, err)
+	}
+}

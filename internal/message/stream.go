@@ -1,0 +1,53 @@
+package message
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// Subject is a subject of the streams as a queue.
+type Subject struct {
+	Streams *stream.Streams // closed by whoever opened them
+	Stream  string
+	Subject string
+	Durable string // nodes with the same one share the messages
+	Log     *slog.Logger
+}
+
+const (
+	// deliveries is after how many a message is dropped: whoever sent it looks after what it is about.
+	deliveries = 20
+	// later is when a message that was given back comes again.
+	later = time.Second
+)
+
+// Send publishes messages.
+func (s *Subject) Send(ctx context.Context, all []Message) error {
+	out := make([]stream.Message, len(all))
+	for i, m := range all {
+		out[i] = stream.Message{Subject: s.Subject, ID: m.ID, Data: m.Body}
+	}
+	_, err := s.Streams.Publish(ctx, out)
+	return err
+}
+
+// Receive consumes messages.
+func (s *Subject) Receive(ctx context.Context, take func(context.Context, Delivery)) {
+	c := stream.Consumer{Stream: s.Stream, Subject: s.Subject, Durable: s.Durable, MaxDeliver: deliveries, AckWait: visible, Batch: 1}
+	err := s.Streams.Consume(ctx, c, func(ctx context.Context, batch []stream.Delivery) {
+		for i := range batch {
+			d := &batch[i]
+			take(ctx, Delivery{Body: d.Data, Ack: d.Ack, Nak: func() { d.Nak(later) }})
+		}
+	})
+	if err != nil {
+		s.Log.Error("messages are not received any more", telemetry.ErrorMessage, err)
+	}
+}
+
+// Close does nothing: the streams are somebody else's.
+func (s *Subject) Close() {}

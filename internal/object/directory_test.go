@@ -1,0 +1,180 @@
+package object_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gocloud.dev/blob/fileblob"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+func mustDirectory(tb testing.TB) *world {
+	tb.Helper()
+	dir := filepath.Join(tb.TempDir(), "objects")
+	return &world{mustOpen(tb, object.Config{Dir: dir, Bucket: "millrace"}), dir}
+}
+
+// TestDirectoryFiles looks at the files: G-FB-32, and attributes as fileblob reads them.
+func TestDirectoryFiles(t *testing.T) {
+	t.Parallel()
+	w := mustDirectory(t)
+	w.mustPut(t, "a/plain", "x")
+	full := object.Attributes{ContentType: "image/png", Metadata: map[string]string{"source": "ü"}}
+	if _, err := w.Put(t.Context(), "", "a/full", strings.NewReader("content"), full); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := w.files(t), []string{"millrace/a/full", "millrace/a/full.attrs", "millrace/a/plain"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	theirs, err := fileblob.OpenBucket(filepath.Join(w.dir, "millrace"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	a, err := theirs.Attributes(t.Context(), "a/full")
+	if err != nil || a.ContentType != "image/png" || a.Metadata["source"] != "ü" || a.Size != 7 {
+		t.Errorf("got %+v, %v", a, err)
+	}
+	if err := w.Delete(t.Context(), "", "a/full"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Delete(t.Context(), "", "a/plain"); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(filepath.Join(w.dir, "millrace"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// TestDirectoryAfterCrash removes what was half written, and shows nothing of it.
+func TestDirectoryAfterCrash(t *testing.T) {
+	t.Parallel()
+	w := mustDirectory(t)
+	w.mustPut(t, "kept", "x")
+	for name, text := range map[string]string{".temp/HALF": "hal", "millrace/torn.attrs": `{"user.content_type":"a/b"}`} {
+		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := &world{mustOpen(t, object.Config{Dir: w.dir, Bucket: "millrace"}), w.dir}
+	if got := again.files(t); slices.Contains(got, ".temp/HALF") || !slices.Contains(got, "millrace/kept") {
+		t.Errorf("got %v", got)
+	}
+	if got, err := again.List(t.Context(), "", "", "", 10); err != nil || !slices.Equal(got, []string{"kept"}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	again.mustPut(t, "torn", "whole")
+	if _, info := again.mustGet(t, "", "torn"); info.ContentType != "application/octet-stream" {
+		t.Errorf("it has the attributes of another: %+v", info)
+	}
+}
+
+// TestDirectoryConflicts is the one thing that differs: no key is a folder of another.
+func TestDirectoryConflicts(t *testing.T) {
+	t.Parallel()
+	w := mustDirectory(t)
+	w.mustPut(t, "a/b", "x")
+	before := w.files(t)
+	for _, key := range []string{"a", "a/b/c", "a/b/c/d"} {
+		if _, err := w.Put(t.Context(), "", key, strings.NewReader("y"), object.Attributes{ContentType: "a/b"}); !job.IsKind(err, job.Conflict) {
+			t.Errorf("%s: got %v", key, err)
+		}
+	}
+	if text, info := w.mustGet(t, "", "a/b"); text != "x" || info.ContentType != "application/octet-stream" {
+		t.Errorf("got %q, %+v", text, info)
+	}
+	if after := w.files(t); !slices.Equal(after, before) {
+		t.Errorf("got files %v", after)
+	}
+}
+
+// TestDirectoryLinks does not follow a link that leads outside (FB-085).
+func TestDirectoryLinks(t *testing.T) {
+	t.Parallel()
+	w := mustDirectory(t)
+	w.mustPut(t, "k", "x")
+	outsideOf := t.TempDir()
+	if err := os.Symlink(outsideOf, filepath.Join(w.dir, "millrace", "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Put(t.Context(), "", "link/file", strings.NewReader("y"), object.Attributes{}); err == nil {
+		t.Error("it was written through the link")
+	}
+	if left, err := os.ReadDir(outsideOf); err != nil || len(left) != 0 {
+		t.Errorf("outside is %v, %v", left, err)
+	}
+}
+
+// TestDirectoryFolderRemoved puts an object into a folder that somebody removed.
+func TestDirectoryFolderRemoved(t *testing.T) {
+	t.Parallel()
+	w := mustDirectory(t)
+	w.mustPut(t, "a/b/one", "x")
+	if err := os.RemoveAll(filepath.Join(w.dir, "millrace")); err != nil {
+		t.Fatal(err)
+	}
+	w.mustPut(t, "a/b/two", "y")
+	if text, _ := w.mustGet(t, "", "a/b/two"); text != "y" {
+		t.Errorf("got %q", text)
+	}
+}
+
+// TestAway tells trouble with the place from answers about objects.
+func TestAway(t *testing.T) {
+	t.Run("a directory that went away", func(t *testing.T) {
+		w := mustDirectory(t)
+		if err := os.RemoveAll(w.dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Ping(t.Context()); !job.IsKind(err, job.Unavailable) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), object.Attributes{}); !job.IsKind(err, job.Unavailable) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a bucket that is not there", func(t *testing.T) {
+		server := outside.S3(t)
+		w := &world{Objects: mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"})}
+		_, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), object.Attributes{})
+		_, _, err2 := w.Open(t.Context(), "", "k")
+		for i, err := range []error{err, err2, w.Ping(t.Context())} {
+			if !job.IsKind(err, job.Unavailable) {
+				t.Errorf("%d: got %v", i, err)
+			}
+		}
+	})
+	t.Run("a store that was killed", func(t *testing.T) {
+		server := outside.S3(t, "millrace")
+		w := &world{Objects: mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"})}
+		server.Kill()
+		_, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), object.Attributes{})
+		_, err2 := w.Exists(t.Context(), "", "k")
+		for i, err := range []error{err, err2, w.Ping(t.Context())} {
+			if !job.IsKind(err, job.Unavailable) {
+				t.Errorf("%d: got %v", i, err)
+			}
+		}
+	})
+	for name, c := range map[string]object.Config{"no name": {Dir: t.TempDir()}, "not S3": {URL: "file:///tmp", Bucket: "millrace"},
+		"a bucket in the URL": {URL: "s3://millrace", Bucket: "millrace"}, "unknown member": {URL: "s3://?regoin=x", Bucket: "millrace"}} {
+		if _, err := object.Open(t.Context(), c); !job.IsKind(err, job.Invalid) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := object.Open(t.Context(), object.Config{Dir: file, Bucket: "millrace"}); !job.IsKind(err, job.ReadOnly) {
+		t.Errorf("a file: got %v", errors.Unwrap(err))
+	}
+}

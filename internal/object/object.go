@@ -1,0 +1,224 @@
+package object
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Config says where objects are kept.
+type Config struct {
+	Dir    string // the directory, when URL is empty; it belongs to one process
+	URL    string // s3://?region=…&endpoint=…: an S3 store, its keys found as AWS clients find them
+	Bucket string // the bucket that an empty name means
+}
+
+// Attributes are kept with an object.
+type Attributes struct {
+	ContentType string            // application/octet-stream when empty
+	Metadata    map[string]string // names are kept in lower case
+}
+
+// Info tells of an object.
+type Info struct {
+	Key      string
+	Size     int64
+	Modified time.Time
+	Attributes
+}
+
+// place is where buckets are. Names have been checked.
+type place interface {
+	// put writes an object whole or not at all, and gives its size.
+	put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error
+	open(ctx context.Context, bucket, key string) (io.ReadCloser, Info, error)
+	exists(ctx context.Context, bucket, key string) (bool, error)
+	remove(ctx context.Context, bucket, key string) error // NotFound if there is none
+	list(ctx context.Context, bucket, prefix, after string, n int) ([]string, error)
+	ping(ctx context.Context, bucket string) error
+	close() error
+}
+
+// Objects is the way to all objects. Its verbs may be called at the same time.
+type Objects struct {
+	bucket string
+	place  place
+}
+
+// Open opens the place. A directory is made, and what a crash left half written in it is removed; an S3 store is not
+// asked before it is needed, see Ping.
+func Open(ctx context.Context, c Config) (*Objects, error) {
+	if !ValidBucket(c.Bucket) {
+		return nil, invalid("the default bucket has no valid name")
+	}
+	o := &Objects{bucket: c.Bucket}
+	var err error
+	if c.URL != "" {
+		o.place, err = openS3(ctx, c.URL, c.Bucket)
+	} else {
+		o.place, err = openDirectory(c.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Put writes an object and gives its size. An object that is there is replaced.
+func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) (Info, error) {
+	bucket, err := o.name(bucket, key)
+	if err != nil {
+		return Info{}, err
+	}
+	if a, err = a.checked(); err != nil {
+		return Info{}, err
+	}
+	counted := &counter{ctx: ctx, r: body}
+	err = o.place.put(ctx, bucket, key, counted, a)
+	if err != nil && counted.err != nil && ctx.Err() == nil {
+		return Info{}, counted.err
+	}
+	return Info{Key: key, Size: counted.n, Attributes: a}, failed(ctx, "object.put", err)
+}
+
+// Open reads an object, which keeps being what it is now while it is read. The caller closes it.
+func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadCloser, Info, error) {
+	bucket, err := o.name(bucket, key)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	body, info, err := o.place.open(ctx, bucket, key)
+	info.Key = key
+	return body, info, failed(ctx, "object.open", err)
+}
+
+// Exists tells whether there is an object.
+func (o *Objects) Exists(ctx context.Context, bucket, key string) (bool, error) {
+	bucket, err := o.name(bucket, key)
+	if err != nil {
+		return false, err
+	}
+	is, err := o.place.exists(ctx, bucket, key)
+	return is, failed(ctx, "object.exists", err)
+}
+
+// Delete removes an object; that there is none is no error.
+func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
+	bucket, err := o.name(bucket, key)
+	if err != nil {
+		return err
+	}
+	err = failed(ctx, "object.delete", o.place.remove(ctx, bucket, key))
+	if job.IsKind(err, job.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// List gives up to n keys that begin with prefix and come after a key, in the order of their bytes. What lies between is
+// skipped, not read.
+func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int) ([]string, error) {
+	bucket = cmp.Or(bucket, o.bucket)
+	if !ValidBucket(bucket) {
+		return nil, invalid("the bucket has no valid name")
+	}
+	found, err := o.place.list(ctx, bucket, prefix, after, n)
+	return found, failed(ctx, "object.list", err)
+}
+
+// Ping tells whether the default bucket can be used.
+func (o *Objects) Ping(ctx context.Context) error {
+	return failed(ctx, "object.ping", o.place.ping(ctx, o.bucket))
+}
+
+// URI names an object the same way wherever it is kept.
+func (o *Objects) URI(bucket, key string) string {
+	return "s3://" + cmp.Or(bucket, o.bucket) + "/" + key
+}
+
+// Close ends what is open.
+func (o *Objects) Close() error { return o.place.close() }
+
+// name gives the bucket that is meant, once both names are found valid.
+func (o *Objects) name(bucket, key string) (string, error) {
+	bucket = cmp.Or(bucket, o.bucket)
+	switch {
+	case !ValidBucket(bucket):
+		return "", invalid("the bucket has no valid name")
+	case !ValidKey(key):
+		return "", invalid("the object's key is not valid")
+	}
+	return bucket, nil
+}
+
+// mostMetadata is what S3 keeps with an object.
+const mostMetadata = 2 << 10
+
+// checked refuses attributes that do not survive being headers of HTTP.
+func (a Attributes) checked() (Attributes, error) {
+	a.ContentType = cmp.Or(a.ContentType, octets)
+	if strings.ContainsFunc(a.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) || len(a.ContentType) > 255 {
+		return a, invalid("the object's content type is not valid")
+	}
+	size, lower := 0, make(map[string]string, len(a.Metadata))
+	for _, name := range slices.Sorted(maps.Keys(a.Metadata)) {
+		value := a.Metadata[name]
+		size += len(name) + len(value)
+		name = strings.ToLower(name)
+		if _, twice := lower[name]; twice || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return a, invalid("a name of the object's metadata is not valid: letters, digits, - and _, each name once")
+		}
+		lower[name] = value
+	}
+	if size > mostMetadata {
+		return a, invalid("the object's metadata is larger than 2 KiB")
+	}
+	a.Metadata = lower
+	return a, nil
+}
+
+const octets = "application/octet-stream"
+
+// counter counts what is read, keeps the error that ended it, and ends with its context.
+type counter struct {
+	ctx context.Context
+	r   io.Reader
+	n   int64
+	err error
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.r.Read(p)
+	if c.n += int64(n); err != nil && err != io.EOF {
+		c.err = err
+	}
+	return n, err
+}
+
+func invalid(msg string) error { return &job.Error{Kind: job.Invalid, Op: "object", Msg: msg} }
+
+// failed gives an error its kind; what has one keeps it.
+func failed(ctx context.Context, op string, err error) error {
+	var known *job.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	e := &job.Error{Kind: job.Unavailable, Op: op, Err: err}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.Kind = job.Timeout
+	case ctx.Err() != nil:
+		e.Kind = job.Aborted
+	}
+	return e
+}

@@ -1,0 +1,187 @@
+package object
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/s3blob" // the scheme s3
+	"gocloud.dev/gcerrors"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// An object is sent in parts of partSize bytes, parts at a time. Both bound the memory of a put, and 10,000 parts the
+// size of an object.
+const (
+	partSize = 8 << 20
+	parts    = 2
+)
+
+// s3 keeps objects in the buckets of an S3 store.
+type s3 struct {
+	url url.URL // without a bucket
+
+	mu      sync.Mutex
+	buckets map[string]*blob.Bucket
+}
+
+func openS3(ctx context.Context, at, bucket string) (*s3, error) {
+	u, err := url.Parse(at)
+	if err != nil || u.Scheme != "s3" || u.Host != "" {
+		return nil, invalid("the URL of the objects must be s3://?region=…&endpoint=…, without a bucket")
+	}
+	s := &s3{url: *u, buckets: map[string]*blob.Bucket{}}
+	if _, err = s.in(ctx, bucket); err != nil {
+		return nil, &job.Error{Kind: job.Invalid, Op: "object.open", Msg: "the URL of the objects cannot be used", Err: err}
+	}
+	return s, nil
+}
+
+// in gives a bucket, which is opened once.
+func (s *s3) in(ctx context.Context, name string) (*blob.Bucket, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.buckets[name]; b != nil {
+		return b, nil
+	}
+	at := s.url
+	at.Host = name
+	b, err := blob.OpenBucket(ctx, at.String())
+	if err == nil {
+		s.buckets[name] = b
+	}
+	return b, err
+}
+
+func (s *s3) put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error {
+	b, err := s.in(ctx, bucket)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := lingering(ctx)
+	defer cancel()
+	return named(bucket, b.Upload(ctx, key, body, &blob.WriterOptions{ContentType: a.ContentType, Metadata: a.Metadata,
+		BufferSize: partSize, MaxConcurrency: parts}))
+}
+
+// aftermath is how long a put whose caller is gone gets to remove the parts it has sent: the store keeps, and bills, what
+// nobody removes.
+const aftermath = 10 * time.Second
+
+// lingering gives a context that ends some time after another; the body of a put ends at once.
+func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(aftermath, cancel) })
+	return later, func() { stop(); cancel() }
+}
+
+func (s *s3) open(ctx context.Context, bucket, key string) (io.ReadCloser, Info, error) {
+	b, err := s.in(ctx, bucket)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	body, err := b.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, Info{}, named(bucket, err)
+	}
+	info := Info{Size: body.Size(), Modified: body.ModTime().UTC(), Attributes: Attributes{ContentType: body.ContentType(), Metadata: map[string]string{}}}
+	var answer awss3.GetObjectOutput
+	if body.As(&answer) {
+		for name, value := range answer.Metadata {
+			if info.Metadata[name], err = url.PathUnescape(value); err != nil {
+				info.Metadata[name] = value
+			}
+		}
+	}
+	return body, info, nil
+}
+
+func (s *s3) exists(ctx context.Context, bucket, key string) (bool, error) {
+	b, err := s.in(ctx, bucket)
+	if err != nil {
+		return false, err
+	}
+	is, err := b.Exists(ctx, key)
+	return is, named(bucket, err)
+}
+
+func (s *s3) remove(ctx context.Context, bucket, key string) error {
+	b, err := s.in(ctx, bucket)
+	if err != nil {
+		return err
+	}
+	return named(bucket, b.Delete(ctx, key))
+}
+
+func (s *s3) list(ctx context.Context, bucket, prefix, after string, n int) ([]string, error) {
+	b, err := s.in(ctx, bucket)
+	if err != nil {
+		return nil, err
+	}
+	objects := b.List(&blob.ListOptions{Prefix: prefix, BeforeList: func(as func(any) bool) error {
+		var in *awss3.ListObjectsV2Input
+		if after != "" && as(&in) {
+			in.StartAfter = aws.String(after)
+		}
+		return nil
+	}})
+	var found []string
+	for len(found) < n {
+		o, err := objects.Next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, named(bucket, err)
+		}
+		found = append(found, o.Key)
+	}
+	return found, nil
+}
+
+func (s *s3) ping(ctx context.Context, bucket string) error {
+	b, err := s.in(ctx, bucket)
+	if err != nil {
+		return err
+	}
+	is, err := b.IsAccessible(ctx)
+	if err == nil && !is {
+		err = errors.New("there is no bucket " + bucket)
+	}
+	return err
+}
+
+func (s *s3) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	for name, b := range s.buckets {
+		err = errors.Join(err, b.Close())
+		delete(s.buckets, name)
+	}
+	return err
+}
+
+// named gives an answer of the store its kind. The store calls a missing bucket not found as well, which is no answer
+// about an object.
+func named(bucket string, err error) error {
+	if gcerrors.Code(err) != gcerrors.NotFound {
+		return err
+	}
+	if hasCode(err, "NoSuchBucket") {
+		return &job.Error{Kind: job.Unavailable, Op: "object", Msg: "there is no bucket " + bucket, Err: err}
+	}
+	return &job.Error{Kind: job.NotFound, Op: "object", Msg: "there is no such object", Err: err}
+}
+
+func hasCode(err error, code string) bool {
+	var api interface{ ErrorCode() string }
+	return errors.As(err, &api) && api.ErrorCode() == code
+}

@@ -1,0 +1,83 @@
+package object_test
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+// world is objects in one of the places, and the directory in which the place keeps its buckets.
+type world struct {
+	*object.Objects
+	dir string
+}
+
+// everywhere runs a test on a directory and on an S3 store in a process of its own.
+func everywhere(t *testing.T, test func(*testing.T, *world)) {
+	t.Run("directory", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "objects")
+		test(t, &world{mustOpen(t, object.Config{Dir: dir, Bucket: "millrace"}), dir})
+	})
+	t.Run("S3", func(t *testing.T) {
+		server := outside.S3(t, "millrace", "other")
+		test(t, &world{mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"}), server.Root})
+	})
+}
+
+func mustOpen(tb testing.TB, c object.Config) *object.Objects {
+	tb.Helper()
+	o, err := object.Open(tb.Context(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := o.Close(); err != nil {
+			tb.Error(err)
+		}
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	})
+	return o
+}
+
+func (w *world) mustPut(tb testing.TB, key, text string) {
+	tb.Helper()
+	if _, err := w.Put(tb.Context(), "", key, strings.NewReader(text), object.Attributes{}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (w *world) mustGet(tb testing.TB, bucket, key string) (string, object.Info) {
+	tb.Helper()
+	body, info, err := w.Open(tb.Context(), bucket, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text), info
+}
+
+// files are what stands in the directory, whatever it is, but for empty folders and the locks of the S3 server.
+func (w *world) files(tb testing.TB) (all []string) {
+	tb.Helper()
+	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !strings.Contains(path, ".vgwlocks") {
+			rel, _ := filepath.Rel(w.dir, path)
+			all = append(all, filepath.ToSlash(rel))
+		}
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}

@@ -1,0 +1,46 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+// Views reads a database and changes nothing.
+type Views struct{ store *Store }
+
+// OpenViews connects for views alone. The database must have the schema this version knows; ReadOnly says that it has
+// not.
+func OpenViews(ctx context.Context, c Config) (*Views, error) {
+	c.Conns = 1
+	if c.Observe == nil {
+		c.Observe = func(string, time.Duration, error) {}
+	}
+	cfg, err := parse(c.URL)
+	if err != nil {
+		return nil, translate("store.open", err)
+	}
+	cfg.RuntimeParams["default_transaction_read_only"] = "on"
+	db := stdlib.OpenDB(*cfg)
+	db.SetMaxOpenConns(c.Conns)
+	if err := sqlstore.CheckSchema(ctx, goose.DialectPostgres, db, migrationFiles()); err != nil {
+		db.Close()
+		return nil, translate("store.open", err)
+	}
+	s := &Store{config: c, connect: cfg, db: db, slots: make(chan int64, c.Conns)}
+	s.slots <- 0
+	return &Views{s}, nil
+}
+
+// View is documented at the port.
+func (v *Views) View(ctx context.Context, fn func(store.Reader) error) error {
+	return v.store.View(ctx, fn)
+}
+
+// Close closes the connection.
+func (v *Views) Close() error { return translate("store.close", v.store.db.Close()) }

@@ -1,0 +1,64 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+// Views reads a database that another process may have open for writing, and changes nothing.
+type Views struct{ store *Store }
+
+// OpenViews opens a database file for views alone. It must be there, with the schema this version knows; NotFound and
+// ReadOnly say that it is not.
+func OpenViews(ctx context.Context, c Config) (*Views, error) {
+	if c.Now == nil {
+		return nil, errors.New("sqlite: Config.Now is missing")
+	}
+	if c.Observe == nil {
+		c.Observe = func(string, time.Duration, error) {}
+	}
+	if _, err := os.Stat(c.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, &job.Error{Kind: job.NotFound, Op: "store.open", Msg: "there is no database " + c.Path}
+	}
+	c.viewsOnly = true
+	db, err := sql.Open("sqlite", readerDSN(c))
+	if err != nil {
+		return nil, translate("store.open", err)
+	}
+	defer db.Close()
+	if err = checkVersion(ctx, db); err == nil {
+		err = sqlstore.CheckSchema(ctx, goose.DialectSQLite3, db, migrationFiles())
+	}
+	if err != nil {
+		return nil, translate("store.open", err)
+	}
+	s := &Store{config: c, readers: make(chan *session, 1), stopped: make(chan struct{})}
+	s.readers <- nil // opened when it is first needed
+	return &Views{s}, nil
+}
+
+// View is documented at the port.
+func (v *Views) View(ctx context.Context, fn func(store.Reader) error) error {
+	return v.store.View(ctx, fn)
+}
+
+// Close closes the connection.
+func (v *Views) Close() error {
+	v.store.closing.Do(func() {
+		close(v.store.stopped)
+		if r := <-v.store.readers; r != nil {
+			r.close()
+		}
+	})
+	return nil
+}

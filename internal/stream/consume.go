@@ -1,0 +1,144 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Consumer says what is consumed and how. Nodes with the same Durable share the work.
+type Consumer struct {
+	Stream     string
+	Subject    string
+	Durable    string
+	MaxDeliver int           // hand-outs of one message after which it is settled, one way or the other
+	AckWait    time.Duration // a message that is not settled within it is handed out again
+	Batch      int           // most messages at a time
+}
+
+// Delivery is a message that is to be settled: by Ack, Drop or Nak.
+type Delivery struct {
+	Entry
+	Attempt int  // 1 for the first hand-out
+	Last    bool // Nak drops it: whoever wants to keep it somewhere does so now
+
+	msg jetstream.Msg
+}
+
+// Header gives a header of the message.
+func (d *Delivery) Header(name string) string { return d.msg.Headers().Get(name) }
+
+// Ack says that the message is done with. If that does not reach the server, it is handed out again.
+func (d *Delivery) Ack() { _ = d.msg.Ack() }
+
+// Drop says that the message can never be done with.
+func (d *Delivery) Drop() { _ = d.msg.Term() }
+
+// Nak asks for the message again after a while.
+func (d *Delivery) Nak(delay time.Duration) {
+	if d.Last {
+		d.Drop()
+		return
+	}
+	_ = d.msg.NakWithDelay(delay)
+}
+
+// The pauses before a consumer is set up again after trouble.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// Consume hands out what the subject has that is not settled yet, until ctx is done. The stream and the consumer are
+// made again where they are gone; while the streams are away it waits for them.
+func (s *Streams) Consume(ctx context.Context, c Consumer, fn func(context.Context, []Delivery)) error {
+	pause := firstPause
+	for {
+		err := s.consume(ctx, &c, func(batch []Delivery) {
+			pause = firstPause
+			fn(ctx, batch)
+		})
+		if ctx.Err() != nil || s.conn.IsClosed() {
+			return nil
+		}
+		if gone(err) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			if spec := s.named(c.Stream); spec != nil && s.provision(ctx, spec) == nil {
+				err = nil
+			}
+		}
+		if err != nil {
+			s.config.Log.Warn("a consumer of the streams starts again", "stream", c.Stream, "error_message", err.Error())
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// consume waits for a message, takes what else is there, and hands all of it out.
+func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery)) error {
+	// The server hands out without end: only here it is known what the last time was, also after a crash.
+	consumer, err := s.js.CreateOrUpdateConsumer(ctx, c.Stream, jetstream.ConsumerConfig{Durable: c.Durable, FilterSubject: c.Subject,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1, MaxAckPending: max(1000, c.Batch)})
+	if err != nil {
+		return err
+	}
+	for {
+		first, err := consumer.Next(jetstream.FetchContext(ctx))
+		if errors.Is(err, nats.ErrTimeout) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		batch, err := take([]jetstream.Msg{first}, consumer, c.Batch-1)
+		if err != nil {
+			return err
+		}
+		deliveries, err := c.deliveries(batch)
+		if err != nil {
+			return err
+		}
+		fn(deliveries)
+	}
+}
+
+// take adds up to n messages that are there at the moment.
+func take(batch []jetstream.Msg, consumer jetstream.Consumer, n int) ([]jetstream.Msg, error) {
+	if n < 1 {
+		return batch, nil
+	}
+	more, err := consumer.FetchNoWait(n)
+	if err != nil {
+		return nil, err
+	}
+	for msg := range more.Messages() {
+		batch = append(batch, msg)
+	}
+	return batch, nil // what cut it short is met again by the next wait
+}
+
+func (c *Consumer) deliveries(batch []jetstream.Msg) ([]Delivery, error) {
+	all := make([]Delivery, len(batch))
+	for i, msg := range batch {
+		e, err := delivered(msg)
+		if err != nil {
+			return nil, err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		attempt := int(meta.NumDelivered)
+		all[i] = Delivery{Entry: e, Attempt: attempt, Last: attempt >= c.MaxDeliver, msg: msg}
+	}
+	return all, nil
+}

@@ -1,0 +1,114 @@
+package stream_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/stream"
+)
+
+// TestEmbeddedListens opens a port only where it is told to, and asks for the token there.
+func TestEmbeddedListens(t *testing.T) {
+	t.Parallel()
+	c := config(t)
+	silent := mustOpen(t, c)
+	if silent.Address() != "" {
+		t.Errorf("it listens on %s", silent.Address())
+	}
+	c = config(t)
+	c.Listen, c.Token = "127.0.0.1:0", "hush"
+	heard := mustOpen(t, c)
+	if _, err := nats.Connect("nats://"+heard.Address(), nats.Token("wrong")); err == nil {
+		t.Error("a wrong token is good enough")
+	}
+	if _, err := nats.Connect("nats://" + heard.Address()); err == nil {
+		t.Error("no token is good enough")
+	}
+	producer, err := nats.Connect("nats://"+heard.Address(), nats.Token("hush"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	if _, err := producer.Request("work", []byte("proposal"), patience); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := heard.Read(t.Context(), "WORK", "work", 0, 10); err != nil || !slices.Equal(data(got), []string{"proposal"}) {
+		t.Errorf("got %v, %v", data(got), err)
+	}
+}
+
+// TestEmbeddedDirectory keeps messages over a restart, belongs to one process at a time, and begins anew when it is
+// emptied.
+func TestEmbeddedDirectory(t *testing.T) {
+	t.Parallel()
+	c := config(t)
+	first, err := stream.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Streams: first}
+	w.mustPublish(t, messages("logs.a", "m", 100)...)
+	if _, err := stream.Open(t.Context(), c); !job.IsKind(err, job.Conflict) || !strings.Contains(err.Error(), "in use by process") {
+		t.Errorf("a second one: got %v", err)
+	}
+	first.Close()
+	if _, err := first.Publish(t.Context(), messages("logs.a", "late", 1)); !job.IsKind(err, job.Unavailable) {
+		t.Errorf("after the end: got %v", err)
+	}
+
+	w.Streams = mustOpen(t, c)
+	if got := w.mustRead(t, "LOGS", "logs.a", 0, 1000); len(got) != 100 {
+		t.Errorf("got %d entries", len(got))
+	}
+	if got := w.mustPublish(t, messages("logs.a", "m", 1)...); got[0] != 1 {
+		t.Errorf("its id is forgotten: got offset %d", got[0])
+	}
+	w.Close()
+
+	if err := os.RemoveAll(c.Dir); err != nil {
+		t.Fatal(err)
+	}
+	w.Streams = mustOpen(t, c)
+	if got := w.mustPublish(t, messages("logs.a", "m", 20)...); got[0] != 1 || got[19] != 20 {
+		t.Errorf("got offsets %v", got)
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	t.Parallel()
+	unwritable := config(t)
+	file := t.TempDir() + "/file"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unwritable.Dir = file + "/streams"
+	nobody := config(t)
+	nobody.URL = "nats://127.0.0.1:1"
+	taken := config(t)
+	taken.Listen = mustWorld(t, func() stream.Config { c := config(t); c.Listen = "127.0.0.1:0"; return c }()).Address()
+	twice := config(t)
+	twice.Specs = append(twice.Specs, stream.Spec{Name: "OTHER", Subjects: []string{"logs.a"}})
+	for _, tt := range []struct {
+		name, text string
+		c          stream.Config
+		want       job.Kind
+	}{
+		{"nothing is said", "lacks", stream.Config{}, job.Internal},
+		{"the directory cannot be made", "not writable", unwritable, job.ReadOnly},
+		{"nobody is there", "cannot be reached", nobody, job.Unavailable},
+		{"the port is taken", "did not start", taken, job.Unavailable},
+		{"two streams take a subject", "the stream OTHER cannot be made", twice, job.Internal},
+	} {
+		if s, err := stream.Open(t.Context(), tt.c); job.KindOf(err) != tt.want || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%s: got %v", tt.name, err)
+			if err == nil {
+				s.Close()
+			}
+		}
+	}
+}

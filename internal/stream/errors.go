@@ -1,0 +1,75 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// failed gives an error its kind, and leaves one that has a kind as it is. What the server refuses as wrong is a defect
+// of ours; everything else that can go wrong between here and a stream may pass.
+func failed(op, msg string, err error) error {
+	var known *job.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return &job.Error{Kind: kind(err), Op: op, Msg: msg, Err: err}
+}
+
+func kind(err error) job.Kind {
+	var api *jetstream.APIError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return job.Aborted
+	case errors.Is(err, context.DeadlineExceeded):
+		return job.Timeout
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return job.NotFound
+	case errors.Is(err, nats.ErrMaxPayload), hasCode(err, jetstream.JSErrCodeStreamMessageExceedsMaximum):
+		return job.TooLarge
+	case errors.As(err, &api) && api.Code == 400:
+		return job.Internal
+	}
+	return job.Unavailable
+}
+
+// gone tells whether an error may mean that a stream or consumer is not there.
+func gone(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		hasCode(err, jetstream.JSErrCodeStreamNotFound) || hasCode(err, jetstream.JSErrCodeConsumerNotFound) ||
+		hasCode(err, jetstream.JSErrCodeConsumerDoesNotExist) || errors.Is(err, jetstream.ErrConsumerDeleted)
+}
+
+func hasCode(err error, code jetstream.ErrorCode) bool {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == code {
+		return true
+	}
+	var js jetstream.JetStreamError
+	return errors.As(err, &js) && js.APIError() != nil && js.APIError().ErrorCode == code
+}
+
+// limited bounds a verb by patience. Done in the caller's time it stays the caller's error; after ours the streams
+// are away.
+func limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, patience, away)
+}
+
+var away = &job.Error{Kind: job.Unavailable, Op: "stream", Msg: "the streams do not answer"}
+
+// recent tells whether a server's version has what is used here: batches that are stored together (2.12).
+func recent(version string) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 3 {
+		return false
+	}
+	major, _ := strconv.Atoi(parts[0])
+	minor, _ := strconv.Atoi(parts[1])
+	return major > 2 || major == 2 && minor >= 12
+}

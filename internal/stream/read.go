@@ -1,0 +1,194 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Entry is a stored message.
+type Entry struct {
+	Offset  uint64
+	Subject string
+	Data    []byte
+	Time    time.Time // when it was stored
+}
+
+// request asks for messages of a stream without a consumer.
+type request struct {
+	Seq       uint64     `json:"seq,omitempty"`
+	NextFor   string     `json:"next_by_subj,omitempty"`
+	Batch     int        `json:"batch,omitempty"`
+	MaxBytes  int        `json:"max_bytes,omitempty"`
+	StartTime *time.Time `json:"start_time,omitempty"`
+}
+
+// answerBytes bounds one answer of the server; a longer list takes several.
+const answerBytes = 8 << 20
+
+// Read gives the messages of a subject from an offset on, in order, up to limit or the stream's present end. On a
+// cluster that end may be that of a copy which is a moment behind.
+func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64, limit int) ([]Entry, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	var all []Entry
+	for {
+		part, more, err := s.fetch(ctx, stream, request{Seq: max(from, 1), NextFor: subject, Batch: limit - len(all), MaxBytes: answerBytes})
+		if err != nil {
+			return nil, failed("stream.read", "", err)
+		}
+		all = append(all, part...)
+		if len(part) == 0 || len(all) >= limit || !more {
+			return all, nil
+		}
+		from = part[len(part)-1].Offset + 1
+	}
+}
+
+// First gives the offset of a subject's first message; NotFound if there is none.
+func (s *Streams) First(ctx context.Context, stream, subject string) (uint64, error) {
+	found, err := s.Read(ctx, stream, subject, 0, 1)
+	if err != nil {
+		return 0, err
+	}
+	if len(found) == 0 {
+		return 0, &job.Error{Kind: job.NotFound, Op: "stream.first", Msg: "the stream has no message of the subject"}
+	}
+	return found[0].Offset, nil
+}
+
+// Get gives one message; NotFound if it is not there, or not any more.
+func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (Entry, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	absent := &job.Error{Kind: job.NotFound, Op: "stream.get", Msg: "the stream has no message at that offset"}
+	if offset == 0 {
+		return Entry{}, absent
+	}
+	found, _, err := s.fetch(ctx, stream, request{Seq: offset, Batch: 1})
+	if err == nil && (len(found) == 0 || found[0].Offset != offset) {
+		err = absent
+	}
+	if err != nil {
+		return Entry{}, failed("stream.get", "", err)
+	}
+	return found[0], nil
+}
+
+// Newest gives the messages of a subject below an offset, or all when it is zero, the newest first, up to limit. It
+// looks at a stretch of the stream before that offset, then at one before that; it is for streams whose messages are
+// mostly of the subject.
+func (s *Streams) Newest(ctx context.Context, stream, subject string, before uint64, limit int) ([]Entry, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	first, last, err := s.bounds(ctx, stream)
+	if err != nil {
+		return nil, failed("stream.newest", "", err)
+	}
+	if before == 0 || before > last {
+		before = last + 1
+	}
+	var all []Entry // the oldest first
+	for span := uint64(limit); len(all) < limit && before > first; span *= 2 {
+		start := max(first, before-min(span, before))
+		part, err := s.stretch(ctx, stream, subject, start, before)
+		if err != nil {
+			return nil, failed("stream.newest", "", err)
+		}
+		all, before = append(part, all...), start
+	}
+	slices.Reverse(all)
+	return all[:min(limit, len(all))], nil
+}
+
+// stretch gives the messages of a subject from one offset to another, which is not among them.
+func (s *Streams) stretch(ctx context.Context, stream, subject string, from, to uint64) ([]Entry, error) {
+	found, err := s.Read(ctx, stream, subject, from, int(to-from))
+	if end := slices.IndexFunc(found, func(e Entry) bool { return e.Offset >= to }); end >= 0 {
+		found = found[:end]
+	}
+	return found, err
+}
+
+// bounds gives the first and the last offset of a stream.
+func (s *Streams) bounds(ctx context.Context, stream string) (first, last uint64, err error) {
+	err = s.again(ctx, s.named(stream), func() error {
+		info, err := s.info(ctx, stream)
+		if err == nil {
+			first, last = info.State.FirstSeq, info.State.LastSeq
+		}
+		return err
+	})
+	return first, last, err
+}
+
+func (s *Streams) info(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	found, err := s.js.Stream(ctx, stream)
+	if err != nil {
+		return nil, s.cause(ctx, err)
+	}
+	return found.CachedInfo(), nil
+}
+
+// fetch asks once; more tells that the server had further messages.
+func (s *Streams) fetch(ctx context.Context, stream string, r request) (found []Entry, more bool, err error) {
+	err = s.again(ctx, s.named(stream), func() error {
+		found, more, err = s.ask(ctx, stream, r)
+		return err
+	})
+	return found, more, err
+}
+
+func (s *Streams) ask(ctx context.Context, stream string, r request) (found []Entry, more bool, err error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, false, err
+	}
+	inbox := s.conn.NewInbox()
+	answers, err := s.conn.SubscribeSync(inbox)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = answers.Unsubscribe() }()
+	if err := s.conn.PublishRequest("$JS.API.DIRECT.GET."+stream, inbox, body); err != nil {
+		return nil, false, err
+	}
+	for {
+		msg, err := answers.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, false, s.cause(ctx, err)
+		}
+		switch status := msg.Header.Get("Status"); status {
+		case "":
+			e, err := entry(msg)
+			if err != nil {
+				return nil, false, err
+			}
+			found = append(found, e)
+		case "204": // the end of the answer
+			return found, msg.Header.Get("Nats-Num-Pending") != "0", nil
+		case "404": // nothing from there on
+			return found, false, nil
+		case "503":
+			return nil, false, nats.ErrNoResponders
+		default:
+			return nil, false, fmt.Errorf("the server answers %s %s", status, msg.Header.Get("Description"))
+		}
+	}
+}
+
+// entry reads what the server puts around a message.
+func entry(msg *nats.Msg) (Entry, error) {
+	offset, err := strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
+	stored, err2 := time.Parse(time.RFC3339Nano, msg.Header.Get(jetstream.TimeStampHeaer))
+	return Entry{Offset: offset, Subject: msg.Header.Get(jetstream.SubjectHeader), Data: msg.Data, Time: stored}, errors.Join(err, err2)
+}

@@ -1,0 +1,170 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Spec is one stream as a contract wants it.
+type Spec struct {
+	Name     string        // such as JOBS_LOGS
+	Subjects []string      // such as jobs.logs.*; a message goes to the first stream that takes its subject
+	MaxAge   time.Duration // messages are removed after it; zero is never
+	Consumer string        // a durable consumer: what it has not settled stays beyond MaxAge (see Prune)
+}
+
+// Config says where the streams are and which there are.
+type Config struct {
+	URL    string // nats:// or tls:// addresses, comma separated; empty embeds a server
+	Listen string // TCP address of the embedded server; empty: none
+	Token  string // asked from clients of Listen, sent to URL; empty: none
+	Dir    string // where the embedded server keeps its files
+	Node   string // names the embedded server and the connection
+	Specs  []Spec
+	Log    *slog.Logger
+	Now    func() time.Time
+}
+
+func (c *Config) validate() error {
+	var missing []string
+	for name, lacks := range map[string]bool{"Dir": c.URL == "" && c.Dir == "", "Node": c.Node == "", "Specs": len(c.Specs) == 0,
+		"Log": c.Log == nil, "Now": c.Now == nil} {
+		if lacks {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return errors.New("stream: the configuration lacks " + strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// Streams is the way to all streams. Its verbs may be called at the same time.
+type Streams struct {
+	config   Config
+	embedded *server.Server // nil with a URL
+	unlock   func()
+	conn     *nats.Conn
+	js       jetstream.JetStream
+	batches  atomic.Uint64 // numbers those of this process
+}
+
+// patience is how long one request may take before the streams count as away.
+const patience = 10 * time.Second
+
+// Open starts the embedded server, or connects, and provisions the streams. It fails where that cannot be done: a
+// server that comes up without its streams would only fail later.
+func Open(ctx context.Context, c Config) (*Streams, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	s := &Streams{config: c, unlock: func() {}}
+	if err := s.open(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Streams) open(ctx context.Context) (err error) {
+	options := []nats.Option{nats.Name("millrace " + s.config.Node), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+		nats.Timeout(5 * time.Second), nats.ErrorHandler(s.trouble)}
+	if s.config.Token != "" {
+		options = append(options, nats.Token(s.config.Token))
+	}
+	if s.config.URL == "" {
+		if err := s.embed(); err != nil {
+			return err
+		}
+		options = append(options, nats.InProcessServer(s.embedded))
+	}
+	if s.conn, err = nats.Connect(s.config.URL, options...); err != nil {
+		return failed("stream.open", "the server of the streams cannot be reached", err)
+	}
+	if s.js, err = jetstream.New(s.conn, jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithDefaultTimeout(patience)); err != nil {
+		return failed("stream.open", "", err)
+	}
+	if !recent(s.conn.ConnectedServerVersion()) {
+		return &job.Error{Kind: job.Invalid, Op: "stream.open", Msg: "the streams need NATS 2.12 or newer, and the server is " + s.conn.ConnectedServerVersion()}
+	}
+	for i := range s.config.Specs {
+		if err := s.provision(ctx, &s.config.Specs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trouble logs what has no caller to tell, such as a watcher that reads too slowly.
+func (s *Streams) trouble(_ *nats.Conn, _ *nats.Subscription, err error) {
+	s.config.Log.Warn("trouble with the connection to the streams", "error_message", err.Error())
+}
+
+// Ping tells whether the streams answer.
+func (s *Streams) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := s.js.AccountInfo(ctx)
+	return failed("stream.ping", "", err)
+}
+
+// Close ends the connection, and the embedded server after what it has under way.
+func (s *Streams) Close() {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	if s.embedded != nil {
+		s.embedded.Shutdown()
+		s.embedded.WaitForShutdown()
+	}
+	s.unlock()
+}
+
+// spec gives the stream that takes a subject.
+func (s *Streams) spec(subject string) *Spec {
+	for i := range s.config.Specs {
+		for _, pattern := range s.config.Specs[i].Subjects {
+			if matches(pattern, subject) {
+				return &s.config.Specs[i]
+			}
+		}
+	}
+	return nil
+}
+
+// named gives the stream with a name.
+func (s *Streams) named(name string) *Spec {
+	for i := range s.config.Specs {
+		if s.config.Specs[i].Name == name {
+			return &s.config.Specs[i]
+		}
+	}
+	return nil
+}
+
+// matches compares token by token; * stands for one, > for the rest.
+func matches(pattern, subject string) bool {
+	for {
+		want, rest, more := strings.Cut(pattern, ".")
+		got, left, next := strings.Cut(subject, ".")
+		switch {
+		case want == ">" && got != "":
+			return true
+		case got == "" || want != "*" && want != got || more != next:
+			return false
+		case !more:
+			return true
+		}
+		pattern, subject = rest, left
+	}
+}

@@ -1,0 +1,59 @@
+package outside
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// NATSServer is a NATS server with JetStream on a port of its own. What it acknowledges is on the disk.
+type NATSServer struct {
+	URL string
+
+	tb     testing.TB
+	config string
+	p      *process
+}
+
+// NATS starts a server that asks for token if it is not empty, and ends it with the test.
+func NATS(tb testing.TB, token string) *NATSServer {
+	tb.Helper()
+	dir := tb.TempDir()
+	s := &NATSServer{tb: tb, config: filepath.Join(dir, "nats.conf")}
+	text := "jetstream { store_dir: " + `"` + filepath.Join(dir, "js") + `"` + ", sync_interval: always }\n"
+	if token != "" {
+		text += "authorization { token: " + token + " }\n"
+	}
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	s.start("-1")
+	return s
+}
+
+func (s *NATSServer) start(port string) {
+	s.tb.Helper()
+	var lines []string
+	s.p, lines = start(s.tb, "Server is ready", exec.Command(nats().path(s.tb), "-c", s.config, "-a", "127.0.0.1", "-p", port))
+	for _, line := range lines {
+		if _, address, ok := strings.Cut(line, "Listening for client connections on "); ok {
+			s.URL = "nats://" + address
+		}
+	}
+}
+
+// Kill ends the server as a crash does.
+func (s *NATSServer) Kill() { s.p.kill() }
+
+// Restart starts a killed server on the port it had.
+func (s *NATSServer) Restart() {
+	s.tb.Helper()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.URL, "nats://"))
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.start(port)
+}

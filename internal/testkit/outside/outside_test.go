@@ -1,0 +1,64 @@
+package outside
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	natsclient "github.com/nats-io/nats.go"
+)
+
+// TestPrograms starts each program, and builds it first where that is asked for.
+func TestPrograms(t *testing.T) {
+	t.Run("NATS", func(t *testing.T) {
+		server := NATS(t, "hush")
+		for range 2 {
+			conn, err := natsclient.Connect(server.URL, natsclient.Token("hush"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+			server.Kill()
+			if _, err := natsclient.Connect(server.URL, natsclient.Token("hush")); err == nil {
+				t.Error("it answers after it was killed")
+			}
+			server.Restart()
+		}
+	})
+	t.Run("S3", func(t *testing.T) {
+		server := S3(t, "bucket")
+		answer, err := http.Get(server.URL + "/bucket")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusForbidden {
+			t.Errorf("without a key it answers %s", answer.Status)
+		}
+		server.Kill()
+		if answer, err := http.Get(server.URL); err == nil {
+			answer.Body.Close()
+			t.Error("it answers after it was killed")
+		}
+	})
+	t.Run("SQS", func(t *testing.T) {
+		server := SQS(t, time.Second)
+		answers := func() bool {
+			answer, err := http.Get(server.URL + "/health")
+			if err == nil {
+				answer.Body.Close()
+			}
+			return err == nil
+		}
+		for range 2 {
+			if !answers() {
+				t.Error("it does not answer")
+			}
+			server.Kill()
+			if answers() {
+				t.Error("it answers after it was killed")
+			}
+			server.Restart()
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package outside
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The keys of the S3 server.
+const (
+	s3Access = "millrace-test"
+	s3Secret = "millrace-test-secret"
+)
+
+// S3Server is an S3 server over a directory.
+type S3Server struct {
+	URL  string // its endpoint
+	Root string // its buckets are directories here
+
+	p *process
+}
+
+// S3 starts a server with the buckets, ends it with the test, and sets the environment that clients read their keys
+// from; so such a test cannot be parallel.
+func S3(tb testing.TB, buckets ...string) *S3Server {
+	tb.Helper()
+	s := &S3Server{Root: tb.TempDir()}
+	for _, b := range buckets {
+		if err := os.Mkdir(filepath.Join(s.Root, b), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	s.URL = "http://" + address
+	cmd := exec.Command(s3().path(tb), "--port", address, "--access", s3Access, "--secret", s3Secret, "posix", s.Root)
+	s.p, _ = start(tb, "service listening on", cmd)
+	s.await(tb)
+	tb.Setenv("AWS_ACCESS_KEY_ID", s3Access)
+	tb.Setenv("AWS_SECRET_ACCESS_KEY", s3Secret)
+	tb.Setenv("AWS_REGION", "us-east-1")
+	return s
+}
+
+// await waits until the server answers: it says that it listens before it does.
+func (s *S3Server) await(tb testing.TB) {
+	tb.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 1000 {
+		if answer, err := http.Get(s.URL); err == nil {
+			answer.Body.Close()
+			return
+		}
+		<-tick.C
+	}
+	tb.Fatal("the S3 server does not answer")
+}
+
+// Setting is objects.url for the server.
+func (s *S3Server) Setting() string {
+	return "s3://?region=us-east-1&use_path_style=true&endpoint=" + s.URL
+}
+
+// Kill ends the server as a crash does.
+func (s *S3Server) Kill() { s.p.kill() }

@@ -1,0 +1,78 @@
+package testkit
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+// Place is a database with its time.
+type Place struct {
+	Clock *Clock
+	Store store.Store
+	Again func(testing.TB) store.Store // opens another connection to the same database; nil where that cannot be
+}
+
+// InMemory is a place on SQLite, for what the database has no part in.
+func InMemory(tb testing.TB) Place {
+	tb.Helper()
+	clock := NewClock()
+	return Place{Clock: clock, Store: Memory(tb, clock.Now)}
+}
+
+// OnPostgres is a place with a schema of its own.
+func OnPostgres(tb testing.TB) Place {
+	tb.Helper()
+	clock := NewClock()
+	url := pgtest.URL(tb)
+	open := func(tb testing.TB) store.Store {
+		tb.Helper()
+		s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: clock.Now})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { s.Close() })
+		return s
+	}
+	return Place{Clock: clock, Store: open(tb), Again: open}
+}
+
+// OnEveryStore runs a test on SQLite and on PostgreSQL, in a place of its own each.
+func OnEveryStore(t *testing.T, test func(t *testing.T, p Place)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) { test(t, InMemory(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, OnPostgres(t)) })
+}
+
+// Sweep does what the duties do by themselves as time passes.
+func Sweep(tb testing.TB, e *engine.Engine) {
+	tb.Helper()
+	if _, err := e.Expire(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := e.Promote(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Together calls fn n times at once and returns what it returned.
+func Together[T any](n int, fn func(i int) T) []T {
+	all := make([]T, n)
+	var calls sync.WaitGroup
+	begin := make(chan struct{})
+	for i := range n {
+		calls.Go(func() {
+			<-begin
+			all[i] = fn(i)
+		})
+	}
+	close(begin)
+	calls.Wait()
+	return all
+}

@@ -1,0 +1,263 @@
+package testkit
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Proxy is a real proxy that notes what it is asked for. Names that end in .test are this machine to it.
+type Proxy struct {
+	URL string // with the credentials it wants
+
+	user     string // USER:PASSWORD, "" is open
+	mu       sync.Mutex
+	asked    []string // host and port as they were named
+	broken   bool
+	refusing byte // what it answers instead of doing it: a reply of SOCKS5
+	conns    map[net.Conn]struct{}
+}
+
+// Asked are the targets it was asked for, as they were named to it.
+func (p *Proxy) Asked() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.asked...)
+}
+
+// Break makes it hang up on whoever comes, until Break(false).
+func (p *Proxy) Break(broken bool) { p.mu.Lock(); defer p.mu.Unlock(); p.broken = broken }
+
+// Refuse makes it answer a reply of SOCKS5, or 503 to what is HTTP; 0 is none.
+func (p *Proxy) Refuse(reply byte) { p.mu.Lock(); defer p.mu.Unlock(); p.refusing = reply }
+
+func (p *Proxy) note(target string) (refusing byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, target)
+	return p.refusing
+}
+
+func (p *Proxy) isBroken() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.broken }
+
+// listen serves connections until the test is over, each ended then at the latest.
+func (p *Proxy) listen(tb testing.TB, scheme string, serve func(net.Conn)) {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u := url.URL{Scheme: scheme, Host: l.Addr().String()}
+	if name, password, ok := strings.Cut(p.user, ":"); ok {
+		u.User = url.UserPassword(name, password)
+	}
+	p.URL, p.conns = u.String(), map[net.Conn]struct{}{}
+	var all sync.WaitGroup
+	tb.Cleanup(func() {
+		l.Close()
+		p.mu.Lock()
+		for c := range p.conns {
+			c.Close()
+		}
+		p.mu.Unlock()
+		all.Wait()
+	})
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { p.held(conn, serve) })
+		}
+	})
+}
+
+func (p *Proxy) held(conn net.Conn, serve func(net.Conn)) {
+	defer conn.Close()
+	p.hold(conn, true)
+	defer p.hold(conn, false)
+	if !p.isBroken() {
+		serve(conn)
+	}
+}
+
+func (p *Proxy) hold(conn net.Conn, held bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if held {
+		p.conns[conn] = struct{}{}
+	} else {
+		delete(p.conns, conn)
+	}
+}
+
+// splice connects two ends until one of them hangs up.
+func (p *Proxy) splice(client io.ReadWriter, target string) {
+	far, err := net.Dial("tcp", here(target))
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	p.hold(far, true)
+	defer p.hold(far, false)
+	ended := make(chan struct{}, 2)
+	for _, way := range [][2]io.ReadWriter{{far, client}, {client, far}} {
+		go func() { _, _ = io.Copy(way[0], way[1]); ended <- struct{}{} }()
+	}
+	<-ended
+	far.Close()
+	if c, ok := client.(io.Closer); ok {
+		c.Close()
+	}
+	<-ended
+}
+
+// here is where a target is for a proxy.
+func here(target string) string {
+	if host, port, err := net.SplitHostPort(target); err == nil && strings.HasSuffix(host, ".test") {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return target
+}
+
+// HTTPProxy starts one that speaks HTTP: requests for http://, tunnels for the rest. user is USER:PASSWORD or "".
+func HTTPProxy(tb testing.TB, user string) *Proxy {
+	tb.Helper()
+	p := &Proxy{user: user}
+	forward := &http.Transport{Proxy: nil}
+	tb.Cleanup(forward.CloseIdleConnections)
+	p.listen(tb, "http", func(conn net.Conn) {
+		r := bufio.NewReader(conn)
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil || !p.answer(conn, req, forward) {
+				return
+			}
+		}
+	})
+	return p
+}
+
+// answer serves one request and reports whether another may come.
+func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport) bool {
+	say := func(status int) bool {
+		resp := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Request: req, Header: http.Header{"Content-Length": {"0"}}}
+		return resp.Write(conn) == nil && req.Method != http.MethodConnect
+	}
+	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.user))
+	if p.user != "" && req.Header.Get("Proxy-Authorization") != want {
+		return say(http.StatusProxyAuthRequired)
+	}
+	if p.note(req.Host) != 0 {
+		return say(http.StatusServiceUnavailable)
+	}
+	if req.Method == http.MethodConnect {
+		if _, err := io.WriteString(conn, "HTTP/1.1 200 Connected\r\n\r\n"); err == nil {
+			p.splice(conn, req.Host)
+		}
+		return false
+	}
+	req.RequestURI, req.URL.Host = "", here(req.URL.Host)
+	req.Header.Del("Proxy-Authorization")
+	resp, err := forward.RoundTrip(req)
+	if err != nil {
+		return say(http.StatusBadGateway)
+	}
+	defer resp.Body.Close()
+	return resp.Write(conn) == nil
+}
+
+// SOCKSProxy starts one that speaks SOCKS5. user is USER:PASSWORD or "".
+func SOCKSProxy(tb testing.TB, user string) *Proxy {
+	tb.Helper()
+	p := &Proxy{user: user}
+	p.listen(tb, "socks5", func(conn net.Conn) {
+		if !p.greeted(conn) {
+			return
+		}
+		var head [4]byte
+		if _, err := io.ReadFull(conn, head[:]); err != nil {
+			return
+		}
+		target, ok := readTarget(conn, head[3])
+		if !ok {
+			return
+		}
+		refusing := p.note(target)
+		if _, err := conn.Write([]byte{5, refusing, 0, 3, 4, 'h', 'o', 's', 't', 0, 80}); err == nil && refusing == 0 {
+			p.splice(conn, target)
+		}
+	})
+	return p
+}
+
+// greeted reads the greeting and the log-in.
+func (p *Proxy) greeted(conn net.Conn) bool {
+	methods, ok := readText(conn, 1)
+	method := byte(0)
+	if p.user != "" {
+		method = 2
+	}
+	if !ok || !strings.Contains(methods, string([]byte{method})) {
+		_, _ = conn.Write([]byte{5, 255})
+		return false
+	}
+	if _, err := conn.Write([]byte{5, method}); err != nil || p.user == "" {
+		return err == nil
+	}
+	name, named := readText(conn, 1)
+	password, _ := readText(conn, 0)
+	status := byte(0)
+	if !named || name+":"+password != p.user {
+		status = 1
+	}
+	_, err := conn.Write([]byte{1, status})
+	return err == nil && status == 0
+}
+
+// readText skips some bytes and reads a text with its length before it.
+func readText(r io.Reader, skip int) (string, bool) {
+	head := make([]byte, skip+1)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return "", false
+	}
+	text := make([]byte, head[skip])
+	_, err := io.ReadFull(r, text)
+	return string(text), err == nil
+}
+
+func readTarget(r io.Reader, kind byte) (string, bool) {
+	var host string
+	if kind == 3 {
+		name, ok := readText(r, 0)
+		if !ok {
+			return "", false
+		}
+		host = name
+	} else {
+		raw := make([]byte, map[byte]int{1: 4, 4: 16}[kind])
+		if _, err := io.ReadFull(r, raw); err != nil {
+			return "", false
+		}
+		a, ok := netip.AddrFromSlice(raw)
+		if !ok {
+			return "", false
+		}
+		host = a.String()
+	}
+	var port [2]byte
+	if _, err := io.ReadFull(r, port[:]); err != nil {
+		return "", false
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))), true
+}

@@ -1,0 +1,195 @@
+package testkit
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/internal/httpapi"
+)
+
+// Site is a real server, and how its contract is spoken to.
+type Site struct {
+	URL    string
+	Client *http.Client // holds every exchange against the document
+	Fault  Fault
+}
+
+// Fault reads an answer that is an error and fails where it has not the form in
+// which a contract tells of errors. A form without codes gives the code "".
+type Fault func(tb testing.TB, r Reply) (code, text string)
+
+// Open serves mounts until the test ends.
+func Open(tb testing.TB, log *slog.Logger, document *Document, fault Fault, mounts ...httpapi.Mount) *Site {
+	tb.Helper()
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = httpapi.Server(httpapi.Root(mounts...), log)
+	server.Start()
+	tb.Cleanup(server.Close)
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	tb.Cleanup(transport.CloseIdleConnections)
+	return &Site{URL: server.URL, Fault: fault, Client: &http.Client{Transport: document.Check(tb, transport),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// Do sends a request. A body comes as JSON unless header, which are pairs, says
+// otherwise; a pair with nothing takes a header away.
+func (s *Site) Do(tb testing.TB, method, path, body string, header ...string) Reply {
+	tb.Helper()
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
+	}
+	req, err := http.NewRequest(method, s.URL+path, content)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i+1] == "" {
+			req.Header.Del(header[i])
+			continue
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	return s.Send(tb, req)
+}
+
+// Send sends a request as it is.
+func (s *Site) Send(tb testing.TB, req *http.Request) Reply {
+	tb.Helper()
+	resp, err := s.Client.Do(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Reply{resp.StatusCode, resp.Header, string(body), s.Fault}
+}
+
+// Reply is an answer, read to its end.
+type Reply struct {
+	Status int
+	Header http.Header
+	Body   string
+	fault  Fault
+}
+
+// Want fails unless the answer has a status.
+func (r Reply) Want(tb testing.TB, status int) Reply {
+	tb.Helper()
+	if r.Status != status {
+		tb.Fatalf("got %d %s, want %d", r.Status, r.Body, status)
+	}
+	return r
+}
+
+// Is fails unless the answer is an error with a status and a code, whose text has
+// all of the words.
+func (r Reply) Is(tb testing.TB, status int, code string, words ...string) Reply {
+	tb.Helper()
+	r.Want(tb, status)
+	if got, _ := r.fault(tb, r); got != code {
+		tb.Errorf("got %s, want %s", r.Body, code)
+	}
+	return r.Explains(tb, words...)
+}
+
+// Explains fails unless the answer is an error whose text has all of the words.
+func (r Reply) Explains(tb testing.TB, words ...string) Reply {
+	tb.Helper()
+	_, text := r.fault(tb, r)
+	if strings.TrimSpace(text) == "" {
+		tb.Errorf("an error without a word: %s", r.Body)
+	}
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			tb.Errorf("%q does not speak of %q", text, word)
+		}
+	}
+	return r
+}
+
+// Empty fails unless the answer has no body.
+func (r Reply) Empty(tb testing.TB) Reply {
+	tb.Helper()
+	if r.Body != "" {
+		tb.Errorf("got a body: %s", r.Body)
+	}
+	return r
+}
+
+// Read decodes an answer.
+func Read[T any](tb testing.TB, r Reply) (v T) {
+	tb.Helper()
+	if err := json.Unmarshal([]byte(r.Body), &v); err != nil {
+		tb.Fatalf("%s: %v", r.Body, err)
+	}
+	return v
+}
+
+// Problem is a problem document.
+type Problem struct {
+	Type, Title, Detail, Instance, Code string
+	Status                              int
+}
+
+// Problems is the form of a contract whose errors are problem documents with types
+// that begin with a prefix.
+func Problems(prefix string) Fault {
+	return func(tb testing.TB, r Reply) (code, text string) {
+		tb.Helper()
+		p := Read[Problem](tb, r)
+		if p.Status != r.Status || p.Title == "" || p.Type != prefix+p.Code || r.Header.Get("Content-Type") != "application/problem+json" {
+			tb.Errorf("a problem of type %q, answered with %d: %s", r.Header.Get("Content-Type"), r.Status, r.Body)
+		}
+		if p.Instance == "" || p.Instance != r.Header.Get("X-Request-Id") {
+			tb.Errorf("instance %q of request %q", p.Instance, r.Header.Get("X-Request-Id"))
+		}
+		return p.Code, p.Detail
+	}
+}
+
+// Journal is a log that is written and read at once.
+type Journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *Journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *Journal) String() string { j.mu.Lock(); defer j.mu.Unlock(); return j.text.String() }
+
+// Lines returns the lines, written as JSON, that have all of the members.
+func (j *Journal) Lines(tb testing.TB, members map[string]any) (found []map[string]any) {
+	tb.Helper()
+next:
+	for text := range strings.Lines(j.String()) {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			tb.Fatalf("the log has %q: %v", text, err)
+		}
+		for name, want := range members {
+			if line[name] != want {
+				continue next
+			}
+		}
+		found = append(found, line)
+	}
+	return found
+}

@@ -1,0 +1,68 @@
+package workerapi
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// How a run ended, for the metrics.
+const (
+	endedWell    = "completed"
+	endedBadly   = "failed"
+	endedGiven   = "released"
+	endedOverdue = "overdue"
+	endedUnheard = "undelivered" // its caller was gone before the answer
+)
+
+// metrics are the requests of workers and what became of the jobs they were handed.
+type metrics struct {
+	requests *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
+	waiting  *prometheus.GaugeVec
+	claimed  *prometheus.CounterVec
+	ended    *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "millrace_worker_api_request_duration_seconds",
+			Help:    "Time from the header of a request to its answer, by action and class of status; a claim may wait for 30 s.",
+			Buckets: []float64{500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 2.5, 10, 30, 60}}, []string{"action", "code"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_errors_total",
+			Help: "Requests answered with an error, by its code."}, []string{"code"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "millrace_worker_api_waiting_claims",
+			Help: "Claims that are being served or wait for a job."}, []string{"contract"}),
+		claimed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_claimed_jobs_total",
+			Help: "Jobs handed out."}, []string{"contract"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_ended_runs_total",
+			Help: "Runs that ended here, by how; the rest of those handed out is under way, was canceled or fell silent."}, []string{"contract", "outcome"}),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.errors, m.waiting, m.claimed, m.ended} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("workerapi: %w", err)
+		}
+	}
+	for code := range meanings {
+		m.errors.WithLabelValues(string(code))
+	}
+	for i := range contracts { // from the start, at zero
+		name := contracts[i].Name
+		m.waiting.WithLabelValues(name)
+		m.claimed.WithLabelValues(name)
+		for _, outcome := range []string{endedWell, endedBadly, endedGiven, endedOverdue, endedUnheard} {
+			m.ended.WithLabelValues(name, outcome)
+		}
+	}
+	return m, nil
+}
+
+// route returns what times the requests of an action.
+func (m *metrics) route(action string) func(int, time.Duration) {
+	var classes [6]prometheus.Observer
+	for i := range classes {
+		classes[i] = m.requests.WithLabelValues(action, fmt.Sprintf("%dxx", i))
+	}
+	return func(status int, took time.Duration) { classes[min(max(status/100, 0), 5)].Observe(took.Seconds()) }
+}
