@@ -8,7 +8,8 @@
 // retries. Each contract hangs on it: [Client.Relay] speaks Relay version 2,
 // the queue for workers of your own; [Client.ForgeRun] speaks ForgeRun, where
 // the server runs simulated jobs and tells of every change; [Client.TaskFlow]
-// speaks TaskFlow, jobs that depend on one another; [Client.WorkerAPI] takes
+// speaks TaskFlow, jobs that depend on one another; [Client.FetchBox] speaks
+// FetchBox, which downloads what manifests list; [Client.WorkerAPI] takes
 // and runs the jobs of any contract but Relay.
 //
 //	c, err := client.New(client.Config{BaseURL: "http://127.0.0.1:8080"})
@@ -74,6 +75,18 @@
 //	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: 8,
 //		Handlers: map[string]client.JobHandler{"etl": client.TypedJob(load)}}
 //	err := w.Run(ctx)
+//
+// # FetchBox
+//
+// [FetchBox.Submit] hands in a manifest, which [FetchBoxManifest.Encode] writes
+// or which is sent as it is. [FetchBox.Wait] waits until all of its downloads are
+// settled, [FetchBox.Logs] follows what happens to them over broken connections,
+// [FetchBox.DeadLetters] are those that were given up, and [FetchBox.Replay] gives
+// one new tries.
+//
+//	box := c.FetchBox()
+//	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "gallery", Manifest: manifest})
+//	job, err := box.Wait(ctx, receipt.JobID)
 //
 // # Errors and retries
 //

@@ -196,6 +196,18 @@ type TaskFlowJob struct {
 	// NextRunAt is when a READY job that waits to be tried again may run, in
 	// UTC (G-TF-13); zero for all others.
 	NextRunAt time.Time
+	// Result is what the run that completed the job left, as JSON; nil where it left
+	// nothing. Only TaskFlow.Get brings it, as it does LastError.
+	Result json.RawMessage
+	// LastError is why the last run that reported a failure failed; nil where none did.
+	LastError *TaskFlowFailure
+}
+
+// TaskFlowFailure is what a worker said of a run that failed.
+type TaskFlowFailure struct {
+	Message   string `json:"error"`
+	Type      string `json:"error_type"`
+	Retryable bool   `json:"retryable"` // what the worker said of it
 }
 
 // taskFlowWire is a job in an answer.
@@ -217,6 +229,9 @@ type taskFlowWire struct {
 	UpdatedAt    time.Time `json:"updated_at"`
 	AttemptCount int       `json:"attempt_count"`
 	NextRunAt    time.Time `json:"next_run_at"`
+
+	Result    json.RawMessage  `json:"result"`
+	LastError *TaskFlowFailure `json:"last_error"`
 }
 
 func (w taskFlowWire) job() TaskFlowJob {
@@ -233,6 +248,8 @@ func (w taskFlowWire) job() TaskFlowJob {
 		UpdatedAt:    w.UpdatedAt.UTC(),
 		AttemptCount: w.AttemptCount,
 		NextRunAt:    w.NextRunAt.UTC(),
+		Result:       w.Result,
+		LastError:    w.LastError,
 	}
 }
 

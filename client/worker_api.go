@@ -13,6 +13,7 @@ import (
 const (
 	ContractTaskFlow = "taskflow"
 	ContractForgeRun = "forgerun"
+	ContractImages   = "images"
 )
 
 // WorkerAPI speaks the worker API, by which jobs of any contract but Relay are

@@ -47,6 +47,9 @@ func TestJobWorker_endsOnServer(t *testing.T) {
 			if job, err = c.TaskFlow().Get(t.Context(), job.ID); err != nil || job.Status != tt.want {
 				t.Errorf("got %s, %v, want %s", job.Status, err, tt.want)
 			}
+			if done := job.Status == client.TaskCompleted; done && string(job.Result) != string(tt.result) || !done && job.LastError == nil {
+				t.Errorf("the job shows the result %.20s and the error %v", job.Result, job.LastError)
+			}
 		})
 	}
 }

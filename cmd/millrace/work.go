@@ -81,7 +81,7 @@ group.`,
 		},
 	}
 	f.remote.register(c)
-	c.Flags().StringVar(&f.contract, "contract", contractRelay, "whose queue it is: relay, taskflow or forgerun")
+	c.Flags().StringVar(&f.contract, "contract", contractRelay, "whose queue it is: relay, taskflow, forgerun or images")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 1, "commands at a time")
 	c.Flags().IntVar(&f.maxJobs, "max-jobs", 0, "stop after so many jobs; 0 is no limit")
 	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "stop when the queue has nothing to hand out and no command runs; what waits for its retry is left")
@@ -130,7 +130,7 @@ func (f *workFlags) run(p process, queue string, command []string) error {
 const contractRelay = "relay"
 
 // workable are the contracts whose jobs commands can do.
-var workable = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun}
+var workable = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun, client.ContractImages}
 
 // worker is the worker of the contract, with a drain that never ends: obey ends the commands.
 func (f *workFlags) worker(c *client.Client, queue string, r *commandRunner, log *slog.Logger) interface {

@@ -117,6 +117,14 @@ var rules = []rule{
 		func(_ *file, p string) bool {
 			return under(p, "database/sql", "github.com/pressly/goose/v3", "github.com/jackc/pgx/v5", "modernc.org/sqlite")
 		}},
+	{"2: SQS is spoken in message alone",
+		func(f *file) bool { return !f.test && !f.in("internal/message") },
+		func(_ *file, p string) bool {
+			return under(p, "gocloud.dev/pubsub", "github.com/aws/aws-sdk-go-v2/service/sqs")
+		}},
+	{"2: CloudFront is spoken in cdn alone",
+		func(f *file) bool { return !f.test && !f.in("internal/contract/images/cdn") },
+		func(_ *file, p string) bool { return under(p, "github.com/aws/aws-sdk-go-v2/service/cloudfront") }},
 	{"2: NATS is imported under stream alone",
 		func(f *file) bool { return !f.test && !f.in("internal/stream") },
 		func(_ *file, p string) bool { return under(p, "github.com/nats-io") }},

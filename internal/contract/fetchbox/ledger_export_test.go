@@ -30,7 +30,7 @@ func TestExport(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("FB-093 an export has each job as operators see it", func(t *testing.T) {
 			first := w.submit(t, manifest(1), "X-Fetchbox-Tenant", "acme")
-			w.end(t, 1, fetchbox.Stored())
+			w.endOf(t, first.JobID, fetchbox.Stored())
 			w.finalize(t, 1)
 			w.clock.Advance(time.Hour)
 			second := w.submit(t, manifest(2))

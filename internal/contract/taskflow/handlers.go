@@ -94,7 +94,11 @@ func (t *TaskFlow) get(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return sendJob(c, http.StatusOK, j)
+	o := jsontext.NewObject(make([]byte, 0, 512+len(j.Payload)+len(j.Result)))
+	appendJob(&o, j)
+	appendOutcome(&o, j)
+	c.Send(http.StatusOK, httpapi.JSON, o.End())
+	return nil
 }
 
 // PUT /api/v1/jobs/{job_id}

@@ -1,6 +1,7 @@
 package taskflow_test
 
 import (
+	"encoding/json"
 	"log/slog"
 	"testing"
 	"time"
@@ -50,6 +51,31 @@ func (o *outside) ended(t testing.TB, run, how, body string) string {
 	return testkit.Read[struct{ Status string }](t, o.post(t, "runs/"+run+"/"+how, body).Want(t, 200)).Status
 }
 
+// shown reads what a job says of its runs; "" is a member that is missing.
+func shown(t testing.TB, w *world, id, result, lastError string) {
+	t.Helper()
+	got := testkit.Read[map[string]json.RawMessage](t, w.Do(t, "GET", "/api/v1/jobs/"+id, "").Want(t, 200))
+	equal(t, "result", string(got["result"]), result)
+	equal(t, "last_error", string(got["last_error"]), lastError)
+}
+
+// TestResults: what workers leave is shown by the job, and by it alone.
+func TestResults(t *testing.T) {
+	onEveryStoreWith(t, config(), func(t *testing.T, w *world) {
+		o := w.outside(t)
+		id := w.create(t, `"queue":"r"`).ID
+		shown(t, w, id, "", "")
+		equal(t, "status", o.ended(t, o.claim(t, "r").RunID, "fail", `{"error":"no \"disk\"","error_type":"io","retryable":true}`), "READY")
+		why := `{"error":"no \"disk\"","error_type":"io","retryable":true}`
+		shown(t, w, id, "", why)
+		w.clock.Advance(time.Hour)
+		equal(t, "status", o.ended(t, o.claim(t, "r").RunID, "complete", `{"result":{"b": 1.50, "a": null}}`), "COMPLETED")
+		shown(t, w, id, `{"b": 1.50, "a": null}`, why)
+		page := testkit.Read[struct{ Items []map[string]json.RawMessage }](t, w.Do(t, "GET", "/api/v1/jobs?queue=r", "").Want(t, 200))
+		equal(t, "members of a search", len(page.Items[0]), 12)
+	})
+}
+
 // TestOutside: workers run jobs over HTTP, and what they say is what becomes of
 // the jobs (G-TF-02, G-TF-30).
 func TestOutside(t *testing.T) {
@@ -66,6 +92,7 @@ func TestOutside(t *testing.T) {
 			j := o.claim(t, "a")
 			equal(t, "job", j, handedOut{id, j.RunID, 1})
 			w.status(t, id, "RUNNING")
+			shown(t, w, id, "", "")
 			equal(t, "status", o.ended(t, j.RunID, "complete", `{"result":[1]}`), "COMPLETED")
 			o.post(t, "runs/"+j.RunID+"/complete", `{}`).Is(t, 409, "RUN_LOST")
 			o.post(t, "runs/"+j.RunID+"/fail", `{"error":"x","retryable":false}`).Is(t, 409, "RUN_LOST")

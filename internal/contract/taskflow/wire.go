@@ -28,6 +28,18 @@ func appendJob(o *jsontext.Object, j *job.Job) {
 	o.Time("next_run_at", nextRunAt(j))
 }
 
+// appendOutcome adds what came of the runs of a job so far: the result of the one
+// that ended well, and why the last one that said so failed. Either is missing where
+// there is none.
+func appendOutcome(o *jsontext.Object, j *job.Job) {
+	if j.Result != nil {
+		o.Raw("result", j.Result)
+	}
+	if j.Failure != nil {
+		o.Raw("last_error", j.Failure)
+	}
+}
+
 // nextRunAt is when a job that waits to be tried again may be claimed, zero where
 // it does not.
 func nextRunAt(j *job.Job) time.Time {

@@ -204,7 +204,8 @@ func (a *API) ended(c *httpapi.Call, outcome string, how func(*held) (engine.Out
 	if err != nil {
 		return err
 	}
-	o, overdue := engine.Outcome{}, h.contract.overdue(h.job)
+	var o engine.Outcome
+	overdue := h.contract.overdue(h.job)
 	if overdue != nil {
 		o = *overdue
 	} else if o, err = how(h); err != nil {

@@ -13,10 +13,9 @@ import (
 // jpegQuality is what variants are written with: hardly to be told from the original at the sizes they are shown in.
 const jpegQuality = 80
 
-// output is the type the variants of an original get.
+// output is the type the variants of an original get (G-IP-18).
 func (h *header) output(r *raster) string {
-	switch {
-	case h.format.mime == "image/jpeg", h.format.mime == "image/webp" && !r.planes[0].alpha:
+	if h.format.mime == "image/jpeg" || h.format.mime == "image/webp" && !r.planes[0].alpha {
 		return "image/jpeg"
 	}
 	return "image/png"

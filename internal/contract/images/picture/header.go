@@ -19,10 +19,10 @@ type header struct {
 	width, height int // as stored, not yet the right way up
 	frames        int
 	orientation   orientation
-	profile       []byte // ICC, checked; nil without one
-	colour        []byte // PNG chunks that say how numbers become colours, ready to be written again
-	still         []byte // what the decoder is to read: the file, or for WebP one made of the first frame
-	frame         image.Rectangle
+	profile       []byte          // ICC, checked; nil without one
+	colour        []byte          // PNG chunks that say how numbers become colours, ready to be written again
+	still         []byte          // what the decoder is to read: the file, or for WebP one made of the first frame
+	frame         image.Rectangle // where that lies in the picture
 }
 
 // format is a type of picture that can be read.

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	markerSOI = 0xd8
-	markerEOI = 0xd9
-	markerSOS = 0xda
-	markerEXI = 0xe1 // APP1
-	markerICC = 0xe2 // APP2
+	markerSOI  = 0xd8
+	markerEOI  = 0xd9
+	markerSOS  = 0xda
+	markerEXIF = 0xe1 // APP1
+	markerICC  = 0xe2 // APP2
 )
 
 var (
@@ -21,10 +21,9 @@ var (
 // readJPEG walks the segments up to the first scan.
 func readJPEG(data []byte) (header, error) {
 	c := cursor{left: data[2:]}
-	h := whole(data, 0, 0, 1)
+	var width, height, components int
 	var exif []byte
 	var icc iccParts
-	components := 0
 	for {
 		marker := nextMarker(&c)
 		if c.short {
@@ -47,18 +46,17 @@ func readJPEG(data []byte) (header, error) {
 		case isSOF(marker) && components == 0:
 			s := cursor{left: segment}
 			s.byte() // precision
-			h = whole(data, 0, 0, 1)
-			h.height, h.width, components = s.uint16(binary.BigEndian), s.uint16(binary.BigEndian), int(s.byte())
+			height, width, components = s.uint16(binary.BigEndian), s.uint16(binary.BigEndian), int(s.byte())
 			if s.short {
 				return header{}, errMalformed
 			}
-		case marker == markerEXI && exif == nil && bytes.HasPrefix(segment, exifPrefix):
+		case marker == markerEXIF && exif == nil && bytes.HasPrefix(segment, exifPrefix):
 			exif = segment[len(exifPrefix):]
 		case marker == markerICC && bytes.HasPrefix(segment, iccPrefix):
 			icc.add(segment[len(iccPrefix):])
 		}
 	}
-	h.frame.Max.X, h.frame.Max.Y = h.width, h.height
+	h := whole(data, width, height, 1)
 	h.orientation = exifOrientation(exif)
 	h.profile = checkProfile(icc.join(), map[int]string{1: profileGray, 3: profileRGB}[components])
 	return h, nil

@@ -111,10 +111,9 @@ func (p *plane) resample(to plane, o orientation) plane {
 		for y := from; y < end; y++ {
 			clear(sums)
 			p.weighRows(sums, rows[y])
-			switch {
-			case p.channels == 1:
+			if p.channels == 1 {
 				weighColumns(to.row(y), sums, columns)
-			default:
+			} else {
 				weighPixels(to.row(y), sums, columns, p.alpha)
 			}
 		}

@@ -45,7 +45,7 @@ func withSegments(jpeg []byte, segments ...[]byte) []byte {
 }
 
 func withExif(jpeg, exif []byte) []byte {
-	return withSegments(jpeg, segment(markerEXI, exifPrefix, exif))
+	return withSegments(jpeg, segment(markerEXIF, exifPrefix, exif))
 }
 
 // withChunks puts chunks behind the header of a PNG.
@@ -96,8 +96,8 @@ func TestNothingElse(t *testing.T) {
 	gif := asGIF(t, still)
 	gif = slices.Concat(gif[:len(gif)-1], []byte("\x21\xfe"), []byte{byte(len(secret))}, []byte(secret), []byte("\x00\x3b"))
 	for name, original := range map[string][]byte{
-		"JPEG": withSegments(asJPEG(t, opaque), segment(markerEXI, exifPrefix, exifData(1)), segment(0xfe, []byte(secret)),
-			segment(markerEXI, []byte("http://ns.adobe.com/xap/1.0/\x00"+secret)), segment(0xed, []byte(secret))),
+		"JPEG": withSegments(asJPEG(t, opaque), segment(markerEXIF, exifPrefix, exifData(1)), segment(0xfe, []byte(secret)),
+			segment(markerEXIF, []byte("http://ns.adobe.com/xap/1.0/\x00"+secret)), segment(0xed, []byte(secret))),
 		"PNG": withChunks(asPNG(t, opaque), chunk("tEXt", "Comment\x00"+secret), appendChunk(nil, "eXIf", exifData(1)),
 			chunk("prVt", secret), chunk("iTXt", "XML:com.adobe.xmp\x00\x00\x00\x00\x00"+secret)),
 		"GIF":  gif,

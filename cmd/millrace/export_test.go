@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+// FB-093: also of a ledger on PostgreSQL, beside the node that writes it.
+func TestExportPostgres(t *testing.T) {
+	t.Parallel()
+	store := "store=" + pgtest.URL(t)
+	s := launchNode(t, "data", "--set", store)
+	origin := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(origin.Close)
+	c, err := client.New(client.Config{BaseURL: s.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for range 3 {
+		manifest, err := manifestOf([]string{origin.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipt, err := c.FetchBox().Submit(t.Context(), client.FetchBoxSpec{Type: "default", Manifest: manifest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append([]string{receipt.JobID}, ids...)
+		if _, err := c.FetchBox().Wait(t.Context(), receipt.JobID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := func(args ...string) string {
+		binary, err := exec.LookPath("millrace")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errs bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), binary, append([]string{"export"}, args...)...)
+		cmd.Stderr = &errs
+		text, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, &errs)
+		}
+		return string(text)
+	}
+	dir := filepath.Join(t.TempDir(), "none")
+	var lines []string
+	until(t.Fatalf, "the ledger to come to rest", func() bool { // the handlers are told of the end
+		lines = strings.Split(strings.TrimSpace(from("--config", os.DevNull, "--set", store, "--set", "data_dir="+dir)), "\n")
+		return !strings.Contains(strings.Join(lines, ""), `"finished_at":null`)
+	})
+	for i, id := range ids {
+		if len(lines) != len(ids) || !strings.HasPrefix(lines[i], `{"job_id":"`+id+`","job_type":"default","status":"failed",`) {
+			t.Fatalf("got %q, want %v", lines, ids)
+		}
+	}
+	if asked := from("--server", s.url); asked != strings.Join(lines, "\n")+"\n" {
+		t.Errorf("the server says\n%s, the store\n%s", asked, strings.Join(lines, "\n"))
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a data directory was made")
+	}
+}
