@@ -22,6 +22,7 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/testkit"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
 
 	"github.com/millrace/millrace/client"
 )
@@ -84,8 +85,12 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	if err != nil {
 		return nil, stop, err
 	}
+	workers, err := workerapi.New(workerapi.Config{Log: log, Registry: prometheus.NewRegistry(), Contracts: []workerapi.Contract{room.Outside()}})
+	if err != nil {
+		return nil, stop, errors.Join(err, opened.Close())
+	}
 	node, err := server.New(server.Config{Settings: settings, Store: opened, Places: []server.Place{{Room: room}}, Log: log, Node: "test",
-		Random: testkit.Random, Elapsed: elapsed})
+		Surfaces: []server.Surface{{Name: workerapi.Name, Mount: workers.Mount}}, Random: testkit.Random, Elapsed: elapsed})
 	if err == nil {
 		err = node.Listen(ctx)
 	}

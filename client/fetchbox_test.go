@@ -478,3 +478,38 @@ func TestFetchBoxLogsEnd(t *testing.T) {
 		t.Errorf("%d logs ended with an error, want 3", ended)
 	}
 }
+
+// A server that downloads nothing itself leaves its tasks to workers.
+func TestFetchBoxWorker(t *testing.T) {
+	t.Parallel()
+	s, stop, err := serveBox(func(c *fetchbox.Config) { c.Off = true })
+	must(t, err)
+	t.Cleanup(stop)
+	c := mustClient(t, client.Config{BaseURL: s.url})
+	t.Cleanup(c.CloseIdleConnections)
+	job := mustSubmit(t, c.FetchBox(), client.FetchBoxSpec{Type: "pages", Tenant: "acme", Manifest: pagesManifest(t, "http://nobody.test", "a", "b")})
+	var mu sync.Mutex
+	got := map[string]client.FetchBoxTask{}
+	ctx, end := context.WithCancel(soon(t))
+	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractFetchBox, Concurrency: 2, Handlers: map[string]client.JobHandler{
+		"pages": client.TypedJob(func(_ context.Context, _ *client.JobRun, task client.FetchBoxTask) (any, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			got[task.ResourceID] = task
+			if task.ResourceID == "b" {
+				return nil, client.Final(errors.New("it cannot be had"))
+			}
+			return nil, nil
+		})}}
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	ended := mustSettle(t, c.FetchBox(), job.JobID, client.FetchFailed)
+	end()
+	must(t, <-done)
+	if ended.Completed != 1 || ended.Failed != 1 || ended.LastError == nil || ended.LastError.Message != "it cannot be had" {
+		t.Errorf("the job is %+v with %+v", ended, ended.LastError)
+	}
+	if a := got["a"]; len(got) != 2 || a.JobID != job.JobID || a.URL != "http://nobody.test/a" || a.Tenant != "acme" {
+		t.Errorf("the tasks were %+v", got)
+	}
+}

@@ -29,6 +29,8 @@ func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetche
 		switch lost := errors.Is(err, client.ErrRetryable); {
 		case ctx.Err() != nil:
 			return errInterrupted
+		case errors.Is(err, client.ErrUnauthorized):
+			return withCode(exitServer, fmt.Errorf("the server refuses the operator's token (--operator-token or MILLRACE_OPERATOR_TOKEN): %w", err))
 		case err != nil && !lost:
 			return remoteError(ctx, err)
 		case lost && !away:

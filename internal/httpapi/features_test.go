@@ -257,3 +257,51 @@ func TestSpans(t *testing.T) {
 		t.Errorf("without a collector the caller's trace is %q", seen)
 	}
 }
+
+// A route may have a body limit of its own, and read its body as a stream.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	read := func(c *httpapi.Call) error {
+		body, err := io.ReadAll(c.Reader())
+		if err != nil {
+			return err
+		}
+		c.Send(http.StatusOK, httpapi.Text, body)
+		return nil
+	}
+	table := &httpapi.Table{Name: "t", Prefixes: []string{"/t/"}, BodyLimit: 4, Log: slog.New(slog.DiscardHandler),
+		Routes: []httpapi.Route{{Method: http.MethodPost, Pattern: "/t/usual", Handle: read, TakesBody: true},
+			{Method: http.MethodPost, Pattern: "/t/large", Handle: read, TakesBody: true, BodyLimit: 3 << 20}},
+		Answer: func(c *httpapi.Call, err error) {
+			var r *httpapi.Refusal
+			if errors.As(err, &r) {
+				c.Send(r.Status, httpapi.Text, []byte(r.Msg))
+				return
+			}
+			c.Send(http.StatusBadRequest, httpapi.Text, []byte(err.Error()))
+		}}
+	server := httptest.NewServer(table.MustMount().Handler)
+	defer server.Close()
+	for _, c := range []struct {
+		path      string
+		size      int
+		announced bool
+		want      int
+	}{{"usual", 4, true, 200}, {"usual", 5, true, 413}, {"usual", 5, false, 413}, {"large", 3 << 20, true, 200}, {"large", 3 << 20, false, 200},
+		{"large", 3<<20 + 1, true, 413}, {"large", 3<<20 + 1, false, 413}} {
+		body := strings.Repeat("x", c.size)
+		req, _ := http.NewRequest(http.MethodPost, server.URL+"/t/"+c.path, strings.NewReader(body))
+		if !c.announced {
+			req.ContentLength = -1
+		}
+		resp, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != c.want || c.want == 200 && string(got) != body {
+			t.Errorf("%+v: %d, %d bytes", c, resp.StatusCode, len(got))
+		}
+	}
+}

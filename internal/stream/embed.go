@@ -1,12 +1,16 @@
 package stream
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// embed starts the server in the process. SyncAlways: what it acknowledges is on the disk.
+// embed starts the server in the process.
 func (s *Streams) embed() error {
 	c := &s.config
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -27,34 +31,147 @@ func (s *Streams) embed() error {
 		return err
 	}
 	s.unlock = unlock
+	options, err := c.server()
+	if err != nil {
+		return err
+	}
+	life, close := context.WithCancel(context.Background())
+	s.embedded = &embedded{options: options, log: c.Log, broken: make(chan struct{}, 1), life: life, close: close}
+	if err := s.embedded.start(); err != nil {
+		return err
+	}
+	s.embedded.all.Go(s.embedded.repair)
+	return nil
+}
+
+// server is how the server is set up. SyncAlways: what it acknowledges is on the disk.
+func (c *Config) server() (*server.Options, error) {
 	options := &server.Options{ServerName: c.Node, DontListen: c.Listen == "", Authorization: c.Token, JetStream: true, StoreDir: c.Dir,
 		SyncAlways: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true}
-	if c.Listen != "" {
-		host, port, err := net.SplitHostPort(c.Listen)
-		if options.Port, _ = strconv.Atoi(port); err != nil {
-			return &job.Error{Kind: job.Invalid, Op: "stream.open", Msg: "stream.listen is no address", Err: err}
-		}
-		if options.Host = host; options.Port == 0 {
-			options.Port = server.RANDOM_PORT
-		}
+	if c.Listen == "" {
+		return options, nil
 	}
-	embedded, err := server.NewServer(options)
+	host, port, err := net.SplitHostPort(c.Listen)
+	if options.Port, _ = strconv.Atoi(port); err != nil {
+		return nil, &job.Error{Kind: job.Invalid, Op: "stream.open", Msg: "stream.listen is no address", Err: err}
+	}
+	if options.Host = host; options.Port == 0 {
+		options.Port = server.RANDOM_PORT
+	}
+	return options, nil
+}
+
+// embedded is the server in the process. One that could not write, as when the disk was full, refuses every message until
+// it is started anew; here that is done as soon as the disk takes something again.
+type embedded struct {
+	options *server.Options
+	log     *slog.Logger
+	broken  chan struct{}   // has one when the server cannot write
+	life    context.Context // ends when it is closed
+	close   context.CancelFunc
+	all     sync.WaitGroup
+
+	mu      sync.Mutex
+	running *server.Server // nil while it is started anew
+	address string
+}
+
+// InProcessConn implements nats.InProcessConnProvider: whoever connects again reaches the server that runs then.
+func (e *embedded) InProcessConn() (net.Conn, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running == nil {
+		return nil, away
+	}
+	return e.running.InProcessConn()
+}
+
+func (e *embedded) start() error {
+	options := *e.options // the server writes to them
+	s, err := server.NewServer(&options)
 	if err != nil {
 		return &job.Error{Kind: job.Internal, Op: "stream.open", Msg: "the embedded server of the streams cannot be made", Err: err}
 	}
-	l := &logger{Logger: c.Log}
-	embedded.SetLoggerV2(l, false, false, false)
-	embedded.Start()
-	s.embedded = embedded
+	l := &logger{Logger: e.log, broken: e.broken}
+	s.SetLoggerV2(l, false, false, false)
+	s.Start()
 	for range 600 { // a minute, but not after it has said why it cannot
-		if embedded.ReadyForConnections(100 * time.Millisecond) {
+		if s.ReadyForConnections(100 * time.Millisecond) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if e.running = s; !options.DontListen {
+				e.address = s.Addr().String()
+				e.options.Port = s.Addr().(*net.TCPAddr).Port // it keeps the one it has found
+			}
 			return nil
 		}
 		if l.why() != "" {
 			break
 		}
 	}
+	shut(s)
 	return &job.Error{Kind: job.Unavailable, Op: "stream.open", Msg: "the embedded server of the streams did not start" + l.why()}
+}
+
+// repairPause is between two looks at a disk that takes nothing.
+const repairPause = time.Second
+
+// repair starts the server anew when it cannot write, until it is closed.
+func (e *embedded) repair() {
+	for {
+		select {
+		case <-e.life.Done():
+			return
+		case <-e.broken:
+		}
+		e.stop()
+		for e.writable() != nil || e.start() != nil {
+			timer := time.NewTimer(repairPause)
+			select {
+			case <-e.life.Done():
+				timer.Stop()
+				return
+			case <-timer.C:
+			}
+		}
+		e.log.Info("the server of the streams can write again and is started anew")
+	}
+}
+
+// writable tells whether the disk takes something.
+func (e *embedded) writable() error {
+	f, err := os.Create(filepath.Join(e.options.StoreDir, "probe"))
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 1<<20))
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+}
+
+// stop ends the server; what broke until then is the past.
+func (e *embedded) stop() {
+	e.mu.Lock()
+	s := e.running
+	e.running = nil
+	e.mu.Unlock()
+	shut(s)
+	select {
+	case <-e.broken:
+	default:
+	}
+}
+
+func (e *embedded) end() {
+	e.close()
+	e.all.Wait()
+	e.stop()
+}
+
+func shut(s *server.Server) {
+	if s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
 }
 
 // Address is where the embedded server listens; empty when it does not.
@@ -62,13 +179,16 @@ func (s *Streams) Address() string {
 	if s.embedded == nil || s.config.Listen == "" {
 		return ""
 	}
-	return s.embedded.Addr().String()
+	s.embedded.mu.Lock()
+	defer s.embedded.mu.Unlock()
+	return s.embedded.address
 }
 
 // logger writes what the embedded server has to say. Its notices are for those who run one by hand.
 type logger struct {
 	*slog.Logger
-	last atomic.Pointer[string] // why it does not start
+	broken chan<- struct{}
+	last   atomic.Pointer[string] // why it does not start
 }
 
 func (l *logger) why() string {
@@ -78,7 +198,14 @@ func (l *logger) why() string {
 	return ""
 }
 
+// Errorf implements server.Logger. That a stream or consumer cannot write is told nowhere else.
 func (l *logger) Errorf(format string, v ...any) {
+	if strings.Contains(strings.ToLower(format), "critical write error") {
+		select {
+		case l.broken <- struct{}{}:
+		default:
+		}
+	}
 	l.Error("the server of the streams", "error_message", fmt.Sprintf(format, v...))
 }
 

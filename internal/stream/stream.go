@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -52,7 +51,7 @@ func (c *Config) validate() error {
 // Streams is the way to all streams. Its verbs may be called at the same time.
 type Streams struct {
 	config   Config
-	embedded *server.Server // nil with a URL
+	embedded *embedded // nil with a URL
 	unlock   func()
 	conn     *nats.Conn
 	js       jetstream.JetStream
@@ -124,8 +123,7 @@ func (s *Streams) Close() {
 		s.conn.Close()
 	}
 	if s.embedded != nil {
-		s.embedded.Shutdown()
-		s.embedded.WaitForShutdown()
+		s.embedded.end()
 	}
 	s.unlock()
 }

@@ -400,3 +400,30 @@ func TestNew(t *testing.T) {
 		}
 	}
 }
+
+// A pool may get its jobs in another way than from the queue, such as by their ids.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.submit(3, time.Minute)
+	wanted := make(chan string, 1)
+	wanted <- "1"
+	p := w.run(worker.Config{Handler: started(func(context.Context, *worker.Task) engine.Outcome { return succeeded }),
+		Claim: func(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
+			select {
+			case key := <-wanted:
+				j, err := w.ClaimJob(ctx, id(key), req.Worker)
+				return []*job.Job{j}, err
+			case <-ctx.Done():
+				return nil, nil
+			}
+		}}, time.Minute)
+	w.until("succeeded", 1)
+	p.stop()
+	p.wait()
+	for key, want := range map[string]job.State{"0": "queued", "1": "succeeded", "2": "queued"} {
+		if got := w.state(key); got != want {
+			t.Errorf("job %s is %s, want %s", key, got, want)
+		}
+	}
+}

@@ -39,9 +39,6 @@ var shown = map[job.State][]job.State{
 	failed:     {failed},
 }
 
-// statuses are the document's, in its order.
-var statuses = []job.State{queued, processing, completed, retryable, failed}
-
 // statusOf is what the document calls a state.
 func statusOf(s job.State) string {
 	switch s {

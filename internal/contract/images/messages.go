@@ -36,7 +36,8 @@ func Embedded(s *stream.Streams, log *slog.Logger) *message.Subject {
 // What a message of the outbox is for.
 const (
 	forWorkers = "message" // to be sent to them as it is
-	forFile    = "file"    // the job of this file is completed
+	isMade     = "made"    // the file that has new variants
+	isDeleted  = "deleted" // the file that is gone
 )
 
 // body is what a change of a job tells: that it can be claimed (IP-003), or that its file has changed.
@@ -46,7 +47,11 @@ func body(j *job.Job, ev job.Event) []byte {
 	case job.Submitted, job.Due, job.Expired, job.Released:
 		o.Raw(forWorkers, messageOf(j))
 	case job.Succeeded:
-		o.Text(forFile, j.Owner)
+		name := isMade
+		if j.Queue == deleteFile {
+			name = isDeleted
+		}
+		o.Text(name, j.Owner)
 	default:
 		return nil
 	}
@@ -63,9 +68,9 @@ func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
 			switch string(name) {
 			case forWorkers:
 				out = append(out, message.Message{ID: msg.JobID.Key + "/" + strconv.FormatInt(msg.At.UnixMicro(), 10), Body: value})
-			case forFile:
+			case isMade, isDeleted:
 				fileID, _ := jsontext.String(value)
-				if err := m.changed(ctx, fileID, msg.JobID.Key); err != nil {
+				if err := m.changed(ctx, fileID, msg.JobID.Key, string(name) == isDeleted); err != nil {
 					return err
 				}
 			}
@@ -93,15 +98,18 @@ func (m *Images) sendMessages(ctx context.Context, jobs ...*job.Job) error {
 
 // changed is told of a file one of whose jobs is completed: what waits to be tried again for a file that is deleted is
 // given up (G-IP-07), and the CDN forgets the file.
-func (m *Images) changed(ctx context.Context, fileID, jobID string) error {
-	f, err := m.load(ctx, fileID)
-	if err != nil || f == nil {
-		return err
-	}
-	if f.status == fileDeleted {
+func (m *Images) changed(ctx context.Context, fileID, jobID string, deleted bool) error {
+	if deleted {
 		if err := m.giveUp(ctx, fileID); err != nil {
 			return err
 		}
+	}
+	if m.CDN == nil {
+		return nil
+	}
+	f, err := m.load(ctx, fileID)
+	if err != nil || f == nil {
+		return err
 	}
 	return m.submitPurge(ctx, f, jobID)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -21,6 +23,7 @@ const (
 func (m *Images) moved(moves []engine.Moved) {
 	for i := range moves {
 		c := &moves[i]
+		m.traceMove(c)
 		if c.On == job.Claimed {
 			m.worker.claimed(c)
 			if c.From == stale {
@@ -32,6 +35,21 @@ func (m *Images) moved(moves []engine.Moved) {
 		m.worker.attempted(c)
 		m.logAttempt(c)
 	}
+}
+
+// traceMove adds to the trace of the request that a job comes from how long it could be claimed, and each of its attempts,
+// wherever that was.
+func (m *Images) traceMove(c *engine.Moved) {
+	if c.Job.Trace == "" || !m.Tracing.Enabled() {
+		return
+	}
+	ctx := telemetry.Resume(context.Background(), c.Job.Trace)
+	attrs := []attribute.KeyValue{attribute.String(telemetry.JobID, c.Job.ID.Key), attribute.String(telemetry.NextState, statusOf(c.To))}
+	if c.On == job.Claimed {
+		m.Tracing.Record(ctx, "queue", c.Since, c.At, attrs...)
+		return
+	}
+	m.Tracing.Record(ctx, "run", c.Job.StartedAt, c.At, attrs...)
 }
 
 // logAttempt tells how an attempt went: how long it took, why it failed, how often the job was retried, what its state

@@ -27,9 +27,6 @@ func purgeDelay(j *job.Job) time.Duration {
 
 // submitPurge stores that the CDN is to forget a file and its variants, once for each job that changed it (G-IP-24).
 func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
-	if m.CDN == nil {
-		return nil
-	}
 	keys := []string{originalKey(f.id)}
 	for _, v := range f.made.Variants {
 		keys = append(keys, v.Key)

@@ -2,14 +2,17 @@ package workerapi_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/testkit"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
 // verbs are all writes of a run, each with a body that is good.
@@ -199,4 +202,28 @@ func TestManyEnd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A contract may look at more than the job before it believes a result; what it refuses changes nothing.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	c := served()
+	c.Complete = nil
+	c.Settle = func(_ context.Context, j *job.Job, result []byte) (engine.Outcome, error) {
+		if string(result) != `"good"` {
+			return engine.Outcome{}, &job.Error{Kind: job.Invalid, Msg: "that is not good"}
+		}
+		return completed(j, result), nil
+	}
+	w := inMemory(t, "", 0, c)
+	w.submit(t, made, "a", 1)
+	j := w.one(t, "a")
+	w.run(t, j.RunID, "complete", `{"result":"bad"}`).Is(t, 400, "VALIDATION_ERROR", "not good")
+	w.run(t, j.RunID, "heartbeat", ``).Want(t, 200)
+	w.run(t, j.RunID, "complete", `{"result":"good"}`).Want(t, 200)
+	w.state(t, "a-0", "completed")
+	c.Settle = nil
+	if _, err := workerapi.New(workerapi.Config{Log: slog.New(slog.DiscardHandler), Contracts: []workerapi.Contract{c}}); err == nil {
+		t.Error("a contract that cannot complete was taken")
+	}
 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+// fetchShared is what two nodes of FetchBox have in common: a database, a NATS server and an S3 server.
+type fetchShared struct {
+	nats  *outside.NATSServer
+	s3    *outside.S3Server
+	args  []string
+	dir   string
+	nodes int
+}
+
+func newFetchShared(t *testing.T) *fetchShared {
+	t.Helper()
+	s := &fetchShared{nats: outside.NATS(t, ""), s3: outside.S3(t, "millrace"), dir: t.TempDir()}
+	s.args = []string{"--set", "store=" + pgtest.URL(t), "--set", "stream.url=" + s.nats.URL, "--set", "objects.url=" + s.s3.Setting()}
+	return s
+}
+
+func (s *fetchShared) node(t *testing.T, args ...string) *launched {
+	t.Helper()
+	s.nodes++
+	return launchFetchBox(t, filepath.Join(s.dir, fmt.Sprint("node", s.nodes)), append(s.args, args...)...)
+}
+
+func (s *fetchShared) objects(t *testing.T, prefix string) map[string]string {
+	t.Helper()
+	return filesBelow(t, prefix, filepath.Join(s.s3.Root, "millrace"))
+}
+
+// TestFetchBoxCrowd gives two nodes 50 manifests of 100 resources and a limit of 8, and kills one of them in the middle.
+func TestFetchBoxCrowd(t *testing.T) {
+	const manifests, n, limit = 50, 100, 8
+	site := newOrigin(t, nil)
+	s := newFetchShared(t)
+	limited := []string{"--set", fmt.Sprintf("job_types.default.options={max_parallel_downloads=%d}", limit), "--set", "fetchbox.tries=10"}
+	doomed, other := s.node(t, limited...), s.node(t, limited...)
+	jobs := map[string]string{} // id to the name of its manifest
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for client := range 5 {
+		all.Go(func() {
+			for i := client; i < manifests; i += 5 {
+				name := fmt.Sprint("m", i)
+				url := other.url
+				if i%2 == 0 {
+					url = doomed.url
+				}
+				status, id := postManifest(t, url, name, site.resources(name, n))
+				if status == 0 { // that node is gone: the key makes it one job
+					status, id = postManifest(t, other.url, name, site.resources(name, n))
+				}
+				if status != http.StatusAccepted {
+					t.Errorf("%s: got status %d", name, status)
+				}
+				mu.Lock()
+				jobs[id] = name
+				mu.Unlock()
+				if i == manifests/2 {
+					doomed.kill()
+				}
+			}
+		})
+	}
+	all.Wait()
+	s.node(t, limited...)
+	if len(jobs) != manifests {
+		t.Fatalf("%d manifests became %d jobs", manifests, len(jobs))
+	}
+	for id := range jobs {
+		awaitFetched(t, other.url, id, n)
+	}
+	t.Run("FB-074 never more at the origin", func(t *testing.T) {
+		if most := site.most.Load(); most > limit || most < 2 {
+			t.Errorf("the origin saw %d at a time, want up to %d", most, limit)
+		}
+	})
+	t.Run("FB-086 every resource is there, once", func(t *testing.T) {
+		wantObjects(t, s.objects(t, "resources"), jobs, n)
+	})
+}

@@ -1,0 +1,31 @@
+package images_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// BenchmarkUpload uploads small pictures from 16 connections, each answered when it is on stable storage.
+func BenchmarkUpload(b *testing.B) {
+	w := inMemory(b, config())
+	picture := string(jpegOf(b, 64, 64))
+	var mu sync.Mutex
+	var took []time.Duration
+	b.SetParallelism(8)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			began := time.Now()
+			w.Do(b, "POST", filesPath, picture, "Content-Type", "image/jpeg").Want(b, 202)
+			d := time.Since(began)
+			mu.Lock()
+			took = append(took, d)
+			mu.Unlock()
+		}
+	})
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "uploads/s")
+}

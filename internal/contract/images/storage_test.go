@@ -1,0 +1,80 @@
+package images_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"runtime"
+	"testing"
+
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/testkit"
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+// The whole life of a file with its objects in an S3 store, in a server of its own.
+func TestS3(t *testing.T) {
+	server := outside.S3(t, bucket)
+	objects, err := object.Open(context.Background(), object.Config{URL: server.Setting(), Bucket: bucket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { objects.Close() })
+	p := testkit.InMemory(t)
+	w := &world{clock: p.Clock, store: p.Store, queue: &box{}, objects: objects}
+	w.open(t, config())
+	picture := jpegOf(t, 300, 200)
+	r := w.put(t, picture)
+	equal(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").Want(t, 200).Body == string(picture), true)
+	w.attempt(t, r.JobID)
+	for _, v := range w.file(t, r.FileID, "ready").Variants {
+		equal(t, "bytes", int64(len(w.Do(t, "GET", v.URL, "").Want(t, 200).Body)), v.Bytes)
+	}
+	w.send(t, "image/png", make([]byte, maxUpload+1), "").Is(t, 413, "UPLOAD_TOO_LARGE")
+	equal(t, "objects", len(w.stored(t)), 3)
+	w.attempt(t, w.create(t, "delete_file", r.FileID).JobID)
+	equal(t, "objects", len(w.stored(t)), 0)
+}
+
+// Memory does not grow with the size of an upload, nor with that of what is served.
+func TestConstantMemory(t *testing.T) {
+	const size, room = 32 << 20, 6 << 20
+	c := config()
+	c.MaxUpload = size
+	w := inMemory(t, c)
+	plain := &http.Client{Transport: &http.Transport{}} // the usual one keeps what it compares with the document
+	defer plain.CloseIdleConnections()
+	do := func(req *http.Request) *http.Response {
+		resp, err := plain.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	req, _ := http.NewRequest("POST", w.URL+filesPath, io.LimitReader(endless{}, size))
+	req.Header.Set("Content-Type", "image/jpeg")
+	resp := do(req)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 202 {
+		t.Fatalf("%d %s %v", resp.StatusCode, text, err)
+	}
+	resp.Body.Close()
+	r := testkit.Read[receipt](t, testkit.Reply{Body: string(text)})
+	get, _ := http.NewRequest("GET", w.URL+filesPath+"/"+r.FileID+"/content", nil)
+	resp = do(get)
+	n, err := io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	runtime.ReadMemStats(&after)
+	if err != nil || n != size {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > room {
+		t.Errorf("%d bytes were allocated for %d", used, size)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
