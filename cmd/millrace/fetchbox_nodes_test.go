@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -43,7 +46,11 @@ func TestFetchBoxCrowd(t *testing.T) {
 	const manifests, n, limit = 50, 100, 8
 	site := newOrigin(t, nil)
 	s := newFetchShared(t)
-	limited := []string{"--set", fmt.Sprintf("job_types.default.options={max_parallel_downloads=%d}", limit), "--set", "fetchbox.tries=10"}
+	config := filepath.Join(s.dir, "limit.toml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "[job_types.default.options]\nmax_parallel_downloads = %d\n", limit), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	limited := []string{"--config", config, "--set", "fetchbox.tries=10"}
 	doomed, other := s.node(t, limited...), s.node(t, limited...)
 	jobs := map[string]string{} // id to the name of its manifest
 	var mu sync.Mutex
@@ -77,7 +84,7 @@ func TestFetchBoxCrowd(t *testing.T) {
 	if len(jobs) != manifests {
 		t.Fatalf("%d manifests became %d jobs", manifests, len(jobs))
 	}
-	for id := range jobs {
+	for _, id := range slices.Sorted(maps.Keys(jobs)) { // the oldest first, as they are fetched
 		awaitFetched(t, other.url, id, n)
 	}
 	t.Run("FB-074 never more at the origin", func(t *testing.T) {
@@ -86,6 +93,59 @@ func TestFetchBoxCrowd(t *testing.T) {
 		}
 	})
 	t.Run("FB-086 every resource is there, once", func(t *testing.T) {
+		wantObjects(t, s.objects(t, "resources"), jobs, n)
+	})
+}
+
+// TestFetchBoxOutages kills what FetchBox stands on, during ingest and during downloads.
+func TestFetchBoxOutages(t *testing.T) {
+	const n = 20
+	site := newOrigin(t, nil)
+	s := newFetchShared(t)
+	node := s.node(t, "--set", "fetchbox.tries=100")
+	jobs := map[string]string{}
+	for _, outage := range []struct {
+		name          string
+		kill, restart func()
+	}{
+		{"streams", s.nats.Kill, s.nats.Restart},
+		{"storage", s.s3.Kill, s.s3.Restart},
+	} {
+		during, before := outage.name+"-during", outage.name+"-before"
+		running := mustPost(t, node.url, before, site.resources(before, n))
+		jobs[running] = before
+		outage.kill()
+		t.Run("FB-035 FB-044 "+outage.name+" are away", func(t *testing.T) {
+			if status, id := postManifest(t, node.url, during, site.resources(during, n)); status != http.StatusInternalServerError || id != "" {
+				t.Errorf("got status %d and job %q, want 500", status, id)
+			}
+			if again := mustPost(t, node.url, before, site.resources(before, n)); again != running {
+				t.Errorf("got job %s for the key of %s", again, running)
+			}
+		})
+		outage.restart()
+		t.Run("FB-049 "+outage.name+" are back and the key is free", func(t *testing.T) {
+			until(t.Fatalf, "the manifest to be accepted", func() bool {
+				status, id := postManifest(t, node.url, during, site.resources(during, n))
+				if status != http.StatusAccepted {
+					return false
+				}
+				jobs[id] = during
+				return true
+			})
+			for _, id := range slices.Sorted(maps.Keys(jobs)) {
+				awaitFetched(t, node.url, id, n)
+			}
+		})
+	}
+	t.Run("FB-035 nothing is left of what was refused", func(t *testing.T) {
+		var list struct{ Items []fetchJob }
+		if !fetchGet(node.url+"/operators/jobs?limit=100", &list) || len(list.Items) != len(jobs) {
+			t.Errorf("the ledger has %+v", list.Items)
+		}
+		if manifests := s.objects(t, "manifests"); len(manifests) != len(jobs) {
+			t.Errorf("%d manifests are stored of %d jobs", len(manifests), len(jobs))
+		}
 		wantObjects(t, s.objects(t, "resources"), jobs, n)
 	})
 }

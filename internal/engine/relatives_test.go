@@ -319,7 +319,7 @@ func TestFailuresOfChildren(t *testing.T) {
 			w.ok(second(w.Finish(w.ctx, w.run(key), engine.Outcome{On: on, Failure: []byte(failure)})))
 		}
 		finish("part/a", job.Failed, "to be tried again")
-		said("")
+		said("to be tried again")
 		finish("part/b", job.FailedForGood, "the first")
 		said("the first")
 		w.ok(second(w.Finish(w.ctx, w.run("part/c"), engine.Outcome{On: job.FailedForGood})))

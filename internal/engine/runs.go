@@ -156,6 +156,9 @@ func (u *unit) end(j *job.Job, o Outcome) error {
 			u.setBody(j, job.Part(p), body)
 		}
 	}
+	if j.Parent != 0 && o.Failure != nil {
+		u.hear(j.Parent).failure = o.Failure
+	}
 	return nil
 }
 

@@ -25,20 +25,42 @@ func (u *unit) settle() error {
 	return nil
 }
 
-// startParents lets parents of which a child was claimed for the first time be
-// Started, where they wait and their machine holds it.
-func (u *unit) startParents() error {
-	if len(u.begins) == 0 {
+// news is what a parent hears of its children in a transaction.
+type news struct {
+	began   bool   // one was claimed for the first time
+	failure []byte // of the last run that failed
+}
+
+func (u *unit) hear(parent int64) *news {
+	if u.heard == nil {
+		u.heard = map[int64]*news{}
+	}
+	if u.heard[parent] == nil {
+		u.heard[parent] = &news{}
+	}
+	return u.heard[parent]
+}
+
+// tellParents lets parents of which a child was claimed for the first time be
+// Started, where they wait and their machine holds it, and gives them the Failure of
+// the last run of a child that failed.
+func (u *unit) tellParents() error {
+	if len(u.heard) == 0 {
 		return nil
 	}
-	slices.Sort(u.begins)
-	parents, err := u.lock(slices.Compact(u.begins))
-	u.begins = nil
+	heard := u.heard
+	u.heard = nil
+	parents, err := u.lock(slices.Sorted(maps.Keys(heard)))
 	if err != nil {
 		return err
 	}
 	for _, p := range parents {
-		if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); ok && p.Phase == job.Waiting {
+		n := heard[p.Seq]
+		if n.failure != nil {
+			u.edit(p)
+			u.setBody(p, job.Failure, n.failure)
+		}
+		if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); ok && n.began && p.Phase == job.Waiting {
 			if err := u.move(p, job.Started); err != nil {
 				return err
 			}
@@ -51,10 +73,9 @@ func (u *unit) startParents() error {
 // children, its FailedDeps those that ended badly; with the last one it is
 // Satisfied, however they ended. A child that leaves a settled state, to run
 // once more, counts as before it settled, and where the machine holds it the
-// parent is Retried too. The Failure of a child that ended badly becomes the
-// parent's.
+// parent is Retried too.
 func (u *unit) settleParents(wave []settlement) error {
-	open, failed, why := map[int64]int{}, map[int64]int{}, map[int64][]byte{}
+	open, failed := map[int64]int{}, map[int64]int{}
 	var seqs []int64
 	for _, s := range wave {
 		if s.job.Parent == 0 {
@@ -66,9 +87,6 @@ func (u *unit) settleParents(wave []settlement) error {
 		open[s.job.Parent] -= s.sign
 		if !s.good {
 			failed[s.job.Parent] += s.sign
-			if s.sign > 0 && s.job.Failure != nil {
-				why[s.job.Parent] = s.job.Failure
-			}
 		}
 	}
 	if len(seqs) == 0 {
@@ -82,9 +100,6 @@ func (u *unit) settleParents(wave []settlement) error {
 		p.OpenDeps += open[p.Seq]
 		p.FailedDeps += failed[p.Seq]
 		u.edit(p)
-		if why[p.Seq] != nil {
-			u.setBody(p, job.Failure, why[p.Seq])
-		}
 		if err := u.follow(p, open[p.Seq] > 0); err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ type unit struct {
 	dry      map[queueKey]bool            // queues found to have nothing to hand out
 	heavy    bool                         // a look brought less than it could, as bodies are large
 
-	begins []int64 // parents of which a child was claimed for the first time
+	heard map[int64]*news // what parents are to hear of their children, beside how they settle
 
 	woken  map[queueKey]int // jobs that became ready
 	freed  map[string]bool  // contracts with a limit under which a run ended
@@ -303,7 +303,7 @@ func (u *unit) lease(j *job.Job, worker string) error {
 	}
 	u.picked[keyOf(j)][j.Seq] = true
 	if j.Parent != 0 && j.Runs == 1 {
-		u.begins = append(u.begins, j.Parent)
+		u.hear(j.Parent).began = true
 	}
 	return u.move(j, job.Claimed)
 }

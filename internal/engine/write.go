@@ -17,7 +17,7 @@ func (u *unit) flush() error {
 // writeMoved writes the jobs moved so far and what depends on them, so that a
 // later look in the same transaction finds it.
 func (u *unit) writeMoved() error {
-	for _, step := range []func() error{u.startParents, u.settle, u.bury, u.compose, u.writeJobs, u.writeBodies} {
+	for _, step := range []func() error{u.tellParents, u.settle, u.bury, u.compose, u.writeJobs, u.writeBodies} {
 		if err := step(); err != nil {
 			return err
 		}

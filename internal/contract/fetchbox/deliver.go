@@ -1,7 +1,9 @@
 package fetchbox
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -166,8 +168,9 @@ func appendTaskLog(o *jsontext.Object, j *job.Job, l *label, ev job.Event) {
 		case job.Claimed:
 			o.Text("worker", j.Worker)
 		case job.Succeeded:
-			if jsontext.KindOf(j.Result) == jsontext.KindObject && len(j.Result) <= mostTask {
-				o.Raw("result", j.Result)
+			var line bytes.Buffer // an entry is one line, however a worker outside spaces its result
+			if jsontext.KindOf(j.Result) == jsontext.KindObject && len(j.Result) <= mostTask && json.Compact(&line, j.Result) == nil {
+				o.Raw("result", line.Bytes())
 			}
 		case job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood:
 			taskFailure(j, ev).append(o)

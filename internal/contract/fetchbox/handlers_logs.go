@@ -24,18 +24,18 @@ var (
 // logQuery is what of a log is asked for.
 type logQuery struct {
 	since  uint64
+	stated bool // the caller says since
 	limit  int // 0 is none: of a log that is followed and whose limit nobody set
 	follow bool
 	events bool // as server-sent events
 }
 
-func readLogQuery(c *httpapi.Call, cursor uint64) (q logQuery, err error) {
-	q.since = cursor
+func readLogQuery(c *httpapi.Call) (q logQuery, err error) {
 	text, given, err := c.Query("since_offset")
 	if err != nil {
 		return q, err
 	}
-	if given {
+	if q.stated = given; given {
 		if q.since, err = strconv.ParseUint(text, 10, 63); err != nil {
 			return q, invalid("since_offset must be a whole number of 0 or more")
 		}
@@ -74,9 +74,14 @@ func (f *FetchBox) logs(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	q, err := readLogQuery(c, entryOf(j).cursor)
+	q, err := readLogQuery(c)
 	if err != nil {
 		return err
+	}
+	if !q.stated {
+		if q.since, err = f.logStart(c.Request.Context(), j); err != nil {
+			return err
+		}
 	}
 	if q.follow {
 		return f.followLog(c, j.ID.Key, &q)
@@ -91,6 +96,20 @@ func (f *FetchBox) logs(c *httpapi.Call) error {
 	}
 	c.Send(http.StatusOK, q.form(), b.Bytes())
 	return nil
+}
+
+// logStart is where the log of a job begins: at the stored cursor (FB-060). Where the stream was made anew something else
+// may stand there, or nothing yet; then it is the first entry there is.
+func (f *FetchBox) logStart(ctx context.Context, j *job.Job) (uint64, error) {
+	cursor := entryOf(j).cursor
+	first, err := f.Streams.Get(ctx, logsStream, cursor)
+	switch {
+	case err == nil && first.Subject == logSubject(j.ID.Key):
+		return cursor, nil
+	case err == nil || job.IsKind(err, job.NotFound):
+		return 0, nil
+	}
+	return 0, err
 }
 
 func (q *logQuery) form() []string {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestLogs(t *testing.T) {
@@ -99,6 +100,28 @@ func TestLogs(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestLogsOfAStreamMadeAnew: what a job has to say after its log was lost is shown, although its cursor is of before.
+func TestLogsOfAStreamMadeAnew(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	w.submit(t, manifest(10))
+	w.deliver(t)
+	r := w.submit(t, manifest(1))
+	w.deliver(t)
+	if answer, err := w.producer(t).Request("$JS.API.STREAM.DELETE.JOBS_LOGS", nil, 10*time.Second); err != nil || !strings.Contains(string(answer.Data), `"success":true`) {
+		t.Fatal(err, string(answer.Data))
+	}
+	equal(t, "entries", len(w.logs(t, r.JobID, "")), 0)
+	w.endOf(t, r.JobID, storedOutcome)
+	w.deliver(t)
+	all := w.logs(t, r.JobID, "")
+	if len(all) == 0 || all[0].Offset >= w.get(t, r.JobID).LogCursor.Offset {
+		t.Fatalf("got %+v", all)
+	}
+	equal(t, "followed", next(t, w.follow(t, t.Context(), r.JobID, "")).Offset, all[0].Offset)
+	equal(t, "from the cursor", len(w.logs(t, r.JobID, fmt.Sprint("?since_offset=", w.get(t, r.JobID).LogCursor.Offset))), 0)
 }
 
 // follow opens the log of a job and returns its lines; the response ends with the test.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/images/cdn"
@@ -115,8 +116,10 @@ func TestPurge(t *testing.T) {
 // purged waits until a purge has a state.
 func (w *world) purged(t testing.TB, id string, want job.State) {
 	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
 	var state job.State
-	for range 200_000 {
+	for range 15_000 {
 		j, err := w.engine.Get(context.Background(), job.ID{Contract: images.Purges, Key: id})
 		if err != nil {
 			t.Fatal(err)
@@ -124,6 +127,7 @@ func (w *world) purged(t testing.TB, id string, want job.State) {
 		if state = j.State; state == want && j.Run.IsZero() {
 			return
 		}
+		<-tick.C
 	}
 	t.Fatalf("the purge stays %s", state)
 }

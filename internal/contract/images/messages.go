@@ -183,7 +183,8 @@ func (m *Images) take(ctx context.Context, d message.Delivery, worker string) (j
 		d.Ack()
 		return nil, nil
 	}
-	err = m.worker.query(opClaim, func() (err error) { j, err = m.engine.ClaimJob(ctx, id, worker); return err })
+	claiming := context.WithoutCancel(ctx) // a claim that was made is told of, also to a node that stops
+	err = m.worker.query(opClaim, func() (err error) { j, err = m.engine.ClaimJob(claiming, id, worker); return err })
 	switch {
 	case err == nil:
 		d.Ack()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,7 +22,9 @@ type S3Server struct {
 	URL  string // its endpoint
 	Root string // its buckets are directories here
 
-	p *process
+	tb      testing.TB
+	program string
+	p       *process
 }
 
 // S3 starts a server with the buckets, ends it with the test, and sets the environment that clients read their keys
@@ -41,13 +44,19 @@ func S3(tb testing.TB, buckets ...string) *S3Server {
 	address := free.Addr().String()
 	free.Close()
 	s.URL = "http://" + address
-	cmd := exec.Command(s3().path(tb), "--port", address, "--access", s3Access, "--secret", s3Secret, "posix", s.Root)
-	s.p, _ = start(tb, "service listening on", cmd)
-	s.await(tb)
+	s.tb, s.program = tb, s3().path(tb)
+	s.start(address)
 	tb.Setenv("AWS_ACCESS_KEY_ID", s3Access)
 	tb.Setenv("AWS_SECRET_ACCESS_KEY", s3Secret)
 	tb.Setenv("AWS_REGION", "us-east-1")
 	return s
+}
+
+func (s *S3Server) start(address string) {
+	s.tb.Helper()
+	cmd := exec.Command(s.program, "--port", address, "--access", s3Access, "--secret", s3Secret, "posix", s.Root)
+	s.p, _ = start(s.tb, "service listening on", cmd)
+	s.await(s.tb)
 }
 
 // await waits until the server answers: it says that it listens before it does.
@@ -72,3 +81,9 @@ func (s *S3Server) Setting() string {
 
 // Kill ends the server as a crash does.
 func (s *S3Server) Kill() { s.p.kill() }
+
+// Restart starts a killed server where it was.
+func (s *S3Server) Restart() {
+	s.tb.Helper()
+	s.start(strings.TrimPrefix(s.URL, "http://"))
+}
