@@ -10,7 +10,7 @@ import (
 
 // Kinds of failure, for errors.Is on what a call returned.
 var (
-	// ErrNotFound: there is no such job (404).
+	// ErrNotFound: there is no such job (404), or no such file any more (410).
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: a job of the batch exists already and the mode is unique
 	// (409, RL-027). See [Error.Uncertain] for a conflict with one's own try.
@@ -114,7 +114,7 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrNotFound:
-		return e.Status == http.StatusNotFound
+		return e.Status == http.StatusNotFound || e.Status == http.StatusGone
 	case ErrConflict:
 		return e.Status == http.StatusConflict
 	case ErrCycle:

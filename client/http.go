@@ -31,6 +31,7 @@ type call struct {
 	path     string        // escaped, from the contract's mount on
 	query    string        // encoded
 	body     []byte        // JSON; nil sends no body and no Content-Type
+	stream   *streamed     // in place of body; its Content-Type is in header
 	header   http.Header   // an Authorization in it, also an empty one, takes the place of Config.Token
 	wait     time.Duration // what a long poll may take beyond the request timeout
 	accept   []int
@@ -47,22 +48,34 @@ type answer struct {
 }
 
 // do makes the call, repeating what is retryable. Its error is an *Error.
-func (c *Client) do(ctx context.Context, call call) (answer, error) {
+func (c *Client) do(ctx context.Context, call call) (got answer, err error) {
+	fail := c.repeat(ctx, call, func() (fail *Error) {
+		got, fail = c.try(ctx, call)
+		return fail
+	})
+	if fail != nil {
+		return answer{}, fail
+	}
+	return got, nil
+}
+
+// repeat tries a call until a try does not fail, or another is in vain.
+func (c *Client) repeat(ctx context.Context, call call, attempt func() *Error) *Error {
 	uncertain := false
 	for try := 1; ; try++ {
-		got, fail := c.try(ctx, call)
+		fail := attempt()
 		if fail == nil {
-			return got, nil
+			return nil
 		}
 		uncertain = uncertain || fail.Uncertain
 		fail.Uncertain = uncertain && !call.reads
 		last := call.once || call.fragile && uncertain || c.maxTries > 0 && try >= c.maxTries
 		if last || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
-			return answer{}, fail
+			return fail
 		}
 		if !sleep(ctx, c.backoff.delay(try, fail.RetryAfter)) {
 			fail.Err, fail.transient = errors.Join(ended(ctx), fail.Err), false
-			return answer{}, fail
+			return fail
 		}
 	}
 }
@@ -83,11 +96,19 @@ func ask[T any](ctx context.Context, c *Client, call call) (T, error) {
 
 // try makes the call once.
 func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
-	bounded, cancel := context.WithTimeout(ctx, c.requestTimeout+call.wait)
+	bounded, alive, cancel := c.bound(ctx, call)
 	defer cancel()
 	req, err := c.request(bounded, call)
 	if err != nil {
 		return answer{}, invalid(call.op, "%v", err)
+	}
+	if call.stream != nil {
+		pass, err := call.stream.begin(alive)
+		if err != nil {
+			return answer{}, invalid(call.op, "%v", err)
+		}
+		defer pass.end()
+		req.Body, req.ContentLength = io.NopCloser(pass), call.stream.size
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -25,7 +25,7 @@ var (
 type logQuery struct {
 	since  uint64
 	stated bool // the caller says since
-	limit  int // 0 is none: of a log that is followed and whose limit nobody set
+	limit  int  // 0 is none: of a log that is followed and whose limit nobody set
 	follow bool
 	events bool // as server-sent events
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/engine"
 )
 
 func TestLimits(t *testing.T) {
@@ -42,4 +43,37 @@ func TestStreams(t *testing.T) {
 	}{"FB-090": {"JOBS_TASKS", 7 * day}, "G-FB-36": {"JOBS_STATUS", 14 * day}, "FB-091": {"JOBS_LOGS", 30 * day}, "FB-092": {"JOBS_DLQ", 90 * day}} {
 		t.Run(id+" "+c.stream, func(t *testing.T) { equal(t, "age", ages[c.stream], c.age) })
 	}
+}
+
+// TestTasksRetention: jobs.tasks loses what is too old, and nothing that nobody has taken in.
+func TestTasksRetention(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	swept := func() int {
+		if err := w.room.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return len(read[taskMessage](t, w, "JOBS_TASKS", "jobs.tasks"))
+	}
+	publish(t, w.producer(t), directTask(theirs, "a"), directTask(theirs, "b"))
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	w.ahead.Store(int64(8 * 24 * time.Hour))
+	t.Run("FB-094 a task that is not taken in stays", func(t *testing.T) { equal(t, "messages", swept(), 2) })
+	go func() { defer close(ended); w.room.TakeIn(ctx) }()
+	defer func() { stop(); <-ended }()
+	if jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: fetchbox.Tasks, Queues: []string{gallery}, Max: 2, Worker: "a worker", Wait: time.Minute}); err != nil || len(jobs) == 0 {
+		t.Fatalf("got %d jobs: %v", len(jobs), err)
+	}
+	w.ahead.Store(int64(6 * 24 * time.Hour))
+	t.Run("FB-090 one that is taken in stays for 7 days", func(t *testing.T) { equal(t, "messages", swept(), 2) })
+	w.ahead.Store(int64(7*24*time.Hour + time.Hour))
+	t.Run("FB-090 and no longer", func(t *testing.T) {
+		for limit := time.Now().Add(time.Minute); swept() > 0; { // that they were taken in is known to the streams a little later
+			if time.Now().After(limit) {
+				t.Fatal("they are kept")
+			}
+		}
+		equal(t, "tasks", len(w.all(t, fetchbox.Tasks)), 2)
+	})
 }

@@ -213,6 +213,13 @@ func TestHealth(t *testing.T) {
 		equal(t, "status", a.Status, "ok")
 		equal(t, "components", len(a.Components), 5)
 	})
+	t.Run("FB-065 FB-066 without a proxy that works it still serves", func(t *testing.T) {
+		c := config()
+		c.Pools = map[string]fetchbox.Pool{"eu": {Primary: []string{"http://127.0.0.1:1"}}}
+		a := read(t, inMemory(t, c), 200)
+		equal(t, "status", a.Status, "degraded")
+		equal(t, "proxy_pools", a.Components["proxy_pools"].Status, "down")
+	})
 	for name, broken := range map[string]func(w *world){
 		"ledger": func(w *world) { w.store.Close() },
 		"stream": func(w *world) { w.streams.Close() },

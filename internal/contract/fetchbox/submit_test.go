@@ -174,16 +174,18 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// TestErrors: every kind has a place in HTTP.
+// TestErrors: every kind has a place in HTTP. Whatever is away or breaks is 500, and nothing that a caller did is.
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	want := map[int]string{400: "INVALID_PAYLOAD", 404: "NOT_FOUND", 409: "CONFLICT", 413: "PAYLOAD_TOO_LARGE", 429: "RATE_LIMITED", 500: "INTERNAL_ERROR"}
-	t.Run("FB-039 FB-042 FB-043 FB-044 each kind", func(t *testing.T) {
-		for _, k := range job.Kinds() {
+	codes := map[int]string{400: "INVALID_PAYLOAD", 404: "NOT_FOUND", 409: "CONFLICT", 413: "PAYLOAD_TOO_LARGE", 429: "RATE_LIMITED", 500: "INTERNAL_ERROR"}
+	want := map[job.Kind]int{job.Malformed: 400, job.Invalid: 400, job.NotFound: 404, job.Conflict: 409, job.RunLost: 409, job.TooLarge: 413, job.Full: 429,
+		job.Internal: 500, job.Cycle: 500, job.Unavailable: 500, job.ReadOnly: 500, job.Aborted: 500, job.Timeout: 500}
+	for _, k := range job.Kinds() {
+		t.Run("FB-039 FB-042 FB-043 FB-044 "+k.String(), func(t *testing.T) {
 			status, code := fetchbox.MeaningOf(k)
-			equal(t, k.String(), code, want[status])
-		}
-	})
+			equal(t, "meaning", fmt.Sprint(status, " ", code), fmt.Sprint(want[k], " ", codes[want[k]]))
+		})
+	}
 }
 
 // loud is a handler that shows what it may do.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -79,6 +80,18 @@ func TestWhole(t *testing.T) {
 			v := w.status(t, r.JobID, "failed")
 			if v.Completed != 4 || v.Failed != 1 || v.LastError.Code != "HTTP_403" {
 				t.Errorf("got %+v", v)
+			}
+			equal(t, "dead letters counted", w.counter(t, "worker_dlq_total"), 1)
+			err := w.streams.Follow(t.Context(), "JOBS_DLQ", "jobs.dlq", 0, func(e stream.Entry) error {
+				var l letter
+				if err := json.Unmarshal(e.Data, &l); err != nil {
+					return err
+				}
+				equal(t, "dead letter", fmt.Sprint(l.Code, " ", l.Attempts, " ", strings.Contains(string(l.Task), r.JobID)), "HTTP_403 1 true")
+				return errSeen
+			})
+			if !errors.Is(err, errSeen) {
+				t.Error(err)
 			}
 		})
 		t.Run("FB-095 FB-099 a direct task behind one that is none", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,7 +62,8 @@ type world struct {
 	room     *fetchbox.FetchBox
 	streams  *stream.Streams
 	objects  *object.Objects
-	dir      string // of the objects
+	dir      string        // of the objects
+	ahead    *atomic.Int64 // how far the clock of the streams is ahead of that of the machine, in nanoseconds
 	registry *prometheus.Registry
 	log      *testkit.Journal
 	handler  http.Handler
@@ -79,10 +81,10 @@ func inMemory(t testing.TB, c fetchbox.Config) *world { return in(t, testkit.InM
 
 func in(t testing.TB, p testkit.Place, c fetchbox.Config) *world {
 	t.Helper()
-	w := &world{clock: p.Clock, store: p.Store, again: p.Again, dir: t.TempDir()}
+	w := &world{clock: p.Clock, store: p.Store, again: p.Again, dir: t.TempDir(), ahead: &atomic.Int64{}}
 	log := slog.New(slog.DiscardHandler)
 	var err error
-	w.streams, err = stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Node: "test", Log: log, Now: time.Now,
+	w.streams, err = stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Node: "test", Log: log, Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
 		Specs: fetchbox.Streams(7*24*time.Hour, 30*24*time.Hour, 90*24*time.Hour)})
 	if err != nil {
 		t.Fatal(err)
