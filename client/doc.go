@@ -9,8 +9,9 @@
 // the queue for workers of your own; [Client.ForgeRun] speaks ForgeRun, where
 // the server runs simulated jobs and tells of every change; [Client.TaskFlow]
 // speaks TaskFlow, jobs that depend on one another; [Client.FetchBox] speaks
-// FetchBox, which downloads what manifests list; [Client.WorkerAPI] takes
-// and runs the jobs of any contract but Relay.
+// FetchBox, which downloads what manifests list; [Client.Images] speaks Images,
+// which makes variants of pictures; [Client.WorkerAPI] takes and runs the jobs of
+// any contract but Relay.
 //
 //	c, err := client.New(client.Config{BaseURL: "http://127.0.0.1:8080"})
 //	relay := c.Relay()
@@ -87,6 +88,17 @@
 //	box := c.FetchBox()
 //	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "gallery", Manifest: manifest})
 //	job, err := box.Wait(ctx, receipt.JobID)
+//
+// # Images
+//
+// [Images.Upload] streams a picture to the server, [Images.Wait] waits until its
+// variants are made, and [Images.Variant] downloads one. [Images.CreateJob] makes
+// more of them, [Images.Delete] removes the file, and [Images.DeadLetters] are the
+// jobs that failed for good.
+//
+//	images := c.Images()
+//	receipt, err := images.Upload(ctx, client.ImageUpload{Body: f, Name: f.Name(), Sizes: []int{100, 400}})
+//	file, err := images.Wait(ctx, receipt.FileID)
 //
 // # Errors and retries
 //

@@ -42,7 +42,8 @@ const (
 type ImageUpload struct {
 	// Body is streamed: memory does not grow with it. One that is an
 	// [io.Seeker], such as a file, is read again from where it stands when a try
-	// fails; for any other there is only one try. It is not closed.
+	// fails; for any other there is only one try. It is not closed. A read of it
+	// that hangs holds the call up.
 	Body io.Reader
 	// Type is the media type, such as "image/png". Empty means that of Name.
 	Type string

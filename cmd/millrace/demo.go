@@ -36,7 +36,8 @@ each. In the middle one of the workers is killed; its jobs come back after their
 timeout and are done by the others. Then a graph of TaskFlow jobs makes a manifest
 of the files step by step, one of which fails and is tried again, and is drawn.
 Then FetchBox downloads some of them from a server of the demo's own, and what it
-stored is compared byte for byte. Then a client of ForgeRun has the server run
+stored is compared byte for byte. Then Images makes smaller ones of pictures that the
+demo draws, one of which is none and ends as a dead letter. Then a client of ForgeRun has the server run
 simulated jobs that succeed, fail, are retried, canceled and scheduled, and every
 change is told to a webhook. The report accounts for every job: exit code 0 when
 the accounts balance, 1 when they do not. It needs no network, changes nothing in
@@ -166,11 +167,15 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	pictures, err := d.images(ctx)
+	if err != nil {
+		return err
+	}
 	forge, err := d.forgeRun(ctx)
 	if err != nil {
 		return err
 	}
-	if !d.books.balanced() || !flow || !box || !forge {
+	if !d.books.balanced() || !flow || !box || !pictures || !forge {
 		return failed("the accounts do not balance")
 	}
 	fmt.Fprintln(d.p.stdout, "The accounts balance.")

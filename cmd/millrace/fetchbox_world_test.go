@@ -84,10 +84,10 @@ func launchFetchBox(t *testing.T, dir string, args ...string) *launched {
 type fetchJob struct {
 	JobID     string `json:"job_id"`
 	Status    string
-	Total     int `json:"resource_total"`
-	Completed int `json:"resource_completed"`
-	Failed    int `json:"resource_failed"`
-	LastError any `json:"last_error"`
+	Total     int                             `json:"resource_total"`
+	Completed int                             `json:"resource_completed"`
+	Failed    int                             `json:"resource_failed"`
+	LastError *struct{ Code, Message string } `json:"last_error"` // a try may have failed
 }
 
 // fetchClient speaks to FetchBox. Connections are not kept: servers come and go.

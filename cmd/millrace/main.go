@@ -56,7 +56,7 @@ any language over plain HTTP, and the tools to feed and watch them.
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%v", err) })
 	root.AddCommand(
 		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
-		enqueueCommand(p), workCommand(p), graphCommand(p), fetchCommand(p), exportCommand(p),
+		enqueueCommand(p), workCommand(p), graphCommand(p), fetchCommand(p), imagesCommand(p), exportCommand(p),
 		demoCommand(p), demoWorkerCommand(p), pictureCommand(p), simulateCommand(p), benchCommand(p),
 	)
 	return root

@@ -36,15 +36,16 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":   scriptCode,
-			"server": scriptServer,
-			"stop":   scriptStop,
-			"http":   scriptHTTP,
-			"await":  scriptAwait,
-			"grown":  scriptGrown,
-			"forge":  scriptForge,
-			"meets":  scriptMeets,
-			"origin": scriptOrigin,
+			"code":     scriptCode,
+			"server":   scriptServer,
+			"stop":     scriptStop,
+			"http":     scriptHTTP,
+			"await":    scriptAwait,
+			"grown":    scriptGrown,
+			"forge":    scriptForge,
+			"meets":    scriptMeets,
+			"origin":   scriptOrigin,
+			"pictures": scriptPictures,
 		},
 	})
 }

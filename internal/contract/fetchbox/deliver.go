@@ -134,7 +134,9 @@ func taskMessages(j *job.Job, ev job.Event) []byte {
 	case job.Retried:
 		o.Raw(tasksSubject, j.Payload)
 	case job.FailedForGood, job.ExpiredForGood:
-		o.Object(dlqSubject, func(o *jsontext.Object) { appendDeadLetter(o, j.Payload, taskFailure(j, ev), j.Runs, ev.At) })
+		o.Object(dlqSubject, func(o *jsontext.Object) {
+			appendDeadLetter(o, j.Payload, taskFailure(j, ev), tryOf(j, ev.Cause), ev.At)
+		})
 	}
 	return o.End()
 }
@@ -146,6 +148,15 @@ func taskFailure(j *job.Job, ev job.Event) failure {
 	}
 	f, _ := readFailure(j.Failure)
 	return f
+}
+
+// tryOf is which try of a task a change belongs to. One that was given back, because its host wants to be left alone or the
+// node stopped, was none.
+func tryOf(j *job.Job, on job.Cause) int {
+	if on == job.Failed || on == job.Expired {
+		return j.Failures // it is counted
+	}
+	return min(j.Failures+1, j.RunLimit)
 }
 
 func appendTaskLog(o *jsontext.Object, j *job.Job, l *label, ev job.Event) {
@@ -163,7 +174,7 @@ func appendTaskLog(o *jsontext.Object, j *job.Job, l *label, ev job.Event) {
 	}[ev.Cause]
 	e.level, e.message = says.level, says.message
 	e.append(o, func(o *jsontext.Object) {
-		o.Number("attempt", int64(max(1, j.Runs)))
+		o.Number("attempt", int64(tryOf(j, ev.Cause)))
 		switch ev.Cause {
 		case job.Claimed:
 			o.Text("worker", j.Worker)

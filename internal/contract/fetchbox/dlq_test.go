@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -34,6 +35,27 @@ func (w *world) letters(t testing.TB, query string) letters {
 func (w *world) replay(t testing.TB, offset uint64) testkit.Reply {
 	t.Helper()
 	return w.Do(t, "POST", fmt.Sprintf("/operators/dlq/%d/replay", offset), "")
+}
+
+// TestGivenBackIsNoTry: a dead letter and the log count tries, not how often a task was handed out.
+func TestGivenBackIsNoTry(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	r := w.submit(t, manifest(1))
+	again := fetchbox.Broke("HTTP_503", true, 0)
+	for range tries {
+		w.endOf(t, r.JobID, engine.Outcome{On: job.Released})
+		w.endOf(t, r.JobID, again)
+		w.clock.Advance(time.Hour)
+		w.sweep(t)
+	}
+	w.deliver(t)
+	equal(t, "attempts", w.letters(t, "").Items[0].Attempts, tries)
+	for _, l := range w.logs(t, r.JobID, "") {
+		if n, of := l.Fields["attempt"].(float64); of && (n < 1 || n > tries) {
+			t.Errorf("%s: attempt %v", l.Message, n)
+		}
+	}
 }
 
 func TestDeadLetters(t *testing.T) {

@@ -49,8 +49,8 @@ func TestStreams(t *testing.T) {
 func TestTasksRetention(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	swept := func() int {
-		if err := w.room.Sweep(t.Context()); err != nil {
+	pruned := func() int {
+		if err := w.streams.Prune(t.Context()); err != nil { // what the sweeper calls
 			t.Fatal(err)
 		}
 		return len(read[taskMessage](t, w, "JOBS_TASKS", "jobs.tasks"))
@@ -59,17 +59,17 @@ func TestTasksRetention(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	w.ahead.Store(int64(8 * 24 * time.Hour))
-	t.Run("FB-094 a task that is not taken in stays", func(t *testing.T) { equal(t, "messages", swept(), 2) })
+	t.Run("FB-094 a task that is not taken in stays", func(t *testing.T) { equal(t, "messages", pruned(), 2) })
 	go func() { defer close(ended); w.room.TakeIn(ctx) }()
 	defer func() { stop(); <-ended }()
 	if jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: fetchbox.Tasks, Queues: []string{gallery}, Max: 2, Worker: "a worker", Wait: time.Minute}); err != nil || len(jobs) == 0 {
 		t.Fatalf("got %d jobs: %v", len(jobs), err)
 	}
 	w.ahead.Store(int64(6 * 24 * time.Hour))
-	t.Run("FB-090 one that is taken in stays for 7 days", func(t *testing.T) { equal(t, "messages", swept(), 2) })
+	t.Run("FB-090 one that is taken in stays for 7 days", func(t *testing.T) { equal(t, "messages", pruned(), 2) })
 	w.ahead.Store(int64(7*24*time.Hour + time.Hour))
 	t.Run("FB-090 and no longer", func(t *testing.T) {
-		for limit := time.Now().Add(time.Minute); swept() > 0; { // that they were taken in is known to the streams a little later
+		for limit := time.Now().Add(time.Minute); pruned() > 0; { // that they were taken in is known to the streams a little later
 			if time.Now().After(limit) {
 				t.Fatal("they are kept")
 			}

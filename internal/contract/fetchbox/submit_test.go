@@ -20,7 +20,7 @@ var uuidText = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][
 
 func TestSubmit(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		t.Run("FB-001 FB-002 FB-027 FB-028 FB-030 accepted, many in a row, without a token", func(t *testing.T) {
+		t.Run("FB-001 FB-002 FB-027 FB-028 FB-030 FB-100 accepted, many in a row, without a token, a key or a limit", func(t *testing.T) {
 			last := ""
 			for n := 1; n <= 100; n++ {
 				r := w.submit(t, manifest(n%3+1))

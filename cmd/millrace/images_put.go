@@ -1,0 +1,348 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+func imagesCommand(p process) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "images",
+		Short: "Upload pictures to Images",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(imagesPutCommand(p))
+	return c
+}
+
+type putFlags struct {
+	remote remoteFlags
+	sizes  string
+	user   string
+	out    string
+	wait   bool
+	asJSON bool
+
+	wanted []int // sizes
+}
+
+func imagesPutCommand(p process) *cobra.Command {
+	var f putFlags
+	c := &cobra.Command{
+		Use:   "put FILE...",
+		Short: "Upload pictures and wait for their variants",
+		Long: `Upload pictures to Images: JPEG, PNG, GIF or WebP, by the extensions of their names. Then
+wait until their variants are made, and with --out save these as NAME-SIZE.jpg or .png.
+At the end a table tells of each variant, or with --json a line of JSON of each picture:
+
+  exit code 0    every picture is ready; with --wait=false, every picture is uploaded
+            1    a picture was refused, failed, or could not be saved
+            2    a file cannot be read; nothing was uploaded
+            3    the folder of --out cannot be made
+            4    the server cannot be reached, or refuses the token
+            130  interrupted; what was uploaded is processed all the same`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError("nothing to upload: name pictures")
+			}
+			if f.out != "" && !f.wait {
+				return usageError("--out saves what --wait waits for")
+			}
+			var err error
+			if f.wanted, err = readSizes(f.sizes); err != nil {
+				return usageError("--sizes are whole numbers, such as 100,400: %v", err)
+			}
+			return f.run(p, args)
+		},
+	}
+	f.remote.register(c)
+	c.Flags().StringVar(&f.sizes, "sizes", "", "longer sides of the variants, such as 100,400 (default those of the server's settings)")
+	c.Flags().StringVar(&f.user, "user", "", "user id that is recorded with the pictures")
+	c.Flags().StringVar(&f.out, "out", "", "`folder` to save the variants in")
+	c.Flags().BoolVar(&f.wait, "wait", true, "wait for the variants")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print a line of JSON for each picture")
+	return c
+}
+
+// readSizes reads 100,400; which sizes there may be is the server's to say.
+func readSizes(text string) (sizes []int, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes, nil
+}
+
+// putPicture is a picture that is uploaded, and what became of it.
+type putPicture struct {
+	Path string `json:"path"`
+	client.ImageFile
+	Saved     []string `json:"saved,omitempty"` // paths of variants, in their order
+	Error     string   `json:"error,omitempty"`
+	ErrorType string   `json:"error_type,omitempty"`
+}
+
+func (f *putFlags) run(p process, paths []string) error {
+	ctx, stop := untilSignal(context.Background())
+	defer stop()
+	if err := f.check(paths); err != nil {
+		return err
+	}
+	c, err := f.remote.client(p, nil)
+	if err != nil {
+		return err
+	}
+	pictures := make([]*putPicture, len(paths))
+	for i, path := range paths {
+		pictures[i] = &putPicture{Path: path}
+	}
+	if err := f.putAll(ctx, p, c.Images(), pictures); err != nil {
+		f.tellUploaded(p.stderr, pictures)
+		return remoteError(ctx, err)
+	}
+	return f.report(p, pictures)
+}
+
+// check finds out what can be known before anything is uploaded.
+func (f *putFlags) check(paths []string) error {
+	stems := map[string]string{}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err == nil && !info.Mode().IsRegular() {
+			err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file")}
+		}
+		if err != nil {
+			return withCode(exitUsage, err)
+		}
+		if other, there := stems[stem(path)]; there && f.out != "" {
+			return usageError("--out would save the variants of %s and of %s under the same names", other, path)
+		}
+		stems[stem(path)] = path
+	}
+	if f.out == "" {
+		return nil
+	}
+	return withCode(exitUnable, os.MkdirAll(f.out, 0o777))
+}
+
+// stem is a file's name without folder and extension.
+func stem(path string) string {
+	base := filepath.Base(path)
+	return strings.TrimSuffix(base, filepath.Ext(base))
+}
+
+// putAtOnce is how many pictures are uploaded or waited for at a time.
+const putAtOnce = 8
+
+// putAll uploads the pictures. It goes on after one that is refused; what keeps all others from being uploaded as well
+// is its error.
+func (f *putFlags) putAll(ctx context.Context, p process, images *client.Images, pictures []*putPicture) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	bar := p.progress("images", int64(len(pictures)))
+	defer bar.end()
+	next := make(chan *putPicture)
+	var all sync.WaitGroup
+	for range min(putAtOnce, len(pictures)) {
+		all.Go(func() {
+			for picture := range next {
+				if err := f.put(ctx, images, picture); fatal(err) {
+					cancel(err)
+				} else if err != nil {
+					picture.fail(err)
+				}
+				if ctx.Err() == nil {
+					picture.tell(bar)
+				}
+			}
+		})
+	}
+	for _, picture := range pictures {
+		next <- picture
+	}
+	close(next)
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// fatal is what would meet every other picture too.
+func fatal(err error) bool {
+	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable)
+}
+
+func (f *putFlags) put(ctx context.Context, images *client.Images, picture *putPicture) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	file, err := os.Open(picture.Path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	receipt, err := images.Upload(ctx, client.ImageUpload{Body: file, Name: picture.Path, Sizes: f.wanted, UserID: f.user})
+	if err != nil {
+		return err
+	}
+	picture.ID, picture.JobID, picture.Status = receipt.FileID, receipt.JobID, client.ImageFileProcessing
+	if !f.wait {
+		return nil
+	}
+	job, err := images.WaitJob(ctx, receipt.JobID)
+	if err != nil {
+		return err
+	}
+	if picture.ImageFile, err = images.File(ctx, receipt.FileID); err != nil {
+		return err
+	}
+	if job.Status == client.ImageFailed {
+		picture.Error, picture.ErrorType = job.LastError, job.LastErrorType
+	}
+	return f.save(ctx, images, picture)
+}
+
+// save downloads the variants of a picture.
+func (f *putFlags) save(ctx context.Context, images *client.Images, picture *putPicture) error {
+	if f.out == "" {
+		return nil
+	}
+	for _, v := range picture.Variants {
+		path := filepath.Join(f.out, fmt.Sprintf("%s-%d%s", stem(picture.Path), v.Size, filepath.Ext(v.Key)))
+		if err := saveVariant(ctx, images, picture.ID, v.Size, path); err != nil {
+			return err
+		}
+		picture.Saved = append(picture.Saved, path)
+	}
+	return nil
+}
+
+// saveVariant writes a file that is there whole or not at all.
+func saveVariant(ctx context.Context, images *client.Images, fileID string, size int, path string) error {
+	body, err := images.Variant(ctx, fileID, size)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	file, err := os.CreateTemp(filepath.Dir(path), ".millrace-*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, body)
+	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}
+
+// fail notes why nothing came of a picture, or of saving it.
+func (p *putPicture) fail(err error) {
+	p.Error = err.Error()
+	var refused *client.Error
+	if errors.As(err, &refused) {
+		p.Error, p.ErrorType = cmp.Or(refused.Message, p.Error), refused.Code
+	}
+}
+
+// status is what became of a picture.
+func (p *putPicture) status() string {
+	if p.ID == "" {
+		return "refused"
+	}
+	return string(p.Status)
+}
+
+// tell tells of a picture that is done: in a line, where no bar is seen or something is wrong.
+func (p *putPicture) tell(bar *progress) {
+	text := printable(p.Path) + ": " + p.status()
+	if p.Error != "" {
+		text += ", " + strings.TrimPrefix(p.ErrorType+": ", ": ") + printable(p.Error)
+	} else if len(p.Variants) > 0 {
+		text += ", " + counted(int64(len(p.Variants)), "variant")
+	}
+	if bar.bar == nil || p.Error != "" {
+		bar.say("%s", text)
+	}
+	bar.add(1, filepath.Base(printable(p.Path)))
+}
+
+// tellUploaded says what is at the server although the command ends early.
+func (f *putFlags) tellUploaded(w io.Writer, pictures []*putPicture) {
+	for _, p := range pictures {
+		if p.ID != "" {
+			fmt.Fprintf(w, "uploaded: %s is %s\n", printable(p.Path), p.ID)
+		}
+	}
+}
+
+// report tells what became of the pictures; it fails if one is not as it should be.
+func (f *putFlags) report(p process, pictures []*putPicture) error {
+	bad := 0
+	for _, picture := range pictures {
+		if picture.Error != "" || f.wait && picture.Status != client.ImageFileReady {
+			bad++
+		}
+	}
+	err := f.write(p, pictures)
+	if err != nil {
+		return failed("%w", err)
+	}
+	if bad > 0 {
+		return failed("%d of %s came to nothing, or not to all that was asked for", bad, counted(int64(len(pictures)), "picture"))
+	}
+	return nil
+}
+
+func (f *putFlags) write(p process, pictures []*putPicture) error {
+	at := strings.TrimRight(f.remote.address(p), "/")
+	if f.asJSON {
+		lines := json.NewEncoder(p.stdout)
+		for _, picture := range pictures {
+			for i := range picture.Variants {
+				picture.Variants[i].URL = at + picture.Variants[i].URL
+			}
+			if err := lines.Encode(picture); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "FILE\tSTATUS\tSIZE\tPIXELS\tBYTES\tURL")
+	for _, picture := range pictures {
+		name, url := printable(picture.Path), "-"
+		if picture.ID != "" {
+			url = at + "/images/v1/files/" + picture.ID
+		}
+		if len(picture.Variants) == 0 {
+			fmt.Fprintf(table, "%s\t%s\t-\t-\t-\t%s\n", name, picture.status(), url)
+		}
+		for _, v := range picture.Variants {
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d×%d\t%d\t%s\n", name, picture.status(), v.Size, v.Width, v.Height, v.Bytes, at+v.URL)
+		}
+	}
+	return table.Flush()
+}
