@@ -1,7 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -16,4 +20,47 @@ func scriptPictures(ts *testscript.TestScript, neg bool, args []string) {
 	for _, p := range pictures {
 		ts.Check(os.WriteFile(ts.MkAbs(p.name), p.data, 0o600))
 	}
+}
+
+// builtBinary is the program as it is shipped. Tests run themselves in its place, but no test can be the child that
+// processes a picture: the limits of that would count the memory of the race detector.
+var builtBinary = sync.OnceValues(func() (path string, err error) {
+	if builtDir, err = os.MkdirTemp("", "millrace-built-"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(builtDir, "millrace")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+var builtDir string
+
+// leavingNothing are the tests, after which the program they have built is removed.
+type leavingNothing struct{ testscript.TestingM }
+
+func (l leavingNothing) Run() int {
+	code := l.TestingM.Run()
+	_ = os.RemoveAll(builtDir) // nothing where no test needed it
+	return code
+}
+
+// scriptBuilt is `built`: from then on millrace is the program as it is shipped.
+func scriptBuilt(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: built")
+	}
+	path, err := builtBinary()
+	ts.Check(err)
+	ts.Setenv("BUILT", path)
+	ts.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+ts.Getenv("PATH"))
+}
+
+// programOf finds a program for a script.
+func programOf(ts *testscript.TestScript, name string) (string, error) {
+	if built := ts.Getenv("BUILT"); built != "" && name == "millrace" {
+		return built, nil
+	}
+	return exec.LookPath(name)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"millrace": main})
+	testscript.Main(leavingNothing{m}, map[string]func(){"millrace": main})
 }
 
 // TestScripts runs every command as a process of its own.
@@ -46,6 +46,7 @@ func TestScripts(t *testing.T) {
 			"meets":    scriptMeets,
 			"origin":   scriptOrigin,
 			"pictures": scriptPictures,
+			"built":    scriptBuilt,
 		},
 	})
 }
@@ -57,7 +58,7 @@ func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N program [arg...]")
 	}
-	path, err := exec.LookPath(args[1])
+	path, err := programOf(ts, args[1])
 	ts.Check(err)
 	cmd := exec.Command(path, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
@@ -88,7 +89,7 @@ func scriptServer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: server name [arg...]")
 	}
-	path, err := exec.LookPath("millrace")
+	path, err := programOf(ts, "millrace")
 	ts.Check(err)
 	s, err := launch(path, ts.MkAbs(args[0]), scriptEnviron(ts), args[1:]...)
 	ts.Check(err)

@@ -38,6 +38,7 @@ const (
 	forWorkers = "message" // to be sent to them as it is
 	isMade     = "made"    // the file that has new variants
 	isDeleted  = "deleted" // the file that is gone
+	isFailed   = "failed"  // the file of a job that failed
 )
 
 // body is what a change of a job tells: that it can be claimed (IP-003), or that its file has changed.
@@ -52,6 +53,11 @@ func body(j *job.Job, ev job.Event) []byte {
 			name = isDeleted
 		}
 		o.Text(name, j.Owner)
+	case job.FailedForGood, job.ExpiredForGood, job.Canceled:
+		if j.Queue != processFile {
+			return nil
+		}
+		o.Text(isFailed, j.Owner)
 	default:
 		return nil
 	}
@@ -71,6 +77,11 @@ func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
 			case isMade, isDeleted:
 				fileID, _ := jsontext.String(value)
 				if err := m.changed(ctx, fileID, msg.JobID.Key, string(name) == isDeleted); err != nil {
+					return err
+				}
+			case isFailed: // after the deletion nobody else would look for what its last attempt has written
+				fileID, _ := jsontext.String(value)
+				if err := m.stillThere(ctx, fileID); err != nil && err != errGone {
 					return err
 				}
 			}

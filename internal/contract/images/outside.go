@@ -78,6 +78,9 @@ func (m *Images) verify(ctx context.Context, j *job.Job, result []byte) (made ma
 		if v.Size != u.Sizes[i] {
 			return made, invalid("the result must have a variant of size %d", u.Sizes[i])
 		}
+		if longer := max(made.Width, made.Height); v.Width > longer || v.Height > longer {
+			return made, invalid("the variant of size %d cannot be larger than the original", v.Size)
+		}
 		if err := m.verifyVariant(ctx, j, v); err != nil {
 			return made, err
 		}

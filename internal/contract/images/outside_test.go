@@ -103,6 +103,7 @@ func TestOutside(t *testing.T) {
 				"no such object":    strings.ReplaceAll(result, "16.png", "16.jpg"),
 				"another length":    strings.ReplaceAll(result, `"bytes":`, `"bytes":1`),
 				"another size":      strings.ReplaceAll(result, `"size":16`, `"size":17`),
+				"larger than all":   strings.Replace(result, `"width":90,"height":90`, `"width":9,"height":9`, 1),
 				"larger than asked": strings.ReplaceAll(result, `"width":16`, `"width":17`),
 				"an unknown type":   strings.Replace(result, `{`, `{"mime_type":"text/html",`, 1)} {
 				if got := post("runs/"+c.RunID+"/complete", `{"result":`+wrong+`}`); got.Status != 400 {
@@ -147,6 +148,33 @@ func TestOutside(t *testing.T) {
 			post("runs/"+deletion.RunID+"/complete", `{}`).Want(t, 200)
 			equal(t, "left", strings.Contains(strings.Join(w.stored(t), " "), other.FileID), false)
 		})
+		for how, end := range map[string]func(run string){
+			"fails for good": func(run string) {
+				post("runs/"+run+"/fail", `{"error":"no","retryable":false}`).Want(t, 200)
+			},
+			"is lost": func(string) {
+				w.clock.Advance(lockTimeout + time.Microsecond)
+				w.sweep(t)
+			},
+		} {
+			t.Run("G-IP-15 what a last attempt has written after the deletion is removed when it "+how, func(t *testing.T) {
+				other := w.put(t, pngOf(t, 90, 90))
+				for range 2 {
+					post("runs/"+claim(other.JobID).RunID+"/release", `{}`).Want(t, 200)
+				}
+				c := claim(other.JobID)
+				w.attempt(t, testkit.Read[receipt](t, w.Do(t, "DELETE", filesPath+"/"+other.FileID, "").Want(t, 202)).JobID)
+				w.messages(t)
+				if err := os.MkdirAll(filepath.Join(w.dir, bucket, "images", other.FileID), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				w.render(t, c)
+				end(c.RunID)
+				w.status(t, other.JobID, failed)
+				w.messages(t)
+				equal(t, "left", strings.Contains(strings.Join(w.stored(t), " "), other.FileID), false)
+			})
+		}
 	})
 }
 
