@@ -163,8 +163,9 @@ func (c *cascade) claimRoot(id string) (runID string) {
 
 // cut ends the root and kills the server at some moment of the time that takes; told is whether the end was acknowledged.
 func (c *cascade) cut(path, body string) (told bool) {
-	moment := time.Duration(c.random.Int64N(int64(c.took) * 3 / 2))
-	killer := time.AfterFunc(moment, func() { _ = c.server.cmd.Process.Kill() })
+	moment := time.Duration(c.random.Int64N(int64(c.took) * 3)) // under the load of the kills it takes longer than alone
+	process := c.server.cmd.Process
+	killer := time.AfterFunc(moment, func() { _ = process.Kill() })
 	defer killer.Stop()
 	var answer struct {
 		Status string `json:"status"`
