@@ -133,22 +133,27 @@ const flowGraphJobs = 10_000
 // flowGraph hands in one graph of n jobs, in as few requests as there may be, and
 // lets workers run it: each claims a batch and completes its jobs one by one.
 func flowGraph(ctx context.Context, s *flowServer, conns, n int) ([]Phase, error) {
-	open, hangUp, err := dialCrowd(ctx, s.addr, conns)
+	one, hangUpOne, err := dialCrowd(ctx, s.addr, 1)
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp()
+	defer hangUpOne()
 	ids := make([]string, n)
 	begin := time.Now()
 	var latency []time.Duration
 	for _, cut := range batches(n, flowGraphJobs) {
 		sent := time.Now()
-		if err := s.submitGraph(open[0], ids, cut[0], cut[1]); err != nil {
+		if err := s.submitGraph(one[0], ids, cut[0], cut[1]); err != nil {
 			return nil, err
 		}
 		latency = append(latency, time.Since(sent))
 	}
 	insert := Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}
+	open, hangUp, err := dialCrowd(ctx, s.addr, conns) // only now: the server closes a connection that says nothing for long
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp()
 	work, err := s.workGraph(ctx, open, ids)
 	return []Phase{insert, work, total(n, insert, work)}, err
 }

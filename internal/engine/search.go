@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
@@ -24,6 +27,41 @@ func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, e
 	}
 	err = e.view(ctx, func(r reader) error { jobs, err = r.Search(s); return err })
 	return jobs, err
+}
+
+// SearchStates is Search in several states at once, each asked by itself, or in all
+// where none is given; jobs that keep, unless it is nil, does not want are passed
+// over.
+func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.State, keep func(*job.Job) bool) ([]*job.Job, error) {
+	if len(states) == 0 {
+		states = []job.State{""}
+	}
+	var all []*job.Job
+	for _, state := range states {
+		in := s
+		in.State = state
+		for found := 0; found < s.Limit; {
+			part, err := e.Search(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			for _, j := range part {
+				if keep == nil || keep(j) {
+					all = append(all, j)
+					found++
+				}
+			}
+			if len(part) < s.Limit {
+				break
+			}
+			last := part[len(part)-1]
+			in.AfterTime, in.AfterKey = last.CreatedAt, last.ID.Key
+		}
+	}
+	slices.SortFunc(all, func(a, b *job.Job) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(a.ID.Key, b.ID.Key))
+	})
+	return all[:min(s.Limit, len(all))], nil
 }
 
 // lists reports whether a job of the priority can be found where it must be.

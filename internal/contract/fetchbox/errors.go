@@ -74,18 +74,7 @@ func noJob(key string) error {
 
 // judge says what an error is in HTTP, and what may be shown of it.
 func judge(err error) (meaning, string) {
-	var refusal *httpapi.Refusal
-	if errors.As(err, &refusal) {
-		if m, known := refusals[refusal.Status]; known {
-			return m, refusal.Msg
-		}
-		return meaning{http.StatusBadRequest, codeInvalid}, refusal.Msg
-	}
-	var e *job.Error
-	if errors.As(err, &e) && e.Msg != "" {
-		return meanings[e.Kind], e.Msg
-	}
-	return meanings[job.KindOf(err)], job.KindOf(err).String()
+	return httpapi.Judge(err, meanings, refusals, meaning{http.StatusBadRequest, codeInvalid})
 }
 
 // answer writes an error (FB-045). What is our own fault is not explained beyond the number under which the log has it.

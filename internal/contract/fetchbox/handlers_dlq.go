@@ -1,7 +1,6 @@
 package fetchbox
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"strconv"
@@ -31,25 +30,17 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	more := len(letters) > limit
-	letters = letters[:min(limit, len(letters))]
-	var b bytes.Buffer
-	b.WriteString(`{"items":[`)
-	for i, l := range letters {
-		if i > 0 {
-			b.WriteByte(',')
+	next := ""
+	if len(letters) > limit {
+		letters = letters[:limit]
+		next = strconv.FormatUint(letters[limit-1].Offset, 10)
+	}
+	c.SendPage(len(letters), next, func(i int, o *jsontext.Object) {
+		for name, value := range jsontext.Members(letters[i].Data) {
+			o.Raw(string(name), value)
 		}
-		b.Write(bytes.TrimSuffix(l.Data, []byte("}")))
-		b.WriteString(`,"offset":` + strconv.FormatUint(l.Offset, 10) + "}")
-	}
-	b.WriteString(`],"next_cursor":`)
-	if more {
-		b.WriteString(strconv.Quote(strconv.FormatUint(letters[len(letters)-1].Offset, 10)))
-	} else {
-		b.WriteString("null")
-	}
-	b.WriteString(`,"has_more":` + strconv.FormatBool(more) + "}")
-	c.Send(http.StatusOK, httpapi.JSON, b.Bytes())
+		o.Number("offset", int64(letters[i].Offset))
+	})
 	return nil
 }
 

@@ -2,12 +2,9 @@ package fetchbox
 
 import (
 	"context"
-	"encoding/base64"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
@@ -110,18 +107,12 @@ func (f *FetchBox) list(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	more := len(jobs) > limit
-	jobs = jobs[:min(limit, len(jobs))]
-	o := jsontext.NewObject(make([]byte, 0, 64+512*len(jobs)))
-	o.Objects("items", len(jobs), func(i int, o *jsontext.Object) { snapshot(o, jobs[i]) })
-	if more {
-		last := jobs[len(jobs)-1]
-		o.Text("next_cursor", cursorAt(last.CreatedAt, last.ID.Key))
-	} else {
-		o.Null("next_cursor")
+	next := ""
+	if len(jobs) > limit {
+		jobs = jobs[:limit]
+		next = httpapi.Cursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
-	o.Flag("has_more", more)
-	c.Send(http.StatusOK, httpapi.JSON, o.End())
+	c.SendPage(len(jobs), next, func(i int, o *jsontext.Object) { snapshot(o, jobs[i]) })
 	return nil
 }
 
@@ -133,47 +124,10 @@ type page struct {
 	key    string
 }
 
-// newest finds the jobs of a page. Each state of the status is asked by itself; of those that stand for two statuses the
-// others are passed over.
+// newest finds the jobs of a page. Of those that stand for two statuses the others are passed over.
 func (f *FetchBox) newest(ctx context.Context, p *page) ([]*job.Job, error) {
-	states := statuses[p.status]
-	if p.status == "" {
-		states = []job.State{""}
-	}
-	var all []*job.Job
-	for _, state := range states {
-		s := store.Search{Contract: Name, State: state, PriorityMin: usualPriority, PriorityMax: usualPriority,
-			AfterTime: p.at, AfterKey: p.key, Limit: p.limit}
-		for found := 0; found < p.limit; {
-			part, err := f.engine.Search(ctx, s)
-			if err != nil {
-				return nil, err
-			}
-			for _, j := range part {
-				if p.status == "" || statusOf(j) == p.status {
-					all = append(all, j)
-					found++
-				}
-			}
-			if len(part) < p.limit {
-				break
-			}
-			last := part[len(part)-1]
-			s.AfterTime, s.AfterKey = last.CreatedAt, last.ID.Key
-		}
-	}
-	slices.SortFunc(all, func(a, b *job.Job) int {
-		if n := b.CreatedAt.Compare(a.CreatedAt); n != 0 {
-			return n
-		}
-		return strings.Compare(a.ID.Key, b.ID.Key)
-	})
-	return all[:min(p.limit, len(all))], nil
-}
-
-// cursorAt names the last job of a page.
-func cursorAt(at time.Time, key string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(at.UnixMicro(), 10) + "." + key))
+	s := store.Search{Contract: Name, PriorityMin: usualPriority, PriorityMax: usualPriority, AfterTime: p.at, AfterKey: p.key, Limit: p.limit}
+	return f.engine.SearchStates(ctx, s, statuses[p.status], func(j *job.Job) bool { return p.status == "" || statusOf(j) == p.status })
 }
 
 func (p *page) readCursor(c *httpapi.Call) error {
@@ -181,18 +135,14 @@ func (p *page) readCursor(c *httpapi.Call) error {
 	if err != nil || text == "" {
 		return err
 	}
-	wrong := invalid("cursor is none that was given out")
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return wrong
+	at, key, ok := httpapi.ReadCursor(text)
+	if ok {
+		key, ok = serial.Parse(key)
 	}
-	micros, key, _ := strings.Cut(string(raw), ".")
-	n, err := strconv.ParseInt(micros, 10, 64)
-	key, ok := serial.Parse(key)
-	if err != nil || !ok || n < 1 || n > 1<<53 {
-		return wrong
+	if !ok {
+		return invalid("cursor is none that was given out")
 	}
-	p.at, p.key = time.UnixMicro(n).UTC(), key
+	p.at, p.key = at, key
 	return nil
 }
 

@@ -2,12 +2,9 @@ package images
 
 import (
 	"context"
-	"encoding/base64"
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
@@ -245,25 +242,16 @@ func readPage(c *httpapi.Call) (p page, err error) {
 	return p, err
 }
 
-// cursorAt names the last job of a page.
-func cursorAt(j *job.Job) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(j.CreatedAt.UnixMicro(), 10) + "." + j.ID.Key))
-}
-
-// goOn reads what cursorAt wrote.
+// goOn makes a page begin behind a cursor.
 func (p *page) goOn(cursor string) error {
-	wrong := invalid("cursor is none that a page has given")
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return wrong
+	at, key, ok := httpapi.ReadCursor(cursor)
+	if ok {
+		key, ok = serial.Parse(key)
 	}
-	micros, key, _ := strings.Cut(string(raw), ".")
-	n, err := strconv.ParseInt(micros, 10, 64)
-	key, ok := serial.Parse(key)
-	if err != nil || !ok || n < 1 || n > 1<<53 {
-		return wrong
+	if !ok {
+		return invalid("cursor is none that a page has given")
 	}
-	p.at, p.key = time.UnixMicro(n).UTC(), key
+	p.at, p.key = at, key
 	return nil
 }
 
@@ -276,53 +264,18 @@ func (m *Images) sendPage(c *httpapi.Call, p page, write func(*jsontext.Object, 
 	if err != nil {
 		return err
 	}
-	more := len(jobs) > limit
-	jobs = jobs[:min(limit, len(jobs))]
-	o := jsontext.NewObject(make([]byte, 0, 64+512*len(jobs)))
-	o.Objects("items", len(jobs), func(i int, o *jsontext.Object) { write(o, jobs[i]) })
-	if more {
-		o.Text("next_cursor", cursorAt(jobs[len(jobs)-1]))
-	} else {
-		o.Null("next_cursor")
+	next := ""
+	if len(jobs) > limit {
+		jobs = jobs[:limit]
+		next = httpapi.Cursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
-	o.Flag("has_more", more)
-	c.Send(http.StatusOK, httpapi.JSON, o.End())
+	c.SendPage(len(jobs), next, func(i int, o *jsontext.Object) { write(o, jobs[i]) })
 	return nil
 }
 
-// newest finds the jobs of a page; each state is asked by itself.
+// newest finds the jobs of a page.
 func (m *Images) newest(ctx context.Context, p *page) ([]*job.Job, error) {
-	states := p.states
-	if len(states) == 0 {
-		states = []job.State{""}
-	}
-	var all []*job.Job
-	for _, state := range states {
-		s := store.Search{Contract: Name, Queue: p.jobType, State: state, PriorityMin: usualPriority, PriorityMax: usualPriority,
-			AfterTime: p.at, AfterKey: p.key, Limit: p.limit}
-		for found := 0; found < p.limit; {
-			part, err := m.engine.Search(ctx, s)
-			if err != nil {
-				return nil, err
-			}
-			for _, j := range part {
-				if p.keep == nil || p.keep(j) {
-					all = append(all, j)
-					found++
-				}
-			}
-			if len(part) < p.limit {
-				break
-			}
-			last := part[len(part)-1]
-			s.AfterTime, s.AfterKey = last.CreatedAt, last.ID.Key
-		}
-	}
-	slices.SortFunc(all, func(a, b *job.Job) int {
-		if n := b.CreatedAt.Compare(a.CreatedAt); n != 0 {
-			return n
-		}
-		return strings.Compare(a.ID.Key, b.ID.Key)
-	})
-	return all[:min(p.limit, len(all))], nil
+	s := store.Search{Contract: Name, Queue: p.jobType, PriorityMin: usualPriority, PriorityMax: usualPriority,
+		AfterTime: p.at, AfterKey: p.key, Limit: p.limit}
+	return m.engine.SearchStates(ctx, s, p.states, p.keep)
 }

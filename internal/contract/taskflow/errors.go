@@ -69,18 +69,7 @@ var notFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such j
 
 // judge says what an error is in HTTP, and what may be shown of it.
 func judge(err error) (meaning, string) {
-	var refusal *httpapi.Refusal
-	if errors.As(err, &refusal) {
-		if m, known := refusals[refusal.Status]; known {
-			return m, refusal.Msg
-		}
-		return meaning{http.StatusBadRequest, codeValidation}, refusal.Msg
-	}
-	var e *job.Error
-	if errors.As(err, &e) && e.Msg != "" {
-		return meanings[e.Kind], e.Msg
-	}
-	return meanings[job.KindOf(err)], job.KindOf(err).String()
+	return httpapi.Judge(err, meanings, refusals, meaning{http.StatusBadRequest, codeValidation})
 }
 
 // answer writes an error (G-TF-21). What is our own fault is not explained beyond

@@ -2,7 +2,6 @@ package taskflow
 
 import (
 	"encoding/base64"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -35,19 +34,12 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 			return err
 		}
 	}
-	more := len(jobs) > limit
-	jobs = jobs[:min(limit, len(jobs))]
-	o := jsontext.NewObject(make([]byte, 0, 1024+512*len(jobs)))
-	o.Objects("items", len(jobs), func(i int, o *jsontext.Object) { appendJob(o, jobs[i]) })
-	if more {
-		last := jobs[len(jobs)-1]
-		o.Text("next_cursor", cursorAt(last.CreatedAt, last.ID.Key))
-		o.Flag("has_more", true)
-	} else {
-		o.Null("next_cursor")
-		o.Flag("has_more", false)
+	next := ""
+	if len(jobs) > limit {
+		jobs = jobs[:limit]
+		next = cursorAt(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
-	c.Send(http.StatusOK, httpapi.JSON, o.End())
+	c.SendPage(len(jobs), next, func(i int, o *jsontext.Object) { appendJob(o, jobs[i]) })
 	return nil
 }
 

@@ -1,0 +1,45 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
+)
+
+// SendPage answers with a page of a list, {items, next_cursor, has_more}: n items,
+// and the cursor of the next page, "" where this is the last.
+func (c *Call) SendPage(n int, next string, write func(i int, o *jsontext.Object)) {
+	o := jsontext.NewObject(make([]byte, 0, 128+512*n))
+	o.Objects("items", n, write)
+	if next != "" {
+		o.Text("next_cursor", next)
+	} else {
+		o.Null("next_cursor")
+	}
+	o.Flag("has_more", next != "")
+	c.Send(http.StatusOK, JSON, o.End())
+}
+
+// Cursor names the last item of a page by when it was created and its key.
+func Cursor(at time.Time, key string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(at.UnixMicro(), 10) + "." + key))
+}
+
+// ReadCursor reads what Cursor wrote; ok is false for what it never writes. Whether
+// the key can be one is the caller's to say.
+func ReadCursor(text string) (at time.Time, key string, ok bool) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return at, "", false
+	}
+	micros, key, _ := strings.Cut(string(raw), ".")
+	n, err := strconv.ParseInt(micros, 10, 64)
+	if err != nil || n < 1 || n > 1<<53 {
+		return at, "", false
+	}
+	return time.UnixMicro(n).UTC(), key, true
+}
