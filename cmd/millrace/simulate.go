@@ -66,7 +66,7 @@ machine under the address of --sink.`,
 	c.Flags().Float64Var(&f.rate, "rate", 10, "plays a second, at most; a play is a job, for some kinds two")
 	c.Flags().StringVar(&f.mix, "mix", "all", "work kinds as `KIND=WEIGHT,...`; KIND may end in *, all is every kind alike")
 	c.Flags().DurationVar(&f.duration, "duration", 30*time.Second, "how long jobs are submitted")
-	c.Flags().DurationVar(&f.settle, "settle", 15*time.Minute, "how long to wait for jobs and webhooks afterwards, at most")
+	c.Flags().DurationVar(&f.settle, "settle", 15*time.Minute, "how long to wait for jobs and webhooks afterwards, and for a server that answers nothing, at most")
 	c.Flags().IntVar(&f.clients, "clients", 4, "clients; four kinds of webhook troubles have one more each")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 64, "plays under way at a time, but for jobs that wait for their time")
 	c.Flags().Uint64Var(&f.seed, "seed", 0, "draws the same plays again; 0 draws one")
@@ -111,19 +111,20 @@ func (f *simulateFlags) run(p process, mix *simMix) error {
 
 // simulator is one simulation.
 type simulator struct {
-	p       process
-	flags   *simulateFlags
-	mix     *simMix
-	name    string // of this simulation, in its idempotency keys
-	setup   *client.ForgeRun
-	api     *client.Client
-	address string
-	sink    *simSink
-	clients []*simClient
-	lanes   map[client.ForgeRunKind]*simClient
-	watches simWatches
-	outages simOutages
-	times   simTimes
+	p        process
+	flags    *simulateFlags
+	mix      *simMix
+	name     string // of this simulation, in its idempotency keys
+	setup    *client.ForgeRun
+	api      *client.Client
+	address  string
+	sink     *simSink
+	clients  []*simClient
+	lanes    map[client.ForgeRunKind]*simClient
+	watches  simWatches
+	outages  simOutages
+	times    simTimes
+	patience *time.Timer // of each
 
 	loadEnds time.Time
 	orders   []*simOrder

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -88,12 +89,16 @@ func (s *simulator) jobs(ctx context.Context, bar *progress) (all []simThere, er
 	return all, err
 }
 
-// each does something for every client at once, within the time to settle, and returns the first error.
+// errSilent ends the reading of an account.
+var errSilent = errors.New("nothing could be read for as long as --settle")
+
+// each does something for every client at once and returns the first error. It goes on for as long as something is heard:
+// clients have a limit of requests, so many jobs take long to read.
 func (s *simulator) each(ctx context.Context, do func(context.Context, *simClient) error) error {
-	ctx, end := context.WithTimeout(ctx, s.flags.settle)
-	defer end()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	s.patience = time.AfterFunc(s.flags.settle, func() { cancel(errSilent) })
+	defer s.patience.Stop()
 	var all sync.WaitGroup
 	for _, c := range s.clients {
 		all.Go(func() {
@@ -106,6 +111,9 @@ func (s *simulator) each(ctx context.Context, do func(context.Context, *simClien
 	return context.Cause(ctx)
 }
 
+// heard tells each that the server goes on answering.
+func (s *simulator) heard() { s.patience.Reset(s.flags.settle) }
+
 // jobsOf reads all jobs of a client and the reports of those that have ended.
 func (s *simulator) jobsOf(ctx context.Context, c *simClient, bar *progress) ([]simThere, error) {
 	var there []simThere
@@ -114,6 +122,7 @@ func (s *simulator) jobsOf(ctx context.Context, c *simClient, bar *progress) ([]
 			return nil, err
 		}
 		there = append(there, simThere{client: c.number, job: job})
+		s.heard()
 	}
 	var readers sync.WaitGroup
 	for i := range there {
@@ -126,6 +135,7 @@ func (s *simulator) jobsOf(ctx context.Context, c *simClient, bar *progress) ([]
 				report, err := c.forge.Report(ctx, t.job.ID)
 				if err == nil {
 					t.report = &report
+					s.heard()
 				}
 				return err
 			})
