@@ -105,7 +105,7 @@ func (e *Engine) claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 func (e *Engine) GiveBack(jobs []*job.Job) {
 	endings := make([]Ending, len(jobs))
 	for i, j := range jobs {
-		endings[i] = Ending{Run{ID: j.ID, Run: j.Run}, Outcome{On: job.Released}}
+		endings[i] = Ending{Run: Run{ID: j.ID, Run: j.Run}, Outcome: Outcome{On: job.Released}}
 	}
 	for i, ended := range e.FinishAll(context.Background(), endings) {
 		if ended.Err != nil {

@@ -27,10 +27,16 @@ type Outcome struct {
 	Delay time.Duration
 }
 
+// Judge says how a run ends, from the job as it is then, without bodies. It is
+// asked in the transaction, only for a run that is still current, perhaps more
+// than once: it may look and do nothing else. With an error the run goes on.
+type Judge func(*job.Job) (Outcome, error)
+
 // Ending is a run with how it ended.
 type Ending struct {
 	Run     Run
 	Outcome Outcome
+	Judge   Judge // in place of Outcome
 }
 
 // Ended is what became of an Ending: the job as it is then, without bodies, or
@@ -51,7 +57,14 @@ const runGroup = 1000
 // Finish ends a run. RunLost means that it is no longer the job's current one;
 // nothing has changed.
 func (e *Engine) Finish(ctx context.Context, run Run, o Outcome) (*job.Job, error) {
-	ended := e.FinishAll(ctx, []Ending{{run, o}})
+	ended := e.FinishAll(ctx, []Ending{{Run: run, Outcome: o}})
+	return ended[0].Job, ended[0].Err
+}
+
+// FinishBy is Finish for who has to see the job to say how its run ended. An
+// error of the judge comes back as it is.
+func (e *Engine) FinishBy(ctx context.Context, run Run, judge Judge) (*job.Job, error) {
+	ended := e.FinishAll(ctx, []Ending{{Run: run, Judge: judge}})
 	return ended[0].Job, ended[0].Err
 }
 
@@ -89,8 +102,13 @@ func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 		}
 		for _, t := range group {
 			for i, ending := range t.call.endings {
-				after, err := u.finish(jobs, ending)
-				if err != nil && !job.IsKind(err, job.RunLost) && !job.IsKind(err, job.Conflict) {
+				j, o, err := judged(jobs, ending)
+				if err != nil {
+					t.call.ended[i] = Ended{Err: err}
+					continue
+				}
+				after, err := u.finish(j, o)
+				if err != nil && !job.IsKind(err, job.Conflict) {
 					return err
 				}
 				t.call.ended[i] = Ended{after, err}
@@ -128,23 +146,30 @@ func held(jobs map[int64]*job.Job, run Run) (*job.Job, error) {
 	return j, nil
 }
 
-// finish ends one run. What it returns is a copy: the next ending may be about
-// the same job.
-func (u *unit) finish(jobs map[int64]*job.Job, end Ending) (*job.Job, error) {
+// judged returns the job of a run with how the run ends. An error is the
+// caller's own.
+func judged(jobs map[int64]*job.Job, end Ending) (*job.Job, Outcome, error) {
 	j, err := held(jobs, end.Run)
-	if err != nil {
-		return nil, err
+	o := end.Outcome
+	if err == nil && end.Judge != nil {
+		o, err = end.Judge(j)
 	}
-	if end.Outcome.On == job.Started {
+	return j, o, err
+}
+
+// finish ends the run of a job. What it returns is a copy: the next ending may be
+// about the same job.
+func (u *unit) finish(j *job.Job, o Outcome) (after *job.Job, err error) {
+	if o.On == job.Started {
 		err = u.start(j)
 	} else {
-		err = u.end(j, end.Outcome)
+		err = u.end(j, o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	after := *j
-	return &after, nil
+	then := *j
+	return &then, nil
 }
 
 func (u *unit) end(j *job.Job, o Outcome) error {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -42,6 +43,37 @@ func TestTwoPhases(t *testing.T) {
 		w.ok(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed, Failure: []byte("boom")})))
 		w.is(`phased/a: failed done runs=3 failures=2 failure=boom [submitted>created due>queued claimed>assigned started>running expired>failed retried>queued claimed>assigned expired>queued claimed>assigned started>running failed_for_good>failed]
 			dead phased/a failed_for_good payload=phased/a failure=boom`)
+	})
+}
+
+// A judge sees the job of a current run, refuses with its own words, and holds up nobody else.
+func TestFinishBy(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a"), sub("brief/b"))
+		a, b := w.run("brief/a"), w.run("brief/b")
+		refusal := errors.New("not yet")
+		refuse := func(*job.Job) (engine.Outcome, error) { return engine.Outcome{}, refusal }
+		ended := w.FinishAll(w.ctx, []engine.Ending{{Run: a, Judge: refuse}, {Run: b, Outcome: engine.Outcome{On: job.Succeeded}}})
+		if ended[0].Err != refusal || ended[1].Err != nil {
+			w.Fatal(ended)
+		}
+		w.is(`brief/a: running leased runs=1 until=30s
+			brief q: 0 waiting 0 ready 1 leased`)
+		j, err := w.FinishBy(w.ctx, engine.Run{Run: a.Run}, func(j *job.Job) (engine.Outcome, error) {
+			if j.ID != id("brief/a") || j.Run != a.Run || j.Runs != 1 {
+				w.Errorf("the judge saw %+v", j)
+			}
+			return engine.Outcome{On: job.Released}, nil
+		})
+		w.ok(err)
+		if j.Phase != job.Ready {
+			w.Errorf("released: %+v", j)
+		}
+		none := func(*job.Job) (engine.Outcome, error) {
+			w.Error("a lost run was judged")
+			return engine.Outcome{}, nil
+		}
+		w.fails(second(w.FinishBy(w.ctx, a, none)), job.RunLost)
 	})
 }
 

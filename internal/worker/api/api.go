@@ -29,7 +29,7 @@ var OpenAPI []byte
 const bodyLimit = 4 << 20
 
 // Contract is what the API needs to know of a contract whose jobs it serves. Jobs that are given to the functions have
-// no body but their definition, unless said.
+// no bodies, unless said.
 type Contract struct {
 	Name string
 	// Engine is what the engine calls the contract of the jobs; "" is Name.
@@ -37,11 +37,12 @@ type Contract struct {
 
 	// Attempt is how often the job was handed out to be tried, this time included: from 1 on.
 	Attempt func(*job.Job) int
-	// Complete and Fail say how a run ends. result is nil when none was sent.
+	// Complete and Fail say how a run ends; they are asked in the transaction: see engine.Judge. result is nil when none
+	// was sent.
 	Complete func(j *job.Job, result []byte) engine.Outcome
 	Fail     func(j *job.Job, message, errorType string, retryable bool) engine.Outcome
-	// Settle takes the place of Complete where more than the job tells whether it is done. An error refuses the result,
-	// and the run goes on.
+	// Settle takes the place of Complete where more than the job tells whether it is done. It is asked before the
+	// transaction, of the job with its definition. An error refuses the result, and the run goes on.
 	Settle func(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error)
 
 	// ID is the identity of the job that the contract shows under an id; false when there can be none. Nil takes the
@@ -55,7 +56,7 @@ type Contract struct {
 	// whether it runs all of them. Nil is none.
 	Bound func(queue string) bool
 	// Overdue is how a run ends that should have ended by now although its worker is alive, nil while it may go on. It is
-	// asked whenever the worker says something, which then comes too late. Without it no run is overdue.
+	// asked whenever the worker says something, which then comes too late, as Complete is. Without it no run is overdue.
 	Overdue func(j *job.Job) *engine.Outcome
 	// Beaten is told of every heartbeat that got through; nil tells nobody.
 	Beaten func()
@@ -87,13 +88,6 @@ func (c *Contract) payload(j *job.Job) []byte {
 		return j.Payload
 	}
 	return c.Payload(j)
-}
-
-func (c *Contract) complete(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error) {
-	if c.Settle != nil {
-		return c.Settle(ctx, j, result)
-	}
-	return c.Complete(j, result), nil
 }
 
 func (c *Contract) overdue(j *job.Job) *engine.Outcome {

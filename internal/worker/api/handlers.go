@@ -1,6 +1,7 @@
 package workerapi
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -93,32 +94,48 @@ func (a *API) contractOf(name string) (*Contract, error) {
 	return nil, invalid("contract " + strconv.Quote(name) + " is none whose jobs are handed out here")
 }
 
-// held is a run that was its job's current one a moment ago. What is written under it finds out anew, in its
-// transaction.
+// held is a run that is its job's current one, or was a moment ago.
 type held struct {
 	contract *Contract
-	job      *job.Job // with no body but its definition
+	job      *job.Job
 	run      engine.Run
 }
 
-// current finds the run a request is about. One that is unknown or over, or of a job that is not served here, is lost
-// like one that was taken over (G-X-20).
-func (a *API) current(c *httpapi.Call) (*held, error) {
-	run, err := job.ParseRunID(c.Member("run_id"))
-	if err != nil {
+// held tells whose run it is. One that is unknown or over, or of a job that is not served here, is lost like one that
+// was taken over (G-X-20).
+func (a *API) held(j *job.Job, run job.RunID) (*held, error) {
+	contract := a.byEngine[j.ID.Contract]
+	if j.Run != run || contract == nil {
 		return nil, errLost
+	}
+	return &held{contract, j, engine.Run{ID: j.ID, Run: run}}, nil
+}
+
+// current reads the job of a run with its definition. What is written under the run finds out anew whose it is.
+func (a *API) current(c *httpapi.Call) (*held, error) {
+	run, err := runOf(c)
+	if err != nil {
+		return nil, err
 	}
 	jobs, err := a.engine.Briefs(c.Request.Context(), []int64{run.Seq()})
 	if err != nil {
 		return nil, err
 	}
-	if len(jobs) == 0 || jobs[0].Run != run || a.byEngine[jobs[0].ID.Contract] == nil {
+	if len(jobs) == 0 {
 		return nil, errLost
 	}
-	j := jobs[0]
-	c.Note(slog.String(telemetry.JobID, j.ID.Key))
-	return &held{contract: a.byEngine[j.ID.Contract], job: j, run: engine.Run{ID: j.ID, Run: run}}, nil
+	return a.held(jobs[0], run)
 }
+
+func runOf(c *httpapi.Call) (job.RunID, error) {
+	run, err := job.ParseRunID(c.Member("run_id"))
+	if err != nil {
+		return run, errLost
+	}
+	return run, nil
+}
+
+func noteJob(c *httpapi.Call, h *held) { c.Note(slog.String(telemetry.JobID, h.job.ID.Key)) }
 
 // POST /worker/v1/runs/{run_id}/heartbeat
 func (a *API) heartbeat(c *httpapi.Call) error {
@@ -130,6 +147,7 @@ func (a *API) heartbeat(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
+	noteJob(c, h)
 	if o := h.contract.overdue(h.job); o != nil {
 		o.Progress = state
 		after, err := a.engine.Finish(c.Request.Context(), h.run, *o)
@@ -167,9 +185,31 @@ func (a *API) complete(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return a.ended(c, endedWell, func(h *held) (engine.Outcome, error) {
-		return h.contract.complete(c.Request.Context(), h.job, result)
+	err = a.ended(c, endedWell, func(h *held) (engine.Outcome, error) {
+		if h.contract.Settle != nil {
+			return engine.Outcome{}, errUnsettled
+		}
+		return h.contract.Complete(h.job, result), nil
 	})
+	if err == errUnsettled {
+		return a.settle(c, result)
+	}
+	return err
+}
+
+// errUnsettled never leaves the API: Settle may take its time, and must not in a transaction.
+var errUnsettled = errors.New("workerapi: the contract has to look first")
+
+func (a *API) settle(c *httpapi.Call, result []byte) error {
+	h, err := a.current(c)
+	if err != nil {
+		return err
+	}
+	o, err := h.contract.Settle(c.Request.Context(), h.job, result)
+	if err != nil {
+		return err
+	}
+	return a.ended(c, endedWell, func(*held) (engine.Outcome, error) { return o, nil })
 }
 
 // POST /worker/v1/runs/{run_id}/fail
@@ -198,28 +238,35 @@ func (a *API) count(h *held, outcome string) {
 	}
 }
 
-// ended writes what became of a run and answers where its job stands.
+// ended writes what became of a run and answers where its job stands. how is asked in the transaction, unless the run is
+// overdue.
 func (a *API) ended(c *httpapi.Call, outcome string, how func(*held) (engine.Outcome, error)) error {
-	h, err := a.current(c)
+	run, err := runOf(c)
 	if err != nil {
 		return err
 	}
-	var o engine.Outcome
-	overdue := h.contract.overdue(h.job)
-	if overdue != nil {
-		o = *overdue
-	} else if o, err = how(h); err != nil {
-		return err
+	var h *held
+	var overdue *engine.Outcome
+	after, err := a.engine.FinishBy(c.Request.Context(), engine.Run{Run: run}, func(j *job.Job) (engine.Outcome, error) {
+		var err error
+		if h, err = a.held(j, run); err != nil {
+			return engine.Outcome{}, err
+		}
+		if overdue = h.contract.overdue(j); overdue != nil {
+			return *overdue, nil
+		}
+		return how(h)
+	})
+	if h != nil && err != errUnsettled {
+		noteJob(c, h)
 	}
-	after, err := a.engine.Finish(c.Request.Context(), h.run, o)
-	if err == nil && overdue != nil {
+	switch {
+	case err == nil && overdue != nil:
 		a.count(h, endedOverdue)
 		return errOverdue
-	}
-	if job.IsKind(err, job.Conflict) {
+	case job.IsKind(err, job.Conflict):
 		return &problem{code: codeConflict, detail: "the job is " + h.contract.state(h.job.State) + ", which this run cannot leave that way; it may have to be started first", cause: err}
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	a.count(h, outcome)
