@@ -149,7 +149,7 @@ func flowGraph(ctx context.Context, s *flowServer, conns, n int) ([]Phase, error
 		latency = append(latency, time.Since(sent))
 	}
 	insert := Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}
-	open, hangUp, err := dialCrowd(ctx, s.addr, conns) // only now: the server closes a connection that says nothing for long
+	open, hangUp, err := dialCrowd(ctx, s.addr, flowWorkers*(1+conns)) // only now: the server closes a connection that says nothing for long
 	if err != nil {
 		return nil, err
 	}
@@ -228,11 +228,11 @@ func flowDependencies(i, n int) (on []int) {
 	return on
 }
 
-// Workers claim so many jobs at a time, on so many of the connections; on the
-// others they complete them, one by one.
+// So many workers claim so many jobs at a time, each on a connection, and complete
+// them one by one on others.
 const (
-	flowClaim  = 250
-	flowClaims = 4
+	flowWorkers = 4
+	flowClaim   = 250
 )
 
 // flowRun is a job that was claimed.
@@ -252,13 +252,13 @@ func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []stri
 	var took atomic.Int64
 	claimed := make(chan flowRun, flowClaim)
 	var claiming sync.WaitGroup
-	claiming.Add(flowClaims)
+	claiming.Add(flowWorkers)
 	_, err := crowd(ctx, len(conns), len(conns), func(ctx context.Context, _, g int) error {
-		if g < flowClaims {
+		if g < flowWorkers {
 			defer claiming.Done()
 			return s.claim(ctx, conns[g], tally, claimed)
 		}
-		if g == flowClaims {
+		if g == flowWorkers {
 			go func() { claiming.Wait(); close(claimed) }()
 		}
 		for run := range claimed {

@@ -116,7 +116,7 @@ func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phas
 	tally := newTally(n)
 	begin := time.Now()
 	var took atomic.Int64
-	_, err := crowd(ctx, flowClaims, flowClaims, func(ctx context.Context, _, _ int) error {
+	_, err := crowd(ctx, flowWorkers, flowWorkers, func(ctx context.Context, _, _ int) error {
 		for tally.left.Load() > 0 {
 			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{"bench"}, Max: flowClaim, Worker: "bench", Wait: time.Second})
 			if err != nil {
