@@ -133,11 +133,12 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, withCode(exitFailed, err)
 	}
+	fmt.Fprintf(d.p.stdout, "\nFetchBox: a manifest of %d files, and of one that has moved, one that fails its first try and one that is not there\n", o.plain())
 	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "default", Manifest: text})
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
-	job := &fetched{"the demo's", client.FetchBoxJob{ID: receipt.JobID, Total: receipt.Resources, Status: client.FetchQueued}}
+	job := &fetched{"fetchbox", client.FetchBoxJob{ID: receipt.JobID, Total: receipt.Resources, Status: client.FetchQueued}}
 	if err := follow(ctx, d.p, box, []*fetched{job}); err != nil {
 		return false, err
 	}
@@ -146,7 +147,6 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
-	fmt.Fprintf(d.p.stdout, "\nFetchBox: a manifest of %d files, one that has moved, one that fails its first try and one that is not there\n", o.plain())
 	wrong := o.audit(job.FetchBoxJob, letters, filepath.Join(d.dir, "data", "objects", "millrace", "resources", "default", job.ID))
 	o.write(d.p.stdout, job, letters, took)
 	for _, what := range wrong {

@@ -2,54 +2,20 @@ package forgerun_test
 
 import (
 	"encoding/json"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/testkit"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// outside is the worker API of a world.
-type outside struct{ *testkit.Site }
+// aJob asks for a job.
+const aJob = `{"contract":"forgerun","worker":"me"}`
 
-func (w *world) outside(t testing.TB) *outside {
+func (w *world) outside(t testing.TB) *testkit.Workers {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	api, err := workerapi.New(workerapi.Config{Log: log, Contracts: []workerapi.Contract{w.forge.Outside()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &outside{testkit.Open(t, log, testkit.ReadDocument(t, workerapi.OpenAPI, bodyLimit), testkit.Problems("urn:millrace:worker:"), api.Mount(w.engine))}
-}
-
-func (o *outside) post(t testing.TB, path, body string) testkit.Reply {
-	t.Helper()
-	return o.Do(t, "POST", "/worker/v1/"+path, body)
-}
-
-type handedOut struct {
-	JobID   string `json:"job_id"`
-	Queue   string `json:"queue"`
-	RunID   string `json:"run_id"`
-	Attempt int    `json:"attempt"`
-	Payload json.RawMessage
-}
-
-func (o *outside) claim(t testing.TB) []handedOut {
-	t.Helper()
-	return testkit.Read[struct{ Jobs []handedOut }](t, o.post(t, "claims", `{"contract":"forgerun","worker":"me"}`).Want(t, 200)).Jobs
-}
-
-func (o *outside) one(t testing.TB) handedOut {
-	t.Helper()
-	jobs := o.claim(t)
-	if len(jobs) != 1 {
-		t.Fatalf("claimed %d jobs", len(jobs))
-	}
-	return jobs[0]
+	return testkit.OpenWorkers(t, w.engine, w.forge.Outside(), "")
 }
 
 // unmanned is a node that has no workers.
@@ -66,7 +32,7 @@ func TestOutside(t *testing.T) {
 	unmanned(t, func(t *testing.T, w *world) {
 		c, o := w.customer(t), w.outside(t)
 		id := c.submit(t, spec("FAIL_AFTER_RETRYABLE"))
-		j := o.one(t)
+		j := o.ClaimOne(t, aJob)
 		t.Run("FR-075 a worker gets the definition", func(t *testing.T) {
 			var d struct {
 				WorkKind string `json:"work_kind"`
@@ -79,14 +45,14 @@ func TestOutside(t *testing.T) {
 		})
 		t.Run("a run is started before it ends", func(t *testing.T) {
 			for verb, body := range map[string]string{"complete": "", "fail": `{"error":"e","retryable":true}`} {
-				o.post(t, "runs/"+j.RunID+"/"+verb, body).Is(t, 409, "CONFLICT")
+				o.Post(t, "runs/"+j.RunID+"/"+verb, body).Is(t, 409, "CONFLICT")
 			}
 			c.state(t, id, "ASSIGNED")
-			o.post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
 			c.state(t, id, "RUNNING")
 		})
 		t.Run("a failure that is not retryable is no final one", func(t *testing.T) {
-			r := o.post(t, "runs/"+j.RunID+"/fail", `{"error":"out of paper","error_type":"printer","retryable":false}`).Want(t, 200)
+			r := o.Post(t, "runs/"+j.RunID+"/fail", `{"error":"out of paper","error_type":"printer","retryable":false}`).Want(t, 200)
 			equal(t, "answer", r.Body, `{"job_id":"`+id+`","status":"FAILED"}`)
 			v := c.state(t, id, "FAILED")
 			if v.Failure.Code != "printer" || v.Failure.Message != "out of paper" || v.Failure.Retryable {
@@ -96,25 +62,25 @@ func TestOutside(t *testing.T) {
 		})
 		t.Run("the retry is another attempt, and an older run is lost", func(t *testing.T) {
 			w.clock.Advance(2 * time.Minute)
-			again := o.one(t)
+			again := o.ClaimOne(t, aJob)
 			equal(t, "attempt", again.Attempt, 2)
 			for verb, body := range map[string]string{"start": "", "heartbeat": "", "complete": "", "release": "", "fail": `{"error":"e","retryable":true}`} {
-				o.post(t, "runs/"+j.RunID+"/"+verb, body).Is(t, 409, "RUN_LOST")
+				o.Post(t, "runs/"+j.RunID+"/"+verb, body).Is(t, 409, "RUN_LOST")
 			}
 			j = again
 		})
 		t.Run("G-X-18 released before it starts it is queued again", func(t *testing.T) {
-			o.post(t, "runs/"+j.RunID+"/release", "").Want(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/release", "").Want(t, 200)
 			c.state(t, id, "QUEUED")
-			j = o.one(t)
+			j = o.ClaimOne(t, aJob)
 			equal(t, "attempt", j.Attempt, 2)
 		})
 		t.Run("FR-180 a run that takes too long is told to end and has failed", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
-			j := o.one(t)
-			o.post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
+			j := o.ClaimOne(t, aJob)
+			o.Post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
 			beat := func() testkit.Reply {
-				return o.post(t, "runs/"+j.RunID+"/heartbeat", `{"state":{"done":3}}`).Want(t, 200)
+				return o.Post(t, "runs/"+j.RunID+"/heartbeat", `{"state":{"done":3}}`).Want(t, 200)
 			}
 			for range 5 { // 120 s and not a moment less
 				equal(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
@@ -124,35 +90,35 @@ func TestOutside(t *testing.T) {
 			w.clock.Advance(time.Millisecond)
 			equal(t, "cancel", strings.Contains(beat().Body, `"cancel":true`), true)
 			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
-			o.post(t, "runs/"+j.RunID+"/complete", "").Is(t, 409, "RUN_LOST")
+			o.Post(t, "runs/"+j.RunID+"/complete", "").Is(t, 409, "RUN_LOST")
 		})
 		t.Run("FR-180 a result that comes too late does not count", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
-			j := o.one(t)
-			o.post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
+			j := o.ClaimOne(t, aJob)
+			o.Post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
 			w.clock.Advance(121 * time.Second) // its lease is over as well, and nobody has noticed
-			o.post(t, "runs/"+j.RunID+"/complete", `{"result":1}`).Is(t, 409, "RUN_LOST")
+			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":1}`).Is(t, 409, "RUN_LOST")
 			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
 		})
 		t.Run("G-X-18 released while it runs it is a lost run", func(t *testing.T) {
-			o.post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
-			o.post(t, "runs/"+j.RunID+"/release", "").Want(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/release", "").Want(t, 200)
 			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "runner_lost")
 		})
 		t.Run("a result ends it well", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
-			j := testkit.Read[handedOut](t, o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Want(t, 200))
-			o.post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
-			o.post(t, "runs/"+j.RunID+"/complete", `{"result":{"ok":true}}`).Want(t, 200)
+			j := testkit.Read[testkit.Claimed](t, o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Want(t, 200))
+			o.Post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":{"ok":true}}`).Want(t, 200)
 			c.state(t, id, "SUCCEEDED")
-			o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
+			o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
 		})
 		t.Run("FR-135 a canceled job's run is lost", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
-			j := o.one(t)
-			o.post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
+			j := o.ClaimOne(t, aJob)
+			o.Post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
 			c.cancel(t, id)
-			o.post(t, "runs/"+j.RunID+"/heartbeat", "").Is(t, 409, "RUN_LOST")
+			o.Post(t, "runs/"+j.RunID+"/heartbeat", "").Is(t, 409, "RUN_LOST")
 			c.state(t, id, "CANCELED")
 		})
 	})
@@ -172,15 +138,15 @@ func TestOutsideCrowd(t *testing.T) {
 		for range 12 {
 			crowd.Go(func() {
 				for {
-					got := o.claim(t)
+					got := o.Claim(t, aJob)
 					if len(got) == 0 {
 						return
 					}
 					mu.Lock()
 					seen[got[0].JobID]++
 					mu.Unlock()
-					o.post(t, "runs/"+got[0].RunID+"/start", "").Want(t, 200)
-					o.post(t, "runs/"+got[0].RunID+"/complete", "").Want(t, 200)
+					o.Post(t, "runs/"+got[0].RunID+"/start", "").Want(t, 200)
+					o.Post(t, "runs/"+got[0].RunID+"/complete", "").Want(t, 200)
 				}
 			})
 		}
@@ -199,7 +165,7 @@ func TestOutsideWithWorkers(t *testing.T) {
 	w := inMemory(t, config())
 	c, o := w.customer(t), w.outside(t)
 	id := c.submit(t, spec("SUCCESS_FAST"))
-	o.post(t, "claims", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
-	o.post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
+	o.Post(t, "claims", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
+	o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
 	c.state(t, id, "QUEUED")
 }

@@ -3,7 +3,6 @@ package images_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	secrets "github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/testkit"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
 func readReceipt(t testing.TB, r testkit.Reply) receipt {
@@ -48,14 +46,10 @@ type claimed struct {
 	}
 }
 
-// site is the worker API of a room.
-func (w *world) outside(t testing.TB, token string) *testkit.Site {
+// outside is the worker API of a room.
+func (w *world) outside(t testing.TB, token string) *testkit.Workers {
 	t.Helper()
-	api, err := workerapi.New(workerapi.Config{Log: slog.New(slog.DiscardHandler), Token: secrets.NewSecret(token), Contracts: []workerapi.Contract{w.room.Outside()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return testkit.Open(t, slog.New(slog.DiscardHandler), testkit.ReadDocument(t, workerapi.OpenAPI, 1<<20), testkit.Problems("urn:millrace:worker:"), api.Mount(w.engine))
+	return testkit.OpenWorkers(t, w.engine, w.room.Outside(), token)
 }
 
 // render is what a worker outside does, with the bytes as they are: it shares the directory of the objects.
@@ -75,7 +69,7 @@ func (w *world) render(t testing.TB, c *claimed) string {
 func TestOutside(t *testing.T) {
 	onEveryStoreOff(t, func(t *testing.T, w *world) {
 		site := w.outside(t, "")
-		post := func(path, body string) testkit.Reply { return site.Do(t, "POST", "/worker/v1/"+path, body) }
+		post := func(path, body string) testkit.Reply { return site.Post(t, path, body) }
 		claim := func(id string) *claimed {
 			c := testkit.Read[claimed](t, post("jobs/"+id+"/claim", `{"contract":"images","worker":"w"}`).Want(t, 200))
 			return &c
@@ -123,12 +117,16 @@ func TestOutside(t *testing.T) {
 			equal(t, "logged", len(w.log.Lines(t, map[string]any{"msg": "attempt", "job_id": r.JobID, "current_state": "completed"})), 1)
 			post("runs/"+c.RunID+"/complete", `{"result":`+result+`}`).Is(t, 409, "RUN_LOST")
 		})
-		t.Run("IP-033 IP-057 failures, and IP-041 the late result of a worker that lost its lock", func(t *testing.T) {
+		t.Run("IP-033 IP-057 failures, and IP-041 G-IP-04 the late result of a worker that lost its lock", func(t *testing.T) {
 			id := w.create(t, "process_file", r.FileID).JobID
 			first := claim(id)
 			w.clock.Advance(lockTimeout + time.Microsecond)
 			second := claim(id)
 			post("runs/"+first.RunID+"/complete", `{"result":`+result+`}`).Is(t, 409, "RUN_LOST")
+			for verb, body := range map[string]string{"fail": `{"error":"late","retryable":false}`, "release": `{}`, "heartbeat": `{}`} {
+				post("runs/"+first.RunID+"/"+verb, body).Is(t, 409, "RUN_LOST")
+			}
+			equal(t, "attempts", w.status(t, id, processing).AttemptCount, 2)
 			post("runs/"+second.RunID+"/fail", `{"error":"vips says no","error_type":"vips","retryable":true}`).Want(t, 200)
 			equal(t, "reason", text(w.status(t, id, retryable).LastError), "vips says no")
 			equal(t, "a type of their own counts as other", metric(t, w.worker, "image_processing_errors_total", "error_type", "other"), 1.0)
@@ -188,24 +186,37 @@ func onEveryStoreOff(t *testing.T, test func(t *testing.T, w *world)) {
 
 func TestWorkersAreNotClients(t *testing.T) {
 	t.Parallel()
-	t.Run("IP-036 nothing under the API does what workers do, and its token is none of theirs", func(t *testing.T) {
-		w := guarded(t)
+	t.Run("IP-036 G-IP-01 nothing under the API does what workers do, and its token is none of theirs", func(t *testing.T) {
+		const clients, workers = "Bearer images-token-images-token", "Bearer workers-token-workers-token"
+		c := config()
+		c.Token, c.Off = secrets.NewSecret("images-token-images-token"), true
+		w := inMemory(t, c)
 		site := w.outside(t, "workers-token-workers-token")
-		r := site.Do(t, "POST", "/worker/v1/claims", `{"contract":"images"}`, "Authorization", "Bearer images-token-images-token")
-		equal(t, "status", r.Status, 401)
-		for _, route := range images.Routes() {
-			for _, verb := range []string{"claim", "complete", "fail", "heartbeat", "release", "start"} {
-				if strings.Contains(route, verb) {
-					t.Errorf("%s is a worker's", route)
+		id := readReceipt(t, w.send(t, "image/png", pngOf(t, 2, 2), "", "Authorization", clients).Want(t, 202)).JobID
+		job := testkit.Read[claimed](t, site.Do(t, "POST", "/worker/v1/jobs/"+id+"/claim", `{"contract":"images"}`, "Authorization", workers).Want(t, 200))
+		before := encoded(w.state(t, id))
+		for path, body := range map[string]string{"claims": `{"contract":"images"}`, "jobs/" + id + "/claim": `{"contract":"images"}`,
+			"runs/" + job.RunID + "/heartbeat": `{}`, "runs/" + job.RunID + "/start": `{}`, "runs/" + job.RunID + "/complete": `{}`,
+			"runs/" + job.RunID + "/fail": `{"error":"x","retryable":false}`, "runs/" + job.RunID + "/release": `{}`} {
+			site.Do(t, "POST", "/worker/v1/"+path, body, "Authorization", clients).Is(t, 401, "UNAUTHORIZED")
+			for _, method := range []string{"POST", "PUT", "PATCH"} {
+				got := w.Do(t, method, "/images/v1/"+path, body, "Authorization", clients)
+				if got.Status != 404 && got.Status != 405 {
+					t.Errorf("%s /images/v1/%s: %d %s", method, path, got.Status, got.Body)
 				}
 			}
+			for _, verb := range []string{"claim", "complete", "fail", "retry", "drop", "cancel", "release"} {
+				w.Do(t, "POST", jobsPath+"/"+id+"/"+verb, body, "Authorization", clients).Is(t, 404, "NOT_FOUND")
+			}
 		}
+		equal(t, "the job", encoded(w.state(t, id)), before)
+		site.Do(t, "POST", "/worker/v1/runs/"+job.RunID+"/heartbeat", `{}`, "Authorization", workers).Want(t, 200)
 	})
 	t.Run("a node that makes the attempts itself hands out none", func(t *testing.T) {
 		w := inMemory(t, config())
 		r := w.put(t, pngOf(t, 2, 2))
 		site := w.outside(t, "")
-		got := site.Do(t, "POST", "/worker/v1/jobs/"+r.JobID+"/claim", `{"contract":"images"}`)
+		got := site.Post(t, "jobs/"+r.JobID+"/claim", `{"contract":"images"}`)
 		equal(t, "status", got.Status, 409)
 		w.status(t, r.JobID, queued)
 	})

@@ -2,53 +2,32 @@ package taskflow_test
 
 import (
 	"encoding/json"
-	"log/slog"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/testkit"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
 // outside is the worker API of a world.
-type outside struct{ *testkit.Site }
+type outside struct{ *testkit.Workers }
 
-func (w *world) outside(t testing.TB) *outside {
+func (w *world) outside(t testing.TB) outside {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	api, err := workerapi.New(workerapi.Config{Log: log, Contracts: []workerapi.Contract{w.room.Outside()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &outside{testkit.Open(t, log, testkit.ReadDocument(t, workerapi.OpenAPI, 1<<20), testkit.Problems("urn:millrace:worker:"), api.Mount(w.engine))}
-}
-
-func (o *outside) post(t testing.TB, path, body string) testkit.Reply {
-	t.Helper()
-	return o.Do(t, "POST", "/worker/v1/"+path, body)
-}
-
-type handedOut struct {
-	JobID   string `json:"job_id"`
-	RunID   string `json:"run_id"`
-	Attempt int
+	return outside{testkit.OpenWorkers(t, w.engine, w.room.Outside(), "")}
 }
 
 // claim takes the one job of a queue.
-func (o *outside) claim(t testing.TB, queue string) handedOut {
+func (o outside) claim(t testing.TB, queue string) testkit.Claimed {
 	t.Helper()
-	jobs := testkit.Read[struct{ Jobs []handedOut }](t, o.post(t, "claims", `{"contract":"taskflow","max":9,"queues":["`+queue+`"]}`).Want(t, 200)).Jobs
-	if len(jobs) != 1 {
-		t.Fatalf("claimed %d jobs of %s, want one", len(jobs), queue)
-	}
-	return jobs[0]
+	return o.ClaimOne(t, `{"contract":"taskflow","max":9,"queues":["`+queue+`"]}`)
 }
 
 // ended says how a run ended and reads the status that its job has then.
-func (o *outside) ended(t testing.TB, run, how, body string) string {
+func (o outside) ended(t testing.TB, run, how, body string) string {
 	t.Helper()
-	return testkit.Read[struct{ Status string }](t, o.post(t, "runs/"+run+"/"+how, body).Want(t, 200)).Status
+	return testkit.Read[struct{ Status string }](t, o.Post(t, "runs/"+run+"/"+how, body).Want(t, 200)).Status
 }
 
 // shown reads what a job says of its runs; "" is a member that is missing.
@@ -90,12 +69,12 @@ func TestOutside(t *testing.T) {
 		t.Run("TF-106 TF-025 TF-026 claimed, completed, and completed only once", func(t *testing.T) {
 			id := made("a")
 			j := o.claim(t, "a")
-			equal(t, "job", j, handedOut{id, j.RunID, 1})
+			equal(t, "job", fmt.Sprint(j.JobID, j.Attempt), fmt.Sprint(id, 1))
 			w.status(t, id, "RUNNING")
 			shown(t, w, id, "", "")
 			equal(t, "status", o.ended(t, j.RunID, "complete", `{"result":[1]}`), "COMPLETED")
-			o.post(t, "runs/"+j.RunID+"/complete", `{}`).Is(t, 409, "RUN_LOST")
-			o.post(t, "runs/"+j.RunID+"/fail", `{"error":"x","retryable":false}`).Is(t, 409, "RUN_LOST")
+			o.Post(t, "runs/"+j.RunID+"/complete", `{}`).Is(t, 409, "RUN_LOST")
+			o.Post(t, "runs/"+j.RunID+"/fail", `{"error":"x","retryable":false}`).Is(t, 409, "RUN_LOST")
 			equal(t, "attempts", w.status(t, id, "COMPLETED").AttemptCount, 0)
 		})
 		t.Run("TF-027 TF-028 TF-066 failed until none are left", func(t *testing.T) {
@@ -122,13 +101,13 @@ func TestOutside(t *testing.T) {
 			j := o.claim(t, "e")
 			w.Do(t, "DELETE", pathOf(id), "").Want(t, 204)
 			for how, body := range map[string]string{"heartbeat": `{}`, "complete": `{}`, "release": `{}`, "fail": `{"error":"x","retryable":true}`} {
-				o.post(t, "runs/"+j.RunID+"/"+how, body).Is(t, 409, "RUN_LOST")
+				o.Post(t, "runs/"+j.RunID+"/"+how, body).Is(t, 409, "RUN_LOST")
 			}
 			w.Do(t, "GET", pathOf(id), "").Is(t, 404, "NOT_FOUND")
 		})
 		t.Run("TF-106 not those of a queue with a handler", func(t *testing.T) {
 			id := made("sim")
-			o.post(t, "claims", `{"contract":"taskflow","queues":["sim"]}`).Is(t, 409, "NOT_CLAIMABLE")
+			o.Post(t, "claims", `{"contract":"taskflow","queues":["sim"]}`).Is(t, 409, "NOT_CLAIMABLE")
 			limited := made("limited")
 			equal(t, "a limit is no handler", o.claim(t, "limited").JobID, limited)
 			w.status(t, id, "READY")

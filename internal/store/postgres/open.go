@@ -62,9 +62,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Conns == 0 {
 		c.Conns = 16
 	}
-	if c.Observe == nil {
-		c.Observe = func(string, time.Duration, error) {}
-	}
+	c.Observe = c.Observe.Translated(translate)
 	s, err := open(ctx, c)
 	if err != nil {
 		return nil, translate("store.open", err)

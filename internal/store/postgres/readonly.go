@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -18,9 +17,7 @@ type Views struct{ store *Store }
 // not.
 func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	c.Conns = 1
-	if c.Observe == nil {
-		c.Observe = func(string, time.Duration, error) {}
-	}
+	c.Observe = c.Observe.Translated(translate)
 	cfg, err := parse(c.URL)
 	if err != nil {
 		return nil, translate("store.open", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -270,7 +271,12 @@ func audit(t *testing.T, s *postgres.Store, told map[string]error) {
 func TestStatementsHaveDeadlines(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	s := mustOpen(t, postgres.Config{URL: url + "&lock_timeout=100"})
+	var told []job.Kind // to the observer
+	s := mustOpen(t, postgres.Config{URL: url + "&lock_timeout=100", Observe: func(_ string, _ time.Duration, err error) {
+		if err != nil {
+			told = append(told, job.KindOf(err))
+		}
+	}})
 	err := s.Update(t.Context(), func(tx store.Tx) error {
 		if err := tx.LockName("name"); err != nil {
 			return err
@@ -278,6 +284,9 @@ func TestStatementsHaveDeadlines(t *testing.T) {
 		err := s.Update(t.Context(), func(tx store.Tx) error { return tx.LockName("name") })
 		if !job.IsKind(err, job.Unavailable) {
 			t.Errorf("lock deadline: %v", err)
+		}
+		if !slices.Contains(told, job.Unavailable) || slices.Contains(told, job.Internal) {
+			t.Errorf("the observer was told %v", told)
 		}
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -139,13 +140,22 @@ func TestDiskFull(t *testing.T) {
 	}
 	mib := 3
 	path := filepath.Join(dir, "millrace.db")
-	s := mustOpen(t, sqlite.Config{Path: path})
+	var refused atomic.Int64 // commits that the observer is told of as unavailable
+	s := mustOpen(t, sqlite.Config{Path: path, Observe: func(statement string, _ time.Duration, err error) {
+		if statement == "COMMIT" && job.IsKind(err, job.Unavailable) {
+			refused.Add(1)
+		}
+	}})
 	if err := breakAndHeal(s, func() error { return nil }, size(&mib, 6)); err != nil {
 		t.Error(err)
 	}
+	before := refused.Load()
 	err := fillUp(s)
 	if !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("the error of a full disk: %v", err)
+	}
+	if refused.Load() == before {
+		t.Error("the observer was not told that a commit met a full disk")
 	}
 	s.Close()
 	check(t, path)

@@ -54,9 +54,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Readers == 0 {
 		c.Readers = 4
 	}
-	if c.Observe == nil {
-		c.Observe = func(string, time.Duration, error) {}
-	}
+	c.Observe = c.Observe.Translated(translate)
 	var unlock func()
 	if c.Path != Memory {
 		if err := makeDir(filepath.Dir(c.Path)); err != nil {

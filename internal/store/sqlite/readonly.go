@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -24,9 +23,7 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	if c.Now == nil {
 		return nil, errors.New("sqlite: Config.Now is missing")
 	}
-	if c.Observe == nil {
-		c.Observe = func(string, time.Duration, error) {}
-	}
+	c.Observe = c.Observe.Translated(translate)
 	if _, err := os.Stat(c.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, &job.Error{Kind: job.NotFound, Op: "store.open", Msg: "there is no database " + c.Path}
 	}

@@ -34,6 +34,16 @@ type Session interface {
 // ended.
 type Observer func(statement string, took time.Duration, err error)
 
+// Translated tells o of errors as translate gives them their kind; nil is told
+// nothing.
+func (o Observer) Translated(translate func(op string, err error) error) Observer {
+	return func(statement string, took time.Duration, err error) {
+		if o != nil {
+			o(statement, took, translate(statement, err))
+		}
+	}
+}
+
 // Tx is the storage port's Reader and Tx over a session.
 type Tx struct {
 	s      Session

@@ -1,0 +1,58 @@
+package testkit
+
+import (
+	"encoding/json"
+	"log/slog"
+	"testing"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/engine"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// Workers is the worker API, as workers outside speak it.
+type Workers struct{ *Site }
+
+// Claimed is a job as a worker outside gets it.
+type Claimed struct {
+	JobID    string `json:"job_id"`
+	Contract string
+	Queue    string
+	RunID    string `json:"run_id"`
+	Attempt  int
+	Lease    float64 `json:"lease_seconds"`
+	Payload  json.RawMessage
+}
+
+// OpenWorkers serves the worker API of a contract until the test ends. Without a token it asks for none.
+func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract, token string) *Workers {
+	tb.Helper()
+	log := slog.New(slog.DiscardHandler)
+	api, err := workerapi.New(workerapi.Config{Log: log, Token: config.NewSecret(token), Contracts: []workerapi.Contract{contract}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &Workers{Open(tb, log, ReadDocument(tb, workerapi.OpenAPI, 1<<20), Problems("urn:millrace:worker:"), api.Mount(e))}
+}
+
+// Post says something to a path below /worker/v1/.
+func (w *Workers) Post(tb testing.TB, path, body string) Reply {
+	tb.Helper()
+	return w.Do(tb, "POST", "/worker/v1/"+path, body)
+}
+
+// Claim asks for jobs.
+func (w *Workers) Claim(tb testing.TB, body string) []Claimed {
+	tb.Helper()
+	return Read[struct{ Jobs []Claimed }](tb, w.Post(tb, "claims", body).Want(tb, 200)).Jobs
+}
+
+// ClaimOne asks for jobs and fails unless it is given one.
+func (w *Workers) ClaimOne(tb testing.TB, body string) Claimed {
+	tb.Helper()
+	jobs := w.Claim(tb, body)
+	if len(jobs) != 1 {
+		tb.Fatalf("claimed %d jobs, want one", len(jobs))
+	}
+	return jobs[0]
+}
