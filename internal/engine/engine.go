@@ -192,8 +192,11 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 		}
 		return u.flush()
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		e.tell(u)
+	case job.IsKind(err, job.Unavailable):
+		e.guard.refused(turn)
 	}
 	return err
 }

@@ -19,14 +19,16 @@ type guard struct {
 
 	mu     sync.Mutex
 	queue  map[*turn]bool // updates that wait for the store
+	away   *turn          // the first that the store refused since it last answered
 	store  time.Time      // the clock at the last look
 	latest time.Duration  // the monotonic clock, not later than that look
 	jumped time.Time
 	back   bool // it jumped back and leases were not cut since
 }
 
-// stallAllowed is how long an update may wait for the store before those who
-// wait with it count as silenced by the store and not by themselves.
+// stallAllowed is how long an update may wait for the store, or all of them be
+// refused, before those who wait with it count as silenced by the store and not by
+// themselves.
 const stallAllowed = time.Second
 
 // turn is an update that waits for the store since a reading of the monotonic
@@ -50,9 +52,22 @@ func (g *guard) leave(t *turn) {
 	delete(g.queue, t)
 }
 
-// stalled reports whether anybody has waited too long. Heartbeats may be among
-// those who wait, so what lapsed meanwhile is treated as at a jump of the clock.
+// refused tells that the store did not serve a turn.
+func (g *guard) refused(t *turn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.away == nil {
+		g.away = t
+	}
+}
+
+// stalled reports whether the store was away, or anybody has waited for it, too
+// long. Heartbeats may be among those, so what lapsed meanwhile is treated as at a
+// jump of the clock.
 func (g *guard) stalled(at time.Duration) bool {
+	if away := g.away; away != nil && at-away.since > stallAllowed {
+		return true
+	}
 	for t := range g.queue {
 		if at-t.since > stallAllowed {
 			return true
@@ -70,6 +85,7 @@ func (g *guard) observe(now time.Time, before, after time.Duration) {
 	if g.stalled(after) && now.After(g.jumped) {
 		g.jumped = now
 	}
+	g.away = nil
 	ahead := now.Sub(g.store) // of the last look
 	switch known := !g.store.IsZero(); {
 	case known && ahead > after-g.latest+jumpAllowed:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -63,6 +64,49 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 		t.Errorf("%d silent runs were ended one lease later: %v", n, err)
 	}
 }
+
+// A heartbeat that a store refused while it was away counts when the store is
+// back; a single refusal is no outage.
+func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	clock := testkit.NewClock()
+	there := testkit.Memory(t, clock.Now)
+	s := &switched{Store: there}
+	e := testkit.Engine(t, s, clock, made()...)
+	if _, err := e.Submit(ctx, engine.Unique, subs(sub("brief/live"), sub("brief/dead"))); err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2})
+	if err != nil || len(jobs) != 2 {
+		t.Fatal(jobs, err)
+	}
+	outage := func(long time.Duration) {
+		s.Store = away{there}
+		if _, err := e.Beat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err, job.Unavailable) {
+			t.Fatal(err)
+		}
+		clock.Advance(long)
+		s.Store = there
+	}
+	expire := func(want int, when string) {
+		if n, err := e.Expire(ctx); n != want || err != nil {
+			t.Errorf("%s %d runs were ended: %v", when, n, err)
+		}
+	}
+	outage(40 * time.Second) // past both leases
+	expire(0, "right after the outage")
+	clock.Advance(20 * time.Second)
+	if _, err := e.Beat(ctx, engine.Run{Run: jobs[0].Run}, nil); err != nil {
+		t.Error(err)
+	}
+	clock.Advance(9 * time.Second)
+	outage(time.Second)
+	expire(1, "a lease later")
+}
+
+// switched is whichever store it is set to.
+type switched struct{ store.Store }
 
 // Claims that come together share the bound on bytes of one look; nobody is
 // told that there is nothing while there is.
