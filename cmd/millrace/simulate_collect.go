@@ -231,6 +231,7 @@ func (s *simulator) readDeliveries(ctx context.Context, c *simClient, h *simHook
 			return err
 		}
 		h.deliveries = append(h.deliveries, d)
+		s.heard()
 	}
 	return nil
 }

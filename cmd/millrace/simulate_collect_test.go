@@ -3,9 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace/millrace/client"
 )
 
 // An account is read for as long as the server answers, however many jobs there are, and no longer.
@@ -31,3 +37,37 @@ func TestSimulateReadsOn(t *testing.T) {
 		}
 	})
 }
+
+// So are the deliveries, which come in pages.
+func TestSimulateReadsDeliveriesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		left := 60
+		slow := roundTrip(func(r *http.Request) (*http.Response, error) {
+			select {
+			case <-time.After(30 * time.Second):
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+			left--
+			page := fmt.Sprintf(`{"items":[{"delivery_id":"%d"}],"next_cursor":"%d","has_more":%t}`, left, left, left > 0)
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(page)), Request: r}, nil
+		})
+		api, err := client.New(client.Config{BaseURL: "http://localhost", HTTPClient: &http.Client{Transport: slow},
+			RequestTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &simulator{flags: &simulateFlags{settle: time.Minute}, clients: []*simClient{{forge: api.ForgeRun()}}}
+		h := &simHook{webhookID: "w"}
+		err = s.each(t.Context(), func(ctx context.Context, c *simClient) error { return s.readDeliveries(ctx, c, h) })
+		if err != nil || len(h.deliveries) != 60 {
+			t.Errorf("read %d: %v", len(h.deliveries), err)
+		}
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

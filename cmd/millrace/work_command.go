@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/millrace/millrace/client"
 )
@@ -44,8 +45,9 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.Env = slices.Concat(r.environ, job.environ, []string{"MILLRACE_STATE=" + string(job.state)})
 	ownGroup(cmd)
+	endWithUs(cmd)
 	cmd.Cancel = func() error { return signalGroup(cmd.Process, signalFor(context.Cause(ctx))) }
-	cmd.WaitDelay = r.killAfter
+	cmd.WaitDelay = max(r.killAfter, time.Nanosecond) // 0 would be for ever
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		if cmd.Process != nil {

@@ -187,6 +187,22 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// FR-194: a delivery made under a shorter time-out has a lease for no longer tries.
+func TestTimeoutIsRaised(t *testing.T) {
+	t.Parallel()
+	stalling := receive(t, func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() })
+	w := newWorld(t, "memory", false, func(c *webhook.Config) { c.Timeout = 100 * time.Millisecond })
+	n := w.node()
+	h, _ := n.register(stalling.URL, "a")
+	n.notify(n.event("j", 1, "a", ""))
+	w.config.Timeout = 30 * time.Second
+	n = w.node().run()
+	n.await("j.1.a", job.Failed)
+	if try := n.deliveries(h.ID)[0].Tries[0]; try.Error == nil || *try.Error != "no answer within 100ms" {
+		t.Errorf("told %+v", try)
+	}
+}
+
 func TestRetryAfterIsHonoured(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node().run()

@@ -183,7 +183,7 @@ func (w *Webhooks) post(ctx context.Context, a *attempt) (Try, http.Header, erro
 		err = fmt.Errorf("the answer was %d, %w", resp.StatusCode, errStatus)
 	}
 	if err != nil {
-		why := w.describe(err)
+		why := describe(err, w.patience(a.job))
 		t.Error = &why
 	}
 	if resp == nil {
@@ -192,10 +192,14 @@ func (w *Webhooks) post(ctx context.Context, a *attempt) (Try, http.Header, erro
 	return t, resp.Header, err
 }
 
+// patience is how long a try may take. The lease of a delivery that was made under a shorter Timeout is for that one: with
+// more its tries would be over before their end, and begin anew for ever.
+func (w *Webhooks) patience(j *job.Job) time.Duration { return min(w.Timeout, j.Lease-spare) }
+
 // exchange sends the request and reads what is kept of the answer. Once there is a status, what goes wrong with the rest
 // of the answer is of no concern.
 func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, w.patience(a.job))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL, bytes.NewReader(a.job.Payload))
 	if err != nil {
@@ -230,7 +234,7 @@ func readable(b []byte) string {
 
 // describe says to a client why there was no good answer: without its URL, whose query may be secret, and without the
 // addresses that names have where this runs.
-func (w *Webhooks) describe(err error) string {
+func describe(err error, patience time.Duration) string {
 	var refused *egress.Refused
 	var dns *net.DNSError
 	var op *net.OpError
@@ -242,7 +246,7 @@ func (w *Webhooks) describe(err error) string {
 	case errors.As(err, &refused):
 		return fmt.Sprintf("the address is refused: %s", refused.Class)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("no answer within %s", w.Timeout)
+		return fmt.Sprintf("no answer within %s", patience)
 	case errors.As(err, &dns):
 		return "the host is not known"
 	case errors.As(err, &op):

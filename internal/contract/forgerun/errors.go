@@ -201,7 +201,9 @@ func (p *problem) shown(requestID string) string {
 func (f *ForgeRun) answer(c *httpapi.Call, err error) {
 	p := judge(err)
 	m := meanings[p.code]
-	f.metrics.failed(p.code)
+	if gone := job.IsKind(err, job.Aborted) && c.Request.Context().Err() != nil; !gone {
+		f.metrics.failed(p.code)
+	}
 	if c.Route == nil {
 		f.metrics.nowhere(c.Request.Method, m.status)
 	}

@@ -54,11 +54,7 @@ func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
 	if err := v.read(a.method == http.MethodPost); err != nil {
 		return err
 	}
-	r, err := a.do(f, v)
-	if err == nil {
-		c.Send(r.status, httpapi.JSON, r.body)
-	}
-	return err
+	return a.do(f, v)
 }
 
 // read reads the body and, where it is wanted, keeps it. One whose length was not

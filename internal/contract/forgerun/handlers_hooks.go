@@ -27,83 +27,79 @@ func appendHook(o *jsontext.Object, h *webhook.Hook) {
 }
 
 // POST /v1/webhooks
-func (f *ForgeRun) registerHook(v *visit) (reply, error) {
+func (f *ForgeRun) registerHook(v *visit) error {
 	h, err := parseHook(v.body)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	key, err := headerKey(v.call.Request.Header)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	made, secret, err := f.webhooks.Register(v.ctx, v.who.ClientID, h.url, h.events, key)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	v.note("webhook_id", made.ID)
-	return answered(201, func(o *jsontext.Object) {
+	return v.answer(201, func(o *jsontext.Object) {
 		o.Text("webhook_id", made.ID)
 		o.Time("created_at", made.CreatedAt)
 		o.Optional("secret", secret) // G-FR-58
 		o.Text("url", made.URL)
 		o.Texts("events", made.Events)
-	}), nil
+	})
 }
 
 // DELETE /v1/webhooks/{webhook_id}
-func (f *ForgeRun) deleteHook(v *visit) (reply, error) {
+func (f *ForgeRun) deleteHook(v *visit) error {
 	id, err := v.hookID()
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	if err := f.webhooks.Delete(v.ctx, v.who.ClientID, id); err != nil {
-		return reply{}, missing(err, "webhook")
+		return missing(err, "webhook")
 	}
-	return answered(200, func(o *jsontext.Object) { o.Flag("deleted", true) }), nil
+	return v.answer(200, func(o *jsontext.Object) { o.Flag("deleted", true) })
 }
 
 // hooksList is the letter of this list's cursors.
 const hooksList = "w"
 
 // GET /v1/webhooks
-func (f *ForgeRun) listHooks(v *visit) (reply, error) {
+func (f *ForgeRun) listHooks(v *visit) error {
 	p, err := readPage(v.call, hooksList)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	after, err := p.id()
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	hooks, err := f.webhooks.Hooks(v.ctx, v.who.ClientID, after, p.limit+1)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
-	next := ""
-	if len(hooks) > p.limit {
-		hooks = hooks[:p.limit]
-		next = hooks[p.limit-1].ID
-	}
-	return listed(len(hooks), func(i int, o *jsontext.Object) { appendHook(o, &hooks[i]) }, hooksList, next), nil
+	write := func(o *jsontext.Object, h webhook.Hook) { appendHook(o, &h) }
+	return sendPage(v, p, hooks, func(h webhook.Hook) string { return h.ID }, write)
 }
 
 // POST /v1/webhooks/{webhook_id}/rotate-secret
-func (f *ForgeRun) rotateSecret(v *visit) (reply, error) {
+func (f *ForgeRun) rotateSecret(v *visit) error {
 	id, err := v.hookID()
 	if err == nil {
 		err = f.ownHook(v, id)
 	}
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	secret, err := f.webhooks.Rotate(v.ctx, v.who.ClientID, id)
 	if err != nil {
-		return reply{}, missing(err, "webhook")
+		return missing(err, "webhook")
 	}
-	return answered(200, func(o *jsontext.Object) {
+	return v.answer(200, func(o *jsontext.Object) {
 		o.Text("webhook_id", id)
 		o.Text("secret", secret)
-	}), nil
+	})
 }
 
 // ownHook refuses what is another's, or a body that is none, in this order.
@@ -115,67 +111,68 @@ func (f *ForgeRun) ownHook(v *visit, id string) error {
 }
 
 // POST /v1/webhooks/{webhook_id}/enable
-func (f *ForgeRun) enableHook(v *visit) (reply, error) {
+func (f *ForgeRun) enableHook(v *visit) error {
 	id, err := v.hookID()
 	if err == nil {
 		err = f.ownHook(v, id)
 	}
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	h, err := f.webhooks.Enable(v.ctx, v.who.ClientID, id)
 	if err != nil {
-		return reply{}, missing(err, "webhook")
+		return missing(err, "webhook")
 	}
-	return answered(200, func(o *jsontext.Object) { appendHook(o, &h) }), nil
+	return v.answer(200, func(o *jsontext.Object) { appendHook(o, &h) })
 }
 
 // deliveriesList is the letter of this list's cursors.
 const deliveriesList = "d"
 
 // GET /v1/webhooks/{webhook_id}/deliveries
-func (f *ForgeRun) listDeliveries(v *visit) (reply, error) {
+func (f *ForgeRun) listDeliveries(v *visit) error {
 	id, err := v.hookID()
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	p, err := readPage(v.call, deliveriesList)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	before, err := p.number()
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	all, more, err := f.webhooks.Deliveries(v.ctx, v.who.ClientID, id, before, p.limit)
 	if err != nil {
-		return reply{}, missing(err, "webhook")
+		return missing(err, "webhook")
 	}
 	next := ""
 	if more > 0 {
-		next = strconv.FormatInt(more, 10)
+		next = p.after(strconv.FormatInt(more, 10))
 	}
-	return listed(len(all), func(i int, o *jsontext.Object) { appendDelivery(o, &all[i]) }, deliveriesList, next), nil
+	v.call.SendPage(len(all), next, func(i int, o *jsontext.Object) { appendDelivery(o, &all[i]) })
+	return nil
 }
 
 // POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay
-func (f *ForgeRun) replay(v *visit) (reply, error) {
+func (f *ForgeRun) replay(v *visit) error {
 	id, err := v.hookID()
 	if err == nil {
 		err = f.ownHook(v, id)
 	}
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	delivery, ok := parseUUID(v.call.Member("delivery_id"))
 	if !ok {
-		return reply{}, notFound("delivery")
+		return notFound("delivery")
 	}
 	d, err := f.webhooks.Replay(v.ctx, v.who.ClientID, id, delivery)
 	if err != nil {
-		return reply{}, missing(err, "delivery")
+		return missing(err, "delivery")
 	}
-	return answered(200, func(o *jsontext.Object) { appendDelivery(o, &d) }), nil
+	return v.answer(200, func(o *jsontext.Object) { appendDelivery(o, &d) })
 }
 
 // appendDelivery writes a delivery in the shape of G-FR-62.

@@ -59,15 +59,15 @@ func missing(err error, what string) error {
 const submitTries = 5
 
 // POST /v1/jobs
-func (f *ForgeRun) submit(v *visit) (reply, error) {
+func (f *ForgeRun) submit(v *visit) error {
 	s, err := parseSubmission(v.body)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	key := s.key
 	if key == "" { // FR-066
 		if key, err = headerKey(v.call.Request.Header); err != nil {
-			return reply{}, err
+			return err
 		}
 	}
 	now := f.Now()
@@ -86,20 +86,19 @@ func (f *ForgeRun) submit(v *visit) (reply, error) {
 			v.note(telemetry.JobID, j.ID.Key)
 			f.metrics.fresh.Inc()
 			f.letBeCanceled(v, &j)
-			return submitted(j.ID.Key, created, receipt.At), nil
+			return v.submitted(j.ID.Key, created, receipt.At)
 		}
 		if !job.IsKind(err, job.Conflict) {
-			return reply{}, err
+			return err
 		}
 		if key == "" {
 			continue // an id that exists is not reported as success (FR-201)
 		}
-		r, err := f.repeat(v, j.Alias, s.terms)
-		if err == nil || !job.IsKind(err, job.NotFound) {
-			return r, err
+		if err = f.repeat(v, j.Alias, s.terms); !job.IsKind(err, job.NotFound) {
+			return err
 		}
 	}
-	return reply{}, &job.Error{Kind: job.Unavailable, Op: "forgerun.submit", Msg: "the job could not be given an id"}
+	return &job.Error{Kind: job.Unavailable, Op: "forgerun.submit", Msg: "the job could not be given an id"}
 }
 
 // judge holds a submission against the rules and finds its kind.
@@ -144,36 +143,36 @@ func (f *ForgeRun) letBeCanceled(v *visit, j *job.Job) {
 
 // repeatOr answers a request that breaks a rule now and did not when it was sent
 // first, such as one whose time has passed meanwhile.
-func (f *ForgeRun) repeatOr(v *visit, key string, t terms, broken error) (reply, error) {
+func (f *ForgeRun) repeatOr(v *visit, key string, t terms, broken error) error {
 	if key == "" {
-		return reply{}, broken
+		return broken
 	}
-	r, err := f.repeat(v, job.AliasOf(Name, v.who.ClientID, key), t)
+	err := f.repeat(v, job.AliasOf(Name, v.who.ClientID, key), t)
 	var p *problem
 	if job.IsKind(err, job.NotFound) || errors.As(err, &p) && p.code == codeIdempotency {
-		return reply{}, broken
+		return broken
 	}
-	return r, err
+	return err
 }
 
 // repeat answers a request whose key was used before: with the same payload as it
 // was then it is the same job, as it is now (FR-067, FR-068).
-func (f *ForgeRun) repeat(v *visit, alias job.Ident, t terms) (reply, error) {
+func (f *ForgeRun) repeat(v *visit, alias job.Ident, t terms) error {
 	j, err := f.engine.GetAlias(v.ctx, alias)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	v.note(telemetry.JobID, j.ID.Key)
 	if !decodeTerms(j.Payload).same(t) {
 		f.metrics.clashes.Inc()
-		return reply{}, &problem{code: codeIdempotency, detail: "the idempotency key belongs to a job with another payload"}
+		return &problem{code: codeIdempotency, detail: "the idempotency key belongs to a job with another payload"}
 	}
 	f.metrics.hits.Inc()
-	return submitted(j.ID.Key, j.State, j.CreatedAt), nil
+	return v.submitted(j.ID.Key, j.State, j.CreatedAt)
 }
 
-func submitted(id string, s job.State, at time.Time) reply {
-	return answered(202, func(o *jsontext.Object) {
+func (v *visit) submitted(id string, s job.State, at time.Time) error {
+	return v.answer(202, func(o *jsontext.Object) {
 		o.Text("job_id", id)
 		o.Text("state", string(s))
 		o.Time("created_at", at)
@@ -181,37 +180,37 @@ func submitted(id string, s job.State, at time.Time) reply {
 }
 
 // GET /v1/jobs/{job_id}
-func (f *ForgeRun) get(v *visit) (reply, error) {
+func (f *ForgeRun) get(v *visit) error {
 	j, err := f.own(v)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
-	return answered(200, func(o *jsontext.Object) { appendJob(o, j) }), nil
+	return v.answer(200, func(o *jsontext.Object) { appendJob(o, j) })
 }
 
 // reportTries is how often a report is read that is withdrawn while it is read.
 const reportTries = 5
 
 // GET /v1/jobs/{job_id}/report
-func (f *ForgeRun) report(v *visit) (reply, error) {
+func (f *ForgeRun) report(v *visit) error {
 	for range reportTries {
 		j, err := f.own(v)
 		if err != nil {
-			return reply{}, err
+			return err
 		}
 		if !final(j.State) { // FR-126, G-FR-09
-			return reply{}, &problem{code: codeNotFound, detail: "the job is " + string(j.State) + " and has no report yet"}
+			return &problem{code: codeNotFound, detail: "the job is " + string(j.State) + " and has no report yet"}
 		}
 		history, err := f.engine.History(v.ctx, j.ID)
 		if err != nil {
-			return reply{}, missing(err, "job")
+			return missing(err, "job")
 		}
 		// A retry between the two looks shows in the history: both begin anew.
 		if n := len(history); n > 0 && history[n-1].At.Equal(j.SettledAt) {
-			return answered(200, func(o *jsontext.Object) { appendReport(o, j, story(j.ID.Key, history)) }), nil
+			return v.answer(200, func(o *jsontext.Object) { appendReport(o, j, story(j.ID.Key, history)) })
 		}
 	}
-	return reply{}, &job.Error{Kind: job.Unavailable, Op: "forgerun.report", Msg: "the job keeps changing"}
+	return &job.Error{Kind: job.Unavailable, Op: "forgerun.report", Msg: "the job keeps changing"}
 }
 
 // errUnchanged ends a change that has nothing to do.
@@ -244,7 +243,7 @@ func (f *ForgeRun) change(v *visit, on job.Cause, decide func(j *job.Job, now ti
 }
 
 // POST /v1/jobs/{job_id}/cancel
-func (f *ForgeRun) cancel(v *visit) (reply, error) {
+func (f *ForgeRun) cancel(v *visit) error {
 	j, err := f.change(v, job.Canceled, func(j *job.Job, _ time.Time) error {
 		if err := parseObject(v.body, false); err != nil {
 			return err
@@ -255,13 +254,13 @@ func (f *ForgeRun) cancel(v *visit) (reply, error) {
 		return nil
 	})
 	if err != nil {
-		return reply{}, err
+		return err
 	}
-	return changed(j, false), nil
+	return v.changed(j, false)
 }
 
 // POST /v1/jobs/{job_id}/retry
-func (f *ForgeRun) retry(v *visit) (reply, error) {
+func (f *ForgeRun) retry(v *visit) error {
 	j, err := f.change(v, job.Retried, func(j *job.Job, now time.Time) error {
 		if err := parseObject(v.body, false); err != nil {
 			return err
@@ -275,9 +274,9 @@ func (f *ForgeRun) retry(v *visit) (reply, error) {
 		return nil
 	})
 	if err != nil {
-		return reply{}, err
+		return err
 	}
-	return changed(j, true), nil
+	return v.changed(j, true)
 }
 
 // again decides on the retry of a job and prepares it (G-FR-07, G-FR-64). It may
@@ -298,8 +297,8 @@ func (f *ForgeRun) again(j *job.Job, now time.Time) error {
 }
 
 // changed answers a cancel or a retry with the state there is.
-func changed(j *job.Job, withAttempt bool) reply {
-	return answered(200, func(o *jsontext.Object) {
+func (v *visit) changed(j *job.Job, withAttempt bool) error {
+	return v.answer(200, func(o *jsontext.Object) {
 		o.Text("job_id", j.ID.Key)
 		o.Text("state", string(j.State))
 		o.Time("updated_at", updatedAt(j))
@@ -313,35 +312,30 @@ func changed(j *job.Job, withAttempt bool) reply {
 const jobsList = "j"
 
 // GET /v1/jobs?state=&cursor=&limit= (G-FR-43): the client's own, newest first.
-func (f *ForgeRun) list(v *visit) (reply, error) {
+func (f *ForgeRun) list(v *visit) error {
 	p, err := readPage(v.call, jobsList)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	filter := store.Filter{Contract: Name, Owner: v.who.ClientID, Newest: true, Limit: p.limit + 1}
 	if filter.Before, err = p.number(); err != nil {
-		return reply{}, err
+		return err
 	}
 	text, given, err := v.call.Query("state")
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	if given {
 		if !slices.Contains(states, job.State(text)) {
-			return reply{}, invalid("state must be one of " + stateNames + ", not " + quoted(text))
+			return invalid("state must be one of " + stateNames + ", not " + quoted(text))
 		}
 		filter.States = []job.State{job.State(text)}
 	}
 	jobs, err := f.engine.List(v.ctx, filter)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
-	next := ""
-	if len(jobs) > p.limit {
-		jobs = jobs[:p.limit]
-		next = strconv.FormatInt(jobs[p.limit-1].Seq, 10)
-	}
-	return listed(len(jobs), func(i int, o *jsontext.Object) { appendJob(o, jobs[i]) }, jobsList, next), nil
+	return sendPage(v, p, jobs, func(j *job.Job) string { return strconv.FormatInt(j.Seq, 10) }, appendJob)
 }
 
 var stateNames = func() string {

@@ -9,20 +9,20 @@ import (
 )
 
 // POST /v1/clients
-func (f *ForgeRun) createClient(v *visit) (reply, error) {
+func (f *ForgeRun) createClient(v *visit) error {
 	if err := parseObject(v.body, false); err != nil {
-		return reply{}, err
+		return err
 	}
 	key, err := headerKey(v.call.Request.Header)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	client, err := f.accounts.CreateClient(v.ctx, key)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	v.note(telemetry.ClientID, client.ID)
-	return answered(201, func(o *jsontext.Object) { o.Text("client_id", client.ID) }), nil
+	return v.answer(201, func(o *jsontext.Object) { o.Text("client_id", client.ID) })
 }
 
 // clientOfPath reads the client of the path, whose key must have been shown. Where
@@ -43,10 +43,10 @@ func (f *ForgeRun) clientOfPath(v *visit) (string, error) {
 }
 
 // POST /v1/clients/{client_id}/keys
-func (f *ForgeRun) createKey(v *visit) (reply, error) {
+func (f *ForgeRun) createKey(v *visit) error {
 	id, err := f.clientOfPath(v)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	var by *account.Identity
 	if v.who.ClientID != "" {
@@ -58,15 +58,15 @@ func (f *ForgeRun) createKey(v *visit) (reply, error) {
 		key, err = headerKey(v.call.Request.Header)
 	}
 	if err != nil {
-		return reply{}, f.deniedOr(v, by, id, err)
+		return f.deniedOr(v, by, id, err)
 	}
 	issued, err := f.accounts.CreateKey(v.ctx, id, by, rotate, key)
 	var denied *account.Denied
 	switch {
 	case by == nil && errors.As(err, &denied):
-		return reply{}, keyedAlready
+		return keyedAlready
 	case err != nil:
-		return reply{}, missing(err, "client")
+		return missing(err, "client")
 	}
 	if by == nil {
 		v.note(telemetry.ClientID, id)
@@ -75,7 +75,7 @@ func (f *ForgeRun) createKey(v *visit) (reply, error) {
 	if issued.Created {
 		status = 201
 	}
-	return issuedKey(status, issued), nil
+	return v.issued(status, issued)
 }
 
 // deniedOr answers a body that is wrong: to a caller without a key only where none
@@ -99,8 +99,8 @@ func (f *ForgeRun) deniedOr(v *visit, by *account.Identity, id string, wrong err
 var keyedAlready = &problem{code: codeCredentials, detail: "only the first key of a client is made without one, and without rotate: show the client's key, " +
 	"as the header Authorization: Bearer API_KEY; a client that lost its key gets another from the operator, by millrace operator recover"}
 
-func issuedKey(status int, issued account.Issued) reply {
-	return answered(status, func(o *jsontext.Object) {
+func (v *visit) issued(status int, issued account.Issued) error {
+	return v.answer(status, func(o *jsontext.Object) {
 		o.Optional("api_key", issued.Secret)
 		o.Text("key_id", issued.Key.ID)
 		o.Time("created_at", issued.Key.CreatedAt)
@@ -112,66 +112,61 @@ func issuedKey(status int, issued account.Issued) reply {
 }
 
 // POST /v1/clients/{client_id}/keys/renew
-func (f *ForgeRun) renewKey(v *visit) (reply, error) {
+func (f *ForgeRun) renewKey(v *visit) error {
 	id, err := f.clientOfPath(v)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	if err := parseObject(v.body, false); err != nil {
-		return reply{}, err
+		return err
 	}
 	issued, err := f.accounts.RenewKey(v.ctx, id, v.bearer)
 	if err != nil {
-		return reply{}, missing(err, "client")
+		return missing(err, "client")
 	}
-	return issuedKey(200, issued), nil
+	return v.issued(200, issued)
 }
 
 // POST /v1/clients/{client_id}/keys/revoke
-func (f *ForgeRun) revokeKey(v *visit) (reply, error) {
+func (f *ForgeRun) revokeKey(v *visit) error {
 	if _, err := f.clientOfPath(v); err != nil {
-		return reply{}, err
+		return err
 	}
 	id, err := parseKeyID(v.body)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	if err := f.accounts.RevokeKey(v.ctx, v.who, id); err != nil {
-		return reply{}, missing(err, "key")
+		return missing(err, "key")
 	}
-	return answered(200, func(o *jsontext.Object) { o.Flag("revoked", true) }), nil
+	return v.answer(200, func(o *jsontext.Object) { o.Flag("revoked", true) })
 }
 
 // keysList is the letter of this list's cursors.
 const keysList = "k"
 
 // GET /v1/clients/{client_id}/keys
-func (f *ForgeRun) listKeys(v *visit) (reply, error) {
+func (f *ForgeRun) listKeys(v *visit) error {
 	id, err := f.clientOfPath(v)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	p, err := readPage(v.call, keysList)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	after, err := p.id()
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	keys, err := f.accounts.Keys(v.ctx, id, after, p.limit+1)
 	if err != nil {
-		return reply{}, missing(err, "client")
+		return missing(err, "client")
 	}
-	next := ""
-	if len(keys) > p.limit {
-		keys = keys[:p.limit]
-		next = keys[p.limit-1].ID
-	}
-	return listed(len(keys), func(i int, o *jsontext.Object) {
-		o.Text("key_id", keys[i].ID)
-		o.Time("created_at", keys[i].CreatedAt)
-		o.Time("expires_at", keys[i].ExpiresAt)
-		o.Time("revoked_at", keys[i].RevokedAt)
-	}, keysList, next), nil
+	return sendPage(v, p, keys, func(k account.Key) string { return k.ID }, func(o *jsontext.Object, k account.Key) {
+		o.Text("key_id", k.ID)
+		o.Time("created_at", k.CreatedAt)
+		o.Time("expires_at", k.ExpiresAt)
+		o.Time("revoked_at", k.RevokedAt)
+	})
 }

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -185,6 +189,43 @@ func TestLog(t *testing.T) {
 	})
 }
 
+// TestGoneCaller: who goes away while the store is busy makes no error of the database.
+func TestGoneCaller(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	c := w.customer(t)
+	id := c.submit(t, spec("SUCCESS_FAST"))
+	busy, free := make(chan struct{}), make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		err := w.store.Update(context.Background(), func(store.Tx) error { close(busy); <-free; return nil })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-busy
+	ctx, leave := context.WithCancel(context.Background())
+	defer leave()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { leave() }})
+	req, err := http.NewRequestWithContext(ctx, "POST", w.URL+"/v1/jobs/"+id+"/cancel", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Authorization": {"Bearer " + c.key}, "X-Request-Id": {"r-gone"}}
+	if _, err := w.Client.Do(req); !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller got %v", err)
+	}
+	line := map[string]any{"msg": "request", "request_id": "r-gone", "action": "cancel"}
+	w.seen.until(t, "the end of the request", func() bool { return len(w.log.Lines(t, line)) == 1 })
+	close(free)
+	writer.Wait()
+	t.Run("FR-240", func(t *testing.T) {
+		equal(t, "errors of the database", w.metric(t, "database_errors_total", nil), 0)
+		equal(t, "errors answered", w.metric(t, "http_errors_total", nil), 0)
+	})
+	c.state(t, id, "QUEUED")
+}
+
 // TestTraces: what belongs together is one trace.
 func TestTraces(t *testing.T) {
 	t.Parallel()
@@ -194,7 +235,7 @@ func TestTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := config()
-	config.Tracing = tracing
+	config.Tracing, config.CancelWindow = tracing, time.Minute
 	w := inMemory(t, config)
 	c := w.customer(t)
 	r := newReceiver(t)
@@ -216,6 +257,10 @@ func TestTraces(t *testing.T) {
 	second := c.submit(t, spec("CANCEL_DURING_RUN"))
 	w.timersAsked(t, 1)
 	c.Do(t, "POST", "/v1/jobs/"+second+"/cancel", "", "Traceparent", canceler).Want(t, 200)
+	const scheduler = "00-3af7651916cd43dd8448eb211c80319c-b7ad6b7169203334-01"
+	c.cancel(t, c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(time.Hour))), "Traceparent", scheduler))
+	const early = "00-4af7651916cd43dd8448eb211c80319c-b7ad6b7169203335-01"
+	c.cancel(t, c.submit(t, spec("CANCEL_BEFORE_START"), "Traceparent", early))
 	c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).Want(t, 200)
 	w.untilTried(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -244,6 +289,10 @@ func TestTraces(t *testing.T) {
 		if !bytes.Contains([]byte(s.String()), []byte(second)) {
 			t.Errorf("the span does not name its job: %v", s)
 		}
+	})
+	t.Run("FR-245 what a canceled job never came to has no span", func(t *testing.T) {
+		equal(t, "canceled while CREATED", strings.Join(spansOf(scheduler), " "), "report submit")
+		equal(t, "canceled while QUEUED", strings.Join(spansOf(early), " "), "enqueue report submit")
 	})
 	t.Run("FR-246 keys", func(t *testing.T) {
 		for _, name := range []string{"create_key", "revoke_key", "create_client"} {

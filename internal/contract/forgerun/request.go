@@ -72,7 +72,7 @@ type submission struct {
 	terms
 
 	key     string // of idempotency, from the body
-	badTime bool   // execution_at is there and no time
+	badTime bool   // execution_at is there and cannot be used
 }
 
 // parseObject checks that a body is a JSON object. An empty one is an object
@@ -145,7 +145,7 @@ func parseSubmission(body []byte) (s submission, err error) {
 		_, errs[4] = text("execution_at", raw)
 		var timeErr error
 		s.executionAt, timeErr = jsontext.Time(raw)
-		s.badTime = timeErr != nil
+		s.badTime = timeErr != nil || s.executionAt.IsZero() // which stands for no time
 	}
 	if err := worst(errs[:]...); err != nil {
 		return s, err

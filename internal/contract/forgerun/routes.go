@@ -22,7 +22,7 @@ type action struct {
 	method string
 	path   string
 	access access
-	do     func(*ForgeRun, *visit) (reply, error)
+	do     func(*ForgeRun, *visit) error
 }
 
 const (

@@ -158,6 +158,7 @@ var refused = []struct {
 	{"FR-062", "past by its offset", `{"type":"DEFERRED","execution_at":"2026-03-01T12:30:00+02:00"}`, "RFA_JOB_VALIDATION_FAILED", "execution_at"},
 	{"FR-062", "the year 0", `{"type":"EXECUTE","execution_at":"0000-01-01T00:00:00Z"}`, "RFA_JOB_VALIDATION_FAILED", "execution_at"},
 	{"FR-062", "the zero time", `{"type":"DEFERRED","execution_at":"0001-01-01T00:00:00Z"}`, "RFA_JOB_VALIDATION_FAILED", "execution_at"},
+	{"FR-062", "the zero time of an instant type", `{"type":"EXECUTE","execution_at":"0001-01-01T02:00:00+02:00"}`, "RFA_JOB_VALIDATION_FAILED", "execution_at"},
 	{"FR-063", "DEFERRED without a time", `{"type":"DEFERRED"}`, "RFA_JOB_VALIDATION_FAILED", "execution_at"},
 	{"FR-063", "DEFERRED with null", `{"type":"DEFERRED","execution_at":null}`, "RFA_JOB_VALIDATION_FAILED", "execution_at"},
 	{"FR-006", "callback as an object", `{"type":"EXECUTE","callback":{}}`, "RFA_REQUEST_MALFORMED", "callback"},

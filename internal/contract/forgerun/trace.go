@@ -19,15 +19,15 @@ func (f *ForgeRun) traceMove(m *engine.Moved) {
 	ctx := telemetry.Resume(context.Background(), m.Job.Trace)
 	attrs := []attribute.KeyValue{attribute.String(telemetry.JobID, m.Job.ID.Key), attribute.String(telemetry.ClientID, m.Job.Owner),
 		attribute.String(scenarioAttr, m.Job.Kind), attribute.String(telemetry.NextState, string(m.To))}
-	switch m.From {
-	case created, failed:
-		f.Tracing.Record(ctx, "enqueue", m.At, m.At, attrs...)
-	case queued:
-		f.Tracing.Record(ctx, "assign", m.Since, m.At, attrs...)
-	case assigned:
-		f.Tracing.Record(ctx, "start", m.Since, m.At, attrs...)
-	case running:
+	switch {
+	case m.From == running:
 		ctx = f.Tracing.Record(ctx, "run", m.Job.StartedAt, m.At, attrs...)
+	case m.To == queued:
+		f.Tracing.Record(ctx, "enqueue", m.At, m.At, attrs...)
+	case m.To == assigned:
+		f.Tracing.Record(ctx, "assign", m.Since, m.At, attrs...)
+	case m.To == running:
+		f.Tracing.Record(ctx, "start", m.Since, m.At, attrs...)
 	}
 	if final(m.To) {
 		f.Tracing.Record(ctx, "report", m.At, m.At, attrs...)

@@ -11,17 +11,12 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// reply is the answer of a handler, which something else sends.
-type reply struct {
-	status int
-	body   []byte
-}
-
-// answered is a reply of one object.
-func answered(status int, fill func(*jsontext.Object)) reply {
+// answer answers with one object.
+func (v *visit) answer(status int, fill func(*jsontext.Object)) error {
 	o := jsontext.NewObject(make([]byte, 0, 512))
 	fill(&o)
-	return reply{status, o.End()}
+	v.call.Send(status, httpapi.JSON, o.End())
+	return nil
 }
 
 // updatedAt is when the job last changed its state. Heartbeats move the time the
@@ -135,8 +130,9 @@ func appendReport(o *jsontext.Object, j *job.Job, events []event) {
 
 // page is what a list was asked for.
 type page struct {
+	list   string // the list's own letter, so that a cursor of another list is refused
 	limit  int
-	cursor string // what nextCursor was given; empty begins
+	cursor string // what after was given; empty begins
 }
 
 // Limits of lists (G-X-19).
@@ -145,10 +141,9 @@ const (
 	mostLimit  = 100
 )
 
-// readPage reads limit and cursor of a list. kind is the list's own letter, so
-// that a cursor of another list is refused.
-func readPage(c *httpapi.Call, kind string) (p page, err error) {
-	p.limit = usualLimit
+// readPage reads limit and cursor of a list.
+func readPage(c *httpapi.Call, list string) (p page, err error) {
+	p.list, p.limit = list, usualLimit
 	text, given, err := c.Query("limit")
 	if err != nil {
 		return p, err
@@ -165,7 +160,7 @@ func readPage(c *httpapi.Call, kind string) (p page, err error) {
 		return p, err
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	place, ok := strings.CutPrefix(string(raw), kind+":")
+	place, ok := strings.CutPrefix(string(raw), list+":")
 	if err != nil || !ok || place == "" || len(place) > maxCursor {
 		return p, errCursor
 	}
@@ -201,20 +196,19 @@ func (p page) id() (string, error) {
 	return id, nil
 }
 
-func nextCursor(kind, place string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + place))
+// after is the cursor from which the list goes on behind a place.
+func (p page) after(place string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(p.list + ":" + place))
 }
 
-// listed is a page of n items. next is the place from which to go on, empty at
-// the end.
-func listed(n int, fill func(i int, o *jsontext.Object), kind, next string) reply {
-	return answered(200, func(o *jsontext.Object) {
-		o.Objects("items", n, fill)
-		if next == "" {
-			o.Null("next_cursor")
-		} else {
-			o.Text("next_cursor", nextCursor(kind, next))
-		}
-		o.Flag("has_more", next != "")
-	})
+// sendPage answers with a page of what was read, which is one item more than
+// fits where the list goes on.
+func sendPage[T any](v *visit, p page, all []T, place func(T) string, write func(*jsontext.Object, T)) error {
+	next := ""
+	if len(all) > p.limit {
+		all = all[:p.limit]
+		next = p.after(place(all[p.limit-1]))
+	}
+	v.call.SendPage(len(all), next, func(i int, o *jsontext.Object) { write(o, all[i]) })
+	return nil
 }
