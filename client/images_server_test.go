@@ -82,7 +82,7 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 	c := images.Config{Log: log, API: prometheus.NewRegistry(), Worker: prometheus.NewRegistry(), Now: time.Now, Random: testkit.Random, Node: "test",
 		Objects: objects, Bucket: "millrace", Queue: images.Embedded(streams, log), WorkDir: dir, LockTimeout: time.Minute, MaxAttempts: 3,
 		Processor: &picture.Processor{Command: []string{child}, Limits: picture.Limits{Pixels: 1_000_000, Memory: picture.DefaultMemory, Time: picture.DefaultTime}},
-		Sizes:     []int{16, 64}, MaxUpload: 1 << 20, Workers: 1, Grace: 10 * time.Second}
+		Sizes:     []int{16, 64}, MaxUpload: 1 << 20, MaxPixels: 1_000_000, Workers: 1, Grace: 10 * time.Second}
 	if change != nil {
 		change(&c)
 	}

@@ -75,11 +75,13 @@ func (l *jobLease) beat(ctx context.Context, state json.RawMessage) (cancel bool
 	return beat.Cancel, err
 }
 
-// complete sends the result. What the server refuses it would refuse again.
+// complete sends the result. What the server refuses it would refuse again, after another run as well: a form that does
+// not fit is the handler's. Images refuses also what it does not find, which another run may well leave there.
 func (l *jobLease) complete(ctx context.Context) error {
 	err := l.source.api.Complete(ctx, l.job.RunID, l.result)
 	if errors.Is(err, ErrInvalid) {
-		return l.source.api.Fail(ctx, l.job.RunID, JobFailure{Error: clip("result refused: " + err.Error()), Type: "result"})
+		return l.source.api.Fail(ctx, l.job.RunID, JobFailure{Error: clip("result refused: " + err.Error()), Type: "result",
+			Retryable: l.job.Contract == ContractImages})
 	}
 	return err
 }

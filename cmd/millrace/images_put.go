@@ -49,6 +49,7 @@ func imagesPutCommand(p process) *cobra.Command {
 		Short: "Upload pictures and wait for their variants",
 		Long: `Upload pictures to Images: JPEG, PNG, GIF or WebP, by the extensions of their names. Then
 wait until their variants are made, and with --out save these as NAME-SIZE.jpg or .png.
+Two pictures that differ in folder or extension only cannot be saved together.
 At the end a table tells of each variant, or with --json a line of JSON of each picture:
 
   exit code 0    every picture is ready; with --wait=false, every picture is uploaded
@@ -66,7 +67,7 @@ At the end a table tells of each variant, or with --json a line of JSON of each 
 			}
 			var err error
 			if f.wanted, err = readSizes(f.sizes); err != nil {
-				return usageError("--sizes are whole numbers, such as 100,400: %v", err)
+				return err
 			}
 			return f.run(p, args)
 		},
@@ -88,7 +89,7 @@ func readSizes(text string) (sizes []int, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil {
-			return nil, err
+			return nil, usageError("--sizes are whole numbers, such as 100,400, and %q is none", word)
 		}
 		sizes = append(sizes, n)
 	}
@@ -130,6 +131,9 @@ func (f *putFlags) check(paths []string) error {
 	stems := map[string]string{}
 	for _, path := range paths {
 		info, err := os.Stat(path)
+		if err == nil && info.IsDir() {
+			return usageError("%s is a folder: name the pictures in it, such as %s", path, filepath.Join(path, "*.jpg"))
+		}
 		if err == nil && !info.Mode().IsRegular() {
 			err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file")}
 		}

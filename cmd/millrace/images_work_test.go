@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,38 +31,91 @@ func TestImagesWork(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	dir := filepath.Join(t.TempDir(), "data")
-	server, err := launch(binary, dir, nil, "--no-workers", "--set", "contracts=images", "--set", "images.sizes=100,8192", "--set", "log.level=warn")
+	server, err := launch(binary, dir, nil, "--no-workers", "--set", "contracts=images", "--set", "images.sizes=100,8192",
+		"--set", "images.backoff_base=1ms", "--set", "log.level=warn")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.kill)
-	var good, bad imageJob
-	imageCall(t, server.url, "POST", "/images/v1/files", largeJPEG(t), 202, &good)
-	imageCall(t, server.url, "POST", "/images/v1/files", []byte("no picture"), 202, &bad)
-	work := exec.Command(binary, "work", "--server", server.url, "--contract", "images", "--until-empty", "process_file", "--", script)
-	work.Env = append(os.Environ(), "OBJECTS="+filepath.Join(dir, "objects", "millrace"))
-	if out, err := work.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	work := func(objects string, args ...string) {
+		t.Helper()
+		c := exec.Command(binary, append([]string{"work", "--server", server.url, "--contract", "images"}, args...)...)
+		c.Env = append(os.Environ(), "OBJECTS="+objects)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 	}
-	var j struct {
+	type told struct {
 		Status string
 		Error  string `json:"last_error"`
+		Type   string `json:"last_error_type"`
 	}
-	imageCall(t, server.url, "GET", "/images/v1/jobs/"+bad.JobID, nil, 200, &j)
-	if j.Status != "failed" || !strings.Contains(j.Error, "not a picture") {
-		t.Errorf("text: %+v", j)
+	state := func(jobID string) (j told) {
+		t.Helper()
+		imageCall(t, server.url, "GET", "/images/v1/jobs/"+jobID, nil, 200, &j)
+		return j
 	}
-	imageCall(t, server.url, "GET", "/images/v1/jobs/"+good.JobID, nil, 200, &j)
-	if j.Status != "completed" {
+	upload := func(body []byte) (j imageJob) {
+		t.Helper()
+		imageCall(t, server.url, "POST", "/images/v1/files", body, 202, &j)
+		return j
+	}
+	there := filepath.Join(dir, "objects", "millrace")
+	good := upload(onItsSide(largeJPEG(t)))
+	work(t.TempDir(), "--max-jobs", "1", "process_file", "--", script)
+	if j := state(good.JobID); j.Status != "failed_retryable" || !strings.Contains(j.Error, "No such file") {
+		t.Errorf("where the objects are away: %+v", j)
+	}
+	until(t.Fatalf, "the picture", func() bool {
+		work(there, "--until-empty", "process_file", "delete_file", "--", script)
+		return state(good.JobID).Status != "failed_retryable"
+	})
+	if j := state(good.JobID); j.Status != "completed" {
 		t.Fatalf("a picture: %+v", j)
 	}
-	for size, want := range map[string][2]int{"100": {100, 83}, "8192": {6000, 5000}} {
+	var file struct{ Width, Height int }
+	imageCall(t, server.url, "GET", "/images/v1/files/"+good.FileID, nil, 200, &file)
+	if file.Width != 5000 || file.Height != 6000 {
+		t.Errorf("upright it is %+v", file)
+	}
+	for size, want := range map[string][2]int{"100": {83, 100}, "8192": {5000, 6000}} {
 		got, err := jpeg.Decode(bytes.NewReader(imageCall(t, server.url, "GET", "/images/v1/files/"+good.FileID+"/variants/"+size, nil, 200, nil)))
 		if err != nil || got.Bounds().Dx() != want[0] || got.Bounds().Dy() != want[1] {
 			t.Errorf("size %s: %v, %v", size, got.Bounds(), err)
 		}
 	}
+
+	bad := upload([]byte("no picture"))
+	var deletion imageJob
+	imageCall(t, server.url, "DELETE", "/images/v1/files/"+good.FileID, nil, 202, &deletion)
+	work(t.TempDir()+"/away", "--max-jobs", "1", "delete_file", "--", script)
+	if j := state(deletion.JobID); j.Status != "failed_retryable" {
+		t.Errorf("a deletion where the objects are away: %+v", j)
+	}
+	until(t.Fatalf, "the deletion", func() bool {
+		work(there, "--until-empty", "process_file", "delete_file", "--", script)
+		return state(deletion.JobID).Status == "completed"
+	})
+	if _, err := os.Stat(filepath.Join(there, "images", good.FileID)); !os.IsNotExist(err) {
+		t.Errorf("the deleted file: %v", err)
+	}
+	if j := state(bad.JobID); j.Status != "failed" || !strings.Contains(j.Error, "not a picture") {
+		t.Errorf("text: %+v", j)
+	}
+
+	liar := upload(largeJPEG(t))
+	work(there, "--max-jobs", "1", "process_file", "--", "echo", `{"width":6000,"height":5000,"variants":[]}`)
+	if j := state(liar.JobID); j.Status != "failed_retryable" || j.Type != "result" || !strings.Contains(j.Error, "must have 2 variants") {
+		t.Errorf("a result that does not hold: %+v", j)
+	}
 	if err := server.terminate(); err != nil {
 		t.Error(err)
 	}
+}
+
+// onItsSide gives a JPEG the EXIF field that says it is to be turned by 90 degrees.
+func onItsSide(picture []byte) []byte {
+	exif := "Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00\x00\x00\x00\x00"
+	segment := "\xff\xe1\x00" + string(rune(len(exif)+2)) + exif
+	return slices.Concat(picture[:2], []byte(segment), picture[2:])
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
@@ -13,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // places opens what contracts keep beside the store: objects and streams. Who needs none has none.
@@ -33,6 +35,7 @@ func (k *parts) places(ctx context.Context) (err error) {
 	if err != nil {
 		return unable("objects: %v", err)
 	}
+	k.tryObjects(ctx)
 	if len(specs) == 0 {
 		return nil
 	}
@@ -46,6 +49,19 @@ func (k *parts) places(ctx context.Context) (err error) {
 		return unable("streams: %v", err)
 	}
 	return nil
+}
+
+// tryTime bounds how long a start waits for the object storage.
+const tryTime = 3 * time.Second
+
+// tryObjects tells at once of a storage that is away or a bucket that nobody has made. The node starts all the same, and
+// goes on when they are there.
+func (k *parts) tryObjects(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	if err := k.objects.Ping(ctx); err != nil {
+		k.log.Warn("the object storage is of no use yet", telemetry.ErrorMessage, err)
+	}
 }
 
 // closePlaces ends what places opened.

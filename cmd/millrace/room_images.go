@@ -42,7 +42,7 @@ func imagesRoom(p *parts, log *slog.Logger) (server.Place, error) {
 		Processor: &picture.Processor{Command: child, Limits: picture.Limits{Pixels: int64(s.MaxPixels), Memory: picture.DefaultMemory,
 			Time: picture.DefaultTime}},
 		WorkDir: workDir, LockTimeout: s.LockTimeout, MaxAttempts: s.MaxAttempts, BackoffBase: s.BackoffBase, BackoffMax: s.BackoffMax,
-		Sizes: s.Sizes, MaxUpload: s.MaxUpload, Off: p.noWorkers, Workers: workers, Grace: grace - grace/8,
+		Sizes: s.Sizes, MaxUpload: s.MaxUpload, MaxPixels: int64(s.MaxPixels), Off: p.noWorkers, Workers: workers, Grace: grace - grace/8,
 	})
 	if err != nil {
 		return server.Place{}, err

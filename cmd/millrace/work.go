@@ -36,12 +36,13 @@ type workFlags struct {
 func workCommand(p process) *cobra.Command {
 	var f workFlags
 	c := &cobra.Command{
-		Use:   "work QUEUE -- COMMAND [ARG...]",
+		Use:   "work QUEUE... -- COMMAND [ARG...]",
 		Short: "Run a command for each job of a queue",
-		Long: `Run a command for each job of a queue, of Relay or of the contract that
---contract names. The command gets the payload on its standard input and, in its
-environment, MILLRACE_QUEUE, MILLRACE_JOB_ID, MILLRACE_RUN_ID and MILLRACE_STATE
-(the job's state, empty when there is none). What it writes is passed through.
+		Long: `Run a command for each job of a queue of Relay, or of one or more queues of the
+contract that --contract names. The command gets the payload on its standard
+input and, in its environment, MILLRACE_QUEUE, MILLRACE_JOB_ID, MILLRACE_RUN_ID
+and MILLRACE_STATE (the job's state, empty when there is none). What it writes is
+passed through.
 
 While it runs the job is kept alive by heartbeats. When it exits with 0 the job
 is completed. A command whose run is lost, because the job was deleted, replaced
@@ -53,22 +54,25 @@ the job comes back after its timeout. Other contracts get the outcome. On exit 0
 the standard output is the result: as it is if it is JSON, else as a string. Of
 more than 64 KiB the first 64 KiB are, as a string, and a warning is logged. The
 exit codes 64 to 78 (sysexits) fail the job for good, all others fail this try,
-with the last line of the standard error as the reason. A command that was ended
+with the last line of the standard error as the reason. A result that the server
+refuses fails the job for good, and of Images this try. A command that was ended
 by a signal to millrace gives its job back. The environment then also has
 MILLRACE_CONTRACT and MILLRACE_ATTEMPT, from 1 on.
 
 The first SIGINT or SIGTERM stops polling and lets commands finish, for --drain;
 a second one is passed on to them, as is SIGTERM when --drain is over. What does
 not end within --kill-after is killed, with everything it started in its process
-group.`,
+group. On Linux a command is killed as well when millrace itself is; what it has
+started is not.`,
 		Args: func(c *cobra.Command, args []string) error {
-			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return usageError("work takes a queue, then -- and a command: millrace work QUEUE -- COMMAND [ARG...]")
+			if n := c.ArgsLenAtDash(); n < 1 || n == len(args) || n > 1 && f.contract == contractRelay {
+				return usageError("work takes a queue, or several with --contract, then -- and a command: millrace work QUEUE -- COMMAND [ARG...]")
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			if args[0] == "" { // an unset variable, which would mean the jobs of all queues
+		RunE: func(c *cobra.Command, args []string) error {
+			queues, command := args[:c.ArgsLenAtDash()], args[c.ArgsLenAtDash():]
+			if slices.Contains(queues, "") { // an unset variable, which would mean the jobs of all queues
 				return usageError("the name of the queue is empty")
 			}
 			if f.concurrency < 1 || f.maxJobs < 0 || f.drain < 0 || f.killAfter < 0 {
@@ -77,10 +81,11 @@ group.`,
 			if !slices.Contains(workable, f.contract) {
 				return usageError("--contract is one of %s", strings.Join(workable, ", "))
 			}
-			return f.run(p, args[0], args[1:])
+			return f.run(p, queues, command)
 		},
 	}
 	f.remote.register(c)
+	c.Flags().Lookup("token").Usage = "worker.token of the server, or relay.token for Relay (MILLRACE_TOKEN, which others cannot see)"
 	c.Flags().StringVar(&f.contract, "contract", contractRelay, "whose queue it is: relay, taskflow, forgerun or images")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 1, "commands at a time")
 	c.Flags().IntVar(&f.maxJobs, "max-jobs", 0, "stop after so many jobs; 0 is no limit")
@@ -90,7 +95,7 @@ group.`,
 	return c
 }
 
-func (f *workFlags) run(p process, queue string, command []string) error {
+func (f *workFlags) run(p process, queues, command []string) error {
 	if _, err := exec.LookPath(command[0]); err != nil {
 		return withCode(exitUsage, err)
 	}
@@ -115,7 +120,7 @@ func (f *workFlags) run(p process, queue string, command []string) error {
 	r.hard = hard
 	go f.obey(log, polling, stopPolling, end)
 
-	if err := f.worker(c, queue, r, log).Run(polling); err != nil {
+	if err := f.worker(c, queues, r, log).Run(polling); err != nil {
 		return withCode(exitUsage, err)
 	}
 	if err := g.ended(); err != nil {
@@ -133,7 +138,7 @@ const contractRelay = "relay"
 var workable = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun, client.ContractImages}
 
 // worker is the worker of the contract, with a drain that never ends: obey ends the commands.
-func (f *workFlags) worker(c *client.Client, queue string, r *commandRunner, log *slog.Logger) interface {
+func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner, log *slog.Logger) interface {
 	Run(context.Context) error
 } {
 	wait, interval := time.Duration(0), time.Duration(0) // the usual ones
@@ -141,10 +146,14 @@ func (f *workFlags) worker(c *client.Client, queue string, r *commandRunner, log
 		wait, interval = -1, 100*time.Millisecond
 	}
 	if f.contract == contractRelay {
-		return &client.Worker{Relay: c.Relay(), Queue: queue, Concurrency: f.concurrency, Handler: r.handle, Logger: log,
+		return &client.Worker{Relay: c.Relay(), Queue: queues[0], Concurrency: f.concurrency, Handler: r.handle, Logger: log,
 			MaxHeartbeatInterval: longestBeat, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
 	}
-	return &client.JobWorker{API: c.WorkerAPI(), Contract: f.contract, Handlers: map[string]client.JobHandler{queue: r.handleJob},
+	handlers := map[string]client.JobHandler{}
+	for _, queue := range queues {
+		handlers[queue] = r.handleJob
+	}
+	return &client.JobWorker{API: c.WorkerAPI(), Contract: f.contract, Handlers: handlers,
 		Concurrency: f.concurrency, Logger: log, AfterRun: func(client.ClaimedJob) { r.gate.leave() },
 		MaxHeartbeatInterval: longestBeat, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
 }

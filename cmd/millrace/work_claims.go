@@ -43,7 +43,7 @@ func verdict(err error, reason string) error {
 	var exit *exec.ExitError
 	told := err
 	if reason != "" {
-		told = fmt.Errorf("%w: %s", err, reason)
+		told = fmt.Errorf("%s (%w)", reason, err)
 	}
 	if !errors.As(err, &exit) {
 		return told

@@ -126,6 +126,36 @@ func TestJobTypesRefused(t *testing.T) {
 	}
 }
 
+// TestTableEntries sets entries of tables where there is only text (FB-072).
+func TestTableEntries(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, Sources{File: mustFile(t, gallery), Environ: []string{"MILLRACE__JOB_TYPES__DEFAULT__OPTIONS__MAX_PARALLEL_DOWNLOADS=3"},
+		Flags: map[string]string{"job_types.gallery.options.max_parallel_downloads": "5", "job_types.gallery.options.deep": "true",
+			"job_types.gallery.options.word": "plain text", "job_types.gallery.options.list": `["a", 1]`, "job_types.v1.plain.options.size": "1.5",
+			"job_types.v1.plain.options.lines": "1\nother = 2", "job_types.gallery.default_headers.X-Count": "7"}})
+	g, plain := s.JobTypes["gallery"], s.JobTypes["v1.plain"]
+	list, _ := g.Options["list"].([]any)
+	if g.MaxParallel() != 5 || g.Options["deep"] != true || g.Options["word"] != "plain text" || len(list) != 2 || list[0] != "a" || len(g.Options) != 5 {
+		t.Errorf("got %v", g.Options)
+	}
+	if s.JobTypes["default"].MaxParallel() != 3 || plain.Options["size"] != 1.5 || plain.Options["lines"] != "1\nother = 2" {
+		t.Errorf("got %v, %v", s.JobTypes["default"].Options, plain.Options)
+	}
+	if g.DefaultHeaders["X-Count"].Reveal() != "7" || g.DefaultHeaders["User-Agent"].Reveal() != "x/1" {
+		t.Errorf("got %d headers", len(g.DefaultHeaders))
+	}
+	if got := s.origin("job_types.gallery.options"); !strings.HasPrefix(got, "flag --set job_types.gallery.options.") {
+		t.Errorf("the options come from %s", got)
+	}
+	for flag, want := range map[string]string{"job_types.x.options.max_parallel_downloads": "a whole number from 1 to 10000",
+		"job_types.x.default_headers.X-A": `expected headers with text; "X-A" is none`, "job_types.x.options.": "unknown key", "job_types.x.handler.y": "unknown key"} {
+		_, err := Load(Sources{Flags: map[string]string{flag: "hush\n"}})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") && !strings.HasPrefix(want, "unknown") {
+			t.Errorf("%s: got %v", flag, err)
+		}
+	}
+}
+
 // TestStreamListen is the security rule of the streams' listener (G-FB-36).
 func TestStreamListen(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,9 @@ func newLoader() *loader {
 // apply sets one key from one layer, or records why not.
 func (l *loader) apply(name string, in input, origin string) {
 	k, ok := find(name)
+	if !ok && in.text {
+		k, ok = findEntry(name)
+	}
 	if !ok {
 		l.problems = append(l.problems, unknownKey(name, origin))
 		return
@@ -70,11 +73,11 @@ func (l *loader) apply(name string, in input, origin string) {
 	v := k.bind(&l.settings)
 	if err := v.set(in); err != nil {
 		l.problems = append(l.problems, wrongValue(k, v, in, origin, err))
-		l.failed[name] = true
+		l.failed[k.name] = true
 		return
 	}
 	if origin != originDefault {
-		l.settings.origins[name] = origin
+		l.settings.origins[k.name] = origin
 	}
 }
 

@@ -103,8 +103,39 @@ func dotted(section string) bool {
 	return slices.ContainsFunc(nameds, func(n *named) bool { return n.dots && n.section == section })
 }
 
-// tabled is a value that is written as a table.
-type tabled interface{ tabled() }
+// tabled is a value that is written as a table. Where there is only text, in the environment and in flags, its entries are
+// keys of their own.
+type tabled interface {
+	value
+	table() map[string]any // a copy of what is stored, as a file would have it
+	entry(text string) any // what text means as an entry
+}
+
+// entryValue is one entry of a table.
+type entryValue struct {
+	tabled
+	name string
+}
+
+func (v entryValue) set(in input) error {
+	text, _ := in.word()
+	table := v.table()
+	table[v.name] = v.entry(text)
+	return v.tabled.set(input{raw: table})
+}
+
+// findEntry is find for the entries of tables; it gives the key of the table.
+func findEntry(at string) (key, bool) {
+	for i, r := range at {
+		if entry := at[i:]; r == '.' && len(entry) > 1 && takesTable(at[:i]) {
+			k, _ := findNamed(at[:i])
+			table := k.bind
+			k.bind = func(s *Settings) value { return entryValue{table(s).(tabled), entry[1:]} }
+			return k, true
+		}
+	}
+	return key{}, false
+}
 
 // takesTable tells whether a key's value is a table, whose members are no keys.
 func takesTable(at string) bool {

@@ -65,7 +65,7 @@ type urlValue struct{ p *string }
 func (v urlValue) set(in input) error {
 	s, ok := in.word()
 	if !ok || s != "" && !validServiceURL(s) {
-		return errors.New("expected a URL such as http://127.0.0.1:4318, without user, password, query and fragment")
+		return errors.New("expected a URL such as https://example.org:8443/path, without user, password, query and fragment")
 	}
 	*v.p = s
 	return nil

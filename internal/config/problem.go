@@ -71,7 +71,7 @@ func unknownKey(name, origin string) Problem {
 func wrongValue(k key, v value, in input, origin string, err error) Problem {
 	shown := mask
 	switch v.(type) {
-	case secretValue, signingValue, objectsValue: // what does not belong in the last may be a key
+	case secretValue, signingValue, entryValue, objectsValue: // what does not belong in the last may be a key
 	case storeValue:
 		shown = written(in.raw, maskStore)
 	default:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -173,7 +174,15 @@ func (v proxiesValue) show() string {
 // headersValue is a table of headers.
 type headersValue struct{ p *map[string]Secret }
 
-func (headersValue) tabled() {}
+func (v headersValue) table() map[string]any {
+	table := map[string]any{}
+	for header, text := range *v.p {
+		table[header] = text.Reveal()
+	}
+	return table
+}
+
+func (headersValue) entry(text string) any { return text }
 
 func (v headersValue) set(in input) error {
 	table, ok := in.raw.(map[string]any)
@@ -203,7 +212,21 @@ func (v headersValue) show() string {
 // optionsValue is a table that a handler makes sense of.
 type optionsValue struct{ p *map[string]any }
 
-func (optionsValue) tabled() {}
+func (v optionsValue) table() map[string]any {
+	if *v.p == nil {
+		return map[string]any{}
+	}
+	return maps.Clone(*v.p)
+}
+
+// entry reads text as a file would have it; what is nothing there is a string.
+func (optionsValue) entry(text string) any {
+	tree, err := (&parser{}).Unmarshal([]byte("entry = " + text))
+	if err != nil || len(tree) != 1 || tree["entry"] == nil {
+		return text
+	}
+	return tree["entry"]
+}
 
 func (v optionsValue) set(in input) error {
 	table, ok := in.raw.(map[string]any)

@@ -207,14 +207,25 @@ func (u *unit) landed(c *Contract, j *job.Job, mv job.Move, was job.Phase) {
 	if mv.Bury {
 		u.buried = append(u.buried, burial{j, mv.On})
 	}
-	if was == job.Leased && j.Phase != job.Leased && (c.RunLimit > 0 || u.settings.of(keyOf(j)).RunLimit > 0) {
-		u.freed[c.Name] = true
+	if was == job.Leased && j.Phase != job.Leased {
+		u.free(keyOf(j))
 	}
 	if j.Phase == job.Ready && (was != job.Ready || !stored) {
 		u.woken[keyOf(j)]++
 	}
 	if j.Phase == job.Waiting && j.OpenDeps == 0 && j.DueAt.Before(u.now.Add(SweepEvery)) {
 		u.soon = true
+	}
+}
+
+// free lets whoever waits look again when a run under a limit ended: that of the contract concerns all of its queues,
+// that of a queue is like a job there that became ready.
+func (u *unit) free(key queueKey) {
+	if u.e.contracts[key.contract].RunLimit > 0 {
+		u.freed[key.contract] = true
+	}
+	if u.settings.of(key).RunLimit > 0 {
+		u.woken[key]++
 	}
 }
 
@@ -282,8 +293,8 @@ func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
 // waits there for jobs looks again, as does who waits for the slot it had here.
 func (u *unit) setQueue(j *job.Job, queue string) {
 	u.count(j, j.State, j.Phase, -1)
-	if j.Phase == job.Leased && u.settings.of(keyOf(j)).RunLimit > 0 {
-		u.freed[j.ID.Contract] = true
+	if j.Phase == job.Leased {
+		u.free(keyOf(j))
 	}
 	j.Queue = queue
 	u.count(j, j.State, j.Phase, +1)

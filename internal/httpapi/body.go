@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ func (c *Call) giveTime() {
 const drainTime = time.Second
 
 // hurry is for an answer that does not wait for the body: without it the server
-// would read that first, however long it takes to come.
+// would read some of that first, however long it takes to come.
 func (c *Call) hurry() {
 	if c.HasBody() {
 		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(telemetry.Deadline(drainTime))
@@ -50,7 +51,7 @@ func (c *Call) bodyLimit() int64 {
 }
 
 func (c *Call) tooLarge() error {
-	c.Header().Set("Connection", "close") // the rest is not read
+	c.Header().Set("Connection", "close") // there may be no end of it
 	return &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", c.bodyLimit())}
 }
 
@@ -136,10 +137,10 @@ func (c *Call) unreadable(err error) error {
 	return &job.Error{Kind: job.Malformed, Op: "httpapi.body", Msg: "the body could not be read to its end", Err: err}
 }
 
-// SaysJSON reports whether the request declares its body as JSON.
+// SaysJSON reports whether the request declares its body as JSON, sent as it is.
 func (c *Call) SaysJSON() bool {
 	given := c.Request.Header["Content-Type"]
-	if len(given) != 1 {
+	if len(given) != 1 || Encoded(c.Request.Header) {
 		return false
 	}
 	if given[0] == JSON[0] {
@@ -150,7 +151,16 @@ func (c *Call) SaysJSON() bool {
 }
 
 // ErrNotJSON is the answer to a body that does not say it is JSON.
-var ErrNotJSON = &Refusal{http.StatusUnsupportedMediaType, "the body's Content-Type must be application/json"}
+var ErrNotJSON = &Refusal{http.StatusUnsupportedMediaType, "the body's Content-Type must be application/json, and no Content-Encoding is taken"}
+
+// Encoded reports whether a body comes in another form than its own, such as gzip.
+// Whoever does not undo that must not take it.
+func Encoded(h http.Header) bool {
+	return slices.ContainsFunc(h["Content-Encoding"], func(form string) bool { return form != "" && !strings.EqualFold(form, "identity") })
+}
+
+// ErrEncoded is the answer to such a body.
+var ErrEncoded = &Refusal{http.StatusUnsupportedMediaType, "no Content-Encoding is taken here"}
 
 // JSONBody is Body for routes that take nothing but JSON. It does not look at
 // what the body says.

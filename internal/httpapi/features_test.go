@@ -201,6 +201,22 @@ func TestContentType(t *testing.T) {
 	}
 }
 
+// A body in another form than its own is none that says it is JSON.
+func TestEncoded(t *testing.T) {
+	t.Parallel()
+	for encoding, want := range map[string]bool{"": false, "identity": false, "Identity": false, "gzip": true, "identity, gzip": true, "br": true} {
+		c := &httpapi.Call{Request: post("/", "")}
+		c.Request.Header.Set("Content-Type", "application/json")
+		c.Request.Header.Set("Content-Encoding", encoding)
+		if got := httpapi.Encoded(c.Request.Header); got != want || c.SaysJSON() == want {
+			t.Errorf("%q: encoded %v, JSON %v", encoding, got, c.SaysJSON())
+		}
+	}
+	if httpapi.Encoded(http.Header{}) || !httpapi.Encoded(http.Header{"Content-Encoding": {"identity", "gzip"}}) {
+		t.Error("no line, or a second one, is read wrongly")
+	}
+}
+
 // TestSpans: a request is one span, named by its action, and goes on where the
 // caller's trace is.
 func TestSpans(t *testing.T) {

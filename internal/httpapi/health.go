@@ -11,14 +11,17 @@ import (
 type Check struct {
 	Name string
 	Run  func(context.Context) error
+	// Lesser is a part that only some requests need: when it fails it is named, and
+	// the node stays ready for the others.
+	Lesser bool
 }
 
 // healthTime bounds all checks of one request.
 const healthTime = 5 * time.Second
 
 // Health answers who asks whether the process lives: /health and /health/live
-// with 200 and nothing else (RL-099), /health/ready with 200, or 503 and the
-// names of the parts that fail.
+// with 200 and nothing else (RL-099), /health/ready with the names of the parts
+// that fail, as 503 unless they all are lesser ones.
 func Health(checks ...Check) Mount {
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		path := escapedPath(r)
@@ -42,15 +45,19 @@ func Health(checks ...Check) Mount {
 func ready(w http.ResponseWriter, r *http.Request, checks []Check) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTime)
 	defer cancel()
-	failing := ""
+	failing, status := "", http.StatusOK
 	for _, c := range checks {
-		if c.Run(ctx) != nil {
-			failing += c.Name + " fails\n"
+		if c.Run(ctx) == nil {
+			continue
+		}
+		failing += c.Name + " fails\n"
+		if !c.Lesser {
+			status = http.StatusServiceUnavailable
 		}
 	}
 	if failing != "" {
 		w.Header()["Content-Type"] = Text
-		w.WriteHeader(http.StatusServiceUnavailable)
+		w.WriteHeader(status)
 		_, _ = w.Write([]byte(failing))
 	}
 }

@@ -143,6 +143,14 @@ func Member(escaped string) (string, bool) {
 // ServeHTTP implements http.Handler.
 func (t *Table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall(t, w, r)
+	t.run(c)
+	if c.err != nil {
+		c.linger()
+	}
+}
+
+// run answers a call and closes the books on it.
+func (t *Table) run(c *Call) {
 	if t.Tracing != nil {
 		c.trace()
 		defer c.endTrace()

@@ -368,20 +368,21 @@ func TestRoot(t *testing.T) {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
-	var failing error
-	m := httpapi.Health(httpapi.Check{Name: "store", Run: func(context.Context) error { return failing }},
-		httpapi.Check{Name: "stream", Run: func(context.Context) error { return nil }})
+	var store, objects error
+	m := httpapi.Health(httpapi.Check{Name: "store", Run: func(context.Context) error { return store }},
+		httpapi.Check{Name: "objects", Run: func(context.Context) error { return objects }, Lesser: true})
 	for _, c := range []struct {
-		method, path string
-		fails        error
-		status       int
-		body         string
+		method, path   string
+		store, objects error
+		status         int
+		body           string
 	}{
-		{"GET", "/health", down, 200, ""}, {"GET", "/health/live", down, 200, ""}, {"HEAD", "/health", nil, 200, ""},
-		{"GET", "/health/ready", nil, 200, ""}, {"GET", "/health/ready", down, 503, "store fails\n"},
-		{"POST", "/health", nil, 405, "this path takes GET, HEAD\n"}, {"GET", "/health/x", nil, 404, "there is nothing at this path\n"},
+		{"GET", "/health", down, nil, 200, ""}, {"GET", "/health/live", down, down, 200, ""}, {"HEAD", "/health", nil, nil, 200, ""},
+		{"GET", "/health/ready", nil, nil, 200, ""}, {"GET", "/health/ready", down, nil, 503, "store fails\n"},
+		{"GET", "/health/ready", nil, down, 200, "objects fails\n"}, {"GET", "/health/ready", down, down, 503, "store fails\nobjects fails\n"},
+		{"POST", "/health", nil, nil, 405, "this path takes GET, HEAD\n"}, {"GET", "/health/x", nil, nil, 404, "there is nothing at this path\n"},
 	} {
-		failing = c.fails
+		store, objects = c.store, c.objects
 		w := httptest.NewRecorder()
 		httpapi.Root(m).ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
 		if w.Code != c.status || w.Body.String() != c.body {

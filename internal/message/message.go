@@ -25,6 +25,8 @@ type Queue interface {
 	// Receive hands out one message at a time until ctx is done; the next one is asked for when take returns. While
 	// the queue is away it waits for it.
 	Receive(ctx context.Context, take func(context.Context, Delivery))
+	// Ping tells whether the queue answers.
+	Ping(ctx context.Context) error
 	// Close ends what the queue has open. Nothing is called after it.
 	Close()
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
@@ -80,6 +84,11 @@ func send(t *testing.T, q message.Queue, bodies ...string) {
 
 func TestQueue(t *testing.T) {
 	everywhere(t, func(t *testing.T, q message.Queue) {
+		t.Run("it answers", func(t *testing.T) {
+			if err := q.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 		t.Run("what is sent comes", func(t *testing.T) {
 			var want []string
 			for i := range 30 {
@@ -149,6 +158,9 @@ func TestQueueAway(t *testing.T) {
 	if err := q.Send(short, []message.Message{{Body: []byte("lost")}}); !job.IsKind(err, job.Unavailable) && !job.IsKind(err, job.Timeout) {
 		t.Errorf("got %v", err)
 	}
+	if err := q.Ping(short); !job.IsKind(err, job.Unavailable) && !job.IsKind(err, job.Timeout) {
+		t.Errorf("it is away and answers: %v", err)
+	}
 	server.Restart()
 	send(t, q, "after")
 	for got := range came {
@@ -158,6 +170,38 @@ func TestQueueAway(t *testing.T) {
 		if got != "lost" { // which the library may send after all
 			t.Errorf("got %q", got)
 		}
+	}
+}
+
+// What cannot be received from is told once, in a line of its own, however often it is tried.
+func TestQueueAwayIsTold(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	asked := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		select {
+		case asked <- struct{}{}:
+		case <-ctx.Done():
+		}
+	}))
+	defer refusing.Close()
+	var log testkit.Journal
+	q, err := message.OpenSQS(ctx, "awssqs://"+refusing.Listener.Addr().String()+"/1/q?region=x&endpoint="+refusing.URL, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	var receiving sync.WaitGroup
+	receiving.Go(func() { q.Receive(ctx, func(context.Context, message.Delivery) {}) })
+	for range 4 {
+		<-asked
+	}
+	stop()
+	receiving.Wait()
+	if got := log.String(); strings.Count(got, "messages cannot be received") != 1 || strings.Contains(got, ".go:") || strings.Contains(got, `\n`) {
+		t.Errorf("the log says %s", got)
 	}
 }
 

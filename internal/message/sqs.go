@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	gcaws "gocloud.dev/aws"
 	"gocloud.dev/pubsub"
 	"gocloud.dev/pubsub/awssnssqs"
@@ -82,23 +83,38 @@ func failed(ctx context.Context, op string, err error) error {
 	return e
 }
 
+// Ping asks for an attribute of the queue.
+func (s *SQS) Ping(ctx context.Context) error {
+	_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &s.queue,
+		AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
+	if err != nil {
+		return failed(ctx, "message.ping", err)
+	}
+	return nil
+}
+
 // The pauses while the queue is away.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
+	tellAgain  = time.Minute // the log is told once, and that it goes on
 )
 
 // Receive polls for messages.
 func (s *SQS) Receive(ctx context.Context, take func(context.Context, Delivery)) {
+	told, since := false, telemetry.StartWatch()
 	for pause := firstPause; ctx.Err() == nil; {
 		err := s.receive(ctx, func(ctx context.Context, d Delivery) {
-			pause = firstPause
+			pause, told = firstPause, false
 			take(ctx, d)
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Warn("messages cannot be received; it is tried again until they can", telemetry.ErrorMessage, err)
+		if !told || since.Elapsed() > tellAgain {
+			told, since = true, telemetry.StartWatch()
+			s.log.Warn("messages cannot be received; it is tried again until they can", telemetry.ErrorMessage, err.Error())
+		}
 		wait := time.NewTimer(pause)
 		select {
 		case <-wait.C:
@@ -118,7 +134,7 @@ func (s *SQS) receive(ctx context.Context, take func(context.Context, Delivery))
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
 		if err := subscription.Shutdown(ctx); err != nil {
-			s.log.Debug("a subscription was not closed in time", telemetry.ErrorMessage, err)
+			s.log.Debug("a subscription was not closed in time", telemetry.ErrorMessage, err.Error())
 		}
 	}()
 	for {
@@ -138,6 +154,6 @@ func (s *SQS) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	if err := s.topic.Shutdown(ctx); err != nil {
-		s.log.Warn("the queue was not closed in time", telemetry.ErrorMessage, err)
+		s.log.Warn("the queue was not closed in time", telemetry.ErrorMessage, err.Error())
 	}
 }

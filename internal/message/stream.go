@@ -49,5 +49,8 @@ func (s *Subject) Receive(ctx context.Context, take func(context.Context, Delive
 	}
 }
 
+// Ping asks the streams.
+func (s *Subject) Ping(ctx context.Context) error { return s.Streams.Ping(ctx) }
+
 // Close does nothing: the streams are somebody else's.
 func (s *Subject) Close() {}

@@ -19,19 +19,22 @@ import (
 )
 
 // directory keeps the object KEY of a bucket in the file BUCKET/KEY, and its attributes in BUCKET/KEY.attrs, in the form
-// that gocloud.dev/blob/fileblob reads. Files are written elsewhere, synced, and then renamed.
+// that gocloud.dev/blob/fileblob reads. Files are written elsewhere, synced, and then renamed. Attributes that object
+// after object has, as small downloads do, are one file with many names: that spares a sync and the room of a file.
 type directory struct {
 	path string
 	root *os.Root // nothing outside can be reached, whatever a key or a link says
 
-	mu    sync.RWMutex    // an object and its attributes are renamed together, read together
-	known map[string]bool // folders that are on the disk
+	mu     sync.RWMutex      // an object and its attributes are renamed together, read together
+	known  map[string]bool   // folders that are on the disk
+	shared map[string]string // attributes as text, and a temporary name of the file that holds them
 }
 
 const (
-	temporary = ".temp"  // no bucket begins with a dot
-	mostKnown = 10_000   // folders; beyond that they are synced again
-	chunk     = 64 << 10 // bytes that are copied at a time
+	temporary  = ".temp"  // no bucket begins with a dot
+	mostKnown  = 10_000   // folders; beyond that they are synced again
+	mostShared = 100      // attributes; beyond that they are written again
+	chunk      = 64 << 10 // bytes that are copied at a time
 )
 
 // attrs is a sidecar file.
@@ -54,7 +57,7 @@ func openDirectory(dir string) (*directory, error) {
 	if err != nil {
 		return nil, broken(err)
 	}
-	return &directory{path: dir, root: root, known: map[string]bool{}}, nil
+	return &directory{path: dir, root: root, known: map[string]bool{}, shared: map[string]string{}}, nil
 }
 
 func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a Attributes) error {
@@ -65,11 +68,7 @@ func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a
 	defer func() { _ = d.root.Remove(data) }() // gone already when all went well
 	beside := ""
 	if a.ContentType != octets || len(a.Metadata) > 0 {
-		text, err := json.Marshal(attrs(a))
-		if err != nil {
-			return err
-		}
-		if beside, err = d.write(bytes.NewReader(text)); err != nil {
+		if beside, err = d.beside(a); err != nil {
 			return err
 		}
 		defer func() { _ = d.root.Remove(beside) }()
@@ -86,9 +85,48 @@ func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a
 	return disk.Sync(filepath.Join(d.path, path.Dir(name)))
 }
 
+// beside gives a temporary name to a file that holds attributes and is on the disk.
+func (d *directory) beside(a Attributes) (name string, err error) {
+	text, err := json.Marshal(attrs(a))
+	if err != nil {
+		return "", err
+	}
+	d.mu.RLock()
+	kept := d.shared[string(text)]
+	d.mu.RUnlock()
+	if name = temporaryName(); kept != "" && d.root.Link(kept, name) == nil {
+		return name, nil
+	}
+	if name, err = d.write(bytes.NewReader(text)); err == nil {
+		d.share(string(text), name)
+	}
+	return name, err
+}
+
+// share keeps a file of attributes for objects to come, under a name of its own, where files can have several.
+func (d *directory) share(text, name string) {
+	kept := temporaryName() + sidecar
+	if d.root.Link(name, kept) != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old := d.shared[text]; old != "" { // it was full, or two came at the same time
+		_ = d.root.Remove(old)
+	} else if len(d.shared) >= mostShared {
+		for _, old := range d.shared {
+			_ = d.root.Remove(old)
+		}
+		clear(d.shared)
+	}
+	d.shared[text] = kept
+}
+
+func temporaryName() string { return temporary + "/" + rand.Text() }
+
 // write puts a body into a temporary file and on the disk.
 func (d *directory) write(body io.Reader) (name string, err error) {
-	name = temporary + "/" + rand.Text()
+	name = temporaryName()
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
@@ -155,7 +193,7 @@ func (d *directory) forget() {
 	clear(d.known)
 }
 
-func (d *directory) open(_ context.Context, bucket, key string) (io.ReadCloser, Info, error) {
+func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
 	name := bucket + "/" + key
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -2,6 +2,7 @@ package object_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,59 @@ func TestDirectoryFiles(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(w.dir, "millrace"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// TestDirectorySharedAttributes gives objects with the same attributes one file of them, and each its own when they part.
+func TestDirectorySharedAttributes(t *testing.T) {
+	t.Parallel()
+	w := mustDirectory(t)
+	put := func(key, kind string) {
+		t.Helper()
+		if _, err := w.Put(t.Context(), "", key, strings.NewReader(key), object.Attributes{ContentType: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(key, kind string) {
+		t.Helper()
+		if text, info := w.mustGet(t, "", key); text != key || info.ContentType != kind {
+			t.Errorf("%s: got %q, %+v", key, text, info)
+		}
+	}
+	one := func(keys ...string) bool {
+		t.Helper()
+		var files []os.FileInfo
+		for _, key := range keys {
+			stat, err := os.Stat(filepath.Join(w.dir, "millrace", key+".attrs"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, stat)
+		}
+		return !slices.ContainsFunc(files, func(f os.FileInfo) bool { return !os.SameFile(f, files[0]) })
+	}
+	for _, key := range []string{"a", "b", "c", "c"} { // the last in its own place
+		put(key, "image/png")
+	}
+	if !one("a", "b", "c") {
+		t.Error("the same attributes are not one file")
+	}
+	put("a", "image/gif")
+	if err := w.Delete(t.Context(), "", "b"); err != nil {
+		t.Fatal(err)
+	}
+	is("a", "image/gif")
+	is("c", "image/png")
+	for i := range 300 { // more than are kept
+		put(fmt.Sprint("many/", i), fmt.Sprint("x/", i))
+		put(fmt.Sprint("again/", i), fmt.Sprint("x/", i))
+		is(fmt.Sprint("many/", i), fmt.Sprint("x/", i))
+	}
+	is("a", "image/gif")
+	is("c", "image/png")
+	left, err := os.ReadDir(filepath.Join(w.dir, ".temp"))
+	if err != nil || len(left) > 100 {
+		t.Errorf("%d temporary files are left, %v", len(left), err)
 	}
 }
 

@@ -38,7 +38,7 @@ type Info struct {
 type place interface {
 	// put writes an object whole or not at all, and gives its size.
 	put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error
-	open(ctx context.Context, bucket, key string) (io.ReadCloser, Info, error)
+	open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error)
 	exists(ctx context.Context, bucket, key string) (bool, error)
 	remove(ctx context.Context, bucket, key string) error // NotFound if there is none
 	list(ctx context.Context, bucket, prefix, after string, n int) ([]string, error)
@@ -88,8 +88,9 @@ func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a
 	return Info{Key: key, Size: counted.n, Attributes: a}, failed(ctx, "object.put", err)
 }
 
-// Open reads an object, which keeps being what it is now while it is read. The caller closes it.
-func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadCloser, Info, error) {
+// Open reads an object, which keeps being what it is now while it is read from its beginning on; who seeks may find it
+// replaced. The caller closes it.
+func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
 	bucket, err := o.name(bucket, key)
 	if err != nil {
 		return nil, Info{}, err

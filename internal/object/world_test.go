@@ -66,13 +66,16 @@ func (w *world) mustGet(tb testing.TB, bucket, key string) (string, object.Info)
 	return string(text), info
 }
 
-// files are what stands in the directory, whatever it is, but for empty folders and the locks of the S3 server.
+// files are what stands in the directory, whatever it is, but for empty folders, attributes that are kept for objects to
+// come, and the locks of the S3 server.
 func (w *world) files(tb testing.TB) (all []string) {
 	tb.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && !strings.Contains(path, ".vgwlocks") {
-			rel, _ := filepath.Rel(w.dir, path)
-			all = append(all, filepath.ToSlash(rel))
+		rel, _ := filepath.Rel(w.dir, path)
+		rel = filepath.ToSlash(rel)
+		kept := strings.HasPrefix(rel, ".temp/") && strings.HasSuffix(rel, ".attrs")
+		if err == nil && !d.IsDir() && !kept && !strings.Contains(rel, ".vgwlocks") {
+			all = append(all, rel)
 		}
 		return err
 	})

@@ -111,10 +111,10 @@ func (s *Streams) trouble(_ *nats.Conn, _ *nats.Subscription, err error) {
 
 // Ping tells whether the streams answer.
 func (s *Streams) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := limited(ctx)
 	defer cancel()
 	_, err := s.js.AccountInfo(ctx)
-	return failed("stream.ping", "", err)
+	return failed("stream.ping", "", s.cause(ctx, err))
 }
 
 // Close ends the connection, and the embedded server after what it has under way.

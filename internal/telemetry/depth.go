@@ -48,7 +48,7 @@ func (d *Depth) Collect(out chan<- prometheus.Metric) {
 		for _, v := range []struct {
 			phase job.Phase
 			n     int64
-		}{{job.Waiting, q.Waiting}, {job.Ready, q.Ready}, {job.Leased, q.Leased}} {
+		}{{job.Waiting, q.Waiting + q.Delayed}, {job.Ready, q.Ready}, {job.Leased, q.Leased}} {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v.n), q.Queue, v.phase.String())
 		}
 	}
@@ -58,7 +58,7 @@ func (d *Depth) Collect(out chan<- prometheus.Metric) {
 func bounded(counts []job.QueueCount, bound int) []job.QueueCount {
 	named, other, rest := slices.Clone(counts), job.QueueCount{Queue: OtherQueues}, 0
 	slices.SortFunc(named, func(a, b job.QueueCount) int {
-		return cmp.Or(cmp.Compare(b.Waiting+b.Ready+b.Leased, a.Waiting+a.Ready+a.Leased), cmp.Compare(a.Queue, b.Queue))
+		return cmp.Or(cmp.Compare(b.Jobs(), a.Jobs()), cmp.Compare(a.Queue, b.Queue))
 	})
 	kept := named[:0]
 	for _, q := range named {
@@ -67,7 +67,7 @@ func bounded(counts []job.QueueCount, bound int) []job.QueueCount {
 			continue
 		}
 		rest++
-		other.Waiting, other.Ready, other.Leased = other.Waiting+q.Waiting, other.Ready+q.Ready, other.Leased+q.Leased
+		other = other.Plus(q)
 	}
 	if rest > 0 {
 		kept = append(kept, other)

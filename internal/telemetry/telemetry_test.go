@@ -89,15 +89,16 @@ func TestDepth(t *testing.T) {
 	var failure error
 	d := &telemetry.Depth{Name: "relay_queue_jobs", Contract: "relay", Bound: 2, Timeout: time.Second,
 		Queues: func(_ context.Context, contract string) ([]job.QueueCount, error) {
-			return []job.QueueCount{{Contract: contract, Queue: "small", Ready: 1}, {Queue: "large", Waiting: 5, Ready: 6, Leased: 7},
-				{Queue: "tiny", Leased: 1}, {Queue: "middle", Ready: 9}, {Queue: "_other", Ready: 100}}, failure
+			return []job.QueueCount{{Contract: contract, Queue: "small", Ready: 1}, {Queue: "large", Waiting: 5, Delayed: 4, Ready: 6, Leased: 7},
+				{Queue: "tiny", Leased: 1}, {Queue: "middle", Delayed: 8, Ready: 1}, {Queue: "_other", Delayed: 50, Ready: 100}}, failure
 		}}
 	if err := r.For("relay", "").Register(d); err != nil {
 		t.Fatal(err)
 	}
 	_, text := scrape(t, r, "GET", "/metrics/relay")
-	contains(t, text, `relay_queue_jobs{phase="waiting",queue="large"} 5`, `relay_queue_jobs{phase="ready",queue="large"} 6`,
-		`relay_queue_jobs{phase="leased",queue="large"} 7`, `relay_queue_jobs{phase="ready",queue="middle"} 9`,
+	contains(t, text, `relay_queue_jobs{phase="waiting",queue="large"} 9`, `relay_queue_jobs{phase="ready",queue="large"} 6`,
+		`relay_queue_jobs{phase="leased",queue="large"} 7`, `relay_queue_jobs{phase="waiting",queue="middle"} 8`,
+		`relay_queue_jobs{phase="ready",queue="middle"} 1`, `relay_queue_jobs{phase="waiting",queue="_other"} 50`,
 		`relay_queue_jobs{phase="ready",queue="_other"} 101`, `relay_queue_jobs{phase="leased",queue="_other"} 1`)
 	if strings.Contains(text, "small") {
 		t.Error("there are more labels than the bound")

@@ -44,6 +44,8 @@ type Config struct {
 
 	// Claim is how a worker gets jobs; nil is that of Engine. Like that one it waits for the first.
 	Claim func(context.Context, engine.ClaimRequest) ([]*job.Job, error)
+	// Finish is how the end of a run is written; nil is that of Engine.
+	Finish func(context.Context, engine.Run, engine.Outcome) (*job.Job, error)
 	// Panicked says how a run whose handler panicked has ended; nil is Failed.
 	Panicked func(*Task, any) engine.Outcome
 	// Beaten is told of every heartbeat that got through; nil tells nobody.
@@ -71,6 +73,9 @@ func New(c Config) (*Pool, error) {
 	}
 	if c.Claim == nil {
 		c.Claim = c.Engine.Claim
+	}
+	if c.Finish == nil {
+		c.Finish = c.Engine.Finish
 	}
 	c.Workers, c.Slots = max(1, c.Workers), max(1, c.Slots)
 	return &Pool{Config: c, runs: map[job.ID]*run{}}, nil

@@ -77,6 +77,12 @@ func (r *run) leaseTime() time.Duration {
 	return 2 * r.pool.Beat
 }
 
+// beatTime is the time between heartbeats: that of the settings, less for a job whose
+// lease is from a time when they were others.
+func (r *run) beatTime() time.Duration {
+	return min(r.pool.Beat, max(time.Millisecond, r.leaseTime()/2))
+}
+
 // renew is for when the engine has heard of the run.
 func (r *run) renew() { r.lease.Reset(r.leaseTime()) }
 
@@ -99,7 +105,7 @@ func (r *run) run() {
 	if o.On == "" {
 		o.On = job.Released
 	}
-	err := engine.Persist(r.alive, func() error { _, err := r.pool.Engine.Finish(r.calls, r.id, o); return err })
+	err := engine.Persist(r.alive, func() error { _, err := r.pool.Finish(r.calls, r.id, o); return err })
 	switch {
 	case err == nil:
 	case job.IsKind(err, job.RunLost): // canceled at the last moment, or written by a try whose answer was lost
@@ -138,7 +144,8 @@ func (r *run) panicked(p any) engine.Outcome {
 // beatUntil sends heartbeats until the handler has returned. While they fail they
 // are sent more often.
 func (r *run) beatUntil(ended <-chan engine.Outcome) engine.Outcome {
-	next := time.NewTimer(r.pool.Beat)
+	every := r.beatTime()
+	next := time.NewTimer(every)
 	defer next.Stop()
 	beaten := make(chan error, 1)
 	for {
@@ -157,11 +164,11 @@ func (r *run) beatUntil(ended <-chan engine.Outcome) engine.Outcome {
 				if r.pool.Beaten != nil {
 					r.pool.Beaten()
 				}
-				next.Reset(r.pool.Beat)
+				next.Reset(every)
 			case job.IsKind(err, job.RunLost):
 				r.giveUp()
 			default:
-				next.Reset(min(r.pool.Beat, mostPause))
+				next.Reset(min(every, mostPause))
 			}
 		}
 	}

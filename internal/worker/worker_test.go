@@ -106,6 +106,20 @@ func TestBeats(t *testing.T) {
 	w.until("succeeded", 1)
 }
 
+// A job whose lease is shorter than the heartbeats, as these were changed since, is kept alive.
+func TestBeatsOfAShortLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	beaten, let := make(chan struct{}), make(chan struct{})
+	w.run(worker.Config{Beat: time.Hour, Beaten: func() { beaten <- struct{}{} },
+		Handler: started(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
+	w.submit(1, 2*time.Second)
+	w.until("running", 1)
+	receive(t, beaten)
+	close(let)
+	w.until("succeeded", 1)
+}
+
 // TestCanceled: a run whose job is canceled stops at once, and what its handler
 // answers changes nothing.
 func TestCanceled(t *testing.T) {

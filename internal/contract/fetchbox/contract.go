@@ -121,6 +121,7 @@ type FetchBox struct {
 	metrics *metrics
 	ways    *ways
 	hosts   *hosts
+	storage storage
 	ids     *serial.Source
 	publish func(context.Context, []stream.Message) ([]uint64, error)
 

@@ -3,6 +3,7 @@ package fetchbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -72,6 +73,7 @@ func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	if err != nil {
 		return f.failed(&fault{code: codeUnknownPool, message: err.Error()})
 	}
+	f.awaitStorage(ctx)
 	leave, later := f.hosts.enter(ctx, req.URL.Host)
 	if later > 0 {
 		return engine.Outcome{On: job.Released, Delay: later, Reason: "the host is left alone for a while"}
@@ -99,7 +101,11 @@ func (f *fetcher) try(ctx context.Context, j *job.Job, task *handler.Task, req *
 		wrong := f.describe(err)
 		telemetry.Fail(span, wrong.code)
 		f.Log.Debug("a download failed", telemetry.JobID, task.JobID, "resource_id", task.ResourceID, "attempt", j.Failures+1, telemetry.ErrorMessage, err)
-		return f.failed(wrong)
+		o := f.failed(wrong)
+		if _, met := errors.AsType[*storageError](err); met && wrong.again && !f.storageAnswers(ctx) {
+			o.On = job.Released // it costs no try
+		}
+		return o
 	}
 	return succeeded(got.encode())
 }

@@ -375,16 +375,60 @@ func TestStorageFails(t *testing.T) {
 	}
 	good(t, w.fetch(context.Background(), place("a"), 0))
 	bad(t, w.fetch(context.Background(), place("a/below"), 0), "UPLOAD_INVALID_KEY", false)
-	if err := w.objects.Close(); err != nil {
+	if err := os.Symlink(t.TempDir(), filepath.Join(w.dir, "other")); err != nil { // a bucket that takes nothing
 		t.Fatal(err)
 	}
-	t.Run("FB-083 the storage is away", func(t *testing.T) {
-		o := w.fetch(context.Background(), taskOf(s.URL, nil), 0)
+	t.Run("FB-083 the storage answers and takes nothing", func(t *testing.T) {
+		o := w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.Storage = &handler.Storage{Bucket: "other", Key: "k"} }), 0)
 		if message := bad(t, o, "UPLOAD_FAILED", true); strings.Contains(message, w.dir) {
 			t.Errorf("it names the directory: %s", message)
 		}
 	})
 	equal(t, "counted", w.counter(t, "worker_storage_failures_total", "code", "UPLOAD_FAILED"), 1)
+}
+
+// TestStorageAway: a try that meets a storage that is away is put back and costs nothing, and until it is back no origin
+// is asked for what could not be kept.
+func TestStorageAway(t *testing.T) {
+	t.Parallel()
+	var hits atomic.Int64
+	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) { hits.Add(1); _, _ = io.WriteString(rw, "x") })
+	c := near()
+	c.Tries = 1
+	w := newFetching(t, c)
+	r := w.submitTo(t, "default", resourcesOf(s.URL, 1))
+	temporary := filepath.Join(w.dir, ".temp")
+	if err := os.RemoveAll(temporary); err != nil { // there is no room for anything new
+		t.Fatal(err)
+	}
+	t.Run("FB-083 the try that meets it is not counted", func(t *testing.T) {
+		o := w.fetch(context.Background(), taskOf(s.URL, nil), 0)
+		if o.On != job.Released {
+			t.Errorf("it ended as %q", o.On)
+		}
+		w.endOf(t, r.JobID, o)
+		v := w.status(t, r.JobID, "in_progress")
+		equal(t, "FB-057 last error", v.LastError.Code, "UPLOAD_FAILED")
+		equal(t, "failed", v.Failed, 0)
+	})
+	t.Run("FB-083 others wait for it", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		if o := w.fetch(ctx, taskOf(s.URL, nil), 0); o.On != "" {
+			t.Errorf("it ended as %q", o.On)
+		}
+		equal(t, "requests", hits.Load(), 1)
+	})
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	good(t, w.fetch(context.Background(), taskOf(s.URL, nil), 0))
+	for _, message := range []string{"the storage is away; downloads wait for it", "the storage is back"} {
+		equal(t, message, len(w.log.Lines(t, map[string]any{"msg": message})), 1)
+	}
+	done := w.tells(nil)
+	w.live(t)
+	equal(t, "completed with its only try", done.wait(t).Completed, 1)
 }
 
 // A run that is lost, or given back because the node stops, leaves nothing and says nothing.

@@ -104,8 +104,8 @@ func (in *ingest) store(ctx context.Context) (*receipt, error) {
 		if r, err = in.attempt(ctx); err == nil {
 			return r, nil
 		}
-		if k := job.KindOf(err); k != job.Unavailable && k != job.Timeout && k != job.Internal {
-			break
+		if k := job.KindOf(err); !in.put || k != job.Unavailable && k != job.Timeout && k != job.Internal {
+			break // also where the storage failed: it has been tried by its client
 		}
 	}
 	in.undo(ctx)

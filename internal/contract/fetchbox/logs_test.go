@@ -110,6 +110,8 @@ func TestLogsOfAStreamMadeAnew(t *testing.T) {
 	w.deliver(t)
 	r := w.submit(t, manifest(1))
 	w.deliver(t)
+	live := w.follow(t, t.Context(), r.JobID, "")
+	next(t, live)
 	if answer, err := w.producer(t).Request("$JS.API.STREAM.DELETE.JOBS_LOGS", nil, 10*time.Second); err != nil || !strings.Contains(string(answer.Data), `"success":true`) {
 		t.Fatal(err, string(answer.Data))
 	}
@@ -121,7 +123,11 @@ func TestLogsOfAStreamMadeAnew(t *testing.T) {
 		t.Fatalf("got %+v", all)
 	}
 	equal(t, "followed", next(t, w.follow(t, t.Context(), r.JobID, "")).Offset, all[0].Offset)
-	equal(t, "from the cursor", len(w.logs(t, r.JobID, fmt.Sprint("?since_offset=", w.get(t, r.JobID).LogCursor.Offset))), 0)
+	next(t, live)
+	equal(t, "followed live", next(t, live).Offset, all[0].Offset)
+	cursor := w.get(t, r.JobID).LogCursor.Offset
+	equal(t, "followed from the old cursor", next(t, w.follow(t, t.Context(), r.JobID, fmt.Sprint("&since_offset=", cursor))).Offset, all[0].Offset)
+	equal(t, "from the cursor", len(w.logs(t, r.JobID, fmt.Sprint("?since_offset=", cursor))), 0)
 }
 
 // follow opens the log of a job and returns its lines; the response ends with the test.

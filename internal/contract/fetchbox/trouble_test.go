@@ -3,6 +3,7 @@ package fetchbox_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/testkit"
@@ -64,6 +66,22 @@ func TestTrouble(t *testing.T) {
 			t.Fatal(err)
 		}
 		afterwards(t, w)
+	})
+	t.Run("FB-044 G-FB-20 an S3 store that hangs up", func(t *testing.T) {
+		var asked atomic.Int32
+		s3 := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1); panic(http.ErrAbortHandler) }))
+		defer s3.Close()
+		w := inMemory(t, config())
+		var err error
+		if w.objects, err = object.Open(t.Context(), object.Config{Bucket: "millrace",
+			URL: "s3://?region=us-east-1&use_path_style=true&anonymous=true&endpoint=" + s3.URL}); err != nil {
+			t.Fatal(err)
+		}
+		defer w.objects.Close()
+		w.open(t, config())
+		w.post(t, manifest(3), keyHeader, "k").Is(t, 500, "INTERNAL_ERROR")
+		equal(t, "tries", asked.Load(), 3)
+		w.nothing(t)
 	})
 	t.Run("FB-044 FB-035 FB-049 the streams", func(t *testing.T) {
 		w := inMemory(t, config())

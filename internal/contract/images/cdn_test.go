@@ -68,6 +68,7 @@ func TestPurge(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
 	c := config()
+	c.Off = true
 	c.CDN = &cdn.HTTP{URL: n.URL + "/cache/", Client: outward(t)}
 	w := inMemory(t, c)
 	ctx, stop := context.WithCancel(context.Background())
@@ -110,7 +111,49 @@ func TestPurge(t *testing.T) {
 		}
 		w.purged(t, deletion, "done")
 		equal(t, "asked", strings.Join(n.take()[1:], "\n"), strings.Join(want, "\n"))
+		stop()
+		running.Wait()
+		lines := w.log.Lines(t, map[string]any{"level": "WARN", "msg": "purge", "job_id": deletion, "file_id": r.FileID, "attempt": 1.0, "current_state": "queued"})
+		if len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0]["reason"]), "503") {
+			t.Errorf("the log says %v", lines)
+		}
 	})
+}
+
+// One that uses up its tries is given up, which the log tells as an error.
+func TestPurgeGivenUp(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	c := config()
+	c.Off = true
+	c.CDN = &cdn.HTTP{URL: n.URL, Client: outward(t)}
+	w := inMemory(t, c)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.room.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	r := w.put(t, pngOf(t, 9, 9))
+	w.attempt(t, r.JobID)
+	for range 12 {
+		n.status = append(n.status, 502)
+	}
+	w.messages(t)
+	for try := range 12 {
+		<-n.came
+		if try < 11 {
+			w.purged(t, r.JobID, "queued")
+			w.clock.Advance(10 * time.Minute)
+			w.sweep(t)
+		}
+	}
+	w.purged(t, r.JobID, "failed")
+	stop()
+	running.Wait()
+	equal(t, "tries", len(n.take()), 12)
+	equal(t, "tries that are told", len(w.log.Lines(t, map[string]any{"level": "WARN", "msg": "purge", "job_id": r.JobID})), 11)
+	lines := w.log.Lines(t, map[string]any{"level": "ERROR", "msg": "purge", "job_id": r.JobID, "attempt": 12.0, "current_state": "failed"})
+	equal(t, "the end that is told", len(lines), 1)
 }
 
 // purged waits until a purge has a state.

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/images/cdn"
 	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/object"
@@ -59,6 +60,7 @@ type Config struct {
 	BackoffMax  time.Duration
 	Sizes       []int // where an upload asks for none
 	MaxUpload   int64 // bytes
+	MaxPixels   int64 // of an original that a worker outside may have decoded; the Processor has a limit of its own
 
 	Off     bool // no attempts in this process
 	Workers int
@@ -72,6 +74,7 @@ func (c *Config) validate() error {
 		"Processor, WorkDir and Workers are needed":    !c.Off && (c.Processor == nil || c.WorkDir == "" || c.Workers < 1),
 		"LockTimeout must be above 0":                  c.LockTimeout <= 0,
 		"MaxAttempts and MaxUpload must be 1 or more":  c.MaxAttempts < 1 || c.MaxUpload < 1,
+		"MaxPixels must be 1 or more":                  c.MaxPixels < 1,
 		"BackoffBase and BackoffMax must be 0 or more": c.BackoffBase < 0 || c.BackoffMax < 0,
 		"Sizes must be 1 to 20 whole numbers to 8192":  !validSizes(c.Sizes),
 	} {
@@ -91,6 +94,7 @@ type Images struct {
 	api       *apiMetrics
 	worker    *workerMetrics
 	proposals chan message.Delivery // from the queue to whichever worker is free
+	fresh     atomic.Int64          // workers that have not claimed yet
 
 	engine *engine.Engine                // set by Mount
 	bound  atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before
@@ -119,7 +123,8 @@ func (m *Images) Contract() engine.Contract {
 
 // Contracts are all that the engine is to serve: the jobs, and the purges.
 func (m *Images) Contracts() []engine.Contract {
-	return []engine.Contract{m.Contract(), {Name: Purges, Machine: purgeMachine, History: true, RetryDelay: purgeDelay, Retention: purgeRetention}}
+	return []engine.Contract{m.Contract(), {Name: Purges, Machine: purgeMachine, History: true, RetryDelay: purgeDelay, Retention: purgeRetention,
+		Moved: m.purgeFailed, MovedOn: []job.Cause{job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood}}}
 }
 
 // retryDelay is how long a job waits after the failure just counted (IP-055); what was lost or given back waits for
@@ -129,6 +134,12 @@ func (m *Images) retryDelay(j *job.Job) time.Duration {
 		return 0
 	}
 	return job.Backoff{Strategy: job.Exponential, Base: m.BackoffBase, Max: m.BackoffMax}.Delay(j.Failures)
+}
+
+// Checks are what Images needs to be of use: where the objects are, and the queue that proposes jobs. Other contracts can
+// do without.
+func (m *Images) Checks() []httpapi.Check {
+	return []httpapi.Check{{Name: Name + " objects", Run: m.Objects.Ping, Lesser: true}, {Name: Name + " messages", Run: m.Queue.Ping, Lesser: true}}
 }
 
 // Run does what is due without a request until ctx ends: attempts, purges, and the sweeps.

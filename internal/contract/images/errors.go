@@ -26,6 +26,8 @@ const (
 	codeTooLarge      code = "UPLOAD_TOO_LARGE"
 	codeUnsupported   code = "UNSUPPORTED_IMAGE_TYPE"
 	codeMediaType     code = "UNSUPPORTED_MEDIA_TYPE"
+	codePrecondition  code = "PRECONDITION_FAILED"
+	codeRange         code = "RANGE_NOT_SATISFIABLE"
 	codeUnavailable   code = "SERVICE_UNAVAILABLE"
 	codeInternal      code = "INTERNAL_ERROR"
 )
@@ -50,6 +52,8 @@ var meanings = map[code]meaning{
 	codeTooLarge:      {http.StatusRequestEntityTooLarge, "The upload is too large"},
 	codeUnsupported:   {http.StatusUnsupportedMediaType, "Not a supported image type"},
 	codeMediaType:     {http.StatusUnsupportedMediaType, "The media type is not supported"},
+	codePrecondition:  {http.StatusPreconditionFailed, "A precondition of the request fails"},
+	codeRange:         {http.StatusRequestedRangeNotSatisfiable, "The file has no such range"},
 	codeUnavailable:   {http.StatusServiceUnavailable, "A dependency is unavailable"},
 	codeInternal:      {http.StatusInternalServerError, "Unexpected error"},
 }
@@ -73,12 +77,14 @@ var kindCodes = map[job.Kind]code{
 
 // statusCodes says what a request turned down by HTTP alone is.
 var statusCodes = map[int]code{
-	http.StatusUnauthorized:          codeUnauthorized,
-	http.StatusNotFound:              codeNotFound,
-	http.StatusMethodNotAllowed:      codeMethod,
-	http.StatusRequestTimeout:        codeInvalid,
-	http.StatusRequestEntityTooLarge: codeTooLarge,
-	http.StatusUnsupportedMediaType:  codeMediaType,
+	http.StatusUnauthorized:                 codeUnauthorized,
+	http.StatusNotFound:                     codeNotFound,
+	http.StatusMethodNotAllowed:             codeMethod,
+	http.StatusRequestTimeout:               codeInvalid,
+	http.StatusPreconditionFailed:           codePrecondition,
+	http.StatusRequestEntityTooLarge:        codeTooLarge,
+	http.StatusUnsupportedMediaType:         codeMediaType,
+	http.StatusRequestedRangeNotSatisfiable: codeRange,
 }
 
 // problem is an error with a code, where its kind alone does not tell it.
@@ -93,6 +99,7 @@ var (
 	errNoFile      = &problem{codeNoFile, "there is no such file"}
 	errNoJob       = &problem{codeNoJob, "there is no such job"}
 	errNoVariant   = &problem{codeNotReady, "the file has no variant of this size"}
+	errNotYet      = &problem{codeNotReady, "the variant of this size is still being made"}
 	errDeleted     = &problem{codeDeleted, "the file is deleted"}
 	errUnsupported = &problem{codeUnsupported, "an upload is a JPEG, PNG, GIF or WebP image and says so by its content type or the extension of its name"}
 )

@@ -36,10 +36,14 @@ func (m *Images) Take(ctx context.Context, body []byte, worker string) (j *job.J
 	return j, acked, err
 }
 
-// Attempt makes the attempt of a job that was claimed, and ends it.
+// Handle makes the attempt of a job that was claimed.
+func (m *Images) Handle(ctx context.Context, j *job.Job) engine.Outcome {
+	return attempts{m}.Handle(ctx, &worker.Task{Job: j})
+}
+
+// Attempt is Handle, and ends it.
 func (m *Images) Attempt(ctx context.Context, j *job.Job) (*job.Job, error) {
-	o := attempts{m}.Handle(ctx, &worker.Task{Job: j})
-	return m.engine.Finish(ctx, engine.Run{ID: j.ID, Run: j.Run}, o)
+	return m.engine.Finish(ctx, engine.Run{ID: j.ID, Run: j.Run}, m.Handle(ctx, j))
 }
 
 // Propose hands a message to the workers of the room.

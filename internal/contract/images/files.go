@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -29,7 +30,8 @@ type file struct {
 	id     string
 	status string
 	upload upload
-	made   // of all completed jobs; the latest of a size counts
+	made         // of all completed jobs; the latest of a size counts
+	coming []int // sizes of jobs that are not over
 	latest *job.Job
 	// deletion is the latest job that is to delete the file, nil where there is none.
 	deletion *job.Job
@@ -82,8 +84,11 @@ func (f *file) add(j *job.Job) {
 	case j.State == completed:
 		f.merge(j.Result)
 		f.become(fileReady)
-	case machine.Phase(j.State) != job.Done && f.status != fileReady:
-		f.become(fileProcessing)
+	case machine.Phase(j.State) != job.Done:
+		f.coming = append(f.coming, uploadOf(j).Sizes...)
+		if f.status != fileReady {
+			f.become(fileProcessing)
+		}
 	}
 }
 
@@ -178,7 +183,7 @@ func (m *Images) getFile(c *httpapi.Call) error {
 	return nil
 }
 
-// GET /images/v1/files/{file_id}/content
+// GET, HEAD /images/v1/files/{file_id}/content
 func (m *Images) getContent(c *httpapi.Call) error {
 	f, err := m.fileOf(c)
 	if err != nil {
@@ -187,10 +192,10 @@ func (m *Images) getContent(c *httpapi.Call) error {
 	if f.status == fileDeleted {
 		return errDeleted
 	}
-	return m.serve(c, originalKey(f.id), f.mime(), f.id)
+	return m.serve(c, f, originalKey(f.id), f.mime(), f.id)
 }
 
-// GET /images/v1/files/{file_id}/variants/{size}
+// GET, HEAD /images/v1/files/{file_id}/variants/{size}
 func (m *Images) getVariant(c *httpapi.Call) error {
 	f, err := m.fileOf(c)
 	if err != nil {
@@ -199,22 +204,25 @@ func (m *Images) getVariant(c *httpapi.Call) error {
 	if f.status == fileDeleted {
 		return errDeleted
 	}
-	size, ok := httpapi.Digits(c.Member("size"))
+	size, _ := httpapi.Digits(c.Member("size"))
 	v := f.variant(size)
-	if !ok || v == nil {
+	switch {
+	case strconv.Itoa(size) != c.Member("size"): // a variant has one address
+		return errNoVariant
+	case v == nil && slices.Contains(f.coming, size):
+		return errNotYet
+	case v == nil:
 		return errNoVariant
 	}
-	return m.serve(c, v.Key, variantMIME(v.Key, f.id, v.Size), f.id+"-"+strconv.Itoa(v.Size))
+	return m.serve(c, f, v.Key, variantMIME(v.Key, f.id, v.Size), f.id+"-"+strconv.Itoa(v.Size))
 }
-
-// pieces of an object are read into memory one at a time.
-const pieceSize = 256 << 10
 
 // caching is how long others may keep an object: it never changes, but it may be deleted.
 const caching = "max-age=3600"
 
-// serve answers with an object. It comes from strangers, so a browser is told to take it for nothing but an image.
-func (m *Images) serve(c *httpapi.Call, key, mime, tag string) error {
+// serve answers with an object of a file. It comes from strangers, so a browser is told to take it for nothing but an
+// image.
+func (m *Images) serve(c *httpapi.Call, f *file, key, mime, tag string) error {
 	h := c.Header()
 	h.Set("ETag", `"`+tag+`"`)
 	scope := "public, "
@@ -225,52 +233,43 @@ func (m *Images) serve(c *httpapi.Call, key, mime, tag string) error {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Content-Disposition", "inline")
-	if matches(c.Request.Header.Values("If-None-Match"), `"`+tag+`"`) {
+	if matches(c.Request.Header.Values("If-None-Match"), `"`+tag+`"`) { // without a look at the object
 		c.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	object, size, err := m.openObject(c.Request.Context(), key)
-	if err != nil {
-		return m.unserved(h, err)
+	body, info, err := m.openObject(c.Request.Context(), key)
+	if err == nil {
+		defer body.Close()
+		h.Set("Content-Type", mime)
+		err = c.SendContent(info.Modified, body)
 	}
-	defer object.Close()
-	h.Set("Content-Type", mime)
-	h.Set("Content-Length", strconv.FormatInt(size, 10))
-	piece := make([]byte, min(size, pieceSize))
-	for {
-		n, err := io.ReadFull(object, piece)
-		if n > 0 {
-			if err := c.Stream(piece[:n]); err != nil {
-				return nil // the caller went away
-			}
-		}
-		switch {
-		case err == io.EOF || err == io.ErrUnexpectedEOF || len(piece) == 0:
-			return nil
-		case err != nil:
-			return err
-		}
+	if err == nil {
+		return nil
 	}
-}
-
-func (m *Images) openObject(ctx context.Context, key string) (body io.ReadCloser, size int64, err error) {
-	err = m.api.object(opGet, func() error {
-		found, info, err := m.Objects.Open(ctx, "", key)
-		body, size = found, info.Size
-		return err
-	})
-	return body, size, err
-}
-
-// unserved takes back what was said of an object that is not there: a deletion came in between.
-func (m *Images) unserved(h http.Header, err error) error {
-	for _, name := range []string{"ETag", "Cache-Control", "Content-Security-Policy", "Content-Disposition"} {
-		h.Del(name)
+	for _, name := range []string{"ETag", "Last-Modified", "Cache-Control", "Content-Security-Policy", "Content-Disposition"} {
+		h.Del(name) // they are not of what is sent instead
 	}
 	if job.IsKind(err, job.NotFound) {
-		return errDeleted
+		return m.missing(c.Request.Context(), f.id, key)
 	}
 	return err
+}
+
+func (m *Images) openObject(ctx context.Context, key string) (body io.ReadSeekCloser, info object.Info, err error) {
+	err = m.api.object(opGet, func() (err error) { body, info, err = m.Objects.Open(ctx, "", key); return err })
+	return body, info, err
+}
+
+// missing is what a file's object that is not there means: a deletion came in between, or the object is lost.
+func (m *Images) missing(ctx context.Context, fileID, key string) error {
+	f, err := m.find(ctx, fileID)
+	switch {
+	case err != nil:
+		return err
+	case f.status == fileDeleted:
+		return errDeleted
+	}
+	return &job.Error{Kind: job.Internal, Op: "images.serve", Msg: "the object storage has lost " + key}
 }
 
 // matches reports whether a caller has the object already.

@@ -3,7 +3,9 @@ package images_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -167,7 +169,7 @@ func TestRetries(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		t.Run("IP-054 IP-018 IP-014 a failed third attempt is failed at once", func(t *testing.T) {
+		t.Run("IP-054 IP-018 IP-014 G-IP-06 a failed third attempt is failed at once", func(t *testing.T) {
 			v := w.status(t, r.JobID, failed)
 			equal(t, "attempts", v.AttemptCount, 3)
 			equal(t, "history", w.history(t, r.JobID), "queued processing failed_retryable processing failed_retryable processing failed")
@@ -235,11 +237,56 @@ func TestDeadLetters(t *testing.T) {
 			w.Do(t, "POST", lettersPath+"/"+again.JobID+"/replay", "").Is(t, 409, "NOT_REPLAYABLE")
 			w.Do(t, "POST", lettersPath+"/"+r.FileID+"/replay", "").Is(t, 404, "JOB_NOT_FOUND")
 		})
-		t.Run("letters are kept for 90 days", func(t *testing.T) {
+		t.Run("G-IP-20 a page is full as long as there is more, whatever else has failed", func(t *testing.T) {
+			var old, late []string // created in turns; the old ones failed long ago
+			for range 5 {
+				w.clock.Advance(time.Second)
+				old = append(old, w.put(t, []byte("GIF89a")).JobID)
+				w.clock.Advance(time.Second)
+				late = append([]string{w.put(t, []byte("GIF89a")).JobID}, late...)
+			}
+			for _, id := range old {
+				w.attempt(t, id)
+			}
+			w.clock.Advance(91 * 24 * time.Hour)
+			for _, id := range late {
+				w.attempt(t, id)
+			}
+			var got []string
+			sizes, query := "", "?limit=2"
+			for query != "" {
+				p := testkit.Read[struct {
+					Items []letter
+					Next  *string `json:"next_cursor"`
+					More  bool    `json:"has_more"`
+				}](t, w.Do(t, "GET", lettersPath+query, "").Want(t, 200))
+				for _, l := range p.Items {
+					got = append(got, l.JobID)
+				}
+				sizes += fmt.Sprint(len(p.Items), " ")
+				equal(t, "more", p.More, p.Next != nil)
+				if query = ""; p.Next != nil {
+					query = "?limit=2&cursor=" + *p.Next
+				}
+			}
+			equal(t, "pages", sizes, "2 2 1 ")
+			equal(t, "letters", strings.Join(got, " "), strings.Join(late, " "))
+		})
+	})
+}
+
+func TestDeadLettersAreKept(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		r := w.put(t, []byte("GIF89a"))
+		w.attempt(t, r.JobID)
+		letters := func() int {
+			return len(testkit.Read[struct{ Items []any }](t, w.Do(t, "GET", lettersPath, "").Want(t, 200)).Items)
+		}
+		t.Run("G-IP-08 letters are kept for 90 days", func(t *testing.T) {
 			w.clock.Advance(90*24*time.Hour - time.Minute)
-			equal(t, "letters", len(letters("")), 1)
+			equal(t, "letters", letters(), 1)
 			w.clock.Advance(time.Minute + time.Second)
-			equal(t, "letters", len(letters("")), 0)
+			equal(t, "letters", letters(), 0)
 			w.Do(t, "POST", lettersPath+"/"+r.JobID+"/replay", "").Is(t, 409, "NOT_REPLAYABLE")
 		})
 	})
@@ -379,10 +426,10 @@ func TestDeletionMeanwhile(t *testing.T) {
 	w.attempt(t, r.JobID)
 	equal(t, "reason", text(w.status(t, r.JobID, failed).LastErrorType), "file_deleted")
 	equal(t, "objects", len(w.stored(t)), 0)
-	equal(t, "files", len(files(t, w.dir)), 0)
+	equal(t, "files", len(files(t, filepath.Join(w.dir, bucket))), 0)
 }
 
-// stalled is a body that a worker has not finished writing when the file is deleted.
+// A worker that stalls until its lock has run out comes too late with its result.
 func TestStalledWriter(t *testing.T) {
 	t.Parallel()
 	p := &interrupted{Processor: processor()}

@@ -162,8 +162,14 @@ func (m *Images) runReceiver(ctx context.Context) {
 	})
 }
 
-// claim is how a worker gets a job: it waits for a message and claims the job that this proposes (IP-042).
+// claim is how a worker gets a job: it waits for a message and claims the job that this proposes (IP-042). Only the first
+// time it takes what has waited the longest: a message that was in the hands of a node that was killed comes again late.
 func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
+	if m.fresh.Add(-1) >= 0 {
+		if jobs, err := m.claimOldest(ctx, req); err != nil || len(jobs) > 0 {
+			return jobs, err
+		}
+	}
 	patience := time.NewTimer(req.Wait)
 	defer patience.Stop()
 	for {
@@ -182,6 +188,13 @@ func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job
 			return nil, nil
 		}
 	}
+}
+
+// claimOldest claims what is first in claim order, none where nothing waits.
+func (m *Images) claimOldest(ctx context.Context, req engine.ClaimRequest) (jobs []*job.Job, err error) {
+	req.Wait = 0
+	err = m.worker.query(opClaim, func() (err error) { jobs, err = m.engine.Claim(context.WithoutCancel(ctx), req); return err })
+	return jobs, err
 }
 
 // take claims the job of a message and settles the message, whatever the claim said: a job that cannot be claimed is

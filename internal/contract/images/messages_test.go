@@ -2,6 +2,7 @@ package images_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -17,6 +18,23 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
+
+// What was about to be claimed when a node was killed is not left waiting for its message to come again.
+func TestMessageInHand(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	jobs := []string{w.put(t, pngOf(t, 9, 9)).JobID, w.put(t, pngOf(t, 9, 9)).JobID}
+	w.messages(t) // they come no more
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.room.Run(ctx) })
+	for _, id := range jobs {
+		w.until(t, id, completed)
+	}
+	stop()
+	running.Wait()
+	equal(t, "IP-076 ends that were written", metric(t, w.worker, "db_query_duration_seconds", "query_type", "update"), 2.0)
+}
 
 func TestMessages(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
@@ -111,11 +129,53 @@ func TestSweep(t *testing.T) {
 			}
 			return len(w.queue.take())
 		}
-		w.put(t, pngOf(t, 20, 20))
+		first := w.put(t, pngOf(t, 20, 20)).JobID
 		w.messages(t) // lost
 		equal(t, "before a minute", swept(t), 0)
 		w.clock.Advance(time.Minute)
 		equal(t, "G-IP-16 after a minute", swept(t), 1)
+		t.Run("G-IP-16 whatever can be claimed is proposed again, and nothing else", func(t *testing.T) {
+			w.clock.Advance(time.Hour)
+			swept(t)
+			want := map[string]bool{}
+			made := func(waits bool) string {
+				id := w.put(t, pngOf(t, 2, 2)).JobID
+				if waits {
+					want[id] = true
+				}
+				return id
+			}
+			w.mustClaim(t, made(true)) // its lock will run out
+			w.clock.Advance(lockTimeout - 5*time.Second)
+			made(true) // queued
+			w.fail(t, made(true))
+			if err := w.end(w.mustClaim(t, made(true)), engine.Outcome{On: job.Released}); err != nil {
+				t.Fatal(err)
+			}
+			w.attempt(t, made(false))
+			w.clock.Advance(6 * time.Second)
+			w.sweep(t) // the lock has run out, the delay is over
+			w.mustClaim(t, made(false))
+			w.messages(t) // lost
+			w.clock.Advance(time.Minute)
+			if err := sweep(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range w.queue.take() {
+				var of struct{ JobID string }
+				if err := json.Unmarshal(m.Body, &of); err != nil || m.ID != "" {
+					t.Errorf("%s %q: %v", m.Body, m.ID, err)
+				}
+				if of.JobID == first {
+					continue
+				}
+				if !want[of.JobID] {
+					t.Errorf("%s is proposed", of.JobID)
+				}
+				delete(want, of.JobID)
+			}
+			equal(t, "not proposed", len(want), 0)
+		})
 		t.Run("one node sweeps at a time", func(t *testing.T) {
 			other := w.node(t, config())
 			if err := other.room.Sweeper()(context.Background()); err != nil {
@@ -144,11 +204,15 @@ func TestSweep(t *testing.T) {
 
 // One message twenty times, in parallel, to four workers on two nodes: one attempt.
 func TestDuplicates(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, w *world) {
-		t.Run("IP-040 IP-004 twenty deliveries, four workers, one attempt", func(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, place testkit.Place) {
+		t.Run("IP-040 IP-004 IP-042 IP-046 twenty deliveries, four workers, one attempt", func(t *testing.T) {
+			var processed atomic.Int32
+			c := config()
+			c.Processor = &interrupted{processor(), func() { processed.Add(1) }}
+			w := in(t, place, c)
 			r := w.put(t, pngOf(t, 30, 30))
 			w.messages(t)
-			other := w.node(t, config())
+			other := w.node(t, c)
 			ctx, stop := context.WithCancel(context.Background())
 			var running, sends sync.WaitGroup
 			for _, node := range []*world{w, other} {
@@ -170,6 +234,7 @@ func TestDuplicates(t *testing.T) {
 			equal(t, "attempts", w.status(t, r.JobID, completed).AttemptCount, 1)
 			sum := metric(t, w.worker, "job_processed_total", "status", "completed") + metric(t, other.worker, "job_processed_total", "status", "completed")
 			equal(t, "attempts counted", sum, 1.0)
+			equal(t, "processed", processed.Load(), 1)
 		})
 	})
 }
@@ -213,7 +278,7 @@ func TestThroughStreams(t *testing.T) {
 	t.Cleanup(s.Close)
 	c := config()
 	c.Queue = images.Embedded(s, log)
-	through(t, inMemory(t, c))
+	t.Run("G-IP-12 upload, outbox, stream, claim, attempt", func(t *testing.T) { through(t, inMemory(t, c)) })
 }
 
 // through runs a room until a file that is uploaded is ready.
@@ -263,5 +328,5 @@ func TestThroughSQS(t *testing.T) {
 	defer queue.Close()
 	c := config()
 	c.Queue = queue
-	through(t, inMemory(t, c))
+	t.Run("G-IP-12 upload, outbox, SQS, claim, attempt", func(t *testing.T) { through(t, inMemory(t, c)) })
 }

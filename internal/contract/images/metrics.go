@@ -113,7 +113,7 @@ func (m *apiMetrics) send(fn func() error) error { return m.external.call(fn, qu
 // route returns what observes the requests of a route, which goes by its pattern (IP-069).
 func (m *apiMetrics) route(method, pattern string) func(int, time.Duration) {
 	usual := http.StatusOK
-	if method != http.MethodGet {
+	if method == http.MethodPost || method == http.MethodDelete {
 		usual = http.StatusAccepted
 	}
 	m.seconds.WithLabelValues(method, pattern, strconv.Itoa(usual)) // there from the start

@@ -57,10 +57,46 @@ var families = []struct {
 	{"IP-081", "worker", "job_queue_depth", "job_type", dto.MetricType_GAUGE, nil},
 }
 
-// All families are there before anything has happened (G-IP-23).
+// All families are there before anything has happened, also where no worker runs.
 func TestFamilies(t *testing.T) {
 	t.Parallel()
-	w := inMemory(t, config())
+	c := config()
+	c.Off = true
+	w := inMemory(t, c)
+	t.Run("G-IP-09 G-IP-10 G-IP-23 no others, in registries of their own, and all at zero", func(t *testing.T) {
+		for role, from := range map[string]*prometheus.Registry{"api": w.api, "worker": w.worker} {
+			all, err := from.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			named := map[string]bool{}
+			for _, f := range families {
+				named[f.name] = named[f.name] || f.role == role
+			}
+			for _, family := range all {
+				if !named[family.GetName()] {
+					t.Errorf("%s has %s", role, family.GetName())
+				}
+				for _, m := range family.Metric {
+					if m.GetCounter().GetValue() != 0 || m.GetGauge().GetValue() != 0 || m.GetHistogram().GetSampleCount() != 0 {
+						t.Errorf("%s begins with %s", family.GetName(), m)
+					}
+				}
+			}
+		}
+		for _, jobType := range []string{"process_file", "delete_file"} {
+			for _, status := range []string{"completed", "failed_retryable", "failed"} {
+				metric(t, w.worker, "job_processed_total", "job_type", jobType, "status", status)
+				metric(t, w.worker, "job_processing_duration_seconds", "job_type", jobType, "status", status)
+			}
+			for _, name := range []string{"job_queue_latency_milliseconds", "job_active_count", "job_queue_depth"} {
+				metric(t, w.worker, name, "job_type", jobType)
+			}
+		}
+		for _, mime := range []string{"image/jpeg", "image/png", "image/gif", "image/webp"} {
+			metric(t, w.api, "upload_size_bytes", "mime_type", mime)
+		}
+	})
 	for _, f := range families {
 		t.Run(f.id+" "+f.name, func(t *testing.T) {
 			from := map[string]*prometheus.Registry{"api": w.api, "worker": w.worker}[f.role]
@@ -98,6 +134,7 @@ func TestMetrics(t *testing.T) {
 		r := w.put(t, picture)
 		t.Run("IP-064 an upload is observed by its type", func(t *testing.T) {
 			equal(t, "uploads", metric(t, w.api, "upload_size_bytes", "mime_type", "image/png"), 1.0)
+			equal(t, "bytes", histogramSum(t, w.api, "upload_size_bytes"), float64(len(picture)))
 		})
 		t.Run("IP-069 a route goes by its pattern", func(t *testing.T) {
 			for range 3 {
@@ -140,7 +177,7 @@ func TestMetrics(t *testing.T) {
 			equal(t, "sum", math.Round(1000*histogramSum(t, w.worker, "job_processing_duration_seconds")), 2000.0)
 			equal(t, "IP-073 errors", metric(t, w.worker, "image_processing_errors_total", "error_type", "storage_error"), 1.0)
 		})
-		t.Run("IP-058 IP-059 IP-060 IP-061 a line for each attempt", func(t *testing.T) {
+		t.Run("IP-058 IP-059 IP-060 IP-061 G-IP-22 a line for each attempt", func(t *testing.T) {
 			lines := w.log.Lines(t, map[string]any{"msg": "attempt", "job_id": r.JobID})
 			if len(lines) != 2 {
 				t.Fatalf("%d lines", len(lines))
@@ -189,6 +226,8 @@ func TestErrorMetrics(t *testing.T) {
 	w := in(t, p, config())
 	r := w.put(t, pngOf(t, 2, 2))
 	j := w.mustClaim(t, r.JobID)
+	w.send(t, "image/png", make([]byte, maxUpload+1), "").Is(t, 413, "UPLOAD_TOO_LARGE")
+	equal(t, "IP-068 what the caller does wrong is no error of the storage", metric(t, w.api, "external_error_total", "operation", "put_object"), 0.0)
 	w.objects.Close()
 	w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").Is(t, 503, "SERVICE_UNAVAILABLE")
 	equal(t, "IP-068 api", metric(t, w.api, "external_error_total", "operation", "get_object", "error_code", "unavailable"), 1.0)

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -17,6 +18,7 @@ const (
 	durationAttr = "duration_ms"
 	retriesAttr  = "retries"
 	reasonAttr   = "reason"
+	fileAttr     = "file_id"
 )
 
 // moved is told of every claim and of every end of an attempt on this node, whoever made it.
@@ -57,13 +59,28 @@ func (m *Images) traceMove(c *engine.Moved) {
 func (m *Images) logAttempt(c *engine.Moved) {
 	level, reason := slog.LevelInfo, c.Reason
 	if c.On != job.Succeeded {
-		level = slog.LevelWarn
-		if reason == "" {
-			reason = typeLost + ": " + textLost
-		}
+		level, reason = slog.LevelWarn, reasonOf(c)
 	}
 	m.Log.LogAttrs(context.Background(), level, "attempt", slog.String(telemetry.JobID, c.Job.ID.Key),
 		slog.String(jobTypeAttr, c.Job.Queue), slog.Int64(durationAttr, c.At.Sub(c.Job.StartedAt).Milliseconds()),
 		slog.Int(telemetry.Attempt, c.Job.Runs), slog.Int(retriesAttr, c.Job.Runs-1), slog.String(reasonAttr, reason),
 		slog.String(telemetry.CurrentState, statusOf(c.To)))
+}
+
+// reasonOf is why an attempt failed.
+func reasonOf(c *engine.Moved) string {
+	return cmp.Or(c.Reason, typeLost+": "+textLost)
+}
+
+// purgeFailed is told of every attempt at a purge that failed; one that was given up leaves old copies in the CDN.
+func (m *Images) purgeFailed(moves []engine.Moved) {
+	for i := range moves {
+		c := &moves[i]
+		level := slog.LevelWarn
+		if c.To == purgeFailed {
+			level = slog.LevelError
+		}
+		m.Log.LogAttrs(context.Background(), level, "purge", slog.String(telemetry.JobID, c.Job.ID.Key), slog.String(fileAttr, c.Job.Owner),
+			slog.Int(telemetry.Attempt, c.Job.Runs), slog.String(reasonAttr, reasonOf(c)), slog.String(telemetry.CurrentState, string(c.To)))
+	}
 }

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/serial"
@@ -43,6 +45,9 @@ func (m *Images) settle(ctx context.Context, j *job.Job, result []byte) (engine.
 	made, err := m.verify(ctx, j, result)
 	if err != nil {
 		return engine.Outcome{}, err
+	}
+	if int64(made.Height) > m.MaxPixels/int64(made.Width) {
+		return failedWith(j, picture.TooLarge, fmt.Sprintf("%d × %d pixels, more than %d", made.Width, made.Height, m.MaxPixels), false), nil
 	}
 	return engine.Outcome{On: job.Succeeded, Result: made.encode()}, nil
 }
@@ -95,7 +100,7 @@ func (m *Images) verifyVariant(ctx context.Context, j *job.Job, v *variant) erro
 	if longer := max(v.Width, v.Height); v.Width < 1 || v.Height < 1 || longer > v.Size {
 		return invalid("the variant of size %d cannot be %d × %d pixels", v.Size, v.Width, v.Height)
 	}
-	object, size, err := m.openObject(ctx, v.Key)
+	object, info, err := m.openObject(ctx, v.Key)
 	if job.IsKind(err, job.NotFound) {
 		return invalid("there is no object %s", v.Key)
 	}
@@ -103,8 +108,8 @@ func (m *Images) verifyVariant(ctx context.Context, j *job.Job, v *variant) erro
 		return err
 	}
 	object.Close()
-	if size != v.Bytes || size == 0 {
-		return invalid("the object %s has %d bytes, not %d", v.Key, size, v.Bytes)
+	if info.Size != v.Bytes || info.Size == 0 {
+		return invalid("the object %s has %d bytes, not %d", v.Key, info.Size, v.Bytes)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	secrets "github.com/millrace/millrace/internal/config"
-	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -134,6 +134,17 @@ func TestOutside(t *testing.T) {
 			last := claim(id)
 			equal(t, "attempt", last.Attempt, 3)
 			equal(t, "released", testkit.Read[jobView](t, post("runs/"+last.RunID+"/release", `{}`).Want(t, 200)).Status, "failed")
+		})
+		t.Run("G-IP-17 an original of too many pixels fails the job for good, whoever decoded it", func(t *testing.T) {
+			for size, want := range map[string]job.State{`"width":1000,"height":1000`: completed, `"width":1000,"height":1001`: failed,
+				`"width":9223372036854775807,"height":9223372036854775807`: failed} {
+				id := w.create(t, "process_file", r.FileID).JobID
+				large := strings.Replace(result, `"width":90,"height":90`, size, 1)
+				post("runs/"+claim(id).RunID+"/complete", `{"result":`+large+`}`).Want(t, 200)
+				if v := w.status(t, id, want); want == failed {
+					equal(t, "reason", text(v.LastErrorType), "too_large")
+				}
+			}
 		})
 		t.Run("a file that was deleted meanwhile fails the job, and nothing is left", func(t *testing.T) {
 			other := w.put(t, pngOf(t, 90, 90))

@@ -19,14 +19,21 @@ const beats = 3
 // runAttempts runs jobs that messages propose until ctx ends.
 func (m *Images) runAttempts(ctx context.Context) {
 	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Name, Name: m.Node, Workers: m.Workers, Beat: m.LockTimeout / beats,
-		Claim: m.claim, Handler: attempts{m}, Log: m.Log,
+		Claim: m.claim, Finish: m.finish, Handler: attempts{m}, Log: m.Log,
 		Panicked: func(t *worker.Task, _ any) engine.Outcome {
 			return failedWith(t.Job, typeInternal, "the attempt broke", true)
 		}})
 	if err != nil {
 		panic(err) // New has let nothing pass that is refused here
 	}
+	m.fresh.Store(int64(m.Workers))
 	pool.Run(ctx, m.Grace)
+}
+
+// finish writes the end of an attempt.
+func (m *Images) finish(ctx context.Context, run engine.Run, o engine.Outcome) (j *job.Job, err error) {
+	err = m.worker.query(opUpdate, func() (err error) { j, err = m.engine.Finish(ctx, run, o); return err })
+	return j, err
 }
 
 // attempts makes the attempts of both types of jobs.
@@ -102,19 +109,30 @@ func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := m.stillThere(ctx, j.Owner); err != nil {
 		return nil, err
 	}
-	made := made{MIME: info.MIME, Width: info.Width, Height: info.Height}
+	stored, err := m.putVariants(ctx, j.Owner, variants)
+	// A deletion that came while they were written may have missed some: also those of an attempt that is told to end.
+	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if err := m.stillThere(looking, j.Owner); err != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	made := made{MIME: info.MIME, Width: info.Width, Height: info.Height, Variants: stored}
+	return made.encode(), nil
+}
+
+// putVariants stores variants under their keys, and tells which.
+func (m *Images) putVariants(ctx context.Context, fileID string, variants []picture.Variant) (stored []variant, err error) {
 	for _, v := range variants {
-		key := variantStem(j.Owner, v.Size) + extensions[v.MIME]
+		key := variantStem(fileID, v.Size) + extensions[v.MIME]
 		if err := m.putFile(ctx, key, v.Path, v.MIME); err != nil {
 			return nil, err
 		}
-		made.Variants = append(made.Variants, variant{Size: v.Size, Width: v.Width, Height: v.Height, Bytes: v.Bytes, Key: key})
+		stored = append(stored, variant{Size: v.Size, Width: v.Width, Height: v.Height, Bytes: v.Bytes, Key: key})
 	}
-	// A deletion that came while they were written may have missed some.
-	if err := m.stillThere(ctx, j.Owner); err != nil {
-		return nil, err
-	}
-	return made.encode(), nil
+	return stored, nil
 }
 
 // render runs the processor on the original.

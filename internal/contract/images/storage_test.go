@@ -3,10 +3,13 @@ package images_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"testing"
+	"time"
 
+	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/outside"
@@ -26,6 +29,7 @@ func TestS3(t *testing.T) {
 	picture := jpegOf(t, 300, 200)
 	r := w.put(t, picture)
 	equal(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").Want(t, 200).Body == string(picture), true)
+	w.partly(t, filesPath+"/"+r.FileID+"/content", picture)
 	w.attempt(t, r.JobID)
 	for _, v := range w.file(t, r.FileID, "ready").Variants {
 		equal(t, "bytes", int64(len(w.Do(t, "GET", v.URL, "").Want(t, 200).Body)), v.Bytes)
@@ -34,6 +38,42 @@ func TestS3(t *testing.T) {
 	equal(t, "objects", len(w.stored(t)), 3)
 	w.attempt(t, w.create(t, "delete_file", r.FileID).JobID)
 	equal(t, "objects", len(w.stored(t)), 0)
+}
+
+// A node whose objects or messages are away says which. It stays ready, for the other contracts.
+func TestReady(t *testing.T) {
+	queues := outside.SQS(t, 30*time.Second)
+	queue, err := message.OpenSQS(context.Background(), queues.Setting(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(queue.Close)
+	storage := outside.S3(t, bucket)
+	objects, err := object.Open(context.Background(), object.Config{URL: storage.Setting(), Bucket: bucket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { objects.Close() })
+	p, c := testkit.InMemory(t), config()
+	c.Queue = queue
+	w := &world{clock: p.Clock, store: p.Store, objects: objects}
+	w.open(t, c)
+	ready := func(want string) {
+		t.Helper()
+		got := w.Do(t, "GET", "/health/ready", "")
+		if got.Status != 200 || got.Body != want {
+			t.Errorf("got %d %q, want %q", got.Status, got.Body, want)
+		}
+	}
+	ready("")
+	storage.Kill()
+	ready("images objects fails\n")
+	queues.Kill()
+	ready("images objects fails\nimages messages fails\n")
+	storage.Restart()
+	ready("images messages fails\n")
+	queues.Restart()
+	ready("")
 }
 
 // Memory does not grow with the size of an upload, nor with that of what is served.

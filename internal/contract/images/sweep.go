@@ -107,10 +107,11 @@ func (s *sweeper) waiting(ctx context.Context, state job.State) ([]*job.Job, err
 	return old, nil
 }
 
-// Uploads that have no job: a crash came between the object and the job. Younger ones may be on their way.
+// Uploads that have no job: a crash came between the object and the job. Younger ones may be on their way, and their
+// node's clock may be behind.
 const (
 	orphanFrom = 2 * 24 * time.Hour
-	orphanTo   = time.Hour
+	orphanTo   = 2 * uploadTime
 	orphanPage = 200
 )
 

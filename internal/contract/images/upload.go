@@ -61,7 +61,8 @@ type incoming struct {
 	*Images
 	call   *httpapi.Call
 	fileID string
-	key    string // Idempotency-Key, empty for none
+	began  time.Time // as the file's id has it
+	key    string    // Idempotency-Key, empty for none
 	upload
 	stored bool // the original is in the object storage
 }
@@ -84,7 +85,7 @@ func (m *Images) upload(c *httpapi.Call) error {
 			return sendReceipt(c, earlier)
 		}
 	}
-	in.fileID = m.ids.Next(1)[0]
+	in.began, in.fileID = m.Now(), m.ids.Next(1)[0]
 	err := in.read()
 	var j *job.Job
 	if err == nil {
@@ -113,6 +114,9 @@ const mostName = 255
 
 // readHeader reads what the header says beside the type.
 func (in *incoming) readHeader() (err error) {
+	if httpapi.Encoded(in.call.Request.Header) { // the original would be kept in that form
+		return httpapi.ErrEncoded
+	}
 	if in.key, err = plainHeader(in.call, "Idempotency-Key"); err != nil {
 		return err
 	}
@@ -189,6 +193,9 @@ func (in *incoming) readPart(part *multipart.Part) error {
 		if in.stored {
 			return invalid("the form has more than one part called file")
 		}
+		if httpapi.Encoded(http.Header(part.Header)) {
+			return httpapi.ErrEncoded
+		}
 		return in.put(declared(part.Header.Get("Content-Type"), part.FileName()), part)
 	case "sizes":
 		text, err := io.ReadAll(io.LimitReader(part, mostField))
@@ -217,13 +224,17 @@ func (in *incoming) put(kind string, body io.Reader) error {
 	if kind == "" {
 		return errUnsupported
 	}
-	counted := &limited{r: body, most: in.MaxUpload}
-	err := in.api.object(opPut, func() error {
-		info, err := in.Objects.Put(in.call.Request.Context(), "", originalKey(in.fileID), counted, object.Attributes{ContentType: kind})
-		in.Bytes = info.Size
+	counted := &limited{r: body, most: in.MaxUpload, late: in.late}
+	var info object.Info
+	var err error
+	_ = in.api.object(opPut, func() error {
+		info, err = in.Objects.Put(in.call.Request.Context(), "", originalKey(in.fileID), counted, object.Attributes{ContentType: kind})
+		if counted.err != nil {
+			return nil // no failure of the storage
+		}
 		return err
 	})
-	if err != nil {
+	if in.Bytes = info.Size; err != nil {
 		return err
 	}
 	in.stored, in.MIME = true, kind
@@ -233,22 +244,50 @@ func (in *incoming) put(kind string, body io.Reader) error {
 	return nil
 }
 
-// limited refuses what is larger than an upload may be, as soon as that is known.
+// uploadTime is how long an upload may take. One that took longer than orphanTo would be taken for one that was left
+// behind.
+const uploadTime = 30 * time.Minute
+
+// late fails once an upload has taken too long.
+func (in *incoming) late() error {
+	if in.Now().Sub(in.began) < uploadTime {
+		return nil
+	}
+	return &httpapi.Refusal{Status: http.StatusRequestTimeout, Msg: fmt.Sprintf("the upload took longer than %s", uploadTime)}
+}
+
+// limited refuses what is larger than an upload may be, or takes longer, as soon as that is known.
 type limited struct {
 	r       io.Reader
 	n, most int64
+	late    func() error
+	err     error // why it was not read to its end
 }
 
 func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.read(p)
+	if err != nil && err != io.EOF {
+		l.err = err
+	}
+	return n, err
+}
+
+func (l *limited) read(p []byte) (int, error) {
+	if err := l.late(); err != nil {
+		return 0, err
+	}
 	n, err := l.r.Read(p)
 	if l.n += int64(n); l.n > l.most {
-		return 0, &job.Error{Kind: job.TooLarge, Op: Name, Msg: fmt.Sprintf("the file is larger than %d bytes", l.most)}
+		return 0, &job.Error{Kind: job.TooLarge, Op: Name, Msg: fmt.Sprintf("the file is larger than %d bytes (images.max_upload)", l.most)}
 	}
 	return n, err
 }
 
 // submit stores the job of the upload, or finds the one of another upload under the same key that was first.
 func (in *incoming) submit() (*job.Job, error) {
+	if err := in.late(); err != nil { // from here on it is a transaction, which is bounded
+		return nil, err
+	}
 	ctx := in.call.Request.Context()
 	s := in.submission(ctx, processFile, in.fileID, in.upload)
 	if in.key != "" {

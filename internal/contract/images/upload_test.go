@@ -2,12 +2,17 @@ package images_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"io"
+	"mime/multipart"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/job"
@@ -74,9 +79,12 @@ func TestUpload(t *testing.T) {
 	})
 }
 
-// What an upload says it is decides whether it is taken (G-IP-17).
 func TestDeclared(t *testing.T) {
 	t.Parallel()
+	t.Run("G-IP-17 what an upload says it is decides whether it is taken", declaredTypes)
+}
+
+func declaredTypes(t *testing.T) {
 	w := inMemory(t, config())
 	for _, c := range []struct{ mime, file, want string }{
 		{"image/jpeg", "x.txt", "image/jpeg"}, {"image/png; charset=x", "", "image/png"}, {"IMAGE/GIF", "", "image/gif"}, {"image/webp", "", "image/webp"},
@@ -96,8 +104,126 @@ func TestDeclared(t *testing.T) {
 	equal(t, "objects of what was refused", len(w.stored(t))-before, 0)
 }
 
+// What is sent in another form than its own is not kept in that form.
+func TestEncodedUploads(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	z.Write(pngOf(t, 9, 9))
+	z.Close()
+	for _, encoding := range []string{"gzip", "GZIP", "br", "identity, gzip", "x"} {
+		w.send(t, "image/png", zipped.Bytes(), "", "Content-Encoding", encoding).Is(t, 415, "UNSUPPORTED_MEDIA_TYPE", "Content-Encoding")
+		w.Do(t, "POST", jobsPath, `{}`, "Content-Encoding", encoding).Is(t, 415, "UNSUPPORTED_MEDIA_TYPE", "Content-Encoding")
+	}
+	const boundary = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x.png\"\r\nContent-Encoding: gzip\r\n\r\n"
+	w.Do(t, "POST", filesPath, boundary+zipped.String()+"\r\n--b--\r\n", "Content-Type", "multipart/form-data; boundary=b").Is(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+	equal(t, "jobs", w.jobs(t), 0)
+	equal(t, "objects", len(w.stored(t)), 0)
+	w.put(t, pngOf(t, 9, 9), "Content-Encoding", "identity")
+}
+
+// An upload is over, one way or the other, long before its original could be taken for one that was left behind.
+func TestSlowUploads(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		for name, c := range map[string]struct {
+			pause  time.Duration // before the rest of the form
+			status int
+		}{"in time": {30*time.Minute - time.Second, 202}, "too late": {59 * time.Minute, 400}} {
+			t.Run(name, func(t *testing.T) {
+				before, picture := len(w.stored(t)), pngOf(t, 9, 9)
+				body, form := io.Pipe()
+				parts := multipart.NewWriter(form)
+				sent := make(chan testkit.Reply)
+				go func() {
+					req, _ := http.NewRequest("POST", w.URL+filesPath, body)
+					req.ContentLength = -1 // else it would be read before it is sent, to be held against the document
+					req.Header.Set(testkit.BeyondDocument, "1")
+					req.Header.Set("Content-Type", parts.FormDataContentType())
+					sent <- w.Send(t, req)
+				}()
+				file, _ := parts.CreateFormFile("file", "x.png")
+				file.Write(picture)
+				sizes, _ := parts.CreateFormField("sizes") // what follows the file tells that it has ended
+				until(t, func() bool { return len(w.stored(t)) == before+1 })
+				w.clock.Advance(c.pause)
+				if err := w.room.Sweeper()(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				equal(t, "objects while it is under way", len(w.stored(t)), before+1)
+				io.WriteString(sizes, "8")
+				parts.Close()
+				form.Close()
+				r := <-sent
+				if c.status == 202 {
+					id := testkit.Read[receipt](t, r.Want(t, 202)).FileID
+					equal(t, "content", w.Do(t, "GET", filesPath+"/"+id+"/content", "").Want(t, 200).Body == string(picture), true)
+					return
+				}
+				r.Is(t, 400, "VALIDATION_FAILED", "longer than 30m")
+				equal(t, "objects", len(w.stored(t)), before)
+			})
+		}
+		t.Run("too late while the file itself comes", func(t *testing.T) {
+			before, jobs := len(w.stored(t)), w.jobs(t)
+			pause := func() {
+				until(t, func() bool { // the file is being written
+					return slices.ContainsFunc(files(t, filepath.Join(w.dir, ".temp")), func(name string) bool { return filepath.Ext(name) == "" })
+				})
+				w.clock.Advance(30 * time.Minute)
+			}
+			req, _ := http.NewRequest("POST", w.URL+filesPath, &pausing{rest: pngOf(t, 9, 9), pause: pause})
+			req.ContentLength = -1
+			req.Header.Set("Content-Type", "image/png")
+			w.Send(t, req).Is(t, 400, "VALIDATION_FAILED", "longer than 30m")
+			equal(t, "objects", len(w.stored(t)), before)
+			equal(t, "jobs", w.jobs(t), jobs)
+		})
+	})
+}
+
+// pausing is a body with a pause after its first byte.
+type pausing struct {
+	rest  []byte
+	read  int
+	pause func()
+}
+
+func (p *pausing) Read(b []byte) (int, error) {
+	if p.read == len(p.rest) {
+		return 0, io.EOF
+	}
+	n := 1
+	if p.read > 0 {
+		p.pause()
+		n = copy(b, p.rest[p.read:])
+	} else {
+		b[0] = p.rest[0]
+	}
+	p.read += n
+	return n, nil
+}
+
+// until asks until something is so.
+func until(t testing.TB, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for range 15_000 {
+		if so() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatal("it never is")
+}
+
 func TestSizes(t *testing.T) {
 	t.Parallel()
+	t.Run("G-IP-18 sizes are 1 to 20 different whole numbers from 1 to 8192", wantedSizes)
+}
+
+func wantedSizes(t *testing.T) {
 	w := inMemory(t, config())
 	many := strings.Repeat("1,", 20) + "2"
 	for query, want := range map[string]bool{"?sizes=100,400": true, "?sizes=1": true, "?sizes=8192": true, "?sizes=%201%20,2": true, "?sizes=" + many: true,
@@ -123,7 +249,7 @@ func TestRefusedUploads(t *testing.T) {
 	w := inMemory(t, config())
 	large := string(bytes.Repeat([]byte{1}, maxUpload+1))
 	t.Run("too large", func(t *testing.T) {
-		w.send(t, "image/png", []byte(large), "").Is(t, 413, "UPLOAD_TOO_LARGE")
+		w.send(t, "image/png", []byte(large), "").Is(t, 413, "UPLOAD_TOO_LARGE", "images.max_upload")
 		w.form(t, part{"file", "x.png", "", large}).Is(t, 413, "UPLOAD_TOO_LARGE")
 		w.form(t, part{"note", "", "", large + large}).Is(t, 413, "UPLOAD_TOO_LARGE")
 		w.send(t, "image/png", []byte(large[1:]), "").Want(t, 202)
@@ -304,8 +430,9 @@ func TestNothingThere(t *testing.T) {
 		}
 		w.Do(t, "DELETE", filesPath+"/"+id, "").Is(t, 404, "FILE_NOT_FOUND")
 	}
-	for _, size := range []string{"16", "0", "x", "99999999999999999999"} {
-		w.Do(t, "GET", filesPath+"/"+r.FileID+"/variants/"+size, "").Is(t, 404, "VARIANT_NOT_FOUND")
+	for size, why := range map[string]string{"16": "still being made", "17": "no variant", "016": "no variant", "0": "no variant", "x": "no variant",
+		"99999999999999999999": "no variant"} {
+		w.Do(t, "GET", filesPath+"/"+r.FileID+"/variants/"+size, "").Is(t, 404, "VARIANT_NOT_FOUND", why)
 	}
 	w.Do(t, "GET", "/images/v1/nothing", "").Is(t, 404, "NOT_FOUND")
 	if _, err := w.engine.Get(context.Background(), job.ID{Contract: images.Purges, Key: r.JobID}); !job.IsKind(err, job.NotFound) {

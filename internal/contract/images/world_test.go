@@ -64,7 +64,7 @@ const (
 
 func config() images.Config {
 	return images.Config{LockTimeout: lockTimeout, MaxAttempts: 3, BackoffBase: 5 * time.Second, BackoffMax: 5 * time.Minute,
-		Sizes: []int{16, 64}, MaxUpload: maxUpload, Workers: 2, Grace: 5 * time.Second}
+		Sizes: []int{16, 64}, MaxUpload: maxUpload, MaxPixels: maxPixels, Workers: 2, Grace: 5 * time.Second}
 }
 
 // processor is the real one.
@@ -141,7 +141,7 @@ func (w *world) open(t testing.TB, c images.Config) {
 		t.Fatal(err)
 	}
 	w.engine = testkit.Engine(t, w.store, w.clock, w.room.Contracts()...)
-	w.Site = testkit.Open(t, c.Log, document(t), testkit.Problems("urn:millrace:images:"), w.room.Mount(w.engine), httpapi.Health())
+	w.Site = testkit.Open(t, c.Log, document(t), testkit.Problems("urn:millrace:images:"), w.room.Mount(w.engine), httpapi.Health(w.room.Checks()...))
 }
 
 // box is a queue whose messages lie where tests see them.
@@ -160,6 +160,7 @@ func (b *box) Send(_ context.Context, all []message.Message) error {
 	return b.fail
 }
 
+func (b *box) Ping(context.Context) error                                             { return nil }
 func (b *box) Receive(ctx context.Context, _ func(context.Context, message.Delivery)) { <-ctx.Done() }
 func (b *box) Close()                                                                 {}
 
@@ -456,5 +457,5 @@ func document(t testing.TB) *testkit.Document {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).HoldsRoutes(t, images.Routes(), 11)
+	document(t).HoldsRoutes(t, images.Routes(), 13)
 }

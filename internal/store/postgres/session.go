@@ -21,6 +21,7 @@ var dialect = sqlstore.Dialect{
 	In:         "= ANY($n::int8[])",
 	BlobIn:     "= ANY($n::bytea[])",
 	TextIn:     "= ANY($n::text[])",
+	Limit:      "LIMIT $n",
 	Priorities: "unnest($n::int8[]) AS priorities(value)",
 	FirstOf:    "CROSS JOIN LATERAL (SELECT seq,listed,key FROM jobs $n) x",
 }

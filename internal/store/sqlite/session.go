@@ -17,6 +17,9 @@ var dialect = sqlstore.Dialect{
 	BlobIn: "IN (SELECT unhex(value) FROM json_each($n))",
 	TextIn: "IN (SELECT value FROM json_each($n))",
 
+	// A bare parameter is looked at by the planner: the statement would be parsed anew
+	// with every new value.
+	Limit:      "LIMIT CAST($n AS INTEGER)",
 	Priorities: "json_each($n) AS priorities",
 	FirstOf:    "CROSS JOIN jobs x ON x.seq IN (SELECT seq FROM jobs $n)",
 }

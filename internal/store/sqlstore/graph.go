@@ -12,7 +12,7 @@ var (
 	addEdges  = insertInto("add_edges", "edges", []Column{{"dependent", "int8"}, {"dependency", "int8"}}, "ON CONFLICT DO NOTHING")
 	dropEdges = &Statement{"drop_edges", "DELETE FROM edges WHERE dependent {in $1}"}
 	edgesFrom = &Statement{"edges_from", "SELECT dependent,dependency FROM edges WHERE dependent {in $1}"}
-	edgesTo   = &Statement{"edges_to", "SELECT dependent,dependency FROM edges WHERE dependency {in $1} LIMIT $2"}
+	edgesTo   = &Statement{"edges_to", "SELECT dependent,dependency FROM edges WHERE dependency {in $1} {limit $2}"}
 
 	// Jobs are met once each, whatever number of ways leads to them.
 	ancestry = &Statement{"ancestry", `WITH RECURSIVE met(seq) AS (

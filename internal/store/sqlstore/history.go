@@ -20,15 +20,15 @@ var (
 	// An equation would let a planner read all messages by their numbers and pass over
 	// those of other contracts, however many wait there; this order only the index has.
 	getMessages = &Statement{"get_messages", `SELECT id,contract,scope,key,seq,cause,prev,next,at,reason,body FROM outbox
-		WHERE contract>=$1 AND contract<=$1 ORDER BY contract,id LIMIT $2 {for update}`}
+		WHERE contract>=$1 AND contract<=$1 ORDER BY contract,id {limit $2} {for update}`}
 	dropMessages = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
 	bury = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
 	dead = &Statement{"get_dead_letters", `SELECT id,cause,buried_at,job FROM dead_letters
-		WHERE contract=$1 AND id>$2 ORDER BY id LIMIT $3`}
+		WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}`}
 	dropDead = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
 	oldDead  = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
-		WHERE contract=$1 AND buried_at<$2 ORDER BY buried_at,id LIMIT $3 {skip locked}`}
+		WHERE contract=$1 AND buried_at<$2 ORDER BY buried_at,id {limit $3} {skip locked}`}
 )
 
 // Events is documented at the port, as are all verbs below.

@@ -205,15 +205,15 @@ var (
 	// the cost is that of n rows, whatever the backlog.
 	lockReady = &Statement{"lock_ready", "SELECT " + fullColumns + ` FROM jobs
 		WHERE phase=1 AND lane=$1 AND contract=$2 AND queue=$3
-		ORDER BY priority DESC, order_time, seq LIMIT $4 {skip locked}`}
+		ORDER BY priority DESC, order_time, seq {limit $4} {skip locked}`}
 	lockDue = &Statement{"lock_due", "SELECT " + coreColumns + ` FROM jobs
-		WHERE phase=0 AND held=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4}) ORDER BY due_at LIMIT $2 {skip locked}`}
+		WHERE phase=0 AND held=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4}) ORDER BY due_at {limit $2} {skip locked}`}
 	// $2 is the time of a clock jump, the zero time for none: what was last heard
 	// of before it is kept for one lease more, counted from the jump. A later beat
 	// has moved lease_until at least as far.
 	lockLapsed = &Statement{"lock_lapsed", "SELECT " + coreColumns + ` FROM jobs
 		WHERE phase=2 AND lease_until<=$1 AND (updated_at>=$2 OR $2+lease<=$1)
-		ORDER BY lease_until LIMIT $3 {skip locked}`}
+		ORDER BY lease_until {limit $3} {skip locked}`}
 
 	nextDue   = &Statement{"next_due", "SELECT due_at FROM jobs WHERE phase=0 AND held=0 ORDER BY due_at LIMIT 1"}
 	nextLease = &Statement{"next_lease", "SELECT lease_until FROM jobs WHERE phase=2 ORDER BY lease_until LIMIT 1"}
@@ -221,17 +221,17 @@ var (
 	listJobs = &Statement{"list_jobs", "SELECT " + fullColumns + ` FROM jobs
 		WHERE seq>$1 AND ($2='' OR contract=$2) AND ($3='' OR queue=$3) AND ($4='' OR owner=$4)
 		AND ($5=0 OR state {text in $6}) AND ($7=0 OR phase {in $8})
-		ORDER BY seq LIMIT $9`}
+		ORDER BY seq {limit $9}`}
 
 	// The index on the parent leads with what is asked for and ends with seq.
 	listChildren = &Statement{"list_children", "SELECT " + fullColumns + ` FROM jobs
 		WHERE parent=$1 AND parent>0 AND seq>$2 AND ($3=0 OR state {text in $4})
-		ORDER BY seq LIMIT $5`}
+		ORDER BY seq {limit $5}`}
 
 	// The index on the owner leads with what is asked for and ends with seq.
 	listOwned = &Statement{"list_owned", "SELECT " + fullColumns + ` FROM jobs
 		WHERE contract=$1 AND owner=$2 AND owner<>'' AND seq<$3 AND ($4=0 OR state {text in $5})
-		ORDER BY seq DESC LIMIT $6`}
+		ORDER BY seq DESC {limit $6}`}
 
 	saveJobs    = updateOf("save_jobs", "jobs", slices.Concat(hot, []Column{seqColumn}))
 	touchJobs   = updateOf("touch_jobs", "jobs", slices.Concat(still, []Column{seqColumn}))

@@ -24,7 +24,7 @@ var (
 	getCounts = &Statement{"get_counts", `SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased) FROM counts
 		WHERE $1='' OR contract=$1 GROUP BY contract,queue ORDER BY contract,queue`}
 	emptyLanes = &Statement{"empty_lanes", `SELECT lane FROM counts GROUP BY lane
-		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 LIMIT $1`}
+		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 {limit $1}`}
 	lockCounts = &Statement{"lock_counts", "SELECT lane,slot,waiting,delayed,ready,leased FROM counts WHERE lane {in $1} ORDER BY lane,slot {for update}"}
 	dropCounts = &Statement{"drop_counts", "DELETE FROM counts WHERE lane {in $1} AND slot {in $2}"}
 
@@ -32,8 +32,8 @@ var (
 		ON CONFLICT (name) DO UPDATE SET holder=excluded.holder, until=excluded.until
 		WHERE duties.holder=excluded.holder OR duties.until<=$4`}
 	settled = &Statement{"settled", "SELECT " + coreColumns + ` FROM jobs
-		WHERE phase=3 AND contract=$1 AND settled_at<$2 ORDER BY settled_at,seq LIMIT $3 {skip locked}`}
-	children = &Statement{"children", "SELECT " + coreColumns + " FROM jobs WHERE parent {in $1} AND parent>0 LIMIT $2 {for update}"}
+		WHERE phase=3 AND contract=$1 AND settled_at<$2 ORDER BY settled_at,seq {limit $3} {skip locked}`}
+	children = &Statement{"children", "SELECT " + coreColumns + " FROM jobs WHERE parent {in $1} AND parent>0 {limit $2} {for update}"}
 	sumSizes = &Statement{"sum_sizes", "SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}
 )
 

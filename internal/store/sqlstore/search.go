@@ -16,7 +16,7 @@ import (
 // the place ($2, $3) of that order and holds nothing beyond $4.
 func searchBy(name, condition string) *Statement {
 	return &Statement{name, "SELECT x.seq,x.listed,x.key,priorities.value FROM {priorities $6} {first of WHERE listed<>0 AND contract=$1 AND " + condition +
-		" AND priority=priorities.value AND (listed,key)>=($2,$3) AND listed<=$4 ORDER BY listed,key LIMIT $7} ORDER BY x.listed,x.key LIMIT $5"}
+		" AND priority=priorities.value AND (listed,key)>=($2,$3) AND listed<=$4 ORDER BY listed,key {limit $7}} ORDER BY x.listed,x.key {limit $5}"}
 }
 
 var (

@@ -20,6 +20,7 @@ import (
 //	{blob in $1}        "is one of the byte strings in $1" (see Session.Idents)
 //	{text in $1}        "is one of the texts in $1" (see Session.Texts)
 //	{priorities $1}     a table of the integers in $1, named priorities, with a column value
+//	{limit $1}          no more than so many rows
 //	{first of ...}      joins x, the jobs that a condition with an order and a limit
 //	                    selects, which may name the tables before it
 type Statement struct {
@@ -35,6 +36,7 @@ type Dialect struct {
 	BlobIn     string
 	TextIn     string
 	Priorities string
+	Limit      string
 	FirstOf    string // with $n for the condition
 
 	texts sync.Map // *Statement to string: each is turned once
@@ -51,6 +53,7 @@ func (d *Dialect) Text(s *Statement) string {
 
 func (d *Dialect) turn(s *Statement) string {
 	text := strings.NewReplacer("{for update}", d.ForUpdate, "{skip locked}", d.SkipLocked).Replace(s.SQL)
+	text = replaceMark(text, "{limit ", d.Limit) // may stand within others
 	text = replaceMark(text, "{in ", d.In)
 	text = replaceMark(text, "{first of ", d.FirstOf)
 	text = replaceMark(text, "{priorities ", d.Priorities)

@@ -1,0 +1,142 @@
+package images_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/contract/images/picture"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/message"
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/store/sqlite"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// lasting is a processor that takes its time before it begins.
+type lasting struct {
+	images.Processor
+	takes time.Duration
+}
+
+func (l *lasting) Run(ctx context.Context, original io.Reader, sizes []int, dir string) (picture.Info, []picture.Variant, error) {
+	select {
+	case <-time.After(l.takes):
+	case <-ctx.Done():
+		return picture.Info{}, nil, ctx.Err()
+	}
+	return l.Processor.Run(ctx, original, sizes, dir)
+}
+
+// timed is a whole Images inside a bubble whose time passes when all in it wait. Such a bubble has no network.
+type timed struct {
+	room   *images.Images
+	engine *engine.Engine
+}
+
+func newTimed(t *testing.T, takes time.Duration) *timed {
+	t.Helper()
+	jobs, err := sqlite.Open(context.Background(), sqlite.Config{Path: sqlite.Memory, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { jobs.Close() })
+	c := config()
+	c.API, c.Worker, c.Log = prometheus.NewRegistry(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	c.Now, c.Random, c.Node, c.Queue = time.Now, testkit.Random, "test", &box{}
+	c.Bucket, c.WorkDir, c.Processor = bucket, t.TempDir(), &lasting{processor(), takes}
+	if c.Objects, err = object.Open(context.Background(), object.Config{Dir: t.TempDir(), Bucket: bucket}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Objects.Close() })
+	x := &timed{}
+	if x.room, err = images.New(c); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	x.engine, err = engine.New(engine.Config{Store: jobs, Contracts: x.room.Contracts(), Node: "n", Random: testkit.Random,
+		Monotonic: func() time.Duration { return time.Since(began) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.engine.Close)
+	return x
+}
+
+// upload uploads a picture, which is all that is asked over HTTP.
+func (x *timed) upload(t *testing.T) receipt {
+	t.Helper()
+	req := httptest.NewRequest("POST", filesPath, bytes.NewReader(pngOf(t, 20, 20)))
+	req.Header.Set("Content-Type", "image/png")
+	answer := httptest.NewRecorder()
+	x.room.Mount(x.engine).Handler.ServeHTTP(answer, req)
+	return testkit.Read[receipt](t, testkit.Reply{Status: answer.Code, Body: answer.Body.String()}.Want(t, 202))
+}
+
+// The pool renews the lock of a job that takes two and a half times its time-out, at a third of that, and nobody takes it
+// over, although others propose, claim and look for stale locks all the time.
+func TestLongJob(t *testing.T) {
+	t.Parallel()
+	t.Run("G-IP-05 a lock is renewed while its worker lives", func(t *testing.T) { synctest.Test(t, longJob) })
+}
+
+func longJob(t *testing.T) {
+	const takes = 5 * lockTimeout / 2
+	x := newTimed(t, takes)
+	id := x.upload(t).JobID
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { x.room.Run(ctx) })
+	x.room.Propose(ctx, message.Delivery{Body: proposal(id), Ack: func() {}, Nak: func() {}})
+	synctest.Wait()
+	began, first := time.Now(), x.state(t, id)
+	var renewed []time.Duration
+	for time.Since(began) < takes-time.Second {
+		time.Sleep(10 * time.Second)
+		testkit.Sweep(t, x.engine)
+		if j, acked, err := x.room.Take(ctx, proposal(id), "another"); j != nil || !acked || err != nil {
+			t.Fatalf("after %s another worker got %v, acknowledged %t, %v", time.Since(began), j, acked, err)
+		}
+		j := x.state(t, id)
+		if at := j.LeaseUntil.Add(-j.Lease).Sub(began); at > 0 && !slices.Contains(renewed, at) {
+			renewed = append(renewed, at)
+		}
+		if j.Run != first.Run || j.State != processing {
+			t.Fatalf("after %s the job is %s, in run %s", time.Since(began), j.State, j.Run)
+		}
+	}
+	var want []time.Duration
+	for at := lockTimeout / 3; at < takes; at += lockTimeout / 3 {
+		want = append(want, at)
+	}
+	equal(t, "renewed at thirds of the time-out", encoded(renewed), encoded(want))
+	for x.state(t, id).State == processing {
+		time.Sleep(time.Second)
+	}
+	last := x.state(t, id)
+	equal(t, "state", last.State, completed)
+	equal(t, "attempts", last.Runs, 1)
+	equal(t, "failures", last.Failures, 0)
+	stop()
+	running.Wait()
+}
+
+func (x *timed) state(t *testing.T, id string) *job.Job {
+	t.Helper()
+	j, err := x.engine.Get(context.Background(), idOf(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
