@@ -130,15 +130,19 @@ func (s *SQS) receive(ctx context.Context, take func(context.Context, Delivery))
 	// One message is asked for at a time: what waits in memory here would run out of its time there.
 	subscription := awssnssqs.OpenSubscription(ctx, s.client, s.queue, &awssnssqs.SubscriptionOptions{Raw: true, NackLazy: true, WaitTime: poll,
 		ReceiveBatcherOptions: batcher.Options{MaxBatchSize: 1, MaxHandlers: 1}})
-	defer func() { // sends the last acknowledgements
+	shut := sync.OnceFunc(func() { // sends the last acknowledgements
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
 		if err := subscription.Shutdown(ctx); err != nil {
 			s.log.Debug("a subscription was not closed in time", telemetry.ErrorMessage, err.Error())
 		}
-	}()
+	})
+	defer shut()
 	for {
-		m, err := subscription.Receive(ctx)
+		// Receive leaves a goroutine behind for ever when its own context ends just as a message comes.
+		stop := context.AfterFunc(ctx, shut)
+		m, err := subscription.Receive(context.WithoutCancel(ctx))
+		stop()
 		if err != nil {
 			return err
 		}
