@@ -86,7 +86,7 @@ started is not.`,
 	}
 	f.remote.register(c)
 	c.Flags().Lookup("token").Usage = "worker.token of the server, or relay.token for Relay (MILLRACE_TOKEN, which others cannot see)"
-	c.Flags().StringVar(&f.contract, "contract", contractRelay, "whose queue it is: relay, taskflow, forgerun or images")
+	c.Flags().StringVar(&f.contract, "contract", contractRelay, "whose queue it is: relay, taskflow, forgerun, images or fetchbox")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 1, "commands at a time")
 	c.Flags().IntVar(&f.maxJobs, "max-jobs", 0, "stop after so many jobs; 0 is no limit")
 	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "stop when the queue has nothing to hand out and no command runs; what waits for its retry is left")
@@ -135,7 +135,7 @@ func (f *workFlags) run(p process, queues, command []string) error {
 const contractRelay = "relay"
 
 // workable are the contracts whose jobs commands can do.
-var workable = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun, client.ContractImages}
+var workable = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun, client.ContractImages, client.ContractFetchBox}
 
 // worker is the worker of the contract, with a drain that never ends: obey ends the commands.
 func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner, log *slog.Logger) interface {
