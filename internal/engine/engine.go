@@ -195,7 +195,7 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	switch {
 	case err == nil:
 		e.tell(u)
-	case job.IsKind(err, job.Unavailable):
+	case u == nil && job.IsKind(err, job.Unavailable): // not one that met its own trouble there
 		e.guard.refused(turn)
 	}
 	return err

@@ -19,7 +19,7 @@ type guard struct {
 
 	mu     sync.Mutex
 	queue  map[*turn]bool // updates that wait for the store
-	away   *turn          // the first that the store refused since it last answered
+	away   *turn          // the first that the store refused since it last served one
 	store  time.Time      // the clock at the last look
 	latest time.Duration  // the monotonic clock, not later than that look
 	jumped time.Time
@@ -52,7 +52,7 @@ func (g *guard) leave(t *turn) {
 	delete(g.queue, t)
 }
 
-// refused tells that the store did not serve a turn.
+// refused tells that the store did not let a turn begin.
 func (g *guard) refused(t *turn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -13,6 +14,19 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
+// liveAndDead claims two jobs, of which the first is to be kept alive.
+func liveAndDead(t *testing.T, e *engine.Engine) []*job.Job {
+	t.Helper()
+	if _, err := e.Submit(t.Context(), engine.Unique, subs(sub("brief/live"), sub("brief/dead"))); err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := e.Claim(t.Context(), engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2})
+	if err != nil || len(jobs) != 2 {
+		t.Fatal(jobs, err)
+	}
+	return jobs
+}
+
 // A heartbeat that was sent in time and waits behind a store that stalls wins
 // over the sweep that is before it in line. A worker that stays silent loses its
 // job one lease later.
@@ -22,13 +36,7 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	clock := testkit.NewClock()
 	s := testkit.Memory(t, clock.Now)
 	e := testkit.Engine(t, s, clock, made()...)
-	if _, err := e.Submit(ctx, engine.Unique, subs(sub("brief/live"), sub("brief/dead"))); err != nil {
-		t.Fatal(err)
-	}
-	jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2})
-	if err != nil || len(jobs) != 2 {
-		t.Fatal(jobs, err)
-	}
+	jobs := liveAndDead(t, e)
 	clock.Advance(10 * time.Second)
 
 	held, release := make(chan struct{}), make(chan struct{})
@@ -74,13 +82,7 @@ func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
 	there := testkit.Memory(t, clock.Now)
 	s := &switched{Store: there}
 	e := testkit.Engine(t, s, clock, made()...)
-	if _, err := e.Submit(ctx, engine.Unique, subs(sub("brief/live"), sub("brief/dead"))); err != nil {
-		t.Fatal(err)
-	}
-	jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2})
-	if err != nil || len(jobs) != 2 {
-		t.Fatal(jobs, err)
-	}
+	jobs := liveAndDead(t, e)
 	outage := func(long time.Duration) {
 		s.Store = away{there}
 		if _, err := e.Beat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err, job.Unavailable) {
@@ -107,6 +109,33 @@ func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
 
 // switched is whichever store it is set to.
 type switched struct{ store.Store }
+
+// troubled refuses each update at its end, as where a single one waits too long for a lock.
+type troubled struct{ store.Store }
+
+func (s troubled) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return cmp.Or(fn(tx), error(errLost)) })
+}
+
+// An update that the store begins and refuses is trouble of its own: leases go on.
+func TestARefusedUpdateIsNoOutage(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	clock := testkit.NewClock()
+	there := testkit.Memory(t, clock.Now)
+	s := &switched{Store: there}
+	e := testkit.Engine(t, s, clock, made()...)
+	jobs := liveAndDead(t, e)
+	s.Store = troubled{there}
+	if _, err := e.Beat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err, job.Unavailable) {
+		t.Fatal(err)
+	}
+	s.Store = there
+	clock.Advance(40 * time.Second)
+	if n, err := e.Expire(ctx); n != 2 || err != nil {
+		t.Errorf("%d runs were ended: %v", n, err)
+	}
+}
 
 // Claims that come together share the bound on bytes of one look; nobody is
 // told that there is nothing while there is.
