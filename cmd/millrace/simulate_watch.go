@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -140,26 +143,39 @@ func (w watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// probe connects to the server again and again, so that an outage is noticed also while nothing is asked of it.
+// probe is connected to the server all the time, so that an outage is noticed also while nothing is asked of it, and
+// however soon the server is back.
 func (o *simOutages) probe(ctx context.Context, address string) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	for {
+	for ctx.Err() == nil {
 		began := o.now()
 		conn, err := dialer.DialContext(ctx, "tcp", address)
-		switch {
-		case err == nil:
-			_ = conn.Close()
-		case ctx.Err() == nil:
-			o.note(began)
+		if err == nil {
+			if err = linger(ctx, conn); err != nil {
+				began = o.now()
+			}
 		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		o.note(began)
 		select {
-		case <-tick.C:
+		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return
 		}
 	}
+}
+
+// linger says nothing on a connection for a second. Every server has the patience for that: one that is closed ended with
+// its process, and is an error.
+func linger(ctx context.Context, conn net.Conn) error {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return cmp.Or(err, errors.New("the server speaks first"))
+	}
+	return nil
 }
 
 // hostPort is the address behind a URL's scheme and host.
