@@ -174,13 +174,23 @@ var cases = []Case{
 	},
 	{
 		Name:  "taskflow-graph",
-		What:  "Millrace's binary over HTTP on SQLite: one graph in layers, workers claim 250 at a time and complete one by one",
+		What:  "Millrace's binary over HTTP on SQLite: one graph in layers, workers claim 250 at a time and complete in one request",
 		Setup: setupFlow(flowGraph, false),
 	},
 	{
 		Name:  "taskflow-graph-postgres",
 		What:  "the same on PostgreSQL",
 		Setup: setupFlow(flowGraph, true),
+	},
+	{
+		Name:  "taskflow-graph-single",
+		What:  "the same graph on SQLite, completed one by one on 64 connections per worker",
+		Setup: setupFlow(flowGraphSingle, false),
+	},
+	{
+		Name:  "taskflow-graph-single-postgres",
+		What:  "the same on PostgreSQL",
+		Setup: setupFlow(flowGraphSingle, true),
 	},
 	{
 		Name:  "taskflow-engine",

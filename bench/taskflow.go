@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,8 +132,18 @@ const (
 const flowGraphJobs = 10_000
 
 // flowGraph hands in one graph of n jobs, in as few requests as there may be, and
-// lets workers run it: each claims a batch and completes its jobs one by one.
-func flowGraph(ctx context.Context, s *flowServer, conns, n int) ([]Phase, error) {
+// lets workers run it: each claims a batch and ends it in one request.
+func flowGraph(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
+	return s.runGraph(ctx, n, flowWorkers, (*flowWork).batches)
+}
+
+// flowGraphSingle is flowGraph with a request for each job that ends.
+func flowGraphSingle(ctx context.Context, s *flowServer, conns, n int) ([]Phase, error) {
+	return s.runGraph(ctx, n, flowWorkers*(1+conns), (*flowWork).singles)
+}
+
+// runGraph hands in a graph and has it worked on so many connections.
+func (s *flowServer) runGraph(ctx context.Context, n, conns int, work func(*flowWork, context.Context, int) error) ([]Phase, error) {
 	one, hangUpOne, err := dialCrowd(ctx, s.addr, 1)
 	if err != nil {
 		return nil, err
@@ -149,13 +160,13 @@ func flowGraph(ctx context.Context, s *flowServer, conns, n int) ([]Phase, error
 		latency = append(latency, time.Since(sent))
 	}
 	insert := Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}
-	open, hangUp, err := dialCrowd(ctx, s.addr, flowWorkers*(1+conns)) // only now: the server closes a connection that says nothing for long
+	open, hangUp, err := dialCrowd(ctx, s.addr, conns) // only now: the server closes a connection that says nothing for long
 	if err != nil {
 		return nil, err
 	}
 	defer hangUp()
-	work, err := s.workGraph(ctx, open, ids)
-	return []Phase{insert, work, total(n, insert, work)}, err
+	worked, err := s.workGraph(ctx, open, ids, work)
+	return []Phase{insert, worked, total(n, insert, worked)}, err
 }
 
 // flowSubmit hands in graphs of 10,000 jobs, one after another: the latency is that
@@ -228,10 +239,9 @@ func flowDependencies(i, n int) (on []int) {
 	return on
 }
 
-// So many workers claim so many jobs at a time, each on a connection, and complete
-// them one by one on others.
+// So many workers claim so many jobs at a time, each on a connection.
 const (
-	flowWorkers = 4
+	flowWorkers = 8
 	flowClaim   = 250
 )
 
@@ -241,49 +251,92 @@ type flowRun struct {
 	ID  string `json:"job_id"`
 }
 
+// flowWork is a graph that is being worked, a goroutine for each connection.
+type flowWork struct {
+	*flowServer
+	conns  []*rawConn
+	number map[string]int // of a job, by its id
+	tally  *Tally
+	begin  time.Time
+	took   atomic.Int64
+
+	claimed  chan flowRun // for those that end jobs one by one
+	claiming sync.WaitGroup
+}
+
 // workGraph runs the jobs, which are all there is.
-func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []string) (Phase, error) {
-	number := make(map[string]int, len(ids))
+func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []string, work func(*flowWork, context.Context, int) error) (Phase, error) {
+	w := &flowWork{flowServer: s, conns: conns, number: make(map[string]int, len(ids)), tally: newTally(len(ids)), claimed: make(chan flowRun, flowClaim)}
 	for i, id := range ids {
-		number[id] = i
+		w.number[id] = i
 	}
-	tally := newTally(len(ids))
-	begin := time.Now()
-	var took atomic.Int64
-	claimed := make(chan flowRun, flowClaim)
-	var claiming sync.WaitGroup
-	claiming.Add(flowWorkers)
-	_, err := crowd(ctx, len(conns), len(conns), func(ctx context.Context, _, g int) error {
-		if g < flowWorkers {
-			defer claiming.Done()
-			return s.claim(ctx, conns[g], tally, claimed)
+	w.claiming.Add(flowWorkers)
+	w.begin = time.Now()
+	_, err := crowd(ctx, len(conns), len(conns), func(ctx context.Context, _, g int) error { return work(w, ctx, g) })
+	if err == nil {
+		err = errors.Join(w.tally.Wait(ctx), w.tally.Check())
+	}
+	return Phase{Name: phaseWork, Jobs: len(ids), Took: time.Duration(w.took.Load())}, err
+}
+
+// batches claims and ends what was claimed, on one connection.
+func (w *flowWork) batches(_ context.Context, g int) error {
+	return w.claim(w.conns[g], func(runs []flowRun) error {
+		if len(runs) == 0 {
+			return nil
 		}
-		if g == flowWorkers {
-			go func() { claiming.Wait(); close(claimed) }()
+		text := []byte(`{"outcomes":[`)
+		for i, run := range runs {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = fmt.Appendf(text, `{"run_id":"%s","complete":{}}`, run.Run)
 		}
-		for run := range claimed {
-			if _, err := conns[g].Expect(s.request("/worker/v1/runs/"+run.Run+"/complete", []byte("{}")), http.StatusOK); err != nil {
-				return err
-			}
-			if i, known := number[run.ID]; known {
-				tally.Mark(i)
-			}
-			if tally.left.Load() == 0 {
-				took.CompareAndSwap(0, int64(time.Since(begin)))
-			}
+		body, err := w.conns[g].Expect(w.request("/worker/v1/outcomes", append(text, "]}"...)), http.StatusOK)
+		if err == nil && bytes.Contains(body, []byte(`"code":`)) {
+			err = fmt.Errorf("a run could not be completed: %.200s", body)
+		}
+		if err != nil {
+			return err
+		}
+		for _, run := range runs {
+			w.done(run)
 		}
 		return nil
 	})
-	if err == nil {
-		err = errors.Join(tally.Wait(ctx), tally.Check())
+}
+
+// singles claims on the first connections and completes one by one on the others.
+func (w *flowWork) singles(ctx context.Context, g int) error {
+	if g < flowWorkers {
+		defer w.claiming.Done()
+		return w.claim(w.conns[g], func(runs []flowRun) error {
+			for _, run := range runs {
+				select {
+				case w.claimed <- run:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			return nil
+		})
 	}
-	return Phase{Name: phaseWork, Jobs: len(ids), Took: time.Duration(took.Load())}, err
+	if g == flowWorkers {
+		go func() { w.claiming.Wait(); close(w.claimed) }()
+	}
+	for run := range w.claimed {
+		if _, err := w.conns[g].Expect(w.request("/worker/v1/runs/"+run.Run+"/complete", []byte("{}")), http.StatusOK); err != nil {
+			return err
+		}
+		w.done(run)
+	}
+	return nil
 }
 
 // claim takes jobs until all are done.
-func (s *flowServer) claim(ctx context.Context, c *rawConn, tally *Tally, claimed chan<- flowRun) error {
-	request := s.request("/worker/v1/claims", fmt.Appendf(nil, `{"contract":"taskflow","queues":["bench"],"max":%d,"wait_seconds":1}`, flowClaim))
-	for tally.left.Load() > 0 {
+func (w *flowWork) claim(c *rawConn, take func([]flowRun) error) error {
+	request := w.request("/worker/v1/claims", fmt.Appendf(nil, `{"contract":"taskflow","queues":["bench"],"max":%d,"wait_seconds":1}`, flowClaim))
+	for w.tally.left.Load() > 0 {
 		body, err := c.Expect(request, http.StatusOK)
 		if err != nil {
 			return err
@@ -292,13 +345,19 @@ func (s *flowServer) claim(ctx context.Context, c *rawConn, tally *Tally, claime
 		if err := json.Unmarshal(body, &answer); err != nil {
 			return err
 		}
-		for _, run := range answer.Jobs {
-			select {
-			case claimed <- run:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+		if err := take(answer.Jobs); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// done marks a job whose completion was acknowledged.
+func (w *flowWork) done(run flowRun) {
+	if i, known := w.number[run.ID]; known {
+		w.tally.Mark(i)
+	}
+	if w.tally.left.Load() == 0 {
+		w.took.CompareAndSwap(0, int64(time.Since(w.begin)))
+	}
 }

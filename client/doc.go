@@ -77,6 +77,10 @@
 //		Handlers: map[string]client.JobHandler{"etl": client.TypedJob(load)}}
 //	err := w.Run(ctx)
 //
+// Programs that work on many short jobs at a time take them with
+// [WorkerAPI.Claim] and end them with [WorkerAPI.Finish], up to 1000 in a
+// request.
+//
 // # FetchBox
 //
 // [FetchBox.Submit] hands in a manifest, which [FetchBoxManifest.Encode] writes

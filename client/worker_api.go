@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -208,6 +210,141 @@ func (w *WorkerAPI) ended(ctx context.Context, op, runID, verb string, request [
 	_, err := aboutRun[struct{}](ctx, w, op, runID, verb, request)
 	return err
 }
+
+// RunOutcome is how a run ended: with Failure it failed, with Released it is
+// given back, with neither it was completed.
+type RunOutcome struct {
+	RunID string
+	// Result is what a completed run leaves, any JSON; nil for none.
+	Result json.RawMessage
+	// Failure is what is said of a run that failed, as in [WorkerAPI.Fail].
+	Failure *JobFailure
+	// Released gives the run back, as [WorkerAPI.Release] does.
+	Released bool
+}
+
+// RunEnd is what became of a [RunOutcome].
+type RunEnd struct {
+	RunID string
+	// JobID is what the contract calls the job by, and Status where it stands
+	// now, in its contract's word. Both are empty with Err.
+	JobID  string
+	Status string
+	// Err says why the outcome did not count; nil if it did. It is the [*Error]
+	// of a call for this run alone: [ErrRunLost]; [ErrConflict] where the job's
+	// state forbids it; [ErrInvalid] for a result that its contract refuses.
+	// With the last two the run goes on.
+	Err error
+}
+
+// Finish ends up to 1000 runs, of one contract or several, in one request and
+// one transaction: for those who claim many jobs at a time. What became of each
+// comes back in the order of outcomes; one that does not count holds up none of
+// the others. Of a run that is named twice the first outcome counts. None is no
+// request and no error.
+//
+// Errors: [ErrInvalid] when one of the outcomes breaks a rule, which Message
+// names by its index, when there are more than 1000, or when they have more than
+// 4 MiB together; [ErrUnauthorized]; [ErrRetryable]. No run has ended then,
+// unless it is Uncertain.
+//
+// After a try whose answer was lost an [ErrRunLost] is Uncertain: the run may
+// have been ended by that.
+func (w *WorkerAPI) Finish(ctx context.Context, outcomes []RunOutcome) ([]RunEnd, error) {
+	const op = "worker finish"
+	if len(outcomes) == 0 {
+		return nil, nil
+	}
+	request := []byte(`{"outcomes":[`)
+	for i, outcome := range outcomes {
+		if i > 0 {
+			request = append(request, ',')
+		}
+		var err error
+		if request, err = outcome.append(request); err != nil {
+			return nil, invalid(op, "outcomes[%d]: %v", i, err)
+		}
+	}
+	return w.finish(ctx, call{op: op, method: http.MethodPost, path: "/worker/v1/outcomes",
+		body: append(request, "]}"...), accept: []int{http.StatusOK}, wantBody: true}, outcomes)
+}
+
+func (o RunOutcome) append(request []byte) ([]byte, error) {
+	if err := checkName("run id", o.RunID); err != nil {
+		return nil, err
+	}
+	verb, said := "complete", []byte("{}")
+	var err error
+	switch {
+	case o.Failure != nil && o.Released || o.Result != nil && (o.Failure != nil || o.Released):
+		err = errors.New("there is more than one of Result, Failure and Released")
+	case o.Failure != nil:
+		verb, said = "fail", body(o.Failure)
+	case o.Released:
+		verb = "release"
+	default:
+		said, err = member("result", o.Result)
+	}
+	return fmt.Appendf(request, `{"run_id":%s,%q:%s}`, body(o.RunID), verb, said), err
+}
+
+// finish is ask for a call whose answer reads differently after a try that may
+// have taken effect.
+func (w *WorkerAPI) finish(ctx context.Context, call call, outcomes []RunOutcome) ([]RunEnd, error) {
+	var got answer
+	uncertain := false
+	fail := w.client.repeat(ctx, call, func() (fail *Error) {
+		got, fail = w.client.try(ctx, call)
+		uncertain = uncertain || fail != nil && fail.Uncertain
+		return fail
+	})
+	if fail != nil {
+		return nil, fail
+	}
+	var said struct {
+		Outcomes []endWire `json:"outcomes"`
+	}
+	err := json.Unmarshal(got.body, &said)
+	if err == nil && !slices.EqualFunc(said.Outcomes, outcomes, func(w endWire, o RunOutcome) bool { return w.RunID == o.RunID }) {
+		err = errors.New("it is not of these runs")
+	}
+	if err != nil {
+		return nil, &Error{Op: call.op, Uncertain: true, Err: fmt.Errorf("answer: %w", err)}
+	}
+	ends := make([]RunEnd, len(outcomes))
+	for i, wire := range said.Outcomes {
+		ends[i] = wire.end(call.op, uncertain)
+	}
+	return ends, nil
+}
+
+type endWire struct {
+	RunID  string `json:"run_id"`
+	JobID  string `json:"job_id"`
+	Status string `json:"status"`
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+}
+
+func (w endWire) end(op string, uncertain bool) RunEnd {
+	end := RunEnd{RunID: w.RunID, JobID: w.JobID, Status: w.Status}
+	if w.Code == "" {
+		return end
+	}
+	fail := &Error{Op: op, Status: http.StatusConflict, Code: w.Code, Message: w.Detail}
+	switch w.Code {
+	case codeRunLost:
+		fail.Err, fail.Uncertain = ErrRunLost, uncertain
+	case codeInvalid:
+		fail.Status = http.StatusBadRequest
+	}
+	end.Err = fail
+	return end
+}
+
+// codeInvalid is how the worker API calls what breaks a rule, a result that a
+// contract refuses included.
+const codeInvalid = "VALIDATION_ERROR"
 
 // aboutRun makes a call about a run. An [ErrRunLost] is one however it is
 // looked at.

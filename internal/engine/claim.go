@@ -118,9 +118,7 @@ func (e *Engine) claimGroup(group []*ticket[claimCall]) error {
 	return e.updateGroup(func(u *unit) error { return u.claimAll(group) })
 }
 
-// claimAll serves all calls of a group. When somebody gets less than asked for,
-// it lets what is due or lapsed right now become ready and looks once more, so
-// that neither has to wait for a sweep.
+// claimAll serves all calls of a group.
 func (u *unit) claimAll(group []*ticket[claimCall]) error {
 	for _, t := range group {
 		t.call.jobs = nil
@@ -128,6 +126,13 @@ func (u *unit) claimAll(group []*ticket[claimCall]) error {
 	if err := u.lockLimits(group); err != nil {
 		return err
 	}
+	return u.claimReady(group)
+}
+
+// claimReady serves calls whose limits are locked. When somebody gets less than
+// asked for, it lets what is due or lapsed right now become ready and looks once
+// more, so that neither has to wait for a sweep.
+func (u *unit) claimReady(group []*ticket[claimCall]) error {
 	if err := u.serveAll(group); err != nil {
 		return err
 	}
@@ -383,15 +388,11 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 		if err := u.makeReady(j); err != nil {
 			return err
 		}
-		key := keyOf(j)
-		if err := u.lockRuns([]queueKey{{key.contract, ""}, key}); err != nil {
-			return err
-		}
-		free, err := u.freeFor(key, 1)
+		room, err := u.roomFor(j)
 		if err != nil {
 			return err
 		}
-		if j.Phase != job.Ready || free == 0 || u.settings.of(key).Paused || e.hub.isClosed() {
+		if !room {
 			return &job.Error{Kind: job.Conflict, Op: "engine.claim", ID: id, Msg: "the job cannot be claimed now"}
 		}
 		if err := u.tx.LoadBodies([]*job.Job{j}); err != nil {
@@ -404,6 +405,20 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 		return nil, err
 	}
 	return claimed, nil
+}
+
+// roomFor reports whether a job may be handed out now. It locks the limits only for a
+// job that is ready: who ends runs and holds them may wait for others.
+func (u *unit) roomFor(j *job.Job) (bool, error) {
+	key := keyOf(j)
+	if j.Phase != job.Ready || u.settings.of(key).Paused || u.e.hub.isClosed() {
+		return false, nil
+	}
+	if err := u.lockRuns([]queueKey{{key.contract, ""}, key}); err != nil {
+		return false, err
+	}
+	free, err := u.freeFor(key, 1)
+	return free > 0, err
 }
 
 // makeReady lets a job's time come or its lapsed lease end, as the sweeps would.

@@ -185,7 +185,9 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	defer e.guard.leave(turn)
 	err := e.store.Update(ctx, func(tx store.Tx) error {
 		u = newUnit(e, tx) // anew: fn may run again
-		e.guard.observe(u.now, turn.since, e.guard.monotonic())
+		if news, by := e.guard.observe(u.now, turn.since, e.guard.monotonic()); news != "" {
+			e.log.Warn(news, "by", by)
+		}
 		e.guard.leave(turn)
 		if err := fn(u); err != nil {
 			return err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"runtime"
 	"time"
-
-	"github.com/millrace/millrace/internal/job"
 )
 
 // AwaitWaiting returns once so many wait for what a request asks for and no claim
@@ -41,12 +39,6 @@ func (c *combiner[C]) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.serving > 0 || len(c.waiting) > 0
-}
-
-func (h *hub) waiting(lane job.Lane) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.waiters[lane])
 }
 
 // WithoutFloor makes waiting claims look only when they are woken.

@@ -24,7 +24,15 @@ type guard struct {
 	latest time.Duration  // the monotonic clock, not later than that look
 	jumped time.Time
 	back   bool // it jumped back and leases were not cut since
+	slow   bool // the store stalled at the last look
 }
+
+// What an operator is told once for each time.
+const (
+	jumpedAhead = "the clock jumped ahead; runs under way are kept for one more lease"
+	jumpedBack  = "the clock jumped back; leases are cut to their length"
+	wasAway     = "the store was away or stalled; runs under way are kept for one more lease"
+)
 
 // stallAllowed is how long an update may wait for the store, or all of them be
 // refused, before those who wait with it count as silenced by the store and not by
@@ -61,41 +69,49 @@ func (g *guard) refused(t *turn) {
 	}
 }
 
-// stalled reports whether the store was away, or anybody has waited for it, too
-// long. Heartbeats may be among those, so what lapsed meanwhile is treated as at a
-// jump of the clock.
-func (g *guard) stalled(at time.Duration) bool {
-	if away := g.away; away != nil && at-away.since > stallAllowed {
-		return true
+// stalled returns for how long the store was away, or somebody has waited for it, if
+// that was too long. Heartbeats may be among those, so what lapsed meanwhile is
+// treated as at a jump of the clock.
+func (g *guard) stalled(at time.Duration) (longest time.Duration) {
+	if g.away != nil {
+		longest = at - g.away.since
 	}
 	for t := range g.queue {
-		if at-t.since > stallAllowed {
-			return true
-		}
+		longest = max(longest, at-t.since)
 	}
-	return false
+	if longest <= stallAllowed {
+		return 0
+	}
+	return longest
 }
 
 // observe compares a reading of the store's clock that was taken between two
 // readings of the monotonic one. Waiting for the store between them only makes
-// it look more forgiving.
-func (g *guard) observe(now time.Time, before, after time.Duration) {
+// it look more forgiving. It returns what is new to an operator, and how much of it.
+func (g *guard) observe(now time.Time, before, after time.Duration) (news string, by time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.stalled(after) && now.After(g.jumped) {
+	stalled := g.stalled(after)
+	if stalled > 0 && now.After(g.jumped) {
 		g.jumped = now
 	}
-	g.away = nil
+	if stalled > 0 && !g.slow {
+		news, by = wasAway, stalled
+	}
+	g.slow, g.away = stalled > 0, nil
 	ahead := now.Sub(g.store) // of the last look
 	switch known := !g.store.IsZero(); {
 	case known && ahead > after-g.latest+jumpAllowed:
 		g.jumped = now
+		news, by = jumpedAhead, ahead-(after-g.latest)
 	case known && ahead < -jumpAllowed && before >= g.latest:
 		g.back = true
+		news, by = jumpedBack, -ahead
 	case known && ahead <= 0:
-		return // an older transaction, or one of the same time: nothing is new
+		return news, by // an older transaction, or one of the same time: nothing is new
 	}
 	g.store, g.latest = now, before
+	return news, by
 }
 
 // jump returns the store's time right after the last jump forward, zero when

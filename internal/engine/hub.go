@@ -73,6 +73,13 @@ func (h *hub) leave(w *waiter) {
 	}
 }
 
+// waiting is how many wait for a lane.
+func (h *hub) waiting(lane job.Lane) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.waiters[lane])
+}
+
 // wake wakes up to n of those who wait for a lane, those who have waited longest
 // first; one that was woken already and has not looked yet does not count.
 func (h *hub) wake(lane job.Lane, n int) {

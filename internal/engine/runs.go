@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -37,13 +38,19 @@ type Ending struct {
 	Run     Run
 	Outcome Outcome
 	Judge   Judge // in place of Outcome
+	// Next asks for jobs in the same transaction, when the run has ended: who would claim
+	// right behind it saves a commit, and the slot under a limit that the run leaves free
+	// is there already. Its Wait counts for nothing. It is served also where the run is lost,
+	// but not while others wait for the same: they come first.
+	Next *ClaimRequest
 }
 
 // Ended is what became of an Ending: the job as it is then, without bodies, or
-// why nothing changed.
+// why nothing changed. Next are the jobs that were asked for.
 type Ended struct {
-	Job *job.Job
-	Err error
+	Job  *job.Job
+	Err  error
+	Next []*job.Job
 }
 
 type finishCall struct {
@@ -96,6 +103,10 @@ func (e *Engine) Release(ctx context.Context, run Run) (*job.Job, error) {
 
 func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 	return e.updateGroup(func(u *unit) error {
+		next := e.nexts(group)
+		if err := u.lockLimits(ticketsOf(next)); err != nil {
+			return err
+		}
 		jobs, err := u.current(group)
 		if err != nil {
 			return err
@@ -111,11 +122,66 @@ func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 				if err != nil && !job.IsKind(err, job.Conflict) {
 					return err
 				}
-				t.call.ended[i] = Ended{after, err}
+				t.call.ended[i] = Ended{Job: after, Err: err}
 			}
 		}
-		return nil
+		return u.claimNext(next)
 	})
+}
+
+// nextClaim is a claim that came with an ending.
+type nextClaim struct {
+	ticket *ticket[claimCall]
+	ended  *Ended
+}
+
+// nexts are the claims that come with the endings of a group and that nobody else waits for.
+func (e *Engine) nexts(group []*ticket[finishCall]) (claims []nextClaim) {
+	if e.hub.isClosed() {
+		return nil
+	}
+	for _, t := range group {
+		for i, ending := range t.call.endings {
+			if ending.Next != nil && !e.awaited(*ending.Next) {
+				claims = append(claims, nextClaim{&ticket[claimCall]{call: claimCall{ctx: context.Background(), req: *ending.Next}}, &t.call.ended[i]})
+			}
+		}
+	}
+	return claims
+}
+
+// awaited reports whether anybody here waits for jobs of the queues of a request, or
+// for room under the limit of its contract.
+func (e *Engine) awaited(req ClaimRequest) bool {
+	lanes := append(lanesOf(req)[1:], anyQueue(req.Contract))
+	if e.contracts[req.Contract].RunLimit > 0 {
+		lanes = append(lanes, slots(req.Contract))
+	}
+	return slices.ContainsFunc(lanes, func(l job.Lane) bool { return e.hub.waiting(l) > 0 })
+}
+
+// claimNext serves the claims that came with the endings of a group.
+func (u *unit) claimNext(claims []nextClaim) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	if err := u.writeMoved(); err != nil { // so that the claims see what has ended
+		return err
+	}
+	if err := u.claimReady(ticketsOf(claims)); err != nil {
+		return err
+	}
+	for _, c := range claims {
+		c.ended.Next = c.ticket.call.jobs
+	}
+	return nil
+}
+
+func ticketsOf(claims []nextClaim) (tickets []*ticket[claimCall]) {
+	for _, c := range claims {
+		tickets = append(tickets, c.ticket)
+	}
+	return tickets
 }
 
 func (u *unit) current(group []*ticket[finishCall]) (map[int64]*job.Job, error) {

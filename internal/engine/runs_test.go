@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -322,5 +323,74 @@ func TestMessages(t *testing.T) {
 		if got := w.messages(); got[len(got)-1] != "graph/a removed ready> " {
 			w.Errorf("got %q", got)
 		}
+	})
+}
+
+// What the end of a run leaves free, ready again or satisfied can be claimed with it, in the order of any claim.
+func TestTheEndBringsTheNext(t *testing.T) {
+	limited := madeWith("graph", func(c *engine.Contract) { c.RunLimit = 1 })
+	everywhere(t, limited, func(w *world) {
+		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c"))
+		next := &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 3, Worker: "next"}
+		end := func(r engine.Run, on job.Cause) engine.Ended {
+			return w.FinishAll(w.ctx, []engine.Ending{{Run: r, Outcome: engine.Outcome{On: on, Result: []byte("done")}, Next: next}})[0]
+		}
+		took := func(what string, ended engine.Ended, want string) engine.Run {
+			w.Helper()
+			if got := strings.Join(names(ended.Next), " "); got != want {
+				w.Errorf("%s brought %q, want %q", what, got, want)
+			}
+			if len(ended.Next) == 0 {
+				return engine.Run{}
+			}
+			return engine.Run{Run: ended.Next[0].Run}
+		}
+		a := w.run("graph/a")
+		ended := end(a, job.Succeeded)
+		w.ok(ended.Err)
+		b := took("the end of a, one slot", ended, "graph/b")
+		ended = end(a, job.Succeeded)
+		w.fails(ended.Err, job.RunLost)
+		took("a lost run while the slot is taken", ended, "")
+		ended = end(b, job.Released)
+		w.ok(ended.Err)
+		again := took("what was given back", ended, "graph/b")
+		ended = end(again, job.Succeeded)
+		w.ok(ended.Err)
+		c := took("the end of b", ended, "graph/c")
+		ended = end(c, job.Succeeded)
+		w.ok(ended.Err)
+		took("the end of the last", ended, "")
+		w.submit(sub("graph/z"))
+		ended = end(c, job.Succeeded)
+		w.fails(ended.Err, job.RunLost)
+		z := took("a lost run while the slot is free", ended, "graph/z")
+		w.ok(end(z, job.Succeeded).Err)
+		w.sound()
+
+		w.submit(sub("graph/d"), sub("graph/e"), sub("graph/f", in("other")))
+		d := w.run("graph/d")
+		waits := engine.ClaimRequest{Contract: "graph", Queues: []string{"other"}, Max: 1, Worker: "other", Wait: time.Minute}
+		other := make(chan []*job.Job)
+		go func() {
+			jobs, err := w.Claim(w.ctx, waits)
+			if err != nil {
+				w.Error(err)
+			}
+			other <- jobs
+		}()
+		engine.AwaitWaiting(w.Engine, waits, 1)
+		ended = end(d, job.Succeeded)
+		w.ok(ended.Err)
+		took("an end while others wait for the slot", ended, "")
+		if jobs := <-other; len(jobs) == 1 {
+			d = engine.Run{Run: jobs[0].Run}
+		} else {
+			w.Errorf("the slot is free and %d got it", len(jobs))
+		}
+		w.Engine.Close()
+		ended = end(d, job.Succeeded)
+		w.ok(ended.Err)
+		took("an engine that closes", ended, "")
 	})
 }

@@ -1,9 +1,11 @@
 package engine_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -105,6 +107,53 @@ func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
 	clock.Advance(9 * time.Second)
 	outage(time.Second)
 	expire(1, "a lease later")
+}
+
+// Each jump of the clock and each stall of the store is told once, with its length.
+func TestJumpsAreLogged(t *testing.T) {
+	t.Parallel()
+	clock := testkit.NewClock()
+	there := testkit.Memory(t, clock.Now)
+	s := &switched{Store: there}
+	var log bytes.Buffer
+	e, err := engine.New(engine.Config{Store: s, Contracts: made(), Node: "a", Random: testkit.Random, Monotonic: clock.Monotonic,
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	look := func() {
+		if _, err := e.Expire(t.Context()); err != nil && !job.IsKind(err, job.Unavailable) {
+			t.Error(err)
+		}
+	}
+	look()
+	for _, jump := range []time.Duration{time.Hour, -2 * time.Hour, time.Second} {
+		clock.Jump(jump)
+		look()
+		look()
+	}
+	s.Store = away{there}
+	look()
+	clock.Advance(3 * time.Second)
+	look()
+	s.Store = there
+	look()
+	look()
+	clock.Advance(time.Hour)
+	look()
+	want := `msg="the clock jumped ahead; runs under way are kept for one more lease" by=1h0m0s
+msg="the clock jumped back; leases are cut to their length" by=2h0m0s
+msg="the store was away or stalled; runs under way are kept for one more lease" by=3s
+`
+	if got := log.String(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
 }
 
 // switched is whichever store it is set to.

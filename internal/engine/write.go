@@ -106,7 +106,31 @@ func (u *unit) writeJobs() error {
 	if err := u.tx.Touch(u.edits.without(&u.deletes, &u.rewrites, &u.saves)); err != nil {
 		return err
 	}
-	return u.tx.Save(u.saves.without(&u.deletes, &u.rewrites))
+	saves := u.saves.without(&u.deletes, &u.rewrites)
+	for p := range job.Parts {
+		var err error
+		if saves, err = u.saveWith(p, saves); err != nil {
+			return err
+		}
+	}
+	return u.tx.Save(saves)
+}
+
+// saveWith saves those of the jobs of which the body is set as well, in one write, and returns the others.
+func (u *unit) saveWith(p job.Part, jobs []*job.Job) (left []*job.Job, err error) {
+	if len(u.bodies[p].jobs) == 0 {
+		return jobs, nil
+	}
+	var both set
+	for _, j := range jobs {
+		if u.bodies[p].by[j.Seq] != nil {
+			both.add(j)
+		} else {
+			left = append(left, j)
+		}
+	}
+	u.bodies[p].jobs = u.bodies[p].without(&both) // what writeBodies has left to do
+	return left, u.tx.SaveWith(p, both.jobs)
 }
 
 func (u *unit) delete(jobs []*job.Job) error {

@@ -132,6 +132,8 @@ type Tx interface {
 	Rewrite(jobs []*job.Job) error
 	// SaveBodies writes one body of each of the jobs.
 	SaveBodies(p job.Part, jobs []*job.Job) error
+	// SaveWith is Save and SaveBodies in one.
+	SaveWith(p job.Part, jobs []*job.Job) error
 	// Delete removes the jobs with their bodies.
 	Delete(jobs []*job.Job) error
 	// DropHistory removes the events of jobs.

@@ -44,7 +44,8 @@ type Config struct {
 
 	// Claim is how a worker gets jobs; nil is that of Engine. Like that one it waits for the first.
 	Claim func(context.Context, engine.ClaimRequest) ([]*job.Job, error)
-	// Finish is how the end of a run is written; nil is that of Engine.
+	// Finish is how the end of a run is written; nil is that of Engine. With neither, a slot whose run ends takes its next
+	// job in the same transaction.
 	Finish func(context.Context, engine.Run, engine.Outcome) (*job.Job, error)
 	// Panicked says how a run whose handler panicked has ended; nil is Failed.
 	Panicked func(*Task, any) engine.Outcome
@@ -59,6 +60,8 @@ type Pool struct {
 	mu   sync.Mutex
 	runs map[job.ID]*run
 
+	chained bool // the end of a run brings the next job
+
 	under sync.WaitGroup // runs under way
 	free  atomic.Int64   // workers that can take a job
 }
@@ -71,6 +74,7 @@ func New(c Config) (*Pool, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	chained := c.Claim == nil && c.Finish == nil
 	if c.Claim == nil {
 		c.Claim = c.Engine.Claim
 	}
@@ -78,7 +82,7 @@ func New(c Config) (*Pool, error) {
 		c.Finish = c.Engine.Finish
 	}
 	c.Workers, c.Slots = max(1, c.Workers), max(1, c.Slots)
-	return &Pool{Config: c, runs: map[job.ID]*run{}}, nil
+	return &Pool{Config: c, chained: chained, runs: map[job.ID]*run{}}, nil
 }
 
 // Busy is how many runs are under way.
@@ -196,7 +200,7 @@ func (w *worker) work(ctx context.Context) {
 			return
 		}
 		patient := time.NewTimer(claimWait / 2)
-		jobs, err := p.Claim(ctx, engine.ClaimRequest{Contract: p.Contract, Queues: p.Queues, Max: free, Worker: w.name, Wait: claimWait})
+		jobs, err := p.Claim(ctx, w.ask(free))
 		early := patient.Stop()
 		for _, j := range jobs {
 			w.slots <- struct{}{}
@@ -240,17 +244,64 @@ func (w *worker) room(ctx context.Context) int {
 	}
 }
 
+func (w *worker) ask(most int) engine.ClaimRequest {
+	return engine.ClaimRequest{Contract: w.pool.Contract, Queues: w.pool.Queues, Max: most, Worker: w.name, Wait: claimWait}
+}
+
+// start runs a job and, as long as the end of one brings the next, those after it.
 func (w *worker) start(ctx context.Context, j *job.Job) {
-	r := newRun(context.WithoutCancel(ctx), w.pool, w.name, j)
-	w.pool.enter(r)
+	r := w.enter(ctx, j)
 	w.pool.under.Add(1)
 	go func() {
 		defer w.pool.under.Done()
 		defer func() { <-w.slots }()
-		defer w.pool.leave(r)
-		defer r.end()
-		r.run()
+		for r != nil {
+			r = w.run(ctx, r)
+		}
 	}()
+}
+
+func (w *worker) enter(ctx context.Context, j *job.Job) *run {
+	r := newRun(context.WithoutCancel(ctx), w.pool, w.name, j)
+	w.pool.enter(r)
+	return r
+}
+
+// run has a run run and returns that of the job which its end has brought.
+func (w *worker) run(ctx context.Context, r *run) (next *run) {
+	defer w.pool.leave(r)
+	defer r.end()
+	j := r.run(func() *engine.ClaimRequest { return w.next(ctx) })
+	if j == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		w.pool.Engine.GiveBack([]*job.Job{j})
+		return nil
+	}
+	return w.enter(ctx, j)
+}
+
+// next is what the end of a run asks for; nil for nothing.
+func (w *worker) next(ctx context.Context) *engine.ClaimRequest {
+	if !w.pool.chained || ctx.Err() != nil {
+		return nil
+	}
+	one := w.ask(1)
+	return &one
+}
+
+// finish writes the end of a run and returns the job that was asked for with it.
+func (p *Pool) finish(ctx context.Context, run engine.Run, o engine.Outcome, next *engine.ClaimRequest) (*job.Job, error) {
+	if next == nil {
+		_, err := p.Finish(ctx, run, o)
+		return nil, err
+	}
+	ended := p.Engine.FinishAll(ctx, []engine.Ending{{Run: run, Outcome: o, Next: next}})[0]
+	if len(ended.Next) == 0 {
+		return nil, ended.Err
+	}
+	return ended.Next[0], ended.Err
 }
 
 // rest waits for d, or for the end of ctx.

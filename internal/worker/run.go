@@ -95,17 +95,17 @@ func (r *run) end() {
 // lost reports whether the run counts no more.
 func (r *run) lost() bool { return r.alive.Err() != nil }
 
-// run has the job handled and writes how that ended.
-func (r *run) run() {
+// run has the job handled, writes how that ended and returns the job asked for with it.
+func (r *run) run(ask func() *engine.ClaimRequest) (next *job.Job) {
 	o := r.beatUntil(r.handle())
 	if r.lost() {
 		r.pool.Log.Debug("a run is no longer its job's and was stopped", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
-		return
+		return nil
 	}
 	if o.On == "" {
 		o.On = job.Released
 	}
-	err := engine.Persist(r.alive, func() error { _, err := r.pool.Finish(r.calls, r.id, o); return err })
+	err := engine.Persist(r.alive, func() (err error) { next, err = r.pool.finish(r.calls, r.id, o, ask()); return err })
 	switch {
 	case err == nil:
 	case job.IsKind(err, job.RunLost): // canceled at the last moment, or written by a try whose answer was lost
@@ -114,6 +114,7 @@ func (r *run) run() {
 		r.pool.Log.Error("the end of a run could not be written; its lease will end it", telemetry.JobID, r.task.Job.ID.Key,
 			telemetry.Worker, r.task.Worker, telemetry.NextState, string(o.On), telemetry.ErrorMessage, err)
 	}
+	return next
 }
 
 // handle calls the handler and answers once.

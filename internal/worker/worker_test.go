@@ -52,6 +52,33 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
+// TestTheEndBringsTheNext: one update ends a run and claims the slot's next job.
+func TestTheEndBringsTheNext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const jobs = 5
+	w.submit(jobs, time.Hour)
+	var returned int64
+	runs := 0
+	p := w.run(worker.Config{Handler: handler(func(ctx context.Context, task *worker.Task) engine.Outcome {
+		if n := w.store.updates.Load() - returned; runs > 0 && n != 1 {
+			t.Errorf("%d updates between two runs", n)
+		}
+		runs++
+		defer func() { returned = w.store.updates.Load() }()
+		if err := task.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		return succeeded
+	})}, time.Minute)
+	w.until("succeeded", jobs)
+	p.stop()
+	p.wait()
+	if runs != jobs {
+		t.Errorf("%d runs", runs)
+	}
+}
+
 // TestSlots: no worker runs more than it may, and what it could take shows.
 func TestSlots(t *testing.T) {
 	t.Parallel()
@@ -315,13 +342,16 @@ func TestDrain(t *testing.T) {
 				}
 				return tt.end
 			})}, tt.grace)
-			w.submit(1, time.Hour)
+			w.submit(2, time.Hour)
 			w.until("running", 1)
 			p.stop()
 			close(stopped)
 			p.wait()
 			if got := w.path("0"); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
+			}
+			if got := w.path("1"); got != " queued" {
+				t.Errorf("the end of the last run brought another job: %s", got)
 			}
 			w.submitMore(t)
 		})

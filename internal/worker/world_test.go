@@ -39,8 +39,9 @@ var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assi
 // failing is a store that can be away.
 type failing struct {
 	store.Store
-	away   atomic.Bool
-	failed chan struct{} // told of each update that failed, when somebody listens
+	away    atomic.Bool
+	failed  chan struct{} // told of each update that failed, when somebody listens
+	updates atomic.Int64
 }
 
 func (s *failing) Update(ctx context.Context, fn func(store.Tx) error) error {
@@ -51,6 +52,7 @@ func (s *failing) Update(ctx context.Context, fn func(store.Tx) error) error {
 		}
 		return &job.Error{Kind: job.Unavailable, Op: "store.update", Msg: "the store is away"}
 	}
+	s.updates.Add(1)
 	return s.Store.Update(ctx, fn)
 }
 

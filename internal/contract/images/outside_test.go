@@ -146,6 +146,23 @@ func TestOutside(t *testing.T) {
 				}
 			}
 		})
+		t.Run("of many results in one request what was not made is refused alone", func(t *testing.T) {
+			refused, made, given := w.create(t, "process_file", r.FileID).JobID, w.create(t, "process_file", r.FileID).JobID, w.create(t, "process_file", r.FileID).JobID
+			run := claim(refused).RunID
+			got := post("outcomes", `{"outcomes":[{"run_id":"`+run+`","complete":{"result":`+strings.ReplaceAll(result, "16.png", "16.jpg")+`}},
+				{"run_id":"`+claim(made).RunID+`","complete":{"result":`+result+`}},{"run_id":"`+claim(given).RunID+`","release":{}}]}`).Want(t, 200)
+			ends := testkit.Read[struct {
+				Outcomes []struct{ Status, Code, Detail string }
+			}](t, got).Outcomes
+			equal(t, "refused", ends[0].Code, "VALIDATION_ERROR")
+			equal(t, "because", strings.Contains(ends[0].Detail, "there is no object"), true)
+			equal(t, "made", ends[1].Status, string(completed))
+			w.status(t, made, completed)
+			equal(t, "given back", ends[2].Status, w.job(t, given).Status)
+			w.status(t, refused, processing)
+			post("outcomes", `{"outcomes":[{"run_id":"`+run+`","complete":{"result":`+result+`}}]}`).Want(t, 200)
+			w.status(t, refused, completed)
+		})
 		t.Run("a file that was deleted meanwhile fails the job, and nothing is left", func(t *testing.T) {
 			other := w.put(t, pngOf(t, 90, 90))
 			c := claim(other.JobID)
@@ -208,7 +225,8 @@ func TestWorkersAreNotClients(t *testing.T) {
 		before := encoded(w.state(t, id))
 		for path, body := range map[string]string{"claims": `{"contract":"images"}`, "jobs/" + id + "/claim": `{"contract":"images"}`,
 			"runs/" + job.RunID + "/heartbeat": `{}`, "runs/" + job.RunID + "/start": `{}`, "runs/" + job.RunID + "/complete": `{}`,
-			"runs/" + job.RunID + "/fail": `{"error":"x","retryable":false}`, "runs/" + job.RunID + "/release": `{}`} {
+			"runs/" + job.RunID + "/fail": `{"error":"x","retryable":false}`, "runs/" + job.RunID + "/release": `{}`,
+			"outcomes": `{"outcomes":[{"run_id":"` + job.RunID + `","release":{}}]}`} {
 			site.Do(t, "POST", "/worker/v1/"+path, body, "Authorization", clients).Is(t, 401, "UNAUTHORIZED")
 			for _, method := range []string{"POST", "PUT", "PATCH"} {
 				got := w.Do(t, method, "/images/v1/"+path, body, "Authorization", clients)

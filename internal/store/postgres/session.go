@@ -5,25 +5,38 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
 var dialect = sqlstore.Dialect{
-	ForUpdate:  "FOR UPDATE",
-	SkipLocked: "FOR UPDATE SKIP LOCKED",
-	In:         "= ANY($n::int8[])",
-	BlobIn:     "= ANY($n::bytea[])",
-	TextIn:     "= ANY($n::text[])",
-	Limit:      "LIMIT $n",
-	Priorities: "unnest($n::int8[]) AS priorities(value)",
-	FirstOf:    "CROSS JOIN LATERAL (SELECT seq,listed,key FROM jobs $n) x",
+	ForUpdate:    "FOR UPDATE",
+	SkipLocked:   "FOR UPDATE SKIP LOCKED",
+	In:           "= ANY($n::int8[])",
+	BlobIn:       "= ANY($n::bytea[])",
+	TextIn:       "= ANY($n::text[])",
+	Limit:        "LIMIT $n",
+	EachPriority: eachPriority(),
+}
+
+// eachPriority returns one select for each priority, each in the order of its index and
+// with a limit of its own: so the planner merges them as they come, instead of sorting
+// all there are. A priority it knew would let it take an index that does not fit.
+func eachPriority() string {
+	var each []string
+	for i := range store.MaxListed - store.MinListed + 1 {
+		each = append(each, fmt.Sprintf("(SELECT seq,listed,key FROM jobs WHERE $n AND priority=$6::int8+%d AND $6::int8+%d<=$7::int8 ORDER BY listed,key LIMIT $5)", i, i))
+	}
+	return strings.Join(each, " UNION ALL ")
 }
 
 var (

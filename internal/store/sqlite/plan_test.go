@@ -26,9 +26,8 @@ var plans = map[string]string{
 	"old_dead_letters": "dead_letters_age",
 }
 
-// merges are the statements that bring a few rows of several kinds into one order
-// or one set.
-var merges = map[string]bool{"ancestry": true, "search_all": true, "search_queue": true, "search_state": true, "search_queue_state": true}
+// merges are the statements that bring a few rows of several kinds into one set.
+var merges = map[string]bool{"ancestry": true}
 
 func TestPlans(t *testing.T) {
 	t.Parallel()

@@ -5,10 +5,14 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
@@ -19,9 +23,18 @@ var dialect = sqlstore.Dialect{
 
 	// A bare parameter is looked at by the planner: the statement would be parsed anew
 	// with every new value.
-	Limit:      "LIMIT CAST($n AS INTEGER)",
-	Priorities: "json_each($n) AS priorities",
-	FirstOf:    "CROSS JOIN jobs x ON x.seq IN (SELECT seq FROM jobs $n)",
+	Limit:        "LIMIT CAST($n AS INTEGER)",
+	EachPriority: eachPriority(),
+}
+
+// eachPriority returns one select for each priority: SQLite merges them as they stand in
+// their index, and reads of each no more than it needs.
+func eachPriority() string {
+	var each []string
+	for p := store.MinListed; p <= store.MaxListed; p++ {
+		each = append(each, fmt.Sprintf("SELECT seq,listed,key FROM jobs WHERE $n AND priority=%d AND %d BETWEEN $6 AND $7", p, p))
+	}
+	return strings.Join(each, " UNION ALL ")
 }
 
 // blockOfNumbers is how many job numbers are taken at a time.
@@ -35,7 +48,7 @@ type session struct {
 	conn     *sql.Conn
 	observe  sqlstore.Observer
 	clock    func() time.Time
-	prepared map[any]*sql.Stmt // by *Statement or *Bulk
+	prepared map[any]*sql.Stmt // by *Statement, *Bulk or manyRows
 	now      time.Time
 	numbers  numbers
 }
@@ -131,13 +144,45 @@ func exec(ctx context.Context, p *sql.Stmt, args []any) (int64, error) {
 	return res.RowsAffected()
 }
 
+// rowsAtOnce is how many rows go into one insert: a third of what a small row costs is the statement around it.
+const rowsAtOnce = 32
+
+// Bulk inserts many rows at once and runs all else row by row.
 func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
-	return s.each(b, rows, func(int, int64) {})
+	return s.observed(b, func() error {
+		for b.Rows != nil && len(rows) >= rowsAtOnce {
+			p, err := s.many(b)
+			if err != nil {
+				return err
+			}
+			if _, err := p.ExecContext(s.ctx, slices.Concat(rows[:rowsAtOnce]...)...); err != nil {
+				return err
+			}
+			rows = rows[rowsAtOnce:]
+		}
+		return s.each(b, rows, func(int, int64) {})
+	})
+}
+
+// manyRows is the key of the statement for rowsAtOnce rows.
+type manyRows struct{ b *sqlstore.Bulk }
+
+func (s *session) many(b *sqlstore.Bulk) (*sql.Stmt, error) {
+	if p := s.prepared[manyRows{b}]; p != nil {
+		return p, nil
+	}
+	return s.prepare(manyRows{b}, b.Rows(rowsAtOnce))
+}
+
+func (s *session) observed(b *sqlstore.Bulk, run func() error) error {
+	started := time.Now()
+	err := run()
+	s.observe(b.Name, time.Since(started), err)
+	return translate(b.Name, err)
 }
 
 // each runs b for every row and tells how many rows of the table it touched.
 func (s *session) each(b *sqlstore.Bulk, rows [][]any, touched func(row int, affected int64)) error {
-	started := time.Now()
 	p, err := s.prepare(b, b.Row)
 	for i := 0; i < len(rows) && err == nil; i++ {
 		var n int64
@@ -145,8 +190,7 @@ func (s *session) each(b *sqlstore.Bulk, rows [][]any, touched func(row int, aff
 			touched(i, n)
 		}
 	}
-	s.observe(b.Name, time.Since(started), err)
-	return translate(b.Name, err)
+	return err
 }
 
 func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
@@ -157,11 +201,13 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 		}
 		rows[i] = append(sqlstore.JobValues(j), j.Seq)
 	}
-	err = s.each(sqlstore.InsertJobs, rows, func(row int, affected int64) {
-		if affected == 0 {
-			taken = append(taken, row)
-			jobs[row].Seq = 0
-		}
+	err = s.observed(sqlstore.InsertJobs, func() error {
+		return s.each(sqlstore.InsertJobs, rows, func(row int, affected int64) {
+			if affected == 0 {
+				taken = append(taken, row)
+				jobs[row].Seq = 0
+			}
+		})
 	})
 	return taken, err
 }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"database/sql"
+	"slices"
 
 	"github.com/millrace/millrace/internal/job"
 )
@@ -16,12 +17,14 @@ var (
 	deletePart   = &Statement{"delete_body_part", "DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
 	loadBodies   = &Statement{"load_bodies", "SELECT seq,definition,payload,progress,result,failure FROM jobs WHERE seq {in $1}"}
 
-	setBody = setBodies()
+	setBody  = setBodies("set_", nil)
+	saveWith = setBodies("save_with_", hot)
 )
 
-func setBodies() (all [job.Parts]*Bulk) {
+// setBodies are the statements that set one body each, and other columns before it.
+func setBodies(verb string, others []Column) (all [job.Parts]*Bulk) {
 	for p, name := range bodyNames {
-		all[p] = updateOf("set_"+name, "jobs", []Column{{name, "bytea"}, {"apart", "int8"}, seqColumn})
+		all[p] = updateOf(verb+name, "jobs", slices.Concat(others, []Column{{name, "bytea"}, {"apart", "int8"}, seqColumn}))
 	}
 	return all
 }
@@ -126,6 +129,19 @@ func (t *Tx) LoadBodies(jobs []*job.Job) error {
 
 // SaveBodies is documented at the port.
 func (t *Tx) SaveBodies(p job.Part, jobs []*job.Job) error {
+	return t.saveBodies(setBody[p], p, jobs, func(v []any, _ *job.Job) []any { return v })
+}
+
+// SaveWith is documented at the port.
+func (t *Tx) SaveWith(p job.Part, jobs []*job.Job) error {
+	if err := checkText(saveWith[p].Name, jobs); err != nil {
+		return err
+	}
+	return t.saveBodies(saveWith[p], p, jobs, appendHot)
+}
+
+// saveBodies runs b, which sets a body after the values of other columns.
+func (t *Tx) saveBodies(b *Bulk, p job.Part, jobs []*job.Job, others func([]any, *job.Job) []any) error {
 	var rows [][]any
 	var apart []*job.Job
 	var inline []int64 // were apart and are not any more
@@ -139,9 +155,9 @@ func (t *Tx) SaveBodies(p job.Part, jobs []*job.Job) error {
 			j.Apart &^= 1 << p
 			inline = append(inline, j.Seq)
 		}
-		rows = append(rows, []any{nullable(data), int64(j.Apart), j.Seq})
+		rows = append(rows, append(others(make([]any, 0, len(b.Columns)), j), nullable(data), int64(j.Apart), j.Seq))
 	}
-	if err := t.bulk(setBody[p], rows); err != nil {
+	if err := t.bulk(b, rows); err != nil {
 		return err
 	}
 	if len(inline) > 0 {

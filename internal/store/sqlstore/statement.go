@@ -19,10 +19,11 @@ import (
 //	{in $1}             "is one of the integers in $1" (see Session.Ints)
 //	{blob in $1}        "is one of the byte strings in $1" (see Session.Idents)
 //	{text in $1}        "is one of the texts in $1" (see Session.Texts)
-//	{priorities $1}     a table of the integers in $1, named priorities, with a column value
 //	{limit $1}          no more than so many rows
-//	{first of ...}      joins x, the jobs that a condition with an order and a limit
-//	                    selects, which may name the tables before it
+//	{each priority ...} selects seq, listed and key of the jobs of which the condition
+//	                    holds and whose priority is from $6 to $7, of each priority
+//	                    the first $5 at least by listed and key, for an order and a
+//	                    limit to follow
 type Statement struct {
 	Name string
 	SQL  string
@@ -35,9 +36,9 @@ type Dialect struct {
 	In         string // with $n for the parameter
 	BlobIn     string
 	TextIn     string
-	Priorities string
 	Limit      string
-	FirstOf    string // with $n for the condition
+	// EachPriority has $n for the condition.
+	EachPriority string
 
 	texts sync.Map // *Statement to string: each is turned once
 }
@@ -53,10 +54,9 @@ func (d *Dialect) Text(s *Statement) string {
 
 func (d *Dialect) turn(s *Statement) string {
 	text := strings.NewReplacer("{for update}", d.ForUpdate, "{skip locked}", d.SkipLocked).Replace(s.SQL)
-	text = replaceMark(text, "{limit ", d.Limit) // may stand within others
+	text = replaceMark(text, "{limit ", d.Limit)
 	text = replaceMark(text, "{in ", d.In)
-	text = replaceMark(text, "{first of ", d.FirstOf)
-	text = replaceMark(text, "{priorities ", d.Priorities)
+	text = replaceMark(text, "{each priority ", d.EachPriority)
 	text = replaceMark(text, "{blob in ", d.BlobIn)
 	return replaceMark(text, "{text in ", d.TextIn)
 }
@@ -92,6 +92,8 @@ type Bulk struct {
 	Columns []Column
 	Key     int    // a column that differs from row to row
 	Row     string // for one row, parameters in the order of Columns: ?, as SQLite takes $1 for a name and looks it up
+	// Rows is Row for so many rows, nil where each needs a statement of its own.
+	Rows func(n int) string
 
 	set  func(values []string, from string) string
 	sets sync.Map // uint64 to string
@@ -124,8 +126,11 @@ func (b *Bulk) Set(same uint64) string {
 // follows the values, such as a conflict clause.
 func insertInto(name, table string, cols []Column, tail string) *Bulk {
 	list := columnNames(cols)
-	return &Bulk{Name: name, Columns: cols,
-		Row: fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) %s", table, list, params(len(cols)), tail),
+	rows := func(n int) string {
+		values := strings.Repeat(",("+params(len(cols))+")", n)[1:]
+		return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s %s", table, list, values, tail)
+	}
+	return &Bulk{Name: name, Columns: cols, Row: rows(1), Rows: rows,
 		set: func(values []string, from string) string {
 			return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s ORDER BY ord %s", table, list, strings.Join(values, ","), from, tail)
 		},

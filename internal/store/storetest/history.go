@@ -22,16 +22,16 @@ func events(w *world) {
 	a, b := newJob("a"), newJob("b")
 	w.insert(a, b)
 	var want []job.Event
-	for i := range 30 {
+	for i := range 120 {
 		e := job.Event{Job: a.Seq, Cause: job.Claimed, Prev: job.State(fmt.Sprint(i)), Next: "n", At: start.Add(time.Duration(-i) * time.Second)}
 		if i%2 == 0 {
 			e.Run = job.NewRunID(a.Seq, [16]byte{9: byte(i)})
 		}
 		want = append(want, e)
 	}
-	for i := 0; i < len(want); i += 10 {
+	for i := 0; i < len(want); i += 40 { // more than one statement may take
 		mixed := []job.Event{{Job: b.Seq, Cause: job.Due, At: start}}
-		w.update(func(tx store.Tx) error { return tx.AddEvents(append(mixed, want[i:i+10]...)) })
+		w.update(func(tx store.Tx) error { return tx.AddEvents(append(mixed, want[i:i+40]...)) })
 	}
 	w.update(func(tx store.Tx) error { return tx.AddEvents(nil) })
 	got := read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(a.Seq) })

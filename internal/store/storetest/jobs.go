@@ -25,6 +25,7 @@ var jobTests = []test{
 	{"an identity is free again after delete", deleteFrees},
 	{"get returns those that exist", getExisting},
 	{"save writes what moves change", saveWrites},
+	{"save with a body writes both", saveWithWrites},
 	{"touch writes what may change in a state", touchWrites},
 	{"rewrite writes the rest", rewriteWrites},
 	{"list filters", listFilters},
@@ -253,6 +254,12 @@ func changed(j *job.Job) *job.Job {
 	return &c
 }
 
+// keepCold gives c back what only a rewrite changes.
+func keepCold(c, j *job.Job) {
+	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.RunLimit = j.Alias, j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.RunLimit
+	c.Parent, c.Trace, c.CreatedAt, c.Listed, c.Children, c.Size = j.Parent, j.Trace, j.CreatedAt, j.Listed, j.Children, j.Size
+}
+
 func saveWrites(w *world) {
 	var jobs, saved []*job.Job
 	for i := range 20 {
@@ -269,13 +276,37 @@ func saveWrites(w *world) {
 		want := j
 		if i < 10 {
 			c := *saved[i]
-			c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.RunLimit = j.Alias, j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.RunLimit
-			c.Parent, c.Trace, c.CreatedAt, c.Listed, c.Children, c.Size = j.Parent, j.Trace, j.CreatedAt, j.Listed, j.Children, j.Size
+			keepCold(&c, j)
 			want = &c
 		}
 		equal(w, "job "+j.ID.Key, w.get(j), want)
 	}
 	w.update(func(tx store.Tx) error { return tx.Save(nil) })
+}
+
+// saveWithWrites: what Save and SaveBodies write, whatever the size of the body.
+func saveWithWrites(w *world) {
+	for i, size := range sizes {
+		p := job.Part(i % int(job.Parts))
+		j, other := newJob(fmt.Sprint("moves", i)), newJob(fmt.Sprint("stays", i))
+		for part := range job.Parts {
+			*j.Body(part) = []byte("as it was")
+		}
+		w.insert(j, other)
+		c := changed(j)
+		*c.Body(p) = bytesOf(size)
+		w.update(func(tx store.Tx) error { return tx.SaveWith(p, []*job.Job{c}) })
+		want := *c
+		keepCold(&want, j)
+		equal(w, "job "+j.ID.Key, w.get(j), &want)
+		equal(w, "job "+other.ID.Key, w.get(other), other)
+		broken := *c
+		broken.Worker = "\x00"
+		if err := w.Update(w.context(), func(tx store.Tx) error { return tx.SaveWith(p, []*job.Job{&broken}) }); !job.IsKind(err, job.Invalid) {
+			w.Errorf("a text that cannot be kept: %v", err)
+		}
+	}
+	w.update(func(tx store.Tx) error { return tx.SaveWith(job.Result, nil) })
 }
 
 func touchWrites(w *world) {

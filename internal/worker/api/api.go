@@ -114,6 +114,7 @@ type API struct {
 
 	contracts map[string]*Contract // by name
 	byEngine  map[string]*Contract // by what the engine calls them
+	looks     bool                 // one of them has Settle
 	metrics   *metrics
 	engine    *engine.Engine
 }
@@ -130,6 +131,7 @@ func New(c Config) (*API, error) {
 			return nil, fmt.Errorf("workerapi: contract %q needs a name of its own, Attempt, Complete or Settle, and Fail", one.Name)
 		}
 		a.contracts[one.Name], a.byEngine[one.engineName()] = one, one
+		a.looks = a.looks || one.Settle != nil
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
@@ -141,7 +143,7 @@ func New(c Config) (*API, error) {
 
 // Mount makes the API serve its paths by an engine.
 func (a *API) Mount(e *engine.Engine) httpapi.Mount {
-	a = &API{Config: a.Config, contracts: a.contracts, byEngine: a.byEngine, metrics: a.metrics, engine: e}
+	a = &API{Config: a.Config, contracts: a.contracts, byEngine: a.byEngine, looks: a.looks, metrics: a.metrics, engine: e}
 	t := httpapi.Table{Name: Name, Prefixes: []string{"/worker/v1/"}, Routes: a.routes(), Token: a.Token, BodyLimit: bodyLimit,
 		Answer: a.answer, Log: a.Log, Tracing: a.Tracing}
 	for i := range t.Routes {
@@ -161,6 +163,7 @@ func (a *API) routes() []httpapi.Route {
 		{Action: "complete", Pattern: runPath + "/complete", Handle: a.complete},
 		{Action: "fail", Pattern: runPath + "/fail", Handle: a.fail},
 		{Action: "release", Pattern: runPath + "/release", Handle: a.release},
+		{Action: "finish", Pattern: "/worker/v1/outcomes", Handle: a.finish},
 	}
 	for i := range routes {
 		routes[i].Method, routes[i].TakesBody, routes[i].NoStore = http.MethodPost, true, true

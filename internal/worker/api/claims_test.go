@@ -232,7 +232,7 @@ func TestValidation(t *testing.T) {
 func TestToken(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "the-token", 0, served())
-	for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a/claim", "/worker/v1/runs/x/complete", "/worker/v1/nothing"} {
+	for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a/claim", "/worker/v1/runs/x/complete", "/worker/v1/outcomes", "/worker/v1/nothing"} {
 		w.post(t, path, `{"contract":"made"}`).Is(t, 401, "UNAUTHORIZED")
 		w.post(t, path, `{"contract":"made"}`, "Authorization", "Bearer another").Is(t, 401, "UNAUTHORIZED")
 	}
@@ -254,7 +254,7 @@ func TestNew(t *testing.T) {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).HoldsRoutes(t, workerapi.Routes(), 7)
+	document(t).HoldsRoutes(t, workerapi.Routes(), 8)
 }
 
 func TestKinds(t *testing.T) {
@@ -286,6 +286,7 @@ func TestStoreAway(t *testing.T) {
 		for _, verb := range []string{"start", "heartbeat", "complete", "release"} {
 			w.run(t, j.RunID, verb, ``).Is(t, 503, "STORAGE_UNAVAILABLE")
 		}
+		w.post(t, "/worker/v1/outcomes", outcomes(said(j.RunID, "release", `{}`), said("no-uuid", "release", `{}`))).Is(t, 503, "STORAGE_UNAVAILABLE")
 	})
 }
 

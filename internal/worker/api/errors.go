@@ -1,10 +1,12 @@
 package workerapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -148,4 +150,11 @@ func (a *API) answer(c *httpapi.Call, err error) {
 		detail = m.title
 	}
 	c.SendProblem(httpapi.Problem{Room: "worker", Code: string(p.code), Status: m.status, Title: m.title, Detail: detail})
+}
+
+// appendRefusal writes why one outcome of many is refused.
+func (a *API) appendRefusal(b []byte, p *problem) []byte {
+	a.metrics.errors.WithLabelValues(string(p.code)).Inc()
+	b = jsontext.AppendString(append(b, `"code":`...), string(p.code))
+	return jsontext.AppendString(append(b, `,"detail":`...), cmp.Or(p.detail, meanings[p.code].title))
 }

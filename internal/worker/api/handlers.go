@@ -1,7 +1,6 @@
 package workerapi
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -113,7 +112,7 @@ func (a *API) held(j *job.Job, run job.RunID) (*held, error) {
 
 // current reads the job of a run with its definition. What is written under the run finds out anew whose it is.
 func (a *API) current(c *httpapi.Call) (*held, error) {
-	run, err := runOf(c)
+	run, err := runOf(c.Member("run_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +126,8 @@ func (a *API) current(c *httpapi.Call) (*held, error) {
 	return a.held(jobs[0], run)
 }
 
-func runOf(c *httpapi.Call) (job.RunID, error) {
-	run, err := job.ParseRunID(c.Member("run_id"))
+func runOf(id string) (job.RunID, error) {
+	run, err := job.ParseRunID(id)
 	if err != nil {
 		return run, errLost
 	}
@@ -170,35 +169,24 @@ func (a *API) heartbeat(c *httpapi.Call) error {
 }
 
 // POST /worker/v1/runs/{run_id}/start
-func (a *API) start(c *httpapi.Call) error {
-	return a.end(c, "", func(*held) (engine.Outcome, error) { return engine.Outcome{On: job.Started}, nil })
-}
+func (a *API) start(c *httpapi.Call) error { return a.end(c, started) }
 
 // POST /worker/v1/runs/{run_id}/release
-func (a *API) release(c *httpapi.Call) error {
-	return a.end(c, endedGiven, func(*held) (engine.Outcome, error) { return engine.Outcome{On: job.Released}, nil })
-}
+func (a *API) release(c *httpapi.Call) error { return a.end(c, released) }
 
 // POST /worker/v1/runs/{run_id}/complete
 func (a *API) complete(c *httpapi.Call) error {
-	result, err := readResult(c)
+	body, err := readObject(c)
 	if err != nil {
 		return err
 	}
-	err = a.ended(c, endedWell, func(h *held) (engine.Outcome, error) {
-		if h.contract.Settle != nil {
-			return engine.Outcome{}, errUnsettled
-		}
-		return h.contract.Complete(h.job, result), nil
-	})
+	result := resultOf(body)
+	err = a.ended(c, completed(result))
 	if err == errUnsettled {
 		return a.settle(c, result)
 	}
 	return err
 }
-
-// errUnsettled never leaves the API: Settle may take its time, and must not in a transaction.
-var errUnsettled = errors.New("workerapi: the contract has to look first")
 
 func (a *API) settle(c *httpapi.Call, result []byte) error {
 	h, err := a.current(c)
@@ -209,67 +197,44 @@ func (a *API) settle(c *httpapi.Call, result []byte) error {
 	if err != nil {
 		return err
 	}
-	return a.ended(c, endedWell, func(*held) (engine.Outcome, error) { return o, nil })
+	return a.ended(c, settled(o))
 }
 
 // POST /worker/v1/runs/{run_id}/fail
 func (a *API) fail(c *httpapi.Call) error {
-	f, err := readFailure(c)
+	body, err := readObject(c)
 	if err != nil {
 		return err
 	}
-	return a.ended(c, endedBadly, func(h *held) (engine.Outcome, error) {
-		return h.contract.Fail(h.job, f.message, f.errorType, f.retryable), nil
-	})
+	f, err := failureOf("", body)
+	if err != nil {
+		return err
+	}
+	return a.ended(c, failing(f))
 }
 
 // end is ended for routes that have nothing to read but an object.
-func (a *API) end(c *httpapi.Call, outcome string, how func(*held) (engine.Outcome, error)) error {
+func (a *API) end(c *httpapi.Call, how how) error {
 	if _, err := readObject(c); err != nil {
 		return err
 	}
-	return a.ended(c, outcome, how)
+	return a.ended(c, how)
 }
 
-// count counts a run that ended; one that has only started has not.
-func (a *API) count(h *held, outcome string) {
-	if outcome != "" {
-		a.metrics.ended.WithLabelValues(h.contract.Name, outcome).Inc()
-	}
-}
-
-// ended writes what became of a run and answers where its job stands. how is asked in the transaction, unless the run is
-// overdue.
-func (a *API) ended(c *httpapi.Call, outcome string, how func(*held) (engine.Outcome, error)) error {
-	run, err := runOf(c)
+// ended writes what became of a run and answers where its job stands.
+func (a *API) ended(c *httpapi.Call, how how) error {
+	run, err := runOf(c.Member("run_id"))
 	if err != nil {
 		return err
 	}
-	var h *held
-	var overdue *engine.Outcome
-	after, err := a.engine.FinishBy(c.Request.Context(), engine.Run{Run: run}, func(j *job.Job) (engine.Outcome, error) {
-		var err error
-		if h, err = a.held(j, run); err != nil {
-			return engine.Outcome{}, err
-		}
-		if overdue = h.contract.overdue(j); overdue != nil {
-			return *overdue, nil
-		}
-		return how(h)
-	})
-	if h != nil && err != errUnsettled {
-		noteJob(c, h)
+	e := &ending{run: run, how: how}
+	after, err := a.engine.FinishBy(c.Request.Context(), engine.Run{Run: run}, a.judging(e))
+	if e.held != nil && err != errUnsettled {
+		noteJob(c, e.held)
 	}
-	switch {
-	case err == nil && overdue != nil:
-		a.count(h, endedOverdue)
-		return errOverdue
-	case job.IsKind(err, job.Conflict):
-		return &problem{code: codeConflict, detail: "the job is " + h.contract.state(h.job.State) + ", which this run cannot leave that way; it may have to be started first", cause: err}
-	case err != nil:
+	if err := a.became(e, err); err != nil {
 		return err
 	}
-	a.count(h, outcome)
-	sendStatus(c, after.ID.Key, h.contract.state(after.State))
+	sendStatus(c, after.ID.Key, e.held.contract.state(after.State))
 	return nil
 }

@@ -31,7 +31,7 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 			Help:    "Time from the header of a request to its answer, by action and class of status; a claim may wait for 30 s.",
 			Buckets: []float64{500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 2.5, 10, 30, 60}}, []string{"action", "code"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_errors_total",
-			Help: "Requests answered with an error, by its code."}, []string{"code"}),
+			Help: "Requests, and outcomes of a batch, answered with an error, by its code."}, []string{"code"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "millrace_worker_api_waiting_claims",
 			Help: "Claims that are being served or wait for a job."}, []string{"contract"}),
 		claimed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_claimed_jobs_total",

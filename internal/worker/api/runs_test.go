@@ -142,17 +142,20 @@ func TestForeignRun(t *testing.T) {
 	}
 }
 
+// badBodies are refused, by verb.
+var badBodies = map[string][]string{
+	"fail": {``, `{}`, `{"error":"e"}`, `{"retryable":true}`, `{"error":1,"retryable":true}`, `{"error":null,"retryable":true}`,
+		`{"error":"e","retryable":1}`, `{"error":"e","retryable":null}`, `{"error":"e","retryable":true,"error_type":""}`,
+		`{"error":"e","retryable":true,"error_type":"\u0000"}`, `{"error":"e","retryable":true,"error_type":7}`, `[]`, `{`},
+	"complete": {`1`, `{"result":}`}, "heartbeat": {`"x"`, `{"state"`}, "start": {`[]`, `x`}, "release": {`null`},
+}
+
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "", 0, served())
 	w.submit(t, made, "a", 1)
 	j := w.one(t, "a")
-	for verb, bodies := range map[string][]string{
-		"fail": {``, `{}`, `{"error":"e"}`, `{"retryable":true}`, `{"error":1,"retryable":true}`, `{"error":null,"retryable":true}`,
-			`{"error":"e","retryable":1}`, `{"error":"e","retryable":null}`, `{"error":"e","retryable":true,"error_type":""}`,
-			`{"error":"e","retryable":true,"error_type":"\u0000"}`, `{"error":"e","retryable":true,"error_type":7}`, `[]`, `{`},
-		"complete": {`1`, `{"result":}`}, "heartbeat": {`"x"`, `{"state"`}, "start": {`[]`, `x`}, "release": {`null`},
-	} {
+	for verb, bodies := range badBodies {
 		for _, body := range bodies {
 			w.run(t, j.RunID, verb, body).Is(t, 400, "VALIDATION_ERROR")
 		}

@@ -23,6 +23,7 @@ const (
 	maxWorker = 255
 	maxType   = 255
 	maxError  = 16 << 10 // bytes
+	maxRunID  = 255
 )
 
 // readObject reads a body that is an object; none at all is an empty one.
@@ -154,23 +155,20 @@ func text(name string, raw []byte, most int) (string, error) {
 // readState reads a heartbeat; nil keeps the state there is.
 func readState(c *httpapi.Call) (state []byte, err error) {
 	body, err := readObject(c)
-	for name, value := range jsontext.Members(body) {
-		if string(name) == "state" {
-			state = value
-		}
-	}
-	return state, err
+	return memberOf(body, "state"), err
 }
 
-// readResult reads what a run leaves; nil is nothing.
-func readResult(c *httpapi.Call) (result []byte, err error) {
-	body, err := readObject(c)
-	for name, value := range jsontext.Members(body) {
-		if string(name) == "result" {
-			result = value
+// resultOf reads what a run leaves; nil is nothing.
+func resultOf(object []byte) []byte { return memberOf(object, "result") }
+
+// memberOf reads one member of an object; nil when it is not there.
+func memberOf(object []byte, wanted string) (found []byte) {
+	for name, value := range jsontext.Members(object) {
+		if string(name) == wanted {
+			found = value
 		}
 	}
-	return result, err
+	return found
 }
 
 // failed is what a worker says of a run that failed.
@@ -179,36 +177,33 @@ type failed struct {
 	retryable          bool
 }
 
-func readFailure(c *httpapi.Call) (f failed, err error) {
-	body, err := readObject(c)
-	if err != nil {
-		return f, err
-	}
+// failureOf reads a failure; at is where its members are, for whoever is told what is wrong with them.
+func failureOf(at string, object []byte) (f failed, err error) {
 	var told, judged bool
-	for name, value := range jsontext.Members(body) {
+	for name, value := range jsontext.Members(object) {
 		switch {
 		case string(name) == "error":
 			f.message, err = jsontext.String(value)
 			if errors.Is(err, jsontext.ErrKind) {
-				return f, invalid("error must be a string")
+				return f, invalid(at + "error must be a string")
 			}
 			f.message, told = kept(f.message), true
 		case string(name) == "error_type" && !jsontext.IsNull(value):
-			if f.errorType, err = text("error_type", value, maxType); err != nil {
+			if f.errorType, err = text(at+"error_type", value, maxType); err != nil {
 				return f, err
 			}
 		case string(name) == "retryable":
 			if f.retryable, err = jsontext.Bool(value); err != nil {
-				return f, invalid("retryable must be true or false")
+				return f, invalid(at + "retryable must be true or false")
 			}
 			judged = true
 		}
 	}
 	switch {
 	case !told:
-		return f, invalid("error is missing")
+		return f, invalid(at + "error is missing")
 	case !judged:
-		return f, invalid("retryable is missing")
+		return f, invalid(at + "retryable is missing")
 	}
 	return f, nil
 }
@@ -220,6 +215,80 @@ func kept(message string) string {
 		message = strings.ToValidUTF8(message[:maxError], "")
 	}
 	return strings.ReplaceAll(message, "\x00", "\uFFFD")
+}
+
+// readOutcomes reads how many runs ended. Each outcome is read by the rules of the route for a single run.
+func readOutcomes(c *httpapi.Call) ([]*outcome, error) {
+	body, err := readObject(c)
+	if err != nil {
+		return nil, err
+	}
+	list := memberOf(body, "outcomes")
+	if list == nil || jsontext.KindOf(list) != jsontext.KindArray {
+		return nil, invalid("outcomes must be an array")
+	}
+	var all []*outcome
+	for i, value := range jsontext.Elements(list) {
+		if i == maxJobs {
+			return nil, invalid("outcomes may be at most " + strconv.Itoa(maxJobs))
+		}
+		o, err := readOutcome("outcomes["+strconv.Itoa(i)+"]", value)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	if len(all) == 0 {
+		return nil, invalid("outcomes has none")
+	}
+	return all, nil
+}
+
+func readOutcome(at string, raw []byte) (*outcome, error) {
+	if jsontext.KindOf(raw) != jsontext.KindObject {
+		return nil, invalid(at + " is not an object")
+	}
+	o, said := &outcome{}, map[string][]byte{}
+	for name, value := range jsontext.Members(raw) {
+		switch name := string(name); name {
+		case "run_id", "complete", "fail", "release":
+			if said[name] = value; jsontext.IsNull(value) {
+				delete(said, name) // as if it were left out
+			}
+		}
+	}
+	id, err := text(at+".run_id", said["run_id"], maxRunID)
+	if err != nil {
+		return nil, err
+	}
+	if delete(said, "run_id"); len(said) != 1 {
+		return nil, invalid(at + " must have one of complete, fail and release")
+	}
+	for name, value := range said {
+		err = o.read(at+"."+name, name, value)
+	}
+	o.id = id
+	o.run, o.err = runOf(id)
+	return o, err
+}
+
+// read reads the member that says how the run ended, which is what the body of the route of its name is.
+func (o *outcome) read(at, name string, value []byte) error {
+	if jsontext.KindOf(value) != jsontext.KindObject {
+		return invalid(at + " is not an object")
+	}
+	switch name {
+	case "complete":
+		o.done, o.result = true, resultOf(value)
+		o.how = completed(o.result)
+	case "fail":
+		f, err := failureOf(at+".", value)
+		o.how = failing(f)
+		return err
+	case "release":
+		o.how = released
+	}
+	return nil
 }
 
 // appendJob writes a job as its worker gets it.
@@ -269,7 +338,29 @@ func sendBeat(c *httpapi.Call, until time.Time, cancel bool) {
 }
 
 func sendStatus(c *httpapi.Call, jobID, status string) {
-	b := jsontext.AppendString([]byte(`{"job_id":`), jobID)
-	b = jsontext.AppendString(append(b, `,"status":`...), status)
-	c.Send(http.StatusOK, httpapi.JSON, append(b, '}'))
+	c.Send(http.StatusOK, httpapi.JSON, append(appendStatus([]byte{'{'}, jobID, status), '}'))
+}
+
+// appendStatus writes the members that say where a job stands.
+func appendStatus(b []byte, jobID, status string) []byte {
+	b = jsontext.AppendString(append(b, `"job_id":`...), jobID)
+	return jsontext.AppendString(append(b, `,"status":`...), status)
+}
+
+func (a *API) outcomeList(all []*outcome) []byte {
+	b := append(make([]byte, 0, 64+160*len(all)), `{"outcomes":[`...)
+	for i, o := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = jsontext.AppendString(append(b, `{"run_id":`...), o.id)
+		b = append(b, ',')
+		if o.err == nil {
+			b = appendStatus(b, o.after.ID.Key, o.held.contract.state(o.after.State))
+		} else {
+			b = a.appendRefusal(b, judge(o.err))
+		}
+		b = append(b, '}')
+	}
+	return append(b, "]}"...)
 }

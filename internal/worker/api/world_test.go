@@ -83,10 +83,10 @@ func inMemory(t *testing.T, token string, limit int, c workerapi.Contract) *worl
 	return newWorld(t, testkit.InMemory(t), token, limit, c)
 }
 
-func newWorld(t *testing.T, p testkit.Place, token string, limit int, c workerapi.Contract) *world {
+func newWorld(t *testing.T, p testkit.Place, token string, limit int, contracts ...workerapi.Contract) *world {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	api, err := workerapi.New(workerapi.Config{Log: discard, Registry: registry, Token: config.NewSecret(token), Contracts: []workerapi.Contract{c}})
+	api, err := workerapi.New(workerapi.Config{Log: discard, Registry: registry, Token: config.NewSecret(token), Contracts: contracts})
 	if err != nil {
 		t.Fatal(err)
 	}
