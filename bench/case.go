@@ -193,6 +193,16 @@ var cases = []Case{
 		Setup: setupFlow(flowGraphSingle, true),
 	},
 	{
+		Name:  "taskflow-graph-sdk",
+		What:  "the same graph on SQLite by eight workers of the Go client with 250 handlers each",
+		Setup: setupFlow(flowGraphSDK, false),
+	},
+	{
+		Name:  "taskflow-graph-sdk-postgres",
+		What:  "the same on PostgreSQL",
+		Setup: setupFlow(flowGraphSDK, true),
+	},
+	{
 		Name:  "taskflow-engine",
 		What:  "the same graph through the engine in process on SQLite: workers claim and finish 250 at a time",
 		Setup: setupFlowEngine(false),

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/millrace/client"
 )
 
 // flowRunner is one load on the real binary, serving TaskFlow and the worker API.
@@ -135,6 +137,12 @@ const flowGraphJobs = 10_000
 // lets workers run it: each claims a batch and ends it in one request.
 func flowGraph(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	return s.runGraph(ctx, n, flowWorkers, (*flowWork).batches)
+}
+
+// flowGraphSDK is flowGraph with workers of the Go client, on as many handlers as
+// flowGraph has jobs under way.
+func flowGraphSDK(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
+	return s.runGraph(ctx, n, flowWorkers, (*flowWork).sdk)
 }
 
 // flowGraphSingle is flowGraph with a request for each job that ends.
@@ -331,6 +339,25 @@ func (w *flowWork) singles(ctx context.Context, g int) error {
 		w.done(run)
 	}
 	return nil
+}
+
+// sdk runs one worker until all jobs are done.
+func (w *flowWork) sdk(ctx context.Context, _ int) error {
+	c, err := client.New(client.Config{BaseURL: "http://" + w.addr})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		_ = w.tally.Wait(ctx)
+		stop()
+	}()
+	worker := client.JobWorker{
+		API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: flowClaim, PollWait: time.Second, PollInterval: time.Millisecond,
+		Handlers: map[string]client.JobHandler{"bench": func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, nil }},
+		AfterRun: func(j client.ClaimedJob) { w.done(flowRun{Run: j.RunID, ID: j.ID}) },
+	}
+	return worker.Run(ctx)
 }
 
 // claim takes jobs until all are done.

@@ -19,7 +19,7 @@ import (
 func serveFlow() (baseURL string, stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
 	room, err := taskflow.New(taskflow.Config{Log: log, Registry: prometheus.NewRegistry(), Now: time.Now, Random: testkit.Random,
-		Lease: time.Minute, MaxConcurrent: 10, BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20, Runner: taskflow.Runner{Off: true}})
+		Lease: time.Minute, MaxConcurrent: 1000, BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20, Runner: taskflow.Runner{Off: true}})
 	if err != nil {
 		return "", nil, err
 	}

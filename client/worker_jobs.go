@@ -132,8 +132,9 @@ type JobWorker struct {
 // Per run it beats at a third of the lease, sending along the state set
 // meanwhile. A run is lost when the server says so or when no heartbeat was
 // confirmed for a whole lease; nothing is said about it then. Outcomes are
-// tried for as long as the lease lasts, at most a minute. A panic is a failure
-// of the type "panic" that may be retried.
+// tried for as long as the lease lasts, at most a minute; those of runs that end
+// at about the same time go in one request, as by [WorkerAPI.Finish], except in
+// Images. A panic is a failure of the type "panic" that may be retried.
 //
 // While the server answers errors it polls again after growing, random waits,
 // no sooner than Retry-After says. Errors of single jobs are logged.
@@ -161,7 +162,7 @@ func (w *JobWorker) Run(ctx context.Context) error {
 		query.Queues = slices.Sorted(maps.Keys(handlers))
 	}
 	r := runner{
-		source:      &jobSource{api: w.API, query: query, handlers: handlers, after: w.AfterRun},
+		source:      &jobSource{api: w.API, ending: ending{api: w.API}, query: query, handlers: handlers, after: w.AfterRun},
 		slots:       make(slots, orDefault(w.Concurrency, 1)),
 		pollWait:    min(max(orDefault(w.PollWait, 30*time.Second), 0), 30*time.Second),
 		pollPause:   orDefault(w.PollInterval, time.Second),

@@ -54,6 +54,10 @@ func (d *workerDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.jobs = d.jobs[n:]
 		return
 	}
+	if r.URL.Path == "/worker/v1/outcomes" {
+		d.end(w, text)
+		return
+	}
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/worker/v1/runs/"), "/")
 	run, verb := parts[0], parts[1]
 	if d.lost || slices.ContainsFunc(d.said, func(s string) bool {
@@ -77,6 +81,25 @@ func (d *workerDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintf(w, `{"job_id":"j-%s","status":"X"}`, run)
+}
+
+// end takes outcomes that come together as it would take each by itself.
+func (d *workerDouble) end(w http.ResponseWriter, text []byte) {
+	var request struct {
+		Outcomes []map[string]json.RawMessage
+	}
+	_ = json.Unmarshal(text, &request)
+	var ends []string
+	for _, outcome := range request.Outcomes {
+		var run string
+		_ = json.Unmarshal(outcome["run_id"], &run)
+		delete(outcome, "run_id")
+		for verb, said := range outcome {
+			d.said = append(d.said, verb+" "+run+" "+string(said))
+		}
+		ends = append(ends, fmt.Sprintf(`{"run_id":%q,"job_id":"j-%[1]s","status":"X"}`, run))
+	}
+	fmt.Fprintf(w, `{"outcomes":[%s]}`, strings.Join(ends, ","))
 }
 
 func refuseRun(w http.ResponseWriter, status int, code string) {

@@ -12,6 +12,7 @@ import (
 // jobSource hands out jobs by the worker API.
 type jobSource struct {
 	api      *WorkerAPI
+	ending   ending
 	query    ClaimQuery
 	handlers map[string]JobHandler // by queue; "" is for all others
 	after    func(ClaimedJob)      // may be nil
@@ -29,6 +30,15 @@ func (s *jobSource) claim(ctx context.Context, max int, wait time.Duration) ([]l
 		leases[i] = &jobLease{source: s, job: job}
 	}
 	return leases, nil
+}
+
+// end ends a run; the context is that of a settlement. What Images has to look at
+// before it believes a result takes its time, which nobody else is to wait for.
+func (s *jobSource) end(ctx context.Context, outcome RunOutcome) error {
+	if s.query.Contract == ContractImages {
+		return s.ending.alone(ctx, outcome)
+	}
+	return s.ending.end(ctx, outcome)
 }
 
 // jobLease is one run of a job.
@@ -78,16 +88,16 @@ func (l *jobLease) beat(ctx context.Context, state json.RawMessage) (cancel bool
 // complete sends the result. What the server refuses it would refuse again, after another run as well: a form that does
 // not fit is the handler's. Images refuses also what it does not find, which another run may well leave there.
 func (l *jobLease) complete(ctx context.Context) error {
-	err := l.source.api.Complete(ctx, l.job.RunID, l.result)
+	err := l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Result: l.result})
 	if errors.Is(err, ErrInvalid) {
-		return l.source.api.Fail(ctx, l.job.RunID, JobFailure{Error: clip("result refused: " + err.Error()), Type: "result",
-			Retryable: l.job.Contract == ContractImages})
+		return l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Failure: &JobFailure{Error: clip("result refused: " + err.Error()), Type: "result",
+			Retryable: l.job.Contract == ContractImages}})
 	}
 	return err
 }
 
 func (l *jobLease) giveBack(ctx context.Context) error {
-	return l.source.api.Release(ctx, l.job.RunID)
+	return l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Released: true})
 }
 
 // report gives back what the end of the worker has cut short, and tells of
@@ -111,10 +121,10 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	case errors.Is(cause, ErrRunCanceled):
 		told.Type = "canceled"
 	}
-	err := l.source.api.Fail(ctx, l.job.RunID, told)
+	err := l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Failure: &told})
 	if errors.Is(err, ErrInvalid) && told.Type != "" { // the handler's own word: the failure counts without it too
 		told.Type = ""
-		err = l.source.api.Fail(ctx, l.job.RunID, told)
+		err = l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Failure: &told})
 	}
 	if errors.Is(cause, ErrRunCanceled) && errors.Is(err, ErrRunLost) {
 		return nil // the server had ended the run when it asked for that

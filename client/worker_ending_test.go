@@ -1,0 +1,124 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// outcomePaths counts what runs are ended by, and loses the first answer of a
+// batch if it is to.
+type outcomePaths struct {
+	batches, singles atomic.Int64
+	loses            atomic.Bool
+}
+
+func (o *outcomePaths) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/outcomes"):
+		o.batches.Add(1)
+		if err == nil && o.loses.Swap(false) {
+			answer.Body.Close()
+			return nil, io.ErrUnexpectedEOF
+		}
+	case strings.Contains(r.URL.Path, "/runs/"):
+		o.singles.Add(1)
+	}
+	return answer, err
+}
+
+// Runs that end at about the same time end in few requests, each as its handler says (G-X-20); what does not fit into a
+// request with others goes by itself, and what the server refuses for all of them is found out one by one.
+func TestJobWorker_endsTogether(t *testing.T) {
+	t.Parallel()
+	const jobs = 200
+	deep := json.RawMessage(strings.Repeat("[", 510) + strings.Repeat("]", 510)) // fits by itself only
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		result    json.RawMessage
+		err       error
+		want      client.TaskFlowStatus
+		loses     bool
+		most      int64 // singles
+		atBatches bool
+	}{
+		"results":             {result: json.RawMessage(`{"a": 1.0}`), want: client.TaskCompleted, most: jobs / 4, atBatches: true},
+		"failures":            {err: client.Final(broken), want: client.TaskFailed, most: jobs / 4, atBatches: true},
+		"an answer is lost":   {want: client.TaskCompleted, loses: true, most: jobs / 4, atBatches: true},
+		"results too large":   {result: json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`), want: client.TaskCompleted, most: jobs},
+		"refused in a batch":  {result: deep, want: client.TaskCompleted, most: 2 * jobs, atBatches: true},
+		"refused all the way": {result: json.RawMessage("\"\xff\""), want: client.TaskFailed, most: 3 * jobs, atBatches: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, stop, err := serveFlow()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(stop)
+			paths := &outcomePaths{}
+			paths.loses.Store(tt.loses)
+			c := mustClient(t, client.Config{BaseURL: url, HTTPClient: &http.Client{Transport: paths}, Retry: client.Retry{BaseDelay: time.Millisecond}})
+			graph := &client.TaskFlowBuilder{}
+			for i := range jobs {
+				graph.Add(fmt.Sprint(i), client.TaskFlowSpec{Name: "n", Queue: "q"})
+			}
+			ids, err := c.TaskFlow().Submit(t.Context(), graph)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := runTogether(t, c, jobs, func() (json.RawMessage, error) { return tt.result, tt.err })
+			for _, id := range ids {
+				if job, err := c.TaskFlow().Get(t.Context(), id); err != nil || job.Status != tt.want || job.Status == client.TaskCompleted && string(job.Result) != string(tt.result) {
+					t.Fatalf("job %s is %s with the result %.20s, %v", id, job.Status, job.Result, err)
+				}
+			}
+			batches, singles := paths.batches.Load(), paths.singles.Load()
+			if singles > tt.most || tt.atBatches != (batches > 0) || batches > jobs/4 {
+				t.Errorf("%d batches and %d requests for one run", batches, singles)
+			}
+			if tt.loses != strings.Contains(log, "probably taken") || tt.want == client.TaskCompleted && strings.Contains(log, "ERROR") {
+				t.Errorf("logged: %.2000s", log)
+			}
+		})
+	}
+}
+
+// runTogether runs the handler for jobs that are all at work before the first of them ends.
+func runTogether(t *testing.T, c *client.Client, jobs int, handle func() (json.RawMessage, error)) (log string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var begun, over sync.WaitGroup
+	begun.Add(jobs)
+	over.Add(jobs)
+	go func() {
+		over.Wait()
+		stop()
+	}()
+	text := &bytes.Buffer{}
+	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: jobs, Logger: slog.New(slog.NewTextHandler(text, nil)),
+		AfterRun: func(client.ClaimedJob) { over.Done() },
+		Handlers: map[string]client.JobHandler{"q": func(context.Context, *client.JobRun) (json.RawMessage, error) {
+			begun.Done()
+			begun.Wait()
+			return handle()
+		}}}
+	if err := w.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	return text.String()
+}
