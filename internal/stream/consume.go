@@ -46,6 +46,10 @@ func (d *Delivery) Nak(delay time.Duration) {
 	_ = d.msg.NakWithDelay(delay)
 }
 
+// heartbeat is how often a consumer of the server shows that it is there. After two that are missing it is looked for
+// again: the server of a cluster that had it may be dead.
+const heartbeat = 2 * time.Second
+
 // The pauses before a consumer is set up again after trouble.
 const (
 	firstPause = 100 * time.Millisecond
@@ -72,13 +76,7 @@ func (s *Streams) Consume(ctx context.Context, c Consumer, fn func(context.Conte
 		if err != nil {
 			s.config.Log.Warn("a consumer of the streams starts again", "stream", c.Stream, "error_message", err.Error())
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
+		rest(ctx, pause)
 		pause = min(2*pause, lastPause)
 	}
 }
@@ -86,13 +84,18 @@ func (s *Streams) Consume(ctx context.Context, c Consumer, fn func(context.Conte
 // consume waits for a message, takes what else is there, and hands all of it out.
 func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery)) error {
 	// The server hands out without end: only here it is known what the last time was, also after a crash.
-	consumer, err := s.js.CreateOrUpdateConsumer(ctx, c.Stream, jetstream.ConsumerConfig{Durable: c.Durable, FilterSubject: c.Subject,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1, MaxAckPending: max(1000, c.Batch)})
+	config := jetstream.ConsumerConfig{Durable: c.Durable, FilterSubject: c.Subject,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1, MaxAckPending: max(1000, c.Batch)}
+	var consumer jetstream.Consumer
+	err := s.insist(ctx, func(ctx context.Context) (err error) {
+		consumer, err = s.js.CreateOrUpdateConsumer(ctx, c.Stream, config)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	for {
-		first, err := consumer.Next(jetstream.FetchContext(ctx))
+	for ctx.Err() == nil { // what is asked for after the end would be handed to nobody
+		first, err := next(ctx, consumer)
 		if errors.Is(err, nats.ErrTimeout) {
 			continue
 		}
@@ -109,6 +112,15 @@ func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery))
 		}
 		fn(deliveries)
 	}
+	return nil
+}
+
+// next waits for a message until ctx is done. The library gets no deadline: near one it would refuse the heartbeat.
+func next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	return consumer.Next(jetstream.FetchContext(within), jetstream.FetchHeartbeat(heartbeat))
 }
 
 // take adds up to n messages that are there at the moment.

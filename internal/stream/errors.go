@@ -46,6 +46,9 @@ func gone(err error) bool {
 		hasCode(err, jetstream.JSErrCodeConsumerDoesNotExist) || errors.Is(err, jetstream.ErrConsumerDeleted)
 }
 
+// leaderless is how a cluster turns away what needs its leader while it has none.
+const leaderless jetstream.ErrorCode = 10008
+
 func hasCode(err error, code jetstream.ErrorCode) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == code {

@@ -14,19 +14,24 @@ const silence = 5 * time.Second
 // Follow gives fn the messages of a subject from an offset on, and then each as it is stored, in order and without
 // gaps, until ctx is done, which is no error, or fn returns an error, which is returned. An offset that the stream has not
 // come to is one of a stream that was there before it, as when its files were lost: then all of this one follows.
+//
+// Trouble on the way is waited out; only what cannot be followed to begin with is an error.
 func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint64, fn func(Entry) error) error {
 	f := &follower{s: s, stream: stream, subject: subject, next: from, fn: fn}
-	var err error
-	for err == nil && f.told == nil {
-		err = f.untilAnew(ctx)
+	for {
+		err := f.untilAnew(ctx)
+		switch {
+		case f.told != nil:
+			return f.told
+		case ctx.Err() != nil || f.begun && s.conn.IsClosed():
+			return nil
+		case !f.begun:
+			return failed("stream.follow", "", err)
+		case err != nil:
+			s.config.Log.Warn("a follower of the streams starts again", "stream", stream, "error_message", err.Error())
+			rest(ctx, time.Second)
+		}
 	}
-	if f.told != nil {
-		return f.told
-	}
-	if ctx.Err() != nil || errors.Is(err, jetstream.ErrMsgIteratorClosed) && s.conn.IsClosed() {
-		return nil
-	}
-	return failed("stream.follow", "", err)
 }
 
 // follower is a Follow under way.
@@ -36,26 +41,24 @@ type follower struct {
 	next            uint64 // the offset it goes on from
 	fn              func(Entry) error
 	told            error // what fn returned
+	begun           bool
 }
 
-// untilAnew follows until the stream is found to be another one.
+// untilAnew follows until the stream is found to be another one, or a message to be missing.
 func (f *follower) untilAnew(ctx context.Context) error {
 	messages, err := f.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer messages.Stop()
-	for f.told == nil {
-		within, cancel := context.WithTimeout(ctx, silence)
-		msg, err := messages.Next(jetstream.NextContext(within))
-		cancel()
-		switch {
-		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			if f.ahead(ctx) {
-				return nil
-			}
-			continue
-		case err != nil:
+	f.begun = true
+	for n := uint64(1); f.told == nil; n++ {
+		msg, err := f.wait(ctx, messages)
+		if msg == nil {
+			return err
+		}
+		meta, err := msg.Metadata()
+		if err != nil || meta.Sequence.Consumer != n {
 			return err
 		}
 		e, err := delivered(msg)
@@ -67,6 +70,21 @@ func (f *follower) untilAnew(ctx context.Context) error {
 	return nil
 }
 
+// wait gives the next message; none when the stream is found to be another one.
+func (f *follower) wait(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg, error) {
+	for {
+		within, cancel := context.WithTimeout(ctx, silence)
+		msg, err := messages.Next(jetstream.NextContext(within))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return msg, err
+		}
+		if f.ahead(ctx) {
+			return nil, nil
+		}
+	}
+}
+
 // ahead tells whether the stream is known to be far from coming to the next offset.
 func (f *follower) ahead(ctx context.Context) bool {
 	ctx, cancel := limited(ctx)
@@ -75,24 +93,30 @@ func (f *follower) ahead(ctx context.Context) bool {
 	return err == nil && f.next > last+1
 }
 
-// open begins where it is to go on.
+// open begins where it is to go on. Each time it has a new consumer: one that a cluster gave to a server that is dead
+// would never come.
 func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
 	if f.ahead(ctx) {
 		f.next = 0
 	}
-	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject}}
+	config := jetstream.ConsumerConfig{FilterSubject: f.subject, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true,
+		InactiveThreshold: time.Minute}
 	if f.next > 0 {
 		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, f.next
 	}
+	var consumer jetstream.Consumer
 	err = f.s.again(ctx, f.s.named(f.stream), func() error {
-		consumer, err := f.s.js.OrderedConsumer(ctx, f.stream, config)
-		if err != nil {
+		return f.s.insist(ctx, func(ctx context.Context) (err error) {
+			consumer, err = f.s.js.CreateConsumer(ctx, f.stream, config)
 			return err
-		}
-		messages, err = consumer.Messages()
-		return err
+		})
 	})
-	return messages, err
+	if err != nil {
+		return nil, err
+	}
+	return consumer.Messages(jetstream.PullHeartbeat(heartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
 }
 
 // delivered is the entry that a consumer was handed.

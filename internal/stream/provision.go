@@ -21,34 +21,50 @@ const replicas = 3
 func (s *Streams) provision(ctx context.Context, spec *Spec) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	found, err := s.js.Stream(ctx, spec.Name)
+	err := s.change(ctx, spec)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return s.create(ctx, spec)
+		err = s.create(ctx, spec)
 	}
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+		err = s.change(ctx, spec)
+	}
+	return err
+}
+
+func (s *Streams) change(ctx context.Context, spec *Spec) error {
+	is, err := s.info(ctx, spec.Name)
 	if err != nil {
 		return failed("stream.provision", "the stream "+spec.Name+" cannot be looked up", err)
 	}
-	is := found.CachedInfo().Config
-	want := is
+	want := is.Config
 	spec.shape(&want)
-	if reflect.DeepEqual(is, want) {
+	if reflect.DeepEqual(is.Config, want) {
 		return nil
 	}
-	_, err = s.js.UpdateStream(ctx, want)
+	err = s.insist(ctx, func(ctx context.Context) error {
+		_, err := s.js.UpdateStream(ctx, want)
+		return err
+	})
 	return failed("stream.provision", "the stream "+spec.Name+" cannot be changed to what is needed", err)
 }
 
+// create makes a stream with copies where the cluster has room for them. That it has no leader yet says nothing of that:
+// a stream made with one copy would keep to one.
 func (s *Streams) create(ctx context.Context, spec *Spec) error {
 	config := jetstream.StreamConfig{Name: spec.Name, Replicas: 1}
 	if s.conn.ConnectedClusterName() != "" {
 		config.Replicas = replicas
 	}
 	spec.shape(&config)
-	_, err := s.js.CreateOrUpdateStream(ctx, config)
-	if api := (*jetstream.APIError)(nil); config.Replicas > 1 && errors.As(err, &api) {
+	create := func(ctx context.Context) error {
+		_, err := s.js.CreateStream(ctx, config)
+		return err
+	}
+	err := s.insist(ctx, create)
+	if api := (*jetstream.APIError)(nil); config.Replicas > 1 && errors.As(err, &api) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		s.config.Log.Warn("the cluster has no room for copies of a stream: it gets one", "stream", spec.Name, "error_message", err.Error())
 		config.Replicas = 1
-		_, err = s.js.CreateOrUpdateStream(ctx, config)
+		err = s.insist(ctx, create)
 	}
 	return failed("stream.provision", "the stream "+spec.Name+" cannot be made", err)
 }
@@ -68,14 +84,16 @@ func (s *Spec) shape(c *jetstream.StreamConfig) {
 	c.AllowDirect, c.AllowAtomicPublish = true, true
 }
 
-// again runs a verb on a stream, and once more where the stream was gone and has been made anew.
+// again runs a verb on a stream, and once more where the stream was gone and has been made anew. The servers of a cluster
+// do not learn of that at the same time, so it may take several tries there.
 func (s *Streams) again(ctx context.Context, spec *Spec, verb func() error) error {
 	err := verb()
-	if !gone(err) || spec == nil {
-		return err
+	for pause := time.Duration(0); gone(err) && spec != nil && ctx.Err() == nil; pause = firstPause {
+		if err := s.provision(ctx, spec); err != nil {
+			return err
+		}
+		rest(ctx, pause)
+		err = verb()
 	}
-	if err := s.provision(ctx, spec); err != nil {
-		return err
-	}
-	return verb()
+	return err
 }

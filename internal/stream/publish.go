@@ -185,8 +185,9 @@ func (s *Streams) distinct(ctx context.Context, spec *Spec, m *Message, ack *jet
 	return ack, nil
 }
 
+// send does not leave trying again to the library, which has a timer for each message and loses their order.
 func (s *Streams) send(m *Message, id string) (jetstream.PubAckFuture, error) {
-	return s.js.PublishMsgAsync(m.wire(id), jetstream.WithStallWait(patience))
+	return s.js.PublishMsgAsync(m.wire(id), jetstream.WithStallWait(patience), jetstream.WithRetryAttempts(0))
 }
 
 func (s *Streams) await(ctx context.Context, future jetstream.PubAckFuture) (*jetstream.PubAck, error) {

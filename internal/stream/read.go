@@ -66,22 +66,50 @@ func (s *Streams) First(ctx context.Context, stream, subject string) (uint64, er
 	return found[0].Offset, nil
 }
 
-// Get gives one message; NotFound if it is not there, or not any more.
-func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (Entry, error) {
+// Get gives one message; NotFound if it is not there, or not any more. On a cluster the stream's leader answers, which
+// has what was acknowledged; a copy may not have it yet.
+func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (e Entry, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	absent := &job.Error{Kind: job.NotFound, Op: "stream.get", Msg: "the stream has no message at that offset"}
 	if offset == 0 {
 		return Entry{}, absent
 	}
-	found, _, err := s.fetch(ctx, stream, request{Seq: offset, Batch: 1})
-	if err == nil && (len(found) == 0 || found[0].Offset != offset) {
+	err = s.again(ctx, s.named(stream), func() error {
+		return s.insist(ctx, func(ctx context.Context) (err error) {
+			e, err = s.stored(ctx, stream, offset)
+			return err
+		})
+	})
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		err = absent
 	}
+	return e, failed("stream.get", "", err)
+}
+
+// stored asks the stream's leader for a message.
+func (s *Streams) stored(ctx context.Context, stream string, offset uint64) (Entry, error) {
+	answer, err := s.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"seq":%d}`, offset))
 	if err != nil {
-		return Entry{}, failed("stream.get", "", err)
+		return Entry{}, err
 	}
-	return found[0], nil
+	var found struct {
+		Message struct {
+			Seq     uint64    `json:"seq"`
+			Subject string    `json:"subject"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(answer.Data, &found); err != nil {
+		return Entry{}, err
+	}
+	if found.Error != nil {
+		return Entry{}, found.Error
+	}
+	m := &found.Message
+	return Entry{Offset: m.Seq, Subject: m.Subject, Data: m.Data, Time: m.Time}, nil
 }
 
 // Newest gives the messages of a subject below an offset, or all when it is zero, the newest first, up to limit. It
@@ -131,12 +159,15 @@ func (s *Streams) bounds(ctx context.Context, stream string) (first, last uint64
 	return first, last, err
 }
 
-func (s *Streams) info(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
-	found, err := s.js.Stream(ctx, stream)
-	if err != nil {
-		return nil, s.cause(ctx, err)
-	}
-	return found.CachedInfo(), nil
+func (s *Streams) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
+	err = s.insist(ctx, func(ctx context.Context) error {
+		found, err := s.js.Stream(ctx, stream)
+		if err == nil {
+			info = found.CachedInfo()
+		}
+		return err
+	})
+	return info, err
 }
 
 // fetch asks once; more tells that the server had further messages.

@@ -90,7 +90,8 @@ func (s *Streams) open(ctx context.Context) (err error) {
 	if s.conn, err = nats.Connect(s.config.URL, options...); err != nil {
 		return failed("stream.open", "the server of the streams cannot be reached", err)
 	}
-	if s.js, err = jetstream.New(s.conn, jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithDefaultTimeout(patience)); err != nil {
+	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(patience),
+		jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(patience)); err != nil {
 		return failed("stream.open", "", err)
 	}
 	if !recent(s.conn.ConnectedServerVersion()) {
@@ -115,6 +116,38 @@ func (s *Streams) Ping(ctx context.Context) error {
 	defer cancel()
 	_, err := s.js.AccountInfo(ctx)
 	return failed("stream.ping", "", s.cause(ctx, err))
+}
+
+// insist asks until there is an answer: while a cluster elects a leader, a question is turned away or lost.
+func (s *Streams) insist(ctx context.Context, question func(context.Context) error) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	wait := time.Second
+	for {
+		once, cancel := context.WithTimeout(ctx, wait)
+		err := question(once)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case hasCode(err, leaderless):
+			rest(ctx, firstPause)
+		case errors.Is(err, context.DeadlineExceeded):
+			wait *= 2 // the answer may only be slow
+		default:
+			return err
+		}
+	}
+}
+
+// rest waits, but not beyond ctx.
+func rest(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // Close ends the connection, and the embedded server after what it has under way.

@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -21,9 +22,36 @@ type NATSServer struct {
 // NATS starts a server that asks for token if it is not empty, and ends it with the test.
 func NATS(tb testing.TB, token string) *NATSServer {
 	tb.Helper()
+	return newNATS(tb, token, "")
+}
+
+// NATSCluster is three servers that are one.
+type NATSCluster struct {
+	Servers []*NATSServer
+	URL     string // the addresses of all
+}
+
+// NewNATSCluster starts servers n0, n1 and n2, and ends them with the test. They have yet to elect their leader.
+func NewNATSCluster(tb testing.TB, token string) *NATSCluster {
+	tb.Helper()
+	routes := []string{free(tb), free(tb), free(tb)}
+	c := &NATSCluster{}
+	var urls []string
+	for i, route := range routes {
+		server := newNATS(tb, token, fmt.Sprintf("server_name: n%d\ncluster { name: test, listen: %q, routes: [nats://%s] }\n",
+			i, route, strings.Join(routes, ", nats://")))
+		c.Servers, urls = append(c.Servers, server), append(urls, server.URL)
+	}
+	c.URL = strings.Join(urls, ",")
+	return c
+}
+
+// newNATS starts a server with more in its configuration.
+func newNATS(tb testing.TB, token, more string) *NATSServer {
+	tb.Helper()
 	dir := tb.TempDir()
 	s := &NATSServer{tb: tb, config: filepath.Join(dir, "nats.conf")}
-	text := "jetstream { store_dir: " + `"` + filepath.Join(dir, "js") + `"` + ", sync_interval: always }\n"
+	text := "jetstream { store_dir: " + `"` + filepath.Join(dir, "js") + `"` + ", sync_interval: always }\n" + more
 	if token != "" {
 		text += "authorization { token: " + token + " }\n"
 	}

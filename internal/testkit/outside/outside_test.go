@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -23,6 +24,21 @@ func TestPrograms(t *testing.T) {
 				t.Error("it answers after it was killed")
 			}
 			server.Restart()
+		}
+	})
+	t.Run("NATS cluster", func(t *testing.T) {
+		cluster := NewNATSCluster(t, "hush")
+		cluster.Servers[1].Kill()
+		cluster.Servers[1].Restart()
+		for i, server := range cluster.Servers {
+			conn, err := natsclient.Connect(server.URL, natsclient.Token("hush"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name := conn.ConnectedServerName(); name != fmt.Sprint("n", i) || conn.ConnectedClusterName() == "" {
+				t.Errorf("server %d is %s of the cluster %q", i, name, conn.ConnectedClusterName())
+			}
+			conn.Close()
 		}
 	})
 	t.Run("S3", func(t *testing.T) {

@@ -8,6 +8,7 @@ package outside
 import (
 	"bufio"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,6 +70,17 @@ func (p program) path(tb testing.TB) string {
 		tb.Fatalf("go install %s: %v\n%s", p.module, err, text)
 	}
 	return file
+}
+
+// free gives an address that nobody listens on.
+func free(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // process is a running program.

@@ -1,7 +1,6 @@
 package outside
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -37,12 +36,7 @@ func S3(tb testing.TB, buckets ...string) *S3Server {
 			tb.Fatal(err)
 		}
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := free(tb)
 	s.URL = "http://" + address
 	s.tb, s.program = tb, s3().path(tb)
 	s.start(address)

@@ -29,12 +29,7 @@ type SQSServer struct {
 // the test, and sets the environment that clients read their keys from; so such a test cannot be parallel.
 func SQS(tb testing.TB, visible time.Duration) *SQSServer {
 	tb.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s := &SQSServer{tb: tb, address: free.Addr().String(), init: filepath.Join(tb.TempDir(), "init.json")}
-	free.Close()
+	s := &SQSServer{tb: tb, address: free(tb), init: filepath.Join(tb.TempDir(), "init.json")}
 	s.URL = "http://" + s.address
 	text, _ := json.Marshal(map[string]any{"queues": []any{map[string]any{"name": "images",
 		"attributes": map[string]string{"VisibilityTimeout": fmt.Sprint(int(visible.Seconds()))}}}})
