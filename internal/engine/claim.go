@@ -118,7 +118,9 @@ func (e *Engine) claimGroup(group []*ticket[claimCall]) error {
 	return e.updateGroup(func(u *unit) error { return u.claimAll(group) })
 }
 
-// claimAll serves all calls of a group.
+// claimAll serves all calls of a group. When somebody gets less than asked for,
+// it lets what is due or lapsed right now become ready and looks once more, so
+// that neither has to wait for a sweep.
 func (u *unit) claimAll(group []*ticket[claimCall]) error {
 	for _, t := range group {
 		t.call.jobs = nil
@@ -126,13 +128,6 @@ func (u *unit) claimAll(group []*ticket[claimCall]) error {
 	if err := u.lockLimits(group); err != nil {
 		return err
 	}
-	return u.claimReady(group)
-}
-
-// claimReady serves calls whose limits are locked. When somebody gets less than
-// asked for, it lets what is due or lapsed right now become ready and looks once
-// more, so that neither has to wait for a sweep.
-func (u *unit) claimReady(group []*ticket[claimCall]) error {
 	if err := u.serveAll(group); err != nil {
 		return err
 	}
@@ -380,8 +375,8 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 		return nil, err
 	}
 	var claimed *job.Job
-	err := e.update(ctx, func(u *unit) error {
-		j, err := u.lockOne(id)
+	err := e.updateRaced(ctx, func(u *unit) error {
+		j, err := u.lockUnderLimits(id)
 		if err != nil {
 			return err
 		}
@@ -407,15 +402,32 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 	return claimed, nil
 }
 
-// roomFor reports whether a job may be handed out now. It locks the limits only for a
-// job that is ready: who ends runs and holds them may wait for others.
+// lockUnderLimits locks a job and, before it, the limits that its run would be under: names come before rows for
+// everybody.
+func (u *unit) lockUnderLimits(id job.ID) (*job.Job, error) {
+	found, err := u.tx.Get([]job.ID{id})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, notFound(id)
+	}
+	key := keyOf(found[0])
+	if err := u.lockRuns([]queueKey{{key.contract, ""}, key}); err != nil {
+		return nil, err
+	}
+	j, err := u.lockOne(id)
+	if err == nil && keyOf(j) != key {
+		err = errRaced
+	}
+	return j, err
+}
+
+// roomFor reports whether a job may be handed out now. Its limits are locked.
 func (u *unit) roomFor(j *job.Job) (bool, error) {
 	key := keyOf(j)
 	if j.Phase != job.Ready || u.settings.of(key).Paused || u.e.hub.isClosed() {
 		return false, nil
-	}
-	if err := u.lockRuns([]queueKey{{key.contract, ""}, key}); err != nil {
-		return false, err
 	}
 	free, err := u.freeFor(key, 1)
 	return free > 0, err

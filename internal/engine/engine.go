@@ -130,7 +130,6 @@ func New(c Config) (*Engine, error) {
 		e.contracts[contract.Name] = &contract
 		e.names = append(e.names, contract.Name)
 	}
-	e.settings.Store(&queueSettings{})
 	e.submits = newCombiner(submitGroup, c.Store.Writers(), e.submitGroup)
 	e.claims = newCombiner(claimGroup, c.Store.Writers(), e.claimGroup)
 	e.finishes = newCombiner(runGroup, c.Store.Writers(), e.finishGroup)
@@ -189,6 +188,9 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 			e.log.Warn(news, "by", by)
 		}
 		e.guard.leave(turn)
+		if err := e.know(u); err != nil {
+			return err
+		}
 		if err := fn(u); err != nil {
 			return err
 		}

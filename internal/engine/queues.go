@@ -90,29 +90,51 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 // for jobs looks again.
 func (e *Engine) LoadQueues(ctx context.Context) error {
 	return e.view(ctx, func(r reader) error {
-		all, err := r.QueueSettings()
+		settings, err := settingsIn(r)
 		if err != nil {
 			return err
 		}
-		settings := queueSettings{}
-		for _, q := range all {
-			if q.Paused || q.RunLimit > 0 {
-				settings[queueKey{q.Contract, q.Queue}] = q
+		if was := e.settings.Swap(settings); was != nil {
+			for contract := range changed(was, settings) {
+				e.hub.wake(slots(contract), wakeAll)
 			}
-		}
-		for contract := range changed(*e.settings.Swap(&settings), settings) {
-			e.hub.wake(slots(contract), wakeAll)
 		}
 		return nil
 	})
 }
 
+// know gives a unit the settings of queues. The first one of a node reads them: nothing is handed out against a limit or
+// a pause that stands already.
+func (e *Engine) know(u *unit) error {
+	if e.settings.Load() == nil {
+		settings, err := settingsIn(u.tx)
+		if err != nil {
+			return err
+		}
+		e.settings.CompareAndSwap(nil, settings)
+	}
+	u.settings = e.settings.Load()
+	return nil
+}
+
+// settingsIn reads what is set.
+func settingsIn(r reader) (*queueSettings, error) {
+	all, err := r.QueueSettings()
+	settings := queueSettings{}
+	for _, q := range all {
+		if q.Paused || q.RunLimit > 0 {
+			settings[queueKey{q.Contract, q.Queue}] = q
+		}
+	}
+	return &settings, err
+}
+
 // changed returns the contracts of the queues that are not set as they were.
-func changed(was, is queueSettings) map[string]bool {
+func changed(was, is *queueSettings) map[string]bool {
 	contracts := map[string]bool{}
-	for _, all := range []queueSettings{was, is} {
-		for key := range all {
-			if was[key] != is[key] {
+	for _, all := range []*queueSettings{was, is} {
+		for key := range *all {
+			if was.of(key) != is.of(key) {
 				contracts[key.contract] = true
 			}
 		}

@@ -100,6 +100,23 @@ func TestClaimExcept(t *testing.T) {
 	})
 }
 
+// A node that has just started hands out nothing against the limits and pauses that stand: it knows them before its first
+// claim, without being told to load them.
+func TestSettingsHoldFromTheStart(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c", in("paused")))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: 1}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "paused", Paused: true}))
+		fresh := w.node(made())
+		jobs, err := fresh.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Max: 3, Worker: "w"})
+		w.ok(err)
+		if len(jobs) != 1 || jobs[0].Queue != "q" {
+			w.Errorf("got %v", names(jobs))
+		}
+		w.fails(second(w.node(made()).ClaimJob(w.ctx, id("brief/c"), "w")), job.Conflict)
+	})
+}
+
 // What one node sets for a queue reaches long polls of another at once: no poll and no sweep is needed.
 func TestSettingsAreHeard(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,8 @@ type Ending struct {
 	// Next asks for jobs in the same transaction, when the run has ended: who would claim
 	// right behind it saves a commit, and the slot under a limit that the run leaves free
 	// is there already. Its Wait counts for nothing. It is served also where the run is lost,
-	// but not while others wait for the same: they come first.
+	// but not while others wait for the same, and not under a limit of the whole contract:
+	// they come first.
 	Next *ClaimRequest
 }
 
@@ -135,28 +136,25 @@ type nextClaim struct {
 	ended  *Ended
 }
 
-// nexts are the claims that come with the endings of a group and that nobody else waits for.
+// nexts are the claims that come with the endings of a group and that nobody else waits for. Queues that share a limit
+// have none: there a slot that becomes free is for whoever looks, also on another node.
 func (e *Engine) nexts(group []*ticket[finishCall]) (claims []nextClaim) {
 	if e.hub.isClosed() {
 		return nil
 	}
 	for _, t := range group {
 		for i, ending := range t.call.endings {
-			if ending.Next != nil && !e.awaited(*ending.Next) {
-				claims = append(claims, nextClaim{&ticket[claimCall]{call: claimCall{ctx: context.Background(), req: *ending.Next}}, &t.call.ended[i]})
+			if next := ending.Next; next != nil && e.contracts[next.Contract].RunLimit == 0 && !e.awaited(*next) {
+				claims = append(claims, nextClaim{&ticket[claimCall]{call: claimCall{ctx: context.Background(), req: *next}}, &t.call.ended[i]})
 			}
 		}
 	}
 	return claims
 }
 
-// awaited reports whether anybody here waits for jobs of the queues of a request, or
-// for room under the limit of its contract.
+// awaited reports whether anybody here waits for jobs of the queues of a request.
 func (e *Engine) awaited(req ClaimRequest) bool {
 	lanes := append(lanesOf(req)[1:], anyQueue(req.Contract))
-	if e.contracts[req.Contract].RunLimit > 0 {
-		lanes = append(lanes, slots(req.Contract))
-	}
 	return slices.ContainsFunc(lanes, func(l job.Lane) bool { return e.hub.waiting(l) > 0 })
 }
 
@@ -168,7 +166,7 @@ func (u *unit) claimNext(claims []nextClaim) error {
 	if err := u.writeMoved(); err != nil { // so that the claims see what has ended
 		return err
 	}
-	if err := u.claimReady(ticketsOf(claims)); err != nil {
+	if err := u.serveAll(ticketsOf(claims)); err != nil {
 		return err
 	}
 	for _, c := range claims {

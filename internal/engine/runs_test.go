@@ -328,8 +328,8 @@ func TestMessages(t *testing.T) {
 
 // What the end of a run leaves free, ready again or satisfied can be claimed with it, in the order of any claim.
 func TestTheEndBringsTheNext(t *testing.T) {
-	limited := madeWith("graph", func(c *engine.Contract) { c.RunLimit = 1 })
-	everywhere(t, limited, func(w *world) {
+	everywhere(t, made(), func(w *world) {
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", RunLimit: 1}))
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c"))
 		next := &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 3, Worker: "next"}
 		end := func(r engine.Run, on job.Cause) engine.Ended {
@@ -368,9 +368,9 @@ func TestTheEndBringsTheNext(t *testing.T) {
 		w.ok(end(z, job.Succeeded).Err)
 		w.sound()
 
-		w.submit(sub("graph/d"), sub("graph/e"), sub("graph/f", in("other")))
+		w.submit(sub("graph/d"), sub("graph/e"))
 		d := w.run("graph/d")
-		waits := engine.ClaimRequest{Contract: "graph", Queues: []string{"other"}, Max: 1, Worker: "other", Wait: time.Minute}
+		waits := engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1, Worker: "other", Wait: time.Minute}
 		other := make(chan []*job.Job)
 		go func() {
 			jobs, err := w.Claim(w.ctx, waits)
@@ -388,9 +388,31 @@ func TestTheEndBringsTheNext(t *testing.T) {
 		} else {
 			w.Errorf("the slot is free and %d got it", len(jobs))
 		}
+		w.submit(sub("graph/f"))
 		w.Engine.Close()
 		ended = end(d, job.Succeeded)
 		w.ok(ended.Err)
 		took("an engine that closes", ended, "")
+	})
+}
+
+// Where queues share a limit the slot of a run that has ended is for whoever looks, and not for those who have it.
+func TestTheEndBringsNothingUnderASharedLimit(t *testing.T) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.RunLimit = 1 }), func(w *world) {
+		w.submit(sub("graph/a"), sub("graph/b"), sub("graph/other", in("other")))
+		a := engine.Run{Run: w.claim("graph", 1, "q")[0].Run}
+		ended := w.FinishAll(w.ctx, []engine.Ending{{Run: a, Outcome: engine.Outcome{On: job.Succeeded},
+			Next: &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1, Worker: "next"}}})[0]
+		w.ok(ended.Err)
+		if len(ended.Next) != 0 {
+			w.Errorf("got %v", names(ended.Next))
+		}
+		if got := names(w.claim("graph", 1, "other")); len(got) != 1 {
+			w.Errorf("who looked got %v", got)
+		}
+		if got := names(w.claim("graph", 1, "other")); len(got) != 0 {
+			w.Errorf("beyond the limit: got %v", got)
+		}
+		w.sound()
 	})
 }

@@ -50,12 +50,25 @@ func (u *unit) tellParents() error {
 	}
 	heard := u.heard
 	u.heard = nil
-	parents, err := u.lock(slices.Sorted(maps.Keys(heard)))
+	if err := u.skipBegun(heard); err != nil || len(heard) == 0 {
+		return err
+	}
+	seqs := slices.Collect(maps.Keys(heard))
+	for _, s := range u.settled { // their parents are locked next: all in one order
+		if s.job.Parent != 0 {
+			seqs = append(seqs, s.job.Parent)
+		}
+	}
+	slices.Sort(seqs)
+	parents, err := u.lock(slices.Compact(seqs))
 	if err != nil {
 		return err
 	}
 	for _, p := range parents {
 		n := heard[p.Seq]
+		if n == nil {
+			continue
+		}
 		if n.failure != nil {
 			u.edit(p)
 			u.setBody(p, job.Failure, n.failure)
@@ -67,6 +80,27 @@ func (u *unit) tellParents() error {
 		}
 	}
 	return nil
+}
+
+// skipBegun forgets parents that have nothing to hear: one that has begun does not wait to begin again, and to hold its
+// row for that would have all claims of its children wait for each other.
+func (u *unit) skipBegun(heard map[int64]*news) error {
+	var seqs []int64
+	for seq, n := range heard {
+		if n.failure == nil {
+			seqs = append(seqs, seq)
+		}
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	parents, err := u.tx.Briefs(seqs)
+	for _, p := range parents {
+		if _, waits := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); !waits {
+			delete(heard, p.Seq)
+		}
+	}
+	return err
 }
 
 // settleParents counts children. A parent's OpenDeps are its unsettled

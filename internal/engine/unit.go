@@ -65,7 +65,7 @@ type settlement struct {
 }
 
 func newUnit(e *Engine, tx store.Tx) *unit {
-	return &unit{e: e, tx: tx, now: tx.Now(), settings: e.settings.Load(), counts: map[queueKey]*job.QueueCount{},
+	return &unit{e: e, tx: tx, now: tx.Now(), counts: map[queueKey]*job.QueueCount{},
 		stored: map[string][]job.QueueCount{}, picked: map[queueKey]map[int64]bool{}, dry: map[queueKey]bool{},
 		woken: map[queueKey]int{}, freed: map[string]bool{}}
 }

@@ -25,6 +25,7 @@ type world struct {
 	store.Store
 	*engine.Engine
 	ctx    context.Context
+	watch  *watched              // the store, as the engine has it
 	reopen func()                // the store as after a restart; the engine with it
 	server func() *engine.Engine // one more, with a store of its own
 }
@@ -73,7 +74,11 @@ func newWorld(tb testing.TB, place string, contracts []engine.Contract) *world {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	tb.Cleanup(cancel)
 	w.ctx = ctx
-	open := places[place](tb, w.Now)
+	bare := places[place](tb, w.Now)
+	open := func(tb testing.TB) store.Store {
+		w.watch = &watched{Store: bare(tb), tb: tb}
+		return w.watch
+	}
 	w.Store = open(tb)
 	w.Engine = testkit.Engine(tb, w.Store, w.Clock, contracts...)
 	w.reopen = func() {
@@ -84,7 +89,9 @@ func newWorld(tb testing.TB, place string, contracts []engine.Contract) *world {
 		}
 		w.Engine = testkit.Engine(tb, w.Store, w.Clock, contracts...)
 	}
-	w.server = func() *engine.Engine { return testkit.Engine(tb, open(tb), w.Clock, contracts...) }
+	w.server = func() *engine.Engine {
+		return testkit.Engine(tb, &watched{Store: bare(tb), tb: tb}, w.Clock, contracts...)
+	}
 	return w
 }
 

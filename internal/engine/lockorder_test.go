@@ -1,0 +1,120 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// watched is a store whose transactions lock in the one order that cannot end in a deadlock: the limits of runs before any
+// row. It keeps what the last one locked.
+type watched struct {
+	store.Store
+	tb testing.TB
+
+	mu   sync.Mutex
+	last *watchedTx
+}
+
+func (s *watched) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error {
+		w := &watchedTx{Tx: tx, tb: s.tb}
+		s.mu.Lock()
+		s.last = w
+		s.mu.Unlock()
+		return fn(w)
+	})
+}
+
+// rows are the jobs that the last transaction locked, in the order it did.
+func (s *watched) rows() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last.rows
+}
+
+type watchedTx struct {
+	store.Tx
+	tb   testing.TB
+	rows []int64
+}
+
+func (t *watchedTx) LockName(name string) error {
+	if strings.HasPrefix(name, "runs:") && len(t.rows) > 0 {
+		t.tb.Errorf("%s is locked after the rows %v", name, t.rows)
+	}
+	return t.Tx.LockName(name)
+}
+
+func (t *watchedTx) saw(jobs []*job.Job, err error) ([]*job.Job, error) {
+	for _, j := range jobs {
+		if !slices.Contains(t.rows, j.Seq) {
+			t.rows = append(t.rows, j.Seq)
+		}
+	}
+	return jobs, err
+}
+
+func (t *watchedTx) Lock(ids []job.ID) ([]*job.Job, error)     { return t.saw(t.Tx.Lock(ids)) }
+func (t *watchedTx) LockSeqs(seqs []int64) ([]*job.Job, error) { return t.saw(t.Tx.LockSeqs(seqs)) }
+func (t *watchedTx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
+	return t.saw(t.Tx.LockReady(contract, queue, n))
+}
+
+// A job that is claimed by its identity while a late worker ends a run of it, and asks for the next one under the same
+// limit, is locked after that limit too.
+func TestClaimJobLocksItsLimitsFirst(t *testing.T) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.RunLimit = 1 }), func(w *world) {
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", RunLimit: 1}))
+		w.submit(sub("graph/a"))
+		if _, err := w.ClaimJob(w.ctx, id("graph/a"), "w"); err != nil { // the world complains of the order
+			w.Fatal(err)
+		}
+		w.fails(second(w.ClaimJob(w.ctx, id("graph/a"), "w")), job.Conflict)
+		w.fails(second(w.ClaimJob(w.ctx, id("graph/none"), "w")), job.NotFound)
+	})
+}
+
+// Parents are locked in the order of their numbers, whatever their children have to tell them: one that failed comes
+// first in what it tells, but not in what is locked.
+func TestParentsAreLockedInOneOrder(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("family/p"), sub("family/q"), sub("part/a", childOf("family/p")), sub("part/b", childOf("family/q"), limit(3)))
+		runs := map[string]engine.Run{}
+		for _, j := range w.claim("part", 2, "q") {
+			runs[name(j.ID)] = engine.Run{ID: j.ID, Run: j.Run}
+		}
+		for _, ended := range w.FinishAll(w.ctx, []engine.Ending{
+			{Run: runs["part/a"], Outcome: engine.Outcome{On: job.Succeeded}},
+			{Run: runs["part/b"], Outcome: engine.Outcome{On: job.Failed, Failure: []byte("why")}},
+		}) {
+			w.ok(ended.Err)
+		}
+		p, q := w.get("family/p").Seq, w.get("family/q").Seq
+		rows := w.watch.rows()
+		if at, then := slices.Index(rows, p), slices.Index(rows, q); at < 0 || then < at {
+			w.Errorf("locked %v, and the parents are %d and %d", rows, p, q)
+		}
+	})
+}
+
+// A claim of a child has nothing to tell a parent that has begun, and does not lock it: claims of the many children of one
+// job do not wait for each other.
+func TestParentThatHasBegunIsNotLocked(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("family/p"), sub("part/a", childOf("family/p")), sub("part/b", childOf("family/p")))
+		p := w.get("family/p").Seq
+		for i, want := range []bool{true, false} {
+			w.claim("part", 1, "q")
+			if rows := w.watch.rows(); slices.Contains(rows, p) != want {
+				w.Errorf("claim %d locked %v, and the parent is %d", i+1, rows, p)
+			}
+		}
+	})
+}
