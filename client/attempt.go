@@ -183,7 +183,7 @@ func (a *attempt) hasStaged() bool {
 // loss. So it is bounded by what is left of the lease.
 func (a *attempt) settle(ctx context.Context, act func(ctx context.Context) error) error {
 	bound := min(max(a.lease.timeout()/3*2, minSettle), maxSettle)
-	ctx, stop := context.WithTimeout(ctx, bound)
+	ctx, stop := context.WithTimeout(patient(ctx), bound)
 	defer stop()
 	return a.exchange(ctx, func() error {
 		err := act(ctx)

@@ -69,16 +69,31 @@ func (c *Client) repeat(ctx context.Context, call call, attempt func() *Error) *
 		}
 		uncertain = uncertain || fail.Uncertain
 		fail.Uncertain = uncertain && !call.reads
-		last := call.once || call.fragile && uncertain || c.maxTries > 0 && try >= c.maxTries
+		last := call.once || call.fragile && uncertain || c.maxTries > 0 && try >= c.maxTries && !isPatient(ctx)
 		if last || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
 			return fail
 		}
-		if !sleep(ctx, c.backoff.delay(try, fail.RetryAfter)) {
+		rest := c.backoff.delay(try, fail.RetryAfter)
+		if isPatient(ctx) {
+			rest = min(rest, fail.RetryAfter+longestRest)
+		}
+		if !sleep(ctx, rest) {
 			fail.Err, fail.transient = errors.Join(ended(ctx), fail.Err), false
 			return fail
 		}
 	}
 }
+
+// longestRest is the most that a patient call waits between two tries: a server that is back must hear of an outcome
+// before the lease is over.
+const longestRest = 2 * time.Second
+
+type patience struct{}
+
+// patient is a context whose calls are tried for as long as it lasts, however few tries the client was made for.
+func patient(ctx context.Context) context.Context { return context.WithValue(ctx, patience{}, true) }
+
+func isPatient(ctx context.Context) bool { return ctx.Value(patience{}) != nil }
 
 // ask makes a call whose answer is JSON. Its error is an *Error.
 func ask[T any](ctx context.Context, c *Client, call call) (T, error) {

@@ -15,7 +15,8 @@ const maxRetryAfter = time.Minute
 // for use.
 type Retry struct {
 	// MaxTries is how often a call is tried in all. Zero means 6, one means no
-	// retries, a negative number means until the context ends.
+	// retries, a negative number means until the context ends. What a worker has
+	// to say of a run that is over is tried for as long as its Run says.
 	MaxTries int
 	// BaseDelay is the longest wait before the second try; it doubles with
 	// every further try. The wait is drawn evenly between zero and that (full

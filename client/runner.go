@@ -175,7 +175,7 @@ func (r *runner) process(hard context.Context, l lease, late bool) {
 	defer a.close()
 	if g, ok := l.(giver); ok && late {
 		if err := a.settle(context.WithoutCancel(hard), g.giveBack); err != nil {
-			unsettled(a, "job that came after the stop not given back; it returns after its timeout", err)
+			unsettled(a, "job that came after the stop not given back; it is held until its lease is over", err)
 		}
 		return
 	}
@@ -213,7 +213,7 @@ func invoke(ctx context.Context, a *attempt) (err error) {
 			a.log.Error("handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 			err = &panicError{value}
 		case !returned:
-			a.log.Error("handler ended its goroutine; the job returns after its timeout")
+			a.log.Error("handler ended its goroutine; the run ends with its lease")
 		}
 	}()
 	err = a.lease.handle(ctx, a)
@@ -242,7 +242,7 @@ func (r *runner) conclude(ctx context.Context, a *attempt, err, cause error) {
 		r.fail(ctx, a, err, cause)
 	default:
 		if err := a.settle(ctx, a.lease.complete); err != nil {
-			unsettled(a, "job done but not completed; it returns after its timeout", err)
+			unsettled(a, "job done but not completed; the run ends with its lease", err)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func (r *runner) fail(ctx context.Context, a *attempt, err, cause error) {
 	if reports {
 		a.log.Error("handler failed", "error_message", err)
 	} else {
-		a.log.Error("handler failed; the job returns after its timeout", "error_message", err)
+		a.log.Error("handler failed; the run ends with its lease", "error_message", err)
 	}
 	r.lastState(ctx, a)
 	if !reports {
@@ -273,7 +273,7 @@ func (r *runner) fail(ctx context.Context, a *attempt, err, cause error) {
 	}
 	report := func(ctx context.Context) error { return told.report(ctx, err, cause) }
 	if err := a.settle(ctx, report); err != nil {
-		unsettled(a, "failure not reported; the job returns after its timeout", err)
+		unsettled(a, "failure not reported; the run ends with its lease", err)
 	}
 }
 

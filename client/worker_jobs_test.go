@@ -234,6 +234,45 @@ func TestJobWorker_lostAnswer(t *testing.T) {
 }
 
 // A run goes on under its heartbeats, a third of the lease apart.
+// A server that is away when a run ends, as at a restart, hears of it when it is back, however few tries a call has.
+func TestJobWorker_serverAwayAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"done":   {nil, `complete r1 {"result":1}`},
+		"failed": {errors.New("no"), `fail r1 {"error":"no","retryable":true}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := &workerDouble{}
+				d.put("r1", "q", `1`)
+				var back time.Time // when the server is, once a run has ended
+				api := directWorker(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if time.Now().Before(back) {
+						panic(http.ErrAbortHandler)
+					}
+					d.ServeHTTP(w, r)
+				}))
+				ctx, stop := context.WithCancel(t.Context())
+				w := client.JobWorker{API: api, Contract: client.ContractTaskFlow, AfterRun: func(client.ClaimedJob) { stop() },
+					Handlers: map[string]client.JobHandler{"q": func(context.Context, *client.JobRun) (json.RawMessage, error) {
+						back = time.Now().Add(15 * time.Second)
+						return json.RawMessage("1"), tc.err
+					}}}
+				if err := w.Run(ctx); err != nil {
+					t.Error(err)
+				}
+				if said := d.outcomes(); !slices.Equal(said, []string{tc.want}) {
+					t.Errorf("said %q", said)
+				}
+			})
+		})
+	}
+}
+
 func TestJobWorker_beats(t *testing.T) {
 	t.Parallel()
 	said, _ := inWorkerBench(t, &workerDouble{}, client.JobWorker{}, func(context.Context, *client.JobRun) (json.RawMessage, error) {

@@ -440,7 +440,7 @@ func TestWorker_failures(t *testing.T) {
 				b.count("heartbeat", 0)
 				b.count("complete", 0)
 				b.logged("job_id=1")
-				b.logged("returns after its timeout")
+				b.logged("the run ends with its lease")
 			})
 		})
 	}
