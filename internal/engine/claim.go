@@ -439,7 +439,7 @@ func (u *unit) makeReady(j *job.Job) error {
 	lapsed := j.Phase == job.Leased && !j.LeaseUntil.After(u.now) &&
 		(jumped.IsZero() || !j.UpdatedAt.Before(jumped) || !jumped.Add(j.Lease).After(u.now))
 	if lapsed {
-		return u.move(j, job.Expired)
+		return u.lapse(j)
 	}
 	if j.Phase == job.Waiting && j.OpenDeps == 0 && !j.DueAt.After(u.now) {
 		return u.promote(j)

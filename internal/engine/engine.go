@@ -60,6 +60,8 @@ type Contract struct {
 	// RetryDelay says how long a job waits after the failure just counted, in the
 	// state that led to; nil is no delay. It may be asked again.
 	RetryDelay func(*job.Job) time.Duration
+	// Lost is the Failure that a run leaves which nobody has ended; nil leaves the one there is.
+	Lost []byte
 	// Body is what the contract adds to a message; nil adds nothing. It sees the
 	// job with all its bodies as it was right after the change.
 	Body func(*job.Job, job.Event) []byte

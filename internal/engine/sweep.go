@@ -57,11 +57,19 @@ func (u *unit) expire(batch int) (int, error) {
 			continue // another node serves it
 		}
 		n++
-		if err := u.move(j, job.Expired); err != nil {
+		if err := u.lapse(j); err != nil {
 			return 0, err
 		}
 	}
 	return n, nil
+}
+
+// lapse ends a run that nobody has ended.
+func (u *unit) lapse(j *job.Job) error {
+	if lost := u.e.contracts[j.ID.Contract].Lost; lost != nil {
+		u.setBody(j, job.Failure, lost)
+	}
+	return u.move(j, job.Expired)
 }
 
 func (u *unit) promoteDue(batch int) (int, error) {

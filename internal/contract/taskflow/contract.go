@@ -82,7 +82,7 @@ func New(c Config) (*TaskFlow, error) {
 // Contract is what the engine is told of TaskFlow.
 func (t *TaskFlow) Contract() engine.Contract {
 	return engine.Contract{Name: Name, Machine: machine, History: true, Graph: true, Searchable: true, RunLimit: t.MaxConcurrent,
-		RetryDelay: retryDelay, Moved: t.moved,
+		RetryDelay: retryDelay, Lost: lost, Moved: t.moved,
 		MovedOn: []job.Cause{job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed, job.Succeeded, job.Failed, job.FailedForGood,
 			job.Expired, job.ExpiredForGood}}
 }

@@ -50,6 +50,14 @@ func TestResults(t *testing.T) {
 		w.clock.Advance(time.Hour)
 		equal(t, "status", o.ended(t, o.claim(t, "r").RunID, "complete", `{"result":{"b": 1.50, "a": null}}`), "COMPLETED")
 		shown(t, w, id, `{"b": 1.50, "a": null}`, why)
+
+		silent := w.create(t, `"queue":"s","retry_policy":{"max_attempts":1}`).ID
+		o.claim(t, "s")
+		w.clock.Advance(time.Hour)
+		o.Post(t, "claims", `{"contract":"taskflow","queues":["s"]}`).Want(t, 200) // notices that the lease is over
+		equal(t, "status", w.get(t, silent).Status, "FAILED")
+		shown(t, w, silent, "", `{"error":"the run was neither prolonged nor ended by its worker before its lease was over","error_type":"lost","retryable":true}`)
+
 		page := testkit.Read[struct{ Items []map[string]json.RawMessage }](t, w.Do(t, "GET", "/api/v1/jobs?queue=r", "").Want(t, 200))
 		equal(t, "members of a search", len(page.Items[0]), 12)
 	})

@@ -23,13 +23,20 @@ func CompletedWith(_ *job.Job, result []byte) engine.Outcome {
 // FailedWith is the outcome of a run that failed: tried again as the policy says,
 // or never where that is of no use (G-TF-30).
 func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
-	o := jsontext.NewObject(nil)
-	o.Text("error", message)
-	o.Text("error_type", errorType)
-	o.Flag("retryable", retryable)
 	on := job.FailedForGood
 	if retryable {
 		on = job.Failed
 	}
-	return engine.Outcome{On: on, Failure: o.End(), Reason: message}
+	return engine.Outcome{On: on, Failure: failure(message, errorType, retryable), Reason: message}
 }
+
+func failure(message, errorType string, retryable bool) []byte {
+	o := jsontext.NewObject(nil)
+	o.Text("error", message)
+	o.Text("error_type", errorType)
+	o.Flag("retryable", retryable)
+	return o.End()
+}
+
+// lost is the failure of a run whose worker fell silent.
+var lost = failure("the run was neither prolonged nor ended by its worker before its lease was over", "lost", true)
