@@ -208,6 +208,16 @@ func TestValidation(t *testing.T) {
 			w.post(t, "/worker/v1/claims", body).Is(t, 400, "VALIDATION_ERROR")
 		})
 	}
+	t.Run("G-X-20 members that are not known", func(t *testing.T) {
+		w.submit(t, made, "a", 1)
+		for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a-0/claim"} {
+			w.post(t, path, `{"contract":"made","queue":"b"}`).Is(t, 400, "VALIDATION_ERROR", `"queue"`, "worker")
+			w.post(t, path, `{"contract":"made","Worker":null}`).Is(t, 400, "VALIDATION_ERROR", `"Worker"`)
+			w.post(t, path, `{"contract":"made","`+strings.Repeat("x", 1<<20)+`":1}`).Is(t, 400, "VALIDATION_ERROR", `"`+strings.Repeat("x", 100)+`"`)
+		}
+		w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made","queues":["a"]}`).Is(t, 400, "VALIDATION_ERROR", `"queues"`)
+		w.state(t, "a-0", "ready")
+	})
 	t.Run("many queues", func(t *testing.T) {
 		names := make([]string, 101)
 		for i := range names {

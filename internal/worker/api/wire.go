@@ -2,6 +2,7 @@ package workerapi
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -57,8 +58,23 @@ type claimRequest struct {
 	worker      string
 }
 
-func (q *claimRequest) read(c *httpapi.Call) error {
+// readClaim reads an object that has members of these names alone: where a misspelt queues were ignored as elsewhere, its
+// sender would be given the jobs of all queues.
+func readClaim(c *httpapi.Call, known ...string) ([]byte, error) {
 	body, err := readObject(c)
+	if err != nil {
+		return nil, err
+	}
+	for name := range jsontext.Members(body) {
+		if !slices.Contains(known, string(name)) {
+			return nil, invalid(fmt.Sprintf("the member %.100q is not known; there are %s", name, strings.Join(known, ", ")))
+		}
+	}
+	return body, nil
+}
+
+func (q *claimRequest) read(c *httpapi.Call) error {
+	body, err := readClaim(c, "contract", "queues", "max", "wait_seconds", "worker")
 	if err != nil {
 		return err
 	}
@@ -84,7 +100,7 @@ func (q *claimRequest) read(c *httpapi.Call) error {
 
 // readOne reads the request for one job that the path names.
 func (q *claimRequest) readOne(c *httpapi.Call) error {
-	body, err := readObject(c)
+	body, err := readClaim(c, "contract", "worker")
 	if err != nil {
 		return err
 	}
