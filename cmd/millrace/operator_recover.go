@@ -108,7 +108,7 @@ func recoverKey(ctx context.Context, p process, s *config.Settings, clientID str
 	if err != nil {
 		return withCode(exitFailed, err)
 	}
-	if err := accounts.Check(ctx); err != nil {
+	if err := accounts.Bind(ctx); err != nil {
 		return recoverError(ctx, err)
 	}
 	issued, err := accounts.Recover(ctx, clientID)

@@ -139,22 +139,37 @@ func (a *Accounts) hidden(idempotencyKey string) string {
 var ErrPepper = errors.New("the pepper is not the one that the API keys in the store were made under: " +
 	"every node needs the same pepper file, and a lost one must be restored from a backup")
 
-// Check finds out whether this pepper is the store's, which becomes it if there
-// was none. To be called before anything else, once.
-func (a *Accounts) Check(ctx context.Context) error {
+// Bind makes this pepper the store's, unless it has one, which must be this:
+// ErrPepper. To be called when a node starts, and before a key is made.
+func (a *Accounts) Bind(ctx context.Context) error {
 	return a.Engine.ChangeRecords(ctx, checkKind, func(w engine.RecordWriter) error {
-		r, err := w.Record(checkKind, "pepper")
-		if err != nil {
+		bound, err := a.fits(w)
+		if err != nil || bound {
 			return err
 		}
-		if r == nil {
-			return w.PutRecords(job.Record{Kind: checkKind, Key: "pepper", Body: a.check})
-		}
-		if !hmac.Equal(r.Body, a.check) {
-			return ErrPepper
-		}
-		return nil
+		return w.PutRecords(job.Record{Kind: checkKind, Key: "pepper", Body: a.check})
 	})
+}
+
+// Check is ErrPepper where the store has another pepper. It changes nothing: as long
+// as the store has none there are no keys, and any pepper fits.
+func (a *Accounts) Check(ctx context.Context) error {
+	return a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+		_, err := a.fits(r)
+		return err
+	})
+}
+
+// fits reports whether the store has a pepper; ErrPepper is another one.
+func (a *Accounts) fits(r engine.RecordReader) (bound bool, err error) {
+	record, err := r.Record(checkKind, "pepper")
+	if err != nil || record == nil {
+		return false, err
+	}
+	if !hmac.Equal(record.Body, a.check) {
+		return true, ErrPepper
+	}
+	return true, nil
 }
 
 // Reason says why a key was refused.

@@ -139,14 +139,17 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	t.Run("G-FR-30 another pepper is noticed", func(t *testing.T) {
 		everywhere(t, func(w *world) {
+			wrong, _ := w.node(func(c *account.Config) { c.Pepper = append([]byte("another "), pepper...) })
+			w.ok(wrong.Check(w.Context())) // who only asks binds nothing
 			crowd(4, func(int) {
-				if err := w.Check(w.Context()); err != nil {
+				if err := w.Bind(w.Context()); err != nil {
 					w.Error(err)
 				}
 			})
-			wrong, _ := w.node(func(c *account.Config) { c.Pepper = append([]byte("another "), pepper...) })
-			if err := wrong.Check(w.Context()); !errors.Is(err, account.ErrPepper) {
-				w.Errorf("got %v", err)
+			for name, fails := range map[string]func(context.Context) error{"check": wrong.Check, "bind": wrong.Bind} {
+				if err := fails(w.Context()); !errors.Is(err, account.ErrPepper) {
+					w.Errorf("%s: got %v", name, err)
+				}
 			}
 			w.ok(w.Check(w.Context()))
 		})

@@ -73,7 +73,7 @@ func (r *Registries) components() []component {
 }
 
 // Gather implements prometheus.Gatherer for all registries at once: each metric
-// gets the labels contract and component. A name that two of them use for
+// gets the label contract, and component for a role. A name that two of them use for
 // metrics of different types can have one type only, that of the first; the
 // others are found under their own registries.
 func (r *Registries) Gather() ([]*dto.MetricFamily, error) {
@@ -105,12 +105,13 @@ func (r *Registries) Gather() ([]*dto.MetricFamily, error) {
 	return all, errs.MaybeUnwrap()
 }
 
-// withLabels adds who a metric belongs to, where it does not say so itself.
+// withLabels adds who a metric belongs to, where it does not say so itself. A label
+// that would be empty says nothing: to Prometheus it is none.
 // Gathered labels are shared with the metric, so the slice is made anew.
 func withLabels(labels []*dto.LabelPair, c component) []*dto.LabelPair {
 	all := slices.Clone(labels)
 	for _, l := range [][2]string{{"contract", c.contract}, {"component", c.role}} {
-		if !slices.ContainsFunc(all, func(p *dto.LabelPair) bool { return p.GetName() == l[0] }) {
+		if l[1] != "" && !slices.ContainsFunc(all, func(p *dto.LabelPair) bool { return p.GetName() == l[0] }) {
 			all = append(all, &dto.LabelPair{Name: proto.String(l[0]), Value: proto.String(l[1])})
 		}
 	}

@@ -24,8 +24,9 @@ func (r *Registries) Handler(log *slog.Logger) http.Handler {
 			http.Error(w, "there are no such metrics", http.StatusNotFound)
 			return
 		}
+		s := &scraper{ResponseWriter: w, log: log}
 		promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,
-			ErrorLog: printer{log}, MaxRequestsInFlight: 8}).ServeHTTP(w, req)
+			ErrorLog: s, MaxRequestsInFlight: 8}).ServeHTTP(s, req)
 	})
 }
 
@@ -45,7 +46,27 @@ func (r *Registries) gatherer(path string) prometheus.Gatherer {
 	return nil
 }
 
-// printer lets promhttp log.
-type printer struct{ log *slog.Logger }
+// scraper is who asks for metrics.
+type scraper struct {
+	http.ResponseWriter
+	log  *slog.Logger
+	gone bool // it takes no more
+}
 
-func (p printer) Println(v ...any) { p.log.Warn("metrics could not be gathered", ErrorMessage, v) }
+// Write notes when the scraper has hung up, which is nobody's fault.
+func (s *scraper) Write(p []byte) (int, error) {
+	n, err := s.ResponseWriter.Write(p)
+	if err != nil && !s.gone {
+		s.gone = true
+		s.log.Debug("a scraper hung up", ErrorMessage, err)
+	}
+	return n, err
+}
+
+// Println lets promhttp log. Of a scraper that is gone it would do so once for each
+// metric.
+func (s *scraper) Println(v ...any) {
+	if !s.gone {
+		s.log.Warn("metrics could not be gathered", ErrorMessage, v)
+	}
+}

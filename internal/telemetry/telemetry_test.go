@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,11 +59,11 @@ func TestRegistries(t *testing.T) {
 	own.WithLabelValues("its own").Set(1)
 
 	code, all := scrape(t, r, "GET", "/metrics")
-	if code != 200 || !strings.Contains(all, "go_goroutines{component=\"\",contract=\"core\"}") {
+	if code != 200 || !strings.Contains(all, `go_goroutines{contract="core"}`) {
 		t.Errorf("got %d %s", code, all)
 	}
-	contains(t, all, `job_queue_depth{component="",contract="forgerun",queue="q"} 1`, `job_queue_depth{component="worker",contract="images",queue="q"} 2`,
-		`said_by_itself{component="",contract="its own"} 1`)
+	contains(t, all, `job_queue_depth{contract="forgerun",queue="q"} 1`, `job_queue_depth{component="worker",contract="images",queue="q"} 2`,
+		`said_by_itself{contract="its own"} 1`)
 	if strings.Contains(all, `contract="odd"`) || strings.Count(all, "# TYPE job_queue_depth") != 1 {
 		t.Error("a name has two types")
 	}
@@ -77,6 +79,66 @@ func TestRegistries(t *testing.T) {
 	}
 	if code, _ := scrape(t, r, "POST", "/metrics"); code != 405 {
 		t.Errorf("POST: got %d", code)
+	}
+}
+
+// deaf is the connection to a scraper that hangs up after the first bytes.
+type deaf struct {
+	*httptest.ResponseRecorder
+	left int
+}
+
+func (d *deaf) Write(p []byte) (int, error) {
+	if len(p) > d.left {
+		return 0, syscall.EPIPE
+	}
+	d.left -= len(p)
+	return d.ResponseRecorder.Write(p)
+}
+
+// TestScraperHangsUp: only what the server is to blame for needs attention.
+func TestScraperHangsUp(t *testing.T) {
+	t.Parallel()
+	r, err := telemetry.NewRegistries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	r.Handler(log).ServeHTTP(&deaf{httptest.NewRecorder(), 200}, httptest.NewRequest("GET", "/metrics", nil))
+	if got := b.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=DEBUG") || !strings.Contains(got, "broken pipe") {
+		t.Errorf("of a scraper that hung up the log has %q", got)
+	}
+	b.Reset()
+	d := &telemetry.Depth{Name: "depth", Timeout: time.Second,
+		Queues: func(context.Context, string) ([]job.QueueCount, error) { return nil, errors.New("the store is away") }}
+	if err := r.For("relay", "").Register(d); err != nil {
+		t.Fatal(err)
+	}
+	r.Handler(log).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
+	if got := b.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "the store is away") {
+		t.Errorf("of metrics that are missing the log has %q", got)
+	}
+}
+
+// TestClasses: only what was answered takes room in a scrape.
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "request_seconds", Help: "x"}, []string{"route", "code"})
+	r.MustRegister(vec)
+	jobs, _ := telemetry.Classes(vec, "GET /jobs"), telemetry.Classes(vec, "GET /never")
+	for _, status := range []int{200, 204, 404, 201} {
+		jobs(status, time.Second)
+	}
+	for class, want := range map[string]float64{"2xx": 3, "4xx": 1} {
+		sum, _ := testkit.Metric(t, r, "request_seconds", map[string]string{"route": "GET /jobs", "code": class})
+		if sum != want {
+			t.Errorf("%s: got %v, want %v", class, sum, want)
+		}
+	}
+	if _, series := testkit.Metric(t, r, "request_seconds", nil); series != 2 {
+		t.Errorf("there are %d series, want 2", series)
 	}
 }
 

@@ -229,32 +229,17 @@ func (f *ForgeRun) Checks() []httpapi.Check {
 	}
 }
 
-// Run makes deliveries, and runs jobs where this node has workers, until ctx ends
-// and what is under way is over.
+// Run binds the pepper, makes deliveries, and runs jobs where this node has workers,
+// until ctx ends and what is under way is over.
 func (f *ForgeRun) Run(ctx context.Context) {
-	var both sync.WaitGroup
-	both.Go(func() { f.webhooks.Run(ctx) })
+	var all sync.WaitGroup
+	all.Go(func() { f.runPepper(ctx) })
+	all.Go(func() { f.webhooks.Run(ctx) })
 	if f.pool != nil {
 		f.running.Store(true)
-		both.Go(func() { f.pool.Run(ctx, f.Grace) })
+		all.Go(func() { f.pool.Run(ctx, f.Grace) })
 	}
-	both.Wait()
-}
-
-// checkPepper finds out once whether the pepper is the one that the keys in the store
-// were made under; with another one nobody could be recognised (FR-027).
-func (f *ForgeRun) checkPepper(ctx context.Context) error {
-	if f.peppered.Load() {
-		return nil
-	}
-	err := f.accounts.Check(ctx)
-	if errors.Is(err, account.ErrPepper) {
-		return &problem{code: codeConfig, detail: "the pepper is wrong", cause: err}
-	}
-	if err == nil {
-		f.peppered.Store(true)
-	}
-	return err
+	all.Wait()
 }
 
 // moved is told of everything that happens to jobs on this node once it is on

@@ -73,7 +73,7 @@ func (v *visit) read(wanted bool) error {
 
 // admit finds out who sends the request and whether that one may send more.
 func (f *ForgeRun) admit(v *visit, who access) error {
-	if err := f.checkPepper(v.ctx); err != nil {
+	if err := f.admitPepper(v); err != nil {
 		return err
 	}
 	given := v.call.Request.Header["Authorization"]

@@ -332,9 +332,9 @@ func TestChecks(t *testing.T) {
 		return names
 	}
 	t.Run("FR-021 the store is away", func(t *testing.T) {
-		f.failWrites(&job.Error{Kind: job.Unavailable})
+		f.failReads(&job.Error{Kind: job.Unavailable})
 		equal(t, "checks", strings.Join(failing(), ", "), "forgerun pepper (RFA_CONFIG_INVALID)")
-		f.failWrites(nil)
+		f.failReads(nil)
 		equal(t, "checks", len(failing()), 0)
 	})
 	t.Run("FR-024 no worker claims", func(t *testing.T) {

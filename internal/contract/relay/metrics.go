@@ -154,9 +154,5 @@ func (m *metrics) handedOut(queue string, jobs []*job.Job) {
 
 // route returns what times the requests of a route.
 func (m *metrics) route(name string) func(int, time.Duration) {
-	var classes [6]prometheus.Observer
-	for i := range classes {
-		classes[i] = m.requests.WithLabelValues(name, fmt.Sprintf("%dxx", i))
-	}
-	return func(status int, took time.Duration) { classes[min(max(status/100, 0), 5)].Observe(took.Seconds()) }
+	return telemetry.Classes(m.requests, name)
 }

@@ -90,6 +90,7 @@ func (t *TaskFlow) Contract() engine.Contract {
 // moved is told of everything that happens to jobs on this node.
 func (t *TaskFlow) moved(moves []engine.Moved) {
 	t.metrics.moved(moves)
+	t.logMoves(moves)
 	if !t.Tracing.Enabled() {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // metrics are requests, what becomes of jobs, and how many there are by status.
@@ -73,11 +74,7 @@ func (m *metrics) moved(moves []engine.Moved) {
 
 // route returns what times the requests of a route.
 func (m *metrics) route(name string) func(int, time.Duration) {
-	var classes [6]prometheus.Observer
-	for i := range classes {
-		classes[i] = m.requests.WithLabelValues(name, fmt.Sprintf("%dxx", i))
-	}
-	return func(status int, took time.Duration) { classes[min(max(status/100, 0), 5)].Observe(took.Seconds()) }
+	return telemetry.Classes(m.requests, name)
 }
 
 // depth is a collector of how many jobs there are that are not over. It asks at

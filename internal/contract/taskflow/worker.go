@@ -27,7 +27,7 @@ func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Ou
 	if retryable {
 		on = job.Failed
 	}
-	return engine.Outcome{On: on, Failure: failure(message, errorType, retryable), Reason: message}
+	return engine.Outcome{On: on, Failure: failure(message, errorType, retryable), Reason: reason(message, errorType)}
 }
 
 func failure(message, errorType string, retryable bool) []byte {
@@ -38,5 +38,18 @@ func failure(message, errorType string, retryable bool) []byte {
 	return o.End()
 }
 
+// reason is a failure as the history and the log have it.
+func reason(message, errorType string) string {
+	if errorType == "" {
+		return message
+	}
+	return errorType + ": " + message
+}
+
+const (
+	lostType    = "lost"
+	lostMessage = "the run was neither prolonged nor ended by its worker before its lease was over"
+)
+
 // lost is the failure of a run whose worker fell silent.
-var lost = failure("the run was neither prolonged nor ended by its worker before its lease was over", "lost", true)
+var lost = failure(lostMessage, lostType, true)

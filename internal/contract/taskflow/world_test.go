@@ -70,7 +70,7 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c taskflow.Conf
 	t.Helper()
 	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &testkit.Journal{}}
 	c.Registry, c.Now, c.Random = w.registry, clock.Now, testkit.Random
-	c.Log = slog.New(slog.NewTextHandler(w.log, nil))
+	c.Log = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	room, err := taskflow.New(c)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // How a run ended, for the metrics.
@@ -60,9 +62,5 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 
 // route returns what times the requests of an action.
 func (m *metrics) route(action string) func(int, time.Duration) {
-	var classes [6]prometheus.Observer
-	for i := range classes {
-		classes[i] = m.requests.WithLabelValues(action, fmt.Sprintf("%dxx", i))
-	}
-	return func(status int, took time.Duration) { classes[min(max(status/100, 0), 5)].Observe(took.Seconds()) }
+	return telemetry.Classes(m.requests, action)
 }

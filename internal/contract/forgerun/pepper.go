@@ -1,0 +1,81 @@
+package forgerun
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// pepperPause is between tries to bind the pepper.
+const pepperPause = 5 * time.Second
+
+// runPepper makes the pepper of the node that starts first the store's, once the
+// store takes it, and says where the store has another: whoever starts a node
+// should not have to ask it for its health.
+func (f *ForgeRun) runPepper(ctx context.Context) {
+	for {
+		err := f.bindPepper(ctx)
+		if err == nil {
+			f.Log.Debug("the pepper is the store's")
+			return
+		}
+		if errors.Is(err, account.ErrPepper) {
+			f.Log.Error("this node answers every request of ForgeRun with 503: start it again with the pepper file of the node that was "+
+				"started first on this store (secrets.pepper_file, else pepper in its data_dir)", telemetry.ErrorCode, string(codeConfig),
+				telemetry.ErrorMessage, err)
+			return
+		}
+		if ctx.Err() == nil {
+			f.Log.Warn("the pepper could not be bound; it will be", telemetry.ErrorMessage, err)
+		}
+		passed, stop := realTimer(pepperPause)
+		select {
+		case <-passed:
+		case <-ctx.Done():
+			stop()
+			return
+		}
+	}
+}
+
+// bindPepper finds out once whether the pepper is the one that the keys in the store
+// were made under, which it becomes if there is none. With another one nobody could be
+// recognised (FR-027).
+func (f *ForgeRun) bindPepper(ctx context.Context) error {
+	if f.peppered.Load() {
+		return nil
+	}
+	err := f.accounts.Bind(ctx)
+	if err == nil {
+		f.peppered.Store(true)
+	}
+	return wrongPepper(err)
+}
+
+// checkPepper is bindPepper for who only asks: it changes nothing.
+func (f *ForgeRun) checkPepper(ctx context.Context) error {
+	if f.peppered.Load() {
+		return nil
+	}
+	return wrongPepper(f.accounts.Check(ctx))
+}
+
+// admitPepper is what a request needs. One that may make a key does not wait for Run to
+// have bound the pepper; others decide nothing for other nodes.
+func (f *ForgeRun) admitPepper(v *visit) error {
+	if v.call.Request.Method == http.MethodPost {
+		return f.bindPepper(v.ctx)
+	}
+	return f.checkPepper(v.ctx)
+}
+
+func wrongPepper(err error) error {
+	if errors.Is(err, account.ErrPepper) {
+		return &problem{code: codeConfig, detail: "the pepper is wrong", cause: err}
+	}
+	return err
+}

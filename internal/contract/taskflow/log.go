@@ -1,0 +1,49 @@
+package taskflow
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// logMoves logs jobs that failed, and each of their tries that did. What is blocked by
+// them is only counted: a wide graph would flood the log.
+func (t *TaskFlow) logMoves(moves []engine.Moved) {
+	blocked := 0
+	for i := range moves {
+		m := &moves[i]
+		switch {
+		case m.To == Failed:
+			t.logFailure(slog.LevelInfo, "a job failed for good", m)
+		case m.From == Running && m.To == Ready:
+			t.logFailure(slog.LevelDebug, "a try of a job failed", m)
+		case m.To == Blocked:
+			blocked++
+		}
+	}
+	if blocked > 0 {
+		t.Log.Info("jobs are blocked by one that failed", "jobs", blocked)
+	}
+}
+
+func (t *TaskFlow) logFailure(level slog.Level, what string, m *engine.Moved) {
+	t.Log.LogAttrs(context.Background(), level, what, slog.String(telemetry.JobID, m.Job.ID.Key), slog.String(telemetry.Queue, m.Job.Queue),
+		slog.Int(telemetry.Attempt, attemptCount(&m.Job)), slog.String(telemetry.ErrorMessage, reasonOf(m)))
+}
+
+// mostLogged is how many bytes of an error the log gets: workers put what they like
+// into it.
+const mostLogged = 500
+
+// reasonOf is why a run failed.
+func reasonOf(m *engine.Moved) string {
+	why := cmp.Or(m.Reason, reason(lostMessage, lostType))
+	if len(why) > mostLogged {
+		why = strings.ToValidUTF8(why[:mostLogged], "") + "…"
+	}
+	return why
+}

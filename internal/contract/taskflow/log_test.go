@@ -1,0 +1,50 @@
+package taskflow_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/taskflow"
+)
+
+// TestLog: a job that fails for good can be found in the log, and those that depend on it
+// do not flood it.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	lines := func(members map[string]any, want ...string) {
+		t.Helper()
+		found := w.log.Lines(t, members)
+		equal(t, "lines", len(found), len(want))
+		for i := range min(len(found), len(want)) {
+			if got, _ := found[i]["error_message"].(string); got != want[i] {
+				t.Errorf("line %d: got %q, want %q", i, got, want[i])
+			}
+		}
+	}
+	a := w.create(t, attempts(2, "FIXED", 5, 5)).ID
+	b := w.create(t, after(a)).ID
+	w.create(t, after(a))
+	w.create(t, after(b))
+	try := func(n int) map[string]any {
+		return map[string]any{"level": "DEBUG", "msg": "a try of a job failed", "job_id": a, "queue": "q", "attempt": float64(n)}
+	}
+	failed := map[string]any{"level": "INFO", "msg": "a job failed for good", "job_id": a, "queue": "q", "attempt": float64(2)}
+	w.fail(t, a, true)
+	lines(try(1), "broken: it broke")
+	lines(failed)
+	w.clock.Advance(5 * time.Second)
+	w.begin(t, a)
+	w.clock.Advance(lease)
+	w.sweep(t)
+	const silent = "lost: the run was neither prolonged nor ended by its worker before its lease was over"
+	lines(failed, silent)
+	lines(map[string]any{"level": "INFO", "msg": "jobs are blocked by one that failed", "jobs": float64(3)}, "")
+	lines(map[string]any{"level": "INFO"}, silent, "")
+
+	long := w.create(t).ID
+	j := w.begin(t, long)
+	w.finish(t, j, taskflow.FailedWith(j, strings.Repeat("ö", 20_000), "", false))
+	lines(map[string]any{"level": "INFO", "job_id": long, "attempt": float64(1)}, strings.Repeat("ö", 250)+"…")
+}
