@@ -138,7 +138,7 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
-	job := &fetched{"fetchbox", client.FetchBoxJob{ID: receipt.JobID, Total: receipt.Resources, Status: client.FetchQueued}}
+	job := &fetched{Manifest: "fetchbox", FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Total: receipt.Resources, Status: client.FetchQueued}}
 	if err := follow(ctx, d.p, box, []*fetched{job}); err != nil {
 		return false, err
 	}

@@ -99,6 +99,8 @@ func remoteError(ctx context.Context, err error) error {
 		return errInterrupted
 	case errors.Is(err, client.ErrUnauthorized):
 		return withCode(exitServer, fmt.Errorf("the server refuses the token (--token or MILLRACE_TOKEN): %w", err))
+	case errors.As(err, &e) && e.Status == 0 && (errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrCycle)):
+		return withCode(exitUsage, err) // nothing was sent
 	case errors.As(err, &e) && e.Status == 0 && e.Retryable():
 		return withCode(exitServer, fmt.Errorf("the server cannot be reached (--server or MILLRACE_SERVER): %w", err))
 	default:

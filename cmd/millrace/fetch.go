@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -40,7 +41,8 @@ A manifest is a JSON file, or standard input for -:
    "resources": [{"id": "logo", "url": "https://example.org/logo.png"}]}
 
 --url makes a manifest of plain URLs. All manifests are read before the first is
-submitted. At the end a table tells of each job, or with --json a line of JSON:
+submitted. At the end a table tells of each job and a second one of each download
+that failed, or with --json a line of JSON of each job:
 
   exit code 0    every job is completed
             1    a job failed, or a manifest was refused
@@ -73,6 +75,7 @@ submitted. At the end a table tells of each job, or with --json a line of JSON:
 type fetched struct {
 	Manifest string `json:"manifest,omitempty"`
 	client.FetchBoxJob
+	urls map[string]string // of its resources, where it is known to have this manifest
 }
 
 // title is what the user knows the job by.
@@ -104,13 +107,23 @@ func (f *fetchFlags) run(p process, names []string) error {
 			err = remoteError(ctx, err)
 			return withCode(codeOf(err), fmt.Errorf("%s: %w", titles[i], err))
 		}
-		jobs = append(jobs, &fetched{titles[i], client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued, Total: receipt.Resources}})
+		j := &fetched{Manifest: titles[i], FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued, Total: receipt.Resources}}
+		if f.key == "" { // else it may be the job of another one
+			j.urls = urlsOf(manifest)
+		}
+		jobs = append(jobs, j)
 	}
 	if err := follow(ctx, p, box, jobs); err != nil {
+		if codeOf(err) != exitInterrupted { // what --job names and nobody has seen may not be there
+			jobs = slices.DeleteFunc(jobs, func(j *fetched) bool { return j.Status == "" })
+		}
 		tellJobs(p.stderr, "the jobs go on; to follow them", jobs)
 		return err
 	}
-	return f.report(p.stdout, jobs)
+	if err := f.report(p.stdout, jobs); err != nil {
+		return err
+	}
+	return f.verdict(ctx, p, box, jobs)
 }
 
 // manifests reads all there is to submit.
@@ -164,14 +177,8 @@ func tellJobs(w io.Writer, what string, jobs []*fetched) {
 	fmt.Fprintln(w)
 }
 
-// report tells how the jobs ended; it fails if one did.
+// report tells how the jobs ended.
 func (f *fetchFlags) report(w io.Writer, jobs []*fetched) error {
-	bad := 0
-	for _, j := range jobs {
-		if j.Status != client.FetchCompleted {
-			bad++
-		}
-	}
 	write := writeFetched
 	if f.asJSON {
 		write = func(w io.Writer, jobs []*fetched) (err error) {
@@ -185,10 +192,24 @@ func (f *fetchFlags) report(w io.Writer, jobs []*fetched) error {
 	if err := write(w, jobs); err != nil {
 		return failed("%w", err)
 	}
-	if bad > 0 {
-		return failed("%d of %s did not complete", bad, counted(int64(len(jobs)), "job"))
-	}
 	return nil
+}
+
+// verdict fails if a job did, and tells which downloads failed.
+func (f *fetchFlags) verdict(ctx context.Context, p process, box *client.FetchBox, jobs []*fetched) error {
+	bad := 0
+	for _, j := range jobs {
+		if j.Status != client.FetchCompleted {
+			bad++
+		}
+	}
+	if bad == 0 {
+		return nil
+	}
+	if !f.asJSON {
+		tellFailures(ctx, p, box, jobs)
+	}
+	return failed("%d of %s did not complete", bad, counted(int64(len(jobs)), "job"))
 }
 
 func writeFetched(w io.Writer, jobs []*fetched) error {

@@ -17,7 +17,7 @@ import (
 )
 
 // scriptOrigin is `origin`: what is to be downloaded, at $ORIGIN. /slow answers when the script ends, /once fails at first,
-// /gone always.
+// what ends in /gone always.
 func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: origin")
@@ -26,7 +26,7 @@ func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 	held := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
-		case path == "/gone":
+		case strings.HasSuffix(path, "/gone"):
 			http.NotFound(w, r)
 		case path == "/once" && failed.CompareAndSwap(false, true):
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -43,7 +43,7 @@ func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 func TestFetchScreen(t *testing.T) {
 	t.Parallel()
 	made := func(title string, status client.FetchBoxStatus, done, failed, total int) *fetched {
-		return &fetched{title, client.FetchBoxJob{Status: status, Completed: done, Failed: failed, Total: total}}
+		return &fetched{Manifest: title, FetchBoxJob: client.FetchBoxJob{Status: status, Completed: done, Failed: failed, Total: total}}
 	}
 	jobs := []*fetched{made("a.json", client.FetchCompleted, 4, 0, 4), made("b.json", client.FetchInProgress, 1, 1, 4), made("c", client.FetchQueued, 0, 0, 0)}
 	for _, c := range []struct {

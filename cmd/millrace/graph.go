@@ -56,7 +56,10 @@ func graphSubmitCommand(p process) *cobra.Command {
   ]}
 
 depends_on holds refs of the same file or ids of jobs that exist. name is the ref
-where it is left out. What it prints is the ref and the id of each job.`,
+where it is left out. What it prints is the ref and the id of each job.
+
+The exit code is 2 when the file is found wrong before anything is sent, such as
+an unknown ref or a cycle, and 1 when the server refuses it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return f.submit(p, args[0]) },
 	}

@@ -22,7 +22,7 @@ func (f *settingsFlags) register(c *cobra.Command) {
 
 // load resolves the settings; whatever is wrong with them is a usage error.
 func (f *settingsFlags) load(p process, c *cobra.Command) (*config.Settings, error) {
-	src := config.Sources{File: config.DefaultFile, Environ: p.environ, Flags: map[string]string{}, Handlers: handler.Names()}
+	src := config.Sources{File: config.DefaultFile, Environ: p.environ, Flags: map[string]string{}, Handlers: handler.Options()}
 	if c.Flags().Changed("config") {
 		src.File, src.Explicit = f.file, true
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/contract/taskflow"
 )
 
 // longestBeat bounds how late a command learns that its job was deleted or replaced.
@@ -81,6 +82,9 @@ started is not.`,
 			if !slices.Contains(workable, f.contract) {
 				return usageError("--contract is one of %s", strings.Join(workable, ", "))
 			}
+			if err := f.checkQueues(queues); err != nil {
+				return err
+			}
 			return f.run(p, queues, command)
 		},
 	}
@@ -93,6 +97,16 @@ started is not.`,
 	c.Flags().DurationVar(&f.drain, "drain", 25*time.Second, "time that running commands get after the first signal")
 	c.Flags().DurationVar(&f.killAfter, "kill-after", 5*time.Second, "time that a terminated command gets before it is killed")
 	return c
+}
+
+// checkQueues refuses a name that no queue can have: its jobs would be waited for in vain.
+func (f *workFlags) checkQueues(queues []string) error {
+	for _, queue := range queues {
+		if f.contract == client.ContractTaskFlow && !taskflow.IsQueue(queue) {
+			return usageError("%q can be no queue of TaskFlow: they have 1 to 64 letters, digits and underscores", queue)
+		}
+	}
+	return nil
 }
 
 func (f *workFlags) run(p process, queues, command []string) error {

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"mime"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -27,6 +33,9 @@ type gate struct {
 
 // patience is how many polls without an answer --until-empty endures: a script should not wait for a server for ever.
 const patience = 8
+
+// longestRefusal is how much of a refusal is read.
+const longestRefusal = 64 << 10
 
 var errGateClosed = errors.New("no more jobs are wanted")
 
@@ -71,7 +80,7 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		g.unanswered(err)
 	} else {
-		g.answered(resp.StatusCode, jobs, wasIdle)
+		g.answered(resp, jobs, wasIdle)
 	}
 	return resp, err
 }
@@ -108,9 +117,9 @@ func (g *gate) unanswered(err error) {
 	}
 }
 
-func (g *gate) answered(status, jobs int, wasIdle bool) {
+func (g *gate) answered(resp *http.Response, jobs int, wasIdle bool) {
 	g.failures = 0
-	switch {
+	switch status := resp.StatusCode; {
 	case jobs > 0:
 		g.left--
 		if g.polls.counted() {
@@ -123,8 +132,34 @@ func (g *gate) answered(status, jobs int, wasIdle bool) {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		g.refuse(exitServer, errors.New("the server refuses the token (--token or MILLRACE_TOKEN)"))
 	case status >= 400 && status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout:
-		g.refuse(exitFailed, fmt.Errorf("the server refuses the poll: %d %s", status, http.StatusText(status)))
+		g.refuse(exitFailed, fmt.Errorf("the server refuses the poll: %d %s%s", status, http.StatusText(status), explained(resp)))
 	}
+}
+
+// explained is what a refusal says: the detail of a problem document, or plain text. The worker can still read it.
+func explained(resp *http.Response) string {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, longestRefusal))
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	if err != nil {
+		return ""
+	}
+	told := string(text)
+	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
+	case "application/problem+json":
+		var problem struct{ Title, Detail string }
+		if json.Unmarshal(text, &problem) != nil {
+			return ""
+		}
+		told = cmp.Or(problem.Detail, problem.Title)
+	case "text/plain":
+	default: // what stands in between, perhaps a page
+		return ""
+	}
+	if told = strings.TrimSpace(told); told == "" {
+		return ""
+	}
+	return ": " + printable(told)
 }
 
 func (g *gate) refuse(code int, err error) {

@@ -50,13 +50,18 @@ type JobType struct {
 	ProxyFallbacks []string          // pools
 	Bucket         string            // empty: Objects.Bucket
 	KeyPrefix      string            // empty: resources/NAME/
-	Options        map[string]any
+	Options        map[string]any    // the handler's, and maxParallel
 }
 
 // MaxParallel is how many downloads of the type may run at a time, over all nodes (FB-074); 0 is no limit.
 func (t *JobType) MaxParallel() int {
 	n, _ := t.Options[maxParallel].(int64)
 	return int(n)
+}
+
+// unknown are the options of the type that are not among those known.
+func (t *JobType) unknown(known []string) []string {
+	return slices.DeleteFunc(sorted(t.Options), func(option string) bool { return slices.Contains(known, option) })
 }
 
 const maxParallel = "max_parallel_downloads"
@@ -70,9 +75,9 @@ type ProxyPool struct {
 // sorted gives the names of a map in their order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// checkFetchBox is the rule that what settings refer to is there (FB-069, G-FB-26). handlers are those compiled in; nil
-// where nobody said.
-func (s *Settings) checkFetchBox(sound func(...string) bool, handlers []string) (problems []Problem) {
+// checkFetchBox is the rule that what settings refer to is there (FB-069, G-FB-26). handlers are those compiled in, with
+// their options; nil where nobody said.
+func (s *Settings) checkFetchBox(sound func(...string) bool, handlers map[string][]string) (problems []Problem) {
 	report := func(key, format string, v ...any) {
 		if sound(key) {
 			text := fmt.Sprintf("%q (%s): ", key, s.origin(key)) + fmt.Sprintf(format, v...)
@@ -88,8 +93,15 @@ func (s *Settings) checkFetchBox(sound func(...string) bool, handlers []string) 
 	}
 	for _, name := range sorted(s.JobTypes) {
 		t, at := s.JobTypes[name], jobTypeSection.section+"."+name+"."
-		if handlers != nil && !slices.Contains(handlers, t.Handler) {
-			report(at+"handler", "there is no handler %s; did you mean %q?", quote(t.Handler), nearest(t.Handler, handlers))
+		options, known := handlers[t.Handler]
+		if handlers != nil && !known {
+			report(at+"handler", "there is no handler %s; did you mean %q?", quote(t.Handler), nearest(t.Handler, sorted(handlers)))
+		}
+		if known {
+			options = append([]string{maxParallel}, options...)
+			for _, option := range t.unknown(options) {
+				report(at+"options", "the handler %s has no option %s; did you mean %q?", t.Handler, quote(option), nearest(option, options))
+			}
 		}
 		if t.ProxyPrimary != "" {
 			refers(at+"proxy.primary", t.ProxyPrimary)

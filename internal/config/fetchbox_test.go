@@ -31,7 +31,7 @@ primary = ["https://p3:443/"]
 // TestJobTypes goes through the settings of job types and proxy pools (FB-068, G-FB-26, G-FB-34).
 func TestJobTypes(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, Sources{File: mustFile(t, gallery), Handlers: []string{"default", "gallery"},
+	s := mustLoad(t, Sources{File: mustFile(t, gallery), Handlers: map[string][]string{"default": nil, "gallery": {"a.b"}},
 		Environ: []string{"MILLRACE__JOB_TYPES__DEFAULT__STORAGE__BUCKET=things", "MILLRACE__PROXY__POOLS__DC__FALLBACKS="},
 		Flags:   map[string]string{"job_types.gallery.storage.key_prefix": "g"}})
 	t.Run("FB-068 a table per job type", func(t *testing.T) {
@@ -95,13 +95,18 @@ func TestJobTypesRefused(t *testing.T) {
 		{"a pool without proxies", "[proxy.pools.a]", `"proxy.pools.a.primary" is missing`},
 		{"fallbacks without a primary", "[job_types.x.proxy]\nfallbacks = [\"a\"]\n" + proxies, "of no use without job_types.x.proxy.primary"},
 		{"G-FB-15 a name that begins with a dot", "[job_types.\".x\"]\nhandler = \"default\"", `unknown key "job_types..x.handler"`},
-		{"a name with a slash", "[job_types.\"a/b\"]\nhandler = \"default\"", `did you mean "job_types.NAME.handler"?`},
+		{"a name with a slash", "[job_types.\"a/b\"]\nhandler = \"default\"", `did you mean "job_types.NAME.handler"? NAME is 1 to 64 letters, digits, dots, hyphens and underscores, and does not begin with a dot`},
 		{"an unknown member", "[job_types.x]\nhandlr = \"default\"", `did you mean "job_types.x.handler"?`},
 		{"a type as value", "[job_types]\nx = 5", `unknown key "job_types.x"`},
 		{"a header of another kind", "[job_types.x]\ndefault_headers = { a = 5 }", `expected headers with text; "a" is none`},
 		{"a header with a line end", "[job_types.x]\ndefault_headers = { a = \"b\\r\\nc\" }", `expected headers with text; "a" is none`},
 		{"no headers", "[job_types.x]\ndefault_headers = 5", "expected a table of headers"},
 		{"no options", "[job_types.x]\noptions = 5", "expected a table such as"},
+		{"FB-072 an option that is misspelt", "[job_types.x.options]\nmax_parallel_download = 3", `"job_types.x.options" (file millrace.toml): ` +
+			`the handler default has no option "max_parallel_download"; did you mean "max_parallel_downloads"?`},
+		{"FB-072 an option of another handler", "[job_types.x.options]\nalbum = \"hush\"", `the handler default has no option "album"`},
+		{"FB-072 an option of the handler that is misspelt", "[job_types.x]\nhandler = \"gallery\"\noptions = { albums = \"hush\", max_parallel_downloads = 3 }",
+			`the handler gallery has no option "albums"; did you mean "album"?`},
 		{"FB-074 a limit of nothing", "[job_types.x.options]\nmax_parallel_downloads = 0", "a whole number from 1 to 10000"},
 		{"FB-085 a prefix that climbs", "[job_types.x.storage]\nkey_prefix = \"a/../../b\"", "expected the beginning of a key"},
 		{"FB-085 a prefix from the root", "[job_types.x.storage]\nkey_prefix = \"/etc\"", "expected the beginning of a key"},
@@ -111,7 +116,7 @@ func TestJobTypesRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Load(Sources{File: mustFile(t, tt.toml), Handlers: []string{"default", "gallery"}})
+			_, err := Load(Sources{File: mustFile(t, tt.toml), Handlers: map[string][]string{"default": nil, "gallery": {"album"}}})
 			if err == nil {
 				t.Fatal("it is taken")
 			}

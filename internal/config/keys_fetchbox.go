@@ -62,6 +62,7 @@ var fetchBoxKeys = []key{
 
 // jobTypeSection declares the job types of FetchBox (FB-068).
 var jobTypeSection = &named{section: "job_types", dots: true, valid: validJobType,
+	allowed: "1 to 64 letters, digits, dots, hyphens and underscores, and does not begin with a dot",
 	names:   func(s *Settings) []string { return sorted(s.JobTypes) },
 	declare: func(s *Settings, name string) { s.jobType(name) },
 	members: []member{
@@ -85,6 +86,7 @@ var jobTypeSection = &named{section: "job_types", dots: true, valid: validJobTyp
 
 // pools declares the pools of proxies (G-FB-34).
 var pools = &named{section: "proxy.pools", dots: true, valid: validName,
+	allowed: "1 to 64 letters, digits, dots, hyphens and underscores",
 	names:   func(s *Settings) []string { return sorted(s.Pools) },
 	declare: func(s *Settings, name string) { s.pool(name) },
 	members: []member{

@@ -40,7 +40,7 @@ const (
 const queuesSection = "taskflow.queues"
 
 // queues declares the settings of single queues (G-TF-37).
-var queues = &named{section: queuesSection, valid: validQueue,
+var queues = &named{section: queuesSection, valid: validQueue, allowed: "1 to 64 letters, digits and underscores",
 	names: func(s *Settings) []string { return sorted(s.TaskFlow.Queues) },
 	members: []member{
 		{"handler", "Who runs the queue's jobs: http (the server calls url), simulate, or none but workers.",
@@ -104,22 +104,21 @@ func (s *Settings) checkWorkers(problems []Problem) []Problem {
 	if IsLoopback(s.Listen) || !s.worked() {
 		return problems
 	}
-	if s.Worker.Token.Empty() {
-		if !s.Serves("taskflow") {
-			return problems
-		}
+	if s.lacksWorkerToken() {
 		return append(problems, Problem{Key: "worker.token", Origin: s.origin("worker.token"),
 			Text: fmt.Sprintf(`"worker.token" is missing: "listen" (%s), %s, is not loopback, and the worker API is served there with taskflow`,
 				s.origin("listen"), quote(s.Listen))})
 	}
-	told := slices.ContainsFunc(problems, func(p Problem) bool { return p.Key == "listen" })
-	if told || s.TLS.Enabled() || s.TrustedNetwork {
+	if s.Worker.Token.Empty() || about(problems, "listen") || s.TLS.Enabled() || s.TrustedNetwork {
 		return problems
 	}
 	return append(problems, Problem{Key: "listen", Origin: s.origin("listen"),
 		Text: fmt.Sprintf(`"listen" (%s): %s is not loopback and serves the worker API, whose token would travel in the clear; %s; `+
 			"or listen on 127.0.0.1", s.origin("listen"), quote(s.Listen), closeWire)})
 }
+
+// lacksWorkerToken tells whether the worker API is served, if not for its token.
+func (s *Settings) lacksWorkerToken() bool { return s.Serves("taskflow") && s.Worker.Token.Empty() }
 
 // worked tells whether jobs are served that workers outside may run.
 func (s *Settings) worked() bool {

@@ -20,11 +20,11 @@ const (
 
 // Sources is everything settings come from. Only cmd knows the process's environment and passes it in.
 type Sources struct {
-	File     string            // TOML file; empty for none
-	Explicit bool              // the operator named File, so it has to be there
-	Environ  []string          // NAME=value, as os.Environ gives it
-	Flags    map[string]string // key → value; an empty value is a value
-	Handlers []string          // of FetchBox that are compiled in; nil leaves their names unchecked
+	File     string              // TOML file; empty for none
+	Explicit bool                // the operator named File, so it has to be there
+	Environ  []string            // NAME=value, as os.Environ gives it
+	Flags    map[string]string   // key → value; an empty value is a value
+	Handlers map[string][]string // of FetchBox that are compiled in → the options they know; nil leaves both unchecked
 }
 
 // loader gathers the layers into settings and everything that is wrong with them.

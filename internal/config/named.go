@@ -10,6 +10,7 @@ type named struct {
 	section string
 	dots    bool                     // a name may hold dots
 	valid   func(name string) bool   // whether a name is one
+	allowed string                   // what a valid name is
 	names   func(*Settings) []string // that have settings
 	declare func(*Settings, string)  // what a section with nothing in it does; nil: nothing
 	members []member
@@ -23,6 +24,9 @@ type member struct {
 }
 
 var nameds = []*named{queues, jobTypeSection, pools}
+
+// anyName stands for a name where none is known.
+const anyName = "NAME"
 
 // letters are what names in settings are made of; some have dots and hyphens as well.
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
@@ -76,13 +80,23 @@ func namedLike(at string) []string {
 		}
 		name, _, _ := strings.Cut(rest, ".")
 		if !below || !n.valid(name) {
-			name = "NAME"
+			name = anyName
 		}
 		for i := range n.members {
 			like = append(like, n.key(name, &n.members[i]).name)
 		}
 	}
 	return like
+}
+
+// nameHint says what a key's NAME may be.
+func nameHint(key string) string {
+	for _, n := range nameds {
+		if rest, below := n.below(key); below && strings.HasPrefix(rest, anyName+".") {
+			return " " + anyName + " is " + n.allowed
+		}
+	}
+	return ""
 }
 
 // namedKeys are the keys of the names that have settings.

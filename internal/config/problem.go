@@ -65,7 +65,7 @@ func unknownKey(name, origin string) Problem {
 		hint += " (" + envName(near) + ")"
 	}
 	return Problem{Key: name, Origin: origin,
-		Text: fmt.Sprintf("unknown key %s (%s); did you mean %s?", quote(name), origin, hint)}
+		Text: fmt.Sprintf("unknown key %s (%s); did you mean %s?%s", quote(name), origin, hint, nameHint(near))}
 }
 
 func wrongValue(k key, v value, in input, origin string, err error) Problem {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func (s Settings) Validate() error {
 }
 
 // check leaves out a rule when a key it looks at has a problem of its own.
-func (s *Settings) check(failed map[string]bool, handlers []string) []Problem {
+func (s *Settings) check(failed map[string]bool, handlers map[string][]string) []Problem {
 	var problems []Problem
 	sound := func(names ...string) bool {
 		for _, n := range names {
@@ -56,15 +57,12 @@ func (s *Settings) check(failed map[string]bool, handlers []string) []Problem {
 	if !sound("listen", "contracts", "operator.token", "tls.cert", "tls.key", "trusted_network") {
 		return problems
 	}
-	for _, c := range openContracts {
-		if sound(c.name+".listen", c.name+".token") {
-			problems = append(problems, s.checkOpen(c)...)
-		}
-	}
+	open := s.checkOpen(sound)
+	problems = append(problems, open...)
 	if sound("forgerun.listen") {
 		problems = s.checkWire(problems)
 	}
-	if sound("worker.token") {
+	if sound("worker.token") && !about(open, "listen") { // which names worker.token as well
 		problems = s.checkWorkers(problems)
 	}
 	return problems
@@ -109,13 +107,17 @@ func (s *Settings) checkWire(problems []Problem) []Problem {
 	if address == "" {
 		name, address = "listen", s.Listen
 	}
-	told := slices.ContainsFunc(problems, func(p Problem) bool { return p.Key == name })
-	if told || !s.Serves("forgerun") || IsLoopback(address) || s.TLS.Enabled() || s.TrustedNetwork {
+	if about(problems, name) || !s.Serves("forgerun") || IsLoopback(address) || s.TLS.Enabled() || s.TrustedNetwork {
 		return problems
 	}
 	return append(problems, Problem{Key: name, Origin: s.origin(name),
 		Text: fmt.Sprintf("%q (%s): %s is not loopback and serves forgerun, whose API keys would travel in the clear; %s; "+
 			"or listen on 127.0.0.1", name, s.origin(name), quote(address), closeWire)})
+}
+
+// about tells whether a key is among the problems.
+func about(problems []Problem, key string) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Key == key })
 }
 
 const closeWire = "set tls.cert and tls.key, or trusted_network = true"
@@ -133,29 +135,60 @@ func (s *Settings) checkTLS() []Problem {
 }
 
 // checkOpen is the security rule: an open contract leaves loopback with a token of its own, a known operator token, and
-// a wire that nobody reads.
-func (s *Settings) checkOpen(c openContract) []Problem {
-	name, address := c.name+".listen", c.listen(s)
-	if address == "" {
-		name, address = "listen", s.Listen
+// a wire that nobody reads. What is missing is told once for each address.
+func (s *Settings) checkOpen(sound func(...string) bool) (problems []Problem) {
+	open := map[string][]openContract{} // by the key of their address
+	for _, c := range openContracts {
+		if !s.Serves(c.name) || !sound(c.name+".listen", c.name+".token") {
+			continue
+		}
+		name := "listen"
+		if c.listen(s) != "" {
+			name = c.name + ".listen"
+		}
+		open[name] = append(open[name], c)
 	}
-	if !s.Serves(c.name) || IsLoopback(address) {
-		return nil
+	for _, name := range sorted(open) {
+		address := cmp.Or(open[name][0].listen(s), s.Listen)
+		tokens, rest := s.unguarded(open[name])
+		if IsLoopback(address) || len(tokens)+len(rest) == 0 {
+			continue
+		}
+		if name == "listen" && s.lacksWorkerToken() && sound("worker.token") {
+			tokens = append(tokens, "set worker.token")
+		}
+		problems = append(problems, Problem{Key: name, Origin: s.origin(name),
+			Text: fmt.Sprintf("%q (%s): %s is not loopback and serves %s; %s; or listen on 127.0.0.1", name, s.origin(name), quote(address),
+				openByDocument(open[name]), strings.Join(append(tokens, rest...), "; "))})
 	}
-	var todo []string
-	if c.token(s).Empty() {
-		todo = append(todo, "set "+c.name+".token")
+	return problems
+}
+
+// unguarded is what has to be set before open contracts of one address may be reached from outside: their tokens, and
+// what is needed whatever they are.
+func (s *Settings) unguarded(contracts []openContract) (tokens, rest []string) {
+	for _, c := range contracts {
+		if c.token(s).Empty() {
+			tokens = append(tokens, "set "+c.name+".token")
+		}
 	}
 	if s.Operator.Token.Empty() {
-		todo = append(todo, "set operator.token")
+		rest = append(rest, "set operator.token")
 	}
 	if !s.TLS.Enabled() && !s.TrustedNetwork {
-		todo = append(todo, closeWire)
+		rest = append(rest, closeWire)
 	}
-	if len(todo) == 0 {
-		return nil
+	return tokens, rest
+}
+
+func openByDocument(contracts []openContract) string {
+	names := make([]string, len(contracts))
+	for i, c := range contracts {
+		names[i] = c.name
 	}
-	return []Problem{{Key: name, Origin: s.origin(name),
-		Text: fmt.Sprintf("%q (%s): %s is not loopback and serves %s, which is open by its document; %s; "+
-			"or listen on 127.0.0.1", name, s.origin(name), quote(address), c.name, strings.Join(todo, "; "))}}
+	last := len(names) - 1
+	if last == 0 {
+		return names[0] + ", which is open by its document"
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last] + ", which are open by their documents"
 }

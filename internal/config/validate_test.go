@@ -27,6 +27,7 @@ func TestOpenContracts(t *testing.T) {
 	const (
 		head     = `config: "listen" (flag --set listen): ":8080" is not loopback and serves relay, which is open by its document; `
 		own      = `config: "relay.listen" (flag --set relay.listen): "0.0.0.0:9" is not loopback and serves relay, which is open by its document; `
+		several  = `config: "listen" (flag --set listen): ":8080" is not loopback and serves taskflow and relay, which are open by their documents; `
 		tail     = "; or listen on 127.0.0.1"
 		relay    = "set relay.token"
 		oper     = "set operator.token"
@@ -74,8 +75,16 @@ func TestOpenContracts(t *testing.T) {
 		{"key alone", []map[string]string{public, tokens, {"tls.key": "k"}},
 			[]string{head + wire + tail, `config: "tls.cert" is missing: "tls.key" is set (flag --set tls.key), and one needs the other`}},
 		{"all contracts", []map[string]string{public, {"contracts": "forgerun,taskflow,relay"}},
-			[]string{head + relay + "; " + oper + "; " + wire + tail,
-				strings.ReplaceAll(head, "relay", "taskflow") + "set taskflow.token; " + oper + "; " + wire + tail, noWorker}},
+			[]string{several + "set taskflow.token; " + relay + "; set worker.token; " + oper + "; " + wire + tail}},
+		{"several, the worker API with its token", []map[string]string{public, {"contracts": "taskflow,relay", "worker.token": "w", "relay.token": "r"}},
+			[]string{several + "set taskflow.token; " + oper + "; " + wire + tail}},
+		{"several and a wrong worker token", []map[string]string{public, trusted, {"contracts": "taskflow,relay", "worker.token": "a b"}},
+			[]string{several + "set taskflow.token; " + relay + "; " + oper + tail,
+				`config: wrong value for "worker.token" (flag --set worker.token): ***; expected a string of printable ASCII without spaces or line ends`}},
+		{"several on addresses of their own", []map[string]string{public, tls, {"contracts": "taskflow,relay", "relay.listen": "0.0.0.0:9", "taskflow.token": "t"}},
+			[]string{strings.ReplaceAll(head, "relay", "taskflow") + "set worker.token; " + oper + tail, own + relay + "; " + oper + tail}},
+		{"the worker API beside keys in the clear", []map[string]string{public, {"contracts": "forgerun,taskflow", "taskflow.listen": "127.0.0.1:9"}},
+			[]string{`config: "listen" (flag --set listen): ":8080" ` + clear, noWorker}},
 		{"G-X-20 taskflow brings the worker API", []map[string]string{public, trusted, {"contracts": "taskflow", "taskflow.token": "t", "operator.token": "o"}},
 			[]string{noWorker}},
 		{"G-TF-28 taskflow is open", []map[string]string{public, trusted, {"contracts": "taskflow", "worker.token": "w"}},

@@ -12,7 +12,7 @@ var valueTests = []struct {
 	text string // "" leaves environment and flags out
 	want string // as resolved; "!" and what is expected when it is wrong
 }{
-	{"listen", `":8080"`, "", "!set relay.token; set operator.token; set tls.cert and tls.key, or trusted_network = true"},
+	{"listen", `":8080"`, "", "!set relay.token; set worker.token; set operator.token; set tls.cert and tls.key, or trusted_network = true"},
 	{"listen", `"[::1]:0"`, "[::1]:0", "[::1]:0"},
 	{"listen", `"localhost:65535"`, "localhost:65535", "localhost:65535"},
 	{"listen", `""`, "", "!an address"},

@@ -140,11 +140,11 @@ func New(c Config) (*FetchBox, error) {
 	f := &FetchBox{Config: c, types: map[string]*jobType{}, ids: &serial.Source{Now: c.Now, Random: c.Random}, publish: c.Streams.Publish}
 	registry := handler.Registry()
 	for name, t := range c.Types {
-		make := registry[orDefault(t.Handler)]
-		if make == nil {
+		entry, known := registry[orDefault(t.Handler)]
+		if !known {
 			return nil, fmt.Errorf("fetchbox: job type %s: there is no handler %q", name, t.Handler)
 		}
-		h, err := make(t.Options)
+		h, err := entry.New(t.Options)
 		if err != nil {
 			return nil, fmt.Errorf("fetchbox: job type %s: %w", name, err)
 		}

@@ -21,10 +21,13 @@ var (
 	sse    = []string{"text/event-stream"}
 )
 
+// lastEventHeader is Last-Event-ID, as http.Header spells it.
+const lastEventHeader = "Last-Event-Id"
+
 // logQuery is what of a log is asked for.
 type logQuery struct {
 	since  uint64
-	stated bool // the caller says since
+	stated bool // the caller says since, or which event was its last
 	limit  int  // 0 is none: of a log that is followed and whose limit nobody set
 	follow bool
 	events bool // as server-sent events
@@ -50,9 +53,28 @@ func readLogQuery(c *httpapi.Call) (q logQuery, err error) {
 	if q.follow {
 		usual = 0
 	}
-	q.limit, err = number(c, "limit", usual, 1, mostEntries)
-	q.events = wantsEvents(c.Request.Header["Accept"])
+	if q.limit, err = number(c, "limit", usual, 1, mostEntries); err != nil {
+		return q, err
+	}
+	if q.events = wantsEvents(c.Request.Header["Accept"]); q.events {
+		err = q.goOn(c)
+	}
 	return q, err
+}
+
+// goOn begins behind the last event that the caller has seen. It is newer than since_offset: an EventSource that connects
+// again asks for the same URL (G-FB-21).
+func (q *logQuery) goOn(c *httpapi.Call) error {
+	text, err := header(c, lastEventHeader)
+	if err != nil || text == "" {
+		return err
+	}
+	last, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return invalid("Last-Event-ID must be the id of an event, a whole number of 0 or more")
+	}
+	q.since, q.stated = last+1, true
+	return nil
 }
 
 // wantsEvents reports whether Accept asks for server-sent events.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,33 @@ func TestLogs(t *testing.T) {
 				}
 			}
 		})
+		t.Run("G-FB-21 behind the last event", func(t *testing.T) {
+			for i, l := range all {
+				for _, query := range []string{"", fmt.Sprintf("?since_offset=%d", all[0].Offset)} {
+					got := w.events(t, one.JobID, query, fmt.Sprint(l.Offset))
+					equal(t, "events", strings.Count(got, "\n\n"), len(all)-i-1)
+					equal(t, "repeats", strings.Contains(got, fmt.Sprintf("id: %d\n", l.Offset)), false)
+				}
+			}
+			equal(t, "behind the end", w.events(t, one.JobID, "", "9223372036854775807"), "")
+			equal(t, "none seen", strings.Count(w.events(t, one.JobID, "", ""), "\n\n"), len(all))
+		})
+		t.Run("G-FB-21 a last event is one of events", func(t *testing.T) {
+			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Last-Event-ID", fmt.Sprint(all[0].Offset)).Want(t, 200)
+			equal(t, "lines", strings.Count(r.Body, "\n"), len(all))
+		})
+		for _, id := range []string{"x", "-1", "1.5", "99999999999999999999"} {
+			t.Run("FB-063 a wrong Last-Event-ID "+id, func(t *testing.T) {
+				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Accept", "text/event-stream", "Last-Event-ID", id).Is(t, 400, "INVALID_PAYLOAD")
+			})
+		}
 	})
+}
+
+// events reads the log of a job as events, behind the last one seen.
+func (w *world) events(t *testing.T, id, query, last string) string {
+	t.Helper()
+	return w.Do(t, "GET", "/operators/jobs/"+id+"/logs"+query, "", "Accept", "text/event-stream", "Last-Event-ID", last).Want(t, 200).Body
 }
 
 // TestLogsOfAStreamMadeAnew: what a job has to say after its log was lost is shown, although its cursor is of before.
@@ -127,15 +154,20 @@ func TestLogsOfAStreamMadeAnew(t *testing.T) {
 	equal(t, "followed live", next(t, live).Offset, all[0].Offset)
 	cursor := w.get(t, r.JobID).LogCursor.Offset
 	equal(t, "followed from the old cursor", next(t, w.follow(t, t.Context(), r.JobID, fmt.Sprint("&since_offset=", cursor))).Offset, all[0].Offset)
+	late := w.follow(t, t.Context(), r.JobID, "", "Accept", "text/event-stream", "Last-Event-ID", fmt.Sprint(cursor))
+	equal(t, "events behind an old one", nextEvent(t, late), all[0].Offset)
 	equal(t, "from the cursor", len(w.logs(t, r.JobID, fmt.Sprint("?since_offset=", cursor))), 0)
 }
 
-// follow opens the log of a job and returns its lines; the response ends with the test.
-func (w *world) follow(t *testing.T, ctx context.Context, id, query string) *bufio.Reader {
+// follow opens the log of a job and returns its lines; the response ends with the test. header are pairs.
+func (w *world) follow(t *testing.T, ctx context.Context, id, query string, header ...string) *bufio.Reader {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL+"/operators/jobs/"+id+"/logs?follow=true"+query, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -160,6 +192,23 @@ func next(t *testing.T, r *bufio.Reader) (l line) {
 	return l
 }
 
+// nextEvent reads an event and gives its id.
+func nextEvent(t *testing.T, r *bufio.Reader) (id uint64) {
+	t.Helper()
+	for line := ""; line != "\n"; {
+		var err error
+		if line, err = r.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if text, is := strings.CutPrefix(line, "id: "); is {
+			if id, err = strconv.ParseUint(strings.TrimSpace(text), 10, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return id
+}
+
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	t.Run("G-FB-21 entries come as they are made", func(t *testing.T) {
@@ -173,6 +222,22 @@ func TestFollow(t *testing.T) {
 		w.endOf(t, r.JobID, storedOutcome)
 		w.deliver(t)
 		equal(t, "fourth", next(t, lines).ResourceID, "r0000")
+	})
+	t.Run("G-FB-21 events go on behind the last one seen", func(t *testing.T) {
+		w := inMemory(t, config())
+		r := w.submit(t, manifest(2))
+		w.deliver(t)
+		all := w.logs(t, r.JobID, "")
+		query := fmt.Sprint("&since_offset=", all[0].Offset) // the same URL, as an EventSource asks again
+		events := []string{"Accept", "text/event-stream"}
+		first := w.follow(t, t.Context(), r.JobID, query, events...)
+		equal(t, "first", nextEvent(t, first), all[0].Offset)
+		equal(t, "second", nextEvent(t, first), all[1].Offset)
+		again := w.follow(t, t.Context(), r.JobID, query, append(events, "Last-Event-ID", fmt.Sprint(all[1].Offset))...)
+		equal(t, "third", nextEvent(t, again), all[2].Offset)
+		w.endOf(t, r.JobID, storedOutcome)
+		w.deliver(t)
+		equal(t, "one that is made later is later", nextEvent(t, again) > all[2].Offset, true)
 	})
 	t.Run("G-FB-21 as many as were asked for", func(t *testing.T) {
 		w := inMemory(t, config())

@@ -139,13 +139,14 @@ func readName(name string, raw []byte, limit int) (string, error) {
 
 func readQueue(raw []byte) (string, error) {
 	text, err := readText("queue", raw)
-	if err == nil && !isQueue(text) {
+	if err == nil && !IsQueue(text) {
 		err = invalid("queue must be 1 to %d letters, digits or underscores", maxQueue)
 	}
 	return text, err
 }
 
-func isQueue(s string) bool {
+// IsQueue tells whether a text can be the name of a queue (TF-003).
+func IsQueue(s string) bool {
 	return len(s) >= 1 && len(s) <= maxQueue && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
 	})

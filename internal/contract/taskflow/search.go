@@ -77,7 +77,7 @@ func readSearch(query string) (s store.Search, nothing bool, err error) {
 	}
 	// The zero time means no bound to the store; nothing is older.
 	before := p.text("created_before") != "" && s.CreatedBefore.IsZero() || s.AfterKey != "" && s.AfterTime.IsZero()
-	nothing = before || s.Queue != "" && !isQueue(s.Queue) || hasLeast && least > maxPriority || hasMost && most < 1 ||
+	nothing = before || s.Queue != "" && !IsQueue(s.Queue) || hasLeast && least > maxPriority || hasMost && most < 1 ||
 		hasLeast && hasMost && least > most
 	return s, nothing, p.err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -92,7 +91,7 @@ var theJob = handler.Job{ID: "job", Type: "t", Tenant: "acme", ManifestKey: "s3:
 func TestDefault(t *testing.T) {
 	t.Parallel()
 	t.Run("FB-073 FB-038 the manifest as it is", func(t *testing.T) {
-		h, err := handler.Registry()["default"](map[string]any{"whatever": 1})
+		h, err := handler.Registry()["default"].New(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,8 +113,9 @@ func TestDefault(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("G-FB-25 names", func(t *testing.T) {
-		if got := handler.Names(); !slices.Equal(got, []string{"default", "fetchbox_handlers::gallery::GalleryHandler", "gallery"}) {
+	t.Run("G-FB-25 FB-072 names and options", func(t *testing.T) {
+		want := map[string][]string{"default": nil, "fetchbox_handlers::gallery::GalleryHandler": {"album"}, "gallery": {"album"}}
+		if got := handler.Options(); !reflect.DeepEqual(got, want) {
 			t.Error(got)
 		}
 	})
@@ -125,7 +125,7 @@ func TestGallery(t *testing.T) {
 	t.Parallel()
 	adjust := func(t *testing.T, options map[string]any, task handler.Task) handler.Task {
 		t.Helper()
-		h, err := handler.Registry()["fetchbox_handlers::gallery::GalleryHandler"](options)
+		h, err := handler.Registry()["fetchbox_handlers::gallery::GalleryHandler"].New(options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestGallery(t *testing.T) {
 			t.Errorf("got %+v", got.Storage)
 		}
 		for _, wrong := range []any{"", 7, []any{"a"}, "../up/"} {
-			if _, err := handler.Registry()["gallery"](map[string]any{"album": wrong}); err == nil && wrong != "../up/" {
+			if _, err := handler.Registry()["gallery"].New(map[string]any{"album": wrong}); err == nil && wrong != "../up/" {
 				t.Errorf("%v is taken for an album", wrong)
 			}
 		}
