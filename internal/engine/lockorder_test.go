@@ -6,10 +6,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // watched is a store whose transactions lock in the one order that cannot end in a deadlock: the limits of runs before any
@@ -114,6 +116,45 @@ func TestParentThatHasBegunIsNotLocked(t *testing.T) {
 			w.claim("part", 1, "q")
 			if rows := w.watch.rows(); slices.Contains(rows, p) != want {
 				w.Errorf("claim %d locked %v, and the parent is %d", i+1, rows, p)
+			}
+		}
+	})
+}
+
+// slowNames is a store whose limits are locked by others for a while.
+type slowNames struct {
+	store.Store
+	wait func()
+}
+
+func (s *slowNames) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return fn(&slowNamesTx{tx, s.wait}) })
+}
+
+type slowNamesTx struct {
+	store.Tx
+	wait func()
+}
+
+func (t *slowNamesTx) LockName(name string) error {
+	t.wait()
+	return t.Tx.LockName(name)
+}
+
+// A claim that had to wait for a limit hands out whole leases: they count from when it got it.
+func TestLeaseBeginsAfterTheWait(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: 5}))
+		w.submit(sub("brief/a"), sub("brief/b"))
+		w.Engine = testkit.Engine(w, &slowNames{w.Store, func() { w.Advance(20 * time.Second) }}, w.Clock, made()...)
+		for _, claim := range []func() (*job.Job, error){
+			func() (*job.Job, error) { return w.claim("brief", 1, "q")[0], nil },
+			func() (*job.Job, error) { return w.ClaimJob(w.ctx, id("brief/b"), "w") },
+		} {
+			j, err := claim()
+			w.ok(err)
+			if left := j.LeaseUntil.Sub(w.Now()); left != 30*time.Second {
+				w.Errorf("%s is leased for %v more", name(j.ID), left)
 			}
 		}
 	})

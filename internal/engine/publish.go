@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -84,37 +83,25 @@ func (e *Engine) takeMessages(ctx context.Context, o *outlet, delivered []int64)
 		if err := u.tx.DropMessages(delivered); err != nil {
 			return err
 		}
-		waiting, err := u.oldest(o.contracts)
-		if err != nil || len(waiting) == 0 {
-			return err
+		if term.Sub(u.now) < publishTime {
+			waiting, err := u.tx.Messages(o.contracts, 1)
+			if err != nil || len(waiting) == 0 {
+				return err
+			}
+			elected, err := u.tx.Elect(o.duty(), e.node, u.now.Add(publishTerm))
+			if err != nil || !elected {
+				return err
+			}
+			term = u.now.Add(publishTerm)
 		}
-		if term.Sub(u.now) >= publishTime {
-			batch = waiting
-			return nil
-		}
-		elected, err := u.tx.Elect(o.duty(), e.node, u.now.Add(publishTerm))
-		if elected {
-			batch, term = waiting, u.now.Add(publishTerm)
-		}
+		var err error
+		batch, err = u.tx.Messages(o.contracts, publishBatch) // after the election: who had the term before may have delivered some since
 		return err
 	})
 	if err == nil {
 		o.term.Store(term.UnixMicro())
 	}
 	return batch, err
-}
-
-// oldest returns the next messages of contracts, in the order they were written.
-func (u *unit) oldest(contracts []string) (all []job.Message, err error) {
-	for _, name := range contracts {
-		own, err := u.tx.Messages(name, publishBatch)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, own...)
-	}
-	slices.SortFunc(all, func(a, b job.Message) int { return cmp.Compare(a.ID, b.ID) })
-	return all[:min(len(all), publishBatch)], nil
 }
 
 // Posted tells when there is a message of the contracts to publish.

@@ -255,7 +255,7 @@ func (u *unit) start(j *job.Job) error {
 	if _, ok := u.e.contracts[j.ID.Contract].Machine.Next(j.State, job.Started); !ok {
 		return nil
 	}
-	j.LeaseUntil = u.now.Add(j.Lease)
+	j.LeaseUntil = u.leaseEnd(j)
 	return u.move(j, job.Started)
 }
 
@@ -297,7 +297,7 @@ func (e *Engine) beatGroup(group []*ticket[beatCall]) error {
 }
 
 func (u *unit) beat(j *job.Job, progress []byte) time.Time {
-	j.LeaseUntil = u.now.Add(j.Lease)
+	j.LeaseUntil = u.leaseEnd(j)
 	u.edit(j)
 	if progress != nil {
 		u.setBody(j, job.Progress, progress)

@@ -14,7 +14,8 @@ import (
 type unit struct {
 	e        *Engine
 	tx       store.Tx
-	now      time.Time
+	now      time.Time     // when the transaction began
+	began    time.Duration // the same by the monotonic clock
 	settings *queueSettings
 
 	saves    set // moved
@@ -65,7 +66,7 @@ type settlement struct {
 }
 
 func newUnit(e *Engine, tx store.Tx) *unit {
-	return &unit{e: e, tx: tx, now: tx.Now(), counts: map[queueKey]*job.QueueCount{},
+	return &unit{e: e, tx: tx, now: tx.Now(), began: e.guard.monotonic(), counts: map[queueKey]*job.QueueCount{},
 		stored: map[string][]job.QueueCount{}, picked: map[queueKey]map[int64]bool{}, dry: map[queueKey]bool{},
 		woken: map[queueKey]int{}, freed: map[string]bool{}}
 }
@@ -304,10 +305,16 @@ func (u *unit) setQueue(j *job.Job, queue string) {
 	u.rewrites.add(j)
 }
 
+// leaseEnd is when a lease that is given now ends. It counts from now and not from when the transaction began, which may have
+// waited long for a lock.
+func (u *unit) leaseEnd(j *job.Job) time.Time {
+	return u.now.Add((u.e.guard.monotonic() - u.began).Truncate(time.Microsecond) + j.Lease)
+}
+
 // lease makes j the property of a new run.
 func (u *unit) lease(j *job.Job, worker string) error {
 	j.Run = job.NewRunID(j.Seq, u.e.random())
-	j.LeaseUntil, j.Worker = u.now.Add(j.Lease), worker
+	j.LeaseUntil, j.Worker = u.leaseEnd(j), worker
 	j.Runs++
 	if u.picked[keyOf(j)] == nil {
 		u.picked[keyOf(j)] = map[int64]bool{}

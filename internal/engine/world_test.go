@@ -354,7 +354,7 @@ func (w *world) messages() (all []string) {
 	w.ok(w.Store.Update(w.ctx, func(tx store.Tx) error {
 		var messages []job.Message
 		for _, c := range made() {
-			own, err := tx.Messages(c.Name, 10_000)
+			own, err := tx.Messages([]string{c.Name}, 10_000)
 			if err != nil {
 				return err
 			}

@@ -164,8 +164,10 @@ type Tx interface {
 	AddEvents(events []job.Event) error
 	// AddMessages appends to the outbox.
 	AddMessages(messages []job.Message) error
-	// Messages returns the n oldest messages of a contract in the outbox.
-	Messages(contract string, n int) ([]job.Message, error)
+	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as
+	// they were at one moment. It locks nothing: who may deliver them is decided by
+	// Elect.
+	Messages(contracts []string, n int) ([]job.Message, error)
 	// DropMessages removes messages that were delivered.
 	DropMessages(ids []int64) error
 	// Bury keeps dead letters.

@@ -18,6 +18,7 @@ import (
 type Message struct {
 	Subject string
 	ID      string // the same id within the window is the same message; empty: never the same
+	First   bool   // of those with the ID and Subject only the first is stored, whatever the others say
 	Data    []byte
 	Header  map[string]string
 }
@@ -168,7 +169,7 @@ func (s *Streams) distinct(ctx context.Context, spec *Spec, m *Message, ack *jet
 	for ack.Duplicate {
 		stored, err := s.Get(ctx, spec.Name, ack.Sequence)
 		switch {
-		case err == nil && stored.Subject == m.Subject && bytes.Equal(stored.Data, m.Data):
+		case err == nil && stored.Subject == m.Subject && (m.First || bytes.Equal(stored.Data, m.Data)):
 			return ack, nil
 		case err != nil && !job.IsKind(err, job.NotFound):
 			return nil, err

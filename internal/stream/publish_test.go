@@ -76,6 +76,18 @@ func TestPublishAgain(t *testing.T) {
 				t.Errorf("%d: got offset %d, want %d", i, got[0], tt.want)
 			}
 		}
+		// Of those that say they are the first one is, also in a batch.
+		first := stream.Message{Subject: "dead", ID: "first", Data: []byte("this"), First: true}
+		late := first
+		late.Data = []byte("that")
+		for _, batch := range [][]stream.Message{{first}, {late}, append([]stream.Message{late}, messages("dead", "d", 20)...)} {
+			if got := w.mustPublish(t, batch...); got[0] != 1 {
+				t.Errorf("got offset %d", got[0])
+			}
+		}
+		if got := w.mustRead(t, "DEAD", "dead", 0, 100); len(got) != 21 || string(got[0].Data) != "this" {
+			t.Errorf("got %v", data(got))
+		}
 		// A batch that holds a known id is stored but for that one.
 		batch := append([]stream.Message{one}, messages("logs.c", "c", 40)...)
 		for range 2 {

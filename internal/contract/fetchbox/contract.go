@@ -182,9 +182,10 @@ func (f *FetchBox) Contracts() []engine.Contract {
 // mostBackoff bounds the growing delays between tries.
 const mostBackoff = 5 * time.Minute
 
-// retryDelay is how long a task waits after the failure just counted.
+// retryDelay is how long a task waits after the failure just counted. One that was replayed begins anew.
 func (f *FetchBox) retryDelay(j *job.Job) time.Duration {
-	return job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase, Max: mostBackoff}.Delay(j.Failures)
+	before := max(0, j.RunLimit-f.Tries) // see revive
+	return job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase, Max: mostBackoff}.Delay(max(1, j.Failures-before))
 }
 
 // Run downloads, tells handlers of jobs that ended, takes in what direct producers

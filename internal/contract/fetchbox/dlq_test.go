@@ -110,7 +110,7 @@ func TestDeadLetters(t *testing.T) {
 			for n := 1; n < tries; n++ {
 				w.endOf(t, r.JobID, again)
 				w.status(t, r.JobID, "in_progress")
-				w.clock.Advance(time.Hour)
+				w.clock.Advance(time.Second << (n - 1)) // as after the first failures of a new task
 				w.sweep(t)
 			}
 			w.endOf(t, r.JobID, storedOutcome)

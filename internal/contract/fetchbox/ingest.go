@@ -143,7 +143,8 @@ func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 	return nil, err
 }
 
-// openLog stores the first entry of a job's log and returns its offset (FB-060). Stored again it is the same entry.
+// openLog stores the first entry of a job's log and returns its offset (FB-060). Stored again, also by a node that takes
+// in another task of a direct producer's job at the same time, it is the same entry.
 func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at time.Time) (uint64, error) {
 	o := jsontext.NewObject(make([]byte, 0, 256))
 	l := logEntry{jobID: j.ID, traceID: j.TraceID, level: levelInfo, message: "the job is accepted", at: at}
@@ -151,7 +152,7 @@ func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at
 		o.Text("job_type", j.Type)
 		o.Number("resources", int64(resources))
 	})
-	offsets, err := f.publish(ctx, []stream.Message{{Subject: logSubject(j.ID), ID: j.ID + "/accepted", Data: o.End()}})
+	offsets, err := f.publish(ctx, []stream.Message{{Subject: logSubject(j.ID), ID: j.ID + "/accepted", First: true, Data: o.End()}})
 	if err != nil {
 		return 0, err
 	}

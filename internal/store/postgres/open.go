@@ -37,7 +37,7 @@ var limits = map[string]string{
 	"application_name":                    "millrace",
 	"statement_timeout":                   "30s",
 	"lock_timeout":                        "10s",
-	"idle_in_transaction_session_timeout": "60s",
+	"idle_in_transaction_session_timeout": "10s", // a node that stands still must not hold a limit for longer than a lease
 }
 
 // planning is set like limits. Every statement of ours finds its rows by index.

@@ -325,6 +325,30 @@ func TestIdleTransactionsEnd(t *testing.T) {
 	mustInsert(t, s, "a")
 }
 
+// Nodes look at the outbox at the same time, of several contracts one after the other, while the one that publishes removes
+// what it has delivered: looking locks nothing, or they would meet in circles.
+func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})
+	if err := s.Update(t.Context(), func(tx store.Tx) error {
+		return tx.AddMessages([]job.Message{{JobID: job.ID{Contract: "a", Key: "1"}}, {JobID: job.ID{Contract: "b", Key: "2"}}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := s.Update(t.Context(), func(tx store.Tx) error {
+		waiting, err := tx.Messages([]string{"a"}, 10)
+		if err != nil || len(waiting) != 1 {
+			t.Errorf("%v, %v", waiting, err)
+			return err
+		}
+		return s.Update(within, func(tx store.Tx) error { return tx.DropMessages([]int64{waiting[0].ID}) })
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
 // Callers that insert the same jobs, each in an order of its own, wait for each
 // other but never in a circle: no update has to be run again.
 func TestInsertsWaitInOneOrder(t *testing.T) {

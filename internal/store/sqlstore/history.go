@@ -1,8 +1,12 @@
 package sqlstore
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -19,8 +23,8 @@ var (
 		{"reason", "text"}, {"body", "bytea"}}, "")
 	// An equation would let a planner read all messages by their numbers and pass over
 	// those of other contracts, however many wait there; this order only the index has.
-	getMessages = &Statement{"get_messages", `SELECT id,contract,scope,key,seq,cause,prev,next,at,reason,body FROM outbox
-		WHERE contract>=$1 AND contract<=$1 ORDER BY contract,id {limit $2} {for update}`}
+	getMessages  = &Statement{"get_messages", messagesOf(1)}
+	moreMessages [mostContracts + 1]*Statement // of so many contracts
 	dropMessages = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
 	bury = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
@@ -30,6 +34,30 @@ var (
 	oldDead  = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
 		WHERE contract=$1 AND buried_at<$2 ORDER BY buried_at,id {limit $3} {skip locked}`}
 )
+
+// mostContracts is how many one look at the outbox can ask for.
+const mostContracts = 16
+
+func init() {
+	moreMessages[1] = getMessages
+	for n := 2; n <= mostContracts; n++ {
+		moreMessages[n] = &Statement{"get_messages", messagesOf(n)}
+	}
+}
+
+// messagesOf reads the messages of n contracts in one statement, so that all are of one moment.
+func messagesOf(n int) string {
+	const columns = "id,contract,scope,key,seq,cause,prev,next,at,reason,body"
+	each := make([]string, n)
+	for i := range each {
+		each[i] = fmt.Sprintf(`SELECT %s FROM outbox
+		WHERE contract>=$%d AND contract<=$%[2]d ORDER BY contract,id {limit $%d}`, columns, i+1, n+1)
+		if n > 1 {
+			each[i] = fmt.Sprintf("SELECT %s FROM (%s) AS m%d", columns, each[i], i)
+		}
+	}
+	return strings.Join(each, " UNION ALL ")
+}
 
 // Events is documented at the port, as are all verbs below.
 func (t *Tx) Events(seq int64) ([]job.Event, error) {
@@ -77,13 +105,22 @@ func (t *Tx) AddMessages(messages []job.Message) error {
 	return t.bulk(addMessages, rows)
 }
 
-func (t *Tx) Messages(contract string, n int) ([]job.Message, error) {
-	return collect(t, getMessages, func(rows *sql.Rows) (m job.Message, err error) {
+func (t *Tx) Messages(contracts []string, n int) ([]job.Message, error) {
+	if len(contracts) == 0 {
+		return nil, nil
+	}
+	args := make([]any, 0, len(contracts)+1)
+	for _, c := range contracts {
+		args = append(args, c)
+	}
+	all, err := collect(t, moreMessages[len(contracts)], func(rows *sql.Rows) (m job.Message, err error) {
 		var at int64
 		err = rows.Scan(&m.ID, &m.JobID.Contract, &m.JobID.Scope, &m.JobID.Key, &m.Job, &m.Cause, &m.Prev, &m.Next, &at, &m.Reason, (*blob)(&m.Body))
 		m.At = fromMicros(at)
 		return m, err
-	}, contract, n)
+	}, append(args, n)...)
+	slices.SortFunc(all, func(a, b job.Message) int { return cmp.Compare(a.ID, b.ID) })
+	return all[:min(len(all), n)], err
 }
 
 func (t *Tx) DropMessages(ids []int64) error { return t.drop(dropMessages, ids) }

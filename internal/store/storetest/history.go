@@ -67,7 +67,7 @@ func outbox(w *world) {
 	})
 	w.update(func(tx store.Tx) error { return tx.AddMessages(nil) })
 	oldest := func(n int) []job.Message {
-		return change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages("c", n) })
+		return change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages([]string{"c"}, n) })
 	}
 	other := job.Message{JobID: job.ID{Contract: "other"}, Job: 1, Cause: job.Failed, At: start}
 	w.update(func(tx store.Tx) error { return tx.AddMessages([]job.Message{other}) })
@@ -91,7 +91,7 @@ func outbox(w *world) {
 		w.Errorf("message %d after %d", again[0].ID, last)
 	}
 	w.update(func(tx store.Tx) error { return tx.DropMessages(nil) })
-	equal(w, "of another contract", len(change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages("other", 10) })), 1)
+	equal(w, "of another contract", len(change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages([]string{"other"}, 10) })), 1)
 }
 
 func deadLetters(w *world) {
