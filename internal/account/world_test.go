@@ -54,7 +54,7 @@ func newWorld(tb testing.TB, place string, changes ...func(*account.Config)) *wo
 	if place == "postgres" {
 		url := pgtest.URL(tb)
 		w.open = func() *faulty {
-			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: w.clock.Now})
+			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: w.clock.Now, Conns: 8})
 			w.ok(err)
 			tb.Cleanup(func() { s.Close() })
 			return &faulty{Store: s}

@@ -9,10 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// mostScrapes bounds how many are served at a time: each holds all metrics in memory.
+const mostScrapes = 8
+
 // Handler serves /metrics with all metrics under added labels, and
 // /metrics/{contract} and /metrics/{contract}/{role} with the literal names of
 // one registry. What cannot be gathered is logged and left out.
 func (r *Registries) Handler(log *slog.Logger) http.Handler {
+	under := make(chan struct{}, mostScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodGet && req.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -24,9 +28,15 @@ func (r *Registries) Handler(log *slog.Logger) http.Handler {
 			http.Error(w, "there are no such metrics", http.StatusNotFound)
 			return
 		}
+		select {
+		case under <- struct{}{}:
+			defer func() { <-under }()
+		default:
+			http.Error(w, "too many ask for metrics at a time", http.StatusServiceUnavailable)
+			return
+		}
 		s := &scraper{ResponseWriter: w, log: log}
-		promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,
-			ErrorLog: s, MaxRequestsInFlight: 8}).ServeHTTP(s, req)
+		promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: s}).ServeHTTP(s, req)
 	})
 }
 

@@ -122,6 +122,51 @@ func TestScraperHangsUp(t *testing.T) {
 }
 
 // TestClasses: only what was answered takes room in a scrape.
+// held is a metric that is gathered when it is let go.
+type held struct{ begun, release chan struct{} }
+
+func (h held) Describe(chan<- *prometheus.Desc) {}
+
+func (h held) Collect(chan<- prometheus.Metric) {
+	h.begun <- struct{}{}
+	<-h.release
+}
+
+// So many scrapes are served at a time and no more, and others after them.
+func TestScrapesAreBounded(t *testing.T) {
+	t.Parallel()
+	r, err := telemetry.NewRegistries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := held{make(chan struct{}), make(chan struct{})}
+	r.For("relay", "").MustRegister(h)
+	handler := r.Handler(slog.New(slog.DiscardHandler))
+	ask := func() int {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		return w.Code
+	}
+	codes := make(chan int)
+	for range 8 {
+		go func() { codes <- ask() }()
+		<-h.begun
+	}
+	if code := ask(); code != 503 {
+		t.Errorf("one too many: got %d", code)
+	}
+	close(h.release)
+	for range 8 {
+		if code := <-codes; code != 200 {
+			t.Errorf("got %d", code)
+		}
+	}
+	go func() { <-h.begun }()
+	if code := ask(); code != 200 {
+		t.Errorf("afterwards: got %d", code)
+	}
+}
+
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()

@@ -32,7 +32,8 @@ func OnPostgres(tb testing.TB) Place {
 	url := pgtest.URL(tb)
 	open := func(tb testing.TB) store.Store {
 		tb.Helper()
-		s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: clock.Now})
+		// Tests of many packages and nodes share the connections of one server.
+		s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: clock.Now, Conns: 8})
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -113,7 +113,7 @@ var places = map[string]func(testing.TB, func() time.Time) func() store.Store{
 	"postgres": func(tb testing.TB, now func() time.Time) func() store.Store {
 		url := pgtest.URL(tb)
 		return func() store.Store {
-			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: now})
+			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: now, Conns: 8})
 			if err != nil {
 				tb.Fatal(err)
 			}
