@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -389,6 +390,21 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s %s: got %d %q, want %d %q", c.method, c.path, w.Code, w.Body, c.status, c.body)
 		}
 	}
+}
+
+// A part that does not answer at all takes nothing from the others: it alone is named.
+func TestHealthOfPartsThatHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		answers := func(ctx context.Context) error { return ctx.Err() }
+		w := httptest.NewRecorder()
+		httpapi.Root(httpapi.Health(httpapi.Check{Name: "a", Run: hangs}, httpapi.Check{Name: "b", Run: answers}, httpapi.Check{Name: "c", Run: hangs},
+			httpapi.Check{Name: "d", Run: answers})).ServeHTTP(w, httptest.NewRequest("GET", "/health/ready", nil))
+		if w.Code != 503 || w.Body.String() != "a fails\nc fails\n" {
+			t.Errorf("got %d %q", w.Code, w.Body)
+		}
+	})
 }
 
 func TestServerLimits(t *testing.T) {

@@ -45,8 +45,8 @@ func (f *FetchBox) components(ctx context.Context) []component {
 			c.status = healthOK
 		})
 	}
+	asked.Go(func() { all[4].status, all[4].detail = f.proxyHealth(ctx) })
 	asked.Wait()
-	all[4].status, all[4].detail = f.proxyHealth(ctx)
 	return all
 }
 
