@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -78,9 +79,19 @@ func portion(messages []Message, members []int) int {
 	return len(members)
 }
 
-// store writes the members of one stream, together if they are many. A batch that the server refuses, as it does when
-// it knows one of the ids, is stored one by one.
+// store writes the members of one stream, and again if there is no answer; those without an id could be stored twice by
+// that, and are not.
 func (s *Streams) store(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
+	once := func(ctx context.Context) error { return s.storeOnce(ctx, spec, messages, members, offsets) }
+	if slices.ContainsFunc(members, func(m int) bool { return messages[m].ID == "" }) {
+		return once(ctx)
+	}
+	return s.insistAfter(ctx, unanswered, once)
+}
+
+// storeOnce writes them together if they are many. A batch that the server refuses, as it does when it knows one of the
+// ids, is stored one by one.
+func (s *Streams) storeOnce(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
 	if len(members) >= fewest {
 		last, err := s.together(ctx, messages, members)
 		if err == nil {

@@ -170,11 +170,13 @@ func (s *Streams) info(ctx context.Context, stream string) (info *jetstream.Stre
 	return info, err
 }
 
-// fetch asks once; more tells that the server had further messages.
+// fetch gives one answer; more tells that the server had further messages.
 func (s *Streams) fetch(ctx context.Context, stream string, r request) (found []Entry, more bool, err error) {
 	err = s.again(ctx, s.named(stream), func() error {
-		found, more, err = s.ask(ctx, stream, r)
-		return err
+		return s.insistAfter(ctx, unanswered, func(ctx context.Context) error {
+			found, more, err = s.ask(ctx, stream, r)
+			return err
+		})
 	})
 	return found, more, err
 }

@@ -120,9 +120,17 @@ func (s *Streams) Ping(ctx context.Context) error {
 
 // insist asks until there is an answer: while a cluster elects a leader, a question is turned away or lost.
 func (s *Streams) insist(ctx context.Context, question func(context.Context) error) error {
+	return s.insistAfter(ctx, time.Second, question)
+}
+
+// unanswered is how long what is large is waited for before it is asked for, or published, again: a leader that dies takes
+// the question or its answer with it.
+const unanswered = 4 * time.Second
+
+// insistAfter is insist that waits so long for the first answer.
+func (s *Streams) insistAfter(ctx context.Context, wait time.Duration, question func(context.Context) error) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	wait := time.Second
 	for {
 		once, cancel := context.WithTimeout(ctx, wait)
 		err := question(once)
