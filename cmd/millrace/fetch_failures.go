@@ -55,10 +55,13 @@ func (j *fetched) failures(ctx context.Context, box *client.FetchBox, wait func(
 			last[e.ResourceID], log.Since = e, e.Offset+1
 		}
 		found := lastErrors(last)
-		if len(found) >= j.Failed || !wait() || ctx.Err() != nil {
+		if len(found) >= j.Failed || ctx.Err() != nil || !wait() {
 			return found, nil
 		}
-		time.Sleep(fetchLook)
+		select {
+		case <-time.After(fetchLook):
+		case <-ctx.Done():
+		}
 	}
 }
 

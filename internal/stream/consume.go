@@ -141,16 +141,12 @@ func take(batch []jetstream.Msg, consumer jetstream.Consumer, n int) ([]jetstrea
 func (c *Consumer) deliveries(batch []jetstream.Msg) ([]Delivery, error) {
 	all := make([]Delivery, len(batch))
 	for i, msg := range batch {
-		e, err := delivered(msg)
-		if err != nil {
-			return nil, err
-		}
 		meta, err := msg.Metadata()
 		if err != nil {
 			return nil, err
 		}
 		attempt := int(meta.NumDelivered)
-		all[i] = Delivery{Entry: e, Attempt: attempt, Last: attempt >= c.MaxDeliver, msg: msg}
+		all[i] = Delivery{Entry: delivered(msg, meta), Attempt: attempt, Last: attempt >= c.MaxDeliver, msg: msg}
 	}
 	return all, nil
 }

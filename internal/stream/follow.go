@@ -61,10 +61,7 @@ func (f *follower) untilAnew(ctx context.Context) error {
 		if err != nil || meta.Sequence.Consumer != n {
 			return err
 		}
-		e, err := delivered(msg)
-		if err != nil {
-			return err
-		}
+		e := delivered(msg, meta)
 		f.next, f.told = e.Offset+1, f.fn(e)
 	}
 	return nil
@@ -120,10 +117,6 @@ func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext
 }
 
 // delivered is the entry that a consumer was handed.
-func delivered(msg jetstream.Msg) (Entry, error) {
-	meta, err := msg.Metadata()
-	if err != nil {
-		return Entry{}, err
-	}
-	return Entry{Offset: meta.Sequence.Stream, Subject: msg.Subject(), Data: msg.Data(), Time: meta.Timestamp.UTC()}, nil
+func delivered(msg jetstream.Msg, meta *jetstream.MsgMetadata) Entry {
+	return Entry{Offset: meta.Sequence.Stream, Subject: msg.Subject(), Data: msg.Data(), Time: meta.Timestamp.UTC()}
 }

@@ -23,8 +23,7 @@ var (
 		{"reason", "text"}, {"body", "bytea"}}, "")
 	// An equation would let a planner read all messages by their numbers and pass over
 	// those of other contracts, however many wait there; this order only the index has.
-	getMessages  = &Statement{"get_messages", messagesOf(1)}
-	moreMessages [mostContracts + 1]*Statement // of so many contracts
+	getMessages  = messagesStatements() // by how many contracts, less one
 	dropMessages = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
 	bury = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
@@ -38,11 +37,11 @@ var (
 // mostContracts is how many one look at the outbox can ask for.
 const mostContracts = 16
 
-func init() {
-	moreMessages[1] = getMessages
-	for n := 2; n <= mostContracts; n++ {
-		moreMessages[n] = &Statement{"get_messages", messagesOf(n)}
+func messagesStatements() (all [mostContracts]*Statement) {
+	for i := range all {
+		all[i] = &Statement{"get_messages", messagesOf(i + 1)}
 	}
+	return all
 }
 
 // messagesOf reads the messages of n contracts in one statement, so that all are of one moment.
@@ -113,7 +112,7 @@ func (t *Tx) Messages(contracts []string, n int) ([]job.Message, error) {
 	for _, c := range contracts {
 		args = append(args, c)
 	}
-	all, err := collect(t, moreMessages[len(contracts)], func(rows *sql.Rows) (m job.Message, err error) {
+	all, err := collect(t, getMessages[len(contracts)-1], func(rows *sql.Rows) (m job.Message, err error) {
 		var at int64
 		err = rows.Scan(&m.ID, &m.JobID.Contract, &m.JobID.Scope, &m.JobID.Key, &m.Job, &m.Cause, &m.Prev, &m.Next, &at, &m.Reason, (*blob)(&m.Body))
 		m.At = fromMicros(at)

@@ -77,7 +77,7 @@ func replaceMark(text, mark, form string) string {
 // each database look at their plans.
 var Narrow = []*Statement{lockReady, lockDue, lockLapsed, nextDue, nextLease, settled, getEvents, dropHistory,
 	getJobs, byAlias, listOwned, listChildren, children, sumSizes, getRecords, listRecords, oldRecords, lockSeqs, edgesFrom, edgesTo, ancestry, dependencies,
-	searchAll, searchQueue, searchState, searchQueueState, getMessages, dead, oldDead}
+	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], dead, oldDead}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {
