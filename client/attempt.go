@@ -38,6 +38,7 @@ type attempt struct {
 	log    *slog.Logger
 	cancel context.CancelCauseFunc // ends the handler's context
 	turn   chan struct{}           // held while talking to the server about this run
+	began  time.Time
 
 	mu     sync.Mutex
 	phase  phase
@@ -51,6 +52,7 @@ func newAttempt(l lease, cancel context.CancelCauseFunc, log *slog.Logger) *atte
 		log:    log.With(l.logAttrs()...),
 		cancel: cancel,
 		turn:   make(chan struct{}, 1),
+		began:  time.Now(),
 	}
 }
 

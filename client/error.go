@@ -37,6 +37,10 @@ var (
 	// server asks the run to end, in the answer to a heartbeat. The run still
 	// holds its job: what the handler returns counts.
 	ErrRunCanceled = errors.New("run canceled")
+	// ErrRelease, returned by a [JobHandler], gives the job back to its queue:
+	// the run could not do its work, for which the job is not to blame. No
+	// failure is counted where the contract allows that (G-X-18).
+	ErrRelease = errors.New("run released")
 	// ErrDrainTimeout: a worker's handlers did not finish within its
 	// DrainTimeout. It is the cause of their contexts ending, and what
 	// [Worker.Run] then returns.

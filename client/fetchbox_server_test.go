@@ -71,8 +71,8 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	closing = append(closing, func() { objects.Close() })
 	c := fetchbox.Config{Log: log, Registry: prometheus.NewRegistry(), Now: time.Now, Elapsed: elapsed, Random: testkit.Random,
 		Node: "test", Objects: objects, Streams: streams, Types: map[string]fetchbox.Type{"pages": {}}, MaxResources: 2000,
-		MaxManifest: 5 << 20, Tries: 2, BackoffBase: 10 * time.Millisecond, Lease: 30 * time.Second, ConnectTimeout: time.Second,
-		DownloadTimeout: 10 * time.Second, MaxDownload: 1 << 20, MaxPerHost: 16, IdempotencyWindow: time.Hour,
+		MaxManifest: 5 << 20, Tries: 2, MaxLostRuns: 10, BackoffBase: 10 * time.Millisecond, Lease: 30 * time.Second, ConnectTimeout: time.Second,
+		DownloadTimeout: 10 * time.Second, MaxDownload: 1 << 20, MaxPerHost: 16, IdempotencyWindow: time.Hour, PruneInterval: time.Minute,
 		LedgerRetention: time.Hour, Egress: egress.Config{Local: true}}
 	if change != nil {
 		change(&c)

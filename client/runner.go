@@ -179,6 +179,7 @@ func (r *runner) process(hard context.Context, l lease, late bool) {
 		}
 		return
 	}
+	a.log.Debug("job started")
 	stop := r.beatAlong(context.WithoutCancel(hard), a)
 	defer stop() // also when the handler ends its goroutine
 	err := invoke(ctx, a)
@@ -234,16 +235,18 @@ func (r *runner) conclude(ctx context.Context, a *attempt, err, cause error) {
 	switch {
 	case errors.Is(over, ErrRunLost):
 		a.log.Warn("run lost; its outcome is dropped", "error_message", over, "outcome", err)
+	case over != nil && err != nil:
+		a.log.Warn("handler failed after it had requeued its job", "error_message", err)
 	case over != nil:
-		if err != nil {
-			a.log.Warn("handler failed after it had requeued its job", "error_message", err)
-		}
+		a.log.Debug("job requeued or released", "duration", time.Since(a.began))
 	case err != nil:
 		r.fail(ctx, a, err, cause)
 	default:
 		if err := a.settle(ctx, a.lease.complete); err != nil {
 			unsettled(a, "job done but not completed; the run ends with its lease", err)
+			return
 		}
+		a.log.Debug("job completed", "duration", time.Since(a.began))
 	}
 }
 

@@ -65,7 +65,8 @@ type Worker struct {
 	// DrainTimeout is how long handlers may go on after the context of Run has
 	// ended. Zero means 25 s; a negative value ends their contexts at once.
 	DrainTimeout time.Duration
-	// Logger gets failures and losses. Nil discards them.
+	// Logger gets failures and losses, and at the level debug each job that is
+	// started and completed. Nil discards them.
 	Logger *slog.Logger
 }
 

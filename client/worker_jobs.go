@@ -15,7 +15,8 @@ import (
 // JobHandler works on one run of a job. With nil the job is completed, and the
 // result, any JSON or nil for none, is kept with it. An error fails the run:
 // the contract tries the job again as its policy says, or not at all if the
-// error is a [JobError] that is Final.
+// error is a [JobError] that is Final. An error that is [ErrRelease] gives the
+// job back instead.
 //
 // The context ends when the run is lost, with the cause [ErrRunLost]; when the
 // server asks the run to end, with [ErrRunCanceled]; and when the worker's
@@ -118,7 +119,8 @@ type JobWorker struct {
 	// about it: its outcome was taken, or given up. It is called by several
 	// goroutines.
 	AfterRun func(ClaimedJob)
-	// Logger gets failures and losses. Nil discards them.
+	// Logger gets failures and losses, and at the level debug each job that is
+	// started and completed. Nil discards them.
 	Logger *slog.Logger
 }
 

@@ -54,9 +54,8 @@ func (l *jobLease) logAttrs() []any {
 	return []any{"queue", l.job.Queue, "job_id", l.job.ID, "run_id", l.job.RunID, "attempt", l.job.Attempt}
 }
 
-// errNotStarted: the run could not even be started, for which its job is not
-// to blame.
-var errNotStarted = errors.New("run not started")
+// errNotStarted: the run could not even be started.
+var errNotStarted = fmt.Errorf("%w: not started", ErrRelease)
 
 func (l *jobLease) handle(ctx context.Context, a *attempt) error {
 	handler := l.source.handlers[l.job.Queue]
@@ -100,8 +99,8 @@ func (l *jobLease) giveBack(ctx context.Context) error {
 	return l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Released: true})
 }
 
-// report gives back what the end of the worker has cut short, and tells of
-// other failures.
+// report gives back what the end of the worker has cut short and what its
+// handler has released, and tells of other failures.
 func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	var said *JobError
 	var panicked *panicError
@@ -109,7 +108,7 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	isPanic := errors.As(failure, &panicked)
 	final := said != nil && said.Final
 	cut := errors.Is(cause, ErrDrainTimeout) && !isPanic && !final
-	if cut || errors.Is(failure, errNotStarted) {
+	if cut || (errors.Is(failure, ErrRelease) && !final) {
 		return l.giveBack(ctx)
 	}
 	told := JobFailure{Error: clip(failure.Error()), Retryable: !final}

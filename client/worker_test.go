@@ -290,6 +290,39 @@ func TestWorker_survivesAnOutage(t *testing.T) {
 	})
 }
 
+// After a heartbeat that failed in all its tries the next ones are sent at the usual pace, and one that was confirmed
+// makes up for those that failed before.
+func TestWorker_beatsAfterAFailure(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.enqueue("1", 30*time.Second)
+		start := time.Now()
+		down := func(e exchange) bool { // during every second heartbeat
+			return e.at.Sub(start)/(10*time.Second)%2 == 1
+		}
+		b.double.script(fault{on: "heartbeat", times: -1, drop: true, match: down})
+		b.start(client.Worker{Handler: func(ctx context.Context, _ *client.Run) error {
+			time.Sleep(65 * time.Second)
+			return context.Cause(ctx)
+		}})
+		time.Sleep(66 * time.Second)
+		mustExist(b, b.relay, "q", "1", false)
+		b.finish(nil)
+		var confirmed []time.Duration
+		for _, beat := range b.double.exchanges("heartbeat") {
+			if !beat.spoiled {
+				confirmed = append(confirmed, beat.at.Sub(start))
+			}
+		}
+		want := []time.Duration{20 * time.Second, 40 * time.Second, 60 * time.Second}
+		if !slices.Equal(confirmed, want) {
+			b.Errorf("heartbeats were confirmed at %v, want %v", confirmed, want)
+		}
+		if failed := strings.Count(b.log.String(), "heartbeat failed"); failed != 3 {
+			b.Errorf("%d heartbeats failed, want 3:\n%s", failed, b.log)
+		}
+	})
+}
+
 func TestWorker_completionGivesUpWithTheLease(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.enqueue("1", 30*time.Second)

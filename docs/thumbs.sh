@@ -1,11 +1,23 @@
 #!/bin/sh
 # Does the jobs of Images with vipsthumbnail; see images-worker.md.
 #
-#   OBJECTS=…/objects/millrace millrace work --contract images process_file delete_file -- ./thumbs.sh
+#   OBJECTS=…/objects/millrace docs/thumbs.sh --concurrency 2
 #
-# The job comes on standard input, the result goes to standard output. Exit code 65 says that the picture is at fault,
-# so that the job fails for good; any other lets it be tried again.
+# starts a worker, which runs this script for each job: the job comes on standard input, the result goes to standard
+# output. Exit code 65 says that the picture is at fault, so that the job fails for good; 127, that this machine cannot
+# make any picture, so that the job goes back and the worker stops; any other lets it be tried again.
 set -eu
+
+for needed in vips vipsheader vipsthumbnail jq; do
+  command -v "$needed" >/dev/null && continue
+  echo "$0 needs $needed, which is not on this machine (Debian: libvips-tools, jq)" >&2
+  exit 127
+done
+if [ -z "${MILLRACE_RUN_ID:-}" ]; then # started by hand
+  [ -d "${OBJECTS:-}" ] || { echo "OBJECTS is not the directory of the server's objects" >&2; exit 2; }
+  exec millrace work --contract images "$@" process_file delete_file -- "$0"
+fi
+
 job=$(cat)
 of_job() { printf '%s' "$job" | jq -er "$1"; }
 
@@ -19,9 +31,12 @@ original=$OBJECTS/$(of_job .storageKey)
 # The picture is at fault where it can be read and cannot be decoded.
 broken() {
   cat "$original" >/dev/null || exit 1
-  if vips avg "$original" >/dev/null || [ $? -gt 128 ]; then exit 1; fi
-  echo "not a picture" >&2
-  exit 65
+  vips avg "$original" >/dev/null && exit 1
+  case $? in
+    126 | 127) exit 127 ;; # nothing was decoded
+    1) echo "not a picture" >&2; exit 65 ;;
+    *) exit 1 ;;
+  esac
 }
 case $(vipsheader -f vips-loader "$original" || true) in
   jpegload*) mime=image/jpeg ext=.jpg ;;

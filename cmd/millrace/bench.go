@@ -1,9 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,8 +65,8 @@ func (f *benchFlags) run(p process) error {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	b := &bench{flags: f, p: p, durability: "as durable as that server's store"}
-	address := cmp.Or(f.remote.server, p.env("MILLRACE_SERVER"))
-	if address == "" {
+	address := f.remote.address(p)
+	if f.remote.named(p) == "" {
 		dir, err := os.MkdirTemp(f.dir, "millrace-bench-")
 		if err != nil {
 			return withCode(exitUnable, err)
@@ -88,6 +88,9 @@ func (f *benchFlags) run(p process) error {
 		return usageError("%q is not the address of a server", address)
 	}
 	b.target, b.token = target, f.remote.bearer(p)
+	if b.trust, err = f.remote.trust(p); err != nil {
+		return err
+	}
 	err = b.run(ctx)
 	if ctx.Err() != nil {
 		return errInterrupted
@@ -108,6 +111,7 @@ type bench struct {
 	flags      *benchFlags
 	p          process
 	target     *url.URL
+	trust      *tls.Config // nil for what the system trusts
 	token      string
 	durability string
 	loads      []benchLoad
@@ -157,7 +161,7 @@ func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
 	conns := min(b.flags.connections, jobs)
 	opened := make([]*benchConn, conns)
 	for i := range opened {
-		c, err := dialBench(ctx, b.target)
+		c, err := dialBench(ctx, b.target, b.trust)
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -23,17 +22,17 @@ type benchConn struct {
 	in   *bufio.Reader
 }
 
-func dialBench(ctx context.Context, target *url.URL) (*benchConn, error) {
+func dialBench(ctx context.Context, target *url.URL, trust *tls.Config) (*benchConn, error) {
 	address, dial := target.Host, (&net.Dialer{}).DialContext
 	if target.Scheme == "https" {
-		dial = (&tls.Dialer{}).DialContext
+		dial = (&tls.Dialer{Config: trust}).DialContext
 	}
 	if target.Port() == "" {
 		address = net.JoinHostPort(target.Hostname(), map[string]string{"http": "80", "https": "443"}[target.Scheme])
 	}
 	conn, err := dial(ctx, "tcp", address)
 	if err != nil {
-		return nil, withCode(exitServer, fmt.Errorf("the server cannot be reached (--server or MILLRACE_SERVER): %w", err))
+		return nil, withCode(exitServer, unreachable(err))
 	}
 	context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	return &benchConn{conn, bufio.NewReaderSize(conn, 64<<10)}, nil

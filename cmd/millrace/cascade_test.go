@@ -7,7 +7,6 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -22,10 +21,7 @@ import (
 // not answered can be said again, and at the end every job was released or blocked exactly once (TF-046, TF-047, TF-050).
 func TestCascadeCrash(t *testing.T) {
 	t.Parallel()
-	binary := filepath.Join(t.TempDir(), "millrace")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	binary := mustBuild(t)
 	settings := []string{"--set", "taskflow.max_concurrent=100000", "--set", "taskflow.lease=1h"}
 	t.Run("TF-049 sqlite", func(t *testing.T) {
 		t.Parallel()

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
 
 func configCommand(p process) *cobra.Command {
 	var flags settingsFlags
@@ -16,6 +20,9 @@ the start are named as 'serve' names them, with exit code 2.`,
 			s, err := flags.load(p, c)
 			if err != nil {
 				return err
+			}
+			for _, text := range s.Strays() {
+				fmt.Fprintln(p.stderr, "millrace:", text)
 			}
 			if asJSON {
 				return withCode(exitFailed, s.Resolved().WriteJSON(p.stdout))

@@ -10,7 +10,6 @@ import (
 	"io"
 	mathrand "math/rand/v2"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,10 +28,7 @@ var (
 // twice, requests that were cut off happened as a whole or not at all, and runs handed out before the kill go on.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	binary := filepath.Join(t.TempDir(), "millrace")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	binary := mustBuild(t)
 	t.Run("kills", func(t *testing.T) {
 		t.Parallel()
 		c := &crash{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,8 +33,8 @@ func demoCommand(p process) *cobra.Command {
 		Long: `Start a server on an empty temporary directory, give it one job for each file of
 FOLDER (the source tree of Millrace when run inside of it, else the working
 directory), and let several worker processes find out size, lines and SHA-256 of
-each. In the middle one of the workers is killed; its jobs come back after their
-timeout and are done by the others. Then a graph of TaskFlow jobs makes a manifest
+each. One of the workers does not let go of a file; in the middle it is killed, and
+what it has in hand comes back after its timeout and is done by the others. Then a graph of TaskFlow jobs makes a manifest
 of the files step by step, one of which fails and is tried again, and is drawn.
 Then FetchBox downloads some of them from a server of the demo's own, and what it
 stored is compared byte for byte. Then Images makes smaller ones of pictures that the
@@ -134,17 +135,16 @@ func (d *demo) run(ctx context.Context) error {
 		return remoteError(ctx, err)
 	}
 	defer d.stopWorkers()
-	for n := range d.flags.workers {
-		if err := d.startWorker(ctx, n+1); err != nil {
-			return withCode(exitFailed, err)
-		}
+	d.bar = d.p.progress("demo", int64(len(d.files.order)))
+	defer d.bar.end()
+	if err := d.startWorkers(ctx); err != nil {
+		return withCode(exitFailed, err)
 	}
 	var collecting sync.WaitGroup
 	collect, stopCollecting := context.WithCancel(ctx)
 	defer stopCollecting()
 	collecting.Go(func() { d.collect(collect) })
 
-	d.bar = d.p.progress("demo", int64(len(d.files.order)))
 	d.watch(ctx)
 	d.bar.end()
 	if ctx.Err() != nil {
@@ -175,6 +175,9 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !d.books.tookOver() {
+		return failed("no file of the killed worker was taken over by another")
+	}
 	if !d.books.balanced() || !flow || !box || !pictures || !forge {
 		return failed("the accounts do not balance")
 	}
@@ -199,6 +202,34 @@ func (d *demo) submit(ctx context.Context) error {
 			return err
 		}
 		batch = nil
+	}
+	return nil
+}
+
+// startWorkers starts them all; the others once the one that will be killed has a file in hand.
+func (d *demo) startWorkers(ctx context.Context) error {
+	if err := d.startWorker(ctx, demoVictim); err != nil {
+		return err
+	}
+	quiet := time.NewTimer(stall)
+	defer quiet.Stop()
+	for d.books.inHand() == 0 && d.books.killed == 0 {
+		select {
+		case e := <-d.events:
+			d.note(e)
+			if e.ended {
+				return errors.New("the first worker ended by itself")
+			}
+		case <-quiet.C:
+			return fmt.Errorf("the first worker began nothing within %s", stall)
+		case <-ctx.Done():
+			return errInterrupted
+		}
+	}
+	for n := range d.flags.workers - 1 {
+		if err := d.startWorker(ctx, demoVictim+1+n); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -271,6 +302,7 @@ func (d *demo) note(e demoEvent) {
 	switch {
 	case e.result != nil:
 		if b.enter(*e.result, d.p.since()) {
+			d.tellTakenOver(*e.result)
 			d.bar.add(1, fmt.Sprintf("%d of %d files done, %d in hand", len(b.results), len(d.files.order), b.inHand()))
 		}
 	case e.ended:
@@ -281,10 +313,18 @@ func (d *demo) note(e demoEvent) {
 	default:
 		b.begin(e.worker, e.began)
 	}
-	if victim := b.victim(); b.killed == 0 && victim != 0 {
-		d.workers[victim-1].kill()
-		b.kill(victim, d.p.since())
-		d.bar.say("killed worker %d (SIGKILL) with %d files in hand", victim, len(b.heldAtKill))
+	if b.due() {
+		d.workers[demoVictim-1].kill()
+		b.kill(demoVictim, d.p.since())
+		d.bar.say("killed worker %d (SIGKILL) with %s in hand", demoVictim, counted(int64(len(b.heldAtKill)), "file"))
+	}
+}
+
+// tellTakenOver tells of a file that the killed worker had in hand and another has done.
+func (d *demo) tellTakenOver(r demoResult) {
+	if b := d.books; b.heldAtKill[r.Path] && r.Tries > 1 {
+		d.bar.say("taken over from worker %d by worker %d, %s after the kill, in run %d: %s", b.killed, r.Worker,
+			short(d.p.since()-b.killedAt), r.Tries, printable(r.Path))
 	}
 }
 

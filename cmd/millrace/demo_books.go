@@ -46,7 +46,9 @@ func (b *books) begin(worker int, path string) {
 		return // its result came first
 	}
 	if worker == b.killed { // it was said before the kill and is read after it
-		b.heldAtKill[path] = true
+		if b.results[path].Run == "" {
+			b.heldAtKill[path] = true
+		}
 		return
 	}
 	if b.held[worker] == nil {
@@ -88,24 +90,28 @@ func (b *books) inHand() int {
 	return n
 }
 
-// victim names the worker to kill, when the time has come: a third of the files is done, or all are begun. It is the
-// one with most in hand.
-func (b *books) victim() int {
+// due reports whether it is time to kill the worker whose part that is: it has files in hand, and a third of all files
+// is done or all are begun.
+func (b *books) due() bool {
+	if b.killed != 0 || len(b.open(demoVictim)) == 0 {
+		return false
+	}
 	all := len(b.files.order)
-	if len(b.results) < all/3 && len(b.results)+b.inHand() < all {
-		return 0
-	}
-	victim := 0
-	for _, w := range slices.Sorted(maps.Keys(b.held)) {
-		if len(b.held[w]) > len(b.held[victim]) {
-			victim = w
-		}
-	}
-	return victim
+	return len(b.results) >= all/3 || len(b.results)+b.inHand() >= all
 }
 
+// open is what a worker has in hand and nobody has done.
+func (b *books) open(worker int) map[string]bool {
+	open := maps.Clone(b.held[worker])
+	maps.DeleteFunc(open, func(path string, _ bool) bool { return b.results[path].Run != "" })
+	return open
+}
+
+// tookOver reports whether a file of the killed worker was done by another, in a run of its own.
+func (b *books) tookOver() bool { return b.killed != 0 && b.back > 0 }
+
 func (b *books) kill(worker int, now time.Duration) {
-	b.killed, b.killedAt, b.heldAtKill = worker, now, b.held[worker]
+	b.killed, b.killedAt, b.heldAtKill = worker, now, b.open(worker)
 	delete(b.held, worker)
 }
 

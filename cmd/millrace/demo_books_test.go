@@ -92,26 +92,32 @@ func TestBooksKill(t *testing.T) {
 		files.files[name] = demoFile{}
 	}
 	b := newBooks(files)
-	b.begin(1, "a")
-	if v := b.victim(); v != 0 {
-		t.Errorf("victim %d before its time", v)
+	b.begin(2, "a")
+	if b.enter(demoResult{Path: "a", Run: "1", Worker: 2, Tries: 1}, 0); b.due() {
+		t.Error("due before its time")
 	}
-	b.enter(demoResult{Path: "a", Run: "1", Worker: 1, Tries: 1}, 0)
-	b.begin(1, "a") // its line comes after its result
-	b.begin(1, "b")
-	b.begin(2, "c")
-	b.begin(2, "d")
-	b.enter(demoResult{Path: "e", Run: "2", Worker: 1, Tries: 1}, 0)
-	if v := b.victim(); v != 2 {
-		t.Fatalf("victim %d, want 2, who has most in hand", v)
+	b.begin(2, "a") // its line comes after its result
+	b.begin(2, "b")
+	b.enter(demoResult{Path: "e", Run: "2", Worker: 2, Tries: 1}, 0)
+	if b.due() {
+		t.Error("due with nothing in hand")
 	}
-	b.kill(2, time.Second)
-	b.begin(2, "f") // said before the kill
-	for _, r := range []demoResult{{Path: "b", Run: "3", Worker: 1, Tries: 1}, {Path: "c", Run: "4", Worker: 1, Tries: 2},
-		{Path: "d", Run: "5", Worker: 2, Tries: 1}, {Path: "f", Run: "6", Worker: 1, Tries: 2}} {
+	b.begin(1, "c")
+	b.begin(1, "d")
+	b.enter(demoResult{Path: "d", Run: "9", Worker: 2, Tries: 2}, 0) // the lease was lost before
+	if !b.due() {
+		t.Fatal("not due")
+	}
+	b.kill(1, time.Second)
+	b.begin(1, "f") // said before the kill
+	if b.tookOver() || b.due() {
+		t.Errorf("took over %v, due %v after the kill", b.tookOver(), b.due())
+	}
+	for _, r := range []demoResult{{Path: "b", Run: "3", Worker: 2, Tries: 1}, {Path: "c", Run: "4", Worker: 2, Tries: 2},
+		{Path: "f", Run: "6", Worker: 2, Tries: 2}} {
 		b.enter(r, 3*time.Second)
 	}
-	if len(b.heldAtKill) != 3 || b.back != 2 || b.backAfter != 2*time.Second || b.again != 0 || !b.complete() {
+	if len(b.heldAtKill) != 2 || b.back != 2 || b.backAfter != 2*time.Second || b.again != 1 || !b.complete() || !b.tookOver() {
 		t.Errorf("held %v, back %d after %s, again %d", b.heldAtKill, b.back, b.backAfter, b.again)
 	}
 }

@@ -20,6 +20,10 @@ const (
 	demoResults = "results"
 )
 
+// demoVictim is the number of the worker that is killed. It always has a file in hand that it does not finish, so that
+// there is something to take over whenever that happens.
+const demoVictim = 1
+
 // demoTask is the payload of a job.
 type demoTask struct {
 	Path string `json:"path"`
@@ -43,6 +47,7 @@ const demoRetries = 100
 func demoWorkerCommand(p process) *cobra.Command {
 	var remote remoteFlags
 	var root string
+	holding := make(chan struct{}, 1)
 	var number, concurrency int
 	var pace time.Duration
 	c := &cobra.Command{
@@ -62,6 +67,15 @@ func demoWorkerCommand(p process) *cobra.Command {
 				Logger: slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 				Handler: client.Typed(func(ctx context.Context, run *client.Run, task demoTask) error {
 					fmt.Fprintf(p.stdout, "begin %q\n", run.Job.ID)
+					if number == demoVictim {
+						select {
+						case holding <- struct{}{}:
+							<-ctx.Done()
+							<-holding
+							return context.Cause(ctx)
+						default:
+						}
+					}
 					return demoHandle(ctx, run, task, root, number, pace)
 				})}
 			return withCode(exitFailed, w.Run(ctx))

@@ -32,7 +32,7 @@ func enqueueCommand(p process) *cobra.Command {
 		Use:   "enqueue [FILE | -]",
 		Short: "Put jobs into Relay queues from JSON lines",
 		Long: `Put jobs into Relay queues. The input, a file or standard input, has one JSON
-value a line. Without --queue a line is a whole job:
+value a line. Lines of an input that stays open are sent within 100 ms. Without --queue a line is a whole job:
 
   {"queue":"mail","id":"42","timeout":30,"payload":{"to":"a@example.org"}}
 
@@ -109,11 +109,15 @@ func (f *enqueueFlags) run(p process, name string) error {
 	}
 	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode), progress: p.progress("enqueue", size),
 		open: map[int]bool{}, fromLine: f.fromLine}
+	e.progress.newsOnly = true // the input may be open for days
 	began := p.since()
-	err = e.feed(ctx, newLineReader(in, f.format, f.batch, f.fromLine), f.connections)
+	err = e.feed(ctx, newLineReader(ctx, in, f.format, f.batch, f.fromLine), f.connections)
 	e.progress.end()
+	if err != nil {
+		return err
+	}
 	e.report(p.stdout, p.since()-began)
-	return err
+	return nil
 }
 
 // enqueuer sends batches over several connections and knows how far it came.
@@ -159,11 +163,13 @@ func (e *enqueuer) feed(ctx context.Context, r *lineReader, connections int) err
 // deal hands the batches out until the input or the context ends.
 func (e *enqueuer) deal(ctx context.Context, r *lineReader, batches chan<- jobBatch) *lineError {
 	for {
-		b, err := r.next()
-		if errors.Is(err, io.EOF) {
+		b, err := r.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case ctx.Err() != nil:
+			return &lineError{r.line, withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resume()))}
+		case err != nil:
 			return &lineError{r.line, failed("%w; %s", err, e.resume())}
 		}
 		e.began(b)

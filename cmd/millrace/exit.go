@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/millrace/millrace/client"
@@ -59,6 +61,9 @@ func failed(format string, args ...any) error {
 // errInterrupted is the end of work that a signal cut short.
 var errInterrupted = &failure{exitInterrupted, errors.New("interrupted")}
 
+// errLogged is a failure that the log has told of.
+var errLogged = errors.New("logged")
+
 // codeOf tells how the process ends. What carries no code came from cobra: the command line is wrong.
 func codeOf(err error) int {
 	var f *failure
@@ -74,7 +79,7 @@ func codeOf(err error) int {
 
 // complaint is what is said about an error; every line names the program.
 func complaint(err error) string {
-	if err == nil {
+	if err == nil || errors.Is(err, errLogged) {
 		return ""
 	}
 	var settings *config.Error
@@ -101,9 +106,27 @@ func remoteError(ctx context.Context, err error) error {
 		return withCode(exitServer, fmt.Errorf("the server refuses the token (--token or MILLRACE_TOKEN): %w", err))
 	case errors.As(err, &e) && e.Status == 0 && (errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrCycle)):
 		return withCode(exitUsage, err) // nothing was sent
+	case certificateRefused(err):
+		return withCode(exitServer, fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", envCACert, err))
+	case errors.As(err, &e) && e.Status == http.StatusBadRequest && strings.HasSuffix(e.Message, plainToTLS):
+		return withCode(exitServer, fmt.Errorf("the server cannot be reached without TLS (--server or %s, with https://): %w", envServer, err))
 	case errors.As(err, &e) && e.Status == 0 && e.Retryable():
-		return withCode(exitServer, fmt.Errorf("the server cannot be reached (--server or MILLRACE_SERVER): %w", err))
+		return withCode(exitServer, unreachable(err))
 	default:
 		return withCode(exitFailed, err)
 	}
+}
+
+// plainToTLS is what a server written in Go answers to a request without TLS where it expects one with it.
+const plainToTLS = "Client sent an HTTP request to an HTTPS server."
+
+func unreachable(err error) error {
+	return fmt.Errorf("the server cannot be reached (--server or %s): %w", envServer, err)
+}
+
+// certificateRefused reports whether a call failed because the server's certificate is not trusted: another try would
+// meet the same one.
+func certificateRefused(err error) bool {
+	var refused *tls.CertificateVerificationError
+	return errors.As(err, &refused)
 }

@@ -24,8 +24,7 @@ import (
 
 type exportFlags struct {
 	settings settingsFlags
-	server   string
-	token    string
+	remote   remoteFlags
 	since    string
 	until    string
 	status   string
@@ -37,9 +36,10 @@ func exportCommand(p process) *cobra.Command {
 		Use:   "export",
 		Short: "Write the ledger of FetchBox as JSON lines, before it is pruned",
 		Long: `Write the ledger of FetchBox as JSON lines, the newest job first: what operators see
-of each job. It reads the store that the settings name and changes nothing there,
-beside a running server or without one; or with --server it asks a server, as an
-operator does.
+of each job. With --server or MILLRACE_SERVER it asks a server, as an operator
+does. Else, and with --config or --set whatever MILLRACE_SERVER is, it reads the
+store that the settings name and changes nothing there, beside a running server or
+without one.
 
 --since and --until are about when a job was created, as a time (2026-03-01 or
 2026-03-01T12:00:00Z) or as how long ago (36h). Jobs that come or change meanwhile
@@ -49,8 +49,9 @@ was when it was read.`,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(p, c) },
 	}
 	f.settings.register(c)
-	c.Flags().StringVar(&f.server, "server", "", "ask the server at this address instead of reading the store")
-	c.Flags().StringVar(&f.token, "token", "", "token of the operator, for --server (MILLRACE_TOKEN, which others cannot see)")
+	f.remote.register(c)
+	c.Flags().Lookup("server").Usage = "ask the server at this address instead of reading the store (" + envServer + ")"
+	c.Flags().Lookup("token").Usage = "token of the operator, for --server (" + envToken + ", which others cannot see)"
 	c.Flags().StringVar(&f.since, "since", "", "leave out jobs created before this time")
 	c.Flags().StringVar(&f.until, "until", "", "leave out jobs created at this time or later")
 	c.Flags().StringVar(&f.status, "status", "", "only jobs with one of these statuses: queued, in_progress, completed, failed; separated by commas")
@@ -73,9 +74,9 @@ func (f *exportFlags) run(p process, c *cobra.Command) error {
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
-	if f.server != "" {
-		remote := remoteFlags{server: f.server, token: f.token}
-		c, err := remote.client(p, nil)
+	ofStore := c.Flags().Changed("config") || c.Flags().Changed("set")
+	if !ofStore && f.remote.named(p) != "" {
+		c, err := f.remote.client(p, nil)
 		if err != nil {
 			return err
 		}

@@ -84,7 +84,10 @@ func (j *fetched) title() string { return cmp.Or(j.Manifest, j.ID) }
 func (f *fetchFlags) run(p process, names []string) error {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	titles, manifests, err := f.manifests(p, names)
+	titles, manifests, err := f.manifests(ctx, p, names)
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
@@ -93,25 +96,12 @@ func (f *fetchFlags) run(p process, names []string) error {
 		return err
 	}
 	box := c.FetchBox()
-	if token := cmp.Or(f.operator, p.env("MILLRACE_OPERATOR_TOKEN")); token != "" {
+	if token := cmp.Or(f.operator, p.env(envOperatorToken)); token != "" {
 		box = box.WithOperatorToken(token)
 	}
-	var jobs []*fetched
-	for _, id := range f.jobs {
-		jobs = append(jobs, &fetched{FetchBoxJob: client.FetchBoxJob{ID: id}})
-	}
-	for i, manifest := range manifests {
-		receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: f.jobType, Tenant: f.tenant, IdempotencyKey: f.key, Manifest: manifest})
-		if err != nil {
-			tellJobs(p.stderr, "submitted so far", jobs)
-			err = remoteError(ctx, err)
-			return withCode(codeOf(err), fmt.Errorf("%s: %w", titles[i], err))
-		}
-		j := &fetched{Manifest: titles[i], FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued, Total: receipt.Resources}}
-		if f.key == "" { // else it may be the job of another one
-			j.urls = urlsOf(manifest)
-		}
-		jobs = append(jobs, j)
+	jobs, err := f.submit(ctx, p, box, titles, manifests)
+	if err != nil {
+		return err
 	}
 	if err := follow(ctx, p, box, jobs); err != nil {
 		if codeOf(err) != exitInterrupted { // what --job names and nobody has seen may not be there
@@ -126,10 +116,39 @@ func (f *fetchFlags) run(p process, names []string) error {
 	return f.verdict(ctx, p, box, jobs)
 }
 
+// submit submits the manifests and returns their jobs, behind those that are only followed.
+func (f *fetchFlags) submit(ctx context.Context, p process, box *client.FetchBox, titles []string, manifests []json.RawMessage) ([]*fetched, error) {
+	var jobs []*fetched
+	for _, id := range f.jobs {
+		jobs = append(jobs, &fetched{FetchBoxJob: client.FetchBoxJob{ID: id}})
+	}
+	if len(manifests) == 0 {
+		return jobs, nil
+	}
+	shown := p.progress("submit", int64(len(manifests)))
+	defer shown.end()
+	for i, manifest := range manifests {
+		receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: f.jobType, Tenant: f.tenant, IdempotencyKey: f.key, Manifest: manifest})
+		if err != nil {
+			shown.end()
+			tellJobs(p.stderr, "submitted so far", jobs)
+			err = remoteError(ctx, err)
+			return nil, withCode(codeOf(err), fmt.Errorf("%s: %w", titles[i], err))
+		}
+		j := &fetched{Manifest: titles[i], FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued, Total: receipt.Resources}}
+		if f.key == "" { // else it may be the job of another one
+			j.urls = urlsOf(manifest)
+		}
+		jobs = append(jobs, j)
+		shown.add(1, counted(int64(i+1), "manifest")+" submitted")
+	}
+	return jobs, nil
+}
+
 // manifests reads all there is to submit.
-func (f *fetchFlags) manifests(p process, names []string) (titles []string, manifests []json.RawMessage, err error) {
+func (f *fetchFlags) manifests(ctx context.Context, p process, names []string) (titles []string, manifests []json.RawMessage, err error) {
 	for _, name := range names {
-		text, err := readAll(p, name)
+		text, err := readDocument(ctx, p, name)
 		if err == nil && !json.Valid(text) {
 			err = errors.New("it is not JSON")
 		}

@@ -87,15 +87,13 @@ func (p process) fetchProgress(jobs []*fetched) fetchProgress {
 	if f, ok := p.stderr.(*os.File); ok && onTerminal(p.stderr) {
 		return &fetchBars{out: p.stderr, size: func() (int, int, error) { return term.GetSize(int(f.Fd())) }}
 	}
-	return &fetchLines{out: p.stderr, since: p.since, spoken: p.since(), told: map[string]bool{}}
+	return &fetchLines{all: p.progress("fetch", 0), told: map[string]bool{}}
 }
 
 // fetchLines writes a line for each job that ends, and now and then one for all.
 type fetchLines struct {
-	out    io.Writer
-	since  func() time.Duration
-	spoken time.Duration
-	told   map[string]bool
+	all  *progress
+	told map[string]bool
 }
 
 func (l *fetchLines) show(jobs []*fetched) {
@@ -104,17 +102,18 @@ func (l *fetchLines) show(jobs []*fetched) {
 		done, lost, total = done+j.Completed, lost+j.Failed, total+j.Total
 		if j.Status.Settled() && !l.told[j.ID] {
 			l.told[j.ID] = true
-			fmt.Fprintf(l.out, "%s: %s, %s\n", j.title(), j.Status, j.progress())
+			l.all.say("%s: %s, %s", j.title(), j.Status, j.progress())
 		}
 	}
-	if now := l.since(); now-l.spoken >= plainEvery && done+lost < total {
-		l.spoken = now
-		fmt.Fprintf(l.out, "fetch: %d of %d done, %d failed\n", done, total, lost)
-	}
+	l.all.at(int64(done+lost), int64(total), fmt.Sprintf("%d of %d done, %d failed", done, total, lost))
 }
 
-func (l *fetchLines) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }
-func (l *fetchLines) end()                           {}
+func (l *fetchLines) say(format string, args ...any) {
+	l.all.say(format, args...)
+	l.all.add(0, fmt.Sprintf(format, args...)) // until there is other news
+}
+
+func (l *fetchLines) end() { l.all.end() }
 
 // progress says how far a job is.
 func (j *fetched) progress() string {

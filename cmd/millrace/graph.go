@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -28,7 +27,7 @@ func graphCommand(p process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "graph",
 		Short: "Submit TaskFlow jobs that depend on one another, and look at them",
-		Args:  cobra.NoArgs,
+		Args:  noSuchCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(graphSubmitCommand(p), graphShowCommand(p))
@@ -92,7 +91,10 @@ it, and so on. Dependencies stand above what waits for them.`,
 func (f *graphFlags) submit(p process, name string) error {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	text, err := readAll(p, name)
+	text, err := readDocument(ctx, p, name)
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
@@ -144,13 +146,6 @@ func cycleTold(err error) error {
 		path += printable(ref) + " → "
 	}
 	return withCode(codeOf(err), fmt.Errorf("%w: %s%s", err, path, printable(fail.Cycle[0])))
-}
-
-func readAll(p process, name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(p.stdin)
-	}
-	return os.ReadFile(name)
 }
 
 // graphJob is a job as a user writes it.
@@ -258,11 +253,59 @@ func (f *graphFlags) show(ctx context.Context, p process, tf *client.TaskFlow, i
 	return err
 }
 
+// How often a graph is looked at while it is waited for: soon at first, then ever more seldom.
+const (
+	graphLookFirst  = 50 * time.Millisecond
+	graphLookSeldom = 2 * time.Second
+)
+
+// waitGraph looks at the graph around a job until all of it is over, and tells how far it is. It goes on while the
+// server is away.
+func waitGraph(ctx context.Context, p process, tf *client.TaskFlow, id string) (client.TaskFlowGraph, error) {
+	shown := p.progress("graph", 0)
+	defer shown.end()
+	for pause := graphLookFirst; ; pause = min(pause*3/2, graphLookSeldom) {
+		graph, err := tf.Graph(ctx, id)
+		switch {
+		case errors.Is(err, client.ErrRetryable):
+			shown.add(0, "the server is away")
+		case err != nil || graph.Final():
+			return graph, err
+		default:
+			over, note := graphNote(graph)
+			shown.at(over, int64(len(graph.Nodes)), note)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return graph, ctx.Err()
+		}
+	}
+}
+
+// graphNote tells how many jobs of a graph are over, and what the others do.
+func graphNote(g client.TaskFlowGraph) (over int64, note string) {
+	counts := map[client.TaskFlowStatus]int{}
+	for _, n := range g.Nodes {
+		counts[n.Status]++
+		if n.Status.Final() {
+			over++
+		}
+	}
+	note = fmt.Sprintf("%d of %s over", over, counted(int64(len(g.Nodes)), "job"))
+	for _, status := range []client.TaskFlowStatus{client.TaskFailed, client.TaskBlocked, client.TaskRunning, client.TaskReady, client.TaskPending} {
+		if n := counts[status]; n > 0 {
+			note += fmt.Sprintf(", %d %s", n, status)
+		}
+	}
+	return over, note
+}
+
 // draw draws the graph around a job, once it has ended if that is asked for; then it fails if a job did.
 func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow, id string) (client.TaskFlowGraph, error) {
 	read := tf.Graph
 	if f.wait {
-		read = tf.WaitGraph
+		read = func(ctx context.Context, id string) (client.TaskFlowGraph, error) { return waitGraph(ctx, p, tf, id) }
 	}
 	graph, err := read(ctx, id)
 	if err != nil {

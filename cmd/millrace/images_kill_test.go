@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,10 +27,7 @@ type imageJob struct {
 // finished by whoever is there then, and there are no half objects.
 func TestImagesKill(t *testing.T) {
 	t.Parallel()
-	binary := filepath.Join(t.TempDir(), "millrace")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	binary := mustBuild(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	settings := []string{"--set", "contracts=images", "--set", "images.lock_timeout=2s", "--set", "images.sizes=50,1000", "--set", "log.level=warn"}
 	server, err := launch(binary, dir, nil, settings...)

@@ -24,7 +24,7 @@ func imagesCommand(p process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "images",
 		Short: "Upload pictures to Images",
-		Args:  cobra.NoArgs,
+		Args:  noSuchCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(imagesPutCommand(p))
@@ -193,7 +193,7 @@ func (f *putFlags) putAll(ctx context.Context, p process, images *client.Images,
 
 // fatal is what would meet every other picture too.
 func fatal(err error) bool {
-	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable)
+	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable) || certificateRefused(err)
 }
 
 func (f *putFlags) put(ctx context.Context, images *client.Images, picture *putPicture) error {

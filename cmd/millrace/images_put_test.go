@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -35,12 +38,25 @@ var builtBinary = sync.OnceValues(func() (path string, err error) {
 	return path, nil
 })
 
+// mustBuild gives the path of builtBinary.
+func mustBuild(t *testing.T) string {
+	t.Helper()
+	path, err := builtBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 var builtDir string
 
 // leavingNothing are the tests, after which the program they have built is removed.
 type leavingNothing struct{ testscript.TestingM }
 
 func (l leavingNothing) Run() int {
+	if signal.Ignored(syscall.SIGHUP) { // as under nohup: the programs that tests start would ignore it too
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	code := l.TestingM.Run()
 	_ = os.RemoveAll(builtDir) // nothing where no test needed it
 	return code

@@ -26,10 +26,7 @@ func TestImagesWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(t.TempDir(), "millrace")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	binary := mustBuild(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	server, err := launch(binary, dir, nil, "--no-workers", "--set", "contracts=images", "--set", "images.sizes=100,8192",
 		"--set", "images.backoff_base=1ms", "--set", "log.level=warn")

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -38,7 +39,7 @@ type jobBatch struct {
 
 // lineReader cuts JSON lines into batches.
 type lineReader struct {
-	in       *bufio.Scanner
+	in       *lineInput
 	format   lineFormat
 	size     int // jobs of a batch
 	maxBytes int
@@ -48,37 +49,68 @@ type lineReader struct {
 	batches int
 }
 
-func newLineReader(in io.Reader, format lineFormat, size, fromLine int) *lineReader {
-	s := bufio.NewScanner(in)
-	s.Buffer(make([]byte, 64<<10), longestLine)
-	return &lineReader{in: s, format: format, size: size, maxBytes: 8 << 20, fromLine: fromLine}
+// newLineReader reads until the input or the context ends.
+func newLineReader(ctx context.Context, in io.Reader, format lineFormat, size, fromLine int) *lineReader {
+	return &lineReader{in: scanLines(ctx, in), format: format, size: size, maxBytes: 8 << 20, fromLine: fromLine}
 }
 
-// next returns the next batch, io.EOF after the last. Other errors name their line.
-func (r *lineReader) next() (jobBatch, error) {
+// next returns the next batch, io.EOF after the last. Other errors name their line, but for the one of the context. A
+// batch is returned before it is full when its first line is older than inputPause.
+func (r *lineReader) next(ctx context.Context) (jobBatch, error) {
 	b := jobBatch{number: r.batches}
-	held := 0
-	for len(b.jobs) < r.size && held < r.maxBytes && r.in.Scan() {
-		r.line++
-		text := r.in.Bytes()
-		b.bytes += int64(len(text)) + 1
-		if r.line < r.fromLine || len(bytes.TrimSpace(text)) == 0 {
-			continue
+	var pause <-chan time.Time
+	for held := 0; len(b.jobs) < r.size && held < r.maxBytes; {
+		select {
+		case text, more := <-r.in.lines:
+			if !more {
+				return r.last(b)
+			}
+			before := len(b.jobs)
+			if err := r.add(&b, text); err != nil {
+				return b, err
+			}
+			if len(b.jobs) > before {
+				held += len(text)
+			}
+		case <-pause:
+			held = r.maxBytes
+		case <-ctx.Done():
+			return b, ctx.Err()
 		}
-		job, err := r.format.parse(text, r.line)
-		if err != nil {
-			return b, fmt.Errorf("line %d: %w", r.line, err)
+		if pause == nil && len(b.jobs) > 0 {
+			timer := time.NewTimer(inputPause)
+			defer timer.Stop()
+			pause = timer.C
 		}
-		held += len(text)
-		b.lines = append(b.lines, r.line)
-		b.jobs = append(b.jobs, job)
 	}
-	if err := r.in.Err(); errors.Is(err, bufio.ErrTooLong) {
+	r.batches++
+	return b, nil
+}
+
+// add puts a line into a batch, if there is a job in it.
+func (r *lineReader) add(b *jobBatch, text []byte) error {
+	r.line++
+	b.bytes += int64(len(text)) + 1
+	if r.line < r.fromLine || len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	job, err := r.format.parse(text, r.line)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", r.line, err)
+	}
+	b.lines = append(b.lines, r.line)
+	b.jobs = append(b.jobs, job)
+	return nil
+}
+
+// last returns the batch that the end of the input has left.
+func (r *lineReader) last(b jobBatch) (jobBatch, error) {
+	switch err := r.in.err; {
+	case errors.Is(err, bufio.ErrTooLong):
 		return b, fmt.Errorf("line %d: longer than %d bytes", r.line+1, longestLine)
-	} else if err != nil {
+	case err != nil:
 		return b, fmt.Errorf("after line %d: %w", r.line, err)
-	}
-	if len(b.jobs) == 0 {
+	case len(b.jobs) == 0:
 		return b, io.EOF
 	}
 	r.batches++

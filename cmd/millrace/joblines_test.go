@@ -11,12 +11,12 @@ import (
 
 func TestLineReader(t *testing.T) {
 	t.Parallel()
-	r := newLineReader(strings.NewReader("1\n\n2\r\n3\n4"), lineFormat{queue: "q", timeout: time.Second}, 2, 2)
+	r := newLineReader(t.Context(), strings.NewReader("1\n\n2\r\n3\n4"), lineFormat{queue: "q", timeout: time.Second}, 2, 2)
 	var lines []int
 	var payloads string
 	bytes := int64(0)
 	for number := 0; ; number++ {
-		b, err := r.next()
+		b, err := r.next(t.Context())
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/hex"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -112,6 +113,64 @@ func TestTraceOfAJob(t *testing.T) {
 	for _, name := range []string{"cancel", "create_client", "create_key"} {
 		if collector.Find(name) == nil {
 			t.Errorf("FR-245 FR-246 there is no span %s in %v", name, traces)
+		}
+	}
+}
+
+// TestTraceOfWorkersJobs: jobs that workers run are part of their caller's trace from the request to their end.
+func TestTraceOfWorkersJobs(t *testing.T) {
+	t.Parallel()
+	collector := testkit.NewCollector(t)
+	s := launchNode(t, "data", "--set", "telemetry.otlp_endpoint="+collector.URL)
+	const (
+		relayed = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
+		flowed  = "00-1123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	)
+	send := func(method, path, body, trace string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if trace != "" {
+			req.Header.Set("Traceparent", trace)
+			req.Header.Set("Tracestate", "vendor=a-b")
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode > 299 {
+			t.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, text, err)
+		}
+		return string(text)
+	}
+	runOf := func(answer string) string {
+		_, rest, _ := strings.Cut(answer, `"run_id":"`)
+		run, _, _ := strings.Cut(rest, `"`)
+		return run
+	}
+	send("POST", "/v2/queues/jobs", `[{"queue":"mail","id":"1","timeout":60,"payload":{}}]`, relayed)
+	run := runOf(send("GET", "/v2/queues/mail/jobs", "", ""))
+	send("DELETE", "/v2/queues/mail/jobs/1/run-id/"+run, "", "")
+	send("POST", "/api/v1/jobs", `{"name":"n","queue":"etl"}`, flowed)
+	run = runOf(send("POST", "/worker/v1/claims", `{"contract":"taskflow"}`, ""))
+	send("POST", "/worker/v1/runs/"+run+"/fail", `{"error":"it broke","retryable":false}`, "")
+	if err := s.terminate(); err != nil {
+		t.Fatal(err)
+	}
+	for trace, want := range map[string]string{relayed: "end enqueue queue run", flowed: "create end queue run! wait"} {
+		spans := collector.Trace(trace)
+		if got := testkit.NamesOf(spans); got != want {
+			t.Errorf("the trace has the spans %s, want %s", got, want)
+		}
+		for _, span := range spans {
+			if span.TraceState != "vendor=a-b" {
+				t.Errorf("%s has the tracestate %q", span.Name, span.TraceState)
+			}
 		}
 	}
 }

@@ -21,7 +21,7 @@ func operatorCommand(p process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "operator",
 		Short: "What only the operator may do",
-		Args:  cobra.NoArgs,
+		Args:  noSuchCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(recoverCommand(p))

@@ -10,7 +10,6 @@ import (
 	"image/png"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -21,10 +20,7 @@ import (
 // TestPicture processes pictures with the real binary as the child, and measures the memory it held at most.
 func TestPicture(t *testing.T) {
 	t.Parallel()
-	binary := filepath.Join(t.TempDir(), "millrace")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	binary := mustBuild(t)
 	command := slices.Concat([]string{binary}, mustPictureChild(t)[1:])
 	limits := picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory, Time: picture.DefaultTime}
 	for _, c := range []struct {

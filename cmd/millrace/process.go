@@ -40,10 +40,20 @@ func onTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// untilSignal returns a context that ends with the first SIGINT or SIGTERM. A second one then ends the process at once,
-// as it would any other.
+// stopSignals are those that ask a command to stop. SIGHUP, by which a terminal says that it is gone, is none for a
+// command that was started to outlive it, as with nohup.
+func stopSignals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
+// untilSignal returns a context that ends with the first of stopSignals. A second one then ends the process at once, as
+// it would any other.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, stopSignals()...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }

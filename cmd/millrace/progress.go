@@ -12,8 +12,8 @@ import (
 // plainEvery is how often progress is told where nobody sees a bar.
 const plainEvery = 2 * time.Second
 
-// progress tells how far long work is: a bar on a terminal, a plain line now and then elsewhere. Safe for concurrent
-// use.
+// progress tells how far long work is, also while nothing happens: a bar on a terminal, a plain line now and then
+// elsewhere. Safe for concurrent use.
 type progress struct {
 	what  string
 	total int64  // in the unit of add; below 1 when nobody knows
@@ -21,16 +21,19 @@ type progress struct {
 	out   io.Writer
 	since func() time.Duration
 	bar   *progressbar.ProgressBar // nil where there is no terminal
+	over  chan struct{}            // closed by end
 
-	mu     sync.Mutex
-	done   int64
-	began  time.Duration
-	spoken time.Duration
-	note   string
+	mu       sync.Mutex
+	done     int64
+	began    time.Duration
+	note     string
+	newsOnly bool // nothing is told twice
+	told     bool // since the last news
+	ended    bool
 }
 
 func (p process) progress(what string, total int64) *progress {
-	g := &progress{what: what, total: total, out: p.stderr, since: p.since, began: p.since(), spoken: p.since()}
+	g := &progress{what: what, total: total, out: p.stderr, since: p.since, began: p.since(), over: make(chan struct{})}
 	if onTerminal(p.stderr) {
 		if total < 1 {
 			total = -1
@@ -38,34 +41,82 @@ func (p process) progress(what string, total int64) *progress {
 		g.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.stderr), progressbar.OptionSetDescription(what),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionShowElapsedTimeOnFinish())
+		_ = g.bar.RenderBlank()
 	}
+	go g.keepTelling()
 	return g
+}
+
+// keepTelling tells how far it is, every plainEvery, until the end.
+func (g *progress) keepTelling() {
+	tick := time.NewTicker(plainEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.tell()
+		case <-g.over:
+			return
+		}
+	}
+}
+
+func (g *progress) tell() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.ended, g.newsOnly && g.told:
+	case g.bar != nil:
+		_ = g.bar.RenderBlank()
+	default:
+		g.line()
+	}
+	g.told = true
 }
 
 // add tells that n more are done, and what there is to say about it.
 func (g *progress) add(n int64, note string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.done += n
-	g.note = note
+	g.set(g.done+n, note)
+}
+
+// at tells how much is done, of what may by now be another total.
+func (g *progress) at(done, total int64, note string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.total != total && g.bar != nil {
+		g.bar.ChangeMax64(total)
+	}
+	g.total = total
+	g.set(done, note)
+}
+
+// set takes in news; the caller holds the lock.
+func (g *progress) set(done int64, note string) {
+	g.done, g.note, g.told = done, note, false
 	if g.bar != nil {
 		g.bar.Describe(g.what + g.of + "  " + note)
-		_ = g.bar.Add64(n)
-		return
-	}
-	if now := g.since(); now-g.spoken >= plainEvery {
-		g.spoken = now
-		g.line()
+		_ = g.bar.Set64(done)
 	}
 }
 
 // line writes one plain line; the caller holds the lock.
 func (g *progress) line() {
-	share := ""
+	text, share := g.note, ""
 	if g.total > 0 {
-		share = fmt.Sprintf(" (%d %%%s)", 100*min(g.done, g.total)/g.total, g.of)
+		share = fmt.Sprintf("%d %%%s", 100*min(g.done, g.total)/g.total, g.of)
 	}
-	fmt.Fprintf(g.out, "%s: %s%s, %s\n", g.what, g.note, share, short(g.since()-g.began))
+	switch {
+	case text == "":
+		text = share
+	case share != "":
+		text += " (" + share + ")"
+	}
+	if text != "" {
+		text += ", "
+	}
+	fmt.Fprintf(g.out, "%s: %s%s\n", g.what, text, short(g.since()-g.began))
 }
 
 // say writes a line of its own between the others.
@@ -82,6 +133,11 @@ func (g *progress) say(format string, args ...any) {
 func (g *progress) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.ended {
+		return
+	}
+	g.ended = true
+	close(g.over)
 	if g.bar != nil {
 		_ = g.bar.Finish()
 		_ = g.bar.Clear()

@@ -2,7 +2,13 @@ package main
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
 	"net/http"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,29 +17,96 @@ import (
 
 const defaultServer = "http://127.0.0.1:8080"
 
+// The environment variables of commands that talk to a server.
+const (
+	envServer        = "MILLRACE_SERVER"
+	envToken         = "MILLRACE_TOKEN"
+	envCACert        = "MILLRACE_CACERT"
+	envOperatorToken = "MILLRACE_OPERATOR_TOKEN"
+)
+
 // remoteFlags are the flags of commands that talk to a server.
 type remoteFlags struct {
 	server string
 	token  string
+	cacert string
 }
 
 func (f *remoteFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.server, "server", "", "address of the server (MILLRACE_SERVER, else "+defaultServer+")")
-	c.Flags().StringVar(&f.token, "token", "", "token of the contract (MILLRACE_TOKEN, which others cannot see)")
+	f.registerServer(c)
+	c.Flags().StringVar(&f.token, "token", "", "token of the contract ("+envToken+", which others cannot see)")
 }
 
+// registerServer leaves out the token.
+func (f *remoteFlags) registerServer(c *cobra.Command) {
+	c.Flags().StringVar(&f.server, "server", "", "address of the server ("+envServer+", else "+defaultServer+")")
+	c.Flags().StringVar(&f.cacert, "cacert", "", "`file` (PEM) of certificates to trust beside those of the system ("+envCACert+")")
+}
+
+// named is the server that flag or environment name, empty for none.
+func (f *remoteFlags) named(p process) string { return cmp.Or(f.server, p.env(envServer)) }
+
+// address is the URL of the server. A host with a port alone is one of HTTP.
 func (f *remoteFlags) address(p process) string {
-	return cmp.Or(f.server, p.env("MILLRACE_SERVER"), defaultServer)
+	address := cmp.Or(f.named(p), defaultServer)
+	if _, _, err := net.SplitHostPort(address); err == nil && !strings.Contains(address, "/") {
+		return "http://" + address
+	}
+	return address
 }
 
-func (f *remoteFlags) bearer(p process) string { return cmp.Or(f.token, p.env("MILLRACE_TOKEN")) }
+func (f *remoteFlags) bearer(p process) string { return cmp.Or(f.token, p.env(envToken)) }
 
-// client connects as the flags and the environment say; transport may be nil.
+// client connects as the flags and the environment say; a nil transport is the usual one.
 func (f *remoteFlags) client(p process, transport http.RoundTripper) (*client.Client, error) {
-	cfg := client.Config{BaseURL: f.address(p), Token: f.bearer(p), UserAgent: "millrace/" + readBuild().Version}
-	if transport != nil {
-		cfg.HTTPClient = &http.Client{Transport: transport}
+	if transport == nil {
+		usual, err := f.transport(p)
+		if err != nil {
+			return nil, err
+		}
+		transport = usual
 	}
-	c, err := client.New(cfg)
+	c, err := client.New(client.Config{BaseURL: f.address(p), Token: f.bearer(p), UserAgent: userAgent(),
+		HTTPClient: &http.Client{Transport: transport}})
 	return c, withCode(exitUsage, err)
+}
+
+func userAgent() string { return "millrace/" + readBuild().Version }
+
+// transport is what requests to the server go through.
+func (f *remoteFlags) transport(p process) (*http.Transport, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 64
+	trust, err := f.trust(p)
+	transport.TLSClientConfig = trust
+	return transport, err
+}
+
+// trust says which certificates are trusted; nil means those of the system.
+func (f *remoteFlags) trust(p process) (*tls.Config, error) {
+	path := cmp.Or(f.cacert, p.env(envCACert))
+	if path == "" {
+		return nil, nil
+	}
+	trusted, err := trustedWith(path)
+	if err != nil {
+		return nil, withCode(exitUsage, fmt.Errorf("--cacert: %w", err))
+	}
+	return &tls.Config{RootCAs: trusted}, nil
+}
+
+// trustedWith returns the certificates of the system and those of a file.
+func trustedWith(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	trusted, err := x509.SystemCertPool()
+	if err != nil {
+		trusted = x509.NewCertPool()
+	}
+	if !trusted.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("there is no certificate in %s (PEM)", path)
+	}
+	return trusted, nil
 }

@@ -12,41 +12,69 @@ import (
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/places"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/stream"
-	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// places opens what contracts keep beside the store: objects and streams. Who needs none has none.
-func (k *parts) places(ctx context.Context) (err error) {
+// Where contracts keep what they keep beside the store.
+const (
+	inDataDir = false
+	elsewhere = true // objects.url, stream.url
+)
+
+// openPlaces opens what contracts keep beside the store, there: objects and streams. Who needs none has none.
+func (k *parts) openPlaces(ctx context.Context, there bool) error {
+	s := k.settings
+	if keeps := s.Serves(fetchbox.Name) || s.Serves(images.Name); keeps && (s.Objects.URL != "") == there {
+		if err := k.openObjects(ctx); err != nil {
+			return err
+		}
+	}
+	if s.KeepsStreams() && (s.Stream.URL != "") == there {
+		return k.openStreams(ctx)
+	}
+	return nil
+}
+
+// sharePlaces has the nodes of one database keep to the same objects and streams.
+func (k *parts) sharePlaces() {
+	if k.settings.Store.Postgres() && k.objects != nil {
+		k.shared = places.New(places.Config{Log: k.log, Objects: k.objects, Streams: k.streams, Rebind: k.settings.RebindStorage})
+	}
+}
+
+func (k *parts) openObjects(ctx context.Context) (err error) {
+	k.objects, err = object.Open(ctx, object.Config{Dir: filepath.Join(k.settings.DataDir, "objects"), URL: k.settings.Objects.URL,
+		Bucket: k.settings.Objects.Bucket, Part: k.objectsPart()})
+	if err != nil {
+		return unable("objects.url: %s", plain(err))
+	}
+	k.tryObjects(ctx)
+	return nil
+}
+
+// streamSpecs are the streams of the contracts that are served.
+func (k *parts) streamSpecs() []stream.Spec {
 	var specs []stream.Spec
 	if s := &k.settings.FetchBox; k.settings.Serves(fetchbox.Name) {
 		specs = append(specs, fetchbox.Streams(s.TasksRetention, s.LogsRetention, s.DLQRetention)...)
 	}
-	pictures := k.settings.Serves(images.Name)
-	if pictures && k.settings.Images.QueueURL == "" {
+	if k.settings.Serves(images.Name) && k.settings.Images.QueueURL == "" {
 		specs = append(specs, images.Streams()...)
 	}
-	if len(specs) == 0 && !pictures {
-		return nil
-	}
-	k.objects, err = object.Open(ctx, object.Config{Dir: filepath.Join(k.settings.DataDir, "objects"), URL: k.settings.Objects.URL,
-		Bucket: k.settings.Objects.Bucket})
-	if err != nil {
-		return unable("objects: %v", err)
-	}
-	k.tryObjects(ctx)
-	if len(specs) == 0 {
-		return nil
-	}
+	return specs
+}
+
+func (k *parts) openStreams(ctx context.Context) (err error) {
 	s := &k.settings.Stream
-	if k.settings.Store.Postgres() && s.URL == "" {
-		k.log.Info("the streams are in this process: where another node works on the same database, set stream.url, and objects.url")
-	}
 	k.streams, err = stream.Open(ctx, stream.Config{URL: s.URL, Listen: s.Listen, Token: s.Token.Reveal(), Dir: filepath.Join(k.settings.DataDir, "streams"),
-		Node: k.node, Specs: specs, Log: k.log, Now: k.process.now})
+		Node: k.node, Specs: k.streamSpecs(), Log: k.log, Part: k.streamsPart(), Now: k.process.now})
+	if err != nil && s.URL != "" {
+		return unable("stream.url (%s): %s", hostsOf(s.URL, "4222"), plain(err))
+	}
 	if err != nil {
-		return unable("streams: %v", err)
+		return unable("streams: %s", plain(err))
 	}
 	return nil
 }
@@ -59,9 +87,7 @@ const tryTime = 3 * time.Second
 func (k *parts) tryObjects(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
-	if err := k.objects.Ping(ctx); err != nil {
-		k.log.Warn("the object storage is of no use yet", telemetry.ErrorMessage, err)
-	}
+	_ = k.objects.Ping(ctx) // its part tells
 }
 
 // closePlaces ends what places opened.
@@ -82,12 +108,13 @@ func fetchBoxRoom(p *parts, log *slog.Logger) (server.Place, error) {
 	f, err := fetchbox.New(fetchbox.Config{
 		Log: log, Registry: p.registries.For(fetchbox.Name, ""), Now: p.process.now, Elapsed: p.process.since, Random: random,
 		Token: s.Token, OperatorToken: p.operatorToken, Tracing: p.tracing, Node: p.node,
-		Objects: p.objects, Streams: p.streams, Types: jobTypes(p.settings), Pools: proxyPools(p.settings),
-		MaxResources: s.MaxResources, MaxManifest: s.MaxManifest, Tries: s.Tries, BackoffBase: s.BackoffBase, Lease: s.Lease,
+		Objects: p.objects, Streams: p.streams, Shared: p.shared, Types: jobTypes(p.settings), Pools: proxyPools(p.settings),
+		MaxResources: s.MaxResources, MaxManifest: s.MaxManifest, Tries: s.Tries, MaxLostRuns: s.MaxLostRuns, BackoffBase: s.BackoffBase, Lease: s.Lease,
 		ConnectTimeout: s.ConnectTimeout, DownloadTimeout: s.DownloadTimeout, MaxDownload: s.MaxDownload, MaxPerHost: s.MaxPerHost,
 		IdempotencyWindow: s.IdempotencyWindow, LedgerRetention: s.LedgerRetention, LedgerMaxBytes: s.LedgerMaxBytes,
-		Off: p.noWorkers, Grace: grace - grace/8,
-		Egress: egress.Config{Local: p.settings.OnLoopback(), Allow: p.settings.Egress.Allow, UserAgent: "millrace/" + readBuild().Version},
+		PruneInterval: p.settings.PruneInterval,
+		Off:           p.noWorkers, Grace: grace - grace/8,
+		Egress: egress.Config{Local: p.settings.OnLoopback(), Allow: p.settings.Egress.Allow, UserAgent: userAgent()},
 	})
 	if err != nil {
 		return server.Place{}, err

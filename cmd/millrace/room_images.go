@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 func imagesRoom(p *parts, log *slog.Logger) (server.Place, error) {
@@ -25,12 +26,8 @@ func imagesRoom(p *parts, log *slog.Logger) (server.Place, error) {
 	if err != nil {
 		return server.Place{}, unable("data_dir: %v", err)
 	}
-	if p.messages, err = imageMessages(p, log); err != nil {
-		return server.Place{}, unable("images.queue_url: %v", err)
-	}
-	network, err := imageCDN(p)
-	if err != nil {
-		return server.Place{}, unable("images.cdn: %v", err)
+	if p.messages == nil {
+		p.messages = images.Embedded(p.streams, log)
 	}
 	workers := s.Workers
 	if workers == 0 {
@@ -38,7 +35,7 @@ func imagesRoom(p *parts, log *slog.Logger) (server.Place, error) {
 	}
 	r, err := images.New(images.Config{
 		Log: log, API: p.registries.For(images.Name, "api"), Worker: p.registries.For(images.Name, "worker"), Now: p.process.now, Random: random,
-		Token: s.Token, Tracing: p.tracing, Node: p.node, Objects: p.objects, Bucket: p.settings.Objects.Bucket, Queue: p.messages, CDN: network,
+		Token: s.Token, Tracing: p.tracing, Node: p.node, Objects: p.objects, Shared: p.shared, Bucket: p.settings.Objects.Bucket, Queue: p.messages, CDN: p.cdn,
 		Processor: &picture.Processor{Command: child, Limits: picture.Limits{Pixels: int64(s.MaxPixels), Memory: picture.DefaultMemory,
 			Time: picture.DefaultTime}},
 		WorkDir: workDir, LockTimeout: s.LockTimeout, MaxAttempts: s.MaxAttempts, BackoffBase: s.BackoffBase, BackoffMax: s.BackoffMax,
@@ -62,21 +59,35 @@ func freshDir(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// imageMessages is the queue that proposes image jobs.
-func imageMessages(p *parts, log *slog.Logger) (message.Queue, error) {
-	if at := p.settings.Images.QueueURL; at != "" {
-		return message.OpenSQS(context.Background(), at, log)
+// connectImages makes the ways out that Images needs: to its queue, where that is not of the streams, and to a CDN.
+func (k *parts) connectImages(ctx context.Context) error {
+	s := &k.settings.Images
+	if !k.settings.Serves(images.Name) {
+		return nil
 	}
-	return images.Embedded(p.streams, log), nil
+	if s.QueueURL != "" {
+		queue, err := message.OpenSQS(context.WithoutCancel(ctx), s.QueueURL, k.log.With(telemetry.Contract, images.Name), k.queuePart())
+		if err != nil {
+			return unable("images.queue_url: %s", plain(err))
+		}
+		k.messages = queue
+	}
+	network, err := imageCDN(ctx, k)
+	if err != nil {
+		return unable("images.cdn: %s", plain(err))
+	}
+	k.cdn = network
+	return nil
 }
 
 // imageCDN is what is told of images that have changed; nil is nobody.
-func imageCDN(p *parts) (cdn.CDN, error) {
+func imageCDN(ctx context.Context, p *parts) (cdn.CDN, error) {
 	switch s := &p.settings.Images; s.CDN {
 	case config.CDNHTTP:
-		return &cdn.HTTP{URL: s.CDNURL, Client: p.egress}, nil
+		return p.watched(&cdn.HTTP{URL: s.CDNURL, Client: p.egress}), nil
 	case config.CDNCloudFront:
-		return cdn.NewCloudFront(context.Background(), s.CloudFrontDistribution, p.egress)
+		network, err := cdn.NewCloudFront(context.WithoutCancel(ctx), s.CloudFrontDistribution, p.egress)
+		return p.watched(network), err
 	}
 	return nil, nil
 }

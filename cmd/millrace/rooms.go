@@ -12,11 +12,14 @@ import (
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/contract/images/cdn"
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/places"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -33,9 +36,13 @@ type parts struct {
 	egress     *egress.Client // the only way out
 	node       string
 	noWorkers  bool // jobs are run elsewhere
+	engine     *engine.Engine
+	unlock     func() // the data directory, when the node has it
 	objects    *object.Objects
 	streams    *stream.Streams
-	messages   message.Queue // of image jobs
+	shared     *places.Places // nil where no other node can have the database
+	messages   message.Queue  // of image jobs
+	cdn        cdn.CDN        // is told of images that have changed; nil is nobody
 
 	// operatorToken is what /operators asks for; empty where it is open (G-FB-31).
 	operatorToken config.Secret
@@ -80,7 +87,7 @@ func rooms(p *parts) ([]server.Place, error) {
 
 func relayRoom(p *parts, log *slog.Logger) (server.Place, error) {
 	s := &p.settings.Relay
-	r, err := relay.New(relay.Config{Log: log, Registry: p.registries.For(relay.Name, ""), Token: s.Token, V1: s.V1,
+	r, err := relay.New(relay.Config{Tracing: p.tracing, Log: log, Registry: p.registries.For(relay.Name, ""), Token: s.Token, V1: s.V1,
 		MaxNumJobs: s.MaxNumJobs, BodyLimit: s.BodyLimit, RetryableStatus: s.RetryableStatus})
 	return server.Place{Room: r, Listen: s.Listen, OpenAPI: relay.OpenAPI}, err
 }
@@ -111,7 +118,7 @@ func forgeRunRoom(p *parts, log *slog.Logger) (server.Place, error) {
 		workers = 0
 	}
 	r, err := forgerun.New(forgerun.Config{
-		Log: log, Registry: p.registries.For(forgerun.Name, ""), Now: p.process.now, Elapsed: p.process.since, Random: random,
+		Log: log, LogRequests: s.LogRequests, Registry: p.registries.For(forgerun.Name, ""), Now: p.process.now, Elapsed: p.process.since, Random: random,
 		Pepper: pepper, Node: p.node, Client: p.egress, Tracing: p.tracing,
 		Types: s.Types, Workers: workers, JobsPerWorker: s.JobsPerWorker, Lease: s.Lease, Heartbeat: s.Heartbeat,
 		Grace:      grace - grace/8, // the rest is for writing what became of what did not end

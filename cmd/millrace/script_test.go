@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -95,7 +97,7 @@ func scriptServer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() {
 		s.kill()
-		ts.Logf("[server %s]\n%s", args[0], s.stderr)
+		ts.Logf("[server %s]\n%s", args[0], s.stderr.String())
 	})
 	ts.Setenv("MILLRACE_SERVER", s.url)
 	servers.Store(scriptKey{ts, args[0]}, s)
@@ -241,7 +243,7 @@ func until(fatal func(string, ...any), what string, met func() bool) {
 type launched struct {
 	cmd    *exec.Cmd
 	url    string
-	stderr *bytes.Buffer
+	stderr *testkit.Journal
 	ended  chan struct{}
 }
 
@@ -249,8 +251,9 @@ type launched struct {
 func launch(binary, dir string, environ []string, args ...string) (*launched, error) {
 	cmd := exec.Command(binary, append([]string{"serve", "--config", os.DevNull, "--set", "data_dir=" + dir,
 		"--set", "listen=127.0.0.1:0"}, args...)...)
-	cmd.Dir, cmd.Env = filepath.Dir(dir), environ
-	s := &launched{cmd: cmd, stderr: &bytes.Buffer{}, ended: make(chan struct{})}
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = filepath.Dir(dir), environ, &syscall.SysProcAttr{}
+	endWithUs(cmd) // also where the tests are ended by their time-out
+	s := &launched{cmd: cmd, stderr: &testkit.Journal{}, ended: make(chan struct{})}
 	cmd.Stderr = s.stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

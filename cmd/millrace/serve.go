@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -34,9 +33,10 @@ func serveCommand(p process) *cobra.Command {
 		Short: "Start a server",
 		Long: `Start a server. Without any setting it listens on 127.0.0.1:8080 and keeps its data
 in ./millrace-data, on SQLite; 'millrace config' shows all settings. When it
-listens it prints one line with its address; logs go to standard error.
+listens it prints one line with its address, and on a terminal below that what it
+is, what is open without a token and what to try; logs go to standard error.
 
-SIGINT or SIGTERM stops it: no new requests, waiting polls answer, requests under
+SIGINT, SIGTERM or SIGHUP stops it: no new requests, waiting polls answer, requests under
 way and runs of jobs end, within the setting shutdown_grace. A second signal ends
 it at once; what was acknowledged is on disk either way.
 
@@ -55,7 +55,7 @@ and metrics.`,
 				ctx, stop = p.untilStdinEnds(ctx)
 				defer stop()
 			}
-			return serve(ctx, p, settings, mode)
+			return logged(p, settings, serve(ctx, p, settings, mode))
 		},
 	}
 	flags.register(c)
@@ -77,6 +77,10 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
+	defer p.captureLibraries(log)()
+	for _, text := range settings.Strays() {
+		log.Warn(text)
+	}
 	registries, err := telemetry.NewRegistries()
 	if err != nil {
 		return withCode(exitFailed, err)
@@ -88,23 +92,41 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	if err := canStart(ctx, settings); err != nil {
 		return err
 	}
+	k := &parts{process: p, settings: settings, log: log, registries: registries, node: nodeName(), noWorkers: mode.noWorkers}
+	defer k.close()
+	if err := k.connect(ctx); err != nil {
+		return err
+	}
 	opened, err := openStore(ctx, p, settings, observe)
 	if err != nil {
 		return err
 	}
-	k := &parts{process: p, settings: settings, log: log, registries: registries, node: nodeName(), noWorkers: mode.noWorkers}
+	opened = store.Watched(opened, k.storePart().Do)
 	node, err := newNode(ctx, k, opened, mode)
 	if err == nil {
 		err = withCode(exitUnable, node.Listen(ctx))
 	}
 	if err != nil {
 		opened.Close()
-		k.close()
 		return err
 	}
-	defer k.close()
-	fmt.Fprintf(p.stdout, "millrace %s%s%s\n", readBuild().Version, listeningOn, strings.Join(node.URLs(), " and "))
+	k.succeed(ctx)
+	k.greet(node.URLs(), mode.workersOnly)
 	return withCode(exitFailed, node.Run(ctx))
+}
+
+// logged writes the end of a server that fails as a line of the log, where those are for
+// programs to read.
+func logged(p process, s *config.Settings, err error) error {
+	if err == nil || s.Log.Format != "json" {
+		return err
+	}
+	log, failed := telemetry.NewLogger(p.stderr, s.Log.Format, s.Log.Level)
+	if failed != nil {
+		return err
+	}
+	log.Error("the server ends", telemetry.ErrorMessage, err.Error(), "exit_code", codeOf(err))
+	return withCode(codeOf(err), errLogged)
 }
 
 // canStart finds out what most often stops a start, before anything is made: a node that does not start leaves nothing
@@ -114,6 +136,9 @@ func canStart(ctx context.Context, s *config.Settings) error {
 		if _, err := loadPepper(s); err != nil {
 			return err
 		}
+	}
+	if err := checkLocalStore(ctx, s); err != nil {
+		return err
 	}
 	return withCode(exitUnable, server.CanListen(ctx, s))
 }
@@ -138,12 +163,10 @@ func newNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) 
 	if err := operatorToken(k.settings, k.log); err != nil {
 		return nil, err
 	}
-	if err := k.connect(ctx); err != nil {
-		return nil, withCode(exitFailed, err)
-	}
-	if err := k.places(ctx); err != nil {
+	if err := k.openPlaces(ctx, inDataDir); err != nil {
 		return nil, err
 	}
+	k.sharePlaces()
 	places, err := rooms(k)
 	if err != nil {
 		return nil, err
@@ -153,19 +176,34 @@ func newNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) 
 		return nil, err
 	}
 	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Places: places, Surfaces: beside, Log: k.log,
-		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuild().Version, Random: random, Elapsed: k.process.since,
+		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuild().Version, Page: k.page(mode.workersOnly), Random: random, Elapsed: k.process.since,
 		WorkersOnly: mode.workersOnly,
-		Engine:      func(e *engine.Engine) error { return registerDepths(e, k.registries) }})
+		Engine: func(e *engine.Engine) error {
+			k.engine = e
+			k.shared.Bind(ctx, e)
+			return registerDepths(e, k.registries)
+		}})
 	return node, withCode(exitUnable, err)
 }
 
-// connect makes the ways out of the process: for calls to others, guarded, and for traces.
-func (k *parts) connect(ctx context.Context) (err error) {
-	k.egress, err = egress.New(egress.Config{Local: k.settings.OnLoopback(), Allow: k.settings.Egress.Allow, UserAgent: "millrace/" + readBuild().Version})
+// connect makes the ways out of the process: for calls to others, guarded, for traces, and to what is kept elsewhere. It
+// comes before the store, as it makes nothing in the data directory.
+func (k *parts) connect(ctx context.Context) error {
+	if err := k.connectEgress(ctx); err != nil {
+		return withCode(exitFailed, err)
+	}
+	if err := k.connectImages(ctx); err != nil {
+		return err
+	}
+	return k.openPlaces(ctx, elsewhere)
+}
+
+func (k *parts) connectEgress(ctx context.Context) (err error) {
+	k.egress, err = egress.New(egress.Config{Local: k.settings.OnLoopback(), Allow: k.settings.Egress.Allow, UserAgent: userAgent()})
 	if err != nil {
 		return err
 	}
-	k.tracing, err = telemetry.NewTracing(ctx, k.settings.Telemetry.OTLPEndpoint, k.log, attribute.String("service.name", "millrace"),
+	k.tracing, err = telemetry.NewTracing(ctx, k.settings.Telemetry.OTLPEndpoint, k.tracesPart(), attribute.String("service.name", "millrace"),
 		attribute.String("service.version", readBuild().Version), attribute.String("service.instance.id", k.node))
 	return err
 }
@@ -173,9 +211,12 @@ func (k *parts) connect(ctx context.Context) (err error) {
 // tracesTime bounds the sending of the last traces.
 const tracesTime = 3 * time.Second
 
-// close ends what connect made.
+// close ends what connect and newNode made.
 func (k *parts) close() {
 	k.closePlaces()
+	if k.unlock != nil {
+		k.unlock()
+	}
 	if k.egress != nil {
 		k.egress.Close()
 	}

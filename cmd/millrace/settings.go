@@ -20,9 +20,14 @@ func (f *settingsFlags) register(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.set, "set", nil, "a setting as KEY=VALUE, over file and environment; may be repeated. Others can see it: keep secrets in the file")
 }
 
+// otherVariables are those that commands read or `work` sets; with the last one tests are told what there is.
+var otherVariables = []string{envServer, envToken, envCACert, envOperatorToken, "MILLRACE_QUEUE", "MILLRACE_JOB_ID",
+	"MILLRACE_RUN_ID", "MILLRACE_STATE", "MILLRACE_CONTRACT", "MILLRACE_ATTEMPT", "MILLRACE_TEST_"}
+
 // load resolves the settings; whatever is wrong with them is a usage error.
 func (f *settingsFlags) load(p process, c *cobra.Command) (*config.Settings, error) {
-	src := config.Sources{File: config.DefaultFile, Environ: p.environ, Flags: map[string]string{}, Handlers: handler.Options()}
+	src := config.Sources{File: config.DefaultFile, Environ: p.environ, Flags: map[string]string{},
+		Others: otherVariables, Handlers: handler.Options()}
 	if c.Flags().Changed("config") {
 		src.File, src.Explicit = f.file, true
 	}

@@ -62,7 +62,7 @@ machine under the address of --sink.`,
 			return f.run(p, mix)
 		},
 	}
-	c.Flags().StringVar(&f.remote.server, "server", "", "address of the server (MILLRACE_SERVER, else "+defaultServer+")")
+	f.remote.registerServer(c)
 	c.Flags().Float64Var(&f.rate, "rate", 10, "plays a second, at most; a play is a job, for some kinds two")
 	c.Flags().StringVar(&f.mix, "mix", "all", "work kinds as `KIND=WEIGHT,...`; KIND may end in *, all is every kind alike")
 	c.Flags().DurationVar(&f.duration, "duration", 30*time.Second, "how long jobs are submitted")
@@ -137,8 +137,12 @@ func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) 
 	}
 	s := &simulator{p: p, flags: f, mix: mix, name: rand.Text()[:10], lanes: map[client.ForgeRunKind]*simClient{},
 		watches: simWatches{jobs: map[string]*simWatch{}}, outages: simOutages{now: p.now}}
-	transport := &http.Transport{MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 30 * time.Second}
-	cfg := client.Config{BaseURL: f.remote.address(p), UserAgent: "millrace/" + readBuild().Version,
+	transport, err := f.remote.transport(p)
+	if err != nil {
+		return nil, err
+	}
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, 256, 30*time.Second
+	cfg := client.Config{BaseURL: f.remote.address(p), UserAgent: userAgent(),
 		HTTPClient: &http.Client{Transport: watched{transport, &s.outages}}, RequestTimeout: 15 * time.Second,
 		Retry: client.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}}
 	hasty, err := client.New(cfg)
@@ -262,7 +266,9 @@ type simCount struct {
 	settling bool
 }
 
-func (c *simCount) note() string { return fmt.Sprintf("%d plays begun, %d ended", c.began, c.ended) }
+func (c *simCount) note() string {
+	return fmt.Sprintf("%s begun, %d ended", counted(int64(c.began), "play"), c.ended)
+}
 
 func (c *simCount) begin() {
 	c.mu.Lock()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/sqlite"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // databaseFile is where SQLite keeps the jobs.
@@ -22,7 +24,11 @@ func databaseFile(s *config.Settings) string { return filepath.Join(s.DataDir, "
 // openStore opens what the settings name and brings its schema up to date.
 func openStore(ctx context.Context, p process, s *config.Settings, observe func(string, time.Duration, error)) (store.Store, error) {
 	if s.Store.Postgres() {
-		opened, err := postgres.Open(ctx, postgres.Config{URL: s.Store.Reveal(), Observe: observe})
+		log, err := telemetry.NewLogger(p.stderr, s.Log.Format, s.Log.Level)
+		if err != nil {
+			return nil, withCode(exitUsage, err)
+		}
+		opened, err := postgres.Open(ctx, postgres.Config{URL: s.Store.Reveal(), Conns: s.Postgres.MaxConnections, Observe: observe, Log: log})
 		if err != nil {
 			return nil, storeError(s, err)
 		}
@@ -33,6 +39,25 @@ func openStore(ctx context.Context, p process, s *config.Settings, observe func(
 		return nil, storeError(s, err)
 	}
 	return opened, nil
+}
+
+// checkLocalStore stops a start on PostgreSQL in a data directory whose SQLite database has jobs: they would be out of sight.
+func checkLocalStore(ctx context.Context, s *config.Settings) error {
+	if !s.Store.Postgres() || s.IgnoreLocalStore {
+		return nil
+	}
+	const ways = "start with store=sqlite to go on with them, or with --set ignore_local_store=true to leave them there"
+	jobs, err := sqlite.Held(ctx, databaseFile(s))
+	switch {
+	case err != nil:
+		return unable("data_dir: %s holds a SQLite database that cannot be read (%v); start with --set ignore_local_store=true to leave it there",
+			s.DataDir, err)
+	case jobs == 1:
+		return unable("data_dir: %s holds a SQLite database with 1 job, which is not in %s: %s", s.DataDir, s.Store, ways)
+	case jobs > 1:
+		return unable("data_dir: %s holds a SQLite database with %d jobs, which are not in %s: %s", s.DataDir, jobs, s.Store, ways)
+	}
+	return nil
 }
 
 // schemaVersion reports the schema of the configured store and the newest that this binary knows. It makes no database
@@ -57,18 +82,20 @@ func storeError(s *config.Settings, err error) error {
 	}
 	where := "the store in " + s.DataDir
 	if s.Store.Postgres() {
-		where = "the store " + s.Store.String()
+		where = "the store " + s.Store.String() + " (setting store)"
 	}
+	return unable("%s cannot be opened: %s", where, plain(err))
+}
+
+// plain is an error as people read it: without the verb that failed, and with the cause in brackets.
+func plain(err error) string {
 	var e *job.Error
 	if !errors.As(err, &e) {
-		return unable("%s cannot be opened: %v", where, err)
+		return err.Error()
 	}
-	text := e.Msg
-	if text == "" {
-		text = e.Kind.String()
-	}
+	text := cmp.Or(e.Msg, e.Kind.String())
 	if e.Err != nil {
 		text += fmt.Sprintf(" (%v)", e.Err)
 	}
-	return unable("%s cannot be opened: %s", where, text)
+	return text
 }

@@ -26,15 +26,16 @@ func readBuild() build {
 	if !ok {
 		return b
 	}
-	b.Go = info.GoVersion
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
-	}
+	return buildOf(info)
+}
+
+func buildOf(info *debug.BuildInfo) build {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	b.Revision, b.Time, b.Modified = settings["vcs.revision"], settings["vcs.time"], settings["vcs.modified"] == "true"
+	b := build{Go: info.GoVersion, Revision: settings["vcs.revision"], Time: settings["vcs.time"], Modified: settings["vcs.modified"] == "true"}
+	b.Version = b.name(info.Main.Version)
 	b.Platform = settings["GOOS"] + "/" + settings["GOARCH"]
 	for _, d := range info.Deps {
 		switch d.Path {
@@ -45,6 +46,21 @@ func readBuild() build {
 		}
 	}
 	return b
+}
+
+// name is the version of the module or, where Go gave it none, one made of the revision that it was built from.
+func (b *build) name(module string) string {
+	if module != "" && module != "(devel)" {
+		return module
+	}
+	if b.Revision == "" {
+		return "unknown" // as by `go run`
+	}
+	name := "revision-" + b.Revision[:min(len(b.Revision), 12)]
+	if b.Modified {
+		name += "+dirty"
+	}
+	return name
 }
 
 func versionCommand(p process) *cobra.Command {

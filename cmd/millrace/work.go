@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -32,18 +33,15 @@ type workFlags struct {
 	untilEmpty  bool
 	drain       time.Duration
 	killAfter   time.Duration
+	quiet       bool
 }
 
-func workCommand(p process) *cobra.Command {
-	var f workFlags
-	c := &cobra.Command{
-		Use:   "work QUEUE... -- COMMAND [ARG...]",
-		Short: "Run a command for each job of a queue",
-		Long: `Run a command for each job of a queue of Relay, or of one or more queues of the
+const workHelp = `Run a command for each job of a queue of Relay, or of one or more queues of the
 contract that --contract names. The command gets the payload on its standard
 input and, in its environment, MILLRACE_QUEUE, MILLRACE_JOB_ID, MILLRACE_RUN_ID
 and MILLRACE_STATE (the job's state, empty when there is none). What it writes is
-passed through.
+passed through; on its standard error millrace adds what it waits for, and each
+job that it takes and how that ended (--quiet leaves it at failures).
 
 While it runs the job is kept alive by heartbeats. When it exits with 0 the job
 is completed. A command whose run is lost, because the job was deleted, replaced
@@ -60,11 +58,23 @@ refuses fails the job for good, and of Images this try. A command that was ended
 by a signal to millrace gives its job back. The environment then also has
 MILLRACE_CONTRACT and MILLRACE_ATTEMPT, from 1 on.
 
-The first SIGINT or SIGTERM stops polling and lets commands finish, for --drain;
+A command that cannot be started, or exits with 126 or 127, as a shell does when a
+program is missing or not executable, is never the job's fault: the job goes back
+to its queue (of Images the attempt counts, of ForgeRun the run is lost), no more
+jobs are taken, and millrace ends with 3.
+
+The first SIGINT, SIGTERM or SIGHUP stops polling and lets commands finish, for --drain;
 a second one is passed on to them, as is SIGTERM when --drain is over. What does
 not end within --kill-after is killed, with everything it started in its process
 group. On Linux a command is killed as well when millrace itself is; what it has
-started is not.`,
+started is not.`
+
+func workCommand(p process) *cobra.Command {
+	var f workFlags
+	c := &cobra.Command{
+		Use:   "work QUEUE... -- COMMAND [ARG...]",
+		Short: "Run a command for each job of a queue",
+		Long:  workHelp,
 		Args: func(c *cobra.Command, args []string) error {
 			if n := c.ArgsLenAtDash(); n < 1 || n == len(args) || n > 1 && f.contract == contractRelay {
 				return usageError("work takes a queue, or several with --contract, then -- and a command: millrace work QUEUE -- COMMAND [ARG...]")
@@ -94,6 +104,7 @@ started is not.`,
 	c.Flags().IntVar(&f.concurrency, "concurrency", 1, "commands at a time")
 	c.Flags().IntVar(&f.maxJobs, "max-jobs", 0, "stop after so many jobs; 0 is no limit")
 	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "stop when the queue has nothing to hand out and no command runs; what waits for its retry is left")
+	c.Flags().BoolVar(&f.quiet, "quiet", false, "write about failures only")
 	c.Flags().DurationVar(&f.drain, "drain", 25*time.Second, "time that running commands get after the first signal")
 	c.Flags().DurationVar(&f.killAfter, "kill-after", 5*time.Second, "time that a terminated command gets before it is killed")
 	return c
@@ -115,7 +126,10 @@ func (f *workFlags) run(p process, queues, command []string) error {
 	}
 	polling, stopPolling := context.WithCancel(context.Background())
 	defer stopPolling()
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport, err := f.remote.transport(p)
+	if err != nil {
+		return err
+	}
 	transport.MaxIdleConnsPerHost = f.concurrency + 1 // the beats and completions of all commands, and the poll
 	g := &gate{polls: relayPolls{}, next: transport, stop: stopPolling, left: f.maxJobs,
 		limited: f.maxJobs > 0, untilEmpty: f.untilEmpty}
@@ -126,7 +140,7 @@ func (f *workFlags) run(p process, queues, command []string) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.stderr, nil))
+	log := f.log(p.stderr)
 	r := &commandRunner{args: command, environ: p.environ, stdout: p.stdout, stderr: p.stderr, killAfter: f.killAfter,
 		log: log, gate: g}
 	hard, end := context.WithCancelCause(context.Background())
@@ -134,9 +148,17 @@ func (f *workFlags) run(p process, queues, command []string) error {
 	r.hard = hard
 	go f.obey(log, polling, stopPolling, end)
 
+	log.Info("waiting for jobs", "contract", f.contract, "queues", strings.Join(queues, ","), "server", f.remote.address(p),
+		"concurrency", f.concurrency)
+	n := &neighbors{metrics: strings.TrimRight(f.remote.address(p), "/") + "/metrics", http: &http.Client{Transport: transport},
+		contract: f.contract, queues: queues, log: log}
+	n.look(polling)
+	go n.keepLooking(polling, g)
+
 	if err := f.worker(c, queues, r, log).Run(polling); err != nil {
 		return withCode(exitUsage, err)
 	}
+	log.Info("stopped", "jobs", g.taken())
 	if err := g.ended(); err != nil {
 		return err
 	}
@@ -144,6 +166,21 @@ func (f *workFlags) run(p process, queues, command []string) error {
 		return withCode(exitInterrupted, errors.New("stopped before all commands had finished; their jobs come back"))
 	}
 	return nil
+}
+
+// log writes what the worker has to say. That a job was started or completed is a detail in the log of a server, and
+// what this command is watched for.
+func (f *workFlags) log(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.LevelKey && a.Value.Any() == slog.LevelDebug {
+			return slog.Any(a.Key, slog.LevelInfo)
+		}
+		return a
+	}}
+	if f.quiet {
+		options.Level = slog.LevelWarn
+	}
+	return slog.New(slog.NewTextHandler(w, options))
 }
 
 const contractRelay = "relay"
@@ -175,7 +212,7 @@ func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner, 
 // obey turns signals into the end of polling, then into the end of the commands.
 func (f *workFlags) obey(log *slog.Logger, polling context.Context, stopPolling context.CancelFunc, end context.CancelCauseFunc) {
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, stopSignals()...)
 	select {
 	case <-signals:
 	case <-polling.Done(): // --max-jobs or --until-empty: running commands are not hurried
@@ -217,7 +254,23 @@ func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 	defer r.gate.leave()
 	ctx, cancel := r.bound(ctx)
 	defer cancel()
-	return r.execute(ctx, relayTask(run.Job), r.stdout, r.stderr)
+	reason := &tail{most: longestReason}
+	err := r.execute(ctx, relayTask(run.Job), r.stdout, io.MultiWriter(r.stderr, reason))
+	if err == nil {
+		return nil
+	}
+	err = withReason(err, reason.line())
+	if errors.Is(err, errCannotRun) {
+		r.refuse(err)
+		// Relay has no release, and a timeout would count: the same job takes the place of this one.
+		err = errors.Join(err, run.Requeue(context.WithoutCancel(ctx), []client.RelaySpec{run.Job.RelaySpec}, client.RelayUnique))
+	}
+	return err
+}
+
+// refuse stops the worker because of a command that would fail for every other job too.
+func (r *commandRunner) refuse(err error) {
+	r.gate.refuse(exitUnable, fmt.Errorf("no more jobs are taken, and this one went back: %w", err))
 }
 
 // bound ends the context with that of the commands too.

@@ -32,19 +32,29 @@ func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json
 		}
 		return out.result(), nil
 	}
+	if errors.Is(err, errCannotRun) {
+		err = withReason(err, reason.line())
+		r.refuse(err)
+		return nil, fmt.Errorf("%w: %w", client.ErrRelease, err)
+	}
 	if r.hard.Err() != nil && ctx.Err() == nil {
 		return nil, errors.Join(err, run.Release(context.WithoutCancel(ctx)))
 	}
 	return nil, verdict(err, reason.line())
 }
 
+// withReason adds what a command wrote last to the error it ended with.
+func withReason(err error, reason string) error {
+	if reason == "" {
+		return err
+	}
+	return fmt.Errorf("%s (%w)", reason, err)
+}
+
 // verdict makes of the end of a command what the contract should know of it.
 func verdict(err error, reason string) error {
 	var exit *exec.ExitError
-	told := err
-	if reason != "" {
-		told = fmt.Errorf("%s (%w)", reason, err)
-	}
+	told := withReason(err, reason)
 	if !errors.As(err, &exit) {
 		return told
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"slices"
@@ -37,6 +38,7 @@ func claimedTask(job client.ClaimedJob) task {
 
 // execute runs the command in a process group of its own, to its end or that of ctx.
 func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io.Writer) error {
+	r.gate.take()
 	if len(job.state) > longestVariable {
 		return fmt.Errorf("the job's state has %d bytes and does not fit into MILLRACE_STATE", len(job.state))
 	}
@@ -58,7 +60,34 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 	if errors.Is(err, exec.ErrWaitDelay) {
 		return nil // exited with 0, but left a child behind that holds on to standard input
 	}
+	if cannotRun(err) {
+		return fmt.Errorf("%w: %w", errCannotRun, err)
+	}
 	return err
+}
+
+// errCannotRun is the end of a command that cannot be run on this machine, for which no job is to blame.
+var errCannotRun = errors.New("the command cannot be run")
+
+// The exit codes by which a shell, and a script like one, says that a program cannot be run or is not there.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+// cannotRun reports whether a command ended because it, or a program that it needs, cannot be run on this machine.
+func cannotRun(err error) bool {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code := exit.ExitCode()
+		return code == exitNotExecutable || code == exitNotFound
+	}
+	var lookup *exec.Error
+	if errors.As(err, &lookup) {
+		return true
+	}
+	var start *fs.PathError // an environment that is too large is the job's own
+	return errors.As(err, &start) && start.Op == "fork/exec" && !errors.Is(err, syscall.E2BIG)
 }
 
 // signalFor gives the signal that ends a command for a reason.

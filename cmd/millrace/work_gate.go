@@ -28,6 +28,7 @@ type gate struct {
 
 	mu      sync.Mutex
 	running int
+	jobs    int   // taken so far
 	refused error // why it was stopped, when that was not wanted
 }
 
@@ -112,8 +113,11 @@ func singly(req *http.Request) *http.Request {
 
 func (g *gate) unanswered(err error) {
 	g.failures++
+	if certificateRefused(err) {
+		g.refuse(exitServer, fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", envCACert, err))
+	}
 	if g.untilEmpty && g.failures >= patience {
-		g.refuse(exitServer, fmt.Errorf("the server cannot be reached (--server or MILLRACE_SERVER): %w", err))
+		g.refuse(exitServer, unreachable(err))
 	}
 }
 
@@ -176,6 +180,20 @@ func (g *gate) ended() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.refused
+}
+
+// take counts a job whose command is to be run.
+func (g *gate) take() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.jobs++
+}
+
+// taken is how many there were.
+func (g *gate) taken() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.jobs
 }
 
 func (g *gate) enter() { g.count(1) }

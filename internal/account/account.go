@@ -140,8 +140,17 @@ var ErrPepper = errors.New("the pepper is not the one that the API keys in the s
 	"every node needs the same pepper file, and a lost one must be restored from a backup")
 
 // Bind makes this pepper the store's, unless it has one, which must be this:
-// ErrPepper. To be called when a node starts, and before a key is made.
+// ErrPepper. To be called when a node starts, and before a key is made. A store that
+// has one is not written to.
 func (a *Accounts) Bind(ctx context.Context) error {
+	bound := false
+	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
+		bound, err = a.fits(r)
+		return err
+	})
+	if err != nil || bound {
+		return err
+	}
 	return a.Engine.ChangeRecords(ctx, checkKind, func(w engine.RecordWriter) error {
 		bound, err := a.fits(w)
 		if err != nil || bound {

@@ -28,6 +28,7 @@ type FetchBox struct {
 	MaxResources      int
 	MaxManifest       int64 // bytes, decompressed (G-FB-10)
 	Tries             int
+	MaxLostRuns       int // G-FB-43
 	BackoffBase       time.Duration
 	Lease             time.Duration // G-FB-35
 	ConnectTimeout    time.Duration // G-FB-29

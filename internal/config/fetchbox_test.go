@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +112,7 @@ func TestJobTypesRefused(t *testing.T) {
 		{"FB-085 a prefix that climbs", "[job_types.x.storage]\nkey_prefix = \"a/../../b\"", "expected the beginning of a key"},
 		{"FB-085 a prefix from the root", "[job_types.x.storage]\nkey_prefix = \"/etc\"", "expected the beginning of a key"},
 		{"a bucket of capitals", "[job_types.x.storage]\nbucket = \"Photos\"", "expected 3 to 63 lower-case letters"},
+		{"a pool of an empty part", "[proxy.pools.\"a//b\"]\nprimary = [\"http://h:1\"]", "with slashes between them"},
 		{"a proxy of another kind", "[proxy.pools.a]\nprimary = [\"ftp://u:hush@h:1\"]", "expected a list of http, https or socks5 URLs"},
 		{"a proxy with a path", "[proxy.pools.a]\nprimary = [\"http://h:1/x\"]", "expected a list of http, https or socks5 URLs"},
 	} {
@@ -187,7 +189,7 @@ func TestStreamListen(t *testing.T) {
 func TestFetchBoxDefaults(t *testing.T) {
 	t.Parallel()
 	got := mustLoad(t, Sources{}).FetchBox
-	want := FetchBox{MaxResources: 1000, MaxManifest: 5 << 20, Tries: 3, BackoffBase: time.Second, Lease: 30 * time.Second,
+	want := FetchBox{MaxResources: 1000, MaxManifest: 5 << 20, Tries: 3, MaxLostRuns: 10, BackoffBase: time.Second, Lease: 30 * time.Second,
 		ConnectTimeout: 10 * time.Second, DownloadTimeout: time.Minute, MaxDownload: 1 << 30, MaxPerHost: 16, IdempotencyWindow: 14 * 24 * time.Hour,
 		LedgerRetention: 30 * 24 * time.Hour, LedgerMaxBytes: 5_000_000_000, TasksRetention: 7 * 24 * time.Hour,
 		LogsRetention: 30 * 24 * time.Hour, DLQRetention: 90 * 24 * time.Hour}
@@ -200,5 +202,32 @@ func TestFetchBoxDefaults(t *testing.T) {
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// The names of the document's own sample are names of pools, wherever they are set.
+func TestPoolsOfTheDocument(t *testing.T) {
+	t.Parallel()
+	const sample = `[job_types.gallery.proxy]
+primary = "proxies/eu-primary"
+fallbacks = ["proxies/global", "proxies/emergency"]
+[proxy.pools."proxies/eu-primary"]
+primary = ["http://h:1"]
+fallbacks = ["proxies/global"]
+[proxy.pools."proxies/global"]
+primary = ["http://h:2"]
+`
+	s, err := Load(Sources{File: mustFile(t, sample), Handlers: map[string][]string{"default": nil},
+		Environ: []string{`MILLRACE__PROXY__POOLS__PROXIES/EMERGENCY__PRIMARY=http://h:3`},
+		Flags:   map[string]string{"proxy.pools.proxies/global.fallbacks": "proxies/emergency"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(s.JobTypes["gallery"].ProxyPrimary, s.JobTypes["gallery"].ProxyFallbacks,
+		s.Pools["proxies/eu-primary"].Fallbacks, s.Pools["proxies/global"].Fallbacks,
+		len(s.Pools["proxies/emergency"].Primary))
+	want := "proxies/eu-primary[proxies/global proxies/emergency] [proxies/global] [proxies/emergency] 1"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

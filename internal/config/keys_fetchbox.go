@@ -28,6 +28,8 @@ var fetchBoxKeys = []key{
 		func(s *Settings) value { return sizeValue{&s.FetchBox.MaxManifest, 1 << 10, 256 << 20} }},
 	{"fetchbox.tries", "3", "Tries after which a download is given up.",
 		func(s *Settings) value { return intValue{&s.FetchBox.Tries, 1, 100} }},
+	{"fetchbox.max_lost_runs", "10", "Lost workers after which a download is given up; they use up none of fetchbox.tries.",
+		func(s *Settings) value { return intValue{&s.FetchBox.MaxLostRuns, 1, 10_000} }},
 	{"fetchbox.backoff_base", "1s", "Wait after the first try of a download; each further one doubles it.",
 		func(s *Settings) value { return durationValue{&s.FetchBox.BackoffBase, 0, 24 * time.Hour} }},
 	{"fetchbox.lease", "30s", "Time without a heartbeat after which a download's worker is taken for dead.",
@@ -85,8 +87,8 @@ var jobTypeSection = &named{section: "job_types", dots: true, valid: validJobTyp
 	}}
 
 // pools declares the pools of proxies (G-FB-34).
-var pools = &named{section: "proxy.pools", dots: true, valid: validName,
-	allowed: "1 to 64 letters, digits, dots, hyphens and underscores",
+var pools = &named{section: "proxy.pools", dots: true, valid: validPool,
+	allowed: "1 to 64 letters, digits, dots, hyphens and underscores, with slashes between them",
 	names:   func(s *Settings) []string { return sorted(s.Pools) },
 	declare: func(s *Settings, name string) { s.pool(name) },
 	members: []member{

@@ -6,6 +6,8 @@ import "time"
 var forgeRunKeys = []key{
 	{"forgerun.listen", "", "Address of a listener for ForgeRun alone; the common one when empty.",
 		func(s *Settings) value { return addressValue{p: &s.ForgeRun.Listen, optional: true} }},
+	{"forgerun.log_requests", "true", "Logs requests and changes of state of ForgeRun at info; at debug, as those of the other contracts, when false.",
+		func(s *Settings) value { return boolValue{&s.ForgeRun.LogRequests} }},
 	{"forgerun.types", "EXECUTE,DEFERRED,EMIT_EVENT", "Types of job that may be submitted.",
 		func(s *Settings) value { return namesValue{&s.ForgeRun.Types, jobTypes} }},
 	{"forgerun.workers", "4", "Workers of this node.",
@@ -44,7 +46,7 @@ var forgeRunKeys = []key{
 		func(s *Settings) value { return sizeValue{&s.ForgeRun.PayloadLimit, 1 << 10, 16 << 20} }},
 	{"forgerun.failure_probability", "0.2", "Share of failing jobs among those whose kind of work is chosen by the server.",
 		func(s *Settings) value { return numberValue{&s.ForgeRun.FailureProbability, 0, 1} }},
-	{"forgerun.duration_scale", "1", "Factor on how long simulated work takes and may take.",
+	{"forgerun.duration_scale", "1", "Factor on how long work simulated in the process takes and may take.",
 		func(s *Settings) value { return numberValue{&s.ForgeRun.DurationScale, 0.00001, 1000} }},
 	{"forgerun.retention", "720h", "Time that a job is kept after it is final.",
 		func(s *Settings) value { return durationValue{&s.ForgeRun.Retention, time.Second, tenYears} }},

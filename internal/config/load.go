@@ -24,6 +24,7 @@ type Sources struct {
 	Explicit bool                // the operator named File, so it has to be there
 	Environ  []string            // NAME=value, as os.Environ gives it
 	Flags    map[string]string   // key → value; an empty value is a value
+	Others   []string            // variables that begin as those of settings do and are something else; PREFIX_ is all that begin so
 	Handlers map[string][]string // of FetchBox that are compiled in → the options they know; nil leaves both unchecked
 }
 
@@ -39,9 +40,11 @@ func Load(src Sources) (*Settings, error) {
 	l := newLoader()
 	l.file(src.File, src.Explicit)
 	l.environment(src.Environ)
+	l.settings.strays = strays(src.Environ, src.Others)
 	for _, name := range slices.Sorted(maps.Keys(src.Flags)) {
 		l.apply(name, input{raw: src.Flags[name], text: true}, "flag --set "+printable(shorten(name)))
 	}
+	l.settings.shareToken()
 	l.problems = append(l.problems, l.settings.check(l.failed, src.Handlers)...)
 	if err := newError(l.problems); err != nil {
 		return nil, err
@@ -116,6 +119,7 @@ func reason(err error) string {
 }
 
 // environment reads MILLRACE__SECTION__KEY. Names with other prefixes, MILLRACE_SERVER among them, are not settings.
+// Those that look like it are told by Settings.Strays.
 func (l *loader) environment(environ []string) {
 	values := map[string]string{}
 	for _, pair := range environ {

@@ -85,7 +85,7 @@ func TestDefaults(t *testing.T) {
 // G-FR-14, G-FR-17, G-FR-27, G-FR-32, G-FR-37, G-FR-48.
 func checkForgeRunDefaults(t *testing.T, got Settings) {
 	t.Helper()
-	want := ForgeRun{Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}, Workers: 4, JobsPerWorker: 1, Lease: 30 * time.Second,
+	want := ForgeRun{LogRequests: true, Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}, Workers: 4, JobsPerWorker: 1, Lease: 30 * time.Second,
 		Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second, MaxRetries: 3, BackoffBase: time.Second, BackoffMax: time.Minute,
 		RateLimitPerMinute: 600, AnonymousRateLimitPerMinute: 60, MaxActiveJobs: 1000, QueueSize: 100_000, BodyLimit: 1 << 20,
 		PayloadLimit: 256 << 10, FailureProbability: 0.2, DurationScale: 1, Retention: 30 * 24 * time.Hour,

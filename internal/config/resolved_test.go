@@ -49,6 +49,7 @@ fetchbox.ledger_retention 720h default
 fetchbox.listen "" default
 fetchbox.logs_retention 720h default
 fetchbox.max_download 1GiB default
+fetchbox.max_lost_runs 10 default
 fetchbox.max_manifest 5MiB default
 fetchbox.max_per_host 16 default
 fetchbox.max_resources 1000 default
@@ -68,6 +69,7 @@ forgerun.jobs_per_worker 1 default
 forgerun.key_lifetime 2160h default
 forgerun.lease 30s default
 forgerun.listen "" default
+forgerun.log_requests true default
 forgerun.max_active_jobs 1000 default
 forgerun.max_retries 3 default
 forgerun.max_run_time 2m default
@@ -79,6 +81,7 @@ forgerun.retention 720h default
 forgerun.revoked_key_retention 2160h default
 forgerun.types EXECUTE,DEFERRED,EMIT_EVENT default
 forgerun.workers 4 default
+ignore_local_store false default
 images.backoff_base 5s default
 images.backoff_max 5m default
 images.cdn none default
@@ -106,7 +109,9 @@ log.level info default
 objects.bucket millrace default
 objects.url "" default
 operator.token "" default
+postgres.max_connections 16 default
 prune_interval 1m default
+rebind_storage false default
 relay.body_limit 64MiB default
 relay.listen "" default
 relay.max_num_jobs 1000 default
@@ -126,7 +131,9 @@ taskflow.token "" default
 telemetry.otlp_endpoint "" default
 tls.cert "" default
 tls.key "" default
+token "" default
 trusted_network false default
+trusted_proxies "" default
 webhook.backoff_base 1s default
 webhook.backoff_factor 5 default
 webhook.backoff_max 2h default

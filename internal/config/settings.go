@@ -9,33 +9,48 @@ import (
 
 // Settings is everything an operator can set, resolved. It is filled by Load and passed on by value; nobody changes it.
 type Settings struct {
-	Listen         string   // address of the common listener
-	DataDir        string   // directory of everything this node keeps on disk
-	Store          StoreURL // where jobs live
-	Contracts      []string // contracts that are served
-	TLS            TLS
-	TrustedNetwork bool
-	ShutdownGrace  time.Duration
-	PruneInterval  time.Duration
-	Operator       Operator
-	Log            Log
-	Secrets        Secrets
-	Egress         Egress
-	Telemetry      Telemetry
-	ForgeRun       ForgeRun
-	Webhook        Webhook
-	Images         Images
-	TaskFlow       TaskFlow
-	FetchBox       FetchBox
-	Relay          Relay
-	Worker         Worker
-	Objects        Objects
-	Stream         Stream
-	JobTypes       map[string]*JobType   // of FetchBox; default is always there
-	Pools          map[string]*ProxyPool // of proxies
+	Listen           string   // address of the common listener
+	DataDir          string   // directory of everything this node keeps on disk
+	Store            StoreURL // where jobs live
+	Postgres         Postgres
+	Contracts        []string // contracts that are served
+	Token            Secret   // of the open contracts that have none of their own
+	TLS              TLS
+	TrustedNetwork   bool
+	TrustedProxies   []netip.Prefix // whose word on the client's address is believed
+	ShutdownGrace    time.Duration
+	PruneInterval    time.Duration
+	Operator         Operator
+	Log              Log
+	Secrets          Secrets
+	Egress           Egress
+	Telemetry        Telemetry
+	ForgeRun         ForgeRun
+	Webhook          Webhook
+	Images           Images
+	TaskFlow         TaskFlow
+	FetchBox         FetchBox
+	Relay            Relay
+	Worker           Worker
+	Objects          Objects
+	Stream           Stream
+	JobTypes         map[string]*JobType   // of FetchBox; default is always there
+	Pools            map[string]*ProxyPool // of proxies
+	IgnoreLocalStore bool                  // of SQLite, where Store is PostgreSQL
+	RebindStorage    bool                  // this node's objects and streams become the database's
 
+	strays  []string
 	origins map[string]string // key → where its value was written; a key left out has its default
 }
+
+// Postgres is how a node uses PostgreSQL.
+type Postgres struct {
+	MaxConnections int
+}
+
+// Strays is a sentence about each environment variable that looks like a setting and is none, so that nothing is set by
+// it.
+func (s *Settings) Strays() []string { return s.strays }
 
 // TLS names the certificate of all listeners; both files are set or neither is.
 type TLS struct {
@@ -106,6 +121,7 @@ type ForgeRun struct {
 	Retention                   time.Duration
 	RevokedKeyRetention         time.Duration
 	KeyLifetime                 time.Duration // 0: for ever, G-FR-27
+	LogRequests                 bool          // at info and not at debug
 }
 
 // Webhook holds the settings of deliveries.
@@ -150,21 +166,36 @@ type Relay struct {
 	RetryableStatus int    // 429 or 503, G-RL-09
 }
 
-// Listeners are the addresses to listen on: the common one, and those of contracts that have their own.
-func (s Settings) Listeners() []string {
-	all := []string{s.Listen}
-	for contract, own := range map[string]string{"forgerun": s.ForgeRun.Listen, "images": s.Images.Listen, "taskflow": s.TaskFlow.Listen,
-		"fetchbox": s.FetchBox.Listen, "relay": s.Relay.Listen} {
-		if own != "" && s.Serves(contract) {
-			all = append(all, own)
+// Listener is an address to listen on, with the setting it is from.
+type Listener struct{ Setting, Address string }
+
+// Listeners are the addresses to listen on: the common one, those of contracts that have their own, and the one of the
+// NATS server in the process. Contracts may share an address.
+func (s Settings) Listeners() []Listener {
+	all := []Listener{{"listen", s.Listen}}
+	add := func(setting, address string, used bool) {
+		same := func(l Listener) bool { return l.Address == address }
+		if used && address != "" && (setting == "stream.listen" || !slices.ContainsFunc(all, same)) {
+			all = append(all, Listener{setting, address})
 		}
 	}
+	add("forgerun.listen", s.ForgeRun.Listen, s.Serves("forgerun"))
+	add("images.listen", s.Images.Listen, s.Serves("images"))
+	add("taskflow.listen", s.TaskFlow.Listen, s.Serves("taskflow"))
+	add("fetchbox.listen", s.FetchBox.Listen, s.Serves("fetchbox"))
+	add("relay.listen", s.Relay.Listen, s.Serves("relay"))
+	add("stream.listen", s.Stream.Listen, s.KeepsStreams())
 	return all
+}
+
+// KeepsStreams tells whether a contract that is served has streams.
+func (s Settings) KeepsStreams() bool {
+	return s.Serves("fetchbox") || (s.Serves("images") && s.Images.QueueURL == "")
 }
 
 // OnLoopback tells whether every listener can be reached from this machine only, that of the streams among them.
 func (s Settings) OnLoopback() bool {
-	return (s.Stream.Listen == "" || IsLoopback(s.Stream.Listen)) && !slices.ContainsFunc(s.Listeners(), func(address string) bool { return !IsLoopback(address) })
+	return (s.Stream.Listen == "" || IsLoopback(s.Stream.Listen)) && !slices.ContainsFunc(s.Listeners(), func(l Listener) bool { return !IsLoopback(l.Address) })
 }
 
 // Serves tells whether the contract is switched on.

@@ -12,14 +12,33 @@ import (
 type openContract struct {
 	name   string
 	listen func(*Settings) string // its own listener, empty for the common one
-	token  func(*Settings) Secret
+	token  func(*Settings) *Secret
 }
 
 var openContracts = []openContract{
-	{"images", func(s *Settings) string { return s.Images.Listen }, func(s *Settings) Secret { return s.Images.Token }},
-	{"taskflow", func(s *Settings) string { return s.TaskFlow.Listen }, func(s *Settings) Secret { return s.TaskFlow.Token }},
-	{"fetchbox", func(s *Settings) string { return s.FetchBox.Listen }, func(s *Settings) Secret { return s.FetchBox.Token }},
-	{"relay", func(s *Settings) string { return s.Relay.Listen }, func(s *Settings) Secret { return s.Relay.Token }},
+	{"images", func(s *Settings) string { return s.Images.Listen }, func(s *Settings) *Secret { return &s.Images.Token }},
+	{"taskflow", func(s *Settings) string { return s.TaskFlow.Listen }, func(s *Settings) *Secret { return &s.TaskFlow.Token }},
+	{"fetchbox", func(s *Settings) string { return s.FetchBox.Listen }, func(s *Settings) *Secret { return &s.FetchBox.Token }},
+	{"relay", func(s *Settings) string { return s.Relay.Listen }, func(s *Settings) *Secret { return &s.Relay.Token }},
+}
+
+// shareToken gives the common token to the open contracts that have none of their own, and to the API of their workers.
+func (s *Settings) shareToken() {
+	if s.Token.Empty() {
+		return
+	}
+	share := func(name string, own *Secret) {
+		if own.Empty() {
+			*own = s.Token
+			s.origins[name] = "token, " + s.origin("token")
+		}
+	}
+	for _, c := range openContracts {
+		share(c.name+".token", c.token(s))
+	}
+	if s.Serves("taskflow") || s.Serves("fetchbox") || s.Serves("images") {
+		share("worker.token", &s.Worker.Token)
+	}
 }
 
 // Validate checks what no key can tell alone. Load has done so; it is for settings made otherwise.
@@ -54,7 +73,7 @@ func (s *Settings) check(failed map[string]bool, handlers map[string][]string) [
 	if sound("images.cdn", "images.cdn_url", "images.cloudfront_distribution") {
 		problems = append(problems, s.checkImages()...)
 	}
-	if !sound("listen", "contracts", "operator.token", "tls.cert", "tls.key", "trusted_network") {
+	if !sound("listen", "contracts", "token", "operator.token", "tls.cert", "tls.key", "trusted_network") {
 		return problems
 	}
 	open := s.checkOpen(sound)

@@ -76,6 +76,11 @@ func TestOpenContracts(t *testing.T) {
 			[]string{head + wire + tail, `config: "tls.cert" is missing: "tls.key" is set (flag --set tls.key), and one needs the other`}},
 		{"all contracts", []map[string]string{public, {"contracts": "forgerun,taskflow,relay"}},
 			[]string{several + "set taskflow.token; " + relay + "; set worker.token; " + oper + "; " + wire + tail}},
+		{"a common token", []map[string]string{public, trusted, {"contracts": "images,fetchbox,taskflow,relay", "token": "t",
+			"operator.token": "o"}}, nil},
+		{"a common token needs the rest", []map[string]string{public, {"token": "t"}}, []string{head + oper + "; " + wire + tail}},
+		{"a wrong common token", []map[string]string{public, {"token": "a b"}},
+			[]string{`config: wrong value for "token" (flag --set token): ***; expected a string of printable ASCII without spaces or line ends`}},
 		{"several, the worker API with its token", []map[string]string{public, {"contracts": "taskflow,relay", "worker.token": "w", "relay.token": "r"}},
 			[]string{several + "set taskflow.token; " + oper + "; " + wire + tail}},
 		{"several and a wrong worker token", []map[string]string{public, trusted, {"contracts": "taskflow,relay", "worker.token": "a b"}},
@@ -155,5 +160,41 @@ func TestPepperFile(t *testing.T) {
 	}
 	if got := (Settings{DataDir: "d", Secrets: Secrets{PepperFile: "/run/secrets/p"}}).PepperFile(); got != "/run/secrets/p" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestCommonToken: the common token counts where there is no other, and is shown as what it is.
+func TestCommonToken(t *testing.T) {
+	t.Parallel()
+	load := func(flags map[string]string) *Settings {
+		s, err := Load(Sources{Flags: flags})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := load(map[string]string{"token": "common", "relay.token": "own"})
+	for name, c := range map[string]struct {
+		got  Secret
+		want string
+	}{"relay": {s.Relay.Token, "own"}, "taskflow": {s.TaskFlow.Token, "common"}, "fetchbox": {s.FetchBox.Token, "common"},
+		"images": {s.Images.Token, "common"}, "worker": {s.Worker.Token, "common"}, "operator": {s.Operator.Token, ""},
+		"stream": {s.Stream.Token, ""}} {
+		if c.got.Reveal() != c.want {
+			t.Errorf("%s.token is %q, want %q", name, c.got.Reveal(), c.want)
+		}
+	}
+	origins := map[string]string{"token": "flag --set token", "relay.token": "flag --set relay.token",
+		"images.token": "token, flag --set token", "operator.token": "default"}
+	for _, e := range s.Resolved() {
+		if want := origins[e.Key]; want != "" && (e.Origin != want || strings.Contains(e.Value, "common")) {
+			t.Errorf("%s comes from %s as %s, want %s", e.Key, e.Origin, e.Value, want)
+		}
+	}
+	if only := load(map[string]string{"token": "common", "contracts": "forgerun,relay"}); !only.Worker.Token.Empty() {
+		t.Error("the workers of ForgeRun, which is not open, are let in by the common token")
+	}
+	if none := load(nil); !none.TaskFlow.Token.Empty() {
+		t.Error("there is a token that nobody set")
 	}
 }

@@ -14,7 +14,18 @@ import (
 	"github.com/millrace/millrace/internal/object/name"
 )
 
-// validName tells whether a text can be a pool's name.
+// validPool reports whether a text can be the name of a pool: parts between slashes, as in
+// proxies/eu-primary (G-FB-34).
+func validPool(s string) bool {
+	for part := range strings.SplitSeq(s, "/") {
+		if !validName(part) {
+			return false
+		}
+	}
+	return len(s) <= 64
+}
+
+// validName reports whether a text can be one part of a pool's name.
 func validName(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, letters+".-") == ""
 }
@@ -48,7 +59,7 @@ func (v listValue) set(in input) error {
 		names = nil
 	}
 	for i, n := range names {
-		ok = ok && validName(n) && !slices.Contains(names[:i], n)
+		ok = ok && validPool(n) && !slices.Contains(names[:i], n)
 	}
 	if !ok {
 		return errors.New(`expected a list of names such as ["a", "b"], each once`)

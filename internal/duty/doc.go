@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // Runner runs the duties of one node.
@@ -23,8 +24,8 @@ type Runner struct {
 	PruneEvery time.Duration // 0 means a minute
 	Outlets    []Outlet      // what takes the messages of the outbox
 
-	mu     sync.Mutex
-	broken map[string]bool // duties whose last step failed
+	mu    sync.Mutex
+	loops map[string]*outage.Loop // one for each duty
 }
 
 // Run does all duties until ctx ends, then returns when the last is done.
@@ -36,28 +37,25 @@ func (r *Runner) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// did notes how a step of a duty ended and reports whether it went well. A store
-// that is away makes every step fail for as long; only the first failure is
-// logged, and that it works again.
+// did notes how a step of a duty ended and reports whether it went well.
 func (r *Runner) did(ctx context.Context, duty string, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
+	r.loop(duty).Did(ctx, err)
+	return err == nil
+}
+
+func (r *Runner) loop(duty string) *outage.Loop {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was := r.broken[duty]
-	if r.broken == nil {
-		r.broken = map[string]bool{}
+	if r.loops == nil {
+		r.loops = map[string]*outage.Loop{}
 	}
-	r.broken[duty] = err != nil
-	switch {
-	case r.Log == nil:
-	case err != nil && !was:
-		r.Log.Warn("a duty failed and is tried again until it works", "duty", duty, "error_message", err)
-	case err == nil && was:
-		r.Log.Info("a duty works again", "duty", duty)
+	if r.loops[duty] == nil {
+		r.loops[duty] = &outage.Loop{Log: r.Log, What: duty}
 	}
-	return err == nil
+	return r.loops[duty]
 }
 
 // pause waits for d, or for wake, and reports whether ctx still holds.

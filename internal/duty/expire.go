@@ -10,8 +10,11 @@ import (
 // promised, so that looking itself may take a while.
 func (r *Runner) expire(ctx context.Context) {
 	for {
-		r.did(ctx, "expire", drain(ctx, r.Engine.Expire))
-		if !pause(ctx, engine.SweepEvery/2, nil) {
+		wait := engine.SweepEvery / 2
+		if !r.did(ctx, "expire", drain(ctx, r.Engine.Expire)) {
+			wait = engine.SweepEvery
+		}
+		if !pause(ctx, wait, nil) {
 			return
 		}
 	}

@@ -26,6 +26,9 @@ const resignTime = time.Second
 type Outlet struct {
 	Contracts []string // none means all
 	Deliver   func(context.Context, []job.Message) error
+	// Await, when set, is waited for before anything is delivered here. Where it is false nothing ever is: another node
+	// delivers.
+	Await func(context.Context) bool
 }
 
 // publish delivers what is in the outbox, each outlet by itself.
@@ -39,6 +42,9 @@ func (r *Runner) publish(ctx context.Context) {
 
 // publishTo delivers the messages of one outlet, in order, at least once.
 func (r *Runner) publishTo(ctx context.Context, o Outlet) {
+	if o.Await != nil && !o.Await(ctx) {
+		return
+	}
 	elected := false
 	defer func() {
 		if elected {

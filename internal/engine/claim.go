@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // ClaimRequest asks for jobs.
@@ -109,7 +111,8 @@ func (e *Engine) GiveBack(jobs []*job.Job) {
 	}
 	for i, ended := range e.FinishAll(context.Background(), endings) {
 		if ended.Err != nil {
-			e.log.Warn("a job claimed for a caller that left could not be given back", "job_id", jobs[i].ID.Key, "error_message", ended.Err)
+			e.log.Log(context.Background(), outage.Level(slog.LevelWarn, ended.Err),
+				"a job claimed for a caller that left could not be given back", "job_id", jobs[i].ID.Key, "error_message", ended.Err)
 		}
 	}
 }

@@ -14,6 +14,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -57,6 +59,9 @@ type Contract struct {
 	MaxBytes int64
 	Pruned   func(jobs int)
 
+	// LostLimit is how many runs of a job may be lost, where the machine counts these
+	// apart from those that failed; 0 is no limit. A job that is Retried may lose as many again.
+	LostLimit int
 	// RetryDelay says how long a job waits after the failure just counted, in the
 	// state that led to; nil is no delay. It may be asked again.
 	RetryDelay func(*job.Job) time.Duration
@@ -73,13 +78,26 @@ type Contract struct {
 
 // Moved is one change of a job that has happened.
 type Moved struct {
-	Job    job.Job // as it was right after the change; bodies may be missing
+	// Job is as it was right after the change. Of its bodies only the definition is sure
+	// to be there, where the contract has a Body.
+	Job    job.Job
 	On     job.Cause
 	From   job.State
 	To     job.State
 	At     time.Time
 	Since  time.Time // when it was last changed before: a job that no worker has had then, since when it was in From
 	Reason string
+}
+
+// Failure is why a run ended badly; empty for every other change.
+func (m *Moved) Failure() string {
+	switch m.On {
+	case job.Failed, job.FailedForGood:
+		return cmp.Or(m.Reason, "the run failed")
+	case job.Expired, job.ExpiredForGood:
+		return cmp.Or(m.Reason, "the worker was lost")
+	}
+	return ""
 }
 
 // Config is what an engine is made of. All members but Log are needed.
@@ -161,7 +179,8 @@ func (e *Engine) Listen(ctx context.Context) {
 			if l != settingsLane {
 				e.hub.wake(l, wakeAll)
 			} else if err := e.LoadQueues(ctx); err != nil {
-				e.log.Warn("what another node has set for queues could not be read; it will be later", "error_message", err)
+				e.log.Log(ctx, outage.Level(slog.LevelWarn, err), "what another node has set for queues could not be read; it will be later",
+					"error_message", err)
 			}
 		}
 	})
@@ -187,7 +206,11 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	err := e.store.Update(ctx, func(tx store.Tx) error {
 		u = newUnit(e, tx) // anew: fn may run again
 		if news, by := e.guard.observe(u.now, turn.since, e.guard.monotonic()); news != "" {
-			e.log.Warn(news, "by", by)
+			level := slog.LevelWarn
+			if news == wasAway { // of which the store tells itself
+				level = slog.LevelDebug
+			}
+			e.log.Log(ctx, level, news, "by", by)
 		}
 		e.guard.leave(turn)
 		if err := e.know(u); err != nil {

@@ -10,7 +10,7 @@ import (
 // is being served.
 func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 	lane := lanesOf(req)[1]
-	await(func() bool { return e.hub.waiting(lane) >= n && !e.claims.busy() })
+	await("callers to wait for jobs", func() bool { return e.hub.waiting(lane) >= n && !e.claims.busy() })
 }
 
 // Servers is how many groups of a verb are served at a time.
@@ -19,7 +19,7 @@ func Servers(e *Engine) int { return e.submits.servers }
 // AwaitSubmits returns once so many groups of submissions are being served and
 // so many callers wait behind them.
 func AwaitSubmits(e *Engine, serving, waiting int) {
-	await(func() bool {
+	await("groups of submissions to be served", func() bool {
 		e.submits.mu.Lock()
 		defer e.submits.mu.Unlock()
 		return e.submits.serving == serving && len(e.submits.waiting) == waiting
@@ -27,10 +27,10 @@ func AwaitSubmits(e *Engine, serving, waiting int) {
 }
 
 // await gives up when something that must come soon does not.
-func await(is func() bool) {
+func await(what string, is func() bool) {
 	for end := time.Now().Add(30 * time.Second); !is(); runtime.Gosched() {
 		if time.Now().After(end) {
-			panic("awaited in vain")
+			panic("waited in vain for " + what)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func WithoutFloor(e *Engine) { e.floor = time.Hour }
 
 // AwaitUpdates returns once so many updates wait for the store.
 func AwaitUpdates(e *Engine, n int) {
-	await(func() bool {
+	await("updates to wait for the store", func() bool {
 		e.guard.mu.Lock()
 		defer e.guard.mu.Unlock()
 		return len(e.guard.queue) == n

@@ -31,7 +31,8 @@ type guard struct {
 const (
 	jumpedAhead = "the clock jumped ahead; runs under way are kept for one more lease"
 	jumpedBack  = "the clock jumped back; leases are cut to their length"
-	wasAway     = "the store was away or stalled; runs under way are kept for one more lease"
+	wasStalled  = "the store stalled; runs under way are kept for one more lease"
+	wasAway     = "the store was away; runs under way are kept for one more lease"
 )
 
 // stallAllowed is how long an update may wait for the store, or all of them be
@@ -96,7 +97,10 @@ func (g *guard) observe(now time.Time, before, after time.Duration) (news string
 		g.jumped = now
 	}
 	if stalled > 0 && !g.slow {
-		news, by = wasAway, stalled
+		news, by = wasStalled, stalled
+		if g.away != nil {
+			news = wasAway
+		}
 	}
 	g.slow, g.away = stalled > 0, nil
 	ahead := now.Sub(g.store) // of the last look

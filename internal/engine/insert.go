@@ -188,7 +188,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 	if j.DueAt.IsZero() {
 		j.DueAt = u.now
 	}
-	j.Runs, j.Failures = 0, 0
+	j.Runs, j.Failures, j.LostRuns = 0, 0, 0
 	if err := u.move(j, job.Replaced); err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ var part = job.MustMachine(map[job.State]job.Phase{
 	{From: "fetching", On: job.Released, To: "todo"},
 	{From: "fetching", On: job.Failed, To: "todo", Counts: true},
 	{From: "fetching", On: job.FailedForGood, To: "dead", Bury: true},
-	{From: "fetching", On: job.Expired, To: "todo", Counts: true},
+	{From: "fetching", On: job.Expired, To: "todo", CountsLost: true},
 	{From: "fetching", On: job.ExpiredForGood, To: "dead", Bury: true},
 	{From: "dead", On: job.Retried, To: "todo"},
 })
@@ -159,7 +159,7 @@ func made() []engine.Contract {
 		{Name: "phased", Machine: phased, History: true, Publish: true, Body: bodyOf, Retention: time.Hour},
 		{Name: "graph", Machine: graph, History: true, Publish: true, Graph: true, RetryDelay: perFailure},
 		{Name: "family", Machine: family, History: true},
-		{Name: "part", Machine: part, History: true, RetryDelay: perFailure},
+		{Name: "part", Machine: part, History: true, RetryDelay: perFailure, LostLimit: 2},
 		{Name: "locked", Machine: locked, History: true, RetryDelay: perFailure, DeadRetention: time.Hour},
 		{Name: "brief", Machine: brief},
 	}

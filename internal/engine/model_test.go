@@ -92,6 +92,15 @@ func (m *model) move(seq int64, on job.Cause) bool {
 			mv, _ = machine.Next(j.State, on.ForGood())
 		}
 	}
+	if mv.CountsLost {
+		j.LostRuns++
+		if limit := m.contracts[j.ID.Contract].LostLimit; limit > 0 && j.LostRuns >= limit {
+			mv, _ = machine.Next(j.State, on.ForGood())
+		}
+	}
+	if on == job.Retried {
+		j.LostRuns = 0
+	}
 	was := j.Job
 	m.jobs[seq] = j
 	m.enter(seq, mv)
@@ -290,7 +299,7 @@ func (m *model) dueAt(d job.Job) time.Time {
 func (m *model) redefine(seq int64, s engine.Submission) bool {
 	j, d := m.jobs[seq], s.Job
 	j.Priority, j.Lease, j.RunLimit, j.Queue, j.OrderTime, j.DueAt = d.Priority, d.Lease, d.RunLimit, d.Queue, m.now, m.dueAt(d)
-	j.Runs, j.Failures, j.Payload, j.Progress, j.Result, j.Failure = 0, 0, d.Payload, d.Progress, nil, nil
+	j.Runs, j.Failures, j.LostRuns, j.Payload, j.Progress, j.Result, j.Failure = 0, 0, 0, d.Payload, d.Progress, nil, nil
 	m.jobs[seq] = j
 	return m.move(seq, job.Replaced)
 }

@@ -104,6 +104,24 @@ func (e *Engine) takeMessages(ctx context.Context, o *outlet, delivered []int64)
 	return batch, err
 }
 
+// Unpublished returns the IDs of the oldest message of the contracts that is still to
+// be published and of the newest message in the outbox; 0 where there is none.
+func (e *Engine) Unpublished(ctx context.Context, contracts ...string) (oldest, newest int64, err error) {
+	err = e.view(ctx, func(r reader) error {
+		oldest = 0
+		waiting, err := r.Messages(contracts, 1)
+		if err != nil {
+			return err
+		}
+		if len(waiting) > 0 {
+			oldest = waiting[0].ID
+		}
+		newest, err = r.NewestMessage()
+		return err
+	})
+	return oldest, newest, err
+}
+
 // Posted tells when there is a message of the contracts to publish.
 func (e *Engine) Posted(contracts ...string) <-chan struct{} { return e.outlet(contracts).posted }
 

@@ -66,10 +66,17 @@ func (u *unit) expire(batch int) (int, error) {
 
 // lapse ends a run that nobody has ended.
 func (u *unit) lapse(j *job.Job) error {
-	if lost := u.e.contracts[j.ID.Contract].Lost; lost != nil {
+	lost := u.e.contracts[j.ID.Contract].Lost
+	if lost != nil {
 		u.setBody(j, job.Failure, lost)
 	}
-	return u.move(j, job.Expired)
+	if err := u.move(j, job.Expired); err != nil {
+		return err
+	}
+	if j.Parent != 0 && lost != nil && j.Phase == job.Done {
+		u.hear(j.Parent).failure = lost
+	}
+	return nil
 }
 
 func (u *unit) promoteDue(batch int) (int, error) {

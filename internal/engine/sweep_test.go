@@ -241,6 +241,10 @@ func TestPublish(t *testing.T) {
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("the node that was not elected published %d, %v", n, err)
 		}
+		w.ok(other.Succeed(w.ctx, "another that is over"))
+		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
+			w.Errorf("published %d, %v in the term of a node that may live", n, err)
+		}
 		w.Advance(31 * time.Second) // the term of the one that crashed ends
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 6 || err != nil {
 			w.Error(n, err)

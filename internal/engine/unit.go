@@ -51,6 +51,8 @@ type pending struct {
 	ev   job.Event
 	then *job.Job // as it was right after the change, if a message tells more of it
 	body []byte   // of the message
+	// moved is one more than where u.moved has the same change, 0 where it has not.
+	moved int
 }
 
 type burial struct {
@@ -119,11 +121,8 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 		return &job.Error{Kind: job.Conflict, Op: "engine." + string(on), ID: j.ID,
 			Msg: fmt.Sprintf("the job is %s, which allows no %s", stateName(j.State), on)}
 	}
-	if mv.Counts {
-		j.Failures++
-		if j.RunLimit > 0 && j.Failures >= j.RunLimit {
-			mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
-		}
+	if c.lastTime(j, mv) {
+		mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
 	}
 	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
 	u.place(c, j, mv, delay)
@@ -135,6 +134,19 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 		u.save(j)
 	}
 	return nil
+}
+
+// lastTime counts a move where it counts, and reports whether that used up the runs
+// that the job may have or lose.
+func (c *Contract) lastTime(j *job.Job, mv job.Move) bool {
+	if mv.Counts {
+		j.Failures++
+	}
+	if mv.CountsLost {
+		j.LostRuns++
+	}
+	return (mv.Counts && j.RunLimit > 0 && j.Failures >= j.RunLimit) ||
+		(mv.CountsLost && c.LostLimit > 0 && j.LostRuns >= c.LostLimit)
 }
 
 // save marks a job to be written.
@@ -175,6 +187,9 @@ func (u *unit) place(c *Contract, j *job.Job, mv job.Move, delay time.Duration) 
 	}
 	if mv.On == job.Claimed || mv.On == job.Started {
 		j.StartedAt = j.UpdatedAt
+	}
+	if mv.On == job.Retried {
+		j.LostRuns = 0
 	}
 	j.SettledAt = time.Time{}
 	if j.Phase == job.Done {
@@ -260,15 +275,19 @@ func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, e
 		run = j.Run
 	}
 	ev.Run = run
+	reported := c.Moved != nil && slices.Contains(c.MovedOn, ev.Cause)
 	if (c.History || c.Publish) && ev.Prev != ev.Next {
 		p := pending{job: j, ev: ev}
 		if c.Publish && c.Body != nil {
 			then := *j
 			p.then = &then
 		}
+		if reported {
+			p.moved = len(u.moved[c.Name]) + 1
+		}
 		u.events = append(u.events, p)
 	}
-	if c.Moved != nil && slices.Contains(c.MovedOn, ev.Cause) {
+	if reported {
 		if u.moved == nil {
 			u.moved = map[string][]Moved{}
 		}

@@ -307,6 +307,7 @@ func (w *world) line(j *job.Job) string {
 	number("priority", j.Priority)
 	number("runs", j.Runs)
 	number("failures", j.Failures)
+	number("lost", j.LostRuns)
 	if j.Phase != job.Done { // what is over waits for nothing, whatever it waited for
 		number("open", j.OpenDeps)
 	}
@@ -420,7 +421,7 @@ func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job
 				retries++
 			}
 		}
-		if j.RunLimit > 0 && j.Failures > j.RunLimit+retries || j.Failures > j.Runs || j.OpenDeps < 0 || j.FailedDeps < 0 {
+		if j.RunLimit > 0 && j.Failures > j.RunLimit+retries || j.Failures+j.LostRuns > j.Runs || j.OpenDeps < 0 || j.FailedDeps < 0 {
 			bad("has a counter out of range")
 		}
 		if c.History {

@@ -61,9 +61,14 @@ func (u *unit) compose() error {
 	}
 	for ; u.composed < len(u.events); u.composed++ {
 		p := &u.events[u.composed]
-		if p.then != nil {
-			p.body, p.then = u.e.contracts[p.job.ID.Contract].Body(p.then, p.ev), nil
+		if p.then == nil {
+			continue
 		}
+		contract := p.job.ID.Contract
+		if p.moved > 0 {
+			u.moved[contract][p.moved-1].Job.Definition = p.then.Definition
+		}
+		p.body, p.then = u.e.contracts[contract].Body(p.then, p.ev), nil
 	}
 	return nil
 }

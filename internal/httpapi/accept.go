@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"iter"
 	"mime"
 	"net/http"
 	"strconv"
@@ -18,21 +19,40 @@ func (c *Call) AcceptsJSON() bool {
 		return true
 	}
 	best, admits := 0, false
-	for _, line := range given {
-		for entry := range strings.SplitSeq(line, ",") {
-			kind, params, err := mime.ParseMediaType(entry)
-			if err != nil {
-				continue
-			}
-			rank := map[string]int{"*/*": 1, "application/*": 2, JSON[0]: 3}[kind]
-			if rank > best {
-				best, admits = rank, wanted(params["q"])
-			} else if rank > 0 && rank == best {
-				admits = admits || wanted(params["q"])
-			}
+	for kind, wanted := range accepted(given) {
+		rank := map[string]int{"*/*": 1, "application/*": 2, JSON[0]: 3}[kind]
+		if rank > best {
+			best, admits = rank, wanted
+		} else if rank > 0 && rank == best {
+			admits = admits || wanted
 		}
 	}
 	return admits
+}
+
+// AsksForHTML reports whether the caller names text/html among what it takes, as browsers do. A wildcard does not:
+// programs send one that know nothing of HTML.
+func AsksForHTML(r *http.Request) bool {
+	for kind, wanted := range accepted(r.Header["Accept"]) {
+		if kind == "text/html" && wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// accepted yields the media ranges of Accept and whether they are wanted.
+func accepted(given []string) iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		for _, line := range given {
+			for entry := range strings.SplitSeq(line, ",") {
+				kind, params, err := mime.ParseMediaType(entry)
+				if err == nil && !yield(kind, wanted(params["q"])) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // wanted tells a weight above nothing; one that is no number counts as none given.

@@ -172,9 +172,11 @@ func (c *Call) JSONBody() ([]byte, error) {
 }
 
 // Stream sends a piece of an answer that goes on for as long as somebody reads
-// it, and the header with the first. Between pieces the connection may be silent.
+// it, and the header with the first, which may be empty: neither this server nor a
+// proxy buffers any of it. Between pieces the connection may be silent.
 func (c *Call) Stream(piece []byte) error {
 	if c.status == 0 {
+		c.Header().Set("X-Accel-Buffering", "no") // nginx would buffer the answer
 		c.WriteHeader(http.StatusOK)
 	}
 	rc := http.NewResponseController(c.ResponseWriter)

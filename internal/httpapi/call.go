@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -171,10 +172,27 @@ func (c *Call) end() {
 	if c.status == 0 {
 		c.status = http.StatusOK // as net/http does
 	}
-	if c.Route != nil && c.Route.Observe != nil {
+	c.observe()
+	c.log(c.level())
+}
+
+func (c *Call) observe() {
+	switch {
+	case c.Route == nil && c.table.ObserveUnmatched != nil:
+		c.table.ObserveUnmatched(knownMethod(c.Request.Method), c.status, c.watch.Elapsed())
+	case c.Route != nil && c.Route.Observe != nil:
 		c.Route.Observe(c.status, c.watch.Elapsed())
 	}
-	c.log(c.level())
+}
+
+// knownMethod is a method of a request, or "other" if it is none of HTTP's.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions:
+		return method
+	}
+	return "other"
 }
 
 func (c *Call) logPanic(p any) {
@@ -189,9 +207,9 @@ func (c *Call) level() slog.Level {
 		usual = slog.LevelInfo
 	}
 	switch {
-	case c.err == nil || c.err == errPanic || c.Request.Context().Err() != nil:
-		return usual
-	case c.status == http.StatusTooManyRequests || c.status == http.StatusServiceUnavailable:
+	case c.err == nil || c.err == errPanic || outage.Is(c.err) || c.Request.Context().Err() != nil:
+		return usual // a part that is away tells of itself
+	case c.status == http.StatusServiceUnavailable:
 		return slog.LevelWarn
 	case c.status >= http.StatusInternalServerError:
 		return slog.LevelError

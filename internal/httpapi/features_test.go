@@ -222,7 +222,7 @@ func TestEncoded(t *testing.T) {
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	collector := testkit.NewCollector(t)
-	tracing, err := telemetry.NewTracing(t.Context(), collector.URL, slog.New(slog.DiscardHandler))
+	tracing, err := telemetry.NewTracing(t.Context(), collector.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

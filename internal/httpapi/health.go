@@ -2,10 +2,13 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/job"
 )
 
 // Check is one part of the process that has to work for it to be of use.
@@ -13,7 +16,8 @@ type Check struct {
 	Name string
 	Run  func(context.Context) error
 	// Lesser is a part that only some requests need: when it fails it is named, and
-	// the node stays ready for the others.
+	// the node stays ready for the others, unless the failure lasts until an operator
+	// acts (job.ReadOnly).
 	Lesser bool
 }
 
@@ -21,13 +25,13 @@ type Check struct {
 const healthTime = 5 * time.Second
 
 // Health answers who asks whether the process lives: /health and /health/live
-// with 200 and nothing else (RL-099), /health/ready with the names of the parts
-// that fail, as 503 unless they all are lesser ones.
+// with 200 and nothing else (RL-099), /health/ready with a line for each part, as
+// 503 when one fails that is not a lesser one.
 func Health(checks ...Check) Mount {
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		path := escapedPath(r)
 		if !slices.Contains([]string{"/health", "/health/live", "/health/ready"}, path) {
-			http.Error(w, "there is nothing at this path", http.StatusNotFound)
+			NothingHere(w)
 			return
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -52,19 +56,26 @@ func ready(w http.ResponseWriter, r *http.Request, checks []Check) {
 		all.Go(func() { errs[i] = c.Run(ctx) })
 	}
 	all.Wait()
-	failing, status := "", http.StatusOK
+	status, text := http.StatusOK, ""
 	for i, c := range checks {
-		if errs[i] == nil {
-			continue
-		}
-		failing += c.Name + " fails\n"
-		if !c.Lesser {
+		text += c.line(errs[i])
+		if errs[i] != nil && (!c.Lesser || job.IsKind(errs[i], job.ReadOnly)) {
 			status = http.StatusServiceUnavailable
 		}
 	}
-	if failing != "" {
-		w.Header()["Content-Type"] = Text
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(failing))
+	w.Header()["Content-Type"] = Text
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text))
+}
+
+// line says how a part is, and of an error what callers may be shown.
+func (c *Check) line(err error) string {
+	if err == nil {
+		return c.Name + " ok\n"
 	}
+	var known *job.Error
+	if errors.As(err, &known) && known.Msg != "" {
+		return c.Name + " fails: " + known.Msg + "\n"
+	}
+	return c.Name + " fails\n"
 }

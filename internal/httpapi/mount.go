@@ -37,9 +37,16 @@ func Root(mounts ...Mount) http.Handler {
 				return
 			}
 		}
-		http.Error(w, "there is nothing at this path", http.StatusNotFound)
+		NothingHere(w)
 	})
 }
+
+// NothingHere answers who asks for a path that nobody serves.
+func NothingHere(w http.ResponseWriter) {
+	http.Error(w, nothingHere, http.StatusNotFound)
+}
+
+const nothingHere = "there is nothing at this path"
 
 func holds(prefix, path string) bool {
 	rest, ok := strings.CutPrefix(path, prefix)

@@ -19,11 +19,17 @@ const (
 	connections = 16 << 10
 )
 
-// Server makes the server of one listener. Handlers that move large bodies
-// extend its deadlines piece by piece.
+// Server makes the server of one listener. It speaks HTTP/1 and HTTP/2, the latter
+// also on cleartext connections with prior knowledge (RFC 9113, section 3.3). Handlers
+// that move large bodies extend its deadlines piece by piece.
 func Server(handler http.Handler, log *slog.Logger) *http.Server {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           handler,
+		Protocols:         protocols,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
 		WriteTimeout:      writeTime,

@@ -36,6 +36,11 @@ type Route struct {
 	TakesBody bool
 	// BodyLimit is the route's own, in bytes; 0 is the table's.
 	BodyLimit int64
+	// Query names the parameters of the query that the route takes. One that changes
+	// something refuses all others.
+	Query []string
+	// Changes says that a GET changes something, as every other method but HEAD does.
+	Changes bool
 	// NoStore forbids caches to keep the answer.
 	NoStore bool
 	// Member decodes and judges one member of the path; false means that the
@@ -54,12 +59,17 @@ type Table struct {
 	Routes    []Route
 	Token     config.Secret // of the mount; empty asks for none
 	BodyLimit int64         // bytes, of every request but those whose route says otherwise
-	// JudgesFirst leaves bodies to the handlers, which first find out who asks: each
-	// reads its body, wanted or not, and its size does not matter until then.
+	// JudgesFirst leaves query and body to the handlers, which first find out who asks:
+	// each calls CheckQuery and reads its body, wanted or not, whose size does not
+	// matter until then.
 	JudgesFirst bool
 	// Answer writes an error. It is the only place of a mount that does.
 	Answer func(*Call, error)
 	Log    *slog.Logger
+	// ObserveUnmatched is told of every request that no route was found for, as
+	// Route.Observe is of the others. The method is one of HTTP's or "other", so that
+	// callers cannot make labels without end. Nil tells nobody.
+	ObserveUnmatched func(method string, status int, took time.Duration)
 
 	// Timeout bounds Handle; what takes longer is answered as job.Timeout.
 	// Answers are held back until they are whole then, so no route may stream. 0
@@ -185,6 +195,9 @@ func (t *Table) handle(c *Call) error {
 	if t.JudgesFirst {
 		return c.Route.Handle(c)
 	}
+	if err := c.CheckQuery(); err != nil {
+		return err
+	}
 	if c.Request.ContentLength > c.bodyLimit() {
 		return c.tooLarge()
 	}
@@ -229,7 +242,7 @@ func (t *Table) unmatched(c *Call, path string) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return &Refusal{http.StatusNotFound, "there is nothing at this path"}
+		return &Refusal{http.StatusNotFound, nothingHere}
 	}
 	c.Header().Set("Allow", strings.Join(allowed, ", "))
 	return &Refusal{http.StatusMethodNotAllowed, "this path takes " + strings.Join(allowed, ", ")}

@@ -12,15 +12,12 @@ import (
 // trace goes on where the caller's trace is, if it sent a valid one, and begins
 // the span of the request.
 func (c *Call) trace() {
-	ctx := c.Request.Context()
-	given := c.Request.Header[telemetry.TraceParent]
-	if len(given) == 1 {
-		ctx = telemetry.Resume(ctx, given[0])
-	}
+	given := c.Request.Context()
+	ctx := telemetry.Extract(given, c.Request.Header)
 	if c.table.Tracing.Enabled() {
 		ctx, c.span = c.table.Tracing.StartServer(ctx, "unmatched")
 	}
-	if len(given) == 1 || c.span != nil {
+	if ctx != given {
 		c.Request = c.Request.WithContext(ctx)
 	}
 }

@@ -77,6 +77,7 @@ type Job struct {
 
 	Runs       int // hand-outs so far
 	Failures   int // runs that counted against RunLimit
+	LostRuns   int // runs that counted as lost
 	RunLimit   int // failures after which it is over; 0 means no limit
 	OpenDeps   int // dependencies (or children) not yet settled
 	FailedDeps int // children that ended badly

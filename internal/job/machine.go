@@ -68,6 +68,9 @@ type Move struct {
 	// Counts makes the move use up one of the job's runs. When the last is used
 	// up the engine takes the ForGood form of the cause instead.
 	Counts bool
+	// CountsLost makes the move count as a lost run, of which the contract allows a
+	// number of their own. With the last one the engine takes the ForGood form too.
+	CountsLost bool
 	// Bury keeps a dead letter of the job.
 	Bury bool
 }
@@ -146,7 +149,7 @@ func (m *Machine) validateMove(mv Move) error {
 	if mv.From == Nowhere && mv.On != Submitted {
 		return fmt.Errorf("machine: %s cannot happen to a job that is nowhere", mv.On)
 	}
-	if mv.Counts {
+	if mv.Counts || mv.CountsLost {
 		if _, ok := m.Next(mv.From, mv.On.ForGood()); !ok || mv.On.ForGood() == mv.On {
 			return fmt.Errorf("machine: %q on %s counts but has no last time", mv.From, mv.On)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/message"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/outside"
@@ -39,7 +40,7 @@ func subject(t *testing.T) message.Queue {
 func sqs(t *testing.T) (message.Queue, *outside.SQSServer) {
 	t.Helper()
 	server := outside.SQS(t, time.Second)
-	q, err := message.OpenSQS(context.Background(), server.Setting(), quiet)
+	q, err := message.OpenSQS(context.Background(), server.Setting(), quiet, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,9 @@ func TestQueueAwayIsTold(t *testing.T) {
 	}))
 	defer refusing.Close()
 	var log testkit.Journal
-	q, err := message.OpenSQS(ctx, "awssqs://"+refusing.Listener.Addr().String()+"/1/q?region=x&endpoint="+refusing.URL, slog.New(slog.NewTextHandler(&log, nil)))
+	logger, began := slog.New(slog.NewTextHandler(&log, nil)), time.Now()
+	part := outage.NewPart(logger, func() time.Duration { return time.Since(began) }, outage.Place{Name: "messages"})
+	q, err := message.OpenSQS(ctx, "awssqs://"+refusing.Listener.Addr().String()+"/1/q?region=x&endpoint="+refusing.URL, logger, part)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +203,7 @@ func TestQueueAwayIsTold(t *testing.T) {
 	}
 	stop()
 	receiving.Wait()
-	if got := log.String(); strings.Count(got, "messages cannot be received") != 1 || strings.Contains(got, ".go:") || strings.Contains(got, `\n`) {
+	if got := log.String(); strings.Count(got, "\n") != 1 || strings.Count(got, "a part is degraded") != 1 || strings.Contains(got, ".go:") || strings.Contains(got, `\n`) {
 		t.Errorf("the log says %s", got)
 	}
 }
@@ -208,7 +211,7 @@ func TestQueueAwayIsTold(t *testing.T) {
 func TestOpenSQS(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"", "sqs://x/y", "awssqs://x/y?nonsense=1", "://"} {
-		if q, err := message.OpenSQS(context.Background(), at, quiet); !job.IsKind(err, job.Invalid) {
+		if q, err := message.OpenSQS(context.Background(), at, quiet, nil); !job.IsKind(err, job.Invalid) {
 			t.Errorf("%q: %v, %v", at, q, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"gocloud.dev/pubsub/batcher"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -27,14 +28,16 @@ type SQS struct {
 	client *sqs.Client
 	topic  *pubsub.Topic
 	log    *slog.Logger
+	part   *outage.Part
 }
 
 // poll is how long one look at an empty queue waits for a message.
 const poll = 10 * time.Second
 
 // OpenSQS opens the queue of a URL such as awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1;
-// credentials come from where AWS clients look for them. The queue is not asked before it is needed.
-func OpenSQS(ctx context.Context, at string, log *slog.Logger) (*SQS, error) {
+// credentials come from where AWS clients look for them. The queue is not asked before it is needed. part is told how it
+// answers; nil tells nobody.
+func OpenSQS(ctx context.Context, at string, log *slog.Logger, part *outage.Part) (*SQS, error) {
 	wrong := func(err error) error {
 		return &job.Error{Kind: job.Invalid, Op: "message.open", Msg: "the URL of the queue cannot be used", Err: err}
 	}
@@ -50,13 +53,14 @@ func OpenSQS(ctx context.Context, at string, log *slog.Logger) (*SQS, error) {
 	if strings.HasPrefix(u.Query().Get("endpoint"), "http://") { // of servers that speak SQS
 		scheme = "http"
 	}
-	s := &SQS{queue: scheme + "://" + u.Host + u.Path, client: sqs.NewFromConfig(settings), log: log}
+	s := &SQS{queue: scheme + "://" + u.Host + u.Path, client: sqs.NewFromConfig(settings), log: log, part: part}
 	s.topic = awssnssqs.OpenSQSTopic(ctx, s.client, s.queue, nil)
 	return s, nil
 }
 
 // Send sends messages; the library gathers them.
 func (s *SQS) Send(ctx context.Context, all []Message) error {
+	tell := s.part.Begin()
 	failures := make([]error, len(all))
 	var sends sync.WaitGroup
 	for i := range all {
@@ -65,9 +69,12 @@ func (s *SQS) Send(ctx context.Context, all []Message) error {
 	sends.Wait()
 	for _, err := range failures { // the first tells enough
 		if err != nil {
-			return failed(ctx, "message.send", err)
+			err = failed(ctx, "message.send", err)
+			tell(err)
+			return err
 		}
 	}
+	tell(nil)
 	return nil
 }
 
@@ -85,36 +92,33 @@ func failed(ctx context.Context, op string, err error) error {
 
 // Ping asks for an attribute of the queue.
 func (s *SQS) Ping(ctx context.Context) error {
-	_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &s.queue,
-		AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
-	if err != nil {
-		return failed(ctx, "message.ping", err)
-	}
-	return nil
+	return s.part.Do(func() error {
+		_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &s.queue,
+			AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
+		if err != nil {
+			return failed(ctx, "message.ping", err)
+		}
+		return nil
+	})
 }
 
 // The pauses while the queue is away.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
-	tellAgain  = time.Minute // the log is told once, and that it goes on
 )
 
 // Receive polls for messages.
 func (s *SQS) Receive(ctx context.Context, take func(context.Context, Delivery)) {
-	told, since := false, telemetry.StartWatch()
 	for pause := firstPause; ctx.Err() == nil; {
 		err := s.receive(ctx, func(ctx context.Context, d Delivery) {
-			pause, told = firstPause, false
+			pause = firstPause
 			take(ctx, d)
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		if !told || since.Elapsed() > tellAgain {
-			told, since = true, telemetry.StartWatch()
-			s.log.Warn("messages cannot be received; it is tried again until they can", telemetry.ErrorMessage, err.Error())
-		}
+		s.part.Begin()(failed(ctx, "message.receive", err))
 		wait := time.NewTimer(pause)
 		select {
 		case <-wait.C:
@@ -122,6 +126,7 @@ func (s *SQS) Receive(ctx context.Context, take func(context.Context, Delivery))
 			wait.Stop()
 		}
 		pause = min(2*pause, lastPause)
+		_ = s.Ping(ctx) // an empty queue says nothing when it is back
 	}
 }
 

@@ -26,7 +26,7 @@ type directory struct {
 	root *os.Root // nothing outside can be reached, whatever a key or a link says
 
 	mu     sync.RWMutex      // an object and its attributes are renamed together, read together
-	known  map[string]bool   // folders that are on the disk
+	known  map[string]bool   // folders that are on the disk, and whether another file system has them
 	shared map[string]string // attributes as text, and a temporary name of the file that holds them
 }
 
@@ -61,11 +61,12 @@ func openDirectory(dir string) (*directory, error) {
 }
 
 func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a Attributes) error {
-	data, err := d.write(body)
-	if err != nil {
+	data := temporaryName()
+	if err := d.write(data, body); err != nil {
 		return err
 	}
 	defer func() { _ = d.root.Remove(data) }() // gone already when all went well
+	var err error
 	beside := ""
 	if a.ContentType != octets || len(a.Metadata) > 0 {
 		if beside, err = d.beside(a); err != nil {
@@ -74,15 +75,20 @@ func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a
 		defer func() { _ = d.root.Remove(beside) }()
 	}
 	name := bucket + "/" + key
-	err = d.commit(name, data, beside)
-	if errors.Is(err, fs.ErrNotExist) { // somebody removed a folder that is known
+	err = d.move(name, data, beside)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EXDEV) { // somebody removed a folder that is known, or mounted one
 		d.forget()
-		err = d.commit(name, data, beside)
+		err = d.move(name, data, beside)
 	}
 	if err != nil {
 		return conflict(err)
 	}
 	return disk.Sync(filepath.Join(d.path, path.Dir(name)))
+}
+
+// make is put: the directory is this process's alone, which makes one at a time.
+func (d *directory) make(ctx context.Context, bucket, key string, body io.Reader) error {
+	return d.put(ctx, bucket, key, body, Attributes{ContentType: octets})
 }
 
 // beside gives a temporary name to a file that holds attributes and is on the disk.
@@ -97,7 +103,7 @@ func (d *directory) beside(a Attributes) (name string, err error) {
 	if name = temporaryName(); kept != "" && d.root.Link(kept, name) == nil {
 		return name, nil
 	}
-	if name, err = d.write(bytes.NewReader(text)); err == nil {
+	if err = d.write(name, bytes.NewReader(text)); err == nil {
 		d.share(string(text), name)
 	}
 	return name, err
@@ -124,12 +130,11 @@ func (d *directory) share(text, name string) {
 
 func temporaryName() string { return temporary + "/" + rand.Text() }
 
-// write puts a body into a temporary file and on the disk.
-func (d *directory) write(body io.Reader) (name string, err error) {
-	name = temporaryName()
+// write puts a body into a new file and on the disk.
+func (d *directory) write(name string, body io.Reader) error {
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", err
+		return err
 	}
 	_, err = io.CopyBuffer(writerOnly{f}, body, make([]byte, chunk))
 	if err == nil {
@@ -138,7 +143,7 @@ func (d *directory) write(body io.Reader) (name string, err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		_ = d.root.Remove(name)
 	}
-	return name, err
+	return err
 }
 
 // writerOnly hides what io.Copy would rather use than the buffer.
@@ -149,8 +154,12 @@ type writerOnly struct{ io.Writer }
 func (d *directory) commit(name, data, beside string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.folder(path.Dir(name)); err != nil {
+	far, err := d.folder(path.Dir(name), data)
+	if err != nil {
 		return err
+	}
+	if far && path.Dir(data) != path.Dir(name) {
+		return errFar
 	}
 	if stat, err := d.root.Stat(name); err == nil && stat.IsDir() {
 		return syscall.EISDIR
@@ -165,26 +174,33 @@ func (d *directory) commit(name, data, beside string) error {
 	return d.root.Rename(data, name)
 }
 
-// folder makes a folder and those above it, each on the disk.
-func (d *directory) folder(name string) error {
-	if name == "." || d.known[name] {
-		return nil
+// folder makes a folder and those above it, each on the disk, and tells whether another file system than that of the
+// temporary files has it. One that is there already may be a mount: that is tried with a temporary file.
+func (d *directory) folder(name, data string) (far bool, err error) {
+	if name == "." {
+		return false, nil
+	}
+	if far, known := d.known[name]; known {
+		return far, nil
 	}
 	above := path.Dir(name)
-	if err := d.folder(above); err != nil {
-		return err
+	if far, err = d.folder(above, data); err != nil {
+		return false, err
 	}
-	if err := d.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	switch err := d.root.Mkdir(name, 0o700); {
+	case errors.Is(err, fs.ErrExist):
+		far = d.isFar(name, data)
+	case err != nil:
+		return false, err
 	}
 	if err := disk.Sync(filepath.Join(d.path, above)); err != nil {
-		return err
+		return false, err
 	}
 	if len(d.known) >= mostKnown {
 		clear(d.known)
 	}
-	d.known[name] = true
-	return nil
+	d.known[name] = far
+	return far, nil
 }
 
 func (d *directory) forget() {
@@ -261,14 +277,6 @@ func (d *directory) remove(_ context.Context, bucket, key string) error {
 		delete(d.known, above)
 	}
 	return nil
-}
-
-func (d *directory) ping(context.Context, string) error {
-	name, err := d.write(bytes.NewReader([]byte("ping")))
-	if err == nil {
-		err = d.root.Remove(name)
-	}
-	return err
 }
 
 func (d *directory) close() error { return d.root.Close() }

@@ -5,19 +5,23 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // Config says where objects are kept.
 type Config struct {
-	Dir    string // the directory, when URL is empty; it belongs to one process
-	URL    string // s3://?region=…&endpoint=…: an S3 store, its keys found as AWS clients find them
-	Bucket string // the bucket that an empty name means
+	Dir    string       // the directory, when URL is empty; it belongs to one process
+	URL    string       // s3://?region=…&endpoint=…: an S3 store, its keys found as AWS clients find them
+	Bucket string       // the bucket that an empty name means
+	Part   *outage.Part // is told how the place answers; nil: nobody
 }
 
 // Attributes are kept with an object.
@@ -38,11 +42,12 @@ type Info struct {
 type place interface {
 	// put writes an object whole or not at all, and gives its size.
 	put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error
+	// make writes an object unless there is one.
+	make(ctx context.Context, bucket, key string, body io.Reader) error
 	open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error)
 	exists(ctx context.Context, bucket, key string) (bool, error)
 	remove(ctx context.Context, bucket, key string) error // NotFound if there is none
 	list(ctx context.Context, bucket, prefix, after string, n int) ([]string, error)
-	ping(ctx context.Context, bucket string) error
 	close() error
 }
 
@@ -50,6 +55,8 @@ type place interface {
 type Objects struct {
 	bucket string
 	place  place
+	part   *outage.Part
+	probe  probe
 }
 
 // Open opens the place. A directory is made, and what a crash left half written in it is removed; an S3 store is not
@@ -58,7 +65,7 @@ func Open(ctx context.Context, c Config) (*Objects, error) {
 	if !ValidBucket(c.Bucket) {
 		return nil, invalid("the default bucket has no valid name")
 	}
-	o := &Objects{bucket: c.Bucket}
+	o := &Objects{bucket: c.Bucket, part: c.Part, probe: newProbe()}
 	var err error
 	if c.URL != "" {
 		o.place, err = openS3(ctx, c.URL, c.Bucket)
@@ -80,12 +87,13 @@ func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a
 	if a, err = a.checked(); err != nil {
 		return Info{}, err
 	}
+	tell := o.part.Begin()
 	counted := &counter{ctx: ctx, r: body}
 	err = o.place.put(ctx, bucket, key, counted, a)
 	if err != nil && counted.err != nil && ctx.Err() == nil {
 		return Info{}, counted.err
 	}
-	return Info{Key: key, Size: counted.n, Attributes: a}, failed(ctx, "object.put", err)
+	return Info{Key: key, Size: counted.n, Attributes: a}, ended(ctx, tell, "object.put", err)
 }
 
 // Open reads an object, which keeps being what it is now while it is read from its beginning on; who seeks may find it
@@ -95,9 +103,10 @@ func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekClos
 	if err != nil {
 		return nil, Info{}, err
 	}
+	tell := o.part.Begin()
 	body, info, err := o.place.open(ctx, bucket, key)
 	info.Key = key
-	return body, info, failed(ctx, "object.open", err)
+	return body, info, ended(ctx, tell, "object.open", err)
 }
 
 // Exists tells whether there is an object.
@@ -106,8 +115,9 @@ func (o *Objects) Exists(ctx context.Context, bucket, key string) (bool, error) 
 	if err != nil {
 		return false, err
 	}
+	tell := o.part.Begin()
 	is, err := o.place.exists(ctx, bucket, key)
-	return is, failed(ctx, "object.exists", err)
+	return is, ended(ctx, tell, "object.exists", err)
 }
 
 // Delete removes an object; that there is none is no error.
@@ -116,7 +126,8 @@ func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 	if err != nil {
 		return err
 	}
-	err = failed(ctx, "object.delete", o.place.remove(ctx, bucket, key))
+	tell := o.part.Begin()
+	err = ended(ctx, tell, "object.delete", o.place.remove(ctx, bucket, key))
 	if job.IsKind(err, job.NotFound) {
 		return nil
 	}
@@ -130,13 +141,9 @@ func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int)
 	if !ValidBucket(bucket) {
 		return nil, invalid("the bucket has no valid name")
 	}
+	tell := o.part.Begin()
 	found, err := o.place.list(ctx, bucket, prefix, after, n)
-	return found, failed(ctx, "object.list", err)
-}
-
-// Ping tells whether the default bucket can be used.
-func (o *Objects) Ping(ctx context.Context) error {
-	return failed(ctx, "object.ping", o.place.ping(ctx, o.bucket))
+	return found, ended(ctx, tell, "object.list", err)
 }
 
 // URI names an object the same way wherever it is kept.
@@ -208,6 +215,13 @@ func (c *counter) Read(p []byte) (int, error) {
 
 func invalid(msg string) error { return &job.Error{Kind: job.Invalid, Op: "object", Msg: msg} }
 
+// ended tells how a call of the place ended, and gives its error a kind.
+func ended(ctx context.Context, tell func(error), op string, err error) error {
+	err = failed(ctx, op, err)
+	tell(err)
+	return err
+}
+
 // failed gives an error its kind; what has one keeps it.
 func failed(ctx context.Context, op string, err error) error {
 	var known *job.Error
@@ -216,6 +230,8 @@ func failed(ctx context.Context, op string, err error) error {
 	}
 	e := &job.Error{Kind: job.Unavailable, Op: op, Err: err}
 	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		e.Kind = job.ReadOnly
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		e.Kind = job.Timeout
 	case ctx.Err() != nil:

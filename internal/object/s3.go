@@ -61,14 +61,26 @@ func (s *s3) in(ctx context.Context, name string) (*blob.Bucket, error) {
 }
 
 func (s *s3) put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error {
+	return s.upload(ctx, bucket, key, body, &blob.WriterOptions{ContentType: a.ContentType, Metadata: a.Metadata})
+}
+
+func (s *s3) make(ctx context.Context, bucket, key string, body io.Reader) error {
+	err := s.upload(ctx, bucket, key, body, &blob.WriterOptions{ContentType: octets, IfNotExist: true})
+	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
+		return nil // another node was faster
+	}
+	return err
+}
+
+func (s *s3) upload(ctx context.Context, bucket, key string, body io.Reader, o *blob.WriterOptions) error {
 	b, err := s.in(ctx, bucket)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := lingering(ctx)
 	defer cancel()
-	return named(bucket, b.Upload(ctx, key, body, &blob.WriterOptions{ContentType: a.ContentType, Metadata: a.Metadata,
-		BufferSize: partSize, MaxConcurrency: parts}))
+	o.BufferSize, o.MaxConcurrency = partSize, parts
+	return named(bucket, b.Upload(ctx, key, body, o))
 }
 
 // aftermath is how long a put whose caller is gone gets to remove the parts it has sent: the store keeps, and bills, what
@@ -153,18 +165,6 @@ func (s *s3) list(ctx context.Context, bucket, prefix, after string, n int) ([]s
 		found = append(found, o.Key)
 	}
 	return found, nil
-}
-
-func (s *s3) ping(ctx context.Context, bucket string) error {
-	b, err := s.in(ctx, bucket)
-	if err != nil {
-		return err
-	}
-	is, err := b.IsAccessible(ctx)
-	if err == nil && !is {
-		err = errors.New("there is no bucket " + bucket)
-	}
-	return err
 }
 
 func (s *s3) close() error {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"syscall"
 
 	"github.com/millrace/millrace/internal/config"
@@ -23,8 +24,9 @@ type door struct {
 	listener net.Listener
 }
 
-func newDoor(address string, mounts []httpapi.Mount, credentials *tls.Config, log *slog.Logger) *door {
-	d := &door{address: address, secure: credentials != nil, server: httpapi.Server(httpapi.Root(mounts...), log)}
+func newDoor(address string, mounts []httpapi.Mount, proxies []netip.Prefix, credentials *tls.Config, log *slog.Logger) *door {
+	handler := httpapi.Behind(proxies, httpapi.Root(mounts...))
+	d := &door{address: address, secure: credentials != nil, server: httpapi.Server(handler, log)}
 	d.server.TLSConfig = credentials
 	for _, m := range mounts {
 		d.mounts = append(d.mounts, m.Name)
@@ -50,7 +52,7 @@ func (s *Server) Listen(ctx context.Context) error {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.address)
 		if err != nil {
 			s.unlisten()
-			return listenError(d.address, err)
+			return listenError("listen", d.address, err)
 		}
 		d.listener = httpapi.Limit(l)
 	}
@@ -60,18 +62,18 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// CanListen finds out whether the addresses of the settings are free and their certificate is one, so that a node that
-// cannot start finds it out before it makes anything. Listen has the last word.
+// CanListen finds out whether the addresses of the settings are free, all at the same time, and their certificate is one,
+// so that a node that cannot start finds it out before it makes anything. Listen has the last word.
 func CanListen(ctx context.Context, s *config.Settings) error {
 	if _, err := loadTLS(s.TLS); err != nil {
 		return err
 	}
-	for _, address := range s.Listeners() {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	for _, want := range s.Listeners() {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", want.Address)
 		if err != nil {
-			return listenError(address, err)
+			return listenError(want.Setting, want.Address, err)
 		}
-		l.Close()
+		defer l.Close()
 	}
 	return nil
 }
@@ -85,16 +87,16 @@ func (s *Server) unlisten() {
 	}
 }
 
-func listenError(address string, err error) error {
+func listenError(setting, address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("the address %s is in use by another process; set listen to a free one (port 0 picks one)", address)
+		return fmt.Errorf("the address %s is in use by another process or setting; set %s to a free one (port 0 picks one)", address, setting)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("the address %s is not one of this machine's", address)
+		return fmt.Errorf("the address %s (%s) is not one of this machine's", address, setting)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("this user may not listen on %s", address)
+		return fmt.Errorf("this user may not listen on %s (%s)", address, setting)
 	}
-	return fmt.Errorf("cannot listen on %s: %w", address, err)
+	return fmt.Errorf("cannot listen on %s (%s): %w", address, setting, err)
 }
 
 // URLs are where the node is served: the common listener first, then those of rooms of their own. Ports are the real

@@ -25,6 +25,11 @@ type (
 		Deliver(ctx context.Context, messages []job.Message) error
 	}
 
+	// awaiting is a room that is told no messages before it is known that this node may take them.
+	awaiting interface {
+		Await(ctx context.Context) bool
+	}
+
 	// checked is a room that may be of no use although the store answers.
 	checked interface{ Checks() []httpapi.Check }
 )
@@ -84,7 +89,11 @@ func outlets(places []Place) []duty.Outlet {
 			}
 		}
 		if len(names) > 0 {
-			all = append(all, duty.Outlet{Contracts: names, Deliver: r.Deliver})
+			o := duty.Outlet{Contracts: names, Deliver: r.Deliver}
+			if a, ok := p.Room.(awaiting); ok {
+				o.Await = a.Await
+			}
+			all = append(all, o)
 		}
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // busy is a room that runs by itself.
@@ -47,16 +48,16 @@ func TestRoomRuns(t *testing.T) {
 	t.Parallel()
 	b := newBusy()
 	n := start(t, nil, server.Place{Room: b})
-	receive(t, b.started)
+	testkit.Receive(t, "the room to begin", b.started)
 	n.stop()
-	receive(t, b.told)
+	testkit.Receive(t, "the room to be told to stop", b.told)
 	select {
 	case err := <-n.ended:
 		t.Fatalf("did not wait for the room: %v", err)
 	default:
 	}
 	close(b.let)
-	if err := receive(t, n.ended); err != nil || b.last != nil {
+	if err := testkit.Receive(t, "the node to end", n.ended); err != nil || b.last != nil {
 		t.Errorf("the node ended with %v, the room with %v", err, b.last)
 	}
 }
@@ -68,7 +69,7 @@ func TestWorkersOnly(t *testing.T) {
 	close(b.let)
 	n := startWith(t, nil, func(c *server.Config) { c.WorkersOnly = true }, server.Place{Room: b, OpenAPI: []byte("x")},
 		server.Place{Room: other{newRoom(longPoll)}, Listen: "127.0.0.1:0"})
-	receive(t, b.started)
+	testkit.Receive(t, "the room to begin", b.started)
 	if urls := n.URLs(); len(urls) != 1 {
 		t.Errorf("it listens on %v", urls)
 	}
@@ -142,7 +143,7 @@ func TestDeliver(t *testing.T) {
 		seen := map[string]bool{}
 		var order []string
 		for len(order) < len(names) {
-			for _, m := range receive(t, p.delivered) {
+			for _, m := range testkit.Receive(t, "a delivery", p.delivered) {
 				name := m.JobID.Contract + " " + m.JobID.Key
 				if !seen[name] { // what failed beside others comes again
 					seen[name] = true
@@ -163,7 +164,7 @@ func TestDeliver(t *testing.T) {
 	}, "silent"); err != nil {
 		t.Error(err)
 	}
-	if status, body := n.get(n.URLs()[0] + "/health/ready"); status != 503 || body != "a part of a fails\na part of b fails\n" {
+	if status, body := n.get(n.URLs()[0] + "/health/ready"); status != 503 || body != "store ok\nshutdown ok\na part of a fails\na part of b fails\n" {
 		t.Errorf("ready: %d %q", status, body)
 	}
 }

@@ -36,7 +36,7 @@ type Surface struct {
 	OpenAPI []byte                             // see Place
 }
 
-// Config is what a node is made of. All members but Surfaces, Metrics and Engine are needed.
+// Config is what a node is made of. All members but Surfaces, Metrics, Page and Engine are needed.
 type Config struct {
 	Settings *config.Settings
 	Store    store.Store // closed by Run
@@ -45,7 +45,8 @@ type Config struct {
 	Log      *slog.Logger
 	Metrics  http.Handler         // of /metrics and below; nil serves none
 	Node     string               // unique among the nodes
-	Version  string               // of the binary, for the log
+	Version  string               // of the binary, for the log and the page
+	Page     *Page                // nil serves none
 	Random   func() [16]byte      // of cryptographic quality
 	Elapsed  func() time.Duration // a clock that never jumps
 
@@ -103,6 +104,7 @@ func (s *Server) build() error {
 	if !s.config.WorkersOnly {
 		common = append(common, descriptions(s.config.Places, s.config.Surfaces))
 	}
+	var all []served
 	own := map[string][]httpapi.Mount{}
 	var addresses []string
 	for _, p := range s.config.Places {
@@ -110,6 +112,7 @@ func (s *Server) build() error {
 		if s.config.WorkersOnly {
 			continue
 		}
+		all = append(all, served{p.Room.Contract().Name, m.Prefixes, p.Listen, descriptionPath(p.Room.Contract().Name, p.OpenAPI)})
 		if p.Listen == "" {
 			common = append(common, m)
 			continue
@@ -122,16 +125,21 @@ func (s *Server) build() error {
 	}
 	if !s.config.WorkersOnly {
 		for _, f := range s.config.Surfaces {
-			common = append(common, f.Mount(s.engine))
+			m := f.Mount(s.engine)
+			common = append(common, m)
+			all = append(all, served{f.Name, m.Prefixes, "", descriptionPath(f.Name, f.OpenAPI)})
 		}
+	}
+	if s.config.Page != nil {
+		common = append(common, s.page(all))
 	}
 	credentials, err := loadTLS(s.config.Settings.TLS)
 	if err != nil {
 		return err
 	}
-	s.doors = []*door{newDoor(s.config.Settings.Listen, common, credentials, s.log)}
+	s.doors = []*door{newDoor(s.config.Settings.Listen, common, s.config.Settings.TrustedProxies, credentials, s.log)}
 	for _, address := range addresses {
-		s.doors = append(s.doors, newDoor(address, own[address], credentials, s.log))
+		s.doors = append(s.doors, newDoor(address, own[address], s.config.Settings.TrustedProxies, credentials, s.log))
 	}
 	return nil
 }
@@ -140,15 +148,12 @@ func (s *Server) build() error {
 func descriptions(places []Place, surfaces []Surface) httpapi.Mount {
 	files := map[string][]byte{}
 	for _, p := range places {
-		if p.OpenAPI != nil {
-			files["/openapi/"+p.Room.Contract().Name+".yaml"] = p.OpenAPI
-		}
+		files[descriptionPath(p.Room.Contract().Name, p.OpenAPI)] = p.OpenAPI
 	}
 	for _, f := range surfaces {
-		if f.OpenAPI != nil {
-			files["/openapi/"+f.Name+".yaml"] = f.OpenAPI
-		}
+		files[descriptionPath(f.Name, f.OpenAPI)] = f.OpenAPI
 	}
+	delete(files, "")
 	return httpapi.Mount{Name: "openapi", Prefixes: []string{"/openapi/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, found := files[r.URL.Path]
 		if found && r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -157,12 +162,20 @@ func descriptions(places []Place, surfaces []Surface) httpapi.Mount {
 			return
 		}
 		if !found {
-			http.Error(w, "there is nothing at this path", http.StatusNotFound)
+			httpapi.NothingHere(w)
 			return
 		}
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = w.Write(text)
 	})}
+}
+
+// descriptionPath is where an OpenAPI document is served; empty where there is none.
+func descriptionPath(name string, document []byte) string {
+	if document == nil {
+		return ""
+	}
+	return "/openapi/" + name + ".yaml"
 }
 
 // health says whether the node is of use.

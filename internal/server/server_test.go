@@ -148,20 +148,6 @@ func (n *node) get(url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// receive waits for a signal, and not for ever.
-func receive[T any](t *testing.T, from <-chan T) T {
-	t.Helper()
-	limit := time.NewTimer(30 * time.Second)
-	defer limit.Stop()
-	select {
-	case v := <-from:
-		return v
-	case <-limit.C:
-		t.Fatal("waited in vain")
-		panic("not reached")
-	}
-}
-
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r := newRoom(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") })
@@ -172,7 +158,7 @@ func TestRoutes(t *testing.T) {
 	}{
 		"/health":             {200, ""},
 		"/health/live":        {200, ""},
-		"/health/ready":       {200, ""},
+		"/health/ready":       {200, "store ok\nshutdown ok\n"},
 		"/health/":            {404, "there is nothing at this path\n"},
 		"/metrics":            {200, "metrics"},
 		"/metrics/made":       {200, "metrics"},
@@ -216,15 +202,15 @@ func TestStopWakesLongPolls(t *testing.T) {
 		}()
 	}
 	for range 8 {
-		receive(t, r.entered)
+		testkit.Receive(t, "a request to be under way", r.entered)
 	}
 	n.stop()
 	for range 8 {
-		if status := receive(t, answers); status != http.StatusNoContent {
+		if status := testkit.Receive(t, "an answer", answers); status != http.StatusNoContent {
 			t.Errorf("status %d, want 204", status)
 		}
 	}
-	if err := receive(t, n.ended); err != nil {
+	if err := testkit.Receive(t, "the node to end", n.ended); err != nil {
 		t.Error(err)
 	}
 	if err := n.store.Ping(context.Background()); err == nil {
@@ -249,7 +235,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 		status, _ := n.get(n.URLs()[0] + "/made/slow")
 		answer <- status
 	}()
-	receive(t, r.entered)
+	testkit.Receive(t, "a request to be under way", r.entered)
 	n.stop()
 	address := strings.TrimPrefix(n.URLs()[0], "http://")
 	for { // until the listener is closed
@@ -265,10 +251,10 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	default:
 	}
 	close(finish)
-	if status := receive(t, answer); status != http.StatusAccepted {
+	if status := testkit.Receive(t, "an answer", answer); status != http.StatusAccepted {
 		t.Errorf("status %d, want 202", status)
 	}
-	if err := receive(t, n.ended); err != nil {
+	if err := testkit.Receive(t, "the node to end", n.ended); err != nil {
 		t.Error(err)
 	}
 }
@@ -283,12 +269,12 @@ func TestStopCutsOff(t *testing.T) {
 		status, _ := n.get(n.URLs()[0] + "/made/never")
 		answer <- status
 	}()
-	receive(t, r.entered)
+	testkit.Receive(t, "a request to be under way", r.entered)
 	n.stop()
-	if err := receive(t, n.ended); err != nil {
+	if err := testkit.Receive(t, "the node to end", n.ended); err != nil {
 		t.Error(err)
 	}
-	if status := receive(t, answer); status != -1 {
+	if status := testkit.Receive(t, "an answer", answer); status != -1 {
 		t.Errorf("status %d, want none", status)
 	}
 }

@@ -79,6 +79,12 @@ type Reader interface {
 	// DeadLetters returns those of a contract with an ID above after, by ID
 	// ascending.
 	DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error)
+	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as
+	// they were at one moment. It locks nothing: who may deliver them is decided by
+	// Elect.
+	Messages(contracts []string, n int) ([]job.Message, error)
+	// NewestMessage returns the ID of the newest message in the outbox, 0 if there is none.
+	NewestMessage() (int64, error)
 	// Search returns the listed jobs that match s, newest first and those created at
 	// the same time by key, which is compared byte by byte. It looks at priorities
 	// from MinListed to MaxListed; its cost grows with their number and with s.Limit
@@ -152,7 +158,7 @@ type Tx interface {
 	// has come, earliest first, passing over those another transaction holds and
 	// those in the states given, each as "contract state".
 	LockDue(n int, except []string) ([]*job.Job, error)
-	// LockLapsed returns up to n leased jobs whose lease is over, passing over
+	// LockLapsed returns up to n leased jobs whose lease is over, longest first, passing over
 	// those another transaction holds. After a jump of the clock at the time
 	// jumped, runs that began before it are kept for one lease from then on;
 	// the zero time means no jump.
@@ -164,10 +170,6 @@ type Tx interface {
 	AddEvents(events []job.Event) error
 	// AddMessages appends to the outbox.
 	AddMessages(messages []job.Message) error
-	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as
-	// they were at one moment. It locks nothing: who may deliver them is decided by
-	// Elect.
-	Messages(contracts []string, n int) ([]job.Message, error)
 	// DropMessages removes messages that were delivered.
 	DropMessages(ids []int64) error
 	// Bury keeps dead letters.
@@ -201,6 +203,8 @@ type Tx interface {
 	// Elect makes holder the one that does a duty until the given time, unless
 	// somebody else is and the time given for them has not come.
 	Elect(duty, holder string, until time.Time) (bool, error)
+	// DropDuties ends all that holder was elected for.
+	DropDuties(holder string) error
 	// PruneSettled removes up to n jobs of a contract that settled before the
 	// given time, oldest first, and no more once those removed have sizes that add
 	// up to bytes, if that is not 0. Children go before their parents: where some of

@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // Consumer says what is consumed and how. Nodes with the same Durable share the work.
@@ -59,7 +61,7 @@ const (
 // Consume hands out what the subject has that is not settled yet, until ctx is done. The stream and the consumer are
 // made again where they are gone; while the streams are away it waits for them.
 func (s *Streams) Consume(ctx context.Context, c Consumer, fn func(context.Context, []Delivery)) error {
-	pause := firstPause
+	pause, loop := firstPause, outage.Loop{Log: s.config.Log, What: "consumer of " + c.Stream}
 	for {
 		err := s.consume(ctx, &c, func(batch []Delivery) {
 			pause = firstPause
@@ -73,9 +75,7 @@ func (s *Streams) Consume(ctx context.Context, c Consumer, fn func(context.Conte
 				err = nil
 			}
 		}
-		if err != nil {
-			s.config.Log.Warn("a consumer of the streams starts again", "stream", c.Stream, "error_message", err.Error())
-		}
+		loop.Did(ctx, failed("stream.consume", "", err))
 		rest(ctx, pause)
 		pause = min(2*pause, lastPause)
 	}
@@ -86,12 +86,13 @@ func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery))
 	// The server hands out without end: only here it is known what the last time was, also after a crash.
 	config := jetstream.ConsumerConfig{Durable: c.Durable, FilterSubject: c.Subject,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1, MaxAckPending: max(1000, c.Batch)}
+	tell := s.config.Part.Begin()
 	var consumer jetstream.Consumer
 	err := s.insist(ctx, func(ctx context.Context) (err error) {
 		consumer, err = s.js.CreateOrUpdateConsumer(ctx, c.Stream, config)
 		return err
 	})
-	if err != nil {
+	if s.ended(tell, "stream.consume", err) != nil {
 		return err
 	}
 	for ctx.Err() == nil { // what is asked for after the end would be handed to nobody

@@ -18,6 +18,7 @@ import (
 
 	"github.com/millrace/millrace/internal/disk"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // embed starts the server in the process.
@@ -36,7 +37,7 @@ func (s *Streams) embed() error {
 		return err
 	}
 	life, close := context.WithCancel(context.Background())
-	s.embedded = &embedded{options: options, log: c.Log, broken: make(chan struct{}, 1), life: life, close: close}
+	s.embedded = &embedded{options: options, log: c.Log, part: c.Part, broken: make(chan struct{}, 1), life: life, close: close}
 	if err := s.embedded.start(); err != nil {
 		return err
 	}
@@ -66,6 +67,7 @@ func (c *Config) server() (*server.Options, error) {
 type embedded struct {
 	options *server.Options
 	log     *slog.Logger
+	part    *outage.Part
 	broken  chan struct{}   // has one when the server cannot write
 	life    context.Context // ends when it is closed
 	close   context.CancelFunc
@@ -92,7 +94,7 @@ func (e *embedded) start() error {
 	if err != nil {
 		return &job.Error{Kind: job.Internal, Op: "stream.open", Msg: "the embedded server of the streams cannot be made", Err: err}
 	}
-	l := &logger{Logger: e.log, broken: e.broken}
+	l := &logger{Logger: e.log, broken: e.broken, part: e.part}
 	s.SetLoggerV2(l, false, false, false)
 	s.Start()
 	for range 600 { // a minute, but not after it has said why it cannot
@@ -134,7 +136,7 @@ func (e *embedded) repair() {
 			case <-timer.C:
 			}
 		}
-		e.log.Info("the server of the streams can write again and is started anew")
+		e.log.Debug("the server of the streams can write again and is started anew")
 	}
 }
 
@@ -188,6 +190,7 @@ func (s *Streams) Address() string {
 type logger struct {
 	*slog.Logger
 	broken chan<- struct{}
+	part   *outage.Part
 	last   atomic.Pointer[string] // why it does not start
 }
 
@@ -205,6 +208,8 @@ func (l *logger) Errorf(format string, v ...any) {
 		case l.broken <- struct{}{}:
 		default:
 		}
+		l.part.Begin()(&job.Error{Kind: job.Unavailable, Op: "stream.write", Msg: fmt.Sprintf(format, v...)})
+		return
 	}
 	l.Error("the server of the streams", "error_message", fmt.Sprintf(format, v...))
 }

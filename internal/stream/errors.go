@@ -3,8 +3,10 @@ package stream
 import (
 	"context"
 	"errors"
+	"net"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +22,28 @@ func failed(op, msg string, err error) error {
 		return err
 	}
 	return &job.Error{Kind: kind(err), Op: op, Msg: msg, Err: err}
+}
+
+// connectFailure tells why no server let us connect, without what the client says around it.
+type connectFailure struct{ err error }
+
+func (f *connectFailure) Unwrap() error { return f.err }
+
+func (f *connectFailure) Error() string {
+	var unresolved *net.DNSError
+	var number syscall.Errno
+	var network net.Error
+	switch {
+	case errors.Is(f.err, nats.ErrNoServers): // the client says so where every server refused
+		return syscall.ECONNREFUSED.Error()
+	case errors.As(f.err, &unresolved):
+		return unresolved.Err
+	case errors.As(f.err, &number):
+		return number.Error()
+	case errors.As(f.err, &network) && network.Timeout():
+		return "no answer in time"
+	}
+	return strings.TrimPrefix(f.err.Error(), "nats: ")
 }
 
 func kind(err error) job.Kind {

@@ -28,7 +28,8 @@ func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint6
 		case !f.begun:
 			return failed("stream.follow", "", err)
 		case err != nil:
-			s.config.Log.Warn("a follower of the streams starts again", "stream", stream, "error_message", err.Error())
+			_ = s.ended(s.config.Part.Begin(), "stream.follow", err)
+			s.config.Log.Debug("a follower of the streams starts again", "stream", stream, "error_message", err.Error())
 			rest(ctx, time.Second)
 		}
 	}

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -56,6 +57,9 @@ func (s *Streams) create(ctx context.Context, spec *Spec) error {
 		config.Replicas = replicas
 	}
 	spec.shape(&config)
+	if spec.id != "" {
+		config.Metadata = map[string]string{idMetadata: spec.id} // it is made again
+	}
 	create := func(ctx context.Context) error {
 		_, err := s.js.CreateStream(ctx, config)
 		return err
@@ -96,4 +100,26 @@ func (s *Streams) again(ctx context.Context, spec *Spec, verb func() error) erro
 		err = verb()
 	}
 	return err
+}
+
+// idMetadata has the id of a stream that was made again.
+const idMetadata = "millrace_id"
+
+// identify learns the id of a stream: when it was first made, to the nanosecond.
+func (s *Streams) identify(ctx context.Context, spec *Spec) error {
+	is, err := s.info(ctx, spec.Name)
+	if err == nil {
+		spec.id = cmp.Or(is.Config.Metadata[idMetadata], is.Created.UTC().Format(time.RFC3339Nano))
+	}
+	return err
+}
+
+// IDs tell each stream, by its name, from those of the same name on other servers. A stream that is lost while a node has
+// it open is made again under its id.
+func (s *Streams) IDs() map[string]string {
+	ids := map[string]string{}
+	for i := range s.config.Specs {
+		ids[s.config.Specs[i].Name] = s.config.Specs[i].id
+	}
+	return ids
 }

@@ -46,6 +46,7 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 		}
 		groups[spec] = append(groups[spec], i)
 	}
+	tell := s.config.Part.Begin()
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	offsets := make([]uint64, len(messages))
@@ -56,7 +57,7 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 			for len(members) > 0 {
 				n := portion(messages, members)
 				if err := s.store(ctx, spec, messages, members[:n], offsets); err != nil {
-					failures <- failed("stream.publish", "", err)
+					failures <- err
 					return
 				}
 				members = members[n:]
@@ -65,7 +66,7 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 	}
 	wait.Wait()
 	close(failures)
-	return offsets, <-failures
+	return offsets, s.ended(tell, "stream.publish", <-failures)
 }
 
 // portion is how many of the members one batch can hold.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // Spec is one stream as a contract wants it.
@@ -20,6 +22,8 @@ type Spec struct {
 	Subjects []string      // such as jobs.logs.*; a message goes to the first stream that takes its subject
 	MaxAge   time.Duration // messages are removed after it; zero is never
 	Consumer string        // a durable consumer: what it has not settled stays beyond MaxAge (see Prune)
+
+	id string // see IDs
 }
 
 // Config says where the streams are and which there are.
@@ -31,6 +35,7 @@ type Config struct {
 	Node   string // names the embedded server and the connection
 	Specs  []Spec
 	Log    *slog.Logger
+	Part   *outage.Part // is told how the server answers; nil: nobody
 	Now    func() time.Time
 }
 
@@ -67,6 +72,7 @@ func Open(ctx context.Context, c Config) (*Streams, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+	c.Specs = slices.Clone(c.Specs) // each learns its id
 	s := &Streams{config: c, unlock: func() {}}
 	if err := s.open(ctx); err != nil {
 		s.Close()
@@ -77,7 +83,8 @@ func Open(ctx context.Context, c Config) (*Streams, error) {
 
 func (s *Streams) open(ctx context.Context) (err error) {
 	options := []nats.Option{nats.Name("millrace " + s.config.Node), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
-		nats.Timeout(5 * time.Second), nats.ErrorHandler(s.trouble)}
+		nats.Timeout(5 * time.Second), nats.ErrorHandler(s.trouble), nats.DisconnectErrHandler(s.disconnected),
+		nats.ReconnectHandler(func(*nats.Conn) { s.config.Part.Begin()(nil) })}
 	if s.config.Token != "" {
 		options = append(options, nats.Token(s.config.Token))
 	}
@@ -88,7 +95,7 @@ func (s *Streams) open(ctx context.Context) (err error) {
 		options = append(options, nats.InProcessServer(s.embedded))
 	}
 	if s.conn, err = nats.Connect(s.config.URL, options...); err != nil {
-		return failed("stream.open", "the server of the streams cannot be reached", err)
+		return failed("stream.open", "the server of the streams cannot be reached", &connectFailure{err})
 	}
 	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(patience),
 		jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(patience)); err != nil {
@@ -98,24 +105,46 @@ func (s *Streams) open(ctx context.Context) (err error) {
 		return &job.Error{Kind: job.Invalid, Op: "stream.open", Msg: "the streams need NATS 2.12 or newer, and the server is " + s.conn.ConnectedServerVersion()}
 	}
 	for i := range s.config.Specs {
-		if err := s.provision(ctx, &s.config.Specs[i]); err != nil {
+		spec := &s.config.Specs[i]
+		if err := s.provision(ctx, spec); err != nil {
 			return err
+		}
+		if err := s.identify(ctx, spec); err != nil {
+			return failed("stream.open", "the stream "+spec.Name+" cannot be looked up", err)
 		}
 	}
 	return nil
 }
 
-// trouble logs what has no caller to tell, such as a watcher that reads too slowly.
-func (s *Streams) trouble(_ *nats.Conn, _ *nats.Subscription, err error) {
-	s.config.Log.Warn("trouble with the connection to the streams", "error_message", err.Error())
+// trouble logs what has no caller to tell, such as a watcher that reads too slowly. What a
+// connection that was lost or is made again brings with it is told by the part.
+func (s *Streams) trouble(conn *nats.Conn, _ *nats.Subscription, err error) {
+	if conn.IsConnected() && !errors.Is(err, nats.ErrNoHeartbeat) {
+		s.config.Log.Warn("trouble with the connection to the streams", "error_message", err.Error())
+	}
+}
+
+// disconnected tells of a connection that was lost, also where nobody asks for anything.
+func (s *Streams) disconnected(conn *nats.Conn, err error) {
+	if !conn.IsClosed() && s.config.URL != "" {
+		s.ended(s.config.Part.Begin(), "stream.connection", err)
+	}
+}
+
+// ended tells the part how a call ended, and gives the error its kind.
+func (s *Streams) ended(tell func(error), op string, err error) error {
+	err = failed(op, "", err)
+	tell(err)
+	return err
 }
 
 // Ping tells whether the streams answer.
 func (s *Streams) Ping(ctx context.Context) error {
+	tell := s.config.Part.Begin()
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	_, err := s.js.AccountInfo(ctx)
-	return failed("stream.ping", "", s.cause(ctx, err))
+	return s.ended(tell, "stream.ping", s.cause(ctx, err))
 }
 
 // insist asks until there is an answer: while a cluster elects a leader, a question is turned away or lost.

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,4 +23,12 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, &options)), nil
 	}
 	return nil, fmt.Errorf("log format %q is not text or json", format)
+}
+
+// FailedForGood logs the end of a job that nobody tries again by itself: the same line in
+// every contract.
+func FailedForGood(log *slog.Logger, jobID, queue string, attempt int, why string, more ...slog.Attr) {
+	attrs := append([]slog.Attr{slog.String(JobID, jobID), slog.String(Queue, queue), slog.Int(Attempt, attempt),
+		slog.String(ErrorMessage, why)}, more...)
+	log.LogAttrs(context.Background(), slog.LevelWarn, "a job failed for good", attrs...)
 }

@@ -3,19 +3,20 @@ package telemetry
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/url"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // Bounds of what is on its way to the collector. What comes while the queue is
@@ -40,9 +41,9 @@ type Tracing struct {
 
 // NewTracing makes a Tracing that sends to the collector at endpoint, a URL of
 // OTLP over HTTP such as http://127.0.0.1:4318; with none it makes no spans.
-// The attributes describe this process. What has no parent is always recorded,
+// part is told whether spans get there; nil tells nobody. The attributes describe this process. What has no parent is always recorded,
 // what has one as its parent is.
-func NewTracing(ctx context.Context, endpoint string, log *slog.Logger, attrs ...attribute.KeyValue) (*Tracing, error) {
+func NewTracing(ctx context.Context, endpoint string, part *outage.Part, attrs ...attribute.KeyValue) (*Tracing, error) {
 	if endpoint == "" {
 		return &Tracing{}, nil
 	}
@@ -57,7 +58,7 @@ func NewTracing(ctx context.Context, endpoint string, log *slog.Logger, attrs ..
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
 		sdktrace.WithResource(resource.NewSchemaless(attrs...)),
-		sdktrace.WithBatcher(&sender{SpanExporter: exporter, log: log, life: life}, sdktrace.WithMaxQueueSize(spanQueue),
+		sdktrace.WithBatcher(&sender{SpanExporter: exporter, part: part, life: life}, sdktrace.WithMaxQueueSize(spanQueue),
 			sdktrace.WithMaxExportBatchSize(spanBatch), sdktrace.WithBatchTimeout(spanDelay),
 			sdktrace.WithExportTimeout(5*spanSendTime)))
 	return &Tracing{tracer: provider.Tracer("github.com/millrace/millrace"), provider: provider, giveUp: giveUp}, nil
@@ -111,8 +112,26 @@ func (t *Tracing) Record(ctx context.Context, name string, from, to time.Time, a
 	return ctx
 }
 
+// RecordRun is Record for a run. why is the reason of its failure, empty where it did not fail.
+func (t *Tracing) RecordRun(ctx context.Context, why string, from, to time.Time, attrs ...attribute.KeyValue) context.Context {
+	if !t.Enabled() {
+		return ctx
+	}
+	ctx, span := t.tracer.Start(ctx, "run", trace.WithTimestamp(from), trace.WithAttributes(attrs...))
+	if why != "" {
+		Fail(span, why)
+	}
+	span.End(trace.WithTimestamp(to))
+	return ctx
+}
+
+// maxReason is how many bytes of a reason a span gets: workers put what they like into it.
+const maxReason = 1 << 10
+
 // Fail marks a span as that of something that went wrong.
-func Fail(span trace.Span, why string) { span.SetStatus(codes.Error, why) }
+func Fail(span trace.Span, why string) {
+	span.SetStatus(codes.Error, strings.ToValidUTF8(why[:min(len(why), maxReason)], ""))
+}
 
 // Shutdown sends what has not been sent, for as long as ctx holds, and ends the
 // tracing.
@@ -129,66 +148,24 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// TraceParent is the header that a trace travels in (W3C Trace Context).
-const TraceParent = "Traceparent"
-
-// Carrier returns the place in ctx as a traceparent, empty when there is none.
-func Carrier(ctx context.Context) string {
-	place := trace.SpanContextFromContext(ctx)
-	if !place.IsValid() {
-		return ""
-	}
-	flags := "-00"
-	if place.IsSampled() {
-		flags = "-01"
-	}
-	return "00-" + place.TraceID().String() + "-" + place.SpanID().String() + flags
-}
-
-// Resume returns ctx at the place that a traceparent names: what is started from
-// it goes on from there. A wrong one is taken for none.
-func Resume(ctx context.Context, traceparent string) context.Context {
-	if traceparent == "" {
-		return ctx
-	}
-	return propagation.TraceContext{}.Extract(ctx, parent(traceparent))
-}
-
-// parent is a traceparent as the propagator reads it.
-type parent string
-
-func (p parent) Get(key string) string {
-	if key == "traceparent" {
-		return string(p)
-	}
-	return ""
-}
-
-func (parent) Set(string, string) {}
-
-func (parent) Keys() []string { return nil }
-
-// sender logs when the collector cannot be reached, and that it can again; the
-// library would tell a global handler.
+// sender tells its part when the collector cannot be reached; the library would tell a
+// global handler.
 type sender struct {
 	sdktrace.SpanExporter
-	log    *slog.Logger
-	life   context.Context // that of the tracing
-	broken atomic.Bool
+	part *outage.Part
+	life context.Context // that of the tracing
 }
 
 func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(s.life, cancel)()
 	defer cancel()
-	err := s.SpanExporter.ExportSpans(ctx, spans)
-	if s.broken.Swap(err != nil) == (err != nil) {
-		return nil
-	}
-	if err != nil {
-		s.log.Warn("traces cannot be sent and are dropped until they can", ErrorMessage, err)
-	} else {
-		s.log.Info("traces are sent again")
-	}
+	_ = s.part.Do(func() error {
+		err := s.SpanExporter.ExportSpans(ctx, spans)
+		if err == nil || s.life.Err() != nil {
+			return nil
+		}
+		return &job.Error{Kind: job.Unavailable, Op: "telemetry.export", Msg: "traces are dropped", Err: err}
+	})
 	return nil
 }

@@ -16,13 +16,16 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
 func tracing(t *testing.T, endpoint string, log io.Writer) *telemetry.Tracing {
 	t.Helper()
-	tr, err := telemetry.NewTracing(t.Context(), endpoint, slog.New(slog.NewTextHandler(log, nil)), attribute.String("service.name", "millrace"))
+	clock := telemetry.StartWatch()
+	part := outage.NewPart(slog.New(slog.NewTextHandler(log, nil)), clock.Elapsed, outage.Place{Name: "traces", Setting: "telemetry.otlp_endpoint", Address: endpoint})
+	tr, err := telemetry.NewTracing(t.Context(), endpoint, part, attribute.String("service.name", "millrace"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +139,75 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestTraceState: what vendors keep in a trace comes along, through a job, a span and a request, up to a bound.
+func TestTraceState(t *testing.T) {
+	t.Parallel()
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	r := testkit.NewCollector(t)
+	tr, done := r.Tracing(t)
+	for name, c := range map[string]struct {
+		sent []string
+		want string
+	}{
+		"one":      {[]string{"vendor=a-b"}, "vendor=a-b"},
+		"two":      {[]string{"vendor=a", "other=b"}, "vendor=a,other=b"},
+		"none":     {nil, ""},
+		"broken":   {[]string{"=;"}, ""},
+		"too long": {[]string{"vendor=a,long=" + strings.Repeat("b", 250), "more=" + strings.Repeat("c", 250)}, "vendor=a,long=" + strings.Repeat("b", 250)},
+	} {
+		h := http.Header{telemetry.TraceParent: {parent}}
+		if c.sent != nil {
+			h[telemetry.TraceState] = c.sent
+		}
+		kept := telemetry.Carrier(telemetry.Extract(t.Context(), h))
+		if want := strings.TrimSpace(parent + " " + c.want); kept != want {
+			t.Errorf("%s: %q is kept, want %q", name, kept, want)
+		}
+		out := http.Header{}
+		ctx, span := tr.StartSpan(telemetry.Resume(t.Context(), kept), name)
+		telemetry.Inject(ctx, out)
+		span.End()
+		place := "00-0af7651916cd43dd8448eb211c80319c-" + span.SpanContext().SpanID().String() + "-01"
+		if out.Get("traceparent") != place || out.Get("tracestate") != c.want {
+			t.Errorf("%s: sent on as %v, want %s", name, out, place)
+		}
+	}
+	done()
+	if s := r.Find("two"); s == nil || s.TraceState != "vendor=a,other=b" {
+		t.Errorf("the span is %v", s)
+	}
+	out := http.Header{}
+	telemetry.Inject(t.Context(), out)
+	if len(out) > 0 {
+		t.Errorf("without a trace there is %v", out)
+	}
+	twice := http.Header{telemetry.TraceParent: {parent, parent}}
+	if got := telemetry.Carrier(telemetry.Extract(t.Context(), twice)); got != "" {
+		t.Errorf("of two places %q is taken", got)
+	}
+}
+
+// TestFailedRun: a reason of any bytes becomes the status of the span, and a run that ended well has none.
+func TestFailedRun(t *testing.T) {
+	t.Parallel()
+	r := testkit.NewCollector(t)
+	tr, done := r.Tracing(t)
+	now := time.Now()
+	tr.RecordRun(t.Context(), "", now, now, attribute.String("run", "good"))
+	tr.RecordRun(t.Context(), "broken \xff"+strings.Repeat("ä", 5000), now, now, attribute.String("run", "bad"))
+	done()
+	for _, s := range r.Spans() {
+		failed := testkit.AttributeOf(s, "run") == "bad"
+		if (s.Status.GetCode() == otlp.Status_STATUS_CODE_ERROR) != failed || len(s.Status.GetMessage()) > 1<<10 ||
+			strings.HasPrefix(s.Status.GetMessage(), "broken ä") != failed {
+			t.Errorf("got %v", s)
+		}
+	}
+	if n := len(r.Spans()); n != 2 {
+		t.Errorf("there are %d spans", n)
+	}
+}
+
 // TestNoTracing: without a collector nothing is made, and a caller's trace is
 // handed on.
 func TestNoTracing(t *testing.T) { // not parallel: it counts allocations
@@ -194,7 +266,7 @@ func TestCollectorAway(t *testing.T) {
 		span.End()
 	}
 	flush(t, tr)
-	if n := strings.Count(log.String(), "traces cannot be sent"); n != 1 {
+	if n := strings.Count(log.String(), "a part is degraded"); n != 1 {
 		t.Errorf("the failure is told %d times: %s", n, log.String())
 	}
 }

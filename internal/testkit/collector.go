@@ -2,16 +2,21 @@ package testkit
 
 import (
 	"compress/gzip"
+	"context"
+	"encoding/hex"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // Collector takes traces over OTLP, as HTTP with protobuf. What is no OTLP
@@ -89,6 +94,41 @@ func (c *Collector) Find(name string) *otlp.Span {
 		}
 	}
 	return nil
+}
+
+// Tracing makes a Tracing that sends here; flush sends what is left of it.
+func (c *Collector) Tracing(tb testing.TB) (tracing *telemetry.Tracing, flush func()) {
+	tb.Helper()
+	tracing, err := telemetry.NewTracing(context.Background(), c.URL, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return tracing, func() {
+		tb.Helper()
+		if err := tracing.Shutdown(context.Background()); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// Trace returns the spans of the trace that a traceparent names, by the order of their names.
+func (c *Collector) Trace(traceparent string) []*otlp.Span {
+	all := slices.DeleteFunc(c.Spans(), func(s *otlp.Span) bool { return hex.EncodeToString(s.TraceId) != traceparent[3:35] })
+	slices.SortStableFunc(all, func(a, b *otlp.Span) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// NamesOf returns the names of spans, with a ! behind those that failed.
+func NamesOf(spans []*otlp.Span) string {
+	var names []string
+	for _, s := range spans {
+		name := s.Name
+		if s.Status.GetCode() == otlp.Status_STATUS_CODE_ERROR {
+			name += "!"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
 }
 
 // Senders returns the paths that were asked for and the attributes of the

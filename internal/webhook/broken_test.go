@@ -2,14 +2,22 @@ package webhook_test
 
 import (
 	"context"
+	"encoding/hex"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
@@ -52,35 +60,73 @@ func TestBrokenDelivery(t *testing.T) {
 	}
 }
 
-// Each try runs in a span of the trace its event came from.
+// Each try is a span of the trace its event came from, tells of whom and how it went, and sends its place along.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	var begun, ended, failed atomic.Int64
+	collector := testkit.NewCollector(t)
+	tracing, flush := collector.Tracing(t)
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {
 		c.MaxTries = 1
-		c.Span = func(ctx context.Context, from string) (context.Context, func(error)) {
-			if from == trace {
-				begun.Add(1)
-			}
-			return ctx, func(err error) {
-				ended.Add(1)
-				if err != nil {
-					failed.Add(1)
-				}
-			}
+		c.Span = func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, oteltrace.Span) {
+			return tracing.StartClient(ctx, "deliver", attrs...)
 		}
 	}).node().run()
 	r := receive(t, func(w http.ResponseWriter, _ *http.Request, i int) { w.WriteHeader([]int{0, 200, 500}[i]) })
+	hook, _ := n.register(r.URL+"?secret=hush", "a")
 	for i := range 2 {
-		ev := n.event("j", i, "a", r.URL)
-		ev.Trace = trace
+		ev := n.event("j", i, "a", "")
+		ev.Trace = trace + " vendor=a"
 		n.notify(ev)
 		n.awaitDone(1)
 	}
-	if begun.Load() != 2 || ended.Load() != 2 || failed.Load() != 1 {
-		t.Errorf("FR-244 %d spans began, %d ended, %d failed", begun.Load(), ended.Load(), failed.Load())
+	nowhere := n.event("k", 0, "a", "http://"+closedAddress(t)+"/?secret=hush")
+	nowhere.Trace = trace
+	n.notify(nowhere)
+	n.awaitDone(2)
+	flush()
+	spans := collector.Trace(trace)
+	byParent := map[string]*otlp.Span{}
+	statuses := map[string]int{}
+	for _, s := range spans {
+		byParent["00-0af7651916cd43dd8448eb211c80319c-"+hex.EncodeToString(s.SpanId)+"-01"] = s
+		statuses[testkit.AttributeOf(s, "http.response.status_code")+" "+testkit.NamesOf([]*otlp.Span{s})]++
+		for _, key := range []string{"client_id", "job_id", "delivery_id", "webhook_ids", "event_id", "event_name", "attempt", "server.address"} {
+			if testkit.AttributeOf(s, key) == "" {
+				t.Errorf("FR-244 a span has no %s: %v", key, s)
+			}
+		}
+		if strings.Contains(s.String(), "hush") {
+			t.Errorf("a span has a secret: %v", s)
+		}
 	}
+	if len(spans) < 3 || statuses["int_value:200 deliver"] != 1 || statuses["int_value:500 deliver!"] != 1 {
+		t.Errorf("FR-244 the spans are %v", statuses)
+	}
+	withState := 0
+	for _, q := range r.requests() {
+		s := byParent[q.header.Get("traceparent")]
+		if s == nil || !strings.Contains(s.String(), hook.ID) || testkit.AttributeOf(s, "event_id") != q.header.Get("webhook-id") {
+			t.Errorf("a request is of the span %v", s)
+		}
+		if q.header.Get("tracestate") == "vendor=a" {
+			withState++
+		}
+	}
+	if withState != 2 {
+		t.Errorf("%d requests have the tracestate, want 2", withState)
+	}
+}
+
+// closedAddress is one that nobody listens on.
+func closedAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // A try that panics has failed, and neither its slots nor the others suffer.
@@ -89,11 +135,11 @@ func TestPanic(t *testing.T) {
 	var spans atomic.Int64
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {
 		c.MaxTries, c.Slots = 1, 1
-		c.Span = func(ctx context.Context, _ string) (context.Context, func(error)) {
+		c.Span = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context, oteltrace.Span) {
 			if spans.Add(1) == 1 {
 				panic("broken span")
 			}
-			return ctx, func(error) {}
+			return ctx, noop.Span{}
 		}
 	}).node().run()
 	r := receive(t, nil)

@@ -2,12 +2,14 @@ package webhook
 
 import (
 	"context"
+	"log/slog"
 	"net/url"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 const (
@@ -31,19 +33,14 @@ func (w *Webhooks) Run(ctx context.Context) {
 	for range w.Slots {
 		free <- struct{}{}
 	}
-	failing, beyond := false, 0
+	beyond, looks := 0, outage.Loop{Log: w.Log, What: "claims of deliveries"}
 	for {
 		n := take(ctx, free)
 		if n == 0 {
 			return
 		}
 		jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: Name, Queues: []string{queue}, Max: n + beyond, Worker: Name, Wait: claimWait})
-		if failed := err != nil && ctx.Err() == nil; failed && !failing {
-			w.Log.Warn("deliveries cannot be looked for; it is tried again until it works", keyError, err)
-			failing = true
-		} else if err == nil {
-			failing = false
-		}
+		looks.Did(ctx, err)
 		started, busy := w.start(ctx, jobs, n, &flying, free)
 		for range n - started {
 			free <- struct{}{}
@@ -127,7 +124,7 @@ func (w *Webhooks) start(ctx context.Context, jobs []*job.Job, most int, flying 
 func (w *Webhooks) giveBack(ctx context.Context, back []engine.Ending) {
 	for i, ended := range w.engine.FinishAll(ctx, back) {
 		if ended.Err != nil { // its lease ends it
-			w.Log.Warn("a delivery could not be given back", keyDelivery, back[i].Run.ID.Key, keyError, ended.Err)
+			w.Log.Log(ctx, outage.Level(slog.LevelWarn, ended.Err), "a delivery could not be given back", keyDelivery, back[i].Run.ID.Key, keyError, ended.Err)
 		}
 	}
 }
@@ -148,6 +145,6 @@ func (w *Webhooks) finish(run engine.Run, o engine.Outcome) {
 	defer cancel()
 	err := engine.Persist(ctx, func() error { _, err := w.engine.Finish(ctx, run, o); return err })
 	if err != nil {
-		w.Log.Warn("how a delivery went could not be written: it will be made again", keyDelivery, run.ID.Key, keyError, err)
+		w.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "how a delivery went could not be written: it will be made again", keyDelivery, run.ID.Key, keyError, err)
 	}
 }

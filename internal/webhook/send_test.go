@@ -111,7 +111,8 @@ func TestTriesAreUsedUp(t *testing.T) {
 		if n.tried[true] != 1 || n.tried[false] != 4 {
 			t.Errorf("G-FR-59 tries counted %v", n.tried)
 		}
-		if logged := n.logs.text(); strings.Count(logged, "a delivery was tried") != 5 || strings.Count(logged, "status=503") != 4 || strings.Contains(logged, "whsec_") ||
+		if logged := n.logs.text(); strings.Count(logged, "level=DEBUG msg=\"a delivery was tried\"") != 4 ||
+			strings.Count(logged, "level=WARN msg=\"a delivery is given up\"") != 1 || strings.Count(logged, "status=503") != 4 || strings.Contains(logged, "whsec_") ||
 			!strings.Contains(logged, "client_id="+owner) || !strings.Contains(logged, "job_id=j") {
 			t.Errorf("FR-197 logged %s", logged)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,9 +16,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -76,22 +80,37 @@ func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 	switch {
 	case errors.Is(err, errNobody):
 		w.places.cancel(a.slot)
-		w.Log.Info("a delivery is given up", append(a.about(), keyError, err)...)
+		w.Log.Warn("a delivery is given up", append(a.about(), keyError, err)...)
 		return engine.Outcome{On: job.FailedForGood, Reason: err.Error()}
 	case err != nil:
 		w.places.cancel(a.slot)
-		w.Log.Warn("a delivery cannot be tried now", append(a.about(), keyError, err)...)
+		w.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a delivery cannot be tried now", append(a.about(), keyError, err)...)
 		return engine.Outcome{On: job.Released, Reason: "not now", Delay: notNow}
 	}
 	began := w.Elapsed()
-	spanCtx, end := w.Span(ctx, a.job.Trace)
-	t, header, err := w.post(spanCtx, a)
+	t, header, err := w.traced(ctx, a)
 	took := w.Elapsed() - began
 	t.DurationMS = took.Milliseconds()
-	end(err)
 	w.places.leave(a.slot, err == nil, took)
 	w.Tried(err == nil, took)
 	return w.judge(ctx, a, t, header, err)
+}
+
+// traced is post within a span.
+func (w *Webhooks) traced(ctx context.Context, a *attempt) (Try, http.Header, error) {
+	ctx, span := w.Span(telemetry.Resume(ctx, a.job.Trace), attribute.String(telemetry.ClientID, a.Client),
+		attribute.String(telemetry.JobID, a.Chain), attribute.String(keyDelivery, a.job.ID.Key),
+		attribute.StringSlice(keyHooks, a.Hooks), attribute.String(keyEvent, a.EventID), attribute.String(keyName, a.EventName),
+		attribute.Int(telemetry.Attempt, a.job.Failures+1), attribute.String("server.address", a.receiver().host))
+	defer span.End()
+	t, header, err := w.post(ctx, a)
+	if t.StatusCode != nil {
+		span.SetAttributes(attribute.Int("http.response.status_code", *t.StatusCode))
+	}
+	if t.Error != nil {
+		telemetry.Fail(span, *t.Error) // not err, which has the whole URL
+	}
+	return t, header, err
 }
 
 // about are the members of a log line: of the URL the host alone, as the rest may be secret.
@@ -209,6 +228,7 @@ func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, st
 		return nil, "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	telemetry.Inject(ctx, req.Header)
 	resp, err := w.Client.Do(req)
 	if err != nil {
 		return nil, "", err
@@ -268,7 +288,11 @@ func (w *Webhooks) judge(ctx context.Context, a *attempt, t Try, header http.Hea
 	}
 	gone := t.StatusCode != nil && *t.StatusCode == http.StatusGone
 	last := gone || err != nil && a.job.RunLimit > 0 && a.job.Failures+1 >= a.job.RunLimit
-	w.Log.Info("a delivery was tried", append(line, "delivered", err == nil, "last", err == nil || last)...)
+	if line = append(line, "delivered", err == nil, "last", err == nil || last); last {
+		w.Log.Warn("a delivery is given up", line...)
+	} else {
+		w.Log.Debug("a delivery was tried", line...)
+	}
 
 	w.note(ctx, a, err == nil, gone)
 	o := engine.Outcome{On: job.Succeeded, Progress: appended(a.job, t)}
@@ -320,7 +344,7 @@ func (w *Webhooks) note(ctx context.Context, a *attempt, ok, gone bool) {
 			return nil
 		})
 		if err != nil && !job.IsKind(err, job.NotFound) {
-			w.Log.Warn("how a webhook does could not be written", "webhook_id", id, keyError, err)
+			w.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "how a webhook does could not be written", "webhook_id", id, keyError, err)
 		}
 		if err == nil && h.Disabled {
 			w.Log.Warn("a webhook is disabled", telemetry.ClientID, a.Client, "webhook_id", id, "reason", h.DisabledReason)

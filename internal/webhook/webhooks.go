@@ -10,6 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
@@ -53,8 +57,8 @@ type Config struct {
 	Log     *slog.Logger
 	// Tried is told of each try that was made.
 	Tried func(ok bool, took time.Duration)
-	// Span begins a span of a try under the trace its event came from; the function it returns ends it.
-	Span func(ctx context.Context, trace string) (context.Context, func(error))
+	// Span begins the span of a try; ctx is at the place in the trace that its event came from.
+	Span func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span)
 }
 
 func (c *Config) validate() error {
@@ -94,7 +98,9 @@ func New(c Config) (*Webhooks, error) {
 		c.Tried = func(bool, time.Duration) {}
 	}
 	if c.Span == nil {
-		c.Span = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
+		c.Span = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context, trace.Span) {
+			return ctx, noop.Span{}
+		}
 	}
 	w := &Webhooks{Config: c}
 	w.places = newDestinations(c.Slots, c.Elapsed, w.draw)

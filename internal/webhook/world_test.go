@@ -140,7 +140,7 @@ func newWorld(tb testing.TB, place string, real bool, with ...func(*webhook.Conf
 	began := time.Now()
 	w.config = webhook.Config{Vault: vault{}, Client: client, Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second,
 		BackoffMax: 2 * time.Hour, BackoffFactor: 5, Slots: 16, Random: rand.Reader, Retention: 720 * time.Hour,
-		Elapsed: func() time.Duration { return time.Since(began) }, Log: slog.New(slog.NewTextHandler(w.logs, nil)),
+		Elapsed: func() time.Duration { return time.Since(began) }, Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		CallbackSecret: func(_ context.Context, client string) (string, error) {
 			if client != owner {
 				return "", &job.Error{Kind: job.NotFound}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -60,7 +61,8 @@ type Pool struct {
 	mu   sync.Mutex
 	runs map[job.ID]*run
 
-	chained bool // the end of a run brings the next job
+	chained bool        // the end of a run brings the next job
+	claims  outage.Loop // of all workers
 
 	under sync.WaitGroup // runs under way
 	free  atomic.Int64   // workers that can take a job
@@ -82,7 +84,7 @@ func New(c Config) (*Pool, error) {
 		c.Finish = c.Engine.Finish
 	}
 	c.Workers, c.Slots = max(1, c.Workers), max(1, c.Slots)
-	return &Pool{Config: c, chained: chained, runs: map[job.ID]*run{}}, nil
+	return &Pool{Config: c, chained: chained, claims: outage.Loop{Log: c.Log, What: "claims of " + c.Contract}, runs: map[job.ID]*run{}}, nil
 }
 
 // Busy is how many runs are under way.
@@ -193,7 +195,7 @@ func (w *worker) work(ctx context.Context) {
 	p := w.pool
 	p.free.Add(1)
 	defer p.free.Add(-1)
-	pause, broken := leastPause, false
+	pause := leastPause
 	for ctx.Err() == nil {
 		free := w.room(ctx)
 		if free == 0 {
@@ -206,10 +208,7 @@ func (w *worker) work(ctx context.Context) {
 			w.slots <- struct{}{}
 			w.start(ctx, j)
 		}
-		if broken != (err != nil) && ctx.Err() == nil {
-			broken = err != nil
-			p.tell(w, err)
-		}
+		p.claims.Did(ctx, err)
 		if len(jobs) > 0 || err == nil && !early {
 			pause = leastPause
 			continue
@@ -217,15 +216,6 @@ func (w *worker) work(ctx context.Context) {
 		rest(ctx, pause)
 		pause = min(2*pause, mostPause)
 	}
-}
-
-// tell logs that claims fail, and that they do not any more.
-func (p *Pool) tell(w *worker, err error) {
-	if err != nil {
-		p.Log.Warn("jobs cannot be claimed; it is tried again until they can", telemetry.Worker, w.name, telemetry.ErrorMessage, err)
-		return
-	}
-	p.Log.Info("jobs can be claimed again", telemetry.Worker, w.name)
 }
 
 // room waits until there is a free slot and returns how many there are; 0 is the

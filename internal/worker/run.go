@@ -3,11 +3,13 @@ package worker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -111,8 +113,8 @@ func (r *run) run(ask func() *engine.ClaimRequest) (next *job.Job) {
 	case job.IsKind(err, job.RunLost): // canceled at the last moment, or written by a try whose answer was lost
 		r.pool.Log.Debug("a run ended and its job had gone on without it", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
 	default:
-		r.pool.Log.Error("the end of a run could not be written; its lease will end it", telemetry.JobID, r.task.Job.ID.Key,
-			telemetry.Worker, r.task.Worker, telemetry.NextState, string(o.On), telemetry.ErrorMessage, err)
+		r.pool.Log.Log(context.Background(), outage.Level(slog.LevelError, err),
+			"the end of a run could not be written; its lease will end it", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker, telemetry.NextState, string(o.On), telemetry.ErrorMessage, err)
 	}
 	return next
 }

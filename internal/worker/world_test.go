@@ -102,7 +102,7 @@ func (w *world) submit(n int, lease time.Duration) {
 // until waits for n moves into a state.
 func (w *world) until(to job.State, n int) {
 	w.Helper()
-	limit := time.NewTimer(30 * time.Second)
+	limit := time.NewTimer(testkit.Patience)
 	defer limit.Stop()
 	for n > 0 {
 		select {
@@ -183,18 +183,4 @@ func (w *world) run(c worker.Config, grace time.Duration) *running {
 	wg.Go(func() { p.Run(ctx, grace) })
 	w.Cleanup(func() { stop(); wg.Wait() })
 	return &running{p, stop, wg.Wait}
-}
-
-// receive waits for a signal, and not for ever.
-func receive[T any](t *testing.T, from <-chan T) T {
-	t.Helper()
-	limit := time.NewTimer(30 * time.Second)
-	defer limit.Stop()
-	select {
-	case v := <-from:
-		return v
-	case <-limit.C:
-		t.Fatal("waited in vain")
-		panic("not reached")
-	}
 }

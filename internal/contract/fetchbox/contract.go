@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/places"
 	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -42,12 +43,14 @@ type Config struct {
 
 	Objects *object.Objects // closed by whoever opened them, as are the streams
 	Streams *stream.Streams
+	Shared  *places.Places  // refuses a node whose objects and streams are not the database's; nil where no other node can have it
 	Types   map[string]Type // the job types that are registered
 	Pools   map[string]Pool
 
 	MaxResources      int
 	MaxManifest       int64 // bytes, after decompression
 	Tries             int   // of a task
+	MaxLostRuns       int   // of a task: these cost no try
 	BackoffBase       time.Duration
 	Lease             time.Duration // of a task
 	ConnectTimeout    time.Duration
@@ -57,6 +60,7 @@ type Config struct {
 	IdempotencyWindow time.Duration
 	LedgerRetention   time.Duration // 0 keeps for ever
 	LedgerMaxBytes    int64         // 0 is no bound
+	PruneInterval     time.Duration // of the streams (G-FB-40)
 
 	Off    bool          // no downloads in this process
 	Grace  time.Duration // that they get to end in when the node stops
@@ -85,12 +89,13 @@ func (c *Config) validate() error {
 		"Log, Registry, Now, Elapsed and Random are needed":    c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil,
 		"Node, Objects and Streams are needed":                 c.Node == "" || c.Objects == nil || c.Streams == nil,
 		"MaxResources and MaxManifest must be 1 or more":       c.MaxResources < 1 || c.MaxManifest < 1,
-		"Tries must be 1 or more":                              c.Tries < 1,
+		"Tries and MaxLostRuns must be 1 or more":              c.Tries < 1 || c.MaxLostRuns < 1,
 		"BackoffBase must not be below 0":                      c.BackoffBase < 0,
 		"Lease must be above 0":                                c.Lease <= 0,
 		"ConnectTimeout, DownloadTimeout, MaxDownload above 0": c.ConnectTimeout <= 0 || c.DownloadTimeout <= 0 || c.MaxDownload <= 0,
 		"MaxPerHost must not be below 0":                       c.MaxPerHost < 0,
 		"IdempotencyWindow must be above 0":                    c.IdempotencyWindow <= 0,
+		"PruneInterval must be above 0":                        c.PruneInterval <= 0,
 		"LedgerRetention and LedgerMaxBytes must be 0 or more": c.LedgerRetention < 0 || c.LedgerMaxBytes < 0,
 	} {
 		if is {
@@ -117,13 +122,13 @@ type jobType struct {
 type FetchBox struct {
 	Config
 
-	types   map[string]*jobType
-	metrics *metrics
-	ways    *ways
-	hosts   *hosts
-	storage storage
-	ids     *serial.Source
-	publish func(context.Context, []stream.Message) ([]uint64, error)
+	types    map[string]*jobType
+	metrics  *metrics
+	ways     *ways
+	hosts    *hosts
+	storages []*storage
+	ids      *serial.Source
+	publish  func(context.Context, []stream.Message) ([]uint64, error)
 
 	engine *engine.Engine // set by Mount
 
@@ -137,7 +142,8 @@ func New(c Config) (*FetchBox, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	f := &FetchBox{Config: c, types: map[string]*jobType{}, ids: &serial.Source{Now: c.Now, Random: c.Random}, publish: c.Streams.Publish}
+	f := &FetchBox{Config: c, types: map[string]*jobType{}, ids: &serial.Source{Now: c.Now, Random: c.Random}, publish: c.Streams.Publish,
+		storages: storages(c.Types)}
 	registry := handler.Registry()
 	for name, t := range c.Types {
 		entry, known := registry[orDefault(t.Handler)]
@@ -176,7 +182,7 @@ func (f *FetchBox) Contract() engine.Contract {
 // Contracts are all that the engine is to serve: the ledger, and the tasks.
 func (f *FetchBox) Contracts() []engine.Contract {
 	return []engine.Contract{f.Contract(), {Name: Tasks, Machine: taskMachine, History: true, Publish: true, Body: taskMessages,
-		RetryDelay: f.retryDelay, Moved: f.metrics.moved, MovedOn: []job.Cause{job.FailedForGood, job.ExpiredForGood}}}
+		RetryDelay: f.retryDelay, LostLimit: f.MaxLostRuns, Lost: workerLost.encode(), Moved: f.buried, MovedOn: []job.Cause{job.FailedForGood, job.ExpiredForGood}}}
 }
 
 // mostBackoff bounds the growing delays between tries.
@@ -188,12 +194,19 @@ func (f *FetchBox) retryDelay(j *job.Job) time.Duration {
 	return job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase, Max: mostBackoff}.Delay(max(1, j.Failures-before))
 }
 
+// Await waits until the node is known to have the database's objects and streams; false is that it has others. Nothing is
+// published before.
+func (f *FetchBox) Await(ctx context.Context) bool { return f.Shared.Await(ctx) }
+
 // Run downloads, tells handlers of jobs that ended, takes in what direct producers
 // publish and sweeps manifests without a job, until ctx ends.
 func (f *FetchBox) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, f.stopLive)()
+	if !f.Await(ctx) {
+		return
+	}
 	var all sync.WaitGroup
-	for _, duty := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper} {
+	for _, duty := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper, f.runPruner} {
 		all.Go(func() { duty(ctx) })
 	}
 	all.Go(func() {

@@ -80,6 +80,9 @@ func jobMessages(j *job.Job, ev job.Event) []byte {
 	o := jsontext.NewObject(make([]byte, 0, 512))
 	switch ev.Cause {
 	case job.Started:
+		if ev.Next != inProgress {
+			return nil
+		}
 		l.message = "the first task is taken up"
 	case job.Satisfied:
 		l.message = "all tasks are settled"
@@ -102,7 +105,7 @@ func jobMessages(j *job.Job, ev job.Event) []byte {
 			})
 		})
 	}
-	if ev.Cause != job.Succeeded && ev.Cause != job.FailedForGood { // the status is that of before
+	if ev.Cause != job.Succeeded && (ev.Cause != job.Satisfied || j.FailedDeps == 0) { // else it is that of before
 		o.Object(statusSubject, func(o *jsontext.Object) { appendStatus(o, j, &e, ev.At) })
 	}
 	return o.End()
@@ -135,25 +138,17 @@ func taskMessages(j *job.Job, ev job.Event) []byte {
 		o.Raw(tasksSubject, j.Payload)
 	case job.FailedForGood, job.ExpiredForGood:
 		o.Object(dlqSubject, func(o *jsontext.Object) {
-			appendDeadLetter(o, j.Payload, taskFailure(j, ev), tryOf(j, ev.Cause), ev.At)
+			why, _ := readFailure(j.Failure)
+			appendDeadLetter(o, j.Payload, why, tryOf(j, ev.Cause), ev.At)
 		})
 	}
 	return o.End()
 }
 
-// taskFailure is why a task has failed just now.
-func taskFailure(j *job.Job, ev job.Event) failure {
-	if ev.Cause == job.Expired || ev.Cause == job.ExpiredForGood {
-		return workerLost
-	}
-	f, _ := readFailure(j.Failure)
-	return f
-}
-
 // tryOf is which try of a task a change belongs to. One that was given back, because its host wants to be left alone or the
-// node stopped, was none.
+// node stopped, was none, as is one whose worker was lost.
 func tryOf(j *job.Job, on job.Cause) int {
-	if on == job.Failed || on == job.Expired {
+	if on == job.Failed {
 		return j.Failures // it is counted
 	}
 	return min(j.Failures+1, j.RunLimit)
@@ -184,7 +179,8 @@ func appendTaskLog(o *jsontext.Object, j *job.Job, l *label, ev job.Event) {
 				o.Raw("result", line.Bytes())
 			}
 		case job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood:
-			taskFailure(j, ev).append(o)
+			why, _ := readFailure(j.Failure)
+			why.append(o)
 		}
 		if j.State == waiting && j.Phase == job.Waiting {
 			o.Time("next_try_at", j.DueAt)

@@ -134,6 +134,7 @@ func testDirectProducers(t *testing.T, w *world) {
 		w.takeIn(t, conn)
 		equal(t, "total", w.status(t, theirs, "in_progress").Total, 3)
 		w.endOf(t, theirs, brokeOutcome)
+		w.finalizeAll(t)
 		w.status(t, theirs, "failed")
 	})
 	t.Run("FB-095 a task for a job of the API", func(t *testing.T) {
@@ -209,6 +210,7 @@ func testMalformed(t *testing.T, w *world, conn *nats.Conn) {
 func (w *world) finalizeAll(t testing.TB) {
 	t.Helper()
 	for _, j := range w.claimOf(t, fetchbox.Name, 100) {
+		w.finish(t, j, engine.Outcome{On: job.Started})
 		w.finish(t, j, outcomeOf(j))
 	}
 }

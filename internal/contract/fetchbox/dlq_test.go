@@ -51,6 +51,10 @@ func TestGivenBackIsNoTry(t *testing.T) {
 	}
 	w.deliver(t)
 	equal(t, "attempts", w.letters(t, "").Items[0].Attempts, tries)
+	failed := w.log.Lines(t, map[string]any{"msg": "a job failed for good", "job_id": r.JobID, "attempt": float64(tries)})
+	if len(failed) != 1 || failed[0]["resource_id"] == "" {
+		t.Errorf("the log says %v of a job that failed for good", failed)
+	}
 	for _, l := range w.logs(t, r.JobID, "") {
 		if n, of := l.Fields["attempt"].(float64); of && (n < 1 || n > tries) {
 			t.Errorf("%s: attempt %v", l.Message, n)
@@ -114,7 +118,7 @@ func TestDeadLetters(t *testing.T) {
 				w.sweep(t)
 			}
 			w.endOf(t, r.JobID, storedOutcome)
-			v = w.status(t, r.JobID, "failed")
+			v = w.status(t, r.JobID, "in_progress") // until it is closed
 			equal(t, "counts", fmt.Sprint(v.Completed, v.Failed), "2 1")
 			w.replay(t, offset).Is(t, 409, "CONFLICT", "done")
 		})
@@ -123,6 +127,7 @@ func TestDeadLetters(t *testing.T) {
 				equal(t, "state", j.State, job.State("closing"))
 				w.finish(t, j, outcomeOf(j))
 			}
+			w.status(t, r.JobID, "failed")
 			w.replay(t, w.letters(t, "").Items[0].Offset).Want(t, 202)
 			w.endOf(t, r.JobID, storedOutcome)
 			w.status(t, r.JobID, "completed")

@@ -17,9 +17,10 @@
 //	           │            ▼
 //	           └────────── dead       replayed by an operator
 //
-// Between the last task and the end stand states nobody is shown: in ended the handler waits to be told, in finalizing it
-// is being told, by one run like any other job (finalizer.go). A job that is opened again takes the way of replaying,
-// replayed, closing, on which the handler is not told again (G-FB-37).
+// Between the last task and the end stand states nobody is shown: in ended the handler waits to be told, in listing the
+// dead letters of the job are on their way to their stream, in finalizing the handler is being told, by one run like any
+// other job (finalizer.go). A job that is opened again takes the way of replaying, replayed, closing, on which the handler
+// is not told again (G-FB-37).
 //
 // The database is the truth (G-FB-22). A manifest is stored as an object first, then the job, its idempotency key and all
 // its tasks in one transaction; what fails on the way leaves neither (ingest.go). Streams hear of it through the outbox:

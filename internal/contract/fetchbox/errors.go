@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/places"
 )
 
 // code is what the body of an error names it by: those of the document (FB-039 to FB-044), and those of what it does not
@@ -80,7 +81,9 @@ func judge(err error) (meaning, string) {
 // answer writes an error (FB-045). What is our own fault is not explained beyond the number under which the log has it.
 func (f *FetchBox) answer(c *httpapi.Call, err error) {
 	m, msg := judge(err)
-	if m.status >= http.StatusInternalServerError {
+	if refused, is := places.Refused(err); is {
+		msg = refused
+	} else if m.status >= http.StatusInternalServerError {
 		msg = "the request could not be served; the server's log has it under " + c.RequestID()
 	}
 	o := jsontext.NewObject(make([]byte, 0, 256))

@@ -16,3 +16,13 @@ func TestDocument(t *testing.T) {
 	t.Parallel()
 	document(t).HoldsRoutes(t, fetchbox.Routes(), 7)
 }
+
+// TestUnknownQuery: what changes something refuses query parameters that it does not
+// know.
+func TestUnknownQuery(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	document(t).RefusesUnknownQueries(t, "INVALID_PAYLOAD", func(method, path string) testkit.Reply {
+		return w.Do(t, method, path, "")
+	})
+}

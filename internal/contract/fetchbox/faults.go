@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -115,6 +117,6 @@ func (f *FetchBox) describeStorage(err error) *fault {
 	case job.IsKind(err, job.Timeout), errors.Is(err, context.DeadlineExceeded):
 		return &fault{code: codeTimeout, message: fmt.Sprintf("it took longer than %s", f.DownloadTimeout), again: true}
 	}
-	f.Log.Warn("a download cannot be stored", telemetry.ErrorMessage, err)
+	f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err), "a download cannot be stored", telemetry.ErrorMessage, err)
 	return &fault{code: codeUpload, message: "the object cannot be stored", again: true, ofStorage: true}
 }

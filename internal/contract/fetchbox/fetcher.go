@@ -73,7 +73,7 @@ func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	if err != nil {
 		return f.failed(&fault{code: codeUnknownPool, message: err.Error()})
 	}
-	f.awaitStorage(ctx)
+	f.awaitStorage(ctx, f.storageOf(task.Storage.Bucket))
 	leave, later := f.hosts.enter(ctx, req.URL.Host)
 	if later > 0 {
 		return engine.Outcome{On: job.Released, Delay: later, Reason: "the host is left alone for a while"}
@@ -88,8 +88,10 @@ func (f *fetcher) try(ctx context.Context, j *job.Job, task *handler.Task, req *
 	defer f.metrics.inflight.Dec()
 	began := f.Elapsed()
 	within, span := f.Tracing.StartClient(telemetry.Resume(ctx, j.Trace), "download",
-		attribute.String(telemetry.JobID, task.JobID), attribute.String("resource_id", task.ResourceID), attribute.Int("attempt", j.Failures+1))
+		attribute.String(telemetry.JobID, task.JobID), attribute.String("resource_id", task.ResourceID), attribute.Int("attempt", j.Failures+1),
+		attribute.String("server.address", req.URL.Host))
 	defer span.End()
+	inject(within, req.Header)
 	within, cancel := context.WithTimeout(within, f.DownloadTimeout)
 	defer cancel()
 	got, err := f.download(within, task, req.WithContext(within), turned)
@@ -102,12 +104,19 @@ func (f *fetcher) try(ctx context.Context, j *job.Job, task *handler.Task, req *
 		telemetry.Fail(span, wrong.code)
 		f.Log.Debug("a download failed", telemetry.JobID, task.JobID, "resource_id", task.ResourceID, "attempt", j.Failures+1, telemetry.ErrorMessage, err)
 		o := f.failed(wrong)
-		if _, met := errors.AsType[*storageError](err); met && wrong.again && !f.storageAnswers(ctx) {
+		if _, met := errors.AsType[*storageError](err); met && wrong.again && !f.answers(ctx, f.storageOf(task.Storage.Bucket)) {
 			o.On = job.Released // it costs no try
 		}
 		return o
 	}
 	return succeeded(got.encode())
+}
+
+// inject sends the trace along, unless the task has headers of its own for that.
+func inject(ctx context.Context, h http.Header) {
+	if len(h[telemetry.TraceParent]) == 0 && len(h[telemetry.TraceState]) == 0 {
+		telemetry.Inject(ctx, h)
+	}
 }
 
 // failed counts a failure and makes an outcome of it.

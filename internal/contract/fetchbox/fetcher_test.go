@@ -20,11 +20,14 @@ import (
 	"testing"
 	"time"
 
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func digest(text string) string {
@@ -423,9 +426,7 @@ func TestStorageAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	good(t, w.fetch(context.Background(), taskOf(s.URL, nil), 0))
-	for _, message := range []string{"the storage is away; downloads wait for it", "the storage is back"} {
-		equal(t, message, len(w.log.Lines(t, map[string]any{"msg": message})), 1)
-	}
+	equal(t, "lines of downloads about a storage that tells of itself", len(w.log.Lines(t, map[string]any{"level": "WARN"})), 0)
 	done := w.tells(nil)
 	w.live(t)
 	equal(t, "completed with its only try", done.wait(t).Completed, 1)
@@ -460,5 +461,53 @@ func TestMetadataHasRoom(t *testing.T) {
 	got := fetchbox.MetadataOf(task, http.Header{"Content-Encoding": {"gzip"}})
 	if len(got) != 4 || got["mine"] != "stays" || got["c"] != "fits" || len(got["a"]) != 1000 || got["content_encoding"] != "gzip" {
 		t.Errorf("got %d: %.200v", len(got), got)
+	}
+}
+
+// TestDownloadTrace: a download is a span of the trace its job came from, whose place goes along with the request, unless
+// the task has one of its own.
+func TestDownloadTrace(t *testing.T) {
+	t.Parallel()
+	const (
+		caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+		own    = "00-5bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	)
+	headers := make(chan http.Header, 1)
+	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
+		headers <- r.Header
+		if r.URL.Path == "/none" {
+			rw.WriteHeader(http.StatusNotFound)
+		}
+	})
+	collector := testkit.NewCollector(t)
+	traced := near()
+	var flush func()
+	traced.Tracing, flush = collector.Tracing(t)
+	fetch := func(w *fetching, path, trace string, change func(*handler.Task)) http.Header {
+		w.room.Fetch(context.Background(), &job.Job{Queue: "default", Trace: trace, RunLimit: tries,
+			Payload: fetchbox.EncodeTask(taskOf(s.URL+path, change))})
+		return <-headers
+	}
+	with, without := newFetching(t, traced), newFetching(t, near())
+	sent := map[string]string{
+		"download":  fetch(with, "/", caller+" vendor=a", nil).Get("Traceparent"),
+		"download!": fetch(with, "/none", caller, nil).Get("Traceparent"),
+	}
+	h := fetch(with, "/", caller+" vendor=a", func(task *handler.Task) { task.Headers = map[string]string{"traceparent": own} })
+	equal(t, "the task's own place", h.Get("Traceparent")+h.Get("Tracestate"), own)
+	h = fetch(without, "/", caller+" vendor=a", nil)
+	equal(t, "without a collector", h.Get("Traceparent")+" "+h.Get("Tracestate"), caller+" vendor=a")
+	h = fetch(without, "/", "", nil)
+	equal(t, "without a trace", h.Get("Traceparent")+h.Get("Tracestate"), "")
+	flush()
+	spans := collector.Trace(caller)
+	equal(t, "spans", testkit.NamesOf(spans), "download download! download")
+	for name, parent := range sent {
+		found := slices.ContainsFunc(spans, func(s *otlp.Span) bool {
+			return parent == caller[:36]+hex.EncodeToString(s.SpanId)+"-01" && testkit.NamesOf([]*otlp.Span{s}) == name
+		})
+		if !found {
+			t.Errorf("%s was sent with %q, which is not its span", name, parent)
+		}
 	}
 }

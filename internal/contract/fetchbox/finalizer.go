@@ -18,6 +18,10 @@ import (
 const (
 	finalizers   = 4 // jobs at a time whose handlers are told
 	finalizeTime = 5 * time.Minute
+
+	lettersEvery = 100 * time.Millisecond // between two looks at the outbox
+	lettersTime  = time.Minute            // then other jobs get their turn
+	lettersPause = 10 * time.Second       // until the job gets its next one
 )
 
 // runFinalizer tells handlers of the jobs that ended, and lets the jobs end, until ctx ends. It is a duty of every node,
@@ -36,8 +40,14 @@ type finalizer struct{ *FetchBox }
 // Handle implements worker.Handler. A job that ended before is not told of again (G-FB-37).
 func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	o := engine.Outcome{On: settled(t.Job)}
-	if t.Job.State != finalizing {
+	if o.On == job.FailedForGood && !f.awaitLetters(ctx) {
+		return engine.Outcome{On: job.Released, Delay: lettersPause, Reason: "its dead letters are not published yet"}
+	}
+	if t.Job.State != listing {
 		return o
+	}
+	if t.Start(ctx) != nil {
+		return engine.Outcome{}
 	}
 	within, span := f.Tracing.StartSpan(telemetry.Resume(ctx, t.Job.Trace), "finalize", attribute.String(telemetry.JobID, t.Job.ID.Key))
 	defer span.End()
@@ -55,6 +65,27 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	return o
 }
 
+// awaitLetters waits until the dead letters of a job that failed are in their stream, which whoever sees the job failed
+// reads next. The outbox is published in order: they are there when what was its newest message is.
+func (f *finalizer) awaitLetters(ctx context.Context) (published bool) {
+	ctx, cancel := context.WithTimeout(ctx, lettersTime)
+	defer cancel()
+	for last := int64(0); ; {
+		oldest, newest, err := f.engine.Unpublished(ctx, Name, Tasks)
+		if err == nil {
+			if last == 0 {
+				last = newest
+			}
+			if oldest == 0 || oldest > last {
+				return true
+			}
+		}
+		if !pause(ctx, lettersEvery) {
+			return false
+		}
+	}
+}
+
 // finalize tells the handler of the job's type. A type that is registered no more has nobody to be told.
 func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
 	of := f.types[j.Queue]
@@ -70,7 +101,7 @@ func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
 	e := entryOf(j)
 	return of.handler.Finalize(ctx, handler.Summary{
 		Job:    handler.Job{ID: j.ID.Key, Type: j.Queue, Tenant: e.tenant, ManifestKey: e.manifestKey, TraceID: e.traceID},
-		Status: statusOf(j), Total: j.Children, Completed: j.Children - j.OpenDeps - j.FailedDeps, Failed: j.FailedDeps,
+		Status: outcomeOf(j), Total: j.Children, Completed: j.Children - j.OpenDeps - j.FailedDeps, Failed: j.FailedDeps,
 		CreatedAt: j.CreatedAt, SettledAt: j.UpdatedAt,
 	})
 }

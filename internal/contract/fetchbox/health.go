@@ -2,12 +2,16 @@ package fetchbox
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // The states of a component (G-FB-39).
@@ -34,12 +38,12 @@ func (f *FetchBox) components(ctx context.Context) []component {
 	all := []component{{name: "api", status: healthOK}, {name: "ledger", critical: true}, {name: "stream", critical: true},
 		{name: "storage", critical: true}, {name: "proxy_pools"}}
 	var asked sync.WaitGroup
-	for i, ask := range map[int]func(context.Context) error{1: f.engine.Ping, 2: f.Streams.Ping, 3: f.Objects.Ping} {
+	for i, ask := range map[int]func(context.Context) error{1: f.engine.Ping, 2: f.Streams.Ping, 3: f.pingStorage} {
 		asked.Go(func() {
 			c := &all[i]
 			if err := ask(ctx); err != nil {
-				c.status, c.detail = healthDown, "it does not answer; the server's log says why"
-				f.Log.Warn("a part of the contract is down", "component", c.name, "error_message", err)
+				c.status, c.detail = healthDown, detailOf(err)
+				f.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a part of the contract is down", "component", c.name, "error_message", err)
 				return
 			}
 			c.status = healthOK
@@ -48,6 +52,21 @@ func (f *FetchBox) components(ctx context.Context) []component {
 	asked.Go(func() { all[4].status, all[4].detail = f.proxyHealth(ctx) })
 	asked.Wait()
 	return all
+}
+
+// detailOf says what is wrong with a part: what operators may be shown of its error.
+func detailOf(err error) string {
+	var known *job.Error
+	if errors.As(err, &known) && known.Msg != "" {
+		return known.Msg
+	}
+	return "it does not answer; the server's log says why"
+}
+
+// Checks are what FetchBox needs to be of use beside the store: the streams, and the buckets of its job types. Other
+// contracts can do without.
+func (f *FetchBox) Checks() []httpapi.Check {
+	return []httpapi.Check{{Name: Name + " storage", Run: f.pingStorage, Lesser: true}, {Name: Name + " stream", Run: f.Streams.Ping, Lesser: true}}
 }
 
 // GET /operators/health

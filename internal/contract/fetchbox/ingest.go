@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
@@ -11,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -204,7 +206,7 @@ func (in *ingest) undo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	if err := in.f.Objects.Delete(ctx, "", in.manifest()); err != nil {
-		in.f.Log.Warn("a manifest without a job is left to the sweep", telemetry.JobID, in.job.ID, telemetry.ErrorMessage, err)
+		in.f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err), "a manifest without a job is left to the sweep", telemetry.JobID, in.job.ID, telemetry.ErrorMessage, err)
 	}
 }
 

@@ -73,6 +73,7 @@ func TestKeys(t *testing.T) {
 				case 2:
 					w.endOf(t, first.JobID, brokeOutcome)
 					w.endOf(t, first.JobID, brokeOutcome)
+					w.finalize(t, 1)
 				}
 				w.clock.Advance(window - time.Second)
 				equal(t, "within", w.submit(t, manifest(1), keyHeader, key), first)

@@ -65,19 +65,12 @@ func entryOf(j *job.Job) (e entry) {
 
 // traceOf is the trace that a traceparent belongs to; empty for none.
 func traceOf(carrier string) string {
-	parts := strings.Split(carrier, "-")
+	parent, _, _ := strings.Cut(carrier, " ")
+	parts := strings.Split(parent, "-")
 	if len(parts) != 4 {
 		return ""
 	}
 	return parts[1]
-}
-
-// lastError is the latest failure of a job's tasks (FB-057). A worker that was lost for good left no word.
-func lastError(j *job.Job) (f failure, failed bool) {
-	if f, failed = readFailure(j.Failure); !failed && j.FailedDeps > 0 {
-		return workerLost, true
-	}
-	return f, failed
 }
 
 // jobOf reads the job that a path or a message names.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // limitPause is between tries to set the limits.
@@ -18,13 +18,11 @@ func (f *FetchBox) runLimits(ctx context.Context) {
 			limits[name] = t.MaxParallel
 		}
 	}
+	tries := outage.Loop{Log: f.Log, What: "limits of downloads"}
 	for {
 		err := f.engine.LimitQueues(ctx, Tasks, limits)
-		if err == nil {
+		if tries.Did(ctx, err); err == nil {
 			return
-		}
-		if ctx.Err() == nil {
-			f.Log.Warn("the limits of downloads could not be set; they will be", telemetry.ErrorMessage, err)
 		}
 		if !pause(ctx, limitPause) {
 			return

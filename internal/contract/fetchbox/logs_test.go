@@ -177,6 +177,7 @@ func (w *world) follow(t *testing.T, ctx context.Context, id, query string, head
 	}
 	t.Cleanup(func() { resp.Body.Close() })
 	equal(t, "status", resp.StatusCode, 200)
+	equal(t, "X-Accel-Buffering", resp.Header.Get("X-Accel-Buffering"), "no")
 	return bufio.NewReader(resp.Body)
 }
 
@@ -248,6 +249,14 @@ func TestFollow(t *testing.T) {
 		if err != nil || strings.Count(string(text), "\n") != 3 {
 			t.Errorf("got %s, %v", text, err)
 		}
+	})
+	t.Run("G-FB-21 the header is sent before there is an entry", func(t *testing.T) {
+		w := inMemory(t, config())
+		r := w.submit(t, manifest(1))
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a header that is held back never comes
+		defer cancel()
+		w.follow(t, ctx, r.JobID, "&since_offset=1000000")
+		w.follow(t, ctx, r.JobID, "&since_offset=1000000", "Accept", "text/event-stream")
 	})
 	t.Run("G-FB-21 it ends when the caller leaves", func(t *testing.T) {
 		w := inMemory(t, config())

@@ -14,6 +14,7 @@ const (
 	queued     job.State = "queued"      // no task has been taken up
 	inProgress job.State = "in_progress" // tasks are open
 	ended      job.State = "ended"       // all are settled; the handler is to be told
+	listing    job.State = "listing"     // its dead letters are waited for before
 	finalizing job.State = "finalizing"  // it is being told
 	completed  job.State = "completed"   // all tasks succeeded
 	failed     job.State = "failed"      // not all did
@@ -26,17 +27,21 @@ const (
 // jobMachine is the life of a job. Only the end of the last task and the finalizer move it; Replaced clears an
 // idempotency key whose window is over and changes no state.
 var jobMachine = job.MustMachine(
-	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting, ended: job.Ready, finalizing: job.Leased,
+	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting, ended: job.Ready, listing: job.Leased, finalizing: job.Leased,
 		completed: job.Done, failed: job.Done, replaying: job.Waiting, replayed: job.Ready, closing: job.Leased},
-	append(replacedAnywhere(queued, inProgress, ended, finalizing, completed, failed, replaying, replayed, closing), []job.Move{
+	append(replacedAnywhere(queued, inProgress, ended, listing, finalizing, completed, failed, replaying, replayed, closing), []job.Move{
 		{From: job.Nowhere, On: job.Submitted, To: queued},
 
 		{From: queued, On: job.Started, To: inProgress},
 		{From: queued, On: job.Satisfied, To: ended},
 		{From: inProgress, On: job.Satisfied, To: ended},
 
-		{From: ended, On: job.Claimed, To: finalizing},
+		{From: ended, On: job.Claimed, To: listing},
 		{From: ended, On: job.Retried, To: inProgress},
+		{From: listing, On: job.Started, To: finalizing},
+		{From: listing, On: job.Expired, To: ended},
+		{From: listing, On: job.Released, To: ended},
+		{From: listing, On: job.Retried, To: inProgress}, // nobody was told yet
 		{From: finalizing, On: job.Succeeded, To: completed},
 		{From: finalizing, On: job.FailedForGood, To: failed},
 		{From: finalizing, On: job.Expired, To: ended}, // who told it died: it is told again
@@ -81,7 +86,7 @@ var taskMachine = job.MustMachine(
 		{From: downloading, On: job.Succeeded, To: done},
 		{From: downloading, On: job.Failed, To: waiting, Counts: true},
 		{From: downloading, On: job.FailedForGood, To: dead},
-		{From: downloading, On: job.Expired, To: waiting, Counts: true}, // FB-087
+		{From: downloading, On: job.Expired, To: waiting, CountsLost: true}, // FB-087, G-FB-43
 		{From: downloading, On: job.ExpiredForGood, To: dead},
 		{From: downloading, On: job.Released, To: waiting},
 
@@ -96,13 +101,13 @@ const (
 	statusFailed     = "failed"
 )
 
-// statuses says which states have a status; those in which the handler is told, or the end is written down, have the
-// one that follows, which the failed tasks decide (G-FB-03).
+// statuses says which states have a status. A job whose tasks are settled is completed where none failed; else it is in
+// progress until it has ended, which is after its dead letters were published (G-FB-03).
 var statuses = map[string][]job.State{
 	statusQueued:     {queued},
-	statusInProgress: {inProgress, replaying},
-	statusCompleted:  {completed, ended, finalizing, replayed, closing},
-	statusFailed:     {failed, ended, finalizing, replayed, closing},
+	statusInProgress: {inProgress, replaying, ended, listing, finalizing, replayed, closing},
+	statusCompleted:  {completed, ended, listing, finalizing, replayed, closing},
+	statusFailed:     {failed},
 }
 
 // statusOf is what is shown of where a job stands (FB-055).
@@ -117,6 +122,14 @@ func statusOf(j *job.Job) string {
 	case failed:
 		return statusFailed
 	}
+	if j.FailedDeps > 0 {
+		return statusInProgress
+	}
+	return statusCompleted
+}
+
+// outcomeOf is the status of a job whose tasks are settled once it has ended.
+func outcomeOf(j *job.Job) string {
 	if j.FailedDeps > 0 {
 		return statusFailed
 	}

@@ -15,8 +15,12 @@ var (
 		{"queued", "started"}:             "in_progress",
 		{"queued", "satisfied"}:           "ended",
 		{"in_progress", "satisfied"}:      "ended",
-		{"ended", "claimed"}:              "finalizing",
+		{"ended", "claimed"}:              "listing",
 		{"ended", "retried"}:              "in_progress",
+		{"listing", "started"}:            "finalizing",
+		{"listing", "expired"}:            "ended",
+		{"listing", "released"}:           "ended",
+		{"listing", "retried"}:            "in_progress",
 		{"finalizing", "succeeded"}:       "completed",
 		{"finalizing", "failed_for_good"}: "failed",
 		{"finalizing", "expired"}:         "ended",
@@ -53,9 +57,11 @@ func TestMachines(t *testing.T) {
 		machine *job.Machine
 		moves   map[[2]string]job.State
 		counts  []job.Cause
+		lost    []job.Cause
 	}{
-		"FB-055 jobs":         {fetchbox.JobMachine, jobMoves, nil},
-		"FB-083 FB-087 tasks": {fetchbox.TaskMachine, taskMoves, []job.Cause{job.Failed, job.Expired}},
+		"FB-055 jobs": {fetchbox.JobMachine, jobMoves, nil, nil},
+		"FB-083 FB-087 G-FB-43 tasks": {fetchbox.TaskMachine, taskMoves, []job.Cause{job.Failed},
+			[]job.Cause{job.Expired}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := 0
@@ -73,6 +79,8 @@ func TestMachines(t *testing.T) {
 					if ok {
 						seen++
 						equal(t, string(from+" on "+job.State(on))+" counts", mv.Counts, slices.Contains(c.counts, on))
+						equal(t, string(from+" on "+job.State(on))+" counts as lost", mv.CountsLost,
+							slices.Contains(c.lost, on))
 					}
 				}
 			}

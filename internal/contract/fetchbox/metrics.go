@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
@@ -110,9 +109,6 @@ func (m *metrics) observe(routes []httpapi.Route) {
 		}
 	}
 }
-
-// moved is told of the tasks of this node that died.
-func (m *metrics) moved(moves []engine.Moved) { m.deadLetters.Add(float64(len(moves))) }
 
 // pruned is told of jobs that were removed.
 func (m *metrics) pruned(jobs int) { m.prunedJobs.Add(float64(jobs)) }

@@ -1,16 +1,19 @@
 package fetchbox
 
 import (
+	"cmp"
+	"log/slog"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // Codes of failures that are not the fetcher's (G-FB-24).
 const (
-	codeWorkerLost  = "SYSTEM_WORKER_LOST"      // the run of a task was silent for its lease, for the last time
+	codeWorkerLost  = "SYSTEM_WORKER_LOST"      // the run of a task was silent for its lease
 	codeMalformed   = "SYSTEM_MALFORMED_TASK"   // a direct producer's message is no task
 	codeUnknownType = "SYSTEM_UNKNOWN_JOB_TYPE" // or one of a job type that is not registered
 	codeWorker      = "SYSTEM_WORKER_ERROR"     // a worker outside failed and did not say by which code
@@ -59,5 +62,15 @@ func failedWith(code, message string, retry bool, delay time.Duration) engine.Ou
 	return engine.Outcome{On: on, Failure: failure{code, message}.encode(), Reason: code, Delay: delay}
 }
 
-// workerLost stands for the last failure of a task whose worker was silent for its lease.
+// workerLost is the failure of a run that was silent for its lease.
 var workerLost = failure{codeWorkerLost, "the worker that had the task was lost"}
+
+// buried is told of the tasks that died on this node.
+func (f *FetchBox) buried(moves []engine.Moved) {
+	f.metrics.deadLetters.Add(float64(len(moves)))
+	for i := range moves {
+		j := &moves[i].Job
+		l := labelOf(j)
+		telemetry.FailedForGood(f.Log, l.jobID, j.Queue, tryOf(j, moves[i].On), cmp.Or(moves[i].Reason, codeWorkerLost), slog.String("resource_id", l.resourceID))
+	}
+}

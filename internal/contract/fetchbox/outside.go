@@ -20,5 +20,6 @@ func (f *FetchBox) Outside() workerapi.Contract {
 			}
 			return failedWith(errorType, message, retryable, 0)
 		},
-		Bound: func(string) bool { return !f.Off }}
+		Bound: func(string) bool { return !f.Off },
+		Check: f.Shared.Check}
 }

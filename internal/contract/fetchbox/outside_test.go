@@ -53,7 +53,7 @@ func TestOutside(t *testing.T) {
 			w.clock.Advance(time.Hour)
 			w.sweep(t)
 		}
-		equal(t, "last error", *w.status(t, r.JobID, "failed").LastError, problem{"SYSTEM_WORKER_ERROR", "oops"})
+		equal(t, "last error", *w.status(t, r.JobID, "in_progress").LastError, problem{"SYSTEM_WORKER_ERROR", "oops"})
 	})
 	t.Run("G-FB-35 one by its id, and given back", func(t *testing.T) {
 		w.submit(t, manifest(1))

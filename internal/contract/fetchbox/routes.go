@@ -43,6 +43,13 @@ func (f *FetchBox) Mount(e *engine.Engine) httpapi.Mount {
 		BodyLimit: f.MaxManifest + slack(f.MaxManifest), Answer: f.answer, Log: f.Log, Tracing: f.Tracing}
 	operators := httpapi.Table{Name: Name, Prefixes: []string{operatorsPath}, Routes: f.operatorRoutes(), Token: f.OperatorToken,
 		BodyLimit: operatorBody, Answer: f.answer, Log: f.Log, Tracing: f.Tracing}
+	for _, routes := range [][]httpapi.Route{clients.Routes, operators.Routes} {
+		for i := range routes {
+			if routes[i].Action != "health" {
+				routes[i].Handle = f.Shared.Guard(routes[i].Handle)
+			}
+		}
+	}
 	f.metrics.observe(clients.Routes)
 	f.metrics.observe(operators.Routes)
 	submit, operate := clients.MustMount(), operators.MustMount()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/duty"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -43,24 +45,20 @@ func (w *fetching) tells(fail func(handler.Summary) error) *telling {
 // wait returns the next end that is told.
 func (h *telling) wait(t testing.TB) handler.Summary {
 	t.Helper()
-	limit := time.NewTimer(2 * time.Minute)
-	defer limit.Stop()
-	select {
-	case s := <-h.told:
-		return s
-	case <-limit.C:
-		t.Fatal("no end is told")
-	}
-	return handler.Summary{}
+	return testkit.Receive(t, "the end of a job to be told", h.told)
 }
 
-// live downloads and finalizes until stop, or the end of the test.
+// live downloads, finalizes and publishes until stop, or the end of the test.
 func (w *fetching) live(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { w.room.RunFetchers(ctx) })
 	all.Go(func() { w.room.RunFinalizer(ctx) })
+	all.Go(func() {
+		(&duty.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneEvery: time.Hour,
+			Outlets: []duty.Outlet{{Deliver: w.room.Deliver}}}).Run(ctx)
+	})
 	stop = func() { cancel(); all.Wait() }
 	t.Cleanup(stop)
 	return stop

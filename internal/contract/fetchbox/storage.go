@@ -2,39 +2,81 @@ package fetchbox
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// lookAgain is between two looks at a storage that is away.
+// lookAgain is between two looks at a bucket that is away.
 const lookAgain = time.Second
 
-// storage is what this node knows of the objects' place. While it is away nothing that is downloaded can be kept: a try
-// that has met it is put back without being counted, and the next ones wait before they ask an origin for anything.
-type storage struct{ away atomic.Bool }
+// storage is what this node knows of one bucket that the settings name. While it is away nothing that is downloaded can be
+// kept there: a try that has met it is put back without being counted, and the next ones wait before they ask an origin for
+// anything.
+type storage struct {
+	bucket string
+	away   atomic.Bool
+	look   chan struct{} // holds one: of all that wait, one looks
+}
 
-// storageAnswers asks the storage.
-func (f *FetchBox) storageAnswers(ctx context.Context) bool {
+// storages are the buckets that the settings name, the default one first.
+func storages(types map[string]Type) []*storage {
+	names := []string{""}
+	for _, t := range types {
+		names = append(names, t.Bucket)
+	}
+	slices.Sort(names)
+	var all []*storage
+	for _, name := range slices.Compact(names) {
+		s := &storage{bucket: name, look: make(chan struct{}, 1)}
+		s.look <- struct{}{}
+		all = append(all, s)
+	}
+	return all
+}
+
+// storageOf is where a bucket's objects go. Of one that only a task names nobody knows that it should be there: a task
+// that cannot be stored in it fails, and does not wait.
+func (f *FetchBox) storageOf(bucket string) *storage {
+	i := slices.IndexFunc(f.storages, func(s *storage) bool { return s.bucket == bucket })
+	return f.storages[max(0, i)]
+}
+
+// pingStorage asks for all buckets that the settings name.
+func (f *FetchBox) pingStorage(ctx context.Context) error {
+	if err := f.Shared.Check(); err != nil {
+		return err
+	}
+	names := make([]string, len(f.storages))
+	for i, s := range f.storages {
+		names[i] = s.bucket
+	}
+	return f.Objects.Ping(ctx, names...)
+}
+
+// answers asks for the bucket.
+func (f *FetchBox) answers(ctx context.Context, s *storage) bool {
 	within, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	err := f.Objects.Ping(within)
-	switch {
-	case ctx.Err() != nil: // it has not been asked to the end
-	case err != nil && !f.storage.away.Swap(true):
-		f.Log.Warn("the storage is away; downloads wait for it", telemetry.ErrorMessage, err)
-	case err == nil && f.storage.away.Swap(false):
-		f.Log.Info("the storage is back")
+	err := f.Objects.Ping(within, s.bucket)
+	if ctx.Err() == nil { // else it has not been asked to the end
+		s.away.Store(err != nil)
 	}
 	return err == nil
 }
 
-// awaitStorage returns when the storage is there, at once where nobody has found it away, or when ctx ends.
-func (f *FetchBox) awaitStorage(ctx context.Context) {
-	for f.storage.away.Load() && !f.storageAnswers(ctx) {
-		if !pause(ctx, lookAgain) {
+// awaitStorage returns when the bucket is there, at once where nobody has found it away, or when ctx ends.
+func (f *FetchBox) awaitStorage(ctx context.Context, s *storage) {
+	for s.away.Load() {
+		select {
+		case <-s.look:
+		case <-ctx.Done():
 			return
+		}
+		is := !s.away.Load() || f.answers(ctx, s) || pause(ctx, lookAgain)
+		s.look <- struct{}{}
+		if !is {
+			return // ctx has ended
 		}
 	}
 }

@@ -119,7 +119,7 @@ func TestTrace(t *testing.T) {
 	w := inMemory(t, c)
 	t.Run("FB-064 FB-078 trace_id", func(t *testing.T) {
 		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-		r := w.submit(t, manifest(1), "traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+		r := w.submit(t, manifest(1), "traceparent", "00-"+trace+"-00f067aa0ba902b7-01", "tracestate", "vendor=a-b")
 		w.deliver(t)
 		for _, m := range read[struct {
 			Trace string `json:"trace_id"`
@@ -128,6 +128,7 @@ func TestTrace(t *testing.T) {
 		}
 		sent := read[map[string]any](t, w, "JOBS_TASKS", "jobs.tasks")
 		equal(t, "trace of the task", sent[0]["trace_id"], any(trace))
+		equal(t, "trace of the job", w.claim(t, 1)[0].Trace, "00-"+trace+"-00f067aa0ba902b7-01 vendor=a-b")
 	})
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/serial"
-	"github.com/millrace/millrace/internal/telemetry"
 )
 
 const (
@@ -17,17 +17,24 @@ const (
 	sweepPage  = 200
 )
 
-// runSweeper removes manifests without a job and messages past their age, now and then until ctx ends.
+// runSweeper deletes manifests without a job, every sweepEvery until ctx ends.
 func (f *FetchBox) runSweeper(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
+	f.every(ctx, sweepEvery, "sweep", f.sweep)
+}
+
+// runPruner deletes messages past their age, every PruneInterval until ctx ends (G-FB-40).
+func (f *FetchBox) runPruner(ctx context.Context) {
+	f.every(ctx, f.PruneInterval, "prune of the streams", f.Streams.Prune)
+}
+
+// every runs do at once and then after each interval, until ctx ends.
+func (f *FetchBox) every(ctx context.Context, interval time.Duration, what string,
+	do func(context.Context) error) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	loop := outage.Loop{Log: f.Log, What: what}
 	for {
-		if err := f.sweep(ctx); err != nil && ctx.Err() == nil {
-			f.Log.Warn("manifests without a job could not be swept; they will be later", telemetry.ErrorMessage, err)
-		}
-		if err := f.Streams.Prune(ctx); err != nil && ctx.Err() == nil {
-			f.Log.Warn("the streams could not be pruned; they will be later", telemetry.ErrorMessage, err)
-		}
+		loop.Did(ctx, do(ctx))
 		select {
 		case <-ctx.Done():
 			return

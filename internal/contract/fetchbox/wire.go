@@ -55,8 +55,9 @@ func appendCounts(o *jsontext.Object, j *job.Job) {
 	o.Number("resource_failed", int64(j.FailedDeps))
 }
 
+// appendLastError writes the latest failure of a job's tasks (FB-057).
 func appendLastError(o *jsontext.Object, j *job.Job) {
-	f, failed := lastError(j)
+	f, failed := readFailure(j.Failure)
 	if !failed {
 		o.Null("last_error")
 		return

@@ -34,6 +34,7 @@ const (
 	maxManifest = 5 << 20
 	lease       = 30 * time.Second
 	tries       = 3
+	maxLostRuns = 4
 	window      = 14 * 24 * time.Hour
 
 	gallery = "gallery"
@@ -42,9 +43,9 @@ const (
 )
 
 func config() fetchbox.Config {
-	return fetchbox.Config{MaxResources: 1000, MaxManifest: maxManifest, Tries: tries, BackoffBase: time.Second, Lease: lease,
+	return fetchbox.Config{MaxResources: 1000, MaxManifest: maxManifest, Tries: tries, MaxLostRuns: maxLostRuns, BackoffBase: time.Second, Lease: lease,
 		ConnectTimeout: 10 * time.Second, DownloadTimeout: 60 * time.Second, MaxDownload: 1 << 30, MaxPerHost: 16,
-		IdempotencyWindow: window, LedgerRetention: 30 * 24 * time.Hour, LedgerMaxBytes: 5e9,
+		IdempotencyWindow: window, LedgerRetention: 30 * 24 * time.Hour, LedgerMaxBytes: 5e9, PruneInterval: time.Minute,
 		Types: map[string]fetchbox.Type{
 			"default": {},
 			gallery: {DefaultHeaders: map[string]string{"User-Agent": "FetchBox/1.0", "X-From": "type"}, Bucket: "pictures",
@@ -279,6 +280,7 @@ func (w *world) finalize(t testing.TB, n int) {
 		t.Fatalf("%d jobs have ended, want %d", len(jobs), n)
 	}
 	for _, j := range jobs {
+		w.finish(t, j, engine.Outcome{On: job.Started})
 		w.finish(t, j, engine.Outcome{On: fetchbox.Settled(j)})
 	}
 }

@@ -31,13 +31,14 @@ var OpenAPI []byte
 
 // Config is what a ForgeRun is made of.
 type Config struct {
-	Log      *slog.Logger
-	Registry prometheus.Registerer // the contract's own
-	Now      func() time.Time      // what requests are held against; the store's clock decides what a job does
-	Elapsed  func() time.Duration  // a clock that never jumps
-	Random   func() [16]byte       // of cryptographic quality
-	Pepper   []byte                // see account.Config
-	Node     string                // names this node's workers
+	Log         *slog.Logger
+	LogRequests bool                  // requests and changes of state at Info, as the document has it, and not at Debug
+	Registry    prometheus.Registerer // the contract's own
+	Now         func() time.Time      // what requests are held against; the store's clock decides what a job does
+	Elapsed     func() time.Duration  // a clock that never jumps
+	Random      func() [16]byte       // of cryptographic quality
+	Pepper      []byte                // see account.Config
+	Node        string                // names this node's workers
 
 	Types         []string // that may be submitted (FR-059)
 	Workers       int      // of this node; 0 runs nothing here
@@ -196,7 +197,7 @@ func (f *ForgeRun) Mount(e *engine.Engine) httpapi.Mount {
 		panic(err) // New has let nothing pass that is refused here
 	}
 	t := httpapi.Table{Name: Name, Prefixes: []string{"/v1/"}, Routes: f.routes(), BodyLimit: f.BodyLimit, JudgesFirst: true, Answer: f.answer,
-		Log: f.Log, Timeout: f.RequestTimeout, Info: true, Tracing: f.Tracing}
+		Log: f.Log, ObserveUnmatched: f.metrics.unmatched, Timeout: f.RequestTimeout, Info: f.LogRequests, Tracing: f.Tracing}
 	return t.MustMount()
 }
 
@@ -219,7 +220,7 @@ func (f *ForgeRun) bind(e *engine.Engine) (err error) {
 // against it (G-FR-29).
 func (f *ForgeRun) Checks() []httpapi.Check {
 	return []httpapi.Check{
-		{Name: Name + " pepper (" + string(codeConfig) + ")", Run: f.checkPepper},
+		{Name: Name + " pepper (" + string(codeConfig) + ")", Run: f.judgePepper},
 		{Name: Name + " workers (" + string(codeNoWorker) + ")", Run: func(context.Context) error {
 			if f.running.Load() && f.pool != nil && f.pool.Available() == 0 && f.pool.Busy() == 0 {
 				return &problem{code: codeNoWorker, detail: "no worker claims"}

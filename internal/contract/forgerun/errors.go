@@ -204,9 +204,6 @@ func (f *ForgeRun) answer(c *httpapi.Call, err error) {
 	if gone := job.IsKind(err, job.Aborted) && c.Request.Context().Err() != nil; !gone {
 		f.metrics.failed(p.code)
 	}
-	if c.Route == nil {
-		f.metrics.nowhere(c.Request.Method, m.status)
-	}
 	wait := p.wait
 	if wait <= 0 {
 		wait = retryAfter[p.code]

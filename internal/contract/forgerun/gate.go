@@ -45,6 +45,11 @@ func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
 	if err := f.admit(v, a.access); err != nil {
 		return err
 	}
+	if a.access != maybe || v.who.ClientID != "" { // else the action finds out first whether a key is needed
+		if err := c.CheckQuery(); err != nil {
+			return err
+		}
+	}
 	if !c.AcceptsJSON() {
 		return httpapi.ErrNotAcceptable
 	}

@@ -3,6 +3,7 @@ package forgerun
 import (
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -136,7 +138,7 @@ func (f *ForgeRun) letBeCanceled(v *visit, j *job.Job) {
 		return
 	}
 	if _, err := f.engine.Change(v.ctx, j.ID, job.Due, nil); err != nil {
-		f.Log.Warn("a job is queued at the end of its cancel window only", telemetry.RequestID, requestIDOf(v.ctx),
+		f.Log.Log(v.ctx, outage.Level(slog.LevelWarn, err), "a job is queued at the end of its cancel window only", telemetry.RequestID, requestIDOf(v.ctx),
 			telemetry.JobID, j.ID.Key, telemetry.ErrorMessage, err)
 	}
 }

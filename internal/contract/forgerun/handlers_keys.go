@@ -52,7 +52,10 @@ func (f *ForgeRun) createKey(v *visit) error {
 	if v.who.ClientID != "" {
 		by = &v.who
 	}
-	rotate, err := parseRotate(v.body)
+	var rotate bool
+	if err = v.call.CheckQuery(); err == nil {
+		rotate, err = parseRotate(v.body)
+	}
 	var key string
 	if err == nil {
 		key, err = headerKey(v.call.Request.Header)

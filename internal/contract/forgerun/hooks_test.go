@@ -22,6 +22,7 @@ import (
 // parcel is what a receiver got.
 type parcel struct {
 	id, signature, timestamp string
+	trace                    string
 	body                     []byte
 	event                    struct {
 		EventID    string    `json:"event_id"`
@@ -69,7 +70,8 @@ func newReceiver(t testing.TB) *receiver {
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	g := parcel{id: req.Header.Get("Webhook-Id"), signature: req.Header.Get("Webhook-Signature"), timestamp: req.Header.Get("Webhook-Timestamp")}
+	g := parcel{id: req.Header.Get("Webhook-Id"), signature: req.Header.Get("Webhook-Signature"), timestamp: req.Header.Get("Webhook-Timestamp"),
+		trace: req.Header.Get("Traceparent")}
 	g.body, _ = io.ReadAll(req.Body)
 	_ = json.Unmarshal(g.body, &g.event)
 	r.mu.Lock()
@@ -93,7 +95,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *receiver) wait(t testing.TB, n int) []parcel {
 	t.Helper()
 	late := false
-	limit := time.AfterFunc(time.Minute, func() { r.mu.Lock(); late = true; r.mu.Unlock(); r.again.Broadcast() })
+	limit := time.AfterFunc(testkit.Patience, func() { r.mu.Lock(); late = true; r.mu.Unlock(); r.again.Broadcast() })
 	defer limit.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()

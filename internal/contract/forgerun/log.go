@@ -30,11 +30,14 @@ func (f *ForgeRun) describe(j *job.Job) []slog.Attr {
 }
 
 // logMove logs a change of state (FR-219), and a failure with its reason (FR-220,
-// FR-241).
+// FR-241). With LogRequests off only the latter is more than Debug.
 func (f *ForgeRun) logMove(m *engine.Moved) {
-	level := slog.LevelInfo
-	if m.To == failed {
+	level := slog.LevelDebug
+	switch {
+	case m.To == failed:
 		level = slog.LevelWarn
+	case f.LogRequests:
+		level = slog.LevelInfo
 	}
 	ctx := context.Background()
 	if !f.Log.Enabled(ctx, level) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -192,12 +191,9 @@ func usual(method, pattern string) int {
 	return http.StatusOK
 }
 
-// nowhere counts a request that no route is for.
-func (m *metrics) nowhere(method string, status int) {
-	if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete, http.MethodOptions}, method) {
-		method = "other"
-	}
+// unmatched counts and times a request that no route is for.
+func (m *metrics) unmatched(method string, status int, took time.Duration) {
+	m.latency.WithLabelValues(method, "none").Observe(took.Seconds())
 	m.requests.WithLabelValues(method, "none", strconv.Itoa(status)).Inc()
 }
 

@@ -3,8 +3,8 @@ package forgerun_test
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -81,6 +81,12 @@ func TestMetrics(t *testing.T) {
 			w.Do(t, "BREW", "/v1/nothing", "").Want(t, 404)
 		}
 		equal(t, "none", w.metric(t, "http_requests_total", map[string]string{"method": "other", "route": "none", "status_code": "404"}), 3)
+		w.Do(t, "PUT", "/v1/jobs", "").Want(t, 405)
+		equal(t, "405", w.metric(t, "http_requests_total", map[string]string{"method": "PUT", "route": "none", "status_code": "405"}), 1)
+		for method, want := range map[string]float64{"other": 3, "PUT": 1} {
+			labels := map[string]string{"method": method, "route": "none"}
+			equal(t, "times of "+method, w.metric(t, "http_request_duration_seconds", labels), want)
+		}
 	})
 	t.Run("FR-235 FR-236 FR-228 FR-229 times in buckets", func(t *testing.T) {
 		equal(t, "latency", w.metric(t, "http_request_duration_seconds", map[string]string{"method": "POST", "route": "/v1/jobs"}), 6)
@@ -230,7 +236,7 @@ func TestGoneCaller(t *testing.T) {
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	collector := testkit.NewCollector(t)
-	tracing, err := telemetry.NewTracing(context.Background(), collector.URL, slog.New(slog.DiscardHandler), attribute.String("service.name", "millrace"))
+	tracing, err := telemetry.NewTracing(context.Background(), collector.URL, nil, attribute.String("service.name", "millrace"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,6 +288,17 @@ func TestTraces(t *testing.T) {
 	})
 	t.Run("FR-243 FR-244 retry, and the delivery of what came of it", func(t *testing.T) {
 		equal(t, "spans", strings.Join(spansOf(retrier), " "), "assign deliver enqueue report retry run start")
+		s := collector.Find("deliver")
+		r.mu.Lock()
+		told := r.got[0]
+		r.mu.Unlock()
+		equal(t, "the receiver's traceparent", told.trace, retrier[:36]+hex.EncodeToString(s.SpanId)+"-01")
+		equal(t, "event", testkit.AttributeOf(s, "event_id"), told.id)
+		equal(t, "status", testkit.AttributeOf(s, "http.response.status_code"), "int_value:200")
+	})
+	t.Run("FR-242 FR-243 the run that failed has an error, the other none", func(t *testing.T) {
+		equal(t, "failed", testkit.NamesOf(collector.Trace(caller)), "assign enqueue report run! start submit")
+		equal(t, "succeeded", testkit.NamesOf(collector.Trace(retrier)), "assign deliver enqueue report retry run start")
 	})
 	t.Run("FR-245 cancel", func(t *testing.T) {
 		equal(t, "spans", strings.Join(spansOf(canceler), " "), "cancel")
@@ -331,9 +348,9 @@ func TestChecks(t *testing.T) {
 		}
 		return names
 	}
-	t.Run("FR-021 the store is away", func(t *testing.T) {
+	t.Run("FR-021 a store that is away is not the fault of the pepper", func(t *testing.T) {
 		f.failReads(&job.Error{Kind: job.Unavailable})
-		equal(t, "checks", strings.Join(failing(), ", "), "forgerun pepper (RFA_CONFIG_INVALID)")
+		equal(t, "checks", strings.Join(failing(), ", "), "")
 		f.failReads(nil)
 		equal(t, "checks", len(failing()), 0)
 	})

@@ -27,7 +27,7 @@ func (f *ForgeRun) Outside() workerapi.Contract {
 // overdue ends a run that takes longer than jobs may, when its worker says something
 // the next time (FR-180).
 func (f *ForgeRun) overdue(j *job.Job) *engine.Outcome {
-	if j.State != running || f.Now().Sub(j.StartedAt) <= f.scaled(f.MaxRunTime) {
+	if j.State != running || f.Now().Sub(j.StartedAt) <= f.MaxRunTime {
 		return nil
 	}
 	o := tooLong.outcome()

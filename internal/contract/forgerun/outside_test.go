@@ -24,6 +24,7 @@ func unmanned(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Parallel()
 	c := config()
 	c.Workers = 0
+	c.DurationScale = 0.01 // is for simulated work: workers outside have the whole time (G-FR-55)
 	t.Run("sqlite", func(t *testing.T) { test(t, inMemory(t, c)) })
 	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, c)) })
 }
@@ -75,7 +76,7 @@ func TestOutside(t *testing.T) {
 			j = o.ClaimOne(t, aJob)
 			equal(t, "attempt", j.Attempt, 2)
 		})
-		t.Run("FR-180 a run that takes too long is told to end and has failed", func(t *testing.T) {
+		t.Run("FR-180 G-FR-55 a run that takes too long is told to end and has failed", func(t *testing.T) {
 			id := c.submit(t, spec("SUCCESS_FAST"))
 			j := o.ClaimOne(t, aJob)
 			o.Post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)

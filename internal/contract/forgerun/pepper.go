@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -17,9 +18,11 @@ const pepperPause = 5 * time.Second
 // store takes it, and says where the store has another: whoever starts a node
 // should not have to ask it for its health.
 func (f *ForgeRun) runPepper(ctx context.Context) {
+	tries := outage.Loop{Log: f.Log, What: "binding of the pepper"}
 	for {
 		err := f.bindPepper(ctx)
 		if err == nil {
+			tries.Did(ctx, nil)
 			f.Log.Debug("the pepper is the store's")
 			return
 		}
@@ -29,9 +32,7 @@ func (f *ForgeRun) runPepper(ctx context.Context) {
 				telemetry.ErrorMessage, err)
 			return
 		}
-		if ctx.Err() == nil {
-			f.Log.Warn("the pepper could not be bound; it will be", telemetry.ErrorMessage, err)
-		}
+		tries.Did(ctx, err)
 		passed, stop := realTimer(pepperPause)
 		select {
 		case <-passed:
@@ -62,6 +63,15 @@ func (f *ForgeRun) checkPepper(ctx context.Context) error {
 		return nil
 	}
 	return wrongPepper(f.accounts.Check(ctx))
+}
+
+// judgePepper fails where the pepper is known to be a wrong one. A store that does not
+// answer is not its fault.
+func (f *ForgeRun) judgePepper(ctx context.Context) error {
+	if err := f.checkPepper(ctx); errors.Is(err, account.ErrPepper) {
+		return err
+	}
+	return nil
 }
 
 // admitPepper is what a request needs. One that may make a key does not wait for Run to

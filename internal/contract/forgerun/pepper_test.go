@@ -46,7 +46,7 @@ func TestPepperIsBoundLater(t *testing.T) {
 	f.failWrites(&job.Error{Kind: job.Unavailable})
 	w.Do(t, "POST", "/v1/clients", "").Is(t, 503, "RFA_STORAGE_DB_ERROR")
 	w.live(t)
-	line := map[string]any{"level": "WARN", "msg": "the pepper could not be bound; it will be"}
+	line := map[string]any{"msg": "a loop waits for a part", "loop": "binding of the pepper"}
 	w.seen.until(t, "a line about the pepper", func() bool { return len(w.log.Lines(t, line)) > 0 })
 	f.failWrites(nil)
 	w.customer(t)

@@ -73,7 +73,7 @@ func (f *ForgeRun) simulate(ctx context.Context, j *job.Job, start func(context.
 	return engine.Outcome{On: job.Succeeded, Result: receiptOf(output)}
 }
 
-// scaled applies duration_scale, which holds for the work and its limit alike
+// scaled applies duration_scale, which holds for simulated work and its limit alike
 // (G-FR-55).
 func (f *ForgeRun) scaled(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * f.DurationScale)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -21,7 +22,7 @@ func (f *ForgeRun) traceMove(m *engine.Moved) {
 		attribute.String(scenarioAttr, m.Job.Kind), attribute.String(telemetry.NextState, string(m.To))}
 	switch {
 	case m.From == running:
-		ctx = f.Tracing.Record(ctx, "run", m.Job.StartedAt, m.At, attrs...)
+		ctx = f.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At, attrs...)
 	case m.To == queued:
 		f.Tracing.Record(ctx, "enqueue", m.At, m.At, attrs...)
 	case m.To == assigned:
@@ -35,12 +36,6 @@ func (f *ForgeRun) traceMove(m *engine.Moved) {
 }
 
 // deliverySpan begins the span of a try of a delivery (FR-244).
-func (f *ForgeRun) deliverySpan(ctx context.Context, trace string) (context.Context, func(error)) {
-	ctx, span := f.Tracing.StartClient(telemetry.Resume(ctx, trace), "deliver")
-	return ctx, func(err error) {
-		if err != nil {
-			telemetry.Fail(span, err.Error())
-		}
-		span.End()
-	}
+func (f *ForgeRun) deliverySpan(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+	return f.Tracing.StartClient(ctx, "deliver", attrs...)
 }

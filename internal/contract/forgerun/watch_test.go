@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/duty"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // watcher is a log that knows which states each job has entered, so that tests
@@ -63,7 +64,7 @@ func (w *watcher) Handle(ctx context.Context, r slog.Record) error {
 func (w *watcher) until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	late := false
-	limit := time.AfterFunc(time.Minute, func() {
+	limit := time.AfterFunc(2*testkit.Patience, func() { // crowds take their time
 		w.mu.Lock()
 		late = true
 		w.mu.Unlock()

@@ -68,11 +68,7 @@ func TestWorkers(t *testing.T) {
 func (w *world) timersAsked(t testing.TB, n int) {
 	t.Helper()
 	for range n {
-		select {
-		case <-w.timers.asked:
-		case <-time.After(time.Minute):
-			t.Fatal("nobody waits")
-		}
+		testkit.Receive(t, "a run to wait", w.timers.asked)
 	}
 }
 

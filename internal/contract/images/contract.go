@@ -20,6 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/places"
 	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -47,6 +48,7 @@ type Config struct {
 	Node    string                // names this node's workers
 
 	Objects *object.Objects // closed by whoever opened them, as is the queue
+	Shared  *places.Places  // refuses a node whose objects and streams are not the database's; nil where no other node can have it
 	Bucket  string          // the default one of Objects, for metrics
 	Queue   message.Queue
 	CDN     cdn.CDN // nil: none
@@ -139,11 +141,24 @@ func (m *Images) retryDelay(j *job.Job) time.Duration {
 // Checks are what Images needs to be of use: where the objects are, and the queue that proposes jobs. Other contracts can
 // do without.
 func (m *Images) Checks() []httpapi.Check {
-	return []httpapi.Check{{Name: Name + " objects", Run: m.Objects.Ping, Lesser: true}, {Name: Name + " messages", Run: m.Queue.Ping, Lesser: true}}
+	objects := func(ctx context.Context) error {
+		if err := m.Shared.Check(); err != nil {
+			return err
+		}
+		return m.Objects.Ping(ctx)
+	}
+	return []httpapi.Check{{Name: Name + " objects", Run: objects, Lesser: true}, {Name: Name + " messages", Run: m.Queue.Ping, Lesser: true}}
 }
+
+// Await waits until the node is known to have the database's objects and streams; false is that it has others. No message
+// is sent before.
+func (m *Images) Await(ctx context.Context) bool { return m.Shared.Await(ctx) }
 
 // Run does what is due without a request until ctx ends: attempts, purges, and the sweeps.
 func (m *Images) Run(ctx context.Context) {
+	if !m.Await(ctx) {
+		return
+	}
 	duties := []func(context.Context){m.runSweeps, m.runPurges}
 	if !m.Off {
 		duties = append(duties, m.runReceiver, m.runAttempts)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/places"
 )
 
 // code is what a problem is called (G-IP-19, and what the document does not speak of).
@@ -133,7 +134,10 @@ func judge(err error) (code, string) {
 func (m *Images) answer(c *httpapi.Call, err error) {
 	code, detail := judge(err)
 	means := meanings[code]
+	refused, is := places.Refused(err)
 	switch {
+	case is:
+		detail = refused
 	case code == codeUnavailable:
 		c.Header().Set("Retry-After", "1")
 		detail = "what this needs does not answer; try again"
@@ -141,9 +145,6 @@ func (m *Images) answer(c *httpapi.Call, err error) {
 		detail = "an unexpected error; the server's log has it under " + c.RequestID()
 	case detail == "":
 		detail = means.title
-	}
-	if c.Route == nil {
-		m.api.nowhere(c.Request.Method, means.status)
 	}
 	c.SendProblem(httpapi.Problem{Room: Name, Code: string(code), Status: means.status, Title: means.title, Detail: detail})
 }

@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/places"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -488,4 +491,35 @@ func TestErrors(t *testing.T) {
 	}
 	w.attempt(t, r.JobID)
 	equal(t, "an original that is gone", text(w.status(t, r.JobID, failed).LastErrorType), "original_missing")
+}
+
+// An original that is missing on this node may be with another one, where nodes share the database: it is tried again.
+func TestOriginalMissingOnASharedStore(t *testing.T) {
+	t.Parallel()
+	conf := config()
+	conf.Shared = places.New(places.Config{})
+	w := inMemory(t, conf)
+	r := w.put(t, pngOf(t, 2, 2))
+	key := "images/" + r.FileID + "/original"
+	body, _, err := w.objects.Open(t.Context(), "", key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	original, err := io.ReadAll(body)
+	body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.objects.Delete(t.Context(), "", key); err != nil {
+		t.Fatal(err)
+	}
+	w.attempt(t, r.JobID)
+	equal(t, "why", text(w.status(t, r.JobID, retryable).LastErrorType), "original_missing")
+	if _, err := w.objects.Put(t.Context(), "", key, bytes.NewReader(original), object.Attributes{ContentType: "image/png"}); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(time.Minute)
+	w.sweep(t)
+	w.attempt(t, r.JobID)
+	w.status(t, r.JobID, completed)
 }

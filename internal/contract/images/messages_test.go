@@ -307,21 +307,13 @@ func through(t *testing.T, w *world) {
 // until asks until a job has a status.
 func (w *world) until(t testing.TB, id string, want job.State) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for range 12000 {
-		if w.job(t, id).Status == string(want) {
-			return
-		}
-		<-tick.C
-	}
-	t.Fatalf("job %s stays %s", id, w.job(t, id).Status)
+	testkit.Until(t, "job "+id+" to be "+string(want), func() bool { return w.job(t, id).Status == string(want) })
 }
 
 // The same way through SQS, in a server of its own.
 func TestThroughSQS(t *testing.T) {
 	server := outside.SQS(t, 30*time.Second)
-	queue, err := message.OpenSQS(context.Background(), server.Setting(), slog.New(slog.DiscardHandler))
+	queue, err := message.OpenSQS(context.Background(), server.Setting(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

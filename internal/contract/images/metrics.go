@@ -118,18 +118,16 @@ func (m *apiMetrics) route(method, pattern string) func(int, time.Duration) {
 	}
 	m.seconds.WithLabelValues(method, pattern, strconv.Itoa(usual)) // there from the start
 	m.requests.WithLabelValues(method, pattern, strconv.Itoa(usual))
-	return func(status int, took time.Duration) {
-		code := strconv.Itoa(status)
-		m.seconds.WithLabelValues(method, pattern, code).Observe(took.Seconds())
-		m.requests.WithLabelValues(method, pattern, code).Inc()
-	}
+	return func(status int, took time.Duration) { m.request(method, pattern, status, took) }
 }
 
-// nowhere counts a request that no route is for.
-func (m *apiMetrics) nowhere(method string, status int) {
-	if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete, http.MethodOptions}, method) {
-		method = "other"
-	}
-	m.requests.WithLabelValues(method, "none", strconv.Itoa(status)).Inc()
+// unmatched observes a request that no route is for.
+func (m *apiMetrics) unmatched(method string, status int, took time.Duration) {
+	m.request(method, "none", status, took)
+}
+
+func (m *apiMetrics) request(method, route string, status int, took time.Duration) {
+	code := strconv.Itoa(status)
+	m.seconds.WithLabelValues(method, route, code).Observe(took.Seconds())
+	m.requests.WithLabelValues(method, route, code).Inc()
 }

@@ -144,7 +144,11 @@ func TestMetrics(t *testing.T) {
 			for _, name := range []string{"http_requests_total", "http_request_duration_seconds"} {
 				equal(t, name, metric(t, w.api, name, "method", "GET", "route", jobsPath+"/{job_id}", "status_code", "200"), 3.0)
 			}
-			equal(t, "nowhere", metric(t, w.api, "http_requests_total", "route", "none", "status_code", "404"), 1.0)
+			w.Do(t, "PUT", jobsPath, "").Want(t, 405)
+			for _, name := range []string{"http_requests_total", "http_request_duration_seconds"} {
+				equal(t, name+" without a route", metric(t, w.api, name, "method", "GET", "route", "none", "status_code", "404"), 1.0)
+				equal(t, name+" of another method", metric(t, w.api, name, "method", "PUT", "route", "none", "status_code", "405"), 1.0)
+			}
 		})
 		t.Run("IP-081 IP-080 what waits and what is in progress", func(t *testing.T) {
 			depth := func() [2]float64 {

@@ -51,20 +51,24 @@ func (m *Images) traceMove(c *engine.Moved) {
 		m.Tracing.Record(ctx, "queue", c.Since, c.At, attrs...)
 		return
 	}
-	m.Tracing.Record(ctx, "run", c.Job.StartedAt, c.At, attrs...)
+	m.Tracing.RecordRun(ctx, c.Failure(), c.Job.StartedAt, c.At, attrs...)
 }
 
 // logAttempt tells how an attempt went: how long it took, why it failed, how often the job was retried, what its state
-// is (IP-058 to IP-061).
+// is (IP-058 to IP-061). Of those of a job only one that fails it for good is more than routine.
 func (m *Images) logAttempt(c *engine.Moved) {
-	level, reason := slog.LevelInfo, c.Reason
+	reason := c.Reason
 	if c.On != job.Succeeded {
-		level, reason = slog.LevelWarn, reasonOf(c)
+		reason = reasonOf(c)
 	}
-	m.Log.LogAttrs(context.Background(), level, "attempt", slog.String(telemetry.JobID, c.Job.ID.Key),
-		slog.String(jobTypeAttr, c.Job.Queue), slog.Int64(durationAttr, c.At.Sub(c.Job.StartedAt).Milliseconds()),
-		slog.Int(telemetry.Attempt, c.Job.Runs), slog.Int(retriesAttr, c.Job.Runs-1), slog.String(reasonAttr, reason),
-		slog.String(telemetry.CurrentState, statusOf(c.To)))
+	attrs := []slog.Attr{slog.String(jobTypeAttr, c.Job.Queue), slog.Int64(durationAttr, c.At.Sub(c.Job.StartedAt).Milliseconds()),
+		slog.Int(retriesAttr, c.Job.Runs-1), slog.String(reasonAttr, reason), slog.String(telemetry.CurrentState, statusOf(c.To))}
+	if statusOf(c.To) == string(failed) {
+		telemetry.FailedForGood(m.Log, c.Job.ID.Key, c.Job.Queue, c.Job.Runs, reason, attrs...)
+		return
+	}
+	m.Log.LogAttrs(context.Background(), slog.LevelDebug, "attempt",
+		append(attrs, slog.String(telemetry.JobID, c.Job.ID.Key), slog.Int(telemetry.Attempt, c.Job.Runs))...)
 }
 
 // reasonOf is why an attempt failed.
@@ -76,9 +80,9 @@ func reasonOf(c *engine.Moved) string {
 func (m *Images) purgeFailed(moves []engine.Moved) {
 	for i := range moves {
 		c := &moves[i]
-		level := slog.LevelWarn
+		level := slog.LevelDebug
 		if c.To == purgeFailed {
-			level = slog.LevelError
+			level = slog.LevelWarn
 		}
 		m.Log.LogAttrs(context.Background(), level, "purge", slog.String(telemetry.JobID, c.Job.ID.Key), slog.String(fileAttr, c.Job.Owner),
 			slog.Int(telemetry.Attempt, c.Job.Runs), slog.String(reasonAttr, reasonOf(c)), slog.String(telemetry.CurrentState, string(c.To)))

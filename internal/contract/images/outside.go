@@ -28,7 +28,8 @@ func (m *Images) Outside() workerapi.Contract {
 		Fail: func(j *job.Job, text, kind string, again bool) engine.Outcome {
 			return failedWith(j, cmp.Or(kind, typeOther), text, again)
 		},
-		Bound: func(string) bool { return !m.Off }}
+		Bound: func(string) bool { return !m.Off },
+		Check: m.Shared.Check}
 }
 
 // settle judges what a worker outside says it has done. What cannot be is refused, and the run goes on.

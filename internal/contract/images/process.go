@@ -143,7 +143,8 @@ func (m *Images) render(ctx context.Context, j *job.Job, dir string) (picture.In
 		return err
 	})
 	if job.IsKind(err, job.NotFound) {
-		err = &final{typeOriginal, "the uploaded file is not in the object storage"}
+		// Where nodes share the database another one may have it, and be about to be given the same storage.
+		err = &picture.Error{Type: typeOriginal, Msg: "the uploaded file is not in the object storage", Final: m.Shared == nil}
 	}
 	if err != nil {
 		return picture.Info{}, nil, err

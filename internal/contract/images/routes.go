@@ -25,7 +25,7 @@ const (
 // that is for workers (IP-036).
 func (m *Images) routes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodPost, Pattern: filesPath, Action: "upload", Handle: m.upload, TakesBody: true, BodyLimit: m.MaxUpload + formSlack},
+		{Method: http.MethodPost, Pattern: filesPath, Action: "upload", Handle: m.upload, Query: []string{"sizes"}, TakesBody: true, BodyLimit: m.MaxUpload + formSlack},
 		{Method: http.MethodGet, Pattern: filePath, Action: "get_file", Handle: m.getFile, NoStore: true},
 		{Method: http.MethodGet, Pattern: filePath + "/content", Action: "get_content", Handle: m.getContent},
 		{Method: http.MethodHead, Pattern: filePath + "/content", Action: "get_content", Handle: m.getContent},
@@ -46,10 +46,11 @@ func (m *Images) Mount(e *engine.Engine) httpapi.Mount {
 	m.engine = e
 	m.bound.Store(e)
 	table := httpapi.Table{Name: Name, Prefixes: []string{prefix}, Routes: m.routes(), Token: m.Token, BodyLimit: jsonBody,
-		Answer: m.answer, Log: m.Log, Tracing: m.Tracing}
+		Answer: m.answer, Log: m.Log, ObserveUnmatched: m.api.unmatched, Tracing: m.Tracing}
 	for i := range table.Routes {
 		r := &table.Routes[i]
 		r.Observe = m.api.route(r.Method, r.Pattern)
+		r.Handle = m.Shared.Guard(r.Handle)
 	}
 	return table.MustMount()
 }

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/store"
-	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // The sweep that sends lost messages again (G-IP-16).
@@ -20,23 +19,21 @@ const (
 	sweepPage  = 500 // of each state, at a time: a backlog gets its turns
 )
 
-// sweepRecord elects the node that sweeps.
-const sweepRecord = "images.sweep"
+// sweepDuty is what the node that sweeps is elected for.
+const sweepDuty = "images.sweep"
 
 // runSweeps sweeps now and then until ctx ends.
 func (m *Images) runSweeps(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	s := newSweeper(m)
+	s, rounds := newSweeper(m), outage.Loop{Log: m.Log, What: "sweep"}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-			m.Log.Warn("what may have been forgotten could not be looked for; it will be later", telemetry.ErrorMessage, err)
-		}
+		rounds.Did(ctx, s.sweep(ctx))
 	}
 }
 
@@ -52,7 +49,7 @@ func newSweeper(m *Images) *sweeper { return &sweeper{Images: m, last: map[job.S
 
 // sweep looks for lost messages and for uploads without a job. One node at a time does so.
 func (s *sweeper) sweep(ctx context.Context) error {
-	elected, err := s.elect(ctx)
+	elected, err := s.engine.Elect(ctx, sweepDuty, sweepEvery*9/10)
 	if err != nil || !elected {
 		return err
 	}
@@ -70,18 +67,6 @@ func (s *sweeper) messages(ctx context.Context) error {
 		all = append(all, waiting...)
 	}
 	return s.sendMessages(ctx, all...)
-}
-
-// elect reports whether this node is to sweep now.
-func (s *sweeper) elect(ctx context.Context) (elected bool, err error) {
-	err = s.engine.ChangeRecords(ctx, sweepRecord, func(w engine.RecordWriter) error {
-		held, err := w.Record(sweepRecord, sweepRecord)
-		if elected = held == nil; err != nil || !elected {
-			return err
-		}
-		return w.PutRecords(job.Record{Kind: sweepRecord, Key: sweepRecord, ExpiresAt: w.Now().Add(sweepEvery * 9 / 10)})
-	})
-	return elected && err == nil, err
 }
 
 // waiting are the next jobs of a state that have been in it for a minute.

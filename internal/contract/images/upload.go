@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -322,7 +323,7 @@ func (in *incoming) drop() {
 		err = in.api.object(opDelete, func() error { return in.Objects.Delete(ctx, "", originalKey(in.fileID)) })
 	}
 	if err != nil {
-		in.Log.Warn("an upload that came to nothing is removed later", telemetry.ErrorMessage, err)
+		in.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err), "an upload that came to nothing is removed later", telemetry.ErrorMessage, err)
 	}
 }
 

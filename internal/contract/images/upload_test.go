@@ -145,7 +145,7 @@ func TestSlowUploads(t *testing.T) {
 				file, _ := parts.CreateFormFile("file", "x.png")
 				file.Write(picture)
 				sizes, _ := parts.CreateFormField("sizes") // what follows the file tells that it has ended
-				until(t, func() bool { return len(w.stored(t)) == before+1 })
+				testkit.Until(t, "the file to be stored", func() bool { return len(w.stored(t)) == before+1 })
 				w.clock.Advance(c.pause)
 				if err := w.room.Sweeper()(context.Background()); err != nil {
 					t.Fatal(err)
@@ -167,7 +167,7 @@ func TestSlowUploads(t *testing.T) {
 		t.Run("too late while the file itself comes", func(t *testing.T) {
 			before, jobs := len(w.stored(t)), w.jobs(t)
 			pause := func() {
-				until(t, func() bool { // the file is being written
+				testkit.Until(t, "the file to be written", func() bool {
 					return slices.ContainsFunc(files(t, filepath.Join(w.dir, ".temp")), func(name string) bool { return filepath.Ext(name) == "" })
 				})
 				w.clock.Advance(30 * time.Minute)
@@ -202,20 +202,6 @@ func (p *pausing) Read(b []byte) (int, error) {
 	}
 	p.read += n
 	return n, nil
-}
-
-// until asks until something is so.
-func until(t testing.TB, so func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for range 15_000 {
-		if so() {
-			return
-		}
-		<-tick.C
-	}
-	t.Fatal("it never is")
 }
 
 func TestSizes(t *testing.T) {

@@ -128,7 +128,7 @@ func (w *world) open(t testing.TB, c images.Config) {
 	t.Helper()
 	w.api, w.worker, w.log = prometheus.NewRegistry(), prometheus.NewRegistry(), &testkit.Journal{}
 	c.API, c.Worker, c.Now, c.Random, c.Node = w.api, w.worker, w.clock.Now, testkit.Random, "test"
-	c.Log = slog.New(slog.NewJSONHandler(w.log, nil))
+	c.Log = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c.Objects, c.Bucket, c.WorkDir = w.objects, bucket, t.TempDir()
 	if c.Queue == nil {
 		c.Queue = w.queue
@@ -458,4 +458,14 @@ func document(t testing.TB) *testkit.Document {
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	document(t).HoldsRoutes(t, images.Routes(), 13)
+}
+
+// TestUnknownQuery: what changes something refuses query parameters that it does not
+// know.
+func TestUnknownQuery(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, config())
+	document(t).RefusesUnknownQueries(t, "VALIDATION_FAILED", func(method, path string) testkit.Reply {
+		return w.Do(t, method, path, "")
+	})
 }

@@ -30,6 +30,7 @@ type Config struct {
 	MaxNumJobs      int                   // G-RL-11
 	BodyLimit       int64                 // bytes, G-RL-13
 	RetryableStatus int                   // 429 or 503, G-RL-09
+	Tracing         *telemetry.Tracing    // nil makes no spans
 }
 
 func (c *Config) validate() error {
@@ -70,8 +71,11 @@ func New(c Config) (*Relay, error) {
 // Contract is what the engine is told of Relay: no history, no messages, no
 // limits, and dead letters for ever.
 func (r *Relay) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, Moved: r.moved,
-		MovedOn: []job.Cause{job.Expired, job.ExpiredForGood}}
+	causes := []job.Cause{job.Expired, job.ExpiredForGood}
+	if r.Tracing.Enabled() {
+		causes = job.Causes()
+	}
+	return engine.Contract{Name: Name, Machine: machine, Moved: r.moved, MovedOn: causes}
 }
 
 // Mount makes Relay serve its paths by an engine.
@@ -85,6 +89,7 @@ func (r *Relay) Mount(e *engine.Engine) httpapi.Mount {
 		BodyLimit: r.BodyLimit,
 		Answer:    r.answer,
 		Log:       r.Log,
+		Tracing:   r.Tracing,
 	}
 	if r.V1 {
 		t.Prefixes = append(t.Prefixes, "/v1/queues/")
@@ -97,10 +102,16 @@ func (r *Relay) Mount(e *engine.Engine) httpapi.Mount {
 	return t.MustMount()
 }
 
-// moved counts timeouts: no request tells of them.
+// moved traces what happens to jobs and counts timeouts: no request tells of them.
 func (r *Relay) moved(moves []engine.Moved) {
 	for i := range moves {
 		m := &moves[i]
+		if r.Tracing.Enabled() {
+			r.traceMove(m)
+		}
+		if m.On != job.Expired && m.On != job.ExpiredForGood {
+			continue
+		}
 		q := r.metrics.queue(m.Job.Queue)
 		q.ran(m.At.Sub(m.Job.StartedAt))
 		if m.On == job.Expired {
@@ -108,7 +119,6 @@ func (r *Relay) moved(moves []engine.Moved) {
 			continue
 		}
 		q.exhausted.Inc()
-		r.Log.Warn("a job used up its retries and is now a dead letter", telemetry.Queue, m.Job.Queue,
-			telemetry.JobID, m.Job.ID.Key, telemetry.Attempt, m.Job.Runs)
+		telemetry.FailedForGood(r.Log, m.Job.ID.Key, m.Job.Queue, m.Job.Runs, "its timeout used up the last of its retries; it is a dead letter")
 	}
 }

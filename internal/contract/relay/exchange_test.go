@@ -18,3 +18,26 @@ func TestDocument(t *testing.T) {
 	t.Parallel()
 	document(t).HoldsRoutes(t, relay.Routes(), 15)
 }
+
+// TestUnknownQuery: what changes something refuses query parameters that it does not
+// know. Taking jobs is a change, although it is a GET.
+func TestUnknownQuery(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		document(t).RefusesUnknownQueries(t, "", func(method, path string) testkit.Reply {
+			body := ""
+			if method == "POST" || method == "PUT" {
+				body = "[]"
+			}
+			return w.Do(t, method, path, body)
+		}, "GET /v2/queues/{queue}/jobs", "GET /v1/queues/{queue}/jobs")
+		w.put(t, spec("listed", "1"))
+		for _, query := range []string{"state=dead", "num_jobs=1&state=dead", "Num_jobs=1", "%zz=1", "state"} {
+			w.Do(t, "GET", "/v2/queues/listed/jobs?"+query, "").Want(t, 400).Explains(t, "num_jobs")
+		}
+		if v := w.get(t, "listed", "1"); v.RunID != nil {
+			t.Error("a request that was refused took the job")
+		}
+		w.Do(t, "GET", "/v2/queues/listed/jobs?&num_jobs=1&", "").Want(t, 200)
+		w.Do(t, "GET", jobPath("listed", "1")+"?pretty=1", "").Want(t, 200) // it changes nothing
+	})
+}

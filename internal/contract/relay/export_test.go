@@ -40,3 +40,6 @@ const QueueLabels = queueLabels
 
 // MaxBatch is the bound on the jobs of a request.
 const MaxBatch = maxBatch
+
+// RunAtV1 is runAtV1.
+var RunAtV1 = runAtV1

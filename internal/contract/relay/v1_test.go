@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -139,12 +140,93 @@ func TestV1(t *testing.T) {
 			if r := w.Do(t, "GET", "/v1/queues/v1-out/jobs/2", ""); !strings.Contains(r.Body, `"max_retries":-1,`) {
 				t.Errorf("got %s", r.Body)
 			}
-			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"3","timeout":5,"max_retries":-2}]`).Want(t, 422)
 			w.Do(t, "PUT", "/v1/queues/jobs", `{"queue":"v1-out","id":"3"}`).Want(t, 400).Explains(t, "timeout")
 			w.Do(t, "PUT", "/v1/queues/jobs", `[]`).Want(t, 400).Explains(t, "object")
 			w.Do(t, "PUT", "/v1/queues/jobs", `{`).Want(t, 400).Explains(t, "JSON")
 			w.Do(t, "PUT", "/v1/queues/jobs", `{}`, "Content-Type", "text/plain").Want(t, 415)
 		})
+	})
+}
+
+// TestV1Forms: version 1 takes the numbers and times that its original takes.
+func TestV1Forms(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		n := 0
+		post := func(t *testing.T, member string) (r testkit.Reply, id string) {
+			t.Helper()
+			n++
+			id = fmt.Sprint(n)
+			job := fmt.Sprintf(`{"queue":"v1-forms","id":%q,%s}`, id, member)
+			return w.Do(t, "POST", "/v1/queues/jobs", "["+job+"]"), id
+		}
+		t.Run("G-RL-29_numbers", func(t *testing.T) {
+			for _, c := range []struct{ retries, timeout, wantRetries, wantTimeout string }{
+				{"-1", "5", "null", "5"}, {"-2", "0", "null", "0"}, {"-32769", "-1", "null", "0"},
+				{"-9999999999999999999999", "-9999999999999999999999", "null", "0"}, {"0", "2147483647", "0", "2147483647"},
+				{"32767", "-0", "32767", "0"}, {"32768", "1e1", "32767", "10"}, {"99999999999999999999", "5.0", "32767", "5"},
+			} {
+				r, id := post(t, fmt.Sprintf(`"timeout":%s,"max_retries":%s`, c.timeout, c.retries))
+				r.Want(t, 202)
+				v := w.get(t, "v1-forms", id)
+				equal(t, "max_retries "+c.retries, number(v.MaxRetries), c.wantRetries)
+				equal(t, "timeout "+c.timeout, fmt.Sprint(v.Timeout), c.wantTimeout)
+			}
+			for member, status := range map[string]int{`"timeout":2147483648`: 422, `"timeout":1e400`: 422, `"timeout":1.5`: 400,
+				`"timeout":"5"`: 400, `"timeout":5,"max_retries":0.5`: 400, `"timeout":5,"max_retries":"1"`: 400} {
+				r, _ := post(t, member)
+				r.Want(t, status).Explains(t)
+			}
+		})
+		t.Run("G-RL-29_run_at", func(t *testing.T) {
+			for text, want := range map[string]string{
+				`"2022-09-05T04:37:23Z"`: "2022-09-05T04:37:23Z", `"2022-09-05 04:37:23"`: "2022-09-05T04:37:23Z",
+				`"2022-09-05 04:37:23.25"`: "2022-09-05T04:37:23.25Z", `"2022-09-05 04:37:23+02:00"`: "2022-09-05T02:37:23Z",
+				`"2022-09-05 04:37:23 +0200"`: "2022-09-05T02:37:23Z", `"2022-09-05 04:37:23 UTC"`: "2022-09-05T04:37:23Z",
+				`"2022-09-05 04:37"`: "2022-09-05T04:37:00Z", `"2022-09-05T04:37:23"`: "2022-09-05T04:37:23Z",
+				`"2022-09-05"`: "2022-09-05T00:00:00Z", `"2022/09/05"`: "2022-09-05T00:00:00Z",
+				`"2022/09/05 04:37:23"`: "2022-09-05T04:37:23Z", `"1662352643"`: "2022-09-05T04:37:23Z", `1662352643`: "2022-09-05T04:37:23Z",
+				`1662352643123`: "2022-09-05T04:37:23.123Z", `"1662352643123456"`: "2022-09-05T04:37:23.123456Z",
+				`"1662352643123456789"`: "2022-09-05T04:37:23.123456Z", `0`: "1970-01-01T00:00:00Z",
+				`"Mon, 5 Sep 2022 04:37:23 +0200"`: "2022-09-05T02:37:23Z", `"Mon, 05 Sep 2022 04:37:23 GMT"`: "2022-09-05T04:37:23Z",
+				`"5 Sep 2022 04:37 -0700"`: "2022-09-05T11:37:00Z", `"Mon, 05 Sep 2022 04:37:23 EST"`: "2022-09-05T09:37:23Z",
+			} {
+				r, id := post(t, `"timeout":5,"run_at":`+text)
+				r.Want(t, 202)
+				at := w.get(t, "v1-forms", id).RunAt
+				equal(t, "run_at "+text, at.UTC().Format(time.RFC3339Nano), want)
+			}
+			for _, text := range []string{`"tomorrow"`, `""`, `" "`, `"2022-13-05"`, `"2022-09-05 25:00:00"`, `true`, `[]`, `-5`, `1.5`,
+				`"9999999999999999999"`, `"99999999999999999999"`, `"Mon, 05 Sep 2022 04:37:23 XYZ"`, `"0000-01-01 00:00:00+23:00"`,
+				`"\ud800"`} {
+				r, _ := post(t, `"timeout":5,"run_at":`+text)
+				r.Want(t, 400).Explains(t, "run_at")
+			}
+		})
+		t.Run("RL-011_version_2_takes_RFC_3339_alone", func(t *testing.T) {
+			for _, text := range []string{`"2022-09-05 04:37:23"`, `"2022-09-05"`, `1662352643`} {
+				w.enqueue(t, "", spec("v2-forms", "1", `"run_at":`+text)).Want(t, 400).Explains(t, "RFC 3339")
+			}
+		})
+	})
+}
+
+// FuzzV1: whatever is read as a time by version 1 can be shown as one.
+func FuzzV1(f *testing.F) {
+	for _, seed := range []string{"2022-09-05 04:37:23", "1662352643", "Mon, 5 Sep 2022 04:37:23 EST", " ", "99999999999999999", "2022-09-05"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := relay.RunAtV1(quoted)
+		if err != nil {
+			return
+		}
+		if shown := at.Format(time.RFC3339Nano); at.Location() != time.UTC || len(shown) < len("2006-01-02T15:04:05Z") {
+			t.Fatalf("%q is read as %s", text, shown)
+		}
 	})
 }
 

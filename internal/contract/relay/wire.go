@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // The documented limits.
@@ -28,10 +29,19 @@ type version int
 
 const (
 	v2 version = iota
-	// v1 may leave out payload (null) and max_retries (0), and writes -1 for no
-	// limit (G-RL-29).
+	// v1 may leave out payload (null); see wire_v1.go for the rest.
 	v1
 )
+
+// forms are how a version reads the members that the versions write differently.
+var forms = [...]struct {
+	timeout  func(raw []byte) (time.Duration, error)
+	runLimit func(raw []byte) (int, error)
+	runAt    func(raw []byte) (time.Time, error)
+}{
+	v2: {timeout, runLimit, runAt},
+	v1: {timeoutV1, runLimitV1, runAtV1},
+}
 
 // wireJob holds the members of a submitted job as they were sent; nil where one
 // was not. Of a member sent twice the last counts (G-RL-26), and what else is
@@ -67,7 +77,12 @@ func readJobs(c *httpapi.Call, v version) ([]engine.Submission, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeJobs(body, v)
+	batch, err := decodeJobs(body, v)
+	place := telemetry.Carrier(c.Request.Context())
+	for i := range batch {
+		batch[i].Job.Trace = place
+	}
+	return batch, err
 }
 
 // readJob reads a body that is one job.
@@ -79,7 +94,9 @@ func readJob(c *httpapi.Call, v version) (s engine.Submission, err error) {
 	if err := jsontext.Check(body); err != nil {
 		return s, malformed("the body is not JSON: " + err.Error())
 	}
-	return s, decodeJob(body, v, &s.Job)
+	err = decodeJob(body, v, &s.Job)
+	s.Job.Trace = telemetry.Carrier(c.Request.Context())
+	return s, err
 }
 
 // maxBatch is how many jobs one request may hold. A batch is one transaction:
@@ -137,9 +154,9 @@ func decodeJob(raw []byte, v version, j *job.Job) error {
 	}
 	queue, queueErr := name("queue", w.queue)
 	id, idErr := name("id", w.id)
-	lease, leaseErr := timeout(w.timeout)
-	limit, limitErr := runLimit(w.maxRetries, v)
-	at, atErr := runAt(w.runAt)
+	lease, leaseErr := forms[v].timeout(w.timeout)
+	limit, limitErr := forms[v].runLimit(w.maxRetries)
+	at, atErr := forms[v].runAt(w.runAt)
 	if err := worst(queueErr, idErr, leaseErr, limitErr, atErr); err != nil {
 		return err
 	}
@@ -197,30 +214,20 @@ func timeout(raw []byte) (time.Duration, error) {
 
 // runLimit reads max_retries as the number of runs that may time out, 0 for any
 // number (RL-005): a job runs once more than it is retried (RL-087).
-func runLimit(raw []byte, v version) (int, error) {
-	least := int64(0)
-	if v == v1 {
-		least = -1
-		if raw == nil {
-			return 1, nil
-		}
-	}
+func runLimit(raw []byte) (int, error) {
 	if raw == nil || jsontext.IsNull(raw) {
 		return 0, nil
 	}
-	retries, err := integer("max_retries", raw, least, maxRetries)
+	retries, err := integer("max_retries", raw, 0, maxRetries)
 	return int(retries) + 1, err
 }
 
 func integer(what string, raw []byte, least, most int64) (int64, error) {
-	n, err := jsontext.Int(raw, 64)
-	switch {
-	case errors.Is(err, jsontext.ErrKind), errors.Is(err, jsontext.ErrNotInteger):
-		return 0, malformed(what + " must be an integer")
-	case err != nil || n < least || n > most:
+	n, err := anyInteger(what, raw)
+	if err == nil && (n < least || n > most) {
 		return 0, invalid(fmt.Sprintf("%s must be from %d to %d", what, least, most))
 	}
-	return n, nil
+	return n, err
 }
 
 // runAt reads when a job may run; the zero time for now (RL-011). The one

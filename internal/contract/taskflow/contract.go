@@ -100,7 +100,7 @@ func (t *TaskFlow) moved(moves []engine.Moved) {
 }
 
 // traceMove adds to the trace of the request that a job comes from how long it was
-// pending and ready, and each of its runs, wherever that was.
+// pending and ready, each of its runs, wherever that was, and its end.
 func (t *TaskFlow) traceMove(m *engine.Moved) {
 	if m.Job.Trace == "" {
 		return
@@ -113,7 +113,10 @@ func (t *TaskFlow) traceMove(m *engine.Moved) {
 	case Ready:
 		t.Tracing.Record(ctx, "queue", m.Since, m.At, attrs...)
 	case Running:
-		t.Tracing.Record(ctx, "run", m.Job.StartedAt, m.At, attrs...)
+		t.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At, append(attrs, attribute.Int(telemetry.Attempt, m.Job.Runs))...)
+	}
+	if terminal(m.To) {
+		t.Tracing.Record(ctx, "end", m.At, m.At, attrs...)
 	}
 }
 

@@ -16,3 +16,42 @@ func TestDocument(t *testing.T) {
 	t.Parallel()
 	document(t).HoldsRoutes(t, taskflow.Routes(), 7)
 }
+
+// TestUnknownQuery: what changes something refuses query parameters that it does not
+// know.
+func TestUnknownQuery(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		kept := w.create(t)
+		document(t).RefusesUnknownQueries(t, "VALIDATION_ERROR", func(method, path string) testkit.Reply {
+			return w.Do(t, method, path, spec())
+		})
+		w.Do(t, "DELETE", pathOf(kept.ID)+"?dry_run=true", "").Is(t, 400, "VALIDATION_ERROR", "dry_run")
+		equal(t, "jobs", w.jobs(t), 1)
+	})
+}
+
+// TestMisnamedMembers: a member that the contract has elsewhere, under another name or in
+// another place, is refused with the right one and not passed over.
+func TestMisnamedMembers(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		first := w.create(t)
+		for member, right := range map[string]string{
+			`"depends_on":["` + first.ID + `"]`: "dependencies",
+			`"max_attempts":1`:                  "retry_policy.max_attempts",
+			`"backoff_strategy":"FIXED"`:        "retry_policy.backoff_strategy",
+			`"base_delay_seconds":1`:            "retry_policy.base_delay_seconds",
+			`"max_delay_seconds":1`:             "retry_policy.max_delay_seconds",
+		} {
+			w.Do(t, "POST", jobsPath, spec(member)).Is(t, 400, "VALIDATION_ERROR", right)
+			w.Do(t, "PUT", pathOf(first.ID), "{"+member+"}").Is(t, 400, "VALIDATION_ERROR", right)
+			if right != "dependencies" {
+				w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+spec(`"ref":"a"`, member)+`]}`).
+					Is(t, 400, "VALIDATION_ERROR", "jobs[0]", right)
+			}
+		}
+		w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+spec(`"ref":"a"`, after(first.ID))+`]}`).
+			Is(t, 400, "VALIDATION_ERROR", "jobs[0]", "depends_on")
+		equal(t, "jobs", w.jobs(t), 1)
+		w.create(t, `"other":1`) // what the contract has nowhere is passed over (G-TF-15)
+	})
+}

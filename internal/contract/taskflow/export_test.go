@@ -24,7 +24,7 @@ func ParseCreate(body []byte) error {
 	if err := checkObject(body); err != nil {
 		return err
 	}
-	s, err := readSpec(body)
+	s, err := readSpec(body, misnamed)
 	if err == nil {
 		err = s.complete()
 	}

@@ -3,6 +3,7 @@ package taskflow
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
@@ -52,16 +53,19 @@ func readGraph(text []byte) ([]node, error) {
 	return nodes, nil
 }
 
+// misnamedInGraph is misnamed for the jobs of a graph, which depend on refs.
+var misnamedInGraph = func() map[string]string {
+	m := maps.Clone(misnamed)
+	delete(m, "depends_on")
+	m["dependencies"] = "depends_on"
+	return m
+}()
+
 func readNode(raw []byte) (n node, err error) {
 	if k := jsontext.KindOf(raw); k != jsontext.KindObject {
 		return n, invalid("must be an object and is of type %s", k)
 	}
-	for name := range jsontext.Members(raw) {
-		if string(name) == "dependencies" {
-			return n, invalid("dependencies is not taken in a graph; use depends_on")
-		}
-	}
-	if n.spec, err = readSpec(raw); err != nil {
+	if n.spec, err = readSpec(raw, misnamedInGraph); err != nil {
 		return n, err
 	}
 	if err = n.complete(); err != nil {

@@ -18,9 +18,11 @@ func (t *TaskFlow) logMoves(moves []engine.Moved) {
 		m := &moves[i]
 		switch {
 		case m.To == Failed:
-			t.logFailure(slog.LevelInfo, "a job failed for good", m)
+			telemetry.FailedForGood(t.Log, m.Job.ID.Key, m.Job.Queue, attemptCount(&m.Job), reasonOf(m))
 		case m.From == Running && m.To == Ready:
-			t.logFailure(slog.LevelDebug, "a try of a job failed", m)
+			t.Log.LogAttrs(context.Background(), slog.LevelDebug, "a try of a job failed", slog.String(telemetry.JobID, m.Job.ID.Key),
+				slog.String(telemetry.Queue, m.Job.Queue), slog.Int(telemetry.Attempt, attemptCount(&m.Job)),
+				slog.String(telemetry.ErrorMessage, reasonOf(m)))
 		case m.To == Blocked:
 			blocked++
 		}
@@ -28,11 +30,6 @@ func (t *TaskFlow) logMoves(moves []engine.Moved) {
 	if blocked > 0 {
 		t.Log.Info("jobs are blocked by one that failed", "jobs", blocked)
 	}
-}
-
-func (t *TaskFlow) logFailure(level slog.Level, what string, m *engine.Moved) {
-	t.Log.LogAttrs(context.Background(), level, what, slog.String(telemetry.JobID, m.Job.ID.Key), slog.String(telemetry.Queue, m.Job.Queue),
-		slog.Int(telemetry.Attempt, attemptCount(&m.Job)), slog.String(telemetry.ErrorMessage, reasonOf(m)))
 }
 
 // mostLogged is how many bytes of an error the log gets: workers put what they like

@@ -1,9 +1,7 @@
 package taskflow_test
 
 import (
-	"encoding/hex"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/contract/taskflow"
-	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -77,28 +74,34 @@ func TestConfig(t *testing.T) {
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	collector := testkit.NewCollector(t)
-	tracing, err := telemetry.NewTracing(t.Context(), collector.URL, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := config()
-	c.Tracing = tracing
+	var flush func()
+	c.Tracing, flush = collector.Tracing(t)
 	w := inMemory(t, c)
+	const (
+		caller = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
+		failer = "00-1123456789abcdef0123456789abcdef-0123456789abcdef-01"
+		loser  = "00-2123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	)
+	create := func(trace string, members ...string) string {
+		r := w.Do(t, "POST", "/api/v1/jobs", spec(members...), "Traceparent", trace, "Tracestate", "vendor=a-b").Want(t, 201)
+		return testkit.Read[struct{ ID string }](t, r).ID
+	}
 	a := w.create(t)
-	const caller = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
-	r := w.Do(t, "POST", "/api/v1/jobs", spec(after(a.ID)), "Traceparent", caller).Want(t, 201)
-	b := testkit.Read[struct{ ID string }](t, r).ID
+	b := create(caller, after(a.ID))
 	w.succeed(t, a.ID)
 	w.succeed(t, b)
-	if err := tracing.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
+	bad := create(failer)
+	create(loser, after(bad))
+	w.fail(t, bad, false)
+	flush()
+	equal(t, "the caller's trace", testkit.NamesOf(collector.Trace(caller)), "create end queue run wait")
+	equal(t, "the trace of one that failed", testkit.NamesOf(collector.Trace(failer)), "create end queue run! wait")
+	equal(t, "the trace of one that is blocked by it", testkit.NamesOf(collector.Trace(loser)), "create end wait")
+	for _, s := range collector.Trace(failer) {
+		equal(t, "the tracestate of "+s.Name, s.TraceState, "vendor=a-b")
+		if s.Name == "run" && !strings.Contains(s.Status.Message, "it broke") {
+			t.Errorf("the run's status is %v", s.Status)
+		}
 	}
-	byTrace := map[string][]string{}
-	for _, s := range collector.Spans() {
-		id := hex.EncodeToString(s.TraceId)
-		byTrace[id] = append(byTrace[id], s.Name)
-	}
-	names := byTrace[caller[3:35]]
-	slices.Sort(names)
-	equal(t, "the spans of the caller's trace", strings.Join(names, " "), "create queue run wait")
 }

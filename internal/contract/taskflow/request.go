@@ -81,10 +81,24 @@ var readers = []struct {
 	{"retry_policy", func(s *spec, raw []byte) (err error) { s.policy, err = readPolicy(raw); return err }},
 }
 
-// readSpec reads a checked object. What it does not know it ignores (G-TF-15).
-func readSpec(object []byte) (spec, error) {
+// misnamed are members that exist elsewhere in the contract, and what they are
+// called in a job: ignored, they would make another job than was meant.
+var misnamed = map[string]string{
+	"depends_on":         "dependencies",
+	"max_attempts":       "retry_policy.max_attempts",
+	"backoff_strategy":   "retry_policy.backoff_strategy",
+	"base_delay_seconds": "retry_policy.base_delay_seconds",
+	"max_delay_seconds":  "retry_policy.max_delay_seconds",
+}
+
+// readSpec reads a checked object. It refuses what is misnamed and ignores what else
+// it does not know (G-TF-15).
+func readSpec(object []byte, misnamed map[string]string) (spec, error) {
 	s := spec{given: map[string][]byte{}}
 	for name, raw := range jsontext.Members(object) {
+		if right := misnamed[string(name)]; right != "" {
+			return s, invalid("%s is not taken here; use %s", name, right)
+		}
 		s.given[string(name)] = raw
 	}
 	for _, m := range readers {

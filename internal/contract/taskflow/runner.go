@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/serial"
-	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/webhook"
 	"github.com/millrace/millrace/internal/worker"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
@@ -129,15 +129,15 @@ func (t *TaskFlow) limitQueues(ctx context.Context) bool {
 			limits[name] = q.MaxConcurrent
 		}
 	}
+	tries := outage.Loop{Log: t.Log, What: "limits of queues"}
 	for {
 		err := t.engine.LimitQueues(ctx, Name, limits)
-		if err == nil {
+		if tries.Did(ctx, err); err == nil {
 			return true
 		}
 		if ctx.Err() != nil {
 			return false
 		}
-		t.Log.Warn("the limits of queues cannot be set; it is tried again until they can", telemetry.ErrorMessage, err)
 		passed, stop := realTimer(limitPause)
 		select {
 		case <-passed:

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/webhook"
 	"github.com/millrace/millrace/internal/worker"
 )
@@ -65,6 +66,7 @@ func (c *caller) call(ctx context.Context, j *job.Job) (status int, answer []byt
 			return 0, nil, err
 		}
 	}
+	telemetry.Inject(telemetry.Resume(ctx, j.Trace), req.Header)
 	resp, err := c.client.Do(req)
 	if err != nil {
 		return 0, nil, err

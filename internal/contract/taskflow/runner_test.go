@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -101,7 +102,7 @@ func (s *staffed) create(t *testing.T, queue, payload string) string {
 // until waits for a job to leave RUNNING and returns it.
 func (s *staffed) until(t *testing.T, id string) *job.Job {
 	t.Helper()
-	limit := time.NewTimer(time.Minute)
+	limit := time.NewTimer(testkit.Patience)
 	defer limit.Stop()
 	for {
 		select {
@@ -147,12 +148,32 @@ func TestHandlerHTTP(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	s := newStaffed(t, func(c *taskflow.Config) {
+		c.Tracing = &telemetry.Tracing{} // without a collector
 		c.Queues = map[string]taskflow.Queue{"web": {Handler: "http", URL: receiver.URL + "/in", Secret: settings.NewSecret(signingSecret), Timeout: time.Minute}}
 	})
 	s.live(t)
 	status := func(code int, body string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) { w.WriteHeader(code); _, _ = io.WriteString(w, body) }
 	}
+	t.Run("the trace of the job goes along", func(t *testing.T) {
+		const caller, state = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=a"
+		req, err := http.NewRequest("POST", s.url+"/api/v1/jobs", strings.NewReader(`{"name":"n","queue":"web"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Traceparent": {caller}, "Tracestate": {state}}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		answer <- status(200, "")
+		x := <-got
+		s.until(t, x.header.Get("Millrace-Job-Id"))
+		if x.header.Get("Traceparent") != caller || x.header.Get("Tracestate") != state {
+			t.Errorf("got %v", x.header)
+		}
+	})
 	t.Run("G-TF-37 the request", func(t *testing.T) {
 		id := s.create(t, "web", `{"b":  123456789012345678901}`)
 		answer <- status(200, " {\"ok\":  true}\n")
@@ -260,8 +281,8 @@ func TestHandlerSimulate(t *testing.T) {
 				t.Errorf("a run of %s, want %s", d, want)
 			}
 			s.passed <- time.Time{}
-		case <-time.After(time.Minute):
-			t.Fatal("nothing runs")
+		case <-time.After(testkit.Patience):
+			t.Fatal("waited in vain for a run to begin")
 		}
 	}
 	t.Run("G-TF-37 a run as long as it says", func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 )
 
 // translate gives a PostgreSQL error its kind by its SQLSTATE. What carries none
-// never reached a statement or lost its connection: the database is away.
+// never reached a statement or lost its connection, and who is not let in cannot
+// have caused it: the database is away.
 func translate(op string, err error) error {
 	var known *job.Error
 	if err == nil || errors.As(err, &known) {
@@ -18,7 +19,13 @@ func translate(op string, err error) error {
 	}
 	e := &job.Error{Kind: job.Unavailable, Op: op, Msg: "the store is away", Err: err}
 	var pg *pgconn.PgError
+	var refused *pgconn.ConnectError
+	if errors.As(err, &refused) {
+		e.Err = &connectFailure{refused}
+	}
 	switch {
+	case errors.As(err, &pg) && errors.As(err, &refused):
+		e.Msg = "the store refuses us"
 	case errors.As(err, &pg):
 		e.Kind, e.Msg = kindOfState(pg.Code)
 	case errors.Is(err, context.Canceled):
@@ -53,9 +60,19 @@ func kindOfState(code string) (job.Kind, string) {
 		return job.Unavailable, "the store is away"
 	case "28", "3D":
 		return job.Unavailable, "the store refuses us"
-	default:
+	case "3F", "42": // nothing that this version asks for is missing in a schema of its own
+		return job.Unavailable, "the store's schema is not the one that is needed"
+	case "22", "23": // what was sent: a defect of ours
 		return job.Internal, ""
+	default: // the state the server is in
+		return job.Unavailable, "the store failed"
 	}
+}
+
+// errReadOnly is a database that takes no writes: as a standby it will after a
+// failover, so who wants to write tries again.
+func errReadOnly(op, msg string) error {
+	return &job.Error{Kind: job.Unavailable, Op: op, Msg: msg}
 }
 
 // mayRunAgain reports a failure that the database resolves by running the whole

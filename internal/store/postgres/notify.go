@@ -87,27 +87,33 @@ func (s *Store) notify(lanes map[job.Lane]bool) {
 }
 
 // Listen is documented at the port. A connection of its own listens; when it is
-// lost another is made, and what was said meanwhile is lost with it.
+// lost another is made, and what was said meanwhile is lost with it. A pooler has no
+// such connection: it would take LISTEN and pass nothing on.
 func (s *Store) Listen(ctx context.Context, fn func([]job.Lane)) {
+	if s.route.pooled {
+		<-ctx.Done()
+		return
+	}
 	for ctx.Err() == nil {
 		s.listen(ctx, fn)
 		select {
-		case <-time.After(200*time.Millisecond + rand.N(800*time.Millisecond)):
+		case <-time.After(retryEvery + rand.N(retryEvery/2)):
 		case <-ctx.Done():
 		}
 	}
 }
 
 func (s *Store) listen(ctx context.Context, fn func([]job.Lane)) {
-	conn, err := pgx.ConnectConfig(ctx, s.connect.Copy())
-	if err != nil {
+	if s.reached.enter() != nil {
 		return
 	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		conn.Close(end)
-	}()
+	conn, err := pgx.ConnectConfig(ctx, s.route.config.Copy())
+	if err != nil {
+		s.unreached(ctx, translate("store.listen", err))
+		return
+	}
+	defer closeConn(conn)
+	s.reached.open()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return
 	}
@@ -123,6 +129,15 @@ func (s *Store) listen(ctx context.Context, fn func([]job.Lane)) {
 			fn(lanes)
 		}
 	}
+}
+
+// closer is a connection of either layer of pgx.
+type closer interface{ Close(context.Context) error }
+
+func closeConn(c closer) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = c.Close(ctx)
 }
 
 // wait returns the next notification, nil when none came for a while and the

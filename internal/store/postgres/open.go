@@ -4,24 +4,19 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"database/sql"
-	"embed"
 	"encoding/hex"
-	"io/fs"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
-
-//go:embed migrations/*.sql
-var migrations embed.FS
 
 // Config says what to open.
 type Config struct {
@@ -29,10 +24,24 @@ type Config struct {
 	Now     func() time.Time // only for tests; nil is the database's clock
 	Conns   int              // of the pool; 0 means 16
 	Observe sqlstore.Observer
+	Log     *slog.Logger // nil logs nothing
+	// SchemaWait is how long Open waits for another one that has the schema locked; 0
+	// means five minutes.
+	SchemaWait time.Duration
 }
 
-// limits are set on every connection unless the URL sets them: no statement, no
-// wait for a lock and no idle transaction of ours is without an end.
+func (c Config) withDefaults() Config {
+	c.Conns = cmp.Or(c.Conns, 16)
+	c.SchemaWait = cmp.Or(c.SchemaWait, schemaWait)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Observe = c.Observe.Translated(translate)
+	return c
+}
+
+// limits are set on every connection, or in every transaction behind a pooler,
+// unless the URL sets them: no statement, no wait for a lock and no idle transaction of ours is without an end.
 var limits = map[string]string{
 	"application_name":                    "millrace",
 	"statement_timeout":                   "30s",
@@ -59,11 +68,7 @@ const slotBases = 8
 // Open connects and brings the schema up to date; nodes that start together
 // wait for each other there.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	if c.Conns == 0 {
-		c.Conns = 16
-	}
-	c.Observe = c.Observe.Translated(translate)
-	s, err := open(ctx, c)
+	s, err := open(ctx, c.withDefaults())
 	if err != nil {
 		return nil, translate("store.open", err)
 	}
@@ -75,19 +80,30 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, cfg); err != nil {
+	r, err := findRoute(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*cfg)
+	if r.pooled {
+		c.Log.Info("the store is reached through a connection pooler: settings are made in each transaction, " +
+			"and nodes find each other's jobs by looking once a second")
+	}
+	if err := migrate(ctx, c, r); err != nil {
+		return nil, err
+	}
+	db := stdlib.OpenDB(*r.config)
 	db.SetMaxOpenConns(c.Conns)
 	db.SetMaxIdleConns(c.Conns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	var node [5]byte
 	rand.Read(node[:])
-	s := &Store{config: c, connect: cfg, db: db, node: hex.EncodeToString(node[:4]), slots: make(chan int64, c.Conns),
+	s := &Store{config: c, route: r, db: db, room: c.Conns, node: hex.EncodeToString(node[:4]), slots: make(chan int64, c.Conns),
 		lanes: make(chan []job.Lane, 1024), stop: make(chan struct{}), stopped: make(chan struct{})}
 	for i := range c.Conns {
 		s.slots <- int64(node[4]%slotBases)*int64(c.Conns) + int64(i)
+	}
+	if err := s.Ping(ctx); err != nil {
+		c.Log.Warn("the store cannot be written to: what changes anything is refused until it can", "error_message", err)
 	}
 	go s.announce()
 	return s, nil
@@ -110,61 +126,4 @@ func parse(url string) (*pgx.ConnConfig, error) {
 		cfg.ConnectTimeout = 5 * time.Second
 	}
 	return cfg, nil
-}
-
-// migrate runs on connections of its own without a statement deadline: building
-// an index on a large table takes its time.
-func migrate(ctx context.Context, cfg *pgx.ConnConfig) error {
-	cfg = cfg.Copy()
-	cfg.RuntimeParams["statement_timeout"] = "0"
-	db := stdlib.OpenDB(*cfg)
-	defer db.Close()
-	return sqlstore.Migrate(ctx, goose.DialectPostgres, db, migrationFiles(), goose.WithSessionLocker(schemaLock{}))
-}
-
-// schemaLock lets one node at a time migrate a schema. It asks again and again
-// rather than wait inside the database, where a waiting session would hold up
-// CREATE INDEX CONCURRENTLY.
-type schemaLock struct{}
-
-const schemaLockKey = "hashtextextended('millrace.migrate.'||coalesce(current_schema(),''), 0)"
-
-// SessionLock implements goose's lock.SessionLocker, as does SessionUnlock.
-func (schemaLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	for {
-		var locked bool
-		if err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock("+schemaLockKey+")").Scan(&locked); err != nil || locked {
-			return err
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (schemaLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock("+schemaLockKey+")")
-	return err
-}
-
-func migrationFiles() fs.FS {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is part of the binary
-	}
-	return files
-}
-
-// SchemaVersion reports the schema a database has and the newest known.
-func SchemaVersion(ctx context.Context, url string) (have, want int64, err error) {
-	cfg, err := parse(url)
-	if err != nil {
-		return 0, 0, err
-	}
-	db := stdlib.OpenDB(*cfg)
-	defer db.Close()
-	have, want, err = sqlstore.SchemaVersion(ctx, goose.DialectPostgres, db, migrationFiles())
-	return have, want, translate("store.schema", err)
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
+// readOnly keeps a transaction from writing.
+const readOnly = "default_transaction_read_only"
+
 // Views reads a database and changes nothing.
 type Views struct{ store *Store }
 
@@ -17,19 +20,23 @@ type Views struct{ store *Store }
 // not.
 func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	c.Conns = 1
-	c.Observe = c.Observe.Translated(translate)
+	c = c.withDefaults()
 	cfg, err := parse(c.URL)
 	if err != nil {
 		return nil, translate("store.open", err)
 	}
-	cfg.RuntimeParams["default_transaction_read_only"] = "on"
-	db := stdlib.OpenDB(*cfg)
+	cfg.RuntimeParams[readOnly] = "on"
+	r, err := findRoute(ctx, cfg)
+	if err != nil {
+		return nil, translate("store.open", err)
+	}
+	db := stdlib.OpenDB(*r.config)
 	db.SetMaxOpenConns(c.Conns)
 	if err := sqlstore.CheckSchema(ctx, goose.DialectPostgres, db, migrationFiles()); err != nil {
 		db.Close()
 		return nil, translate("store.open", err)
 	}
-	s := &Store{config: c, connect: cfg, db: db, slots: make(chan int64, c.Conns)}
+	s := &Store{config: c, route: r, db: db, room: c.Conns, slots: make(chan int64, c.Conns)}
 	s.slots <- 0
 	return &Views{s}, nil
 }

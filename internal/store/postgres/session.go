@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
@@ -43,24 +44,31 @@ var (
 	lockName = &sqlstore.Statement{Name: "lock_name", SQL: "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"}
 )
 
-const readClock = "SELECT (extract(epoch FROM now())*1000000)::int8"
+// readState follows BEGIN.
+const readState = "SELECT (extract(epoch FROM now())*1000000)::int8, current_setting('transaction_read_only')"
 
 // session is one transaction on a connection it has for itself.
 type session struct {
 	ctx     context.Context
 	conn    *sql.Conn
 	observe sqlstore.Observer
+	local   string // see route
 	now     time.Time
 	slot    int64
+
+	readOnly bool
+	fresh    bool // the connection was not used before
 }
 
 // begin opens the transaction and in the same round trip reads its time: when it
-// began, by the clock of the database, so that all nodes agree.
+// began, by the clock of the database, so that all nodes agree. Behind a pooler the
+// transaction gets its settings there too.
 func (s *session) begin(text string, override func() time.Time) error {
-	results, err := s.simple(s.ctx, "BEGIN", text+"; "+readClock)
+	results, err := s.simple(s.ctx, "BEGIN", text+"; "+readState+s.local)
 	if err != nil {
 		return s.Translate("store.begin", err)
 	}
+	s.readOnly = string(results[1].Rows[0][1]) == "on"
 	if override != nil {
 		s.now = override().UTC().Truncate(time.Microsecond)
 		return nil
@@ -89,11 +97,20 @@ func (s *session) rollback() {
 	s.simple(ctx, "ROLLBACK", "ROLLBACK")
 }
 
+// discard closes the connection instead of returning it to the pool.
+func (s *session) discard() {
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+}
+
 // simple runs a text of several statements in one round trip.
 func (s *session) simple(ctx context.Context, name, text string) (results []*pgconn.Result, err error) {
 	started := time.Now()
 	err = s.conn.Raw(func(c any) error {
-		results, err = c.(*stdlib.Conn).Conn().PgConn().Exec(ctx, text).ReadAll()
+		pg := c.(*stdlib.Conn).Conn().PgConn()
+		if used := pg.CustomData(); used["millrace"] == nil {
+			used["millrace"], s.fresh = true, true
+		}
+		results, err = pg.Exec(ctx, text).ReadAll()
 		return err
 	})
 	s.observe(name, time.Since(started), err)

@@ -5,10 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/millrace/millrace/internal/job"
@@ -22,7 +22,7 @@ const tries = 10
 // Store is the storage port on one PostgreSQL database.
 type Store struct {
 	config  Config
-	connect *pgx.ConnConfig
+	route   *route
 	db      *sql.DB
 	node    string // tells our own announcements from others'
 	slots   chan int64
@@ -30,11 +30,21 @@ type Store struct {
 	stop    chan struct{}
 	stopped chan struct{}
 	closing sync.Once
+
+	reached gate // the database lets us in
+	written gate // it lets us write
+
+	pool    sync.Mutex
+	room    int // connections that the pool may have now
+	growing bool
 }
 
 // An update reads what others have committed meanwhile, whatever the database's
 // default is: who has waited for a name sees what its last holder did.
-const beginUpdate = "BEGIN ISOLATION LEVEL READ COMMITTED"
+const (
+	beginUpdate = "BEGIN ISOLATION LEVEL READ COMMITTED"
+	beginView   = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+)
 
 // Update is documented at the port. Serialization failures and deadlocks are
 // run again here and nowhere else.
@@ -42,8 +52,12 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
+		if err := s.written.enter(); err != nil {
+			return err
+		}
 		again, err := s.once(ctx, beginUpdate, func(tx *sqlstore.Tx) error { return fn(tx) })
 		if !again || try == tries {
+			s.written.judge(err)
 			return err
 		}
 		select {
@@ -58,7 +72,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
-	_, err := s.once(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", func(tx *sqlstore.Tx) error { return fn(tx) })
+	_, err := s.once(ctx, beginView, func(tx *sqlstore.Tx) error { return fn(tx) })
 	return err
 }
 
@@ -72,6 +86,9 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*sqlstore.Tx) er
 		return false, translate("store.begin", ctx.Err())
 	}
 	defer func() { s.slots <- slot }()
+	if err := s.reached.enter(); err != nil {
+		return false, err
+	}
 	se, err := s.begin(ctx, begin, slot)
 	if err != nil {
 		return false, err
@@ -83,6 +100,11 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*sqlstore.Tx) er
 			se.rollback()
 		}
 	}()
+	if se.readOnly && begin == beginUpdate {
+		se.discard()
+		s.renew()
+		return false, errReadOnly("store.begin", "the store is read-only")
+	}
 	tx := sqlstore.NewTx(se)
 	if err = fn(tx); err == nil {
 		err = tx.Failed()
@@ -103,30 +125,75 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*sqlstore.Tx) er
 func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *session, err error) {
 	for range s.config.Conns + 1 {
 		var conn *sql.Conn
-		if conn, err = s.db.Conn(ctx); err != nil {
-			return nil, translate("store.begin", err)
+		if conn, err = s.conn(ctx); err != nil {
+			err = translate("store.begin", err)
+			s.unreached(ctx, err)
+			return nil, err
 		}
-		se = &session{ctx: ctx, conn: conn, observe: s.config.Observe, slot: slot}
+		se = &session{ctx: ctx, conn: conn, observe: s.config.Observe, slot: slot, local: s.route.local}
 		if err = se.begin(begin, s.config.Now); err == nil {
+			s.reached.open()
 			return se, nil
 		}
 		conn.Close()
+		if ctx.Err() != nil {
+			break
+		}
 		var pg *pgconn.PgError
-		if ctx.Err() != nil || errors.As(err, &pg) && pg.Severity != "FATAL" {
+		if !errors.As(err, &pg) {
+			continue
+		}
+		if se.fresh && strings.HasPrefix(pg.Code, "08") { // a pooler lets everybody in and may have no server
+			s.reached.close(err)
+			break
+		}
+		if pg.Severity != "FATAL" {
 			break
 		}
 	}
 	return nil, err
 }
 
+// conn returns a connection of the pool. Where the server has no room for another
+// one it waits for one of those there are.
+func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
+	for {
+		conn, err := s.db.Conn(ctx)
+		if err == nil || !crowded(err) || s.db.Stats().OpenConnections == 0 {
+			return conn, err
+		}
+		s.squeeze()
+	}
+}
+
 // Writers is one for each connection.
 func (s *Store) Writers() int { return s.config.Conns }
 
-// Ping is documented at the port.
+// Ping is documented at the port. A database that takes no writes is named with the
+// reason.
 func (s *Store) Ping(ctx context.Context) error {
+	if err := s.reached.enter(); err != nil {
+		return err
+	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return translate("store.ping", s.db.PingContext(ctx))
+	var refusesWrites, standby bool
+	const state = "SELECT current_setting('transaction_read_only')='on', pg_is_in_recovery()"
+	if err := s.db.QueryRowContext(ctx, state).Scan(&refusesWrites, &standby); err != nil {
+		err = translate("store.ping", err)
+		s.unreached(caller, err)
+		return err
+	}
+	s.reached.open()
+	switch {
+	case standby:
+		return errReadOnly("store.ping", "the store is read-only: this PostgreSQL is a standby")
+	case refusesWrites:
+		s.renew()
+		return errReadOnly("store.ping", "the store is read-only: default_transaction_read_only is on")
+	}
+	return nil
 }
 
 // Close waits for announcements under way and closes all connections.

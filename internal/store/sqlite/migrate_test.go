@@ -25,12 +25,17 @@ const (
 
 // next is a schema after the newest, whose last statement is given.
 func next(last string) fstest.MapFS {
-	first, err := os.ReadFile("migrations/00001_jobs.sql")
+	files := fstest.MapFS{"09999_next.sql": {Data: []byte("-- +goose Up\nCREATE TABLE half (n INTEGER);\nINSERT INTO half VALUES (1);\n" + last)}}
+	known, err := filepath.Glob("migrations/*.sql")
+	for _, path := range known {
+		var data []byte
+		data, err = os.ReadFile(path)
+		files[filepath.Base(path)] = &fstest.MapFile{Data: data}
+	}
 	if err != nil {
 		panic(err)
 	}
-	return fstest.MapFS{"00001_jobs.sql": {Data: first},
-		"09999_next.sql": {Data: []byte("-- +goose Up\nCREATE TABLE half (n INTEGER);\nINSERT INTO half VALUES (1);\n" + last)}}
+	return files
 }
 
 // mustBeWhole opens the database with the schema of this binary and looks for

@@ -4,6 +4,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -43,6 +44,10 @@ type Config struct {
 	Observe sqlstore.Observer
 
 	viewsOnly bool // see OpenViews
+
+	// For tests: another driver of database/sql than SQLite's own, and pragmas more.
+	driver  string
+	pragmas []string
 }
 
 // Open opens or makes the database and brings its schema up to date. Only one
@@ -108,7 +113,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 
 // openWriter opens the one writing connection.
 func openWriter(ctx context.Context, c Config) (*session, error) {
-	db, err := sql.Open("sqlite", dsn(c.Path, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-32768)",
+	db, err := c.db(dsn(c.Path, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-32768)",
 		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "mmap_size(0)", "temp_store(MEMORY)"))
 	if err != nil {
 		return nil, err
@@ -147,12 +152,20 @@ func reopenWriter(c Config) (*session, error) {
 
 // openReader opens one reading connection.
 func openReader(ctx context.Context, c Config) (*session, error) {
-	db, err := sql.Open("sqlite", readerDSN(c))
+	db, err := c.db(readerDSN(c))
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
 	return newSession(ctx, db, c)
+}
+
+// db opens a database by name.
+func (c *Config) db(name string) (*sql.DB, error) {
+	for _, p := range c.pragmas {
+		name += "&_pragma=" + url.QueryEscape(p)
+	}
+	return sql.Open(cmp.Or(c.driver, "sqlite"), name)
 }
 
 // readerDSN opens a connection for reading, and for views alone the file as well: the last of its connections would else

@@ -14,6 +14,14 @@ import (
 func TestStoreInFile(t *testing.T)   { storetest.Run(t, openFile) }
 func TestStoreInMemory(t *testing.T) { storetest.Run(t, openMemory) }
 
+// What no ORDER BY sets in order comes in the opposite one here: an order that an index gives by
+// luck is no order.
+func TestStoreOutOfOrder(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB, clock func() time.Time) store.Store {
+		return mustOpen(tb, sqlite.WithPragmas(sqlite.Config{Path: sqlite.Memory, Now: clock}, "reverse_unordered_selects(1)"))
+	})
+}
+
 func openFile(tb testing.TB, clock func() time.Time) store.Store {
 	return mustOpen(tb, sqlite.Config{Path: filepath.Join(tb.TempDir(), "data", "millrace.db"), Now: clock})
 }

@@ -23,8 +23,9 @@ var (
 		{"reason", "text"}, {"body", "bytea"}}, "")
 	// An equation would let a planner read all messages by their numbers and pass over
 	// those of other contracts, however many wait there; this order only the index has.
-	getMessages  = messagesStatements() // by how many contracts, less one
-	dropMessages = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
+	getMessages   = messagesStatements() // by how many contracts, less one
+	newestMessage = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
+	dropMessages  = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
 	bury = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
 	dead = &Statement{"get_dead_letters", `SELECT id,cause,buried_at,job FROM dead_letters
@@ -120,6 +121,14 @@ func (t *Tx) Messages(contracts []string, n int) ([]job.Message, error) {
 	}, append(args, n)...)
 	slices.SortFunc(all, func(a, b job.Message) int { return cmp.Compare(a.ID, b.ID) })
 	return all[:min(len(all), n)], err
+}
+
+func (t *Tx) NewestMessage() (int64, error) {
+	newest, err := collect(t, newestMessage, scanInt)
+	if err != nil {
+		return 0, err
+	}
+	return newest[0], nil
 }
 
 func (t *Tx) DropMessages(ids []int64) error { return t.drop(dropMessages, ids) }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 
@@ -19,9 +20,9 @@ func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	have, want, err := p.GetVersions(ctx)
+	have, want, err := versions(ctx, p, dialect, db)
 	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return err
 	}
 	if have > want {
 		return &job.Error{Kind: job.ReadOnly, Op: "store.migrate",
@@ -30,19 +31,62 @@ func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS
 	if have == want {
 		return nil
 	}
-	if _, err = p.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	return nil
+	_, err = p.Up(ctx)
+	return plainly(err)
 }
 
-// SchemaVersion reports the schema the database has and the newest known.
+// plainly leaves out what the migration tool says around an error of the database, but
+// for the file it was about.
+func plainly(err error) error {
+	var one *goose.PartialError
+	if errors.As(err, &one) {
+		return fmt.Errorf("migration %d: %w", one.Failed.Source.Version, plainly(one.Err))
+	}
+	var postgres interface {
+		error
+		SQLState() string
+	}
+	var sqlite interface {
+		error
+		Code() int
+	}
+	switch {
+	case errors.As(err, &postgres):
+		return postgres
+	case errors.As(err, &sqlite):
+		return sqlite
+	}
+	return err
+}
+
+// hasVersions tells whether a database has the table of versions, which asking goose
+// would make.
+var hasVersions = map[goose.Dialect]string{
+	goose.DialectPostgres: "SELECT count(*) FROM pg_tables WHERE schemaname=current_schema() AND tablename='goose_db_version'",
+	goose.DialectSQLite3:  "SELECT count(*) FROM sqlite_master WHERE name='goose_db_version'",
+}
+
+func versions(ctx context.Context, p *goose.Provider, dialect goose.Dialect, db *sql.DB) (have, want int64, err error) {
+	var there int
+	if err := db.QueryRowContext(ctx, hasVersions[dialect]).Scan(&there); err != nil {
+		return 0, 0, err
+	}
+	if there == 0 {
+		sources := p.ListSources()
+		return 0, sources[len(sources)-1].Version, nil
+	}
+	have, want, err = p.GetVersions(ctx)
+	return have, want, plainly(err)
+}
+
+// SchemaVersion reports the schema the database has and the newest known. It changes
+// nothing.
 func SchemaVersion(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS) (have, want int64, err error) {
 	p, err := goose.NewProvider(dialect, db, files)
 	if err != nil {
 		return 0, 0, err
 	}
-	return p.GetVersions(ctx)
+	return versions(ctx, p, dialect, db)
 }
 
 // CheckSchema fails with ReadOnly unless the database has the newest schema known, for who must not change it.

@@ -31,7 +31,8 @@ var (
 	elect = &Statement{"elect", `INSERT INTO duties (name,holder,until) VALUES ($1,$2,$3)
 		ON CONFLICT (name) DO UPDATE SET holder=excluded.holder, until=excluded.until
 		WHERE duties.holder=excluded.holder OR duties.until<=$4`}
-	settled = &Statement{"settled", "SELECT " + coreColumns + ` FROM jobs
+	dropDuties = &Statement{"drop_duties", "DELETE FROM duties WHERE holder=$1"}
+	settled    = &Statement{"settled", "SELECT " + coreColumns + ` FROM jobs
 		WHERE phase=3 AND contract=$1 AND settled_at<$2 ORDER BY settled_at,seq {limit $3} {skip locked}`}
 	children = &Statement{"children", "SELECT " + coreColumns + " FROM jobs WHERE parent {in $1} AND parent>0 {limit $2} {for update}"}
 	sumSizes = &Statement{"sum_sizes", "SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}
@@ -113,6 +114,11 @@ func (t *Tx) FoldCounts(n int) error {
 func (t *Tx) Elect(duty, holder string, until time.Time) (bool, error) {
 	n, err := t.exec(elect, duty, holder, Micros(until), Micros(t.Now()))
 	return n == 1, err
+}
+
+func (t *Tx) DropDuties(holder string) error {
+	_, err := t.exec(dropDuties, holder)
+	return err
 }
 
 func (t *Tx) PruneSettled(contract string, before time.Time, bytes int64, n int) (store.Pruned, error) {

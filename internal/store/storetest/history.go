@@ -11,6 +11,7 @@ import (
 var historyTests = []test{
 	{"events in the order things happened", events},
 	{"the outbox keeps its order", outbox},
+	{"the newest message", newestMessage},
 	{"dead letters keep the whole job", deadLetters},
 	{"prune dead letters", pruneDeadLetters},
 	{"prune settled jobs", pruneSettled},
@@ -94,6 +95,21 @@ func outbox(w *world) {
 	equal(w, "of another contract", len(change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages([]string{"other"}, 10) })), 1)
 }
 
+func newestMessage(w *world) {
+	newest := func() int64 {
+		return read(w, func(r store.Reader) (int64, error) { return r.NewestMessage() })
+	}
+	equal(w, "newest of none", newest(), int64(0))
+	w.update(func(tx store.Tx) error {
+		return tx.AddMessages([]job.Message{{JobID: job.ID{Contract: "a"}, Cause: job.Failed, At: start},
+			{JobID: job.ID{Contract: "b"}, Cause: job.Failed, At: start}})
+	})
+	all := read(w, func(r store.Reader) ([]job.Message, error) { return r.Messages([]string{"a", "b"}, 10) })
+	equal(w, "newest of two", newest(), all[1].ID)
+	w.update(func(tx store.Tx) error { return tx.DropMessages([]int64{all[1].ID}) })
+	equal(w, "newest then", newest(), all[0].ID)
+}
+
 func deadLetters(w *world) {
 	full := *micro(*fullJob("full"))
 	full.Seq, full.Payload = 77, bytesOf(20_000)
@@ -141,6 +157,8 @@ func pruneDeadLetters(w *world) {
 	}
 	equal(w, "before all", prune(start.Add(time.Second), 10), 0)
 	equal(w, "two of three", prune(start.Add(4*time.Second), 2), 2)
+	after := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("relay", 0, 1) })
+	equal(w, "the oldest after two", after[0].Job.ID.Key, "3")
 	equal(w, "the third", prune(start.Add(4*time.Second), 2), 1)
 	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("relay", 0, 10) })
 	equal(w, "left", len(left), 6)

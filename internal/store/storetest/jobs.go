@@ -39,7 +39,7 @@ func fullJob(key string) *job.Job {
 		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Alias: job.Ident{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner", Listed: true,
 		State: "a state", Phase: job.Leased, Priority: -7, OrderTime: start.Add(1), DueAt: start.Add(2 * time.Second),
 		Lease: 90*time.Second + 5*time.Microsecond, Run: job.RunID{0: 1, 7: 2, 15: 0xff}, LeaseUntil: start.Add(3 * time.Second),
-		Worker: "worker", Runs: 4, Failures: 3, RunLimit: 5, OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40, Children: 9, Size: 1 << 50,
+		Worker: "worker", Runs: 4, Failures: 3, LostRuns: 7, RunLimit: 5, OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40, Children: 9, Size: 1 << 50,
 		Definition: []byte(`{"a": 1}`), Payload: []byte{}, Progress: []byte{0, 0xff, 0xfe, '\''}, Result: []byte("\xc3\x28"), Failure: nil,
 		Trace: "00-trace", CreatedAt: start.Add(4 * time.Second), UpdatedAt: start.Add(5 * time.Second),
 		StartedAt: start.Add(6 * time.Second), SettledAt: start.Add(7 * time.Second),

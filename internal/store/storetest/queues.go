@@ -180,6 +180,10 @@ func electOne(w *world) {
 	equal(w, "a then", w.elect("a", start.Add(time.Hour)), false)
 	equal(w, "b gives up", w.elect("b", start), true)
 	equal(w, "a takes over", w.elect("a", start.Add(time.Hour)), true)
+	w.update(func(tx store.Tx) error { return tx.DropDuties("b") })
+	equal(w, "b while a is", w.elect("b", start.Add(time.Hour)), false)
+	w.update(func(tx store.Tx) error { return tx.DropDuties("a") })
+	equal(w, "b when a's are dropped", w.elect("b", start.Add(time.Hour)), true)
 	equal(w, "another duty", change(w, func(tx store.Tx) (bool, error) { return tx.Elect("other", "b", start.Add(time.Hour)) }), true)
 }
 

@@ -12,6 +12,7 @@ var recordTests = []test{
 	{"records are put, read and dropped", records},
 	{"records are listed by owner", listRecords},
 	{"records end", recordsEnd},
+	{"the oldest records are pruned first", oldestRecords},
 	{"names of records are bounded", recordNames},
 }
 
@@ -80,6 +81,22 @@ func recordsEnd(w *world) {
 	equal(w, "one anew", w.records("kind", "a")[0].CreatedAt, start.Add(time.Minute))
 	equal(w, "pruned", []int{prune(1), prune(10), prune(10)}, []int{1, 0, 0})
 	equal(w, "left", len(w.records("kind", "a", "b", "c", "d")), 3)
+}
+
+func oldestRecords(w *world) {
+	for key, seconds := range map[string]int{"a": 2, "b": 1, "c": 3} {
+		w.put(record(key, func(r *job.Record) { r.ExpiresAt = start.Add(time.Duration(seconds) * time.Second) }))
+	}
+	for _, want := range [][]string{{"a", "c"}, {"c"}, {}} {
+		w.at(time.Minute)
+		equal(w, "pruned", change(w, func(tx store.Tx) (int, error) { return tx.PruneRecords(1) }), 1)
+		w.at(0) // when all that are stored are there
+		left := []string{}
+		for _, r := range w.records("kind", "a", "b", "c") {
+			left = append(left, r.Key)
+		}
+		equal(w, "left", left, want)
+	}
 }
 
 func recordNames(w *world) {

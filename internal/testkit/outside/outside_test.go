@@ -3,6 +3,7 @@ package outside
 import (
 	"fmt"
 	"net/http"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -55,6 +56,24 @@ func TestPrograms(t *testing.T) {
 		if answer, err := http.Get(server.URL); err == nil {
 			answer.Body.Close()
 			t.Error("it answers after it was killed")
+		}
+	})
+	t.Run("PostgreSQL and PgBouncer", func(t *testing.T) {
+		server := Postgres(t, "max_connections=20")
+		direct := server.Database("mine")
+		pooled := NewPgBouncer(t, server, "pool_mode=transaction").URL("mine", "mine")
+		psql := postgresProgram(t, "psql")
+		for range 2 {
+			for _, url := range []string{direct, pooled} {
+				if text, err := exec.Command(psql, "-X", url, "-c", "SELECT 1").CombinedOutput(); err != nil {
+					t.Errorf("%s: %v %s", url, err, text)
+				}
+			}
+			server.Stop()
+			if err := exec.Command(psql, "-X", direct, "-c", "SELECT 1").Run(); err == nil {
+				t.Error("it answers after it was stopped")
+			}
+			server.Start()
 		}
 	})
 	t.Run("SQS", func(t *testing.T) {

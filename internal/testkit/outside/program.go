@@ -1,8 +1,10 @@
 // Package outside runs servers of others as processes of their own, for tests that must hold against the real thing:
-// NATS, S3 and SQS.
+// NATS, S3, SQS, PostgreSQL and PgBouncer.
 //
-// The programs are built into a directory of the user's cache, or into MILLRACE_TEST_BIN. A test that does not find its
-// program is skipped; where MILLRACE_TEST_REQUIRE=1 says that nothing may be skipped it is built, which takes minutes.
+// Those of PostgreSQL are where the system has them. The others are built into a directory of the
+// user's cache, or into MILLRACE_TEST_BIN. A test that does not find its program is skipped; where
+// MILLRACE_TEST_REQUIRE=1 says that nothing may be skipped it is built, which takes minutes, or the
+// test fails.
 package outside
 
 import (

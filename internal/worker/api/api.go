@@ -58,6 +58,8 @@ type Contract struct {
 	// Overdue is how a run ends that should have ended by now although its worker is alive, nil while it may go on. It is
 	// asked whenever the worker says something, which then comes too late, as Complete is. Without it no run is overdue.
 	Overdue func(j *job.Job) *engine.Outcome
+	// Check says why this node must not hand out jobs of the contract or judge what came of them; nil is never.
+	Check func() error
 	// Beaten is told of every heartbeat that got through; nil tells nobody.
 	Beaten func()
 }
@@ -95,6 +97,13 @@ func (c *Contract) overdue(j *job.Job) *engine.Outcome {
 		return nil
 	}
 	return c.Overdue(j)
+}
+
+func (c *Contract) check() error {
+	if c.Check == nil {
+		return nil
+	}
+	return c.Check()
 }
 
 func (c *Contract) bound(queue string) bool { return c.Bound != nil && c.Bound(queue) }

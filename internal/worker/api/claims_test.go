@@ -267,6 +267,16 @@ func TestDocument(t *testing.T) {
 	document(t).HoldsRoutes(t, workerapi.Routes(), 8)
 }
 
+// TestUnknownQuery: what changes something refuses query parameters that it does not
+// know.
+func TestUnknownQuery(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, "", 0, served())
+	document(t).RefusesUnknownQueries(t, "VALIDATION_ERROR", func(method, path string) testkit.Reply {
+		return w.Do(t, method, path, "{}")
+	})
+}
+
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	for _, k := range job.Kinds() {

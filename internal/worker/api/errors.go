@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/places"
 )
 
 // code is the word by which a caller tells errors apart.
@@ -140,7 +141,10 @@ func (a *API) answer(c *httpapi.Call, err error) {
 	m := meanings[p.code]
 	a.metrics.errors.WithLabelValues(string(p.code)).Inc()
 	detail := p.detail
+	refused, is := places.Refused(err)
 	switch {
+	case is:
+		detail = refused
 	case p.code == codeInternal:
 		detail = "an unexpected error; the server's log has it under " + c.RequestID()
 	case p.code == codeUnavailable:

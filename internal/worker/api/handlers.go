@@ -88,7 +88,7 @@ func (a *API) claimJob(c *httpapi.Call) error {
 // contractOf finds the contract a request names.
 func (a *API) contractOf(name string) (*Contract, error) {
 	if contract := a.contracts[name]; contract != nil {
-		return contract, nil
+		return contract, contract.check()
 	}
 	return nil, invalid("contract " + strconv.Quote(name) + " is none whose jobs are handed out here")
 }
@@ -107,7 +107,7 @@ func (a *API) held(j *job.Job, run job.RunID) (*held, error) {
 	if j.Run != run || contract == nil {
 		return nil, errLost
 	}
-	return &held{contract, j, engine.Run{ID: j.ID, Run: run}}, nil
+	return &held{contract, j, engine.Run{ID: j.ID, Run: run}}, contract.check()
 }
 
 // current reads the job of a run with its definition. What is written under the run finds out anew whose it is.

@@ -1,0 +1,167 @@
+// Command bounds runs the test binary of one package within bounds of time and
+// memory. CI calls it through go test:
+//
+//	go test -timeout 30m -exec "bounds -report FILE" ./...
+//
+// A package that wedges ends with the name of the test and the stacks of its
+// goroutines after two minutes, whatever -timeout says, and one that takes more
+// than 2 GiB fails. Packages that need more stand in the table below.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	defaultTime   = 120 * time.Second
+	defaultMemory = 2048 // MiB
+	grace         = 20 * time.Second
+)
+
+// slow lists the packages that may take longer than defaultTime, and why.
+// Directories count from the root of the module.
+var slow = map[string]struct {
+	limit  time.Duration
+	reason string
+}{
+	"cmd/millrace": {15 * time.Minute,
+		"runs the real binary: kills it in the middle of work, runs the examples of the docs, simulates users"},
+	"internal/engine": {5 * time.Minute,
+		"154 s of processor time with the race detector: crowds and random operations on every database"},
+	"internal/contract/fetchbox": {5 * time.Minute, "downloads by the thousand, on every database and S3"},
+	"internal/contract/forgerun": {5 * time.Minute, "crowds of jobs and receivers, on every database"},
+	"internal/contract/images":   {5 * time.Minute, "decodes pictures in child processes, on every database, S3 and SQS"},
+	"internal/contract/taskflow": {5 * time.Minute, "graphs of thousands of jobs, on every database"},
+	"internal/store/postgres": {5 * time.Minute,
+		"the conformance suite twice, once through a pooler; standbys and crashes of servers"},
+	"internal/stream": {5 * time.Minute, "elections and crashes in clusters of three servers, one after the other"},
+}
+
+// bounds are what a package may use.
+type bounds struct {
+	time   time.Duration
+	memory int64 // MiB, of its largest process
+	report string
+}
+
+func main() {
+	var b bounds
+	flag.DurationVar(&b.time, "time", 0, "limit of time instead of the package's own")
+	flag.Int64Var(&b.memory, "memory", defaultMemory, "limit of memory in `MiB`")
+	flag.StringVar(&b.report, "report", "", "file that a line about each package is appended to")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: bounds [flags] TEST-BINARY [ARGUMENT ...]")
+		os.Exit(2)
+	}
+	os.Exit(b.run(flag.Args()))
+}
+
+// run runs a test binary and returns the exit code that go test is to see.
+func (b bounds) run(command []string) int {
+	name := packageDir()
+	if b.time == 0 {
+		b.time = defaultTime
+		if s, ok := slow[name]; ok {
+			b.time = s.limit
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), b.time+grace)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], limited(command[1:], b.time)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "bounds:", err)
+		return 2
+	}
+	forward(cmd.Process)
+	err := cmd.Wait()
+	used := memory(cmd.ProcessState)
+	b.note(name, cmd.ProcessState, used)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		fmt.Fprintf(os.Stderr, "bounds: %s did not end %v after its %v were over and was killed\n", name, grace, b.time)
+		return 1
+	case used > b.memory:
+		fmt.Fprintf(os.Stderr, "bounds: the tests of %s used %d MiB of memory, more than %d MiB\n", name, used, b.memory)
+		return 1
+	case err != nil:
+		return max(1, cmd.ProcessState.ExitCode())
+	}
+	return 0
+}
+
+// limited gives the test binary's arguments with our limit of time.
+func limited(args []string, limit time.Duration) []string {
+	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-test.timeout=") })
+	return append([]string{"-test.timeout=" + limit.String()}, args...)
+}
+
+// packageDir is the directory of the package from the root of its module: go
+// test runs the binary there.
+func packageDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "a package"
+	}
+	for root := dir; ; root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			rel, _ := filepath.Rel(root, dir)
+			return filepath.ToSlash(rel)
+		}
+		if root == filepath.Dir(root) {
+			return dir
+		}
+	}
+}
+
+// forward passes on what go test sends to a test that does not end.
+func forward(p *os.Process) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	go func() {
+		for s := range signals {
+			_ = p.Signal(s)
+		}
+	}()
+}
+
+// memory is what the largest of a process and the children it waited for held, in MiB.
+func memory(state *os.ProcessState) int64 {
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	unit := int64(1 << 10)
+	if runtime.GOOS == "darwin" {
+		unit = 1
+	}
+	return usage.Maxrss * unit >> 20
+}
+
+// note appends what a package used to the report.
+func (b bounds) note(name string, state *os.ProcessState, used int64) {
+	if b.report == "" {
+		return
+	}
+	f, err := os.OpenFile(b.report, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bounds:", err)
+		return
+	}
+	defer f.Close()
+	cpu := state.UserTime() + state.SystemTime()
+	fmt.Fprintf(f, "%6d MiB %7.1f s of CPU  %s\n", used, cpu.Seconds(), name)
+}

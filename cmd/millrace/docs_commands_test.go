@@ -1,0 +1,127 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+var shellBlocks = regexp.MustCompile("(?s)```sh\n(.*?)```")
+
+// pages are the documents for users, with their text.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	texts := map[string]string{}
+	for _, name := range append(names, "../../README.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(name)] = string(text)
+	}
+	return texts
+}
+
+// Commands of the documents are written one way, and what they use is made before they use it.
+func TestCommandsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	made := map[string]*regexp.Regexp{ // what a command uses, and how a page makes it
+		"graph.json": regexp.MustCompile(`cat > graph\.json`),
+		"load.sh":    regexp.MustCompile(`cat > load\.sh`),
+		"photo.jpg":  regexp.MustCompile(`cp [^ ]+ photo\.jpg`),
+		"photo.png":  regexp.MustCompile(`cp [^ ]+ photo\.png`),
+		"$KEY":       regexp.MustCompile(`\bKEY=`),
+		"$CLIENT":    regexp.MustCompile(`\bCLIENT=`),
+		"$JOBS":      regexp.MustCompile(`\bJOBS=`),
+	}
+	for name, text := range pages(t) {
+		if at := strings.Index(text, "./millrace "); at >= 0 && text[at-1] != '.' {
+			t.Errorf("%s: a command is written %q", name, text[at:at+20])
+		}
+		before := ""
+		for _, block := range shellBlocks.FindAllStringSubmatch(text, -1) {
+			for line := range strings.Lines(block[1]) {
+				for used, how := range made {
+					if strings.Contains(line, used) && !how.MatchString(before+line) {
+						t.Errorf("%s uses %s and does not make it: %s", name, used, line)
+					}
+				}
+				before += line
+			}
+		}
+	}
+	if !strings.Contains(pages(t)["README.md"], `export PATH="$PWD:$PATH"`) {
+		t.Error("the README does not say how millrace is put on the path")
+	}
+	for _, file := range regexp.MustCompile(`cp (internal/\S+) photo`).FindAllStringSubmatch(pages(t)["README.md"], -1) {
+		if _, err := os.Stat(filepath.Join("../..", file[1])); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The graph and the command of docs/taskflow.md work together as they are.
+func TestGraphOfTheDocs(t *testing.T) {
+	t.Parallel()
+	s := launchNode(t, "data", "--set", "contracts=taskflow")
+	dir, script := t.TempDir(), "set -e\n"
+	for _, block := range shellBlocks.FindAllStringSubmatch(pages(t)["taskflow.md"], -1) {
+		if strings.Contains(block[1], "cat > graph.json") || strings.Contains(block[1], "cat > load.sh") {
+			script += strings.ReplaceAll(block[1], "--wait ", "") // for its worker, which the page has in another terminal
+		}
+	}
+	script = strings.Replace(script, "--concurrency 4", "--concurrency 4 --max-jobs 2", 1)
+	c := exec.Command("sh", "-c", script)
+	c.Dir, c.Env = dir, append(os.Environ(), "MILLRACE_SERVER="+s.url)
+	hang := time.AfterFunc(testTime, func() { _ = c.Process.Kill() })
+	defer hang.Stop()
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `got {"from":"a"}, attempt 1`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The worker of docs/taskflow.md says when a job fails.
+func TestWorkerOfTheDocsFails(t *testing.T) {
+	t.Parallel()
+	s := launchNode(t, "data", "--set", "contracts=taskflow")
+	python, file := pythonOf(t, "taskflow.md", "127.0.0.1:8080", strings.TrimPrefix(s.url, "http://"))
+	api, err := client.New(client.Config{BaseURL: s.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := api.TaskFlow().Create(t.Context(), client.TaskFlowSpec{Name: "n", Queue: "etl", Retry: client.TaskFlowRetry{MaxAttempts: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := filepath.Join(t.TempDir(), "stderr")
+	stderr, err := os.Create(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	worker := exec.Command(python, file) // in which nobody has defined work
+	worker.Stderr = stderr
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Process.Kill(); _ = worker.Wait() })
+	until(t.Fatalf, "the job to fail", func() bool {
+		made, err = api.TaskFlow().Get(t.Context(), made.ID)
+		return err == nil && made.Status == client.TaskFailed
+	})
+	text, err := os.ReadFile(said)
+	if err != nil || !strings.Contains(string(text), made.ID+" failed: NameError(") {
+		t.Errorf("it says %q, %v", text, err)
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/millrace/millrace/internal/disk"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// succeed ends the terms of the process that ran on the data directory before: it is over,
+// as it would hold the lock otherwise. The file beside the lock holds its name. Where that
+// cannot be found out, the terms end by themselves within seconds.
+func (k *parts) succeed(ctx context.Context) {
+	err := k.lockDirectory()
+	if err == nil {
+		err = k.succeedFormer(ctx, filepath.Join(k.settings.DataDir, "node"))
+	}
+	if err != nil && !job.IsKind(err, job.Conflict) { // else another process runs on it as well
+		k.log.Warn("the terms of the process before this one could not be ended; they will end by themselves",
+			telemetry.ErrorMessage, err)
+	}
+}
+
+func (k *parts) lockDirectory() (err error) {
+	if err := os.MkdirAll(k.settings.DataDir, 0o700); err != nil {
+		return err
+	}
+	k.unlock, err = disk.Lock(filepath.Join(k.settings.DataDir, "node.lock"))
+	return err
+}
+
+func (k *parts) succeedFormer(ctx context.Context, path string) error {
+	former, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if name := strings.TrimSpace(string(former)); name != "" {
+		if err := k.engine.Succeed(ctx, name); err != nil {
+			return err
+		}
+	}
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(k.node+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"image"
+	"image/jpeg"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+// TestKilledInItsTerm: a node that is killed while it is elected to publish, and started again on
+// its data directory, publishes at once. So that no test has to measure what at once is, the terms
+// of the killed one are made to last for a day.
+func TestKilledInItsTerm(t *testing.T) {
+	t.Parallel()
+	binary := mustBuild(t)
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		dir := filepath.Join(t.TempDir(), "data")
+		killedInItsTerm(t, binary, dir, func() *sql.DB {
+			db, err := sql.Open("sqlite", filepath.Join(dir, "millrace.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return db
+		})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		url := pgtest.URL(t)
+		killedInItsTerm(t, binary, filepath.Join(t.TempDir(), "data"), func() *sql.DB { return pgtest.DB(t, url) },
+			"--set", "store="+url)
+	})
+}
+
+func killedInItsTerm(t *testing.T, binary, dir string, database func() *sql.DB, args ...string) {
+	var told sync.Map
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		told.Store(r.URL.Path, true)
+	}))
+	t.Cleanup(receiver.Close)
+	start := func() *launched {
+		s, err := launch(binary, dir, nil, append([]string{"--set", "contracts=forgerun,images", "--set",
+			"forgerun.duration_scale=0.001", "--set", "log.level=warn"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.kill)
+		return s
+	}
+	var picture bytes.Buffer
+	if err := jpeg.Encode(&picture, image.NewRGBA(image.Rect(0, 0, 90, 60)), nil); err != nil {
+		t.Fatal(err)
+	}
+	work := func(s *launched, path string) {
+		t.Helper()
+		submitTold(t, s.url, receiver.URL+path)
+		until(t.Fatalf, "the webhook", func() bool { _, is := told.Load(path); return is })
+		var made struct {
+			JobID string `json:"job_id"`
+		}
+		imageCall(t, s.url, "POST", "/images/v1/files?sizes=50", picture.Bytes(), 202, &made)
+		until(t.Fatalf, "the picture", func() bool {
+			var j struct{ Status string }
+			imageCall(t, s.url, "GET", "/images/v1/jobs/"+made.JobID, nil, 200, &j)
+			return j.Status == "completed"
+		})
+	}
+	first := start()
+	work(first, "/first")
+	first.kill()
+	db := database()
+	if _, err := db.Exec("UPDATE duties SET until=until+86400000000"); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	again := start()
+	work(again, "/again")
+	if err := again.terminate(); err != nil {
+		t.Error(err)
+	}
+	if said := again.stderr.String(); said != "" {
+		t.Errorf("the server said %s", said)
+	}
+}
+
+// submitTold submits a job of a new client whose changes a receiver is told.
+func submitTold(t *testing.T, at, receiver string) {
+	t.Helper()
+	c, err := client.New(client.Config{BaseURL: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := c.ForgeRun().CreateClient(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := c.ForgeRun().FirstKey(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ForgeRun().WithKey(key.APIKey).Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute,
+		Kind: client.ForgeSuccessFast, Callback: receiver}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+// TestLocalStore: who goes from SQLite to PostgreSQL in the same directory is told of the jobs that stay behind, before
+// anything is made, also while the server that has them still runs.
+func TestLocalStore(t *testing.T) {
+	t.Parallel()
+	binary, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	start := func(args ...string) (*launched, error) {
+		s, err := launch(binary, dir, nil, append([]string{"--set", "contracts=relay", "--set", "log.level=warn"}, args...)...)
+		if err == nil {
+			t.Cleanup(s.kill)
+		}
+		return s, err
+	}
+	must := func(args ...string) *launched {
+		t.Helper()
+		s, err := start(args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	other := "store=" + pgtest.URL(t)
+	local := must()
+	refused := func(jobs string) {
+		t.Helper()
+		files, _ := os.ReadDir(dir)
+		_, err := start("--set", other)
+		if err == nil || !strings.Contains(err.Error(), "holds a SQLite database with "+jobs) || !strings.Contains(err.Error(), "--set ignore_local_store=true") {
+			t.Errorf("with %s: got %v", jobs, err)
+		}
+		if after, _ := os.ReadDir(dir); len(after) != len(files) {
+			t.Errorf("%d files became %d", len(files), len(after))
+		}
+	}
+	post := func(body string) {
+		t.Helper()
+		if status, text := ask(t, "POST", local.url+"/v2/queues/jobs", body, "Content-Type", "application/json"); status != 202 {
+			t.Fatalf("got %d %s", status, text)
+		}
+	}
+	post(`[{"queue":"q","id":"1","timeout":9,"payload":1}]`)
+	refused("1 job")
+	post(`[{"queue":"q","id":"2","timeout":9,"payload":1},{"queue":"q","id":"3","timeout":9,"payload":1}]`)
+	if err := local.terminate(); err != nil {
+		t.Fatal(err)
+	}
+	refused("3 jobs")
+	s := must("--set", other, "--set", "ignore_local_store=true")
+	if status, text := ask(t, "GET", s.url+"/health/ready", ""); status != 200 {
+		t.Errorf("got %d %s", status, text)
+	}
+	if err := s.terminate(); err != nil {
+		t.Fatal(err)
+	}
+	again := must()
+	if status, _ := ask(t, "HEAD", again.url+"/v2/queues/q/jobs/3", ""); status != 200 {
+		t.Errorf("the job that stayed behind: got %d", status)
+	}
+}

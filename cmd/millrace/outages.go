@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/images/cdn"
+	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// part makes something the node depends on, which tells the log when it is degraded.
+func (k *parts) part(name, setting, address string) *outage.Part {
+	place := outage.Place{Name: name, Setting: setting, Address: address}
+	return outage.NewPart(k.log, k.process.since, place)
+}
+
+func (k *parts) storePart() *outage.Part {
+	if s := k.settings; !s.Store.Postgres() {
+		return k.part("store", "data_dir", databaseFile(s))
+	}
+	return k.part("store", "store", hostsOf(k.settings.Store.Reveal(), "5432"))
+}
+
+func (k *parts) objectsPart() *outage.Part {
+	if at := k.settings.Objects.URL; at != "" {
+		return k.part("objects", "objects.url", endpointOf(at))
+	}
+	return k.part("objects", "data_dir", filepath.Join(k.settings.DataDir, "objects"))
+}
+
+func (k *parts) streamsPart() *outage.Part {
+	if at := k.settings.Stream.URL; at != "" {
+		return k.part("streams", "stream.url", hostsOf(at, "4222"))
+	}
+	return k.part("streams", "data_dir", filepath.Join(k.settings.DataDir, "streams"))
+}
+
+func (k *parts) queuePart() *outage.Part {
+	return k.part("messages", "images.queue_url", endpointOf(k.settings.Images.QueueURL))
+}
+
+func (k *parts) tracesPart() *outage.Part {
+	return k.part("traces", "telemetry.otlp_endpoint", hostsOf(k.settings.Telemetry.OTLPEndpoint, ""))
+}
+
+// hostsOf are the hosts and ports of a URL, or of several with commas between them.
+func hostsOf(urls, defaultPort string) string {
+	var hosts []string
+	for one := range strings.SplitSeq(urls, ",") {
+		host := one
+		if u, err := url.Parse(one); err == nil && u.Host != "" {
+			host = u.Host
+		} else if _, after, ok := strings.Cut(one, "@"); ok {
+			host = after
+		}
+		host, _, _ = strings.Cut(host, "/")
+		if _, _, err := net.SplitHostPort(host); err != nil && defaultPort != "" {
+			host = net.JoinHostPort(host, defaultPort)
+		}
+		hosts = append(hosts, host)
+	}
+	return strings.Join(hosts, ",")
+}
+
+// endpointOf is the host of a service of AWS, or of what speaks its protocol.
+func endpointOf(at string) string {
+	u, err := url.Parse(at)
+	if err != nil {
+		return ""
+	}
+	if endpoint := u.Query().Get("endpoint"); endpoint != "" {
+		return hostsOf(endpoint, "")
+	}
+	if u.Host != "" {
+		return u.Host
+	}
+	return "S3 in " + u.Query().Get("region")
+}
+
+// watchedCDN tells a part how the network answers.
+type watchedCDN struct {
+	cdn.CDN
+	part *outage.Part
+}
+
+// Purge implements cdn.CDN.
+func (w *watchedCDN) Purge(ctx context.Context, reference string, keys []string) error {
+	return w.part.Do(func() error { return w.CDN.Purge(ctx, reference, keys) })
+}
+
+func (k *parts) watched(network cdn.CDN) cdn.CDN {
+	return &watchedCDN{network, k.part("cdn", "images.cdn", cdnAddress(&k.settings.Images))}
+}
+
+// cdnAddress is where purges go.
+func cdnAddress(s *config.Images) string {
+	if s.CDN == config.CDNHTTP {
+		return hostsOf(s.CDNURL, "")
+	}
+	return "CloudFront " + s.CloudFrontDistribution
+}
+
+// captureLibraries has the log take what libraries write by themselves: through the
+// default loggers of Go and OpenTelemetry, or to standard error. The crash of the process
+// is still written there by Go. It returns what ends that.
+func (p process) captureLibraries(log *slog.Logger) (end func()) {
+	slog.SetLogLoggerLevel(slog.LevelWarn)
+	slog.SetDefault(log) // what log.Printf writes comes here from now on
+	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("trouble with traces", telemetry.ErrorMessage, err)
+	}))
+	if p.stderr != io.Writer(os.Stderr) {
+		return func() {}
+	}
+	real := os.Stderr
+	read, write, err := os.Pipe()
+	if err != nil {
+		log.Debug("what libraries write to standard error is not captured", telemetry.ErrorMessage, err)
+		return func() {}
+	}
+	os.Stderr = write
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for lines := bufio.NewScanner(read); lines.Scan(); {
+			log.Warn("a library wrote to standard error", "line", lines.Text())
+		}
+		_, _ = io.Copy(io.Discard, read) // a line that is too long must not hold up who writes
+	}()
+	return func() {
+		os.Stderr = real
+		write.Close()
+		<-over
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+// degraded is what the log says of a part that is.
+const degraded = "a part is degraded; what needs it waits or is refused"
+
+// told counts the lines of the log that say of a part what happened to it.
+func (s *launched) told(t *testing.T, message, part string) int {
+	t.Helper()
+	return len(s.stderr.Lines(t, map[string]any{"msg": message, "part": part}))
+}
+
+// TestOutagesAreToldOnce: whatever the number of workers, loops and requests that meet it, an
+// outage is one line and its end another; every line of standard error is JSON; and the lines
+// say where the part is and which setting says so.
+func TestOutagesAreToldOnce(t *testing.T) {
+	postgres, nats, s3 := outside.Postgres(t), outside.NATS(t, ""), outside.S3(t, "millrace")
+	binary, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := postgres.Database("mine")
+	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), os.Environ(), "--set", "log.format=json", "--set", "store="+store,
+		"--set", "stream.url="+nats.URL, "--set", "objects.url="+s3.Setting(), "--set", "forgerun.workers=20", "--set", "forgerun.log_requests=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.kill)
+	for _, c := range []struct {
+		part, setting, address string
+		begin, end             func()
+		ask                    probe
+	}{
+		{"store", "store", store[strings.Index(store, "@")+1 : strings.LastIndex(store, "/")], postgres.Stop, func() { postgres.Start() },
+			probe{method: "POST", path: "/api/v1/jobs", body: `{"name":"n","queue":"q"}`}},
+		{"streams", "stream.url", strings.TrimPrefix(nats.URL, "nats://"), nats.Kill, nats.Restart,
+			probe{method: "GET", path: "/operators/health"}},
+		{"objects", "objects.url", strings.TrimPrefix(s3.URL, "http://"), s3.Kill, s3.Restart,
+			probe{method: "GET", path: "/operators/health"}},
+	} {
+		t.Run(c.part, func(t *testing.T) {
+			c.begin()
+			until(t.Fatalf, "the outage of "+c.part, func() bool {
+				status, _ := c.ask.sent(t, s.url)
+				return status >= 500 && s.told(t, degraded, c.part) > 0
+			})
+			for range 20 { // requests and loops that meet it say nothing more
+				c.ask.sent(t, s.url)
+			}
+			c.end()
+			until(t.Fatalf, "the end of the outage of "+c.part, func() bool {
+				status, _ := c.ask.sent(t, s.url)
+				return status < 300 && s.told(t, "a part works again", c.part) > 0
+			})
+			where := map[string]any{"part": c.part, "setting": c.setting, "address": c.address}
+			if n := len(s.stderr.Lines(t, where)); n != 2 {
+				t.Errorf("%d lines about %s\n%s", n, c.part, s.stderr.String())
+			}
+		})
+	}
+	status, _ := probe{method: "GET", path: "/health/ready"}.sent(t, s.url)
+	if err := s.terminate(); err != nil || status != http.StatusOK {
+		t.Errorf("%d: %v", status, err)
+	}
+	for _, level := range []string{"WARN", "ERROR"} { // Lines fails where a line is not JSON
+		for _, line := range s.stderr.Lines(t, map[string]any{"level": level}) {
+			if line["msg"] != degraded {
+				t.Errorf("beside the outages the log has %v", line)
+			}
+		}
+	}
+}
+
+// A start that fails says so in the format of the log, with the setting and the address.
+func TestFailedStartInJSON(t *testing.T) {
+	t.Parallel()
+	binary, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ setting, address string }{
+		{"store=postgres://nobody@127.0.0.1:1/none?sslmode=disable", "127.0.0.1:1"},
+		{"stream.url=nats://127.0.0.1:1", "127.0.0.1:1"},
+	} {
+		s, err := launch(binary, filepath.Join(t.TempDir(), "data"), os.Environ(), "--set", "log.format=json", "--set", c.setting)
+		if err == nil {
+			s.kill()
+			t.Fatalf("%s: it starts", c.setting)
+		}
+		_, said, _ := strings.Cut(err.Error(), "{")
+		name, _, _ := strings.Cut(c.setting, "=")
+		if !strings.Contains(said, name) || !strings.Contains(said, c.address) || !strings.Contains(said, `"exit_code":3`) {
+			t.Errorf("%s: it says %s", c.setting, err)
+		}
+	}
+}

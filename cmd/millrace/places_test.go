@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"image"
+	"image/jpeg"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+// ask gives the answer to a request, whatever it is.
+func ask(t *testing.T, method, url, body string, header ...string) (status int, text string) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := fetchClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(got)
+}
+
+// refuses wants a node to refuse FetchBox and Images, and to say why wherever somebody asks.
+func refuses(t *testing.T, node *launched, why string) {
+	t.Helper()
+	manifest := `{"manifest_version":"v1","metadata":{},"resources":[{"id":"a","url":"http://127.0.0.1:1/"}]}`
+	for _, c := range []struct {
+		method, path, body string
+		header             []string
+		status             int
+	}{
+		{"POST", "/images/v1/files", "x", []string{"Content-Type", "image/jpeg"}, 503},
+		{"GET", "/images/v1/jobs", "", nil, 503},
+		{"POST", "/jobs", manifest, []string{"Content-Type", "application/json", "X-Fetchbox-Job-Type", "default"}, 500},
+		{"GET", "/operators/jobs", "", nil, 500},
+		{"GET", "/operators/health", "", nil, 503},
+		{"GET", "/health/ready", "", nil, 503},
+	} {
+		if status, text := ask(t, c.method, node.url+c.path, c.body, c.header...); status != c.status || !strings.Contains(text, why) {
+			t.Errorf("%s %s: got %d %s, want %d and %q", c.method, c.path, status, text, c.status, why)
+		}
+	}
+	if log := node.stderr.String(); strings.Count(log, "this node refuses FetchBox and Images") != 1 || !strings.Contains(log, why) {
+		t.Errorf("the log says %s", log)
+	}
+}
+
+const (
+	otherPlaces  = "the objects and streams of this node are not those of the other nodes on this database"
+	otherObjects = "the objects of this node are not those of the other nodes on this database"
+	otherStreams = "the streams of this node are not those of the other nodes on this database"
+)
+
+// TestNodesWithOtherPlaces starts two nodes on one database with nothing else set: each has objects and streams of its
+// own, and the second one must not lose what it would be given.
+func TestNodesWithOtherPlaces(t *testing.T) {
+	t.Parallel()
+	shared := []string{"--set", "store=" + pgtest.URL(t), "--set", "contracts=fetchbox,images,relay", "--set", "log.level=warn", "--set", "images.sizes=50"}
+	binary, err := builtBinary() // pictures are processed by what is shipped
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(name string, args ...string) *launched {
+		s, err := launch(binary, filepath.Join(t.TempDir(), name), nil, append(shared, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.kill)
+		return s
+	}
+	first, second := start("first"), start("second")
+	refuses(t, second, otherPlaces)
+	if status, text := ask(t, "POST", second.url+"/v2/queues/jobs", `[{"queue":"q","id":"1","timeout":9,"payload":1}]`, "Content-Type", "application/json"); status != 202 {
+		t.Errorf("Relay, which needs neither: got %d %s", status, text)
+	}
+	if status, text := ask(t, "GET", first.url+"/health/ready", ""); status != 200 {
+		t.Errorf("the first node is not ready: %d %s", status, text)
+	}
+	var picture bytes.Buffer
+	if err := jpeg.Encode(&picture, image.NewGray(image.Rect(0, 0, 80, 60)), nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 { // none is given to the second node
+		var made, job imageJob
+		imageCall(t, first.url, "POST", "/images/v1/files", picture.Bytes(), 202, &made)
+		until(t.Fatalf, "the picture to be processed", func() bool {
+			imageCall(t, first.url, "GET", "/images/v1/jobs/"+made.JobID, nil, 200, &job)
+			return job.Status == "completed"
+		})
+		if job.Attempts != 1 {
+			t.Errorf("the picture took %d attempts", job.Attempts)
+		}
+	}
+	if err := first.terminate(); err != nil {
+		t.Error(err)
+	}
+	if err := second.terminate(); err != nil {
+		t.Error(err)
+	}
+	moved := start("third", "--set", "rebind_storage=true")
+	if status, text := ask(t, "GET", moved.url+"/health/ready", ""); status != 200 {
+		t.Errorf("a node that is to have the storage is not ready: %d %s", status, text)
+	}
+}
+
+// TestNodesWithOneSharedPlace: what only one of objects and streams is, is named as well; nodes that have both in common
+// are fine, also one that serves less.
+func TestNodesWithOneSharedPlace(t *testing.T) {
+	s := newFetchShared(t)
+	args := append(s.args, "--set", "contracts=fetchbox,images")
+	launchNode(t, "first", args...)
+	for contracts := range map[string]bool{"fetchbox,images": true, "images": true, "fetchbox": true} {
+		node := launchNode(t, "alike", append(args, "--set", "contracts="+contracts)...)
+		if status, text := ask(t, "GET", node.url+"/health/ready", ""); status != 200 || strings.Contains(text, "fails") {
+			t.Errorf("%s: got %d %s", contracts, status, text)
+		}
+	}
+	refuses(t, launchNode(t, "objects", append(args, "--set", "objects.url=")...), otherObjects)
+	others := outside.NATS(t, "")
+	refuses(t, launchNode(t, "streams", append(args, "--set", "stream.url="+others.URL)...), otherStreams)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// runFor runs a command in a directory of its own and returns how it ended and what it wrote.
+func runFor(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	defer cancel()
+	c := exec.CommandContext(ctx, mustMillrace(t), args...)
+	var stdout, stderr bytes.Buffer
+	c.Dir, c.Stdout, c.Stderr = t.TempDir(), &stdout, &stderr
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
+	_ = c.Run()
+	return c.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+// certificateFiles writes a certificate for 127.0.0.1 that no system trusts, and its key.
+func certificateFiles(t *testing.T) (cert, key string) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	secret, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mustWrite(t, dir, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	mustWrite(t, dir, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	return filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+}
+
+// A server whose certificate is not trusted is not reached, whatever the command; --cacert trusts it.
+func TestCACert(t *testing.T) {
+	t.Parallel()
+	cert, key := certificateFiles(t)
+	s := launchNode(t, "data", "--set", "tls.cert="+cert, "--set", "tls.key="+key)
+	dir := t.TempDir()
+	mustWrite(t, dir, "line", []byte("1\n"))
+	mustWrite(t, dir, "picture.png", []byte("\x89PNG\r\n\x1a\n"))
+	mustWrite(t, dir, "graph.json", []byte(`{"jobs":[{"ref":"a","queue":"q"}]}`))
+	commands := [][]string{
+		{"enqueue", "--queue", "q", "--timeout", "9s", filepath.Join(dir, "line")},
+		{"work", "q", "--until-empty", "--", "true"},
+		{"graph", "submit", filepath.Join(dir, "graph.json")},
+		{"fetch", "--url", "http://127.0.0.1:1/x"},
+		{"images", "put", "--wait=false", filepath.Join(dir, "picture.png")},
+		{"export"},
+		{"bench", "--jobs", "2"},
+		{"simulate", "--duration", "100ms"},
+	}
+	for i, args := range commands {
+		code, _, errs := runFor(t, []string{"MILLRACE_SERVER=" + s.url}, args...)
+		if code != exitServer {
+			t.Errorf("%s: exit code %d: %s", args, code, errs)
+		}
+		if i >= 6 { // they take their time with a server that they reach
+			continue
+		}
+		code, _, errs = runFor(t, []string{"MILLRACE_SERVER=" + s.url}, append([]string{args[0], "--cacert", cert}, args[1:]...)...)
+		if args[0] == "graph" || args[0] == "images" { // the flag belongs to the subcommand
+			code, _, errs = runFor(t, []string{"MILLRACE_SERVER=" + s.url, "MILLRACE_CACERT=" + cert}, args...)
+		}
+		if want := map[bool]int{true: exitFailed}[args[0] == "fetch"]; code != want {
+			t.Errorf("%s, trusted: exit code %d, want %d: %s", args, code, want, errs)
+		}
+	}
+	code, _, errs := runFor(t, nil, "enqueue", "--server", strings.Replace(s.url, "https", "http", 1), "--queue", "q", "--timeout", "9s", filepath.Join(dir, "line"))
+	if code != exitServer || !strings.Contains(errs, "https://") {
+		t.Errorf("without TLS: exit code %d: %s", code, errs)
+	}
+	for _, wrong := range []string{key, filepath.Join(dir, "none")} {
+		if code, _, errs = runFor(t, nil, "export", "--server", s.url, "--cacert", wrong); code != exitUsage || !strings.Contains(errs, "--cacert") {
+			t.Errorf("--cacert %s: exit code %d: %s", wrong, code, errs)
+		}
+	}
+}
+
+// A server is named with or without a scheme, by flag or environment, also for export, which else reads the store.
+func TestServerIsNamed(t *testing.T) {
+	t.Parallel()
+	s := launchNode(t, "data")
+	host := strings.TrimPrefix(s.url, "http://")
+	dir := t.TempDir()
+	mustWrite(t, dir, "line", []byte("1\n"))
+	for _, name := range []string{host, strings.Replace(host, "127.0.0.1", "localhost", 1), s.url, s.url + "/"} {
+		for _, args := range [][]string{{"enqueue", "--queue", "q", "--timeout", "9s", filepath.Join(dir, "line")}, {"export"}} {
+			if code, _, errs := runFor(t, nil, append(args, "--server", name)...); code != exitDone {
+				t.Errorf("--server %s %s: exit code %d: %s", name, args, code, errs)
+			}
+			if code, _, errs := runFor(t, []string{"MILLRACE_SERVER=" + name}, args...); code != exitDone {
+				t.Errorf("MILLRACE_SERVER=%s %s: exit code %d: %s", name, args, code, errs)
+			}
+		}
+	}
+	away := []string{"MILLRACE_SERVER=127.0.0.1:1"}
+	if code, _, errs := runFor(t, away, "export"); code != exitServer {
+		t.Errorf("the server is away: exit code %d: %s", code, errs)
+	}
+	if code, _, errs := runFor(t, away, "export", "--set", "data_dir=none"); code != exitUnable || !strings.Contains(errs, "none") {
+		t.Errorf("the store is named: exit code %d: %s", code, errs)
+	}
+	if code, _, _ := runFor(t, nil, "export", "--server", "nowhere"); code != exitUsage {
+		t.Errorf("no address: exit code %d", code)
+	}
+}

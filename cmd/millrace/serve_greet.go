@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/server"
+)
+
+// greet says that the server listens: in one line on standard output, for whoever has started it, and with what it is
+// and what can be done with it, in the log or, where standard output is a terminal, below that line.
+func (k *parts) greet(urls []string, workersOnly bool) {
+	fmt.Fprintf(k.process.stdout, "millrace %s%s%s\n", readBuild().Version, listeningOn, strings.Join(urls, " and "))
+	facts := append(k.data(), k.offers(workersOnly)...)
+	if !onTerminal(k.process.stdout) {
+		args := []any{"version", readBuild().Version}
+		for _, f := range facts {
+			args = append(args, f.Name, f.Text)
+		}
+		k.log.Info("started", args...)
+		return
+	}
+	fmt.Fprintln(k.process.stdout, readably(facts, k.tries(urls[0], workersOnly)))
+}
+
+// data says where the data are.
+func (k *parts) data() []server.Fact {
+	s := k.settings
+	dir, err := filepath.Abs(s.DataDir)
+	if err != nil {
+		dir = s.DataDir
+	}
+	store := s.Store.String()
+	if !s.Store.Postgres() {
+		store += " (" + filepath.Join(dir, filepath.Base(databaseFile(s))) + ")"
+	}
+	return []server.Fact{{Name: "data", Text: dir}, {Name: "store", Text: store}}
+}
+
+// offers says what is served, and to whom.
+func (k *parts) offers(workersOnly bool) []server.Fact {
+	if workersOnly {
+		return []server.Fact{{Name: "serves", Text: "health and metrics alone; it runs jobs"}}
+	}
+	return []server.Fact{{Name: "serves", Text: strings.Join(k.settings.Contracts, ", ")}, {Name: "open", Text: k.open()}}
+}
+
+// page is what a browser is told at "/": as at the start, but for where the data are, which is no stranger's business.
+func (k *parts) page(workersOnly bool) *server.Page {
+	return &server.Page{Facts: k.offers(workersOnly), Tries: func(url string) []string { return k.tries(url, workersOnly) }}
+}
+
+// open says what anybody who reaches the server may use.
+func (k *parts) open() string {
+	s := k.settings
+	var open []string
+	for _, c := range []struct {
+		name  string
+		token config.Secret
+	}{{images.Name, s.Images.Token}, {taskflow.Name, s.TaskFlow.Token}, {fetchbox.Name, s.FetchBox.Token}, {relay.Name, s.Relay.Token}} {
+		if s.Serves(c.name) && c.token.Empty() {
+			open = append(open, c.name)
+		}
+	}
+	if s.ServesWorkers() && s.Worker.Token.Empty() {
+		open = append(open, "/worker")
+	}
+	if s.Serves(fetchbox.Name) && k.operatorToken.Empty() {
+		open = append(open, "/operators")
+	}
+	if s.Serves(forgerun.Name) {
+		open = append(open, "/v1/clients") // anybody may become a client of ForgeRun (FR-037)
+	}
+	if len(open) == 0 {
+		return "nothing without a token, but health, metrics and openapi"
+	}
+	text := "without a token: " + strings.Join(open, ", ")
+	if s.OnLoopback() {
+		text += " (to this machine alone)"
+	}
+	return text
+}
+
+// tries are commands to go on with.
+func (k *parts) tries(url string, workersOnly bool) []string {
+	at := ""
+	if url != defaultServer {
+		at = " --server " + url
+	}
+	s := k.settings
+	switch {
+	case workersOnly:
+		return []string{"curl " + url + "/health/ready"}
+	case s.Serves(relay.Name) && s.Relay.Token.Empty():
+		return []string{`echo '{"to":"a@example.com"}' | millrace enqueue` + at + " --queue mail --timeout 30s",
+			"millrace work" + at + " mail -- cat"}
+	case s.Serves(forgerun.Name):
+		return []string{"millrace simulate" + at + " --duration 10s"}
+	}
+	return []string{"millrace --help"}
+}
+
+// readably writes facts and commands as people read them.
+func readably(facts []server.Fact, tries []string) string {
+	var b strings.Builder
+	row := func(name, text string) { fmt.Fprintf(&b, "\n  %-7s %s", name, text) }
+	for _, f := range facts {
+		row(f.Name, f.Text)
+	}
+	name := "try"
+	for _, command := range tries {
+		row(name, command)
+		name = ""
+	}
+	row("stop", "Ctrl-C")
+	return b.String() + "\n"
+}

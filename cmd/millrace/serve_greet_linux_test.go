@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// openTerminal makes a terminal; what is written to the second end is read from the first.
+func openTerminal(t *testing.T) (near, far *os.File) {
+	t.Helper()
+	near, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close() })
+	if err := unix.IoctlSetPointerInt(int(near.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(near.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { far.Close() })
+	return near, far
+}
+
+// On a terminal serve says what it is, where its data is, what is open, and what to try.
+func TestServeOnATerminal(t *testing.T) {
+	t.Parallel()
+	near, far := openTerminal(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(mustMillrace(t), "serve", "--set", "data_dir=data", "--set", "listen=127.0.0.1:0", "--set", "log.level=warn")
+	c.Dir, c.Stdout = dir, far
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	var said strings.Builder
+	chunks := make(chan string)
+	go func() {
+		defer close(chunks)
+		chunk := make([]byte, 4096)
+		for {
+			n, err := near.Read(chunk)
+			if err != nil {
+				return
+			}
+			chunks <- string(chunk[:n])
+		}
+	}()
+	until(t.Fatalf, "the last line", func() bool {
+		select {
+		case chunk := <-chunks:
+			said.WriteString(chunk)
+		default:
+		}
+		return strings.Contains(said.String(), "Ctrl-C")
+	})
+	text := strings.ReplaceAll(said.String(), "\r\n", "\n")
+	data := regexp.QuoteMeta(filepath.Join(dir, "data"))
+	if !regexp.MustCompile(`^millrace \S+ listening on http://127\.0\.0\.1:\d+
+
+  data    ` + data + `
+  store   sqlite \(` + data + `/millrace\.db\)
+  serves  forgerun, images, taskflow, fetchbox, relay
+  open    without a token: images, taskflow, fetchbox, relay, /worker, /operators, /v1/clients \(to this machine alone\)
+  try     echo '{"to":"a@example\.com"}' \| millrace enqueue --server http://127\.0\.0\.1:\d+ --queue mail --timeout 30s
+          millrace work --server http://127\.0\.0\.1:\d+ mail -- cat
+  stop    Ctrl-C
+*$`).MatchString(text) {
+		t.Errorf("it says\n%s", text)
+	}
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}

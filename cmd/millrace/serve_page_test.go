@@ -1,0 +1,108 @@
+package main
+
+import (
+	"html"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// asBrowser gets a page as browsers do.
+func asBrowser(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/html,*/*;q=0.8")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+var (
+	linkPattern    = regexp.MustCompile(`href="([^"]+)"`)
+	commandPattern = regexp.MustCompile(`<pre><code>(.+)</code></pre>`)
+)
+
+// What a browser is told at "/" is true: each link leads somewhere and the first command works as it stands there.
+func TestPageOfAServer(t *testing.T) {
+	t.Parallel()
+	s := launchNode(t, "data")
+	status, page := asBrowser(t, s.url+"/")
+	if status != 200 {
+		t.Fatalf("GET / answers %d: %s", status, page)
+	}
+	for _, want := range []string{"<dt>serves</dt><dd>forgerun, images, taskflow, fetchbox, relay</dd>",
+		"<dt>open</dt><dd>without a token: images, taskflow, fetchbox, relay, /worker, /operators, /v1/clients (to this machine alone)</dd>",
+		"<code>/v2/queues/</code> <code>/v1/queues/</code>", "<code>/v1/</code>", "<code>/api/v1/</code>", "<code>/jobs</code>",
+		"<code>/images/v1/</code>", "<code>/worker/v1/</code>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %s in\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, filepath.Dir(s.cmd.Dir)) {
+		t.Errorf("strangers learn where the data are:\n%s", page)
+	}
+	links := linkPattern.FindAllStringSubmatch(page, -1)
+	if len(links) != 8 { // the documents of five contracts and the worker API, readiness, metrics
+		t.Errorf("%d links, want 8: %v", len(links), links)
+	}
+	for _, link := range links {
+		if status, body := asBrowser(t, s.url+link[1]); status != 200 || body == "" {
+			t.Errorf("the link %s leads to %d", link[1], status)
+		}
+	}
+	commands := commandPattern.FindAllStringSubmatch(page, -1)
+	if len(commands) != 2 {
+		t.Fatalf("%d commands, want 2:\n%s", len(commands), page)
+	}
+	first := html.UnescapeString(commands[0][1])
+	if out, err := exec.Command("sh", "-c", first).CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", first, err, out)
+	}
+}
+
+// The page goes with the settings: what has a token is not open, and a node that only runs jobs offers none.
+func TestPageGoesWithTheSettings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args     []string
+		has, not []string
+	}{
+		"tokens": {[]string{"--set", "relay.token=0123456789abcdef0123", "--set", "contracts=relay,forgerun"},
+			[]string{"<dd>without a token: /worker, /v1/clients (to this machine alone)</dd>", "millrace simulate --server", "<code>/v1/</code>"},
+			[]string{"millrace enqueue", "/images/v1/", "openapi/taskflow.yaml"}},
+		"workers only": {[]string{"--workers-only"}, []string{"<dd>health and metrics alone; it runs jobs</dd>", `href="/metrics"`},
+			[]string{"/v2/queues/", "openapi", "<dt>open</dt>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, page := asBrowser(t, launchNode(t, "data", c.args...).url+"/")
+			if status != 200 {
+				t.Fatalf("GET / answers %d: %s", status, page)
+			}
+			for _, want := range c.has {
+				if !strings.Contains(page, want) {
+					t.Errorf("there is no %s in\n%s", want, page)
+				}
+			}
+			for _, banned := range c.not {
+				if strings.Contains(page, banned) {
+					t.Errorf("there is %s in\n%s", banned, page)
+				}
+			}
+		})
+	}
+}

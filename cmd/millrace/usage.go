@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/internal/config"
+)
+
+// noSuchCommand takes the arguments of a command that has subcommands and does nothing by itself.
+func noSuchCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	hint := ""
+	if near, ok := config.Closest(args[0], names); ok {
+		hint = fmt.Sprintf("; did you mean %q?", c.CommandPath()+" "+near)
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), hint)
+}
+
+// flagNames finds the names in the help of flags.
+var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`)
+
+// flagError is what is wrong with the flags of a command, with the flag or the setting that was most likely meant.
+func flagError(c *cobra.Command, err error) error {
+	var unknown interface {
+		error
+		GetSpecifiedName() string
+	}
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
+		return usageError("%v", err)
+	}
+	name := unknown.GetSpecifiedName()
+	takesSettings := c.Flags().Lookup("set") != nil
+	if key, ok := config.KeyLike(name); ok && takesSettings {
+		return usageError("%v; did you mean --set %s=VALUE?", err, key)
+	}
+	var names []string
+	for _, match := range flagNames.FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
+		names = append(names, match[1])
+	}
+	near, ok := config.Closest(name, names)
+	switch {
+	case ok:
+		return usageError("%v; did you mean --%s?", err, near)
+	case takesSettings:
+		return usageError("%v; settings are given as --set KEY=VALUE, and 'millrace config' lists them", err)
+	}
+	return usageError("%v; '%s --help' lists the flags", err, strings.TrimSpace(c.CommandPath()))
+}

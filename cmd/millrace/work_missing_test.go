@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// workEnds runs `millrace work` with nothing on its path but the programs that are named, until it ends by itself.
+func workEnds(t *testing.T, server string, programs []string, args ...string) (code int, said string) {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range programs {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	defer cancel()
+	c := exec.CommandContext(ctx, mustMillrace(t), append([]string{"work", "--server", server}, args...)...)
+	c.Env = []string{"PATH=" + bin, "OBJECTS=" + t.TempDir()}
+	out, err := c.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return c.ProcessState.ExitCode(), string(out)
+}
+
+func mustMillrace(t *testing.T) string {
+	t.Helper()
+	binary, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// G-X-18 What a machine lacks is no job's fault, whatever the contract: the job goes back with all its tries, and the
+// worker stops with exit code 3 instead of spending the next one.
+func TestWorkWithoutItsProgram(t *testing.T) {
+	t.Parallel()
+	s := launchNode(t, "data", "--no-workers", "--set", "taskflow.max_concurrent=100")
+	c, err := client.New(client.Config{BaseURL: s.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("#!/nowhere\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, command := range map[string][]string{
+		"not_found":      {"sh", "-c", "no-such-program"},
+		"not_executable": {"sh", "-c", "/dev/null"},
+		"not_startable":  {plain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one := 1
+			job := client.RelaySpec{Queue: name, ID: "j", Timeout: 30 * time.Second, MaxRetries: &one, Payload: []byte(`{"n": 1.0}`)}
+			if err := c.Relay().Enqueue(t.Context(), []client.RelaySpec{job}, ""); err != nil {
+				t.Fatal(err)
+			}
+			code, said := workEnds(t, s.url, []string{"sh"}, append([]string{name, "--"}, command...)...)
+			if code != exitUnable || !strings.Contains(said, "the command cannot be run") {
+				t.Errorf("relay: exit code %d: %s", code, said)
+			}
+			again, err := c.Relay().Next(t.Context(), name, 1, 0)
+			if err != nil || len(again) != 1 || string(again[0].Payload) != `{"n": 1.0}` || *again[0].RetriesRemaining != 1 {
+				t.Errorf("relay: handed out again is %+v, %v", again, err)
+			}
+
+			made, err := c.TaskFlow().Create(t.Context(), client.TaskFlowSpec{Name: "n", Queue: name, Retry: client.TaskFlowRetry{MaxAttempts: 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, said = workEnds(t, s.url, []string{"sh"}, append([]string{name, "--contract", "taskflow", "--"}, command...)...)
+			if code != exitUnable || !strings.Contains(said, "the command cannot be run") {
+				t.Errorf("taskflow: exit code %d: %s", code, said)
+			}
+			if made, err = c.TaskFlow().Get(t.Context(), made.ID); err != nil || made.Status != client.TaskReady || made.AttemptCount != 0 {
+				t.Errorf("taskflow: the job is %+v, %v", made, err)
+			}
+		})
+	}
+}
+
+// A failure of the command itself is the job's, as before: an exit code beside 126 and 127, and an environment that the
+// job makes too large.
+func TestCannotRun(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]bool{1: false, 64: false, 125: false, 126: true, 127: true} {
+		err := exec.Command("sh", "-c", fmt.Sprintf("exit %d", code)).Run()
+		if got := cannotRun(err); got != want {
+			t.Errorf("exit code %d: %v", code, got)
+		}
+	}
+	large := exec.Command("true")
+	large.Env = []string{"STATE=" + strings.Repeat("x", 1<<20)}
+	if err := large.Run(); err == nil || cannotRun(err) {
+		t.Errorf("an environment that is too large: %v", err)
+	}
+	if cannotRun(io.ErrUnexpectedEOF) {
+		t.Error("an error of nobody's")
+	}
+}
+
+// The script of docs/images-worker.md asks for no job where libvips is missing, and one that is run for a job all the
+// same does not make it the picture's fault.
+func TestThumbsWithoutLibvips(t *testing.T) {
+	t.Parallel()
+	s := launchNode(t, "data", "--no-workers", "--set", "contracts=images", "--set", "log.level=warn")
+	var picture imageJob
+	imageCall(t, s.url, "POST", "/images/v1/files", []byte("\xff\xd8\xff\xe0 and so on"), 202, &picture)
+	script, err := filepath.Abs("../../docs/thumbs.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := func() string {
+		var j struct{ Status string }
+		imageCall(t, s.url, "GET", "/images/v1/jobs/"+picture.JobID, nil, 200, &j)
+		return j.Status
+	}
+
+	alone := exec.Command("/bin/sh", script)
+	alone.Env = []string{"PATH=" + filepath.Dir(mustMillrace(t)), "OBJECTS=" + t.TempDir(), "MILLRACE_SERVER=" + s.url}
+	out, err := alone.CombinedOutput()
+	if alone.ProcessState.ExitCode() != 127 || !strings.Contains(string(out), "needs vips") || status() != "queued" {
+		t.Errorf("by hand: %v: %s; the job is %s", err, out, status())
+	}
+
+	code, said := workEnds(t, s.url, []string{"sh", "cat"}, "--contract", "images", "process_file", "--", script)
+	if code != exitUnable || !strings.Contains(said, "libvips-tools") || status() != "failed_retryable" {
+		t.Errorf("for a job: exit code %d: %s; the job is %s", code, said, status())
+	}
+}

@@ -1,0 +1,62 @@
+package fetchbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// lose hands out the one task of a job and lets its worker fall silent.
+func (w *world) lose(t testing.TB, jobID string) *job.Job {
+	t.Helper()
+	j := w.claimOnly(t, jobID)
+	w.clock.Advance(lease + time.Second)
+	w.sweep(t)
+	return j
+}
+
+// TestLostWorkers: a task whose worker was lost is handed out again at once and has the tries it
+// had before. A number of its own bounds that.
+func TestLostWorkers(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		again := fetchbox.Broke("HTTP_503", true, 0)
+		t.Run("FB-087 G-FB-43 lost runs use up no try", func(t *testing.T) {
+			r := w.submit(t, manifest(1))
+			for range maxLostRuns - 1 {
+				equal(t, "failures", w.lose(t, r.JobID).Failures, 0)
+			}
+			for range tries - 1 {
+				w.endOf(t, r.JobID, again)
+				w.clock.Advance(time.Hour)
+				w.sweep(t)
+			}
+			w.endOf(t, r.JobID, storedOutcome)
+			w.status(t, r.JobID, "completed")
+		})
+		t.Run("G-FB-43 FB-057 FB-084 the last of them is the end", func(t *testing.T) {
+			r := w.submit(t, manifest(1))
+			w.endOf(t, r.JobID, again)
+			w.clock.Advance(time.Hour)
+			w.sweep(t)
+			for n := range maxLostRuns {
+				w.status(t, r.JobID, "in_progress")
+				equal(t, "lost before", w.lose(t, r.JobID).LostRuns, n)
+			}
+			equal(t, "last error", w.status(t, r.JobID, "in_progress").LastError.Code, "SYSTEM_WORKER_LOST")
+			w.deliver(t)
+			last := w.letters(t, "").Items[0]
+			equal(t, "code", last.Code, "SYSTEM_WORKER_LOST")
+			equal(t, "attempts", last.Attempts, 2)
+			t.Run("G-FB-37 replay gives as many again", func(t *testing.T) {
+				w.replay(t, last.Offset).Want(t, 202)
+				for range maxLostRuns - 1 {
+					w.lose(t, r.JobID)
+				}
+				w.endOf(t, r.JobID, storedOutcome)
+				w.status(t, r.JobID, "completed")
+			})
+		})
+	})
+}

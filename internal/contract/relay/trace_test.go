@@ -1,0 +1,70 @@
+package relay_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// Callers of TestTraces.
+const (
+	completer = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	loser     = "00-1123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	swapper   = "00-2123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	older     = "00-3123456789abcdef0123456789abcdef-0123456789abcdef-01"
+)
+
+// TestTraces: what happens to a job goes on in the trace of the request that stored it, until the job is gone.
+func TestTraces(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) {
+		collector := testkit.NewCollector(t)
+		c := config()
+		var flush func()
+		c.Tracing, flush = collector.Tracing(t)
+		w := in(t, p, c)
+		put := func(trace, spec string) {
+			w.Do(t, "POST", "/v2/queues/jobs", "["+spec+"]", "Traceparent", trace, "Tracestate", "vendor=a-b").Want(t, 202)
+		}
+		put(completer, spec("trace", "a"))
+		run := w.claim(t, "trace")
+		w.Do(t, "DELETE", run.runPath(), "").Want(t, 200)
+
+		put(loser, spec("trace", "b", `"max_retries":1`, `"timeout":30`))
+		for range 2 {
+			w.claim(t, "trace")
+			p.Clock.Advance(31 * time.Second)
+			testkit.Sweep(t, w.engine)
+		}
+
+		put(completer, spec("trace", "c"))
+		run = w.claim(t, "trace")
+		w.Do(t, "PUT", run.runPath(), "["+spec("trace", "d")+"]", "Traceparent", swapper).Want(t, 202)
+		w.Do(t, "DELETE", jobPath("trace", "d"), "").Want(t, 200)
+
+		w.Do(t, "POST", "/v1/queues/jobs", "["+spec("trace", "e")+"]", "Traceparent", older).Want(t, 202)
+		w.claim(t, "trace")
+		w.Do(t, "DELETE", "/v1/queues/trace/jobs/e", "").Want(t, 200)
+		flush()
+
+		for trace, want := range map[string]string{
+			completer: "end end enqueue enqueue queue queue run run",
+			loser:     "end enqueue queue queue run! run!",
+			swapper:   "end requeue",
+			older:     "end enqueue queue run",
+		} {
+			if got := testkit.NamesOf(collector.Trace(trace)); got != want {
+				t.Errorf("the trace of %s has the spans %s, want %s", trace, got, want)
+			}
+		}
+		for _, s := range collector.Trace(completer) {
+			if s.TraceState != "vendor=a-b" {
+				t.Errorf("%s has the tracestate %q", s.Name, s.TraceState)
+			}
+			if s.Name == "run" && (testkit.AttributeOf(s, telemetry.JobID) == "" || testkit.AttributeOf(s, telemetry.Queue) != "trace") {
+				t.Errorf("the run does not say of what it is: %v", s)
+			}
+		}
+	})
+}

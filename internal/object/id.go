@@ -1,0 +1,28 @@
+package object
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// ID tells the default bucket from every other: it is the content of a marker in it, which is made where there is none.
+// Two nodes that make it at the same time get the same.
+func (o *Objects) ID(ctx context.Context) (string, error) {
+	const key = own + "id"
+	done, err := o.probe.alone(ctx)
+	if err != nil {
+		return "", failed(ctx, "object.id", err)
+	}
+	defer done()
+	id, err := o.read(ctx, o.bucket, key)
+	if job.IsKind(err, job.NotFound) || hasCode(err, "AccessDenied") { // S3 tells who may not list nothing of what is not there
+		if err := failed(ctx, "object.id", o.place.make(ctx, o.bucket, key, strings.NewReader(rand.Text()))); err != nil {
+			return "", err
+		}
+		id, err = o.read(ctx, o.bucket, key)
+	}
+	return string(id), err
+}

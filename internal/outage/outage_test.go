@@ -1,0 +1,179 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// part is one under test, in a bubble of its own time.
+type part struct {
+	*outage.Part
+	log testkit.Journal
+}
+
+// inBubble runs a test with a part; time passes when the test sleeps, and at once.
+func inBubble(t *testing.T, test func(t *testing.T, p *part)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, p := time.Now(), &part{}
+		clock := func() time.Duration { return time.Since(began) }
+		place := outage.Place{Name: "store", Setting: "store", Address: "db.example:5432"}
+		p.Part = outage.NewPart(slog.New(slog.NewTextHandler(&p.log, nil)), clock, place)
+		test(t, p)
+	})
+}
+
+// pass lets time pass, and what is to happen then happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// lines counts what the log has of an outage and of its end.
+func (p *part) lines() [2]int {
+	return [2]int{strings.Count(p.log.String(), "is degraded"), strings.Count(p.log.String(), "a part works again")}
+}
+
+var away = error(&job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away"})
+
+func (p *part) call(err error) { _ = p.Do(func() error { return err }) }
+
+func TestOneLineForAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *part) {
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				for range 20 {
+					p.call(away)
+				}
+			})
+		}
+		all.Wait()
+		if p.lines() != [2]int{1, 0} {
+			t.Fatalf("the log is %s", p.log.String())
+		}
+		pass(2 * time.Second)
+		for range 3 {
+			p.call(nil)
+		}
+		if p.lines() != [2]int{1, 1} {
+			t.Fatalf("the log is %s", p.log.String())
+		}
+		for _, has := range []string{"level=WARN", "part=store setting=store address=db.example:5432", "the store is away", "level=INFO", "duration=2s"} {
+			if !strings.Contains(p.log.String(), has) {
+				t.Errorf("the log lacks %s: %s", has, p.log.String())
+			}
+		}
+	})
+}
+
+// Calls that overlap the edges of an outage say nothing new.
+func TestEdgesOfAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *part) {
+		late := p.Begin()
+		p.call(away)
+		slow := p.Begin() // before the failure that comes last
+		pass(time.Millisecond)
+		p.call(away)
+		pass(10 * time.Second)
+		slow(nil)
+		if p.lines() != [2]int{1, 0} {
+			t.Errorf("a call that began in the outage ends it: %s", p.log.String())
+		}
+		pass(10 * time.Millisecond)
+		p.call(nil)
+		pass(10 * time.Second)
+		late(away)
+		if p.lines() != [2]int{1, 1} {
+			t.Errorf("a call of the outage that is over begins another: %s", p.log.String())
+		}
+		p.call(away)
+		if p.lines() != [2]int{2, 1} {
+			t.Errorf("the next outage is not told: %s", p.log.String())
+		}
+	})
+}
+
+// One good call is enough where nobody makes another.
+func TestTheEndIsToldByItself(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *part) {
+		p.call(away)
+		pass(10 * time.Millisecond)
+		p.call(nil)
+		if p.lines() != [2]int{1, 0} {
+			t.Errorf("it is told at once: %s", p.log.String())
+		}
+		pass(2 * time.Second)
+		if p.lines() != [2]int{1, 1} {
+			t.Errorf("it is not told: %s", p.log.String())
+		}
+	})
+}
+
+// A part that answers every other call is degraded all the time.
+func TestFlapping(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *part) {
+		for range 100 {
+			p.call(away)
+			pass(500 * time.Millisecond)
+			p.call(nil)
+		}
+		if p.lines() != [2]int{1, 0} {
+			t.Errorf("the log is %s", p.log.String())
+		}
+	})
+}
+
+// Errors of the request, of its caller or of ours are none of the part's.
+func TestOtherErrors(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *part) {
+		for _, k := range job.Kinds() {
+			if k != job.Unavailable && k != job.ReadOnly {
+				p.call(&job.Error{Kind: k})
+			}
+		}
+		p.call(errors.New("unknown"))
+		if p.log.String() != "" {
+			t.Errorf("the log is %s", p.log.String())
+		}
+		var none *outage.Part
+		if err := none.Do(func() error { return away }); err != away {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestLoop(t *testing.T) {
+	t.Parallel()
+	var log testkit.Journal
+	l := &outage.Loop{Log: slog.New(slog.NewTextHandler(&log, nil)), What: "promotion"}
+	ctx, cancel := context.WithCancel(context.Background())
+	for _, err := range []error{nil, away, away, nil} {
+		l.Did(ctx, err)
+	}
+	if log.String() != "" {
+		t.Errorf("the loop tells of a part: %s", log.String())
+	}
+	broken := errors.New("broken")
+	for _, err := range []error{broken, broken, nil, nil} {
+		l.Did(ctx, err)
+	}
+	cancel()
+	l.Did(ctx, broken)
+	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=WARN msg=\"a loop fails and is tried again until it works\" loop=promotion error_message=broken") ||
+		!strings.Contains(text, "level=INFO msg=\"a loop works again\" loop=promotion") {
+		t.Errorf("the log is %s", text)
+	}
+	new(outage.Loop).Did(context.Background(), broken)
+}

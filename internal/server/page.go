@@ -1,0 +1,78 @@
+package server
+
+import (
+	"bytes"
+	_ "embed"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"github.com/millrace/millrace/internal/httpapi"
+)
+
+// Page is what a node tells a browser of itself at "/", beside its version and what it serves where.
+type Page struct {
+	Facts []Fact
+	// Tries returns commands to go on with, for a node that is reached at url.
+	Tries func(url string) []string
+}
+
+// Fact is one thing to know about a node.
+type Fact struct{ Name, Text string }
+
+// served is a contract or a surface as the page shows it.
+type served struct {
+	Name     string
+	Prefixes []string
+	Listen   string // its own address; empty is the common one
+	OpenAPI  string // the path of its description; empty is none
+}
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// page answers what no other mount of the common listener holds: a browser that asks for "/" gets the page, everything
+// else is a 404.
+func (s *Server) page(all []served) httpapi.Mount {
+	return httpapi.Mount{Name: "page", Prefixes: []string{"/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if r.URL.Path != "/" || !reads || !httpapi.AsksForHTML(r) {
+			httpapi.NothingHere(w)
+			return
+		}
+		var text bytes.Buffer
+		err := pageTemplate.Execute(&text, map[string]any{"Version": s.config.Version, "Facts": s.config.Page.Facts,
+			"Tries": s.config.Page.Tries(s.reachedAt(r)), "Served": all, "Metrics": s.config.Metrics != nil})
+		if err != nil {
+			s.log.Error("the page at / cannot be made", "error_message", err)
+			http.Error(w, "the page cannot be made", http.StatusInternalServerError)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Vary", "Accept")
+		_, _ = w.Write(text.Bytes())
+	})}
+}
+
+// reachedAt is the node's URL as the caller knows it. People copy commands with it into a shell: a Host with more than
+// names and ports consist of is replaced by the node's own address.
+func (s *Server) reachedAt(r *http.Request) string {
+	if r.Host == "" || strings.ContainsFunc(r.Host, notInHost) {
+		return s.URLs()[0]
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host
+}
+
+func notInHost(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune(".:-[]", c)
+}

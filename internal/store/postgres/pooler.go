@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// route is how the database is reached. Connections of our own keep what is set
+// on them. Those of a pooler reach another session of the server with each
+// transaction: there every transaction sets what it needs, statements are not
+// prepared, and nobody can listen.
+type route struct {
+	config *pgx.ConnConfig
+	pooled bool
+	local  string // ends the SELECT that begins a transaction; empty on connections of our own
+}
+
+// startup are the parameters that a pooler takes of a client, or refuses by name.
+var startup = []string{"application_name", "client_encoding", "datestyle", "options",
+	"standard_conforming_strings", "timezone"}
+
+// findRoute connects once to find out whether a pooler stands between: it gives
+// its clients process numbers of its own.
+func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
+	plain := cfg.Copy()
+	local := map[string]string{}
+	for name, value := range cfg.RuntimeParams {
+		if !slices.Contains(startup, strings.ToLower(name)) {
+			local[name] = value
+			delete(plain.RuntimeParams, name)
+		}
+	}
+	pooled, err := isPooled(ctx, plain)
+	if err != nil || !pooled {
+		return &route{config: cfg}, err
+	}
+	for name := range local {
+		_, limit := limits[name]
+		if _, plan := planning[name]; !limit && !plan && name != readOnly {
+			return nil, &job.Error{Kind: job.Invalid, Op: "store.open", Msg: fmt.Sprintf("%s in the URL does not "+
+				"pass through a connection pooler: leave it out, and set it with ALTER ROLE … SET %s", name, name)}
+		}
+	}
+	if plain.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		plain.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	return &route{config: plain, pooled: true, local: setLocal(local)}, nil
+}
+
+// setLocal returns what sets parameters until the end of a transaction, to follow
+// other columns of a SELECT.
+func setLocal(parameters map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		fmt.Fprintf(&b, ",set_config('%s','%s',true)", name, strings.ReplaceAll(parameters[name], "'", "''"))
+	}
+	return b.String()
+}
+
+// isPooled connects and begins a transaction, as everything we do does.
+func isPooled(ctx context.Context, cfg *pgx.ConnConfig) (bool, error) {
+	conn, err := pgconn.ConnectConfig(ctx, &cfg.Config)
+	if err != nil {
+		return false, err
+	}
+	defer closeConn(conn)
+	if _, err := conn.Exec(ctx, "BEGIN").ReadAll(); err != nil {
+		return false, wrongMode(err)
+	}
+	results, err := conn.Exec(ctx, "SELECT pg_backend_pid()").ReadAll()
+	if err != nil {
+		return false, wrongMode(err)
+	}
+	return string(results[0].Rows[0][0]) != strconv.FormatUint(uint64(conn.PID()), 10), nil
+}
+
+// wrongMode names a pooler that has no transactions.
+func wrongMode(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && strings.Contains(pg.Message, "statement pooling") {
+		return &job.Error{Kind: job.Invalid, Op: "store.open", Err: err,
+			Msg: "the connection pooler is in statement mode, which has no transactions: it needs pool_mode = transaction, or session"}
+	}
+	return err
+}

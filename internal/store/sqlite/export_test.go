@@ -1,0 +1,13 @@
+package sqlite
+
+// WithDriver makes a database be opened by a driver of database/sql under another name.
+func WithDriver(c Config, name string) Config {
+	c.driver = name
+	return c
+}
+
+// WithPragmas makes a database be opened with pragmas more than usual.
+func WithPragmas(c Config, pragmas ...string) Config {
+	c.pragmas = pragmas
+	return c
+}

@@ -1,0 +1,243 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Faults says what is to go wrong below a store. Whatever stands between the store and its
+// database asks it.
+type Faults struct {
+	mu            sync.Mutex
+	begin, commit bool
+	rows          []int // of each result, since it was armed
+	result, row   int   // the row that is an error; a row of 0 is none
+}
+
+// Begins reports whether a transaction must fail to begin.
+func (f *Faults) Begins() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begin
+}
+
+// Commits reports whether a transaction must be undone by its commit.
+func (f *Faults) Commits() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.commit
+}
+
+// Result gives the next result its number.
+func (f *Faults) Result() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rows = append(f.rows, 0)
+	return len(f.rows) - 1
+}
+
+// Row tells of the next row of a result and reports whether it must be an error instead.
+func (f *Faults) Row(result int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if result >= len(f.rows) {
+		return false // of before
+	}
+	f.rows[result]++
+	return result == f.result && f.rows[result] == f.row
+}
+
+// arm makes a row of a result an error, and returns how many rows the results before had.
+func (f *Faults) arm(result, row int) (rows []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rows, f.rows, f.result, f.row = f.rows, nil, result, row
+	return rows
+}
+
+func (f *Faults) set(begin, commit bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begin, f.commit = begin, commit
+}
+
+// RunFaulty runs the tests of what a store does when its database fails, on the stores that open
+// opens. Something of theirs asks the faults.
+func RunFaulty(t *testing.T, open func(testing.TB, func() time.Time, *Faults) store.Store) {
+	for name, test := range map[string]func(*world, *Faults){
+		"begin": failingBegins, "commit": failingCommits, "rows": failingRows,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var f Faults
+			test(newWorld(t, func(tb testing.TB, clock func() time.Time) store.Store { return open(tb, clock, &f) }), &f)
+		})
+	}
+}
+
+// failingBegins has more transactions fail before they begin than the store has connections: none
+// of them keeps one.
+func failingBegins(w *world, f *Faults) {
+	w.insert(newJob("before"))
+	begun := func() { w.Error("fn ran in a transaction that had not begun") }
+	ctx, cancel := context.WithTimeout(w.context(), 20*time.Second)
+	defer cancel()
+	f.set(true, false)
+	for n := range 40 {
+		err := w.Update(ctx, func(store.Tx) error { begun(); return nil })
+		if err == nil || ctx.Err() != nil {
+			w.Fatalf("update %d: %v", n, err)
+		}
+		err = w.View(ctx, func(store.Reader) error { begun(); return nil })
+		if err == nil || ctx.Err() != nil {
+			w.Fatalf("view %d: %v", n, err)
+		}
+	}
+	f.set(false, false)
+	w.insert(newJob("after"))
+	w.get(newJob("after"))
+}
+
+// failingCommits has the database undo transactions that are to be committed.
+func failingCommits(w *world, f *Faults) {
+	f.set(false, true)
+	for n := range 3 {
+		if err := w.Update(w.context(), func(tx store.Tx) error {
+			_, err := tx.Insert([]*job.Job{newJob("a")})
+			return err
+		}); err == nil {
+			w.Errorf("update %d was undone and has no error", n)
+		}
+	}
+	f.set(false, false)
+	equal(w, "stored", len(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), 0)
+	w.insert(newJob("a"))
+	w.get(newJob("a"))
+}
+
+// failingRows breaks every result that a verb reads off, at its first row and at its second: no
+// verb takes what came before for all there is.
+func failingRows(w *world, f *Faults) {
+	breakRows(w, f, "Insert", func(tx store.Tx) error {
+		_, err := tx.Insert([]*job.Job{newJob("a"), newJob("b")})
+		return err
+	})
+	verbs := readingVerbs(w)
+	for name, verb := range verbs {
+		breakRows(w, f, name, verb)
+	}
+}
+
+var errUndo = errors.New("undo it")
+
+func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
+	f.arm(0, 0)
+	if err := w.Update(w.context(), func(tx store.Tx) error { return errors.Join(verb(tx), errUndo) }); !errors.Is(err, errUndo) {
+		w.Fatalf("%s: %v", name, err)
+	}
+	results := f.arm(0, 0)
+	broken := 0
+	for i, rows := range results {
+		for row := 1; row <= min(rows, 2); row++ {
+			broken++
+			f.arm(i, row)
+			var got error
+			err := w.Update(w.context(), func(tx store.Tx) error { got = verb(tx); return nil })
+			f.arm(0, 0)
+			if got == nil || err == nil {
+				w.Errorf("%s: row %d of result %d was an error; the verb returned %v, the update %v", name, row, i, got, err)
+			}
+		}
+	}
+	if broken == 0 {
+		w.Errorf("%s reads nothing: %v", name, results)
+	}
+}
+
+// readingVerbs fills a store and returns what reads of it.
+func readingVerbs(w *world) map[string]func(store.Tx) error {
+	stuff := make([]byte, 9<<10) // kept apart
+	heavy := func(j *job.Job) { j.Payload, j.Alias = stuff, job.AliasOf("relay", "q", j.ID.Key) }
+	var ready, due, lapsed, over, listed []*job.Job
+	for i := range 2 {
+		n := fmt.Sprint(i)
+		ready = append(ready, newJob("r"+n, heavy))
+		due = append(due, newJob("d"+n, waiting(start, 0)))
+		lapsed = append(lapsed, newJob("l"+n, leased(start.Add(-time.Hour), start.Add(-time.Minute))))
+		over = append(over, newJob("o"+n, settled("done", start.Add(-time.Hour))))
+		listed = append(listed, newJob("s"+n, func(j *job.Job) { j.Listed, j.Priority = true, 5 }))
+	}
+	for _, all := range [][]*job.Job{ready, due, lapsed, over, listed} {
+		w.insert(all...)
+	}
+	var children []*job.Job
+	for i := range 2 {
+		children = append(children, newJob(fmt.Sprint("c", i), func(j *job.Job) { j.Parent, j.Size = over[0].Seq, 5 }))
+	}
+	w.insert(children...)
+	first, second := ready[0].Seq, ready[1].Seq
+	w.update(func(tx store.Tx) error {
+		var events []job.Event
+		for _, cause := range []job.Cause{job.Submitted, job.Claimed} {
+			events = append(events, job.Event{Job: first, Cause: cause, At: start})
+		}
+		letters := []job.DeadLetter{{Job: *ready[0], BuriedAt: start.Add(-time.Hour)}, {Job: *ready[1], BuriedAt: start.Add(-time.Hour)}}
+		records := []job.Record{{Kind: "k", Key: "a", Owner: "o"}, {Kind: "k", Key: "b", Owner: "o"},
+			{Kind: "k", Key: "old", ExpiresAt: start}, {Kind: "k", Key: "older", ExpiresAt: start.Add(-time.Hour)}}
+		message := job.Message{JobID: ready[0].ID, Job: first, At: start}
+		one := []job.QueueCount{{Contract: "relay", Queue: "q", Ready: 1}, {Contract: "relay", Queue: "r", Ready: 1},
+			{Contract: "relay", Queue: "empty"}}
+		return errors.Join(tx.AddEvents(events), tx.Bury(letters), tx.PutRecords(records), tx.CountBy(one),
+			tx.AddMessages([]job.Message{message, message}),
+			tx.AddEdges([]job.Edge{{Dependent: first, Dependency: second}, {Dependent: first, Dependency: due[0].Seq}, {Dependent: second, Dependency: due[0].Seq}}),
+			tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: "q"}), tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: "r"}))
+	})
+	ids, both := []job.ID{ready[0].ID, ready[1].ID}, []int64{first, second}
+	return map[string]func(store.Tx) error{
+		"Get":              func(tx store.Tx) error { return errOf(tx.Get(ids)) },
+		"GetSeqs":          func(tx store.Tx) error { return errOf(tx.GetSeqs(both)) },
+		"ByAlias":          func(tx store.Tx) error { return errOf(tx.ByAlias([]job.Ident{ready[0].Alias, ready[1].Alias})) },
+		"Briefs":           func(tx store.Tx) error { return errOf(tx.Briefs(both)) },
+		"Exists":           func(tx store.Tx) error { return errOf(tx.Exists(ids[0])) },
+		"List":             func(tx store.Tx) error { return errOf(tx.List(store.Filter{})) },
+		"List of a parent": func(tx store.Tx) error { return errOf(tx.List(store.Filter{Parent: over[0].Seq})) },
+		"List of an owner": func(tx store.Tx) error {
+			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner", Newest: true, Limit: 5}))
+		},
+		"Events":           func(tx store.Tx) error { return errOf(tx.Events(first)) },
+		"DeadLetters":      func(tx store.Tx) error { return errOf(tx.DeadLetters("relay", 0, 5)) },
+		"Search":           func(tx store.Tx) error { return errOf(tx.Search(store.Search{Contract: "relay", Limit: 5})) },
+		"Dependencies":     func(tx store.Tx) error { return errOf(tx.Dependencies(ids)) },
+		"EdgesFrom":        func(tx store.Tx) error { return errOf(tx.EdgesFrom(both)) },
+		"EdgesTo":          func(tx store.Tx) error { return errOf(tx.EdgesTo([]int64{second, due[0].Seq}, 0)) },
+		"Ancestry":         func(tx store.Tx) error { return errOf(tx.Ancestry(both)) },
+		"QueueSettings":    func(tx store.Tx) error { return errOf(tx.QueueSettings()) },
+		"Counts":           func(tx store.Tx) error { return errOf(tx.Counts("")) },
+		"Records":          func(tx store.Tx) error { return errOf(tx.Records("k", []string{"a", "b"})) },
+		"ListRecords":      func(tx store.Tx) error { return errOf(tx.ListRecords("k", "o", "", 5)) },
+		"NextDue":          func(tx store.Tx) error { _, _, err := tx.NextDue(); return err },
+		"Lock":             func(tx store.Tx) error { return errOf(tx.Lock(ids)) },
+		"LockSeqs":         func(tx store.Tx) error { return errOf(tx.LockSeqs(both)) },
+		"LockReady":        func(tx store.Tx) error { return errOf(tx.LockReady("relay", "q", 50)) },
+		"LockDue":          func(tx store.Tx) error { return errOf(tx.LockDue(5, nil)) },
+		"LockLapsed":       func(tx store.Tx) error { return errOf(tx.LockLapsed(time.Time{}, 5)) },
+		"LoadBodies":       func(tx store.Tx) error { return tx.LoadBodies(ready) },
+		"NewestMessage":    func(tx store.Tx) error { return errOf(tx.NewestMessage()) },
+		"Messages":         func(tx store.Tx) error { return errOf(tx.Messages([]string{"relay"}, 5)) },
+		"FoldCounts":       func(tx store.Tx) error { return tx.FoldCounts(5) },
+		"PruneRecords":     func(tx store.Tx) error { return errOf(tx.PruneRecords(5)) },
+		"PruneSettled":     func(tx store.Tx) error { return errOf(tx.PruneSettled("done", start, 0, 5)) },
+		"Size":             func(tx store.Tx) error { return errOf(tx.Size("relay")) },
+		"PruneDeadLetters": func(tx store.Tx) error { return errOf(tx.PruneDeadLetters("relay", start, 5)) },
+	}
+}
+
+// errOf is the error that came with a value.
+func errOf[T any](_ T, err error) error { return err }

@@ -1,0 +1,50 @@
+package testkit
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+var pathMember = regexp.MustCompile(`\{[^}]*\}`)
+
+// RefusesUnknownQueries checks that every route of the document which changes
+// something answers 400 with a code to a query parameter that it does not know, and
+// names those that it does. Beside the methods that say so, changing are the GETs
+// whose "METHOD PATH" are given.
+func (d *Document) RefusesUnknownQueries(
+	tb testing.TB, code string, do func(method, path string) Reply, changing ...string,
+) {
+	tb.Helper()
+	asked := 0
+	for path, item := range d.Doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			reads := method == http.MethodGet || method == http.MethodHead
+			if reads && !slices.Contains(changing, method+" "+path) {
+				continue
+			}
+			words := []string{`"filter"`}
+			for _, of := range []openapi3.Parameters{item.Parameters, op.Parameters} {
+				for _, p := range of {
+					if p.Value.In == openapi3.ParameterInQuery {
+						words = append(words, p.Value.Name)
+					}
+				}
+			}
+			named := pathMember.ReplaceAllString(path, "01890000-0000-7000-8000-000000000000")
+			asked++
+			r := do(method, named+"?filter=x")
+			if r.Status != http.StatusBadRequest {
+				tb.Errorf("%s %s?filter=x: got %d %s, want 400", method, path, r.Status, r.Body)
+				continue
+			}
+			r.Is(tb, http.StatusBadRequest, code, words...)
+		}
+	}
+	if asked < len(changing)+1 {
+		tb.Errorf("only %d routes were asked", asked)
+	}
+}
