@@ -46,7 +46,8 @@ var slow = map[string]struct {
 	"internal/contract/taskflow": {5 * time.Minute, "graphs of thousands of jobs, on every database"},
 	"internal/store/postgres": {5 * time.Minute,
 		"the conformance suite twice, once through a pooler; standbys and crashes of servers"},
-	"internal/stream": {5 * time.Minute, "elections and crashes in clusters of three servers, one after the other"},
+	"internal/store/sqlite": {5 * time.Minute, "the conformance suite, and faults of the disk at every call of the driver"},
+	"internal/stream":       {5 * time.Minute, "elections and crashes in clusters of three servers, one after the other"},
 }
 
 // bounds are what a package may use.

@@ -39,6 +39,7 @@ func chunks(n int) []byte {
 func TestRefusalIsReadAfterTheBody(t *testing.T) {
 	t.Parallel()
 	const size = 40 << 20 // far more than any buffer between the two
+	whole, inChunks := make([]byte, size), chunks(40)
 	open, closed := newServer(t, "", slog.LevelError), newServer(t, "a token that is not sent", slog.LevelError)
 	announced := fmt.Sprintf("HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
 	for _, c := range []struct {
@@ -47,17 +48,18 @@ func TestRefusalIsReadAfterTheBody(t *testing.T) {
 		body         []byte
 		status       int
 	}{
-		{"announced", "POST /made/echo " + announced, open, make([]byte, size), 413},
-		{"chunked", "POST /made/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", open, chunks(40), 413},
-		{"unwanted", "PUT /made/a/x/b " + announced, open, make([]byte, size), 413},
-		{"without a token", "POST /made/echo " + announced, closed, make([]byte, size), 401},
-		{"HTTP/1.0", strings.Replace("POST /made/echo "+announced, "1.1", "1.0", 1), closed, make([]byte, size), 401},
+		{"announced", "POST /made/echo " + announced, open, whole, 413},
+		{"chunked", "POST /made/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", open, inChunks, 413},
+		{"unwanted", "PUT /made/a/x/b " + announced, open, whole, 413},
+		{"without a token", "POST /made/echo " + announced, closed, whole, 401},
+		{"HTTP/1.0", strings.Replace("POST /made/echo "+announced, "1.1", "1.0", 1), closed, whole, 401},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for range 5 {
 				conn := c.server.dial(t)
-				if _, err := conn.Write(append([]byte(c.header), c.body...)); err != nil {
+				sent := net.Buffers{[]byte(c.header), c.body}
+				if _, err := sent.WriteTo(conn); err != nil {
 					t.Fatalf("the body could not be sent: %v", err)
 				}
 				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -74,8 +76,8 @@ func TestRefusalIsReadAfterTheBody(t *testing.T) {
 	t.Run("a client of Go", func(t *testing.T) {
 		t.Parallel()
 		for range 5 {
-			for name, body := range map[string]io.Reader{"announced": bytes.NewReader(make([]byte, size)),
-				"chunked": io.MultiReader(bytes.NewReader(make([]byte, size)))} {
+			for name, body := range map[string]io.Reader{"announced": bytes.NewReader(whole),
+				"chunked": io.MultiReader(bytes.NewReader(whole))} {
 				if resp, text := open.do(t, "POST", "/made/echo", body); resp.StatusCode != 413 {
 					t.Errorf("%s: got %d %s", name, resp.StatusCode, text)
 				}
