@@ -41,6 +41,21 @@ func TestMisnamedMembers(t *testing.T) {
 			`"backoff_strategy":"FIXED"`:        "retry_policy.backoff_strategy",
 			`"base_delay_seconds":1`:            "retry_policy.base_delay_seconds",
 			`"max_delay_seconds":1`:             "retry_policy.max_delay_seconds",
+
+			`"dependsOn":["` + first.ID + `"]`:   "dependencies",
+			`"Depends_On":["` + first.ID + `"]`:  "dependencies",
+			`"depends_on ":["` + first.ID + `"]`: "dependencies",
+			`"Dependencies":[]`:                  "dependencies",
+			`"parents":["` + first.ID + `"]`:     "dependencies",
+
+			`"Priority":1`:                        "use priority",
+			`"retryPolicy":{}`:                    "use retry_policy",
+			`"retry-policy":{}`:                   "use retry_policy",
+			`"max_retries":1`:                     "retry_policy.max_attempts",
+			`"retry_policy":{"max_retries":1}`:    "retry_policy.max_attempts",
+			`"retry_policy":{"maxAttempts":1}`:    "retry_policy.max_attempts",
+			`"retry_policy":{"strategy":"FIXED"}`: "retry_policy.backoff_strategy",
+			`"retry_policy":{"base-delay":1}`:     "retry_policy.base_delay_seconds",
 		} {
 			w.Do(t, "POST", jobsPath, spec(member)).Is(t, 400, "VALIDATION_ERROR", right)
 			w.Do(t, "PUT", pathOf(first.ID), "{"+member+"}").Is(t, 400, "VALIDATION_ERROR", right)
@@ -52,6 +67,7 @@ func TestMisnamedMembers(t *testing.T) {
 		w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+spec(`"ref":"a"`, after(first.ID))+`]}`).
 			Is(t, 400, "VALIDATION_ERROR", "jobs[0]", "depends_on")
 		equal(t, "jobs", w.jobs(t), 1)
-		w.create(t, `"other":1`) // what the contract has nowhere is passed over (G-TF-15)
+		// What the contract has nowhere is passed over, and what the server sets (G-TF-15).
+		w.create(t, `"other":1,"status":"READY","Status":1,"tags":[],"retry_policy":{"other":1}`)
 	})
 }

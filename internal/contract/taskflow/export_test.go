@@ -24,7 +24,7 @@ func ParseCreate(body []byte) error {
 	if err := checkObject(body); err != nil {
 		return err
 	}
-	s, err := readSpec(body, misnamed)
+	s, err := readSpec(body, &jobNames)
 	if err == nil {
 		err = s.complete()
 	}

@@ -3,7 +3,6 @@ package taskflow
 import (
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
@@ -53,19 +52,11 @@ func readGraph(text []byte) ([]node, error) {
 	return nodes, nil
 }
 
-// misnamedInGraph is misnamed for the jobs of a graph, which depend on refs.
-var misnamedInGraph = func() map[string]string {
-	m := maps.Clone(misnamed)
-	delete(m, "depends_on")
-	m["dependencies"] = "depends_on"
-	return m
-}()
-
 func readNode(raw []byte) (n node, err error) {
 	if k := jsontext.KindOf(raw); k != jsontext.KindObject {
 		return n, invalid("must be an object and is of type %s", k)
 	}
-	if n.spec, err = readSpec(raw, misnamedInGraph); err != nil {
+	if n.spec, err = readSpec(raw, &graphNames); err != nil {
 		return n, err
 	}
 	if err = n.complete(); err != nil {

@@ -49,7 +49,7 @@ func (t *TaskFlow) create(c *httpapi.Call) error {
 	if err := checkObject(text); err != nil {
 		return err
 	}
-	s, err := readSpec(text, misnamed)
+	s, err := readSpec(text, &jobNames)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (t *TaskFlow) update(c *httpapi.Call) error {
 	var s spec
 	broken := checkObject(text)
 	if broken == nil {
-		s, broken = readSpec(text, misnamed)
+		s, broken = readSpec(text, &jobNames)
 	}
 	edit := func(j *job.Job, _ time.Time) error {
 		if terminal(j.State) { // before the body is judged (G-TF-34)

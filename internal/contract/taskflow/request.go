@@ -81,23 +81,13 @@ var readers = []struct {
 	{"retry_policy", func(s *spec, raw []byte) (err error) { s.policy, err = readPolicy(raw); return err }},
 }
 
-// misnamed are members that exist elsewhere in the contract, and what they are
-// called in a job: ignored, they would make another job than was meant.
-var misnamed = map[string]string{
-	"depends_on":         "dependencies",
-	"max_attempts":       "retry_policy.max_attempts",
-	"backoff_strategy":   "retry_policy.backoff_strategy",
-	"base_delay_seconds": "retry_policy.base_delay_seconds",
-	"max_delay_seconds":  "retry_policy.max_delay_seconds",
-}
-
 // readSpec reads a checked object. It refuses what is misnamed and ignores what else
 // it does not know (G-TF-15).
-func readSpec(object []byte, misnamed map[string]string) (spec, error) {
+func readSpec(object []byte, known *names) (spec, error) {
 	s := spec{given: map[string][]byte{}}
 	for name, raw := range jsontext.Members(object) {
-		if right := misnamed[string(name)]; right != "" {
-			return s, invalid("%s is not taken here; use %s", name, right)
+		if err := known.check(name); err != nil {
+			return s, err
 		}
 		s.given[string(name)] = raw
 	}
@@ -231,6 +221,9 @@ func readPolicy(raw []byte) (Policy, error) {
 	}
 	given := map[string][]byte{}
 	for name, value := range jsontext.Members(raw) {
+		if err := policyNames.check(name); err != nil {
+			return p, err
+		}
 		given[string(name)] = value
 	}
 	for _, m := range []struct {
