@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -184,7 +184,7 @@ func (s *Server) health() httpapi.Mount {
 		{Name: "store", Run: func(ctx context.Context) error { return s.engine.Ping(ctx) }},
 		{Name: "shutdown", Run: func(context.Context) error {
 			if s.stopping.Load() {
-				return errors.New("the node is stopping")
+				return &job.Error{Kind: job.Unavailable, Op: "server.health", Msg: "the node is stopping"}
 			}
 			return nil
 		}},

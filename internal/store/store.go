@@ -49,7 +49,9 @@ type Store interface {
 	// is one writer. More callers than that had better share an update.
 	Writers() int
 
-	// Ping reports whether the database answers.
+	// Ping reports whether the database answers and takes what the work writes, as far as
+	// is known without writing. An update that failed because of what it was asked for
+	// says nothing of that.
 	Ping(ctx context.Context) error
 
 	Close() error

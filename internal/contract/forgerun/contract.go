@@ -217,17 +217,26 @@ func (f *ForgeRun) bind(e *engine.Engine) (err error) {
 
 // Checks are what a node that serves ForgeRun needs to be of use: the pepper of its
 // keys, and workers that claim, where it is to have some. Busy ones do not count
-// against it (G-FR-29).
+// against it (G-FR-29). The code that requests get stands in the reason.
 func (f *ForgeRun) Checks() []httpapi.Check {
 	return []httpapi.Check{
-		{Name: Name + " pepper (" + string(codeConfig) + ")", Run: f.judgePepper},
-		{Name: Name + " workers (" + string(codeNoWorker) + ")", Run: func(context.Context) error {
-			if f.running.Load() && f.pool != nil && f.pool.Available() == 0 && f.pool.Busy() == 0 {
-				return &problem{code: codeNoWorker, detail: "no worker claims"}
-			}
-			return nil
-		}},
+		{Name: Name + " pepper", Run: f.judgePepper},
+		{Name: Name + " workers", Run: f.judgeWorkers},
 	}
+}
+
+func (f *ForgeRun) judgeWorkers(context.Context) error {
+	expected := f.running.Load() && f.pool != nil
+	if expected && f.pool.Available() == 0 && f.pool.Busy() == 0 {
+		return unfit(codeNoWorker, "no worker claims", nil)
+	}
+	return nil
+}
+
+// unfit is what a check says of a node that answers requests with a code.
+func unfit(c code, reason string, cause error) error {
+	msg := string(c) + ": " + reason
+	return &job.Error{Kind: job.Unavailable, Op: "forgerun.check", Msg: msg, Err: cause}
 }
 
 // Run binds the pepper, makes deliveries, and runs jobs where this node has workers,

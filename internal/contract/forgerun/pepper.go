@@ -68,8 +68,9 @@ func (f *ForgeRun) checkPepper(ctx context.Context) error {
 // judgePepper fails where the pepper is known to be a wrong one. A store that does not
 // answer is not its fault.
 func (f *ForgeRun) judgePepper(ctx context.Context) error {
-	if err := f.checkPepper(ctx); errors.Is(err, account.ErrPepper) {
-		return err
+	err := f.checkPepper(ctx)
+	if errors.Is(err, account.ErrPepper) {
+		return unfit(codeConfig, account.ErrPepper.Error(), err)
 	}
 	return nil
 }

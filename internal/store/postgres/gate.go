@@ -22,6 +22,9 @@ type gate struct {
 	mu      sync.Mutex
 	refusal error // of the last try; nil while the database serves
 	resting bool
+
+	refused error // the last refusal of the last seconds, also when it is over
+	times   int   // of refusals
 }
 
 // enter returns why the database is not to be asked now.
@@ -42,7 +45,10 @@ func (g *gate) enter() error {
 func (g *gate) close(refusal error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.refusal = refusal
+	g.refusal, g.refused = refusal, refusal
+	g.times++
+	this := g.times
+	time.AfterFunc(3*retryEvery, func() { g.forget(this) })
 	if !g.resting {
 		g.rest()
 	}
@@ -53,6 +59,23 @@ func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refusal = nil
+}
+
+// recent returns a refusal of the last seconds. Another try may have been served since:
+// it may have asked for something that the database still does.
+func (g *gate) recent() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refused
+}
+
+// forget drops a refusal, unless there was another since.
+func (g *gate) forget(which int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.times == which {
+		g.refused = nil
+	}
 }
 
 func (g *gate) rest() {

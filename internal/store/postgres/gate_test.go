@@ -49,3 +49,27 @@ func TestGate(t *testing.T) {
 		}
 	})
 }
+
+// TestRecentRefusal: a lasting refusal is remembered for some seconds, whatever else is
+// served, and one that a request brings about never is.
+func TestRecentRefusal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		for _, code := range []string{"22021", "23505", "54000", "57014", "40001"} {
+			g.judge(translate("insert_jobs", &pgconn.PgError{Code: code}))
+			if err := g.recent(); err != nil {
+				t.Errorf("%s is remembered: %v", code, err)
+			}
+		}
+		g.judge(translate("insert_jobs", &pgconn.PgError{Code: "58030"}))
+		g.judge(nil)
+		if err := g.recent(); err == nil {
+			t.Error("a disk that fails is forgotten as soon as something is served")
+		}
+		time.Sleep(5 * time.Second)
+		if err := g.recent(); err != nil {
+			t.Errorf("it is remembered for too long: %v", err)
+		}
+	})
+}

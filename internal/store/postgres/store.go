@@ -169,8 +169,9 @@ func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
 // Writers is one for each connection.
 func (s *Store) Writers() int { return s.config.Conns }
 
-// Ping is documented at the port. A database that takes no writes is named with the
-// reason.
+// Ping is documented at the port. A database that takes no writes, or lacks what some of
+// them need, is named with the reason. What no catalogue shows, such as a disk that
+// fails, is known from the updates that met it.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.reached.enter(); err != nil {
 		return err
@@ -178,22 +179,22 @@ func (s *Store) Ping(ctx context.Context) error {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	var refusesWrites, standby bool
-	const state = "SELECT current_setting('transaction_read_only')='on', pg_is_in_recovery()"
-	if err := s.db.QueryRowContext(ctx, state).Scan(&refusesWrites, &standby); err != nil {
-		err = translate("store.ping", err)
+	is, err := s.state(ctx)
+	if err != nil {
 		s.unreached(caller, err)
 		return err
 	}
 	s.reached.open()
 	switch {
-	case standby:
+	case is.standby:
 		return errReadOnly("store.ping", "the store is read-only: this PostgreSQL is a standby")
-	case refusesWrites:
+	case is.refusesWrites:
 		s.renew()
 		return errReadOnly("store.ping", "the store is read-only: default_transaction_read_only is on")
+	case is.relation != "":
+		return is.lacking()
 	}
-	return nil
+	return s.written.recent()
 }
 
 // Close waits for announcements under way and closes all connections.
