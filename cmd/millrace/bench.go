@@ -51,6 +51,7 @@ run on it, and the client takes its part.`,
 		},
 	}
 	f.remote.register(c)
+	c.Flags().Lookup("server").Usage = "address of a server to measure (" + envServer + "); without one a fresh server is"
 	c.Flags().IntVar(&f.jobs, "jobs", 50_000, "jobs in batches")
 	c.Flags().IntVar(&f.singles, "singles", 20_000, "jobs one by one")
 	c.Flags().IntVar(&f.batch, "batch", 100, "jobs of a batch")

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"database/sql"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,7 +43,7 @@ func TestLocalStore(t *testing.T) {
 		t.Helper()
 		files, _ := os.ReadDir(dir)
 		_, err := start("--set", other)
-		if err == nil || !strings.Contains(err.Error(), "holds a SQLite database with "+jobs) || !strings.Contains(err.Error(), "--set ignore_local_store=true") {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("data_dir: %q holds a SQLite database with %s", dir, jobs)) || !strings.Contains(err.Error(), "--set ignore_local_store=true") {
 			t.Errorf("with %s: got %v", jobs, err)
 		}
 		if after, _ := os.ReadDir(dir); len(after) != len(files) {
@@ -60,6 +63,21 @@ func TestLocalStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("3 jobs")
+	// What a contract has beside its jobs, such as deliveries of webhooks, is none.
+	setContract := func(to string) {
+		t.Helper()
+		db, err := sql.Open("sqlite", filepath.Join(dir, "millrace.db"))
+		if err == nil {
+			_, err = db.Exec("UPDATE jobs SET contract=$1 WHERE key IN ('1','2')", to)
+			err = errors.Join(err, db.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	setContract("webhook")
+	refused("1 job, which")
+	setContract("relay")
 	s := must("--set", other, "--set", "ignore_local_store=true")
 	if status, text := ask(t, "GET", s.url+"/health/ready", ""); status != 200 {
 		t.Errorf("got %d %s", status, text)

@@ -51,6 +51,8 @@ any language over plain HTTP, and the tools to feed and watch them.
 		SilenceUsage:  true,
 		Args:          noSuchCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		PersistentPreRun: func(c *cobra.Command, _ []string) { tellMisspelt(p, c) },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)

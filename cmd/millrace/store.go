@@ -47,15 +47,17 @@ func checkLocalStore(ctx context.Context, s *config.Settings) error {
 		return nil
 	}
 	const ways = "start with store=sqlite to go on with them, or with --set ignore_local_store=true to leave them there"
-	jobs, err := sqlite.Held(ctx, databaseFile(s))
+	jobs, others, err := sqlite.Held(ctx, databaseFile(s), config.ContractNames()...)
 	switch {
 	case err != nil:
-		return unable("data_dir: %s holds a SQLite database that cannot be read (%v); start with --set ignore_local_store=true to leave it there",
+		return unable("data_dir: %q holds a SQLite database that cannot be read (%v); start with --set ignore_local_store=true to leave it there",
 			s.DataDir, err)
 	case jobs == 1:
-		return unable("data_dir: %s holds a SQLite database with 1 job, which is not in %s: %s", s.DataDir, s.Store, ways)
+		return unable("data_dir: %q holds a SQLite database with 1 job, which is not in %s: %s", s.DataDir, s.Store, ways)
 	case jobs > 1:
-		return unable("data_dir: %s holds a SQLite database with %d jobs, which are not in %s: %s", s.DataDir, jobs, s.Store, ways)
+		return unable("data_dir: %q holds a SQLite database with %d jobs, which are not in %s: %s", s.DataDir, jobs, s.Store, ways)
+	case others > 0:
+		return unable("data_dir: %q holds a SQLite database with work that is not in %s: %s", s.DataDir, s.Store, ways)
 	}
 	return nil
 }

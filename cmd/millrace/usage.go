@@ -29,19 +29,36 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), hint)
 }
 
+// tellMisspelt names environment variables that were most likely meant as others, which would have no effect. What
+// serves, and config, tell it with their settings.
+func tellMisspelt(p process, c *cobra.Command) {
+	if c.Name() == "serve" || c.Name() == "config" {
+		return
+	}
+	for _, text := range config.Misspelt(p.environ, otherVariables) {
+		fmt.Fprintln(p.stderr, "millrace:", text)
+	}
+}
+
 // flagNames finds the names in the help of flags.
 var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`)
 
 // flagError is what is wrong with the flags of a command, with the flag or the setting that was most likely meant.
 func flagError(c *cobra.Command, err error) error {
-	var unknown interface {
+	var told interface {
 		error
 		GetSpecifiedName() string
 	}
-	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
+	if !errors.As(err, &told) || len(told.GetSpecifiedName()) < 2 {
 		return usageError("%v", err)
 	}
-	name := unknown.GetSpecifiedName()
+	name, isKnown := told.GetSpecifiedName(), !strings.HasPrefix(err.Error(), "unknown ")
+	switch {
+	case isKnown && name == "set":
+		return usageError("%v; it takes KEY=VALUE, such as --set listen=127.0.0.1:9000", err)
+	case isKnown:
+		return usageError("%v", err)
+	}
 	takesSettings := c.Flags().Lookup("set") != nil
 	if key, ok := config.KeyLike(name); ok && takesSettings {
 		return usageError("%v; did you mean --set %s=VALUE?", err, key)

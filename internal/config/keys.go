@@ -14,6 +14,9 @@ type key struct {
 	bind func(*Settings) value
 }
 
+// ContractNames are the contracts there are, whatever is served.
+func ContractNames() []string { return slices.Clone(knownContracts) }
+
 // knownContracts are the names that `contracts` takes.
 var knownContracts = []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}
 

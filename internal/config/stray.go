@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,17 @@ const strayPrefix = "MILLRACE_"
 
 // strays is a sentence about each variable that looks like a setting and is none. Values are not shown.
 func strays(environ, others []string) []string {
+	return strayTold(environ, others, "the environment variable %s is no setting", false)
+}
+
+// Misspelt is a sentence about each variable that is most likely meant as a setting or as one of the others, for
+// commands that read no settings.
+func Misspelt(environ, others []string) []string {
+	return strayTold(environ, others, "the environment variable %s is not known", true)
+}
+
+// strayTold tells of the variables that are neither settings nor others, or of those alone that are like one.
+func strayTold(environ, others []string, said string, likeOne bool) []string {
 	known := func(name string) bool {
 		return slices.ContainsFunc(others, func(other string) bool {
 			return name == other || (strings.HasSuffix(other, "_") && strings.HasPrefix(name, other))
@@ -19,18 +31,44 @@ func strays(environ, others []string) []string {
 	}
 	var told []string
 	for _, pair := range environ {
-		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, strayPrefix) || strings.HasPrefix(name, envPrefix) || known(name) {
+		name, value, _ := strings.Cut(pair, "=")
+		if value == "" || !strings.HasPrefix(name, strayPrefix) || strings.HasPrefix(name, envPrefix) || known(name) {
 			continue
 		}
-		text := fmt.Sprintf("the environment variable %s is no setting", printable(shorten(name)))
-		if key, ok := KeyLike(strings.TrimPrefix(name, strayPrefix)); ok {
-			text += "; did you mean " + envName(key) + "?"
+		text := fmt.Sprintf(said, printable(shorten(name)))
+		meant := variableLike(name, others, likeOne)
+		if meant != "" {
+			text += "; did you mean " + meant + "?"
 		}
-		told = append(told, text)
+		if meant != "" || !likeOne {
+			told = append(told, text)
+		}
 	}
 	slices.Sort(told)
 	return slices.Compact(told)
+}
+
+// variableLike finds the variable that a name most likely means, empty for none: that of a setting or one of the
+// others, which come first where both are as close and othersFirst says so.
+func variableLike(name string, others []string, othersFirst bool) string {
+	word := withoutSeparators(strings.TrimPrefix(name, strayPrefix))
+	plain := map[string]string{}
+	for _, other := range others {
+		if !strings.HasSuffix(other, "_") {
+			plain[withoutSeparators(strings.TrimPrefix(other, strayPrefix))] = other
+		}
+	}
+	near, ok := Closest(word, slices.Collect(maps.Keys(plain)))
+	key, isKey := KeyLike(word)
+	if !ok && !isKey {
+		return ""
+	}
+	toKey, toOther := distance(word, withoutSeparators(key)), distance(word, near)
+	closer := toKey < toOther || (toKey == toOther && !othersFirst)
+	if !ok || (isKey && closer) {
+		return envName(key)
+	}
+	return plain[near]
 }
 
 // KeyLike finds the setting that a word most likely means, whatever stands between its parts: LISTEN, data-dir or
@@ -57,5 +95,5 @@ func withoutSeparators(name string) string {
 func Closest(word string, names []string) (name string, ok bool) {
 	word = strings.ToLower(shorten(word))
 	name = nearest(word, names)
-	return name, name != "" && distance(word, strings.ToLower(name)) <= min(2, len(word)/3)
+	return name, name != "" && distance(word, strings.ToLower(name)) <= min(2, (len(word)+1)/3)
 }

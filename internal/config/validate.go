@@ -174,11 +174,14 @@ func (s *Settings) checkOpen(sound func(...string) bool) (problems []Problem) {
 			continue
 		}
 		if name == "listen" && s.lacksWorkerToken() && sound("worker.token") {
-			tokens = append(tokens, "set worker.token")
+			tokens = append(tokens, "worker.token")
+		}
+		if len(tokens) > 0 {
+			rest = slices.Insert(rest, 0, setTokens(tokens))
 		}
 		problems = append(problems, Problem{Key: name, Origin: s.origin(name),
-			Text: fmt.Sprintf("%q (%s): %s is not loopback and serves %s; %s; or listen on 127.0.0.1", name, s.origin(name), quote(address),
-				openByDocument(open[name]), strings.Join(append(tokens, rest...), "; "))})
+			Text: fmt.Sprintf("%q (%s): %s is not loopback, and %s; %s; or listen on 127.0.0.1", name, s.origin(name), quote(address),
+				withoutAuthentication(open[name]), strings.Join(rest, "; "))})
 	}
 	return problems
 }
@@ -188,7 +191,7 @@ func (s *Settings) checkOpen(sound func(...string) bool) (problems []Problem) {
 func (s *Settings) unguarded(contracts []openContract) (tokens, rest []string) {
 	for _, c := range contracts {
 		if c.token(s).Empty() {
-			tokens = append(tokens, "set "+c.name+".token")
+			tokens = append(tokens, c.name+".token")
 		}
 	}
 	if s.Operator.Token.Empty() {
@@ -200,14 +203,30 @@ func (s *Settings) unguarded(contracts []openContract) (tokens, rest []string) {
 	return tokens, rest
 }
 
-func openByDocument(contracts []openContract) string {
+// setTokens says that tokens are missing, and that one setting does for all of them.
+func setTokens(tokens []string) string {
+	if len(tokens) == 1 {
+		return "set token or " + tokens[0]
+	}
+	return "set token, which is one for all of them, or each of " + enumerated(tokens)
+}
+
+// withoutAuthentication names contracts that let everybody in who has no token to show.
+func withoutAuthentication(contracts []openContract) string {
 	names := make([]string, len(contracts))
 	for i, c := range contracts {
 		names[i] = c.name
 	}
-	last := len(names) - 1
-	if last == 0 {
-		return names[0] + ", which is open by its document"
+	if len(names) == 1 {
+		return names[0] + " has no authentication but a token"
 	}
-	return strings.Join(names[:last], ", ") + " and " + names[last] + ", which are open by their documents"
+	return enumerated(names) + " have no authentication but a token"
+}
+
+func enumerated(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

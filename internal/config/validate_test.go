@@ -25,11 +25,11 @@ func TestIsLoopback(t *testing.T) {
 func TestOpenContracts(t *testing.T) {
 	t.Parallel()
 	const (
-		head     = `config: "listen" (flag --set listen): ":8080" is not loopback and serves relay, which is open by its document; `
-		own      = `config: "relay.listen" (flag --set relay.listen): "0.0.0.0:9" is not loopback and serves relay, which is open by its document; `
-		several  = `config: "listen" (flag --set listen): ":8080" is not loopback and serves taskflow and relay, which are open by their documents; `
+		head     = `config: "listen" (flag --set listen): ":8080" is not loopback, and relay has no authentication but a token; `
+		own      = `config: "relay.listen" (flag --set relay.listen): "0.0.0.0:9" is not loopback, and relay has no authentication but a token; `
+		several  = `config: "listen" (flag --set listen): ":8080" is not loopback, and taskflow and relay have no authentication but a token; `
 		tail     = "; or listen on 127.0.0.1"
-		relay    = "set relay.token"
+		relay    = "set token or relay.token"
 		oper     = "set operator.token"
 		wire     = "set tls.cert and tls.key, or trusted_network = true"
 		noWorker = `config: "worker.token" is missing: "listen" (flag --set listen), ":8080", is not loopback, and the worker API is served there with taskflow`
@@ -75,25 +75,25 @@ func TestOpenContracts(t *testing.T) {
 		{"key alone", []map[string]string{public, tokens, {"tls.key": "k"}},
 			[]string{head + wire + tail, `config: "tls.cert" is missing: "tls.key" is set (flag --set tls.key), and one needs the other`}},
 		{"all contracts", []map[string]string{public, {"contracts": "forgerun,taskflow,relay"}},
-			[]string{several + "set taskflow.token; " + relay + "; set worker.token; " + oper + "; " + wire + tail}},
+			[]string{several + "set token, which is one for all of them, or each of taskflow.token, relay.token and worker.token; " + oper + "; " + wire + tail}},
 		{"a common token", []map[string]string{public, trusted, {"contracts": "images,fetchbox,taskflow,relay", "token": "t",
 			"operator.token": "o"}}, nil},
 		{"a common token needs the rest", []map[string]string{public, {"token": "t"}}, []string{head + oper + "; " + wire + tail}},
 		{"a wrong common token", []map[string]string{public, {"token": "a b"}},
 			[]string{`config: wrong value for "token" (flag --set token): ***; expected a string of printable ASCII without spaces or line ends`}},
 		{"several, the worker API with its token", []map[string]string{public, {"contracts": "taskflow,relay", "worker.token": "w", "relay.token": "r"}},
-			[]string{several + "set taskflow.token; " + oper + "; " + wire + tail}},
+			[]string{several + "set token or taskflow.token; " + oper + "; " + wire + tail}},
 		{"several and a wrong worker token", []map[string]string{public, trusted, {"contracts": "taskflow,relay", "worker.token": "a b"}},
-			[]string{several + "set taskflow.token; " + relay + "; " + oper + tail,
+			[]string{several + "set token, which is one for all of them, or each of taskflow.token and relay.token; " + oper + tail,
 				`config: wrong value for "worker.token" (flag --set worker.token): ***; expected a string of printable ASCII without spaces or line ends`}},
 		{"several on addresses of their own", []map[string]string{public, tls, {"contracts": "taskflow,relay", "relay.listen": "0.0.0.0:9", "taskflow.token": "t"}},
-			[]string{strings.ReplaceAll(head, "relay", "taskflow") + "set worker.token; " + oper + tail, own + relay + "; " + oper + tail}},
+			[]string{strings.ReplaceAll(head, "relay", "taskflow") + "set token or worker.token; " + oper + tail, own + relay + "; " + oper + tail}},
 		{"the worker API beside keys in the clear", []map[string]string{public, {"contracts": "forgerun,taskflow", "taskflow.listen": "127.0.0.1:9"}},
 			[]string{`config: "listen" (flag --set listen): ":8080" ` + clear, noWorker}},
 		{"G-X-20 taskflow brings the worker API", []map[string]string{public, trusted, {"contracts": "taskflow", "taskflow.token": "t", "operator.token": "o"}},
 			[]string{noWorker}},
 		{"G-TF-28 taskflow is open", []map[string]string{public, trusted, {"contracts": "taskflow", "worker.token": "w"}},
-			[]string{strings.ReplaceAll(head, "relay", "taskflow") + "set taskflow.token; " + oper + tail}},
+			[]string{strings.ReplaceAll(head, "relay", "taskflow") + "set token or taskflow.token; " + oper + tail}},
 		{"taskflow and its tokens", []map[string]string{public, tls, {"contracts": "taskflow", "taskflow.token": "t", "worker.token": "w", "operator.token": "o"}}, nil},
 		{"worker token in the clear", []map[string]string{public,
 			{"contracts": "taskflow", "taskflow.listen": "127.0.0.1:9", "worker.token": "w"}},

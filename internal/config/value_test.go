@@ -12,7 +12,7 @@ var valueTests = []struct {
 	text string // "" leaves environment and flags out
 	want string // as resolved; "!" and what is expected when it is wrong
 }{
-	{"listen", `":8080"`, "", "!set relay.token; set worker.token; set operator.token; set tls.cert and tls.key, or trusted_network = true"},
+	{"listen", `":8080"`, "", "!relay.token and worker.token; set operator.token; set tls.cert and tls.key, or trusted_network = true"},
 	{"listen", `"[::1]:0"`, "[::1]:0", "[::1]:0"},
 	{"listen", `"localhost:65535"`, "localhost:65535", "localhost:65535"},
 	{"listen", `""`, "", "!an address"},
@@ -276,7 +276,7 @@ func TestNearest(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"abc", "abc", 0}, {"ab", "ba", 2}} {
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"abc", "abc", 0}, {"ab", "ba", 1}, {"sevre", "serve", 1}, {"wrok", "work", 1}, {"ca", "abc", 3}} {
 		if got := distance(tt.a, tt.b); got != tt.want {
 			t.Errorf("%s to %s: got %d, want %d", tt.a, tt.b, got, tt.want)
 		}

@@ -25,7 +25,7 @@ func translate(op string, err error) error {
 	}
 	switch {
 	case errors.As(err, &pg) && errors.As(err, &refused):
-		e.Msg = "the store refuses us"
+		e.Msg = "the database refuses the connection"
 	case errors.As(err, &pg):
 		e.Kind, e.Msg = kindOfState(pg.Code)
 	case errors.Is(err, context.Canceled):
@@ -49,7 +49,7 @@ func kindOfState(code string) (job.Kind, string) {
 	case "57014":
 		return job.Unavailable, "the store is slow"
 	case "42501":
-		return job.Unavailable, "the store refuses us"
+		return job.Unavailable, "permission denied by the database"
 	case "54000", "54001":
 		return job.TooLarge, "larger than the store can hold"
 	case "22021", "22P05":
@@ -59,7 +59,7 @@ func kindOfState(code string) (job.Kind, string) {
 	case "08", "53", "57", "58": // connection, resources, shut-down, disk
 		return job.Unavailable, "the store is away"
 	case "28", "3D":
-		return job.Unavailable, "the store refuses us"
+		return job.Unavailable, "the database refuses the connection"
 	case "3F", "42": // nothing that this version asks for is missing in a schema of its own
 		return job.Unavailable, "the store's schema is not the one that is needed"
 	case "22", "23": // what was sent: a defect of ours
