@@ -18,7 +18,7 @@ func (o *Objects) ID(ctx context.Context) (string, error) {
 	}
 	defer done()
 	id, err := o.read(ctx, o.bucket, key)
-	if job.IsKind(err, job.NotFound) || hasCode(err, "AccessDenied") { // S3 tells who may not list nothing of what is not there
+	if job.IsKind(err, job.NotFound) || isDenied(err) { // which it may be for not being there
 		if err := failed(ctx, "object.id", o.place.make(ctx, o.bucket, key, strings.NewReader(rand.Text()))); err != nil {
 			return "", err
 		}

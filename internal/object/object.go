@@ -106,7 +106,7 @@ func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekClos
 	tell := o.part.Begin()
 	body, info, err := o.place.open(ctx, bucket, key)
 	info.Key = key
-	return body, info, ended(ctx, tell, "object.open", err)
+	return body, info, ended(ctx, tell, "object.open", o.missing(ctx, bucket, err))
 }
 
 // Exists tells whether there is an object.
@@ -117,7 +117,11 @@ func (o *Objects) Exists(ctx context.Context, bucket, key string) (bool, error) 
 	}
 	tell := o.part.Begin()
 	is, err := o.place.exists(ctx, bucket, key)
-	return is, ended(ctx, tell, "object.exists", err)
+	err = ended(ctx, tell, "object.exists", o.missing(ctx, bucket, err))
+	if job.IsKind(err, job.NotFound) {
+		return false, nil
+	}
+	return is, err
 }
 
 // Delete removes an object; that there is none is no error.
@@ -127,7 +131,13 @@ func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 		return err
 	}
 	tell := o.part.Begin()
-	err = ended(ctx, tell, "object.delete", o.place.remove(ctx, bucket, key))
+	err = o.place.remove(ctx, bucket, key)
+	if isDenied(err) {
+		if is, failed := o.Exists(ctx, bucket, key); !is && failed == nil {
+			err = nil
+		}
+	}
+	err = ended(ctx, tell, "object.delete", err)
 	if job.IsKind(err, job.NotFound) {
 		return nil
 	}
@@ -143,6 +153,9 @@ func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int)
 	}
 	tell := o.part.Begin()
 	found, err := o.place.list(ctx, bucket, prefix, after, n)
+	if isDenied(err) && o.ping(ctx, []string{bucket}) == nil { // the storage is not away: a right is missing
+		err = &job.Error{Kind: job.Internal, Op: "object.list", Msg: "the bucket " + bucket + " may not be listed", Err: err}
+	}
 	return found, ended(ctx, tell, "object.list", err)
 }
 

@@ -75,7 +75,8 @@ func (o *Objects) pingBucket(ctx context.Context, bucket string) error {
 	if text, err := o.read(ctx, bucket, o.probe.key); err != nil || !bytes.Equal(text, o.probe.text) {
 		return useless(bucket, "read", cmp.Or(err, errOther))
 	}
-	if err := o.Delete(ctx, bucket, o.probe.key); err != nil {
+	err := failed(ctx, "object.delete", o.place.remove(ctx, bucket, o.probe.key))
+	if err != nil && !job.IsKind(err, job.NotFound) {
 		return useless(bucket, "deleted from", err)
 	}
 	return nil
@@ -87,13 +88,23 @@ var errOther = errors.New("what was read is not what was written")
 const longestOwn = 1 << 10
 
 func (o *Objects) read(ctx context.Context, bucket, key string) ([]byte, error) {
-	body, _, err := o.Open(ctx, bucket, key)
+	body, _, err := o.place.open(ctx, bucket, key)
 	if err != nil {
-		return nil, err
+		return nil, failed(ctx, "object.read", err)
 	}
 	defer body.Close()
 	text, err := io.ReadAll(io.LimitReader(body, longestOwn))
 	return text, failed(ctx, "object.read", err)
+}
+
+// missing is what an answer about one object means. S3 refuses those who may not list buckets where it
+// would tell others that there is no such object: who may read what it writes in the bucket is
+// refused for no other reason.
+func (o *Objects) missing(ctx context.Context, bucket string, err error) error {
+	if !isDenied(err) || o.ping(ctx, []string{bucket}) != nil {
+		return err
+	}
+	return noObject(err)
 }
 
 // useless says what cannot be done in a bucket. What is neither away nor slow nor full stays so until an operator acts.

@@ -187,8 +187,14 @@ func named(bucket string, err error) error {
 	if hasCode(err, "NoSuchBucket") {
 		return &job.Error{Kind: job.Unavailable, Op: "object", Msg: "there is no bucket " + bucket, Err: err}
 	}
+	return noObject(err)
+}
+
+func noObject(err error) error {
 	return &job.Error{Kind: job.NotFound, Op: "object", Msg: "there is no such object", Err: err}
 }
+
+func isDenied(err error) bool { return gcerrors.Code(err) == gcerrors.PermissionDenied }
 
 func hasCode(err error, code string) bool {
 	var api interface{ ErrorCode() string }

@@ -1,0 +1,63 @@
+package object_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+// TestLeastRights: a store that may only get, put and delete knows what is missing, of which S3
+// tells it no more than that it is refused.
+func TestLeastRights(t *testing.T) {
+	server := outside.S3(t, "millrace", "other")
+	rights := server.Rights(t)
+	w := &world{mustOpen(t, object.Config{URL: rights.Setting(), Bucket: "millrace"}), server.Root}
+	first, err := w.ID(t.Context())
+	if err != nil || first == "" {
+		t.Fatalf("the marker is made: got %q, %v", first, err)
+	}
+	if again, err := w.ID(t.Context()); again != first || err != nil {
+		t.Errorf("the marker is read: got %q, %v, want %q", again, err, first)
+	}
+	if err := w.Ping(t.Context(), "", "other"); err != nil {
+		t.Error(err)
+	}
+	w.mustPut(t, "a/b", "text")
+	if got, _ := w.mustGet(t, "", "a/b"); got != "text" {
+		t.Errorf("got %q", got)
+	}
+	for _, bucket := range []string{"", "other"} {
+		if _, _, err := w.Open(t.Context(), bucket, "a/missing"); !job.IsKind(err, job.NotFound) {
+			t.Errorf("a missing object in %q: got %v, want %s", bucket, err, job.NotFound)
+		}
+		if is, err := w.Exists(t.Context(), bucket, "a/missing"); is || err != nil {
+			t.Errorf("a missing object in %q: got %t, %v", bucket, is, err)
+		}
+	}
+	if is, err := w.Exists(t.Context(), "", "a/b"); !is || err != nil {
+		t.Errorf("an object: got %t, %v", is, err)
+	}
+	for range 2 {
+		if err := w.Delete(t.Context(), "", "a/b"); err != nil {
+			t.Error(err)
+		}
+	}
+	if rights.Missing.Load() == 0 {
+		t.Error("nothing missing was asked for")
+	}
+	_, err = w.List(t.Context(), "", "a/", "", 9)
+	if !job.IsKind(err, job.Internal) || rights.Listings.Load() == 0 {
+		t.Errorf("a listing is refused: got %v", err)
+	}
+	if _, _, err := w.Open(t.Context(), "third", "a"); job.IsKind(err, job.NotFound) {
+		t.Errorf("a bucket that is missing is no object that is missing: %v", err)
+	}
+	for _, file := range w.files(t) {
+		if strings.Contains(file, "health") {
+			t.Errorf("%s is left", file)
+		}
+	}
+}

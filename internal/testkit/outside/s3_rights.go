@@ -1,0 +1,98 @@
+package outside
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// S3Rights is an S3 server to clients that may get, put and delete objects and nothing else. It
+// answers them as AWS does: who may not list a bucket is not told that an object is missing either.
+type S3Rights struct {
+	URL      string
+	Listings atomic.Int64 // how many were refused
+	Missing  atomic.Int64 // how often an object that is missing was asked for
+
+	away atomic.Bool
+	lost atomic.Int64
+}
+
+// Rights puts one before the server, which ends with the test.
+func (s *S3Server) Rights(tb testing.TB) *S3Rights {
+	tb.Helper()
+	behind, err := url.Parse(s.URL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := &S3Rights{}
+	transport := &http.Transport{}
+	proxy := &httputil.ReverseProxy{Transport: transport, ModifyResponse: r.answer,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(behind)
+			p.Out.Host = p.In.Host // clients sign it
+		}}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, in *http.Request) {
+		_, key, _ := strings.Cut(strings.TrimPrefix(in.URL.Path, "/"), "/")
+		switch {
+		case r.away.Load():
+			r.lost.Add(1)
+			refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable")
+		case key == "" && in.Method != http.MethodPost:
+			r.Listings.Add(1)
+			refuse(w, http.StatusForbidden, "AccessDenied")
+		default:
+			proxy.ServeHTTP(w, in)
+		}
+	}))
+	r.URL = front.URL
+	tb.Cleanup(func() { front.Close(); transport.CloseIdleConnections() })
+	return r
+}
+
+// Setting is objects.url for such clients.
+func (r *S3Rights) Setting() string { return (&S3Server{URL: r.URL}).Setting() }
+
+// SetAway has all requests answered with 503, or no longer.
+func (r *S3Rights) SetAway(is bool) { r.away.Store(is) }
+
+// Lost is how many requests were answered with 503.
+func (r *S3Rights) Lost() int64 { return r.lost.Load() }
+
+func refuse(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, errorXML(code))
+}
+
+func errorXML(code string) string {
+	return `<?xml version="1.0" encoding="UTF-8"?>` +
+		"<Error><Code>" + code + "</Code><Message>" + code + "</Message></Error>"
+}
+
+func (r *S3Rights) answer(a *http.Response) error {
+	reads := a.Request.Method == http.MethodGet || a.Request.Method == http.MethodHead
+	if a.StatusCode != http.StatusNotFound || !reads {
+		return nil
+	}
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		return err
+	}
+	a.Body.Close()
+	if !bytes.Contains(text, []byte("NoSuchBucket")) {
+		r.Missing.Add(1)
+		a.StatusCode, a.Status = http.StatusForbidden, "403 Forbidden"
+		if text = nil; a.Request.Method == http.MethodGet {
+			text = []byte(errorXML("AccessDenied"))
+		}
+	}
+	a.Header.Del("Content-Length")
+	a.ContentLength, a.Body = int64(len(text)), io.NopCloser(bytes.NewReader(text))
+	return nil
+}
