@@ -284,6 +284,7 @@ func rest(r store.Reader) (lines []string, err error) {
 			lines = append(lines, fmt.Sprintf("%s %s: %d waiting %d ready %d leased", c.Contract, c.Queue, c.Waiting+c.Delayed, c.Ready, c.Leased))
 		}
 	}
+	slices.Sort(lines) // the store has no order of counts
 	for _, c := range made() {
 		letters, err := r.DeadLetters(c.Name, 0, 10_000)
 		if err != nil {

@@ -103,10 +103,11 @@ type Reader interface {
 	// depend on, and on from there.
 	Ancestry(seqs []int64) ([]job.Edge, error)
 
-	// QueueSettings returns every queue that has settings of its own.
+	// QueueSettings returns every queue that has settings of its own, by contract and
+	// queue.
 	QueueSettings() ([]job.QueueSettings, error)
-	// Counts returns the jobs in each phase, by queue, kept exact by CountBy and
-	// never found by scanning. An empty contract means all.
+	// Counts returns the jobs in each phase of each queue, in no order, kept exact by
+	// CountBy and never found by scanning. An empty contract means all.
 	Counts(contract string) ([]job.QueueCount, error)
 	// Records returns those of a kind that exist of the keys asked for, by key.
 	Records(kind string, keys []string) ([]job.Record, error)
@@ -129,7 +130,8 @@ type Tx interface {
 	// Insert stores the jobs and sets their Seq, growing with their order.
 	// taken lists the indexes of those whose identity or alias exists already, in
 	// the store or earlier in jobs; they are not stored and have no Seq. Of several
-	// with one alias in jobs any one is stored.
+	// with one alias in jobs any one is stored. Updates that insert the same jobs wait
+	// for each other and never in a circle: none is run again for that.
 	Insert(jobs []*job.Job) (taken []int, err error)
 	// Save writes what moves change: state, phase, times, run, counters.
 	Save(jobs []*job.Job) error
@@ -189,7 +191,8 @@ type Tx interface {
 	// LockName makes transactions that lock the same name run one after
 	// another, on all nodes, until they end.
 	LockName(name string) error
-	// CountBy adds to the counts of queues.
+	// CountBy adds to the counts of queues. Updates that count for the same queues, or
+	// fold them, wait for each other and never in a circle: none is run again for that.
 	CountBy(deltas []job.QueueCount) error
 	// FoldCounts tidies the counters of up to n queues that are empty.
 	FoldCounts(n int) error

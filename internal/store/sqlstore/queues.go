@@ -22,7 +22,7 @@ var (
 		`ON CONFLICT (lane,slot) DO UPDATE SET waiting=counts.waiting+excluded.waiting, delayed=counts.delayed+excluded.delayed,
 		ready=counts.ready+excluded.ready, leased=counts.leased+excluded.leased`)
 	getCounts = &Statement{"get_counts", `SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased) FROM counts
-		WHERE $1='' OR contract=$1 GROUP BY contract,queue ORDER BY contract,queue`}
+		WHERE $1='' OR contract=$1 GROUP BY contract,queue`}
 	emptyLanes = &Statement{"empty_lanes", `SELECT lane FROM counts GROUP BY lane
 		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 {limit $1}`}
 	lockCounts = &Statement{"lock_counts", "SELECT lane,slot,waiting,delayed,ready,leased FROM counts WHERE lane {in $1} ORDER BY lane,slot {for update}"}

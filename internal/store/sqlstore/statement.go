@@ -117,13 +117,13 @@ func (b *Bulk) Set(same uint64) string {
 		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, c.Type))
 		names = append(names, c.Name)
 	}
-	from := fmt.Sprintf("unnest(%s) WITH ORDINALITY AS u(%s,ord)", strings.Join(arrays, ","), strings.Join(names, ","))
+	from := fmt.Sprintf("unnest(%s) AS u(%s)", strings.Join(arrays, ","), strings.Join(names, ","))
 	text, _ := b.sets.LoadOrStore(same, b.set(values, from))
 	return text.(string)
 }
 
-// insertInto returns the bulk statement that inserts rows in their order; tail
-// follows the values, such as a conflict clause.
+// insertInto returns the bulk statement that inserts rows in their order, which is also
+// that in which arrays are unnested; tail follows the values, such as a conflict clause.
 func insertInto(name, table string, cols []Column, tail string) *Bulk {
 	list := columnNames(cols)
 	rows := func(n int) string {
@@ -132,7 +132,7 @@ func insertInto(name, table string, cols []Column, tail string) *Bulk {
 	}
 	return &Bulk{Name: name, Columns: cols, Row: rows(1), Rows: rows,
 		set: func(values []string, from string) string {
-			return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s ORDER BY ord %s", table, list, strings.Join(values, ","), from, tail)
+			return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s %s", table, list, strings.Join(values, ","), from, tail)
 		},
 	}
 }

@@ -18,6 +18,7 @@ var jobTests = []test{
 	{"long names", longNames},
 	{"insert numbers in order", insertNumbers},
 	{"insert tells what is taken", insertTaken},
+	{"of jobs with one identity the first is stored", insertFirst},
 	{"insert nothing", func(w *world) {
 		equal(w, "taken", change(w, func(tx store.Tx) ([]int, error) { return tx.Insert(nil) }), []int(nil))
 	}},
@@ -120,6 +121,22 @@ func insertNumbers(w *world) {
 	}
 	if run := job.NewRunID(last, [16]byte{}); run.Seq() != last {
 		w.Errorf("number %d does not fit a run id", last)
+	}
+}
+
+// insertFirst: in a set that is too large to be sorted in order by chance.
+func insertFirst(w *world) {
+	const identities, each = 30, 20
+	var set []*job.Job
+	for i := range identities * each {
+		set = append(set, newJob(fmt.Sprint(i*7%identities), func(j *job.Job) {
+			j.Payload = fmt.Append(nil, i)
+		}))
+	}
+	taken := change(w, func(tx store.Tx) ([]int, error) { return tx.Insert(set) })
+	equal(w, "how many are taken", len(taken), identities*(each-1))
+	for _, j := range set[:identities] {
+		equal(w, "stored of "+j.ID.Key, w.get(j), j)
 	}
 }
 

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,9 +41,16 @@ func queueSettings(w *world) {
 	equal(w, "changed", list(), []job.QueueSettings{c, a, b})
 }
 
+// counts are those of a contract by their queues, as the store has no order of them.
 func (w *world) counts(contract string) []job.QueueCount {
 	w.Helper()
-	return read(w, func(r store.Reader) ([]job.QueueCount, error) { return r.Counts(contract) })
+	counts := read(w, func(r store.Reader) ([]job.QueueCount, error) {
+		return r.Counts(contract)
+	})
+	slices.SortFunc(counts, func(a, b job.QueueCount) int {
+		return cmp.Or(cmp.Compare(a.Contract, b.Contract), cmp.Compare(a.Queue, b.Queue))
+	})
+	return counts
 }
 
 func countsAdd(w *world) {

@@ -1,0 +1,139 @@
+package postgres_test
+
+import (
+	"bytes"
+	"cmp"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// circle runs two updates that want the same three rows. The middle one is held until both
+// wait: in one order the second waits for the first; in opposite orders each has what the
+// other comes to, and the database has one of them run again.
+type circle struct {
+	*testing.T
+	db    *sql.DB
+	name  string // of the connections whose waits are looked at
+	tries atomic.Int32
+	all   sync.WaitGroup
+}
+
+func (c *circle) update(s *postgres.Store, fn func(store.Tx) error) {
+	c.all.Go(func() {
+		if err := s.Update(c.Context(), func(tx store.Tx) error {
+			c.tries.Add(1)
+			return fn(tx)
+		}); err != nil {
+			c.Error(err)
+		}
+	})
+}
+
+// awaits waits until so many updates wait for a lock.
+func (c *circle) awaits(n int) {
+	c.Helper()
+	testkit.Until(c, fmt.Sprint(n, " updates to wait"), func() bool {
+		waiting := 0
+		if err := c.db.QueryRow(`SELECT count(*) FROM pg_stat_activity
+			WHERE application_name=$1 AND wait_event_type='Lock'`, c.name).Scan(&waiting); err != nil {
+			c.Fatal(err)
+		}
+		return waiting == n
+	})
+}
+
+// ends waits for both updates.
+func (c *circle) ends() {
+	c.Helper()
+	c.all.Wait()
+	if tries := c.tries.Load(); tries != 2 {
+		c.Errorf("2 updates had %d tries", tries)
+	}
+}
+
+// Counting and folding lock the counts of queues in one order, whatever the order in which
+// the database finds them.
+func TestCountsAreLockedInOneOrder(t *testing.T) {
+	t.Parallel()
+	url, name := named(t)
+	db := pgtest.DB(t, url+"-looks")
+	counts := mustOpen(t, postgres.Config{URL: url, Conns: 1}) // one slot: the same rows again
+	folds := mustOpen(t, postgres.Config{Conns: 1,             // finds rows as they were stored
+		URL: url + "&enable_seqscan=on&enable_indexscan=off&enable_indexonlyscan=off"})
+	three := []job.QueueCount{{Contract: "x", Queue: "a"}, {Contract: "x", Queue: "b"},
+		{Contract: "x", Queue: "c"}}
+	slices.SortFunc(three, func(a, b job.QueueCount) int {
+		return cmp.Compare(laneOf(b), laneOf(a))
+	})
+	for _, q := range three { // those that are counted last are stored first
+		if err := counts.Update(t.Context(), func(tx store.Tx) error {
+			return tx.CountBy([]job.QueueCount{q})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holder, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Rollback()
+	const hold = "SELECT FROM counts WHERE lane=$1 FOR UPDATE"
+	if _, err := holder.Exec(hold, int64(laneOf(three[1]))); err != nil {
+		t.Fatal(err)
+	}
+	c := &circle{T: t, db: db, name: name}
+	c.update(counts, func(tx store.Tx) error { return tx.CountBy(three) })
+	c.awaits(1)
+	c.update(folds, func(tx store.Tx) error { return tx.FoldCounts(3) })
+	c.awaits(2)
+	if err := holder.Rollback(); err != nil {
+		t.Error(err)
+	}
+	c.ends()
+}
+
+func laneOf(q job.QueueCount) job.Lane { return job.LaneOf(q.Contract, q.Queue) }
+
+// Inserts of the same jobs take their identities in one order, whatever that of the jobs.
+func TestInsertsTakeIdentitiesInOneOrder(t *testing.T) {
+	t.Parallel()
+	url, name := named(t)
+	db := pgtest.DB(t, url+"-looks")
+	s := mustOpen(t, postgres.Config{URL: url, Conns: 4})
+	three := func() []*job.Job { return []*job.Job{newJob("a"), newJob("b"), newJob("c")} }
+	byIdentity := func(a, b *job.Job) int {
+		x, y := a.ID.Ident(), b.ID.Ident()
+		return bytes.Compare(x[:], y[:])
+	}
+	first, second := three(), three()
+	slices.SortFunc(first, byIdentity)
+	slices.SortFunc(second, byIdentity)
+	slices.Reverse(second)
+	c := &circle{T: t, db: db, name: name}
+	errUnwanted := errors.New("this update is not wanted")
+	err := s.Update(t.Context(), func(tx store.Tx) error {
+		if _, err := tx.Insert([]*job.Job{newJob(first[1].ID.Key)}); err != nil {
+			return err
+		}
+		c.update(s, func(tx store.Tx) error { _, err := tx.Insert(first); return err })
+		c.awaits(1)
+		c.update(s, func(tx store.Tx) error { _, err := tx.Insert(second); return err })
+		c.awaits(2)
+		return errUnwanted
+	})
+	if err != errUnwanted {
+		t.Error(err)
+	}
+	c.ends()
+}
