@@ -10,7 +10,7 @@ import (
 // an id of its own there; its payload is the message (G-FB-35).
 func (f *FetchBox) Outside() workerapi.Contract {
 	return workerapi.Contract{Name: Name, Engine: Tasks,
-		Attempt: func(j *job.Job) int { return max(1, j.Runs) },
+		Attempt: func(j *job.Job) int { return tryOf(j, job.Claimed) }, // G-FB-43
 		Complete: func(_ *job.Job, result []byte) engine.Outcome {
 			return succeeded(result)
 		},

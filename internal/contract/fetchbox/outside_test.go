@@ -55,6 +55,28 @@ func TestOutside(t *testing.T) {
 		}
 		equal(t, "last error", *w.status(t, r.JobID, "in_progress").LastError, problem{"SYSTEM_WORKER_ERROR", "oops"})
 	})
+	t.Run("G-FB-43 a lost run is no try", func(t *testing.T) {
+		w.submit(t, manifest(1))
+		tried := func(want int) testkit.Claimed {
+			t.Helper()
+			j := o.ClaimOne(t, aTask)
+			equal(t, "attempt", j.Attempt, want)
+			return j
+		}
+		passes := func(d time.Duration) {
+			w.clock.Advance(d)
+			w.sweep(t)
+		}
+		for range 2 {
+			tried(1)
+			passes(lease + time.Second)
+		}
+		o.Post(t, "runs/"+tried(1).RunID+"/fail", `{"error":"oops","retryable":true}`).Want(t, 200)
+		passes(time.Hour)
+		tried(2)
+		passes(lease + time.Second)
+		o.Post(t, "runs/"+tried(2).RunID+"/complete", `{"result":null}`).Want(t, 200)
+	})
 	t.Run("G-FB-35 one by its id, and given back", func(t *testing.T) {
 		w.submit(t, manifest(1))
 		j := o.ClaimOne(t, aTask)

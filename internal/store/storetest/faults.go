@@ -87,7 +87,7 @@ func RunFaulty(t *testing.T, open func(testing.TB, func() time.Time, *Faults) st
 func failingBegins(w *world, f *Faults) {
 	w.insert(newJob("before"))
 	begun := func() { w.Error("fn ran in a transaction that had not begun") }
-	ctx, cancel := context.WithTimeout(w.context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.context(), 5*time.Second)
 	defer cancel()
 	f.set(true, false)
 	for n := range 40 {
