@@ -53,11 +53,7 @@ func TestPostgresOfTheDocs(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data") // of all nodes, one after the other
 	for i, store := range []string{owner, server.URL("millrace_node", "millrace"), pooler.URL("millrace:secret", "millrace"),
 		pooler.URL("millrace_node:secret", "millrace")} {
-		s, err := launch(binary, data, nil, "--no-workers", "--set", "store="+store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.kill)
+		s := launchIn(t, data, "--no-workers", "--set", "store="+store)
 		ready := probe{method: "GET", path: "/health/ready"}
 		if status, body := ready.sent(t, s.url); status != http.StatusOK {
 			t.Errorf("%s: ready is %d %s", store, status, body)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,17 +66,8 @@ func (o *origin) resources(name string, n int) string {
 // launchFetchBox starts a server of FetchBox on a directory. Workers that die are missed soon.
 func launchFetchBox(t *testing.T, dir string, args ...string) *launched {
 	t.Helper()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := launch(binary, dir, nil, append([]string{"--set", "contracts=fetchbox", "--set", "log.level=warn", "--set", "fetchbox.lease=1s",
-		"--set", "fetchbox.backoff_base=10ms"}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.kill)
-	return s
+	return launchIn(t, dir, append([]string{"--set", "contracts=fetchbox", "--set", "log.level=warn",
+		"--set", "fetchbox.lease=1s", "--set", "fetchbox.backoff_base=10ms"}, args...)...)
 }
 
 // fetchJob is a job as operators see it.

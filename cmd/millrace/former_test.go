@@ -47,13 +47,8 @@ func killedInItsTerm(t *testing.T, binary, dir string, database func() *sql.DB, 
 	}))
 	t.Cleanup(receiver.Close)
 	start := func() *launched {
-		s, err := launch(binary, dir, nil, append([]string{"--set", "contracts=forgerun,images", "--set",
-			"forgerun.duration_scale=0.001", "--set", "log.level=warn"}, args...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.kill)
-		return s
+		return launchProgram(t, binary, dir, append([]string{"--set", "contracts=forgerun,images",
+			"--set", "forgerun.duration_scale=0.001", "--set", "log.level=warn"}, args...)...)
 	}
 	var picture bytes.Buffer
 	if err := jpeg.Encode(&picture, image.NewRGBA(image.Rect(0, 0, 90, 60)), nil); err != nil {
@@ -94,19 +89,7 @@ func killedInItsTerm(t *testing.T, binary, dir string, database func() *sql.DB, 
 // submitTold submits a job of a new client whose changes a receiver is told.
 func submitTold(t *testing.T, at, receiver string) {
 	t.Helper()
-	c, err := client.New(client.Config{BaseURL: at})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := c.ForgeRun().CreateClient(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := c.ForgeRun().FirstKey(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.ForgeRun().WithKey(key.APIKey).Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute,
+	if _, err := forgeClient(t, at).Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute,
 		Kind: client.ForgeSuccessFast, Callback: receiver}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,18 +37,27 @@ func forgeClient(t *testing.T, url string) *client.ForgeRun {
 	return c.ForgeRun().WithKey(key.APIKey)
 }
 
-func launchNode(t *testing.T, name string, args ...string) *launched {
+// launchIn starts a server on a directory and ends it with the test.
+func launchIn(t *testing.T, dir string, args ...string) *launched {
 	t.Helper()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := launch(binary, filepath.Join(t.TempDir(), name), nil, append([]string{"--set", "log.level=warn"}, args...)...)
+	return launchProgram(t, mustMillrace(t), dir, args...)
+}
+
+// launchProgram is launchIn for a program of its own.
+func launchProgram(t *testing.T, program, dir string, args ...string) *launched {
+	t.Helper()
+	s, err := launch(program, dir, nil, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.kill)
 	return s
+}
+
+func launchNode(t *testing.T, name string, args ...string) *launched {
+	t.Helper()
+	args = append([]string{"--set", "log.level=warn"}, args...)
+	return launchIn(t, filepath.Join(t.TempDir(), name), args...)
 }
 
 // TestTraceOfAJob: what happens to a job is one trace, from the request over queue and run to the report and what its

@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,31 +23,18 @@ type probe struct {
 // sent sends the request and returns the status and the body.
 func (a probe) sent(t *testing.T, url string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), a.method, url+a.path, strings.NewReader(a.body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
+	var header []string
 	for name, value := range a.header {
-		r.Header.Set(name, value)
+		header = append(header, name, value)
 	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(body)
+	return sendTo(t, http.DefaultClient, a.method, url+a.path, a.body, header...)
 }
 
 // refusals is a request to each contract, with what it answers while the store is away.
 func refusals(n int) []probe {
 	key := fmt.Sprint(n)
 	return []probe{
-		{name: "Relay", method: "POST", path: "/v2/queues/jobs", status: http.StatusTooManyRequests, holds: "the store",
+		{name: "Relay", method: "POST", path: "/v2/queues/jobs", status: http.StatusTooManyRequests,
 			body: `[{"queue":"mail","id":"` + key + `","timeout":1,"payload":1}]`},
 		{name: "ForgeRun FR-021", method: "POST", path: "/v1/clients", status: http.StatusServiceUnavailable,
 			holds: `"code":"RFA_STORAGE_DB_ERROR"`},
@@ -68,17 +53,8 @@ func refusals(n int) []probe {
 // launchOn starts a server of all contracts on a PostgreSQL, that runs nothing by itself.
 func launchOn(t *testing.T, store string, args ...string) *launched {
 	t.Helper()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil,
-		append([]string{"--no-workers", "--set", "store=" + store}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.kill)
-	return s
+	args = append([]string{"--no-workers", "--set", "store=" + store}, args...)
+	return launchIn(t, filepath.Join(t.TempDir(), "data"), args...)
 }
 
 // refuseWith has the database fail what writes jobs and records, with a SQLSTATE.
@@ -97,12 +73,14 @@ func TestDatabaseRefuses(t *testing.T) {
 	if status, body := waiting.sent(t, s.url); status != http.StatusCreated {
 		t.Fatal(status, body)
 	}
-	for i, c := range []struct{ state, refuse, allow string }{
-		{"55000", "ALTER DATABASE mine ALLOW_CONNECTIONS false", "ALTER DATABASE mine ALLOW_CONNECTIONS true"},
-		{"53300", "ALTER DATABASE mine CONNECTION LIMIT 0", "ALTER DATABASE mine CONNECTION LIMIT -1"},
-		{"28000", "ALTER ROLE mine NOLOGIN", "ALTER ROLE mine LOGIN"},
-		{"42P01", "ALTER SCHEMA public RENAME TO away", "ALTER SCHEMA away RENAME TO public"},
-		{"XX000", "", ""}, {"53200", "", ""}, {"58030", "", ""}, {"55006", "", ""},
+	const closed = "the database refuses the connection"
+	for i, c := range []struct{ state, because, refuse, allow string }{
+		{"55000", closed, "ALTER DATABASE mine ALLOW_CONNECTIONS false", "ALTER DATABASE mine ALLOW_CONNECTIONS true"},
+		{"53300", closed, "ALTER DATABASE mine CONNECTION LIMIT 0", "ALTER DATABASE mine CONNECTION LIMIT -1"},
+		{"28000", closed, "ALTER ROLE mine NOLOGIN", "ALTER ROLE mine LOGIN"},
+		{"42P01", "the store's schema is not", "ALTER SCHEMA public RENAME TO away", "ALTER SCHEMA away RENAME TO public"},
+		{"XX000", "the store failed", "", ""}, {"53200", "the store is away", "", ""},
+		{"58030", "the store is away", "", ""}, {"55006", "the store failed", "", ""},
 	} {
 		t.Run(c.state, func(t *testing.T) {
 			refuse, allow, database := c.refuse, c.allow, "postgres"
@@ -115,6 +93,9 @@ func TestDatabaseRefuses(t *testing.T) {
 			server.Exec(database, refuse)
 			server.Disconnect("mine")
 			for _, a := range refusals(i) {
+				if a.name == "Relay" {
+					a.holds = c.because
+				}
 				if status, body := a.sent(t, s.url); status != a.status || !strings.Contains(body, a.holds) {
 					t.Errorf("%s answers %d %s, want %d with %s", a.name, status, body, a.status, a.holds)
 				}

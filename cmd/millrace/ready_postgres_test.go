@@ -32,9 +32,9 @@ func TestReadyTellsOfWrites(t *testing.T) {
 	for _, c := range []struct{ refuse, allow, because string }{
 		{"REVOKE INSERT, UPDATE ON ALL TABLES IN SCHEMA public FROM mine",
 			"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO mine",
-			"the store refuses us: the role has no right to INSERT on jobs"},
+			"permission denied by the database: the role has no right to INSERT on jobs"},
 		{"REVOKE ALL ON SEQUENCE job_numbers FROM mine", "GRANT ALL ON SEQUENCE job_numbers TO mine",
-			"the store refuses us: the role has no right to USAGE on job_numbers"},
+			"permission denied by the database: the role has no right to USAGE on job_numbers"},
 		{"ALTER TABLE dead_letters RENAME TO moved", "ALTER TABLE moved RENAME TO dead_letters",
 			"the store's schema is not the one that is needed: it has no dead_letters"},
 	} {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"html"
-	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -14,21 +13,7 @@ import (
 // asBrowser gets a page as browsers do.
 func asBrowser(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", "text/html,*/*;q=0.8")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+	return sendTo(t, http.DefaultClient, http.MethodGet, url, "", "Accept", "text/html,*/*;q=0.8")
 }
 
 var (

@@ -16,13 +16,8 @@ import (
 )
 
 // counting is a store that calls counted in each update that has read how many runs there are.
-type counting struct {
-	store.Store
-	counted func()
-}
-
-func (s *counting) Update(ctx context.Context, fn func(store.Tx) error) error {
-	return s.Store.Update(ctx, func(tx store.Tx) error { return fn(&countingTx{tx, s.counted}) })
+func counting(s store.Store, counted func()) store.Store {
+	return &wrapped{s, func(tx store.Tx) store.Tx { return &countingTx{tx, counted} }}
 }
 
 type countingTx struct {
@@ -99,8 +94,9 @@ func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second 
 	if limited == "queue" {
 		p.ok(p.SetQueue(ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: 1}))
 	}
-	p.first = testkit.Engine(tb, &counting{first, stop}, clock, contracts...)
-	p.second = testkit.Engine(tb, &counting{second, func() { p.counted <- struct{}{} }}, clock, contracts...)
+	p.first = testkit.Engine(tb, counting(first, stop), clock, contracts...)
+	tells := func() { p.counted <- struct{}{} }
+	p.second = testkit.Engine(tb, counting(second, tells), clock, contracts...)
 	p.ok(p.first.LoadQueues(ctx))
 	p.ok(p.second.LoadQueues(ctx))
 	return p

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -17,21 +16,21 @@ import (
 // watched is a store whose transactions lock in the one order that cannot end in a deadlock: the limits of runs before any
 // row. It keeps what the last one locked.
 type watched struct {
-	store.Store
-	tb testing.TB
+	wrapped
 
 	mu   sync.Mutex
 	last *watchedTx
 }
 
-func (s *watched) Update(ctx context.Context, fn func(store.Tx) error) error {
-	return s.Store.Update(ctx, func(tx store.Tx) error {
-		w := &watchedTx{Tx: tx, tb: s.tb}
-		s.mu.Lock()
-		s.last = w
-		s.mu.Unlock()
-		return fn(w)
-	})
+func newWatched(tb testing.TB, s store.Store) *watched {
+	w := &watched{}
+	w.wrapped = wrapped{s, func(tx store.Tx) store.Tx {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.last = &watchedTx{Tx: tx, tb: tb}
+		return w.last
+	}}
+	return w
 }
 
 // rows are the jobs that the last transaction locked, in the order it did.
@@ -121,16 +120,7 @@ func TestParentThatHasBegunIsNotLocked(t *testing.T) {
 	})
 }
 
-// slowNames is a store whose limits are locked by others for a while.
-type slowNames struct {
-	store.Store
-	wait func()
-}
-
-func (s *slowNames) Update(ctx context.Context, fn func(store.Tx) error) error {
-	return s.Store.Update(ctx, func(tx store.Tx) error { return fn(&slowNamesTx{tx, s.wait}) })
-}
-
+// slowNamesTx locks limits that others hold for a while.
 type slowNamesTx struct {
 	store.Tx
 	wait func()
@@ -146,7 +136,10 @@ func TestLeaseBeginsAfterTheWait(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: 5}))
 		w.submit(sub("brief/a"), sub("brief/b"))
-		w.Engine = testkit.Engine(w, &slowNames{w.Store, func() { w.Advance(20 * time.Second) }}, w.Clock, made()...)
+		slow := &wrapped{w.Store, func(tx store.Tx) store.Tx {
+			return &slowNamesTx{tx, func() { w.Advance(20 * time.Second) }}
+		}}
+		w.Engine = testkit.Engine(w, slow, w.Clock, made()...)
 		for _, claim := range []func() (*job.Job, error){
 			func() (*job.Job, error) { return w.claim("brief", 1, "q")[0], nil },
 			func() (*job.Job, error) { return w.ClaimJob(w.ctx, id("brief/b"), "w") },

@@ -10,26 +10,17 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// between runs something once after a look at the outbox.
-type between struct {
-	store.Store
-	once sync.Once
-	do   func()
-}
-
-func (s *between) Update(ctx context.Context, fn func(store.Tx) error) error {
-	return s.Store.Update(ctx, func(tx store.Tx) error { return fn(&betweenTx{tx, s}) })
-}
-
+// betweenTx runs something once after a look at the outbox.
 type betweenTx struct {
 	store.Tx
-	s *between
+	once *sync.Once
+	do   func()
 }
 
 func (t *betweenTx) Messages(contracts []string, n int) ([]job.Message, error) {
 	all, err := t.Tx.Messages(contracts, n)
 	if len(all) > 0 && n > 1 {
-		t.s.once.Do(t.s.do)
+		t.once.Do(t.do)
 	}
 	return all, err
 }
@@ -48,7 +39,9 @@ func TestPublishOfTwoContractsKeepsOrder(t *testing.T) {
 		return job.Message{JobID: job.ID{Contract: contract, Key: key}}
 	}
 	add(m("graph", "first"))
-	s := &between{Store: bare, do: func() { add(m("graph", "parent starts"), m("phased", "child is claimed")) }}
+	var once sync.Once
+	between := func() { add(m("graph", "parent starts"), m("phased", "child is claimed")) }
+	s := &wrapped{bare, func(tx store.Tx) store.Tx { return &betweenTx{tx, &once, between} }}
 	e := testkit.Engine(t, s, testkit.NewClock(), made()...)
 	var got, last int64
 	if _, err := e.Publish(t.Context(), func(_ context.Context, batch []job.Message) error {

@@ -76,7 +76,7 @@ func newWorld(tb testing.TB, place string, contracts []engine.Contract) *world {
 	w.ctx = ctx
 	bare := places[place](tb, w.Now)
 	open := func(tb testing.TB) store.Store {
-		w.watch = &watched{Store: bare(tb), tb: tb}
+		w.watch = newWatched(tb, bare(tb))
 		return w.watch
 	}
 	w.Store = open(tb)
@@ -90,7 +90,7 @@ func newWorld(tb testing.TB, place string, contracts []engine.Contract) *world {
 		w.Engine = testkit.Engine(tb, w.Store, w.Clock, contracts...)
 	}
 	w.server = func() *engine.Engine {
-		return testkit.Engine(tb, &watched{Store: bare(tb), tb: tb}, w.Clock, contracts...)
+		return testkit.Engine(tb, newWatched(tb, bare(tb)), w.Clock, contracts...)
 	}
 	return w
 }
