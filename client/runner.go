@@ -73,7 +73,7 @@ const pollGrace = 500 * time.Millisecond
 // poll claims as much as there are free slots, over and over, until ctx ends.
 // What is brought by a poll after that is late.
 func (r *runner) poll(ctx context.Context, start func(l lease, late bool)) {
-	failures := 0
+	failures, away := 0, pollOutage{log: r.log}
 	for {
 		free := r.slots.reserve(ctx)
 		if free == 0 {
@@ -98,12 +98,17 @@ func (r *runner) poll(ctx context.Context, start func(l lease, late bool)) {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			failures++
+			away.failed(err)
 			r.rest(ctx, failures, err)
 		case err == nil && len(leases) == 0:
 			failures = 0
+			away.worked()
 			await(ctx, pause)
 		default:
 			failures = 0
+			if err == nil {
+				away.worked()
+			}
 		}
 		pause.Stop()
 	}
@@ -129,9 +134,43 @@ func (r *runner) rest(ctx context.Context, failures int, err error) {
 	if errors.As(err, &fail) {
 		asked = min(fail.RetryAfter, maxRetryAfter)
 	}
-	wait := r.backoff.delay(failures, asked)
-	r.log.Warn("poll failed", "error_message", err, "failures", failures, "wait", wait)
-	sleep(ctx, wait)
+	sleep(ctx, r.backoff.delay(failures, asked))
+}
+
+// pollOutage tells once that polls fail, and once that they work again. Another
+// answer than before is told too: it may be another reason.
+type pollOutage struct {
+	log    *slog.Logger
+	away   bool
+	status int
+	since  time.Time
+}
+
+func (p *pollOutage) failed(err error) {
+	var fail *Error
+	status := 0
+	if errors.As(err, &fail) {
+		status = fail.Status
+	}
+	if p.away && p.status == status {
+		return
+	}
+	if !p.away {
+		p.since = time.Now()
+	}
+	p.away, p.status = true, status
+	said := "the server refuses polls; they are repeated until it takes one"
+	if status == 0 {
+		said = "the server does not answer; polls are repeated until it does"
+	}
+	p.log.Warn(said, "error_message", err)
+}
+
+func (p *pollOutage) worked() {
+	if p.away {
+		p.log.Info("the server answers polls again", "duration", time.Since(p.since))
+	}
+	p.away = false
 }
 
 // drain waits for the handlers, at first leaving them alone, then ending their

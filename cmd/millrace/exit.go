@@ -24,7 +24,7 @@ const (
 
 const exitHelp = `Exit codes:
   0    done; also a server or worker that was asked to stop and did
-  1    the work failed, or the accounts do not balance
+  1    the work failed, or the accounts do not balance; not for jobs that failed in a worker
   2    the command line or a setting is wrong; nothing was started
   3    what is needed here is not to be had: an address or data directory in use, a store that is away
   4    the server cannot be reached, or refuses the token

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -67,7 +68,12 @@ The first SIGINT, SIGTERM or SIGHUP stops polling and lets commands finish, for 
 a second one is passed on to them, as is SIGTERM when --drain is over. What does
 not end within --kill-after is killed, with everything it started in its process
 group. On Linux a command is killed as well when millrace itself is; what it has
-started is not.`
+started is not.
+
+Stopped by a signal, or done with --max-jobs or --until-empty, it ends with 0, also
+where commands have failed: that is the end of their jobs, not of the worker. It
+ends with 130 when commands were cut short, and with 1 when the server refuses to
+hand out jobs.`
 
 func workCommand(p process) *cobra.Command {
 	var f workFlags
@@ -141,12 +147,12 @@ func (f *workFlags) run(p process, queues, command []string) error {
 		return err
 	}
 	log := f.log(p.stderr)
-	r := &commandRunner{args: command, environ: p.environ, stdout: p.stdout, stderr: p.stderr, killAfter: f.killAfter,
+	r := &commandRunner{contract: f.contract, args: command, environ: p.environ, stdout: p.stdout, stderr: p.stderr, killAfter: f.killAfter,
 		log: log, gate: g}
 	hard, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	r.hard = hard
-	go f.obey(log, polling, stopPolling, end)
+	go f.obey(g, log, polling, stopPolling, end)
 
 	log.Info("waiting for jobs", "contract", f.contract, "queues", strings.Join(queues, ","), "server", f.remote.address(p),
 		"concurrency", f.concurrency)
@@ -162,7 +168,7 @@ func (f *workFlags) run(p process, queues, command []string) error {
 	if err := g.ended(); err != nil {
 		return err
 	}
-	if hard.Err() != nil {
+	if r.cut.Load() {
 		return withCode(exitInterrupted, errors.New("stopped before all commands had finished; their jobs come back"))
 	}
 	return nil
@@ -171,12 +177,7 @@ func (f *workFlags) run(p process, queues, command []string) error {
 // log writes what the worker has to say. That a job was started or completed is a detail in the log of a server, and
 // what this command is watched for.
 func (f *workFlags) log(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.LevelKey && a.Value.Any() == slog.LevelDebug {
-			return slog.Any(a.Key, slog.LevelInfo)
-		}
-		return a
-	}}
+	options := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: aboutCommands}
 	if f.quiet {
 		options.Level = slog.LevelWarn
 	}
@@ -210,7 +211,7 @@ func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner, 
 }
 
 // obey turns signals into the end of polling, then into the end of the commands.
-func (f *workFlags) obey(log *slog.Logger, polling context.Context, stopPolling context.CancelFunc, end context.CancelCauseFunc) {
+func (f *workFlags) obey(g *gate, log *slog.Logger, polling context.Context, stopPolling context.CancelFunc, end context.CancelCauseFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, stopSignals()...)
 	select {
@@ -218,7 +219,11 @@ func (f *workFlags) obey(log *slog.Logger, polling context.Context, stopPolling 
 	case <-polling.Done(): // --max-jobs or --until-empty: running commands are not hurried
 		<-signals
 	}
-	log.Info("stopping: no new jobs; running commands may finish", "drain", f.drain)
+	if g.idle() {
+		log.Info("stopping: no new jobs")
+	} else {
+		log.Info("stopping: no new jobs; running commands may finish", "drain", f.drain)
+	}
 	stopPolling()
 	limit := time.NewTimer(f.drain)
 	defer limit.Stop()
@@ -227,7 +232,9 @@ func (f *workFlags) obey(log *slog.Logger, polling context.Context, stopPolling 
 	case last = <-signals:
 	case <-limit.C:
 	}
-	log.Warn("ending running commands", "signal", last)
+	if !g.idle() {
+		log.Warn("ending running commands", "signal", last)
+	}
 	end(signalCause{last})
 }
 
@@ -238,6 +245,7 @@ func (s signalCause) Error() string { return "stopped by signal: " + s.signal.St
 
 // commandRunner runs the command for a job.
 type commandRunner struct {
+	contract  string
 	args      []string
 	environ   []string
 	stdout    io.Writer
@@ -246,6 +254,7 @@ type commandRunner struct {
 	log       *slog.Logger
 	gate      *gate
 	hard      context.Context // its end ends the commands; the cause may name the signal
+	cut       atomic.Bool     // a command was ended by it
 }
 
 // handle is the worker's handler: nil completes the job.
@@ -265,7 +274,7 @@ func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 		// Relay has no release, and a timeout would count: the same job takes the place of this one.
 		err = errors.Join(err, run.Requeue(context.WithoutCancel(ctx), []client.RelaySpec{run.Job.RelaySpec}, client.RelayUnique))
 	}
-	return err
+	return r.told(err)
 }
 
 // refuse stops the worker because of a command that would fail for every other job too.

@@ -35,12 +35,12 @@ func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json
 	if errors.Is(err, errCannotRun) {
 		err = withReason(err, reason.line())
 		r.refuse(err)
-		return nil, fmt.Errorf("%w: %w", client.ErrRelease, err)
+		return nil, r.told(fmt.Errorf("%w: %w", client.ErrRelease, err))
 	}
 	if r.hard.Err() != nil && ctx.Err() == nil {
-		return nil, errors.Join(err, run.Release(context.WithoutCancel(ctx)))
+		return nil, r.told(errors.Join(err, run.Release(context.WithoutCancel(ctx))))
 	}
-	return nil, verdict(err, reason.line())
+	return nil, r.told(verdict(err, reason.line()))
 }
 
 // withReason adds what a command wrote last to the error it ended with.
@@ -48,8 +48,17 @@ func withReason(err error, reason string) error {
 	if reason == "" {
 		return err
 	}
-	return fmt.Errorf("%s (%w)", reason, err)
+	return &commandError{reason, err}
 }
+
+// commandError is the end of a command with what it wrote last.
+type commandError struct {
+	reason string
+	err    error
+}
+
+func (e *commandError) Error() string { return fmt.Sprintf("%s (%v)", e.reason, e.err) }
+func (e *commandError) Unwrap() error { return e.err }
 
 // verdict makes of the end of a command what the contract should know of it.
 func verdict(err error, reason string) error {

@@ -52,6 +52,9 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 	cmd.WaitDelay = max(r.killAfter, time.Nanosecond) // 0 would be for ever
 	err := cmd.Run()
 	if ctx.Err() != nil {
+		if r.hard.Err() != nil {
+			r.cut.Store(true)
+		}
 		if cmd.Process != nil {
 			_ = signalGroup(cmd.Process, os.Kill) // whatever it has left behind
 		}

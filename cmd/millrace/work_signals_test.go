@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// idleWorker is a worker of an empty queue, and what it says.
+func idleWorker(t *testing.T, server string) (*exec.Cmd, *testkit.Journal) {
+	t.Helper()
+	said := &testkit.Journal{}
+	c := exec.Command(mustMillrace(t), "work", "idle", "--server", server, "--", "cat")
+	c.Env, c.Stderr = []string{"PATH=" + os.Getenv("PATH")}, said
+	ownGroup(c)
+	endWithUs(c)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	until(t.Fatalf, "the worker to wait", func() bool {
+		return strings.Contains(said.String(), "waiting for jobs")
+	})
+	return c, said
+}
+
+// TestWorkIdleSignals: where no command runs, nothing is cut off however often somebody
+// asks the worker to stop, and however.
+func TestWorkIdleSignals(t *testing.T) {
+	t.Parallel()
+	s := launchNode(t, "data", "--set", "contracts=relay", "--set", "log.level=warn")
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		c, said := idleWorker(t, s.url)
+		hang := time.AfterFunc(testTime, func() { _ = c.Process.Kill() })
+		_ = c.Process.Signal(signal)
+		until(t.Fatalf, "the worker to stop", func() bool {
+			return strings.Contains(said.String(), "stopping: no new jobs")
+		})
+		_ = c.Process.Signal(signal)
+		_ = c.Wait()
+		hang.Stop()
+		text := said.String()
+		if c.ProcessState.ExitCode() != exitDone || strings.Contains(text, "command") {
+			t.Errorf("%v: ended with %v: %s", signal, c.ProcessState, text)
+		}
+	}
+}
+
+// TestWorkOutage: a server that is away is told once, and once that it is back.
+func TestWorkOutage(t *testing.T) {
+	t.Parallel()
+	binary, dir := mustMillrace(t), filepath.Join(t.TempDir(), "data")
+	start := func(listen string) *launched {
+		t.Helper()
+		s, err := launch(binary, dir, nil, "--set", "log.level=warn", "--set", "listen="+listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.kill)
+		return s
+	}
+	s := start("127.0.0.1:0")
+	c, said := idleWorker(t, s.url)
+	s.kill()
+	const away, back = "the server does not answer", "the server answers polls again"
+	until(t.Fatalf, away, func() bool { return strings.Contains(said.String(), away) })
+	start(strings.TrimPrefix(s.url, "http://"))
+	if status, text := ask(t, "POST", s.url+"/v2/queues/jobs",
+		`[{"queue":"idle","id":"1","timeout":9,"payload":1}]`,
+		"Content-Type", "application/json"); status != 202 {
+		t.Fatalf("got %d %s", status, text)
+	}
+	until(t.Fatalf, back, func() bool { return strings.Contains(said.String(), back) })
+	_ = c.Process.Signal(syscall.SIGTERM)
+	_ = c.Wait()
+	if text := said.String(); strings.Count(text, away) != 1 || strings.Count(text, back) != 1 ||
+		strings.Contains(text, "poll failed") {
+		t.Error(text)
+	}
+}
