@@ -45,7 +45,8 @@ func (f *benchFlow) prepare() {
 	}
 	f.next = benchRequest(f.b.target, f.b.token, http.MethodGet, fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", f.queue, f.batch), nil)
 	f.head, f.tail, _ = strings.Cut(string(benchRequest(f.b.target, f.b.token, http.MethodDelete,
-		"/v2/queues/"+f.queue+"/jobs/{id}", nil)), "{id}") // braces: the name of the queue may hold any letters
+		// The braces, as the name of the queue may hold any letters.
+		"/v2/queues/"+f.queue+"/jobs/{id}", nil)), "{id}")
 }
 
 // drive is what one connection does until every job is completed, by it or by

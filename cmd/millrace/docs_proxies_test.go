@@ -113,7 +113,7 @@ func (p *proxied) do(t *testing.T, method, path, body string, header ...string) 
 
 func sendTo(t *testing.T, client *http.Client, method, target, body string, header ...string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequest(method, target, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

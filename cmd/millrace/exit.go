@@ -79,7 +79,8 @@ func codeOf(err error) int {
 
 // complaint is what is said about an error; every line names the program.
 func complaint(err error) string {
-	if err == nil || errors.Is(err, errLogged) {
+	told := err != nil && !errors.Is(err, errLogged)
+	if !told {
 		return ""
 	}
 	var settings *config.Error
@@ -107,9 +108,12 @@ func remoteError(ctx context.Context, err error) error {
 	case errors.As(err, &e) && e.Status == 0 && (errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrCycle)):
 		return withCode(exitUsage, err) // nothing was sent
 	case certificateRefused(err):
-		return withCode(exitServer, fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", envCACert, err))
-	case errors.As(err, &e) && e.Status == http.StatusBadRequest && strings.HasSuffix(e.Message, plainToTLS):
-		return withCode(exitServer, fmt.Errorf("the server cannot be reached without TLS (--server or %s, with https://): %w", envServer, err))
+		return withCode(exitServer, fmt.Errorf(
+			"the server's certificate is not trusted (--cacert or %s): %w", envCACert, err))
+	case errors.As(err, &e) && e.Status == http.StatusBadRequest &&
+		strings.HasSuffix(e.Message, plainToTLS):
+		return withCode(exitServer, fmt.Errorf("the server cannot be reached without TLS "+
+			"(--server or %s, with https://): %w", envServer, err))
 	case errors.As(err, &e) && e.Status == 0 && e.Retryable():
 		return withCode(exitServer, unreachable(err))
 	default:
@@ -117,15 +121,16 @@ func remoteError(ctx context.Context, err error) error {
 	}
 }
 
-// plainToTLS is what a server written in Go answers to a request without TLS where it expects one with it.
+// plainToTLS is what a server written in Go answers to a request without TLS where it expects
+// one with it.
 const plainToTLS = "Client sent an HTTP request to an HTTPS server."
 
 func unreachable(err error) error {
 	return fmt.Errorf("the server cannot be reached (--server or %s): %w", envServer, err)
 }
 
-// certificateRefused reports whether a call failed because the server's certificate is not trusted: another try would
-// meet the same one.
+// certificateRefused reports whether a call failed because the server's certificate is not
+// trusted: another try would meet the same one.
 func certificateRefused(err error) bool {
 	var refused *tls.CertificateVerificationError
 	return errors.As(err, &refused)

@@ -50,8 +50,10 @@ was when it was read.`,
 	}
 	f.settings.register(c)
 	f.remote.register(c)
-	c.Flags().Lookup("server").Usage = "ask the server at this address instead of reading the store (" + envServer + ")"
-	c.Flags().Lookup("token").Usage = "token of the operator, for --server (" + envToken + ", which others cannot see)"
+	c.Flags().Lookup("server").Usage = "ask the server at this address instead of " +
+		"reading the store (" + envServer + ")"
+	c.Flags().Lookup("token").Usage = "token of the operator, for --server (" + envToken +
+		", which others cannot see)"
 	c.Flags().StringVar(&f.since, "since", "", "leave out jobs created before this time")
 	c.Flags().StringVar(&f.until, "until", "", "leave out jobs created at this time or later")
 	c.Flags().StringVar(&f.status, "status", "", "only jobs with one of these statuses: queued, in_progress, completed, failed; separated by commas")

@@ -117,7 +117,8 @@ func (f *fetchFlags) run(p process, names []string) error {
 }
 
 // submit submits the manifests and returns their jobs, behind those that are only followed.
-func (f *fetchFlags) submit(ctx context.Context, p process, box *client.FetchBox, titles []string, manifests []json.RawMessage) ([]*fetched, error) {
+func (f *fetchFlags) submit(ctx context.Context, p process, box *client.FetchBox,
+	titles []string, manifests []json.RawMessage) ([]*fetched, error) {
 	var jobs []*fetched
 	for _, id := range f.jobs {
 		jobs = append(jobs, &fetched{FetchBoxJob: client.FetchBoxJob{ID: id}})
@@ -146,7 +147,8 @@ func (f *fetchFlags) submit(ctx context.Context, p process, box *client.FetchBox
 }
 
 // manifests reads all there is to submit.
-func (f *fetchFlags) manifests(ctx context.Context, p process, names []string) (titles []string, manifests []json.RawMessage, err error) {
+func (f *fetchFlags) manifests(ctx context.Context, p process, names []string) (
+	titles []string, manifests []json.RawMessage, err error) {
 	for _, name := range names {
 		text, err := readDocument(ctx, p, name)
 		if err == nil && !json.Valid(text) {

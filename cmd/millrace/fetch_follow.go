@@ -105,7 +105,8 @@ func (l *fetchLines) show(jobs []*fetched) {
 			l.all.say("%s: %s, %s", j.title(), j.Status, j.progress())
 		}
 	}
-	l.all.at(int64(done+lost), int64(total), fmt.Sprintf("%d of %d done, %d failed", done, total, lost))
+	l.all.at(int64(done+lost), int64(total),
+		fmt.Sprintf("%d of %d done, %d failed", done, total, lost))
 }
 
 func (l *fetchLines) say(format string, args ...any) {

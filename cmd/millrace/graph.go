@@ -259,9 +259,10 @@ const (
 	graphLookSeldom = 2 * time.Second
 )
 
-// waitGraph looks at the graph around a job until all of it is over, and tells how far it is. It goes on while the
-// server is away.
-func waitGraph(ctx context.Context, p process, tf *client.TaskFlow, id string) (client.TaskFlowGraph, error) {
+// waitGraph looks at the graph around a job until all of it is over, and tells how far it is.
+// It goes on while the server is away.
+func waitGraph(ctx context.Context, p process, tf *client.TaskFlow,
+	id string) (client.TaskFlowGraph, error) {
 	shown := p.progress("graph", 0)
 	defer shown.end()
 	for pause := graphLookFirst; ; pause = min(pause*3/2, graphLookSeldom) {
@@ -293,7 +294,8 @@ func graphNote(g client.TaskFlowGraph) (over int64, note string) {
 		}
 	}
 	note = fmt.Sprintf("%d of %s over", over, counted(int64(len(g.Nodes)), "job"))
-	for _, status := range []client.TaskFlowStatus{client.TaskFailed, client.TaskBlocked, client.TaskRunning, client.TaskReady, client.TaskPending} {
+	for _, status := range []client.TaskFlowStatus{client.TaskFailed, client.TaskBlocked,
+		client.TaskRunning, client.TaskReady, client.TaskPending} {
 		if n := counts[status]; n > 0 {
 			note += fmt.Sprintf(", %d %s", n, status)
 		}
@@ -305,7 +307,9 @@ func graphNote(g client.TaskFlowGraph) (over int64, note string) {
 func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow, id string) (client.TaskFlowGraph, error) {
 	read := tf.Graph
 	if f.wait {
-		read = func(ctx context.Context, id string) (client.TaskFlowGraph, error) { return waitGraph(ctx, p, tf, id) }
+		read = func(ctx context.Context, id string) (client.TaskFlowGraph, error) {
+			return waitGraph(ctx, p, tf, id)
+		}
 	}
 	graph, err := read(ctx, id)
 	if err != nil {

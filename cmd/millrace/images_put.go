@@ -193,7 +193,8 @@ func (f *putFlags) putAll(ctx context.Context, p process, images *client.Images,
 
 // fatal is what would meet every other picture too.
 func fatal(err error) bool {
-	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable) || certificateRefused(err)
+	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable) ||
+		certificateRefused(err)
 }
 
 func (f *putFlags) put(ctx context.Context, images *client.Images, picture *putPicture) error {

@@ -11,11 +11,13 @@ import (
 	"time"
 )
 
-// inputPause is how long input that is still open may bring nothing more before what it has brought is used.
+// inputPause is how long input that is still open may bring nothing more before what it has
+// brought is used.
 const inputPause = 100 * time.Millisecond
 
-// readDocument reads a JSON document from a file, or from standard input for -. On standard input the document may end
-// before the input does, which is open for as long as somebody may still write to it.
+// readDocument reads a JSON document from a file, or from standard input for -. On standard
+// input the document may end before the input does, which is open for as long as somebody may
+// still write to it.
 func readDocument(ctx context.Context, p process, name string) ([]byte, error) {
 	if name != "-" {
 		return os.ReadFile(name)
@@ -60,13 +62,15 @@ func readDocument(ctx context.Context, p process, name string) ([]byte, error) {
 	}
 }
 
-// lineInput is input that is read line by line, by a goroutine of its own: a read cannot be interrupted.
+// lineInput is input that is read line by line, by a goroutine of its own: a read cannot be
+// interrupted.
 type lineInput struct {
 	lines chan []byte // closed at the end of the input
 	err   error       // why it ended; read it after that
 }
 
-// scanLines begins to read; it ends with the input, or with the first line that nobody takes before the context ends.
+// scanLines begins to read; it ends with the input, or with the first line that nobody takes
+// before the context ends.
 func scanLines(ctx context.Context, in io.Reader) *lineInput {
 	l := &lineInput{lines: make(chan []byte)}
 	go func() {

@@ -50,12 +50,15 @@ type lineReader struct {
 }
 
 // newLineReader reads until the input or the context ends.
-func newLineReader(ctx context.Context, in io.Reader, format lineFormat, size, fromLine int) *lineReader {
-	return &lineReader{in: scanLines(ctx, in), format: format, size: size, maxBytes: 8 << 20, fromLine: fromLine}
+func newLineReader(ctx context.Context, in io.Reader, format lineFormat,
+	size, fromLine int) *lineReader {
+	return &lineReader{in: scanLines(ctx, in), format: format, size: size, maxBytes: 8 << 20,
+		fromLine: fromLine}
 }
 
-// next returns the next batch, io.EOF after the last. Other errors name their line, but for the one of the context. A
-// batch is returned before it is full when its first line is older than inputPause.
+// next returns the next batch, io.EOF after the last. Other errors name their line, but for the
+// one of the context. A batch is returned before it is full when its first line is older than
+// inputPause.
 func (r *lineReader) next(ctx context.Context) (jobBatch, error) {
 	b := jobBatch{number: r.batches}
 	var pause <-chan time.Time

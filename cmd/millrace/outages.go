@@ -55,16 +55,24 @@ func (k *parts) tracesPart() *outage.Part {
 	return k.part("traces", "telemetry.otlp_endpoint", hostsOf(k.settings.Telemetry.OTLPEndpoint, ""))
 }
 
+// hostOf is what stands where a URL has its host, also in what is no URL.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		_, host, found := strings.Cut(text, "@")
+		if !found {
+			return text
+		}
+		return host
+	}
+	return u.Host
+}
+
 // hostsOf are the hosts and ports of a URL, or of several with commas between them.
 func hostsOf(urls, defaultPort string) string {
 	var hosts []string
 	for one := range strings.SplitSeq(urls, ",") {
-		host := one
-		if u, err := url.Parse(one); err == nil && u.Host != "" {
-			host = u.Host
-		} else if _, after, ok := strings.Cut(one, "@"); ok {
-			host = after
-		}
+		host := hostOf(one)
 		host, _, _ = strings.Cut(host, "/")
 		if _, _, err := net.SplitHostPort(host); err != nil && defaultPort != "" {
 			host = net.JoinHostPort(host, defaultPort)

@@ -40,8 +40,8 @@ func onTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// stopSignals are those that ask a command to stop. SIGHUP, by which a terminal says that it is gone, is none for a
-// command that was started to outlive it, as with nohup.
+// stopSignals are those that ask a command to stop. SIGHUP, by which a terminal says that it is
+// gone, is none for a command that was started to outlive it, as with nohup.
 func stopSignals() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -50,8 +50,8 @@ func stopSignals() []os.Signal {
 	return signals
 }
 
-// untilSignal returns a context that ends with the first of stopSignals. A second one then ends the process at once, as
-// it would any other.
+// untilSignal returns a context that ends with the first of stopSignals. A second one then ends
+// the process at once, as it would any other.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, stopSignals()...)
 	context.AfterFunc(ctx, stop)

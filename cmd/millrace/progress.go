@@ -12,8 +12,8 @@ import (
 // plainEvery is how often progress is told where nobody sees a bar.
 const plainEvery = 2 * time.Second
 
-// progress tells how far long work is, also while nothing happens: a bar on a terminal, a plain line now and then
-// elsewhere. Safe for concurrent use.
+// progress tells how far long work is, also while nothing happens: a bar on a terminal, a plain
+// line now and then elsewhere. Safe for concurrent use.
 type progress struct {
 	what  string
 	total int64  // in the unit of add; below 1 when nobody knows
@@ -33,7 +33,8 @@ type progress struct {
 }
 
 func (p process) progress(what string, total int64) *progress {
-	g := &progress{what: what, total: total, out: p.stderr, since: p.since, began: p.since(), over: make(chan struct{})}
+	g := &progress{what: what, total: total, out: p.stderr, since: p.since, began: p.since(),
+		over: make(chan struct{})}
 	if onTerminal(p.stderr) {
 		if total < 1 {
 			total = -1

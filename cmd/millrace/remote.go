@@ -34,13 +34,16 @@ type remoteFlags struct {
 
 func (f *remoteFlags) register(c *cobra.Command) {
 	f.registerServer(c)
-	c.Flags().StringVar(&f.token, "token", "", "token of the contract ("+envToken+", which others cannot see)")
+	c.Flags().StringVar(&f.token, "token", "",
+		"token of the contract ("+envToken+", which others cannot see)")
 }
 
 // registerServer leaves out the token.
 func (f *remoteFlags) registerServer(c *cobra.Command) {
-	c.Flags().StringVar(&f.server, "server", "", "address of the server ("+envServer+", else "+defaultServer+")")
-	c.Flags().StringVar(&f.cacert, "cacert", "", "`file` (PEM) of certificates to trust beside those of the system ("+envCACert+")")
+	c.Flags().StringVar(&f.server, "server", "",
+		"address of the server ("+envServer+", else "+defaultServer+")")
+	c.Flags().StringVar(&f.cacert, "cacert", "",
+		"`file` (PEM) of certificates to trust beside those of the system ("+envCACert+")")
 }
 
 // named is the server that flag or environment name, empty for none.
@@ -49,10 +52,11 @@ func (f *remoteFlags) named(p process) string { return cmp.Or(f.server, p.env(en
 // address is the URL of the server. A host with a port alone is one of HTTP.
 func (f *remoteFlags) address(p process) string {
 	address := cmp.Or(f.named(p), defaultServer)
-	if _, _, err := net.SplitHostPort(address); err == nil && !strings.Contains(address, "/") {
-		return "http://" + address
+	_, _, err := net.SplitHostPort(address)
+	if err != nil || strings.Contains(address, "/") {
+		return address
 	}
-	return address
+	return "http://" + address
 }
 
 func (f *remoteFlags) bearer(p process) string { return cmp.Or(f.token, p.env(envToken)) }
@@ -66,7 +70,8 @@ func (f *remoteFlags) client(p process, transport http.RoundTripper) (*client.Cl
 		}
 		transport = usual
 	}
-	c, err := client.New(client.Config{BaseURL: f.address(p), Token: f.bearer(p), UserAgent: userAgent(),
+	c, err := client.New(client.Config{BaseURL: f.address(p), Token: f.bearer(p),
+		UserAgent:  userAgent(),
 		HTTPClient: &http.Client{Transport: transport}})
 	return c, withCode(exitUsage, err)
 }

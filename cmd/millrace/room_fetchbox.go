@@ -23,10 +23,12 @@ const (
 	elsewhere = true // objects.url, stream.url
 )
 
-// openPlaces opens what contracts keep beside the store, there: objects and streams. Who needs none has none.
+// openPlaces opens what contracts keep beside the store, there: objects and streams. Who needs
+// none has none.
 func (k *parts) openPlaces(ctx context.Context, there bool) error {
 	s := k.settings
-	if keeps := s.Serves(fetchbox.Name) || s.Serves(images.Name); keeps && (s.Objects.URL != "") == there {
+	keeps := s.Serves(fetchbox.Name) || s.Serves(images.Name)
+	if keeps && (s.Objects.URL != "") == there {
 		if err := k.openObjects(ctx); err != nil {
 			return err
 		}
@@ -40,7 +42,8 @@ func (k *parts) openPlaces(ctx context.Context, there bool) error {
 // sharePlaces has the nodes of one database keep to the same objects and streams.
 func (k *parts) sharePlaces() {
 	if k.settings.Store.Postgres() && k.objects != nil {
-		k.shared = places.New(places.Config{Log: k.log, Objects: k.objects, Streams: k.streams, Rebind: k.settings.RebindStorage})
+		k.shared = places.New(places.Config{Log: k.log, Objects: k.objects, Streams: k.streams,
+			Rebind: k.settings.RebindStorage})
 	}
 }
 
@@ -108,13 +111,16 @@ func fetchBoxRoom(p *parts, log *slog.Logger) (server.Place, error) {
 	f, err := fetchbox.New(fetchbox.Config{
 		Log: log, Registry: p.registries.For(fetchbox.Name, ""), Now: p.process.now, Elapsed: p.process.since, Random: random,
 		Token: s.Token, OperatorToken: p.operatorToken, Tracing: p.tracing, Node: p.node,
-		Objects: p.objects, Streams: p.streams, Shared: p.shared, Types: jobTypes(p.settings), Pools: proxyPools(p.settings),
-		MaxResources: s.MaxResources, MaxManifest: s.MaxManifest, Tries: s.Tries, MaxLostRuns: s.MaxLostRuns, BackoffBase: s.BackoffBase, Lease: s.Lease,
+		Objects: p.objects, Streams: p.streams, Shared: p.shared, Types: jobTypes(p.settings),
+		Pools:        proxyPools(p.settings),
+		MaxResources: s.MaxResources, MaxManifest: s.MaxManifest, Tries: s.Tries,
+		MaxLostRuns: s.MaxLostRuns, BackoffBase: s.BackoffBase, Lease: s.Lease,
 		ConnectTimeout: s.ConnectTimeout, DownloadTimeout: s.DownloadTimeout, MaxDownload: s.MaxDownload, MaxPerHost: s.MaxPerHost,
 		IdempotencyWindow: s.IdempotencyWindow, LedgerRetention: s.LedgerRetention, LedgerMaxBytes: s.LedgerMaxBytes,
 		PruneInterval: p.settings.PruneInterval,
 		Off:           p.noWorkers, Grace: grace - grace/8,
-		Egress: egress.Config{Local: p.settings.OnLoopback(), Allow: p.settings.Egress.Allow, UserAgent: userAgent()},
+		Egress: egress.Config{Local: p.settings.OnLoopback(), Allow: p.settings.Egress.Allow,
+			UserAgent: userAgent()},
 	})
 	if err != nil {
 		return server.Place{}, err

@@ -35,7 +35,8 @@ func imagesRoom(p *parts, log *slog.Logger) (server.Place, error) {
 	}
 	r, err := images.New(images.Config{
 		Log: log, API: p.registries.For(images.Name, "api"), Worker: p.registries.For(images.Name, "worker"), Now: p.process.now, Random: random,
-		Token: s.Token, Tracing: p.tracing, Node: p.node, Objects: p.objects, Shared: p.shared, Bucket: p.settings.Objects.Bucket, Queue: p.messages, CDN: p.cdn,
+		Token: s.Token, Tracing: p.tracing, Node: p.node, Objects: p.objects, Shared: p.shared,
+		Bucket: p.settings.Objects.Bucket, Queue: p.messages, CDN: p.cdn,
 		Processor: &picture.Processor{Command: child, Limits: picture.Limits{Pixels: int64(s.MaxPixels), Memory: picture.DefaultMemory,
 			Time: picture.DefaultTime}},
 		WorkDir: workDir, LockTimeout: s.LockTimeout, MaxAttempts: s.MaxAttempts, BackoffBase: s.BackoffBase, BackoffMax: s.BackoffMax,
@@ -59,14 +60,16 @@ func freshDir(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// connectImages makes the ways out that Images needs: to its queue, where that is not of the streams, and to a CDN.
+// connectImages makes the ways out that Images needs: to its queue, where that is not of the
+// streams, and to a CDN.
 func (k *parts) connectImages(ctx context.Context) error {
 	s := &k.settings.Images
 	if !k.settings.Serves(images.Name) {
 		return nil
 	}
 	if s.QueueURL != "" {
-		queue, err := message.OpenSQS(context.WithoutCancel(ctx), s.QueueURL, k.log.With(telemetry.Contract, images.Name), k.queuePart())
+		queue, err := message.OpenSQS(context.WithoutCancel(ctx), s.QueueURL,
+			k.log.With(telemetry.Contract, images.Name), k.queuePart())
 		if err != nil {
 			return unable("images.queue_url: %s", plain(err))
 		}

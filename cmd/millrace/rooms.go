@@ -87,7 +87,8 @@ func rooms(p *parts) ([]server.Place, error) {
 
 func relayRoom(p *parts, log *slog.Logger) (server.Place, error) {
 	s := &p.settings.Relay
-	r, err := relay.New(relay.Config{Tracing: p.tracing, Log: log, Registry: p.registries.For(relay.Name, ""), Token: s.Token, V1: s.V1,
+	r, err := relay.New(relay.Config{Tracing: p.tracing, Log: log,
+		Registry: p.registries.For(relay.Name, ""), Token: s.Token, V1: s.V1,
 		MaxNumJobs: s.MaxNumJobs, BodyLimit: s.BodyLimit, RetryableStatus: s.RetryableStatus})
 	return server.Place{Room: r, Listen: s.Listen, OpenAPI: relay.OpenAPI}, err
 }
@@ -118,7 +119,8 @@ func forgeRunRoom(p *parts, log *slog.Logger) (server.Place, error) {
 		workers = 0
 	}
 	r, err := forgerun.New(forgerun.Config{
-		Log: log, LogRequests: s.LogRequests, Registry: p.registries.For(forgerun.Name, ""), Now: p.process.now, Elapsed: p.process.since, Random: random,
+		Log: log, LogRequests: s.LogRequests, Registry: p.registries.For(forgerun.Name, ""),
+		Now: p.process.now, Elapsed: p.process.since, Random: random,
 		Pepper: pepper, Node: p.node, Client: p.egress, Tracing: p.tracing,
 		Types: s.Types, Workers: workers, JobsPerWorker: s.JobsPerWorker, Lease: s.Lease, Heartbeat: s.Heartbeat,
 		Grace:      grace - grace/8, // the rest is for writing what became of what did not end

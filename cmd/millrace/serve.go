@@ -92,7 +92,8 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	if err := canStart(ctx, settings); err != nil {
 		return err
 	}
-	k := &parts{process: p, settings: settings, log: log, registries: registries, node: nodeName(), noWorkers: mode.noWorkers}
+	k := &parts{process: p, settings: settings, log: log, registries: registries,
+		node: nodeName(), noWorkers: mode.noWorkers}
 	defer k.close()
 	if err := k.connect(ctx); err != nil {
 		return err
@@ -102,10 +103,7 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 		return err
 	}
 	opened = store.Watched(opened, k.storePart().Do)
-	node, err := newNode(ctx, k, opened, mode)
-	if err == nil {
-		err = withCode(exitUnable, node.Listen(ctx))
-	}
+	node, err := listeningNode(ctx, k, opened, mode)
 	if err != nil {
 		opened.Close()
 		return err
@@ -118,8 +116,11 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 // logged writes the end of a server that fails as a line of the log, where those are for
 // programs to read.
 func logged(p process, s *config.Settings, err error) error {
-	if err == nil || s.Log.Format != "json" {
+	if s.Log.Format != "json" {
 		return err
+	}
+	if err == nil {
+		return nil
 	}
 	log, failed := telemetry.NewLogger(p.stderr, s.Log.Format, s.Log.Level)
 	if failed != nil {
@@ -156,6 +157,16 @@ func collectLess(p process) {
 	}
 }
 
+// listeningNode makes a node that listens; one whose address is taken is returned with the error.
+func listeningNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) (
+	*server.Server, error) {
+	node, err := newNode(ctx, k, opened, mode)
+	if err != nil {
+		return nil, err
+	}
+	return node, withCode(exitUnable, node.Listen(ctx))
+}
+
 func newNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) (*server.Server, error) {
 	if set := k.settings.Operator.Token; !set.Empty() { // one that was made asks nobody who is on loopback
 		k.operatorToken = set
@@ -176,7 +187,8 @@ func newNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) 
 		return nil, err
 	}
 	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Places: places, Surfaces: beside, Log: k.log,
-		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuild().Version, Page: k.page(mode.workersOnly), Random: random, Elapsed: k.process.since,
+		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuild().Version,
+		Page: k.page(mode.workersOnly), Random: random, Elapsed: k.process.since,
 		WorkersOnly: mode.workersOnly,
 		Engine: func(e *engine.Engine) error {
 			k.engine = e
@@ -186,8 +198,8 @@ func newNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) 
 	return node, withCode(exitUnable, err)
 }
 
-// connect makes the ways out of the process: for calls to others, guarded, for traces, and to what is kept elsewhere. It
-// comes before the store, as it makes nothing in the data directory.
+// connect makes the ways out of the process: for calls to others, guarded, for traces, and to
+// what is kept elsewhere. It comes before the store, as it makes nothing in the data directory.
 func (k *parts) connect(ctx context.Context) error {
 	if err := k.connectEgress(ctx); err != nil {
 		return withCode(exitFailed, err)
@@ -199,11 +211,13 @@ func (k *parts) connect(ctx context.Context) error {
 }
 
 func (k *parts) connectEgress(ctx context.Context) (err error) {
-	k.egress, err = egress.New(egress.Config{Local: k.settings.OnLoopback(), Allow: k.settings.Egress.Allow, UserAgent: userAgent()})
+	k.egress, err = egress.New(egress.Config{Local: k.settings.OnLoopback(),
+		Allow: k.settings.Egress.Allow, UserAgent: userAgent()})
 	if err != nil {
 		return err
 	}
-	k.tracing, err = telemetry.NewTracing(ctx, k.settings.Telemetry.OTLPEndpoint, k.tracesPart(), attribute.String("service.name", "millrace"),
+	k.tracing, err = telemetry.NewTracing(ctx, k.settings.Telemetry.OTLPEndpoint,
+		k.tracesPart(), attribute.String("service.name", "millrace"),
 		attribute.String("service.version", readBuild().Version), attribute.String("service.instance.id", k.node))
 	return err
 }

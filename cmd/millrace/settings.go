@@ -20,8 +20,10 @@ func (f *settingsFlags) register(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.set, "set", nil, "a setting as KEY=VALUE, over file and environment; may be repeated. Others can see it: keep secrets in the file")
 }
 
-// otherVariables are those that commands read or `work` sets; with the last one tests are told what there is.
-var otherVariables = []string{envServer, envToken, envCACert, envOperatorToken, "MILLRACE_QUEUE", "MILLRACE_JOB_ID",
+// otherVariables are those that commands read or `work` sets; with the last one tests are told
+// what there is.
+var otherVariables = []string{envServer, envToken, envCACert, envOperatorToken,
+	"MILLRACE_QUEUE", "MILLRACE_JOB_ID",
 	"MILLRACE_RUN_ID", "MILLRACE_STATE", "MILLRACE_CONTRACT", "MILLRACE_ATTEMPT", "MILLRACE_TEST_"}
 
 // load resolves the settings; whatever is wrong with them is a usage error.

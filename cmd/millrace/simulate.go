@@ -141,7 +141,8 @@ func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) 
 	if err != nil {
 		return nil, err
 	}
-	transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, 256, 30*time.Second
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, 256,
+		30*time.Second
 	cfg := client.Config{BaseURL: f.remote.address(p), UserAgent: userAgent(),
 		HTTPClient: &http.Client{Transport: watched{transport, &s.outages}}, RequestTimeout: 15 * time.Second,
 		Retry: client.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}}

@@ -28,7 +28,9 @@ func openStore(ctx context.Context, p process, s *config.Settings, observe func(
 		if err != nil {
 			return nil, withCode(exitUsage, err)
 		}
-		opened, err := postgres.Open(ctx, postgres.Config{URL: s.Store.Reveal(), Conns: s.Postgres.MaxConnections, Observe: observe, Log: log})
+		opened, err := postgres.Open(ctx,
+			postgres.Config{URL: s.Store.Reveal(), Conns: s.Postgres.MaxConnections,
+				Observe: observe, Log: log})
 		if err != nil {
 			return nil, storeError(s, err)
 		}
@@ -41,12 +43,14 @@ func openStore(ctx context.Context, p process, s *config.Settings, observe func(
 	return opened, nil
 }
 
-// checkLocalStore stops a start on PostgreSQL in a data directory whose SQLite database has jobs: they would be out of sight.
+// checkLocalStore stops a start on PostgreSQL in a data directory whose SQLite database has
+// jobs: they would be out of sight.
 func checkLocalStore(ctx context.Context, s *config.Settings) error {
 	if !s.Store.Postgres() || s.IgnoreLocalStore {
 		return nil
 	}
-	const ways = "start with store=sqlite to go on with them, or with --set ignore_local_store=true to leave them there"
+	const ways = "start with store=sqlite to go on with them, or with " +
+		"--set ignore_local_store=true to leave them there"
 	jobs, others, err := sqlite.Held(ctx, databaseFile(s), config.ContractNames()...)
 	switch {
 	case err != nil:
@@ -89,7 +93,8 @@ func storeError(s *config.Settings, err error) error {
 	return unable("%s cannot be opened: %s", where, plain(err))
 }
 
-// plain is an error as people read it: without the verb that failed, and with the cause in brackets.
+// plain is an error as people read it: without the verb that failed, and with the cause in
+// brackets.
 func plain(err error) string {
 	var e *job.Error
 	if !errors.As(err, &e) {

@@ -43,7 +43,8 @@ func tellMisspelt(p process, c *cobra.Command) {
 // flagNames finds the names in the help of flags.
 var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`)
 
-// flagError is what is wrong with the flags of a command, with the flag or the setting that was most likely meant.
+// flagError is what is wrong with the flags of a command, with the flag or the setting that was
+// most likely meant.
 func flagError(c *cobra.Command, err error) error {
 	var told interface {
 		error
@@ -72,7 +73,8 @@ func flagError(c *cobra.Command, err error) error {
 	case ok:
 		return usageError("%v; did you mean --%s?", err, near)
 	case takesSettings:
-		return usageError("%v; settings are given as --set KEY=VALUE, and 'millrace config' lists them", err)
+		return usageError("%v; settings are given as --set KEY=VALUE, "+
+			"and 'millrace config' lists them", err)
 	}
 	return usageError("%v; '%s --help' lists the flags", err, strings.TrimSpace(c.CommandPath()))
 }

@@ -34,7 +34,8 @@ func buildOf(info *debug.BuildInfo) build {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	b := build{Go: info.GoVersion, Revision: settings["vcs.revision"], Time: settings["vcs.time"], Modified: settings["vcs.modified"] == "true"}
+	b := build{Go: info.GoVersion, Revision: settings["vcs.revision"],
+		Time: settings["vcs.time"], Modified: settings["vcs.modified"] == "true"}
 	b.Version = b.name(info.Main.Version)
 	b.Platform = settings["GOOS"] + "/" + settings["GOARCH"]
 	for _, d := range info.Deps {
@@ -48,7 +49,8 @@ func buildOf(info *debug.BuildInfo) build {
 	return b
 }
 
-// name is the version of the module or, where Go gave it none, one made of the revision that it was built from.
+// name is the version of the module or, where Go gave it none, one made of the revision that it
+// was built from.
 func (b *build) name(module string) string {
 	if module != "" && module != "(devel)" {
 		return module

@@ -112,7 +112,8 @@ func (e *Engine) GiveBack(jobs []*job.Job) {
 	for i, ended := range e.FinishAll(context.Background(), endings) {
 		if ended.Err != nil {
 			e.log.Log(context.Background(), outage.Level(slog.LevelWarn, ended.Err),
-				"a job claimed for a caller that left could not be given back", "job_id", jobs[i].ID.Key, "error_message", ended.Err)
+				"a job claimed for a caller that left could not be given back",
+				"job_id", jobs[i].ID.Key, "error_message", ended.Err)
 		}
 	}
 }

@@ -179,7 +179,8 @@ func (e *Engine) Listen(ctx context.Context) {
 			if l != settingsLane {
 				e.hub.wake(l, wakeAll)
 			} else if err := e.LoadQueues(ctx); err != nil {
-				e.log.Log(ctx, outage.Level(slog.LevelWarn, err), "what another node has set for queues could not be read; it will be later",
+				e.log.Log(ctx, outage.Level(slog.LevelWarn, err),
+					"what another node has set for queues could not be read; it will be later",
 					"error_message", err)
 			}
 		}

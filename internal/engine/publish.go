@@ -106,7 +106,8 @@ func (e *Engine) takeMessages(ctx context.Context, o *outlet, delivered []int64)
 
 // Unpublished returns the IDs of the oldest message of the contracts that is still to
 // be published and of the newest message in the outbox; 0 where there is none.
-func (e *Engine) Unpublished(ctx context.Context, contracts ...string) (oldest, newest int64, err error) {
+func (e *Engine) Unpublished(ctx context.Context, contracts ...string) (
+	oldest, newest int64, err error) {
 	err = e.view(ctx, func(r reader) error {
 		oldest = 0
 		waiting, err := r.Messages(contracts, 1)

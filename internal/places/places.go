@@ -1,6 +1,6 @@
-// Package places keeps the nodes of one database to the same objects and streams. Which they are, the node that starts
-// first writes into the database, as it does with the pepper. A node with others would lose what is stored through it: it
-// must not serve what is kept there.
+// Package places keeps the nodes of one database to the same objects and streams. Which they
+// are, the node that starts first writes into the database, as it does with the pepper. A node
+// with others would lose what is stored through it: it must not serve what is kept there.
 package places
 
 import (
@@ -27,8 +27,8 @@ type Config struct {
 	Rebind  bool            // make this node's places the database's, whatever they were
 }
 
-// Places are the objects and streams of one node. The methods of nil, for a database that no other node can have, find
-// nothing wrong.
+// Places are the objects and streams of one node. The methods of nil, for a database that no
+// other node can have, find nothing wrong.
 type Places struct {
 	Config
 	settled chan struct{} // closed when it is known whether they are the database's
@@ -46,8 +46,8 @@ const (
 	bindPause = 5 * time.Second
 )
 
-// Bind finds out whether the places are the database's, which they become if it has none. Where the objects are away it
-// goes on trying until ctx ends.
+// Bind finds out whether the places are the database's, which they become if it has none. Where
+// the objects are away it goes on trying until ctx ends.
 func (p *Places) Bind(ctx context.Context, e *engine.Engine) {
 	if p == nil || p.try(ctx, e) {
 		return
@@ -75,13 +75,16 @@ func (p *Places) try(ctx context.Context, e *engine.Engine) bool {
 	err := p.bind(within, e)
 	switch {
 	case job.IsKind(err, job.ReadOnly):
-		p.Log.Error("this node refuses FetchBox and Images: give it the objects and streams of the other nodes on this database "+
-			"(objects.url, objects.bucket, stream.url); where those are lost or have moved, start one node with rebind_storage=true",
+		p.Log.Error("this node refuses FetchBox and Images: give it the objects and streams "+
+			"of the other nodes on this database "+
+			"(objects.url, objects.bucket, stream.url); "+
+			"where those are lost or have moved, start one node with rebind_storage=true",
 			telemetry.ErrorMessage, err)
 		p.wrong = err
 	case err != nil:
 		if ctx.Err() == nil {
-			p.Log.Warn("whether the objects are the database's is not known yet; FetchBox and Images run no jobs until it is",
+			p.Log.Warn("whether the objects are the database's is not known yet; "+
+				"FetchBox and Images run no jobs until it is",
 				telemetry.ErrorMessage, err)
 		}
 		return false
@@ -138,7 +141,8 @@ func (p *Places) ids(ctx context.Context) (map[string]string, error) {
 
 // others says which places are not those of the nodes that were first.
 func others(names []string) error {
-	streams := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == objects })
+	streams := slices.DeleteFunc(slices.Clone(names),
+		func(name string) bool { return name == objects })
 	what, settings := "objects", "objects.url and objects.bucket"
 	switch {
 	case len(names) == 0:
@@ -148,13 +152,15 @@ func others(names []string) error {
 	case len(streams) > 0:
 		what, settings = "objects and streams", "objects.url, objects.bucket and stream.url"
 	}
-	return &job.Error{Kind: job.ReadOnly, Op: bindOp, Msg: "the " + what + " of this node are not those of the other nodes on this database: " +
+	return &job.Error{Kind: job.ReadOnly, Op: bindOp, Msg: "the " + what +
+		" of this node are not those of the other nodes on this database: " +
 		settings + " must be the same on all"}
 }
 
 const bindOp = "places.bind"
 
-// Check fails with ReadOnly where the places are not the database's. As long as that is not known nothing is wrong.
+// Check fails with ReadOnly where the places are not the database's. As long as that is not
+// known nothing is wrong.
 func (p *Places) Check() error {
 	if p == nil {
 		return nil
@@ -177,7 +183,8 @@ func (p *Places) Guard(handle httpapi.Handler) httpapi.Handler {
 	}
 }
 
-// Await waits until the places are found to be the database's. False is that they are not, or that ctx has ended.
+// Await waits until the places are found to be the database's. False is that they are not, or
+// that ctx has ended.
 func (p *Places) Await(ctx context.Context) bool {
 	if p == nil {
 		return true

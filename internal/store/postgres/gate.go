@@ -95,12 +95,15 @@ var lasting = []string{"53100", "58000", "58030", "25006", "42501", "42P01", "3F
 // judge tells the gate of updates how one went.
 func (g *gate) judge(err error) {
 	var pg *pgconn.PgError
-	switch {
-	case errors.As(err, &pg) && slices.Contains(lasting, pg.Code):
+	lasts := errors.As(err, &pg) && slices.Contains(lasting, pg.Code)
+	if lasts {
 		g.close(err)
-	case job.KindOf(err) != job.Unavailable || err == nil:
-		g.open()
+		return
 	}
+	if err != nil && job.IsKind(err, job.Unavailable) {
+		return // it may be of this one update
+	}
+	g.open()
 }
 
 // unreached closes the gate where a try failed that its caller did not end, and no

@@ -47,8 +47,10 @@ type schemaLock struct {
 
 const (
 	schemaKey    = "hashtextextended('millrace.migrate.'||coalesce(current_schema(),''), 0)"
-	schemaHolder = `SELECT coalesce(min(pid), 0) FROM pg_locks WHERE locktype='advisory' AND granted AND objsubid=1
-AND database=(SELECT oid FROM pg_database WHERE datname=current_database()) AND (classid::int8<<32)|objid::int8=` + schemaKey
+	schemaHolder = `SELECT coalesce(min(pid), 0) FROM pg_locks
+WHERE locktype='advisory' AND granted AND objsubid=1
+AND database=(SELECT oid FROM pg_database WHERE datname=current_database())
+AND (classid::int8<<32)|objid::int8=` + schemaKey
 )
 
 // Lock implements goose's lock.Locker, as does Unlock.
@@ -61,14 +63,16 @@ func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 		if !told {
-			l.log.Warn("another session has the schema locked, as a node does that brings it up to date; the start waits for it",
+			l.log.Warn("another session has the schema locked, as a node does that brings it "+
+				"up to date; the start waits for it",
 				"pid", holder, "at_most", l.wait)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-patience.C:
 			return &job.Error{Kind: job.Unavailable, Op: "store.migrate",
-				Msg: fmt.Sprintf("the session %d keeps the schema locked (see pg_locks and pg_stat_activity)", holder)}
+				Msg: fmt.Sprintf("the session %d keeps the schema locked "+
+					"(see pg_locks and pg_stat_activity)", holder)}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -89,7 +93,8 @@ func (l *schemaLock) try(ctx context.Context, db *sql.DB) (locked bool, holder i
 	if _, err := tx.ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
 		return false, 0, err
 	}
-	if err := tx.QueryRowContext(ctx, "SELECT pg_try_advisory_xact_lock("+schemaKey+")").Scan(&locked); err != nil {
+	const try = "SELECT pg_try_advisory_xact_lock(" + schemaKey + ")"
+	if err := tx.QueryRowContext(ctx, try).Scan(&locked); err != nil {
 		return false, 0, err
 	}
 	if locked {

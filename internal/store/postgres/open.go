@@ -40,8 +40,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// limits are set on every connection, or in every transaction behind a pooler,
-// unless the URL sets them: no statement, no wait for a lock and no idle transaction of ours is without an end.
+// limits are set on every connection, or in every transaction behind a pooler, unless the URL
+// sets them: no statement, no wait for a lock and no idle transaction of ours is without an
+// end.
 var limits = map[string]string{
 	"application_name":                    "millrace",
 	"statement_timeout":                   "30s",
@@ -85,7 +86,8 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	if r.pooled {
-		c.Log.Info("the store is reached through a connection pooler: settings are made in each transaction, " +
+		c.Log.Info("the store is reached through a connection pooler: " +
+			"settings are made in each transaction, " +
 			"and nodes find each other's jobs by looking once a second")
 	}
 	if err := migrate(ctx, c, r); err != nil {
@@ -97,13 +99,15 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	var node [5]byte
 	rand.Read(node[:])
-	s := &Store{config: c, route: r, db: db, room: c.Conns, node: hex.EncodeToString(node[:4]), slots: make(chan int64, c.Conns),
+	s := &Store{config: c, route: r, db: db, room: c.Conns, node: hex.EncodeToString(node[:4]),
+		slots: make(chan int64, c.Conns),
 		lanes: make(chan []job.Lane, 1024), stop: make(chan struct{}), stopped: make(chan struct{})}
 	for i := range c.Conns {
 		s.slots <- int64(node[4]%slotBases)*int64(c.Conns) + int64(i)
 	}
 	if err := s.Ping(ctx); err != nil {
-		c.Log.Warn("the store cannot be written to: what changes anything is refused until it can", "error_message", err)
+		c.Log.Warn("the store cannot be written to: what changes anything is refused until it can",
+			"error_message", err)
 	}
 	go s.announce()
 	return s, nil

@@ -47,8 +47,9 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 	for name := range local {
 		_, limit := limits[name]
 		if _, plan := planning[name]; !limit && !plan && name != readOnly {
-			return nil, &job.Error{Kind: job.Invalid, Op: "store.open", Msg: fmt.Sprintf("%s in the URL does not "+
-				"pass through a connection pooler: leave it out, and set it with ALTER ROLE … SET %s", name, name)}
+			return nil, &job.Error{Kind: job.Invalid, Op: "store.open",
+				Msg: fmt.Sprintf("%s in the URL does not pass through a connection pooler: "+
+					"leave it out, and set it with ALTER ROLE … SET %s", name, name)}
 		}
 	}
 	if plain.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
@@ -62,7 +63,8 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 func setLocal(parameters map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		fmt.Fprintf(&b, ",set_config('%s','%s',true)", name, strings.ReplaceAll(parameters[name], "'", "''"))
+		fmt.Fprintf(&b, ",set_config('%s','%s',true)", name,
+			strings.ReplaceAll(parameters[name], "'", "''"))
 	}
 	return b.String()
 }
@@ -89,7 +91,8 @@ func wrongMode(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && strings.Contains(pg.Message, "statement pooling") {
 		return &job.Error{Kind: job.Invalid, Op: "store.open", Err: err,
-			Msg: "the connection pooler is in statement mode, which has no transactions: it needs pool_mode = transaction, or session"}
+			Msg: "the connection pooler is in statement mode, which has no transactions: " +
+				"it needs pool_mode = transaction, or session"}
 	}
 	return err
 }

@@ -45,7 +45,8 @@ var (
 )
 
 // readState follows BEGIN.
-const readState = "SELECT (extract(epoch FROM now())*1000000)::int8, current_setting('transaction_read_only')"
+const readState = "SELECT (extract(epoch FROM now())*1000000)::int8, " +
+	"current_setting('transaction_read_only')"
 
 // session is one transaction on a connection it has for itself.
 type session struct {

@@ -106,18 +106,23 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*sqlstore.Tx) er
 		return false, errReadOnly("store.begin", "the store is read-only")
 	}
 	tx := sqlstore.NewTx(se)
-	if err = fn(tx); err == nil {
-		err = tx.Failed()
-	}
-	if err == nil && ctx.Err() != nil {
-		err = translate("store.commit", ctx.Err())
-	}
-	if err != nil {
+	if err := outcome(ctx, tx, fn); err != nil {
 		return mayRunAgain(tx.Failed()), err
 	}
 	ended = true
 	err = se.commit()
 	return mayRunAgain(err), err
+}
+
+// outcome runs fn and returns why its transaction must not be committed, if it must not.
+func outcome(ctx context.Context, tx *sqlstore.Tx, fn func(*sqlstore.Tx) error) error {
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := tx.Failed(); err != nil {
+		return err
+	}
+	return translate("store.commit", ctx.Err())
 }
 
 // begin opens a transaction. A connection that was lost while it was idle shows
@@ -143,7 +148,8 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 		if !errors.As(err, &pg) {
 			continue
 		}
-		if se.fresh && strings.HasPrefix(pg.Code, "08") { // a pooler lets everybody in and may have no server
+		// A pooler lets everybody in and may have no server.
+		if se.fresh && strings.HasPrefix(pg.Code, "08") {
 			s.reached.close(err)
 			break
 		}
@@ -159,7 +165,8 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
 	for {
 		conn, err := s.db.Conn(ctx)
-		if err == nil || !crowded(err) || s.db.Stats().OpenConnections == 0 {
+		waits := crowded(err) && s.db.Stats().OpenConnections > 0
+		if !waits {
 			return conn, err
 		}
 		s.squeeze()

@@ -31,7 +31,8 @@ func Held(ctx context.Context, path string, contracts ...string) (jobs, others i
 	for _, table := range []string{"jobs", "dead_letters"} {
 		var is bool
 		var n, all int64
-		if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type='table' AND name=$1", table).Scan(&is); err != nil {
+		const count = "SELECT count(*) FROM sqlite_schema WHERE type='table' AND name=$1"
+		if err := db.QueryRowContext(ctx, count, table).Scan(&is); err != nil {
 			return 0, 0, translate("store.held", err)
 		}
 		if !is {

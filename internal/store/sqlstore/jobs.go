@@ -20,7 +20,8 @@ const apartAbove = 8 << 10
 // hot lists what moves change, in the order of hotValues; seq is the key.
 var hot = []Column{{"state", "text"}, {"phase", "int8"}, {"order_time", "int8"}, {"due_at", "int8"}, {"run_id", "bytea"},
 	{"lease_until", "int8"}, {"worker", "text"}, {"runs", "int8"}, {"failures", "int8"}, {"open_deps", "int8"},
-	{"failed_deps", "int8"}, {"updated_at", "int8"}, {"started_at", "int8"}, {"settled_at", "int8"}, {"held", "int8"},
+	{"failed_deps", "int8"}, {"updated_at", "int8"}, {"started_at", "int8"},
+	{"settled_at", "int8"}, {"held", "int8"},
 	{"lost_runs", "int8"}}
 
 // still lists what may change while a job stays in its state, in the order of
@@ -76,7 +77,8 @@ func appendHot(v []any, j *job.Job) []any {
 	}
 	return append(v, string(j.State), int64(j.Phase), Micros(j.OrderTime), Micros(j.DueAt), run,
 		Micros(j.LeaseUntil), j.Worker, int64(j.Runs), int64(j.Failures), int64(j.OpenDeps),
-		int64(j.FailedDeps), Micros(j.UpdatedAt), Micros(j.StartedAt), Micros(j.SettledAt), held(j), int64(j.LostRuns))
+		int64(j.FailedDeps), Micros(j.UpdatedAt), Micros(j.StartedAt), Micros(j.SettledAt),
+		held(j), int64(j.LostRuns))
 }
 
 func appendStill(v []any, j *job.Job) []any {
@@ -133,7 +135,8 @@ func (b *blob) Scan(value any) error {
 
 const (
 	coreColumns = "seq,contract,scope,key,state,phase,order_time,due_at,run_id,lease_until,worker,runs,failures,open_deps," +
-		"failed_deps,updated_at,started_at,settled_at,alias,kind,queue,owner,priority,lease,run_limit,parent,trace,created_at,listed,children,size,apart,lost_runs"
+		"failed_deps,updated_at,started_at,settled_at,alias,kind,queue,owner,priority," +
+		"lease,run_limit,parent,trace,created_at,listed,children,size,apart,lost_runs"
 	fullColumns = coreColumns + ",definition,payload,progress,result,failure"
 )
 
@@ -166,7 +169,8 @@ func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	j.OrderTime, j.DueAt, j.LeaseUntil = fromMicros(c.order), fromMicros(c.due), fromMicros(c.until)
 	j.UpdatedAt, j.StartedAt, j.SettledAt = fromMicros(c.updated), fromMicros(c.started), fromMicros(c.settled)
 	j.CreatedAt, j.Lease = fromMicros(c.created), time.Duration(c.lease)*time.Microsecond
-	j.Runs, j.Failures, j.LostRuns, j.RunLimit = int(c.runs), int(c.failures), int(c.lost), int(c.limit)
+	j.Runs, j.Failures, j.LostRuns, j.RunLimit = int(c.runs), int(c.failures), int(c.lost),
+		int(c.limit)
 	j.OpenDeps, j.FailedDeps, j.Priority, j.Apart = int(c.openDeps), int(c.failedDeps), int(c.priority), uint8(c.apart)
 	j.Listed, j.Children = c.listed != 0, int(c.children)
 	if len(c.run) == len(j.Run) {

@@ -62,11 +62,13 @@ func plainly(err error) error {
 // hasVersions tells whether a database has the table of versions, which asking goose
 // would make.
 var hasVersions = map[goose.Dialect]string{
-	goose.DialectPostgres: "SELECT count(*) FROM pg_tables WHERE schemaname=current_schema() AND tablename='goose_db_version'",
-	goose.DialectSQLite3:  "SELECT count(*) FROM sqlite_master WHERE name='goose_db_version'",
+	goose.DialectPostgres: "SELECT count(*) FROM pg_tables WHERE schemaname=current_schema() " +
+		"AND tablename='goose_db_version'",
+	goose.DialectSQLite3: "SELECT count(*) FROM sqlite_master WHERE name='goose_db_version'",
 }
 
-func versions(ctx context.Context, p *goose.Provider, dialect goose.Dialect, db *sql.DB) (have, want int64, err error) {
+func versions(ctx context.Context, p *goose.Provider, dialect goose.Dialect, db *sql.DB) (
+	have, want int64, err error) {
 	var there int
 	if err := db.QueryRowContext(ctx, hasVersions[dialect]).Scan(&there); err != nil {
 		return 0, 0, err

@@ -77,7 +77,10 @@ func RunFaulty(t *testing.T, open func(testing.TB, func() time.Time, *Faults) st
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var f Faults
-			test(newWorld(t, func(tb testing.TB, clock func() time.Time) store.Store { return open(tb, clock, &f) }), &f)
+			faulty := func(tb testing.TB, clock func() time.Time) store.Store {
+				return open(tb, clock, &f)
+			}
+			test(newWorld(t, faulty), &f)
 		})
 	}
 }
@@ -92,11 +95,11 @@ func failingBegins(w *world, f *Faults) {
 	f.set(true, false)
 	for n := range 40 {
 		err := w.Update(ctx, func(store.Tx) error { begun(); return nil })
-		if err == nil || ctx.Err() != nil {
+		if refused := err != nil && ctx.Err() == nil; !refused {
 			w.Fatalf("update %d: %v", n, err)
 		}
 		err = w.View(ctx, func(store.Reader) error { begun(); return nil })
-		if err == nil || ctx.Err() != nil {
+		if refused := err != nil && ctx.Err() == nil; !refused {
 			w.Fatalf("view %d: %v", n, err)
 		}
 	}
@@ -117,7 +120,8 @@ func failingCommits(w *world, f *Faults) {
 		}
 	}
 	f.set(false, false)
-	equal(w, "stored", len(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), 0)
+	stored := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })
+	equal(w, "stored", len(stored), 0)
 	w.insert(newJob("a"))
 	w.get(newJob("a"))
 }
@@ -139,7 +143,8 @@ var errUndo = errors.New("undo it")
 
 func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
 	f.arm(0, 0)
-	if err := w.Update(w.context(), func(tx store.Tx) error { return errors.Join(verb(tx), errUndo) }); !errors.Is(err, errUndo) {
+	undone := func(tx store.Tx) error { return errors.Join(verb(tx), errUndo) }
+	if err := w.Update(w.context(), undone); !errors.Is(err, errUndo) {
 		w.Fatalf("%s: %v", name, err)
 	}
 	results := f.arm(0, 0)
@@ -151,8 +156,9 @@ func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
 			var got error
 			err := w.Update(w.context(), func(tx store.Tx) error { got = verb(tx); return nil })
 			f.arm(0, 0)
-			if got == nil || err == nil {
-				w.Errorf("%s: row %d of result %d was an error; the verb returned %v, the update %v", name, row, i, got, err)
+			if told := got != nil && err != nil; !told {
+				w.Errorf("%s: row %d of result %d was an error; the verb returned %v, "+
+					"the update %v", name, row, i, got, err)
 			}
 		}
 	}
@@ -179,7 +185,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 	}
 	var children []*job.Job
 	for i := range 2 {
-		children = append(children, newJob(fmt.Sprint("c", i), func(j *job.Job) { j.Parent, j.Size = over[0].Seq, 5 }))
+		children = append(children,
+			newJob(fmt.Sprint("c", i), func(j *job.Job) { j.Parent, j.Size = over[0].Seq, 5 }))
 	}
 	w.insert(children...)
 	first, second := ready[0].Seq, ready[1].Seq
@@ -188,54 +195,73 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		for _, cause := range []job.Cause{job.Submitted, job.Claimed} {
 			events = append(events, job.Event{Job: first, Cause: cause, At: start})
 		}
-		letters := []job.DeadLetter{{Job: *ready[0], BuriedAt: start.Add(-time.Hour)}, {Job: *ready[1], BuriedAt: start.Add(-time.Hour)}}
+		letters := []job.DeadLetter{{Job: *ready[0], BuriedAt: start.Add(-time.Hour)},
+			{Job: *ready[1], BuriedAt: start.Add(-time.Hour)}}
 		records := []job.Record{{Kind: "k", Key: "a", Owner: "o"}, {Kind: "k", Key: "b", Owner: "o"},
-			{Kind: "k", Key: "old", ExpiresAt: start}, {Kind: "k", Key: "older", ExpiresAt: start.Add(-time.Hour)}}
+			{Kind: "k", Key: "old", ExpiresAt: start},
+			{Kind: "k", Key: "older", ExpiresAt: start.Add(-time.Hour)}}
 		message := job.Message{JobID: ready[0].ID, Job: first, At: start}
-		one := []job.QueueCount{{Contract: "relay", Queue: "q", Ready: 1}, {Contract: "relay", Queue: "r", Ready: 1},
+		one := []job.QueueCount{{Contract: "relay", Queue: "q", Ready: 1},
+			{Contract: "relay", Queue: "r", Ready: 1},
 			{Contract: "relay", Queue: "empty"}}
-		return errors.Join(tx.AddEvents(events), tx.Bury(letters), tx.PutRecords(records), tx.CountBy(one),
+		return errors.Join(tx.AddEvents(events), tx.Bury(letters), tx.PutRecords(records),
+			tx.CountBy(one),
 			tx.AddMessages([]job.Message{message, message}),
-			tx.AddEdges([]job.Edge{{Dependent: first, Dependency: second}, {Dependent: first, Dependency: due[0].Seq}, {Dependent: second, Dependency: due[0].Seq}}),
-			tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: "q"}), tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: "r"}))
+			tx.AddEdges([]job.Edge{{Dependent: first, Dependency: second},
+				{Dependent: first, Dependency: due[0].Seq},
+				{Dependent: second, Dependency: due[0].Seq}}),
+			tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: "q"}),
+			tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: "r"}))
 	})
 	ids, both := []job.ID{ready[0].ID, ready[1].ID}, []int64{first, second}
 	return map[string]func(store.Tx) error{
-		"Get":              func(tx store.Tx) error { return errOf(tx.Get(ids)) },
-		"GetSeqs":          func(tx store.Tx) error { return errOf(tx.GetSeqs(both)) },
-		"ByAlias":          func(tx store.Tx) error { return errOf(tx.ByAlias([]job.Ident{ready[0].Alias, ready[1].Alias})) },
-		"Briefs":           func(tx store.Tx) error { return errOf(tx.Briefs(both)) },
-		"Exists":           func(tx store.Tx) error { return errOf(tx.Exists(ids[0])) },
-		"List":             func(tx store.Tx) error { return errOf(tx.List(store.Filter{})) },
-		"List of a parent": func(tx store.Tx) error { return errOf(tx.List(store.Filter{Parent: over[0].Seq})) },
+		"Get":     func(tx store.Tx) error { return errOf(tx.Get(ids)) },
+		"GetSeqs": func(tx store.Tx) error { return errOf(tx.GetSeqs(both)) },
+		"ByAlias": func(tx store.Tx) error {
+			return errOf(tx.ByAlias([]job.Ident{ready[0].Alias, ready[1].Alias}))
+		},
+		"Briefs": func(tx store.Tx) error { return errOf(tx.Briefs(both)) },
+		"Exists": func(tx store.Tx) error { return errOf(tx.Exists(ids[0])) },
+		"List":   func(tx store.Tx) error { return errOf(tx.List(store.Filter{})) },
+		"List of a parent": func(tx store.Tx) error {
+			return errOf(tx.List(store.Filter{Parent: over[0].Seq}))
+		},
 		"List of an owner": func(tx store.Tx) error {
 			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner", Newest: true, Limit: 5}))
 		},
-		"Events":           func(tx store.Tx) error { return errOf(tx.Events(first)) },
-		"DeadLetters":      func(tx store.Tx) error { return errOf(tx.DeadLetters("relay", 0, 5)) },
-		"Search":           func(tx store.Tx) error { return errOf(tx.Search(store.Search{Contract: "relay", Limit: 5})) },
-		"Dependencies":     func(tx store.Tx) error { return errOf(tx.Dependencies(ids)) },
-		"EdgesFrom":        func(tx store.Tx) error { return errOf(tx.EdgesFrom(both)) },
-		"EdgesTo":          func(tx store.Tx) error { return errOf(tx.EdgesTo([]int64{second, due[0].Seq}, 0)) },
-		"Ancestry":         func(tx store.Tx) error { return errOf(tx.Ancestry(both)) },
-		"QueueSettings":    func(tx store.Tx) error { return errOf(tx.QueueSettings()) },
-		"Counts":           func(tx store.Tx) error { return errOf(tx.Counts("")) },
-		"Records":          func(tx store.Tx) error { return errOf(tx.Records("k", []string{"a", "b"})) },
-		"ListRecords":      func(tx store.Tx) error { return errOf(tx.ListRecords("k", "o", "", 5)) },
-		"NextDue":          func(tx store.Tx) error { _, _, err := tx.NextDue(); return err },
-		"Lock":             func(tx store.Tx) error { return errOf(tx.Lock(ids)) },
-		"LockSeqs":         func(tx store.Tx) error { return errOf(tx.LockSeqs(both)) },
-		"LockReady":        func(tx store.Tx) error { return errOf(tx.LockReady("relay", "q", 50)) },
-		"LockDue":          func(tx store.Tx) error { return errOf(tx.LockDue(5, nil)) },
-		"LockLapsed":       func(tx store.Tx) error { return errOf(tx.LockLapsed(time.Time{}, 5)) },
-		"LoadBodies":       func(tx store.Tx) error { return tx.LoadBodies(ready) },
-		"NewestMessage":    func(tx store.Tx) error { return errOf(tx.NewestMessage()) },
-		"Messages":         func(tx store.Tx) error { return errOf(tx.Messages([]string{"relay"}, 5)) },
-		"FoldCounts":       func(tx store.Tx) error { return tx.FoldCounts(5) },
-		"PruneRecords":     func(tx store.Tx) error { return errOf(tx.PruneRecords(5)) },
-		"PruneSettled":     func(tx store.Tx) error { return errOf(tx.PruneSettled("done", start, 0, 5)) },
-		"Size":             func(tx store.Tx) error { return errOf(tx.Size("relay")) },
-		"PruneDeadLetters": func(tx store.Tx) error { return errOf(tx.PruneDeadLetters("relay", start, 5)) },
+		"Events":      func(tx store.Tx) error { return errOf(tx.Events(first)) },
+		"DeadLetters": func(tx store.Tx) error { return errOf(tx.DeadLetters("relay", 0, 5)) },
+		"Search": func(tx store.Tx) error {
+			return errOf(tx.Search(store.Search{Contract: "relay", Limit: 5}))
+		},
+		"Dependencies": func(tx store.Tx) error { return errOf(tx.Dependencies(ids)) },
+		"EdgesFrom":    func(tx store.Tx) error { return errOf(tx.EdgesFrom(both)) },
+		"EdgesTo": func(tx store.Tx) error {
+			return errOf(tx.EdgesTo([]int64{second, due[0].Seq}, 0))
+		},
+		"Ancestry":      func(tx store.Tx) error { return errOf(tx.Ancestry(both)) },
+		"QueueSettings": func(tx store.Tx) error { return errOf(tx.QueueSettings()) },
+		"Counts":        func(tx store.Tx) error { return errOf(tx.Counts("")) },
+		"Records":       func(tx store.Tx) error { return errOf(tx.Records("k", []string{"a", "b"})) },
+		"ListRecords":   func(tx store.Tx) error { return errOf(tx.ListRecords("k", "o", "", 5)) },
+		"NextDue":       func(tx store.Tx) error { _, _, err := tx.NextDue(); return err },
+		"Lock":          func(tx store.Tx) error { return errOf(tx.Lock(ids)) },
+		"LockSeqs":      func(tx store.Tx) error { return errOf(tx.LockSeqs(both)) },
+		"LockReady":     func(tx store.Tx) error { return errOf(tx.LockReady("relay", "q", 50)) },
+		"LockDue":       func(tx store.Tx) error { return errOf(tx.LockDue(5, nil)) },
+		"LockLapsed":    func(tx store.Tx) error { return errOf(tx.LockLapsed(time.Time{}, 5)) },
+		"LoadBodies":    func(tx store.Tx) error { return tx.LoadBodies(ready) },
+		"NewestMessage": func(tx store.Tx) error { return errOf(tx.NewestMessage()) },
+		"Messages":      func(tx store.Tx) error { return errOf(tx.Messages([]string{"relay"}, 5)) },
+		"FoldCounts":    func(tx store.Tx) error { return tx.FoldCounts(5) },
+		"PruneRecords":  func(tx store.Tx) error { return errOf(tx.PruneRecords(5)) },
+		"PruneSettled": func(tx store.Tx) error {
+			return errOf(tx.PruneSettled("done", start, 0, 5))
+		},
+		"Size": func(tx store.Tx) error { return errOf(tx.Size("relay")) },
+		"PruneDeadLetters": func(tx store.Tx) error {
+			return errOf(tx.PruneDeadLetters("relay", start, 5))
+		},
 	}
 }
 

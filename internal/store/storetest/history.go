@@ -104,7 +104,9 @@ func newestMessage(w *world) {
 		return tx.AddMessages([]job.Message{{JobID: job.ID{Contract: "a"}, Cause: job.Failed, At: start},
 			{JobID: job.ID{Contract: "b"}, Cause: job.Failed, At: start}})
 	})
-	all := read(w, func(r store.Reader) ([]job.Message, error) { return r.Messages([]string{"a", "b"}, 10) })
+	all := read(w, func(r store.Reader) ([]job.Message, error) {
+		return r.Messages([]string{"a", "b"}, 10)
+	})
 	equal(w, "newest of two", newest(), all[1].ID)
 	w.update(func(tx store.Tx) error { return tx.DropMessages([]int64{all[1].ID}) })
 	equal(w, "newest then", newest(), all[0].ID)
@@ -157,7 +159,9 @@ func pruneDeadLetters(w *world) {
 	}
 	equal(w, "before all", prune(start.Add(time.Second), 10), 0)
 	equal(w, "two of three", prune(start.Add(4*time.Second), 2), 2)
-	after := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("relay", 0, 1) })
+	after := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters("relay", 0, 1)
+	})
 	equal(w, "the oldest after two", after[0].Job.ID.Key, "3")
 	equal(w, "the third", prune(start.Add(4*time.Second), 2), 1)
 	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("relay", 0, 10) })

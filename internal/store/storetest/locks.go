@@ -126,7 +126,10 @@ func lapsed(w *world) {
 		newJob("ready", func(j *job.Job) { j.LeaseUntil = start.Add(-time.Minute) }))
 	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over"})
 	for n, want := range map[int][]string{1: {"long over"}, 2: {"long over", "over"}} {
-		equal(w, "longest first", keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockLapsed(time.Time{}, n) })), want)
+		lapsed := change(w, func(tx store.Tx) ([]*job.Job, error) {
+			return tx.LockLapsed(time.Time{}, n)
+		})
+		equal(w, "longest first", keys(lapsed), want)
 	}
 	w.at(time.Microsecond)
 	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over", "running"})

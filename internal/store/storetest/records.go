@@ -85,7 +85,9 @@ func recordsEnd(w *world) {
 
 func oldestRecords(w *world) {
 	for key, seconds := range map[string]int{"a": 2, "b": 1, "c": 3} {
-		w.put(record(key, func(r *job.Record) { r.ExpiresAt = start.Add(time.Duration(seconds) * time.Second) }))
+		w.put(record(key, func(r *job.Record) {
+			r.ExpiresAt = start.Add(time.Duration(seconds) * time.Second)
+		}))
 	}
 	for _, want := range [][]string{{"a", "c"}, {"c"}, {}} {
 		w.at(time.Minute)
