@@ -71,6 +71,7 @@ FOLDER and leaves nothing behind.`,
 func (f *demoFlags) run(p process, folder string) error {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
+	p, ctx = p.untilUnread(ctx)
 	files, err := listFiles(folder)
 	if err != nil {
 		return withCode(exitUsage, err)

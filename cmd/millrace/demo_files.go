@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -60,7 +61,7 @@ type listing struct {
 	leftOut int // neither file nor folder, unreadable, or with a name that is no text
 }
 
-// listFiles walks a folder. Version control is not input.
+// listFiles walks a folder. What is hidden is not input, and neither are the data of a server, which change.
 func listFiles(root string) (*listing, error) {
 	l := &listing{root: root, files: map[string]demoFile{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -72,7 +73,7 @@ func listFiles(root string) (*listing, error) {
 			return nil
 		}
 		if d.IsDir() {
-			if d.Name() == ".git" && path != root {
+			if path != root && (strings.HasPrefix(d.Name(), ".") || isDataDir(path)) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -90,6 +91,13 @@ func listFiles(root string) (*listing, error) {
 		return nil
 	})
 	return l, err
+}
+
+// isDataDir tells whether a server keeps its data in a folder.
+func isDataDir(path string) bool {
+	_, err := os.Stat(filepath.Join(path, "node.lock"))
+	_, errStore := os.Stat(filepath.Join(path, "millrace.db"))
+	return err == nil || errStore == nil
 }
 
 // unchanged tells whether a file is still what was found.

@@ -108,7 +108,7 @@ func (f *enqueueFlags) run(p process, name string) error {
 		return err
 	}
 	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode), progress: p.progress("enqueue", size),
-		open: map[int]bool{}, fromLine: f.fromLine}
+		open: map[int]bool{}, fromLine: f.fromLine, idsMade: f.format.queue != "" && f.format.idFrom == ""}
 	e.progress.newsOnly = true // the input may be open for days
 	began := p.since()
 	err = e.feed(ctx, newLineReader(ctx, in, f.format, f.batch, f.fromLine), f.connections)
@@ -126,6 +126,7 @@ type enqueuer struct {
 	mode     client.RelayMode
 	progress *progress
 	fromLine int
+	idsMade  bool // of lines and their positions
 
 	mu       sync.Mutex
 	accepted int64
@@ -269,13 +270,20 @@ func (e *enqueuer) resume() string {
 	for line := range e.open {
 		from = min(from, line)
 	}
+	if from == e.fromLine {
+		return "run it again"
+	}
 	return fmt.Sprintf("everything before line %d was accepted: go on with --from-line %d", from, from)
 }
 
 func (e *enqueuer) report(w io.Writer, took time.Duration) {
 	note := ""
-	if e.mode == client.RelayIgnore {
-		note = "; those already queued under their id stayed as they were"
+	switch {
+	case e.mode != client.RelayIgnore:
+	case e.idsMade:
+		note = "; lines sent before and still queued are counted too, and stayed as they were"
+	default:
+		note = "; jobs still queued under the same id are counted too, and stayed as they were"
 	}
 	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", counted(e.accepted, "job"), short(took), rate(e.accepted, took), note)
 }

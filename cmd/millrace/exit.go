@@ -106,7 +106,7 @@ func remoteError(ctx context.Context, err error) error {
 	case errors.Is(err, client.ErrUnauthorized):
 		return withCode(exitServer, fmt.Errorf("the server refuses the token (--token or MILLRACE_TOKEN): %w", err))
 	case errors.As(err, &e) && e.Status == 0 && (errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrCycle)):
-		return withCode(exitUsage, err) // nothing was sent
+		return withCode(exitUsage, &unsent{err}) // nothing was sent
 	case certificateRefused(err):
 		return withCode(exitServer, fmt.Errorf(
 			"the server's certificate is not trusted (--cacert or %s): %w", envCACert, err))
@@ -119,6 +119,19 @@ func remoteError(ctx context.Context, err error) error {
 	default:
 		return withCode(exitFailed, err)
 	}
+}
+
+// unsent is a request that was refused before it was sent, told without what it would have been.
+type unsent struct{ err error }
+
+func (u *unsent) Unwrap() error { return u.err }
+
+func (u *unsent) Error() string {
+	text := u.err.Error()
+	if _, told, ok := strings.Cut(text, client.ErrInvalid.Error()+": "); ok {
+		return told
+	}
+	return text
 }
 
 // plainToTLS is what a server written in Go answers to a request without TLS where it expects

@@ -20,7 +20,8 @@ func (k *parts) succeed(ctx context.Context) {
 	if err == nil {
 		err = k.succeedFormer(ctx, filepath.Join(k.settings.DataDir, "node"))
 	}
-	if err != nil && !job.IsKind(err, job.Conflict) { // else another process runs on it as well
+	isNews := ctx.Err() == nil && !job.IsKind(err, job.Conflict)
+	if err != nil && isNews { // else another process runs on it as well
 		k.log.Warn("the terms of the process before this one could not be ended; they will end by themselves",
 			telemetry.ErrorMessage, err)
 	}

@@ -58,6 +58,30 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
+// untilUnread returns a context that ends when nobody reads standard output any more: what was made on the way is then
+// cleared away, where the signal of a broken pipe would end the process at once.
+func (p process) untilUnread(ctx context.Context) (process, context.Context) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := context.WithCancel(ctx)
+	p.stdout = &readOutput{p.stdout, stop}
+	return p, ctx
+}
+
+// readOutput is output whose first failure is told.
+type readOutput struct {
+	io.Writer
+
+	failed func()
+}
+
+func (o *readOutput) Write(text []byte) (int, error) {
+	n, err := o.Writer.Write(text)
+	if err != nil {
+		o.failed()
+	}
+	return n, err
+}
+
 // untilStdinEnds returns a context that ends when standard input does: the sign, for a process that another one has
 // started, that the other is gone, however it went.
 func (p process) untilStdinEnds(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -71,7 +71,7 @@ and metrics.`,
 type serveMode struct{ noWorkers, workersOnly bool }
 
 // serve runs one node until ctx ends.
-func serve(ctx context.Context, p process, settings *config.Settings, mode serveMode) error {
+func serve(ctx context.Context, p process, settings *config.Settings, mode serveMode) (err error) {
 	collectLess(p)
 	log, err := telemetry.NewLogger(p.stderr, settings.Log.Format, settings.Log.Level)
 	if err != nil {
@@ -81,6 +81,13 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	for _, text := range settings.Strays() {
 		log.Warn(text)
 	}
+	started := false
+	defer func() {
+		if err != nil && !started && ctx.Err() != nil {
+			log.Info("stopped before the start was over")
+			err = nil // as was asked
+		}
+	}()
 	registries, err := telemetry.NewRegistries()
 	if err != nil {
 		return withCode(exitFailed, err)
@@ -108,6 +115,7 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 		opened.Close()
 		return err
 	}
+	started = true
 	k.succeed(ctx)
 	k.greet(node.URLs(), mode.workersOnly)
 	return withCode(exitFailed, node.Run(ctx))

@@ -52,6 +52,43 @@ func TestWorkIdleSignals(t *testing.T) {
 	}
 }
 
+// TestServeStoppedAtStart: a server that is asked to stop before it listens ends with 0, says
+// nothing of the store, and hinders no start.
+func TestServeStoppedAtStart(t *testing.T) {
+	t.Parallel()
+	binary := mustMillrace(t)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		dir, said := filepath.Join(t.TempDir(), "data"), &testkit.Journal{}
+		c := exec.Command(binary, "serve", "--config", os.DevNull, "--set", "data_dir="+dir,
+			"--set", "listen=127.0.0.1:0")
+		c.Stderr = said
+		ownGroup(c)
+		endWithUs(c)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		hang := time.AfterFunc(testTime, func() { _ = c.Process.Kill() })
+		until(t.Fatalf, "the start to begin", func() bool {
+			_, err := os.Stat(filepath.Join(dir, "millrace.db"))
+			return err == nil
+		})
+		_ = c.Process.Signal(signal)
+		_ = c.Wait()
+		hang.Stop()
+		isQuiet := !strings.Contains(said.String(), "cannot be")
+		if c.ProcessState.ExitCode() != exitDone || !isQuiet {
+			t.Errorf("%v: ended with %v: %s", signal, c.ProcessState, said)
+		}
+		s, err := launch(binary, dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.terminate(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestWorkOutage: a server that is away is told once, and once that it is back.
 func TestWorkOutage(t *testing.T) {
 	t.Parallel()

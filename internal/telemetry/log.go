@@ -20,9 +20,18 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, &options)), nil
 	case "json":
+		options.ReplaceAttr = durationText
 		return slog.New(slog.NewJSONHandler(w, &options)), nil
 	}
 	return nil, fmt.Errorf("log format %q is not text or json", format)
+}
+
+// durationText writes durations in JSON as in text: a number alone has no unit.
+func durationText(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.String(a.Key, a.Value.Duration().String())
+	}
+	return a
 }
 
 // FailedForGood logs the end of a job that nobody tries again by itself: the same line in

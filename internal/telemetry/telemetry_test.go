@@ -249,8 +249,8 @@ func TestLogger(t *testing.T) {
 			t.Fatal(err)
 		}
 		log.Info("left out")
-		log.Warn("a b")
-		if got := b.String(); !strings.Contains(got, want) || strings.Contains(got, "left") {
+		log.Warn("a b", "took", 1500*time.Millisecond)
+		if got := b.String(); !strings.Contains(got, want) || !strings.Contains(strings.ReplaceAll(got, `"`, ""), "1.5s") || strings.Contains(got, "left") {
 			t.Errorf("%s: got %s", format, got)
 		}
 	}
