@@ -32,7 +32,7 @@ func operatorToken(s *config.Settings, log *slog.Logger) error {
 		return unable("the operator's token cannot be stored: %v", err)
 	}
 	s.Operator.Token = config.NewSecret(token)
-	log.Info("made a token for the operator", "file", path)
+	log.Info("made a token for the operator; /operators asks for none until operator.token is set", "file", path)
 	return nil
 }
 

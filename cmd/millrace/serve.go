@@ -47,7 +47,7 @@ and metrics.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			settings, err := flags.load(p, c)
 			if err != nil {
-				return err
+				return loggedAs(p, flags.logFormat(p, c), err)
 			}
 			ctx, stop := untilSignal(context.Background())
 			defer stop()
@@ -55,7 +55,7 @@ and metrics.`,
 				ctx, stop = p.untilStdinEnds(ctx)
 				defer stop()
 			}
-			return logged(p, settings, serve(ctx, p, settings, mode))
+			return loggedAs(p, settings.Log.Format, serve(ctx, p, settings, mode))
 		},
 	}
 	flags.register(c)
@@ -121,16 +121,16 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	return withCode(exitFailed, node.Run(ctx))
 }
 
-// logged writes the end of a server that fails as a line of the log, where those are for
+// loggedAs writes the end of a server that fails as a line of the log, where those are for
 // programs to read.
-func logged(p process, s *config.Settings, err error) error {
-	if s.Log.Format != "json" {
+func loggedAs(p process, format string, err error) error {
+	if format != "json" {
 		return err
 	}
 	if err == nil {
 		return nil
 	}
-	log, failed := telemetry.NewLogger(p.stderr, s.Log.Format, s.Log.Level)
+	log, failed := telemetry.NewLogger(p.stderr, format, "error")
 	if failed != nil {
 		return err
 	}

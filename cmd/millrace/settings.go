@@ -28,6 +28,16 @@ var otherVariables = []string{envServer, envToken, envCACert, envOperatorToken,
 
 // load resolves the settings; whatever is wrong with them is a usage error.
 func (f *settingsFlags) load(p process, c *cobra.Command) (*config.Settings, error) {
+	src, err := f.sources(p, c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := config.Load(src)
+	return s, withCode(exitUsage, err)
+}
+
+// sources are where the settings come from.
+func (f *settingsFlags) sources(p process, c *cobra.Command) (config.Sources, error) {
 	src := config.Sources{File: config.DefaultFile, Environ: p.environ, Flags: map[string]string{},
 		Others: otherVariables, Handlers: handler.Options()}
 	if c.Flags().Changed("config") {
@@ -36,10 +46,18 @@ func (f *settingsFlags) load(p process, c *cobra.Command) (*config.Settings, err
 	for _, pair := range f.set {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return nil, usageError("--set takes KEY=VALUE, such as --set listen=127.0.0.1:9000")
+			return src, usageError("--set takes KEY=VALUE, such as --set listen=127.0.0.1:9000")
 		}
 		src.Flags[strings.TrimSpace(key)] = value
 	}
-	s, err := config.Load(src)
-	return s, withCode(exitUsage, err)
+	return src, nil
+}
+
+// logFormat is the format of the log, also where something else is wrong with the settings.
+func (f *settingsFlags) logFormat(p process, c *cobra.Command) string {
+	src, err := f.sources(p, c)
+	if err != nil {
+		return "text"
+	}
+	return config.LogFormat(src)
 }

@@ -37,6 +37,20 @@ type loader struct {
 
 // Load resolves the settings. Its error is an *Error with all problems; there are no settings then.
 func Load(src Sources) (*Settings, error) {
+	l := gather(src)
+	l.settings.shareToken()
+	l.problems = append(l.problems, l.settings.check(l.failed, src.Handlers)...)
+	if err := newError(l.problems); err != nil {
+		return nil, err
+	}
+	return &l.settings, nil
+}
+
+// LogFormat is the format that the log would have, also where something else is wrong with the settings.
+func LogFormat(src Sources) string { return gather(src).settings.Log.Format }
+
+// gather applies the layers one over the other.
+func gather(src Sources) *loader {
 	l := newLoader()
 	l.file(src.File, src.Explicit)
 	l.environment(src.Environ)
@@ -44,12 +58,7 @@ func Load(src Sources) (*Settings, error) {
 	for _, name := range slices.Sorted(maps.Keys(src.Flags)) {
 		l.apply(name, input{raw: src.Flags[name], text: true}, "flag --set "+printable(shorten(name)))
 	}
-	l.settings.shareToken()
-	l.problems = append(l.problems, l.settings.check(l.failed, src.Handlers)...)
-	if err := newError(l.problems); err != nil {
-		return nil, err
-	}
-	return &l.settings, nil
+	return l
 }
 
 // newLoader has the default layer.
