@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -33,10 +34,14 @@ type Places struct {
 	Config
 	settled chan struct{} // closed when it is known whether they are the database's
 	wrong   error         // why they are not; read after settled is closed
+	binding outage.Loop   // until it is known, FetchBox and Images run no jobs
 }
 
 // New makes places that are not bound yet.
-func New(c Config) *Places { return &Places{Config: c, settled: make(chan struct{})} }
+func New(c Config) *Places {
+	return &Places{Config: c, settled: make(chan struct{}),
+		binding: outage.Loop{Log: c.Log, What: "binding of objects and streams"}}
+}
 
 // kind is that of the records: one for the objects, one for each stream.
 const kind = "place"
@@ -73,8 +78,9 @@ func (p *Places) try(ctx context.Context, e *engine.Engine) bool {
 	within, cancel := context.WithTimeout(ctx, bindTime)
 	defer cancel()
 	err := p.bind(within, e)
+	_, refused := Refused(err) // a store that is read-only says nothing about the places
 	switch {
-	case job.IsKind(err, job.ReadOnly):
+	case refused:
 		p.Log.Error("this node refuses FetchBox and Images: give it the objects and streams "+
 			"of the other nodes on this database "+
 			"(objects.url, objects.bucket, stream.url); "+
@@ -82,13 +88,10 @@ func (p *Places) try(ctx context.Context, e *engine.Engine) bool {
 			telemetry.ErrorMessage, err)
 		p.wrong = err
 	case err != nil:
-		if ctx.Err() == nil {
-			p.Log.Warn("whether the objects are the database's is not known yet; "+
-				"FetchBox and Images run no jobs until it is",
-				telemetry.ErrorMessage, err)
-		}
+		p.binding.Did(ctx, err)
 		return false
 	}
+	p.binding.Did(ctx, nil)
 	close(p.settled)
 	return true
 }
