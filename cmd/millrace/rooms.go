@@ -171,7 +171,8 @@ func surfaces(p *parts) ([]server.Surface, error) {
 		return nil, nil
 	}
 	api, err := workerapi.New(workerapi.Config{Log: p.log.With(telemetry.Contract, workerapi.Name),
-		Registry: p.registries.For(workerapi.Name, ""), Tracing: p.tracing, Token: p.settings.Worker.Token, Contracts: p.outside})
+		Registry: p.registries.For(workerapi.Name, ""), Tracing: p.tracing, Token: p.settings.Worker.Token, Contracts: p.outside,
+		Refused: places.Refused})
 	if err != nil {
 		return nil, withCode(exitFailed, err)
 	}

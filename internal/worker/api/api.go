@@ -115,6 +115,9 @@ type Config struct {
 	Tracing   *telemetry.Tracing    // nil makes no spans
 	Token     config.Secret         // empty: open, on loopback only (G-X-20)
 	Contracts []Contract            // one at least
+	// Refused tells whether an error of a contract's Check is why its jobs are refused, and what
+	// workers may be told of it; nil where nothing is refused.
+	Refused func(error) (msg string, is bool)
 }
 
 // API is the worker API. It is made before the engine and mounted after it.

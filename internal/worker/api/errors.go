@@ -8,7 +8,6 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/jsontext"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/places"
 )
 
 // code is the word by which a caller tells errors apart.
@@ -141,7 +140,10 @@ func (a *API) answer(c *httpapi.Call, err error) {
 	m := meanings[p.code]
 	a.metrics.errors.WithLabelValues(string(p.code)).Inc()
 	detail := p.detail
-	refused, is := places.Refused(err)
+	refused, is := "", false
+	if a.Refused != nil {
+		refused, is = a.Refused(err)
+	}
 	switch {
 	case is:
 		detail = refused
