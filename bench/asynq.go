@@ -25,7 +25,7 @@ type asynqRunner struct {
 	redis *Redis
 	opt   asynq.RedisClientOpt
 	queue string
-	look  *asynq.Inspector
+	inspector  *asynq.Inspector
 }
 
 func setupAsynqMemory(ctx context.Context, env *Env) (Runner, error) {
@@ -47,12 +47,12 @@ func setupAsynqDurable(ctx context.Context, env *Env) (Runner, error) {
 func newAsynq(env *Env, r *Redis) *asynqRunner {
 	opt := asynq.RedisClientOpt{
 		Addr:     r.Addr,
-		PoolSize: max(env.Tune.AsynqClients, env.Tune.AsynqConcurrency) + 8,
+		PoolSize: max(env.Tuning.AsynqClients, env.Tuning.AsynqConcurrency) + 8,
 	}
 	return &asynqRunner{
-		env: env, redis: r, opt: opt, look: asynq.NewInspector(opt),
+		env: env, redis: r, opt: opt, inspector: asynq.NewInspector(opt),
 		// A queue of its own: a Redis that was there before may hold others.
-		queue: "millrace-bench-" + env.Run,
+		queue: "millrace-bench-" + env.Name,
 	}
 }
 
@@ -70,12 +70,12 @@ func (a *asynqRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	if err != nil {
 		return nil, fmt.Errorf("work: %w", err)
 	}
-	return []Phase{insert, work, total(n, insert, work)}, nil
+	return []Phase{insert, work, totalPhase(n, insert, work)}, nil
 }
 
 // clear removes the queue with whatever a failed run left in it.
 func (a *asynqRunner) clear() error {
-	err := a.look.DeleteQueue(a.queue, true)
+	err := a.inspector.DeleteQueue(a.queue, true)
 	if errors.Is(err, asynq.ErrQueueNotFound) {
 		return nil
 	}
@@ -85,13 +85,13 @@ func (a *asynqRunner) clear() error {
 func (a *asynqRunner) insert(ctx context.Context, n int) (Phase, error) {
 	client := asynq.NewClient(a.opt)
 	defer client.Close()
-	begin := time.Now()
-	latency, err := crowd(ctx, a.env.Tune.AsynqClients, n, func(ctx context.Context, _, i int) error {
+	started := time.Now()
+	latency, err := runParallel(ctx, a.env.Tuning.AsynqClients, n, func(ctx context.Context, _, i int) error {
 		task := asynq.NewTask(Job{}.Kind(), appendPayload(nil, i))
 		_, err := client.EnqueueContext(ctx, task, asynq.Queue(a.queue))
 		return err
 	})
-	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}, err
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}, err
 }
 
 func (a *asynqRunner) work(ctx context.Context, n int) (Phase, error) {
@@ -101,12 +101,12 @@ func (a *asynqRunner) work(ctx context.Context, n int) (Phase, error) {
 		if err := json.Unmarshal(task.Payload(), &job); err != nil {
 			return err
 		}
-		tally.Mark(job.Num)
+		tally.MarkWorked(job.Num)
 		return nil
 	})
-	for range a.env.Tune.AsynqServers {
+	for range a.env.Tuning.AsynqServers {
 		server := asynq.NewServer(a.opt, asynq.Config{
-			Concurrency:       a.env.Tune.AsynqConcurrency,
+			Concurrency:       a.env.Tuning.AsynqConcurrency,
 			Queues:            map[string]int{a.queue: 1},
 			TaskCheckInterval: 10 * time.Millisecond, // matters only when the queue is empty
 			LogLevel:          asynq.FatalLevel,
@@ -117,20 +117,20 @@ func (a *asynqRunner) work(ctx context.Context, n int) (Phase, error) {
 		}
 		defer server.Shutdown()
 	}
-	begin := tally.Begin(time.Now())
+	started := tally.StartTime(time.Now())
 	if err := tally.Wait(ctx); err != nil {
 		return Phase{}, err
 	}
 	if err := a.awaitEmpty(ctx); err != nil {
 		return Phase{}, err
 	}
-	return Phase{Name: phaseWork, Jobs: n, Took: time.Since(begin)}, tally.Check()
+	return Phase{Name: phaseWork, Jobs: n, Took: time.Since(started)}, tally.Check()
 }
 
 // awaitEmpty waits until Redis has recorded the end of every task.
 func (a *asynqRunner) awaitEmpty(ctx context.Context) error {
 	for ctx.Err() == nil {
-		info, err := a.look.GetQueueInfo(a.queue)
+		info, err := a.inspector.GetQueueInfo(a.queue)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (a *asynqRunner) Close() error {
 	if a.redis.child == nil {
 		errs = append(errs, a.clear(), a.sweep())
 	}
-	return errors.Join(append(errs, a.look.Close(), a.redis.Close())...)
+	return errors.Join(append(errs, a.inspector.Close(), a.redis.Close())...)
 }
 
 // sweep removes the counters that outlive a deleted queue.

@@ -25,15 +25,15 @@ type Bench struct {
 type Track struct {
 	Case       Case
 	Durability string
-	Skipped    string    // why the case did not run
+	SkipReason    string    // why the case did not run
 	Failed     string    // what ended it early
 	Rounds     [][]Phase // index is the round; nil where the case did not finish it
 
 	runner Runner
 }
 
-// live tells whether the case takes part in the next round.
-func (t *Track) live() bool { return t.runner != nil && t.Failed == "" }
+// active tells whether the case takes part in the next round.
+func (t *Track) active() bool { return t.runner != nil && t.Failed == "" }
 
 // Phases names the phases the case answered, in the order of its runs.
 func (t *Track) Phases() []string {
@@ -74,7 +74,7 @@ func (t *Track) Rates(phase string) []float64 {
 	return rates
 }
 
-// Run sets every case up, runs the rounds and closes what it set up. It always
+// Name sets every case up, runs the rounds and closes what it set up. It always
 // answers one track per case; the error says that the bench was cut short.
 func (b *Bench) Run(ctx context.Context, chosen []Case) ([]*Track, error) {
 	tracks := make([]*Track, len(chosen))
@@ -108,10 +108,10 @@ func (b *Bench) setup(ctx context.Context, t *Track) {
 	runner, err := t.Case.Setup(ctx, b.Env)
 	switch {
 	case isSkip(err):
-		t.Skipped = err.Error()
-		fmt.Fprintf(b.Log, "setup %s: skipped: %s\n", t.Case.Name, t.Skipped)
+		t.SkipReason = err.Error()
+		fmt.Fprintf(b.Log, "setup %s: skipped: %s\n", t.Case.Name, t.SkipReason)
 	case err != nil:
-		t.Failed = flat("setup: " + err.Error())
+		t.Failed = singleLine("setup: " + err.Error())
 		fmt.Fprintf(b.Log, "setup %s: FAILED: %v\n", t.Case.Name, err)
 	default:
 		t.runner = runner
@@ -120,9 +120,9 @@ func (b *Bench) setup(ctx context.Context, t *Track) {
 }
 
 // round runs every live case once. A case that fails is out of later rounds.
-func (b *Bench) round(ctx context.Context, name string, tracks []*Track, jobs int, keep func(*Track, []Phase)) {
+func (b *Bench) round(ctx context.Context, name string, tracks []*Track, jobs int, record func(*Track, []Phase)) {
 	for _, t := range tracks {
-		if !t.live() || ctx.Err() != nil {
+		if !t.active() || ctx.Err() != nil {
 			continue
 		}
 		// No case pays for the garbage of the one before it.
@@ -133,10 +133,10 @@ func (b *Bench) round(ctx context.Context, name string, tracks []*Track, jobs in
 		case err != nil && ctx.Err() != nil:
 			// The whole bench is ending; that says nothing about this case.
 		case err != nil:
-			t.Failed = flat(fmt.Sprintf("%s: %v", name, err))
+			t.Failed = singleLine(fmt.Sprintf("%s: %v", name, err))
 			fmt.Fprintf(b.Log, "%s %s: FAILED: %v\n", name, t.Case.Name, err)
 		default:
-			keep(t, phases)
+			record(t, phases)
 			t.Durability = t.runner.Durability() // some know it, and more, only after a run
 			fmt.Fprintf(b.Log, "%s %s:%s\n", name, t.Case.Name, oneLine(phases))
 		}

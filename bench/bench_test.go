@@ -68,7 +68,7 @@ func TestBenchInterleaves(t *testing.T) {
 	if got := tracks[0].Rates(phaseWork); !slices.Equal(got, []float64{100, 50}) {
 		t.Errorf("rates of a = %v, want those of the two measured rounds", got)
 	}
-	if tracks[1].Skipped != "no server" || tracks[1].Failed != "" {
+	if tracks[1].SkipReason != "no server" || tracks[1].Failed != "" {
 		t.Errorf("track of the missing server = %+v, want a skip and no failure", tracks[1])
 	}
 }
@@ -83,7 +83,7 @@ func TestBenchDropsAFailedCase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := lines(tracks, "b")[0], lines(tracks, "b")[1]
+	a, b := caseLines(tracks, "b")[0], caseLines(tracks, "b")[1]
 	if a.Failed != "round 2/3: lost a job" {
 		t.Errorf("failed = %q, want the round and the cause", a.Failed)
 	}
@@ -125,7 +125,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := Report{Reference: "peer", Cases: lines(tracks, "peer")}
+	report := Report{Reference: "peer", Cases: caseLines(tracks, "peer")}
 	var text bytes.Buffer
 	if err := report.WriteText(&text); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestReferenceThatDidNotRun(t *testing.T) {
 	ran := func(name string) *Track {
 		return &Track{Case: Case{Name: name}, Rounds: [][]Phase{{{Name: phaseWork, Jobs: 1, Took: 1}}}}
 	}
-	away := &Track{Case: Case{Name: "river"}, Skipped: "no server"}
+	away := &Track{Case: Case{Name: "river"}, SkipReason: "no server"}
 	if got := reference([]*Track{away, ran("a"), ran("b")}, "river"); got != "a" {
 		t.Errorf("reference = %q, want the first that ran", got)
 	}
@@ -203,11 +203,11 @@ func TestCommandLine(t *testing.T) {
 
 func TestCaseNames(t *testing.T) {
 	t.Parallel()
-	seen := map[string]bool{}
+	visited := map[string]bool{}
 	for _, c := range cases {
-		if c.Name == "" || c.What == "" || c.Setup == nil || seen[c.Name] {
+		if c.Name == "" || c.Summary == "" || c.Setup == nil || visited[c.Name] {
 			t.Errorf("case %q: want a name of its own, a line that says what, and a setup", c.Name)
 		}
-		seen[c.Name] = true
+		visited[c.Name] = true
 	}
 }

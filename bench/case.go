@@ -11,7 +11,7 @@ import (
 // Case is one named load. Cases stand in the literal below and nowhere else.
 type Case struct {
 	Name string
-	What string // one line: what is measured, over which path
+	Summary string // one line: what is measured, over which path
 
 	// Divide makes slow cases smaller: a round runs n/Divide jobs. Zero is one.
 	Divide int
@@ -27,7 +27,7 @@ type Runner interface {
 	// acknowledged, with the settings seen on the server, not the ones hoped for.
 	Durability() string
 
-	// Run puts n jobs through and answers what it measured. It begins with empty
+	// Name puts n jobs through and answers what it measured. It begins with empty
 	// tables, clears and checks outside the clock, and gives up when ctx ends.
 	Run(ctx context.Context, n int) ([]Phase, error)
 
@@ -62,8 +62,8 @@ const (
 	phaseRequest = "request"    // one HTTP round trip
 )
 
-// total adds the phases of one run up to its end-to-end phase.
-func total(jobs int, parts ...Phase) Phase {
+// totalPhase adds the phases of one run up to its end-to-end phase.
+func totalPhase(jobs int, parts ...Phase) Phase {
 	all := Phase{Name: phaseTotal, Jobs: jobs}
 	for _, p := range parts {
 		all.Took += p.Took
@@ -75,206 +75,206 @@ func total(jobs int, parts ...Phase) Phase {
 var cases = []Case{
 	{
 		Name:  "floor-sqlite",
-		What:  "raw SQL on SQLite: one connection, batches of 100, one transaction each",
+		Summary:  "raw SQL on SQLite: one connection, batches of 100, one transaction each",
 		Setup: setupFloorSQLite,
 	},
 	{
 		Name:  "floor-postgres",
-		What:  "raw SQL on PostgreSQL through pgx: unnest inserts, SKIP LOCKED claims, batches of 100",
+		Summary:  "raw SQL on PostgreSQL through pgx: unnest inserts, SKIP LOCKED claims, batches of 100",
 		Setup: setupFloorPostgres,
 	},
 	{
 		Name:  "floor-http",
-		What:  "empty net/http answer, keep-alive connections, requests written by hand",
+		Summary:  "empty net/http answer, keep-alive connections, requests written by hand",
 		Setup: setupFloorHTTP,
 	},
 	{
 		Name:  "floor-http-client",
-		What:  "the same server asked by net/http's own client",
+		Summary:  "the same server asked by net/http's own client",
 		Setup: setupFloorHTTPClient,
 	},
 	{
 		Name:  "river",
-		What:  "River on PostgreSQL: InsertMany of 1000, no-op worker, finished rows kept",
+		Summary:  "River on PostgreSQL: InsertMany of 1000, no-op worker, finished rows kept",
 		Setup: setupRiver(riverInsertMany),
 	},
 	{
 		Name:  "river-copy",
-		What:  "the same with InsertManyFast (COPY, no rows returned)",
+		Summary:  "the same with InsertManyFast (COPY, no rows returned)",
 		Setup: setupRiver(riverInsertCopy),
 	},
 	{
 		Name:   "river-single",
-		What:   "the same with single inserts from many goroutines",
+		Summary:   "the same with single inserts from many goroutines",
 		Divide: 4,
 		Setup:  setupRiver(riverInsertSingle),
 	},
 	{
 		Name:  "millrace-postgres",
-		What:  "Millrace's engine in process on PostgreSQL: batches of 1000, finished rows kept",
-		Setup: setupMillracePostgres(benchKept, 1000, 4),
+		Summary:  "Millrace's engine in process on PostgreSQL: batches of 1000, finished rows kept",
+		Setup: setupMillracePostgres(machineKeeping, 1000, 4),
 	},
 	{
 		Name:   "millrace-postgres-single",
-		What:   "the same with single inserts from 64 goroutines",
+		Summary:   "the same with single inserts from 64 goroutines",
 		Divide: 4,
-		Setup:  setupMillracePostgres(benchKept, 1, 64),
+		Setup:  setupMillracePostgres(machineKeeping, 1, 64),
 	},
 	{
 		Name:  "millrace-sqlite",
-		What:  "Millrace's engine in process on SQLite: batches of 100, finished rows removed",
-		Setup: setupMillraceSQLite(benchGone, 100, 4),
+		Summary:  "Millrace's engine in process on SQLite: batches of 100, finished rows removed",
+		Setup: setupMillraceSQLite(machineDeleting, 100, 4),
 	},
 	{
 		Name:  "millrace-http",
-		What:  "Millrace's binary over HTTP on SQLite: Relay, enqueue and next in batches of 100, complete one by one",
+		Summary:  "Millrace's binary over HTTP on SQLite: Relay, enqueue and next in batches of 100, complete one by one",
 		Setup: setupMillraceHTTP("batches"),
 	},
 	{
 		Name:   "millrace-http-single",
-		What:   "the same with single jobs on 64 connections",
+		Summary:   "the same with single jobs on 64 connections",
 		Divide: 2,
 		Setup:  setupMillraceHTTP("singles"),
 	},
 	{
 		Name:  "millrace-backlog",
-		What:  "Millrace's binary on SQLite with n jobs queued: start, cost of a claim, memory",
+		Summary:  "Millrace's binary on SQLite with n jobs queued: start, cost of a claim, memory",
 		Setup: setupBacklog,
 	},
 	{
 		Name:  "forgerun-submit",
-		What:  "Millrace's binary over HTTP on SQLite: ForgeRun, single submits on 64 connections, nothing runs them",
+		Summary:  "Millrace's binary over HTTP on SQLite: ForgeRun, single submits on 64 connections, nothing runs them",
 		Setup: setupForge(forgeSubmit, "--no-workers"),
 	},
 	{
 		Name:  "forgerun-submit-paced",
-		What:  "the same at 2,000 jobs a second, timed from when each was meant to be sent",
+		Summary:  "the same at 2,000 jobs a second, timed from when each was meant to be sent",
 		Setup: setupForge(forgeSubmitPaced, "--no-workers"),
 	},
 	{
 		Name:   "forgerun-start",
-		What:   "ForgeRun with 16 workers, 300 short jobs a second: from submit to RUNNING",
+		Summary:   "ForgeRun with 16 workers, 300 short jobs a second: from submit to RUNNING",
 		Divide: 4,
 		Setup:  setupForge(forgeStart, forgeWorkers...),
 	},
 	{
 		Name:  "forgerun-scheduled",
-		What:  "ForgeRun with n jobs scheduled for later: how late 500 jobs are that come due within 5 s",
+		Summary:  "ForgeRun with n jobs scheduled for later: how late 500 jobs are that come due within 5 s",
 		Setup: setupForge(forgeScheduled, forgeWorkers...),
 	},
 	{
 		Name:  "taskflow-submit",
-		What:  "Millrace's binary over HTTP on SQLite: graphs of 10,000 jobs, each in one request",
+		Summary:  "Millrace's binary over HTTP on SQLite: graphs of 10,000 jobs, each in one request",
 		Setup: setupFlow(flowSubmit, false),
 	},
 	{
 		Name:  "taskflow-submit-postgres",
-		What:  "the same on PostgreSQL",
+		Summary:  "the same on PostgreSQL",
 		Setup: setupFlow(flowSubmit, true),
 	},
 	{
 		Name:  "taskflow-graph",
-		What:  "Millrace's binary over HTTP on SQLite: one graph in layers, workers claim 250 at a time and complete in one request",
+		Summary:  "Millrace's binary over HTTP on SQLite: one graph in layers, workers claim 250 at a time and complete in one request",
 		Setup: setupFlow(flowGraph, false),
 	},
 	{
 		Name:  "taskflow-graph-postgres",
-		What:  "the same on PostgreSQL",
+		Summary:  "the same on PostgreSQL",
 		Setup: setupFlow(flowGraph, true),
 	},
 	{
 		Name:  "taskflow-graph-single",
-		What:  "the same graph on SQLite, completed one by one on 64 connections per worker",
+		Summary:  "the same graph on SQLite, completed one by one on 64 connections per worker",
 		Setup: setupFlow(flowGraphSingle, false),
 	},
 	{
 		Name:  "taskflow-graph-single-postgres",
-		What:  "the same on PostgreSQL",
+		Summary:  "the same on PostgreSQL",
 		Setup: setupFlow(flowGraphSingle, true),
 	},
 	{
 		Name:  "taskflow-graph-sdk",
-		What:  "the same graph on SQLite by eight workers of the Go client with 250 handlers each",
+		Summary:  "the same graph on SQLite by eight workers of the Go client with 250 handlers each",
 		Setup: setupFlow(flowGraphSDK, false),
 	},
 	{
 		Name:  "taskflow-graph-sdk-postgres",
-		What:  "the same on PostgreSQL",
+		Summary:  "the same on PostgreSQL",
 		Setup: setupFlow(flowGraphSDK, true),
 	},
 	{
 		Name:  "taskflow-engine",
-		What:  "the same graph through the engine in process on SQLite: workers claim and finish 250 at a time",
+		Summary:  "the same graph through the engine in process on SQLite: workers claim and finish 250 at a time",
 		Setup: setupFlowEngine(false),
 	},
 	{
 		Name:  "taskflow-engine-postgres",
-		What:  "the same on PostgreSQL",
+		Summary:  "the same on PostgreSQL",
 		Setup: setupFlowEngine(true),
 	},
 	{
 		Name:  "taskflow-search",
-		What:  "Millrace's binary over HTTP on SQLite with n jobs: a page with every combination of filters, one at a time",
+		Summary:  "Millrace's binary over HTTP on SQLite with n jobs: a page with every combination of filters, one at a time",
 		Setup: setupFlowSearch(false),
 	},
 	{
 		Name:  "taskflow-search-postgres",
-		What:  "the same on PostgreSQL",
+		Summary:  "the same on PostgreSQL",
 		Setup: setupFlowSearch(true),
 	},
 	{
 		Name:   "images-process",
-		What:   "a JPEG of 12 Mpx into 1600, 800, 400 and 100 pixels, as the server has it done: one child a picture",
+		Summary:   "a JPEG of 12 Mpx into 1600, 800, 400 and 100 pixels, as the server has it done: one child a picture",
 		Divide: 2000,
 		Setup:  setupImages,
 	},
 	{
 		Name:   "images-vipsthumbnail",
-		What:   "the same by libvips' vipsthumbnail, once for each of the four",
+		Summary:   "the same by libvips' vipsthumbnail, once for each of the four",
 		Divide: 2000,
 		Setup:  setupVips,
 	},
 	{
 		Name:  "floor-downloads",
-		What:  "a bare loop of net/http's client, 8 at a time: 16 KiB each from a server that answers after 20 ms",
+		Summary:  "a bare loop of net/http's client, 8 at a time: 16 KiB each from a server that answers after 20 ms",
 		Setup: setupFloorDownloads,
 	},
 	{
 		Name:  "fetchbox-downloads",
-		What:  "Millrace's binary on SQLite: the same downloads by manifests of 1000, into the directory store",
+		Summary:  "Millrace's binary on SQLite: the same downloads by manifests of 1000, into the directory store",
 		Setup: setupFetch,
 	},
 	{
 		Name:  "asynq",
-		What:  "asynq on Redis without persistence: single enqueues, no-op handler, finished tasks deleted",
+		Summary:  "asynq on Redis without persistence: single enqueues, no-op handler, finished tasks deleted",
 		Setup: setupAsynqMemory,
 	},
 	{
 		Name:  "asynq-durable",
-		What:  "the same on Redis with appendonly yes and appendfsync always",
+		Summary:  "the same on Redis with appendonly yes and appendfsync always",
 		Setup: setupAsynqDurable,
 	},
 }
 
-// skipped is the error of a case that cannot run here: a server is missing.
-type skipped struct{ why string }
+// skipError is the error of a case that cannot run here: a server is missing.
+type skipError struct{ reason string }
 
-func (s skipped) Error() string { return s.why }
+func (s skipError) Error() string { return s.reason }
 
 func skipf(format string, args ...any) error {
-	return skipped{flat(fmt.Sprintf(format, args...))}
+	return skipError{singleLine(fmt.Sprintf(format, args...))}
 }
 
-// flat makes one line of a message; pgx writes one line per address it tried.
-func flat(message string) string { return strings.Join(strings.Fields(message), " ") }
+// singleLine makes one line of a message; pgx writes one line per address it tried.
+func singleLine(message string) string { return strings.Join(strings.Fields(message), " ") }
 
 func isSkip(err error) bool {
-	var s skipped
+	var s skipError
 	return errors.As(err, &s)
 }
 
-// choose picks cases by name, in the order of the list; no names mean all.
-func choose(all []Case, names []string) ([]Case, error) {
+// selectCases picks cases by name, in the order of the list; no names mean all.
+func selectCases(all []Case, names []string) ([]Case, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
@@ -282,15 +282,15 @@ func choose(all []Case, names []string) ([]Case, error) {
 	for _, name := range names {
 		want[name] = true
 	}
-	var picked []Case
+	var selected []Case
 	for _, c := range all {
 		if want[c.Name] {
-			picked = append(picked, c)
+			selected = append(selected, c)
 			delete(want, c.Name)
 		}
 	}
 	for name := range want {
 		return nil, fmt.Errorf("no case is named %q (see --list)", name)
 	}
-	return picked, nil
+	return selected, nil
 }

@@ -26,8 +26,8 @@ func startChild(cmd *exec.Cmd) (*Child, error) {
 	return c, nil
 }
 
-// Gone is closed when the process has ended.
-func (c *Child) Gone() <-chan struct{} { return c.done }
+// Done is closed when the process has ended.
+func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Stop asks the process to end and kills it after five seconds. It may be called
 // again.

@@ -17,16 +17,16 @@ import (
 // Env is what cases share in one bench: a folder, a PostgreSQL server, the
 // processes that were started, and the settings that flags may change.
 type Env struct {
-	Run     string // random name of this bench, used in every name it creates
+	Name     string // random name of this bench, used in every name it creates
 	Dir     string // folder of this bench, removed by Close
 	Clients int    // goroutines or connections of a case that works with single jobs
-	Tune    Tuning
+	Tuning    Tuning
 	Log     io.Writer
 
 	mu        sync.Mutex
 	databases map[string]*database
 	children  []*Child
-	redisSeen []string // what the Redis servers said about themselves
+	redisDescriptions []string // what the Redis servers said about themselves
 }
 
 // Tuning holds the peers' knobs. The defaults are the best that were found on a
@@ -58,7 +58,7 @@ func newEnv(dir string, clients int, tune Tuning, log io.Writer) (*Env, error) {
 		return nil, err
 	}
 	return &Env{
-		Run: hex.EncodeToString(token), Dir: made, Clients: clients, Tune: tune, Log: log,
+		Name: hex.EncodeToString(token), Dir: made, Clients: clients, Tuning: tune, Log: log,
 		databases: map[string]*database{},
 	}, nil
 }
@@ -78,7 +78,7 @@ func (e *Env) Postgres(ctx context.Context, name string) (*Postgres, error) {
 	d := e.databases[name]
 	if d == nil {
 		d = &database{}
-		d.pg, d.err = createPostgres(ctx, "millrace_bench_"+e.Run+"_"+name)
+		d.pg, d.err = createPostgres(ctx, "millrace_bench_"+e.Name+"_"+name)
 		e.databases[name] = d
 	}
 	return d.pg, d.err
@@ -88,14 +88,14 @@ func (e *Env) Postgres(ctx context.Context, name string) (*Postgres, error) {
 func (e *Env) Servers() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var seen []string
+	var descriptions []string
 	for _, d := range e.databases {
 		if d.err == nil {
-			seen = append(seen, d.pg.Describe())
+			descriptions = append(descriptions, d.pg.Describe())
 			break // one server, the same for all
 		}
 	}
-	return append(seen, e.redisSeen...)
+	return append(descriptions, e.redisDescriptions...)
 }
 
 func (e *Env) addChild(c *Child) {
@@ -107,7 +107,7 @@ func (e *Env) addChild(c *Child) {
 func (e *Env) addRedis(line string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.redisSeen = append(e.redisSeen, line)
+	e.redisDescriptions = append(e.redisDescriptions, line)
 }
 
 // Close drops the databases, stops the processes and removes the folder.
@@ -126,9 +126,9 @@ func (e *Env) Close(ctx context.Context) error {
 	return errors.Join(append(errs, os.RemoveAll(e.Dir))...)
 }
 
-// Abandon kills the processes that were started. The last resort of a bench that
+// KillAll kills the processes that were started. The last resort of a bench that
 // does not come to its end.
-func (e *Env) Abandon() {
+func (e *Env) KillAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range e.children {

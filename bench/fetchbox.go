@@ -69,7 +69,7 @@ func (f *floorDownloads) Durability() string {
 }
 
 func (f *floorDownloads) Run(ctx context.Context, n int) ([]Phase, error) {
-	thrown, err := f.loop(ctx, phaseTotal, n, func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
+	discarded, err := f.loop(ctx, phaseTotal, n, func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +78,13 @@ func (f *floorDownloads) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	var names atomic.Int64
-	kept, err := f.loop(ctx, "kept", n, func(r io.Reader) error { return keepFile(dir, strconv.FormatInt(names.Add(1), 10), r) })
-	return []Phase{thrown, kept}, err
+	written, err := f.loop(ctx, "kept", n, func(r io.Reader) error { return writeFileSynced(dir, strconv.FormatInt(names.Add(1), 10), r) })
+	return []Phase{discarded, written}, err
 }
 
-func (f *floorDownloads) loop(ctx context.Context, phase string, n int, take func(io.Reader) error) (Phase, error) {
-	begin := time.Now()
-	latency, err := crowd(ctx, fetchParallel, n, func(ctx context.Context, _, _ int) error {
+func (f *floorDownloads) loop(ctx context.Context, phase string, n int, consume func(io.Reader) error) (Phase, error) {
+	started := time.Now()
+	latency, err := runParallel(ctx, fetchParallel, n, func(ctx context.Context, _, _ int) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
 		if err != nil {
 			return err
@@ -94,13 +94,13 @@ func (f *floorDownloads) loop(ctx context.Context, phase string, n int, take fun
 			return err
 		}
 		defer res.Body.Close()
-		return take(res.Body)
+		return consume(res.Body)
 	})
-	return Phase{Name: phase, Jobs: n, Took: time.Since(begin), Latency: latency}, err
+	return Phase{Name: phase, Jobs: n, Took: time.Since(started), Latency: latency}, err
 }
 
-// keepFile writes a file so that a crash finds all of it or nothing.
-func keepFile(dir, name string, r io.Reader) error {
+// writeFileSynced writes a file so that a crash finds all of it or nothing.
+func writeFileSynced(dir, name string, r io.Reader) error {
 	part, err := os.Create(filepath.Join(dir, name+".part"))
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ type fetchRunner struct {
 	binary string
 	dir    string
 	client *http.Client
-	seen   string
+	durability   string
 }
 
 func setupFetch(ctx context.Context, env *Env) (Runner, error) {
@@ -156,7 +156,7 @@ func setupFetch(ctx context.Context, env *Env) (Runner, error) {
 }
 
 func (f *fetchRunner) Durability() string {
-	return "SQLite WAL synchronous=FULL, manifests, objects and stream messages with fsync; " + f.seen
+	return "SQLite WAL synchronous=FULL, manifests, objects and stream messages with fsync; " + f.durability
 }
 
 func (f *fetchRunner) Run(ctx context.Context, n int) ([]Phase, error) {
@@ -174,7 +174,7 @@ func (f *fetchRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer s.Stop()
-	begin := time.Now()
+	started := time.Now()
 	jobs, insert, err := f.submit(ctx, s.addr, n)
 	if err != nil {
 		return nil, err
@@ -184,21 +184,21 @@ func (f *fetchRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 			return nil, err
 		}
 	}
-	all := Phase{Name: phaseTotal, Jobs: n, Took: time.Since(begin)}
+	all := Phase{Name: phaseTotal, Jobs: n, Took: time.Since(started)}
 	f.client.CloseIdleConnections()
 	if err := s.Stop(); err != nil {
 		return nil, err
 	}
 	spent := s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()
-	f.seen = fmt.Sprintf("the server used %v of processor time (%v a download)", spent.Round(10*time.Millisecond), short(spent/time.Duration(n)))
+	f.durability = fmt.Sprintf("the server used %v of processor time (%v a download)", spent.Round(10*time.Millisecond), formatDuration(spent/time.Duration(n)))
 	return []Phase{insert, all}, nil
 }
 
 // submit hands in n resources and returns the jobs with their sizes. The latency is a manifest's.
 func (f *fetchRunner) submit(ctx context.Context, addr string, n int) (map[string]int, Phase, error) {
-	jobs, phase, begin := map[string]int{}, Phase{Name: phaseInsert, Jobs: n}, time.Now()
-	for left := n; left > 0; left -= fetchManifest {
-		count := min(left, fetchManifest)
+	jobs, phase, started := map[string]int{}, Phase{Name: phaseInsert, Jobs: n}, time.Now()
+	for remaining := n; remaining > 0; remaining -= fetchManifest {
+		count := min(remaining, fetchManifest)
 		var b bytes.Buffer
 		b.WriteString(`{"manifest_version":"v1","metadata":{},"resources":[`)
 		for i := range count {
@@ -218,7 +218,7 @@ func (f *fetchRunner) submit(ctx context.Context, addr string, n int) (map[strin
 		phase.Latency = append(phase.Latency, time.Since(sent))
 		jobs[accepted.JobID] = count
 	}
-	phase.Took = time.Since(begin)
+	phase.Took = time.Since(started)
 	return jobs, phase, nil
 }
 

@@ -49,12 +49,12 @@ func (f *floorHTTP) Durability() string { return "none: nothing is stored" }
 func (f *floorHTTP) Run(ctx context.Context, n int) ([]Phase, error) {
 	if f.client == nil {
 		request := fmt.Appendf(nil, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", f.addr)
-		phase, err := rawCrowd(ctx, f.addr, f.clients, n, http.StatusNoContent, func(int) []byte { return request })
+		phase, err := sendMany(ctx, f.addr, f.clients, n, http.StatusNoContent, func(int) []byte { return request })
 		return []Phase{phase}, err
 	}
-	begin := time.Now()
-	latency, err := crowd(ctx, f.clients, n, func(ctx context.Context, _, _ int) error { return f.get(ctx) })
-	return []Phase{{Name: phaseRequest, Jobs: n, Took: time.Since(begin), Latency: latency}}, err
+	started := time.Now()
+	latency, err := runParallel(ctx, f.clients, n, func(ctx context.Context, _, _ int) error { return f.get(ctx) })
+	return []Phase{{Name: phaseRequest, Jobs: n, Took: time.Since(started), Latency: latency}}, err
 }
 
 func (f *floorHTTP) get(ctx context.Context) error {

@@ -55,7 +55,7 @@ func setupFloorPostgres(ctx context.Context, env *Env) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	conns := env.Tune.PostgresConns
+	conns := env.Tuning.PostgresConns
 	pool, err := pg.Pool(ctx, conns)
 	if err != nil {
 		return nil, err
@@ -73,25 +73,25 @@ func (f *floorPostgres) Run(ctx context.Context, n int) ([]Phase, error) {
 	if _, err := f.pool.Exec(ctx, "TRUNCATE floor_job"); err != nil {
 		return nil, err
 	}
-	insert, err := f.inserts(ctx, n)
+	insert, err := f.insertAll(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
 	}
-	ids, claim, err := f.claims(ctx, n)
+	ids, claim, err := f.claimAll(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	finish, err := f.deletes(ctx, ids)
+	finish, err := f.deleteAll(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("delete: %w", err)
 	}
-	return []Phase{insert, claim, finish, total(n, insert, claim, finish)}, nil
+	return []Phase{insert, claim, finish, totalPhase(n, insert, claim, finish)}, nil
 }
 
-func (f *floorPostgres) inserts(ctx context.Context, n int) (Phase, error) {
+func (f *floorPostgres) insertAll(ctx context.Context, n int) (Phase, error) {
 	cut := batches(n, floorBatch)
-	begin := time.Now()
-	_, err := crowd(ctx, f.conns, len(cut), func(ctx context.Context, _, i int) error {
+	started := time.Now()
+	_, err := runParallel(ctx, f.conns, len(cut), func(ctx context.Context, _, i int) error {
 		now := time.Now()
 		times := make([]time.Time, 0, floorBatch)
 		payloads := make([][]byte, 0, floorBatch)
@@ -102,16 +102,16 @@ func (f *floorPostgres) inserts(ctx context.Context, n int) (Phase, error) {
 		_, err := f.pool.Exec(ctx, pgInsert, times, payloads)
 		return err
 	})
-	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin)}, err
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started)}, err
 }
 
-// claims asks once per batch. A claim may come back short when others hold the
+// claimAll asks once per batch. A claim may come back short when others hold the
 // rows it would have taken, so each connection goes on until it gets none.
-func (f *floorPostgres) claims(ctx context.Context, n int) ([]int64, Phase, error) {
+func (f *floorPostgres) claimAll(ctx context.Context, n int) ([]int64, Phase, error) {
 	var mu sync.Mutex
 	ids := make([]int64, 0, n)
-	begin := time.Now()
-	_, err := crowd(ctx, f.conns, f.conns, func(ctx context.Context, _, _ int) error {
+	started := time.Now()
+	_, err := runParallel(ctx, f.conns, f.conns, func(ctx context.Context, _, _ int) error {
 		for {
 			got, err := f.claimOnce(ctx)
 			if err != nil {
@@ -126,7 +126,7 @@ func (f *floorPostgres) claims(ctx context.Context, n int) ([]int64, Phase, erro
 			}
 		}
 	})
-	took := time.Since(begin)
+	took := time.Since(started)
 	if err == nil && len(ids) != n {
 		err = fmt.Errorf("%d of %d jobs were claimed", len(ids), n)
 	}
@@ -149,10 +149,10 @@ func (f *floorPostgres) claimOnce(ctx context.Context) ([]int64, error) {
 	return ids, err
 }
 
-func (f *floorPostgres) deletes(ctx context.Context, ids []int64) (Phase, error) {
+func (f *floorPostgres) deleteAll(ctx context.Context, ids []int64) (Phase, error) {
 	cut := batches(len(ids), floorBatch)
-	begin := time.Now()
-	_, err := crowd(ctx, f.conns, len(cut), func(ctx context.Context, _, i int) error {
+	started := time.Now()
+	_, err := runParallel(ctx, f.conns, len(cut), func(ctx context.Context, _, i int) error {
 		keys := ids[cut[i][0]:cut[i][1]]
 		tag, err := f.pool.Exec(ctx, pgDelete, keys)
 		if err == nil && tag.RowsAffected() != int64(len(keys)) {
@@ -160,7 +160,7 @@ func (f *floorPostgres) deletes(ctx context.Context, ids []int64) (Phase, error)
 		}
 		return err
 	})
-	return Phase{Name: phaseDelete, Jobs: len(ids), Took: time.Since(begin)}, err
+	return Phase{Name: phaseDelete, Jobs: len(ids), Took: time.Since(started)}, err
 }
 
 func (f *floorPostgres) Close() error {

@@ -107,7 +107,7 @@ func (f *floorSQLite) Durability() string {
 	return "durable: fsync before each commit returns (WAL, synchronous=FULL)"
 }
 
-// Run rounds n up to whole batches, so that each statement has one shape.
+// Name rounds n up to whole batches, so that each statement has one shape.
 func (f *floorSQLite) Run(ctx context.Context, n int) ([]Phase, error) {
 	n = (n + floorBatch - 1) / floorBatch * floorBatch
 	if _, err := f.conn.ExecContext(ctx, "DELETE FROM job"); err != nil {
@@ -117,24 +117,24 @@ func (f *floorSQLite) Run(ctx context.Context, n int) ([]Phase, error) {
 	if _, err := f.conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 		return nil, err
 	}
-	insert, err := f.inserts(ctx, n)
+	insert, err := f.insertAll(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
 	}
-	ids, claim, err := f.claims(ctx, n)
+	ids, claim, err := f.claimAll(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	finish, err := f.deletes(ctx, ids)
+	finish, err := f.deleteAll(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("delete: %w", err)
 	}
-	return []Phase{insert, claim, finish, total(n, insert, claim, finish)}, nil
+	return []Phase{insert, claim, finish, totalPhase(n, insert, claim, finish)}, nil
 }
 
-func (f *floorSQLite) inserts(ctx context.Context, n int) (Phase, error) {
+func (f *floorSQLite) insertAll(ctx context.Context, n int) (Phase, error) {
 	args := make([]any, 0, 3*floorBatch)
-	begin := time.Now()
+	started := time.Now()
 	for _, b := range batches(n, floorBatch) {
 		args = args[:0]
 		for num := b[0]; num < b[1]; num++ {
@@ -145,12 +145,12 @@ func (f *floorSQLite) inserts(ctx context.Context, n int) (Phase, error) {
 			return Phase{}, err
 		}
 	}
-	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin)}, nil
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started)}, nil
 }
 
-func (f *floorSQLite) claims(ctx context.Context, n int) ([]int64, Phase, error) {
+func (f *floorSQLite) claimAll(ctx context.Context, n int) ([]int64, Phase, error) {
 	ids := make([]int64, 0, n)
-	begin := time.Now()
+	started := time.Now()
 	for len(ids) < n {
 		before := len(ids)
 		now := time.Now().UnixMicro()
@@ -173,12 +173,12 @@ func (f *floorSQLite) claims(ctx context.Context, n int) ([]int64, Phase, error)
 			return nil, Phase{}, fmt.Errorf("only %d of %d jobs were ready", before, n)
 		}
 	}
-	return ids, Phase{Name: phaseClaim, Jobs: n, Took: time.Since(begin)}, nil
+	return ids, Phase{Name: phaseClaim, Jobs: n, Took: time.Since(started)}, nil
 }
 
-func (f *floorSQLite) deletes(ctx context.Context, ids []int64) (Phase, error) {
+func (f *floorSQLite) deleteAll(ctx context.Context, ids []int64) (Phase, error) {
 	keys := make([]any, floorBatch)
-	begin := time.Now()
+	started := time.Now()
 	for _, b := range batches(len(ids), floorBatch) {
 		for i, id := range ids[b[0]:b[1]] {
 			keys[i] = id
@@ -187,11 +187,11 @@ func (f *floorSQLite) deletes(ctx context.Context, ids []int64) (Phase, error) {
 		if err != nil {
 			return Phase{}, err
 		}
-		if gone, err := res.RowsAffected(); err != nil || gone != floorBatch {
-			return Phase{}, fmt.Errorf("deleted %d of %d: %v", gone, floorBatch, err)
+		if deleted, err := res.RowsAffected(); err != nil || deleted != floorBatch {
+			return Phase{}, fmt.Errorf("deleted %d of %d: %v", deleted, floorBatch, err)
 		}
 	}
-	return Phase{Name: phaseDelete, Jobs: len(ids), Took: time.Since(begin)}, nil
+	return Phase{Name: phaseDelete, Jobs: len(ids), Took: time.Since(started)}, nil
 }
 
 func (f *floorSQLite) Close() error { return f.db.Close() }

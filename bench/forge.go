@@ -17,9 +17,9 @@ type forgeRunner struct {
 	binary  string
 	dir     string
 	clients int
-	flags   []string // of the server
+	serverFlags   []string // of the server
 	load    forgeLoad
-	seen    string
+	durability    string
 }
 
 // forgeLoad puts n jobs through on so many connections.
@@ -39,12 +39,12 @@ func setupForge(load forgeLoad, flags ...string) func(context.Context, *Env) (Ru
 			return nil, err
 		}
 		binary, err := buildMillrace(ctx, dir)
-		return &forgeRunner{binary: binary, dir: dir, clients: env.Clients, flags: slices.Concat(flags, forgeLimits), load: load}, err
+		return &forgeRunner{binary: binary, dir: dir, clients: env.Clients, serverFlags: slices.Concat(flags, forgeLimits), load: load}, err
 	}
 }
 
 func (f *forgeRunner) Durability() string {
-	return "SQLite WAL synchronous=FULL: an fsync before every answer; log lines of requests and jobs to a file; " + f.seen
+	return "SQLite WAL synchronous=FULL: an fsync before every answer; log lines of requests and jobs to a file; " + f.durability
 }
 
 func (f *forgeRunner) Close() error { return nil }
@@ -55,19 +55,19 @@ func (f *forgeRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer s.Stop()
-	if err := s.signUp(ctx); err != nil {
+	if err := s.createClient(ctx); err != nil {
 		return nil, fmt.Errorf("sign up: %w", err)
 	}
 	phases, err := f.load(ctx, s, f.clients, n)
 	if err != nil {
 		return nil, err
 	}
-	memory := resident(s.cmd.Process.Pid)
+	memory := residentMemory(s.cmd.Process.Pid)
 	if err := s.Stop(); err != nil {
 		return nil, err
 	}
 	spent := s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()
-	f.seen = fmt.Sprintf("the server used %v of processor time (%v a job) and %s", spent.Round(10*time.Millisecond), short(spent/time.Duration(n)), memory)
+	f.durability = fmt.Sprintf("the server used %v of processor time (%v a job) and %s", spent.Round(10*time.Millisecond), formatDuration(spent/time.Duration(n)), memory)
 	return phases, nil
 }
 
@@ -82,7 +82,7 @@ func (f *forgeRunner) serve(ctx context.Context) (*forgeServer, error) {
 		return nil, err
 	}
 	defer log.Close() // the process has its own
-	s, err := serveMillrace(ctx, f.binary, data, log, f.flags...)
+	s, err := serveMillrace(ctx, f.binary, data, log, f.serverFlags...)
 	return &forgeServer{millraceServer: s}, err
 }
 
@@ -108,13 +108,13 @@ func (s *forgeServer) request(path string, body []byte) []byte {
 	return append(append(head, "\r\n"...), body...)
 }
 
-// signUp makes the client and its key.
-func (s *forgeServer) signUp(ctx context.Context) error {
-	conns, hangUp, err := dialCrowd(ctx, s.addr, 1)
+// createClient makes the client and its key.
+func (s *forgeServer) createClient(ctx context.Context) error {
+	conns, closeAll, err := dialMany(ctx, s.addr, 1)
 	if err != nil {
 		return err
 	}
-	defer hangUp()
+	defer closeAll()
 	body, err := conns[0].Expect(s.request("/v1/clients", []byte("{}")), http.StatusCreated)
 	if err != nil {
 		return err
@@ -153,12 +153,12 @@ func (s *forgeServer) submit(c *rawConn, i int, j *forgeJob) error {
 // reports waits until the jobs are final and reads their reports.
 func (s *forgeServer) reports(ctx context.Context, conns []*rawConn, jobs []forgeJob) ([]forgeReport, error) {
 	reports := make([]forgeReport, len(jobs))
-	_, err := crowd(ctx, len(conns), len(jobs), func(ctx context.Context, g, i int) error {
+	_, err := runParallel(ctx, len(conns), len(jobs), func(ctx context.Context, g, i int) error {
 		request := s.request("/v1/jobs/"+jobs[i].id+"/report", nil)
 		for {
 			status, body, err := conns[g].Do(request)
 			if err == nil && status == http.StatusNotFound { // not final yet
-				if err = pause(ctx, 20*time.Millisecond); err == nil {
+				if err = sleep(ctx, 20*time.Millisecond); err == nil {
 					continue
 				}
 			}
@@ -183,8 +183,8 @@ type forgeReport struct {
 	} `json:"events"`
 }
 
-// at is when the named event was; there must be one.
-func (r *forgeReport) at(name string) (at time.Time, err error) {
+// timeOf is when the named event was; there must be one.
+func (r *forgeReport) timeOf(name string) (at time.Time, err error) {
 	found := 0
 	for _, e := range r.Events {
 		if e.Name == name {
@@ -198,15 +198,15 @@ func (r *forgeReport) at(name string) (at time.Time, err error) {
 	return at, nil
 }
 
-// delays are the times from what since answers to the named event of each report.
-func delays(reports []forgeReport, name string, since func(i int) (time.Time, error)) ([]time.Duration, error) {
+// delaysSince are the times from what since answers to the named event of each report.
+func delaysSince(reports []forgeReport, name string, since func(i int) (time.Time, error)) ([]time.Duration, error) {
 	took := make([]time.Duration, len(reports))
 	for i := range reports {
 		from, err := since(i)
 		if err != nil {
 			return nil, err
 		}
-		at, err := reports[i].at(name)
+		at, err := reports[i].timeOf(name)
 		if err != nil {
 			return nil, err
 		}

@@ -15,14 +15,14 @@ func TestPacedCountsFromTheMeantTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// One goroutine, ten a second, and the second operation stalls for 250 ms:
 		// the next ones were quick, and late all the same.
-		begin := time.Now()
+		started := time.Now()
 		var starts []time.Duration
-		meant, began, err := paced(t.Context(), 1, 5, 10, func(ctx context.Context, _, i int) error {
-			starts = append(starts, time.Since(begin))
+		meant, began, err := runPaced(t.Context(), 1, 5, 10, func(ctx context.Context, _, i int) error {
+			starts = append(starts, time.Since(started))
 			if i == 1 {
-				return pause(ctx, 250*time.Millisecond)
+				return sleep(ctx, 250*time.Millisecond)
 			}
-			return pause(ctx, 10*time.Millisecond)
+			return sleep(ctx, 10*time.Millisecond)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +51,7 @@ func TestPacedEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		ran := 0
-		_, _, err := paced(ctx, 1, 1000, 2, func(context.Context, int, int) error { ran++; return nil })
+		_, _, err := runPaced(ctx, 1, 1000, 2, func(context.Context, int, int) error { ran++; return nil })
 		if err == nil || ran > 3 {
 			t.Errorf("%d operations ran and err = %v, want those of the first second and an error", ran, err)
 		}
@@ -79,26 +79,26 @@ func TestReportNeedsItsEventOnce(t *testing.T) {
 	t.Parallel()
 	zero := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	good := reportOf(t, "SUCCESS", zero, map[string]time.Duration{"job_created": 0, "job_started": time.Second})
-	if at, err := good.at("job_started"); err != nil || !at.Equal(zero.Add(time.Second)) {
+	if at, err := good.timeOf("job_started"); err != nil || !at.Equal(zero.Add(time.Second)) {
 		t.Errorf("job_started = %v, %v; want a second after the first event", at, err)
 	}
-	if _, err := good.at("job_queued"); err == nil {
+	if _, err := good.timeOf("job_queued"); err == nil {
 		t.Error("an event that is not there was found")
 	}
 	twice := good
 	twice.Events = append(twice.Events, twice.Events...)
-	if _, err := twice.at("job_started"); err == nil {
+	if _, err := twice.timeOf("job_started"); err == nil {
 		t.Error("a job that started twice passed")
 	}
 	failed := reportOf(t, "FAILURE", zero, map[string]time.Duration{"job_started": 0})
-	if _, err := failed.at("job_started"); err == nil {
+	if _, err := failed.timeOf("job_started"); err == nil {
 		t.Error("a job that failed passed")
 	}
 }
 
 func TestLate(t *testing.T) {
 	t.Parallel()
-	jobs := dueSoon(time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC), 4, 2*time.Second)
+	jobs := spreadJobs(time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC), 4, 2*time.Second)
 	if got, want := jobs[3].due, time.Date(2026, 1, 2, 3, 4, 6, 500_000_000, time.UTC); !got.Equal(want) {
 		t.Fatalf("the last of four is due at %v, want %v", got, want)
 	}
@@ -108,13 +108,13 @@ func TestLate(t *testing.T) {
 		}
 		return reports
 	}
-	by := []time.Duration{0, 3 * time.Millisecond, -forgeEarly, time.Minute}
-	phase, err := late("queued", "job_queued", jobs, after(by...))
+	by := []time.Duration{0, 3 * time.Millisecond, -maxEarly, time.Minute}
+	phase, err := latenessPhase("queued", "job_queued", jobs, after(by...))
 	if err != nil || !slices.Equal(phase.Latency, by) {
 		t.Errorf("late by %v (%v), want %v: a second early is allowed", phase.Latency, err, by)
 	}
-	by[1] = -forgeEarly - time.Millisecond
-	if _, err := late("queued", "job_queued", jobs, after(by...)); err == nil || !strings.Contains(err.Error(), "before its time") {
+	by[1] = -maxEarly - time.Millisecond
+	if _, err := latenessPhase("queued", "job_queued", jobs, after(by...)); err == nil || !strings.Contains(err.Error(), "before its time") {
 		t.Errorf("err = %v, want one that says that a job was too early", err)
 	}
 }

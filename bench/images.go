@@ -42,7 +42,7 @@ func setupImages(ctx context.Context, env *Env) (Runner, error) {
 		return nil, err
 	}
 	p := &picture.Processor{Command: []string{binary, "picture"},
-		Limits: picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory, Time: picture.DefaultTime}}
+		Limits: picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory, Timeout: picture.DefaultTimeout}}
 	r.make = func(ctx context.Context, original []byte, dir string) (string, error) {
 		info, _, err := p.Run(ctx, bytes.NewReader(original), imageSizes, dir)
 		return fmt.Sprintf("one child a picture, of at most %d MiB", info.Peak>>20), err
@@ -73,7 +73,7 @@ func setupVips(_ context.Context, env *Env) (Runner, error) {
 			to := filepath.Join(dir, strconv.Itoa(size)+".jpg")
 			out, err := exec.CommandContext(ctx, tool, "--size", strconv.Itoa(size), "-o", to+"[Q=80,strip]", from).CombinedOutput()
 			if err != nil {
-				return "", fmt.Errorf("vipsthumbnail: %w: %s", err, flat(string(out)))
+				return "", fmt.Errorf("vipsthumbnail: %w: %s", err, singleLine(string(out)))
 			}
 		}
 		return "four processes a picture, " + strings.TrimSpace(string(version)), nil
@@ -102,9 +102,9 @@ func (r *imageRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
-		begin := time.Now()
+		started := time.Now()
 		note, err := r.make(ctx, r.original, dir)
-		took := time.Since(begin)
+		took := time.Since(started)
 		if err != nil {
 			return nil, err
 		}

@@ -78,14 +78,14 @@ func fsyncMedian(dir string) time.Duration {
 	page := make([]byte, 4096)
 	var took []time.Duration
 	for range 50 {
-		begin := time.Now()
+		started := time.Now()
 		if _, err := file.Write(page); err != nil {
 			return 0
 		}
 		if err := file.Sync(); err != nil {
 			return 0
 		}
-		took = append(took, time.Since(begin))
+		took = append(took, time.Since(started))
 	}
 	return percentilesOf(took).P50
 }

@@ -58,7 +58,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		return s, err
 	}
 	var err error
-	if s.chosen, err = choose(cases, f.Args()); err == nil {
+	if s.chosen, err = selectCases(cases, f.Args()); err == nil {
 		err = s.resolve()
 	}
 	if err != nil {
@@ -116,7 +116,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	case s.list:
 		for _, c := range s.chosen {
-			fmt.Fprintf(stdout, "%-18s %s\n", c.Name, c.What)
+			fmt.Fprintf(stdout, "%-18s %s\n", c.Name, c.Summary)
 		}
 		return 0
 	}
@@ -135,7 +135,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	failed := slices.ContainsFunc(report.Cases, func(c CaseLine) bool { return c.Failed != "" })
-	if failed || report.CutShort != "" {
+	if failed || report.StopReason != "" {
 		return 1
 	}
 	return 0
@@ -156,12 +156,12 @@ func bench(ctx context.Context, s settings, log io.Writer) (report Report, err e
 		}
 	}()
 	// A case that ignores its context must not keep the machine busy for ever.
-	last := time.AfterFunc(s.maxTime+time.Minute, func() {
+	abort := time.AfterFunc(s.maxTime+time.Minute, func() {
 		fmt.Fprintln(log, "bench: a case does not end; giving up")
-		env.Abandon()
+		env.KillAll()
 		os.Exit(3)
 	})
-	defer last.Stop()
+	defer abort.Stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.maxTime,
 		fmt.Errorf("%s are over (see --max-time)", s.maxTime))
 	defer cancel()
@@ -173,10 +173,10 @@ func bench(ctx context.Context, s settings, log io.Writer) (report Report, err e
 	b := &Bench{Env: env, Jobs: s.jobs, Warmup: s.warmup, Rounds: s.rounds, Timeout: s.timeout, Log: log}
 	tracks, err := b.Run(ctx, s.chosen)
 	if err != nil {
-		report.CutShort = err.Error()
+		report.StopReason = err.Error()
 	}
 	report.Servers = env.Servers()
 	report.Reference = reference(tracks, s.ref)
-	report.Cases = lines(tracks, report.Reference)
+	report.Cases = caseLines(tracks, report.Reference)
 	return report, nil
 }

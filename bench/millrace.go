@@ -21,12 +21,12 @@ import (
 var (
 	benchPhases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased, "done": job.Done}
 	benchMoves  = []job.Move{
-		{From: job.Nowhere, On: job.Submitted, To: "queued"},
+		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Expired, To: "queued"},
 	}
-	benchKept = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: "done"}))
-	benchGone = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: job.Nowhere}))
+	machineKeeping = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: "done"}))
+	machineDeleting = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: job.StateNone}))
 )
 
 // millraceRunner is Millrace's engine in this process, called as River's client
@@ -105,21 +105,21 @@ func (m *millraceRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer e.Close()
-	insert, err := m.inserts(ctx, e, n)
+	insert, err := m.insertAll(ctx, e, n)
 	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
 	}
-	work, err := m.works(ctx, e, n)
+	work, err := m.workAll(ctx, e, n)
 	if err != nil {
 		return nil, fmt.Errorf("work: %w", err)
 	}
-	return []Phase{insert, work, total(n, insert, work)}, nil
+	return []Phase{insert, work, totalPhase(n, insert, work)}, nil
 }
 
-func (m *millraceRunner) inserts(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
+func (m *millraceRunner) insertAll(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
 	cut := batches(n, m.insert)
-	begin := time.Now()
-	lat, err := crowd(ctx, m.callers, len(cut), func(ctx context.Context, _, i int) error {
+	started := time.Now()
+	lat, err := runParallel(ctx, m.callers, len(cut), func(ctx context.Context, _, i int) error {
 		batch := make([]engine.Submission, 0, m.insert)
 		for num := cut[i][0]; num < cut[i][1]; num++ {
 			payload, err := json.Marshal(newJob(num)) // as River encodes its arguments
@@ -132,26 +132,26 @@ func (m *millraceRunner) inserts(ctx context.Context, e *engine.Engine, n int) (
 		_, err := e.Submit(ctx, engine.Unique, batch)
 		return err
 	})
-	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: lat}, err
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: lat}, err
 }
 
-func (m *millraceRunner) works(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
+func (m *millraceRunner) workAll(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
 	tally := newTally(n)
-	begin := time.Now()
-	_, err := crowd(ctx, m.callers, m.callers, func(ctx context.Context, _, _ int) error {
+	started := time.Now()
+	_, err := runParallel(ctx, m.callers, m.callers, func(ctx context.Context, _, _ int) error {
 		for {
 			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: "bench", Queues: []string{"default"}, Max: m.claim, Worker: "bench"})
 			if err != nil || len(jobs) == 0 {
 				return err
 			}
-			endings := make([]engine.Ending, len(jobs))
+			endings := make([]engine.FinishRequest, len(jobs))
 			for i, j := range jobs {
 				var work Job
 				if err := json.Unmarshal(j.Payload, &work); err != nil {
 					return err
 				}
-				tally.Mark(work.Num)
-				endings[i] = engine.Ending{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+				tally.MarkWorked(work.Num)
+				endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
 			}
 			for _, ended := range e.FinishAll(ctx, endings) {
 				if ended.Err != nil {
@@ -160,7 +160,7 @@ func (m *millraceRunner) works(ctx context.Context, e *engine.Engine, n int) (Ph
 			}
 		}
 	})
-	took := time.Since(begin)
+	took := time.Since(started)
 	if err == nil {
 		err = tally.Wait(ctx)
 	}

@@ -56,11 +56,11 @@ func (b *backlog) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer server.Stop()
-	claim, err := b.claims(ctx, server.addr, min(n, backlogClaims))
+	claim, err := b.claimAll(ctx, server.addr, min(n, backlogClaims))
 	if err != nil {
 		return nil, err
 	}
-	b.memory = fmt.Sprintf("%d queued: ready after %v, resident memory after the claims %s", n, server.ready.Round(time.Millisecond), resident(server.cmd.Process.Pid))
+	b.memory = fmt.Sprintf("%d queued: ready after %v, resident memory after the claims %s", n, server.ready.Round(time.Millisecond), residentMemory(server.cmd.Process.Pid))
 	return []Phase{insert, claim, {Name: "start", Jobs: n, Took: server.ready}}, nil
 }
 
@@ -70,19 +70,19 @@ func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {
 		return Phase{}, err
 	}
 	defer s.Close()
-	room, err := relay.New(relay.Config{Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), MaxNumJobs: 1000, BodyLimit: 1 << 20, RetryableStatus: 429})
+	contract, err := relay.New(relay.Config{Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), MaxNumJobs: 1000, BodyLimit: 1 << 20, RetryableStatus: 429})
 	if err != nil {
 		return Phase{}, err
 	}
 	start := time.Now()
-	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Contracts: []engine.Contract{room.Contract()},
+	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Contracts: []engine.Contract{contract.Contract()},
 		Random: func() (r [16]byte) { rand.Read(r[:]); return r }, Monotonic: func() time.Duration { return time.Since(start) }})
 	if err != nil {
 		return Phase{}, err
 	}
 	defer e.Close()
 	cut := batches(n, 1000)
-	_, err = crowd(ctx, 2, len(cut), func(ctx context.Context, _, i int) error {
+	_, err = runParallel(ctx, 2, len(cut), func(ctx context.Context, _, i int) error {
 		var batch []engine.Submission
 		for num := cut[i][0]; num < cut[i][1]; num++ {
 			batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{Contract: relay.Name, Scope: "q", Key: strconv.Itoa(num)},
@@ -94,8 +94,8 @@ func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {
 	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(start)}, err
 }
 
-// claims takes and completes jobs one after another; the latency is that of next.
-func (b *backlog) claims(ctx context.Context, addr string, n int) (Phase, error) {
+// claimAll takes and completes jobs one after another; the latency is that of next.
+func (b *backlog) claimAll(ctx context.Context, addr string, n int) (Phase, error) {
 	conn, err := dialRaw(ctx, addr)
 	if err != nil {
 		return Phase{}, err
@@ -104,9 +104,9 @@ func (b *backlog) claims(ctx context.Context, addr string, n int) (Phase, error)
 	next := fmt.Appendf(nil, "GET /v2/queues/q/jobs HTTP/1.1\r\nHost: %s\r\n\r\n", addr)
 	claim := Phase{Name: phaseClaim, Jobs: n}
 	for range n {
-		begin := time.Now()
+		started := time.Now()
 		status, body, err := conn.Do(next)
-		took := time.Since(begin)
+		took := time.Since(started)
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("next was answered %d", status)
 		}
@@ -114,8 +114,8 @@ func (b *backlog) claims(ctx context.Context, addr string, n int) (Phase, error)
 			return claim, err
 		}
 		claim.Latency, claim.Took = append(claim.Latency, took), claim.Took+took
-		id, _, _ := strings.Cut(after(string(body), `"id":"`), `"`)
-		run, _, _ := strings.Cut(after(string(body), `"run_id":"`), `"`)
+		id, _, _ := strings.Cut(textAfter(string(body), `"id":"`), `"`)
+		run, _, _ := strings.Cut(textAfter(string(body), `"run_id":"`), `"`)
 		status, _, err = conn.Do(fmt.Appendf(nil, "DELETE /v2/queues/q/jobs/%s/run-id/%s HTTP/1.1\r\nHost: %s\r\n\r\n", id, run, addr))
 		if err == nil && status != http.StatusOK {
 			err = errors.New("a complete was answered " + strconv.Itoa(status))
@@ -127,14 +127,14 @@ func (b *backlog) claims(ctx context.Context, addr string, n int) (Phase, error)
 	return claim, nil
 }
 
-func after(s, mark string) string { _, rest, _ := strings.Cut(s, mark); return rest }
+func textAfter(s, mark string) string { _, tail, _ := strings.Cut(s, mark); return tail }
 
-// resident reads the memory of a process, as far as the system tells.
-func resident(pid int) string {
+// residentMemory reads the memory of a process, as far as the system tells.
+func residentMemory(pid int) string {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return "unknown here"
 	}
-	line, _, _ := strings.Cut(after(string(status), "VmRSS:"), "\n")
+	line, _, _ := strings.Cut(textAfter(string(status), "VmRSS:"), "\n")
 	return strings.TrimSpace(line)
 }

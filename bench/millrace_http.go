@@ -37,7 +37,7 @@ func (m *millraceHTTP) Durability() string { return m.durability }
 
 func (m *millraceHTTP) Close() error { return nil }
 
-// Run puts n jobs through 64 connections, each of which enqueues, takes and
+// Name puts n jobs through 64 connections, each of which enqueues, takes and
 // completes over and over. A batch is enqueued and taken in one request, but
 // completed job by job, as the protocol has it.
 func (m *millraceHTTP) Run(ctx context.Context, n int) ([]Phase, error) {
@@ -50,7 +50,7 @@ func (m *millraceHTTP) Run(ctx context.Context, n int) ([]Phase, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, flat(stderr.String()))
+		return nil, fmt.Errorf("%w: %s", err, singleLine(stderr.String()))
 	}
 	var report struct {
 		Durability string `json:"durability"`

@@ -30,8 +30,8 @@ type Postgres struct {
 	settings map[string]string
 }
 
-// settingsSeen are the settings that decide what a figure means.
-var settingsSeen = []string{
+// reportedSettings are the settings that decide what a figure means.
+var reportedSettings = []string{
 	"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_level",
 	"shared_buffers", "max_wal_size", "max_connections", "autovacuum",
 }
@@ -70,7 +70,7 @@ func createPostgres(ctx context.Context, name string) (*Postgres, error) {
 }
 
 func (p *Postgres) readSettings(ctx context.Context, conn *pgx.Conn) error {
-	for _, name := range append([]string{"server_version"}, settingsSeen...) {
+	for _, name := range append([]string{"server_version"}, reportedSettings...) {
 		var value string
 		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value); err != nil {
 			return err
@@ -90,16 +90,16 @@ func (p *Postgres) Pool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	var held []*pgxpool.Conn
+	var acquired []*pgxpool.Conn
 	for range conns {
 		c, acquireErr := pool.Acquire(ctx)
 		if acquireErr != nil {
 			err = acquireErr
 			break
 		}
-		held = append(held, c)
+		acquired = append(acquired, c)
 	}
-	for _, c := range held {
+	for _, c := range acquired {
 		c.Release()
 	}
 	if err != nil {
@@ -145,8 +145,8 @@ func (p *Postgres) URL() string {
 	return u.String()
 }
 
-// Renew makes the database anew, empty.
-func (p *Postgres) Renew(ctx context.Context) error {
+// Recreate makes the database anew, empty.
+func (p *Postgres) Recreate(ctx context.Context) error {
 	if err := p.Drop(ctx); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (p *Postgres) Renew(ctx context.Context) error {
 // Describe is one line for the report.
 func (p *Postgres) Describe() string {
 	parts := []string{"PostgreSQL " + p.version}
-	for _, name := range settingsSeen {
+	for _, name := range reportedSettings {
 		parts = append(parts, name+"="+p.settings[name])
 	}
 	return strings.Join(parts, " ")

@@ -95,9 +95,9 @@ func (c *rawConn) Expect(request []byte, want int) ([]byte, error) {
 	return body, err
 }
 
-// dialCrowd opens so many connections, which fail when ctx ends.
-func dialCrowd(ctx context.Context, addr string, n int) (conns []*rawConn, hangUp func(), err error) {
-	hangUp = func() {
+// dialMany opens so many connections, which fail when ctx ends.
+func dialMany(ctx context.Context, addr string, n int) (conns []*rawConn, closeAll func(), err error) {
+	closeAll = func() {
 		for _, c := range conns {
 			c.Close()
 		}
@@ -105,34 +105,34 @@ func dialCrowd(ctx context.Context, addr string, n int) (conns []*rawConn, hangU
 	for range n {
 		c, err := dialRaw(ctx, addr)
 		if err != nil {
-			hangUp()
+			closeAll()
 			return nil, nil, err
 		}
 		c.bind(ctx) // undone with ctx: a deadline on a closed connection does nothing
 		conns = append(conns, c)
 	}
-	return conns, hangUp, nil
+	return conns, closeAll, nil
 }
 
-// rawCrowd keeps so many connections busy until n requests are answered with the
+// sendMany keeps so many connections busy until n requests are answered with the
 // wanted status. Request i is what build answers. The connections are made
 // outside the clock.
-func rawCrowd(ctx context.Context, addr string, conns, n, want int, build func(i int) []byte) (Phase, error) {
-	open, hangUp, err := dialCrowd(ctx, addr, min(conns, n))
+func sendMany(ctx context.Context, addr string, conns, n, want int, build func(i int) []byte) (Phase, error) {
+	open, closeAll, err := dialMany(ctx, addr, min(conns, n))
 	if err != nil {
 		return Phase{}, err
 	}
-	defer hangUp()
-	begin := time.Now()
-	latency, err := crowd(ctx, len(open), n, func(_ context.Context, g, i int) error {
+	defer closeAll()
+	started := time.Now()
+	latency, err := runParallel(ctx, len(open), n, func(_ context.Context, g, i int) error {
 		_, err := open[g].Expect(build(i), want)
 		return err
 	})
-	return Phase{Name: phaseRequest, Jobs: n, Took: time.Since(begin), Latency: latency}, err
+	return Phase{Name: phaseRequest, Jobs: n, Took: time.Since(started), Latency: latency}, err
 }
 
 // member reads a text member of a small JSON object, without unescaping.
 func member(body []byte, name string) string {
-	text, _, _ := strings.Cut(after(string(body), `"`+name+`":"`), `"`)
+	text, _, _ := strings.Cut(textAfter(string(body), `"`+name+`":"`), `"`)
 	return text
 }

@@ -118,7 +118,7 @@ func (r *Redis) awaitReady(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-r.child.Gone():
+		case <-r.child.Done():
 			return fmt.Errorf("the process ended: %w", err)
 		case <-ctx.Done():
 			return err
@@ -140,14 +140,14 @@ func (r *Redis) inspect(ctx context.Context) error {
 			r.version = strings.TrimSpace(v)
 		}
 	}
-	for name, into := range map[string]*string{
+	for name, target := range map[string]*string{
 		"appendonly": &r.appendonly, "appendfsync": &r.fsync, "save": &r.save,
 	} {
 		value, err := client.ConfigGet(ctx, name).Result()
 		if err != nil {
 			return err
 		}
-		*into = value[name]
+		*target = value[name]
 	}
 	return nil
 }

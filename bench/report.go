@@ -20,16 +20,16 @@ type Report struct {
 	Rounds    int        `json:"rounds"`
 	Clients   int        `json:"clients"`
 	Tuning    Tuning     `json:"tuning"`
-	CutShort  string     `json:"cut_short,omitempty"`
+	StopReason  string     `json:"cut_short,omitempty"`
 	Cases     []CaseLine `json:"cases"`
 }
 
 // CaseLine is one case of a report.
 type CaseLine struct {
 	Name       string      `json:"name"`
-	What       string      `json:"what"`
+	Summary       string      `json:"what"`
 	Durability string      `json:"durability,omitempty"`
-	Skipped    string      `json:"skipped,omitempty"`
+	SkipReason    string      `json:"skipped,omitempty"`
 	Failed     string      `json:"failed,omitempty"`
 	Phases     []PhaseLine `json:"phases,omitempty"`
 }
@@ -41,21 +41,21 @@ type PhaseLine struct {
 	Seconds []float64     `json:"seconds"` // per finished round
 	Rate    Spread        `json:"rate"`
 	Ratio   *Spread       `json:"ratio,omitempty"` // to the reference, paired by round
-	Latency *LatencySheet `json:"latency,omitempty"`
+	Latency *LatencySummary `json:"latency,omitempty"`
 }
 
-// LatencySheet gives for each percentile the median of the rounds' values, so
+// LatencySummary gives for each percentile the median of the rounds' values, so
 // that one disturbed round does not decide; Max is the worst of all rounds.
-type LatencySheet struct {
+type LatencySummary struct {
 	P50 time.Duration `json:"p50_ns"`
 	P90 time.Duration `json:"p90_ns"`
 	P99 time.Duration `json:"p99_ns"`
 	Max time.Duration `json:"max_ns"`
 }
 
-// lines turns tracks into the cases of a report, with ratios to the track named
+// caseLines turns tracks into the cases of a report, with ratios to the track named
 // ref where it has the same phase.
-func lines(tracks []*Track, ref string) []CaseLine {
+func caseLines(tracks []*Track, ref string) []CaseLine {
 	var base *Track
 	for _, t := range tracks {
 		if t.Case.Name == ref {
@@ -65,8 +65,8 @@ func lines(tracks []*Track, ref string) []CaseLine {
 	all := make([]CaseLine, 0, len(tracks))
 	for _, t := range tracks {
 		line := CaseLine{
-			Name: t.Case.Name, What: t.Case.What,
-			Durability: t.Durability, Skipped: t.Skipped, Failed: t.Failed,
+			Name: t.Case.Name, Summary: t.Case.Summary,
+			Durability: t.Durability, SkipReason: t.SkipReason, Failed: t.Failed,
 		}
 		for _, name := range t.Phases() {
 			line.Phases = append(line.Phases, phaseLine(t, base, name))
@@ -79,22 +79,22 @@ func lines(tracks []*Track, ref string) []CaseLine {
 // reference is the case the ratios refer to: the wanted one, or the first that
 // finished a round when the wanted one did not.
 func reference(tracks []*Track, wanted string) string {
-	instead := ""
+	fallback := ""
 	for _, t := range tracks {
 		finished := len(t.Phases()) > 0
 		if finished && t.Case.Name == wanted {
 			return wanted
 		}
-		if finished && instead == "" {
-			instead = t.Case.Name
+		if finished && fallback == "" {
+			fallback = t.Case.Name
 		}
 	}
-	return instead
+	return fallback
 }
 
 func phaseLine(t, base *Track, name string) PhaseLine {
 	line := PhaseLine{Name: name, Rate: spreadOf(t.Rates(name))}
-	var sheets []Percentiles
+	var percentiles []Percentiles
 	for _, p := range t.Each(name) {
 		if p == nil {
 			continue
@@ -102,10 +102,10 @@ func phaseLine(t, base *Track, name string) PhaseLine {
 		line.Jobs = p.Jobs
 		line.Seconds = append(line.Seconds, p.Took.Seconds())
 		if len(p.Latency) > 0 {
-			sheets = append(sheets, percentilesOf(p.Latency))
+			percentiles = append(percentiles, percentilesOf(p.Latency))
 		}
 	}
-	line.Latency = latencySheet(sheets)
+	line.Latency = latencySummary(percentiles)
 	if base != nil {
 		if ratio := spreadOf(ratios(t.Rates(name), base.Rates(name))); ratio.Rounds > 0 {
 			line.Ratio = &ratio
@@ -114,23 +114,23 @@ func phaseLine(t, base *Track, name string) PhaseLine {
 	return line
 }
 
-func latencySheet(rounds []Percentiles) *LatencySheet {
+func latencySummary(rounds []Percentiles) *LatencySummary {
 	if len(rounds) == 0 {
 		return nil
 	}
-	var sheet LatencySheet
-	middle := func(pick func(Percentiles) time.Duration) time.Duration {
+	var summary LatencySummary
+	medianOf := func(pick func(Percentiles) time.Duration) time.Duration {
 		var values []float64
 		for _, r := range rounds {
 			values = append(values, float64(pick(r)))
-			sheet.Max = max(sheet.Max, r.Max)
+			summary.Max = max(summary.Max, r.Max)
 		}
 		return time.Duration(median(values))
 	}
-	sheet.P50 = middle(func(p Percentiles) time.Duration { return p.P50 })
-	sheet.P90 = middle(func(p Percentiles) time.Duration { return p.P90 })
-	sheet.P99 = middle(func(p Percentiles) time.Duration { return p.P99 })
-	return &sheet
+	summary.P50 = medianOf(func(p Percentiles) time.Duration { return p.P50 })
+	summary.P90 = medianOf(func(p Percentiles) time.Duration { return p.P90 })
+	summary.P99 = medianOf(func(p Percentiles) time.Duration { return p.P99 })
+	return &summary
 }
 
 // WriteText prints the report for people.
@@ -141,10 +141,10 @@ func (r Report) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	for _, c := range r.Cases {
-		fmt.Fprintf(w, "%s: %s\n", c.Name, c.What)
+		fmt.Fprintf(w, "%s: %s\n", c.Name, c.Summary)
 		switch {
-		case c.Skipped != "":
-			fmt.Fprintf(w, "    SKIPPED: %s\n", c.Skipped)
+		case c.SkipReason != "":
+			fmt.Fprintf(w, "    SKIPPED: %s\n", c.SkipReason)
 		case c.Durability != "":
 			fmt.Fprintf(w, "    %s\n", c.Durability)
 		}
@@ -157,8 +157,8 @@ func (r Report) WriteText(w io.Writer) error {
 	} else if err := r.writeTable(w); err != nil {
 		return err
 	}
-	if r.CutShort != "" {
-		fmt.Fprintf(w, "\n%s; what stands above finished before\n", r.CutShort)
+	if r.StopReason != "" {
+		fmt.Fprintf(w, "\n%s; what stands above finished before\n", r.StopReason)
 	}
 	return nil
 }
@@ -166,11 +166,11 @@ func (r Report) WriteText(w io.Writer) error {
 func (r Report) writeTable(w io.Writer) error {
 	fmt.Fprintln(w)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	ratioHead := "-"
+	ratioTitle := "-"
 	if r.Reference != "" {
-		ratioHead = "x " + r.Reference
+		ratioTitle = "x " + r.Reference
 	}
-	fmt.Fprintf(table, "case\tphase\tjobs\trounds\tmedian/s\tmin-max/s\t%s\tmin-max\tp50\tp99\tmax\t\n", ratioHead)
+	fmt.Fprintf(table, "case\tphase\tjobs\trounds\tmedian/s\tmin-max/s\t%s\tmin-max\tp50\tp99\tmax\t\n", ratioTitle)
 	for _, c := range r.Cases {
 		for _, p := range c.Phases {
 			cells := []string{
@@ -183,7 +183,7 @@ func (r Report) writeTable(w io.Writer) error {
 				cells[7] = fmt.Sprintf("%.2f-%.2f", p.Ratio.Min, p.Ratio.Max)
 			}
 			if p.Latency != nil {
-				cells[8], cells[9], cells[10] = short(p.Latency.P50), short(p.Latency.P99), short(p.Latency.Max)
+				cells[8], cells[9], cells[10] = formatDuration(p.Latency.P50), formatDuration(p.Latency.P99), formatDuration(p.Latency.Max)
 			}
 			fmt.Fprintln(table, strings.Join(cells, "\t")+"\t")
 		}
@@ -191,8 +191,8 @@ func (r Report) writeTable(w io.Writer) error {
 	return table.Flush()
 }
 
-// short prints a duration in three or four digits.
-func short(d time.Duration) string {
+// formatDuration prints a duration in three or four digits.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
 		return d.Round(time.Microsecond).String()

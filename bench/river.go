@@ -16,11 +16,11 @@ import (
 // riverBatch is the number of jobs per InsertMany.
 const riverBatch = 1000
 
-// riverInsert is a way of handing jobs to River.
-type riverInsert int
+// riverInsertMode is a way of handing jobs to River.
+type riverInsertMode int
 
 const (
-	riverInsertMany   riverInsert = iota // InsertMany: the inserted rows are returned
+	riverInsertMany   riverInsertMode = iota // InsertMany: the inserted rows are returned
 	riverInsertCopy                      // InsertManyFast: COPY, nothing is returned
 	riverInsertSingle                    // one Insert per job
 )
@@ -43,17 +43,17 @@ type riverRunner struct {
 	env   *Env
 	pg    *Postgres
 	conns int
-	how   riverInsert
+	insertMode   riverInsertMode
 }
 
-func setupRiver(how riverInsert) func(context.Context, *Env) (Runner, error) {
+func setupRiver(insertMode riverInsertMode) func(context.Context, *Env) (Runner, error) {
 	return func(ctx context.Context, env *Env) (Runner, error) {
 		pg, err := env.Postgres(ctx, "river")
 		if err != nil {
 			return nil, err
 		}
-		r := &riverRunner{env: env, pg: pg, how: how, conns: env.Tune.RiverConns}
-		if how == riverInsertSingle {
+		r := &riverRunner{env: env, pg: pg, insertMode: insertMode, conns: env.Tuning.RiverConns}
+		if insertMode == riverInsertSingle {
 			// Best with a connection for each goroutine that inserts.
 			r.conns = max(r.conns, env.Clients)
 		}
@@ -85,11 +85,11 @@ type riverWorker struct {
 }
 
 func (w *riverWorker) Work(_ context.Context, job *river.Job[Job]) error {
-	w.tally.Mark(job.Args.Num)
+	w.tally.MarkWorked(job.Args.Num)
 	return nil
 }
 
-// Run opens its own pool, outside the clock, so that a case whose turn it is not
+// Name opens its own pool, outside the clock, so that a case whose turn it is not
 // holds none of the server's connections.
 func (r *riverRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	pool, err := r.pg.Pool(ctx, r.conns)
@@ -119,7 +119,7 @@ func (r *riverRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	if err := checkRiver(ctx, pool, n); err != nil {
 		return nil, err
 	}
-	return []Phase{insert, work, total(n, insert, work)}, nil
+	return []Phase{insert, work, totalPhase(n, insert, work)}, nil
 }
 
 func (r *riverRunner) client(pool *pgxpool.Pool, tally *Tally) (*river.Client[pgx.Tx], error) {
@@ -129,7 +129,7 @@ func (r *riverRunner) client(pool *pgxpool.Pool, tally *Tally) (*river.Client[pg
 		FetchCooldown:     2 * time.Millisecond,
 		FetchPollInterval: 20 * time.Millisecond,
 		Logger:            r.logger(),
-		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.env.Tune.RiverWorkers}},
+		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.env.Tuning.RiverWorkers}},
 		Workers:           workers,
 	})
 }
@@ -139,29 +139,29 @@ func (r *riverRunner) logger() *slog.Logger {
 }
 
 func (r *riverRunner) insert(ctx context.Context, client *river.Client[pgx.Tx], n int) (Phase, error) {
-	if r.how == riverInsertSingle {
-		begin := time.Now()
-		latency, err := crowd(ctx, r.env.Clients, n, func(ctx context.Context, _, i int) error {
+	if r.insertMode == riverInsertSingle {
+		started := time.Now()
+		latency, err := runParallel(ctx, r.env.Clients, n, func(ctx context.Context, _, i int) error {
 			_, err := client.Insert(ctx, newJob(i), nil)
 			return err
 		})
-		return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}, err
+		return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}, err
 	}
 	cut := batches(n, riverBatch)
-	begin := time.Now()
-	_, err := crowd(ctx, r.env.Tune.RiverInserters, len(cut), func(ctx context.Context, _, i int) error {
+	started := time.Now()
+	_, err := runParallel(ctx, r.env.Tuning.RiverInserters, len(cut), func(ctx context.Context, _, i int) error {
 		params := make([]river.InsertManyParams, 0, riverBatch)
 		for num := cut[i][0]; num < cut[i][1]; num++ {
 			params = append(params, river.InsertManyParams{Args: newJob(num)})
 		}
-		if r.how == riverInsertCopy {
+		if r.insertMode == riverInsertCopy {
 			_, err := client.InsertManyFast(ctx, params)
 			return err
 		}
 		_, err := client.InsertMany(ctx, params)
 		return err
 	})
-	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin)}, err
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started)}, err
 }
 
 // work starts the client, waits until each job has been worked and written as
@@ -178,7 +178,7 @@ func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], ta
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return Phase{}, err
 	}
-	begin := tally.Begin(time.Now())
+	started := tally.StartTime(time.Now())
 	if err := tally.Wait(ctx); err != nil {
 		return Phase{}, fmt.Errorf("%w (stop: %v)", err, r.abort(ctx, client))
 	}
@@ -193,7 +193,7 @@ func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], ta
 	if err := <-stopped; err != nil {
 		return Phase{}, err
 	}
-	return Phase{Name: phaseWork, Jobs: n, Took: end.Sub(begin)}, tally.Check()
+	return Phase{Name: phaseWork, Jobs: n, Took: end.Sub(started)}, tally.Check()
 }
 
 // countEvents answers the time of the n-th completion. It ends with the

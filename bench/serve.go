@@ -19,7 +19,7 @@ func buildMillrace(ctx context.Context, dir string) (binary string, err error) {
 	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/millrace")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building millrace: %w: %s", err, flat(string(out)))
+		return "", fmt.Errorf("building millrace: %w: %s", err, singleLine(string(out)))
 	}
 	return binary, nil
 }
@@ -42,13 +42,13 @@ func serveMillrace(ctx context.Context, binary, data string, log io.Writer, flag
 	if err != nil {
 		return nil, err
 	}
-	begin := time.Now()
+	started := time.Now()
 	child, err := startChild(cmd)
 	if err != nil {
 		return nil, err
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	ready := time.Since(begin)
+	ready := time.Since(started)
 	_, addr, found := strings.Cut(strings.TrimSpace(line), "http://")
 	if err != nil || !found {
 		child.Kill()

@@ -16,20 +16,20 @@ type Spread struct {
 
 // spreadOf ignores NaN, the mark of a round without a value.
 func spreadOf(values []float64) Spread {
-	known := make([]float64, 0, len(values))
+	valid := make([]float64, 0, len(values))
 	for _, v := range values {
 		if !math.IsNaN(v) {
-			known = append(known, v)
+			valid = append(valid, v)
 		}
 	}
-	if len(known) == 0 {
+	if len(valid) == 0 {
 		return Spread{}
 	}
 	return Spread{
-		Median: median(known),
-		Min:    slices.Min(known),
-		Max:    slices.Max(known),
-		Rounds: len(known),
+		Median: median(valid),
+		Min:    slices.Min(valid),
+		Max:    slices.Max(valid),
+		Rounds: len(valid),
 	}
 }
 

@@ -25,8 +25,8 @@ type flowRunner struct {
 	pg      *Postgres // nil: SQLite
 	clients int
 	load    flowLoad
-	filled  bool // with the jobs before the server starts
-	seen    string
+	prefilled  bool // with the jobs before the server starts
+	durability    string
 }
 
 // flowLoad puts n jobs through on so many connections.
@@ -35,7 +35,7 @@ type flowLoad func(ctx context.Context, s *flowServer, conns, n int) ([]Phase, e
 // flowServer is a server of the binary, asked without a token.
 type flowServer struct {
 	*forgeServer
-	filled time.Time // when the jobs were put there
+	filledAt time.Time // when the jobs were put there
 	note   string    // what a load has to say beside its phases
 }
 
@@ -43,7 +43,7 @@ func setupFlowSearch(onPostgres bool) func(context.Context, *Env) (Runner, error
 	return func(ctx context.Context, env *Env) (Runner, error) {
 		r, err := setupFlow(flowSearch, onPostgres)(ctx, env)
 		if err == nil {
-			r.(*flowRunner).filled = true
+			r.(*flowRunner).prefilled = true
 		}
 		return r, err
 	}
@@ -67,9 +67,9 @@ func setupFlow(load flowLoad, onPostgres bool) func(context.Context, *Env) (Runn
 
 func (f *flowRunner) Durability() string {
 	if f.pg != nil {
-		return f.pg.Durability() + "; " + f.seen
+		return f.pg.Durability() + "; " + f.durability
 	}
-	return "SQLite WAL synchronous=FULL: an fsync before every answer; " + f.seen
+	return "SQLite WAL synchronous=FULL: an fsync before every answer; " + f.durability
 }
 
 func (f *flowRunner) Close() error { return nil }
@@ -88,7 +88,7 @@ func (f *flowRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	spent := s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()
-	f.seen = fmt.Sprintf("the server used %v of processor time (%v a job)%s", spent.Round(10*time.Millisecond), short(spent/time.Duration(n)), s.note)
+	f.durability = fmt.Sprintf("the server used %v of processor time (%v a job)%s", spent.Round(10*time.Millisecond), formatDuration(spent/time.Duration(n)), s.note)
 	return phases, nil
 }
 
@@ -100,13 +100,13 @@ func (f *flowRunner) serve(ctx context.Context, n int) (*flowServer, error) {
 	}
 	flags := []string{"--set", "taskflow.max_concurrent=" + strconv.Itoa(flowConcurrent), "--set", "taskflow.lease=10m"}
 	if f.pg != nil {
-		if err := f.pg.Renew(ctx); err != nil {
+		if err := f.pg.Recreate(ctx); err != nil {
 			return nil, err
 		}
 		flags = append(flags, "--set", "store="+f.pg.URL())
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	if f.filled {
+	if f.prefilled {
 		if err := f.fillFlow(ctx, n, now); err != nil {
 			return nil, fmt.Errorf("fill: %w", err)
 		}
@@ -117,7 +117,7 @@ func (f *flowRunner) serve(ctx context.Context, n int) (*flowServer, error) {
 	}
 	defer log.Close() // the process has its own
 	s, err := serveMillrace(ctx, f.binary, data, log, flags...)
-	return &flowServer{forgeServer: &forgeServer{millraceServer: s}, filled: now}, err
+	return &flowServer{forgeServer: &forgeServer{millraceServer: s}, filledAt: now}, err
 }
 
 // flowConcurrent is the largest number of jobs that may run at a time.
@@ -136,29 +136,29 @@ const flowGraphJobs = 10_000
 // flowGraph hands in one graph of n jobs, in as few requests as there may be, and
 // lets workers run it: each claims a batch and ends it in one request.
 func flowGraph(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
-	return s.runGraph(ctx, n, flowWorkers, (*flowWork).batches)
+	return s.runGraph(ctx, n, flowWorkers, (*graphWork).batches)
 }
 
 // flowGraphSDK is flowGraph with workers of the Go client, on as many handlers as
 // flowGraph has jobs under way.
 func flowGraphSDK(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
-	return s.runGraph(ctx, n, flowWorkers, (*flowWork).sdk)
+	return s.runGraph(ctx, n, flowWorkers, (*graphWork).runSDKWorker)
 }
 
 // flowGraphSingle is flowGraph with a request for each job that ends.
 func flowGraphSingle(ctx context.Context, s *flowServer, conns, n int) ([]Phase, error) {
-	return s.runGraph(ctx, n, flowWorkers*(1+conns), (*flowWork).singles)
+	return s.runGraph(ctx, n, flowWorkers*(1+conns), (*graphWork).singles)
 }
 
 // runGraph hands in a graph and has it worked on so many connections.
-func (s *flowServer) runGraph(ctx context.Context, n, conns int, work func(*flowWork, context.Context, int) error) ([]Phase, error) {
-	one, hangUpOne, err := dialCrowd(ctx, s.addr, 1)
+func (s *flowServer) runGraph(ctx context.Context, n, conns int, work func(*graphWork, context.Context, int) error) ([]Phase, error) {
+	one, closeOne, err := dialMany(ctx, s.addr, 1)
 	if err != nil {
 		return nil, err
 	}
-	defer hangUpOne()
+	defer closeOne()
 	ids := make([]string, n)
-	begin := time.Now()
+	started := time.Now()
 	var latency []time.Duration
 	for _, cut := range batches(n, flowGraphJobs) {
 		sent := time.Now()
@@ -167,25 +167,25 @@ func (s *flowServer) runGraph(ctx context.Context, n, conns int, work func(*flow
 		}
 		latency = append(latency, time.Since(sent))
 	}
-	insert := Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}
-	open, hangUp, err := dialCrowd(ctx, s.addr, conns) // only now: the server closes a connection that says nothing for long
+	insert := Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}
+	open, closeAll, err := dialMany(ctx, s.addr, conns) // only now: the server closes a connection that says nothing for long
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp()
+	defer closeAll()
 	worked, err := s.workGraph(ctx, open, ids, work)
-	return []Phase{insert, worked, total(n, insert, worked)}, err
+	return []Phase{insert, worked, totalPhase(n, insert, worked)}, err
 }
 
 // flowSubmit hands in graphs of 10,000 jobs, one after another: the latency is that
 // of such a request.
 func flowSubmit(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
-	open, hangUp, err := dialCrowd(ctx, s.addr, 1)
+	open, closeAll, err := dialMany(ctx, s.addr, 1)
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp()
-	begin := time.Now()
+	defer closeAll()
+	started := time.Now()
 	var latency []time.Duration
 	for _, cut := range batches(n, flowGraphJobs) {
 		size := cut[1] - cut[0]
@@ -195,7 +195,7 @@ func flowSubmit(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 		}
 		latency = append(latency, time.Since(sent))
 	}
-	return []Phase{{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}}, nil
+	return []Phase{{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}}, nil
 }
 
 // submitGraph hands in the jobs from..to of a graph as large as ids, where it puts
@@ -259,13 +259,13 @@ type flowRun struct {
 	ID  string `json:"job_id"`
 }
 
-// flowWork is a graph that is being worked, a goroutine for each connection.
-type flowWork struct {
+// graphWork is a graph that is being worked, a goroutine for each connection.
+type graphWork struct {
 	*flowServer
 	conns  []*rawConn
 	number map[string]int // of a job, by its id
 	tally  *Tally
-	begin  time.Time
+	started  time.Time
 	took   atomic.Int64
 
 	claimed  chan flowRun // for those that end jobs one by one
@@ -273,14 +273,14 @@ type flowWork struct {
 }
 
 // workGraph runs the jobs, which are all there is.
-func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []string, work func(*flowWork, context.Context, int) error) (Phase, error) {
-	w := &flowWork{flowServer: s, conns: conns, number: make(map[string]int, len(ids)), tally: newTally(len(ids)), claimed: make(chan flowRun, flowClaim)}
+func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []string, work func(*graphWork, context.Context, int) error) (Phase, error) {
+	w := &graphWork{flowServer: s, conns: conns, number: make(map[string]int, len(ids)), tally: newTally(len(ids)), claimed: make(chan flowRun, flowClaim)}
 	for i, id := range ids {
 		w.number[id] = i
 	}
 	w.claiming.Add(flowWorkers)
-	w.begin = time.Now()
-	_, err := crowd(ctx, len(conns), len(conns), func(ctx context.Context, _, g int) error { return work(w, ctx, g) })
+	w.started = time.Now()
+	_, err := runParallel(ctx, len(conns), len(conns), func(ctx context.Context, _, g int) error { return work(w, ctx, g) })
 	if err == nil {
 		err = errors.Join(w.tally.Wait(ctx), w.tally.Check())
 	}
@@ -288,7 +288,7 @@ func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []stri
 }
 
 // batches claims and ends what was claimed, on one connection.
-func (w *flowWork) batches(_ context.Context, g int) error {
+func (w *graphWork) batches(_ context.Context, g int) error {
 	return w.claim(w.conns[g], func(runs []flowRun) error {
 		if len(runs) == 0 {
 			return nil
@@ -315,7 +315,7 @@ func (w *flowWork) batches(_ context.Context, g int) error {
 }
 
 // singles claims on the first connections and completes one by one on the others.
-func (w *flowWork) singles(ctx context.Context, g int) error {
+func (w *graphWork) singles(ctx context.Context, g int) error {
 	if g < flowWorkers {
 		defer w.claiming.Done()
 		return w.claim(w.conns[g], func(runs []flowRun) error {
@@ -341,8 +341,8 @@ func (w *flowWork) singles(ctx context.Context, g int) error {
 	return nil
 }
 
-// sdk runs one worker until all jobs are done.
-func (w *flowWork) sdk(ctx context.Context, _ int) error {
+// runSDKWorker runs one worker until all jobs are done.
+func (w *graphWork) runSDKWorker(ctx context.Context, _ int) error {
 	c, err := client.New(client.Config{BaseURL: "http://" + w.addr})
 	if err != nil {
 		return err
@@ -361,9 +361,9 @@ func (w *flowWork) sdk(ctx context.Context, _ int) error {
 }
 
 // claim takes jobs until all are done.
-func (w *flowWork) claim(c *rawConn, take func([]flowRun) error) error {
+func (w *graphWork) claim(c *rawConn, handle func([]flowRun) error) error {
 	request := w.request("/worker/v1/claims", fmt.Appendf(nil, `{"contract":"taskflow","queues":["bench"],"max":%d,"wait_seconds":1}`, flowClaim))
-	for w.tally.left.Load() > 0 {
+	for w.tally.remaining.Load() > 0 {
 		body, err := c.Expect(request, http.StatusOK)
 		if err != nil {
 			return err
@@ -372,7 +372,7 @@ func (w *flowWork) claim(c *rawConn, take func([]flowRun) error) error {
 		if err := json.Unmarshal(body, &answer); err != nil {
 			return err
 		}
-		if err := take(answer.Jobs); err != nil {
+		if err := handle(answer.Jobs); err != nil {
 			return err
 		}
 	}
@@ -380,11 +380,11 @@ func (w *flowWork) claim(c *rawConn, take func([]flowRun) error) error {
 }
 
 // done marks a job whose completion was acknowledged.
-func (w *flowWork) done(run flowRun) {
-	if i, known := w.number[run.ID]; known {
-		w.tally.Mark(i)
+func (w *graphWork) done(run flowRun) {
+	if i, valid := w.number[run.ID]; valid {
+		w.tally.MarkWorked(i)
 	}
-	if w.tally.left.Load() == 0 {
-		w.took.CompareAndSwap(0, int64(time.Since(w.begin)))
+	if w.tally.remaining.Load() == 0 {
+		w.took.CompareAndSwap(0, int64(time.Since(w.started)))
 	}
 }

@@ -54,7 +54,7 @@ func (f *flowInProcess) open(ctx context.Context) (store.Store, error) {
 	if f.pg == nil {
 		return sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(f.dir, strconv.Itoa(f.runs)+".db"), Now: time.Now})
 	}
-	if err := f.pg.Renew(ctx); err != nil {
+	if err := f.pg.Recreate(ctx); err != nil {
 		return nil, err
 	}
 	return postgres.Open(ctx, postgres.Config{URL: f.pg.DSN()})
@@ -84,18 +84,18 @@ func (f *flowInProcess) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	work, err := f.work(ctx, e, n)
-	return []Phase{insert, work, total(n, insert, work)}, err
+	return []Phase{insert, work, totalPhase(n, insert, work)}, err
 }
 
 func flowID(i int) job.ID { return job.ID{Contract: taskflow.Name, Key: strconv.Itoa(i)} }
 
 func (f *flowInProcess) insert(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
-	begin := time.Now()
+	started := time.Now()
 	var latency []time.Duration
 	for _, cut := range batches(n, flowGraphJobs) {
 		var batch []engine.Submission
 		for i := cut[0]; i < cut[1]; i++ {
-			s := engine.Submission{Job: job.Job{ID: flowID(i), Kind: "FIXED 60 3600", Queue: "bench", Priority: 5, RunLimit: 3, Lease: time.Minute,
+			s := engine.Submission{Job: job.Job{ID: flowID(i), Kind: "FIXED 60 3600", Queue: "bench", Priority: 5, MaxAttempts: 3, Lease: time.Minute,
 				Definition: []byte(`{"name":"job","dependencies":[]}`), Payload: appendPayload(nil, i)}}
 			for _, d := range flowDependencies(i, n) {
 				s.DependsOn = append(s.DependsOn, flowID(d))
@@ -108,23 +108,23 @@ func (f *flowInProcess) insert(ctx context.Context, e *engine.Engine, n int) (Ph
 		}
 		latency = append(latency, time.Since(sent))
 	}
-	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(begin), Latency: latency}, nil
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}, nil
 }
 
 // work runs all jobs: workers claim a batch and finish it in one call.
 func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
 	tally := newTally(n)
-	begin := time.Now()
+	started := time.Now()
 	var took atomic.Int64
-	_, err := crowd(ctx, flowWorkers, flowWorkers, func(ctx context.Context, _, _ int) error {
-		for tally.left.Load() > 0 {
+	_, err := runParallel(ctx, flowWorkers, flowWorkers, func(ctx context.Context, _, _ int) error {
+		for tally.remaining.Load() > 0 {
 			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{"bench"}, Max: flowClaim, Worker: "bench", Wait: time.Second})
 			if err != nil {
 				return err
 			}
-			endings := make([]engine.Ending, len(jobs))
+			endings := make([]engine.FinishRequest, len(jobs))
 			for i, j := range jobs {
-				endings[i] = engine.Ending{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded, Result: []byte("{}")}}
+				endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded, Result: []byte("{}")}}
 			}
 			for i, ended := range e.FinishAll(ctx, endings) {
 				if ended.Err != nil {
@@ -134,10 +134,10 @@ func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phas
 				if err != nil {
 					return err
 				}
-				tally.Mark(num)
+				tally.MarkWorked(num)
 			}
-			if tally.left.Load() == 0 {
-				took.CompareAndSwap(0, int64(time.Since(begin)))
+			if tally.remaining.Load() == 0 {
+				took.CompareAndSwap(0, int64(time.Since(started)))
 			}
 		}
 		return nil

@@ -24,8 +24,8 @@ import (
 // came in graphs, whose jobs have one time each.
 const flowAge = 30 * 24 * time.Hour
 
-// flowCrowds is one graph of so many jobs in every so many jobs.
-const flowCrowds = 5 * flowGraphJobs
+// searchGraphInterval is one graph of so many jobs in every so many jobs.
+const searchGraphInterval = 5 * flowGraphJobs
 
 // fillFlow stores n jobs as a busy year leaves them: most are completed and of the
 // usual priority, one queue has nearly half of them and another hardly any.
@@ -59,8 +59,8 @@ func (f *flowRunner) open(ctx context.Context) (store.Store, error) {
 // flowTime is when job i of n was created. The last fifth of every so many jobs is
 // one graph.
 func flowTime(i, n int, now time.Time) time.Time {
-	if at := i % flowCrowds; at > flowCrowds-flowGraphJobs {
-		i -= at - (flowCrowds - flowGraphJobs)
+	if at := i % searchGraphInterval; at > searchGraphInterval-flowGraphJobs {
+		i -= at - (searchGraphInterval - flowGraphJobs)
 	}
 	return now.Add(-flowAge + time.Duration(float64(flowAge)*float64(i)/float64(n)).Truncate(time.Microsecond))
 }
@@ -70,7 +70,7 @@ func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
 	for k := range raw {
 		raw[k] = byte(random.Uint32())
 	}
-	j := &job.Job{ID: job.ID{Contract: taskflow.Name, Key: fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])}, Kind: "FIXED 60 3600", Listed: true, RunLimit: 3,
+	j := &job.Job{ID: job.ID{Contract: taskflow.Name, Key: fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])}, Kind: "FIXED 60 3600", Searchable: true, MaxAttempts: 3,
 		Lease: time.Minute, CreatedAt: flowTime(i, n, now), Priority: 5, Queue: "q" + strconv.Itoa(random.IntN(20)),
 		Definition: fmt.Appendf(nil, `{"name":"job %d","dependencies":[]}`, i), Payload: appendPayload(nil, i)}
 	j.OrderTime, j.DueAt, j.UpdatedAt = j.CreatedAt, j.CreatedAt, now
@@ -85,11 +85,11 @@ func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
 	}
 	switch pick := random.IntN(1000); {
 	case pick < 850:
-		j.State, j.Phase, j.SettledAt = taskflow.Completed, job.Done, now
+		j.State, j.Phase, j.FinishedAt = taskflow.Completed, job.Done, now
 	case pick < 900:
-		j.State, j.Phase, j.SettledAt = taskflow.Failed, job.Done, now
+		j.State, j.Phase, j.FinishedAt = taskflow.Failed, job.Done, now
 	case pick < 930:
-		j.State, j.Phase, j.SettledAt = taskflow.Blocked, job.Done, now
+		j.State, j.Phase, j.FinishedAt = taskflow.Blocked, job.Done, now
 	case pick < 970:
 		j.State, j.Phase, j.OpenDeps = taskflow.Pending, job.Waiting, 1
 	case pick < 999:
@@ -105,7 +105,7 @@ func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
 // from, as the query of a search.
 func flowFilters(n int, now time.Time) []string {
 	ago := func(d time.Duration) string { return url.QueryEscape(now.Add(-d).UTC().Format(time.RFC3339Nano)) }
-	crowd := flowTime(n/2/flowCrowds*flowCrowds+flowCrowds-1, n, now).UTC()
+	graphTime := flowTime(n/2/searchGraphInterval*searchGraphInterval+searchGraphInterval-1, n, now).UTC()
 	cursor := func(at time.Time, id string) string { return "cursor=" + url.QueryEscape(cursorOf(at, id)) }
 	choices := [][]string{
 		{"", "queue=main", "queue=q7", "queue=rare", "queue=none"},
@@ -113,8 +113,8 @@ func flowFilters(n int, now time.Time) []string {
 		{"", "priority_min=6", "priority_max=4", "priority_min=3&priority_max=7", "priority_min=5&priority_max=5"},
 		{"", "created_after=" + ago(flowAge/10), "created_before=" + ago(flowAge/2),
 			"created_after=" + ago(flowAge/2) + "&created_before=" + ago(flowAge/2-time.Hour),
-			"created_after=" + url.QueryEscape(crowd.Format(time.RFC3339Nano)) + "&created_before=" + url.QueryEscape(crowd.Add(time.Microsecond).Format(time.RFC3339Nano))},
-		{"", cursor(crowd, "80000000-0000-4000-8000-000000000000"), cursor(now.Add(-flowAge*9/10), "80000000-0000-4000-8000-000000000000")},
+			"created_after=" + url.QueryEscape(graphTime.Format(time.RFC3339Nano)) + "&created_before=" + url.QueryEscape(graphTime.Add(time.Microsecond).Format(time.RFC3339Nano))},
+		{"", cursor(graphTime, "80000000-0000-4000-8000-000000000000"), cursor(now.Add(-flowAge*9/10), "80000000-0000-4000-8000-000000000000")},
 		{"limit=20", "limit=100"},
 	}
 	queries := []string{""}
@@ -143,14 +143,14 @@ const flowSearches = 5
 
 // flowSearch asks for a page with every combination of filters, one after another.
 func flowSearch(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
-	open, hangUp, err := dialCrowd(ctx, s.addr, 1)
+	open, closeAll, err := dialMany(ctx, s.addr, 1)
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp()
-	queries := flowFilters(n, s.filled)
+	defer closeAll()
+	queries := flowFilters(n, s.filledAt)
 	took := make([][]time.Duration, len(queries))
-	begin := time.Now()
+	started := time.Now()
 	for range flowSearches {
 		for i, q := range queries {
 			sent := time.Now()
@@ -160,7 +160,7 @@ func flowSearch(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 			took[i] = append(took[i], time.Since(sent))
 		}
 	}
-	every := Phase{Name: "search", Jobs: len(queries) * flowSearches, Took: time.Since(begin)}
+	every := Phase{Name: "search", Jobs: len(queries) * flowSearches, Took: time.Since(started)}
 	medians := Phase{Name: "median of each combination", Jobs: len(queries), Took: every.Took}
 	bests := Phase{Name: "best of each combination", Jobs: len(queries), Took: every.Took}
 	for i := range took {

@@ -32,40 +32,40 @@ func appendPayload(dst []byte, num int) []byte {
 // Tally proves that each of n jobs was worked exactly once and tells when the
 // first and the last one were.
 type Tally struct {
-	seen  []atomic.Bool
-	left  atomic.Int64
-	twice atomic.Int64
-	begun time.Time
+	worked  []atomic.Bool
+	remaining  atomic.Int64
+	duplicates atomic.Int64
+	created time.Time
 	first atomic.Int64 // nanoseconds after begun, zero while there is none
 	done  chan struct{}
 }
 
 func newTally(n int) *Tally {
-	t := &Tally{seen: make([]atomic.Bool, n), begun: time.Now(), done: make(chan struct{})}
-	t.left.Store(int64(n))
+	t := &Tally{worked: make([]atomic.Bool, n), created: time.Now(), done: make(chan struct{})}
+	t.remaining.Store(int64(n))
 	return t
 }
 
-// Mark records one job as worked. A number outside the tally counts as twice.
-func (t *Tally) Mark(num int) {
+// MarkWorked records one job as worked. A number outside the tally counts as twice.
+func (t *Tally) MarkWorked(num int) {
 	if t.first.Load() == 0 {
-		t.first.CompareAndSwap(0, int64(time.Since(t.begun))|1)
+		t.first.CompareAndSwap(0, int64(time.Since(t.created))|1)
 	}
-	if num < 0 || num >= len(t.seen) || t.seen[num].Swap(true) {
-		t.twice.Add(1)
+	if num < 0 || num >= len(t.worked) || t.worked[num].Swap(true) {
+		t.duplicates.Add(1)
 		return
 	}
-	if t.left.Add(-1) == 0 {
+	if t.remaining.Add(-1) == 0 {
 		close(t.done)
 	}
 }
 
-// Begin answers when the clock of the work starts: when the workers were ready,
+// StartTime answers when the clock of the work starts: when the workers were ready,
 // or at the first job if that came earlier. So no peer pays for starting up, and
 // none gets a job for free.
-func (t *Tally) Begin(ready time.Time) time.Time {
+func (t *Tally) StartTime(ready time.Time) time.Time {
 	if ns := t.first.Load(); ns != 0 {
-		if first := t.begun.Add(time.Duration(ns)); first.Before(ready) {
+		if first := t.created.Add(time.Duration(ns)); first.Before(ready) {
 			return first
 		}
 	}
@@ -78,22 +78,22 @@ func (t *Tally) Wait(ctx context.Context) error {
 	case <-t.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%d jobs of %d were not worked: %w", t.left.Load(), len(t.seen), ctx.Err())
+		return fmt.Errorf("%d jobs of %d were not worked: %w", t.remaining.Load(), len(t.worked), ctx.Err())
 	}
 }
 
 // Check answers an error if a job was worked twice.
 func (t *Tally) Check() error {
-	if twice := t.twice.Load(); twice != 0 {
+	if twice := t.duplicates.Load(); twice != 0 {
 		return fmt.Errorf("%d jobs were worked more than once", twice)
 	}
 	return nil
 }
 
-// crowd runs op for 0..n-1 from so many goroutines and answers the time of each
+// runParallel runs op for 0..n-1 from so many goroutines and answers the time of each
 // operation. Every goroutine takes the next number when it is free. The first
 // error ends the crowd.
-func crowd(ctx context.Context, goroutines, n int, op func(ctx context.Context, goroutine, i int) error) ([]time.Duration, error) {
+func runParallel(ctx context.Context, goroutines, n int, op func(ctx context.Context, goroutine, i int) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -108,12 +108,12 @@ func crowd(ctx context.Context, goroutines, n int, op func(ctx context.Context, 
 				if i >= n {
 					return
 				}
-				begin := time.Now()
+				started := time.Now()
 				if err := op(ctx, g, i); err != nil {
 					cancel(err)
 					return
 				}
-				took[i] = time.Since(begin)
+				took[i] = time.Since(started)
 			}
 		})
 	}
@@ -124,15 +124,15 @@ func crowd(ctx context.Context, goroutines, n int, op func(ctx context.Context, 
 	return took, nil
 }
 
-// paced runs op for 0..n-1 at a rate per second, from so many goroutines. It
+// runPaced runs op for 0..n-1 at a rate per second, from so many goroutines. It
 // answers the time of each operation from when it was meant to begin, so that one
 // that had to wait for a goroutine counts as slow, and from when it began.
-func paced(ctx context.Context, goroutines, n, rate int, op func(ctx context.Context, goroutine, i int) error) (meant, began []time.Duration, err error) {
+func runPaced(ctx context.Context, goroutines, n, rate int, op func(ctx context.Context, goroutine, i int) error) (meant, began []time.Duration, err error) {
 	meant, began = make([]time.Duration, n), make([]time.Duration, n)
-	begin := time.Now()
-	_, err = crowd(ctx, goroutines, n, func(ctx context.Context, g, i int) error {
-		due := begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
-		if err := pause(ctx, time.Until(due)); err != nil {
+	started := time.Now()
+	_, err = runParallel(ctx, goroutines, n, func(ctx context.Context, g, i int) error {
+		due := started.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		if err := sleep(ctx, time.Until(due)); err != nil {
 			return err
 		}
 		now := time.Now()
@@ -145,8 +145,8 @@ func paced(ctx context.Context, goroutines, n, rate int, op func(ctx context.Con
 	return meant, began, err
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}

@@ -18,16 +18,16 @@ import (
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	const n = 1000
-	var seen [n]atomic.Int32
-	took, err := crowd(t.Context(), 16, n, func(_ context.Context, _, i int) error {
-		seen[i].Add(1)
+	var visited [n]atomic.Int32
+	took, err := runParallel(t.Context(), 16, n, func(_ context.Context, _, i int) error {
+		visited[i].Add(1)
 		return nil
 	})
 	if err != nil || len(took) != n {
 		t.Fatalf("crowd = %d times, %v, want %d and no error", len(took), err, n)
 	}
-	for i := range seen {
-		if got := seen[i].Load(); got != 1 {
+	for i := range visited {
+		if got := visited[i].Load(); got != 1 {
 			t.Fatalf("operation %d ran %d times, want once", i, got)
 		}
 	}
@@ -37,7 +37,7 @@ func TestCrowdEndsAtTheFirstError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	var ran atomic.Int32
-	_, err := crowd(t.Context(), 4, 1_000_000, func(ctx context.Context, g, _ int) error {
+	_, err := runParallel(t.Context(), 4, 1_000_000, func(ctx context.Context, g, _ int) error {
 		ran.Add(1)
 		if g == 0 {
 			return broken
@@ -70,7 +70,7 @@ func TestTally(t *testing.T) {
 			t.Parallel()
 			tally := newTally(3)
 			for _, num := range tc.marks {
-				tally.Mark(num)
+				tally.MarkWorked(num)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -93,12 +93,12 @@ func TestTally(t *testing.T) {
 func TestTallyBegin(t *testing.T) {
 	t.Parallel()
 	tally := newTally(1)
-	ready := tally.begun.Add(time.Hour)
-	if got := tally.Begin(ready); !got.Equal(ready) {
+	ready := tally.created.Add(time.Hour)
+	if got := tally.StartTime(ready); !got.Equal(ready) {
 		t.Errorf("before the first job the clock starts at %v, want when the workers are ready", got)
 	}
-	tally.Mark(0)
-	if got := tally.Begin(ready); !got.Before(ready) {
+	tally.MarkWorked(0)
+	if got := tally.StartTime(ready); !got.Before(ready) {
 		t.Errorf("after an early first job the clock starts at %v, want before %v", got, ready)
 	}
 }
@@ -199,10 +199,10 @@ func TestRawHTTP(t *testing.T) {
 	if _, _, err := conn.Do(get("/chunked")); err == nil {
 		t.Error("a chunked answer was read as one without a body, want an error")
 	}
-	if _, err := rawCrowd(t.Context(), addr, 3, 50, 200, func(int) []byte { return get("/none") }); err == nil {
+	if _, err := sendMany(t.Context(), addr, 3, 50, 200, func(int) []byte { return get("/none") }); err == nil {
 		t.Error("an unwanted status counted as done, want an error")
 	}
-	phase, err := rawCrowd(t.Context(), addr, 3, 50, 200, func(int) []byte { return get("/body") })
+	phase, err := sendMany(t.Context(), addr, 3, 50, 200, func(int) []byte { return get("/body") })
 	if err != nil || phase.Jobs != 50 || len(phase.Latency) != 50 {
 		t.Errorf("crowd = %d jobs, %d latencies, %v; want 50, 50, none", phase.Jobs, len(phase.Latency), err)
 	}

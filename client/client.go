@@ -106,17 +106,17 @@ func parseBase(raw string) (*url.URL, error) {
 	return base, nil
 }
 
-func httpClient(given *http.Client) *http.Client {
-	own := http.Client{}
-	if given != nil {
-		own = *given
+func httpClient(base *http.Client) *http.Client {
+	clone := http.Client{}
+	if base != nil {
+		clone = *base
 	} else {
-		own.Transport = newTransport()
+		clone.Transport = newTransport()
 	}
-	if own.CheckRedirect == nil {
-		own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if clone.CheckRedirect == nil {
+		clone.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
-	return &own
+	return &clone
 }
 
 // newTransport keeps more idle connections per host than net/http does by

@@ -103,9 +103,9 @@ func ExampleRun_Requeue() {
 
 	w := &client.Worker{Relay: relay, Queue: "reports", Handler: func(ctx context.Context, run *client.Run) error {
 		defer cancel()
-		again := run.Job.RelaySpec
-		again.RunAt = time.Now().Add(24 * time.Hour)
-		return run.Requeue(ctx, []client.RelaySpec{again}, client.RelayUnique)
+		repeated := run.Job.RelaySpec
+		repeated.RunAt = time.Now().Add(24 * time.Hour)
+		return run.Requeue(ctx, []client.RelaySpec{repeated}, client.RelayUnique)
 	}}
 	fmt.Println("stopped:", w.Run(ctx))
 	there, err := relay.Exists(context.Background(), "reports", "daily")

@@ -52,8 +52,8 @@ const (
 	FetchConflict           = "CONFLICT"
 )
 
-// zipFrom is the size from which a manifest is sent compressed.
-const zipFrom = 16 << 10
+// compressFrom is the size from which a manifest is sent compressed.
+const compressFrom = 16 << 10
 
 // Submit hands in a manifest. Once it returns nil the manifest is stored and
 // its downloads are queued; they survive a crash of the server (FB-034).
@@ -77,11 +77,11 @@ func (f *FetchBox) Submit(ctx context.Context, spec FetchBoxSpec) (FetchBoxRecei
 		return receipt, invalid(op, "%v", err)
 	}
 	body := []byte(spec.Manifest)
-	if len(body) >= zipFrom {
-		body = zip(body)
+	if len(body) >= compressFrom {
+		body = compress(body)
 		header.Set("Content-Encoding", "gzip") // FB-006
 	}
-	got, err := ask[FetchBoxReceipt](ctx, f.client, call{op: op, method: http.MethodPost, path: "/jobs", header: header,
+	got, err := doJSON[FetchBoxReceipt](ctx, f.client, call{op: op, method: http.MethodPost, path: "/jobs", header: header,
 		body: body, accept: []int{http.StatusAccepted}})
 	got.IdempotencyKey = spec.IdempotencyKey
 	return got, err
@@ -110,7 +110,7 @@ func checkHeader(what, value string) error {
 	return nil
 }
 
-func zip(text []byte) []byte {
+func compress(text []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, _ = z.Write(text) // a buffer takes it
@@ -159,7 +159,7 @@ func (f *FetchBox) Jobs(ctx context.Context, filter FetchBoxFilter) iter.Seq2[Fe
 func (f *FetchBox) Wait(ctx context.Context, jobID string) (FetchBoxJob, error) {
 	return watch(ctx, f.client, "fetchbox wait",
 		func() (FetchBoxJob, error) { return f.Job(ctx, jobID) },
-		func(job FetchBoxJob) bool { return job.Status.Settled() })
+		func(job FetchBoxJob) bool { return job.Status.Final() })
 }
 
 // DeadLetters goes through the downloads that were given up, the newest first
@@ -201,12 +201,12 @@ const (
 // fetchCall makes an operator's call whose answer is JSON: a read unless it
 // says otherwise.
 func fetchCall[T any](ctx context.Context, f *FetchBox, c call) (T, error) {
-	return ask[T](ctx, f.client, f.asOperator(c))
+	return doJSON[T](ctx, f.client, f.asOperator(c))
 }
 
 func (f *FetchBox) asOperator(c call) call {
 	if c.method == "" {
-		c.method, c.reads = http.MethodGet, true
+		c.method, c.readOnly = http.MethodGet, true
 	}
 	if c.accept == nil {
 		c.accept = []int{http.StatusOK}

@@ -44,8 +44,8 @@ func ExampleFetchBox() {
 	}
 	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "pages", Manifest: manifest, IdempotencyKey: "crawl-42"})
 	fmt.Println("accepted:", receipt.Resources, err)
-	again, err := box.Submit(ctx, client.FetchBoxSpec{Type: "pages", Manifest: manifest, IdempotencyKey: "crawl-42"})
-	fmt.Println("the same:", again.JobID == receipt.JobID, err)
+	repeated, err := box.Submit(ctx, client.FetchBoxSpec{Type: "pages", Manifest: manifest, IdempotencyKey: "crawl-42"})
+	fmt.Println("the same:", repeated.JobID == receipt.JobID, err)
 	job, err := box.Wait(ctx, receipt.JobID)
 	fmt.Println(job.Status, job.Completed, job.Failed, job.LastError.Code, err)
 	// Output:
@@ -82,7 +82,7 @@ func ExampleFetchBox_Logs() {
 		fmt.Println(err)
 		return
 	}
-	for entry, err := range box.Logs(ctx, receipt.JobID, client.FetchBoxLog{Follow: true}) {
+	for entry, err := range box.Logs(ctx, receipt.JobID, client.FetchBoxLogOptions{Follow: true}) {
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -21,12 +21,12 @@ const logPage = 1000
 // maxLogLine bounds an entry of a log.
 const maxLogLine = 1 << 20
 
-// errTorn is a log that broke off, which happens to every log that is followed
+// errLogInterrupted is a log that broke off, which happens to every log that is followed
 // for long enough.
-var errTorn = errors.New("the log broke off")
+var errLogInterrupted = errors.New("the log broke off")
 
-// FetchBoxLog says which part of a log is wanted.
-type FetchBoxLog struct {
+// FetchBoxLogOptions says which part of a log is wanted.
+type FetchBoxLogOptions struct {
 	// Since is the offset of the first entry; the zero value is the job's first
 	// (FB-060). To go on, ask from the last offset plus one.
 	Since uint64
@@ -42,7 +42,7 @@ type FetchBoxLog struct {
 //
 // It ends with the first error: [ErrNotFound], [ErrUnauthorized], or
 // [ErrRetryable] when the server stays away.
-func (f *FetchBox) Logs(ctx context.Context, jobID string, log FetchBoxLog) iter.Seq2[FetchBoxLogEntry, error] {
+func (f *FetchBox) Logs(ctx context.Context, jobID string, log FetchBoxLogOptions) iter.Seq2[FetchBoxLogEntry, error] {
 	return func(yield func(FetchBoxLogEntry, error) bool) {
 		const op = "fetchbox logs"
 		if err := checkName("job id", jobID); err != nil {
@@ -60,26 +60,26 @@ func (f *FetchBox) Logs(ctx context.Context, jobID string, log FetchBoxLog) iter
 type logReader struct {
 	f     *FetchBox
 	call  call
-	log   FetchBoxLog
+	log   FetchBoxLogOptions
 	yield func(FetchBoxLogEntry, error) bool
-	got   int  // entries of the present request
-	left  bool // the caller wants no more
+	count   int  // entries of the present request
+	stopped  bool // the caller wants no more
 }
 
 // read reads until the log ends or cannot be read.
 func (r *logReader) read(ctx context.Context) error {
 	for failures := 0; ; {
 		fail := r.request(ctx)
-		if r.left || fail == nil && !r.log.Follow && r.got < logPage {
+		if r.stopped || fail == nil && !r.log.Follow && r.count < logPage {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return &Error{Op: r.call.op, Err: ended(ctx)}
+			return &Error{Op: r.call.op, Err: contextError(ctx)}
 		}
 		if fail == nil && !r.log.Follow {
 			continue // the page was full: there may be more
 		}
-		if r.got > 0 {
+		if r.count > 0 {
 			failures = 0
 		}
 		failures++
@@ -91,7 +91,7 @@ func (r *logReader) read(ctx context.Context) error {
 			pause += fail.RetryAfter
 		}
 		if !sleep(ctx, pause) {
-			return &Error{Op: r.call.op, Err: ended(ctx)}
+			return &Error{Op: r.call.op, Err: contextError(ctx)}
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (r *logReader) read(ctx context.Context) error {
 // request makes one request and hands on what it brings. nil is a log that came
 // to its end, or a server that ended one that is followed, as a stop does.
 func (r *logReader) request(ctx context.Context) *Error {
-	r.got = 0
+	r.count = 0
 	query := url.Values{}
 	if r.log.Since > 0 {
 		query.Set("since_offset", strconv.FormatUint(r.log.Since, 10))
@@ -110,7 +110,7 @@ func (r *logReader) request(ctx context.Context) *Error {
 		query.Set("limit", strconv.Itoa(logPage))
 	}
 	r.call.query = query.Encode()
-	body, fail := r.f.client.open(ctx, r.call)
+	body, fail := r.f.client.openStream(ctx, r.call)
 	if fail != nil {
 		return fail
 	}
@@ -129,27 +129,27 @@ func (r *logReader) entries(body io.Reader) *Error {
 		}
 		var e FetchBoxLogEntry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Offset < r.log.Since {
-			return &Error{Op: r.call.op, Err: errors.Join(errTorn, err), transient: true}
+			return &Error{Op: r.call.op, Err: errors.Join(errLogInterrupted, err), transient: true}
 		}
-		r.got++
+		r.count++
 		r.log.Since = e.Offset + 1
 		if !r.yield(e, nil) {
-			r.left = true
+			r.stopped = true
 			return nil
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return &Error{Op: r.call.op, Err: fmt.Errorf("%w: %w", errTorn, err), transient: !errors.Is(err, bufio.ErrTooLong)}
+		return &Error{Op: r.call.op, Err: fmt.Errorf("%w: %w", errLogInterrupted, err), transient: !errors.Is(err, bufio.ErrTooLong)}
 	}
 	return nil
 }
 
 // open makes a call once and returns the body of its answer, which may take as
 // long as it likes once it has begun. Closing it ends the call.
-func (c *Client) open(ctx context.Context, call call) (io.ReadCloser, *Error) {
+func (c *Client) openStream(ctx context.Context, call call) (io.ReadCloser, *Error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	patience := time.AfterFunc(c.requestTimeout, func() { cancel(context.DeadlineExceeded) })
-	defer patience.Stop()
+	responseTimer := time.AfterFunc(c.requestTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer responseTimer.Stop()
 	req, err := c.request(ctx, call)
 	if err != nil {
 		cancel(nil)
@@ -158,25 +158,25 @@ func (c *Client) open(ctx context.Context, call call) (io.ReadCloser, *Error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		cancel(nil)
-		return nil, &Error{Op: call.op, Err: err, transient: !certificateRefused(err)}
+		return nil, &Error{Op: call.op, Err: err, transient: !certificateRejected(err)}
 	}
 	if !slices.Contains(call.accept, resp.StatusCode) {
 		defer cancel(nil)
-		defer finish(resp.Body)
-		fail := refusal(call, resp)
+		defer drainBody(resp.Body)
+		fail := responseError(call, resp)
 		fail.Uncertain = false
 		return nil, fail
 	}
-	return &openBody{resp.Body, cancel}, nil
+	return &cancelingBody{resp.Body, cancel}, nil
 }
 
-// openBody ends its call when it is closed.
-type openBody struct {
+// cancelingBody ends its call when it is closed.
+type cancelingBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
 }
 
-func (b *openBody) Close() error {
+func (b *cancelingBody) Close() error {
 	b.cancel(nil)
 	return b.ReadCloser.Close()
 }

@@ -16,34 +16,34 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// cutting breaks the first answers of logs off, each some bytes later than the one before.
-type cutting struct {
+// cuttingTransport breaks the first answers of logs off, each some bytes later than the one before.
+type cuttingTransport struct {
 	mu    sync.Mutex
-	cut   []int // bytes of the next answers
-	asked []string
+	cuts   []int // bytes of the next answers
+	requests []string
 }
 
-func (c *cutting) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *cuttingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil || !strings.HasSuffix(r.URL.Path, "/logs") {
 		return resp, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = append(c.asked, r.URL.RawQuery)
-	if len(c.cut) > 0 {
-		resp.Body = &cutBody{resp.Body, c.cut[0]}
-		c.cut = c.cut[1:]
+	c.requests = append(c.requests, r.URL.RawQuery)
+	if len(c.cuts) > 0 {
+		resp.Body = &truncatedBody{resp.Body, c.cuts[0]}
+		c.cuts = c.cuts[1:]
 	}
 	return resp, nil
 }
 
-type cutBody struct {
+type truncatedBody struct {
 	io.ReadCloser
 	left int
 }
 
-func (b *cutBody) Read(p []byte) (int, error) {
+func (b *truncatedBody) Read(p []byte) (int, error) {
 	if b.left == 0 {
 		return 0, io.ErrUnexpectedEOF
 	}
@@ -57,13 +57,13 @@ func (b *cutBody) Read(p []byte) (int, error) {
 func TestFetchBoxLogsResume(t *testing.T) {
 	t.Parallel()
 	for _, follow := range []bool{false, true} {
-		c := &cutting{}
+		c := &cuttingTransport{}
 		box, _ := mustBox(t, client.Config{HTTPClient: &http.Client{Transport: c}, Retry: client.Retry{BaseDelay: time.Millisecond}}, nil)
 		origin, _ := pagesOrigin(t)
 		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a", "b", "gone")})
 		settled := func(e client.FetchBoxLogEntry) bool { return e.Message == "the job is failed" }
 		var want []client.FetchBoxLogEntry
-		for e, err := range box.Logs(soon(t), job.JobID, client.FetchBoxLog{Follow: true}) {
+		for e, err := range box.Logs(testContext(t), job.JobID, client.FetchBoxLogOptions{Follow: true}) {
 			must(t, err)
 			if want = append(want, e); settled(e) {
 				break
@@ -73,10 +73,10 @@ func TestFetchBoxLogsResume(t *testing.T) {
 			t.Fatalf("the log is %+v", want)
 		}
 		c.mu.Lock()
-		c.cut, c.asked = []int{0, 10, 300, 500, 501}, nil
+		c.cuts, c.requests = []int{0, 10, 300, 500, 501}, nil
 		c.mu.Unlock()
 		var got []client.FetchBoxLogEntry
-		for e, err := range box.Logs(soon(t), job.JobID, client.FetchBoxLog{Follow: follow}) {
+		for e, err := range box.Logs(testContext(t), job.JobID, client.FetchBoxLogOptions{Follow: follow}) {
 			must(t, err)
 			if got = append(got, e); follow && len(got) == len(want) {
 				break
@@ -90,10 +90,10 @@ func TestFetchBoxLogsResume(t *testing.T) {
 				t.Errorf("follow %v: entry %d is %+v, want %+v", follow, i, got[i], want[i])
 			}
 		}
-		if len(c.asked) < 4 {
-			t.Errorf("follow %v: asked only for %q", follow, c.asked)
+		if len(c.requests) < 4 {
+			t.Errorf("follow %v: asked only for %q", follow, c.requests)
 		}
-		tail := all(t, box.Logs(soon(t), job.JobID, client.FetchBoxLog{Since: want[2].Offset}))
+		tail := mustCollect(t, box.Logs(testContext(t), job.JobID, client.FetchBoxLogOptions{Since: want[2].Offset}))
 		if len(tail) < len(want)-2 || tail[0].Offset != want[2].Offset {
 			t.Errorf("from %d on came %+v", want[2].Offset, tail)
 		}
@@ -114,7 +114,7 @@ func TestFetchBoxLogsLong(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	got := all(t, mustClient(t, client.Config{BaseURL: server.URL}).FetchBox().Logs(soon(t), "j", client.FetchBoxLog{}))
+	got := mustCollect(t, mustClient(t, client.Config{BaseURL: server.URL}).FetchBox().Logs(testContext(t), "j", client.FetchBoxLogOptions{}))
 	if len(got) != entries || got[entries-1].Offset != entries || asked != 3 {
 		t.Errorf("%d entries came in %d answers", len(got), asked)
 	}
@@ -127,28 +127,28 @@ func TestFetchBoxLogsEnd(t *testing.T) {
 	origin, _ := pagesOrigin(t)
 	job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a")})
 	why := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(soon(t))
+	ctx, cancel := context.WithCancelCause(testContext(t))
 	defer cancel(nil)
 	var last error
-	for _, last = range box.Logs(ctx, job.JobID, client.FetchBoxLog{Follow: true}) {
+	for _, last = range box.Logs(ctx, job.JobID, client.FetchBoxLogOptions{Follow: true}) {
 		cancel(why)
 	}
 	if !errors.Is(last, context.Canceled) || !errors.Is(last, why) {
 		t.Errorf("got %v, want %v", last, why)
 	}
 	ended := 0
-	for _, err := range box.Logs(soon(t), "019a0000-0000-7000-8000-000000000000", client.FetchBoxLog{Follow: true}) {
+	for _, err := range box.Logs(testContext(t), "019a0000-0000-7000-8000-000000000000", client.FetchBoxLogOptions{Follow: true}) {
 		wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
 		ended++
 	}
 	away := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1", Retry: client.Retry{MaxTries: 3, BaseDelay: time.Millisecond}})
-	for _, err := range away.FetchBox().Logs(soon(t), "j", client.FetchBoxLog{Follow: true}) {
+	for _, err := range away.FetchBox().Logs(testContext(t), "j", client.FetchBoxLogOptions{Follow: true}) {
 		if !errors.Is(err, client.ErrRetryable) {
 			t.Errorf("got %v", err)
 		}
 		ended++
 	}
-	for _, err := range away.FetchBox().Logs(soon(t), "", client.FetchBoxLog{}) {
+	for _, err := range away.FetchBox().Logs(testContext(t), "", client.FetchBoxLogOptions{}) {
 		if !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("got %v", err)
 		}

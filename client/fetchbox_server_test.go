@@ -52,8 +52,8 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 		return nil, stop, err
 	}
 	closing = append(closing, func() { os.RemoveAll(s.dir) })
-	ctx, log, began := context.Background(), slog.New(slog.DiscardHandler), time.Now()
-	elapsed := func() time.Duration { return time.Since(began) }
+	ctx, log, started := context.Background(), slog.New(slog.DiscardHandler), time.Now()
+	elapsed := func() time.Duration { return time.Since(started) }
 	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": s.dir, "listen": "127.0.0.1:0"}})
 	if err != nil {
 		return nil, stop, err
@@ -69,11 +69,11 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 		return nil, stop, err
 	}
 	closing = append(closing, func() { objects.Close() })
-	c := fetchbox.Config{Log: log, Registry: prometheus.NewRegistry(), Now: time.Now, Elapsed: elapsed, Random: testkit.Random,
+	c := fetchbox.Config{Log: log, Registry: prometheus.NewRegistry(), Now: time.Now, Elapsed: elapsed, Random: testkit.RandomBytes,
 		Node: "test", Objects: objects, Streams: streams, Types: map[string]fetchbox.Type{"pages": {}}, MaxResources: 2000,
 		MaxManifest: 5 << 20, Tries: 2, MaxLostRuns: 10, BackoffBase: 10 * time.Millisecond, Lease: 30 * time.Second, ConnectTimeout: time.Second,
 		DownloadTimeout: 10 * time.Second, MaxDownload: 1 << 20, MaxPerHost: 16, IdempotencyWindow: time.Hour, PruneInterval: time.Minute,
-		LedgerRetention: time.Hour, Egress: egress.Config{Local: true}}
+		LedgerRetention: time.Hour, Egress: egress.Config{AllowLocal: true}}
 	if change != nil {
 		change(&c)
 	}
@@ -85,12 +85,12 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	if err != nil {
 		return nil, stop, err
 	}
-	workers, err := workerapi.New(workerapi.Config{Log: log, Registry: prometheus.NewRegistry(), Contracts: []workerapi.Contract{room.Outside()}})
+	workers, err := workerapi.New(workerapi.Config{Log: log, Registry: prometheus.NewRegistry(), Contracts: []workerapi.Contract{room.RemoteWorkers()}})
 	if err != nil {
 		return nil, stop, errors.Join(err, opened.Close())
 	}
-	node, err := server.New(server.Config{Settings: settings, Store: opened, Places: []server.Place{{Room: room}}, Log: log, Node: "test",
-		Surfaces: []server.Surface{{Name: workerapi.Name, Mount: workers.Mount}}, Random: testkit.Random, Elapsed: elapsed})
+	node, err := server.New(server.Config{Settings: settings, Store: opened, Contracts: []server.ServedContract{{Contract: room}}, Log: log, Node: "test",
+		APIs: []server.API{{Name: workerapi.Name, Mount: workers.Mount}}, Random: testkit.RandomBytes, Monotonic: elapsed})
 	if err == nil {
 		err = node.Listen(ctx)
 	}
@@ -128,16 +128,16 @@ func (s *boxServer) stored(tb testing.TB, jobID, resourceID string) string {
 }
 
 // pagesOrigin serves /a, /b and so on, and refuses /gone until it is told to serve that too.
-func pagesOrigin(tb testing.TB) (url string, back *atomic.Bool) {
+func pagesOrigin(tb testing.TB) (url string, restored *atomic.Bool) {
 	tb.Helper()
-	back = &atomic.Bool{}
+	restored = &atomic.Bool{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/gone" && !back.Load() {
+		if r.URL.Path == "/gone" && !restored.Load() {
 			http.Error(w, "gone", http.StatusGone)
 			return
 		}
 		_, _ = w.Write([]byte("this is " + r.URL.Path))
 	}))
 	tb.Cleanup(s.Close)
-	return s.URL, back
+	return s.URL, restored
 }

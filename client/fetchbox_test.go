@@ -38,15 +38,15 @@ func pagesManifest(tb testing.TB, origin string, paths ...string) json.RawMessag
 
 func mustSubmit(tb testing.TB, box *client.FetchBox, spec client.FetchBoxSpec) client.FetchBoxReceipt {
 	tb.Helper()
-	receipt, err := box.Submit(soon(tb), spec)
+	receipt, err := box.Submit(testContext(tb), spec)
 	must(tb, err)
 	return receipt
 }
 
-// mustSettle waits for a job, which ends so.
-func mustSettle(tb testing.TB, box *client.FetchBox, jobID string, want client.FetchBoxStatus) client.FetchBoxJob {
+// mustFinish waits for a job, which ends so.
+func mustFinish(tb testing.TB, box *client.FetchBox, jobID string, want client.FetchBoxStatus) client.FetchBoxJob {
 	tb.Helper()
-	job, err := box.Wait(soon(tb), jobID)
+	job, err := box.Wait(testContext(tb), jobID)
 	must(tb, err)
 	if job.Status != want {
 		tb.Fatalf("the job is %+v, want it %s", job, want)
@@ -54,8 +54,8 @@ func mustSettle(tb testing.TB, box *client.FetchBox, jobID string, want client.F
 	return job
 }
 
-// all collects what comes without an error.
-func all[T any](tb testing.TB, seq iter.Seq2[T, error]) (got []T) {
+// mustCollect collects what comes without an error.
+func mustCollect[T any](tb testing.TB, seq iter.Seq2[T, error]) (got []T) {
 	tb.Helper()
 	for item, err := range seq {
 		must(tb, err)
@@ -75,9 +75,9 @@ func TestFetchBox(t *testing.T) {
 		ManifestKey: "s3://millrace/manifests/pages/" + receipt.JobID + "/metadata.json"}); receipt != want {
 		t.Errorf("got %+v, want %+v", receipt, want)
 	}
-	job := mustSettle(t, box, receipt.JobID, client.FetchFailed)
+	job := mustFinish(t, box, receipt.JobID, client.FetchFailed)
 	if job.ID != receipt.JobID || job.Type != "pages" || job.Tenant != "acme" || job.ManifestKey != receipt.ManifestKey ||
-		job.Total != 3 || job.Completed != 2 || job.Failed != 1 || job.Open() != 0 || job.LogCursor.Stream != "jobs.logs" ||
+		job.Total != 3 || job.Completed != 2 || job.Failed != 1 || job.Remaining() != 0 || job.LogCursor.Stream != "jobs.logs" ||
 		job.LastError == nil || job.LastError.Code != "HTTP_410" || job.UpdatedAt.Before(job.CreatedAt) {
 		t.Errorf("the job is %+v with %+v", job, job.LastError)
 	}
@@ -85,33 +85,33 @@ func TestFetchBox(t *testing.T) {
 		t.Errorf("stored %q", got)
 	}
 
-	letters := letterOf(t, box, job.ID)
+	letters := awaitDeadLetter(t, box, job.ID)
 	var task client.FetchBoxTask
 	must(t, json.Unmarshal(letters.Task, &task))
 	if letters.Code != "HTTP_410" || letters.Attempts != 1 || task.ResourceID != "gone" || task.URL != origin+"/gone" || task.Tenant != "acme" {
 		t.Errorf("the letter is %+v with %+v", letters, task)
 	}
 	back.Store(true)
-	replay, err := box.Replay(soon(t), letters.Offset)
+	replay, err := box.Replay(testContext(t), letters.Offset)
 	if want := (client.FetchBoxReplay{JobID: job.ID, ResourceID: "gone", Status: "queued"}); err != nil || replay != want {
 		t.Fatalf("got %+v, %v", replay, err)
 	}
-	if job = mustSettle(t, box, job.ID, client.FetchCompleted); job.Completed != 3 || job.Failed != 0 {
+	if job = mustFinish(t, box, job.ID, client.FetchCompleted); job.Completed != 3 || job.Failed != 0 {
 		t.Errorf("after the replay the job is %+v", job)
 	}
 	if got := server.stored(t, job.ID, "gone"); got != "this is /gone" {
 		t.Errorf("stored %q", got)
 	}
-	_, err = box.Replay(soon(t), letters.Offset)
+	_, err = box.Replay(testContext(t), letters.Offset)
 	wantCode(t, err, client.ErrConflict, client.FetchConflict)
-	_, err = box.Replay(soon(t), letters.Offset+100)
+	_, err = box.Replay(testContext(t), letters.Offset+100)
 	wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
 }
 
-// letterOf waits for the dead letter of a job: it is published behind what it tells of, and nothing tells when.
-func letterOf(tb testing.TB, box *client.FetchBox, jobID string) client.FetchBoxDeadLetter {
+// awaitDeadLetter waits for the dead letter of a job: it is published behind what it tells of, and nothing tells when.
+func awaitDeadLetter(tb testing.TB, box *client.FetchBox, jobID string) client.FetchBoxDeadLetter {
 	tb.Helper()
-	ctx, tick := soon(tb), time.NewTicker(5*time.Millisecond)
+	ctx, tick := testContext(tb), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
 	for {
 		for letter, err := range box.DeadLetters(ctx, 1) {
@@ -124,8 +124,8 @@ func letterOf(tb testing.TB, box *client.FetchBox, jobID string) client.FetchBox
 	}
 }
 
-// soon is a context in whose time nothing hangs.
-func soon(tb testing.TB) context.Context {
+// testContext is a context in whose time nothing hangs.
+func testContext(tb testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
 	tb.Cleanup(cancel)
 	return ctx
@@ -151,14 +151,14 @@ func TestFetchBoxList(t *testing.T) {
 		}
 		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, path)})
 		if i == 2 {
-			mustSettle(t, box, job.JobID, client.FetchFailed)
+			mustFinish(t, box, job.JobID, client.FetchFailed)
 		} else {
-			mustSettle(t, box, job.JobID, client.FetchCompleted)
+			mustFinish(t, box, job.JobID, client.FetchCompleted)
 		}
 		want = append([]string{job.JobID}, want...)
 	}
 	ids := func(filter client.FetchBoxFilter) (ids []string) {
-		for _, job := range all(t, box.Jobs(soon(t), filter)) {
+		for _, job := range mustCollect(t, box.Jobs(testContext(t), filter)) {
 			ids = append(ids, job.ID)
 		}
 		return ids
@@ -169,7 +169,7 @@ func TestFetchBoxList(t *testing.T) {
 	if got := ids(client.FetchBoxFilter{Status: client.FetchFailed}); !slices.Equal(got, want[2:3]) {
 		t.Errorf("failed are %v, want %v", got, want[2:3])
 	}
-	for _, err := range box.Jobs(soon(t), client.FetchBoxFilter{Status: "lost"}) {
+	for _, err := range box.Jobs(testContext(t), client.FetchBoxFilter{Status: "lost"}) {
 		wantCode(t, err, client.ErrInvalid, client.FetchInvalidPayload)
 	}
 }
@@ -177,7 +177,7 @@ func TestFetchBoxList(t *testing.T) {
 func TestFetchBoxHealth(t *testing.T) {
 	t.Parallel()
 	box, _ := mustBox(t, client.Config{}, nil)
-	health, err := box.Health(soon(t))
+	health, err := box.Health(testContext(t))
 	if err != nil || health.Status != "ok" || len(health.Components) != 5 || health.Components["storage"].Status != "ok" {
 		t.Errorf("got %+v, %v", health, err)
 	}
@@ -186,7 +186,7 @@ func TestFetchBoxHealth(t *testing.T) {
 		_, _ = io.WriteString(w, `{"status":"down","components":{"ledger":{"status":"down","detail":"it does not answer"}}}`)
 	}))
 	t.Cleanup(down.Close)
-	health, err = mustClient(t, client.Config{BaseURL: down.URL}).FetchBox().Health(soon(t))
+	health, err = mustClient(t, client.Config{BaseURL: down.URL}).FetchBox().Health(testContext(t))
 	if err != nil || health.Status != "down" || health.Components["ledger"].Detail != "it does not answer" {
 		t.Errorf("got %+v, %v", health, err)
 	}
@@ -200,18 +200,18 @@ func TestFetchBoxTokens(t *testing.T) {
 	origin, _ := pagesOrigin(t)
 	spec := client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a")}
 	receipt := mustSubmit(t, box, spec)
-	_, err := box.Job(soon(t), receipt.JobID)
+	_, err := box.Job(testContext(t), receipt.JobID)
 	wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
-	for _, err := range box.Logs(soon(t), receipt.JobID, client.FetchBoxLog{}) {
+	for _, err := range box.Logs(testContext(t), receipt.JobID, client.FetchBoxLogOptions{}) {
 		wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
 	}
 	operator := box.WithOperatorToken("operators")
-	mustSettle(t, operator, receipt.JobID, client.FetchCompleted)
-	if len(all(t, operator.Logs(soon(t), receipt.JobID, client.FetchBoxLog{}))) == 0 {
+	mustFinish(t, operator, receipt.JobID, client.FetchCompleted)
+	if len(mustCollect(t, operator.Logs(testContext(t), receipt.JobID, client.FetchBoxLogOptions{}))) == 0 {
 		t.Error("the log is empty")
 	}
 	mustSubmit(t, operator, spec) // still as a client
-	_, err = mustClient(t, client.Config{BaseURL: server.url}).FetchBox().Submit(soon(t), spec)
+	_, err = mustClient(t, client.Config{BaseURL: server.url}).FetchBox().Submit(testContext(t), spec)
 	wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
 }
 
@@ -220,17 +220,17 @@ func TestFetchBoxRefusals(t *testing.T) {
 	t.Parallel()
 	box, _ := mustBox(t, client.Config{}, nil)
 	good := pagesManifest(t, "http://127.0.0.1:1", "a")
-	_, err := box.Submit(soon(t), client.FetchBoxSpec{Type: "unknown", Manifest: good})
+	_, err := box.Submit(testContext(t), client.FetchBoxSpec{Type: "unknown", Manifest: good})
 	wantCode(t, err, client.ErrInvalid, client.FetchUnsupportedJobType)
 	if errors.Is(err, client.ErrUnauthorized) {
 		t.Error("a job type that is not registered is taken for a wrong token")
 	}
-	_, err = box.Submit(soon(t), client.FetchBoxSpec{Type: "pages", Manifest: json.RawMessage(`{"manifest_version":"v2"}`)})
+	_, err = box.Submit(testContext(t), client.FetchBoxSpec{Type: "pages", Manifest: json.RawMessage(`{"manifest_version":"v2"}`)})
 	wantCode(t, err, client.ErrInvalid, client.FetchInvalidPayload)
 	large := json.RawMessage(`"` + strings.Repeat("a", 6<<20) + `"`)
-	_, err = box.Submit(soon(t), client.FetchBoxSpec{Type: "pages", Manifest: large})
+	_, err = box.Submit(testContext(t), client.FetchBoxSpec{Type: "pages", Manifest: large})
 	wantCode(t, err, client.ErrInvalid, client.FetchPayloadTooLarge)
-	_, err = box.Job(soon(t), "019a0000-0000-7000-8000-000000000000")
+	_, err = box.Job(testContext(t), "019a0000-0000-7000-8000-000000000000")
 	wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
 
 	nobody := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1", Retry: client.Retry{MaxTries: 1}}).FetchBox()
@@ -242,7 +242,7 @@ func TestFetchBoxRefusals(t *testing.T) {
 		"a trimmed key":    {Type: "pages", Manifest: good, IdempotencyKey: " k"},
 		"bytes":            {Type: "pages", Manifest: good, Tenant: "\xff"},
 	} {
-		receipt, err := nobody.Submit(soon(t), spec)
+		receipt, err := nobody.Submit(testContext(t), spec)
 		var fail *client.Error
 		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &fail) || fail.Uncertain || receipt.JobID != "" || receipt.IdempotencyKey == "" {
 			t.Errorf("%s: got %+v, %v", name, receipt, err)
@@ -314,7 +314,7 @@ func TestFetchBoxLostAnswer(t *testing.T) {
 		key := r.Header.Get("X-Fetchbox-Idempotency-Key")
 		mu.Lock()
 		defer mu.Unlock()
-		if _, again := lost[key]; again || err != nil || key == "" {
+		if _, repeated := lost[key]; repeated || err != nil || key == "" {
 			return resp, err
 		}
 		defer resp.Body.Close()
@@ -330,7 +330,7 @@ func TestFetchBoxLostAnswer(t *testing.T) {
 			t.Errorf("under key %q: the first answer was %s, the second is %+v", receipt.IdempotencyKey, text, receipt)
 		}
 	}
-	if got := all(t, box.Jobs(soon(t), client.FetchBoxFilter{})); len(got) != 2 {
+	if got := mustCollect(t, box.Jobs(testContext(t), client.FetchBoxFilter{})); len(got) != 2 {
 		t.Errorf("there are %d jobs, want 2", len(got))
 	}
 }
@@ -338,7 +338,7 @@ func TestFetchBoxLostAnswer(t *testing.T) {
 // A server that downloads nothing itself leaves its tasks to workers.
 func TestFetchBoxWorker(t *testing.T) {
 	t.Parallel()
-	s, stop, err := serveBox(func(c *fetchbox.Config) { c.Off = true })
+	s, stop, err := serveBox(func(c *fetchbox.Config) { c.NoLocalWorkers = true })
 	must(t, err)
 	t.Cleanup(stop)
 	c := mustClient(t, client.Config{BaseURL: s.url})
@@ -346,7 +346,7 @@ func TestFetchBoxWorker(t *testing.T) {
 	job := mustSubmit(t, c.FetchBox(), client.FetchBoxSpec{Type: "pages", Tenant: "acme", Manifest: pagesManifest(t, "http://nobody.test", "a", "b")})
 	var mu sync.Mutex
 	got := map[string]client.FetchBoxTask{}
-	ctx, end := context.WithCancel(soon(t))
+	ctx, end := context.WithCancel(testContext(t))
 	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractFetchBox, Concurrency: 2, Handlers: map[string]client.JobHandler{
 		"pages": client.TypedJob(func(_ context.Context, _ *client.JobRun, task client.FetchBoxTask) (any, error) {
 			mu.Lock()
@@ -359,7 +359,7 @@ func TestFetchBoxWorker(t *testing.T) {
 		})}}
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	ended := mustSettle(t, c.FetchBox(), job.JobID, client.FetchFailed)
+	ended := mustFinish(t, c.FetchBox(), job.JobID, client.FetchFailed)
 	end()
 	must(t, <-done)
 	if ended.Completed != 1 || ended.Failed != 1 || ended.LastError == nil || ended.LastError.Message != "it cannot be had" {

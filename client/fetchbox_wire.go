@@ -20,8 +20,8 @@ const (
 	FetchFailed     FetchBoxStatus = "failed"      // all are settled, not all succeeded
 )
 
-// Settled reports whether nothing of the job is open.
-func (s FetchBoxStatus) Settled() bool { return s == FetchCompleted || s == FetchFailed }
+// Final reports whether nothing of the job is open.
+func (s FetchBoxStatus) Final() bool { return s == FetchCompleted || s == FetchFailed }
 
 // FetchBoxSpec is a manifest as it is submitted. Type and Manifest are needed.
 type FetchBoxSpec struct {
@@ -161,8 +161,8 @@ type FetchBoxJob struct {
 	LastError *FetchBoxFailure `json:"last_error"`
 }
 
-// Open is how many downloads are not settled.
-func (j FetchBoxJob) Open() int { return j.Total - j.Completed - j.Failed }
+// Remaining is how many downloads are not settled.
+func (j FetchBoxJob) Remaining() int { return j.Total - j.Completed - j.Failed }
 
 // FetchBoxTask is a download as the server has it, also as a [JobWorker] gets
 // it and as a direct producer publishes it (G-FB-36).
@@ -244,10 +244,10 @@ type FetchBoxHealth struct {
 
 // readFetchBox takes what an error of FetchBox says (FB-045).
 func (e *Error) readFetchBox(body []byte) {
-	var told struct {
+	var envelope struct {
 		Error struct{ Code, Message string }
 	}
-	if json.Unmarshal(body, &told) == nil && told.Error.Code != "" {
-		e.Code, e.Message = told.Error.Code, told.Error.Message
+	if json.Unmarshal(body, &envelope) == nil && envelope.Error.Code != "" {
+		e.Code, e.Message = envelope.Error.Code, envelope.Error.Message
 	}
 }

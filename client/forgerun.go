@@ -59,29 +59,29 @@ const (
 
 // forgeCall makes a call whose answer is JSON.
 func forgeCall[T any](ctx context.Context, f *ForgeRun, c call) (T, error) {
-	if _, own := c.header["Authorization"]; f.key != "" && !own {
+	if _, hasOwn := c.header["Authorization"]; f.key != "" && !hasOwn {
 		c.header = c.header.Clone()
 		if c.header == nil {
 			c.header = http.Header{}
 		}
 		c.header.Set("Authorization", "Bearer "+f.key)
 	}
-	return ask[T](ctx, f.client, c)
+	return doJSON[T](ctx, f.client, c)
 }
 
 // open marks a call as one without credentials, whatever the client has.
-func open(header http.Header) http.Header {
+func withoutCredentials(header http.Header) http.Header {
 	header["Authorization"] = nil
 	return header
 }
 
-// idempotent is the header of a call that may be repeated.
-func idempotent(key string) http.Header {
+// idempotencyHeader is the header of a call that may be repeated.
+func idempotencyHeader(key string) http.Header {
 	return http.Header{"Idempotency-Key": {orDefault(key, rand.Text())}}
 }
 
-// body encodes what needs no care.
-func body(value any) []byte {
+// encodeBody encodes what needs no care.
+func encodeBody(value any) []byte {
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // strings, booleans and times of a sane year only
@@ -101,7 +101,7 @@ func forgePath(members ...string) string {
 func forgePages[T any](ctx context.Context, f *ForgeRun, op, path string, query url.Values, size int) iter.Seq2[T, error] {
 	return pages(query, size, func(query url.Values) (page[T], error) {
 		return forgeCall[page[T]](ctx, f, call{op: op, method: http.MethodGet, path: path,
-			query: query.Encode(), reads: true, accept: []int{http.StatusOK}})
+			query: query.Encode(), readOnly: true, accept: []int{http.StatusOK}})
 	})
 }
 

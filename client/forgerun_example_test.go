@@ -55,19 +55,19 @@ func ExampleForgeRun() {
 // A receiver answers 2xx to what is genuine and new, and drops repeats.
 func ExampleVerifyWebhook() {
 	secret := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // from RegisterWebhook
-	seen := map[string]bool{}
+	visited := map[string]bool{}
 	http.HandleFunc("POST /hook", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 		if err != nil {
 			return
 		}
 		notice, err := client.VerifyWebhook([]string{secret}, r.Header, body, time.Now())
-		if errors.Is(err, client.ErrNotGenuine) {
+		if errors.Is(err, client.ErrInvalidWebhook) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		if !seen[notice.EventID] {
-			seen[notice.EventID] = true
+		if !visited[notice.EventID] {
+			visited[notice.EventID] = true
 			fmt.Println(notice.JobID, notice.Prev, "→", notice.Next)
 		}
 	})
@@ -75,10 +75,10 @@ func ExampleVerifyWebhook() {
 
 // exampleForge is a stand-in for a server, with answers ready.
 func exampleForge() (baseURL string, stop func()) {
-	answers := []forgeAnswer{ok(201, `{"client_id":"c-1"}`), ok(201, forgeIssued),
-		ok(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`), ok(200, forgeJob),
-		ok(200, `{"job_id":"j-1","state":"QUEUED","updated_at":"`+forgeAt+`","attempt":1}`),
-		ok(200, `{"job_id":"j-1","state":"SUCCEEDED","outcome":"SUCCESS"}`)}
+	answers := []forgeAnswer{okAnswer(201, `{"client_id":"c-1"}`), okAnswer(201, forgeIssued),
+		okAnswer(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`), okAnswer(200, forgeJob),
+		okAnswer(200, `{"job_id":"j-1","state":"QUEUED","updated_at":"`+forgeAt+`","attempt":1}`),
+		okAnswer(200, `{"job_id":"j-1","state":"SUCCEEDED","outcome":"SUCCESS"}`)}
 	server := httptest.NewServer(&forgeScript{answers: answers})
 	return server.URL, server.Close
 }

@@ -36,7 +36,7 @@ func (f *ForgeRun) Submit(ctx context.Context, spec ForgeRunSpec) (ForgeRunRecei
 		wire.ExecutionAt = &at
 	}
 	got, err := forgeCall[ForgeRunReceipt](ctx, f, call{op: op, method: http.MethodPost, path: "/v1/jobs",
-		body: body(wire), accept: []int{http.StatusAccepted}})
+		body: encodeBody(wire), accept: []int{http.StatusAccepted}})
 	got.IdempotencyKey = wire.Key
 	return got, err
 }
@@ -84,7 +84,7 @@ func forgeJob[T any](ctx context.Context, f *ForgeRun, op, method, jobID string,
 		var none T
 		return none, invalid(op, "%v", err)
 	}
-	return forgeCall[T](ctx, f, call{op: op, method: method, reads: method == http.MethodGet,
+	return forgeCall[T](ctx, f, call{op: op, method: method, readOnly: method == http.MethodGet,
 		path: forgePath(append([]string{"jobs", jobID}, rest...)...), accept: []int{http.StatusOK}})
 }
 

@@ -50,7 +50,7 @@ func (f *ForgeRun) CreateClient(ctx context.Context, idempotencyKey string) (cli
 	got, err := forgeCall[struct {
 		ID string `json:"client_id"`
 	}](ctx, f, call{op: "forgerun create client", method: http.MethodPost, path: "/v1/clients",
-		header: open(idempotent(idempotencyKey)), accept: []int{http.StatusCreated}})
+		header: withoutCredentials(idempotencyHeader(idempotencyKey)), accept: []int{http.StatusCreated}})
 	return got.ID, err
 }
 
@@ -80,13 +80,13 @@ func (f *ForgeRun) createKey(ctx context.Context, op, clientID string, opts Forg
 	if err := checkName("client id", clientID); err != nil {
 		return ForgeRunIssuedKey{}, invalid(op, "%v", err)
 	}
-	header := idempotent(opts.IdempotencyKey)
+	header := idempotencyHeader(opts.IdempotencyKey)
 	if anonymous {
-		header = open(header)
+		header = withoutCredentials(header)
 	}
 	return forgeCall[ForgeRunIssuedKey](ctx, f, call{op: op, method: http.MethodPost,
 		path: forgePath("clients", clientID, "keys"), header: header,
-		body: body(map[string]bool{"rotate": opts.Rotate}), accept: []int{http.StatusCreated, http.StatusOK}})
+		body: encodeBody(map[string]bool{"rotate": opts.Rotate}), accept: []int{http.StatusCreated, http.StatusOK}})
 }
 
 // RenewKey makes a new key in place of the one it is asked with, which may
@@ -101,7 +101,7 @@ func (f *ForgeRun) RenewKey(ctx context.Context, clientID string) (ForgeRunIssue
 		return ForgeRunIssuedKey{}, invalid(op, "%v", err)
 	}
 	return forgeCall[ForgeRunIssuedKey](ctx, f, call{op: op, method: http.MethodPost,
-		path: forgePath("clients", clientID, "keys", "renew"), header: idempotent(""),
+		path: forgePath("clients", clientID, "keys", "renew"), header: idempotencyHeader(""),
 		body: []byte("{}"), accept: []int{http.StatusOK}})
 }
 
@@ -118,7 +118,7 @@ func (f *ForgeRun) RevokeKey(ctx context.Context, clientID, keyID string) error 
 	}
 	_, err := forgeCall[struct{}](ctx, f, call{op: op, method: http.MethodPost,
 		path: forgePath("clients", clientID, "keys", "revoke"),
-		body: body(map[string]string{"key_id": keyID}), accept: []int{http.StatusOK}})
+		body: encodeBody(map[string]string{"key_id": keyID}), accept: []int{http.StatusOK}})
 	return err
 }
 

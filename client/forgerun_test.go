@@ -24,7 +24,7 @@ import (
 type forgeScript struct {
 	mu      sync.Mutex
 	answers []forgeAnswer
-	asked   []forgeAsked
+	requests   []forgeRequest
 }
 
 type forgeAnswer struct {
@@ -34,7 +34,7 @@ type forgeAnswer struct {
 	drop   bool // close the connection instead
 }
 
-type forgeAsked struct {
+type forgeRequest struct {
 	line, auth, key, mediaType, body string
 	at                               time.Time
 }
@@ -43,9 +43,9 @@ func (s *forgeScript) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, forgeAsked{r.Method + " " + r.RequestURI, strings.Join(r.Header.Values("Authorization"), "|"),
+	s.requests = append(s.requests, forgeRequest{r.Method + " " + r.RequestURI, strings.Join(r.Header.Values("Authorization"), "|"),
 		r.Header.Get("Idempotency-Key"), r.Header.Get("Content-Type"), string(text), time.Now()})
-	a := s.answers[min(len(s.asked), len(s.answers))-1]
+	a := s.answers[min(len(s.requests), len(s.answers))-1]
 	if a.drop {
 		panic(http.ErrAbortHandler)
 	}
@@ -60,10 +60,10 @@ func (s *forgeScript) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-func ok(status int, body string) forgeAnswer { return forgeAnswer{status: status, body: body} }
+func okAnswer(status int, body string) forgeAnswer { return forgeAnswer{status: status, body: body} }
 
-func problem(status int, code, detail string) forgeAnswer {
-	return ok(status, fmt.Sprintf(`{"type":"about:blank","title":%q,"status":%d,"detail":%q,"instance":"req-1","code":%q}`,
+func problemAnswer(status int, code, detail string) forgeAnswer {
+	return okAnswer(status, fmt.Sprintf(`{"type":"about:blank","title":%q,"status":%d,"detail":%q,"instance":"req-1","code":%q}`,
 		http.StatusText(status), status, detail, code))
 }
 
@@ -151,60 +151,60 @@ func TestForgeRun_routes(t *testing.T) {
 		auth   string // "Bearer mr_key" unless given
 	}{
 		"FR-037 create client": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.CreateClient(ctx, "") },
-			ok(201, `{"client_id":"c-1"}`), "c-1", "POST /v1/clients", "made", "", "none"},
+			okAnswer(201, `{"client_id":"c-1"}`), "c-1", "POST /v1/clients", "made", "", "none"},
 		"FR-042 first key": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.FirstKey(ctx, "c-1") },
-			ok(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made", `{"rotate":false}`, "none"},
+			okAnswer(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made", `{"rotate":false}`, "none"},
 		"FR-043 existing key": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return f.CreateKey(ctx, "c-1", client.ForgeRunKeyOptions{IdempotencyKey: "mine"})
-		}, ok(200, forgeExisting), client.ForgeRunIssuedKey{ForgeRunKey: client.ForgeRunKey{ID: "k-1", CreatedAt: at,
+		}, okAnswer(200, forgeExisting), client.ForgeRunIssuedKey{ForgeRunKey: client.ForgeRunKey{ID: "k-1", CreatedAt: at,
 			ExpiresAt: ptr(forgeTime("2026-05-30T12:00:00Z"))}}, "POST /v1/clients/c-1/keys", "mine", `{"rotate":false}`, ""},
 		"FR-044 rotate": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return f.CreateKey(ctx, "c-1", client.ForgeRunKeyOptions{Rotate: true})
-		}, ok(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made", `{"rotate":true}`, ""},
+		}, okAnswer(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made", `{"rotate":true}`, ""},
 		"FR-047 renew": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.RenewKey(ctx, "c/1") },
-			ok(200, forgeIssued), issued, "POST /v1/clients/c%2F1/keys/renew", "made", `{}`, ""},
+			okAnswer(200, forgeIssued), issued, "POST /v1/clients/c%2F1/keys/renew", "made", `{}`, ""},
 		"FR-050 revoke": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return nil, f.RevokeKey(ctx, "c-1", "k-1") },
-			ok(200, `{"revoked":true}`), nil, "POST /v1/clients/c-1/keys/revoke", "", `{"key_id":"k-1"}`, ""},
+			okAnswer(200, `{"revoked":true}`), nil, "POST /v1/clients/c-1/keys/revoke", "", `{"key_id":"k-1"}`, ""},
 		"keys": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return collect(f.Keys(ctx, "c-1")) },
-			ok(200, `{"items":[{"key_id":"k-1","created_at":"`+forgeAt+`","expires_at":null,"revoked_at":"`+forgeAt+`"}],"next_cursor":null,"has_more":false}`),
+			okAnswer(200, `{"items":[{"key_id":"k-1","created_at":"`+forgeAt+`","expires_at":null,"revoked_at":"`+forgeAt+`"}],"next_cursor":null,"has_more":false}`),
 			[]client.ForgeRunKey{{ID: "k-1", CreatedAt: at, RevokedAt: &at}}, "GET /v1/clients/c-1/keys", "", "", ""},
 		"FR-056 submit": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return f.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred, Kind: client.ForgeScheduledOnTime, Callback: "http://x/",
 				ExecutionAt: time.Date(2026, 3, 1, 13, 0, 0, 123456789, time.FixedZone("", 3600)), IdempotencyKey: "mine"})
-		}, ok(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`),
+		}, okAnswer(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`),
 			client.ForgeRunReceipt{JobID: "j-1", State: client.ForgeCreated, CreatedAt: at, IdempotencyKey: "mine"}, "POST /v1/jobs", "",
 			`{"type":"DEFERRED","work_kind":"SCHEDULED_ON_TIME","execution_at":"` + forgeAt + `","callback":"http://x/","idempotency_key":"mine"}`, ""},
 		"FR-120 get": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Get(ctx, "j-1") },
-			ok(200, forgeJob), job, "GET /v1/jobs/j-1", "", "", ""},
+			okAnswer(200, forgeJob), job, "GET /v1/jobs/j-1", "", "", ""},
 		"FR-121 get, not ended": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Get(ctx, "..") },
-			ok(200, forgeJobOpen), jobOpen, "GET /v1/jobs/%2E%2E", "", "", ""},
+			okAnswer(200, forgeJobOpen), jobOpen, "GET /v1/jobs/%2E%2E", "", "", ""},
 		"FR-125 report": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Report(ctx, "j-1") },
-			ok(200, forgeReport), report, "GET /v1/jobs/j-1/report", "", "", ""},
+			okAnswer(200, forgeReport), report, "GET /v1/jobs/j-1/report", "", "", ""},
 		"FR-133 cancel": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Cancel(ctx, "j-1") },
-			ok(200, `{"job_id":"j-1","state":"CANCELED","updated_at":"`+forgeAt+`"}`),
+			okAnswer(200, `{"job_id":"j-1","state":"CANCELED","updated_at":"`+forgeAt+`"}`),
 			client.ForgeRunChange{JobID: "j-1", State: client.ForgeCanceled, UpdatedAt: at}, "POST /v1/jobs/j-1/cancel", "", "", ""},
 		"FR-139 retry": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Retry(ctx, "j-1") },
-			ok(200, `{"job_id":"j-1","state":"QUEUED","updated_at":"`+forgeAt+`","attempt":1}`),
+			okAnswer(200, `{"job_id":"j-1","state":"QUEUED","updated_at":"`+forgeAt+`","attempt":1}`),
 			client.ForgeRunChange{JobID: "j-1", State: client.ForgeQueued, UpdatedAt: at, Attempt: 1}, "POST /v1/jobs/j-1/retry", "", "", ""},
 		"FR-185 register": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return f.RegisterWebhook(ctx, "http://x/", []client.ForgeRunEventName{client.ForgeJobFailed}, "")
-		}, ok(201, `{"webhook_id":"w-1","created_at":"`+forgeAt+`","secret":"whsec_eA=="}`),
+		}, okAnswer(201, `{"webhook_id":"w-1","created_at":"`+forgeAt+`","secret":"whsec_eA=="}`),
 			client.ForgeRunRegistration{ID: "w-1", CreatedAt: at, Secret: "whsec_eA=="}, "POST /v1/webhooks", "made", `{"url":"http://x/","events":["job_failed"]}`, ""},
 		"webhooks": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return collect(f.Webhooks(ctx)) },
-			ok(200, `{"items":[`+hookText+`],"next_cursor":null,"has_more":false}`), []client.ForgeRunWebhook{hook}, "GET /v1/webhooks", "", "", ""},
+			okAnswer(200, `{"items":[`+hookText+`],"next_cursor":null,"has_more":false}`), []client.ForgeRunWebhook{hook}, "GET /v1/webhooks", "", "", ""},
 		"FR-188 delete": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return nil, f.DeleteWebhook(ctx, "w-1") },
-			ok(200, `{"deleted":true}`), nil, "DELETE /v1/webhooks/w-1", "", "", ""},
+			okAnswer(200, `{"deleted":true}`), nil, "DELETE /v1/webhooks/w-1", "", "", ""},
 		"rotate secret": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.RotateWebhookSecret(ctx, "w-1") },
-			ok(200, `{"webhook_id":"w-1","secret":"whsec_eQ=="}`), "whsec_eQ==", "POST /v1/webhooks/w-1/rotate-secret", "", "", ""},
+			okAnswer(200, `{"webhook_id":"w-1","secret":"whsec_eQ=="}`), "whsec_eQ==", "POST /v1/webhooks/w-1/rotate-secret", "", "", ""},
 		"enable": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.EnableWebhook(ctx, "w-1") },
-			ok(200, hookText), hook, "POST /v1/webhooks/w-1/enable", "", "", ""},
+			okAnswer(200, hookText), hook, "POST /v1/webhooks/w-1/enable", "", "", ""},
 		"deliveries": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return collect(f.Deliveries(ctx, "w-1", 7))
 		},
-			ok(200, `{"items":[`+forgeDelivery+`],"next_cursor":null,"has_more":false}`), []client.ForgeRunDelivery{delivery},
+			okAnswer(200, `{"items":[`+forgeDelivery+`],"next_cursor":null,"has_more":false}`), []client.ForgeRunDelivery{delivery},
 			"GET /v1/webhooks/w-1/deliveries?limit=7", "", "", ""},
 		"replay": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.ReplayDelivery(ctx, "w-1", "d-1") },
-			ok(202, forgeDelivery), delivery, "POST /v1/webhooks/w-1/deliveries/d-1/replay", "", "", ""},
+			okAnswer(202, forgeDelivery), delivery, "POST /v1/webhooks/w-1/deliveries/d-1/replay", "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +214,7 @@ func TestForgeRun_routes(t *testing.T) {
 			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
-			asked := script.asked[0]
+			asked := script.requests[0]
 			auth := map[string]string{"": "Bearer mr_key", "none": ""}[tt.auth]
 			mediaType := ""
 			if tt.body != "" {
@@ -224,7 +224,7 @@ func TestForgeRun_routes(t *testing.T) {
 				asked.key = "made"
 			}
 			asked.at = time.Time{}
-			if want := (forgeAsked{line: tt.line, auth: auth, key: tt.key, mediaType: mediaType, body: tt.body}); asked != want {
+			if want := (forgeRequest{line: tt.line, auth: auth, key: tt.key, mediaType: mediaType, body: tt.body}); asked != want {
 				t.Errorf("asked %+v\nwant  %+v", asked, want)
 			}
 		})
@@ -246,20 +246,20 @@ func collect[T any](items func(func(T, error) bool)) (all []T, err error) {
 func TestForgeRun_pages(t *testing.T) {
 	t.Parallel()
 	pages := []forgeAnswer{
-		ok(200, `{"items":[{"job_id":"1"},{"job_id":"2"}],"next_cursor":"a&b","has_more":true}`),
-		ok(200, `{"items":[],"next_cursor":"c","has_more":true}`),
-		ok(200, `{"items":[{"job_id":"3"}],"next_cursor":null,"has_more":false}`)}
+		okAnswer(200, `{"items":[{"job_id":"1"},{"job_id":"2"}],"next_cursor":"a&b","has_more":true}`),
+		okAnswer(200, `{"items":[],"next_cursor":"c","has_more":true}`),
+		okAnswer(200, `{"items":[{"job_id":"3"}],"next_cursor":null,"has_more":false}`)}
 	f, script := mustForge(t, pages...)
 	jobs, err := collect(f.Jobs(t.Context(), client.ForgeRunFilter{State: client.ForgeFailed, PageSize: 2}))
 	if err != nil || len(jobs) != 3 || jobs[2].ID != "3" {
 		t.Errorf("got %+v, %v", jobs, err)
 	}
 	for i, want := range []string{"limit=2&state=FAILED", "cursor=a%26b&limit=2&state=FAILED", "cursor=c&limit=2&state=FAILED"} {
-		if got := script.asked[i].line; got != "GET /v1/jobs?"+want {
+		if got := script.requests[i].line; got != "GET /v1/jobs?"+want {
 			t.Errorf("page %d: %s", i, got)
 		}
 	}
-	if got := script.asked[0].auth; got != "Bearer configured" {
+	if got := script.requests[0].auth; got != "Bearer configured" {
 		t.Errorf("without a key of its own it is asked as %q", got)
 	}
 
@@ -267,11 +267,11 @@ func TestForgeRun_pages(t *testing.T) {
 	for range f.Jobs(t.Context(), client.ForgeRunFilter{}) {
 		break
 	}
-	if len(script.asked) != 1 {
-		t.Errorf("%d pages for one job", len(script.asked))
+	if len(script.requests) != 1 {
+		t.Errorf("%d pages for one job", len(script.requests))
 	}
 
-	f, _ = mustForge(t, pages[0], problem(403, client.ForgeKeyDisabled, "revoked"))
+	f, _ = mustForge(t, pages[0], problemAnswer(403, client.ForgeKeyDisabled, "revoked"))
 	jobs, err = collect(f.Jobs(t.Context(), client.ForgeRunFilter{}))
 	if len(jobs) != 2 || !errors.Is(err, client.ErrUnauthorized) {
 		t.Errorf("a list that broke gave %d jobs and %v", len(jobs), err)
@@ -280,7 +280,7 @@ func TestForgeRun_pages(t *testing.T) {
 
 func TestForgeRun_errors(t *testing.T) {
 	t.Parallel()
-	f, _ := mustForge(t, problem(409, client.ForgeIdempotencyConflict, "the key has submitted another job"))
+	f, _ := mustForge(t, problemAnswer(409, client.ForgeIdempotencyConflict, "the key has submitted another job"))
 	receipt, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute, IdempotencyKey: "k"})
 	var fail *client.Error
 	if !errors.As(err, &fail) || !errors.Is(err, client.ErrConflict) || fail.Retryable() {
@@ -298,9 +298,9 @@ func TestForgeRun_errors(t *testing.T) {
 
 	for name, answer := range map[string]forgeAnswer{
 		"no problem document": {status: 409, body: "<html>", header: map[string]string{"Content-Type": "text/html"}},
-		"a broken one":        ok(409, `{"code":`),
-		"one without members": ok(409, `{}`),
-		"one of another kind": ok(409, `["code"]`),
+		"a broken one":        okAnswer(409, `{"code":`),
+		"one without members": okAnswer(409, `{}`),
+		"one of another kind": okAnswer(409, `["code"]`),
 	} {
 		f, _ := mustForge(t, answer)
 		_, err := f.Cancel(t.Context(), "j")
@@ -309,7 +309,7 @@ func TestForgeRun_errors(t *testing.T) {
 		}
 	}
 
-	f, _ = mustForge(t, ok(202, `{"job_id":7}`))
+	f, _ = mustForge(t, okAnswer(202, `{"job_id":7}`))
 	if _, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute}); !errors.As(err, &fail) || !fail.Uncertain {
 		t.Errorf("an answer that cannot be read: %v", err)
 	}
@@ -321,8 +321,8 @@ func TestForgeRun_errors(t *testing.T) {
 	_, renewErr := f.RenewKey(t.Context(), "\xff")
 	for name, err := range map[string]error{"id": getErr, "year": yearErr, "delivery": replayErr, "client": keyErr, "renew": renewErr,
 		"revoke": f.RevokeKey(t.Context(), "", "k"), "webhook": f.DeleteWebhook(t.Context(), "")} {
-		if !errors.Is(err, client.ErrInvalid) || len(script.asked) != 0 {
-			t.Errorf("%s: %v, %d requests", name, err, len(script.asked))
+		if !errors.Is(err, client.ErrInvalid) || len(script.requests) != 0 {
+			t.Errorf("%s: %v, %d requests", name, err, len(script.requests))
 		}
 	}
 }
@@ -332,43 +332,43 @@ func TestForgeRun_errors(t *testing.T) {
 func TestForgeRun_repeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		limited := problem(429, client.ForgeRateLimited, "per minute")
+		limited := problemAnswer(429, client.ForgeRateLimited, "per minute")
 		limited.header = map[string]string{"Retry-After": "20"}
-		full := problem(503, client.ForgeQueueFull, "")
+		full := problemAnswer(503, client.ForgeQueueFull, "")
 		f, script := directForge(t, client.Config{}, forgeAnswer{drop: true}, limited, full,
-			ok(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`))
+			okAnswer(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`))
 		got, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute})
-		if err != nil || got.JobID != "j-1" || len(script.asked) != 4 {
-			t.Fatalf("%+v, %v after %d requests", got, err, len(script.asked))
+		if err != nil || got.JobID != "j-1" || len(script.requests) != 4 {
+			t.Fatalf("%+v, %v after %d requests", got, err, len(script.requests))
 		}
-		if wait := script.asked[2].at.Sub(script.asked[1].at); wait < 20*time.Second || wait > 21*time.Second {
+		if wait := script.requests[2].at.Sub(script.requests[1].at); wait < 20*time.Second || wait > 21*time.Second {
 			t.Errorf("waited %s, asked for 20 s", wait)
 		}
 		var sent struct {
 			Key string `json:"idempotency_key"`
 		}
-		for _, a := range script.asked {
-			if a.body != script.asked[0].body {
-				t.Errorf("repeated as %s, first %s", a.body, script.asked[0].body)
+		for _, a := range script.requests {
+			if a.body != script.requests[0].body {
+				t.Errorf("repeated as %s, first %s", a.body, script.requests[0].body)
 			}
 		}
-		if err := json.Unmarshal([]byte(script.asked[0].body), &sent); err != nil || sent.Key == "" || sent.Key != got.IdempotencyKey {
+		if err := json.Unmarshal([]byte(script.requests[0].body), &sent); err != nil || sent.Key == "" || sent.Key != got.IdempotencyKey {
 			t.Errorf("key %q, receipt %q, %v", sent.Key, got.IdempotencyKey, err)
 		}
-		again, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute})
-		if err != nil || again.IdempotencyKey == got.IdempotencyKey {
-			t.Errorf("another submit went under the same key %q, %v", again.IdempotencyKey, err)
+		repeated, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute})
+		if err != nil || repeated.IdempotencyKey == got.IdempotencyKey {
+			t.Errorf("another submit went under the same key %q, %v", repeated.IdempotencyKey, err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // bounded by the context
 		f, _ := directForge(t, client.Config{Retry: client.Retry{MaxTries: -1}}, forgeAnswer{drop: true})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		began := time.Now()
+		started := time.Now()
 		receipt, err := f.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute})
 		var fail *client.Error
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &fail) || !fail.Uncertain || time.Since(began) != time.Minute {
-			t.Errorf("%v after %s", err, time.Since(began))
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &fail) || !fail.Uncertain || time.Since(started) != time.Minute {
+			t.Errorf("%v after %s", err, time.Since(started))
 		}
 		if receipt.IdempotencyKey == "" {
 			t.Error("nobody knows under which key to ask again")
@@ -378,7 +378,7 @@ func TestForgeRun_repeats(t *testing.T) {
 
 func TestForgeRun_Wait(t *testing.T) {
 	t.Parallel()
-	ended := ok(200, forgeJob)
+	ended := okAnswer(200, forgeJob)
 	for name, tt := range map[string]struct {
 		answers []forgeAnswer
 		asked   int
@@ -387,11 +387,11 @@ func TestForgeRun_Wait(t *testing.T) {
 		most    time.Duration
 	}{
 		"ended already":    {[]forgeAnswer{ended}, 1, nil, 0, 0},
-		"ends":             {[]forgeAnswer{ok(200, forgeJobOpen), ok(200, forgeJobOpen), ended}, 3, nil, 50 * time.Millisecond, 150 * time.Millisecond},
+		"ends":             {[]forgeAnswer{okAnswer(200, forgeJobOpen), okAnswer(200, forgeJobOpen), ended}, 3, nil, 50 * time.Millisecond, 150 * time.Millisecond},
 		"server away":      {[]forgeAnswer{{drop: true}, {drop: true}, {drop: true}, {drop: true}, {drop: true}, {drop: true}, {drop: true}, ended}, 8, nil, 0, 5 * time.Second},
 		"asked to wait":    {[]forgeAnswer{{status: 503, header: map[string]string{"Retry-After": "120"}}, ended}, 2, nil, 2 * time.Minute, 2*time.Minute + time.Second},
-		"unknown":          {[]forgeAnswer{problem(404, client.ForgeNotFound, "no such job")}, 1, client.ErrNotFound, 0, 0},
-		"context":          {[]forgeAnswer{ok(200, forgeJobOpen)}, 0, context.DeadlineExceeded, 10 * time.Minute, 10 * time.Minute},
+		"unknown":          {[]forgeAnswer{problemAnswer(404, client.ForgeNotFound, "no such job")}, 1, client.ErrNotFound, 0, 0},
+		"context":          {[]forgeAnswer{okAnswer(200, forgeJobOpen)}, 0, context.DeadlineExceeded, 10 * time.Minute, 10 * time.Minute},
 		"context, no luck": {[]forgeAnswer{{status: 503, header: map[string]string{"Retry-After": "3600"}}}, 1, context.DeadlineExceeded, 10 * time.Minute, 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -400,16 +400,16 @@ func TestForgeRun_Wait(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
 				f, script := directForge(t, client.Config{}, tt.answers...)
-				began := time.Now()
+				started := time.Now()
 				job, err := f.Wait(ctx, "j-1")
-				took := time.Since(began)
+				took := time.Since(started)
 				if !errors.Is(err, tt.kind) || (err == nil) != job.State.Final() {
 					t.Errorf("%v, %+v", err, job)
 				}
 				if took < tt.least || took > tt.most {
 					t.Errorf("took %s", took)
 				}
-				if asked := len(script.asked); asked != cmp.Or(tt.asked, asked) || asked > 1000 {
+				if asked := len(script.requests); asked != cmp.Or(tt.asked, asked) || asked > 1000 {
 					t.Errorf("looked %d times", asked)
 				}
 			})

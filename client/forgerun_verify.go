@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// ErrNotGenuine: a request to a webhook does not carry a valid signature, or
+// ErrInvalidWebhook: a request to a webhook does not carry a valid signature, or
 // not one of this time. It is to be answered with a 4xx and forgotten.
-var ErrNotGenuine = errors.New("webhook request is not genuine")
+var ErrInvalidWebhook = errors.New("webhook request is not genuine")
 
 // WebhookTolerance is how far the time of a signature may be from now, either
 // way, as Standard Webhooks has it.
 const WebhookTolerance = 5 * time.Minute
 
-// ForgeRunNotice is what a webhook or callback is told: one state change of a
+// ForgeRunWebhookEvent is what a webhook or callback is told: one state change of a
 // job (FR-196).
-type ForgeRunNotice struct {
+type ForgeRunWebhookEvent struct {
 	// EventID is the same in every try and in every repeat of the event: a
 	// receiver drops what it has seen. It is also the webhook-id header.
 	EventID string            `json:"event_id"`
@@ -48,28 +48,28 @@ type ForgeRunNotice struct {
 // use, "whsec_…": one, or two while the receiver changes from one to the next.
 // body is the request's whole body, byte for byte.
 //
-// Errors: [ErrNotGenuine]; another one when the body is genuine and still not
+// Errors: [ErrInvalidWebhook]; another one when the body is genuine and still not
 // an event, or when a secret cannot be read.
-func VerifyWebhook(secrets []string, header http.Header, body []byte, now time.Time) (ForgeRunNotice, error) {
+func VerifyWebhook(secrets []string, header http.Header, body []byte, now time.Time) (ForgeRunWebhookEvent, error) {
 	id, stamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if id == "" || err != nil {
-		return ForgeRunNotice{}, fmt.Errorf("%w: webhook-id or webhook-timestamp is missing or malformed", ErrNotGenuine)
+		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: webhook-id or webhook-timestamp is missing or malformed", ErrInvalidWebhook)
 	}
 	signed := time.Unix(seconds, 0).UTC()
 	if off := now.Sub(signed); off > WebhookTolerance || off < -WebhookTolerance {
-		return ForgeRunNotice{}, fmt.Errorf("%w: signed at %s, which is too far from now", ErrNotGenuine, signed.Format(time.RFC3339))
+		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: signed at %s, which is too far from now", ErrInvalidWebhook, signed.Format(time.RFC3339))
 	}
 	genuine, err := signedByAny(secrets, id+"."+stamp+".", body, header.Values("Webhook-Signature"))
 	if err != nil {
-		return ForgeRunNotice{}, err
+		return ForgeRunWebhookEvent{}, err
 	}
 	if !genuine {
-		return ForgeRunNotice{}, fmt.Errorf("%w: no signature of it is valid", ErrNotGenuine)
+		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: no signature of it is valid", ErrInvalidWebhook)
 	}
-	notice := ForgeRunNotice{SignedAt: signed}
+	notice := ForgeRunWebhookEvent{SignedAt: signed}
 	if err := json.Unmarshal(body, &notice); err != nil {
-		return ForgeRunNotice{}, fmt.Errorf("body of a webhook request: %w", err)
+		return ForgeRunWebhookEvent{}, fmt.Errorf("body of a webhook request: %w", err)
 	}
 	return notice, nil
 }

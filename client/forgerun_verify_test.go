@@ -65,13 +65,13 @@ func TestVerifyWebhook(t *testing.T) {
 		"no secret":                {nil, webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, false},
 	} {
 		_, err := client.VerifyWebhook(tt.secrets, tt.header, []byte(tt.body), tt.now)
-		if tt.genuine && err != nil || !tt.genuine && !errors.Is(err, client.ErrNotGenuine) {
+		if tt.genuine && err != nil || !tt.genuine && !errors.Is(err, client.ErrInvalidWebhook) {
 			t.Errorf("G-FR-48 %s: %v", name, err)
 		}
 	}
 	for name, secret := range map[string]string{"empty": "", "empty after the prefix": "whsec_", "not base64": "whsec_???"} {
 		_, err := client.VerifyWebhook([]string{secret}, webhookHeader(vectorID, stamp, signed(nil, vectorID, stamp, vectorBody)), []byte(vectorBody), now)
-		if err == nil || errors.Is(err, client.ErrNotGenuine) {
+		if err == nil || errors.Is(err, client.ErrInvalidWebhook) {
 			t.Errorf("a secret that is %s: %v", name, err)
 		}
 	}
@@ -86,12 +86,12 @@ func TestVerifyWebhook_notice(t *testing.T) {
 		return webhookHeader("e-1", strconv.Itoa(vectorAt), signed([]byte("key"), "e-1", strconv.Itoa(vectorAt), text))
 	}
 	got, err := client.VerifyWebhook([]string{"whsec_a2V5"}, header(body), []byte(body), now.Add(time.Second))
-	want := client.ForgeRunNotice{EventID: "e-1", JobID: "j-1", Name: client.ForgeJobFailed, Prev: client.ForgeRunning, Next: client.ForgeFailed,
+	want := client.ForgeRunWebhookEvent{EventID: "e-1", JobID: "j-1", Name: client.ForgeJobFailed, Prev: client.ForgeRunning, Next: client.ForgeFailed,
 		OccurredAt: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC), Scenario: client.ForgeRetryLimitReached, Last: true, SignedAt: now}
 	if err != nil || got != want {
 		t.Errorf("FR-196 %v\ngot  %+v\nwant %+v", err, got, want)
 	}
-	if _, err := client.VerifyWebhook([]string{"whsec_a2V5"}, header("{"), []byte("{"), now); err == nil || errors.Is(err, client.ErrNotGenuine) {
+	if _, err := client.VerifyWebhook([]string{"whsec_a2V5"}, header("{"), []byte("{"), now); err == nil || errors.Is(err, client.ErrInvalidWebhook) {
 		t.Errorf("a genuine body that is no event: %v", err)
 	}
 }

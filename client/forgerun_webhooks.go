@@ -81,7 +81,7 @@ func (f *ForgeRun) RegisterWebhook(ctx context.Context, url string, events []For
 		Events []ForgeRunEventName `json:"events"`
 	}{url, events}
 	return forgeCall[ForgeRunRegistration](ctx, f, call{op: "forgerun register webhook", method: http.MethodPost,
-		path: "/v1/webhooks", header: idempotent(idempotencyKey), body: body(wire), accept: []int{http.StatusCreated}})
+		path: "/v1/webhooks", header: idempotencyHeader(idempotencyKey), body: encodeBody(wire), accept: []int{http.StatusCreated}})
 }
 
 // Webhooks goes through the webhooks of this client. It ends with the first
@@ -95,7 +95,7 @@ func (f *ForgeRun) Webhooks(ctx context.Context) iter.Seq2[ForgeRunWebhook, erro
 // Errors: [ErrNotFound], also of a repeat after a lost answer
 // ([Error.Uncertain]).
 func (f *ForgeRun) DeleteWebhook(ctx context.Context, webhookID string) error {
-	_, err := forgeHook[struct{}](ctx, f, "forgerun delete webhook", http.MethodDelete, webhookID)
+	_, err := forgeWebhook[struct{}](ctx, f, "forgerun delete webhook", http.MethodDelete, webhookID)
 	return err
 }
 
@@ -104,13 +104,13 @@ func (f *ForgeRun) DeleteWebhook(ctx context.Context, webhookID string) error {
 //
 // Repeating makes yet another one.
 func (f *ForgeRun) RotateWebhookSecret(ctx context.Context, webhookID string) (secret string, err error) {
-	got, err := forgeHook[ForgeRunRegistration](ctx, f, "forgerun rotate webhook secret", http.MethodPost, webhookID, "rotate-secret")
+	got, err := forgeWebhook[ForgeRunRegistration](ctx, f, "forgerun rotate webhook secret", http.MethodPost, webhookID, "rotate-secret")
 	return got.Secret, err
 }
 
 // EnableWebhook takes a disabled webhook back. Repeating is safe.
 func (f *ForgeRun) EnableWebhook(ctx context.Context, webhookID string) (ForgeRunWebhook, error) {
-	return forgeHook[ForgeRunWebhook](ctx, f, "forgerun enable webhook", http.MethodPost, webhookID, "enable")
+	return forgeWebhook[ForgeRunWebhook](ctx, f, "forgerun enable webhook", http.MethodPost, webhookID, "enable")
 }
 
 // Deliveries goes through the deliveries of a webhook, pageSize at a time (0
@@ -124,11 +124,11 @@ func (f *ForgeRun) Deliveries(ctx context.Context, webhookID string, pageSize in
 //
 // Errors: [ErrNotFound]. Repeating may send it yet again.
 func (f *ForgeRun) ReplayDelivery(ctx context.Context, webhookID, deliveryID string) (ForgeRunDelivery, error) {
-	return forgeHook[ForgeRunDelivery](ctx, f, "forgerun replay delivery", http.MethodPost, webhookID, "deliveries", deliveryID, "replay")
+	return forgeWebhook[ForgeRunDelivery](ctx, f, "forgerun replay delivery", http.MethodPost, webhookID, "deliveries", deliveryID, "replay")
 }
 
-// forgeHook makes a call about one webhook.
-func forgeHook[T any](ctx context.Context, f *ForgeRun, op, method, webhookID string, rest ...string) (T, error) {
+// forgeWebhook makes a call about one webhook.
+func forgeWebhook[T any](ctx context.Context, f *ForgeRun, op, method, webhookID string, rest ...string) (T, error) {
 	for _, member := range append([]string{webhookID}, rest...) {
 		if err := checkName("webhook or delivery id", member); err != nil {
 			var none T

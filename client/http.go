@@ -31,14 +31,14 @@ type call struct {
 	path     string        // escaped, from the contract's mount on
 	query    string        // encoded
 	body     []byte        // JSON; nil sends no body and no Content-Type
-	stream   *streamed     // in place of body; its Content-Type is in header
+	stream   *streamedBody     // in place of body; its Content-Type is in header
 	header   http.Header   // an Authorization in it, also an empty one, takes the place of Config.Token
 	wait     time.Duration // what a long poll may take beyond the request timeout
 	accept   []int
 	wantBody bool
-	reads    bool // changes nothing at the server, so is never uncertain
-	once     bool // no retries
-	fragile  bool // doing it twice would do harm: repeated only if no try can have taken effect
+	readOnly    bool // changes nothing at the server, so is never uncertain
+	noRetry     bool // no retries
+	notRepeatable  bool // doing it twice would do harm: repeated only if no try can have taken effect
 }
 
 // answer is a success.
@@ -47,10 +47,10 @@ type answer struct {
 	body   []byte // only when wanted
 }
 
-// do makes the call, repeating what is retryable. Its error is an *Error.
-func (c *Client) do(ctx context.Context, call call) (got answer, err error) {
-	fail := c.repeat(ctx, call, func() (fail *Error) {
-		got, fail = c.try(ctx, call)
+// doWithRetries makes the call, repeating what is retryable. Its error is an *Error.
+func (c *Client) doWithRetries(ctx context.Context, call call) (got answer, err error) {
+	fail := c.retryCall(ctx, call, func() (fail *Error) {
+		got, fail = c.doOnce(ctx, call)
 		return fail
 	})
 	if fail != nil {
@@ -59,8 +59,8 @@ func (c *Client) do(ctx context.Context, call call) (got answer, err error) {
 	return got, nil
 }
 
-// repeat tries a call until a try does not fail, or another is in vain.
-func (c *Client) repeat(ctx context.Context, call call, attempt func() *Error) *Error {
+// retryCall tries a call until a try does not fail, or another is in vain.
+func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error) *Error {
 	uncertain := false
 	for try := 1; ; try++ {
 		fail := attempt()
@@ -68,57 +68,57 @@ func (c *Client) repeat(ctx context.Context, call call, attempt func() *Error) *
 			return nil
 		}
 		uncertain = uncertain || fail.Uncertain
-		fail.Uncertain = uncertain && !call.reads
-		last := call.once || call.fragile && uncertain || c.maxTries > 0 && try >= c.maxTries && !isPatient(ctx)
-		if last || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
+		fail.Uncertain = uncertain && !call.readOnly
+		lastErr := call.noRetry || call.notRepeatable && uncertain || c.maxTries > 0 && try >= c.maxTries && !hasUnlimitedRetries(ctx)
+		if lastErr || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
 			return fail
 		}
-		rest := c.backoff.delay(try, fail.RetryAfter)
-		if isPatient(ctx) {
-			rest = min(rest, fail.RetryAfter+longestRest)
+		pause := c.backoff.delay(try, fail.RetryAfter)
+		if hasUnlimitedRetries(ctx) {
+			pause = min(pause, fail.RetryAfter+maxRetryPause)
 		}
-		if !sleep(ctx, rest) {
-			fail.Err, fail.transient = errors.Join(ended(ctx), fail.Err), false
+		if !sleep(ctx, pause) {
+			fail.Err, fail.transient = errors.Join(contextError(ctx), fail.Err), false
 			return fail
 		}
 	}
 }
 
-// longestRest is the most that a patient call waits between two tries: a server that is back must hear of an outcome
+// maxRetryPause is the most that a patient call waits between two tries: a server that is back must hear of an outcome
 // before the lease is over.
-const longestRest = 2 * time.Second
+const maxRetryPause = 2 * time.Second
 
-type patience struct{}
+type unlimitedRetriesKey struct{}
 
-// patient is a context whose calls are tried for as long as it lasts, however few tries the client was made for.
-func patient(ctx context.Context) context.Context { return context.WithValue(ctx, patience{}, true) }
+// withUnlimitedRetries is a context whose calls are tried for as long as it lasts, however few tries the client was made for.
+func withUnlimitedRetries(ctx context.Context) context.Context { return context.WithValue(ctx, unlimitedRetriesKey{}, true) }
 
-func isPatient(ctx context.Context) bool { return ctx.Value(patience{}) != nil }
+func hasUnlimitedRetries(ctx context.Context) bool { return ctx.Value(unlimitedRetriesKey{}) != nil }
 
-// ask makes a call whose answer is JSON. Its error is an *Error.
-func ask[T any](ctx context.Context, c *Client, call call) (T, error) {
+// doJSON makes a call whose answer is JSON. Its error is an *Error.
+func doJSON[T any](ctx context.Context, c *Client, call call) (T, error) {
 	var value T
 	call.wantBody = true
-	got, err := c.do(ctx, call)
+	got, err := c.doWithRetries(ctx, call)
 	if err != nil {
 		return value, err
 	}
 	if err := json.Unmarshal(got.body, &value); err != nil {
-		return value, &Error{Op: call.op, Uncertain: !call.reads, Err: fmt.Errorf("answer: %w", err)}
+		return value, &Error{Op: call.op, Uncertain: !call.readOnly, Err: fmt.Errorf("answer: %w", err)}
 	}
 	return value, nil
 }
 
-// try makes the call once.
-func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
-	bounded, alive, cancel := c.bound(ctx, call)
+// doOnce makes the call once.
+func (c *Client) doOnce(ctx context.Context, call call) (answer, *Error) {
+	bounded, onRead, cancel := c.boundTry(ctx, call)
 	defer cancel()
 	req, err := c.request(bounded, call)
 	if err != nil {
 		return answer{}, invalid(call.op, "%v", err)
 	}
 	if call.stream != nil {
-		pass, err := call.stream.begin(alive)
+		pass, err := call.stream.begin(onRead)
 		if err != nil {
 			return answer{}, invalid(call.op, "%v", err)
 		}
@@ -127,11 +127,11 @@ func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return answer{}, noAnswer(ctx, call, err)
+		return answer{}, transportError(ctx, call, err)
 	}
-	defer finish(resp.Body)
+	defer drainBody(resp.Body)
 	if !slices.Contains(call.accept, resp.StatusCode) {
-		return answer{}, refusal(call, resp)
+		return answer{}, responseError(call, resp)
 	}
 	got := answer{status: resp.StatusCode}
 	if !call.wantBody {
@@ -139,7 +139,7 @@ func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
 	}
 	got.body, err = io.ReadAll(io.LimitReader(resp.Body, c.maxResponse+1))
 	if err != nil {
-		return answer{}, noAnswer(ctx, call, err)
+		return answer{}, transportError(ctx, call, err)
 	}
 	if int64(len(got.body)) > c.maxResponse {
 		return answer{}, &Error{Op: call.op, Uncertain: true,
@@ -173,7 +173,7 @@ func (c *Client) request(ctx context.Context, call call) (*http.Request, error) 
 		req.Header[name] = values
 	}
 	req.Header.Set("User-Agent", c.userAgent)
-	if _, own := call.header["Authorization"]; c.token != "" && !own {
+	if _, hasOwn := call.header["Authorization"]; c.token != "" && !hasOwn {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	if call.body != nil {
@@ -182,14 +182,14 @@ func (c *Client) request(ctx context.Context, call call) (*http.Request, error) 
 	return req, nil
 }
 
-// finish reads what little is left, so that the connection can be used again.
-func finish(body io.ReadCloser) {
+// drainBody reads what little is left, so that the connection can be used again.
+func drainBody(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	_ = body.Close()
 }
 
-// refusal is an answer that is not a success.
-func refusal(call call, resp *http.Response) *Error {
+// responseError is an answer that is not a success.
+func responseError(call call, resp *http.Response) *Error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
 	fail := &Error{
 		Op:         call.op,
@@ -220,20 +220,20 @@ func (e *Error) readProblem(mediaType string, body []byte) {
 	e.Message = orDefault(problem.Detail, problem.Title)
 }
 
-// noAnswer is a try that ended without one: the connection failed, or the
+// transportError is a try that ended without one: the connection failed, or the
 // caller's context or the request timeout ended it.
-func noAnswer(ctx context.Context, call call, err error) *Error {
+func transportError(ctx context.Context, call call, err error) *Error {
 	fail := &Error{Op: call.op, Err: err, Uncertain: !neverSent(err)}
 	if ctx.Err() != nil {
-		fail.Err = ended(ctx)
+		fail.Err = contextError(ctx)
 		return fail
 	}
-	fail.transient = !certificateRefused(err)
+	fail.transient = !certificateRejected(err)
 	return fail
 }
 
 // ended says why a context ended, as its Err and its cause both.
-func ended(ctx context.Context) error {
+func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == err {
 		return err
@@ -244,11 +244,11 @@ func ended(ctx context.Context) error {
 // neverSent: without a connection the server cannot have seen the request.
 func neverSent(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || certificateRefused(err)
+	return errors.As(err, &op) && op.Op == "dial" || certificateRejected(err)
 }
 
-// certificateRefused: another try meets the same certificate.
-func certificateRefused(err error) bool {
+// certificateRejected: another try meets the same certificate.
+func certificateRejected(err error) bool {
 	var verification *tls.CertificateVerificationError
 	return errors.As(err, &verification)
 }

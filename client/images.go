@@ -81,9 +81,9 @@ func (m *Images) download(ctx context.Context, op, fileID, part string) (body io
 	if err := checkName("file id", fileID); err != nil {
 		return nil, invalid(op, "%v", err)
 	}
-	c := call{op: op, method: http.MethodGet, path: imageFiles + "/" + escape(fileID) + part, accept: []int{http.StatusOK}, reads: true}
-	fail := m.client.repeat(ctx, c, func() (fail *Error) {
-		body, fail = m.client.open(ctx, c)
+	c := call{op: op, method: http.MethodGet, path: imageFiles + "/" + escape(fileID) + part, accept: []int{http.StatusOK}, readOnly: true}
+	fail := m.client.retryCall(ctx, c, func() (fail *Error) {
+		body, fail = m.client.openStream(ctx, c)
 		return fail
 	})
 	if fail != nil {
@@ -103,7 +103,7 @@ func (m *Images) Delete(ctx context.Context, fileID string) (jobID string, err e
 	if err := checkName("file id", fileID); err != nil {
 		return "", invalid(op, "%v", err)
 	}
-	receipt, err := ask[ImageReceipt](ctx, m.client, call{op: op, method: http.MethodDelete,
+	receipt, err := doJSON[ImageReceipt](ctx, m.client, call{op: op, method: http.MethodDelete,
 		path: imageFiles + "/" + escape(fileID), accept: []int{http.StatusAccepted}})
 	return receipt.JobID, err
 }
@@ -125,8 +125,8 @@ func (m *Images) CreateJob(ctx context.Context, jobType, fileID string, sizes []
 	if err != nil {
 		return ImageJob{}, invalid(op, "%v", err)
 	}
-	return ask[ImageJob](ctx, m.client, call{op: op, method: http.MethodPost, path: imageJobs, body: body,
-		accept: []int{http.StatusAccepted}, fragile: true})
+	return doJSON[ImageJob](ctx, m.client, call{op: op, method: http.MethodPost, path: imageJobs, body: body,
+		accept: []int{http.StatusAccepted}, notRepeatable: true})
 }
 
 // Job reads a job (IP-028).
@@ -140,7 +140,7 @@ func (m *Images) Job(ctx context.Context, jobID string) (ImageJob, error) {
 func (m *Images) WaitJob(ctx context.Context, jobID string) (ImageJob, error) {
 	return watch(ctx, m.client, "images wait job",
 		func() (ImageJob, error) { return m.Job(ctx, jobID) },
-		func(j ImageJob) bool { return j.Status.Settled() })
+		func(j ImageJob) bool { return j.Status.Final() })
 }
 
 // ImageFilter says which jobs a list has.
@@ -178,7 +178,7 @@ func (m *Images) SendMessage(ctx context.Context, jobID string) (status ImageSta
 	if err := checkName("job id", jobID); err != nil {
 		return "", invalid(op, "%v", err)
 	}
-	receipt, err := ask[ImageReceipt](ctx, m.client, call{op: op, method: http.MethodPost, path: "/images/v1/messages",
+	receipt, err := doJSON[ImageReceipt](ctx, m.client, call{op: op, method: http.MethodPost, path: "/images/v1/messages",
 		body: append(appendString([]byte(`{"job_id":`), jobID), '}'), accept: []int{http.StatusAccepted}})
 	return receipt.Status, err
 }
@@ -201,8 +201,8 @@ func (m *Images) Replay(ctx context.Context, jobID string) (ImageJob, error) {
 	if err := checkName("job id", jobID); err != nil {
 		return ImageJob{}, invalid(op, "%v", err)
 	}
-	return ask[ImageJob](ctx, m.client, call{op: op, method: http.MethodPost, path: imageLetters + "/" + escape(jobID) + "/replay",
-		accept: []int{http.StatusAccepted}, fragile: true})
+	return doJSON[ImageJob](ctx, m.client, call{op: op, method: http.MethodPost, path: imageLetters + "/" + escape(jobID) + "/replay",
+		accept: []int{http.StatusAccepted}, notRepeatable: true})
 }
 
 // imageRead reads the one of a collection that has an id.
@@ -215,7 +215,7 @@ func imageRead[T any](ctx context.Context, m *Images, op, what, in, id string) (
 }
 
 func imageGet[T any](ctx context.Context, m *Images, op, path, query string) (T, error) {
-	return ask[T](ctx, m.client, call{op: op, method: http.MethodGet, path: path, query: query, accept: []int{http.StatusOK}, reads: true})
+	return doJSON[T](ctx, m.client, call{op: op, method: http.MethodGet, path: path, query: query, accept: []int{http.StatusOK}, readOnly: true})
 }
 
 func imagePages[T any](ctx context.Context, m *Images, op, path string, query url.Values, size int) iter.Seq2[T, error] {

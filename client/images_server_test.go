@@ -79,9 +79,9 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 		return "", stop, err
 	}
 	closing = append(closing, func() { objects.Close() })
-	c := images.Config{Log: log, API: prometheus.NewRegistry(), Worker: prometheus.NewRegistry(), Now: time.Now, Random: testkit.Random, Node: "test",
+	c := images.Config{Log: log, API: prometheus.NewRegistry(), Worker: prometheus.NewRegistry(), Now: time.Now, Random: testkit.RandomBytes, Node: "test",
 		Objects: objects, Bucket: "millrace", Queue: images.Embedded(streams, log), WorkDir: dir, LockTimeout: time.Minute, MaxAttempts: 3,
-		Processor: &picture.Processor{Command: []string{child}, Limits: picture.Limits{Pixels: 1_000_000, Memory: picture.DefaultMemory, Time: picture.DefaultTime}},
+		Processor: &picture.Processor{Command: []string{child}, Limits: picture.Limits{Pixels: 1_000_000, Memory: picture.DefaultMemory, Timeout: picture.DefaultTimeout}},
 		Sizes:     []int{16, 64}, MaxUpload: 1 << 20, MaxPixels: 1_000_000, Workers: 1, Grace: 10 * time.Second}
 	if change != nil {
 		change(&c)
@@ -99,8 +99,8 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 }
 
 // serveNode runs a server of one contract.
-func serveNode(dir string, log *slog.Logger, room server.Room) (url string, stop func(), err error) {
-	ctx, began := context.Background(), time.Now()
+func serveNode(dir string, log *slog.Logger, room server.Contract) (url string, stop func(), err error) {
+	ctx, started := context.Background(), time.Now()
 	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": dir, "listen": "127.0.0.1:0"}})
 	if err != nil {
 		return "", nil, err
@@ -109,8 +109,8 @@ func serveNode(dir string, log *slog.Logger, room server.Room) (url string, stop
 	if err != nil {
 		return "", nil, err
 	}
-	node, err := server.New(server.Config{Settings: settings, Store: opened, Places: []server.Place{{Room: room}}, Log: log, Node: "test",
-		Random: testkit.Random, Elapsed: func() time.Duration { return time.Since(began) }})
+	node, err := server.New(server.Config{Settings: settings, Store: opened, Contracts: []server.ServedContract{{Contract: room}}, Log: log, Node: "test",
+		Random: testkit.RandomBytes, Monotonic: func() time.Duration { return time.Since(started) }})
 	if err == nil {
 		err = node.Listen(ctx)
 	}

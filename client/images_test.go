@@ -36,7 +36,7 @@ func redPNG(width, height int) []byte {
 
 func mustUpload(tb testing.TB, m *client.Images, up client.ImageUpload) client.ImageReceipt {
 	tb.Helper()
-	receipt, err := m.Upload(soon(tb), up)
+	receipt, err := m.Upload(testContext(tb), up)
 	must(tb, err)
 	return receipt
 }
@@ -53,7 +53,7 @@ func mustRead(tb testing.TB, body io.ReadCloser, err error) []byte {
 // A picture from its upload to its deletion, through every call.
 func TestImages(t *testing.T) {
 	t.Parallel()
-	m, ctx, original := mustImages(t, client.Config{}, nil), soon(t), redPNG(80, 40)
+	m, ctx, original := mustImages(t, client.Config{}, nil), testContext(t), redPNG(80, 40)
 	up := func() client.ImageUpload {
 		return client.ImageUpload{Body: bytes.NewReader(original), Name: "a.PNG", UserID: "u 1", IdempotencyKey: "k"}
 	}
@@ -83,9 +83,9 @@ func TestImages(t *testing.T) {
 		wantCode(t, err, client.ErrNotFound, client.ImageVariantNotFound)
 	})
 	t.Run("the same key is the same file", func(t *testing.T) {
-		again := mustUpload(t, m, up())
-		if again.FileID != receipt.FileID || again.JobID != receipt.JobID || again.Status != client.ImageCompleted || again.IdempotencyKey != "k" {
-			t.Errorf("got %+v, first %+v", again, receipt)
+		repeated := mustUpload(t, m, up())
+		if repeated.FileID != receipt.FileID || repeated.JobID != receipt.JobID || repeated.Status != client.ImageCompleted || repeated.IdempotencyKey != "k" {
+			t.Errorf("got %+v, first %+v", repeated, receipt)
 		}
 	})
 	t.Run("IP-027 IP-028 another job makes more variants", func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestImages(t *testing.T) {
 	t.Run("IP-029 it is deleted by a job, and is gone at once", func(t *testing.T) {
 		id, err := m.Delete(ctx, file.ID)
 		must(t, err)
-		if again, err := m.Delete(ctx, file.ID); err != nil || again != id {
-			t.Errorf("deleted again by %s, %v", again, err)
+		if repeated, err := m.Delete(ctx, file.ID); err != nil || repeated != id {
+			t.Errorf("deleted again by %s, %v", repeated, err)
 		}
 		if j, err := m.WaitJob(ctx, id); err != nil || j.Type != client.ImageDelete || j.Status != client.ImageCompleted {
 			t.Errorf("the job is %+v, %v", j, err)
@@ -125,7 +125,7 @@ func TestImages(t *testing.T) {
 // What cannot be a picture fails for good; lists have it page by page.
 func TestImagesDeadLetters(t *testing.T) {
 	t.Parallel()
-	m, ctx := mustImages(t, client.Config{}, nil), soon(t)
+	m, ctx := mustImages(t, client.Config{}, nil), testContext(t)
 	var ids []string
 	for range 3 {
 		bad := mustUpload(t, m, client.ImageUpload{Body: strings.NewReader("no picture"), Type: "image/jpeg", Sizes: []int{10, 20}})
@@ -137,7 +137,7 @@ func TestImagesDeadLetters(t *testing.T) {
 	slices.Reverse(ids)
 	t.Run("IP-056 G-IP-20 dead letters say why, the newest first", func(t *testing.T) {
 		var listed []string
-		for _, l := range all(t, m.DeadLetters(ctx, 2)) {
+		for _, l := range mustCollect(t, m.DeadLetters(ctx, 2)) {
 			listed = append(listed, l.JobID)
 			if l.ErrorType != "decode_error" || l.Error == "" || l.Attempts != 1 || l.Type != client.ImageProcess || l.FileID == "" || l.FailedAt.IsZero() {
 				t.Errorf("the letter is %+v", l)
@@ -147,18 +147,18 @@ func TestImagesDeadLetters(t *testing.T) {
 			t.Errorf("listed %v, want %v", listed, ids)
 		}
 		var jobs []string
-		for _, j := range all(t, m.Jobs(ctx, client.ImageFilter{Status: client.ImageFailed, Type: client.ImageProcess, PageSize: 1})) {
+		for _, j := range mustCollect(t, m.Jobs(ctx, client.ImageFilter{Status: client.ImageFailed, Type: client.ImageProcess, PageSize: 1})) {
 			jobs = append(jobs, j.ID)
 		}
-		if !slices.Equal(jobs, ids) || len(all(t, m.Jobs(ctx, client.ImageFilter{Type: client.ImageDelete}))) > 0 {
+		if !slices.Equal(jobs, ids) || len(mustCollect(t, m.Jobs(ctx, client.ImageFilter{Type: client.ImageDelete}))) > 0 {
 			t.Errorf("jobs %v, want %v", jobs, ids)
 		}
 	})
 	t.Run("G-IP-08 a replay is a new job", func(t *testing.T) {
-		again, err := m.Replay(ctx, ids[0])
+		repeated, err := m.Replay(ctx, ids[0])
 		must(t, err)
-		if again, err = m.WaitJob(ctx, again.ID); err != nil || slices.Contains(ids, again.ID) || again.Status != client.ImageFailed || again.LastErrorType != "decode_error" {
-			t.Errorf("the job is %+v, %v", again, err)
+		if repeated, err = m.WaitJob(ctx, repeated.ID); err != nil || slices.Contains(ids, repeated.ID) || repeated.Status != client.ImageFailed || repeated.LastErrorType != "decode_error" {
+			t.Errorf("the job is %+v, %v", repeated, err)
 		}
 		good := mustUpload(t, m, client.ImageUpload{Body: bytes.NewReader(redPNG(4, 4)), Type: "image/png"})
 		_, err = m.WaitJob(ctx, good.JobID)
@@ -203,7 +203,7 @@ func (endless) Read(b []byte) (int, error) { return len(b), nil }
 func TestImagesUploadAgain(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Int32
-	lossy := carrier(func(r *http.Request) (*http.Response, error) {
+	lossy := transportFunc(func(r *http.Request) (*http.Response, error) {
 		resp, err := http.DefaultTransport.RoundTrip(r)
 		if err == nil && r.Method == http.MethodPost && lost.Add(-1) >= 0 {
 			resp.Body.Close()
@@ -212,24 +212,24 @@ func TestImagesUploadAgain(t *testing.T) {
 		return resp, err
 	})
 	m := mustImages(t, client.Config{HTTPClient: &http.Client{Transport: lossy}, Retry: client.Retry{BaseDelay: time.Millisecond}},
-		func(c *images.Config) { c.Off = true })
+		func(c *images.Config) { c.NoLocalWorkers = true })
 	original := redPNG(300, 300)
 	body := bytes.NewReader(append([]byte("passed over"), original...))
 	_, err := body.Seek(11, io.SeekStart)
 	must(t, err)
 	lost.Store(3)
 	receipt := mustUpload(t, m, client.ImageUpload{Body: body, Type: "image/png"})
-	opened, err := m.Content(soon(t), receipt.FileID)
+	opened, err := m.Content(testContext(t), receipt.FileID)
 	if text := mustRead(t, opened, err); !bytes.Equal(text, original) || lost.Load() != -1 {
 		t.Errorf("%d bytes of %d are stored, %d answers were to be lost still", len(text), len(original), lost.Load())
 	}
 	lost.Store(1)
-	receipt, err = m.Upload(soon(t), client.ImageUpload{Body: io.MultiReader(bytes.NewReader(original)), Type: "image/png"})
+	receipt, err = m.Upload(testContext(t), client.ImageUpload{Body: io.MultiReader(bytes.NewReader(original)), Type: "image/png"})
 	var fail *client.Error
 	if !errors.As(err, &fail) || !fail.Uncertain || receipt.IdempotencyKey == "" || lost.Load() != 0 {
 		t.Errorf("got %v with the key %q", err, receipt.IdempotencyKey)
 	}
-	if jobs := all(t, m.Jobs(soon(t), client.ImageFilter{})); len(jobs) != 2 {
+	if jobs := mustCollect(t, m.Jobs(testContext(t), client.ImageFilter{})); len(jobs) != 2 {
 		t.Errorf("there are %d jobs", len(jobs))
 	}
 }
@@ -251,17 +251,17 @@ func TestImagesUploadStall(t *testing.T) {
 	t.Cleanup(s.Close)
 	const limit = 400 * time.Millisecond
 	m := mustClient(t, client.Config{BaseURL: s.URL, RequestTimeout: limit}).Images()
-	began, piece := time.Now(), time.NewTicker(limit/8)
+	started, piece := time.Now(), time.NewTicker(limit/8)
 	defer piece.Stop()
 	mustUpload(t, m, client.ImageUpload{Type: "image/png", Body: readerFunc(func(b []byte) (int, error) {
-		if time.Since(began) > 2*limit {
+		if time.Since(started) > 2*limit {
 			return 0, io.EOF
 		}
 		<-piece.C
 		return copy(b, "x"), nil
 	})})
 	silent.Store(true)
-	_, err := m.Upload(soon(t), client.ImageUpload{Body: io.MultiReader(strings.NewReader("x")), Type: "image/png"})
+	_, err := m.Upload(testContext(t), client.ImageUpload{Body: io.MultiReader(strings.NewReader("x")), Type: "image/png"})
 	if !errors.Is(err, client.ErrRetryable) {
 		t.Errorf("got %v", err)
 	}
@@ -271,6 +271,6 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-type carrier func(*http.Request) (*http.Response, error)
+type transportFunc func(*http.Request) (*http.Response, error)
 
-func (f carrier) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -31,9 +31,9 @@ func (m *Images) Upload(ctx context.Context, up ImageUpload) (ImageReceipt, erro
 	up.IdempotencyKey = orDefault(up.IdempotencyKey, rand.Text())
 	receipt := ImageReceipt{IdempotencyKey: up.IdempotencyKey}
 	header, err := up.header()
-	var body *streamed
+	var body *streamedBody
 	if err == nil {
-		body, err = newStreamed(up.Body)
+		body, err = newStreamedBody(up.Body)
 	}
 	if err != nil {
 		return receipt, invalid(op, "%v", err)
@@ -42,8 +42,8 @@ func (m *Images) Upload(ctx context.Context, up ImageUpload) (ImageReceipt, erro
 	if up.Sizes != nil {
 		query.Set("sizes", joinInts(up.Sizes))
 	}
-	got, err := ask[ImageReceipt](ctx, m.client, call{op: op, method: http.MethodPost, path: imageFiles, query: query.Encode(),
-		header: header, stream: body, once: body.seeker == nil, accept: []int{http.StatusAccepted}})
+	got, err := doJSON[ImageReceipt](ctx, m.client, call{op: op, method: http.MethodPost, path: imageFiles, query: query.Encode(),
+		header: header, stream: body, noRetry: body.seeker == nil, accept: []int{http.StatusAccepted}})
 	got.IdempotencyKey = up.IdempotencyKey
 	return got, err
 }
@@ -76,19 +76,19 @@ func joinInts(numbers []int) string {
 	return strings.Join(words, ",")
 }
 
-// streamed is a body that is sent as it is read.
-type streamed struct {
+// streamedBody is a body that is sent as it is read.
+type streamedBody struct {
 	io.Reader
 	seeker io.Seeker // nil for one that cannot be read again
 	start  int64
 	size   int64 // -1 where nobody knows
 }
 
-func newStreamed(r io.Reader) (*streamed, error) {
+func newStreamedBody(r io.Reader) (*streamedBody, error) {
 	if r == nil {
 		return nil, errors.New("there is no body")
 	}
-	s := &streamed{Reader: r, size: -1}
+	s := &streamedBody{Reader: r, size: -1}
 	seeker, ok := r.(io.Seeker)
 	if !ok {
 		return s, nil
@@ -105,38 +105,38 @@ func newStreamed(r io.Reader) (*streamed, error) {
 	return s, nil
 }
 
-// pass is one reading of a streamed body, for one try. While it goes on the try
+// bodyReader is one reading of a streamed body, for one try. While it goes on the try
 // is alive; once it has ended nothing is read any more, although a transport may
 // still want to.
-type pass struct {
-	body  *streamed
-	alive func()
+type bodyReader struct {
+	body  *streamedBody
+	onRead func()
 	mu    sync.Mutex
 	ended bool
 }
 
 // begin gives a body from its start.
-func (s *streamed) begin(alive func()) (*pass, error) {
+func (s *streamedBody) begin(onRead func()) (*bodyReader, error) {
 	if s.seeker != nil {
 		if _, err := s.seeker.Seek(s.start, io.SeekStart); err != nil {
 			return nil, err
 		}
 	}
-	return &pass{body: s, alive: alive}, nil
+	return &bodyReader{body: s, onRead: onRead}, nil
 }
 
-func (p *pass) Read(b []byte) (int, error) {
+func (p *bodyReader) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
 		return 0, io.ErrClosedPipe
 	}
-	p.alive()
+	p.onRead()
 	return p.body.Read(b)
 }
 
 // end waits for a read that is under way, unless that might take for ever.
-func (p *pass) end() {
+func (p *bodyReader) end() {
 	if p.body.seeker == nil {
 		return
 	}
@@ -145,9 +145,9 @@ func (p *pass) end() {
 	p.ended = true
 }
 
-// bound bounds one try of a call in time. What is told to be alive has the whole
+// boundTry bounds one try of a call in time. What is told to be alive has the whole
 // time before it again.
-func (c *Client) bound(ctx context.Context, call call) (bounded context.Context, alive func(), cancel func()) {
+func (c *Client) boundTry(ctx context.Context, call call) (bounded context.Context, onRead func(), cancel func()) {
 	limit := c.requestTimeout + call.wait
 	if call.stream == nil {
 		bounded, cancel := context.WithTimeout(ctx, limit)

@@ -23,8 +23,8 @@ const (
 	ImageFailed     ImageStatus = "failed"           // no attempt follows; a dead letter
 )
 
-// Settled reports whether no attempt follows.
-func (s ImageStatus) Settled() bool { return s == ImageCompleted || s == ImageFailed }
+// Final reports whether no attempt follows.
+func (s ImageStatus) Final() bool { return s == ImageCompleted || s == ImageFailed }
 
 // ImageFileStatus is where a file is (G-IP-19).
 type ImageFileStatus string

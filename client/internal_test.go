@@ -81,7 +81,7 @@ func TestRetryAfter(t *testing.T) {
 func TestRhythm(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		timeout, longest, every time.Duration
+		timeout, maxInterval, every time.Duration
 		misses                  int
 	}{
 		{30 * time.Second, 0, 10 * time.Second, 3},
@@ -94,9 +94,9 @@ func TestRhythm(t *testing.T) {
 		{30 * time.Second, time.Hour, 10 * time.Second, 3},
 		{math.MaxInt32 * time.Second, 0, math.MaxInt32 * time.Second / 3, 3},
 	} {
-		every, misses := rhythm(tc.timeout, tc.longest)
-		if every != tc.every || misses != tc.misses {
-			t.Errorf("rhythm(%s, %s) = %s, %d, want %s, %d", tc.timeout, tc.longest, every, misses, tc.every, tc.misses)
+		every, missed := heartbeatSchedule(tc.timeout, tc.maxInterval)
+		if every != tc.every || missed != tc.misses {
+			t.Errorf("rhythm(%s, %s) = %s, %d, want %s, %d", tc.timeout, tc.maxInterval, every, missed, tc.every, tc.misses)
 		}
 	}
 }

@@ -103,8 +103,8 @@ func (r *Relay) Enqueue(ctx context.Context, jobs []RelaySpec, mode RelayMode) e
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.do(ctx, call{op: op, method: http.MethodPost, path: "/v2/queues/jobs",
-		query: modeQuery(mode), body: body, accept: []int{http.StatusAccepted}})
+	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodPost, path: "/v2/queues/jobs",
+		query: modeParam(mode), body: body, accept: []int{http.StatusAccepted}})
 	return err
 }
 
@@ -125,7 +125,7 @@ func (r *Relay) Next(ctx context.Context, queue string, numJobs int, wait time.D
 	return r.next(ctx, queue, numJobs, wait, false)
 }
 
-func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.Duration, once bool) ([]RelayJob, error) {
+func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.Duration, noRetry bool) ([]RelayJob, error) {
 	const op = "relay next"
 	if err := checkName("queue", queue); err != nil {
 		return nil, invalid(op, "%v", err)
@@ -134,10 +134,10 @@ func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.D
 	if seconds := wholeSeconds(wait); seconds > 0 {
 		header.Set("Prefer", "wait="+strconv.FormatInt(seconds, 10))
 	}
-	got, err := r.client.do(ctx, call{op: op, method: http.MethodGet,
+	got, err := r.client.doWithRetries(ctx, call{op: op, method: http.MethodGet,
 		path:   "/v2/queues/" + escape(queue) + "/jobs",
 		query:  url.Values{"num_jobs": {strconv.Itoa(numJobs)}}.Encode(),
-		header: header, wait: max(wait, 0), once: once, wantBody: true,
+		header: header, wait: max(wait, 0), noRetry: noRetry, wantBody: true,
 		accept: []int{http.StatusOK, http.StatusNoContent}})
 	if err != nil || got.status == http.StatusNoContent {
 		return nil, err
@@ -166,7 +166,7 @@ func (r *Relay) Heartbeat(ctx context.Context, run RelayRun, state json.RawMessa
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.do(ctx, call{op: op, method: http.MethodPatch, path: path,
+	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodPatch, path: path,
 		body: state, accept: []int{http.StatusAccepted}})
 	var fail *Error
 	if errors.As(err, &fail) && fail.Status == http.StatusNotFound {
@@ -198,8 +198,8 @@ func (r *Relay) Requeue(ctx context.Context, run RelayRun, jobs []RelaySpec, mod
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.do(ctx, call{op: op, method: http.MethodPut, path: path,
-		query: modeQuery(mode), body: body, accept: []int{http.StatusAccepted}})
+	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodPut, path: path,
+		query: modeParam(mode), body: body, accept: []int{http.StatusAccepted}})
 	return err
 }
 
@@ -213,7 +213,7 @@ func (r *Relay) Complete(ctx context.Context, run RelayRun) error {
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.do(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
+	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
 	return err
 }
 
@@ -228,7 +228,7 @@ func (r *Relay) Delete(ctx context.Context, queue, id string) error {
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.do(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
+	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
 	return err
 }
 
@@ -240,7 +240,7 @@ func (r *Relay) Exists(ctx context.Context, queue, id string) (bool, error) {
 	if err != nil {
 		return false, invalid(op, "%v", err)
 	}
-	got, err := r.client.do(ctx, call{op: op, method: http.MethodHead, path: path, reads: true,
+	got, err := r.client.doWithRetries(ctx, call{op: op, method: http.MethodHead, path: path, readOnly: true,
 		accept: []int{http.StatusOK, http.StatusNotFound}})
 	return err == nil && got.status == http.StatusOK, err
 }
@@ -254,7 +254,7 @@ func (r *Relay) Get(ctx context.Context, queue, id string) (RelayJob, error) {
 	if err != nil {
 		return RelayJob{}, invalid(op, "%v", err)
 	}
-	got, err := r.client.do(ctx, call{op: op, method: http.MethodGet, path: path, reads: true,
+	got, err := r.client.doWithRetries(ctx, call{op: op, method: http.MethodGet, path: path, readOnly: true,
 		wantBody: true, accept: []int{http.StatusOK}})
 	if err != nil {
 		return RelayJob{}, err
@@ -266,7 +266,7 @@ func (r *Relay) Get(ctx context.Context, queue, id string) (RelayJob, error) {
 	return job, nil
 }
 
-func modeQuery(mode RelayMode) string {
+func modeParam(mode RelayMode) string {
 	if mode == "" {
 		return ""
 	}

@@ -41,7 +41,7 @@ func (l *relayLease) handle(ctx context.Context, a *attempt) error {
 	return l.handler(ctx, &Run{Job: l.job, attempt: a, relay: l.relay})
 }
 
-func (l *relayLease) beat(ctx context.Context, state json.RawMessage) (cancel bool, err error) {
+func (l *relayLease) heartbeat(ctx context.Context, state json.RawMessage) (cancel bool, err error) {
 	return false, l.relay.Heartbeat(ctx, l.job.Run(), state)
 }
 
@@ -50,8 +50,8 @@ func (l *relayLease) complete(ctx context.Context) error {
 }
 
 // decodeExact decodes without rounding numbers of unknown type.
-func decodeExact(raw json.RawMessage, into any) error {
+func decodeExact(raw json.RawMessage, target any) error {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
-	return decoder.Decode(into)
+	return decoder.Decode(target)
 }

@@ -32,7 +32,7 @@ func mustRelay(tb testing.TB, handler http.Handler, cfg client.Config) *client.R
 }
 
 // directRelay connects to a double without a network, for synctest.
-func directRelay(tb testing.TB, d *double) *client.Relay {
+func directRelay(tb testing.TB, d *fakeRelay) *client.Relay {
 	tb.Helper()
 	return mustClient(tb, client.Config{BaseURL: "http://relay.test",
 		HTTPClient: &http.Client{Transport: direct{d}}}).Relay()
@@ -54,7 +54,7 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-func spec(queue, id string) client.RelaySpec {
+func relaySpec(queue, id string) client.RelaySpec {
 	return client.RelaySpec{Queue: queue, ID: id, Timeout: 30 * time.Second, Payload: json.RawMessage(`{}`)}
 }
 
@@ -82,8 +82,8 @@ func mustExist(tb testing.TB, relay *client.Relay, queue, id string, want bool) 
 	}
 }
 
-// awkward are names that paths, proxies and net/url like to change.
-var awkward = []string{
+// awkwardNames are names that paths, proxies and net/url like to change.
+var awkwardNames = []string{
 	"plain", "jobs", "run-id", "a/b", "/", "//", "a//b", "%", "%2F", "%2f", "100%", "?", "a?b=c", "#", "a#b",
 	" ", "a b", "+", "a+b", ".", "..", "...", "../..", "./x", "a/../b", "%2E%2E", "é", "日本語", "🦀", "\\", "&=;:@",
 	"\"<>'", "\t\r\n", "\u2028", strings.Repeat("ü/", 512),
@@ -93,21 +93,21 @@ var awkward = []string{
 func TestRelay_anyNameWorks(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"", "/behind/a%2Fproxy/"} {
-		relay := mustRelay(t, stripRequestURI(prefix, newDouble()),
+		relay := mustRelay(t, stripURIPrefix(prefix, newFakeRelay()),
 			client.Config{BaseURL: prefix})
-		for _, name := range awkward {
+		for _, name := range awkwardNames {
 			t.Run(fmt.Sprintf("%q at %q", name[:min(20, len(name))], prefix), func(t *testing.T) {
-				roundTrip(t, relay, name, "id")
-				roundTrip(t, relay, "queue", name)
-				roundTrip(t, relay, name, name)
+				enqueueAndGet(t, relay, name, "id")
+				enqueueAndGet(t, relay, "queue", name)
+				enqueueAndGet(t, relay, name, name)
 			})
 		}
 	}
 }
 
-// stripRequestURI takes the prefix off the raw request line, which is what the
+// stripURIPrefix takes the prefix off the raw request line, which is what the
 // double matches, and fails requests that came without it.
-func stripRequestURI(prefix string, next http.Handler) http.Handler {
+func stripURIPrefix(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		uri, ok := strings.CutPrefix(r.RequestURI, strings.TrimRight(prefix, "/"))
 		if !ok {
@@ -119,25 +119,25 @@ func stripRequestURI(prefix string, next http.Handler) http.Handler {
 	})
 }
 
-func roundTrip(t *testing.T, relay *client.Relay, queue, id string) {
+func enqueueAndGet(t *testing.T, relay *client.Relay, queue, id string) {
 	t.Helper()
 	ctx := t.Context()
-	mustEnqueue(t, relay, spec(queue, id))
+	mustEnqueue(t, relay, relaySpec(queue, id))
 	mustExist(t, relay, queue, id, true)
 	job := mustNext(t, relay, queue)
 	if job.Queue != queue || job.ID != id {
 		t.Fatalf("got job %q in %q, want %q in %q", job.ID, job.Queue, id, queue)
 	}
 	must(t, relay.Heartbeat(ctx, job.Run(), json.RawMessage(`1`)))
-	must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{spec(queue, id)}, client.RelayUnique))
+	must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{relaySpec(queue, id)}, client.RelayUnique))
 	if err := relay.Heartbeat(ctx, job.Run(), nil); !errors.Is(err, client.ErrRunLost) {
 		t.Fatalf("heartbeat of the old run: %v, want ErrRunLost", err)
 	}
-	again := mustNext(t, relay, queue)
-	must(t, relay.Complete(ctx, again.Run()))
+	repeated := mustNext(t, relay, queue)
+	must(t, relay.Complete(ctx, repeated.Run()))
 	mustExist(t, relay, queue, id, false)
 
-	mustEnqueue(t, relay, spec(queue, id))
+	mustEnqueue(t, relay, relaySpec(queue, id))
 	got, err := relay.Get(ctx, queue, id)
 	if err != nil || got.ID != id {
 		t.Fatalf("Get = %q, %v", got.ID, err)
@@ -149,13 +149,13 @@ func roundTrip(t *testing.T, relay *client.Relay, queue, id string) {
 // RL-007, RL-009, RL-052: JSON comes back byte for byte.
 func TestRelay_jsonByteForByte(t *testing.T) {
 	t.Parallel()
-	relay := mustRelay(t, newDouble(), client.Config{})
+	relay := mustRelay(t, newFakeRelay(), client.Config{})
 	for i, raw := range []string{
 		`null`, `true`, `""`, `[]`, `{}`, `9223372036854775807`, `18446744073709551616`, `-0`, `1.0`, `1e400`,
 		`0.1000000000000000055511151231257827`, `"<a href=\"x\">&amp;</a>"`, `"\u003c\/\ud83e\udd80"`, "\"\u2028\"",
 		`{"b":1,"a":{"z":null,"b":2},"b":1}`, "{ \"spaced\" :\n\t[ 1 , 2 ] }", `"\ud800"`,
 	} {
-		job := spec("json", fmt.Sprint(i))
+		job := relaySpec("json", fmt.Sprint(i))
 		job.Payload, job.State = json.RawMessage(raw), json.RawMessage(raw)
 		mustEnqueue(t, relay, job)
 		got := mustNext(t, relay, "json")
@@ -182,7 +182,7 @@ func TestRelay_jsonByteForByte(t *testing.T) {
 // RL-001 to RL-014: every member survives the trip, in Go's units.
 func TestRelay_members(t *testing.T) {
 	t.Parallel()
-	relay := mustRelay(t, newDouble(), client.Config{})
+	relay := mustRelay(t, newFakeRelay(), client.Config{})
 	retries := 3
 	at := time.Date(2020, 5, 1, 14, 0, 0, 123_000_000, time.FixedZone("", 2*3600))
 	mustEnqueue(t, relay, client.RelaySpec{Queue: "q", ID: "full", Timeout: 1500 * time.Millisecond,
@@ -218,25 +218,25 @@ func TestRelay_members(t *testing.T) {
 
 func TestRelay_modes(t *testing.T) {
 	t.Parallel()
-	d := newDouble()
+	d := newFakeRelay()
 	relay := mustRelay(t, d, client.Config{})
 	ctx := t.Context()
 	must(t, relay.Enqueue(ctx, nil, "")) // RL-025
-	mustEnqueue(t, relay, spec("q", "1"))
+	mustEnqueue(t, relay, relaySpec("q", "1"))
 
-	err := relay.Enqueue(ctx, []client.RelaySpec{spec("q", "0"), spec("q", "1")}, client.RelayUnique)
+	err := relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "0"), relaySpec("q", "1")}, client.RelayUnique)
 	var fail *client.Error
 	if !errors.Is(err, client.ErrConflict) || !errors.As(err, &fail) || !strings.Contains(fail.Message, "job 1") || fail.Uncertain {
 		t.Errorf("unique: %#v, want a plain conflict that names the job", err)
 	}
 	mustExist(t, relay, "q", "0", false)
-	must(t, relay.Enqueue(ctx, []client.RelaySpec{spec("q", "1")}, client.RelayIgnore))
+	must(t, relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "1")}, client.RelayIgnore))
 	job := mustNext(t, relay, "q")
-	must(t, relay.Enqueue(ctx, []client.RelaySpec{spec("q", "1")}, client.RelayReplace))
+	must(t, relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "1")}, client.RelayReplace))
 	if err := relay.Heartbeat(ctx, job.Run(), nil); !errors.Is(err, client.ErrRunLost) { // RL-020
 		t.Errorf("heartbeat after replace: %v, want ErrRunLost", err)
 	}
-	must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{spec("q", "spawned")}, client.RelayUnique)) // G-RL-02
+	must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{relaySpec("q", "spawned")}, client.RelayUnique)) // G-RL-02
 	mustExist(t, relay, "q", "spawned", false)
 	must(t, relay.Complete(ctx, job.Run())) // RL-076
 	mustExist(t, relay, "q", "1", true)
@@ -244,7 +244,7 @@ func TestRelay_modes(t *testing.T) {
 		t.Errorf("unknown mode: %v, want ErrInvalid", err)
 	}
 	for i, want := range []string{"", "mode=unique", "mode=unique", "mode=ignore", "mode=replace", "mode=typo"} {
-		if _, got, _ := strings.Cut(d.exchanges("enqueue")[i].uri, "?"); got != want {
+		if _, got, _ := strings.Cut(d.requestsOf("enqueue")[i].uri, "?"); got != want {
 			t.Errorf("enqueue %d: query %q, want %q", i, got, want)
 		}
 	}
@@ -252,23 +252,23 @@ func TestRelay_modes(t *testing.T) {
 
 func TestRelay_headers(t *testing.T) {
 	t.Parallel()
-	d := newDouble()
+	d := newFakeRelay()
 	relay := mustRelay(t, d, client.Config{Token: "secret", UserAgent: "tester/1"})
-	mustEnqueue(t, relay, spec("q", "1"))
+	mustEnqueue(t, relay, relaySpec("q", "1"))
 	job := mustNext(t, relay, "q")
 	must(t, relay.Heartbeat(t.Context(), job.Run(), nil))
 	if _, err := relay.Next(t.Context(), "q", 7, 10*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range d.exchanges("") {
+	for _, e := range d.requestsOf("") {
 		if e.header.Get("Authorization") != "Bearer secret" || e.header.Get("User-Agent") != "tester/1" {
 			t.Errorf("%s: headers %v", e.op, e.header)
 		}
 	}
-	if beat := d.exchanges("heartbeat")[0]; beat.contentTypePresent || beat.body != "" {
+	if beat := d.requestsOf("heartbeat")[0]; beat.contentTypePresent || beat.body != "" {
 		t.Errorf("plain heartbeat has Content-Type or body %q", beat.body) // RL-053
 	}
-	polls := d.exchanges("next")
+	polls := d.requestsOf("next")
 	if polls[0].header.Get("Prefer") != "" || polls[1].header.Get("Prefer") != "wait=1" {
 		t.Errorf("Prefer = %q and %q, want none and wait=1", polls[0].header.Get("Prefer"), polls[1].header.Get("Prefer"))
 	}
@@ -280,14 +280,14 @@ func TestRelay_headers(t *testing.T) {
 // What cannot be right is not sent.
 func TestRelay_refusedUnsent(t *testing.T) {
 	t.Parallel()
-	d := newDouble()
+	d := newFakeRelay()
 	relay := mustRelay(t, d, client.Config{})
 	ctx := t.Context()
-	broken := spec("q", "1")
+	broken := relaySpec("q", "1")
 	broken.Payload = json.RawMessage(`{"a":1}},{"queue":"x"`)
-	brokenState := spec("q", "1")
+	brokenState := relaySpec("q", "1")
 	brokenState.State = json.RawMessage(``)
-	year := spec("q", "1")
+	year := relaySpec("q", "1")
 	year.RunAt = time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)
 	run := client.RelayRun{Queue: "q", ID: "1", RunID: "r"}
 	_, nextErr := relay.Next(ctx, "", 1, 0)
@@ -297,7 +297,7 @@ func TestRelay_refusedUnsent(t *testing.T) {
 		"payload":       relay.Enqueue(ctx, []client.RelaySpec{broken}, ""),
 		"state":         relay.Enqueue(ctx, []client.RelaySpec{brokenState}, ""),
 		"year":          relay.Enqueue(ctx, []client.RelaySpec{year}, ""),
-		"not UTF-8":     relay.Enqueue(ctx, []client.RelaySpec{spec("q", "a\xff")}, ""),
+		"not UTF-8":     relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "a\xff")}, ""),
 		"beat state":    relay.Heartbeat(ctx, run, json.RawMessage(`nope`)),
 		"no run id":     relay.Heartbeat(ctx, client.RelayRun{Queue: "q", ID: "1"}, nil),
 		"requeue":       relay.Requeue(ctx, run, []client.RelaySpec{broken}, ""),
@@ -315,7 +315,7 @@ func TestRelay_refusedUnsent(t *testing.T) {
 			t.Errorf("%s: %v, want an unsent ErrInvalid", name, err)
 		}
 	}
-	if sent := d.exchanges(""); len(sent) != 0 {
+	if sent := d.requestsOf(""); len(sent) != 0 {
 		t.Errorf("%d requests were sent, want none", len(sent))
 	}
 }
@@ -352,10 +352,10 @@ func TestRelay_statuses(t *testing.T) {
 	} {
 		t.Run(http.StatusText(tc.status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDouble()
-				d.script(fault{on: "enqueue", times: -1, status: tc.status, body: " explained \n",
+				d := newFakeRelay()
+				d.inject(injectedFault{on: "enqueue", times: -1, status: tc.status, body: " explained \n",
 					header: http.Header{"Location": {"http://elsewhere.test/"}}})
-				err := directRelay(t, d).Enqueue(t.Context(), []client.RelaySpec{spec("q", "1")}, "")
+				err := directRelay(t, d).Enqueue(t.Context(), []client.RelaySpec{relaySpec("q", "1")}, "")
 				var fail *client.Error
 				if !errors.As(err, &fail) || fail.Status != tc.status || fail.Message != "explained" || fail.Uncertain != tc.uncertain {
 					t.Fatalf("got %#v", err)
@@ -365,7 +365,7 @@ func TestRelay_statuses(t *testing.T) {
 						t.Errorf("errors.Is(%v) = %v", kind, errors.Is(err, kind))
 					}
 				}
-				if tries := len(d.exchanges("enqueue")); tries != tc.tries {
+				if tries := len(d.requestsOf("enqueue")); tries != tc.tries {
 					t.Errorf("%d tries, want %d", tries, tc.tries)
 				}
 			})
@@ -380,7 +380,7 @@ func TestRelay_retries(t *testing.T) {
 	run := client.RelayRun{Queue: "q", ID: "1", RunID: "00000000-0000-4000-8000-000000000001"}
 	calls := map[string]func(context.Context, *client.Relay) error{
 		"enqueue": func(ctx context.Context, r *client.Relay) error {
-			return r.Enqueue(ctx, []client.RelaySpec{spec("other", "1")}, "")
+			return r.Enqueue(ctx, []client.RelaySpec{relaySpec("other", "1")}, "")
 		},
 		"next": func(ctx context.Context, r *client.Relay) error {
 			_, err := r.Next(ctx, "none", 1, 0)
@@ -390,7 +390,7 @@ func TestRelay_retries(t *testing.T) {
 			return r.Heartbeat(ctx, run, json.RawMessage(`{"a":1}`))
 		},
 		"requeue": func(ctx context.Context, r *client.Relay) error {
-			return r.Requeue(ctx, run, []client.RelaySpec{spec("other", "1")}, client.RelayUnique)
+			return r.Requeue(ctx, run, []client.RelaySpec{relaySpec("other", "1")}, client.RelayUnique)
 		},
 		"complete": func(ctx context.Context, r *client.Relay) error { return r.Complete(ctx, run) },
 		"delete":   func(ctx context.Context, r *client.Relay) error { return r.Delete(ctx, "q", "1") },
@@ -400,17 +400,17 @@ func TestRelay_retries(t *testing.T) {
 	for op, do := range calls {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDouble()
+				d := newFakeRelay()
 				relay := directRelay(t, d)
-				mustEnqueue(t, relay, spec("q", "1"))
+				mustEnqueue(t, relay, relaySpec("q", "1"))
 				mustNext(t, relay, "q")
-				before := len(d.exchanges(op))
-				d.script(fault{on: op, status: 429, header: http.Header{"Retry-After": {"3"}}})
-				d.script(fault{on: op, drop: true})
-				d.script(fault{on: op, status: 503, header: http.Header{"Retry-After": {"5"}}})
+				before := len(d.requestsOf(op))
+				d.inject(injectedFault{on: op, status: 429, header: http.Header{"Retry-After": {"3"}}})
+				d.inject(injectedFault{on: op, drop: true})
+				d.inject(injectedFault{on: op, status: 503, header: http.Header{"Retry-After": {"5"}}})
 				start := time.Now()
 				must(t, do(t.Context(), relay))
-				tries := d.exchanges(op)[before:]
+				tries := d.requestsOf(op)[before:]
 				if len(tries) != 4 {
 					t.Fatalf("%d tries, want 4", len(tries))
 				}
@@ -432,13 +432,13 @@ func TestRelay_retries(t *testing.T) {
 func TestRelay_lostAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDouble()
+		d := newFakeRelay()
 		relay := directRelay(t, d)
 		ctx := t.Context()
-		lose := func(op string) { d.script(fault{on: op, after: true, drop: true}) }
+		lose := func(op string) { d.inject(injectedFault{on: op, after: true, drop: true}) }
 
 		lose("enqueue")
-		err := relay.Enqueue(ctx, []client.RelaySpec{spec("q", "1")}, client.RelayUnique)
+		err := relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "1")}, client.RelayUnique)
 		var fail *client.Error
 		if !errors.Is(err, client.ErrConflict) || !errors.As(err, &fail) || !fail.Uncertain {
 			t.Errorf("unique: %v, want an uncertain conflict", err)
@@ -447,13 +447,13 @@ func TestRelay_lostAnswers(t *testing.T) {
 			t.Errorf("message %q does not say so", err)
 		}
 		lose("enqueue")
-		must(t, relay.Enqueue(ctx, []client.RelaySpec{spec("q", "2")}, client.RelayReplace))
+		must(t, relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "2")}, client.RelayReplace))
 
 		job := mustNext(t, relay, "q")
 		lose("heartbeat")
 		must(t, relay.Heartbeat(ctx, job.Run(), json.RawMessage(`5`)))
 		lose("requeue")
-		must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{spec("q2", "1")}, client.RelayUnique))
+		must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{relaySpec("q2", "1")}, client.RelayUnique))
 		mustExist(t, relay, "q", "1", false)
 		mustExist(t, relay, "q2", "1", true)
 		job = mustNext(t, relay, "q2")
@@ -465,7 +465,7 @@ func TestRelay_lostAnswers(t *testing.T) {
 
 func TestRelay_retryBounds(t *testing.T) {
 	t.Parallel()
-	endless := func(t *testing.T, d *double, tries int) *client.Relay {
+	endless := func(t *testing.T, d *fakeRelay, tries int) *client.Relay {
 		return mustClient(t, client.Config{BaseURL: "http://relay.test", Retry: client.Retry{MaxTries: tries},
 			HTTPClient: &http.Client{Transport: direct{d}}}).Relay()
 	}
@@ -482,8 +482,8 @@ func TestRelay_retryBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDouble()
-				d.script(fault{on: "delete", times: -1, status: 429, header: http.Header{"Retry-After": {tc.retryAfter}}})
+				d := newFakeRelay()
+				d.inject(injectedFault{on: "delete", times: -1, status: 429, header: http.Header{"Retry-After": {tc.retryAfter}}})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()
@@ -497,7 +497,7 @@ func TestRelay_retryBounds(t *testing.T) {
 				if ended := errors.Is(err, context.DeadlineExceeded); ended != (tc.within > 0) {
 					t.Errorf("DeadlineExceeded = %v in %v", ended, err)
 				}
-				if n := len(d.exchanges("delete")); !tc.tries(n) {
+				if n := len(d.requestsOf("delete")); !tc.tries(n) {
 					t.Errorf("%d tries", n)
 				}
 			})
@@ -553,8 +553,8 @@ func TestRelay_badAnswers(t *testing.T) {
 		"trailing bytes": `[] []`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDouble()
-			d.script(fault{on: "next", status: 200, body: body})
+			d := newFakeRelay()
+			d.inject(injectedFault{on: "next", status: 200, body: body})
 			relay := mustRelay(t, d, client.Config{MaxResponseBytes: 1000})
 			jobs, err := relay.Next(t.Context(), "q", 1, 0)
 			var fail *client.Error
@@ -564,8 +564,8 @@ func TestRelay_badAnswers(t *testing.T) {
 		})
 	}
 	t.Run("members left out", func(t *testing.T) { // RL-083
-		d := newDouble()
-		d.script(fault{on: "get", status: 200, body: `{"queue":"q","id":"1","timeout":1,"payload":{},"extra":1}`})
+		d := newFakeRelay()
+		d.inject(injectedFault{on: "get", status: 200, body: `{"queue":"q","id":"1","timeout":1,"payload":{},"extra":1}`})
 		job, err := mustRelay(t, d, client.Config{}).Get(t.Context(), "q", "1")
 		if err != nil || job.RunID != "" || job.State != nil || job.MaxRetries != nil {
 			t.Errorf("got %+v, %v", job, err)
@@ -578,7 +578,7 @@ func TestRelay_badAnswers(t *testing.T) {
 func TestRelay_connections(t *testing.T) {
 	t.Parallel()
 	var opened atomic.Int32
-	d := newDouble()
+	d := newFakeRelay()
 	server := httptest.NewUnstartedServer(d)
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -589,7 +589,7 @@ func TestRelay_connections(t *testing.T) {
 	c := mustClient(t, client.Config{BaseURL: server.URL, Retry: client.Retry{MaxTries: 2, BaseDelay: 1}})
 	relay := c.Relay()
 	for i := range 20 {
-		mustEnqueue(t, relay, spec("q", fmt.Sprint(i)))
+		mustEnqueue(t, relay, relaySpec("q", fmt.Sprint(i)))
 		_, err := relay.Get(t.Context(), "q", "missing")
 		if !errors.Is(err, client.ErrNotFound) {
 			t.Fatal(err)
@@ -599,7 +599,7 @@ func TestRelay_connections(t *testing.T) {
 	if opened.Load() != 1 {
 		t.Errorf("%d connections for calls in turn, want 1", opened.Load())
 	}
-	d.script(fault{on: "delete", drop: true})
+	d.inject(injectedFault{on: "delete", drop: true})
 	must(t, relay.Delete(t.Context(), "q", "1"))
 
 	c.CloseIdleConnections()
@@ -614,15 +614,15 @@ func TestRelay_connections(t *testing.T) {
 // TLS that cannot be trusted is not tried again.
 func TestRelay_certificate(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewUnstartedServer(newDouble())
+	server := httptest.NewUnstartedServer(newFakeRelay())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the refused handshake
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
 	good := mustClient(t, client.Config{BaseURL: server.URL, HTTPClient: server.Client()}).Relay()
-	roundTrip(t, good, "a/b", "..") // over HTTP/2, with its own :path
-	strange := mustClient(t, client.Config{BaseURL: server.URL}).Relay()
-	_, err := strange.Exists(t.Context(), "q", "1")
+	enqueueAndGet(t, good, "a/b", "..") // over HTTP/2, with its own :path
+	untrusting := mustClient(t, client.Config{BaseURL: server.URL}).Relay()
+	_, err := untrusting.Exists(t.Context(), "q", "1")
 	var target *url.Error
 	if errors.Is(err, client.ErrRetryable) || !errors.As(err, &target) {
 		t.Errorf("got %v, want a lasting failure", err)

@@ -81,9 +81,9 @@ func retryAfter(header http.Header) time.Duration {
 	if err != nil {
 		return 0
 	}
-	sent, err := http.ParseTime(header.Get("Date"))
+	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
 		return 0
 	}
-	return max(then.Sub(sent), 0)
+	return max(then.Sub(date), 0)
 }

@@ -17,8 +17,8 @@ type runner struct {
 	slots       slots
 	pollWait    time.Duration // what claim may wait; 0 for not at all
 	pollPause   time.Duration // least time from one fruitless claim to the next
-	drainFor    time.Duration
-	longestBeat time.Duration
+	drainTimeout    time.Duration
+	maxHeartbeatInterval time.Duration
 	backoff     backoff
 	log         *slog.Logger
 }
@@ -38,11 +38,11 @@ func (s slots) reserve(ctx context.Context) int {
 	case <-ctx.Done():
 		return 0
 	}
-	for taken := 1; ; taken++ {
+	for reserved := 1; ; reserved++ {
 		select {
 		case s <- struct{}{}:
 		default:
-			return taken
+			return reserved
 		}
 	}
 }
@@ -56,11 +56,11 @@ func (s slots) release(n int) {
 // run claims and works until ctx ends, then drains. Handlers get the values
 // of ctx but outlive it. When run returns nothing of it is left running.
 func (r *runner) run(ctx context.Context) error {
-	hard, kill := context.WithCancelCause(context.WithoutCancel(ctx))
+	killCtx, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 	var handlers sync.WaitGroup
-	r.poll(ctx, func(l lease, late bool) {
-		handlers.Go(func() { r.process(hard, l, late) })
+	r.poll(ctx, func(l lease, afterStop bool) {
+		handlers.Go(func() { r.process(killCtx, l, afterStop) })
 	})
 	return r.drain(&handlers, kill)
 }
@@ -72,7 +72,7 @@ const pollGrace = 500 * time.Millisecond
 
 // poll claims as much as there are free slots, over and over, until ctx ends.
 // What is brought by a poll after that is late.
-func (r *runner) poll(ctx context.Context, start func(l lease, late bool)) {
+func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) {
 	failures, away := 0, pollOutage{log: r.log}
 	for {
 		free := r.slots.reserve(ctx)
@@ -82,16 +82,16 @@ func (r *runner) poll(ctx context.Context, start func(l lease, late bool)) {
 		// Started before the claim: a claim that waited at the server has
 		// paused enough, one that was answered at once has not.
 		pause := time.NewTimer(r.pollPause)
-		asking, asked := lingering(ctx, pollGrace)
-		leases, err := r.source.claim(asking, free, r.pollWait)
-		asked()
+		pollCtx, cancelPoll := withGrace(ctx, pollGrace)
+		leases, err := r.source.claim(pollCtx, free, r.pollWait)
+		cancelPoll()
 		if surplus := len(leases) - free; surplus > 0 {
 			r.log.Error("server handed out more than was asked for; the rest will time out", "surplus", surplus)
 			leases = leases[:free]
 		}
-		late := ctx.Err() != nil
+		afterStop := ctx.Err() != nil
 		for _, l := range leases {
-			start(l, late)
+			start(l, afterStop)
 		}
 		r.slots.release(free - len(leases))
 
@@ -99,7 +99,7 @@ func (r *runner) poll(ctx context.Context, start func(l lease, late bool)) {
 		case err != nil && ctx.Err() == nil:
 			failures++
 			away.failed(err)
-			r.rest(ctx, failures, err)
+			r.pauseAfterFailure(ctx, failures, err)
 		case err == nil && len(leases) == 0:
 			failures = 0
 			away.worked()
@@ -114,8 +114,8 @@ func (r *runner) poll(ctx context.Context, start func(l lease, late bool)) {
 	}
 }
 
-// lingering is a context that ends a while after another, or with the function.
-func lingering(ctx context.Context, grace time.Duration) (context.Context, func()) {
+// withGrace is a context that ends a while after another, or with the function.
+func withGrace(ctx context.Context, grace time.Duration) (context.Context, func()) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		sleep(longer, grace)
@@ -127,14 +127,14 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, func(
 	}
 }
 
-// rest waits after a failed claim, longer with each one.
-func (r *runner) rest(ctx context.Context, failures int, err error) {
-	asked := time.Duration(0)
+// pauseAfterFailure waits after a failed claim, longer with each one.
+func (r *runner) pauseAfterFailure(ctx context.Context, failures int, err error) {
+	retryAfter := time.Duration(0)
 	var fail *Error
 	if errors.As(err, &fail) {
-		asked = min(fail.RetryAfter, maxRetryAfter)
+		retryAfter = min(fail.RetryAfter, maxRetryAfter)
 	}
-	sleep(ctx, r.backoff.delay(failures, asked))
+	sleep(ctx, r.backoff.delay(failures, retryAfter))
 }
 
 // pollOutage tells once that polls fail, and once that they work again. Another
@@ -182,7 +182,7 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 		handlers.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(r.drainFor)
+	timer := time.NewTimer(r.drainTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -194,7 +194,7 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 		return nil
 	default:
 	}
-	r.log.Warn("handlers did not finish in time; ending their contexts", "drain_timeout", r.drainFor)
+	r.log.Warn("handlers did not finish in time; ending their contexts", "drain_timeout", r.drainTimeout)
 	kill(ErrDrainTimeout)
 	<-done
 	return ErrDrainTimeout
@@ -203,38 +203,38 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 // process runs one handler under its lease, from the claim to its outcome. What
 // came late is given back where that is possible, else it is done in the time
 // there is.
-func (r *runner) process(hard context.Context, l lease, late bool) {
+func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 	defer r.slots.release(1)
-	if f, ok := l.(follower); ok {
-		defer f.over() // before the slot is free
+	if f, ok := l.(endObserver); ok {
+		defer f.runOver() // before the slot is free
 	}
-	ctx, cancel := context.WithCancelCause(hard)
+	ctx, cancel := context.WithCancelCause(killCtx)
 	defer cancel(nil)
 	a := newAttempt(l, cancel, r.log)
 	defer a.close()
-	if g, ok := l.(giver); ok && late {
-		if err := a.settle(context.WithoutCancel(hard), g.giveBack); err != nil {
-			unsettled(a, "job that came after the stop not given back; it is held until its lease is over", err)
+	if g, ok := l.(releaser); ok && afterStop {
+		if err := a.finish(context.WithoutCancel(killCtx), g.release); err != nil {
+			logUnfinished(a, "job that came after the stop not given back; it is held until its lease is over", err)
 		}
 		return
 	}
 	a.log.Debug("job started")
-	stop := r.beatAlong(context.WithoutCancel(hard), a)
+	stop := r.startHeartbeats(context.WithoutCancel(killCtx), a)
 	defer stop() // also when the handler ends its goroutine
 	err := invoke(ctx, a)
 	cause := context.Cause(ctx)
 	stop()
-	r.conclude(context.WithoutCancel(hard), a, err, cause)
+	r.finishRun(context.WithoutCancel(killCtx), a, err, cause)
 }
 
-// beatAlong beats until the returned function is called, which returns once
+// startHeartbeats beats until the returned function is called, which returns once
 // the beating has ended.
-func (r *runner) beatAlong(ctx context.Context, a *attempt) (stop func()) {
+func (r *runner) startHeartbeats(ctx context.Context, a *attempt) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.keep(ctx, r.longestBeat)
+		a.keepAlive(ctx, r.maxHeartbeatInterval)
 	}()
 	return sync.OnceFunc(func() {
 		cancel()
@@ -266,67 +266,67 @@ type panicError struct{ value any }
 
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// conclude says what came of the run; cause is why the handler's context had
+// finishRun says what came of the run; cause is why the handler's context had
 // ended, nil if it had not. Nothing is completed whose run was lost or already
 // settled.
-func (r *runner) conclude(ctx context.Context, a *attempt, err, cause error) {
-	over := a.over()
+func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error) {
+	over := a.endError()
 	switch {
 	case errors.Is(over, ErrRunLost):
 		a.log.Warn("run lost; its outcome is dropped", "error_message", over, "outcome", err)
 	case over != nil && err != nil:
 		a.log.Warn("handler failed after it had requeued its job", "error_message", err)
 	case over != nil:
-		a.log.Debug("job requeued or released", "duration", time.Since(a.began))
+		a.log.Debug("job requeued or released", "duration", time.Since(a.started))
 	case err != nil:
 		r.fail(ctx, a, err, cause)
 	default:
-		if err := a.settle(ctx, a.lease.complete); err != nil {
-			unsettled(a, "job done but not completed; the run ends with its lease", err)
+		if err := a.finish(ctx, a.lease.complete); err != nil {
+			logUnfinished(a, "job done but not completed; the run ends with its lease", err)
 			return
 		}
-		a.log.Debug("job completed", "duration", time.Since(a.began))
+		a.log.Debug("job completed", "duration", time.Since(a.started))
 	}
 }
 
-// unsettled logs that an outcome was not taken, or perhaps was.
-func unsettled(a *attempt, said string, err error) {
+// logUnfinished logs that an outcome was not taken, or perhaps was.
+func logUnfinished(a *attempt, msg string, err error) {
 	var fail *Error
 	if errors.Is(err, ErrRunLost) && errors.As(err, &fail) && fail.Uncertain {
 		a.log.Warn("an answer was lost and the run is over now; its outcome was probably taken", "error_message", err)
 		return
 	}
-	a.log.Error(said, "error_message", err)
+	a.log.Error(msg, "error_message", err)
 }
 
 // fail reports a failure or, where there is no report, leaves the job to its
 // timeout. A state that the handler had put up still goes out, for the next run
 // to go on from.
 func (r *runner) fail(ctx context.Context, a *attempt, err, cause error) {
-	told, reports := a.lease.(reporter)
-	if reports {
+	reporter, canReport := a.lease.(failureReporter)
+	if canReport {
 		a.log.Error("handler failed", "error_message", err)
 	} else {
 		a.log.Error("handler failed; the run ends with its lease", "error_message", err)
 	}
-	r.lastState(ctx, a)
-	if !reports {
+	r.sendStagedState(ctx, a)
+	if !canReport {
 		return
 	}
-	report := func(ctx context.Context) error { return told.report(ctx, err, cause) }
-	if err := a.settle(ctx, report); err != nil {
-		unsettled(a, "failure not reported; the run ends with its lease", err)
+	report := func(ctx context.Context) error { return reporter.report(ctx, err, cause) }
+	if err := a.finish(ctx, report); err != nil {
+		logUnfinished(a, "failure not reported; the run ends with its lease", err)
 	}
 }
 
-// lastState sends the state that is still waiting.
-func (r *runner) lastState(ctx context.Context, a *attempt) {
+// sendStagedState sends the state that is still waiting.
+func (r *runner) sendStagedState(ctx context.Context, a *attempt) {
 	if !a.hasStaged() {
 		return
 	}
-	ctx, stop := context.WithTimeout(ctx, minSettle)
+	ctx, stop := context.WithTimeout(ctx, minFinishTimeout)
 	defer stop()
-	if err := a.beat(ctx); err != nil {
+	if err := a.heartbeat(ctx); err != nil {
 		a.log.Warn("last state not stored", "error_message", err)
 	}
 }

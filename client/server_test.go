@@ -37,21 +37,21 @@ func exampleServer() (baseURL string, stop func()) {
 	return baseURL, stop
 }
 
-// double is a Relay server in memory: faithful enough to judge the client by,
+// fakeRelay is a Relay server in memory: faithful enough to judge the client by,
 // with a script of faults. It proves nothing about the real server.
-type double struct {
+type fakeRelay struct {
 	mu      sync.Mutex
-	jobs    map[[2]string]*doubleJob
+	jobs    map[[2]string]*fakeJob
 	runs    int
 	order   int
 	changed chan struct{} // closed and made anew when a job may have become due
-	faults  []*fault
-	seen    []exchange
-	highest int // most jobs ever in flight at once
+	faults  []*injectedFault
+	requests    []recordedRequest
+	maxInFlight int // most jobs ever in flight at once
 }
 
-type doubleJob struct {
-	spec      doubleSpec
+type fakeJob struct {
+	spec      fakeSpec
 	remaining *int
 	runID     string
 	leaseEnd  time.Time
@@ -60,7 +60,7 @@ type doubleJob struct {
 	order     int
 }
 
-type doubleSpec struct {
+type fakeSpec struct {
 	Queue      string          `json:"queue"`
 	ID         string          `json:"id"`
 	Timeout    *int64          `json:"timeout"`
@@ -70,8 +70,8 @@ type doubleSpec struct {
 	RunAt      *time.Time      `json:"run_at"`
 }
 
-// fault spoils exchanges of one kind.
-type fault struct {
+// injectedFault spoils exchanges of one kind.
+type injectedFault struct {
 	on     string // enqueue, next, heartbeat, requeue, complete, delete, get, exists
 	times  int    // how many more; negative for ever
 	after  bool   // act first, then spoil the answer
@@ -79,26 +79,26 @@ type fault struct {
 	status int
 	header http.Header
 	body   string
-	match  func(exchange) bool // nil for all
+	match  func(recordedRequest) bool // nil for all
 }
 
 // exchange is one request as the server saw it.
-type exchange struct {
+type recordedRequest struct {
 	op, method, uri    string
 	queue, id, runID   string
 	header             http.Header
 	query              url.Values
 	body               string
 	at                 time.Time
-	spoiled            bool
+	faulted            bool
 	contentTypePresent bool
 }
 
-func newDouble() *double {
-	return &double{jobs: map[[2]string]*doubleJob{}, changed: make(chan struct{})}
+func newFakeRelay() *fakeRelay {
+	return &fakeRelay{jobs: map[[2]string]*fakeJob{}, changed: make(chan struct{})}
 }
 
-func (d *double) script(f fault) {
+func (d *fakeRelay) inject(f injectedFault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if f.times == 0 {
@@ -107,21 +107,21 @@ func (d *double) script(f fault) {
 	d.faults = append(d.faults, &f)
 }
 
-// healed ends all faults.
-func (d *double) healed() {
+// clearFaults ends all faults.
+func (d *fakeRelay) clearFaults() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults = nil
 }
 
-// exchanges gives those of one kind, in order; all for an empty name.
-func (d *double) exchanges(op string) []exchange {
+// requestsOf gives those of one kind, in order; all for an empty name.
+func (d *fakeRelay) requestsOf(op string) []recordedRequest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(d.seen), func(e exchange) bool { return op != "" && e.op != op })
+	return slices.DeleteFunc(slices.Clone(d.requests), func(e recordedRequest) bool { return op != "" && e.op != op })
 }
 
-func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *fakeRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -129,18 +129,18 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := parseExchange(r, string(body))
 	f := d.record(&e)
 	if f != nil && !f.after {
-		f.spoil(w)
+		f.apply(w)
 		return
 	}
 	if f != nil {
 		d.route(httptest.NewRecorder(), r, e)
-		f.spoil(w)
+		f.apply(w)
 		return
 	}
 	d.route(w, r, e)
 }
 
-func (f *fault) spoil(w http.ResponseWriter) {
+func (f *injectedFault) apply(w http.ResponseWriter) {
 	if f.drop {
 		panic(http.ErrAbortHandler)
 	}
@@ -152,10 +152,10 @@ func (f *fault) spoil(w http.ResponseWriter) {
 }
 
 // record remembers the request and picks the fault for it.
-func (d *double) record(e *exchange) *fault {
+func (d *fakeRelay) record(e *recordedRequest) *injectedFault {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var found *fault
+	var found *injectedFault
 	for _, f := range d.faults {
 		if f.on == e.op && f.times != 0 && (f.match == nil || f.match(*e)) {
 			f.times--
@@ -163,14 +163,14 @@ func (d *double) record(e *exchange) *fault {
 			break
 		}
 	}
-	e.spoiled = found != nil
-	d.seen = append(d.seen, *e)
+	e.faulted = found != nil
+	d.requests = append(d.requests, *e)
 	return found
 }
 
 // parseExchange matches the path escaped and decodes its members (RL-097).
-func parseExchange(r *http.Request, body string) exchange {
-	e := exchange{method: r.Method, uri: r.RequestURI, header: r.Header, query: r.URL.Query(), body: body, at: time.Now()}
+func parseExchange(r *http.Request, body string) recordedRequest {
+	e := recordedRequest{method: r.Method, uri: r.RequestURI, header: r.Header, query: r.URL.Query(), body: body, at: time.Now()}
 	_, e.contentTypePresent = r.Header["Content-Type"]
 	escaped, _, _ := strings.Cut(r.RequestURI, "?")
 	parts := strings.Split(strings.TrimPrefix(escaped, "/v2/queues/"), "/")
@@ -194,7 +194,7 @@ func parseExchange(r *http.Request, body string) exchange {
 	return e
 }
 
-func (d *double) route(w http.ResponseWriter, r *http.Request, e exchange) {
+func (d *fakeRelay) route(w http.ResponseWriter, r *http.Request, e recordedRequest) {
 	if e.op == "next" {
 		d.next(w, r, e)
 		return
@@ -232,7 +232,7 @@ func (d *double) route(w http.ResponseWriter, r *http.Request, e exchange) {
 	}
 }
 
-func (d *double) heartbeat(w http.ResponseWriter, e exchange, job *doubleJob, current bool) {
+func (d *fakeRelay) heartbeat(w http.ResponseWriter, e recordedRequest, job *fakeJob, current bool) {
 	if !current {
 		http.Error(w, "job not found", http.StatusNotFound)
 		return
@@ -246,8 +246,8 @@ func (d *double) heartbeat(w http.ResponseWriter, e exchange, job *doubleJob, cu
 }
 
 // store is enqueue and, with the job to remove first, requeue.
-func (d *double) store(w http.ResponseWriter, e exchange, remove *doubleJob) {
-	var specs []doubleSpec
+func (d *fakeRelay) store(w http.ResponseWriter, e recordedRequest, remove *fakeJob) {
+	var specs []fakeSpec
 	if e.header.Get("Content-Type") != "application/json" {
 		http.Error(w, "not JSON", http.StatusUnsupportedMediaType)
 		return
@@ -283,7 +283,7 @@ func (d *double) store(w http.ResponseWriter, e exchange, remove *doubleJob) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-func (d *double) put(spec doubleSpec, mode string) {
+func (d *fakeRelay) put(spec fakeSpec, mode string) {
 	key := [2]string{spec.Queue, spec.ID}
 	if d.jobs[key] != nil && mode == "ignore" {
 		return
@@ -293,10 +293,10 @@ func (d *double) put(spec doubleSpec, mode string) {
 		spec.RunAt = &now
 	}
 	d.order++
-	d.jobs[key] = &doubleJob{spec: spec, remaining: spec.MaxRetries, created: now, updated: now, order: d.order}
+	d.jobs[key] = &fakeJob{spec: spec, remaining: spec.MaxRetries, created: now, updated: now, order: d.order}
 }
 
-func (d *double) next(w http.ResponseWriter, r *http.Request, e exchange) {
+func (d *fakeRelay) next(w http.ResponseWriter, r *http.Request, e recordedRequest) {
 	limit, err := strconv.Atoi(e.query.Get("num_jobs"))
 	if err != nil || limit < 1 {
 		http.Error(w, "bad num_jobs", http.StatusBadRequest)
@@ -326,17 +326,17 @@ func (d *double) next(w http.ResponseWriter, r *http.Request, e exchange) {
 	}
 }
 
-func (d *double) claim(queue string, limit int) ([][]byte, <-chan struct{}) {
+func (d *fakeRelay) claim(queue string, limit int) ([][]byte, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.expire()
-	var due []*doubleJob
+	var due []*fakeJob
 	for _, job := range d.jobs {
 		if job.spec.Queue == queue && job.runID == "" && !job.spec.RunAt.After(time.Now()) {
 			due = append(due, job)
 		}
 	}
-	slices.SortFunc(due, func(a, b *doubleJob) int {
+	slices.SortFunc(due, func(a, b *fakeJob) int {
 		if c := a.spec.RunAt.Compare(*b.spec.RunAt); c != 0 {
 			return c
 		}
@@ -355,12 +355,12 @@ func (d *double) claim(queue string, limit int) ([][]byte, <-chan struct{}) {
 			inFlight++
 		}
 	}
-	d.highest = max(d.highest, inFlight)
+	d.maxInFlight = max(d.maxInFlight, inFlight)
 	return out, d.changed
 }
 
 // expire returns what timed out to its queue, or removes it (RL-085 to RL-088).
-func (d *double) expire() {
+func (d *fakeRelay) expire() {
 	for key, job := range d.jobs {
 		if job.runID == "" || time.Now().Before(job.leaseEnd) {
 			continue
@@ -378,10 +378,10 @@ func (d *double) expire() {
 	}
 }
 
-func (j *doubleJob) timeout() time.Duration { return time.Duration(*j.spec.Timeout) * time.Second }
+func (j *fakeJob) timeout() time.Duration { return time.Duration(*j.spec.Timeout) * time.Second }
 
 // encode writes payload and state as they came.
-func (j *doubleJob) encode() []byte {
+func (j *fakeJob) encode() []byte {
 	quote := func(v any) string {
 		raw, _ := json.Marshal(v)
 		return string(raw)

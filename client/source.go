@@ -22,27 +22,27 @@ type lease interface {
 	logAttrs() []any
 	// handle runs the caller's handler.
 	handle(ctx context.Context, a *attempt) error
-	// beat prolongs the lease and stores the state unless it is nil. It fails
+	// heartbeat prolongs the lease and stores the state unless it is nil. It fails
 	// with ErrRunLost when the lease is no longer held; cancel asks the run to
 	// end, though it is.
-	beat(ctx context.Context, state json.RawMessage) (cancel bool, err error)
+	heartbeat(ctx context.Context, state json.RawMessage) (cancel bool, err error)
 	// complete ends the lease with success. May run again.
 	complete(ctx context.Context) error
 }
 
-// reporter is a lease whose contract wants to hear of failures. Others are left
+// failureReporter is a lease whose contract wants to hear of failures. Others are left
 // to their timeout.
-type reporter interface {
+type failureReporter interface {
 	// report ends the lease of a handler that has failed; cause is why its
 	// context had ended by then, nil if it had not. May run again.
 	report(ctx context.Context, failure, cause error) error
 }
 
-// giver is a lease that can be given back unharmed.
-type giver interface {
-	// giveBack ends the lease as if it had not been. May run again.
-	giveBack(ctx context.Context) error
+// releaser is a lease that can be given back unharmed.
+type releaser interface {
+	// release ends the lease as if it had not been. May run again.
+	release(ctx context.Context) error
 }
 
-// follower is a lease that is told when nothing more will be done about it.
-type follower interface{ over() }
+// endObserver is a lease that is told when nothing more will be done about it.
+type endObserver interface{ runOver() }

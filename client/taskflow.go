@@ -50,7 +50,7 @@ func (t *TaskFlow) Create(ctx context.Context, spec TaskFlowSpec) (TaskFlowJob, 
 		return TaskFlowJob{}, invalid(op, "%v", err)
 	}
 	return taskFlowJob(ctx, t, call{op: op, method: http.MethodPost, path: taskFlowJobs,
-		body: body, fragile: true, accept: []int{http.StatusCreated}})
+		body: body, notRepeatable: true, accept: []int{http.StatusCreated}})
 }
 
 // Get reads a job (TF-071).
@@ -63,7 +63,7 @@ func (t *TaskFlow) Get(ctx context.Context, id string) (TaskFlowJob, error) {
 		return TaskFlowJob{}, invalid(op, "%v", err)
 	}
 	return taskFlowJob(ctx, t, call{op: op, method: http.MethodGet, path: path,
-		reads: true, accept: []int{http.StatusOK}})
+		readOnly: true, accept: []int{http.StatusOK}})
 }
 
 // Update changes what the patch names and returns the job (TF-073, TF-078). A
@@ -96,7 +96,7 @@ func (t *TaskFlow) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = t.client.do(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusNoContent}})
+	_, err = t.client.doWithRetries(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusNoContent}})
 	var fail *Error
 	if errors.As(err, &fail) && fail.Status == http.StatusNotFound && fail.Uncertain {
 		return nil
@@ -178,12 +178,12 @@ func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter, cursor strin
 	if cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	wire, err := ask[struct {
+	wire, err := doJSON[struct {
 		Items []taskFlowWire `json:"items"`
 		Next  string         `json:"next_cursor"`
 		More  bool           `json:"has_more"`
 	}](ctx, t.client, call{op: "taskflow search", method: http.MethodGet, path: taskFlowJobs, query: query.Encode(),
-		reads: true, accept: []int{http.StatusOK}})
+		readOnly: true, accept: []int{http.StatusOK}})
 	page := TaskFlowPage{Jobs: make([]TaskFlowJob, len(wire.Items))}
 	for i, item := range wire.Items {
 		page.Jobs[i] = item.job()
@@ -219,7 +219,7 @@ func (t *TaskFlow) Search(ctx context.Context, filter TaskFlowFilter) iter.Seq2[
 
 // taskFlowJob makes a call that answers a job.
 func taskFlowJob(ctx context.Context, t *TaskFlow, c call) (TaskFlowJob, error) {
-	wire, err := ask[taskFlowWire](ctx, t.client, c)
+	wire, err := doJSON[taskFlowWire](ctx, t.client, c)
 	if err != nil {
 		return TaskFlowJob{}, err
 	}

@@ -17,16 +17,16 @@ import (
 //	g.Add("load", client.TaskFlowSpec{Name: "load", Queue: "etl"}, extract)
 //	ids, err := taskflow.Submit(ctx, &g)
 type TaskFlowBuilder struct {
-	jobs  []taskFlowPart
+	jobs  []graphPart
 	index map[string]int
-	twice []string
+	duplicates []string
 }
 
-// taskFlowPart is a job of a graph.
-type taskFlowPart struct {
+// graphPart is a job of a graph.
+type graphPart struct {
 	ref   string
 	spec  TaskFlowSpec
-	after []string
+	dependsOn []string
 }
 
 // Add puts a job into the graph, to run after the jobs that the refs name,
@@ -36,12 +36,12 @@ func (g *TaskFlowBuilder) Add(ref string, spec TaskFlowSpec, after ...string) st
 	if g.index == nil {
 		g.index = map[string]int{}
 	}
-	if _, there := g.index[ref]; there {
-		g.twice = append(g.twice, ref)
+	if _, exists := g.index[ref]; exists {
+		g.duplicates = append(g.duplicates, ref)
 		return ref
 	}
 	g.index[ref] = len(g.jobs)
-	g.jobs = append(g.jobs, taskFlowPart{ref, spec, slices.Clone(after)})
+	g.jobs = append(g.jobs, graphPart{ref, spec, slices.Clone(after)})
 	return ref
 }
 
@@ -56,8 +56,8 @@ func (g *TaskFlowBuilder) Refs() []string {
 
 // check finds what a server would refuse in terms of refs.
 func (g *TaskFlowBuilder) check(op string) error {
-	if len(g.twice) > 0 {
-		return invalid(op, "ref %q is there twice", g.twice[0])
+	if len(g.duplicates) > 0 {
+		return invalid(op, "ref %q is there twice", g.duplicates[0])
 	}
 	if len(g.jobs) == 0 {
 		return invalid(op, "the graph is empty")
@@ -66,8 +66,8 @@ func (g *TaskFlowBuilder) check(op string) error {
 		if err := checkName("ref", part.ref); err != nil {
 			return invalid(op, "%v", err)
 		}
-		for _, ref := range part.after {
-			if _, known := g.index[ref]; !known {
+		for _, ref := range part.dependsOn {
+			if _, added := g.index[ref]; !added {
 				return invalid(op, "job %q comes after %q, which is not in the graph", part.ref, ref)
 			}
 		}
@@ -91,15 +91,15 @@ func (g *TaskFlowBuilder) cycle() []string {
 		}
 		for len(path) > 0 {
 			at := path[len(path)-1]
-			if next[at] == len(g.jobs[at].after) {
+			if next[at] == len(g.jobs[at].dependsOn) {
 				state[at], path = done, path[:len(path)-1]
 				continue
 			}
-			to := g.index[g.jobs[at].after[next[at]]]
+			to := g.index[g.jobs[at].dependsOn[next[at]]]
 			next[at]++
 			switch state[to] {
 			case onPath:
-				return g.names(path[slices.Index(path, to):])
+				return g.refsOf(path[slices.Index(path, to):])
 			case 0:
 				state[to], path = onPath, append(path, to)
 			}
@@ -108,7 +108,7 @@ func (g *TaskFlowBuilder) cycle() []string {
 	return nil
 }
 
-func (g *TaskFlowBuilder) names(jobs []int) []string {
+func (g *TaskFlowBuilder) refsOf(jobs []int) []string {
 	refs := make([]string, len(jobs))
 	for i, job := range jobs {
 		refs[i] = g.jobs[job].ref
@@ -127,7 +127,7 @@ func (g *TaskFlowBuilder) encode() ([]byte, error) {
 		if b, err = part.spec.appendMembers(b); err != nil {
 			return nil, fmt.Errorf("job %q: %w", part.ref, err)
 		}
-		b = appendStrings(append(b, `,"depends_on":`...), slices.Concat(part.after, part.spec.Dependencies))
+		b = appendStrings(append(b, `,"depends_on":`...), slices.Concat(part.dependsOn, part.spec.Dependencies))
 		b = append(b, '}')
 	}
 	return append(b, "]}"...), nil
@@ -151,10 +151,10 @@ func (t *TaskFlow) Submit(ctx context.Context, g *TaskFlowBuilder) (map[string]s
 	if err != nil {
 		return nil, invalid(op, "%v", err)
 	}
-	answer, err := ask[struct {
+	answer, err := doJSON[struct {
 		Jobs map[string]string `json:"jobs"`
 	}](ctx, t.client, call{op: op, method: http.MethodPost, path: "/api/v1/graphs",
-		body: body, fragile: true, accept: []int{http.StatusCreated}})
+		body: body, notRepeatable: true, accept: []int{http.StatusCreated}})
 	return answer.Jobs, err
 }
 
@@ -197,8 +197,8 @@ func (t *TaskFlow) Graph(ctx context.Context, id string) (TaskFlowGraph, error) 
 	if err != nil {
 		return TaskFlowGraph{}, invalid(op, "%v", err)
 	}
-	return ask[TaskFlowGraph](ctx, t.client, call{op: op, method: http.MethodGet, path: path + "/graph",
-		reads: true, accept: []int{http.StatusOK}})
+	return doJSON[TaskFlowGraph](ctx, t.client, call{op: op, method: http.MethodGet, path: path + "/graph",
+		readOnly: true, accept: []int{http.StatusOK}})
 }
 
 // WaitGraph looks at the graph around a job until every job of it has ended,

@@ -23,14 +23,14 @@ func mustTask(tb testing.TB, tf *client.TaskFlow, spec client.TaskFlowSpec) clie
 	return job
 }
 
-func task(name string, on ...string) client.TaskFlowSpec {
+func taskSpec(name string, on ...string) client.TaskFlowSpec {
 	return client.TaskFlowSpec{Name: name, Queue: "q", Dependencies: on}
 }
 
 func TestTaskFlow_jobs(t *testing.T) {
 	t.Parallel()
 	tf := flowServer(t).TaskFlow()
-	first := mustTask(t, tf, task("first"))
+	first := mustTask(t, tf, taskSpec("first"))
 	t.Run("TF-069 TF-005 a job comes back as it was sent", func(t *testing.T) {
 		spec := client.TaskFlowSpec{Name: "näme \"1\"", Queue: "etl_1", Payload: json.RawMessage(`{"big": 12345678901234567890, "a":[1.50]}`),
 			Priority: 7, Dependencies: []string{first.ID},
@@ -60,7 +60,7 @@ func TestTaskFlow_jobs(t *testing.T) {
 		}
 	})
 	t.Run("TF-073 TF-078 an update changes what it names", func(t *testing.T) {
-		made := mustTask(t, tf, task("before", first.ID))
+		made := mustTask(t, tf, taskSpec("before", first.ID))
 		name, priority, none := "after", 9, []string{}
 		got, err := tf.Update(t.Context(), made.ID, client.TaskFlowPatch{Name: &name, Priority: &priority, Payload: json.RawMessage("null")})
 		if err != nil || got.Name != name || got.Priority != 9 || string(got.Payload) != "null" || got.Queue != "q" || len(got.Dependencies) != 1 {
@@ -72,7 +72,7 @@ func TestTaskFlow_jobs(t *testing.T) {
 		}
 	})
 	t.Run("TF-081 a deleted job is gone", func(t *testing.T) {
-		made := mustTask(t, tf, task("gone"))
+		made := mustTask(t, tf, taskSpec("gone"))
 		if err := tf.Delete(t.Context(), made.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -85,8 +85,8 @@ func TestTaskFlow_jobs(t *testing.T) {
 func TestTaskFlow_errors(t *testing.T) {
 	t.Parallel()
 	tf := flowServer(t).TaskFlow()
-	a := mustTask(t, tf, task("a"))
-	b := mustTask(t, tf, task("b", a.ID))
+	a := mustTask(t, tf, taskSpec("a"))
+	b := mustTask(t, tf, taskSpec("b", a.ID))
 	unknown := "00000000-0000-4000-8000-000000000000"
 	for name, tc := range map[string]struct {
 		call func(ctx context.Context) error
@@ -98,7 +98,7 @@ func TestTaskFlow_errors(t *testing.T) {
 			return err
 		}, client.ErrInvalid, client.TaskFlowValidationError},
 		"TF-008 unknown dependency": {func(ctx context.Context) error {
-			_, err := tf.Create(ctx, task("x", unknown))
+			_, err := tf.Create(ctx, taskSpec("x", unknown))
 			return err
 		}, client.ErrInvalid, client.TaskFlowValidationError},
 		"TF-072 unknown": {func(ctx context.Context) error { _, err := tf.Get(ctx, unknown); return err },
@@ -139,7 +139,7 @@ func TestTaskFlow_search(t *testing.T) {
 	tf := flowServer(t).TaskFlow()
 	var want []string
 	for i := range 7 {
-		spec := task(fmt.Sprint(i))
+		spec := taskSpec(fmt.Sprint(i))
 		spec.Priority = i + 1
 		want = append(want, mustTask(t, tf, spec).ID)
 	}
@@ -185,11 +185,11 @@ func TestTaskFlow_search(t *testing.T) {
 func TestTaskFlow_graph(t *testing.T) {
 	t.Parallel()
 	tf := flowServer(t).TaskFlow()
-	before := mustTask(t, tf, task("before"))
+	before := mustTask(t, tf, taskSpec("before"))
 	var g client.TaskFlowBuilder
-	g.Add("load", task("load"), "extract", "clean") // before what it comes after
-	extract := g.Add("extract", task("extract", before.ID))
-	g.Add("clean", task("clean"), extract)
+	g.Add("load", taskSpec("load"), "extract", "clean") // before what it comes after
+	extract := g.Add("extract", taskSpec("extract", before.ID))
+	g.Add("clean", taskSpec("clean"), extract)
 	ids, err := tf.Submit(t.Context(), &g)
 	if err != nil || len(ids) != 3 {
 		t.Fatalf("Submit = %v, %v", ids, err)
@@ -218,8 +218,8 @@ func TestTaskFlow_graphMistakes(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"empty":   add(func(*client.TaskFlowBuilder) {}),
-		"twice":   add(func(g *client.TaskFlowBuilder) { g.Add("a", task("a")); g.Add("a", task("a")) }),
-		"unknown": add(func(g *client.TaskFlowBuilder) { g.Add("a", task("a"), "b") }),
+		"twice":   add(func(g *client.TaskFlowBuilder) { g.Add("a", taskSpec("a")); g.Add("a", taskSpec("a")) }),
+		"unknown": add(func(g *client.TaskFlowBuilder) { g.Add("a", taskSpec("a"), "b") }),
 		"nameless": add(func(g *client.TaskFlowBuilder) {
 			g.Add("a", client.TaskFlowSpec{Queue: "q"})
 		}),
@@ -229,10 +229,10 @@ func TestTaskFlow_graphMistakes(t *testing.T) {
 		}
 	}
 	err := add(func(g *client.TaskFlowBuilder) {
-		g.Add("x", task("x"), "a")
-		g.Add("a", task("a"), "b")
-		g.Add("b", task("b"), "c")
-		g.Add("c", task("c"), "a")
+		g.Add("x", taskSpec("x"), "a")
+		g.Add("a", taskSpec("a"), "b")
+		g.Add("b", taskSpec("b"), "c")
+		g.Add("c", taskSpec("c"), "a")
 	})
 	var fail *client.Error
 	if !errors.As(err, &fail) || !errors.Is(err, client.ErrCycle) || !slices.Equal(fail.Cycle, []string{"a", "b", "c"}) {
@@ -240,7 +240,7 @@ func TestTaskFlow_graphMistakes(t *testing.T) {
 	}
 	err = add(func(g *client.TaskFlowBuilder) { // TF-038: no cycle; TF-041: deep
 		for i := range 100_000 {
-			g.Add(fmt.Sprint(i), task("n"), fmt.Sprint(min(i+1, 99_999)))
+			g.Add(fmt.Sprint(i), taskSpec("n"), fmt.Sprint(min(i+1, 99_999)))
 		}
 	})
 	if !errors.As(err, &fail) || !slices.Equal(fail.Cycle, []string{"99999"}) {
@@ -258,7 +258,7 @@ func TestTaskFlow_uncertain(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"code":"NOT_FOUND","message":"gone"}`)
 	}
-	create := func(tf *client.TaskFlow) error { _, err := tf.Create(t.Context(), task("a")); return err }
+	create := func(tf *client.TaskFlow) error { _, err := tf.Create(t.Context(), taskSpec("a")); return err }
 	remove := func(tf *client.TaskFlow) error { return tf.Delete(t.Context(), "x") }
 	for name, tc := range map[string]struct {
 		call      func(*client.TaskFlow) error

@@ -107,8 +107,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		slots:       make(slots, orDefault(w.Concurrency, 1)),
 		pollWait:    max(orDefault(w.PollWait, 30*time.Second), 0),
 		pollPause:   orDefault(w.PollInterval, time.Second),
-		drainFor:    orDefault(w.DrainTimeout, 25*time.Second),
-		longestBeat: w.MaxHeartbeatInterval,
+		drainTimeout:    orDefault(w.DrainTimeout, 25*time.Second),
+		maxHeartbeatInterval: w.MaxHeartbeatInterval,
 		backoff:     w.Relay.client.backoff,
 		log:         logger.With("queue", w.Queue),
 	}
@@ -177,7 +177,7 @@ func (r *Run) Requeue(ctx context.Context, jobs []RelaySpec, mode RelayMode) err
 	if r.attempt == nil {
 		return errDetached()
 	}
-	return r.attempt.settle(ctx, func(ctx context.Context) error {
+	return r.attempt.finish(ctx, func(ctx context.Context) error {
 		return r.relay.Requeue(ctx, r.Job.Run(), jobs, mode)
 	})
 }

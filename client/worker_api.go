@@ -91,7 +91,7 @@ func (w *WorkerAPI) Claim(ctx context.Context, query ClaimQuery, wait time.Durat
 	return w.claim(ctx, query, wait, false)
 }
 
-func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Duration, once bool) ([]ClaimedJob, error) {
+func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Duration, noRetry bool) ([]ClaimedJob, error) {
 	request := struct {
 		Contract string   `json:"contract"`
 		Queues   []string `json:"queues,omitempty"`
@@ -99,10 +99,10 @@ func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Durat
 		Wait     int64    `json:"wait_seconds"`
 		Worker   string   `json:"worker,omitempty"`
 	}{query.Contract, query.Queues, orDefault(query.Max, 1), wholeSeconds(max(wait, 0)), query.Worker}
-	answer, err := ask[struct {
+	answer, err := doJSON[struct {
 		Jobs []claimedWire `json:"jobs"`
 	}](ctx, w.client, call{op: "worker claim", method: http.MethodPost, path: "/worker/v1/claims",
-		body: body(request), wait: max(wait, 0), once: once, accept: []int{http.StatusOK}})
+		body: encodeBody(request), wait: max(wait, 0), noRetry: noRetry, accept: []int{http.StatusOK}})
 	if err != nil {
 		return nil, err
 	}
@@ -129,18 +129,18 @@ func (w *WorkerAPI) ClaimJob(ctx context.Context, contract, jobID, worker string
 		Contract string `json:"contract"`
 		Worker   string `json:"worker,omitempty"`
 	}{contract, worker}
-	wire, err := ask[claimedWire](ctx, w.client, call{op: op, method: http.MethodPost,
-		path: "/worker/v1/jobs/" + escape(jobID) + "/claim", body: body(request), accept: []int{http.StatusOK}})
+	wire, err := doJSON[claimedWire](ctx, w.client, call{op: op, method: http.MethodPost,
+		path: "/worker/v1/jobs/" + escape(jobID) + "/claim", body: encodeBody(request), accept: []int{http.StatusOK}})
 	if err != nil {
 		return ClaimedJob{}, err
 	}
 	return wire.job(), nil
 }
 
-// Beat is the answer to a heartbeat.
-type Beat struct {
-	// Until is when the lease now ends, by the server's clock.
-	Until time.Time `json:"lease_until"`
+// HeartbeatReply is the answer to a heartbeat.
+type HeartbeatReply struct {
+	// LeaseUntil is when the lease now ends, by the server's clock.
+	LeaseUntil time.Time `json:"lease_until"`
 	// Cancel asks the run to end.
 	Cancel bool `json:"cancel"`
 }
@@ -150,20 +150,20 @@ type Beat struct {
 //
 // Errors: [ErrRunLost]; [ErrInvalid]; [ErrUnauthorized]; [ErrRetryable].
 // Repeating is safe.
-func (w *WorkerAPI) Heartbeat(ctx context.Context, runID string, state json.RawMessage) (Beat, error) {
+func (w *WorkerAPI) Heartbeat(ctx context.Context, runID string, state json.RawMessage) (HeartbeatReply, error) {
 	const op = "worker heartbeat"
-	request, err := member("state", state)
+	request, err := objectOf("state", state)
 	if err != nil {
-		return Beat{}, invalid(op, "%v", err)
+		return HeartbeatReply{}, invalid(op, "%v", err)
 	}
-	return aboutRun[Beat](ctx, w, op, runID, "heartbeat", request)
+	return runCall[HeartbeatReply](ctx, w, op, runID, "heartbeat", request)
 }
 
 // Start says that a claimed run has begun, which ForgeRun asks for (G-FR-01).
 //
 // Errors: [ErrRunLost]; [ErrConflict] in a contract that knows no such step.
 func (w *WorkerAPI) Start(ctx context.Context, runID string) error {
-	return w.ended(ctx, "worker start", runID, "start", []byte("{}"))
+	return w.postOutcome(ctx, "worker start", runID, "start", []byte("{}"))
 }
 
 // Complete ends a run with success and its result, any JSON; nil for none.
@@ -172,11 +172,11 @@ func (w *WorkerAPI) Start(ctx context.Context, runID string) error {
 // the run may have been completed by that; [ErrInvalid]; [ErrRetryable].
 func (w *WorkerAPI) Complete(ctx context.Context, runID string, result json.RawMessage) error {
 	const op = "worker complete"
-	request, err := member("result", result)
+	request, err := objectOf("result", result)
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	return w.ended(ctx, op, runID, "complete", request)
+	return w.postOutcome(ctx, op, runID, "complete", request)
 }
 
 // JobFailure is what is said of a run that failed.
@@ -195,7 +195,7 @@ type JobFailure struct {
 //
 // Errors: as of [WorkerAPI.Complete].
 func (w *WorkerAPI) Fail(ctx context.Context, runID string, failure JobFailure) error {
-	return w.ended(ctx, "worker fail", runID, "fail", body(failure))
+	return w.postOutcome(ctx, "worker fail", runID, "fail", encodeBody(failure))
 }
 
 // Release gives a run back: the job is handed out anew, and nothing is counted
@@ -203,11 +203,11 @@ func (w *WorkerAPI) Fail(ctx context.Context, runID string, failure JobFailure) 
 //
 // Errors: as of [WorkerAPI.Complete].
 func (w *WorkerAPI) Release(ctx context.Context, runID string) error {
-	return w.ended(ctx, "worker release", runID, "release", []byte("{}"))
+	return w.postOutcome(ctx, "worker release", runID, "release", []byte("{}"))
 }
 
-func (w *WorkerAPI) ended(ctx context.Context, op, runID, verb string, request []byte) error {
-	_, err := aboutRun[struct{}](ctx, w, op, runID, verb, request)
+func (w *WorkerAPI) postOutcome(ctx context.Context, op, runID, verb string, request []byte) error {
+	_, err := runCall[struct{}](ctx, w, op, runID, verb, request)
 	return err
 }
 
@@ -223,8 +223,8 @@ type RunOutcome struct {
 	Released bool
 }
 
-// RunEnd is what became of a [RunOutcome].
-type RunEnd struct {
+// FinishResult is what became of a [RunOutcome].
+type FinishResult struct {
 	RunID string
 	// JobID is what the contract calls the job by, and Status where it stands
 	// now, in its contract's word. Both are empty with Err.
@@ -250,7 +250,7 @@ type RunEnd struct {
 //
 // After a try whose answer was lost an [ErrRunLost] is Uncertain: the run may
 // have been ended by that.
-func (w *WorkerAPI) Finish(ctx context.Context, outcomes []RunOutcome) ([]RunEnd, error) {
+func (w *WorkerAPI) Finish(ctx context.Context, outcomes []RunOutcome) ([]FinishResult, error) {
 	const op = "worker finish"
 	if len(outcomes) == 0 {
 		return nil, nil
@@ -273,52 +273,52 @@ func (o RunOutcome) append(request []byte) ([]byte, error) {
 	if err := checkName("run id", o.RunID); err != nil {
 		return nil, err
 	}
-	verb, said := "complete", []byte("{}")
+	verb, reqBody := "complete", []byte("{}")
 	var err error
 	switch {
 	case o.Failure != nil && o.Released || o.Result != nil && (o.Failure != nil || o.Released):
 		err = errors.New("there is more than one of Result, Failure and Released")
 	case o.Failure != nil:
-		verb, said = "fail", body(o.Failure)
+		verb, reqBody = "fail", encodeBody(o.Failure)
 	case o.Released:
 		verb = "release"
 	default:
-		said, err = member("result", o.Result)
+		reqBody, err = objectOf("result", o.Result)
 	}
-	return fmt.Appendf(request, `{"run_id":%s,%q:%s}`, body(o.RunID), verb, said), err
+	return fmt.Appendf(request, `{"run_id":%s,%q:%s}`, encodeBody(o.RunID), verb, reqBody), err
 }
 
-// finish is ask for a call whose answer reads differently after a try that may
+// drainBody is ask for a call whose answer reads differently after a try that may
 // have taken effect.
-func (w *WorkerAPI) finish(ctx context.Context, call call, outcomes []RunOutcome) ([]RunEnd, error) {
+func (w *WorkerAPI) finish(ctx context.Context, call call, outcomes []RunOutcome) ([]FinishResult, error) {
 	var got answer
 	uncertain := false
-	fail := w.client.repeat(ctx, call, func() (fail *Error) {
-		got, fail = w.client.try(ctx, call)
+	fail := w.client.retryCall(ctx, call, func() (fail *Error) {
+		got, fail = w.client.doOnce(ctx, call)
 		uncertain = uncertain || fail != nil && fail.Uncertain
 		return fail
 	})
 	if fail != nil {
 		return nil, fail
 	}
-	var said struct {
-		Outcomes []endWire `json:"outcomes"`
+	var reply struct {
+		Outcomes []finishWire `json:"outcomes"`
 	}
-	err := json.Unmarshal(got.body, &said)
-	if err == nil && !slices.EqualFunc(said.Outcomes, outcomes, func(w endWire, o RunOutcome) bool { return w.RunID == o.RunID }) {
+	err := json.Unmarshal(got.body, &reply)
+	if err == nil && !slices.EqualFunc(reply.Outcomes, outcomes, func(w finishWire, o RunOutcome) bool { return w.RunID == o.RunID }) {
 		err = errors.New("it is not of these runs")
 	}
 	if err != nil {
 		return nil, &Error{Op: call.op, Uncertain: true, Err: fmt.Errorf("answer: %w", err)}
 	}
-	ends := make([]RunEnd, len(outcomes))
-	for i, wire := range said.Outcomes {
-		ends[i] = wire.end(call.op, uncertain)
+	ends := make([]FinishResult, len(outcomes))
+	for i, wire := range reply.Outcomes {
+		ends[i] = wire.result(call.op, uncertain)
 	}
 	return ends, nil
 }
 
-type endWire struct {
+type finishWire struct {
 	RunID  string `json:"run_id"`
 	JobID  string `json:"job_id"`
 	Status string `json:"status"`
@@ -326,8 +326,8 @@ type endWire struct {
 	Detail string `json:"detail"`
 }
 
-func (w endWire) end(op string, uncertain bool) RunEnd {
-	end := RunEnd{RunID: w.RunID, JobID: w.JobID, Status: w.Status}
+func (w finishWire) result(op string, uncertain bool) FinishResult {
+	end := FinishResult{RunID: w.RunID, JobID: w.JobID, Status: w.Status}
 	if w.Code == "" {
 		return end
 	}
@@ -346,14 +346,14 @@ func (w endWire) end(op string, uncertain bool) RunEnd {
 // contract refuses included.
 const codeInvalid = "VALIDATION_ERROR"
 
-// aboutRun makes a call about a run. An [ErrRunLost] is one however it is
+// runCall makes a call about a run. An [ErrRunLost] is one however it is
 // looked at.
-func aboutRun[T any](ctx context.Context, w *WorkerAPI, op, runID, verb string, request []byte) (T, error) {
+func runCall[T any](ctx context.Context, w *WorkerAPI, op, runID, verb string, request []byte) (T, error) {
 	if err := checkName("run id", runID); err != nil {
 		var none T
 		return none, invalid(op, "%v", err)
 	}
-	value, err := ask[T](ctx, w.client, call{op: op, method: http.MethodPost,
+	value, err := doJSON[T](ctx, w.client, call{op: op, method: http.MethodPost,
 		path: "/worker/v1/runs/" + escape(runID) + "/" + verb, body: request, accept: []int{http.StatusOK}})
 	var fail *Error
 	if errors.As(err, &fail) && fail.Code == codeRunLost {
@@ -362,9 +362,9 @@ func aboutRun[T any](ctx context.Context, w *WorkerAPI, op, runID, verb string, 
 	return value, err
 }
 
-// member is an object of one member, or of none if the value is nil; the value
+// objectOf is an object of one member, or of none if the value is nil; the value
 // stays byte for byte.
-func member(name string, value json.RawMessage) ([]byte, error) {
+func objectOf(name string, value json.RawMessage) ([]byte, error) {
 	if value == nil {
 		return []byte("{}"), nil
 	}

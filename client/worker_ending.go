@@ -10,90 +10,90 @@ import (
 // ending says how runs end. One is said at once and by itself; what ends while
 // requests are under way goes together in the next one. So a worker of many short
 // jobs makes few requests, and who ends alone waits for nobody.
-type ending struct {
+type outcomeSender struct {
 	api *WorkerAPI
 
 	mu      sync.Mutex
-	sending int // requests that are under way
-	waiting []*runEnding
+	senders int // requests that are under way
+	pending []*pendingOutcome
 }
 
-// runEnding is an outcome that waits for its request.
-type runEnding struct {
+// pendingOutcome is an outcome that waits for its request.
+type pendingOutcome struct {
 	ctx     context.Context // of its caller, with a deadline
 	outcome RunOutcome
 	done    chan error // of one place
 }
 
 const (
-	// maxSending is how many requests may be under way: more than one, as one
+	// maxSenders is how many requests may be under way: more than one, as one
 	// that hangs must not hold up all that ends meanwhile.
-	maxSending = 4
-	// maxEndings is how many outcomes a request may have.
-	maxEndings = 1000
-	// maxTogether is how many bytes an outcome may have to go with others: a
+	maxSenders = 4
+	// maxBatchOutcomes is how many outcomes a request may have.
+	maxBatchOutcomes = 1000
+	// maxBatchedBytes is how many bytes an outcome may have to go with others: a
 	// thousand of them stay below what a request may have, and none holds up
 	// the others.
-	maxTogether = 2 << 10
+	maxBatchedBytes = 2 << 10
 )
 
-// errAlone: the outcome cannot go with others.
-var errAlone = errors.New("the outcome goes by itself")
+// errSendSingly: the outcome cannot go with others.
+var errSendSingly = errors.New("the outcome goes by itself")
 
 // end ends a run, with others if some end at the same time. Its errors are those
 // of [WorkerAPI.Complete]. The context must have a deadline.
-func (e *ending) end(ctx context.Context, outcome RunOutcome) error {
-	err := errAlone
-	if outcome.size() <= maxTogether {
-		err = e.join(&runEnding{ctx: ctx, outcome: outcome, done: make(chan error, 1)})
+func (e *outcomeSender) finish(ctx context.Context, outcome RunOutcome) error {
+	err := errSendSingly
+	if outcome.size() <= maxBatchedBytes {
+		err = e.awaitBatch(&pendingOutcome{ctx: ctx, outcome: outcome, done: make(chan error, 1)})
 	}
-	if errors.Is(err, errAlone) {
-		return e.alone(ctx, outcome)
+	if errors.Is(err, errSendSingly) {
+		return e.sendSingle(ctx, outcome)
 	}
 	return err
 }
 
-// join waits for the answer to the request that an outcome goes with.
-func (e *ending) join(mine *runEnding) error {
+// awaitBatch waits for the answer to the request that an outcome goes with.
+func (e *outcomeSender) awaitBatch(pending *pendingOutcome) error {
 	e.mu.Lock()
-	e.waiting = append(e.waiting, mine)
-	free := e.sending < maxSending
+	e.pending = append(e.pending, pending)
+	free := e.senders < maxSenders
 	if free {
-		e.sending++
+		e.senders++
 	}
 	e.mu.Unlock()
 	if free {
 		go e.send()
 	}
-	return <-mine.done
+	return <-pending.done
 }
 
-// send sends what waits, one request after another, until nothing does.
-func (e *ending) send() {
+// sendHeartbeat sends what waits, one request after another, until nothing does.
+func (e *outcomeSender) send() {
 	for {
 		e.mu.Lock()
-		n := min(len(e.waiting), maxEndings)
-		batch := e.waiting[:n:n]
-		e.waiting = e.waiting[n:]
+		n := min(len(e.pending), maxBatchOutcomes)
+		batch := e.pending[:n:n]
+		e.pending = e.pending[n:]
 		if n == 0 {
-			e.sending--
+			e.senders--
 		}
 		e.mu.Unlock()
 		switch n {
 		case 0:
 			return
 		case 1:
-			batch[0].done <- e.alone(batch[0].ctx, batch[0].outcome)
+			batch[0].done <- e.sendSingle(batch[0].ctx, batch[0].outcome)
 		default:
-			e.together(batch)
+			e.sendBatch(batch)
 		}
 	}
 }
 
-// together ends runs in one request. It is tried until the last of their callers
+// sendBatch ends runs in one request. It is tried until the last of their callers
 // would give up: an answer that comes later for one of them does no harm. Where
 // the whole is refused, each learns by itself what is wrong with it.
-func (e *ending) together(batch []*runEnding) {
+func (e *outcomeSender) sendBatch(batch []*pendingOutcome) {
 	outcomes := make([]RunOutcome, len(batch))
 	var until time.Time
 	for i, one := range batch {
@@ -106,7 +106,7 @@ func (e *ending) together(batch []*runEnding) {
 	defer stop()
 	ends, err := e.api.Finish(ctx, outcomes)
 	if errors.Is(err, ErrInvalid) {
-		err = errAlone
+		err = errSendSingly
 	}
 	for i, one := range batch {
 		if err == nil {
@@ -117,7 +117,7 @@ func (e *ending) together(batch []*runEnding) {
 	}
 }
 
-func (e *ending) alone(ctx context.Context, outcome RunOutcome) error {
+func (e *outcomeSender) sendSingle(ctx context.Context, outcome RunOutcome) error {
 	switch {
 	case outcome.Failure != nil:
 		return e.api.Fail(ctx, outcome.RunID, *outcome.Failure)

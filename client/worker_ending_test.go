@@ -18,19 +18,19 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// outcomePaths counts what runs are ended by, and loses the first answer of a
+// outcomeTransport counts what runs are ended by, and loses the first answer of a
 // batch if it is to.
-type outcomePaths struct {
+type outcomeTransport struct {
 	batches, singles atomic.Int64
-	loses            atomic.Bool
+	loseFirst            atomic.Bool
 }
 
-func (o *outcomePaths) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o *outcomeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/outcomes"):
 		o.batches.Add(1)
-		if err == nil && o.loses.Swap(false) {
+		if err == nil && o.loseFirst.Swap(false) {
 			answer.Body.Close()
 			return nil, io.ErrUnexpectedEOF
 		}
@@ -69,8 +69,8 @@ func TestJobWorker_endsTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(stop)
-			paths := &outcomePaths{}
-			paths.loses.Store(tt.loses)
+			paths := &outcomeTransport{}
+			paths.loseFirst.Store(tt.loses)
 			c := mustClient(t, client.Config{BaseURL: url, HTTPClient: &http.Client{Transport: paths}, Retry: client.Retry{BaseDelay: time.Millisecond}})
 			graph := &client.TaskFlowBuilder{}
 			for i := range jobs {
@@ -80,7 +80,7 @@ func TestJobWorker_endsTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log := runTogether(t, c, jobs, func() (json.RawMessage, error) { return tt.result, tt.err })
+			log := runConcurrently(t, c, jobs, func() (json.RawMessage, error) { return tt.result, tt.err })
 			for _, id := range ids {
 				if job, err := c.TaskFlow().Get(t.Context(), id); err != nil || job.Status != tt.want || job.Status == client.TaskCompleted && string(job.Result) != string(tt.result) {
 					t.Fatalf("job %s is %s with the result %.20s, %v", id, job.Status, job.Result, err)
@@ -97,13 +97,13 @@ func TestJobWorker_endsTogether(t *testing.T) {
 	}
 }
 
-// runTogether runs the handler for jobs that are all at work before the first of them ends.
-func runTogether(t *testing.T, c *client.Client, jobs int, handle func() (json.RawMessage, error)) (log string) {
+// runConcurrently runs the handler for jobs that are all at work before the first of them ends.
+func runConcurrently(t *testing.T, c *client.Client, jobs int, handle func() (json.RawMessage, error)) (log string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var begun, over sync.WaitGroup
-	begun.Add(jobs)
+	var started, over sync.WaitGroup
+	started.Add(jobs)
 	over.Add(jobs)
 	go func() {
 		over.Wait()
@@ -113,8 +113,8 @@ func runTogether(t *testing.T, c *client.Client, jobs int, handle func() (json.R
 	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: jobs, Logger: slog.New(slog.NewTextHandler(text, nil)),
 		AfterRun: func(client.ClaimedJob) { over.Done() },
 		Handlers: map[string]client.JobHandler{"q": func(context.Context, *client.JobRun) (json.RawMessage, error) {
-			begun.Done()
-			begun.Wait()
+			started.Done()
+			started.Wait()
 			return handle()
 		}}}
 	if err := w.Run(ctx); err != nil {

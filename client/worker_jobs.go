@@ -53,9 +53,9 @@ func Final(err error) error {
 	if err == nil {
 		return nil
 	}
-	var said *JobError
-	if errors.As(err, &said) {
-		return &JobError{Err: err, Type: said.Type, Final: true}
+	var jobErr *JobError
+	if errors.As(err, &jobErr) {
+		return &JobError{Err: err, Type: jobErr.Type, Final: true}
 	}
 	return &JobError{Err: err, Final: true}
 }
@@ -152,7 +152,7 @@ func (w *JobWorker) Run(ctx context.Context) error {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	query := ClaimQuery{Contract: w.Contract, Worker: orDefault(w.Name, ownName())}
+	query := ClaimQuery{Contract: w.Contract, Worker: orDefault(w.Name, processName())}
 	handlers := map[string]JobHandler{}
 	for queue, handler := range w.Handlers {
 		for _, wrap := range slices.Backward(w.Middleware) {
@@ -164,12 +164,12 @@ func (w *JobWorker) Run(ctx context.Context) error {
 		query.Queues = slices.Sorted(maps.Keys(handlers))
 	}
 	r := runner{
-		source:      &jobSource{api: w.API, ending: ending{api: w.API}, query: query, handlers: handlers, after: w.AfterRun},
+		source:      &jobSource{api: w.API, outcomes: outcomeSender{api: w.API}, query: query, handlers: handlers, afterRun: w.AfterRun},
 		slots:       make(slots, orDefault(w.Concurrency, 1)),
 		pollWait:    min(max(orDefault(w.PollWait, 30*time.Second), 0), 30*time.Second),
 		pollPause:   orDefault(w.PollInterval, time.Second),
-		drainFor:    orDefault(w.DrainTimeout, 25*time.Second),
-		longestBeat: w.MaxHeartbeatInterval,
+		drainTimeout:    orDefault(w.DrainTimeout, 25*time.Second),
+		maxHeartbeatInterval: w.MaxHeartbeatInterval,
 		backoff:     w.API.client.backoff,
 		log:         logger.With("contract", w.Contract),
 	}
@@ -195,8 +195,8 @@ func (w *JobWorker) validate() error {
 	return errors.Join(problems...)
 }
 
-// ownName tells processes apart.
-func ownName() string {
+// processName tells processes apart.
+func processName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -249,5 +249,5 @@ func (r *JobRun) Release(ctx context.Context) error {
 	if r.attempt == nil {
 		return invalid("job run", "not handed out by a JobWorker")
 	}
-	return r.attempt.settle(ctx, func(ctx context.Context) error { return r.api.Release(ctx, r.Job.RunID) })
+	return r.attempt.finish(ctx, func(ctx context.Context) error { return r.api.Release(ctx, r.Job.RunID) })
 }

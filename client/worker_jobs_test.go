@@ -21,24 +21,24 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// workerDouble speaks the worker API for jobs that are there to be claimed.
-type workerDouble struct {
+// fakeWorkerAPI speaks the worker API for jobs that are there to be claimed.
+type fakeWorkerAPI struct {
 	mu      sync.Mutex
 	jobs    []string          // in the shape of the API
-	said    []string          // "complete r1 {...}", in order
+	received    []string          // "complete r1 {...}", in order
 	cancel  bool              // what heartbeats answer
 	lost    bool              // every run is lost
-	spoiled map[string]string // by verb: "drop" after it was taken, or a refusal's status and code
+	faults map[string]string // by verb: "drop" after it was taken, or a refusal's status and code
 }
 
-func (d *workerDouble) put(run, queue, payload string) {
+func (d *fakeWorkerAPI) put(run, queue, payload string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.jobs = append(d.jobs, fmt.Sprintf(`{"job_id":"j-%s","contract":"taskflow","queue":%q,"run_id":%q,"attempt":2,"payload":%s,"state":null,"lease_seconds":30}`,
 		run, queue, run, payload))
 }
 
-func (d *workerDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *fakeWorkerAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,7 +48,7 @@ func (d *workerDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.Unmarshal(text, &query)
 		n := min(query.Max, len(d.jobs))
 		if n == 0 {
-			d.said = append(d.said, "empty "+string(text))
+			d.received = append(d.received, "empty "+string(text))
 		}
 		fmt.Fprintf(w, `{"jobs":[%s]}`, strings.Join(d.jobs[:n], ","))
 		d.jobs = d.jobs[n:]
@@ -60,19 +60,19 @@ func (d *workerDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/worker/v1/runs/"), "/")
 	run, verb := parts[0], parts[1]
-	if d.lost || slices.ContainsFunc(d.said, func(s string) bool {
+	if d.lost || slices.ContainsFunc(d.received, func(s string) bool {
 		return strings.Contains(s, " "+run+" ") && !strings.HasPrefix(s, "heartbeat")
 	}) {
-		refuseRun(w, http.StatusConflict, "RUN_LOST")
+		answerRefusal(w, http.StatusConflict, "RUN_LOST")
 		return
 	}
-	spoiled := d.spoiled[verb]
-	delete(d.spoiled, verb)
+	spoiled := d.faults[verb]
+	delete(d.faults, verb)
 	if spoiled != "" && spoiled != "drop" {
-		refuseRun(w, http.StatusRequestEntityTooLarge, spoiled)
+		answerRefusal(w, http.StatusRequestEntityTooLarge, spoiled)
 		return
 	}
-	d.said = append(d.said, verb+" "+run+" "+string(text))
+	d.received = append(d.received, verb+" "+run+" "+string(text))
 	if spoiled == "drop" {
 		panic(http.ErrAbortHandler)
 	}
@@ -84,7 +84,7 @@ func (d *workerDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // end takes outcomes that come together as it would take each by itself.
-func (d *workerDouble) end(w http.ResponseWriter, text []byte) {
+func (d *fakeWorkerAPI) end(w http.ResponseWriter, text []byte) {
 	var request struct {
 		Outcomes []map[string]json.RawMessage
 	}
@@ -95,24 +95,24 @@ func (d *workerDouble) end(w http.ResponseWriter, text []byte) {
 		_ = json.Unmarshal(outcome["run_id"], &run)
 		delete(outcome, "run_id")
 		for verb, said := range outcome {
-			d.said = append(d.said, verb+" "+run+" "+string(said))
+			d.received = append(d.received, verb+" "+run+" "+string(said))
 		}
 		ends = append(ends, fmt.Sprintf(`{"run_id":%q,"job_id":"j-%[1]s","status":"X"}`, run))
 	}
 	fmt.Fprintf(w, `{"outcomes":[%s]}`, strings.Join(ends, ","))
 }
 
-func refuseRun(w http.ResponseWriter, status int, code string) {
+func answerRefusal(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	fmt.Fprintf(w, `{"status":%d,"code":%q,"detail":"explained"}`, status, code)
 }
 
 // outcomes are all that was said of runs but for empty claims.
-func (d *workerDouble) outcomes() []string {
+func (d *fakeWorkerAPI) outcomes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(d.said), func(s string) bool { return strings.HasPrefix(s, "empty") })
+	return slices.DeleteFunc(slices.Clone(d.received), func(s string) bool { return strings.HasPrefix(s, "empty") })
 }
 
 func directWorker(tb testing.TB, d http.Handler) *client.WorkerAPI {
@@ -122,7 +122,7 @@ func directWorker(tb testing.TB, d http.Handler) *client.WorkerAPI {
 }
 
 // inWorkerBench runs one job "r1" of queue q under a handler until the worker has nothing more to do.
-func inWorkerBench(t *testing.T, d *workerDouble, w client.JobWorker, handle client.JobHandler) (said []string, log string) {
+func inWorkerBench(t *testing.T, d *fakeWorkerAPI, w client.JobWorker, handle client.JobHandler) (received []string, log string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
@@ -139,9 +139,9 @@ func inWorkerBench(t *testing.T, d *workerDouble, w client.JobWorker, handle cli
 		if err := <-done; err != nil {
 			t.Errorf("Run = %v", err)
 		}
-		said, log = d.outcomes(), text.String()
+		received, log = d.outcomes(), text.String()
 	})
-	return said, log
+	return received, log
 }
 
 func TestJobWorker_outcomes(t *testing.T) {
@@ -150,7 +150,7 @@ func TestJobWorker_outcomes(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
 		handle client.JobHandler
-		double *workerDouble // nil: one without faults
+		double *fakeWorkerAPI // nil: one without faults
 		want   []string
 	}{
 		"TF-026 success completes with the typed result, numbers unrounded": {
@@ -181,7 +181,7 @@ func TestJobWorker_outcomes(t *testing.T) {
 			want:   []string{`fail r1 {"error":"the handler's result is not JSON","error_type":"result","retryable":false}`}},
 		"G-X-20 a result that is refused": {
 			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return json.RawMessage("1"), nil },
-			double: &workerDouble{spoiled: map[string]string{"complete": "PAYLOAD_TOO_LARGE"}},
+			double: &fakeWorkerAPI{faults: map[string]string{"complete": "PAYLOAD_TOO_LARGE"}},
 			want: []string{`fail r1 {"error":"result refused: millrace: worker complete: 413 Request Entity Too Large: ` +
 				`PAYLOAD_TOO_LARGE: explained","error_type":"result","retryable":false}`}},
 		"G-X-18 release by hand": {
@@ -194,7 +194,7 @@ func TestJobWorker_outcomes(t *testing.T) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			},
-			double: &workerDouble{lost: true}},
+			double: &fakeWorkerAPI{lost: true}},
 		"G-X-20 the last state goes out before the failure": {
 			handle: func(_ context.Context, run *client.JobRun) (json.RawMessage, error) {
 				return nil, errors.Join(run.SetState(json.RawMessage(`[1]`)), broken)
@@ -205,14 +205,14 @@ func TestJobWorker_outcomes(t *testing.T) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			},
-			double: &workerDouble{cancel: true},
+			double: &fakeWorkerAPI{cancel: true},
 			want:   []string{`heartbeat r1 {}`, `fail r1 {"error":"run canceled","error_type":"canceled","retryable":true}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			double := tc.double
 			if double == nil {
-				double = &workerDouble{}
+				double = &fakeWorkerAPI{}
 			}
 			if said, log := inWorkerBench(t, double, client.JobWorker{}, tc.handle); !slices.Equal(said, tc.want) {
 				t.Errorf("said\n%q, want\n%q\nlog: %s", said, tc.want, log)
@@ -223,7 +223,7 @@ func TestJobWorker_outcomes(t *testing.T) {
 
 func TestJobWorker_lostAnswer(t *testing.T) {
 	t.Parallel()
-	d := &workerDouble{spoiled: map[string]string{"complete": "drop"}}
+	d := &fakeWorkerAPI{faults: map[string]string{"complete": "drop"}}
 	said, log := inWorkerBench(t, d, client.JobWorker{}, func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, nil })
 	if want := []string{"complete r1 {}"}; !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
@@ -247,7 +247,7 @@ func TestJobWorker_serverAwayAtTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := &workerDouble{}
+				d := &fakeWorkerAPI{}
 				d.put("r1", "q", `1`)
 				var back time.Time // when the server is, once a run has ended
 				api := directWorker(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -275,7 +275,7 @@ func TestJobWorker_serverAwayAtTheEnd(t *testing.T) {
 
 func TestJobWorker_beats(t *testing.T) {
 	t.Parallel()
-	said, _ := inWorkerBench(t, &workerDouble{}, client.JobWorker{}, func(context.Context, *client.JobRun) (json.RawMessage, error) {
+	said, _ := inWorkerBench(t, &fakeWorkerAPI{}, client.JobWorker{}, func(context.Context, *client.JobRun) (json.RawMessage, error) {
 		time.Sleep(65 * time.Second)
 		return nil, nil
 	})
@@ -303,7 +303,7 @@ func TestJobWorker_drain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := &workerDouble{}
+				d := &fakeWorkerAPI{}
 				d.put("r1", "q", "1")
 				ctx, stop := context.WithCancel(t.Context())
 				w := client.JobWorker{API: directWorker(t, d), Contract: client.ContractTaskFlow, DrainTimeout: 5 * time.Second,
@@ -341,7 +341,7 @@ func TestJobWorker_stopsDuringPoll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := &workerDouble{}
+				d := &fakeWorkerAPI{}
 				d.put("r1", "q", "1")
 				ctx, stop := context.WithCancel(t.Context())
 				api := directWorker(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -361,11 +361,11 @@ func TestJobWorker_stopsDuringPoll(t *testing.T) {
 						t.Error("a job was begun after the stop")
 						return nil, nil
 					}}}
-				began := time.Now()
+				started := time.Now()
 				if err := w.Run(ctx); err != nil {
 					t.Errorf("Run = %v", err)
 				}
-				if took := time.Since(began); took != tc.ends {
+				if took := time.Since(started); took != tc.ends {
 					t.Errorf("Run took %s, want %s", took, tc.ends)
 				}
 				if said := d.outcomes(); !slices.Equal(said, tc.want) || told != len(tc.want) {
@@ -381,7 +381,7 @@ func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, slots = 20, 3
-		d := &workerDouble{}
+		d := &fakeWorkerAPI{}
 		for i := range jobs {
 			d.put(fmt.Sprint("r", i), []string{"a", "b"}[i%2], "1")
 		}

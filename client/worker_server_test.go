@@ -144,10 +144,10 @@ func TestWorkerAPI_FinishRefused(t *testing.T) {
 	}
 }
 
-// deaf loses the first answer.
-type deaf struct{ lost atomic.Bool }
+// lossyTransport loses the first answer.
+type lossyTransport struct{ lost atomic.Bool }
 
-func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d *lossyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err == nil && !d.lost.Swap(true) {
 		resp.Body.Close()
@@ -165,7 +165,7 @@ func TestWorkerAPI_FinishLostAnswer(t *testing.T) {
 	}
 	t.Cleanup(stop)
 	jobs := claimFlow(t, mustClient(t, client.Config{BaseURL: url}), 1)
-	c := mustClient(t, client.Config{BaseURL: url, HTTPClient: &http.Client{Transport: &deaf{}}, Retry: client.Retry{BaseDelay: time.Nanosecond}})
+	c := mustClient(t, client.Config{BaseURL: url, HTTPClient: &http.Client{Transport: &lossyTransport{}}, Retry: client.Retry{BaseDelay: time.Nanosecond}})
 	ends, err := c.WorkerAPI().Finish(t.Context(), []client.RunOutcome{{RunID: jobs[0].RunID}})
 	var fail *client.Error
 	if err != nil || !errors.Is(ends[0].Err, client.ErrRunLost) || !errors.As(ends[0].Err, &fail) || !fail.Uncertain {

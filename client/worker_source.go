@@ -12,10 +12,10 @@ import (
 // jobSource hands out jobs by the worker API.
 type jobSource struct {
 	api      *WorkerAPI
-	ending   ending
+	outcomes   outcomeSender
 	query    ClaimQuery
 	handlers map[string]JobHandler // by queue; "" is for all others
-	after    func(ClaimedJob)      // may be nil
+	afterRun    func(ClaimedJob)      // may be nil
 }
 
 func (s *jobSource) claim(ctx context.Context, max int, wait time.Duration) ([]lease, error) {
@@ -34,11 +34,11 @@ func (s *jobSource) claim(ctx context.Context, max int, wait time.Duration) ([]l
 
 // end ends a run; the context is that of a settlement. What Images has to look at
 // before it believes a result takes its time, which nobody else is to wait for.
-func (s *jobSource) end(ctx context.Context, outcome RunOutcome) error {
+func (s *jobSource) finish(ctx context.Context, outcome RunOutcome) error {
 	if s.query.Contract == ContractImages {
-		return s.ending.alone(ctx, outcome)
+		return s.outcomes.sendSingle(ctx, outcome)
 	}
-	return s.ending.end(ctx, outcome)
+	return s.outcomes.finish(ctx, outcome)
 }
 
 // jobLease is one run of a job.
@@ -67,7 +67,7 @@ func (l *jobLease) handle(ctx context.Context, a *attempt) error {
 	}
 	if l.job.Contract == ContractForgeRun {
 		start := func() error { return l.source.api.Start(ctx, l.job.RunID) }
-		if err := a.exchange(ctx, start); err != nil {
+		if err := a.withRequestLock(ctx, start); err != nil {
 			return fmt.Errorf("%w: %w", errNotStarted, err)
 		}
 	}
@@ -79,7 +79,7 @@ func (l *jobLease) handle(ctx context.Context, a *attempt) error {
 	return err
 }
 
-func (l *jobLease) beat(ctx context.Context, state json.RawMessage) (cancel bool, err error) {
+func (l *jobLease) heartbeat(ctx context.Context, state json.RawMessage) (cancel bool, err error) {
 	beat, err := l.source.api.Heartbeat(ctx, l.job.RunID, state)
 	return beat.Cancel, err
 }
@@ -87,43 +87,43 @@ func (l *jobLease) beat(ctx context.Context, state json.RawMessage) (cancel bool
 // complete sends the result. What the server refuses it would refuse again, after another run as well: a form that does
 // not fit is the handler's. Images refuses also what it does not find, which another run may well leave there.
 func (l *jobLease) complete(ctx context.Context) error {
-	err := l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Result: l.result})
+	err := l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Result: l.result})
 	if errors.Is(err, ErrInvalid) {
-		return l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Failure: &JobFailure{Error: clip("result refused: " + err.Error()), Type: "result",
+		return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &JobFailure{Error: truncate("result refused: " + err.Error()), Type: "result",
 			Retryable: l.job.Contract == ContractImages}})
 	}
 	return err
 }
 
-func (l *jobLease) giveBack(ctx context.Context) error {
-	return l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Released: true})
+func (l *jobLease) release(ctx context.Context) error {
+	return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Released: true})
 }
 
 // report gives back what the end of the worker has cut short and what its
 // handler has released, and tells of other failures.
 func (l *jobLease) report(ctx context.Context, failure, cause error) error {
-	var said *JobError
+	var jobErr *JobError
 	var panicked *panicError
-	errors.As(failure, &said)
+	errors.As(failure, &jobErr)
 	isPanic := errors.As(failure, &panicked)
-	final := said != nil && said.Final
+	final := jobErr != nil && jobErr.Final
 	cut := errors.Is(cause, ErrDrainTimeout) && !isPanic && !final
 	if cut || (errors.Is(failure, ErrRelease) && !final) {
-		return l.giveBack(ctx)
+		return l.release(ctx)
 	}
-	told := JobFailure{Error: clip(failure.Error()), Retryable: !final}
+	reported := JobFailure{Error: truncate(failure.Error()), Retryable: !final}
 	switch {
-	case said != nil:
-		told.Type = said.Type
+	case jobErr != nil:
+		reported.Type = jobErr.Type
 	case isPanic:
-		told.Type = "panic"
+		reported.Type = "panic"
 	case errors.Is(cause, ErrRunCanceled):
-		told.Type = "canceled"
+		reported.Type = "canceled"
 	}
-	err := l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Failure: &told})
-	if errors.Is(err, ErrInvalid) && told.Type != "" { // the handler's own word: the failure counts without it too
-		told.Type = ""
-		err = l.source.end(ctx, RunOutcome{RunID: l.job.RunID, Failure: &told})
+	err := l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &reported})
+	if errors.Is(err, ErrInvalid) && reported.Type != "" { // the handler's own word: the failure counts without it too
+		reported.Type = ""
+		err = l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &reported})
 	}
 	if errors.Is(cause, ErrRunCanceled) && errors.Is(err, ErrRunLost) {
 		return nil // the server had ended the run when it asked for that
@@ -131,16 +131,16 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	return err
 }
 
-func (l *jobLease) over() {
-	if l.source.after != nil {
-		l.source.after(l.job)
+func (l *jobLease) runOver() {
+	if l.source.afterRun != nil {
+		l.source.afterRun(l.job)
 	}
 }
 
 // maxFailure is how many bytes of an explanation are sent.
 const maxFailure = 8 << 10
 
-func clip(text string) string {
+func truncate(text string) string {
 	if len(text) > maxFailure {
 		text = text[:maxFailure] + "…"
 	}

@@ -19,28 +19,28 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// bench is a worker on a double, inside a synctest bubble: time passes when
+// workerBench is a worker on a double, inside a synctest bubble: time passes when
 // everyone waits, and the bubble fails the test if a goroutine is left over.
-type bench struct {
+type workerBench struct {
 	*testing.T
-	double *double
+	double *fakeRelay
 	relay  *client.Relay
 	log    *bytes.Buffer
 	stop   context.CancelFunc // ends the worker's context
 	done   chan error         // what Run returned
 }
 
-// inBench runs a test with a bench of its own.
-func inBench(t *testing.T, test func(b *bench)) {
+// withWorkerBench runs a test with a bench of its own.
+func withWorkerBench(t *testing.T, test func(b *workerBench)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDouble()
-		test(&bench{T: t, double: d, relay: directRelay(t, d), log: &bytes.Buffer{}, done: make(chan error, 1)})
+		d := newFakeRelay()
+		test(&workerBench{T: t, double: d, relay: directRelay(t, d), log: &bytes.Buffer{}, done: make(chan error, 1)})
 	})
 }
 
-func (b *bench) start(w client.Worker) {
+func (b *workerBench) start(w client.Worker) {
 	w.Relay, w.Queue = b.relay, "q"
 	w.Logger = slog.New(slog.NewTextHandler(b.log, nil))
 	ctx, cancel := context.WithCancel(b.Context())
@@ -48,9 +48,9 @@ func (b *bench) start(w client.Worker) {
 	go func() { b.done <- w.Run(ctx) }()
 }
 
-// finish ends the worker and checks what Run returned. The log is safe to read
+// drainBody ends the worker and checks what Run returned. The log is safe to read
 // after it.
-func (b *bench) finish(want error) {
+func (b *workerBench) finish(want error) {
 	b.Helper()
 	b.stop()
 	if err := <-b.done; !errors.Is(err, want) || want == nil && err != nil {
@@ -58,29 +58,29 @@ func (b *bench) finish(want error) {
 	}
 }
 
-func (b *bench) enqueue(id string, timeout time.Duration) {
+func (b *workerBench) enqueue(id string, timeout time.Duration) {
 	b.Helper()
-	job := spec("q", id)
+	job := relaySpec("q", id)
 	job.Timeout = timeout
 	mustEnqueue(b, b.relay, job)
 }
 
-func (b *bench) logged(want string) {
+func (b *workerBench) wantLogged(want string) {
 	b.Helper()
 	if !strings.Contains(b.log.String(), want) {
 		b.Errorf("log lacks %q:\n%s", want, b.log)
 	}
 }
 
-func (b *bench) count(op string, want int) {
+func (b *workerBench) wantRequests(op string, want int) {
 	b.Helper()
-	if got := len(b.double.exchanges(op)); got != want {
+	if got := len(b.double.requestsOf(op)); got != want {
 		b.Errorf("%d × %s, want %d", got, op, want)
 	}
 }
 
 func TestWorker_completesWhatSucceeds(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		for i := range 5 {
 			b.enqueue(fmt.Sprint(i), 30*time.Second)
 		}
@@ -105,7 +105,7 @@ func TestWorker_completesWhatSucceeds(t *testing.T) {
 
 // Never more handlers than slots, and never more jobs asked for than are free.
 func TestWorker_concurrencyIsBounded(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		const slots, jobs = 4, 40
 		for i := range jobs {
 			b.enqueue(fmt.Sprint(i), 30*time.Second)
@@ -121,24 +121,24 @@ func TestWorker_concurrencyIsBounded(t *testing.T) {
 		}})
 		<-finished
 		b.finish(nil)
-		if b.double.highest != slots {
-			b.Errorf("at most %d in flight at once, want %d", b.double.highest, slots)
+		if b.double.maxInFlight != slots {
+			b.Errorf("at most %d in flight at once, want %d", b.double.maxInFlight, slots)
 		}
-		for i, poll := range b.double.exchanges("next") {
+		for i, poll := range b.double.requestsOf("next") {
 			asked := poll.query.Get("num_jobs")
 			if i == 0 && asked != "4" || asked > "4" {
 				b.Errorf("poll %d asked for %s jobs", i, asked)
 			}
 		}
-		b.count("complete", jobs)
+		b.wantRequests("complete", jobs)
 	})
 }
 
 // A server that hands out more than was asked for does not break the bound.
 func TestWorker_surplusIsNotRun(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		const job = `{"queue":"q","id":"%d","timeout":30,"payload":1,"run_id":"r%d"}`
-		b.double.script(fault{on: "next", status: 200, body: "[" + fmt.Sprintf(job, 1, 1) + "," + fmt.Sprintf(job, 2, 2) + "]"})
+		b.double.inject(injectedFault{on: "next", status: 200, body: "[" + fmt.Sprintf(job, 1, 1) + "," + fmt.Sprintf(job, 2, 2) + "]"})
 		var runs atomic.Int32
 		b.start(client.Worker{Handler: func(context.Context, *client.Run) error { runs.Add(1); return nil }})
 		synctest.Wait()
@@ -146,15 +146,15 @@ func TestWorker_surplusIsNotRun(t *testing.T) {
 		if runs.Load() != 1 {
 			b.Errorf("%d handlers ran, want 1", runs.Load())
 		}
-		b.logged("surplus=1")
+		b.wantLogged("surplus=1")
 	})
 }
 
 // RL-058: heartbeats at a third of the timeout keep the job for ever.
 func TestWorker_beatsAtAThird(t *testing.T) {
 	for _, tc := range []struct {
-		timeout, longest, work time.Duration
-		beats                  int
+		timeout, maxInterval, work time.Duration
+		heartbeats                  int
 		first                  time.Duration
 	}{
 		{30 * time.Second, 0, 95 * time.Second, 9, 10 * time.Second},
@@ -162,18 +162,18 @@ func TestWorker_beatsAtAThird(t *testing.T) {
 		{time.Hour, time.Minute, 5*time.Minute + time.Second, 5, time.Minute},
 	} {
 		t.Run(tc.timeout.String(), func(t *testing.T) {
-			inBench(t, func(b *bench) {
+			withWorkerBench(t, func(b *workerBench) {
 				b.enqueue("1", tc.timeout)
 				start := time.Now()
-				b.start(client.Worker{MaxHeartbeatInterval: tc.longest, Handler: func(ctx context.Context, _ *client.Run) error {
+				b.start(client.Worker{MaxHeartbeatInterval: tc.maxInterval, Handler: func(ctx context.Context, _ *client.Run) error {
 					time.Sleep(tc.work)
 					return context.Cause(ctx)
 				}})
 				time.Sleep(tc.work + time.Millisecond)
 				mustExist(b, b.relay, "q", "1", false)
 				b.finish(nil)
-				b.count("heartbeat", tc.beats)
-				if at := b.double.exchanges("heartbeat")[0].at.Sub(start); at != tc.first {
+				b.wantRequests("heartbeat", tc.heartbeats)
+				if at := b.double.requestsOf("heartbeat")[0].at.Sub(start); at != tc.first {
 					b.Errorf("first beat after %s, want %s", at, tc.first)
 				}
 			})
@@ -183,7 +183,7 @@ func TestWorker_beatsAtAThird(t *testing.T) {
 
 // RL-090: timeout 0 cannot be kept, but the loss is noticed within a second.
 func TestWorker_timeoutZero(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("short", 0)
 		b.enqueue("long", 0)
 		var cause error
@@ -206,14 +206,14 @@ func TestWorker_timeoutZero(t *testing.T) {
 		if !errors.Is(cause, client.ErrRunLost) {
 			b.Errorf("cause = %v, want ErrRunLost", cause)
 		}
-		b.count("complete", 1)
+		b.wantRequests("complete", 1)
 	})
 }
 
 // RL-020, RL-054, RL-073: a replaced or deleted job's handler is told, and its
 // success is not reported.
 func TestWorker_lostRunIsNeverCompleted(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
 		started := make(chan *client.Run, 1)
 		var cause, requeue, save, set error
@@ -228,7 +228,7 @@ func TestWorker_lostRunIsNeverCompleted(t *testing.T) {
 			return nil
 		}})
 		<-started
-		future := spec("q", "1")
+		future := relaySpec("q", "1")
 		future.RunAt = time.Now().Add(time.Hour)
 		must(b, b.relay.Enqueue(b.Context(), []client.RelaySpec{future}, client.RelayReplace))
 		time.Sleep(11 * time.Second)
@@ -239,18 +239,18 @@ func TestWorker_lostRunIsNeverCompleted(t *testing.T) {
 			}
 		}
 		mustExist(b, b.relay, "q", "1", true)
-		b.count("heartbeat", 1)
-		b.count("complete", 0)
-		b.count("requeue", 0)
-		b.logged("run lost")
+		b.wantRequests("heartbeat", 1)
+		b.wantRequests("complete", 0)
+		b.wantRequests("requeue", 0)
+		b.wantLogged("run lost")
 	})
 }
 
 // Without a confirmed beat for a whole timeout the run must be taken for lost.
 func TestWorker_lostBySilence(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
-		b.double.script(fault{on: "heartbeat", times: -1, drop: true})
+		b.double.inject(injectedFault{on: "heartbeat", times: -1, drop: true})
 		start := time.Now()
 		lostAfter := make(chan time.Duration, 1)
 		stopped := make(chan struct{}) // else the worker would soon have the job again
@@ -269,17 +269,17 @@ func TestWorker_lostBySilence(t *testing.T) {
 		b.stop()
 		close(stopped)
 		b.finish(nil)
-		b.count("complete", 0)
-		b.logged("no heartbeat was confirmed")
+		b.wantRequests("complete", 0)
+		b.wantLogged("no heartbeat was confirmed")
 	})
 }
 
 // A short outage costs nothing.
 func TestWorker_survivesAnOutage(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
-		b.double.script(fault{on: "heartbeat", times: 7, status: 503})
-		b.double.script(fault{on: "complete", times: 3, status: 429, header: http.Header{"Retry-After": {"2"}}})
+		b.double.inject(injectedFault{on: "heartbeat", times: 7, status: 503})
+		b.double.inject(injectedFault{on: "complete", times: 3, status: 429, header: http.Header{"Retry-After": {"2"}}})
 		b.start(client.Worker{Handler: func(ctx context.Context, _ *client.Run) error {
 			time.Sleep(50 * time.Second)
 			return context.Cause(ctx)
@@ -293,13 +293,13 @@ func TestWorker_survivesAnOutage(t *testing.T) {
 // After a heartbeat that failed in all its tries the next ones are sent at the usual pace, and one that was confirmed
 // makes up for those that failed before.
 func TestWorker_beatsAfterAFailure(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
 		start := time.Now()
-		down := func(e exchange) bool { // during every second heartbeat
+		down := func(e recordedRequest) bool { // during every second heartbeat
 			return e.at.Sub(start)/(10*time.Second)%2 == 1
 		}
-		b.double.script(fault{on: "heartbeat", times: -1, drop: true, match: down})
+		b.double.inject(injectedFault{on: "heartbeat", times: -1, drop: true, match: down})
 		b.start(client.Worker{Handler: func(ctx context.Context, _ *client.Run) error {
 			time.Sleep(65 * time.Second)
 			return context.Cause(ctx)
@@ -308,8 +308,8 @@ func TestWorker_beatsAfterAFailure(t *testing.T) {
 		mustExist(b, b.relay, "q", "1", false)
 		b.finish(nil)
 		var confirmed []time.Duration
-		for _, beat := range b.double.exchanges("heartbeat") {
-			if !beat.spoiled {
+		for _, beat := range b.double.requestsOf("heartbeat") {
+			if !beat.faulted {
 				confirmed = append(confirmed, beat.at.Sub(start))
 			}
 		}
@@ -324,21 +324,21 @@ func TestWorker_beatsAfterAFailure(t *testing.T) {
 }
 
 func TestWorker_completionGivesUpWithTheLease(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
-		b.double.script(fault{on: "complete", times: -1, status: 429, header: http.Header{"Retry-After": {"7"}}})
+		b.double.inject(injectedFault{on: "complete", times: -1, status: 429, header: http.Header{"Retry-After": {"7"}}})
 		b.start(client.Worker{Handler: func(context.Context, *client.Run) error { return nil }})
 		time.Sleep(25 * time.Second) // the slot is free again before the lease is over
 		b.finish(nil)
-		b.logged("done but not completed")
-		b.count("complete", 3)
+		b.wantLogged("done but not completed")
+		b.wantRequests("complete", 3)
 	})
 }
 
 // RL-052, RL-057: a state set goes out with the next beat, once; one saved
 // goes out at once; what a failing handler had set is there for the next run.
 func TestWorker_state(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
 		raw := json.RawMessage(`{"n": 9007199254740993 }`)
 		second := make(chan json.RawMessage, 1)
@@ -361,22 +361,22 @@ func TestWorker_state(t *testing.T) {
 		}
 		b.finish(nil)
 		var bodies []string
-		for _, beat := range b.double.exchanges("heartbeat") {
+		for _, beat := range b.double.requestsOf("heartbeat") {
 			bodies = append(bodies, beat.body)
 		}
 		if want := []string{string(raw), "", "2", `"last"`}; !slices.Equal(bodies, want) {
 			b.Errorf("heartbeats %q, want %q", bodies, want)
 		}
-		b.logged("handler failed")
+		b.wantLogged("handler failed")
 	})
 }
 
 // A state the server refuses must not cost the lease.
 func TestWorker_refusedStateIsDropped(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
-		b.double.script(fault{on: "heartbeat", times: -1, status: 422, body: "too large",
-			match: func(e exchange) bool { return e.body != "" }})
+		b.double.inject(injectedFault{on: "heartbeat", times: -1, status: 422, body: "too large",
+			match: func(e recordedRequest) bool { return e.body != "" }})
 		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
 			must(b, run.SetState(json.RawMessage(`1`)))
 			time.Sleep(45 * time.Second)
@@ -391,25 +391,25 @@ func TestWorker_refusedStateIsDropped(t *testing.T) {
 		time.Sleep(46 * time.Second)
 		mustExist(b, b.relay, "q", "1", false)
 		b.finish(nil)
-		b.logged("state refused")
-		b.count("heartbeat", 6) // one refused and repeated, three plain, one saved
+		b.wantLogged("state refused")
+		b.wantRequests("heartbeat", 6) // one refused and repeated, three plain, one saved
 	})
 }
 
 // RL-059, G-RL-01: requeueing ends the run; a conflict does not.
 func TestWorker_requeue(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
-		mustEnqueue(b, b.relay, spec("other", "taken"))
+		mustEnqueue(b, b.relay, relaySpec("other", "taken"))
 		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
-			err := run.Requeue(ctx, []client.RelaySpec{spec("other", "taken")}, client.RelayUnique)
+			err := run.Requeue(ctx, []client.RelaySpec{relaySpec("other", "taken")}, client.RelayUnique)
 			if !errors.Is(err, client.ErrConflict) {
 				b.Errorf("Requeue = %v, want ErrConflict", err)
 			}
 			time.Sleep(11 * time.Second) // still ours: a beat goes through
-			again := run.Job.RelaySpec
-			again.RunAt = time.Now().Add(24 * time.Hour)
-			must(b, run.Requeue(ctx, []client.RelaySpec{again, spec("other", "new")}, client.RelayUnique))
+			repeated := run.Job.RelaySpec
+			repeated.RunAt = time.Now().Add(24 * time.Hour)
+			must(b, run.Requeue(ctx, []client.RelaySpec{repeated, relaySpec("other", "new")}, client.RelayUnique))
 			if err := run.Requeue(ctx, nil, ""); !errors.Is(err, client.ErrRunSettled) {
 				b.Errorf("second Requeue = %v, want ErrRunSettled", err)
 			}
@@ -420,25 +420,25 @@ func TestWorker_requeue(t *testing.T) {
 		b.finish(nil)
 		mustExist(b, b.relay, "q", "1", true)
 		mustExist(b, b.relay, "other", "new", true)
-		b.count("heartbeat", 1)
-		b.count("complete", 0)
-		b.count("requeue", 2)
+		b.wantRequests("heartbeat", 1)
+		b.wantRequests("complete", 0)
+		b.wantRequests("requeue", 2)
 	})
 }
 
 // A beat must not mistake a requeue in progress for a loss.
 func TestWorker_requeueUnderBeats(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 3*time.Second)
-		b.double.script(fault{on: "requeue", after: true, status: 429, header: http.Header{"Retry-After": {"2"}}})
+		b.double.inject(injectedFault{on: "requeue", after: true, status: 429, header: http.Header{"Retry-After": {"2"}}})
 		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
-			must(b, run.Requeue(ctx, []client.RelaySpec{spec("other", "new")}, client.RelayUnique))
+			must(b, run.Requeue(ctx, []client.RelaySpec{relaySpec("other", "new")}, client.RelayUnique))
 			return ctx.Err()
 		}})
 		time.Sleep(5 * time.Second)
 		b.finish(nil)
 		mustExist(b, b.relay, "q", "1", false)
-		b.count("heartbeat", 0)
+		b.wantRequests("heartbeat", 0)
 		if strings.Contains(b.log.String(), "lost") {
 			b.Errorf("taken for lost:\n%s", b.log)
 		}
@@ -454,9 +454,9 @@ func TestWorker_failures(t *testing.T) {
 		"goexit":    func() error { runtime.Goexit(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBench(t, func(b *bench) {
+			withWorkerBench(t, func(b *workerBench) {
 				retries := 1
-				job := spec("q", "1")
+				job := relaySpec("q", "1")
 				job.MaxRetries = &retries
 				mustEnqueue(b, b.relay, job)
 				var starts []time.Time
@@ -470,10 +470,10 @@ func TestWorker_failures(t *testing.T) {
 				if len(starts) != 2 || starts[1].Sub(starts[0]) < 30*time.Second {
 					b.Errorf("started at %v, want twice, a timeout apart", starts)
 				}
-				b.count("heartbeat", 0)
-				b.count("complete", 0)
-				b.logged("job_id=1")
-				b.logged("the run ends with its lease")
+				b.wantRequests("heartbeat", 0)
+				b.wantRequests("complete", 0)
+				b.wantLogged("job_id=1")
+				b.wantLogged("the run ends with its lease")
 			})
 		})
 	}
@@ -481,7 +481,7 @@ func TestWorker_failures(t *testing.T) {
 
 // The worker's end leaves handlers their time, still beating.
 func TestWorker_drains(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 3*time.Second)
 		b.enqueue("2", 3*time.Second)
 		started := make(chan struct{}, 2)
@@ -494,14 +494,14 @@ func TestWorker_drains(t *testing.T) {
 		b.finish(nil)
 		mustExist(b, b.relay, "q", "1", false)
 		mustExist(b, b.relay, "q", "2", true) // not claimed: there was no slot
-		b.count("heartbeat", 20)
-		b.count("next", 1)
+		b.wantRequests("heartbeat", 20)
+		b.wantRequests("next", 1)
 	})
 }
 
 // After the drain timeout the handlers are told; each outcome still counts.
 func TestWorker_drainTimeout(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("yields", 3*time.Second)
 		b.enqueue("stubborn", 3*time.Second)
 		started := make(chan struct{}, 2)
@@ -524,12 +524,12 @@ func TestWorker_drainTimeout(t *testing.T) {
 		}
 		mustExist(b, b.relay, "q", "stubborn", false)
 		mustExist(b, b.relay, "q", "yields", true)
-		b.logged("drain timeout")
+		b.wantLogged("drain timeout")
 	})
 }
 
 func TestWorker_noDrain(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
 		started := make(chan struct{})
 		b.start(client.Worker{DrainTimeout: -1, Handler: func(ctx context.Context, _ *client.Run) error {
@@ -549,7 +549,7 @@ func TestWorker_noDrain(t *testing.T) {
 // Stopping an idle worker cuts its long poll off, when that has had the time to
 // bring what was on its way.
 func TestWorker_stopsWhilePolling(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		b.start(client.Worker{Concurrency: 3, Handler: func(context.Context, *client.Run) error { return nil }})
 		time.Sleep(45 * time.Second) // in the middle of the second poll
 		start := time.Now()
@@ -557,7 +557,7 @@ func TestWorker_stopsWhilePolling(t *testing.T) {
 		if took := time.Since(start); took != 500*time.Millisecond {
 			b.Errorf("Run ended after %s, want half a second", took)
 		}
-		b.count("next", 2)
+		b.wantRequests("next", 2)
 	})
 }
 
@@ -565,34 +565,34 @@ func TestWorker_stopsWhilePolling(t *testing.T) {
 func TestWorker_doesNotSpin(t *testing.T) {
 	for name, tc := range map[string]struct {
 		worker   client.Worker
-		fault    fault
+		fault    injectedFault
 		min, max int // polls in a minute
 	}{
-		"errors":         {fault: fault{status: 500}, min: 8, max: 40},
-		"broken":         {fault: fault{drop: true}, min: 8, max: 40},
-		"unauthorized":   {fault: fault{status: 401}, min: 8, max: 40},
-		"Retry-After":    {fault: fault{status: 429, header: http.Header{"Retry-After": {"20"}}}, min: 2, max: 4},
-		"answers nobody": {fault: fault{status: 200, body: "[]"}, min: 60, max: 61},
-		"empty at once":  {fault: fault{status: 204, header: http.Header{"Preference-Applied": {"wait=30"}}}, min: 60, max: 61},
-		"slow interval":  {worker: client.Worker{PollInterval: 20 * time.Second}, fault: fault{status: 204}, min: 3, max: 4},
-		"no long poll":   {worker: client.Worker{PollWait: -1}, fault: fault{status: 204}, min: 60, max: 61},
+		"errors":         {fault: injectedFault{status: 500}, min: 8, max: 40},
+		"broken":         {fault: injectedFault{drop: true}, min: 8, max: 40},
+		"unauthorized":   {fault: injectedFault{status: 401}, min: 8, max: 40},
+		"Retry-After":    {fault: injectedFault{status: 429, header: http.Header{"Retry-After": {"20"}}}, min: 2, max: 4},
+		"answers nobody": {fault: injectedFault{status: 200, body: "[]"}, min: 60, max: 61},
+		"empty at once":  {fault: injectedFault{status: 204, header: http.Header{"Preference-Applied": {"wait=30"}}}, min: 60, max: 61},
+		"slow interval":  {worker: client.Worker{PollInterval: 20 * time.Second}, fault: injectedFault{status: 204}, min: 3, max: 4},
+		"no long poll":   {worker: client.Worker{PollWait: -1}, fault: injectedFault{status: 204}, min: 60, max: 61},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBench(t, func(b *bench) {
+			withWorkerBench(t, func(b *workerBench) {
 				tc.fault.on, tc.fault.times = "next", -1
-				b.double.script(tc.fault)
+				b.double.inject(tc.fault)
 				var runs atomic.Int32
 				tc.worker.Handler = func(context.Context, *client.Run) error { runs.Add(1); return nil }
 				b.start(tc.worker)
 				time.Sleep(time.Minute)
-				polls := b.double.exchanges("next")
+				polls := b.double.requestsOf("next")
 				if n := len(polls); n < tc.min || n > tc.max {
 					b.Errorf("%d polls in a minute, want %d to %d", n, tc.min, tc.max)
 				}
 				if asks := polls[0].header.Get("Prefer") != ""; asks == (tc.worker.PollWait < 0) {
 					b.Errorf("Prefer = %q", polls[0].header.Get("Prefer"))
 				}
-				b.double.healed() // and it goes on by itself
+				b.double.clearFaults() // and it goes on by itself
 				b.enqueue("1", 30*time.Second)
 				time.Sleep(time.Minute)
 				b.finish(nil)
@@ -605,7 +605,7 @@ func TestWorker_doesNotSpin(t *testing.T) {
 }
 
 func TestWorker_middleware(t *testing.T) {
-	inBench(t, func(b *bench) {
+	withWorkerBench(t, func(b *workerBench) {
 		type key struct{}
 		b.enqueue("1", 30*time.Second)
 		var trace []string
@@ -628,7 +628,7 @@ func TestWorker_middleware(t *testing.T) {
 		if got, want := strings.Join(trace, ", "), "in a, in b, handler in b, out b, out a"; got != want {
 			b.Errorf("trace %s, want %s", got, want)
 		}
-		b.logged("through both")
+		b.wantLogged("through both")
 	})
 }
 
@@ -687,7 +687,7 @@ func TestWorker_onARealServer(t *testing.T) {
 	const workers, jobs = 3, 60
 	var batch []client.RelaySpec
 	for i := range jobs {
-		batch = append(batch, spec("q/ü", fmt.Sprint(i)))
+		batch = append(batch, relaySpec("q/ü", fmt.Sprint(i)))
 	}
 	must(t, relay.Enqueue(t.Context(), batch, client.RelayUnique))
 	ctx, stop := context.WithCancel(t.Context())
@@ -699,18 +699,18 @@ func TestWorker_onARealServer(t *testing.T) {
 			Handler: func(_ context.Context, run *client.Run) error { ran <- run.Job.ID; return nil }}
 		go func() { done <- w.Run(ctx) }()
 	}
-	seen := map[string]bool{}
+	visited := map[string]bool{}
 	for range jobs {
-		seen[<-ran] = true
+		visited[<-ran] = true
 	}
 	stop()
 	for range workers {
 		must(t, <-done)
 	}
-	if len(seen) != jobs || len(ran) != 0 {
-		t.Errorf("%d different jobs and %d more runs, want %d and none", len(seen), len(ran), jobs)
+	if len(visited) != jobs || len(ran) != 0 {
+		t.Errorf("%d different jobs and %d more runs, want %d and none", len(visited), len(ran), jobs)
 	}
-	for id := range seen {
+	for id := range visited {
 		mustExist(t, relay, "q/ü", id, false)
 	}
 }

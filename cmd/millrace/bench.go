@@ -67,7 +67,7 @@ func (f *benchFlags) run(p process) error {
 	defer stop()
 	b := &bench{flags: f, p: p, durability: "as durable as that server's store"}
 	address := f.remote.address(p)
-	if f.remote.named(p) == "" {
+	if f.remote.serverSetting(p) == "" {
 		dir, err := os.MkdirTemp(f.dir, "millrace-bench-")
 		if err != nil {
 			return withCode(exitUnable, err)
@@ -80,7 +80,7 @@ func (f *benchFlags) run(p process) error {
 		defer server.stop(10 * time.Second)
 		address = server.url
 		b.durability = "every answer came after an fsync (SQLite, WAL, synchronous=FULL) in " + filepath.Dir(dir)
-		if inMemory(dir) {
+		if onMemoryFileSystem(dir) {
 			b.durability += ", which is memory: nothing was written to a disk, see --dir"
 		}
 	}
@@ -88,15 +88,15 @@ func (f *benchFlags) run(p process) error {
 	if err != nil || target.Host == "" || target.Scheme != "http" && target.Scheme != "https" {
 		return usageError("%q is not the address of a server", address)
 	}
-	b.target, b.token = target, f.remote.bearer(p)
-	if b.trust, err = f.remote.trust(p); err != nil {
+	b.target, b.token = target, f.remote.bearerToken(p)
+	if b.trust, err = f.remote.tlsConfig(p); err != nil {
 		return err
 	}
 	err = b.run(ctx)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
-	var coded *failure
+	var coded *exitError
 	switch {
 	case err == nil:
 		return b.write()
@@ -153,10 +153,10 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
-// load puts jobs through: each connection enqueues a batch, takes a batch and
+// loadUntilKilled puts jobs through: each connection enqueues a batch, takes a batch and
 // completes job by job, over and over, until all jobs are completed.
 func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
-	f := &benchFlow{b: b, queue: "bench-" + rand.Text()[:8], jobs: jobs, batch: batch, bar: b.p.progress(name, int64(jobs))}
+	f := &benchRun{b: b, queue: "bench-" + rand.Text()[:8], jobs: jobs, batch: batch, bar: b.p.newProgress(name, int64(jobs))}
 	defer f.bar.end()
 	f.prepare()
 	conns := min(b.flags.connections, jobs)
@@ -172,7 +172,7 @@ func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
-	began := b.p.since()
+	started := b.p.elapsed()
 	for _, c := range opened {
 		all.Go(func() {
 			if err := f.drive(ctx, c); err != nil {
@@ -181,7 +181,7 @@ func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
 		})
 	}
 	all.Wait()
-	took := b.p.since() - began
+	took := b.p.elapsed() - started
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -195,7 +195,7 @@ func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
 	return nil
 }
 
-func refusal(verb string, status int, body []byte) error {
+func statusError(verb string, status int, body []byte) error {
 	err := fmt.Errorf("%s was answered %d %s: %s", verb, status, http.StatusText(status), strings.TrimSpace(string(body)))
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
 		return withCode(exitServer, err)
@@ -206,14 +206,14 @@ func refusal(verb string, status int, body []byte) error {
 func (b *bench) write() error {
 	if b.flags.asJSON {
 		return withCode(exitFailed, json.NewEncoder(b.p.stdout).Encode(map[string]any{"loads": b.loads,
-			"durability": b.durability, "cpus": runtime.NumCPU(), "version": readBuild().Version}))
+			"durability": b.durability, "cpus": runtime.NumCPU(), "version": readBuildInfo().Version}))
 	}
 	w := b.p.stdout
 	for _, l := range b.loads {
 		fmt.Fprintf(w, "%s of %d: %d jobs enqueued, taken and completed on %d connections: %.0f jobs/s\n",
 			l.Load, l.Batch, l.Jobs, l.Connections, float64(l.Jobs)/l.Took.Seconds())
 		for _, v := range l.Verbs {
-			fmt.Fprintf(w, "  %-9s %8d requests   p50 %8s   p99 %8s\n", v.Verb, v.Requests, short(v.P50), short(v.P99))
+			fmt.Fprintf(w, "  %-9s %8d requests   p50 %8s   p99 %8s\n", v.Verb, v.Requests, formatDuration(v.P50), formatDuration(v.P99))
 		}
 	}
 	fmt.Fprintf(w, "\ncomplete is always one request a job; payloads of %d bytes\n", b.flags.payload)

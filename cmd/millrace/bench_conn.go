@@ -32,13 +32,13 @@ func dialBench(ctx context.Context, target *url.URL, trust *tls.Config) (*benchC
 	}
 	conn, err := dial(ctx, "tcp", address)
 	if err != nil {
-		return nil, withCode(exitServer, unreachable(err))
+		return nil, withCode(exitServer, unreachableError(err))
 	}
 	context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	return &benchConn{conn, bufio.NewReaderSize(conn, 64<<10)}, nil
 }
 
-// do sends a whole request and returns the answer. It reads what the server
+// request sends a whole request and returns the answer. It reads what the server
 // under test sends, a status and a length, and nothing more of HTTP.
 func (c *benchConn) do(request []byte) (status int, body []byte, err error) {
 	if _, err := c.conn.Write(request); err != nil {
@@ -46,10 +46,10 @@ func (c *benchConn) do(request []byte) (status int, body []byte, err error) {
 	}
 	line, err := c.in.ReadSlice('\n')
 	if err != nil || len(line) < len("HTTP/1.1 200") {
-		return 0, nil, cmp.Or(err, errNoHTTP)
+		return 0, nil, cmp.Or(err, errNotHTTP)
 	}
 	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
-		return 0, nil, errNoHTTP
+		return 0, nil, errNotHTTP
 	}
 	length, err := c.length()
 	if err != nil || length == 0 {
@@ -60,7 +60,7 @@ func (c *benchConn) do(request []byte) (status int, body []byte, err error) {
 	return status, body, err
 }
 
-var errNoHTTP = errors.New("what answers speaks no HTTP/1.1")
+var errNotHTTP = errors.New("what answers speaks no HTTP/1.1")
 
 // length reads the head of an answer to its end.
 func (c *benchConn) length() (n int, err error) {
@@ -75,7 +75,7 @@ func (c *benchConn) length() (n int, err error) {
 			return n, nil
 		case found && bytes.EqualFold(name, []byte("Content-Length")):
 			if n, err = strconv.Atoi(string(value)); err != nil {
-				return 0, errNoHTTP
+				return 0, errNotHTTP
 			}
 		case found && bytes.EqualFold(name, []byte("Transfer-Encoding")):
 			return 0, errors.New("the answer is chunked: is there a proxy between?")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// benchFlow is one load on its way: its requests are made before the clock runs.
-type benchFlow struct {
+// benchRun is one load on its way: its requests are made before the clock runs.
+type benchRun struct {
 	b     *bench
 	queue string
 	jobs  int
@@ -25,14 +25,14 @@ type benchFlow struct {
 	tail     string
 
 	enqueued atomic.Int64 // index into enqueues
-	left     atomic.Int64 // jobs not completed
+	remaining     atomic.Int64 // jobs not completed
 
 	mu    sync.Mutex
 	times [3][]time.Duration // as benchVerbs
 }
 
-func (f *benchFlow) prepare() {
-	f.left.Store(int64(f.jobs))
+func (f *benchRun) prepare() {
+	f.remaining.Store(int64(f.jobs))
 	payload := `"` + strings.Repeat("x", max(0, f.b.flags.payload-2)) + `"`
 	for from := 0; from < f.jobs; from += f.batch {
 		var body strings.Builder
@@ -51,7 +51,7 @@ func (f *benchFlow) prepare() {
 
 // drive is what one connection does until every job is completed, by it or by
 // others.
-func (f *benchFlow) drive(ctx context.Context, c *benchConn) error {
+func (f *benchRun) drive(ctx context.Context, c *benchConn) error {
 	var times [3][]time.Duration
 	defer func() {
 		f.mu.Lock()
@@ -60,32 +60,32 @@ func (f *benchFlow) drive(ctx context.Context, c *benchConn) error {
 			f.times[i] = append(f.times[i], times[i]...)
 		}
 	}()
-	for ctx.Err() == nil && f.left.Load() > 0 {
+	for ctx.Err() == nil && f.remaining.Load() > 0 {
 		if i := f.enqueued.Add(1) - 1; i < int64(len(f.enqueues)) {
-			if _, err := f.ask(c, 0, &times, f.enqueues[i], http.StatusAccepted); err != nil {
+			if _, err := f.send(c, 0, &times, f.enqueues[i], http.StatusAccepted); err != nil {
 				return err
 			}
 		}
-		body, err := f.ask(c, 1, &times, f.next, http.StatusOK, http.StatusNoContent)
+		body, err := f.send(c, 1, &times, f.next, http.StatusOK, http.StatusNoContent)
 		if err != nil {
 			return err
 		}
-		for id, run := range handed(body) {
+		for id, run := range claimedJobs(body) {
 			request := f.head + id + "/run-id/" + run + f.tail
-			if _, err := f.ask(c, 2, &times, []byte(request), http.StatusOK); err != nil {
+			if _, err := f.send(c, 2, &times, []byte(request), http.StatusOK); err != nil {
 				return err
 			}
-			f.left.Add(-1)
-			f.bar.add(1, fmt.Sprintf("%d jobs left", f.left.Load()))
+			f.remaining.Add(-1)
+			f.bar.add(1, fmt.Sprintf("%d jobs left", f.remaining.Load()))
 		}
 	}
 	return nil
 }
 
-func (f *benchFlow) ask(c *benchConn, verb int, times *[3][]time.Duration, request []byte, want ...int) ([]byte, error) {
-	start := f.b.p.since()
+func (f *benchRun) send(c *benchConn, verb int, times *[3][]time.Duration, request []byte, want ...int) ([]byte, error) {
+	start := f.b.p.elapsed()
 	status, body, err := c.do(request)
-	times[verb] = append(times[verb], f.b.p.since()-start)
+	times[verb] = append(times[verb], f.b.p.elapsed()-start)
 	if err != nil {
 		return nil, err
 	}
@@ -94,25 +94,25 @@ func (f *benchFlow) ask(c *benchConn, verb int, times *[3][]time.Duration, reque
 			return body, nil
 		}
 	}
-	return nil, refusal(benchVerbs[verb], status, body)
+	return nil, statusError(benchVerbs[verb], status, body)
 }
 
-// handed yields id and run id of the jobs of an answer, which the bench made
+// claimedJobs yields id and run id of the jobs of an answer, which the bench made
 // itself: reading them plainly keeps the client from being what is measured.
-func handed(body []byte) func(yield func(id, run string) bool) {
+func claimedJobs(body []byte) func(yield func(id, run string) bool) {
 	return func(yield func(id, run string) bool) {
 		for {
-			id, rest, ok := member(body, `"id":"`)
-			run, rest2, ok2 := member(rest, `"run_id":"`)
-			if !ok || !ok2 || !yield(id, run) {
+			id, rest, ok := jsonMember(body, `"id":"`)
+			run, afterRun, hasRun := jsonMember(rest, `"run_id":"`)
+			if !ok || !hasRun || !yield(id, run) {
 				return
 			}
-			body = rest2
+			body = afterRun
 		}
 	}
 }
 
-func member(body []byte, name string) (value string, rest []byte, ok bool) {
+func jsonMember(body []byte, name string) (value string, rest []byte, ok bool) {
 	_, after, found := bytes.Cut(body, []byte(name))
 	text, rest, closed := bytes.Cut(after, []byte{'"'})
 	return string(text), rest, found && closed

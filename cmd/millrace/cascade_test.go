@@ -26,8 +26,8 @@ func TestCascadeCrash(t *testing.T) {
 	t.Run("TF-049 sqlite", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "data")
-		c := &cascade{crash: &crash{t: t, binary: binary, dir: dir, settings: settings}}
-		c.againAndAgain()
+		c := &cascade{crashTest: &crashTest{t: t, binary: binary, dir: dir, settings: settings}}
+		c.repeatRounds()
 		db, err := sql.Open("sqlite", filepath.Join(dir, "millrace.db"))
 		if err != nil {
 			t.Fatal(err)
@@ -39,10 +39,10 @@ func TestCascadeCrash(t *testing.T) {
 		t.Parallel()
 		url, name := pgtest.URL(t), rand.Text()
 		db := pgtest.DB(t, url)
-		c := &cascade{crash: &crash{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"),
+		c := &cascade{crashTest: &crashTest{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"),
 			settings: append(settings, "--set", "store="+url+"&application_name="+name)}}
-		c.quiet = func() { awaitNoSessions(t, db, name) }
-		c.againAndAgain()
+		c.awaitSessionsEnded = func() { awaitNoSessions(t, db, name) }
+		c.repeatRounds()
 		c.count(db)
 	})
 }
@@ -55,7 +55,7 @@ const (
 
 // cascade is a server that is killed while the ends of jobs spread.
 type cascade struct {
-	*crash
+	*crashTest
 	took time.Duration // how long a cascade takes that nobody cuts
 
 	graphs, blocked       int // graphs stored, those of them whose root failed
@@ -63,7 +63,7 @@ type cascade struct {
 }
 
 // againAndAgain kills until the kills have met both sides of the commit often enough.
-func (c *cascade) againAndAgain() {
+func (c *cascade) repeatRounds() {
 	seed := mathrand.Uint64()
 	c.random = mathrand.New(mathrand.NewPCG(seed, 2))
 	enough := 3
@@ -97,24 +97,24 @@ func (c *cascade) round(kill, fails bool) {
 		c.blocked++
 	}
 	path := "/worker/v1/runs/" + root + "/" + verb
-	began := time.Now()
+	started := time.Now()
 	if !kill {
-		c.do(http.MethodPost, path, body, http.StatusOK, nil)
-		c.took = time.Since(began)
+		c.request(http.MethodPost, path, body, http.StatusOK, nil)
+		c.took = time.Since(started)
 	} else {
-		told := c.cut(path, body)
-		switch status := c.look(ids)["root"]; {
+		told := c.endRootAndKill(path, body)
+		switch status := c.readStatuses(ids)["root"]; {
 		case status == client.TaskRunning && !told:
 			c.before++
-			c.do(http.MethodPost, path, body, http.StatusOK, nil)
+			c.request(http.MethodPost, path, body, http.StatusOK, nil)
 		case status == ended:
 			c.after++
-			c.do(http.MethodPost, path, body, http.StatusConflict, nil) // RUN_LOST: it has been
+			c.request(http.MethodPost, path, body, http.StatusConflict, nil) // RUN_LOST: it has been
 		default:
 			c.t.Errorf("after the kill the root is %s, its end was acknowledged: %v", status, told)
 		}
 	}
-	if status := c.look(ids)["root"]; status != ended {
+	if status := c.readStatuses(ids)["root"]; status != ended {
 		c.t.Errorf("the root is %s, want %s", status, ended)
 	}
 	if !fails {
@@ -158,7 +158,7 @@ func (c *cascade) claimRoot(id string) (runID string) {
 }
 
 // cut ends the root and kills the server at some moment of the time that takes; told is whether the end was acknowledged.
-func (c *cascade) cut(path, body string) (told bool) {
+func (c *cascade) endRootAndKill(path, body string) (acknowledged bool) {
 	moment := time.Duration(c.random.Int64N(int64(c.took) * 3)) // under the load of the kills it takes longer than alone
 	process := c.server.cmd.Process
 	killer := time.AfterFunc(moment, func() { _ = process.Kill() })
@@ -166,56 +166,56 @@ func (c *cascade) cut(path, body string) (told bool) {
 	var answer struct {
 		Status string `json:"status"`
 	}
-	status, ok := c.ask(http.MethodPost, path, body, &answer)
+	status, ok := c.tryRequest(http.MethodPost, path, body, &answer)
 	if ok && status != http.StatusOK {
 		c.t.Errorf("ending the root: status %d", status)
 	}
-	c.again()
+	c.restart()
 	return ok
 }
 
 // again kills the server and starts it anew.
-func (c *cascade) again() {
+func (c *cascade) restart() {
 	c.server.kill()
 	c.http.CloseIdleConnections()
 	c.start()
 }
 
 // look reads the graph and checks that every job is where the others have led it; it returns the statuses by name.
-func (c *cascade) look(ids map[string]string) map[string]client.TaskFlowStatus {
+func (c *cascade) readStatuses(ids map[string]string) map[string]client.TaskFlowStatus {
 	c.t.Helper()
 	g, err := c.client().TaskFlow().Graph(c.t.Context(), ids["root"])
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	is := map[string]client.TaskFlowStatus{}
+	statuses := map[string]client.TaskFlowStatus{}
 	for _, n := range g.Nodes {
-		is[n.Name] = n.Status
+		statuses[n.Name] = n.Status
 	}
-	if len(is) != 1+cascadeWide+cascadeTails {
-		c.t.Fatalf("%d jobs are there", len(is))
+	if len(statuses) != 1+cascadeWide+cascadeTails {
+		c.t.Fatalf("%d jobs are there", len(statuses))
 	}
 	wrong := 0
-	for name, status := range is {
-		if name == "root" || c.fits(is, name, status) {
+	for name, status := range statuses {
+		if name == "root" || c.wantConsistent(statuses, name, status) {
 			continue
 		}
 		if wrong++; wrong <= 5 {
-			c.t.Errorf("%s is %s; the root is %s", name, status, is["root"])
+			c.t.Errorf("%s is %s; the root is %s", name, status, statuses["root"])
 		}
 	}
 	if wrong > 0 {
 		c.t.Fatalf("%d jobs are not where their dependencies have led them", wrong)
 	}
-	return is
+	return statuses
 }
 
-// fits reports whether a job is as its dependencies are.
-func (c *cascade) fits(is map[string]client.TaskFlowStatus, name string, status client.TaskFlowStatus) bool {
-	on := []client.TaskFlowStatus{is["root"]}
+// wantConsistent reports whether a job is as its dependencies are.
+func (c *cascade) wantConsistent(statuses map[string]client.TaskFlowStatus, name string, status client.TaskFlowStatus) bool {
+	on := []client.TaskFlowStatus{statuses["root"]}
 	var tail int
 	if n, _ := fmt.Sscanf(name, "tail%d", &tail); n == 1 {
-		on = []client.TaskFlowStatus{is[fmt.Sprint("wide", 2*tail)], is[fmt.Sprint("wide", 2*tail+1)]}
+		on = []client.TaskFlowStatus{statuses[fmt.Sprint("wide", 2*tail)], statuses[fmt.Sprint("wide", 2*tail+1)]}
 	}
 	want := client.TaskReady
 	for _, s := range on {
@@ -250,39 +250,39 @@ func (c *cascade) finishWide(ids map[string]string, kill bool) {
 	}
 	acked := map[string]bool{}
 	if kill {
-		acked = c.killAmong(all, runs)
+		acked = c.completeUntilKilled(all, runs)
 		c.midway++
 	}
 	var mu sync.Mutex
-	c.crowd(all, func(id string) {
-		status, ok := c.ask(http.MethodPost, "/worker/v1/runs/"+runs[id]+"/complete", "{}", nil)
+	c.inParallel(all, func(id string) {
+		status, ok := c.tryRequest(http.MethodPost, "/worker/v1/runs/"+runs[id]+"/complete", "{}", nil)
 		mu.Lock()
 		defer mu.Unlock()
 		if !ok || status != http.StatusOK && (!kill || status != http.StatusConflict) || acked[id] && status == http.StatusOK {
 			c.t.Errorf("completing %s, acknowledged before: %v: status %d", id, acked[id], status)
 		}
 	})
-	for name, status := range c.look(ids) {
+	for name, status := range c.readStatuses(ids) {
 		if want := map[byte]client.TaskFlowStatus{'r': client.TaskCompleted, 'w': client.TaskCompleted, 't': client.TaskReady}[name[0]]; status != want {
 			c.t.Fatalf("%s is %s, want %s", name, status, want)
 		}
 	}
 }
 
-// killAmong completes jobs until the server is killed after some acknowledgements, starts it anew, and returns what was
+// completeUntilKilled completes jobs until the server is killed after some acknowledgements, starts it anew, and returns what was
 // acknowledged.
-func (c *cascade) killAmong(all []string, runs map[string]string) map[string]bool {
+func (c *cascade) completeUntilKilled(all []string, runs map[string]string) map[string]bool {
 	acked := map[string]bool{}
 	at := 1 + c.random.IntN(cascadeWide*3/4)
 	var mu sync.Mutex
-	c.crowd(all, func(id string) {
+	c.inParallel(all, func(id string) {
 		mu.Lock()
 		enough := len(acked) >= at
 		mu.Unlock()
 		if enough {
 			return
 		}
-		status, ok := c.ask(http.MethodPost, "/worker/v1/runs/"+runs[id]+"/complete", "{}", nil)
+		status, ok := c.tryRequest(http.MethodPost, "/worker/v1/runs/"+runs[id]+"/complete", "{}", nil)
 		mu.Lock()
 		defer mu.Unlock()
 		if ok && status != http.StatusOK {
@@ -295,11 +295,11 @@ func (c *cascade) killAmong(all []string, runs map[string]string) map[string]boo
 			_ = c.server.cmd.Process.Kill()
 		}
 	})
-	c.again()
+	c.restart()
 	return acked
 }
 
-// count reads from the history how often each job was released, blocked and ended.
+// addRunning reads from the history how often each job was released, blocked and ended.
 func (c *cascade) count(db *sql.DB) {
 	c.t.Helper()
 	good := c.graphs - c.blocked
@@ -331,9 +331,9 @@ func (c *cascade) count(db *sql.DB) {
 	if err := rows.Err(); err != nil {
 		c.t.Fatal(err)
 	}
-	is, _ := json.Marshal(got)
-	should, _ := json.Marshal(want)
-	if string(is) != string(should) {
-		c.t.Errorf("the history holds %s, want %s", is, should)
+	gotJSON, _ := json.Marshal(got)
+	wantJSON, _ := json.Marshal(want)
+	if string(gotJSON) != string(wantJSON) {
+		c.t.Errorf("the history holds %s, want %s", gotJSON, wantJSON)
 	}
 }

@@ -30,7 +30,7 @@ func startChild(p process, stderr io.Writer, args ...string) (*child, error) {
 	cmd := exec.Command(self, args...)
 	cmd.Env = childEnviron(p.environ)
 	cmd.Stderr = stderr
-	ownGroup(cmd)
+	setProcessGroup(cmd)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -47,16 +47,16 @@ func startChild(p process, stderr io.Writer, args ...string) (*child, error) {
 
 // childEnviron leaves settings out: what a demo or a bench starts has the defaults.
 func childEnviron(environ []string) []string {
-	var kept []string
+	var filtered []string
 	for _, pair := range environ {
 		if !strings.HasPrefix(pair, "MILLRACE_") {
-			kept = append(kept, pair)
+			filtered = append(filtered, pair)
 		}
 	}
-	return kept
+	return filtered
 }
 
-// read gives fn every line of standard output and then waits for the process. It must be called, once.
+// readTo gives fn every line of standard output and then waits for the process. It must be called, once.
 func (c *child) read(fn func(line string)) {
 	go func() {
 		defer close(c.done)
@@ -71,12 +71,12 @@ func (c *child) read(fn func(line string)) {
 func (c *child) kill() { _ = c.cmd.Process.Kill() }
 
 // stop asks the process to end, and kills it when it does not.
-func (c *child) stop(patience time.Duration) {
+func (c *child) stop(timeout time.Duration) {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	_ = c.stdin.Close()
 	select {
 	case <-c.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		c.kill()
 		<-c.done
 	}
@@ -112,9 +112,9 @@ func startServer(ctx context.Context, p process, dir string, settings ...string)
 	case url := <-listening:
 		return &serverChild{c, url}, nil
 	case <-c.done:
-		return nil, failed("the server ended at once: %v", c.err)
+		return nil, failedError("the server ended at once: %v", c.err)
 	case <-limit.C:
-		err = failed("the server did not start within 30 s")
+		err = failedError("the server did not start within 30 s")
 	case <-ctx.Done():
 		err = errInterrupted
 	}

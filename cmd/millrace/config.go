@@ -21,7 +21,7 @@ the start are named as 'serve' names them, with exit code 2.`,
 			if err != nil {
 				return err
 			}
-			for _, text := range s.Strays() {
+			for _, text := range s.UnknownVariables() {
 				fmt.Fprintln(p.stderr, "millrace:", text)
 			}
 			if asJSON {

@@ -10,28 +10,28 @@ import (
 // The crash test's own books, kept outside of the server: what was acknowledged, what was under way when the process
 // was killed, and nothing else.
 
-// standing is what the ledger knows of a job.
-type standing int
+// jobStanding is what the ledger knows of a job.
+type jobStanding int
 
 const (
-	sending standing = iota // in a request that has not been answered
-	queued                  // acknowledged, in the queue
-	held                    // handed out to us
-	ending                  // held, and in a request that ends it
-	gone                    // acknowledged as completed or requeued
-	absent                  // its request was never acknowledged, and it is not there
+	standingSent jobStanding = iota // in a request that has not been answered
+	standingQueued                  // acknowledged, in the queue
+	standingClaimed                    // handed out to us
+	standingEnding                  // held, and in a request that ends it
+	standingGone                    // acknowledged as completed or requeued
+	standingAbsent                  // its request was never acknowledged, and it is not there
 )
 
 type ledgerJob struct {
 	id       string
-	standing standing
+	standing jobStanding
 	run      string
 	state    string   // last acknowledged state, "" for none
 	tried    []string // states in heartbeats without an answer
 }
 
-// doubt is a request that was cut off: it happened or it did not, as a whole.
-type doubt struct {
+// uncertainRequest is a request that was cut off: it happened or it did not, as a whole.
+type uncertainRequest struct {
 	verb string   // enqueue, complete or requeue
 	ends string   // the job that complete and requeue end
 	adds []string // the jobs that enqueue and requeue add
@@ -41,8 +41,8 @@ type ledger struct {
 	mu       sync.Mutex
 	jobs     map[string]*ledgerJob
 	order    []string // ids in the order they were made
-	doubts   []doubt
-	blind    int // jobs that cut-off answers of next may have held
+	uncertain   []uncertainRequest
+	maybeClaimed    int // jobs that cut-off answers of next may have held
 	acks     int
 	killAt   int
 	kill     func()
@@ -53,7 +53,7 @@ type ledger struct {
 func newLedger() *ledger { return &ledger{jobs: map[string]*ledgerJob{}} }
 
 // wrong notes a broken promise; the caller holds the lock.
-func (l *ledger) wrong(format string, args ...any) {
+func (l *ledger) addProblem(format string, args ...any) {
 	if len(l.problems) < 20 {
 		l.problems = append(l.problems, fmt.Sprintf(format, args...))
 	}
@@ -67,8 +67,8 @@ func (l *ledger) ack() {
 	}
 }
 
-// fresh makes names for n jobs that are about to be sent.
-func (l *ledger) fresh(n int) []string {
+// newIDs makes names for n jobs that are about to be sent.
+func (l *ledger) newIDs(n int) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ids := make([]string, n)
@@ -81,55 +81,55 @@ func (l *ledger) fresh(n int) []string {
 	return ids
 }
 
-// stored books acknowledged jobs; some may have been handed out before their answer came.
-func (l *ledger) stored(ids []string) {
+// recordStored books acknowledged jobs; some may have been handed out before their answer came.
+func (l *ledger) recordStored(ids []string) {
 	for _, id := range ids {
-		if j := l.jobs[id]; j.standing == sending {
-			j.standing = queued
+		if j := l.jobs[id]; j.standing == standingSent {
+			j.standing = standingQueued
 		}
 	}
 }
 
-func (l *ledger) enqueued(ids []string, ok bool) {
+func (l *ledger) recordEnqueued(ids []string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !ok {
-		l.doubts = append(l.doubts, doubt{verb: "enqueue", adds: ids})
+		l.uncertain = append(l.uncertain, uncertainRequest{verb: "enqueue", adds: ids})
 		return
 	}
-	l.stored(ids)
+	l.recordStored(ids)
 	l.ack()
 }
 
-// handedOut books an answer of next. A job that was handed out or ended before must not be in it.
-func (l *ledger) handedOut(jobs []wireJob) {
+// recordClaimed books an answer of next. A job that was handed out or ended before must not be in it.
+func (l *ledger) recordClaimed(jobs []wireJob) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range jobs {
 		j := l.jobs[w.ID]
 		switch {
 		case j == nil:
-			l.wrong("next handed out %s, which nobody made", w.ID)
+			l.addProblem("next handed out %s, which nobody made", w.ID)
 			continue
-		case j.standing != sending && j.standing != queued:
-			l.wrong("next handed out %s a second time (standing %d, run %s, now %s)", w.ID, j.standing, j.run, w.RunID)
+		case j.standing != standingSent && j.standing != standingQueued:
+			l.addProblem("next handed out %s a second time (standing %d, run %s, now %s)", w.ID, j.standing, j.run, w.RunID)
 		}
-		j.standing, j.run = held, w.RunID
+		j.standing, j.run = standingClaimed, w.RunID
 	}
 }
 
-// lostAnswer books a next whose answer was cut off.
-func (l *ledger) lostAnswer(asked int) {
+// recordLostAnswer books a next whose answer was cut off.
+func (l *ledger) recordLostAnswer(asked int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.blind += asked
+	l.maybeClaimed += asked
 }
 
 // take picks a held job for a verb, nil when there is none.
-func (l *ledger) take(r *rand.Rand, as standing) *ledgerJob {
+func (l *ledger) pick(r *rand.Rand, as jobStanding) *ledgerJob {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := l.in(held)
+	all := l.inStanding(standingClaimed)
 	if len(all) == 0 {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (l *ledger) take(r *rand.Rand, as standing) *ledgerJob {
 	return j
 }
 
-func (l *ledger) in(s standing) []*ledgerJob {
+func (l *ledger) inStanding(s jobStanding) []*ledgerJob {
 	var all []*ledgerJob
 	for _, id := range l.order {
 		if j := l.jobs[id]; j.standing == s {
@@ -148,29 +148,29 @@ func (l *ledger) in(s standing) []*ledgerJob {
 	return all
 }
 
-func (l *ledger) count(s standing) int {
+func (l *ledger) count(s jobStanding) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.in(s))
+	return len(l.inStanding(s))
 }
 
 // ended books the end of a job and what came in its place.
-func (l *ledger) ended(verb string, j *ledgerJob, adds []string, ok bool) {
+func (l *ledger) recordEnd(verb string, j *ledgerJob, adds []string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !ok {
-		l.doubts = append(l.doubts, doubt{verb: verb, ends: j.id, adds: adds})
+		l.uncertain = append(l.uncertain, uncertainRequest{verb: verb, ends: j.id, adds: adds})
 		return
 	}
-	j.standing = gone
-	l.stored(adds)
+	j.standing = standingGone
+	l.recordStored(adds)
 	l.ack()
 }
 
-func (l *ledger) beaten(j *ledgerJob, state string, ok bool) {
+func (l *ledger) recordHeartbeat(j *ledgerJob, state string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	j.standing = held
+	j.standing = standingClaimed
 	if !ok {
 		j.tried = append(j.tried, state)
 		return
@@ -180,66 +180,66 @@ func (l *ledger) beaten(j *ledgerJob, state string, ok bool) {
 }
 
 // settle resolves what was in doubt by what is there after the restart: a request happened as a whole or not at all.
-func (l *ledger) settle(there map[string]*wireJob) {
-	for _, d := range l.doubts {
-		seen := 0
+func (l *ledger) resolve(onServer map[string]*wireJob) {
+	for _, d := range l.uncertain {
+		found := 0
 		for _, id := range d.adds {
-			if there[id] != nil {
-				seen++
+			if onServer[id] != nil {
+				found++
 			}
 		}
-		if seen != 0 && seen != len(d.adds) {
-			l.wrong("%s of %v was cut off and happened in part: %d of %d", d.verb, d.adds, seen, len(d.adds))
+		if found != 0 && found != len(d.adds) {
+			l.addProblem("%s of %v was cut off and happened in part: %d of %d", d.verb, d.adds, found, len(d.adds))
 		}
 		for _, id := range d.adds {
 			j := l.jobs[id]
 			switch {
-			case there[id] != nil && j.standing == sending:
-				j.standing = queued
-			case there[id] == nil && j.standing == sending:
-				j.standing = absent
+			case onServer[id] != nil && j.standing == standingSent:
+				j.standing = standingQueued
+			case onServer[id] == nil && j.standing == standingSent:
+				j.standing = standingAbsent
 			}
 		}
 		if d.ends != "" {
 			j := l.jobs[d.ends]
-			if j.standing = gone; there[d.ends] != nil {
-				j.standing = held
+			if j.standing = standingGone; onServer[d.ends] != nil {
+				j.standing = standingClaimed
 			}
-			if d.verb == "requeue" && len(d.adds) > 0 && (there[d.ends] != nil) == (seen > 0) {
-				l.wrong("requeue of %s was cut off: the old job and the new ones are both there, or neither is", d.ends)
+			if d.verb == "requeue" && len(d.adds) > 0 && (onServer[d.ends] != nil) == (found > 0) {
+				l.addProblem("requeue of %s was cut off: the old job and the new ones are both there, or neither is", d.ends)
 			}
 		}
 	}
-	l.doubts = nil
+	l.uncertain = nil
 }
 
 // compare holds the books against what is there after the restart.
-func (l *ledger) compare(there map[string]*wireJob) {
+func (l *ledger) compare(onServer map[string]*wireJob) {
 	adopted := 0
 	for _, id := range l.order {
-		j, w := l.jobs[id], there[id]
+		j, w := l.jobs[id], onServer[id]
 		switch {
-		case j.standing == gone || j.standing == absent:
+		case j.standing == standingGone || j.standing == standingAbsent:
 			if w != nil {
-				l.wrong("%s is there again (standing %d)", id, j.standing)
+				l.addProblem("%s is there again (standing %d)", id, j.standing)
 			}
 		case w == nil:
-			l.wrong("%s was acknowledged and is lost (standing %d)", id, j.standing)
-			j.standing = absent
-		case j.standing == queued && w.RunID != "": // its hand-out was cut off
+			l.addProblem("%s was acknowledged and is lost (standing %d)", id, j.standing)
+			j.standing = standingAbsent
+		case j.standing == standingQueued && w.RunID != "": // its hand-out was cut off
 			adopted++
-			j.standing, j.run = held, w.RunID
-		case j.standing == held && w.RunID != j.run:
-			l.wrong("%s was handed out under run %s, and its lease did not survive: run %q", id, j.run, w.RunID)
-		case j.standing == held:
+			j.standing, j.run = standingClaimed, w.RunID
+		case j.standing == standingClaimed && w.RunID != j.run:
+			l.addProblem("%s was handed out under run %s, and its lease did not survive: run %q", id, j.run, w.RunID)
+		case j.standing == standingClaimed:
 			if got := string(w.State); got != j.state && !slices.Contains(j.tried, got) {
-				l.wrong("%s has state %s, acknowledged was %s", id, got, j.state)
+				l.addProblem("%s has state %s, acknowledged was %s", id, got, j.state)
 			}
 			j.state, j.tried = string(w.State), nil
 		}
 	}
-	if adopted > l.blind {
-		l.wrong("%d jobs are in flight, and cut-off answers can have held %d", adopted, l.blind)
+	if adopted > l.maybeClaimed {
+		l.addProblem("%d jobs are in flight, and cut-off answers can have held %d", adopted, l.maybeClaimed)
 	}
-	l.blind = 0
+	l.maybeClaimed = 0
 }

@@ -31,22 +31,22 @@ func TestCrash(t *testing.T) {
 	binary := mustBuild(t)
 	t.Run("kills", func(t *testing.T) {
 		t.Parallel()
-		c := &crash{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}
-		c.againAndAgain(50)
+		c := &crashTest{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}
+		c.repeatKills(50)
 	})
 	t.Run("kills on postgres", func(t *testing.T) {
 		t.Parallel()
 		url, name := pgtest.URL(t), rand.Text()
 		db := pgtest.DB(t, url)
-		c := &crash{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"),
+		c := &crashTest{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"),
 			settings: []string{"--set", "store=" + url + "&application_name=" + name}}
-		c.quiet = func() { awaitNoSessions(t, db, name) }
-		c.againAndAgain(12)
+		c.awaitSessionsEnded = func() { awaitNoSessions(t, db, name) }
+		c.repeatKills(12)
 	})
 	t.Run("lease", func(t *testing.T) {
 		t.Parallel()
-		c := &crash{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}
-		c.underLease()
+		c := &crashTest{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}
+		c.checkLeaseExpires()
 	})
 }
 
@@ -54,7 +54,7 @@ func TestCrash(t *testing.T) {
 // with nobody there to hear of it.
 func awaitNoSessions(t *testing.T, db *sql.DB, name string) {
 	t.Helper()
-	until(t.Fatalf, "the sessions of a killed process to end", func() bool {
+	pollUntil(t.Fatalf, "the sessions of a killed process to end", func() bool {
 		n := -1
 		if err := db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", name).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func awaitNoSessions(t *testing.T, db *sql.DB, name string) {
 	})
 }
 
-func (c *crash) againAndAgain(kills int) {
+func (c *crashTest) repeatKills(kills int) {
 	t, seed := c.t, *crashSeed
 	if seed == 0 {
 		seed = mathrand.Uint64()
@@ -83,8 +83,8 @@ func (c *crash) againAndAgain(kills int) {
 	for round := range kills {
 		c.start()
 		c.audit()
-		c.goOn()
-		c.load(round)
+		c.continueRuns()
+		c.loadUntilKilled(round)
 		if t.Failed() {
 			return
 		}
@@ -98,24 +98,24 @@ func (c *crash) againAndAgain(kills int) {
 	t.Logf("%d kills, %d acknowledgements, %d jobs", kills, c.ledger.acks, c.ledger.made)
 }
 
-// underLease: a lease that was running when the process was killed ends in its time; its run is dead then (RL-085,
+// checkLeaseExpires: a lease that was running when the process was killed ends in its time; its run is dead then (RL-085,
 // RL-091).
-func (c *crash) underLease() {
+func (c *crashTest) checkLeaseExpires() {
 	t := c.t
 	c.start()
-	if !c.do(http.MethodPost, "/v2/queues/jobs", `[{"queue":"q","id":"j","timeout":1,"max_retries":5,"payload":1}]`, 202, nil) {
+	if !c.request(http.MethodPost, "/v2/queues/jobs", `[{"queue":"q","id":"j","timeout":1,"max_retries":5,"payload":1}]`, 202, nil) {
 		t.Fatal("not stored")
 	}
 	var first, second []wireJob
-	c.do(http.MethodGet, "/v2/queues/q/jobs", "", 200, &first)
+	c.request(http.MethodGet, "/v2/queues/q/jobs", "", 200, &first)
 	c.server.kill()
 	c.start()
-	c.do(http.MethodGet, "/v2/queues/q/jobs", "", 200, &second) // waits for it
+	c.request(http.MethodGet, "/v2/queues/q/jobs", "", 200, &second) // waits for it
 	if len(first) != 1 || len(second) != 1 || first[0].RunID == second[0].RunID || *second[0].Left != 4 {
 		t.Fatalf("before the kill %+v, after it %+v", first, second)
 	}
 	for run, want := range map[string]int{first[0].RunID: 404, second[0].RunID: 202} {
-		if !c.do(http.MethodPatch, "/v2/queues/q/jobs/j/run-id/"+run, "", want, nil) {
+		if !c.request(http.MethodPatch, "/v2/queues/q/jobs/j/run-id/"+run, "", want, nil) {
 			t.Errorf("heartbeat of run %s failed", run)
 		}
 	}
@@ -124,17 +124,17 @@ func (c *crash) underLease() {
 	}
 }
 
-// crash is a server that is killed, and what was agreed with it.
-type crash struct {
+// crashTest is a server that is killed, and what was agreed with it.
+type crashTest struct {
 	t        *testing.T
 	binary   string
 	dir      string
 	settings []string
-	quiet    func() // waits until nothing of a killed process is left; nil where nothing can be
+	awaitSessionsEnded    func() // waits until nothing of a killed process is left; nil where nothing can be
 
 	ledger *ledger
 	random *mathrand.Rand
-	server *launched
+	server *launchedServer
 	http   *http.Client
 }
 
@@ -164,30 +164,30 @@ func (w *wireJob) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-func (c *crash) start() {
+func (c *crashTest) start() {
 	c.t.Helper()
-	if c.quiet != nil {
-		c.quiet()
+	if c.awaitSessionsEnded != nil {
+		c.awaitSessionsEnded()
 	}
 	s, err := launch(c.binary, c.dir, nil, append(c.settings, "--set", "log.level=warn")...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.server = s
-	c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: testTime}
+	c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: testTimeout}
 	c.t.Cleanup(s.kill)
 }
 
-// do makes a request. False is a request that was cut off; any answer but the wanted one is a failure.
-func (c *crash) do(method, path, body string, want int, into any) bool {
-	status, ok := c.ask(method, path, body, into)
+// request makes a request. False is a request that was cut off; any answer but the wanted one is a failure.
+func (c *crashTest) request(method, path, body string, want int, into any) bool {
+	status, ok := c.tryRequest(method, path, body, into)
 	if ok && status != want {
 		c.t.Errorf("%s %s: status %d, want %d", method, path, status, want)
 	}
 	return ok
 }
 
-func (c *crash) ask(method, path, body string, into any) (status int, ok bool) {
+func (c *crashTest) tryRequest(method, path, body string, into any) (status int, ok bool) {
 	req, err := http.NewRequest(method, c.server.url+path, strings.NewReader(body))
 	if err != nil {
 		c.t.Error(err)
@@ -231,34 +231,34 @@ func jobsBody(ids []string) string {
 }
 
 // audit reads every job that should be there, some that should not, and settles what was in doubt.
-func (c *crash) audit() {
+func (c *crashTest) audit() {
 	c.t.Helper()
-	there := map[string]*wireJob{}
+	found := map[string]*wireJob{}
 	var mu sync.Mutex
 	var known []string
 	for _, id := range c.ledger.order {
-		if c.ledger.jobs[id].standing != gone || c.random.IntN(20) == 0 { // what is gone is looked at now and then
+		if c.ledger.jobs[id].standing != standingGone || c.random.IntN(20) == 0 { // what is gone is looked at now and then
 			known = append(known, id)
 		}
 	}
-	c.crowd(known, func(id string) {
+	c.inParallel(known, func(id string) {
 		w := &wireJob{}
-		status, ok := c.ask(http.MethodGet, crashQueue+"/"+id, "", w)
+		status, ok := c.tryRequest(http.MethodGet, crashQueue+"/"+id, "", w)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
 		case ok && status == http.StatusOK:
-			there[id] = w
+			found[id] = w
 		case !ok || status != http.StatusNotFound:
 			c.t.Errorf("reading %s: status %d", id, status)
 		}
 	})
-	c.ledger.settle(there)
-	c.ledger.compare(there)
+	c.ledger.resolve(found)
+	c.ledger.compare(found)
 	c.report()
 }
 
-func (c *crash) report() {
+func (c *crashTest) report() {
 	c.t.Helper()
 	for _, p := range c.ledger.problems {
 		c.t.Error(p)
@@ -268,8 +268,8 @@ func (c *crash) report() {
 	}
 }
 
-// crowd does something for each id, eight at a time.
-func (c *crash) crowd(ids []string, fn func(id string)) {
+// inParallel does something for each id, eight at a time.
+func (c *crashTest) inParallel(ids []string, fn func(id string)) {
 	work := make(chan string)
 	var all sync.WaitGroup
 	for range 8 {
@@ -286,23 +286,23 @@ func (c *crash) crowd(ids []string, fn func(id string)) {
 	all.Wait()
 }
 
-// goOn uses runs that were handed out before the kill: each beats, and some are completed.
-func (c *crash) goOn() {
+// continueRuns uses runs that were handed out before the kill: each beats, and some are completed.
+func (c *crashTest) continueRuns() {
 	c.t.Helper()
-	c.crowd(ids(c.ledger.in(held)), func(id string) {
+	c.inParallel(idsOf(c.ledger.inStanding(standingClaimed)), func(id string) {
 		j := c.ledger.jobs[id]
-		if !c.do(http.MethodPatch, runPath(j), "", http.StatusAccepted, nil) {
+		if !c.request(http.MethodPatch, runPath(j), "", http.StatusAccepted, nil) {
 			c.t.Errorf("heartbeat of %s was not answered", id)
 		}
 	})
-	old := c.ledger.in(held)
-	for _, j := range old[:len(old)*3/4] {
-		j.standing = ending
-		c.ledger.ended("complete", j, nil, c.do(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
+	claimed := c.ledger.inStanding(standingClaimed)
+	for _, j := range claimed[:len(claimed)*3/4] {
+		j.standing = standingEnding
+		c.ledger.recordEnd("complete", j, nil, c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
 	}
 }
 
-func ids(jobs []*ledgerJob) []string {
+func idsOf(jobs []*ledgerJob) []string {
 	all := make([]string, len(jobs))
 	for i, j := range jobs {
 		all[i] = j.id
@@ -310,8 +310,8 @@ func ids(jobs []*ledgerJob) []string {
 	return all
 }
 
-// load has a crowd of clients do everything at once until the server is killed under them.
-func (c *crash) load(round int) {
+// loadUntilKilled has a crowd of clients do everything at once until the server is killed under them.
+func (c *crashTest) loadUntilKilled(round int) {
 	l := c.ledger
 	l.mu.Lock()
 	l.kill = func() { _ = c.server.cmd.Process.Kill() }
@@ -321,7 +321,7 @@ func (c *crash) load(round int) {
 	for client := range 12 {
 		r := mathrand.New(mathrand.NewPCG(c.random.Uint64(), uint64(round*100+client)))
 		all.Go(func() {
-			for c.act(r) && !c.t.Failed() {
+			for c.sendRandomRequest(r) && !c.t.Failed() {
 			}
 		})
 	}
@@ -330,35 +330,35 @@ func (c *crash) load(round int) {
 	c.http.CloseIdleConnections()
 }
 
-// act does one thing; false when the server is gone.
-func (c *crash) act(r *mathrand.Rand) bool {
+// sendRandomRequest does one thing; false when the server is gone.
+func (c *crashTest) sendRandomRequest(r *mathrand.Rand) bool {
 	l := c.ledger
 	switch n := r.IntN(100); {
-	case n < 30 && l.count(queued) < 200:
-		fresh := l.fresh(1 + r.IntN(8))
-		ok := c.do(http.MethodPost, "/v2/queues/jobs", jobsBody(fresh), http.StatusAccepted, nil)
-		l.enqueued(fresh, ok)
+	case n < 30 && l.count(standingQueued) < 200:
+		fresh := l.newIDs(1 + r.IntN(8))
+		ok := c.request(http.MethodPost, "/v2/queues/jobs", jobsBody(fresh), http.StatusAccepted, nil)
+		l.recordEnqueued(fresh, ok)
 		return ok
 	case n < 60:
 		return c.next(1 + r.IntN(8))
 	case n < 75:
-		if j := l.take(r, ending); j != nil {
+		if j := l.pick(r, standingEnding); j != nil {
 			state := fmt.Sprintf(`{"beat": %d}`, r.IntN(1000))
-			ok := c.do(http.MethodPatch, runPath(j), state, http.StatusAccepted, nil)
-			l.beaten(j, state, ok)
+			ok := c.request(http.MethodPatch, runPath(j), state, http.StatusAccepted, nil)
+			l.recordHeartbeat(j, state, ok)
 			return ok
 		}
 	case n < 85:
-		if j := l.take(r, ending); j != nil {
-			fresh := l.fresh(r.IntN(3))
-			ok := c.do(http.MethodPut, runPath(j), requeueBody(fresh), http.StatusAccepted, nil)
-			l.ended("requeue", j, fresh, ok)
+		if j := l.pick(r, standingEnding); j != nil {
+			fresh := l.newIDs(r.IntN(3))
+			ok := c.request(http.MethodPut, runPath(j), requeueBody(fresh), http.StatusAccepted, nil)
+			l.recordEnd("requeue", j, fresh, ok)
 			return ok
 		}
 	default:
-		if j := l.take(r, ending); j != nil {
-			ok := c.do(http.MethodDelete, runPath(j), "", http.StatusOK, nil)
-			l.ended("complete", j, nil, ok)
+		if j := l.pick(r, standingEnding); j != nil {
+			ok := c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil)
+			l.recordEnd("complete", j, nil, ok)
 			return ok
 		}
 	}
@@ -372,14 +372,14 @@ func requeueBody(ids []string) string {
 	return jobsBody(ids)
 }
 
-func (c *crash) next(n int) bool {
+func (c *crashTest) next(n int) bool {
 	var jobs []wireJob
 	status, ok := c.poll(n, &jobs)
 	switch {
 	case !ok:
-		c.ledger.lostAnswer(n)
+		c.ledger.recordLostAnswer(n)
 	case status == http.StatusOK:
-		c.ledger.handedOut(jobs)
+		c.ledger.recordClaimed(jobs)
 	case status != http.StatusNoContent:
 		c.t.Errorf("next: status %d", status)
 	}
@@ -387,7 +387,7 @@ func (c *crash) next(n int) bool {
 }
 
 // poll asks for jobs without waiting for them.
-func (c *crash) poll(n int, jobs *[]wireJob) (status int, ok bool) {
+func (c *crashTest) poll(n int, jobs *[]wireJob) (status int, ok bool) {
 	resp, err := c.http.Get(fmt.Sprintf("%s%s?num_jobs=%d", c.server.url, crashQueue, n))
 	if err != nil {
 		return 0, false
@@ -401,9 +401,9 @@ func (c *crash) poll(n int, jobs *[]wireJob) (status int, ok bool) {
 }
 
 // drain takes out all that is left: each acknowledged job once, and then nothing.
-func (c *crash) drain() {
+func (c *crashTest) drain() {
 	c.t.Helper()
-	left := c.ledger.count(queued)
+	left := c.ledger.count(standingQueued)
 	for {
 		var jobs []wireJob
 		status, ok := c.poll(100, &jobs)
@@ -413,19 +413,19 @@ func (c *crash) drain() {
 			}
 			break
 		}
-		c.ledger.handedOut(jobs)
+		c.ledger.recordClaimed(jobs)
 		left -= len(jobs)
 	}
 	c.report()
-	if left != 0 || c.ledger.count(queued) != 0 {
+	if left != 0 || c.ledger.count(standingQueued) != 0 {
 		c.t.Errorf("%d acknowledged jobs were not handed out", left)
 	}
-	for _, j := range c.ledger.in(held) {
-		j.standing = ending
-		c.ledger.ended("complete", j, nil, c.do(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
+	for _, j := range c.ledger.inStanding(standingClaimed) {
+		j.standing = standingEnding
+		c.ledger.recordEnd("complete", j, nil, c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
 	}
-	c.crowd(c.ledger.order, func(id string) {
-		c.do(http.MethodHead, crashQueue+"/"+id, "", http.StatusNotFound, nil)
+	c.inParallel(c.ledger.order, func(id string) {
+		c.request(http.MethodHead, crashQueue+"/"+id, "", http.StatusNotFound, nil)
 	})
-	c.do(http.MethodGet, "/health/ready", "", http.StatusOK, nil)
+	c.request(http.MethodGet, "/health/ready", "", http.StatusOK, nil)
 }

@@ -53,7 +53,7 @@ FOLDER and leaves nothing behind.`,
 				return withCode(exitUnable, err)
 			}
 			if len(args) == 0 {
-				folder = ownSource(folder)
+				folder = sourceRoot(folder)
 			} else if folder, err = filepath.Abs(args[0]); err != nil {
 				return withCode(exitUsage, err)
 			}
@@ -96,7 +96,7 @@ func (f *demoFlags) run(p process, folder string) error {
 		return withCode(exitFailed, err)
 	}
 	d := &demo{p: p, flags: *f, files: files, dir: dir, url: server.url, relay: api.Relay(), events: make(chan demoEvent, 256),
-		books: newBooks(files)}
+		tally: newDemoTally(files)}
 	if d.flags.pace < 0 {
 		d.flags.pace = min(5*time.Second*time.Duration(f.workers*f.concurrency)/time.Duration(len(files.order)), 250*time.Millisecond)
 	}
@@ -112,7 +112,7 @@ type demo struct {
 	url     string
 	relay   *client.Relay
 	events  chan demoEvent
-	books   *books
+	tally   *demoTally
 	workers []*child
 	bar     *progress
 }
@@ -120,23 +120,23 @@ type demo struct {
 // demoEvent is one thing that happened: a worker began with a file or ended, or a result came in.
 type demoEvent struct {
 	worker int
-	began  string
+	started  string
 	ended  bool
 	result *demoResult
 }
 
-// stall is how long nothing at all may happen before the demo gives up and says what is missing.
-const stall = 30 * time.Second
+// stallTimeout is how long nothing at all may happen before the demo gives up and says what is missing.
+const stallTimeout = 30 * time.Second
 
 func (d *demo) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d.books.began = d.p.since()
+	d.tally.started = d.p.elapsed()
 	if err := d.submit(ctx); err != nil {
 		return remoteError(ctx, err)
 	}
 	defer d.stopWorkers()
-	d.bar = d.p.progress("demo", int64(len(d.files.order)))
+	d.bar = d.p.newProgress("demo", int64(len(d.files.order)))
 	defer d.bar.end()
 	if err := d.startWorkers(ctx); err != nil {
 		return withCode(exitFailed, err)
@@ -151,15 +151,15 @@ func (d *demo) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
-	d.books.took = d.p.since() - d.books.began
+	d.tally.took = d.p.elapsed() - d.tally.started
 	d.stopWorkers()
 	stopCollecting()
 	collecting.Wait()
 	if err := d.inspect(ctx); err != nil {
 		return remoteError(ctx, err)
 	}
-	d.books.verify()
-	d.books.write(d.p.stdout, d)
+	d.tally.verify()
+	d.tally.write(d.p.stdout, d)
 	flow, err := d.taskFlow(ctx, d.dir)
 	if err != nil {
 		return err
@@ -176,11 +176,11 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !d.books.tookOver() {
-		return failed("no file of the killed worker was taken over by another")
+	if !d.tally.tookOver() {
+		return failedError("no file of the killed worker was taken over by another")
 	}
-	if !d.books.balanced() || !flow || !box || !pictures || !forge {
-		return failed("the accounts do not balance")
+	if !d.tally.balanced() || !flow || !box || !pictures || !forge {
+		return failedError("the accounts do not balance")
 	}
 	fmt.Fprintln(d.p.stdout, "The accounts balance.")
 	return nil
@@ -212,17 +212,17 @@ func (d *demo) startWorkers(ctx context.Context) error {
 	if err := d.startWorker(ctx, demoVictim); err != nil {
 		return err
 	}
-	quiet := time.NewTimer(stall)
+	quiet := time.NewTimer(stallTimeout)
 	defer quiet.Stop()
-	for d.books.inHand() == 0 && d.books.killed == 0 {
+	for d.tally.countInProgress() == 0 && d.tally.killed == 0 {
 		select {
 		case e := <-d.events:
-			d.note(e)
+			d.record(e)
 			if e.ended {
 				return errors.New("the first worker ended by itself")
 			}
 		case <-quiet.C:
-			return fmt.Errorf("the first worker began nothing within %s", stall)
+			return fmt.Errorf("the first worker began nothing within %s", stallTimeout)
 		case <-ctx.Done():
 			return errInterrupted
 		}
@@ -245,17 +245,17 @@ func (d *demo) startWorker(ctx context.Context, number int) error {
 	c.read(func(line string) {
 		quoted, _ := strings.CutPrefix(line, "begin ")
 		if path, err := strconv.Unquote(quoted); err == nil {
-			d.tell(ctx, demoEvent{worker: number, began: path})
+			d.emit(ctx, demoEvent{worker: number, started: path})
 		}
 	})
 	go func() {
 		<-c.done
-		d.tell(ctx, demoEvent{worker: number, ended: true})
+		d.emit(ctx, demoEvent{worker: number, ended: true})
 	}()
 	return nil
 }
 
-func (d *demo) tell(ctx context.Context, e demoEvent) {
+func (d *demo) emit(ctx context.Context, e demoEvent) {
 	select {
 	case d.events <- e:
 	case <-ctx.Done():
@@ -274,7 +274,7 @@ func (d *demo) stopWorkers() {
 func (d *demo) collect(ctx context.Context) {
 	w := &client.Worker{Relay: d.relay, Queue: demoResults, Concurrency: 16,
 		Handler: client.Typed(func(_ context.Context, _ *client.Run, r demoResult) error {
-			d.tell(ctx, demoEvent{worker: r.Worker, result: &r})
+			d.emit(ctx, demoEvent{worker: r.Worker, result: &r})
 			return nil
 		})}
 	_ = w.Run(ctx) // it is fit to run; whatever else is missing shows in the accounts
@@ -282,15 +282,15 @@ func (d *demo) collect(ctx context.Context) {
 
 // watch keeps the books until every file has its result, and kills a worker in the middle.
 func (d *demo) watch(ctx context.Context) {
-	quiet := time.NewTimer(stall)
+	quiet := time.NewTimer(stallTimeout)
 	defer quiet.Stop()
-	for !d.books.complete() {
+	for !d.tally.complete() {
 		select {
 		case e := <-d.events:
-			quiet.Reset(stall)
-			d.note(e)
+			quiet.Reset(stallTimeout)
+			d.record(e)
 		case <-quiet.C:
-			d.bar.say("nothing has happened for %s: giving up", stall)
+			d.bar.printf("nothing has happened for %s: giving up", stallTimeout)
 			return
 		case <-ctx.Done():
 			return
@@ -298,53 +298,53 @@ func (d *demo) watch(ctx context.Context) {
 	}
 }
 
-func (d *demo) note(e demoEvent) {
-	b := d.books
+func (d *demo) record(e demoEvent) {
+	b := d.tally
 	switch {
 	case e.result != nil:
-		if b.enter(*e.result, d.p.since()) {
-			d.tellTakenOver(*e.result)
-			d.bar.add(1, fmt.Sprintf("%d of %d files done, %d in hand", len(b.results), len(d.files.order), b.inHand()))
+		if b.addResult(*e.result, d.p.elapsed()) {
+			d.reportTakeover(*e.result)
+			d.bar.add(1, fmt.Sprintf("%d of %d files done, %d in hand", len(b.results), len(d.files.order), b.countInProgress()))
 		}
 	case e.ended:
 		b.alive--
 		if e.worker != b.killed {
-			d.bar.say("worker %d ended by itself", e.worker)
+			d.bar.printf("worker %d ended by itself", e.worker)
 		}
 	default:
-		b.begin(e.worker, e.began)
+		b.start(e.worker, e.started)
 	}
-	if b.due() {
+	if b.killDue() {
 		d.workers[demoVictim-1].kill()
-		b.kill(demoVictim, d.p.since())
-		d.bar.say("killed worker %d (SIGKILL) with %s in hand", demoVictim, counted(int64(len(b.heldAtKill)), "file"))
+		b.kill(demoVictim, d.p.elapsed())
+		d.bar.printf("killed worker %d (SIGKILL) with %s in hand", demoVictim, pluralize(int64(len(b.inProgressAtKill)), "file"))
 	}
 }
 
-// tellTakenOver tells of a file that the killed worker had in hand and another has done.
-func (d *demo) tellTakenOver(r demoResult) {
-	if b := d.books; b.heldAtKill[r.Path] && r.Tries > 1 {
-		d.bar.say("taken over from worker %d by worker %d, %s after the kill, in run %d: %s", b.killed, r.Worker,
-			short(d.p.since()-b.killedAt), r.Tries, printable(r.Path))
+// reportTakeover tells of a file that the killed worker had in hand and another has done.
+func (d *demo) reportTakeover(r demoResult) {
+	if b := d.tally; b.inProgressAtKill[r.Path] && r.Tries > 1 {
+		d.bar.printf("taken over from worker %d by worker %d, %s after the kill, in run %d: %s", b.killed, r.Worker,
+			formatDuration(d.p.elapsed()-b.killedAt), r.Tries, printable(r.Path))
 	}
 }
 
 // inspect looks whether anything is left in the queues.
 func (d *demo) inspect(ctx context.Context) error {
-	var look sync.WaitGroup
+	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failure error
 	paths := make(chan string)
 	for range 8 {
-		look.Go(func() {
+		wg.Go(func() {
 			for path := range paths {
 				for _, queue := range []string{demoFiles, demoResults} {
-					there, err := d.relay.Exists(ctx, queue, path)
+					found, err := d.relay.Exists(ctx, queue, path)
 					mu.Lock()
 					if err != nil {
 						failure = err
-					} else if there {
-						d.books.leftOver++
+					} else if found {
+						d.tally.remaining++
 					}
 					mu.Unlock()
 				}
@@ -355,6 +355,6 @@ func (d *demo) inspect(ctx context.Context) error {
 		paths <- path
 	}
 	close(paths)
-	look.Wait()
+	wg.Wait()
 	return failure
 }

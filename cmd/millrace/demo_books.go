@@ -11,112 +11,112 @@ import (
 )
 
 // books accounts for every job of a demo. One goroutine keeps them.
-type books struct {
+type demoTally struct {
 	files   *listing
-	began   time.Duration
+	started   time.Duration
 	took    time.Duration
 	results map[string]demoResult // by path, the first that came
-	doubled int                   // results of a second run of a job that was done
-	strange int                   // results of jobs nobody submitted
+	duplicates int                   // results of a second run of a job that was done
+	unexpected int                   // results of jobs nobody submitted
 
 	alive      int
-	held       map[int]map[string]bool // what a worker has begun and not yet handed in
+	inProgress       map[int]map[string]bool // what a worker has begun and not yet handed in
 	done       map[int]int
 	killed     int // the worker; 0 while none
 	killedAt   time.Duration
-	heldAtKill map[string]bool
-	back       int           // of these, done by another
-	backAfter  time.Duration // from the kill to the last of these
-	again      int           // handed out again for another reason
+	inProgressAtKill map[string]bool
+	takenOver       int           // of these, done by another
+	takenOverAfter  time.Duration // from the kill to the last of these
+	redelivered      int           // handed out again for another reason
 
-	leftOver int // still in a queue at the end
-	wrong    []string
+	remaining int // still in a queue at the end
+	problems    []string
 	changed  int
 	lines    int64
 }
 
-func newBooks(files *listing) *books {
-	return &books{files: files, results: map[string]demoResult{}, held: map[int]map[string]bool{}, done: map[int]int{}}
+func newDemoTally(files *listing) *demoTally {
+	return &demoTally{files: files, results: map[string]demoResult{}, inProgress: map[int]map[string]bool{}, done: map[int]int{}}
 }
 
-func (b *books) complete() bool { return len(b.results) == len(b.files.order) }
+func (b *demoTally) complete() bool { return len(b.results) == len(b.files.order) }
 
-func (b *books) begin(worker int, path string) {
+func (b *demoTally) start(worker int, path string) {
 	if r, done := b.results[path]; done && r.Worker == worker {
 		return // its result came first
 	}
 	if worker == b.killed { // it was said before the kill and is read after it
 		if b.results[path].Run == "" {
-			b.heldAtKill[path] = true
+			b.inProgressAtKill[path] = true
 		}
 		return
 	}
-	if b.held[worker] == nil {
-		b.held[worker] = map[string]bool{}
+	if b.inProgress[worker] == nil {
+		b.inProgress[worker] = map[string]bool{}
 	}
-	b.held[worker][path] = true
+	b.inProgress[worker][path] = true
 }
 
 // enter books a result and reports whether it settles its file. A result may be handed out twice like any job: the same
 // run is the same result.
-func (b *books) enter(r demoResult, now time.Duration) bool {
-	delete(b.held[r.Worker], r.Path)
-	if _, ours := b.files.files[r.Path]; !ours {
-		b.strange++
+func (b *demoTally) addResult(r demoResult, now time.Duration) bool {
+	delete(b.inProgress[r.Worker], r.Path)
+	if _, known := b.files.files[r.Path]; !known {
+		b.unexpected++
 		return false
 	}
-	if first, there := b.results[r.Path]; there {
+	if first, recorded := b.results[r.Path]; recorded {
 		if first.Run != r.Run {
-			b.doubled++
+			b.duplicates++
 		}
 		return false
 	}
 	b.results[r.Path] = r
 	b.done[r.Worker]++
-	if r.Tries > 1 && b.heldAtKill[r.Path] {
-		b.back++
-		b.backAfter = now - b.killedAt
+	if r.Tries > 1 && b.inProgressAtKill[r.Path] {
+		b.takenOver++
+		b.takenOverAfter = now - b.killedAt
 	} else if r.Tries > 1 {
-		b.again++
+		b.redelivered++
 	}
 	return true
 }
 
-func (b *books) inHand() int {
+func (b *demoTally) countInProgress() int {
 	n := 0
-	for _, held := range b.held {
-		n += len(held)
+	for _, files := range b.inProgress {
+		n += len(files)
 	}
 	return n
 }
 
-// due reports whether it is time to kill the worker whose part that is: it has files in hand, and a third of all files
+// killDue reports whether it is time to kill the worker whose part that is: it has files in hand, and a third of all files
 // is done or all are begun.
-func (b *books) due() bool {
-	if b.killed != 0 || len(b.open(demoVictim)) == 0 {
+func (b *demoTally) killDue() bool {
+	if b.killed != 0 || len(b.unfinished(demoVictim)) == 0 {
 		return false
 	}
 	all := len(b.files.order)
-	return len(b.results) >= all/3 || len(b.results)+b.inHand() >= all
+	return len(b.results) >= all/3 || len(b.results)+b.countInProgress() >= all
 }
 
 // open is what a worker has in hand and nobody has done.
-func (b *books) open(worker int) map[string]bool {
-	open := maps.Clone(b.held[worker])
+func (b *demoTally) unfinished(worker int) map[string]bool {
+	open := maps.Clone(b.inProgress[worker])
 	maps.DeleteFunc(open, func(path string, _ bool) bool { return b.results[path].Run != "" })
 	return open
 }
 
 // tookOver reports whether a file of the killed worker was done by another, in a run of its own.
-func (b *books) tookOver() bool { return b.killed != 0 && b.back > 0 }
+func (b *demoTally) tookOver() bool { return b.killed != 0 && b.takenOver > 0 }
 
-func (b *books) kill(worker int, now time.Duration) {
-	b.killed, b.killedAt, b.heldAtKill = worker, now, b.open(worker)
-	delete(b.held, worker)
+func (b *demoTally) kill(worker int, now time.Duration) {
+	b.killed, b.killedAt, b.inProgressAtKill = worker, now, b.unfinished(worker)
+	delete(b.inProgress, worker)
 }
 
 // verify measures every file once more, in this process, and compares.
-func (b *books) verify() {
+func (b *demoTally) verify() {
 	for _, path := range b.files.order {
 		r, ok := b.results[path]
 		if !ok {
@@ -125,55 +125,55 @@ func (b *books) verify() {
 		truth, err := measureFile(filepath.Join(b.files.root, filepath.FromSlash(path)))
 		b.lines += r.Lines
 		switch {
-		case err == nil && r.Error == "" && truth == r.measure:
+		case err == nil && r.Error == "" && truth == r.fileStats:
 		case err != nil && r.Error != "": // neither can read it
 		case !b.files.unchanged(path):
 			b.changed++
 		default:
-			b.wrong = append(b.wrong, path)
+			b.problems = append(b.problems, path)
 		}
 	}
 }
 
-func (b *books) lost() int { return len(b.files.order) - len(b.results) }
+func (b *demoTally) lost() int { return len(b.files.order) - len(b.results) }
 
-func (b *books) balanced() bool {
-	return b.lost() == 0 && b.doubled == 0 && b.strange == 0 && b.leftOver == 0 && len(b.wrong) == 0
+func (b *demoTally) balanced() bool {
+	return b.lost() == 0 && b.duplicates == 0 && b.unexpected == 0 && b.remaining == 0 && len(b.problems) == 0
 }
 
-func (b *books) write(w io.Writer, d *demo) {
+func (b *demoTally) write(w io.Writer, d *demo) {
 	row := func(name string, n int, note string) {
 		fmt.Fprintf(w, "  %-22s %8d  %s\n", name, n, note)
 	}
 	fmt.Fprintf(w, "\nThe accounts\n")
 	row("files", len(b.files.order), fmt.Sprintf("%d bytes, %d lines", b.files.bytes, b.lines))
-	if b.files.leftOut > 0 {
-		row("left out", b.files.leftOut, "no regular files")
+	if b.files.skipped > 0 {
+		row("left out", b.files.skipped, "no regular files")
 	}
 	row("jobs submitted", len(b.files.order), "one for each file, acknowledged when on disk")
-	row("jobs done", len(b.results), b.shares())
+	row("jobs done", len(b.results), b.perWorker())
 	if b.killed != 0 {
-		row("in the killed hands", len(b.heldAtKill), fmt.Sprintf("worker %d, killed after %s", b.killed, short(b.killedAt-b.began)))
-		row("taken back from them", b.back, b.backNote())
+		row("in the killed hands", len(b.inProgressAtKill), fmt.Sprintf("worker %d, killed after %s", b.killed, formatDuration(b.killedAt-b.started)))
+		row("taken back from them", b.takenOver, b.takeoverNote())
 	} else {
 		row("killed workers", 0, "none had a file in hand when the time had come")
 	}
-	if b.again > 0 {
-		row("handed out again", b.again, "from workers that were too slow to beat")
+	if b.redelivered > 0 {
+		row("handed out again", b.redelivered, "from workers that were too slow to beat")
 	}
 	row("lost", b.lost(), b.missing())
-	row("doubled", b.doubled+b.strange, "")
-	row("left in a queue", b.leftOver, "")
-	row("wrong", len(b.wrong), "size, lines and SHA-256 compared with a count of our own"+list(b.wrong))
+	row("doubled", b.duplicates+b.unexpected, "")
+	row("left in a queue", b.remaining, "")
+	row("wrong", len(b.problems), "size, lines and SHA-256 compared with a count of our own"+joinNames(b.problems))
 	if b.changed > 0 {
 		row("not compared", b.changed, "changed while the demo ran")
 	}
-	fmt.Fprintf(w, "\n%d jobs in %s (%s, each held for %s to be seen) on %s\n", len(b.results), short(b.took),
-		rate(int64(len(b.results)), b.took), short(d.flags.pace), d.url)
+	fmt.Fprintf(w, "\n%d jobs in %s (%s, each held for %s to be seen) on %s\n", len(b.results), formatDuration(b.took),
+		formatRate(int64(len(b.results)), b.took), formatDuration(d.flags.pace), d.url)
 }
 
-// shares tells who has done how many.
-func (b *books) shares() string {
+// perWorker tells who has done how many.
+func (b *demoTally) perWorker() string {
 	var parts []string
 	for _, worker := range slices.Sorted(maps.Keys(b.done)) {
 		parts = append(parts, fmt.Sprintf("%d by worker %d", b.done[worker], worker))
@@ -181,29 +181,29 @@ func (b *books) shares() string {
 	return strings.Join(parts, ", ")
 }
 
-func (b *books) backNote() string {
-	if b.back == 0 {
+func (b *demoTally) takeoverNote() string {
+	if b.takenOver == 0 {
 		return "its last results were on disk already"
 	}
-	note := fmt.Sprintf("the last was done %s after the kill", short(b.backAfter))
-	if rest := len(b.heldAtKill) - b.back - b.lost(); rest > 0 {
+	note := fmt.Sprintf("the last was done %s after the kill", formatDuration(b.takenOverAfter))
+	if rest := len(b.inProgressAtKill) - b.takenOver - b.lost(); rest > 0 {
 		note += fmt.Sprintf("; the results of %d were on disk already", rest)
 	}
 	return note
 }
 
-func (b *books) missing() string {
+func (b *demoTally) missing() string {
 	var paths []string
 	for _, path := range b.files.order {
 		if _, ok := b.results[path]; !ok {
 			paths = append(paths, path)
 		}
 	}
-	return strings.TrimPrefix(list(paths), ": ")
+	return strings.TrimPrefix(joinNames(paths), ": ")
 }
 
-// list writes a few names.
-func list(names []string) string {
+// joinNames writes a few names.
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}

@@ -16,7 +16,7 @@ func TestBooks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	truth := map[string]measure{}
+	truth := map[string]fileStats{}
 	for _, name := range []string{"a", "b"} {
 		m, err := measureFile(filepath.Join(dir, name))
 		if err != nil || m.Size != 2 || m.Lines != 1 {
@@ -25,7 +25,7 @@ func TestBooks(t *testing.T) {
 		truth[name] = m
 	}
 	result := func(name, run string) demoResult {
-		return demoResult{Path: name, Run: run, Worker: 1, Tries: 1, measure: truth[name]}
+		return demoResult{Path: name, Run: run, Worker: 1, Tries: 1, fileStats: truth[name]}
 	}
 	wrong := result("b", "2")
 	wrong.Lines++
@@ -46,14 +46,14 @@ func TestBooks(t *testing.T) {
 		if err != nil || len(files.order) != 2 {
 			t.Fatal(files, err)
 		}
-		b := newBooks(files)
+		b := newDemoTally(files)
 		for _, r := range tt.results {
-			b.enter(r, 0)
+			b.addResult(r, 0)
 		}
-		b.leftOver = tt.leftOver
+		b.remaining = tt.leftOver
 		b.verify()
 		if b.balanced() != tt.balanced {
-			t.Errorf("%s: balanced %v: lost %d, doubled %d, strange %d, wrong %v", name, b.balanced(), b.lost(), b.doubled, b.strange, b.wrong)
+			t.Errorf("%s: balanced %v: lost %d, doubled %d, strange %d, wrong %v", name, b.balanced(), b.lost(), b.duplicates, b.unexpected, b.problems)
 		}
 	}
 }
@@ -74,13 +74,13 @@ func TestBooksChangedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBooks(files)
-	b.enter(demoResult{Path: "a", Run: "1", measure: m}, 0)
+	b := newDemoTally(files)
+	b.addResult(demoResult{Path: "a", Run: "1", fileStats: m}, 0)
 	if err := os.WriteFile(path, []byte("and after"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if b.verify(); !b.balanced() || b.changed != 1 {
-		t.Errorf("wrong %v, changed %d", b.wrong, b.changed)
+		t.Errorf("wrong %v, changed %d", b.problems, b.changed)
 	}
 }
 
@@ -91,33 +91,33 @@ func TestBooksKill(t *testing.T) {
 		files.order = append(files.order, name)
 		files.files[name] = demoFile{}
 	}
-	b := newBooks(files)
-	b.begin(2, "a")
-	if b.enter(demoResult{Path: "a", Run: "1", Worker: 2, Tries: 1}, 0); b.due() {
+	b := newDemoTally(files)
+	b.start(2, "a")
+	if b.addResult(demoResult{Path: "a", Run: "1", Worker: 2, Tries: 1}, 0); b.killDue() {
 		t.Error("due before its time")
 	}
-	b.begin(2, "a") // its line comes after its result
-	b.begin(2, "b")
-	b.enter(demoResult{Path: "e", Run: "2", Worker: 2, Tries: 1}, 0)
-	if b.due() {
+	b.start(2, "a") // its line comes after its result
+	b.start(2, "b")
+	b.addResult(demoResult{Path: "e", Run: "2", Worker: 2, Tries: 1}, 0)
+	if b.killDue() {
 		t.Error("due with nothing in hand")
 	}
-	b.begin(1, "c")
-	b.begin(1, "d")
-	b.enter(demoResult{Path: "d", Run: "9", Worker: 2, Tries: 2}, 0) // the lease was lost before
-	if !b.due() {
+	b.start(1, "c")
+	b.start(1, "d")
+	b.addResult(demoResult{Path: "d", Run: "9", Worker: 2, Tries: 2}, 0) // the lease was lost before
+	if !b.killDue() {
 		t.Fatal("not due")
 	}
 	b.kill(1, time.Second)
-	b.begin(1, "f") // said before the kill
-	if b.tookOver() || b.due() {
-		t.Errorf("took over %v, due %v after the kill", b.tookOver(), b.due())
+	b.start(1, "f") // said before the kill
+	if b.tookOver() || b.killDue() {
+		t.Errorf("took over %v, due %v after the kill", b.tookOver(), b.killDue())
 	}
 	for _, r := range []demoResult{{Path: "b", Run: "3", Worker: 2, Tries: 1}, {Path: "c", Run: "4", Worker: 2, Tries: 2},
 		{Path: "f", Run: "6", Worker: 2, Tries: 2}} {
-		b.enter(r, 3*time.Second)
+		b.addResult(r, 3*time.Second)
 	}
-	if len(b.heldAtKill) != 2 || b.back != 2 || b.backAfter != 2*time.Second || b.again != 1 || !b.complete() || !b.tookOver() {
-		t.Errorf("held %v, back %d after %s, again %d", b.heldAtKill, b.back, b.backAfter, b.again)
+	if len(b.inProgressAtKill) != 2 || b.takenOver != 2 || b.takenOverAfter != 2*time.Second || b.redelivered != 1 || !b.complete() || !b.tookOver() {
+		t.Errorf("held %v, back %d after %s, again %d", b.inProgressAtKill, b.takenOver, b.takenOverAfter, b.redelivered)
 	}
 }

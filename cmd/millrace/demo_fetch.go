@@ -25,11 +25,11 @@ const (
 	demoFetchFiles = 12
 	demoFetchSize  = 1 << 20
 
-	demoMoved   = "moved"   // is redirected to demoHere
-	demoOnce    = "once"    // fails its first try
+	demoMoved   = "moved"   // is redirected to demoRedirectTarget
+	demoFlaky    = "once"    // fails its first try
 	demoMissing = "missing" // is not there
 
-	demoHere = "here" // is asked for by nobody who was not sent there
+	demoRedirectTarget = "here" // is asked for by nobody who was not sent there
 )
 
 // demoOrigin is where the demo's downloads come from. It remembers what it was asked for.
@@ -39,12 +39,12 @@ type demoOrigin struct {
 
 	mu    sync.Mutex
 	files map[string][]byte // by resource id
-	asked map[string]int
+	requests map[string]int
 }
 
 // newDemoOrigin takes some files in, so that they stay as they are.
 func newDemoOrigin(files *listing) *demoOrigin {
-	o := &demoOrigin{files: map[string][]byte{}, asked: map[string]int{}}
+	o := &demoOrigin{files: map[string][]byte{}, requests: map[string]int{}}
 	for _, path := range files.order {
 		if len(o.files) == demoFetchFiles {
 			break
@@ -56,20 +56,20 @@ func newDemoOrigin(files *listing) *demoOrigin {
 			o.files[fmt.Sprintf("file-%02d", len(o.files)+1)] = text
 		}
 	}
-	o.files[demoOnce], o.files[demoHere] = []byte("this was not to be had at first\n"), []byte("this has moved\n")
+	o.files[demoFlaky], o.files[demoRedirectTarget] = []byte("this was not to be had at first\n"), []byte("this has moved\n")
 	return o
 }
 
 func (o *demoOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Path[1:]
 	o.mu.Lock()
-	o.asked[id]++
-	tries, text := o.asked[id], o.files[id]
+	o.requests[id]++
+	tries, text := o.requests[id], o.files[id]
 	o.mu.Unlock()
 	switch {
 	case id == demoMoved:
-		http.Redirect(w, r, "/"+demoHere, http.StatusFound)
-	case id == demoOnce && tries == 1:
+		http.Redirect(w, r, "/"+demoRedirectTarget, http.StatusFound)
+	case id == demoFlaky && tries == 1:
 		http.Error(w, "not now", http.StatusServiceUnavailable)
 	case text == nil:
 		http.NotFound(w, r)
@@ -85,29 +85,29 @@ func (o *demoOrigin) start() error {
 		return err
 	}
 	o.url = "http://" + listener.Addr().String()
-	o.server = &http.Server{Handler: o, ReadHeaderTimeout: stall}
+	o.server = &http.Server{Handler: o, ReadHeaderTimeout: stallTimeout}
 	go func() { _ = o.server.Serve(listener) }() // until it is closed
 	return nil
 }
 
 // resources are all that the origin is asked for, in order.
 func (o *demoOrigin) resources() (ids []string) {
-	for i := range o.plain() {
+	for i := range o.fileCount() {
 		ids = append(ids, fmt.Sprintf("file-%02d", i+1))
 	}
-	return append(ids, demoMoved, demoOnce, demoMissing)
+	return append(ids, demoMoved, demoFlaky, demoMissing)
 }
 
 // plain is how many files of the listing there are.
-func (o *demoOrigin) plain() int { return len(o.files) - 2 }
+func (o *demoOrigin) fileCount() int { return len(o.files) - 2 }
 
 // content is what a resource is; false for the one that is not there.
 func (o *demoOrigin) content(id string) ([]byte, bool) {
 	if id == demoMoved {
-		id = demoHere
+		id = demoRedirectTarget
 	}
-	text, there := o.files[id]
-	return text, there
+	text, found := o.files[id]
+	return text, found
 }
 
 // fetchBox shows FetchBox: a manifest of files that a server of the demo's own has, one of which has moved, one of which
@@ -122,9 +122,9 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, withCode(exitFailed, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, stall, errors.New("nothing came of it"))
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
 	defer cancel()
-	box, began := c.FetchBox(), d.p.since()
+	box, started := c.FetchBox(), d.p.elapsed()
 	var m client.FetchBoxManifest
 	for _, id := range o.resources() {
 		m.Resources = append(m.Resources, client.FetchBoxResource{ID: id, URL: o.url + "/" + id})
@@ -133,17 +133,17 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, withCode(exitFailed, err)
 	}
-	fmt.Fprintf(d.p.stdout, "\nFetchBox: a manifest of %d files, and of one that has moved, one that fails its first try and one that is not there\n", o.plain())
+	fmt.Fprintf(d.p.stdout, "\nFetchBox: a manifest of %d files, and of one that has moved, one that fails its first try and one that is not there\n", o.fileCount())
 	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "default", Manifest: text})
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
-	job := &fetched{Manifest: "fetchbox", FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Total: receipt.Resources, Status: client.FetchQueued}}
-	if err := follow(ctx, d.p, box, []*fetched{job}); err != nil {
+	job := &fetchedJob{Manifest: "fetchbox", FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Total: receipt.Resources, Status: client.FetchQueued}}
+	if err := follow(ctx, d.p, box, []*fetchedJob{job}); err != nil {
 		return false, err
 	}
-	took := d.p.since() - began
-	letters, err := awaitLetters(ctx, box, job)
+	took := d.p.elapsed() - started
+	letters, err := awaitDeadLetters(ctx, box, job)
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
@@ -155,8 +155,8 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	return len(wrong) == 0, nil
 }
 
-// awaitLetters waits for a dead letter of each download that failed: they are published behind what they tell of.
-func awaitLetters(ctx context.Context, box *client.FetchBox, job *fetched) (letters []client.FetchBoxDeadLetter, err error) {
+// awaitDeadLetters waits for a dead letter of each download that failed: they are published behind what they tell of.
+func awaitDeadLetters(ctx context.Context, box *client.FetchBox, job *fetchedJob) (letters []client.FetchBoxDeadLetter, err error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -197,34 +197,34 @@ func (o *demoOrigin) audit(job client.FetchBoxJob, letters []client.FetchBoxDead
 		complain("the dead letters are %+v", letters)
 	}
 	for _, id := range ids {
-		want, there := o.content(id)
+		want, found := o.content(id)
 		got, err := os.ReadFile(filepath.Join(folder, id))
-		if there != (err == nil) || !bytes.Equal(got, want) {
+		if found != (err == nil) || !bytes.Equal(got, want) {
 			complain("%s is stored with %d bytes of %d (%v)", id, len(got), len(want), err)
 		}
 		tries := 1
-		if id == demoOnce {
+		if id == demoFlaky {
 			tries++
 		}
-		if o.asked[id] != tries {
-			complain("%s was asked for %d times, not %d", id, o.asked[id], tries)
+		if o.requests[id] != tries {
+			complain("%s was asked for %d times, not %d", id, o.requests[id], tries)
 		}
 	}
 	return wrong
 }
 
-func (o *demoOrigin) write(w io.Writer, job *fetched, letters []client.FetchBoxDeadLetter, took time.Duration) {
+func (o *demoOrigin) write(w io.Writer, job *fetchedJob, letters []client.FetchBoxDeadLetter, took time.Duration) {
 	fmt.Fprintf(w, "  job %s is %s: %s\n", job.ID, job.Status, job.progress())
 	for _, letter := range letters {
 		task := taskOf(letter)
 		fmt.Fprintf(w, "  dead letter %d: %s, %s after %s: %s\n", letter.Offset, printable(task.ResourceID), letter.Code,
-			counted(int64(letter.Attempts), "try"), printable(letter.Message))
+			pluralize(int64(letter.Attempts), "try"), printable(letter.Message))
 	}
 	var size int64
 	for _, id := range o.resources() {
 		text, _ := o.content(id)
 		size += int64(len(text))
 	}
-	fmt.Fprintf(w, "\n%d downloads in %s; %d objects with %d bytes compared byte for byte with what the origin has\n", job.Total, short(took),
+	fmt.Fprintf(w, "\n%d downloads in %s; %d objects with %d bytes compared byte for byte with what the origin has\n", job.Total, formatDuration(took),
 		job.Completed, size)
 }

@@ -31,8 +31,8 @@ func TestDemoFetch(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(w *world){
 		"":                    func(*world) {},
-		"a download too many": func(w *world) { w.o.asked["file-02"]++ },
-		"never tried again":   func(w *world) { w.o.asked[demoOnce]-- },
+		"a download too many": func(w *world) { w.o.requests["file-02"]++ },
+		"never tried again":   func(w *world) { w.o.requests[demoFlaky]-- },
 		"not redirected":      func(w *world) { mustWrite(t, w.folder, demoMoved, nil) },
 		"it is completed":     func(w *world) { w.job.Status = client.FetchCompleted },
 		"one counted twice":   func(w *world) { w.job.Completed++ },
@@ -46,7 +46,7 @@ func TestDemoFetch(t *testing.T) {
 		w := &world{o: newDemoOrigin(files), folder: t.TempDir(),
 			job:     client.FetchBoxJob{Status: client.FetchFailed, Total: 5, Completed: 4, Failed: 1},
 			letters: []client.FetchBoxDeadLetter{{Task: []byte(`{"resource_id":"missing"}`), Code: "HTTP_404", Attempts: 1}}}
-		for _, id := range []string{"file-01", "file-02", demoMoved, demoOnce, demoOnce, demoMissing} {
+		for _, id := range []string{"file-01", "file-02", demoMoved, demoFlaky, demoFlaky, demoMissing} {
 			path := "/" + id
 			for range 2 { // a redirect is followed
 				got := httptest.NewRecorder()

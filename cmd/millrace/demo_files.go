@@ -15,20 +15,20 @@ import (
 	"unicode/utf8"
 )
 
-// measure is what is true about a file.
-type measure struct {
+// fileStats is what is true about a file.
+type fileStats struct {
 	Size   int64  `json:"size"`
 	Lines  int64  `json:"lines"`
 	SHA256 string `json:"sha256"`
 }
 
-func measureFile(path string) (measure, error) {
+func measureFile(path string) (fileStats, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return measure{}, err
+		return fileStats{}, err
 	}
 	defer f.Close()
-	var m measure
+	var m fileStats
 	h := sha256.New()
 	buf := make([]byte, 64<<10)
 	for {
@@ -41,7 +41,7 @@ func measureFile(path string) (measure, error) {
 			return m, nil
 		}
 		if err != nil {
-			return measure{}, err
+			return fileStats{}, err
 		}
 	}
 }
@@ -58,7 +58,7 @@ type listing struct {
 	files   map[string]demoFile
 	order   []string
 	bytes   int64
-	leftOut int // neither file nor folder, unreadable, or with a name that is no text
+	skipped int // neither file nor folder, unreadable, or with a name that is no text
 }
 
 // listFiles walks a folder. What is hidden is not input, and neither are the data of a server, which change.
@@ -69,7 +69,7 @@ func listFiles(root string) (*listing, error) {
 			if path == root {
 				return err
 			}
-			l.leftOut++
+			l.skipped++
 			return nil
 		}
 		if d.IsDir() {
@@ -82,7 +82,7 @@ func listFiles(root string) (*listing, error) {
 		info, infoErr := d.Info()
 		rel = filepath.ToSlash(rel)
 		if relErr != nil || infoErr != nil || !info.Mode().IsRegular() || !utf8.ValidString(rel) || utf8.RuneCountInString(rel) > 1024 {
-			l.leftOut++
+			l.skipped++
 			return nil
 		}
 		l.files[rel] = demoFile{info.Size(), info.ModTime()}
@@ -107,13 +107,13 @@ func (l *listing) unchanged(rel string) bool {
 	return err == nil && info.Size() == was.size && info.ModTime().Equal(was.changed)
 }
 
-var ourModule = regexp.MustCompile(`(?m)^module\s+github\.com/millrace/millrace\s*$`)
+var modulePattern = regexp.MustCompile(`(?m)^module\s+github\.com/millrace/millrace\s*$`)
 
-// ownSource returns the root of Millrace's source tree when from is inside of it, else from itself.
-func ownSource(from string) string {
+// sourceRoot returns the root of Millrace's source tree when from is inside of it, else from itself.
+func sourceRoot(from string) string {
 	for dir := from; ; {
 		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && ourModule.Match(text) {
+		if err == nil && modulePattern.Match(text) {
 			return dir
 		}
 		above := filepath.Dir(dir)

@@ -32,7 +32,7 @@ func (d *demo) forgeRun(ctx context.Context) (bool, error) {
 		mix.kinds = append(mix.kinds, &simKinds[slices.IndexFunc(simKinds, func(k simKind) bool { return k.name == name })])
 	}
 	s, err := newSimulator(d.p, &simulateFlags{remote: remoteFlags{server: d.url}, clients: 1, sink: "127.0.0.1",
-		spoil: simSpoil{slow: time.Second}, settle: stall}, mix)
+		faults: simFaults{slow: time.Second}, settleTimeout: stallTimeout}, mix)
 	if err != nil {
 		return false, err
 	}
@@ -40,47 +40,47 @@ func (d *demo) forgeRun(ctx context.Context) (bool, error) {
 	if err := s.prepare(ctx); err != nil {
 		return false, remoteError(ctx, err)
 	}
-	bar := d.p.progress("forgerun", int64(len(mix.kinds)))
-	playing, end := context.WithTimeoutCause(ctx, stall, errors.New("nothing came of it"))
+	bar := d.p.newProgress("forgerun", int64(len(mix.kinds)))
+	playing, end := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
 	defer end()
-	began := s.p.since()
+	started := s.p.elapsed()
 	var plays sync.WaitGroup
 	for n, kind := range mix.kinds {
-		o, spec := s.order(kind, rand.New(rand.NewPCG(s.flags.seed, 1)), n)
-		s.orders = append(s.orders, o)
+		o, spec := s.planSubmission(kind, rand.New(rand.NewPCG(s.flags.seed, 1)), n)
+		s.submissions = append(s.submissions, o)
 		plays.Go(func() {
-			s.play(playing, o, spec, func() {})
+			s.runSubmission(playing, o, spec, func() {})
 			bar.add(1, "work kinds played")
 		})
 	}
 	plays.Wait()
 	bar.end()
-	world, err := s.collect(ctx)
+	snapshot, err := s.collect(ctx)
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
-	took := s.p.since() - began
+	took := s.p.elapsed() - started
 	s.sink.stop()
-	verdict := world.audit()
-	writeForge(d.p.stdout, world)
+	report := snapshot.audit()
+	writeForge(d.p.stdout, snapshot)
 	requests, _ := s.sink.requests()
 	fmt.Fprintf(d.p.stdout, "\n%d jobs in %s, a twenty-fifth of the time their kinds take; %d webhook requests, each signature verified\n",
-		len(world.there), short(took), requests)
-	for _, o := range verdict.offences {
+		len(snapshot.observed), formatDuration(took), requests)
+	for _, o := range report.violations {
 		fmt.Fprintf(d.p.stdout, "  %s: %s %s: %s\n", o.What, o.Kind, o.Job, o.Detail)
 	}
-	return len(verdict.offences) == 0, nil
+	return len(report.violations) == 0, nil
 }
 
 // writeForge writes a line for each play.
-func writeForge(w io.Writer, world *simWorld) {
-	there := map[string]*simThere{}
-	for i := range world.there {
-		there[world.there[i].job.ID] = &world.there[i]
+func writeForge(w io.Writer, snapshot *simSnapshot) {
+	there := map[string]*simObservedJob{}
+	for i := range snapshot.observed {
+		there[snapshot.observed[i].job.ID] = &snapshot.observed[i]
 	}
-	fmt.Fprintf(w, "\nForgeRun: a client, its key, its webhooks, and jobs of %d kinds\n", len(world.orders))
+	fmt.Fprintf(w, "\nForgeRun: a client, its key, its webhooks, and jobs of %d kinds\n", len(snapshot.submissions))
 	fmt.Fprintf(w, "  %-8s  %-26s %-10s %7s %9s %7s %5s\n", "job", "kind", "state", "attempt", "duration", "events", "told")
-	for _, o := range world.orders {
+	for _, o := range snapshot.submissions {
 		for _, id := range o.jobs() {
 			t := there[id]
 			if t == nil || t.report == nil {
@@ -88,20 +88,20 @@ func writeForge(w io.Writer, world *simWorld) {
 				continue
 			}
 			fmt.Fprintf(w, "  %-8.8s  %-26s %-10s %7d %9s %7d %5d\n", id, o.kind.name, t.job.State, t.job.Attempt,
-				short(time.Duration(t.report.DurationMS)*time.Millisecond), len(t.report.Events), world.told(id))
+				formatDuration(time.Duration(t.report.DurationMS)*time.Millisecond), len(t.report.Events), snapshot.countAccepted(id))
 		}
-		for _, one := range o.submits {
+		for _, one := range o.requests {
 			if one.jobID == "" {
-				fmt.Fprintf(w, "  %-8s  %-26s refused: %s%s\n", "-", o.kind.name, one.code, one.why)
+				fmt.Fprintf(w, "  %-8s  %-26s refused: %s%s\n", "-", o.kind.name, one.code, one.failure)
 			}
 		}
 	}
 }
 
 // told counts the webhook requests about a job that were accepted.
-func (w *simWorld) told(jobID string) int {
+func (w *simSnapshot) countAccepted(jobID string) int {
 	n := 0
-	for _, h := range w.hooks {
+	for _, h := range w.receivers {
 		for _, r := range h.receipts[jobID] {
 			if r.accepted {
 				n++

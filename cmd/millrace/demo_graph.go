@@ -20,7 +20,7 @@ import (
 // demoStep is a job of the demo's graph.
 type demoStep struct {
 	name  string
-	after []string
+	dependsOn []string
 	do    func(g *demoGraph) error
 }
 
@@ -39,8 +39,8 @@ var demoSteps = []demoStep{
 	{"sum", []string{"merge"}, (*demoGraph).sum},
 }
 
-// demoStumbles is the step whose first try fails, to be seen tried again.
-const demoStumbles = "measure 2"
+// demoFlakyStep is the step whose first try fails, to be seen tried again.
+const demoFlakyStep = "measure 2"
 
 const demoParts = 3
 
@@ -51,14 +51,14 @@ type demoGraph struct {
 
 	mu    sync.Mutex
 	runs  map[string]int // by step
-	ended map[string]bool
-	wrong []string
+	completed map[string]bool
+	problems []string
 }
 
 // demoLine is a line of the manifest.
 type demoLine struct {
 	Path string `json:"path"`
-	measure
+	fileStats
 	Error string `json:"error,omitempty"`
 }
 
@@ -69,33 +69,33 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 	if err != nil {
 		return false, withCode(exitFailed, err)
 	}
-	g := &demoGraph{files: d.files, dir: dir, runs: map[string]int{}, ended: map[string]bool{}}
-	ctx, cancel := context.WithTimeoutCause(ctx, stall, errors.New("nothing came of it"))
+	g := &demoGraph{files: d.files, dir: dir, runs: map[string]int{}, completed: map[string]bool{}}
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
 	defer cancel()
 	var b client.TaskFlowBuilder
 	for _, step := range demoSteps {
 		b.Add(step.name, client.TaskFlowSpec{Name: step.name, Queue: demoQueue, Payload: json.RawMessage(`{}`),
-			Retry: client.TaskFlowRetry{BaseDelay: time.Second, Strategy: client.TaskFixed}}, step.after...)
+			Retry: client.TaskFlowRetry{BaseDelay: time.Second, Strategy: client.TaskFixed}}, step.dependsOn...)
 	}
 	ids, err := c.TaskFlow().Submit(ctx, &b)
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
-	began := d.p.since()
+	started := d.p.elapsed()
 	graph, err := g.work(ctx, d.p, c, ids)
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
-	took := d.p.since() - began
-	fmt.Fprintf(d.p.stdout, "\nTaskFlow: a graph of %d steps over the files, '%s' fails its first try\n%s", len(demoSteps), demoStumbles,
+	took := d.p.elapsed() - started
+	fmt.Fprintf(d.p.stdout, "\nTaskFlow: a graph of %d steps over the files, '%s' fails its first try\n%s", len(demoSteps), demoFlakyStep,
 		drawGraph(graph, "", false))
-	g.verify(graph, d.books)
+	g.verify(graph, d.tally)
 	fmt.Fprintf(d.p.stdout, "\n%d steps in %d runs in %s; %d files in the manifest, compared with what the workers found\n",
-		len(graph.Nodes), g.allRuns(), short(took), len(d.files.order))
-	for _, what := range g.wrong {
+		len(graph.Nodes), g.allRuns(), formatDuration(took), len(d.files.order))
+	for _, what := range g.problems {
 		fmt.Fprintf(d.p.stdout, "  %s\n", what)
 	}
-	return len(g.wrong) == 0, nil
+	return len(g.problems) == 0, nil
 }
 
 // work does the steps until the graph is at its end.
@@ -104,7 +104,7 @@ func (g *demoGraph) work(ctx context.Context, p process, c *client.Client, ids m
 	for name, id := range ids {
 		names[id] = name
 	}
-	bar := p.progress("taskflow", int64(len(demoSteps)))
+	bar := p.newProgress("taskflow", int64(len(demoSteps)))
 	defer bar.end()
 	working, stop := context.WithCancel(ctx)
 	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: demoParts,
@@ -130,7 +130,7 @@ func (g *demoGraph) step(name string) error {
 	if at < 0 {
 		return client.Final(fmt.Errorf("nobody knows a step %q", name))
 	}
-	if g.begin(name, demoSteps[at].after) == 1 && name == demoStumbles {
+	if g.startRun(name, demoSteps[at].dependsOn) == 1 && name == demoFlakyStep {
 		return errors.New("this fails on purpose")
 	}
 	if err := demoSteps[at].do(g); err != nil {
@@ -138,18 +138,18 @@ func (g *demoGraph) step(name string) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ended[name] = true
+	g.completed[name] = true
 	return nil
 }
 
 // begin notes a run and returns its number.
-func (g *demoGraph) begin(name string, after []string) int {
+func (g *demoGraph) startRun(name string, after []string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.runs[name]++
 	for _, on := range after {
-		if !g.ended[on] {
-			g.wrong = append(g.wrong, fmt.Sprintf("%s began before %s had ended", name, on))
+		if !g.completed[on] {
+			g.problems = append(g.problems, fmt.Sprintf("%s began before %s had ended", name, on))
 		}
 	}
 	return g.runs[name]
@@ -181,7 +181,7 @@ func (g *demoGraph) measure(part int) error {
 	lines, err := readLines(g.file(fmt.Sprint("list ", part)))
 	for i := range lines {
 		m, err := measureFile(filepath.Join(g.files.root, filepath.FromSlash(lines[i].Path)))
-		if lines[i].measure = m; err != nil {
+		if lines[i].fileStats = m; err != nil {
 			lines[i].Error = err.Error()
 		}
 	}
@@ -226,11 +226,11 @@ func (g *demoGraph) sum() error {
 }
 
 // verify compares what the steps left with what the workers of the files have found.
-func (g *demoGraph) verify(graph client.TaskFlowGraph, b *books) {
-	complain := func(format string, args ...any) { g.wrong = append(g.wrong, fmt.Sprintf(format, args...)) }
+func (g *demoGraph) verify(graph client.TaskFlowGraph, b *demoTally) {
+	complain := func(format string, args ...any) { g.problems = append(g.problems, fmt.Sprintf(format, args...)) }
 	for _, n := range graph.Nodes {
 		runs := 1
-		if n.Name == demoStumbles {
+		if n.Name == demoFlakyStep {
 			runs = 2
 		}
 		if n.Status != client.TaskCompleted || g.runs[n.Name] != runs || n.AttemptCount != runs-1 {
@@ -245,8 +245,8 @@ func (g *demoGraph) verify(graph client.TaskFlowGraph, b *books) {
 	}
 	for _, l := range packed {
 		r := b.results[l.Path]
-		if (r.measure != l.measure || (r.Error == "") != (l.Error == "")) && g.files.unchanged(l.Path) {
-			complain("%s was found to be %+v and %+v", l.Path, r.measure, l.measure)
+		if (r.fileStats != l.fileStats || (r.Error == "") != (l.Error == "")) && g.files.unchanged(l.Path) {
+			complain("%s was found to be %+v and %+v", l.Path, r.fileStats, l.fileStats)
 		}
 		sum[0].Size -= l.Size
 		sum[0].Lines -= l.Lines

@@ -21,13 +21,13 @@ func TestDemoGraph(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := newBooks(files)
+	found := newDemoTally(files)
 	for _, path := range files.order {
 		m, err := measureFile(filepath.Join(tree, path))
 		if err != nil {
 			t.Fatal(err)
 		}
-		found.enter(demoResult{Path: path, Run: path, measure: m}, 0)
+		found.addResult(demoResult{Path: path, Run: path, fileStats: m}, 0)
 	}
 	order := []string{"list", "measure 1", "measure 2", "measure 2", "measure 3", "merge", "sum", "pack"}
 	for name, spoil := range map[string]func(g *demoGraph, graph *client.TaskFlowGraph){
@@ -36,7 +36,7 @@ func TestDemoGraph(t *testing.T) {
 		"one step less":     func(_ *demoGraph, graph *client.TaskFlowGraph) { graph.Nodes = graph.Nodes[1:] },
 		"a step is blocked": func(_ *demoGraph, graph *client.TaskFlowGraph) { graph.Nodes[6].Status = client.TaskBlocked },
 		"the sum is off": func(g *demoGraph, _ *client.TaskFlowGraph) {
-			mustLines(t, g.file("sum"), demoLine{measure: measure{Size: 7}})
+			mustLines(t, g.file("sum"), demoLine{fileStats: fileStats{Size: 7}})
 		},
 		"a file is missing": func(g *demoGraph, _ *client.TaskFlowGraph) {
 			mustLines(t, g.file("manifest"), demoLine{Path: "a"})
@@ -46,12 +46,12 @@ func TestDemoGraph(t *testing.T) {
 		},
 		"nothing is packed": func(g *demoGraph, _ *client.TaskFlowGraph) { os.Remove(g.file("manifest.gz")) },
 		"too early": func(g *demoGraph, _ *client.TaskFlowGraph) {
-			g.ended = nil
-			g.begin("sum", []string{"merge"})
+			g.completed = nil
+			g.startRun("sum", []string{"merge"})
 			g.runs["sum"]--
 		},
 	} {
-		g := &demoGraph{files: files, dir: t.TempDir(), runs: map[string]int{}, ended: map[string]bool{}}
+		g := &demoGraph{files: files, dir: t.TempDir(), runs: map[string]int{}, completed: map[string]bool{}}
 		failures := 0
 		for _, step := range order {
 			if err := g.step(step); err != nil {
@@ -61,15 +61,15 @@ func TestDemoGraph(t *testing.T) {
 		var graph client.TaskFlowGraph
 		for _, step := range demoSteps {
 			node := client.TaskFlowNode{Name: step.name, Status: client.TaskCompleted}
-			if step.name == demoStumbles {
+			if step.name == demoFlakyStep {
 				node.AttemptCount = failures
 			}
 			graph.Nodes = append(graph.Nodes, node)
 		}
 		spoil(g, &graph)
 		g.verify(graph, found)
-		if balanced := len(g.wrong) == 0; balanced != (name == "") {
-			t.Errorf("%q: %v", name, g.wrong)
+		if balanced := len(g.problems) == 0; balanced != (name == "") {
+			t.Errorf("%q: %v", name, g.problems)
 		}
 	}
 }

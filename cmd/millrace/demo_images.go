@@ -27,8 +27,8 @@ type demoPicture struct {
 	job      client.ImageJob
 	variants map[int][]byte // by size, as they were downloaded
 	deletion client.ImageJob
-	after    client.ImageFileStatus // once it is deleted
-	left     bool                   // its content was still to be had then
+	statusAfterDelete    client.ImageFileStatus // once it is deleted
+	contentRemained     bool                   // its content was still to be had then
 }
 
 // demoSizes are the longer sides of the variants; the last is larger than one of the pictures.
@@ -45,10 +45,10 @@ func (d *demo) images(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, withCode(exitFailed, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, stall, errors.New("nothing came of it"))
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
 	defer cancel()
-	images, began := c.Images(), d.p.since()
-	bar := d.p.progress("images", int64(len(pictures)))
+	images, started := c.Images(), d.p.elapsed()
+	bar := d.p.newProgress("images", int64(len(pictures)))
 	for _, p := range pictures {
 		receipt, err := images.Upload(ctx, client.ImageUpload{Body: bytes.NewReader(p.data), Name: p.name, Sizes: demoSizes, UserID: "demo"})
 		if err != nil {
@@ -70,7 +70,7 @@ func (d *demo) images(ctx context.Context) (bool, error) {
 		}
 		letters = append(letters, letter)
 	}
-	writePictures(d.p.stdout, pictures, letters, d.p.since()-began)
+	writePictures(d.p.stdout, pictures, letters, d.p.elapsed()-started)
 	wrong := auditPictures(pictures, letters)
 	for _, what := range wrong {
 		fmt.Fprintf(d.p.stdout, "  %s\n", what)
@@ -111,13 +111,13 @@ func (p *demoPicture) collect(ctx context.Context, images *client.Images) (err e
 	if err != nil {
 		return err
 	}
-	p.after = file.Status
+	p.statusAfterDelete = file.Status
 	body, err := images.Content(ctx, p.file.ID)
 	if errors.Is(err, client.ErrNotFound) {
 		return nil
 	}
 	if err == nil {
-		p.left = true
+		p.contentRemained = true
 		err = body.Close()
 	}
 	return err
@@ -163,8 +163,8 @@ func (p *demoPicture) audit(letter client.ImageDeadLetter) (wrong []string) {
 			complain("size %d: %v", v.Size, err)
 		}
 	}
-	if p.remove && (p.deletion.Status != client.ImageCompleted || p.after != client.ImageFileDeleted || p.left) {
-		complain("its deletion is %s, the file is %s, its content is there: %t", p.deletion.Status, p.after, p.left)
+	if p.remove && (p.deletion.Status != client.ImageCompleted || p.statusAfterDelete != client.ImageFileDeleted || p.contentRemained) {
+		complain("its deletion is %s, the file is %s, its content is there: %t", p.deletion.Status, p.statusAfterDelete, p.contentRemained)
 	}
 	return wrong
 }
@@ -185,8 +185,8 @@ func (p *demoPicture) compare(v client.ImageVariant) error {
 	for _, at := range demoPoints {
 		a := got.At(is.Min.X+at[0]*is.Dx()/100, is.Min.Y+at[1]*is.Dy()/100)
 		b := p.drawn.At(was.Min.X+at[0]*was.Dx()/100, was.Min.Y+at[1]*was.Dy()/100)
-		if far := distance(a, b); far > demoTolerance {
-			return fmt.Errorf("the colour at %d %%, %d %% is off by %d", at[0], at[1], far)
+		if difference := colorDistance(a, b); difference > demoTolerance {
+			return fmt.Errorf("the colour at %d %%, %d %% is off by %d", at[0], at[1], difference)
 		}
 	}
 	return nil
@@ -200,8 +200,8 @@ func writePictures(w io.Writer, pictures []*demoPicture, letters []client.ImageD
 		if p.drawn != nil {
 			size = fmt.Sprintf("%d×%d", p.drawn.Bounds().Dx(), p.drawn.Bounds().Dy())
 		}
-		if p.after != "" {
-			end = ", now " + string(p.after)
+		if p.statusAfterDelete != "" {
+			end = ", now " + string(p.statusAfterDelete)
 		}
 		fmt.Fprintf(w, "  %-12s %-10s %7d bytes  %s%s\n", p.name, size, len(p.data), p.file.Status, end)
 		for _, v := range p.file.Variants {
@@ -210,7 +210,7 @@ func writePictures(w io.Writer, pictures []*demoPicture, letters []client.ImageD
 		made += len(p.variants)
 	}
 	for _, letter := range letters {
-		fmt.Fprintf(w, "  dead letter %s: %s after %s: %s\n", letter.JobID, letter.ErrorType, counted(int64(letter.Attempts), "attempt"), printable(letter.Error))
+		fmt.Fprintf(w, "  dead letter %s: %s after %s: %s\n", letter.JobID, letter.ErrorType, pluralize(int64(letter.Attempts), "attempt"), printable(letter.Error))
 	}
-	fmt.Fprintf(w, "\n%d pictures in %s; %d variants decoded and compared with what was drawn\n", len(pictures), short(took), made)
+	fmt.Fprintf(w, "\n%d pictures in %s; %d variants decoded and compared with what was drawn\n", len(pictures), formatDuration(took), made)
 }

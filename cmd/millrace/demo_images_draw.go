@@ -15,16 +15,16 @@ var demoPoints = [][2]int{{5, 5}, {50, 50}, {95, 5}, {5, 95}, {95, 95}, {50, 92}
 // demoTolerance is how far a colour may be off, of 255: JPEG does not keep colours exactly.
 const demoTolerance = 16
 
-// distance is the largest difference of two colours, in red, green, blue or opacity, from 0 to 255.
-func distance(a, b color.Color) int {
+// colorDistance is the largest difference of two colours, in red, green, blue or opacity, from 0 to 255.
+func colorDistance(a, b color.Color) int {
 	ar, ag, ab, aa := a.RGBA()
 	br, bg, bb, ba := b.RGBA()
-	far := 0
+	difference := 0
 	for _, pair := range [][2]uint32{{ar, br}, {ag, bg}, {ab, bb}, {aa, ba}} {
 		diff := int(pair[0]>>8) - int(pair[1]>>8)
-		far = max(far, diff, -diff)
+		difference = max(difference, diff, -diff)
 	}
-	return far
+	return difference
 }
 
 // drawPictures draws what the demo uploads.
@@ -52,7 +52,7 @@ func drawSunset(width, height int) image.Image {
 			m.SetRGBA(x, y, color.RGBA{uint8(255 - 55*x/width), uint8(200 - 150*y/height), uint8(60 + 150*x/width), 255})
 		}
 	}
-	letters(m, image.Rect(width/5, height*3/5, width*4/5, height*7/10), color.RGBA{40, 20, 60, 255})
+	drawLetters(m, image.Rect(width/5, height*3/5, width*4/5, height*7/10), color.RGBA{40, 20, 60, 255})
 	return m
 }
 
@@ -62,20 +62,20 @@ func drawBadge(width, height int) image.Image {
 	for y := range height {
 		for x := range width {
 			dx, dy := 200*x/width-100, 200*y/height-100 // hundredths of the radius
-			switch far := dx*dx + dy*dy; {
-			case far < 70*70:
+			switch distance := dx*dx + dy*dy; {
+			case distance < 70*70:
 				m.SetNRGBA(x, y, color.NRGBA{20, 120, 200, 255})
-			case far < 98*98:
+			case distance < 98*98:
 				m.SetNRGBA(x, y, color.NRGBA{20, 120, 200, 128})
 			}
 		}
 	}
-	letters(m, image.Rect(width/4, height*3/10, width*3/4, height*4/10), color.NRGBA{255, 255, 255, 255})
+	drawLetters(m, image.Rect(width/4, height*3/10, width*3/4, height*4/10), color.NRGBA{255, 255, 255, 255})
 	return m
 }
 
-// letters draws strokes that look like a word from afar.
-func letters(m interface{ Set(x, y int, c color.Color) }, in image.Rectangle, ink color.Color) {
+// drawLetters draws strokes that look like a word from afar.
+func drawLetters(m interface{ Set(x, y int, c color.Color) }, in image.Rectangle, ink color.Color) {
 	const strokes = 24
 	wide := in.Dx() / strokes
 	for n := range strokes {

@@ -22,7 +22,7 @@ func TestDemoImages(t *testing.T) {
 	for _, p := range pictures[:2] {
 		small[p.name] = map[int][]byte{}
 		for _, size := range demoSizes {
-			small[p.name][size] = shrunk(t, p.drawn, size)
+			small[p.name][size] = shrinkImage(t, p.drawn, size)
 		}
 	}
 	for name, spoil := range map[string]func(photo, badge, broken *demoPicture, letter *client.ImageDeadLetter){
@@ -31,10 +31,10 @@ func TestDemoImages(t *testing.T) {
 		"torn":             func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) { p.variants[64] = p.variants[64][:100] },
 		"larger":           func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) { p.variants[64] = p.variants[200] },
 		"one is missing":   func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) { p.file.Variants = p.file.Variants[1:] },
-		"opaque":           func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { fill(t, b, 200) },
+		"opaque":           func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { fillOpaque(t, b, 200) },
 		"tried twice":      func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) { p.job.Attempts++ },
-		"not deleted":      func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { b.after = client.ImageFileReady },
-		"content is left":  func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { b.left = true },
+		"not deleted":      func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { b.statusAfterDelete = client.ImageFileReady },
+		"content is left":  func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { b.contentRemained = true },
 		"deletion failed":  func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { b.deletion.Status = client.ImageFailed },
 		"text is ready":    func(_, _, n *demoPicture, _ *client.ImageDeadLetter) { n.file.Status = client.ImageFileReady },
 		"another failure":  func(_, _, _ *demoPicture, l *client.ImageDeadLetter) { l.ErrorType = "worker_lost" },
@@ -43,7 +43,7 @@ func TestDemoImages(t *testing.T) {
 	} {
 		var world []*demoPicture
 		for _, p := range pictures {
-			world = append(world, settledPicture(t, *p, small[p.name]))
+			world = append(world, finishedPicture(t, *p, small[p.name]))
 		}
 		letter := client.ImageDeadLetter{JobID: "broken.jpg", ErrorType: "decode_error", Attempts: 1}
 		spoil(world[0], world[1], world[2], &letter)
@@ -53,8 +53,8 @@ func TestDemoImages(t *testing.T) {
 	}
 }
 
-// settledPicture is a picture of which became what should.
-func settledPicture(t *testing.T, p demoPicture, variants map[int][]byte) *demoPicture {
+// finishedPicture is a picture of which became what should.
+func finishedPicture(t *testing.T, p demoPicture, variants map[int][]byte) *demoPicture {
 	t.Helper()
 	p.job = client.ImageJob{ID: p.name, Status: client.ImageFailed, Attempts: 1}
 	p.file.Status, p.variants = client.ImageFileFailed, map[int][]byte{}
@@ -72,12 +72,12 @@ func settledPicture(t *testing.T, p demoPicture, variants map[int][]byte) *demoP
 		p.file.Variants = append(p.file.Variants, client.ImageVariant{Size: size, Width: c.Width, Height: c.Height, Bytes: int64(len(text))})
 	}
 	if p.remove {
-		p.deletion.Status, p.after = client.ImageCompleted, client.ImageFileDeleted
+		p.deletion.Status, p.statusAfterDelete = client.ImageCompleted, client.ImageFileDeleted
 	}
 	return &p
 }
 
-func shrunk(t *testing.T, m image.Image, size int) []byte {
+func shrinkImage(t *testing.T, m image.Image, size int) []byte {
 	t.Helper()
 	wide, high := m.Bounds().Dx(), m.Bounds().Dy()
 	if wide > size {
@@ -85,11 +85,11 @@ func shrunk(t *testing.T, m image.Image, size int) []byte {
 	}
 	to := image.NewNRGBA(image.Rect(0, 0, wide, high))
 	xdraw.BiLinear.Scale(to, to.Bounds(), m, m.Bounds(), xdraw.Src, nil)
-	return encoded(t, to)
+	return encodeImage(t, to)
 }
 
-// fill makes a variant opaque.
-func fill(t *testing.T, p *demoPicture, size int) {
+// fillOpaque makes a variant opaque.
+func fillOpaque(t *testing.T, p *demoPicture, size int) {
 	t.Helper()
 	m, err := png.Decode(bytes.NewReader(p.variants[size]))
 	if err != nil {
@@ -98,7 +98,7 @@ func fill(t *testing.T, p *demoPicture, size int) {
 	to := image.NewNRGBA(m.Bounds())
 	xdraw.Draw(to, to.Bounds(), image.White, image.Point{}, xdraw.Src)
 	xdraw.Draw(to, to.Bounds(), m, image.Point{}, xdraw.Over)
-	p.variants[size] = encoded(t, to)
+	p.variants[size] = encodeImage(t, to)
 	for i := range p.file.Variants {
 		if v := &p.file.Variants[i]; v.Size == size {
 			v.Bytes = int64(len(p.variants[size]))
@@ -106,7 +106,7 @@ func fill(t *testing.T, p *demoPicture, size int) {
 	}
 }
 
-func encoded(t *testing.T, m image.Image) []byte {
+func encodeImage(t *testing.T, m image.Image) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := png.Encode(&b, m); err != nil {

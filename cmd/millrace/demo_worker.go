@@ -32,7 +32,7 @@ type demoTask struct {
 // demoResult is the payload of a result.
 type demoResult struct {
 	Path string `json:"path"`
-	measure
+	fileStats
 	Error  string `json:"error,omitempty"`
 	Worker int    `json:"worker"`
 	Run    string `json:"run"`   // the run that was accepted
@@ -90,8 +90,8 @@ func demoWorkerCommand(p process) *cobra.Command {
 }
 
 func demoHandle(ctx context.Context, run *client.Run, task demoTask, root string, number int, pace time.Duration) error {
-	least := time.NewTimer(pace)
-	defer least.Stop()
+	minRunTime := time.NewTimer(pace)
+	defer minRunTime.Stop()
 	result := demoResult{Path: task.Path, Worker: number, Run: run.Job.RunID, Tries: 1}
 	if left := run.Job.RetriesRemaining; left != nil {
 		result.Tries += demoRetries - *left
@@ -100,13 +100,13 @@ func demoHandle(ctx context.Context, run *client.Run, task demoTask, root string
 	if err != nil {
 		result.Error = err.Error()
 	}
-	result.measure = found
+	result.fileStats = found
 	payload, err := json.Marshal(result)
 	if err != nil {
 		return err
 	}
 	select {
-	case <-least.C:
+	case <-minRunTime.C:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -14,8 +14,8 @@ import (
 
 var shellBlocks = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// pages are the documents for users, with their text.
-func pages(t *testing.T) map[string]string {
+// documents are the documents for users, with their text.
+func documents(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(names) == 0 {
@@ -44,7 +44,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 		"$CLIENT":    regexp.MustCompile(`\bCLIENT=`),
 		"$JOBS":      regexp.MustCompile(`\bJOBS=`),
 	}
-	for name, text := range pages(t) {
+	for name, text := range documents(t) {
 		if at := strings.Index(text, "./millrace "); at >= 0 && text[at-1] != '.' {
 			t.Errorf("%s: a command is written %q", name, text[at:at+20])
 		}
@@ -60,10 +60,10 @@ func TestCommandsOfTheDocs(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(pages(t)["README.md"], `export PATH="$PWD:$PATH"`) {
+	if !strings.Contains(documents(t)["README.md"], `export PATH="$PWD:$PATH"`) {
 		t.Error("the README does not say how millrace is put on the path")
 	}
-	for _, file := range regexp.MustCompile(`cp (internal/\S+) photo`).FindAllStringSubmatch(pages(t)["README.md"], -1) {
+	for _, file := range regexp.MustCompile(`cp (internal/\S+) photo`).FindAllStringSubmatch(documents(t)["README.md"], -1) {
 		if _, err := os.Stat(filepath.Join("../..", file[1])); err != nil {
 			t.Error(err)
 		}
@@ -75,7 +75,7 @@ func TestGraphOfTheDocs(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data", "--set", "contracts=taskflow")
 	dir, script := t.TempDir(), "set -e\n"
-	for _, block := range shellBlocks.FindAllStringSubmatch(pages(t)["taskflow.md"], -1) {
+	for _, block := range shellBlocks.FindAllStringSubmatch(documents(t)["taskflow.md"], -1) {
 		if strings.Contains(block[1], "cat > graph.json") || strings.Contains(block[1], "cat > load.sh") {
 			script += strings.ReplaceAll(block[1], "--wait ", "") // for its worker, which the page has in another terminal
 		}
@@ -83,7 +83,7 @@ func TestGraphOfTheDocs(t *testing.T) {
 	script = strings.Replace(script, "--concurrency 4", "--concurrency 4 --max-jobs 2", 1)
 	c := exec.Command("sh", "-c", script)
 	c.Dir, c.Env = dir, append(os.Environ(), "MILLRACE_SERVER="+s.url)
-	hang := time.AfterFunc(testTime, func() { _ = c.Process.Kill() })
+	hang := time.AfterFunc(testTimeout, func() { _ = c.Process.Kill() })
 	defer hang.Stop()
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), `got {"from":"a"}, attempt 1`) {
@@ -104,8 +104,8 @@ func TestWorkerOfTheDocsFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := filepath.Join(t.TempDir(), "stderr")
-	stderr, err := os.Create(said)
+	output := filepath.Join(t.TempDir(), "stderr")
+	stderr, err := os.Create(output)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +116,11 @@ func TestWorkerOfTheDocsFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = worker.Process.Kill(); _ = worker.Wait() })
-	until(t.Fatalf, "the job to fail", func() bool {
+	pollUntil(t.Fatalf, "the job to fail", func() bool {
 		made, err = api.TaskFlow().Get(t.Context(), made.ID)
 		return err == nil && made.Status == client.TaskFailed
 	})
-	text, err := os.ReadFile(said)
+	text, err := os.ReadFile(output)
 	if err != nil || !strings.Contains(string(text), made.ID+" failed: NameError(") {
 		t.Errorf("it says %q, %v", text, err)
 	}

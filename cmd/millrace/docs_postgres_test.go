@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// snippets are the blocks of a language on a page of docs.
-func snippets(t *testing.T, page, language string) (all []string) {
+// codeBlocks are the blocks of a language on a page of docs.
+func codeBlocks(t *testing.T, page, language string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 	if err != nil {
@@ -34,11 +34,11 @@ func statements(snippet string) []string {
 // that nodes need, with the schema made by the owner or by a node.
 func TestPostgresOfTheDocs(t *testing.T) {
 	t.Parallel()
-	sql, ini := snippets(t, "operating.md", "sql"), snippets(t, "operating.md", "ini")
+	sql, ini := codeBlocks(t, "operating.md", "sql"), codeBlocks(t, "operating.md", "ini")
 	if len(sql) != 2 || len(ini) != 1 {
 		t.Fatalf("%d snippets of SQL and %d of pgbouncer.ini, want 2 and 1", len(sql), len(ini))
 	}
-	server := outside.Postgres(t)
+	server := outside.NewPostgres(t)
 	server.Exec("postgres", statements(sql[0])...)
 	binary, err := exec.LookPath("millrace")
 	if err != nil {
@@ -49,17 +49,17 @@ func TestPostgresOfTheDocs(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	server.Exec("millrace", statements(sql[1])...)
-	pooler := outside.PgBouncerOf(t, server, ini[0], "\"millrace\" \"secret\"\n\"millrace_node\" \"secret\"\n")
+	pooler := outside.NewPgBouncerFromFiles(t, server, ini[0], "\"millrace\" \"secret\"\n\"millrace_node\" \"secret\"\n")
 	data := filepath.Join(t.TempDir(), "data") // of all nodes, one after the other
 	for i, store := range []string{owner, server.URL("millrace_node", "millrace"), pooler.URL("millrace:secret", "millrace"),
 		pooler.URL("millrace_node:secret", "millrace")} {
 		s := launchIn(t, data, "--no-workers", "--set", "store="+store)
-		ready := probe{method: "GET", path: "/health/ready"}
-		if status, body := ready.sent(t, s.url); status != http.StatusOK {
+		ready := requestCheck{method: "GET", path: "/health/ready"}
+		if status, body := ready.send(t, s.url); status != http.StatusOK {
 			t.Errorf("%s: ready is %d %s", store, status, body)
 		}
-		for _, a := range refusals(i) {
-			if status, body := a.sent(t, s.url); status >= 300 {
+		for _, a := range outageChecks(i) {
+			if status, body := a.send(t, s.url); status >= 300 {
 				t.Errorf("%s: %s answers %d %s", store, a.name, status, body)
 			}
 		}

@@ -18,9 +18,9 @@ import (
 	"testing"
 )
 
-// proxied is a server behind a proxy that runs a configuration of docs/proxies.md.
-type proxied struct {
-	server *launched
+// proxiedServer is a server behind a proxy that runs a configuration of docs/proxies.md.
+type proxiedServer struct {
+	server *launchedServer
 	url    string // of the proxy
 	client *http.Client
 }
@@ -60,10 +60,10 @@ func proxyProgram(t *testing.T, name string) string {
 	return path
 }
 
-// behind starts a server and a proxy in front of it; run writes the proxy's configuration and gives the command.
-func behind(t *testing.T, scheme string, run func(dir, address, upstream string) *exec.Cmd) *proxied {
+// startBehindProxy starts a server and a proxy in front of it; run writes the proxy's configuration and gives the command.
+func startBehindProxy(t *testing.T, scheme string, run func(dir, address, upstream string) *exec.Cmd) *proxiedServer {
 	t.Helper()
-	p := &proxied{server: launchNode(t, "data", "--set", "trusted_proxies=127.0.0.1/32", "--set", "log.level=info")}
+	p := &proxiedServer{server: launchNode(t, "data", "--set", "trusted_proxies=127.0.0.1/32", "--set", "log.level=info")}
 	dir, address := t.TempDir(), freeAddress(t)
 	cmd := run(dir, address, strings.TrimPrefix(p.server.url, "http://"))
 	output, err := os.Create(filepath.Join(dir, "output"))
@@ -72,7 +72,7 @@ func behind(t *testing.T, scheme string, run func(dir, address, upstream string)
 	}
 	cmd.Stdout, cmd.Stderr, cmd.Dir = output, output, dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	endWithUs(cmd)
+	killWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +88,8 @@ func behind(t *testing.T, scheme string, run func(dir, address, upstream string)
 		return dialerFrom("127.0.0.2").DialContext(ctx, "tcp", address)
 	}, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	t.Cleanup(transport.CloseIdleConnections)
-	p.url, p.client = scheme+"://"+address, &http.Client{Transport: transport, Timeout: testTime}
-	until(t.Fatalf, "the proxy", func() bool {
+	p.url, p.client = scheme+"://"+address, &http.Client{Transport: transport, Timeout: testTimeout}
+	pollUntil(t.Fatalf, "the proxy", func() bool {
 		resp, err := p.client.Get(p.url + "/health")
 		if err != nil {
 			return false
@@ -105,8 +105,8 @@ func dialerFrom(address string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 }
 
-// do sends a request; the path goes out as it is written. header holds pairs.
-func (p *proxied) do(t *testing.T, method, path, body string, header ...string) (int, string) {
+// request sends a request; the path goes out as it is written. header holds pairs.
+func (p *proxiedServer) do(t *testing.T, method, path, body string, header ...string) (int, string) {
 	t.Helper()
 	return sendTo(t, p.client, method, p.url+path, body, header...)
 }
@@ -134,12 +134,12 @@ func sendTo(t *testing.T, client *http.Client, method, target, body string, head
 }
 
 // check sends through a proxy what proxies break.
-func (p *proxied) check(t *testing.T) {
+func (p *proxiedServer) checkAll(t *testing.T) {
 	t.Helper()
-	t.Run("names", p.names)
-	t.Run("a body of 5 MB", p.large)
-	t.Run("a log that is followed", p.follows)
-	t.Run("the caller's address", p.address) // stops the server
+	t.Run("names", p.checkNames)
+	t.Run("a body of 5 MB", p.checkLargeBodies)
+	t.Run("a log that is followed", p.checkFollowedLog)
+	t.Run("the caller's address", p.checkClientAddress) // stops the server
 }
 
 // jobPath is where a job lies whose queue has the same name. Dots are escaped as well: as `.` and `..` must be.
@@ -148,7 +148,7 @@ func jobPath(name string) string {
 	return "/v2/queues/" + escaped + "/jobs/" + escaped
 }
 
-func (p *proxied) submit(t *testing.T, name string) {
+func (p *proxiedServer) submit(t *testing.T, name string) {
 	t.Helper()
 	body := fmt.Sprintf(`[{"queue":%q,"id":%q,"timeout":60,"payload":1}]`, name, name)
 	if status, text := p.do(t, "POST", "/v2/queues/jobs", body); status != http.StatusAccepted {
@@ -156,7 +156,7 @@ func (p *proxied) submit(t *testing.T, name string) {
 	}
 }
 
-func (p *proxied) names(t *testing.T) {
+func (p *proxiedServer) checkNames(t *testing.T) {
 	for _, name := range []string{"plain", "a/b", "a//b", "/", "%2F", "%252F", "a%b", ".", "..", "a/../b", "a.b.", "a b",
 		"a+b", "ä€", "a?b#c", "a;b=c,d", "a\\b"} {
 		p.submit(t, name)
@@ -174,7 +174,7 @@ func (p *proxied) names(t *testing.T) {
 	}
 }
 
-func (p *proxied) large(t *testing.T) {
+func (p *proxiedServer) checkLargeBodies(t *testing.T) {
 	payload := strings.Repeat("0123456789", 500_000)
 	body := fmt.Sprintf(`[{"queue":"large","id":"1","timeout":60,"payload":%q}]`, payload)
 	if status, text := p.do(t, "POST", "/v2/queues/jobs", body); status != http.StatusAccepted {
@@ -185,8 +185,8 @@ func (p *proxied) large(t *testing.T) {
 	}
 }
 
-// follows reads a log through the proxy. The answer has no end, so what is buffered until there is one never comes.
-func (p *proxied) follows(t *testing.T) {
+// checkFollowedLog reads a log through the proxy. The answer has no end, so what is buffered until there is one never comes.
+func (p *proxiedServer) checkFollowedLog(t *testing.T) {
 	hold := make(chan struct{})
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }))
 	t.Cleanup(origin.Close)
@@ -203,8 +203,8 @@ func (p *proxied) follows(t *testing.T) {
 	}
 }
 
-// address looks in the log for who asked. It stops the server, so that all is written.
-func (p *proxied) address(t *testing.T) {
+// checkClientAddress looks in the log for who asked. It stops the server, so that all is written.
+func (p *proxiedServer) checkClientAddress(t *testing.T) {
 	forged := []string{"X-Forwarded-For", "192.0.2.66", "Forwarded", "for=192.0.2.66", "X-Request-Id"}
 	p.do(t, "GET", "/v1/jobs", "", append(forged, "through-the-proxy")...)
 	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialerFrom("127.0.0.3").DialContext}}
@@ -234,11 +234,11 @@ func (p *proxied) address(t *testing.T) {
 }
 
 // behindNginx runs the page's configuration of nginx; replace holds pairs, see proxyBlock.
-func behindNginx(t *testing.T, replace ...string) *proxied {
+func behindNginx(t *testing.T, replace ...string) *proxiedServer {
 	t.Helper()
 	nginx := proxyProgram(t, "nginx")
 	cert, key := certificateFiles(t)
-	return behind(t, "https", func(dir, address, upstream string) *exec.Cmd {
+	return startBehindProxy(t, "https", func(dir, address, upstream string) *exec.Cmd {
 		site := proxyBlock(t, "nginx", append(replace, "listen 443 ssl;", "listen "+address+" ssl;", "/etc/ssl/jobs.crt", cert,
 			"/etc/ssl/jobs.key", key, "127.0.0.1:8080", upstream)...)
 		conf := "daemon off; master_process off; error_log stderr; pid pid;\nevents {}\nhttp {\naccess_log off;\n"
@@ -258,7 +258,7 @@ func TestBehindNginx(t *testing.T) {
 	if status, _ := p.do(t, "GET", jobPath("../.."), ""); status != 400 {
 		t.Errorf("a path above the root: %d, the page says 400", status)
 	}
-	p.check(t)
+	p.checkAll(t)
 }
 
 // TestBehindNginxWithSlash: a slash behind the port breaks names, as the page says.
@@ -278,7 +278,7 @@ func TestBehindCaddy(t *testing.T) {
 	for name, scheme := range map[string]string{"HTTP/1.1": "", "h2c": "h2c://"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := behind(t, "http", func(dir, address, upstream string) *exec.Cmd {
+			p := startBehindProxy(t, "http", func(dir, address, upstream string) *exec.Cmd {
 				// Without TLS: Caddy would ask an authority for the certificate.
 				site := proxyBlock(t, "caddyfile", "jobs.example.org", "http://"+address, "127.0.0.1:8080", scheme+upstream)
 				mustWrite(t, dir, "Caddyfile", []byte("{\n\tadmin off\n\tauto_https off\n}\n"+site))
@@ -290,7 +290,7 @@ func TestBehindCaddy(t *testing.T) {
 			if status, text := p.do(t, "GET", jobPath("../.."), ""); status != 200 {
 				t.Errorf("a path above the root: %d %s", status, text)
 			}
-			p.check(t)
+			p.checkAll(t)
 		})
 	}
 }

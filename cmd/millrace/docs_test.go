@@ -59,7 +59,7 @@ func TestProducerOfTheDocs(t *testing.T) {
 	t.Cleanup(origin.Close)
 	address := freeAddress(t)
 	s := launchNode(t, "data", "--set", "stream.listen="+address)
-	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, python, file, address, origin.URL+"/a", origin.URL+"/b").CombinedOutput()
 	if err != nil {
@@ -70,11 +70,11 @@ func TestProducerOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, done := strings.TrimSpace(string(out)), client.FetchBoxJob{}
-	until(t.Fatalf, "both downloads", func() bool { // a job is there when its first task was taken in
+	pollUntil(t.Fatalf, "both downloads", func() bool { // a job is there when its first task was taken in
 		done, err = c.FetchBox().Job(ctx, id)
 		return err == nil && done.Completed == 2
 	})
-	if done.Type != "default" || done.Failed != 0 || !done.Status.Settled() {
+	if done.Type != "default" || done.Failed != 0 || !done.Status.Final() {
 		t.Errorf("the job is %+v", done)
 	}
 }
@@ -99,7 +99,7 @@ def work(gate):
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := func() *launched {
+	start := func() *launchedServer {
 		t.Helper()
 		s, err := launch(binary, filepath.Join(dir, "data"), nil, "--set", "log.level=warn", "--set", "listen="+address)
 		if err != nil {
@@ -113,28 +113,28 @@ def work(gate):
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
+	var output strings.Builder
 	worker := exec.Command(python, file)
-	worker.Stdout, worker.Stderr = &said, &said
+	worker.Stdout, worker.Stderr = &output, &output
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
 		_ = worker.Process.Kill()
-		if _ = worker.Wait(); said.Len() > 0 {
-			t.Errorf("the worker says %s", &said)
+		if _ = worker.Wait(); output.Len() > 0 {
+			t.Errorf("the worker says %s", &output)
 		}
 	}()
 
-	stop := func(s *launched) {
+	stop := func(s *launchedServer) {
 		if err := s.terminate(); err != nil {
 			t.Error(err)
 		}
 	}
-	for how, end := range map[string]func(*launched){"killed": (*launched).kill, "stopped": stop} {
-		until(t.Fatalf, "the worker to ask for jobs", func() bool { return asked(server.url) })
+	for how, end := range map[string]func(*launchedServer){"killed": (*launchedServer).kill, "stopped": stop} {
+		pollUntil(t.Fatalf, "the worker to ask for jobs", func() bool { return isClaimURL(server.url) })
 		end(server)
-		turnAway(t, address, "/claims")
+		rejectUntilAsked(t, address, "/claims")
 		server = start()
 
 		gate := filepath.Join(dir, how)
@@ -142,12 +142,12 @@ def work(gate):
 		if err != nil {
 			t.Fatal(err)
 		}
-		until(t.Fatalf, "the work to begin", func() bool { return exists(gate + ".began") })
+		pollUntil(t.Fatalf, "the work to begin", func() bool { return fileExists(gate + ".began") })
 		end(server)
 		mustWrite(t, dir, how, nil) // and it is done
-		turnAway(t, address, "/complete")
+		rejectUntilAsked(t, address, "/complete")
 		server = start()
-		until(t.Fatalf, "the job to be over", func() bool {
+		pollUntil(t.Fatalf, "the job to be over", func() bool {
 			j, err = c.TaskFlow().Get(t.Context(), j.ID)
 			return err == nil && j.Status == client.TaskCompleted
 		})
@@ -158,7 +158,7 @@ def work(gate):
 }
 
 // asked tells whether a worker waits for jobs of TaskFlow.
-func asked(url string) bool {
+func isClaimURL(url string) bool {
 	resp, err := http.Get(url + "/metrics/worker")
 	if err != nil {
 		return false
@@ -168,26 +168,26 @@ func asked(url string) bool {
 	return err == nil && strings.Contains(string(text), `millrace_worker_api_waiting_claims{contract="taskflow"} 1`)
 }
 
-func exists(path string) bool {
+func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// turnAway breaks every connection, until one has asked for a path of this end.
-func turnAway(t *testing.T, address, end string) {
+// rejectUntilAsked breaks every connection, until one has asked for a path of this end.
+func rejectUntilAsked(t *testing.T, address, end string) {
 	t.Helper()
-	door, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer door.Close()
-	_ = door.(*net.TCPListener).SetDeadline(time.Now().Add(testTime))
+	defer listener.Close()
+	_ = listener.(*net.TCPListener).SetDeadline(time.Now().Add(testTimeout))
 	for {
-		conn, err := door.Accept()
+		conn, err := listener.Accept()
 		if err != nil {
 			t.Fatalf("nobody asks for %s: %v", end, err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(testTime))
+		_ = conn.SetDeadline(time.Now().Add(testTimeout))
 		line, _ := bufio.NewReader(conn).ReadString('\n')
 		conn.Close()
 		if strings.HasSuffix(line, end+" HTTP/1.1\r\n") {

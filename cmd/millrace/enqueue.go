@@ -107,16 +107,16 @@ func (f *enqueueFlags) run(p process, name string) error {
 	if err != nil {
 		return err
 	}
-	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode), progress: p.progress("enqueue", size),
-		open: map[int]bool{}, fromLine: f.fromLine, idsMade: f.format.queue != "" && f.format.idFrom == ""}
-	e.progress.newsOnly = true // the input may be open for days
-	began := p.since()
+	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode), progress: p.newProgress("enqueue", size),
+		unacknowledged: map[int]bool{}, fromLine: f.fromLine, idsMade: f.format.queue != "" && f.format.idFrom == ""}
+	e.progress.changesOnly = true // the input may be open for days
+	started := p.elapsed()
 	err = e.feed(ctx, newLineReader(ctx, in, f.format, f.batch, f.fromLine), f.connections)
 	e.progress.end()
 	if err != nil {
 		return err
 	}
-	e.report(p.stdout, p.since()-began)
+	e.report(p.stdout, p.elapsed()-started)
 	return nil
 }
 
@@ -130,8 +130,8 @@ type enqueuer struct {
 
 	mu       sync.Mutex
 	accepted int64
-	open     map[int]bool // lines at which batches begin that were sent and not accepted
-	read     int          // line up to which the input was read
+	unacknowledged     map[int]bool // lines at which batches begin that were sent and not accepted
+	readTo     int          // line up to which the input was read
 }
 
 // feed sends everything in r. Its error is the one of the earliest line.
@@ -152,7 +152,7 @@ func (e *enqueuer) feed(ctx context.Context, r *lineReader, connections int) err
 			}
 		})
 	}
-	if err := e.deal(ctx, r, batches); err != nil {
+	if err := e.dispatch(ctx, r, batches); err != nil {
 		failures <- *err
 	}
 	close(batches)
@@ -161,23 +161,23 @@ func (e *enqueuer) feed(ctx context.Context, r *lineReader, connections int) err
 	return earliest(failures)
 }
 
-// deal hands the batches out until the input or the context ends.
-func (e *enqueuer) deal(ctx context.Context, r *lineReader, batches chan<- jobBatch) *lineError {
+// dispatch hands the batches out until the input or the context ends.
+func (e *enqueuer) dispatch(ctx context.Context, r *lineReader, batches chan<- jobBatch) *lineError {
 	for {
 		b, err := r.next(ctx)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case ctx.Err() != nil:
-			return &lineError{r.line, withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resume()))}
+			return &lineError{r.line, withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
 		case err != nil:
-			return &lineError{r.line, failed("%w; %s", err, e.resume())}
+			return &lineError{r.line, failedError("%w; %s", err, e.resumeHint())}
 		}
-		e.began(b)
+		e.markSent(b)
 		select {
 		case batches <- b:
 		case <-ctx.Done():
-			return &lineError{b.lines[0], withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resume()))}
+			return &lineError{b.lines[0], withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
 		}
 	}
 }
@@ -192,7 +192,7 @@ type lineError struct {
 func earliest(failures <-chan lineError) error {
 	var first *lineError
 	rank := func(f *lineError) int {
-		if codeOf(f.err) == exitInterrupted {
+		if exitCode(f.err) == exitInterrupted {
 			return 1
 		}
 		return 0
@@ -211,23 +211,23 @@ func earliest(failures <-chan lineError) error {
 func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
 	err := e.relay.Enqueue(ctx, b.jobs, e.mode)
 	if err == nil {
-		e.accept(b)
+		e.markAccepted(b)
 		return nil
 	}
 	where := fmt.Sprintf("lines %d to %d", b.lines[0], b.lines[len(b.lines)-1])
 	line := b.lines[0]
-	if at, ok := culprit(b, err); ok {
+	if at, ok := failingLine(b, err); ok {
 		line, where = at, fmt.Sprintf("line %d", at)
 	}
 	err = remoteError(ctx, err)
-	if codeOf(err) == exitInterrupted {
-		return &lineError{line, withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resume()))}
+	if exitCode(err) == exitInterrupted {
+		return &lineError{line, withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
 	}
-	return &lineError{line, withCode(codeOf(err), fmt.Errorf("%s: %w; %s", where, err, e.resume()))}
+	return &lineError{line, withCode(exitCode(err), fmt.Errorf("%s: %w; %s", where, err, e.resumeHint()))}
 }
 
-// culprit finds the line that the server speaks of, by its place in the batch or the names it quotes.
-func culprit(b jobBatch, err error) (int, bool) {
+// failingLine finds the line that the server speaks of, by its place in the batch or the names it quotes.
+func failingLine(b jobBatch, err error) (int, bool) {
 	var refused *client.Error
 	if len(b.lines) == 1 {
 		return b.lines[0], true
@@ -247,27 +247,27 @@ func culprit(b jobBatch, err error) (int, bool) {
 	return 0, false
 }
 
-func (e *enqueuer) began(b jobBatch) {
+func (e *enqueuer) markSent(b jobBatch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.open[b.lines[0]] = true
-	e.read = b.lines[len(b.lines)-1]
+	e.unacknowledged[b.lines[0]] = true
+	e.readTo = b.lines[len(b.lines)-1]
 }
 
-func (e *enqueuer) accept(b jobBatch) {
+func (e *enqueuer) markAccepted(b jobBatch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.open, b.lines[0])
+	delete(e.unacknowledged, b.lines[0])
 	e.accepted += int64(len(b.jobs))
-	e.progress.add(b.bytes, counted(e.accepted, "job")+" accepted")
+	e.progress.add(b.bytes, pluralize(e.accepted, "job")+" accepted")
 }
 
-// resume says where a repeated run may begin: every line before that was accepted.
-func (e *enqueuer) resume() string {
+// resumeHint says where a repeated run may begin: every line before that was accepted.
+func (e *enqueuer) resumeHint() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	from := max(e.read+1, e.fromLine)
-	for line := range e.open {
+	from := max(e.readTo+1, e.fromLine)
+	for line := range e.unacknowledged {
 		from = min(from, line)
 	}
 	if from == e.fromLine {
@@ -285,5 +285,5 @@ func (e *enqueuer) report(w io.Writer, took time.Duration) {
 	default:
 		note = "; jobs still queued under the same id are counted too, and stayed as they were"
 	}
-	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", counted(e.accepted, "job"), short(took), rate(e.accepted, took), note)
+	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", pluralize(e.accepted, "job"), formatDuration(took), formatRate(e.accepted, took), note)
 }

@@ -14,7 +14,7 @@ import (
 
 // How a command ends.
 const (
-	exitDone        = 0
+	exitOK        = 0
 	exitFailed      = 1
 	exitUsage       = 2
 	exitUnable      = 3
@@ -30,46 +30,46 @@ const exitHelp = `Exit codes:
   4    the server cannot be reached, or refuses the token
   130  stopped by a signal before the work was done`
 
-// failure is an error that says how the process ends.
-type failure struct {
+// exitError is an error that says how the process ends.
+type exitError struct {
 	code int
 	err  error
 }
 
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
+func (f *exitError) Error() string { return f.err.Error() }
+func (f *exitError) Unwrap() error { return f.err }
 
 func withCode(code int, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &failure{code, err}
+	return &exitError{code, err}
 }
 
 func usageError(format string, args ...any) error {
-	return &failure{exitUsage, fmt.Errorf(format, args...)}
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-func unable(format string, args ...any) error {
-	return &failure{exitUnable, fmt.Errorf(format, args...)}
+func unableError(format string, args ...any) error {
+	return &exitError{exitUnable, fmt.Errorf(format, args...)}
 }
 
-func failed(format string, args ...any) error {
-	return &failure{exitFailed, fmt.Errorf(format, args...)}
+func failedError(format string, args ...any) error {
+	return &exitError{exitFailed, fmt.Errorf(format, args...)}
 }
 
 // errInterrupted is the end of work that a signal cut short.
-var errInterrupted = &failure{exitInterrupted, errors.New("interrupted")}
+var errInterrupted = &exitError{exitInterrupted, errors.New("interrupted")}
 
 // errLogged is a failure that the log has told of.
 var errLogged = errors.New("logged")
 
-// codeOf tells how the process ends. What carries no code came from cobra: the command line is wrong.
-func codeOf(err error) int {
-	var f *failure
+// exitCode tells how the process ends. What carries no code came from cobra: the command line is wrong.
+func exitCode(err error) int {
+	var f *exitError
 	switch {
 	case err == nil:
-		return exitDone
+		return exitOK
 	case errors.As(err, &f):
 		return f.code
 	default:
@@ -77,8 +77,8 @@ func codeOf(err error) int {
 	}
 }
 
-// complaint is what is said about an error; every line names the program.
-func complaint(err error) string {
+// errorText is what is said about an error; every line names the program.
+func errorText(err error) string {
 	told := err != nil && !errors.Is(err, errLogged)
 	if !told {
 		return ""
@@ -88,7 +88,7 @@ func complaint(err error) string {
 		return settings.Error() // a line for each problem
 	}
 	text := strings.ReplaceAll("millrace: "+err.Error(), ": millrace: ", ": ") // the SDK names itself too
-	var f *failure
+	var f *exitError
 	if !errors.As(err, &f) {
 		text += "\nRun 'millrace --help' for usage."
 	}
@@ -107,7 +107,7 @@ func remoteError(ctx context.Context, err error) error {
 		return withCode(exitServer, fmt.Errorf("the server refuses the token (--token or MILLRACE_TOKEN): %w", err))
 	case errors.As(err, &e) && e.Status == 0 && (errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrCycle)):
 		return withCode(exitUsage, &unsent{err}) // nothing was sent
-	case certificateRefused(err):
+	case certificateRejected(err):
 		return withCode(exitServer, fmt.Errorf(
 			"the server's certificate is not trusted (--cacert or %s): %w", envCACert, err))
 	case errors.As(err, &e) && e.Status == http.StatusBadRequest &&
@@ -115,7 +115,7 @@ func remoteError(ctx context.Context, err error) error {
 		return withCode(exitServer, fmt.Errorf("the server cannot be reached without TLS "+
 			"(--server or %s, with https://): %w", envServer, err))
 	case errors.As(err, &e) && e.Status == 0 && e.Retryable():
-		return withCode(exitServer, unreachable(err))
+		return withCode(exitServer, unreachableError(err))
 	default:
 		return withCode(exitFailed, err)
 	}
@@ -138,13 +138,13 @@ func (u *unsent) Error() string {
 // one with it.
 const plainToTLS = "Client sent an HTTP request to an HTTPS server."
 
-func unreachable(err error) error {
+func unreachableError(err error) error {
 	return fmt.Errorf("the server cannot be reached (--server or %s): %w", envServer, err)
 }
 
-// certificateRefused reports whether a call failed because the server's certificate is not
+// certificateRejected reports whether a call failed because the server's certificate is not
 // trusted: another try would meet the same one.
-func certificateRefused(err error) bool {
+func certificateRejected(err error) bool {
 	var refused *tls.CertificateVerificationError
 	return errors.As(err, &refused)
 }

@@ -62,9 +62,9 @@ was when it was read.`,
 	return c
 }
 
-// ledgerPart is a part of the ledger: the jobs created at or after since and before until, zero times being no bounds, that
+// exportFilter is a part of the ledger: the jobs created at or after since and before until, zero times being no bounds, that
 // have one of the statuses, or any for none.
-type ledgerPart struct {
+type exportFilter struct {
 	since, until time.Time
 	statuses     []client.FetchBoxStatus
 }
@@ -72,12 +72,12 @@ type ledgerPart struct {
 func (f *exportFlags) run(p process, c *cobra.Command) error {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	part, err := f.part(p)
+	part, err := f.filter(p)
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
 	ofStore := c.Flags().Changed("config") || c.Flags().Changed("set")
-	if !ofStore && f.remote.named(p) != "" {
+	if !ofStore && f.remote.serverSetting(p) != "" {
 		c, err := f.remote.client(p, nil)
 		if err != nil {
 			return err
@@ -92,10 +92,10 @@ func (f *exportFlags) run(p process, c *cobra.Command) error {
 }
 
 // part reads which part of the ledger is meant.
-func (f *exportFlags) part(p process) (l ledgerPart, err error) {
+func (f *exportFlags) filter(p process) (l exportFilter, err error) {
 	now := p.now()
-	since, err := readMoment(now, "--since", f.since)
-	until, wrong := readMoment(now, "--until", f.until)
+	since, err := parseTimeOrAge(now, "--since", f.since)
+	until, wrong := parseTimeOrAge(now, "--until", f.until)
 	if err = errors.Join(err, wrong); err != nil {
 		return l, err
 	}
@@ -113,8 +113,8 @@ func (f *exportFlags) part(p process) (l ledgerPart, err error) {
 	return l, nil
 }
 
-// readMoment reads a time, or how long ago it was.
-func readMoment(now time.Time, flag, text string) (time.Time, error) {
+// parseTimeOrAge reads a time, or how long ago it was.
+func parseTimeOrAge(now time.Time, flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -130,7 +130,7 @@ func readMoment(now time.Time, flag, text string) (time.Time, error) {
 }
 
 // exportStore reads the store of the settings.
-func exportStore(ctx context.Context, p process, s *config.Settings, part ledgerPart) error {
+func exportStore(ctx context.Context, p process, s *config.Settings, part exportFilter) error {
 	view, end, err := openViews(ctx, p, s)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ type exportLine struct {
 
 // write writes the jobs of the part. They come the newest first, and of all statuses: one that changes its status
 // meanwhile would be missed by who asks for each.
-func (l *ledgerPart) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, error]) error {
+func (l *exportFilter) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, error]) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
@@ -198,11 +198,11 @@ func (l *ledgerPart) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, error
 		}
 		line := exportLine{FetchBoxJob: j, ManifestKey: textOrNull(j.ManifestKey), Tenant: textOrNull(j.Tenant)}
 		if err := lines.Encode(line); err != nil {
-			return failed("%w", err)
+			return failedError("%w", err)
 		}
 	}
 	if err := out.Flush(); err != nil {
-		return failed("%w", err)
+		return failedError("%w", err)
 	}
 	return nil
 }

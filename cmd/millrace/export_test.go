@@ -40,7 +40,7 @@ func TestExportPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	from := func(args ...string) string {
+	export := func(args ...string) string {
 		binary, err := exec.LookPath("millrace")
 		if err != nil {
 			t.Fatal(err)
@@ -56,8 +56,8 @@ func TestExportPostgres(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "none")
 	var lines []string
-	until(t.Fatalf, "the ledger to come to rest", func() bool { // the handlers are told of the end
-		lines = strings.Split(strings.TrimSpace(from("--config", os.DevNull, "--set", store, "--set", "data_dir="+dir)), "\n")
+	pollUntil(t.Fatalf, "the ledger to come to rest", func() bool { // the handlers are told of the end
+		lines = strings.Split(strings.TrimSpace(export("--config", os.DevNull, "--set", store, "--set", "data_dir="+dir)), "\n")
 		return !strings.Contains(strings.Join(lines, ""), `"finished_at":null`)
 	})
 	for i, id := range ids {
@@ -65,7 +65,7 @@ func TestExportPostgres(t *testing.T) {
 			t.Fatalf("got %q, want %v", lines, ids)
 		}
 	}
-	if asked := from("--server", s.url); asked != strings.Join(lines, "\n")+"\n" {
+	if asked := export("--server", s.url); asked != strings.Join(lines, "\n")+"\n" {
 		t.Errorf("the server says\n%s, the store\n%s", asked, strings.Join(lines, "\n"))
 	}
 	if _, err := os.Stat(dir); err == nil {

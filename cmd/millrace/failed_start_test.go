@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// occupied is an address that another process has.
-func occupied(t *testing.T) string {
+// occupiedAddress is an address that another process has.
+func occupiedAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,12 +33,12 @@ func unreachableAddress(t *testing.T) string {
 // A start that fails says why in one line, with the setting and where that points, and makes nothing.
 func TestFailedStartMakesNothing(t *testing.T) {
 	t.Parallel()
-	taken, away, folder := occupied(t), unreachableAddress(t), t.TempDir()
+	taken, away, folder := occupiedAddress(t), unreachableAddress(t), t.TempDir()
 	mustWrite(t, folder, "text", []byte("no certificate"))
 	text := filepath.Join(folder, "text")
 	for name, c := range map[string]struct {
 		set  []string
-		says []string
+		wantText []string
 	}{
 		"listen":              {[]string{"listen=" + taken}, []string{"the address " + taken + " is in use", "set listen to"}},
 		"listen of a room":    {[]string{"relay.listen=" + taken}, []string{"the address " + taken + " is in use", "set relay.listen to"}},
@@ -60,11 +60,11 @@ func TestFailedStartMakesNothing(t *testing.T) {
 			for _, pair := range c.set {
 				args = append(args, "--set", pair)
 			}
-			code, out, errs := runFor(t, nil, args...)
+			code, out, errs := runCommand(t, nil, args...)
 			if code != exitUnable || out != "" || strings.Count(errs, "\n") != 1 || strings.Contains(errs, "hunter2") {
 				t.Errorf("exit code %d, output %q: %s", code, out, errs)
 			}
-			for _, part := range c.says {
+			for _, part := range c.wantText {
 				if !strings.Contains(errs, part) {
 					t.Errorf("it does not say %q: %s", part, errs)
 				}

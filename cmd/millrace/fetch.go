@@ -71,15 +71,15 @@ that failed, or with --json a line of JSON of each job:
 	return c
 }
 
-// fetched is a job that is followed, and what it was submitted as.
-type fetched struct {
+// fetchedJob is a job that is followed, and what it was submitted as.
+type fetchedJob struct {
 	Manifest string `json:"manifest,omitempty"`
 	client.FetchBoxJob
 	urls map[string]string // of its resources, where it is known to have this manifest
 }
 
 // title is what the user knows the job by.
-func (j *fetched) title() string { return cmp.Or(j.Manifest, j.ID) }
+func (j *fetchedJob) title() string { return cmp.Or(j.Manifest, j.ID) }
 
 func (f *fetchFlags) run(p process, names []string) error {
 	ctx, stop := untilSignal(context.Background())
@@ -104,44 +104,44 @@ func (f *fetchFlags) run(p process, names []string) error {
 		return err
 	}
 	if err := follow(ctx, p, box, jobs); err != nil {
-		if codeOf(err) != exitInterrupted { // what --job names and nobody has seen may not be there
-			jobs = slices.DeleteFunc(jobs, func(j *fetched) bool { return j.Status == "" })
+		if exitCode(err) != exitInterrupted { // what --job names and nobody has seen may not be there
+			jobs = slices.DeleteFunc(jobs, func(j *fetchedJob) bool { return j.Status == "" })
 		}
-		tellJobs(p.stderr, "the jobs go on; to follow them", jobs)
+		printJobs(p.stderr, "the jobs go on; to follow them", jobs)
 		return err
 	}
 	if err := f.report(p.stdout, jobs); err != nil {
 		return err
 	}
-	return f.verdict(ctx, p, box, jobs)
+	return f.failedJobsError(ctx, p, box, jobs)
 }
 
 // submit submits the manifests and returns their jobs, behind those that are only followed.
 func (f *fetchFlags) submit(ctx context.Context, p process, box *client.FetchBox,
-	titles []string, manifests []json.RawMessage) ([]*fetched, error) {
-	var jobs []*fetched
+	titles []string, manifests []json.RawMessage) ([]*fetchedJob, error) {
+	var jobs []*fetchedJob
 	for _, id := range f.jobs {
-		jobs = append(jobs, &fetched{FetchBoxJob: client.FetchBoxJob{ID: id}})
+		jobs = append(jobs, &fetchedJob{FetchBoxJob: client.FetchBoxJob{ID: id}})
 	}
 	if len(manifests) == 0 {
 		return jobs, nil
 	}
-	shown := p.progress("submit", int64(len(manifests)))
+	shown := p.newProgress("submit", int64(len(manifests)))
 	defer shown.end()
 	for i, manifest := range manifests {
 		receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: f.jobType, Tenant: f.tenant, IdempotencyKey: f.key, Manifest: manifest})
 		if err != nil {
 			shown.end()
-			tellJobs(p.stderr, "submitted so far", jobs)
+			printJobs(p.stderr, "submitted so far", jobs)
 			err = remoteError(ctx, err)
-			return nil, withCode(codeOf(err), fmt.Errorf("%s: %w", titles[i], err))
+			return nil, withCode(exitCode(err), fmt.Errorf("%s: %w", titles[i], err))
 		}
-		j := &fetched{Manifest: titles[i], FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued, Total: receipt.Resources}}
+		j := &fetchedJob{Manifest: titles[i], FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued, Total: receipt.Resources}}
 		if f.key == "" { // else it may be the job of another one
 			j.urls = urlsOf(manifest)
 		}
 		jobs = append(jobs, j)
-		shown.add(1, counted(int64(i+1), "manifest")+" submitted")
+		shown.add(1, pluralize(int64(i+1), "manifest")+" submitted")
 	}
 	return jobs, nil
 }
@@ -163,7 +163,7 @@ func (f *fetchFlags) manifests(ctx context.Context, p process, names []string) (
 		return titles, manifests, nil
 	}
 	text, err := manifestOf(f.urls)
-	return append(titles, counted(int64(len(f.urls)), "URL")), append(manifests, text), err
+	return append(titles, pluralize(int64(len(f.urls)), "URL")), append(manifests, text), err
 }
 
 // manifestOf makes a manifest of plain URLs. Their ids begin with a number, as two URLs may end the same.
@@ -186,8 +186,8 @@ func manifestOf(urls []string) (json.RawMessage, error) {
 	return m.Encode()
 }
 
-// tellJobs says how jobs that were submitted are followed.
-func tellJobs(w io.Writer, what string, jobs []*fetched) {
+// printJobs says how jobs that were submitted are followed.
+func printJobs(w io.Writer, what string, jobs []*fetchedJob) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -198,11 +198,11 @@ func tellJobs(w io.Writer, what string, jobs []*fetched) {
 	fmt.Fprintln(w)
 }
 
-// report tells how the jobs ended.
-func (f *fetchFlags) report(w io.Writer, jobs []*fetched) error {
+// checkReport tells how the jobs ended.
+func (f *fetchFlags) report(w io.Writer, jobs []*fetchedJob) error {
 	write := writeFetched
 	if f.asJSON {
-		write = func(w io.Writer, jobs []*fetched) (err error) {
+		write = func(w io.Writer, jobs []*fetchedJob) (err error) {
 			lines := json.NewEncoder(w)
 			for _, j := range jobs {
 				err = errors.Join(err, lines.Encode(j))
@@ -211,13 +211,13 @@ func (f *fetchFlags) report(w io.Writer, jobs []*fetched) error {
 		}
 	}
 	if err := write(w, jobs); err != nil {
-		return failed("%w", err)
+		return failedError("%w", err)
 	}
 	return nil
 }
 
 // verdict fails if a job did, and tells which downloads failed.
-func (f *fetchFlags) verdict(ctx context.Context, p process, box *client.FetchBox, jobs []*fetched) error {
+func (f *fetchFlags) failedJobsError(ctx context.Context, p process, box *client.FetchBox, jobs []*fetchedJob) error {
 	bad := 0
 	for _, j := range jobs {
 		if j.Status != client.FetchCompleted {
@@ -228,12 +228,12 @@ func (f *fetchFlags) verdict(ctx context.Context, p process, box *client.FetchBo
 		return nil
 	}
 	if !f.asJSON {
-		tellFailures(ctx, p, box, jobs)
+		printFailures(ctx, p, box, jobs)
 	}
-	return failed("%d of %s did not complete", bad, counted(int64(len(jobs)), "job"))
+	return failedError("%d of %s did not complete", bad, pluralize(int64(len(jobs)), "job"))
 }
 
-func writeFetched(w io.Writer, jobs []*fetched) error {
+func writeFetched(w io.Writer, jobs []*fetchedJob) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tMANIFEST\tSTATUS\tDONE\tFAILED\tLAST ERROR")
 	for _, j := range jobs {

@@ -13,20 +13,20 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// logPatience is how long logs may be behind the jobs they tell of.
-const logPatience = 3 * time.Second
+// logTimeout is how long logs may be behind the jobs they tell of.
+const logTimeout = 3 * time.Second
 
-// tellFailures writes a line for each download that failed. The table of jobs has been written: what cannot be told here
+// printFailures writes a line for each download that failed. The table of jobs has been written: what cannot be told here
 // changes nothing.
-func tellFailures(ctx context.Context, p process, box *client.FetchBox, jobs []*fetched) {
+func printFailures(ctx context.Context, p process, box *client.FetchBox, jobs []*fetchedJob) {
 	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	head := "\nJOB\tFAILED RESOURCE\tURL\tERROR\n"
-	until := p.since() + logPatience
+	until := p.elapsed() + logTimeout
 	for _, j := range jobs {
 		if j.Failed == 0 {
 			continue
 		}
-		found, err := j.failures(ctx, box, func() bool { return p.since() < until })
+		found, err := j.failures(ctx, box, func() bool { return p.elapsed() < until })
 		for _, e := range found {
 			fmt.Fprintf(table, "%s%s\t%s\t%s\t%v: %s\n", head, j.ID, printable(e.ResourceID), cmp.Or(printable(j.urls[e.ResourceID]), "-"),
 				e.Fields["code"], printable(fmt.Sprint(e.Fields["message"])))
@@ -45,9 +45,9 @@ func tellFailures(ctx context.Context, p process, box *client.FetchBox, jobs []*
 // failures reads from the log of a settled job why downloads failed: what the last entry of a resource says, as a replay
 // may have brought another end. A job may be seen to be settled before its log is, which is looked at again while wait
 // says so.
-func (j *fetched) failures(ctx context.Context, box *client.FetchBox, wait func() bool) ([]client.FetchBoxLogEntry, error) {
+func (j *fetchedJob) failures(ctx context.Context, box *client.FetchBox, wait func() bool) ([]client.FetchBoxLogEntry, error) {
 	last := map[string]client.FetchBoxLogEntry{}
-	for log := (client.FetchBoxLog{}); ; {
+	for log := (client.FetchBoxLogOptions{}); ; {
 		for e, err := range box.Logs(ctx, j.ID, log) {
 			if err != nil {
 				return nil, err
@@ -59,7 +59,7 @@ func (j *fetched) failures(ctx context.Context, box *client.FetchBox, wait func(
 			return found, nil
 		}
 		select {
-		case <-time.After(fetchLook):
+		case <-time.After(fetchPollInterval):
 		case <-ctx.Done():
 		}
 	}

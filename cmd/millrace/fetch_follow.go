@@ -14,18 +14,18 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// fetchLook is how often jobs are looked at while they are followed.
-const fetchLook = 250 * time.Millisecond
+// fetchPollInterval is how often jobs are looked at while they are followed.
+const fetchPollInterval = 250 * time.Millisecond
 
 // follow looks at the jobs until all are settled. It goes on while the server is away.
-func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetched) error {
-	shown := p.fetchProgress(jobs)
+func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetchedJob) error {
+	shown := p.newFetchReporter(jobs)
 	defer shown.end()
-	tick := time.NewTicker(fetchLook)
+	tick := time.NewTicker(fetchPollInterval)
 	defer tick.Stop()
 	away := false
 	for {
-		open, err := look(ctx, box, jobs)
+		open, err := refreshJobs(ctx, box, jobs)
 		switch lost := errors.Is(err, client.ErrRetryable); {
 		case ctx.Err() != nil:
 			return errInterrupted
@@ -34,7 +34,7 @@ func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetche
 		case err != nil && !lost:
 			return remoteError(ctx, err)
 		case lost && !away:
-			shown.say("the server is away: %v", err)
+			shown.printf("the server is away: %v", err)
 			away = true
 		case err == nil:
 			away = false
@@ -52,15 +52,15 @@ func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetche
 }
 
 // look reads the jobs that are open and counts those that still are.
-func look(ctx context.Context, box *client.FetchBox, jobs []*fetched) (open int, err error) {
+func refreshJobs(ctx context.Context, box *client.FetchBox, jobs []*fetchedJob) (open int, err error) {
 	for _, j := range jobs {
-		if j.Status.Settled() {
+		if j.Status.Final() {
 			continue
 		}
 		if j.FetchBoxJob, err = readFetched(ctx, box, j); err != nil {
 			return 0, err
 		}
-		if !j.Status.Settled() {
+		if !j.Status.Final() {
 			open++
 		}
 	}
@@ -68,7 +68,7 @@ func look(ctx context.Context, box *client.FetchBox, jobs []*fetched) (open int,
 }
 
 // readFetched leaves a job as it was where it cannot be read.
-func readFetched(ctx context.Context, box *client.FetchBox, j *fetched) (client.FetchBoxJob, error) {
+func readFetched(ctx context.Context, box *client.FetchBox, j *fetchedJob) (client.FetchBoxJob, error) {
 	now, err := box.Job(ctx, j.ID)
 	if err != nil {
 		return j.FetchBoxJob, fmt.Errorf("job %s: %w", j.ID, err)
@@ -77,47 +77,47 @@ func readFetched(ctx context.Context, box *client.FetchBox, j *fetched) (client.
 }
 
 // fetchProgress tells how far jobs are: a bar for each on a terminal, plain lines elsewhere.
-type fetchProgress interface {
-	show(jobs []*fetched)
-	say(format string, args ...any)
+type fetchReporter interface {
+	show(jobs []*fetchedJob)
+	printf(format string, args ...any)
 	end()
 }
 
-func (p process) fetchProgress(jobs []*fetched) fetchProgress {
-	if f, ok := p.stderr.(*os.File); ok && onTerminal(p.stderr) {
+func (p process) newFetchReporter(jobs []*fetchedJob) fetchReporter {
+	if f, ok := p.stderr.(*os.File); ok && isTerminal(p.stderr) {
 		return &fetchBars{out: p.stderr, size: func() (int, int, error) { return term.GetSize(int(f.Fd())) }}
 	}
-	return &fetchLines{all: p.progress("fetch", 0), told: map[string]bool{}}
+	return &fetchLines{all: p.newProgress("fetch", 0), reported: map[string]bool{}}
 }
 
 // fetchLines writes a line for each job that ends, and now and then one for all.
 type fetchLines struct {
 	all  *progress
-	told map[string]bool
+	reported map[string]bool
 }
 
-func (l *fetchLines) show(jobs []*fetched) {
+func (l *fetchLines) show(jobs []*fetchedJob) {
 	done, lost, total := 0, 0, 0
 	for _, j := range jobs {
 		done, lost, total = done+j.Completed, lost+j.Failed, total+j.Total
-		if j.Status.Settled() && !l.told[j.ID] {
-			l.told[j.ID] = true
-			l.all.say("%s: %s, %s", j.title(), j.Status, j.progress())
+		if j.Status.Final() && !l.reported[j.ID] {
+			l.reported[j.ID] = true
+			l.all.printf("%s: %s, %s", j.title(), j.Status, j.progress())
 		}
 	}
-	l.all.at(int64(done+lost), int64(total),
+	l.all.setTotal(int64(done+lost), int64(total),
 		fmt.Sprintf("%d of %d done, %d failed", done, total, lost))
 }
 
-func (l *fetchLines) say(format string, args ...any) {
-	l.all.say(format, args...)
+func (l *fetchLines) printf(format string, args ...any) {
+	l.all.printf(format, args...)
 	l.all.add(0, fmt.Sprintf(format, args...)) // until there is other news
 }
 
 func (l *fetchLines) end() { l.all.end() }
 
-// progress says how far a job is.
-func (j *fetched) progress() string {
+// newProgress says how far a job is.
+func (j *fetchedJob) progress() string {
 	text := fmt.Sprintf("%d of %d", j.Completed, j.Total)
 	if j.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", j.Failed)
@@ -134,12 +134,12 @@ type fetchBars struct {
 
 const barWidth = 24
 
-func (b *fetchBars) show(jobs []*fetched) {
+func (b *fetchBars) show(jobs []*fetchedJob) {
 	columns, lines, err := b.size()
 	if err != nil {
 		columns, lines = 80, 24
 	}
-	b.paint(fetchScreen(jobs, columns, lines))
+	b.paint(renderBars(jobs, columns, lines))
 }
 
 // paint draws lines where the last ones stand.
@@ -155,27 +155,27 @@ func (b *fetchBars) paint(lines []string) {
 	_, _ = io.WriteString(b.out, text.String())
 }
 
-func (b *fetchBars) say(format string, args ...any) {
+func (b *fetchBars) printf(format string, args ...any) {
 	b.paint([]string{fmt.Sprintf(format, args...)})
 	b.drawn = 0 // it stays
 }
 
 func (b *fetchBars) end() { b.paint(nil) }
 
-// fetchScreen is a line for each job, of those that are open first if there are more than fit.
-func fetchScreen(jobs []*fetched, columns, lines int) []string {
-	most := max(lines-2, 1)
+// renderBars is a line for each job, of those that are open first if there are more than fit.
+func renderBars(jobs []*fetchedJob, columns, lines int) []string {
+	maxLines := max(lines-2, 1)
 	shown := jobs
-	if len(jobs) > most {
+	if len(jobs) > maxLines {
 		shown = nil
-		for _, settled := range []bool{false, true} {
+		for _, final := range []bool{false, true} {
 			for _, j := range jobs {
-				if j.Status.Settled() == settled {
+				if j.Status.Final() == final {
 					shown = append(shown, j)
 				}
 			}
 		}
-		shown = shown[:most]
+		shown = shown[:maxLines]
 	}
 	widest := 0
 	for _, j := range shown {
@@ -184,7 +184,7 @@ func fetchScreen(jobs []*fetched, columns, lines int) []string {
 	widest = min(widest, max(columns-barWidth-40, 12))
 	var text []string
 	for _, j := range shown {
-		text = append(text, cutTo(fmt.Sprintf("%-*s %s %s, %s", widest, cutTo(j.title(), widest), j.bar(), j.Status, j.progress()), columns-1))
+		text = append(text, truncate(fmt.Sprintf("%-*s %s %s, %s", widest, truncate(j.title(), widest), j.bar(), j.Status, j.progress()), columns-1))
 	}
 	if more := len(jobs) - len(shown); more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))
@@ -193,15 +193,15 @@ func fetchScreen(jobs []*fetched, columns, lines int) []string {
 }
 
 // bar draws what succeeded, what failed and what is open.
-func (j *fetched) bar() string {
+func (j *fetchedJob) bar() string {
 	total := max(j.Total, 1)
 	done := barWidth * j.Completed / total
 	lost := barWidth*(j.Completed+j.Failed)/total - done
 	return "[" + strings.Repeat("█", done) + strings.Repeat("x", lost) + strings.Repeat("·", barWidth-done-lost) + "]"
 }
 
-// cutTo shortens a text to n characters at most.
-func cutTo(text string, n int) string {
+// truncate shortens a text to n characters at most.
+func truncate(text string, n int) string {
 	if name := []rune(text); len(name) > n && n > 0 {
 		return string(name[:n-1]) + "…"
 	}

@@ -42,10 +42,10 @@ func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 
 func TestFetchScreen(t *testing.T) {
 	t.Parallel()
-	made := func(title string, status client.FetchBoxStatus, done, failed, total int) *fetched {
-		return &fetched{Manifest: title, FetchBoxJob: client.FetchBoxJob{Status: status, Completed: done, Failed: failed, Total: total}}
+	made := func(title string, status client.FetchBoxStatus, done, failed, total int) *fetchedJob {
+		return &fetchedJob{Manifest: title, FetchBoxJob: client.FetchBoxJob{Status: status, Completed: done, Failed: failed, Total: total}}
 	}
-	jobs := []*fetched{made("a.json", client.FetchCompleted, 4, 0, 4), made("b.json", client.FetchInProgress, 1, 1, 4), made("c", client.FetchQueued, 0, 0, 0)}
+	jobs := []*fetchedJob{made("a.json", client.FetchCompleted, 4, 0, 4), made("b.json", client.FetchInProgress, 1, 1, 4), made("c", client.FetchQueued, 0, 0, 0)}
 	for _, c := range []struct {
 		columns, lines int
 		want           []string
@@ -60,7 +60,7 @@ func TestFetchScreen(t *testing.T) {
 			"and 1 more"}},
 		{20, 3, []string{"b.json [██████xxxx…", "and 2 more"}},
 	} {
-		if got := fetchScreen(jobs, c.columns, c.lines); !slices.Equal(got, c.want) {
+		if got := renderBars(jobs, c.columns, c.lines); !slices.Equal(got, c.want) {
 			t.Errorf("%d×%d: got\n%s\nwant\n%s", c.columns, c.lines, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		}
 	}
@@ -71,11 +71,11 @@ func TestFetchBars(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	b := &fetchBars{out: &out, size: func() (int, int, error) { return 0, 0, fmt.Errorf("no terminal") }}
-	jobs := []*fetched{{Manifest: "a", FetchBoxJob: client.FetchBoxJob{Status: client.FetchQueued, Total: 1}}}
-	first := fetchScreen(jobs, 80, 24)[0] + "\n"
+	jobs := []*fetchedJob{{Manifest: "a", FetchBoxJob: client.FetchBoxJob{Status: client.FetchQueued, Total: 1}}}
+	first := renderBars(jobs, 80, 24)[0] + "\n"
 	b.show(jobs)
 	b.show(jobs)
-	b.say("away")
+	b.printf("away")
 	b.show(jobs)
 	b.end()
 	const over = "\x1b[1A\r\x1b[J"
@@ -104,7 +104,7 @@ func TestReadMoment(t *testing.T) {
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]string{"": "0001-01-01T00:00:00Z", "36h": "2026-03-01T00:00:00Z", "2026-03-01": "2026-03-01T00:00:00Z",
 		"2026-03-01T10:00:00+02:00": "2026-03-01T08:00:00Z", "yesterday": "error", "-": "error"} {
-		at, err := readMoment(now, "--since", text)
+		at, err := parseTimeOrAge(now, "--since", text)
 		got := at.UTC().Format(time.RFC3339Nano)
 		if err != nil {
 			got = "error"

@@ -11,25 +11,25 @@ import (
 	"testing"
 )
 
-// fetchKilled is a server of FetchBox that is killed and started again on the same directory.
-type fetchKilled struct {
-	*launched
+// killedFetchBox is a server of FetchBox that is killed and started again on the same directory.
+type killedFetchBox struct {
+	*launchedServer
 	dir string
 }
 
-func (k *fetchKilled) start(t *testing.T, args ...string) {
+func (k *killedFetchBox) start(t *testing.T, args ...string) {
 	t.Helper()
-	k.launched = launchFetchBox(t, k.dir, args...)
+	k.launchedServer = launchFetchBox(t, k.dir, args...)
 }
 
-func (k *fetchKilled) bucket() string { return filepath.Join(k.dir, "objects", "millrace") }
+func (k *killedFetchBox) bucket() string { return filepath.Join(k.dir, "objects", "millrace") }
 
 // TestFetchBoxKilledAfterAccepting kills the server the moment it has accepted a manifest, twenty times.
 func TestFetchBoxKilledAfterAccepting(t *testing.T) {
 	t.Parallel()
 	const kills, n = 20, 8
 	site := newOrigin(t, nil)
-	k := &fetchKilled{dir: filepath.Join(t.TempDir(), "data")}
+	k := &killedFetchBox{dir: filepath.Join(t.TempDir(), "data")}
 	jobs := map[string]string{} // id to the name of its manifest
 	last := ""
 	for kill := range kills {
@@ -57,14 +57,14 @@ func TestFetchBoxKilledAfterAccepting(t *testing.T) {
 	})
 	t.Run("FB-046 the keys are known", func(t *testing.T) {
 		for id, name := range jobs {
-			if again := mustPost(t, k.url, name, site.resources("another", 1)); again != id {
-				t.Errorf("%s gave %s, then %s", name, id, again)
+			if repeated := mustPost(t, k.url, name, site.resources("another", 1)); repeated != id {
+				t.Errorf("%s gave %s, then %s", name, id, repeated)
 			}
 		}
 	})
 	t.Run("FB-059 logs are whole, and each resource is stored once", func(t *testing.T) {
 		for id := range jobs {
-			until(t.Fatalf, "the log of "+id, func() bool {
+			pollUntil(t.Fatalf, "the log of "+id, func() bool {
 				lines := logOf(t, k.url, id)
 				return len(lines) > 0 && strings.HasPrefix(lines[len(lines)-1].Message, "the job is completed")
 			})
@@ -89,8 +89,8 @@ func TestFetchBoxKilledAfterAccepting(t *testing.T) {
 	}
 }
 
-// halves are the bodies that are being written; attributes that objects share lie beside them.
-func (k *fetchKilled) halves(t *testing.T) []string {
+// partialBodies are the bodies that are being written; attributes that objects share lie beside them.
+func (k *killedFetchBox) partialBodies(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(k.dir, "objects", ".temp", "*"))
 	if err != nil {
@@ -118,16 +118,16 @@ func TestFetchBoxKilledInMidDownload(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, text)
 	})
-	k := &fetchKilled{dir: filepath.Join(t.TempDir(), "data")}
+	k := &killedFetchBox{dir: filepath.Join(t.TempDir(), "data")}
 	k.start(t)
 	id := mustPost(t, k.url, "", site.resources("big", n))
 	for range n {
 		<-half
 	}
 	begun := func() bool { // some of it is on the disk, but not where it will be
-		return len(k.halves(t)) == n
+		return len(k.partialBodies(t)) == n
 	}
-	until(t.Fatalf, "halves on the disk", begun)
+	pollUntil(t.Fatalf, "halves on the disk", begun)
 	k.kill()
 	t.Run("FB-087 nothing torn is left", func(t *testing.T) {
 		if files := filesBelow(t, "resources", k.bucket()); len(files) != 0 {
@@ -147,7 +147,7 @@ func TestFetchBoxKilledInMidDownload(t *testing.T) {
 				t.Errorf("r%d was asked for %d times", i, asked)
 			}
 		}
-		if left := k.halves(t); len(left) != 0 {
+		if left := k.partialBodies(t); len(left) != 0 {
 			t.Errorf("halves are left: %v", left)
 		}
 	})

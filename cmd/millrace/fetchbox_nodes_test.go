@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// fetchShared is what two nodes of FetchBox have in common: a database, a NATS server and an S3 server.
-type fetchShared struct {
+// sharedFetchBox is what two nodes of FetchBox have in common: a database, a NATS server and an S3 server.
+type sharedFetchBox struct {
 	nats  *outside.NATSServer
 	s3    *outside.S3Server
 	args  []string
@@ -23,20 +23,20 @@ type fetchShared struct {
 	nodes int
 }
 
-func newFetchShared(t *testing.T) *fetchShared {
+func newFetchShared(t *testing.T) *sharedFetchBox {
 	t.Helper()
-	s := &fetchShared{nats: outside.NATS(t, ""), s3: outside.S3(t, "millrace"), dir: t.TempDir()}
+	s := &sharedFetchBox{nats: outside.NewNATS(t, ""), s3: outside.NewS3(t, "millrace"), dir: t.TempDir()}
 	s.args = []string{"--set", "store=" + pgtest.URL(t), "--set", "stream.url=" + s.nats.URL, "--set", "objects.url=" + s.s3.Setting()}
 	return s
 }
 
-func (s *fetchShared) node(t *testing.T, args ...string) *launched {
+func (s *sharedFetchBox) node(t *testing.T, args ...string) *launchedServer {
 	t.Helper()
 	s.nodes++
 	return launchFetchBox(t, filepath.Join(s.dir, fmt.Sprint("node", s.nodes)), append(s.args, args...)...)
 }
 
-func (s *fetchShared) objects(t *testing.T, prefix string) map[string]string {
+func (s *sharedFetchBox) objects(t *testing.T, prefix string) map[string]string {
 	t.Helper()
 	return filesBelow(t, prefix, filepath.Join(s.s3.Root, "millrace"))
 }
@@ -88,7 +88,7 @@ func TestFetchBoxCrowd(t *testing.T) {
 		awaitFetched(t, other.url, id, n)
 	}
 	t.Run("FB-074 never more at the origin", func(t *testing.T) {
-		if most := site.most.Load(); most > limit || most < 2 {
+		if most := site.peak.Load(); most > limit || most < 2 {
 			t.Errorf("the origin saw %d at a time, want up to %d", most, limit)
 		}
 	})
@@ -119,13 +119,13 @@ func TestFetchBoxOutages(t *testing.T) {
 			if status, id := postManifest(t, node.url, during, site.resources(during, n)); status != http.StatusInternalServerError || id != "" {
 				t.Errorf("got status %d and job %q, want 500", status, id)
 			}
-			if again := mustPost(t, node.url, before, site.resources(before, n)); again != running {
-				t.Errorf("got job %s for the key of %s", again, running)
+			if repeated := mustPost(t, node.url, before, site.resources(before, n)); repeated != running {
+				t.Errorf("got job %s for the key of %s", repeated, running)
 			}
 		})
 		outage.restart()
 		t.Run("FB-049 "+outage.name+" are back and the key is free", func(t *testing.T) {
-			until(t.Fatalf, "the manifest to be accepted", func() bool {
+			pollUntil(t.Fatalf, "the manifest to be accepted", func() bool {
 				status, id := postManifest(t, node.url, during, site.resources(during, n))
 				if status != http.StatusAccepted {
 					return false

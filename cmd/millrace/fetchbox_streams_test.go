@@ -45,11 +45,11 @@ func TestFetchBoxStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, want := range map[string]time.Duration{"JOBS_LOGS": c.logs, "JOBS_DLQ": c.dead} {
-				is, err := js.Stream(t.Context(), name)
+				found, err := js.Stream(t.Context(), name)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := is.CachedInfo().Config.MaxAge; got != want {
+				if got := found.CachedInfo().Config.MaxAge; got != want {
 					t.Errorf("%s keeps messages for %s, want %s", name, got, want)
 				}
 			}

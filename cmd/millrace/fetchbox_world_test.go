@@ -18,10 +18,10 @@ import (
 // origin is where resources come from. It knows what it was asked for, and by how many at a time.
 type origin struct {
 	*httptest.Server
-	now, most atomic.Int64
+	now, peak atomic.Int64
 
 	mu    sync.Mutex
-	asked map[string]int // times, by path
+	requests map[string]int // times, by path
 }
 
 // newOrigin starts an origin that answers as answer does, or with what bodyOf says.
@@ -30,14 +30,14 @@ func newOrigin(t *testing.T, answer http.HandlerFunc) *origin {
 	if answer == nil {
 		answer = func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, bodyOf(r.URL.Path)) }
 	}
-	o := &origin{asked: map[string]int{}}
+	o := &origin{requests: map[string]int{}}
 	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := o.now.Add(1)
 		defer o.now.Add(-1)
-		for most := o.most.Load(); n > most && !o.most.CompareAndSwap(most, n); most = o.most.Load() {
+		for most := o.peak.Load(); n > most && !o.peak.CompareAndSwap(most, n); most = o.peak.Load() {
 		}
 		o.mu.Lock()
-		o.asked[r.URL.Path]++
+		o.requests[r.URL.Path]++
 		o.mu.Unlock()
 		answer(w, r)
 	}))
@@ -49,7 +49,7 @@ func newOrigin(t *testing.T, answer http.HandlerFunc) *origin {
 func (o *origin) times(path string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.asked[path]
+	return o.requests[path]
 }
 
 func bodyOf(path string) string { return "the resource at " + path }
@@ -64,7 +64,7 @@ func (o *origin) resources(name string, n int) string {
 }
 
 // launchFetchBox starts a server of FetchBox on a directory. Workers that die are missed soon.
-func launchFetchBox(t *testing.T, dir string, args ...string) *launched {
+func launchFetchBox(t *testing.T, dir string, args ...string) *launchedServer {
 	t.Helper()
 	return launchIn(t, dir, append([]string{"--set", "contracts=fetchbox", "--set", "log.level=warn",
 		"--set", "fetchbox.lease=1s", "--set", "fetchbox.backoff_base=10ms"}, args...)...)
@@ -81,7 +81,7 @@ type fetchJob struct {
 }
 
 // fetchClient speaks to FetchBox. Connections are not kept: servers come and go.
-var fetchClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTime}
+var fetchClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 
 // postManifest submits a manifest, under a key if it is not empty. Status 0 is a request that was cut off.
 func postManifest(t *testing.T, url, key, body string) (status int, jobID string) {
@@ -133,7 +133,7 @@ func fetchGet(url string, into any) bool {
 func awaitFetched(t *testing.T, url, id string, n int) {
 	t.Helper()
 	var j fetchJob
-	until(t.Fatalf, "the end of job "+id, func() bool {
+	pollUntil(t.Fatalf, "the end of job "+id, func() bool {
 		got := fetchJob{}
 		if !fetchGet(url+"/operators/jobs/"+id, &got) {
 			return false

@@ -12,13 +12,13 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// succeed ends the terms of the process that ran on the data directory before: it is over,
+// endFormerTerms ends the terms of the process that ran on the data directory before: it is over,
 // as it would hold the lock otherwise. The file beside the lock holds its name. Where that
 // cannot be found out, the terms end by themselves within seconds.
-func (k *parts) succeed(ctx context.Context) {
+func (k *deps) endFormerTerms(ctx context.Context) {
 	err := k.lockDirectory()
 	if err == nil {
-		err = k.succeedFormer(ctx, filepath.Join(k.settings.DataDir, "node"))
+		err = k.endFormerTerm(ctx, filepath.Join(k.settings.DataDir, "node"))
 	}
 	isNews := ctx.Err() == nil && !job.IsKind(err, job.Conflict)
 	if err != nil && isNews { // else another process runs on it as well
@@ -27,7 +27,7 @@ func (k *parts) succeed(ctx context.Context) {
 	}
 }
 
-func (k *parts) lockDirectory() (err error) {
+func (k *deps) lockDirectory() (err error) {
 	if err := os.MkdirAll(k.settings.DataDir, 0o700); err != nil {
 		return err
 	}
@@ -35,13 +35,13 @@ func (k *parts) lockDirectory() (err error) {
 	return err
 }
 
-func (k *parts) succeedFormer(ctx context.Context, path string) error {
+func (k *deps) endFormerTerm(ctx context.Context, path string) error {
 	former, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if name := strings.TrimSpace(string(former)); name != "" {
-		if err := k.engine.Succeed(ctx, name); err != nil {
+		if err := k.engine.EndTerms(ctx, name); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ func TestKilledInItsTerm(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "data")
-		killedInItsTerm(t, binary, dir, func() *sql.DB {
+		killDuringTerm(t, binary, dir, func() *sql.DB {
 			db, err := sql.Open("sqlite", filepath.Join(dir, "millrace.db"))
 			if err != nil {
 				t.Fatal(err)
@@ -35,18 +35,18 @@ func TestKilledInItsTerm(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		url := pgtest.URL(t)
-		killedInItsTerm(t, binary, filepath.Join(t.TempDir(), "data"), func() *sql.DB { return pgtest.DB(t, url) },
+		killDuringTerm(t, binary, filepath.Join(t.TempDir(), "data"), func() *sql.DB { return pgtest.DB(t, url) },
 			"--set", "store="+url)
 	})
 }
 
-func killedInItsTerm(t *testing.T, binary, dir string, database func() *sql.DB, args ...string) {
+func killDuringTerm(t *testing.T, binary, dir string, database func() *sql.DB, args ...string) {
 	var told sync.Map
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		told.Store(r.URL.Path, true)
 	}))
 	t.Cleanup(receiver.Close)
-	start := func() *launched {
+	start := func() *launchedServer {
 		return launchProgram(t, binary, dir, append([]string{"--set", "contracts=forgerun,images",
 			"--set", "forgerun.duration_scale=0.001", "--set", "log.level=warn"}, args...)...)
 	}
@@ -54,15 +54,15 @@ func killedInItsTerm(t *testing.T, binary, dir string, database func() *sql.DB, 
 	if err := jpeg.Encode(&picture, image.NewRGBA(image.Rect(0, 0, 90, 60)), nil); err != nil {
 		t.Fatal(err)
 	}
-	work := func(s *launched, path string) {
+	work := func(s *launchedServer, path string) {
 		t.Helper()
-		submitTold(t, s.url, receiver.URL+path)
-		until(t.Fatalf, "the webhook", func() bool { _, is := told.Load(path); return is })
+		submitWithReceiver(t, s.url, receiver.URL+path)
+		pollUntil(t.Fatalf, "the webhook", func() bool { _, is := told.Load(path); return is })
 		var made struct {
 			JobID string `json:"job_id"`
 		}
 		imageCall(t, s.url, "POST", "/images/v1/files?sizes=50", picture.Bytes(), 202, &made)
-		until(t.Fatalf, "the picture", func() bool {
+		pollUntil(t.Fatalf, "the picture", func() bool {
 			var j struct{ Status string }
 			imageCall(t, s.url, "GET", "/images/v1/jobs/"+made.JobID, nil, 200, &j)
 			return j.Status == "completed"
@@ -76,18 +76,18 @@ func killedInItsTerm(t *testing.T, binary, dir string, database func() *sql.DB, 
 		t.Fatal(err)
 	}
 	db.Close()
-	again := start()
-	work(again, "/again")
-	if err := again.terminate(); err != nil {
+	repeated := start()
+	work(repeated, "/again")
+	if err := repeated.terminate(); err != nil {
 		t.Error(err)
 	}
-	if said := again.stderr.String(); said != "" {
-		t.Errorf("the server said %s", said)
+	if output := repeated.stderr.String(); output != "" {
+		t.Errorf("the server said %s", output)
 	}
 }
 
-// submitTold submits a job of a new client whose changes a receiver is told.
-func submitTold(t *testing.T, at, receiver string) {
+// submitWithReceiver submits a job of a new client whose changes a receiver is told.
+func submitWithReceiver(t *testing.T, at, receiver string) {
 	t.Helper()
 	if _, err := forgeClient(t, at).Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute,
 		Kind: client.ForgeSuccessFast, Callback: receiver}); err != nil {

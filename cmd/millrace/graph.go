@@ -108,7 +108,7 @@ func (f *graphFlags) submit(p process, name string) error {
 	}
 	ids, err := c.TaskFlow().Submit(ctx, g)
 	if err != nil {
-		return cycleTold(remoteError(ctx, err))
+		return explainCycle(remoteError(ctx, err))
 	}
 	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	for _, ref := range g.Refs() {
@@ -135,8 +135,8 @@ func (f *graphFlags) submit(p process, name string) error {
 	return worst
 }
 
-// cycleTold adds the refs or ids along a cycle to what is said.
-func cycleTold(err error) error {
+// explainCycle adds the refs or ids along a cycle to what is said.
+func explainCycle(err error) error {
 	var fail *client.Error
 	if !errors.As(err, &fail) || len(fail.Cycle) == 0 {
 		return err
@@ -145,7 +145,7 @@ func cycleTold(err error) error {
 	for _, ref := range fail.Cycle {
 		path += printable(ref) + " → "
 	}
-	return withCode(codeOf(err), fmt.Errorf("%w: %s%s", err, path, printable(fail.Cycle[0])))
+	return withCode(exitCode(err), fmt.Errorf("%w: %s%s", err, path, printable(fail.Cycle[0])))
 }
 
 // graphJob is a job as a user writes it.
@@ -173,7 +173,7 @@ func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&file); err != nil {
-		return nil, notGraph(err)
+		return nil, graphSyntaxError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) { // another graph would be left out
 		return nil, errors.New("not a graph: there is more behind the object")
@@ -201,8 +201,8 @@ func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 	return g, nil
 }
 
-// notGraph says in the words of the file what could not be read.
-func notGraph(err error) error {
+// graphSyntaxError says in the words of the file what could not be read.
+func graphSyntaxError(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("not a graph: %s is of type %s", cmp.Or(wrong.Field, "the whole"), wrong.Value)
@@ -213,13 +213,13 @@ func notGraph(err error) error {
 // spec is the job but for its dependencies.
 func (j *graphJob) spec() (client.TaskFlowSpec, error) {
 	spec := client.TaskFlowSpec{Name: cmp.Or(j.Name, j.Ref), Queue: j.Queue, Payload: j.Payload}
-	var base, most int
+	var baseDelay, maxDelay int
 	for _, m := range []struct {
 		name string
 		raw  json.RawMessage
 		to   *int
 	}{{"priority", j.Priority, &spec.Priority}, {"retry_policy.max_attempts", j.Retry.MaxAttempts, &spec.Retry.MaxAttempts},
-		{"retry_policy.base_delay_seconds", j.Retry.BaseDelay, &base}, {"retry_policy.max_delay_seconds", j.Retry.MaxDelay, &most}} {
+		{"retry_policy.base_delay_seconds", j.Retry.BaseDelay, &baseDelay}, {"retry_policy.max_delay_seconds", j.Retry.MaxDelay, &maxDelay}} {
 		if m.raw == nil {
 			continue
 		}
@@ -230,7 +230,7 @@ func (j *graphJob) spec() (client.TaskFlowSpec, error) {
 		*m.to = int(n)
 	}
 	spec.Retry.Strategy = j.Retry.Strategy
-	spec.Retry.BaseDelay, spec.Retry.MaxDelay = time.Duration(base)*time.Second, time.Duration(most)*time.Second
+	spec.Retry.BaseDelay, spec.Retry.MaxDelay = time.Duration(baseDelay)*time.Second, time.Duration(maxDelay)*time.Second
 	return spec, nil
 }
 
@@ -255,17 +255,17 @@ func (f *graphFlags) show(ctx context.Context, p process, tf *client.TaskFlow, i
 
 // How often a graph is looked at while it is waited for: soon at first, then ever more seldom.
 const (
-	graphLookFirst  = 50 * time.Millisecond
-	graphLookSeldom = 2 * time.Second
+	graphMinPoll  = 50 * time.Millisecond
+	graphMaxPoll = 2 * time.Second
 )
 
 // waitGraph looks at the graph around a job until all of it is over, and tells how far it is.
 // It goes on while the server is away.
 func waitGraph(ctx context.Context, p process, tf *client.TaskFlow,
 	id string) (client.TaskFlowGraph, error) {
-	shown := p.progress("graph", 0)
+	shown := p.newProgress("graph", 0)
 	defer shown.end()
-	for pause := graphLookFirst; ; pause = min(pause*3/2, graphLookSeldom) {
+	for pause := graphMinPoll; ; pause = min(pause*3/2, graphMaxPoll) {
 		graph, err := tf.Graph(ctx, id)
 		switch {
 		case errors.Is(err, client.ErrRetryable):
@@ -274,7 +274,7 @@ func waitGraph(ctx context.Context, p process, tf *client.TaskFlow,
 			return graph, err
 		default:
 			over, note := graphNote(graph)
-			shown.at(over, int64(len(graph.Nodes)), note)
+			shown.setTotal(over, int64(len(graph.Nodes)), note)
 		}
 		select {
 		case <-time.After(pause):
@@ -293,7 +293,7 @@ func graphNote(g client.TaskFlowGraph) (over int64, note string) {
 			over++
 		}
 	}
-	note = fmt.Sprintf("%d of %s over", over, counted(int64(len(g.Nodes)), "job"))
+	note = fmt.Sprintf("%d of %s over", over, pluralize(int64(len(g.Nodes)), "job"))
 	for _, status := range []client.TaskFlowStatus{client.TaskFailed, client.TaskBlocked,
 		client.TaskRunning, client.TaskReady, client.TaskPending} {
 		if n := counts[status]; n > 0 {
@@ -316,7 +316,7 @@ func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow, i
 		return graph, remoteError(ctx, err)
 	}
 	if _, err := io.WriteString(p.stdout, drawGraph(graph, id, f.ascii)); err != nil {
-		return graph, failed("%w", err)
+		return graph, failedError("%w", err)
 	}
 	if graph.Truncated {
 		fmt.Fprintln(p.stderr, "the graph is larger; this is the part next to the job")
@@ -328,7 +328,7 @@ func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow, i
 		}
 	}
 	if f.wait && bad > 0 {
-		return graph, failed("%d of %d jobs did not complete", bad, len(graph.Nodes))
+		return graph, failedError("%d of %d jobs did not complete", bad, len(graph.Nodes))
 	}
 	return graph, nil
 }

@@ -25,7 +25,7 @@ var toASCII = strings.NewReplacer("│", "|", "─", "-", "├", "+", "┤", "+"
 
 // drawGraph draws a graph; the job with the id is pointed at.
 func drawGraph(g client.TaskFlowGraph, id string, ascii bool) string {
-	nodes, next := arrange(g)
+	nodes, next := orderNodes(g)
 	rows := make([]graphRow, 0, 2*len(nodes))
 	var l lanes
 	for i, node := range nodes {
@@ -86,9 +86,9 @@ func printable(text string) string {
 	return text
 }
 
-// arrange puts the nodes in an order in which dependencies come first and gives for each the places of its dependents.
+// orderNodes puts the nodes in an order in which dependencies come first and gives for each the places of its dependents.
 // Edges that lead out of a truncated graph are left out; what a cycle would hold comes last.
-func arrange(g client.TaskFlowGraph) (ordered []client.TaskFlowNode, next [][]int) {
+func orderNodes(g client.TaskFlowGraph) (ordered []client.TaskFlowNode, next [][]int) {
 	all := slices.Clone(g.Nodes)
 	slices.SortStableFunc(all, func(a, b client.TaskFlowNode) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
@@ -100,22 +100,22 @@ func arrange(g client.TaskFlowGraph) (ordered []client.TaskFlowNode, next [][]in
 	open, out := make([]int, len(all)), make([][]int, len(all))
 	for _, e := range g.Edges {
 		from, known := index[e.From]
-		to, alsoKnown := index[e.To]
-		if known && alsoKnown && !slices.Contains(out[from], to) {
+		to, toKnown := index[e.To]
+		if known && toKnown && !slices.Contains(out[from], to) {
 			out[from] = append(out[from], to)
 			open[to]++
 		}
 	}
-	order, place := topological(open, out), make([]int, len(all))
+	order, position := topologicalOrder(open, out), make([]int, len(all))
 	for at, i := range order {
-		place[i] = at
+		position[i] = at
 	}
 	next = make([][]int, len(order))
 	for at, i := range order {
 		ordered = append(ordered, all[i])
 		for _, to := range out[i] {
-			if place[to] > at {
-				next[at] = append(next[at], place[to])
+			if position[to] > at {
+				next[at] = append(next[at], position[to])
 			}
 		}
 		slices.Sort(next[at])
@@ -123,8 +123,8 @@ func arrange(g client.TaskFlowGraph) (ordered []client.TaskFlowNode, next [][]in
 	return ordered, next
 }
 
-// topological goes deep first, which keeps lanes short.
-func topological(open []int, out [][]int) (order []int) {
+// topologicalOrder goes deep first, which keeps lanes short.
+func topologicalOrder(open []int, out [][]int) (order []int) {
 	var stack []int
 	for i := len(open) - 1; i >= 0; i-- {
 		if open[i] == 0 {
@@ -155,7 +155,7 @@ func topological(open []int, out [][]int) (order []int) {
 	return order
 }
 
-// lanes are what runs down beside the jobs: at each place the job it leads to, or none.
+// laneClients are what runs down beside the jobs: at each place the job it leads to, or none.
 type lanes struct {
 	to []int // place of the job plus 1; 0 is free
 	at int   // where the job passed last stands
@@ -223,7 +223,7 @@ func (l *lanes) connect(dependents []int) string {
 	}
 	var b strings.Builder
 	for i, to := range l.to {
-		ends := arms{left: i > first && i <= last, right: i >= first && i < last}
+		ends := lineDirections{left: i > first && i <= last, right: i >= first && i < last}
 		switch {
 		case i == l.at:
 			ends.up, ends.down = true, straight
@@ -232,7 +232,7 @@ func (l *lanes) connect(dependents []int) string {
 		case opened[i]:
 			ends.down = true
 		case to != 0: // passes behind
-			ends = arms{up: true, down: true}
+			ends = lineDirections{up: true, down: true}
 		}
 		b.WriteString(ends.draw())
 		if i >= first && i < last {
@@ -244,10 +244,10 @@ func (l *lanes) connect(dependents []int) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// arms are the directions in which a character leads.
-type arms struct{ up, down, left, right bool }
+// lineDirections are the directions in which a character leads.
+type lineDirections struct{ up, down, left, right bool }
 
-var armsDrawn = map[arms]string{
+var lineChars = map[lineDirections]string{
 	{}:                                              " ",
 	{up: true, down: true}:                          "│",
 	{left: true, right: true}:                       "─",
@@ -262,4 +262,4 @@ var armsDrawn = map[arms]string{
 	{up: true, down: true, left: true, right: true}: "┼",
 }
 
-func (a arms) draw() string { return armsDrawn[a] }
+func (a lineDirections) draw() string { return lineChars[a] }

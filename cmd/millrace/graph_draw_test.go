@@ -26,12 +26,12 @@ func TestDrawGraph(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var g client.TaskFlowGraph
-			seen := map[string]bool{}
+			visited := map[string]bool{}
 			for _, edge := range strings.Fields(tc.edges) {
 				from, to, ok := strings.Cut(edge, ">")
 				for _, id := range []string{from, to} {
-					if id != "" && !seen[id] {
-						seen[id] = true
+					if id != "" && !visited[id] {
+						visited[id] = true
 						g.Nodes = append(g.Nodes, client.TaskFlowNode{ID: id, Name: id, Queue: "q", Status: client.TaskCompleted})
 					}
 				}

@@ -11,26 +11,26 @@ import (
 // What a file says wrongly is told, and never becomes something else on its way to the server.
 func TestGraphFiles(t *testing.T) {
 	t.Parallel()
-	one := func(members string) string { return `{"jobs":[{"ref":"a","queue":"q"` + members + `}]}` }
+	graphOf := func(members string) string { return `{"jobs":[{"ref":"a","queue":"q"` + members + `}]}` }
 	for file, want := range map[string]string{
 		``:                   "EOF",
 		`[]`:                 "the whole is of type array",
-		one(`,"name":7`):     "jobs.name is of type number",
-		one(`,"prio":7`):     `"prio"`,
-		one(``) + one(``):    "more behind the object",
-		one(``) + `]`:        "more behind the object",
-		one(`,"priority":0`): `job "a": priority must be`, one(`,"priority":null`): "priority must be", one(`,"priority":1.5`): "priority must be",
-		one(`,"priority":"5"`):                                      "priority must be",
-		one(`,"retry_policy":{"max_attempts":0}`):                   "retry_policy.max_attempts must be",
-		one(`,"retry_policy":{"base_delay_seconds":-1}`):            "retry_policy.base_delay_seconds must be",
-		one(`,"retry_policy":{"base_delay_seconds":18446744074}`):   "retry_policy.base_delay_seconds must be", // in ns it is 290 ms beyond 2⁶⁴
-		one(`,"retry_policy":{"max_delay_seconds":99999999999999}`): "retry_policy.max_delay_seconds must be",
+		graphOf(`,"name":7`):     "jobs.name is of type number",
+		graphOf(`,"prio":7`):     `"prio"`,
+		graphOf(``) + graphOf(``):    "more behind the object",
+		graphOf(``) + `]`:        "more behind the object",
+		graphOf(`,"priority":0`): `job "a": priority must be`, graphOf(`,"priority":null`): "priority must be", graphOf(`,"priority":1.5`): "priority must be",
+		graphOf(`,"priority":"5"`):                                      "priority must be",
+		graphOf(`,"retry_policy":{"max_attempts":0}`):                   "retry_policy.max_attempts must be",
+		graphOf(`,"retry_policy":{"base_delay_seconds":-1}`):            "retry_policy.base_delay_seconds must be",
+		graphOf(`,"retry_policy":{"base_delay_seconds":18446744074}`):   "retry_policy.base_delay_seconds must be", // in ns it is 290 ms beyond 2⁶⁴
+		graphOf(`,"retry_policy":{"max_delay_seconds":99999999999999}`): "retry_policy.max_delay_seconds must be",
 	} {
 		if _, err := parseGraph([]byte(file)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", file, err, want)
 		}
 	}
-	if _, err := parseGraph([]byte(one(``) + " \n")); err != nil {
+	if _, err := parseGraph([]byte(graphOf(``) + " \n")); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// ownGroup gives the command a process group of its own: signals from the terminal reach it only through us.
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// setProcessGroup gives the command a process group of its own: signals from the terminal reach it only through us.
+func setProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // signalGroup signals the process and everything it has started and not taken out of its group.
 func signalGroup(p *os.Process, s os.Signal) error {

@@ -42,20 +42,20 @@ func TestImagesKill(t *testing.T) {
 		imageCall(t, at, "GET", "/images/v1/jobs/"+made.JobID, nil, 200, &j)
 		return j
 	}
-	until(t.Fatalf, "the job to be processed", func() bool { return job(server.url).Status == "processing" })
+	pollUntil(t.Fatalf, "the job to be processed", func() bool { return job(server.url).Status == "processing" })
 	server.kill()
 
-	again, err := launch(binary, dir, nil, settings...)
+	repeated, err := launch(binary, dir, nil, settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(again.kill)
-	if s := job(again.url).Status; s != "processing" {
+	t.Cleanup(repeated.kill)
+	if s := job(repeated.url).Status; s != "processing" {
 		t.Fatalf("after the kill the job is %s: it was not killed while it was processed", s)
 	}
 	t.Run("IP-051 after the lock time-out the job is finished", func(t *testing.T) {
-		until(t.Fatalf, "the job to be completed", func() bool { return job(again.url).Status == "completed" })
-		if n := job(again.url).Attempts; n != 2 {
+		pollUntil(t.Fatalf, "the job to be completed", func() bool { return job(repeated.url).Status == "completed" })
+		if n := job(repeated.url).Attempts; n != 2 {
 			t.Errorf("%d attempts, want 2", n)
 		}
 	})
@@ -67,22 +67,22 @@ func TestImagesKill(t *testing.T) {
 				Width, Height int
 			}
 		}
-		imageCall(t, again.url, "GET", "/images/v1/files/"+made.FileID, nil, 200, &file)
+		imageCall(t, repeated.url, "GET", "/images/v1/files/"+made.FileID, nil, 200, &file)
 		if len(file.Variants) != 2 {
 			t.Fatalf("got %+v", file)
 		}
 		for _, v := range file.Variants {
-			body := imageCall(t, again.url, "GET", v.URL, nil, 200, nil)
+			body := imageCall(t, repeated.url, "GET", v.URL, nil, 200, nil)
 			got, err := jpeg.Decode(bytes.NewReader(body))
 			if err != nil || len(body) != v.Bytes || got.Bounds().Dx() != v.Width || got.Bounds().Dy() != v.Height {
 				t.Errorf("%s: %d bytes, %v", v.URL, len(body), err)
 			}
 		}
-		if got := imageCall(t, again.url, "GET", "/images/v1/files/"+made.FileID+"/content", nil, 200, nil); !bytes.Equal(got, picture) {
+		if got := imageCall(t, repeated.url, "GET", "/images/v1/files/"+made.FileID+"/content", nil, 200, nil); !bytes.Equal(got, picture) {
 			t.Error("the original is another")
 		}
 	})
-	if err := again.terminate(); err != nil {
+	if err := repeated.terminate(); err != nil {
 		t.Error(err)
 	}
 	var left []string

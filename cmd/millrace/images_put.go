@@ -39,7 +39,7 @@ type putFlags struct {
 	wait   bool
 	asJSON bool
 
-	wanted []int // sizes
+	sizeList []int // sizes
 }
 
 func imagesPutCommand(p process) *cobra.Command {
@@ -66,7 +66,7 @@ At the end a table tells of each variant, or with --json a line of JSON of each 
 				return usageError("--out saves what --wait waits for")
 			}
 			var err error
-			if f.wanted, err = readSizes(f.sizes); err != nil {
+			if f.sizeList, err = readSizes(f.sizes); err != nil {
 				return err
 			}
 			return f.run(p, args)
@@ -108,7 +108,7 @@ type putPicture struct {
 func (f *putFlags) run(p process, paths []string) error {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	if err := f.check(paths); err != nil {
+	if err := f.validate(paths); err != nil {
 		return err
 	}
 	c, err := f.remote.client(p, nil)
@@ -120,14 +120,14 @@ func (f *putFlags) run(p process, paths []string) error {
 		pictures[i] = &putPicture{Path: path}
 	}
 	if err := f.putAll(ctx, p, c.Images(), pictures); err != nil {
-		f.tellUploaded(p.stderr, pictures)
+		f.printUploaded(p.stderr, pictures)
 		return remoteError(ctx, err)
 	}
 	return f.report(p, pictures)
 }
 
 // check finds out what can be known before anything is uploaded.
-func (f *putFlags) check(paths []string) error {
+func (f *putFlags) validate(paths []string) error {
 	stems := map[string]string{}
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -140,10 +140,10 @@ func (f *putFlags) check(paths []string) error {
 		if err != nil {
 			return withCode(exitUsage, err)
 		}
-		if other, there := stems[stem(path)]; there && f.out != "" {
+		if other, duplicate := stems[baseName(path)]; duplicate && f.out != "" {
 			return usageError("--out would save the variants of %s and of %s under the same names", other, path)
 		}
-		stems[stem(path)] = path
+		stems[baseName(path)] = path
 	}
 	if f.out == "" {
 		return nil
@@ -151,34 +151,34 @@ func (f *putFlags) check(paths []string) error {
 	return withCode(exitUnable, os.MkdirAll(f.out, 0o777))
 }
 
-// stem is a file's name without folder and extension.
-func stem(path string) string {
+// baseName is a file's name without folder and extension.
+func baseName(path string) string {
 	base := filepath.Base(path)
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// putAtOnce is how many pictures are uploaded or waited for at a time.
-const putAtOnce = 8
+// maxUploads is how many pictures are uploaded or waited for at a time.
+const maxUploads = 8
 
 // putAll uploads the pictures. It goes on after one that is refused; what keeps all others from being uploaded as well
 // is its error.
 func (f *putFlags) putAll(ctx context.Context, p process, images *client.Images, pictures []*putPicture) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	bar := p.progress("images", int64(len(pictures)))
+	bar := p.newProgress("images", int64(len(pictures)))
 	defer bar.end()
 	next := make(chan *putPicture)
 	var all sync.WaitGroup
-	for range min(putAtOnce, len(pictures)) {
+	for range min(maxUploads, len(pictures)) {
 		all.Go(func() {
 			for picture := range next {
-				if err := f.put(ctx, images, picture); fatal(err) {
+				if err := f.put(ctx, images, picture); isFatal(err) {
 					cancel(err)
 				} else if err != nil {
 					picture.fail(err)
 				}
 				if ctx.Err() == nil {
-					picture.tell(bar)
+					picture.report(bar)
 				}
 			}
 		})
@@ -191,10 +191,10 @@ func (f *putFlags) putAll(ctx context.Context, p process, images *client.Images,
 	return context.Cause(ctx)
 }
 
-// fatal is what would meet every other picture too.
-func fatal(err error) bool {
+// isFatal is what would meet every other picture too.
+func isFatal(err error) bool {
 	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable) ||
-		certificateRefused(err)
+		certificateRejected(err)
 }
 
 func (f *putFlags) put(ctx context.Context, images *client.Images, picture *putPicture) error {
@@ -206,7 +206,7 @@ func (f *putFlags) put(ctx context.Context, images *client.Images, picture *putP
 		return err
 	}
 	defer file.Close()
-	receipt, err := images.Upload(ctx, client.ImageUpload{Body: file, Name: picture.Path, Sizes: f.wanted, UserID: f.user})
+	receipt, err := images.Upload(ctx, client.ImageUpload{Body: file, Name: picture.Path, Sizes: f.sizeList, UserID: f.user})
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (f *putFlags) save(ctx context.Context, images *client.Images, picture *put
 		return nil
 	}
 	for _, v := range picture.Variants {
-		path := filepath.Join(f.out, fmt.Sprintf("%s-%d%s", stem(picture.Path), v.Size, filepath.Ext(v.Key)))
+		path := filepath.Join(f.out, fmt.Sprintf("%s-%d%s", baseName(picture.Path), v.Size, filepath.Ext(v.Key)))
 		if err := saveVariant(ctx, images, picture.ID, v.Size, path); err != nil {
 			return err
 		}
@@ -281,21 +281,21 @@ func (p *putPicture) status() string {
 }
 
 // tell tells of a picture that is done: in a line, where no bar is seen or something is wrong.
-func (p *putPicture) tell(bar *progress) {
+func (p *putPicture) report(bar *progress) {
 	text := printable(p.Path) + ": " + p.status()
 	if p.Error != "" {
 		text += ", " + strings.TrimPrefix(p.ErrorType+": ", ": ") + printable(p.Error)
 	} else if len(p.Variants) > 0 {
-		text += ", " + counted(int64(len(p.Variants)), "variant")
+		text += ", " + pluralize(int64(len(p.Variants)), "variant")
 	}
 	if bar.bar == nil || p.Error != "" {
-		bar.say("%s", text)
+		bar.printf("%s", text)
 	}
 	bar.add(1, filepath.Base(printable(p.Path)))
 }
 
-// tellUploaded says what is at the server although the command ends early.
-func (f *putFlags) tellUploaded(w io.Writer, pictures []*putPicture) {
+// printUploaded says what is at the server although the command ends early.
+func (f *putFlags) printUploaded(w io.Writer, pictures []*putPicture) {
 	for _, p := range pictures {
 		if p.ID != "" {
 			fmt.Fprintf(w, "uploaded: %s is %s\n", printable(p.Path), p.ID)
@@ -303,7 +303,7 @@ func (f *putFlags) tellUploaded(w io.Writer, pictures []*putPicture) {
 	}
 }
 
-// report tells what became of the pictures; it fails if one is not as it should be.
+// checkReport tells what became of the pictures; it fails if one is not as it should be.
 func (f *putFlags) report(p process, pictures []*putPicture) error {
 	bad := 0
 	for _, picture := range pictures {
@@ -313,10 +313,10 @@ func (f *putFlags) report(p process, pictures []*putPicture) error {
 	}
 	err := f.write(p, pictures)
 	if err != nil {
-		return failed("%w", err)
+		return failedError("%w", err)
 	}
 	if bad > 0 {
-		return failed("%d of %s came to nothing, or not to all that was asked for", bad, counted(int64(len(pictures)), "picture"))
+		return failedError("%d of %s came to nothing, or not to all that was asked for", bad, pluralize(int64(len(pictures)), "picture"))
 	}
 	return nil
 }

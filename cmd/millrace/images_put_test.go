@@ -50,10 +50,10 @@ func mustBuild(t *testing.T) string {
 
 var builtDir string
 
-// leavingNothing are the tests, after which the program they have built is removed.
-type leavingNothing struct{ testscript.TestingM }
+// cleaningM are the tests, after which the program they have built is removed.
+type cleaningM struct{ testscript.TestingM }
 
-func (l leavingNothing) Run() int {
+func (l cleaningM) Run() int {
 	if signal.Ignored(syscall.SIGHUP) { // as under nohup: the programs that tests start would ignore it too
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}

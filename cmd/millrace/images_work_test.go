@@ -58,12 +58,12 @@ func TestImagesWork(t *testing.T) {
 		return j
 	}
 	there := filepath.Join(dir, "objects", "millrace")
-	good := upload(onItsSide(largeJPEG(t)))
+	good := upload(rotatedJPEG(largeJPEG(t)))
 	work(t.TempDir(), "--max-jobs", "1", "process_file", "--", script)
 	if j := state(good.JobID); j.Status != "failed_retryable" || !strings.Contains(j.Error, "No such file") {
 		t.Errorf("where the objects are away: %+v", j)
 	}
-	until(t.Fatalf, "the picture", func() bool {
+	pollUntil(t.Fatalf, "the picture", func() bool {
 		work(there, "--until-empty", "process_file", "delete_file", "--", script)
 		return state(good.JobID).Status != "failed_retryable"
 	})
@@ -89,7 +89,7 @@ func TestImagesWork(t *testing.T) {
 	if j := state(deletion.JobID); j.Status != "failed_retryable" {
 		t.Errorf("a deletion where the objects are away: %+v", j)
 	}
-	until(t.Fatalf, "the deletion", func() bool {
+	pollUntil(t.Fatalf, "the deletion", func() bool {
 		work(there, "--until-empty", "process_file", "delete_file", "--", script)
 		return state(deletion.JobID).Status == "completed"
 	})
@@ -110,8 +110,8 @@ func TestImagesWork(t *testing.T) {
 	}
 }
 
-// onItsSide gives a JPEG the EXIF field that says it is to be turned by 90 degrees.
-func onItsSide(picture []byte) []byte {
+// rotatedJPEG gives a JPEG the EXIF field that says it is to be turned by 90 degrees.
+func rotatedJPEG(picture []byte) []byte {
 	exif := "Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00\x00\x00\x00\x00"
 	segment := "\xff\xe1\x00" + string(rune(len(exif)+2)) + exif
 	return slices.Concat(picture[:2], []byte(segment), picture[2:])

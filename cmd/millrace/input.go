@@ -76,7 +76,7 @@ func scanLines(ctx context.Context, in io.Reader) *lineInput {
 	go func() {
 		defer close(l.lines)
 		s := bufio.NewScanner(in)
-		s.Buffer(make([]byte, 64<<10), longestLine)
+		s.Buffer(make([]byte, 64<<10), maxLine)
 		for s.Scan() {
 			select {
 			case l.lines <- bytes.Clone(s.Bytes()):

@@ -15,16 +15,16 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// piped is a command whose standard input stays open.
-type piped struct {
+// pipedCommand is a command whose standard input stays open.
+type pipedCommand struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
 	out, err bytes.Buffer
 }
 
-func startPiped(t *testing.T, args ...string) *piped {
+func startPiped(t *testing.T, args ...string) *pipedCommand {
 	t.Helper()
-	c := &piped{cmd: exec.Command(mustMillrace(t), args...)}
+	c := &pipedCommand{cmd: exec.Command(mustMillrace(t), args...)}
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.err
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
@@ -37,7 +37,7 @@ func startPiped(t *testing.T, args ...string) *piped {
 	return c
 }
 
-func (c *piped) write(t *testing.T, text string) {
+func (c *pipedCommand) write(t *testing.T, text string) {
 	t.Helper()
 	if _, err := io.WriteString(c.stdin, text); err != nil {
 		t.Fatal(err)
@@ -45,9 +45,9 @@ func (c *piped) write(t *testing.T, text string) {
 }
 
 // ends waits for the command to end by itself, with its standard input still open.
-func (c *piped) ends(t *testing.T, code int) {
+func (c *pipedCommand) wantExit(t *testing.T, code int) {
 	t.Helper()
-	hang := time.AfterFunc(testTime, func() { _ = c.cmd.Process.Kill() })
+	hang := time.AfterFunc(testTimeout, func() { _ = c.cmd.Process.Kill() })
 	defer hang.Stop()
 	_ = c.cmd.Wait() // which closes the standard input afterwards
 	if c.cmd.ProcessState.ExitCode() != code {
@@ -67,14 +67,14 @@ func TestEnqueueOfAnOpenPipe(t *testing.T) {
 	for name, signal := range map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP} {
 		e := startPiped(t, "enqueue", "--server", s.url, "--queue", name, "--timeout", "30s", "--id-from", "id", "-")
 		e.write(t, `{"id":"first"}`+"\n")
-		until(t.Fatalf, "the line to be sent", func() bool {
+		pollUntil(t.Fatalf, "the line to be sent", func() bool {
 			there, err := c.Relay().Exists(t.Context(), name, "first")
 			return err == nil && there
 		})
 		if err := e.cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		e.ends(t, exitInterrupted)
+		e.wantExit(t, exitInterrupted)
 		if !strings.Contains(e.err.String(), "interrupted; everything before line 2 was accepted") || e.out.Len() > 0 {
 			t.Errorf("%s: it says %s%s", name, &e.out, &e.err)
 		}
@@ -89,7 +89,7 @@ func TestGraphOfAnOpenPipe(t *testing.T) {
 	whole := startPiped(t, "graph", "submit", "--server", s.url, "-")
 	whole.write(t, `{"jobs":[{"ref":"a",`)
 	whole.write(t, `"queue":"q"}]}`+"\n")
-	whole.ends(t, exitDone)
+	whole.wantExit(t, exitOK)
 	if !strings.HasPrefix(whole.out.String(), "a  ") {
 		t.Errorf("it says %s%s", &whole.out, &whole.err)
 	}
@@ -99,7 +99,7 @@ func TestGraphOfAnOpenPipe(t *testing.T) {
 		if err := half.cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		half.ends(t, exitInterrupted)
+		half.wantExit(t, exitInterrupted)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestHangUp(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	hang := time.AfterFunc(testTime, func() { _ = s.cmd.Process.Kill() })
+	hang := time.AfterFunc(testTimeout, func() { _ = s.cmd.Process.Kill() })
 	defer hang.Stop()
 	if <-s.ended; s.cmd.ProcessState.ExitCode() != 0 {
 		t.Errorf("the server ended with %v", s.cmd.ProcessState)

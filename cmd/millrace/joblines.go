@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// longestLine is the server's own default limit for a body.
-const longestLine = 64 << 20
+// maxLine is the server's own default limit for a body.
+const maxLine = 64 << 20
 
 // lineFormat says what a line of JSON stands for: a whole Relay job or, with a queue, a bare payload.
 type lineFormat struct {
@@ -62,21 +62,21 @@ func newLineReader(ctx context.Context, in io.Reader, format lineFormat,
 func (r *lineReader) next(ctx context.Context) (jobBatch, error) {
 	b := jobBatch{number: r.batches}
 	var pause <-chan time.Time
-	for held := 0; len(b.jobs) < r.size && held < r.maxBytes; {
+	for batchBytes := 0; len(b.jobs) < r.size && batchBytes < r.maxBytes; {
 		select {
 		case text, more := <-r.in.lines:
 			if !more {
-				return r.last(b)
+				return r.finalBatch(b)
 			}
 			before := len(b.jobs)
 			if err := r.add(&b, text); err != nil {
 				return b, err
 			}
 			if len(b.jobs) > before {
-				held += len(text)
+				batchBytes += len(text)
 			}
 		case <-pause:
-			held = r.maxBytes
+			batchBytes = r.maxBytes
 		case <-ctx.Done():
 			return b, ctx.Err()
 		}
@@ -107,10 +107,10 @@ func (r *lineReader) add(b *jobBatch, text []byte) error {
 }
 
 // last returns the batch that the end of the input has left.
-func (r *lineReader) last(b jobBatch) (jobBatch, error) {
+func (r *lineReader) finalBatch(b jobBatch) (jobBatch, error) {
 	switch err := r.in.err; {
 	case errors.Is(err, bufio.ErrTooLong):
-		return b, fmt.Errorf("line %d: longer than %d bytes", r.line+1, longestLine)
+		return b, fmt.Errorf("line %d: longer than %d bytes", r.line+1, maxLine)
 	case err != nil:
 		return b, fmt.Errorf("after line %d: %w", r.line, err)
 	case len(b.jobs) == 0:
@@ -126,7 +126,7 @@ func (f lineFormat) parse(text []byte, line int) (client.RelaySpec, error) {
 		return client.RelaySpec{}, errors.New("not UTF-8")
 	}
 	if f.queue == "" {
-		return parseWhole(text)
+		return parseFullJob(text)
 	}
 	payload := bytes.Clone(bytes.TrimSpace(text))
 	if err := checkSyntax(payload); err != nil {
@@ -164,9 +164,9 @@ func (f lineFormat) id(payload, text []byte, line int) (string, error) {
 	return "", fmt.Errorf("--id-from %s: the member is neither a number nor a string with something in it", f.idFrom)
 }
 
-// wholeJob is a line that is a Relay job. Members it does not name are left out, as the server would (RL-015), so that
+// fullJob is a line that is a Relay job. Members it does not name are left out, as the server would (RL-015), so that
 // what `next` answered can be enqueued again.
-type wholeJob struct {
+type fullJob struct {
 	Queue      string          `json:"queue"`
 	ID         string          `json:"id"`
 	Timeout    *json.Number    `json:"timeout"`
@@ -176,8 +176,8 @@ type wholeJob struct {
 	RunAt      *time.Time      `json:"run_at"`
 }
 
-func parseWhole(text []byte) (client.RelaySpec, error) {
-	var w wholeJob
+func parseFullJob(text []byte) (client.RelaySpec, error) {
+	var w fullJob
 	if err := checkSyntax(text); err != nil {
 		return client.RelaySpec{}, err
 	}

@@ -52,9 +52,9 @@ func FuzzParseLine(f *testing.F) {
 			if job.Queue == "" || job.ID == "" || !json.Valid(job.Payload) || job.State != nil && !json.Valid(job.State) {
 				t.Errorf("%q became %+v", line, job)
 			}
-			again, err := format.parse([]byte(line), 1)
-			if err != nil || again.ID != job.ID {
-				t.Errorf("%q has id %q, and then %q", line, job.ID, again.ID)
+			repeated, err := format.parse([]byte(line), 1)
+			if err != nil || repeated.ID != job.ID {
+				t.Errorf("%q has id %q, and then %q", line, job.ID, repeated.ID)
 			}
 		}
 	})

@@ -30,8 +30,8 @@ func TestLibrariesWriteToTheLog(t *testing.T) {
 		log.SetFlags(flags)
 		log.SetOutput(out)
 	}()
-	journal := &testkit.Journal{}
-	end := process{stderr: file}.captureLibraries(slog.New(slog.NewJSONHandler(journal, nil)))
+	journal := &testkit.LogBuffer{}
+	end := process{stderr: file}.captureLibraryLogs(slog.New(slog.NewJSONHandler(journal, nil)))
 	log.Print("by the default logger")
 	otel.Handle(errors.New("by the tracing library"))
 	fmt.Fprintln(os.Stderr, "by a library's own way")

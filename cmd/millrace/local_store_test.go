@@ -22,14 +22,14 @@ func TestLocalStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "data")
-	start := func(args ...string) (*launched, error) {
+	start := func(args ...string) (*launchedServer, error) {
 		s, err := launch(binary, dir, nil, append([]string{"--set", "contracts=relay", "--set", "log.level=warn"}, args...)...)
 		if err == nil {
 			t.Cleanup(s.kill)
 		}
 		return s, err
 	}
-	must := func(args ...string) *launched {
+	launchServer := func(args ...string) *launchedServer {
 		t.Helper()
 		s, err := start(args...)
 		if err != nil {
@@ -38,7 +38,7 @@ func TestLocalStore(t *testing.T) {
 		return s
 	}
 	other := "store=" + pgtest.URL(t)
-	local := must()
+	local := launchServer()
 	refused := func(jobs string) {
 		t.Helper()
 		files, _ := os.ReadDir(dir)
@@ -52,7 +52,7 @@ func TestLocalStore(t *testing.T) {
 	}
 	post := func(body string) {
 		t.Helper()
-		if status, text := ask(t, "POST", local.url+"/v2/queues/jobs", body, "Content-Type", "application/json"); status != 202 {
+		if status, text := sendRequest(t, "POST", local.url+"/v2/queues/jobs", body, "Content-Type", "application/json"); status != 202 {
 			t.Fatalf("got %d %s", status, text)
 		}
 	}
@@ -78,15 +78,15 @@ func TestLocalStore(t *testing.T) {
 	setContract("webhook")
 	refused("1 job, which")
 	setContract("relay")
-	s := must("--set", other, "--set", "ignore_local_store=true")
-	if status, text := ask(t, "GET", s.url+"/health/ready", ""); status != 200 {
+	s := launchServer("--set", other, "--set", "ignore_local_store=true")
+	if status, text := sendRequest(t, "GET", s.url+"/health/ready", ""); status != 200 {
 		t.Errorf("got %d %s", status, text)
 	}
 	if err := s.terminate(); err != nil {
 		t.Fatal(err)
 	}
-	again := must()
-	if status, _ := ask(t, "HEAD", again.url+"/v2/queues/q/jobs/3", ""); status != 200 {
+	repeated := launchServer()
+	if status, _ := sendRequest(t, "HEAD", repeated.url+"/v2/queues/q/jobs/3", ""); status != 200 {
 		t.Errorf("the job that stayed behind: got %d", status)
 	}
 }

@@ -17,7 +17,7 @@ func main() {
 		stdout:  os.Stdout,
 		stderr:  os.Stderr,
 		now:     time.Now,
-		since:   func() time.Duration { return time.Since(start) },
+		elapsed:   func() time.Duration { return time.Since(start) },
 	}))
 }
 
@@ -29,17 +29,17 @@ func run(p process) int {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	err := root.Execute()
-	if text := complaint(err); text != "" {
+	if text := errorText(err); text != "" {
 		fmt.Fprintln(p.stderr, text)
 	}
-	return codeOf(err)
+	return exitCode(err)
 }
 
 func rootCommand(p process) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "millrace",
 		Short:   "Millrace is a self-hosted job platform in one binary",
-		Version: readBuild().Version,
+		Version: readBuildInfo().Version,
 		Long: `Millrace is a self-hosted job platform in one binary: a durable queue, workers in
 any language over plain HTTP, and the tools to feed and watch them.
 
@@ -52,7 +52,7 @@ any language over plain HTTP, and the tools to feed and watch them.
 		Args:          noSuchCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
-		PersistentPreRun: func(c *cobra.Command, _ []string) { tellMisspelt(p, c) },
+		PersistentPreRun: func(c *cobra.Command, _ []string) { warnMisspelledVariables(p, c) },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)

@@ -45,9 +45,9 @@ func migrate(ctx context.Context, p process, s *config.Settings, status bool) er
 		fmt.Fprintf(p.stdout, "store %s: schema %d, this binary knows %d\n", s.Store, have, want)
 		switch {
 		case have > want:
-			return failed("the schema is newer than this binary: run the newer version")
+			return failedError("the schema is newer than this binary: run the newer version")
 		case have < want:
-			return failed("the schema is not up to date: run 'millrace migrate', or start a server")
+			return failedError("the schema is not up to date: run 'millrace migrate', or start a server")
 		}
 		return nil
 	}

@@ -38,13 +38,13 @@ func forgeClient(t *testing.T, url string) *client.ForgeRun {
 }
 
 // launchIn starts a server on a directory and ends it with the test.
-func launchIn(t *testing.T, dir string, args ...string) *launched {
+func launchIn(t *testing.T, dir string, args ...string) *launchedServer {
 	t.Helper()
 	return launchProgram(t, mustMillrace(t), dir, args...)
 }
 
 // launchProgram is launchIn for a program of its own.
-func launchProgram(t *testing.T, program, dir string, args ...string) *launched {
+func launchProgram(t *testing.T, program, dir string, args ...string) *launchedServer {
 	t.Helper()
 	s, err := launch(program, dir, nil, args...)
 	if err != nil {
@@ -54,7 +54,7 @@ func launchProgram(t *testing.T, program, dir string, args ...string) *launched 
 	return s
 }
 
-func launchNode(t *testing.T, name string, args ...string) *launched {
+func launchNode(t *testing.T, name string, args ...string) *launchedServer {
 	t.Helper()
 	args = append([]string{"--set", "log.level=warn"}, args...)
 	return launchIn(t, filepath.Join(t.TempDir(), name), args...)
@@ -73,7 +73,7 @@ func TestTraceOfAJob(t *testing.T) {
 	defer receiver.Close()
 	s := launchNode(t, "data", "--set", "telemetry.otlp_endpoint="+collector.URL, "--set", "forgerun.duration_scale=0.001")
 	forge := forgeClient(t, s.url)
-	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	done, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeSuccessFast, Callback: receiver.URL})
 	if err != nil {
@@ -197,7 +197,7 @@ func TestWorkIsShared(t *testing.T) {
 	api := launchNode(t, "api", append(shared, "--no-workers")...)
 	doomed := launchNode(t, "doomed", append(shared, "--workers-only")...)
 	forge := forgeClient(t, api.url)
-	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	var ids []string
 	for range 12 {
@@ -207,7 +207,7 @@ func TestWorkIsShared(t *testing.T) {
 		}
 		ids = append(ids, made.JobID)
 	}
-	until(t.Fatalf, "a job to run", func() bool {
+	pollUntil(t.Fatalf, "a job to run", func() bool {
 		for j, err := range forge.Jobs(ctx, client.ForgeRunFilter{State: client.ForgeRunning}) {
 			return err == nil && j.ID != ""
 		}

@@ -11,7 +11,7 @@ import (
 
 // TestBucketMissing: a bucket that was not made is told of at the start, by name, and holds no start up.
 func TestBucketMissing(t *testing.T) {
-	storage := outside.S3(t, "millrace")
+	storage := outside.NewS3(t, "millrace")
 	binary, err := exec.LookPath("millrace")
 	if err != nil {
 		t.Fatal(err)

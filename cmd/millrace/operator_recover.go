@@ -45,7 +45,7 @@ must be the servers'.
 Exit codes: 0 done, 1 there is no such client, 2 the command line or a setting is
 wrong, 3 the store or the pepper file is not to be had.`,
 		Example: "  millrace operator recover 7b0c7d1e-3f0f-4a55-9a39-0d8f6c2a4f11 --config millrace.toml",
-		Args:    oneClient,
+		Args:    oneClientArg,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := flags.load(p, c)
 			if err != nil {
@@ -60,11 +60,11 @@ wrong, 3 the store or the pepper file is not to be had.`,
 	return c
 }
 
-// oneClient takes the arguments of recover.
-func oneClient(_ *cobra.Command, args []string) error {
+// oneClientArg takes the arguments of recover.
+func oneClientArg(_ *cobra.Command, args []string) error {
 	const expected = "operator recover expects one CLIENT_ID, the UUID that POST /v1/clients answered with as client_id"
 	if len(args) != 1 {
-		return usageError("%s, and there are %s", expected, counted(int64(len(args)), "argument"))
+		return usageError("%s, and there are %s", expected, pluralize(int64(len(args)), "argument"))
 	}
 	if _, err := uuid.Parse(args[0]); err != nil || len(args[0]) != 36 {
 		return usageError("%s; %q is none", expected, args[0])
@@ -80,10 +80,10 @@ func recoverKey(ctx context.Context, p process, s *config.Settings, clientID str
 		return err
 	}
 	if have != want {
-		return unable("the store %s in %s has schema %d and this binary knows %d: use the servers' settings and version", s.Store, s.DataDir, have, want)
+		return unableError("the store %s in %s has schema %d and this binary knows %d: use the servers' settings and version", s.Store, s.DataDir, have, want)
 	}
 	if _, err := os.Stat(s.PepperFile()); errors.Is(err, fs.ErrNotExist) {
-		return unable("there is no pepper file %s: use the servers' settings", s.PepperFile())
+		return unableError("there is no pepper file %s: use the servers' settings", s.PepperFile())
 	}
 	pepper, err := account.LoadPepper(s.PepperFile())
 	if err != nil {
@@ -97,14 +97,14 @@ func recoverKey(ctx context.Context, p process, s *config.Settings, clientID str
 		return err
 	}
 	defer opened.Close()
-	e, err := engine.New(engine.Config{Store: opened, Node: nodeName(), Random: random, Monotonic: p.since})
+	e, err := engine.New(engine.Config{Store: opened, Node: nodeName(), Random: randomBytes, Monotonic: p.elapsed})
 	if err != nil {
 		return withCode(exitFailed, err)
 	}
 	defer e.Close()
 	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: s.ForgeRun.KeyLifetime,
 		RevokedRetention: s.ForgeRun.RevokedKeyRetention, RatePerMinute: s.ForgeRun.RateLimitPerMinute, QuotaPerDay: s.ForgeRun.QuotaPerDay,
-		AnonymousPerMinute: s.ForgeRun.AnonymousRateLimitPerMinute, Elapsed: p.since})
+		AnonymousPerMinute: s.ForgeRun.AnonymousRateLimitPerMinute, Elapsed: p.elapsed})
 	if err != nil {
 		return withCode(exitFailed, err)
 	}
@@ -115,7 +115,7 @@ func recoverKey(ctx context.Context, p process, s *config.Settings, clientID str
 	if err != nil {
 		return recoverError(ctx, err)
 	}
-	return tellKey(p, issued)
+	return printKey(p, issued)
 }
 
 func recoverError(ctx context.Context, err error) error {
@@ -125,16 +125,16 @@ func recoverError(ctx context.Context, err error) error {
 	case errors.Is(err, account.ErrPepper):
 		return withCode(exitUnable, err)
 	case job.IsKind(err, job.NotFound):
-		return failed("there is no such client in this store")
+		return failedError("there is no such client in this store")
 	case job.IsKind(err, job.Unavailable) || job.IsKind(err, job.ReadOnly):
 		return withCode(exitUnable, err)
 	}
 	return withCode(exitFailed, err)
 }
 
-// tellKey writes the key alone to standard output, for scripts, and what people
+// printKey writes the key alone to standard output, for scripts, and what people
 // want to know beside it.
-func tellKey(p process, issued account.Issued) error {
+func printKey(p process, issued account.Issued) error {
 	until := "does not expire"
 	if !issued.Key.ExpiresAt.IsZero() {
 		until = "expires at " + issued.Key.ExpiresAt.Format(time.RFC3339)

@@ -16,18 +16,18 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// locked is a data directory with a client that has a key.
-type locked struct {
+// accountFixture is a data directory with a client that has a key.
+type accountFixture struct {
 	testing.TB
 	settings []string // flags
 	loaded   *config.Settings
 	issued   account.Issued
 }
 
-func newLocked(tb testing.TB, set ...string) *locked {
+func newAccountFixture(tb testing.TB, set ...string) *accountFixture {
 	tb.Helper()
 	dir := filepath.Join(tb.TempDir(), "data")
-	l := &locked{TB: tb, settings: []string{"--config", os.DevNull, "--set", "data_dir=" + dir}}
+	l := &accountFixture{TB: tb, settings: []string{"--config", os.DevNull, "--set", "data_dir=" + dir}}
 	flags := map[string]string{"data_dir": dir}
 	for _, pair := range set {
 		l.settings = append(l.settings, "--set", pair)
@@ -36,48 +36,48 @@ func newLocked(tb testing.TB, set ...string) *locked {
 	}
 	var err error
 	l.loaded, err = config.Load(config.Sources{File: os.DevNull, Explicit: true, Flags: flags})
-	l.ok(err)
-	l.with(func(a *account.Accounts) {
-		l.ok(a.Check(tb.Context()))
+	l.noError(err)
+	l.withAccounts(func(a *account.Accounts) {
+		l.noError(a.Check(tb.Context()))
 		c, err := a.CreateClient(tb.Context(), "")
-		l.ok(err)
+		l.noError(err)
 		l.issued, err = a.CreateKey(tb.Context(), c.ID, nil, false, "")
-		l.ok(err)
+		l.noError(err)
 	})
 	return l
 }
 
-func (l *locked) ok(err error) {
+func (l *accountFixture) noError(err error) {
 	l.Helper()
 	if err != nil {
 		l.Fatal(err)
 	}
 }
 
-// with runs fn as a server would: it holds the store and keeps what it read.
-func (l *locked) with(fn func(*account.Accounts)) {
+// withAccounts runs fn as a server would: it holds the store and keeps what it read.
+func (l *accountFixture) withAccounts(fn func(*account.Accounts)) {
 	l.Helper()
 	pepper, err := account.LoadPepper(l.loaded.PepperFile())
-	l.ok(err)
+	l.noError(err)
 	s, err := openStore(l.Context(), l.process(), l.loaded, func(string, time.Duration, error) {})
-	l.ok(err)
+	l.noError(err)
 	defer s.Close()
 	p := l.process()
-	e, err := engine.New(engine.Config{Store: s, Node: nodeName(), Random: random, Monotonic: p.since})
-	l.ok(err)
+	e, err := engine.New(engine.Config{Store: s, Node: nodeName(), Random: randomBytes, Monotonic: p.elapsed})
+	l.noError(err)
 	defer e.Close()
-	a, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: time.Hour, RatePerMinute: 1, AnonymousPerMinute: 1, Elapsed: p.since})
-	l.ok(err)
+	a, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: time.Hour, RatePerMinute: 1, AnonymousPerMinute: 1, Elapsed: p.elapsed})
+	l.noError(err)
 	fn(a)
 }
 
-func (l *locked) process() process {
+func (l *accountFixture) process() process {
 	start := time.Now()
-	return process{now: time.Now, since: func() time.Duration { return time.Since(start) }}
+	return process{now: time.Now, elapsed: func() time.Duration { return time.Since(start) }}
 }
 
-// recover runs the command and checks how it ends.
-func (l *locked) recover(clientID string, code int, complains string) (stdout string) {
+// runRecover runs the command and checks how it ends.
+func (l *accountFixture) runRecover(clientID string, code int, complains string) (stdout string) {
 	l.Helper()
 	var out, errs bytes.Buffer
 	p := l.process()
@@ -85,13 +85,13 @@ func (l *locked) recover(clientID string, code int, complains string) (stdout st
 	if got := run(p); got != code || !strings.Contains(errs.String(), complains) {
 		l.Fatalf("exit code %d, want %d and %q: %s%s", got, code, complains, &out, &errs)
 	}
-	if code != exitDone && out.Len() > 0 {
+	if code != exitOK && out.Len() > 0 {
 		l.Errorf("it failed but wrote %q", &out)
 	}
 	return out.String()
 }
 
-func (l *locked) refused(a *account.Accounts, key string, want account.Reason) {
+func (l *accountFixture) wantRefused(a *account.Accounts, key string, want account.Reason) {
 	l.Helper()
 	_, err := a.Authenticate(context.WithoutCancel(l.Context()), key)
 	var d *account.Denied
@@ -105,55 +105,55 @@ func TestOperatorRecover(t *testing.T) {
 	t.Parallel()
 	t.Run("G-FR-03 a locked-out client gets a key", func(t *testing.T) {
 		t.Parallel()
-		l := newLocked(t)
+		l := newAccountFixture(t)
 		client := l.issued.Key.ClientID
-		l.with(func(*account.Accounts) {
-			l.recover(client, exitUnable, "must be stopped first")
+		l.withAccounts(func(*account.Accounts) {
+			l.runRecover(client, exitUnable, "must be stopped first")
 		})
-		key := strings.TrimSuffix(l.recover(client, exitDone, "earlier keys of the client are refused"), "\n")
+		key := strings.TrimSuffix(l.runRecover(client, exitOK, "earlier keys of the client are refused"), "\n")
 		if strings.ContainsAny(key, " \n") {
 			t.Errorf("the key is not alone: %q", key)
 		}
-		l.with(func(a *account.Accounts) {
-			l.refused(a, key, "")
-			l.refused(a, l.issued.Secret, account.Disabled)
+		l.withAccounts(func(a *account.Accounts) {
+			l.wantRefused(a, key, "")
+			l.wantRefused(a, l.issued.Secret, account.Disabled)
 		})
 	})
 	t.Run("G-FR-03 beside a server on PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		l := newLocked(t, "store="+pgtest.URL(t))
-		l.with(func(a *account.Accounts) {
-			key := strings.TrimSuffix(l.recover(l.issued.Key.ClientID, exitDone, ""), "\n")
-			l.refused(a, key, "")
-			l.refused(a, l.issued.Secret, account.Disabled)
+		l := newAccountFixture(t, "store="+pgtest.URL(t))
+		l.withAccounts(func(a *account.Accounts) {
+			key := strings.TrimSuffix(l.runRecover(l.issued.Key.ClientID, exitOK, ""), "\n")
+			l.wantRefused(a, key, "")
+			l.wantRefused(a, l.issued.Secret, account.Disabled)
 		})
 	})
 	t.Run("what is not to be had", func(t *testing.T) {
 		t.Parallel()
-		l := newLocked(t)
+		l := newAccountFixture(t)
 		client := l.issued.Key.ClientID
-		l.recover("00000000-0000-4000-8000-000000000000", exitFailed, "there is no such client")
+		l.runRecover("00000000-0000-4000-8000-000000000000", exitFailed, "there is no such client")
 
 		pepper := l.loaded.PepperFile()
-		l.ok(os.Rename(pepper, pepper+".away"))
-		l.recover(client, exitUnable, "there is no pepper file")
+		l.noError(os.Rename(pepper, pepper+".away"))
+		l.runRecover(client, exitUnable, "there is no pepper file")
 		if _, err := os.Stat(pepper); err == nil {
 			t.Error("it made one")
 		}
-		l.ok(os.WriteFile(pepper, bytes.Repeat([]byte("x"), 32), 0o600))
-		l.recover(client, exitUnable, "the same pepper file")
-		l.ok(os.Chmod(pepper, 0o644))
-		l.recover(client, exitUnable, "chmod 600")
-		l.ok(os.Rename(pepper+".away", pepper))
-		l.with(func(a *account.Accounts) { l.refused(a, l.issued.Secret, "") }) // nothing has changed
+		l.noError(os.WriteFile(pepper, bytes.Repeat([]byte("x"), 32), 0o600))
+		l.runRecover(client, exitUnable, "the same pepper file")
+		l.noError(os.Chmod(pepper, 0o644))
+		l.runRecover(client, exitUnable, "chmod 600")
+		l.noError(os.Rename(pepper+".away", pepper))
+		l.withAccounts(func(a *account.Accounts) { l.wantRefused(a, l.issued.Secret, "") }) // nothing has changed
 
 		nowhere := filepath.Join(t.TempDir(), "nowhere")
 		l.settings = []string{"--config", os.DevNull, "--set", "data_dir=" + nowhere}
-		l.recover(client, exitUnable, "has schema 0")
+		l.runRecover(client, exitUnable, "has schema 0")
 		if _, err := os.Stat(nowhere); err == nil {
 			t.Error("it made a data directory")
 		}
 		l.settings = []string{"--set", "forgerun.key_lifetime=x"}
-		l.recover(client, exitUsage, "forgerun.key_lifetime")
+		l.runRecover(client, exitUsage, "forgerun.key_lifetime")
 	})
 }

@@ -46,7 +46,7 @@ func TestWorkLeavesNoCommand(t *testing.T) {
 			resp.Body.Close()
 			args := append([]string{"work", "--server", server.url}, c.flags...)
 			work := exec.Command(binary, append(args, c.queue, "--", "sh", "-c", c.command)...)
-			outlivedBy(t, work, func() {
+			wantKilledWith(t, work, func() {
 				if err := work.Process.Signal(c.signal); err != nil {
 					t.Error(err)
 				}
@@ -55,9 +55,9 @@ func TestWorkLeavesNoCommand(t *testing.T) {
 	}
 }
 
-// outlivedBy starts a worker and, once its command runs, ends it: nothing may go on then. Whatever of the command runs holds
+// wantKilledWith starts a worker and, once its command runs, ends it: nothing may go on then. Whatever of the command runs holds
 // the worker's standard output.
-func outlivedBy(t *testing.T, work *exec.Cmd, end func()) {
+func wantKilledWith(t *testing.T, work *exec.Cmd, end func()) {
 	out, held, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -73,20 +73,20 @@ func outlivedBy(t *testing.T, work *exec.Cmd, end func()) {
 		_ = work.Process.Kill()
 		_ = work.Wait()
 	}()
-	if err := out.SetReadDeadline(time.Now().Add(testTime)); err != nil {
+	if err := out.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
-	said := bufio.NewScanner(out)
-	if !said.Scan() {
-		t.Fatalf("the command did not begin: %v", said.Err())
+	output := bufio.NewScanner(out)
+	if !output.Scan() {
+		t.Fatalf("the command did not begin: %v", output.Err())
 	}
-	group, err := strconv.Atoi(said.Text())
+	group, err := strconv.Atoi(output.Text())
 	if err != nil {
 		t.Fatal(err)
 	}
 	end()
-	if said.Scan() || said.Err() != nil {
-		t.Errorf("the command goes on: %v", said.Err())
+	if output.Scan() || output.Err() != nil {
+		t.Errorf("the command goes on: %v", output.Err())
 		_ = syscall.Kill(-group, syscall.SIGKILL)
 	}
 }

@@ -21,38 +21,38 @@ import (
 )
 
 // part makes something the node depends on, which tells the log when it is degraded.
-func (k *parts) part(name, setting, address string) *outage.Part {
-	place := outage.Place{Name: name, Setting: setting, Address: address}
-	return outage.NewPart(k.log, k.process.since, place)
+func (k *deps) newPart(name, setting, address string) *outage.Part {
+	target := outage.Endpoint{Name: name, Setting: setting, Address: address}
+	return outage.NewPart(k.log, k.process.elapsed, target)
 }
 
-func (k *parts) storePart() *outage.Part {
+func (k *deps) storePart() *outage.Part {
 	if s := k.settings; !s.Store.Postgres() {
-		return k.part("store", "data_dir", databaseFile(s))
+		return k.newPart("store", "data_dir", databaseFile(s))
 	}
-	return k.part("store", "store", hostsOf(k.settings.Store.Reveal(), "5432"))
+	return k.newPart("store", "store", hostsOf(k.settings.Store.Reveal(), "5432"))
 }
 
-func (k *parts) objectsPart() *outage.Part {
+func (k *deps) objectsPart() *outage.Part {
 	if at := k.settings.Objects.URL; at != "" {
-		return k.part("objects", "objects.url", endpointOf(at))
+		return k.newPart("objects", "objects.url", endpointOf(at))
 	}
-	return k.part("objects", "data_dir", filepath.Join(k.settings.DataDir, "objects"))
+	return k.newPart("objects", "data_dir", filepath.Join(k.settings.DataDir, "objects"))
 }
 
-func (k *parts) streamsPart() *outage.Part {
+func (k *deps) streamsPart() *outage.Part {
 	if at := k.settings.Stream.URL; at != "" {
-		return k.part("streams", "stream.url", hostsOf(at, "4222"))
+		return k.newPart("streams", "stream.url", hostsOf(at, "4222"))
 	}
-	return k.part("streams", "data_dir", filepath.Join(k.settings.DataDir, "streams"))
+	return k.newPart("streams", "data_dir", filepath.Join(k.settings.DataDir, "streams"))
 }
 
-func (k *parts) queuePart() *outage.Part {
-	return k.part("messages", "images.queue_url", endpointOf(k.settings.Images.QueueURL))
+func (k *deps) queuePart() *outage.Part {
+	return k.newPart("messages", "images.queue_url", endpointOf(k.settings.Images.QueueURL))
 }
 
-func (k *parts) tracesPart() *outage.Part {
-	return k.part("traces", "telemetry.otlp_endpoint", hostsOf(k.settings.Telemetry.OTLPEndpoint, ""))
+func (k *deps) tracesPart() *outage.Part {
+	return k.newPart("traces", "telemetry.otlp_endpoint", hostsOf(k.settings.Telemetry.OTLPEndpoint, ""))
 }
 
 // hostOf is what stands where a URL has its host, also in what is no URL.
@@ -97,19 +97,19 @@ func endpointOf(at string) string {
 	return "S3 in " + u.Query().Get("region")
 }
 
-// watchedCDN tells a part how the network answers.
-type watchedCDN struct {
+// monitoredCDN tells a part how the network answers.
+type monitoredCDN struct {
 	cdn.CDN
 	part *outage.Part
 }
 
 // Purge implements cdn.CDN.
-func (w *watchedCDN) Purge(ctx context.Context, reference string, keys []string) error {
+func (w *monitoredCDN) Purge(ctx context.Context, reference string, keys []string) error {
 	return w.part.Do(func() error { return w.CDN.Purge(ctx, reference, keys) })
 }
 
-func (k *parts) watched(network cdn.CDN) cdn.CDN {
-	return &watchedCDN{network, k.part("cdn", "images.cdn", cdnAddress(&k.settings.Images))}
+func (k *deps) monitored(network cdn.CDN) cdn.CDN {
+	return &monitoredCDN{network, k.newPart("cdn", "images.cdn", cdnAddress(&k.settings.Images))}
 }
 
 // cdnAddress is where purges go.
@@ -120,10 +120,10 @@ func cdnAddress(s *config.Images) string {
 	return "CloudFront " + s.CloudFrontDistribution
 }
 
-// captureLibraries has the log take what libraries write by themselves: through the
+// captureLibraryLogs has the log take what libraries write by themselves: through the
 // default loggers of Go and OpenTelemetry, or to standard error. The crash of the process
 // is still written there by Go. It returns what ends that.
-func (p process) captureLibraries(log *slog.Logger) (end func()) {
+func (p process) captureLibraryLogs(log *slog.Logger) (end func()) {
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log) // what log.Printf writes comes here from now on
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))

@@ -11,11 +11,11 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// degraded is what the log says of a part that is.
-const degraded = "a part is degraded; what needs it waits or is refused"
+// degradedMessage is what the log says of a part that is.
+const degradedMessage = "a part is degraded; what needs it waits or is refused"
 
 // told counts the lines of the log that say of a part what happened to it.
-func (s *launched) told(t *testing.T, message, part string) int {
+func (s *launchedServer) countLogged(t *testing.T, message, part string) int {
 	t.Helper()
 	return len(s.stderr.Lines(t, map[string]any{"msg": message, "part": part}))
 }
@@ -24,7 +24,7 @@ func (s *launched) told(t *testing.T, message, part string) int {
 // outage is one line and its end another; every line of standard error is JSON; and the lines
 // say where the part is and which setting says so.
 func TestOutagesAreToldOnce(t *testing.T) {
-	postgres, nats, s3 := outside.Postgres(t), outside.NATS(t, ""), outside.S3(t, "millrace")
+	postgres, nats, s3 := outside.NewPostgres(t), outside.NewNATS(t, ""), outside.NewS3(t, "millrace")
 	binary, err := exec.LookPath("millrace")
 	if err != nil {
 		t.Fatal(err)
@@ -39,28 +39,28 @@ func TestOutagesAreToldOnce(t *testing.T) {
 	for _, c := range []struct {
 		part, setting, address string
 		begin, end             func()
-		ask                    probe
+		request                    requestCheck
 	}{
 		{"store", "store", store[strings.Index(store, "@")+1 : strings.LastIndex(store, "/")], postgres.Stop, func() { postgres.Start() },
-			probe{method: "POST", path: "/api/v1/jobs", body: `{"name":"n","queue":"q"}`}},
+			requestCheck{method: "POST", path: "/api/v1/jobs", body: `{"name":"n","queue":"q"}`}},
 		{"streams", "stream.url", strings.TrimPrefix(nats.URL, "nats://"), nats.Kill, nats.Restart,
-			probe{method: "GET", path: "/operators/health"}},
+			requestCheck{method: "GET", path: "/operators/health"}},
 		{"objects", "objects.url", strings.TrimPrefix(s3.URL, "http://"), s3.Kill, s3.Restart,
-			probe{method: "GET", path: "/operators/health"}},
+			requestCheck{method: "GET", path: "/operators/health"}},
 	} {
 		t.Run(c.part, func(t *testing.T) {
 			c.begin()
-			until(t.Fatalf, "the outage of "+c.part, func() bool {
-				status, _ := c.ask.sent(t, s.url)
-				return status >= 500 && s.told(t, degraded, c.part) > 0
+			pollUntil(t.Fatalf, "the outage of "+c.part, func() bool {
+				status, _ := c.request.send(t, s.url)
+				return status >= 500 && s.countLogged(t, degradedMessage, c.part) > 0
 			})
 			for range 20 { // requests and loops that meet it say nothing more
-				c.ask.sent(t, s.url)
+				c.request.send(t, s.url)
 			}
 			c.end()
-			until(t.Fatalf, "the end of the outage of "+c.part, func() bool {
-				status, _ := c.ask.sent(t, s.url)
-				return status < 300 && s.told(t, "a part works again", c.part) > 0
+			pollUntil(t.Fatalf, "the end of the outage of "+c.part, func() bool {
+				status, _ := c.request.send(t, s.url)
+				return status < 300 && s.countLogged(t, "a part works again", c.part) > 0
 			})
 			where := map[string]any{"part": c.part, "setting": c.setting, "address": c.address}
 			if n := len(s.stderr.Lines(t, where)); n != 2 {
@@ -68,13 +68,13 @@ func TestOutagesAreToldOnce(t *testing.T) {
 			}
 		})
 	}
-	status, _ := probe{method: "GET", path: "/health/ready"}.sent(t, s.url)
+	status, _ := requestCheck{method: "GET", path: "/health/ready"}.send(t, s.url)
 	if err := s.terminate(); err != nil || status != http.StatusOK {
 		t.Errorf("%d: %v", status, err)
 	}
 	for _, level := range []string{"WARN", "ERROR"} { // Lines fails where a line is not JSON
 		for _, line := range s.stderr.Lines(t, map[string]any{"level": level}) {
-			if line["msg"] != degraded {
+			if line["msg"] != degradedMessage {
 				t.Errorf("beside the outages the log has %v", line)
 			}
 		}
@@ -97,9 +97,9 @@ func TestFailedStartInJSON(t *testing.T) {
 			s.kill()
 			t.Fatalf("%s: it starts", c.setting)
 		}
-		_, said, _ := strings.Cut(err.Error(), "{")
+		_, output, _ := strings.Cut(err.Error(), "{")
 		name, _, _ := strings.Cut(c.setting, "=")
-		if !strings.Contains(said, name) || !strings.Contains(said, c.address) || !strings.Contains(said, `"exit_code":3`) {
+		if !strings.Contains(output, name) || !strings.Contains(output, c.address) || !strings.Contains(output, `"exit_code":3`) {
 			t.Errorf("%s: it says %s", c.setting, err)
 		}
 	}

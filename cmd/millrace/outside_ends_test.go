@@ -47,8 +47,8 @@ while [ ! -e go ]; do sleep 0.01; done
 echo true`)
 	work := exec.CommandContext(t.Context(), mustMillrace(t), "work", "--server", s.url,
 		"--contract", "taskflow", "--concurrency", "3", "q", "--", program)
-	var said strings.Builder
-	work.Stderr = &said
+	var output strings.Builder
+	work.Stderr = &output
 	if err := work.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,20 +66,20 @@ echo true`)
 		}
 		return all
 	}
-	until(t.Fatalf, "one job to go back while two are run", func() bool {
+	pollUntil(t.Fatalf, "one job to go back while two are run", func() bool {
 		all := count()
 		return all[client.TaskReady] == 2 && all[client.TaskRunning] == 2
 	})
 	mustScript(t, filepath.Join(dir, "go"), "")
 	err = work.Wait()
 	if code := work.ProcessState.ExitCode(); code != exitUnable {
-		t.Errorf("exit code %d, %v: %s", code, err, said.String())
+		t.Errorf("exit code %d, %v: %s", code, err, output.String())
 	}
 	if all := count(); all[client.TaskCompleted] != 2 || all[client.TaskReady] != 2 {
-		t.Errorf("the jobs are %v: %s", all, said.String())
+		t.Errorf("the jobs are %v: %s", all, output.String())
 	}
-	if !strings.Contains(said.String(), "the command cannot be run") {
-		t.Errorf("it said %s", said.String())
+	if !strings.Contains(output.String(), "the command cannot be run") {
+		t.Errorf("it said %s", output.String())
 	}
 }
 
@@ -91,10 +91,10 @@ func TestWorkLosesItsProgram(t *testing.T) {
 	id := mustPost(t, s.url, "", site.resources("n", 2))
 	program := filepath.Join(t.TempDir(), "program")
 	mustScript(t, program, `rm "$0"; echo null`)
-	code, said := workEnds(t, s.url, []string{"sh", "rm"},
+	code, output := runWork(t, s.url, []string{"sh", "rm"},
 		"--contract", "fetchbox", "default", "--", program)
-	if code != exitUnable || !strings.Contains(said, "no such file or directory") {
-		t.Errorf("exit code %d: %s", code, said)
+	if code != exitUnable || !strings.Contains(output, "no such file or directory") {
+		t.Errorf("exit code %d: %s", code, output)
 	}
 	var j fetchJob
 	if !fetchGet(s.url+"/operators/jobs/"+id, &j) || j.Completed != 1 || j.Failed != 0 ||
@@ -106,9 +106,9 @@ func TestWorkLosesItsProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	any := client.ClaimQuery{Contract: "fetchbox", Worker: "w"}
-	again, err := c.WorkerAPI().Claim(t.Context(), any, 0)
-	if err != nil || len(again) != 1 || again[0].Attempt != 1 {
-		t.Errorf("handed out again is %+v, %v", again, err)
+	repeated, err := c.WorkerAPI().Claim(t.Context(), any, 0)
+	if err != nil || len(repeated) != 1 || repeated[0].Attempt != 1 {
+		t.Errorf("handed out again is %+v, %v", repeated, err)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestFetchBoxWorkersKilled(t *testing.T) {
 	for _, run := range []struct{ ends, attempt string }{
 		{"killed", "1"}, {"fails", "1"}, {"killed", "2"}, {"killed", "2"},
 	} {
-		began := filepath.Join(t.TempDir(), "began")
+		started := filepath.Join(t.TempDir(), "began")
 		script := `echo $MILLRACE_ATTEMPT >"$0.part"; mv "$0.part" "$0"; `
 		if run.ends == "fails" {
 			script += "exit 1"
@@ -131,14 +131,14 @@ func TestFetchBoxWorkersKilled(t *testing.T) {
 			script += "exec sleep 60"
 		}
 		work := exec.CommandContext(t.Context(), mustMillrace(t), "work", "--server", s.url, "--contract",
-			"fetchbox", "--max-jobs", "1", "--quiet", "default", "--", "sh", "-c", script, began)
+			"fetchbox", "--max-jobs", "1", "--quiet", "default", "--", "sh", "-c", script, started)
 		if err := work.Start(); err != nil {
 			t.Fatal(err)
 		}
 		var text []byte
-		until(t.Fatalf, "a run that is "+run.ends, func() (is bool) {
+		pollUntil(t.Fatalf, "a run that is "+run.ends, func() (is bool) {
 			var err error
-			text, err = os.ReadFile(began)
+			text, err = os.ReadFile(started)
 			return err == nil
 		})
 		if run.ends == "killed" {
@@ -156,7 +156,7 @@ func TestFetchBoxWorkersKilled(t *testing.T) {
 		}
 	}
 	var j fetchJob
-	until(t.Fatalf, "the end of the job", func() bool {
+	pollUntil(t.Fatalf, "the end of the job", func() bool {
 		return fetchGet(s.url+"/operators/jobs/"+id, &j) && j.Status == "failed"
 	})
 	if !fetchGet(s.url+"/operators/dlq", &letters) || len(letters.Items) != 1 ||

@@ -30,7 +30,7 @@ func pictureCommand(p process) *cobra.Command {
 		Hidden:             true,
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if code := picture.Child(p.stdin, p.stdout, args); code != exitDone {
+			if code := picture.Child(p.stdin, p.stdout, args); code != exitOK {
 				return withCode(code, errors.New("no picture was processed"))
 			}
 			return nil

@@ -22,7 +22,7 @@ func TestPicture(t *testing.T) {
 	t.Parallel()
 	binary := mustBuild(t)
 	command := slices.Concat([]string{binary}, mustPictureChild(t)[1:])
-	limits := picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory, Time: picture.DefaultTime}
+	limits := picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory, Timeout: picture.DefaultTimeout}
 	for _, c := range []struct {
 		name     string
 		original func(t *testing.T) []byte
@@ -115,17 +115,17 @@ func texturedJPEG(t *testing.T, width, height int) []byte {
 	return b.Bytes()
 }
 
-// flat is a picture of one colour that takes no memory.
-type flat struct{ image.Rectangle }
+// flatImage is a picture of one colour that takes no memory.
+type flatImage struct{ image.Rectangle }
 
-func (f flat) ColorModel() color.Model { return color.NRGBA64Model }
-func (f flat) Bounds() image.Rectangle { return f.Rectangle }
-func (f flat) At(int, int) color.Color { return color.NRGBA64{0x8000, 0x4000, 0x2000, 0x7fff} }
+func (f flatImage) ColorModel() color.Model { return color.NRGBA64Model }
+func (f flatImage) Bounds() image.Rectangle { return f.Rectangle }
+func (f flatImage) At(int, int) color.Color { return color.NRGBA64{0x8000, 0x4000, 0x2000, 0x7fff} }
 
 func flatPNG(t *testing.T, width, height int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b, flat{image.Rect(0, 0, width, height)}); err != nil {
+	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b, flatImage{image.Rect(0, 0, width, height)}); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

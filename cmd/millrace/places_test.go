@@ -15,7 +15,7 @@ import (
 )
 
 // ask gives the answer to a request, whatever it is.
-func ask(t *testing.T, method, url, body string, header ...string) (status int, text string) {
+func sendRequest(t *testing.T, method, url, body string, header ...string) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -36,8 +36,8 @@ func ask(t *testing.T, method, url, body string, header ...string) (status int, 
 	return resp.StatusCode, string(got)
 }
 
-// refuses wants a node to refuse FetchBox and Images, and to say why wherever somebody asks.
-func refuses(t *testing.T, node *launched, why string) {
+// wantRefusing wants a node to refuse FetchBox and Images, and to say why wherever somebody asks.
+func wantRefusing(t *testing.T, node *launchedServer, why string) {
 	t.Helper()
 	manifest := `{"manifest_version":"v1","metadata":{},"resources":[{"id":"a","url":"http://127.0.0.1:1/"}]}`
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func refuses(t *testing.T, node *launched, why string) {
 		{"GET", "/operators/health", "", nil, 503},
 		{"GET", "/health/ready", "", nil, 503},
 	} {
-		if status, text := ask(t, c.method, node.url+c.path, c.body, c.header...); status != c.status || !strings.Contains(text, why) {
+		if status, text := sendRequest(t, c.method, node.url+c.path, c.body, c.header...); status != c.status || !strings.Contains(text, why) {
 			t.Errorf("%s %s: got %d %s, want %d and %q", c.method, c.path, status, text, c.status, why)
 		}
 	}
@@ -62,9 +62,9 @@ func refuses(t *testing.T, node *launched, why string) {
 }
 
 const (
-	otherPlaces  = "the objects and streams of this node are not those of the other nodes on this database"
-	otherObjects = "the objects of this node are not those of the other nodes on this database"
-	otherStreams = "the streams of this node are not those of the other nodes on this database"
+	otherPlacesMessage  = "the objects and streams of this node are not those of the other nodes on this database"
+	otherObjectsMessage = "the objects of this node are not those of the other nodes on this database"
+	otherStreamsMessage = "the streams of this node are not those of the other nodes on this database"
 )
 
 // TestNodesWithOtherPlaces starts two nodes on one database with nothing else set: each has objects and streams of its
@@ -76,7 +76,7 @@ func TestNodesWithOtherPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := func(name string, args ...string) *launched {
+	start := func(name string, args ...string) *launchedServer {
 		s, err := launch(binary, filepath.Join(t.TempDir(), name), nil, append(shared, args...)...)
 		if err != nil {
 			t.Fatal(err)
@@ -85,11 +85,11 @@ func TestNodesWithOtherPlaces(t *testing.T) {
 		return s
 	}
 	first, second := start("first"), start("second")
-	refuses(t, second, otherPlaces)
-	if status, text := ask(t, "POST", second.url+"/v2/queues/jobs", `[{"queue":"q","id":"1","timeout":9,"payload":1}]`, "Content-Type", "application/json"); status != 202 {
+	wantRefusing(t, second, otherPlacesMessage)
+	if status, text := sendRequest(t, "POST", second.url+"/v2/queues/jobs", `[{"queue":"q","id":"1","timeout":9,"payload":1}]`, "Content-Type", "application/json"); status != 202 {
 		t.Errorf("Relay, which needs neither: got %d %s", status, text)
 	}
-	if status, text := ask(t, "GET", first.url+"/health/ready", ""); status != 200 {
+	if status, text := sendRequest(t, "GET", first.url+"/health/ready", ""); status != 200 {
 		t.Errorf("the first node is not ready: %d %s", status, text)
 	}
 	var picture bytes.Buffer
@@ -99,7 +99,7 @@ func TestNodesWithOtherPlaces(t *testing.T) {
 	for range 5 { // none is given to the second node
 		var made, job imageJob
 		imageCall(t, first.url, "POST", "/images/v1/files", picture.Bytes(), 202, &made)
-		until(t.Fatalf, "the picture to be processed", func() bool {
+		pollUntil(t.Fatalf, "the picture to be processed", func() bool {
 			imageCall(t, first.url, "GET", "/images/v1/jobs/"+made.JobID, nil, 200, &job)
 			return job.Status == "completed"
 		})
@@ -114,7 +114,7 @@ func TestNodesWithOtherPlaces(t *testing.T) {
 		t.Error(err)
 	}
 	moved := start("third", "--set", "rebind_storage=true")
-	if status, text := ask(t, "GET", moved.url+"/health/ready", ""); status != 200 {
+	if status, text := sendRequest(t, "GET", moved.url+"/health/ready", ""); status != 200 {
 		t.Errorf("a node that is to have the storage is not ready: %d %s", status, text)
 	}
 }
@@ -127,11 +127,11 @@ func TestNodesWithOneSharedPlace(t *testing.T) {
 	launchNode(t, "first", args...)
 	for contracts := range map[string]bool{"fetchbox,images": true, "images": true, "fetchbox": true} {
 		node := launchNode(t, "alike", append(args, "--set", "contracts="+contracts)...)
-		if status, text := ask(t, "GET", node.url+"/health/ready", ""); status != 200 || strings.Contains(text, "fails") {
+		if status, text := sendRequest(t, "GET", node.url+"/health/ready", ""); status != 200 || strings.Contains(text, "fails") {
 			t.Errorf("%s: got %d %s", contracts, status, text)
 		}
 	}
-	refuses(t, launchNode(t, "objects", append(args, "--set", "objects.url=")...), otherObjects)
-	others := outside.NATS(t, "")
-	refuses(t, launchNode(t, "streams", append(args, "--set", "stream.url="+others.URL)...), otherStreams)
+	wantRefusing(t, launchNode(t, "objects", append(args, "--set", "objects.url=")...), otherObjectsMessage)
+	others := outside.NewNATS(t, "")
+	wantRefusing(t, launchNode(t, "streams", append(args, "--set", "stream.url="+others.URL)...), otherStreamsMessage)
 }

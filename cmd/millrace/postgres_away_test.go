@@ -12,16 +12,16 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// probe is a request and what is expected of its answer.
-type probe struct {
+// requestCheck is a request and what is expected of its answer.
+type requestCheck struct {
 	name, method, path, body string
 	header                   map[string]string
 	status                   int
-	holds                    string // in the body
+	contains                    string // in the body
 }
 
-// sent sends the request and returns the status and the body.
-func (a probe) sent(t *testing.T, url string) (int, string) {
+// send sends the request and returns the status and the body.
+func (a requestCheck) send(t *testing.T, url string) (int, string) {
 	t.Helper()
 	var header []string
 	for name, value := range a.header {
@@ -30,35 +30,35 @@ func (a probe) sent(t *testing.T, url string) (int, string) {
 	return sendTo(t, http.DefaultClient, a.method, url+a.path, a.body, header...)
 }
 
-// refusals is a request to each contract, with what it answers while the store is away.
-func refusals(n int) []probe {
+// outageChecks is a request to each contract, with what it answers while the store is away.
+func outageChecks(n int) []requestCheck {
 	key := fmt.Sprint(n)
-	return []probe{
+	return []requestCheck{
 		{name: "Relay", method: "POST", path: "/v2/queues/jobs", status: http.StatusTooManyRequests,
 			body: `[{"queue":"mail","id":"` + key + `","timeout":1,"payload":1}]`},
 		{name: "ForgeRun FR-021", method: "POST", path: "/v1/clients", status: http.StatusServiceUnavailable,
-			holds: `"code":"RFA_STORAGE_DB_ERROR"`},
+			contains: `"code":"RFA_STORAGE_DB_ERROR"`},
 		{name: "TaskFlow G-TF-32", method: "POST", path: "/api/v1/jobs", status: http.StatusServiceUnavailable,
-			holds: `"code":"INTERNAL_ERROR"`, body: `{"name":"n","queue":"q"}`},
+			contains: `"code":"INTERNAL_ERROR"`, body: `{"name":"n","queue":"q"}`},
 		{name: "FetchBox FB-044", method: "POST", path: "/jobs", status: http.StatusInternalServerError,
-			holds: `"code":"INTERNAL_ERROR"`, header: map[string]string{"X-Fetchbox-Job-Type": "default", "X-Fetchbox-Idempotency-Key": key},
+			contains: `"code":"INTERNAL_ERROR"`, header: map[string]string{"X-Fetchbox-Job-Type": "default", "X-Fetchbox-Idempotency-Key": key},
 			body: `{"manifest_version":"v1","metadata":{},"resources":[{"id":"a","url":"http://127.0.0.1:1/"}]}`},
 		{name: "Images", method: "POST", path: "/images/v1/files?sizes=1", status: http.StatusServiceUnavailable,
-			holds: `"code":"SERVICE_UNAVAILABLE"`, header: map[string]string{"Content-Type": "image/gif"}, body: "GIF89a"},
+			contains: `"code":"SERVICE_UNAVAILABLE"`, header: map[string]string{"Content-Type": "image/gif"}, body: "GIF89a"},
 		{name: "worker API", method: "POST", path: "/worker/v1/claims", status: http.StatusServiceUnavailable,
-			holds: `"code":"STORAGE_UNAVAILABLE"`, body: `{"contract":"taskflow","queues":["waiting"],"worker":"w"}`},
+			contains: `"code":"STORAGE_UNAVAILABLE"`, body: `{"contract":"taskflow","queues":["waiting"],"worker":"w"}`},
 	}
 }
 
 // launchOn starts a server of all contracts on a PostgreSQL, that runs nothing by itself.
-func launchOn(t *testing.T, store string, args ...string) *launched {
+func launchOn(t *testing.T, store string, args ...string) *launchedServer {
 	t.Helper()
 	args = append([]string{"--no-workers", "--set", "store=" + store}, args...)
 	return launchIn(t, filepath.Join(t.TempDir(), "data"), args...)
 }
 
-// refuseWith has the database fail what writes jobs and records, with a SQLSTATE.
-const refuseWith = `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+// refuseFunctionSQL has the database fail what writes jobs and records, with a SQLSTATE.
+const refuseFunctionSQL = `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'made to fail' USING ERRCODE = '%s'; END $$;
 CREATE OR REPLACE TRIGGER refuse BEFORE INSERT OR UPDATE ON jobs EXECUTE FUNCTION refuse();
 CREATE OR REPLACE TRIGGER refuse BEFORE INSERT OR UPDATE ON records EXECUTE FUNCTION refuse();`
@@ -67,10 +67,10 @@ CREATE OR REPLACE TRIGGER refuse BEFORE INSERT OR UPDATE ON records EXECUTE FUNC
 // reasons of its own, is an outage in the words of each contract and is told to the operator.
 func TestDatabaseRefuses(t *testing.T) {
 	t.Parallel()
-	server := outside.Postgres(t)
+	server := outside.NewPostgres(t)
 	s := launchOn(t, server.Database("mine"))
-	waiting := probe{method: "POST", path: "/api/v1/jobs", body: `{"name":"n","queue":"waiting"}`}
-	if status, body := waiting.sent(t, s.url); status != http.StatusCreated {
+	waiting := requestCheck{method: "POST", path: "/api/v1/jobs", body: `{"name":"n","queue":"waiting"}`}
+	if status, body := waiting.send(t, s.url); status != http.StatusCreated {
 		t.Fatal(status, body)
 	}
 	const closed = "the database refuses the connection"
@@ -85,29 +85,29 @@ func TestDatabaseRefuses(t *testing.T) {
 		t.Run(c.state, func(t *testing.T) {
 			refuse, allow, database := c.refuse, c.allow, "postgres"
 			if refuse == "" {
-				refuse, allow = fmt.Sprintf(refuseWith, c.state), "DROP TRIGGER refuse ON jobs; DROP TRIGGER refuse ON records"
+				refuse, allow = fmt.Sprintf(refuseFunctionSQL, c.state), "DROP TRIGGER refuse ON jobs; DROP TRIGGER refuse ON records"
 			}
 			if !strings.Contains(refuse, "ALTER DATABASE") {
 				database = "mine"
 			}
 			server.Exec(database, refuse)
 			server.Disconnect("mine")
-			for _, a := range refusals(i) {
+			for _, a := range outageChecks(i) {
 				if a.name == "Relay" {
-					a.holds = c.because
+					a.contains = c.because
 				}
-				if status, body := a.sent(t, s.url); status != a.status || !strings.Contains(body, a.holds) {
-					t.Errorf("%s answers %d %s, want %d with %s", a.name, status, body, a.status, a.holds)
+				if status, body := a.send(t, s.url); status != a.status || !strings.Contains(body, a.contains) {
+					t.Errorf("%s answers %d %s, want %d with %s", a.name, status, body, a.status, a.contains)
 				}
 			}
 			server.Exec(database, allow)
-			for _, a := range refusals(i) {
+			for _, a := range outageChecks(i) {
 				if a.name == "worker API" {
 					continue // it takes the job that the next round waits for
 				}
-				until(t.Fatalf, a.name+" to work again", func() bool { status, _ := a.sent(t, s.url); return status < 300 })
+				pollUntil(t.Fatalf, a.name+" to work again", func() bool { status, _ := a.send(t, s.url); return status < 300 })
 			}
-			until(t.Fatalf, "the end of the outage in the log", func() bool {
+			pollUntil(t.Fatalf, "the end of the outage in the log", func() bool {
 				return strings.Count(s.stderr.String(), "a part works again") == i+1
 			})
 		})
@@ -125,31 +125,31 @@ func TestDatabaseRefuses(t *testing.T) {
 // TestLeasesOutliveRefusals: a worker whose heartbeats a database turned away keeps its job.
 func TestLeasesOutliveRefusals(t *testing.T) {
 	t.Parallel()
-	server := outside.Postgres(t)
+	server := outside.NewPostgres(t)
 	s := launchOn(t, server.Database("mine"), "--set", "contracts=relay")
-	put := probe{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":1,"max_retries":9,"payload":1}]`}
-	if status, body := put.sent(t, s.url); status != http.StatusAccepted {
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":1,"max_retries":9,"payload":1}]`}
+	if status, body := put.send(t, s.url); status != http.StatusAccepted {
 		t.Fatal(status, body)
 	}
-	_, body := probe{method: "GET", path: "/v2/queues/mail/jobs"}.sent(t, s.url)
+	_, body := requestCheck{method: "GET", path: "/v2/queues/mail/jobs"}.send(t, s.url)
 	_, run, _ := strings.Cut(body, `"run_id":"`)
 	run, _, _ = strings.Cut(run, `"`)
-	beat := probe{method: "PATCH", path: "/v2/queues/mail/jobs/1/run-id/" + run}
-	if status, body := beat.sent(t, s.url); status != http.StatusAccepted {
+	beat := requestCheck{method: "PATCH", path: "/v2/queues/mail/jobs/1/run-id/" + run}
+	if status, body := beat.send(t, s.url); status != http.StatusAccepted {
 		t.Fatal(status, body)
 	}
 	server.Exec("postgres", "ALTER DATABASE mine ALLOW_CONNECTIONS false")
 	server.Disconnect("mine")
-	began := time.Now()
-	until(t.Fatalf, "the lease to be over", func() bool {
-		if status, body := beat.sent(t, s.url); status != http.StatusTooManyRequests {
+	started := time.Now()
+	pollUntil(t.Fatalf, "the lease to be over", func() bool {
+		if status, body := beat.send(t, s.url); status != http.StatusTooManyRequests {
 			t.Fatalf("RL-056 got %d %s", status, body)
 		}
-		return time.Since(began) > 3*time.Second
+		return time.Since(started) > 3*time.Second
 	})
 	server.Exec("postgres", "ALTER DATABASE mine ALLOW_CONNECTIONS true")
-	until(t.Fatalf, "heartbeats to be taken", func() bool {
-		status, body := beat.sent(t, s.url)
+	pollUntil(t.Fatalf, "heartbeats to be taken", func() bool {
+		status, body := beat.send(t, s.url)
 		if status == http.StatusNotFound {
 			t.Fatalf("the job was taken away: %s", body)
 		}
@@ -161,24 +161,24 @@ func TestLeasesOutliveRefusals(t *testing.T) {
 // each other's jobs.
 func TestNodesBehindPooler(t *testing.T) {
 	t.Parallel()
-	server := outside.Postgres(t)
+	server := outside.NewPostgres(t)
 	server.Database("mine")
 	store := outside.NewPgBouncer(t, server, "pool_mode=transaction").URL("mine", "mine")
 	a := launchOn(t, store, "--set", "contracts=relay")
 	b := launchOn(t, store, "--set", "contracts=relay")
 	got := make(chan int)
 	go func() {
-		status, _ := probe{method: "GET", path: "/v2/queues/mail/jobs", header: map[string]string{"Prefer": "wait=30"}}.sent(t, b.url)
+		status, _ := requestCheck{method: "GET", path: "/v2/queues/mail/jobs", header: map[string]string{"Prefer": "wait=30"}}.send(t, b.url)
 		got <- status
 	}()
-	put := probe{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
-	if status, body := put.sent(t, a.url); status != http.StatusAccepted {
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
+	if status, body := put.send(t, a.url); status != http.StatusAccepted {
 		t.Errorf("%d %s", status, body)
 	}
 	if status := <-got; status != http.StatusOK {
 		t.Errorf("the other node got %d", status)
 	}
-	for _, s := range []*launched{a, b} {
+	for _, s := range []*launchedServer{a, b} {
 		if err := s.terminate(); err != nil {
 			t.Error(err)
 		}
@@ -192,15 +192,15 @@ func TestNodesBehindPooler(t *testing.T) {
 // nothing else, and goes on once there was a failover.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	primary := outside.Postgres(t)
+	primary := outside.NewPostgres(t)
 	pepper := filepath.Join(t.TempDir(), "pepper")
 	if err := os.WriteFile(pepper, []byte(strings.Repeat("0123456789abcdef", 4)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	settings := []string{"--set", "contracts=forgerun,relay", "--set", "secrets.pepper_file=" + pepper}
 	first := launchOn(t, primary.Database("mine"), settings...)
-	join := probe{method: "POST", path: "/v1/clients"}
-	if status, body := join.sent(t, first.url); status != http.StatusCreated {
+	join := requestCheck{method: "POST", path: "/v1/clients"}
+	if status, body := join.send(t, first.url); status != http.StatusCreated {
 		t.Fatal(status, body)
 	}
 	if err := first.terminate(); err != nil {
@@ -209,20 +209,20 @@ func TestStandby(t *testing.T) {
 	standby := primary.Standby()
 	primary.Stop()
 	s := launchOn(t, standby.URL("mine", "mine"), settings...)
-	put := probe{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
-	for _, a := range []probe{
-		{method: "GET", path: "/health/ready", status: 503, holds: "store fails: the store is read-only: this PostgreSQL is a standby"},
-		{method: "POST", path: "/v1/clients", status: 503, holds: "RFA_STORAGE_DB_ERROR"},
-		{method: "POST", path: put.path, body: put.body, status: 429, holds: "read-only"},
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
+	for _, a := range []requestCheck{
+		{method: "GET", path: "/health/ready", status: 503, contains: "store fails: the store is read-only: this PostgreSQL is a standby"},
+		{method: "POST", path: "/v1/clients", status: 503, contains: "RFA_STORAGE_DB_ERROR"},
+		{method: "POST", path: put.path, body: put.body, status: 429, contains: "read-only"},
 	} {
-		if status, body := a.sent(t, s.url); status != a.status || !strings.Contains(body, a.holds) || strings.Contains(body, "pepper fails") {
-			t.Errorf("%s %s: got %d %s, want %d with %q", a.method, a.path, status, body, a.status, a.holds)
+		if status, body := a.send(t, s.url); status != a.status || !strings.Contains(body, a.contains) || strings.Contains(body, "pepper fails") {
+			t.Errorf("%s %s: got %d %s, want %d with %q", a.method, a.path, status, body, a.status, a.contains)
 		}
 	}
 	standby.Promote()
-	ready := probe{method: "GET", path: "/health/ready"}
-	until(t.Fatalf, "the node to be ready", func() bool { status, _ := ready.sent(t, s.url); return status == http.StatusOK })
-	if status, body := put.sent(t, s.url); status != http.StatusAccepted {
+	ready := requestCheck{method: "GET", path: "/health/ready"}
+	pollUntil(t.Fatalf, "the node to be ready", func() bool { status, _ := ready.send(t, s.url); return status == http.StatusOK })
+	if status, body := put.send(t, s.url); status != http.StatusAccepted {
 		t.Errorf("%d %s", status, body)
 	}
 	if err := s.terminate(); err != nil {
@@ -238,18 +238,18 @@ func TestStandby(t *testing.T) {
 // again without a restart of the node: connections keep the default of when they were made.
 func TestReadOnlyDefaultEnds(t *testing.T) {
 	t.Parallel()
-	server := outside.Postgres(t)
+	server := outside.NewPostgres(t)
 	s := launchOn(t, server.Database("mine"), "--set", "contracts=relay",
 		"--set", "postgres.max_connections=1") // so that no other comes by chance
-	ready := probe{method: "GET", path: "/health/ready"}
-	put := probe{method: "POST", path: "/v2/queues/jobs?mode=ignore",
+	ready := requestCheck{method: "GET", path: "/health/ready"}
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs?mode=ignore",
 		body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
 	const setting = "ALTER DATABASE mine %s default_transaction_read_only"
-	for name, asked := range map[string]probe{"by updates": put, "by readiness": ready} {
+	for name, asked := range map[string]requestCheck{"by updates": put, "by readiness": ready} {
 		answers := func(want int, because string) {
 			t.Helper()
-			until(t.Fatalf, fmt.Sprintf("%s: %d", name, want), func() bool {
-				status, body := asked.sent(t, s.url)
+			pollUntil(t.Fatalf, fmt.Sprintf("%s: %d", name, want), func() bool {
+				status, body := asked.send(t, s.url)
 				return status == want && strings.Contains(body, because)
 			})
 		}
@@ -264,7 +264,7 @@ func TestReadOnlyDefaultEnds(t *testing.T) {
 		server.Exec("postgres", fmt.Sprintf(setting, "RESET"))
 		answers(taken, "")
 	}
-	if status, body := put.sent(t, s.url); status != http.StatusAccepted {
+	if status, body := put.send(t, s.url); status != http.StatusAccepted {
 		t.Errorf("%d %s", status, body)
 	}
 }

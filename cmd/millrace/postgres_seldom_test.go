@@ -14,25 +14,25 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// passage forwards connections, or hangs up on whoever comes and counts them.
-type passage struct {
+// blockableProxy forwards connections, or hangs up on whoever comes and counts them.
+type blockableProxy struct {
 	net.Listener
-	to string
+	target string
 
 	mu      sync.Mutex
-	shut    bool
+	closed    bool
 	refused int
-	open    map[net.Conn]bool
+	conns    map[net.Conn]bool
 }
 
-func newPassage(t *testing.T, to string) *passage {
+func newBlockableProxy(t *testing.T, to string) *blockableProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &passage{Listener: l, to: to, open: map[net.Conn]bool{}}
-	t.Cleanup(func() { l.Close(); p.set(true) })
+	p := &blockableProxy{Listener: l, target: to, conns: map[net.Conn]bool{}}
+	t.Cleanup(func() { l.Close(); p.setClosed(true) })
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -45,46 +45,46 @@ func newPassage(t *testing.T, to string) *passage {
 	return p
 }
 
-func (p *passage) forward(conn net.Conn) {
+func (p *blockableProxy) forward(conn net.Conn) {
 	defer conn.Close()
-	far, err := net.Dial("tcp", p.to)
+	upstream, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return
 	}
-	defer far.Close()
-	if !p.enter(conn, far) {
+	defer upstream.Close()
+	if !p.track(conn, upstream) {
 		return
 	}
-	go func() { _, _ = io.Copy(far, conn); far.Close() }()
-	_, _ = io.Copy(conn, far)
+	go func() { _, _ = io.Copy(upstream, conn); upstream.Close() }()
+	_, _ = io.Copy(conn, upstream)
 }
 
 // enter lets a connection through unless the passage is shut.
-func (p *passage) enter(ends ...net.Conn) bool {
+func (p *blockableProxy) track(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shut {
+	if p.closed {
 		p.refused++
 		return false
 	}
-	for _, c := range ends {
-		p.open[c] = true
+	for _, c := range conns {
+		p.conns[c] = true
 	}
 	return true
 }
 
-// set shuts the passage, which ends all connections, or opens it.
-func (p *passage) set(shut bool) {
+// setClosed shuts the passage, which ends all connections, or opens it.
+func (p *blockableProxy) setClosed(closed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.shut = shut
-	for c := range p.open {
+	p.closed = closed
+	for c := range p.conns {
 		c.Close()
-		delete(p.open, c)
+		delete(p.conns, c)
 	}
 }
 
-func (p *passage) count() int { p.mu.Lock(); defer p.mu.Unlock(); return p.refused }
+func (p *blockableProxy) count() int { p.mu.Lock(); defer p.mu.Unlock(); return p.refused }
 
 // retryPause is what a node leaves between two tries.
 const retryPause = time.Second
@@ -93,12 +93,12 @@ const retryPause = time.Second
 // beside them, ask a store that is away twice a second at most.
 func TestAwayStoreIsAskedSeldom(t *testing.T) {
 	t.Parallel()
-	direct, err := url.Parse(outside.Postgres(t).URL("postgres", "postgres"))
+	direct, err := url.Parse(outside.NewPostgres(t).URL("postgres", "postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	way := newPassage(t, direct.Host)
-	direct.Host = way.Addr().String()
+	proxy := newBlockableProxy(t, direct.Host)
+	direct.Host = proxy.Addr().String()
 	binary, err := exec.LookPath("millrace")
 	if err != nil {
 		t.Fatal(err)
@@ -108,28 +108,28 @@ func TestAwayStoreIsAskedSeldom(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.kill)
-	way.set(true)
+	proxy.setClosed(true)
 	tries, quiet := 0, time.Now()
-	until(t.Fatalf, "all who were connected to notice", func() bool {
-		if n := way.count(); n != tries {
+	pollUntil(t.Fatalf, "all who were connected to notice", func() bool {
+		if n := proxy.count(); n != tries {
 			tries, quiet = n, time.Now()
 		}
 		return tries > 0 && time.Since(quiet) > retryPause/2
 	})
-	put := probe{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
-	began, before := time.Now(), way.count()
-	until(t.Fatalf, "ten tries", func() bool {
-		if status, body := put.sent(t, s.url); status != http.StatusTooManyRequests {
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
+	started, before := time.Now(), proxy.count()
+	pollUntil(t.Fatalf, "ten tries", func() bool {
+		if status, body := put.send(t, s.url); status != http.StatusTooManyRequests {
 			t.Fatalf("%d %s", status, body)
 		}
-		return way.count()-before >= 10
+		return proxy.count()-before >= 10
 	})
 	// The slower the machine, the fewer there are in a second.
-	if most := 2*time.Since(began).Seconds() + 1; float64(way.count()-before) > most {
-		t.Errorf("%d tries where %.0f are allowed", way.count()-before, most)
+	if most := 2*time.Since(started).Seconds() + 1; float64(proxy.count()-before) > most {
+		t.Errorf("%d tries where %.0f are allowed", proxy.count()-before, most)
 	}
-	way.set(false)
-	until(t.Fatalf, "the store to be used again", func() bool { status, _ := put.sent(t, s.url); return status == http.StatusAccepted })
+	proxy.setClosed(false)
+	pollUntil(t.Fatalf, "the store to be used again", func() bool { status, _ := put.send(t, s.url); return status == http.StatusAccepted })
 	if err := s.terminate(); err != nil {
 		t.Error(err)
 	}

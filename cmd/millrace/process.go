@@ -20,7 +20,7 @@ type process struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	now     func() time.Time
-	since   func() time.Duration // since the process began; never jumps
+	elapsed   func() time.Duration // since the process began; never jumps
 }
 
 // env returns the value of an environment variable, empty when it is not set.
@@ -34,8 +34,8 @@ func (p process) env(name string) string {
 	return value
 }
 
-// onTerminal tells whether somebody watches what is written to w.
-func onTerminal(w io.Writer) bool {
+// isTerminal tells whether somebody watches what is written to w.
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -9,33 +9,33 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// plainEvery is how often progress is told where nobody sees a bar.
-const plainEvery = 2 * time.Second
+// plainInterval is how often progress is told where nobody sees a bar.
+const plainInterval = 2 * time.Second
 
-// progress tells how far long work is, also while nothing happens: a bar on a terminal, a plain
+// newProgress tells how far long work is, also while nothing happens: a bar on a terminal, a plain
 // line now and then elsewhere. Safe for concurrent use.
 type progress struct {
-	what  string
+	label  string
 	total int64  // in the unit of add; below 1 when nobody knows
-	of    string // what the total is, where the note alone does not tell
+	totalUnit    string // what the total is, where the note alone does not tell
 	out   io.Writer
-	since func() time.Duration
+	elapsed func() time.Duration
 	bar   *progressbar.ProgressBar // nil where there is no terminal
-	over  chan struct{}            // closed by end
+	stopped  chan struct{}            // closed by end
 
 	mu       sync.Mutex
 	done     int64
-	began    time.Duration
+	started    time.Duration
 	note     string
-	newsOnly bool // nothing is told twice
-	told     bool // since the last news
+	changesOnly bool // nothing is told twice
+	reported     bool // since the last news
 	ended    bool
 }
 
-func (p process) progress(what string, total int64) *progress {
-	g := &progress{what: what, total: total, out: p.stderr, since: p.since, began: p.since(),
-		over: make(chan struct{})}
-	if onTerminal(p.stderr) {
+func (p process) newProgress(what string, total int64) *progress {
+	g := &progress{label: what, total: total, out: p.stderr, elapsed: p.elapsed, started: p.elapsed(),
+		stopped: make(chan struct{})}
+	if isTerminal(p.stderr) {
 		if total < 1 {
 			total = -1
 		}
@@ -44,35 +44,35 @@ func (p process) progress(what string, total int64) *progress {
 			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionShowElapsedTimeOnFinish())
 		_ = g.bar.RenderBlank()
 	}
-	go g.keepTelling()
+	go g.reportLoop()
 	return g
 }
 
-// keepTelling tells how far it is, every plainEvery, until the end.
-func (g *progress) keepTelling() {
-	tick := time.NewTicker(plainEvery)
+// reportLoop tells how far it is, every plainInterval, until the end.
+func (g *progress) reportLoop() {
+	tick := time.NewTicker(plainInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			g.tell()
-		case <-g.over:
+			g.report()
+		case <-g.stopped:
 			return
 		}
 	}
 }
 
-func (g *progress) tell() {
+func (g *progress) report() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.ended, g.newsOnly && g.told:
+	case g.ended, g.changesOnly && g.reported:
 	case g.bar != nil:
 		_ = g.bar.RenderBlank()
 	default:
-		g.line()
+		g.writeLine()
 	}
-	g.told = true
+	g.reported = true
 }
 
 // add tells that n more are done, and what there is to say about it.
@@ -82,8 +82,8 @@ func (g *progress) add(n int64, note string) {
 	g.set(g.done+n, note)
 }
 
-// at tells how much is done, of what may by now be another total.
-func (g *progress) at(done, total int64, note string) {
+// setTotal tells how much is done, of what may by now be another total.
+func (g *progress) setTotal(done, total int64, note string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.total != total && g.bar != nil {
@@ -93,35 +93,35 @@ func (g *progress) at(done, total int64, note string) {
 	g.set(done, note)
 }
 
-// set takes in news; the caller holds the lock.
+// setClosed takes in news; the caller holds the lock.
 func (g *progress) set(done int64, note string) {
-	g.done, g.note, g.told = done, note, false
+	g.done, g.note, g.reported = done, note, false
 	if g.bar != nil {
-		g.bar.Describe(g.what + g.of + "  " + note)
+		g.bar.Describe(g.label + g.totalUnit + "  " + note)
 		_ = g.bar.Set64(done)
 	}
 }
 
 // line writes one plain line; the caller holds the lock.
-func (g *progress) line() {
-	text, share := g.note, ""
+func (g *progress) writeLine() {
+	text, percent := g.note, ""
 	if g.total > 0 {
-		share = fmt.Sprintf("%d %%%s", 100*min(g.done, g.total)/g.total, g.of)
+		percent = fmt.Sprintf("%d %%%s", 100*min(g.done, g.total)/g.total, g.totalUnit)
 	}
 	switch {
 	case text == "":
-		text = share
-	case share != "":
-		text += " (" + share + ")"
+		text = percent
+	case percent != "":
+		text += " (" + percent + ")"
 	}
 	if text != "" {
 		text += ", "
 	}
-	fmt.Fprintf(g.out, "%s: %s%s\n", g.what, text, short(g.since()-g.began))
+	fmt.Fprintf(g.out, "%s: %s%s\n", g.label, text, formatDuration(g.elapsed()-g.started))
 }
 
-// say writes a line of its own between the others.
-func (g *progress) say(format string, args ...any) {
+// printf writes a line of its own between the others.
+func (g *progress) printf(format string, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.bar != nil {
@@ -138,15 +138,15 @@ func (g *progress) end() {
 		return
 	}
 	g.ended = true
-	close(g.over)
+	close(g.stopped)
 	if g.bar != nil {
 		_ = g.bar.Finish()
 		_ = g.bar.Clear()
 	}
 }
 
-// short writes a duration with no more digits than anybody reads.
-func short(d time.Duration) string {
+// formatDuration writes a duration with no more digits than anybody reads.
+func formatDuration(d time.Duration) string {
 	for _, step := range []struct{ from, to time.Duration }{{10 * time.Second, time.Second},
 		{time.Second, 10 * time.Millisecond}, {10 * time.Millisecond, 100 * time.Microsecond}, {0, 10 * time.Microsecond}} {
 		if d >= step.from {
@@ -157,15 +157,15 @@ func short(d time.Duration) string {
 }
 
 // counted writes a number of things, whose name takes an s for more than one.
-func counted(n int64, what string) string {
+func pluralize(n int64, what string) string {
 	if n != 1 {
 		what += "s"
 	}
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// rate writes how many there were in a second.
-func rate(n int64, took time.Duration) string {
+// formatRate writes how many there were in a second.
+func formatRate(n int64, took time.Duration) string {
 	if took <= 0 {
 		return "-"
 	}

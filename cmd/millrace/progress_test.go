@@ -39,8 +39,8 @@ func TestWaitingIsNotSilent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			said := filepath.Join(t.TempDir(), "stderr")
-			file, err := os.Create(said)
+			output := filepath.Join(t.TempDir(), "stderr")
+			file, err := os.Create(output)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,14 +51,14 @@ func TestWaitingIsNotSilent(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines, text := regexp.MustCompile(tt.line), []byte(nil)
-			until(func(format string, args ...any) { t.Errorf(format+": %s", append(args, text)...) }, "two lines", func() bool {
-				text, err = os.ReadFile(said)
+			pollUntil(func(format string, args ...any) { t.Errorf(format+": %s", append(args, text)...) }, "two lines", func() bool {
+				text, err = os.ReadFile(output)
 				return err == nil && len(lines.FindAll(text, 2)) == 2
 			})
 			if err := c.Process.Signal(os.Interrupt); err != nil {
 				t.Error(err)
 			}
-			hang := time.AfterFunc(testTime, func() { _ = c.Process.Kill() })
+			hang := time.AfterFunc(testTimeout, func() { _ = c.Process.Kill() })
 			defer hang.Stop()
 			if _ = c.Wait(); c.ProcessState.ExitCode() != exitInterrupted {
 				t.Errorf("it ended with %v", c.ProcessState)

@@ -14,15 +14,15 @@ import (
 // there again the node is ready without a restart.
 func TestReadyTellsOfWrites(t *testing.T) {
 	t.Parallel()
-	server := outside.Postgres(t)
+	server := outside.NewPostgres(t)
 	s := launchOn(t, server.Database("mine"))
-	ready := probe{method: "GET", path: "/health/ready"}
+	ready := requestCheck{method: "GET", path: "/health/ready"}
 	answers := func(want int, line string) {
 		t.Helper()
 		var status int
 		var body string
-		until(t.Fatalf, fmt.Sprintf("%d with %q", want, line), func() bool {
-			status, body = ready.sent(t, s.url)
+		pollUntil(t.Fatalf, fmt.Sprintf("%d with %q", want, line), func() bool {
+			status, body = ready.send(t, s.url)
 			return status == want && strings.Contains(body, line+"\n")
 		})
 		if want == http.StatusServiceUnavailable && strings.Count(body, " fails") != 1 {
@@ -44,16 +44,16 @@ func TestReadyTellsOfWrites(t *testing.T) {
 		server.Exec("mine", c.allow)
 	}
 	answers(http.StatusOK, "store ok")
-	put := probe{method: "POST", path: "/v2/queues/jobs",
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs",
 		body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
-	server.Exec("mine", fmt.Sprintf(refuseWith, "58030")) // of which the catalogue says nothing
-	if status, body := put.sent(t, s.url); status != http.StatusTooManyRequests {
+	server.Exec("mine", fmt.Sprintf(refuseFunctionSQL, "58030")) // of which the catalogue says nothing
+	if status, body := put.send(t, s.url); status != http.StatusTooManyRequests {
 		t.Errorf("%d %s", status, body)
 	}
 	answers(http.StatusServiceUnavailable, "store fails: the store is away")
 	server.Exec("mine", "DROP TRIGGER refuse ON jobs; DROP TRIGGER refuse ON records")
 	answers(http.StatusOK, "store ok")
-	if status, body := put.sent(t, s.url); status != http.StatusAccepted {
+	if status, body := put.send(t, s.url); status != http.StatusAccepted {
 		t.Errorf("%d %s", status, body)
 	}
 }

@@ -46,12 +46,12 @@ func (f *remoteFlags) registerServer(c *cobra.Command) {
 		"`file` (PEM) of certificates to trust beside those of the system ("+envCACert+")")
 }
 
-// named is the server that flag or environment name, empty for none.
-func (f *remoteFlags) named(p process) string { return cmp.Or(f.server, p.env(envServer)) }
+// serverSetting is the server that flag or environment name, empty for none.
+func (f *remoteFlags) serverSetting(p process) string { return cmp.Or(f.server, p.env(envServer)) }
 
-// address is the URL of the server. A host with a port alone is one of HTTP.
+// checkClientAddress is the URL of the server. A host with a port alone is one of HTTP.
 func (f *remoteFlags) address(p process) string {
-	address := cmp.Or(f.named(p), defaultServer)
+	address := cmp.Or(f.serverSetting(p), defaultServer)
 	_, _, err := net.SplitHostPort(address)
 	if err != nil || strings.Contains(address, "/") {
 		return address
@@ -59,49 +59,49 @@ func (f *remoteFlags) address(p process) string {
 	return "http://" + address
 }
 
-func (f *remoteFlags) bearer(p process) string { return cmp.Or(f.token, p.env(envToken)) }
+func (f *remoteFlags) bearerToken(p process) string { return cmp.Or(f.token, p.env(envToken)) }
 
 // client connects as the flags and the environment say; a nil transport is the usual one.
 func (f *remoteFlags) client(p process, transport http.RoundTripper) (*client.Client, error) {
 	if transport == nil {
-		usual, err := f.transport(p)
+		defaultTransport, err := f.transport(p)
 		if err != nil {
 			return nil, err
 		}
-		transport = usual
+		transport = defaultTransport
 	}
-	c, err := client.New(client.Config{BaseURL: f.address(p), Token: f.bearer(p),
+	c, err := client.New(client.Config{BaseURL: f.address(p), Token: f.bearerToken(p),
 		UserAgent:  userAgent(),
 		HTTPClient: &http.Client{Transport: transport}})
 	return c, withCode(exitUsage, err)
 }
 
-func userAgent() string { return "millrace/" + readBuild().Version }
+func userAgent() string { return "millrace/" + readBuildInfo().Version }
 
 // transport is what requests to the server go through.
 func (f *remoteFlags) transport(p process) (*http.Transport, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	trust, err := f.trust(p)
+	trust, err := f.tlsConfig(p)
 	transport.TLSClientConfig = trust
 	return transport, err
 }
 
-// trust says which certificates are trusted; nil means those of the system.
-func (f *remoteFlags) trust(p process) (*tls.Config, error) {
+// tlsConfig says which certificates are trusted; nil means those of the system.
+func (f *remoteFlags) tlsConfig(p process) (*tls.Config, error) {
 	path := cmp.Or(f.cacert, p.env(envCACert))
 	if path == "" {
 		return nil, nil
 	}
-	trusted, err := trustedWith(path)
+	trusted, err := certPoolWith(path)
 	if err != nil {
 		return nil, withCode(exitUsage, fmt.Errorf("--cacert: %w", err))
 	}
 	return &tls.Config{RootCAs: trusted}, nil
 }
 
-// trustedWith returns the certificates of the system and those of a file.
-func trustedWith(path string) (*x509.CertPool, error) {
+// certPoolWith returns the certificates of the system and those of a file.
+func certPoolWith(path string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

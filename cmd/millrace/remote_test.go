@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// runFor runs a command in a directory of its own and returns how it ended and what it wrote.
-func runFor(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
+// runCommand runs a command in a directory of its own and returns how it ended and what it wrote.
+func runCommand(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	c := exec.CommandContext(ctx, mustMillrace(t), args...)
 	var stdout, stderr bytes.Buffer
@@ -61,27 +61,27 @@ func TestCACert(t *testing.T) {
 		{"simulate", "--duration", "100ms"},
 	}
 	for i, args := range commands {
-		code, _, errs := runFor(t, []string{"MILLRACE_SERVER=" + s.url}, args...)
+		code, _, errs := runCommand(t, []string{"MILLRACE_SERVER=" + s.url}, args...)
 		if code != exitServer {
 			t.Errorf("%s: exit code %d: %s", args, code, errs)
 		}
 		if i >= 6 { // they take their time with a server that they reach
 			continue
 		}
-		code, _, errs = runFor(t, []string{"MILLRACE_SERVER=" + s.url}, append([]string{args[0], "--cacert", cert}, args[1:]...)...)
+		code, _, errs = runCommand(t, []string{"MILLRACE_SERVER=" + s.url}, append([]string{args[0], "--cacert", cert}, args[1:]...)...)
 		if args[0] == "graph" || args[0] == "images" { // the flag belongs to the subcommand
-			code, _, errs = runFor(t, []string{"MILLRACE_SERVER=" + s.url, "MILLRACE_CACERT=" + cert}, args...)
+			code, _, errs = runCommand(t, []string{"MILLRACE_SERVER=" + s.url, "MILLRACE_CACERT=" + cert}, args...)
 		}
 		if want := map[bool]int{true: exitFailed}[args[0] == "fetch"]; code != want {
 			t.Errorf("%s, trusted: exit code %d, want %d: %s", args, code, want, errs)
 		}
 	}
-	code, _, errs := runFor(t, nil, "enqueue", "--server", strings.Replace(s.url, "https", "http", 1), "--queue", "q", "--timeout", "9s", filepath.Join(dir, "line"))
+	code, _, errs := runCommand(t, nil, "enqueue", "--server", strings.Replace(s.url, "https", "http", 1), "--queue", "q", "--timeout", "9s", filepath.Join(dir, "line"))
 	if code != exitServer || !strings.Contains(errs, "https://") {
 		t.Errorf("without TLS: exit code %d: %s", code, errs)
 	}
 	for _, wrong := range []string{key, filepath.Join(dir, "none")} {
-		if code, _, errs = runFor(t, nil, "export", "--server", s.url, "--cacert", wrong); code != exitUsage || !strings.Contains(errs, "--cacert") {
+		if code, _, errs = runCommand(t, nil, "export", "--server", s.url, "--cacert", wrong); code != exitUsage || !strings.Contains(errs, "--cacert") {
 			t.Errorf("--cacert %s: exit code %d: %s", wrong, code, errs)
 		}
 	}
@@ -96,22 +96,22 @@ func TestServerIsNamed(t *testing.T) {
 	mustWrite(t, dir, "line", []byte("1\n"))
 	for _, name := range []string{host, strings.Replace(host, "127.0.0.1", "localhost", 1), s.url, s.url + "/"} {
 		for _, args := range [][]string{{"enqueue", "--queue", "q", "--timeout", "9s", filepath.Join(dir, "line")}, {"export"}} {
-			if code, _, errs := runFor(t, nil, append(args, "--server", name)...); code != exitDone {
+			if code, _, errs := runCommand(t, nil, append(args, "--server", name)...); code != exitOK {
 				t.Errorf("--server %s %s: exit code %d: %s", name, args, code, errs)
 			}
-			if code, _, errs := runFor(t, []string{"MILLRACE_SERVER=" + name}, args...); code != exitDone {
+			if code, _, errs := runCommand(t, []string{"MILLRACE_SERVER=" + name}, args...); code != exitOK {
 				t.Errorf("MILLRACE_SERVER=%s %s: exit code %d: %s", name, args, code, errs)
 			}
 		}
 	}
 	away := []string{"MILLRACE_SERVER=127.0.0.1:1"}
-	if code, _, errs := runFor(t, away, "export"); code != exitServer {
+	if code, _, errs := runCommand(t, away, "export"); code != exitServer {
 		t.Errorf("the server is away: exit code %d: %s", code, errs)
 	}
-	if code, _, errs := runFor(t, away, "export", "--set", "data_dir=none"); code != exitUnable || !strings.Contains(errs, "none") {
+	if code, _, errs := runCommand(t, away, "export", "--set", "data_dir=none"); code != exitUnable || !strings.Contains(errs, "none") {
 		t.Errorf("the store is named: exit code %d: %s", code, errs)
 	}
-	if code, _, _ := runFor(t, nil, "export", "--server", "nowhere"); code != exitUsage {
+	if code, _, _ := runCommand(t, nil, "export", "--server", "nowhere"); code != exitUsage {
 		t.Errorf("no address: exit code %d", code)
 	}
 }

@@ -20,12 +20,12 @@ import (
 // all that needs no list goes on, also after the storage was away for a moment, and what is missing
 // is known to be missing.
 func TestLeastRights(t *testing.T) {
-	storage := outside.S3(t, "millrace")
-	rights := storage.Rights(t)
-	began, gate := make(chan struct{}), make(chan struct{})
+	storage := outside.NewS3(t, "millrace")
+	rights := storage.Restricted(t)
+	started, gate := make(chan struct{}), make(chan struct{})
 	held := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/held/") {
-			began <- struct{}{}
+			started <- struct{}{}
 			<-gate
 		}
 		_, _ = w.Write([]byte(bodyOf(r.URL.Path)))
@@ -46,19 +46,19 @@ func TestLeastRights(t *testing.T) {
 	healthy := func() {
 		t.Helper()
 		for _, path := range []string{"/health/ready", "/operators/health"} {
-			if status, text := ask(t, "GET", node.url+path, ""); status != 200 {
+			if status, text := sendRequest(t, "GET", node.url+path, ""); status != 200 {
 				t.Errorf("%s: got %d %s", path, status, text)
 			}
 		}
 	}
-	until(t.Fatalf, "the bound places", func() bool { // Images runs no jobs before
+	pollUntil(t.Fatalf, "the bound places", func() bool { // Images runs no jobs before
 		_, err := os.Stat(filepath.Join(storage.Root, "millrace", ".millrace", "id"))
 		return err == nil
 	})
 	healthy()
 	before := mustPost(t, node.url, "", held.resources("before", 3))
 	awaitFetched(t, node.url, before, 3)
-	lostPicture(t, node.url, storage.Root)
+	checkLostPicture(t, node.url, storage.Root)
 	healthy()
 	if text := node.stderr.String(); strings.Contains(text, "a part is degraded") ||
 		!strings.Contains(text, "the bucket millrace may not be listed") {
@@ -68,22 +68,22 @@ func TestLeastRights(t *testing.T) {
 	const n = 3
 	during := mustPost(t, node.url, "", held.resources("held", n))
 	for range n {
-		<-began
+		<-started
 	}
-	rights.SetAway(true)
-	lost := rights.Lost()
+	rights.SetUnavailable(true)
+	lost := rights.UnavailableCount()
 	close(gate)
-	until(t.Fatalf, "the storage to be missed", func() bool { return rights.Lost() > lost+n })
-	until(t.Fatalf, "a node that says so", func() bool {
-		status, _ := ask(t, "GET", node.url+"/operators/health", "")
+	pollUntil(t.Fatalf, "the storage to be missed", func() bool { return rights.UnavailableCount() > lost+n })
+	pollUntil(t.Fatalf, "a node that says so", func() bool {
+		status, _ := sendRequest(t, "GET", node.url+"/operators/health", "")
 		return status == 503
 	})
 	go func() {
-		for range began { // they may be asked for again
+		for range started { // they may be asked for again
 		}
 	}()
-	t.Cleanup(func() { close(began) })
-	rights.SetAway(false)
+	t.Cleanup(func() { close(started) })
+	rights.SetUnavailable(false)
 	awaitFetched(t, node.url, during, n)
 	after := mustPost(t, node.url, "", held.resources("after", n))
 	awaitFetched(t, node.url, after, n)
@@ -95,8 +95,8 @@ func TestLeastRights(t *testing.T) {
 		map[string]string{before: "before", during: "held", after: "after"}, n)
 }
 
-// lostPicture uploads a picture whose objects get lost: that is an error of its own, and an end.
-func lostPicture(t *testing.T, url, root string) {
+// checkLostPicture uploads a picture whose objects get lost: that is an error of its own, and an end.
+func checkLostPicture(t *testing.T, url, root string) {
 	t.Helper()
 	var picture bytes.Buffer
 	if err := jpeg.Encode(&picture, image.NewGray(image.Rect(0, 0, 80, 60)), nil); err != nil {
@@ -106,7 +106,7 @@ func lostPicture(t *testing.T, url, root string) {
 		imageJob
 		Type string `json:"last_error_type"`
 	}) {
-		until(t.Fatalf, "the end of the picture's job "+id, func() bool {
+		pollUntil(t.Fatalf, "the end of the picture's job "+id, func() bool {
 			imageCall(t, url, "GET", "/images/v1/jobs/"+id, nil, 200, &j)
 			return j.Status == "completed" || j.Status == "failed"
 		})
@@ -123,12 +123,12 @@ func lostPicture(t *testing.T, url, root string) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/content", "/variants/50"} {
-		if status, text := ask(t, "GET", url+file+path, ""); status != 500 {
+		if status, text := sendRequest(t, "GET", url+file+path, ""); status != 500 {
 			t.Errorf("%s, which is lost: got %d %s, want 500", path, status, text)
 		}
 	}
 	body := fmt.Sprintf(`{"type":"process_file","file_id":%q,"sizes":[40]}`, made.FileID)
-	status, text := ask(t, "POST", url+"/images/v1/jobs", body, "Content-Type", "application/json")
+	status, text := sendRequest(t, "POST", url+"/images/v1/jobs", body, "Content-Type", "application/json")
 	if status != 202 {
 		t.Fatalf("got %d %s", status, text)
 	}

@@ -19,46 +19,46 @@ import (
 
 // Where contracts keep what they keep beside the store.
 const (
-	inDataDir = false
-	elsewhere = true // objects.url, stream.url
+	localStorage = false
+	externalStorage = true // objects.url, stream.url
 )
 
-// openPlaces opens what contracts keep beside the store, there: objects and streams. Who needs
+// openStorage opens what contracts keep beside the store, there: objects and streams. Who needs
 // none has none.
-func (k *parts) openPlaces(ctx context.Context, there bool) error {
+func (k *deps) openStorage(ctx context.Context, external bool) error {
 	s := k.settings
 	keeps := s.Serves(fetchbox.Name) || s.Serves(images.Name)
-	if keeps && (s.Objects.URL != "") == there {
+	if keeps && (s.Objects.URL != "") == external {
 		if err := k.openObjects(ctx); err != nil {
 			return err
 		}
 	}
-	if s.KeepsStreams() && (s.Stream.URL != "") == there {
+	if s.UsesStreams() && (s.Stream.URL != "") == external {
 		return k.openStreams(ctx)
 	}
 	return nil
 }
 
-// sharePlaces has the nodes of one database keep to the same objects and streams.
-func (k *parts) sharePlaces() {
+// bindStorage has the nodes of one database keep to the same objects and streams.
+func (k *deps) bindStorage() {
 	if k.settings.Store.Postgres() && k.objects != nil {
-		k.shared = places.New(places.Config{Log: k.log, Objects: k.objects, Streams: k.streams,
+		k.places = places.New(places.Config{Log: k.log, Objects: k.objects, Streams: k.streams,
 			Rebind: k.settings.RebindStorage})
 	}
 }
 
-func (k *parts) openObjects(ctx context.Context) (err error) {
+func (k *deps) openObjects(ctx context.Context) (err error) {
 	k.objects, err = object.Open(ctx, object.Config{Dir: filepath.Join(k.settings.DataDir, "objects"), URL: k.settings.Objects.URL,
 		Bucket: k.settings.Objects.Bucket, Part: k.objectsPart()})
 	if err != nil {
-		return unable("objects.url: %s", plain(err))
+		return unableError("objects.url: %s", plainError(err))
 	}
-	k.tryObjects(ctx)
+	k.probeObjects(ctx)
 	return nil
 }
 
 // streamSpecs are the streams of the contracts that are served.
-func (k *parts) streamSpecs() []stream.Spec {
+func (k *deps) streamSpecs() []stream.Spec {
 	var specs []stream.Spec
 	if s := &k.settings.FetchBox; k.settings.Serves(fetchbox.Name) {
 		specs = append(specs, fetchbox.Streams(s.TasksRetention, s.LogsRetention, s.DLQRetention)...)
@@ -69,32 +69,32 @@ func (k *parts) streamSpecs() []stream.Spec {
 	return specs
 }
 
-func (k *parts) openStreams(ctx context.Context) (err error) {
+func (k *deps) openStreams(ctx context.Context) (err error) {
 	s := &k.settings.Stream
 	k.streams, err = stream.Open(ctx, stream.Config{URL: s.URL, Listen: s.Listen, Token: s.Token.Reveal(), Dir: filepath.Join(k.settings.DataDir, "streams"),
 		Node: k.node, Specs: k.streamSpecs(), Log: k.log, Part: k.streamsPart(), Now: k.process.now})
 	if err != nil && s.URL != "" {
-		return unable("stream.url (%s): %s", hostsOf(s.URL, "4222"), plain(err))
+		return unableError("stream.url (%s): %s", hostsOf(s.URL, "4222"), plainError(err))
 	}
 	if err != nil {
-		return unable("streams: %s", plain(err))
+		return unableError("streams: %s", plainError(err))
 	}
 	return nil
 }
 
-// tryTime bounds how long a start waits for the object storage.
-const tryTime = 3 * time.Second
+// probeTimeout bounds how long a start waits for the object storage.
+const probeTimeout = 3 * time.Second
 
-// tryObjects tells at once of a storage that is away or a bucket that nobody has made. The node starts all the same, and
+// probeObjects tells at once of a storage that is away or a bucket that nobody has made. The node starts all the same, and
 // goes on when they are there.
-func (k *parts) tryObjects(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, tryTime)
+func (k *deps) probeObjects(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	_ = k.objects.Ping(ctx) // its part tells
 }
 
-// closePlaces ends what places opened.
-func (k *parts) closePlaces() {
+// closeStorage ends what places opened.
+func (k *deps) closeStorage() {
 	if k.messages != nil {
 		k.messages.Close()
 	}
@@ -106,27 +106,27 @@ func (k *parts) closePlaces() {
 	}
 }
 
-func fetchBoxRoom(p *parts, log *slog.Logger) (server.Place, error) {
+func newFetchBoxContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	s, grace := &p.settings.FetchBox, p.settings.ShutdownGrace
 	f, err := fetchbox.New(fetchbox.Config{
-		Log: log, Registry: p.registries.For(fetchbox.Name, ""), Now: p.process.now, Elapsed: p.process.since, Random: random,
+		Log: log, Registry: p.registries.For(fetchbox.Name, ""), Now: p.process.now, Elapsed: p.process.elapsed, Random: randomBytes,
 		Token: s.Token, OperatorToken: p.operatorToken, Tracing: p.tracing, Node: p.node,
-		Objects: p.objects, Streams: p.streams, Shared: p.shared, Types: jobTypes(p.settings),
+		Objects: p.objects, Streams: p.streams, Shared: p.places, Types: jobTypes(p.settings),
 		Pools:        proxyPools(p.settings),
-		MaxResources: s.MaxResources, MaxManifest: s.MaxManifest, Tries: s.Tries,
+		MaxResources: s.MaxResources, MaxManifest: s.MaxManifest, Tries: s.MaxAttempts,
 		MaxLostRuns: s.MaxLostRuns, BackoffBase: s.BackoffBase, Lease: s.Lease,
 		ConnectTimeout: s.ConnectTimeout, DownloadTimeout: s.DownloadTimeout, MaxDownload: s.MaxDownload, MaxPerHost: s.MaxPerHost,
 		IdempotencyWindow: s.IdempotencyWindow, LedgerRetention: s.LedgerRetention, LedgerMaxBytes: s.LedgerMaxBytes,
 		PruneInterval: p.settings.PruneInterval,
-		Off:           p.noWorkers, Grace: grace - grace/8,
-		Egress: egress.Config{Local: p.settings.OnLoopback(), Allow: p.settings.Egress.Allow,
+		NoLocalWorkers:           p.noWorkers, Grace: grace - grace/8,
+		Egress: egress.Config{AllowLocal: p.settings.OnLoopback(), Allow: p.settings.Egress.Allow,
 			UserAgent: userAgent()},
 	})
 	if err != nil {
-		return server.Place{}, err
+		return server.ServedContract{}, err
 	}
-	p.outside = append(p.outside, f.Outside())
-	return server.Place{Room: f, Listen: s.Listen, OpenAPI: fetchbox.OpenAPI}, nil
+	p.remoteContracts = append(p.remoteContracts, f.RemoteWorkers())
+	return server.ServedContract{Contract: f, Listen: s.Listen, OpenAPI: fetchbox.OpenAPI}, nil
 }
 
 func jobTypes(s *config.Settings) map[string]fetchbox.Type {

@@ -16,15 +16,15 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-func imagesRoom(p *parts, log *slog.Logger) (server.Place, error) {
+func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	s, grace := &p.settings.Images, p.settings.ShutdownGrace
 	child, err := pictureChild()
 	if err != nil {
-		return server.Place{}, err
+		return server.ServedContract{}, err
 	}
-	workDir, err := freshDir(filepath.Join(p.settings.DataDir, "work"))
+	workDir, err := makeEmptyDir(filepath.Join(p.settings.DataDir, "work"))
 	if err != nil {
-		return server.Place{}, unable("data_dir: %v", err)
+		return server.ServedContract{}, unableError("data_dir: %v", err)
 	}
 	if p.messages == nil {
 		p.messages = images.Embedded(p.streams, log)
@@ -34,23 +34,23 @@ func imagesRoom(p *parts, log *slog.Logger) (server.Place, error) {
 		workers = runtime.NumCPU()
 	}
 	r, err := images.New(images.Config{
-		Log: log, API: p.registries.For(images.Name, "api"), Worker: p.registries.For(images.Name, "worker"), Now: p.process.now, Random: random,
-		Token: s.Token, Tracing: p.tracing, Node: p.node, Objects: p.objects, Shared: p.shared,
+		Log: log, API: p.registries.For(images.Name, "api"), Worker: p.registries.For(images.Name, "worker"), Now: p.process.now, Random: randomBytes,
+		Token: s.Token, Tracing: p.tracing, Node: p.node, Objects: p.objects, Shared: p.places,
 		Bucket: p.settings.Objects.Bucket, Queue: p.messages, CDN: p.cdn,
 		Processor: &picture.Processor{Command: child, Limits: picture.Limits{Pixels: int64(s.MaxPixels), Memory: picture.DefaultMemory,
-			Time: picture.DefaultTime}},
+			Timeout: picture.DefaultTimeout}},
 		WorkDir: workDir, LockTimeout: s.LockTimeout, MaxAttempts: s.MaxAttempts, BackoffBase: s.BackoffBase, BackoffMax: s.BackoffMax,
-		Sizes: s.Sizes, MaxUpload: s.MaxUpload, MaxPixels: int64(s.MaxPixels), Off: p.noWorkers, Workers: workers, Grace: grace - grace/8,
+		Sizes: s.Sizes, MaxUpload: s.MaxUpload, MaxPixels: int64(s.MaxPixels), NoLocalWorkers: p.noWorkers, Workers: workers, Grace: grace - grace/8,
 	})
 	if err != nil {
-		return server.Place{}, err
+		return server.ServedContract{}, err
 	}
-	p.outside = append(p.outside, r.Outside())
-	return server.Place{Room: r, Listen: s.Listen, OpenAPI: images.OpenAPI}, nil
+	p.remoteContracts = append(p.remoteContracts, r.RemoteWorkers())
+	return server.ServedContract{Contract: r, Listen: s.Listen, OpenAPI: images.OpenAPI}, nil
 }
 
-// freshDir makes an empty directory: what a crash left in it is of no use.
-func freshDir(path string) (string, error) {
+// makeEmptyDir makes an empty directory: what a crash left in it is of no use.
+func makeEmptyDir(path string) (string, error) {
 	if err := os.RemoveAll(path); err != nil {
 		return "", err
 	}
@@ -62,7 +62,7 @@ func freshDir(path string) (string, error) {
 
 // connectImages makes the ways out that Images needs: to its queue, where that is not of the
 // streams, and to a CDN.
-func (k *parts) connectImages(ctx context.Context) error {
+func (k *deps) connectImages(ctx context.Context) error {
 	s := &k.settings.Images
 	if !k.settings.Serves(images.Name) {
 		return nil
@@ -71,26 +71,26 @@ func (k *parts) connectImages(ctx context.Context) error {
 		queue, err := message.OpenSQS(context.WithoutCancel(ctx), s.QueueURL,
 			k.log.With(telemetry.Contract, images.Name), k.queuePart())
 		if err != nil {
-			return unable("images.queue_url: %s", plain(err))
+			return unableError("images.queue_url: %s", plainError(err))
 		}
 		k.messages = queue
 	}
 	network, err := imageCDN(ctx, k)
 	if err != nil {
-		return unable("images.cdn: %s", plain(err))
+		return unableError("images.cdn: %s", plainError(err))
 	}
 	k.cdn = network
 	return nil
 }
 
 // imageCDN is what is told of images that have changed; nil is nobody.
-func imageCDN(ctx context.Context, p *parts) (cdn.CDN, error) {
+func imageCDN(ctx context.Context, p *deps) (cdn.CDN, error) {
 	switch s := &p.settings.Images; s.CDN {
 	case config.CDNHTTP:
-		return p.watched(&cdn.HTTP{URL: s.CDNURL, Client: p.egress}), nil
+		return p.monitored(&cdn.HTTP{URL: s.CDNURL, Client: p.egress}), nil
 	case config.CDNCloudFront:
 		network, err := cdn.NewCloudFront(context.WithoutCancel(ctx), s.CloudFrontDistribution, p.egress)
-		return p.watched(network), err
+		return p.monitored(network), err
 	}
 	return nil, nil
 }

@@ -26,8 +26,8 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// parts are what rooms are made of.
-type parts struct {
+// deps are what rooms are made of.
+type deps struct {
 	process    process
 	settings   *config.Settings
 	log        *slog.Logger
@@ -40,57 +40,57 @@ type parts struct {
 	unlock     func() // the data directory, when the node has it
 	objects    *object.Objects
 	streams    *stream.Streams
-	shared     *places.Places // nil where no other node can have the database
+	places     *places.Places // nil where no other node can have the database
 	messages   message.Queue  // of image jobs
 	cdn        cdn.CDN        // is told of images that have changed; nil is nobody
 
 	// operatorToken is what /operators asks for; empty where it is open (G-FB-31).
 	operatorToken config.Secret
 
-	outside []workerapi.Contract // of the rooms that were made, whose jobs may be run by workers outside
+	remoteContracts []workerapi.Contract // of the rooms that were made, whose jobs may be run by workers outside
 }
 
-// room makes the room of one contract; log names the contract.
-type room struct {
+// contractBuilder makes the room of one contract; log names the contract.
+type contractBuilder struct {
 	name string
-	make func(p *parts, log *slog.Logger) (server.Place, error)
+	build func(p *deps, log *slog.Logger) (server.ServedContract, error)
 }
 
-// contracts is the list of contracts.
-var contracts = []room{
-	{forgerun.Name, forgeRunRoom},
-	{taskflow.Name, taskFlowRoom},
-	{fetchbox.Name, fetchBoxRoom},
-	{images.Name, imagesRoom},
-	{relay.Name, relayRoom},
+// contractBuilders is the list of contracts.
+var contractBuilders = []contractBuilder{
+	{forgerun.Name, newForgeRunContract},
+	{taskflow.Name, newTaskFlowContract},
+	{fetchbox.Name, newFetchBoxContract},
+	{images.Name, newImagesContract},
+	{relay.Name, newRelayContract},
 }
 
-// rooms makes those of the contracts that are switched on.
-func rooms(p *parts) ([]server.Place, error) {
-	var places []server.Place
-	for _, c := range contracts {
+// buildContracts makes those of the contracts that are switched on.
+func buildContracts(p *deps) ([]server.ServedContract, error) {
+	var built []server.ServedContract
+	for _, c := range contractBuilders {
 		if !p.settings.Serves(c.name) {
 			continue
 		}
-		place, err := c.make(p, p.log.With(telemetry.Contract, c.name))
-		var f *failure
+		contract, err := c.build(p, p.log.With(telemetry.Contract, c.name))
+		var f *exitError
 		if err != nil && !errors.As(err, &f) {
 			err = withCode(exitFailed, fmt.Errorf("contract %s: %w", c.name, err))
 		}
 		if err != nil {
 			return nil, err
 		}
-		places = append(places, place)
+		built = append(built, contract)
 	}
-	return places, nil
+	return built, nil
 }
 
-func relayRoom(p *parts, log *slog.Logger) (server.Place, error) {
+func newRelayContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	s := &p.settings.Relay
 	r, err := relay.New(relay.Config{Tracing: p.tracing, Log: log,
 		Registry: p.registries.For(relay.Name, ""), Token: s.Token, V1: s.V1,
 		MaxNumJobs: s.MaxNumJobs, BodyLimit: s.BodyLimit, RetryableStatus: s.RetryableStatus})
-	return server.Place{Room: r, Listen: s.Listen, OpenAPI: relay.OpenAPI}, err
+	return server.ServedContract{Contract: r, Listen: s.Listen, OpenAPI: relay.OpenAPI}, err
 }
 
 // loadPepper reads the pepper. One is made on the first start only where nobody says
@@ -98,20 +98,20 @@ func relayRoom(p *parts, log *slog.Logger) (server.Place, error) {
 func loadPepper(s *config.Settings) ([]byte, error) {
 	if path := s.Secrets.PepperFile; path != "" {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, unable("secrets.pepper_file: there is no file %s; copy the one of the other nodes there, or write 32 random bytes or more to it (mode 0600)", path)
+			return nil, unableError("secrets.pepper_file: there is no file %s; copy the one of the other nodes there, or write 32 random bytes or more to it (mode 0600)", path)
 		}
 	}
 	pepper, err := account.LoadPepper(s.PepperFile())
 	if err != nil {
-		return nil, unable("secrets.pepper_file: %v", err)
+		return nil, unableError("secrets.pepper_file: %v", err)
 	}
 	return pepper, nil
 }
 
-func forgeRunRoom(p *parts, log *slog.Logger) (server.Place, error) {
+func newForgeRunContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	pepper, err := loadPepper(p.settings)
 	if err != nil {
-		return server.Place{}, err
+		return server.ServedContract{}, err
 	}
 	s, hook, grace := &p.settings.ForgeRun, &p.settings.Webhook, p.settings.ShutdownGrace
 	workers := s.Workers
@@ -120,7 +120,7 @@ func forgeRunRoom(p *parts, log *slog.Logger) (server.Place, error) {
 	}
 	r, err := forgerun.New(forgerun.Config{
 		Log: log, LogRequests: s.LogRequests, Registry: p.registries.For(forgerun.Name, ""),
-		Now: p.process.now, Elapsed: p.process.since, Random: random,
+		Now: p.process.now, Elapsed: p.process.elapsed, Random: randomBytes,
 		Pepper: pepper, Node: p.node, Client: p.egress, Tracing: p.tracing,
 		Types: s.Types, Workers: workers, JobsPerWorker: s.JobsPerWorker, Lease: s.Lease, Heartbeat: s.Heartbeat,
 		Grace:      grace - grace/8, // the rest is for writing what became of what did not end
@@ -129,41 +129,41 @@ func forgeRunRoom(p *parts, log *slog.Logger) (server.Place, error) {
 		AnonymousPerMinute: s.AnonymousRateLimitPerMinute, MaxActiveJobs: s.MaxActiveJobs, QueueSize: s.QueueSize,
 		BodyLimit: s.BodyLimit, PayloadLimit: s.PayloadLimit, FailureProbability: s.FailureProbability,
 		DurationScale: s.DurationScale, Retention: s.Retention, RevokedKeyRetention: s.RevokedKeyRetention, KeyLifetime: s.KeyLifetime,
-		Webhook: forgerun.Webhook{Timeout: hook.Timeout, MaxTries: hook.MaxTries, BackoffBase: hook.BackoffBase,
+		Webhook: forgerun.Webhook{Timeout: hook.Timeout, MaxTries: hook.MaxAttempts, BackoffBase: hook.BackoffBase,
 			BackoffMax: hook.BackoffMax, BackoffFactor: hook.BackoffFactor},
 	})
 	if err != nil {
-		return server.Place{}, err
+		return server.ServedContract{}, err
 	}
-	p.outside = append(p.outside, r.Outside())
-	return server.Place{Room: r, Listen: s.Listen, OpenAPI: forgerun.OpenAPI}, nil
+	p.remoteContracts = append(p.remoteContracts, r.RemoteWorkers())
+	return server.ServedContract{Contract: r, Listen: s.Listen, OpenAPI: forgerun.OpenAPI}, nil
 }
 
 // The bodies that TaskFlow takes (G-TF-32).
 const (
-	taskFlowBody  = 1 << 20
-	taskFlowGraph = 16 << 20
+	taskFlowBodyLimit  = 1 << 20
+	taskFlowGraphLimit = 16 << 20
 )
 
-func taskFlowRoom(p *parts, log *slog.Logger) (server.Place, error) {
+func newTaskFlowContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	s, grace := &p.settings.TaskFlow, p.settings.ShutdownGrace
 	queues := map[string]taskflow.Queue{}
 	for name, q := range s.Queues {
 		queues[name] = taskflow.Queue{Handler: q.Handler, URL: q.URL, Secret: q.Secret, Timeout: q.Timeout, MaxConcurrent: q.MaxConcurrent}
 	}
-	t, err := taskflow.New(taskflow.Config{Log: log, Registry: p.registries.For(taskflow.Name, ""), Now: p.process.now, Random: random,
-		Token: s.Token, Tracing: p.tracing, Lease: s.Lease, MaxConcurrent: s.MaxConcurrent, BodyLimit: taskFlowBody, GraphBodyLimit: taskFlowGraph,
-		Queues: queues, Runner: taskflow.Runner{Off: p.noWorkers, Node: p.node, Client: p.egress, Grace: grace - grace/8}})
+	t, err := taskflow.New(taskflow.Config{Log: log, Registry: p.registries.For(taskflow.Name, ""), Now: p.process.now, Random: randomBytes,
+		Token: s.Token, Tracing: p.tracing, Lease: s.Lease, MaxConcurrent: s.MaxConcurrent, BodyLimit: taskFlowBodyLimit, GraphBodyLimit: taskFlowGraphLimit,
+		Queues: queues, Runner: taskflow.Runner{Disabled: p.noWorkers, Node: p.node, Client: p.egress, Grace: grace - grace/8}})
 	if err != nil {
-		return server.Place{}, err
+		return server.ServedContract{}, err
 	}
-	p.outside = append(p.outside, t.Outside())
-	return server.Place{Room: t, Listen: s.Listen, OpenAPI: taskflow.OpenAPI}, nil
+	p.remoteContracts = append(p.remoteContracts, t.RemoteWorkers())
+	return server.ServedContract{Contract: t, Listen: s.Listen, OpenAPI: taskflow.OpenAPI}, nil
 }
 
-// surfaces makes what is served beside the rooms: the worker API, where there are jobs for it and it may be served.
-func surfaces(p *parts) ([]server.Surface, error) {
-	if len(p.outside) == 0 {
+// buildAPIs makes what is served beside the rooms: the worker API, where there are jobs for it and it may be served.
+func buildAPIs(p *deps) ([]server.API, error) {
+	if len(p.remoteContracts) == 0 {
 		return nil, nil
 	}
 	if !p.settings.ServesWorkers() {
@@ -171,10 +171,10 @@ func surfaces(p *parts) ([]server.Surface, error) {
 		return nil, nil
 	}
 	api, err := workerapi.New(workerapi.Config{Log: p.log.With(telemetry.Contract, workerapi.Name),
-		Registry: p.registries.For(workerapi.Name, ""), Tracing: p.tracing, Token: p.settings.Worker.Token, Contracts: p.outside,
+		Registry: p.registries.For(workerapi.Name, ""), Tracing: p.tracing, Token: p.settings.Worker.Token, Contracts: p.remoteContracts,
 		Refused: places.Refused})
 	if err != nil {
 		return nil, withCode(exitFailed, err)
 	}
-	return []server.Surface{{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}}, nil
+	return []server.API{{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}}, nil
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(leavingNothing{m}, map[string]func(){"millrace": main})
+	testscript.Main(cleaningM{m}, map[string]func(){"millrace": main})
 }
 
 // TestScripts runs every command as a process of its own.
@@ -53,7 +53,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-const testTime = 30 * time.Second
+const testTimeout = 30 * time.Second
 
 // scriptCode is `code N PROGRAM [ARG...]`: the program exits with N, within a time in which nothing hangs.
 func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
@@ -68,7 +68,7 @@ func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(ts.Stdout(), &out), io.MultiWriter(ts.Stderr(), &errs)
 	ts.Check(cmd.Start())
-	timer := time.AfterFunc(testTime, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(testTimeout, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	_ = cmd.Wait()
 	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
@@ -117,7 +117,7 @@ func scriptStop(ts *testscript.TestScript, _ bool, args []string) {
 	if !ok {
 		ts.Fatalf("there is no server %s", args[0])
 	}
-	ts.Check(s.(*launched).terminate())
+	ts.Check(s.(*launchedServer).terminate())
 }
 
 // scriptHTTP is `http METHOD PATH STATUS [BODY]` against MILLRACE_SERVER; the answer is the standard output.
@@ -189,7 +189,7 @@ func scriptMeets(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: meets path text")
 	}
 	want, body := strings.Join(args[1:], " "), []byte(nil)
-	until(func(format string, a ...any) { ts.Fatalf(format+": "+string(body), a...) }, want+" at "+args[0], func() bool {
+	pollUntil(func(format string, a ...any) { ts.Fatalf(format+": "+string(body), a...) }, want+" at "+args[0], func() bool {
 		req, err := http.NewRequest(http.MethodGet, ts.Getenv("MILLRACE_SERVER")+args[0], nil)
 		ts.Check(err)
 		req.Header.Set("Authorization", "Bearer "+ts.Getenv("MILLRACE_TOKEN"))
@@ -204,7 +204,7 @@ func scriptMeets(ts *testscript.TestScript, neg bool, args []string) {
 // scriptAwait is `await FILE [TEXT]`: until the file holds the text, or anything.
 func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
 	want := strings.Join(args[1:], " ")
-	until(ts.Fatalf, args[0]+" to be written", func() bool {
+	pollUntil(ts.Fatalf, args[0]+" to be written", func() bool {
 		text, err := os.ReadFile(ts.MkAbs(args[0]))
 		return err == nil && len(text) > 0 && strings.Contains(string(text), want)
 	})
@@ -224,12 +224,12 @@ func scriptGrown(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// until polls for what gives no signal of its own.
-func until(fatal func(string, ...any), what string, met func() bool) {
+// pollUntil polls for what gives no signal of its own.
+func pollUntil(fatal func(string, ...any), what string, condition func() bool) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(testTime)
-	for !met() {
+	limit := time.After(testTimeout)
+	for !condition() {
 		select {
 		case <-tick.C:
 		case <-limit:
@@ -239,21 +239,21 @@ func until(fatal func(string, ...any), what string, met func() bool) {
 	}
 }
 
-// launched is a server process of a test.
-type launched struct {
+// launchedServer is a server process of a test.
+type launchedServer struct {
 	cmd    *exec.Cmd
 	url    string
-	stderr *testkit.Journal
+	stderr *testkit.LogBuffer
 	ended  chan struct{}
 }
 
 // launch starts a server on a data directory and waits until it listens.
-func launch(binary, dir string, environ []string, args ...string) (*launched, error) {
+func launch(binary, dir string, environ []string, args ...string) (*launchedServer, error) {
 	cmd := exec.Command(binary, append([]string{"serve", "--config", os.DevNull, "--set", "data_dir=" + dir,
 		"--set", "listen=127.0.0.1:0"}, args...)...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = filepath.Dir(dir), environ, &syscall.SysProcAttr{}
-	endWithUs(cmd) // also where the tests are ended by their time-out
-	s := &launched{cmd: cmd, stderr: &testkit.Journal{}, ended: make(chan struct{})}
+	killWithParent(cmd) // also where the tests are ended by their time-out
+	s := &launchedServer{cmd: cmd, stderr: &testkit.LogBuffer{}, ended: make(chan struct{})}
 	cmd.Stderr = s.stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -262,7 +262,7 @@ func launch(binary, dir string, environ []string, args ...string) (*launched, er
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	hang := time.AfterFunc(testTime, func() { cmd.Process.Kill() })
+	hang := time.AfterFunc(testTimeout, func() { cmd.Process.Kill() })
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	hang.Stop()
 	go func() {
@@ -278,17 +278,17 @@ func launch(binary, dir string, environ []string, args ...string) (*launched, er
 }
 
 // kill ends the process as a crash would and waits until it is gone.
-func (s *launched) kill() {
+func (s *launchedServer) kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
 }
 
 // terminate asks the process to end; it must do so by itself, with exit code 0.
-func (s *launched) terminate() error {
+func (s *launchedServer) terminate() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	hang := time.AfterFunc(testTime, func() { s.cmd.Process.Kill() })
+	hang := time.AfterFunc(testTimeout, func() { s.cmd.Process.Kill() })
 	defer hang.Stop()
 	<-s.ended
 	if code := s.cmd.ProcessState.ExitCode(); code != 0 {

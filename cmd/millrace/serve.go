@@ -72,13 +72,13 @@ type serveMode struct{ noWorkers, workersOnly bool }
 
 // serve runs one node until ctx ends.
 func serve(ctx context.Context, p process, settings *config.Settings, mode serveMode) (err error) {
-	collectLess(p)
+	tuneGC(p)
 	log, err := telemetry.NewLogger(p.stderr, settings.Log.Format, settings.Log.Level)
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
-	defer p.captureLibraries(log)()
-	for _, text := range settings.Strays() {
+	defer p.captureLibraryLogs(log)()
+	for _, text := range settings.UnknownVariables() {
 		log.Warn(text)
 	}
 	started := false
@@ -96,10 +96,10 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	if err != nil {
 		return withCode(exitFailed, err)
 	}
-	if err := canStart(ctx, settings); err != nil {
+	if err := checkStart(ctx, settings); err != nil {
 		return err
 	}
-	k := &parts{process: p, settings: settings, log: log, registries: registries,
+	k := &deps{process: p, settings: settings, log: log, registries: registries,
 		node: nodeName(), noWorkers: mode.noWorkers}
 	defer k.close()
 	if err := k.connect(ctx); err != nil {
@@ -109,15 +109,15 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	if err != nil {
 		return err
 	}
-	opened = store.Watched(opened, k.storePart().Do)
+	opened = store.Observed(opened, k.storePart().Do)
 	node, err := listeningNode(ctx, k, opened, mode)
 	if err != nil {
 		opened.Close()
 		return err
 	}
 	started = true
-	k.succeed(ctx)
-	k.greet(node.URLs(), mode.workersOnly)
+	k.endFormerTerms(ctx)
+	k.printGreeting(node.URLs(), mode.workersOnly)
 	return withCode(exitFailed, node.Run(ctx))
 }
 
@@ -134,13 +134,13 @@ func loggedAs(p process, format string, err error) error {
 	if failed != nil {
 		return err
 	}
-	log.Error("the server ends", telemetry.ErrorMessage, err.Error(), "exit_code", codeOf(err))
-	return withCode(codeOf(err), errLogged)
+	log.Error("the server ends", telemetry.ErrorMessage, err.Error(), "exit_code", exitCode(err))
+	return withCode(exitCode(err), errLogged)
 }
 
-// canStart finds out what most often stops a start, before anything is made: a node that does not start leaves nothing
+// checkStart finds out what most often stops a start, before anything is made: a node that does not start leaves nothing
 // behind.
-func canStart(ctx context.Context, s *config.Settings) error {
+func checkStart(ctx context.Context, s *config.Settings) error {
 	if s.Serves(forgerun.Name) && s.Secrets.PepperFile != "" {
 		if _, err := loadPepper(s); err != nil {
 			return err
@@ -149,14 +149,14 @@ func canStart(ctx context.Context, s *config.Settings) error {
 	if err := checkLocalStore(ctx, s); err != nil {
 		return err
 	}
-	return withCode(exitUnable, server.CanListen(ctx, s))
+	return withCode(exitUnable, server.CheckListen(ctx, s))
 }
 
-// collectLess trades memory for time: what a server keeps is a few megabytes and
+// tuneGC trades memory for time: what a server keeps is a few megabytes and
 // what it makes for requests is gone at once, so by default Go would collect
 // dozens of times a second. Near the limit it collects as usual. Who sets GOGC or
 // GOMEMLIMIT decides instead.
-func collectLess(p process) {
+func tuneGC(p process) {
 	if p.env("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
@@ -166,7 +166,7 @@ func collectLess(p process) {
 }
 
 // listeningNode makes a node that listens; one whose address is taken is returned with the error.
-func listeningNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) (
+func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	*server.Server, error) {
 	node, err := newNode(ctx, k, opened, mode)
 	if err != nil {
@@ -175,95 +175,95 @@ func listeningNode(ctx context.Context, k *parts, opened store.Store, mode serve
 	return node, withCode(exitUnable, node.Listen(ctx))
 }
 
-func newNode(ctx context.Context, k *parts, opened store.Store, mode serveMode) (*server.Server, error) {
+func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (*server.Server, error) {
 	if set := k.settings.Operator.Token; !set.Empty() { // one that was made asks nobody who is on loopback
 		k.operatorToken = set
 	}
 	if err := operatorToken(k.settings, k.log); err != nil {
 		return nil, err
 	}
-	if err := k.openPlaces(ctx, inDataDir); err != nil {
+	if err := k.openStorage(ctx, localStorage); err != nil {
 		return nil, err
 	}
-	k.sharePlaces()
-	places, err := rooms(k)
+	k.bindStorage()
+	contracts, err := buildContracts(k)
 	if err != nil {
 		return nil, err
 	}
-	beside, err := surfaces(k)
+	apis, err := buildAPIs(k)
 	if err != nil {
 		return nil, err
 	}
-	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Places: places, Surfaces: beside, Log: k.log,
-		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuild().Version,
-		Page: k.page(mode.workersOnly), Random: random, Elapsed: k.process.since,
+	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Contracts: contracts, APIs: apis, Log: k.log,
+		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuildInfo().Version,
+		Page: k.page(mode.workersOnly), Random: randomBytes, Monotonic: k.process.elapsed,
 		WorkersOnly: mode.workersOnly,
-		Engine: func(e *engine.Engine) error {
+		ConfigureEngine: func(e *engine.Engine) error {
 			k.engine = e
-			k.shared.Bind(ctx, e)
-			return registerDepths(e, k.registries)
+			k.places.Bind(ctx, e)
+			return registerQueueDepths(e, k.registries)
 		}})
 	return node, withCode(exitUnable, err)
 }
 
 // connect makes the ways out of the process: for calls to others, guarded, for traces, and to
 // what is kept elsewhere. It comes before the store, as it makes nothing in the data directory.
-func (k *parts) connect(ctx context.Context) error {
+func (k *deps) connect(ctx context.Context) error {
 	if err := k.connectEgress(ctx); err != nil {
 		return withCode(exitFailed, err)
 	}
 	if err := k.connectImages(ctx); err != nil {
 		return err
 	}
-	return k.openPlaces(ctx, elsewhere)
+	return k.openStorage(ctx, externalStorage)
 }
 
-func (k *parts) connectEgress(ctx context.Context) (err error) {
-	k.egress, err = egress.New(egress.Config{Local: k.settings.OnLoopback(),
+func (k *deps) connectEgress(ctx context.Context) (err error) {
+	k.egress, err = egress.New(egress.Config{AllowLocal: k.settings.OnLoopback(),
 		Allow: k.settings.Egress.Allow, UserAgent: userAgent()})
 	if err != nil {
 		return err
 	}
 	k.tracing, err = telemetry.NewTracing(ctx, k.settings.Telemetry.OTLPEndpoint,
 		k.tracesPart(), attribute.String("service.name", "millrace"),
-		attribute.String("service.version", readBuild().Version), attribute.String("service.instance.id", k.node))
+		attribute.String("service.version", readBuildInfo().Version), attribute.String("service.instance.id", k.node))
 	return err
 }
 
-// tracesTime bounds the sending of the last traces.
-const tracesTime = 3 * time.Second
+// traceFlushTimeout bounds the sending of the last traces.
+const traceFlushTimeout = 3 * time.Second
 
 // close ends what connect and newNode made.
-func (k *parts) close() {
-	k.closePlaces()
+func (k *deps) close() {
+	k.closeStorage()
 	if k.unlock != nil {
 		k.unlock()
 	}
 	if k.egress != nil {
 		k.egress.Close()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tracesTime)
+	ctx, cancel := context.WithTimeout(context.Background(), traceFlushTimeout)
 	defer cancel()
 	if err := k.tracing.Shutdown(ctx); err != nil {
 		k.log.Warn("the last traces were not sent", telemetry.ErrorMessage, err)
 	}
 }
 
-// registerDepths shows how many jobs the queues of each contract hold.
-func registerDepths(e *engine.Engine, registries *telemetry.Registries) error {
+// registerQueueDepths shows how many jobs the queues of each contract hold.
+func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) error {
 	for _, name := range e.Contracts() {
-		room, _, _ := strings.Cut(name, ".") // a room may have jobs of several sorts
+		contract, _, _ := strings.Cut(name, ".") // a room may have jobs of several sorts
 		metric := strings.ReplaceAll(name, ".", "_") + "_queue_jobs"
-		depth := &telemetry.Depth{Name: metric, Contract: name, Queues: e.Queues, Bound: 100, Timeout: 5 * time.Second}
-		if err := registries.For(room, "").Register(depth); err != nil {
+		depth := &telemetry.QueueDepth{Name: metric, Contract: name, Queues: e.Queues, MaxQueues: 100, Timeout: 5 * time.Second}
+		if err := registries.For(contract, "").Register(depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// random gives 16 bytes of cryptographic quality; the source never fails.
-func random() (r [16]byte) {
+// randomBytes gives 16 bytes of cryptographic quality; the source never fails.
+func randomBytes() (r [16]byte) {
 	_, _ = rand.Read(r[:])
 	return r
 }

@@ -14,24 +14,24 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// greet says that the server listens: in one line on standard output, for whoever has started it, and with what it is
+// printGreeting says that the server listens: in one line on standard output, for whoever has started it, and with what it is
 // and what can be done with it, in the log or, where standard output is a terminal, below that line.
-func (k *parts) greet(urls []string, workersOnly bool) {
-	fmt.Fprintf(k.process.stdout, "millrace %s%s%s\n", readBuild().Version, listeningOn, strings.Join(urls, " and "))
-	facts := append(k.data(), k.offers(workersOnly)...)
-	if !onTerminal(k.process.stdout) {
-		args := []any{"version", readBuild().Version}
+func (k *deps) printGreeting(urls []string, workersOnly bool) {
+	fmt.Fprintf(k.process.stdout, "millrace %s%s%s\n", readBuildInfo().Version, listeningOn, strings.Join(urls, " and "))
+	facts := append(k.dataFacts(), k.serviceFacts(workersOnly)...)
+	if !isTerminal(k.process.stdout) {
+		args := []any{"version", readBuildInfo().Version}
 		for _, f := range facts {
 			args = append(args, f.Name, f.Text)
 		}
 		k.log.Info("started", args...)
 		return
 	}
-	fmt.Fprintln(k.process.stdout, readably(facts, k.tries(urls[0], workersOnly)))
+	fmt.Fprintln(k.process.stdout, formatFacts(facts, k.exampleCommands(urls[0], workersOnly)))
 }
 
-// data says where the data are.
-func (k *parts) data() []server.Fact {
+// dataFacts says where the data are.
+func (k *deps) dataFacts() []server.Fact {
 	s := k.settings
 	dir, err := filepath.Abs(s.DataDir)
 	if err != nil {
@@ -44,21 +44,21 @@ func (k *parts) data() []server.Fact {
 	return []server.Fact{{Name: "data", Text: dir}, {Name: "store", Text: store}}
 }
 
-// offers says what is served, and to whom.
-func (k *parts) offers(workersOnly bool) []server.Fact {
+// serviceFacts says what is served, and to whom.
+func (k *deps) serviceFacts(workersOnly bool) []server.Fact {
 	if workersOnly {
 		return []server.Fact{{Name: "serves", Text: "health and metrics alone; it runs jobs"}}
 	}
-	return []server.Fact{{Name: "serves", Text: strings.Join(k.settings.Contracts, ", ")}, {Name: "open", Text: k.open()}}
+	return []server.Fact{{Name: "serves", Text: strings.Join(k.settings.Contracts, ", ")}, {Name: "open", Text: k.openAccess()}}
 }
 
 // page is what a browser is told at "/": as at the start, but for where the data are, which is no stranger's business.
-func (k *parts) page(workersOnly bool) *server.Page {
-	return &server.Page{Facts: k.offers(workersOnly), Tries: func(url string) []string { return k.tries(url, workersOnly) }}
+func (k *deps) page(workersOnly bool) *server.Page {
+	return &server.Page{Facts: k.serviceFacts(workersOnly), Commands: func(url string) []string { return k.exampleCommands(url, workersOnly) }}
 }
 
 // open says what anybody who reaches the server may use.
-func (k *parts) open() string {
+func (k *deps) openAccess() string {
 	s := k.settings
 	var open []string
 	for _, c := range []struct {
@@ -88,8 +88,8 @@ func (k *parts) open() string {
 	return text
 }
 
-// tries are commands to go on with.
-func (k *parts) tries(url string, workersOnly bool) []string {
+// exampleCommands are commands to go on with.
+func (k *deps) exampleCommands(url string, workersOnly bool) []string {
 	at := ""
 	if url != defaultServer {
 		at = " --server " + url
@@ -107,15 +107,15 @@ func (k *parts) tries(url string, workersOnly bool) []string {
 	return []string{"millrace --help"}
 }
 
-// readably writes facts and commands as people read them.
-func readably(facts []server.Fact, tries []string) string {
+// formatFacts writes facts and commands as people read them.
+func formatFacts(facts []server.Fact, commands []string) string {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "\n  %-7s %s", name, text) }
 	for _, f := range facts {
 		row(f.Name, f.Text)
 	}
 	name := "try"
-	for _, command := range tries {
+	for _, command := range commands {
 		row(name, command)
 		name = ""
 	}

@@ -13,26 +13,26 @@ import (
 )
 
 // openTerminal makes a terminal; what is written to the second end is read from the first.
-func openTerminal(t *testing.T) (near, far *os.File) {
+func openTerminal(t *testing.T) (ptmx, pts *os.File) {
 	t.Helper()
-	near, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { near.Close() })
-	if err := unix.IoctlSetPointerInt(int(near.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+	t.Cleanup(func() { ptmx.Close() })
+	if err := unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	number, err := unix.IoctlGetInt(int(near.Fd()), unix.TIOCGPTN)
+	number, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	pts, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { far.Close() })
-	return near, far
+	t.Cleanup(func() { pts.Close() })
+	return ptmx, pts
 }
 
 // On a terminal serve says what it is, where its data is, what is open, and what to try.
@@ -49,7 +49,7 @@ func TestServeOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Process.Kill() })
-	var said strings.Builder
+	var output strings.Builder
 	chunks := make(chan string)
 	go func() {
 		defer close(chunks)
@@ -62,15 +62,15 @@ func TestServeOnATerminal(t *testing.T) {
 			chunks <- string(chunk[:n])
 		}
 	}()
-	until(t.Fatalf, "the last line", func() bool {
+	pollUntil(t.Fatalf, "the last line", func() bool {
 		select {
 		case chunk := <-chunks:
-			said.WriteString(chunk)
+			output.WriteString(chunk)
 		default:
 		}
-		return strings.Contains(said.String(), "Ctrl-C")
+		return strings.Contains(output.String(), "Ctrl-C")
 	})
-	text := strings.ReplaceAll(said.String(), "\r\n", "\n")
+	text := strings.ReplaceAll(output.String(), "\r\n", "\n")
 	data := regexp.QuoteMeta(filepath.Join(dir, "data"))
 	if !regexp.MustCompile(`^millrace \S+ listening on http://127\.0\.0\.1:\d+
 

@@ -26,7 +26,7 @@ var otherVariables = []string{envServer, envToken, envCACert, envOperatorToken,
 	"MILLRACE_QUEUE", "MILLRACE_JOB_ID",
 	"MILLRACE_RUN_ID", "MILLRACE_STATE", "MILLRACE_CONTRACT", "MILLRACE_ATTEMPT", "MILLRACE_TEST_"}
 
-// load resolves the settings; whatever is wrong with them is a usage error.
+// loadUntilKilled resolves the settings; whatever is wrong with them is a usage error.
 func (f *settingsFlags) load(p process, c *cobra.Command) (*config.Settings, error) {
 	src, err := f.sources(p, c)
 	if err != nil {
@@ -39,7 +39,7 @@ func (f *settingsFlags) load(p process, c *cobra.Command) (*config.Settings, err
 // sources are where the settings come from.
 func (f *settingsFlags) sources(p process, c *cobra.Command) (config.Sources, error) {
 	src := config.Sources{File: config.DefaultFile, Environ: p.environ, Flags: map[string]string{},
-		Others: otherVariables, Handlers: handler.Options()}
+		OtherVariables: otherVariables, Handlers: handler.Options()}
 	if c.Flags().Changed("config") {
 		src.File, src.Explicit = f.file, true
 	}

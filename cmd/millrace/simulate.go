@@ -22,12 +22,12 @@ type simulateFlags struct {
 	rate        float64
 	mix         string
 	duration    time.Duration
-	settle      time.Duration
+	settleTimeout      time.Duration
 	clients     int
 	concurrency int
 	seed        uint64
 	sink        string
-	spoil       simSpoil
+	faults       simFaults
 	lostRuns    bool
 	asJSON      bool
 }
@@ -55,7 +55,7 @@ more forgerun.workers takes a higher rate. The server must be able to reach this
 machine under the address of --sink.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			mix, err := f.check()
+			mix, err := f.validate()
 			if err != nil {
 				return err
 			}
@@ -66,28 +66,28 @@ machine under the address of --sink.`,
 	c.Flags().Float64Var(&f.rate, "rate", 10, "plays a second, at most; a play is a job, for some kinds two")
 	c.Flags().StringVar(&f.mix, "mix", "all", "work kinds as `KIND=WEIGHT,...`; KIND may end in *, all is every kind alike")
 	c.Flags().DurationVar(&f.duration, "duration", 30*time.Second, "how long jobs are submitted")
-	c.Flags().DurationVar(&f.settle, "settle", 15*time.Minute, "how long to wait for jobs and webhooks afterwards, and for a server that answers nothing, at most")
+	c.Flags().DurationVar(&f.settleTimeout, "settle", 15*time.Minute, "how long to wait for jobs and webhooks afterwards, and for a server that answers nothing, at most")
 	c.Flags().IntVar(&f.clients, "clients", 4, "clients; four kinds of webhook troubles have one more each")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 64, "plays under way at a time, but for jobs that wait for their time")
 	c.Flags().Uint64Var(&f.seed, "seed", 0, "draws the same plays again; 0 draws one")
 	c.Flags().StringVar(&f.sink, "sink", "127.0.0.1", "`address` where webhooks are received, on ports of their own")
-	c.Flags().Float64Var(&f.spoil.refuse, "refuse", 0, "`share` of events whose first try the sink drops, from 0 to 1")
-	c.Flags().Float64Var(&f.spoil.stall, "stall", 0, "`share` of events whose first try the sink never answers")
-	c.Flags().Float64Var(&f.spoil.fail, "fail", 0, "`share` of events whose first try the sink answers 503")
-	c.Flags().DurationVar(&f.spoil.slow, "slow", time.Second, "how long the receiver of WEBHOOK_SLOW_RECEIVER takes to answer")
+	c.Flags().Float64Var(&f.faults.drop, "refuse", 0, "`share` of events whose first try the sink drops, from 0 to 1")
+	c.Flags().Float64Var(&f.faults.stall, "stall", 0, "`share` of events whose first try the sink never answers")
+	c.Flags().Float64Var(&f.faults.fail, "fail", 0, "`share` of events whose first try the sink answers 503")
+	c.Flags().DurationVar(&f.faults.slow, "slow", time.Second, "how long the receiver of WEBHOOK_SLOW_RECEIVER takes to answer")
 	c.Flags().BoolVar(&f.lostRuns, "lost-runs", false, "accept lost runs though the server was never away: one of several nodes may have died")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
 
-func (f *simulateFlags) check() (*simMix, error) {
-	shares := []float64{f.spoil.refuse, f.spoil.stall, f.spoil.fail}
+func (f *simulateFlags) validate() (*simMix, error) {
+	fractions := []float64{f.faults.drop, f.faults.stall, f.faults.fail}
 	switch {
-	case !(f.rate > 0) || f.rate > 1e6 || f.duration <= 0 || f.settle <= 0 || f.spoil.slow <= 0:
+	case !(f.rate > 0) || f.rate > 1e6 || f.duration <= 0 || f.settleTimeout <= 0 || f.faults.slow <= 0:
 		return nil, usageError("--rate, --duration, --settle and --slow are more than 0")
 	case f.clients < 1 || f.clients > 10_000 || f.concurrency < 1:
 		return nil, usageError("--clients is from 1 to 10000, --concurrency at least 1")
-	case slices.Min(shares) < 0 || !(shares[0]+shares[1]+shares[2] <= 1):
+	case slices.Min(fractions) < 0 || !(fractions[0]+fractions[1]+fractions[2] <= 1):
 		return nil, usageError("--refuse, --stall and --fail are shares of a whole")
 	}
 	return parseMix(f.mix)
@@ -102,7 +102,7 @@ func (f *simulateFlags) run(p process, mix *simMix) error {
 	}
 	defer s.sink.stop()
 	err = s.run(ctx)
-	var coded *failure
+	var coded *exitError
 	if errors.As(err, &coded) {
 		return err
 	}
@@ -115,27 +115,27 @@ type simulator struct {
 	flags    *simulateFlags
 	mix      *simMix
 	name     string // of this simulation, in its idempotency keys
-	setup    *client.ForgeRun
+	setupClient    *client.ForgeRun
 	api      *client.Client
 	address  string
 	sink     *simSink
 	clients  []*simClient
-	lanes    map[client.ForgeRunKind]*simClient
+	laneClients    map[client.ForgeRunKind]*simClient
 	watches  simWatches
 	outages  simOutages
 	times    simTimes
-	patience *time.Timer // of each
+	silenceTimer *time.Timer // of each
 
 	loadEnds time.Time
-	orders   []*simOrder
-	took     time.Duration // of the load
+	submissions   []*simSubmission
+	loadTime     time.Duration // of the load
 }
 
 func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) {
 	if f.seed == 0 {
 		f.seed = mathrand.Uint64()
 	}
-	s := &simulator{p: p, flags: f, mix: mix, name: rand.Text()[:10], lanes: map[client.ForgeRunKind]*simClient{},
+	s := &simulator{p: p, flags: f, mix: mix, name: rand.Text()[:10], laneClients: map[client.ForgeRunKind]*simClient{},
 		watches: simWatches{jobs: map[string]*simWatch{}}, outages: simOutages{now: p.now}}
 	transport, err := f.remote.transport(p)
 	if err != nil {
@@ -144,7 +144,7 @@ func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) 
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, 256,
 		30*time.Second
 	cfg := client.Config{BaseURL: f.remote.address(p), UserAgent: userAgent(),
-		HTTPClient: &http.Client{Transport: watched{transport, &s.outages}}, RequestTimeout: 15 * time.Second,
+		HTTPClient: &http.Client{Transport: outageTransport{transport, &s.outages}}, RequestTimeout: 15 * time.Second,
 		Retry: client.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}}
 	hasty, err := client.New(cfg)
 	if err != nil {
@@ -154,14 +154,14 @@ func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) 
 	if s.api, err = client.New(cfg); err != nil {
 		return nil, withCode(exitUsage, err)
 	}
-	s.setup = hasty.ForgeRun()
+	s.setupClient = hasty.ForgeRun()
 	target, err := url.Parse(cfg.BaseURL)
 	if err != nil {
 		return nil, withCode(exitUsage, err)
 	}
 	s.address = hostPort(target.Scheme, target.Host)
-	s.sink, err = newSink(f.sink, p.now, f.spoil, mathrand.New(mathrand.NewPCG(f.seed, 2)), func(n client.ForgeRunNotice) {
-		s.watches.tell(n.JobID, n.Next, n.OccurredAt)
+	s.sink, err = newSink(f.sink, p.now, f.faults, mathrand.New(mathrand.NewPCG(f.seed, 2)), func(n client.ForgeRunWebhookEvent) {
+		s.watches.record(n.JobID, n.Next, n.OccurredAt)
 	})
 	return s, err
 }
@@ -178,17 +178,17 @@ func (s *simulator) run(ctx context.Context) error {
 	defer stopProbing()
 
 	s.loadAndSettle(ctx)
-	world, err := s.collect(ctx)
+	snapshot, err := s.collect(ctx)
 	if ctx.Err() != nil {
-		world, err = s.partial(ctx)
+		snapshot, err = s.partial(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("the account cannot be made: %w", err)
 	}
-	outages, limited, full := s.outages.counted()
-	world.outages, world.lostRuns = outages, s.flags.lostRuns
+	outages, limited, full := s.outages.counts()
+	snapshot.outages, snapshot.lostRuns = outages, s.flags.lostRuns
 	s.sink.stop() // nothing changes from here on
-	summary := s.summarize(world, world.audit(), limited, full)
+	summary := s.summarize(snapshot, snapshot.audit(), limited, full)
 	if err := summary.write(s.p.stdout, s.flags.asJSON); err != nil {
 		return withCode(exitFailed, err)
 	}
@@ -196,43 +196,43 @@ func (s *simulator) run(ctx context.Context) error {
 	case summary.Interrupted:
 		return errInterrupted
 	case !summary.Balanced:
-		return failed("the accounts do not balance: %d offences", summary.Offences)
+		return failedError("the accounts do not balance: %d offences", summary.Violations)
 	}
 	return nil
 }
 
 // loadAndSettle begins plays at the rate until the load is over, and waits until they have all ended.
 func (s *simulator) loadAndSettle(ctx context.Context) {
-	playing, end := context.WithTimeoutCause(ctx, s.flags.duration+s.flags.settle, errors.New("it did not end within --settle"))
+	playing, end := context.WithTimeoutCause(ctx, s.flags.duration+s.flags.settleTimeout, errors.New("it did not end within --settle"))
 	defer end()
 	random := mathrand.New(mathrand.NewPCG(s.flags.seed, 1))
-	draw := s.mix.draws(random)
-	house := make(chan struct{}, s.flags.concurrency)
+	draw := s.mix.newDraw(random)
+	slots := make(chan struct{}, s.flags.concurrency)
 	var plays sync.WaitGroup
-	count := &simCount{since: s.p.since, bar: s.p.progress("load", s.flags.duration.Milliseconds()), told: s.p.since()}
-	count.bar.of = " of the time"
-	began := s.p.since()
-	ends, next := began+s.flags.duration, began
+	count := &simProgress{since: s.p.elapsed, bar: s.p.newProgress("load", s.flags.duration.Milliseconds()), reportedAt: s.p.elapsed()}
+	count.bar.totalUnit = " of the time"
+	started := s.p.elapsed()
+	ends, next := started+s.flags.duration, started
 	s.loadEnds = s.p.now().UTC().Add(s.flags.duration)
-	for s.turn(ctx, next, ends) {
-		next = max(next+time.Duration(float64(time.Second)/s.flags.rate), s.p.since()-catchUp)
+	for s.waitUntil(ctx, next, ends) {
+		next = max(next+time.Duration(float64(time.Second)/s.flags.rate), s.p.elapsed()-catchUp)
 		select {
-		case house <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-playing.Done():
 		}
-		if ctx.Err() != nil || s.p.since() >= ends {
+		if ctx.Err() != nil || s.p.elapsed() >= ends {
 			break
 		}
-		o, spec := s.order(draw(), random, len(s.orders))
-		s.orders = append(s.orders, o)
+		o, spec := s.planSubmission(draw(), random, len(s.submissions))
+		s.submissions = append(s.submissions, o)
 		count.begin()
 		plays.Go(func() {
-			s.play(playing, o, spec, sync.OnceFunc(func() { <-house }))
+			s.runSubmission(playing, o, spec, sync.OnceFunc(func() { <-slots }))
 			count.end()
 		})
 	}
-	s.took = s.p.since() - began
-	count.settle(s.p)
+	s.loadTime = s.p.elapsed() - started
+	count.startSettling(s.p)
 	plays.Wait()
 	count.bar.end()
 }
@@ -240,12 +240,12 @@ func (s *simulator) loadAndSettle(ctx context.Context) {
 // catchUp is how far the load may fall behind its rate and hurry afterwards.
 const catchUp = 200 * time.Millisecond
 
-// turn waits until next, which is a time since the beginning; false when the load is over before it.
-func (s *simulator) turn(ctx context.Context, next, ends time.Duration) bool {
+// waitUntil waits until next, which is a time since the beginning; false when the load is over before it.
+func (s *simulator) waitUntil(ctx context.Context, next, ends time.Duration) bool {
 	if next >= ends || ctx.Err() != nil {
 		return false
 	}
-	timer := time.NewTimer(next - s.p.since())
+	timer := time.NewTimer(next - s.p.elapsed())
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -255,32 +255,32 @@ func (s *simulator) turn(ctx context.Context, next, ends time.Duration) bool {
 	}
 }
 
-// simCount tells how many plays have begun and ended: of the load how much of its time is over, and after it how many of
+// simProgress tells how many plays have begun and ended: of the load how much of its time is over, and after it how many of
 // its plays.
-type simCount struct {
+type simProgress struct {
 	since    func() time.Duration
 	mu       sync.Mutex
 	bar      *progress
-	told     time.Duration // up to when the bar knows of the time
-	began    int
+	reportedAt     time.Duration // up to when the bar knows of the time
+	started    int
 	ended    int
 	settling bool
 }
 
-func (c *simCount) note() string {
-	return fmt.Sprintf("%s begun, %d ended", counted(int64(c.began), "play"), c.ended)
+func (c *simProgress) note() string {
+	return fmt.Sprintf("%s begun, %d ended", pluralize(int64(c.started), "play"), c.ended)
 }
 
-func (c *simCount) begin() {
+func (c *simProgress) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.began++
-	passed := (c.since() - c.told).Truncate(time.Millisecond)
-	c.told += passed
+	c.started++
+	passed := (c.since() - c.reportedAt).Truncate(time.Millisecond)
+	c.reportedAt += passed
 	c.bar.add(passed.Milliseconds(), c.note())
 }
 
-func (c *simCount) end() {
+func (c *simProgress) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended++
@@ -290,12 +290,12 @@ func (c *simCount) end() {
 }
 
 // settle changes from what begins to what ends.
-func (c *simCount) settle(p process) {
+func (c *simProgress) startSettling(p process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bar.end()
 	c.settling = true
-	c.bar = p.progress("settle", int64(c.began))
-	c.bar.of = " of the plays"
+	c.bar = p.newProgress("settle", int64(c.started))
+	c.bar.totalUnit = " of the plays"
 	c.bar.add(int64(c.ended), c.note())
 }

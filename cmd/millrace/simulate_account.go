@@ -11,158 +11,158 @@ import (
 // The simulator's account: what was asked for, answered and heard, held against what the server says in the end. It
 // asks nobody and knows no clock, so that it can be tried on made-up histories.
 
-// simWorld is all there is to account for.
-type simWorld struct {
-	orders  []*simOrder
-	hooks   []*simHook
-	there   []simThere // the jobs that the server lists, of all clients
+// simSnapshot is all there is to account for.
+type simSnapshot struct {
+	submissions  []*simSubmission
+	receivers   []*simReceiver
+	observed   []simObservedJob // the jobs that the server lists, of all clients
 	outages []simOutage
 	// lostRuns accepts runs that were lost while nothing was seen to be away.
 	lostRuns bool
 
 	interrupted bool // what follows is not all there was
-	cut         int  // plays that had not ended
+	unfinished         int  // plays that had not ended
 }
 
-// simOrder is one play: the submits of a kind, and what else was asked for.
-type simOrder struct {
+// simSubmission is one play: the submits of a kind, and what else was asked for.
+type simSubmission struct {
 	kind    *simKind
 	client  int
 	due     time.Time // zero for at once
-	submits []simSubmit
+	requests []simRequest
 
 	canceled client.ForgeRunState // what the answer to cancel said
 	attempt  int                  // what the last answer to retry said
 	refused  bool                 // a further retry was refused
-	stuck    string               // why the play broke off; empty when it did not
+	abortReason    string               // why the play broke off; empty when it did not
 }
 
-// simSubmit is one submit until it was answered, however often it was sent.
-type simSubmit struct {
+// simRequest is one submit until it was answered, however often it was sent.
+type simRequest struct {
 	key   string
 	jobID string // empty unless acknowledged
 	code  string // of the refusal, else empty
 	late  bool   // refused when its time was over already: the server was away
-	why   string // it went without an answer
+	failure   string // it went without an answer
 }
 
-// simThere is a job as the server has it in the end.
-type simThere struct {
+// simObservedJob is a job as the server has it in the end.
+type simObservedJob struct {
 	client int
 	job    client.ForgeRunJob
 	report *client.ForgeRunReport // nil for none
-	lacks  string                 // why there is none
+	noReportReason  string                 // why there is none
 }
 
 // simOutage is when the server could not be reached.
 type simOutage struct{ from, to time.Time }
 
-// simOffence is one thing that must not be.
-type simOffence struct {
+// simViolation is one thing that must not be.
+type simViolation struct {
 	What   string `json:"what"`
 	Kind   string `json:"kind,omitempty"`
 	Job    string `json:"job,omitempty"`
 	Detail string `json:"detail"`
 }
 
-// simVerdict is the outcome of an audit.
-type simVerdict struct {
-	offences []simOffence
+// simReport is the outcome of an audit.
+type simReport struct {
+	violations []simViolation
 	lost     int // runs lost in an outage
 	requeued int // leases that ended before the run began, and jobs given back
 	pending  int // deliveries that our own receivers keep from ending
-	given    int // deliveries given up, as they should be
+	givenUp    int // deliveries given up, as they should be
 	repeated int // events that a receiver had accepted before
 	late     int // scheduled submits that came too late because the server was away
 }
 
 // audit holds everything against everything.
-func (w *simWorld) audit() *simVerdict {
-	a := &simAudit{simWorld: w, verdict: &simVerdict{}, byID: map[string]*simThere{}, orderOf: map[string]*simOrder{},
+func (w *simSnapshot) audit() *simReport {
+	a := &simAudit{simSnapshot: w, result: &simReport{}, byID: map[string]*simObservedJob{}, submissionOf: map[string]*simSubmission{},
 		events: map[string]string{}}
-	for i := range w.there {
-		t := &w.there[i]
+	for i := range w.observed {
+		t := &w.observed[i]
 		if a.byID[t.job.ID] != nil {
-			a.wrong("doubled", nil, t.job.ID, "it is in the lists twice")
+			a.addViolation("doubled", nil, t.job.ID, "it is in the lists twice")
 		}
 		a.byID[t.job.ID] = t
 	}
-	for _, o := range w.orders {
-		a.submits(o)
+	for _, o := range w.submissions {
+		a.checkRequests(o)
 	}
-	for i := range w.there {
-		t := &w.there[i]
-		o := a.orderOf[t.job.ID]
+	for i := range w.observed {
+		t := &w.observed[i]
+		o := a.submissionOf[t.job.ID]
 		if o == nil {
-			a.wrong("strange", nil, t.job.ID, "nobody has submitted it, or its submit was refused or never answered: %s %s", t.job.Kind, t.job.State)
+			a.addViolation("strange", nil, t.job.ID, "nobody has submitted it, or its submit was refused or never answered: %s %s", t.job.Kind, t.job.State)
 			continue
 		}
-		a.job(o, t)
+		a.checkJob(o, t)
 	}
-	for _, h := range w.hooks {
-		a.hook(h)
+	for _, h := range w.receivers {
+		a.checkReceiver(h)
 	}
-	return a.verdict
+	return a.result
 }
 
 // simAudit is an audit under way.
 type simAudit struct {
-	*simWorld
-	verdict *simVerdict
-	byID    map[string]*simThere
-	orderOf map[string]*simOrder
+	*simSnapshot
+	result *simReport
+	byID    map[string]*simObservedJob
+	submissionOf map[string]*simSubmission
 	events  map[string]string // id to job
 }
 
-func (a *simAudit) wrong(what string, o *simOrder, jobID, format string, args ...any) {
-	offence := simOffence{What: what, Job: jobID, Detail: fmt.Sprintf(format, args...)}
+func (a *simAudit) addViolation(sort string, o *simSubmission, jobID, format string, args ...any) {
+	violation := simViolation{What: sort, Job: jobID, Detail: fmt.Sprintf(format, args...)}
 	if o != nil {
-		offence.Kind = string(o.kind.name)
+		violation.Kind = string(o.kind.name)
 	} else if t := a.byID[jobID]; t != nil {
-		offence.Kind = string(t.job.Kind)
+		violation.Kind = string(t.job.Kind)
 	}
-	a.verdict.offences = append(a.verdict.offences, offence)
+	a.result.violations = append(a.result.violations, violation)
 }
 
 // submits accounts for what was answered to an order's submits: each acknowledged one has its job, one key has one
 // job, and two keys have two (FR-067, FR-073, FR-113).
-func (a *simAudit) submits(o *simOrder) {
+func (a *simAudit) checkRequests(o *simSubmission) {
 	byKey := map[string]string{}
-	for _, s := range o.submits {
+	for _, s := range o.requests {
 		switch {
-		case s.why != "":
-			a.wrong("unanswered", o, "", "the submit under key %s was not answered: %s", s.key, s.why)
-		case o.kind.play == simRefused && s.code == client.ForgeValidationFailed:
-		case o.kind.play == simRefused:
-			a.wrong("accepted", o, s.jobID, "it is to be refused with %s; got %q", client.ForgeValidationFailed, s.code)
+		case s.failure != "":
+			a.addViolation("unanswered", o, "", "the submit under key %s was not answered: %s", s.key, s.failure)
+		case o.kind.action == simRefused && s.code == client.ForgeValidationFailed:
+		case o.kind.action == simRefused:
+			a.addViolation("accepted", o, s.jobID, "it is to be refused with %s; got %q", client.ForgeValidationFailed, s.code)
 		case s.late:
-			a.verdict.late++
+			a.result.late++
 		case s.code != "":
-			a.wrong("refused", o, "", "the submit under key %s was refused: %s", s.key, s.code)
+			a.addViolation("refused", o, "", "the submit under key %s was refused: %s", s.key, s.code)
 		}
 		if s.jobID == "" {
 			continue
 		}
-		if first, again := byKey[s.key]; again {
+		if first, repeated := byKey[s.key]; repeated {
 			if first != s.jobID {
-				a.wrong("doubled", o, s.jobID, "key %s has also made job %s", s.key, first)
+				a.addViolation("doubled", o, s.jobID, "key %s has also made job %s", s.key, first)
 			}
-		} else if a.orderOf[s.jobID] != nil {
-			a.wrong("doubled", o, s.jobID, "two keys were given this one job")
+		} else if a.submissionOf[s.jobID] != nil {
+			a.addViolation("doubled", o, s.jobID, "two keys were given this one job")
 		}
 		byKey[s.key] = s.jobID
-		a.orderOf[s.jobID] = o
+		a.submissionOf[s.jobID] = o
 		if a.byID[s.jobID] == nil {
-			a.wrong("lost", o, s.jobID, "it was acknowledged under key %s and the server does not list it", s.key)
+			a.addViolation("lost", o, s.jobID, "it was acknowledged under key %s and the server does not list it", s.key)
 		}
 	}
-	if o.stuck != "" {
-		a.wrong("stuck", o, o.anyJob(), "%s", o.stuck)
+	if o.abortReason != "" {
+		a.addViolation("stuck", o, o.anyJob(), "%s", o.abortReason)
 	}
 }
 
-func (o *simOrder) anyJob() string {
-	for _, s := range o.submits {
+func (o *simSubmission) anyJob() string {
+	for _, s := range o.requests {
 		if s.jobID != "" {
 			return s.jobID
 		}
@@ -170,45 +170,45 @@ func (o *simOrder) anyJob() string {
 	return ""
 }
 
-// job accounts for one job.
-func (a *simAudit) job(o *simOrder, t *simThere) {
+// checkJob accounts for one job.
+func (a *simAudit) checkJob(o *simSubmission, t *simObservedJob) {
 	j := &t.job
 	if t.client != o.client {
-		a.wrong("strange", o, j.ID, "client %d submitted it and client %d has it", o.client, t.client)
+		a.addViolation("strange", o, j.ID, "client %d submitted it and client %d has it", o.client, t.client)
 	}
-	a.definition(o, j)
+	a.checkDefinition(o, j)
 	if !j.State.Final() {
-		a.wrong("unfinished", o, j.ID, "it is %s, attempt %d, since %s", j.State, j.Attempt, j.UpdatedAt.Format(time.RFC3339))
+		a.addViolation("unfinished", o, j.ID, "it is %s, attempt %d, since %s", j.State, j.Attempt, j.UpdatedAt.Format(time.RFC3339))
 		return
 	}
 	if t.report == nil {
-		a.wrong("report", o, j.ID, "it is %s and has none: %s", j.State, t.lacks) // FR-129
+		a.addViolation("report", o, j.ID, "it is %s and has none: %s", j.State, t.noReportReason) // FR-129
 		return
 	}
 	if len(t.report.Events) == 0 {
-		a.wrong("path", o, j.ID, "its report has no events")
+		a.addViolation("path", o, j.ID, "its report has no events")
 		return
 	}
-	a.path(o, t)
-	a.report(o, t)
-	a.outcome(o, t)
+	a.checkPath(o, t)
+	a.checkReport(o, t)
+	a.checkOutcome(o, t)
 }
 
-// definition: the server simulates what the catalogue says (FR-075, FR-114).
-func (a *simAudit) definition(o *simOrder, j *client.ForgeRunJob) {
+// checkDefinition: the server simulates what the catalogue says (FR-075, FR-114).
+func (a *simAudit) checkDefinition(o *simSubmission, j *client.ForgeRunJob) {
 	d := j.Definition
-	if j.Kind != o.kind.name || d.Kind != o.kind.name || d.ShouldFail != o.kind.fails || d.PayloadSize != o.kind.kb<<10 {
-		a.wrong("definition", o, j.ID, "the server has %s: %+v", j.Kind, d)
+	if j.Kind != o.kind.name || d.Kind != o.kind.name || d.ShouldFail != o.kind.fails || d.PayloadSize != o.kind.payloadKB<<10 {
+		a.addViolation("definition", o, j.ID, "the server has %s: %+v", j.Kind, d)
 	}
 	switch at := j.ExecutionAt; {
 	case o.due.IsZero() && at != nil, !o.due.IsZero() && (at == nil || !at.Equal(o.due)):
-		a.wrong("definition", o, j.ID, "its time is %v, submitted was %v", at, o.due)
+		a.addViolation("definition", o, j.ID, "its time is %v, submitted was %v", at, o.due)
 	}
 }
 
-// simMoves are the moves of the state machine (FR-155 to FR-161) with the name of their event. That from ASSIGNED back
+// simTransitions are the moves of the state machine (FR-155 to FR-161) with the name of their event. That from ASSIGNED back
 // to QUEUED is the system's alone (G-FR-01).
-var simMoves = map[[2]client.ForgeRunState]client.ForgeRunEventName{
+var simTransitions = map[[2]client.ForgeRunState]client.ForgeRunEventName{
 	{"", client.ForgeCreated}:                    client.ForgeJobCreated,
 	{client.ForgeCreated, client.ForgeQueued}:    client.ForgeJobQueued,
 	{client.ForgeCreated, client.ForgeCanceled}:  client.ForgeJobCanceled,
@@ -223,76 +223,76 @@ var simMoves = map[[2]client.ForgeRunState]client.ForgeRunEventName{
 	{client.ForgeFailed, client.ForgeQueued}:     client.ForgeJobQueued,
 }
 
-// path: the events are a path of the machine that ends where the job is (FR-148 to FR-151).
-func (a *simAudit) path(o *simOrder, t *simThere) {
+// checkPath: the events are a path of the machine that ends where the job is (FR-148 to FR-151).
+func (a *simAudit) checkPath(o *simSubmission, t *simObservedJob) {
 	j, at, prev := &t.job, time.Time{}, client.ForgeRunState("")
 	retries, started := 0, time.Time{}
 	for i, e := range t.report.Events {
-		name, legal := simMoves[[2]client.ForgeRunState{e.Prev, e.Next}]
+		name, legal := simTransitions[[2]client.ForgeRunState{e.Prev, e.Next}]
 		switch {
 		case e.Prev != prev:
-			a.wrong("path", o, j.ID, "event %d leaves %q while the job was %q", i, e.Prev, prev)
+			a.addViolation("path", o, j.ID, "event %d leaves %q while the job was %q", i, e.Prev, prev)
 		case !legal:
-			a.wrong("path", o, j.ID, "event %d goes from %q to %q", i, e.Prev, e.Next)
+			a.addViolation("path", o, j.ID, "event %d goes from %q to %q", i, e.Prev, e.Next)
 		case e.Name != name:
-			a.wrong("path", o, j.ID, "event %d from %q to %q is called %s", i, e.Prev, e.Next, e.Name)
+			a.addViolation("path", o, j.ID, "event %d from %q to %q is called %s", i, e.Prev, e.Next, e.Name)
 		case !e.At.After(at):
-			a.wrong("path", o, j.ID, "event %d is not later than the one before", i)
+			a.addViolation("path", o, j.ID, "event %d is not later than the one before", i)
 		case e.JobID != j.ID || e.Scenario != o.kind.name:
-			a.wrong("path", o, j.ID, "event %d is of job %s, %s", i, e.JobID, e.Scenario)
+			a.addViolation("path", o, j.ID, "event %d is of job %s, %s", i, e.JobID, e.Scenario)
 		}
 		if other, known := a.events[e.ID]; known || e.ID == "" {
-			a.wrong("path", o, j.ID, "event %d has the id %q, as one of job %s", i, e.ID, other)
+			a.addViolation("path", o, j.ID, "event %d has the id %q, as one of job %s", i, e.ID, other)
 		}
 		a.events[e.ID] = j.ID
 		switch {
 		case e.Prev == client.ForgeFailed:
 			retries++
 		case e.Name == client.ForgeJobRequeued:
-			a.verdict.requeued++
+			a.result.requeued++
 		case e.Next == client.ForgeRunning:
 			started = e.At
 		case e.Next == client.ForgeFailed && e.Reason == runnerLost:
-			a.lostRun(o, j.ID, started, e.At)
+			a.checkLostRun(o, j.ID, started, e.At)
 		}
 		prev, at = e.Next, e.At
 	}
 	if prev != j.State {
-		a.wrong("path", o, j.ID, "its events end in %s, it is %s", prev, j.State)
+		a.addViolation("path", o, j.ID, "its events end in %s, it is %s", prev, j.State)
 	}
 	if retries != j.Attempt || j.Attempt < o.attempt {
-		a.wrong("attempt", o, j.ID, "attempt %d, %d retries in its events, %d acknowledged", j.Attempt, retries, o.attempt)
+		a.addViolation("attempt", o, j.ID, "attempt %d, %d retries in its events, %d acknowledged", j.Attempt, retries, o.attempt)
 	}
-	a.early(o, t)
+	a.checkNotEarly(o, t)
 }
 
 // runnerLost is the reason of a run whose heartbeats stopped (G-FR-35).
 const runnerLost = "runner_lost"
 
-// lostRun: a run is lost only where somebody died.
-func (a *simAudit) lostRun(o *simOrder, jobID string, from, to time.Time) {
+// checkLostRun: a run is lost only where somebody died.
+func (a *simAudit) checkLostRun(o *simSubmission, jobID string, from, to time.Time) {
 	const slack = 2 * time.Second // of the clocks, and of noticing
 	if a.lostRuns || slices.ContainsFunc(a.outages, func(x simOutage) bool {
 		return x.from.Before(to.Add(slack)) && x.to.After(from.Add(-slack))
 	}) {
-		a.verdict.lost++
+		a.result.lost++
 		return
 	}
-	a.wrong("lost run", o, jobID, "its runner was lost between %s and %s, and the server was not away then", from.Format(time.RFC3339), to.Format(time.RFC3339))
+	a.addViolation("lost run", o, jobID, "its runner was lost between %s and %s, and the server was not away then", from.Format(time.RFC3339), to.Format(time.RFC3339))
 }
 
-// early: no job starts before its time, with a tolerance of a second (FR-164).
-func (a *simAudit) early(o *simOrder, t *simThere) {
+// checkNotEarly: no job starts before its time, with a tolerance of a second (FR-164).
+func (a *simAudit) checkNotEarly(o *simSubmission, t *simObservedJob) {
 	for _, e := range t.report.Events {
 		if !o.due.IsZero() && e.Next != client.ForgeCreated && e.Next != client.ForgeCanceled && e.At.Before(o.due.Add(-time.Second)) {
-			a.wrong("early", o, t.job.ID, "%s at %s, due at %s", e.Name, e.At.Format(time.RFC3339Nano), o.due.Format(time.RFC3339Nano))
+			a.addViolation("early", o, t.job.ID, "%s at %s, due at %s", e.Name, e.At.Format(time.RFC3339Nano), o.due.Format(time.RFC3339Nano))
 			return
 		}
 	}
 }
 
-// report: it agrees with the job and with its own events (FR-128 to FR-131).
-func (a *simAudit) report(o *simOrder, t *simThere) {
+// checkReport: it agrees with the job and with its own events (FR-128 to FR-131).
+func (a *simAudit) checkReport(o *simSubmission, t *simObservedJob) {
 	j, r := &t.job, t.report
 	last := r.Events[len(r.Events)-1]
 	var started *time.Time
@@ -311,49 +311,49 @@ func (a *simAudit) report(o *simOrder, t *simThere) {
 	off := time.Duration(r.DurationMS)*time.Millisecond - took // however it was rounded
 	switch {
 	case r.JobID != j.ID || r.Outcome != j.Outcome:
-		a.wrong("report", o, j.ID, "it is of job %s and says %s, the job %s", r.JobID, r.Outcome, j.Outcome)
+		a.addViolation("report", o, j.ID, "it is of job %s and says %s, the job %s", r.JobID, r.Outcome, j.Outcome)
 	case !r.FinishedAt.Equal(last.At):
-		a.wrong("report", o, j.ID, "finished at %v, its last event is of %v", r.FinishedAt, last.At)
+		a.addViolation("report", o, j.ID, "finished at %v, its last event is of %v", r.FinishedAt, last.At)
 	case (started == nil) != (r.StartedAt == nil) || started != nil && !started.Equal(*r.StartedAt):
-		a.wrong("report", o, j.ID, "started at %v, by its events at %v", r.StartedAt, started)
+		a.addViolation("report", o, j.ID, "started at %v, by its events at %v", r.StartedAt, started)
 	case off.Abs() >= time.Millisecond:
-		a.wrong("report", o, j.ID, "it took %d ms, by its events %s", r.DurationMS, took)
+		a.addViolation("report", o, j.ID, "it took %d ms, by its events %s", r.DurationMS, took)
 	}
 }
 
 var simOutcomes = map[client.ForgeRunState]client.ForgeRunOutcome{client.ForgeSucceeded: client.ForgeOutcomeSuccess,
 	client.ForgeFailed: client.ForgeOutcomeFailed, client.ForgeCanceled: client.ForgeOutcomeCanceled}
 
-// outcome: the job ended as its kind does, after what was asked for.
-func (a *simAudit) outcome(o *simOrder, t *simThere) {
+// checkOutcome: the job ended as its kind does, after what was asked for.
+func (a *simAudit) checkOutcome(o *simSubmission, t *simObservedJob) {
 	j := &t.job
 	last := t.report.Events[len(t.report.Events)-1]
 	failure := client.ForgeRunFailure{}
 	if j.Failure != nil {
 		failure = *j.Failure
 	}
-	want := o.kind.ends
+	want := o.kind.outcome
 	if o.canceled != "" {
 		want = simOutcomes[o.canceled] // whoever won the race said so (FR-138)
 	}
 	switch {
 	case j.Outcome != simOutcomes[j.State]:
-		a.wrong("outcome", o, j.ID, "it is %s with the outcome %q", j.State, j.Outcome)
+		a.addViolation("outcome", o, j.ID, "it is %s with the outcome %q", j.State, j.Outcome)
 	case o.canceled != "" && !o.canceled.Final():
-		a.wrong("outcome", o, j.ID, "its cancel was answered with %s", o.canceled)
+		a.addViolation("outcome", o, j.ID, "its cancel was answered with %s", o.canceled)
 	case last.Next == client.ForgeFailed && (j.Failure == nil || failure.Code == ""):
-		a.wrong("outcome", o, j.ID, "it failed and does not say why")
+		a.addViolation("outcome", o, j.ID, "it failed and does not say why")
 	case last.Reason == runnerLost && o.canceled == "":
 		// Accounted for with its event.
 	case j.Outcome != want:
-		a.wrong("outcome", o, j.ID, "%s (%s), the catalogue says %s", j.Outcome, failure.Code, want)
+		a.addViolation("outcome", o, j.ID, "%s (%s), the catalogue says %s", j.Outcome, failure.Code, want)
 	case o.kind.name == client.ForgeRunsOverTimeout && (failure.Code != client.ForgeTimeout || last.Reason == ""):
-		a.wrong("outcome", o, j.ID, "it failed with %s, its event with %q: neither may hide the time-out", failure.Code, last.Reason)
+		a.addViolation("outcome", o, j.ID, "it failed with %s, its event with %q: neither may hide the time-out", failure.Code, last.Reason)
 	case o.kind.name == client.ForgeFailAfterRetryable && !failure.Retryable:
-		a.wrong("outcome", o, j.ID, "its failure is not marked retryable")
-	case o.kind.play == simRetryOnce && j.Attempt == 0:
-		a.wrong("outcome", o, j.ID, "it succeeded without having failed")
-	case o.kind.play == simRetryOn && (!o.refused || !last.Last):
-		a.wrong("outcome", o, j.ID, "its retries are used up (%v) and its last event says so (%v): both must be", o.refused, last.Last)
+		a.addViolation("outcome", o, j.ID, "its failure is not marked retryable")
+	case o.kind.action == simRetryOnce && j.Attempt == 0:
+		a.addViolation("outcome", o, j.ID, "it succeeded without having failed")
+	case o.kind.action == simRetryUntilRefused && (!o.refused || !last.Last):
+		a.addViolation("outcome", o, j.ID, "its retries are used up (%v) and its last event says so (%v): both must be", o.refused, last.Last)
 	}
 }

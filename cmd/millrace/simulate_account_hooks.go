@@ -6,24 +6,24 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// simManner is how a receiver of the sink behaves.
-type simManner int
+// simBehavior is how a receiver of the sink behaves.
+type simBehavior int
 
 const (
-	simSound  simManner = iota // accepts, but for what the flags spoil of first tries
+	simAccepts  simBehavior = iota // accepts, but for what the flags spoil of first tries
 	simStalls                  // does not answer the first try of some events
 	simFails                   // answers 5xx to the first try of each event
 	simSlow                    // accepts late
-	simNever                   // answers 5xx whatever comes
+	simNeverAccepts                   // answers 5xx whatever comes
 )
 
-// simHook is one listener: a registered webhook, or the callback of jobs.
-type simHook struct {
+// simReceiver is one listener: a registered webhook, or the callback of jobs.
+type simReceiver struct {
 	name      string
 	url       string
 	client    int
 	webhookID string // empty for a callback
-	manner    simManner
+	behavior    simBehavior
 	secrets   []string
 
 	receipts   map[string][]simReceipt // by job, in order of arrival
@@ -35,60 +35,60 @@ type simReceipt struct {
 	eventID  string
 	at       time.Time
 	accepted bool
-	forged   string // what is wrong with it; empty when it is genuine
+	forgeryReason   string // what is wrong with it; empty when it is genuine
 }
 
 // hook accounts for everything that one listener should have heard, and has.
-func (a *simAudit) hook(h *simHook) {
-	records := a.records(h)
+func (a *simAudit) checkReceiver(h *simReceiver) {
+	records := a.deliveryRecords(h)
 	for jobID, receipts := range h.receipts {
 		t := a.byID[jobID]
 		for _, r := range receipts {
-			if r.forged != "" {
-				a.wrong("forged", nil, jobID, "%s was sent event %s: %s", h.name, r.eventID, r.forged)
+			if r.forgeryReason != "" {
+				a.addViolation("forged", nil, jobID, "%s was sent event %s: %s", h.name, r.eventID, r.forgeryReason)
 			}
 		}
 		if t == nil || t.client != h.client || h.webhookID == "" && t.job.Callback != h.url {
-			a.wrong("foreign", nil, jobID, "%s heard of it and is none of its listeners", h.name)
+			a.addViolation("foreign", nil, jobID, "%s heard of it and is none of its listeners", h.name)
 		}
 	}
 	listens := false
-	for i := range a.there {
-		t := &a.there[i]
+	for i := range a.observed {
+		t := &a.observed[i]
 		if t.client != h.client || t.report == nil || h.webhookID == "" && t.job.Callback != h.url {
 			continue
 		}
 		listens = true
-		a.order(h, t)
-		a.heard(h, t, records)
+		a.checkEventOrder(h, t)
+		a.checkDelivered(h, t, records)
 	}
 	if listens && len(h.receipts) == 0 {
-		a.wrong("undelivered", nil, "", "%s has not been tried at all", h.name)
+		a.addViolation("undelivered", nil, "", "%s has not been tried at all", h.name)
 	}
 	for eventID := range records {
 		if a.events[eventID] == "" && a.allReported(h.client) {
-			a.wrong("delivery", nil, "", "%s has a delivery of event %s, which is in no report", h.name, eventID)
+			a.addViolation("delivery", nil, "", "%s has a delivery of event %s, which is in no report", h.name, eventID)
 		}
 	}
 }
 
 // allReported: every job of the client has its report, so that its events are all known.
 func (a *simAudit) allReported(clientNumber int) bool {
-	for i := range a.there {
-		if a.there[i].client == clientNumber && a.there[i].report == nil {
+	for i := range a.observed {
+		if a.observed[i].client == clientNumber && a.observed[i].report == nil {
 			return false
 		}
 	}
 	return true
 }
 
-// records are the deliveries that the server lists, by event: one for each (G-FR-47).
-func (a *simAudit) records(h *simHook) map[string]*client.ForgeRunDelivery {
+// deliveryRecords are the deliveries that the server lists, by event: one for each (G-FR-47).
+func (a *simAudit) deliveryRecords(h *simReceiver) map[string]*client.ForgeRunDelivery {
 	records := map[string]*client.ForgeRunDelivery{}
 	for i := range h.deliveries {
 		d := &h.deliveries[i]
 		if records[d.EventID] != nil {
-			a.wrong("delivery", nil, a.events[d.EventID], "%s has two deliveries of event %s", h.name, d.EventID)
+			a.addViolation("delivery", nil, a.events[d.EventID], "%s has two deliveries of event %s", h.name, d.EventID)
 		}
 		records[d.EventID] = d
 	}
@@ -97,23 +97,23 @@ func (a *simAudit) records(h *simHook) map[string]*client.ForgeRunDelivery {
 
 // order: a listener hears of a job's events in their order; the tries of a later event begin when those of the earlier
 // ones are over (G-FR-48). The same event may come again: at least once.
-func (a *simAudit) order(h *simHook, t *simThere) {
-	place := map[string]int{}
+func (a *simAudit) checkEventOrder(h *simReceiver, t *simObservedJob) {
+	firstIndex := map[string]int{}
 	for i, e := range t.report.Events {
-		place[e.ID] = i
+		firstIndex[e.ID] = i
 	}
 	reached := 0
 	accepted := map[string]bool{}
 	for _, r := range h.receipts[t.job.ID] {
-		i, known := place[r.eventID]
+		i, known := firstIndex[r.eventID]
 		switch {
 		case !known:
-			a.wrong("foreign", nil, t.job.ID, "%s heard of event %s, which is not in its report", h.name, r.eventID)
+			a.addViolation("foreign", nil, t.job.ID, "%s heard of event %s, which is not in its report", h.name, r.eventID)
 			continue
 		case i < reached:
-			a.wrong("order", nil, t.job.ID, "%s heard of event %d after event %d", h.name, i, reached)
+			a.addViolation("order", nil, t.job.ID, "%s heard of event %d after event %d", h.name, i, reached)
 		case accepted[r.eventID]:
-			a.verdict.repeated++
+			a.result.repeated++
 		}
 		accepted[r.eventID] = accepted[r.eventID] || r.accepted
 		reached = max(reached, i)
@@ -121,7 +121,7 @@ func (a *simAudit) order(h *simHook, t *simThere) {
 }
 
 // heard: every event was accepted, or the record says how far it is.
-func (a *simAudit) heard(h *simHook, t *simThere, records map[string]*client.ForgeRunDelivery) {
+func (a *simAudit) checkDelivered(h *simReceiver, t *simObservedJob, records map[string]*client.ForgeRunDelivery) {
 	accepted, tried := map[string]bool{}, map[string]bool{}
 	for _, r := range h.receipts[t.job.ID] {
 		tried[r.eventID] = true
@@ -135,20 +135,20 @@ func (a *simAudit) heard(h *simHook, t *simThere, records map[string]*client.For
 		}
 		switch {
 		case d == nil && h.webhookID != "":
-			a.wrong("delivery", nil, t.job.ID, "%s has no delivery of event %d (%s)", h.name, i, e.Name)
+			a.addViolation("delivery", nil, t.job.ID, "%s has no delivery of event %d (%s)", h.name, i, e.Name)
 		case status == client.ForgeDelivered && !accepted[e.ID]:
-			a.wrong("delivery", nil, t.job.ID, "event %d (%s) is recorded as delivered, and %s has not accepted it", i, e.Name, h.name)
+			a.addViolation("delivery", nil, t.job.ID, "event %d (%s) is recorded as delivered, and %s has not accepted it", i, e.Name, h.name)
 		case accepted[e.ID] && status == client.ForgeExhausted:
-			a.wrong("delivery", nil, t.job.ID, "event %d (%s) is recorded as given up, and %s has accepted it", i, e.Name, h.name)
+			a.addViolation("delivery", nil, t.job.ID, "event %d (%s) is recorded as given up, and %s has accepted it", i, e.Name, h.name)
 		case accepted[e.ID]:
-		case h.manner == simSound || h.manner == simSlow:
-			a.wrong("undelivered", nil, t.job.ID, "%s has not heard of event %d (%s), recorded as %q", h.name, i, e.Name, status)
+		case h.behavior == simAccepts || h.behavior == simSlow:
+			a.addViolation("undelivered", nil, t.job.ID, "%s has not heard of event %d (%s), recorded as %q", h.name, i, e.Name, status)
 		case status == client.ForgeExhausted && tried[e.ID]:
-			a.verdict.given++
-		case h.manner == simNever && status == client.ForgePending: // the next try of it, or of an earlier one, is far away
-			a.verdict.pending++
+			a.result.givenUp++
+		case h.behavior == simNeverAccepts && status == client.ForgePending: // the next try of it, or of an earlier one, is far away
+			a.result.pending++
 		default:
-			a.wrong("undelivered", nil, t.job.ID, "%s has not accepted event %d (%s), recorded as %q", h.name, i, e.Name, status)
+			a.addViolation("undelivered", nil, t.job.ID, "%s has not accepted event %d (%s), recorded as %q", h.name, i, e.Name, status)
 		}
 	}
 }

@@ -18,21 +18,21 @@ import (
 func TestSimulateReadsOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulator{flags: &simulateFlags{settle: time.Minute}, clients: []*simClient{{}, {}}}
-		began := time.Now()
-		err := s.each(t.Context(), func(ctx context.Context, _ *simClient) error {
+		s := &simulator{flags: &simulateFlags{settleTimeout: time.Minute}, clients: []*simClient{{}, {}}}
+		started := time.Now()
+		err := s.forEachClient(t.Context(), func(ctx context.Context, _ *simClient) error {
 			for range 60 {
 				time.Sleep(30 * time.Second)
-				s.heard()
+				s.resetSilence()
 			}
 			return ctx.Err()
 		})
-		if took := time.Since(began); err != nil || took != 30*time.Minute {
+		if took := time.Since(started); err != nil || took != 30*time.Minute {
 			t.Errorf("read for %s: %v", took, err)
 		}
-		began = time.Now()
-		err = s.each(t.Context(), func(ctx context.Context, _ *simClient) error { <-ctx.Done(); return ctx.Err() })
-		if took := time.Since(began); !errors.Is(err, errSilent) || took != time.Minute {
+		started = time.Now()
+		err = s.forEachClient(t.Context(), func(ctx context.Context, _ *simClient) error { <-ctx.Done(); return ctx.Err() })
+		if took := time.Since(started); !errors.Is(err, errServerSilent) || took != time.Minute {
 			t.Errorf("silent for %s: %v", took, err)
 		}
 	})
@@ -59,9 +59,9 @@ func TestSimulateReadsDeliveriesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &simulator{flags: &simulateFlags{settle: time.Minute}, clients: []*simClient{{forge: api.ForgeRun()}}}
-		h := &simHook{webhookID: "w"}
-		err = s.each(t.Context(), func(ctx context.Context, c *simClient) error { return s.readDeliveries(ctx, c, h) })
+		s := &simulator{flags: &simulateFlags{settleTimeout: time.Minute}, clients: []*simClient{{forge: api.ForgeRun()}}}
+		h := &simReceiver{webhookID: "w"}
+		err = s.forEachClient(t.Context(), func(ctx context.Context, c *simClient) error { return s.readDeliveries(ctx, c, h) })
 		if err != nil || len(h.deliveries) != 60 {
 			t.Errorf("read %d: %v", len(h.deliveries), err)
 		}

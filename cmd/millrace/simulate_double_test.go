@@ -18,50 +18,50 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// forgeDouble is a ForgeRun in memory: honest enough to be simulated against, unless it is told to cheat. It proves
+// fakeForgeRun is a ForgeRun in memory: honest enough to be simulated against, unless it is told to cheat. It proves
 // nothing about the real server.
-type forgeDouble struct {
+type fakeForgeRun struct {
 	cheat string
-	ends  chan struct{}
-	all   sync.WaitGroup
+	stopped  chan struct{}
+	wg   sync.WaitGroup
 
 	mu      sync.Mutex
 	made    int
-	clients map[string]*doubleClient // by key
+	clients map[string]*fakeClient // by key
 	cheated bool
 }
 
-type doubleClient struct {
+type fakeClient struct {
 	id, secret string
-	jobs       []*doubleForgeJob
-	byKey      map[string]*doubleForgeJob
-	hooks      []*doubleHook
+	jobs       []*fakeForgeJob
+	byKey      map[string]*fakeForgeJob
+	hooks      []*fakeWebhook
 }
 
-type doubleHook struct {
+type fakeWebhook struct {
 	id, url, secret string
 	deliveries      []*client.ForgeRunDelivery
 }
 
-type doubleForgeJob struct {
+type fakeForgeJob struct {
 	client.ForgeRunJob
-	owner    *doubleClient
+	owner    *fakeClient
 	events   []client.ForgeRunEvent
 	lines    map[string]chan func() // by URL: what is to be told, in order
 	canceled chan struct{}
 }
 
-func newForgeDouble(cheat string) *forgeDouble {
-	return &forgeDouble{cheat: cheat, ends: make(chan struct{}), clients: map[string]*doubleClient{}}
+func newFakeForgeRun(cheat string) *fakeForgeRun {
+	return &fakeForgeRun{cheat: cheat, stopped: make(chan struct{}), clients: map[string]*fakeClient{}}
 }
 
-func (d *forgeDouble) stop() {
-	close(d.ends)
-	d.all.Wait()
+func (d *fakeForgeRun) stop() {
+	close(d.stopped)
+	d.wg.Wait()
 }
 
-// once is true the first time that the named cheat may be done.
-func (d *forgeDouble) once(cheat string) bool {
+// cheatOnce is true the first time that the named cheat may be done.
+func (d *fakeForgeRun) cheatOnce(cheat string) bool {
 	if d.cheat != cheat || d.cheated {
 		return false
 	}
@@ -69,12 +69,12 @@ func (d *forgeDouble) once(cheat string) bool {
 	return true
 }
 
-func (d *forgeDouble) id(kind string) string {
+func (d *fakeForgeRun) id(kind string) string {
 	d.made++
 	return fmt.Sprintf("%s-%d", kind, d.made)
 }
 
-func (d *forgeDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *fakeForgeRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
@@ -90,32 +90,32 @@ func (d *forgeDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case what == "POST clients":
 		forgeAnswerTo(w, 201, map[string]any{"client_id": d.id("c")})
 	case what == "POST clients//":
-		key, c := d.id("mr"), &doubleClient{id: path[1], secret: doubleSecret(), byKey: map[string]*doubleForgeJob{}}
+		key, c := d.id("mr"), &fakeClient{id: path[1], secret: newFakeSecret(), byKey: map[string]*fakeForgeJob{}}
 		d.clients[key] = c
 		forgeAnswerTo(w, 201, map[string]any{"api_key": key, "key_id": key, "callback_secret": c.secret})
 	case c == nil:
 		forgeAnswerTo(w, 401, map[string]any{"code": client.ForgeInvalidCredentials})
 	case what == "POST webhooks":
-		h := &doubleHook{id: d.id("w"), url: body.URL, secret: doubleSecret()}
+		h := &fakeWebhook{id: d.id("w"), url: body.URL, secret: newFakeSecret()}
 		c.hooks = append(c.hooks, h)
 		forgeAnswerTo(w, 201, map[string]any{"webhook_id": h.id, "secret": h.secret})
 	case what == "GET webhooks//":
-		h := c.hooks[slices.IndexFunc(c.hooks, func(h *doubleHook) bool { return h.id == path[1] })]
+		h := c.hooks[slices.IndexFunc(c.hooks, func(h *fakeWebhook) bool { return h.id == path[1] })]
 		forgeAnswerTo(w, 200, map[string]any{"items": h.deliveries})
 	case what == "POST jobs":
-		if body.Kind == client.ForgePayloadInvalid && !d.once("accepts anything") {
+		if body.Kind == client.ForgePayloadInvalid && !d.cheatOnce("accepts anything") {
 			forgeAnswerTo(w, 400, map[string]any{"code": client.ForgeValidationFailed})
 			return
 		}
 		j := c.byKey[body.Key]
-		if j == nil || d.once("forgets keys") {
+		if j == nil || d.cheatOnce("forgets keys") {
 			j = d.submit(c, body.Kind, body.Callback, body.ExecutionAt)
 			c.byKey[body.Key] = j
 		}
 		forgeAnswerTo(w, 202, map[string]any{"job_id": j.ID, "state": client.ForgeCreated})
 	case what == "GET jobs":
 		jobs := slices.Clone(c.jobs)
-		if len(jobs) > 0 && d.once("loses a job") {
+		if len(jobs) > 0 && d.cheatOnce("loses a job") {
 			jobs = jobs[1:]
 		}
 		forgeAnswerTo(w, 200, map[string]any{"items": jobs})
@@ -124,8 +124,8 @@ func (d *forgeDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (d *forgeDouble) job(w http.ResponseWriter, c *doubleClient, what string, path []string) {
-	j := c.jobs[slices.IndexFunc(c.jobs, func(j *doubleForgeJob) bool { return j.ID == path[1] })]
+func (d *fakeForgeRun) job(w http.ResponseWriter, c *fakeClient, what string, path []string) {
+	j := c.jobs[slices.IndexFunc(c.jobs, func(j *fakeForgeJob) bool { return j.ID == path[1] })]
 	switch action := path[len(path)-1]; {
 	case what == "GET jobs/":
 		forgeAnswerTo(w, 200, j)
@@ -143,25 +143,25 @@ func (d *forgeDouble) job(w http.ResponseWriter, c *doubleClient, what string, p
 		j.Attempt++
 		j.Failure = nil
 		d.move(j, client.ForgeQueued)
-		d.all.Go(func() { d.run(j) })
+		d.wg.Go(func() { d.run(j) })
 	}
 	forgeAnswerTo(w, 200, map[string]any{"job_id": j.ID, "state": j.State, "attempt": j.Attempt, "updated_at": j.UpdatedAt})
 }
 
-func (d *forgeDouble) report(w http.ResponseWriter, j *doubleForgeJob) {
+func (d *fakeForgeRun) report(w http.ResponseWriter, j *fakeForgeJob) {
 	r := client.ForgeRunReport{JobID: j.ID, Outcome: j.Outcome, Events: j.events, FinishedAt: j.UpdatedAt}
 	for _, e := range j.events {
 		if e.Next == client.ForgeRunning {
 			r.StartedAt, r.DurationMS = &e.At, j.UpdatedAt.Sub(e.At).Milliseconds()
 		}
 	}
-	if len(j.events) > 3 && d.once("skips an event") {
+	if len(j.events) > 3 && d.cheatOnce("skips an event") {
 		r.Events = slices.Delete(slices.Clone(r.Events), 1, 2)
 	}
 	forgeAnswerTo(w, 200, r)
 }
 
-func doubleSecret() string { return "whsec_" + base64.StdEncoding.EncodeToString([]byte(rand.Text())) }
+func newFakeSecret() string { return "whsec_" + base64.StdEncoding.EncodeToString([]byte(rand.Text())) }
 
 func forgeAnswerTo(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
@@ -172,20 +172,20 @@ func forgeAnswerTo(w http.ResponseWriter, status int, value any) {
 	_ = json.NewEncoder(w).Encode(value)
 }
 
-func (d *forgeDouble) submit(c *doubleClient, kind client.ForgeRunKind, callback string, at *time.Time) *doubleForgeJob {
+func (d *fakeForgeRun) submit(c *fakeClient, kind client.ForgeRunKind, callback string, at *time.Time) *fakeForgeJob {
 	k := simKindOf(kind)
-	j := &doubleForgeJob{owner: c, lines: map[string]chan func(){}, canceled: make(chan struct{})}
+	j := &fakeForgeJob{owner: c, lines: map[string]chan func(){}, canceled: make(chan struct{})}
 	j.ForgeRunJob = client.ForgeRunJob{ID: d.id("j"), Kind: kind, Callback: callback, ExecutionAt: at,
-		Definition: client.ForgeRunDefinition{Kind: kind, ShouldFail: k.fails, PayloadSize: k.kb << 10}}
+		Definition: client.ForgeRunDefinition{Kind: kind, ShouldFail: k.fails, PayloadSize: k.payloadKB << 10}}
 	c.jobs = append(c.jobs, j)
 	d.move(j, client.ForgeCreated)
 	j.CreatedAt = j.UpdatedAt
-	d.all.Go(func() { d.run(j) })
+	d.wg.Go(func() { d.run(j) })
 	return j
 }
 
 // run takes a job from where it is to its end.
-func (d *forgeDouble) run(j *doubleForgeJob) {
+func (d *fakeForgeRun) run(j *fakeForgeJob) {
 	wait := time.Duration(0)
 	if j.ExecutionAt != nil {
 		wait = time.Until(*j.ExecutionAt)
@@ -197,7 +197,7 @@ func (d *forgeDouble) run(j *doubleForgeJob) {
 		case <-timer.C:
 		case <-j.canceled:
 			return
-		case <-d.ends:
+		case <-d.stopped:
 			return
 		}
 		d.mu.Lock()
@@ -207,7 +207,7 @@ func (d *forgeDouble) run(j *doubleForgeJob) {
 		case next == client.ForgeQueued && j.State == client.ForgeQueued: // by a retry
 		case next != "":
 			d.move(j, next)
-		case k.fails && (k.ends == badly || j.Attempt == 0):
+		case k.fails && (k.outcome == outcomeFailed || j.Attempt == 0):
 			j.Failure = &client.ForgeRunFailure{Code: "failed", Retryable: true}
 			if k.name == client.ForgeRunsOverTimeout {
 				j.Failure.Code = client.ForgeTimeout
@@ -224,17 +224,17 @@ func (d *forgeDouble) run(j *doubleForgeJob) {
 }
 
 // move changes a job and tells its listeners. The caller holds the lock.
-func (d *forgeDouble) move(j *doubleForgeJob, next client.ForgeRunState) {
+func (d *fakeForgeRun) move(j *fakeForgeJob, next client.ForgeRunState) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	if !now.After(j.UpdatedAt) {
 		now = j.UpdatedAt.Add(time.Microsecond)
 	}
-	e := client.ForgeRunEvent{ID: d.id("e"), JobID: j.ID, Name: simMoves[[2]client.ForgeRunState{j.State, next}], Prev: j.State, Next: next,
+	e := client.ForgeRunEvent{ID: d.id("e"), JobID: j.ID, Name: simTransitions[[2]client.ForgeRunState{j.State, next}], Prev: j.State, Next: next,
 		At: now, Scenario: j.Kind, Last: j.Attempt == 2}
 	if j.Failure != nil && j.Failure.Code == client.ForgeTimeout {
 		e.Reason = "timeout"
 	}
-	if next == client.ForgeSucceeded && d.once("loses a run") {
+	if next == client.ForgeSucceeded && d.cheatOnce("loses a run") {
 		e.Next, e.Name, e.Reason = client.ForgeFailed, client.ForgeJobFailed, runnerLost
 		j.Failure = &client.ForgeRunFailure{Code: runnerLost}
 		next = client.ForgeFailed
@@ -244,32 +244,32 @@ func (d *forgeDouble) move(j *doubleForgeJob, next client.ForgeRunState) {
 	for _, h := range j.owner.hooks {
 		delivery := &client.ForgeRunDelivery{ID: d.id("d"), EventID: e.ID, EventName: e.Name, URL: h.url, Status: client.ForgePending}
 		h.deliveries = append(h.deliveries, delivery)
-		d.tell(j, e, h.url, h.secret, delivery)
+		d.queueDelivery(j, e, h.url, h.secret, delivery)
 	}
 	if j.Callback != "" {
-		d.tell(j, e, j.Callback, j.owner.secret, &client.ForgeRunDelivery{})
+		d.queueDelivery(j, e, j.Callback, j.owner.secret, &client.ForgeRunDelivery{})
 	}
 }
 
 // tell queues a delivery behind the earlier ones of the job at the URL.
-func (d *forgeDouble) tell(j *doubleForgeJob, e client.ForgeRunEvent, url, secret string, delivery *client.ForgeRunDelivery) {
+func (d *fakeForgeRun) queueDelivery(j *fakeForgeJob, e client.ForgeRunEvent, url, secret string, delivery *client.ForgeRunDelivery) {
 	line := j.lines[url]
 	if line == nil {
 		line = make(chan func(), 100)
 		j.lines[url] = line
-		d.all.Go(func() {
+		d.wg.Go(func() {
 			for {
 				select {
 				case deliver := <-line:
 					deliver()
-				case <-d.ends:
+				case <-d.stopped:
 					return
 				}
 			}
 		})
 	}
-	forged := d.once("forges a signature")
-	skip := e.Next == client.ForgeRunning && d.once("keeps an event back")
+	forged := d.cheatOnce("forges a signature")
+	skip := e.Next == client.ForgeRunning && d.cheatOnce("keeps an event back")
 	send := func() { d.deliver(e, url, secret, delivery, forged) }
 	if skip {
 		send = func() {}
@@ -277,8 +277,8 @@ func (d *forgeDouble) tell(j *doubleForgeJob, e client.ForgeRunEvent, url, secre
 	line <- send
 }
 
-func (d *forgeDouble) deliver(e client.ForgeRunEvent, url, secret string, delivery *client.ForgeRunDelivery, forged bool) {
-	body, _ := json.Marshal(client.ForgeRunNotice{EventID: e.ID, JobID: e.JobID, Name: e.Name, Prev: e.Prev, Next: e.Next,
+func (d *fakeForgeRun) deliver(e client.ForgeRunEvent, url, secret string, delivery *client.ForgeRunDelivery, forged bool) {
+	body, _ := json.Marshal(client.ForgeRunWebhookEvent{EventID: e.ID, JobID: e.JobID, Name: e.Name, Prev: e.Prev, Next: e.Next,
 		OccurredAt: e.At, Scenario: e.Scenario, Reason: e.Reason, Last: e.Last})
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	impatient := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -28,7 +28,7 @@ func TestSimulateUnderKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	address, dir := freeAddress(t), filepath.Join(t.TempDir(), "data")
-	start := func() *launched {
+	start := func() *launchedServer {
 		t.Helper()
 		s, err := launch(binary, dir, nil, "--set", "listen="+address, "--set", "forgerun.duration_scale=0.01", "--set", "forgerun.workers=16",
 			"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=200ms", "--set", "forgerun.backoff_base=50ms",
@@ -47,17 +47,17 @@ func TestSimulateUnderKills(t *testing.T) {
 		out, errs string
 	}
 	ended := make(chan end, 1)
-	began := make(chan struct{})
+	started := make(chan struct{})
 	go func() {
 		var e end
-		close(began)
-		e.code, e.m, e.out, e.errs = simulateHere(t, "http://"+address, "--rate", "40", "--duration", "6s", "--settle", "100s", "--slow", "100ms",
+		close(started)
+		e.code, e.m, e.out, e.errs = runSimulation(t, "http://"+address, "--rate", "40", "--duration", "6s", "--settle", "100s", "--slow", "100ms",
 			"--concurrency", "150")
 		ended <- e
 	}()
-	<-began
+	<-started
 	for range 3 {
-		loaded(t, server)
+		awaitSubmits(t, server)
 		server.kill()
 		server = start()
 	}
@@ -86,10 +86,10 @@ func freeAddress(t *testing.T) string {
 
 var submittedTotal = regexp.MustCompile(`(?m)^jobs_submitted_total (\d+)`)
 
-// loaded waits until a server has taken some submits since it was started.
-func loaded(t *testing.T, s *launched) {
+// awaitSubmits waits until a server has taken some submits since it was started.
+func awaitSubmits(t *testing.T, s *launchedServer) {
 	t.Helper()
-	until(t.Fatalf, "the server to be under load", func() bool {
+	pollUntil(t.Fatalf, "the server to be under load", func() bool {
 		resp, err := http.Get(s.url + "/metrics/forgerun")
 		if err != nil {
 			return false
@@ -108,7 +108,7 @@ func loaded(t *testing.T, s *launched) {
 // Interrupted, a simulation accounts for the plays that had ended, and tells how many had not.
 func TestSimulateInterrupted(t *testing.T) {
 	t.Parallel()
-	d := newForgeDouble("")
+	d := newFakeForgeRun("")
 	server := httptest.NewServer(d)
 	t.Cleanup(func() { server.Close(); d.stop() })
 	binary, err := exec.LookPath("millrace")
@@ -125,19 +125,19 @@ func TestSimulateInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	hang := time.AfterFunc(testTime, func() { _ = cmd.Process.Kill() })
+	hang := time.AfterFunc(testTimeout, func() { _ = cmd.Process.Kill() })
 	defer hang.Stop()
 	lines := bufio.NewScanner(stderr)
-	said, load := "", ""
+	output, load := "", ""
 	for lines.Scan() {
-		if said = lines.Text(); strings.HasPrefix(said, "load: ") {
-			load = said
+		if output = lines.Text(); strings.HasPrefix(output, "load: ") {
+			load = output
 			_ = cmd.Process.Signal(os.Interrupt)
 		}
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || said != "millrace: interrupted" {
-		t.Errorf("code %d, %q, %s", code, said, &stdout)
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || output != "millrace: interrupted" {
+		t.Errorf("code %d, %q, %s", code, output, &stdout)
 	}
 	if !regexp.MustCompile(`^load: \d+ plays? begun, \d+ ended \(\d % of the time\), `).MatchString(load) {
 		t.Errorf("the load says %q", load)
@@ -147,7 +147,7 @@ func TestSimulateInterrupted(t *testing.T) {
 		t.Fatalf("%v: %s", err, &stdout)
 	}
 	fast, far := m.Kinds["SUCCESS_FAST"], m.Kinds["SCHEDULED_FAR_FUTURE"]
-	if m.Balanced || !m.Interrupted || m.Offences != 0 || m.Cut == 0 || fast == nil || fast.Submits == 0 || fast.Outcomes["SUCCESS"] != fast.Submits || far != nil {
+	if m.Balanced || !m.Interrupted || m.Violations != 0 || m.Unfinished == 0 || fast == nil || fast.Submits == 0 || fast.Outcomes["SUCCESS"] != fast.Submits || far != nil {
 		t.Errorf("got %s", &stdout)
 	}
 }

@@ -9,76 +9,76 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// simPlay is what the simulator does with a job of a kind besides submitting it.
-type simPlay int
+// simAction is what the simulator does with a job of a kind besides submitting it.
+type simAction int
 
 const (
-	simPlain      simPlay = iota
-	simCancelSoon         // cancel it at once
-	simCancelLate         // cancel it while it runs
+	simPlain      simAction = iota
+	simCancelAtOnce         // cancel it at once
+	simCancelRunning         // cancel it while it runs
 	simRetryOnce          // retry it when it has failed
-	simRetryOn            // retry it until that is refused
+	simRetryUntilRefused            // retry it until that is refused
 	simSameKey            // submit it three times at once under one key
-	simOtherKey           // submit it twice under two keys
+	simTwoKeys           // submit it twice under two keys
 	simRefused            // see that it is refused
-	simDueSoon            // with a time a few seconds ahead
-	simDueLate            // with a time after the end of the load
+	simScheduledSoon            // with a time a few seconds ahead
+	simScheduledAfterLoad            // with a time after the end of the load
 )
 
 // simKind is one row of the catalogue of work kinds, as the requirements have it (FR-083 to FR-114): the simulator
 // knows it by itself, so that a server with another catalogue shows.
 type simKind struct {
 	name   client.ForgeRunKind
-	kb     int64
+	payloadKB     int64
 	fails  bool // should_fail
-	ends   client.ForgeRunOutcome
-	play   simPlay
-	manner simManner // of the receiver that its lane has
+	outcome   client.ForgeRunOutcome
+	action   simAction
+	behavior simBehavior // of the receiver that its lane has
 }
 
 const (
-	well  = client.ForgeOutcomeSuccess
-	badly = client.ForgeOutcomeFailed
+	outcomeSuccess  = client.ForgeOutcomeSuccess
+	outcomeFailed = client.ForgeOutcomeFailed
 )
 
 var simKinds = []simKind{
-	{name: client.ForgeSuccessFast, kb: 4, ends: well},
-	{name: client.ForgeSuccessNormal, kb: 16, ends: well},
-	{name: client.ForgeSuccessSlow, kb: 32, ends: well},
-	{name: client.ForgeFailImmediate, kb: 1, fails: true, ends: badly},
-	{name: client.ForgeFailAfterProgress, kb: 8, fails: true, ends: badly},
-	{name: client.ForgeFailAfterRetryable, kb: 8, fails: true, ends: badly},
-	{name: client.ForgeRunsLong, kb: 32, ends: well},
-	{name: client.ForgeRunsOverTimeout, kb: 8, fails: true, ends: badly},
-	{name: client.ForgeCPUBurst, kb: 4, ends: well},
-	{name: client.ForgeMemorySpike, kb: 64, ends: well},
-	{name: client.ForgeIOHeavy, kb: 32, ends: well},
-	{name: client.ForgeManySmallOutputs, kb: 16, ends: well},
-	{name: client.ForgeLargeOutput, kb: 256, ends: well},
-	{name: client.ForgeCancelBeforeStart, kb: 4, ends: well, play: simCancelSoon},
-	{name: client.ForgeCancelDuringRun, kb: 4, ends: well, play: simCancelLate},
-	{name: client.ForgeRetryOnFail, kb: 4, fails: true, ends: well, play: simRetryOnce},
-	{name: client.ForgeRetryLimitReached, kb: 4, fails: true, ends: badly, play: simRetryOn},
-	{name: client.ForgeDuplicateSameKey, kb: 4, ends: well, play: simSameKey},
-	{name: client.ForgeDuplicateOtherKey, kb: 4, ends: well, play: simOtherKey},
-	{name: client.ForgeWebhookSuccess, kb: 4, ends: well},
-	{name: client.ForgeWebhookTimeout, kb: 4, ends: well, manner: simStalls},
-	{name: client.ForgeWebhook5XX, kb: 4, ends: well, manner: simFails},
-	{name: client.ForgeWebhookExhausted, kb: 4, ends: well, manner: simNever},
-	{name: client.ForgeWebhookSlowReceiver, kb: 4, ends: well, manner: simSlow},
-	{name: client.ForgeScheduledOnTime, kb: 4, ends: well, play: simDueSoon},
-	{name: client.ForgeScheduledLate, kb: 4, ends: well, play: simDueSoon},
-	{name: client.ForgeScheduledFarFuture, kb: 4, ends: well, play: simDueLate},
-	{name: client.ForgePayloadSmall, kb: 1, ends: well},
-	{name: client.ForgePayloadMedium, kb: 16, ends: well},
-	{name: client.ForgePayloadLarge, kb: 256, ends: well},
-	{name: client.ForgePayloadInvalid, play: simRefused},
+	{name: client.ForgeSuccessFast, payloadKB: 4, outcome: outcomeSuccess},
+	{name: client.ForgeSuccessNormal, payloadKB: 16, outcome: outcomeSuccess},
+	{name: client.ForgeSuccessSlow, payloadKB: 32, outcome: outcomeSuccess},
+	{name: client.ForgeFailImmediate, payloadKB: 1, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeFailAfterProgress, payloadKB: 8, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeFailAfterRetryable, payloadKB: 8, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeRunsLong, payloadKB: 32, outcome: outcomeSuccess},
+	{name: client.ForgeRunsOverTimeout, payloadKB: 8, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeCPUBurst, payloadKB: 4, outcome: outcomeSuccess},
+	{name: client.ForgeMemorySpike, payloadKB: 64, outcome: outcomeSuccess},
+	{name: client.ForgeIOHeavy, payloadKB: 32, outcome: outcomeSuccess},
+	{name: client.ForgeManySmallOutputs, payloadKB: 16, outcome: outcomeSuccess},
+	{name: client.ForgeLargeOutput, payloadKB: 256, outcome: outcomeSuccess},
+	{name: client.ForgeCancelBeforeStart, payloadKB: 4, outcome: outcomeSuccess, action: simCancelAtOnce},
+	{name: client.ForgeCancelDuringRun, payloadKB: 4, outcome: outcomeSuccess, action: simCancelRunning},
+	{name: client.ForgeRetryOnFail, payloadKB: 4, fails: true, outcome: outcomeSuccess, action: simRetryOnce},
+	{name: client.ForgeRetryLimitReached, payloadKB: 4, fails: true, outcome: outcomeFailed, action: simRetryUntilRefused},
+	{name: client.ForgeDuplicateSameKey, payloadKB: 4, outcome: outcomeSuccess, action: simSameKey},
+	{name: client.ForgeDuplicateOtherKey, payloadKB: 4, outcome: outcomeSuccess, action: simTwoKeys},
+	{name: client.ForgeWebhookSuccess, payloadKB: 4, outcome: outcomeSuccess},
+	{name: client.ForgeWebhookTimeout, payloadKB: 4, outcome: outcomeSuccess, behavior: simStalls},
+	{name: client.ForgeWebhook5XX, payloadKB: 4, outcome: outcomeSuccess, behavior: simFails},
+	{name: client.ForgeWebhookExhausted, payloadKB: 4, outcome: outcomeSuccess, behavior: simNeverAccepts},
+	{name: client.ForgeWebhookSlowReceiver, payloadKB: 4, outcome: outcomeSuccess, behavior: simSlow},
+	{name: client.ForgeScheduledOnTime, payloadKB: 4, outcome: outcomeSuccess, action: simScheduledSoon},
+	{name: client.ForgeScheduledLate, payloadKB: 4, outcome: outcomeSuccess, action: simScheduledSoon},
+	{name: client.ForgeScheduledFarFuture, payloadKB: 4, outcome: outcomeSuccess, action: simScheduledAfterLoad},
+	{name: client.ForgePayloadSmall, payloadKB: 1, outcome: outcomeSuccess},
+	{name: client.ForgePayloadMedium, payloadKB: 16, outcome: outcomeSuccess},
+	{name: client.ForgePayloadLarge, payloadKB: 256, outcome: outcomeSuccess},
+	{name: client.ForgePayloadInvalid, action: simRefused},
 }
 
 // simMix draws kinds: each once in some order, so that a short simulation has them all, and then by weight.
 type simMix struct {
 	kinds []*simKind
-	upTo  []int // sums of the weights
+	cumulative  []int // sums of the weights
 }
 
 // parseMix reads KIND=WEIGHT,…; a kind may end in * for all that begin so, and without a weight has 1. A later entry
@@ -111,7 +111,7 @@ func parseMix(text string) (*simMix, error) {
 	for i, weight := range weights {
 		if weight > 0 {
 			sum += weight
-			m.kinds, m.upTo = append(m.kinds, &simKinds[i]), append(m.upTo, sum)
+			m.kinds, m.cumulative = append(m.kinds, &simKinds[i]), append(m.cumulative, sum)
 		}
 	}
 	if sum == 0 {
@@ -120,8 +120,8 @@ func parseMix(text string) (*simMix, error) {
 	return m, nil
 }
 
-// draws gives a function that draws the next kind.
-func (m *simMix) draws(r *rand.Rand) func() *simKind {
+// newDraw gives a function that draws the next kind.
+func (m *simMix) newDraw(r *rand.Rand) func() *simKind {
 	first := r.Perm(len(m.kinds))
 	return func() *simKind {
 		if len(first) > 0 {
@@ -129,7 +129,7 @@ func (m *simMix) draws(r *rand.Rand) func() *simKind {
 			first = first[1:]
 			return kind
 		}
-		n := r.IntN(m.upTo[len(m.upTo)-1])
-		return m.kinds[slices.IndexFunc(m.upTo, func(upTo int) bool { return n < upTo })]
+		n := r.IntN(m.cumulative[len(m.cumulative)-1])
+		return m.kinds[slices.IndexFunc(m.cumulative, func(upTo int) bool { return n < upTo })]
 	}
 }

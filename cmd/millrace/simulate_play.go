@@ -16,38 +16,38 @@ type simClient struct {
 	number   int
 	id       string
 	forge    *client.ForgeRun
-	callback *simHook
-	gate     chan struct{} // calls under way
+	callback *simReceiver
+	callSlots     chan struct{} // calls under way
 }
 
-// callsUnderWay bounds the calls of one client at a time.
-const callsUnderWay = 32
+// maxCalls bounds the calls of one client at a time.
+const maxCalls = 32
 
 // call makes one call when there is room for it.
 func (c *simClient) call(ctx context.Context, do func() error) error {
 	select {
-	case c.gate <- struct{}{}:
+	case c.callSlots <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-c.gate }()
+	defer func() { <-c.callSlots }()
 	return do()
 }
 
 // order plans the nth play. What is left open is drawn here, by one goroutine, so that a seed gives the same plans.
-func (s *simulator) order(kind *simKind, r *rand.Rand, n int) (*simOrder, client.ForgeRunSpec) {
+func (s *simulator) planSubmission(kind *simKind, r *rand.Rand, n int) (*simSubmission, client.ForgeRunSpec) {
 	c := s.clients[n%s.flags.clients]
-	if lane := s.lanes[kind.name]; lane != nil {
+	if lane := s.laneClients[kind.name]; lane != nil {
 		c = lane
 	}
-	o := &simOrder{kind: kind, client: c.number}
+	o := &simSubmission{kind: kind, client: c.number}
 	spec := client.ForgeRunSpec{Type: client.ForgeExecute, Kind: kind.name}
 	now := s.p.now().UTC()
 	soon, withCallback, emit := 1+3*r.Float64(), r.IntN(4) == 0, r.IntN(10) == 0
-	switch kind.play {
-	case simDueSoon:
+	switch kind.action {
+	case simScheduledSoon:
 		o.due = now.Add(time.Duration(soon * float64(time.Second)))
-	case simDueLate:
+	case simScheduledAfterLoad:
 		o.due = s.loadEnds.Add(time.Duration(soon * float64(time.Second)))
 	}
 	o.due = o.due.Truncate(time.Microsecond)
@@ -61,41 +61,41 @@ func (s *simulator) order(kind *simKind, r *rand.Rand, n int) (*simOrder, client
 	if withCallback || kind.name == client.ForgeWebhookSuccess {
 		spec.Callback = c.callback.url
 	}
-	keys := map[simPlay][]int{simSameKey: {0, 0, 0}, simOtherKey: {0, 1}}[kind.play]
+	keys := map[simAction][]int{simSameKey: {0, 0, 0}, simTwoKeys: {0, 1}}[kind.action]
 	if keys == nil {
 		keys = []int{0}
 	}
 	for _, key := range keys {
-		o.submits = append(o.submits, simSubmit{key: fmt.Sprintf("%s-%d-%d", s.name, n, key)})
+		o.requests = append(o.requests, simRequest{key: fmt.Sprintf("%s-%d-%d", s.name, n, key)})
 	}
 	return o, spec
 }
 
 // play goes through one order. begun is called when its job, or jobs, no longer count as under way.
-func (s *simulator) play(ctx context.Context, o *simOrder, spec client.ForgeRunSpec, begun func()) {
-	defer begun()
+func (s *simulator) runSubmission(ctx context.Context, o *simSubmission, spec client.ForgeRunSpec, started func()) {
+	defer started()
 	c := s.client(o.client)
 	s.submit(ctx, c, o, spec)
 	if !o.due.IsZero() {
-		begun() // a job that waits for its time holds nobody up
+		started() // a job that waits for its time holds nobody up
 	}
 	if err := s.follow(ctx, c, o); err != nil {
-		o.stuck = err.Error()
+		o.abortReason = err.Error()
 	}
 }
 
 // submit sends all submits of an order at once.
-func (s *simulator) submit(ctx context.Context, c *simClient, o *simOrder, spec client.ForgeRunSpec) {
+func (s *simulator) submit(ctx context.Context, c *simClient, o *simSubmission, spec client.ForgeRunSpec) {
 	var all sync.WaitGroup
-	for i := range o.submits {
-		one := &o.submits[i]
+	for i := range o.requests {
+		one := &o.requests[i]
 		all.Go(func() {
 			spec := spec
 			spec.IdempotencyKey = one.key
 			err := c.call(ctx, func() error {
-				began := s.p.since()
+				started := s.p.elapsed()
 				receipt, err := c.forge.Submit(ctx, spec)
-				s.times.submitted(s.p.since() - began)
+				s.times.submitted(s.p.elapsed() - started)
 				one.jobID = receipt.JobID
 				return err
 			})
@@ -110,7 +110,7 @@ func (s *simulator) submit(ctx context.Context, c *simClient, o *simOrder, spec 
 					one.code = fail.Code
 				}
 			default:
-				one.why = err.Error()
+				one.failure = err.Error()
 			}
 		})
 	}
@@ -118,18 +118,18 @@ func (s *simulator) submit(ctx context.Context, c *simClient, o *simOrder, spec 
 }
 
 // follow does what the kind asks for until every job of the order has ended.
-func (s *simulator) follow(ctx context.Context, c *simClient, o *simOrder) error {
+func (s *simulator) follow(ctx context.Context, c *simClient, o *simSubmission) error {
 	for _, jobID := range o.jobs() {
 		var err error
-		switch o.kind.play {
-		case simCancelSoon:
+		switch o.kind.action {
+		case simCancelAtOnce:
 			err = s.cancel(ctx, c, o, jobID)
-		case simCancelLate:
+		case simCancelRunning:
 			_, _, err = s.await(ctx, c, jobID, time.Time{}, func(st client.ForgeRunState) bool { return st == client.ForgeRunning || st.Final() })
 			if err == nil {
 				err = s.cancel(ctx, c, o, jobID)
 			}
-		case simRetryOnce, simRetryOn:
+		case simRetryOnce, simRetryUntilRefused:
 			err = s.retry(ctx, c, o, jobID)
 		}
 		if err == nil {
@@ -143,35 +143,35 @@ func (s *simulator) follow(ctx context.Context, c *simClient, o *simOrder) error
 }
 
 // jobs are the distinct jobs that were acknowledged.
-func (o *simOrder) jobs() []string {
+func (o *simSubmission) jobs() []string {
 	var ids []string
-	seen := map[string]bool{"": true}
-	for _, one := range o.submits {
-		if !seen[one.jobID] {
-			seen[one.jobID] = true
+	visited := map[string]bool{"": true}
+	for _, one := range o.requests {
+		if !visited[one.jobID] {
+			visited[one.jobID] = true
 			ids = append(ids, one.jobID)
 		}
 	}
 	return ids
 }
 
-func (s *simulator) cancel(ctx context.Context, c *simClient, o *simOrder, jobID string) error {
+func (s *simulator) cancel(ctx context.Context, c *simClient, o *simSubmission, jobID string) error {
 	return c.call(ctx, func() error {
 		change, err := c.forge.Cancel(ctx, jobID)
 		if err == nil {
 			o.canceled = change.State
-			s.watches.tell(jobID, change.State, change.UpdatedAt)
+			s.watches.record(jobID, change.State, change.UpdatedAt)
 		}
 		return err
 	})
 }
 
 // retry retries a job each time it has failed: once, or until that is refused.
-func (s *simulator) retry(ctx context.Context, c *simClient, o *simOrder, jobID string) error {
+func (s *simulator) retry(ctx context.Context, c *simClient, o *simSubmission, jobID string) error {
 	since := time.Time{}
 	for {
 		state, at, err := s.await(ctx, c, jobID, since, client.ForgeRunState.Final)
-		if err != nil || state != client.ForgeFailed || o.kind.play == simRetryOnce && o.attempt > 0 {
+		if err != nil || state != client.ForgeFailed || o.kind.action == simRetryOnce && o.attempt > 0 {
 			return err
 		}
 		var change client.ForgeRunChange
@@ -187,6 +187,6 @@ func (s *simulator) retry(ctx context.Context, c *simClient, o *simOrder, jobID 
 			return err
 		}
 		o.attempt, since = change.Attempt, at
-		s.watches.tell(jobID, change.State, change.UpdatedAt)
+		s.watches.record(jobID, change.State, change.UpdatedAt)
 	}
 }

@@ -34,9 +34,9 @@ func sdkServer(t *testing.T) (open *client.ForgeRun, clientID string, key client
 	}
 	open = c.ForgeRun()
 	id, err := open.CreateClient(t.Context(), "mine")
-	again, errAgain := open.CreateClient(t.Context(), "mine")
-	if err != nil || errAgain != nil || id == "" || again != id {
-		t.Fatalf("FR-039 clients %q and %q, %v, %v", id, again, err, errAgain)
+	repeated, errAgain := open.CreateClient(t.Context(), "mine")
+	if err != nil || errAgain != nil || id == "" || repeated != id {
+		t.Fatalf("FR-039 clients %q and %q, %v, %v", id, repeated, err, errAgain)
 	}
 	key, err = open.FirstKey(t.Context(), id)
 	if err != nil || key.APIKey == "" || key.ID == "" || key.CallbackSecret == "" || key.ExpiresAt == nil {
@@ -54,7 +54,7 @@ func wantCode(t *testing.T, what string, err, kind error, code string) {
 	}
 }
 
-func gather[T any](t *testing.T, items func(func(T, error) bool)) (all []T) {
+func mustCollect[T any](t *testing.T, items func(func(T, error) bool)) (all []T) {
 	t.Helper()
 	for item, err := range items {
 		if err != nil {
@@ -90,7 +90,7 @@ func TestSDKKeys(t *testing.T) {
 		t.Fatalf("FR-047 %+v, %v", renewed, err)
 	}
 	forge = open.WithKey(renewed.APIKey)
-	keys := gather(t, forge.Keys(ctx, id))
+	keys := mustCollect(t, forge.Keys(ctx, id))
 	active := slices.IndexFunc(keys, func(k client.ForgeRunKey) bool { return k.RevokedAt == nil })
 	if len(keys) != 3 || active < 0 || keys[active].ID != renewed.ID {
 		t.Errorf("keys %+v", keys)
@@ -109,7 +109,7 @@ func TestSDKKeys(t *testing.T) {
 // The SDK and a real server agree on jobs.
 func TestSDKJobs(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	open, id, key := sdkServer(t)
 	forge := open.WithKey(key.APIKey)
@@ -118,8 +118,8 @@ func TestSDKJobs(t *testing.T) {
 	if err != nil || first.State != client.ForgeCreated || first.JobID == "" || first.CreatedAt.IsZero() {
 		t.Fatalf("FR-056 %+v, %v", first, err)
 	}
-	if again, err := forge.Submit(ctx, spec); err != nil || again.JobID != first.JobID || !again.CreatedAt.Equal(first.CreatedAt) {
-		t.Errorf("FR-067 %+v, %v", again, err)
+	if repeated, err := forge.Submit(ctx, spec); err != nil || repeated.JobID != first.JobID || !repeated.CreatedAt.Equal(first.CreatedAt) {
+		t.Errorf("FR-067 %+v, %v", repeated, err)
 	}
 	spec.Kind = client.ForgeSuccessFast
 	_, err = forge.Submit(ctx, spec)
@@ -161,8 +161,8 @@ func TestSDKJobs(t *testing.T) {
 	wantCode(t, "FR-126 no report yet", err, client.ErrNotFound, client.ForgeNotFound)
 	_, err = forge.Retry(ctx, later.JobID)
 	wantCode(t, "FR-141 nothing to retry", err, client.ErrConflict, client.ForgeConflict)
-	all := gather(t, forge.Jobs(ctx, client.ForgeRunFilter{PageSize: 1}))
-	created := gather(t, forge.Jobs(ctx, client.ForgeRunFilter{State: client.ForgeCreated}))
+	all := mustCollect(t, forge.Jobs(ctx, client.ForgeRunFilter{PageSize: 1}))
+	created := mustCollect(t, forge.Jobs(ctx, client.ForgeRunFilter{State: client.ForgeCreated}))
 	if len(all) != 2 || len(created) != 1 || created[0].ID != later.JobID {
 		t.Errorf("G-FR-43 %d jobs, created %+v", len(all), created)
 	}
@@ -187,7 +187,7 @@ func TestSDKWebhooks(t *testing.T) {
 		got <- request{r.Header, body}
 	}))
 	t.Cleanup(receiver.Close)
-	receive := func(secrets ...string) client.ForgeRunNotice {
+	receive := func(secrets ...string) client.ForgeRunWebhookEvent {
 		t.Helper()
 		select {
 		case r := <-got:
@@ -196,9 +196,9 @@ func TestSDKWebhooks(t *testing.T) {
 				t.Errorf("G-FR-48 %v", err)
 			}
 			return notice
-		case <-time.After(testTime):
+		case <-time.After(testTimeout):
 			t.Fatal("no webhook came")
-			return client.ForgeRunNotice{}
+			return client.ForgeRunWebhookEvent{}
 		}
 	}
 	events := []client.ForgeRunEventName{client.ForgeJobSucceeded}
@@ -206,8 +206,8 @@ func TestSDKWebhooks(t *testing.T) {
 	if err != nil || hook.ID == "" || hook.Secret == "" {
 		t.Fatalf("FR-185 %+v, %v", hook, err)
 	}
-	if again, err := forge.RegisterWebhook(ctx, receiver.URL, events, "mine"); err != nil || again.ID != hook.ID || again.Secret != "" {
-		t.Errorf("G-FR-58 %+v, %v", again, err)
+	if repeated, err := forge.RegisterWebhook(ctx, receiver.URL, events, "mine"); err != nil || repeated.ID != hook.ID || repeated.Secret != "" {
+		t.Errorf("G-FR-58 %+v, %v", repeated, err)
 	}
 	_, err = forge.RegisterWebhook(ctx, receiver.URL, events, "")
 	wantCode(t, "FR-187 twice", err, client.ErrConflict, client.ForgeConflict)
@@ -219,7 +219,7 @@ func TestSDKWebhooks(t *testing.T) {
 	if err != nil || fresh == "" || fresh == hook.Secret {
 		t.Fatalf("%q, %v", fresh, err)
 	}
-	list := gather(t, forge.Webhooks(ctx))
+	list := mustCollect(t, forge.Webhooks(ctx))
 	if len(list) != 1 || list[0].ID != hook.ID || list[0].URL != receiver.URL || !slices.Equal(list[0].Events, events) || list[0].Disabled {
 		t.Errorf("%+v", list)
 	}
@@ -232,8 +232,8 @@ func TestSDKWebhooks(t *testing.T) {
 		t.Errorf("FR-196 %+v", told)
 	}
 	var deliveries []client.ForgeRunDelivery
-	until(t.Fatalf, "the delivery to be recorded", func() bool {
-		deliveries = gather(t, forge.Deliveries(ctx, hook.ID, 1))
+	pollUntil(t.Fatalf, "the delivery to be recorded", func() bool {
+		deliveries = mustCollect(t, forge.Deliveries(ctx, hook.ID, 1))
 		return len(deliveries) == 1 && deliveries[0].Status == client.ForgeDelivered
 	})
 	if d := deliveries[0]; d.EventID != told.EventID || len(d.Tries) != 1 || d.Tries[0].StatusCode != 200 || d.NextTryAt != nil {
@@ -243,8 +243,8 @@ func TestSDKWebhooks(t *testing.T) {
 	if err != nil || replay.EventID != told.EventID || replay.ID == deliveries[0].ID {
 		t.Errorf("%+v, %v", replay, err)
 	}
-	if again := receive(fresh); again.EventID != told.EventID {
-		t.Errorf("replayed %+v", again)
+	if repeated := receive(fresh); repeated.EventID != told.EventID {
+		t.Errorf("replayed %+v", repeated)
 	}
 	if enabled, err := forge.EnableWebhook(ctx, hook.ID); err != nil || enabled.Disabled || enabled.ID != hook.ID {
 		t.Errorf("%+v, %v", enabled, err)

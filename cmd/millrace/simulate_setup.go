@@ -13,14 +13,14 @@ import (
 func (s *simulator) prepare(ctx context.Context) error {
 	count := s.flags.clients
 	for _, kind := range s.mix.kinds {
-		if kind.manner != simSound {
+		if kind.behavior != simAccepts {
 			count++
 		}
 	}
-	bar := s.p.progress("clients", int64(count))
+	bar := s.p.newProgress("clients", int64(count))
 	defer bar.end()
-	add := func(manner simManner) (*simClient, error) {
-		c, err := s.newClient(ctx, len(s.clients), manner)
+	add := func(behavior simBehavior) (*simClient, error) {
+		c, err := s.newClient(ctx, len(s.clients), behavior)
 		if err == nil {
 			s.clients = append(s.clients, c)
 			bar.add(1, "with keys and webhooks")
@@ -28,19 +28,19 @@ func (s *simulator) prepare(ctx context.Context) error {
 		return c, err
 	}
 	for range s.flags.clients {
-		if _, err := add(simSound); err != nil {
+		if _, err := add(simAccepts); err != nil {
 			return err
 		}
 	}
 	for _, kind := range s.mix.kinds {
-		if kind.manner == simSound {
+		if kind.behavior == simAccepts {
 			continue
 		}
-		c, err := add(kind.manner)
+		c, err := add(kind.behavior)
 		if err != nil {
 			return err
 		}
-		s.lanes[kind.name] = c
+		s.laneClients[kind.name] = c
 	}
 	return nil
 }
@@ -48,20 +48,20 @@ func (s *simulator) prepare(ctx context.Context) error {
 // client finds one by its number.
 func (s *simulator) client(number int) *simClient { return s.clients[number] }
 
-func (s *simulator) newClient(ctx context.Context, number int, manner simManner) (*simClient, error) {
+func (s *simulator) newClient(ctx context.Context, number int, behavior simBehavior) (*simClient, error) {
 	id, key, err := s.firstKey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &simClient{number: number, id: id, gate: make(chan struct{}, callsUnderWay), forge: s.setup.WithKey(key.APIKey)}
-	c.callback = s.sink.hook(fmt.Sprintf("/callback/%d", number), simSound, number)
+	c := &simClient{number: number, id: id, callSlots: make(chan struct{}, maxCalls), forge: s.setupClient.WithKey(key.APIKey)}
+	c.callback = s.sink.addReceiver(fmt.Sprintf("/callback/%d", number), simAccepts, number)
 	if key.CallbackSecret == "" {
-		return nil, failed("the first key of client %s came without a callback secret", id)
+		return nil, failedError("the first key of client %s came without a callback secret", id)
 	}
-	s.sink.registered(c.callback, "", key.CallbackSecret)
-	manners := []simManner{simSound}
-	if manner != simSound {
-		manners = append(manners, manner)
+	s.sink.setRegistered(c.callback, "", key.CallbackSecret)
+	manners := []simBehavior{simAccepts}
+	if behavior != simAccepts {
+		manners = append(manners, behavior)
 	}
 	for _, m := range manners {
 		if err := s.register(ctx, c, m); err != nil {
@@ -75,10 +75,10 @@ func (s *simulator) newClient(ctx context.Context, number int, manner simManner)
 // firstKey makes a client. When the answer with the key was lost nobody knows it, and another client is made.
 func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRunIssuedKey, err error) {
 	for range 5 {
-		if id, err = s.setup.CreateClient(ctx, ""); err != nil {
+		if id, err = s.setupClient.CreateClient(ctx, ""); err != nil {
 			return "", key, err
 		}
-		key, err = s.setup.FirstKey(ctx, id)
+		key, err = s.setupClient.FirstKey(ctx, id)
 		var fail *client.Error
 		if err == nil || !errors.As(err, &fail) || !fail.Uncertain {
 			break
@@ -87,9 +87,9 @@ func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRu
 	return id, key, err
 }
 
-func (s *simulator) register(ctx context.Context, c *simClient, manner simManner) error {
-	name := map[simManner]string{simSound: "sound", simStalls: "stalls", simFails: "fails", simSlow: "slow", simNever: "never"}[manner]
-	h := s.sink.hook(fmt.Sprintf("/%s/%d", name, c.number), manner, c.number)
+func (s *simulator) register(ctx context.Context, c *simClient, behavior simBehavior) error {
+	name := map[simBehavior]string{simAccepts: "sound", simStalls: "stalls", simFails: "fails", simSlow: "slow", simNeverAccepts: "never"}[behavior]
+	h := s.sink.addReceiver(fmt.Sprintf("/%s/%d", name, c.number), behavior, c.number)
 	made, err := c.forge.RegisterWebhook(ctx, h.url, client.ForgeRunEvents(), "")
 	if err != nil {
 		return err
@@ -102,6 +102,6 @@ func (s *simulator) register(ctx context.Context, c *simClient, manner simManner
 		}
 		secrets = []string{secret}
 	}
-	s.sink.registered(h, made.ID, secrets...)
+	s.sink.setRegistered(h, made.ID, secrets...)
 	return nil
 }

@@ -58,10 +58,10 @@ type simKindCount struct {
 type simSummary struct {
 	Balanced    bool                     `json:"balanced"`
 	Interrupted bool                     `json:"interrupted"`
-	Cut         int                      `json:"plays_cut_short"`
-	Offences    int                      `json:"offences"`
-	Offenders   []simOffence             `json:"first_offences"`
-	Groups      map[string]int           `json:"offences_by_sort"`
+	Unfinished         int                      `json:"plays_cut_short"`
+	Violations    int                      `json:"offences"`
+	FirstViolations   []simViolation             `json:"first_offences"`
+	ViolationsBySort      map[string]int           `json:"offences_by_sort"`
 	Seed        uint64                   `json:"seed"`
 	Server      string                   `json:"server"`
 	Took        time.Duration            `json:"load_ns"`
@@ -87,16 +87,16 @@ type simSummary struct {
 	Latencies   []simLatency             `json:"latencies"`
 }
 
-// firstOffences is how many are named.
-const firstOffences = 20
+// maxListedViolations is how many are named.
+const maxListedViolations = 20
 
-func (s *simulator) summarize(w *simWorld, v *simVerdict, limited, full int) *simSummary {
-	m := &simSummary{Balanced: len(v.offences) == 0 && !w.interrupted, Interrupted: w.interrupted, Cut: w.cut, Offences: len(v.offences), Groups: map[string]int{}, Seed: s.flags.seed,
-		Server: s.flags.remote.address(s.p), Took: s.took, Plays: len(w.orders), Jobs: len(w.there), Late: v.late, Kinds: map[string]*simKindCount{},
-		LostRuns: v.lost, Requeued: v.requeued, Repeated: v.repeated, GivenUp: v.given, Pending: v.pending, Limited: limited, Full: full,
-		Outages: len(w.outages), Offenders: v.offences[:min(len(v.offences), firstOffences)]}
-	for _, o := range v.offences {
-		m.Groups[o.What]++
+func (s *simulator) summarize(w *simSnapshot, v *simReport, limited, full int) *simSummary {
+	m := &simSummary{Balanced: len(v.violations) == 0 && !w.interrupted, Interrupted: w.interrupted, Unfinished: w.unfinished, Violations: len(v.violations), ViolationsBySort: map[string]int{}, Seed: s.flags.seed,
+		Server: s.flags.remote.address(s.p), Took: s.loadTime, Plays: len(w.submissions), Jobs: len(w.observed), Late: v.late, Kinds: map[string]*simKindCount{},
+		LostRuns: v.lost, Requeued: v.requeued, Repeated: v.repeated, GivenUp: v.givenUp, Pending: v.pending, Limited: limited, Full: full,
+		Outages: len(w.outages), FirstViolations: v.violations[:min(len(v.violations), maxListedViolations)]}
+	for _, o := range v.violations {
+		m.ViolationsBySort[o.What]++
 	}
 	for _, o := range w.outages {
 		m.OutageTime += o.to.Sub(o.from)
@@ -104,12 +104,12 @@ func (s *simulator) summarize(w *simWorld, v *simVerdict, limited, full int) *si
 	m.Requests, _ = s.sink.requests()
 	m.countKinds(w)
 	m.Latencies = s.latencies(w)
-	for _, h := range w.hooks {
+	for _, h := range w.receivers {
 		for _, receipts := range h.receipts {
-			seen := map[string]bool{}
+			visited := map[string]bool{}
 			for _, r := range receipts {
-				if r.accepted && !seen[r.eventID] {
-					seen[r.eventID] = true
+				if r.accepted && !visited[r.eventID] {
+					visited[r.eventID] = true
 					m.Accepted++
 				}
 			}
@@ -118,7 +118,7 @@ func (s *simulator) summarize(w *simWorld, v *simVerdict, limited, full int) *si
 	return m
 }
 
-func (m *simSummary) countKinds(w *simWorld) {
+func (m *simSummary) countKinds(w *simSnapshot) {
 	of := func(kind client.ForgeRunKind) *simKindCount {
 		c := m.Kinds[string(kind)]
 		if c == nil {
@@ -127,8 +127,8 @@ func (m *simSummary) countKinds(w *simWorld) {
 		}
 		return c
 	}
-	for _, o := range w.orders {
-		for _, one := range o.submits {
+	for _, o := range w.submissions {
+		for _, one := range o.requests {
 			c := of(o.kind.name)
 			c.Submits++
 			m.Submits++
@@ -141,7 +141,7 @@ func (m *simSummary) countKinds(w *simWorld) {
 			}
 		}
 	}
-	for _, t := range w.there {
+	for _, t := range w.observed {
 		of(t.job.Kind).Outcomes[cmp.Or(string(t.job.Outcome), string(t.job.State))]++
 		if t.report != nil {
 			m.Events += len(t.report.Events)
@@ -150,10 +150,10 @@ func (m *simSummary) countKinds(w *simWorld) {
 }
 
 // latencies: of submits by our clock, of starts and schedules by the server's, of webhooks from the server's to ours.
-func (s *simulator) latencies(w *simWorld) []simLatency {
+func (s *simulator) latencies(w *simSnapshot) []simLatency {
 	var starts, schedules, webhooks []time.Duration
 	at := map[string]time.Time{}
-	for _, t := range w.there {
+	for _, t := range w.observed {
 		if t.report == nil {
 			continue
 		}
@@ -170,15 +170,15 @@ func (s *simulator) latencies(w *simWorld) []simLatency {
 			}
 		}
 	}
-	for _, h := range w.hooks {
-		if h.manner != simSound {
+	for _, h := range w.receivers {
+		if h.behavior != simAccepts {
 			continue
 		}
 		for _, receipts := range h.receipts {
-			seen := map[string]bool{}
+			visited := map[string]bool{}
 			for _, r := range receipts {
-				if event, known := at[r.eventID]; known && r.accepted && !seen[r.eventID] {
-					seen[r.eventID] = true
+				if event, known := at[r.eventID]; known && r.accepted && !visited[r.eventID] {
+					visited[r.eventID] = true
 					webhooks = append(webhooks, r.at.Sub(event))
 				}
 			}
@@ -203,24 +203,24 @@ func (m *simSummary) write(w io.Writer, asJSON bool) error {
 	}
 	fmt.Fprintf(&b, "\n  %-18s %8s %10s %10s %10s %10s\n", "latency", "count", "p50", "p95", "p99", "max")
 	for _, l := range m.Latencies {
-		fmt.Fprintf(&b, "  %-18s %8d %10s %10s %10s %10s\n", l.What, l.Count, short(l.P50), short(l.P95), short(l.P99), short(l.Max))
+		fmt.Fprintf(&b, "  %-18s %8d %10s %10s %10s %10s\n", l.What, l.Count, formatDuration(l.P50), formatDuration(l.P95), formatDuration(l.P99), formatDuration(l.Max))
 	}
 	fmt.Fprintf(&b, "\nThe accounts\n")
 	row("submits", m.Submits, "%d acknowledged, %d refused as they should be, %d too late after an outage", m.Acked, m.Refused, m.Late)
 	row("jobs", m.Jobs, "with %d events; %d leases ended before the run, %d runs were lost in outages", m.Events, m.Requeued, m.LostRuns)
 	row("webhook requests", m.Requests, "%d events accepted, %d of them again", m.Accepted, m.Repeated)
 	row("deliveries given up", m.GivenUp, "of receivers that never accept; %d more wait for a try that is far away", m.Pending)
-	row("outages", m.Outages, "the server was away for %s in all; %d answers 429, %d answers 503", short(m.OutageTime), m.Limited, m.Full)
-	row("offences", m.Offences, "%s", m.groups())
-	for _, o := range m.Offenders {
+	row("outages", m.Outages, "the server was away for %s in all; %d answers 429, %d answers 503", formatDuration(m.OutageTime), m.Limited, m.Full)
+	row("offences", m.Violations, "%s", m.violationsText())
+	for _, o := range m.FirstViolations {
 		fmt.Fprintf(&b, "  %s: %s %s: %s\n", o.What, o.Kind, o.Job, o.Detail)
 	}
-	if m.Offences > len(m.Offenders) {
-		fmt.Fprintf(&b, "  … and %d more\n", m.Offences-len(m.Offenders))
+	if m.Violations > len(m.FirstViolations) {
+		fmt.Fprintf(&b, "  … and %d more\n", m.Violations-len(m.FirstViolations))
 	}
-	fmt.Fprintf(&b, "\n%d plays in %s (%s) on %s, seed %d\n", m.Plays, short(m.Took), rate(int64(m.Plays), m.Took), m.Server, m.Seed)
+	fmt.Fprintf(&b, "\n%d plays in %s (%s) on %s, seed %d\n", m.Plays, formatDuration(m.Took), formatRate(int64(m.Plays), m.Took), m.Server, m.Seed)
 	if m.Interrupted {
-		fmt.Fprintf(&b, "It was interrupted: these are the accounts of the plays that had ended, without webhooks. %s cut short.\n", counted(int64(m.Cut), "more play"))
+		fmt.Fprintf(&b, "It was interrupted: these are the accounts of the plays that had ended, without webhooks. %s cut short.\n", pluralize(int64(m.Unfinished), "more play"))
 	}
 	if m.Balanced {
 		fmt.Fprintln(&b, "The accounts balance.")
@@ -229,10 +229,10 @@ func (m *simSummary) write(w io.Writer, asJSON bool) error {
 	return err
 }
 
-func (m *simSummary) groups() string {
+func (m *simSummary) violationsText() string {
 	var parts []string
-	for _, what := range slices.Sorted(maps.Keys(m.Groups)) {
-		parts = append(parts, fmt.Sprintf("%d %s", m.Groups[what], what))
+	for _, what := range slices.Sorted(maps.Keys(m.ViolationsBySort)) {
+		parts = append(parts, fmt.Sprintf("%d %s", m.ViolationsBySort[what], what))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// simulateHere runs a simulation in this process.
-func simulateHere(t *testing.T, server string, args ...string) (code int, m simSummary, out, errs string) {
+// runSimulation runs a simulation in this process.
+func runSimulation(t *testing.T, server string, args ...string) (code int, m simSummary, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	start := time.Now()
 	code = run(process{args: append([]string{"simulate", "--server", server, "--json"}, args...), stdin: strings.NewReader(""),
-		stdout: &stdout, stderr: &stderr, now: time.Now, since: func() time.Duration { return time.Since(start) }})
+		stdout: &stdout, stderr: &stderr, now: time.Now, elapsed: func() time.Duration { return time.Since(start) }})
 	if stdout.Len() > 0 {
 		if err := json.Unmarshal(stdout.Bytes(), &m); err != nil {
 			t.Fatalf("%v in %s", err, &stdout)
@@ -28,10 +28,10 @@ func simulateHere(t *testing.T, server string, args ...string) (code int, m simS
 // Against an honest server the accounts balance, and every kind has been played.
 func TestSimulateHonest(t *testing.T) {
 	t.Parallel()
-	d := newForgeDouble("")
+	d := newFakeForgeRun("")
 	server := httptest.NewServer(d)
 	t.Cleanup(func() { server.Close(); d.stop() })
-	code, m, out, errs := simulateHere(t, server.URL, "--rate", "60", "--duration", "1s", "--seed", "1", "--slow", "50ms",
+	code, m, out, errs := runSimulation(t, server.URL, "--rate", "60", "--duration", "1s", "--seed", "1", "--slow", "50ms",
 		"--refuse", "0.1", "--fail", "0.1", "--stall", "0.005", "--clients", "3", "--concurrency", "200", "--settle", "25s")
 	if code != 0 || !m.Balanced {
 		t.Fatalf("code %d: %s%s", code, out, errs)
@@ -61,12 +61,12 @@ func TestSimulateCheats(t *testing.T) {
 	} {
 		t.Run(cheat, func(t *testing.T) {
 			t.Parallel()
-			d := newForgeDouble(cheat)
+			d := newFakeForgeRun(cheat)
 			server := httptest.NewServer(d)
 			t.Cleanup(func() { server.Close(); d.stop() })
-			code, m, out, errs := simulateHere(t, server.URL, "--rate", "100", "--duration", "300ms", "--seed", "1", "--settle", "3s",
+			code, m, out, errs := runSimulation(t, server.URL, "--rate", "100", "--duration", "300ms", "--seed", "1", "--settle", "3s",
 				"--mix", "SUCCESS_FAST,PAYLOAD_INVALID,DUPLICATE_SUBMIT_SAME_KEY")
-			if code != exitFailed || m.Groups[want] == 0 || !slices.ContainsFunc(m.Offenders, func(o simOffence) bool { return o.What == want }) {
+			if code != exitFailed || m.ViolationsBySort[want] == 0 || !slices.ContainsFunc(m.FirstViolations, func(o simViolation) bool { return o.What == want }) {
 				t.Errorf("code %d, want an offence %q: %s%s", code, want, out, errs)
 			}
 		})

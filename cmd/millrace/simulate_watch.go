@@ -28,7 +28,7 @@ type simWatch struct {
 	changed chan struct{} // closed by the next change
 }
 
-func (w *simWatches) of(jobID string) *simWatch {
+func (w *simWatches) get(jobID string) *simWatch {
 	watch := w.jobs[jobID]
 	if watch == nil {
 		watch = &simWatch{changed: make(chan struct{})}
@@ -38,10 +38,10 @@ func (w *simWatches) of(jobID string) *simWatch {
 }
 
 // tell notes a state. Older news than what is known changes nothing.
-func (w *simWatches) tell(jobID string, state client.ForgeRunState, at time.Time) {
+func (w *simWatches) record(jobID string, state client.ForgeRunState, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	watch := w.of(jobID)
+	watch := w.get(jobID)
 	if !at.After(watch.at) {
 		return
 	}
@@ -50,24 +50,24 @@ func (w *simWatches) tell(jobID string, state client.ForgeRunState, at time.Time
 	watch.changed = make(chan struct{})
 }
 
-func (w *simWatches) look(jobID string) (client.ForgeRunState, time.Time, <-chan struct{}) {
+func (w *simWatches) latest(jobID string) (client.ForgeRunState, time.Time, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	watch := w.of(jobID)
+	watch := w.get(jobID)
 	return watch.state, watch.at, watch.changed
 }
 
 // quiet is how long nothing may be heard of a job before the server is asked about it.
-const quiet = 10 * time.Second
+const pollAfter = 10 * time.Second
 
 // await waits until a job is in a state that will do, and was moved there after since; a zero time is any.
 func (s *simulator) await(ctx context.Context, c *simClient, jobID string, since time.Time, until func(client.ForgeRunState) bool) (client.ForgeRunState, time.Time, error) {
 	for {
-		state, at, changed := s.watches.look(jobID)
+		state, at, changed := s.watches.latest(jobID)
 		if at.After(since) && until(state) {
 			return state, at, nil
 		}
-		timer := time.NewTimer(quiet)
+		timer := time.NewTimer(pollAfter)
 		select {
 		case <-changed:
 			timer.Stop()
@@ -85,7 +85,7 @@ func (s *simulator) await(ctx context.Context, c *simClient, jobID string, since
 		if err != nil {
 			return state, at, err
 		}
-		s.watches.tell(jobID, job.State, job.UpdatedAt)
+		s.watches.record(jobID, job.State, job.UpdatedAt)
 	}
 }
 
@@ -93,42 +93,42 @@ func (s *simulator) await(ctx context.Context, c *simClient, jobID string, since
 type simOutages struct {
 	now     func() time.Time
 	mu      sync.Mutex
-	seen    []simOutage
+	outages    []simOutage
 	limited int // answers 429
 	full    int // answers 503
 }
 
-// merging is how far apart two failures may be and still be of one outage.
-const merging = 2 * time.Second
+// mergeWindow is how far apart two failures may be and still be of one outage.
+const mergeWindow = 2 * time.Second
 
-func (o *simOutages) note(began time.Time) {
+func (o *simOutages) record(started time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.now()
-	if last := len(o.seen) - 1; last >= 0 && began.Sub(o.seen[last].to) < merging {
-		o.seen[last].to = now
+	if last := len(o.outages) - 1; last >= 0 && started.Sub(o.outages[last].to) < mergeWindow {
+		o.outages[last].to = now
 		return
 	}
-	o.seen = append(o.seen, simOutage{began, now})
+	o.outages = append(o.outages, simOutage{started, now})
 }
 
-func (o *simOutages) counted() (outages []simOutage, limited, full int) {
+func (o *simOutages) counts() (outages []simOutage, limited, full int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return append([]simOutage(nil), o.seen...), o.limited, o.full
+	return append([]simOutage(nil), o.outages...), o.limited, o.full
 }
 
 // watched is a transport that notes what the account needs to know.
-type watched struct {
+type outageTransport struct {
 	http.RoundTripper
 	outages *simOutages
 }
 
-func (w watched) RoundTrip(r *http.Request) (*http.Response, error) {
-	began := w.outages.now()
+func (w outageTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	started := w.outages.now()
 	resp, err := w.RoundTripper.RoundTrip(r)
 	if err != nil && r.Context().Err() == nil {
-		w.outages.note(began)
+		w.outages.record(started)
 	}
 	if err == nil {
 		w.outages.mu.Lock()
@@ -143,22 +143,22 @@ func (w watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// probe is connected to the server all the time, so that an outage is noticed also while nothing is asked of it, and
+// requestCheck is connected to the server all the time, so that an outage is noticed also while nothing is asked of it, and
 // however soon the server is back.
 func (o *simOutages) probe(ctx context.Context, address string) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	for ctx.Err() == nil {
-		began := o.now()
+		started := o.now()
 		conn, err := dialer.DialContext(ctx, "tcp", address)
 		if err == nil {
-			if err = linger(ctx, conn); err != nil {
-				began = o.now()
+			if err = holdOpen(ctx, conn); err != nil {
+				started = o.now()
 			}
 		}
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		o.note(began)
+		o.record(started)
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
@@ -166,9 +166,9 @@ func (o *simOutages) probe(ctx context.Context, address string) {
 	}
 }
 
-// linger says nothing on a connection for a second. Every server has the patience for that: one that is closed ended with
+// holdOpen says nothing on a connection for a second. Every server has the patience for that: one that is closed ended with
 // its process, and is an error.
-func linger(ctx context.Context, conn net.Conn) error {
+func holdOpen(ctx context.Context, conn net.Conn) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	_ = conn.SetReadDeadline(time.Now().Add(time.Second))

@@ -24,8 +24,8 @@ func TestAShortOutageIsNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if seen, _, _ := o.counted(); len(seen) != min(want, 1) { // the others are merged with the first
-			t.Errorf("%d outages noticed after %d", len(seen), want)
+		if visited, _, _ := o.counts(); len(visited) != min(want, 1) { // the others are merged with the first
+			t.Errorf("%d outages noticed after %d", len(visited), want)
 		}
 		conn.Close()
 	}

@@ -35,7 +35,7 @@ func TestStopUnderLongPoll(t *testing.T) {
 		statuses <- resp.StatusCode
 	}()
 	// The poll has looked for jobs once it shows in the statements, and waits from before that.
-	until(t.Fatalf, "the poll to look for jobs", func() bool {
+	pollUntil(t.Fatalf, "the poll to look for jobs", func() bool {
 		resp, err := http.Get(s.url + "/metrics")
 		if err != nil {
 			t.Fatal(err)

@@ -49,19 +49,19 @@ func checkLocalStore(ctx context.Context, s *config.Settings) error {
 	if !s.Store.Postgres() || s.IgnoreLocalStore {
 		return nil
 	}
-	const ways = "start with store=sqlite to go on with them, or with " +
+	const hint = "start with store=sqlite to go on with them, or with " +
 		"--set ignore_local_store=true to leave them there"
-	jobs, others, err := sqlite.Held(ctx, databaseFile(s), config.ContractNames()...)
+	jobs, others, err := sqlite.IsLocked(ctx, databaseFile(s), config.ContractNames()...)
 	switch {
 	case err != nil:
-		return unable("data_dir: %q holds a SQLite database that cannot be read (%v); start with --set ignore_local_store=true to leave it there",
+		return unableError("data_dir: %q holds a SQLite database that cannot be read (%v); start with --set ignore_local_store=true to leave it there",
 			s.DataDir, err)
 	case jobs == 1:
-		return unable("data_dir: %q holds a SQLite database with 1 job, which is not in %s: %s", s.DataDir, s.Store, ways)
+		return unableError("data_dir: %q holds a SQLite database with 1 job, which is not in %s: %s", s.DataDir, s.Store, hint)
 	case jobs > 1:
-		return unable("data_dir: %q holds a SQLite database with %d jobs, which are not in %s: %s", s.DataDir, jobs, s.Store, ways)
+		return unableError("data_dir: %q holds a SQLite database with %d jobs, which are not in %s: %s", s.DataDir, jobs, s.Store, hint)
 	case others > 0:
-		return unable("data_dir: %q holds a SQLite database with work that is not in %s: %s", s.DataDir, s.Store, ways)
+		return unableError("data_dir: %q holds a SQLite database with work that is not in %s: %s", s.DataDir, s.Store, hint)
 	}
 	return nil
 }
@@ -90,12 +90,12 @@ func storeError(s *config.Settings, err error) error {
 	if s.Store.Postgres() {
 		where = "the store " + s.Store.String() + " (setting store)"
 	}
-	return unable("%s cannot be opened: %s", where, plain(err))
+	return unableError("%s cannot be opened: %s", where, plainError(err))
 }
 
 // plain is an error as people read it: without the verb that failed, and with the cause in
 // brackets.
-func plain(err error) string {
+func plainError(err error) string {
 	var e *job.Error
 	if !errors.As(err, &e) {
 		return err.Error()

@@ -23,19 +23,19 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 		}
 	}
 	hint := ""
-	if near, ok := config.Closest(args[0], names); ok {
-		hint = fmt.Sprintf("; did you mean %q?", c.CommandPath()+" "+near)
+	if similar, ok := config.Closest(args[0], names); ok {
+		hint = fmt.Sprintf("; did you mean %q?", c.CommandPath()+" "+similar)
 	}
 	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), hint)
 }
 
-// tellMisspelt names environment variables that were most likely meant as others, which would have no effect. What
+// warnMisspelledVariables names environment variables that were most likely meant as others, which would have no effect. What
 // serves, and config, tell it with their settings.
-func tellMisspelt(p process, c *cobra.Command) {
+func warnMisspelledVariables(p process, c *cobra.Command) {
 	if c.Name() == "serve" || c.Name() == "config" {
 		return
 	}
-	for _, text := range config.Misspelt(p.environ, otherVariables) {
+	for _, text := range config.MisspelledVariables(p.environ, otherVariables) {
 		fmt.Fprintln(p.stderr, "millrace:", text)
 	}
 }
@@ -46,14 +46,14 @@ var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`)
 // flagError is what is wrong with the flags of a command, with the flag or the setting that was
 // most likely meant.
 func flagError(c *cobra.Command, err error) error {
-	var told interface {
+	var flagErr interface {
 		error
 		GetSpecifiedName() string
 	}
-	if !errors.As(err, &told) || len(told.GetSpecifiedName()) < 2 {
+	if !errors.As(err, &flagErr) || len(flagErr.GetSpecifiedName()) < 2 {
 		return usageError("%v", err)
 	}
-	name, isKnown := told.GetSpecifiedName(), !strings.HasPrefix(err.Error(), "unknown ")
+	name, isKnown := flagErr.GetSpecifiedName(), !strings.HasPrefix(err.Error(), "unknown ")
 	switch {
 	case isKnown && name == "set":
 		return usageError("%v; it takes KEY=VALUE, such as --set listen=127.0.0.1:9000", err)
@@ -61,17 +61,17 @@ func flagError(c *cobra.Command, err error) error {
 		return usageError("%v", err)
 	}
 	takesSettings := c.Flags().Lookup("set") != nil
-	if key, ok := config.KeyLike(name); ok && takesSettings {
+	if key, ok := config.SimilarKey(name); ok && takesSettings {
 		return usageError("%v; did you mean --set %s=VALUE?", err, key)
 	}
 	var names []string
 	for _, match := range flagNames.FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
 		names = append(names, match[1])
 	}
-	near, ok := config.Closest(name, names)
+	similar, ok := config.Closest(name, names)
 	switch {
 	case ok:
-		return usageError("%v; did you mean --%s?", err, near)
+		return usageError("%v; did you mean --%s?", err, similar)
 	case takesSettings:
 		return usageError("%v; settings are given as --set KEY=VALUE, "+
 			"and 'millrace config' lists them", err)

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build says what this binary is made of.
-type build struct {
+// buildInfo says what this binary is made of.
+type buildInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	Time     string `json:"time,omitempty"`
@@ -20,21 +20,21 @@ type build struct {
 	Postgres string `json:"postgres"`
 }
 
-func readBuild() build {
-	b := build{Version: "unknown"}
+func readBuildInfo() buildInfo {
+	b := buildInfo{Version: "unknown"}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
-	return buildOf(info)
+	return newBuildInfo(info)
 }
 
-func buildOf(info *debug.BuildInfo) build {
+func newBuildInfo(info *debug.BuildInfo) buildInfo {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	b := build{Go: info.GoVersion, Revision: settings["vcs.revision"],
+	b := buildInfo{Go: info.GoVersion, Revision: settings["vcs.revision"],
 		Time: settings["vcs.time"], Modified: settings["vcs.modified"] == "true"}
 	b.Version = b.name(info.Main.Version)
 	b.Platform = settings["GOOS"] + "/" + settings["GOARCH"]
@@ -51,7 +51,7 @@ func buildOf(info *debug.BuildInfo) build {
 
 // name is the version of the module or, where Go gave it none, one made of the revision that it
 // was built from.
-func (b *build) name(module string) string {
+func (b *buildInfo) name(module string) string {
 	if module != "" && module != "(devel)" {
 		return module
 	}
@@ -72,7 +72,7 @@ func versionCommand(p process) *cobra.Command {
 		Short: "Print what this binary is made of",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b := readBuild()
+			b := readBuildInfo()
 			if asJSON {
 				return withCode(exitFailed, json.NewEncoder(p.stdout).Encode(b))
 			}

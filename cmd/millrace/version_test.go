@@ -18,7 +18,7 @@ func TestVersion(t *testing.T) {
 	} {
 		info := &debug.BuildInfo{Main: debug.Module{Version: tt.module}, Settings: []debug.BuildSetting{
 			{Key: "vcs.revision", Value: tt.revision}, {Key: "vcs.modified", Value: tt.modified}}}
-		if got := buildOf(info).Version; got != tt.want {
+		if got := newBuildInfo(info).Version; got != tt.want {
 			t.Errorf("%+v: got %s", tt, got)
 		}
 	}

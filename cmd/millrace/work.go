@@ -23,8 +23,8 @@ import (
 	"github.com/millrace/millrace/internal/contract/taskflow"
 )
 
-// longestBeat bounds how late a command learns that its job was deleted or replaced.
-const longestBeat = 30 * time.Second
+// maxHeartbeatInterval bounds how late a command learns that its job was deleted or replaced.
+const maxHeartbeatInterval = 30 * time.Second
 
 type workFlags struct {
 	contract    string
@@ -95,8 +95,8 @@ func workCommand(p process) *cobra.Command {
 			if f.concurrency < 1 || f.maxJobs < 0 || f.drain < 0 || f.killAfter < 0 {
 				return usageError("--concurrency is at least 1; --max-jobs, --drain and --kill-after are not negative")
 			}
-			if !slices.Contains(workable, f.contract) {
-				return usageError("--contract is one of %s", strings.Join(workable, ", "))
+			if !slices.Contains(workContracts, f.contract) {
+				return usageError("--contract is one of %s", strings.Join(workContracts, ", "))
 			}
 			if err := f.checkQueues(queues); err != nil {
 				return err
@@ -137,7 +137,7 @@ func (f *workFlags) run(p process, queues, command []string) error {
 		return err
 	}
 	transport.MaxIdleConnsPerHost = f.concurrency + 1 // the beats and completions of all commands, and the poll
-	g := &gate{polls: relayPolls{}, next: transport, stop: stopPolling, left: f.maxJobs,
+	g := &pollGate{polls: relayPolls{}, next: transport, stop: stopPolling, remaining: f.maxJobs,
 		limited: f.maxJobs > 0, untilEmpty: f.untilEmpty}
 	if f.contract != contractRelay {
 		g.polls = claimPolls{}
@@ -151,21 +151,21 @@ func (f *workFlags) run(p process, queues, command []string) error {
 		log: log, gate: g}
 	hard, end := context.WithCancelCause(context.Background())
 	defer end(nil)
-	r.hard = hard
-	go f.obey(g, log, polling, stopPolling, end)
+	r.killCtx = hard
+	go f.handleSignals(g, log, polling, stopPolling, end)
 
 	log.Info("waiting for jobs", "contract", f.contract, "queues", strings.Join(queues, ","), "server", f.remote.address(p),
 		"concurrency", f.concurrency)
-	n := &neighbors{metrics: strings.TrimRight(f.remote.address(p), "/") + "/metrics", http: &http.Client{Transport: transport},
+	n := &queueNameWatch{metrics: strings.TrimRight(f.remote.address(p), "/") + "/metrics", http: &http.Client{Transport: transport},
 		contract: f.contract, queues: queues, log: log}
-	n.look(polling)
-	go n.keepLooking(polling, g)
+	n.check(polling)
+	go n.run(polling, g)
 
 	if err := f.worker(c, queues, r, log).Run(polling); err != nil {
 		return withCode(exitUsage, err)
 	}
-	log.Info("stopped", "jobs", g.taken())
-	if err := g.ended(); err != nil {
+	log.Info("stopped", "jobs", g.jobCount())
+	if err := g.stopError(); err != nil {
 		return err
 	}
 	if r.cut.Load() {
@@ -186,8 +186,8 @@ func (f *workFlags) log(w io.Writer) *slog.Logger {
 
 const contractRelay = "relay"
 
-// workable are the contracts whose jobs commands can do.
-var workable = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun, client.ContractImages, client.ContractFetchBox}
+// workContracts are the contracts whose jobs commands can do.
+var workContracts = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun, client.ContractImages, client.ContractFetchBox}
 
 // worker is the worker of the contract, with a drain that never ends: obey ends the commands.
 func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner, log *slog.Logger) interface {
@@ -199,19 +199,19 @@ func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner, 
 	}
 	if f.contract == contractRelay {
 		return &client.Worker{Relay: c.Relay(), Queue: queues[0], Concurrency: f.concurrency, Handler: r.handle, Logger: log,
-			MaxHeartbeatInterval: longestBeat, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
+			MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
 	}
 	handlers := map[string]client.JobHandler{}
 	for _, queue := range queues {
 		handlers[queue] = r.handleJob
 	}
 	return &client.JobWorker{API: c.WorkerAPI(), Contract: f.contract, Handlers: handlers,
-		Concurrency: f.concurrency, Logger: log, AfterRun: func(client.ClaimedJob) { r.gate.leave() },
-		MaxHeartbeatInterval: longestBeat, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
+		Concurrency: f.concurrency, Logger: log, AfterRun: func(client.ClaimedJob) { r.gate.runEnded() },
+		MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
 }
 
-// obey turns signals into the end of polling, then into the end of the commands.
-func (f *workFlags) obey(g *gate, log *slog.Logger, polling context.Context, stopPolling context.CancelFunc, end context.CancelCauseFunc) {
+// handleSignals turns signals into the end of polling, then into the end of the commands.
+func (f *workFlags) handleSignals(g *pollGate, log *slog.Logger, polling context.Context, stopPolling context.CancelFunc, end context.CancelCauseFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, stopSignals()...)
 	select {
@@ -252,25 +252,25 @@ type commandRunner struct {
 	stderr    io.Writer
 	killAfter time.Duration
 	log       *slog.Logger
-	gate      *gate
-	hard      context.Context // its end ends the commands; the cause may name the signal
+	gate      *pollGate
+	killCtx      context.Context // its end ends the commands; the cause may name the signal
 	cut       atomic.Bool     // a command was ended by it
 }
 
 // handle is the worker's handler: nil completes the job.
 func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
-	r.gate.enter()
-	defer r.gate.leave()
-	ctx, cancel := r.bound(ctx)
+	r.gate.runStarted()
+	defer r.gate.runEnded()
+	ctx, cancel := r.withKill(ctx)
 	defer cancel()
-	reason := &tail{most: longestReason}
+	reason := &tailBuffer{limit: maxReasonBytes}
 	err := r.execute(ctx, relayTask(run.Job), r.stdout, io.MultiWriter(r.stderr, reason))
 	if err == nil {
 		return nil
 	}
-	err = withReason(err, reason.line())
+	err = withReason(err, reason.lastLine())
 	if errors.Is(err, errCannotRun) {
-		r.refuse(err)
+		r.stopWorker(err)
 		// Relay has no release, and a timeout would count: the same job takes the place of this one.
 		err = errors.Join(err, run.Requeue(context.WithoutCancel(ctx), []client.RelaySpec{run.Job.RelaySpec}, client.RelayUnique))
 	}
@@ -278,14 +278,14 @@ func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 }
 
 // refuse stops the worker because of a command that would fail for every other job too.
-func (r *commandRunner) refuse(err error) {
-	r.gate.refuse(exitUnable, fmt.Errorf("no more jobs are taken, and this one went back: %w", err))
+func (r *commandRunner) stopWorker(err error) {
+	r.gate.stopWith(exitUnable, fmt.Errorf("no more jobs are taken, and this one went back: %w", err))
 }
 
-// bound ends the context with that of the commands too.
-func (r *commandRunner) bound(ctx context.Context) (context.Context, func()) {
+// withKill ends the context with that of the commands too.
+func (r *commandRunner) withKill(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(r.hard, func() { cancel(context.Cause(r.hard)) })
+	stop := context.AfterFunc(r.killCtx, func() { cancel(context.Cause(r.killCtx)) })
 	return ctx, func() {
 		stop()
 		cancel(nil)

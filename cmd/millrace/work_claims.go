@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	longestResult = 64 << 10 // of an output that is a job's result
-	longestReason = 1 << 10  // of an error output that is a failure's reason
+	maxResultBytes = 64 << 10 // of an output that is a job's result
+	maxReasonBytes = 1 << 10  // of an error output that is a failure's reason
 )
 
 // handleJob is the worker's handler for contracts that hear of outcomes: the output is the result.
 func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
-	bound, cancel := r.bound(ctx)
+	bound, cancel := r.withKill(ctx)
 	defer cancel()
-	out, reason := &head{most: longestResult}, &tail{most: longestReason}
+	out, reason := &headBuffer{limit: maxResultBytes}, &tailBuffer{limit: maxReasonBytes}
 	err := r.execute(bound, claimedTask(run.Job), io.MultiWriter(r.stdout, out), io.MultiWriter(r.stderr, reason))
 	if err == nil {
-		if out.size > longestResult {
+		if out.size > maxResultBytes {
 			r.log.Warn("the output is too long for a result; its beginning is, as a string", "job_id", run.Job.ID,
-				"bytes", out.size, "kept", longestResult)
+				"bytes", out.size, "kept", maxResultBytes)
 		}
 		return out.result(), nil
 	}
 	if errors.Is(err, errCannotRun) {
-		err = withReason(err, reason.line())
-		r.refuse(err)
+		err = withReason(err, reason.lastLine())
+		r.stopWorker(err)
 		return nil, r.told(fmt.Errorf("%w: %w", client.ErrRelease, err))
 	}
-	if r.hard.Err() != nil && ctx.Err() == nil {
+	if r.killCtx.Err() != nil && ctx.Err() == nil {
 		return nil, r.told(errors.Join(err, run.Release(context.WithoutCancel(ctx))))
 	}
-	return nil, r.told(verdict(err, reason.line()))
+	return nil, r.told(attemptError(err, reason.lastLine()))
 }
 
 // withReason adds what a command wrote last to the error it ended with.
@@ -61,33 +61,33 @@ func (e *commandError) Error() string { return fmt.Sprintf("%s (%v)", e.reason, 
 func (e *commandError) Unwrap() error { return e.err }
 
 // verdict makes of the end of a command what the contract should know of it.
-func verdict(err error, reason string) error {
+func attemptError(err error, reason string) error {
 	var exit *exec.ExitError
-	told := withReason(err, reason)
+	withOutput := withReason(err, reason)
 	if !errors.As(err, &exit) {
-		return told
+		return withOutput
 	}
 	code := exit.ExitCode()
-	return &client.JobError{Err: told, Type: "exit", Final: code >= 64 && code <= 78}
+	return &client.JobError{Err: withOutput, Type: "exit", Final: code >= 64 && code <= 78}
 }
 
-// head keeps the beginning of what is written, and how much there was.
-type head struct {
+// headBuffer keeps the beginning of what is written, and how much there was.
+type headBuffer struct {
 	text []byte
-	most int
+	limit int
 	size int64
 }
 
-func (h *head) Write(p []byte) (int, error) {
-	kept := min(len(p), h.most-len(h.text))
-	h.text = append(h.text, p[:kept]...)
+func (h *headBuffer) Write(p []byte) (int, error) {
+	n := min(len(p), h.limit-len(h.text))
+	h.text = append(h.text, p[:n]...)
 	h.size += int64(len(p))
 	return len(p), nil
 }
 
 // result is the output as JSON: as it is, or as a string. None is no result. Of one that is too long it is the beginning,
 // as a string whatever it was, as for the server's own handlers (G-TF-37).
-func (h *head) result() json.RawMessage {
+func (h *headBuffer) result() json.RawMessage {
 	whole := h.size == int64(len(h.text))
 	text := bytes.TrimSpace(h.text)
 	if !whole {
@@ -106,22 +106,22 @@ func (h *head) result() json.RawMessage {
 	return quoted
 }
 
-// tail keeps the end of what is written.
-type tail struct {
+// tailBuffer keeps the end of what is written.
+type tailBuffer struct {
 	text []byte
-	most int
+	limit int
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *tailBuffer) Write(p []byte) (int, error) {
 	t.text = append(t.text, p...)
-	if over := len(t.text) - t.most; over > 0 {
+	if over := len(t.text) - t.limit; over > 0 {
 		t.text = append(t.text[:0], t.text[over:]...)
 	}
 	return len(p), nil
 }
 
 // line is the last one that is not empty.
-func (t *tail) line() string {
+func (t *tailBuffer) lastLine() string {
 	text := strings.TrimSpace(strings.ToValidUTF8(string(t.text), "\uFFFD"))
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
@@ -129,13 +129,13 @@ func (t *tail) line() string {
 // claimPolls are the polls of the worker API.
 type claimPolls struct{}
 
-func (claimPolls) among(req *http.Request) bool {
+func (claimPolls) isPoll(req *http.Request) bool {
 	return req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/worker/v1/claims")
 }
 
-func (claimPolls) counted() bool { return true }
+func (claimPolls) countsOnClaim() bool { return true }
 
-func (claimPolls) singly(req *http.Request) (*http.Request, error) {
+func (claimPolls) limitToOne(req *http.Request) (*http.Request, error) {
 	text, err := io.ReadAll(req.Body)
 	req.Body.Close()
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 // beginning, as a string.
 func TestOutputAsResult(t *testing.T) {
 	t.Parallel()
-	list := "[" + strings.Repeat("1,", longestResult/2) + "1]" // two bytes too long
+	list := "[" + strings.Repeat("1,", maxResultBytes/2) + "1]" // two bytes too long
 	for name, c := range map[string]struct{ output, want string }{
 		"none":            {"", ""},
 		"white space":     {" \n", ""},
 		"JSON":            {" {\"a\": 1}\n", `{"a": 1}`},
 		"text":            {"done\n", `"done"`},
 		"no UTF-8":        {"a\xffb", "\"a\uFFFDb\""},
-		"as long as may":  {list[:longestResult-2] + "1]", list[:longestResult-2] + "1]"},
-		"JSON, too long":  {list, `"` + list[:longestResult] + `"`},
-		"text, too long":  {strings.Repeat("x", longestResult+1), `"` + strings.Repeat("x", longestResult) + `"`},
-		"cut in the rune": {strings.Repeat("x", longestResult-1) + "é", `"` + strings.Repeat("x", longestResult-1) + "\uFFFD\""},
+		"as long as may":  {list[:maxResultBytes-2] + "1]", list[:maxResultBytes-2] + "1]"},
+		"JSON, too long":  {list, `"` + list[:maxResultBytes] + `"`},
+		"text, too long":  {strings.Repeat("x", maxResultBytes+1), `"` + strings.Repeat("x", maxResultBytes) + `"`},
+		"cut in the rune": {strings.Repeat("x", maxResultBytes-1) + "é", `"` + strings.Repeat("x", maxResultBytes-1) + "\uFFFD\""},
 	} {
-		h := &head{most: longestResult}
+		h := &headBuffer{limit: maxResultBytes}
 		for text := c.output; text != ""; text = text[min(len(text), 1000):] { // as it comes, in pieces
 			fmt.Fprint(h, text[:min(len(text), 1000)])
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// longestVariable is what fits into one environment variable on Linux, with room for its name.
-const longestVariable = 128<<10 - 64
+// maxVariableBytes is what fits into one environment variable on Linux, with room for its name.
+const maxVariableBytes = 128<<10 - 64
 
 // task is a job as a command gets it.
 type task struct {
@@ -38,21 +38,21 @@ func claimedTask(job client.ClaimedJob) task {
 
 // execute runs the command in a process group of its own, to its end or that of ctx.
 func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io.Writer) error {
-	r.gate.take()
-	if len(job.state) > longestVariable {
+	r.gate.countJob()
+	if len(job.state) > maxVariableBytes {
 		return fmt.Errorf("the job's state has %d bytes and does not fit into MILLRACE_STATE", len(job.state))
 	}
 	cmd := exec.CommandContext(ctx, r.args[0], r.args[1:]...)
 	cmd.Stdin = bytes.NewReader(job.payload)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.Env = slices.Concat(r.environ, job.environ, []string{"MILLRACE_STATE=" + string(job.state)})
-	ownGroup(cmd)
-	endWithUs(cmd)
+	setProcessGroup(cmd)
+	killWithParent(cmd)
 	cmd.Cancel = func() error { return signalGroup(cmd.Process, signalFor(context.Cause(ctx))) }
 	cmd.WaitDelay = max(r.killAfter, time.Nanosecond) // 0 would be for ever
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		if r.hard.Err() != nil {
+		if r.killCtx.Err() != nil {
 			r.cut.Store(true)
 		}
 		if cmd.Process != nil {
@@ -63,7 +63,7 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 	if errors.Is(err, exec.ErrWaitDelay) {
 		return nil // exited with 0, but left a child behind that holds on to standard input
 	}
-	if cannotRun(err) {
+	if isCannotRun(err) {
 		return fmt.Errorf("%w: %w", errCannotRun, err)
 	}
 	return err
@@ -78,8 +78,8 @@ const (
 	exitNotFound      = 127
 )
 
-// cannotRun reports whether a command ended because it, or a program that it needs, cannot be run on this machine.
-func cannotRun(err error) bool {
+// isCannotRun reports whether a command ended because it, or a program that it needs, cannot be run on this machine.
+func isCannotRun(err error) bool {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		code := exit.ExitCode()

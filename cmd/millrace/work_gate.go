@@ -15,55 +15,55 @@ import (
 
 // gate stands between a worker and its server and knows from the polls that pass when to stop: after a number of jobs,
 // when the queue has nothing left, or when asking again cannot help.
-type gate struct {
-	polls      polls
+type pollGate struct {
+	polls      pollKind
 	next       http.RoundTripper
 	stop       func()
 	limited    bool
 	untilEmpty bool
 
 	// Polls come one after another, and these are theirs alone.
-	left     int // jobs that may still be asked for, when limited
+	remaining     int // jobs that may still be asked for, when limited
 	failures int // polls in a row that got no answer
 
 	mu      sync.Mutex
 	running int
 	jobs    int   // taken so far
-	refused error // why it was stopped, when that was not wanted
+	stopReason error // why it was stopped, when that was not wanted
 }
 
 // patience is how many polls without an answer --until-empty endures: a script should not wait for a server for ever.
-const patience = 8
+const maxUnansweredPolls = 8
 
-// longestRefusal is how much of a refusal is read.
-const longestRefusal = 64 << 10
+// maxRefusalBytes is how much of a refusal is read.
+const maxRefusalBytes = 64 << 10
 
-var errGateClosed = errors.New("no more jobs are wanted")
+var errPollingStopped = errors.New("no more jobs are wanted")
 
-// polls knows the polls of a contract.
-type polls interface {
-	// among reports whether a request is one.
-	among(req *http.Request) bool
-	// singly makes it ask for one job, so that an answer with jobs is exactly one.
-	singly(req *http.Request) (*http.Request, error)
+// pollKind knows the polls of a contract.
+type pollKind interface {
+	// isPoll reports whether a request is one.
+	isPoll(req *http.Request) bool
+	// limitToOne makes it ask for one job, so that an answer with jobs is exactly one.
+	limitToOne(req *http.Request) (*http.Request, error)
 	// jobs says how many jobs a 2xx brought.
 	jobs(resp *http.Response) (int, error)
 	// counted reports whether jobs count as running from the answer on, not only from the start of their commands.
-	counted() bool
+	countsOnClaim() bool
 }
 
 // RoundTrip passes a request on, and watches those that are polls.
-func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !g.polls.among(req) {
+func (g *pollGate) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !g.polls.isPoll(req) {
 		return g.next.RoundTrip(req)
 	}
 	if g.limited {
 		// Not earlier: ending the poll that brings the last job would lose its answer.
-		if g.left == 0 {
+		if g.remaining == 0 {
 			g.stop()
-			return nil, errGateClosed
+			return nil, errPollingStopped
 		}
-		one, err := g.polls.singly(req)
+		one, err := g.polls.limitToOne(req)
 		if err != nil {
 			return nil, err
 		}
@@ -89,11 +89,11 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 // relayPolls: nothing but a poll is a GET.
 type relayPolls struct{}
 
-func (relayPolls) among(req *http.Request) bool { return req.Method == http.MethodGet }
+func (relayPolls) isPoll(req *http.Request) bool { return req.Method == http.MethodGet }
 
-func (relayPolls) singly(req *http.Request) (*http.Request, error) { return singly(req), nil }
+func (relayPolls) limitToOne(req *http.Request) (*http.Request, error) { return limitToOne(req), nil }
 
-func (relayPolls) counted() bool { return false }
+func (relayPolls) countsOnClaim() bool { return false }
 
 func (relayPolls) jobs(resp *http.Response) (int, error) {
 	if resp.StatusCode == http.StatusOK {
@@ -102,8 +102,8 @@ func (relayPolls) jobs(resp *http.Response) (int, error) {
 	return 0, nil
 }
 
-// singly asks for one job, so that a 200 is exactly one.
-func singly(req *http.Request) *http.Request {
+// limitToOne asks for one job, so that a 200 is exactly one.
+func limitToOne(req *http.Request) *http.Request {
 	req = req.Clone(req.Context())
 	q := req.URL.Query()
 	q.Set("num_jobs", "1")
@@ -111,101 +111,101 @@ func singly(req *http.Request) *http.Request {
 	return req
 }
 
-func (g *gate) unanswered(err error) {
+func (g *pollGate) unanswered(err error) {
 	g.failures++
-	if certificateRefused(err) {
-		g.refuse(exitServer, fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", envCACert, err))
+	if certificateRejected(err) {
+		g.stopWith(exitServer, fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", envCACert, err))
 	}
-	if g.untilEmpty && g.failures >= patience {
-		g.refuse(exitServer, unreachable(err))
+	if g.untilEmpty && g.failures >= maxUnansweredPolls {
+		g.stopWith(exitServer, unreachableError(err))
 	}
 }
 
-func (g *gate) answered(resp *http.Response, jobs int, wasIdle bool) {
+func (g *pollGate) answered(resp *http.Response, jobs int, wasIdle bool) {
 	g.failures = 0
 	switch status := resp.StatusCode; {
 	case jobs > 0:
-		g.left--
-		if g.polls.counted() {
-			g.count(jobs)
+		g.remaining--
+		if g.polls.countsOnClaim() {
+			g.addRunning(jobs)
 		}
 	case status < http.StatusMultipleChoices:
 		if g.untilEmpty && wasIdle && g.idle() {
 			g.stop()
 		}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		g.refuse(exitServer, errors.New("the server refuses the token (--token or MILLRACE_TOKEN)"))
+		g.stopWith(exitServer, errors.New("the server refuses the token (--token or MILLRACE_TOKEN)"))
 	case status >= 400 && status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout:
-		g.refuse(exitFailed, fmt.Errorf("the server refuses the poll: %d %s%s", status, http.StatusText(status), explained(resp)))
+		g.stopWith(exitFailed, fmt.Errorf("the server refuses the poll: %d %s%s", status, http.StatusText(status), refusalText(resp)))
 	}
 }
 
-// explained is what a refusal says: the detail of a problem document, or plain text. The worker can still read it.
-func explained(resp *http.Response) string {
-	text, err := io.ReadAll(io.LimitReader(resp.Body, longestRefusal))
+// refusalText is what a refusal says: the detail of a problem document, or plain text. The worker can still read it.
+func refusalText(resp *http.Response) string {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusalBytes))
 	resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	if err != nil {
 		return ""
 	}
-	told := string(text)
+	message := string(text)
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
 	case "application/problem+json":
 		var problem struct{ Title, Detail string }
 		if json.Unmarshal(text, &problem) != nil {
 			return ""
 		}
-		told = cmp.Or(problem.Detail, problem.Title)
+		message = cmp.Or(problem.Detail, problem.Title)
 	case "text/plain":
 	default: // what stands in between, perhaps a page
 		return ""
 	}
-	if told = strings.TrimSpace(told); told == "" {
+	if message = strings.TrimSpace(message); message == "" {
 		return ""
 	}
-	return ": " + printable(told)
+	return ": " + printable(message)
 }
 
-func (g *gate) refuse(code int, err error) {
+func (g *pollGate) stopWith(code int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.refused == nil {
-		g.refused = withCode(code, err)
+	if g.stopReason == nil {
+		g.stopReason = withCode(code, err)
 	}
 	g.stop()
 }
 
 // ended tells why the worker was stopped against its will; nil when it was not.
-func (g *gate) ended() error {
+func (g *pollGate) stopError() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.refused
+	return g.stopReason
 }
 
 // take counts a job whose command is to be run.
-func (g *gate) take() {
+func (g *pollGate) countJob() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.jobs++
 }
 
-// taken is how many there were.
-func (g *gate) taken() int {
+// jobCount is how many there were.
+func (g *pollGate) jobCount() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.jobs
 }
 
-func (g *gate) enter() { g.count(1) }
-func (g *gate) leave() { g.count(-1) }
+func (g *pollGate) runStarted() { g.addRunning(1) }
+func (g *pollGate) runEnded() { g.addRunning(-1) }
 
-func (g *gate) count(n int) {
+func (g *pollGate) addRunning(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running += n
 }
 
-func (g *gate) idle() bool {
+func (g *pollGate) idle() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.running == 0

@@ -64,14 +64,14 @@ func (r *commandRunner) told(err error) error { return &commandEnd{err, r.fate(e
 
 // fate is what becomes of a job whose command failed.
 func (r *commandRunner) fate(err error) string {
-	var said *client.JobError
+	var output *client.JobError
 	isRelay := r.contract == contractRelay
 	switch {
-	case errors.Is(err, errCannotRun), r.hard.Err() != nil && !isRelay:
+	case errors.Is(err, errCannotRun), r.killCtx.Err() != nil && !isRelay:
 		return "goes back to its queue"
 	case isRelay:
 		return "comes back after its timeout"
-	case errors.As(err, &said) && said.Final:
+	case errors.As(err, &output) && output.Final:
 		return "fails for good"
 	}
 	return "is tried again, or fails where its tries are used up"

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// workEnds runs `millrace work` with nothing on its path but the programs that are named, until it ends by itself.
-func workEnds(t *testing.T, server string, programs []string, args ...string) (code int, said string) {
+// runWork runs `millrace work` with nothing on its path but the programs that are named, until it ends by itself.
+func runWork(t *testing.T, server string, programs []string, args ...string) (code int, output string) {
 	t.Helper()
 	bin := t.TempDir()
 	for _, name := range programs {
@@ -28,7 +28,7 @@ func workEnds(t *testing.T, server string, programs []string, args ...string) (c
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testTime)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	c := exec.CommandContext(ctx, mustMillrace(t), append([]string{"work", "--server", server}, args...)...)
 	c.Env = []string{"PATH=" + bin, "OBJECTS=" + t.TempDir()}
@@ -74,22 +74,22 @@ func TestWorkWithoutItsProgram(t *testing.T) {
 			if err := c.Relay().Enqueue(t.Context(), []client.RelaySpec{job}, ""); err != nil {
 				t.Fatal(err)
 			}
-			code, said := workEnds(t, s.url, []string{"sh"}, append([]string{name, "--"}, command...)...)
-			if code != exitUnable || !strings.Contains(said, "the command cannot be run") {
-				t.Errorf("relay: exit code %d: %s", code, said)
+			code, output := runWork(t, s.url, []string{"sh"}, append([]string{name, "--"}, command...)...)
+			if code != exitUnable || !strings.Contains(output, "the command cannot be run") {
+				t.Errorf("relay: exit code %d: %s", code, output)
 			}
-			again, err := c.Relay().Next(t.Context(), name, 1, 0)
-			if err != nil || len(again) != 1 || string(again[0].Payload) != `{"n": 1.0}` || *again[0].RetriesRemaining != 1 {
-				t.Errorf("relay: handed out again is %+v, %v", again, err)
+			repeated, err := c.Relay().Next(t.Context(), name, 1, 0)
+			if err != nil || len(repeated) != 1 || string(repeated[0].Payload) != `{"n": 1.0}` || *repeated[0].RetriesRemaining != 1 {
+				t.Errorf("relay: handed out again is %+v, %v", repeated, err)
 			}
 
 			made, err := c.TaskFlow().Create(t.Context(), client.TaskFlowSpec{Name: "n", Queue: name, Retry: client.TaskFlowRetry{MaxAttempts: 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			code, said = workEnds(t, s.url, []string{"sh"}, append([]string{name, "--contract", "taskflow", "--"}, command...)...)
-			if code != exitUnable || !strings.Contains(said, "the command cannot be run") {
-				t.Errorf("taskflow: exit code %d: %s", code, said)
+			code, output = runWork(t, s.url, []string{"sh"}, append([]string{name, "--contract", "taskflow", "--"}, command...)...)
+			if code != exitUnable || !strings.Contains(output, "the command cannot be run") {
+				t.Errorf("taskflow: exit code %d: %s", code, output)
 			}
 			if made, err = c.TaskFlow().Get(t.Context(), made.ID); err != nil || made.Status != client.TaskReady || made.AttemptCount != 0 {
 				t.Errorf("taskflow: the job is %+v, %v", made, err)
@@ -104,16 +104,16 @@ func TestCannotRun(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]bool{1: false, 64: false, 125: false, 126: true, 127: true} {
 		err := exec.Command("sh", "-c", fmt.Sprintf("exit %d", code)).Run()
-		if got := cannotRun(err); got != want {
+		if got := isCannotRun(err); got != want {
 			t.Errorf("exit code %d: %v", code, got)
 		}
 	}
 	large := exec.Command("true")
 	large.Env = []string{"STATE=" + strings.Repeat("x", 1<<20)}
-	if err := large.Run(); err == nil || cannotRun(err) {
+	if err := large.Run(); err == nil || isCannotRun(err) {
 		t.Errorf("an environment that is too large: %v", err)
 	}
-	if cannotRun(io.ErrUnexpectedEOF) {
+	if isCannotRun(io.ErrUnexpectedEOF) {
 		t.Error("an error of nobody's")
 	}
 }
@@ -142,8 +142,8 @@ func TestThumbsWithoutLibvips(t *testing.T) {
 		t.Errorf("by hand: %v: %s; the job is %s", err, out, status())
 	}
 
-	code, said := workEnds(t, s.url, []string{"sh", "cat"}, "--contract", "images", "process_file", "--", script)
-	if code != exitUnable || !strings.Contains(said, "libvips-tools") || status() != "failed_retryable" {
-		t.Errorf("for a job: exit code %d: %s; the job is %s", code, said, status())
+	code, output := runWork(t, s.url, []string{"sh", "cat"}, "--contract", "images", "process_file", "--", script)
+	if code != exitUnable || !strings.Contains(output, "libvips-tools") || status() != "failed_retryable" {
+		t.Errorf("for a job: exit code %d: %s; the job is %s", code, output, status())
 	}
 }

@@ -14,31 +14,31 @@ import (
 	"time"
 )
 
-// neighbors notices that nobody feeds the queues of a worker while another contract has a queue of the same name, which
+// queueNameWatch notices that nobody feeds the queues of a worker while another contract has a queue of the same name, which
 // is then most likely the one that was meant. It reads the metrics of the server, where it may.
-type neighbors struct {
+type queueNameWatch struct {
 	metrics  string // URL
 	http     *http.Client
 	contract string
 	queues   []string
 	log      *slog.Logger
-	told     bool
+	warned     bool
 }
 
 const (
-	neighborsEvery   = 10 * time.Second
-	neighborsTimeout = 2 * time.Second
-	longestMetrics   = 16 << 20
+	queueNameInterval   = 10 * time.Second
+	queueNameTimeout = 2 * time.Second
+	maxMetricsBytes   = 16 << 20
 )
 
-// keepLooking looks now and then until a job has been taken.
-func (n *neighbors) keepLooking(ctx context.Context, g *gate) {
-	tick := time.NewTicker(neighborsEvery)
+// run looks now and then until a job has been taken.
+func (n *queueNameWatch) run(ctx context.Context, g *pollGate) {
+	tick := time.NewTicker(queueNameInterval)
 	defer tick.Stop()
-	for !n.told && g.taken() == 0 {
+	for !n.warned && g.jobCount() == 0 {
 		select {
 		case <-tick.C:
-			n.look(ctx)
+			n.check(ctx)
 		case <-ctx.Done():
 			return
 		}
@@ -46,8 +46,8 @@ func (n *neighbors) keepLooking(ctx context.Context, g *gate) {
 }
 
 // look looks once. It says nothing where the metrics are not to be had.
-func (n *neighbors) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, neighborsTimeout)
+func (n *queueNameWatch) check(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, queueNameTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.metrics, nil)
 	if err != nil {
@@ -61,21 +61,21 @@ func (n *neighbors) look(ctx context.Context) {
 	if resp.StatusCode != http.StatusOK {
 		return
 	}
-	n.tell(queueDepths(io.LimitReader(resp.Body, longestMetrics)))
+	n.warn(queueDepths(io.LimitReader(resp.Body, maxMetricsBytes)))
 }
 
 // tell warns of each queue without jobs whose name another contract has jobs under.
-func (n *neighbors) tell(depths map[queueName]int) {
+func (n *queueNameWatch) warn(depths map[queueName]int) {
 	for _, queue := range n.queues {
 		if depths[queueName{n.contract, queue}] > 0 {
 			continue
 		}
-		for _, other := range workable {
+		for _, other := range workContracts {
 			jobs := depths[queueName{other, queue}]
 			if jobs == 0 || other == n.contract {
 				continue
 			}
-			n.told = true
+			n.warned = true
 			n.log.Warn(fmt.Sprintf("the queue %q of %s has no jobs, but that of %s has %d; for those use --contract %s",
 				queue, n.contract, other, jobs, other))
 		}
@@ -94,7 +94,7 @@ func queueDepths(metrics io.Reader) map[queueName]int {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
 		match := depthLine.FindStringSubmatch(lines.Text())
-		if match == nil || !slices.Contains(workable, match[1]) {
+		if match == nil || !slices.Contains(workContracts, match[1]) {
 			continue
 		}
 		jobs, err := strconv.ParseFloat(match[3], 64)

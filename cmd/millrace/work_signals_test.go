@@ -13,21 +13,21 @@ import (
 )
 
 // idleWorker is a worker of an empty queue, and what it says.
-func idleWorker(t *testing.T, server string) (*exec.Cmd, *testkit.Journal) {
+func idleWorker(t *testing.T, server string) (*exec.Cmd, *testkit.LogBuffer) {
 	t.Helper()
-	said := &testkit.Journal{}
+	output := &testkit.LogBuffer{}
 	c := exec.Command(mustMillrace(t), "work", "idle", "--server", server, "--", "cat")
-	c.Env, c.Stderr = []string{"PATH=" + os.Getenv("PATH")}, said
-	ownGroup(c)
-	endWithUs(c)
+	c.Env, c.Stderr = []string{"PATH=" + os.Getenv("PATH")}, output
+	setProcessGroup(c)
+	killWithParent(c)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Process.Kill() })
-	until(t.Fatalf, "the worker to wait", func() bool {
-		return strings.Contains(said.String(), "waiting for jobs")
+	pollUntil(t.Fatalf, "the worker to wait", func() bool {
+		return strings.Contains(output.String(), "waiting for jobs")
 	})
-	return c, said
+	return c, output
 }
 
 // TestWorkIdleSignals: where no command runs, nothing is cut off however often somebody
@@ -36,17 +36,17 @@ func TestWorkIdleSignals(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data", "--set", "contracts=relay", "--set", "log.level=warn")
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		c, said := idleWorker(t, s.url)
-		hang := time.AfterFunc(testTime, func() { _ = c.Process.Kill() })
+		c, output := idleWorker(t, s.url)
+		hang := time.AfterFunc(testTimeout, func() { _ = c.Process.Kill() })
 		_ = c.Process.Signal(signal)
-		until(t.Fatalf, "the worker to stop", func() bool {
-			return strings.Contains(said.String(), "stopping: no new jobs")
+		pollUntil(t.Fatalf, "the worker to stop", func() bool {
+			return strings.Contains(output.String(), "stopping: no new jobs")
 		})
 		_ = c.Process.Signal(signal)
 		_ = c.Wait()
 		hang.Stop()
-		text := said.String()
-		if c.ProcessState.ExitCode() != exitDone || strings.Contains(text, "command") {
+		text := output.String()
+		if c.ProcessState.ExitCode() != exitOK || strings.Contains(text, "command") {
 			t.Errorf("%v: ended with %v: %s", signal, c.ProcessState, text)
 		}
 	}
@@ -58,26 +58,26 @@ func TestServeStoppedAtStart(t *testing.T) {
 	t.Parallel()
 	binary := mustMillrace(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
-		dir, said := filepath.Join(t.TempDir(), "data"), &testkit.Journal{}
+		dir, output := filepath.Join(t.TempDir(), "data"), &testkit.LogBuffer{}
 		c := exec.Command(binary, "serve", "--config", os.DevNull, "--set", "data_dir="+dir,
 			"--set", "listen=127.0.0.1:0")
-		c.Stderr = said
-		ownGroup(c)
-		endWithUs(c)
+		c.Stderr = output
+		setProcessGroup(c)
+		killWithParent(c)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		hang := time.AfterFunc(testTime, func() { _ = c.Process.Kill() })
-		until(t.Fatalf, "the start to begin", func() bool {
+		hang := time.AfterFunc(testTimeout, func() { _ = c.Process.Kill() })
+		pollUntil(t.Fatalf, "the start to begin", func() bool {
 			_, err := os.Stat(filepath.Join(dir, "millrace.db"))
 			return err == nil
 		})
 		_ = c.Process.Signal(signal)
 		_ = c.Wait()
 		hang.Stop()
-		isQuiet := !strings.Contains(said.String(), "cannot be")
-		if c.ProcessState.ExitCode() != exitDone || !isQuiet {
-			t.Errorf("%v: ended with %v: %s", signal, c.ProcessState, said)
+		isQuiet := !strings.Contains(output.String(), "cannot be")
+		if c.ProcessState.ExitCode() != exitOK || !isQuiet {
+			t.Errorf("%v: ended with %v: %s", signal, c.ProcessState, output)
 		}
 		s, err := launch(binary, dir, nil)
 		if err != nil {
@@ -93,7 +93,7 @@ func TestServeStoppedAtStart(t *testing.T) {
 func TestWorkOutage(t *testing.T) {
 	t.Parallel()
 	binary, dir := mustMillrace(t), filepath.Join(t.TempDir(), "data")
-	start := func(listen string) *launched {
+	start := func(listen string) *launchedServer {
 		t.Helper()
 		s, err := launch(binary, dir, nil, "--set", "log.level=warn", "--set", "listen="+listen)
 		if err != nil {
@@ -103,20 +103,20 @@ func TestWorkOutage(t *testing.T) {
 		return s
 	}
 	s := start("127.0.0.1:0")
-	c, said := idleWorker(t, s.url)
+	c, output := idleWorker(t, s.url)
 	s.kill()
 	const away, back = "the server does not answer", "the server answers polls again"
-	until(t.Fatalf, away, func() bool { return strings.Contains(said.String(), away) })
+	pollUntil(t.Fatalf, away, func() bool { return strings.Contains(output.String(), away) })
 	start(strings.TrimPrefix(s.url, "http://"))
-	if status, text := ask(t, "POST", s.url+"/v2/queues/jobs",
+	if status, text := sendRequest(t, "POST", s.url+"/v2/queues/jobs",
 		`[{"queue":"idle","id":"1","timeout":9,"payload":1}]`,
 		"Content-Type", "application/json"); status != 202 {
 		t.Fatalf("got %d %s", status, text)
 	}
-	until(t.Fatalf, back, func() bool { return strings.Contains(said.String(), back) })
+	pollUntil(t.Fatalf, back, func() bool { return strings.Contains(output.String(), back) })
 	_ = c.Process.Signal(syscall.SIGTERM)
 	_ = c.Wait()
-	if text := said.String(); strings.Count(text, away) != 1 || strings.Count(text, back) != 1 ||
+	if text := output.String(); strings.Count(text, away) != 1 || strings.Count(text, back) != 1 ||
 		strings.Contains(text, "poll failed") {
 		t.Error(text)
 	}

@@ -22,13 +22,13 @@ import (
 const (
 	clientKind  = "account.client"
 	keyKind     = "account.key"
-	requestKind = "account.request" // what an Idempotency-Key led to
+	idempotencyKind = "account.request" // what an Idempotency-Key led to
 	usageKind   = "account.usage"   // what was leased of a limit
 	checkKind   = "account.check"
 )
 
-// remembered is how long an Idempotency-Key is (G-FR-24).
-const remembered = 24 * time.Hour
+// idempotencyTTL is how long an Idempotency-Key is (G-FR-24).
+const idempotencyTTL = 24 * time.Hour
 
 // Config is what accounts are made of.
 type Config struct {
@@ -71,9 +71,9 @@ type Accounts struct {
 	Config
 
 	vault     *Vault
-	names     []byte // key of what hides Idempotency-Keys
-	check     []byte // what this pepper shows of itself
-	digests   sync.Pool
+	idempotencyHashKey     []byte // key of what hides Idempotency-Keys
+	pepperCheck     []byte // what this pepper shows of itself
+	digesters   sync.Pool
 	keys      *keyCache
 	callbacks *callbackCache
 	clients   *limiter
@@ -95,14 +95,14 @@ func New(c Config) (*Accounts, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens, _ := derive(c.Pepper, forTokens) // NewVault has found the pepper long enough
-	names, _ := derive(c.Pepper, forNames)
-	check, _ := derive(c.Pepper, forCheck)
+	tokens, _ := derive(c.Pepper, purposeTokens) // NewVault has found the pepper long enough
+	names, _ := derive(c.Pepper, purposeIdempotencyKeys)
+	check, _ := derive(c.Pepper, purposePepperCheck)
 	c.Pepper = nil
-	a := &Accounts{Config: c, vault: vault, names: names, check: check, keys: newKeyCache(c.Elapsed), callbacks: &callbackCache{}}
-	a.digests.New = func() any { return &digester{Hash: hmac.New(sha256.New, tokens)} }
-	a.clients = newLimiter(a, "c/", clientMeters, []quota{{"per day", c.QuotaPerDay, 24 * time.Hour}, {"per minute", c.RatePerMinute, time.Minute}})
-	a.addresses = newLimiter(a, "a/", addressMeters, []quota{{"per minute", c.AnonymousPerMinute, time.Minute}})
+	a := &Accounts{Config: c, vault: vault, idempotencyHashKey: names, pepperCheck: check, keys: newKeyCache(c.Elapsed), callbacks: &callbackCache{}}
+	a.digesters.New = func() any { return &digester{Hash: hmac.New(sha256.New, tokens)} }
+	a.clients = newLimiter(a, "c/", maxClientBuckets, []quota{{"per day", c.QuotaPerDay, 24 * time.Hour}, {"per minute", c.RatePerMinute, time.Minute}})
+	a.addresses = newLimiter(a, "a/", maxAddressBuckets, []quota{{"per minute", c.AnonymousPerMinute, time.Minute}})
 	return a, nil
 }
 
@@ -117,8 +117,8 @@ type digest [sha256.Size]byte
 
 // digest is what the store has of a key that parseToken took.
 func (a *Accounts) digest(token string) digest {
-	d := a.digests.Get().(*digester)
-	defer a.digests.Put(d)
+	d := a.digesters.Get().(*digester)
+	defer a.digesters.Put(d)
 	d.Reset()
 	d.Write(d.text[:copy(d.text[:], token)])
 	d.Sum(d.sum[:0])
@@ -126,10 +126,10 @@ func (a *Accounts) digest(token string) digest {
 	return d.sum
 }
 
-// hidden is the name under which an Idempotency-Key is stored: callers put into
+// hashIdempotencyKey is the name under which an Idempotency-Key is stored: callers put into
 // them what they like, of any length.
-func (a *Accounts) hidden(idempotencyKey string) string {
-	mac := hmac.New(sha256.New, a.names)
+func (a *Accounts) hashIdempotencyKey(idempotencyKey string) string {
+	mac := hmac.New(sha256.New, a.idempotencyHashKey)
 	io.WriteString(mac, idempotencyKey)
 	return fmt.Sprintf("%x", mac.Sum(nil))
 }
@@ -145,18 +145,18 @@ var ErrPepper = errors.New("the pepper is not the one that the API keys in the s
 func (a *Accounts) Bind(ctx context.Context) error {
 	bound := false
 	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
-		bound, err = a.fits(r)
+		bound, err = a.pepperMatches(r)
 		return err
 	})
 	if err != nil || bound {
 		return err
 	}
 	return a.Engine.ChangeRecords(ctx, checkKind, func(w engine.RecordWriter) error {
-		bound, err := a.fits(w)
+		bound, err := a.pepperMatches(w)
 		if err != nil || bound {
 			return err
 		}
-		return w.PutRecords(job.Record{Kind: checkKind, Key: "pepper", Body: a.check})
+		return w.UpsertRecords(job.Record{Kind: checkKind, Key: "pepper", Body: a.pepperCheck})
 	})
 }
 
@@ -164,18 +164,18 @@ func (a *Accounts) Bind(ctx context.Context) error {
 // as the store has none there are no keys, and any pepper fits.
 func (a *Accounts) Check(ctx context.Context) error {
 	return a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		_, err := a.fits(r)
+		_, err := a.pepperMatches(r)
 		return err
 	})
 }
 
-// fits reports whether the store has a pepper; ErrPepper is another one.
-func (a *Accounts) fits(r engine.RecordReader) (bound bool, err error) {
+// pepperMatches reports whether the store has a pepper; ErrPepper is another one.
+func (a *Accounts) pepperMatches(r engine.RecordReader) (bound bool, err error) {
 	record, err := r.Record(checkKind, "pepper")
 	if err != nil || record == nil {
 		return false, err
 	}
-	if !hmac.Equal(record.Body, a.check) {
+	if !hmac.Equal(record.Body, a.pepperCheck) {
 		return true, ErrPepper
 	}
 	return true, nil
@@ -205,9 +205,9 @@ func (d *Denied) Error() string { return "account: access denied: the API key is
 // Errors of callers with a good key.
 var (
 	ErrForbidden = errors.New("account: this belongs to another client")
-	// ErrReused is in the chain of the Conflict of an Idempotency-Key that came
+	// ErrKeyReused is in the chain of the Conflict of an Idempotency-Key that came
 	// with another request before.
-	ErrReused = errors.New("account: the idempotency key was used for another request")
+	ErrKeyReused = errors.New("account: the idempotency key was used for another request")
 )
 
 func notFound(what string) error {
@@ -218,8 +218,8 @@ func conflict(msg string, cause error) error {
 	return &job.Error{Kind: job.Conflict, Op: "account", Msg: msg, Err: cause}
 }
 
-// gaveUp is the error of a caller that waits no longer.
-func gaveUp(ctx context.Context) error {
+// errCanceled is the error of a caller that waits no longer.
+func errCanceled(ctx context.Context) error {
 	kind := job.Aborted
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		kind = job.Unavailable
@@ -227,31 +227,31 @@ func gaveUp(ctx context.Context) error {
 	return &job.Error{Kind: kind, Op: "account", Err: context.Cause(ctx)}
 }
 
-// at is the time that the store keeps of now.
-func at(r engine.RecordReader) time.Time { return r.Now().UTC().Truncate(time.Microsecond) }
+// storeNow is the time that the store keeps of now.
+func storeNow(r engine.RecordReader) time.Time { return r.Now().UTC().Truncate(time.Microsecond) }
 
-// read finds a record and decodes its body; nil if there is none.
-func read[T any](r engine.RecordReader, kind, key string) (*job.Record, *T, error) {
+// readRecord finds a record and decodes its body; nil if there is none.
+func readRecord[T any](r engine.RecordReader, kind, key string) (*job.Record, *T, error) {
 	record, err := r.Record(kind, key)
 	if err != nil || record == nil {
 		return nil, nil, err
 	}
 	body := new(T)
-	return record, body, decode(record, body)
+	return record, body, decodeRecord(record, body)
 }
 
-func decode(record *job.Record, body any) error {
+func decodeRecord(record *job.Record, body any) error {
 	if err := json.Unmarshal(record.Body, body); err != nil {
 		return &job.Error{Op: "account.read", Msg: "a stored record cannot be read", Err: fmt.Errorf("%s: %w", record.Kind, err)}
 	}
 	return nil
 }
 
-// write puts a record with a body.
-func write(w engine.RecordWriter, r job.Record, body any) error {
+// putRecord puts a record with a body.
+func putRecord(w engine.RecordWriter, r job.Record, body any) error {
 	var err error
 	if r.Body, err = json.Marshal(body); err != nil {
 		return err
 	}
-	return w.PutRecords(r)
+	return w.UpsertRecords(r)
 }

@@ -30,31 +30,31 @@ type keyView struct {
 	key    Key
 	digest digest
 	now    time.Time     // of the store, when it was read
-	began  time.Duration // no later than that, by the node's own clock
+	readAt  time.Duration // no later than that, by the node's own clock
 }
 
 // expired tells whether the key's time is over, by the store's clock.
 func (v *keyView) expired(elapsed time.Duration) bool {
-	return !v.key.ExpiresAt.IsZero() && !v.now.Add(elapsed-v.began).Before(v.key.ExpiresAt)
+	return !v.key.ExpiresAt.IsZero() && !v.now.Add(elapsed-v.readAt).Before(v.key.ExpiresAt)
 }
 
 // Authenticate finds out who shows a key. A *Denied says why a key is refused,
 // and stands in the log with what is known of the client (FR-035); other errors
 // are the store's.
 func (a *Accounts) Authenticate(ctx context.Context, bearer string) (Identity, error) {
-	v, err := a.find(ctx, bearer)
+	v, err := a.findKey(ctx, bearer)
 	if err != nil {
-		return Identity{}, a.refuse(ctx, err)
+		return Identity{}, a.logDenial(ctx, err)
 	}
 	if v.expired(a.Elapsed()) {
-		return Identity{}, a.refuse(ctx, &Denied{Reason: Expired, ClientID: v.key.ClientID, KeyID: v.key.ID})
+		return Identity{}, a.logDenial(ctx, &Denied{Reason: Expired, ClientID: v.key.ClientID, KeyID: v.key.ID})
 	}
 	return Identity{ClientID: v.key.ClientID, KeyID: v.key.ID}, nil
 }
 
-// find returns the key that is shown unless it was revoked. It looks into the
+// findKey returns the key that is shown unless it was revoked. It looks into the
 // store only for what has the form of a key.
-func (a *Accounts) find(ctx context.Context, bearer string) (*keyView, error) {
+func (a *Accounts) findKey(ctx context.Context, bearer string) (*keyView, error) {
 	if bearer == "" {
 		return nil, &Denied{Reason: Missing}
 	}
@@ -85,22 +85,22 @@ func (a *Accounts) find(ctx context.Context, bearer string) (*keyView, error) {
 // readKey reads a key from the store, nil if there is none.
 func (a *Accounts) readKey(ctx context.Context, id uuid.UUID) (*keyView, error) {
 	var v *keyView
-	began := a.Elapsed()
+	startedAt := a.Elapsed()
 	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		v = nil
-		record, body, err := read[keyBody](r, keyKind, id.String())
+		record, body, err := readRecord[keyBody](r, keyKind, id.String())
 		if err != nil || record == nil {
 			return err
 		}
-		v = &keyView{key: keyOf(record, body), now: r.Now(), began: began}
+		v = &keyView{key: newKey(record, body), now: r.Now(), readAt: startedAt}
 		copy(v.digest[:], body.Digest)
 		return nil
 	})
 	return v, err
 }
 
-// refuse logs an error if it is a denial, and returns it.
-func (a *Accounts) refuse(ctx context.Context, err error) error {
+// logDenial logs an error if it is a denial, and returns it.
+func (a *Accounts) logDenial(ctx context.Context, err error) error {
 	var d *Denied
 	if !errors.As(err, &d) {
 		return err
@@ -112,6 +112,6 @@ func (a *Accounts) refuse(ctx context.Context, err error) error {
 	if d.KeyID != "" {
 		attrs = append(attrs, slog.String(keyIDAttr, d.KeyID))
 	}
-	a.Log.WarnContext(ctx, "a request was refused for its API key", a.about(ctx, attrs...)...)
+	a.Log.WarnContext(ctx, "a request was refused for its API key", a.logAttrs(ctx, attrs...)...)
 	return err
 }

@@ -15,10 +15,10 @@ import (
 func TestAuthenticate(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-012 FR-015 FR-035 G-FR-11 every refusal says why, and to the log for whom", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i, gone := w.keyed(), w.keyed()
-			w.ok(w.RevokeKey(w.Context(), *w.by(gone), gone.Key.ID))
-			old := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			i, gone := w.clientWithKey(), w.clientWithKey()
+			w.noError(w.RevokeKey(w.Context(), *w.identity(gone), gone.Key.ID))
+			old := w.clientWithKey()
 			for _, c := range []struct {
 				key    string
 				want   account.Reason
@@ -28,8 +28,8 @@ func TestAuthenticate(t *testing.T) {
 				{"", account.Missing, "", ""},
 				{"?", account.Malformed, "", ""},
 				{i.Secret[:len(i.Secret)-1], account.Malformed, "", ""},
-				{account.Nobodys(), account.Unknown, "", ""},
-				{account.Forge(i.Secret), account.Unknown, i.Key.ClientID, i.Key.ID},
+				{account.UnknownToken(), account.Unknown, "", ""},
+				{account.ForgeToken(i.Secret), account.Unknown, i.Key.ClientID, i.Key.ID},
 				{gone.Secret, account.Disabled, gone.Key.ClientID, gone.Key.ID},
 				{old.Secret, account.Expired, old.Key.ClientID, old.Key.ID},
 			} {
@@ -37,12 +37,12 @@ func TestAuthenticate(t *testing.T) {
 					w.clock.Advance(90 * day)
 				}
 				_, err := w.Authenticate(w.Context(), c.key)
-				d := w.denied(err, c.want)
+				d := w.wantDenied(err, c.want)
 				if d.ClientID != c.client || d.KeyID != c.id {
 					w.Errorf("%s: got %+v", c.want, *d)
 				}
 				var line map[string]any
-				w.ok(json.Unmarshal([]byte(w.log.last()), &line))
+				w.noError(json.Unmarshal([]byte(w.log.last()), &line))
 				if line["reason"] != string(c.want) || line["level"] != "WARN" || line["request_id"] != "the-request" {
 					w.Errorf("%s: logged %v", c.want, line)
 				}
@@ -56,16 +56,16 @@ func TestAuthenticate(t *testing.T) {
 		})
 	})
 	t.Run("FR-028 a key in the header lets in", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
-			w.auth(w.Accounts, account.Bearer([]string{"Bearer " + i.Secret}), "")
-			w.auth(w.Accounts, account.Bearer([]string{i.Secret}), account.Malformed)
-			w.auth(w.Accounts, account.Bearer([]string{"Basic " + i.Secret}), account.Malformed)
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
+			w.wantAuth(w.Accounts, account.Bearer([]string{"Bearer " + i.Secret}), "")
+			w.wantAuth(w.Accounts, account.Bearer([]string{i.Secret}), account.Malformed)
+			w.wantAuth(w.Accounts, account.Bearer([]string{"Basic " + i.Secret}), account.Malformed)
 		})
 	})
 	t.Run("FR-054 the store holds no key", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
 			records := w.records(i.Key.ClientID)
 			if len(records) != 1 {
 				w.Fatalf("there are %d records", len(records))
@@ -76,14 +76,14 @@ func TestAuthenticate(t *testing.T) {
 				}
 			}
 			wrong, _ := w.node(func(c *account.Config) { c.Pepper = append([]byte("another "), pepper...) })
-			w.auth(wrong, i.Secret, account.Unknown) // a copy of the store is of no use without the pepper
+			w.wantAuth(wrong, i.Secret, account.Unknown) // a copy of the store is of no use without the pepper
 		})
 	})
 	t.Run("FR-249 keys survive a restart", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
 			other, _ := w.node()
-			w.auth(other, i.Secret, "")
+			w.wantAuth(other, i.Secret, "")
 		})
 	})
 }
@@ -91,7 +91,7 @@ func TestAuthenticate(t *testing.T) {
 func TestAuthenticateCost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "memory")
-	i := w.keyed()
+	i := w.clientWithKey()
 	t.Run("FR-012 what is no key costs no look into the store", func(t *testing.T) {
 		before := w.store.views.Load()
 		for _, key := range []string{"", "x", i.Secret + "x", i.Secret[:20], strings.Repeat("x", 1<<20)} {
@@ -107,7 +107,7 @@ func TestAuthenticateCost(t *testing.T) {
 		before := w.store.views.Load()
 		for range 3 {
 			w.clock.Advance(time.Second)
-			crowd(64, func(int) {
+			runConcurrently(64, func(int) {
 				if _, err := w.Authenticate(t.Context(), i.Secret); err != nil {
 					t.Error(err)
 				}
@@ -118,9 +118,9 @@ func TestAuthenticateCost(t *testing.T) {
 		}
 	})
 	t.Run("unknown keys are not held", func(t *testing.T) {
-		before, _ := w.Held()
-		crowd(256, func(int) { _, _ = w.Authenticate(t.Context(), account.Nobodys()) })
-		if keys, reads := w.Held(); keys != before || reads != 0 {
+		before, _ := w.CacheSize()
+		runConcurrently(256, func(int) { _, _ = w.Authenticate(t.Context(), account.UnknownToken()) })
+		if keys, reads := w.CacheSize(); keys != before || reads != 0 {
 			t.Errorf("%d keys are held, %d before; %d reads", keys, before, reads)
 		}
 	})
@@ -131,17 +131,17 @@ func TestAuthenticateCost(t *testing.T) {
 		if _, err := w.Authenticate(ended, i.Secret); err == nil {
 			t.Error("it was answered from a store that nobody asked")
 		}
-		w.auth(w.Accounts, i.Secret, "")
+		w.wantAuth(w.Accounts, i.Secret, "")
 	})
 }
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	t.Run("G-FR-30 another pepper is noticed", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			wrong, _ := w.node(func(c *account.Config) { c.Pepper = append([]byte("another "), pepper...) })
-			w.ok(wrong.Check(w.Context())) // who only asks binds nothing
-			crowd(4, func(int) {
+			w.noError(wrong.Check(w.Context())) // who only asks binds nothing
+			runConcurrently(4, func(int) {
 				if err := w.Bind(w.Context()); err != nil {
 					w.Error(err)
 				}
@@ -151,7 +151,7 @@ func TestCheck(t *testing.T) {
 					w.Errorf("%s: got %v", name, err)
 				}
 			}
-			w.ok(w.Check(w.Context()))
+			w.noError(w.Check(w.Context()))
 		})
 	})
 }

@@ -17,7 +17,7 @@ func TestKeyCache(t *testing.T) {
 		t.Parallel()
 		c := newKeyCache(func() time.Duration { return 0 })
 		view, err := c.get(t.Context(), exampleID, func(context.Context, uuid.UUID) (*keyView, error) {
-			c.drop(exampleID.String())
+			c.invalidate(exampleID.String())
 			return &keyView{key: Key{ID: "old"}}, nil
 		})
 		if err != nil || view == nil {
@@ -73,15 +73,15 @@ func TestKeyCache(t *testing.T) {
 		t.Parallel()
 		now := time.Duration(0)
 		c := newKeyCache(func() time.Duration { return now })
-		read := func(context.Context, uuid.UUID) (*keyView, error) { return &keyView{began: now}, nil }
-		for i := range 3 * cachedKeys {
+		read := func(context.Context, uuid.UUID) (*keyView, error) { return &keyView{readAt: now}, nil }
+		for i := range 3 * maxCachedKeys {
 			_, _ = c.get(t.Context(), uuid.UUID{byte(i), byte(i >> 8), byte(i >> 16)}, read)
 		}
-		if held := len(c.young) + len(c.old); held > 2*cachedKeys {
+		if held := len(c.young) + len(c.old); held > 2*maxCachedKeys {
 			t.Errorf("%d keys are held", held)
 		}
 		for range 3 {
-			now += freshFor
+			now += maxKeyAge
 			_, _ = c.get(t.Context(), exampleID, read)
 		}
 		if held := len(c.young) + len(c.old); held > 2 {
@@ -91,11 +91,11 @@ func TestKeyCache(t *testing.T) {
 	t.Run("callback secrets", func(t *testing.T) {
 		t.Parallel()
 		c := &callbackCache{}
-		for i := range 3 * cachedCallbacks {
+		for i := range 3 * maxCachedCallbacks {
 			c.put(uuid.UUID{byte(i), byte(i >> 8)}.String(), "s")
 			c.put("often", "asked for")
 		}
-		if held := len(c.young) + len(c.old); held > 2*cachedCallbacks+2 {
+		if held := len(c.young) + len(c.old); held > 2*maxCachedCallbacks+2 {
 			t.Errorf("%d secrets are held", held)
 		}
 		if s, ok := c.get("often"); !ok || s != "asked for" {

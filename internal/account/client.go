@@ -21,13 +21,13 @@ type Client struct {
 
 // clientBody is what a client's record holds.
 type clientBody struct {
-	Keyed    bool   `json:"keyed"`         // it has had a key, ever (G-FR-03)
-	Key      string `json:"key,omitempty"` // the one that is not revoked
-	Callback string `json:"callback"`      // secret that signs callbacks, sealed
+	HadKey    bool   `json:"keyed"`         // it has had a key, ever (G-FR-03)
+	ActiveKeyID      string `json:"key,omitempty"` // the one that is not revoked
+	SealedCallbackSecret string `json:"callback"`      // secret that signs callbacks, sealed
 }
 
-// requestBody is what an Idempotency-Key led to.
-type requestBody struct {
+// idempotencyBody is what an Idempotency-Key led to.
+type idempotencyBody struct {
 	ID     string `json:"id"`
 	Rotate bool   `json:"rotate,omitempty"`
 }
@@ -39,50 +39,50 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 	if err != nil {
 		return Client{}, err
 	}
-	callback, err := a.newCallback()
+	callback, err := a.newCallbackSecret()
 	if err != nil {
 		return Client{}, err
 	}
 	lock, request := clientLock(id.String()), ""
 	if idempotencyKey != "" {
-		request = a.hidden(idempotencyKey)
+		request = a.hashIdempotencyKey(idempotencyKey)
 		lock = "account.request/" + request
 	}
-	var made Client
-	fresh := false
+	var client Client
+	created := false
 	err = a.Engine.ChangeRecords(ctx, lock, func(w engine.RecordWriter) error {
-		made, fresh = Client{}, false
+		client, created = Client{}, false
 		if request != "" {
-			known, err := a.requested(w, request)
-			if err != nil || known != nil {
-				if known != nil {
-					made = *known
+			earlier, err := a.findCreatedClient(w, request)
+			if err != nil || earlier != nil {
+				if earlier != nil {
+					client = *earlier
 				}
 				return err
 			}
 		}
-		made, fresh = Client{ID: id.String(), CreatedAt: at(w)}, true
-		if err := write(w, job.Record{Kind: clientKind, Key: made.ID}, clientBody{Callback: callback}); err != nil || request == "" {
+		client, created = Client{ID: id.String(), CreatedAt: storeNow(w)}, true
+		if err := putRecord(w, job.Record{Kind: clientKind, Key: client.ID}, clientBody{SealedCallbackSecret: callback}); err != nil || request == "" {
 			return err
 		}
-		return write(w, job.Record{Kind: requestKind, Key: request, ExpiresAt: w.Now().Add(remembered)}, requestBody{ID: made.ID})
+		return putRecord(w, job.Record{Kind: idempotencyKind, Key: request, ExpiresAt: w.Now().Add(idempotencyTTL)}, idempotencyBody{ID: client.ID})
 	})
 	if err != nil {
 		return Client{}, err
 	}
-	if fresh {
-		a.Log.InfoContext(ctx, "made a client", a.about(ctx, telemetry.ClientID, made.ID)...)
+	if created {
+		a.Log.InfoContext(ctx, "made a client", a.logAttrs(ctx, telemetry.ClientID, client.ID)...)
 	}
-	return made, nil
+	return client, nil
 }
 
-// requested returns the client that an earlier request made, nil if none did.
-func (a *Accounts) requested(r engine.RecordReader, request string) (*Client, error) {
-	_, earlier, err := read[requestBody](r, requestKind, request)
+// findCreatedClient returns the client that an earlier request made, nil if none did.
+func (a *Accounts) findCreatedClient(r engine.RecordReader, request string) (*Client, error) {
+	_, earlier, err := readRecord[idempotencyBody](r, idempotencyKind, request)
 	if err != nil || earlier == nil {
 		return nil, err
 	}
-	record, _, err := read[clientBody](r, clientKind, earlier.ID)
+	record, _, err := readRecord[clientBody](r, clientKind, earlier.ID)
 	if err != nil || record == nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (a *Accounts) CallbackSecret(ctx context.Context, clientID string) (string,
 	if err != nil {
 		return "", err
 	}
-	secret, err := a.callback(body)
+	secret, err := a.openCallbackSecret(body)
 	if err == nil {
 		a.callbacks.put(clientID, secret)
 	}
@@ -125,8 +125,8 @@ func (a *Accounts) CallbackSecret(ctx context.Context, clientID string) (string,
 
 const callbackPrefix = "whsec_" // of Standard Webhooks
 
-// newCallback makes a secret for callbacks and seals it.
-func (a *Accounts) newCallback() (sealed string, err error) {
+// newCallbackSecret makes a secret for callbacks and seals it.
+func (a *Accounts) newCallbackSecret() (sealed string, err error) {
 	var secret [32]byte
 	if _, err := io.ReadFull(a.Random, secret[:]); err != nil {
 		return "", err
@@ -134,18 +134,18 @@ func (a *Accounts) newCallback() (sealed string, err error) {
 	return a.vault.Seal([]byte(callbackPrefix + base64.StdEncoding.EncodeToString(secret[:])))
 }
 
-func (a *Accounts) callback(c *clientBody) (string, error) {
-	plain, err := a.vault.Open(c.Callback)
+func (a *Accounts) openCallbackSecret(c *clientBody) (string, error) {
+	plain, err := a.vault.Open(c.SealedCallbackSecret)
 	return string(plain), err
 }
 
 // readClient reads a client's record; NotFound if there is none.
 func readClient(r engine.RecordReader, clientID string) (*job.Record, *clientBody, error) {
-	id, ok := canonical(clientID)
+	id, ok := canonicalID(clientID)
 	if !ok {
 		return nil, nil, notFound("client")
 	}
-	record, body, err := read[clientBody](r, clientKind, id)
+	record, body, err := readRecord[clientBody](r, clientKind, id)
 	if err == nil && record == nil {
 		err = notFound("client")
 	}
@@ -155,8 +155,8 @@ func readClient(r engine.RecordReader, clientID string) (*job.Record, *clientBod
 // clientLock makes changes of a client and its keys run one after another.
 func clientLock(id string) string { return "account.client/" + id }
 
-// about makes the attributes of a line of the log.
-func (a *Accounts) about(ctx context.Context, attrs ...any) []any {
+// logAttrs makes the attributes of a line of the log.
+func (a *Accounts) logAttrs(ctx context.Context, attrs ...any) []any {
 	if a.RequestID != nil {
 		attrs = append(attrs, telemetry.RequestID, a.RequestID(ctx))
 	}

@@ -8,26 +8,26 @@ var FormatToken = formatToken
 // ParseToken finds the id in a key.
 var ParseToken = parseToken
 
-// Held tells how many keys are held in memory, and reads of them are under way.
-func (a *Accounts) Held() (keys, reads int) {
+// CacheSize tells how many keys are held in memory, and reads of them are under way.
+func (a *Accounts) CacheSize() (keys, reads int) {
 	a.keys.mu.Lock()
 	defer a.keys.mu.Unlock()
 	return len(a.keys.young) + len(a.keys.old), len(a.keys.reads)
 }
 
-// Counted tells how many clients and addresses are counted in memory.
-func (a *Accounts) Counted() (clients, addresses int) {
-	return len(a.clients.meters), len(a.addresses.meters)
+// BucketCounts tells how many clients and addresses are counted in memory.
+func (a *Accounts) BucketCounts() (clients, addresses int) {
+	return len(a.clients.buckets), len(a.addresses.buckets)
 }
 
 // KeyKind is the kind of the records of keys.
 const KeyKind = keyKind
 
-// Forge writes a key with the id of another and a secret that was guessed.
-func Forge(token string) string {
+// ForgeToken writes a key with the id of another and a secret that was guessed.
+func ForgeToken(token string) string {
 	id, _ := parseToken(token)
 	return formatToken(id, [secretBytes]byte{1})
 }
 
-// Nobodys writes a well-formed key that does not exist.
-func Nobodys() string { return formatToken(uuid.New(), [secretBytes]byte{2}) }
+// UnknownToken writes a well-formed key that does not exist.
+func UnknownToken() string { return formatToken(uuid.New(), [secretBytes]byte{2}) }

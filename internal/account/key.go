@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Key is what is known of an API key once its secret was shown. Times are UTC.
+// ActiveKeyID is what is known of an API key once its secret was shown. Times are UTC.
 type Key struct {
 	ID        string
 	ClientID  string
@@ -31,7 +31,7 @@ type keyBody struct {
 	Digest    []byte    `json:"digest"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
-	Why       string    `json:"why,omitempty"` // it was revoked
+	Reason       string    `json:"why,omitempty"` // it was revoked
 }
 
 // Why keys are revoked.
@@ -42,15 +42,15 @@ const (
 	recovered = "recovered"
 )
 
-func keyOf(r *job.Record, b *keyBody) Key {
+func newKey(r *job.Record, b *keyBody) Key {
 	return Key{ID: r.Key, ClientID: r.Owner, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: b.ExpiresAt, RevokedAt: b.RevokedAt}
 }
 
-// grant is a new key on its way through a transaction, which may run again.
+// changeKey is a new key on its way through a transaction, which may run again.
 type grant struct {
 	issued Issued
-	old    string // key that it replaces
-	why    string
+	replacedKeyID    string // key that it replaces
+	reason    string
 }
 
 // CreateKey makes a client's first key, for which nobody needs to show one (by is
@@ -59,73 +59,73 @@ type grant struct {
 // had one, also when another was faster by a moment (FR-042 to FR-045, G-FR-57).
 //
 // An idempotencyKey of the client that has made a key within 24 hours makes no
-// other: it tells about that one. With another rotate it is ErrReused.
+// other: it tells about that one. With another rotate it is ErrKeyReused.
 //
 // Errors: NotFound for no such client, ErrForbidden when by is another's,
 // *Denied.
 func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity, rotate bool, idempotencyKey string) (Issued, error) {
-	note := requestNote{rotate: rotate}
+	request := idempotentRequest{rotate: rotate}
 	if idempotencyKey != "" {
-		note.name = a.hidden(idempotencyKey)
+		request.hashedKey = a.hashIdempotencyKey(idempotencyKey)
 	}
-	return a.grant(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody, g *grant) error {
+	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody, g *grant) error {
 		if by == nil {
-			if c.Keyed || rotate {
+			if c.HadKey || rotate {
 				return &Denied{Reason: Missing, ClientID: id}
 			}
-			return a.issue(w, id, c, g, note)
+			return a.issue(w, id, c, g, request)
 		}
 		if by.ClientID != id {
 			return ErrForbidden
 		}
-		own, err := presented(w, by)
+		own, err := verifyPresented(w, by)
 		if err != nil {
 			return err
 		}
-		if told, err := a.repeated(w, id, note, g); told || err != nil {
+		if replayed, err := a.findIssued(w, id, request, g); replayed || err != nil {
 			return err
 		}
 		if !rotate {
 			g.issued = Issued{Key: own}
 			return nil
 		}
-		g.old, g.why = c.Key, rotated
-		return a.issue(w, id, c, g, note)
+		g.replacedKeyID, g.reason = c.ActiveKeyID, rotated
+		return a.issue(w, id, c, g, request)
 	})
 }
 
-// requestNote is what is kept of a request with an Idempotency-Key; name is empty
+// idempotentRequest is what is kept of a request with an Idempotency-Key; name is empty
 // without one.
-type requestNote struct {
-	name   string
+type idempotentRequest struct {
+	hashedKey   string
 	rotate bool
 }
 
-// repeated reports whether an earlier request with the same Idempotency-Key made
+// findIssued reports whether an earlier request with the same Idempotency-Key made
 // a key, and tells about it.
-func (a *Accounts) repeated(w engine.RecordWriter, clientID string, note requestNote, g *grant) (bool, error) {
-	if note.name == "" {
+func (a *Accounts) findIssued(w engine.RecordWriter, clientID string, request idempotentRequest, g *grant) (bool, error) {
+	if request.hashedKey == "" {
 		return false, nil
 	}
-	_, earlier, err := read[requestBody](w, requestKind, clientID+"/"+note.name)
+	_, earlier, err := readRecord[idempotencyBody](w, idempotencyKind, clientID+"/"+request.hashedKey)
 	if err != nil || earlier == nil {
 		return false, err
 	}
-	if earlier.Rotate != note.rotate {
-		return false, conflict("the idempotency key was used for another request", ErrReused)
+	if earlier.Rotate != request.rotate {
+		return false, conflict("the idempotency key was used for another request", ErrKeyReused)
 	}
-	record, body, err := read[keyBody](w, keyKind, earlier.ID)
+	record, body, err := readRecord[keyBody](w, keyKind, earlier.ID)
 	if err != nil || record == nil {
 		return false, err
 	}
-	g.issued = Issued{Key: keyOf(record, body)}
+	g.issued = Issued{Key: newKey(record, body)}
 	return true, nil
 }
 
-// presented checks once more, under the client's lock, that the key of a caller
+// verifyPresented checks once more, under the client's lock, that the key of a caller
 // is good: it may have been replaced since it was authenticated.
-func presented(r engine.RecordReader, by *Identity) (Key, error) {
-	record, body, err := read[keyBody](r, keyKind, by.KeyID)
+func verifyPresented(r engine.RecordReader, by *Identity) (Key, error) {
+	record, body, err := readRecord[keyBody](r, keyKind, by.KeyID)
 	if err != nil {
 		return Key{}, err
 	}
@@ -138,7 +138,7 @@ func presented(r engine.RecordReader, by *Identity) (Key, error) {
 	case !body.ExpiresAt.IsZero() && !r.Now().Before(body.ExpiresAt):
 		denied.Reason = Expired
 	default:
-		return keyOf(record, body), nil
+		return newKey(record, body), nil
 	}
 	return Key{}, denied
 }
@@ -147,35 +147,35 @@ func presented(r engine.RecordReader, by *Identity) (Key, error) {
 // was not revoked (FR-047, G-FR-26). Conflict when somebody was faster: then
 // nothing changes (FR-049).
 func (a *Accounts) RenewKey(ctx context.Context, clientID, bearer string) (Issued, error) {
-	shown, err := a.find(ctx, bearer)
+	presented, err := a.findKey(ctx, bearer)
 	if err != nil {
-		return Issued{}, a.refuse(ctx, err)
+		return Issued{}, a.logDenial(ctx, err)
 	}
-	return a.grant(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody, g *grant) error {
-		if shown.key.ClientID != id {
+	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody, g *grant) error {
+		if presented.key.ClientID != id {
 			return ErrForbidden
 		}
-		if c.Key != shown.key.ID {
+		if c.ActiveKeyID != presented.key.ID {
 			return conflict("the key was replaced or revoked in the meantime; there is nothing to renew", nil)
 		}
-		g.old, g.why = c.Key, renewed
-		return a.issue(w, id, c, g, requestNote{})
+		g.replacedKeyID, g.reason = c.ActiveKeyID, renewed
+		return a.issue(w, id, c, g, idempotentRequest{})
 	})
 }
 
 // Recover gives a client that is locked out a fresh key and revokes the one it
 // may have. It is the operator's (G-FR-03).
 func (a *Accounts) Recover(ctx context.Context, clientID string) (Issued, error) {
-	return a.grant(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody, g *grant) error {
-		g.old, g.why = c.Key, recovered
-		return a.issue(w, id, c, g, requestNote{})
+	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody, g *grant) error {
+		g.replacedKeyID, g.reason = c.ActiveKeyID, recovered
+		return a.issue(w, id, c, g, idempotentRequest{})
 	})
 }
 
-// grant runs fn under the lock of a client. When it fails nothing has changed;
+// changeKey runs fn under the lock of a client. When it fails nothing has changed;
 // when the store cannot tell whether it has, it is asked (FR-048).
-func (a *Accounts) grant(ctx context.Context, clientID string, fn func(w engine.RecordWriter, id string, c *clientBody, g *grant) error) (Issued, error) {
-	id, ok := canonical(clientID)
+func (a *Accounts) changeKey(ctx context.Context, clientID string, fn func(w engine.RecordWriter, id string, c *clientBody, g *grant) error) (Issued, error) {
+	id, ok := canonicalID(clientID)
 	if !ok {
 		return Issued{}, notFound("client")
 	}
@@ -188,21 +188,21 @@ func (a *Accounts) grant(ctx context.Context, clientID string, fn func(w engine.
 		}
 		return fn(w, id, c, &g)
 	})
-	a.keys.drop(g.old)
-	if job.IsKind(err, job.Unavailable) && g.issued.Created && a.exists(ctx, g.issued.Key.ID) {
+	a.keys.invalidate(g.replacedKeyID)
+	if job.IsKind(err, job.Unavailable) && g.issued.Created && a.keyExists(ctx, g.issued.Key.ID) {
 		err = nil // it was the answer that got lost
 	}
 	if err != nil {
-		return Issued{}, a.refuse(ctx, err)
+		return Issued{}, a.logDenial(ctx, err)
 	}
 	if g.issued.Created {
-		a.Log.InfoContext(ctx, "made an API key", a.about(ctx, telemetry.ClientID, id, keyIDAttr, g.issued.Key.ID, reasonAttr, g.why)...)
+		a.Log.InfoContext(ctx, "made an API key", a.logAttrs(ctx, telemetry.ClientID, id, keyIDAttr, g.issued.Key.ID, reasonAttr, g.reason)...)
 	}
 	return g.issued, nil
 }
 
-// exists reports whether a key is stored; no, when that cannot be found out.
-func (a *Accounts) exists(ctx context.Context, keyID string) bool {
+// keyExists reports whether a key is stored; no, when that cannot be found out.
+func (a *Accounts) keyExists(ctx context.Context, keyID string) bool {
 	found := false
 	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		record, err := r.Record(keyKind, keyID)
@@ -213,9 +213,9 @@ func (a *Accounts) exists(ctx context.Context, keyID string) bool {
 }
 
 // issue makes a key the one of a client.
-func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, g *grant, note requestNote) error {
-	if g.old != "" {
-		if err := a.disable(w, g.old, g.why); err != nil {
+func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, g *grant, request idempotentRequest) error {
+	if g.replacedKeyID != "" {
+		if err := a.markRevoked(w, g.replacedKeyID, g.reason); err != nil {
 			return err
 		}
 	}
@@ -226,53 +226,53 @@ func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, 
 	sum := a.digest(token)
 	body := keyBody{Digest: sum[:]}
 	if a.KeyLifetime > 0 {
-		body.ExpiresAt = at(w).Add(a.KeyLifetime)
+		body.ExpiresAt = storeNow(w).Add(a.KeyLifetime)
 	}
 	record := job.Record{Kind: keyKind, Key: id.String(), Owner: clientID}
-	if err := write(w, record, body); err != nil {
+	if err := putRecord(w, record, body); err != nil {
 		return err
 	}
-	record.CreatedAt = at(w)
-	g.issued = Issued{Key: keyOf(&record, &body), Secret: token, Created: true}
-	if !c.Keyed {
-		if g.issued.CallbackSecret, err = a.callback(c); err != nil {
+	record.CreatedAt = storeNow(w)
+	g.issued = Issued{Key: newKey(&record, &body), Secret: token, Created: true}
+	if !c.HadKey {
+		if g.issued.CallbackSecret, err = a.openCallbackSecret(c); err != nil {
 			return err
 		}
 	}
-	c.Keyed, c.Key = true, record.Key
-	if err := write(w, job.Record{Kind: clientKind, Key: clientID}, c); err != nil || note.name == "" {
+	c.HadKey, c.ActiveKeyID = true, record.Key
+	if err := putRecord(w, job.Record{Kind: clientKind, Key: clientID}, c); err != nil || request.hashedKey == "" {
 		return err
 	}
-	return write(w, job.Record{Kind: requestKind, Key: clientID + "/" + note.name, Owner: clientID, ExpiresAt: w.Now().Add(remembered)},
-		requestBody{ID: record.Key, Rotate: note.rotate})
+	return putRecord(w, job.Record{Kind: idempotencyKind, Key: clientID + "/" + request.hashedKey, Owner: clientID, ExpiresAt: w.Now().Add(idempotencyTTL)},
+		idempotencyBody{ID: record.Key, Rotate: request.rotate})
 }
 
-// disable revokes a key, which is kept for a while from then on (FR-055).
-func (a *Accounts) disable(w engine.RecordWriter, keyID, why string) error {
-	record, body, err := read[keyBody](w, keyKind, keyID)
+// markRevoked revokes a key, which is kept for a while from then on (FR-055).
+func (a *Accounts) markRevoked(w engine.RecordWriter, keyID, reason string) error {
+	record, body, err := readRecord[keyBody](w, keyKind, keyID)
 	if err != nil || record == nil {
 		return err
 	}
-	body.RevokedAt, body.Why = at(w), why
+	body.RevokedAt, body.Reason = storeNow(w), reason
 	if a.RevokedRetention > 0 {
 		record.ExpiresAt = w.Now().Add(a.RevokedRetention)
 	}
-	return write(w, *record, body)
+	return putRecord(w, *record, body)
 }
 
 // RevokeKey makes a key of the caller's client useless, be it the one shown
 // (G-FR-26). One that is revoked stays so (G-FR-25). Errors: NotFound,
 // ErrForbidden when it is another client's, *Denied.
 func (a *Accounts) RevokeKey(ctx context.Context, by Identity, keyID string) error {
-	id, ok := canonical(keyID)
+	id, ok := canonicalID(keyID)
 	if !ok {
 		return notFound("key")
 	}
-	defer a.keys.drop(id)
+	defer a.keys.invalidate(id)
 	changed := false
 	err := a.Engine.ChangeRecords(ctx, clientLock(by.ClientID), func(w engine.RecordWriter) error {
 		changed = false
-		record, body, err := read[keyBody](w, keyKind, id)
+		record, body, err := readRecord[keyBody](w, keyKind, id)
 		switch {
 		case err != nil:
 			return err
@@ -283,29 +283,29 @@ func (a *Accounts) RevokeKey(ctx context.Context, by Identity, keyID string) err
 		case !body.RevokedAt.IsZero():
 			return nil
 		}
-		if _, err := presented(w, &by); err != nil {
+		if _, err := verifyPresented(w, &by); err != nil {
 			return err
 		}
 		changed = true
 		return a.revoke(w, by.ClientID, id)
 	})
 	if err == nil && changed {
-		a.Log.InfoContext(ctx, "revoked an API key", a.about(ctx, telemetry.ClientID, by.ClientID, keyIDAttr, id)...)
+		a.Log.InfoContext(ctx, "revoked an API key", a.logAttrs(ctx, telemetry.ClientID, by.ClientID, keyIDAttr, id)...)
 	}
-	return a.refuse(ctx, err)
+	return a.logDenial(ctx, err)
 }
 
 // revoke leaves a client without this key.
 func (a *Accounts) revoke(w engine.RecordWriter, clientID, keyID string) error {
-	if err := a.disable(w, keyID, revoked); err != nil {
+	if err := a.markRevoked(w, keyID, revoked); err != nil {
 		return err
 	}
 	_, c, err := readClient(w, clientID)
-	if err != nil || c.Key != keyID {
+	if err != nil || c.ActiveKeyID != keyID {
 		return err
 	}
-	c.Key = ""
-	return write(w, job.Record{Kind: clientKind, Key: clientID}, c)
+	c.ActiveKeyID = ""
+	return putRecord(w, job.Record{Kind: clientKind, Key: clientID}, c)
 }
 
 // Keys lists the keys of a client in the order they were made, to the millisecond,
@@ -322,10 +322,10 @@ func (a *Accounts) Keys(ctx context.Context, clientID, after string, limit int) 
 		keys = make([]Key, 0, len(records))
 		for i := range records {
 			var body keyBody
-			if err := decode(&records[i], &body); err != nil {
+			if err := decodeRecord(&records[i], &body); err != nil {
 				return err
 			}
-			keys = append(keys, keyOf(&records[i], &body))
+			keys = append(keys, newKey(&records[i], &body))
 		}
 		return err
 	})

@@ -13,14 +13,14 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-const nobody = "00000000-0000-4000-8000-000000000000"
+const unknownClientID = "00000000-0000-4000-8000-000000000000"
 
 func TestClients(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-037 FR-038 each client has an id of its own", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			first, err := w.CreateClient(w.Context(), "")
-			w.ok(err)
+			w.noError(err)
 			if second := w.client(); second == first.ID {
 				w.Error("two clients have one id")
 			}
@@ -32,10 +32,10 @@ func TestClients(t *testing.T) {
 		})
 	})
 	t.Run("FR-039 the same Idempotency-Key gives the same client", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			other, _ := w.node()
 			ids := make([]string, 16)
-			crowd(len(ids), func(i int) {
+			runConcurrently(len(ids), func(i int) {
 				node := w.Accounts
 				if i%2 == 0 {
 					node = other
@@ -53,44 +53,44 @@ func TestClients(t *testing.T) {
 			}
 			w.clock.Advance(day - time.Second)
 			c, err := w.CreateClient(w.Context(), "a key\x00of any sort")
-			if w.ok(err); c.ID != ids[0] {
+			if w.noError(err); c.ID != ids[0] {
 				w.Error("it was forgotten before 24 hours were over")
 			}
 			w.clock.Advance(time.Second)
 			c, err = w.CreateClient(w.Context(), "a key\x00of any sort")
-			if w.ok(err); c.ID == ids[0] {
+			if w.noError(err); c.ID == ids[0] {
 				w.Error("G-FR-24: it was kept longer than 24 hours")
 			}
 		})
 	})
 	t.Run("FR-046 what is no client is not found", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			for _, id := range []string{"", "x", nobody, "urn:uuid:" + nobody, "{" + nobody + "}", strings.ReplaceAll(nobody, "-", ""), "\x00"} {
+		onEveryDatabase(t, func(w *world) {
+			for _, id := range []string{"", "x", unknownClientID, "urn:uuid:" + unknownClientID, "{" + unknownClientID + "}", strings.ReplaceAll(unknownClientID, "-", ""), "\x00"} {
 				_, err := w.Client(w.Context(), id)
-				w.fails(err, job.NotFound)
+				w.wantKind(err, job.NotFound)
 				_, err = w.CreateKey(w.Context(), id, nil, false, "")
-				w.fails(err, job.NotFound)
+				w.wantKind(err, job.NotFound)
 				_, err = w.Keys(w.Context(), id, "", 10)
-				w.fails(err, job.NotFound)
+				w.wantKind(err, job.NotFound)
 				_, err = w.CallbackSecret(w.Context(), id)
-				w.fails(err, job.NotFound)
+				w.wantKind(err, job.NotFound)
 				_, err = w.Recover(w.Context(), id)
-				w.fails(err, job.NotFound)
+				w.wantKind(err, job.NotFound)
 			}
 		})
 	})
 	t.Run("G-FR-65 a valid key on an unknown client is not found", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
-			_, err := w.CreateKey(w.Context(), nobody, w.by(i), true, "")
-			w.fails(err, job.NotFound)
-			_, err = w.RenewKey(w.Context(), nobody, i.Secret)
-			w.fails(err, job.NotFound)
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
+			_, err := w.CreateKey(w.Context(), unknownClientID, w.identity(i), true, "")
+			w.wantKind(err, job.NotFound)
+			_, err = w.RenewKey(w.Context(), unknownClientID, i.Secret)
+			w.wantKind(err, job.NotFound)
 		})
 	})
 	t.Run("G-FR-48 the callback secret comes with the first key", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
 			text, ok := strings.CutPrefix(i.CallbackSecret, "whsec_")
 			raw, err := base64.StdEncoding.DecodeString(text)
 			if !ok || err != nil || len(raw) < 24 || len(raw) > 64 {
@@ -102,8 +102,8 @@ func TestClients(t *testing.T) {
 					w.Errorf("got %v, not what was shown", err)
 				}
 			}
-			rotated, err := w.CreateKey(w.Context(), i.Key.ClientID, w.by(i), true, "")
-			if w.ok(err); w.kept(rotated).CallbackSecret != "" {
+			rotated, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(i), true, "")
+			if w.noError(err); w.guardSecrets(rotated).CallbackSecret != "" {
 				w.Error("it was shown again")
 			}
 		})
@@ -113,75 +113,75 @@ func TestClients(t *testing.T) {
 func TestCreateKey(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-040 FR-042 the first key needs none", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
 			if !i.Created || i.Secret == "" || i.Key.ID == "" || !i.Key.CreatedAt.Equal(w.clock.Now()) || i.Key.CreatedAt.Location() != time.UTC {
 				w.Errorf("got %+v", i.Key)
 			}
-			if by := w.by(i); by.ClientID != i.Key.ClientID || by.KeyID != i.Key.ID {
+			if by := w.identity(i); by.ClientID != i.Key.ClientID || by.KeyID != i.Key.ID {
 				w.Errorf("the key is that of %+v", by)
 			}
 			_, err := w.CreateKey(w.Context(), i.Key.ClientID, nil, false, "")
-			w.denied(err, account.Missing)
+			w.wantDenied(err, account.Missing)
 		})
 	})
 	t.Run("G-FR-03 a client that had a key needs one for ever", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
-			w.ok(w.RevokeKey(w.Context(), *w.by(i), i.Key.ID))
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
+			w.noError(w.RevokeKey(w.Context(), *w.identity(i), i.Key.ID))
 			w.clock.Advance(91 * day)
 			_, err := w.CreateKey(w.Context(), i.Key.ClientID, nil, false, "")
-			w.denied(err, account.Missing)
+			w.wantDenied(err, account.Missing)
 			_, err = w.CreateKey(w.Context(), w.client(), nil, true, "") // rotate always needs one
-			w.denied(err, account.Missing)
+			w.wantDenied(err, account.Missing)
 		})
 	})
 	t.Run("FR-043 G-FR-04 repeating tells about the key", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
 			w.clock.Advance(time.Hour)
-			again, err := w.CreateKey(w.Context(), i.Key.ClientID, w.by(i), false, "")
-			w.ok(err)
+			again, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(i), false, "")
+			w.noError(err)
 			if again != (account.Issued{Key: i.Key}) {
 				w.Errorf("got %+v, want the metadata of %+v", again, i.Key)
 			}
 		})
 	})
 	t.Run("FR-044 G-FR-65 rotate replaces the key", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			old := w.keyed()
-			next, err := w.CreateKey(w.Context(), old.Key.ClientID, w.by(old), true, "")
-			w.ok(err)
-			if w.kept(next); !next.Created || next.Key.ID == old.Key.ID || next.Secret == old.Secret {
+		onEveryDatabase(t, func(w *world) {
+			old := w.clientWithKey()
+			next, err := w.CreateKey(w.Context(), old.Key.ClientID, w.identity(old), true, "")
+			w.noError(err)
+			if w.guardSecrets(next); !next.Created || next.Key.ID == old.Key.ID || next.Secret == old.Secret {
 				w.Errorf("got %+v", next.Key)
 			}
-			w.auth(w.Accounts, old.Secret, account.Disabled)
-			w.auth(w.Accounts, next.Secret, "")
+			w.wantAuth(w.Accounts, old.Secret, account.Disabled)
+			w.wantAuth(w.Accounts, next.Secret, "")
 		})
 	})
 	t.Run("FR-032 another client's key is forbidden", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			mine, theirs := w.keyed(), w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			mine, theirs := w.clientWithKey(), w.clientWithKey()
 			for _, rotate := range []bool{false, true} {
-				if _, err := w.CreateKey(w.Context(), theirs.Key.ClientID, w.by(mine), rotate, ""); !errors.Is(err, account.ErrForbidden) {
+				if _, err := w.CreateKey(w.Context(), theirs.Key.ClientID, w.identity(mine), rotate, ""); !errors.Is(err, account.ErrForbidden) {
 					w.Errorf("got %v", err)
 				}
 			}
 			if _, err := w.RenewKey(w.Context(), theirs.Key.ClientID, mine.Secret); !errors.Is(err, account.ErrForbidden) {
 				w.Errorf("got %v", err)
 			}
-			w.auth(w.Accounts, theirs.Secret, "")
-			w.auth(w.Accounts, mine.Secret, "")
+			w.wantAuth(w.Accounts, theirs.Secret, "")
+			w.wantAuth(w.Accounts, mine.Secret, "")
 		})
 	})
 	t.Run("FR-052 G-FR-27 expiry can be switched off", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
 			if !i.Key.ExpiresAt.IsZero() {
 				w.Errorf("it expires at %v", i.Key.ExpiresAt)
 			}
 			w.clock.Advance(20 * 365 * day)
-			w.auth(w.Accounts, i.Secret, "")
+			w.wantAuth(w.Accounts, i.Secret, "")
 		}, func(c *account.Config) { c.KeyLifetime = 0 })
 	})
 }
@@ -189,18 +189,18 @@ func TestCreateKey(t *testing.T) {
 func TestCrowds(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-045 parallel first keys", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			other, _ := w.node()
 			client := w.client()
 			var made atomic.Int64
-			crowd(32, func(n int) {
+			runConcurrently(32, func(n int) {
 				node := w.Accounts
 				if n%2 == 0 {
 					node = other
 				}
 				i, err := node.CreateKey(w.Context(), client, nil, false, fmt.Sprint("request ", n%3))
 				if err == nil {
-					w.kept(i)
+					w.guardSecrets(i)
 					made.Add(1)
 					return
 				}
@@ -215,12 +215,12 @@ func TestCrowds(t *testing.T) {
 		})
 	})
 	t.Run("FR-044 FR-047 parallel rotations and renewals leave one key", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			other, _ := w.node()
-			i := w.keyed()
-			by := w.by(i)
+			i := w.clientWithKey()
+			by := w.identity(i)
 			var made atomic.Int64
-			crowd(32, func(n int) {
+			runConcurrently(32, func(n int) {
 				node := w.Accounts
 				if n%2 == 0 {
 					node = other
@@ -235,7 +235,7 @@ func TestCrowds(t *testing.T) {
 				var d *account.Denied
 				switch {
 				case err == nil:
-					w.kept(next)
+					w.guardSecrets(next)
 					made.Add(1)
 				case errors.As(err, &d) && d.Reason == account.Disabled, job.IsKind(err, job.Conflict):
 				default:
@@ -252,31 +252,31 @@ func TestCrowds(t *testing.T) {
 func TestKeyIdempotency(t *testing.T) {
 	t.Parallel()
 	t.Run("G-FR-24 a repeated rotation rotates once", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
-			next, err := w.CreateKey(w.Context(), i.Key.ClientID, w.by(i), true, "once")
-			w.ok(err)
-			again, err := w.CreateKey(w.Context(), i.Key.ClientID, w.by(w.kept(next)), true, "once")
-			w.ok(err)
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
+			next, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(i), true, "once")
+			w.noError(err)
+			again, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(w.guardSecrets(next)), true, "once")
+			w.noError(err)
 			if again != (account.Issued{Key: next.Key}) {
 				w.Errorf("got %+v, want the metadata of %+v", again, next.Key)
 			}
-			_, err = w.CreateKey(w.Context(), i.Key.ClientID, w.by(next), false, "once")
-			if w.fails(err, job.Conflict); !errors.Is(err, account.ErrReused) {
+			_, err = w.CreateKey(w.Context(), i.Key.ClientID, w.identity(next), false, "once")
+			if w.wantKind(err, job.Conflict); !errors.Is(err, account.ErrKeyReused) {
 				w.Errorf("got %v", err)
 			}
 			w.clock.Advance(day)
-			third, err := w.CreateKey(w.Context(), i.Key.ClientID, w.by(next), true, "once")
-			if w.ok(err); !w.kept(third).Created {
+			third, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(next), true, "once")
+			if w.noError(err); !w.guardSecrets(third).Created {
 				w.Error("it was kept longer than 24 hours")
 			}
 		})
 	})
 	t.Run("G-FR-24 the key is the client's own", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			for range 2 {
 				i, err := w.CreateKey(w.Context(), w.client(), nil, false, "first")
-				if w.ok(err); !w.kept(i).Created {
+				if w.noError(err); !w.guardSecrets(i).Created {
 					w.Error("another client's request answered this one")
 				}
 			}
@@ -287,50 +287,50 @@ func TestKeyIdempotency(t *testing.T) {
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-047 renewing replaces the key at once", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			old := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			old := w.clientWithKey()
 			next, err := w.RenewKey(w.Context(), old.Key.ClientID, old.Secret)
-			w.ok(err)
-			w.auth(w.Accounts, old.Secret, account.Disabled)
-			w.auth(w.Accounts, w.kept(next).Secret, "")
+			w.noError(err)
+			w.wantAuth(w.Accounts, old.Secret, account.Disabled)
+			w.wantAuth(w.Accounts, w.guardSecrets(next).Secret, "")
 		})
 	})
 	t.Run("FR-053 G-FR-26 an expired key is refused but can be renewed", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			old := w.keyed()
-			w.auth(w.Accounts, old.Secret, "")
+		onEveryDatabase(t, func(w *world) {
+			old := w.clientWithKey()
+			w.wantAuth(w.Accounts, old.Secret, "")
 			w.clock.Advance(90*day - time.Millisecond)
-			w.auth(w.Accounts, old.Secret, "")
+			w.wantAuth(w.Accounts, old.Secret, "")
 			w.clock.Advance(time.Millisecond) // while it is held in memory
-			w.auth(w.Accounts, old.Secret, account.Expired)
+			w.wantAuth(w.Accounts, old.Secret, account.Expired)
 			next, err := w.RenewKey(w.Context(), old.Key.ClientID, old.Secret)
-			w.ok(err)
-			w.auth(w.Accounts, w.kept(next).Secret, "")
-			w.auth(w.Accounts, old.Secret, account.Disabled)
+			w.noError(err)
+			w.wantAuth(w.Accounts, w.guardSecrets(next).Secret, "")
+			w.wantAuth(w.Accounts, old.Secret, account.Disabled)
 		})
 	})
 	t.Run("FR-049 nothing to renew is a conflict", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			other, _ := w.node()
-			i := w.keyed()
-			w.auth(other, i.Secret, "") // which holds it for a second
-			w.ok(w.RevokeKey(w.Context(), *w.by(i), i.Key.ID))
+			i := w.clientWithKey()
+			w.wantAuth(other, i.Secret, "") // which holds it for a second
+			w.noError(w.RevokeKey(w.Context(), *w.identity(i), i.Key.ID))
 			_, err := other.RenewKey(w.Context(), i.Key.ClientID, i.Secret)
-			w.fails(err, job.Conflict)
+			w.wantKind(err, job.Conflict)
 			if active := w.active(i.Key.ClientID); len(active) != 0 {
 				w.Errorf("the client has the keys %v", active)
 			}
 			_, err = w.RenewKey(w.Context(), i.Key.ClientID, i.Secret)
-			w.denied(err, account.Disabled)
+			w.wantDenied(err, account.Disabled)
 		})
 	})
 	t.Run("FR-047 renewing needs a key", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
 			for key, want := range map[string]account.Reason{"": account.Missing, "x": account.Malformed,
-				account.Nobodys(): account.Unknown, account.Forge(i.Secret): account.Unknown} {
+				account.UnknownToken(): account.Unknown, account.ForgeToken(i.Secret): account.Unknown} {
 				_, err := w.RenewKey(w.Context(), i.Key.ClientID, key)
-				w.denied(err, want)
+				w.wantDenied(err, want)
 			}
 		})
 	})
@@ -339,55 +339,55 @@ func TestRenew(t *testing.T) {
 func TestRevoke(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-050 FR-051 revoking", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			mine, theirs := w.keyed(), w.keyed()
-			by := *w.by(mine)
-			w.fails(w.RevokeKey(w.Context(), by, nobody), job.NotFound)
-			w.fails(w.RevokeKey(w.Context(), by, "x"), job.NotFound)
+		onEveryDatabase(t, func(w *world) {
+			mine, theirs := w.clientWithKey(), w.clientWithKey()
+			by := *w.identity(mine)
+			w.wantKind(w.RevokeKey(w.Context(), by, unknownClientID), job.NotFound)
+			w.wantKind(w.RevokeKey(w.Context(), by, "x"), job.NotFound)
 			if err := w.RevokeKey(w.Context(), by, theirs.Key.ID); !errors.Is(err, account.ErrForbidden) {
 				w.Errorf("another client's key: %v", err)
 			}
-			w.auth(w.Accounts, theirs.Secret, "")
-			w.ok(w.RevokeKey(w.Context(), by, strings.ToUpper(mine.Key.ID))) // G-FR-26: itself
-			w.auth(w.Accounts, mine.Secret, account.Disabled)
-			w.ok(w.RevokeKey(w.Context(), by, mine.Key.ID)) // G-FR-25: of one who was authenticated before
+			w.wantAuth(w.Accounts, theirs.Secret, "")
+			w.noError(w.RevokeKey(w.Context(), by, strings.ToUpper(mine.Key.ID))) // G-FR-26: itself
+			w.wantAuth(w.Accounts, mine.Secret, account.Disabled)
+			w.noError(w.RevokeKey(w.Context(), by, mine.Key.ID)) // G-FR-25: of one who was authenticated before
 		})
 	})
 	t.Run("FR-051 a key that was replaced revokes no other", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			old := w.keyed()
-			by := *w.by(old)
+		onEveryDatabase(t, func(w *world) {
+			old := w.clientWithKey()
+			by := *w.identity(old)
 			next, err := w.CreateKey(w.Context(), old.Key.ClientID, &by, true, "")
-			w.ok(err)
-			w.denied(w.RevokeKey(w.Context(), by, w.kept(next).Key.ID), account.Disabled)
+			w.noError(err)
+			w.wantDenied(w.RevokeKey(w.Context(), by, w.guardSecrets(next).Key.ID), account.Disabled)
 			_, err = w.CreateKey(w.Context(), old.Key.ClientID, &by, true, "")
-			w.denied(err, account.Disabled)
-			w.auth(w.Accounts, next.Secret, "")
+			w.wantDenied(err, account.Disabled)
+			w.wantAuth(w.Accounts, next.Secret, "")
 		})
 	})
 	t.Run("FR-050 a revocation reaches the other nodes within a second", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			other, _ := w.node()
-			i := w.keyed()
-			by := w.by(i)
-			w.auth(other, i.Secret, "")
+			i := w.clientWithKey()
+			by := w.identity(i)
+			w.wantAuth(other, i.Secret, "")
 			w.clock.Advance(999 * time.Millisecond)
-			w.ok(w.RevokeKey(w.Context(), *by, i.Key.ID))
-			w.auth(w.Accounts, i.Secret, account.Disabled) // here at once
+			w.noError(w.RevokeKey(w.Context(), *by, i.Key.ID))
+			w.wantAuth(w.Accounts, i.Secret, account.Disabled) // here at once
 			w.clock.Advance(time.Millisecond)
-			w.auth(other, i.Secret, account.Disabled)
+			w.wantAuth(other, i.Secret, account.Disabled)
 		})
 	})
 	t.Run("FR-055 revoked keys are kept for 90 days", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
 			w.clock.Advance(time.Millisecond)
-			next, err := w.CreateKey(w.Context(), i.Key.ClientID, w.by(i), true, "")
-			w.ok(err)
-			w.kept(next)
+			next, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(i), true, "")
+			w.noError(err)
+			w.guardSecrets(next)
 			w.clock.Advance(90*day - time.Second)
 			keys, err := w.Keys(w.Context(), i.Key.ClientID, "", 10)
-			if w.ok(err); len(keys) != 2 || keys[0].ID != i.Key.ID || !keys[0].RevokedAt.Equal(next.Key.CreatedAt) || keys[1] != next.Key {
+			if w.noError(err); len(keys) != 2 || keys[0].ID != i.Key.ID || !keys[0].RevokedAt.Equal(next.Key.CreatedAt) || keys[1] != next.Key {
 				w.Errorf("got %+v", keys)
 			}
 			if page, err := w.Keys(w.Context(), i.Key.ClientID, keys[0].ID, 10); err != nil || len(page) != 1 || page[0] != next.Key {
@@ -395,10 +395,10 @@ func TestRevoke(t *testing.T) {
 			}
 			w.clock.Advance(time.Second)
 			keys, err = w.Keys(w.Context(), i.Key.ClientID, "", 10)
-			if w.ok(err); len(keys) != 1 || keys[0] != next.Key {
+			if w.noError(err); len(keys) != 1 || keys[0] != next.Key {
 				w.Errorf("got %+v", keys)
 			}
-			w.auth(w.Accounts, i.Secret, account.Unknown)
+			w.wantAuth(w.Accounts, i.Secret, account.Unknown)
 		})
 	})
 }
@@ -406,17 +406,17 @@ func TestRevoke(t *testing.T) {
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	t.Run("G-FR-03 the operator helps a client that is locked out", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
-			w.ok(w.RevokeKey(w.Context(), *w.by(i), i.Key.ID))
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
+			w.noError(w.RevokeKey(w.Context(), *w.identity(i), i.Key.ID))
 			for _, old := range []account.Issued{i, {}} {
 				next, err := w.Recover(w.Context(), i.Key.ClientID)
-				w.ok(err)
-				if w.kept(next); !next.Created || next.CallbackSecret != "" {
+				w.noError(err)
+				if w.guardSecrets(next); !next.Created || next.CallbackSecret != "" {
 					w.Errorf("got %+v", next.Key)
 				}
-				w.auth(w.Accounts, next.Secret, "")
-				w.auth(w.Accounts, i.Secret, account.Disabled)
+				w.wantAuth(w.Accounts, next.Secret, "")
+				w.wantAuth(w.Accounts, i.Secret, account.Disabled)
 				if active := w.active(i.Key.ClientID); len(active) != 1 || active[0] != next.Key.ID || active[0] == old.Key.ID {
 					w.Errorf("the client has the keys %v", active)
 				}
@@ -424,9 +424,9 @@ func TestRecover(t *testing.T) {
 		})
 	})
 	t.Run("G-FR-48 a client without any key gets its callback secret", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			i, err := w.Recover(w.Context(), w.client())
-			if w.ok(err); w.kept(i).CallbackSecret == "" {
+			if w.noError(err); w.guardSecrets(i).CallbackSecret == "" {
 				w.Error("there is none")
 			}
 		})
@@ -436,58 +436,58 @@ func TestRecover(t *testing.T) {
 func TestKeyFailures(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-048 a failing store changes nothing", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			i := w.keyed()
-			by := w.by(i)
-			w.store.down.Store(true)
+		onEveryDatabase(t, func(w *world) {
+			i := w.clientWithKey()
+			by := w.identity(i)
+			w.store.unavailable.Store(true)
 			_, err := w.CreateKey(w.Context(), i.Key.ClientID, by, true, "")
-			w.fails(err, job.Unavailable)
-			w.fails(w.RevokeKey(w.Context(), *by, i.Key.ID), job.Unavailable)
-			w.store.down.Store(false)
-			w.auth(w.Accounts, i.Secret, "")
-			w.store.down.Store(true)
+			w.wantKind(err, job.Unavailable)
+			w.wantKind(w.RevokeKey(w.Context(), *by, i.Key.ID), job.Unavailable)
+			w.store.unavailable.Store(false)
+			w.wantAuth(w.Accounts, i.Secret, "")
+			w.store.unavailable.Store(true)
 			_, err = w.RenewKey(w.Context(), i.Key.ClientID, i.Secret) // the key is held
-			w.fails(err, job.Unavailable)
+			w.wantKind(err, job.Unavailable)
 			w.clock.Advance(time.Second)
 			_, err = w.Authenticate(w.Context(), i.Secret)
-			w.fails(err, job.Unavailable)
-			w.store.down.Store(false)
-			w.auth(w.Accounts, i.Secret, "")
+			w.wantKind(err, job.Unavailable)
+			w.store.unavailable.Store(false)
+			w.wantAuth(w.Accounts, i.Secret, "")
 			if active := w.active(i.Key.ClientID); len(active) != 1 || active[0] != i.Key.ID {
 				w.Errorf("the client has the keys %v", active)
 			}
 		})
 	})
 	t.Run("FR-048 a lost answer locks nobody out", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			w.store.lossy.Store(true)
+		onEveryDatabase(t, func(w *world) {
+			w.store.loseAnswers.Store(true)
 			_, err := w.CreateClient(w.Context(), "try again")
-			w.fails(err, job.Unavailable)
+			w.wantKind(err, job.Unavailable)
 			_, err = w.CreateClient(w.Context(), "try again") // reads only: the answer is lost all the same
-			w.fails(err, job.Unavailable)
-			w.store.lossy.Store(false)
+			w.wantKind(err, job.Unavailable)
+			w.store.loseAnswers.Store(false)
 			c, err := w.CreateClient(w.Context(), "try again")
-			w.ok(err)
-			w.store.lossy.Store(true)
+			w.noError(err)
+			w.store.loseAnswers.Store(true)
 			i, err := w.CreateKey(w.Context(), c.ID, nil, false, "")
-			w.ok(err)
-			next, err := w.RenewKey(w.Context(), c.ID, w.kept(i).Secret)
-			w.ok(err)
-			w.auth(w.Accounts, w.kept(next).Secret, "")
-			w.auth(w.Accounts, i.Secret, account.Disabled)
-			if err := w.RevokeKey(w.Context(), *w.by(next), next.Key.ID); !job.IsKind(err, job.Unavailable) {
+			w.noError(err)
+			next, err := w.RenewKey(w.Context(), c.ID, w.guardSecrets(i).Secret)
+			w.noError(err)
+			w.wantAuth(w.Accounts, w.guardSecrets(next).Secret, "")
+			w.wantAuth(w.Accounts, i.Secret, account.Disabled)
+			if err := w.RevokeKey(w.Context(), *w.identity(next), next.Key.ID); !job.IsKind(err, job.Unavailable) {
 				w.Error(err)
 			}
-			w.auth(w.Accounts, next.Secret, account.Disabled) // it was, and nobody is told otherwise
+			w.wantAuth(w.Accounts, next.Secret, account.Disabled) // it was, and nobody is told otherwise
 		})
 	})
 	t.Run("FR-044 FR-204 a transaction that runs again", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			w.store.rerun.Store(true)
-			i := w.keyed()
-			next, err := w.CreateKey(w.Context(), i.Key.ClientID, w.by(i), true, "k")
-			w.ok(err)
-			w.auth(w.Accounts, w.kept(next).Secret, "")
+			i := w.clientWithKey()
+			next, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(i), true, "k")
+			w.noError(err)
+			w.wantAuth(w.Accounts, w.guardSecrets(next).Secret, "")
 			if active := w.active(i.Key.ClientID); len(active) != 1 || active[0] != next.Key.ID {
 				w.Errorf("the client has the keys %v", active)
 			}

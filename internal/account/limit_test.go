@@ -15,13 +15,13 @@ func limits(perMinute, perDay, anonymous int) func(*account.Config) {
 	}
 }
 
-// spend asks for n requests of a client and returns how many were granted and
+// countGranted asks for n requests of a client and returns how many were granted and
 // the last refusal.
-func (w *world) spend(a *account.Accounts, client string, n int) (granted int, refusal account.Verdict) {
+func (w *world) countGranted(a *account.Accounts, client string, n int) (granted int, refusal account.Decision) {
 	w.Helper()
 	for range n {
 		v, err := a.Allow(w.Context(), client)
-		if w.ok(err); v.OK {
+		if w.noError(err); v.Allowed {
 			granted++
 		} else {
 			refusal = v
@@ -35,21 +35,21 @@ func TestLimits(t *testing.T) {
 	t.Run("FR-205 one node grants the limit to the last request", func(t *testing.T) {
 		for _, limit := range []int{1, 7, 20, 160, 601} {
 			t.Run(fmt.Sprint(limit), func(t *testing.T) {
-				everywhere(t, func(w *world) {
+				onEveryDatabase(t, func(w *world) {
 					w.clock.Advance(20 * time.Second) // the windows are the clock's, not the caller's
-					got, refusal := w.spend(w.Accounts, "c", limit+5)
-					if got != limit || refusal != (account.Verdict{Limit: "per minute", RetryAfter: 40 * time.Second}) {
+					got, refusal := w.countGranted(w.Accounts, "c", limit+5)
+					if got != limit || refusal != (account.Decision{Limit: "per minute", RetryAfter: 40 * time.Second}) {
 						w.Errorf("granted %d, then %+v", got, refusal)
 					}
-					if got, _ := w.spend(w.Accounts, "other", 1); got != 1 {
+					if got, _ := w.countGranted(w.Accounts, "other", 1); got != 1 {
 						w.Error("another client is affected")
 					}
 					w.clock.Advance(40*time.Second - time.Millisecond)
-					if got, _ := w.spend(w.Accounts, "c", 3); got != 0 {
+					if got, _ := w.countGranted(w.Accounts, "c", 3); got != 0 {
 						w.Errorf("granted %d more", got)
 					}
 					w.clock.Advance(time.Millisecond)
-					if got, _ := w.spend(w.Accounts, "c", limit+1); got != limit {
+					if got, _ := w.countGranted(w.Accounts, "c", limit+1); got != limit {
 						w.Errorf("granted %d in the next minute", got)
 					}
 				}, limits(limit, 0, 1))
@@ -57,9 +57,9 @@ func TestLimits(t *testing.T) {
 		}
 	})
 	t.Run("FR-206 G-FR-14 a quota per day", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			for minute, want := range []int{10, 10, 5, 0} {
-				got, refusal := w.spend(w.Accounts, "c", 12)
+				got, refusal := w.countGranted(w.Accounts, "c", 12)
 				wantLimit := "per minute"
 				if minute >= 2 {
 					wantLimit = "per day"
@@ -73,33 +73,33 @@ func TestLimits(t *testing.T) {
 				w.clock.Advance(time.Minute)
 			}
 			w.clock.Advance(testDay.Add(day).Sub(w.clock.Now()))
-			if got, _ := w.spend(w.Accounts, "c", 12); got != 10 {
+			if got, _ := w.countGranted(w.Accounts, "c", 12); got != 10 {
 				w.Errorf("granted %d in the first minute of the next day", got)
 			}
 		}, limits(10, 25, 1))
 	})
 	t.Run("FR-205 a rejected client costs no look into the store", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			w.spend(w.Accounts, "c", 201)
+		onEveryDatabase(t, func(w *world) {
+			w.countGranted(w.Accounts, "c", 201)
 			before := w.store.updates.Load() + w.store.views.Load()
-			w.spend(w.Accounts, "c", 1000)
+			w.countGranted(w.Accounts, "c", 1000)
 			if n := w.store.updates.Load() + w.store.views.Load() - before; n != 0 {
 				w.Errorf("%d looks", n)
 			}
 			w.clock.Advance(time.Minute)
 			before = w.store.puts.Load()
-			w.spend(w.Accounts, "c", 200)
+			w.countGranted(w.Accounts, "c", 200)
 			if n := w.store.puts.Load() - before; n > 50 {
 				w.Errorf("%d writes for 200 requests", n)
 			}
 		}, limits(200, 0, 1))
 	})
 	t.Run("G-FR-16 addresses have a limit of their own", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			ask := func(address string) bool {
 				v, err := w.AllowAddress(w.Context(), address)
-				w.ok(err)
-				return v.OK
+				w.noError(err)
+				return v.Allowed
 			}
 			for n := range 3 {
 				if got := ask(fmt.Sprintf("[2001:db8::%d]:%d", n+1, 1000+n)); got != (n < 2) {
@@ -109,48 +109,48 @@ func TestLimits(t *testing.T) {
 			if !ask("[2001:db8:0:1::1]:80") || !ask("192.0.2.1") || !ask("192.0.2.2:1") {
 				w.Error("other addresses are affected")
 			}
-			if got, _ := w.spend(w.Accounts, "192.0.2.1", 3); got != 3 {
+			if got, _ := w.countGranted(w.Accounts, "192.0.2.1", 3); got != 3 {
 				w.Error("clients are affected")
 			}
 		}, limits(600, 0, 2))
 	})
 	t.Run("FR-205 a store that is away grants nothing", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			w.store.down.Store(true)
-			if v, err := w.Allow(w.Context(), "c"); err == nil || v.OK {
+		onEveryDatabase(t, func(w *world) {
+			w.store.unavailable.Store(true)
+			if v, err := w.Allow(w.Context(), "c"); err == nil || v.Allowed {
 				w.Errorf("got %+v", v)
 			}
-			w.store.down.Store(false)
-			if got, _ := w.spend(w.Accounts, "c", 6); got != 5 {
+			w.store.unavailable.Store(false)
+			if got, _ := w.countGranted(w.Accounts, "c", 6); got != 5 {
 				w.Errorf("granted %d", got)
 			}
 		}, limits(5, 0, 1))
 	})
 	t.Run("FR-205 a clock that is set back locks nobody out", func(t *testing.T) {
-		everywhere(t, func(w *world) {
-			w.spend(w.Accounts, "c", 6)
+		onEveryDatabase(t, func(w *world) {
+			w.countGranted(w.Accounts, "c", 6)
 			w.clock.Jump(-time.Hour)
 			w.clock.Advance(time.Minute) // the node believes its own clock until the window is over
-			if got, refusal := w.spend(w.Accounts, "c", 6); got != 5 || refusal.RetryAfter > time.Minute {
+			if got, refusal := w.countGranted(w.Accounts, "c", 6); got != 5 || refusal.RetryAfter > time.Minute {
 				w.Errorf("granted %d, then %+v", got, refusal)
 			}
 		}, limits(5, 0, 1))
 	})
 }
 
-var testDay = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC) // that of testkit.Start
+var testDay = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC) // that of testkit.StartTime
 
 // TestLimitsOfManyNodes lets crowds on two nodes ask for more than the limit.
 func TestLimitsOfManyNodes(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-205 all nodes together never grant more", func(t *testing.T) {
 		const limit = 240
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			other, _ := w.node(limits(limit, 2*limit+10, 1))
 			w.store.rerun.Store(true)
 			for minute := range 3 {
 				var granted, refused atomic.Int64
-				crowd(16, func(n int) {
+				runConcurrently(16, func(n int) {
 					node := w.Accounts
 					if n%2 == 0 {
 						node = other
@@ -160,7 +160,7 @@ func TestLimitsOfManyNodes(t *testing.T) {
 						switch {
 						case err != nil:
 							w.Error(err)
-						case v.OK:
+						case v.Allowed:
 							granted.Add(1)
 						default:
 							refused.Add(1)
@@ -179,10 +179,10 @@ func TestLimitsOfManyNodes(t *testing.T) {
 		}, limits(limit, 2*limit+10, 1))
 	})
 	t.Run("FR-205 what a node does not use is what others miss", func(t *testing.T) {
-		everywhere(t, func(w *world) {
+		onEveryDatabase(t, func(w *world) {
 			other, _ := w.node(limits(600, 0, 1))
-			used, _ := w.spend(other, "c", 1)
-			got, _ := w.spend(w.Accounts, "c", 700)
+			used, _ := w.countGranted(other, "c", 1)
+			got, _ := w.countGranted(w.Accounts, "c", 700)
 			if total := used + got; total > 600 || total < 600-7 {
 				w.Errorf("granted %d: more than the limit, or less than 8 at a time can explain", total)
 			}
@@ -198,11 +198,11 @@ func TestLimitsForgetful(t *testing.T) {
 			if n%500 == 0 {
 				w.clock.Advance(time.Minute)
 			}
-			if v, err := w.AllowAddress(t.Context(), fmt.Sprintf("10.0.%d.%d", n/250, n%250)); err != nil || !v.OK {
+			if v, err := w.AllowAddress(t.Context(), fmt.Sprintf("10.0.%d.%d", n/250, n%250)); err != nil || !v.Allowed {
 				t.Fatal(v, err)
 			}
 		}
-		if _, addresses := w.Counted(); addresses > 2048 {
+		if _, addresses := w.BucketCounts(); addresses > 2048 {
 			t.Errorf("%d addresses are counted", addresses)
 		}
 	})
@@ -210,7 +210,7 @@ func TestLimitsForgetful(t *testing.T) {
 
 func BenchmarkRequest(b *testing.B) {
 	w := newWorld(b, "memory", limits(1<<30, 1<<30, 1))
-	i := w.keyed()
+	i := w.clientWithKey()
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -218,7 +218,7 @@ func BenchmarkRequest(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if v, err := w.Allow(ctx, by.ClientID); err != nil || !v.OK {
+		if v, err := w.Allow(ctx, by.ClientID); err != nil || !v.Allowed {
 			b.Fatal(v, err)
 		}
 	}

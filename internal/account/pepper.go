@@ -13,8 +13,8 @@ import (
 	"runtime"
 )
 
-// pepperMost bounds what is read of a pepper file.
-const pepperMost = 4096
+// maxPepperFileBytes bounds what is read of a pepper file.
+const maxPepperFileBytes = 4096
 
 // LoadPepper reads the pepper of a file, or makes the file with a new one, on
 // stable storage and for this user's eyes only. Of several processes that make
@@ -38,12 +38,12 @@ func LoadPepper(path string) ([]byte, error) {
 func readPepper(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, plainCause(err)
+		return nil, withoutPath(err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, plainCause(err)
+		return nil, withoutPath(err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a file")
@@ -51,12 +51,12 @@ func readPepper(path string) ([]byte, error) {
 	if mode := info.Mode().Perm(); mode&0o027 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("others may read or change it (mode %04o): chmod 600 it, and rotate the keys if they may have", mode)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, pepperMost+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxPepperFileBytes+1))
 	if err != nil {
-		return nil, plainCause(err)
+		return nil, withoutPath(err)
 	}
-	if len(text) > pepperMost {
-		return nil, fmt.Errorf("it is larger than %d bytes", pepperMost)
+	if len(text) > maxPepperFileBytes {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxPepperFileBytes)
 	}
 	return decodePepper(text)
 }
@@ -68,11 +68,11 @@ func decodePepper(text []byte) ([]byte, error) {
 		if _, err := hex.Decode(pepper, plain); err != nil {
 			return nil, errors.New("it holds an odd number of hexadecimal digits")
 		}
-	} else if len(text) > pepperLen {
+	} else if len(text) > minPepperBytes {
 		pepper = bytes.TrimSuffix(text, []byte("\n")) // of an editor
 	}
-	if len(pepper) < pepperLen {
-		return nil, fmt.Errorf("it holds %d bytes, at least %d are needed", len(pepper), pepperLen)
+	if len(pepper) < minPepperBytes {
+		return nil, fmt.Errorf("it holds %d bytes, at least %d are needed", len(pepper), minPepperBytes)
 	}
 	return pepper, nil
 }
@@ -81,23 +81,23 @@ func decodePepper(text []byte) ([]byte, error) {
 func makePepper(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return plainCause(err)
+		return withoutPath(err)
 	}
 	f, err := os.CreateTemp(dir, ".pepper-") // mode 0600
 	if err != nil {
-		return plainCause(err)
+		return withoutPath(err)
 	}
 	defer os.Remove(f.Name())
-	var pepper [pepperLen]byte
+	var pepper [minPepperBytes]byte
 	_, err = rand.Read(pepper[:])
 	if err == nil {
 		_, err = f.WriteString(hex.EncodeToString(pepper[:]) + "\n")
 	}
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return plainCause(err)
+		return withoutPath(err)
 	}
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return plainCause(err)
+		return withoutPath(err)
 	}
 	return syncDir(dir)
 }
@@ -109,13 +109,13 @@ func syncDir(dir string) error {
 	}
 	d, err := os.Open(dir)
 	if err != nil {
-		return plainCause(err)
+		return withoutPath(err)
 	}
-	return plainCause(errors.Join(d.Sync(), d.Close()))
+	return withoutPath(errors.Join(d.Sync(), d.Close()))
 }
 
-// plainCause drops the path of an error, which the message names already.
-func plainCause(err error) error {
+// withoutPath drops the path of an error, which the message names already.
+func withoutPath(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {
 		return e.Err

@@ -17,12 +17,12 @@ const (
 	idDigits    = 32
 	secretBytes = 32
 	secretLen   = 43
-	checkLen    = 6
+	checksumLen    = 6
 
-	idAt     = len(tokenPrefix)
-	secretAt = idAt + idDigits + 1
-	checkAt  = secretAt + secretLen
-	tokenLen = checkAt + checkLen
+	idOffset     = len(tokenPrefix)
+	secretOffset = idOffset + idDigits + 1
+	checksumOffset  = secretOffset + secretLen
+	tokenLen = checksumOffset + checksumLen
 )
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -36,31 +36,31 @@ func formatToken(id uuid.UUID, secret [secretBytes]byte) string {
 // parseToken returns the id in a key that is well-formed: length, digits and
 // checksum are right. It takes in one spelling of a key only.
 func parseToken(text string) (id uuid.UUID, ok bool) {
-	if len(text) != tokenLen || text[:idAt] != tokenPrefix || text[secretAt-1] != '_' {
+	if len(text) != tokenLen || text[:idOffset] != tokenPrefix || text[secretOffset-1] != '_' {
 		return id, false
 	}
-	for i := idAt; i < secretAt-1; i++ {
+	for i := idOffset; i < secretOffset-1; i++ {
 		if c := text[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
 			return id, false
 		}
 	}
-	for i := secretAt; i < tokenLen; i++ {
+	for i := secretOffset; i < tokenLen; i++ {
 		if strings.IndexByte(base62, text[i]) < 0 {
 			return id, false
 		}
 	}
-	if text[checkAt:] != checksum(text[:checkAt]) {
+	if text[checksumOffset:] != checksum(text[:checksumOffset]) {
 		return id, false
 	}
-	_, err := hex.Decode(id[:], []byte(text[idAt:secretAt-1]))
+	_, err := hex.Decode(id[:], []byte(text[idOffset:secretOffset-1]))
 	return id, err == nil
 }
 
 // checksum is the CRC-32 of a key up to it.
 func checksum(text string) string {
 	sum := crc32.ChecksumIEEE([]byte(text))
-	var b [checkLen]byte
-	for i := checkLen - 1; i >= 0; i-- {
+	var b [checksumLen]byte
+	for i := checksumLen - 1; i >= 0; i-- {
 		b[i] = base62[sum%62]
 		sum /= 62
 	}
@@ -70,10 +70,10 @@ func checksum(text string) string {
 // digits writes a number in base62, with leading zeros.
 func digits(n *big.Int, width int) string {
 	b := make([]byte, width)
-	rest, base := new(big.Int), big.NewInt(62)
+	remainder, base := new(big.Int), big.NewInt(62)
 	for i := width - 1; i >= 0; i-- {
-		n.DivMod(n, base, rest)
-		b[i] = base62[rest.Int64()]
+		n.DivMod(n, base, remainder)
+		b[i] = base62[remainder.Int64()]
 	}
 	return string(b)
 }
@@ -96,9 +96,9 @@ func newToken(random io.Reader, now time.Time) (id uuid.UUID, text string, err e
 	return id, formatToken(id, secret), nil
 }
 
-// canonical returns the one spelling of an id under which it is stored; anything
+// canonicalID returns the one spelling of an id under which it is stored; anything
 // but a plain UUID is no id (G-FR-46).
-func canonical(text string) (string, bool) {
+func canonicalID(text string) (string, bool) {
 	if len(text) != 36 {
 		return "", false
 	}
@@ -115,9 +115,9 @@ func Bearer(authorization []string) string {
 	}
 	scheme, key, _ := strings.Cut(authorization[0], " ")
 	if len(authorization) > 1 || !strings.EqualFold(scheme, "Bearer") {
-		return notAKey
+		return malformedKey
 	}
 	return strings.TrimSpace(key)
 }
 
-const notAKey = "?"
+const malformedKey = "?"

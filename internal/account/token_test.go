@@ -31,16 +31,16 @@ func TestToken(t *testing.T) {
 				if text[i] == c {
 					continue
 				}
-				if wrong := text[:i] + string([]byte{c}) + text[i+1:]; accepted(wrong) {
+				if wrong := text[:i] + string([]byte{c}) + text[i+1:]; isToken(wrong) {
 					t.Errorf("%q was taken for %q", wrong, text)
 				}
 			}
-			if accepted(text[:i]) || accepted(text[:i]+text[i+1:]) {
+			if isToken(text[:i]) || isToken(text[:i]+text[i+1:]) {
 				t.Errorf("shortened at %d it was taken", i)
 			}
 		}
 		for _, wrong := range []string{text + "0", " " + text, strings.ToUpper(text), text + "\n"} {
-			if accepted(wrong) {
+			if isToken(wrong) {
 				t.Errorf("%q was taken", wrong)
 			}
 		}
@@ -51,7 +51,7 @@ func TestToken(t *testing.T) {
 		var last string
 		for range 100 {
 			id, text, err := newToken(rand.Reader, now)
-			if err != nil || id.String() <= last || id.Version() != 7 || id.Variant() != uuid.RFC4122 || !accepted(text) {
+			if err != nil || id.String() <= last || id.Version() != 7 || id.Variant() != uuid.RFC4122 || !isToken(text) {
 				t.Fatalf("%v after %v, %v", id, last, err)
 			}
 			last, now = id.String(), now.Add(time.Millisecond)
@@ -68,22 +68,22 @@ func TestToken(t *testing.T) {
 			{[]string{"bearer  k "}, "k"},
 			{[]string{"Bearer"}, ""},
 			{[]string{"Bearer "}, ""},
-			{[]string{"k"}, notAKey},
-			{[]string{""}, notAKey},
-			{[]string{"Basic k"}, notAKey},
-			{[]string{"Bearer k", "Bearer k"}, notAKey},
+			{[]string{"k"}, malformedKey},
+			{[]string{""}, malformedKey},
+			{[]string{"Basic k"}, malformedKey},
+			{[]string{"Bearer k", "Bearer k"}, malformedKey},
 		} {
 			if got := Bearer(c.header); got != c.want {
 				t.Errorf("%q: got %q, want %q", c.header, got, c.want)
 			}
 		}
-		if accepted(notAKey) {
+		if isToken(malformedKey) {
 			t.Error("what is no key is one")
 		}
 	})
 }
 
-func accepted(text string) bool {
+func isToken(text string) bool {
 	_, ok := parseToken(text)
 	return ok
 }
@@ -95,8 +95,8 @@ func FuzzToken(f *testing.F) {
 	f.Add("mr_01890a5dac96774bbcceb302099a8057_"+strings.Repeat("z", 49), []byte{}, true)
 	f.Fuzz(func(t *testing.T, text string, raw []byte, _ bool) {
 		if id, ok := parseToken(text); ok {
-			body := text[:checkAt]
-			if len(text) != tokenLen || body[idAt:secretAt-1] != strings.ReplaceAll(id.String(), "-", "") || text != body+checksum(body) {
+			body := text[:checksumOffset]
+			if len(text) != tokenLen || body[idOffset:secretOffset-1] != strings.ReplaceAll(id.String(), "-", "") || text != body+checksum(body) {
 				t.Errorf("%q was taken for a key", text)
 			}
 		}
@@ -126,7 +126,7 @@ func TestNeighbourhood(t *testing.T) {
 		strings.Repeat("9", 1<<10):      "unknown",
 		"2001:db8:1:2:3:4:5:6, 1.2.3.4": "unknown",
 	} {
-		if got := neighbourhood(address); got != want {
+		if got := addressBucket(address); got != want {
 			t.Errorf("G-FR-16 %q: got %q, want %q", address, got, want)
 		}
 	}

@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// pepperLen is the least a pepper has.
-const pepperLen = 32
+// minPepperBytes is the least a pepper has.
+const minPepperBytes = 32
 
 // What keys are derived from the pepper for. A purpose never changes: everything
 // made under it would be lost.
 const (
-	forTokens = "millrace api key"
-	forVault  = "millrace vault"
-	forNames  = "millrace idempotency key"
-	forCheck  = "millrace pepper check"
+	purposeTokens = "millrace api key"
+	purposeVault  = "millrace vault"
+	purposeIdempotencyKeys  = "millrace idempotency key"
+	purposePepperCheck  = "millrace pepper check"
 )
 
 // derive makes a key for one purpose.
 func derive(pepper []byte, purpose string) ([]byte, error) {
-	if len(pepper) < pepperLen {
-		return nil, fmt.Errorf("account: the pepper has %d bytes, at least %d are needed", len(pepper), pepperLen)
+	if len(pepper) < minPepperBytes {
+		return nil, fmt.Errorf("account: the pepper has %d bytes, at least %d are needed", len(pepper), minPepperBytes)
 	}
 	return hkdf.Key(sha256.New, pepper, nil, purpose, 32)
 }
@@ -37,7 +37,7 @@ type Vault struct{ aead cipher.AEAD }
 
 // NewVault makes a vault; every node with the same pepper opens what one sealed.
 func NewVault(pepper []byte) (*Vault, error) {
-	key, err := derive(pepper, forVault)
+	key, err := derive(pepper, purposeVault)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 func TestVault(t *testing.T) {
 	t.Parallel()
-	pepper := bytes.Repeat([]byte{1}, pepperLen)
+	pepper := bytes.Repeat([]byte{1}, minPepperBytes)
 	v, err := NewVault(pepper)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestVault(t *testing.T) {
 			t.Errorf("%q was opened", text)
 		}
 	}
-	if other, _ := NewVault(bytes.Repeat([]byte{2}, pepperLen)); true {
+	if other, _ := NewVault(bytes.Repeat([]byte{2}, minPepperBytes)); true {
 		if _, err := other.Open(sealed); err == nil {
 			t.Error("it was opened under another pepper")
 		}
@@ -70,7 +70,7 @@ func TestPepper(t *testing.T) {
 		}
 		wg.Wait()
 		for _, p := range got {
-			if len(p) != pepperLen || !bytes.Equal(p, got[0]) {
+			if len(p) != minPepperBytes || !bytes.Equal(p, got[0]) {
 				t.Fatalf("got peppers of %d and %d bytes that are not one", len(p), len(got[0]))
 			}
 		}
@@ -82,7 +82,7 @@ func TestPepper(t *testing.T) {
 			t.Errorf("it left %v", left)
 		}
 	})
-	var raw [pepperLen]byte
+	var raw [minPepperBytes]byte
 	_, _ = rand.Read(raw[:])
 	raw[0], raw[31] = 0xff, '\n'
 	text := hex.EncodeToString(raw[:])
@@ -100,7 +100,7 @@ func TestPepper(t *testing.T) {
 		"short":             {string(raw[1:]), 0o600, "31 bytes, at least 32", true},
 		"short hex":         {text[:40], 0o600, "20 bytes, at least 32", true},
 		"odd hex":           {text + "a", 0o600, "odd number", true},
-		"huge":              {strings.Repeat("x", pepperMost+1), 0o600, "larger than", true},
+		"huge":              {strings.Repeat("x", maxPepperFileBytes+1), 0o600, "larger than", true},
 		"readable by all":   {text, 0o604, "chmod 600", true},
 		"writable by group": {text, 0o620, "chmod 600", true},
 	} {

@@ -21,7 +21,7 @@ func TestLease(t *testing.T) {
 		q := quota{limit: c.limit}
 		taken, pieces := 0, 0
 		for rest := c.limit; rest > 0; pieces++ {
-			n := q.lease(rest, taken)
+			n := q.leaseSize(rest, taken)
 			if n < 1 || n > rest || pieces < len(c.want) && n != c.want[pieces] {
 				t.Fatalf("limit %d: piece %d is %d of %d, want %v", c.limit, pieces, n, rest, c.want)
 			}
@@ -31,19 +31,19 @@ func TestLease(t *testing.T) {
 			t.Errorf("limit %d took %d pieces, want at most %d", c.limit, pieces, c.most)
 		}
 		for _, rest := range []int{0, -5} { // a node with a higher limit came before
-			if n := q.lease(rest, taken); n != 0 {
+			if n := q.leaseSize(rest, taken); n != 0 {
 				t.Errorf("limit %d: leased %d of %d", c.limit, n, rest)
 			}
 		}
 	}
-	s := share{}
+	s := lease{}
 	for range 2 {
-		s.add(share{until: time.Unix(60, 0), taken: 8, left: 8})
+		s.add(lease{windowEnd: time.Unix(60, 0), leased: 8, remaining: 8})
 	}
-	if s.taken != 16 || s.left != 16 {
+	if s.leased != 16 || s.remaining != 16 {
 		t.Errorf("two leases of one window make %+v", s)
 	}
-	if s.add(share{until: time.Unix(120, 0), taken: 8, left: 8}); s.taken != 8 || s.left != 8 {
+	if s.add(lease{windowEnd: time.Unix(120, 0), leased: 8, remaining: 8}); s.leased != 8 || s.remaining != 8 {
 		t.Errorf("what was left of a window counts in the next: %+v", s)
 	}
 }
@@ -71,7 +71,7 @@ func TestStoreClock(t *testing.T) {
 		{"a jump back", 30 * s, 30 * s, 31 * s, 31 * s, 31 * s},
 	} {
 		elapsed = look.elapsed
-		c.saw(epoch.Add(look.now), look.before, look.after)
+		c.observe(epoch.Add(look.now), look.before, look.after)
 		if got, want := c.now().Sub(epoch), look.wantAtMost; got != want {
 			t.Errorf("%s: got %v, want %v", look.name, got, want)
 		}

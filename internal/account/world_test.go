@@ -28,8 +28,8 @@ var pepper = bytes.Repeat([]byte("pepper.."), 4)
 type world struct {
 	testing.TB
 	clock *testkit.Clock
-	open  func() *faulty // one store more on the same database
-	store *faulty        // of the first node
+	openStore  func() *faultyStore // one store more on the same database
+	store *faultyStore        // of the first node
 	*account.Accounts
 	log *logBuffer
 
@@ -37,31 +37,31 @@ type world struct {
 	secrets []string
 }
 
-// everywhere runs a test on every database.
-func everywhere(t *testing.T, test func(w *world), changes ...func(*account.Config)) {
+// onEveryDatabase runs a test on every database.
+func onEveryDatabase(t *testing.T, test func(w *world), changes ...func(*account.Config)) {
 	t.Helper()
-	for _, place := range []string{"memory", "postgres"} {
-		t.Run(place, func(t *testing.T) {
+	for _, database := range []string{"memory", "postgres"} {
+		t.Run(database, func(t *testing.T) {
 			t.Parallel()
-			test(newWorld(t, place, changes...))
+			test(newWorld(t, database, changes...))
 		})
 	}
 }
 
-func newWorld(tb testing.TB, place string, changes ...func(*account.Config)) *world {
+func newWorld(tb testing.TB, database string, changes ...func(*account.Config)) *world {
 	tb.Helper()
 	w := &world{TB: tb, clock: testkit.NewClock(), log: &logBuffer{}}
-	if place == "postgres" {
+	if database == "postgres" {
 		url := pgtest.URL(tb)
-		w.open = func() *faulty {
+		w.openStore = func() *faultyStore {
 			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: w.clock.Now, Conns: 8})
-			w.ok(err)
+			w.noError(err)
 			tb.Cleanup(func() { s.Close() })
-			return &faulty{Store: s}
+			return &faultyStore{Store: s}
 		}
 	} else {
-		s := testkit.Memory(tb, w.clock.Now)
-		w.open = func() *faulty { return &faulty{Store: s} }
+		s := testkit.MemoryStore(tb, w.clock.Now)
+		w.openStore = func() *faultyStore { return &faultyStore{Store: s} }
 	}
 	w.Accounts, w.store = w.node(changes...)
 	tb.Cleanup(w.searchLog)
@@ -69,10 +69,10 @@ func newWorld(tb testing.TB, place string, changes ...func(*account.Config)) *wo
 }
 
 // node makes one more node on the same database.
-func (w *world) node(changes ...func(*account.Config)) (*account.Accounts, *faulty) {
+func (w *world) node(changes ...func(*account.Config)) (*account.Accounts, *faultyStore) {
 	w.Helper()
-	s := w.open()
-	e := testkit.Engine(w, s, w.clock)
+	s := w.openStore()
+	e := testkit.NewEngine(w, s, w.clock)
 	c := account.Config{Engine: e, Pepper: pepper, KeyLifetime: 90 * day, RevokedRetention: 90 * day, RatePerMinute: 600, AnonymousPerMinute: 60,
 		Log: slog.New(slog.NewJSONHandler(w.log, nil)), Elapsed: w.clock.Monotonic,
 		RequestID: func(context.Context) string { return "the-request" }}
@@ -80,21 +80,21 @@ func (w *world) node(changes ...func(*account.Config)) (*account.Accounts, *faul
 		change(&c)
 	}
 	a, err := account.New(c)
-	w.ok(err)
+	w.noError(err)
 	return a, s
 }
 
 const day = 24 * time.Hour
 
-func (w *world) ok(err error) {
+func (w *world) noError(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
-// kept notes what must not be found in the log.
-func (w *world) kept(i account.Issued) account.Issued {
+// guardSecrets notes what must not be found in the log.
+func (w *world) guardSecrets(i account.Issued) account.Issued {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, secret := range []string{i.Secret, i.CallbackSecret} {
@@ -109,28 +109,28 @@ func (w *world) kept(i account.Issued) account.Issued {
 func (w *world) client() string {
 	w.Helper()
 	c, err := w.CreateClient(w.Context(), "")
-	w.ok(err)
+	w.noError(err)
 	return c.ID
 }
 
-// keyed makes a client with its first key.
-func (w *world) keyed() account.Issued {
+// clientWithKey makes a client with its first key.
+func (w *world) clientWithKey() account.Issued {
 	w.Helper()
 	i, err := w.CreateKey(w.Context(), w.client(), nil, false, "")
-	w.ok(err)
-	return w.kept(i)
+	w.noError(err)
+	return w.guardSecrets(i)
 }
 
-// by is who shows the key.
-func (w *world) by(i account.Issued) *account.Identity {
+// identity is who shows the key.
+func (w *world) identity(i account.Issued) *account.Identity {
 	w.Helper()
 	by, err := w.Authenticate(w.Context(), i.Secret)
-	w.ok(err)
+	w.noError(err)
 	return &by
 }
 
-// denied checks why a key is refused, empty for not at all.
-func (w *world) denied(err error, want account.Reason) *account.Denied {
+// wantDenied checks why a key is refused, empty for not at all.
+func (w *world) wantDenied(err error, want account.Reason) *account.Denied {
 	w.Helper()
 	var d *account.Denied
 	got := account.Reason("")
@@ -145,13 +145,13 @@ func (w *world) denied(err error, want account.Reason) *account.Denied {
 	return d
 }
 
-func (w *world) auth(a *account.Accounts, key string, want account.Reason) {
+func (w *world) wantAuth(a *account.Accounts, key string, want account.Reason) {
 	w.Helper()
 	_, err := a.Authenticate(w.Context(), key)
-	w.denied(err, want)
+	w.wantDenied(err, want)
 }
 
-func (w *world) fails(err error, kind job.Kind) {
+func (w *world) wantKind(err error, kind job.Kind) {
 	w.Helper()
 	if err == nil || job.KindOf(err) != kind {
 		w.Fatalf("got %v (%v), want %v", err, job.KindOf(err), kind)
@@ -162,7 +162,7 @@ func (w *world) fails(err error, kind job.Kind) {
 func (w *world) active(clientID string) (ids []string) {
 	w.Helper()
 	keys, err := w.Keys(w.Context(), clientID, "", 1000)
-	w.ok(err)
+	w.noError(err)
 	for _, k := range keys {
 		if k.RevokedAt.IsZero() {
 			ids = append(ids, k.ID)
@@ -183,8 +183,8 @@ func (w *world) searchLog() {
 	}
 }
 
-// crowd runs fn n times at once.
-func crowd(n int, fn func(i int)) {
+// runConcurrently runs fn n times at once.
+func runConcurrently(n int, fn func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
 	for i := range n {
@@ -197,54 +197,54 @@ func crowd(n int, fn func(i int)) {
 	wg.Wait()
 }
 
-// faulty counts what is asked of a store and fails when it is told to.
-type faulty struct {
+// faultyStore counts what is asked of a store and fails when it is told to.
+type faultyStore struct {
 	store.Store
 	views, updates, puts atomic.Int64
-	down                 atomic.Bool // nothing works
-	lossy                atomic.Bool // updates are written but answered with an error
+	unavailable                 atomic.Bool // nothing works
+	loseAnswers                atomic.Bool // updates are written but answered with an error
 	rerun                atomic.Bool // updates run for nothing first
 }
 
 var errLost = &job.Error{Kind: job.Unavailable, Op: "store.commit", Msg: "the store is slow"}
 
-func (s *faulty) View(ctx context.Context, fn func(store.Reader) error) error {
+func (s *faultyStore) View(ctx context.Context, fn func(store.Reader) error) error {
 	s.views.Add(1)
-	if s.down.Load() {
+	if s.unavailable.Load() {
 		return errLost
 	}
 	return s.Store.View(ctx, fn)
 }
 
-var errForNothing = errors.New("for nothing")
+var errDiscarded = errors.New("for nothing")
 
-func (s *faulty) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s *faultyStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	s.updates.Add(1)
-	if s.down.Load() {
+	if s.unavailable.Load() {
 		return errLost
 	}
 	if s.rerun.Load() {
-		err := s.Store.Update(ctx, func(tx store.Tx) error { return errors.Join(fn(tx), errForNothing) })
-		if !errors.Is(err, errForNothing) {
+		err := s.Store.Update(ctx, func(tx store.Tx) error { return errors.Join(fn(tx), errDiscarded) })
+		if !errors.Is(err, errDiscarded) {
 			return err
 		}
 	}
-	err := s.Store.Update(ctx, func(tx store.Tx) error { return fn(counting{tx, &s.puts}) })
-	if err == nil && s.lossy.Load() {
+	err := s.Store.Update(ctx, func(tx store.Tx) error { return fn(countingTx{tx, &s.puts}) })
+	if err == nil && s.loseAnswers.Load() {
 		return errLost
 	}
 	return err
 }
 
-// counting counts the records that are written.
-type counting struct {
+// countingTx counts the records that are written.
+type countingTx struct {
 	store.Tx
 	puts *atomic.Int64
 }
 
-func (c counting) PutRecords(records []job.Record) error {
+func (c countingTx) UpsertRecords(records []job.Record) error {
 	c.puts.Add(int64(len(records)))
-	return c.Tx.PutRecords(records)
+	return c.Tx.UpsertRecords(records)
 }
 
 // logBuffer is a log that can be read while it is written.
@@ -265,7 +265,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// last returns the last line.
+// exhausted returns the last line.
 func (b *logBuffer) last() string {
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	return lines[len(lines)-1]
@@ -275,8 +275,8 @@ func (b *logBuffer) last() string {
 func (w *world) records(clientID string) []job.Record {
 	w.Helper()
 	var found []job.Record
-	e := testkit.Engine(w, w.open(), w.clock)
-	w.ok(e.ViewRecords(w.Context(), func(r engine.RecordReader) (err error) {
+	e := testkit.NewEngine(w, w.openStore(), w.clock)
+	w.noError(e.ViewRecords(w.Context(), func(r engine.RecordReader) (err error) {
 		found, err = r.Records(account.KeyKind, clientID, "", 1000)
 		return err
 	}))

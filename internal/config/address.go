@@ -15,7 +15,7 @@ type addressValue struct {
 }
 
 func (v addressValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	if !ok || !validAddress(s) && (s != "" || !v.optional) {
 		return errors.New("expected an address such as 127.0.0.1:8080, :8080 or [::1]:8080")
 	}

@@ -27,7 +27,7 @@ type FetchBox struct {
 	Token             Secret // empty: open, on loopback only (G-FB-31)
 	MaxResources      int
 	MaxManifest       int64 // bytes, decompressed (G-FB-10)
-	Tries             int
+	MaxAttempts             int
 	MaxLostRuns       int // G-FB-43
 	BackoffBase       time.Duration
 	Lease             time.Duration // G-FB-35
@@ -62,7 +62,7 @@ func (t *JobType) MaxParallel() int {
 
 // unknown are the options of the type that are not among those known.
 func (t *JobType) unknown(known []string) []string {
-	return slices.DeleteFunc(sorted(t.Options), func(option string) bool { return slices.Contains(known, option) })
+	return slices.DeleteFunc(sortedNames(t.Options), func(option string) bool { return slices.Contains(known, option) })
 }
 
 const maxParallel = "max_parallel_downloads"
@@ -73,30 +73,30 @@ type ProxyPool struct {
 	Fallbacks []string // pools
 }
 
-// sorted gives the names of a map in their order.
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// sortedNames gives the names of a map in their order.
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // checkFetchBox is the rule that what settings refer to is there (FB-069, G-FB-26). handlers are those compiled in, with
 // their options; nil where nobody said.
-func (s *Settings) checkFetchBox(sound func(...string) bool, handlers map[string][]string) (problems []Problem) {
+func (s *Settings) checkFetchBox(valid func(...string) bool, handlers map[string][]string) (problems []Problem) {
 	report := func(key, format string, v ...any) {
-		if sound(key) {
+		if valid(key) {
 			text := fmt.Sprintf("%q (%s): ", key, s.origin(key)) + fmt.Sprintf(format, v...)
 			problems = append(problems, Problem{Key: key, Origin: s.origin(key), Text: text})
 		}
 	}
-	refers := func(key string, names ...string) {
+	checkReferences := func(key string, names ...string) {
 		for _, name := range names {
 			if s.Pools[name] == nil {
 				report(key, "there is no proxy.pools.%s", name)
 			}
 		}
 	}
-	for _, name := range sorted(s.JobTypes) {
+	for _, name := range sortedNames(s.JobTypes) {
 		t, at := s.JobTypes[name], jobTypeSection.section+"."+name+"."
 		options, known := handlers[t.Handler]
 		if handlers != nil && !known {
-			report(at+"handler", "there is no handler %s; did you mean %q?", quote(t.Handler), nearest(t.Handler, sorted(handlers)))
+			report(at+"handler", "there is no handler %s; did you mean %q?", quote(t.Handler), nearest(t.Handler, sortedNames(handlers)))
 		}
 		if known {
 			options = append([]string{maxParallel}, options...)
@@ -105,40 +105,40 @@ func (s *Settings) checkFetchBox(sound func(...string) bool, handlers map[string
 			}
 		}
 		if t.ProxyPrimary != "" {
-			refers(at+"proxy.primary", t.ProxyPrimary)
+			checkReferences(at+"proxy.primary", t.ProxyPrimary)
 		} else if len(t.ProxyFallbacks) > 0 {
 			report(at+"proxy.fallbacks", "it is of no use without %sproxy.primary", at)
 		}
-		refers(at+"proxy.fallbacks", t.ProxyFallbacks...)
+		checkReferences(at+"proxy.fallbacks", t.ProxyFallbacks...)
 	}
-	for _, name := range sorted(s.Pools) {
-		at := pools.section + "." + name + "."
+	for _, name := range sortedNames(s.Pools) {
+		at := proxyPoolSection.section + "." + name + "."
 		if len(s.Pools[name].Primary) == 0 {
 			report(at+"primary", "%q is missing: the pool has no proxies", at+"primary")
 		}
-		refers(at+"fallbacks", s.Pools[name].Fallbacks...)
-		if circle := s.circle(name, name, nil); circle != nil {
-			report(at+"fallbacks", "the pool comes back to itself: %s", strings.Join(circle, " → "))
+		checkReferences(at+"fallbacks", s.Pools[name].Fallbacks...)
+		if cycle := s.fallbackCycle(name, name, nil); cycle != nil {
+			report(at+"fallbacks", "the pool comes back to itself: %s", strings.Join(cycle, " → "))
 		}
 	}
 	return problems
 }
 
-// circle gives the way from a pool over fallbacks to another one, nil if there is none.
-func (s *Settings) circle(from, to string, seen []string) []string {
-	seen = append(seen, from)
+// fallbackCycle gives the way from a pool over fallbacks to another one, nil if there is none.
+func (s *Settings) fallbackCycle(from, to string, visited []string) []string {
+	visited = append(visited, from)
 	if s.Pools[from] == nil {
 		return nil
 	}
 	for _, next := range s.Pools[from].Fallbacks {
 		if next == to {
-			return append(seen, to)
+			return append(visited, to)
 		}
-		if slices.Contains(seen, next) {
+		if slices.Contains(visited, next) {
 			continue
 		}
-		if way := s.circle(next, to, slices.Clone(seen)); way != nil {
-			return way
+		if cycle := s.fallbackCycle(next, to, slices.Clone(visited)); cycle != nil {
+			return cycle
 		}
 	}
 	return nil
@@ -148,7 +148,7 @@ func (s *Settings) circle(from, to string, seen []string) []string {
 // nobody reads it, as it speaks no TLS (G-FB-36).
 func (s *Settings) checkStream() []Problem {
 	at, text := "stream.listen", ""
-	var todo []string
+	var missing []string
 	switch {
 	case s.Stream.Listen == "":
 		return nil
@@ -158,13 +158,13 @@ func (s *Settings) checkStream() []Problem {
 		return nil
 	default:
 		if s.Stream.Token.Empty() {
-			todo = append(todo, "set stream.token")
+			missing = append(missing, "set stream.token")
 		}
 		if !s.TrustedNetwork {
-			todo = append(todo, "set trusted_network = true, as the streams are served without TLS")
+			missing = append(missing, "set trusted_network = true, as the streams are served without TLS")
 		}
-		text = quote(s.Stream.Listen) + " is not loopback; " + strings.Join(todo, "; ") + "; or listen on 127.0.0.1"
-		if len(todo) == 0 {
+		text = quote(s.Stream.Listen) + " is not loopback; " + strings.Join(missing, "; ") + "; or listen on 127.0.0.1"
+		if len(missing) == 0 {
 			return nil
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const gallery = `
+const galleryConfig = `
 [job_types.gallery]
 handler = "gallery"
 default_headers = { "User-Agent" = "x/1", "X.Dotted" = "hush" }
@@ -32,11 +32,11 @@ primary = ["https://p3:443/"]
 // TestJobTypes goes through the settings of job types and proxy pools (FB-068, G-FB-26, G-FB-34).
 func TestJobTypes(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, Sources{File: mustFile(t, gallery), Handlers: map[string][]string{"default": nil, "gallery": {"a.b"}},
+	s := mustLoad(t, Sources{File: mustFile(t, galleryConfig), Handlers: map[string][]string{"default": nil, "gallery": {"a.b"}},
 		Environ: []string{"MILLRACE__JOB_TYPES__DEFAULT__STORAGE__BUCKET=things", "MILLRACE__PROXY__POOLS__DC__FALLBACKS="},
 		Flags:   map[string]string{"job_types.gallery.storage.key_prefix": "g"}})
 	t.Run("FB-068 a table per job type", func(t *testing.T) {
-		if got := sorted(s.JobTypes); !slices.Equal(got, []string{"default", "gallery", "v1.plain"}) {
+		if got := sortedNames(s.JobTypes); !slices.Equal(got, []string{"default", "gallery", "v1.plain"}) {
 			t.Errorf("got types %v", got)
 		}
 		g := s.JobTypes["gallery"]
@@ -136,7 +136,7 @@ func TestJobTypesRefused(t *testing.T) {
 // TestTableEntries sets entries of tables where there is only text (FB-072).
 func TestTableEntries(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, Sources{File: mustFile(t, gallery), Environ: []string{"MILLRACE__JOB_TYPES__DEFAULT__OPTIONS__MAX_PARALLEL_DOWNLOADS=3"},
+	s := mustLoad(t, Sources{File: mustFile(t, galleryConfig), Environ: []string{"MILLRACE__JOB_TYPES__DEFAULT__OPTIONS__MAX_PARALLEL_DOWNLOADS=3"},
 		Flags: map[string]string{"job_types.gallery.options.max_parallel_downloads": "5", "job_types.gallery.options.deep": "true",
 			"job_types.gallery.options.word": "plain text", "job_types.gallery.options.list": `["a", 1]`, "job_types.v1.plain.options.size": "1.5",
 			"job_types.v1.plain.options.lines": "1\nother = 2", "job_types.gallery.default_headers.X-Count": "7"}})
@@ -189,14 +189,14 @@ func TestStreamListen(t *testing.T) {
 func TestFetchBoxDefaults(t *testing.T) {
 	t.Parallel()
 	got := mustLoad(t, Sources{}).FetchBox
-	want := FetchBox{MaxResources: 1000, MaxManifest: 5 << 20, Tries: 3, MaxLostRuns: 10, BackoffBase: time.Second, Lease: 30 * time.Second,
+	want := FetchBox{MaxResources: 1000, MaxManifest: 5 << 20, MaxAttempts: 3, MaxLostRuns: 10, BackoffBase: time.Second, Lease: 30 * time.Second,
 		ConnectTimeout: 10 * time.Second, DownloadTimeout: time.Minute, MaxDownload: 1 << 30, MaxPerHost: 16, IdempotencyWindow: 14 * 24 * time.Hour,
 		LedgerRetention: 30 * 24 * time.Hour, LedgerMaxBytes: 5_000_000_000, TasksRetention: 7 * 24 * time.Hour,
 		LogsRetention: 30 * 24 * time.Hour, DLQRetention: 90 * 24 * time.Hour}
-	for id, is := range map[string]bool{"FB-088 30 days of the ledger": got.LedgerRetention == want.LedgerRetention,
+	for id, ok := range map[string]bool{"FB-088 30 days of the ledger": got.LedgerRetention == want.LedgerRetention,
 		"FB-090 7 days of tasks": got.TasksRetention == want.TasksRetention, "FB-091 30 days of logs": got.LogsRetention == want.LogsRetention,
 		"FB-092 90 days of dead letters": got.DLQRetention == want.DLQRetention, "FB-050 14 days of keys": got.IdempotencyWindow == want.IdempotencyWindow} {
-		if !is {
+		if !ok {
 			t.Errorf("%s: got %+v", id, got)
 		}
 	}

@@ -9,19 +9,19 @@ import (
 // key declares one setting. bind points at its field in the Settings at hand and says which values it takes.
 type key struct {
 	name string
-	def  string // as it would be written in the environment
-	doc  string
+	defaultValue  string // as it would be written in the environment
+	description  string
 	bind func(*Settings) value
 }
 
 // ContractNames are the contracts there are, whatever is served.
-func ContractNames() []string { return slices.Clone(knownContracts) }
+func ContractNames() []string { return slices.Clone(contractNames) }
 
-// knownContracts are the names that `contracts` takes.
-var knownContracts = []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}
+// contractNames are the names that `contracts` takes.
+var contractNames = []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}
 
-// jobTypes are the names that `forgerun.types` takes.
-var jobTypes = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
+// forgeRunTypes are the names that `forgerun.types` takes.
+var forgeRunTypes = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
 
 // The longest and the most of what has no bound of its own.
 const (
@@ -30,7 +30,7 @@ const (
 )
 
 // keys is the one table of settings, in reading order.
-var keys = slices.Concat(nodeKeys, forgeRunKeys, webhookKeys, imagesKeys, taskFlowKeys, fetchBoxKeys, relayKeys, workerKeys, placeKeys)
+var keys = slices.Concat(nodeKeys, forgeRunKeys, webhookKeys, imagesKeys, taskFlowKeys, fetchBoxKeys, relayKeys, workerKeys, storageKeys)
 
 // nodeKeys are settings of the node, whatever it serves.
 var nodeKeys = []key{
@@ -43,7 +43,7 @@ var nodeKeys = []key{
 	{"postgres.max_connections", "16", "Most connections of this node to PostgreSQL, beside one that listens.",
 		func(s *Settings) value { return intValue{&s.Postgres.MaxConnections, 1, 1000} }},
 	{"contracts", "forgerun,images,taskflow,fetchbox,relay", "Contracts that are served.",
-		func(s *Settings) value { return namesValue{&s.Contracts, knownContracts} }},
+		func(s *Settings) value { return namesValue{&s.Contracts, contractNames} }},
 	{"token", "", "Token of relay, taskflow, fetchbox and images, and of their workers, for each that has none of its own.",
 		func(s *Settings) value { return secretValue{&s.Token} }},
 	{"tls.cert", "", "Certificate file (PEM) of all listeners; needs tls.key.",
@@ -92,24 +92,24 @@ var relayKeys = []key{
 		func(s *Settings) value { return statusValue{&s.Relay.RetryableStatus, []int{429, 503}} }},
 }
 
-func find(name string) (key, bool) {
+func findKey(name string) (key, bool) {
 	for _, k := range keys {
 		if k.name == name {
 			return k, true
 		}
 	}
-	return findNamed(name)
+	return findNamedKey(name)
 }
 
-// section tells whether name is the start of known keys, as relay is of relay.token.
-func section(name string) bool {
+// isSection tells whether name is the start of known keys, as relay is of relay.token.
+func isSection(name string) bool {
 	for _, k := range keys {
 		if strings.HasPrefix(k.name, name+".") {
 			return true
 		}
 	}
-	_, _, is := sectionNamed(name)
-	return is
+	_, _, ok := findNamedSection(name)
+	return ok
 }
 
 func envName(name string) string {

@@ -2,8 +2,8 @@ package config
 
 import "time"
 
-// placeKeys say where objects and streams are.
-var placeKeys = []key{
+// storageKeys say where objects and streams are.
+var storageKeys = []key{
 	{"objects.url", "", "S3 store, as s3://?region=REGION&endpoint=URL, that objects are kept in; a directory in data_dir when empty.",
 		func(s *Settings) value { return objectsValue{&s.Objects.URL} }},
 	{"objects.bucket", "millrace", "Bucket of what is not given a bucket of its own; in data_dir a directory.",
@@ -27,7 +27,7 @@ var fetchBoxKeys = []key{
 	{"fetchbox.max_manifest", "5MiB", "Largest manifest, decompressed.",
 		func(s *Settings) value { return sizeValue{&s.FetchBox.MaxManifest, 1 << 10, 256 << 20} }},
 	{"fetchbox.tries", "3", "Tries after which a download is given up.",
-		func(s *Settings) value { return intValue{&s.FetchBox.Tries, 1, 100} }},
+		func(s *Settings) value { return intValue{&s.FetchBox.MaxAttempts, 1, 100} }},
 	{"fetchbox.max_lost_runs", "10", "Lost workers after which a download is given up; they use up none of fetchbox.tries.",
 		func(s *Settings) value { return intValue{&s.FetchBox.MaxLostRuns, 1, 10_000} }},
 	{"fetchbox.backoff_base", "1s", "Wait after the first try of a download; each further one doubles it.",
@@ -63,9 +63,9 @@ var fetchBoxKeys = []key{
 }
 
 // jobTypeSection declares the job types of FetchBox (FB-068).
-var jobTypeSection = &named{section: "job_types", dots: true, valid: validJobType,
-	allowed: "1 to 64 letters, digits, dots, hyphens and underscores, and does not begin with a dot",
-	names:   func(s *Settings) []string { return sorted(s.JobTypes) },
+var jobTypeSection = &namedSection{section: "job_types", allowDots: true, valid: validJobType,
+	validNames: "1 to 64 letters, digits, dots, hyphens and underscores, and does not begin with a dot",
+	names:   func(s *Settings) []string { return sortedNames(s.JobTypes) },
 	declare: func(s *Settings, name string) { s.jobType(name) },
 	members: []member{
 		{"handler", "Name of the handler that is compiled in.",
@@ -86,10 +86,10 @@ var jobTypeSection = &named{section: "job_types", dots: true, valid: validJobTyp
 			func(s *Settings, name string) value { return optionsValue{&s.jobType(name).Options} }},
 	}}
 
-// pools declares the pools of proxies (G-FB-34).
-var pools = &named{section: "proxy.pools", dots: true, valid: validPool,
-	allowed: "1 to 64 letters, digits, dots, hyphens and underscores, with slashes between them",
-	names:   func(s *Settings) []string { return sorted(s.Pools) },
+// proxyPoolSection declares the pools of proxies (G-FB-34).
+var proxyPoolSection = &namedSection{section: "proxy.pools", allowDots: true, valid: validPool,
+	validNames: "1 to 64 letters, digits, dots, hyphens and underscores, with slashes between them",
+	names:   func(s *Settings) []string { return sortedNames(s.Pools) },
 	declare: func(s *Settings, name string) { s.pool(name) },
 	members: []member{
 		{"primary", "URLs of the pool's proxies: http, https or socks5, with user and password if need be.",
@@ -98,8 +98,8 @@ var pools = &named{section: "proxy.pools", dots: true, valid: validPool,
 			func(s *Settings, name string) value { return listValue{&s.pool(name).Fallbacks} }},
 	}}
 
-// usualHandler is the handler of job types that name none; a type of the same name is always registered.
-const usualHandler = "default"
+// defaultHandler is the handler of job types that name none; a type of the same name is always registered.
+const defaultHandler = "default"
 
 // jobType gives a type's settings, with the defaults if nothing is set yet.
 func (s *Settings) jobType(name string) *JobType {
@@ -107,7 +107,7 @@ func (s *Settings) jobType(name string) *JobType {
 		s.JobTypes = map[string]*JobType{}
 	}
 	if s.JobTypes[name] == nil {
-		s.JobTypes[name] = &JobType{Handler: usualHandler}
+		s.JobTypes[name] = &JobType{Handler: defaultHandler}
 	}
 	return s.JobTypes[name]
 }

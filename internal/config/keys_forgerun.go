@@ -9,7 +9,7 @@ var forgeRunKeys = []key{
 	{"forgerun.log_requests", "true", "Logs requests and changes of state of ForgeRun at info; at debug, as those of the other contracts, when false.",
 		func(s *Settings) value { return boolValue{&s.ForgeRun.LogRequests} }},
 	{"forgerun.types", "EXECUTE,DEFERRED,EMIT_EVENT", "Types of job that may be submitted.",
-		func(s *Settings) value { return namesValue{&s.ForgeRun.Types, jobTypes} }},
+		func(s *Settings) value { return namesValue{&s.ForgeRun.Types, forgeRunTypes} }},
 	{"forgerun.workers", "4", "Workers of this node.",
 		func(s *Settings) value { return intValue{&s.ForgeRun.Workers, 1, 1000} }},
 	{"forgerun.jobs_per_worker", "1", "Jobs that one worker runs at a time.",
@@ -63,7 +63,7 @@ var webhookKeys = []key{
 			return durationValue{&s.Webhook.Timeout, 10 * time.Millisecond, 5 * time.Minute}
 		}},
 	{"webhook.max_tries", "8", "Tries after which a delivery is given up.",
-		func(s *Settings) value { return intValue{&s.Webhook.MaxTries, 1, 100} }},
+		func(s *Settings) value { return intValue{&s.Webhook.MaxAttempts, 1, 100} }},
 	{"webhook.backoff_base", "1s", "Wait after the first try of a delivery.",
 		func(s *Settings) value {
 			return durationValue{&s.Webhook.BackoffBase, time.Millisecond, 24 * time.Hour}

@@ -74,21 +74,21 @@ var imagesKeys = []key{
 
 // The sizes of variants that may be asked for (G-IP-18).
 const (
-	mostPixelSize = 8192
-	mostSizes     = 20
+	maxPixelSize = 8192
+	maxSizes     = 20
 )
 
 // sizesValue is a list of sizes in pixels.
 type sizesValue struct{ p *[]int }
 
 func (v sizesValue) set(in input) error {
-	wrong := fmt.Errorf("expected 1 to %d whole numbers from 1 to %d, each once", mostSizes, mostPixelSize)
+	wrong := fmt.Errorf("expected 1 to %d whole numbers from 1 to %d, each once", maxSizes, maxPixelSize)
 	sizes, ok := in.integers()
-	if !ok || len(sizes) < 1 || len(sizes) > mostSizes {
+	if !ok || len(sizes) < 1 || len(sizes) > maxSizes {
 		return wrong
 	}
 	for i, n := range sizes {
-		if n < 1 || n > mostPixelSize || slices.Contains(sizes[:i], n) {
+		if n < 1 || n > maxPixelSize || slices.Contains(sizes[:i], n) {
 			return wrong
 		}
 	}
@@ -108,8 +108,8 @@ func (v sizesValue) show() string {
 func (in input) integers() (all []int, ok bool) {
 	if items, array := in.raw.([]any); array {
 		for _, item := range items {
-			n, is := item.(int64)
-			if !is {
+			n, isInt := item.(int64)
+			if !isInt {
 				return nil, false
 			}
 			all = append(all, int(n))
@@ -131,7 +131,7 @@ func (in input) integers() (all []int, ok bool) {
 type queueURLValue struct{ p *string }
 
 func (v queueURLValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	u, err := url.Parse(s)
 	if !ok || s != "" && (err != nil || u.Scheme != "awssqs" || u.Host == "" || u.User != nil || u.Path == "" || u.Fragment != "") {
 		return errors.New("expected a URL such as awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1")
@@ -146,7 +146,7 @@ func (v queueURLValue) show() string { return *v.p }
 type wordValue struct{ p *string }
 
 func (v wordValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if !ok || len(s) > 64 || strings.Trim(s, letters) != "" {
 		return errors.New("expected letters and digits")
@@ -159,14 +159,14 @@ func (v wordValue) show() string { return *v.p }
 
 // checkImages finds a CDN that lacks what it needs.
 func (s *Settings) checkImages() []Problem {
-	needs, is := "", ""
+	needs, value := "", ""
 	switch s.Images.CDN {
 	case CDNHTTP:
-		needs, is = "images.cdn_url", s.Images.CDNURL
+		needs, value = "images.cdn_url", s.Images.CDNURL
 	case CDNCloudFront:
-		needs, is = "images.cloudfront_distribution", s.Images.CloudFrontDistribution
+		needs, value = "images.cloudfront_distribution", s.Images.CloudFrontDistribution
 	}
-	if needs == "" || is != "" {
+	if needs == "" || value != "" {
 		return nil
 	}
 	return []Problem{{Key: needs, Origin: s.origin(needs),

@@ -39,9 +39,9 @@ const (
 
 const queuesSection = "taskflow.queues"
 
-// queues declares the settings of single queues (G-TF-37).
-var queues = &named{section: queuesSection, valid: validQueue, allowed: "1 to 64 letters, digits and underscores",
-	names: func(s *Settings) []string { return sorted(s.TaskFlow.Queues) },
+// queueSection declares the settings of single queues (G-TF-37).
+var queueSection = &namedSection{section: queuesSection, valid: validQueue, validNames: "1 to 64 letters, digits and underscores",
+	names: func(s *Settings) []string { return sortedNames(s.TaskFlow.Queues) },
 	members: []member{
 		{"handler", "Who runs the queue's jobs: http (the server calls url), simulate, or none but workers.",
 			func(s *Settings, name string) value {
@@ -62,7 +62,7 @@ var queues = &named{section: queuesSection, valid: validQueue, allowed: "1 to 64
 	}}
 
 // validQueue tells whether a text can be a queue's name (TF-003).
-func validQueue(s string) bool { return s != "" && len(s) <= 64 && strings.Trim(s, letters) == "" }
+func validQueue(s string) bool { return s != "" && len(s) <= 64 && strings.Trim(s, nameLetters) == "" }
 
 // queue gives a queue's settings, with the defaults if nothing is set yet.
 func (t *TaskFlow) queue(name string) *TaskFlowQueue {
@@ -76,11 +76,11 @@ func (t *TaskFlow) queue(name string) *TaskFlowQueue {
 }
 
 // checkQueues is the rule that url and secret are for the handler http, which needs the first.
-func (s *Settings) checkQueues(sound func(...string) bool) []Problem {
+func (s *Settings) checkQueues(valid func(...string) bool) []Problem {
 	var problems []Problem
 	for _, name := range slices.Sorted(maps.Keys(s.TaskFlow.Queues)) {
 		q, at := s.TaskFlow.Queues[name], queuesSection+"."+name+"."
-		if !sound(at+"handler", at+"url", at+"secret") {
+		if !valid(at+"handler", at+"url", at+"secret") {
 			continue
 		}
 		handler := fmt.Sprintf("%q is %s (%s)", at+"handler", q.Handler, s.origin(at+"handler"))
@@ -101,40 +101,40 @@ func (s *Settings) checkQueues(sound func(...string) bool) []Problem {
 // listener: beyond loopback it has a token, and nobody reads that on the wire (G-X-20). Where TaskFlow is not served it
 // is left out instead, see ServesWorkers.
 func (s *Settings) checkWorkers(problems []Problem) []Problem {
-	if IsLoopback(s.Listen) || !s.worked() {
+	if IsLoopback(s.Listen) || !s.servesRemoteJobs() {
 		return problems
 	}
-	if s.lacksWorkerToken() {
+	if s.missesWorkerToken() {
 		return append(problems, Problem{Key: "worker.token", Origin: s.origin("worker.token"),
 			Text: fmt.Sprintf(`"worker.token" is missing: "listen" (%s), %s, is not loopback, and the worker API is served there with taskflow`,
 				s.origin("listen"), quote(s.Listen))})
 	}
-	if s.Worker.Token.Empty() || about(problems, "listen") || s.TLS.Enabled() || s.TrustedNetwork {
+	if s.Worker.Token.Empty() || hasProblem(problems, "listen") || s.TLS.Enabled() || s.TrustedNetwork {
 		return problems
 	}
 	return append(problems, Problem{Key: "listen", Origin: s.origin("listen"),
 		Text: fmt.Sprintf(`"listen" (%s): %s is not loopback and serves the worker API, whose token would travel in the clear; %s; `+
-			"or listen on 127.0.0.1", s.origin("listen"), quote(s.Listen), closeWire)})
+			"or listen on 127.0.0.1", s.origin("listen"), quote(s.Listen), encryptionHint)})
 }
 
-// lacksWorkerToken tells whether the worker API is served, if not for its token.
-func (s *Settings) lacksWorkerToken() bool { return s.Serves("taskflow") && s.Worker.Token.Empty() }
+// missesWorkerToken tells whether the worker API is served, if not for its token.
+func (s *Settings) missesWorkerToken() bool { return s.Serves("taskflow") && s.Worker.Token.Empty() }
 
-// worked tells whether jobs are served that workers outside may run.
-func (s *Settings) worked() bool {
+// servesRemoteJobs tells whether jobs are served that workers outside may run.
+func (s *Settings) servesRemoteJobs() bool {
 	return slices.ContainsFunc([]string{"forgerun", "images", "taskflow", "fetchbox"}, s.Serves)
 }
 
 // ServesWorkers tells whether the worker API is served: there are jobs for it, and beyond loopback it has a token.
 func (s Settings) ServesWorkers() bool {
-	return s.worked() && (IsLoopback(s.Listen) || !s.Worker.Token.Empty())
+	return s.servesRemoteJobs() && (IsLoopback(s.Listen) || !s.Worker.Token.Empty())
 }
 
 // signingValue is a secret as Standard Webhooks has it, or empty.
 type signingValue struct{ p *Secret }
 
 func (v signingValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	encoded, prefixed := strings.CutPrefix(s, "whsec_")
 	plain, err := base64.StdEncoding.DecodeString(encoded)
 	if !ok || s != "" && (!prefixed || err != nil || strings.ContainsAny(s, "\r\n") || len(plain) < 24 || len(plain) > 64) {

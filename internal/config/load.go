@@ -24,7 +24,7 @@ type Sources struct {
 	Explicit bool                // the operator named File, so it has to be there
 	Environ  []string            // NAME=value, as os.Environ gives it
 	Flags    map[string]string   // key → value; an empty value is a value
-	Others   []string            // variables that begin as those of settings do and are something else; PREFIX_ is all that begin so
+	OtherVariables   []string            // variables that begin as those of settings do and are something else; PREFIX_ is all that begin so
 	Handlers map[string][]string // of FetchBox that are compiled in → the options they know; nil leaves both unchecked
 }
 
@@ -38,7 +38,7 @@ type loader struct {
 // Load resolves the settings. Its error is an *Error with all problems; there are no settings then.
 func Load(src Sources) (*Settings, error) {
 	l := gather(src)
-	l.settings.shareToken()
+	l.settings.applyCommonToken()
 	l.problems = append(l.problems, l.settings.check(l.failed, src.Handlers)...)
 	if err := newError(l.problems); err != nil {
 		return nil, err
@@ -54,9 +54,9 @@ func gather(src Sources) *loader {
 	l := newLoader()
 	l.file(src.File, src.Explicit)
 	l.environment(src.Environ)
-	l.settings.strays = strays(src.Environ, src.Others)
+	l.settings.unknownVariables = unknownVariables(src.Environ, src.OtherVariables)
 	for _, name := range slices.Sorted(maps.Keys(src.Flags)) {
-		l.apply(name, input{raw: src.Flags[name], text: true}, "flag --set "+printable(shorten(name)))
+		l.apply(name, input{raw: src.Flags[name], isText: true}, "flag --set "+printable(shorten(name)))
 	}
 	return l
 }
@@ -65,17 +65,17 @@ func gather(src Sources) *loader {
 func newLoader() *loader {
 	l := &loader{failed: map[string]bool{}}
 	l.settings.origins = map[string]string{}
-	l.settings.jobType(usualHandler)
+	l.settings.jobType(defaultHandler)
 	for _, k := range keys {
-		l.apply(k.name, input{raw: k.def, text: true}, originDefault)
+		l.apply(k.name, input{raw: k.defaultValue, isText: true}, originDefault)
 	}
 	return l
 }
 
 // apply sets one key from one layer, or records why not.
 func (l *loader) apply(name string, in input, origin string) {
-	k, ok := find(name)
-	if !ok && in.text {
+	k, ok := findKey(name)
+	if !ok && in.isText {
 		k, ok = findEntry(name)
 	}
 	if !ok {
@@ -96,7 +96,7 @@ func (l *loader) apply(name string, in input, origin string) {
 func (l *loader) file(path string, explicit bool) {
 	if path == "" {
 		if explicit {
-			l.broken("", "the path of the settings file is empty", nil)
+			l.addFileProblem("", "the path of the settings file is empty", nil)
 		}
 		return
 	}
@@ -107,20 +107,20 @@ func (l *loader) file(path string, explicit bool) {
 		l.document(data, origin)
 	case errors.Is(err, fs.ErrNotExist) && !explicit:
 	default:
-		l.broken(origin, origin+" cannot be read: "+reason(err), err)
+		l.addFileProblem(origin, origin+" cannot be read: "+pathlessError(err), err)
 	}
 }
 
-// broken records a problem of the file as a whole; every key it might have set is in doubt.
-func (l *loader) broken(origin, text string, err error) {
+// addFileProblem records a problem of the file as a whole; every key it might have set is in doubt.
+func (l *loader) addFileProblem(origin, text string, err error) {
 	l.problems = append(l.problems, Problem{Origin: origin, Text: text, err: err})
 	for _, k := range keys {
 		l.failed[k.name] = true
 	}
 }
 
-// reason leaves the path out of a file system error: it stands in the sentence already.
-func reason(err error) string {
+// pathlessError leaves the path out of a file system error: it stands in the sentence already.
+func pathlessError(err error) string {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err.Error()
 	}
@@ -147,6 +147,6 @@ func (l *loader) environment(environ []string) {
 			l.problems = append(l.problems, unknownKey(key, origin))
 			continue
 		}
-		l.apply(strings.ToLower(key), input{raw: values[name], text: true}, origin)
+		l.apply(strings.ToLower(key), input{raw: values[name], isText: true}, origin)
 	}
 }

@@ -31,8 +31,8 @@ func mustLoad(tb testing.TB, src Sources) *Settings {
 	return s
 }
 
-// problems loads what must not load and gives the lines of the error, with the file's directory cut off.
-func problems(tb testing.TB, src Sources) []string {
+// loadProblems loads what must not load and gives the lines of the error, with the file's directory cut off.
+func loadProblems(tb testing.TB, src Sources) []string {
 	tb.Helper()
 	s, err := Load(src)
 	if err == nil {
@@ -93,7 +93,7 @@ func checkForgeRunDefaults(t *testing.T, got Settings) {
 	if !reflect.DeepEqual(got.ForgeRun, want) {
 		t.Errorf("forgerun %+v, want %+v", got.ForgeRun, want)
 	}
-	hook := Webhook{Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second, BackoffFactor: 5, BackoffMax: 2 * time.Hour}
+	hook := Webhook{Timeout: 5 * time.Second, MaxAttempts: 8, BackoffBase: time.Second, BackoffFactor: 5, BackoffMax: 2 * time.Hour}
 	if got.Webhook != hook || got.Egress.Allow != nil || got.Telemetry.OTLPEndpoint != "" || got.PepperFile() != "millrace-data/pepper" {
 		t.Errorf("webhook %+v, egress %+v, telemetry %+v, pepper %s", got.Webhook, got.Egress, got.Telemetry, got.PepperFile())
 	}
@@ -163,13 +163,13 @@ func TestFile(t *testing.T) {
 		{"not UTF-8", "listen = \"\xff\"\n", "invalid UTF-8"},
 		{"long number", "listen = 1234567890123456789012\n", "couldn't parse decimal number"},
 		{"long number, divided", "listen = 123456789_123456789_123456789\n", "couldn't parse decimal number"},
-		{"large", "# " + strings.Repeat("x", largestFile), "larger than 1MiB"},
+		{"large", "# " + strings.Repeat("x", maxFileSize), "larger than 1MiB"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			// A file that cannot be read leaves checks across keys aside: only it is reported.
-			got := problems(t, Sources{File: mustFile(t, tt.text), Flags: map[string]string{"listen": ":1"}})
+			got := loadProblems(t, Sources{File: mustFile(t, tt.text), Flags: map[string]string{"listen": ":1"}})
 			if len(got) != 1 || !strings.HasPrefix(got[0], "config: file millrace.toml ") || !strings.Contains(got[0], tt.want) {
 				t.Errorf("got %q, want %q in it", got, tt.want)
 			}
@@ -178,11 +178,11 @@ func TestFile(t *testing.T) {
 			}
 		})
 	}
-	got := problems(t, Sources{Explicit: true})
+	got := loadProblems(t, Sources{Explicit: true})
 	if want := []string{"config: the path of the settings file is empty"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	if got := problems(t, Sources{File: t.TempDir()}); !strings.Contains(got[0], "is a directory") {
+	if got := loadProblems(t, Sources{File: t.TempDir()}); !strings.Contains(got[0], "is a directory") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -247,7 +247,7 @@ func TestUnknownKeys(t *testing.T) {
 			if tt.flag != "" {
 				src.Flags = map[string]string{tt.flag: "hush"}
 			}
-			if got := problems(t, src); !slices.Equal(got, []string{tt.want}) {
+			if got := loadProblems(t, src); !slices.Equal(got, []string{tt.want}) {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
 		})
@@ -272,7 +272,7 @@ func TestAllProblemsAtOnceSorted(t *testing.T) {
 		`config: unknown key "zebra" (file millrace.toml); did you mean "store"?`,
 	}
 	for range 5 {
-		if got := problems(t, src); !slices.Equal(got, want) {
+		if got := loadProblems(t, src); !slices.Equal(got, want) {
 			t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
@@ -285,7 +285,7 @@ func TestAllProblemsAtOnceSorted(t *testing.T) {
 
 func TestSyntaxErrorStaysOnItsLine(t *testing.T) {
 	t.Parallel()
-	got := problems(t, Sources{File: mustFile(t, "[\n")})
+	got := loadProblems(t, Sources{File: mustFile(t, "[\n")})
 	if want := `config: file millrace.toml is not valid TOML: line 1, column 2: "invalid character at start of key: \n"`; len(got) != 1 || got[0] != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -60,8 +60,8 @@ func maskStore(s string) string {
 	return maskURL(s)
 }
 
-// maskStray hides what looks like a credential in a setting that is none.
-func maskStray(s string) string {
+// maskUnknown hides what looks like a credential in a setting that is none.
+func maskUnknown(s string) string {
 	switch lower := strings.ToLower(s); {
 	case strings.Contains(s, "://"):
 		return maskURL(s)

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// named declares a section that has the same settings for each of many names, such as [taskflow.queues.NAME].
-type named struct {
+// namedSection declares a section that has the same settings for each of many names, such as [taskflow.queues.NAME].
+type namedSection struct {
 	section string
-	dots    bool                     // a name may hold dots
+	allowDots    bool                     // a name may hold dots
 	valid   func(name string) bool   // whether a name is one
-	allowed string                   // what a valid name is
+	validNames string                   // what a valid name is
 	names   func(*Settings) []string // that have settings
 	declare func(*Settings, string)  // what a section with nothing in it does; nil: nothing
 	members []member
@@ -19,33 +19,33 @@ type named struct {
 // member declares one setting of every name.
 type member struct {
 	name string
-	doc  string
+	description  string
 	bind func(s *Settings, name string) value
 }
 
-var nameds = []*named{queues, jobTypeSection, pools}
+var namedSections = []*namedSection{queueSection, jobTypeSection, proxyPoolSection}
 
-// anyName stands for a name where none is known.
-const anyName = "NAME"
+// namePlaceholder stands for a name where none is known.
+const namePlaceholder = "NAME"
 
-// letters are what names in settings are made of; some have dots and hyphens as well.
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+// nameLetters are what names in settings are made of; some have dots and hyphens as well.
+const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 // key is the setting of one name.
-func (n *named) key(name string, m *member) key {
-	return key{name: n.section + "." + name + "." + m.name, doc: m.doc, bind: func(s *Settings) value { return m.bind(s, name) }}
+func (n *namedSection) key(name string, m *member) key {
+	return key{name: n.section + "." + name + "." + m.name, description: m.description, bind: func(s *Settings) value { return m.bind(s, name) }}
 }
 
-// below gives what stands after the section in a key.
-func (n *named) below(key string) (string, bool) { return strings.CutPrefix(key, n.section+".") }
+// suffix gives what stands after the section in a key.
+func (n *namedSection) suffix(key string) (string, bool) { return strings.CutPrefix(key, n.section+".") }
 
-// findNamed is find for the keys of named sections.
-func findNamed(at string) (key, bool) {
-	for _, n := range nameds {
-		rest, below := n.below(at)
+// findNamedKey is find for the keys of named sections.
+func findNamedKey(at string) (key, bool) {
+	for _, n := range namedSections {
+		rest, suffix := n.suffix(at)
 		for i := range n.members {
-			name, is := strings.CutSuffix(rest, "."+n.members[i].name)
-			if below && is && n.valid(name) {
+			name, ok := strings.CutSuffix(rest, "."+n.members[i].name)
+			if suffix && ok && n.valid(name) {
 				return n.key(name, &n.members[i]), true
 			}
 		}
@@ -53,13 +53,13 @@ func findNamed(at string) (key, bool) {
 	return key{}, false
 }
 
-// sectionNamed tells whether a key is a named section, or the part of one that belongs to a name.
-func sectionNamed(at string) (n *named, name string, is bool) {
-	if _, is := findNamed(at); is {
+// findNamedSection tells whether a key is a named section, or the part of one that belongs to a name.
+func findNamedSection(at string) (n *namedSection, name string, ok bool) {
+	if _, ok := findNamedKey(at); ok {
 		return nil, "", false
 	}
-	for _, n := range nameds {
-		rest, below := n.below(at)
+	for _, n := range namedSections {
+		rest, below := n.suffix(at)
 		if at == n.section || below && n.valid(rest) {
 			return n, rest, true
 		}
@@ -70,30 +70,30 @@ func sectionNamed(at string) (n *named, name string, is bool) {
 	return nil, "", false
 }
 
-// namedLike are the keys that an unknown one in a named section may have been meant to be.
-func namedLike(at string) []string {
-	var like []string
-	for _, n := range nameds {
-		rest, below := n.below(at)
-		if at != n.section && !below {
+// similarNamedKeys are the keys that an unknown one in a named section may have been meant to be.
+func similarNamedKeys(at string) []string {
+	var similar []string
+	for _, n := range namedSections {
+		rest, suffix := n.suffix(at)
+		if at != n.section && !suffix {
 			continue
 		}
 		name, _, _ := strings.Cut(rest, ".")
-		if !below || !n.valid(name) {
-			name = anyName
+		if !suffix || !n.valid(name) {
+			name = namePlaceholder
 		}
 		for i := range n.members {
-			like = append(like, n.key(name, &n.members[i]).name)
+			similar = append(similar, n.key(name, &n.members[i]).name)
 		}
 	}
-	return like
+	return similar
 }
 
 // nameHint says what a key's NAME may be.
 func nameHint(key string) string {
-	for _, n := range nameds {
-		if rest, below := n.below(key); below && strings.HasPrefix(rest, anyName+".") {
-			return " " + anyName + " is " + n.allowed
+	for _, n := range namedSections {
+		if rest, suffix := n.suffix(key); suffix && strings.HasPrefix(rest, namePlaceholder+".") {
+			return " " + namePlaceholder + " is " + n.validNames
 		}
 	}
 	return ""
@@ -102,7 +102,7 @@ func nameHint(key string) string {
 // namedKeys are the keys of the names that have settings.
 func (s *Settings) namedKeys() []key {
 	var all []key
-	for _, n := range nameds {
+	for _, n := range namedSections {
 		for _, name := range slices.Sorted(slices.Values(n.names(s))) {
 			for i := range n.members {
 				all = append(all, n.key(name, &n.members[i]))
@@ -112,14 +112,14 @@ func (s *Settings) namedKeys() []key {
 	return all
 }
 
-// dotted tells whether the members of a table are names that may hold dots.
-func dotted(section string) bool {
-	return slices.ContainsFunc(nameds, func(n *named) bool { return n.dots && n.section == section })
+// allowsDots tells whether the members of a table are names that may hold dots.
+func allowsDots(section string) bool {
+	return slices.ContainsFunc(namedSections, func(n *namedSection) bool { return n.allowDots && n.section == section })
 }
 
-// tabled is a value that is written as a table. Where there is only text, in the environment and in flags, its entries are
+// tableValue is a value that is written as a table. Where there is only text, in the environment and in flags, its entries are
 // keys of their own.
-type tabled interface {
+type tableValue interface {
 	value
 	table() map[string]any // a copy of what is stored, as a file would have it
 	entry(text string) any // what text means as an entry
@@ -127,48 +127,48 @@ type tabled interface {
 
 // entryValue is one entry of a table.
 type entryValue struct {
-	tabled
+	tableValue
 	name string
 }
 
 func (v entryValue) set(in input) error {
-	text, _ := in.word()
+	text, _ := in.textValue()
 	table := v.table()
 	table[v.name] = v.entry(text)
-	return v.tabled.set(input{raw: table})
+	return v.tableValue.set(input{raw: table})
 }
 
 // findEntry is find for the entries of tables; it gives the key of the table.
 func findEntry(at string) (key, bool) {
 	for i, r := range at {
-		if entry := at[i:]; r == '.' && len(entry) > 1 && takesTable(at[:i]) {
-			k, _ := findNamed(at[:i])
+		if entry := at[i:]; r == '.' && len(entry) > 1 && isTableKey(at[:i]) {
+			k, _ := findNamedKey(at[:i])
 			table := k.bind
-			k.bind = func(s *Settings) value { return entryValue{table(s).(tabled), entry[1:]} }
+			k.bind = func(s *Settings) value { return entryValue{table(s).(tableValue), entry[1:]} }
 			return k, true
 		}
 	}
 	return key{}, false
 }
 
-// takesTable tells whether a key's value is a table, whose members are no keys.
-func takesTable(at string) bool {
-	k, ok := findNamed(at)
+// isTableKey tells whether a key's value is a table, whose members are no keys.
+func isTableKey(at string) bool {
+	k, ok := findNamedKey(at)
 	if !ok {
 		return false
 	}
-	_, ok = k.bind(new(Settings)).(tabled)
+	_, ok = k.bind(new(Settings)).(tableValue)
 	return ok
 }
 
 // flatten gives the keys of a document with their values.
-func flatten(tree map[string]any, above string, flat map[string]any) map[string]any {
+func flatten(tree map[string]any, prefix string, result map[string]any) map[string]any {
 	for name, v := range tree {
-		if table, is := v.(map[string]any); is && len(table) > 0 && !takesTable(above+name) {
-			flatten(table, above+name+".", flat)
+		if table, isTable := v.(map[string]any); isTable && len(table) > 0 && !isTableKey(prefix+name) {
+			flatten(table, prefix+name+".", result)
 			continue
 		}
-		flat[above+name] = v
+		result[prefix+name] = v
 	}
-	return flat
+	return result
 }

@@ -13,7 +13,7 @@ import (
 type networksValue struct{ p *[]netip.Prefix }
 
 func (v networksValue) set(in input) error {
-	if in.text && in.raw == "" {
+	if in.isText && in.raw == "" {
 		*v.p = nil
 		return nil
 	}
@@ -42,7 +42,7 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	switch {
 	case err != nil:
 		return network, fmt.Errorf("expected networks such as 10.0.0.0/8 or fd00::/8, a single address as 10.1.2.3/32; %s is none",
-			quote(maskStray(s)))
+			quote(maskUnknown(s)))
 	case network.Addr().Is4In6():
 		return network, fmt.Errorf("expected IPv4 networks in their own form, such as 10.0.0.0/8; %s is IPv4 within IPv6", network)
 	case network != network.Masked():
@@ -63,7 +63,7 @@ func (v networksValue) show() string {
 type urlValue struct{ p *string }
 
 func (v urlValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	if !ok || s != "" && !validServiceURL(s) {
 		return errors.New("expected a URL such as https://example.org:8443/path, without user, password, query and fragment")
 	}

@@ -55,17 +55,17 @@ func newError(problems []Problem) error {
 func unknownKey(name, origin string) Problem {
 	var names []string
 	for _, k := range keys {
-		if !section(name) || strings.HasPrefix(k.name, name+".") {
+		if !isSection(name) || strings.HasPrefix(k.name, name+".") {
 			names = append(names, k.name)
 		}
 	}
-	near := nearest(name, append(names, namedLike(name)...))
-	hint := strconv.Quote(near)
+	similar := nearest(name, append(names, similarNamedKeys(name)...))
+	hint := strconv.Quote(similar)
 	if strings.HasPrefix(origin, "environment ") {
-		hint += " (" + envName(near) + ")"
+		hint += " (" + envName(similar) + ")"
 	}
 	return Problem{Key: name, Origin: origin,
-		Text: fmt.Sprintf("unknown key %s (%s); did you mean %s?%s", quote(name), origin, hint, nameHint(near))}
+		Text: fmt.Sprintf("unknown key %s (%s); did you mean %s?%s", quote(name), origin, hint, nameHint(similar))}
 }
 
 func wrongValue(k key, v value, in input, origin string, err error) Problem {
@@ -73,23 +73,23 @@ func wrongValue(k key, v value, in input, origin string, err error) Problem {
 	switch v.(type) {
 	case secretValue, signingValue, entryValue, objectsValue: // what does not belong in the last may be a key
 	case storeValue:
-		shown = written(in.raw, maskStore)
+		shown = formatRaw(in.raw, maskStore)
 	default:
-		shown = written(in.raw, maskStray)
+		shown = formatRaw(in.raw, maskUnknown)
 	}
 	return Problem{Key: k.name, Origin: origin,
 		Text: fmt.Sprintf("wrong value for %q (%s): %s; %v", k.name, origin, shown, err)}
 }
 
-// written shows a value much as it stands in its source.
-func written(raw any, hide func(string) string) string {
+// formatRaw shows a value much as it stands in its source.
+func formatRaw(raw any, mask func(string) string) string {
 	switch v := raw.(type) {
 	case string:
-		return quote(hide(v))
+		return quote(mask(v))
 	case []any:
 		items := make([]string, 0, min(len(v), 8))
 		for _, item := range v[:min(len(v), 8)] {
-			items = append(items, written(item, hide))
+			items = append(items, formatRaw(item, mask))
 		}
 		if len(v) > len(items) {
 			items = append(items, "…")
@@ -102,7 +102,7 @@ func written(raw any, hide func(string) string) string {
 	}
 }
 
-const longest = 120
+const maxQuoted = 120
 
 // quote keeps hostile text on one line and to a reasonable length.
 func quote(s string) string {
@@ -110,10 +110,10 @@ func quote(s string) string {
 }
 
 func shorten(s string) string {
-	if len(s) <= longest {
+	if len(s) <= maxQuoted {
 		return s
 	}
-	end := longest
+	end := maxQuoted
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}
@@ -123,20 +123,20 @@ func shorten(s string) string {
 // nearest gives the name that the word was most likely meant to be, the first in the alphabet among equals.
 func nearest(word string, names []string) string {
 	word = strings.ToLower(shorten(word))
-	best, least, spelled := "", math.MaxInt, math.MaxInt
+	best, minDistance, spelled := "", math.MaxInt, math.MaxInt
 	for _, n := range slices.Sorted(slices.Values(names)) {
 		lower := strings.ToLower(n)
-		d := distance(word, lower)
-		if m := slip(word, lower, d); m < least || m == least && d < spelled {
-			best, least, spelled = n, m, d
+		d := editDistance(word, lower)
+		if m := keyDistance(word, lower, d); m < minDistance || m == minDistance && d < spelled {
+			best, minDistance, spelled = n, m, d
 		}
 	}
 	return best
 }
 
-// slip measures how far a key is from a known one: by letters, or less where its last member is right and its section
+// keyDistance measures how far a key is from a known one: by letters, or less where its last member is right and its section
 // is missing or wrong, or its section is right and the rest is wrong.
-func slip(word, name string, letters int) int {
+func keyDistance(word, name string, letters int) int {
 	wordHead, nameHead := word, name
 	if i := strings.IndexByte(word, '.'); i >= 0 {
 		wordHead = word[:i]
@@ -144,16 +144,16 @@ func slip(word, name string, letters int) int {
 	if i := strings.IndexByte(name, '.'); i >= 0 {
 		nameHead = name[:i]
 	}
-	d := min(letters, 2+distance(wordHead, nameHead))
-	tail := distance(word[strings.LastIndexByte(word, '.')+1:], name[strings.LastIndexByte(name, '.')+1:])
+	d := min(letters, 2+editDistance(wordHead, nameHead))
+	tail := editDistance(word[strings.LastIndexByte(word, '.')+1:], name[strings.LastIndexByte(name, '.')+1:])
 	if tail <= 1 {
 		d = min(d, 1+tail)
 	}
 	return d
 }
 
-// distance is the least number of letters to insert, delete, replace, or exchange with their neighbors.
-func distance(a, b string) int {
+// editDistance is the least number of letters to insert, delete, replace, or exchange with their neighbors.
+func editDistance(a, b string) int {
 	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

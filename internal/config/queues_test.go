@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-const signing = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+const testSigningSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
 
 // TestQueues goes through the settings of single queues (G-TF-37).
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, Sources{
 		File: mustFile(t, "[taskflow.queues]\n[taskflow.queues.Mail]\nhandler = \"http\"\nurl = \"http://127.0.0.1:9/x\"\n"+
-			"secret = \""+signing+"\"\n[taskflow.queues.empty]\n[taskflow.queues.slow]\nmax_concurrent = 2\n"),
+			"secret = \""+testSigningSecret+"\"\n[taskflow.queues.empty]\n[taskflow.queues.slow]\nmax_concurrent = 2\n"),
 		Environ: []string{"MILLRACE__TASKFLOW__QUEUES__DEMO__HANDLER=simulate"},
 		Flags:   map[string]string{"taskflow.queues.Mail.timeout": "5s"},
 	})
@@ -27,7 +27,7 @@ func TestQueues(t *testing.T) {
 			t.Errorf("%s has no settings", name)
 			continue
 		}
-		if secret := got.Secret.Reveal(); name == "Mail" && secret != signing || name != "Mail" && secret != "" {
+		if secret := got.Secret.Reveal(); name == "Mail" && secret != testSigningSecret || name != "Mail" && secret != "" {
 			t.Errorf("%s: the secret is %q", name, secret)
 		}
 		plain := *got
@@ -49,7 +49,7 @@ func TestQueues(t *testing.T) {
 			t.Errorf("%q is missing in %s", want, b.String())
 		}
 	}
-	if strings.Contains(b.String(), signing) {
+	if strings.Contains(b.String(), testSigningSecret) {
 		t.Error("the secret is shown")
 	}
 }

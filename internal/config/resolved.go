@@ -16,7 +16,7 @@ type Entry struct {
 	Key    string `json:"key"`
 	Value  string `json:"value"` // secrets masked
 	Origin string `json:"origin"`
-	Doc    string `json:"doc"`
+	Description    string `json:"doc"`
 }
 
 // Entries is a list that can write itself.
@@ -26,7 +26,7 @@ type Entries []Entry
 func (s Settings) Resolved() Entries {
 	entries := make(Entries, 0, len(keys))
 	for _, k := range slices.Concat(keys, s.namedKeys()) {
-		entries = append(entries, Entry{Key: k.name, Value: k.bind(&s).show(), Origin: s.origin(k.name), Doc: k.doc})
+		entries = append(entries, Entry{Key: k.name, Value: k.bind(&s).show(), Origin: s.origin(k.name), Description: k.description})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Key, b.Key) })
 	return entries

@@ -13,19 +13,19 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	var s Settings
 	for _, k := range keys {
-		if seen[k.name] || section(k.name) || strings.Count(k.name, ".") >= deepest || k.name != strings.ToLower(k.name) {
+		if seen[k.name] || isSection(k.name) || strings.Count(k.name, ".") >= maxDepth || k.name != strings.ToLower(k.name) {
 			t.Errorf("%s is a bad name", k.name)
 		}
 		seen[k.name] = true
-		if !strings.HasSuffix(k.doc, ".") || len(k.doc) > 120 {
-			t.Errorf("%s: %q is no sentence", k.name, k.doc)
+		if !strings.HasSuffix(k.description, ".") || len(k.description) > 120 {
+			t.Errorf("%s: %q is no sentence", k.name, k.description)
 		}
-		if err := k.bind(&s).set(input{raw: k.def, text: true}); err != nil {
+		if err := k.bind(&s).set(input{raw: k.defaultValue, isText: true}); err != nil {
 			t.Errorf("%s: its default: %v", k.name, err)
 		}
 	}
-	for _, c := range openContracts {
-		if !slices.Contains(knownContracts, c.name) || !seen[c.name+".listen"] || !seen[c.name+".token"] {
+	for _, c := range unauthenticatedContracts {
+		if !slices.Contains(contractNames, c.name) || !seen[c.name+".listen"] || !seen[c.name+".token"] {
 			t.Errorf("%s lacks a key", c.name)
 		}
 	}

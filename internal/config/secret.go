@@ -56,7 +56,7 @@ func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) 
 // LogValue masks logs.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-const sqlite = "sqlite"
+const sqliteStore = "sqlite"
 
 // StoreURL says where jobs live: sqlite, which the zero value means, or a PostgreSQL URL. It prints with its password
 // as ***; Reveal gives it whole.
@@ -68,7 +68,7 @@ func NewStoreURL(text string) StoreURL { return StoreURL{text: &text} }
 // Reveal gives the URL with its password.
 func (u StoreURL) Reveal() string {
 	if u.text == nil {
-		return sqlite
+		return sqliteStore
 	}
 	return *u.text
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-const hush = "hush-hush-hush"
+const testSecret = "hush-hush-hush"
 
-// printings is every way a value leaves the process.
-func printings(tb testing.TB, v any) map[string]string {
+// renderings is every way a value leaves the process.
+func renderings(tb testing.TB, v any) map[string]string {
 	tb.Helper()
 	out := map[string]string{}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%10s", "%p", "%U"} {
@@ -33,9 +33,9 @@ func printings(tb testing.TB, v any) map[string]string {
 
 func TestSecretIsNeverPrinted(t *testing.T) {
 	t.Parallel()
-	url := "postgres://u:" + hush + "@h/db"
-	s := mustLoad(t, Sources{Flags: map[string]string{"operator.token": hush, "relay.token": hush, "store": url}})
-	if s.Relay.Token.Reveal() != hush || s.Operator.Token.Reveal() != hush || s.Store.Reveal() != url || !s.Store.Postgres() {
+	url := "postgres://u:" + testSecret + "@h/db"
+	s := mustLoad(t, Sources{Flags: map[string]string{"operator.token": testSecret, "relay.token": testSecret, "store": url}})
+	if s.Relay.Token.Reveal() != testSecret || s.Operator.Token.Reveal() != testSecret || s.Store.Reveal() != url || !s.Store.Postgres() {
 		t.Fatal("the secret is lost")
 	}
 	type holder struct{ settings Settings } // fmt asks no methods of unexported fields
@@ -44,13 +44,13 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 		"slice": []any{s.Relay.Token, s.Store}, "map": map[Secret]StoreURL{s.Relay.Token: s.Store}, "resolved": s.Resolved(),
 	}
 	for name, v := range values {
-		for how, text := range printings(t, v) {
-			if strings.Contains(text, hush) || strings.Contains(text, fmt.Sprintf("%x", hush)) {
+		for how, text := range renderings(t, v) {
+			if strings.Contains(text, testSecret) || strings.Contains(text, fmt.Sprintf("%x", testSecret)) {
 				t.Errorf("%s by %s: %s", name, how, text)
 			}
 		}
 	}
-	for how, text := range printings(t, s.Relay.Token) {
+	for how, text := range renderings(t, s.Relay.Token) {
 		if how != "%p" && !strings.Contains(text, "***") {
 			t.Errorf("%s: %q", how, text)
 		}

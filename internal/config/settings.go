@@ -39,7 +39,7 @@ type Settings struct {
 	IgnoreLocalStore bool                  // of SQLite, where Store is PostgreSQL
 	RebindStorage    bool                  // this node's objects and streams become the database's
 
-	strays  []string
+	unknownVariables  []string
 	origins map[string]string // key → where its value was written; a key left out has its default
 }
 
@@ -48,9 +48,9 @@ type Postgres struct {
 	MaxConnections int
 }
 
-// Strays is a sentence about each environment variable that looks like a setting and is none, so that nothing is set by
+// UnknownVariables is a sentence about each environment variable that looks like a setting and is none, so that nothing is set by
 // it.
-func (s *Settings) Strays() []string { return s.strays }
+func (s *Settings) UnknownVariables() []string { return s.unknownVariables }
 
 // TLS names the certificate of all listeners; both files are set or neither is.
 type TLS struct {
@@ -127,7 +127,7 @@ type ForgeRun struct {
 // Webhook holds the settings of deliveries.
 type Webhook struct {
 	Timeout       time.Duration
-	MaxTries      int
+	MaxAttempts      int
 	BackoffBase   time.Duration
 	BackoffFactor float64
 	BackoffMax    time.Duration
@@ -184,12 +184,12 @@ func (s Settings) Listeners() []Listener {
 	add("taskflow.listen", s.TaskFlow.Listen, s.Serves("taskflow"))
 	add("fetchbox.listen", s.FetchBox.Listen, s.Serves("fetchbox"))
 	add("relay.listen", s.Relay.Listen, s.Serves("relay"))
-	add("stream.listen", s.Stream.Listen, s.KeepsStreams())
+	add("stream.listen", s.Stream.Listen, s.UsesStreams())
 	return all
 }
 
-// KeepsStreams tells whether a contract that is served has streams.
-func (s Settings) KeepsStreams() bool {
+// UsesStreams tells whether a contract that is served has streams.
+func (s Settings) UsesStreams() bool {
 	return s.Serves("fetchbox") || (s.Serves("images") && s.Images.QueueURL == "")
 }
 

@@ -8,72 +8,72 @@ import (
 	"strings"
 )
 
-// strayPrefix begins the names of environment variables that may be meant as settings.
-const strayPrefix = "MILLRACE_"
+// variablePrefix begins the names of environment variables that may be meant as settings.
+const variablePrefix = "MILLRACE_"
 
-// strays is a sentence about each variable that looks like a setting and is none. Values are not shown.
-func strays(environ, others []string) []string {
-	return strayTold(environ, others, "the environment variable %s is no setting", false)
+// unknownVariables is a sentence about each variable that looks like a setting and is none. Values are not shown.
+func unknownVariables(environ, otherVariables []string) []string {
+	return variableProblems(environ, otherVariables, "the environment variable %s is no setting", false)
 }
 
-// Misspelt is a sentence about each variable that is most likely meant as a setting or as one of the others, for
+// MisspelledVariables is a sentence about each variable that is most likely meant as a setting or as one of the others, for
 // commands that read no settings.
-func Misspelt(environ, others []string) []string {
-	return strayTold(environ, others, "the environment variable %s is not known", true)
+func MisspelledVariables(environ, others []string) []string {
+	return variableProblems(environ, others, "the environment variable %s is not known", true)
 }
 
-// strayTold tells of the variables that are neither settings nor others, or of those alone that are like one.
-func strayTold(environ, others []string, said string, likeOne bool) []string {
-	known := func(name string) bool {
+// variableProblems tells of the variables that are neither settings nor others, or of those alone that are like one.
+func variableProblems(environ, others []string, format string, onlySimilar bool) []string {
+	isOther := func(name string) bool {
 		return slices.ContainsFunc(others, func(other string) bool {
 			return name == other || (strings.HasSuffix(other, "_") && strings.HasPrefix(name, other))
 		})
 	}
-	var told []string
+	var messages []string
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
-		if value == "" || !strings.HasPrefix(name, strayPrefix) || strings.HasPrefix(name, envPrefix) || known(name) {
+		if value == "" || !strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, envPrefix) || isOther(name) {
 			continue
 		}
-		text := fmt.Sprintf(said, printable(shorten(name)))
-		meant := variableLike(name, others, likeOne)
-		if meant != "" {
-			text += "; did you mean " + meant + "?"
+		text := fmt.Sprintf(format, printable(shorten(name)))
+		suggestion := similarVariable(name, others, onlySimilar)
+		if suggestion != "" {
+			text += "; did you mean " + suggestion + "?"
 		}
-		if meant != "" || !likeOne {
-			told = append(told, text)
+		if suggestion != "" || !onlySimilar {
+			messages = append(messages, text)
 		}
 	}
-	slices.Sort(told)
-	return slices.Compact(told)
+	slices.Sort(messages)
+	return slices.Compact(messages)
 }
 
-// variableLike finds the variable that a name most likely means, empty for none: that of a setting or one of the
+// similarVariable finds the variable that a name most likely means, empty for none: that of a setting or one of the
 // others, which come first where both are as close and othersFirst says so.
-func variableLike(name string, others []string, othersFirst bool) string {
-	word := withoutSeparators(strings.TrimPrefix(name, strayPrefix))
+func similarVariable(name string, others []string, othersFirst bool) string {
+	word := withoutSeparators(strings.TrimPrefix(name, variablePrefix))
 	plain := map[string]string{}
 	for _, other := range others {
 		if !strings.HasSuffix(other, "_") {
-			plain[withoutSeparators(strings.TrimPrefix(other, strayPrefix))] = other
+			plain[withoutSeparators(strings.TrimPrefix(other, variablePrefix))] = other
 		}
 	}
-	near, ok := Closest(word, slices.Collect(maps.Keys(plain)))
-	key, isKey := KeyLike(word)
+	similar, ok := Closest(word, slices.Collect(maps.Keys(plain)))
+	key, isKey := SimilarKey(word)
 	if !ok && !isKey {
 		return ""
 	}
-	toKey, toOther := distance(word, withoutSeparators(key)), distance(word, near)
+	toKey, toOther := editDistance(word, withoutSeparators(key)), editDistance(word, similar)
 	closer := toKey < toOther || (toKey == toOther && !othersFirst)
 	if !ok || (isKey && closer) {
 		return envName(key)
 	}
-	return plain[near]
+	return plain[similar]
 }
 
-// KeyLike finds the setting that a word most likely means, whatever stands between its parts: LISTEN, data-dir or
+// SimilarKey finds the setting that a word most likely means, whatever stands between its parts: LISTEN, data-dir or
 // RELAY__TOKEN.
-func KeyLike(word string) (key string, ok bool) {
+func SimilarKey(word string) (key string, ok bool) {
 	plain := map[string]string{}
 	var names []string
 	for _, k := range keys {
@@ -95,5 +95,5 @@ func withoutSeparators(name string) string {
 func Closest(word string, names []string) (name string, ok bool) {
 	word = strings.ToLower(shorten(word))
 	name = nearest(word, names)
-	return name, name != "" && distance(word, strings.ToLower(name)) <= min(2, (len(word)+1)/3)
+	return name, name != "" && editDistance(word, strings.ToLower(name)) <= min(2, (len(word)+1)/3)
 }

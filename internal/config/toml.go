@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	largestFile = 1 << 20
-	deepest     = 8
+	maxFileSize = 1 << 20
+	maxDepth     = 8
 )
 
 // document reads the TOML layer.
 func (l *loader) document(data []byte, origin string) {
-	if len(data) > largestFile {
-		l.broken(origin, fmt.Sprintf("%s cannot be read: larger than %s", origin, formatSize(largestFile)), nil)
+	if len(data) > maxFileSize {
+		l.addFileProblem(origin, fmt.Sprintf("%s cannot be read: larger than %s", origin, formatSize(maxFileSize)), nil)
 		return
 	}
 	p := &parser{}
 	k := koanf.New(".")
-	if err := k.Load(content(data), p); err != nil {
-		l.broken(origin, origin+" is not valid TOML: "+err.Error(), nil)
+	if err := k.Load(bytesProvider(data), p); err != nil {
+		l.addFileProblem(origin, origin+" is not valid TOML: "+err.Error(), nil)
 		return
 	}
 	for _, name := range p.refused {
@@ -33,8 +33,8 @@ func (l *loader) document(data []byte, origin string) {
 	}
 	flat := flatten(k.Raw(), "", map[string]any{})
 	for _, name := range slices.Sorted(maps.Keys(flat)) {
-		if table, ok := flat[name].(map[string]any); ok && len(table) == 0 && section(name) {
-			if n, of, _ := sectionNamed(name); n != nil && n.declare != nil && of != "" {
+		if table, ok := flat[name].(map[string]any); ok && len(table) == 0 && isSection(name) {
+			if n, of, _ := findNamedSection(name); n != nil && n.declare != nil && of != "" {
 				n.declare(&l.settings, of)
 			}
 			continue // a section with nothing in it
@@ -43,12 +43,12 @@ func (l *loader) document(data []byte, origin string) {
 	}
 }
 
-// content is a koanf provider of bytes at hand.
-type content []byte
+// bytesProvider is a koanf provider of bytes at hand.
+type bytesProvider []byte
 
-func (c content) ReadBytes() ([]byte, error) { return c, nil }
+func (c bytesProvider) ReadBytes() ([]byte, error) { return c, nil }
 
-func (c content) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
+func (c bytesProvider) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
 
 // parser guards koanf's TOML parser: what it panics on is an error, no error repeats the document's text (a secret may
 // stand there), and keys that koanf would mix up, with a dot inside a member or nested without end, are set aside.
@@ -72,17 +72,17 @@ func (p *parser) Unmarshal(data []byte) (tree map[string]any, err error) {
 // Marshal is never asked for.
 func (p *parser) Marshal(map[string]any) ([]byte, error) { return nil, errors.ErrUnsupported }
 
-func (p *parser) prune(tree map[string]any, above []string) {
+func (p *parser) prune(tree map[string]any, prefix []string) {
 	for member, v := range tree {
-		path := append(slices.Clone(above), member)
+		path := append(slices.Clone(prefix), member)
 		table, isTable := v.(map[string]any)
 		switch {
-		case isTable && takesTable(strings.Join(path, ".")):
-		case member == "" || strings.Contains(member, ".") && !dotted(strings.Join(above, ".")):
-			path[len(above)] = "'" + member + "'"
+		case isTable && isTableKey(strings.Join(path, ".")):
+		case member == "" || strings.Contains(member, ".") && !allowsDots(strings.Join(prefix, ".")):
+			path[len(prefix)] = "'" + member + "'"
 			p.refused = append(p.refused, strings.Join(path, "."))
 			delete(tree, member)
-		case isTable && len(path) == deepest:
+		case isTable && len(path) == maxDepth:
 			p.refused = append(p.refused, strings.Join(path, ".")+".…")
 			delete(tree, member)
 		case isTable && len(table) > 0:

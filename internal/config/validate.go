@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// openContract is a contract whose document asks for no credentials (design, section 8).
-type openContract struct {
+// unauthenticatedContract is a contract whose document asks for no credentials (design, section 8).
+type unauthenticatedContract struct {
 	name   string
 	listen func(*Settings) string // its own listener, empty for the common one
 	token  func(*Settings) *Secret
 }
 
-var openContracts = []openContract{
+var unauthenticatedContracts = []unauthenticatedContract{
 	{"images", func(s *Settings) string { return s.Images.Listen }, func(s *Settings) *Secret { return &s.Images.Token }},
 	{"taskflow", func(s *Settings) string { return s.TaskFlow.Listen }, func(s *Settings) *Secret { return &s.TaskFlow.Token }},
 	{"fetchbox", func(s *Settings) string { return s.FetchBox.Listen }, func(s *Settings) *Secret { return &s.FetchBox.Token }},
 	{"relay", func(s *Settings) string { return s.Relay.Listen }, func(s *Settings) *Secret { return &s.Relay.Token }},
 }
 
-// shareToken gives the common token to the open contracts that have none of their own, and to the API of their workers.
-func (s *Settings) shareToken() {
+// applyCommonToken gives the common token to the open contracts that have none of their own, and to the API of their workers.
+func (s *Settings) applyCommonToken() {
 	if s.Token.Empty() {
 		return
 	}
-	share := func(name string, own *Secret) {
-		if own.Empty() {
-			*own = s.Token
+	apply := func(name string, token *Secret) {
+		if token.Empty() {
+			*token = s.Token
 			s.origins[name] = "token, " + s.origin("token")
 		}
 	}
-	for _, c := range openContracts {
-		share(c.name+".token", c.token(s))
+	for _, c := range unauthenticatedContracts {
+		apply(c.name+".token", c.token(s))
 	}
 	if s.Serves("taskflow") || s.Serves("fetchbox") || s.Serves("images") {
-		share("worker.token", &s.Worker.Token)
+		apply("worker.token", &s.Worker.Token)
 	}
 }
 
@@ -49,7 +49,7 @@ func (s Settings) Validate() error {
 // check leaves out a rule when a key it looks at has a problem of its own.
 func (s *Settings) check(failed map[string]bool, handlers map[string][]string) []Problem {
 	var problems []Problem
-	sound := func(names ...string) bool {
+	valid := func(names ...string) bool {
 		for _, n := range names {
 			if failed[n] {
 				return false
@@ -57,44 +57,44 @@ func (s *Settings) check(failed map[string]bool, handlers map[string][]string) [
 		}
 		return true
 	}
-	if sound("tls.cert", "tls.key") {
+	if valid("tls.cert", "tls.key") {
 		problems = append(problems, s.checkTLS()...)
 	}
-	for _, o := range ordered {
-		if sound(o.less, o.more) {
+	for _, o := range durationOrders {
+		if valid(o.smaller, o.larger) {
 			problems = append(problems, s.checkOrder(o)...)
 		}
 	}
-	problems = append(problems, s.checkQueues(sound)...)
-	problems = append(problems, s.checkFetchBox(sound, handlers)...)
-	if sound("stream.url", "stream.listen", "stream.token", "trusted_network") {
+	problems = append(problems, s.checkQueues(valid)...)
+	problems = append(problems, s.checkFetchBox(valid, handlers)...)
+	if valid("stream.url", "stream.listen", "stream.token", "trusted_network") {
 		problems = append(problems, s.checkStream()...)
 	}
-	if sound("images.cdn", "images.cdn_url", "images.cloudfront_distribution") {
+	if valid("images.cdn", "images.cdn_url", "images.cloudfront_distribution") {
 		problems = append(problems, s.checkImages()...)
 	}
-	if !sound("listen", "contracts", "token", "operator.token", "tls.cert", "tls.key", "trusted_network") {
+	if !valid("listen", "contracts", "token", "operator.token", "tls.cert", "tls.key", "trusted_network") {
 		return problems
 	}
-	open := s.checkOpen(sound)
+	open := s.checkOpen(valid)
 	problems = append(problems, open...)
-	if sound("forgerun.listen") {
-		problems = s.checkWire(problems)
+	if valid("forgerun.listen") {
+		problems = s.checkPlaintext(problems)
 	}
-	if sound("worker.token") && !about(open, "listen") { // which names worker.token as well
+	if valid("worker.token") && !hasProblem(open, "listen") { // which names worker.token as well
 		problems = s.checkWorkers(problems)
 	}
 	return problems
 }
 
-// order says that one duration is not above another, or below it.
-type order struct {
-	less, more string
-	strictly   bool
-	read       func(*Settings) (less, more time.Duration)
+// durationOrder says that one duration is not above another, or below it.
+type durationOrder struct {
+	smaller, larger string
+	strict   bool
+	durations       func(*Settings) (less, more time.Duration)
 }
 
-var ordered = []order{
+var durationOrders = []durationOrder{
 	{"forgerun.heartbeat", "forgerun.lease", true,
 		func(s *Settings) (time.Duration, time.Duration) { return s.ForgeRun.Heartbeat, s.ForgeRun.Lease }},
 	{"forgerun.backoff_base", "forgerun.backoff_max", false,
@@ -105,41 +105,41 @@ var ordered = []order{
 		func(s *Settings) (time.Duration, time.Duration) { return s.Webhook.BackoffBase, s.Webhook.BackoffMax }},
 }
 
-func (s *Settings) checkOrder(o order) []Problem {
-	less, more := o.read(s)
-	if less < more || less == more && (!o.strictly || less == 0) {
+func (s *Settings) checkOrder(o durationOrder) []Problem {
+	smaller, larger := o.durations(s)
+	if smaller < larger || smaller == larger && (!o.strict || smaller == 0) {
 		return nil
 	}
 	words := "must not be above"
-	if o.strictly {
+	if o.strict {
 		words = "must be below"
 	}
-	return []Problem{{Key: o.less, Origin: s.origin(o.less),
-		Text: fmt.Sprintf("%q (%s): %s %s %q, which is %s (%s)", o.less, s.origin(o.less), formatDuration(less), words,
-			o.more, formatDuration(more), s.origin(o.more))}}
+	return []Problem{{Key: o.smaller, Origin: s.origin(o.smaller),
+		Text: fmt.Sprintf("%q (%s): %s %s %q, which is %s (%s)", o.smaller, s.origin(o.smaller), formatDuration(smaller), words,
+			o.larger, formatDuration(larger), s.origin(o.larger))}}
 }
 
-// checkWire is the rule for ForgeRun, whose document knows keys: beyond loopback nobody may read them on the wire. Where
+// checkPlaintext is the rule for ForgeRun, whose document knows keys: beyond loopback nobody may read them on the wire. Where
 // another contract on the same address has said so already, it says nothing.
-func (s *Settings) checkWire(problems []Problem) []Problem {
+func (s *Settings) checkPlaintext(problems []Problem) []Problem {
 	name, address := "forgerun.listen", s.ForgeRun.Listen
 	if address == "" {
 		name, address = "listen", s.Listen
 	}
-	if about(problems, name) || !s.Serves("forgerun") || IsLoopback(address) || s.TLS.Enabled() || s.TrustedNetwork {
+	if hasProblem(problems, name) || !s.Serves("forgerun") || IsLoopback(address) || s.TLS.Enabled() || s.TrustedNetwork {
 		return problems
 	}
 	return append(problems, Problem{Key: name, Origin: s.origin(name),
 		Text: fmt.Sprintf("%q (%s): %s is not loopback and serves forgerun, whose API keys would travel in the clear; %s; "+
-			"or listen on 127.0.0.1", name, s.origin(name), quote(address), closeWire)})
+			"or listen on 127.0.0.1", name, s.origin(name), quote(address), encryptionHint)})
 }
 
-// about tells whether a key is among the problems.
-func about(problems []Problem, key string) bool {
+// hasProblem tells whether a key is among the problems.
+func hasProblem(problems []Problem, key string) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Key == key })
 }
 
-const closeWire = "set tls.cert and tls.key, or trusted_network = true"
+const encryptionHint = "set tls.cert and tls.key, or trusted_network = true"
 
 func (s *Settings) checkTLS() []Problem {
 	set, missing := "tls.cert", "tls.key"
@@ -155,10 +155,10 @@ func (s *Settings) checkTLS() []Problem {
 
 // checkOpen is the security rule: an open contract leaves loopback with a token of its own, a known operator token, and
 // a wire that nobody reads. What is missing is told once for each address.
-func (s *Settings) checkOpen(sound func(...string) bool) (problems []Problem) {
-	open := map[string][]openContract{} // by the key of their address
-	for _, c := range openContracts {
-		if !s.Serves(c.name) || !sound(c.name+".listen", c.name+".token") {
+func (s *Settings) checkOpen(valid func(...string) bool) (problems []Problem) {
+	open := map[string][]unauthenticatedContract{} // by the key of their address
+	for _, c := range unauthenticatedContracts {
+		if !s.Serves(c.name) || !valid(c.name+".listen", c.name+".token") {
 			continue
 		}
 		name := "listen"
@@ -167,52 +167,52 @@ func (s *Settings) checkOpen(sound func(...string) bool) (problems []Problem) {
 		}
 		open[name] = append(open[name], c)
 	}
-	for _, name := range sorted(open) {
+	for _, name := range sortedNames(open) {
 		address := cmp.Or(open[name][0].listen(s), s.Listen)
-		tokens, rest := s.unguarded(open[name])
-		if IsLoopback(address) || len(tokens)+len(rest) == 0 {
+		tokens, hints := s.missingProtection(open[name])
+		if IsLoopback(address) || len(tokens)+len(hints) == 0 {
 			continue
 		}
-		if name == "listen" && s.lacksWorkerToken() && sound("worker.token") {
+		if name == "listen" && s.missesWorkerToken() && valid("worker.token") {
 			tokens = append(tokens, "worker.token")
 		}
 		if len(tokens) > 0 {
-			rest = slices.Insert(rest, 0, setTokens(tokens))
+			hints = slices.Insert(hints, 0, missingTokensText(tokens))
 		}
 		problems = append(problems, Problem{Key: name, Origin: s.origin(name),
 			Text: fmt.Sprintf("%q (%s): %s is not loopback, and %s; %s; or listen on 127.0.0.1", name, s.origin(name), quote(address),
-				withoutAuthentication(open[name]), strings.Join(rest, "; "))})
+				withoutAuthentication(open[name]), strings.Join(hints, "; "))})
 	}
 	return problems
 }
 
-// unguarded is what has to be set before open contracts of one address may be reached from outside: their tokens, and
+// missingProtection is what has to be set before open contracts of one address may be reached from outside: their tokens, and
 // what is needed whatever they are.
-func (s *Settings) unguarded(contracts []openContract) (tokens, rest []string) {
+func (s *Settings) missingProtection(contracts []unauthenticatedContract) (tokens, hints []string) {
 	for _, c := range contracts {
 		if c.token(s).Empty() {
 			tokens = append(tokens, c.name+".token")
 		}
 	}
 	if s.Operator.Token.Empty() {
-		rest = append(rest, "set operator.token")
+		hints = append(hints, "set operator.token")
 	}
 	if !s.TLS.Enabled() && !s.TrustedNetwork {
-		rest = append(rest, closeWire)
+		hints = append(hints, encryptionHint)
 	}
-	return tokens, rest
+	return tokens, hints
 }
 
-// setTokens says that tokens are missing, and that one setting does for all of them.
-func setTokens(tokens []string) string {
+// missingTokensText says that tokens are missing, and that one setting does for all of them.
+func missingTokensText(tokens []string) string {
 	if len(tokens) == 1 {
 		return "set token or " + tokens[0]
 	}
-	return "set token, which is one for all of them, or each of " + enumerated(tokens)
+	return "set token, which is one for all of them, or each of " + joinAnd(tokens)
 }
 
 // withoutAuthentication names contracts that let everybody in who has no token to show.
-func withoutAuthentication(contracts []openContract) string {
+func withoutAuthentication(contracts []unauthenticatedContract) string {
 	names := make([]string, len(contracts))
 	for i, c := range contracts {
 		names[i] = c.name
@@ -220,10 +220,10 @@ func withoutAuthentication(contracts []openContract) string {
 	if len(names) == 1 {
 		return names[0] + " has no authentication but a token"
 	}
-	return enumerated(names) + " have no authentication but a token"
+	return joinAnd(names) + " have no authentication but a token"
 }
 
-func enumerated(words []string) string {
+func joinAnd(words []string) string {
 	last := len(words) - 1
 	if last == 0 {
 		return words[0]

@@ -118,7 +118,7 @@ func TestOpenContracts(t *testing.T) {
 				}
 				return
 			}
-			if got := problems(t, Sources{Flags: flags}); !slices.Equal(got, tt.want) {
+			if got := loadProblems(t, Sources{Flags: flags}); !slices.Equal(got, tt.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
 		})

@@ -12,7 +12,7 @@ import (
 // input is a value as it was written: text from the environment, a flag or the defaults, or whatever TOML made of it.
 type input struct {
 	raw  any
-	text bool // raw is a string that stands for any type
+	isText bool // raw is a string that stands for any type
 }
 
 // value is the place of one setting and its rules.
@@ -23,8 +23,8 @@ type value interface {
 	show() string
 }
 
-// word gives the input's string, however it was written.
-func (in input) word() (string, bool) {
+// textValue gives the input's string, however it was written.
+func (in input) textValue() (string, bool) {
 	s, ok := in.raw.(string)
 	return s, ok
 }
@@ -36,7 +36,7 @@ type pathValue struct {
 }
 
 func (v pathValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	if !ok || strings.ContainsFunc(s, isControl) || s == "" && !v.optional {
 		return errors.New("expected a path")
 	}
@@ -53,9 +53,9 @@ type choiceValue struct {
 }
 
 func (v choiceValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	if !ok || !slices.Contains(v.words, s) {
-		return fmt.Errorf("expected %s", alternatives(v.words))
+		return fmt.Errorf("expected %s", joinAlternatives(v.words))
 	}
 	*v.p = s
 	return nil
@@ -66,7 +66,7 @@ func (v choiceValue) show() string { return *v.p }
 // namesValue is a list without doubles, each out of the known names, at least one.
 type namesValue struct {
 	p     *[]string
-	known []string
+	allowed []string
 }
 
 func (v namesValue) set(in input) error {
@@ -75,9 +75,9 @@ func (v namesValue) set(in input) error {
 		return fmt.Errorf(`expected a list such as %s`, v.example(in))
 	}
 	for i, n := range names {
-		if !slices.Contains(v.known, n) {
+		if !slices.Contains(v.allowed, n) {
 			return fmt.Errorf("expected names out of %s; unknown %s, did you mean %q?",
-				strings.Join(v.known, ", "), quote(maskStray(n)), nearest(n, v.known))
+				strings.Join(v.allowed, ", "), quote(maskUnknown(n)), nearest(n, v.allowed))
 		}
 		if slices.Contains(names[:i], n) {
 			return fmt.Errorf("expected each name once; %q comes twice", n)
@@ -88,17 +88,17 @@ func (v namesValue) set(in input) error {
 }
 
 func (v namesValue) example(in input) string {
-	if in.text {
-		return strings.Join(v.known, ",")
+	if in.isText {
+		return strings.Join(v.allowed, ",")
 	}
-	return fmt.Sprintf("[%q]", v.known[0])
+	return fmt.Sprintf("[%q]", v.allowed[0])
 }
 
 func (v namesValue) show() string { return strings.Join(*v.p, ",") }
 
 // list reads a TOML array of strings, or comma separated text.
 func (in input) list() ([]string, bool) {
-	if s, ok := in.raw.(string); ok && in.text {
+	if s, ok := in.raw.(string); ok && in.isText {
 		names := strings.Split(s, ",")
 		for i := range names {
 			names[i] = strings.TrimSpace(names[i])
@@ -124,9 +124,9 @@ type boolValue struct{ p *bool }
 
 func (v boolValue) set(in input) error {
 	switch {
-	case in.raw == true || in.text && in.raw == "true":
+	case in.raw == true || in.isText && in.raw == "true":
 		*v.p = true
-	case in.raw == false || in.text && in.raw == "false":
+	case in.raw == false || in.isText && in.raw == "false":
 		*v.p = false
 	default:
 		return errors.New("expected true or false")
@@ -153,7 +153,7 @@ func (v intValue) set(in input) error {
 func (v intValue) show() string { return strconv.Itoa(*v.p) }
 
 func (in input) integer() (int64, bool) {
-	if s, ok := in.raw.(string); ok && in.text {
+	if s, ok := in.raw.(string); ok && in.isText {
 		n, err := strconv.ParseInt(s, 10, 64)
 		return n, err == nil
 	}
@@ -185,7 +185,7 @@ func (in input) number() (float64, bool) {
 	case int64:
 		return float64(n), true
 	case string:
-		if !in.text || strings.Trim(n, "0123456789.eE+-") != "" {
+		if !in.isText || strings.Trim(n, "0123456789.eE+-") != "" {
 			return 0, false
 		}
 		f, err := strconv.ParseFloat(n, 64)
@@ -209,7 +209,7 @@ func (v statusValue) set(in input) error {
 		for i, a := range v.allowed {
 			words[i] = strconv.Itoa(a)
 		}
-		return fmt.Errorf("expected %s", alternatives(words))
+		return fmt.Errorf("expected %s", joinAlternatives(words))
 	}
 	*v.p = int(n)
 	return nil
@@ -223,7 +223,7 @@ type durationValue struct {
 }
 
 func (v durationValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	d, valid := parseDuration(s)
 	if !ok || !valid || d < v.min || d > v.max {
 		return fmt.Errorf("expected a duration with its unit, such as 30s or 10m, from %s to %s",
@@ -241,7 +241,7 @@ type sizeValue struct {
 }
 
 func (v sizeValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	n, valid := parseSize(s)
 	if !ok || !valid || n < v.min || n > v.max {
 		return fmt.Errorf("expected a size with its unit, such as 64MiB, from %s to %s",
@@ -257,7 +257,7 @@ type secretValue struct{ p *Secret }
 
 // set takes what fits in an Authorization header: a token with a stray line end would never match one.
 func (v secretValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	if !ok || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return errors.New("expected a string of printable ASCII without spaces or line ends")
 	}
@@ -270,8 +270,8 @@ func (v secretValue) show() string { return v.p.String() }
 type storeValue struct{ p *StoreURL }
 
 func (v storeValue) set(in input) error {
-	s, ok := in.word()
-	if !ok || s != sqlite && !validPostgresURL(s) {
+	s, ok := in.textValue()
+	if !ok || s != sqliteStore && !validPostgresURL(s) {
 		return errors.New("expected sqlite, or postgres://USER:PASSWORD@HOST:PORT/DATABASE " +
 			"with / ? # @ and % in the password percent-encoded")
 	}
@@ -283,8 +283,8 @@ func (v storeValue) show() string { return v.p.String() }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// alternatives writes "a", "a or b", "a, b or c".
-func alternatives(words []string) string {
+// joinAlternatives writes "a", "a or b", "a, b or c".
+func joinAlternatives(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
 		return strings.Join(words, "")

@@ -27,7 +27,7 @@ func validPool(s string) bool {
 
 // validName reports whether a text can be one part of a pool's name.
 func validName(s string) bool {
-	return s != "" && len(s) <= 64 && strings.Trim(s, letters+".-") == ""
+	return s != "" && len(s) <= 64 && strings.Trim(s, nameLetters+".-") == ""
 }
 
 // validJobType tells whether a text can be a job type (G-FB-15).
@@ -40,7 +40,7 @@ type nameValue struct {
 }
 
 func (v nameValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	if !ok || len(s) > 200 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) || s == "" && !v.optional {
 		return errors.New("expected a name")
 	}
@@ -55,7 +55,7 @@ type listValue struct{ p *[]string }
 
 func (v listValue) set(in input) error {
 	names, ok := in.list()
-	if in.text && in.raw == "" {
+	if in.isText && in.raw == "" {
 		names = nil
 	}
 	for i, n := range names {
@@ -77,8 +77,8 @@ type bucketValue struct {
 }
 
 func (v bucketValue) set(in input) error {
-	s, ok := in.word()
-	if !ok || !name.Bucket(s) && (s != "" || !v.optional) {
+	s, ok := in.textValue()
+	if !ok || !name.ValidBucket(s) && (s != "" || !v.optional) {
 		return errors.New("expected 3 to 63 lower-case letters, digits, dots and hyphens")
 	}
 	*v.p = s
@@ -91,8 +91,8 @@ func (v bucketValue) show() string { return *v.p }
 type prefixValue struct{ p *string }
 
 func (v prefixValue) set(in input) error {
-	s, ok := in.word()
-	if !ok || len(s) > 500 || s != "" && !name.Key(strings.TrimSuffix(s, "/")) {
+	s, ok := in.textValue()
+	if !ok || len(s) > 500 || s != "" && !name.ValidKey(strings.TrimSuffix(s, "/")) {
 		return errors.New("expected the beginning of a key, such as gallery/, without a / in front and without .. in it")
 	}
 	*v.p = s
@@ -109,7 +109,7 @@ var s3Members = []string{"region", "endpoint", "profile", "role", "anonymous", "
 	"accelerate", "dualstack", "fips", "ssetype", "kmskeyid", "request_checksum_calculation", "response_checksum_validation"}
 
 func (v objectsValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	if !ok || s != "" && !validObjects(s) {
 		return errors.New("expected s3://?region=REGION&endpoint=URL, or what else there is to say out of " + strings.Join(s3Members, ", ") +
 			"; the bucket stands in objects.bucket, and keys where AWS clients look for them, such as AWS_ACCESS_KEY_ID")
@@ -138,7 +138,7 @@ func (v objectsValue) show() string { return *v.p }
 type streamsValue struct{ p *string }
 
 func (v streamsValue) set(in input) error {
-	s, ok := in.word()
+	s, ok := in.textValue()
 	for address := range strings.SplitSeq(s, ",") {
 		scheme, host, _ := strings.Cut(strings.TrimSpace(address), "://")
 		ok = ok && (scheme == "nats" || scheme == "tls") && validAddress(host) && host[0] != ':'
@@ -214,7 +214,7 @@ func (v headersValue) set(in input) error {
 
 func (v headersValue) show() string {
 	var all []string
-	for _, header := range sorted(*v.p) {
+	for _, header := range sortedNames(*v.p) {
 		all = append(all, header+": "+mask)
 	}
 	return strings.Join(all, ", ")
@@ -258,27 +258,27 @@ func (v optionsValue) show() string {
 	if len(*v.p) == 0 {
 		return ""
 	}
-	text, err := json.Marshal(masked(*v.p))
+	text, err := json.Marshal(maskTexts(*v.p))
 	if err != nil {
 		return mask
 	}
 	return string(text)
 }
 
-func masked(v any) any {
+func maskTexts(v any) any {
 	switch v := v.(type) {
 	case string:
 		return mask
 	case []any:
 		all := make([]any, len(v))
 		for i := range v {
-			all[i] = masked(v[i])
+			all[i] = maskTexts(v[i])
 		}
 		return all
 	case map[string]any:
 		all := make(map[string]any, len(v))
 		for k := range v {
-			all[k] = masked(v[k])
+			all[k] = maskTexts(v[k])
 		}
 		return all
 	}

@@ -277,7 +277,7 @@ func TestNearest(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"abc", "abc", 0}, {"ab", "ba", 1}, {"sevre", "serve", 1}, {"wrok", "work", 1}, {"ca", "abc", 3}} {
-		if got := distance(tt.a, tt.b); got != tt.want {
+		if got := editDistance(tt.a, tt.b); got != tt.want {
 			t.Errorf("%s to %s: got %d, want %d", tt.a, tt.b, got, tt.want)
 		}
 	}

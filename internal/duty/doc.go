@@ -21,8 +21,8 @@ type Runner struct {
 	Engine *engine.Engine
 	Log    *slog.Logger
 
-	PruneEvery time.Duration // 0 means a minute
-	Outlets    []Outlet      // what takes the messages of the outbox
+	PruneInterval time.Duration // 0 means a minute
+	Publishers    []Publisher      // what takes the messages of the outbox
 
 	mu    sync.Mutex
 	loops map[string]*outage.Loop // one for each duty
@@ -37,12 +37,12 @@ func (r *Runner) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// did notes how a step of a duty ended and reports whether it went well.
-func (r *Runner) did(ctx context.Context, duty string, err error) bool {
+// report notes how a step of a duty ended and reports whether it went well.
+func (r *Runner) report(ctx context.Context, duty string, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	r.loop(duty).Did(ctx, err)
+	r.loop(duty).Report(ctx, err)
 	return err == nil
 }
 
@@ -53,13 +53,13 @@ func (r *Runner) loop(duty string) *outage.Loop {
 		r.loops = map[string]*outage.Loop{}
 	}
 	if r.loops[duty] == nil {
-		r.loops[duty] = &outage.Loop{Log: r.Log, What: duty}
+		r.loops[duty] = &outage.Loop{Log: r.Log, Name: duty}
 	}
 	return r.loops[duty]
 }
 
-// pause waits for d, or for wake, and reports whether ctx still holds.
-func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+// sleep waits for d, or for wake, and reports whether ctx still holds.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -70,8 +70,8 @@ func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// drain repeats a step as long as it finds something to do.
-func drain(ctx context.Context, step func(context.Context) (int, error)) error {
+// untilEmpty repeats a step as long as it finds something to do.
+func untilEmpty(ctx context.Context, step func(context.Context) (int, error)) error {
 	for ctx.Err() == nil {
 		n, err := step(ctx)
 		if err != nil || n == 0 {

@@ -21,7 +21,7 @@ import (
 )
 
 var machine = job.MustMachine(map[job.State]job.Phase{"created": job.Waiting, "queued": job.Ready, "running": job.Leased, "done": job.Done}, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "created"},
+	{From: job.StateNone, On: job.Submitted, To: "created"},
 	{From: "created", On: job.Due, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
 	{From: "running", On: job.Succeeded, To: "done"},
@@ -59,7 +59,7 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration, with fun
 	var cancel context.CancelFunc
 	n.ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
-	e, err := engine.New(engine.Config{Store: s, Node: "node", Random: testkit.Random, Monotonic: monotonic, Contracts: []engine.Contract{{
+	e, err := engine.New(engine.Config{Store: s, Node: "node", Random: testkit.RandomBytes, Monotonic: monotonic, Contracts: []engine.Contract{{
 		Name: "made", Machine: machine, History: true, Publish: true, Retention: time.Hour,
 		MovedOn: job.Causes(), Moved: func(all []engine.Moved) {
 			for _, m := range all {
@@ -72,7 +72,7 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration, with fun
 	}
 	t.Cleanup(e.Close)
 	n.Engine = e
-	r := &duty.Runner{Engine: e, Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})), PruneEvery: 5 * time.Millisecond}
+	r := &duty.Runner{Engine: e, Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})), PruneInterval: 5 * time.Millisecond}
 	with(r)
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -136,8 +136,8 @@ func (n *node) expires(key string, c *testkit.Clock) {
 func none(*duty.Runner) {}
 
 // to has one outlet take the messages of all contracts.
-func to(deliver func(context.Context, []job.Message) error) []duty.Outlet {
-	return []duty.Outlet{{Deliver: deliver}}
+func to(deliver func(context.Context, []job.Message) error) []duty.Publisher {
+	return []duty.Publisher{{Deliver: deliver}}
 }
 
 // Each duty takes its step by itself; all end with their context.
@@ -145,8 +145,8 @@ func TestDutiesDoTheirSteps(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
 	delivered := make(chan job.Message, 100)
-	n := start(t, testkit.Memory(t, c.Now), c.Monotonic, func(r *duty.Runner) {
-		r.Outlets = to(func(_ context.Context, batch []job.Message) error {
+	n := start(t, testkit.MemoryStore(t, c.Now), c.Monotonic, func(r *duty.Runner) {
+		r.Publishers = to(func(_ context.Context, batch []job.Message) error {
 			for _, m := range batch {
 				delivered <- m
 			}
@@ -233,16 +233,16 @@ func (s *failing) View(ctx context.Context, fn func(store.Reader) error) error {
 func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
-	s := &failing{Store: testkit.Memory(t, c.Now)}
+	s := &failing{Store: testkit.MemoryStore(t, c.Now)}
 	n := start(t, s, c.Monotonic, func(r *duty.Runner) {
-		r.Outlets = to(func(context.Context, []job.Message) error { return nil })
-		r.PruneEvery = time.Second
+		r.Publishers = to(func(context.Context, []job.Message) error { return nil })
+		r.PruneInterval = time.Second
 	})
 	n.submit("a", c.Now().Add(time.Minute))
 	s.fails.Store(true)
 	before := s.calls.Load()
 	duties := []string{"promote", "expire", "publish", "prune", "gauge"}
-	testkit.Until(t, "every duty to meet the store", func() bool {
+	testkit.WaitUntil(t, "every duty to meet the store", func() bool {
 		return !slices.ContainsFunc(duties, func(d string) bool {
 			return !strings.Contains(n.log.text(), "level=DEBUG msg=\"a loop waits for a part\" loop="+d)
 		})
@@ -267,8 +267,8 @@ func TestPublishIsTriedAgain(t *testing.T) {
 	c := testkit.NewClock()
 	var tries atomic.Int64
 	delivered := make(chan job.Message, 100)
-	n := start(t, testkit.Memory(t, c.Now), c.Monotonic, func(r *duty.Runner) {
-		r.Outlets = to(func(_ context.Context, batch []job.Message) error {
+	n := start(t, testkit.MemoryStore(t, c.Now), c.Monotonic, func(r *duty.Runner) {
+		r.Publishers = to(func(_ context.Context, batch []job.Message) error {
 			if tries.Add(1) < 3 {
 				return errors.New("no")
 			}
@@ -291,9 +291,9 @@ func TestPublishIsTriedAgain(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
-	n := start(t, hanging{testkit.Memory(t, c.Now)}, c.Monotonic, func(r *duty.Runner) {
-		r.Log, r.PruneEvery = nil, 0
-		r.Outlets = to(func(ctx context.Context, _ []job.Message) error { <-ctx.Done(); return ctx.Err() })
+	n := start(t, hanging{testkit.MemoryStore(t, c.Now)}, c.Monotonic, func(r *duty.Runner) {
+		r.Log, r.PruneInterval = nil, 0
+		r.Publishers = to(func(ctx context.Context, _ []job.Message) error { <-ctx.Done(); return ctx.Err() })
 	})
 	n.stop()
 }

@@ -10,11 +10,11 @@ import (
 // promised, so that looking itself may take a while.
 func (r *Runner) expire(ctx context.Context) {
 	for {
-		wait := engine.SweepEvery / 2
-		if !r.did(ctx, "expire", drain(ctx, r.Engine.Expire)) {
-			wait = engine.SweepEvery
+		wait := engine.SweepInterval / 2
+		if !r.report(ctx, "expire", untilEmpty(ctx, r.Engine.Expire)) {
+			wait = engine.SweepInterval
 		}
-		if !pause(ctx, wait, nil) {
+		if !sleep(ctx, wait, nil) {
 			return
 		}
 	}

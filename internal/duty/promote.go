@@ -7,21 +7,21 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 )
 
-// heldPause is how often jobs are looked at that are due and cannot go on.
-const heldPause = 200 * time.Millisecond
+// backpressurePause is how often jobs are looked at that are due and cannot go on.
+const backpressurePause = 200 * time.Millisecond
 
 // promote lets jobs become ready when their time comes: it sleeps until the
 // next is due, or until something due earlier is submitted.
 func (r *Runner) promote(ctx context.Context) {
 	for held := 0; ; {
-		err := drain(ctx, r.Engine.Promote)
-		next := engine.SweepEvery
+		err := untilEmpty(ctx, r.Engine.Promote)
+		next := engine.SweepInterval
 		if err == nil {
 			next, err = r.Engine.NextDue(ctx)
 		}
-		wake := r.Engine.Nudged()
-		if !r.did(ctx, "promote", err) {
-			next, wake = engine.SweepEvery, nil
+		wake := r.Engine.DueChanged()
+		if !r.report(ctx, "promote", err) {
+			next, wake = engine.SweepInterval, nil
 		}
 		// What is due and was not promoted, twice in a row, is in another
 		// transaction's hands or held back by a limit.
@@ -29,9 +29,9 @@ func (r *Runner) promote(ctx context.Context) {
 			held = 0
 		}
 		if held > 1 {
-			next = heldPause
+			next = backpressurePause
 		}
-		if !pause(ctx, max(next, time.Millisecond), wake) {
+		if !sleep(ctx, max(next, time.Millisecond), wake) {
 			return
 		}
 	}

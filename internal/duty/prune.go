@@ -7,11 +7,11 @@ import (
 
 // prune removes what need not be kept, in small batches.
 func (r *Runner) prune(ctx context.Context) {
-	every := r.PruneEvery
+	every := r.PruneInterval
 	if every <= 0 {
 		every = time.Minute
 	}
-	for pause(ctx, every, nil) {
-		r.did(ctx, "prune", drain(ctx, r.Engine.Prune))
+	for sleep(ctx, every, nil) {
+		r.report(ctx, "prune", untilEmpty(ctx, r.Engine.Prune))
 	}
 }

@@ -17,7 +17,7 @@ import (
 // Config says what a client may do. The zero value calls public addresses, follows nothing, and waits as long as its
 // requests' contexts do.
 type Config struct {
-	Local bool           // every listener is on loopback: loopback and private addresses may be called
+	AllowLocal bool           // every listener is on loopback: loopback and private addresses may be called
 	Allow []netip.Prefix // what else may be called, whatever it is
 
 	// MaxRedirects is how many are followed, at most 10. With 0 the answer that redirects is the answer; beyond more it
@@ -36,18 +36,18 @@ type Config struct {
 
 const (
 	maxRedirects   = 10
-	connectTimeout = 10 * time.Second
-	maxHeader      = 64 << 10
+	defaultConnectTimeout = 10 * time.Second
+	maxHeaderBytes      = 64 << 10
 	idleTimeout    = 60 * time.Second
-	idlePerHost    = 32
-	idleConns      = 256
+	maxIdlePerHost    = 32
+	maxIdleConns      = 256
 )
 
 // ErrRedirects says that an answer redirects once more than is followed.
 var ErrRedirects = errors.New("egress: too many redirects")
 
-// ErrSwitched says that the other end wants to go on in another protocol, which nobody asked for.
-var ErrSwitched = errors.New("egress: the answer switches protocols")
+// ErrProtocolSwitch says that the other end wants to go on in another protocol, which nobody asked for.
+var ErrProtocolSwitch = errors.New("egress: the answer switches protocols")
 
 // Client makes requests. It may be used by many at a time.
 type Client struct {
@@ -64,24 +64,24 @@ func New(c Config) (*Client, error) {
 		return nil, errors.New("egress: Allow holds a prefix that is none")
 	}
 	if c.ConnectTimeout <= 0 {
-		c.ConnectTimeout = connectTimeout
+		c.ConnectTimeout = defaultConnectTimeout
 	}
 	if c.UserAgent == "" {
 		c.UserAgent = "millrace"
 	}
-	g := &guard{local: c.Local, allow: unmapped(c.Allow)}
+	g := &guard{allowLocal: c.AllowLocal, allow: unmapPrefixes(c.Allow)}
 	var transport http.RoundTripper
 	if c.Proxy != nil {
-		through, err := newThroughProxy(c, g)
+		proxied, err := newProxyTransport(c, g)
 		if err != nil {
 			return nil, err
 		}
-		transport = through
+		transport = proxied
 	} else {
 		dialer := &net.Dialer{Timeout: c.ConnectTimeout, Control: g.control, Resolver: c.Resolver}
 		transport = newTransport(c, dialer.DialContext)
 	}
-	return &Client{agent: c.UserAgent, http: &http.Client{Transport: transport, Timeout: c.Timeout, CheckRedirect: follow(c.MaxRedirects)}}, nil
+	return &Client{agent: c.UserAgent, http: &http.Client{Transport: transport, Timeout: c.Timeout, CheckRedirect: redirectPolicy(c.MaxRedirects)}}, nil
 }
 
 // newTransport speaks HTTP over connections that dial makes.
@@ -91,18 +91,18 @@ func newTransport(c Config, dial func(ctx context.Context, network, address stri
 		DialContext:            dial,
 		TLSHandshakeTimeout:    c.ConnectTimeout,
 		ResponseHeaderTimeout:  c.HeaderTimeout,
-		MaxResponseHeaderBytes: maxHeader,
+		MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true,
 		IdleConnTimeout:        idleTimeout,
-		MaxIdleConns:           idleConns,
-		MaxIdleConnsPerHost:    idlePerHost,
+		MaxIdleConns:           maxIdleConns,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
 		TLSClientConfig:        c.TLS.Clone(),
 	}
 }
 
-// unmapped writes prefixes the way addresses are compared.
-func unmapped(prefixes []netip.Prefix) []netip.Prefix {
+// unmapPrefixes writes prefixes the way addresses are compared.
+func unmapPrefixes(prefixes []netip.Prefix) []netip.Prefix {
 	all := make([]netip.Prefix, len(prefixes))
 	for i, p := range prefixes {
 		if p.Addr().Is4In6() && p.Bits() >= 96 {
@@ -116,7 +116,7 @@ func unmapped(prefixes []netip.Prefix) []netip.Prefix {
 // Do makes a request whose URL is as ParseURL wants it. A Refused is in the chain of the error when the address is not
 // to be called.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
-	if err := check(req.URL); err != nil {
+	if err := checkURL(req.URL); err != nil {
 		return nil, err
 	}
 	if req.Header == nil {
@@ -128,7 +128,7 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Body.Close() // it is the bare connection, which no deadline ends
-		return nil, ErrSwitched
+		return nil, ErrProtocolSwitch
 	}
 	return resp, err
 }
@@ -136,8 +136,8 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 // Close ends connections that nothing is using.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// follow decides on each redirect; the guard sees the connection as well.
-func follow(limit int) func(*http.Request, []*http.Request) error {
+// redirectPolicy decides on each redirect; the guard sees the connection as well.
+func redirectPolicy(limit int) func(*http.Request, []*http.Request) error {
 	return func(next *http.Request, via []*http.Request) error {
 		if limit == 0 {
 			return http.ErrUseLastResponse
@@ -145,14 +145,14 @@ func follow(limit int) func(*http.Request, []*http.Request) error {
 		if len(via) > limit {
 			return ErrRedirects
 		}
-		if err := check(next.URL); err != nil {
+		if err := checkURL(next.URL); err != nil {
 			return err
 		}
 		next.Header.Del("Referer")
 		// Once away from where it was meant to go a request stays without credentials, also when it is sent back there.
-		elsewhere := func(u *url.URL) bool { return origin(u) != origin(via[0].URL) }
-		if elsewhere(next.URL) || slices.ContainsFunc(via, func(r *http.Request) bool { return elsewhere(r.URL) }) {
-			harmlessOnly(next.Header)
+		crossOrigin := func(u *url.URL) bool { return origin(u) != origin(via[0].URL) }
+		if crossOrigin(next.URL) || slices.ContainsFunc(via, func(r *http.Request) bool { return crossOrigin(r.URL) }) {
+			keepSafeHeaders(next.Header)
 		}
 		return nil
 	}
@@ -167,12 +167,12 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// harmless are the headers that go along to another host: any other may be a credential.
-var harmless = []string{"Accept", "Accept-Language", "Accept-Encoding", "Content-Type", "Range", "User-Agent"}
+// safeHeaders are the headers that go along to another host: any other may be a credential.
+var safeHeaders = []string{"Accept", "Accept-Language", "Accept-Encoding", "Content-Type", "Range", "User-Agent"}
 
-func harmlessOnly(h http.Header) {
+func keepSafeHeaders(h http.Header) {
 	for name := range h {
-		if !slices.Contains(harmless, name) {
+		if !slices.Contains(safeHeaders, name) {
 			delete(h, name)
 		}
 	}

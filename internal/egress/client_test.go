@@ -19,8 +19,8 @@ import (
 
 func TestRedirectsAreNotFollowedUnlessAsked(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) })
-	status, _, err := get(t, client(t, egress.Config{Local: true}), s.URL)
+	s := newTarget(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) })
+	status, _, err := get(t, newClient(t, egress.Config{AllowLocal: true}), s.URL)
 	if status != http.StatusFound || err != nil || s.hits.Load() != 1 {
 		t.Errorf("got %d, %v after %d requests", status, err, s.hits.Load())
 	}
@@ -28,13 +28,13 @@ func TestRedirectsAreNotFollowedUnlessAsked(t *testing.T) {
 
 func TestRedirectsAreCounted(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	s := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
 		left, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
 		if left > 0 {
 			http.Redirect(w, r, fmt.Sprintf("/%d", left-1), http.StatusFound)
 		}
 	})
-	c := client(t, egress.Config{Local: true, MaxRedirects: 3})
+	c := newClient(t, egress.Config{AllowLocal: true, MaxRedirects: 3})
 	if status, _, err := get(t, c, s.URL+"/3"); status != 200 || err != nil {
 		t.Errorf("three: %d, %v", status, err)
 	}
@@ -52,16 +52,16 @@ func TestRedirectsAreCounted(t *testing.T) {
 // Each hop is checked like the first: address, scheme, credentials.
 func TestRedirectsToWhereNothingIsCalled(t *testing.T) {
 	t.Parallel()
-	inner := serve(t, nil)
+	inner := newTarget(t, nil)
 	for _, to := range []string{"http://127.0.0.2:" + inner.port(), "http://0x7f.0.0.2:" + inner.port(), "http://[::1]:" + inner.port(), "http://0.0.0.0:" + inner.port(),
 		"http://169.254.169.254/latest/meta-data", "file:///etc/passwd", "ftp://127.0.0.1/", "gopher://127.0.0.1:" + inner.port(),
 		"http://u:p@127.0.0.1:" + inner.port(), "http://127.0.0.1:0/", "//127.0.0.2:" + inner.port() + "/x"} {
-		outer := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		outer := newTarget(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", to)
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		})
-		c := client(t, egress.Config{Allow: prefixes("127.0.0.1/32"), MaxRedirects: 10,
-			Resolver: names(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.2") })})
+		c := newClient(t, egress.Config{Allow: parsePrefixes("127.0.0.1/32"), MaxRedirects: 10,
+			Resolver: resolverFor(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.2") })})
 		if status, _, err := get(t, c, outer.URL); err == nil || outer.hits.Load() != 1 {
 			t.Errorf("%s: %d, %v after %d requests", to, status, err, outer.hits.Load())
 		}
@@ -78,7 +78,7 @@ func TestRedirectsDropCredentials(t *testing.T) {
 	var seen []http.Header
 	note := func(h http.Header) { mu.Lock(); defer mu.Unlock(); seen = append(seen, h) }
 	var home, away *target
-	home = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	home = newTarget(t, func(w http.ResponseWriter, r *http.Request) {
 		note(r.Header)
 		switch r.URL.Path {
 		case "/start":
@@ -87,11 +87,11 @@ func TestRedirectsDropCredentials(t *testing.T) {
 			http.Redirect(w, r, away.URL+"/there?token=s3cret", http.StatusFound)
 		}
 	})
-	away = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	away = newTarget(t, func(w http.ResponseWriter, r *http.Request) {
 		note(r.Header)
 		http.Redirect(w, r, home.URL+"/back", http.StatusFound)
 	})
-	c := client(t, egress.Config{Local: true, MaxRedirects: 10, UserAgent: "tester"})
+	c := newClient(t, egress.Config{AllowLocal: true, MaxRedirects: 10, UserAgent: "tester"})
 	_, _, err := get(t, c, home.URL+"/start", "Authorization", "Bearer s3cret", "Cookie", "a=s3cret", "X-Api-Key", "s3cret", "Accept", "text/plain")
 	if err != nil || len(seen) != 4 {
 		t.Fatalf("%d requests, %v", len(seen), err)
@@ -109,11 +109,11 @@ func TestRedirectsDropCredentials(t *testing.T) {
 
 // The environment's proxies are for others: through one the guard would see nothing. (t.Setenv: not parallel.)
 func TestNoProxyOfTheEnvironment(t *testing.T) {
-	proxy, s := serve(t, nil), serve(t, nil)
+	proxy, s := newTarget(t, nil), newTarget(t, nil)
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"} {
 		t.Setenv(name, proxy.URL)
 	}
-	c := client(t, egress.Config{Local: true, Resolver: names(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.1") })})
+	c := newClient(t, egress.Config{AllowLocal: true, Resolver: resolverFor(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.1") })})
 	if _, _, err := get(t, c, "http://some.example:"+s.port()); err != nil || proxy.hits.Load() != 0 || s.hits.Load() != 1 {
 		t.Errorf("%v; the proxy got %d requests, the host %d", err, proxy.hits.Load(), s.hits.Load())
 	}
@@ -121,11 +121,11 @@ func TestNoProxyOfTheEnvironment(t *testing.T) {
 
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
-	large := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Large", strings.Repeat("x", 100_000)) })
-	if _, _, err := get(t, client(t, egress.Config{Local: true}), large.URL); err == nil {
+	large := newTarget(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Large", strings.Repeat("x", 100_000)) })
+	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true}), large.URL); err == nil {
 		t.Error("a header of 100 kB was taken")
 	}
-	packed := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	packed := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "" {
 			w.WriteHeader(http.StatusTeapot)
 		}
@@ -134,7 +134,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		_, _ = z.Write(make([]byte, 1<<20))
 		z.Close()
 	})
-	if status, body, err := get(t, client(t, egress.Config{Local: true}), packed.URL); err != nil || status != 200 || len(body) > 10_000 {
+	if status, body, err := get(t, newClient(t, egress.Config{AllowLocal: true}), packed.URL); err != nil || status != 200 || len(body) > 10_000 {
 		t.Errorf("a compressed answer came as %d with %d bytes: %v", status, len(body), err)
 	}
 }
@@ -142,24 +142,24 @@ func TestAnswersAreBounded(t *testing.T) {
 func TestStallingReceivers(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	silent := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
-	dripping := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	silent := newTarget(t, func(http.ResponseWriter, *http.Request) { <-release })
+	dripping := newTarget(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
 		<-release
 	})
 	defer close(release)
-	if _, _, err := get(t, client(t, egress.Config{Local: true, HeaderTimeout: 20 * time.Millisecond}), silent.URL); err == nil {
+	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true, HeaderTimeout: 20 * time.Millisecond}), silent.URL); err == nil {
 		t.Error("no header came and nobody minded")
 	}
-	if _, _, err := get(t, client(t, egress.Config{Local: true, Timeout: 50 * time.Millisecond}), dripping.URL); err == nil {
+	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true, Timeout: 50 * time.Millisecond}), dripping.URL); err == nil {
 		t.Error("no body came and nobody minded")
 	}
 }
 
 func TestDoChecksTheURL(t *testing.T) {
 	t.Parallel()
-	c := client(t, egress.Config{Local: true})
+	c := newClient(t, egress.Config{AllowLocal: true})
 	for _, u := range []*url.URL{nil, {Scheme: "file", Path: "/etc/passwd"}, {Scheme: "http"}, {Scheme: "http", Host: "a", User: url.User("u")}} {
 		if _, err := c.Do(&http.Request{URL: u}); err == nil {
 			t.Errorf("%v was called", u)
@@ -237,7 +237,7 @@ func FuzzParseURL(f *testing.F) {
 func TestProtocolsAreNotSwitched(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	s := newTarget(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -249,7 +249,7 @@ func TestProtocolsAreNotSwitched(t *testing.T) {
 		conn.Close()
 		close(held)
 	})
-	if _, _, err := get(t, client(t, egress.Config{Local: true}), s.URL); !errors.Is(err, egress.ErrSwitched) {
+	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true}), s.URL); !errors.Is(err, egress.ErrProtocolSwitch) {
 		t.Errorf("got %v", err)
 	}
 	<-held

@@ -8,7 +8,7 @@
 // Refused is whatever is not public, see classes. Local lets a developer's machine call itself and its network: it is
 // set while every listener is on loopback. Allow lists what an operator lets through besides.
 //
-// Through a proxy of the operator's the same holds as far as the proxy can be told an address: see throughProxy.
+// Through a proxy of the operator's the same holds as far as the proxy can be told an address: see proxyTransport.
 //
 // The environment names no proxies here, compressed answers are neither asked for nor unpacked, and header, handshake
 // and connection are bounded in time and size. The body of an answer is the caller's to bound.

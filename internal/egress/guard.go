@@ -23,13 +23,13 @@ const (
 	Embedded    Class = "IPv4 in IPv6"
 )
 
-// Refused says that an address is not called from here. It is in the chain of the error of Client.Do.
-type Refused struct {
+// RefusedError says that an address is not called from here. It is in the chain of the error of Client.Do.
+type RefusedError struct {
 	Address netip.Addr
 	Class   Class
 }
 
-func (r *Refused) Error() string {
+func (r *RefusedError) Error() string {
 	return fmt.Sprintf("egress: the address %s is refused: %s", r.Address, r.Class)
 }
 
@@ -83,23 +83,23 @@ func Classify(a netip.Addr) Class {
 	if !a.IsValid() {
 		return Unspecified
 	}
-	if v4, hidden := hiddenIn(a); hidden && Classify(v4) != Public {
+	if v4, embedded := embeddedIPv4(a); embedded && Classify(v4) != Public {
 		return Embedded
 	}
 	if nat64.Contains(a) {
 		return Public
 	}
-	at := slices.IndexFunc(classes, func(c struct {
+	index := slices.IndexFunc(classes, func(c struct {
 		netip.Prefix
 		Class
 	}) bool {
 		return c.Contains(a)
 	})
-	return classes[at].Class // the last of each family holds everything
+	return classes[index].Class // the last of each family holds everything
 }
 
-// hiddenIn finds the IPv4 address to which a NAT64 or ISATAP address is translated on its way.
-func hiddenIn(a netip.Addr) (netip.Addr, bool) {
+// embeddedIPv4 finds the IPv4 address to which a NAT64 or ISATAP address is translated on its way.
+func embeddedIPv4(a netip.Addr) (netip.Addr, bool) {
 	if !a.Is6() {
 		return netip.Addr{}, false
 	}
@@ -113,20 +113,20 @@ func hiddenIn(a netip.Addr) (netip.Addr, bool) {
 
 // guard decides which addresses are called.
 type guard struct {
-	local bool
+	allowLocal bool
 	allow []netip.Prefix
 }
 
 // check returns a Refused for an address that is not to be called.
-func (g *guard) check(a netip.Addr) error {
-	plain := a.WithZone("").Unmap()
-	class := Classify(plain)
-	allowed := class == Public || g.local && (class == Loopback || class == Private) ||
-		slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(plain) })
+func (g *guard) checkAddress(a netip.Addr) error {
+	unmapped := a.WithZone("").Unmap()
+	class := Classify(unmapped)
+	allowed := class == Public || g.allowLocal && (class == Loopback || class == Private) ||
+		slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(unmapped) })
 	if allowed {
 		return nil
 	}
-	return &Refused{Address: a, Class: class}
+	return &RefusedError{Address: a, Class: class}
 }
 
 // control is called with the address of each connection before it is made.
@@ -135,5 +135,5 @@ func (g *guard) control(network, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return fmt.Errorf("egress: %s address %q: %w", network, address, err)
 	}
-	return g.check(to.Addr())
+	return g.checkAddress(to.Addr())
 }

@@ -55,24 +55,24 @@ func TestClassify(t *testing.T) {
 func TestGuardOfTheCorpus(t *testing.T) {
 	t.Parallel()
 	strict := egress.Config{}
-	local := egress.Config{Local: true}
+	local := egress.Config{AllowLocal: true}
 	for class, all := range corpus {
 		for _, text := range all {
 			a := netip.MustParseAddr(text)
-			if err := egress.Checked(strict, a); (err == nil) != (class == egress.Public) {
+			if err := egress.CheckDial(strict, a); (err == nil) != (class == egress.Public) {
 				t.Errorf("%s: %v", text, err)
 			}
 			home := class == egress.Public || class == egress.Loopback || class == egress.Private
-			if err := egress.Checked(local, a); (err == nil) != home {
+			if err := egress.CheckDial(local, a); (err == nil) != home {
 				t.Errorf("%s on a developer's machine: %v", text, err)
 			}
-			var refused *egress.Refused
+			var refused *egress.RefusedError
 			listed := egress.Config{Allow: []netip.Prefix{netip.PrefixFrom(a.WithZone(""), a.BitLen())}}
-			if err := egress.Checked(listed, a); err != nil {
+			if err := egress.CheckDial(listed, a); err != nil {
 				t.Errorf("%s is listed and refused: %v", text, err)
 			}
-			elsewhere := egress.Config{Allow: prefixes("198.18.7.7/32", "2001:db8:7::/48")}
-			if err := egress.Checked(elsewhere, a); class != egress.Public && (!errors.As(err, &refused) || refused.Class != class) {
+			elsewhere := egress.Config{Allow: parsePrefixes("198.18.7.7/32", "2001:db8:7::/48")}
+			if err := egress.CheckDial(elsewhere, a); class != egress.Public && (!errors.As(err, &refused) || refused.Class != class) {
 				t.Errorf("%s with others listed: %v", text, err)
 			}
 		}
@@ -93,8 +93,8 @@ var hosts = []string{
 // numbers in any base, and any name, for 127.0.0.1.
 func TestHostileSpellings(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
-	c := client(t, egress.Config{Resolver: names(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.1") })})
+	s := newTarget(t, nil)
+	c := newClient(t, egress.Config{Resolver: resolverFor(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.1") })})
 	six := true
 	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
 		six = false
@@ -103,7 +103,7 @@ func TestHostileSpellings(t *testing.T) {
 	}
 	for _, host := range hosts {
 		_, _, err := get(t, c, "http://"+host+":"+s.port()+"/")
-		var refused *egress.Refused
+		var refused *egress.RefusedError
 		var unknown *net.DNSError // Go's own resolver asks nobody for a name that ends in a number
 		if !errors.As(err, &refused) && !errors.As(err, &unknown) && (six || !strings.HasPrefix(host, "[")) {
 			t.Errorf("%s: got %v, want it refused", host, err)
@@ -117,8 +117,8 @@ func TestHostileSpellings(t *testing.T) {
 // A name that leads somewhere harmless when it is looked at and to this machine when it is called.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
-	lying := names(t, func(_ string, n int) netip.Addr {
+	s := newTarget(t, nil)
+	lying := resolverFor(t, func(_ string, n int) netip.Addr {
 		if n == 0 {
 			return netip.MustParseAddr("93.184.215.14")
 		}
@@ -128,8 +128,8 @@ func TestRebinding(t *testing.T) {
 	if err != nil || egress.Classify(first[0]) != egress.Public {
 		t.Fatalf("the first look gives %v, %v", first, err)
 	}
-	_, _, err = get(t, client(t, egress.Config{Resolver: lying}), "http://rebind.example:"+s.port())
-	var refused *egress.Refused
+	_, _, err = get(t, newClient(t, egress.Config{Resolver: lying}), "http://rebind.example:"+s.port())
+	var refused *egress.RefusedError
 	if !errors.As(err, &refused) || refused.Class != egress.Loopback || s.hits.Load() != 0 {
 		t.Errorf("got %v after %d requests", err, s.hits.Load())
 	}
@@ -137,19 +137,19 @@ func TestRebinding(t *testing.T) {
 
 func TestAllowed(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := newTarget(t, nil)
 	for name, c := range map[string]egress.Config{
-		"G-FR-50 a developer's machine":        {Local: true},
-		"G-FR-50 a listed network":             {Allow: prefixes("10.0.0.0/8", "127.0.0.0/8")},
-		"G-FR-50 a listed network, as mapped":  {Allow: prefixes("::ffff:127.0.0.0/104")},
-		"G-FR-50 a listed network and a name":  {Allow: prefixes("127.0.0.1/32")},
-		"G-FR-50 every network of the world 4": {Allow: prefixes("0.0.0.0/0")},
+		"G-FR-50 a developer's machine":        {AllowLocal: true},
+		"G-FR-50 a listed network":             {Allow: parsePrefixes("10.0.0.0/8", "127.0.0.0/8")},
+		"G-FR-50 a listed network, as mapped":  {Allow: parsePrefixes("::ffff:127.0.0.0/104")},
+		"G-FR-50 a listed network and a name":  {Allow: parsePrefixes("127.0.0.1/32")},
+		"G-FR-50 every network of the world 4": {Allow: parsePrefixes("0.0.0.0/0")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.Resolver = names(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.1") })
+			c.Resolver = resolverFor(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.1") })
 			for _, host := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "some.example"} {
-				if status, _, err := get(t, client(t, c), "http://"+host+":"+s.port()); err != nil || status != 200 {
+				if status, _, err := get(t, newClient(t, c), "http://"+host+":"+s.port()); err != nil || status != 200 {
 					t.Errorf("%s: %d, %v", host, status, err)
 				}
 			}

@@ -38,11 +38,11 @@ func ParseProxy(raw string) (*url.URL, error) {
 	}
 	user := u.User
 	u.User = nil
-	if err := check(&url.URL{Scheme: "http", Host: u.Host, Opaque: u.Opaque}); err != nil {
+	if err := checkURL(&url.URL{Scheme: "http", Host: u.Host, Opaque: u.Opaque}); err != nil {
 		return nil, fmt.Errorf("a proxy: %w", err)
 	}
-	if password, _ := user.Password(); len(user.Username()) > mostSOCKS || len(password) > mostSOCKS {
-		return nil, fmt.Errorf("the proxy's credentials have more than %d bytes", mostSOCKS)
+	if password, _ := user.Password(); len(user.Username()) > maxSOCKSCredential || len(password) > maxSOCKSCredential {
+		return nil, fmt.Errorf("the proxy's credentials have more than %d bytes", maxSOCKSCredential)
 	}
 	u.User, u.Path = user, ""
 	if u.Port() == "" {
@@ -51,11 +51,11 @@ func ParseProxy(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// throughProxy makes each hop's connection through a proxy, which is an operator's choice and may be anywhere; what lies
+// proxyTransport makes each hop's connection through a proxy, which is an operator's choice and may be anywhere; what lies
 // behind it may not. Names are looked up here, and the proxy is given the address that was checked, wherever its
 // protocol has a place for one: in SOCKS5, and in CONNECT, which carries https. A plain request to an HTTP proxy names
 // the host, and the proxy looks it up once more by itself: there all its addresses must be allowed.
-type throughProxy struct {
+type proxyTransport struct {
 	proxy    *url.URL
 	guard    *guard
 	resolver *net.Resolver
@@ -64,26 +64,26 @@ type throughProxy struct {
 	plain    *http.Transport // of http:// through an HTTP proxy
 }
 
-func newThroughProxy(c Config, g *guard) (*throughProxy, error) {
+func newProxyTransport(c Config, g *guard) (*proxyTransport, error) {
 	u, err := ParseProxy(c.Proxy.String())
 	if err != nil {
 		return nil, fmt.Errorf("egress: %w", err)
 	}
-	p := &throughProxy{proxy: u, guard: g, resolver: c.Resolver, dialer: &net.Dialer{Timeout: c.ConnectTimeout, Resolver: c.Resolver}}
-	p.tunnel = newTransport(c, p.open)
+	p := &proxyTransport{proxy: u, guard: g, resolver: c.Resolver, dialer: &net.Dialer{Timeout: c.ConnectTimeout, Resolver: c.Resolver}}
+	p.tunnel = newTransport(c, p.dialTarget)
 	if u.Scheme == "http" {
-		p.plain = newTransport(c, p.dial)
+		p.plain = newTransport(c, p.dialProxy)
 		p.plain.Proxy = http.ProxyURL(u)
 	}
 	return p, nil
 }
 
 // RoundTrip implements http.RoundTripper.
-func (p *throughProxy) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p *proxyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if p.plain == nil || req.URL.Scheme != "http" {
 		return p.tunnel.RoundTrip(req)
 	}
-	if _, err := p.addresses(req.Context(), req.URL.Hostname(), true); err != nil {
+	if _, err := p.resolveAllowed(req.Context(), req.URL.Hostname(), true); err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}
@@ -101,16 +101,16 @@ func (p *throughProxy) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections is called by http.Client.
-func (p *throughProxy) CloseIdleConnections() {
+func (p *proxyTransport) CloseIdleConnections() {
 	p.tunnel.CloseIdleConnections()
 	if p.plain != nil {
 		p.plain.CloseIdleConnections()
 	}
 }
 
-// addresses looks a host up and returns those of its addresses that may be called. With all, one that may not is an
+// resolveAllowed looks a host up and returns those of its addresses that may be called. With all, one that may not is an
 // error, else only none that may.
-func (p *throughProxy) addresses(ctx context.Context, host string, all bool) (allowed []netip.Addr, err error) {
+func (p *proxyTransport) resolveAllowed(ctx context.Context, host string, all bool) (allowed []netip.Addr, err error) {
 	resolver := p.resolver
 	if resolver == nil {
 		resolver = net.DefaultResolver
@@ -121,7 +121,7 @@ func (p *throughProxy) addresses(ctx context.Context, host string, all bool) (al
 	}
 	var refused error
 	for _, a := range found {
-		if err := p.guard.check(a); err != nil {
+		if err := p.guard.checkAddress(a); err != nil {
 			refused = err
 			continue
 		}
@@ -133,8 +133,8 @@ func (p *throughProxy) addresses(ctx context.Context, host string, all bool) (al
 	return allowed, nil
 }
 
-// dial connects to the proxy, whatever address is asked for.
-func (p *throughProxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// dialProxy connects to the proxy, whatever address is asked for.
+func (p *proxyTransport) dialProxy(ctx context.Context, _, _ string) (net.Conn, error) {
 	conn, err := p.dialer.DialContext(ctx, "tcp", p.proxy.Host)
 	if err != nil {
 		return nil, &ProxyError{p.proxy.Host, err}
@@ -142,43 +142,43 @@ func (p *throughProxy) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 	return conn, nil
 }
 
-// open connects to an address of a host through the proxy: the first that can be reached.
-func (p *throughProxy) open(ctx context.Context, _, hostPort string) (net.Conn, error) {
+// dialTarget connects to an address of a host through the proxy: the first that can be reached.
+func (p *proxyTransport) dialTarget(ctx context.Context, _, hostPort string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.dialer.Timeout)
 	defer cancel()
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
 		return nil, err
 	}
-	found, err := p.addresses(ctx, host, false)
+	found, err := p.resolveAllowed(ctx, host, false)
 	if err != nil {
 		return nil, err
 	}
 	err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}
 	for _, a := range found {
 		var conn net.Conn
-		if conn, err = p.reach(ctx, net.JoinHostPort(a.String(), port)); err == nil {
+		if conn, err = p.dialThroughProxy(ctx, net.JoinHostPort(a.String(), port)); err == nil {
 			return conn, nil
 		}
-		if broken := (*ProxyError)(nil); errors.As(err, &broken) || ctx.Err() != nil {
+		if proxyErr := (*ProxyError)(nil); errors.As(err, &proxyErr) || ctx.Err() != nil {
 			break
 		}
 	}
 	return nil, err
 }
 
-// longAgo is a deadline that ends what is being read or written.
-var longAgo = time.Unix(1, 0)
+// pastDeadline is a deadline that ends what is being read or written.
+var pastDeadline = time.Unix(1, 0)
 
-// reach has the proxy connect to an address. The end of ctx ends it.
-func (p *throughProxy) reach(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := p.dial(ctx, "", "")
+// dialThroughProxy has the proxy connect to an address. The end of ctx ends it.
+func (p *proxyTransport) dialThroughProxy(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := p.dialProxy(ctx, "", "")
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(longAgo) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(pastDeadline) })
 	if p.proxy.Scheme == "socks5" {
-		err = socks(conn, p.proxy.User, netip.MustParseAddrPort(address))
+		err = socksHandshake(conn, p.proxy.User, netip.MustParseAddrPort(address))
 	} else {
 		err = p.connect(conn, address)
 	}
@@ -189,19 +189,19 @@ func (p *throughProxy) reach(ctx context.Context, address string) (net.Conn, err
 		return conn, nil
 	}
 	conn.Close()
-	if target := (*unreached)(nil); errors.As(err, &target) {
+	if target := (*targetError)(nil); errors.As(err, &target) {
 		return nil, err
 	}
 	return nil, &ProxyError{p.proxy.Host, err}
 }
 
-// unreached says that a proxy works and could not reach an address.
-type unreached struct{ why string }
+// targetError says that a proxy works and could not reach an address.
+type targetError struct{ reason string }
 
-func (u *unreached) Error() string { return "egress: through the proxy: " + u.why }
+func (u *targetError) Error() string { return "egress: through the proxy: " + u.reason }
 
 // connect asks an HTTP proxy for a tunnel.
-func (p *throughProxy) connect(conn net.Conn, address string) error {
+func (p *proxyTransport) connect(conn net.Conn, address string) error {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
 	if user := p.proxy.User; user != nil {
 		password, _ := user.Password()
@@ -210,7 +210,7 @@ func (p *throughProxy) connect(conn net.Conn, address string) error {
 	if err := req.Write(conn); err != nil {
 		return err
 	}
-	r := bufio.NewReader(io.LimitReader(conn, maxHeader))
+	r := bufio.NewReader(io.LimitReader(conn, maxHeaderBytes))
 	resp, err := http.ReadResponse(r, req)
 	switch {
 	case err != nil:
@@ -224,16 +224,16 @@ func (p *throughProxy) connect(conn net.Conn, address string) error {
 	case resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusForbidden:
 		return fmt.Errorf("it answers a CONNECT with %d", resp.StatusCode)
 	}
-	return &unreached{fmt.Sprintf("it answers %d", resp.StatusCode)}
+	return &targetError{fmt.Sprintf("it answers %d", resp.StatusCode)}
 }
 
 // Ping reports whether the client's proxy takes connections; a client without one is well.
 func (c *Client) Ping(ctx context.Context) error {
-	p, ok := c.http.Transport.(*throughProxy)
+	p, ok := c.http.Transport.(*proxyTransport)
 	if !ok {
 		return nil
 	}
-	conn, err := p.dial(ctx, "", "")
+	conn, err := p.dialProxy(ctx, "", "")
 	if err == nil {
 		conn.Close()
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// kinds of proxies, each with credentials and without.
-var kinds = map[string]func(testing.TB) *testkit.Proxy{
+// proxyKinds of proxies, each with credentials and without.
+var proxyKinds = map[string]func(testing.TB) *testkit.Proxy{
 	"HTTP":                     func(tb testing.TB) *testkit.Proxy { return testkit.HTTPProxy(tb, "") },
 	"HTTP with a password":     func(tb testing.TB) *testkit.Proxy { return testkit.HTTPProxy(tb, "us:er:s3cret") },
 	"SOCKS5":                   func(tb testing.TB) *testkit.Proxy { return testkit.SOCKSProxy(tb, "") },
@@ -29,22 +29,22 @@ var kinds = map[string]func(testing.TB) *testkit.Proxy{
 	"SOCKS5 with an empty one": func(tb testing.TB) *testkit.Proxy { return testkit.SOCKSProxy(tb, "user:") },
 }
 
-// always resolves every name to an address.
-func always(t *testing.T, address string) *net.Resolver {
-	return names(t, func(string, int) netip.Addr { return netip.MustParseAddr(address) })
+// resolverAlways resolves every name to an address.
+func resolverAlways(t *testing.T, address string) *net.Resolver {
+	return resolverFor(t, func(string, int) netip.Addr { return netip.MustParseAddr(address) })
 }
 
-func through(t *testing.T, p *testkit.Proxy, c egress.Config) *egress.Client {
+func newProxiedClient(t *testing.T, p *testkit.Proxy, c egress.Config) *egress.Client {
 	t.Helper()
 	var err error
 	if c.Proxy, err = egress.ParseProxy(p.URL); err != nil {
 		t.Fatal(err)
 	}
-	return client(t, c)
+	return newClient(t, c)
 }
 
-// secure is a target that speaks TLS under a name, and the config that trusts it.
-func secure(t *testing.T) (*httptest.Server, *tls.Config) {
+// newTLSServer is a target that speaks TLS under a name, and the config that trusts it.
+func newTLSServer(t *testing.T) (*httptest.Server, *tls.Config) {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "secure ", r.TLS.ServerName) }))
 	t.Cleanup(s.Close)
@@ -53,34 +53,34 @@ func secure(t *testing.T) (*httptest.Server, *tls.Config) {
 	return s, &tls.Config{RootCAs: roots}
 }
 
-func portOf(s *httptest.Server) string {
+func serverPort(s *httptest.Server) string {
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	return port
 }
 
 func TestThroughProxies(t *testing.T) {
 	t.Parallel()
-	for name, start := range kinds {
+	for name, start := range proxyKinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plain := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			plain := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
 				fmt.Fprint(w, "plain ", r.Host, r.Header.Get("Proxy-Authorization"), r.Header.Get("X-Mine"))
 			})
-			secured, trust := secure(t)
+			secured, trust := newTLSServer(t)
 			p := start(t)
-			c := through(t, p, egress.Config{Local: true, TLS: trust, Resolver: always(t, "127.0.0.1")})
+			c := newProxiedClient(t, p, egress.Config{AllowLocal: true, TLS: trust, Resolver: resolverAlways(t, "127.0.0.1")})
 			if status, body, err := get(t, c, "http://plain.test:"+plain.port()+"/x", "X-Mine", "!"); err != nil || status != 200 || body != "plain plain.test:"+plain.port()+"!" {
 				t.Errorf("plain: %d %q %v", status, body, err)
 			}
-			if status, body, err := get(t, c, "https://example.com:"+portOf(secured)+"/x"); err != nil || status != 200 || body != "secure example.com" {
+			if status, body, err := get(t, c, "https://example.com:"+serverPort(secured)+"/x"); err != nil || status != 200 || body != "secure example.com" {
 				t.Errorf("secure: %d %q %v", status, body, err)
 			}
 			// Only a plain request to an HTTP proxy names the host; all others name the address that was checked.
-			want := []string{"127.0.0.1:" + plain.port(), "127.0.0.1:" + portOf(secured)}
+			want := []string{"127.0.0.1:" + plain.port(), "127.0.0.1:" + serverPort(secured)}
 			if strings.HasPrefix(name, "HTTP") {
 				want[0] = "plain.test:" + plain.port()
 			}
-			if got := p.Asked(); !slices.Equal(got, want) {
+			if got := p.Targets(); !slices.Equal(got, want) {
 				t.Errorf("asked for %v, want %v", got, want)
 			}
 		})
@@ -90,21 +90,21 @@ func TestThroughProxies(t *testing.T) {
 // A proxy is no way around the guard: whatever is refused without one is refused before the proxy hears of it.
 func TestProxiesAndTheGuard(t *testing.T) {
 	t.Parallel()
-	for name, start := range kinds {
+	for name, start := range proxyKinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inner := serve(t, nil)
-			outer := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			inner := newTarget(t, nil)
+			outer := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusFound)
 			})
 			p := start(t)
-			resolver := names(t, func(name string, _ int) netip.Addr {
+			resolver := resolverFor(t, func(name string, _ int) netip.Addr {
 				if name == "outer.test" {
 					return netip.MustParseAddr("198.18.7.7") // listed; where the proxy looks it is the outer server
 				}
 				return netip.MustParseAddr("127.0.0.1")
 			})
-			c := through(t, p, egress.Config{Allow: prefixes("198.18.7.7/32"), MaxRedirects: 10, Resolver: resolver})
+			c := newProxiedClient(t, p, egress.Config{Allow: parsePrefixes("198.18.7.7/32"), MaxRedirects: 10, Resolver: resolver})
 			targets := []string{}
 			for _, host := range hosts {
 				targets = append(targets, "http://"+host+":"+inner.port()+"/", "https://"+host+":"+inner.port()+"/")
@@ -126,7 +126,7 @@ func TestProxiesAndTheGuard(t *testing.T) {
 			if n := inner.hits.Load(); n != 0 {
 				t.Errorf("%d requests arrived", n)
 			}
-			for _, asked := range p.Asked() {
+			for _, asked := range p.Targets() {
 				if !strings.HasPrefix(asked, "outer.test:") {
 					t.Errorf("the proxy was asked for %s", asked)
 				}
@@ -142,25 +142,25 @@ func TestProxiesAndTheGuard(t *testing.T) {
 func TestEveryAddressOfANameForAProxy(t *testing.T) {
 	t.Parallel()
 	p := testkit.HTTPProxy(t, "")
-	c := through(t, p, egress.Config{Resolver: both(t, "1.1.1.1", "127.0.0.1")})
-	var refused *egress.Refused
-	if _, _, err := get(t, c, "http://both.test:9/"); !errors.As(err, &refused) || refused.Class != egress.Loopback || len(p.Asked()) != 0 {
-		t.Errorf("plain: got %v after %v", err, p.Asked())
+	c := newProxiedClient(t, p, egress.Config{Resolver: resolverWithTwo(t, "1.1.1.1", "127.0.0.1")})
+	var refused *egress.RefusedError
+	if _, _, err := get(t, c, "http://both.test:9/"); !errors.As(err, &refused) || refused.Class != egress.Loopback || len(p.Targets()) != 0 {
+		t.Errorf("plain: got %v after %v", err, p.Targets())
 	}
-	p.Refuse(5)
-	if _, _, err := get(t, c, "https://both.test:9/"); err == nil || !slices.Equal(p.Asked(), []string{"1.1.1.1:9"}) {
-		t.Errorf("secure: got %v after %v", err, p.Asked())
+	p.RefuseWith(5)
+	if _, _, err := get(t, c, "https://both.test:9/"); err == nil || !slices.Equal(p.Targets(), []string{"1.1.1.1:9"}) {
+		t.Errorf("secure: got %v after %v", err, p.Targets())
 	}
 }
 
 func TestProxiesThatFail(t *testing.T) {
 	t.Parallel()
-	for name, start := range kinds {
+	for name, start := range proxyKinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, nil)
+			s := newTarget(t, nil)
 			p := start(t)
-			c := through(t, p, egress.Config{Local: true, Resolver: always(t, "127.0.0.1")})
+			c := newProxiedClient(t, p, egress.Config{AllowLocal: true, Resolver: resolverAlways(t, "127.0.0.1")})
 			for _, scheme := range []string{"http", "https"} {
 				target := scheme + "://some.test:" + s.port()
 				fails := func(what string, c *egress.Client, ofProxy bool) {
@@ -171,20 +171,20 @@ func TestProxiesThatFail(t *testing.T) {
 						t.Errorf("%s, %s: %d %v", what, scheme, status, err)
 					}
 				}
-				p.Refuse(5)
+				p.RefuseWith(5)
 				fails("the target cannot be reached", c, false)
-				p.Refuse(0)
-				p.Break(true)
-				fails("it hangs up", through(t, p, egress.Config{Local: true, Resolver: always(t, "127.0.0.1")}), true)
-				p.Break(false)
+				p.RefuseWith(0)
+				p.SetBroken(true)
+				fails("it hangs up", newProxiedClient(t, p, egress.Config{AllowLocal: true, Resolver: resolverAlways(t, "127.0.0.1")}), true)
+				p.SetBroken(false)
 				u, _ := url.Parse(p.URL)
 				if u.User != nil {
 					u.User = url.UserPassword("user", "wrong")
-					fails("wrong credentials", client(t, egress.Config{Local: true, Proxy: u, Resolver: always(t, "127.0.0.1")}), true)
+					fails("wrong credentials", newClient(t, egress.Config{AllowLocal: true, Proxy: u, Resolver: resolverAlways(t, "127.0.0.1")}), true)
 					u.User = nil
-					fails("no credentials", client(t, egress.Config{Local: true, Proxy: u, Resolver: always(t, "127.0.0.1")}), true)
+					fails("no credentials", newClient(t, egress.Config{AllowLocal: true, Proxy: u, Resolver: resolverAlways(t, "127.0.0.1")}), true)
 				}
-				fails("nobody is there", client(t, egress.Config{Local: true, Proxy: &url.URL{Scheme: u.Scheme, Host: gone(t)}, Resolver: always(t, "127.0.0.1")}), true)
+				fails("nobody is there", newClient(t, egress.Config{AllowLocal: true, Proxy: &url.URL{Scheme: u.Scheme, Host: closedAddress(t)}, Resolver: resolverAlways(t, "127.0.0.1")}), true)
 			}
 			if s.hits.Load() != 0 {
 				t.Errorf("%d requests arrived", s.hits.Load())
@@ -193,8 +193,8 @@ func TestProxiesThatFail(t *testing.T) {
 	}
 }
 
-// gone is an address at which nobody listens any more.
-func gone(t *testing.T) string {
+// closedAddress is an address at which nobody listens any more.
+func closedAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestProxiesThatStall(t *testing.T) {
 				_, _ = io.WriteString(conn, say)
 				_, _ = io.Copy(io.Discard, conn)
 			}()
-			c := client(t, egress.Config{Local: true, ConnectTimeout: 200 * time.Millisecond, Resolver: always(t, "127.0.0.1"), Proxy: &url.URL{Scheme: scheme, Host: l.Addr().String()}})
+			c := newClient(t, egress.Config{AllowLocal: true, ConnectTimeout: 200 * time.Millisecond, Resolver: resolverAlways(t, "127.0.0.1"), Proxy: &url.URL{Scheme: scheme, Host: l.Addr().String()}})
 			_, _, err = get(t, c, "https://some.test:9/")
 			if broken := (*egress.ProxyError)(nil); !errors.As(err, &broken) {
 				t.Errorf("%s says %.10q: got %v", scheme, say, err)

@@ -17,46 +17,46 @@ const MaxURL = 2048
 // every log. Whether its address may be called is decided when it is. Errors are safe to show to who sent it.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
-		return nil, BadURL(fmt.Sprintf("the URL has more than %d bytes", MaxURL))
+		return nil, InvalidURLError(fmt.Sprintf("the URL has more than %d bytes", MaxURL))
 	}
 	if !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return nil, BadURL("the URL holds spaces, control characters, or bytes that are not UTF-8")
+		return nil, InvalidURLError("the URL holds spaces, control characters, or bytes that are not UTF-8")
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, BadURL("the URL cannot be parsed")
+		return nil, InvalidURLError("the URL cannot be parsed")
 	}
-	return u, check(u)
+	return u, checkURL(u)
 }
 
-// BadURL says what is wrong with a URL. It is in the chain of the error of Client.Do for one that redirects there.
-type BadURL string
+// InvalidURLError says what is wrong with a URL. It is in the chain of the error of Client.Do for one that redirects there.
+type InvalidURLError string
 
-func (b BadURL) Error() string { return string(b) }
+func (b InvalidURLError) Error() string { return string(b) }
 
 // check says what is wrong with a URL.
-func check(u *url.URL) error {
+func checkURL(u *url.URL) error {
 	switch {
 	case u == nil || u.Scheme != "http" && u.Scheme != "https":
-		return BadURL("the URL is neither http nor https")
+		return InvalidURLError("the URL is neither http nor https")
 	case u.Hostname() == "" || u.Opaque != "":
-		return BadURL("the URL names no host")
+		return InvalidURLError("the URL names no host")
 	case u.User != nil:
-		return BadURL("the URL holds credentials")
+		return InvalidURLError("the URL holds credentials")
 	case strings.Contains(u.Hostname(), "%"):
-		return BadURL("the URL's host has a zone, which means something on one machine only")
+		return InvalidURLError("the URL's host has a zone, which means something on one machine only")
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return BadURL("the URL's port is not 1 to 65535")
+			return InvalidURLError("the URL's port is not 1 to 65535")
 		}
 	}
 	return nil
 }
 
-// forbidden are the headers that belong to the connection or the transport and are never taken from users; all that
+// forbiddenHeaders are the headers that belong to the connection or the transport and are never taken from users; all that
 // begin with Proxy- or Sec- are as well.
-var forbidden = []string{"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer",
+var forbiddenHeaders = []string{"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer",
 	"transfer-encoding", "upgrade", "via"}
 
 // CheckHeader says what is wrong with a header somebody wants to be sent along. Errors are safe to show to them and do
@@ -69,7 +69,7 @@ func CheckHeader(name, value string) error {
 	if strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-") {
 		return fmt.Errorf("the header %s cannot be set", name)
 	}
-	for _, f := range forbidden {
+	for _, f := range forbiddenHeaders {
 		if lower == f {
 			return fmt.Errorf("the header %s cannot be set", name)
 		}

@@ -16,14 +16,14 @@ import (
 	"github.com/millrace/millrace/internal/egress"
 )
 
-// names is a DNS server of a test's own, as a resolver. answer gives the address of a name the n-th time its IPv4
+// resolverFor is a DNS server of a test's own, as a resolver. answer gives the address of a name the n-th time its IPv4
 // address is asked for, counting from 0; it has no others.
-func names(t *testing.T, answer func(name string, n int) netip.Addr) *net.Resolver {
+func resolverFor(t *testing.T, answer func(name string, n int) netip.Addr) *net.Resolver {
 	t.Helper()
-	return serveNames(t, func(name string, n int) []netip.Addr { return []netip.Addr{answer(name, n)} })
+	return serveDNS(t, func(name string, n int) []netip.Addr { return []netip.Addr{answer(name, n)} })
 }
 
-func serveNames(t *testing.T, answer func(name string, n int) []netip.Addr) *net.Resolver {
+func serveDNS(t *testing.T, answer func(name string, n int) []netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ func serveNames(t *testing.T, answer func(name string, n int) []netip.Addr) *net
 			if err != nil {
 				return
 			}
-			if reply := answered(buf[:n], asked, answer); reply != nil {
+			if reply := dnsReply(buf[:n], asked, answer); reply != nil {
 				_, _ = conn.WriteTo(reply, from)
 			}
 		}
@@ -50,15 +50,15 @@ func serveNames(t *testing.T, answer func(name string, n int) []netip.Addr) *net
 	}}
 }
 
-// both resolves every name to two addresses.
-func both(t *testing.T, one, other string) *net.Resolver {
+// resolverWithTwo resolves every name to two addresses.
+func resolverWithTwo(t *testing.T, one, other string) *net.Resolver {
 	t.Helper()
-	return serveNames(t, func(string, int) []netip.Addr {
+	return serveDNS(t, func(string, int) []netip.Addr {
 		return []netip.Addr{netip.MustParseAddr(one), netip.MustParseAddr(other)}
 	})
 }
 
-func answered(query []byte, asked map[string]int, answer func(string, int) []netip.Addr) []byte {
+func dnsReply(query []byte, asked map[string]int, answer func(string, int) []netip.Addr) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(query) != nil || len(m.Questions) != 1 {
 		return nil
@@ -87,7 +87,7 @@ type target struct {
 	hits atomic.Int64
 }
 
-func serve(t *testing.T, h http.HandlerFunc) *target {
+func newTarget(t *testing.T, h http.HandlerFunc) *target {
 	t.Helper()
 	s := &target{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +105,7 @@ func (s *target) port() string {
 	return port
 }
 
-func client(t *testing.T, c egress.Config) *egress.Client {
+func newClient(t *testing.T, c egress.Config) *egress.Client {
 	t.Helper()
 	made, err := egress.New(c)
 	if err != nil {
@@ -134,7 +134,7 @@ func get(t *testing.T, c *egress.Client, url string, headers ...string) (int, st
 	return resp.StatusCode, string(body), err
 }
 
-func prefixes(all ...string) (p []netip.Prefix) {
+func parsePrefixes(all ...string) (p []netip.Prefix) {
 	for _, s := range all {
 		p = append(p, netip.MustParsePrefix(s))
 	}

@@ -19,8 +19,8 @@ import (
 // gone is a machine that keeps nothing, kept one that keeps settled rows.
 var (
 	phases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased, "done": job.Done}
-	begin  = []job.Move{{From: job.Nowhere, On: job.Submitted, To: "queued"}, {From: "queued", On: job.Claimed, To: "running"}, {From: "running", On: job.Expired, To: "queued"}}
-	gone   = job.MustMachine(phases, append(begin, job.Move{From: "running", On: job.Succeeded, To: job.Nowhere}))
+	begin  = []job.Move{{From: job.StateNone, On: job.Submitted, To: "queued"}, {From: "queued", On: job.Claimed, To: "running"}, {From: "running", On: job.Expired, To: "queued"}}
+	gone   = job.MustMachine(phases, append(begin, job.Move{From: "running", On: job.Succeeded, To: job.StateNone}))
 	kept   = job.MustMachine(phases, append(begin, job.Move{From: "running", On: job.Succeeded, To: "done"}))
 )
 
@@ -43,7 +43,7 @@ type realClock struct{ start time.Time }
 func (c *realClock) Monotonic() time.Duration { return time.Since(c.start) }
 
 func newEngine(tb testing.TB, s store.Store, c *realClock, contracts ...engine.Contract) *engine.Engine {
-	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: "bench", Random: testkit.Random, Monotonic: c.Monotonic})
+	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: "bench", Random: testkit.RandomBytes, Monotonic: c.Monotonic})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -92,13 +92,13 @@ func through(b *testing.B, e *engine.Engine, batch, callers int) {
 						b.Error(err)
 						return
 					}
-					endings := make([]engine.Ending, len(jobs))
+					requests := make([]engine.FinishRequest, len(jobs))
 					for i, j := range jobs {
-						endings[i] = engine.Ending{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+						requests[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
 					}
-					for _, ended := range e.FinishAll(ctx, endings) {
-						if ended.Err != nil {
-							b.Error(ended.Err)
+					for _, results := range e.FinishAll(ctx, requests) {
+						if results.Err != nil {
+							b.Error(results.Err)
 						}
 					}
 					left -= len(jobs)

@@ -32,7 +32,7 @@ func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause, edit func(
 			}
 		}
 		if on == job.Removed && e.contracts[id.Contract].Graph {
-			if err := u.unneeded(j); err != nil {
+			if err := u.ensureNoDependents(j); err != nil {
 				return err
 			}
 		}
@@ -57,11 +57,11 @@ func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
 	if draft.Queue != j.Queue {
 		u.setQueue(j, draft.Queue)
 	}
-	if !u.e.contracts[j.ID.Contract].lists(draft.Priority) {
-		return unlisted(j.ID)
+	if !u.e.contracts[j.ID.Contract].acceptsPriority(draft.Priority) {
+		return errPriorityOutOfRange(j.ID)
 	}
 	j.Owner, j.Priority, j.OrderTime, j.DueAt = draft.Owner, draft.Priority, draft.OrderTime, draft.DueAt
-	j.Lease, j.RunLimit, j.Trace = draft.Lease, draft.RunLimit, draft.Trace
+	j.Lease, j.MaxAttempts, j.Trace = draft.Lease, draft.MaxAttempts, draft.Trace
 	j.Kind, j.Alias = draft.Kind, draft.Alias
 	for p := range job.Parts {
 		if was, is := *j.Body(p), *draft.Body(p); !bytes.Equal(was, is) || (was == nil) != (is == nil) {
@@ -72,9 +72,9 @@ func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
 	return nil
 }
 
-// unneeded refuses to take a job away that another lists as its dependency
+// ensureNoDependents refuses to take a job away that another lists as its dependency
 // (TF-083).
-func (u *unit) unneeded(j *job.Job) error {
+func (u *unit) ensureNoDependents(j *job.Job) error {
 	edges, err := u.tx.EdgesTo([]int64{j.Seq}, 1)
 	if err != nil {
 		return err
@@ -113,11 +113,11 @@ func (u *unit) lockOne(id job.ID) (*job.Job, error) {
 		return nil, err
 	}
 	if len(locked) == 0 {
-		return nil, notFound(id)
+		return nil, errNotFound(id)
 	}
 	return locked[0], nil
 }
 
-func notFound(id job.ID) error {
+func errNotFound(id job.ID) error {
 	return &job.Error{Kind: job.NotFound, Op: "engine", ID: id, Msg: fmt.Sprintf("there is no job %q", id.Key)}
 }

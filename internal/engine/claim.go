@@ -14,8 +14,8 @@ import (
 type ClaimRequest struct {
 	Contract string
 	Queues   []string // none means all
-	// Except leaves queues out where all are meant; nil leaves out none. It must not block.
-	Except func(queue string) bool
+	// Skip leaves queues out where all are meant; nil leaves out none. It must not block.
+	Skip func(queue string) bool
 	Max    int
 	Worker string
 	// Wait is how long to wait for the first job; 0 answers at once.
@@ -31,9 +31,9 @@ type claimCall struct {
 // claimGroup is the number of jobs handed out in one transaction.
 const claimGroup = 1000
 
-// pollFloor is how often a waiting claim looks without being woken: what other
+// pollInterval is how often a waiting claim looks without being woken: what other
 // nodes announce may be lost.
-const pollFloor = time.Second
+const pollInterval = time.Second
 
 // Claim hands out up to Max ready jobs in claim order, each under a fresh run
 // id. With Wait it waits for the first; it never waits for more than are there.
@@ -43,51 +43,51 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 		return nil, err
 	}
 	if req.Wait <= 0 {
-		return e.claim(ctx, req)
+		return e.claimOnce(ctx, req)
 	}
-	w := e.hub.wait(lanesOf(req))
-	defer e.hub.leave(w)
-	patience := time.NewTimer(req.Wait)
-	defer patience.Stop()
+	w := e.hub.add(queueHashesOf(req))
+	defer e.hub.remove(w)
+	timeout := time.NewTimer(req.Wait)
+	defer timeout.Stop()
 	for {
-		jobs, err := e.claim(ctx, req)
+		jobs, err := e.claimOnce(ctx, req)
 		if len(jobs) > 0 {
 			return jobs, nil
 		}
 		if err != nil || ctx.Err() != nil {
-			nudge(w.ch) // what it was woken for it has not looked at: leave hands that on
+			signal(w.ch) // what it was woken for it has not looked at: leave hands that on
 			return nil, err
 		}
-		again := time.NewTimer(e.floor)
+		poll := time.NewTimer(e.pollInterval)
 		select {
 		case <-w.ch:
-		case <-again.C:
-		case <-patience.C:
+		case <-poll.C:
+		case <-timeout.C:
 			return nil, nil
 		case <-ctx.Done():
 			return nil, nil
 		}
-		again.Stop()
+		poll.Stop()
 		if e.hub.isClosed() {
 			return nil, nil
 		}
 	}
 }
 
-func lanesOf(req ClaimRequest) []job.Lane {
-	lanes := []job.Lane{slots(req.Contract)}
+func queueHashesOf(req ClaimRequest) []job.QueueHash {
+	hashes := []job.QueueHash{slotsHash(req.Contract)}
 	if len(req.Queues) == 0 {
-		return append(lanes, anyQueue(req.Contract))
+		return append(hashes, anyQueueHash(req.Contract))
 	}
 	for _, q := range req.Queues {
-		lanes = append(lanes, job.LaneOf(req.Contract, q))
+		hashes = append(hashes, job.QueueHashOf(req.Contract, q))
 	}
-	return lanes
+	return hashes
 }
 
-// claim hands out what there is. Jobs handed to a caller that left meanwhile go
+// claimOnce hands out what there is. Jobs handed to a caller that left meanwhile go
 // back at once.
-func (e *Engine) claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error) {
+func (e *Engine) claimOnce(ctx context.Context, req ClaimRequest) ([]*job.Job, error) {
 	if e.hub.isClosed() {
 		return nil, nil
 	}
@@ -96,46 +96,46 @@ func (e *Engine) claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		e.GiveBack(call.jobs)
+		e.ReleaseClaimed(call.jobs)
 		return nil, nil
 	}
 	return call.jobs, nil
 }
 
-// GiveBack releases claimed jobs that their caller did not receive; where it
+// ReleaseClaimed releases claimed jobs that their caller did not receive; where it
 // fails the lease ends them.
-func (e *Engine) GiveBack(jobs []*job.Job) {
-	endings := make([]Ending, len(jobs))
+func (e *Engine) ReleaseClaimed(jobs []*job.Job) {
+	requests := make([]FinishRequest, len(jobs))
 	for i, j := range jobs {
-		endings[i] = Ending{Run: Run{ID: j.ID, Run: j.Run}, Outcome: Outcome{On: job.Released}}
+		requests[i] = FinishRequest{Run: Run{ID: j.ID, Run: j.Run}, Outcome: Outcome{On: job.Released}}
 	}
-	for i, ended := range e.FinishAll(context.Background(), endings) {
-		if ended.Err != nil {
-			e.log.Log(context.Background(), outage.Level(slog.LevelWarn, ended.Err),
+	for i, results := range e.FinishAll(context.Background(), requests) {
+		if results.Err != nil {
+			e.log.Log(context.Background(), outage.Level(slog.LevelWarn, results.Err),
 				"a job claimed for a caller that left could not be given back",
-				"job_id", jobs[i].ID.Key, "error_message", ended.Err)
+				"job_id", jobs[i].ID.Key, "error_message", results.Err)
 		}
 	}
 }
 
 func (e *Engine) claimGroup(group []*ticket[claimCall]) error {
-	return e.updateGroup(func(u *unit) error { return u.claimAll(group) })
+	return e.updateGroup(func(u *unit) error { return u.claimTx(group) })
 }
 
-// claimAll serves all calls of a group. When somebody gets less than asked for,
+// claimTx serves all calls of a group. When somebody gets less than asked for,
 // it lets what is due or lapsed right now become ready and looks once more, so
 // that neither has to wait for a sweep.
-func (u *unit) claimAll(group []*ticket[claimCall]) error {
+func (u *unit) claimTx(group []*ticket[claimCall]) error {
 	for _, t := range group {
 		t.call.jobs = nil
 	}
 	if err := u.lockLimits(group); err != nil {
 		return err
 	}
-	if err := u.serveAll(group); err != nil {
+	if err := u.claimPasses(group); err != nil {
 		return err
 	}
-	short := slices.ContainsFunc(group, func(t *ticket[claimCall]) bool { return t.call.short() })
+	short := slices.ContainsFunc(group, func(t *ticket[claimCall]) bool { return t.call.wantsMore() })
 	if !short {
 		return nil
 	}
@@ -143,10 +143,10 @@ func (u *unit) claimAll(group []*ticket[claimCall]) error {
 	if err != nil || freed == 0 {
 		return err
 	}
-	if err := u.writeMoved(); err != nil { // so that the next look sees it
+	if err := u.writeJobsMoved(); err != nil { // so that the next look sees it
 		return err
 	}
-	if err := u.serveAll(group); err != nil {
+	if err := u.claimPasses(group); err != nil {
 		return err
 	}
 	for _, t := range group {
@@ -182,7 +182,7 @@ func (u *unit) lockLimits(group []*ticket[claimCall]) error {
 func (u *unit) lockRuns(keys []queueKey) error {
 	var names []string
 	for _, key := range keys {
-		if u.limit(key) > 0 {
+		if u.maxRunning(key) > 0 {
 			names = append(names, "runs:"+key.contract+":"+key.queue)
 		}
 	}
@@ -195,44 +195,44 @@ func (u *unit) lockRuns(keys []queueKey) error {
 	return nil
 }
 
-// limit returns how many runs a queue, or with no name the whole contract, may
+// maxRunning returns how many runs a queue, or with no name the whole contract, may
 // have at a time; 0 is no limit.
-func (u *unit) limit(key queueKey) int {
+func (u *unit) maxRunning(key queueKey) int {
 	if key.queue == "" {
-		return u.e.contracts[key.contract].RunLimit
+		return u.e.contracts[key.contract].MaxRunning
 	}
-	return u.settings.of(key).RunLimit
+	return u.settings.of(key).MaxRunning
 }
 
-// short reports whether a caller that is still there could take more.
-func (c *claimCall) short() bool { return len(c.jobs) < c.req.Max && c.ctx.Err() == nil }
+// wantsMore reports whether a caller that is still there could take more.
+func (c *claimCall) wantsMore() bool { return len(c.jobs) < c.req.Max && c.ctx.Err() == nil }
 
-// serveAll serves a group, and goes on while somebody has nothing although a look
-// brought less than there is, because bodies are large: see store.ReadyBytes.
-func (u *unit) serveAll(group []*ticket[claimCall]) error {
+// claimPasses serves a group, and goes on while somebody has nothing although a look
+// brought less than there is, because bodies are large: see store.MaxReadyBytes.
+func (u *unit) claimPasses(group []*ticket[claimCall]) error {
 	for {
-		u.heavy = false
-		if err := u.serve(group); err != nil {
+		u.truncatedBySize = false
+		if err := u.claimPass(group); err != nil {
 			return err
 		}
-		empty := func(t *ticket[claimCall]) bool { return len(t.call.jobs) == 0 && t.call.short() }
-		if !u.heavy || !slices.ContainsFunc(group, empty) {
+		empty := func(t *ticket[claimCall]) bool { return len(t.call.jobs) == 0 && t.call.wantsMore() }
+		if !u.truncatedBySize || !slices.ContainsFunc(group, empty) {
 			return nil
 		}
-		if err := u.writeMoved(); err != nil { // so that the next look passes over them
+		if err := u.writeJobsMoved(); err != nil { // so that the next look passes over them
 			return err
 		}
 	}
 }
 
-// serve hands ready jobs to the calls in the order they came; calls for the same
+// claimPass hands ready jobs to the calls in the order they came; calls for the same
 // single queue share one look.
-func (u *unit) serve(group []*ticket[claimCall]) error {
+func (u *unit) claimPass(group []*ticket[claimCall]) error {
 	shared := map[queueKey][]*claimCall{}
 	var order []queueKey
 	for _, t := range group {
 		c := &t.call
-		if !c.short() {
+		if !c.wantsMore() {
 			continue
 		}
 		if len(c.req.Queues) == 1 {
@@ -243,30 +243,30 @@ func (u *unit) serve(group []*ticket[claimCall]) error {
 			shared[key] = append(shared[key], c)
 			continue
 		}
-		if err := u.serveMany(c); err != nil {
+		if err := u.claimFromQueues(c); err != nil {
 			return err
 		}
 	}
 	for _, key := range order {
-		if err := u.serveQueue(key, shared[key]); err != nil {
+		if err := u.claimFromQueue(key, shared[key]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (u *unit) serveQueue(key queueKey, calls []*claimCall) error {
+func (u *unit) claimFromQueue(key queueKey, calls []*claimCall) error {
 	want := 0
 	for _, c := range calls {
 		want += c.req.Max - len(c.jobs)
 	}
-	ready, err := u.ready(key, want)
+	ready, err := u.selectReady(key, want)
 	if err != nil {
 		return err
 	}
 	for _, c := range calls {
 		n := min(len(ready), c.req.Max-len(c.jobs))
-		if err := u.hand(c, ready[:n]); err != nil {
+		if err := u.leaseTo(c, ready[:n]); err != nil {
 			return err
 		}
 		ready = ready[n:]
@@ -274,16 +274,16 @@ func (u *unit) serveQueue(key queueKey, calls []*claimCall) error {
 	return nil
 }
 
-// serveMany hands out the first jobs over several queues.
-func (u *unit) serveMany(c *claimCall) error {
+// claimFromQueues hands out the first jobs over several queues.
+func (u *unit) claimFromQueues(c *claimCall) error {
 	queues := c.req.Queues
 	if len(queues) == 0 {
-		counts, err := u.counted(c.req.Contract)
+		counts, err := u.currentCounts(c.req.Contract)
 		if err != nil {
 			return err
 		}
 		for _, q := range counts {
-			if q.Ready > 0 && (c.req.Except == nil || !c.req.Except(q.Queue)) {
+			if q.Ready > 0 && (c.req.Skip == nil || !c.req.Skip(q.Queue)) {
 				queues = append(queues, q.Queue)
 			}
 		}
@@ -291,7 +291,7 @@ func (u *unit) serveMany(c *claimCall) error {
 	want := c.req.Max - len(c.jobs)
 	var all []*job.Job
 	for _, q := range queues {
-		ready, err := u.ready(queueKey{c.req.Contract, q}, want)
+		ready, err := u.selectReady(queueKey{c.req.Contract, q}, want)
 		if err != nil {
 			return err
 		}
@@ -305,12 +305,12 @@ func (u *unit) serveMany(c *claimCall) error {
 	}
 	n := min(len(all), free)
 	for _, j := range all[n:] { // was locked for nothing: who passed over it meanwhile looks again
-		u.woken[keyOf(j)]++
+		u.becameReady[queueKeyOf(j)]++
 	}
-	return u.hand(c, all[:n])
+	return u.leaseTo(c, all[:n])
 }
 
-func (u *unit) hand(c *claimCall, jobs []*job.Job) error {
+func (u *unit) leaseTo(c *claimCall, jobs []*job.Job) error {
 	for _, j := range jobs {
 		if err := u.lease(j, c.req.Worker); err != nil {
 			return err
@@ -320,31 +320,31 @@ func (u *unit) hand(c *claimCall, jobs []*job.Job) error {
 	return nil
 }
 
-// ready returns the first n ready jobs of a queue that this transaction has not
+// selectReady returns the first n ready jobs of a queue that this transaction has not
 // leased yet and that limits and pauses allow.
-func (u *unit) ready(key queueKey, n int) ([]*job.Job, error) {
-	if u.dry[key] || u.settings.of(key).Paused {
+func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
+	if u.exhausted[key] || u.settings.of(key).Paused {
 		return nil, nil
 	}
-	n, err := u.freeFor(key, n)
+	n, err := u.freeRuns(key, n)
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	picked := u.picked[key]
+	picked := u.leasedNow[key]
 	asked := n + len(picked)
 	found, err := u.tx.LockReady(key.contract, key.queue, asked)
 	if err != nil {
 		return nil, err
 	}
-	large := func(j *job.Job) bool { return j.Apart != 0 }
-	u.heavy = u.heavy || len(found) < asked && slices.ContainsFunc(found, large)
+	large := func(j *job.Job) bool { return j.OutOfLine != 0 }
+	u.truncatedBySize = u.truncatedBySize || len(found) < asked && slices.ContainsFunc(found, large)
 	found = slices.DeleteFunc(found, func(j *job.Job) bool { return picked[j.Seq] })
-	u.dry[key] = len(found) == 0
+	u.exhausted[key] = len(found) == 0
 	return found[:min(n, len(found))], nil
 }
 
-// freeFor reports how many of n runs of a queue its limits leave.
-func (u *unit) freeFor(key queueKey, n int) (int, error) {
+// freeRuns reports how many of n runs of a queue its limits leave.
+func (u *unit) freeRuns(key queueKey, n int) (int, error) {
 	n, err := u.freeSlots(queueKey{key.contract, ""}, n)
 	if err != nil || n == 0 {
 		return 0, err
@@ -354,11 +354,11 @@ func (u *unit) freeFor(key queueKey, n int) (int, error) {
 
 // freeSlots reports how many of n runs one limit leaves. Its name is locked.
 func (u *unit) freeSlots(key queueKey, n int) (int, error) {
-	limit := u.limit(key)
+	limit := u.maxRunning(key)
 	if limit == 0 {
 		return n, nil
 	}
-	counts, err := u.counted(key.contract)
+	counts, err := u.currentCounts(key.contract)
 	if err != nil {
 		return 0, err
 	}
@@ -379,7 +379,7 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 		return nil, err
 	}
 	var claimed *job.Job
-	err := e.updateRaced(ctx, func(u *unit) error {
+	err := e.updateRetryingRaces(ctx, func(u *unit) error {
 		j, err := u.lockUnderLimits(id)
 		if err != nil {
 			return err
@@ -387,11 +387,11 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 		if err := u.makeReady(j); err != nil {
 			return err
 		}
-		room, err := u.roomFor(j)
+		free, err := u.canRun(j)
 		if err != nil {
 			return err
 		}
-		if !room {
+		if !free {
 			return &job.Error{Kind: job.Conflict, Op: "engine.claim", ID: id, Msg: "the job cannot be claimed now"}
 		}
 		if err := u.tx.LoadBodies([]*job.Job{j}); err != nil {
@@ -414,36 +414,36 @@ func (u *unit) lockUnderLimits(id job.ID) (*job.Job, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, notFound(id)
+		return nil, errNotFound(id)
 	}
-	key := keyOf(found[0])
+	key := queueKeyOf(found[0])
 	if err := u.lockRuns([]queueKey{{key.contract, ""}, key}); err != nil {
 		return nil, err
 	}
 	j, err := u.lockOne(id)
-	if err == nil && keyOf(j) != key {
-		err = errRaced
+	if err == nil && queueKeyOf(j) != key {
+		err = errConcurrentInsert
 	}
 	return j, err
 }
 
-// roomFor reports whether a job may be handed out now. Its limits are locked.
-func (u *unit) roomFor(j *job.Job) (bool, error) {
-	key := keyOf(j)
+// canRun reports whether a job may be handed out now. Its limits are locked.
+func (u *unit) canRun(j *job.Job) (bool, error) {
+	key := queueKeyOf(j)
 	if j.Phase != job.Ready || u.settings.of(key).Paused || u.e.hub.isClosed() {
 		return false, nil
 	}
-	free, err := u.freeFor(key, 1)
+	free, err := u.freeRuns(key, 1)
 	return free > 0, err
 }
 
 // makeReady lets a job's time come or its lapsed lease end, as the sweeps would.
 func (u *unit) makeReady(j *job.Job) error {
-	jumped := u.e.guard.jump()
-	lapsed := j.Phase == job.Leased && !j.LeaseUntil.After(u.now) &&
+	jumped := u.e.guard.lastJump()
+	expired := j.Phase == job.Leased && !j.LeaseUntil.After(u.now) &&
 		(jumped.IsZero() || !j.UpdatedAt.Before(jumped) || !jumped.Add(j.Lease).After(u.now))
-	if lapsed {
-		return u.lapse(j)
+	if expired {
+		return u.expireRun(j)
 	}
 	if j.Phase == job.Waiting && j.OpenDeps == 0 && !j.DueAt.After(u.now) {
 		return u.promote(j)

@@ -45,7 +45,7 @@ func TestClaimHandsOutWhatIsStored(t *testing.T) {
 		if fmt.Sprintf("%+v", *j) != fmt.Sprintf("%+v", stored) {
 			w.Errorf("handed out %+v\nstored     %+v", *j, stored)
 		}
-		if j.Run.Seq() != j.Seq || j.Worker != "worker" || j.Runs != 1 || !j.StartedAt.Equal(w.Now()) || !j.LeaseUntil.Equal(w.Now().Add(j.Lease)) {
+		if j.Run.Seq() != j.Seq || j.Worker != "worker" || j.Attempts != 1 || !j.StartedAt.Equal(w.Now()) || !j.LeaseUntil.Equal(w.Now().Add(j.Lease)) {
 			w.Errorf("handed out %+v", *j)
 		}
 	})
@@ -79,7 +79,7 @@ func TestClaimTakesWhatLapsedAndWhatIsDue(t *testing.T) {
 }
 
 func TestClaimJob(t *testing.T) {
-	everywhere(t, madeWith("locked", func(c *engine.Contract) { c.RunLimit = 2 }), func(w *world) {
+	everywhere(t, madeWith("locked", func(c *engine.Contract) { c.MaxRunning = 2 }), func(w *world) {
 		claim := func(key string) (*job.Job, error) { return w.ClaimJob(w.ctx, id("locked/"+key), "w") }
 		w.submit(sub("locked/a", limit(2)), sub("locked/b"), sub("locked/c"), sub("locked/later", due(time.Hour)), sub("locked/paused", in("p")))
 		w.fails(second(claim("none")), job.NotFound)
@@ -88,7 +88,7 @@ func TestClaimJob(t *testing.T) {
 		w.fails(second(claim("paused")), job.Conflict)
 		first, err := claim("a")
 		w.ok(err)
-		if string(first.Payload) != "locked/a" || first.Runs != 1 || first.Run.IsZero() {
+		if string(first.Payload) != "locked/a" || first.Attempts != 1 || first.Run.IsZero() {
 			w.Errorf("claimed %+v", first)
 		}
 		w.fails(second(claim("a")), job.Conflict)
@@ -100,7 +100,7 @@ func TestClaimJob(t *testing.T) {
 		again, err := claim("a")
 		w.ok(err)
 		w.fails(second(w.Finish(w.ctx, engine.Run{Run: first.Run}, engine.Outcome{On: job.Succeeded})), job.RunLost)
-		w.ok(second(w.Beat(w.ctx, engine.Run{ID: id("locked/a"), Run: again.Run}, nil)))
+		w.ok(second(w.Heartbeat(w.ctx, engine.Run{ID: id("locked/a"), Run: again.Run}, nil)))
 		w.is(`locked/a: processing leased runs=2 failures=1 until=30s [submitted>queued claimed>processing expired>stale claimed>processing]
 			locked/b: processing leased runs=1 until=0s [submitted>queued claimed>processing]
 			locked/c: queued ready [submitted>queued]
@@ -167,11 +167,11 @@ func TestPauseAndQueueLimit(t *testing.T) {
 		other := w.node(made())
 		set := func(paused bool, limit int) {
 			w.Helper()
-			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: paused, RunLimit: limit}))
+			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: paused, MaxRunning: limit}))
 			w.ok(other.LoadQueues(w.ctx))
 		}
 		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief"}), job.Invalid)
-		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: -1}), job.Invalid)
+		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: -1}), job.Invalid)
 		set(true, 0)
 		if got := w.claim("brief", 9, "q"); len(got) > 0 {
 			w.Errorf("claimed %v of a paused queue", names(got))
@@ -206,10 +206,10 @@ func TestPauseAndQueueLimit(t *testing.T) {
 // FR: limits of a contract and of a queue hold exactly, with 32 claimants on two
 // nodes that claim by themselves and with the end of a run.
 func TestRunLimitsAreExact(t *testing.T) {
-	contracts := madeWith("brief", func(c *engine.Contract) { c.RunLimit = 7 })
+	contracts := madeWith("brief", func(c *engine.Contract) { c.MaxRunning = 7 })
 	everywhere(t, contracts, func(w *world) {
 		nodes := []*engine.Engine{w.Engine, w.node(contracts)}
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: 3}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 3}))
 		w.ok(nodes[1].LoadQueues(w.ctx))
 		var batch []engine.Submission
 		for i := range 300 {
@@ -217,14 +217,14 @@ func TestRunLimitsAreExact(t *testing.T) {
 		}
 		w.submit(batch...)
 		var mu sync.Mutex
-		held, most := map[string]int{}, map[string]int{}
+		held, maxEdges := map[string]int{}, map[string]int{}
 		var finished atomic.Int64
 		take := func(queue string, n int) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, key := range []string{"", queue} {
 				held[key] += n
-				most[key] = max(most[key], held[key])
+				maxEdges[key] = max(maxEdges[key], held[key])
 			}
 		}
 		var wg sync.WaitGroup
@@ -241,34 +241,34 @@ func TestRunLimitsAreExact(t *testing.T) {
 						take(j.Queue, 1)
 					}
 					for len(jobs) > 0 {
-						ending := engine.Ending{Run: engine.Run{Run: jobs[0].Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+						ending := engine.FinishRequest{Run: engine.Run{Run: jobs[0].Run}, Outcome: engine.Outcome{On: job.Succeeded}}
 						if i >= 16 { // these go on with what the end brings
 							ending.Next = &engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1, Worker: "w"}
 						}
 						take(jobs[0].Queue, -1) // before the end, so that a slot is never counted twice
-						ended := nodes[(i+1)%2].FinishAll(w.ctx, []engine.Ending{ending})[0]
-						if ended.Err != nil {
-							w.Error(ended.Err)
+						results := nodes[(i+1)%2].FinishAll(w.ctx, []engine.FinishRequest{ending})[0]
+						if results.Err != nil {
+							w.Error(results.Err)
 						}
-						for _, j := range ended.Next {
+						for _, j := range results.Next {
 							take(j.Queue, 1)
 						}
-						jobs = append(jobs[1:], ended.Next...)
+						jobs = append(jobs[1:], results.Next...)
 						finished.Add(1)
 					}
 				}
 			})
 		}
 		wg.Wait()
-		if most[""] > 7 || most["q"] > 3 || most[""] < 2 {
-			w.Errorf("at most %v were held at a time", most)
+		if maxEdges[""] > 7 || maxEdges["q"] > 3 || maxEdges[""] < 2 {
+			w.Errorf("at most %v were held at a time", maxEdges)
 		}
 		w.is("")
 	})
 }
 
 func TestLongPollWakes(t *testing.T) {
-	limited := madeWith("part", func(c *engine.Contract) { c.RunLimit = 1 })
+	limited := madeWith("part", func(c *engine.Contract) { c.MaxRunning = 1 })
 	for what, c := range map[string]struct {
 		contract, queue string
 		before          func(w *world) func() // prepares and returns what wakes
@@ -450,7 +450,7 @@ func TestClaimForLeaverGoesBack(t *testing.T) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"))
 		ctx, leave := context.WithCancel(w.ctx)
 		defer leave()
-		w.Engine = testkit.Engine(w, leaving{w.Store, leave}, w.Clock, made()...)
+		w.Engine = testkit.NewEngine(w, leaving{w.Store, leave}, w.Clock, made()...)
 		for _, wait := range []time.Duration{0, time.Minute} {
 			if jobs, err := w.Claim(ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "w", Wait: wait}); len(jobs) > 0 || err != nil {
 				w.Errorf("the leaver got %v, %v", names(jobs), err)

@@ -16,7 +16,7 @@ import (
 // of them may have brought along, they are served one by one.
 type combiner[C any] struct {
 	limit   int // weight of a group
-	servers int
+	maxGroups int
 	serve   func([]*ticket[C]) error
 
 	mu      sync.Mutex
@@ -24,10 +24,10 @@ type combiner[C any] struct {
 	serving int
 }
 
-// servers is how many groups of one verb are under way at a time where the store
+// maxGroups is how many groups of one verb are under way at a time where the store
 // can write more than one: enough to keep it busy during a commit, few enough to
 // let groups grow. With one writer a second group would only split the first.
-const servers = 2
+const maxGroups = 2
 
 // ticket is one caller's call.
 type ticket[C any] struct {
@@ -41,7 +41,7 @@ type ticket[C any] struct {
 // sets the err of those that failed by themselves, and may be called again for
 // a part of the same group.
 func newCombiner[C any](limit, writers int, serve func([]*ticket[C]) error) *combiner[C] {
-	return &combiner[C]{limit: limit, servers: min(servers, writers), serve: serve}
+	return &combiner[C]{limit: limit, maxGroups: min(maxGroups, writers), serve: serve}
 }
 
 // do has the call served and returns it with its outcome. weight says how much
@@ -50,7 +50,7 @@ func (c *combiner[C]) do(call C, weight int) (*C, error) {
 	t := &ticket[C]{call: call, weight: weight, done: make(chan struct{})}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, t)
-	if c.serving < c.servers {
+	if c.serving < c.maxGroups {
 		c.serving++
 		go c.run()
 	}
@@ -66,7 +66,7 @@ func (c *combiner[C]) run() {
 		if group == nil {
 			return
 		}
-		c.settle(group)
+		c.serveOrSplit(group)
 		for _, t := range group {
 			close(t.done)
 		}
@@ -95,14 +95,14 @@ func (c *combiner[C]) next() []*ticket[C] {
 
 // settle serves a group, and its members apart where one of them may be what
 // makes the others fail.
-func (c *combiner[C]) settle(group []*ticket[C]) {
-	err := c.guarded(group)
+func (c *combiner[C]) serveOrSplit(group []*ticket[C]) {
+	err := c.serveRecovered(group)
 	if err == nil {
 		return
 	}
-	if len(group) > 1 && !storeFails(err) {
+	if len(group) > 1 && !isStoreFailure(err) {
 		for i := range group {
-			c.settle(group[i : i+1])
+			c.serveOrSplit(group[i : i+1])
 		}
 		return
 	}
@@ -111,8 +111,8 @@ func (c *combiner[C]) settle(group []*ticket[C]) {
 	}
 }
 
-// storeFails reports an error no caller is the reason of.
-func storeFails(err error) bool {
+// isStoreFailure reports an error no caller is the reason of.
+func isStoreFailure(err error) bool {
 	switch job.KindOf(err) {
 	case job.Unavailable, job.ReadOnly, job.Aborted:
 		return true
@@ -121,9 +121,9 @@ func storeFails(err error) bool {
 	}
 }
 
-// guarded turns a panic into an error of the callers: it must end neither the
+// serveRecovered turns a panic into an error of the callers: it must end neither the
 // process nor the combiner.
-func (c *combiner[C]) guarded(group []*ticket[C]) (err error) {
+func (c *combiner[C]) serveRecovered(group []*ticket[C]) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &job.Error{Kind: job.Internal, Op: "engine", Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}

@@ -14,15 +14,15 @@ import (
 // 32 pollers on two servers of one PostgreSQL, or one of SQLite, take 10,000 jobs
 // while enqueuing goes on: each job is handed out exactly once and ends once.
 func TestCrowdTakesEachJobOnce(t *testing.T) {
-	for place, nodes := range map[string]int{"file": 1, "postgres": 2} {
-		t.Run(place, func(t *testing.T) {
-			w := newWorld(t, place, made())
+	for position, nodes := range map[string]int{"file": 1, "postgres": 2} {
+		t.Run(position, func(t *testing.T) {
+			w := newWorld(t, position, made())
 			engines := []*engine.Engine{w.Engine}
 			if nodes > 1 { // a server of its own has a store of its own
 				engines = append(engines, w.server())
 			}
 			c := &crowd{w: w, engines: engines, total: 10_000}
-			if slow && place == "file" {
+			if slow && position == "file" {
 				c.total = 2_000
 			}
 			c.run()
@@ -76,14 +76,14 @@ func (c *crowd) poll(i int) {
 			c.w.Error(err)
 			return
 		}
-		endings := make([]engine.Ending, len(jobs))
+		requests := make([]engine.FinishRequest, len(jobs))
 		for k, j := range jobs {
 			if _, twice := c.handed.LoadOrStore(j.ID.Key, true); twice {
 				c.w.Errorf("%s was handed out twice", j.ID.Key)
 			}
-			endings[k] = engine.Ending{Run: engine.Run{ID: j.ID, Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+			requests[k] = engine.FinishRequest{Run: engine.Run{ID: j.ID, Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
 		}
-		for _, e := range c.engines[(i+1)%len(c.engines)].FinishAll(c.w.ctx, endings) {
+		for _, e := range c.engines[(i+1)%len(c.engines)].FinishAll(c.w.ctx, requests) {
 			if e.Err != nil {
 				c.w.Error(e.Err)
 			}

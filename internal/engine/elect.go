@@ -19,7 +19,7 @@ func (e *Engine) Elect(ctx context.Context, duty string, term time.Duration) (
 	return elected, nil
 }
 
-// Succeed ends the terms of a node that is over, so that nobody waits for their ends.
-func (e *Engine) Succeed(ctx context.Context, former string) error {
-	return e.update(ctx, func(u *unit) error { return u.tx.DropDuties(former) })
+// EndTerms ends the terms of a node that is over, so that nobody waits for their ends.
+func (e *Engine) EndTerms(ctx context.Context, former string) error {
+	return e.update(ctx, func(u *unit) error { return u.tx.EndTerms(former) })
 }

@@ -41,32 +41,32 @@ type Contract struct {
 	// a new job when they are Satisfied, and when Unsatisfiable.
 	Graph bool
 	// Searchable has Search find the jobs, whose priorities are then from
-	// store.MinListed to store.MaxListed.
+	// store.MinPriority to store.MaxPriority.
 	Searchable bool
 
-	// RunLimit bounds the jobs leased at a time, over all nodes; 0 is no limit.
-	RunLimit int
-	// QueueSize bounds the jobs that are ready or wait to be tried again: more are
+	// MaxRunning bounds the jobs leased at a time, over all nodes; 0 is no limit.
+	MaxRunning int
+	// MaxQueueSize bounds the jobs that are ready or wait to be tried again: more are
 	// not submitted, and jobs that come due wait until there is room; 0 is no limit.
-	QueueSize int
-	// Retention is how long a settled job is kept, DeadRetention a dead letter;
+	MaxQueueSize int
+	// Retention is how long a settled job is kept, DeadLetterRetention a dead letter;
 	// 0 keeps for ever.
 	Retention     time.Duration
-	DeadRetention time.Duration
+	DeadLetterRetention time.Duration
 	// MaxBytes bounds the sum of the sizes of the jobs: beyond it those settled are
 	// removed, the oldest first; 0 is no bound. The children of a job that is removed
 	// go with it. Pruned is told how many jobs were removed; nil tells nobody.
 	MaxBytes int64
 	Pruned   func(jobs int)
 
-	// LostLimit is how many runs of a job may be lost, where the machine counts these
+	// MaxLostAttempts is how many runs of a job may be lost, where the machine counts these
 	// apart from those that failed; 0 is no limit. A job that is Retried may lose as many again.
-	LostLimit int
+	MaxLostAttempts int
 	// RetryDelay says how long a job waits after the failure just counted, in the
 	// state that led to; nil is no delay. It may be asked again.
 	RetryDelay func(*job.Job) time.Duration
-	// Lost is the Failure that a run leaves which nobody has ended; nil leaves the one there is.
-	Lost []byte
+	// LostFailure is the Failure that a run leaves which nobody has ended; nil leaves the one there is.
+	LostFailure []byte
 	// Body is what the contract adds to a message; nil adds nothing. It sees the
 	// job with all its bodies as it was right after the change.
 	Body func(*job.Job, job.Event) []byte
@@ -119,15 +119,15 @@ type Engine struct {
 	random    func() [16]byte
 	log       *slog.Logger
 	hub       *hub
-	guard     guard
-	floor     time.Duration // see pollFloor
+	guard     clockGuard
+	pollInterval     time.Duration // see pollInterval
 	settings  atomic.Pointer[queueSettings]
-	outlets   sync.Map // contracts, joined, to *outlet
+	publishers   sync.Map // contracts, joined, to *outlet
 
 	submits  *combiner[submitCall]
 	claims   *combiner[claimCall]
 	finishes *combiner[finishCall]
-	beats    *combiner[beatCall]
+	heartbeats    *combiner[heartbeatCall]
 }
 
 // New makes an engine. Close ends it; the store stays open.
@@ -139,12 +139,12 @@ func New(c Config) (*Engine, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{store: c.Store, contracts: map[string]*Contract{}, node: c.Node, random: c.Random, log: c.Log,
-		hub: newHub(), guard: guard{monotonic: c.Monotonic}, floor: pollFloor}
+		hub: newHub(), guard: clockGuard{monotonic: c.Monotonic}, pollInterval: pollInterval}
 	for _, contract := range c.Contracts {
 		if contract.Name == "" || contract.Machine == nil || e.contracts[contract.Name] != nil {
 			return nil, fmt.Errorf("engine: contract %q needs a name of its own and a machine", contract.Name)
 		}
-		if contract.Graph && !contract.waits() {
+		if contract.Graph && !contract.waitsForDependencies() {
 			return nil, fmt.Errorf("engine: contract %q has a graph but no state in which a new job waits for others", contract.Name)
 		}
 		e.contracts[contract.Name] = &contract
@@ -153,16 +153,16 @@ func New(c Config) (*Engine, error) {
 	e.submits = newCombiner(submitGroup, c.Store.Writers(), e.submitGroup)
 	e.claims = newCombiner(claimGroup, c.Store.Writers(), e.claimGroup)
 	e.finishes = newCombiner(runGroup, c.Store.Writers(), e.finishGroup)
-	e.beats = newCombiner(runGroup, c.Store.Writers(), e.beatGroup)
+	e.heartbeats = newCombiner(runGroup, c.Store.Writers(), e.heartbeatGroup)
 	return e, nil
 }
 
-// waits reports whether the state a job begins in waits for dependencies.
-func (c *Contract) waits() bool {
-	first, _ := c.Machine.Next(job.Nowhere, job.Submitted)
+// waitsForDependencies reports whether the state a job begins in waits for dependencies.
+func (c *Contract) waitsForDependencies() bool {
+	first, _ := c.Machine.Next(job.StateNone, job.Submitted)
 	_, well := c.Machine.Next(first.To, job.Satisfied)
-	_, ill := c.Machine.Next(first.To, job.Unsatisfiable)
-	return well && ill && c.Machine.Phase(first.To) == job.Waiting
+	_, failed := c.Machine.Next(first.To, job.Unsatisfiable)
+	return well && failed && c.Machine.Phase(first.To) == job.Waiting
 }
 
 // Close wakes everybody who waits for jobs; they come back empty-handed, as does
@@ -174,9 +174,9 @@ func (e *Engine) Contracts() []string { return e.names }
 
 // Listen takes in what other nodes announce, until ctx ends.
 func (e *Engine) Listen(ctx context.Context) {
-	e.store.Listen(ctx, func(lanes []job.Lane) {
-		for _, l := range lanes {
-			if l != settingsLane {
+	e.store.Listen(ctx, func(hashes []job.QueueHash) {
+		for _, l := range hashes {
+			if l != settingsHash {
 				e.hub.wake(l, wakeAll)
 			} else if err := e.LoadQueues(ctx); err != nil {
 				e.log.Log(ctx, outage.Level(slog.LevelWarn, err),
@@ -202,19 +202,19 @@ func (e *Engine) contract(name string) (*Contract, error) {
 // once it is on stable storage.
 func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	var u *unit
-	turn := e.guard.enter()
-	defer e.guard.leave(turn)
+	waiting := e.guard.begin()
+	defer e.guard.end(waiting)
 	err := e.store.Update(ctx, func(tx store.Tx) error {
 		u = newUnit(e, tx) // anew: fn may run again
-		if news, by := e.guard.observe(u.now, turn.since, e.guard.monotonic()); news != "" {
+		if message, by := e.guard.observe(u.now, waiting.since, e.guard.monotonic()); message != "" {
 			level := slog.LevelWarn
-			if news == wasAway { // of which the store tells itself
+			if message == messageStoreAway { // of which the store tells itself
 				level = slog.LevelDebug
 			}
-			e.log.Log(ctx, level, news, "by", by)
+			e.log.Log(ctx, level, message, "by", by)
 		}
-		e.guard.leave(turn)
-		if err := e.know(u); err != nil {
+		e.guard.end(waiting)
+		if err := e.loadSettings(u); err != nil {
 			return err
 		}
 		if err := fn(u); err != nil {
@@ -224,44 +224,44 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	})
 	switch {
 	case err == nil:
-		e.tell(u)
+		e.notifyCommitted(u)
 	case u == nil && job.IsKind(err, job.Unavailable): // not one that met its own trouble there
-		e.guard.refused(turn)
+		e.guard.noteRefused(waiting)
 	}
 	return err
 }
 
-// tell wakes whoever waits for what the unit made ready and reports the moves.
-func (e *Engine) tell(u *unit) {
-	var lanes []job.Lane
-	for q, n := range u.woken {
-		lane := job.LaneOf(q.contract, q.queue)
-		e.hub.wake(lane, n)
-		e.hub.wake(anyQueue(q.contract), n)
-		lanes = append(lanes, lane, anyQueue(q.contract))
+// notifyCommitted wakes whoever waits for what the unit made ready and reports the moves.
+func (e *Engine) notifyCommitted(u *unit) {
+	var hashes []job.QueueHash
+	for q, n := range u.becameReady {
+		hash := job.QueueHashOf(q.contract, q.queue)
+		e.hub.wake(hash, n)
+		e.hub.wake(anyQueueHash(q.contract), n)
+		hashes = append(hashes, hash, anyQueueHash(q.contract))
 	}
-	for contract := range u.freed {
-		e.hub.wake(slots(contract), wakeAll)
-		lanes = append(lanes, slots(contract))
+	for contract := range u.freedSlots {
+		e.hub.wake(slotsHash(contract), wakeAll)
+		hashes = append(hashes, slotsHash(contract))
 	}
-	if len(lanes) > 0 {
-		e.store.Announce(lanes)
+	if len(hashes) > 0 {
+		e.store.Announce(hashes)
 	}
-	if u.soon {
-		nudge(e.hub.timers)
+	if u.sweepSoon {
+		signal(e.hub.dueChanged)
 	}
-	for contract := range u.posted {
-		e.post(contract)
+	for contract := range u.outboxDirty {
+		e.signalPublishers(contract)
 	}
 	for name, moves := range u.moved {
 		e.contracts[name].Moved(moves)
 	}
 }
 
-// anyQueue is the lane of those who wait for any queue of a contract: no queue
+// anyQueueHash is the lane of those who wait for any queue of a contract: no queue
 // has the empty name.
-func anyQueue(contract string) job.Lane { return job.LaneOf(contract, "") }
+func anyQueueHash(contract string) job.QueueHash { return job.QueueHashOf(contract, "") }
 
-// slots is the lane of everybody who waits for a contract: a limit left room. No
+// slotsHash is the lane of everybody who waits for a contract: a limit left room. No
 // queue has this name either, as the store keeps no NUL character.
-func slots(contract string) job.Lane { return job.LaneOf(contract, "\x00") }
+func slotsHash(contract string) job.QueueHash { return job.QueueHashOf(contract, "\x00") }

@@ -53,11 +53,11 @@ var handsOut = map[string]func(w *world, e *engine.Engine, x engine.Run) []*job.
 	},
 	"FinishAll": func(w *world, e *engine.Engine, x engine.Run) []*job.Job {
 		next := &engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "b"}
-		ended := e.FinishAll(w.ctx, []engine.Ending{{Run: x, Outcome: engine.Outcome{On: job.Succeeded}, Next: next}})[0]
-		if ended.Err != nil {
-			w.Error(ended.Err)
+		results := e.FinishAll(w.ctx, []engine.FinishRequest{{Run: x, Outcome: engine.Outcome{On: job.Succeeded}, Next: next}})[0]
+		if results.Err != nil {
+			w.Error(results.Err)
 		}
-		return ended.Next
+		return results.Next
 	},
 }
 
@@ -76,7 +76,7 @@ func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second 
 	tb.Helper()
 	contracts := madeWith("brief", func(c *engine.Contract) {
 		if limited == "contract" {
-			c.RunLimit = 2
+			c.MaxRunning = 2
 		}
 	})
 	let := make(chan struct{})
@@ -87,16 +87,16 @@ func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second 
 	tb.Cleanup(p.release)
 	stop := sync.OnceFunc(func() { close(p.stopped); <-let })
 	p.Store = first
-	p.Engine = testkit.Engine(tb, first, clock, contracts...)
+	p.Engine = testkit.NewEngine(tb, first, clock, contracts...)
 	p.submit(sub("brief/x", in("r")))
 	p.x = p.run("brief/x")
 	p.submit(sub("brief/a"), sub("brief/b"))
 	if limited == "queue" {
-		p.ok(p.SetQueue(ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: 1}))
+		p.ok(p.SetQueue(ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 1}))
 	}
-	p.first = testkit.Engine(tb, counting(first, stop), clock, contracts...)
+	p.first = testkit.NewEngine(tb, counting(first, stop), clock, contracts...)
 	tells := func() { p.counted <- struct{}{} }
-	p.second = testkit.Engine(tb, counting(second, tells), clock, contracts...)
+	p.second = testkit.NewEngine(tb, counting(second, tells), clock, contracts...)
 	p.ok(p.first.LoadQueues(ctx))
 	p.ok(p.second.LoadQueues(ctx))
 	return p
@@ -154,7 +154,7 @@ func TestLimitsExcludeOnPostgres(t *testing.T) {
 		p := newPair(t, limited, clock, openPostgresURL(t, patient, clock.Now),
 			openPostgresURL(t, patient+"&application_name="+application, clock.Now))
 		p.exclude(verb, func() {
-			testkit.Until(t, "the second node to wait for the name of the limit", func() bool {
+			testkit.WaitUntil(t, "the second node to wait for the name of the limit", func() bool {
 				if len(p.counted) > 0 {
 					t.Error("the second node has counted while the first had not committed")
 					return true

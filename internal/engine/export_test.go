@@ -9,12 +9,12 @@ import (
 // AwaitWaiting returns once so many wait for what a request asks for and no claim
 // is being served.
 func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
-	lane := lanesOf(req)[1]
-	await("callers to wait for jobs", func() bool { return e.hub.waiting(lane) >= n && !e.claims.busy() })
+	hash := queueHashesOf(req)[1]
+	await("callers to wait for jobs", func() bool { return e.hub.waiting(hash) >= n && !e.claims.busy() })
 }
 
 // Servers is how many groups of a verb are served at a time.
-func Servers(e *Engine) int { return e.submits.servers }
+func Servers(e *Engine) int { return e.submits.maxGroups }
 
 // AwaitSubmits returns once so many groups of submissions are being served and
 // so many callers wait behind them.
@@ -42,14 +42,14 @@ func (c *combiner[C]) busy() bool {
 }
 
 // WithoutFloor makes waiting claims look only when they are woken.
-func WithoutFloor(e *Engine) { e.floor = time.Hour }
+func WithoutFloor(e *Engine) { e.pollInterval = time.Hour }
 
 // AwaitUpdates returns once so many updates wait for the store.
 func AwaitUpdates(e *Engine, n int) {
 	await("updates to wait for the store", func() bool {
 		e.guard.mu.Lock()
 		defer e.guard.mu.Unlock()
-		return len(e.guard.queue) == n
+		return len(e.guard.waiting) == n
 	})
 }
 

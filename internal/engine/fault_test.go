@@ -78,12 +78,12 @@ func again(fn func() error) error {
 // Written, but the caller saw a timeout: whoever repeats with the same identity
 // finds the truth, nothing is lost and nothing done twice (I1, I4, I8).
 func TestLostAnswers(t *testing.T) {
-	for _, place := range []string{"memory", "postgres"} {
-		t.Run(place, func(t *testing.T) {
+	for _, position := range []string{"memory", "postgres"} {
+		t.Run(position, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, place, nil)
+			w := newWorld(t, position, nil)
 			s := &lossy{Store: w.Store, random: rand.New(rand.NewPCG(7, 7))}
-			w.Engine = testkit.Engine(t, s, w.Clock, made()...)
+			w.Engine = testkit.NewEngine(t, s, w.Clock, made()...)
 			const callers, each = 8, 25
 			var wg sync.WaitGroup
 			var mu sync.Mutex
@@ -168,15 +168,15 @@ func TestStoreAway(t *testing.T) {
 	r := w.run("brief/a")
 	before := w.picture()
 	inner := w.Store
-	w.Engine = testkit.Engine(t, away{inner}, w.Clock, made()...)
+	w.Engine = testkit.NewEngine(t, away{inner}, w.Clock, made()...)
 	for what, err := range map[string]error{
 		"submit":   second(w.Submit(w.ctx, engine.Unique, subs(sub("brief/c")))),
 		"replace":  second(w.Submit(w.ctx, engine.Replace, subs(sub("brief/b")))),
 		"claim":    second(w.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour})),
 		"claimJob": second(w.ClaimJob(w.ctx, id("brief/b"), "w")),
 		"finish":   second(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})),
-		"beat":     second(w.Beat(w.ctx, r, nil)),
-		"beatJob":  w.BeatJob(w.ctx, id("brief/a"), nil),
+		"beat":     second(w.Heartbeat(w.ctx, r, nil)),
+		"beatJob":  w.HeartbeatJob(w.ctx, id("brief/a"), nil),
 		"requeue":  w.Requeue(w.ctx, r, engine.Unique, nil),
 		"cancel":   second(w.Cancel(w.ctx, id("brief/a"))),
 		"expire":   second(w.Expire(w.ctx)),
@@ -192,7 +192,7 @@ func TestStoreAway(t *testing.T) {
 			t.Errorf("%s: got %v, want unavailable", what, err)
 		}
 	}
-	w.Engine = testkit.Engine(t, inner, w.Clock, made()...)
+	w.Engine = testkit.NewEngine(t, inner, w.Clock, made()...)
 	w.is(before)
 }
 

@@ -25,37 +25,37 @@ func compareKeys(a, b job.ID) int { return strings.Compare(a.Key, b.Key) }
 // between them. Of more than limit jobs it returns so many and says truncated.
 func (e *Engine) Graph(ctx context.Context, id job.ID, limit int) (jobs []*job.Job, edges []job.Edge, truncated bool, err error) {
 	err = e.view(ctx, func(r reader) error {
-		w := spread{reader: r, limit: max(1, limit)}
-		jobs, edges, err = w.around(id)
+		w := neighbourhood{reader: r, limit: max(1, limit)}
+		jobs, edges, err = w.explore(id)
 		truncated = w.truncated
 		return err
 	})
 	return jobs, edges, truncated, err
 }
 
-// edgesPerJob bounds how many edges are read at a time, so that a job on which a
+// maxEdgesPerJob bounds how many edges are read at a time, so that a job on which a
 // million others depend costs no more than what is shown of it.
-const edgesPerJob = 10
+const maxEdgesPerJob = 10
 
-// spread walks from a job over edges, wave after wave.
-type spread struct {
+// neighbourhood walks from a job over edges, wave after wave.
+type neighbourhood struct {
 	reader
 	limit     int
-	met       map[int64]bool
+	visited       map[int64]bool
 	order     []int64
 	truncated bool
 }
 
-func (w *spread) around(id job.ID) ([]*job.Job, []job.Edge, error) {
+func (w *neighbourhood) explore(id job.ID) ([]*job.Job, []job.Edge, error) {
 	root, err := w.Get([]job.ID{id})
 	if err == nil && len(root) == 0 {
-		err = notFound(id)
+		err = errNotFound(id)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	w.met = map[int64]bool{}
-	w.meet(root[0].Seq)
+	w.visited = map[int64]bool{}
+	w.visit(root[0].Seq)
 	for from := 0; from < len(w.order) && !w.truncated; {
 		wave := w.order[from:]
 		from = len(w.order)
@@ -66,24 +66,24 @@ func (w *spread) around(id job.ID) ([]*job.Job, []job.Edge, error) {
 	return w.collect()
 }
 
-func (w *spread) meet(seq int64) {
+func (w *neighbourhood) visit(seq int64) {
 	switch {
-	case w.met[seq]:
+	case w.visited[seq]:
 	case len(w.order) == w.limit:
 		w.truncated = true
 	default:
-		w.met[seq] = true
+		w.visited[seq] = true
 		w.order = append(w.order, seq)
 	}
 }
 
-func (w *spread) step(wave []int64) error {
+func (w *neighbourhood) step(wave []int64) error {
 	up, err := w.EdgesFrom(wave)
 	if err != nil {
 		return err
 	}
-	most := edgesPerJob * w.limit
-	down, err := w.EdgesTo(wave, most)
+	maxEdges := maxEdgesPerJob * w.limit
+	down, err := w.EdgesTo(wave, maxEdges)
 	if err != nil {
 		return err
 	}
@@ -96,30 +96,30 @@ func (w *spread) step(wave []int64) error {
 	}
 	slices.Sort(next)
 	for _, seq := range next {
-		w.meet(seq)
+		w.visit(seq)
 	}
-	w.truncated = w.truncated || len(down) == most
+	w.truncated = w.truncated || len(down) == maxEdges
 	return nil
 }
 
 // collect reads what was met, and the edges that have both their ends there.
-func (w *spread) collect() ([]*job.Job, []job.Edge, error) {
-	jobs, err := w.Briefs(w.order)
+func (w *neighbourhood) collect() ([]*job.Job, []job.Edge, error) {
+	jobs, err := w.GetWithoutBodies(w.order)
 	if err != nil {
 		return nil, nil, err
 	}
-	place := make(map[int64]int, len(w.order))
+	position := make(map[int64]int, len(w.order))
 	for i, seq := range w.order {
-		place[seq] = i
+		position[seq] = i
 	}
-	slices.SortFunc(jobs, func(a, b *job.Job) int { return place[a.Seq] - place[b.Seq] })
+	slices.SortFunc(jobs, func(a, b *job.Job) int { return position[a.Seq] - position[b.Seq] })
 	edges, err := w.EdgesFrom(w.order)
-	edges = slices.DeleteFunc(edges, func(e job.Edge) bool { return !w.met[e.Dependency] })
+	edges = slices.DeleteFunc(edges, func(e job.Edge) bool { return !w.visited[e.Dependency] })
 	slices.SortFunc(edges, func(a, b job.Edge) int {
 		if a.Dependent != b.Dependent {
-			return place[a.Dependent] - place[b.Dependent]
+			return position[a.Dependent] - position[b.Dependent]
 		}
-		return place[a.Dependency] - place[b.Dependency]
+		return position[a.Dependency] - position[b.Dependency]
 	})
 	return jobs, edges, err
 }

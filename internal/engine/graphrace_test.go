@@ -20,7 +20,7 @@ func TestRelinksThatCloseACircle(t *testing.T) {
 			// Each of the two looks at jobs the other does not touch.
 			errA, errB := both(
 				func() error { return w.relink(a, r, b) },
-				func() error { return second(other.Relink(w.ctx, id(c), ids(d), nil)) })
+				func() error { return second(other.SetDependencies(w.ctx, id(c), ids(d), nil)) })
 			if (errA == nil) == (errB == nil) {
 				w.Fatalf("round %d: %v and %v", i, errA, errB)
 			}
@@ -47,14 +47,14 @@ func TestRelinkWhileDependenciesSettle(t *testing.T) {
 			if i%3 == 0 {
 				on = job.FailedForGood
 			}
-			var endings []engine.Ending
+			var requests []engine.FinishRequest
 			for _, j := range w.claim("graph", 2) {
-				endings = append(endings, engine.Ending{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: on}})
+				requests = append(requests, engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: on}})
 			}
 			errLink, errEnd := both(
 				func() error { return w.relink(b, deps...) },
 				func() error {
-					for _, e := range endings {
+					for _, e := range requests {
 						if _, err := other.Finish(w.ctx, e.Run, e.Outcome); err != nil {
 							return err
 						}
@@ -88,7 +88,7 @@ func TestRemoveWhileOthersBeginToDepend(t *testing.T) {
 			w.submit(sub(a, due(time.Hour)), sub(c+"root", due(time.Hour)), sub(c, after(c+"root")))
 			begin := func() error { return second(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a))))) }
 			if i%2 == 0 {
-				begin = func() error { return second(other.Relink(w.ctx, id(c), ids(a), nil)) }
+				begin = func() error { return second(other.SetDependencies(w.ctx, id(c), ids(a), nil)) }
 			}
 			errRemove, errBegin := both(func() error { return w.Remove(w.ctx, id(a)) }, begin)
 			if (errRemove == nil) == (errBegin == nil) {

@@ -13,31 +13,31 @@ const wakeAll = int(^uint(0) >> 1)
 // promises nothing: whoever wakes looks for itself.
 type hub struct {
 	mu      sync.Mutex
-	waiters map[job.Lane][]*waiter
+	waiters map[job.QueueHash][]*waiter
 	closed  bool
-	timers  chan struct{} // holds one nudge
+	dueChanged  chan struct{} // holds one nudge
 }
 
 type waiter struct {
-	lanes []job.Lane
+	hashes []job.QueueHash
 	ch    chan struct{} // holds one wake-up
 }
 
 func newHub() *hub {
-	return &hub{waiters: map[job.Lane][]*waiter{}, timers: make(chan struct{}, 1)}
+	return &hub{waiters: map[job.QueueHash][]*waiter{}, dueChanged: make(chan struct{}, 1)}
 }
 
-// wait registers a waiter. Look for jobs after it, not before, so that nothing
+// add registers a waiter. Look for jobs after it, not before, so that nothing
 // is missed; leave when done.
-func (h *hub) wait(lanes []job.Lane) *waiter {
-	w := &waiter{lanes: lanes, ch: make(chan struct{}, 1)}
+func (h *hub) add(hashes []job.QueueHash) *waiter {
+	w := &waiter{hashes: hashes, ch: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		w.ch <- struct{}{}
 		return w
 	}
-	for _, l := range lanes {
+	for _, l := range hashes {
 		h.waiters[l] = append(h.waiters[l], w)
 	}
 	return w
@@ -45,19 +45,19 @@ func (h *hub) wait(lanes []job.Lane) *waiter {
 
 // leave ends a wait. A wake-up that came while the waiter was leaving is handed
 // on, so that whatever it was about is not left lying.
-func (h *hub) leave(w *waiter) {
+func (h *hub) remove(w *waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer func() {
 		select {
 		case <-w.ch:
-			for _, l := range w.lanes {
+			for _, l := range w.hashes {
 				h.wakeLocked(l, 1)
 			}
 		default:
 		}
 	}()
-	for _, l := range w.lanes {
+	for _, l := range w.hashes {
 		all := h.waiters[l]
 		for i, other := range all {
 			if other == w {
@@ -74,22 +74,22 @@ func (h *hub) leave(w *waiter) {
 }
 
 // waiting is how many wait for a lane.
-func (h *hub) waiting(lane job.Lane) int {
+func (h *hub) waiting(hash job.QueueHash) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.waiters[lane])
+	return len(h.waiters[hash])
 }
 
 // wake wakes up to n of those who wait for a lane, those who have waited longest
 // first; one that was woken already and has not looked yet does not count.
-func (h *hub) wake(lane job.Lane, n int) {
+func (h *hub) wake(hash job.QueueHash, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wakeLocked(lane, n)
+	h.wakeLocked(hash, n)
 }
 
-func (h *hub) wakeLocked(lane job.Lane, n int) {
-	for _, w := range h.waiters[lane] {
+func (h *hub) wakeLocked(hash job.QueueHash, n int) {
+	for _, w := range h.waiters[hash] {
 		if n == 0 {
 			return
 		}
@@ -101,8 +101,8 @@ func (h *hub) wakeLocked(lane job.Lane, n int) {
 	}
 }
 
-// nudge leaves one signal for whoever receives next, unless one lies there.
-func nudge(ch chan struct{}) {
+// signal leaves one signal for whoever receives next, unless one lies there.
+func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:
@@ -115,7 +115,7 @@ func (h *hub) close() {
 	h.closed = true
 	for _, all := range h.waiters {
 		for _, w := range all {
-			nudge(w.ch)
+			signal(w.ch)
 		}
 	}
 }

@@ -11,17 +11,17 @@ import (
 
 // insert stores new jobs in the state they begin in and records how they came
 // to be there. taken lists those whose identity exists; they are not stored.
-func (u *unit) insert(batch []Submission) (jobs []*job.Job, taken []int, err error) {
+func (u *unit) insert(batch []Submission) (jobs []*job.Job, existing []int, err error) {
 	links, err := u.link(batch)
 	if err != nil {
 		return nil, nil, err
 	}
 	jobs = make([]*job.Job, len(batch))
-	stories := make([][]step, len(batch))
+	moves := make([][]initialMove, len(batch))
 	for i := range batch {
 		j := batch[i].fresh()
 		jobs[i] = &j
-		j.CreatedAt, j.Listed = u.now, u.e.contracts[j.ID.Contract].Searchable
+		j.CreatedAt, j.Searchable = u.now, u.e.contracts[j.ID.Contract].Searchable
 		if j.OrderTime.IsZero() {
 			j.OrderTime = u.now
 		}
@@ -29,42 +29,42 @@ func (u *unit) insert(batch []Submission) (jobs []*job.Job, taken []int, err err
 			j.DueAt = u.now
 		}
 		blocked := links.apply(u, i, &j)
-		stories[i] = u.begin(&j, blocked)
+		moves[i] = u.initialMoves(&j, blocked)
 	}
-	if taken, err = links.store(u, jobs); err != nil {
+	if existing, err = links.store(u, jobs); err != nil {
 		return nil, nil, err
 	}
 	next := 0
 	for i, j := range jobs {
-		if next < len(taken) && taken[next] == i {
+		if next < len(existing) && existing[next] == i {
 			next++
 			continue
 		}
-		u.begun(j, stories[i])
+		u.recordInitialMoves(j, moves[i])
 	}
-	return jobs, taken, nil
+	return jobs, existing, nil
 }
 
-// step is a move of a new job, and when it made it.
-type step struct {
+// initialMove is a move of a new job, and when it made it.
+type initialMove struct {
 	job.Move
 	at time.Time
 }
 
-// begun draws the consequences of how a job that is stored now began.
-func (u *unit) begun(j *job.Job, story []step) {
+// recordInitialMoves draws the consequences of how a job that is stored now began.
+func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
 	c := u.e.contracts[j.ID.Contract]
 	last := job.Move{On: job.Submitted, To: j.State}
-	for _, s := range story {
-		last.On, last.Bury = s.On, last.Bury || s.Bury
+	for _, s := range moves {
+		last.On, last.DeadLetter = s.On, last.DeadLetter || s.DeadLetter
 		u.record(c, j, job.RunID{}, s.at, job.Event{Cause: s.On, Prev: s.From, Next: s.To, At: s.at})
 	}
-	u.landed(c, j, last, job.Done)
+	u.recordEffects(c, j, last, job.Done)
 }
 
-// begin takes a new job through Submitted and whatever holds for it at once,
+// initialMoves takes a new job through Submitted and whatever holds for it at once,
 // and returns the moves of that.
-func (u *unit) begin(j *job.Job, blocked bool) (story []step) {
+func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
 	c := u.e.contracts[j.ID.Contract]
 	causes := []job.Cause{job.Submitted}
 	switch {
@@ -82,21 +82,21 @@ func (u *unit) begin(j *job.Job, blocked bool) (story []step) {
 			continue
 		}
 		if on == job.Unsatisfiable && c.Machine.Phase(mv.To) == job.Ready {
-			j.OpenDeps = 0 // as in settleDependent
+			j.OpenDeps = 0 // as in updateDependent
 		}
-		u.place(c, j, mv, 0)
-		story = append(story, step{mv, j.UpdatedAt})
+		u.applyMove(c, j, mv, 0)
+		moves = append(moves, initialMove{mv, j.UpdatedAt})
 	}
-	return story
+	return moves
 }
 
-// admit refuses what was stored where it makes a contract hold more than its
-// QueueSize. It comes after the insert, so that what exists already, which a
+// checkQueueSize refuses what was stored where it makes a contract hold more than its
+// MaxQueueSize. It comes after the insert, so that what exists already, which a
 // caller that lost the answer submits again, counts once.
-func (u *unit) admit() error {
+func (u *unit) checkQueueSize() error {
 	more := map[string]int64{}
 	for key, c := range u.counts {
-		if u.e.contracts[key.contract].QueueSize > 0 {
+		if u.e.contracts[key.contract].MaxQueueSize > 0 {
 			more[key.contract] += c.Delayed + c.Ready
 		}
 	}
@@ -104,13 +104,13 @@ func (u *unit) admit() error {
 		if more[name] <= 0 {
 			continue
 		}
-		left, err := u.room(name)
+		left, err := u.availableQueueSize(name)
 		if err != nil {
 			return err
 		}
 		if left < 0 {
 			return &job.Error{Kind: job.Full, Op: "engine.submit",
-				Msg: fmt.Sprintf("%s holds its limit of %d jobs", name, u.e.contracts[name].QueueSize)}
+				Msg: fmt.Sprintf("%s holds its limit of %d jobs", name, u.e.contracts[name].MaxQueueSize)}
 		}
 	}
 	return nil
@@ -119,14 +119,14 @@ func (u *unit) admit() error {
 // sizeSlack is more than all transactions that are under way at a time may add.
 const sizeSlack = 64 * submitGroup
 
-// room reports how many more ready jobs the QueueSize of a contract allows,
+// room reports how many more ready jobs the MaxQueueSize of a contract allows,
 // exact over all nodes: near the limit transactions that ask for it run one after
 // another.
-func (u *unit) room(name string) (int64, error) {
+func (u *unit) availableQueueSize(name string) (int64, error) {
 	left := func() (int64, error) {
-		delete(u.stored, name)
-		counts, err := u.counted(name)
-		n := int64(u.e.contracts[name].QueueSize)
+		delete(u.storedCounts, name)
+		counts, err := u.currentCounts(name)
+		n := int64(u.e.contracts[name].MaxQueueSize)
 		for _, c := range counts {
 			n -= c.Delayed + c.Ready
 		}
@@ -179,7 +179,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 	if d.Queue != j.Queue {
 		u.setQueue(j, d.Queue)
 	}
-	j.Priority, j.Lease, j.RunLimit, j.Trace = d.Priority, d.Lease, d.RunLimit, d.Trace
+	j.Priority, j.Lease, j.MaxAttempts, j.Trace = d.Priority, d.Lease, d.MaxAttempts, d.Trace
 	j.Kind, j.Alias = d.Kind, d.Alias
 	j.Owner, j.OrderTime, j.DueAt = d.Owner, d.OrderTime, d.DueAt
 	if j.OrderTime.IsZero() {
@@ -188,7 +188,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 	if j.DueAt.IsZero() {
 		j.DueAt = u.now
 	}
-	j.Runs, j.Failures, j.LostRuns = 0, 0, 0
+	j.Attempts, j.FailedAttempts, j.LostAttempts = 0, 0, 0
 	if err := u.move(j, job.Replaced); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ type links struct {
 	batch  []Submission
 	index  map[job.ID]int      // of the batch
 	known  map[job.ID]*job.Job // of the store, locked
-	nested map[int][]int       // children of the batch, by parent there
+	childrenOf map[int][]int       // children of the batch, by parent there
 }
 
 // link looks up what a batch depends on. Dependencies are locked, so that none
@@ -29,7 +29,7 @@ func (u *unit) link(batch []Submission) (*links, error) {
 	if len(wanted) == 0 {
 		return l, nil
 	}
-	l.index, l.known, l.nested = map[job.ID]int{}, map[job.ID]*job.Job{}, map[int][]int{}
+	l.index, l.known, l.childrenOf = map[job.ID]int{}, map[job.ID]*job.Job{}, map[int][]int{}
 	for i, s := range batch {
 		l.index[s.Job.ID] = i
 	}
@@ -58,16 +58,16 @@ func (u *unit) link(batch []Submission) (*links, error) {
 func (l *links) check(u *unit) error {
 	for i, s := range l.batch {
 		if at, ok := l.index[s.Parent]; ok {
-			l.nested[at] = append(l.nested[at], i)
+			l.childrenOf[at] = append(l.childrenOf[at], i)
 		}
 		if s.Parent != (job.ID{}) && slices.Contains(s.DependsOn, s.Parent) {
-			return circle([]string{s.Job.ID.Key, s.Parent.Key})
+			return errCycle([]string{s.Job.ID.Key, s.Parent.Key})
 		}
 	}
 	// A job waits for its dependencies, and a parent for its children.
 	waits := make([][]int, len(l.batch))
 	for i, s := range l.batch {
-		waits[i] = slices.Clone(l.nested[i])
+		waits[i] = slices.Clone(l.childrenOf[i])
 		for _, id := range s.DependsOn {
 			if at, ok := l.index[id]; ok {
 				waits[i] = append(waits[i], at)
@@ -79,7 +79,7 @@ func (l *links) check(u *unit) error {
 		for i, at := range path {
 			keys[i] = l.batch[at].Job.ID.Key
 		}
-		return circle(keys)
+		return errCycle(keys)
 	}
 	for _, s := range l.batch {
 		p := l.known[s.Parent]
@@ -110,7 +110,7 @@ func (u *unit) reopen(p *job.Job) error {
 	return nil
 }
 
-func circle(path []string) error {
+func errCycle(path []string) error {
 	return &job.Error{Kind: job.Cycle, Op: "engine.submit", Msg: "the dependencies close a circle", Path: path}
 }
 
@@ -120,8 +120,8 @@ func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
 	if l.index == nil {
 		return false
 	}
-	j.OpenDeps, j.Children = len(l.nested[i]), len(l.nested[i])
-	for _, child := range l.nested[i] {
+	j.OpenDeps, j.Children = len(l.childrenOf[i]), len(l.childrenOf[i])
+	for _, child := range l.childrenOf[i] {
 		j.Size += l.batch[child].Job.Size
 	}
 	if l.batch[i].Parent != (job.ID{}) {
@@ -135,32 +135,32 @@ func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
 		seen[id] = true
 		if d := l.known[id]; d == nil || d.Phase != job.Done {
 			j.OpenDeps++
-		} else if !u.e.contracts[d.ID.Contract].Machine.Good(d.State) {
+		} else if !u.e.contracts[d.ID.Contract].Machine.IsSuccess(d.State) {
 			blocked = true
 		}
 	}
 	return blocked
 }
 
-// store inserts the jobs, parents before their children, and their edges.
-func (l *links) store(u *unit, jobs []*job.Job) (taken []int, err error) {
+// lastNow inserts the jobs, parents before their children, and their edges.
+func (l *links) store(u *unit, jobs []*job.Job) (existing []int, err error) {
 	if l.index == nil {
 		return u.tx.Insert(jobs)
 	}
-	for generation := l.eldest(); len(generation) > 0; {
+	for generation := l.roots(); len(generation) > 0; {
 		wave := make([]*job.Job, len(generation))
 		var next []int
 		for k, i := range generation {
 			wave[k] = jobs[i]
 			jobs[i].Parent = l.seq(jobs, l.batch[i].Parent)
-			next = append(next, l.nested[i]...)
+			next = append(next, l.childrenOf[i]...)
 		}
 		conflicts, err := u.tx.Insert(wave)
 		if err != nil {
 			return nil, err
 		}
 		if len(conflicts) > 0 { // with relatives there is no storing a part
-			return nil, exists(wave[conflicts[0]].ID)
+			return nil, errExists(wave[conflicts[0]].ID)
 		}
 		generation = next
 	}
@@ -173,8 +173,8 @@ func (l *links) store(u *unit, jobs []*job.Job) (taken []int, err error) {
 	return nil, u.tx.AddEdges(edges)
 }
 
-// eldest returns those of the batch whose parent is not in it.
-func (l *links) eldest() (indexes []int) {
+// roots returns those of the batch whose parent is not in it.
+func (l *links) roots() (indexes []int) {
 	for i, s := range l.batch {
 		if _, inside := l.index[s.Parent]; !inside {
 			indexes = append(indexes, i)

@@ -63,7 +63,7 @@ func (t *watchedTx) saw(jobs []*job.Job, err error) ([]*job.Job, error) {
 }
 
 func (t *watchedTx) Lock(ids []job.ID) ([]*job.Job, error)     { return t.saw(t.Tx.Lock(ids)) }
-func (t *watchedTx) LockSeqs(seqs []int64) ([]*job.Job, error) { return t.saw(t.Tx.LockSeqs(seqs)) }
+func (t *watchedTx) LockBySeq(seqs []int64) ([]*job.Job, error) { return t.saw(t.Tx.LockBySeq(seqs)) }
 func (t *watchedTx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 	return t.saw(t.Tx.LockReady(contract, queue, n))
 }
@@ -71,8 +71,8 @@ func (t *watchedTx) LockReady(contract, queue string, n int) ([]*job.Job, error)
 // A job that is claimed by its identity while a late worker ends a run of it, and asks for the next one under the same
 // limit, is locked after that limit too.
 func TestClaimJobLocksItsLimitsFirst(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.RunLimit = 1 }), func(w *world) {
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", RunLimit: 1}))
+	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.MaxRunning = 1 }), func(w *world) {
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
 		w.submit(sub("graph/a"))
 		if _, err := w.ClaimJob(w.ctx, id("graph/a"), "w"); err != nil { // the world complains of the order
 			w.Fatal(err)
@@ -91,11 +91,11 @@ func TestParentsAreLockedInOneOrder(t *testing.T) {
 		for _, j := range w.claim("part", 2, "q") {
 			runs[name(j.ID)] = engine.Run{ID: j.ID, Run: j.Run}
 		}
-		for _, ended := range w.FinishAll(w.ctx, []engine.Ending{
+		for _, results := range w.FinishAll(w.ctx, []engine.FinishRequest{
 			{Run: runs["part/a"], Outcome: engine.Outcome{On: job.Succeeded}},
 			{Run: runs["part/b"], Outcome: engine.Outcome{On: job.Failed, Failure: []byte("why")}},
 		}) {
-			w.ok(ended.Err)
+			w.ok(results.Err)
 		}
 		p, q := w.get("family/p").Seq, w.get("family/q").Seq
 		rows := w.watch.rows()
@@ -134,12 +134,12 @@ func (t *slowNamesTx) LockName(name string) error {
 // A claim that had to wait for a limit hands out whole leases: they count from when it got it.
 func TestLeaseBeginsAfterTheWait(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: 5}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 5}))
 		w.submit(sub("brief/a"), sub("brief/b"))
 		slow := &wrapped{w.Store, func(tx store.Tx) store.Tx {
 			return &slowNamesTx{tx, func() { w.Advance(20 * time.Second) }}
 		}}
-		w.Engine = testkit.Engine(w, slow, w.Clock, made()...)
+		w.Engine = testkit.NewEngine(w, slow, w.Clock, made()...)
 		for _, claim := range []func() (*job.Job, error){
 			func() (*job.Job, error) { return w.claim("brief", 1, "q")[0], nil },
 			func() (*job.Job, error) { return w.ClaimJob(w.ctx, id("brief/b"), "w") },

@@ -66,15 +66,15 @@ type side struct {
 }
 
 func newLockstep(t *testing.T, seed uint64, places ...string) *lockstep {
-	contracts := madeWith("part", func(c *engine.Contract) { c.RunLimit = 4 })
-	l := &lockstep{T: t, random: rand.New(rand.NewPCG(seed, 1)), contracts: contracts, model: newModel(contracts, testkit.Start)}
-	for _, place := range places {
-		real := strings.Replace(place, "twice", "memory", 1)
+	contracts := madeWith("part", func(c *engine.Contract) { c.MaxRunning = 4 })
+	l := &lockstep{T: t, random: rand.New(rand.NewPCG(seed, 1)), contracts: contracts, model: newModel(contracts, testkit.StartTime)}
+	for _, position := range places {
+		real := strings.Replace(position, "twice", "memory", 1)
 		w := newWorld(t, real, contracts)
-		if place == "twice" {
-			w.Engine = testkit.Engine(t, twice{w.Store}, w.Clock, contracts...)
+		if position == "twice" {
+			w.Engine = testkit.NewEngine(t, twice{w.Store}, w.Clock, contracts...)
 		}
-		l.sides = append(l.sides, &side{name: place, world: w, runs: map[int]engine.Run{}})
+		l.sides = append(l.sides, &side{name: position, world: w, runs: map[int]engine.Run{}})
 	}
 	return l
 }
@@ -97,7 +97,7 @@ func (l *lockstep) run(steps int) {
 	l.Log(kinds, len(l.model.jobs), "jobs at the end")
 }
 
-// step does one operation everywhere.
+// initialMove does one operation everywhere.
 func (l *lockstep) step() {
 	ops := []struct {
 		weight int
@@ -225,7 +225,7 @@ func (l *lockstep) submit() {
 
 func describe(batch []engine.Submission) (text string) {
 	for _, s := range batch {
-		text += fmt.Sprintf("%s(%s limit=%d prio=%d", name(s.Job.ID), s.Job.Queue, s.Job.RunLimit, s.Job.Priority)
+		text += fmt.Sprintf("%s(%s limit=%d prio=%d", name(s.Job.ID), s.Job.Queue, s.Job.MaxAttempts, s.Job.Priority)
 		for _, d := range s.DependsOn {
 			text += " after " + name(d)
 		}
@@ -233,7 +233,7 @@ func describe(batch []engine.Submission) (text string) {
 			text += " of " + name(s.Parent)
 		}
 		if !s.Job.DueAt.IsZero() {
-			text += " due " + s.Job.DueAt.Sub(testkit.Start).String()
+			text += " due " + s.Job.DueAt.Sub(testkit.StartTime).String()
 		}
 		text += ") "
 	}
@@ -302,12 +302,12 @@ func (l *lockstep) finish() {
 		op += fmt.Sprintf(" %d %s", h, o.On)
 	}
 	l.same(op, want, func(s *side) string {
-		endings := make([]engine.Ending, len(handles))
+		requests := make([]engine.FinishRequest, len(handles))
 		for i, h := range handles {
-			endings[i] = engine.Ending{Run: s.runs[h], Outcome: outcomes[i]}
+			requests[i] = engine.FinishRequest{Run: s.runs[h], Outcome: outcomes[i]}
 		}
 		got := ""
-		for _, e := range s.FinishAll(s.ctx, endings) {
+		for _, e := range s.FinishAll(s.ctx, requests) {
 			if e.Err != nil {
 				got += job.KindOf(e.Err).String() + ", "
 			} else {
@@ -327,9 +327,9 @@ func (l *lockstep) beat() {
 	lease := l.model.jobs[seq].Lease
 	l.same(fmt.Sprint("beat ", h), l.model.beat(seq, progress), func(s *side) string {
 		if byID {
-			return outcome(s.BeatJob(s.ctx, id, progress), "until "+lease.String())
+			return outcome(s.HeartbeatJob(s.ctx, id, progress), "until "+lease.String())
 		}
-		until, err := s.Beat(s.ctx, s.runs[h], progress)
+		until, err := s.Heartbeat(s.ctx, s.runs[h], progress)
 		return outcome(err, "until "+until.Sub(s.Now()).String())
 	})
 }
@@ -405,8 +405,8 @@ func (l *lockstep) advance() {
 
 func (l *lockstep) setQueue() {
 	contract := pick(l, "brief", "part", "graph")
-	q := job.QueueSettings{Contract: contract, Queue: pick(l, "q", "r"), Paused: l.random.IntN(4) == 0, RunLimit: l.random.IntN(4)}
-	l.model.paused[contract+" "+q.Queue], l.model.limits[contract+" "+q.Queue] = q.Paused, q.RunLimit
+	q := job.QueueSettings{Contract: contract, Queue: pick(l, "q", "r"), Paused: l.random.IntN(4) == 0, MaxRunning: l.random.IntN(4)}
+	l.model.paused[contract+" "+q.Queue], l.model.limits[contract+" "+q.Queue] = q.Paused, q.MaxRunning
 	l.same(fmt.Sprintf("setQueue %+v", q), "", func(s *side) string { return outcome(s.SetQueue(s.ctx, q), "") })
 }
 
@@ -455,7 +455,7 @@ func (l *lockstep) restart() {
 		if s.name == "twice" {
 			return ""
 		}
-		s.ok(s.Resign(s.ctx))
+		s.ok(s.ReleaseLeadership(s.ctx))
 		s.reopen()
 		return outcome(s.LoadQueues(s.ctx), "")
 	})

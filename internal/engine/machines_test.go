@@ -17,7 +17,7 @@ var phased = job.MustMachine(map[job.State]job.Phase{
 	"created": job.Waiting, "queued": job.Ready, "assigned": job.Leased, "running": job.Leased,
 	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done,
 }, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "created"},
+	{From: job.StateNone, On: job.Submitted, To: "created"},
 	{From: "created", On: job.Due, To: "queued"},
 	{From: "created", On: job.Canceled, To: "canceled"},
 	{From: "queued", On: job.Claimed, To: "assigned"},
@@ -27,10 +27,10 @@ var phased = job.MustMachine(map[job.State]job.Phase{
 	{From: "assigned", On: job.Released, To: "queued"},
 	{From: "assigned", On: job.Canceled, To: "canceled"},
 	{From: "running", On: job.Succeeded, To: "succeeded"},
-	{From: "running", On: job.Failed, To: "failed", Counts: true},
-	{From: "running", On: job.FailedForGood, To: "failed", Bury: true},
-	{From: "running", On: job.Expired, To: "failed", Counts: true},
-	{From: "running", On: job.ExpiredForGood, To: "failed", Bury: true},
+	{From: "running", On: job.Failed, To: "failed", CountsFailed: true},
+	{From: "running", On: job.FailedForGood, To: "failed", DeadLetter: true},
+	{From: "running", On: job.Expired, To: "failed", CountsFailed: true},
+	{From: "running", On: job.ExpiredForGood, To: "failed", DeadLetter: true},
 	{From: "running", On: job.Released, To: "failed"},
 	{From: "running", On: job.Canceled, To: "canceled"},
 	{From: "failed", On: job.Retried, To: "queued"},
@@ -41,25 +41,25 @@ var graph = job.MustMachine(map[job.State]job.Phase{
 	"pending": job.Waiting, "ready": job.Ready, "running": job.Leased,
 	"completed": job.Done, "failed": job.Done, "blocked": job.Done,
 }, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "pending"},
+	{From: job.StateNone, On: job.Submitted, To: "pending"},
 	{From: "pending", On: job.Satisfied, To: "ready"},
-	{From: "pending", On: job.Unsatisfiable, To: "blocked", Bury: true},
+	{From: "pending", On: job.Unsatisfiable, To: "blocked", DeadLetter: true},
 	{From: "pending", On: job.Replaced, To: "pending"},
 	{From: "ready", On: job.Claimed, To: "running"},
 	{From: "ready", On: job.Replaced, To: "ready"},
 	{From: "running", On: job.Replaced, To: "running"},
 	{From: "running", On: job.Succeeded, To: "completed"},
 	{From: "running", On: job.Released, To: "ready"},
-	{From: "running", On: job.Failed, To: "ready", Counts: true},
-	{From: "running", On: job.FailedForGood, To: "failed", Bury: true},
-	{From: "running", On: job.Expired, To: "ready", Counts: true},
-	{From: "running", On: job.ExpiredForGood, To: "failed", Bury: true},
-	{From: "pending", On: job.Removed, To: job.Nowhere},
-	{From: "ready", On: job.Removed, To: job.Nowhere},
-	{From: "running", On: job.Removed, To: job.Nowhere},
-	{From: "completed", On: job.Removed, To: job.Nowhere},
-	{From: "failed", On: job.Removed, To: job.Nowhere},
-	{From: "blocked", On: job.Removed, To: job.Nowhere},
+	{From: "running", On: job.Failed, To: "ready", CountsFailed: true},
+	{From: "running", On: job.FailedForGood, To: "failed", DeadLetter: true},
+	{From: "running", On: job.Expired, To: "ready", CountsFailed: true},
+	{From: "running", On: job.ExpiredForGood, To: "failed", DeadLetter: true},
+	{From: "pending", On: job.Removed, To: job.StateNone},
+	{From: "ready", On: job.Removed, To: job.StateNone},
+	{From: "running", On: job.Removed, To: job.StateNone},
+	{From: "completed", On: job.Removed, To: job.StateNone},
+	{From: "failed", On: job.Removed, To: job.StateNone},
+	{From: "blocked", On: job.Removed, To: job.StateNone},
 })
 
 // family is the parent of parts: it is finished by a run of its own once all of
@@ -69,7 +69,7 @@ var family = job.MustMachine(map[job.State]job.Phase{
 	"finalizing": job.Ready, "finishing": job.Leased, "closing": job.Ready, "closed_by": job.Leased,
 	"completed": job.Done, "failed": job.Done,
 }, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "queued"},
+	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Started, To: "in_progress"},
 	{From: "queued", On: job.Satisfied, To: "finalizing"},
 	{From: "in_progress", On: job.Satisfied, To: "finalizing"},
@@ -96,14 +96,14 @@ var family = job.MustMachine(map[job.State]job.Phase{
 var part = job.MustMachine(map[job.State]job.Phase{
 	"todo": job.Ready, "fetching": job.Leased, "done": job.Done, "dead": job.Done,
 }, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "todo"},
+	{From: job.StateNone, On: job.Submitted, To: "todo"},
 	{From: "todo", On: job.Claimed, To: "fetching"},
 	{From: "fetching", On: job.Succeeded, To: "done"},
 	{From: "fetching", On: job.Released, To: "todo"},
-	{From: "fetching", On: job.Failed, To: "todo", Counts: true},
-	{From: "fetching", On: job.FailedForGood, To: "dead", Bury: true},
+	{From: "fetching", On: job.Failed, To: "todo", CountsFailed: true},
+	{From: "fetching", On: job.FailedForGood, To: "dead", DeadLetter: true},
 	{From: "fetching", On: job.Expired, To: "todo", CountsLost: true},
-	{From: "fetching", On: job.ExpiredForGood, To: "dead", Bury: true},
+	{From: "fetching", On: job.ExpiredForGood, To: "dead", DeadLetter: true},
 	{From: "dead", On: job.Retried, To: "todo"},
 })
 
@@ -113,31 +113,31 @@ var locked = job.MustMachine(map[job.State]job.Phase{
 	"queued": job.Ready, "processing": job.Leased, "stale": job.Ready, "failed_retryable": job.Ready,
 	"completed": job.Done, "failed": job.Done,
 }, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "queued"},
+	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "processing"},
 	{From: "stale", On: job.Claimed, To: "processing"},
 	{From: "failed_retryable", On: job.Claimed, To: "processing"},
 	{From: "processing", On: job.Succeeded, To: "completed"},
 	{From: "processing", On: job.Released, To: "failed_retryable"},
-	{From: "processing", On: job.Failed, To: "failed_retryable", Counts: true},
-	{From: "processing", On: job.FailedForGood, To: "failed", Bury: true},
-	{From: "processing", On: job.Expired, To: "stale", Counts: true},
-	{From: "processing", On: job.ExpiredForGood, To: "failed", Bury: true},
+	{From: "processing", On: job.Failed, To: "failed_retryable", CountsFailed: true},
+	{From: "processing", On: job.FailedForGood, To: "failed", DeadLetter: true},
+	{From: "processing", On: job.Expired, To: "stale", CountsFailed: true},
+	{From: "processing", On: job.ExpiredForGood, To: "failed", DeadLetter: true},
 })
 
 // brief keeps nothing of a job that is over but dead letters.
 var brief = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "queued"},
+	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Replaced, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
-	{From: "queued", On: job.Removed, To: job.Nowhere},
-	{From: "running", On: job.Succeeded, To: job.Nowhere},
-	{From: "running", On: job.Requeued, To: job.Nowhere},
-	{From: "running", On: job.Removed, To: job.Nowhere},
+	{From: "queued", On: job.Removed, To: job.StateNone},
+	{From: "running", On: job.Succeeded, To: job.StateNone},
+	{From: "running", On: job.Requeued, To: job.StateNone},
+	{From: "running", On: job.Removed, To: job.StateNone},
 	{From: "running", On: job.Replaced, To: "queued"},
 	{From: "running", On: job.Released, To: "queued"},
-	{From: "running", On: job.Expired, To: "queued", Counts: true},
-	{From: "running", On: job.ExpiredForGood, To: job.Nowhere, Bury: true},
+	{From: "running", On: job.Expired, To: "queued", CountsFailed: true},
+	{From: "running", On: job.ExpiredForGood, To: job.StateNone, DeadLetter: true},
 })
 
 // perFailure is a delay that shows how many failures there were, and none for a
@@ -146,11 +146,11 @@ func perFailure(j *job.Job) time.Duration {
 	if j.State == "stale" {
 		return 0
 	}
-	return time.Duration(j.Failures) * 10 * time.Second
+	return time.Duration(j.FailedAttempts) * 10 * time.Second
 }
 
 func bodyOf(j *job.Job, ev job.Event) []byte {
-	return []byte(string(ev.Next) + " runs=" + string(rune('0'+j.Runs)) + " payload=" + short(j.Payload) + " result=" + short(j.Result))
+	return []byte(string(ev.Next) + " runs=" + string(rune('0'+j.Attempts)) + " payload=" + short(j.Payload) + " result=" + short(j.Result))
 }
 
 // made returns all made-up contracts.
@@ -159,8 +159,8 @@ func made() []engine.Contract {
 		{Name: "phased", Machine: phased, History: true, Publish: true, Body: bodyOf, Retention: time.Hour},
 		{Name: "graph", Machine: graph, History: true, Publish: true, Graph: true, RetryDelay: perFailure},
 		{Name: "family", Machine: family, History: true},
-		{Name: "part", Machine: part, History: true, RetryDelay: perFailure, LostLimit: 2},
-		{Name: "locked", Machine: locked, History: true, RetryDelay: perFailure, DeadRetention: time.Hour},
+		{Name: "part", Machine: part, History: true, RetryDelay: perFailure, MaxLostAttempts: 2},
+		{Name: "locked", Machine: locked, History: true, RetryDelay: perFailure, DeadLetterRetention: time.Hour},
 		{Name: "brief", Machine: brief},
 	}
 }

@@ -86,20 +86,20 @@ func (m *model) move(seq int64, on job.Cause) bool {
 	if !ok {
 		return false
 	}
-	if mv.Counts {
-		j.Failures++
-		if j.RunLimit > 0 && j.Failures >= j.RunLimit {
+	if mv.CountsFailed {
+		j.FailedAttempts++
+		if j.MaxAttempts > 0 && j.FailedAttempts >= j.MaxAttempts {
 			mv, _ = machine.Next(j.State, on.ForGood())
 		}
 	}
 	if mv.CountsLost {
-		j.LostRuns++
-		if limit := m.contracts[j.ID.Contract].LostLimit; limit > 0 && j.LostRuns >= limit {
+		j.LostAttempts++
+		if limit := m.contracts[j.ID.Contract].MaxLostAttempts; limit > 0 && j.LostAttempts >= limit {
 			mv, _ = machine.Next(j.State, on.ForGood())
 		}
 	}
 	if on == job.Retried {
-		j.LostRuns = 0
+		j.LostAttempts = 0
 	}
 	was := j.Job
 	m.jobs[seq] = j
@@ -108,14 +108,14 @@ func (m *model) move(seq int64, on job.Cause) bool {
 	return true
 }
 
-// enter puts a job where a move leads, with what that means for it alone.
+// begin puts a job where a move leads, with what that means for it alone.
 func (m *model) enter(seq int64, mv job.Move) {
 	j := m.jobs[seq]
 	c := m.contracts[j.ID.Contract]
 	ran := j.Phase == job.Leased
 	j.State, j.Phase = mv.To, c.Machine.Phase(mv.To)
 	late := j.DueAt.After(m.now) && !(ran && (mv.On == job.Failed || mv.On == job.Expired || mv.On == job.Released))
-	if mv.Counts && j.Phase != job.Done && c.RetryDelay != nil {
+	if mv.CountsFailed && j.Phase != job.Done && c.RetryDelay != nil {
 		j.DueAt = m.now.Add(c.RetryDelay(&j.Job))
 		late = j.DueAt.After(m.now)
 	}
@@ -125,9 +125,9 @@ func (m *model) enter(seq int64, mv job.Move) {
 	if j.Phase != job.Leased {
 		j.handle, j.LeaseUntil = 0, time.Time{}
 	}
-	j.SettledAt = time.Time{}
+	j.FinishedAt = time.Time{}
 	if j.Phase == job.Done {
-		j.SettledAt = m.now
+		j.FinishedAt = m.now
 	}
 	if mv.From != mv.To {
 		if c.History {
@@ -137,17 +137,17 @@ func (m *model) enter(seq int64, mv job.Move) {
 			m.out = append(m.out, fmt.Sprintf("%s %s %s>%s", name(j.ID), mv.On, mv.From, mv.To))
 		}
 	}
-	if mv.Bury {
+	if mv.DeadLetter {
 		m.dead = append(m.dead, modelLetter{j.ID.Contract, fmt.Sprintf("dead %s %s payload=%s failure=", name(j.ID), mv.On, short(j.Payload)), m.now})
 	}
 	m.jobs[seq] = j
 }
 
-// settled draws the consequences for parents and dependents.
+// finished draws the consequences for parents and dependents.
 func (m *model) settled(seq int64, was job.Job) {
 	j := m.jobs[seq]
 	defer func() {
-		if j.State == job.Nowhere {
+		if j.State == job.StateNone {
 			delete(m.jobs, seq)
 		}
 	}()
@@ -156,9 +156,9 @@ func (m *model) settled(seq int64, was job.Job) {
 		return
 	}
 	c := m.contracts[j.ID.Contract]
-	good := c.Machine.Good(j.State) && j.State != job.Nowhere // no made-up contract with relatives succeeds to nowhere
+	good := c.Machine.IsSuccess(j.State) && j.State != job.StateNone // no made-up contract with relatives succeeds to nowhere
 	if before {
-		good = c.Machine.Good(was.State)
+		good = c.Machine.IsSuccess(was.State)
 	}
 	if p, ok := m.jobs[j.Parent]; ok {
 		n := 1
@@ -210,16 +210,16 @@ func (m *model) promote(seq int64) {
 }
 
 func (m *model) expire(except map[int64]bool) (n int) {
-	var lapsed []int64
+	var expired []int64
 	for _, seq := range m.seqs() {
 		if m.lapsed(m.jobs[seq]) && !except[seq] {
-			lapsed = append(lapsed, seq)
+			expired = append(expired, seq)
 		}
 	}
-	for _, seq := range lapsed {
+	for _, seq := range expired {
 		m.move(seq, job.Expired)
 	}
-	return len(lapsed)
+	return len(expired)
 }
 
 func (m *model) promoteDue() (n int) {
@@ -245,26 +245,26 @@ func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 			}
 		}
 	}
-	var taken []int
+	var existing []int
 	var fresh []int64
 	stored := len(batch)
 	for i, s := range batch {
-		existing := m.find(s.Job.ID)
-		again := slices.Contains(fresh, existing)
+		found := m.find(s.Job.ID)
+		again := slices.Contains(fresh, found)
 		switch {
-		case existing == 0:
+		case found == 0:
 			fresh = append(fresh, m.insert(s))
 		case mode == engine.Unique:
 			return "!" + job.Conflict.String()
 		case mode == engine.Ignore:
-			taken = append(taken, i)
+			existing = append(existing, i)
 			stored--
 		case again: // the last of the batch counts, as if the others were not there
-			m.drop(existing)
-			fresh = append(slices.DeleteFunc(fresh, func(seq int64) bool { return seq == existing }), m.insert(s))
+			m.drop(found)
+			fresh = append(slices.DeleteFunc(fresh, func(seq int64) bool { return seq == found }), m.insert(s))
 		default:
 			last := !slices.ContainsFunc(batch[i+1:], func(o engine.Submission) bool { return o.Job.ID == s.Job.ID })
-			if last && !m.redefine(existing, s) {
+			if last && !m.redefine(found, s) {
 				return "!" + job.Conflict.String()
 			}
 		}
@@ -276,7 +276,7 @@ func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 		}
 	}
 	m.begin(batch, fresh)
-	return fmt.Sprint("stored ", stored, " taken ", taken)
+	return fmt.Sprint("stored ", stored, " taken ", existing)
 }
 
 func (m *model) drop(seq int64) { delete(m.jobs, seq) }
@@ -285,7 +285,7 @@ func (m *model) insert(s engine.Submission) int64 {
 	m.seq++
 	d := s.Job
 	m.jobs[m.seq] = modelJob{Job: job.Job{Seq: m.seq, ID: d.ID, Queue: d.Queue, Priority: d.Priority, OrderTime: m.now, DueAt: m.dueAt(d),
-		Lease: d.Lease, RunLimit: d.RunLimit, Payload: d.Payload, Progress: d.Progress}}
+		Lease: d.Lease, MaxAttempts: d.MaxAttempts, Payload: d.Payload, Progress: d.Progress}}
 	return m.seq
 }
 
@@ -298,13 +298,13 @@ func (m *model) dueAt(d job.Job) time.Time {
 
 func (m *model) redefine(seq int64, s engine.Submission) bool {
 	j, d := m.jobs[seq], s.Job
-	j.Priority, j.Lease, j.RunLimit, j.Queue, j.OrderTime, j.DueAt = d.Priority, d.Lease, d.RunLimit, d.Queue, m.now, m.dueAt(d)
-	j.Runs, j.Failures, j.LostRuns, j.Payload, j.Progress, j.Result, j.Failure = 0, 0, 0, d.Payload, d.Progress, nil, nil
+	j.Priority, j.Lease, j.MaxAttempts, j.Queue, j.OrderTime, j.DueAt = d.Priority, d.Lease, d.MaxAttempts, d.Queue, m.now, m.dueAt(d)
+	j.Attempts, j.FailedAttempts, j.LostAttempts, j.Payload, j.Progress, j.Result, j.Failure = 0, 0, 0, d.Payload, d.Progress, nil, nil
 	m.jobs[seq] = j
 	return m.move(seq, job.Replaced)
 }
 
-// begin takes new jobs through their first moves, all of them being there.
+// initialMoves takes new jobs through their first moves, all of them being there.
 func (m *model) begin(batch []engine.Submission, fresh []int64) {
 	blocked := map[int64]bool{}
 	for _, seq := range fresh {
@@ -319,7 +319,7 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 			dep := m.jobs[d]
 			if slices.Contains(fresh, d) || dep.Phase != job.Done {
 				j.OpenDeps++
-			} else if !m.contracts[dep.ID.Contract].Machine.Good(dep.State) {
+			} else if !m.contracts[dep.ID.Contract].Machine.IsSuccess(dep.State) {
 				blocked[seq] = true
 			}
 		}
@@ -352,13 +352,13 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 	}
 }
 
-// free reports how many runs the limits of a queue leave.
+// slotFreed reports how many runs the limits of a queue leave.
 func (m *model) free(contract, queue string) int {
 	free := 1 << 30
 	for _, l := range []struct {
 		queue string
 		max   int
-	}{{"", m.contracts[contract].RunLimit}, {queue, m.limits[contract+" "+queue]}} {
+	}{{"", m.contracts[contract].MaxRunning}, {queue, m.limits[contract+" "+queue]}} {
 		if l.max == 0 {
 			continue
 		}
@@ -375,18 +375,18 @@ func (m *model) free(contract, queue string) int {
 func (m *model) lease(seq int64) {
 	j := m.jobs[seq]
 	m.handle++
-	j.Runs++
+	j.Attempts++
 	m.jobs[seq] = j
 	m.move(seq, job.Claimed)
 	j = m.jobs[seq]
 	j.handle, j.LeaseUntil = m.handle, m.now.Add(j.Lease)
 	m.jobs[seq] = j
-	if p, ok := m.jobs[j.Parent]; ok && j.Runs == 1 && p.Phase == job.Waiting {
+	if p, ok := m.jobs[j.Parent]; ok && j.Attempts == 1 && p.Phase == job.Waiting {
 		m.move(p.Seq, job.Started)
 	}
 }
 
-// claim hands out up to n jobs and returns their numbers.
+// claimOnce hands out up to n jobs and returns their numbers.
 func (m *model) claim(contract string, queues []string, n int) (seqs []int64) {
 	mine := map[int64]bool{}
 	serve := func() {
@@ -432,7 +432,7 @@ func (m *model) claimJob(id job.ID) string {
 	return "claimed"
 }
 
-// held finds the job of a run.
+// currentRun finds the job of a run.
 func (m *model) held(handle int) int64 {
 	for seq, j := range m.jobs {
 		if handle != 0 && j.handle == handle {
@@ -510,12 +510,12 @@ func (m *model) change(id job.ID, on job.Cause, edit func(*job.Job)) string {
 
 func (m *model) prune() {
 	for seq, j := range m.jobs {
-		if keep := m.contracts[j.ID.Contract].Retention; keep > 0 && j.Phase == job.Done && j.SettledAt.Before(m.now.Add(-keep)) {
+		if keep := m.contracts[j.ID.Contract].Retention; keep > 0 && j.Phase == job.Done && j.FinishedAt.Before(m.now.Add(-keep)) {
 			delete(m.jobs, seq)
 		}
 	}
 	m.dead = slices.DeleteFunc(m.dead, func(l modelLetter) bool {
-		keep := m.contracts[l.contract].DeadRetention
+		keep := m.contracts[l.contract].DeadLetterRetention
 		return keep > 0 && l.at.Before(m.now.Add(-keep))
 	})
 }

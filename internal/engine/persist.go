@@ -9,18 +9,18 @@ import (
 
 // The pauses of Persist.
 const (
-	leastPersist = 5 * time.Millisecond
-	mostPersist  = time.Second
+	minPersistPause = 5 * time.Millisecond
+	maxPersistPause  = time.Second
 )
 
 // Persist calls fn, again and again while the store is away, and returns its last
 // error: nil, one that would be the same the next time, or whichever there was when
 // ctx ended. fn must be safe to repeat, as everything is that names a run.
 func Persist(ctx context.Context, fn func() error) error {
-	pause := leastPersist
+	pause := minPersistPause
 	for {
 		err := fn()
-		if err == nil || !passing(err) || ctx.Err() != nil {
+		if err == nil || !isTransient(err) || ctx.Err() != nil {
 			return err
 		}
 		wait := time.NewTimer(pause)
@@ -30,12 +30,12 @@ func Persist(ctx context.Context, fn func() error) error {
 			wait.Stop()
 			return err
 		}
-		pause = min(2*pause, mostPersist)
+		pause = min(2*pause, maxPersistPause)
 	}
 }
 
-// passing reports an error that may not be there the next time.
-func passing(err error) bool {
+// isTransient reports an error that may not be there the next time.
+func isTransient(err error) bool {
 	switch job.KindOf(err) {
 	case job.Unavailable, job.ReadOnly, job.Timeout, job.Aborted, job.Internal:
 		return true

@@ -26,24 +26,24 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 		if records, err = u.tx.PruneRecords(pruneBatch); err != nil {
 			return err
 		}
-		return u.tx.FoldCounts(pruneBatch)
+		return u.tx.CompactCounts(pruneBatch)
 	})
 	return removed + records, err
 }
 
 func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, err error) {
-	if c.Retention <= 0 && c.DeadRetention <= 0 && c.MaxBytes <= 0 {
+	if c.Retention <= 0 && c.DeadLetterRetention <= 0 && c.MaxBytes <= 0 {
 		return 0, nil
 	}
 	var jobs int
 	err = e.update(ctx, func(u *unit) error {
-		settled, err := u.pruneSettled(c)
+		settled, err := u.pruneFinished(c)
 		if err != nil {
 			return err
 		}
 		jobs, removed = settled.Jobs, settled.Jobs+settled.Children
-		if c.DeadRetention > 0 {
-			dead, err := u.tx.PruneDeadLetters(c.Name, u.now.Add(-c.DeadRetention), pruneBatch)
+		if c.DeadLetterRetention > 0 {
+			dead, err := u.tx.PruneDeadLetters(c.Name, u.now.Add(-c.DeadLetterRetention), pruneBatch)
 			if err != nil {
 				return err
 			}
@@ -60,10 +60,10 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 	return removed, nil
 }
 
-// pruneSettled removes jobs by their age, and when none is too old by their size.
-func (u *unit) pruneSettled(c *Contract) (store.Pruned, error) {
+// pruneFinished removes jobs by their age, and when none is too old by their size.
+func (u *unit) pruneFinished(c *Contract) (store.Pruned, error) {
 	if c.Retention > 0 {
-		old, err := u.tx.PruneSettled(c.Name, u.now.Add(-c.Retention), 0, pruneBatch)
+		old, err := u.tx.PruneFinished(c.Name, u.now.Add(-c.Retention), 0, pruneBatch)
 		if err != nil || old != (store.Pruned{}) {
 			return old, err
 		}
@@ -75,5 +75,5 @@ func (u *unit) pruneSettled(c *Contract) (store.Pruned, error) {
 	if err != nil || size <= c.MaxBytes {
 		return store.Pruned{}, err
 	}
-	return u.tx.PruneSettled(c.Name, u.now, size-c.MaxBytes, pruneBatch)
+	return u.tx.PruneFinished(c.Name, u.now, size-c.MaxBytes, pruneBatch)
 }

@@ -13,33 +13,33 @@ import (
 const (
 	publishBatch = 500
 	publishTerm  = 5 * time.Second
-	publishTime  = publishTerm / 2 // for a batch: a term with less left is renewed first
+	publishTimeout  = publishTerm / 2 // for a batch: a term with less left is renewed first
 )
 
 // outlet is where the messages of some contracts leave. What holds one up holds up
 // no other.
-type outlet struct {
+type outboxPublisher struct {
 	contracts []string
-	term      atomic.Int64  // until when this node publishes here, by the store's clock, in microseconds since 1970
-	posted    chan struct{} // holds one nudge
+	leaderUntil      atomic.Int64  // until when this node publishes here, by the store's clock, in microseconds since 1970
+	ready    chan struct{} // holds one nudge
 }
 
 // outlet returns that of the contracts; none means all that publish.
-func (e *Engine) outlet(contracts []string) *outlet {
+func (e *Engine) publisher(contracts []string) *outboxPublisher {
 	if len(contracts) == 0 {
 		contracts = slices.DeleteFunc(slices.Clone(e.names), func(name string) bool { return !e.contracts[name].Publish })
 	}
-	found, _ := e.outlets.LoadOrStore(strings.Join(contracts, " "), &outlet{contracts: contracts, posted: make(chan struct{}, 1)})
-	return found.(*outlet)
+	found, _ := e.publishers.LoadOrStore(strings.Join(contracts, " "), &outboxPublisher{contracts: contracts, ready: make(chan struct{}, 1)})
+	return found.(*outboxPublisher)
 }
 
-func (o *outlet) duty() string { return "publish " + strings.Join(o.contracts, " ") }
+func (o *outboxPublisher) electionName() string { return "publish " + strings.Join(o.contracts, " ") }
 
-// post nudges whoever publishes the messages of a contract.
-func (e *Engine) post(contract string) {
-	e.outlets.Range(func(_, found any) bool {
-		if o := found.(*outlet); slices.Contains(o.contracts, contract) {
-			nudge(o.posted)
+// signalPublishers nudges whoever publishes the messages of a contract.
+func (e *Engine) signalPublishers(contract string) {
+	e.publishers.Range(func(_, found any) bool {
+		if o := found.(*outboxPublisher); slices.Contains(o.contracts, contract) {
+			signal(o.ready)
 		}
 		return true
 	})
@@ -51,9 +51,9 @@ func (e *Engine) post(contract string) {
 // job stay in order; a crash in between delivers some again. It reports how many
 // were delivered.
 func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error, contracts ...string) (n int, err error) {
-	o := e.outlet(contracts)
+	o := e.publisher(contracts)
 	for delivered := []int64(nil); ; {
-		batch, err := e.takeMessages(ctx, o, delivered)
+		batch, err := e.nextMessages(ctx, o, delivered)
 		if err != nil {
 			return n, err
 		}
@@ -61,7 +61,7 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 		if len(batch) == 0 {
 			return n, nil
 		}
-		limited, cancel := context.WithTimeout(ctx, publishTime)
+		limited, cancel := context.WithTimeout(ctx, publishTimeout)
 		err = deliver(limited, batch)
 		cancel()
 		if err != nil {
@@ -74,21 +74,21 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 	}
 }
 
-// takeMessages removes the messages that were delivered and returns the next
+// nextMessages removes the messages that were delivered and returns the next
 // batch, none where another node delivers. An idle outbox costs no write.
-func (e *Engine) takeMessages(ctx context.Context, o *outlet, delivered []int64) (batch []job.Message, err error) {
+func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher, delivered []int64) (batch []job.Message, err error) {
 	var term time.Time
 	err = e.update(ctx, func(u *unit) error {
-		batch, term = nil, time.UnixMicro(o.term.Load())
-		if err := u.tx.DropMessages(delivered); err != nil {
+		batch, term = nil, time.UnixMicro(o.leaderUntil.Load())
+		if err := u.tx.DeleteMessages(delivered); err != nil {
 			return err
 		}
-		if term.Sub(u.now) < publishTime {
+		if term.Sub(u.now) < publishTimeout {
 			waiting, err := u.tx.Messages(o.contracts, 1)
 			if err != nil || len(waiting) == 0 {
 				return err
 			}
-			elected, err := u.tx.Elect(o.duty(), e.node, u.now.Add(publishTerm))
+			elected, err := u.tx.Elect(o.electionName(), e.node, u.now.Add(publishTerm))
 			if err != nil || !elected {
 				return err
 			}
@@ -99,7 +99,7 @@ func (e *Engine) takeMessages(ctx context.Context, o *outlet, delivered []int64)
 		return err
 	})
 	if err == nil {
-		o.term.Store(term.UnixMicro())
+		o.leaderUntil.Store(term.UnixMicro())
 	}
 	return batch, err
 }
@@ -123,16 +123,16 @@ func (e *Engine) Unpublished(ctx context.Context, contracts ...string) (
 	return oldest, newest, err
 }
 
-// Posted tells when there is a message of the contracts to publish.
-func (e *Engine) Posted(contracts ...string) <-chan struct{} { return e.outlet(contracts).posted }
+// OutboxReady tells when there is a message of the contracts to publish.
+func (e *Engine) OutboxReady(contracts ...string) <-chan struct{} { return e.publisher(contracts).ready }
 
-// Resign lets another node publish for the contracts at once: it is for a node that
+// ReleaseLeadership lets another node publish for the contracts at once: it is for a node that
 // stops.
-func (e *Engine) Resign(ctx context.Context, contracts ...string) error {
-	o := e.outlet(contracts)
-	o.term.Store(0)
+func (e *Engine) ReleaseLeadership(ctx context.Context, contracts ...string) error {
+	o := e.publisher(contracts)
+	o.leaderUntil.Store(0)
 	return e.update(ctx, func(u *unit) error {
-		_, err := u.tx.Elect(o.duty(), e.node, u.now)
+		_, err := u.tx.Elect(o.electionName(), e.node, u.now)
 		return err
 	})
 }

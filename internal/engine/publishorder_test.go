@@ -42,7 +42,7 @@ func TestPublishOfTwoContractsKeepsOrder(t *testing.T) {
 	var once sync.Once
 	between := func() { add(m("graph", "parent starts"), m("phased", "child is claimed")) }
 	s := &wrapped{bare, func(tx store.Tx) store.Tx { return &betweenTx{tx, &once, between} }}
-	e := testkit.Engine(t, s, testkit.NewClock(), made()...)
+	e := testkit.NewEngine(t, s, testkit.NewClock(), made()...)
 	var got, last int64
 	if _, err := e.Publish(t.Context(), func(_ context.Context, batch []job.Message) error {
 		for _, m := range batch {

@@ -16,7 +16,7 @@ func (e *Engine) Get(ctx context.Context, id job.ID) (found *job.Job, err error)
 	err = e.view(ctx, func(r reader) error {
 		jobs, err := r.Get([]job.ID{id})
 		if err == nil && len(jobs) == 0 {
-			err = notFound(id)
+			err = errNotFound(id)
 		}
 		if err == nil {
 			found = jobs[0]
@@ -26,10 +26,10 @@ func (e *Engine) Get(ctx context.Context, id job.ID) (found *job.Job, err error)
 	return found, err
 }
 
-// GetAlias returns the job with an alias, NotFound if there is none.
-func (e *Engine) GetAlias(ctx context.Context, alias job.Ident) (found *job.Job, err error) {
+// GetByAlias returns the job with an alias, NotFound if there is none.
+func (e *Engine) GetByAlias(ctx context.Context, alias job.IdentityHash) (found *job.Job, err error) {
 	err = e.view(ctx, func(r reader) error {
-		jobs, err := r.ByAlias([]job.Ident{alias})
+		jobs, err := r.GetByAlias([]job.IdentityHash{alias})
 		if err == nil && len(jobs) == 0 {
 			err = &job.Error{Kind: job.NotFound, Op: "engine", Msg: "there is no job of this alias"}
 		}
@@ -47,10 +47,10 @@ func (e *Engine) GetAll(ctx context.Context, ids []job.ID) (jobs []*job.Job, err
 	return jobs, err
 }
 
-// Briefs returns those of the jobs that exist, with no body but the definition,
+// GetWithoutBodies returns those of the jobs that exist, with no body but the definition,
 // in no order.
-func (e *Engine) Briefs(ctx context.Context, seqs []int64) (jobs []*job.Job, err error) {
-	err = e.view(ctx, func(r reader) error { jobs, err = r.Briefs(seqs); return err })
+func (e *Engine) GetWithoutBodies(ctx context.Context, seqs []int64) (jobs []*job.Job, err error) {
+	err = e.view(ctx, func(r reader) error { jobs, err = r.GetWithoutBodies(seqs); return err })
 	return jobs, err
 }
 
@@ -71,7 +71,7 @@ func (e *Engine) History(ctx context.Context, id job.ID) (events []job.Event, er
 	err = e.view(ctx, func(r reader) error {
 		jobs, err := r.Get([]job.ID{id})
 		if err == nil && len(jobs) == 0 {
-			err = notFound(id)
+			err = errNotFound(id)
 		}
 		if err == nil {
 			events, err = r.Events(jobs[0].Seq)

@@ -19,28 +19,28 @@ func (e *Engine) SetQueue(ctx context.Context, q job.QueueSettings) error {
 	if _, err := e.contract(q.Contract); err != nil {
 		return err
 	}
-	if !settable(q.Queue, q.RunLimit) {
+	if !isSettable(q.Queue, q.MaxRunning) {
 		return errUnsettable
 	}
 	if err := e.update(ctx, func(u *unit) error { return u.tx.SetQueue(q) }); err != nil {
 		return err
 	}
-	return e.queuesSet(ctx)
+	return e.reloadQueues(ctx)
 }
 
-func settable(queue string, limit int) bool { return queue != "" && limit >= 0 }
+func isSettable(queue string, limit int) bool { return queue != "" && limit >= 0 }
 
 var errUnsettable = &job.Error{Kind: job.Invalid, Op: "engine.queue", Msg: "a queue has a name and a limit of 0 or more"}
 
-// queuesSet takes in what this node has just set and tells the others.
-func (e *Engine) queuesSet(ctx context.Context) error {
-	e.store.Announce([]job.Lane{settingsLane})
+// reloadQueues takes in what this node has just set and tells the others.
+func (e *Engine) reloadQueues(ctx context.Context) error {
+	e.store.Announce([]job.QueueHash{settingsHash})
 	return e.LoadQueues(ctx)
 }
 
-// settingsLane announces that settings of queues have changed: no contract has
+// settingsHash announces that settings of queues have changed: no contract has
 // the empty name.
-var settingsLane = job.LaneOf("", "")
+var settingsHash = job.QueueHashOf("", "")
 
 // LimitQueues sets how many jobs of queues of a contract are leased at a time: those that are not named have no limit of
 // their own from then on. Pauses stay. It holds as SetQueue does.
@@ -49,7 +49,7 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 		return err
 	}
 	for queue, limit := range limits {
-		if !settable(queue, limit) {
+		if !isSettable(queue, limit) {
 			return errUnsettable
 		}
 	}
@@ -65,16 +65,16 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 				continue
 			}
 			delete(wanted, q.Queue)
-			if q.RunLimit == limit {
+			if q.MaxRunning == limit {
 				continue
 			}
-			q.RunLimit = limit
+			q.MaxRunning = limit
 			if err := u.tx.SetQueue(q); err != nil {
 				return err
 			}
 		}
 		for _, queue := range slices.Sorted(maps.Keys(wanted)) {
-			if err := u.tx.SetQueue(job.QueueSettings{Contract: contract, Queue: queue, RunLimit: wanted[queue]}); err != nil {
+			if err := u.tx.SetQueue(job.QueueSettings{Contract: contract, Queue: queue, MaxRunning: wanted[queue]}); err != nil {
 				return err
 			}
 		}
@@ -83,7 +83,7 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 	if err != nil {
 		return err
 	}
-	return e.queuesSet(ctx)
+	return e.reloadQueues(ctx)
 }
 
 // LoadQueues takes in the settings of queues, as other nodes may have set them. Where they have changed, whoever waits
@@ -95,17 +95,17 @@ func (e *Engine) LoadQueues(ctx context.Context) error {
 			return err
 		}
 		if was := e.settings.Swap(settings); was != nil {
-			for contract := range changed(was, settings) {
-				e.hub.wake(slots(contract), wakeAll)
+			for contract := range changedContracts(was, settings) {
+				e.hub.wake(slotsHash(contract), wakeAll)
 			}
 		}
 		return nil
 	})
 }
 
-// know gives a unit the settings of queues. The first one of a node reads them: nothing is handed out against a limit or
+// loadSettings gives a unit the settings of queues. The first one of a node reads them: nothing is handed out against a limit or
 // a pause that stands already.
-func (e *Engine) know(u *unit) error {
+func (e *Engine) loadSettings(u *unit) error {
 	if e.settings.Load() == nil {
 		settings, err := settingsIn(u.tx)
 		if err != nil {
@@ -122,15 +122,15 @@ func settingsIn(r reader) (*queueSettings, error) {
 	all, err := r.QueueSettings()
 	settings := queueSettings{}
 	for _, q := range all {
-		if q.Paused || q.RunLimit > 0 {
+		if q.Paused || q.MaxRunning > 0 {
 			settings[queueKey{q.Contract, q.Queue}] = q
 		}
 	}
 	return &settings, err
 }
 
-// changed returns the contracts of the queues that are not set as they were.
-func changed(was, is *queueSettings) map[string]bool {
+// changedContracts returns the contracts of the queues that are not set as they were.
+func changedContracts(was, is *queueSettings) map[string]bool {
 	contracts := map[string]bool{}
 	for _, all := range []*queueSettings{was, is} {
 		for key := range *all {

@@ -47,13 +47,13 @@ func TestLimitQueues(t *testing.T) {
 				}
 			}
 		}
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", Paused: true, RunLimit: 2}))
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "part", Queue: "q", RunLimit: 1}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", Paused: true, MaxRunning: 2}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "part", Queue: "q", MaxRunning: 1}))
 		limit(map[string]int{"q": 1, "r": 2})
 		hands("brief", "brief/q1", "brief/r1", "brief/r2")
 		limit(map[string]int{"q": 2, "s": 1}) // r has none any more, s stays paused
 		hands("brief", "brief/q1", "brief/q2", "brief/r1", "brief/r2", "brief/r3")
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", RunLimit: 1}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", MaxRunning: 1}))
 		limit(nil)
 		hands("brief", "brief/q1", "brief/q2", "brief/q3", "brief/r1", "brief/r2", "brief/r3", "brief/s1", "brief/s2", "brief/s3")
 		hands("part", "part/q1", "part/r1", "part/r2", "part/r3", "part/s1", "part/s2", "part/s3")
@@ -67,7 +67,7 @@ func TestLimitQueues(t *testing.T) {
 func TestClaimExcept(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("brief/q1"), sub("brief/h1", in("here")), sub("brief/q2"), sub("brief/h2", in("here")))
-		req := engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w", Except: func(queue string) bool { return queue == "here" }}
+		req := engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w", Skip: func(queue string) bool { return queue == "here" }}
 		jobs, err := w.Claim(w.ctx, req)
 		w.ok(err)
 		if got, want := names(jobs), []string{"brief/q1", "brief/q2"}; !slices.Equal(got, want) {
@@ -105,7 +105,7 @@ func TestClaimExcept(t *testing.T) {
 func TestSettingsHoldFromTheStart(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c", in("paused")))
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", RunLimit: 1}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 1}))
 		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "paused", Paused: true}))
 		fresh := w.node(made())
 		jobs, err := fresh.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Max: 3, Worker: "w"})

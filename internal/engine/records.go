@@ -22,11 +22,11 @@ type RecordReader interface {
 // RecordWriter reads and writes records.
 type RecordWriter interface {
 	RecordReader
-	// PutRecords inserts or replaces records. CreatedAt is when that key was first
+	// UpsertRecords inserts or replaces records. CreatedAt is when that key was first
 	// put, UpdatedAt now; what stands there before does not count.
-	PutRecords(records ...job.Record) error
-	// DropRecords removes the records that are there.
-	DropRecords(kind string, keys ...string) error
+	UpsertRecords(records ...job.Record) error
+	// DeleteRecords removes the records that are there.
+	DeleteRecords(kind string, keys ...string) error
 }
 
 type recordView struct{ store.Reader }
@@ -48,10 +48,10 @@ type recordChange struct {
 	tx store.Tx
 }
 
-func (c recordChange) PutRecords(records ...job.Record) error { return c.tx.PutRecords(records) }
+func (c recordChange) UpsertRecords(records ...job.Record) error { return c.tx.UpsertRecords(records) }
 
-func (c recordChange) DropRecords(kind string, keys ...string) error {
-	return c.tx.DropRecords(kind, keys)
+func (c recordChange) DeleteRecords(kind string, keys ...string) error {
+	return c.tx.DeleteRecords(kind, keys)
 }
 
 // ViewRecords runs fn on a consistent snapshot.

@@ -18,10 +18,10 @@ func TestRecords(t *testing.T) {
 		refused := errors.New("refused")
 		change := func(fn func(engine.RecordWriter) error) error { return w.ChangeRecords(w.ctx, "lock", fn) }
 		w.ok(change(func(r engine.RecordWriter) error {
-			return r.PutRecords(job.Record{Kind: "k", Key: "b", Owner: "o"}, job.Record{Kind: "k", Key: "a", Owner: "o", ExpiresAt: r.Now().Add(time.Minute)})
+			return r.UpsertRecords(job.Record{Kind: "k", Key: "b", Owner: "o"}, job.Record{Kind: "k", Key: "a", Owner: "o", ExpiresAt: r.Now().Add(time.Minute)})
 		}))
 		if err := change(func(r engine.RecordWriter) error {
-			return errors.Join(r.DropRecords("k", "a", "b"), r.PutRecords(job.Record{Kind: "k", Key: "c"}), refused)
+			return errors.Join(r.DeleteRecords("k", "a", "b"), r.UpsertRecords(job.Record{Kind: "k", Key: "c"}), refused)
 		}); !errors.Is(err, refused) {
 			w.Error(err)
 		}
@@ -50,7 +50,7 @@ func TestRecords(t *testing.T) {
 		if n, err := w.Prune(w.ctx); n != 1 || err != nil {
 			w.Errorf("pruned %d: %v", n, err)
 		}
-		w.ok(change(func(r engine.RecordWriter) error { return r.DropRecords("k", "b", "none") }))
+		w.ok(change(func(r engine.RecordWriter) error { return r.DeleteRecords("k", "b", "none") }))
 		are()
 	})
 }
@@ -70,7 +70,7 @@ func TestRecordChangesRunOneAfterAnother(t *testing.T) {
 						} else if one != nil {
 							n, _ = strconv.Atoi(string(one.Body))
 						}
-						return r.PutRecords(job.Record{Kind: "k", Key: "n", Body: fmt.Append(nil, n+1)})
+						return r.UpsertRecords(job.Record{Kind: "k", Key: "n", Body: fmt.Append(nil, n+1)})
 					}); err != nil {
 						w.Error(err)
 					}
@@ -95,7 +95,7 @@ func TestAliasIsUnique(t *testing.T) {
 		nodes := []*engine.Engine{w.Engine, w.node(made())}
 		alias := job.AliasOf("brief", "client", "key")
 		named := with(func(j *job.Job) { j.Alias = alias })
-		if _, err := w.GetAlias(w.ctx, alias); !job.IsKind(err, job.NotFound) {
+		if _, err := w.GetByAlias(w.ctx, alias); !job.IsKind(err, job.NotFound) {
 			w.Error(err)
 		}
 		var mu sync.Mutex
@@ -115,7 +115,7 @@ func TestAliasIsUnique(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		j, err := w.GetAlias(w.ctx, alias)
+		j, err := w.GetByAlias(w.ctx, alias)
 		if err != nil || len(stored) != 1 || name(j.ID) != stored[0] {
 			w.Fatalf("stored %v, the alias is that of %v: %v", stored, j, err)
 		}

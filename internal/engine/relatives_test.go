@@ -38,15 +38,15 @@ func (w *world) statesAre(contract, want string) {
 // those end that do not succeed.
 func (w *world) end(contract string, bad ...string) {
 	w.Helper()
-	var endings []engine.Ending
+	var requests []engine.FinishRequest
 	for _, j := range w.claim(contract, 10_000) {
 		on := job.Succeeded
 		if slices.Contains(bad, j.ID.Key) {
 			on = job.FailedForGood
 		}
-		endings = append(endings, engine.Ending{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: on}})
+		requests = append(requests, engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: on}})
 	}
-	for _, e := range w.FinishAll(w.ctx, endings) {
+	for _, e := range w.FinishAll(w.ctx, requests) {
 		w.ok(e.Err)
 	}
 }
@@ -212,7 +212,7 @@ func TestRemove(t *testing.T) {
 		w.ok(w.Remove(w.ctx, id("graph/a")))
 		w.ok(w.Remove(w.ctx, id("brief/a"))) // in flight
 		w.fails(w.Remove(w.ctx, id("brief/a")), job.NotFound)
-		w.fails(second(w.Beat(w.ctx, r, nil)), job.RunLost)
+		w.fails(second(w.Heartbeat(w.ctx, r, nil)), job.RunLost)
 		w.is("")
 		w.fails(second(w.History(w.ctx, id("graph/a"))), job.NotFound)
 		w.submit(sub("graph/a")) // its history begins anew
@@ -244,7 +244,7 @@ func TestParentAndChildren(t *testing.T) {
 			dead part/a failed_for_good payload=part/a failure=`)
 		w.end("family", "p")
 		w.statesAre("family", "p=failed")
-		w.ok(second(w.Change(w.ctx, id("part/a"), job.Retried, func(j *job.Job, now time.Time) error { j.RunLimit = j.Failures + 3; return nil })))
+		w.ok(second(w.Change(w.ctx, id("part/a"), job.Retried, func(j *job.Job, now time.Time) error { j.MaxAttempts = j.FailedAttempts + 3; return nil })))
 		w.is(`family/p: reopened waiting runs=1 open=1 children=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened]
 			part/a: todo ready runs=1 [submitted>todo claimed>fetching failed_for_good>dead retried>todo]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
@@ -449,16 +449,16 @@ func TestChange(t *testing.T) {
 				if string(j.Payload) != key || !now.Equal(w.Now()) {
 					w.Errorf("the edit sees %+v at %v", j, now)
 				}
-				j.Priority, j.RunLimit, j.Queue, j.Definition, j.Trace = 7, 9, "r", []byte("new"), "t"
-				j.ID.Key, j.Seq, j.State, j.Phase, j.Runs, j.OpenDeps, j.Run = "x", 1, "blocked", job.Done, 99, 99, job.RunID{}
+				j.Priority, j.MaxAttempts, j.Queue, j.Definition, j.Trace = 7, 9, "r", []byte("new"), "t"
+				j.ID.Key, j.Seq, j.State, j.Phase, j.Attempts, j.OpenDeps, j.Run = "x", 1, "blocked", job.Done, 99, 99, job.RunID{}
 				return nil
 			})
 			w.ok(err)
-			if got := w.get(key); got.Priority != 7 || got.RunLimit != 9 || got.Queue != "r" || string(got.Definition) != "new" || got.Trace != "t" || name(j.ID) != key {
+			if got := w.get(key); got.Priority != 7 || got.MaxAttempts != 9 || got.Queue != "r" || string(got.Definition) != "new" || got.Trace != "t" || name(j.ID) != key {
 				w.Errorf("changed to %+v", got)
 			}
 		}
-		w.ok(second(w.Beat(w.ctx, r, nil)))
+		w.ok(second(w.Heartbeat(w.ctx, r, nil)))
 		for _, key := range []string{"phased/a", "phased/b"} {
 			w.ok(second(w.Cancel(w.ctx, id(key))))
 			w.fails(second(w.Cancel(w.ctx, id(key))), job.Conflict)
@@ -471,6 +471,6 @@ func TestChange(t *testing.T) {
 		w.submit(sub("phased/c"))
 		r = w.run("phased/c") // C-15: the worker learns of it
 		w.ok(second(w.Cancel(w.ctx, id("phased/c"))))
-		w.fails(second(w.Beat(w.ctx, r, nil)), job.RunLost)
+		w.fails(second(w.Heartbeat(w.ctx, r, nil)), job.RunLost)
 	})
 }

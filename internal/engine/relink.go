@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Relink is Change for what a job depends on: it has these dependencies and no
+// SetDependencies is Change for what a job depends on: it has these dependencies and no
 // others afterwards. A job whose state waits is looked at anew: it goes on where
 // all are settled well, and is Unsatisfiable, as are those that wait for it, where
 // one is settled ill. Any other job may only depend on what is settled well.
@@ -19,7 +19,7 @@ import (
 // dependency, whose ID it has, Cycle with the keys along the circle from the job
 // on, Conflict for a job that is over or must not wait, Invalid for a dependency
 // on another contract's job.
-func (e *Engine) Relink(ctx context.Context, id job.ID, deps []job.ID, edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
+func (e *Engine) SetDependencies(ctx context.Context, id job.ID, deps []job.ID, edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
 	c, err := e.contract(id.Contract)
 	if err != nil {
 		return nil, err
@@ -29,8 +29,8 @@ func (e *Engine) Relink(ctx context.Context, id job.ID, deps []job.ID, edit func
 			Msg: "a job can only wait for jobs of its own contract, and only where that has a graph"}
 	}
 	var after *job.Job
-	err = e.updateRaced(ctx, func(u *unit) (err error) {
-		r := relinking{unit: u, id: id, deps: unique(deps)}
+	err = e.updateRetryingRaces(ctx, func(u *unit) (err error) {
+		r := dependencyUpdate{unit: u, id: id, deps: unique(deps)}
 		after, err = r.run(edit)
 		return err
 	})
@@ -49,9 +49,9 @@ func unique(ids []job.ID) (once []job.ID) {
 	return once
 }
 
-// relinking is one Relink. One runs at a time for each contract: two that close
+// dependencyUpdate is one Relink. One runs at a time for each contract: two that close
 // no circle by themselves may close one together (TF-040).
-type relinking struct {
+type dependencyUpdate struct {
 	*unit
 	id    job.ID
 	deps  []job.ID
@@ -60,7 +60,7 @@ type relinking struct {
 	known map[job.ID]*job.Job // what of old and deps exists, locked
 }
 
-func (r *relinking) run(edit func(*job.Job, time.Time) error) (*job.Job, error) {
+func (r *dependencyUpdate) run(edit func(*job.Job, time.Time) error) (*job.Job, error) {
 	if err := r.lockAll(); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (r *relinking) run(edit func(*job.Job, time.Time) error) (*job.Job, error) 
 			return nil, err
 		}
 	}
-	for _, step := range []func() error{r.check, r.swap, r.evaluate} {
+	for _, step := range []func() error{r.check, r.replaceEdges, r.evaluate} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -79,11 +79,11 @@ func (r *relinking) run(edit func(*job.Job, time.Time) error) (*job.Job, error) 
 
 // lockAll locks the job after what it depends on, before and after the change:
 // none of that settles meanwhile and then counts once too often or not at all.
-func (r *relinking) lockAll() error {
+func (r *dependencyUpdate) lockAll() error {
 	if err := r.tx.LockName("graph:" + r.id.Contract); err != nil {
 		return err
 	}
-	old, err := r.listed()
+	old, err := r.currentDependencies()
 	if err != nil {
 		return err
 	}
@@ -99,15 +99,15 @@ func (r *relinking) lockAll() error {
 	if r.job, err = r.lockOne(r.id); err != nil {
 		return err
 	}
-	if r.old, err = r.listed(); err == nil && !slices.Equal(r.old, old) { // removed and stored anew meanwhile
-		return errRaced
+	if r.old, err = r.currentDependencies(); err == nil && !slices.Equal(r.old, old) { // removed and stored anew meanwhile
+		return errConcurrentInsert
 	}
 	return err
 }
 
-// listed returns what the job depends on. Beside a Relink only its removal
+// currentDependencies returns what the job depends on. Beside a Relink only its removal
 // changes that.
-func (r *relinking) listed() ([]job.ID, error) {
+func (r *dependencyUpdate) currentDependencies() ([]job.ID, error) {
 	all, err := r.tx.Dependencies([]job.ID{r.id})
 	list := all[r.id]
 	slices.SortFunc(list, compareKeys)
@@ -115,7 +115,7 @@ func (r *relinking) listed() ([]job.ID, error) {
 }
 
 // check refuses what cannot be depended on.
-func (r *relinking) check() error {
+func (r *dependencyUpdate) check() error {
 	if r.job.Phase == job.Done {
 		return r.refuse("the job is over")
 	}
@@ -130,24 +130,24 @@ func (r *relinking) check() error {
 		}
 		seqs[i] = j.Seq
 	}
-	path, err := r.circle(seqs)
+	path, err := r.cycle(seqs)
 	if err != nil || path == nil {
 		return err
 	}
 	return &job.Error{Kind: job.Cycle, Op: "engine.relink", ID: r.id, Msg: "the dependencies close a circle", Path: path}
 }
 
-func (r *relinking) refuse(why string) error {
+func (r *dependencyUpdate) refuse(why string) error {
 	return &job.Error{Kind: job.Conflict, Op: "engine.relink", ID: r.id, Msg: why}
 }
 
 // circle returns the keys along the circle that the new dependencies close.
-func (r *relinking) circle(deps []int64) ([]string, error) {
-	edges, err := r.tx.Ancestry(deps)
+func (r *dependencyUpdate) cycle(deps []int64) ([]string, error) {
+	edges, err := r.tx.TransitiveEdges(deps)
 	if err != nil {
 		return nil, err
 	}
-	n := numbering{by: map[int64]int{}}
+	n := nodeIndex{index: map[int64]int{}}
 	at := n.of(r.job.Seq) // the first
 	for _, d := range deps {
 		n.link(at, n.of(d))
@@ -161,40 +161,40 @@ func (r *relinking) circle(deps []int64) ([]string, error) {
 	if found == nil {
 		return nil, nil
 	}
-	place, circle := map[int64]int{}, make([]int64, len(found))
+	position, cycle := map[int64]int{}, make([]int64, len(found))
 	for i, at := range found {
-		circle[i] = n.seqs[at]
-		place[n.seqs[at]] = i
+		cycle[i] = n.seqs[at]
+		position[n.seqs[at]] = i
 	}
-	jobs, err := r.tx.Briefs(circle)
+	jobs, err := r.tx.GetWithoutBodies(cycle)
 	path := make([]string, len(found))
 	for _, j := range jobs {
-		path[place[j.Seq]] = j.ID.Key
+		path[position[j.Seq]] = j.ID.Key
 	}
 	return path, err
 }
 
-// numbering numbers jobs from 0 in the order they are met.
-type numbering struct {
-	by   map[int64]int
+// nodeIndex numbers jobs from 0 in the order they are met.
+type nodeIndex struct {
+	index   map[int64]int
 	seqs []int64
 	deps [][]int
 }
 
-func (n *numbering) of(seq int64) int {
-	at, met := n.by[seq]
-	if !met {
+func (n *nodeIndex) of(seq int64) int {
+	at, visited := n.index[seq]
+	if !visited {
 		at = len(n.seqs)
-		n.by[seq] = at
+		n.index[seq] = at
 		n.seqs, n.deps = append(n.seqs, seq), append(n.deps, nil)
 	}
 	return at
 }
 
-func (n *numbering) link(from, to int) { n.deps[from] = append(n.deps[from], to) }
+func (n *nodeIndex) link(from, to int) { n.deps[from] = append(n.deps[from], to) }
 
-func (r *relinking) swap() error {
-	if err := r.tx.DropEdges([]int64{r.job.Seq}); err != nil {
+func (r *dependencyUpdate) replaceEdges() error {
+	if err := r.tx.DeleteEdges([]int64{r.job.Seq}); err != nil {
 		return err
 	}
 	edges := make([]job.Edge, len(r.deps))
@@ -206,11 +206,11 @@ func (r *relinking) swap() error {
 
 // evaluate takes the job where its dependencies lead it (G-TF-09). Its open
 // children, which OpenDeps counts as well, stay as they are.
-func (r *relinking) evaluate() error {
+func (r *dependencyUpdate) evaluate() error {
 	j, machine := r.job, r.e.contracts[r.id.Contract].Machine
 	blockedMove, waits := machine.Next(j.State, job.Unsatisfiable)
-	open, ill := r.count(r.deps)
-	if !waits && open+ill > 0 {
+	open, failed := r.count(r.deps)
+	if !waits && open+failed > 0 {
 		return r.refuse(fmt.Sprintf("the job is %s and can only depend on what ended well", j.State))
 	}
 	if waits {
@@ -227,9 +227,9 @@ func (r *relinking) evaluate() error {
 	switch {
 	case !waits:
 		return nil
-	case ill > 0:
+	case failed > 0:
 		if machine.Phase(blockedMove.To) == job.Ready {
-			j.OpenDeps = 0 // as in settleDependent
+			j.OpenDeps = 0 // as in updateDependent
 		}
 		return r.move(j, job.Unsatisfiable)
 	default:
@@ -238,16 +238,16 @@ func (r *relinking) evaluate() error {
 }
 
 // count returns how many of the dependencies are open and how many ended ill.
-func (r *relinking) count(ids []job.ID) (open, ill int) {
+func (r *dependencyUpdate) count(ids []job.ID) (open, failed int) {
 	machine := r.e.contracts[r.id.Contract].Machine
 	for _, id := range ids {
 		switch j := r.known[id]; {
 		case j == nil: // pruned
 		case j.Phase != job.Done:
 			open++
-		case !machine.Good(j.State):
-			ill++
+		case !machine.IsSuccess(j.State):
+			failed++
 		}
 	}
-	return open, ill
+	return open, failed
 }

@@ -22,7 +22,7 @@ func ids(texts ...string) (all []job.ID) {
 }
 
 func (w *world) relink(text string, deps ...string) error {
-	return second(w.Relink(w.ctx, id(text), ids(deps...), nil))
+	return second(w.SetDependencies(w.ctx, id(text), ids(deps...), nil))
 }
 
 // linked checks that every edge has both its ends, and that every job that waits
@@ -199,11 +199,11 @@ func TestRelinkEdits(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")))
 		refuse := errors.New("no")
-		_, err := w.Relink(w.ctx, id("graph/b"), ids("graph/none"), func(*job.Job, time.Time) error { return refuse })
+		_, err := w.SetDependencies(w.ctx, id("graph/b"), ids("graph/none"), func(*job.Job, time.Time) error { return refuse })
 		if !errors.Is(err, refuse) {
 			w.Errorf("got %v", err)
 		}
-		j, err := w.Relink(w.ctx, id("graph/b"), nil, func(j *job.Job, now time.Time) error {
+		j, err := w.SetDependencies(w.ctx, id("graph/b"), nil, func(j *job.Job, now time.Time) error {
 			if string(j.Payload) != "graph/b" || j.State != "pending" {
 				w.Errorf("the edit sees %+v", j)
 			}

@@ -31,13 +31,13 @@ type Outcome struct {
 // Judge says how a run ends, from the job as it is then, without bodies. It is
 // asked in the transaction, only for a run that is still current, perhaps more
 // than once: it may look and do nothing else. With an error the run goes on.
-type Judge func(*job.Job) (Outcome, error)
+type DecideFunc func(*job.Job) (Outcome, error)
 
-// Ending is a run with how it ended.
-type Ending struct {
+// FinishRequest is a run with how it ended.
+type FinishRequest struct {
 	Run     Run
 	Outcome Outcome
-	Judge   Judge // in place of Outcome
+	Decide   DecideFunc // in place of Outcome
 	// Next asks for jobs in the same transaction, when the run has ended: who would claim
 	// right behind it saves a commit, and the slot under a limit that the run leaves free
 	// is there already. Its Wait counts for nothing. It is served also where the run is lost,
@@ -46,17 +46,17 @@ type Ending struct {
 	Next *ClaimRequest
 }
 
-// Ended is what became of an Ending: the job as it is then, without bodies, or
+// FinishResult is what became of an Ending: the job as it is then, without bodies, or
 // why nothing changed. Next are the jobs that were asked for.
-type Ended struct {
+type FinishResult struct {
 	Job  *job.Job
 	Err  error
 	Next []*job.Job
 }
 
 type finishCall struct {
-	endings []Ending
-	ended   []Ended
+	requests []FinishRequest
+	results   []FinishResult
 }
 
 // runGroup is the number of runs written in one transaction.
@@ -65,30 +65,30 @@ const runGroup = 1000
 // Finish ends a run. RunLost means that it is no longer the job's current one;
 // nothing has changed.
 func (e *Engine) Finish(ctx context.Context, run Run, o Outcome) (*job.Job, error) {
-	ended := e.FinishAll(ctx, []Ending{{Run: run, Outcome: o}})
-	return ended[0].Job, ended[0].Err
+	results := e.FinishAll(ctx, []FinishRequest{{Run: run, Outcome: o}})
+	return results[0].Job, results[0].Err
 }
 
 // FinishBy is Finish for who has to see the job to say how its run ended. An
 // error of the judge comes back as it is.
-func (e *Engine) FinishBy(ctx context.Context, run Run, judge Judge) (*job.Job, error) {
-	ended := e.FinishAll(ctx, []Ending{{Run: run, Judge: judge}})
-	return ended[0].Job, ended[0].Err
+func (e *Engine) FinishBy(ctx context.Context, run Run, judge DecideFunc) (*job.Job, error) {
+	results := e.FinishAll(ctx, []FinishRequest{{Run: run, Decide: judge}})
+	return results[0].Job, results[0].Err
 }
 
 // FinishAll ends runs, each with an outcome of its own: one that is lost does
 // not hold up the others.
-func (e *Engine) FinishAll(_ context.Context, endings []Ending) []Ended {
-	if len(endings) == 0 {
+func (e *Engine) FinishAll(_ context.Context, requests []FinishRequest) []FinishResult {
+	if len(requests) == 0 {
 		return nil
 	}
-	call, err := e.finishes.do(finishCall{endings: endings, ended: make([]Ended, len(endings))}, len(endings))
+	call, err := e.finishes.do(finishCall{requests: requests, results: make([]FinishResult, len(requests))}, len(requests))
 	if err != nil {
-		for i := range call.ended {
-			call.ended[i] = Ended{Err: err}
+		for i := range call.results {
+			call.results[i] = FinishResult{Err: err}
 		}
 	}
-	return call.ended
+	return call.results
 }
 
 // Start tells that the worker begins, where the contract's machine tells
@@ -104,7 +104,7 @@ func (e *Engine) Release(ctx context.Context, run Run) (*job.Job, error) {
 
 func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 	return e.updateGroup(func(u *unit) error {
-		next := e.nexts(group)
+		next := e.chainedClaims(group)
 		if err := u.lockLimits(ticketsOf(next)); err != nil {
 			return err
 		}
@@ -113,69 +113,69 @@ func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 			return err
 		}
 		for _, t := range group {
-			for i, ending := range t.call.endings {
-				j, o, err := judged(jobs, ending)
+			for i, ending := range t.call.requests {
+				j, o, err := decide(jobs, ending)
 				if err != nil {
-					t.call.ended[i] = Ended{Err: err}
+					t.call.results[i] = FinishResult{Err: err}
 					continue
 				}
 				after, err := u.finish(j, o)
 				if err != nil && !job.IsKind(err, job.Conflict) {
 					return err
 				}
-				t.call.ended[i] = Ended{Job: after, Err: err}
+				t.call.results[i] = FinishResult{Job: after, Err: err}
 			}
 		}
-		return u.claimNext(next)
+		return u.claimChained(next)
 	})
 }
 
-// nextClaim is a claim that came with an ending.
-type nextClaim struct {
+// chainedClaim is a claim that came with an ending.
+type chainedClaim struct {
 	ticket *ticket[claimCall]
-	ended  *Ended
+	result  *FinishResult
 }
 
-// nexts are the claims that come with the endings of a group and that nobody else waits for. Queues that share a limit
+// chainedClaims are the claims that come with the endings of a group and that nobody else waits for. Queues that share a limit
 // have none: there a slot that becomes free is for whoever looks, also on another node.
-func (e *Engine) nexts(group []*ticket[finishCall]) (claims []nextClaim) {
+func (e *Engine) chainedClaims(group []*ticket[finishCall]) (claims []chainedClaim) {
 	if e.hub.isClosed() {
 		return nil
 	}
 	for _, t := range group {
-		for i, ending := range t.call.endings {
-			if next := ending.Next; next != nil && e.contracts[next.Contract].RunLimit == 0 && !e.awaited(*next) {
-				claims = append(claims, nextClaim{&ticket[claimCall]{call: claimCall{ctx: context.Background(), req: *next}}, &t.call.ended[i]})
+		for i, ending := range t.call.requests {
+			if next := ending.Next; next != nil && e.contracts[next.Contract].MaxRunning == 0 && !e.hasWaiters(*next) {
+				claims = append(claims, chainedClaim{&ticket[claimCall]{call: claimCall{ctx: context.Background(), req: *next}}, &t.call.results[i]})
 			}
 		}
 	}
 	return claims
 }
 
-// awaited reports whether anybody here waits for jobs of the queues of a request.
-func (e *Engine) awaited(req ClaimRequest) bool {
-	lanes := append(lanesOf(req)[1:], anyQueue(req.Contract))
-	return slices.ContainsFunc(lanes, func(l job.Lane) bool { return e.hub.waiting(l) > 0 })
+// hasWaiters reports whether anybody here waits for jobs of the queues of a request.
+func (e *Engine) hasWaiters(req ClaimRequest) bool {
+	hashes := append(queueHashesOf(req)[1:], anyQueueHash(req.Contract))
+	return slices.ContainsFunc(hashes, func(l job.QueueHash) bool { return e.hub.waiting(l) > 0 })
 }
 
-// claimNext serves the claims that came with the endings of a group.
-func (u *unit) claimNext(claims []nextClaim) error {
+// claimChained serves the claims that came with the endings of a group.
+func (u *unit) claimChained(claims []chainedClaim) error {
 	if len(claims) == 0 {
 		return nil
 	}
-	if err := u.writeMoved(); err != nil { // so that the claims see what has ended
+	if err := u.writeJobsMoved(); err != nil { // so that the claims see what has ended
 		return err
 	}
-	if err := u.serveAll(ticketsOf(claims)); err != nil {
+	if err := u.claimPasses(ticketsOf(claims)); err != nil {
 		return err
 	}
 	for _, c := range claims {
-		c.ended.Next = c.ticket.call.jobs
+		c.result.Next = c.ticket.call.jobs
 	}
 	return nil
 }
 
-func ticketsOf(claims []nextClaim) (tickets []*ticket[claimCall]) {
+func ticketsOf(claims []chainedClaim) (tickets []*ticket[claimCall]) {
 	for _, c := range claims {
 		tickets = append(tickets, c.ticket)
 	}
@@ -185,7 +185,7 @@ func ticketsOf(claims []nextClaim) (tickets []*ticket[claimCall]) {
 func (u *unit) current(group []*ticket[finishCall]) (map[int64]*job.Job, error) {
 	var seqs []int64
 	for _, t := range group {
-		for _, ending := range t.call.endings {
+		for _, ending := range t.call.requests {
 			seqs = append(seqs, ending.Run.Run.Seq())
 		}
 	}
@@ -193,7 +193,7 @@ func (u *unit) current(group []*ticket[finishCall]) (map[int64]*job.Job, error) 
 }
 
 func (u *unit) lockBySeq(seqs []int64) (map[int64]*job.Job, error) {
-	locked, err := u.tx.LockSeqs(seqs)
+	locked, err := u.tx.LockBySeq(seqs)
 	jobs := make(map[int64]*job.Job, len(locked))
 	for _, j := range locked {
 		jobs[j.Seq] = j
@@ -201,8 +201,8 @@ func (u *unit) lockBySeq(seqs []int64) (map[int64]*job.Job, error) {
 	return jobs, err
 }
 
-// held returns the job if the run is its current one.
-func held(jobs map[int64]*job.Job, run Run) (*job.Job, error) {
+// currentRun returns the job if the run is its current one.
+func currentRun(jobs map[int64]*job.Job, run Run) (*job.Job, error) {
 	j := jobs[run.Run.Seq()]
 	if j == nil || run.Run.IsZero() || j.Run != run.Run || run.ID != (job.ID{}) && run.ID != j.ID {
 		return nil, &job.Error{Kind: job.RunLost, Op: "engine.run", ID: run.ID, Msg: "the run is no longer the job's current one"}
@@ -210,13 +210,13 @@ func held(jobs map[int64]*job.Job, run Run) (*job.Job, error) {
 	return j, nil
 }
 
-// judged returns the job of a run with how the run ends. An error is the
+// decide returns the job of a run with how the run ends. An error is the
 // caller's own.
-func judged(jobs map[int64]*job.Job, end Ending) (*job.Job, Outcome, error) {
-	j, err := held(jobs, end.Run)
+func decide(jobs map[int64]*job.Job, end FinishRequest) (*job.Job, Outcome, error) {
+	j, err := currentRun(jobs, end.Run)
 	o := end.Outcome
-	if err == nil && end.Judge != nil {
-		o, err = end.Judge(j)
+	if err == nil && end.Decide != nil {
+		o, err = end.Decide(j)
 	}
 	return j, o, err
 }
@@ -246,7 +246,7 @@ func (u *unit) end(j *job.Job, o Outcome) error {
 		}
 	}
 	if j.Parent != 0 && o.Failure != nil {
-		u.hear(j.Parent).failure = o.Failure
+		u.parentUpdate(j.Parent).failure = o.Failure
 	}
 	return nil
 }
@@ -259,24 +259,24 @@ func (u *unit) start(j *job.Job) error {
 	return u.move(j, job.Started)
 }
 
-type beatCall struct {
+type heartbeatCall struct {
 	run      Run
 	progress []byte
 	until    time.Time
 }
 
-// Beat tells that a run is alive: its lease begins anew, also when it was over
+// Heartbeat tells that a run is alive: its lease begins anew, also when it was over
 // and nobody has noticed yet. progress replaces the job's; nil leaves it.
 // RunLost means that the worker should stop.
-func (e *Engine) Beat(ctx context.Context, run Run, progress []byte) (until time.Time, err error) {
-	call, err := e.beats.do(beatCall{run: run, progress: progress}, 1)
+func (e *Engine) Heartbeat(ctx context.Context, run Run, progress []byte) (until time.Time, err error) {
+	call, err := e.heartbeats.do(heartbeatCall{run: run, progress: progress}, 1)
 	if err != nil {
 		return time.Time{}, err
 	}
 	return call.until, nil
 }
 
-func (e *Engine) beatGroup(group []*ticket[beatCall]) error {
+func (e *Engine) heartbeatGroup(group []*ticket[heartbeatCall]) error {
 	return e.updateGroup(func(u *unit) error {
 		seqs := make([]int64, len(group))
 		for i, t := range group {
@@ -288,15 +288,15 @@ func (e *Engine) beatGroup(group []*ticket[beatCall]) error {
 		}
 		for _, t := range group {
 			var j *job.Job
-			if j, t.err = held(jobs, t.call.run); t.err == nil {
-				t.call.until = u.beat(j, t.call.progress)
+			if j, t.err = currentRun(jobs, t.call.run); t.err == nil {
+				t.call.until = u.heartbeat(j, t.call.progress)
 			}
 		}
 		return nil
 	})
 }
 
-func (u *unit) beat(j *job.Job, progress []byte) time.Time {
+func (u *unit) heartbeat(j *job.Job, progress []byte) time.Time {
 	j.LeaseUntil = u.leaseEnd(j)
 	u.edit(j)
 	if progress != nil {
@@ -305,10 +305,10 @@ func (u *unit) beat(j *job.Job, progress []byte) time.Time {
 	return j.LeaseUntil
 }
 
-// BeatJob is Beat for whatever run the job has now: for protocols whose
+// HeartbeatJob is Beat for whatever run the job has now: for protocols whose
 // heartbeat names no run. RunLost means that it has none.
-func (e *Engine) BeatJob(ctx context.Context, id job.ID, progress []byte) error {
-	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error { u.beat(j, progress); return nil })
+func (e *Engine) HeartbeatJob(ctx context.Context, id job.ID, progress []byte) error {
+	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error { u.heartbeat(j, progress); return nil })
 }
 
 // Requeue swaps the job of a run for new ones in one transaction: either the job
@@ -319,16 +319,16 @@ func (e *Engine) Requeue(ctx context.Context, run Run, mode Mode, batch []Submis
 	if err := e.check(mode, batch); err != nil {
 		return err
 	}
-	return e.updateRaced(ctx, func(u *unit) error {
+	return e.updateRetryingRaces(ctx, func(u *unit) error {
 		jobs, err := u.lockBySeq([]int64{run.Run.Seq()})
 		if err != nil {
 			return err
 		}
-		j, err := held(jobs, run)
+		j, err := currentRun(jobs, run)
 		if err != nil {
 			return err
 		}
-		return u.swap(j, mode, batch)
+		return u.requeue(j, mode, batch)
 	})
 }
 
@@ -337,14 +337,14 @@ func (e *Engine) RequeueJob(ctx context.Context, id job.ID, mode Mode, batch []S
 	if err := e.check(mode, batch); err != nil {
 		return err
 	}
-	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error { return u.swap(j, mode, batch) })
+	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error { return u.requeue(j, mode, batch) })
 }
 
 func (e *Engine) onCurrentRun(ctx context.Context, id job.ID, fn func(*unit, *job.Job) error) error {
 	if _, err := e.contract(id.Contract); err != nil {
 		return err
 	}
-	return e.updateRaced(ctx, func(u *unit) error {
+	return e.updateRetryingRaces(ctx, func(u *unit) error {
 		j, err := u.lockOne(id)
 		if job.IsKind(err, job.NotFound) || err == nil && j.Run.IsZero() {
 			return &job.Error{Kind: job.RunLost, Op: "engine.run", ID: id, Msg: "the job is not in flight"}
@@ -356,11 +356,11 @@ func (e *Engine) onCurrentRun(ctx context.Context, id job.ID, fn func(*unit, *jo
 	})
 }
 
-func (u *unit) swap(j *job.Job, mode Mode, batch []Submission) error {
+func (u *unit) requeue(j *job.Job, mode Mode, batch []Submission) error {
 	if err := u.move(j, job.Requeued); err != nil {
 		return err
 	}
-	if err := u.writeMoved(); err != nil { // the identity is free from here on
+	if err := u.writeJobsMoved(); err != nil { // the identity is free from here on
 		return err
 	}
 	if len(batch) == 0 {

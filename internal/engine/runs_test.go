@@ -54,14 +54,14 @@ func TestFinishBy(t *testing.T) {
 		a, b := w.run("brief/a"), w.run("brief/b")
 		refusal := errors.New("not yet")
 		refuse := func(*job.Job) (engine.Outcome, error) { return engine.Outcome{}, refusal }
-		ended := w.FinishAll(w.ctx, []engine.Ending{{Run: a, Judge: refuse}, {Run: b, Outcome: engine.Outcome{On: job.Succeeded}}})
-		if ended[0].Err != refusal || ended[1].Err != nil {
-			w.Fatal(ended)
+		results := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: a, Decide: refuse}, {Run: b, Outcome: engine.Outcome{On: job.Succeeded}}})
+		if results[0].Err != refusal || results[1].Err != nil {
+			w.Fatal(results)
 		}
 		w.is(`brief/a: running leased runs=1 until=30s
 			brief q: 0 waiting 0 ready 1 leased`)
 		j, err := w.FinishBy(w.ctx, engine.Run{Run: a.Run}, func(j *job.Job) (engine.Outcome, error) {
-			if j.ID != id("brief/a") || j.Run != a.Run || j.Runs != 1 {
+			if j.ID != id("brief/a") || j.Run != a.Run || j.Attempts != 1 {
 				w.Errorf("the judge saw %+v", j)
 			}
 			return engine.Outcome{On: job.Released}, nil
@@ -90,7 +90,7 @@ func TestStaleRunsChangeNothing(t *testing.T) {
 		current := w.run("brief/a")
 		made := engine.Run{Run: job.NewRunID(current.Run.Seq(), [16]byte{1})}
 		nowhere := engine.Run{Run: job.NewRunID(1<<40, [16]byte{1})}
-		w.ok(second(w.Beat(w.ctx, current, []byte("mine"))))
+		w.ok(second(w.Heartbeat(w.ctx, current, []byte("mine"))))
 		before := w.picture()
 		for what, r := range map[string]engine.Run{"released": released, "expired": expired, "made up": made, "of no job": nowhere,
 			"zero": {}, "of another job": {ID: id("brief/other"), Run: current.Run}} {
@@ -101,7 +101,7 @@ func TestStaleRunsChangeNothing(t *testing.T) {
 			}
 		}
 		w.is(before)
-		w.fails(w.BeatJob(w.ctx, id("brief/other"), nil), job.RunLost)
+		w.fails(w.HeartbeatJob(w.ctx, id("brief/other"), nil), job.RunLost)
 		w.fails(w.RequeueJob(w.ctx, id("brief/none"), engine.Unique, nil), job.RunLost)
 		w.finish(current, job.Succeeded)
 		w.fails(second(w.Finish(w.ctx, current, engine.Outcome{On: job.Succeeded})), job.RunLost) // I4
@@ -117,7 +117,7 @@ func TestBeat(t *testing.T) {
 		beat := func(progress []byte, want []byte) {
 			w.Helper()
 			w.Advance(20 * time.Second)
-			until, err := w.Beat(w.ctx, r, progress)
+			until, err := w.Heartbeat(w.ctx, r, progress)
 			j := w.get("brief/a")
 			if err != nil || !until.Equal(w.Now().Add(30*time.Second)) || !j.LeaseUntil.Equal(until) || !bytes.Equal(j.Progress, want) || !j.UpdatedAt.Equal(w.Now()) {
 				w.Fatalf("beat until %v, %v; the job is %+v", until, err, j)
@@ -133,7 +133,7 @@ func TestBeat(t *testing.T) {
 		// G-RL-18: a late beat counts as long as nobody noticed.
 		w.Advance(time.Hour)
 		beat(nil, []byte("2"))
-		w.ok(w.BeatJob(w.ctx, id("brief/a"), []byte("3")))
+		w.ok(w.HeartbeatJob(w.ctx, id("brief/a"), []byte("3")))
 		w.Advance(30 * time.Second)
 		jobs := w.claim("brief", 1)
 		if string(jobs[0].Progress) != "3" { // RL-057
@@ -151,11 +151,11 @@ func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 		for _, j := range w.claim("graph", 9) {
 			runs = append(runs, engine.Run{ID: j.ID, Run: j.Run})
 		}
-		end := func(r engine.Run, on job.Cause) engine.Ending {
-			return engine.Ending{Run: r, Outcome: engine.Outcome{On: on, Result: []byte(on), Failure: []byte(on)}}
+		end := func(r engine.Run, on job.Cause) engine.FinishRequest {
+			return engine.FinishRequest{Run: r, Outcome: engine.Outcome{On: on, Result: []byte(on), Failure: []byte(on)}}
 		}
 		got := ""
-		for _, e := range w.FinishAll(w.ctx, []engine.Ending{end(runs[0], job.Succeeded), end(runs[0], job.Failed), end(runs[1], job.Failed),
+		for _, e := range w.FinishAll(w.ctx, []engine.FinishRequest{end(runs[0], job.Succeeded), end(runs[0], job.Failed), end(runs[1], job.Failed),
 			end(engine.Run{}, job.Succeeded), end(runs[2], job.Canceled), end(runs[2], job.Started), end(runs[2], job.Failed), end(runs[3], job.Released)}) {
 			if e.Err != nil {
 				got += job.KindOf(e.Err).String() + ", "
@@ -189,16 +189,16 @@ func TestOneOfManyEndingsCounts(t *testing.T) {
 			r := w.run(key)
 			var wg sync.WaitGroup
 			var mu sync.Mutex
-			heard := 0
+			updates := 0
 			for i := range 8 {
 				e := []*engine.Engine{w.Engine, other}[i%2]
 				wg.Go(func() {
 					var err error
 					if i < 2 {
-						_, err = e.Beat(w.ctx, r, []byte("late"))
+						_, err = e.Heartbeat(w.ctx, r, []byte("late"))
 					} else if _, err = e.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded}); err == nil {
 						mu.Lock()
-						heard++
+						updates++
 						mu.Unlock()
 					}
 					if err != nil && !job.IsKind(err, job.RunLost) {
@@ -207,8 +207,8 @@ func TestOneOfManyEndingsCounts(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if heard != 1 {
-				w.Errorf("%d endings were accepted", heard)
+			if updates != 1 {
+				w.Errorf("%d endings were accepted", updates)
 			}
 		}
 		w.sound()
@@ -236,7 +236,7 @@ func TestDeadLetters(t *testing.T) {
 				w.Fatalf("%v, %v", all, err)
 			}
 			l := all[0]
-			if !bytes.Equal(l.Job.Definition, body('d', 5<<10)) || !bytes.Equal(l.Job.Payload, body('p', 6<<10)) || !bytes.Equal(l.Job.Progress, body('s', 10)) || l.Job.Runs != 1 {
+			if !bytes.Equal(l.Job.Definition, body('d', 5<<10)) || !bytes.Equal(l.Job.Payload, body('p', 6<<10)) || !bytes.Equal(l.Job.Progress, body('s', 10)) || l.Job.Attempts != 1 {
 				w.Errorf("the letter is %+v", l)
 			}
 			return l
@@ -245,14 +245,14 @@ func TestDeadLetters(t *testing.T) {
 		if g.Cause != job.FailedForGood || !bytes.Equal(g.Job.Failure, body('f', 7<<10)) || string(g.Job.Result) != "r" || g.Job.State != "failed" {
 			w.Errorf("the letter is %+v", g)
 		}
-		if b.Cause != job.ExpiredForGood || !b.BuriedAt.Equal(w.Now()) || b.Job.Failures != 1 {
+		if b.Cause != job.ExpiredForGood || !b.CreatedAt.Equal(w.Now()) || b.Job.FailedAttempts != 1 {
 			w.Errorf("the letter is %+v", b)
 		}
 		if is, err := w.Exists(w.ctx, id("brief/a")); is || err != nil {
 			w.Error(is, err)
 		}
 		w.submit(engine.Submission{Job: b.Job}) // replayed
-		if j := w.claim("brief", 1); len(j) != 1 || j[0].Runs != 1 || j[0].Failures != 0 || !bytes.Equal(j[0].Payload, body('p', 6<<10)) {
+		if j := w.claim("brief", 1); len(j) != 1 || j[0].Attempts != 1 || j[0].FailedAttempts != 0 || !bytes.Equal(j[0].Payload, body('p', 6<<10)) {
 			w.Errorf("replayed as %+v", j)
 		}
 		if after, err := w.DeadLetters(w.ctx, "brief", b.ID, 9); len(after) > 0 || err != nil {
@@ -271,7 +271,7 @@ func TestRequeue(t *testing.T) {
 		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/\x00"))), job.Invalid)
 		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("nobody/b"))), job.NotFound)
 		w.is(before)
-		w.ok(second(w.Beat(w.ctx, r, nil))) // still its run
+		w.ok(second(w.Heartbeat(w.ctx, r, nil))) // still its run
 		// Its own identity is free within the swap; another contract may take over.
 		w.ok(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/a", in("r"), priority(3)), sub("phased/b", due(time.Second)))))
 		w.is(`brief/a: queued ready priority=3
@@ -329,42 +329,42 @@ func TestMessages(t *testing.T) {
 // What the end of a run leaves free, ready again or satisfied can be claimed with it, in the order of any claim.
 func TestTheEndBringsTheNext(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", RunLimit: 1}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c"))
 		next := &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 3, Worker: "next"}
-		end := func(r engine.Run, on job.Cause) engine.Ended {
-			return w.FinishAll(w.ctx, []engine.Ending{{Run: r, Outcome: engine.Outcome{On: on, Result: []byte("done")}, Next: next}})[0]
+		end := func(r engine.Run, on job.Cause) engine.FinishResult {
+			return w.FinishAll(w.ctx, []engine.FinishRequest{{Run: r, Outcome: engine.Outcome{On: on, Result: []byte("done")}, Next: next}})[0]
 		}
-		took := func(what string, ended engine.Ended, want string) engine.Run {
+		took := func(what string, results engine.FinishResult, want string) engine.Run {
 			w.Helper()
-			if got := strings.Join(names(ended.Next), " "); got != want {
+			if got := strings.Join(names(results.Next), " "); got != want {
 				w.Errorf("%s brought %q, want %q", what, got, want)
 			}
-			if len(ended.Next) == 0 {
+			if len(results.Next) == 0 {
 				return engine.Run{}
 			}
-			return engine.Run{Run: ended.Next[0].Run}
+			return engine.Run{Run: results.Next[0].Run}
 		}
 		a := w.run("graph/a")
-		ended := end(a, job.Succeeded)
-		w.ok(ended.Err)
-		b := took("the end of a, one slot", ended, "graph/b")
-		ended = end(a, job.Succeeded)
-		w.fails(ended.Err, job.RunLost)
-		took("a lost run while the slot is taken", ended, "")
-		ended = end(b, job.Released)
-		w.ok(ended.Err)
-		again := took("what was given back", ended, "graph/b")
-		ended = end(again, job.Succeeded)
-		w.ok(ended.Err)
-		c := took("the end of b", ended, "graph/c")
-		ended = end(c, job.Succeeded)
-		w.ok(ended.Err)
-		took("the end of the last", ended, "")
+		results := end(a, job.Succeeded)
+		w.ok(results.Err)
+		b := took("the end of a, one slot", results, "graph/b")
+		results = end(a, job.Succeeded)
+		w.fails(results.Err, job.RunLost)
+		took("a lost run while the slot is taken", results, "")
+		results = end(b, job.Released)
+		w.ok(results.Err)
+		again := took("what was given back", results, "graph/b")
+		results = end(again, job.Succeeded)
+		w.ok(results.Err)
+		c := took("the end of b", results, "graph/c")
+		results = end(c, job.Succeeded)
+		w.ok(results.Err)
+		took("the end of the last", results, "")
 		w.submit(sub("graph/z"))
-		ended = end(c, job.Succeeded)
-		w.fails(ended.Err, job.RunLost)
-		z := took("a lost run while the slot is free", ended, "graph/z")
+		results = end(c, job.Succeeded)
+		w.fails(results.Err, job.RunLost)
+		z := took("a lost run while the slot is free", results, "graph/z")
 		w.ok(end(z, job.Succeeded).Err)
 		w.sound()
 
@@ -380,9 +380,9 @@ func TestTheEndBringsTheNext(t *testing.T) {
 			other <- jobs
 		}()
 		engine.AwaitWaiting(w.Engine, waits, 1)
-		ended = end(d, job.Succeeded)
-		w.ok(ended.Err)
-		took("an end while others wait for the slot", ended, "")
+		results = end(d, job.Succeeded)
+		w.ok(results.Err)
+		took("an end while others wait for the slot", results, "")
 		if jobs := <-other; len(jobs) == 1 {
 			d = engine.Run{Run: jobs[0].Run}
 		} else {
@@ -390,22 +390,22 @@ func TestTheEndBringsTheNext(t *testing.T) {
 		}
 		w.submit(sub("graph/f"))
 		w.Engine.Close()
-		ended = end(d, job.Succeeded)
-		w.ok(ended.Err)
-		took("an engine that closes", ended, "")
+		results = end(d, job.Succeeded)
+		w.ok(results.Err)
+		took("an engine that closes", results, "")
 	})
 }
 
 // Where queues share a limit the slot of a run that has ended is for whoever looks, and not for those who have it.
 func TestTheEndBringsNothingUnderASharedLimit(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.RunLimit = 1 }), func(w *world) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.MaxRunning = 1 }), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b"), sub("graph/other", in("other")))
 		a := engine.Run{Run: w.claim("graph", 1, "q")[0].Run}
-		ended := w.FinishAll(w.ctx, []engine.Ending{{Run: a, Outcome: engine.Outcome{On: job.Succeeded},
+		results := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: a, Outcome: engine.Outcome{On: job.Succeeded},
 			Next: &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1, Worker: "next"}}})[0]
-		w.ok(ended.Err)
-		if len(ended.Next) != 0 {
-			w.Errorf("got %v", names(ended.Next))
+		w.ok(results.Err)
+		if len(results.Next) != 0 {
+			w.Errorf("got %v", names(results.Next))
 		}
 		if got := names(w.claim("graph", 1, "other")); len(got) != 1 {
 			w.Errorf("who looked got %v", got)

@@ -64,12 +64,12 @@ func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.
 	return all[:min(s.Limit, len(all))], nil
 }
 
-// lists reports whether a job of the priority can be found where it must be.
-func (c *Contract) lists(priority int) bool {
-	return !c.Searchable || priority >= store.MinListed && priority <= store.MaxListed
+// acceptsPriority reports whether a job of the priority can be found where it must be.
+func (c *Contract) acceptsPriority(priority int) bool {
+	return !c.Searchable || priority >= store.MinPriority && priority <= store.MaxPriority
 }
 
-func unlisted(id job.ID) error {
+func errPriorityOutOfRange(id job.ID) error {
 	return &job.Error{Kind: job.Invalid, Op: "engine", ID: id,
-		Msg: fmt.Sprintf("a job that is listed has a priority from %d to %d", store.MinListed, store.MaxListed)}
+		Msg: fmt.Sprintf("a job that is listed has a priority from %d to %d", store.MinPriority, store.MaxPriority)}
 }

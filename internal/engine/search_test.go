@@ -62,6 +62,6 @@ func TestListedPriorities(t *testing.T) {
 		w.submit(sub("graph/a", priority(10)), sub("part/a", priority(99)))
 		edit := func(j *job.Job, _ time.Time) error { j.Priority = 11; return nil }
 		w.fails(second(w.Change(w.ctx, id("graph/a"), job.Replaced, edit)), job.Invalid)
-		w.fails(second(w.Relink(w.ctx, id("graph/a"), nil, edit)), job.Invalid)
+		w.fails(second(w.SetDependencies(w.ctx, id("graph/a"), nil, edit)), job.Invalid)
 	})
 }

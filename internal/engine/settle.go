@@ -11,50 +11,50 @@ import (
 // dependents, wave after wave, until nothing new settles. All of it is one
 // transaction: no reader sees a failed job with a dependent still waiting for
 // it, and after a crash either all or nothing has happened.
-func (u *unit) settle() error {
-	for len(u.settled) > 0 {
-		wave := u.settled
-		u.settled = nil
-		if err := u.settleParents(wave); err != nil {
+func (u *unit) propagateFinished() error {
+	for len(u.finished) > 0 {
+		wave := u.finished
+		u.finished = nil
+		if err := u.updateParents(wave); err != nil {
 			return err
 		}
-		if err := u.settleDependents(wave); err != nil {
+		if err := u.updateDependents(wave); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// news is what a parent hears of its children in a transaction.
-type news struct {
-	began   bool   // one was claimed for the first time
+// parentUpdate is what a parent hears of its children in a transaction.
+type parentUpdate struct {
+	childStarted   bool   // one was claimed for the first time
 	failure []byte // of the last run that failed
 }
 
-func (u *unit) hear(parent int64) *news {
-	if u.heard == nil {
-		u.heard = map[int64]*news{}
+func (u *unit) parentUpdate(parent int64) *parentUpdate {
+	if u.parentUpdates == nil {
+		u.parentUpdates = map[int64]*parentUpdate{}
 	}
-	if u.heard[parent] == nil {
-		u.heard[parent] = &news{}
+	if u.parentUpdates[parent] == nil {
+		u.parentUpdates[parent] = &parentUpdate{}
 	}
-	return u.heard[parent]
+	return u.parentUpdates[parent]
 }
 
-// tellParents lets parents of which a child was claimed for the first time be
+// applyParentUpdates lets parents of which a child was claimed for the first time be
 // Started, where they wait and their machine holds it, and gives them the Failure of
 // the last run of a child that failed.
-func (u *unit) tellParents() error {
-	if len(u.heard) == 0 {
+func (u *unit) applyParentUpdates() error {
+	if len(u.parentUpdates) == 0 {
 		return nil
 	}
-	heard := u.heard
-	u.heard = nil
-	if err := u.skipBegun(heard); err != nil || len(heard) == 0 {
+	updates := u.parentUpdates
+	u.parentUpdates = nil
+	if err := u.skipStartedParents(updates); err != nil || len(updates) == 0 {
 		return err
 	}
-	seqs := slices.Collect(maps.Keys(heard))
-	for _, s := range u.settled { // their parents are locked next: all in one order
+	seqs := slices.Collect(maps.Keys(updates))
+	for _, s := range u.finished { // their parents are locked next: all in one order
 		if s.job.Parent != 0 {
 			seqs = append(seqs, s.job.Parent)
 		}
@@ -65,7 +65,7 @@ func (u *unit) tellParents() error {
 		return err
 	}
 	for _, p := range parents {
-		n := heard[p.Seq]
+		n := updates[p.Seq]
 		if n == nil {
 			continue
 		}
@@ -73,7 +73,7 @@ func (u *unit) tellParents() error {
 			u.edit(p)
 			u.setBody(p, job.Failure, n.failure)
 		}
-		if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); ok && n.began && p.Phase == job.Waiting {
+		if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); ok && n.childStarted && p.Phase == job.Waiting {
 			if err := u.move(p, job.Started); err != nil {
 				return err
 			}
@@ -82,11 +82,11 @@ func (u *unit) tellParents() error {
 	return nil
 }
 
-// skipBegun forgets parents that have nothing to hear: one that has begun does not wait to begin again, and to hold its
+// skipStartedParents forgets parents that have nothing to hear: one that has begun does not wait to begin again, and to hold its
 // row for that would have all claims of its children wait for each other.
-func (u *unit) skipBegun(heard map[int64]*news) error {
+func (u *unit) skipStartedParents(updates map[int64]*parentUpdate) error {
 	var seqs []int64
-	for seq, n := range heard {
+	for seq, n := range updates {
 		if n.failure == nil {
 			seqs = append(seqs, seq)
 		}
@@ -94,21 +94,21 @@ func (u *unit) skipBegun(heard map[int64]*news) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	parents, err := u.tx.Briefs(seqs)
+	parents, err := u.tx.GetWithoutBodies(seqs)
 	for _, p := range parents {
 		if _, waits := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); !waits {
-			delete(heard, p.Seq)
+			delete(updates, p.Seq)
 		}
 	}
 	return err
 }
 
-// settleParents counts children. A parent's OpenDeps are its unsettled
+// updateParents counts children. A parent's OpenDeps are its unsettled
 // children, its FailedDeps those that ended badly; with the last one it is
 // Satisfied, however they ended. A child that leaves a settled state, to run
 // once more, counts as before it settled, and where the machine holds it the
 // parent is Retried too.
-func (u *unit) settleParents(wave []settlement) error {
+func (u *unit) updateParents(wave []finishedJob) error {
 	open, failed := map[int64]int{}, map[int64]int{}
 	var seqs []int64
 	for _, s := range wave {
@@ -119,7 +119,7 @@ func (u *unit) settleParents(wave []settlement) error {
 			seqs = append(seqs, s.job.Parent)
 		}
 		open[s.job.Parent] -= s.sign
-		if !s.good {
+		if !s.success {
 			failed[s.job.Parent] += s.sign
 		}
 	}
@@ -134,15 +134,15 @@ func (u *unit) settleParents(wave []settlement) error {
 		p.OpenDeps += open[p.Seq]
 		p.FailedDeps += failed[p.Seq]
 		u.edit(p)
-		if err := u.follow(p, open[p.Seq] > 0); err != nil {
+		if err := u.followChildren(p, open[p.Seq] > 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// follow lets a parent go where its children lead it.
-func (u *unit) follow(p *job.Job, reopened bool) error {
+// followChildren lets a parent go where its children lead it.
+func (u *unit) followChildren(p *job.Job, reopened bool) error {
 	if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Retried); reopened && ok {
 		return u.move(p, job.Retried)
 	}
@@ -158,19 +158,19 @@ func (u *unit) satisfy(j *job.Job) error {
 	return u.move(j, job.Satisfied)
 }
 
-// settleDependents counts dependencies: each that ended well is one open
+// updateDependents counts dependencies: each that ended well is one open
 // dependency less for those that wait for it, one that did not makes them
 // Unsatisfiable. Only waiting dependents are touched. A dependency that leaves a
 // good end is open again for them.
-func (u *unit) settleDependents(wave []settlement) error {
+func (u *unit) updateDependents(wave []finishedJob) error {
 	closed := map[int64]int{} // by how much a dependency lessens OpenDeps; 0 if it ended badly
 	var seqs []int64
 	for _, s := range wave {
-		if !u.e.contracts[s.job.ID.Contract].Graph || s.sign < 0 && !s.good {
+		if !u.e.contracts[s.job.ID.Contract].Graph || s.sign < 0 && !s.success {
 			continue
 		}
 		closed[s.job.Seq] = 0
-		if s.good {
+		if s.success {
 			closed[s.job.Seq] = s.sign
 		}
 		seqs = append(seqs, s.job.Seq)
@@ -191,14 +191,14 @@ func (u *unit) settleDependents(wave []settlement) error {
 		return err
 	}
 	for _, d := range dependents {
-		if err := u.settleDependent(d, wait[d.Seq]); err != nil {
+		if err := u.updateDependent(d, wait[d.Seq]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (u *unit) settleDependent(d *job.Job, closed []int) error {
+func (u *unit) updateDependent(d *job.Job, closed []int) error {
 	machine := u.e.contracts[d.ID.Contract].Machine
 	blockedMove, waits := machine.Next(d.State, job.Unsatisfiable)
 	if !waits {
@@ -228,7 +228,7 @@ func (u *unit) lock(seqs []int64) ([]*job.Job, error) {
 			held[j.Seq] = j
 		}
 	}
-	locked, err := u.tx.LockSeqs(seqs)
+	locked, err := u.tx.LockBySeq(seqs)
 	for i, j := range locked {
 		if h := held[j.Seq]; h != nil {
 			locked[i] = h

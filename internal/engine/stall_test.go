@@ -36,8 +36,8 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
-	s := testkit.Memory(t, clock.Now)
-	e := testkit.Engine(t, s, clock, made()...)
+	s := testkit.MemoryStore(t, clock.Now)
+	e := testkit.NewEngine(t, s, clock, made()...)
 	jobs := liveAndDead(t, e)
 	clock.Advance(10 * time.Second)
 
@@ -56,7 +56,7 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	})
 	engine.AwaitUpdates(e, 1)
 	all.Go(func() {
-		if _, err := e.Beat(ctx, engine.Run{Run: jobs[0].Run}, nil); err != nil {
+		if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); err != nil {
 			t.Errorf("the beat that waited: %v", err)
 		}
 	})
@@ -66,7 +66,7 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	all.Wait()
 
 	clock.Advance(20 * time.Second)
-	if _, err := e.Beat(ctx, engine.Run{Run: jobs[0].Run}, nil); err != nil {
+	if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); err != nil {
 		t.Error(err)
 	}
 	clock.Advance(11 * time.Second) // a lease after the stall
@@ -81,13 +81,13 @@ func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
-	there := testkit.Memory(t, clock.Now)
+	there := testkit.MemoryStore(t, clock.Now)
 	s := &switched{Store: there}
-	e := testkit.Engine(t, s, clock, made()...)
+	e := testkit.NewEngine(t, s, clock, made()...)
 	jobs := liveAndDead(t, e)
 	outage := func(long time.Duration) {
 		s.Store = away{there}
-		if _, err := e.Beat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err, job.Unavailable) {
+		if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err, job.Unavailable) {
 			t.Fatal(err)
 		}
 		clock.Advance(long)
@@ -101,7 +101,7 @@ func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
 	outage(40 * time.Second) // past both leases
 	expire(0, "right after the outage")
 	clock.Advance(20 * time.Second)
-	if _, err := e.Beat(ctx, engine.Run{Run: jobs[0].Run}, nil); err != nil {
+	if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); err != nil {
 		t.Error(err)
 	}
 	clock.Advance(9 * time.Second)
@@ -113,10 +113,10 @@ func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
 func TestJumpsAreLogged(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
-	there := testkit.Memory(t, clock.Now)
+	there := testkit.MemoryStore(t, clock.Now)
 	s := &switched{Store: there}
 	var log bytes.Buffer
-	e, err := engine.New(engine.Config{Store: s, Contracts: made(), Node: "a", Random: testkit.Random, Monotonic: clock.Monotonic,
+	e, err := engine.New(engine.Config{Store: s, Contracts: made(), Node: "a", Random: testkit.RandomBytes, Monotonic: clock.Monotonic,
 		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 				return slog.Attr{}
@@ -171,12 +171,12 @@ func TestARefusedUpdateIsNoOutage(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
-	there := testkit.Memory(t, clock.Now)
+	there := testkit.MemoryStore(t, clock.Now)
 	s := &switched{Store: there}
-	e := testkit.Engine(t, s, clock, made()...)
+	e := testkit.NewEngine(t, s, clock, made()...)
 	jobs := liveAndDead(t, e)
 	s.Store = troubled{there}
-	if _, err := e.Beat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err, job.Unavailable) {
+	if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err, job.Unavailable) {
 		t.Fatal(err)
 	}
 	s.Store = there
@@ -192,11 +192,11 @@ func TestClaimsOfLargeJobsTogether(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
-	e := testkit.Engine(t, testkit.Memory(t, clock.Now), clock, made()...)
+	e := testkit.NewEngine(t, testkit.MemoryStore(t, clock.Now), clock, made()...)
 	const jobs = 5
 	for i := range jobs {
 		s := sub(fmt.Sprint("brief/", i))
-		s.Job.Payload = make([]byte, store.ReadyBytes/2+1)
+		s.Job.Payload = make([]byte, store.MaxReadyBytes/2+1)
 		if _, err := e.Submit(ctx, engine.Unique, subs(s)); err != nil {
 			t.Fatal(err)
 		}

@@ -40,13 +40,13 @@ func (s *Submission) hasRelatives() bool { return len(s.DependsOn) > 0 || s.Pare
 func (s *Submission) fresh() job.Job {
 	j := s.Job
 	return job.Job{ID: j.ID, Alias: j.Alias, Kind: j.Kind, Queue: j.Queue, Owner: j.Owner, Priority: j.Priority, OrderTime: j.OrderTime, DueAt: j.DueAt,
-		Lease: j.Lease, RunLimit: j.RunLimit, Size: j.Size, Definition: j.Definition, Payload: j.Payload, Progress: j.Progress, Trace: j.Trace}
+		Lease: j.Lease, MaxAttempts: j.MaxAttempts, Size: j.Size, Definition: j.Definition, Payload: j.Payload, Progress: j.Progress, Trace: j.Trace}
 }
 
-// Receipt says what became of a batch.
-type Receipt struct {
+// SubmitResult says what became of a batch.
+type SubmitResult struct {
 	Stored int
-	Taken  []int     // indexes of submissions whose job existed and was ignored
+	Existing  []int     // indexes of submissions whose job existed and was ignored
 	At     time.Time // when the jobs stored were created
 
 	// Jobs are those of the batch as they were stored, in mode Unique. They are not to be changed.
@@ -56,7 +56,7 @@ type Receipt struct {
 type submitCall struct {
 	batch   []Submission
 	mode    Mode
-	receipt Receipt
+	result SubmitResult
 }
 
 // submitGroup is the number of jobs written in one transaction for several
@@ -69,24 +69,24 @@ const submitGroup = 1000
 // Errors: Conflict (mode Unique; names the job), NotFound for an unknown
 // contract, dependency or parent, Cycle, Full, Invalid for what cannot be kept or
 // waited for, and those of the store.
-func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (Receipt, error) {
+func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (SubmitResult, error) {
 	if len(batch) == 0 {
-		return Receipt{}, nil
+		return SubmitResult{}, nil
 	}
 	if err := e.check(mode, batch); err != nil {
-		return Receipt{}, err
+		return SubmitResult{}, err
 	}
 	call := &submitCall{batch: batch, mode: mode}
 	var err error
 	if e.combinable(*call) {
 		call, err = e.submits.do(*call, len(batch))
 	} else {
-		err = e.updateRaced(ctx, func(u *unit) error { return u.submit(call) })
+		err = e.updateRetryingRaces(ctx, func(u *unit) error { return u.submit(call) })
 	}
 	if err != nil {
-		return Receipt{}, err
+		return SubmitResult{}, err
 	}
-	return call.receipt, nil
+	return call.result, nil
 }
 
 // check refuses what is wrong with a batch whatever the store holds.
@@ -102,8 +102,8 @@ func (e *Engine) check(mode Mode, batch []Submission) error {
 		switch {
 		case s.Job.Queue == "":
 			why = "a job needs a queue"
-		case !c.lists(s.Job.Priority):
-			return unlisted(s.Job.ID)
+		case !c.acceptsPriority(s.Job.Priority):
+			return errPriorityOutOfRange(s.Job.ID)
 		case s.hasRelatives() && mode != Unique:
 			why = "a job with dependencies or a parent is submitted in mode unique"
 		case len(s.DependsOn) > 0 && (!c.Graph || slices.ContainsFunc(s.DependsOn, foreign)):
@@ -124,32 +124,32 @@ func (e *Engine) combinable(c submitCall) bool {
 	})
 }
 
-// errApart says that calls disturb each other and must be served apart.
-var errApart = errors.New("to be served apart")
+// errSplitGroup says that calls disturb each other and must be served apart.
+var errSplitGroup = errors.New("to be served apart")
 
-// errRaced says that a job came into being between a look and the insert; the
+// errConcurrentInsert says that a job came into being between a look and the insert; the
 // next look finds it.
-var errRaced = errors.New("another request stores the same job")
+var errConcurrentInsert = errors.New("another request stores the same job")
 
-const raceTries = 20
+const maxRaceTries = 20
 
-// updateRaced is update for what may meet errRaced.
-func (e *Engine) updateRaced(ctx context.Context, fn func(*unit) error) error {
-	for range raceTries {
-		if err := e.update(ctx, fn); !errors.Is(err, errRaced) {
+// updateRetryingRaces is update for what may meet errConcurrentInsert.
+func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) error {
+	for range maxRaceTries {
+		if err := e.update(ctx, fn); !errors.Is(err, errConcurrentInsert) {
 			return err
 		}
 	}
 	return &job.Error{Kind: job.Unavailable, Op: "engine.submit", Msg: "other requests keep storing the same jobs"}
 }
 
-// writeTime bounds a transaction that serves many callers, none of whom may end
+// writeTimeout bounds a transaction that serves many callers, none of whom may end
 // it by leaving.
-const writeTime = 30 * time.Second
+const writeTimeout = 30 * time.Second
 
 // updateGroup is update for a group of callers.
 func (e *Engine) updateGroup(fn func(*unit) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	return e.update(ctx, fn)
 }
@@ -167,12 +167,12 @@ func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
 // mode Unique none of whose jobs could be stored is told of its conflict; one of
 // whose batch a part could be stored makes everybody be served apart.
 func (u *unit) submitTogether(group []*ticket[submitCall]) error {
-	slices.SortStableFunc(group, func(a, b *ticket[submitCall]) int { return strings.Compare(u.e.rank(a), u.e.rank(b)) })
+	slices.SortStableFunc(group, func(a, b *ticket[submitCall]) int { return strings.Compare(u.e.sortKey(a), u.e.sortKey(b)) })
 	var all []Submission
 	for _, t := range group {
 		all = append(all, t.call.batch...)
 	}
-	jobs, taken, err := u.insert(all)
+	jobs, existing, err := u.insert(all)
 	if err != nil {
 		return err
 	}
@@ -180,26 +180,26 @@ func (u *unit) submitTogether(group []*ticket[submitCall]) error {
 	for _, t := range group {
 		to := from + len(t.call.batch)
 		var own []int
-		for len(taken) > 0 && taken[0] < to {
-			own = append(own, taken[0]-from)
-			taken = taken[1:]
+		for len(existing) > 0 && existing[0] < to {
+			own = append(own, existing[0]-from)
+			existing = existing[1:]
 		}
 		t.err = nil
-		t.call.receipt = u.receipt(&t.call, jobs[from:to], own)
+		t.call.result = u.result(&t.call, jobs[from:to], own)
 		if len(own) > 0 && t.call.mode == Unique {
-			if t.call.receipt.Stored > 0 {
-				return errApart
+			if t.call.result.Stored > 0 {
+				return errSplitGroup
 			}
-			t.err = exists(jobs[from].ID)
+			t.err = errExists(jobs[from].ID)
 		}
 		from = to
 	}
-	return u.admit() // where it refuses, everybody is served apart
+	return u.checkQueueSize() // where it refuses, everybody is served apart
 }
 
-// rank is where a caller's jobs stand among others of the same moment: the jobs of
+// sortKey is where a caller's jobs stand among others of the same moment: the jobs of
 // contracts that list them follow their keys (TF-054), the rest come as they came.
-func (e *Engine) rank(t *ticket[submitCall]) string {
+func (e *Engine) sortKey(t *ticket[submitCall]) string {
 	if id := t.call.batch[0].Job.ID; e.contracts[id.Contract].Searchable {
 		return id.Key
 	}
@@ -208,7 +208,7 @@ func (e *Engine) rank(t *ticket[submitCall]) string {
 
 // submit stores one batch.
 func (u *unit) submit(c *submitCall) error {
-	c.receipt = Receipt{}
+	c.result = SubmitResult{}
 	batch := c.batch
 	if c.mode == Replace {
 		var err error
@@ -216,28 +216,28 @@ func (u *unit) submit(c *submitCall) error {
 			return err
 		}
 	}
-	jobs, taken, err := u.insert(batch)
+	jobs, existing, err := u.insert(batch)
 	if err != nil {
 		return err
 	}
-	if len(taken) > 0 && c.mode != Ignore {
+	if len(existing) > 0 && c.mode != Ignore {
 		if c.mode == Replace { // came into being since replace looked
-			return errRaced
+			return errConcurrentInsert
 		}
-		return exists(jobs[taken[0]].ID)
+		return errExists(jobs[existing[0]].ID)
 	}
-	c.receipt = u.receipt(c, jobs, taken)
-	return u.admit()
+	c.result = u.result(c, jobs, existing)
+	return u.checkQueueSize()
 }
 
-func (u *unit) receipt(c *submitCall, jobs []*job.Job, taken []int) Receipt {
-	r := Receipt{Stored: len(c.batch) - len(taken), Taken: taken, At: u.now}
+func (u *unit) result(c *submitCall, jobs []*job.Job, existing []int) SubmitResult {
+	r := SubmitResult{Stored: len(c.batch) - len(existing), Existing: existing, At: u.now}
 	if c.mode == Unique {
 		r.Jobs = jobs
 	}
 	return r
 }
 
-func exists(id job.ID) error {
+func errExists(id job.ID) error {
 	return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: id, Msg: fmt.Sprintf("job %q exists already", id.Key)}
 }

@@ -53,11 +53,11 @@ func TestSubmitModes(t *testing.T) {
 	})
 }
 
-func receipt(r engine.Receipt, err error) string {
+func receipt(r engine.SubmitResult, err error) string {
 	if err != nil {
 		return job.KindOf(err).String()
 	}
-	return fmt.Sprint("stored ", r.Stored, " taken ", r.Taken)
+	return fmt.Sprint("stored ", r.Stored, " taken ", r.Existing)
 }
 
 // Whatever a caller leaves in the members that are the engine's, as one does who
@@ -65,16 +65,16 @@ func receipt(r engine.Receipt, err error) string {
 func TestSubmittedJobBeginsAnew(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		s := sub("phased/a", with(func(j *job.Job) {
-			j.Seq, j.State, j.Phase, j.Run, j.Runs, j.Failures = 99, "failed", job.Done, job.RunID{1}, 5, 4
-			j.OpenDeps, j.FailedDeps, j.Parent, j.Worker, j.Apart = 3, 2, 1, "w", 31
-			j.LeaseUntil, j.SettledAt, j.StartedAt = long, long, long
+			j.Seq, j.State, j.Phase, j.Run, j.Attempts, j.FailedAttempts = 99, "failed", job.Done, job.RunID{1}, 5, 4
+			j.OpenDeps, j.FailedDeps, j.Parent, j.Worker, j.OutOfLine = 3, 2, 1, "w", 31
+			j.LeaseUntil, j.FinishedAt, j.StartedAt = long, long, long
 			j.Result, j.Failure, j.Progress, j.Definition = []byte("r"), []byte("f"), []byte("p"), []byte("d")
-			j.Owner, j.Trace, j.Priority, j.RunLimit, j.Kind, j.Alias = "owner", "trace", 3, 4, "kind", job.Ident{1}
+			j.Owner, j.Trace, j.Priority, j.MaxAttempts, j.Kind, j.Alias = "owner", "trace", 3, 4, "kind", job.IdentityHash{1}
 		}))
 		w.submit(s)
 		got := w.get("phased/a")
-		want := job.Job{Seq: got.Seq, ID: id("phased/a"), Alias: job.Ident{1}, Kind: "kind", Queue: "q", Owner: "owner", Trace: "trace", State: "queued", Phase: job.Ready,
-			Priority: 3, RunLimit: 4, Lease: 30 * time.Second, Definition: []byte("d"), Payload: []byte("phased/a"), Progress: []byte("p"),
+		want := job.Job{Seq: got.Seq, ID: id("phased/a"), Alias: job.IdentityHash{1}, Kind: "kind", Queue: "q", Owner: "owner", Trace: "trace", State: "queued", Phase: job.Ready,
+			Priority: 3, MaxAttempts: 4, Lease: 30 * time.Second, Definition: []byte("d"), Payload: []byte("phased/a"), Progress: []byte("p"),
 			OrderTime: w.Now(), DueAt: w.Now(), CreatedAt: w.Now(), UpdatedAt: w.Now().Add(time.Microsecond)}
 		if fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", want) {
 			w.Errorf("got  %+v\nwant %+v", *got, want)
@@ -117,7 +117,7 @@ func TestReplaceWhileRunning(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("brief/a", limit(2)))
 		r := w.run("brief/a")
-		w.ok(second(w.Beat(w.ctx, r, []byte("half"))))
+		w.ok(second(w.Heartbeat(w.ctx, r, []byte("half"))))
 		created := w.get("brief/a").CreatedAt
 		w.Advance(time.Second)
 		big := bytes.Repeat([]byte("x"), 9<<10)
@@ -126,7 +126,7 @@ func TestReplaceWhileRunning(t *testing.T) {
 		}
 		w.is(`brief/a: queued waiting due=2s
 			brief r: 1 waiting 0 ready 0 leased`)
-		if j := w.get("brief/a"); !bytes.Equal(j.Payload, big) || !j.CreatedAt.Equal(created) || j.RunLimit != 0 {
+		if j := w.get("brief/a"); !bytes.Equal(j.Payload, big) || !j.CreatedAt.Equal(created) || j.MaxAttempts != 0 {
 			w.Errorf("got %+v", j)
 		}
 		for _, err := range w.writes(r) {
@@ -149,11 +149,11 @@ func (w *world) writes(r engine.Run) []error {
 		_, err := w.Finish(w.ctx, r, engine.Outcome{On: on, Result: []byte("stale"), Failure: []byte("stale")})
 		all = append(all, err)
 	}
-	return append(all, second(w.Beat(w.ctx, r, []byte("stale"))), w.Requeue(w.ctx, r, engine.Ignore, subs(sub("brief/spawned"))))
+	return append(all, second(w.Heartbeat(w.ctx, r, []byte("stale"))), w.Requeue(w.ctx, r, engine.Ignore, subs(sub("brief/spawned"))))
 }
 
 func TestQueueSize(t *testing.T) {
-	everywhere(t, madeWith("phased", func(c *engine.Contract) { c.QueueSize = 3 }), func(w *world) {
+	everywhere(t, madeWith("phased", func(c *engine.Contract) { c.MaxQueueSize = 3 }), func(w *world) {
 		w.submit(sub("phased/a"), sub("phased/b", in("other")))
 		w.submit(sub("brief/x"), sub("brief/y"), sub("brief/z")) // another contract's do not count
 		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/c"), sub("phased/d")))), job.Full)
@@ -201,7 +201,7 @@ func TestQueueSize(t *testing.T) {
 // What waits to be tried again has its place already: a queue that is full of it
 // goes on.
 func TestFullQueueGoesOn(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.QueueSize = 2 }), func(w *world) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.MaxQueueSize = 2 }), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b"))
 		for _, j := range w.claim("graph", 2) {
 			w.finish(engine.Run{Run: j.Run}, job.Failed)
@@ -229,7 +229,7 @@ func TestSubmitTogetherKeepsOutcomesApart(t *testing.T) {
 
 func submitTogether(w *world, kinds []int) {
 	gate := &gated{Store: w.Store, open: make(chan struct{})}
-	w.Engine = testkit.Engine(w, gate, w.Clock, made()...)
+	w.Engine = testkit.NewEngine(w, gate, w.Clock, made()...)
 	const each = 8
 	var wg sync.WaitGroup
 	for i := range engine.Servers(w.Engine) { // keep the combiner busy while the others gather
@@ -368,7 +368,7 @@ func TestVerbsOfUnknownContracts(t *testing.T) {
 		"cancel":   second(w.Cancel(w.ctx, nobody)),
 		"retry":    second(w.Retry(w.ctx, nobody, 0)),
 		"remove":   w.Remove(w.ctx, nobody),
-		"beatJob":  w.BeatJob(w.ctx, nobody, nil),
+		"beatJob":  w.HeartbeatJob(w.ctx, nobody, nil),
 		"requeue":  w.RequeueJob(w.ctx, nobody, engine.Unique, nil),
 		"setQueue": w.SetQueue(w.ctx, job.QueueSettings{Contract: "nobody", Queue: "q"}),
 		"get":      second(w.Get(w.ctx, nobody)),
@@ -381,9 +381,9 @@ func TestVerbsOfUnknownContracts(t *testing.T) {
 	if is, err := w.Exists(w.ctx, nobody); is || err != nil {
 		t.Error(is, err)
 	}
-	ended, cancel := context.WithCancel(w.ctx)
+	results, cancel := context.WithCancel(w.ctx)
 	cancel()
-	if jobs, err := w.Claim(ended, engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour}); len(jobs) > 0 || err != nil && !errors.Is(err, context.Canceled) {
+	if jobs, err := w.Claim(results, engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour}); len(jobs) > 0 || err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(jobs, err)
 	}
 }

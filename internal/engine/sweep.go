@@ -12,16 +12,16 @@ import (
 // sweepBatch is how many jobs one sweep takes in one transaction.
 const sweepBatch = 500
 
-// SweepEvery is how often leases and due times are looked at when nothing asks
+// SweepInterval is how often leases and due times are looked at when nothing asks
 // for it earlier: lost work comes back within its lease and this.
-const SweepEvery = time.Second
+const SweepInterval = time.Second
 
 // Expire ends runs whose lease is over, up to a batch of them, and reports how
 // many. Several nodes may do it at once: each run is ended once.
 func (e *Engine) Expire(ctx context.Context) (n int, err error) {
-	if e.guard.takeBack() {
-		if err := e.cutLeases(ctx); err != nil {
-			e.guard.putBack()
+	if e.guard.takeJumpBack() {
+		if err := e.shortenLeases(ctx); err != nil {
+			e.guard.restoreJumpBack()
 			return 0, err
 		}
 	}
@@ -38,35 +38,35 @@ func (e *Engine) Promote(ctx context.Context) (n int, err error) {
 
 // sweep does both within a transaction.
 func (u *unit) sweep(batch int) (int, error) {
-	lapsed, err := u.expire(batch)
+	expired, err := u.expire(batch)
 	if err != nil {
 		return 0, err
 	}
 	due, err := u.promoteDue(batch)
-	return lapsed + due, err
+	return expired + due, err
 }
 
 func (u *unit) expire(batch int) (int, error) {
-	lapsed, err := u.tx.LockLapsed(u.e.guard.jump(), batch)
+	expired, err := u.tx.LockExpired(u.e.guard.lastJump(), batch)
 	if err != nil {
 		return 0, err
 	}
 	n := 0
-	for _, j := range lapsed {
+	for _, j := range expired {
 		if u.e.contracts[j.ID.Contract] == nil {
 			continue // another node serves it
 		}
 		n++
-		if err := u.lapse(j); err != nil {
+		if err := u.expireRun(j); err != nil {
 			return 0, err
 		}
 	}
 	return n, nil
 }
 
-// lapse ends a run that nobody has ended.
-func (u *unit) lapse(j *job.Job) error {
-	lost := u.e.contracts[j.ID.Contract].Lost
+// expireRun ends a run that nobody has ended.
+func (u *unit) expireRun(j *job.Job) error {
+	lost := u.e.contracts[j.ID.Contract].LostFailure
 	if lost != nil {
 		u.setBody(j, job.Failure, lost)
 	}
@@ -74,13 +74,13 @@ func (u *unit) lapse(j *job.Job) error {
 		return err
 	}
 	if j.Parent != 0 && lost != nil && j.Phase == job.Done {
-		u.hear(j.Parent).failure = lost
+		u.parentUpdate(j.Parent).failure = lost
 	}
 	return nil
 }
 
 func (u *unit) promoteDue(batch int) (int, error) {
-	for h := (holding{unit: u, room: map[string]int64{}}); ; {
+	for h := (backpressure{unit: u, available: map[string]int64{}}); ; {
 		due, err := u.tx.LockDue(batch, h.states)
 		if err != nil {
 			return 0, err
@@ -94,20 +94,20 @@ func (u *unit) promoteDue(batch int) (int, error) {
 	}
 }
 
-// holding is what a QueueSize holds back of the jobs that are due: those are looked
+// backpressure is what a MaxQueueSize holds back of the jobs that are due: those are looked
 // at again with the next sweep.
-type holding struct {
+type backpressure struct {
 	*unit
-	room   map[string]int64 // how many more a contract may have ready
+	available   map[string]int64 // how many more a contract may have ready
 	states []string         // as store.Tx.LockDue takes them
 }
 
-func (h *holding) promoteAll(due []*job.Job) (n int, err error) {
+func (h *backpressure) promoteAll(due []*job.Job) (n int, err error) {
 	for _, j := range due {
 		if h.e.contracts[j.ID.Contract] == nil {
 			continue // another node serves it
 		}
-		if held, err := h.holds(j); err != nil {
+		if held, err := h.holdsBack(j); err != nil {
 			return 0, err
 		} else if held {
 			continue
@@ -120,20 +120,20 @@ func (h *holding) promoteAll(due []*job.Job) (n int, err error) {
 	return n, nil
 }
 
-// holds reports whether there is no room for a job, and takes its place if there is.
-func (h *holding) holds(j *job.Job) (bool, error) {
+// holdsBack reports whether there is no room for a job, and takes its place if there is.
+func (h *backpressure) holdsBack(j *job.Job) (bool, error) {
 	name := j.ID.Contract
-	if h.e.contracts[name].QueueSize <= 0 || !h.e.enters(j) {
+	if h.e.contracts[name].MaxQueueSize <= 0 || !h.e.countsWhenDue(j) {
 		return false, nil
 	}
-	left, asked := h.room[name]
+	left, asked := h.available[name]
 	if !asked {
 		var err error
-		if left, err = h.unit.room(name); err != nil {
+		if left, err = h.unit.availableQueueSize(name); err != nil {
 			return false, err
 		}
 	}
-	h.room[name] = left - 1
+	h.available[name] = left - 1
 	if left > 0 {
 		return false, nil
 	}
@@ -143,9 +143,9 @@ func (h *holding) holds(j *job.Job) (bool, error) {
 	return true, nil
 }
 
-// enters reports whether a job that is due counts towards the QueueSize only from
+// countsWhenDue reports whether a job that is due counts towards the MaxQueueSize only from
 // then on: what waits to be tried again counts already.
-func (e *Engine) enters(j *job.Job) bool {
+func (e *Engine) countsWhenDue(j *job.Job) bool {
 	return e.contracts[j.ID.Contract].Machine.Phase(j.State) != job.Ready
 }
 
@@ -160,15 +160,15 @@ func (u *unit) promote(j *job.Job) error {
 	}
 	was := j.Phase
 	j.Phase = c.Machine.Phase(j.State) // ready: what has no move above is claimable by its state
-	u.landed(c, j, job.Move{From: j.State, On: job.Due, To: j.State}, was)
+	u.recordEffects(c, j, job.Move{From: j.State, On: job.Due, To: j.State}, was)
 	u.save(j)
 	return nil
 }
 
-// cutLeases is for a clock that has jumped back: what it granted before would
+// shortenLeases is for a clock that has jumped back: what it granted before would
 // last for the length of the jump, so it ends where it would have ended had it
 // been granted now.
-func (e *Engine) cutLeases(ctx context.Context) error {
+func (e *Engine) shortenLeases(ctx context.Context) error {
 	for after := int64(0); ; {
 		var leased []*job.Job
 		if err := e.view(ctx, func(r reader) (err error) {
@@ -178,18 +178,18 @@ func (e *Engine) cutLeases(ctx context.Context) error {
 			return err
 		}
 		after = leased[len(leased)-1].Seq
-		if err := e.update(ctx, func(u *unit) error { return u.cut(leased) }); err != nil {
+		if err := e.update(ctx, func(u *unit) error { return u.shortenLeases(leased) }); err != nil {
 			return err
 		}
 	}
 }
 
-func (u *unit) cut(leased []*job.Job) error {
+func (u *unit) shortenLeases(leased []*job.Job) error {
 	seqs := make([]int64, len(leased))
 	for i, j := range leased {
 		seqs[i] = j.Seq
 	}
-	locked, err := u.tx.LockSeqs(seqs)
+	locked, err := u.tx.LockBySeq(seqs)
 	for _, j := range locked {
 		if latest := u.now.Add(j.Lease); j.Phase == job.Leased && j.LeaseUntil.After(latest) {
 			j.LeaseUntil = latest
@@ -199,10 +199,10 @@ func (u *unit) cut(leased []*job.Job) error {
 	return err
 }
 
-// NextDue reports how long it is until the next waiting job is due, SweepEvery
+// NextDue reports how long it is until the next waiting job is due, SweepInterval
 // at most.
 func (e *Engine) NextDue(ctx context.Context) (time.Duration, error) {
-	next := SweepEvery
+	next := SweepInterval
 	err := e.view(ctx, func(r reader) error {
 		due, _, err := r.NextDue()
 		if err == nil && !due.IsZero() {
@@ -213,5 +213,5 @@ func (e *Engine) NextDue(ctx context.Context) (time.Duration, error) {
 	return next, err
 }
 
-// Nudged tells when a job may be due earlier than NextDue said.
-func (e *Engine) Nudged() <-chan struct{} { return e.hub.timers }
+// DueChanged tells when a job may be due earlier than NextDue said.
+func (e *Engine) DueChanged() <-chan struct{} { return e.hub.dueChanged }

@@ -51,7 +51,7 @@ func TestSweepsCountOnce(t *testing.T) {
 		jobs, err := w.List(w.ctx, store.Filter{})
 		w.ok(err)
 		for _, j := range jobs {
-			if j.ID.Contract == "graph" && (j.Failures != 1 || !j.DueAt.Equal(w.Now().Add(10*time.Second))) || j.ID.Contract == "phased" && j.State != "queued" {
+			if j.ID.Contract == "graph" && (j.FailedAttempts != 1 || !j.DueAt.Equal(w.Now().Add(10*time.Second))) || j.ID.Contract == "phased" && j.State != "queued" {
 				w.Errorf("%+v", j)
 			}
 		}
@@ -67,7 +67,7 @@ func TestLeasesSurviveRestarts(t *testing.T) {
 		jobs := w.claim("graph", 2)
 		w.Advance(20 * time.Second)
 		w.reopen()
-		w.ok(second(w.Beat(w.ctx, engine.Run{Run: jobs[0].Run}, []byte("50%"))))
+		w.ok(second(w.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, []byte("50%"))))
 		if n, err := w.Expire(w.ctx); n != 0 || err != nil {
 			w.Fatal(n, err)
 		}
@@ -105,13 +105,13 @@ func TestClockJumpsForward(t *testing.T) {
 				live := engine.Run{Run: w.claim("brief", 1)[0].Run}
 				w.claim("brief", 1)
 				w.Advance(10 * time.Second)
-				w.ok(second(w.Beat(w.ctx, live, nil)))
+				w.ok(second(w.Heartbeat(w.ctx, live, nil)))
 				w.Jump(time.Hour)
 				if n := find(w); n > 0 {
 					w.Errorf("%d found at the jump", n)
 				}
 				w.Advance(20 * time.Second)
-				w.ok(second(w.Beat(w.ctx, live, nil)))
+				w.ok(second(w.Heartbeat(w.ctx, live, nil)))
 				if n := find(w); n > 0 {
 					w.Errorf("%d found 20 s after the jump", n)
 				}
@@ -119,7 +119,7 @@ func TestClockJumpsForward(t *testing.T) {
 				if n := find(w); n != 1 {
 					w.Errorf("%d found one lease after the jump", n)
 				}
-				w.ok(second(w.Beat(w.ctx, live, nil)))
+				w.ok(second(w.Heartbeat(w.ctx, live, nil)))
 				w.Advance(29 * time.Second)
 				w.finish(live, job.Succeeded)
 				w.sound()
@@ -156,7 +156,7 @@ func TestClockJumpsBack(t *testing.T) {
 			brief/released: queued ready runs=1 due=1h0m0s
 			brief q: 0 waiting 2 ready 2 leased`)
 		w.Advance(20 * time.Second)
-		w.ok(second(w.Beat(w.ctx, engine.Run{Run: jobs[0].Run}, nil)))
+		w.ok(second(w.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, nil)))
 		w.Advance(10 * time.Second)
 		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
 			w.Error(n, err)
@@ -176,7 +176,7 @@ func TestOutletsAreApart(t *testing.T) {
 		for i := range batch {
 			batch[i] = sub(fmt.Sprint("graph/", i))
 		}
-		posted := w.Posted("phased")
+		posted := w.OutboxReady("phased")
 		w.submit(batch...)
 		w.submit(sub("phased/a"))
 		away := errors.New("the receiver is away")
@@ -241,7 +241,7 @@ func TestPublish(t *testing.T) {
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("the node that was not elected published %d, %v", n, err)
 		}
-		w.ok(other.Succeed(w.ctx, "another that is over"))
+		w.ok(other.EndTerms(w.ctx, "another that is over"))
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("published %d, %v in the term of a node that may live", n, err)
 		}
@@ -257,7 +257,7 @@ func TestPublish(t *testing.T) {
 		if n, err := w.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("published %d, %v in the other's term", n, err)
 		}
-		w.ok(other.Resign(w.ctx))
+		w.ok(other.ReleaseLeadership(w.ctx))
 		if n, err := w.Publish(w.ctx, deliver(nil)); n != 2 || err != nil {
 			w.Error(n, err)
 		}
@@ -310,17 +310,17 @@ func TestPublishKeepsOrder(t *testing.T) {
 		}
 		for _, e := range nodes {
 			publishers.Go(func() {
-				for ended := false; ; {
+				for results := false; ; {
 					n, err := e.Publish(w.ctx, deliver)
 					if err != nil {
 						w.Error(err)
 					}
-					if ended && n == 0 {
+					if results && n == 0 {
 						return
 					}
 					select {
 					case <-done:
-						ended = true
+						results = true
 					default:
 					}
 				}
@@ -409,17 +409,17 @@ func TestNextDue(t *testing.T) {
 		next := func() time.Duration { d, err := w.NextDue(w.ctx); w.ok(err); return d }
 		nudged := func() bool {
 			select {
-			case <-w.Nudged():
+			case <-w.DueChanged():
 				return true
 			default:
 				return false
 			}
 		}
-		if d := next(); d != engine.SweepEvery || nudged() {
+		if d := next(); d != engine.SweepInterval || nudged() {
 			w.Error(d)
 		}
 		w.submit(sub("brief/far", due(time.Hour)))
-		if d := next(); d != engine.SweepEvery || nudged() {
+		if d := next(); d != engine.SweepInterval || nudged() {
 			w.Error(d)
 		}
 		w.submit(sub("brief/near", due(300*time.Millisecond)))

@@ -15,7 +15,7 @@ type unit struct {
 	e        *Engine
 	tx       store.Tx
 	now      time.Time     // when the transaction began
-	began    time.Duration // the same by the monotonic clock
+	startedAt    time.Duration // the same by the monotonic clock
 	settings *queueSettings
 
 	saves    set // moved
@@ -24,53 +24,53 @@ type unit struct {
 	deletes  set
 	bodies   [job.Parts]set
 
-	events   []pending
+	events   []pendingEvent
 	composed int // of events whose message bodies are made
-	buried   []burial
-	settled  []settlement
+	deadLetters   []pendingDeadLetter
+	finished  []finishedJob
 	counts   map[queueKey]*job.QueueCount // changes that are not written
-	stored   map[string][]job.QueueCount  // what the store said, by contract
-	picked   map[queueKey]map[int64]bool  // leased and not written, for whoever selects again
-	dry      map[queueKey]bool            // queues found to have nothing to hand out
-	heavy    bool                         // a look brought less than it could, as bodies are large
+	storedCounts   map[string][]job.QueueCount  // what the store said, by contract
+	leasedNow   map[queueKey]map[int64]bool  // leased and not written, for whoever selects again
+	exhausted      map[queueKey]bool            // queues found to have nothing to hand out
+	truncatedBySize    bool                         // a look brought less than it could, as bodies are large
 
-	heard map[int64]*news // what parents are to hear of their children, beside how they settle
+	parentUpdates map[int64]*parentUpdate // what parents are to hear of their children, beside how they settle
 
-	woken  map[queueKey]int // jobs that became ready
-	freed  map[string]bool  // contracts with a limit under which a run ended
-	soon   bool             // a job is due before the next regular sweep
-	posted map[string]bool  // contracts that have messages
+	becameReady  map[queueKey]int // jobs that became ready
+	freedSlots  map[string]bool  // contracts with a limit under which a run ended
+	sweepSoon   bool             // a job is due before the next regular sweep
+	outboxDirty map[string]bool  // contracts that have messages
 	moved  map[string][]Moved
 }
 
 type queueKey struct{ contract, queue string }
 
-// pending is an event whose job may get its number only when it is stored.
-type pending struct {
+// pendingEvent is an event whose job may get its number only when it is stored.
+type pendingEvent struct {
 	job  *job.Job
-	ev   job.Event
-	then *job.Job // as it was right after the change, if a message tells more of it
+	event   job.Event
+	snapshot *job.Job // as it was right after the change, if a message tells more of it
 	body []byte   // of the message
-	// moved is one more than where u.moved has the same change, 0 where it has not.
-	moved int
+	// moveIndex is one more than where u.moved has the same change, 0 where it has not.
+	moveIndex int
 }
 
-type burial struct {
+type pendingDeadLetter struct {
 	job *job.Job
 	on  job.Cause
 }
 
-// settlement is a job that entered (+1) or left (-1) a settled state.
-type settlement struct {
+// finishedJob is a job that entered (+1) or left (-1) a settled state.
+type finishedJob struct {
 	job  *job.Job
-	good bool
+	success bool
 	sign int
 }
 
 func newUnit(e *Engine, tx store.Tx) *unit {
-	return &unit{e: e, tx: tx, now: tx.Now(), began: e.guard.monotonic(), counts: map[queueKey]*job.QueueCount{},
-		stored: map[string][]job.QueueCount{}, picked: map[queueKey]map[int64]bool{}, dry: map[queueKey]bool{},
-		woken: map[queueKey]int{}, freed: map[string]bool{}}
+	return &unit{e: e, tx: tx, now: tx.Now(), startedAt: e.guard.monotonic(), counts: map[queueKey]*job.QueueCount{},
+		storedCounts: map[string][]job.QueueCount{}, leasedNow: map[queueKey]map[int64]bool{}, exhausted: map[queueKey]bool{},
+		becameReady: map[queueKey]int{}, freedSlots: map[string]bool{}}
 }
 
 // set holds jobs once each, in the order they came.
@@ -89,9 +89,9 @@ func (s *set) add(j *job.Job) {
 	}
 }
 
-// only panics where the set holds another copy of the job: two in one transaction
+// mustHoldOnly panics where the set holds another copy of the job: two in one transaction
 // would undo each other's changes. That is a defect of the engine.
-func (s *set) only(j *job.Job) {
+func (s *set) mustHoldOnly(j *job.Job) {
 	if held := s.by[j.Seq]; held != nil && held != j {
 		panic(fmt.Sprintf("engine: two copies of job %d in one transaction", j.Seq))
 	}
@@ -121,14 +121,14 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 		return &job.Error{Kind: job.Conflict, Op: "engine." + string(on), ID: j.ID,
 			Msg: fmt.Sprintf("the job is %s, which allows no %s", stateName(j.State), on)}
 	}
-	if c.lastTime(j, mv) {
+	if c.countAttempt(j, mv) {
 		mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
 	}
 	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
-	u.place(c, j, mv, delay)
-	u.landed(c, j, mv, was)
+	u.applyMove(c, j, mv, delay)
+	u.recordEffects(c, j, mv, was)
 	u.record(c, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt, Reason: reason})
-	if mv.To == job.Nowhere {
+	if mv.To == job.StateNone {
 		u.deletes.add(j)
 	} else {
 		u.save(j)
@@ -136,40 +136,40 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 	return nil
 }
 
-// lastTime counts a move where it counts, and reports whether that used up the runs
+// countAttempt counts a move where it counts, and reports whether that used up the runs
 // that the job may have or lose.
-func (c *Contract) lastTime(j *job.Job, mv job.Move) bool {
-	if mv.Counts {
-		j.Failures++
+func (c *Contract) countAttempt(j *job.Job, mv job.Move) bool {
+	if mv.CountsFailed {
+		j.FailedAttempts++
 	}
 	if mv.CountsLost {
-		j.LostRuns++
+		j.LostAttempts++
 	}
-	return (mv.Counts && j.RunLimit > 0 && j.Failures >= j.RunLimit) ||
-		(mv.CountsLost && c.LostLimit > 0 && j.LostRuns >= c.LostLimit)
+	return (mv.CountsFailed && j.MaxAttempts > 0 && j.FailedAttempts >= j.MaxAttempts) ||
+		(mv.CountsLost && c.MaxLostAttempts > 0 && j.LostAttempts >= c.MaxLostAttempts)
 }
 
 // save marks a job to be written.
 func (u *unit) save(j *job.Job) {
-	u.saves.only(j)
-	u.edits.only(j)
+	u.saves.mustHoldOnly(j)
+	u.edits.mustHoldOnly(j)
 	u.saves.add(j)
 }
 
 func stateName(s job.State) string {
-	if s == job.Nowhere {
+	if s == job.StateNone {
 		return "gone"
 	}
 	return string(s)
 }
 
-// place puts a job into the state a move leads to, with all that its phase
+// applyMove puts a job into the state a move leads to, with all that its phase
 // means. It changes nothing but the job. The times of its moves grow strictly,
 // whatever the clock does.
-func (u *unit) place(c *Contract, j *job.Job, mv job.Move, delay time.Duration) {
+func (u *unit) applyMove(c *Contract, j *job.Job, mv job.Move, delay time.Duration) {
 	ran := j.Phase == job.Leased
 	j.State, j.Phase, j.UpdatedAt = mv.To, c.Machine.Phase(mv.To), later(u.now, j.UpdatedAt.Add(time.Microsecond))
-	if delay == 0 && mv.Counts && c.RetryDelay != nil && j.Phase != job.Done {
+	if delay == 0 && mv.CountsFailed && c.RetryDelay != nil && j.Phase != job.Done {
 		delay = c.RetryDelay(j)
 	}
 	delayed := delay > 0 && j.Phase != job.Done
@@ -189,11 +189,11 @@ func (u *unit) place(c *Contract, j *job.Job, mv job.Move, delay time.Duration) 
 		j.StartedAt = j.UpdatedAt
 	}
 	if mv.On == job.Retried {
-		j.LostRuns = 0
+		j.LostAttempts = 0
 	}
-	j.SettledAt = time.Time{}
+	j.FinishedAt = time.Time{}
 	if j.Phase == job.Done {
-		j.SettledAt = j.UpdatedAt
+		j.FinishedAt = j.UpdatedAt
 	}
 }
 
@@ -204,51 +204,51 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// landed draws the consequences of a job having made a move from a phase:
+// recordEffects draws the consequences of a job having made a move from a phase:
 // counters, parents and dependents, dead letters, who is to be woken.
-func (u *unit) landed(c *Contract, j *job.Job, mv job.Move, was job.Phase) {
-	stored := mv.From != job.Nowhere
+func (u *unit) recordEffects(c *Contract, j *job.Job, mv job.Move, was job.Phase) {
+	stored := mv.From != job.StateNone
 	if stored {
 		u.count(j, mv.From, was, -1)
 	}
-	if j.State != job.Nowhere {
+	if j.State != job.StateNone {
 		u.count(j, j.State, j.Phase, +1)
 	}
 	if before, now := stored && was == job.Done, j.Phase == job.Done; now && !before {
-		good := mv.On == job.Succeeded || j.State != job.Nowhere && c.Machine.Good(j.State)
-		u.settled = append(u.settled, settlement{j, good, +1})
+		good := mv.On == job.Succeeded || j.State != job.StateNone && c.Machine.IsSuccess(j.State)
+		u.finished = append(u.finished, finishedJob{j, good, +1})
 	} else if before && !now {
-		u.settled = append(u.settled, settlement{j, c.Machine.Good(mv.From), -1})
+		u.finished = append(u.finished, finishedJob{j, c.Machine.IsSuccess(mv.From), -1})
 	}
-	if mv.Bury {
-		u.buried = append(u.buried, burial{j, mv.On})
+	if mv.DeadLetter {
+		u.deadLetters = append(u.deadLetters, pendingDeadLetter{j, mv.On})
 	}
 	if was == job.Leased && j.Phase != job.Leased {
-		u.free(keyOf(j))
+		u.slotFreed(queueKeyOf(j))
 	}
 	if j.Phase == job.Ready && (was != job.Ready || !stored) {
-		u.woken[keyOf(j)]++
+		u.becameReady[queueKeyOf(j)]++
 	}
-	if j.Phase == job.Waiting && j.OpenDeps == 0 && j.DueAt.Before(u.now.Add(SweepEvery)) {
-		u.soon = true
+	if j.Phase == job.Waiting && j.OpenDeps == 0 && j.DueAt.Before(u.now.Add(SweepInterval)) {
+		u.sweepSoon = true
 	}
 }
 
-// free lets whoever waits look again when a run under a limit ended: that of the contract concerns all of its queues,
+// slotFreed lets whoever waits look again when a run under a limit ended: that of the contract concerns all of its queues,
 // that of a queue is like a job there that became ready.
-func (u *unit) free(key queueKey) {
-	if u.e.contracts[key.contract].RunLimit > 0 {
-		u.freed[key.contract] = true
+func (u *unit) slotFreed(key queueKey) {
+	if u.e.contracts[key.contract].MaxRunning > 0 {
+		u.freedSlots[key.contract] = true
 	}
-	if u.settings.of(key).RunLimit > 0 {
-		u.woken[key]++
+	if u.settings.of(key).MaxRunning > 0 {
+		u.becameReady[key]++
 	}
 }
 
-func keyOf(j *job.Job) queueKey { return queueKey{j.ID.Contract, j.Queue} }
+func queueKeyOf(j *job.Job) queueKey { return queueKey{j.ID.Contract, j.Queue} }
 
 func (u *unit) count(j *job.Job, s job.State, p job.Phase, n int64) {
-	key := keyOf(j)
+	key := queueKeyOf(j)
 	c := u.counts[key]
 	if c == nil {
 		c = &job.QueueCount{Contract: key.contract, Queue: key.queue}
@@ -277,13 +277,13 @@ func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, e
 	ev.Run = run
 	reported := c.Moved != nil && slices.Contains(c.MovedOn, ev.Cause)
 	if (c.History || c.Publish) && ev.Prev != ev.Next {
-		p := pending{job: j, ev: ev}
+		p := pendingEvent{job: j, event: ev}
 		if c.Publish && c.Body != nil {
 			then := *j
-			p.then = &then
+			p.snapshot = &then
 		}
 		if reported {
-			p.moved = len(u.moved[c.Name]) + 1
+			p.moveIndex = len(u.moved[c.Name]) + 1
 		}
 		u.events = append(u.events, p)
 	}
@@ -298,8 +298,8 @@ func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, e
 // edit marks a job whose own members were changed beside its state.
 func (u *unit) edit(j *job.Job) {
 	j.UpdatedAt = later(u.now, j.UpdatedAt)
-	u.saves.only(j)
-	u.edits.only(j)
+	u.saves.mustHoldOnly(j)
+	u.edits.mustHoldOnly(j)
 	u.edits.add(j)
 }
 
@@ -314,12 +314,12 @@ func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
 func (u *unit) setQueue(j *job.Job, queue string) {
 	u.count(j, j.State, j.Phase, -1)
 	if j.Phase == job.Leased {
-		u.free(keyOf(j))
+		u.slotFreed(queueKeyOf(j))
 	}
 	j.Queue = queue
 	u.count(j, j.State, j.Phase, +1)
 	if j.Phase == job.Ready {
-		u.woken[keyOf(j)]++
+		u.becameReady[queueKeyOf(j)]++
 	}
 	u.rewrites.add(j)
 }
@@ -327,35 +327,35 @@ func (u *unit) setQueue(j *job.Job, queue string) {
 // leaseEnd is when a lease that is given now ends. It counts from now and not from when the transaction began, which may have
 // waited long for a lock.
 func (u *unit) leaseEnd(j *job.Job) time.Time {
-	return u.now.Add((u.e.guard.monotonic() - u.began).Truncate(time.Microsecond) + j.Lease)
+	return u.now.Add((u.e.guard.monotonic() - u.startedAt).Truncate(time.Microsecond) + j.Lease)
 }
 
 // lease makes j the property of a new run.
 func (u *unit) lease(j *job.Job, worker string) error {
 	j.Run = job.NewRunID(j.Seq, u.e.random())
 	j.LeaseUntil, j.Worker = u.leaseEnd(j), worker
-	j.Runs++
-	if u.picked[keyOf(j)] == nil {
-		u.picked[keyOf(j)] = map[int64]bool{}
+	j.Attempts++
+	if u.leasedNow[queueKeyOf(j)] == nil {
+		u.leasedNow[queueKeyOf(j)] = map[int64]bool{}
 	}
-	u.picked[keyOf(j)][j.Seq] = true
-	if j.Parent != 0 && j.Runs == 1 {
-		u.hear(j.Parent).began = true
+	u.leasedNow[queueKeyOf(j)][j.Seq] = true
+	if j.Parent != 0 && j.Attempts == 1 {
+		u.parentUpdate(j.Parent).childStarted = true
 	}
 	return u.move(j, job.Claimed)
 }
 
-// counted returns the counts of a contract as they are with what this
+// currentCounts returns the counts of a contract as they are with what this
 // transaction has changed. The store is asked once: a caller that needs them
 // exact holds a lock since before that.
-func (u *unit) counted(contract string) ([]job.QueueCount, error) {
-	stored, known := u.stored[contract]
+func (u *unit) currentCounts(contract string) ([]job.QueueCount, error) {
+	stored, known := u.storedCounts[contract]
 	if !known {
 		var err error
 		if stored, err = u.tx.Counts(contract); err != nil {
 			return nil, err
 		}
-		u.stored[contract] = stored
+		u.storedCounts[contract] = stored
 	}
 	all := slices.Clone(stored)
 	for key, c := range u.counts {

@@ -12,12 +12,12 @@ import (
 var column = job.MustMachine(map[job.State]job.Phase{
 	"waiting": job.Waiting, "pending": job.Ready, "sending": job.Leased, "sent": job.Done, "lost": job.Done,
 }, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "waiting"},
+	{From: job.StateNone, On: job.Submitted, To: "waiting"},
 	{From: "waiting", On: job.Satisfied, To: "pending"},
 	{From: "waiting", On: job.Unsatisfiable, To: "pending"},
 	{From: "pending", On: job.Claimed, To: "sending"},
 	{From: "sending", On: job.Succeeded, To: "sent"},
-	{From: "sending", On: job.Failed, To: "pending", Counts: true},
+	{From: "sending", On: job.Failed, To: "pending", CountsFailed: true},
 	{From: "sending", On: job.FailedForGood, To: "lost"},
 	{From: "sending", On: job.Expired, To: "pending"},
 })

@@ -33,7 +33,7 @@ type world struct {
 // places are the databases every test of a verb runs on.
 var places = map[string]func(testing.TB, func() time.Time) func(testing.TB) store.Store{
 	"memory": func(tb testing.TB, now func() time.Time) func(testing.TB) store.Store {
-		s := testkit.Memory(tb, now)
+		s := testkit.MemoryStore(tb, now)
 		return func(testing.TB) store.Store { return s } // gone when it is closed
 	},
 	"file": func(tb testing.TB, now func() time.Time) func(testing.TB) store.Store {
@@ -68,29 +68,29 @@ func everywhere(t *testing.T, contracts []engine.Contract, test func(w *world)) 
 	}
 }
 
-func newWorld(tb testing.TB, place string, contracts []engine.Contract) *world {
+func newWorld(tb testing.TB, position string, contracts []engine.Contract) *world {
 	tb.Helper()
 	w := &world{TB: tb, Clock: testkit.NewClock()}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	tb.Cleanup(cancel)
 	w.ctx = ctx
-	bare := places[place](tb, w.Now)
+	bare := places[position](tb, w.Now)
 	open := func(tb testing.TB) store.Store {
 		w.watch = newWatched(tb, bare(tb))
 		return w.watch
 	}
 	w.Store = open(tb)
-	w.Engine = testkit.Engine(tb, w.Store, w.Clock, contracts...)
+	w.Engine = testkit.NewEngine(tb, w.Store, w.Clock, contracts...)
 	w.reopen = func() {
 		w.Engine.Close()
-		if place != "memory" {
+		if position != "memory" {
 			w.Store.Close()
 			w.Store = open(tb)
 		}
-		w.Engine = testkit.Engine(tb, w.Store, w.Clock, contracts...)
+		w.Engine = testkit.NewEngine(tb, w.Store, w.Clock, contracts...)
 	}
 	w.server = func() *engine.Engine {
-		return testkit.Engine(tb, newWatched(tb, bare(tb)), w.Clock, contracts...)
+		return testkit.NewEngine(tb, newWatched(tb, bare(tb)), w.Clock, contracts...)
 	}
 	return w
 }
@@ -98,7 +98,7 @@ func newWorld(tb testing.TB, place string, contracts []engine.Contract) *world {
 // node makes one more engine on the same database.
 func (w *world) node(contracts []engine.Contract) *engine.Engine {
 	w.Helper()
-	return testkit.Engine(w, w.Store, w.Clock, contracts...)
+	return testkit.NewEngine(w, w.Store, w.Clock, contracts...)
 }
 
 func (w *world) Close() {} // both members have one
@@ -155,11 +155,11 @@ func in(queue string) func(*engine.Submission) {
 }
 
 func due(d time.Duration) func(*engine.Submission) {
-	return func(s *engine.Submission) { s.Job.DueAt = testkit.Start.Add(d) }
+	return func(s *engine.Submission) { s.Job.DueAt = testkit.StartTime.Add(d) }
 }
 
 func limit(n int) func(*engine.Submission) {
-	return func(s *engine.Submission) { s.Job.RunLimit = n }
+	return func(s *engine.Submission) { s.Job.MaxAttempts = n }
 }
 
 func priority(n int) func(*engine.Submission) {
@@ -178,7 +178,7 @@ func (w *world) submit(batch ...engine.Submission) {
 	}
 }
 
-// claim claims up to n jobs of the queues and returns the run of the one.
+// claimOnce claims up to n jobs of the queues and returns the run of the one.
 func (w *world) claim(contract string, n int, queues ...string) []*job.Job {
 	w.Helper()
 	jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Queues: queues, Max: n, Worker: "worker"})
@@ -306,9 +306,9 @@ func (w *world) line(j *job.Job) string {
 		}
 	}
 	number("priority", j.Priority)
-	number("runs", j.Runs)
-	number("failures", j.Failures)
-	number("lost", j.LostRuns)
+	number("runs", j.Attempts)
+	number("failures", j.FailedAttempts)
+	number("lost", j.LostAttempts)
 	if j.Phase != job.Done { // what is over waits for nothing, whatever it waited for
 		number("open", j.OpenDeps)
 	}
@@ -413,7 +413,7 @@ func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job
 		if leased := j.Phase == job.Leased; leased == j.Run.IsZero() || leased == j.LeaseUntil.IsZero() || leased && j.Run.Seq() != j.Seq {
 			bad("has a run without being leased, or the other way round")
 		}
-		if (j.Phase == job.Done) == j.SettledAt.IsZero() {
+		if (j.Phase == job.Done) == j.FinishedAt.IsZero() {
 			bad("has a wrong time of settlement")
 		}
 		retries := 0 // each is worth one failure more
@@ -422,7 +422,7 @@ func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job
 				retries++
 			}
 		}
-		if j.RunLimit > 0 && j.Failures > j.RunLimit+retries || j.Failures+j.LostRuns > j.Runs || j.OpenDeps < 0 || j.FailedDeps < 0 {
+		if j.MaxAttempts > 0 && j.FailedAttempts > j.MaxAttempts+retries || j.FailedAttempts+j.LostAttempts > j.Attempts || j.OpenDeps < 0 || j.FailedDeps < 0 {
 			bad("has a counter out of range")
 		}
 		if c.History {
@@ -464,7 +464,7 @@ func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job
 // legal checks a history: it begins nowhere, each event is a move of the machine
 // from where the one before led, times do not go back, it ends where the job is.
 func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
-	at, state := time.Time{}, job.Nowhere
+	at, state := time.Time{}, job.StateNone
 	var runs []job.RunID
 	for _, ev := range events {
 		mv, ok := m.Next(ev.Prev, ev.Cause)
@@ -482,8 +482,8 @@ func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s has an event of a run that is not its current one: %+v", name(j.ID), ev))
 		}
 	}
-	if state != j.State || len(runs) != j.Runs {
-		wrong = append(wrong, fmt.Sprintf("%s is %s after %d runs, its history says %s after %d", name(j.ID), j.State, j.Runs, state, len(runs)))
+	if state != j.State || len(runs) != j.Attempts {
+		wrong = append(wrong, fmt.Sprintf("%s is %s after %d runs, its history says %s after %d", name(j.ID), j.State, j.Attempts, state, len(runs)))
 	}
 	return wrong
 }

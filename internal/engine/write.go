@@ -6,7 +6,7 @@ import (
 
 // flush writes what the unit gathered, after what follows from it.
 func (u *unit) flush() error {
-	for _, step := range []func() error{u.writeMoved, u.writeEvents, u.writeCounts} {
+	for _, step := range []func() error{u.writeJobsMoved, u.writeEvents, u.writeCounts} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -14,68 +14,68 @@ func (u *unit) flush() error {
 	return nil
 }
 
-// writeMoved writes the jobs moved so far and what depends on them, so that a
+// writeJobsMoved writes the jobs moved so far and what depends on them, so that a
 // later look in the same transaction finds it.
-func (u *unit) writeMoved() error {
-	for _, step := range []func() error{u.tellParents, u.settle, u.bury, u.compose, u.writeJobs, u.writeBodies} {
+func (u *unit) writeJobsMoved() error {
+	for _, step := range []func() error{u.applyParentUpdates, u.propagateFinished, u.writeDeadLetters, u.composeMessages, u.writeJobs, u.writeBodies} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	u.saves, u.edits, u.rewrites, u.deletes, u.bodies = set{}, set{}, set{}, set{}, [job.Parts]set{}
-	clear(u.picked)
-	clear(u.dry)
+	clear(u.leasedNow)
+	clear(u.exhausted)
 	return nil
 }
 
-func (u *unit) bury() error {
-	if len(u.buried) == 0 {
+func (u *unit) writeDeadLetters() error {
+	if len(u.deadLetters) == 0 {
 		return nil
 	}
-	jobs := make([]*job.Job, len(u.buried))
-	for i, b := range u.buried {
+	jobs := make([]*job.Job, len(u.deadLetters))
+	for i, b := range u.deadLetters {
 		then := *b.job
 		jobs[i] = &then
 	}
-	if err := u.complete(jobs); err != nil {
+	if err := u.fillBodies(jobs); err != nil {
 		return err
 	}
-	letters := make([]job.DeadLetter, len(u.buried))
-	for i, b := range u.buried {
-		letters[i] = job.DeadLetter{Job: *jobs[i], Cause: b.on, BuriedAt: u.now}
+	letters := make([]job.DeadLetter, len(u.deadLetters))
+	for i, b := range u.deadLetters {
+		letters[i] = job.DeadLetter{Job: *jobs[i], Cause: b.on, CreatedAt: u.now}
 	}
-	u.buried = nil
-	return u.tx.Bury(letters)
+	u.deadLetters = nil
+	return u.tx.AddDeadLetters(letters)
 }
 
-// compose makes the bodies of messages while those of their jobs are there.
-func (u *unit) compose() error {
+// composeMessages makes the bodies of messages while those of their jobs are there.
+func (u *unit) composeMessages() error {
 	var jobs []*job.Job
 	for _, p := range u.events[u.composed:] {
-		if p.then != nil {
-			jobs = append(jobs, p.then)
+		if p.snapshot != nil {
+			jobs = append(jobs, p.snapshot)
 		}
 	}
-	if err := u.complete(jobs); err != nil {
+	if err := u.fillBodies(jobs); err != nil {
 		return err
 	}
 	for ; u.composed < len(u.events); u.composed++ {
 		p := &u.events[u.composed]
-		if p.then == nil {
+		if p.snapshot == nil {
 			continue
 		}
 		contract := p.job.ID.Contract
-		if p.moved > 0 {
-			u.moved[contract][p.moved-1].Job.Definition = p.then.Definition
+		if p.moveIndex > 0 {
+			u.moved[contract][p.moveIndex-1].Job.Definition = p.snapshot.Definition
 		}
-		p.body, p.then = u.e.contracts[contract].Body(p.then, p.ev), nil
+		p.body, p.snapshot = u.e.contracts[contract].Body(p.snapshot, p.event), nil
 	}
 	return nil
 }
 
-// complete fills in the bodies of copies of jobs, those this transaction has set
+// fillBodies fills in the bodies of copies of jobs, those this transaction has set
 // included. The same job may be there more than once.
-func (u *unit) complete(copies []*job.Job) error {
+func (u *unit) fillBodies(copies []*job.Job) error {
 	if len(copies) == 0 {
 		return nil
 	}
@@ -105,10 +105,10 @@ func (u *unit) writeJobs() error {
 			return err
 		}
 	}
-	if err := u.tx.Rewrite(u.rewrites.without(&u.deletes)); err != nil {
+	if err := u.tx.UpdateAll(u.rewrites.without(&u.deletes)); err != nil {
 		return err
 	}
-	if err := u.tx.Touch(u.edits.without(&u.deletes, &u.rewrites, &u.saves)); err != nil {
+	if err := u.tx.UpdateLeases(u.edits.without(&u.deletes, &u.rewrites, &u.saves)); err != nil {
 		return err
 	}
 	saves := u.saves.without(&u.deletes, &u.rewrites)
@@ -118,7 +118,7 @@ func (u *unit) writeJobs() error {
 			return err
 		}
 	}
-	return u.tx.Save(saves)
+	return u.tx.UpdateState(saves)
 }
 
 // saveWith saves those of the jobs of which the body is set as well, in one write, and returns the others.
@@ -135,7 +135,7 @@ func (u *unit) saveWith(p job.Part, jobs []*job.Job) (left []*job.Job, err error
 		}
 	}
 	u.bodies[p].jobs = u.bodies[p].without(&both) // what writeBodies has left to do
-	return left, u.tx.SaveWith(p, both.jobs)
+	return left, u.tx.UpdateStateAndBody(p, both.jobs)
 }
 
 func (u *unit) delete(jobs []*job.Job) error {
@@ -151,15 +151,15 @@ func (u *unit) delete(jobs []*job.Job) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	if err := u.tx.DropHistory(seqs); err != nil {
+	if err := u.tx.DeleteEvents(seqs); err != nil {
 		return err
 	}
-	return u.tx.DropEdges(seqs)
+	return u.tx.DeleteEdges(seqs)
 }
 
 func (u *unit) writeBodies() error {
 	for p := range job.Parts {
-		if err := u.tx.SaveBodies(p, u.bodies[p].without(&u.deletes)); err != nil {
+		if err := u.tx.UpdateBodies(p, u.bodies[p].without(&u.deletes)); err != nil {
 			return err
 		}
 	}
@@ -171,9 +171,9 @@ func (u *unit) writeEvents() error {
 	var messages []job.Message
 	for _, p := range u.events {
 		c := u.e.contracts[p.job.ID.Contract]
-		ev := p.ev
+		ev := p.event
 		ev.Job = p.job.Seq
-		if c.History && p.job.State != job.Nowhere {
+		if c.History && p.job.State != job.StateNone {
 			events = append(events, ev)
 		}
 		if c.Publish {
@@ -185,10 +185,10 @@ func (u *unit) writeEvents() error {
 		return err
 	}
 	for i := range messages {
-		if u.posted == nil {
-			u.posted = map[string]bool{}
+		if u.outboxDirty == nil {
+			u.outboxDirty = map[string]bool{}
 		}
-		u.posted[messages[i].JobID.Contract] = true
+		u.outboxDirty[messages[i].JobID.Contract] = true
 	}
 	return u.tx.AddMessages(messages)
 }
@@ -200,5 +200,5 @@ func (u *unit) writeCounts() error {
 			deltas = append(deltas, *c)
 		}
 	}
-	return u.tx.CountBy(deltas)
+	return u.tx.AddCounts(deltas)
 }

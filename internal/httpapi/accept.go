@@ -9,45 +9,45 @@ import (
 )
 
 // ErrNotAcceptable is the answer to who cannot take what there is.
-var ErrNotAcceptable = &Refusal{http.StatusNotAcceptable, "the answers of this path are application/json, which Accept does not admit"}
+var ErrNotAcceptable = &StatusError{http.StatusNotAcceptable, "the answers of this path are application/json, which Accept does not admit"}
 
 // AcceptsJSON reports whether the caller takes JSON: Accept is absent, or admits
 // application/json, itself or by a wildcard. The most specific range counts.
 func (c *Call) AcceptsJSON() bool {
-	given := c.Request.Header["Accept"]
-	if len(given) == 0 {
+	header := c.Request.Header["Accept"]
+	if len(header) == 0 {
 		return true
 	}
-	best, admits := 0, false
-	for kind, wanted := range accepted(given) {
+	bestRank, accepts := 0, false
+	for kind, acceptable := range acceptedTypes(header) {
 		rank := map[string]int{"*/*": 1, "application/*": 2, JSON[0]: 3}[kind]
-		if rank > best {
-			best, admits = rank, wanted
-		} else if rank > 0 && rank == best {
-			admits = admits || wanted
+		if rank > bestRank {
+			bestRank, accepts = rank, acceptable
+		} else if rank > 0 && rank == bestRank {
+			accepts = accepts || acceptable
 		}
 	}
-	return admits
+	return accepts
 }
 
-// AsksForHTML reports whether the caller names text/html among what it takes, as browsers do. A wildcard does not:
+// AcceptsHTML reports whether the caller names text/html among what it takes, as browsers do. A wildcard does not:
 // programs send one that know nothing of HTML.
-func AsksForHTML(r *http.Request) bool {
-	for kind, wanted := range accepted(r.Header["Accept"]) {
-		if kind == "text/html" && wanted {
+func AcceptsHTML(r *http.Request) bool {
+	for kind, acceptable := range acceptedTypes(r.Header["Accept"]) {
+		if kind == "text/html" && acceptable {
 			return true
 		}
 	}
 	return false
 }
 
-// accepted yields the media ranges of Accept and whether they are wanted.
-func accepted(given []string) iter.Seq2[string, bool] {
+// acceptedTypes yields the media ranges of Accept and whether they are wanted.
+func acceptedTypes(header []string) iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
-		for _, line := range given {
+		for _, line := range header {
 			for entry := range strings.SplitSeq(line, ",") {
 				kind, params, err := mime.ParseMediaType(entry)
-				if err == nil && !yield(kind, wanted(params["q"])) {
+				if err == nil && !yield(kind, positiveWeight(params["q"])) {
 					return
 				}
 			}
@@ -55,15 +55,15 @@ func accepted(given []string) iter.Seq2[string, bool] {
 	}
 }
 
-// wanted tells a weight above nothing; one that is no number counts as none given.
-func wanted(q string) bool {
+// positiveWeight tells a weight above nothing; one that is no number counts as none given.
+func positiveWeight(q string) bool {
 	weight, err := strconv.ParseFloat(q, 64)
 	return err != nil || weight > 0
 }
 
-// SaysPlainJSON reports whether the body is declared as application/json itself;
+// HasPlainJSONContentType reports whether the body is declared as application/json itself;
 // parameters are of no matter.
-func (c *Call) SaysPlainJSON() bool {
+func (c *Call) HasPlainJSONContentType() bool {
 	given := c.Request.Header["Content-Type"]
 	if len(given) != 1 {
 		return false

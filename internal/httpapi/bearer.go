@@ -12,18 +12,18 @@ import (
 // bearer is the token of a mount. Digests are compared, in constant time, so
 // that neither content nor length of the token shows in how long it takes.
 type bearer struct {
-	needed bool
+	required bool
 	digest [sha256.Size]byte
 }
 
 func newBearer(token config.Secret) bearer {
-	return bearer{needed: !token.Empty(), digest: sha256.Sum256([]byte(token.Reveal()))}
+	return bearer{required: !token.Empty(), digest: sha256.Sum256([]byte(token.Reveal()))}
 }
 
 // matches reports whether a request carries the token, if one is needed
 // (G-X-17).
 func (b *bearer) matches(r *http.Request) bool {
-	if !b.needed {
+	if !b.required {
 		return true
 	}
 	given := r.Header["Authorization"]

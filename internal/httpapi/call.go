@@ -22,26 +22,26 @@ type Call struct {
 	Request *http.Request
 	Route   *Route // nil until one matched
 
-	table   *Table
-	members [maxMembers]string
-	watch   telemetry.Stopwatch
+	router   *Router
+	pathValues [maxPathValues]string
+	stopwatch   telemetry.Stopwatch
 	id      string
 	status  int // of the answer; 0 while there is none
 	err     error
-	notes   *notes
+	attrList   *attrList
 	span    trace.Span // nil when there is none
 }
 
-func newCall(t *Table, w http.ResponseWriter, r *http.Request) *Call {
-	return &Call{ResponseWriter: w, Request: r, table: t, watch: telemetry.StartWatch()}
+func newCall(t *Router, w http.ResponseWriter, r *http.Request) *Call {
+	return &Call{ResponseWriter: w, Request: r, router: t, stopwatch: telemetry.StartStopwatch()}
 }
 
 // Member returns a member of the path, decoded. Asking for one that the pattern
 // does not have is a defect.
-func (c *Call) Member(name string) string {
-	for i, n := range c.Route.names {
+func (c *Call) PathValue(name string) string {
+	for i, n := range c.Route.pathValueNames {
 		if n == name {
-			return c.members[i]
+			return c.pathValues[i]
 		}
 	}
 	panic("the route has no member " + name)
@@ -54,14 +54,14 @@ const maxRequestID = 128
 // number of our own.
 func (c *Call) RequestID() string {
 	if c.id == "" {
-		if c.id = c.Request.Header.Get("X-Request-Id"); !plain(c.id) {
-			c.id = c.table.node + "-" + strconv.FormatUint(c.table.requests.Add(1), 10)
+		if c.id = c.Request.Header.Get("X-Request-Id"); !validRequestID(c.id) {
+			c.id = c.router.requestIDPrefix + "-" + strconv.FormatUint(c.router.requestCount.Add(1), 10)
 		}
 	}
 	return c.id
 }
 
-func plain(id string) bool {
+func validRequestID(id string) bool {
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' {
 			return false
@@ -70,31 +70,31 @@ func plain(id string) bool {
 	return id != "" && len(id) <= maxRequestID
 }
 
-// notes are what handlers add to the line of a request. A handler that was given
+// attrList are what handlers add to the line of a request. A handler that was given
 // up may still add some.
-type notes struct {
+type attrList struct {
 	mu    sync.Mutex
 	attrs []slog.Attr
 }
 
-// Note adds to the line that is logged of this request and to its span.
-func (c *Call) Note(attrs ...slog.Attr) {
-	if c.notes == nil {
-		c.notes = &notes{}
+// AddAttrs adds to the line that is logged of this request and to its span.
+func (c *Call) AddAttrs(attrs ...slog.Attr) {
+	if c.attrList == nil {
+		c.attrList = &attrList{}
 	}
-	c.notes.mu.Lock()
-	defer c.notes.mu.Unlock()
-	c.notes.attrs = append(c.notes.attrs, attrs...)
+	c.attrList.mu.Lock()
+	defer c.attrList.mu.Unlock()
+	c.attrList.attrs = append(c.attrList.attrs, attrs...)
 }
 
-// noted returns what was noted.
-func (c *Call) noted() []slog.Attr {
-	if c.notes == nil {
+// attrs returns what was noted.
+func (c *Call) attrs() []slog.Attr {
+	if c.attrList == nil {
 		return nil
 	}
-	c.notes.mu.Lock()
-	defer c.notes.mu.Unlock()
-	return slices.Clone(c.notes.attrs)
+	c.attrList.mu.Lock()
+	defer c.attrList.mu.Unlock()
+	return slices.Clone(c.attrList.attrs)
 }
 
 // WriteHeader notes the status.
@@ -127,12 +127,12 @@ func (c *Call) Send(status int, contentType []string, body []byte) {
 
 // write sends a body in pieces, so that a slow reader has its time for each.
 func (c *Call) write(body []byte) {
-	for len(body) > pieceSize {
-		c.giveTime()
-		if _, err := c.Write(body[:pieceSize]); err != nil {
+	for len(body) > chunkSize {
+		c.extendDeadlines()
+		if _, err := c.Write(body[:chunkSize]); err != nil {
 			return // the caller went away
 		}
-		body = body[pieceSize:]
+		body = body[chunkSize:]
 	}
 	_, _ = c.Write(body)
 }
@@ -155,15 +155,15 @@ func (c *Call) fail(err error) {
 	h := c.Header()
 	h.Set("X-Request-Id", c.RequestID())
 	h.Set("X-Content-Type-Options", "nosniff")
-	c.hurry()
-	c.table.Answer(c, err)
+	c.shortenReadDeadline()
+	c.router.WriteError(c, err)
 }
 
-// end closes the books on a call: a panic is answered, the route observed, the
+// finish closes the books on a call: a panic is answered, the route observed, the
 // line logged.
-func (c *Call) end() {
+func (c *Call) finish() {
 	if p := recover(); p != nil {
-		if e, is := p.(error); is && errors.Is(e, http.ErrAbortHandler) {
+		if e, ok := p.(error); ok && errors.Is(e, http.ErrAbortHandler) {
 			panic(http.ErrAbortHandler)
 		}
 		c.logPanic(p)
@@ -178,15 +178,15 @@ func (c *Call) end() {
 
 func (c *Call) observe() {
 	switch {
-	case c.Route == nil && c.table.ObserveUnmatched != nil:
-		c.table.ObserveUnmatched(knownMethod(c.Request.Method), c.status, c.watch.Elapsed())
+	case c.Route == nil && c.router.ObserveUnmatched != nil:
+		c.router.ObserveUnmatched(methodLabel(c.Request.Method), c.status, c.stopwatch.Elapsed())
 	case c.Route != nil && c.Route.Observe != nil:
-		c.Route.Observe(c.status, c.watch.Elapsed())
+		c.Route.Observe(c.status, c.stopwatch.Elapsed())
 	}
 }
 
-// knownMethod is a method of a request, or "other" if it is none of HTTP's.
-func knownMethod(method string) string {
+// methodLabel is a method of a request, or "other" if it is none of HTTP's.
+func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 		http.MethodOptions:
@@ -196,37 +196,37 @@ func knownMethod(method string) string {
 }
 
 func (c *Call) logPanic(p any) {
-	c.table.Log.Error("a handler panicked", telemetry.RequestID, c.RequestID(), telemetry.ErrorMessage, fmt.Sprint(p),
+	c.router.Log.Error("a handler panicked", telemetry.RequestID, c.RequestID(), telemetry.ErrorMessage, fmt.Sprint(p),
 		telemetry.Stack, string(debug.Stack()))
 }
 
 // level is how much an answer matters to whoever runs the server.
 func (c *Call) level() slog.Level {
-	usual := slog.LevelDebug
-	if c.table.Info {
-		usual = slog.LevelInfo
+	normal := slog.LevelDebug
+	if c.router.Info {
+		normal = slog.LevelInfo
 	}
 	switch {
 	case c.err == nil || c.err == errPanic || outage.Is(c.err) || c.Request.Context().Err() != nil:
-		return usual // a part that is away tells of itself
+		return normal // a part that is away tells of itself
 	case c.status == http.StatusServiceUnavailable:
 		return slog.LevelWarn
 	case c.status >= http.StatusInternalServerError:
 		return slog.LevelError
 	}
-	return usual
+	return normal
 }
 
 func (c *Call) log(level slog.Level) {
 	ctx := c.Request.Context()
-	if !c.table.Log.Enabled(ctx, level) {
+	if !c.router.Log.Enabled(ctx, level) {
 		return
 	}
 	attrs := []slog.Attr{
 		slog.String(telemetry.RequestID, c.RequestID()),
 		slog.String(telemetry.Method, c.Request.Method),
 		slog.Int(telemetry.Status, c.status),
-		slog.Duration(telemetry.Duration, c.watch.Elapsed()),
+		slog.Duration(telemetry.Duration, c.stopwatch.Elapsed()),
 		slog.String(telemetry.Remote, c.Request.RemoteAddr),
 	}
 	if c.Route != nil {
@@ -235,9 +235,9 @@ func (c *Call) log(level slog.Level) {
 			attrs = append(attrs, slog.String(telemetry.Action, c.Route.Action))
 		}
 	}
-	attrs = append(attrs, c.noted()...)
+	attrs = append(attrs, c.attrs()...)
 	if c.err != nil {
 		attrs = append(attrs, slog.String(telemetry.ErrorMessage, c.err.Error()))
 	}
-	c.table.Log.LogAttrs(ctx, level, "request", attrs...)
+	c.router.Log.LogAttrs(ctx, level, "request", attrs...)
 }

@@ -16,20 +16,20 @@ import (
 // and those of content.
 func (c *Call) SendContent(modified time.Time, content io.ReadSeeker) error {
 	w, r := &contentWriter{Call: c}, &contentReader{ReadSeeker: content}
-	http.ServeContent(w, oneRange(c.Request), "", modified, r)
+	http.ServeContent(w, withSingleRange(c.Request), "", modified, r)
 	if r.err != nil {
 		return r.err
 	}
-	if w.refused != 0 {
-		return &Refusal{w.refused, strings.ToLower(http.StatusText(w.refused))}
+	if w.refusedStatus != 0 {
+		return &StatusError{w.refusedStatus, strings.ToLower(http.StatusText(w.refusedStatus))}
 	}
 	return nil
 }
 
-// oneRange is a request without ranges that are passed over: of another method
+// withSingleRange is a request without ranges that are passed over: of another method
 // or unit (RFC 9110, 14.2), and several at once, each of which may cost a look into
 // a far store.
-func oneRange(r *http.Request) *http.Request {
+func withSingleRange(r *http.Request) *http.Request {
 	given := r.Header.Get("Range")
 	if given == "" || r.Method == http.MethodGet && strings.HasPrefix(given, "bytes=") && !strings.Contains(given, ",") {
 		return r
@@ -42,25 +42,25 @@ func oneRange(r *http.Request) *http.Request {
 // contentWriter gives each piece its time, and keeps a refusal for the table.
 type contentWriter struct {
 	*Call
-	refused int
+	refusedStatus int
 	written int
 }
 
 func (w *contentWriter) WriteHeader(status int) {
 	if status >= http.StatusBadRequest {
-		w.refused = status
+		w.refusedStatus = status
 		return
 	}
 	w.Call.WriteHeader(status)
 }
 
 func (w *contentWriter) Write(p []byte) (int, error) {
-	if w.refused != 0 {
+	if w.refusedStatus != 0 {
 		return len(p), nil
 	}
-	if w.written += len(p); w.written >= pieceSize {
+	if w.written += len(p); w.written >= chunkSize {
 		w.written = 0
-		w.giveTime()
+		w.extendDeadlines()
 	}
 	return w.Call.Write(p)
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// answerKinds writes an error as its kind, or as the text of a refusal.
-func answerKinds(c *httpapi.Call, err error) {
-	var refusal *httpapi.Refusal
+// writeErrorKind writes an error as its kind, or as the text of a refusal.
+func writeErrorKind(c *httpapi.Call, err error) {
+	var statusErr *httpapi.StatusError
 	switch {
-	case errors.As(err, &refusal):
-		c.Send(refusal.Status, httpapi.Text, []byte(refusal.Msg))
+	case errors.As(err, &statusErr):
+		c.Send(statusErr.Status, httpapi.Text, []byte(statusErr.Msg))
 	case job.IsKind(err, job.Timeout):
 		c.Send(http.StatusGatewayTimeout, httpapi.Text, []byte(err.(*job.Error).Msg))
 	default:
@@ -32,17 +32,17 @@ func answerKinds(c *httpapi.Call, err error) {
 	}
 }
 
-// serveTable serves one request by a table of one route, POST /made/{a}.
-func serveTable(t *testing.T, table *httpapi.Table, handle httpapi.Handler, req *http.Request) *httptest.ResponseRecorder {
+// serveRoute serves one request by a table of one route, POST /made/{a}.
+func serveRoute(t *testing.T, router *httpapi.Router, handle httpapi.Handler, req *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
-	table.Name, table.Prefixes, table.Answer = "made", []string{"/made/"}, answerKinds
-	table.BodyLimit = 1 << 10
-	if table.Log == nil {
-		table.Log = slog.New(slog.DiscardHandler)
+	router.Name, router.Prefixes, router.WriteError = "made", []string{"/made/"}, writeErrorKind
+	router.BodyLimit = 1 << 10
+	if router.Log == nil {
+		router.Log = slog.New(slog.DiscardHandler)
 	}
-	table.Routes = []httpapi.Route{{Method: "POST", Pattern: "/made/{a}", Action: "submit", Handle: handle, TakesBody: true}}
+	router.Routes = []httpapi.Route{{Method: "POST", Pattern: "/made/{a}", Action: "submit", Handle: handle, ReadsBody: true}}
 	w := httptest.NewRecorder()
-	table.MustMount().Handler.ServeHTTP(w, req)
+	router.MustMount().Handler.ServeHTTP(w, req)
 	return w
 }
 
@@ -53,9 +53,9 @@ func post(path, body string) *http.Request {
 func TestRequestLine(t *testing.T) {
 	t.Parallel()
 	handle := func(c *httpapi.Call) error {
-		c.Note(slog.String(telemetry.ClientID, "c1"), slog.String(telemetry.JobID, c.Member("a")))
-		if c.Member("a") == "wrong" {
-			c.Note(slog.String(telemetry.ErrorCode, "E1"))
+		c.AddAttrs(slog.String(telemetry.ClientID, "c1"), slog.String(telemetry.JobID, c.PathValue("a")))
+		if c.PathValue("a") == "wrong" {
+			c.AddAttrs(slog.String(telemetry.ErrorCode, "E1"))
 			return &job.Error{Kind: job.Conflict, Msg: "it is so"}
 		}
 		c.Send(202, httpapi.Text, nil)
@@ -70,7 +70,7 @@ func TestRequestLine(t *testing.T) {
 			var log bytes.Buffer
 			req := post(path, "")
 			req.Header.Set("X-Request-Id", "r-1")
-			serveTable(t, &httpapi.Table{Info: true, Timeout: timeout, Log: slog.New(slog.NewTextHandler(&log, nil))}, handle, req)
+			serveRoute(t, &httpapi.Router{Info: true, Timeout: timeout, Log: slog.New(slog.NewTextHandler(&log, nil))}, handle, req)
 			for _, w := range want {
 				if strings.Count(log.String(), w) != 1 || strings.Count(log.String(), "\n") != 1 {
 					t.Errorf("FR-215 FR-216 FR-217 FR-218 FR-220 %s: %q is not there once: %s", path, w, log.String())
@@ -79,7 +79,7 @@ func TestRequestLine(t *testing.T) {
 		}
 	}
 	var log bytes.Buffer
-	serveTable(t, &httpapi.Table{Log: slog.New(slog.NewTextHandler(&log, nil))}, handle, post("/made/j1", ""))
+	serveRoute(t, &httpapi.Router{Log: slog.New(slog.NewTextHandler(&log, nil))}, handle, post("/made/j1", ""))
 	if log.Len() != 0 {
 		t.Errorf("a table that does not ask for it logs: %s", log.String())
 	}
@@ -93,11 +93,11 @@ func TestTimeout(t *testing.T) {
 	stuck := func(c *httpapi.Call) error { // as if the store hung, whatever the context says
 		defer close(ended)
 		<-release
-		c.Note(slog.String("late", "note"))
+		c.AddAttrs(slog.String("late", "note"))
 		c.Send(200, httpapi.Text, []byte("too late"))
 		return nil
 	}
-	w := serveTable(t, &httpapi.Table{Timeout: 10 * time.Millisecond}, stuck, post("/made/a", "x"))
+	w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, stuck, post("/made/a", "x"))
 	close(release)
 	<-ended
 	if w.Code != 504 || w.Body.String() != "the request took longer than 10ms" || w.Header().Get("X-Request-Id") == "" {
@@ -107,14 +107,14 @@ func TestTimeout(t *testing.T) {
 		<-c.Request.Context().Done()
 		return &job.Error{Kind: job.Aborted, Err: c.Request.Context().Err()}
 	}
-	if w := serveTable(t, &httpapi.Table{Timeout: 10 * time.Millisecond}, listening, post("/made/a", "")); w.Code != 504 {
+	if w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, listening, post("/made/a", "")); w.Code != 504 {
 		t.Errorf("FR-203 got %d %s", w.Code, w.Body)
 	}
 	definite := func(c *httpapi.Call) error {
 		<-c.Request.Context().Done()
-		return &httpapi.Refusal{Status: 409, Msg: "known all the same"}
+		return &httpapi.StatusError{Status: 409, Msg: "known all the same"}
 	}
-	if w := serveTable(t, &httpapi.Table{Timeout: 10 * time.Millisecond}, definite, post("/made/a", "")); w.Code != 409 && w.Code != 504 {
+	if w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, definite, post("/made/a", "")); w.Code != 409 && w.Code != 504 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }
@@ -123,12 +123,12 @@ func TestTimeout(t *testing.T) {
 func TestWithinTimeout(t *testing.T) {
 	t.Parallel()
 	serve := func(handle httpapi.Handler) *httptest.ResponseRecorder {
-		return serveTable(t, &httpapi.Table{Timeout: time.Minute}, handle, post("/made/a", "body"))
+		return serveRoute(t, &httpapi.Router{Timeout: time.Minute}, handle, post("/made/a", "body"))
 	}
 	w := serve(func(c *httpapi.Call) error {
 		body, err := c.Body()
 		c.Header().Set("Location", "/x")
-		c.Send(202, httpapi.JSON, append(body, c.Member("a")...))
+		c.Send(202, httpapi.JSON, append(body, c.PathValue("a")...))
 		return err
 	})
 	if w.Code != 202 || w.Body.String() != "bodya" || w.Header().Get("Location") != "/x" || w.Header().Get("Content-Type") != "application/json" {
@@ -195,7 +195,7 @@ func TestContentType(t *testing.T) {
 		if kind != "" {
 			c.Request.Header.Set("Content-Type", kind)
 		}
-		if got := c.SaysPlainJSON(); got != want {
+		if got := c.HasPlainJSONContentType(); got != want {
 			t.Errorf("FR-008 %q: got %v", kind, got)
 		}
 	}
@@ -208,11 +208,11 @@ func TestEncoded(t *testing.T) {
 		c := &httpapi.Call{Request: post("/", "")}
 		c.Request.Header.Set("Content-Type", "application/json")
 		c.Request.Header.Set("Content-Encoding", encoding)
-		if got := httpapi.Encoded(c.Request.Header); got != want || c.SaysJSON() == want {
-			t.Errorf("%q: encoded %v, JSON %v", encoding, got, c.SaysJSON())
+		if got := httpapi.HasContentEncoding(c.Request.Header); got != want || c.HasJSONContentType() == want {
+			t.Errorf("%q: encoded %v, JSON %v", encoding, got, c.HasJSONContentType())
 		}
 	}
-	if httpapi.Encoded(http.Header{}) || !httpapi.Encoded(http.Header{"Content-Encoding": {"identity", "gzip"}}) {
+	if httpapi.HasContentEncoding(http.Header{}) || !httpapi.HasContentEncoding(http.Header{"Content-Encoding": {"identity", "gzip"}}) {
 		t.Error("no line, or a second one, is read wrongly")
 	}
 }
@@ -227,11 +227,11 @@ func TestSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	const given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	var seen string
+	var carrier string
 	handle := func(c *httpapi.Call) error {
-		seen = telemetry.Carrier(c.Request.Context())
-		c.Note(slog.String(telemetry.JobID, "j1"))
-		if c.Member("a") == "panic" {
+		carrier = telemetry.Carrier(c.Request.Context())
+		c.AddAttrs(slog.String(telemetry.JobID, "j1"))
+		if c.PathValue("a") == "panic" {
 			panic("x")
 		}
 		c.Send(202, httpapi.Text, nil)
@@ -240,10 +240,10 @@ func TestSpans(t *testing.T) {
 	for _, timeout := range []time.Duration{0, time.Minute} {
 		req := post("/made/a", "")
 		req.Header.Set("traceparent", given)
-		serveTable(t, &httpapi.Table{Tracing: tracing, Timeout: timeout}, handle, req)
+		serveRoute(t, &httpapi.Router{Tracing: tracing, Timeout: timeout}, handle, req)
 	}
-	serveTable(t, &httpapi.Table{Tracing: tracing}, handle, post("/made/panic", ""))
-	serveTable(t, &httpapi.Table{Tracing: tracing}, handle, post("/made/a/b", ""))
+	serveRoute(t, &httpapi.Router{Tracing: tracing}, handle, post("/made/panic", ""))
+	serveRoute(t, &httpapi.Router{Tracing: tracing}, handle, post("/made/a/b", ""))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := tracing.Shutdown(ctx); err != nil {
@@ -259,8 +259,8 @@ func TestSpans(t *testing.T) {
 			t.Errorf("%d: got %v", i, s)
 		}
 	}
-	if s := spans[2]; s.Name != "submit" || s.Status.GetCode() != 2 || seen != "00-"+hex.EncodeToString(s.TraceId)+"-"+hex.EncodeToString(s.SpanId)+"-01" {
-		t.Errorf("got %v, the handler saw %s", s, seen)
+	if s := spans[2]; s.Name != "submit" || s.Status.GetCode() != 2 || carrier != "00-"+hex.EncodeToString(s.TraceId)+"-"+hex.EncodeToString(s.SpanId)+"-01" {
+		t.Errorf("got %v, the handler saw %s", s, carrier)
 	}
 	if s := spans[3]; s.Name != "unmatched" || s.Status.GetCode() != 0 {
 		t.Errorf("got %v", s)
@@ -268,9 +268,9 @@ func TestSpans(t *testing.T) {
 
 	req := post("/made/a", "")
 	req.Header.Set("traceparent", given)
-	serveTable(t, &httpapi.Table{Tracing: &telemetry.Tracing{}}, handle, req)
-	if seen != given {
-		t.Errorf("without a collector the caller's trace is %q", seen)
+	serveRoute(t, &httpapi.Router{Tracing: &telemetry.Tracing{}}, handle, req)
+	if carrier != given {
+		t.Errorf("without a collector the caller's trace is %q", carrier)
 	}
 }
 
@@ -285,18 +285,18 @@ func TestReader(t *testing.T) {
 		c.Send(http.StatusOK, httpapi.Text, body)
 		return nil
 	}
-	table := &httpapi.Table{Name: "t", Prefixes: []string{"/t/"}, BodyLimit: 4, Log: slog.New(slog.DiscardHandler),
-		Routes: []httpapi.Route{{Method: http.MethodPost, Pattern: "/t/usual", Handle: read, TakesBody: true},
-			{Method: http.MethodPost, Pattern: "/t/large", Handle: read, TakesBody: true, BodyLimit: 3 << 20}},
-		Answer: func(c *httpapi.Call, err error) {
-			var r *httpapi.Refusal
+	router := &httpapi.Router{Name: "t", Prefixes: []string{"/t/"}, BodyLimit: 4, Log: slog.New(slog.DiscardHandler),
+		Routes: []httpapi.Route{{Method: http.MethodPost, Pattern: "/t/usual", Handle: read, ReadsBody: true},
+			{Method: http.MethodPost, Pattern: "/t/large", Handle: read, ReadsBody: true, BodyLimit: 3 << 20}},
+		WriteError: func(c *httpapi.Call, err error) {
+			var r *httpapi.StatusError
 			if errors.As(err, &r) {
 				c.Send(r.Status, httpapi.Text, []byte(r.Msg))
 				return
 			}
 			c.Send(http.StatusBadRequest, httpapi.Text, []byte(err.Error()))
 		}}
-	server := httptest.NewServer(table.MustMount().Handler)
+	server := httptest.NewServer(router.MustMount().Handler)
 	defer server.Close()
 	for _, c := range []struct {
 		path      string

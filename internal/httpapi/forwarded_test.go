@@ -43,7 +43,7 @@ func TestBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			h := httpapi.Behind(proxies, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.RemoteAddr }))
+			h := httpapi.TrustProxies(proxies, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.RemoteAddr }))
 			r := httptest.NewRequest("GET", "/", nil)
 			r.RemoteAddr = c.peer
 			for i := 0; i < len(c.header); i += 2 {

@@ -15,23 +15,23 @@ import (
 type Check struct {
 	Name string
 	Run  func(context.Context) error
-	// Lesser is a part that only some requests need: when it fails it is named, and
+	// Optional is a part that only some requests need: when it fails it is named, and
 	// the node stays ready for the others, unless the failure lasts until an operator
 	// acts (job.ReadOnly).
-	Lesser bool
+	Optional bool
 }
 
-// healthTime bounds all checks of one request.
-const healthTime = 5 * time.Second
+// healthTimeout bounds all checks of one request.
+const healthTimeout = 5 * time.Second
 
 // Health answers who asks whether the process lives: /health and /health/live
 // with 200 and nothing else (RL-099), /health/ready with a line for each part, as
 // 503 when one fails that is not a lesser one.
-func Health(checks ...Check) Mount {
+func Health(checks ...Check) PrefixHandler {
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		path := escapedPath(r)
 		if !slices.Contains([]string{"/health", "/health/live", "/health/ready"}, path) {
-			NothingHere(w)
+			NotFound(w)
 			return
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -41,14 +41,14 @@ func Health(checks ...Check) Mount {
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		if path == "/health/ready" {
-			ready(w, r, checks)
+			writeReadiness(w, r, checks)
 		}
 	}
-	return Mount{Name: "health", Prefixes: []string{"/health"}, Handler: http.HandlerFunc(serve)}
+	return PrefixHandler{Name: "health", Prefixes: []string{"/health"}, Handler: http.HandlerFunc(serve)}
 }
 
-func ready(w http.ResponseWriter, r *http.Request, checks []Check) {
-	ctx, cancel := context.WithTimeout(r.Context(), healthTime)
+func writeReadiness(w http.ResponseWriter, r *http.Request, checks []Check) {
+	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
 	errs := make([]error, len(checks))
 	var all sync.WaitGroup
@@ -58,8 +58,8 @@ func ready(w http.ResponseWriter, r *http.Request, checks []Check) {
 	all.Wait()
 	status, text := http.StatusOK, ""
 	for i, c := range checks {
-		text += c.line(errs[i])
-		if errs[i] != nil && (!c.Lesser || job.IsKind(errs[i], job.ReadOnly)) {
+		text += c.statusLine(errs[i])
+		if errs[i] != nil && (!c.Optional || job.IsKind(errs[i], job.ReadOnly)) {
 			status = http.StatusServiceUnavailable
 		}
 	}
@@ -68,14 +68,14 @@ func ready(w http.ResponseWriter, r *http.Request, checks []Check) {
 	_, _ = w.Write([]byte(text))
 }
 
-// line says how a part is, and of an error what callers may be shown.
-func (c *Check) line(err error) string {
+// statusLine says how a part is, and of an error what callers may be shown.
+func (c *Check) statusLine(err error) string {
 	if err == nil {
 		return c.Name + " ok\n"
 	}
-	var known *job.Error
-	if errors.As(err, &known) && known.Msg != "" {
-		return c.Name + " fails: " + known.Msg + "\n"
+	var jobErr *job.Error
+	if errors.As(err, &jobErr) && jobErr.Msg != "" {
+		return c.Name + " fails: " + jobErr.Msg + "\n"
 	}
 	return c.Name + " fails\n"
 }

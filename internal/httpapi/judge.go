@@ -6,16 +6,16 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Judge says what an error means to a contract, and what may be shown of it. What
+// MapError says what an error means to a contract, and what may be shown of it. What
 // HTTP alone turned down means what refusals say of its status, or other; all else
 // what kinds say of its kind.
-func Judge[M any](err error, kinds map[job.Kind]M, refusals map[int]M, other M) (M, string) {
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
-		if m, known := refusals[refusal.Status]; known {
-			return m, refusal.Msg
+func MapError[M any](err error, kinds map[job.Kind]M, statuses map[int]M, other M) (M, string) {
+	var statusErr *StatusError
+	if errors.As(err, &statusErr) {
+		if m, ok := statuses[statusErr.Status]; ok {
+			return m, statusErr.Msg
 		}
-		return other, refusal.Msg
+		return other, statusErr.Msg
 	}
 	var e *job.Error
 	if errors.As(err, &e) && e.Msg != "" {

@@ -11,9 +11,9 @@ import (
 // What is still read of a body after it was refused: as long as it moves, and no
 // more than that.
 const (
-	lingerTime  = 10 * time.Second
-	lingerSize  = 64 << 20
-	lingerPiece = 32 << 10 // must come within drainTime
+	lingerTimeout  = 10 * time.Second
+	maxLingerBytes  = 64 << 20
+	lingerChunk = 32 << 10 // must come within drainTimeout
 )
 
 // linger sends the answer and reads on. A connection that is closed while the
@@ -27,14 +27,14 @@ func (c *Call) linger() {
 	if rc.Flush() != nil {
 		return
 	}
-	end := telemetry.Deadline(lingerTime)
-	for range lingerSize / lingerPiece {
-		deadline := telemetry.Deadline(drainTime)
-		if deadline.After(end) {
-			deadline = end
+	lastDeadline := telemetry.Deadline(lingerTimeout)
+	for range maxLingerBytes / lingerChunk {
+		deadline := telemetry.Deadline(drainTimeout)
+		if deadline.After(lastDeadline) {
+			deadline = lastDeadline
 		}
 		_ = rc.SetReadDeadline(deadline)
-		if _, err := io.CopyN(io.Discard, c.Request.Body, lingerPiece); err != nil {
+		if _, err := io.CopyN(io.Discard, c.Request.Body, lingerChunk); err != nil {
 			return // its end, as a rule
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// guard is far beyond what anything here takes.
-const guard = time.Minute
+// testTimeout is far beyond what anything here takes.
+const testTimeout = time.Minute
 
 // dial opens a connection that nothing waits on for ever.
 func (s *server) dial(t *testing.T) *net.TCPConn {
@@ -24,12 +24,12 @@ func (s *server) dial(t *testing.T) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(guard))
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	return conn.(*net.TCPConn)
 }
 
-// chunks is a body of n chunks of 1 MiB.
-func chunks(n int) []byte {
+// chunkedBody is a body of n chunks of 1 MiB.
+func chunkedBody(n int) []byte {
 	one := append(append([]byte("100000\r\n"), make([]byte, 1<<20)...), "\r\n"...)
 	return append(bytes.Repeat(one, n), "0\r\n\r\n"...)
 }
@@ -39,7 +39,7 @@ func chunks(n int) []byte {
 func TestRefusalIsReadAfterTheBody(t *testing.T) {
 	t.Parallel()
 	const size = 40 << 20 // far more than any buffer between the two
-	whole, inChunks := make([]byte, size), chunks(40)
+	whole, inChunks := make([]byte, size), chunkedBody(40)
 	open, closed := newServer(t, "", slog.LevelError), newServer(t, "a token that is not sent", slog.LevelError)
 	announced := fmt.Sprintf("HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
 	for _, c := range []struct {
@@ -124,16 +124,16 @@ func TestRefusedBodyHasAnEnd(t *testing.T) {
 	t.Run("without end", func(t *testing.T) {
 		t.Parallel()
 		conn := refused(t)
-		n, err := io.Copy(conn, endless{})
+		n, err := io.Copy(conn, endlessBody{})
 		if isTimeout(err) || n > 128<<20 {
 			t.Errorf("%d bytes were read: %v", n, err)
 		}
 	})
 }
 
-type endless struct{}
+type endlessBody struct{}
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (endlessBody) Read(p []byte) (int, error) { return len(p), nil }
 
 func isTimeout(err error) bool {
 	e, ok := err.(net.Error)

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// Mount is a part of the path space and who serves it. A prefix that ends in a
+// PrefixHandler is a part of the path space and who serves it. A prefix that ends in a
 // slash holds what is below it, one that does not also itself: "/jobs" holds
 // "/jobs" and "/jobs/7", but not "/jobsite".
-type Mount struct {
+type PrefixHandler struct {
 	Name     string
 	Prefixes []string
 	Handler  http.Handler
 }
 
-// Root serves mounts side by side. Of several prefixes that hold a path the
+// NewMux serves mounts side by side. Of several prefixes that hold a path the
 // longest counts; what no mount holds is a 404 in plain text (G-X-02).
-func Root(mounts ...Mount) http.Handler {
+func NewMux(handlers ...PrefixHandler) http.Handler {
 	type entry struct {
 		prefix  string
 		handler http.Handler
 	}
 	var entries []entry
-	for _, m := range mounts {
+	for _, m := range handlers {
 		for _, p := range m.Prefixes {
 			entries = append(entries, entry{p, m.Handler})
 		}
@@ -32,23 +32,23 @@ func Root(mounts ...Mount) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := escapedPath(r)
 		for _, e := range entries {
-			if holds(e.prefix, path) {
+			if prefixMatches(e.prefix, path) {
 				e.handler.ServeHTTP(w, r)
 				return
 			}
 		}
-		NothingHere(w)
+		NotFound(w)
 	})
 }
 
-// NothingHere answers who asks for a path that nobody serves.
-func NothingHere(w http.ResponseWriter) {
-	http.Error(w, nothingHere, http.StatusNotFound)
+// NotFound answers who asks for a path that nobody serves.
+func NotFound(w http.ResponseWriter) {
+	http.Error(w, notFoundText, http.StatusNotFound)
 }
 
-const nothingHere = "there is nothing at this path"
+const notFoundText = "there is nothing at this path"
 
-func holds(prefix, path string) bool {
+func prefixMatches(prefix, path string) bool {
 	rest, ok := strings.CutPrefix(path, prefix)
 	return ok && (rest == "" || prefix[len(prefix)-1] == '/' || rest[0] == '/')
 }

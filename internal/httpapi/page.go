@@ -20,18 +20,18 @@ func (c *Call) SendPage(n int, next string, write func(i int, o *jsontext.Object
 	} else {
 		o.Null("next_cursor")
 	}
-	o.Flag("has_more", next != "")
+	o.Bool("has_more", next != "")
 	c.Send(http.StatusOK, JSON, o.End())
 }
 
-// Cursor names the last item of a page by when it was created and its key.
-func Cursor(at time.Time, key string) string {
+// FormatCursor names the last item of a page by when it was created and its key.
+func FormatCursor(at time.Time, key string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(at.UnixMicro(), 10) + "." + key))
 }
 
-// ReadCursor reads what Cursor wrote; ok is false for what it never writes. Whether
+// ParseCursor reads what Cursor wrote; ok is false for what it never writes. Whether
 // the key can be one is the caller's to say.
-func ReadCursor(text string) (at time.Time, key string, ok bool) {
+func ParseCursor(text string) (at time.Time, key string, ok bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return at, "", false

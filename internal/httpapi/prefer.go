@@ -13,13 +13,13 @@ func PreferWait(h http.Header) (seconds int, given bool) {
 	for _, line := range h["Prefer"] {
 		for rest := line; rest != ""; {
 			var preference string
-			preference, rest = cutOutside(rest, ',')
-			preference, _ = cutOutside(preference, ';')
+			preference, rest = cutUnquoted(rest, ',')
+			preference, _ = cutUnquoted(preference, ';')
 			name, value, _ := strings.Cut(preference, "=")
 			if !strings.EqualFold(strings.Trim(name, " \t"), "wait") {
 				continue
 			}
-			if n, ok := delta(strings.Trim(value, " \t")); ok {
+			if n, ok := parseSeconds(strings.Trim(value, " \t")); ok {
 				return n, true
 			}
 		}
@@ -27,8 +27,8 @@ func PreferWait(h http.Header) (seconds int, given bool) {
 	return 0, false
 }
 
-// cutOutside cuts s at the first sep that stands in no quoted string.
-func cutOutside(s string, sep byte) (before, after string) {
+// cutUnquoted cuts s at the first sep that stands in no quoted string.
+func cutUnquoted(s string, sep byte) (before, after string) {
 	quoted := false
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -43,17 +43,17 @@ func cutOutside(s string, sep byte) (before, after string) {
 	return s, ""
 }
 
-// delta reads a number of seconds, quoted or not; a huge one is the largest.
-func delta(s string) (int, bool) {
+// parseSeconds reads a number of seconds, quoted or not; a huge one is the largest.
+func parseSeconds(s string) (int, bool) {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]
 	}
-	return Digits(s)
+	return ParseDigits(s)
 }
 
-// Digits reads a decimal number without sign; one too large for an int32 is
+// ParseDigits reads a decimal number without sign; one too large for an int32 is
 // that type's largest value.
-func Digits(s string) (int, bool) {
+func ParseDigits(s string) (int, bool) {
 	n := 0
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {

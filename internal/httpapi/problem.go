@@ -11,7 +11,7 @@ import (
 // documents (RFC 9457): a status, a title that is always the same for a code, and
 // what is to be said of this one.
 type Problem struct {
-	Room   string // whose code it is, as in the type urn:millrace:ROOM:CODE
+	Contract   string // whose code it is, as in the type urn:millrace:ROOM:CODE
 	Code   string
 	Status int
 	Title  string
@@ -23,11 +23,11 @@ var problemJSON = []string{"application/problem+json"}
 // SendProblem writes a problem. Its instance is the id of the request, under which
 // the log has the code and the rest.
 func (c *Call) SendProblem(p Problem) {
-	c.Note(slog.String(telemetry.ErrorCode, p.Code))
+	c.AddAttrs(slog.String(telemetry.ErrorCode, p.Code))
 	o := jsontext.NewObject(make([]byte, 0, 320))
-	o.Text("type", "urn:millrace:"+p.Room+":"+p.Code)
+	o.Text("type", "urn:millrace:"+p.Contract+":"+p.Code)
 	o.Text("title", p.Title)
-	o.Number("status", int64(p.Status))
+	o.Int("status", int64(p.Status))
 	o.Text("detail", p.Detail)
 	o.Text("instance", c.RequestID())
 	o.Text("code", p.Code)

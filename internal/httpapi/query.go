@@ -31,14 +31,14 @@ func (c *Call) Query(name string) (value string, given bool, err error) {
 	return value, given, nil
 }
 
-// maxShown bounds how much of what a caller sent is repeated to them.
-const maxShown = 64
+// maxQuoted bounds how much of what a caller sent is repeated to them.
+const maxQuoted = 64
 
 // CheckQuery refuses a query with parameters that the route does not take, as
 // Malformed, where the route changes something: a filter or a mode that is
 // misspelt would change other things than were meant. Other routes pass over them.
 func (c *Call) CheckQuery() error {
-	if c.Request.URL.RawQuery == "" || !c.Route.changes() {
+	if c.Request.URL.RawQuery == "" || !c.Route.mutates() {
 		return nil
 	}
 	for pair := range strings.SplitSeq(c.Request.URL.RawQuery, "&") {
@@ -47,16 +47,16 @@ func (c *Call) CheckQuery() error {
 		if pair == "" || (err == nil && slices.Contains(c.Route.Query, name)) {
 			continue
 		}
-		known := "takes none"
+		hint := "takes none"
 		if len(c.Route.Query) > 0 {
-			known = "takes " + strings.Join(c.Route.Query, ", ")
+			hint = "takes " + strings.Join(c.Route.Query, ", ")
 		}
 		return &job.Error{Kind: job.Malformed, Op: "httpapi.query",
-			Msg: fmt.Sprintf("the query parameter %q is not known; this route %s", escaped[:min(len(escaped), maxShown)], known)}
+			Msg: fmt.Sprintf("the query parameter %q is not known; this route %s", escaped[:min(len(escaped), maxQuoted)], hint)}
 	}
 	return nil
 }
 
-func (r *Route) changes() bool {
-	return r.Changes || (r.Method != http.MethodGet && r.Method != http.MethodHead)
+func (r *Route) mutates() bool {
+	return r.Mutates || (r.Method != http.MethodGet && r.Method != http.MethodHead)
 }

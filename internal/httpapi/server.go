@@ -11,18 +11,18 @@ import (
 
 // Limits of every server.
 const (
-	headerTime  = 5 * time.Second
-	readTime    = 60 * time.Second // of a request; a large body gets more while it moves
-	writeTime   = 75 * time.Second // from the end of the header: a poll of 30 s and its answer
-	idleTime    = 60 * time.Second
-	headerLimit = 32 << 10 // a queue and an id of 1024 characters each, percent-encoded, are 24 KiB
-	connections = 16 << 10
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 60 * time.Second // of a request; a large body gets more while it moves
+	writeTimeout   = 75 * time.Second // from the end of the header: a poll of 30 s and its answer
+	idleTimeout    = 60 * time.Second
+	maxHeaderBytes = 32 << 10 // a queue and an id of 1024 characters each, percent-encoded, are 24 KiB
+	maxConnections = 16 << 10
 )
 
-// Server makes the server of one listener. It speaks HTTP/1 and HTTP/2, the latter
+// NewServer makes the server of one listener. It speaks HTTP/1 and HTTP/2, the latter
 // also on cleartext connections with prior knowledge (RFC 9113, section 3.3). Handlers
 // that move large bodies extend its deadlines piece by piece.
-func Server(handler http.Handler, log *slog.Logger) *http.Server {
+func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -30,14 +30,14 @@ func Server(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		Protocols:         protocols,
-		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       readTime,
-		WriteTimeout:      writeTime,
-		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    headerLimit,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }
 
-// Limit bounds the connections of a listener; more wait to be accepted.
-func Limit(l net.Listener) net.Listener { return netutil.LimitListener(l, connections) }
+// LimitConnections bounds the connections of a listener; more wait to be accepted.
+func LimitConnections(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }

@@ -31,40 +31,40 @@ type Route struct {
 	Handle  Handler
 	// Action is what the route does, in one word, for the log and for traces.
 	Action string
-	// TakesBody says that Handle reads the body; of any other route it is
+	// ReadsBody says that Handle reads the body; of any other route it is
 	// discarded before.
-	TakesBody bool
+	ReadsBody bool
 	// BodyLimit is the route's own, in bytes; 0 is the table's.
 	BodyLimit int64
 	// Query names the parameters of the query that the route takes. One that changes
 	// something refuses all others.
 	Query []string
-	// Changes says that a GET changes something, as every other method but HEAD does.
-	Changes bool
+	// Mutates says that a GET changes something, as every other method but HEAD does.
+	Mutates bool
 	// NoStore forbids caches to keep the answer.
 	NoStore bool
 	// Member decodes and judges one member of the path; false means that the
 	// path matches nothing. Nil is Member of this package.
-	Member func(escaped string) (member string, ok bool)
+	DecodePathValue func(escaped string) (member string, ok bool)
 	// Observe is told of every request that came this far; nil tells nobody.
 	Observe func(status int, took time.Duration)
 
-	names []string
+	pathValueNames []string
 }
 
-// Table is a contract's API in HTTP.
-type Table struct {
+// Router is a contract's API in HTTP.
+type Router struct {
 	Name      string
 	Prefixes  []string
 	Routes    []Route
 	Token     config.Secret // of the mount; empty asks for none
 	BodyLimit int64         // bytes, of every request but those whose route says otherwise
-	// JudgesFirst leaves query and body to the handlers, which first find out who asks:
+	// AuthenticatesFirst leaves query and body to the handlers, which first find out who asks:
 	// each calls CheckQuery and reads its body, wanted or not, whose size does not
 	// matter until then.
-	JudgesFirst bool
-	// Answer writes an error. It is the only place of a mount that does.
-	Answer func(*Call, error)
+	AuthenticatesFirst bool
+	// WriteError writes an error. It is the only place of a mount that does.
+	WriteError func(*Call, error)
 	Log    *slog.Logger
 	// ObserveUnmatched is told of every request that no route was found for, as
 	// Route.Observe is of the others. The method is one of HTTP's or "other", so that
@@ -80,50 +80,50 @@ type Table struct {
 	// Tracing makes a span of every request, named by the route's action.
 	Tracing *telemetry.Tracing
 
-	tree     *chi.Mux
+	mux     *chi.Mux
 	routes   map[routeKey]*Route
 	methods  []string
-	contexts sync.Pool
-	node     string // begins the ids of requests
-	requests atomic.Uint64
+	routeContexts sync.Pool
+	requestIDPrefix     string // begins the ids of requests
+	requestCount atomic.Uint64
 	token    bearer
 }
 
 type routeKey struct{ method, pattern string }
 
-// Mount checks the table and makes a mount of it.
-func (t *Table) Mount() (Mount, error) {
-	if t.Name == "" || len(t.Prefixes) == 0 || t.Answer == nil || t.BodyLimit <= 0 || t.Log == nil {
-		return Mount{}, fmt.Errorf("httpapi: table %q needs Name, Prefixes, Answer, BodyLimit and Log", t.Name)
+// PrefixHandler checks the table and makes a mount of it.
+func (t *Router) Mount() (PrefixHandler, error) {
+	if t.Name == "" || len(t.Prefixes) == 0 || t.WriteError == nil || t.BodyLimit <= 0 || t.Log == nil {
+		return PrefixHandler{}, fmt.Errorf("httpapi: table %q needs Name, Prefixes, Answer, BodyLimit and Log", t.Name)
 	}
-	t.tree, t.routes, t.node = chi.NewRouter(), map[routeKey]*Route{}, rand.Text()[:12]
-	t.contexts.New = func() any { return chi.NewRouteContext() }
+	t.mux, t.routes, t.requestIDPrefix = chi.NewRouter(), map[routeKey]*Route{}, rand.Text()[:12]
+	t.routeContexts.New = func() any { return chi.NewRouteContext() }
 	t.token = newBearer(t.Token)
 	for i := range t.Routes {
 		r := &t.Routes[i]
 		key := routeKey{r.Method, r.Pattern}
-		if r.Handle == nil || t.routes[key] != nil || !slices.ContainsFunc(t.Prefixes, func(p string) bool { return holds(p, r.Pattern) }) {
-			return Mount{}, fmt.Errorf("httpapi: %s %s is there twice, has no handler or lies outside the mount", r.Method, r.Pattern)
+		if r.Handle == nil || t.routes[key] != nil || !slices.ContainsFunc(t.Prefixes, func(p string) bool { return prefixMatches(p, r.Pattern) }) {
+			return PrefixHandler{}, fmt.Errorf("httpapi: %s %s is there twice, has no handler or lies outside the mount", r.Method, r.Pattern)
 		}
-		if r.Member == nil {
-			r.Member = Member
+		if r.DecodePathValue == nil {
+			r.DecodePathValue = DecodePathValue
 		}
-		if r.names = memberNames(r.Pattern); len(r.names) > maxMembers {
-			return Mount{}, fmt.Errorf("httpapi: %s has more than %d members", r.Pattern, maxMembers)
+		if r.pathValueNames = pathValueNames(r.Pattern); len(r.pathValueNames) > maxPathValues {
+			return PrefixHandler{}, fmt.Errorf("httpapi: %s has more than %d members", r.Pattern, maxPathValues)
 		}
 		t.routes[key] = r
-		t.tree.Method(r.Method, r.Pattern, http.NotFoundHandler()) // chi finds; it never serves
+		t.mux.Method(r.Method, r.Pattern, http.NotFoundHandler()) // chi finds; it never serves
 		if !slices.Contains(t.methods, r.Method) {
 			t.methods = append(t.methods, r.Method)
 		}
 	}
 	slices.Sort(t.methods)
-	return Mount{Name: t.Name, Prefixes: t.Prefixes, Handler: t}, nil
+	return PrefixHandler{Name: t.Name, Prefixes: t.Prefixes, Handler: t}, nil
 }
 
 // MustMount is Mount for tables written in code: a wrong one is a defect found by
 // the first test that touches it.
-func (t *Table) MustMount() Mount {
+func (t *Router) MustMount() PrefixHandler {
 	m, err := t.Mount()
 	if err != nil {
 		panic(err)
@@ -131,7 +131,7 @@ func (t *Table) MustMount() Mount {
 	return m
 }
 
-func memberNames(pattern string) (names []string) {
+func pathValueNames(pattern string) (names []string) {
 	for _, part := range strings.Split(pattern, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
 			names = append(names, strings.TrimSuffix(name, "}"))
@@ -142,67 +142,67 @@ func memberNames(pattern string) (names []string) {
 
 // Member decodes a member of a path. Empty ones, and those that are no UTF-8 or
 // hold U+0000 once decoded, name nothing.
-func Member(escaped string) (string, bool) {
-	member, err := url.PathUnescape(escaped)
-	if err != nil || member == "" || !utf8.ValidString(member) || strings.IndexByte(member, 0) >= 0 {
+func DecodePathValue(escaped string) (string, bool) {
+	value, err := url.PathUnescape(escaped)
+	if err != nil || value == "" || !utf8.ValidString(value) || strings.IndexByte(value, 0) >= 0 {
 		return "", false
 	}
-	return member, true
+	return value, true
 }
 
 // ServeHTTP implements http.Handler.
-func (t *Table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (t *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall(t, w, r)
-	t.run(c)
+	t.serveCall(c)
 	if c.err != nil {
 		c.linger()
 	}
 }
 
-// run answers a call and closes the books on it.
-func (t *Table) run(c *Call) {
+// serveCall answers a call and closes the books on it.
+func (t *Router) serveCall(c *Call) {
 	if t.Tracing != nil {
 		c.trace()
 		defer c.endTrace()
 	}
-	defer c.end()
-	if err := t.serve(c); err != nil {
+	defer c.finish()
+	if err := t.dispatch(c); err != nil {
 		c.fail(err)
 	}
 }
 
-func (t *Table) serve(c *Call) error {
+func (t *Router) dispatch(c *Call) error {
 	if !t.token.matches(c.Request) {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
-		return &Refusal{http.StatusUnauthorized, "a valid bearer token is needed"}
+		return &StatusError{http.StatusUnauthorized, "a valid bearer token is needed"}
 	}
 	path := escapedPath(c.Request)
-	c.Route, c.members = t.match(c.Request.Method, path)
+	c.Route, c.pathValues = t.match(c.Request.Method, path)
 	if c.Route == nil {
 		return t.unmatched(c, path)
 	}
 	if t.Timeout > 0 {
-		return t.handleWithin(c)
+		return t.handleWithTimeout(c)
 	}
 	return t.handle(c)
 }
 
 // handle serves a call whose route is known.
-func (t *Table) handle(c *Call) error {
+func (t *Router) handle(c *Call) error {
 	if c.Route.NoStore {
 		c.Header()["Cache-Control"] = noStore
 	}
-	if t.JudgesFirst {
+	if t.AuthenticatesFirst {
 		return c.Route.Handle(c)
 	}
 	if err := c.CheckQuery(); err != nil {
 		return err
 	}
 	if c.Request.ContentLength > c.bodyLimit() {
-		return c.tooLarge()
+		return c.tooLargeError()
 	}
-	if !c.Route.TakesBody && c.Request.ContentLength != 0 {
-		if err := c.discard(); err != nil {
+	if !c.Route.ReadsBody && c.Request.ContentLength != 0 {
+		if err := c.discardBody(); err != nil {
 			return err
 		}
 	}
@@ -211,30 +211,30 @@ func (t *Table) handle(c *Call) error {
 
 var noStore = []string{"no-store"}
 
-// maxMembers is how many members a pattern may have.
-const maxMembers = 4
+// maxPathValues is how many members a pattern may have.
+const maxPathValues = 4
 
 // match finds the route of a path and its members; nil if there is none.
-func (t *Table) match(method, path string) (*Route, [maxMembers]string) {
-	rctx := t.contexts.Get().(*chi.Context)
-	defer t.contexts.Put(rctx)
+func (t *Router) match(method, path string) (*Route, [maxPathValues]string) {
+	rctx := t.routeContexts.Get().(*chi.Context)
+	defer t.routeContexts.Put(rctx)
 	rctx.Reset()
-	var members [maxMembers]string
-	route := t.routes[routeKey{method, t.tree.Find(rctx, method, path)}]
-	if route == nil || len(rctx.URLParams.Values) != len(route.names) {
-		return nil, members
+	var values [maxPathValues]string
+	route := t.routes[routeKey{method, t.mux.Find(rctx, method, path)}]
+	if route == nil || len(rctx.URLParams.Values) != len(route.pathValueNames) {
+		return nil, values
 	}
 	for i, v := range rctx.URLParams.Values {
 		var ok bool
-		if members[i], ok = route.Member(v); !ok {
-			return nil, members
+		if values[i], ok = route.DecodePathValue(v); !ok {
+			return nil, values
 		}
 	}
-	return route, members
+	return route, values
 }
 
 // unmatched tells a wrong method from a wrong path.
-func (t *Table) unmatched(c *Call, path string) error {
+func (t *Router) unmatched(c *Call, path string) error {
 	var allowed []string
 	for _, m := range t.methods {
 		if route, _ := t.match(m, path); route != nil {
@@ -242,20 +242,20 @@ func (t *Table) unmatched(c *Call, path string) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return &Refusal{http.StatusNotFound, nothingHere}
+		return &StatusError{http.StatusNotFound, notFoundText}
 	}
 	c.Header().Set("Allow", strings.Join(allowed, ", "))
-	return &Refusal{http.StatusMethodNotAllowed, "this path takes " + strings.Join(allowed, ", ")}
+	return &StatusError{http.StatusMethodNotAllowed, "this path takes " + strings.Join(allowed, ", ")}
 }
 
-// Refusal is a request turned down for what HTTP says of it; errors of the
+// StatusError is a request turned down for what HTTP says of it; errors of the
 // contract are *job.Error.
-type Refusal struct {
+type StatusError struct {
 	Status int
 	Msg    string
 }
 
-func (r *Refusal) Error() string { return r.Msg }
+func (r *StatusError) Error() string { return r.Msg }
 
 // errPanic is what a caller is told of a panic: nothing.
 var errPanic = &job.Error{Kind: job.Internal, Op: "httpapi", Msg: "panic"}

@@ -26,10 +26,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const limit = 4 << 20
+const testBodyLimit = 4 << 20
 
-// testTable is a mount whose errors are recognisable as its own.
-func testTable(log *slog.Logger, token string) *httpapi.Table {
+// newTestRouter is a mount whose errors are recognisable as its own.
+func newTestRouter(log *slog.Logger, token string) *httpapi.Router {
 	echo := func(c *httpapi.Call) error {
 		body, err := c.Body()
 		if err != nil {
@@ -39,13 +39,13 @@ func testTable(log *slog.Logger, token string) *httpapi.Table {
 		return nil
 	}
 	member := func(c *httpapi.Call) error {
-		c.Send(200, httpapi.Text, []byte(c.Route.Pattern+" "+c.Member("a")))
+		c.Send(200, httpapi.Text, []byte(c.Route.Pattern+" "+c.PathValue("a")))
 		return nil
 	}
-	return &httpapi.Table{
-		Name: "made", Prefixes: []string{"/made/"}, BodyLimit: limit, Log: log, Token: config.NewSecret(token),
+	return &httpapi.Router{
+		Name: "made", Prefixes: []string{"/made/"}, BodyLimit: testBodyLimit, Log: log, Token: config.NewSecret(token),
 		Routes: []httpapi.Route{
-			{Method: "POST", Pattern: "/made/echo", Handle: echo, TakesBody: true},
+			{Method: "POST", Pattern: "/made/echo", Handle: echo, ReadsBody: true},
 			{Method: "GET", Pattern: "/made/{a}", Handle: member, NoStore: true},
 			{Method: "GET", Pattern: "/made/{a}/x/{b}", Handle: member},
 			{Method: "PUT", Pattern: "/made/{a}/x/{b}", Handle: member},
@@ -70,35 +70,35 @@ func testTable(log *slog.Logger, token string) *httpapi.Table {
 				return nil
 			}},
 		},
-		Answer: func(c *httpapi.Call, err error) {
+		WriteError: func(c *httpapi.Call, err error) {
 			status := map[job.Kind]int{job.Malformed: 400, job.Full: 429}[job.KindOf(err)]
 			if status == 0 {
 				status = 500
 			}
 			msg := "made: failed"
-			var refusal *httpapi.Refusal
-			if errors.As(err, &refusal) {
-				status, msg = refusal.Status, "made: "+refusal.Msg
+			var statusErr *httpapi.StatusError
+			if errors.As(err, &statusErr) {
+				status, msg = statusErr.Status, "made: "+statusErr.Msg
 			}
 			c.Send(status, httpapi.Text, []byte(msg))
 		},
 	}
 }
 
-// journal is a log that is written and read at once.
-type journal struct {
+// logBuffer is a log that is written and read at once.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-// take returns what was logged since the last time.
-func (j *journal) take() string {
+// drain returns what was logged since the last time.
+func (j *logBuffer) drain() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	defer j.text.Reset()
@@ -107,16 +107,16 @@ func (j *journal) take() string {
 
 type server struct {
 	*httptest.Server
-	log *journal
+	log *logBuffer
 }
 
 func newServer(t *testing.T, token string, level slog.Level) *server {
 	t.Helper()
-	s := &server{log: &journal{}}
+	s := &server{log: &logBuffer{}}
 	log := slog.New(slog.NewJSONHandler(s.log, &slog.HandlerOptions{Level: level}))
-	table := testTable(log, token)
+	router := newTestRouter(log, token)
 	s.Server = httptest.NewUnstartedServer(nil)
-	s.Config = httpapi.Server(httpapi.Root(table.MustMount(), httpapi.Health()), log)
+	s.Config = httpapi.NewServer(httpapi.NewMux(router.MustMount(), httpapi.Health()), log)
 	s.Start()
 	t.Cleanup(func() { s.Client().CloseIdleConnections(); s.Close() })
 	return s
@@ -192,7 +192,7 @@ func TestPanicsAndErrors(t *testing.T) {
 	if resp.StatusCode != 500 || body != "made: failed" {
 		t.Errorf("got %d %s", resp.StatusCode, body)
 	}
-	if log := s.log.take(); strings.Count(log, "the secret cause") != 1 || !strings.Contains(log, "table_test.go") {
+	if log := s.log.drain(); strings.Count(log, "the secret cause") != 1 || !strings.Contains(log, "table_test.go") {
 		t.Errorf("the log has %s", log)
 	}
 	for _, path := range []string{"/made/half", "/made/late-panic"} {
@@ -204,11 +204,11 @@ func TestPanicsAndErrors(t *testing.T) {
 			}
 		}
 	}
-	s.log.take()
+	s.log.drain()
 	s.do(t, "GET", "/made/full", nil)
 	s.do(t, "GET", "/made/", nil)
 	s.do(t, "GET", "/made/1", nil)
-	if log := s.log.take(); log != "" {
+	if log := s.log.drain(); log != "" {
 		t.Errorf("the log has %s", log)
 	}
 }
@@ -219,7 +219,7 @@ func TestDebugLine(t *testing.T) {
 	s.do(t, "GET", "/made/1", nil, "X-Request-Id", "mine")
 	s.do(t, "GET", "/made/1", nil, "X-Request-Id", "not\tplain")
 	s.do(t, "GET", "/made/", nil)
-	log := s.log.take()
+	log := s.log.drain()
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	if len(lines) != 3 || !strings.Contains(lines[0], `"request_id":"mine"`) || strings.Contains(lines[1], "plain") ||
 		!strings.Contains(lines[0], `"route":"/made/{a}"`) || !strings.Contains(lines[2], `"status":404`) {
@@ -253,7 +253,7 @@ func TestBearer(t *testing.T) {
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "", slog.LevelInfo)
-	for _, size := range []int{0, 1, 4095, 4096, 4097, 1 << 20, 1<<20 + 1, limit} {
+	for _, size := range []int{0, 1, 4095, 4096, 4097, 1 << 20, 1<<20 + 1, testBodyLimit} {
 		body := strings.Repeat("x", size)
 		for name, r := range map[string]io.Reader{"announced": strings.NewReader(body), "chunked": io.MultiReader(strings.NewReader(body))} {
 			if resp, got := s.do(t, "POST", "/made/echo", r); resp.StatusCode != 200 || got != body {
@@ -264,7 +264,7 @@ func TestBodies(t *testing.T) {
 			}
 		}
 	}
-	over := strings.Repeat("x", limit+1)
+	over := strings.Repeat("x", testBodyLimit+1)
 	for _, path := range []string{"POST /made/echo", "PUT /made/1/x/2"} {
 		method, path, _ := strings.Cut(path, " ")
 		for name, r := range map[string]io.Reader{"announced": strings.NewReader(over), "chunked": io.MultiReader(strings.NewReader(over))} {
@@ -286,7 +286,7 @@ func TestAnnouncedBody(t *testing.T) {
 	for _, c := range []struct {
 		length, sent string
 		status       int
-	}{{fmt.Sprint(limit + 1), "", 413}, {"100", "short", 400}} {
+	}{{fmt.Sprint(testBodyLimit + 1), "", 413}, {"100", "short", 400}} {
 		conn, err := net.Dial("tcp", s.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -327,20 +327,20 @@ func TestMountsAreChecked(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
 	handle := func(*httpapi.Call) error { return nil }
-	for name, spoil := range map[string]func(*httpapi.Table){
-		"no name":        func(t *httpapi.Table) { t.Name = "" },
-		"no limit":       func(t *httpapi.Table) { t.BodyLimit = 0 },
-		"no answer":      func(t *httpapi.Table) { t.Answer = nil },
-		"no handler":     func(t *httpapi.Table) { t.Routes[0].Handle = nil },
-		"twice":          func(t *httpapi.Table) { t.Routes = append(t.Routes, t.Routes[0]) },
-		"outside":        func(t *httpapi.Table) { t.Routes[0].Pattern = "/other" },
-		"many members":   func(t *httpapi.Table) { t.Routes[0].Pattern = "/made/{a}/{b}/{c}/{d}/{e}" },
-		"nothing spoilt": func(*httpapi.Table) {},
+	for name, spoil := range map[string]func(*httpapi.Router){
+		"no name":        func(t *httpapi.Router) { t.Name = "" },
+		"no limit":       func(t *httpapi.Router) { t.BodyLimit = 0 },
+		"no answer":      func(t *httpapi.Router) { t.WriteError = nil },
+		"no handler":     func(t *httpapi.Router) { t.Routes[0].Handle = nil },
+		"twice":          func(t *httpapi.Router) { t.Routes = append(t.Routes, t.Routes[0]) },
+		"outside":        func(t *httpapi.Router) { t.Routes[0].Pattern = "/other" },
+		"many members":   func(t *httpapi.Router) { t.Routes[0].Pattern = "/made/{a}/{b}/{c}/{d}/{e}" },
+		"nothing spoilt": func(*httpapi.Router) {},
 	} {
-		table := testTable(log, "")
-		table.Routes = append(table.Routes, httpapi.Route{Method: "GET", Pattern: "/made/more", Handle: handle})
-		spoil(table)
-		if _, err := table.Mount(); (err == nil) != (name == "nothing spoilt") {
+		router := newTestRouter(log, "")
+		router.Routes = append(router.Routes, httpapi.Route{Method: "GET", Pattern: "/made/more", Handle: handle})
+		spoil(router)
+		if _, err := router.Mount(); (err == nil) != (name == "nothing spoilt") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -351,8 +351,8 @@ func TestRoot(t *testing.T) {
 	says := func(text string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
 	}
-	root := httpapi.Root(httpapi.Mount{Prefixes: []string{"/v1/", "/jobs"}, Handler: says("short")},
-		httpapi.Mount{Prefixes: []string{"/v1/queues/"}, Handler: says("long")})
+	root := httpapi.NewMux(httpapi.PrefixHandler{Prefixes: []string{"/v1/", "/jobs"}, Handler: says("short")},
+		httpapi.PrefixHandler{Prefixes: []string{"/v1/queues/"}, Handler: says("long")})
 	for path, want := range map[string]string{"/v1/": "short", "/v1/x": "short", "/v1/queues/x": "long", "/v1/queues": "short", "/jobs": "short",
 		"/jobs/1": "short", "/jobsite": "", "/v1": "", "/v1%2Fx": "", "/": ""} {
 		w := httptest.NewRecorder()
@@ -370,7 +370,7 @@ func TestHealth(t *testing.T) {
 	lasting := &job.Error{Kind: job.ReadOnly, Msg: "somebody must act"}
 	var store, objects error
 	m := httpapi.Health(httpapi.Check{Name: "store", Run: func(context.Context) error { return store }},
-		httpapi.Check{Name: "objects", Run: func(context.Context) error { return objects }, Lesser: true})
+		httpapi.Check{Name: "objects", Run: func(context.Context) error { return objects }, Optional: true})
 	for _, c := range []struct {
 		method, path   string
 		store, objects error
@@ -387,7 +387,7 @@ func TestHealth(t *testing.T) {
 	} {
 		store, objects = c.store, c.objects
 		w := httptest.NewRecorder()
-		httpapi.Root(m).ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
+		httpapi.NewMux(m).ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
 		if w.Code != c.status || w.Body.String() != c.body {
 			t.Errorf("%s %s: got %d %q, want %d %q", c.method, c.path, w.Code, w.Body, c.status, c.body)
 		}
@@ -401,7 +401,7 @@ func TestHealthOfPartsThatHang(t *testing.T) {
 		hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		answers := func(ctx context.Context) error { return ctx.Err() }
 		w := httptest.NewRecorder()
-		httpapi.Root(httpapi.Health(httpapi.Check{Name: "a", Run: hangs}, httpapi.Check{Name: "b", Run: answers}, httpapi.Check{Name: "c", Run: hangs},
+		httpapi.NewMux(httpapi.Health(httpapi.Check{Name: "a", Run: hangs}, httpapi.Check{Name: "b", Run: answers}, httpapi.Check{Name: "c", Run: hangs},
 			httpapi.Check{Name: "d", Run: answers})).ServeHTTP(w, httptest.NewRequest("GET", "/health/ready", nil))
 		if w.Code != 503 || w.Body.String() != "a fails\nb ok\nc fails\nd ok\n" {
 			t.Errorf("got %d %q", w.Code, w.Body)
@@ -411,7 +411,7 @@ func TestHealthOfPartsThatHang(t *testing.T) {
 
 func TestServerLimits(t *testing.T) {
 	t.Parallel()
-	s := httpapi.Server(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	s := httpapi.NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	if s.ReadHeaderTimeout != 5*time.Second || s.ReadTimeout != time.Minute || s.IdleTimeout != time.Minute || s.MaxHeaderBytes != 32<<10 ||
 		s.WriteTimeout <= 30*time.Second {
 		t.Errorf("got %+v", s)
@@ -420,7 +420,7 @@ func TestServerLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if limited := httpapi.Limit(l); limited.Addr().String() != l.Addr().String() || limited.Close() != nil {
+	if limited := httpapi.LimitConnections(l); limited.Addr().String() != l.Addr().String() || limited.Close() != nil {
 		t.Error("Limit changes the listener")
 	}
 }

@@ -14,8 +14,8 @@ import (
 func (c *Call) trace() {
 	given := c.Request.Context()
 	ctx := telemetry.Extract(given, c.Request.Header)
-	if c.table.Tracing.Enabled() {
-		ctx, c.span = c.table.Tracing.StartServer(ctx, "unmatched")
+	if c.router.Tracing.Enabled() {
+		ctx, c.span = c.router.Tracing.StartServer(ctx, "unmatched")
 	}
 	if ctx != given {
 		c.Request = c.Request.WithContext(ctx)
@@ -40,15 +40,15 @@ func (c *Call) endTrace() {
 		c.span.SetName(name)
 		attrs = append(attrs, attribute.String("http.route", c.Route.Pattern))
 	}
-	for _, a := range c.noted() {
-		attrs = append(attrs, attributeOf(a))
+	for _, a := range c.attrs() {
+		attrs = append(attrs, toAttribute(a))
 	}
 	c.span.SetAttributes(attrs...)
 	if c.status >= http.StatusInternalServerError || c.status == 0 {
-		telemetry.Fail(c.span, http.StatusText(c.status))
+		telemetry.FailSpan(c.span, http.StatusText(c.status))
 	}
 }
 
-func attributeOf(a slog.Attr) attribute.KeyValue {
+func toAttribute(a slog.Attr) attribute.KeyValue {
 	return attribute.String(a.Key, a.Value.String())
 }

@@ -30,14 +30,14 @@ func DetectCycle[K comparable](changed K, dependencies []K, known map[K][]K) Cyc
 // deps is called at most once for an id; time and memory grow with jobs plus edges, and the goroutine's stack does not
 // grow at all (TF-041). An edge costs one look-up by id: where graphs are large, the store's seq is a better K than text.
 func FindCycle[K comparable](changed K, deps func(K) []K) []K {
-	w := walk[K]{deps: deps, index: make(map[K]int)}
+	w := depthFirst[K]{deps: deps, index: make(map[K]int)}
 	return w.from(changed)
 }
 
 // FindGraphCycle returns one cycle among everything that can be reached from nodes, or nil: the check for a graph that
 // is submitted as a whole. The same nodes in the same order give the same path; the promises of FindCycle hold.
 func FindGraphCycle[K comparable](nodes []K, deps func(K) []K) []K {
-	w := walk[K]{deps: deps, index: make(map[K]int, len(nodes)), seen: make([]visit[K], 0, len(nodes))}
+	w := depthFirst[K]{deps: deps, index: make(map[K]int, len(nodes)), nodes: make([]node[K], 0, len(nodes))}
 	for _, id := range nodes {
 		if cycle := w.from(id); cycle != nil {
 			return cycle
@@ -46,63 +46,63 @@ func FindGraphCycle[K comparable](nodes []K, deps func(K) []K) []K {
 	return nil
 }
 
-// walk is a depth-first search that keeps its own stack, since a chain may be as long as the store has jobs.
+// depthFirst is a depth-first search that keeps its own stack, since a chain may be as long as the store has jobs.
 // An id is looked up once per edge, which is where the time goes; everything else is kept by the id's number.
-type walk[K comparable] struct {
+type depthFirst[K comparable] struct {
 	deps  func(K) []K
 	index map[K]int // id → its place in seen
-	seen  []visit[K]
+	nodes  []node[K]
 	path  []int // the jobs from the root to where the walk stands
 }
 
-// visit is a job that was met, and those of its dependencies not yet followed.
-type visit[K comparable] struct {
+// node is a job that was met, and those of its dependencies not yet followed.
+type node[K comparable] struct {
 	id    K
-	rest  []K
-	place int // on the path counted from 1; 0 once everything behind the job is done
+	remaining  []K
+	depth int // on the path counted from 1; 0 once everything behind the job is done
 }
 
 // from walks everything not seen before that root can reach. All of it is seen even when a cycle turns up early, unless
 // the cycle goes through root: that one is worth more, because it is the one the change has closed.
-func (w *walk[K]) from(root K) (cycle []K) {
+func (w *depthFirst[K]) from(root K) (cycle []K) {
 	if _, seen := w.index[root]; seen {
 		return nil
 	}
-	w.enter(root)
+	w.push(root)
 	for len(w.path) > 0 {
-		top := &w.seen[w.path[len(w.path)-1]]
-		if len(top.rest) == 0 {
-			top.place = 0
+		top := &w.nodes[w.path[len(w.path)-1]]
+		if len(top.remaining) == 0 {
+			top.depth = 0
 			w.path = w.path[:len(w.path)-1]
 			continue
 		}
-		next := top.rest[0]
-		top.rest = top.rest[1:]
+		next := top.remaining[0]
+		top.remaining = top.remaining[1:]
 		i, seen := w.index[next]
 		if !seen {
-			w.enter(next)
+			w.push(next)
 			continue
 		}
-		switch place := w.seen[i].place; {
-		case place == 1:
+		switch depth := w.nodes[i].depth; {
+		case depth == 1:
 			return w.pathFrom(1)
-		case place > 1 && cycle == nil:
-			cycle = w.pathFrom(place)
+		case depth > 1 && cycle == nil:
+			cycle = w.pathFrom(depth)
 		}
 	}
 	return cycle
 }
 
-func (w *walk[K]) enter(id K) {
-	w.index[id] = len(w.seen)
-	w.path = append(w.path, len(w.seen))
-	w.seen = append(w.seen, visit[K]{id: id, rest: w.deps(id), place: len(w.path)})
+func (w *depthFirst[K]) push(id K) {
+	w.index[id] = len(w.nodes)
+	w.path = append(w.path, len(w.nodes))
+	w.nodes = append(w.nodes, node[K]{id: id, remaining: w.deps(id), depth: len(w.path)})
 }
 
-func (w *walk[K]) pathFrom(place int) []K {
-	ids := make([]K, 0, len(w.path)-place+1)
-	for _, i := range w.path[place-1:] {
-		ids = append(ids, w.seen[i].id)
+func (w *depthFirst[K]) pathFrom(depth int) []K {
+	ids := make([]K, 0, len(w.path)-depth+1)
+	for _, i := range w.path[depth-1:] {
+		ids = append(ids, w.nodes[i].id)
 	}
 	return ids
 }
@@ -111,32 +111,32 @@ func (w *walk[K]) pathFrom(place int) []K {
 // gives the same path and looks nothing up, so that 100,000 jobs take milliseconds.
 func FindIndexCycle(deps [][]int) []int {
 	const done = -1
-	places := make([]int32, len(deps)) // on the path counted from 1; 0 is not met
+	depths := make([]int32, len(deps)) // on the path counted from 1; 0 is not met
 	followed := make([]int32, len(deps))
 	var path []int
 	for root := range deps {
-		if places[root] != 0 {
+		if depths[root] != 0 {
 			continue
 		}
 		var cycle []int
-		path, places[root] = append(path[:0], root), 1
+		path, depths[root] = append(path[:0], root), 1
 		for len(path) > 0 {
 			at := path[len(path)-1]
 			if int(followed[at]) == len(deps[at]) {
-				places[at] = done
+				depths[at] = done
 				path = path[:len(path)-1]
 				continue
 			}
 			next := deps[at][followed[at]]
 			followed[at]++
-			switch place := places[next]; {
-			case place == 0:
+			switch depth := depths[next]; {
+			case depth == 0:
 				path = append(path, next)
-				places[next] = int32(len(path))
-			case place == 1:
+				depths[next] = int32(len(path))
+			case depth == 1:
 				return slices.Clone(path)
-			case place > 1 && cycle == nil:
-				cycle = slices.Clone(path[place-1:])
+			case depth > 1 && cycle == nil:
+				cycle = slices.Clone(path[depth-1:])
 			}
 		}
 		if cycle != nil {

@@ -15,31 +15,31 @@ type ID struct {
 	Key      string
 }
 
-// Ident is the fixed-size form of an ID under which stores index it: identities
+// IdentityHash is the fixed-size form of an ID under which stores index it: identities
 // may be longer than an index entry can be.
-type Ident [16]byte
+type IdentityHash [16]byte
 
-// Ident returns the first 16 bytes of the SHA-256 of the length-prefixed parts.
-func (id ID) Ident() Ident {
+// IdentityHash returns the first 16 bytes of the SHA-256 of the length-prefixed parts.
+func (id ID) IdentityHash() IdentityHash {
 	sum := digest(id.Contract, id.Scope, id.Key)
-	return Ident(sum[:16])
+	return IdentityHash(sum[:16])
 }
 
 // AliasOf returns another name of a job, unique in its contract and scope: what a
 // caller that does not know the key yet knows it by.
-func AliasOf(contract, scope, name string) Ident {
+func AliasOf(contract, scope, name string) IdentityHash {
 	sum := digest(contract, scope, name, "alias")
-	return Ident(sum[:16])
+	return IdentityHash(sum[:16])
 }
 
-// Lane is the fixed-size form of (contract, queue) that leads the claim index.
-type Lane int64
+// QueueHash is the fixed-size form of (contract, queue) that leads the claim index.
+type QueueHash int64
 
-// LaneOf returns the lane of a queue. Two queues might share a lane by chance,
+// QueueHashOf returns the lane of a queue. Two queues might share a lane by chance,
 // so whoever selects by lane compares contract and queue as well.
-func LaneOf(contract, queue string) Lane {
+func QueueHashOf(contract, queue string) QueueHash {
 	sum := digest(contract, queue)
-	return Lane(binary.BigEndian.Uint64(sum[:8]))
+	return QueueHash(binary.BigEndian.Uint64(sum[:8]))
 }
 
 func digest(parts ...string) [sha256.Size]byte {
@@ -56,12 +56,12 @@ func digest(parts ...string) [sha256.Size]byte {
 type Job struct {
 	Seq   int64 // given by the store, grows with insertion
 	ID    ID
-	Alias Ident  // see AliasOf; zero is none
+	Alias IdentityHash  // see AliasOf; zero is none
 	Kind  string // the contract's word for what sort of job it is
 	Queue string
 	Owner string // client or tenant, empty where a contract has none
-	// Listed jobs are found by a search. The engine says so of all of a contract.
-	Listed bool
+	// Searchable jobs are found by a search. The engine says so of all of a contract.
+	Searchable bool
 
 	State State // the contract's own word
 	Phase Phase // what the store sees of it
@@ -75,10 +75,10 @@ type Job struct {
 	LeaseUntil time.Time
 	Worker     string
 
-	Runs       int // hand-outs so far
-	Failures   int // runs that counted against RunLimit
-	LostRuns   int // runs that counted as lost
-	RunLimit   int // failures after which it is over; 0 means no limit
+	Attempts       int // hand-outs so far
+	FailedAttempts   int // runs that counted against RunLimit
+	LostAttempts   int // runs that counted as lost
+	MaxAttempts   int // failures after which it is over; 0 means no limit
 	OpenDeps   int // dependencies (or children) not yet settled
 	FailedDeps int // children that ended badly
 	Parent     int64
@@ -91,16 +91,16 @@ type Job struct {
 	Result     []byte
 	Failure    []byte
 	Trace      string
-	Apart      uint8 // bit p is set when body p is kept apart; the store's own
+	OutOfLine      uint8 // bit p is set when body p is kept apart; the store's own
 
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	StartedAt time.Time
-	SettledAt time.Time
+	FinishedAt time.Time
 }
 
-// Lane returns the lane of the job's queue.
-func (j *Job) Lane() Lane { return LaneOf(j.ID.Contract, j.Queue) }
+// QueueHash returns the lane of the job's queue.
+func (j *Job) QueueHash() QueueHash { return QueueHashOf(j.ID.Contract, j.Queue) }
 
 // Body returns the field of a body.
 func (j *Job) Body(p Part) *[]byte {
@@ -164,7 +164,7 @@ type DeadLetter struct {
 	ID       int64
 	Job      Job // as it was when it was given up
 	Cause    Cause
-	BuriedAt time.Time
+	CreatedAt time.Time
 }
 
 // Edge says that Dependent waits for Dependency.
@@ -178,7 +178,7 @@ type QueueSettings struct {
 	Contract string
 	Queue    string
 	Paused   bool
-	RunLimit int // jobs leased at a time, over all nodes; 0 means no limit
+	MaxRunning int // jobs leased at a time, over all nodes; 0 means no limit
 }
 
 // QueueCount is the number of jobs of one queue in each phase that is not over.

@@ -21,19 +21,19 @@ func TestIdentsAndLanesAreStable(t *testing.T) {
 		{job.ID{Contract: "taskflow", Key: "0198c0de-0000-7000-8000-000000000001"}, "3358649cb7ba0ff6998c0a46d27113d4"},
 		{job.ID{Contract: "relay", Scope: strings.Repeat("é", 1024), Key: strings.Repeat("x", 1024)}, "aa7f51051b647b118984a883523d16a9"},
 	} {
-		if got := fmt.Sprintf("%x", c.id.Ident()); got != c.want {
+		if got := fmt.Sprintf("%x", c.id.IdentityHash()); got != c.want {
 			t.Errorf("ident of %.40v: got %s, want %s", c.id, got, c.want)
 		}
 	}
 	for _, c := range []struct {
 		contract, queue string
-		want            job.Lane
+		want            job.QueueHash
 	}{{"relay", "mails", 778451479881273989}, {"relay", "", 4504490694320614244}, {"taskflow", "default", -5008193951135269284}} {
-		if got := job.LaneOf(c.contract, c.queue); got != c.want {
+		if got := job.QueueHashOf(c.contract, c.queue); got != c.want {
 			t.Errorf("lane of %s %s: got %d, want %d", c.contract, c.queue, got, c.want)
 		}
-		if j := (&job.Job{ID: job.ID{Contract: c.contract}, Queue: c.queue}); j.Lane() != c.want {
-			t.Errorf("lane of %s %s: got %d, want %d", c.contract, c.queue, j.Lane(), c.want)
+		if j := (&job.Job{ID: job.ID{Contract: c.contract}, Queue: c.queue}); j.QueueHash() != c.want {
+			t.Errorf("lane of %s %s: got %d, want %d", c.contract, c.queue, j.QueueHash(), c.want)
 		}
 	}
 }
@@ -41,19 +41,19 @@ func TestIdentsAndLanesAreStable(t *testing.T) {
 // What is cut differently is something else (G-X-08).
 func TestIdentsTellPartsApart(t *testing.T) {
 	t.Parallel()
-	seen := map[job.Ident]job.ID{}
-	lanes := map[job.Lane]string{}
+	seen := map[job.IdentityHash]job.ID{}
+	lanes := map[job.QueueHash]string{}
 	for _, parts := range []string{"a|b|c", "ab||c", "a|bc|", "|ab|c", "abc||", "||abc", "|abc|", "a||bc", "a|b|C", "a|b|c\x00", "a|b\x01c|", "a\x01b||c"} {
 		p := strings.Split(parts, "|")
 		id := job.ID{Contract: p[0], Scope: p[1], Key: p[2]}
-		if other, twice := seen[id.Ident()]; twice {
+		if other, twice := seen[id.IdentityHash()]; twice {
 			t.Errorf("%v and %v have one ident", id, other)
 		}
-		seen[id.Ident()] = id
+		seen[id.IdentityHash()] = id
 	}
 	for _, q := range []string{"a|b", "ab|", "|ab"} {
 		p := strings.Split(q, "|")
-		l := job.LaneOf(p[0], p[1])
+		l := job.QueueHashOf(p[0], p[1])
 		if other, twice := lanes[l]; twice {
 			t.Errorf("%s and %s have one lane", q, other)
 		}

@@ -11,8 +11,8 @@ import (
 // of a job that is not stored: before it is submitted and after it is removed.
 type State string
 
-// Nowhere is where a job comes from and where a removed job goes.
-const Nowhere State = ""
+// StateNone is where a job comes from and where a removed job goes.
+const StateNone State = ""
 
 // Phase is what the store sees of a state.
 type Phase uint8
@@ -65,14 +65,14 @@ type Move struct {
 	From State
 	On   Cause
 	To   State
-	// Counts makes the move use up one of the job's runs. When the last is used
+	// CountsFailed makes the move use up one of the job's runs. When the last is used
 	// up the engine takes the ForGood form of the cause instead.
-	Counts bool
+	CountsFailed bool
 	// CountsLost makes the move count as a lost run, of which the contract allows a
 	// number of their own. With the last one the engine takes the ForGood form too.
 	CountsLost bool
-	// Bury keeps a dead letter of the job.
-	Bury bool
+	// DeadLetter keeps a dead letter of the job.
+	DeadLetter bool
 }
 
 // Machine is a contract's transition table. What it does not hold does not
@@ -80,7 +80,7 @@ type Move struct {
 type Machine struct {
 	phases map[State]Phase
 	moves  map[trigger]Move
-	good   map[State]bool // success leads there
+	successes   map[State]bool // success leads there
 }
 
 type trigger struct {
@@ -94,20 +94,20 @@ type trigger struct {
 // which a job would be stuck: a ready one that cannot be claimed, a leased one
 // that cannot expire, a waiting one that neither time nor dependencies end.
 func NewMachine(phases map[State]Phase, moves []Move) (*Machine, error) {
-	m := &Machine{phases: maps.Clone(phases), moves: make(map[trigger]Move, len(moves)), good: map[State]bool{}}
+	m := &Machine{phases: maps.Clone(phases), moves: make(map[trigger]Move, len(moves)), successes: map[State]bool{}}
 	for _, mv := range moves {
 		t := trigger{mv.From, mv.On}
 		if _, twice := m.moves[t]; twice {
 			return nil, fmt.Errorf("machine: %q on %s is decided twice", mv.From, mv.On)
 		}
 		for _, s := range []State{mv.From, mv.To} {
-			if _, known := phases[s]; !known && s != Nowhere {
+			if _, known := phases[s]; !known && s != StateNone {
 				return nil, fmt.Errorf("machine: state %q has no phase", s)
 			}
 		}
 		m.moves[t] = mv
 		if mv.On == Succeeded {
-			m.good[mv.To] = true
+			m.successes[mv.To] = true
 		}
 	}
 	if err := m.validateStates(); err != nil {
@@ -122,10 +122,10 @@ func NewMachine(phases map[State]Phase, moves []Move) (*Machine, error) {
 }
 
 func (m *Machine) validateStates() error {
-	if m.Has(Nowhere) {
+	if m.Has(StateNone) {
 		return errors.New("machine: nowhere is no state and has no phase")
 	}
-	if mv, ok := m.Next(Nowhere, Submitted); !ok || mv.To == Nowhere {
+	if mv, ok := m.Next(StateNone, Submitted); !ok || mv.To == StateNone {
 		return fmt.Errorf("machine: no move for %s", Submitted)
 	}
 	for _, s := range m.States() {
@@ -146,19 +146,19 @@ func (m *Machine) validateStates() error {
 }
 
 func (m *Machine) validateMove(mv Move) error {
-	if mv.From == Nowhere && mv.On != Submitted {
+	if mv.From == StateNone && mv.On != Submitted {
 		return fmt.Errorf("machine: %s cannot happen to a job that is nowhere", mv.On)
 	}
-	if mv.Counts || mv.CountsLost {
+	if mv.CountsFailed || mv.CountsLost {
 		if _, ok := m.Next(mv.From, mv.On.ForGood()); !ok || mv.On.ForGood() == mv.On {
 			return fmt.Errorf("machine: %q on %s counts but has no last time", mv.From, mv.On)
 		}
 	}
-	leased := mv.To != Nowhere && m.phases[mv.To] == Leased
+	leased := mv.To != StateNone && m.phases[mv.To] == Leased
 	if mv.On == Claimed && (m.phases[mv.From] != Ready || !leased) {
 		return fmt.Errorf("machine: %q on %s must lead from a ready to a leased state", mv.From, mv.On)
 	}
-	if leased && mv.On != Claimed && (mv.From == Nowhere || m.phases[mv.From] != Leased) {
+	if leased && mv.On != Claimed && (mv.From == StateNone || m.phases[mv.From] != Leased) {
 		return fmt.Errorf("machine: %q on %s enters a leased state without a claim", mv.From, mv.On)
 	}
 	return nil
@@ -194,14 +194,14 @@ func (m *Machine) Next(from State, on Cause) (Move, bool) {
 
 // Phase returns the phase of a state; Done for Nowhere.
 func (m *Machine) Phase(s State) Phase {
-	if s == Nowhere {
+	if s == StateNone {
 		return Done
 	}
 	return m.phases[s]
 }
 
-// Good reports whether a settled state is one that success leads to.
-func (m *Machine) Good(s State) bool { return m.good[s] }
+// IsSuccess reports whether a settled state is one that success leads to.
+func (m *Machine) IsSuccess(s State) bool { return m.successes[s] }
 
 // Has reports whether s is a state of the machine.
 func (m *Machine) Has(s State) bool { _, ok := m.phases[s]; return ok }

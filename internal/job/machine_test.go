@@ -13,16 +13,16 @@ import (
 var examplePhases = map[job.State]job.Phase{"scheduled": job.Waiting, "queued": job.Ready, "running": job.Leased, "done": job.Done, "failed": job.Done}
 
 var exampleMoves = []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "scheduled"},
+	{From: job.StateNone, On: job.Submitted, To: "scheduled"},
 	{From: "scheduled", On: job.Due, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
 	{From: "running", On: job.Succeeded, To: "done"},
-	{From: "running", On: job.Failed, To: "queued", Counts: true},
-	{From: "running", On: job.FailedForGood, To: "failed", Bury: true},
-	{From: "running", On: job.Expired, To: "queued", Counts: true},
-	{From: "running", On: job.ExpiredForGood, To: "failed", Bury: true},
+	{From: "running", On: job.Failed, To: "queued", CountsFailed: true},
+	{From: "running", On: job.FailedForGood, To: "failed", DeadLetter: true},
+	{From: "running", On: job.Expired, To: "queued", CountsFailed: true},
+	{From: "running", On: job.ExpiredForGood, To: "failed", DeadLetter: true},
 	{From: "failed", On: job.Retried, To: "queued"},
-	{From: "done", On: job.Removed, To: job.Nowhere},
+	{From: "done", On: job.Removed, To: job.StateNone},
 }
 
 func example(t testing.TB) *job.Machine {
@@ -40,7 +40,7 @@ func TestMachineHoldsItsTableOnly(t *testing.T) {
 	t.Parallel()
 	m := example(t)
 	allowed := 0
-	for _, from := range append(m.States(), job.Nowhere, "unheard of") {
+	for _, from := range append(m.States(), job.StateNone, "unheard of") {
 		for _, on := range job.Causes() {
 			mv, ok := m.Next(from, on)
 			i := slices.IndexFunc(exampleMoves, func(mv job.Move) bool { return mv.From == from && mv.On == on })
@@ -67,11 +67,11 @@ func TestMachinePhasesAndGood(t *testing.T) {
 		if got := m.Phase(s); got != want || !m.Has(s) {
 			t.Errorf("phase of %s: %s", s, got)
 		}
-		if got := m.Good(s); got != (s == "done") {
+		if got := m.IsSuccess(s); got != (s == "done") {
 			t.Errorf("%s is good: %t", s, got)
 		}
 	}
-	if m.Phase(job.Nowhere) != job.Done || m.Has(job.Nowhere) || m.Has("unheard of") || m.Good("unheard of") {
+	if m.Phase(job.StateNone) != job.Done || m.Has(job.StateNone) || m.Has("unheard of") || m.IsSuccess("unheard of") {
 		t.Error("nowhere is over, and no state")
 	}
 	for p, want := range []string{"waiting", "ready", "leased", "done"} {
@@ -108,20 +108,20 @@ func TestMachineIsRefused(t *testing.T) {
 		phase job.Phase
 		want  string
 	}{
-		"nothing begins":                {moves: without(job.Nowhere, job.Submitted), want: "no move for submitted"},
-		"begins nowhere":                {moves: append(without(job.Nowhere, job.Submitted), job.Move{On: job.Submitted}), want: "no move for submitted"},
+		"nothing begins":                {moves: without(job.StateNone, job.Submitted), want: "no move for submitted"},
+		"begins nowhere":                {moves: append(without(job.StateNone, job.Submitted), job.Move{On: job.Submitted}), want: "no move for submitted"},
 		"unknown target":                {moves: with(job.Move{From: "queued", On: job.Canceled, To: "canceled"}), want: "has no phase"},
 		"unknown source":                {moves: with(job.Move{From: "canceled", On: job.Retried, To: "queued"}), want: "has no phase"},
 		"decided twice":                 {moves: with(job.Move{From: "failed", On: job.Retried, To: "done"}), want: "decided twice"},
 		"counts without a last failure": {moves: without("running", job.FailedForGood), want: "no last time"},
 		"counts without a last expiry":  {moves: without("running", job.ExpiredForGood), want: "no last time"},
-		"a cause that cannot count":     {moves: with(job.Move{From: "running", On: job.Requeued, To: "queued", Counts: true}), want: "no last time"},
-		"a last time that counts":       {moves: append(without("running", job.FailedForGood), job.Move{From: "running", On: job.FailedForGood, To: "failed", Counts: true}), want: "no last time"},
+		"a cause that cannot count":     {moves: with(job.Move{From: "running", On: job.Requeued, To: "queued", CountsFailed: true}), want: "no last time"},
+		"a last time that counts":       {moves: append(without("running", job.FailedForGood), job.Move{From: "running", On: job.FailedForGood, To: "failed", CountsFailed: true}), want: "no last time"},
 		"claimed while not ready":       {moves: with(job.Move{From: "scheduled", On: job.Claimed, To: "running"}), want: "from a ready to a leased"},
 		"claimed into no lease":         {moves: append(without("queued", job.Claimed), job.Move{From: "queued", On: job.Claimed, To: "done"}), want: "from a ready to a leased"},
 		"claimed into nowhere":          {moves: append(without("queued", job.Claimed), job.Move{From: "queued", On: job.Claimed}), want: "from a ready to a leased"},
 		"leased without a claim":        {moves: with(job.Move{From: "failed", On: job.Canceled, To: "running"}), want: "without a claim"},
-		"begins leased":                 {moves: append(without(job.Nowhere, job.Submitted), job.Move{On: job.Submitted, To: "running"}), want: "without a claim"},
+		"begins leased":                 {moves: append(without(job.StateNone, job.Submitted), job.Move{On: job.Submitted, To: "running"}), want: "without a claim"},
 		"ready and never claimed":       {moves: exampleMoves, state: "stuck", phase: job.Ready, want: "stuck"},
 		"leased and never lost":         {moves: exampleMoves, state: "stuck", phase: job.Leased, want: "stuck"},
 		"waiting for nothing":           {moves: exampleMoves, state: "stuck", phase: job.Waiting, want: "stuck"},
@@ -139,7 +139,7 @@ func TestMachineIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", what, err, c.want)
 		}
 	}
-	if _, err := job.NewMachine(map[job.State]job.Phase{job.Nowhere: job.Done}, nil); err == nil {
+	if _, err := job.NewMachine(map[job.State]job.Phase{job.StateNone: job.Done}, nil); err == nil {
 		t.Error("nowhere with a phase was taken")
 	}
 	defer func() {

@@ -24,12 +24,12 @@ type Queue interface {
 	Send(ctx context.Context, all []Message) error
 	// Receive hands out one message at a time until ctx is done; the next one is asked for when take returns. While
 	// the queue is away it waits for it.
-	Receive(ctx context.Context, take func(context.Context, Delivery))
+	Receive(ctx context.Context, handle func(context.Context, Delivery))
 	// Ping tells whether the queue answers.
 	Ping(ctx context.Context) error
 	// Close ends what the queue has open. Nothing is called after it.
 	Close()
 }
 
-// visible is how long a message may be in somebody's hands before it comes again.
-const visible = 30 * time.Second
+// visibilityTimeout is how long a message may be in somebody's hands before it comes again.
+const visibilityTimeout = 30 * time.Second

@@ -24,23 +24,23 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var quiet = slog.New(slog.DiscardHandler)
+var discardLog = slog.New(slog.DiscardHandler)
 
-func subject(t *testing.T) message.Queue {
+func newSubject(t *testing.T) message.Queue {
 	t.Helper()
-	s, err := stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Node: "n", Log: quiet, Now: time.Now,
+	s, err := stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Node: "n", Log: discardLog, Now: time.Now,
 		Specs: []stream.Spec{{Name: "WORK", Subjects: []string{"work"}, MaxAge: time.Hour}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return &message.Subject{Streams: s, Stream: "WORK", Subject: "work", Durable: "test", Log: quiet}
+	return &message.Subject{Streams: s, Stream: "WORK", Subject: "work", Durable: "test", Log: discardLog}
 }
 
-func sqs(t *testing.T) (message.Queue, *outside.SQSServer) {
+func newSQS(t *testing.T) (message.Queue, *outside.SQSServer) {
 	t.Helper()
-	server := outside.SQS(t, time.Second)
-	q, err := message.OpenSQS(context.Background(), server.Setting(), quiet, nil)
+	server := outside.NewSQS(t, time.Second)
+	q, err := message.OpenSQS(context.Background(), server.Setting(), discardLog, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,31 +48,31 @@ func sqs(t *testing.T) (message.Queue, *outside.SQSServer) {
 	return q, server
 }
 
-// everywhere runs a test on both queues.
-func everywhere(t *testing.T, test func(*testing.T, message.Queue)) {
-	t.Run("stream", func(t *testing.T) { test(t, subject(t)) })
-	t.Run("SQS", func(t *testing.T) { q, _ := sqs(t); test(t, q) })
+// forEachQueue runs a test on both queues.
+func forEachQueue(t *testing.T, test func(*testing.T, message.Queue)) {
+	t.Run("stream", func(t *testing.T) { test(t, newSubject(t)) })
+	t.Run("SQS", func(t *testing.T) { q, _ := newSQS(t); test(t, q) })
 }
 
-// receive takes messages until enough have come; settle is given each.
-func receive(t *testing.T, q message.Queue, enough int, settle func(message.Delivery)) (all []string) {
+// receiveBodies takes messages until enough have come; settle is given each.
+func receiveBodies(t *testing.T, q message.Queue, count int, settle func(message.Delivery)) (all []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	q.Receive(ctx, func(_ context.Context, d message.Delivery) {
 		settle(d)
-		if all = append(all, string(d.Body)); len(all) == enough {
+		if all = append(all, string(d.Body)); len(all) == count {
 			cancel()
 		}
 	})
-	if len(all) != enough {
-		t.Fatalf("%d messages came, want %d", len(all), enough)
+	if len(all) != count {
+		t.Fatalf("%d messages came, want %d", len(all), count)
 	}
 	slices.Sort(all)
 	return all
 }
 
-func send(t *testing.T, q message.Queue, bodies ...string) {
+func sendBodies(t *testing.T, q message.Queue, bodies ...string) {
 	t.Helper()
 	var all []message.Message
 	for _, b := range bodies {
@@ -84,7 +84,7 @@ func send(t *testing.T, q message.Queue, bodies ...string) {
 }
 
 func TestQueue(t *testing.T) {
-	everywhere(t, func(t *testing.T, q message.Queue) {
+	forEachQueue(t, func(t *testing.T, q message.Queue) {
 		t.Run("it answers", func(t *testing.T) {
 			if err := q.Ping(t.Context()); err != nil {
 				t.Error(err)
@@ -95,23 +95,23 @@ func TestQueue(t *testing.T) {
 			for i := range 30 {
 				want = append(want, fmt.Sprintf(`{"n":%02d,"text":"é \u0000"}`, i))
 			}
-			send(t, q, want...)
-			if got := receive(t, q, 30, func(d message.Delivery) { d.Ack() }); !slices.Equal(got, want) {
+			sendBodies(t, q, want...)
+			if got := receiveBodies(t, q, 30, func(d message.Delivery) { d.Ack() }); !slices.Equal(got, want) {
 				t.Errorf("got %q", got)
 			}
 		})
 		t.Run("what is given back comes again, and what is acknowledged does not", func(t *testing.T) {
-			send(t, q, "again", "once")
-			seen := map[string]int{}
-			receive(t, q, 3, func(d message.Delivery) {
-				if seen[string(d.Body)]++; string(d.Body) == "again" && seen["again"] == 1 {
+			sendBodies(t, q, "again", "once")
+			counts := map[string]int{}
+			receiveBodies(t, q, 3, func(d message.Delivery) {
+				if counts[string(d.Body)]++; string(d.Body) == "again" && counts["again"] == 1 {
 					d.Nak()
 					return
 				}
 				d.Ack()
 			})
-			if seen["again"] != 2 || seen["once"] != 1 {
-				t.Errorf("came %v", seen)
+			if counts["again"] != 2 || counts["once"] != 1 {
+				t.Errorf("came %v", counts)
 			}
 		})
 		t.Run("who sends under an id that was just used sends the same", func(t *testing.T) {
@@ -122,8 +122,8 @@ func TestQueue(t *testing.T) {
 			if err := q.Send(context.Background(), []message.Message{same, same}); err != nil {
 				t.Fatal(err)
 			}
-			send(t, q, "y")
-			if got := receive(t, q, 2, func(d message.Delivery) { d.Ack() }); !slices.Equal(got, []string{"x", "y"}) {
+			sendBodies(t, q, "y")
+			if got := receiveBodies(t, q, 2, func(d message.Delivery) { d.Ack() }); !slices.Equal(got, []string{"x", "y"}) {
 				t.Errorf("got %q", got)
 			}
 		})
@@ -132,15 +132,15 @@ func TestQueue(t *testing.T) {
 
 // A worker that dies with a message loses nothing: it comes again when it was in its hands for too long.
 func TestVisibility(t *testing.T) {
-	q, _ := sqs(t)
-	send(t, q, "m")
-	receive(t, q, 1, func(message.Delivery) {})
-	receive(t, q, 1, func(d message.Delivery) { d.Ack() })
+	q, _ := newSQS(t)
+	sendBodies(t, q, "m")
+	receiveBodies(t, q, 1, func(message.Delivery) {})
+	receiveBodies(t, q, 1, func(d message.Delivery) { d.Ack() })
 }
 
 // A queue that goes away is waited for.
 func TestQueueAway(t *testing.T) {
-	q, server := sqs(t)
+	q, server := newSQS(t)
 	came := make(chan string, 10)
 	ctx, stop := context.WithCancel(context.Background())
 	var receiving sync.WaitGroup
@@ -149,7 +149,7 @@ func TestQueueAway(t *testing.T) {
 	})
 	defer receiving.Wait()
 	defer stop()
-	send(t, q, "before")
+	sendBodies(t, q, "before")
 	if got := <-came; got != "before" {
 		t.Errorf("got %q", got)
 	}
@@ -163,7 +163,7 @@ func TestQueueAway(t *testing.T) {
 		t.Errorf("it is away and answers: %v", err)
 	}
 	server.Restart()
-	send(t, q, "after")
+	sendBodies(t, q, "after")
 	for got := range came {
 		if got == "after" {
 			break
@@ -188,9 +188,9 @@ func TestQueueAwayIsTold(t *testing.T) {
 		}
 	}))
 	defer refusing.Close()
-	var log testkit.Journal
-	logger, began := slog.New(slog.NewTextHandler(&log, nil)), time.Now()
-	part := outage.NewPart(logger, func() time.Duration { return time.Since(began) }, outage.Place{Name: "messages"})
+	var log testkit.LogBuffer
+	logger, started := slog.New(slog.NewTextHandler(&log, nil)), time.Now()
+	part := outage.NewPart(logger, func() time.Duration { return time.Since(started) }, outage.Endpoint{Name: "messages"})
 	q, err := message.OpenSQS(ctx, "awssqs://"+refusing.Listener.Addr().String()+"/1/q?region=x&endpoint="+refusing.URL, logger, part)
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestQueueAwayIsTold(t *testing.T) {
 func TestOpenSQS(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"", "sqs://x/y", "awssqs://x/y?nonsense=1", "://"} {
-		if q, err := message.OpenSQS(context.Background(), at, quiet, nil); !job.IsKind(err, job.Invalid) {
+		if q, err := message.OpenSQS(context.Background(), at, discardLog, nil); !job.IsKind(err, job.Invalid) {
 			t.Errorf("%q: %v, %v", at, q, err)
 		}
 	}

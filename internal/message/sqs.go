@@ -31,23 +31,23 @@ type SQS struct {
 	part   *outage.Part
 }
 
-// poll is how long one look at an empty queue waits for a message.
-const poll = 10 * time.Second
+// pollWait is how long one look at an empty queue waits for a message.
+const pollWait = 10 * time.Second
 
 // OpenSQS opens the queue of a URL such as awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1;
 // credentials come from where AWS clients look for them. The queue is not asked before it is needed. part is told how it
 // answers; nil tells nobody.
 func OpenSQS(ctx context.Context, at string, log *slog.Logger, part *outage.Part) (*SQS, error) {
-	wrong := func(err error) error {
+	invalidURL := func(err error) error {
 		return &job.Error{Kind: job.Invalid, Op: "message.open", Msg: "the URL of the queue cannot be used", Err: err}
 	}
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != awssnssqs.SQSScheme {
-		return nil, wrong(err)
+		return nil, invalidURL(err)
 	}
 	settings, err := gcaws.V2ConfigFromURLParams(ctx, u.Query())
 	if err != nil {
-		return nil, wrong(err)
+		return nil, invalidURL(err)
 	}
 	scheme := "https"
 	if strings.HasPrefix(u.Query().Get("endpoint"), "http://") { // of servers that speak SQS
@@ -60,7 +60,7 @@ func OpenSQS(ctx context.Context, at string, log *slog.Logger, part *outage.Part
 
 // Send sends messages; the library gathers them.
 func (s *SQS) Send(ctx context.Context, all []Message) error {
-	tell := s.part.Begin()
+	report := s.part.Begin()
 	failures := make([]error, len(all))
 	var sends sync.WaitGroup
 	for i := range all {
@@ -69,17 +69,17 @@ func (s *SQS) Send(ctx context.Context, all []Message) error {
 	sends.Wait()
 	for _, err := range failures { // the first tells enough
 		if err != nil {
-			err = failed(ctx, "message.send", err)
-			tell(err)
+			err = wrapError(ctx, "message.send", err)
+			report(err)
 			return err
 		}
 	}
-	tell(nil)
+	report(nil)
 	return nil
 }
 
-// failed gives an error its kind.
-func failed(ctx context.Context, op string, err error) error {
+// wrapError gives an error its kind.
+func wrapError(ctx context.Context, op string, err error) error {
 	e := &job.Error{Kind: job.Unavailable, Op: op, Err: err}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -96,7 +96,7 @@ func (s *SQS) Ping(ctx context.Context) error {
 		_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &s.queue,
 			AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
 		if err != nil {
-			return failed(ctx, "message.ping", err)
+			return wrapError(ctx, "message.ping", err)
 		}
 		return nil
 	})
@@ -104,63 +104,63 @@ func (s *SQS) Ping(ctx context.Context) error {
 
 // The pauses while the queue is away.
 const (
-	firstPause = 100 * time.Millisecond
-	lastPause  = 5 * time.Second
+	minPause = 100 * time.Millisecond
+	maxPause  = 5 * time.Second
 )
 
 // Receive polls for messages.
-func (s *SQS) Receive(ctx context.Context, take func(context.Context, Delivery)) {
-	for pause := firstPause; ctx.Err() == nil; {
+func (s *SQS) Receive(ctx context.Context, handle func(context.Context, Delivery)) {
+	for pause := minPause; ctx.Err() == nil; {
 		err := s.receive(ctx, func(ctx context.Context, d Delivery) {
-			pause = firstPause
-			take(ctx, d)
+			pause = minPause
+			handle(ctx, d)
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		s.part.Begin()(failed(ctx, "message.receive", err))
+		s.part.Begin()(wrapError(ctx, "message.receive", err))
 		wait := time.NewTimer(pause)
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
 			wait.Stop()
 		}
-		pause = min(2*pause, lastPause)
+		pause = min(2*pause, maxPause)
 		_ = s.Ping(ctx) // an empty queue says nothing when it is back
 	}
 }
 
-// receive polls until there is an error, after which the library's subscription is of no use any more.
-func (s *SQS) receive(ctx context.Context, take func(context.Context, Delivery)) error {
+// receiveBodies polls until there is an error, after which the library's subscription is of no use any more.
+func (s *SQS) receive(ctx context.Context, handle func(context.Context, Delivery)) error {
 	// One message is asked for at a time: what waits in memory here would run out of its time there.
-	subscription := awssnssqs.OpenSubscription(ctx, s.client, s.queue, &awssnssqs.SubscriptionOptions{Raw: true, NackLazy: true, WaitTime: poll,
+	subscription := awssnssqs.OpenSubscription(ctx, s.client, s.queue, &awssnssqs.SubscriptionOptions{Raw: true, NackLazy: true, WaitTime: pollWait,
 		ReceiveBatcherOptions: batcher.Options{MaxBatchSize: 1, MaxHandlers: 1}})
-	shut := sync.OnceFunc(func() { // sends the last acknowledgements
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	stopOnce := sync.OnceFunc(func() { // sends the last acknowledgements
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if err := subscription.Shutdown(ctx); err != nil {
 			s.log.Debug("a subscription was not closed in time", telemetry.ErrorMessage, err.Error())
 		}
 	})
-	defer shut()
+	defer stopOnce()
 	for {
 		// Receive leaves a goroutine behind for ever when its own context ends just as a message comes.
-		stop := context.AfterFunc(ctx, shut)
+		stop := context.AfterFunc(ctx, stopOnce)
 		m, err := subscription.Receive(context.WithoutCancel(ctx))
 		stop()
 		if err != nil {
 			return err
 		}
-		take(ctx, Delivery{Body: m.Body, Ack: m.Ack, Nak: m.Nack})
+		handle(ctx, Delivery{Body: m.Body, Ack: m.Ack, Nak: m.Nack})
 	}
 }
 
-// closeTime bounds the sending of what is under way.
-const closeTime = 3 * time.Second
+// closeTimeout bounds the sending of what is under way.
+const closeTimeout = 3 * time.Second
 
 // Close ends the sending.
 func (s *SQS) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := s.topic.Shutdown(ctx); err != nil {
 		s.log.Warn("the queue was not closed in time", telemetry.ErrorMessage, err.Error())

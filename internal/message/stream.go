@@ -19,10 +19,10 @@ type Subject struct {
 }
 
 const (
-	// deliveries is after how many a message is dropped: whoever sent it looks after what it is about.
-	deliveries = 20
-	// later is when a message that was given back comes again.
-	later = time.Second
+	// maxDeliveries is after how many a message is dropped: whoever sent it looks after what it is about.
+	maxDeliveries = 20
+	// redeliveryDelay is when a message that was given back comes again.
+	redeliveryDelay = time.Second
 )
 
 // Send publishes messages.
@@ -36,12 +36,12 @@ func (s *Subject) Send(ctx context.Context, all []Message) error {
 }
 
 // Receive consumes messages.
-func (s *Subject) Receive(ctx context.Context, take func(context.Context, Delivery)) {
-	c := stream.Consumer{Stream: s.Stream, Subject: s.Subject, Durable: s.Durable, MaxDeliver: deliveries, AckWait: visible, Batch: 1}
+func (s *Subject) Receive(ctx context.Context, handle func(context.Context, Delivery)) {
+	c := stream.Consumer{Stream: s.Stream, Subject: s.Subject, Durable: s.Durable, MaxDeliver: maxDeliveries, AckWait: visibilityTimeout, Batch: 1}
 	err := s.Streams.Consume(ctx, c, func(ctx context.Context, batch []stream.Delivery) {
 		for i := range batch {
 			d := &batch[i]
-			take(ctx, Delivery{Body: d.Data, Ack: d.Ack, Nak: func() { d.Nak(later) }})
+			handle(ctx, Delivery{Body: d.Data, Ack: d.Ack, Nak: func() { d.Nak(redeliveryDelay) }})
 		}
 	})
 	if err != nil {

@@ -26,15 +26,15 @@ type directory struct {
 	root *os.Root // nothing outside can be reached, whatever a key or a link says
 
 	mu     sync.RWMutex      // an object and its attributes are renamed together, read together
-	known  map[string]bool   // folders that are on the disk, and whether another file system has them
-	shared map[string]string // attributes as text, and a temporary name of the file that holds them
+	syncedFolders  map[string]bool   // folders that are on the disk, and whether another file system has them
+	sharedAttributes map[string]string // attributes as text, and a temporary name of the file that holds them
 }
 
 const (
-	temporary  = ".temp"  // no bucket begins with a dot
-	mostKnown  = 10_000   // folders; beyond that they are synced again
-	mostShared = 100      // attributes; beyond that they are written again
-	chunk      = 64 << 10 // bytes that are copied at a time
+	tempDir  = ".temp"  // no bucket begins with a dot
+	maxSyncedFolders  = 10_000   // folders; beyond that they are synced again
+	maxSharedAttributes = 100      // attributes; beyond that they are written again
+	copyBufferSize      = 64 << 10 // bytes that are copied at a time
 )
 
 // attrs is a sidecar file.
@@ -44,91 +44,91 @@ type attrs struct {
 }
 
 func openDirectory(dir string) (*directory, error) {
-	broken := func(err error) error {
+	openError := func(err error) error {
 		return &job.Error{Kind: job.ReadOnly, Op: "object.open", Msg: "the directory of the objects cannot be used", Err: err}
 	}
-	if err := os.RemoveAll(filepath.Join(dir, temporary)); err != nil {
-		return nil, broken(err)
+	if err := os.RemoveAll(filepath.Join(dir, tempDir)); err != nil {
+		return nil, openError(err)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, temporary), 0o700); err != nil {
-		return nil, broken(err)
+	if err := os.MkdirAll(filepath.Join(dir, tempDir), 0o700); err != nil {
+		return nil, openError(err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, broken(err)
+		return nil, openError(err)
 	}
-	return &directory{path: dir, root: root, known: map[string]bool{}, shared: map[string]string{}}, nil
+	return &directory{path: dir, root: root, syncedFolders: map[string]bool{}, sharedAttributes: map[string]string{}}, nil
 }
 
 func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a Attributes) error {
-	data := temporaryName()
+	data := tempName()
 	if err := d.write(data, body); err != nil {
 		return err
 	}
 	defer func() { _ = d.root.Remove(data) }() // gone already when all went well
 	var err error
-	beside := ""
-	if a.ContentType != octets || len(a.Metadata) > 0 {
-		if beside, err = d.beside(a); err != nil {
+	attributesFile := ""
+	if a.ContentType != defaultContentType || len(a.Metadata) > 0 {
+		if attributesFile, err = d.writeAttributes(a); err != nil {
 			return err
 		}
-		defer func() { _ = d.root.Remove(beside) }()
+		defer func() { _ = d.root.Remove(attributesFile) }()
 	}
 	name := bucket + "/" + key
-	err = d.move(name, data, beside)
+	err = d.move(name, data, attributesFile)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EXDEV) { // somebody removed a folder that is known, or mounted one
-		d.forget()
-		err = d.move(name, data, beside)
+		d.forgetFolders()
+		err = d.move(name, data, attributesFile)
 	}
 	if err != nil {
-		return conflict(err)
+		return wrapConflict(err)
 	}
 	return disk.Sync(filepath.Join(d.path, path.Dir(name)))
 }
 
-// make is put: the directory is this process's alone, which makes one at a time.
-func (d *directory) make(ctx context.Context, bucket, key string, body io.Reader) error {
-	return d.put(ctx, bucket, key, body, Attributes{ContentType: octets})
+// create is put: the directory is this process's alone, which makes one at a time.
+func (d *directory) create(ctx context.Context, bucket, key string, body io.Reader) error {
+	return d.put(ctx, bucket, key, body, Attributes{ContentType: defaultContentType})
 }
 
-// beside gives a temporary name to a file that holds attributes and is on the disk.
-func (d *directory) beside(a Attributes) (name string, err error) {
+// writeAttributes gives a temporary name to a file that holds attributes and is on the disk.
+func (d *directory) writeAttributes(a Attributes) (name string, err error) {
 	text, err := json.Marshal(attrs(a))
 	if err != nil {
 		return "", err
 	}
 	d.mu.RLock()
-	kept := d.shared[string(text)]
+	sharedName := d.sharedAttributes[string(text)]
 	d.mu.RUnlock()
-	if name = temporaryName(); kept != "" && d.root.Link(kept, name) == nil {
+	if name = tempName(); sharedName != "" && d.root.Link(sharedName, name) == nil {
 		return name, nil
 	}
 	if err = d.write(name, bytes.NewReader(text)); err == nil {
-		d.share(string(text), name)
+		d.shareAttributes(string(text), name)
 	}
 	return name, err
 }
 
-// share keeps a file of attributes for objects to come, under a name of its own, where files can have several.
-func (d *directory) share(text, name string) {
-	kept := temporaryName() + sidecar
+// shareAttributes keeps a file of attributes for objects to come, under a name of its own, where files can have several.
+func (d *directory) shareAttributes(text, name string) {
+	kept := tempName() + sidecar
 	if d.root.Link(name, kept) != nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old := d.shared[text]; old != "" { // it was full, or two came at the same time
+	if old := d.sharedAttributes[text]; old != "" { // it was full, or two came at the same time
 		_ = d.root.Remove(old)
-	} else if len(d.shared) >= mostShared {
-		for _, old := range d.shared {
+	} else if len(d.sharedAttributes) >= maxSharedAttributes {
+		for _, old := range d.sharedAttributes {
 			_ = d.root.Remove(old)
 		}
-		clear(d.shared)
+		clear(d.sharedAttributes)
 	}
-	d.shared[text] = kept
+	d.sharedAttributes[text] = kept
 }
 
-func temporaryName() string { return temporary + "/" + rand.Text() }
+func tempName() string { return tempDir + "/" + rand.Text() }
 
 // write puts a body into a new file and on the disk.
 func (d *directory) write(name string, body io.Reader) error {
@@ -136,7 +136,7 @@ func (d *directory) write(name string, body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(writerOnly{f}, body, make([]byte, chunk))
+	_, err = io.CopyBuffer(writerOnly{f}, body, make([]byte, copyBufferSize))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -151,21 +151,21 @@ type writerOnly struct{ io.Writer }
 
 // commit gives the temporary files their names. A crash between the two leaves the attributes of an object that was
 // never acknowledged.
-func (d *directory) commit(name, data, beside string) error {
+func (d *directory) commit(name, data, attributesFile string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	far, err := d.folder(path.Dir(name), data)
+	otherFS, err := d.makeFolder(path.Dir(name), data)
 	if err != nil {
 		return err
 	}
-	if far && path.Dir(data) != path.Dir(name) {
-		return errFar
+	if otherFS && path.Dir(data) != path.Dir(name) {
+		return errOtherFileSystem
 	}
 	if stat, err := d.root.Stat(name); err == nil && stat.IsDir() {
 		return syscall.EISDIR
 	}
-	if beside != "" {
-		if err := d.root.Rename(beside, name+sidecar); err != nil {
+	if attributesFile != "" {
+		if err := d.root.Rename(attributesFile, name+sidecar); err != nil {
 			return err
 		}
 	} else if err := d.root.Remove(name + sidecar); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -176,37 +176,37 @@ func (d *directory) commit(name, data, beside string) error {
 
 // folder makes a folder and those above it, each on the disk, and tells whether another file system than that of the
 // temporary files has it. One that is there already may be a mount: that is tried with a temporary file.
-func (d *directory) folder(name, data string) (far bool, err error) {
+func (d *directory) makeFolder(name, data string) (otherFS bool, err error) {
 	if name == "." {
 		return false, nil
 	}
-	if far, known := d.known[name]; known {
-		return far, nil
+	if otherFS, cached := d.syncedFolders[name]; cached {
+		return otherFS, nil
 	}
-	above := path.Dir(name)
-	if far, err = d.folder(above, data); err != nil {
+	parent := path.Dir(name)
+	if otherFS, err = d.makeFolder(parent, data); err != nil {
 		return false, err
 	}
 	switch err := d.root.Mkdir(name, 0o700); {
 	case errors.Is(err, fs.ErrExist):
-		far = d.isFar(name, data)
+		otherFS = d.onOtherFileSystem(name, data)
 	case err != nil:
 		return false, err
 	}
-	if err := disk.Sync(filepath.Join(d.path, above)); err != nil {
+	if err := disk.Sync(filepath.Join(d.path, parent)); err != nil {
 		return false, err
 	}
-	if len(d.known) >= mostKnown {
-		clear(d.known)
+	if len(d.syncedFolders) >= maxSyncedFolders {
+		clear(d.syncedFolders)
 	}
-	d.known[name] = far
-	return far, nil
+	d.syncedFolders[name] = otherFS
+	return otherFS, nil
 }
 
-func (d *directory) forget() {
+func (d *directory) forgetFolders() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	clear(d.known)
+	clear(d.syncedFolders)
 }
 
 func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
@@ -215,7 +215,7 @@ func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekClos
 	defer d.mu.RUnlock()
 	f, err := d.root.Open(name)
 	if err != nil {
-		return nil, Info{}, absent(err)
+		return nil, Info{}, wrapNotFound(err)
 	}
 	stat, err := f.Stat()
 	if err == nil && !stat.Mode().IsRegular() {
@@ -228,7 +228,7 @@ func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekClos
 	}
 	if err != nil {
 		f.Close()
-		return nil, Info{}, absent(err)
+		return nil, Info{}, wrapNotFound(err)
 	}
 	return f, info, nil
 }
@@ -236,19 +236,19 @@ func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekClos
 func (d *directory) attributes(name string) (Attributes, error) {
 	text, err := d.root.ReadFile(name + sidecar)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Attributes{ContentType: octets, Metadata: map[string]string{}}, nil
+		return Attributes{ContentType: defaultContentType, Metadata: map[string]string{}}, nil
 	}
-	beside := attrs{ContentType: octets, Metadata: map[string]string{}}
+	attributesFile := attrs{ContentType: defaultContentType, Metadata: map[string]string{}}
 	if err == nil {
-		err = json.Unmarshal(text, &beside)
+		err = json.Unmarshal(text, &attributesFile)
 	}
-	return Attributes(beside), err
+	return Attributes(attributesFile), err
 }
 
 func (d *directory) exists(_ context.Context, bucket, key string) (bool, error) {
 	stat, err := d.root.Stat(bucket + "/" + key)
 	if err != nil {
-		if err = absent(err); job.IsKind(err, job.NotFound) {
+		if err = wrapNotFound(err); job.IsKind(err, job.NotFound) {
 			err = nil
 		}
 		return false, err
@@ -262,35 +262,35 @@ func (d *directory) remove(_ context.Context, bucket, key string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if stat, err := d.root.Stat(name); err == nil && stat.IsDir() {
-		return absent(fs.ErrNotExist)
+		return wrapNotFound(fs.ErrNotExist)
 	}
 	if err := d.root.Remove(name); err != nil {
-		return absent(err)
+		return wrapNotFound(err)
 	}
 	if err := d.root.Remove(name + sidecar); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for above := path.Dir(name); above != bucket; above = path.Dir(above) {
-		if d.root.Remove(above) != nil {
+	for parent := path.Dir(name); parent != bucket; parent = path.Dir(parent) {
+		if d.root.Remove(parent) != nil {
 			break // it is not empty
 		}
-		delete(d.known, above)
+		delete(d.syncedFolders, parent)
 	}
 	return nil
 }
 
 func (d *directory) close() error { return d.root.Close() }
 
-// absent tells a name that names nothing from trouble.
-func absent(err error) error {
+// wrapNotFound tells a name that names nothing from trouble.
+func wrapNotFound(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return &job.Error{Kind: job.NotFound, Op: "object", Msg: "there is no such object", Err: err}
 	}
 	return err
 }
 
-// conflict tells keys that cannot be there together from trouble.
-func conflict(err error) error {
+// wrapConflict tells keys that cannot be there together from trouble.
+func wrapConflict(err error) error {
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.ENOTEMPTY) {
 		return &job.Error{Kind: job.Conflict, Op: "object.put", Msg: "another object's key begins with this key, or this one's with another's", Err: err}
 	}

@@ -16,22 +16,22 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-func mustDirectory(tb testing.TB) *world {
+func mustOpenDirectory(tb testing.TB) *fixture {
 	tb.Helper()
 	dir := filepath.Join(tb.TempDir(), "objects")
-	return &world{mustOpen(tb, object.Config{Dir: dir, Bucket: "millrace"}), dir}
+	return &fixture{mustOpen(tb, object.Config{Dir: dir, Bucket: "millrace"}), dir}
 }
 
 // TestDirectoryFiles looks at the files: G-FB-32, and attributes as fileblob reads them.
 func TestDirectoryFiles(t *testing.T) {
 	t.Parallel()
-	w := mustDirectory(t)
+	w := mustOpenDirectory(t)
 	w.mustPut(t, "a/plain", "x")
 	full := object.Attributes{ContentType: "image/png", Metadata: map[string]string{"source": "ü"}}
 	if _, err := w.Put(t.Context(), "", "a/full", strings.NewReader("content"), full); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := w.files(t), []string{"millrace/a/full", "millrace/a/full.attrs", "millrace/a/plain"}; !slices.Equal(got, want) {
+	if got, want := w.fileNames(t), []string{"millrace/a/full", "millrace/a/full.attrs", "millrace/a/plain"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	theirs, err := fileblob.OpenBucket(filepath.Join(w.dir, "millrace"), nil)
@@ -58,20 +58,20 @@ func TestDirectoryFiles(t *testing.T) {
 // TestDirectorySharedAttributes gives objects with the same attributes one file of them, and each its own when they part.
 func TestDirectorySharedAttributes(t *testing.T) {
 	t.Parallel()
-	w := mustDirectory(t)
-	put := func(key, kind string) {
+	w := mustOpenDirectory(t)
+	putKind := func(key, kind string) {
 		t.Helper()
 		if _, err := w.Put(t.Context(), "", key, strings.NewReader(key), object.Attributes{ContentType: kind}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	is := func(key, kind string) {
+	wantKind := func(key, kind string) {
 		t.Helper()
 		if text, info := w.mustGet(t, "", key); text != key || info.ContentType != kind {
 			t.Errorf("%s: got %q, %+v", key, text, info)
 		}
 	}
-	one := func(keys ...string) bool {
+	shareOneFile := func(keys ...string) bool {
 		t.Helper()
 		var files []os.FileInfo
 		for _, key := range keys {
@@ -84,24 +84,24 @@ func TestDirectorySharedAttributes(t *testing.T) {
 		return !slices.ContainsFunc(files, func(f os.FileInfo) bool { return !os.SameFile(f, files[0]) })
 	}
 	for _, key := range []string{"a", "b", "c", "c"} { // the last in its own place
-		put(key, "image/png")
+		putKind(key, "image/png")
 	}
-	if !one("a", "b", "c") {
+	if !shareOneFile("a", "b", "c") {
 		t.Error("the same attributes are not one file")
 	}
-	put("a", "image/gif")
+	putKind("a", "image/gif")
 	if err := w.Delete(t.Context(), "", "b"); err != nil {
 		t.Fatal(err)
 	}
-	is("a", "image/gif")
-	is("c", "image/png")
+	wantKind("a", "image/gif")
+	wantKind("c", "image/png")
 	for i := range 300 { // more than are kept
-		put(fmt.Sprint("many/", i), fmt.Sprint("x/", i))
-		put(fmt.Sprint("again/", i), fmt.Sprint("x/", i))
-		is(fmt.Sprint("many/", i), fmt.Sprint("x/", i))
+		putKind(fmt.Sprint("many/", i), fmt.Sprint("x/", i))
+		putKind(fmt.Sprint("again/", i), fmt.Sprint("x/", i))
+		wantKind(fmt.Sprint("many/", i), fmt.Sprint("x/", i))
 	}
-	is("a", "image/gif")
-	is("c", "image/png")
+	wantKind("a", "image/gif")
+	wantKind("c", "image/png")
 	left, err := os.ReadDir(filepath.Join(w.dir, ".temp"))
 	if err != nil || len(left) > 100 {
 		t.Errorf("%d temporary files are left, %v", len(left), err)
@@ -111,22 +111,22 @@ func TestDirectorySharedAttributes(t *testing.T) {
 // TestDirectoryAfterCrash removes what was half written, and shows nothing of it.
 func TestDirectoryAfterCrash(t *testing.T) {
 	t.Parallel()
-	w := mustDirectory(t)
+	w := mustOpenDirectory(t)
 	w.mustPut(t, "kept", "x")
 	for name, text := range map[string]string{".temp/HALF": "hal", "millrace/torn.attrs": `{"user.content_type":"a/b"}`} {
 		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	again := &world{mustOpen(t, object.Config{Dir: w.dir, Bucket: "millrace"}), w.dir}
-	if got := again.files(t); slices.Contains(got, ".temp/HALF") || !slices.Contains(got, "millrace/kept") {
+	repeated := &fixture{mustOpen(t, object.Config{Dir: w.dir, Bucket: "millrace"}), w.dir}
+	if got := repeated.fileNames(t); slices.Contains(got, ".temp/HALF") || !slices.Contains(got, "millrace/kept") {
 		t.Errorf("got %v", got)
 	}
-	if got, err := again.List(t.Context(), "", "", "", 10); err != nil || !slices.Equal(got, []string{"kept"}) {
+	if got, err := repeated.List(t.Context(), "", "", "", 10); err != nil || !slices.Equal(got, []string{"kept"}) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	again.mustPut(t, "torn", "whole")
-	if _, info := again.mustGet(t, "", "torn"); info.ContentType != "application/octet-stream" {
+	repeated.mustPut(t, "torn", "whole")
+	if _, info := repeated.mustGet(t, "", "torn"); info.ContentType != "application/octet-stream" {
 		t.Errorf("it has the attributes of another: %+v", info)
 	}
 }
@@ -134,9 +134,9 @@ func TestDirectoryAfterCrash(t *testing.T) {
 // TestDirectoryConflicts is the one thing that differs: no key is a folder of another.
 func TestDirectoryConflicts(t *testing.T) {
 	t.Parallel()
-	w := mustDirectory(t)
+	w := mustOpenDirectory(t)
 	w.mustPut(t, "a/b", "x")
-	before := w.files(t)
+	before := w.fileNames(t)
 	for _, key := range []string{"a", "a/b/c", "a/b/c/d"} {
 		if _, err := w.Put(t.Context(), "", key, strings.NewReader("y"), object.Attributes{ContentType: "a/b"}); !job.IsKind(err, job.Conflict) {
 			t.Errorf("%s: got %v", key, err)
@@ -145,7 +145,7 @@ func TestDirectoryConflicts(t *testing.T) {
 	if text, info := w.mustGet(t, "", "a/b"); text != "x" || info.ContentType != "application/octet-stream" {
 		t.Errorf("got %q, %+v", text, info)
 	}
-	if after := w.files(t); !slices.Equal(after, before) {
+	if after := w.fileNames(t); !slices.Equal(after, before) {
 		t.Errorf("got files %v", after)
 	}
 }
@@ -153,7 +153,7 @@ func TestDirectoryConflicts(t *testing.T) {
 // TestDirectoryLinks does not follow a link that leads outside (FB-085).
 func TestDirectoryLinks(t *testing.T) {
 	t.Parallel()
-	w := mustDirectory(t)
+	w := mustOpenDirectory(t)
 	w.mustPut(t, "k", "x")
 	outsideOf := t.TempDir()
 	if err := os.Symlink(outsideOf, filepath.Join(w.dir, "millrace", "link")); err != nil {
@@ -170,7 +170,7 @@ func TestDirectoryLinks(t *testing.T) {
 // TestDirectoryFolderRemoved puts an object into a folder that somebody removed.
 func TestDirectoryFolderRemoved(t *testing.T) {
 	t.Parallel()
-	w := mustDirectory(t)
+	w := mustOpenDirectory(t)
 	w.mustPut(t, "a/b/one", "x")
 	if err := os.RemoveAll(filepath.Join(w.dir, "millrace")); err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestDirectoryFolderRemoved(t *testing.T) {
 // TestAway tells trouble with the place from answers about objects.
 func TestAway(t *testing.T) {
 	t.Run("a directory that went away", func(t *testing.T) {
-		w := mustDirectory(t)
+		w := mustOpenDirectory(t)
 		if err := os.RemoveAll(w.dir); err != nil {
 			t.Fatal(err)
 		}
@@ -196,8 +196,8 @@ func TestAway(t *testing.T) {
 		}
 	})
 	t.Run("a bucket that is not there", func(t *testing.T) {
-		server := outside.S3(t)
-		w := &world{Objects: mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"})}
+		server := outside.NewS3(t)
+		w := &fixture{Objects: mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"})}
 		_, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), object.Attributes{})
 		_, _, err2 := w.Open(t.Context(), "", "k")
 		for i, err := range []error{err, err2, w.Ping(t.Context())} {
@@ -207,8 +207,8 @@ func TestAway(t *testing.T) {
 		}
 	})
 	t.Run("a store that was killed", func(t *testing.T) {
-		server := outside.S3(t, "millrace")
-		w := &world{Objects: mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"})}
+		server := outside.NewS3(t, "millrace")
+		w := &fixture{Objects: mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"})}
 		server.Kill()
 		_, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), object.Attributes{})
 		_, err2 := w.Exists(t.Context(), "", "k")

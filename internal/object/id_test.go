@@ -9,7 +9,7 @@ import (
 
 // TestID: a bucket has one id, whoever asks first, and another bucket has another.
 func TestID(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachBackend(t, func(t *testing.T, w *fixture) {
 		ids := make([]string, 8)
 		var all sync.WaitGroup
 		for i := range ids {
@@ -26,11 +26,11 @@ func TestID(t *testing.T) {
 				t.Errorf("got %q", ids)
 			}
 		}
-		if again, err := w.ID(t.Context()); err != nil || again != ids[0] {
-			t.Errorf("then %q, %v", again, err)
+		if repeated, err := w.ID(t.Context()); err != nil || repeated != ids[0] {
+			t.Errorf("then %q, %v", repeated, err)
 		}
 	})
-	w := mustDirectory(t)
+	w := mustOpenDirectory(t)
 	other := mustOpen(t, object.Config{Dir: w.dir, Bucket: "other"})
 	one, err := w.ID(t.Context())
 	two, err2 := other.ID(t.Context())

@@ -8,13 +8,13 @@ import (
 	"github.com/millrace/millrace/internal/object"
 )
 
-// watcher is a body of zeroes that looks at the memory while it is read.
-type watcher struct {
+// memoryWatcher is a body of zeroes that looks at the memory while it is read.
+type memoryWatcher struct {
 	left, every, next int64
-	most              uint64
+	peak              uint64
 }
 
-func (w *watcher) Read(p []byte) (int, error) {
+func (w *memoryWatcher) Read(p []byte) (int, error) {
 	if w.left == 0 {
 		return 0, io.EOF
 	}
@@ -22,7 +22,7 @@ func (w *watcher) Read(p []byte) (int, error) {
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)
-		w.most = max(w.most, m.HeapAlloc)
+		w.peak = max(w.peak, m.HeapAlloc)
 		w.next = w.left - w.every
 	}
 	n := min(int64(len(p)), w.left)
@@ -33,18 +33,18 @@ func (w *watcher) Read(p []byte) (int, error) {
 
 // TestPutMemory puts an object that is several times as large as the memory it may take.
 func TestPutMemory(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachBackend(t, func(t *testing.T, w *fixture) {
 		const size, room = 256 << 20, 64 << 20
 		var before runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		body := &watcher{left: size, every: 8 << 20, next: size}
+		body := &memoryWatcher{left: size, every: 8 << 20, next: size}
 		info, err := w.Put(t.Context(), "", "large", body, object.Attributes{})
 		if err != nil || info.Size != size {
 			t.Fatalf("got %+v, %v", info, err)
 		}
-		if body.most > before.HeapAlloc+room {
-			t.Errorf("it took %d MiB", (body.most-before.HeapAlloc)>>20)
+		if body.peak > before.HeapAlloc+room {
+			t.Errorf("it took %d MiB", (body.peak-before.HeapAlloc)>>20)
 		}
 		read, info, err := w.Open(t.Context(), "", "large")
 		if err != nil {

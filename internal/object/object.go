@@ -38,12 +38,12 @@ type Info struct {
 	Attributes
 }
 
-// place is where buckets are. Names have been checked.
-type place interface {
+// backend is where buckets are. Names have been checked.
+type backend interface {
 	// put writes an object whole or not at all, and gives its size.
 	put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error
-	// make writes an object unless there is one.
-	make(ctx context.Context, bucket, key string, body io.Reader) error
+	// create writes an object unless there is one.
+	create(ctx context.Context, bucket, key string, body io.Reader) error
 	open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error)
 	exists(ctx context.Context, bucket, key string) (bool, error)
 	remove(ctx context.Context, bucket, key string) error // NotFound if there is none
@@ -54,7 +54,7 @@ type place interface {
 // Objects is the way to all objects. Its verbs may be called at the same time.
 type Objects struct {
 	bucket string
-	place  place
+	backend  backend
 	part   *outage.Part
 	probe  probe
 }
@@ -68,9 +68,9 @@ func Open(ctx context.Context, c Config) (*Objects, error) {
 	o := &Objects{bucket: c.Bucket, part: c.Part, probe: newProbe()}
 	var err error
 	if c.URL != "" {
-		o.place, err = openS3(ctx, c.URL, c.Bucket)
+		o.backend, err = openS3(ctx, c.URL, c.Bucket)
 	} else {
-		o.place, err = openDirectory(c.Dir)
+		o.backend, err = openDirectory(c.Dir)
 	}
 	if err != nil {
 		return nil, err
@@ -84,16 +84,16 @@ func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a
 	if err != nil {
 		return Info{}, err
 	}
-	if a, err = a.checked(); err != nil {
+	if a, err = a.validate(); err != nil {
 		return Info{}, err
 	}
-	tell := o.part.Begin()
-	counted := &counter{ctx: ctx, r: body}
-	err = o.place.put(ctx, bucket, key, counted, a)
-	if err != nil && counted.err != nil && ctx.Err() == nil {
-		return Info{}, counted.err
+	report := o.part.Begin()
+	counter := &countingReader{ctx: ctx, r: body}
+	err = o.backend.put(ctx, bucket, key, counter, a)
+	if err != nil && counter.err != nil && ctx.Err() == nil {
+		return Info{}, counter.err
 	}
-	return Info{Key: key, Size: counted.n, Attributes: a}, ended(ctx, tell, "object.put", err)
+	return Info{Key: key, Size: counter.n, Attributes: a}, reportResult(ctx, report, "object.put", err)
 }
 
 // Open reads an object, which keeps being what it is now while it is read from its beginning on; who seeks may find it
@@ -103,10 +103,10 @@ func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekClos
 	if err != nil {
 		return nil, Info{}, err
 	}
-	tell := o.part.Begin()
-	body, info, err := o.place.open(ctx, bucket, key)
+	report := o.part.Begin()
+	body, info, err := o.backend.open(ctx, bucket, key)
 	info.Key = key
-	return body, info, ended(ctx, tell, "object.open", o.missing(ctx, bucket, err))
+	return body, info, reportResult(ctx, report, "object.open", o.missingObjectError(ctx, bucket, err))
 }
 
 // Exists tells whether there is an object.
@@ -115,13 +115,13 @@ func (o *Objects) Exists(ctx context.Context, bucket, key string) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	tell := o.part.Begin()
-	is, err := o.place.exists(ctx, bucket, key)
-	err = ended(ctx, tell, "object.exists", o.missing(ctx, bucket, err))
+	report := o.part.Begin()
+	exists, err := o.backend.exists(ctx, bucket, key)
+	err = reportResult(ctx, report, "object.exists", o.missingObjectError(ctx, bucket, err))
 	if job.IsKind(err, job.NotFound) {
 		return false, nil
 	}
-	return is, err
+	return exists, err
 }
 
 // Delete removes an object; that there is none is no error.
@@ -130,14 +130,14 @@ func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 	if err != nil {
 		return err
 	}
-	tell := o.part.Begin()
-	err = o.place.remove(ctx, bucket, key)
+	report := o.part.Begin()
+	err = o.backend.remove(ctx, bucket, key)
 	if isDenied(err) {
-		if is, failed := o.Exists(ctx, bucket, key); !is && failed == nil {
+		if exists, failed := o.Exists(ctx, bucket, key); !exists && failed == nil {
 			err = nil
 		}
 	}
-	err = ended(ctx, tell, "object.delete", err)
+	err = reportResult(ctx, report, "object.delete", err)
 	if job.IsKind(err, job.NotFound) {
 		return nil
 	}
@@ -151,12 +151,12 @@ func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int)
 	if !ValidBucket(bucket) {
 		return nil, invalid("the bucket has no valid name")
 	}
-	tell := o.part.Begin()
-	found, err := o.place.list(ctx, bucket, prefix, after, n)
+	report := o.part.Begin()
+	found, err := o.backend.list(ctx, bucket, prefix, after, n)
 	if isDenied(err) && o.ping(ctx, []string{bucket}) == nil { // the storage is not away: a right is missing
 		err = &job.Error{Kind: job.Internal, Op: "object.list", Msg: "the bucket " + bucket + " may not be listed", Err: err}
 	}
-	return found, ended(ctx, tell, "object.list", err)
+	return found, reportResult(ctx, report, "object.list", err)
 }
 
 // URI names an object the same way wherever it is kept.
@@ -165,7 +165,7 @@ func (o *Objects) URI(bucket, key string) string {
 }
 
 // Close ends what is open.
-func (o *Objects) Close() error { return o.place.close() }
+func (o *Objects) Close() error { return o.backend.close() }
 
 // name gives the bucket that is meant, once both names are found valid.
 func (o *Objects) name(bucket, key string) (string, error) {
@@ -179,12 +179,12 @@ func (o *Objects) name(bucket, key string) (string, error) {
 	return bucket, nil
 }
 
-// mostMetadata is what S3 keeps with an object.
-const mostMetadata = 2 << 10
+// maxMetadataBytes is what S3 keeps with an object.
+const maxMetadataBytes = 2 << 10
 
-// checked refuses attributes that do not survive being headers of HTTP.
-func (a Attributes) checked() (Attributes, error) {
-	a.ContentType = cmp.Or(a.ContentType, octets)
+// validate refuses attributes that do not survive being headers of HTTP.
+func (a Attributes) validate() (Attributes, error) {
+	a.ContentType = cmp.Or(a.ContentType, defaultContentType)
 	if strings.ContainsFunc(a.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) || len(a.ContentType) > 255 {
 		return a, invalid("the object's content type is not valid")
 	}
@@ -193,29 +193,29 @@ func (a Attributes) checked() (Attributes, error) {
 		value := a.Metadata[name]
 		size += len(name) + len(value)
 		name = strings.ToLower(name)
-		if _, twice := lower[name]; twice || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if _, duplicate := lower[name]; duplicate || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			return a, invalid("a name of the object's metadata is not valid: letters, digits, - and _, each name once")
 		}
 		lower[name] = value
 	}
-	if size > mostMetadata {
+	if size > maxMetadataBytes {
 		return a, invalid("the object's metadata is larger than 2 KiB")
 	}
 	a.Metadata = lower
 	return a, nil
 }
 
-const octets = "application/octet-stream"
+const defaultContentType = "application/octet-stream"
 
-// counter counts what is read, keeps the error that ended it, and ends with its context.
-type counter struct {
+// countingReader counts what is read, keeps the error that ended it, and ends with its context.
+type countingReader struct {
 	ctx context.Context
 	r   io.Reader
 	n   int64
 	err error
 }
 
-func (c *counter) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -228,15 +228,15 @@ func (c *counter) Read(p []byte) (int, error) {
 
 func invalid(msg string) error { return &job.Error{Kind: job.Invalid, Op: "object", Msg: msg} }
 
-// ended tells how a call of the place ended, and gives its error a kind.
-func ended(ctx context.Context, tell func(error), op string, err error) error {
-	err = failed(ctx, op, err)
-	tell(err)
+// reportResult tells how a call of the place ended, and gives its error a kind.
+func reportResult(ctx context.Context, report func(error), op string, err error) error {
+	err = wrapError(ctx, op, err)
+	report(err)
 	return err
 }
 
-// failed gives an error its kind; what has one keeps it.
-func failed(ctx context.Context, op string, err error) error {
+// wrapError gives an error its kind; what has one keeps it.
+func wrapError(ctx context.Context, op string, err error) error {
 	var known *job.Error
 	if err == nil || errors.As(err, &known) {
 		return err

@@ -18,7 +18,7 @@ import (
 )
 
 func TestPut(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachBackend(t, func(t *testing.T, w *fixture) {
 		full := object.Attributes{ContentType: "image/png", Metadata: map[string]string{"Source": "a b/ü%", "empty": "", "x_y-1": "z"}}
 		info, err := w.Put(t.Context(), "", "a/b.c/d", iotest.OneByteReader(strings.NewReader("content")), full)
 		if err != nil || info.Size != 7 || info.Key != "a/b.c/d" {
@@ -44,7 +44,7 @@ func TestPut(t *testing.T) {
 }
 
 func TestBuckets(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachBackend(t, func(t *testing.T, w *fixture) {
 		w.mustPut(t, "k", "here")
 		if _, err := w.Put(t.Context(), "other", "k", strings.NewReader("there"), object.Attributes{}); err != nil {
 			t.Fatal(err)
@@ -59,9 +59,9 @@ func TestBuckets(t *testing.T) {
 
 // TestPutFails leaves what was there before, and nothing beside it.
 func TestPutFails(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachBackend(t, func(t *testing.T, w *fixture) {
 		w.mustPut(t, "kept", "before")
-		before := w.files(t)
+		before := w.fileNames(t)
 		torn := errors.New("the other end hung up")
 		for _, size := range []int64{0, 10, 40 << 20} { // nothing, little, more than one part
 			for _, key := range []string{"kept", "new"} {
@@ -79,7 +79,7 @@ func TestPutFails(t *testing.T) {
 		if text, _ := w.mustGet(t, "", "kept"); text != "before" {
 			t.Errorf("got %q", text)
 		}
-		if after := w.files(t); !slices.Equal(after, before) {
+		if after := w.fileNames(t); !slices.Equal(after, before) {
 			t.Errorf("got files %v, want %v", after, before)
 		}
 	})
@@ -94,29 +94,29 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestAbsent(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachBackend(t, func(t *testing.T, w *fixture) {
 		w.mustPut(t, "folder/file", "x")
 		for _, key := range []string{"none", "folder", "folder/none", "folder/file/none"} {
 			if _, _, err := w.Open(t.Context(), "", key); !job.IsKind(err, job.NotFound) {
 				t.Errorf("%s: got %v", key, err)
 			}
-			if is, err := w.Exists(t.Context(), "", key); is || err != nil {
-				t.Errorf("%s: got %v, %v", key, is, err)
+			if exists, err := w.Exists(t.Context(), "", key); exists || err != nil {
+				t.Errorf("%s: got %v, %v", key, exists, err)
 			}
 			if err := w.Delete(t.Context(), "", key); err != nil {
 				t.Errorf("%s: got %v", key, err)
 			}
 		}
-		if is, err := w.Exists(t.Context(), "", "folder/file"); !is || err != nil {
-			t.Errorf("got %v, %v", is, err)
+		if exists, err := w.Exists(t.Context(), "", "folder/file"); !exists || err != nil {
+			t.Errorf("got %v, %v", exists, err)
 		}
 		for range 2 {
 			if err := w.Delete(t.Context(), "", "folder/file"); err != nil {
 				t.Error(err)
 			}
 		}
-		if is, err := w.Exists(t.Context(), "", "folder/file"); is || err != nil {
-			t.Errorf("got %v, %v", is, err)
+		if exists, err := w.Exists(t.Context(), "", "folder/file"); exists || err != nil {
+			t.Errorf("got %v, %v", exists, err)
 		}
 		w.mustPut(t, "folder/file", "again") // where the folder went with its last object
 		w.mustPut(t, "folder/other", "beside")
@@ -124,7 +124,7 @@ func TestAbsent(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachBackend(t, func(t *testing.T, w *fixture) {
 		if got, err := w.List(t.Context(), "", "", "", 10); len(got) != 0 || err != nil {
 			t.Errorf("of nothing: got %v, %v", got, err)
 		}
@@ -159,8 +159,8 @@ func TestList(t *testing.T) {
 
 // TestInvalid refuses names that would mean something else in one of the places (FB-085).
 func TestInvalid(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
-		before := w.files(t)
+	forEachBackend(t, func(t *testing.T, w *fixture) {
+		before := w.fileNames(t)
 		for _, key := range []string{"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "a\x00b", "a\nb", `a\b`, "a.attrs",
 			"a.attrs/b", "\xff", strings.Repeat("k", 241), strings.Repeat("k/", 600) + "k"} {
 			_, err := w.Put(t.Context(), "", key, strings.NewReader("x"), object.Attributes{})
@@ -191,7 +191,7 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}
-		if after := w.files(t); !slices.Equal(after, before) {
+		if after := w.fileNames(t); !slices.Equal(after, before) {
 			t.Errorf("got files %v", after)
 		}
 	})
@@ -200,7 +200,7 @@ func TestInvalid(t *testing.T) {
 // TestPutAtTheSameTime lets many write one key and others beside it (FB-086): a reader always sees one of them whole,
 // with its own attributes.
 func TestPutAtTheSameTime(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachBackend(t, func(t *testing.T, w *fixture) {
 		put := func(i int) {
 			text := strings.Repeat(fmt.Sprint(i), 1000)
 			a := object.Attributes{ContentType: fmt.Sprint("x/", i), Metadata: map[string]string{"i": fmt.Sprint(i)}}
@@ -232,7 +232,7 @@ func TestPutAtTheSameTime(t *testing.T) {
 
 // TestOpenKeeps goes on reading what was opened when another is put in its place.
 func TestOpenKeeps(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachBackend(t, func(t *testing.T, w *fixture) {
 		large := bytes.Repeat([]byte("0123456789"), 1<<20)
 		if _, err := w.Put(t.Context(), "", "k", bytes.NewReader(large), object.Attributes{}); err != nil {
 			t.Fatal(err)

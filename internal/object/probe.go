@@ -12,28 +12,28 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// own begins the keys of what the node keeps for itself in a bucket.
-const own = ".millrace/"
+// reservedPrefix begins the keys of what the node keeps for itself in a bucket.
+const reservedPrefix = ".millrace/"
 
 // probe is the object that Ping writes, reads and deletes. It has one key for the life of the process: credentials that
 // may not delete it leave one object behind and not one for each look.
 type probe struct {
 	key  string
 	text []byte
-	free chan struct{} // holds one: looks at the same time would meet each other's object
+	slot chan struct{} // holds one: looks at the same time would meet each other's object
 }
 
 func newProbe() probe {
-	p := probe{key: own + "health/" + rand.Text(), text: []byte("ping"), free: make(chan struct{}, 1)}
-	p.free <- struct{}{}
+	p := probe{key: reservedPrefix + "health/" + rand.Text(), text: []byte("ping"), slot: make(chan struct{}, 1)}
+	p.slot <- struct{}{}
 	return p
 }
 
-// alone waits until nobody else in the process is at the node's own objects.
-func (p *probe) alone(ctx context.Context) (done func(), err error) {
+// acquire waits until nobody else in the process is at the node's own objects.
+func (p *probe) acquire(ctx context.Context) (done func(), err error) {
 	select {
-	case <-p.free:
-		return func() { p.free <- struct{}{} }, nil
+	case <-p.slot:
+		return func() { p.slot <- struct{}{} }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -42,19 +42,19 @@ func (p *probe) alone(ctx context.Context) (done func(), err error) {
 // Ping tells whether objects can be written, read and deleted in the buckets; no bucket means the default one. It does
 // what the work does, and needs no other rights. ReadOnly lasts until an operator acts.
 func (o *Objects) Ping(ctx context.Context, buckets ...string) error {
-	tell := o.part.Begin()
+	report := o.part.Begin()
 	err := o.ping(ctx, buckets)
 	if job.IsKind(err, job.Timeout) { // nothing of the caller's was waited for
 		err = &job.Error{Kind: job.Unavailable, Op: "object.ping", Msg: "the storage does not answer", Err: err}
 	}
-	tell(err)
+	report(err)
 	return err
 }
 
 func (o *Objects) ping(ctx context.Context, buckets []string) error {
-	done, err := o.probe.alone(ctx)
+	done, err := o.probe.acquire(ctx)
 	if err != nil {
-		return failed(ctx, "object.ping", err)
+		return wrapError(ctx, "object.ping", err)
 	}
 	defer done()
 	if len(buckets) == 0 {
@@ -70,47 +70,47 @@ func (o *Objects) ping(ctx context.Context, buckets []string) error {
 
 func (o *Objects) pingBucket(ctx context.Context, bucket string) error {
 	if _, err := o.Put(ctx, bucket, o.probe.key, bytes.NewReader(o.probe.text), Attributes{}); err != nil {
-		return useless(bucket, "written", err)
+		return bucketError(bucket, "written", err)
 	}
 	if text, err := o.read(ctx, bucket, o.probe.key); err != nil || !bytes.Equal(text, o.probe.text) {
-		return useless(bucket, "read", cmp.Or(err, errOther))
+		return bucketError(bucket, "read", cmp.Or(err, errContentMismatch))
 	}
-	err := failed(ctx, "object.delete", o.place.remove(ctx, bucket, o.probe.key))
+	err := wrapError(ctx, "object.delete", o.backend.remove(ctx, bucket, o.probe.key))
 	if err != nil && !job.IsKind(err, job.NotFound) {
-		return useless(bucket, "deleted from", err)
+		return bucketError(bucket, "deleted from", err)
 	}
 	return nil
 }
 
-var errOther = errors.New("what was read is not what was written")
+var errContentMismatch = errors.New("what was read is not what was written")
 
-// longestOwn bounds what is read of an object of the node's own.
-const longestOwn = 1 << 10
+// maxReservedBytes bounds what is read of an object of the node's own.
+const maxReservedBytes = 1 << 10
 
 func (o *Objects) read(ctx context.Context, bucket, key string) ([]byte, error) {
-	body, _, err := o.place.open(ctx, bucket, key)
+	body, _, err := o.backend.open(ctx, bucket, key)
 	if err != nil {
-		return nil, failed(ctx, "object.read", err)
+		return nil, wrapError(ctx, "object.read", err)
 	}
 	defer body.Close()
-	text, err := io.ReadAll(io.LimitReader(body, longestOwn))
-	return text, failed(ctx, "object.read", err)
+	text, err := io.ReadAll(io.LimitReader(body, maxReservedBytes))
+	return text, wrapError(ctx, "object.read", err)
 }
 
-// missing is what an answer about one object means. S3 refuses those who may not list buckets where it
+// missingObjectError is what an answer about one object means. S3 refuses those who may not list buckets where it
 // would tell others that there is no such object: who may read what it writes in the bucket is
 // refused for no other reason.
-func (o *Objects) missing(ctx context.Context, bucket string, err error) error {
+func (o *Objects) missingObjectError(ctx context.Context, bucket string, err error) error {
 	if !isDenied(err) || o.ping(ctx, []string{bucket}) != nil {
 		return err
 	}
-	return noObject(err)
+	return notFoundError(err)
 }
 
-// useless says what cannot be done in a bucket. What is neither away nor slow nor full stays so until an operator acts.
-func useless(bucket, verb string, err error) error {
-	var known *job.Error
-	if errors.As(err, &known) && known.Msg != "" && known.Kind == job.Unavailable {
+// bucketError says what cannot be done in a bucket. What is neither away nor slow nor full stays so until an operator acts.
+func bucketError(bucket, verb string, err error) error {
+	var jobErr *job.Error
+	if errors.As(err, &jobErr) && jobErr.Msg != "" && jobErr.Kind == job.Unavailable {
 		return err // it says more: that there is no such bucket
 	}
 	e := &job.Error{Kind: job.KindOf(err), Op: "object.ping", Msg: "the bucket " + bucket + " cannot be " + verb, Err: err}

@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/millrace/internal/object"
 )
 
-// mount makes a directory a file system of its own, in memory, until the test is over. Where that is not allowed the test
+// mountTmpfs makes a directory a file system of its own, in memory, until the test is over. Where that is not allowed the test
 // is skipped, but not where all tests must run.
-func mount(t *testing.T, dir string, flags uintptr) {
+func mountTmpfs(t *testing.T, dir string, flags uintptr) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -37,9 +37,9 @@ func mount(t *testing.T, dir string, flags uintptr) {
 // bucket, and one in it that is mounted while the node runs.
 func TestFarFolders(t *testing.T) {
 	t.Parallel()
-	w := mustDirectory(t)
+	w := mustOpenDirectory(t)
 	bucket := filepath.Join(w.dir, "millrace")
-	mount(t, bucket, 0)
+	mountTmpfs(t, bucket, 0)
 	full := object.Attributes{ContentType: "image/png", Metadata: map[string]string{"a": "b"}}
 	put := func(key, text string, a object.Attributes) {
 		t.Helper()
@@ -62,12 +62,12 @@ func TestFarFolders(t *testing.T) {
 	if err := w.Delete(t.Context(), "", "later/one"); err != nil {
 		t.Fatal(err)
 	}
-	mount(t, filepath.Join(bucket, "a"), 0)
+	mountTmpfs(t, filepath.Join(bucket, "a"), 0)
 	put("a/b/k", "on a third file system", full)
 	if err := w.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got, want := w.files(t), []string{"millrace/a/b/k", "millrace/a/b/k.attrs", "millrace/k", "millrace/k.attrs"}; !slices.Equal(got, want) {
+	if got, want := w.fileNames(t), []string{"millrace/a/b/k", "millrace/a/b/k.attrs", "millrace/k", "millrace/k.attrs"}; !slices.Equal(got, want) {
 		t.Errorf("got files %v, want %v", got, want)
 	}
 }
@@ -80,7 +80,7 @@ func TestPingLooksInTheBucket(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	readOnly := func(t *testing.T, bucket string) { mount(t, bucket, syscall.MS_RDONLY) }
+	readOnly := func(t *testing.T, bucket string) { mountTmpfs(t, bucket, syscall.MS_RDONLY) }
 	for name, c := range map[string]struct {
 		spoil func(*testing.T, string)
 		msg   string
@@ -89,7 +89,7 @@ func TestPingLooksInTheBucket(t *testing.T) {
 		"a read-only file system": {readOnly, "the bucket photos cannot be written: read-only file system"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := mustDirectory(t)
+			w := mustOpenDirectory(t)
 			c.spoil(t, filepath.Join(w.dir, "photos"))
 			if err := w.Ping(t.Context()); err != nil {
 				t.Errorf("the default bucket: got %v", err)

@@ -12,15 +12,15 @@ import (
 // TestLeastRights: a store that may only get, put and delete knows what is missing, of which S3
 // tells it no more than that it is refused.
 func TestLeastRights(t *testing.T) {
-	server := outside.S3(t, "millrace", "other")
-	rights := server.Rights(t)
-	w := &world{mustOpen(t, object.Config{URL: rights.Setting(), Bucket: "millrace"}), server.Root}
+	server := outside.NewS3(t, "millrace", "other")
+	rights := server.Restricted(t)
+	w := &fixture{mustOpen(t, object.Config{URL: rights.Setting(), Bucket: "millrace"}), server.Root}
 	first, err := w.ID(t.Context())
 	if err != nil || first == "" {
 		t.Fatalf("the marker is made: got %q, %v", first, err)
 	}
-	if again, err := w.ID(t.Context()); again != first || err != nil {
-		t.Errorf("the marker is read: got %q, %v, want %q", again, err, first)
+	if repeated, err := w.ID(t.Context()); repeated != first || err != nil {
+		t.Errorf("the marker is read: got %q, %v, want %q", repeated, err, first)
 	}
 	if err := w.Ping(t.Context(), "", "other"); err != nil {
 		t.Error(err)
@@ -33,12 +33,12 @@ func TestLeastRights(t *testing.T) {
 		if _, _, err := w.Open(t.Context(), bucket, "a/missing"); !job.IsKind(err, job.NotFound) {
 			t.Errorf("a missing object in %q: got %v, want %s", bucket, err, job.NotFound)
 		}
-		if is, err := w.Exists(t.Context(), bucket, "a/missing"); is || err != nil {
-			t.Errorf("a missing object in %q: got %t, %v", bucket, is, err)
+		if exists, err := w.Exists(t.Context(), bucket, "a/missing"); exists || err != nil {
+			t.Errorf("a missing object in %q: got %t, %v", bucket, exists, err)
 		}
 	}
-	if is, err := w.Exists(t.Context(), "", "a/b"); !is || err != nil {
-		t.Errorf("an object: got %t, %v", is, err)
+	if exists, err := w.Exists(t.Context(), "", "a/b"); !exists || err != nil {
+		t.Errorf("an object: got %t, %v", exists, err)
 	}
 	for range 2 {
 		if err := w.Delete(t.Context(), "", "a/b"); err != nil {
@@ -55,7 +55,7 @@ func TestLeastRights(t *testing.T) {
 	if _, _, err := w.Open(t.Context(), "third", "a"); job.IsKind(err, job.NotFound) {
 		t.Errorf("a bucket that is missing is no object that is missing: %v", err)
 	}
-	for _, file := range w.files(t) {
+	for _, file := range w.fileNames(t) {
 		if strings.Contains(file, "health") {
 			t.Errorf("%s is left", file)
 		}

@@ -21,7 +21,7 @@ import (
 // size of an object.
 const (
 	partSize = 8 << 20
-	parts    = 2
+	uploadConcurrency    = 2
 )
 
 // s3 keeps objects in the buckets of an S3 store.
@@ -38,14 +38,14 @@ func openS3(ctx context.Context, at, bucket string) (*s3, error) {
 		return nil, invalid("the URL of the objects must be s3://?region=…&endpoint=…, without a bucket")
 	}
 	s := &s3{url: *u, buckets: map[string]*blob.Bucket{}}
-	if _, err = s.in(ctx, bucket); err != nil {
+	if _, err = s.bucket(ctx, bucket); err != nil {
 		return nil, &job.Error{Kind: job.Invalid, Op: "object.open", Msg: "the URL of the objects cannot be used", Err: err}
 	}
 	return s, nil
 }
 
-// in gives a bucket, which is opened once.
-func (s *s3) in(ctx context.Context, name string) (*blob.Bucket, error) {
+// bucket gives a bucket, which is opened once.
+func (s *s3) bucket(ctx context.Context, name string) (*blob.Bucket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b := s.buckets[name]; b != nil {
@@ -64,8 +64,8 @@ func (s *s3) put(ctx context.Context, bucket, key string, body io.Reader, a Attr
 	return s.upload(ctx, bucket, key, body, &blob.WriterOptions{ContentType: a.ContentType, Metadata: a.Metadata})
 }
 
-func (s *s3) make(ctx context.Context, bucket, key string, body io.Reader) error {
-	err := s.upload(ctx, bucket, key, body, &blob.WriterOptions{ContentType: octets, IfNotExist: true})
+func (s *s3) create(ctx context.Context, bucket, key string, body io.Reader) error {
+	err := s.upload(ctx, bucket, key, body, &blob.WriterOptions{ContentType: defaultContentType, IfNotExist: true})
 	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
 		return nil // another node was faster
 	}
@@ -73,35 +73,35 @@ func (s *s3) make(ctx context.Context, bucket, key string, body io.Reader) error
 }
 
 func (s *s3) upload(ctx context.Context, bucket, key string, body io.Reader, o *blob.WriterOptions) error {
-	b, err := s.in(ctx, bucket)
+	b, err := s.bucket(ctx, bucket)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := lingering(ctx)
+	ctx, cancel := withGrace(ctx)
 	defer cancel()
-	o.BufferSize, o.MaxConcurrency = partSize, parts
-	return named(bucket, b.Upload(ctx, key, body, o))
+	o.BufferSize, o.MaxConcurrency = partSize, uploadConcurrency
+	return bucketErrorKind(bucket, b.Upload(ctx, key, body, o))
 }
 
-// aftermath is how long a put whose caller is gone gets to remove the parts it has sent: the store keeps, and bills, what
+// cleanupGrace is how long a put whose caller is gone gets to remove the parts it has sent: the store keeps, and bills, what
 // nobody removes.
-const aftermath = 10 * time.Second
+const cleanupGrace = 10 * time.Second
 
-// lingering gives a context that ends some time after another; the body of a put ends at once.
-func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+// withGrace gives a context that ends some time after another; the body of a put ends at once.
+func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(aftermath, cancel) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(cleanupGrace, cancel) })
 	return later, func() { stop(); cancel() }
 }
 
 func (s *s3) open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
-	b, err := s.in(ctx, bucket)
+	b, err := s.bucket(ctx, bucket)
 	if err != nil {
 		return nil, Info{}, err
 	}
-	body, err := b.NewReader(ctx, key, &blob.ReaderOptions{BeforeRead: quietly})
+	body, err := b.NewReader(ctx, key, &blob.ReaderOptions{BeforeRead: disableChecksumWarnings})
 	if err != nil {
-		return nil, Info{}, named(bucket, err)
+		return nil, Info{}, bucketErrorKind(bucket, err)
 	}
 	info := Info{Size: body.Size(), Modified: body.ModTime().UTC(), Attributes: Attributes{ContentType: body.ContentType(), Metadata: map[string]string{}}}
 	var answer awss3.GetObjectOutput
@@ -115,8 +115,8 @@ func (s *s3) open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, I
 	return body, info, nil
 }
 
-// quietly keeps the library from writing a line of its own, past the log, of every object that has no checksum.
-func quietly(as func(any) bool) error {
+// disableChecksumWarnings keeps the library from writing a line of its own, past the log, of every object that has no checksum.
+func disableChecksumWarnings(as func(any) bool) error {
 	var options *[]func(*awss3.Options)
 	if as(&options) {
 		*options = append(*options, func(o *awss3.Options) { o.DisableLogOutputChecksumValidationSkipped = true })
@@ -125,24 +125,24 @@ func quietly(as func(any) bool) error {
 }
 
 func (s *s3) exists(ctx context.Context, bucket, key string) (bool, error) {
-	b, err := s.in(ctx, bucket)
+	b, err := s.bucket(ctx, bucket)
 	if err != nil {
 		return false, err
 	}
-	is, err := b.Exists(ctx, key)
-	return is, named(bucket, err)
+	exists, err := b.Exists(ctx, key)
+	return exists, bucketErrorKind(bucket, err)
 }
 
 func (s *s3) remove(ctx context.Context, bucket, key string) error {
-	b, err := s.in(ctx, bucket)
+	b, err := s.bucket(ctx, bucket)
 	if err != nil {
 		return err
 	}
-	return named(bucket, b.Delete(ctx, key))
+	return bucketErrorKind(bucket, b.Delete(ctx, key))
 }
 
 func (s *s3) list(ctx context.Context, bucket, prefix, after string, n int) ([]string, error) {
-	b, err := s.in(ctx, bucket)
+	b, err := s.bucket(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (s *s3) list(ctx context.Context, bucket, prefix, after string, n int) ([]s
 			break
 		}
 		if err != nil {
-			return nil, named(bucket, err)
+			return nil, bucketErrorKind(bucket, err)
 		}
 		found = append(found, o.Key)
 	}
@@ -178,19 +178,19 @@ func (s *s3) close() error {
 	return err
 }
 
-// named gives an answer of the store its kind. The store calls a missing bucket not found as well, which is no answer
+// bucketErrorKind gives an answer of the store its kind. The store calls a missing bucket not found as well, which is no answer
 // about an object.
-func named(bucket string, err error) error {
+func bucketErrorKind(bucket string, err error) error {
 	if gcerrors.Code(err) != gcerrors.NotFound {
 		return err
 	}
 	if hasCode(err, "NoSuchBucket") {
 		return &job.Error{Kind: job.Unavailable, Op: "object", Msg: "there is no bucket " + bucket, Err: err}
 	}
-	return noObject(err)
+	return notFoundError(err)
 }
 
-func noObject(err error) error {
+func notFoundError(err error) error {
 	return &job.Error{Kind: job.NotFound, Op: "object", Msg: "there is no such object", Err: err}
 }
 

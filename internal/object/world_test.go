@@ -12,21 +12,21 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// world is objects in one of the places, and the directory in which the place keeps its buckets.
-type world struct {
+// fixture is objects in one of the places, and the directory in which the place keeps its buckets.
+type fixture struct {
 	*object.Objects
 	dir string
 }
 
-// everywhere runs a test on a directory and on an S3 store in a process of its own.
-func everywhere(t *testing.T, test func(*testing.T, *world)) {
+// forEachBackend runs a test on a directory and on an S3 store in a process of its own.
+func forEachBackend(t *testing.T, test func(*testing.T, *fixture)) {
 	t.Run("directory", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "objects")
-		test(t, &world{mustOpen(t, object.Config{Dir: dir, Bucket: "millrace"}), dir})
+		test(t, &fixture{mustOpen(t, object.Config{Dir: dir, Bucket: "millrace"}), dir})
 	})
 	t.Run("S3", func(t *testing.T) {
-		server := outside.S3(t, "millrace", "other")
-		test(t, &world{mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"}), server.Root})
+		server := outside.NewS3(t, "millrace", "other")
+		test(t, &fixture{mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"}), server.Root})
 	})
 }
 
@@ -45,14 +45,14 @@ func mustOpen(tb testing.TB, c object.Config) *object.Objects {
 	return o
 }
 
-func (w *world) mustPut(tb testing.TB, key, text string) {
+func (w *fixture) mustPut(tb testing.TB, key, text string) {
 	tb.Helper()
 	if _, err := w.Put(tb.Context(), "", key, strings.NewReader(text), object.Attributes{}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func (w *world) mustGet(tb testing.TB, bucket, key string) (string, object.Info) {
+func (w *fixture) mustGet(tb testing.TB, bucket, key string) (string, object.Info) {
 	tb.Helper()
 	body, info, err := w.Open(tb.Context(), bucket, key)
 	if err != nil {
@@ -66,9 +66,9 @@ func (w *world) mustGet(tb testing.TB, bucket, key string) (string, object.Info)
 	return string(text), info
 }
 
-// files are what stands in the directory, whatever it is, but for empty folders, attributes that are kept for objects to
+// fileNames are what stands in the directory, whatever it is, but for empty folders, attributes that are kept for objects to
 // come, and the locks of the S3 server.
-func (w *world) files(tb testing.TB) (all []string) {
+func (w *fixture) fileNames(tb testing.TB) (all []string) {
 	tb.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(w.dir, path)

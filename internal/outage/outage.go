@@ -28,12 +28,12 @@ func Level(level slog.Level, err error) slog.Level {
 	return level
 }
 
-// quiet is how long no call may have failed before a part counts as working again: one
+// quietPeriod is how long no call may have failed before a part counts as working again: one
 // that answers now and then is degraded all the time.
-const quiet = time.Second
+const quietPeriod = time.Second
 
-// Place says what a part is, and where.
-type Place struct {
+// Endpoint says what a part is, and where.
+type Endpoint struct {
 	Name    string // such as store
 	Setting string // that says where it is, such as stream.url
 	Address string // host and port, or a directory; no secrets
@@ -41,7 +41,7 @@ type Place struct {
 
 // Part is something the node depends on. As nil it tells nobody.
 type Part struct {
-	place Place
+	endpoint Endpoint
 	log   *slog.Logger
 	now   func() time.Duration // monotonic
 
@@ -49,14 +49,14 @@ type Part struct {
 	degraded bool
 	since    time.Duration // when the outage began
 	failed   time.Duration // when a call failed last
-	sound    bool          // a call that began after that went well
-	waits    bool          // the end of the quiet time is waited for
-	back     time.Duration // when it began to work again
+	healthy    bool          // a call that began after that went well
+	recovering    bool          // the end of the quiet time is waited for
+	recoveredAt     time.Duration // when it began to work again
 }
 
 // NewPart makes a part that works as far as is known.
-func NewPart(log *slog.Logger, now func() time.Duration, place Place) *Part {
-	return &Part{place: place, log: log, now: now, back: -1}
+func NewPart(log *slog.Logger, now func() time.Duration, place Endpoint) *Part {
+	return &Part{endpoint: place, log: log, now: now, recoveredAt: -1}
 }
 
 // Do makes a call of the part and notes how it ended.
@@ -78,7 +78,7 @@ func (p *Part) Begin() (ended func(error)) {
 		case Is(err):
 			p.fail(began, err)
 		case err == nil:
-			p.work(began)
+			p.succeed(began)
 		}
 	}
 }
@@ -88,71 +88,71 @@ func (p *Part) Begin() (ended func(error)) {
 func (p *Part) fail(began time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if began < p.back {
+	if began < p.recoveredAt {
 		return
 	}
-	p.failed, p.sound = p.now(), false
+	p.failed, p.healthy = p.now(), false
 	if p.degraded {
 		return
 	}
 	p.degraded, p.since = true, p.failed
 	p.log.Warn("a part is degraded; what needs it waits or is refused",
-		p.about("error_message", err.Error())...)
+		p.attrs("error_message", err.Error())...)
 }
 
-// work notes a call that went well. One that began before the last failure says nothing.
-func (p *Part) work(began time.Duration) {
+// succeed notes a call that went well. One that began before the last failure says nothing.
+func (p *Part) succeed(began time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.degraded || began < p.failed {
 		return
 	}
-	p.sound = true
+	p.healthy = true
 	p.recover()
 }
 
 // recover ends the outage when the part has been sound for the quiet time.
 func (p *Part) recover() {
 	now := p.now()
-	switch left := p.failed + quiet - now; {
+	switch left := p.failed + quietPeriod - now; {
 	case left <= 0:
-		p.degraded, p.back = false, now
-		p.log.Info("a part works again", p.about("duration", p.back-p.since)...)
-	case !p.waits:
-		p.waits = true
+		p.degraded, p.recoveredAt = false, now
+		p.log.Info("a part works again", p.attrs("duration", p.recoveredAt-p.since)...)
+	case !p.recovering:
+		p.recovering = true
 		time.AfterFunc(left, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.waits = false
-			if p.degraded && p.sound {
+			p.recovering = false
+			if p.degraded && p.healthy {
 				p.recover()
 			}
 		})
 	}
 }
 
-func (p *Part) about(more ...any) []any {
-	return append([]any{"part", p.place.Name, "setting", p.place.Setting,
-		"address", p.place.Address}, more...)
+func (p *Part) attrs(more ...any) []any {
+	return append([]any{"part", p.endpoint.Name, "setting", p.endpoint.Setting,
+		"address", p.endpoint.Address}, more...)
 }
 
 // Loop is something that the node does again and again. Its methods may be called at the
 // same time.
 type Loop struct {
 	Log  *slog.Logger // nil tells nobody
-	What string       // such as promotion
+	Name string       // such as promotion
 
 	mu      sync.Mutex
 	failing bool
 }
 
-// Did notes how a round ended, unless the end of ctx ended it.
-func (l *Loop) Did(ctx context.Context, err error) {
+// Report notes how a round ended, unless the end of ctx ended it.
+func (l *Loop) Report(ctx context.Context, err error) {
 	if l.Log == nil || ctx.Err() != nil {
 		return
 	}
 	if Is(err) {
-		l.Log.Debug("a loop waits for a part", "loop", l.What, "error_message", err.Error())
+		l.Log.Debug("a loop waits for a part", "loop", l.Name, "error_message", err.Error())
 		return
 	}
 	l.mu.Lock()
@@ -161,9 +161,9 @@ func (l *Loop) Did(ctx context.Context, err error) {
 	l.failing = err != nil
 	switch {
 	case l.failing && !was:
-		l.Log.Warn("a loop fails and is tried again until it works", "loop", l.What,
+		l.Log.Warn("a loop fails and is tried again until it works", "loop", l.Name,
 			"error_message", err.Error())
 	case was && !l.failing:
-		l.Log.Info("a loop works again", "loop", l.What)
+		l.Log.Info("a loop works again", "loop", l.Name)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // part is one under test, in a bubble of its own time.
 type part struct {
 	*outage.Part
-	log testkit.Journal
+	log testkit.LogBuffer
 }
 
 // inBubble runs a test with a part; time passes when the test sleeps, and at once.
@@ -28,7 +28,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *part)) {
 	synctest.Test(t, func(t *testing.T) {
 		began, p := time.Now(), &part{}
 		clock := func() time.Duration { return time.Since(began) }
-		place := outage.Place{Name: "store", Setting: "store", Address: "db.example:5432"}
+		place := outage.Endpoint{Name: "store", Setting: "store", Address: "db.example:5432"}
 		p.Part = outage.NewPart(slog.New(slog.NewTextHandler(&p.log, nil)), clock, place)
 		test(t, p)
 	})
@@ -156,24 +156,24 @@ func TestOtherErrors(t *testing.T) {
 
 func TestLoop(t *testing.T) {
 	t.Parallel()
-	var log testkit.Journal
-	l := &outage.Loop{Log: slog.New(slog.NewTextHandler(&log, nil)), What: "promotion"}
+	var log testkit.LogBuffer
+	l := &outage.Loop{Log: slog.New(slog.NewTextHandler(&log, nil)), Name: "promotion"}
 	ctx, cancel := context.WithCancel(context.Background())
 	for _, err := range []error{nil, away, away, nil} {
-		l.Did(ctx, err)
+		l.Report(ctx, err)
 	}
 	if log.String() != "" {
 		t.Errorf("the loop tells of a part: %s", log.String())
 	}
 	broken := errors.New("broken")
 	for _, err := range []error{broken, broken, nil, nil} {
-		l.Did(ctx, err)
+		l.Report(ctx, err)
 	}
 	cancel()
-	l.Did(ctx, broken)
+	l.Report(ctx, broken)
 	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=WARN msg=\"a loop fails and is tried again until it works\" loop=promotion error_message=broken") ||
 		!strings.Contains(text, "level=INFO msg=\"a loop works again\" loop=promotion") {
 		t.Errorf("the log is %s", text)
 	}
-	new(outage.Loop).Did(context.Background(), broken)
+	new(outage.Loop).Report(context.Background(), broken)
 }

@@ -40,7 +40,7 @@ type Places struct {
 // New makes places that are not bound yet.
 func New(c Config) *Places {
 	return &Places{Config: c, settled: make(chan struct{}),
-		binding: outage.Loop{Log: c.Log, What: "binding of objects and streams"}}
+		binding: outage.Loop{Log: c.Log, Name: "binding of objects and streams"}}
 }
 
 // kind is that of the records: one for the objects, one for each stream.
@@ -88,10 +88,10 @@ func (p *Places) try(ctx context.Context, e *engine.Engine) bool {
 			telemetry.ErrorMessage, err)
 		p.wrong = err
 	case err != nil:
-		p.binding.Did(ctx, err)
+		p.binding.Report(ctx, err)
 		return false
 	}
-	p.binding.Did(ctx, nil)
+	p.binding.Report(ctx, nil)
 	close(p.settled)
 	return true
 }
@@ -120,7 +120,7 @@ func (p *Places) bind(ctx context.Context, e *engine.Engine) error {
 		if len(wrong) > 0 || len(unbound) == 0 {
 			return nil
 		}
-		return w.PutRecords(unbound...)
+		return w.UpsertRecords(unbound...)
 	})
 	if err != nil {
 		return err

@@ -43,8 +43,8 @@ func newID(micros int64, random [16]byte) string {
 	return id.String()
 }
 
-// Floor is a text that sorts before every id made at a time or later, and after those made a millisecond before.
-func Floor(at time.Time) string { return newID(at.UnixMilli()*1000, [16]byte{})[:14] }
+// LowerBound is a text that sorts before every id made at a time or later, and after those made a millisecond before.
+func LowerBound(at time.Time) string { return newID(at.UnixMilli()*1000, [16]byte{})[:14] }
 
 // Parse reads the usual 36 characters of a UUID of any version in any case and returns them in lower case.
 func Parse(s string) (string, bool) {

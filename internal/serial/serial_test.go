@@ -58,7 +58,7 @@ func TestFloor(t *testing.T) {
 	before := s.Next(1)[0]
 	now = at
 	after := s.Next(1)[0]
-	if floor := serial.Floor(at); before >= floor || after < floor {
+	if floor := serial.LowerBound(at); before >= floor || after < floor {
 		t.Errorf("%s does not part %s from %s", floor, before, after)
 	}
 }

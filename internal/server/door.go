@@ -15,21 +15,21 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// door is one listener and its server.
-type door struct {
+// httpListener is one listener and its server.
+type httpListener struct {
 	address  string // as it was set
-	mounts   []string
-	secure   bool
+	handlers   []string
+	useTLS   bool
 	server   *http.Server
 	listener net.Listener
 }
 
-func newDoor(address string, mounts []httpapi.Mount, proxies []netip.Prefix, credentials *tls.Config, log *slog.Logger) *door {
-	handler := httpapi.Behind(proxies, httpapi.Root(mounts...))
-	d := &door{address: address, secure: credentials != nil, server: httpapi.Server(handler, log)}
+func newListener(address string, handlers []httpapi.PrefixHandler, proxies []netip.Prefix, credentials *tls.Config, log *slog.Logger) *httpListener {
+	handler := httpapi.TrustProxies(proxies, httpapi.NewMux(handlers...))
+	d := &httpListener{address: address, useTLS: credentials != nil, server: httpapi.NewServer(handler, log)}
 	d.server.TLSConfig = credentials
-	for _, m := range mounts {
-		d.mounts = append(d.mounts, m.Name)
+	for _, m := range handlers {
+		d.handlers = append(d.handlers, m.Name)
 	}
 	return d
 }
@@ -48,38 +48,38 @@ func loadTLS(t config.TLS) (*tls.Config, error) {
 
 // Listen opens every listener, or none. Its error is a sentence for whoever starts the node.
 func (s *Server) Listen(ctx context.Context) error {
-	for _, d := range s.doors {
+	for _, d := range s.listeners {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.address)
 		if err != nil {
-			s.unlisten()
+			s.closeListeners()
 			return listenError("listen", d.address, err)
 		}
-		d.listener = httpapi.Limit(l)
+		d.listener = httpapi.LimitConnections(l)
 	}
-	for _, d := range s.doors {
-		s.log.Info("listening", "address", d.url(), "serves", d.mounts, "version", s.config.Version, "node", s.config.Node)
+	for _, d := range s.listeners {
+		s.log.Info("listening", "address", d.url(), "serves", d.handlers, "version", s.config.Version, "node", s.config.Node)
 	}
 	return nil
 }
 
-// CanListen finds out whether the addresses of the settings are free, all at the same time, and their certificate is one,
+// CheckListen finds out whether the addresses of the settings are free, all at the same time, and their certificate is one,
 // so that a node that cannot start finds it out before it makes anything. Listen has the last word.
-func CanListen(ctx context.Context, s *config.Settings) error {
+func CheckListen(ctx context.Context, s *config.Settings) error {
 	if _, err := loadTLS(s.TLS); err != nil {
 		return err
 	}
-	for _, want := range s.Listeners() {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", want.Address)
+	for _, addr := range s.Listeners() {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr.Address)
 		if err != nil {
-			return listenError(want.Setting, want.Address, err)
+			return listenError(addr.Setting, addr.Address, err)
 		}
 		defer l.Close()
 	}
 	return nil
 }
 
-func (s *Server) unlisten() {
-	for _, d := range s.doors {
+func (s *Server) closeListeners() {
+	for _, d := range s.listeners {
 		if d.listener != nil {
 			d.listener.Close()
 			d.listener = nil
@@ -102,25 +102,25 @@ func listenError(setting, address string, err error) error {
 // URLs are where the node is served: the common listener first, then those of rooms of their own. Ports are the real
 // ones.
 func (s *Server) URLs() []string {
-	urls := make([]string, len(s.doors))
-	for i, d := range s.doors {
+	urls := make([]string, len(s.listeners))
+	for i, d := range s.listeners {
 		urls[i] = d.url()
 	}
 	return urls
 }
 
-func (d *door) url() string {
+func (d *httpListener) url() string {
 	scheme := "http"
-	if d.secure {
+	if d.useTLS {
 		scheme = "https"
 	}
 	return scheme + "://" + d.listener.Addr().String()
 }
 
 // serve answers until the server is shut down or its listener fails.
-func (d *door) serve() error {
+func (d *httpListener) serve() error {
 	var err error
-	if d.secure {
+	if d.useTLS {
 		err = d.server.ServeTLS(d.listener, "", "")
 	} else {
 		err = d.server.Serve(d.listener)

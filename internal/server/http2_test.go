@@ -25,8 +25,8 @@ func cleartextHTTP2(t *testing.T) *http.Client {
 // HTTP/1.1 to everybody else.
 func TestCleartextHTTP2(t *testing.T) {
 	t.Parallel()
-	r := newRoom(func(_ *engine.Engine, w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	n := start(t, nil, server.Place{Room: r, Listen: "127.0.0.1:0"})
+	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	n := startNode(t, nil, server.ServedContract{Contract: r, Listen: "127.0.0.1:0"})
 	body := strings.Repeat("a body of more than one frame ", 10_000)
 	for want, client := range map[string]*http.Client{"HTTP/2.0": cleartextHTTP2(t), "HTTP/1.1": n.http} {
 		for _, url := range []string{n.URLs()[0] + "/health", n.URLs()[1] + "/health"} {
@@ -54,8 +54,8 @@ func TestCleartextHTTP2(t *testing.T) {
 // TestStopWakesLongPollsOfHTTP2: requests of one HTTP/2 connection are answered when the node stops.
 func TestStopWakesLongPollsOfHTTP2(t *testing.T) {
 	t.Parallel()
-	r := newRoom(longPoll)
-	n := start(t, nil, server.Place{Room: r})
+	r := newFakeContract(longPoll)
+	n := startNode(t, nil, server.ServedContract{Contract: r})
 	client := cleartextHTTP2(t)
 	answers := make(chan string, 8)
 	for range 8 {
@@ -70,7 +70,7 @@ func TestStopWakesLongPollsOfHTTP2(t *testing.T) {
 		}()
 	}
 	for range 8 {
-		testkit.Receive(t, "a request to be under way", r.entered)
+		testkit.Receive(t, "a request to be under way", r.requested)
 	}
 	n.stop()
 	for range 8 {

@@ -13,15 +13,15 @@ import (
 // Page is what a node tells a browser of itself at "/", beside its version and what it serves where.
 type Page struct {
 	Facts []Fact
-	// Tries returns commands to go on with, for a node that is reached at url.
-	Tries func(url string) []string
+	// Commands returns commands to go on with, for a node that is reached at url.
+	Commands func(url string) []string
 }
 
 // Fact is one thing to know about a node.
 type Fact struct{ Name, Text string }
 
-// served is a contract or a surface as the page shows it.
-type served struct {
+// pageEntry is a contract or a surface as the page shows it.
+type pageEntry struct {
 	Name     string
 	Prefixes []string
 	Listen   string // its own address; empty is the common one
@@ -35,16 +35,16 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // page answers what no other mount of the common listener holds: a browser that asks for "/" gets the page, everything
 // else is a 404.
-func (s *Server) page(all []served) httpapi.Mount {
-	return httpapi.Mount{Name: "page", Prefixes: []string{"/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if r.URL.Path != "/" || !reads || !httpapi.AsksForHTML(r) {
-			httpapi.NothingHere(w)
+func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
+	return httpapi.PrefixHandler{Name: "page", Prefixes: []string{"/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		readOnly := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if r.URL.Path != "/" || !readOnly || !httpapi.AcceptsHTML(r) {
+			httpapi.NotFound(w)
 			return
 		}
 		var text bytes.Buffer
 		err := pageTemplate.Execute(&text, map[string]any{"Version": s.config.Version, "Facts": s.config.Page.Facts,
-			"Tries": s.config.Page.Tries(s.reachedAt(r)), "Served": all, "Metrics": s.config.Metrics != nil})
+			"Tries": s.config.Page.Commands(s.baseURL(r)), "Served": entries, "Metrics": s.config.Metrics != nil})
 		if err != nil {
 			s.log.Error("the page at / cannot be made", "error_message", err)
 			http.Error(w, "the page cannot be made", http.StatusInternalServerError)
@@ -60,10 +60,10 @@ func (s *Server) page(all []served) httpapi.Mount {
 	})}
 }
 
-// reachedAt is the node's URL as the caller knows it. People copy commands with it into a shell: a Host with more than
+// baseURL is the node's URL as the caller knows it. People copy commands with it into a shell: a Host with more than
 // names and ports consist of is replaced by the node's own address.
-func (s *Server) reachedAt(r *http.Request) string {
-	if r.Host == "" || strings.ContainsFunc(r.Host, notInHost) {
+func (s *Server) baseURL(r *http.Request) string {
+	if r.Host == "" || strings.ContainsFunc(r.Host, invalidInHost) {
 		return s.URLs()[0]
 	}
 	scheme := "http"
@@ -73,6 +73,6 @@ func (s *Server) reachedAt(r *http.Request) string {
 	return scheme + "://" + r.Host
 }
 
-func notInHost(c rune) bool {
+func invalidInHost(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune(".:-[]", c)
 }

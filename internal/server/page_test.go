@@ -13,8 +13,8 @@ import (
 // browser is what browsers send as Accept.
 const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
-// ask sends a request and returns the answer with its body.
-func (n *node) ask(t *testing.T, method, url, accept, host string) (*http.Response, string) {
+// fetch sends a request and returns the answer with its body.
+func (n *node) fetch(t *testing.T, method, url, accept, host string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
@@ -36,22 +36,22 @@ func (n *node) ask(t *testing.T, method, url, accept, host string) (*http.Respon
 	return resp, string(body)
 }
 
-func startWithPage(t *testing.T, places ...server.Place) *node {
+func startWithPage(t *testing.T, contracts ...server.ServedContract) *node {
 	t.Helper()
-	return startWith(t, nil, func(c *server.Config) {
+	return startNodeWith(t, nil, func(c *server.Config) {
 		c.Page = &server.Page{Facts: []server.Fact{{Name: "open", Text: "<b>all</b>"}},
-			Tries: func(url string) []string { return []string{"curl " + url + "/made/x"} }}
-	}, places...)
+			Commands: func(url string) []string { return []string{"curl " + url + "/made/x"} }}
+	}, contracts...)
 }
 
-func answers(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
+func answerText(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "room")
 }
 
 // Only a browser that asks for "/" gets the page; everybody else gets what was there without it.
 func TestPageIsForBrowsers(t *testing.T) {
 	t.Parallel()
-	n := startWithPage(t, server.Place{Room: newRoom(answers), OpenAPI: []byte("openapi: 3")})
+	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText), OpenAPI: []byte("openapi: 3")})
 	url := n.URLs()[0]
 	for name, c := range map[string]struct {
 		method, path, accept string
@@ -74,7 +74,7 @@ func TestPageIsForBrowsers(t *testing.T) {
 		"readiness goes first": {"GET", "/health/ready", browser, 200, "text/plain; charset=utf-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp, body := n.ask(t, c.method, url+c.path, c.accept, "")
+			resp, body := n.fetch(t, c.method, url+c.path, c.accept, "")
 			if kind := resp.Header.Get("Content-Type"); resp.StatusCode != c.status || kind != c.kind {
 				t.Errorf("%d %s, want %d %s", resp.StatusCode, kind, c.status, c.kind)
 			}
@@ -89,9 +89,9 @@ func TestPageIsForBrowsers(t *testing.T) {
 // than a host and a port: people copy it into a shell.
 func TestPageNamesWhatIsServed(t *testing.T) {
 	t.Parallel()
-	n := startWithPage(t, server.Place{Room: newRoom(answers), OpenAPI: []byte("openapi: 3")})
+	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText), OpenAPI: []byte("openapi: 3")})
 	url := n.URLs()[0]
-	resp, body := n.ask(t, "GET", url+"/", browser, "millrace.test:8080")
+	resp, body := n.fetch(t, "GET", url+"/", browser, "millrace.test:8080")
 	for _, want := range []string{"Millrace <small>v</small>", "<dt>made</dt>", "<code>/made/</code>", `href="/openapi/made.yaml"`,
 		`href="/metrics"`, `href="/health/ready"`, "&lt;b&gt;all&lt;/b&gt;", "<code>curl http://millrace.test:8080/made/x</code>"} {
 		if !strings.Contains(body, want) {
@@ -101,7 +101,7 @@ func TestPageNamesWhatIsServed(t *testing.T) {
 	if policy := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") {
 		t.Errorf("Content-Security-Policy is %q", policy)
 	}
-	if _, body := n.ask(t, "GET", url+"/", browser, "a;reboot"); !strings.Contains(body, "<code>curl "+url+"/made/x</code>") {
+	if _, body := n.fetch(t, "GET", url+"/", browser, "a;reboot"); !strings.Contains(body, "<code>curl "+url+"/made/x</code>") {
 		t.Errorf("with a Host for the shell it says\n%s", body)
 	}
 }
@@ -109,11 +109,11 @@ func TestPageNamesWhatIsServed(t *testing.T) {
 // A room with an address of its own is named with it, and has no page there.
 func TestPageOfOwnListener(t *testing.T) {
 	t.Parallel()
-	n := startWithPage(t, server.Place{Room: newRoom(answers), Listen: "127.0.0.1:0"})
-	if _, body := n.ask(t, "GET", n.URLs()[0]+"/", browser, ""); !strings.Contains(body, "<code>/made/</code> on 127.0.0.1:0") {
+	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText), Listen: "127.0.0.1:0"})
+	if _, body := n.fetch(t, "GET", n.URLs()[0]+"/", browser, ""); !strings.Contains(body, "<code>/made/</code> on 127.0.0.1:0") {
 		t.Errorf("it says\n%s", body)
 	}
-	if resp, _ := n.ask(t, "GET", n.URLs()[1]+"/", browser, ""); resp.StatusCode != 404 {
+	if resp, _ := n.fetch(t, "GET", n.URLs()[1]+"/", browser, ""); resp.StatusCode != 404 {
 		t.Errorf("its own address answers %d, want 404", resp.StatusCode)
 	}
 }

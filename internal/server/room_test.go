@@ -16,29 +16,29 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// busy is a room that runs by itself.
-type busy struct {
-	*room
+// backgroundContract is a room that runs by itself.
+type backgroundContract struct {
+	*fakeContract
 	started chan struct{}
-	told    chan struct{} // closed when it is to stop
-	let     chan struct{} // closed when it may
+	stopRequested    chan struct{} // closed when it is to stop
+	allowStop     chan struct{} // closed when it may
 	engine  atomic.Pointer[engine.Engine]
-	last    error // of what it does at last
+	finalErr    error // of what it does at last
 }
 
-func newBusy() *busy {
-	return &busy{room: newRoom(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") }),
-		started: make(chan struct{}), told: make(chan struct{}), let: make(chan struct{})}
+func newBackgroundContract() *backgroundContract {
+	return &backgroundContract{fakeContract: newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") }),
+		started: make(chan struct{}), stopRequested: make(chan struct{}), allowStop: make(chan struct{})}
 }
 
-func (b *busy) Mount(e *engine.Engine) httpapi.Mount { b.engine.Store(e); return b.room.Mount(e) }
+func (b *backgroundContract) Mount(e *engine.Engine) httpapi.PrefixHandler { b.engine.Store(e); return b.fakeContract.Mount(e) }
 
-func (b *busy) Run(ctx context.Context) {
+func (b *backgroundContract) Run(ctx context.Context) {
 	close(b.started)
 	<-ctx.Done()
-	close(b.told)
-	<-b.let
-	_, b.last = b.engine.Load().Submit(context.Background(), engine.Unique,
+	close(b.stopRequested)
+	<-b.allowStop
+	_, b.finalErr = b.engine.Load().Submit(context.Background(), engine.Unique,
 		[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: "last"}, Queue: "q"}}})
 }
 
@@ -46,29 +46,29 @@ func (b *busy) Run(ctx context.Context) {
 // done.
 func TestRoomRuns(t *testing.T) {
 	t.Parallel()
-	b := newBusy()
-	n := start(t, nil, server.Place{Room: b})
+	b := newBackgroundContract()
+	n := startNode(t, nil, server.ServedContract{Contract: b})
 	testkit.Receive(t, "the room to begin", b.started)
 	n.stop()
-	testkit.Receive(t, "the room to be told to stop", b.told)
+	testkit.Receive(t, "the room to be told to stop", b.stopRequested)
 	select {
 	case err := <-n.ended:
 		t.Fatalf("did not wait for the room: %v", err)
 	default:
 	}
-	close(b.let)
-	if err := testkit.Receive(t, "the node to end", n.ended); err != nil || b.last != nil {
-		t.Errorf("the node ended with %v, the room with %v", err, b.last)
+	close(b.allowStop)
+	if err := testkit.Receive(t, "the node to end", n.ended); err != nil || b.finalErr != nil {
+		t.Errorf("the node ended with %v, the room with %v", err, b.finalErr)
 	}
 }
 
 // TestWorkersOnly: a node that is there to run jobs serves nothing else.
 func TestWorkersOnly(t *testing.T) {
 	t.Parallel()
-	b := newBusy()
-	close(b.let)
-	n := startWith(t, nil, func(c *server.Config) { c.WorkersOnly = true }, server.Place{Room: b, OpenAPI: []byte("x")},
-		server.Place{Room: other{newRoom(longPoll)}, Listen: "127.0.0.1:0"})
+	b := newBackgroundContract()
+	close(b.allowStop)
+	n := startNodeWith(t, nil, func(c *server.Config) { c.WorkersOnly = true }, server.ServedContract{Contract: b, OpenAPI: []byte("x")},
+		server.ServedContract{Contract: secondContract{newFakeContract(longPoll)}, Listen: "127.0.0.1:0"})
 	testkit.Receive(t, "the room to begin", b.started)
 	if urls := n.URLs(); len(urls) != 1 {
 		t.Errorf("it listens on %v", urls)
@@ -80,65 +80,65 @@ func TestWorkersOnly(t *testing.T) {
 	}
 }
 
-// publisher is a room of contracts with an outbox.
-type publisher struct {
-	*room
+// publishingContract is a room of contracts with an outbox.
+type publishingContract struct {
+	*fakeContract
 	names     []string
 	delivered chan []job.Message
-	refuse    atomic.Int32 // how many more times it fails
+	failures    atomic.Int32 // how many more times it fails
 }
 
-func newPublisher(names ...string) *publisher {
-	return &publisher{room: newRoom(longPoll), names: names, delivered: make(chan []job.Message, 100)}
+func newPublishingContract(names ...string) *publishingContract {
+	return &publishingContract{fakeContract: newFakeContract(longPoll), names: names, delivered: make(chan []job.Message, 100)}
 }
 
-func (p *publisher) Contract() engine.Contract {
-	return engine.Contract{Name: p.names[0], Machine: machine, Publish: true}
+func (p *publishingContract) Contract() engine.Contract {
+	return engine.Contract{Name: p.names[0], Machine: testMachine, Publish: true}
 }
 
-func (p *publisher) Contracts() []engine.Contract {
+func (p *publishingContract) Contracts() []engine.Contract {
 	var all []engine.Contract
 	for _, n := range p.names {
-		all = append(all, engine.Contract{Name: n, Machine: machine, Publish: true})
+		all = append(all, engine.Contract{Name: n, Machine: testMachine, Publish: true})
 	}
 	return all
 }
 
-func (p *publisher) Deliver(_ context.Context, messages []job.Message) error {
-	if p.refuse.Add(-1) >= 0 {
+func (p *publishingContract) Deliver(_ context.Context, messages []job.Message) error {
+	if p.failures.Add(-1) >= 0 {
 		return errors.New("not now")
 	}
 	p.delivered <- messages
 	return nil
 }
 
-func (p *publisher) Checks() []httpapi.Check {
+func (p *publishingContract) Checks() []httpapi.Check {
 	return []httpapi.Check{{Name: "a part of " + p.names[0], Run: func(context.Context) error { return errors.New("broken") }}}
 }
 
-// silent is a room whose contract publishes and that takes no messages.
-type silent struct{ *room }
+// contractWithoutConsumer is a room whose contract publishes and that takes no messages.
+type contractWithoutConsumer struct{ *fakeContract }
 
-func (silent) Contract() engine.Contract {
-	return engine.Contract{Name: "silent", Machine: machine, Publish: true}
+func (contractWithoutConsumer) Contract() engine.Contract {
+	return engine.Contract{Name: "silent", Machine: testMachine, Publish: true}
 }
 
 // TestDeliver: each room gets the messages of its contracts and no others, in order, again after it failed; nothing is
 // kept for a room that takes none.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
-	first, second := newPublisher("a", "a2"), newPublisher("b")
-	second.refuse.Store(2)
+	first, second := newPublishingContract("a", "a2"), newPublishingContract("b")
+	second.failures.Store(2)
 	var e *engine.Engine
-	n := startWith(t, nil, func(c *server.Config) { c.Engine = func(made *engine.Engine) error { e = made; return nil } },
-		server.Place{Room: first}, server.Place{Room: second}, server.Place{Room: silent{newRoom(longPoll)}})
+	n := startNodeWith(t, nil, func(c *server.Config) { c.ConfigureEngine = func(made *engine.Engine) error { e = made; return nil } },
+		server.ServedContract{Contract: first}, server.ServedContract{Contract: second}, server.ServedContract{Contract: contractWithoutConsumer{newFakeContract(longPoll)}})
 	for _, id := range []job.ID{{Contract: "a", Key: "1"}, {Contract: "silent", Key: "1"}, {Contract: "b", Key: "1"}, {Contract: "a2", Key: "1"},
 		{Contract: "a", Key: "2"}} {
 		if _, err := e.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{ID: id, Queue: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := map[*publisher][]string{first: {"a 1", "a2 1", "a 2"}, second: {"b 1"}}
+	want := map[*publishingContract][]string{first: {"a 1", "a2 1", "a 2"}, second: {"b 1"}}
 	for p, names := range want {
 		seen := map[string]bool{}
 		var order []string
@@ -155,7 +155,7 @@ func TestDeliver(t *testing.T) {
 			t.Errorf("got %v, want %v", order, names)
 		}
 	}
-	if second.refuse.Load() > 0 {
+	if second.failures.Load() > 0 {
 		t.Error("the second room was not asked again")
 	}
 	if _, err := e.Publish(t.Context(), func(_ context.Context, batch []job.Message) error {

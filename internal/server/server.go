@@ -15,24 +15,24 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Room is a contract as a node needs it. It may have more than that, see room.go.
-type Room interface {
+// Contract is a contract as a node needs it. It may have more than that, see room.go.
+type Contract interface {
 	Contract() engine.Contract
 	// Mount hands over the engine and makes the room's part of the API. It is called once, before anything runs.
-	Mount(*engine.Engine) httpapi.Mount
+	Mount(*engine.Engine) httpapi.PrefixHandler
 }
 
-// Place is a room and the address it is served on; empty is the common one.
-type Place struct {
-	Room    Room
+// ServedContract is a room and the address it is served on; empty is the common one.
+type ServedContract struct {
+	Contract    Contract
 	Listen  string
 	OpenAPI []byte // its description, served as /openapi/NAME.yaml; nil serves none
 }
 
-// Surface is a part of the API that is no contract: it has no jobs of its own. It is served on the common address.
-type Surface struct {
+// API is a part of the API that is no contract: it has no jobs of its own. It is served on the common address.
+type API struct {
 	Name    string
-	Mount   func(*engine.Engine) httpapi.Mount // called once, after those of the rooms
+	Mount   func(*engine.Engine) httpapi.PrefixHandler // called once, after those of the rooms
 	OpenAPI []byte                             // see Place
 }
 
@@ -40,26 +40,26 @@ type Surface struct {
 type Config struct {
 	Settings *config.Settings
 	Store    store.Store // closed by Run
-	Places   []Place
-	Surfaces []Surface
+	Contracts   []ServedContract
+	APIs []API
 	Log      *slog.Logger
 	Metrics  http.Handler         // of /metrics and below; nil serves none
 	Node     string               // unique among the nodes
 	Version  string               // of the binary, for the log and the page
 	Page     *Page                // nil serves none
 	Random   func() [16]byte      // of cryptographic quality
-	Elapsed  func() time.Duration // a clock that never jumps
+	Monotonic  func() time.Duration // a clock that never jumps
 
 	// WorkersOnly serves no contract, only health and metrics: the node is there to run jobs.
 	WorkersOnly bool
 
-	// Engine, when set, is given the engine once it is made: for what has to be told of it before anything is served.
-	Engine func(*engine.Engine) error
+	// ConfigureEngine, when set, is given the engine once it is made: for what has to be told of it before anything is served.
+	ConfigureEngine func(*engine.Engine) error
 }
 
 func (c *Config) validate() error {
-	for name, missing := range map[string]bool{"Settings": c.Settings == nil, "Store": c.Store == nil, "Places": len(c.Places) == 0,
-		"Log": c.Log == nil, "Node": c.Node == "", "Random": c.Random == nil, "Elapsed": c.Elapsed == nil} {
+	for name, missing := range map[string]bool{"Settings": c.Settings == nil, "Store": c.Store == nil, "Places": len(c.Contracts) == 0,
+		"Log": c.Log == nil, "Node": c.Node == "", "Random": c.Random == nil, "Elapsed": c.Monotonic == nil} {
 		if missing {
 			return fmt.Errorf("server: Config.%s is missing", name)
 		}
@@ -72,7 +72,7 @@ type Server struct {
 	config   Config
 	log      *slog.Logger
 	engine   *engine.Engine
-	doors    []*door
+	listeners    []*httpListener
 	stopping atomic.Bool
 }
 
@@ -81,80 +81,80 @@ func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	e, err := engine.New(engine.Config{Store: c.Store, Contracts: contractsOf(c.Places), Node: c.Node, Random: c.Random,
-		Monotonic: c.Elapsed, Log: c.Log})
+	e, err := engine.New(engine.Config{Store: c.Store, Contracts: allEngineContracts(c.Contracts), Node: c.Node, Random: c.Random,
+		Monotonic: c.Monotonic, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
-	if c.Engine != nil {
-		if err := c.Engine(e); err != nil {
+	if c.ConfigureEngine != nil {
+		if err := c.ConfigureEngine(e); err != nil {
 			return nil, err
 		}
 	}
 	s := &Server{config: c, log: c.Log, engine: e}
-	return s, s.build()
+	return s, s.buildListeners()
 }
 
 // build makes a door for every address that something is served on.
-func (s *Server) build() error {
-	common := []httpapi.Mount{s.health()}
+func (s *Server) buildListeners() error {
+	common := []httpapi.PrefixHandler{s.health()}
 	if s.config.Metrics != nil {
-		common = append(common, httpapi.Mount{Name: "metrics", Prefixes: []string{"/metrics"}, Handler: s.config.Metrics})
+		common = append(common, httpapi.PrefixHandler{Name: "metrics", Prefixes: []string{"/metrics"}, Handler: s.config.Metrics})
 	}
 	if !s.config.WorkersOnly {
-		common = append(common, descriptions(s.config.Places, s.config.Surfaces))
+		common = append(common, openAPIHandler(s.config.Contracts, s.config.APIs))
 	}
-	var all []served
-	own := map[string][]httpapi.Mount{}
+	var entries []pageEntry
+	byAddress := map[string][]httpapi.PrefixHandler{}
 	var addresses []string
-	for _, p := range s.config.Places {
-		m := p.Room.Mount(s.engine)
+	for _, p := range s.config.Contracts {
+		m := p.Contract.Mount(s.engine)
 		if s.config.WorkersOnly {
 			continue
 		}
-		all = append(all, served{p.Room.Contract().Name, m.Prefixes, p.Listen, descriptionPath(p.Room.Contract().Name, p.OpenAPI)})
+		entries = append(entries, pageEntry{p.Contract.Contract().Name, m.Prefixes, p.Listen, openAPIPath(p.Contract.Contract().Name, p.OpenAPI)})
 		if p.Listen == "" {
 			common = append(common, m)
 			continue
 		}
-		if own[p.Listen] == nil {
-			own[p.Listen] = []httpapi.Mount{s.health()}
+		if byAddress[p.Listen] == nil {
+			byAddress[p.Listen] = []httpapi.PrefixHandler{s.health()}
 			addresses = append(addresses, p.Listen)
 		}
-		own[p.Listen] = append(own[p.Listen], m)
+		byAddress[p.Listen] = append(byAddress[p.Listen], m)
 	}
 	if !s.config.WorkersOnly {
-		for _, f := range s.config.Surfaces {
+		for _, f := range s.config.APIs {
 			m := f.Mount(s.engine)
 			common = append(common, m)
-			all = append(all, served{f.Name, m.Prefixes, "", descriptionPath(f.Name, f.OpenAPI)})
+			entries = append(entries, pageEntry{f.Name, m.Prefixes, "", openAPIPath(f.Name, f.OpenAPI)})
 		}
 	}
 	if s.config.Page != nil {
-		common = append(common, s.page(all))
+		common = append(common, s.page(entries))
 	}
 	credentials, err := loadTLS(s.config.Settings.TLS)
 	if err != nil {
 		return err
 	}
-	s.doors = []*door{newDoor(s.config.Settings.Listen, common, s.config.Settings.TrustedProxies, credentials, s.log)}
+	s.listeners = []*httpListener{newListener(s.config.Settings.Listen, common, s.config.Settings.TrustedProxies, credentials, s.log)}
 	for _, address := range addresses {
-		s.doors = append(s.doors, newDoor(address, own[address], s.config.Settings.TrustedProxies, credentials, s.log))
+		s.listeners = append(s.listeners, newListener(address, byAddress[address], s.config.Settings.TrustedProxies, credentials, s.log))
 	}
 	return nil
 }
 
-// descriptions serves the OpenAPI documents of all contracts and surfaces.
-func descriptions(places []Place, surfaces []Surface) httpapi.Mount {
+// openAPIHandler serves the OpenAPI documents of all contracts and surfaces.
+func openAPIHandler(contracts []ServedContract, apis []API) httpapi.PrefixHandler {
 	files := map[string][]byte{}
-	for _, p := range places {
-		files[descriptionPath(p.Room.Contract().Name, p.OpenAPI)] = p.OpenAPI
+	for _, p := range contracts {
+		files[openAPIPath(p.Contract.Contract().Name, p.OpenAPI)] = p.OpenAPI
 	}
-	for _, f := range surfaces {
-		files[descriptionPath(f.Name, f.OpenAPI)] = f.OpenAPI
+	for _, f := range apis {
+		files[openAPIPath(f.Name, f.OpenAPI)] = f.OpenAPI
 	}
 	delete(files, "")
-	return httpapi.Mount{Name: "openapi", Prefixes: []string{"/openapi/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return httpapi.PrefixHandler{Name: "openapi", Prefixes: []string{"/openapi/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, found := files[r.URL.Path]
 		if found && r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -162,7 +162,7 @@ func descriptions(places []Place, surfaces []Surface) httpapi.Mount {
 			return
 		}
 		if !found {
-			httpapi.NothingHere(w)
+			httpapi.NotFound(w)
 			return
 		}
 		w.Header().Set("Content-Type", "application/yaml")
@@ -170,8 +170,8 @@ func descriptions(places []Place, surfaces []Surface) httpapi.Mount {
 	})}
 }
 
-// descriptionPath is where an OpenAPI document is served; empty where there is none.
-func descriptionPath(name string, document []byte) string {
+// openAPIPath is where an OpenAPI document is served; empty where there is none.
+func openAPIPath(name string, document []byte) string {
 	if document == nil {
 		return ""
 	}
@@ -179,7 +179,7 @@ func descriptionPath(name string, document []byte) string {
 }
 
 // health says whether the node is of use.
-func (s *Server) health() httpapi.Mount {
+func (s *Server) health() httpapi.PrefixHandler {
 	checks := []httpapi.Check{
 		{Name: "store", Run: func(ctx context.Context) error { return s.engine.Ping(ctx) }},
 		{Name: "shutdown", Run: func(context.Context) error {
@@ -189,5 +189,5 @@ func (s *Server) health() httpapi.Mount {
 			return nil
 		}},
 	}
-	return httpapi.Health(append(checks, checksOf(s.config.Places)...)...)
+	return httpapi.Health(append(checks, healthChecks(s.config.Contracts)...)...)
 }

@@ -32,28 +32,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "queued"},
+var testMachine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
+	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
-	{From: "running", On: job.Succeeded, To: job.Nowhere},
+	{From: "running", On: job.Succeeded, To: job.StateNone},
 	{From: "running", On: job.Expired, To: "queued"},
 })
 
-// room is a contract with one path that says when it is asked and then does what the test wants.
-type room struct {
-	entered chan struct{}
+// fakeContract is a contract with one path that says when it is asked and then does what the test wants.
+type fakeContract struct {
+	requested chan struct{}
 	serve   func(*engine.Engine, http.ResponseWriter, *http.Request)
 }
 
-func newRoom(serve func(*engine.Engine, http.ResponseWriter, *http.Request)) *room {
-	return &room{entered: make(chan struct{}, 16), serve: serve}
+func newFakeContract(serve func(*engine.Engine, http.ResponseWriter, *http.Request)) *fakeContract {
+	return &fakeContract{requested: make(chan struct{}, 16), serve: serve}
 }
 
-func (*room) Contract() engine.Contract { return engine.Contract{Name: "made", Machine: machine} }
+func (*fakeContract) Contract() engine.Contract { return engine.Contract{Name: "made", Machine: testMachine} }
 
-func (r *room) Mount(e *engine.Engine) httpapi.Mount {
-	return httpapi.Mount{Name: "made", Prefixes: []string{"/made/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.entered <- struct{}{}
+func (r *fakeContract) Mount(e *engine.Engine) httpapi.PrefixHandler {
+	return httpapi.PrefixHandler{Name: "made", Prefixes: []string{"/made/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.requested <- struct{}{}
 		r.serve(e, w, req)
 	})}
 }
@@ -76,7 +76,7 @@ type node struct {
 	http  *http.Client
 }
 
-func settings(t *testing.T, set map[string]string) *config.Settings {
+func testSettings(t *testing.T, set map[string]string) *config.Settings {
 	t.Helper()
 	flags := map[string]string{"listen": "127.0.0.1:0", "data_dir": t.TempDir()}
 	for k, v := range set {
@@ -89,17 +89,17 @@ func settings(t *testing.T, set map[string]string) *config.Settings {
 	return s
 }
 
-func build(t *testing.T, set map[string]string, places ...server.Place) (*server.Server, store.Store) {
+func newServer(t *testing.T, set map[string]string, contracts ...server.ServedContract) (*server.Server, store.Store) {
 	t.Helper()
-	return buildWith(t, set, nil, places...)
+	return newServerWith(t, set, nil, contracts...)
 }
 
-func buildWith(t *testing.T, set map[string]string, change func(*server.Config), places ...server.Place) (*server.Server, store.Store) {
+func newServerWith(t *testing.T, set map[string]string, change func(*server.Config), contracts ...server.ServedContract) (*server.Server, store.Store) {
 	t.Helper()
 	clock := testkit.NewClock()
-	opened := testkit.Memory(t, clock.Now)
-	c := server.Config{Settings: settings(t, set), Store: opened, Places: places, Log: slog.New(slog.DiscardHandler),
-		Node: "n", Version: "v", Random: testkit.Random, Elapsed: clock.Monotonic,
+	opened := testkit.MemoryStore(t, clock.Now)
+	c := server.Config{Settings: testSettings(t, set), Store: opened, Contracts: contracts, Log: slog.New(slog.DiscardHandler),
+		Node: "n", Version: "v", Random: testkit.RandomBytes, Monotonic: clock.Monotonic,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })}
 	if change != nil {
 		change(&c)
@@ -111,14 +111,14 @@ func buildWith(t *testing.T, set map[string]string, change func(*server.Config),
 	return s, opened
 }
 
-func start(t *testing.T, set map[string]string, places ...server.Place) *node {
+func startNode(t *testing.T, set map[string]string, contracts ...server.ServedContract) *node {
 	t.Helper()
-	return startWith(t, set, nil, places...)
+	return startNodeWith(t, set, nil, contracts...)
 }
 
-func startWith(t *testing.T, set map[string]string, change func(*server.Config), places ...server.Place) *node {
+func startNodeWith(t *testing.T, set map[string]string, change func(*server.Config), contracts ...server.ServedContract) *node {
 	t.Helper()
-	s, opened := buildWith(t, set, change, places...)
+	s, opened := newServerWith(t, set, change, contracts...)
 	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +150,8 @@ func (n *node) get(url string) (int, string) {
 
 func TestRoutes(t *testing.T) {
 	t.Parallel()
-	r := newRoom(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") })
-	n := start(t, nil, server.Place{Room: r, OpenAPI: []byte("openapi: 3")})
+	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") })
+	n := startNode(t, nil, server.ServedContract{Contract: r, OpenAPI: []byte("openapi: 3")})
 	for path, want := range map[string]struct {
 		status int
 		body   string
@@ -178,8 +178,8 @@ func TestRoutes(t *testing.T) {
 
 func TestOwnListener(t *testing.T) {
 	t.Parallel()
-	r := newRoom(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") })
-	n := start(t, nil, server.Place{Room: r, Listen: "127.0.0.1:0"})
+	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") })
+	n := startNode(t, nil, server.ServedContract{Contract: r, Listen: "127.0.0.1:0"})
 	urls := n.URLs()
 	for url, want := range map[string]int{urls[0] + "/made/x": 404, urls[0] + "/health": 200, urls[0] + "/metrics": 200,
 		urls[1] + "/made/x": 200, urls[1] + "/health": 200, urls[1] + "/metrics": 404} {
@@ -192,8 +192,8 @@ func TestOwnListener(t *testing.T) {
 // G-X-13 and G-RL-30: who waits for jobs is answered at once when the node stops.
 func TestStopWakesLongPolls(t *testing.T) {
 	t.Parallel()
-	r := newRoom(longPoll)
-	n := start(t, nil, server.Place{Room: r})
+	r := newFakeContract(longPoll)
+	n := startNode(t, nil, server.ServedContract{Contract: r})
 	answers := make(chan int, 8)
 	for range 8 {
 		go func() {
@@ -202,7 +202,7 @@ func TestStopWakesLongPolls(t *testing.T) {
 		}()
 	}
 	for range 8 {
-		testkit.Receive(t, "a request to be under way", r.entered)
+		testkit.Receive(t, "a request to be under way", r.requested)
 	}
 	n.stop()
 	for range 8 {
@@ -225,17 +225,17 @@ func TestStopWakesLongPolls(t *testing.T) {
 func TestStopLetsRequestsFinish(t *testing.T) {
 	t.Parallel()
 	finish := make(chan struct{})
-	r := newRoom(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
+	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
 		<-finish
 		w.WriteHeader(http.StatusAccepted)
 	})
-	n := start(t, nil, server.Place{Room: r})
+	n := startNode(t, nil, server.ServedContract{Contract: r})
 	answer := make(chan int, 1)
 	go func() {
 		status, _ := n.get(n.URLs()[0] + "/made/slow")
 		answer <- status
 	}()
-	testkit.Receive(t, "a request to be under way", r.entered)
+	testkit.Receive(t, "a request to be under way", r.requested)
 	n.stop()
 	address := strings.TrimPrefix(n.URLs()[0], "http://")
 	for { // until the listener is closed
@@ -262,14 +262,14 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 // What does not end within the grace is cut off; the stop is a good one all the same.
 func TestStopCutsOff(t *testing.T) {
 	t.Parallel()
-	r := newRoom(func(_ *engine.Engine, _ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
-	n := start(t, map[string]string{"shutdown_grace": "50ms"}, server.Place{Room: r})
+	r := newFakeContract(func(_ *engine.Engine, _ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
+	n := startNode(t, map[string]string{"shutdown_grace": "50ms"}, server.ServedContract{Contract: r})
 	answer := make(chan int, 1)
 	go func() {
 		status, _ := n.get(n.URLs()[0] + "/made/never")
 		answer <- status
 	}()
-	testkit.Receive(t, "a request to be under way", r.entered)
+	testkit.Receive(t, "a request to be under way", r.requested)
 	n.stop()
 	if err := testkit.Receive(t, "the node to end", n.ended); err != nil {
 		t.Error(err)
@@ -281,7 +281,7 @@ func TestStopCutsOff(t *testing.T) {
 
 func TestReadyNamesWhatFails(t *testing.T) {
 	t.Parallel()
-	n := start(t, nil, server.Place{Room: newRoom(longPoll)})
+	n := startNode(t, nil, server.ServedContract{Contract: newFakeContract(longPoll)})
 	if err := n.store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -305,23 +305,23 @@ func TestListenErrors(t *testing.T) {
 		"192.0.2.1:0":            "not one of this machine's",
 		"no.such.host.invalid:1": "cannot listen on",
 	} {
-		s, _ := build(t, map[string]string{"relay.token": "t", "operator.token": "t", "trusted_network": "true"},
-			server.Place{Room: newRoom(longPoll)}, server.Place{Room: other{newRoom(longPoll)}, Listen: address})
+		s, _ := newServer(t, map[string]string{"relay.token": "t", "operator.token": "t", "trusted_network": "true"},
+			server.ServedContract{Contract: newFakeContract(longPoll)}, server.ServedContract{Contract: secondContract{newFakeContract(longPoll)}, Listen: address})
 		if err := s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 }
 
-// other is a second contract.
-type other struct{ *room }
+// secondContract is a second contract.
+type secondContract struct{ *fakeContract }
 
-func (other) Contract() engine.Contract { return engine.Contract{Name: "other", Machine: machine} }
+func (secondContract) Contract() engine.Contract { return engine.Contract{Name: "other", Machine: testMachine} }
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	cert, key, pool := certificate(t)
-	n := start(t, map[string]string{"tls.cert": cert, "tls.key": key}, server.Place{Room: newRoom(longPoll)})
+	cert, key, pool := writeCertificate(t)
+	n := startNode(t, map[string]string{"tls.cert": cert, "tls.key": key}, server.ServedContract{Contract: newFakeContract(longPoll)})
 	if !strings.HasPrefix(n.URLs()[0], "https://") {
 		t.Fatal(n.URLs())
 	}
@@ -331,8 +331,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// certificate makes a key and its certificate for 127.0.0.1.
-func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+// writeCertificate makes a key and its certificate for 127.0.0.1.
+func writeCertificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -365,7 +365,7 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 
 func TestConfigNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	if _, err := server.New(server.Config{Settings: settings(t, nil)}); err == nil || !strings.Contains(err.Error(), "Config.") {
+	if _, err := server.New(server.Config{Settings: testSettings(t, nil)}); err == nil || !strings.Contains(err.Error(), "Config.") {
 		t.Errorf("%v", err)
 	}
 }
@@ -373,14 +373,14 @@ func TestConfigNamesWhatIsMissing(t *testing.T) {
 // TestSurface: a part of the API that is no contract is served on the common address, unless the node serves nothing.
 func TestSurface(t *testing.T) {
 	t.Parallel()
-	surface := server.Surface{Name: "side", OpenAPI: []byte("side: 1"), Mount: func(e *engine.Engine) httpapi.Mount {
-		return httpapi.Mount{Name: "side", Prefixes: []string{"/side/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	surface := server.API{Name: "side", OpenAPI: []byte("side: 1"), Mount: func(e *engine.Engine) httpapi.PrefixHandler {
+		return httpapi.PrefixHandler{Name: "side", Prefixes: []string{"/side/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, strings.Join(e.Contracts(), ","))
 		})}
 	}}
 	for _, only := range []bool{false, true} {
-		n := startWith(t, nil, func(c *server.Config) { c.Surfaces, c.WorkersOnly = []server.Surface{surface}, only },
-			server.Place{Room: newRoom(longPoll), Listen: "127.0.0.1:0"})
+		n := startNodeWith(t, nil, func(c *server.Config) { c.APIs, c.WorkersOnly = []server.API{surface}, only },
+			server.ServedContract{Contract: newFakeContract(longPoll), Listen: "127.0.0.1:0"})
 		want := map[string]int{"/side/x": 200, "/openapi/side.yaml": 200, "/health": 200}
 		if only {
 			want = map[string]int{"/side/x": 404, "/openapi/side.yaml": 404, "/health": 200}

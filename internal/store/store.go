@@ -40,10 +40,10 @@ type Store interface {
 
 	// Announce tells the other nodes that the lanes may have ready jobs. It
 	// returns at once and promises nothing: polling is the floor.
-	Announce(lanes []job.Lane)
+	Announce(lanes []job.QueueHash)
 
 	// Listen calls fn with the lanes other nodes announce, until ctx ends.
-	Listen(ctx context.Context, fn func([]job.Lane))
+	Listen(ctx context.Context, fn func([]job.QueueHash))
 
 	// Writers is how many updates make progress at the same time: one where there
 	// is one writer. More callers than that had better share an update.
@@ -64,12 +64,12 @@ type Reader interface {
 
 	// Get returns the jobs that exist of those asked for, in no order.
 	Get(ids []job.ID) ([]*job.Job, error)
-	// GetSeqs is Get by Seq.
-	GetSeqs(seqs []int64) ([]*job.Job, error)
-	// ByAlias is Get by Alias.
-	ByAlias(aliases []job.Ident) ([]*job.Job, error)
-	// Briefs is GetSeqs with no body but the definition.
-	Briefs(seqs []int64) ([]*job.Job, error)
+	// GetBySeq is Get by Seq.
+	GetBySeq(seqs []int64) ([]*job.Job, error)
+	// GetByAlias is Get by Alias.
+	GetByAlias(aliases []job.IdentityHash) ([]*job.Job, error)
+	// GetWithoutBodies is GetBySeq with no body but the definition.
+	GetWithoutBodies(seqs []int64) ([]*job.Job, error)
 	// Exists reports whether the job is stored.
 	Exists(id job.ID) (bool, error)
 	// List returns the jobs that match f, by Seq ascending, at most f.Limit. It
@@ -89,7 +89,7 @@ type Reader interface {
 	NewestMessage() (int64, error)
 	// Search returns the listed jobs that match s, newest first and those created at
 	// the same time by key, which is compared byte by byte. It looks at priorities
-	// from MinListed to MaxListed; its cost grows with their number and with s.Limit
+	// from MinPriority to MaxPriority; its cost grows with their number and with s.Limit
 	// only.
 	Search(s Search) ([]*job.Job, error)
 
@@ -99,15 +99,15 @@ type Reader interface {
 	// of those of which one is the dependency; 0 means all.
 	EdgesFrom(seqs []int64) ([]job.Edge, error)
 	EdgesTo(seqs []int64, n int) ([]job.Edge, error)
-	// Ancestry returns every edge that is met by going from the jobs to what they
+	// TransitiveEdges returns every edge that is met by going from the jobs to what they
 	// depend on, and on from there.
-	Ancestry(seqs []int64) ([]job.Edge, error)
+	TransitiveEdges(seqs []int64) ([]job.Edge, error)
 
 	// QueueSettings returns every queue that has settings of its own, by contract and
 	// queue.
 	QueueSettings() ([]job.QueueSettings, error)
 	// Counts returns the jobs in each phase of each queue, in no order, kept exact by
-	// CountBy and never found by scanning. An empty contract means all.
+	// AddCounts and never found by scanning. An empty contract means all.
 	Counts(contract string) ([]job.QueueCount, error)
 	// Records returns those of a kind that exist of the keys asked for, by key.
 	Records(kind string, keys []string) ([]job.Record, error)
@@ -123,7 +123,7 @@ type Reader interface {
 // Tx reads and writes. Every Lock... verb returns rows that no other
 // transaction changes until this one ends, without bodies unless said. A set
 // holds a job once, but for Insert and the sets of ids. What is looked up by its
-// text, which are owners and the names of records, has at most MaxName bytes there.
+// text, which are owners and the names of records, has at most MaxNameBytes bytes there.
 type Tx interface {
 	Reader
 
@@ -133,40 +133,40 @@ type Tx interface {
 	// with one alias in jobs any one is stored. Updates that insert the same jobs wait
 	// for each other and never in a circle: none is run again for that.
 	Insert(jobs []*job.Job) (taken []int, err error)
-	// Save writes what moves change: state, phase, times, run, counters.
-	Save(jobs []*job.Job) error
-	// Touch writes what may change while a job stays in its state: the end of the
+	// UpdateState writes what moves change: state, phase, times, run, counters.
+	UpdateState(jobs []*job.Job) error
+	// UpdateLeases writes what may change while a job stays in its state: the end of the
 	// lease, the counters of relatives and the time of the change.
-	Touch(jobs []*job.Job) error
-	// Rewrite writes everything but identity and bodies.
-	Rewrite(jobs []*job.Job) error
-	// SaveBodies writes one body of each of the jobs.
-	SaveBodies(p job.Part, jobs []*job.Job) error
-	// SaveWith is Save and SaveBodies in one.
-	SaveWith(p job.Part, jobs []*job.Job) error
+	UpdateLeases(jobs []*job.Job) error
+	// UpdateAll writes everything but identity and bodies.
+	UpdateAll(jobs []*job.Job) error
+	// UpdateBodies writes one body of each of the jobs.
+	UpdateBodies(p job.Part, jobs []*job.Job) error
+	// UpdateStateAndBody is Save and UpdateBodies in one.
+	UpdateStateAndBody(p job.Part, jobs []*job.Job) error
 	// Delete removes the jobs with their bodies.
 	Delete(jobs []*job.Job) error
-	// DropHistory removes the events of jobs.
-	DropHistory(seqs []int64) error
+	// DeleteEvents removes the events of jobs.
+	DeleteEvents(seqs []int64) error
 
 	// Lock returns the jobs that exist of those asked for, by Seq ascending.
 	Lock(ids []job.ID) ([]*job.Job, error)
-	// LockSeqs is Lock by Seq.
-	LockSeqs(seqs []int64) ([]*job.Job, error)
+	// LockBySeq is Lock by Seq.
+	LockBySeq(seqs []int64) ([]*job.Job, error)
 	// LockReady returns the first n ready jobs of a queue in claim order, with
 	// bodies, passing over those another transaction holds. It returns fewer when
-	// their bodies together would exceed ReadyBytes, so that a claim of many large
+	// their bodies together would exceed MaxReadyBytes, so that a claim of many large
 	// jobs does not exhaust memory; it returns one however large.
 	LockReady(contract, queue string, n int) ([]*job.Job, error)
 	// LockDue returns up to n waiting jobs with no open dependency whose time
 	// has come, earliest first, passing over those another transaction holds and
 	// those in the states given, each as "contract state".
 	LockDue(n int, except []string) ([]*job.Job, error)
-	// LockLapsed returns up to n leased jobs whose lease is over, longest first, passing over
+	// LockExpired returns up to n leased jobs whose lease is over, longest first, passing over
 	// those another transaction holds. After a jump of the clock at the time
 	// jumped, runs that began before it are kept for one lease from then on;
 	// the zero time means no jump.
-	LockLapsed(jumped time.Time, n int) ([]*job.Job, error)
+	LockExpired(jumped time.Time, n int) ([]*job.Job, error)
 	// LoadBodies fills in the bodies of jobs that were locked without.
 	LoadBodies(jobs []*job.Job) error
 
@@ -174,33 +174,33 @@ type Tx interface {
 	AddEvents(events []job.Event) error
 	// AddMessages appends to the outbox.
 	AddMessages(messages []job.Message) error
-	// DropMessages removes messages that were delivered.
-	DropMessages(ids []int64) error
-	// Bury keeps dead letters.
-	Bury(letters []job.DeadLetter) error
-	// DropDeadLetters removes dead letters.
-	DropDeadLetters(ids []int64) error
+	// DeleteMessages removes messages that were delivered.
+	DeleteMessages(ids []int64) error
+	// AddDeadLetters keeps dead letters.
+	AddDeadLetters(letters []job.DeadLetter) error
+	// DeleteDeadLetters removes dead letters.
+	DeleteDeadLetters(ids []int64) error
 
 	// AddEdges stores dependencies; an edge that exists stays as it is.
 	AddEdges(edges []job.Edge) error
-	// DropEdges removes every edge of which a job is the dependent.
-	DropEdges(dependents []int64) error
+	// DeleteEdges removes every edge of which a job is the dependent.
+	DeleteEdges(dependents []int64) error
 
 	// SetQueue stores the settings of a queue.
 	SetQueue(q job.QueueSettings) error
 	// LockName makes transactions that lock the same name run one after
 	// another, on all nodes, until they end.
 	LockName(name string) error
-	// CountBy adds to the counts of queues. Updates that count for the same queues, or
+	// AddCounts adds to the counts of queues. Updates that count for the same queues, or
 	// fold them, wait for each other and never in a circle: none is run again for that.
-	CountBy(deltas []job.QueueCount) error
-	// FoldCounts tidies the counters of up to n queues that are empty.
-	FoldCounts(n int) error
+	AddCounts(deltas []job.QueueCount) error
+	// CompactCounts tidies the counters of up to n queues that are empty.
+	CompactCounts(n int) error
 
-	// PutRecords inserts or replaces records; the time it was first put stays.
-	PutRecords(records []job.Record) error
-	// DropRecords removes records.
-	DropRecords(kind string, keys []string) error
+	// UpsertRecords inserts or replaces records; the time it was first put stays.
+	UpsertRecords(records []job.Record) error
+	// DeleteRecords removes records.
+	DeleteRecords(kind string, keys []string) error
 	// PruneRecords removes up to n records whose time is over, oldest first, and
 	// reports how many.
 	PruneRecords(n int) (int, error)
@@ -208,33 +208,33 @@ type Tx interface {
 	// Elect makes holder the one that does a duty until the given time, unless
 	// somebody else is and the time given for them has not come.
 	Elect(duty, holder string, until time.Time) (bool, error)
-	// DropDuties ends all that holder was elected for.
-	DropDuties(holder string) error
-	// PruneSettled removes up to n jobs of a contract that settled before the
+	// EndTerms ends all that holder was elected for.
+	EndTerms(holder string) error
+	// PruneFinished removes up to n jobs of a contract that settled before the
 	// given time, oldest first, and no more once those removed have sizes that add
 	// up to bytes, if that is not 0. Children go before their parents: where some of
 	// the jobs have children, up to n of these are removed and nothing else.
-	PruneSettled(contract string, before time.Time, bytes int64, n int) (Pruned, error)
+	PruneFinished(contract string, before time.Time, bytes int64, n int) (Pruned, error)
 	// Size returns the sum of the sizes of a contract's jobs.
 	Size(contract string) (int64, error)
 	// PruneDeadLetters is the same for dead letters.
 	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
 }
 
-// Pruned is how much a PruneSettled removed.
+// Pruned is how much a PruneFinished removed.
 type Pruned struct{ Jobs, Children int }
 
-// MaxName is how many bytes an owner and the kind, key and owner of a record may
+// MaxNameBytes is how many bytes an owner and the kind, key and owner of a record may
 // have: a longer one is Invalid.
-const MaxName = 512
+const MaxNameBytes = 512
 
-// ReadyBytes bounds the large bodies that one LockReady brings into memory.
-const ReadyBytes = 64 << 20
+// MaxReadyBytes bounds the large bodies that one LockReady brings into memory.
+const MaxReadyBytes = 64 << 20
 
 // The priorities of a listed job.
 const (
-	MinListed = 1
-	MaxListed = 10
+	MinPriority = 1
+	MaxPriority = 10
 )
 
 // Search selects listed jobs. Empty members select all.
@@ -264,9 +264,9 @@ type Filter struct {
 	// Limit count then.
 	Parent int64
 	After  int64 // Seq above this
-	// Newest lists the jobs of an Owner by Seq descending, below Before if that is
+	// NewestFirst lists the jobs of an Owner by Seq descending, below Before if that is
 	// not 0. Of the other members only Contract, States and Limit count then.
-	Newest bool
+	NewestFirst bool
 	Before int64
 	Limit  int // 0 means no limit
 }

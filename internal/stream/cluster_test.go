@@ -17,12 +17,12 @@ import (
 // elect their leaders.
 
 // mustCluster starts a cluster and streams on it. The servers have not elected their leader when Open comes.
-func mustCluster(t *testing.T) (*outside.NATSCluster, *world) {
+func mustCluster(t *testing.T) (*outside.NATSCluster, *fixture) {
 	t.Helper()
 	cluster := outside.NewNATSCluster(t, "hush")
-	c := config(t)
+	c := testConfig(t)
 	c.Dir, c.Token, c.URL = "", "hush", cluster.URL
-	soon(t, "the streams", func() bool {
+	waitUntil(t, "the streams", func() bool {
 		s, err := stream.Open(t.Context(), c)
 		if err == nil {
 			s.Close()
@@ -31,19 +31,19 @@ func mustCluster(t *testing.T) (*outside.NATSCluster, *world) {
 		}
 		return err == nil
 	})
-	w := mustWorld(t, c)
-	for _, spec := range specs() {
+	w := mustFixture(t, c)
+	for _, spec := range testSpecs() {
 		w.leader(t, spec.Name)
 	}
 	return cluster, w
 }
 
-// soon waits until something holds that nobody tells of.
-func soon(t *testing.T, what string, holds func() bool) {
+// waitUntil waits until something holds that nobody tells of.
+func waitUntil(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); !holds(); <-tick.C {
+	for deadline := time.Now().Add(time.Minute); !condition(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("waited a minute in vain for " + what)
 		}
@@ -51,9 +51,9 @@ func soon(t *testing.T, what string, holds func() bool) {
 }
 
 // leader gives the index of the server that leads a stream.
-func (w *world) leader(t *testing.T, name string) (index int) {
+func (w *fixture) leader(t *testing.T, name string) (index int) {
 	t.Helper()
-	soon(t, "a leader", func() bool {
+	waitUntil(t, "a leader", func() bool {
 		found, err := w.js.Stream(t.Context(), name)
 		if err != nil || found.CachedInfo().Cluster == nil {
 			return false
@@ -64,8 +64,8 @@ func (w *world) leader(t *testing.T, name string) (index int) {
 	return index
 }
 
-// publishAnyway publishes until it is acknowledged.
-func (w *world) publishAnyway(ctx context.Context, t *testing.T, m []stream.Message) []uint64 {
+// publishUntilAcked publishes until it is acknowledged.
+func (w *fixture) publishUntilAcked(ctx context.Context, t *testing.T, m []stream.Message) []uint64 {
 	t.Helper()
 	for {
 		offsets, err := w.Publish(ctx, m)
@@ -81,39 +81,39 @@ func (w *world) publishAnyway(ctx context.Context, t *testing.T, m []stream.Mess
 // TestCluster goes through the verbs.
 func TestCluster(t *testing.T) {
 	_, w := mustCluster(t)
-	for _, spec := range specs() {
+	for _, spec := range testSpecs() {
 		found, err := w.js.Stream(t.Context(), spec.Name)
 		if err != nil || found.CachedInfo().Config.Replicas != 3 {
 			t.Fatalf("%s: got %v, %v", spec.Name, found, err)
 		}
 	}
-	work := messages("work", "m", 30)
+	work := newMessages("work", "m", 30)
 	for range 2 { // the second time the stream knows them
-		if offsets := w.publishAnyway(t.Context(), t, work); offsets[0] != 1 || offsets[29] != 30 {
+		if offsets := w.publishUntilAcked(t.Context(), t, work); offsets[0] != 1 || offsets[29] != 30 {
 			t.Errorf("got offsets %v", offsets)
 		}
 	}
-	soon(t, "all messages to be in the copies", func() bool { return len(w.mustRead(t, "WORK", "work", 0, 100)) == 30 })
-	if newest, err := w.Newest(t.Context(), "WORK", "work", 0, 2); err != nil || !slices.Equal(data(newest), []string{"m29", "m28"}) {
-		t.Errorf("got %v, %v", data(newest), err)
+	waitUntil(t, "all messages to be in the copies", func() bool { return len(w.mustRead(t, "WORK", "work", 0, 100)) == 30 })
+	if newest, err := w.Newest(t.Context(), "WORK", "work", 0, 2); err != nil || !slices.Equal(dataOf(newest), []string{"m29", "m28"}) {
+		t.Errorf("got %v, %v", dataOf(newest), err)
 	}
 	if e, err := w.Get(t.Context(), "WORK", 7); err != nil || string(e.Data) != "m6" {
 		t.Errorf("got %s, %v", e.Data, err)
 	}
-	got := w.collect(t, worker(), 30, (*stream.Delivery).Ack)
+	got := w.consumeN(t, workerConsumer(), 30, (*stream.Delivery).Ack)
 	if len(got) != 30 || got[0].Attempt != 1 || string(got[29].Data) != "m29" {
 		t.Errorf("got %d deliveries", len(got))
 	}
-	w.await(t, func(floor uint64, open int) bool { return floor == 30 && open == 0 })
-	w.clock.move(8 * 24 * time.Hour)
+	w.awaitSettled(t, func(floor uint64, open int) bool { return floor == 30 && open == 0 })
+	w.clock.advance(8 * 24 * time.Hour)
 	if err := w.Prune(t.Context()); err != nil {
 		t.Error(err)
 	}
-	soon(t, "all messages to be pruned", func() bool { return len(w.mustRead(t, "WORK", "work", 0, 100)) == 0 })
+	waitUntil(t, "all messages to be pruned", func() bool { return len(w.mustRead(t, "WORK", "work", 0, 100)) == 0 })
 	if err := w.js.DeleteStream(t.Context(), "LOGS"); err != nil {
 		t.Fatal(err)
 	}
-	if offsets := w.publishAnyway(t.Context(), t, messages("logs.a", "anew", 20)); offsets[19] != 20 {
+	if offsets := w.publishUntilAcked(t.Context(), t, newMessages("logs.a", "anew", 20)); offsets[19] != 20 {
 		t.Errorf("got offsets %v", offsets)
 	}
 }
@@ -145,31 +145,31 @@ func TestClusterServerKilled(t *testing.T) {
 					killed.Restart()
 				}
 				prefix, n := fmt.Sprint("b", i, "-"), 1+39*(i%2)
-				work := messages("work", prefix, n)
-				w.publishAnyway(ctx, t, append(work, messages("logs.f", prefix, n)...))
+				work := newMessages("work", prefix, n)
+				w.publishUntilAcked(ctx, t, append(work, newMessages("logs.f", prefix, n)...))
 				for _, m := range work {
 					acknowledged = append(acknowledged, string(m.Data))
 				}
 			}
-			l.check(t, acknowledged)
-			soon(t, "all messages to be in the copies", func() bool { return len(w.mustRead(t, "WORK", "work", 0, 1000)) >= len(acknowledged) })
-			if stored := data(w.mustRead(t, "WORK", "work", 0, 1000)); !slices.Equal(stored, acknowledged) {
+			l.wantAll(t, acknowledged)
+			waitUntil(t, "all messages to be in the copies", func() bool { return len(w.mustRead(t, "WORK", "work", 0, 1000)) >= len(acknowledged) })
+			if stored := dataOf(w.mustRead(t, "WORK", "work", 0, 1000)); !slices.Equal(stored, acknowledged) {
 				t.Errorf("%d were acknowledged, and stored are %v", len(acknowledged), stored)
 			}
 		})
 	}
 }
 
-// listeners note what a consumer of work and a follower of logs.f hear.
-type listeners struct {
+// receivedLog note what a consumer of work and a follower of logs.f hear.
+type receivedLog struct {
 	mu       sync.Mutex
 	consumed map[string]int // how often
 	followed []string
 }
 
-func (w *world) listen(ctx context.Context, t *testing.T) *listeners {
-	l := &listeners{consumed: map[string]int{}}
-	c := worker()
+func (w *fixture) listen(ctx context.Context, t *testing.T) *receivedLog {
+	l := &receivedLog{consumed: map[string]int{}}
+	c := workerConsumer()
 	c.AckWait = 3 * time.Second // what was on its way to or from the killed server comes again after it
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
@@ -201,11 +201,11 @@ func (w *world) listen(ctx context.Context, t *testing.T) *listeners {
 	return l
 }
 
-// check waits until all was heard: by the follower in order and once, by the consumer once, or again where the server's
+// wantAll waits until all was heard: by the follower in order and once, by the consumer once, or again where the server's
 // end came between a delivery and its acknowledgement.
-func (l *listeners) check(t *testing.T, want []string) {
+func (l *receivedLog) wantAll(t *testing.T, want []string) {
 	t.Helper()
-	soon(t, "all messages to be consumed and followed", func() bool {
+	waitUntil(t, "all messages to be consumed and followed", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return len(l.consumed) >= len(want) && len(l.followed) >= len(want)
@@ -218,12 +218,12 @@ func (l *listeners) check(t *testing.T, want []string) {
 	if len(l.consumed) != len(want) {
 		t.Errorf("consumed %d of %d", len(l.consumed), len(want))
 	}
-	again := 0
+	repeated := 0
 	for _, n := range l.consumed {
-		again += n - 1
+		repeated += n - 1
 	}
-	if again > len(want)/2 {
-		t.Errorf("%d of %d were handed out again", again, len(want))
+	if repeated > len(want)/2 {
+		t.Errorf("%d of %d were handed out again", repeated, len(want))
 	}
 }
 
@@ -232,28 +232,28 @@ func TestClusterWithoutQuorum(t *testing.T) {
 	cluster, w := mustCluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	w.publishAnyway(ctx, t, messages("work", "before", 20))
+	w.publishUntilAcked(ctx, t, newMessages("work", "before", 20))
 	cluster.Servers[0].Kill()
 	cluster.Servers[1].Kill()
 	var wait sync.WaitGroup
 	for _, n := range []int{1, 20} {
 		wait.Go(func() {
-			if _, err := w.Publish(ctx, messages("work", "meanwhile", n)); !job.IsKind(err, job.Unavailable) {
+			if _, err := w.Publish(ctx, newMessages("work", "meanwhile", n)); !job.IsKind(err, job.Unavailable) {
 				t.Errorf("without a quorum: got %v", err)
 			}
 		})
 	}
 	wait.Wait()
 	cluster.Servers[0].Restart()
-	w.publishAnyway(ctx, t, messages("work", "meanwhile", 20))
+	w.publishUntilAcked(ctx, t, newMessages("work", "meanwhile", 20))
 	cluster.Servers[1].Restart()
-	w.publishAnyway(ctx, t, messages("work", "after", 20))
-	got := w.collect(t, worker(), 60, (*stream.Delivery).Ack)
-	seen := map[string]bool{}
+	w.publishUntilAcked(ctx, t, newMessages("work", "after", 20))
+	got := w.consumeN(t, workerConsumer(), 60, (*stream.Delivery).Ack)
+	visited := map[string]bool{}
 	for _, d := range got {
-		seen[string(d.Data)] = true
+		visited[string(d.Data)] = true
 	}
-	if len(got) != 60 || len(seen) != 60 {
-		t.Errorf("got %d deliveries of %d messages", len(got), len(seen))
+	if len(got) != 60 || len(visited) != 60 {
+		t.Errorf("got %d deliveries of %d messages", len(got), len(visited))
 	}
 }

@@ -36,48 +36,48 @@ func (d *Delivery) Header(name string) string { return d.msg.Headers().Get(name)
 // Ack says that the message is done with. If that does not reach the server, it is handed out again.
 func (d *Delivery) Ack() { _ = d.msg.Ack() }
 
-// Drop says that the message can never be done with.
-func (d *Delivery) Drop() { _ = d.msg.Term() }
+// Term says that the message can never be done with.
+func (d *Delivery) Term() { _ = d.msg.Term() }
 
 // Nak asks for the message again after a while.
 func (d *Delivery) Nak(delay time.Duration) {
 	if d.Last {
-		d.Drop()
+		d.Term()
 		return
 	}
 	_ = d.msg.NakWithDelay(delay)
 }
 
-// heartbeat is how often a consumer of the server shows that it is there. After two that are missing it is looked for
+// heartbeatInterval is how often a consumer of the server shows that it is there. After two that are missing it is looked for
 // again: the server of a cluster that had it may be dead.
-const heartbeat = 2 * time.Second
+const heartbeatInterval = 2 * time.Second
 
 // The pauses before a consumer is set up again after trouble.
 const (
-	firstPause = 100 * time.Millisecond
-	lastPause  = 5 * time.Second
+	minPause = 100 * time.Millisecond
+	maxPause  = 5 * time.Second
 )
 
 // Consume hands out what the subject has that is not settled yet, until ctx is done. The stream and the consumer are
 // made again where they are gone; while the streams are away it waits for them.
 func (s *Streams) Consume(ctx context.Context, c Consumer, fn func(context.Context, []Delivery)) error {
-	pause, loop := firstPause, outage.Loop{Log: s.config.Log, What: "consumer of " + c.Stream}
+	pause, loop := minPause, outage.Loop{Log: s.config.Log, Name: "consumer of " + c.Stream}
 	for {
 		err := s.consume(ctx, &c, func(batch []Delivery) {
-			pause = firstPause
+			pause = minPause
 			fn(ctx, batch)
 		})
 		if ctx.Err() != nil || s.conn.IsClosed() {
 			return nil
 		}
-		if gone(err) || errors.Is(err, jetstream.ErrStreamNotFound) {
-			if spec := s.named(c.Stream); spec != nil && s.provision(ctx, spec) == nil {
+		if isMissing(err) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			if spec := s.specByName(c.Stream); spec != nil && s.provision(ctx, spec) == nil {
 				err = nil
 			}
 		}
-		loop.Did(ctx, failed("stream.consume", "", err))
-		rest(ctx, pause)
-		pause = min(2*pause, lastPause)
+		loop.Report(ctx, wrapError("stream.consume", "", err))
+		sleep(ctx, pause)
+		pause = min(2*pause, maxPause)
 	}
 }
 
@@ -86,24 +86,24 @@ func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery))
 	// The server hands out without end: only here it is known what the last time was, also after a crash.
 	config := jetstream.ConsumerConfig{Durable: c.Durable, FilterSubject: c.Subject,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1, MaxAckPending: max(1000, c.Batch)}
-	tell := s.config.Part.Begin()
+	report := s.config.Part.Begin()
 	var consumer jetstream.Consumer
-	err := s.insist(ctx, func(ctx context.Context) (err error) {
+	err := s.retryUntilAnswered(ctx, func(ctx context.Context) (err error) {
 		consumer, err = s.js.CreateOrUpdateConsumer(ctx, c.Stream, config)
 		return err
 	})
-	if s.ended(tell, "stream.consume", err) != nil {
+	if s.reportResult(report, "stream.consume", err) != nil {
 		return err
 	}
 	for ctx.Err() == nil { // what is asked for after the end would be handed to nobody
-		first, err := next(ctx, consumer)
+		first, err := nextMessage(ctx, consumer)
 		if errors.Is(err, nats.ErrTimeout) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		batch, err := take([]jetstream.Msg{first}, consumer, c.Batch-1)
+		batch, err := takeAvailable([]jetstream.Msg{first}, consumer, c.Batch-1)
 		if err != nil {
 			return err
 		}
@@ -116,16 +116,16 @@ func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery))
 	return nil
 }
 
-// next waits for a message until ctx is done. The library gets no deadline: near one it would refuse the heartbeat.
-func next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+// nextMessage waits for a message until ctx is done. The library gets no deadline: near one it would refuse the heartbeat.
+func nextMessage(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	return consumer.Next(jetstream.FetchContext(within), jetstream.FetchHeartbeat(heartbeat))
+	return consumer.Next(jetstream.FetchContext(within), jetstream.FetchHeartbeat(heartbeatInterval))
 }
 
-// take adds up to n messages that are there at the moment.
-func take(batch []jetstream.Msg, consumer jetstream.Consumer, n int) ([]jetstream.Msg, error) {
+// takeAvailable adds up to n messages that are there at the moment.
+func takeAvailable(batch []jetstream.Msg, consumer jetstream.Consumer, n int) ([]jetstream.Msg, error) {
 	if n < 1 {
 		return batch, nil
 	}
@@ -147,7 +147,7 @@ func (c *Consumer) deliveries(batch []jetstream.Msg) ([]Delivery, error) {
 			return nil, err
 		}
 		attempt := int(meta.NumDelivered)
-		all[i] = Delivery{Entry: delivered(msg, meta), Attempt: attempt, Last: attempt >= c.MaxDeliver, msg: msg}
+		all[i] = Delivery{Entry: entryOfDelivery(msg, meta), Attempt: attempt, Last: attempt >= c.MaxDeliver, msg: msg}
 	}
 	return all, nil
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-const patience = 10 * time.Second
+const answerTimeout = 10 * time.Second
 
 // TestServerKilled kills the server in the middle of publishing: what was acknowledged is there after its restart, in
 // order and once, and consuming and following go on by themselves.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
-	server := outside.NATS(t, "")
-	c := config(t)
+	server := outside.NewNATS(t, "")
+	c := testConfig(t)
 	c.URL = server.URL
-	w := mustWorld(t, c)
+	w := mustFixture(t, c)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	acknowledged := w.publishWithout(ctx, t, server)
+	acknowledged := w.publishDuringRestarts(ctx, t, server)
 
 	stored := map[string]int{}
 	for _, e := range w.mustRead(t, "WORK", "work", 0, 10_000) {
@@ -36,20 +36,20 @@ func TestServerKilled(t *testing.T) {
 			t.Errorf("%s was acknowledged and is stored %d times", m, stored[m])
 		}
 	}
-	got := w.collect(t, worker(), len(stored), (*stream.Delivery).Ack)
+	got := w.consumeN(t, workerConsumer(), len(stored), (*stream.Delivery).Ack)
 	if len(acknowledged) < 100 || len(got) != len(stored) {
 		t.Errorf("acknowledged %d, stored %d, handed out %d", len(acknowledged), len(stored), len(got))
 	}
 }
 
-// publishWithout publishes while the server is killed and started again, a batch and a single message in turn, each
+// publishDuringRestarts publishes while the server is killed and started again, a batch and a single message in turn, each
 // until it is acknowledged.
-func (w *world) publishWithout(ctx context.Context, t *testing.T, server *outside.NATSServer) (acknowledged []string) {
+func (w *fixture) publishDuringRestarts(ctx context.Context, t *testing.T, server *outside.NATSServer) (acknowledged []string) {
 	t.Helper()
 	restarted := make(chan struct{})
 	failures := 0
 	for i := range 20 {
-		batch := messages("work", fmt.Sprint("b", i, "-"), 1+39*(i%2))
+		batch := newMessages("work", fmt.Sprint("b", i, "-"), 1+39*(i%2))
 		if i == 10 {
 			server.Kill()
 			if err := w.Ping(ctx); !job.IsKind(err, job.Unavailable) {
@@ -80,12 +80,12 @@ func (w *world) publishWithout(ctx context.Context, t *testing.T, server *outsid
 // TestServerKilledWhileWaiting kills the server under a consumer and a follower that wait.
 func TestServerKilledWhileWaiting(t *testing.T) {
 	t.Parallel()
-	server := outside.NATS(t, "")
-	c := config(t)
+	server := outside.NewNATS(t, "")
+	c := testConfig(t)
 	c.URL = server.URL
-	w := mustWorld(t, c)
-	w.mustPublish(t, messages("logs.f", "before", 1)...)
-	w.mustPublish(t, messages("work", "before", 1)...)
+	w := mustFixture(t, c)
+	w.mustPublish(t, newMessages("logs.f", "before", 1)...)
+	w.mustPublish(t, newMessages("work", "before", 1)...)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -95,7 +95,7 @@ func TestServerKilledWhileWaiting(t *testing.T) {
 		ended <- w.Follow(ctx, "LOGS", "logs.f", 0, func(e stream.Entry) error { followed <- string(e.Data); return nil })
 	}()
 	go func() {
-		ended <- w.Consume(ctx, worker(), func(_ context.Context, batch []stream.Delivery) {
+		ended <- w.Consume(ctx, workerConsumer(), func(_ context.Context, batch []stream.Delivery) {
 			for i := range batch {
 				batch[i].Ack()
 				consumed <- string(batch[i].Data)
@@ -107,14 +107,14 @@ func TestServerKilledWhileWaiting(t *testing.T) {
 	server.Restart()
 	for _, subject := range []string{"logs.f", "work"} {
 		for {
-			if _, err := w.Publish(ctx, messages(subject, "after", 1)); err == nil {
+			if _, err := w.Publish(ctx, newMessages(subject, "after", 1)); err == nil {
 				break
 			} else if ctx.Err() != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	for again := "before0"; again == "before0"; again = got[len(got)-1] { // an acknowledgement may have been lost with the server
+	for repeated := "before0"; repeated == "before0"; repeated = got[len(got)-1] { // an acknowledgement may have been lost with the server
 		got = append(got, <-consumed)
 	}
 	got = append(got, <-followed)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fill makes every file of messages below a directory that is open be on a full disk, and reports whether there is one.
-func fill(t *testing.T, dir string) (filled bool) {
+// fillDisk makes every file of messages below a directory that is open be on a full disk, and reports whether there is one.
+func fillDisk(t *testing.T, dir string) (filled bool) {
 	t.Helper()
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
@@ -43,19 +43,19 @@ func fill(t *testing.T, dir string) (filled bool) {
 // by itself, and holds what it had acknowledged.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	c := config(t)
+	c := testConfig(t)
 	c.Listen = "127.0.0.1:0"
-	w := mustWorld(t, c)
-	w.mustPublish(t, messages("logs.a", "before", 20)...)
+	w := mustFixture(t, c)
+	w.mustPublish(t, newMessages("logs.a", "before", 20)...)
 	address := w.Address()
-	if !fill(t, c.Dir) {
+	if !fillDisk(t, c.Dir) {
 		t.Fatal("no file of messages is open")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	failures := 0
 	for {
-		_, err := w.Publish(ctx, messages("logs.a", "after", 1))
+		_, err := w.Publish(ctx, newMessages("logs.a", "after", 1))
 		if err == nil {
 			break
 		}
@@ -63,7 +63,7 @@ func TestDiskFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := data(w.mustRead(t, "LOGS", "logs.a", 0, 100)); failures == 0 || len(got) != 21 || got[0] != "before0" || got[20] != "after0" {
+	if got := dataOf(w.mustRead(t, "LOGS", "logs.a", 0, 100)); failures == 0 || len(got) != 21 || got[0] != "before0" || got[20] != "after0" {
 		t.Errorf("after %d failures got %v", failures, got)
 	}
 	if w.Address() != address {

@@ -21,8 +21,8 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// embed starts the server in the process.
-func (s *Streams) embed() error {
+// startEmbedded starts the server in the process.
+func (s *Streams) startEmbedded() error {
 	c := &s.config
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return &job.Error{Kind: job.ReadOnly, Op: "stream.open", Msg: "the directory of the streams is not writable", Err: err}
@@ -32,21 +32,21 @@ func (s *Streams) embed() error {
 		return err
 	}
 	s.unlock = unlock
-	options, err := c.server()
+	options, err := c.serverOptions()
 	if err != nil {
 		return err
 	}
-	life, close := context.WithCancel(context.Background())
-	s.embedded = &embedded{options: options, log: c.Log, part: c.Part, broken: make(chan struct{}, 1), life: life, close: close}
+	lifeCtx, close := context.WithCancel(context.Background())
+	s.embedded = &embedded{options: options, log: c.Log, part: c.Part, writeFailed: make(chan struct{}, 1), ctx: lifeCtx, close: close}
 	if err := s.embedded.start(); err != nil {
 		return err
 	}
-	s.embedded.all.Go(s.embedded.repair)
+	s.embedded.wg.Go(s.embedded.repair)
 	return nil
 }
 
-// server is how the server is set up. SyncAlways: what it acknowledges is on the disk.
-func (c *Config) server() (*server.Options, error) {
+// serverOptions is how the server is set up. SyncAlways: what it acknowledges is on the disk.
+func (c *Config) serverOptions() (*server.Options, error) {
 	options := &server.Options{ServerName: c.Node, DontListen: c.Listen == "", Authorization: c.Token, JetStream: true, StoreDir: c.Dir,
 		SyncAlways: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true}
 	if c.Listen == "" {
@@ -68,10 +68,10 @@ type embedded struct {
 	options *server.Options
 	log     *slog.Logger
 	part    *outage.Part
-	broken  chan struct{}   // has one when the server cannot write
-	life    context.Context // ends when it is closed
+	writeFailed  chan struct{}   // has one when the server cannot write
+	ctx    context.Context // ends when it is closed
 	close   context.CancelFunc
-	all     sync.WaitGroup
+	wg     sync.WaitGroup
 
 	mu      sync.Mutex
 	running *server.Server // nil while it is started anew
@@ -83,7 +83,7 @@ func (e *embedded) InProcessConn() (net.Conn, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.running == nil {
-		return nil, away
+		return nil, errUnavailable
 	}
 	return e.running.InProcessConn()
 }
@@ -94,7 +94,7 @@ func (e *embedded) start() error {
 	if err != nil {
 		return &job.Error{Kind: job.Internal, Op: "stream.open", Msg: "the embedded server of the streams cannot be made", Err: err}
 	}
-	l := &logger{Logger: e.log, broken: e.broken, part: e.part}
+	l := &logger{Logger: e.log, writeFailed: e.writeFailed, part: e.part}
 	s.SetLoggerV2(l, false, false, false)
 	s.Start()
 	for range 600 { // a minute, but not after it has said why it cannot
@@ -107,30 +107,30 @@ func (e *embedded) start() error {
 			}
 			return nil
 		}
-		if l.why() != "" {
+		if l.startFailure() != "" {
 			break
 		}
 	}
-	shut(s)
-	return &job.Error{Kind: job.Unavailable, Op: "stream.open", Msg: "the embedded server of the streams did not start" + l.why()}
+	shutdownServer(s)
+	return &job.Error{Kind: job.Unavailable, Op: "stream.open", Msg: "the embedded server of the streams did not start" + l.startFailure()}
 }
 
-// repairPause is between two looks at a disk that takes nothing.
-const repairPause = time.Second
+// repairInterval is between two looks at a disk that takes nothing.
+const repairInterval = time.Second
 
 // repair starts the server anew when it cannot write, until it is closed.
 func (e *embedded) repair() {
 	for {
 		select {
-		case <-e.life.Done():
+		case <-e.ctx.Done():
 			return
-		case <-e.broken:
+		case <-e.writeFailed:
 		}
 		e.stop()
-		for e.writable() != nil || e.start() != nil {
-			timer := time.NewTimer(repairPause)
+		for e.checkWritable() != nil || e.start() != nil {
+			timer := time.NewTimer(repairInterval)
 			select {
-			case <-e.life.Done():
+			case <-e.ctx.Done():
 				timer.Stop()
 				return
 			case <-timer.C:
@@ -140,8 +140,8 @@ func (e *embedded) repair() {
 	}
 }
 
-// writable tells whether the disk takes something.
-func (e *embedded) writable() error {
+// checkWritable tells whether the disk takes something.
+func (e *embedded) checkWritable() error {
 	f, err := os.Create(filepath.Join(e.options.StoreDir, "probe"))
 	if err != nil {
 		return err
@@ -156,20 +156,20 @@ func (e *embedded) stop() {
 	s := e.running
 	e.running = nil
 	e.mu.Unlock()
-	shut(s)
+	shutdownServer(s)
 	select {
-	case <-e.broken:
+	case <-e.writeFailed:
 	default:
 	}
 }
 
-func (e *embedded) end() {
+func (e *embedded) shutdown() {
 	e.close()
-	e.all.Wait()
+	e.wg.Wait()
 	e.stop()
 }
 
-func shut(s *server.Server) {
+func shutdownServer(s *server.Server) {
 	if s != nil {
 		s.Shutdown()
 		s.WaitForShutdown()
@@ -189,13 +189,13 @@ func (s *Streams) Address() string {
 // logger writes what the embedded server has to say. Its notices are for those who run one by hand.
 type logger struct {
 	*slog.Logger
-	broken chan<- struct{}
+	writeFailed chan<- struct{}
 	part   *outage.Part
-	last   atomic.Pointer[string] // why it does not start
+	startError   atomic.Pointer[string] // why it does not start
 }
 
-func (l *logger) why() string {
-	if last := l.last.Load(); last != nil {
+func (l *logger) startFailure() string {
+	if last := l.startError.Load(); last != nil {
 		return ": " + *last
 	}
 	return ""
@@ -205,7 +205,7 @@ func (l *logger) why() string {
 func (l *logger) Errorf(format string, v ...any) {
 	if strings.Contains(strings.ToLower(format), "critical write error") {
 		select {
-		case l.broken <- struct{}{}:
+		case l.writeFailed <- struct{}{}:
 		default:
 		}
 		l.part.Begin()(&job.Error{Kind: job.Unavailable, Op: "stream.write", Msg: fmt.Sprintf(format, v...)})
@@ -216,7 +216,7 @@ func (l *logger) Errorf(format string, v ...any) {
 
 func (l *logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	l.last.Store(&text)
+	l.startError.Store(&text)
 	l.Errorf("%s", text)
 }
 

@@ -15,12 +15,12 @@ import (
 // TestEmbeddedListens opens a port only where it is told to, and asks for the token there.
 func TestEmbeddedListens(t *testing.T) {
 	t.Parallel()
-	c := config(t)
+	c := testConfig(t)
 	silent := mustOpen(t, c)
 	if silent.Address() != "" {
 		t.Errorf("it listens on %s", silent.Address())
 	}
-	c = config(t)
+	c = testConfig(t)
 	c.Listen, c.Token = "127.0.0.1:0", "hush"
 	heard := mustOpen(t, c)
 	if _, err := nats.Connect("nats://"+heard.Address(), nats.Token("wrong")); err == nil {
@@ -34,11 +34,11 @@ func TestEmbeddedListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer producer.Close()
-	if _, err := producer.Request("work", []byte("proposal"), patience); err != nil {
+	if _, err := producer.Request("work", []byte("proposal"), answerTimeout); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := heard.Read(t.Context(), "WORK", "work", 0, 10); err != nil || !slices.Equal(data(got), []string{"proposal"}) {
-		t.Errorf("got %v, %v", data(got), err)
+	if got, err := heard.Read(t.Context(), "WORK", "work", 0, 10); err != nil || !slices.Equal(dataOf(got), []string{"proposal"}) {
+		t.Errorf("got %v, %v", dataOf(got), err)
 	}
 }
 
@@ -46,18 +46,18 @@ func TestEmbeddedListens(t *testing.T) {
 // emptied.
 func TestEmbeddedDirectory(t *testing.T) {
 	t.Parallel()
-	c := config(t)
+	c := testConfig(t)
 	first, err := stream.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Streams: first}
-	w.mustPublish(t, messages("logs.a", "m", 100)...)
+	w := &fixture{Streams: first}
+	w.mustPublish(t, newMessages("logs.a", "m", 100)...)
 	if _, err := stream.Open(t.Context(), c); !job.IsKind(err, job.Conflict) || !strings.Contains(err.Error(), "in use by process") {
 		t.Errorf("a second one: got %v", err)
 	}
 	first.Close()
-	if _, err := first.Publish(t.Context(), messages("logs.a", "late", 1)); !job.IsKind(err, job.Unavailable) {
+	if _, err := first.Publish(t.Context(), newMessages("logs.a", "late", 1)); !job.IsKind(err, job.Unavailable) {
 		t.Errorf("after the end: got %v", err)
 	}
 
@@ -65,7 +65,7 @@ func TestEmbeddedDirectory(t *testing.T) {
 	if got := w.mustRead(t, "LOGS", "logs.a", 0, 1000); len(got) != 100 {
 		t.Errorf("got %d entries", len(got))
 	}
-	if got := w.mustPublish(t, messages("logs.a", "m", 1)...); got[0] != 1 {
+	if got := w.mustPublish(t, newMessages("logs.a", "m", 1)...); got[0] != 1 {
 		t.Errorf("its id is forgotten: got offset %d", got[0])
 	}
 	w.Close()
@@ -74,24 +74,24 @@ func TestEmbeddedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Streams = mustOpen(t, c)
-	if got := w.mustPublish(t, messages("logs.a", "m", 20)...); got[0] != 1 || got[19] != 20 {
+	if got := w.mustPublish(t, newMessages("logs.a", "m", 20)...); got[0] != 1 || got[19] != 20 {
 		t.Errorf("got offsets %v", got)
 	}
 }
 
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
-	unwritable := config(t)
+	unwritable := testConfig(t)
 	file := t.TempDir() + "/file"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	unwritable.Dir = file + "/streams"
-	nobody := config(t)
+	nobody := testConfig(t)
 	nobody.URL = "nats://127.0.0.1:1"
-	taken := config(t)
-	taken.Listen = mustWorld(t, func() stream.Config { c := config(t); c.Listen = "127.0.0.1:0"; return c }()).Address()
-	twice := config(t)
+	taken := testConfig(t)
+	taken.Listen = mustFixture(t, func() stream.Config { c := testConfig(t); c.Listen = "127.0.0.1:0"; return c }()).Address()
+	twice := testConfig(t)
 	twice.Specs = append(twice.Specs, stream.Spec{Name: "OTHER", Subjects: []string{"logs.a"}})
 	for _, tt := range []struct {
 		name, text string

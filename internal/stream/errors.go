@@ -14,14 +14,14 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// failed gives an error its kind, and leaves one that has a kind as it is. What the server refuses as wrong is a defect
+// wrapError gives an error its kind, and leaves one that has a kind as it is. What the server refuses as wrong is a defect
 // of ours; everything else that can go wrong between here and a stream may pass.
-func failed(op, msg string, err error) error {
-	var known *job.Error
-	if err == nil || errors.As(err, &known) {
+func wrapError(op, msg string, err error) error {
+	var jobErr *job.Error
+	if err == nil || errors.As(err, &jobErr) {
 		return err
 	}
-	return &job.Error{Kind: kind(err), Op: op, Msg: msg, Err: err}
+	return &job.Error{Kind: errorKind(err), Op: op, Msg: msg, Err: err}
 }
 
 // connectFailure tells why no server let us connect, without what the client says around it.
@@ -46,7 +46,7 @@ func (f *connectFailure) Error() string {
 	return strings.TrimPrefix(f.err.Error(), "nats: ")
 }
 
-func kind(err error) job.Kind {
+func errorKind(err error) job.Kind {
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -63,15 +63,15 @@ func kind(err error) job.Kind {
 	return job.Unavailable
 }
 
-// gone tells whether an error may mean that a stream or consumer is not there.
-func gone(err error) bool {
+// isMissing tells whether an error may mean that a stream or consumer is not there.
+func isMissing(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		hasCode(err, jetstream.JSErrCodeStreamNotFound) || hasCode(err, jetstream.JSErrCodeConsumerNotFound) ||
 		hasCode(err, jetstream.JSErrCodeConsumerDoesNotExist) || errors.Is(err, jetstream.ErrConsumerDeleted)
 }
 
-// leaderless is how a cluster turns away what needs its leader while it has none.
-const leaderless jetstream.ErrorCode = 10008
+// codeNoLeader is how a cluster turns away what needs its leader while it has none.
+const codeNoLeader jetstream.ErrorCode = 10008
 
 func hasCode(err error, code jetstream.ErrorCode) bool {
 	var api *jetstream.APIError
@@ -82,16 +82,16 @@ func hasCode(err error, code jetstream.ErrorCode) bool {
 	return errors.As(err, &js) && js.APIError() != nil && js.APIError().ErrorCode == code
 }
 
-// limited bounds a verb by patience. Done in the caller's time it stays the caller's error; after ours the streams
+// withAnswerTimeout bounds a verb by patience. Done in the caller's time it stays the caller's error; after ours the streams
 // are away.
-func limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, patience, away)
+func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, answerTimeout, errUnavailable)
 }
 
-var away = &job.Error{Kind: job.Unavailable, Op: "stream", Msg: "the streams do not answer"}
+var errUnavailable = &job.Error{Kind: job.Unavailable, Op: "stream", Msg: "the streams do not answer"}
 
-// recent tells whether a server's version has what is used here: batches that are stored together (2.12).
-func recent(version string) bool {
+// supportsBatches tells whether a server's version has what is used here: batches that are stored together (2.12).
+func supportsBatches(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 3 {
 		return false

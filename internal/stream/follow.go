@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// silence is how long nothing has come when it is looked whether the stream is still the one that is followed.
-const silence = 5 * time.Second
+// followCheckInterval is how long nothing has come when it is looked whether the stream is still the one that is followed.
+const followCheckInterval = 5 * time.Second
 
 // Follow gives fn the messages of a subject from an offset on, and then each as it is stored, in order and without
 // gaps, until ctx is done, which is no error, or fn returns an error, which is returned. An offset that the stream has not
@@ -19,18 +19,18 @@ const silence = 5 * time.Second
 func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint64, fn func(Entry) error) error {
 	f := &follower{s: s, stream: stream, subject: subject, next: from, fn: fn}
 	for {
-		err := f.untilAnew(ctx)
+		err := f.followOnce(ctx)
 		switch {
-		case f.told != nil:
-			return f.told
-		case ctx.Err() != nil || f.begun && s.conn.IsClosed():
+		case f.fnErr != nil:
+			return f.fnErr
+		case ctx.Err() != nil || f.started && s.conn.IsClosed():
 			return nil
-		case !f.begun:
-			return failed("stream.follow", "", err)
+		case !f.started:
+			return wrapError("stream.follow", "", err)
 		case err != nil:
-			_ = s.ended(s.config.Part.Begin(), "stream.follow", err)
+			_ = s.reportResult(s.config.Part.Begin(), "stream.follow", err)
 			s.config.Log.Debug("a follower of the streams starts again", "stream", stream, "error_message", err.Error())
-			rest(ctx, time.Second)
+			sleep(ctx, time.Second)
 		}
 	}
 }
@@ -41,19 +41,19 @@ type follower struct {
 	stream, subject string
 	next            uint64 // the offset it goes on from
 	fn              func(Entry) error
-	told            error // what fn returned
-	begun           bool
+	fnErr            error // what fn returned
+	started           bool
 }
 
-// untilAnew follows until the stream is found to be another one, or a message to be missing.
-func (f *follower) untilAnew(ctx context.Context) error {
+// followOnce follows until the stream is found to be another one, or a message to be missing.
+func (f *follower) followOnce(ctx context.Context) error {
 	messages, err := f.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer messages.Stop()
-	f.begun = true
-	for n := uint64(1); f.told == nil; n++ {
+	f.started = true
+	for n := uint64(1); f.fnErr == nil; n++ {
 		msg, err := f.wait(ctx, messages)
 		if msg == nil {
 			return err
@@ -62,8 +62,8 @@ func (f *follower) untilAnew(ctx context.Context) error {
 		if err != nil || meta.Sequence.Consumer != n {
 			return err
 		}
-		e := delivered(msg, meta)
-		f.next, f.told = e.Offset+1, f.fn(e)
+		e := entryOfDelivery(msg, meta)
+		f.next, f.fnErr = e.Offset+1, f.fn(e)
 	}
 	return nil
 }
@@ -71,32 +71,32 @@ func (f *follower) untilAnew(ctx context.Context) error {
 // wait gives the next message; none when the stream is found to be another one.
 func (f *follower) wait(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg, error) {
 	for {
-		within, cancel := context.WithTimeout(ctx, silence)
+		within, cancel := context.WithTimeout(ctx, followCheckInterval)
 		msg, err := messages.Next(jetstream.NextContext(within))
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return msg, err
 		}
-		if f.ahead(ctx) {
+		if f.offsetAhead(ctx) {
 			return nil, nil
 		}
 	}
 }
 
-// ahead tells whether the stream is known to be far from coming to the next offset.
-func (f *follower) ahead(ctx context.Context) bool {
-	ctx, cancel := limited(ctx)
+// offsetAhead tells whether the stream is known to be far from coming to the next offset.
+func (f *follower) offsetAhead(ctx context.Context) bool {
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	_, last, err := f.s.bounds(ctx, f.stream)
+	_, last, err := f.s.offsetRange(ctx, f.stream)
 	return err == nil && f.next > last+1
 }
 
 // open begins where it is to go on. Each time it has a new consumer: one that a cluster gave to a server that is dead
 // would never come.
 func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext, err error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	if f.ahead(ctx) {
+	if f.offsetAhead(ctx) {
 		f.next = 0
 	}
 	config := jetstream.ConsumerConfig{FilterSubject: f.subject, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true,
@@ -105,8 +105,8 @@ func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext
 		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, f.next
 	}
 	var consumer jetstream.Consumer
-	err = f.s.again(ctx, f.s.named(f.stream), func() error {
-		return f.s.insist(ctx, func(ctx context.Context) (err error) {
+	err = f.s.retryRecreated(ctx, f.s.specByName(f.stream), func() error {
+		return f.s.retryUntilAnswered(ctx, func(ctx context.Context) (err error) {
 			consumer, err = f.s.js.CreateConsumer(ctx, f.stream, config)
 			return err
 		})
@@ -114,10 +114,10 @@ func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext
 	if err != nil {
 		return nil, err
 	}
-	return consumer.Messages(jetstream.PullHeartbeat(heartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	return consumer.Messages(jetstream.PullHeartbeat(heartbeatInterval), jetstream.WithMessagesErrOnMissingHeartbeat(true))
 }
 
-// delivered is the entry that a consumer was handed.
-func delivered(msg jetstream.Msg, meta *jetstream.MsgMetadata) Entry {
+// entryOfDelivery is the entry that a consumer was handed.
+func entryOfDelivery(msg jetstream.Msg, meta *jetstream.MsgMetadata) Entry {
 	return Entry{Offset: meta.Sequence.Stream, Subject: msg.Subject(), Data: msg.Data(), Time: meta.Timestamp.UTC()}
 }

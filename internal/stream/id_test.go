@@ -10,28 +10,28 @@ import (
 // TestIDs: streams are told from those of other servers, and stay what they are when they are opened again, changed, or
 // made again after they were lost.
 func TestIDs(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachServer(t, func(t *testing.T, w *fixture) {
 		ids := w.IDs()
-		if len(ids) != len(specs()) || ids["LOGS"] == "" {
+		if len(ids) != len(testSpecs()) || ids["LOGS"] == "" {
 			t.Fatalf("got %v", ids)
 		}
 		c := w.config
 		if c.URL == "" { // another node finds the embedded server by its address
 			c.URL = "nats://" + w.Address()
 		}
-		c.Specs = specs()
+		c.Specs = testSpecs()
 		c.Specs[1].MaxAge = time.Hour
-		if again := mustOpen(t, c).IDs(); !maps.Equal(again, ids) {
-			t.Errorf("got %v and then %v", ids, again)
+		if repeated := mustOpen(t, c).IDs(); !maps.Equal(repeated, ids) {
+			t.Errorf("got %v and then %v", ids, repeated)
 		}
 		if err := w.js.DeleteStream(context.Background(), "LOGS"); err != nil {
 			t.Fatal(err)
 		}
-		w.mustPublish(t, messages("logs.a", "m", 3)...) // it is made again
-		if again := mustOpen(t, c).IDs(); !maps.Equal(again, ids) {
-			t.Errorf("got %v, and after a stream was lost %v", ids, again)
+		w.mustPublish(t, newMessages("logs.a", "m", 3)...) // it is made again
+		if repeated := mustOpen(t, c).IDs(); !maps.Equal(repeated, ids) {
+			t.Errorf("got %v, and after a stream was lost %v", ids, repeated)
 		}
-		if others := mustOpen(t, config(t)).IDs(); others["LOGS"] == ids["LOGS"] {
+		if others := mustOpen(t, testConfig(t)).IDs(); others["LOGS"] == ids["LOGS"] {
 			t.Errorf("another server has the ids %v as well", others)
 		}
 	})

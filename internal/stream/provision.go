@@ -11,16 +11,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// window is how long the id of a message is remembered.
-const window = 2 * time.Minute
+// dedupWindow is how long the id of a message is remembered.
+const dedupWindow = 2 * time.Minute
 
-// replicas is how many nodes of a cluster keep each message of a stream that is made there.
-const replicas = 3
+// maxReplicas is how many nodes of a cluster keep each message of a stream that is made there.
+const maxReplicas = 3
 
 // provision makes a stream, or changes what it must have; the rest, such as where a cluster keeps it, is the
 // operator's. Two nodes may do so at the same time.
 func (s *Streams) provision(ctx context.Context, spec *Spec) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	err := s.change(ctx, spec)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -33,20 +33,20 @@ func (s *Streams) provision(ctx context.Context, spec *Spec) error {
 }
 
 func (s *Streams) change(ctx context.Context, spec *Spec) error {
-	is, err := s.info(ctx, spec.Name)
+	current, err := s.info(ctx, spec.Name)
 	if err != nil {
-		return failed("stream.provision", "the stream "+spec.Name+" cannot be looked up", err)
+		return wrapError("stream.provision", "the stream "+spec.Name+" cannot be looked up", err)
 	}
-	want := is.Config
-	spec.shape(&want)
-	if reflect.DeepEqual(is.Config, want) {
+	want := current.Config
+	spec.applyTo(&want)
+	if reflect.DeepEqual(current.Config, want) {
 		return nil
 	}
-	err = s.insist(ctx, func(ctx context.Context) error {
+	err = s.retryUntilAnswered(ctx, func(ctx context.Context) error {
 		_, err := s.js.UpdateStream(ctx, want)
 		return err
 	})
-	return failed("stream.provision", "the stream "+spec.Name+" cannot be changed to what is needed", err)
+	return wrapError("stream.provision", "the stream "+spec.Name+" cannot be changed to what is needed", err)
 }
 
 // create makes a stream with copies where the cluster has room for them. That it has no leader yet says nothing of that:
@@ -54,9 +54,9 @@ func (s *Streams) change(ctx context.Context, spec *Spec) error {
 func (s *Streams) create(ctx context.Context, spec *Spec) error {
 	config := jetstream.StreamConfig{Name: spec.Name, Replicas: 1}
 	if s.conn.ConnectedClusterName() != "" {
-		config.Replicas = replicas
+		config.Replicas = maxReplicas
 	}
-	spec.shape(&config)
+	spec.applyTo(&config)
 	if spec.id != "" {
 		config.Metadata = map[string]string{idMetadata: spec.id} // it is made again
 	}
@@ -64,21 +64,21 @@ func (s *Streams) create(ctx context.Context, spec *Spec) error {
 		_, err := s.js.CreateStream(ctx, config)
 		return err
 	}
-	err := s.insist(ctx, create)
+	err := s.retryUntilAnswered(ctx, create)
 	if api := (*jetstream.APIError)(nil); config.Replicas > 1 && errors.As(err, &api) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		s.config.Log.Warn("the cluster has no room for copies of a stream: it gets one", "stream", spec.Name, "error_message", err.Error())
 		config.Replicas = 1
-		err = s.insist(ctx, create)
+		err = s.retryUntilAnswered(ctx, create)
 	}
-	return failed("stream.provision", "the stream "+spec.Name+" cannot be made", err)
+	return wrapError("stream.provision", "the stream "+spec.Name+" cannot be made", err)
 }
 
-// shape sets what the verbs rely on.
-func (s *Spec) shape(c *jetstream.StreamConfig) {
+// applyTo sets what the verbs rely on.
+func (s *Spec) applyTo(c *jetstream.StreamConfig) {
 	if !slices.Equal(c.Subjects, s.Subjects) {
 		c.Subjects = s.Subjects
 	}
-	c.MaxAge, c.Duplicates = s.MaxAge, window
+	c.MaxAge, c.Duplicates = s.MaxAge, dedupWindow
 	if s.Consumer != "" {
 		c.MaxAge = 0
 	}
@@ -88,15 +88,15 @@ func (s *Spec) shape(c *jetstream.StreamConfig) {
 	c.AllowDirect, c.AllowAtomicPublish = true, true
 }
 
-// again runs a verb on a stream, and once more where the stream was gone and has been made anew. The servers of a cluster
+// retryRecreated runs a verb on a stream, and once more where the stream was gone and has been made anew. The servers of a cluster
 // do not learn of that at the same time, so it may take several tries there.
-func (s *Streams) again(ctx context.Context, spec *Spec, verb func() error) error {
+func (s *Streams) retryRecreated(ctx context.Context, spec *Spec, verb func() error) error {
 	err := verb()
-	for pause := time.Duration(0); gone(err) && spec != nil && ctx.Err() == nil; pause = firstPause {
+	for pause := time.Duration(0); isMissing(err) && spec != nil && ctx.Err() == nil; pause = minPause {
 		if err := s.provision(ctx, spec); err != nil {
 			return err
 		}
-		rest(ctx, pause)
+		sleep(ctx, pause)
 		err = verb()
 	}
 	return err
@@ -105,11 +105,11 @@ func (s *Streams) again(ctx context.Context, spec *Spec, verb func() error) erro
 // idMetadata has the id of a stream that was made again.
 const idMetadata = "millrace_id"
 
-// identify learns the id of a stream: when it was first made, to the nanosecond.
-func (s *Streams) identify(ctx context.Context, spec *Spec) error {
-	is, err := s.info(ctx, spec.Name)
+// loadID learns the id of a stream: when it was first made, to the nanosecond.
+func (s *Streams) loadID(ctx context.Context, spec *Spec) error {
+	current, err := s.info(ctx, spec.Name)
 	if err == nil {
-		spec.id = cmp.Or(is.Config.Metadata[idMetadata], is.Created.UTC().Format(time.RFC3339Nano))
+		spec.id = cmp.Or(current.Config.Metadata[idMetadata], current.Created.UTC().Format(time.RFC3339Nano))
 	}
 	return err
 }

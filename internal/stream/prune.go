@@ -16,37 +16,37 @@ func (s *Streams) Prune(ctx context.Context) error {
 			continue
 		}
 		if err := s.prune(ctx, spec); err != nil {
-			return failed("stream.prune", "the stream "+spec.Name+" cannot be pruned", err)
+			return wrapError("stream.prune", "the stream "+spec.Name+" cannot be pruned", err)
 		}
 	}
 	return nil
 }
 
 func (s *Streams) prune(ctx context.Context, spec *Spec) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	consumer, err := s.js.Consumer(ctx, spec.Name, spec.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // nothing is settled yet
 	}
 	if err != nil {
-		return s.cause(ctx, err)
+		return s.contextCause(ctx, err)
 	}
-	keep := consumer.CachedInfo().AckFloor.Stream + 1
+	firstKept := consumer.CachedInfo().AckFloor.Stream + 1
 	cutoff := s.config.Now().Add(-spec.MaxAge)
 	young, _, err := s.fetch(ctx, spec.Name, request{StartTime: &cutoff, NextFor: ">", Batch: 1})
 	if err != nil {
 		return err
 	}
 	if len(young) > 0 {
-		keep = min(keep, young[0].Offset)
+		firstKept = min(firstKept, young[0].Offset)
 	}
 	found, err := s.js.Stream(ctx, spec.Name)
 	if err != nil {
-		return s.cause(ctx, err)
+		return s.contextCause(ctx, err)
 	}
-	if keep <= found.CachedInfo().State.FirstSeq {
+	if firstKept <= found.CachedInfo().State.FirstSeq {
 		return nil
 	}
-	return s.cause(ctx, found.Purge(ctx, jetstream.WithPurgeSequence(keep)))
+	return s.contextCause(ctx, found.Purge(ctx, jetstream.WithPurgeSequence(firstKept)))
 }

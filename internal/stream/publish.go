@@ -19,7 +19,7 @@ import (
 type Message struct {
 	Subject string
 	ID      string // the same id within the window is the same message; empty: never the same
-	First   bool   // of those with the ID and Subject only the first is stored, whatever the others say
+	FirstOnly   bool   // of those with the ID and Subject only the first is stored, whatever the others say
 	Data    []byte
 	Header  map[string]string
 }
@@ -27,9 +27,9 @@ type Message struct {
 // Many messages of one stream travel as batches: the server syncs a batch once. Below fewest that costs more than it
 // saves; above most and heaviest the server refuses.
 const (
-	fewest   = 16
-	most     = 1000
-	heaviest = 16 << 20
+	minBatch   = 16
+	maxBatch     = 1000
+	maxBatchBytes = 16 << 20
 )
 
 // Publish stores messages and returns their offsets when all are on stable storage. Those of one stream keep their
@@ -40,14 +40,14 @@ const (
 func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, error) {
 	groups := map[*Spec][]int{}
 	for i := range messages {
-		spec := s.spec(messages[i].Subject)
+		spec := s.specForSubject(messages[i].Subject)
 		if spec == nil {
 			return nil, &job.Error{Kind: job.Invalid, Op: "stream.publish", Msg: "no stream takes the subject " + strconv.Quote(messages[i].Subject)}
 		}
 		groups[spec] = append(groups[spec], i)
 	}
-	tell := s.config.Part.Begin()
-	ctx, cancel := limited(ctx)
+	report := s.config.Part.Begin()
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	offsets := make([]uint64, len(messages))
 	var wait sync.WaitGroup
@@ -55,8 +55,8 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 	for spec, members := range groups {
 		wait.Go(func() {
 			for len(members) > 0 {
-				n := portion(messages, members)
-				if err := s.store(ctx, spec, messages, members[:n], offsets); err != nil {
+				n := batchLength(messages, members)
+				if err := s.publishTo(ctx, spec, messages, members[:n], offsets); err != nil {
 					failures <- err
 					return
 				}
@@ -66,53 +66,53 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 	}
 	wait.Wait()
 	close(failures)
-	return offsets, s.ended(tell, "stream.publish", <-failures)
+	return offsets, s.reportResult(report, "stream.publish", <-failures)
 }
 
-// portion is how many of the members one batch can hold.
-func portion(messages []Message, members []int) int {
+// batchLength is how many of the members one batch can hold.
+func batchLength(messages []Message, members []int) int {
 	bytes := 0
 	for n, i := range members {
-		if bytes += len(messages[i].Data); n > 0 && bytes > heaviest || n == most {
+		if bytes += len(messages[i].Data); n > 0 && bytes > maxBatchBytes || n == maxBatch {
 			return n
 		}
 	}
 	return len(members)
 }
 
-// store writes the members of one stream, and again if there is no answer; those without an id could be stored twice by
+// publishTo writes the members of one stream, and again if there is no answer; those without an id could be stored twice by
 // that, and are not.
-func (s *Streams) store(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
-	once := func(ctx context.Context) error { return s.storeOnce(ctx, spec, messages, members, offsets) }
+func (s *Streams) publishTo(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
+	publish := func(ctx context.Context) error { return s.publishOnce(ctx, spec, messages, members, offsets) }
 	if slices.ContainsFunc(members, func(m int) bool { return messages[m].ID == "" }) {
-		return once(ctx)
+		return publish(ctx)
 	}
-	return s.insistAfter(ctx, unanswered, once)
+	return s.retryUntilAnsweredWithin(ctx, firstAnswerTimeout, publish)
 }
 
-// storeOnce writes them together if they are many. A batch that the server refuses, as it does when it knows one of the
+// publishOnce writes them together if they are many. A batch that the server refuses, as it does when it knows one of the
 // ids, is stored one by one.
-func (s *Streams) storeOnce(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
-	if len(members) >= fewest {
-		last, err := s.together(ctx, messages, members)
+func (s *Streams) publishOnce(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
+	if len(members) >= minBatch {
+		last, err := s.publishBatch(ctx, messages, members)
 		if err == nil {
 			for i, m := range members {
 				offsets[m] = last - uint64(len(members)-1-i)
 			}
 			return nil
 		}
-		if k := kind(err); k != job.Internal && !gone(err) {
+		if k := errorKind(err); k != job.Internal && !isMissing(err) {
 			return err
 		}
 	}
-	return s.again(ctx, spec, func() error { return s.each(ctx, spec, messages, members, offsets) })
+	return s.retryRecreated(ctx, spec, func() error { return s.publishEach(ctx, spec, messages, members, offsets) })
 }
 
-// together stores messages as one batch and gives the offset of the last one.
-func (s *Streams) together(ctx context.Context, messages []Message, members []int) (uint64, error) {
+// publishBatch stores messages as one batch and gives the offset of the last one.
+func (s *Streams) publishBatch(ctx context.Context, messages []Message, members []int) (uint64, error) {
 	id := fmt.Sprintf("%s-%d", s.conn.NewInbox()[len("_INBOX."):], s.batches.Add(1))
 	for i, m := range members {
-		msg := messages[m].wire(messages[m].ID)
+		msg := messages[m].natsMessage(messages[m].ID)
 		msg.Header.Set("Nats-Batch-Id", id)
 		msg.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
 		if i < len(members)-1 {
@@ -124,7 +124,7 @@ func (s *Streams) together(ctx context.Context, messages []Message, members []in
 		msg.Header.Set("Nats-Batch-Commit", "1")
 		answer, err := s.conn.RequestMsgWithContext(ctx, msg)
 		if err != nil {
-			return 0, s.cause(ctx, err)
+			return 0, s.contextCause(ctx, err)
 		}
 		var ack struct {
 			Seq   uint64              `json:"seq"`
@@ -144,16 +144,16 @@ func (s *Streams) together(ctx context.Context, messages []Message, members []in
 	return 0, nil
 }
 
-// cause gives the reason of a context that is done in place of what a library makes of it.
-func (s *Streams) cause(ctx context.Context, err error) error {
+// contextCause gives the reason of a context that is done in place of what a library makes of it.
+func (s *Streams) contextCause(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// each stores messages one by one, all under way at a time.
-func (s *Streams) each(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
+// publishEach stores messages one by one, all under way at a time.
+func (s *Streams) publishEach(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
 	futures := make([]jetstream.PubAckFuture, len(members))
 	for i, m := range members {
 		var err error
@@ -162,9 +162,9 @@ func (s *Streams) each(ctx context.Context, spec *Spec, messages []Message, memb
 		}
 	}
 	for i, m := range members {
-		ack, err := s.await(ctx, futures[i])
+		ack, err := s.awaitAck(ctx, futures[i])
 		if err == nil && ack.Duplicate {
-			ack, err = s.distinct(ctx, spec, &messages[m], ack)
+			ack, err = s.ensureDistinct(ctx, spec, &messages[m], ack)
 		}
 		if err != nil {
 			return err
@@ -174,14 +174,14 @@ func (s *Streams) each(ctx context.Context, spec *Spec, messages []Message, memb
 	return nil
 }
 
-// distinct looks whether what the stream has under the message's id is the message; if not it is stored under an id
+// ensureDistinct looks whether what the stream has under the message's id is the message; if not it is stored under an id
 // that is made of the old one, so that this too happens once.
-func (s *Streams) distinct(ctx context.Context, spec *Spec, m *Message, ack *jetstream.PubAck) (*jetstream.PubAck, error) {
+func (s *Streams) ensureDistinct(ctx context.Context, spec *Spec, m *Message, ack *jetstream.PubAck) (*jetstream.PubAck, error) {
 	id := m.ID
 	for ack.Duplicate {
 		stored, err := s.Get(ctx, spec.Name, ack.Sequence)
 		switch {
-		case err == nil && stored.Subject == m.Subject && (m.First || bytes.Equal(stored.Data, m.Data)):
+		case err == nil && stored.Subject == m.Subject && (m.FirstOnly || bytes.Equal(stored.Data, m.Data)):
 			return ack, nil
 		case err != nil && !job.IsKind(err, job.NotFound):
 			return nil, err
@@ -191,7 +191,7 @@ func (s *Streams) distinct(ctx context.Context, spec *Spec, m *Message, ack *jet
 		if err != nil {
 			return nil, err
 		}
-		if ack, err = s.await(ctx, future); err != nil {
+		if ack, err = s.awaitAck(ctx, future); err != nil {
 			return nil, err
 		}
 	}
@@ -200,10 +200,10 @@ func (s *Streams) distinct(ctx context.Context, spec *Spec, m *Message, ack *jet
 
 // send does not leave trying again to the library, which has a timer for each message and loses their order.
 func (s *Streams) send(m *Message, id string) (jetstream.PubAckFuture, error) {
-	return s.js.PublishMsgAsync(m.wire(id), jetstream.WithStallWait(patience), jetstream.WithRetryAttempts(0))
+	return s.js.PublishMsgAsync(m.natsMessage(id), jetstream.WithStallWait(answerTimeout), jetstream.WithRetryAttempts(0))
 }
 
-func (s *Streams) await(ctx context.Context, future jetstream.PubAckFuture) (*jetstream.PubAck, error) {
+func (s *Streams) awaitAck(ctx context.Context, future jetstream.PubAckFuture) (*jetstream.PubAck, error) {
 	select {
 	case ack := <-future.Ok():
 		return ack, nil
@@ -214,7 +214,7 @@ func (s *Streams) await(ctx context.Context, future jetstream.PubAckFuture) (*je
 	}
 }
 
-func (m *Message) wire(id string) *nats.Msg {
+func (m *Message) natsMessage(id string) *nats.Msg {
 	msg := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{}}
 	for name, value := range m.Header {
 		msg.Header.Set(name, value)

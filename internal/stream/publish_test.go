@@ -13,7 +13,7 @@ import (
 )
 
 func TestPublish(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachServer(t, func(t *testing.T, w *fixture) {
 		var mixed []stream.Message
 		for i := range 2500 { // several batches, and a few messages of another stream between them
 			mixed = append(mixed, stream.Message{Subject: fmt.Sprint("logs.j", i%5), ID: fmt.Sprint("m", i), Data: fmt.Appendf(nil, "%d", i)})
@@ -40,14 +40,14 @@ func TestPublish(t *testing.T) {
 }
 
 func TestPublishAtTheSameTime(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachServer(t, func(t *testing.T, w *fixture) {
 		const callers, each = 20, 60
 		taken := make([][]uint64, callers)
 		var wait sync.WaitGroup
 		for c := range callers {
 			wait.Go(func() {
 				for i := 0; i < each; i += 20 {
-					offsets, err := w.Publish(t.Context(), messages("logs.x", fmt.Sprint("c", c, "-", i, "-"), 20))
+					offsets, err := w.Publish(t.Context(), newMessages("logs.x", fmt.Sprint("c", c, "-", i, "-"), 20))
 					if err != nil {
 						t.Error(err)
 					}
@@ -64,7 +64,7 @@ func TestPublishAtTheSameTime(t *testing.T) {
 }
 
 func TestPublishAgain(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachServer(t, func(t *testing.T, w *fixture) {
 		one := stream.Message{Subject: "logs.a", ID: "one", Data: []byte("first")}
 		other := stream.Message{Subject: "logs.a", ID: "one", Data: []byte("another under the same id")}
 		for i, tt := range []struct {
@@ -77,19 +77,19 @@ func TestPublishAgain(t *testing.T) {
 			}
 		}
 		// Of those that say they are the first one is, also in a batch.
-		first := stream.Message{Subject: "dead", ID: "first", Data: []byte("this"), First: true}
+		first := stream.Message{Subject: "dead", ID: "first", Data: []byte("this"), FirstOnly: true}
 		late := first
 		late.Data = []byte("that")
-		for _, batch := range [][]stream.Message{{first}, {late}, append([]stream.Message{late}, messages("dead", "d", 20)...)} {
+		for _, batch := range [][]stream.Message{{first}, {late}, append([]stream.Message{late}, newMessages("dead", "d", 20)...)} {
 			if got := w.mustPublish(t, batch...); got[0] != 1 {
 				t.Errorf("got offset %d", got[0])
 			}
 		}
 		if got := w.mustRead(t, "DEAD", "dead", 0, 100); len(got) != 21 || string(got[0].Data) != "this" {
-			t.Errorf("got %v", data(got))
+			t.Errorf("got %v", dataOf(got))
 		}
 		// A batch that holds a known id is stored but for that one.
-		batch := append([]stream.Message{one}, messages("logs.c", "c", 40)...)
+		batch := append([]stream.Message{one}, newMessages("logs.c", "c", 40)...)
 		for range 2 {
 			offsets := w.mustPublish(t, batch...)
 			if offsets[0] != 1 || offsets[1] != 6 || offsets[40] != 45 {
@@ -114,7 +114,7 @@ func TestPublishAgain(t *testing.T) {
 }
 
 func TestPublishErrors(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachServer(t, func(t *testing.T, w *fixture) {
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		for _, tt := range []struct {
@@ -123,20 +123,20 @@ func TestPublishErrors(t *testing.T) {
 			m    []stream.Message
 			want job.Kind
 		}{
-			{"no stream takes the subject", t.Context(), messages("elsewhere", "x", 1), job.Invalid},
-			{"nor one level deeper", t.Context(), messages("logs.a.b", "x", 1), job.Invalid},
+			{"no stream takes the subject", t.Context(), newMessages("elsewhere", "x", 1), job.Invalid},
+			{"nor one level deeper", t.Context(), newMessages("logs.a.b", "x", 1), job.Invalid},
 			{"larger than the server takes", t.Context(), []stream.Message{{Subject: "dead", Data: make([]byte, 2<<20)}}, job.TooLarge},
-			{"the caller went away", canceled, messages("dead", "x", 1), job.Aborted},
-			{"the caller of a batch went away", canceled, messages("dead", "x", 40), job.Aborted},
+			{"the caller went away", canceled, newMessages("dead", "x", 1), job.Aborted},
+			{"the caller of a batch went away", canceled, newMessages("dead", "x", 40), job.Aborted},
 		} {
 			if _, err := w.Publish(tt.ctx, tt.m); !job.IsKind(err, tt.want) {
 				t.Errorf("%s: got %v", tt.name, err)
 			}
 		}
 		// None of these got in the way of the next.
-		w.mustPublish(t, messages("dead", "y", 40)...)
+		w.mustPublish(t, newMessages("dead", "y", 40)...)
 		if got := w.mustRead(t, "LOGS", "logs.*", 0, 10); len(got) != 0 {
-			t.Errorf("got %v", data(got))
+			t.Errorf("got %v", dataOf(got))
 		}
 		if none, err := w.Publish(t.Context(), nil); err != nil || len(none) != 0 {
 			t.Errorf("got %v, %v", none, err)
@@ -149,31 +149,31 @@ func TestPublishErrors(t *testing.T) {
 // and would bring its messages back.
 func TestStreamRemoved(t *testing.T) {
 	t.Parallel()
-	for name, verb := range map[string]func(*testing.T, *world){
-		"one message": func(t *testing.T, w *world) {
-			if got := w.mustPublish(t, messages("logs.a", "before", 1)...); got[0] != 1 {
+	for name, verb := range map[string]func(*testing.T, *fixture){
+		"one message": func(t *testing.T, w *fixture) {
+			if got := w.mustPublish(t, newMessages("logs.a", "before", 1)...); got[0] != 1 {
 				t.Errorf("got offset %d", got[0])
 			}
 		},
-		"a batch": func(t *testing.T, w *world) {
-			if got := w.mustPublish(t, messages("logs.a", "before", 30)...); got[29] != 30 {
+		"a batch": func(t *testing.T, w *fixture) {
+			if got := w.mustPublish(t, newMessages("logs.a", "before", 30)...); got[29] != 30 {
 				t.Errorf("got offset %d", got[29])
 			}
 		},
-		"read": func(t *testing.T, w *world) {
+		"read": func(t *testing.T, w *fixture) {
 			if got := w.mustRead(t, "LOGS", "logs.a", 5, 10); len(got) != 0 {
-				t.Errorf("got %v", data(got))
+				t.Errorf("got %v", dataOf(got))
 			}
 		},
-		"newest": func(t *testing.T, w *world) {
+		"newest": func(t *testing.T, w *fixture) {
 			if got, err := w.Newest(t.Context(), "LOGS", "logs.a", 0, 10); err != nil || len(got) != 0 {
-				t.Errorf("got %v, %v", data(got), err)
+				t.Errorf("got %v, %v", dataOf(got), err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			everywhere(t, func(t *testing.T, w *world) {
-				w.mustPublish(t, messages("logs.a", "before", 20)...)
+			forEachServer(t, func(t *testing.T, w *fixture) {
+				w.mustPublish(t, newMessages("logs.a", "before", 20)...)
 				if err := w.js.DeleteStream(t.Context(), "LOGS"); err != nil {
 					t.Fatal(err)
 				}

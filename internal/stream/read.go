@@ -32,19 +32,19 @@ type request struct {
 	StartTime *time.Time `json:"start_time,omitempty"`
 }
 
-// answerBytes bounds one answer of the server; a longer list takes several.
-const answerBytes = 8 << 20
+// maxAnswerBytes bounds one answer of the server; a longer list takes several.
+const maxAnswerBytes = 8 << 20
 
 // Read gives the messages of a subject from an offset on, in order, up to limit or the stream's present end. On a
 // cluster that end may be that of a copy which is a moment behind.
 func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64, limit int) ([]Entry, error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	var all []Entry
 	for {
-		part, more, err := s.fetch(ctx, stream, request{Seq: max(from, 1), NextFor: subject, Batch: limit - len(all), MaxBytes: answerBytes})
+		part, more, err := s.fetch(ctx, stream, request{Seq: max(from, 1), NextFor: subject, Batch: limit - len(all), MaxBytes: maxAnswerBytes})
 		if err != nil {
-			return nil, failed("stream.read", "", err)
+			return nil, wrapError("stream.read", "", err)
 		}
 		all = append(all, part...)
 		if len(part) == 0 || len(all) >= limit || !more {
@@ -54,7 +54,7 @@ func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64,
 	}
 }
 
-// First gives the offset of a subject's first message; NotFound if there is none.
+// FirstOnly gives the offset of a subject's first message; NotFound if there is none.
 func (s *Streams) First(ctx context.Context, stream, subject string) (uint64, error) {
 	found, err := s.Read(ctx, stream, subject, 0, 1)
 	if err != nil {
@@ -69,26 +69,26 @@ func (s *Streams) First(ctx context.Context, stream, subject string) (uint64, er
 // Get gives one message; NotFound if it is not there, or not any more. On a cluster the stream's leader answers, which
 // has what was acknowledged; a copy may not have it yet.
 func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (e Entry, err error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	absent := &job.Error{Kind: job.NotFound, Op: "stream.get", Msg: "the stream has no message at that offset"}
+	notFound := &job.Error{Kind: job.NotFound, Op: "stream.get", Msg: "the stream has no message at that offset"}
 	if offset == 0 {
-		return Entry{}, absent
+		return Entry{}, notFound
 	}
-	err = s.again(ctx, s.named(stream), func() error {
-		return s.insist(ctx, func(ctx context.Context) (err error) {
-			e, err = s.stored(ctx, stream, offset)
+	err = s.retryRecreated(ctx, s.specByName(stream), func() error {
+		return s.retryUntilAnswered(ctx, func(ctx context.Context) (err error) {
+			e, err = s.getFromLeader(ctx, stream, offset)
 			return err
 		})
 	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		err = absent
+		err = notFound
 	}
-	return e, failed("stream.get", "", err)
+	return e, wrapError("stream.get", "", err)
 }
 
-// stored asks the stream's leader for a message.
-func (s *Streams) stored(ctx context.Context, stream string, offset uint64) (Entry, error) {
+// getFromLeader asks the stream's leader for a message.
+func (s *Streams) getFromLeader(ctx context.Context, stream string, offset uint64) (Entry, error) {
 	answer, err := s.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"seq":%d}`, offset))
 	if err != nil {
 		return Entry{}, err
@@ -116,11 +116,11 @@ func (s *Streams) stored(ctx context.Context, stream string, offset uint64) (Ent
 // looks at a stretch of the stream before that offset, then at one before that; it is for streams whose messages are
 // mostly of the subject.
 func (s *Streams) Newest(ctx context.Context, stream, subject string, before uint64, limit int) ([]Entry, error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	first, last, err := s.bounds(ctx, stream)
+	first, last, err := s.offsetRange(ctx, stream)
 	if err != nil {
-		return nil, failed("stream.newest", "", err)
+		return nil, wrapError("stream.newest", "", err)
 	}
 	if before == 0 || before > last {
 		before = last + 1
@@ -128,9 +128,9 @@ func (s *Streams) Newest(ctx context.Context, stream, subject string, before uin
 	var all []Entry // the oldest first
 	for span := uint64(limit); len(all) < limit && before > first; span *= 2 {
 		start := max(first, before-min(span, before))
-		part, err := s.stretch(ctx, stream, subject, start, before)
+		part, err := s.readRange(ctx, stream, subject, start, before)
 		if err != nil {
-			return nil, failed("stream.newest", "", err)
+			return nil, wrapError("stream.newest", "", err)
 		}
 		all, before = append(part, all...), start
 	}
@@ -138,8 +138,8 @@ func (s *Streams) Newest(ctx context.Context, stream, subject string, before uin
 	return all[:min(limit, len(all))], nil
 }
 
-// stretch gives the messages of a subject from one offset to another, which is not among them.
-func (s *Streams) stretch(ctx context.Context, stream, subject string, from, to uint64) ([]Entry, error) {
+// readRange gives the messages of a subject from one offset to another, which is not among them.
+func (s *Streams) readRange(ctx context.Context, stream, subject string, from, to uint64) ([]Entry, error) {
 	found, err := s.Read(ctx, stream, subject, from, int(to-from))
 	if end := slices.IndexFunc(found, func(e Entry) bool { return e.Offset >= to }); end >= 0 {
 		found = found[:end]
@@ -147,9 +147,9 @@ func (s *Streams) stretch(ctx context.Context, stream, subject string, from, to 
 	return found, err
 }
 
-// bounds gives the first and the last offset of a stream.
-func (s *Streams) bounds(ctx context.Context, stream string) (first, last uint64, err error) {
-	err = s.again(ctx, s.named(stream), func() error {
+// offsetRange gives the first and the last offset of a stream.
+func (s *Streams) offsetRange(ctx context.Context, stream string) (first, last uint64, err error) {
+	err = s.retryRecreated(ctx, s.specByName(stream), func() error {
 		info, err := s.info(ctx, stream)
 		if err == nil {
 			first, last = info.State.FirstSeq, info.State.LastSeq
@@ -160,7 +160,7 @@ func (s *Streams) bounds(ctx context.Context, stream string) (first, last uint64
 }
 
 func (s *Streams) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
-	err = s.insist(ctx, func(ctx context.Context) error {
+	err = s.retryUntilAnswered(ctx, func(ctx context.Context) error {
 		found, err := s.js.Stream(ctx, stream)
 		if err == nil {
 			info = found.CachedInfo()
@@ -172,16 +172,16 @@ func (s *Streams) info(ctx context.Context, stream string) (info *jetstream.Stre
 
 // fetch gives one answer; more tells that the server had further messages.
 func (s *Streams) fetch(ctx context.Context, stream string, r request) (found []Entry, more bool, err error) {
-	err = s.again(ctx, s.named(stream), func() error {
-		return s.insistAfter(ctx, unanswered, func(ctx context.Context) error {
-			found, more, err = s.ask(ctx, stream, r)
+	err = s.retryRecreated(ctx, s.specByName(stream), func() error {
+		return s.retryUntilAnsweredWithin(ctx, firstAnswerTimeout, func(ctx context.Context) error {
+			found, more, err = s.sendRequest(ctx, stream, r)
 			return err
 		})
 	})
 	return found, more, err
 }
 
-func (s *Streams) ask(ctx context.Context, stream string, r request) (found []Entry, more bool, err error) {
+func (s *Streams) sendRequest(ctx context.Context, stream string, r request) (found []Entry, more bool, err error) {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, false, err
@@ -198,11 +198,11 @@ func (s *Streams) ask(ctx context.Context, stream string, r request) (found []En
 	for {
 		msg, err := answers.NextMsgWithContext(ctx)
 		if err != nil {
-			return nil, false, s.cause(ctx, err)
+			return nil, false, s.contextCause(ctx, err)
 		}
 		switch status := msg.Header.Get("Status"); status {
 		case "":
-			e, err := entry(msg)
+			e, err := parseEntry(msg)
 			if err != nil {
 				return nil, false, err
 			}
@@ -219,8 +219,8 @@ func (s *Streams) ask(ctx context.Context, stream string, r request) (found []En
 	}
 }
 
-// entry reads what the server puts around a message.
-func entry(msg *nats.Msg) (Entry, error) {
+// parseEntry reads what the server puts around a message.
+func parseEntry(msg *nats.Msg) (Entry, error) {
 	offset, err := strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
 	stored, err2 := time.Parse(time.RFC3339Nano, msg.Header.Get(jetstream.TimeStampHeaer))
 	return Entry{Offset: offset, Subject: msg.Header.Get(jetstream.SubjectHeader), Data: msg.Data, Time: stored}, errors.Join(err, err2)

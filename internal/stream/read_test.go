@@ -12,7 +12,7 @@ import (
 )
 
 func TestRead(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachServer(t, func(t *testing.T, w *fixture) {
 		var all []stream.Message
 		for i := range 30 {
 			all = append(all, stream.Message{Subject: fmt.Sprint("logs.", i%3), Data: fmt.Append(nil, i)})
@@ -33,7 +33,7 @@ func TestRead(t *testing.T) {
 			{"logs.none", 0, 10, nil},
 			{"logs.*", 29, 10, []string{"28", "29"}},
 		} {
-			if got := data(w.mustRead(t, "LOGS", tt.subject, tt.from, tt.limit)); !slices.Equal(got, tt.want) {
+			if got := dataOf(w.mustRead(t, "LOGS", tt.subject, tt.from, tt.limit)); !slices.Equal(got, tt.want) {
 				t.Errorf("%s from %d, %d of them: got %v, want %v", tt.subject, tt.from, tt.limit, got, tt.want)
 			}
 		}
@@ -59,7 +59,7 @@ func TestRead(t *testing.T) {
 
 // TestReadLarge reads more than one answer of the server holds.
 func TestReadLarge(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachServer(t, func(t *testing.T, w *fixture) {
 		large := make([]stream.Message, 30)
 		for i := range large {
 			large[i] = stream.Message{Subject: "logs.large", Data: make([]byte, 900<<10)}
@@ -79,11 +79,11 @@ func TestReadLarge(t *testing.T) {
 }
 
 func TestNewest(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	forEachServer(t, func(t *testing.T, w *fixture) {
 		if got, err := w.Newest(t.Context(), "DEAD", "dead", 0, 5); err != nil || len(got) != 0 {
-			t.Errorf("of nothing: got %v, %v", data(got), err)
+			t.Errorf("of nothing: got %v, %v", dataOf(got), err)
 		}
-		w.mustPublish(t, messages("dead", "", 50)...)
+		w.mustPublish(t, newMessages("dead", "", 50)...)
 		dead, err := w.js.Stream(t.Context(), "DEAD")
 		if err != nil {
 			t.Fatal(err)
@@ -107,24 +107,24 @@ func TestNewest(t *testing.T) {
 			{1 << 60, 1, []string{"49"}},
 		} {
 			got, err := w.Newest(t.Context(), "DEAD", "dead", tt.before, tt.limit)
-			if err != nil || !slices.Equal(data(got), tt.want) {
-				t.Errorf("%d before %d: got %v, want %v (%v)", tt.limit, tt.before, data(got), tt.want, err)
+			if err != nil || !slices.Equal(dataOf(got), tt.want) {
+				t.Errorf("%d before %d: got %v, want %v (%v)", tt.limit, tt.before, dataOf(got), tt.want, err)
 			}
 		}
 	})
 }
 
 func TestFollow(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
-		w.mustPublish(t, messages("logs.f", "old", 3)...)
-		w.mustPublish(t, messages("logs.g", "other", 1)...)
+	forEachServer(t, func(t *testing.T, w *fixture) {
+		w.mustPublish(t, newMessages("logs.f", "old", 3)...)
+		w.mustPublish(t, newMessages("logs.g", "other", 1)...)
 		ctx, cancel := context.WithCancel(t.Context())
 		var got []string
 		err := w.Follow(ctx, "LOGS", "logs.f", 2, func(e stream.Entry) error {
 			switch got = append(got, string(e.Data)); len(got) {
 			case 2: // what was there has been seen
-				w.mustPublish(t, messages("logs.g", "more", 1)...)
-				w.mustPublish(t, messages("logs.f", "new", 2)...)
+				w.mustPublish(t, newMessages("logs.g", "more", 1)...)
+				w.mustPublish(t, newMessages("logs.f", "new", 2)...)
 			case 4:
 				cancel()
 			}

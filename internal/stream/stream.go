@@ -41,9 +41,9 @@ type Config struct {
 
 func (c *Config) validate() error {
 	var missing []string
-	for name, lacks := range map[string]bool{"Dir": c.URL == "" && c.Dir == "", "Node": c.Node == "", "Specs": len(c.Specs) == 0,
+	for name, isMissing := range map[string]bool{"Dir": c.URL == "" && c.Dir == "", "Node": c.Node == "", "Specs": len(c.Specs) == 0,
 		"Log": c.Log == nil, "Now": c.Now == nil} {
-		if lacks {
+		if isMissing {
 			missing = append(missing, name)
 		}
 	}
@@ -63,8 +63,8 @@ type Streams struct {
 	batches  atomic.Uint64 // numbers those of this process
 }
 
-// patience is how long one request may take before the streams count as away.
-const patience = 10 * time.Second
+// answerTimeout is how long one request may take before the streams count as away.
+const answerTimeout = 10 * time.Second
 
 // Open starts the embedded server, or connects, and provisions the streams. It fails where that cannot be done: a
 // server that comes up without its streams would only fail later.
@@ -83,25 +83,25 @@ func Open(ctx context.Context, c Config) (*Streams, error) {
 
 func (s *Streams) open(ctx context.Context) (err error) {
 	options := []nats.Option{nats.Name("millrace " + s.config.Node), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
-		nats.Timeout(5 * time.Second), nats.ErrorHandler(s.trouble), nats.DisconnectErrHandler(s.disconnected),
+		nats.Timeout(5 * time.Second), nats.ErrorHandler(s.logAsyncError), nats.DisconnectErrHandler(s.disconnected),
 		nats.ReconnectHandler(func(*nats.Conn) { s.config.Part.Begin()(nil) })}
 	if s.config.Token != "" {
 		options = append(options, nats.Token(s.config.Token))
 	}
 	if s.config.URL == "" {
-		if err := s.embed(); err != nil {
+		if err := s.startEmbedded(); err != nil {
 			return err
 		}
 		options = append(options, nats.InProcessServer(s.embedded))
 	}
 	if s.conn, err = nats.Connect(s.config.URL, options...); err != nil {
-		return failed("stream.open", "the server of the streams cannot be reached", &connectFailure{err})
+		return wrapError("stream.open", "the server of the streams cannot be reached", &connectFailure{err})
 	}
-	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(patience),
-		jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(patience)); err != nil {
-		return failed("stream.open", "", err)
+	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(answerTimeout),
+		jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(answerTimeout)); err != nil {
+		return wrapError("stream.open", "", err)
 	}
-	if !recent(s.conn.ConnectedServerVersion()) {
+	if !supportsBatches(s.conn.ConnectedServerVersion()) {
 		return &job.Error{Kind: job.Invalid, Op: "stream.open", Msg: "the streams need NATS 2.12 or newer, and the server is " + s.conn.ConnectedServerVersion()}
 	}
 	for i := range s.config.Specs {
@@ -109,16 +109,16 @@ func (s *Streams) open(ctx context.Context) (err error) {
 		if err := s.provision(ctx, spec); err != nil {
 			return err
 		}
-		if err := s.identify(ctx, spec); err != nil {
-			return failed("stream.open", "the stream "+spec.Name+" cannot be looked up", err)
+		if err := s.loadID(ctx, spec); err != nil {
+			return wrapError("stream.open", "the stream "+spec.Name+" cannot be looked up", err)
 		}
 	}
 	return nil
 }
 
-// trouble logs what has no caller to tell, such as a watcher that reads too slowly. What a
+// logAsyncError logs what has no caller to tell, such as a watcher that reads too slowly. What a
 // connection that was lost or is made again brings with it is told by the part.
-func (s *Streams) trouble(conn *nats.Conn, _ *nats.Subscription, err error) {
+func (s *Streams) logAsyncError(conn *nats.Conn, _ *nats.Subscription, err error) {
 	if conn.IsConnected() && !errors.Is(err, nats.ErrNoHeartbeat) {
 		s.config.Log.Warn("trouble with the connection to the streams", "error_message", err.Error())
 	}
@@ -127,48 +127,48 @@ func (s *Streams) trouble(conn *nats.Conn, _ *nats.Subscription, err error) {
 // disconnected tells of a connection that was lost, also where nobody asks for anything.
 func (s *Streams) disconnected(conn *nats.Conn, err error) {
 	if !conn.IsClosed() && s.config.URL != "" {
-		s.ended(s.config.Part.Begin(), "stream.connection", err)
+		s.reportResult(s.config.Part.Begin(), "stream.connection", err)
 	}
 }
 
-// ended tells the part how a call ended, and gives the error its kind.
-func (s *Streams) ended(tell func(error), op string, err error) error {
-	err = failed(op, "", err)
-	tell(err)
+// reportResult tells the part how a call ended, and gives the error its kind.
+func (s *Streams) reportResult(report func(error), op string, err error) error {
+	err = wrapError(op, "", err)
+	report(err)
 	return err
 }
 
 // Ping tells whether the streams answer.
 func (s *Streams) Ping(ctx context.Context) error {
-	tell := s.config.Part.Begin()
-	ctx, cancel := limited(ctx)
+	report := s.config.Part.Begin()
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	_, err := s.js.AccountInfo(ctx)
-	return s.ended(tell, "stream.ping", s.cause(ctx, err))
+	return s.reportResult(report, "stream.ping", s.contextCause(ctx, err))
 }
 
-// insist asks until there is an answer: while a cluster elects a leader, a question is turned away or lost.
-func (s *Streams) insist(ctx context.Context, question func(context.Context) error) error {
-	return s.insistAfter(ctx, time.Second, question)
+// retryUntilAnswered asks until there is an answer: while a cluster elects a leader, a question is turned away or lost.
+func (s *Streams) retryUntilAnswered(ctx context.Context, request func(context.Context) error) error {
+	return s.retryUntilAnsweredWithin(ctx, time.Second, request)
 }
 
-// unanswered is how long what is large is waited for before it is asked for, or published, again: a leader that dies takes
+// firstAnswerTimeout is how long what is large is waited for before it is asked for, or published, again: a leader that dies takes
 // the question or its answer with it.
-const unanswered = 4 * time.Second
+const firstAnswerTimeout = 4 * time.Second
 
-// insistAfter is insist that waits so long for the first answer.
-func (s *Streams) insistAfter(ctx context.Context, wait time.Duration, question func(context.Context) error) error {
-	ctx, cancel := limited(ctx)
+// retryUntilAnsweredWithin is insist that waits so long for the first answer.
+func (s *Streams) retryUntilAnsweredWithin(ctx context.Context, wait time.Duration, request func(context.Context) error) error {
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	for {
-		once, cancel := context.WithTimeout(ctx, wait)
-		err := question(once)
+		attempt, cancel := context.WithTimeout(ctx, wait)
+		err := request(attempt)
 		cancel()
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)
-		case hasCode(err, leaderless):
-			rest(ctx, firstPause)
+		case hasCode(err, codeNoLeader):
+			sleep(ctx, minPause)
 		case errors.Is(err, context.DeadlineExceeded):
 			wait *= 2 // the answer may only be slow
 		default:
@@ -177,8 +177,8 @@ func (s *Streams) insistAfter(ctx context.Context, wait time.Duration, question 
 	}
 }
 
-// rest waits, but not beyond ctx.
-func rest(ctx context.Context, pause time.Duration) {
+// sleep waits, but not beyond ctx.
+func sleep(ctx context.Context, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -193,16 +193,16 @@ func (s *Streams) Close() {
 		s.conn.Close()
 	}
 	if s.embedded != nil {
-		s.embedded.end()
+		s.embedded.shutdown()
 	}
 	s.unlock()
 }
 
-// spec gives the stream that takes a subject.
-func (s *Streams) spec(subject string) *Spec {
+// specForSubject gives the stream that takes a subject.
+func (s *Streams) specForSubject(subject string) *Spec {
 	for i := range s.config.Specs {
 		for _, pattern := range s.config.Specs[i].Subjects {
-			if matches(pattern, subject) {
+			if subjectMatches(pattern, subject) {
 				return &s.config.Specs[i]
 			}
 		}
@@ -210,8 +210,8 @@ func (s *Streams) spec(subject string) *Spec {
 	return nil
 }
 
-// named gives the stream with a name.
-func (s *Streams) named(name string) *Spec {
+// specByName gives the stream with a name.
+func (s *Streams) specByName(name string) *Spec {
 	for i := range s.config.Specs {
 		if s.config.Specs[i].Name == name {
 			return &s.config.Specs[i]
@@ -220,11 +220,11 @@ func (s *Streams) named(name string) *Spec {
 	return nil
 }
 
-// matches compares token by token; * stands for one, > for the rest.
-func matches(pattern, subject string) bool {
+// subjectMatches compares token by token; * stands for one, > for the rest.
+func subjectMatches(pattern, subject string) bool {
 	for {
 		want, rest, more := strings.Cut(pattern, ".")
-		got, left, next := strings.Cut(subject, ".")
+		got, remaining, next := strings.Cut(subject, ".")
 		switch {
 		case want == ">" && got != "":
 			return true
@@ -233,6 +233,6 @@ func matches(pattern, subject string) bool {
 		case !more:
 			return true
 		}
-		pattern, subject = rest, left
+		pattern, subject = rest, remaining
 	}
 }

@@ -28,21 +28,21 @@ func (c *clock) Now() time.Time {
 	return c.now
 }
 
-func (c *clock) move(d time.Duration) {
+func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-// world is streams on one of the servers.
-type world struct {
+// fixture is streams on one of the servers.
+type fixture struct {
 	*stream.Streams
 	config stream.Config
 	clock  *clock
 	js     jetstream.JetStream // beside ours, as an operator has it
 }
 
-func specs() []stream.Spec {
+func testSpecs() []stream.Spec {
 	return []stream.Spec{
 		{Name: "WORK", Subjects: []string{"work"}, MaxAge: 7 * 24 * time.Hour, Consumer: "worker"},
 		{Name: "LOGS", Subjects: []string{"logs.*"}, MaxAge: 30 * 24 * time.Hour},
@@ -50,8 +50,8 @@ func specs() []stream.Spec {
 	}
 }
 
-func config(tb testing.TB) stream.Config {
-	return stream.Config{Dir: filepath.Join(tb.TempDir(), "streams"), Node: "n1", Specs: specs(), Log: slog.New(slog.DiscardHandler), Now: time.Now}
+func testConfig(tb testing.TB) stream.Config {
+	return stream.Config{Dir: filepath.Join(tb.TempDir(), "streams"), Node: "n1", Specs: testSpecs(), Log: slog.New(slog.DiscardHandler), Now: time.Now}
 }
 
 func mustOpen(tb testing.TB, c stream.Config) *stream.Streams {
@@ -64,9 +64,9 @@ func mustOpen(tb testing.TB, c stream.Config) *stream.Streams {
 	return s
 }
 
-func mustWorld(tb testing.TB, c stream.Config) *world {
+func mustFixture(tb testing.TB, c stream.Config) *fixture {
 	tb.Helper()
-	w := &world{config: c, clock: &clock{now: time.Now()}}
+	w := &fixture{config: c, clock: &clock{now: time.Now()}}
 	c.Now = w.clock.Now
 	w.Streams = mustOpen(tb, c)
 	url := c.URL
@@ -84,25 +84,25 @@ func mustWorld(tb testing.TB, c stream.Config) *world {
 	return w
 }
 
-// everywhere runs a test on the embedded server and on one in a process of its own.
-func everywhere(t *testing.T, test func(*testing.T, *world)) {
+// forEachServer runs a test on the embedded server and on one in a process of its own.
+func forEachServer(t *testing.T, test func(*testing.T, *fixture)) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		c := config(t)
+		c := testConfig(t)
 		c.Listen = "127.0.0.1:0"
-		test(t, mustWorld(t, c))
+		test(t, mustFixture(t, c))
 	})
 	t.Run("by URL", func(t *testing.T) {
 		t.Parallel()
-		c := config(t)
+		c := testConfig(t)
 		c.Dir, c.Token = "", "hush"
-		c.URL = outside.NATS(t, c.Token).URL
-		test(t, mustWorld(t, c))
+		c.URL = outside.NewNATS(t, c.Token).URL
+		test(t, mustFixture(t, c))
 	})
 }
 
-func messages(subject, prefix string, n int) []stream.Message {
+func newMessages(subject, prefix string, n int) []stream.Message {
 	all := make([]stream.Message, n)
 	for i := range all {
 		all[i] = stream.Message{Subject: subject, ID: fmt.Sprint(prefix, i), Data: fmt.Appendf(nil, "%s%d", prefix, i)}
@@ -110,7 +110,7 @@ func messages(subject, prefix string, n int) []stream.Message {
 	return all
 }
 
-func (w *world) mustPublish(tb testing.TB, m ...stream.Message) []uint64 {
+func (w *fixture) mustPublish(tb testing.TB, m ...stream.Message) []uint64 {
 	tb.Helper()
 	offsets, err := w.Publish(tb.Context(), m)
 	if err != nil {
@@ -119,7 +119,7 @@ func (w *world) mustPublish(tb testing.TB, m ...stream.Message) []uint64 {
 	return offsets
 }
 
-func (w *world) mustRead(tb testing.TB, name, subject string, from uint64, limit int) []stream.Entry {
+func (w *fixture) mustRead(tb testing.TB, name, subject string, from uint64, limit int) []stream.Entry {
 	tb.Helper()
 	found, err := w.Read(tb.Context(), name, subject, from, limit)
 	if err != nil {
@@ -128,8 +128,8 @@ func (w *world) mustRead(tb testing.TB, name, subject string, from uint64, limit
 	return found
 }
 
-// collect runs Consume until enough deliveries have come, then ends it.
-func (w *world) collect(tb testing.TB, c stream.Consumer, enough int, settle func(*stream.Delivery)) []stream.Delivery {
+// consumeN runs Consume until enough deliveries have come, then ends it.
+func (w *fixture) consumeN(tb testing.TB, c stream.Consumer, count int, settle func(*stream.Delivery)) []stream.Delivery {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
 	defer cancel()
@@ -138,21 +138,21 @@ func (w *world) collect(tb testing.TB, c stream.Consumer, enough int, settle fun
 		for i := range batch {
 			settle(&batch[i])
 		}
-		if all = append(all, batch...); len(all) >= enough {
+		if all = append(all, batch...); len(all) >= count {
 			cancel()
 		}
 	})
-	if err != nil || len(all) < enough {
-		tb.Fatalf("got %d deliveries of %d: %v", len(all), enough, err)
+	if err != nil || len(all) < count {
+		tb.Fatalf("got %d deliveries of %d: %v", len(all), count, err)
 	}
 	return all
 }
 
-func worker() stream.Consumer {
+func workerConsumer() stream.Consumer {
 	return stream.Consumer{Stream: "WORK", Subject: "work", Durable: "worker", MaxDeliver: 3, AckWait: 30 * time.Second, Batch: 10}
 }
 
-func data(entries []stream.Entry) (all []string) {
+func dataOf(entries []stream.Entry) (all []string) {
 	for _, e := range entries {
 		all = append(all, string(e.Data))
 	}

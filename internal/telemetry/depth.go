@@ -14,28 +14,28 @@ import (
 // OtherQueues is the label of queues beyond the bound.
 const OtherQueues = "_other"
 
-// Depth is a collector of how many jobs the queues of a contract hold. It asks
+// QueueDepth is a collector of how many jobs the queues of a contract hold. It asks
 // at each scrape and keeps nothing.
-type Depth struct {
+type QueueDepth struct {
 	Name     string // of the metric
 	Contract string
 	// Queues is engine.Queues.
 	Queues func(ctx context.Context, contract string) ([]job.QueueCount, error)
-	// Bound is how many queues get a label of their own, the fullest first; the
+	// MaxQueues is how many queues get a label of their own, the fullest first; the
 	// others are summed up under OtherQueues.
-	Bound   int
+	MaxQueues   int
 	Timeout time.Duration
 }
 
-func (d *Depth) desc() *prometheus.Desc {
+func (d *QueueDepth) desc() *prometheus.Desc {
 	return prometheus.NewDesc(d.Name, "Jobs that are not over, by queue and phase.", []string{"queue", "phase"}, nil)
 }
 
 // Describe implements prometheus.Collector, as does Collect.
-func (d *Depth) Describe(out chan<- *prometheus.Desc) { out <- d.desc() }
+func (d *QueueDepth) Describe(out chan<- *prometheus.Desc) { out <- d.desc() }
 
 // Collect is Describe's other half.
-func (d *Depth) Collect(out chan<- prometheus.Metric) {
+func (d *QueueDepth) Collect(out chan<- prometheus.Metric) {
 	desc := d.desc()
 	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
 	defer cancel()
@@ -44,7 +44,7 @@ func (d *Depth) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(desc, err)
 		return
 	}
-	for _, q := range bounded(counts, d.Bound) {
+	for _, q := range limitQueues(counts, d.MaxQueues) {
 		for _, v := range []struct {
 			phase job.Phase
 			n     int64
@@ -54,22 +54,22 @@ func (d *Depth) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// bounded returns the fullest queues and the sum of the rest.
-func bounded(counts []job.QueueCount, bound int) []job.QueueCount {
-	named, other, rest := slices.Clone(counts), job.QueueCount{Queue: OtherQueues}, 0
+// limitQueues returns the fullest queues and the sum of the rest.
+func limitQueues(counts []job.QueueCount, limit int) []job.QueueCount {
+	named, other, remaining := slices.Clone(counts), job.QueueCount{Queue: OtherQueues}, 0
 	slices.SortFunc(named, func(a, b job.QueueCount) int {
 		return cmp.Or(cmp.Compare(b.Jobs(), a.Jobs()), cmp.Compare(a.Queue, b.Queue))
 	})
 	kept := named[:0]
 	for _, q := range named {
-		if len(kept) < bound && q.Queue != OtherQueues {
+		if len(kept) < limit && q.Queue != OtherQueues {
 			kept = append(kept, q)
 			continue
 		}
-		rest++
+		remaining++
 		other = other.Plus(q)
 	}
-	if rest > 0 {
+	if remaining > 0 {
 		kept = append(kept, other)
 	}
 	return kept

@@ -41,23 +41,23 @@ func Inject(ctx context.Context, h http.Header) {
 // Carrier returns the place in ctx as text that is kept with a job: a traceparent and, after a space, the tracestate if
 // there is one. It is empty where there is no place.
 func Carrier(ctx context.Context) string {
-	place := trace.SpanContextFromContext(ctx)
-	if !place.IsValid() {
+	spanContext := trace.SpanContextFromContext(ctx)
+	if !spanContext.IsValid() {
 		return ""
 	}
 	flags := "-00"
-	if place.IsSampled() {
+	if spanContext.IsSampled() {
 		flags = "-01"
 	}
-	parent := "00-" + place.TraceID().String() + "-" + place.SpanID().String() + flags
-	if state := shortened(place.TraceState().String()); state != "" {
+	parent := "00-" + spanContext.TraceID().String() + "-" + spanContext.SpanID().String() + flags
+	if state := truncateTraceState(spanContext.TraceState().String()); state != "" {
 		return parent + " " + state
 	}
 	return parent
 }
 
-// shortened leaves out the last members of a tracestate that is too long: the oldest ones.
-func shortened(state string) string {
+// truncateTraceState leaves out the last members of a tracestate that is too long: the oldest ones.
+func truncateTraceState(state string) string {
 	for len(state) > maxTraceState {
 		state = state[:max(strings.LastIndexByte(state, ','), 0)]
 	}

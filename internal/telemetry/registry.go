@@ -19,7 +19,7 @@ const Core = "core"
 // documents of the contracts use the same metric names for different things.
 type Registries struct {
 	mu  sync.Mutex
-	all map[component]*prometheus.Registry
+	registries map[component]*prometheus.Registry
 }
 
 // component is a part of the process with metric names of its own. Role is
@@ -29,7 +29,7 @@ type component struct{ contract, role string }
 // NewRegistries makes the registry of the process, which describes the Go
 // runtime and the process, and room for the others.
 func NewRegistries() (*Registries, error) {
-	r := &Registries{all: map[component]*prometheus.Registry{}}
+	r := &Registries{registries: map[component]*prometheus.Registry{}}
 	core := r.For(Core, "")
 	for _, c := range []prometheus.Collector{collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
@@ -45,25 +45,25 @@ func (r *Registries) For(contract, role string) *prometheus.Registry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := component{contract, role}
-	if r.all[key] == nil {
-		r.all[key] = prometheus.NewRegistry()
+	if r.registries[key] == nil {
+		r.registries[key] = prometheus.NewRegistry()
 	}
-	return r.all[key]
+	return r.registries[key]
 }
 
 // find returns the registry of a contract's role, nil if there is none.
 func (r *Registries) find(contract, role string) *prometheus.Registry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all[component{contract, role}]
+	return r.registries[component{contract, role}]
 }
 
 // components returns the names in a fixed order.
 func (r *Registries) components() []component {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names := make([]component, 0, len(r.all))
-	for c := range r.all {
+	names := make([]component, 0, len(r.registries))
+	for c := range r.registries {
 		names = append(names, c)
 	}
 	slices.SortFunc(names, func(a, b component) int {

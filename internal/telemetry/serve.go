@@ -9,14 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// mostScrapes bounds how many are served at a time: each holds all metrics in memory.
-const mostScrapes = 8
+// maxScrapes bounds how many are served at a time: each holds all metrics in memory.
+const maxScrapes = 8
 
 // Handler serves /metrics with all metrics under added labels, and
 // /metrics/{contract} and /metrics/{contract}/{role} with the literal names of
 // one registry. What cannot be gathered is logged and left out.
 func (r *Registries) Handler(log *slog.Logger) http.Handler {
-	under := make(chan struct{}, mostScrapes)
+	slots := make(chan struct{}, maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodGet && req.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -29,13 +29,13 @@ func (r *Registries) Handler(log *slog.Logger) http.Handler {
 			return
 		}
 		select {
-		case under <- struct{}{}:
-			defer func() { <-under }()
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
 		default:
 			http.Error(w, "too many ask for metrics at a time", http.StatusServiceUnavailable)
 			return
 		}
-		s := &scraper{ResponseWriter: w, log: log}
+		s := &scrapeWriter{ResponseWriter: w, log: log}
 		promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: s}).ServeHTTP(s, req)
 	})
 }
@@ -56,18 +56,18 @@ func (r *Registries) gatherer(path string) prometheus.Gatherer {
 	return nil
 }
 
-// scraper is who asks for metrics.
-type scraper struct {
+// scrapeWriter is who asks for metrics.
+type scrapeWriter struct {
 	http.ResponseWriter
 	log  *slog.Logger
-	gone bool // it takes no more
+	hungUp bool // it takes no more
 }
 
 // Write notes when the scraper has hung up, which is nobody's fault.
-func (s *scraper) Write(p []byte) (int, error) {
+func (s *scrapeWriter) Write(p []byte) (int, error) {
 	n, err := s.ResponseWriter.Write(p)
-	if err != nil && !s.gone {
-		s.gone = true
+	if err != nil && !s.hungUp {
+		s.hungUp = true
 		s.log.Debug("a scraper hung up", ErrorMessage, err)
 	}
 	return n, err
@@ -75,8 +75,8 @@ func (s *scraper) Write(p []byte) (int, error) {
 
 // Println lets promhttp log. Of a scraper that is gone it would do so once for each
 // metric.
-func (s *scraper) Println(v ...any) {
-	if !s.gone {
+func (s *scrapeWriter) Println(v ...any) {
+	if !s.hungUp {
 		s.log.Warn("metrics could not be gathered", ErrorMessage, v)
 	}
 }

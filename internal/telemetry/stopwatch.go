@@ -6,8 +6,8 @@ import "time"
 // may. It never decides what a job is: that is the store's clock.
 type Stopwatch struct{ start time.Time }
 
-// StartWatch starts a watch.
-func StartWatch() Stopwatch { return Stopwatch{time.Now()} }
+// StartStopwatch starts a watch.
+func StartStopwatch() Stopwatch { return Stopwatch{time.Now()} }
 
 // Elapsed is the time since the start.
 func (s Stopwatch) Elapsed() time.Duration { return time.Since(s.start) }

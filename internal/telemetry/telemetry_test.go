@@ -21,14 +21,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func scrape(t *testing.T, r *telemetry.Registries, method, path string) (int, string) {
+func scrapeMetrics(t *testing.T, r *telemetry.Registries, method, path string) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r.Handler(slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	return w.Code, w.Body.String()
 }
 
-func contains(t *testing.T, text string, lines ...string) {
+func wantLines(t *testing.T, text string, lines ...string) {
 	t.Helper()
 	for _, l := range lines {
 		if !strings.Contains(text, l+"\n") {
@@ -58,37 +58,37 @@ func TestRegistries(t *testing.T) {
 	r.For("forgerun", "").MustRegister(own)
 	own.WithLabelValues("its own").Set(1)
 
-	code, all := scrape(t, r, "GET", "/metrics")
+	code, all := scrapeMetrics(t, r, "GET", "/metrics")
 	if code != 200 || !strings.Contains(all, `go_goroutines{contract="core"}`) {
 		t.Errorf("got %d %s", code, all)
 	}
-	contains(t, all, `job_queue_depth{contract="forgerun",queue="q"} 1`, `job_queue_depth{component="worker",contract="images",queue="q"} 2`,
+	wantLines(t, all, `job_queue_depth{contract="forgerun",queue="q"} 1`, `job_queue_depth{component="worker",contract="images",queue="q"} 2`,
 		`said_by_itself{contract="its own"} 1`)
 	if strings.Contains(all, `contract="odd"`) || strings.Count(all, "# TYPE job_queue_depth") != 1 {
 		t.Error("a name has two types")
 	}
-	_, one := scrape(t, r, "GET", "/metrics/forgerun")
-	contains(t, one, `job_queue_depth{queue="q"} 1`)
-	_, one = scrape(t, r, "GET", "/metrics/images/worker")
-	contains(t, one, `job_queue_depth{queue="q"} 2`)
+	_, one := scrapeMetrics(t, r, "GET", "/metrics/forgerun")
+	wantLines(t, one, `job_queue_depth{queue="q"} 1`)
+	_, one = scrapeMetrics(t, r, "GET", "/metrics/images/worker")
+	wantLines(t, one, `job_queue_depth{queue="q"} 2`)
 	for path, want := range map[string]int{"/metrics/": 404, "/metrics/nobody": 404, "/metrics/images": 404, "/metrics/images/": 404,
 		"/metrics/images/worker/": 404, "/metricsx": 404, "/metrics/core": 200} {
-		if code, _ := scrape(t, r, "GET", path); code != want {
+		if code, _ := scrapeMetrics(t, r, "GET", path); code != want {
 			t.Errorf("%s: got %d", path, code)
 		}
 	}
-	if code, _ := scrape(t, r, "POST", "/metrics"); code != 405 {
+	if code, _ := scrapeMetrics(t, r, "POST", "/metrics"); code != 405 {
 		t.Errorf("POST: got %d", code)
 	}
 }
 
-// deaf is the connection to a scraper that hangs up after the first bytes.
-type deaf struct {
+// hangingUpWriter is the connection to a scraper that hangs up after the first bytes.
+type hangingUpWriter struct {
 	*httptest.ResponseRecorder
 	left int
 }
 
-func (d *deaf) Write(p []byte) (int, error) {
+func (d *hangingUpWriter) Write(p []byte) (int, error) {
 	if len(p) > d.left {
 		return 0, syscall.EPIPE
 	}
@@ -105,12 +105,12 @@ func TestScraperHangsUp(t *testing.T) {
 	}
 	var b bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	r.Handler(log).ServeHTTP(&deaf{httptest.NewRecorder(), 200}, httptest.NewRequest("GET", "/metrics", nil))
+	r.Handler(log).ServeHTTP(&hangingUpWriter{httptest.NewRecorder(), 200}, httptest.NewRequest("GET", "/metrics", nil))
 	if got := b.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=DEBUG") || !strings.Contains(got, "broken pipe") {
 		t.Errorf("of a scraper that hung up the log has %q", got)
 	}
 	b.Reset()
-	d := &telemetry.Depth{Name: "depth", Timeout: time.Second,
+	d := &telemetry.QueueDepth{Name: "depth", Timeout: time.Second,
 		Queues: func(context.Context, string) ([]job.QueueCount, error) { return nil, errors.New("the store is away") }}
 	if err := r.For("relay", "").Register(d); err != nil {
 		t.Fatal(err)
@@ -123,12 +123,12 @@ func TestScraperHangsUp(t *testing.T) {
 
 // TestClasses: only what was answered takes room in a scrape.
 // held is a metric that is gathered when it is let go.
-type held struct{ begun, release chan struct{} }
+type blockedCollector struct{ started, release chan struct{} }
 
-func (h held) Describe(chan<- *prometheus.Desc) {}
+func (h blockedCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (h held) Collect(chan<- prometheus.Metric) {
-	h.begun <- struct{}{}
+func (h blockedCollector) Collect(chan<- prometheus.Metric) {
+	h.started <- struct{}{}
 	<-h.release
 }
 
@@ -139,7 +139,7 @@ func TestScrapesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := held{make(chan struct{}), make(chan struct{})}
+	h := blockedCollector{make(chan struct{}), make(chan struct{})}
 	r.For("relay", "").MustRegister(h)
 	handler := r.Handler(slog.New(slog.DiscardHandler))
 	ask := func() int {
@@ -150,7 +150,7 @@ func TestScrapesAreBounded(t *testing.T) {
 	codes := make(chan int)
 	for range 8 {
 		go func() { codes <- ask() }()
-		<-h.begun
+		<-h.started
 	}
 	if code := ask(); code != 503 {
 		t.Errorf("one too many: got %d", code)
@@ -161,7 +161,7 @@ func TestScrapesAreBounded(t *testing.T) {
 			t.Errorf("got %d", code)
 		}
 	}
-	go func() { <-h.begun }()
+	go func() { <-h.started }()
 	if code := ask(); code != 200 {
 		t.Errorf("afterwards: got %d", code)
 	}
@@ -172,17 +172,17 @@ func TestClasses(t *testing.T) {
 	r := prometheus.NewRegistry()
 	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "request_seconds", Help: "x"}, []string{"route", "code"})
 	r.MustRegister(vec)
-	jobs, _ := telemetry.Classes(vec, "GET /jobs"), telemetry.Classes(vec, "GET /never")
+	jobs, _ := telemetry.StatusClassObserver(vec, "GET /jobs"), telemetry.StatusClassObserver(vec, "GET /never")
 	for _, status := range []int{200, 204, 404, 201} {
 		jobs(status, time.Second)
 	}
 	for class, want := range map[string]float64{"2xx": 3, "4xx": 1} {
-		sum, _ := testkit.Metric(t, r, "request_seconds", map[string]string{"route": "GET /jobs", "code": class})
+		sum, _ := testkit.MetricSum(t, r, "request_seconds", map[string]string{"route": "GET /jobs", "code": class})
 		if sum != want {
 			t.Errorf("%s: got %v, want %v", class, sum, want)
 		}
 	}
-	if _, series := testkit.Metric(t, r, "request_seconds", nil); series != 2 {
+	if _, series := testkit.MetricSum(t, r, "request_seconds", nil); series != 2 {
 		t.Errorf("there are %d series, want 2", series)
 	}
 }
@@ -194,7 +194,7 @@ func TestDepth(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failure error
-	d := &telemetry.Depth{Name: "relay_queue_jobs", Contract: "relay", Bound: 2, Timeout: time.Second,
+	d := &telemetry.QueueDepth{Name: "relay_queue_jobs", Contract: "relay", MaxQueues: 2, Timeout: time.Second,
 		Queues: func(_ context.Context, contract string) ([]job.QueueCount, error) {
 			return []job.QueueCount{{Contract: contract, Queue: "small", Ready: 1}, {Queue: "large", Waiting: 5, Delayed: 4, Ready: 6, Leased: 7},
 				{Queue: "tiny", Leased: 1}, {Queue: "middle", Delayed: 8, Ready: 1}, {Queue: "_other", Delayed: 50, Ready: 100}}, failure
@@ -202,8 +202,8 @@ func TestDepth(t *testing.T) {
 	if err := r.For("relay", "").Register(d); err != nil {
 		t.Fatal(err)
 	}
-	_, text := scrape(t, r, "GET", "/metrics/relay")
-	contains(t, text, `relay_queue_jobs{phase="waiting",queue="large"} 9`, `relay_queue_jobs{phase="ready",queue="large"} 6`,
+	_, text := scrapeMetrics(t, r, "GET", "/metrics/relay")
+	wantLines(t, text, `relay_queue_jobs{phase="waiting",queue="large"} 9`, `relay_queue_jobs{phase="ready",queue="large"} 6`,
 		`relay_queue_jobs{phase="leased",queue="large"} 7`, `relay_queue_jobs{phase="waiting",queue="middle"} 8`,
 		`relay_queue_jobs{phase="ready",queue="middle"} 1`, `relay_queue_jobs{phase="waiting",queue="_other"} 50`,
 		`relay_queue_jobs{phase="ready",queue="_other"} 101`, `relay_queue_jobs{phase="leased",queue="_other"} 1`)
@@ -211,7 +211,7 @@ func TestDepth(t *testing.T) {
 		t.Error("there are more labels than the bound")
 	}
 	failure = errors.New("the store is away")
-	if code, text := scrape(t, r, "GET", "/metrics"); code != 200 || !strings.Contains(text, "go_goroutines") {
+	if code, text := scrapeMetrics(t, r, "GET", "/metrics"); code != 200 || !strings.Contains(text, "go_goroutines") {
 		t.Errorf("one failure hides all metrics: %d", code)
 	}
 }
@@ -231,8 +231,8 @@ func TestStoreObserver(t *testing.T) {
 	}
 	observe("lock_ready", time.Millisecond, &job.Error{Kind: job.Unavailable})
 	observe("lock_ready", time.Millisecond, errors.New("what"))
-	_, text := scrape(t, r, "GET", "/metrics/core")
-	contains(t, text, `millrace_store_statement_seconds_count{error="",statement="lock_ready"} 2`,
+	_, text := scrapeMetrics(t, r, "GET", "/metrics/core")
+	wantLines(t, text, `millrace_store_statement_seconds_count{error="",statement="lock_ready"} 2`,
 		`millrace_store_statement_seconds_count{error="unavailable",statement="lock_ready"} 1`,
 		`millrace_store_statement_seconds_count{error="internal",statement="lock_ready"} 1`)
 	if _, err := telemetry.StoreObserver(r.For(telemetry.Core, "")); err == nil {
@@ -263,7 +263,7 @@ func TestLogger(t *testing.T) {
 
 func TestStopwatch(t *testing.T) {
 	t.Parallel()
-	w := telemetry.StartWatch()
+	w := telemetry.StartStopwatch()
 	if telemetry.Deadline(time.Hour).Before(time.Now().Add(59*time.Minute)) || w.Elapsed() < 0 {
 		t.Error("the watch is wrong")
 	}

@@ -22,10 +22,10 @@ import (
 // Bounds of what is on its way to the collector. What comes while the queue is
 // full is dropped: nobody waits for a collector.
 const (
-	spanQueue    = 8192
-	spanBatch    = 512
-	spanDelay    = 2 * time.Second
-	spanSendTime = 5 * time.Second
+	maxQueuedSpans    = 8192
+	maxSpanBatch    = 512
+	spanBatchDelay    = 2 * time.Second
+	spanSendTimeout = 5 * time.Second
 )
 
 // Tracing is where spans go. Without a collector, and as nil, it makes none and
@@ -36,7 +36,7 @@ const (
 type Tracing struct {
 	tracer   trace.Tracer
 	provider *sdktrace.TracerProvider
-	giveUp   context.CancelFunc // ends what is being sent
+	cancelExport   context.CancelFunc // ends what is being sent
 }
 
 // NewTracing makes a Tracing that sends to the collector at endpoint, a URL of
@@ -47,26 +47,26 @@ func NewTracing(ctx context.Context, endpoint string, part *outage.Part, attrs .
 	if endpoint == "" {
 		return &Tracing{}, nil
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(collector(endpoint)),
-		otlptracehttp.WithTimeout(spanSendTime), otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(tracesURL(endpoint)),
+		otlptracehttp.WithTimeout(spanSendTimeout), otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second,
-			MaxInterval: spanSendTime, MaxElapsedTime: 4 * spanSendTime}))
+			MaxInterval: spanSendTimeout, MaxElapsedTime: 4 * spanSendTimeout}))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: the collector of traces: %w", err)
 	}
-	life, giveUp := context.WithCancel(context.Background())
+	exportCtx, cancelExport := context.WithCancel(context.Background())
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
 		sdktrace.WithResource(resource.NewSchemaless(attrs...)),
-		sdktrace.WithBatcher(&sender{SpanExporter: exporter, part: part, life: life}, sdktrace.WithMaxQueueSize(spanQueue),
-			sdktrace.WithMaxExportBatchSize(spanBatch), sdktrace.WithBatchTimeout(spanDelay),
-			sdktrace.WithExportTimeout(5*spanSendTime)))
-	return &Tracing{tracer: provider.Tracer("github.com/millrace/millrace"), provider: provider, giveUp: giveUp}, nil
+		sdktrace.WithBatcher(&reportingExporter{SpanExporter: exporter, part: part, ctx: exportCtx}, sdktrace.WithMaxQueueSize(maxQueuedSpans),
+			sdktrace.WithMaxExportBatchSize(maxSpanBatch), sdktrace.WithBatchTimeout(spanBatchDelay),
+			sdktrace.WithExportTimeout(5*spanSendTimeout)))
+	return &Tracing{tracer: provider.Tracer("github.com/millrace/millrace"), provider: provider, cancelExport: cancelExport}, nil
 }
 
-// collector is the URL of the traces of an endpoint: that itself when it has a
+// tracesURL is the URL of the traces of an endpoint: that itself when it has a
 // path.
-func collector(endpoint string) string {
+func tracesURL(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err == nil && (u.Path == "" || u.Path == "/") {
 		u.Path = "/v1/traces"
@@ -113,13 +113,13 @@ func (t *Tracing) Record(ctx context.Context, name string, from, to time.Time, a
 }
 
 // RecordRun is Record for a run. why is the reason of its failure, empty where it did not fail.
-func (t *Tracing) RecordRun(ctx context.Context, why string, from, to time.Time, attrs ...attribute.KeyValue) context.Context {
+func (t *Tracing) RecordRun(ctx context.Context, reason string, from, to time.Time, attrs ...attribute.KeyValue) context.Context {
 	if !t.Enabled() {
 		return ctx
 	}
 	ctx, span := t.tracer.Start(ctx, "run", trace.WithTimestamp(from), trace.WithAttributes(attrs...))
-	if why != "" {
-		Fail(span, why)
+	if reason != "" {
+		FailSpan(span, reason)
 	}
 	span.End(trace.WithTimestamp(to))
 	return ctx
@@ -128,9 +128,9 @@ func (t *Tracing) RecordRun(ctx context.Context, why string, from, to time.Time,
 // maxReason is how many bytes of a reason a span gets: workers put what they like into it.
 const maxReason = 1 << 10
 
-// Fail marks a span as that of something that went wrong.
-func Fail(span trace.Span, why string) {
-	span.SetStatus(codes.Error, strings.ToValidUTF8(why[:min(len(why), maxReason)], ""))
+// FailSpan marks a span as that of something that went wrong.
+func FailSpan(span trace.Span, reason string) {
+	span.SetStatus(codes.Error, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""))
 }
 
 // Shutdown sends what has not been sent, for as long as ctx holds, and ends the
@@ -139,30 +139,30 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 	if !t.Enabled() {
 		return nil
 	}
-	giveUp := context.AfterFunc(ctx, t.giveUp)
+	giveUp := context.AfterFunc(ctx, t.cancelExport)
 	err := t.provider.Shutdown(context.WithoutCancel(ctx))
 	if !giveUp() {
 		return fmt.Errorf("telemetry: not all traces were sent: %w", ctx.Err())
 	}
-	t.giveUp()
+	t.cancelExport()
 	return err
 }
 
-// sender tells its part when the collector cannot be reached; the library would tell a
+// reportingExporter tells its part when the collector cannot be reached; the library would tell a
 // global handler.
-type sender struct {
+type reportingExporter struct {
 	sdktrace.SpanExporter
 	part *outage.Part
-	life context.Context // that of the tracing
+	ctx context.Context // that of the tracing
 }
 
-func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (s *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer context.AfterFunc(s.life, cancel)()
+	defer context.AfterFunc(s.ctx, cancel)()
 	defer cancel()
 	_ = s.part.Do(func() error {
 		err := s.SpanExporter.ExportSpans(ctx, spans)
-		if err == nil || s.life.Err() != nil {
+		if err == nil || s.ctx.Err() != nil {
 			return nil
 		}
 		return &job.Error{Kind: job.Unavailable, Op: "telemetry.export", Msg: "traces are dropped", Err: err}

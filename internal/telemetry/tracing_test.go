@@ -21,10 +21,10 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-func tracing(t *testing.T, endpoint string, log io.Writer) *telemetry.Tracing {
+func newTracing(t *testing.T, endpoint string, log io.Writer) *telemetry.Tracing {
 	t.Helper()
-	clock := telemetry.StartWatch()
-	part := outage.NewPart(slog.New(slog.NewTextHandler(log, nil)), clock.Elapsed, outage.Place{Name: "traces", Setting: "telemetry.otlp_endpoint", Address: endpoint})
+	clock := telemetry.StartStopwatch()
+	part := outage.NewPart(slog.New(slog.NewTextHandler(log, nil)), clock.Elapsed, outage.Endpoint{Name: "traces", Setting: "telemetry.otlp_endpoint", Address: endpoint})
 	tr, err := telemetry.NewTracing(t.Context(), endpoint, part, attribute.String("service.name", "millrace"))
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func tracing(t *testing.T, endpoint string, log io.Writer) *telemetry.Tracing {
 	return tr
 }
 
-func flush(t *testing.T, tr *telemetry.Tracing) {
+func flushSpans(t *testing.T, tr *telemetry.Tracing) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -46,21 +46,21 @@ func flush(t *testing.T, tr *telemetry.Tracing) {
 func TestTracing(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewCollector(t)
-	here, there := tracing(t, r.URL, io.Discard), tracing(t, r.URL+"/v1/traces", io.Discard)
+	here, there := newTracing(t, r.URL, io.Discard), newTracing(t, r.URL+"/v1/traces", io.Discard)
 
 	ctx, submit := here.StartServer(t.Context(), "submit", attribute.String("job_id", "j"))
 	kept := telemetry.Carrier(ctx)
 	submit.End()
 
-	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	queued := there.Record(telemetry.Resume(t.Context(), kept), "queue", began, began.Add(time.Second))
+	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	queued := there.Record(telemetry.Resume(t.Context(), kept), "queue", started, started.Add(time.Second))
 	_, run := there.StartSpan(queued, "run")
-	telemetry.Fail(run, "it broke")
+	telemetry.FailSpan(run, "it broke")
 	run.End()
 	_, call := there.StartClient(queued, "webhook")
 	call.End()
-	flush(t, here)
-	flush(t, there)
+	flushSpans(t, here)
+	flushSpans(t, there)
 
 	first, second, third, fourth := r.Find("submit"), r.Find("queue"), r.Find("run"), r.Find("webhook")
 	if first == nil || second == nil || third == nil || fourth == nil {
@@ -77,7 +77,7 @@ func TestTracing(t *testing.T) {
 	if !bytes.Equal(second.ParentSpanId, first.SpanId) || !bytes.Equal(third.ParentSpanId, second.SpanId) {
 		t.Error("the order of the spans is lost")
 	}
-	if second.EndTimeUnixNano-second.StartTimeUnixNano != uint64(time.Second) || second.StartTimeUnixNano != uint64(began.UnixNano()) {
+	if second.EndTimeUnixNano-second.StartTimeUnixNano != uint64(time.Second) || second.StartTimeUnixNano != uint64(started.UnixNano()) {
 		t.Errorf("queue lasts from %d to %d", second.StartTimeUnixNano, second.EndTimeUnixNano)
 	}
 	if third.Status.Code != otlp.Status_STATUS_CODE_ERROR || third.Status.Message != "it broke" || third.Kind != otlp.Span_SPAN_KIND_INTERNAL {
@@ -98,7 +98,7 @@ func TestTracing(t *testing.T) {
 func TestSampling(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewCollector(t)
-	tr := tracing(t, r.URL, io.Discard)
+	tr := newTracing(t, r.URL, io.Discard)
 	for name, given := range map[string]string{"unrecorded": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
 		"recorded": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "alone": "", "broken": "00-zz-b7ad6b7169203331-01"} {
 		ctx, span := tr.StartSpan(telemetry.Resume(t.Context(), given), name)
@@ -107,7 +107,7 @@ func TestSampling(t *testing.T) {
 			t.Errorf("%s: there is no place", name)
 		}
 	}
-	flush(t, tr)
+	flushSpans(t, tr)
 	if r.Find("unrecorded") != nil || r.Find("recorded") == nil || r.Find("alone") == nil || r.Find("broken") == nil {
 		t.Errorf("got %v", r.Spans())
 	}
@@ -211,14 +211,14 @@ func TestFailedRun(t *testing.T) {
 // TestNoTracing: without a collector nothing is made, and a caller's trace is
 // handed on.
 func TestNoTracing(t *testing.T) { // not parallel: it counts allocations
-	for name, tr := range map[string]*telemetry.Tracing{"nil": nil, "no endpoint": tracing(t, "", io.Discard)} {
+	for name, tr := range map[string]*telemetry.Tracing{"nil": nil, "no endpoint": newTracing(t, "", io.Discard)} {
 		given := telemetry.Resume(t.Context(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 		ctx, span := tr.StartSpan(given, "x")
 		if tr.Enabled() || ctx != given || span.SpanContext().IsValid() || tr.Record(given, "x", time.Time{}, time.Time{}) != given {
 			t.Errorf("%s makes spans", name)
 		}
 		span.End()
-		flush(t, tr)
+		flushSpans(t, tr)
 		if n := testing.AllocsPerRun(100, func() {
 			_, s := tr.StartSpan(given, "x")
 			s.SetName("y")
@@ -227,7 +227,7 @@ func TestNoTracing(t *testing.T) { // not parallel: it counts allocations
 			t.Errorf("%s: a span costs %v allocations", name, n)
 		}
 	}
-	telemetry.Fail(trace.SpanFromContext(t.Context()), "nobody sees this")
+	telemetry.FailSpan(trace.SpanFromContext(t.Context()), "nobody sees this")
 }
 
 // TestCollectorAway: nobody waits for a collector that does not answer, its
@@ -245,7 +245,7 @@ func TestCollectorAway(t *testing.T) {
 	}))
 	defer silent.Close()
 	defer close(let)
-	tr := tracing(t, silent.URL, io.Discard)
+	tr := newTracing(t, silent.URL, io.Discard)
 	for range 20_000 { // more than the queue holds
 		_, span := tr.StartSpan(t.Context(), "x")
 		span.End()
@@ -260,12 +260,12 @@ func TestCollectorAway(t *testing.T) {
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
 	defer refusing.Close()
 	var log bytes.Buffer
-	tr = tracing(t, refusing.URL, &log)
+	tr = newTracing(t, refusing.URL, &log)
 	for range 3000 {
 		_, span := tr.StartSpan(t.Context(), "x")
 		span.End()
 	}
-	flush(t, tr)
+	flushSpans(t, tr)
 	if n := strings.Count(log.String(), "a part is degraded"); n != 1 {
 		t.Errorf("the failure is told %d times: %s", n, log.String())
 	}

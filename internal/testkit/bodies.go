@@ -13,9 +13,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// bodies validates JSON bodies as JSON Schema 2020-12 has it, the dialect of OpenAPI 3.1. kin-openapi validates most
+// bodyValidator validates JSON bodies as JSON Schema 2020-12 has it, the dialect of OpenAPI 3.1. kin-openapi validates most
 // of them by the rules of 3.0, which are more lenient (decision 0034).
-type bodies struct {
+type bodyValidator struct {
 	mu       sync.Mutex
 	compiler *jsonschema.Compiler
 	schemas  map[string]*jsonschema.Schema // by their place in the document
@@ -23,7 +23,7 @@ type bodies struct {
 
 const documentURL = "urn:document"
 
-func newBodies(tb testing.TB, doc *openapi3.T) *bodies {
+func newBodyValidator(tb testing.TB, doc *openapi3.T) *bodyValidator {
 	tb.Helper()
 	text, err := json.Marshal(doc)
 	if err != nil {
@@ -39,12 +39,12 @@ func newBodies(tb testing.TB, doc *openapi3.T) *bodies {
 	if err := compiler.AddResource(documentURL, root); err != nil {
 		tb.Fatal(err)
 	}
-	return &bodies{compiler: compiler, schemas: map[string]*jsonschema.Schema{}}
+	return &bodyValidator{compiler: compiler, schemas: map[string]*jsonschema.Schema{}}
 }
 
 // validate checks a body against what the document has for its media type. place is where the request body or the
 // response stands. Of JSON lines each has to be valid.
-func (b *bodies) validate(place string, content openapi3.Content, contentType string, body []byte) error {
+func (b *bodyValidator) validate(location string, content openapi3.Content, contentType string, body []byte) error {
 	if len(content) == 0 {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (b *bodies) validate(place string, content openapi3.Content, contentType st
 	if content[name].Schema == nil {
 		return nil
 	}
-	schema, err := b.schema(place + "/content/" + escape(name) + "/schema")
+	schema, err := b.schema(location + "/content/" + escapePointer(name) + "/schema")
 	if err != nil {
 		return err
 	}
@@ -84,17 +84,17 @@ func validateJSON(schema *jsonschema.Schema, text []byte) error {
 	return schema.Validate(value)
 }
 
-func (b *bodies) schema(place string) (*jsonschema.Schema, error) {
+func (b *bodyValidator) schema(location string) (*jsonschema.Schema, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if schema := b.schemas[place]; schema != nil {
+	if schema := b.schemas[location]; schema != nil {
 		return schema, nil
 	}
-	schema, err := b.compiler.Compile(documentURL + place)
+	schema, err := b.compiler.Compile(documentURL + location)
 	if err != nil {
 		return nil, err
 	}
-	b.schemas[place] = schema
+	b.schemas[location] = schema
 	return schema, nil
 }
 
@@ -103,8 +103,8 @@ func isJSON(contentType string) bool {
 	return mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")
 }
 
-// escape gives a member's name as a JSON pointer in a URL has it.
-func escape(name string) string {
+// escapePointer gives a member's name as a JSON pointer in a URL has it.
+func escapePointer(name string) string {
 	name = strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 	return strings.NewReplacer("{", "%7B", "}", "%7D", "+", "%2B").Replace(name)
 }

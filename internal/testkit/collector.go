@@ -39,7 +39,7 @@ func NewCollector(tb testing.TB) *Collector {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		c.take(req.Method+" "+req.URL.Path, export)
+		c.add(req.Method+" "+req.URL.Path, export)
 		answer, _ := proto.Marshal(&collector.ExportTraceServiceResponse{})
 		w.Header().Set("Content-Type", "application/x-protobuf")
 		_, _ = w.Write(answer)
@@ -65,7 +65,7 @@ func readExport(req *http.Request) (*collector.ExportTraceServiceRequest, error)
 	return &export, proto.Unmarshal(text, &export)
 }
 
-func (c *Collector) take(path string, export *collector.ExportTraceServiceRequest) {
+func (c *Collector) add(path string, export *collector.ExportTraceServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paths = append(c.paths, path)

@@ -16,15 +16,15 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// BeyondDocument as a header marks a request that is accepted although the
+// HeaderUndocumented as a header marks a request that is accepted although the
 // document promises less. It is not sent.
-const BeyondDocument = "X-Test-Beyond-Document"
+const HeaderUndocumented = "X-Test-Beyond-Document"
 
 // Document is a contract's OpenAPI description.
 type Document struct {
 	Doc    *openapi3.T
-	bodies *bodies
-	limit  int64 // of bodies that are looked at
+	bodyValidator *bodyValidator
+	maxBody  int64 // of bodies that are looked at
 }
 
 // documents are those that were read, by their text: reading one takes a while.
@@ -36,7 +36,7 @@ func ReadDocument(tb testing.TB, text []byte, limit int64) *Document {
 	tb.Helper()
 	if read, ok := documents.Load(string(text)); ok {
 		doc := *read.(*Document)
-		doc.limit = limit
+		doc.maxBody = limit
 		return &doc
 	}
 	loader := openapi3.NewLoader()
@@ -47,21 +47,21 @@ func ReadDocument(tb testing.TB, text []byte, limit int64) *Document {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, fault := range documentFaults(doc) {
-		tb.Errorf("the document of %s: %s", doc.Info.Title, fault)
+	for _, readError := range documentProblems(doc) {
+		tb.Errorf("the document of %s: %s", doc.Info.Title, readError)
 	}
-	d := &Document{Doc: doc, bodies: newBodies(tb, doc), limit: limit}
+	d := &Document{Doc: doc, bodyValidator: newBodyValidator(tb, doc), maxBody: limit}
 	documents.Store(string(text), d)
 	return d
 }
 
-// HoldsRoutes checks that the document and the routes, METHOD PATTERN each, are the
+// WantRoutes checks that the document and the routes, METHOD PATTERN each, are the
 // same.
-func (d *Document) HoldsRoutes(tb testing.TB, routes []string, number int) {
+func (d *Document) WantRoutes(tb testing.TB, routes []string, number int) {
 	tb.Helper()
-	served := map[string]bool{}
+	inRouter := map[string]bool{}
 	for _, r := range routes {
-		served[r] = true
+		inRouter[r] = true
 	}
 	documented := map[string]bool{}
 	for path, item := range d.Doc.Paths.Map() {
@@ -69,18 +69,18 @@ func (d *Document) HoldsRoutes(tb testing.TB, routes []string, number int) {
 			documented[method+" "+path] = true
 		}
 	}
-	for r := range served {
+	for r := range inRouter {
 		if !documented[r] {
 			tb.Errorf("%s is missing in the document", r)
 		}
 	}
 	for r := range documented {
-		if !served[r] {
+		if !inRouter[r] {
 			tb.Errorf("%s is in the document and in no table", r)
 		}
 	}
-	if len(served) != number {
-		tb.Errorf("there are %d routes, want %d", len(served), number)
+	if len(inRouter) != number {
+		tb.Errorf("there are %d routes, want %d", len(inRouter), number)
 	}
 }
 
@@ -88,20 +88,20 @@ func (d *Document) HoldsRoutes(tb testing.TB, routes []string, number int) {
 // answer must be one that it has, and each request that was accepted one that it
 // allows.
 func (d *Document) Check(tb testing.TB, next http.RoundTripper) http.RoundTripper {
-	return &checked{tb: tb, document: d, next: next}
+	return &checkingTransport{tb: tb, document: d, next: next}
 }
 
-type checked struct {
+type checkingTransport struct {
 	tb       testing.TB
 	document *Document
 	next     http.RoundTripper
 }
 
-func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
-	beyond := r.Header.Get(BeyondDocument) != ""
-	r.Header.Del(BeyondDocument)
+func (c *checkingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	undocumented := r.Header.Get(HeaderUndocumented) != ""
+	r.Header.Del(HeaderUndocumented)
 	var sent []byte
-	if r.Body != nil && r.ContentLength >= 0 && r.ContentLength <= c.document.limit {
+	if r.Body != nil && r.ContentLength >= 0 && r.ContentLength <= c.document.maxBody {
 		sent, _ = io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(sent))
 	}
@@ -115,25 +115,25 @@ func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(got))
-	c.check(r, sent, resp, got, beyond)
+	c.check(r, sent, resp, got, undocumented)
 	return resp, nil
 }
 
-func (c *checked) check(r *http.Request, sent []byte, resp *http.Response, got []byte, beyond bool) {
+func (c *checkingTransport) check(r *http.Request, sent []byte, resp *http.Response, got []byte, undocumented bool) {
 	doc := c.document.Doc
-	path, item, members := find(doc, r.URL)
+	path, item, members := findPath(doc, r.URL)
 	if item == nil || item.GetOperation(r.Method) == nil {
 		if s := resp.StatusCode; strings.HasPrefix(r.URL.Path, "/v") && s != 404 && s != 405 && s != 401 {
 			c.tb.Errorf("%s %s is answered with %d and is not in the document", r.Method, r.URL, s)
 		}
 		return
 	}
-	again := r.Clone(context.Background())
-	again.Body = io.NopCloser(bytes.NewReader(sent))
-	again.ContentLength = int64(len(sent))
-	input := &openapi3filter.RequestValidationInput{Request: again, PathParams: members,
+	repeated := r.Clone(context.Background())
+	repeated.Body = io.NopCloser(bytes.NewReader(sent))
+	repeated.ContentLength = int64(len(sent))
+	input := &openapi3filter.RequestValidationInput{Request: repeated, PathParams: members,
 		Route: &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: item.GetOperation(r.Method)}}
-	if resp.StatusCode < 300 && !beyond {
+	if resp.StatusCode < 300 && !undocumented {
 		if err := c.document.checkRequest(input, sent); err != nil {
 			c.tb.Errorf("%s %s was accepted, but the document does not allow it: %v", r.Method, r.URL, err)
 		}
@@ -153,7 +153,7 @@ func (d *Document) checkRequest(input *openapi3filter.RequestValidationInput, se
 	if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil || !isJSON {
 		return err
 	}
-	return d.bodies.validate(place(input.Route, body.Ref, "requestBody"), body.Value.Content, contentType, sent)
+	return d.bodyValidator.validate(schemaLocation(input.Route, body.Ref, "requestBody"), body.Value.Content, contentType, sent)
 }
 
 // checkResponse leaves everything but the body to kin-openapi.
@@ -170,19 +170,19 @@ func (d *Document) checkResponse(input *openapi3filter.RequestValidationInput, r
 	}
 	status := fmt.Sprintf("responses/%d", resp.StatusCode)
 	contentType := resp.Header.Get("Content-Type")
-	return d.bodies.validate(place(input.Route, documented.Ref, status), documented.Value.Content, contentType, got)
+	return d.bodyValidator.validate(schemaLocation(input.Route, documented.Ref, status), documented.Value.Content, contentType, got)
 }
 
-// place is where the document holds a part of an operation: at ref, or within the operation.
-func place(route *routers.Route, ref, part string) string {
+// schemaLocation is where the document holds a part of an operation: at ref, or within the operation.
+func schemaLocation(route *routers.Route, ref, part string) string {
 	if ref != "" {
 		return ref
 	}
-	return "#/paths/" + escape(route.Path) + "/" + strings.ToLower(route.Method) + "/" + part
+	return "#/paths/" + escapePointer(route.Path) + "/" + strings.ToLower(route.Method) + "/" + part
 }
 
-// find returns the path of the document that a request is for.
-func find(doc *openapi3.T, u *url.URL) (string, *openapi3.PathItem, map[string]string) {
+// findPath returns the path of the document that a request is for.
+func findPath(doc *openapi3.T, u *url.URL) (string, *openapi3.PathItem, map[string]string) {
 	sent := strings.Split(u.EscapedPath(), "/")
 next:
 	for path, item := range doc.Paths.Map() {

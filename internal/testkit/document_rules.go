@@ -9,12 +9,12 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// reserved are names of types and operations that collide with those of the languages code is generated for.
-var reserved = []string{"client", "delete", "error", "event", "file", "get", "headers", "next", "object", "range", "request", "response"}
+// reservedNames are names of types and operations that collide with those of the languages code is generated for.
+var reservedNames = []string{"client", "delete", "error", "event", "file", "get", "headers", "next", "object", "range", "request", "response"}
 
-// documentFaults says what a document lacks that linters and generators need (decision 0034).
-func documentFaults(doc *openapi3.T) []string {
-	f := &faults{names: map[string]string{}}
+// documentProblems says what a document lacks that linters and generators need (decision 0034).
+func documentProblems(doc *openapi3.T) []string {
+	f := &documentChecker{names: map[string]string{}}
 	f.check("the version "+doc.OpenAPI, strings.HasPrefix(doc.OpenAPI, "3.1."))
 	f.check("the license", doc.Info.License != nil && doc.Info.License.Identifier != "")
 	f.check("the servers", len(doc.Servers) > 0)
@@ -28,40 +28,40 @@ func documentFaults(doc *openapi3.T) []string {
 		}
 	}
 	f.components(doc.Components)
-	slices.Sort(f.found)
-	return f.found
+	slices.Sort(f.problems)
+	return f.problems
 }
 
-type faults struct {
-	found []string
+type documentChecker struct {
+	problems []string
 	names map[string]string // of components, as generators see them, to where they are
 }
 
-func (f *faults) check(what string, ok bool) {
+func (f *documentChecker) check(what string, ok bool) {
 	if !ok {
-		f.found = append(f.found, what+" is not as it has to be")
+		f.problems = append(f.problems, what+" is not as it has to be")
 	}
 }
 
-func (f *faults) described(what, description string) {
+func (f *documentChecker) described(what, description string) {
 	f.check("the description of "+what, strings.TrimSpace(description) != "")
 }
 
 // name takes a name, which has to be unique without regard to case and punctuation.
-func (f *faults) name(where, name string) {
-	seen := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
-	if slices.Contains(reserved, seen) {
-		f.found = append(f.found, fmt.Sprintf("the name %s of %s is reserved in other languages", name, where))
+func (f *documentChecker) name(where, name string) {
+	normalized := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
+	if slices.Contains(reservedNames, normalized) {
+		f.problems = append(f.problems, fmt.Sprintf("the name %s of %s is reserved in other languages", name, where))
 	}
-	if other := f.names[seen]; other != "" {
-		f.found = append(f.found, fmt.Sprintf("the name %s of %s collides with one of %s", name, where, other))
+	if other := f.names[normalized]; other != "" {
+		f.problems = append(f.problems, fmt.Sprintf("the name %s of %s collides with one of %s", name, where, other))
 	}
-	f.names[seen] = where
+	f.names[normalized] = where
 }
 
-func (f *faults) operation(at string, op *openapi3.Operation) {
+func (f *documentChecker) operation(at string, op *openapi3.Operation) {
 	f.described(at, op.Description)
-	f.check("the id of "+at, op.OperationID != "" && !slices.Contains(reserved, strings.ToLower(op.OperationID)))
+	f.check("the id of "+at, op.OperationID != "" && !slices.Contains(reservedNames, strings.ToLower(op.OperationID)))
 	for _, p := range op.Parameters {
 		f.described(at+", "+p.Value.Name, p.Value.Description)
 	}
@@ -70,7 +70,7 @@ func (f *faults) operation(at string, op *openapi3.Operation) {
 	}
 }
 
-func (f *faults) components(c *openapi3.Components) {
+func (f *documentChecker) components(c *openapi3.Components) {
 	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
 		f.name("parameters", name)
 		f.described("the parameter "+name, c.Parameters[name].Value.Description)
@@ -91,7 +91,7 @@ func (f *faults) components(c *openapi3.Components) {
 }
 
 // schema descends to where another schema is referred to, which is described itself.
-func (f *faults) schema(at string, s *openapi3.SchemaRef) {
+func (f *documentChecker) schema(at string, s *openapi3.SchemaRef) {
 	if s.Ref != "" {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-const sample = `
+const sampleDocument = `
 openapi: 3.1.0
 info: {title: Sample, version: "1"}
 paths:
@@ -44,11 +44,11 @@ components:
 // TestDocument shows that bodies are held against the document as JSON Schema has it: null is what a type of "null"
 // or no type at all allows, and a format is a rule.
 func TestDocument(t *testing.T) {
-	doc, err := openapi3.NewLoader().LoadFromData([]byte(sample))
+	doc, err := openapi3.NewLoader().LoadFromData([]byte(sampleDocument))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Document{Doc: doc, bodies: newBodies(t, doc)}
+	d := &Document{Doc: doc, bodyValidator: newBodyValidator(t, doc)}
 	item := d.Doc.Paths.Find("/things")
 	for _, c := range []struct {
 		body    string
@@ -104,7 +104,7 @@ components:
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := strings.Join(documentFaults(doc), "\n")
+	found := strings.Join(documentProblems(doc), "\n")
 	for _, want := range []string{"the version 3.0.3", "the license", "the servers", "description of info", "description of GET /things/{size}",
 		"the id of GET", "description of the parameter size", "description of the schema Size.width", "nullable in the schema Size.width",
 		"the name Size of schemas collides with one of parameters", "the name Error of schemas is reserved"} {

@@ -7,9 +7,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Metric sums a metric's values, or the number of what a histogram has seen, over
+// MetricSum sums a metric's values, or the number of what a histogram has seen, over
 // all children that have the labels, and counts these.
-func Metric(tb testing.TB, registry prometheus.Gatherer, name string, labels map[string]string) (sum float64, children int) {
+func MetricSum(tb testing.TB, registry prometheus.Gatherer, name string, labels map[string]string) (sum float64, children int) {
 	tb.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -20,7 +20,7 @@ func Metric(tb testing.TB, registry prometheus.Gatherer, name string, labels map
 			continue
 		}
 		for _, m := range f.Metric {
-			if has(m, labels) {
+			if hasLabels(m, labels) {
 				children++
 				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
@@ -31,7 +31,7 @@ func Metric(tb testing.TB, registry prometheus.Gatherer, name string, labels map
 	return 0, 0
 }
 
-func has(m *dto.Metric, labels map[string]string) bool {
+func hasLabels(m *dto.Metric, labels map[string]string) bool {
 	found := 0
 	for _, l := range m.Label {
 		if labels[l.GetName()] == l.GetValue() {

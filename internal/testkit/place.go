@@ -11,22 +11,22 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// Place is a database with its time.
-type Place struct {
+// Database is a database with its time.
+type Database struct {
 	Clock *Clock
 	Store store.Store
-	Again func(testing.TB) store.Store // opens another connection to the same database; nil where that cannot be
+	Reopen func(testing.TB) store.Store // opens another connection to the same database; nil where that cannot be
 }
 
 // InMemory is a place on SQLite, for what the database has no part in.
-func InMemory(tb testing.TB) Place {
+func InMemory(tb testing.TB) Database {
 	tb.Helper()
 	clock := NewClock()
-	return Place{Clock: clock, Store: Memory(tb, clock.Now)}
+	return Database{Clock: clock, Store: MemoryStore(tb, clock.Now)}
 }
 
 // OnPostgres is a place with a schema of its own.
-func OnPostgres(tb testing.TB) Place {
+func OnPostgres(tb testing.TB) Database {
 	tb.Helper()
 	clock := NewClock()
 	url := pgtest.URL(tb)
@@ -40,19 +40,19 @@ func OnPostgres(tb testing.TB) Place {
 		tb.Cleanup(func() { s.Close() })
 		return s
 	}
-	return Place{Clock: clock, Store: open(tb), Again: open}
+	return Database{Clock: clock, Store: open(tb), Reopen: open}
 }
 
 // OnEveryStore runs a test on SQLite and on PostgreSQL, in a place of its own each.
-func OnEveryStore(t *testing.T, test func(t *testing.T, p Place)) {
+func OnEveryStore(t *testing.T, test func(t *testing.T, p Database)) {
 	t.Helper()
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { test(t, InMemory(t)) })
 	t.Run("postgres", func(t *testing.T) { test(t, OnPostgres(t)) })
 }
 
-// Sweep does what the duties do by themselves as time passes.
-func Sweep(tb testing.TB, e *engine.Engine) {
+// RunMaintenance does what the duties do by themselves as time passes.
+func RunMaintenance(tb testing.TB, e *engine.Engine) {
 	tb.Helper()
 	if _, err := e.Expire(context.Background()); err != nil {
 		tb.Fatal(err)
@@ -62,8 +62,8 @@ func Sweep(tb testing.TB, e *engine.Engine) {
 	}
 }
 
-// Together calls fn n times at once and returns what it returned.
-func Together[T any](n int, fn func(i int) T) []T {
+// RunConcurrently calls fn n times at once and returns what it returned.
+func RunConcurrently[T any](n int, fn func(i int) T) []T {
 	all := make([]T, n)
 	var calls sync.WaitGroup
 	begin := make(chan struct{})

@@ -21,30 +21,30 @@ type Proxy struct {
 
 	user     string // USER:PASSWORD, "" is open
 	mu       sync.Mutex
-	asked    []string // host and port as they were named
+	targets    []string // host and port as they were named
 	broken   bool
-	refusing byte // what it answers instead of doing it: a reply of SOCKS5
+	refusal byte // what it answers instead of doing it: a reply of SOCKS5
 	conns    map[net.Conn]struct{}
 }
 
-// Asked are the targets it was asked for, as they were named to it.
-func (p *Proxy) Asked() []string {
+// Targets are the targets it was asked for, as they were named to it.
+func (p *Proxy) Targets() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]string(nil), p.asked...)
+	return append([]string(nil), p.targets...)
 }
 
-// Break makes it hang up on whoever comes, until Break(false).
-func (p *Proxy) Break(broken bool) { p.mu.Lock(); defer p.mu.Unlock(); p.broken = broken }
+// SetBroken makes it hang up on whoever comes, until Break(false).
+func (p *Proxy) SetBroken(broken bool) { p.mu.Lock(); defer p.mu.Unlock(); p.broken = broken }
 
-// Refuse makes it answer a reply of SOCKS5, or 503 to what is HTTP; 0 is none.
-func (p *Proxy) Refuse(reply byte) { p.mu.Lock(); defer p.mu.Unlock(); p.refusing = reply }
+// RefuseWith makes it answer a reply of SOCKS5, or 503 to what is HTTP; 0 is none.
+func (p *Proxy) RefuseWith(reply byte) { p.mu.Lock(); defer p.mu.Unlock(); p.refusal = reply }
 
-func (p *Proxy) note(target string) (refusing byte) {
+func (p *Proxy) recordTarget(target string) (refusal byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = append(p.asked, target)
-	return p.refusing
+	p.targets = append(p.targets, target)
+	return p.refusal
 }
 
 func (p *Proxy) isBroken() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.broken }
@@ -77,24 +77,24 @@ func (p *Proxy) listen(tb testing.TB, scheme string, serve func(net.Conn)) {
 			if err != nil {
 				return
 			}
-			all.Go(func() { p.held(conn, serve) })
+			all.Go(func() { p.serveTracked(conn, serve) })
 		}
 	})
 }
 
-func (p *Proxy) held(conn net.Conn, serve func(net.Conn)) {
+func (p *Proxy) serveTracked(conn net.Conn, serve func(net.Conn)) {
 	defer conn.Close()
-	p.hold(conn, true)
-	defer p.hold(conn, false)
+	p.track(conn, true)
+	defer p.track(conn, false)
 	if !p.isBroken() {
 		serve(conn)
 	}
 }
 
-func (p *Proxy) hold(conn net.Conn, held bool) {
+func (p *Proxy) track(conn net.Conn, open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if held {
+	if open {
 		p.conns[conn] = struct{}{}
 	} else {
 		delete(p.conns, conn)
@@ -103,27 +103,27 @@ func (p *Proxy) hold(conn net.Conn, held bool) {
 
 // splice connects two ends until one of them hangs up.
 func (p *Proxy) splice(client io.ReadWriter, target string) {
-	far, err := net.Dial("tcp", here(target))
+	upstream, err := net.Dial("tcp", resolveTarget(target))
 	if err != nil {
 		return
 	}
-	defer far.Close()
-	p.hold(far, true)
-	defer p.hold(far, false)
-	ended := make(chan struct{}, 2)
-	for _, way := range [][2]io.ReadWriter{{far, client}, {client, far}} {
-		go func() { _, _ = io.Copy(way[0], way[1]); ended <- struct{}{} }()
+	defer upstream.Close()
+	p.track(upstream, true)
+	defer p.track(upstream, false)
+	done := make(chan struct{}, 2)
+	for _, pair := range [][2]io.ReadWriter{{upstream, client}, {client, upstream}} {
+		go func() { _, _ = io.Copy(pair[0], pair[1]); done <- struct{}{} }()
 	}
-	<-ended
-	far.Close()
+	<-done
+	upstream.Close()
 	if c, ok := client.(io.Closer); ok {
 		c.Close()
 	}
-	<-ended
+	<-done
 }
 
-// here is where a target is for a proxy.
-func here(target string) string {
+// resolveTarget is where a target is for a proxy.
+func resolveTarget(target string) string {
 	if host, port, err := net.SplitHostPort(target); err == nil && strings.HasSuffix(host, ".test") {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
@@ -150,16 +150,16 @@ func HTTPProxy(tb testing.TB, user string) *Proxy {
 
 // answer serves one request and reports whether another may come.
 func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport) bool {
-	say := func(status int) bool {
+	respond := func(status int) bool {
 		resp := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Request: req, Header: http.Header{"Content-Length": {"0"}}}
 		return resp.Write(conn) == nil && req.Method != http.MethodConnect
 	}
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.user))
 	if p.user != "" && req.Header.Get("Proxy-Authorization") != want {
-		return say(http.StatusProxyAuthRequired)
+		return respond(http.StatusProxyAuthRequired)
 	}
-	if p.note(req.Host) != 0 {
-		return say(http.StatusServiceUnavailable)
+	if p.recordTarget(req.Host) != 0 {
+		return respond(http.StatusServiceUnavailable)
 	}
 	if req.Method == http.MethodConnect {
 		if _, err := io.WriteString(conn, "HTTP/1.1 200 Connected\r\n\r\n"); err == nil {
@@ -167,11 +167,11 @@ func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport
 		}
 		return false
 	}
-	req.RequestURI, req.URL.Host = "", here(req.URL.Host)
+	req.RequestURI, req.URL.Host = "", resolveTarget(req.URL.Host)
 	req.Header.Del("Proxy-Authorization")
 	resp, err := forward.RoundTrip(req)
 	if err != nil {
-		return say(http.StatusBadGateway)
+		return respond(http.StatusBadGateway)
 	}
 	defer resp.Body.Close()
 	return resp.Write(conn) == nil
@@ -182,7 +182,7 @@ func SOCKSProxy(tb testing.TB, user string) *Proxy {
 	tb.Helper()
 	p := &Proxy{user: user}
 	p.listen(tb, "socks5", func(conn net.Conn) {
-		if !p.greeted(conn) {
+		if !p.handshake(conn) {
 			return
 		}
 		var head [4]byte
@@ -193,7 +193,7 @@ func SOCKSProxy(tb testing.TB, user string) *Proxy {
 		if !ok {
 			return
 		}
-		refusing := p.note(target)
+		refusing := p.recordTarget(target)
 		if _, err := conn.Write([]byte{5, refusing, 0, 3, 4, 'h', 'o', 's', 't', 0, 80}); err == nil && refusing == 0 {
 			p.splice(conn, target)
 		}
@@ -201,8 +201,8 @@ func SOCKSProxy(tb testing.TB, user string) *Proxy {
 	return p
 }
 
-// greeted reads the greeting and the log-in.
-func (p *Proxy) greeted(conn net.Conn) bool {
+// handshake reads the greeting and the log-in.
+func (p *Proxy) handshake(conn net.Conn) bool {
 	methods, ok := readText(conn, 1)
 	method := byte(0)
 	if p.user != "" {

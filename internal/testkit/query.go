@@ -11,19 +11,19 @@ import (
 
 var pathMember = regexp.MustCompile(`\{[^}]*\}`)
 
-// RefusesUnknownQueries checks that every route of the document which changes
+// WantUnknownQueriesRefused checks that every route of the document which changes
 // something answers 400 with a code to a query parameter that it does not know, and
 // names those that it does. Beside the methods that say so, changing are the GETs
 // whose "METHOD PATH" are given.
-func (d *Document) RefusesUnknownQueries(
+func (d *Document) WantUnknownQueriesRefused(
 	tb testing.TB, code string, do func(method, path string) Reply, changing ...string,
 ) {
 	tb.Helper()
-	asked := 0
+	requests := 0
 	for path, item := range d.Doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			reads := method == http.MethodGet || method == http.MethodHead
-			if reads && !slices.Contains(changing, method+" "+path) {
+			readOnly := method == http.MethodGet || method == http.MethodHead
+			if readOnly && !slices.Contains(changing, method+" "+path) {
 				continue
 			}
 			words := []string{`"filter"`}
@@ -35,16 +35,16 @@ func (d *Document) RefusesUnknownQueries(
 				}
 			}
 			named := pathMember.ReplaceAllString(path, "01890000-0000-7000-8000-000000000000")
-			asked++
+			requests++
 			r := do(method, named+"?filter=x")
 			if r.Status != http.StatusBadRequest {
 				tb.Errorf("%s %s?filter=x: got %d %s, want 400", method, path, r.Status, r.Body)
 				continue
 			}
-			r.Is(tb, http.StatusBadRequest, code, words...)
+			r.WantError(tb, http.StatusBadRequest, code, words...)
 		}
 	}
-	if asked < len(changing)+1 {
-		tb.Errorf("only %d routes were asked", asked)
+	if requests < len(changing)+1 {
+		tb.Errorf("only %d routes were asked", requests)
 	}
 }

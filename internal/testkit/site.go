@@ -14,33 +14,33 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// Site is a real server, and how its contract is spoken to.
-type Site struct {
+// APIServer is a real server, and how its contract is spoken to.
+type APIServer struct {
 	URL    string
 	Client *http.Client // holds every exchange against the document
-	Fault  Fault
+	ReadError  ErrorReader
 }
 
 // Fault reads an answer that is an error and fails where it has not the form in
 // which a contract tells of errors. A form without codes gives the code "".
-type Fault func(tb testing.TB, r Reply) (code, text string)
+type ErrorReader func(tb testing.TB, r Reply) (code, text string)
 
-// Open serves mounts until the test ends.
-func Open(tb testing.TB, log *slog.Logger, document *Document, fault Fault, mounts ...httpapi.Mount) *Site {
+// StartServer serves mounts until the test ends.
+func StartServer(tb testing.TB, log *slog.Logger, document *Document, readError ErrorReader, mounts ...httpapi.PrefixHandler) *APIServer {
 	tb.Helper()
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = httpapi.Server(httpapi.Root(mounts...), log)
+	server.Config = httpapi.NewServer(httpapi.NewMux(mounts...), log)
 	server.Start()
 	tb.Cleanup(server.Close)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	tb.Cleanup(transport.CloseIdleConnections)
-	return &Site{URL: server.URL, Fault: fault, Client: &http.Client{Transport: document.Check(tb, transport),
+	return &APIServer{URL: server.URL, ReadError: readError, Client: &http.Client{Transport: document.Check(tb, transport),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 // Do sends a request. A body comes as JSON unless header, which are pairs, says
 // otherwise; a pair with nothing takes a header away.
-func (s *Site) Do(tb testing.TB, method, path, body string, header ...string) Reply {
+func (s *APIServer) Do(tb testing.TB, method, path, body string, header ...string) Reply {
 	tb.Helper()
 	var content io.Reader
 	if body != "" {
@@ -64,7 +64,7 @@ func (s *Site) Do(tb testing.TB, method, path, body string, header ...string) Re
 }
 
 // Send sends a request as it is.
-func (s *Site) Send(tb testing.TB, req *http.Request) Reply {
+func (s *APIServer) Send(tb testing.TB, req *http.Request) Reply {
 	tb.Helper()
 	resp, err := s.Client.Do(req)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Site) Send(tb testing.TB, req *http.Request) Reply {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return Reply{resp.StatusCode, resp.Header, string(body), s.Fault}
+	return Reply{resp.StatusCode, resp.Header, string(body), s.ReadError}
 }
 
 // Reply is an answer, read to its end.
@@ -83,11 +83,11 @@ type Reply struct {
 	Status int
 	Header http.Header
 	Body   string
-	fault  Fault
+	readError  ErrorReader
 }
 
-// Want fails unless the answer has a status.
-func (r Reply) Want(tb testing.TB, status int) Reply {
+// WantStatus fails unless the answer has a status.
+func (r Reply) WantStatus(tb testing.TB, status int) Reply {
 	tb.Helper()
 	if r.Status != status {
 		tb.Fatalf("got %d %s, want %d", r.Status, r.Body, status)
@@ -95,21 +95,21 @@ func (r Reply) Want(tb testing.TB, status int) Reply {
 	return r
 }
 
-// Is fails unless the answer is an error with a status and a code, whose text has
+// WantError fails unless the answer is an error with a status and a code, whose text has
 // all of the words.
-func (r Reply) Is(tb testing.TB, status int, code string, words ...string) Reply {
+func (r Reply) WantError(tb testing.TB, status int, code string, words ...string) Reply {
 	tb.Helper()
-	r.Want(tb, status)
-	if got, _ := r.fault(tb, r); got != code {
+	r.WantStatus(tb, status)
+	if got, _ := r.readError(tb, r); got != code {
 		tb.Errorf("got %s, want %s", r.Body, code)
 	}
-	return r.Explains(tb, words...)
+	return r.WantErrorText(tb, words...)
 }
 
-// Explains fails unless the answer is an error whose text has all of the words.
-func (r Reply) Explains(tb testing.TB, words ...string) Reply {
+// WantErrorText fails unless the answer is an error whose text has all of the words.
+func (r Reply) WantErrorText(tb testing.TB, words ...string) Reply {
 	tb.Helper()
-	_, text := r.fault(tb, r)
+	_, text := r.readError(tb, r)
 	if strings.TrimSpace(text) == "" {
 		tb.Errorf("an error without a word: %s", r.Body)
 	}
@@ -121,8 +121,8 @@ func (r Reply) Explains(tb testing.TB, words ...string) Reply {
 	return r
 }
 
-// Empty fails unless the answer has no body.
-func (r Reply) Empty(tb testing.TB) Reply {
+// WantEmpty fails unless the answer has no body.
+func (r Reply) WantEmpty(tb testing.TB) Reply {
 	tb.Helper()
 	if r.Body != "" {
 		tb.Errorf("got a body: %s", r.Body)
@@ -130,8 +130,8 @@ func (r Reply) Empty(tb testing.TB) Reply {
 	return r
 }
 
-// Read decodes an answer.
-func Read[T any](tb testing.TB, r Reply) (v T) {
+// DecodeReply decodes an answer.
+func DecodeReply[T any](tb testing.TB, r Reply) (v T) {
 	tb.Helper()
 	if err := json.Unmarshal([]byte(r.Body), &v); err != nil {
 		tb.Fatalf("%s: %v", r.Body, err)
@@ -145,12 +145,12 @@ type Problem struct {
 	Status                              int
 }
 
-// Problems is the form of a contract whose errors are problem documents with types
+// ProblemReader is the form of a contract whose errors are problem documents with types
 // that begin with a prefix.
-func Problems(prefix string) Fault {
+func ProblemReader(prefix string) ErrorReader {
 	return func(tb testing.TB, r Reply) (code, text string) {
 		tb.Helper()
-		p := Read[Problem](tb, r)
+		p := DecodeReply[Problem](tb, r)
 		if p.Status != r.Status || p.Title == "" || p.Type != prefix+p.Code || r.Header.Get("Content-Type") != "application/problem+json" {
 			tb.Errorf("a problem of type %q, answered with %d: %s", r.Header.Get("Content-Type"), r.Status, r.Body)
 		}
@@ -161,22 +161,22 @@ func Problems(prefix string) Fault {
 	}
 }
 
-// Journal is a log that is written and read at once.
-type Journal struct {
+// LogBuffer is a log that is written and read at once.
+type LogBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *Journal) Write(p []byte) (int, error) {
+func (j *LogBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-func (j *Journal) String() string { j.mu.Lock(); defer j.mu.Unlock(); return j.text.String() }
+func (j *LogBuffer) String() string { j.mu.Lock(); defer j.mu.Unlock(); return j.text.String() }
 
 // Lines returns the lines, written as JSON, that have all of the members.
-func (j *Journal) Lines(tb testing.TB, members map[string]any) (found []map[string]any) {
+func (j *LogBuffer) Lines(tb testing.TB, members map[string]any) (found []map[string]any) {
 	tb.Helper()
 next:
 	for text := range strings.Lines(j.String()) {

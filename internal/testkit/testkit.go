@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// Start is where a Clock begins.
-var Start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// StartTime is where a Clock begins.
+var StartTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // Clock stands still until Advance. Its monotonic side moves along, unless the
 // clock is made to Jump.
@@ -26,7 +26,7 @@ type Clock struct {
 }
 
 // NewClock returns a clock at Start.
-func NewClock() *Clock { return &Clock{wall: Start} }
+func NewClock() *Clock { return &Clock{wall: StartTime} }
 
 // Now is the time of day.
 func (c *Clock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.wall }
@@ -44,8 +44,8 @@ func (c *Clock) Advance(d time.Duration) {
 // Jump sets the time of day off without time passing.
 func (c *Clock) Jump(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.wall = c.wall.Add(d) }
 
-// Memory opens a store in memory that is closed with the test.
-func Memory(tb testing.TB, now func() time.Time) store.Store {
+// MemoryStore opens a store in memory that is closed with the test.
+func MemoryStore(tb testing.TB, now func() time.Time) store.Store {
 	tb.Helper()
 	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: sqlite.Memory, Now: now})
 	if err != nil {
@@ -55,13 +55,13 @@ func Memory(tb testing.TB, now func() time.Time) store.Store {
 	return s
 }
 
-// Random is randomness for engines.
-func Random() (r [16]byte) { rand.Read(r[:]); return r }
+// RandomBytes is randomness for engines.
+func RandomBytes() (r [16]byte) { rand.Read(r[:]); return r }
 
-// Engine makes an engine of contracts on a store, closed with the test.
-func Engine(tb testing.TB, s store.Store, c *Clock, contracts ...engine.Contract) *engine.Engine {
+// NewEngine makes an engine of contracts on a store, closed with the test.
+func NewEngine(tb testing.TB, s store.Store, c *Clock, contracts ...engine.Contract) *engine.Engine {
 	tb.Helper()
-	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: rand.Text(), Random: Random, Monotonic: c.Monotonic})
+	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: rand.Text(), Random: RandomBytes, Monotonic: c.Monotonic})
 	if err != nil {
 		tb.Fatal(err)
 	}

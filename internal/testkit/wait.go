@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Patience bounds every wait of a test for what must come soon: a loop that wedges fails
+// WaitTimeout bounds every wait of a test for what must come soon: a loop that wedges fails
 // its test, with a message that names what was awaited, and does not hang its package.
-const Patience = 30 * time.Second
+const WaitTimeout = 30 * time.Second
 
-// Until polls a condition that gives no signal of its own until it holds.
-func Until(tb testing.TB, what string, holds func() bool) {
+// WaitUntil polls a condition that gives no signal of its own until it holds.
+func WaitUntil(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.NewTimer(Patience)
-	defer limit.Stop()
-	for !holds() {
+	timer := time.NewTimer(WaitTimeout)
+	defer timer.Stop()
+	for !condition() {
 		select {
 		case <-tick.C:
-		case <-limit.C:
-			tb.Fatalf("waited %v in vain for %s", Patience, what)
+		case <-timer.C:
+			tb.Fatalf("waited %v in vain for %s", WaitTimeout, what)
 		}
 	}
 }
@@ -28,13 +28,13 @@ func Until(tb testing.TB, what string, holds func() bool) {
 // Receive waits for a value from a channel.
 func Receive[T any](tb testing.TB, what string, from <-chan T) T {
 	tb.Helper()
-	limit := time.NewTimer(Patience)
-	defer limit.Stop()
+	timer := time.NewTimer(WaitTimeout)
+	defer timer.Stop()
 	select {
 	case v := <-from:
 		return v
-	case <-limit.C:
-		tb.Fatalf("waited %v in vain for %s", Patience, what)
+	case <-timer.C:
+		tb.Fatalf("waited %v in vain for %s", WaitTimeout, what)
 		panic("not reached")
 	}
 }

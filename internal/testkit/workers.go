@@ -11,10 +11,10 @@ import (
 )
 
 // Workers is the worker API, as workers outside speak it.
-type Workers struct{ *Site }
+type Workers struct{ *APIServer }
 
-// Claimed is a job as a worker outside gets it.
-type Claimed struct {
+// ClaimedJob is a job as a worker outside gets it.
+type ClaimedJob struct {
 	JobID    string `json:"job_id"`
 	Contract string
 	Queue    string
@@ -32,7 +32,7 @@ func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract, t
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Workers{Open(tb, log, ReadDocument(tb, workerapi.OpenAPI, 1<<20), Problems("urn:millrace:worker:"), api.Mount(e))}
+	return &Workers{StartServer(tb, log, ReadDocument(tb, workerapi.OpenAPI, 1<<20), ProblemReader("urn:millrace:worker:"), api.Mount(e))}
 }
 
 // Post says something to a path below /worker/v1/.
@@ -42,13 +42,13 @@ func (w *Workers) Post(tb testing.TB, path, body string) Reply {
 }
 
 // Claim asks for jobs.
-func (w *Workers) Claim(tb testing.TB, body string) []Claimed {
+func (w *Workers) Claim(tb testing.TB, body string) []ClaimedJob {
 	tb.Helper()
-	return Read[struct{ Jobs []Claimed }](tb, w.Post(tb, "claims", body).Want(tb, 200)).Jobs
+	return DecodeReply[struct{ Jobs []ClaimedJob }](tb, w.Post(tb, "claims", body).WantStatus(tb, 200)).Jobs
 }
 
 // ClaimOne asks for jobs and fails unless it is given one.
-func (w *Workers) ClaimOne(tb testing.TB, body string) Claimed {
+func (w *Workers) ClaimOne(tb testing.TB, body string) ClaimedJob {
 	tb.Helper()
 	jobs := w.Claim(tb, body)
 	if len(jobs) != 1 {

@@ -25,12 +25,12 @@ import (
 func TestBrokenRecord(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node()
-	r := receive(t, nil)
+	r := newReceiver(t, nil)
 	broken, _ := n.register("http://broken.invalid", "a")
 	good, _ := n.register(r.URL, "a")
 	n.notify(n.event("i", 1, "a", ""))
 	if err := n.engine.ChangeRecords(n.ctx, "x", func(to engine.RecordWriter) error {
-		return to.PutRecords(job.Record{Kind: "webhook", Key: broken.ID, Owner: owner, Body: []byte("{")})
+		return to.UpsertRecords(job.Record{Kind: "webhook", Key: broken.ID, Owner: owner, Body: []byte("{")})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +68,11 @@ func TestSpans(t *testing.T) {
 	tracing, flush := collector.Tracing(t)
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {
 		c.MaxTries = 1
-		c.Span = func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, oteltrace.Span) {
+		c.StartSpan = func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, oteltrace.Span) {
 			return tracing.StartClient(ctx, "deliver", attrs...)
 		}
 	}).node().run()
-	r := receive(t, func(w http.ResponseWriter, _ *http.Request, i int) { w.WriteHeader([]int{0, 200, 500}[i]) })
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, i int) { w.WriteHeader([]int{0, 200, 500}[i]) })
 	hook, _ := n.register(r.URL+"?secret=hush", "a")
 	for i := range 2 {
 		ev := n.event("j", i, "a", "")
@@ -80,9 +80,9 @@ func TestSpans(t *testing.T) {
 		n.notify(ev)
 		n.awaitDone(1)
 	}
-	nowhere := n.event("k", 0, "a", "http://"+closedAddress(t)+"/?secret=hush")
-	nowhere.Trace = trace
-	n.notify(nowhere)
+	unreachable := n.event("k", 0, "a", "http://"+closedAddress(t)+"/?secret=hush")
+	unreachable.Trace = trace
+	n.notify(unreachable)
 	n.awaitDone(2)
 	flush()
 	spans := collector.Trace(trace)
@@ -135,14 +135,14 @@ func TestPanic(t *testing.T) {
 	var spans atomic.Int64
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {
 		c.MaxTries, c.Slots = 1, 1
-		c.Span = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context, oteltrace.Span) {
+		c.StartSpan = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context, oteltrace.Span) {
 			if spans.Add(1) == 1 {
 				panic("broken span")
 			}
 			return ctx, noop.Span{}
 		}
 	}).node().run()
-	r := receive(t, nil)
+	r := newReceiver(t, nil)
 	for i := range 2 {
 		n.notify(n.event("j", i, "a", r.URL))
 		n.awaitDone(1)
@@ -162,7 +162,7 @@ func FuzzRetryAfter(f *testing.F) {
 	}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, value string) {
-		if d := webhook.RetryAfter(http.Header{"Retry-After": {value}}, now); d < 0 || d > 24*time.Hour {
+		if d := webhook.ParseRetryAfter(http.Header{"Retry-After": {value}}, now); d < 0 || d > 24*time.Hour {
 			t.Errorf("%q asks for %v", value, d)
 		}
 	})

@@ -17,14 +17,14 @@ import (
 // Two nodes send the events of many jobs to receivers that fail now and then: each gets all of them, those of a job in
 // order and never two at a time.
 func TestOrderIsKept(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		w := newWorld(t, place, true, func(c *webhook.Config) {
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		w := newWorld(t, database, true, func(c *webhook.Config) {
 			c.BackoffBase, c.BackoffMax, c.MaxTries = 5*time.Millisecond, 20*time.Millisecond, 50
 		})
 		a, b := w.node(), w.node()
 		var mu sync.Mutex
 		flying := map[string]bool{}
-		r := receive(t, func(w http.ResponseWriter, r *http.Request, n int) {
+		r := newReceiver(t, func(w http.ResponseWriter, r *http.Request, n int) {
 			line := r.URL.Path + strings.Split(r.Header.Get("webhook-id"), ".")[0]
 			mu.Lock()
 			if flying[line] {
@@ -47,7 +47,7 @@ func TestOrderIsKept(t *testing.T) {
 				all = append(all, a.event(fmt.Sprint("c", chain), i, "a", r.URL+"/cb"))
 			}
 		}
-		chained(all...)
+		setEarlier(all...)
 		a.run()
 		b.run()
 		for part := range slices.Chunk(all, 7) {
@@ -56,9 +56,9 @@ func TestOrderIsKept(t *testing.T) {
 		for done := 0; done < 2*chains*events; {
 			var m job.State
 			select {
-			case moved := <-a.moves:
+			case moved := <-a.transitions:
 				m = moved.To
-			case moved := <-b.moves:
+			case moved := <-b.transitions:
 				m = moved.To
 			case <-w.ctx.Done():
 				t.Fatalf("%d are over", done)
@@ -95,16 +95,16 @@ func TestOrderIsKept(t *testing.T) {
 // Receivers that stall with hundreds of deliveries each, and one with a URL of its own for each, do not delay another:
 // it gets its events while they hold all they can, and none of theirs is lost.
 func TestDeadReceiversDelayNobody(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		w := newWorld(t, place, true, func(c *webhook.Config) { c.Timeout = 10 * time.Minute })
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		w := newWorld(t, database, true, func(c *webhook.Config) { c.Timeout = 10 * time.Minute })
 		n := w.node()
 		release := make(chan struct{})
 		var stalled atomic.Int64
 		stall := func(http.ResponseWriter, *http.Request, int) { stalled.Add(1); <-release }
-		dead, many := receive(t, stall), receive(t, stall)
+		dead, many := newReceiver(t, stall), newReceiver(t, stall)
 		free := sync.OnceFunc(func() { close(release) })
 		t.Cleanup(free)
-		good := receive(t, nil)
+		good := newReceiver(t, nil)
 		var all []webhook.Notification
 		for i := range 300 {
 			all = append(all, n.event(fmt.Sprint("dead", i), 1, "a", dead.URL), n.event(fmt.Sprint("many", i), 1, "a", fmt.Sprint(many.URL, "/", i)))
@@ -141,14 +141,14 @@ func TestDeadReceiversDelayNobody(t *testing.T) {
 // What was pending, and what was under way, when a process died is delivered by the next (FR-195).
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	for _, place := range []string{"file", "postgres"} {
-		t.Run(place, func(t *testing.T) {
+	for _, database := range []string{"file", "postgres"} {
+		t.Run(database, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, place, false)
+			w := newWorld(t, database, false)
 			n := w.node()
-			r := receive(t, nil)
+			r := newReceiver(t, nil)
 			h, secret := n.register(r.URL, "a")
-			n.notify(chained(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""), n.event("k", 1, "a", ""))...)
+			n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""), n.event("k", 1, "a", ""))...)
 			n.claimOne() // and die with it
 			n.engine.Close()
 			if err := n.store.Close(); err != nil {
@@ -183,7 +183,7 @@ func TestStopIsGraceful(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node().run()
 	release := make(chan struct{})
-	r := receive(t, func(http.ResponseWriter, *http.Request, int) { <-release })
+	r := newReceiver(t, func(http.ResponseWriter, *http.Request, int) { <-release })
 	n.notify(n.event("j", 1, "a", r.URL))
 	<-r.ids
 	stopped := make(chan struct{})
@@ -201,8 +201,8 @@ func TestStopIsGraceful(t *testing.T) {
 
 // Deliveries are listed page by page, the newest first.
 func TestDeliveryPages(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
 		h, _ := n.register("http://a", "a")
 		var want, got []string
 		for i := range 7 {

@@ -35,39 +35,39 @@ type Delivery struct {
 
 // Try is what one request came to. StatusCode and Response are nil when there was no answer, Error when all went well.
 type Try struct {
-	At         time.Time `json:"at"`
+	StartedAt         time.Time `json:"at"`
 	StatusCode *int      `json:"status_code"`
 	Error      *string   `json:"error"`
 	DurationMS int64     `json:"duration_ms"`
 	Response   *string   `json:"response"` // the first 4 KiB
 }
 
-// parcel is the definition of a delivery: where it goes and for whom.
-type parcel struct {
+// delivery is the definition of a delivery: where it goes and for whom.
+type delivery struct {
 	EventID   string   `json:"event_id"`
 	EventName string   `json:"event_name"`
 	URL       string   `json:"url"`
 	Client    string   `json:"client"`
 	Chain     string   `json:"chain"`
-	Hooks     []string `json:"hooks,omitempty"`    // the subscriptions that name the URL
+	SubscriptionIDs     []string `json:"hooks,omitempty"`    // the subscriptions that name the URL
 	Callback  bool     `json:"callback,omitempty"` // the chain's callback is the URL
 }
 
-// shelf is the owner of a delivery's job, by which it is listed: the eldest of its subscriptions, or else the callbacks of
+// listOwner is the owner of a delivery's job, by which it is listed: the eldest of its subscriptions, or else the callbacks of
 // its client.
-func (p *parcel) shelf() string {
-	if len(p.Hooks) > 0 {
-		return p.Hooks[0]
+func (p *delivery) listOwner() string {
+	if len(p.SubscriptionIDs) > 0 {
+		return p.SubscriptionIDs[0]
 	}
-	return callbacksOf(p.Client)
+	return callbackListOwner(p.Client)
 }
 
-func callbacksOf(owner string) string { return "callbacks/" + owner }
+func callbackListOwner(owner string) string { return "callbacks/" + owner }
 
-func (p *parcel) submission(w *Webhooks, id string, body []byte, trace string) (engine.Submission, error) {
+func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string) (engine.Submission, error) {
 	definition, err := json.Marshal(p)
-	return engine.Submission{Job: job.Job{ID: jobID(id), Kind: p.EventName, Queue: queue, Owner: p.shelf(), Lease: w.lease(),
-		RunLimit: w.MaxTries, Definition: definition, Payload: body, Trace: trace}}, err
+	return engine.Submission{Job: job.Job{ID: jobID(id), Kind: p.EventName, Queue: queue, Owner: p.listOwner(), Lease: w.lease(),
+		MaxAttempts: w.MaxTries, Definition: definition, Payload: body, Trace: trace}}, err
 }
 
 func jobID(delivery string) job.ID { return job.ID{Contract: Name, Key: delivery} }
@@ -81,27 +81,27 @@ func deliveryID(owner, eventID, url string) string {
 	return asUUID(job.RunID(h.Sum(nil)[:16]), 8)
 }
 
-func unpack(j *job.Job) (*parcel, error) {
-	p := &parcel{}
+func decodeDelivery(j *job.Job) (*delivery, error) {
+	p := &delivery{}
 	if err := json.Unmarshal(j.Definition, p); err != nil {
 		return nil, fmt.Errorf("webhook: delivery %s: %w", j.ID.Key, err)
 	}
 	return p, nil
 }
 
-func triesOf(j *job.Job) (tries []Try, err error) {
+func decodeTries(j *job.Job) (tries []Try, err error) {
 	if len(j.Progress) > 0 {
 		err = json.Unmarshal(j.Progress, &tries)
 	}
 	return tries, err
 }
 
-func deliveryOf(j *job.Job) (Delivery, error) {
-	p, err := unpack(j)
+func newDelivery(j *job.Job) (Delivery, error) {
+	p, err := decodeDelivery(j)
 	if err != nil {
 		return Delivery{}, err
 	}
-	tries, err := triesOf(j)
+	tries, err := decodeTries(j)
 	if err != nil {
 		return Delivery{}, fmt.Errorf("webhook: tries of delivery %s: %w", j.ID.Key, err)
 	}
@@ -124,17 +124,17 @@ func deliveryOf(j *job.Job) (Delivery, error) {
 // Deliveries returns the newest limit deliveries of a subscription that are older than before, or, with no hookID, of
 // all callbacks of a client. next is what to give as before to go on, 0 at the end. A delivery for several subscriptions
 // with one URL is listed with the eldest. Errors are those of Hook.
-func (w *Webhooks) Deliveries(ctx context.Context, owner, hookID string, before int64, limit int) (all []Delivery, next int64, err error) {
-	shelf := callbacksOf(owner)
-	if hookID != "" {
-		h, err := w.Hook(ctx, owner, hookID)
+func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string, before int64, limit int) (all []Delivery, next int64, err error) {
+	listOwner := callbackListOwner(owner)
+	if subscriptionID != "" {
+		h, err := w.Subscription(ctx, owner, subscriptionID)
 		if err != nil {
 			return nil, 0, err
 		}
-		shelf = h.ID
+		listOwner = h.ID
 	}
 	limit = max(1, limit)
-	jobs, err := w.engine.List(ctx, store.Filter{Contract: Name, Owner: shelf, Newest: true, Before: before, Limit: limit + 1})
+	jobs, err := w.engine.List(ctx, store.Filter{Contract: Name, Owner: listOwner, NewestFirst: true, Before: before, Limit: limit + 1})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -144,7 +144,7 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, hookID string, before 
 	}
 	all = make([]Delivery, len(jobs))
 	for i, j := range jobs {
-		if all[i], err = deliveryOf(j); err != nil {
+		if all[i], err = newDelivery(j); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -154,43 +154,43 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, hookID string, before 
 // Replay makes one more delivery of the same event, wherever the first stands, to the subscription alone.
 //
 // Errors: those of Hook, NotFound for a delivery that is none of the subscription's, Conflict while that is disabled.
-func (w *Webhooks) Replay(ctx context.Context, owner, hookID, id string) (Delivery, error) {
-	h, err := w.Hook(ctx, owner, hookID)
+func (w *Webhooks) Replay(ctx context.Context, owner, subscriptionID, id string) (Delivery, error) {
+	h, err := w.Subscription(ctx, owner, subscriptionID)
 	if err != nil {
 		return Delivery{}, err
 	}
 	if h.Disabled {
 		return Delivery{}, &job.Error{Kind: job.Conflict, Op: "webhook.replay", Msg: "the webhook is disabled: enable it first"}
 	}
-	id, ok := canonical(id)
+	id, ok := canonicalID(id)
 	if !ok {
-		return Delivery{}, unknown("delivery")
+		return Delivery{}, notFound("delivery")
 	}
 	j, err := w.engine.Get(ctx, jobID(id))
 	if job.IsKind(err, job.NotFound) || err == nil && j.Owner != h.ID {
-		return Delivery{}, unknown("delivery")
+		return Delivery{}, notFound("delivery")
 	}
 	if err != nil {
 		return Delivery{}, err
 	}
-	p, err := unpack(j)
+	p, err := decodeDelivery(j)
 	if err != nil {
 		return Delivery{}, err
 	}
-	p.Hooks, p.Callback = []string{h.ID}, false
-	fresh, err := w.newRandomID()
+	p.SubscriptionIDs, p.Callback = []string{h.ID}, false
+	replayID, err := w.newRandomID()
 	if err != nil {
 		return Delivery{}, err
 	}
-	s, err := p.submission(w, fresh, j.Payload, j.Trace)
+	s, err := p.submission(w, replayID, j.Payload, j.Trace)
 	if err != nil {
 		return Delivery{}, err
 	}
 	if _, err := w.engine.Submit(ctx, engine.Unique, []engine.Submission{s}); err != nil {
 		return Delivery{}, err
 	}
-	if j, err = w.engine.Get(ctx, jobID(fresh)); err != nil {
+	if j, err = w.engine.Get(ctx, jobID(replayID)); err != nil {
 		return Delivery{}, err
 	}
-	return deliveryOf(j)
+	return newDelivery(j)
 }

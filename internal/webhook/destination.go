@@ -20,42 +20,42 @@ type destinations struct {
 	mu      sync.Mutex
 	slots   int
 	elapsed func() time.Duration
-	draw    func() float64
-	by      map[string]*destination
+	randomFloat    func() float64
+	byKey      map[string]*destination
 	hosts   map[string]*host
-	clients map[string]int // tries under way at doubtful receivers
-	doubted int            // all of these
+	suspectByClient map[string]int // tries under way at doubtful receivers
+	suspectInFlight int            // all of these
 }
 
 type destination struct {
-	flying int
+	inFlight int
 	limit  int
-	proven bool // its last answer was good and fast
-	known  bool // it has been tried
-	used   time.Duration
+	healthy bool // its last answer was good and fast
+	tried  bool // it has been tried
+	lastUsed   time.Duration
 }
 
 type host struct {
-	flights []time.Duration // when the tries under way began
-	doubted int             // of these, at doubtful receivers
-	took    time.Duration   // a try lately, on average
-	next    time.Duration   // when the last wait that is booked ends
-	used    time.Duration
+	startTimes []time.Duration // when the tries under way began
+	suspectInFlight int             // of these, at doubtful receivers
+	averageDuration    time.Duration   // a try lately, on average
+	reservedUntil    time.Duration   // when the last wait that is booked ends
+	lastUsed    time.Duration
 }
 
 const (
-	slowAnswer  = time.Second
-	firstLimit  = 4                    // of a receiver nothing is known of
+	slowResponse  = time.Second
+	initialLimit  = 4                    // of a receiver nothing is known of
 	minStep     = 2 * time.Millisecond // between two waits that are booked at a doubtful receiver
 	fastStep    = 100 * time.Microsecond
-	minBooking  = 10 * time.Millisecond
-	maxBooking  = time.Minute
-	forgetAfter = 10 * time.Minute
-	manyPlaces  = 10_000
+	minWait  = 10 * time.Millisecond
+	maxWait  = time.Minute
+	evictAfter = 10 * time.Minute
+	maxDestinations  = 10_000
 )
 
 func newDestinations(slots int, elapsed func() time.Duration, draw func() float64) *destinations {
-	return &destinations{slots: slots, elapsed: elapsed, draw: draw, by: map[string]*destination{}, hosts: map[string]*host{}, clients: map[string]int{}}
+	return &destinations{slots: slots, elapsed: elapsed, randomFloat: draw, byKey: map[string]*destination{}, hosts: map[string]*host{}, suspectByClient: map[string]int{}}
 }
 
 // receiver is whom a delivery goes to. URL has no query.
@@ -64,103 +64,103 @@ type receiver struct{ client, host, url string }
 // slot is the right to make a try.
 type slot struct {
 	receiver
-	place   *destination
+	destination   *destination
 	host    *host
-	began   time.Duration
-	doubted bool
-	given   bool // back
+	startedAt   time.Duration
+	suspect bool
+	released   bool // back
 }
 
-// part is a share of the slots, at least one.
-func (ds *destinations) part(of, in int) int { return max(1, ds.slots*of/in) }
+// slotFraction is a share of the slots, at least one.
+func (ds *destinations) slotFraction(numerator, denominator int) int { return max(1, ds.slots*numerator/denominator) }
 
-// enter gives a slot at a receiver, or none and how long to wait for the next. doubtful says that it has not answered well
+// acquire gives a slot at a receiver, or none and how long to wait for the next. doubtful says that it has not answered well
 // lately.
-func (ds *destinations) enter(r receiver) (s *slot, wait time.Duration, doubtful bool) {
+func (ds *destinations) acquire(r receiver) (s *slot, wait time.Duration, suspect bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	now := ds.elapsed()
-	d, h := ds.at(r, now)
-	d.used, h.used = now, now
-	if d.flying >= d.limit || !d.proven && ds.crowded(r, d, h) {
-		return nil, ds.book(d, h, now), !d.proven
+	d, h := ds.lookup(r, now)
+	d.lastUsed, h.lastUsed = now, now
+	if d.inFlight >= d.limit || !d.healthy && ds.overSuspectLimit(r, d, h) {
+		return nil, ds.reserve(d, h, now), !d.healthy
 	}
-	s = &slot{receiver: r, place: d, host: h, began: now, doubted: !d.proven}
-	d.flying++
-	h.flights = append(h.flights, now)
-	if s.doubted {
-		ds.doubted++
-		h.doubted++
-		ds.clients[r.client]++
+	s = &slot{receiver: r, destination: d, host: h, startedAt: now, suspect: !d.healthy}
+	d.inFlight++
+	h.startTimes = append(h.startTimes, now)
+	if s.suspect {
+		ds.suspectInFlight++
+		h.suspectInFlight++
+		ds.suspectByClient[r.client]++
 	}
-	return s, 0, s.doubted
+	return s, 0, s.suspect
 }
 
-// crowded reports whether doubtful receivers hold all they may.
-func (ds *destinations) crowded(r receiver, d *destination, h *host) bool {
-	if ds.clients[r.client] >= ds.part(3, 4) {
+// overSuspectLimit reports whether doubtful receivers hold all they may.
+func (ds *destinations) overSuspectLimit(r receiver, d *destination, h *host) bool {
+	if ds.suspectByClient[r.client] >= ds.slotFraction(3, 4) {
 		return true
 	}
-	fresh := !d.known && len(h.flights) == 0
-	return !fresh && (ds.doubted >= ds.part(1, 2) || h.doubted >= ds.part(1, 4))
+	untried := !d.tried && len(h.startTimes) == 0
+	return !untried && (ds.suspectInFlight >= ds.slotFraction(1, 2) || h.suspectInFlight >= ds.slotFraction(1, 4))
 }
 
-// leave gives a slot back with how its try went.
-func (ds *destinations) leave(s *slot, ok bool, took time.Duration) {
+// release gives a slot back with how its try went.
+func (ds *destinations) release(s *slot, ok bool, took time.Duration) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	ds.free(s)
-	d, h := s.place, s.host
-	d.known = true
-	if h.took == 0 {
-		h.took = took
+	ds.freeSlot(s)
+	d, h := s.destination, s.host
+	d.tried = true
+	if h.averageDuration == 0 {
+		h.averageDuration = took
 	}
-	h.took = (3*h.took + took) / 4
+	h.averageDuration = (3*h.averageDuration + took) / 4
 	switch {
-	case ok && took < slowAnswer:
-		d.proven, d.limit, h.next = true, min(d.limit+1, ds.part(3, 4)), 0
+	case ok && took < slowResponse:
+		d.healthy, d.limit, h.reservedUntil = true, min(d.limit+1, ds.slotFraction(3, 4)), 0
 	case ok: // slow: as many at a time as doubtful ones may have on a host, so that it keeps up if it can
-		d.proven, d.limit = false, max(min(d.limit+1, ds.part(1, 4)), d.limit/2)
+		d.healthy, d.limit = false, max(min(d.limit+1, ds.slotFraction(1, 4)), d.limit/2)
 	default:
-		d.proven, d.limit = false, max(1, d.limit/2)
+		d.healthy, d.limit = false, max(1, d.limit/2)
 	}
 }
 
-// cancel gives a slot back of which no use was made.
-func (ds *destinations) cancel(s *slot) {
+// releaseUnused gives a slot back of which no use was made.
+func (ds *destinations) releaseUnused(s *slot) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	ds.free(s)
+	ds.freeSlot(s)
 }
 
-func (ds *destinations) free(s *slot) {
-	if s.given {
+func (ds *destinations) freeSlot(s *slot) {
+	if s.released {
 		return
 	}
-	s.given = true
-	s.place.flying--
-	if i := slices.Index(s.host.flights, s.began); i >= 0 {
-		s.host.flights = slices.Delete(s.host.flights, i, i+1)
+	s.released = true
+	s.destination.inFlight--
+	if i := slices.Index(s.host.startTimes, s.startedAt); i >= 0 {
+		s.host.startTimes = slices.Delete(s.host.startTimes, i, i+1)
 	}
-	if !s.doubted {
+	if !s.suspect {
 		return
 	}
-	ds.doubted--
-	s.host.doubted--
-	if ds.clients[s.client]--; ds.clients[s.client] == 0 {
-		delete(ds.clients, s.client)
+	ds.suspectInFlight--
+	s.host.suspectInFlight--
+	if ds.suspectByClient[s.client]--; ds.suspectByClient[s.client] == 0 {
+		delete(ds.suspectByClient, s.client)
 	}
 }
 
-func (ds *destinations) at(r receiver, now time.Duration) (*destination, *host) {
-	if len(ds.by) >= manyPlaces {
-		ds.forget(now)
+func (ds *destinations) lookup(r receiver, now time.Duration) (*destination, *host) {
+	if len(ds.byKey) >= maxDestinations {
+		ds.evict(now)
 	}
 	key := r.client + " " + r.url
-	d := ds.by[key]
+	d := ds.byKey[key]
 	if d == nil {
-		d = &destination{limit: min(firstLimit, ds.part(1, 4))}
-		ds.by[key] = d
+		d = &destination{limit: min(initialLimit, ds.slotFraction(1, 4))}
+		ds.byKey[key] = d
 	}
 	key = r.client + " " + r.host
 	h := ds.hosts[key]
@@ -171,40 +171,40 @@ func (ds *destinations) at(r receiver, now time.Duration) (*destination, *host) 
 	return d, h
 }
 
-// forget drops receivers nobody has called for a while, or, where there are too many, all that none is calling now.
-func (ds *destinations) forget(now time.Duration) {
-	for _, idle := range []time.Duration{forgetAfter, 0} {
-		for key, d := range ds.by {
-			if d.flying == 0 && now-d.used >= idle {
-				delete(ds.by, key)
+// evict drops receivers nobody has called for a while, or, where there are too many, all that none is calling now.
+func (ds *destinations) evict(now time.Duration) {
+	for _, idle := range []time.Duration{evictAfter, 0} {
+		for key, d := range ds.byKey {
+			if d.inFlight == 0 && now-d.lastUsed >= idle {
+				delete(ds.byKey, key)
 			}
 		}
 		for key, h := range ds.hosts {
-			if len(h.flights) == 0 && now-h.used >= idle {
+			if len(h.startTimes) == 0 && now-h.lastUsed >= idle {
 				delete(ds.hosts, key)
 			}
 		}
-		if len(ds.by) < manyPlaces/2 {
+		if len(ds.byKey) < maxDestinations/2 {
 			return
 		}
 	}
 }
 
-// book returns how long to wait for a slot at a host, and keeps that place for whoever asked. A host that has let
+// reserve returns how long to wait for a slot at a host, and keeps that place for whoever asked. A host that has let
 // somebody wait longer than it used to is expected to go on like that.
-func (ds *destinations) book(d *destination, h *host, now time.Duration) time.Duration {
-	took := h.took
-	if len(h.flights) > 0 {
-		took = max(took, now-h.flights[0])
+func (ds *destinations) reserve(d *destination, h *host, now time.Duration) time.Duration {
+	took := h.averageDuration
+	if len(h.startTimes) > 0 {
+		took = max(took, now-h.startTimes[0])
 	}
-	step := max(took/time.Duration(ds.part(1, 4)), minStep)
-	if d.proven {
+	step := max(took/time.Duration(ds.slotFraction(1, 4)), minStep)
+	if d.healthy {
 		step = max(took/time.Duration(d.limit), fastStep)
 	}
-	h.next = max(h.next, now) + step
-	if wait := h.next - now; wait <= maxBooking {
-		return max(wait, minBooking)
+	h.reservedUntil = max(h.reservedUntil, now) + step
+	if wait := h.reservedUntil - now; wait <= maxWait {
+		return max(wait, minWait)
 	}
-	h.next = now + maxBooking
-	return maxBooking/2 + time.Duration(ds.draw()*float64(maxBooking/2))
+	h.reservedUntil = now + maxWait
+	return maxWait/2 + time.Duration(ds.randomFloat()*float64(maxWait/2))
 }

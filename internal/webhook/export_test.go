@@ -4,30 +4,30 @@ import "time"
 
 var (
 	Backoff    = backoff
-	RetryAfter = retryAfter
-	Readable   = readable
+	ParseRetryAfter = parseRetryAfter
+	TruncateUTF8   = truncateUTF8
 	Signatures = signatures
 	Machine    = machine
 )
 
-const KeptAnswer = keptAnswer
+const MaxResponseBytes = maxResponseBytes
 
-// Places lets tests look at how slots are given.
-type Places struct{ ds *destinations }
+// Destinations lets tests look at how slots are given.
+type Destinations struct{ destinations *destinations }
 
-func NewPlaces(slots int, elapsed func() time.Duration) Places {
-	return Places{newDestinations(slots, elapsed, func() float64 { return 0.5 })}
+func NewDestinations(slots int, elapsed func() time.Duration) Destinations {
+	return Destinations{newDestinations(slots, elapsed, func() float64 { return 0.5 })}
 }
 
-// Enter returns how to leave, or nil and the wait.
-func (p Places) Enter(key, host string) (leave func(ok bool, took time.Duration), wait time.Duration) {
-	s, wait, _ := p.ds.enter(receiver{"client", host, key})
+// Acquire returns how to leave, or nil and the wait.
+func (p Destinations) Acquire(key, host string) (release func(ok bool, took time.Duration), wait time.Duration) {
+	s, wait, _ := p.destinations.acquire(receiver{"client", host, key})
 	if s == nil {
 		return nil, wait
 	}
-	return func(ok bool, took time.Duration) { p.ds.leave(s, ok, took) }, 0
+	return func(ok bool, took time.Duration) { p.destinations.release(s, ok, took) }, 0
 }
 
-func (p Places) Known() int { return len(p.ds.by) }
+func (p Destinations) Len() int { return len(p.destinations.byKey) }
 
-func (p Places) Forget() { p.ds.forget(p.ds.elapsed()) }
+func (p Destinations) Evict() { p.destinations.evict(p.destinations.elapsed()) }

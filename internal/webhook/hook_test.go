@@ -16,14 +16,14 @@ import (
 const unknownID = "019cabcd-0000-7000-8000-000000000000"
 
 func TestRegister(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
 		h, secret := n.register("https://a.example/x", "job_failed", "job_created", "job_failed")
 		if h.Owner != owner || h.URL != "https://a.example/x" || !slices.Equal(h.Events, []string{"job_failed", "job_created"}) || h.Disabled ||
 			!h.CreatedAt.Equal(n.Now()) || !strings.HasPrefix(secret, "whsec_") || len(secret) != 50 {
 			t.Errorf("FR-185 registered %+v, %s", h, secret)
 		}
-		if got, err := n.Hook(n.ctx, owner, strings.ToUpper(h.ID)); err != nil || !equal(got, h) {
+		if got, err := n.Subscription(n.ctx, owner, strings.ToUpper(h.ID)); err != nil || !equalSubscriptions(got, h) {
 			t.Errorf("reads %+v, %v", got, err)
 		}
 		if _, _, err := n.Register(n.ctx, owner, h.URL, []string{"job_created", "job_failed"}, ""); !job.IsKind(err, job.Conflict) {
@@ -32,16 +32,16 @@ func TestRegister(t *testing.T) {
 		if _, _, err := n.Register(n.ctx, owner, h.URL, []string{"job_created"}, ""); err != nil {
 			t.Errorf("another event set: %v", err)
 		}
-		if _, _, err := n.Register(n.ctx, other, h.URL, h.Events, ""); err != nil {
+		if _, _, err := n.Register(n.ctx, otherOwner, h.URL, h.Events, ""); err != nil {
 			t.Errorf("another client: %v", err)
 		}
 		for _, url := range []string{"", "ftp://a", "a.example", "http://", "http://u:p@a/", "http://a:0", "http://a b"} {
 			_, _, err := n.Register(n.ctx, owner, url, []string{"job_created"}, "k")
-			n.fails(err, job.Invalid)
+			n.wantKind(err, job.Invalid)
 		}
 		for _, events := range [][]string{nil, {}, {""}, {"a", ""}, {strings.Repeat("x", 101)}} {
 			_, _, err := n.Register(n.ctx, owner, "http://b", events, "k")
-			n.fails(err, job.Invalid)
+			n.wantKind(err, job.Invalid)
 		}
 		if _, _, err := n.Register(n.ctx, owner, "http://b", []string{"job_created"}, "k"); err != nil {
 			t.Errorf("FR-072 a refused request has used up its key: %v", err)
@@ -49,15 +49,15 @@ func TestRegister(t *testing.T) {
 	})
 }
 
-func equal(a, b webhook.Hook) bool {
+func equalSubscriptions(a, b webhook.Subscription) bool {
 	return a.ID == b.ID && a.Owner == b.Owner && a.URL == b.URL && slices.Equal(a.Events, b.Events) && a.Disabled == b.Disabled &&
 		a.DisabledReason == b.DisabledReason && a.CreatedAt.Equal(b.CreatedAt)
 }
 
 func TestRegisterAgain(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
-		register := func(who, url, key string, events ...string) (webhook.Hook, string, error) {
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
+		register := func(who, url, key string, events ...string) (webhook.Subscription, string, error) {
 			return n.Register(n.ctx, who, url, events, key)
 		}
 		h, _, err := register(owner, "http://a", "key", "x", "y")
@@ -65,13 +65,13 @@ func TestRegisterAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.Advance(time.Hour)
-		if again, secret, err := register(owner, "http://a", "key", "y", "x"); err != nil || !equal(again, h) || secret != "" {
+		if again, secret, err := register(owner, "http://a", "key", "y", "x"); err != nil || !equalSubscriptions(again, h) || secret != "" {
 			t.Errorf("G-FR-58 the same key: %+v, %q, %v", again, secret, err)
 		}
 		if _, _, err := register(owner, "http://a", "key", "x"); !errors.Is(err, webhook.ErrKeyReused) {
 			t.Errorf("FR-018 another request: %v", err)
 		}
-		if mine, secret, err := register(other, "http://a", "key", "x", "y"); err != nil || mine.ID == h.ID || secret == "" {
+		if mine, secret, err := register(otherOwner, "http://a", "key", "x", "y"); err != nil || mine.ID == h.ID || secret == "" {
 			t.Errorf("FR-069 another client: %+v, %v", mine, err)
 		}
 		if err := n.Delete(n.ctx, owner, h.ID); err != nil {
@@ -83,14 +83,14 @@ func TestRegisterAgain(t *testing.T) {
 		}
 		n.Advance(25 * time.Hour)
 		_, _, err = register(owner, "http://a", "key", "x", "y")
-		n.fails(err, job.Conflict)
+		n.wantKind(err, job.Conflict)
 	})
 }
 
 // Whatever is asked at the same time, there is one.
 func TestRegisterCrowd(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		w := newWorld(t, place, false)
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		w := newWorld(t, database, false)
 		nodes := []*node{w.node(), w.node()}
 		for _, key := range []string{"", "key"} {
 			var all sync.WaitGroup
@@ -120,11 +120,11 @@ func TestRegisterCrowd(t *testing.T) {
 }
 
 func TestHooksOfOthers(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
 		h, _ := n.register("http://a", "x")
 		verbs := map[string]func(who, id string) error{
-			"read":       func(who, id string) error { _, err := n.Hook(n.ctx, who, id); return err },
+			"read":       func(who, id string) error { _, err := n.Subscription(n.ctx, who, id); return err },
 			"enable":     func(who, id string) error { _, err := n.Enable(n.ctx, who, id); return err },
 			"rotate":     func(who, id string) error { _, err := n.Rotate(n.ctx, who, id); return err },
 			"deliveries": func(who, id string) error { _, _, err := n.Deliveries(n.ctx, who, id, 0, 10); return err },
@@ -132,7 +132,7 @@ func TestHooksOfOthers(t *testing.T) {
 			"delete":     func(who, id string) error { return n.Delete(n.ctx, who, id) },
 		}
 		for name, verb := range verbs {
-			if err := verb(other, h.ID); !errors.Is(err, webhook.ErrForbidden) {
+			if err := verb(otherOwner, h.ID); !errors.Is(err, webhook.ErrForbidden) {
 				t.Errorf("FR-034 %s of another client's: %v", name, err)
 			}
 			for _, id := range []string{unknownID, "x", "", "\x00", "../" + h.ID, strings.Repeat("9", 9999)} {
@@ -144,25 +144,25 @@ func TestHooksOfOthers(t *testing.T) {
 		if err := n.Delete(n.ctx, owner, h.ID); err != nil {
 			t.Error(err)
 		}
-		n.fails(n.Delete(n.ctx, owner, h.ID), job.NotFound) // FR-188 again
+		n.wantKind(n.Delete(n.ctx, owner, h.ID), job.NotFound) // FR-188 again
 	})
 }
 
 func TestHooksAreListed(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
 		var want []string
 		for _, url := range []string{"http://c", "http://a", "http://b"} {
 			n.Advance(time.Second)
 			h, _ := n.register(url, "x")
 			want = append(want, h.ID)
 		}
-		if _, _, err := n.Register(n.ctx, other, "http://z", []string{"x"}, ""); err != nil {
+		if _, _, err := n.Register(n.ctx, otherOwner, "http://z", []string{"x"}, ""); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for after := ""; ; {
-			page, err := n.Hooks(n.ctx, owner, after, 2)
+			page, err := n.Subscriptions(n.ctx, owner, after, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,8 +177,8 @@ func TestHooksAreListed(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("listed %v, want %v", got, want)
 		}
-		_, err := n.Hooks(n.ctx, owner, "\x00", 2)
-		n.fails(err, job.Invalid)
+		_, err := n.Subscriptions(n.ctx, owner, "\x00", 2)
+		n.wantKind(err, job.Invalid)
 	})
 }
 

@@ -19,12 +19,12 @@ var machine = job.MustMachine(map[job.State]job.Phase{
 	delivered: job.Done,
 	exhausted: job.Done,
 }, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: waiting},
+	{From: job.StateNone, On: job.Submitted, To: waiting},
 	{From: waiting, On: job.Satisfied, To: pending},
 	{From: waiting, On: job.Unsatisfiable, To: pending}, // the one before it is given up
 	{From: pending, On: job.Claimed, To: sending},
 	{From: sending, On: job.Succeeded, To: delivered},
-	{From: sending, On: job.Failed, To: pending, Counts: true},
+	{From: sending, On: job.Failed, To: pending, CountsFailed: true},
 	{From: sending, On: job.FailedForGood, To: exhausted},
 	{From: sending, On: job.Released, To: pending},
 	{From: sending, On: job.Expired, To: pending},

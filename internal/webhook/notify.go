@@ -18,12 +18,12 @@ type Notification struct {
 	Owner    string
 	Chain    string // what the event is about: order is kept within it, for each URL
 	Event    EventRef
-	At       time.Time // subscriptions made later do not get it
+	OccurredAt       time.Time // subscriptions made later do not get it
 	Body     []byte    // the JSON to send
 	Callback string    // a URL that gets every event of the chain; "" is none
 	Trace    string
-	// Earlier returns the events of the chain before this one, in order. It is asked for only when somebody listens.
-	Earlier func(ctx context.Context) ([]EventRef, error)
+	// EarlierEvents returns the events of the chain before this one, in order. It is asked for only when somebody listens.
+	EarlierEvents func(ctx context.Context) ([]EventRef, error)
 }
 
 // subscriber is a subscription as events look for it.
@@ -31,41 +31,41 @@ type subscriber struct {
 	id      string
 	url     string
 	events  []string
-	created time.Time
+	createdAt time.Time
 }
 
-// draft is a delivery that is to be there after Notify.
-type draft struct {
+// pendingDelivery is a delivery that is to be there after Notify.
+type pendingDelivery struct {
 	id         string
-	parcel     parcel
+	delivery     delivery
 	body       []byte
 	trace      string
-	after      string   // the delivery before it, if this call makes or has made it
-	candidates []string // else the deliveries it may come after, in order
+	predecessor      string   // the delivery before it, if this call makes or has made it
+	predecessorCandidates []string // else the deliveries it may come after, in order
 }
 
 const (
-	// notifyGroup is how many deliveries are made in one transaction.
-	notifyGroup = 200
-	// lookBack bounds how many earlier events of a chain are looked at.
-	lookBack = 64
-	// races is how often a group is looked at again, as another process makes the same deliveries.
-	races = 10
+	// maxNotifyBatch is how many deliveries are made in one transaction.
+	maxNotifyBatch = 200
+	// maxEarlierEvents bounds how many earlier events of a chain are looked at.
+	maxEarlierEvents = 64
+	// maxConflictRetries is how often a group is looked at again, as another process makes the same deliveries.
+	maxConflictRetries = 10
 )
 
 // Notify makes a delivery of each event for each distinct URL that listens to it. The events of a chain come in order;
 // each may come any number of times. When it returns without an error the deliveries are on stable storage.
 func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
-	listening, err := w.subscribers(ctx, all)
+	subscribers, err := w.subscribers(ctx, all)
 	if err != nil {
 		return err
 	}
-	drafts, err := drafted(ctx, all, listening)
+	pending, err := pendingDeliveries(ctx, all, subscribers)
 	if err != nil {
 		return err
 	}
-	for group := range slices.Chunk(drafts, notifyGroup) {
-		if err := w.make(ctx, group); err != nil {
+	for group := range slices.Chunk(pending, maxNotifyBatch) {
+		if err := w.createMissing(ctx, group); err != nil {
 			return err
 		}
 	}
@@ -73,39 +73,39 @@ func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
 }
 
 // subscribers returns the subscriptions of every owner that is notified, the eldest first.
-func (w *Webhooks) subscribers(ctx context.Context, all []Notification) (by map[string][]subscriber, err error) {
+func (w *Webhooks) subscribers(ctx context.Context, all []Notification) (byOwner map[string][]subscriber, err error) {
 	err = w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		by = map[string][]subscriber{}
+		byOwner = map[string][]subscriber{}
 		for _, n := range all {
-			if _, seen := by[n.Owner]; seen {
+			if _, loaded := byOwner[n.Owner]; loaded {
 				continue
 			}
-			records, err := r.Records(hookRecord, n.Owner, "", maxHooks)
+			records, err := r.Records(subscriptionRecord, n.Owner, "", maxSubscriptions)
 			if err != nil {
 				return err
 			}
-			by[n.Owner] = []subscriber{}
+			byOwner[n.Owner] = []subscriber{}
 			for i := range records {
-				s, err := read(&records[i])
+				s, err := decodeRecord(&records[i])
 				if err != nil { // it would hold up the events of everybody
 					w.Log.Error("a webhook cannot be read and is passed over", keyError, err)
 					continue
 				}
-				by[n.Owner] = append(by[n.Owner], subscriber{id: records[i].Key, url: s.URL, events: s.Events, created: records[i].CreatedAt})
+				byOwner[n.Owner] = append(byOwner[n.Owner], subscriber{id: records[i].Key, url: s.URL, events: s.Events, createdAt: records[i].CreatedAt})
 			}
 		}
 		return nil
 	})
-	return by, err
+	return byOwner, err
 }
 
-// parcels returns what is to be sent of an event: one for each distinct URL (G-FR-47).
-func (n *Notification) parcels(all []subscriber) (parcels []parcel) {
-	at := func(url string) *parcel {
-		i := slices.IndexFunc(parcels, func(p parcel) bool { return p.URL == url })
+// deliveries returns what is to be sent of an event: one for each distinct URL (G-FR-47).
+func (n *Notification) deliveries(all []subscriber) (parcels []delivery) {
+	at := func(url string) *delivery {
+		i := slices.IndexFunc(parcels, func(p delivery) bool { return p.URL == url })
 		if i < 0 {
 			i = len(parcels)
-			parcels = append(parcels, parcel{EventID: n.Event.ID, EventName: n.Event.Name, URL: url, Client: n.Owner, Chain: n.Chain})
+			parcels = append(parcels, delivery{EventID: n.Event.ID, EventName: n.Event.Name, URL: url, Client: n.Owner, Chain: n.Chain})
 		}
 		return &parcels[i]
 	}
@@ -113,52 +113,52 @@ func (n *Notification) parcels(all []subscriber) (parcels []parcel) {
 		at(n.Callback).Callback = true
 	}
 	for _, s := range all {
-		if slices.Contains(s.events, n.Event.Name) && !s.created.After(n.At) {
+		if slices.Contains(s.events, n.Event.Name) && !s.createdAt.After(n.OccurredAt) {
 			p := at(s.url)
-			p.Hooks = append(p.Hooks, s.id)
+			p.SubscriptionIDs = append(p.SubscriptionIDs, s.id)
 		}
 	}
 	return parcels
 }
 
-// drafted returns the deliveries of a batch of events, each with what it comes after.
-func drafted(ctx context.Context, all []Notification, listening map[string][]subscriber) (drafts []*draft, err error) {
-	type line struct{ owner, chain, url string }
-	last := map[line]string{}
-	seen := map[string]bool{}
+// pendingDeliveries returns the deliveries of a batch of events, each with what it comes after.
+func pendingDeliveries(ctx context.Context, all []Notification, subscribers map[string][]subscriber) (pending []*pendingDelivery, err error) {
+	type chainKey struct{ owner, chain, url string }
+	lastInChain := map[chainKey]string{}
+	queued := map[string]bool{}
 	for i := range all {
 		n := &all[i]
 		var earlier []EventRef
-		asked := false
-		for _, p := range n.parcels(listening[n.Owner]) {
-			d := &draft{id: deliveryID(n.Owner, n.Event.ID, p.URL), parcel: p, body: n.Body, trace: n.Trace}
-			if seen[d.id] {
+		earlierLoaded := false
+		for _, p := range n.deliveries(subscribers[n.Owner]) {
+			d := &pendingDelivery{id: deliveryID(n.Owner, n.Event.ID, p.URL), delivery: p, body: n.Body, trace: n.Trace}
+			if queued[d.id] {
 				continue
 			}
-			seen[d.id] = true
-			of := line{n.Owner, n.Chain, p.URL}
-			if d.after = last[of]; d.after == "" && n.Earlier != nil {
-				if !asked {
-					if earlier, err = n.Earlier(ctx); err != nil {
+			queued[d.id] = true
+			inChain := chainKey{n.Owner, n.Chain, p.URL}
+			if d.predecessor = lastInChain[inChain]; d.predecessor == "" && n.EarlierEvents != nil {
+				if !earlierLoaded {
+					if earlier, err = n.EarlierEvents(ctx); err != nil {
 						return nil, fmt.Errorf("webhook: earlier events of %s: %w", n.Chain, err)
 					}
-					asked = true
+					earlierLoaded = true
 				}
-				for _, e := range earlier[max(0, len(earlier)-lookBack):] {
-					d.candidates = append(d.candidates, deliveryID(n.Owner, e.ID, p.URL))
+				for _, e := range earlier[max(0, len(earlier)-maxEarlierEvents):] {
+					d.predecessorCandidates = append(d.predecessorCandidates, deliveryID(n.Owner, e.ID, p.URL))
 				}
 			}
-			last[of] = d.id
-			drafts = append(drafts, d)
+			lastInChain[inChain] = d.id
+			pending = append(pending, d)
 		}
 	}
-	return drafts, nil
+	return pending, nil
 }
 
-// make stores those of a group of deliveries that are not there.
-func (w *Webhooks) make(ctx context.Context, group []*draft) error {
-	for range races {
-		batch, err := w.missing(ctx, group)
+// createMissing stores those of a group of deliveries that are not there.
+func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) error {
+	for range maxConflictRetries {
+		batch, err := w.missingSubmissions(ctx, group)
 		if err != nil || len(batch) == 0 {
 			return err
 		}
@@ -167,16 +167,16 @@ func (w *Webhooks) make(ctx context.Context, group []*draft) error {
 		case job.IsKind(err, job.Conflict), job.IsKind(err, job.NotFound): // made, or what it comes after pruned, since the look
 			continue
 		case job.IsKind(err, job.Invalid):
-			return w.makeEach(ctx, batch)
+			return w.createEach(ctx, batch)
 		}
 		return err
 	}
 	return &job.Error{Kind: job.Unavailable, Op: "webhook.notify", Msg: "another process keeps making the same deliveries"}
 }
 
-// makeEach stores deliveries one by one and leaves out what no store can keep: it would hold up everything behind it for
+// createEach stores deliveries one by one and leaves out what no store can keep: it would hold up everything behind it for
 // ever. One whose forerunner is left out goes without.
-func (w *Webhooks) makeEach(ctx context.Context, batch []engine.Submission) error {
+func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) error {
 	for _, s := range batch {
 		_, err := w.engine.Submit(ctx, engine.Unique, []engine.Submission{s})
 		if job.IsKind(err, job.NotFound) {
@@ -194,50 +194,50 @@ func (w *Webhooks) makeEach(ctx context.Context, batch []engine.Submission) erro
 	return nil
 }
 
-// missing looks at what is there of a group and what came before it, and returns the rest to be submitted.
-func (w *Webhooks) missing(ctx context.Context, group []*draft) (batch []engine.Submission, err error) {
+// missingSubmissions looks at what is there of a group and what came before it, and returns the rest to be submitted.
+func (w *Webhooks) missingSubmissions(ctx context.Context, group []*pendingDelivery) (batch []engine.Submission, err error) {
 	var ids []job.ID
 	for _, d := range group {
 		ids = append(ids, jobID(d.id))
-		for _, c := range d.candidates {
+		for _, c := range d.predecessorCandidates {
 			ids = append(ids, jobID(c))
 		}
-		if d.after != "" {
-			ids = append(ids, jobID(d.after))
+		if d.predecessor != "" {
+			ids = append(ids, jobID(d.predecessor))
 		}
 	}
 	found, err := w.engine.GetAll(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	there := map[string]bool{}
+	existing := map[string]bool{}
 	for _, j := range found {
-		there[j.ID.Key] = true
+		existing[j.ID.Key] = true
 	}
 	for _, d := range group {
-		if there[d.id] {
+		if existing[d.id] {
 			continue
 		}
-		s, err := d.parcel.submission(w, d.id, d.body, d.trace)
+		s, err := d.delivery.submission(w, d.id, d.body, d.trace)
 		if err != nil {
 			return nil, err
 		}
-		if after := d.before(there); after != "" {
-			s.DependsOn = []job.ID{jobID(after)}
+		if predecessor := d.findPredecessor(existing); predecessor != "" {
+			s.DependsOn = []job.ID{jobID(predecessor)}
 		}
-		there[d.id] = true // for those behind it
+		existing[d.id] = true // for those behind it
 		batch = append(batch, s)
 	}
 	return batch, nil
 }
 
-// before returns the delivery a draft comes after: the latest of those that are there.
-func (d *draft) before(there map[string]bool) string {
-	if there[d.after] {
-		return d.after
+// findPredecessor returns the delivery a draft comes after: the latest of those that are there.
+func (d *pendingDelivery) findPredecessor(existing map[string]bool) string {
+	if existing[d.predecessor] {
+		return d.predecessor
 	}
-	for _, c := range slices.Backward(d.candidates) {
-		if there[c] {
+	for _, c := range slices.Backward(d.predecessorCandidates) {
+		if existing[c] {
 			return c
 		}
 	}

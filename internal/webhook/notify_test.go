@@ -26,8 +26,8 @@ func (n *node) jobs() []*job.Job {
 	return all
 }
 
-// chained gives each event those before it.
-func chained(all ...webhook.Notification) []webhook.Notification {
+// setEarlier gives each event those before it.
+func setEarlier(all ...webhook.Notification) []webhook.Notification {
 	for i := range all {
 		var refs []webhook.EventRef
 		for _, before := range all[:i] {
@@ -35,21 +35,21 @@ func chained(all ...webhook.Notification) []webhook.Notification {
 				refs = append(refs, before.Event)
 			}
 		}
-		all[i].Earlier = func(context.Context) ([]webhook.EventRef, error) { return refs, nil }
+		all[i].EarlierEvents = func(context.Context) ([]webhook.EventRef, error) { return refs, nil }
 	}
 	return all
 }
 
 func TestNotifyMakesOneDeliveryForEachURL(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
 		n.register("http://both", "a", "b")
 		n.register("http://only-b", "b")
 		n.register("http://both", "a") // the same URL once more
-		if _, _, err := n.Register(n.ctx, other, "http://other", []string{"a", "b"}, ""); err != nil {
+		if _, _, err := n.Register(n.ctx, otherOwner, "http://other", []string{"a", "b"}, ""); err != nil {
 			t.Fatal(err)
 		}
-		events := chained(n.event("j", 1, "a", "http://both"), n.event("j", 2, "b", "http://callback"), n.event("j", 3, "c", "http://callback"))
+		events := setEarlier(n.event("j", 1, "a", "http://both"), n.event("j", 2, "b", "http://callback"), n.event("j", 3, "c", "http://callback"))
 		want := []string{"j.1.a http://both", "j.2.b http://both", "j.2.b http://callback", "j.2.b http://only-b", "j.3.c http://callback"}
 		for range 3 { // at least once each, in any cut
 			n.notify(events...)
@@ -73,7 +73,7 @@ func TestNotifyAsksOnlyWhenSomebodyListens(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node()
 	ev := n.event("j", 1, "a", "")
-	ev.Earlier = func(context.Context) ([]webhook.EventRef, error) { return nil, errors.New("asked") }
+	ev.EarlierEvents = func(context.Context) ([]webhook.EventRef, error) { return nil, errors.New("asked") }
 	n.notify(ev)
 	n.notify()
 	n.register("http://a", "b")
@@ -86,12 +86,12 @@ func TestNotifyAsksOnlyWhenSomebodyListens(t *testing.T) {
 
 // A subscription gets what happens from when it was made on.
 func TestNotifyOfWhatWasBefore(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
 		before := n.event("j", 1, "a", "")
 		n.Advance(time.Millisecond)
 		h, _ := n.register("http://a", "a")
-		n.notify(chained(before, n.event("j", 2, "a", ""))...)
+		n.notify(setEarlier(before, n.event("j", 2, "a", ""))...)
 		if got := n.deliveries(h.ID); len(got) != 1 || got[0].EventID != "j.2.a" {
 			t.Errorf("deliveries %+v", got)
 		}
@@ -100,10 +100,10 @@ func TestNotifyOfWhatWasBefore(t *testing.T) {
 
 // The deliveries of a chain to a URL wait one for the other, in whatever portions the events come.
 func TestNotifyKeepsChains(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
 		n.register("http://odd", "a", "c")
-		events := chained(n.event("j", 1, "a", "http://cb"), n.event("j", 2, "b", "http://cb"), n.event("j", 3, "c", "http://cb"), n.event("k", 1, "a", ""),
+		events := setEarlier(n.event("j", 1, "a", "http://cb"), n.event("j", 2, "b", "http://cb"), n.event("j", 3, "c", "http://cb"), n.event("k", 1, "a", ""),
 			n.event("j", 4, "a", "http://cb"))
 		n.notify(events[0])
 		n.notify(events[1:3]...)
@@ -142,9 +142,9 @@ func TestNotifyKeepsChains(t *testing.T) {
 
 // A delivery that was pruned is waited for by nobody.
 func TestNotifyAfterPruning(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false, func(c *webhook.Config) { c.Retention = time.Hour }).node()
-		events := chained(n.event("j", 1, "a", "http://cb"), n.event("j", 2, "a", "http://cb"))
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false, func(c *webhook.Config) { c.Retention = time.Hour }).node()
+		events := setEarlier(n.event("j", 1, "a", "http://cb"), n.event("j", 2, "a", "http://cb"))
 		n.notify(events[0])
 		jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: webhook.Name, Max: 1, Worker: "w"})
 		if err != nil || len(jobs) != 1 {
@@ -166,8 +166,8 @@ func TestNotifyAfterPruning(t *testing.T) {
 
 // Two nodes that tell of the same events at the same time make one delivery of each.
 func TestNotifyCrowd(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		w := newWorld(t, place, false)
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		w := newWorld(t, database, false)
 		nodes := []*node{w.node(), w.node()}
 		nodes[0].register("http://a", "a")
 		var events []webhook.Notification
@@ -176,7 +176,7 @@ func TestNotifyCrowd(t *testing.T) {
 				events = append(events, nodes[0].event(fmt.Sprint("c", chain), i, "a", "http://cb"))
 			}
 		}
-		chained(events...)
+		setEarlier(events...)
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
@@ -203,10 +203,10 @@ func TestNotifyCrowd(t *testing.T) {
 
 // What no store can keep does not hold up what comes behind it.
 func TestNotifyOfWhatCannotBeKept(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
-		bad := n.event("j", 1, "a\x00", "http://cb")
-		n.notify(chained(n.event("i", 1, "a", "http://cb"), bad, n.event("j", 2, "a", "http://cb"))...)
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
+		unstorable := n.event("j", 1, "a\x00", "http://cb")
+		n.notify(setEarlier(n.event("i", 1, "a", "http://cb"), unstorable, n.event("j", 2, "a", "http://cb"))...)
 		if got := len(n.jobs()); got != 2 || !strings.Contains(n.logs.text(), "left out") {
 			t.Errorf("%d deliveries, logged %s", got, n.logs.text())
 		}

@@ -61,7 +61,7 @@ func TestRetryAfter(t *testing.T) {
 		"Sun, 01 Mar 2099 12:01:30 GMT":      24 * time.Hour,
 		"Sun, 01 Mar 2026 12:01:30 +0000 xx": 0,
 	} {
-		if got := webhook.RetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
+		if got := webhook.ParseRetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
 			t.Errorf("%q: %v, want %v", value, got, want)
 		}
 	}
@@ -69,7 +69,7 @@ func TestRetryAfter(t *testing.T) {
 
 func TestReadable(t *testing.T) {
 	t.Parallel()
-	full := webhook.KeptAnswer
+	full := webhook.MaxResponseBytes
 	for name, c := range map[string]struct{ in, want string }{
 		"text":           {"ok", "ok"},
 		"nothing":        {"", ""},
@@ -80,7 +80,7 @@ func TestReadable(t *testing.T) {
 		"three of four":  {strings.Repeat("x", full-3) + "😀"[:3], strings.Repeat("x", full-3)},
 		"all garbage":    {strings.Repeat("\x80", full), "?"},
 	} {
-		if got := webhook.Readable([]byte(c.in)); got != c.want || !utf8.ValidString(got) {
+		if got := webhook.TruncateUTF8([]byte(c.in)); got != c.want || !utf8.ValidString(got) {
 			t.Errorf("%s: got %d bytes ending in %q", name, len(got), got[max(0, len(got)-4):])
 		}
 	}
@@ -95,14 +95,14 @@ func TestMachine(t *testing.T) {
 		"sending expired": "pending",
 	}
 	seen := 0
-	for _, from := range append(webhook.Machine.States(), job.Nowhere) {
+	for _, from := range append(webhook.Machine.States(), job.StateNone) {
 		for _, on := range job.Causes() {
 			mv, ok := webhook.Machine.Next(from, on)
 			key := fmt.Sprintf("%s %s", from, on)
 			if key == "sending "+string(job.FailedForGood) {
 				key = "sending failed_for_good"
 			}
-			if to := want[key]; ok != (to != "") || string(mv.To) != to || mv.Counts != (on == job.Failed && ok) {
+			if to := want[key]; ok != (to != "") || string(mv.To) != to || mv.CountsFailed != (on == job.Failed && ok) {
 				t.Errorf("%s leads to %q, want %q", key, mv.To, to)
 			} else if ok {
 				seen++
@@ -117,30 +117,30 @@ func TestMachine(t *testing.T) {
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	now := time.Duration(0)
-	p := webhook.NewPlaces(16, func() time.Duration { return now })
-	enter := func(key, host string) (leaves []func(bool, time.Duration)) {
+	p := webhook.NewDestinations(16, func() time.Duration { return now })
+	acquireAll := func(key, host string) (releases []func(bool, time.Duration)) {
 		for {
-			leave, wait := p.Enter(key, host)
-			if leave == nil {
+			release, wait := p.Acquire(key, host)
+			if release == nil {
 				if wait <= 0 || wait > time.Minute {
 					t.Fatalf("a wait of %v", wait)
 				}
-				return leaves
+				return releases
 			}
-			leaves = append(leaves, leave)
+			releases = append(releases, release)
 		}
 	}
 	count := func(key, host string, want int) []func(bool, time.Duration) {
 		t.Helper()
-		all := enter(key, host)
+		all := acquireAll(key, host)
 		if len(all) != want {
 			t.Errorf("%s gets %d slots, want %d", key, len(all), want)
 		}
 		return all
 	}
-	all := func(leaves []func(bool, time.Duration), ok bool, took time.Duration) {
-		for _, leave := range leaves {
-			leave(ok, took)
+	all := func(releases []func(bool, time.Duration), ok bool, took time.Duration) {
+		for _, release := range releases {
+			release(ok, took)
 		}
 	}
 	a := count("a", "a", 4) // new: four
@@ -167,42 +167,42 @@ func TestSlots(t *testing.T) {
 func TestBookings(t *testing.T) {
 	t.Parallel()
 	now := time.Duration(0)
-	p := webhook.NewPlaces(4, func() time.Duration { return now })
-	leave, _ := p.Enter("dead", "h")
-	leave(false, 5*time.Second)
-	leave, _ = p.Enter("dead", "h")
-	if leave == nil {
+	p := webhook.NewDestinations(4, func() time.Duration { return now })
+	release, _ := p.Acquire("dead", "h")
+	release(false, 5*time.Second)
+	release, _ = p.Acquire("dead", "h")
+	if release == nil {
 		t.Fatal("no slot")
 	}
 	last := time.Duration(0)
 	for i := range 1000 {
-		_, wait := p.Enter("dead", "h")
+		_, wait := p.Acquire("dead", "h")
 		if i < 12 && wait != last+5*time.Second || wait > time.Minute || wait < 5*time.Second {
 			t.Fatalf("wait %d is %v after %v", i, wait, last)
 		}
 		last = wait
 	}
-	leave(true, time.Millisecond)
-	if leave, _ = p.Enter("dead", "h"); leave == nil {
+	release(true, time.Millisecond)
+	if release, _ = p.Acquire("dead", "h"); release == nil {
 		t.Error("no slot after a good answer")
 	}
-	if _, wait := p.Enter("other", "h"); wait != 0 {
+	if _, wait := p.Acquire("other", "h"); wait != 0 {
 		t.Errorf("nobody is before it and it waits %v", wait)
 	}
 	now += 10 * time.Second
-	if _, wait := p.Enter("third", "h"); wait < 10*time.Second {
+	if _, wait := p.Acquire("third", "h"); wait < 10*time.Second {
 		t.Errorf("the host has not answered for 10s, and the wait is %v", wait)
 	}
 	for i := range 30_000 {
-		p.Enter(fmt.Sprint(i), fmt.Sprint(i))
+		p.Acquire(fmt.Sprint(i), fmt.Sprint(i))
 	}
-	if p.Known() > 10_001 {
-		t.Errorf("%d receivers are remembered", p.Known())
+	if p.Len() > 10_001 {
+		t.Errorf("%d receivers are remembered", p.Len())
 	}
 	now += time.Hour
-	p.Forget()
-	if p.Known() > 4 { // those that are being called
-		t.Errorf("%d receivers are remembered after an hour", p.Known())
+	p.Evict()
+	if p.Len() > 4 { // those that are being called
+		t.Errorf("%d receivers are remembered after an hour", p.Len())
 	}
 }
 
@@ -212,7 +212,7 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := webhook.New(good); err != nil {
 		t.Fatal(err)
 	}
-	for name, spoil := range map[string]func(*webhook.Config){
+	for name, invalidate := range map[string]func(*webhook.Config){
 		"no vault": func(c *webhook.Config) { c.Vault = nil }, "no client": func(c *webhook.Config) { c.Client = nil },
 		"no callback secret": func(c *webhook.Config) { c.CallbackSecret = nil }, "no chance": func(c *webhook.Config) { c.Random = nil },
 		"no clock": func(c *webhook.Config) { c.Elapsed = nil }, "no timeout": func(c *webhook.Config) { c.Timeout = 0 },
@@ -221,7 +221,7 @@ func TestNewRefuses(t *testing.T) {
 		"a shrinking backoff": func(c *webhook.Config) { c.BackoffFactor = 0.5 },
 	} {
 		c := good
-		spoil(&c)
+		invalidate(&c)
 		if _, err := webhook.New(c); err == nil {
 			t.Errorf("%s is accepted", name)
 		}

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// retryAfterMax bounds what a receiver may ask for.
-const retryAfterMax = 24 * time.Hour
+// maxRetryAfter bounds what a receiver may ask for.
+const maxRetryAfter = 24 * time.Hour
 
-// jitter is how far a wait may be off, either way.
-const jitter = 0.2
+// jitterFraction is how far a wait may be off, either way.
+const jitterFraction = 0.2
 
 // backoff is the wait after the n-th failed try, counted from 1: base × factor^(n−1), at most limit, off by up to a fifth
 // as draw from [0, 1) says, and again at most limit.
@@ -21,19 +21,19 @@ func backoff(base, limit time.Duration, factor float64, n int, draw float64) tim
 		d *= factor
 	}
 	d = min(d, float64(limit))
-	return time.Duration(min(d*(1-jitter+2*jitter*draw), float64(limit)))
+	return time.Duration(min(d*(1-jitterFraction+2*jitterFraction*draw), float64(limit)))
 }
 
-// retryAfter reads the header of that name: seconds or a date. What cannot be read asks for nothing.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+// parseRetryAfter reads the header of that name: seconds or a date. What cannot be read asks for nothing.
+func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {
 		return 0
 	}
 	if strings.Trim(v, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || seconds > int64(retryAfterMax/time.Second) {
-			return retryAfterMax
+		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
+			return maxRetryAfter
 		}
 		return time.Duration(seconds) * time.Second
 	}
@@ -41,11 +41,11 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(now), 0), retryAfterMax)
+	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// wait is how long the next try waits. A receiver may ask for more than the backoff, never for less: its deliveries are
+// retryDelay is how long the next try waits. A receiver may ask for more than the backoff, never for less: its deliveries are
 // to survive an outage longer than what it expects.
-func (w *Webhooks) wait(n int, asked time.Duration) time.Duration {
-	return max(backoff(w.BackoffBase, w.BackoffMax, w.BackoffFactor, n, w.draw()), asked).Truncate(time.Microsecond)
+func (w *Webhooks) retryDelay(n int, requested time.Duration) time.Duration {
+	return max(backoff(w.BackoffBase, w.BackoffMax, w.BackoffFactor, n, w.randomFloat()), requested).Truncate(time.Microsecond)
 }

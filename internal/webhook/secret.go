@@ -13,8 +13,8 @@ import (
 const (
 	secretPrefix = "whsec_"
 	secretBytes  = 32
-	// rotation is how long a secret that was replaced still signs.
-	rotation = 24 * time.Hour
+	// secretOverlap is how long a secret that was replaced still signs.
+	secretOverlap = 24 * time.Hour
 	// maxSecrets bounds the signatures of a request when somebody rotates all the time.
 	maxSecrets = 5
 )
@@ -22,12 +22,12 @@ const (
 // secret is one that signs, sealed. The last of a subscription has no end.
 type secret struct {
 	Sealed string    `json:"sealed"`
-	Until  time.Time `json:"until,omitzero"`
+	ValidUntil  time.Time `json:"until,omitzero"`
 }
 
 func (w *Webhooks) newSecret() (plain string, s secret, err error) {
 	var b [secretBytes]byte
-	if err = w.random(b[:]); err != nil {
+	if err = w.readRandom(b[:]); err != nil {
 		return "", s, err
 	}
 	plain = secretPrefix + base64.StdEncoding.EncodeToString(b[:])
@@ -35,25 +35,25 @@ func (w *Webhooks) newSecret() (plain string, s secret, err error) {
 	return plain, s, err
 }
 
-// rotated is a list of secrets with a new one at its front and the one it replaces about to end.
-func rotated(all []secret, now time.Time, fresh secret) []secret {
-	next := []secret{fresh}
-	for _, s := range valid(all, now) {
-		if s.Until.IsZero() {
-			s.Until = now.Add(rotation)
+// rotateSecrets is a list of secrets with a new one at its front and the one it replaces about to end.
+func rotateSecrets(all []secret, now time.Time, replacement secret) []secret {
+	next := []secret{replacement}
+	for _, s := range validSecrets(all, now) {
+		if s.ValidUntil.IsZero() {
+			s.ValidUntil = now.Add(secretOverlap)
 		}
 		next = append(next, s)
 	}
 	return next[:min(len(next), maxSecrets)]
 }
 
-func valid(all []secret, now time.Time) (left []secret) {
+func validSecrets(all []secret, now time.Time) (current []secret) {
 	for _, s := range all {
-		if s.Until.IsZero() || s.Until.After(now) {
-			left = append(left, s)
+		if s.ValidUntil.IsZero() || s.ValidUntil.After(now) {
+			current = append(current, s)
 		}
 	}
-	return left
+	return current
 }
 
 // signatures is the webhook-signature header: one signature a secret.

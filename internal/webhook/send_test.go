@@ -31,11 +31,11 @@ func verified(t *testing.T, secret string, q request) {
 }
 
 func TestDelivery(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node().run()
-		r := receive(t, func(w http.ResponseWriter, _ *http.Request, _ int) { fmt.Fprint(w, "thanks\x00\xff") })
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node().run()
+		r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { fmt.Fprint(w, "thanks\x00\xff") })
 		h, secret := n.register(r.URL+"/hook", "a")
-		n.notify(chained(n.event("j", 1, "a", r.URL+"/callback"), n.event("j", 2, "b", r.URL+"/callback"))...)
+		n.notify(setEarlier(n.event("j", 1, "a", r.URL+"/callback"), n.event("j", 2, "b", r.URL+"/callback"))...)
 		n.awaitDone(3)
 		var got []string
 		for _, q := range r.requests() {
@@ -69,15 +69,15 @@ func TestDelivery(t *testing.T) {
 
 // Tries until they are used up, each after its wait, with one id and a fresh timestamp; then the next of the chain.
 func TestTriesAreUsedUp(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false, func(c *webhook.Config) { c.MaxTries = 4 }).node().run()
-		r := receive(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false, func(c *webhook.Config) { c.MaxTries = 4 }).node().run()
+		r := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 			if strings.HasPrefix(r.Header.Get("webhook-id"), "j.1.") {
 				w.WriteHeader(503)
 			}
 		})
 		h, secret := n.register(r.URL, "a", "b")
-		n.notify(chained(n.event("j", 1, "a", ""), n.event("j", 2, "b", ""))...)
+		n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "b", ""))...)
 		for try := 1; try <= 3; try++ {
 			m := n.await("j.1.a", job.Failed)
 			base := []time.Duration{0, time.Second, 5 * time.Second, 25 * time.Second}[try]
@@ -88,7 +88,7 @@ func TestTriesAreUsedUp(t *testing.T) {
 			if d[1].Status != webhook.Pending || len(d[1].Tries) != try || !d[1].NextTryAt.Equal(m.Job.DueAt) || d[0].NextTryAt != nil || len(d[0].Tries) != 0 {
 				t.Errorf("deliveries %+v", d)
 			}
-			n.pass(base*12/10 + time.Millisecond)
+			n.advanceAndPromote(base*12/10 + time.Millisecond)
 		}
 		n.await("j.1.a", job.FailedForGood)
 		n.await("j.2.b", job.Succeeded)
@@ -108,8 +108,8 @@ func TestTriesAreUsedUp(t *testing.T) {
 				last = at
 			}
 		}
-		if n.tried[true] != 1 || n.tried[false] != 4 {
-			t.Errorf("G-FR-59 tries counted %v", n.tried)
+		if n.tries[true] != 1 || n.tries[false] != 4 {
+			t.Errorf("G-FR-59 tries counted %v", n.tries)
 		}
 		if logged := n.logs.text(); strings.Count(logged, "level=DEBUG msg=\"a delivery was tried\"") != 4 ||
 			strings.Count(logged, "level=WARN msg=\"a delivery is given up\"") != 1 || strings.Count(logged, "status=503") != 4 || strings.Contains(logged, "whsec_") ||
@@ -123,20 +123,20 @@ func TestTriesAreUsedUp(t *testing.T) {
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	stalling := receive(t, func(http.ResponseWriter, *http.Request, int) { <-release })
+	stalling := newReceiver(t, func(http.ResponseWriter, *http.Request, int) { <-release })
 	t.Cleanup(func() { close(release) })
 	closed := httptest.NewServer(nil)
 	closed.Close()
-	cut := receive(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
+	cut := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err == nil {
 			conn.Close()
 		}
 	})
-	redirecting := receive(t, func(w http.ResponseWriter, r *http.Request, n int) {
+	redirecting := newReceiver(t, func(w http.ResponseWriter, r *http.Request, n int) {
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	})
-	large := receive(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
+	large := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
 		w.WriteHeader(500)
 		fmt.Fprint(w, strings.Repeat("é", 100_000))
 	})
@@ -191,7 +191,7 @@ func TestFailures(t *testing.T) {
 // FR-194: a delivery made under a shorter time-out has a lease for no longer tries.
 func TestTimeoutIsRaised(t *testing.T) {
 	t.Parallel()
-	stalling := receive(t, func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() })
+	stalling := newReceiver(t, func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() })
 	w := newWorld(t, "memory", false, func(c *webhook.Config) { c.Timeout = 100 * time.Millisecond })
 	n := w.node()
 	h, _ := n.register(stalling.URL, "a")
@@ -207,7 +207,7 @@ func TestTimeoutIsRaised(t *testing.T) {
 func TestRetryAfterIsHonoured(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node().run()
-	r := receive(t, func(w http.ResponseWriter, _ *http.Request, i int) {
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, i int) {
 		w.Header().Set("Retry-After", []string{"", "90", "0", testkitDate(n.Now().Add(time.Hour))}[min(i, 3)])
 		w.WriteHeader(429)
 	})
@@ -220,7 +220,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		if off := (wait - want).Abs(); exact && off >= time.Second || off > want/5 {
 			t.Errorf("G-FR-48 after try %d the wait is %v, want %v", i+1, wait, want)
 		}
-		n.pass(wait)
+		n.advanceAndPromote(wait)
 	}
 }
 
@@ -229,18 +229,18 @@ func testkitDate(at time.Time) string { return at.UTC().Format(http.TimeFormat) 
 // 410 ends the delivery at once and disables the webhook; what comes then is recorded and not sent; enabled again it is
 // served, and what was missed can be replayed.
 func TestGone(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node().run()
-		r := receive(t, func(w http.ResponseWriter, _ *http.Request, i int) {
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node().run()
+		r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, i int) {
 			if i == 1 {
 				w.WriteHeader(http.StatusGone)
 			}
 		})
 		h, secret := n.register(r.URL, "a")
-		n.notify(chained(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""))...)
+		n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""))...)
 		n.await("j.1.a", job.FailedForGood)
 		n.await("j.2.a", job.FailedForGood)
-		if got, err := n.Hook(n.ctx, owner, h.ID); err != nil || !got.Disabled || !strings.Contains(got.DisabledReason, "410") {
+		if got, err := n.Subscription(n.ctx, owner, h.ID); err != nil || !got.Disabled || !strings.Contains(got.DisabledReason, "410") {
 			t.Errorf("G-FR-48 the webhook is %+v, %v", got, err)
 		}
 		d := n.deliveries(h.ID)
@@ -248,7 +248,7 @@ func TestGone(t *testing.T) {
 			t.Errorf("deliveries %+v after %d requests", d, len(r.requests()))
 		}
 		_, err := n.Replay(n.ctx, owner, h.ID, d[0].ID)
-		n.fails(err, job.Conflict)
+		n.wantKind(err, job.Conflict)
 		if got, err := n.Enable(n.ctx, owner, h.ID); err != nil || got.Disabled || got.DisabledReason != "" {
 			t.Errorf("enabled %+v, %v", got, err)
 		}
@@ -266,10 +266,10 @@ func TestGone(t *testing.T) {
 			verified(t, secret, q)
 		}
 		_, err = n.Replay(n.ctx, owner, h.ID, unknownID)
-		n.fails(err, job.NotFound)
+		n.wantKind(err, job.NotFound)
 		elsewhere, _ := n.register("http://elsewhere", "a")
 		_, err = n.Replay(n.ctx, owner, elsewhere.ID, again.ID)
-		n.fails(err, job.NotFound)
+		n.wantKind(err, job.NotFound)
 	})
 }
 
@@ -277,7 +277,7 @@ func TestGone(t *testing.T) {
 func TestLongFailureDisables(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false, func(c *webhook.Config) { c.MaxTries = 1 }).node().run()
-	r := receive(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+	r := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		if !strings.HasSuffix(r.Header.Get("webhook-id"), "ok") {
 			w.WriteHeader(500)
 		}
@@ -288,7 +288,7 @@ func TestLongFailureDisables(t *testing.T) {
 		step++
 		n.notify(n.event("j", step, name, ""))
 		n.await(fmt.Sprintf("j.%d.%s", step, name), on)
-		got, err := n.Hook(n.ctx, owner, h.ID)
+		got, err := n.Subscription(n.ctx, owner, h.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestLongFailureDisables(t *testing.T) {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node().run()
-	r := receive(t, nil)
+	r := newReceiver(t, nil)
 	h, first := n.register(r.URL, "a")
 	second, err := n.Rotate(n.ctx, owner, h.ID)
 	if err != nil {
@@ -353,7 +353,7 @@ func TestRotation(t *testing.T) {
 func TestSharedURL(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node().run()
-	r := receive(t, nil)
+	r := newReceiver(t, nil)
 	h, secret := n.register(r.URL, "a")
 	n.notify(n.event("j", 1, "a", r.URL))
 	n.await("j.1.a", job.Succeeded)
@@ -375,11 +375,11 @@ func TestSharedURL(t *testing.T) {
 
 // Deliveries of a deleted webhook, made before, end without a request.
 func TestDeletedWebhookIsNotCalled(t *testing.T) {
-	onAll(t, func(t *testing.T, place string) {
-		n := newWorld(t, place, false).node()
-		r := receive(t, nil)
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false).node()
+		r := newReceiver(t, nil)
 		h, _ := n.register(r.URL, "a")
-		n.notify(chained(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""))...)
+		n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""))...)
 		if err := n.Delete(n.ctx, owner, h.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -405,14 +405,14 @@ func TestSecretsAway(t *testing.T) {
 			return inner(ctx, owner)
 		}
 	}).node().run()
-	r := receive(t, nil)
+	r := newReceiver(t, nil)
 	n.notify(n.event("j", 1, "a", r.URL))
 	m := n.await("j.1.a", job.Released)
 	n.stop()
 	away = false
-	n.pass(m.Job.DueAt.Sub(n.Now()))
+	n.advanceAndPromote(m.Job.DueAt.Sub(n.Now()))
 	n.run()
-	if m := n.await("j.1.a", job.Succeeded); m.Job.Failures != 0 || len(r.requests()) != 1 {
-		t.Errorf("%d failures, %d requests", m.Job.Failures, len(r.requests()))
+	if m := n.await("j.1.a", job.Succeeded); m.Job.FailedAttempts != 0 || len(r.requests()) != 1 {
+		t.Errorf("%d failures, %d requests", m.Job.FailedAttempts, len(r.requests()))
 	}
 }

@@ -55,10 +55,10 @@ type Config struct {
 	Random  io.Reader            // of cryptographic quality
 	Elapsed func() time.Duration // a clock that never jumps
 	Log     *slog.Logger
-	// Tried is told of each try that was made.
-	Tried func(ok bool, took time.Duration)
-	// Span begins the span of a try; ctx is at the place in the trace that its event came from.
-	Span func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span)
+	// OnTry is told of each try that was made.
+	OnTry func(ok bool, took time.Duration)
+	// StartSpan begins the span of a try; ctx is at the place in the trace that its event came from.
+	StartSpan func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span)
 }
 
 func (c *Config) validate() error {
@@ -79,8 +79,8 @@ func (c *Config) validate() error {
 type Webhooks struct {
 	Config
 	engine *engine.Engine
-	places *destinations
-	lots   sync.Mutex // Random is not made for many
+	destinations *destinations
+	randomMu   sync.Mutex // Random is not made for many
 }
 
 // New makes webhooks.
@@ -94,16 +94,16 @@ func New(c Config) (*Webhooks, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.Tried == nil {
-		c.Tried = func(bool, time.Duration) {}
+	if c.OnTry == nil {
+		c.OnTry = func(bool, time.Duration) {}
 	}
-	if c.Span == nil {
-		c.Span = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context, trace.Span) {
+	if c.StartSpan == nil {
+		c.StartSpan = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context, trace.Span) {
 			return ctx, noop.Span{}
 		}
 	}
 	w := &Webhooks{Config: c}
-	w.places = newDestinations(c.Slots, c.Elapsed, w.draw)
+	w.destinations = newDestinations(c.Slots, c.Elapsed, w.randomFloat)
 	return w, nil
 }
 
@@ -115,24 +115,24 @@ func (w *Webhooks) Contract() engine.Contract {
 // Bind gives the engine, which has the Contract.
 func (w *Webhooks) Bind(e *engine.Engine) { w.engine = e }
 
-// spare is how long what a try came to may take to be written. It is also by how much later than its time-out a try of a
+// writeMargin is how long what a try came to may take to be written. It is also by how much later than its time-out a try of a
 // node that died is made again.
-const spare = 10 * time.Second
+const writeMargin = 10 * time.Second
 
 // lease is how long a try may be silent.
-func (w *Webhooks) lease() time.Duration { return w.Timeout + spare }
+func (w *Webhooks) lease() time.Duration { return w.Timeout + writeMargin }
 
-func (w *Webhooks) random(b []byte) error {
-	w.lots.Lock()
-	defer w.lots.Unlock()
+func (w *Webhooks) readRandom(b []byte) error {
+	w.randomMu.Lock()
+	defer w.randomMu.Unlock()
 	_, err := io.ReadFull(w.Random, b)
 	return err
 }
 
-// draw returns a number from [0, 1). Where chance fails it is the middle.
-func (w *Webhooks) draw() float64 {
+// randomFloat returns a number from [0, 1). Where chance fails it is the middle.
+func (w *Webhooks) randomFloat() float64 {
 	var b [8]byte
-	if w.random(b[:]) != nil {
+	if w.readRandom(b[:]) != nil {
 		return 0.5
 	}
 	return float64(binary.BigEndian.Uint64(b[:])>>11) / (1 << 53)
@@ -141,7 +141,7 @@ func (w *Webhooks) draw() float64 {
 // newID makes a UUID of version 7, so that ids sort by the time they were made.
 func (w *Webhooks) newID(now time.Time) (string, error) {
 	var id job.RunID
-	if err := w.random(id[6:]); err != nil {
+	if err := w.readRandom(id[6:]); err != nil {
 		return "", err
 	}
 	var ms [8]byte
@@ -153,7 +153,7 @@ func (w *Webhooks) newID(now time.Time) (string, error) {
 // newRandomID makes one of version 4.
 func (w *Webhooks) newRandomID() (string, error) {
 	var id job.RunID
-	err := w.random(id[:])
+	err := w.readRandom(id[:])
 	return asUUID(id, 4), err
 }
 

@@ -32,7 +32,7 @@ import (
 // The client of the tests, and another.
 const (
 	owner = "0b8f7a52-0000-4000-8000-000000000001"
-	other = "0b8f7a52-0000-4000-8000-000000000002"
+	otherOwner = "0b8f7a52-0000-4000-8000-000000000002"
 )
 
 const callbackSecret = "whsec_Y2FsbGJhY2sgc2VjcmV0IG9mIHRoZSB0ZXN0cw=="
@@ -70,13 +70,13 @@ type world struct {
 	testing.TB
 	*testkit.Clock
 	ctx    context.Context
-	open   func() store.Store
+	openStore   func() store.Store
 	now    func() time.Time
-	real   bool // time passes by itself
+	realTime   bool // time passes by itself
 	config webhook.Config
 	logs   *logs
 	mu     sync.Mutex
-	tried  map[bool]int
+	tries  map[bool]int
 }
 
 // node is one process: an engine, its webhooks, and the moves of deliveries.
@@ -85,14 +85,14 @@ type node struct {
 	*webhook.Webhooks
 	engine *engine.Engine
 	store  store.Store
-	moves  chan engine.Moved
+	transitions  chan engine.Moved
 	stop   func()
 }
 
 // places are the databases.
-var places = map[string]func(testing.TB, func() time.Time) func() store.Store{
+var databases = map[string]func(testing.TB, func() time.Time) func() store.Store{
 	"memory": func(tb testing.TB, now func() time.Time) func() store.Store {
-		s := testkit.Memory(tb, now)
+		s := testkit.MemoryStore(tb, now)
 		return func() store.Store { return s }
 	},
 	"file": func(tb testing.TB, now func() time.Time) func() store.Store {
@@ -123,35 +123,35 @@ var places = map[string]func(testing.TB, func() time.Time) func() store.Store{
 	},
 }
 
-func newWorld(tb testing.TB, place string, real bool, with ...func(*webhook.Config)) *world {
+func newWorld(tb testing.TB, database string, real bool, configure ...func(*webhook.Config)) *world {
 	tb.Helper()
-	w := &world{TB: tb, Clock: testkit.NewClock(), real: real, logs: &logs{}, tried: map[bool]int{}}
+	w := &world{TB: tb, Clock: testkit.NewClock(), realTime: real, logs: &logs{}, tries: map[bool]int{}}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	tb.Cleanup(cancel)
 	w.ctx, w.now = ctx, w.Now
 	if real {
 		w.now = time.Now
 	}
-	client, err := egress.New(egress.Config{Local: true})
+	client, err := egress.New(egress.Config{AllowLocal: true})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(client.Close)
-	began := time.Now()
+	startedAt := time.Now()
 	w.config = webhook.Config{Vault: vault{}, Client: client, Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second,
 		BackoffMax: 2 * time.Hour, BackoffFactor: 5, Slots: 16, Random: rand.Reader, Retention: 720 * time.Hour,
-		Elapsed: func() time.Duration { return time.Since(began) }, Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Elapsed: func() time.Duration { return time.Since(startedAt) }, Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		CallbackSecret: func(_ context.Context, client string) (string, error) {
 			if client != owner {
 				return "", &job.Error{Kind: job.NotFound}
 			}
 			return callbackSecret, nil
 		},
-		Tried: func(ok bool, took time.Duration) { w.mu.Lock(); defer w.mu.Unlock(); w.tried[ok]++ }}
-	for _, f := range with {
+		OnTry: func(ok bool, took time.Duration) { w.mu.Lock(); defer w.mu.Unlock(); w.tries[ok]++ }}
+	for _, f := range configure {
 		f(&w.config)
 	}
-	w.open = places[place](tb, w.now)
+	w.openStore = databases[database](tb, w.now)
 	return w
 }
 
@@ -162,18 +162,18 @@ func (w *world) node() *node {
 	if err != nil {
 		w.Fatal(err)
 	}
-	n := &node{world: w, Webhooks: hooks, store: w.open(), moves: make(chan engine.Moved, 100_000), stop: func() {}}
+	n := &node{world: w, Webhooks: hooks, store: w.openStore(), transitions: make(chan engine.Moved, 100_000), stop: func() {}}
 	c := hooks.Contract()
 	c.MovedOn, c.Moved = job.Causes(), func(all []engine.Moved) {
 		for _, m := range all {
-			n.moves <- m
+			n.transitions <- m
 		}
 	}
-	mono := w.Monotonic
-	if w.real {
-		mono = w.config.Elapsed
+	monotonic := w.Monotonic
+	if w.realTime {
+		monotonic = w.config.Elapsed
 	}
-	n.engine, err = engine.New(engine.Config{Store: n.store, Contracts: []engine.Contract{c}, Node: rand.Text(), Random: testkit.Random, Monotonic: mono})
+	n.engine, err = engine.New(engine.Config{Store: n.store, Contracts: []engine.Contract{c}, Node: rand.Text(), Random: testkit.RandomBytes, Monotonic: monotonic})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -187,15 +187,15 @@ func (n *node) run() *node {
 	ctx, end := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { n.Run(ctx) })
-	if n.real {
+	if n.realTime {
 		all.Go(func() { (&duty.Runner{Engine: n.engine}).Run(ctx) })
 	}
 	n.stop = sync.OnceFunc(func() { end(); all.Wait() })
 	return n
 }
 
-// pass lets time pass and what is due become ready.
-func (n *node) pass(d time.Duration) {
+// advanceAndPromote lets time pass and what is due become ready.
+func (n *node) advanceAndPromote(d time.Duration) {
 	n.Helper()
 	n.Advance(d)
 	if _, err := n.engine.Promote(n.ctx); err != nil {
@@ -208,7 +208,7 @@ func (n *node) await(event string, on job.Cause) engine.Moved {
 	n.Helper()
 	for {
 		select {
-		case m := <-n.moves:
+		case m := <-n.transitions:
 			if m.On != on {
 				continue
 			}
@@ -227,7 +227,7 @@ func (n *node) awaitDone(count int) {
 	n.Helper()
 	for count > 0 {
 		select {
-		case m := <-n.moves:
+		case m := <-n.transitions:
 			if m.Job.Phase == job.Done {
 				count--
 			}
@@ -237,7 +237,7 @@ func (n *node) awaitDone(count int) {
 	}
 }
 
-func (n *node) register(url string, events ...string) (webhook.Hook, string) {
+func (n *node) register(url string, events ...string) (webhook.Subscription, string) {
 	n.Helper()
 	h, secret, err := n.Register(n.ctx, owner, url, events, "")
 	if err != nil {
@@ -249,7 +249,7 @@ func (n *node) register(url string, events ...string) (webhook.Hook, string) {
 // event is a notification of the owner's; name and chain come from its id: chain.number.name.
 func (n *node) event(chain string, number int, name, callback string) webhook.Notification {
 	id := fmt.Sprintf("%s.%d.%s", chain, number, name)
-	return webhook.Notification{Owner: owner, Chain: chain, Event: webhook.EventRef{ID: id, Name: name}, At: n.now(), Callback: callback,
+	return webhook.Notification{Owner: owner, Chain: chain, Event: webhook.EventRef{ID: id, Name: name}, OccurredAt: n.now(), Callback: callback,
 		Body: []byte(`{"event_id":"` + id + `"}`)}
 }
 
@@ -260,16 +260,16 @@ func (n *node) notify(all ...webhook.Notification) {
 	}
 }
 
-func (n *node) deliveries(hook string) []webhook.Delivery {
+func (n *node) deliveries(subscriptionID string) []webhook.Delivery {
 	n.Helper()
-	all, _, err := n.Deliveries(n.ctx, owner, hook, 0, 10_000)
+	all, _, err := n.Deliveries(n.ctx, owner, subscriptionID, 0, 10_000)
 	if err != nil {
 		n.Fatal(err)
 	}
 	return all
 }
 
-func (n *node) fails(err error, kind job.Kind) {
+func (n *node) wantKind(err error, kind job.Kind) {
 	n.Helper()
 	if !job.IsKind(err, kind) {
 		n.Errorf("got error %v, want kind %s", err, kind)
@@ -280,7 +280,7 @@ func (n *node) fails(err error, kind job.Kind) {
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
-	got []request
+	received []request
 	ids chan string
 }
 
@@ -290,15 +290,15 @@ type request struct {
 	body   string
 }
 
-// receive starts a receiver; answer gets the number of the request, counted from 1. nil answers 200.
-func receive(tb testing.TB, answer func(w http.ResponseWriter, r *http.Request, n int)) *receiver {
+// newReceiver starts a receiver; answer gets the number of the request, counted from 1. nil answers 200.
+func newReceiver(tb testing.TB, answer func(w http.ResponseWriter, r *http.Request, n int)) *receiver {
 	tb.Helper()
 	rc := &receiver{ids: make(chan string, 100_000)}
 	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		rc.mu.Lock()
-		rc.got = append(rc.got, request{r.URL.Path, r.Header.Clone(), string(body)})
-		n := len(rc.got)
+		rc.received = append(rc.received, request{r.URL.Path, r.Header.Clone(), string(body)})
+		n := len(rc.received)
 		rc.mu.Unlock()
 		rc.ids <- r.Header.Get("webhook-id")
 		if answer != nil {
@@ -312,7 +312,7 @@ func receive(tb testing.TB, answer func(w http.ResponseWriter, r *http.Request, 
 func (r *receiver) requests() []request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.got)
+	return slices.Clone(r.received)
 }
 
 func (r *receiver) eventIDs() (ids []string) {
@@ -322,10 +322,10 @@ func (r *receiver) eventIDs() (ids []string) {
 	return ids
 }
 
-func onAll(t *testing.T, test func(t *testing.T, place string)) {
+func onEveryDatabase(t *testing.T, test func(t *testing.T, database string)) {
 	t.Parallel()
-	for place := range places {
-		t.Run(place, func(t *testing.T) { t.Parallel(); test(t, place) })
+	for database := range databases {
+		t.Run(database, func(t *testing.T) { t.Parallel(); test(t, database) })
 	}
 }
 

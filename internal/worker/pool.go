@@ -39,7 +39,7 @@ type Config struct {
 	Name     string   // of this node; its workers are NAME/1, NAME/2, …
 	Workers  int      // 0 is 1
 	Slots    int      // jobs that a worker runs at a time; 0 is 1
-	Beat     time.Duration
+	HeartbeatInterval     time.Duration
 	Handler  Handler
 	Log      *slog.Logger // nil logs nothing
 
@@ -48,10 +48,10 @@ type Config struct {
 	// Finish is how the end of a run is written; nil is that of Engine. With neither, a slot whose run ends takes its next
 	// job in the same transaction.
 	Finish func(context.Context, engine.Run, engine.Outcome) (*job.Job, error)
-	// Panicked says how a run whose handler panicked has ended; nil is Failed.
-	Panicked func(*Task, any) engine.Outcome
-	// Beaten is told of every heartbeat that got through; nil tells nobody.
-	Beaten func()
+	// OnPanic says how a run whose handler panicked has ended; nil is Failed.
+	OnPanic func(*Task, any) engine.Outcome
+	// OnHeartbeat is told of every heartbeat that got through; nil tells nobody.
+	OnHeartbeat func()
 }
 
 // Pool runs jobs. It is used once.
@@ -59,18 +59,18 @@ type Pool struct {
 	Config
 
 	mu   sync.Mutex
-	runs map[job.ID]*run
+	inFlight map[job.ID]*execution
 
-	chained bool        // the end of a run brings the next job
-	claims  outage.Loop // of all workers
+	chainClaims bool        // the end of a run brings the next job
+	claimLoop  outage.Loop // of all workers
 
-	under sync.WaitGroup // runs under way
-	free  atomic.Int64   // workers that can take a job
+	executing sync.WaitGroup // runs under way
+	availableWorkers  atomic.Int64   // workers that can take a job
 }
 
 // New checks the config. Nothing runs yet.
 func New(c Config) (*Pool, error) {
-	if c.Engine == nil || c.Contract == "" || c.Name == "" || c.Handler == nil || c.Beat <= 0 || c.Workers < 0 || c.Slots < 0 {
+	if c.Engine == nil || c.Contract == "" || c.Name == "" || c.Handler == nil || c.HeartbeatInterval <= 0 || c.Workers < 0 || c.Slots < 0 {
 		return nil, errors.New("worker: Engine, Contract, Name, Handler and Beat are needed, Workers and Slots not below 0")
 	}
 	if c.Log == nil {
@@ -84,29 +84,29 @@ func New(c Config) (*Pool, error) {
 		c.Finish = c.Engine.Finish
 	}
 	c.Workers, c.Slots = max(1, c.Workers), max(1, c.Slots)
-	return &Pool{Config: c, chained: chained, claims: outage.Loop{Log: c.Log, What: "claims of " + c.Contract}, runs: map[job.ID]*run{}}, nil
+	return &Pool{Config: c, chainClaims: chained, claimLoop: outage.Loop{Log: c.Log, Name: "claims of " + c.Contract}, inFlight: map[job.ID]*execution{}}, nil
 }
 
 // Busy is how many runs are under way.
-func (p *Pool) Busy() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.runs) }
+func (p *Pool) Busy() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.inFlight) }
 
 // Available is how many workers ask for jobs or would if they were not asking
 // already: those that run fewer than they may, while the pool runs.
-func (p *Pool) Available() int { return int(p.free.Load()) }
+func (p *Pool) Available() int { return int(p.availableWorkers.Load()) }
 
-// Drop stops a run of this pool at once: its job was canceled. It does not wait.
+// Cancel stops a run of this pool at once: its job was canceled. It does not wait.
 // What is not under way here is left alone.
-func (p *Pool) Drop(id job.ID) {
+func (p *Pool) Cancel(id job.ID) {
 	p.mu.Lock()
-	r := p.runs[id]
+	r := p.inFlight[id]
 	p.mu.Unlock()
 	if r != nil {
-		r.giveUp()
+		r.abandon()
 	}
 }
 
-// stopTime is what handlers get to return in once their context has ended.
-const stopTime = time.Second
+// stopTimeout is what handlers get to return in once their context has ended.
+const stopTimeout = time.Second
 
 // Run claims and runs jobs until ctx ends. Then it lets the runs under way end
 // within the grace, ends the others, and returns when all are over; a handler
@@ -115,61 +115,61 @@ func (p *Pool) Run(ctx context.Context, grace time.Duration) {
 	var claiming sync.WaitGroup
 	for i := range p.Workers {
 		w := &worker{pool: p, name: fmt.Sprintf("%s/%d", p.Name, i+1), slots: make(chan struct{}, p.Slots)}
-		claiming.Go(func() { w.work(ctx) })
+		claiming.Go(func() { w.claimLoop(ctx) })
 	}
 	claiming.Wait()
-	over := make(chan struct{})
-	go func() { p.under.Wait(); close(over) }()
-	if within(grace, over) {
+	finished := make(chan struct{})
+	go func() { p.executing.Wait(); close(finished) }()
+	if closedWithin(grace, finished) {
 		return
 	}
-	for _, r := range p.underWay() {
+	for _, r := range p.executions() {
 		r.cancel(ErrStopping)
 	}
-	if within(stopTime, over) {
+	if closedWithin(stopTimeout, finished) {
 		return
 	}
-	for _, r := range p.underWay() {
+	for _, r := range p.executions() {
 		p.Log.Warn("a run does not end although it was told to; its job is given back", telemetry.JobID, r.task.Job.ID.Key)
-		r.giveUp()
+		r.abandon()
 		_, _ = p.Engine.Release(context.WithoutCancel(ctx), r.id)
 	}
 }
 
-// within reports whether over was closed within d.
-func within(d time.Duration, over <-chan struct{}) bool {
-	limit := time.NewTimer(d)
-	defer limit.Stop()
+// closedWithin reports whether over was closed within d.
+func closedWithin(d time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-over:
+	case <-done:
 		return true
-	case <-limit.C:
+	case <-timer.C:
 		return false
 	}
 }
 
-func (p *Pool) underWay() []*run {
+func (p *Pool) executions() []*execution {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]*run, 0, len(p.runs))
-	for _, r := range p.runs {
+	all := make([]*execution, 0, len(p.inFlight))
+	for _, r := range p.inFlight {
 		all = append(all, r)
 	}
 	return all
 }
 
-func (p *Pool) enter(r *run) {
+func (p *Pool) track(r *execution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.runs[r.task.Job.ID] = r
+	p.inFlight[r.task.Job.ID] = r
 }
 
-// leave forgets a run, unless the job has another one here already.
-func (p *Pool) leave(r *run) {
+// untrack forgets a run, unless the job has another one here already.
+func (p *Pool) untrack(r *execution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.runs[r.task.Job.ID] == r {
-		delete(p.runs, r.task.Job.ID)
+	if p.inFlight[r.task.Job.ID] == r {
+		delete(p.inFlight, r.task.Job.ID)
 	}
 }
 
@@ -186,44 +186,44 @@ const claimWait = 30 * time.Second
 // The pauses of a worker whose claims fail or, as with an engine that closes,
 // come back at once with nothing.
 const (
-	leastPause = 50 * time.Millisecond
-	mostPause  = time.Second
+	minPause = 50 * time.Millisecond
+	maxPause  = time.Second
 )
 
-// work claims until ctx ends.
-func (w *worker) work(ctx context.Context) {
+// claimLoop claims until ctx ends.
+func (w *worker) claimLoop(ctx context.Context) {
 	p := w.pool
-	p.free.Add(1)
-	defer p.free.Add(-1)
-	pause := leastPause
+	p.availableWorkers.Add(1)
+	defer p.availableWorkers.Add(-1)
+	pause := minPause
 	for ctx.Err() == nil {
-		free := w.room(ctx)
+		free := w.waitForSlot(ctx)
 		if free == 0 {
 			return
 		}
-		patient := time.NewTimer(claimWait / 2)
-		jobs, err := p.Claim(ctx, w.ask(free))
-		early := patient.Stop()
+		earlyTimer := time.NewTimer(claimWait / 2)
+		jobs, err := p.Claim(ctx, w.claimRequest(free))
+		returnedEarly := earlyTimer.Stop()
 		for _, j := range jobs {
 			w.slots <- struct{}{}
 			w.start(ctx, j)
 		}
-		p.claims.Did(ctx, err)
-		if len(jobs) > 0 || err == nil && !early {
-			pause = leastPause
+		p.claimLoop.Report(ctx, err)
+		if len(jobs) > 0 || err == nil && !returnedEarly {
+			pause = minPause
 			continue
 		}
-		rest(ctx, pause)
-		pause = min(2*pause, mostPause)
+		sleep(ctx, pause)
+		pause = min(2*pause, maxPause)
 	}
 }
 
-// room waits until there is a free slot and returns how many there are; 0 is the
+// waitForSlot waits until there is a free slot and returns how many there are; 0 is the
 // end of ctx.
-func (w *worker) room(ctx context.Context) int {
+func (w *worker) waitForSlot(ctx context.Context) int {
 	if len(w.slots) == cap(w.slots) {
-		w.pool.free.Add(-1)
-		defer w.pool.free.Add(1)
+		w.pool.availableWorkers.Add(-1)
+		defer w.pool.availableWorkers.Add(1)
 	}
 	select {
 	case w.slots <- struct{}{}: // taken and given back: there is one
@@ -234,51 +234,51 @@ func (w *worker) room(ctx context.Context) int {
 	}
 }
 
-func (w *worker) ask(most int) engine.ClaimRequest {
-	return engine.ClaimRequest{Contract: w.pool.Contract, Queues: w.pool.Queues, Max: most, Worker: w.name, Wait: claimWait}
+func (w *worker) claimRequest(maxJobs int) engine.ClaimRequest {
+	return engine.ClaimRequest{Contract: w.pool.Contract, Queues: w.pool.Queues, Max: maxJobs, Worker: w.name, Wait: claimWait}
 }
 
 // start runs a job and, as long as the end of one brings the next, those after it.
 func (w *worker) start(ctx context.Context, j *job.Job) {
-	r := w.enter(ctx, j)
-	w.pool.under.Add(1)
+	r := w.trackNew(ctx, j)
+	w.pool.executing.Add(1)
 	go func() {
-		defer w.pool.under.Done()
+		defer w.pool.executing.Done()
 		defer func() { <-w.slots }()
 		for r != nil {
-			r = w.run(ctx, r)
+			r = w.execute(ctx, r)
 		}
 	}()
 }
 
-func (w *worker) enter(ctx context.Context, j *job.Job) *run {
-	r := newRun(context.WithoutCancel(ctx), w.pool, w.name, j)
-	w.pool.enter(r)
+func (w *worker) trackNew(ctx context.Context, j *job.Job) *execution {
+	r := newExecution(context.WithoutCancel(ctx), w.pool, w.name, j)
+	w.pool.track(r)
 	return r
 }
 
 // run has a run run and returns that of the job which its end has brought.
-func (w *worker) run(ctx context.Context, r *run) (next *run) {
-	defer w.pool.leave(r)
-	defer r.end()
-	j := r.run(func() *engine.ClaimRequest { return w.next(ctx) })
+func (w *worker) execute(ctx context.Context, r *execution) (next *execution) {
+	defer w.pool.untrack(r)
+	defer r.stop()
+	j := r.execute(func() *engine.ClaimRequest { return w.nextClaim(ctx) })
 	if j == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
-		w.pool.Engine.GiveBack([]*job.Job{j})
+		w.pool.Engine.ReleaseClaimed([]*job.Job{j})
 		return nil
 	}
-	return w.enter(ctx, j)
+	return w.trackNew(ctx, j)
 }
 
-// next is what the end of a run asks for; nil for nothing.
-func (w *worker) next(ctx context.Context) *engine.ClaimRequest {
-	if !w.pool.chained || ctx.Err() != nil {
+// nextClaim is what the end of a run asks for; nil for nothing.
+func (w *worker) nextClaim(ctx context.Context) *engine.ClaimRequest {
+	if !w.pool.chainClaims || ctx.Err() != nil {
 		return nil
 	}
-	one := w.ask(1)
-	return &one
+	request := w.claimRequest(1)
+	return &request
 }
 
 // finish writes the end of a run and returns the job that was asked for with it.
@@ -287,15 +287,15 @@ func (p *Pool) finish(ctx context.Context, run engine.Run, o engine.Outcome, nex
 		_, err := p.Finish(ctx, run, o)
 		return nil, err
 	}
-	ended := p.Engine.FinishAll(ctx, []engine.Ending{{Run: run, Outcome: o, Next: next}})[0]
-	if len(ended.Next) == 0 {
-		return nil, ended.Err
+	outcomes := p.Engine.FinishAll(ctx, []engine.FinishRequest{{Run: run, Outcome: o, Next: next}})[0]
+	if len(outcomes.Next) == 0 {
+		return nil, outcomes.Err
 	}
-	return ended.Next[0], ended.Err
+	return outcomes.Next[0], outcomes.Err
 }
 
-// rest waits for d, or for the end of ctx.
-func rest(ctx context.Context, d time.Duration) {
+// sleep waits for d, or for the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -18,96 +18,96 @@ type Task struct {
 	Job    *job.Job // as it was claimed, and from Start on as it was then
 	Worker string
 
-	run *run
+	execution *execution
 }
 
 // Start tells the engine that the work begins, where the contract tells assigned
 // from running. While the store is away it is tried again. After an error the run
 // is lost: there is nothing to do any more.
 func (t *Task) Start(context.Context) error {
-	r := t.run
-	err := engine.Persist(r.alive, func() error {
-		after, err := r.pool.Engine.Start(r.calls, r.id)
+	r := t.execution
+	err := engine.Persist(r.leaseCtx, func() error {
+		after, err := r.pool.Engine.Start(r.engineCtx, r.id)
 		if err == nil {
-			r.renew()
+			r.renewLease()
 			t.Job.State, t.Job.Phase, t.Job.StartedAt, t.Job.UpdatedAt = after.State, after.Phase, after.StartedAt, after.UpdatedAt
 			t.Job.LeaseUntil = after.LeaseUntil
 		}
 		return err
 	})
 	if err != nil {
-		r.giveUp()
+		r.abandon()
 		return fmt.Errorf("worker: a run could not be started: %w", err)
 	}
 	return nil
 }
 
 // run is one job under way.
-type run struct {
+type execution struct {
 	pool   *Pool
 	task   *Task
 	id     engine.Run
-	calls  context.Context // of the calls of the engine, which end by themselves
+	engineCtx  context.Context // of the calls of the engine, which end by themselves
 	ctx    context.Context // of the handler
 	cancel context.CancelCauseFunc
 
 	lease *time.Timer     // begins anew with every heartbeat
-	alive context.Context // until the lease is over, or the run given up
-	kill  context.CancelFunc
+	leaseCtx context.Context // until the lease is over, or the run given up
+	cancelLease  context.CancelFunc
 }
 
-func newRun(ctx context.Context, p *Pool, worker string, j *job.Job) *run {
-	r := &run{pool: p, id: engine.Run{ID: j.ID, Run: j.Run}, calls: ctx}
-	r.task = &Task{Job: j, Worker: worker, run: r}
-	r.alive, r.kill = context.WithCancel(ctx)
+func newExecution(ctx context.Context, p *Pool, worker string, j *job.Job) *execution {
+	r := &execution{pool: p, id: engine.Run{ID: j.ID, Run: j.Run}, engineCtx: ctx}
+	r.task = &Task{Job: j, Worker: worker, execution: r}
+	r.leaseCtx, r.cancelLease = context.WithCancel(ctx)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.lease = time.AfterFunc(r.leaseTime(), r.giveUp)
+	r.lease = time.AfterFunc(r.leaseDuration(), r.abandon)
 	return r
 }
 
-// giveUp makes the run count no more.
-func (r *run) giveUp() {
-	r.kill()
+// abandon makes the run count no more.
+func (r *execution) abandon() {
+	r.cancelLease()
 	r.cancel(ErrLost)
 }
 
-// leaseTime is how long the run may be silent.
-func (r *run) leaseTime() time.Duration {
+// leaseDuration is how long the run may be silent.
+func (r *execution) leaseDuration() time.Duration {
 	if r.task.Job.Lease > 0 {
 		return r.task.Job.Lease
 	}
-	return 2 * r.pool.Beat
+	return 2 * r.pool.HeartbeatInterval
 }
 
-// beatTime is the time between heartbeats: that of the settings, less for a job whose
+// heartbeatInterval is the time between heartbeats: that of the settings, less for a job whose
 // lease is from a time when they were others.
-func (r *run) beatTime() time.Duration {
-	return min(r.pool.Beat, max(time.Millisecond, r.leaseTime()/2))
+func (r *execution) heartbeatInterval() time.Duration {
+	return min(r.pool.HeartbeatInterval, max(time.Millisecond, r.leaseDuration()/2))
 }
 
-// renew is for when the engine has heard of the run.
-func (r *run) renew() { r.lease.Reset(r.leaseTime()) }
+// renewLease is for when the engine has heard of the run.
+func (r *execution) renewLease() { r.lease.Reset(r.leaseDuration()) }
 
-func (r *run) end() {
+func (r *execution) stop() {
 	r.lease.Stop()
-	r.kill()
+	r.cancelLease()
 	r.cancel(nil)
 }
 
-// lost reports whether the run counts no more.
-func (r *run) lost() bool { return r.alive.Err() != nil }
+// isLost reports whether the run counts no more.
+func (r *execution) isLost() bool { return r.leaseCtx.Err() != nil }
 
 // run has the job handled, writes how that ended and returns the job asked for with it.
-func (r *run) run(ask func() *engine.ClaimRequest) (next *job.Job) {
-	o := r.beatUntil(r.handle())
-	if r.lost() {
+func (r *execution) execute(nextClaim func() *engine.ClaimRequest) (next *job.Job) {
+	o := r.heartbeatUntil(r.handle())
+	if r.isLost() {
 		r.pool.Log.Debug("a run is no longer its job's and was stopped", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
 		return nil
 	}
 	if o.On == "" {
 		o.On = job.Released
 	}
-	err := engine.Persist(r.alive, func() (err error) { next, err = r.pool.finish(r.calls, r.id, o, ask()); return err })
+	err := engine.Persist(r.leaseCtx, func() (err error) { next, err = r.pool.finish(r.engineCtx, r.id, o, nextClaim()); return err })
 	switch {
 	case err == nil:
 	case job.IsKind(err, job.RunLost): // canceled at the last moment, or written by a try whose answer was lost
@@ -120,58 +120,58 @@ func (r *run) run(ask func() *engine.ClaimRequest) (next *job.Job) {
 }
 
 // handle calls the handler and answers once.
-func (r *run) handle() <-chan engine.Outcome {
-	ended := make(chan engine.Outcome, 1)
+func (r *execution) handle() <-chan engine.Outcome {
+	outcomes := make(chan engine.Outcome, 1)
 	go func() {
 		var o engine.Outcome
 		defer func() {
 			if p := recover(); p != nil {
-				o = r.panicked(p)
+				o = r.panicOutcome(p)
 			}
-			ended <- o
+			outcomes <- o
 		}()
 		o = r.pool.Handler.Handle(r.ctx, r.task)
 	}()
-	return ended
+	return outcomes
 }
 
-func (r *run) panicked(p any) engine.Outcome {
+func (r *execution) panicOutcome(p any) engine.Outcome {
 	r.pool.Log.Error("a handler panicked", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker,
 		telemetry.ErrorMessage, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
-	if r.pool.Panicked != nil {
-		return r.pool.Panicked(r.task, p)
+	if r.pool.OnPanic != nil {
+		return r.pool.OnPanic(r.task, p)
 	}
 	return engine.Outcome{On: job.Failed, Reason: "panic"}
 }
 
-// beatUntil sends heartbeats until the handler has returned. While they fail they
+// heartbeatUntil sends heartbeats until the handler has returned. While they fail they
 // are sent more often.
-func (r *run) beatUntil(ended <-chan engine.Outcome) engine.Outcome {
-	every := r.beatTime()
-	next := time.NewTimer(every)
+func (r *execution) heartbeatUntil(outcomes <-chan engine.Outcome) engine.Outcome {
+	interval := r.heartbeatInterval()
+	next := time.NewTimer(interval)
 	defer next.Stop()
-	beaten := make(chan error, 1)
+	heartbeats := make(chan error, 1)
 	for {
 		select {
-		case o := <-ended:
+		case o := <-outcomes:
 			return o
 		case <-next.C:
 			go func() { // not waited for: a store that hangs must not hide the end of the lease
-				_, err := r.pool.Engine.Beat(r.calls, r.id, nil)
-				beaten <- err
+				_, err := r.pool.Engine.Heartbeat(r.engineCtx, r.id, nil)
+				heartbeats <- err
 			}()
-		case err := <-beaten:
+		case err := <-heartbeats:
 			switch {
 			case err == nil:
-				r.renew()
-				if r.pool.Beaten != nil {
-					r.pool.Beaten()
+				r.renewLease()
+				if r.pool.OnHeartbeat != nil {
+					r.pool.OnHeartbeat()
 				}
-				next.Reset(every)
+				next.Reset(interval)
 			case job.IsKind(err, job.RunLost):
-				r.giveUp()
+				r.abandon()
 			default:
-				next.Reset(min(every, mostPause))
+				next.Reset(min(interval, maxPause))
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func TestCrowd(t *testing.T) {
 	const jobs = 600
 	var mu sync.Mutex
 	handled, workers := map[string]int{}, map[string]bool{}
-	h := started(func(_ context.Context, t *worker.Task) engine.Outcome {
+	h := startFirst(func(_ context.Context, t *worker.Task) engine.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
 		handled[t.Job.ID.Key]++
@@ -35,13 +35,13 @@ func TestCrowd(t *testing.T) {
 		return succeeded
 	})
 	for i := range 3 {
-		w.run(worker.Config{Name: "n" + strconv.Itoa(i), Workers: 4, Slots: 2, Handler: h}, time.Minute)
+		w.startPool(worker.Config{Name: "n" + strconv.Itoa(i), Workers: 4, Slots: 2, Handler: h}, time.Minute)
 	}
 	w.submit(jobs, time.Minute)
-	w.until("succeeded", jobs)
+	w.waitForState("succeeded", jobs)
 	for i := range jobs {
 		key := strconv.Itoa(i)
-		if p := w.path(key); handled[key] != 1 || p != " queued assigned running succeeded" {
+		if p := w.stateHistory(key); handled[key] != 1 || p != " queued assigned running succeeded" {
 			t.Errorf("FR-171 %s was handled %d times: %s", key, handled[key], p)
 		}
 	}
@@ -61,7 +61,7 @@ func TestTheEndBringsTheNext(t *testing.T) {
 	w.submit(jobs, time.Hour)
 	var returned int64
 	runs := 0
-	p := w.run(worker.Config{Handler: handler(func(ctx context.Context, task *worker.Task) engine.Outcome {
+	p := w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context, task *worker.Task) engine.Outcome {
 		if n := w.store.updates.Load() - returned; runs > 0 && n != 1 {
 			t.Errorf("%d updates between two runs", n)
 		}
@@ -72,7 +72,7 @@ func TestTheEndBringsTheNext(t *testing.T) {
 		}
 		return succeeded
 	})}, time.Minute)
-	w.until("succeeded", jobs)
+	w.waitForState("succeeded", jobs)
 	p.stop()
 	p.wait()
 	if runs != jobs {
@@ -85,7 +85,7 @@ func TestSlots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	entered, let := make(chan struct{}, 10), make(chan struct{})
-	p := w.run(worker.Config{Workers: 2, Slots: 2, Handler: started(func(context.Context, *worker.Task) engine.Outcome {
+	p := w.startPool(worker.Config{Workers: 2, Slots: 2, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
 		entered <- struct{}{}
 		<-let
 		return succeeded
@@ -102,7 +102,7 @@ func TestSlots(t *testing.T) {
 		t.Errorf("FR-178 got %+v, %v", counts, err)
 	}
 	close(let)
-	w.until("succeeded", 6)
+	w.waitForState("succeeded", 6)
 	p.stop()
 	p.wait()
 	if p.Busy() != 0 || p.Available() != 0 {
@@ -115,14 +115,14 @@ func TestBeats(t *testing.T) {
 	w := newWorld(t)
 	beaten := make(chan struct{})
 	let := make(chan struct{})
-	w.run(worker.Config{Beat: time.Millisecond, Beaten: func() {
+	w.startPool(worker.Config{HeartbeatInterval: time.Millisecond, OnHeartbeat: func() {
 		select {
 		case beaten <- struct{}{}:
 		default:
 		}
-	}, Handler: started(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
+	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
 	w.submit(1, time.Hour)
-	w.until("running", 1)
+	w.waitForState("running", 1)
 	w.clock.Advance(30 * time.Minute)
 	want := w.clock.Now().Add(time.Hour)
 	testkit.Receive(t, "a heartbeat", beaten) // the one that may have been under way
@@ -131,7 +131,7 @@ func TestBeats(t *testing.T) {
 		t.Errorf("FR-174 the lease ends at %v, want %v: %v", j.LeaseUntil, want, err)
 	}
 	close(let)
-	w.until("succeeded", 1)
+	w.waitForState("succeeded", 1)
 }
 
 // After a heartbeat that failed others are sent.
@@ -139,22 +139,22 @@ func TestBeatsAfterAFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	beaten, let := make(chan struct{}), make(chan struct{})
-	w.run(worker.Config{Slots: 1, Beat: time.Millisecond, Beaten: func() {
+	w.startPool(worker.Config{Slots: 1, HeartbeatInterval: time.Millisecond, OnHeartbeat: func() {
 		select {
 		case beaten <- struct{}{}:
 		default:
 		}
-	}, Handler: started(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
+	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
 	w.submit(1, time.Hour)
-	w.until("running", 1)
+	w.waitForState("running", 1)
 	for range 3 {
-		w.store.away.Store(true)
+		w.store.unavailable.Store(true)
 		testkit.Receive(t, "a heartbeat to fail", w.store.failed) // the only slot is taken: nothing else is asked
-		w.store.away.Store(false)
+		w.store.unavailable.Store(false)
 		testkit.Receive(t, "a heartbeat after one that failed", beaten)
 	}
 	close(let)
-	w.until("succeeded", 1)
+	w.waitForState("succeeded", 1)
 }
 
 // A job whose lease is shorter than the heartbeats, as these were changed since, is kept alive.
@@ -162,13 +162,13 @@ func TestBeatsOfAShortLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	beaten, let := make(chan struct{}), make(chan struct{})
-	w.run(worker.Config{Beat: time.Hour, Beaten: func() { beaten <- struct{}{} },
-		Handler: started(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
+	w.startPool(worker.Config{HeartbeatInterval: time.Hour, OnHeartbeat: func() { beaten <- struct{}{} },
+		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
 	w.submit(1, 2*time.Second)
-	w.until("running", 1)
+	w.waitForState("running", 1)
 	testkit.Receive(t, "a heartbeat", beaten)
 	close(let)
-	w.until("succeeded", 1)
+	w.waitForState("succeeded", 1)
 }
 
 // TestCanceled: a run whose job is canceled stops at once, and what its handler
@@ -176,24 +176,24 @@ func TestBeatsOfAShortLease(t *testing.T) {
 func TestCanceled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]worker.Config{
-		"told":              {Beat: time.Hour},
-		"found by the beat": {Beat: time.Millisecond, Name: "deaf"},
+		"told":              {HeartbeatInterval: time.Hour},
+		"found by the beat": {HeartbeatInterval: time.Millisecond, Name: "deaf"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			causes := make(chan error, 1)
-			c.Handler = started(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+			c.Handler = startFirst(func(ctx context.Context, _ *worker.Task) engine.Outcome {
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
 				return succeeded
 			})
-			p := w.run(c, time.Minute)
+			p := w.startPool(c, time.Minute)
 			if c.Name == "deaf" {
 				w.pool.Store(nil)
 			}
 			w.submit(1, time.Hour)
-			w.until("running", 1)
+			w.waitForState("running", 1)
 			if _, err := w.Cancel(t.Context(), id("0")); err != nil {
 				t.Fatal(err)
 			}
@@ -202,10 +202,10 @@ func TestCanceled(t *testing.T) {
 			}
 			p.stop()
 			p.wait()
-			if p := w.path("0"); p != " queued assigned running canceled" {
+			if p := w.stateHistory("0"); p != " queued assigned running canceled" {
 				t.Errorf("FR-135 got %s", p)
 			}
-			p.Drop(id("nobody")) // and nothing happens
+			p.Cancel(id("nobody")) // and nothing happens
 		})
 	}
 }
@@ -215,7 +215,7 @@ func TestCanceledBeforeStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	claimed, let, answers := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	p := w.run(worker.Config{Handler: handler(func(ctx context.Context, t *worker.Task) engine.Outcome {
+	p := w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context, t *worker.Task) engine.Outcome {
 		close(claimed)
 		<-let
 		answers <- t.Start(ctx)
@@ -233,7 +233,7 @@ func TestCanceledBeforeStart(t *testing.T) {
 	}
 	p.stop()
 	p.wait()
-	if got := w.path("0"); got != " queued assigned canceled" {
+	if got := w.stateHistory("0"); got != " queued assigned canceled" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -243,30 +243,30 @@ func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	claimed, let := make(chan struct{}), make(chan struct{})
-	w.run(worker.Config{Handler: handler(func(ctx context.Context, t *worker.Task) engine.Outcome {
+	w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context, t *worker.Task) engine.Outcome {
 		close(claimed)
 		<-let
 		if err := t.Start(ctx); err != nil {
 			w.Errorf("Start answers %v", err)
 		}
-		w.store.away.Store(true)
+		w.store.unavailable.Store(true)
 		return succeeded
 	})}, time.Minute)
 	w.submit(1, time.Hour)
 	testkit.Receive(t, "a claim", claimed)
-	w.store.away.Store(true)
+	w.store.unavailable.Store(true)
 	close(let)
 	for range 3 {
 		testkit.Receive(t, "a call that the store refuses", w.store.failed)
 	}
-	w.store.away.Store(false)
-	w.until("running", 1)
+	w.store.unavailable.Store(false)
+	w.waitForState("running", 1)
 	for range 3 {
 		testkit.Receive(t, "a call that the store refuses", w.store.failed)
 	}
-	w.store.away.Store(false)
-	w.until("succeeded", 1)
-	if got := w.path("0"); got != " queued assigned running succeeded" {
+	w.store.unavailable.Store(false)
+	w.waitForState("succeeded", 1)
+	if got := w.stateHistory("0"); got != " queued assigned running succeeded" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -279,8 +279,8 @@ func TestLeaseOver(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		causes := make(chan error, 1)
-		p := w.run(worker.Config{Beat: 5 * time.Millisecond, Handler: started(func(ctx context.Context, _ *worker.Task) engine.Outcome {
-			w.store.away.Store(true)
+		p := w.startPool(worker.Config{HeartbeatInterval: 5 * time.Millisecond, Handler: startFirst(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+			w.store.unavailable.Store(true)
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return succeeded
@@ -291,7 +291,7 @@ func TestLeaseOver(t *testing.T) {
 		}
 		p.stop()
 		p.wait()
-		w.store.away.Store(false)
+		w.store.unavailable.Store(false)
 		if got := w.state("0"); got != "running" {
 			t.Errorf("the job is %s", got)
 		}
@@ -300,12 +300,12 @@ func TestLeaseOver(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		var log bytes.Buffer
-		p := w.run(worker.Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Handler: started(func(context.Context, *worker.Task) engine.Outcome {
-			w.store.away.Store(true)
+		p := w.startPool(worker.Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+			w.store.unavailable.Store(true)
 			return succeeded
 		})}, time.Minute)
 		w.submit(1, 100*time.Millisecond)
-		w.until("running", 1)
+		w.waitForState("running", 1)
 		p.stop()
 		p.wait() // ends although the store stays away
 		if !strings.Contains(log.String(), "the end of a run could not be written") {
@@ -319,15 +319,15 @@ func TestClaimsFail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var log bytes.Buffer
-	w.store.away.Store(true)
-	p := w.run(worker.Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Workers: 5,
-		Handler: started(func(context.Context, *worker.Task) engine.Outcome { return succeeded })}, time.Minute)
+	w.store.unavailable.Store(true)
+	p := w.startPool(worker.Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Workers: 5,
+		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { return succeeded })}, time.Minute)
 	for range 3 {
 		testkit.Receive(t, "a call that the store refuses", w.store.failed)
 	}
-	w.store.away.Store(false)
+	w.store.unavailable.Store(false)
 	w.submit(1, time.Minute)
-	w.until("succeeded", 1)
+	w.waitForState("succeeded", 1)
 	p.stop()
 	p.wait()
 	if log.Len() > 0 {
@@ -355,7 +355,7 @@ func TestDrain(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			stopped := make(chan struct{})
-			p := w.run(worker.Config{Handler: started(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+			p := w.startPool(worker.Config{Handler: startFirst(func(ctx context.Context, _ *worker.Task) engine.Outcome {
 				<-stopped
 				select {
 				case <-tt.let:
@@ -367,14 +367,14 @@ func TestDrain(t *testing.T) {
 				return tt.end
 			})}, tt.grace)
 			w.submit(2, time.Hour)
-			w.until("running", 1)
+			w.waitForState("running", 1)
 			p.stop()
 			close(stopped)
 			p.wait()
-			if got := w.path("0"); got != tt.want {
+			if got := w.stateHistory("0"); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
-			if got := w.path("1"); got != " queued" {
+			if got := w.stateHistory("1"); got != " queued" {
 				t.Errorf("the end of the last run brought another job: %s", got)
 			}
 			w.submitMore(t)
@@ -399,21 +399,21 @@ func TestDeaf(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	let, left := make(chan struct{}), make(chan struct{})
-	p := w.run(worker.Config{Handler: started(func(context.Context, *worker.Task) engine.Outcome {
+	p := w.startPool(worker.Config{Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
 		defer close(left)
 		<-let
 		return succeeded
 	})}, 0)
 	w.submit(1, time.Hour)
-	w.until("running", 1)
+	w.waitForState("running", 1)
 	p.stop()
 	p.wait()
-	if got := w.path("0"); got != " queued assigned running queued" {
+	if got := w.stateHistory("0"); got != " queued assigned running queued" {
 		t.Errorf("got %s", got)
 	}
 	close(let)
 	testkit.Receive(t, "the handler that was left to return", left)
-	if got := w.path("0"); got != " queued assigned running queued" {
+	if got := w.stateHistory("0"); got != " queued assigned running queued" {
 		t.Errorf("what a left handler answers counts: %s", got)
 	}
 }
@@ -433,10 +433,10 @@ func TestPanic(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			var log bytes.Buffer
-			p := w.run(worker.Config{Panicked: tt.panicked, Log: slog.New(slog.NewTextHandler(&log, nil)),
-				Handler: started(func(context.Context, *worker.Task) engine.Outcome { panic("the cause") })}, time.Minute)
+			p := w.startPool(worker.Config{OnPanic: tt.panicked, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { panic("the cause") })}, time.Minute)
 			w.submit(2, time.Minute) // the pool goes on
-			w.until("failed", 2)
+			w.waitForState("failed", 2)
 			p.stop()
 			p.wait()
 			events, err := w.History(t.Context(), id("0"))
@@ -454,15 +454,15 @@ func TestPanic(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	whole := worker.Config{Engine: w.Engine, Contract: "made", Name: "n", Beat: time.Second, Handler: started(nil)}
+	whole := worker.Config{Engine: w.Engine, Contract: "made", Name: "n", HeartbeatInterval: time.Second, Handler: startFirst(nil)}
 	if _, err := worker.New(whole); err != nil {
 		t.Error(err)
 	}
-	for i, spoil := range []func(*worker.Config){func(c *worker.Config) { c.Engine = nil }, func(c *worker.Config) { c.Contract = "" },
-		func(c *worker.Config) { c.Name = "" }, func(c *worker.Config) { c.Beat = 0 }, func(c *worker.Config) { c.Handler = nil },
+	for i, invalidate := range []func(*worker.Config){func(c *worker.Config) { c.Engine = nil }, func(c *worker.Config) { c.Contract = "" },
+		func(c *worker.Config) { c.Name = "" }, func(c *worker.Config) { c.HeartbeatInterval = 0 }, func(c *worker.Config) { c.Handler = nil },
 		func(c *worker.Config) { c.Slots = -1 }, func(c *worker.Config) { c.Workers = -1 }} {
 		c := whole
-		spoil(&c)
+		invalidate(&c)
 		if _, err := worker.New(c); err == nil {
 			t.Errorf("%d: a config that lacks something is taken", i)
 		}
@@ -476,7 +476,7 @@ func TestClaim(t *testing.T) {
 	w.submit(3, time.Minute)
 	wanted := make(chan string, 1)
 	wanted <- "1"
-	p := w.run(worker.Config{Handler: started(func(context.Context, *worker.Task) engine.Outcome { return succeeded }),
+	p := w.startPool(worker.Config{Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { return succeeded }),
 		Claim: func(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
 			select {
 			case key := <-wanted:
@@ -486,7 +486,7 @@ func TestClaim(t *testing.T) {
 				return nil, nil
 			}
 		}}, time.Minute)
-	w.until("succeeded", 1)
+	w.waitForState("succeeded", 1)
 	p.stop()
 	p.wait()
 	for key, want := range map[string]job.State{"0": "queued", "1": "succeeded", "2": "queued"} {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // machine tells assigned from running and ends in states that are kept.
 var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assigned": job.Leased, "running": job.Leased,
 	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done}, []job.Move{
-	{From: job.Nowhere, On: job.Submitted, To: "queued"},
+	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "assigned"},
 	{From: "queued", On: job.Canceled, To: "canceled"},
 	{From: "assigned", On: job.Started, To: "running"},
@@ -36,16 +36,16 @@ var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assi
 	{From: "running", On: job.Canceled, To: "canceled"},
 })
 
-// failing is a store that can be away.
-type failing struct {
+// faultyStore is a store that can be away.
+type faultyStore struct {
 	store.Store
-	away    atomic.Bool
+	unavailable    atomic.Bool
 	failed  chan struct{} // told of each update that failed, when somebody listens
 	updates atomic.Int64
 }
 
-func (s *failing) Update(ctx context.Context, fn func(store.Tx) error) error {
-	if s.away.Load() {
+func (s *faultyStore) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if s.unavailable.Load() {
 		select {
 		case s.failed <- struct{}{}:
 		default:
@@ -61,27 +61,27 @@ type world struct {
 	*testing.T
 	*engine.Engine
 	clock *testkit.Clock
-	store *failing
+	store *faultyStore
 
-	moves chan engine.Moved
+	transitions chan engine.Moved
 	pool  atomic.Pointer[worker.Pool] // told of cancellations
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, clock: testkit.NewClock(), moves: make(chan engine.Moved, 10_000)}
-	w.store = &failing{Store: testkit.Memory(t, w.clock.Now), failed: make(chan struct{})}
-	w.Engine = testkit.Engine(t, w.store, w.clock, engine.Contract{Name: "made", Machine: machine, History: true,
-		Moved: w.moved, MovedOn: job.Causes()})
+	w := &world{T: t, clock: testkit.NewClock(), transitions: make(chan engine.Moved, 10_000)}
+	w.store = &faultyStore{Store: testkit.MemoryStore(t, w.clock.Now), failed: make(chan struct{})}
+	w.Engine = testkit.NewEngine(t, w.store, w.clock, engine.Contract{Name: "made", Machine: machine, History: true,
+		Moved: w.recordTransitions, MovedOn: job.Causes()})
 	return w
 }
 
-func (w *world) moved(moves []engine.Moved) {
+func (w *world) recordTransitions(moves []engine.Moved) {
 	for _, m := range moves {
 		if p := w.pool.Load(); p != nil && m.On == job.Canceled {
-			p.Drop(m.Job.ID)
+			p.Cancel(m.Job.ID)
 		}
-		w.moves <- m
+		w.transitions <- m
 	}
 }
 
@@ -99,14 +99,14 @@ func (w *world) submit(n int, lease time.Duration) {
 	}
 }
 
-// until waits for n moves into a state.
-func (w *world) until(to job.State, n int) {
+// waitForState waits for n moves into a state.
+func (w *world) waitForState(to job.State, n int) {
 	w.Helper()
-	limit := time.NewTimer(testkit.Patience)
+	limit := time.NewTimer(testkit.WaitTimeout)
 	defer limit.Stop()
 	for n > 0 {
 		select {
-		case m := <-w.moves:
+		case m := <-w.transitions:
 			if m.To == to {
 				n--
 			}
@@ -125,8 +125,8 @@ func (w *world) state(key string) job.State {
 	return j.State
 }
 
-// path is the history of a job as its states.
-func (w *world) path(key string) string {
+// stateHistory is the history of a job as its states.
+func (w *world) stateHistory(key string) string {
 	w.Helper()
 	events, err := w.History(context.Background(), id(key))
 	if err != nil {
@@ -139,13 +139,13 @@ func (w *world) path(key string) string {
 	return text
 }
 
-// handler is a function that is one.
-type handler func(context.Context, *worker.Task) engine.Outcome
+// handlerFunc is a function that is one.
+type handlerFunc func(context.Context, *worker.Task) engine.Outcome
 
-func (h handler) Handle(ctx context.Context, t *worker.Task) engine.Outcome { return h(ctx, t) }
+func (h handlerFunc) Handle(ctx context.Context, t *worker.Task) engine.Outcome { return h(ctx, t) }
 
-// started is a handler that starts its job before it does the work.
-func started(h handler) handler {
+// startFirst is a handler that starts its job before it does the work.
+func startFirst(h handlerFunc) handlerFunc {
 	return func(ctx context.Context, t *worker.Task) engine.Outcome {
 		if err := t.Start(ctx); err != nil {
 			return engine.Outcome{On: job.Failed}
@@ -156,22 +156,22 @@ func started(h handler) handler {
 
 var succeeded = engine.Outcome{On: job.Succeeded, Result: []byte("done")}
 
-// running is a pool under test.
-type running struct {
+// runningPool is a pool under test.
+type runningPool struct {
 	*worker.Pool
 	stop func() // asks it to stop
 	wait func() // until it has
 }
 
 // run starts a pool that is stopped with the test.
-func (w *world) run(c worker.Config, grace time.Duration) *running {
+func (w *world) startPool(c worker.Config, grace time.Duration) *runningPool {
 	w.Helper()
 	c.Engine, c.Contract = w.Engine, "made"
 	if c.Name == "" {
 		c.Name = "n"
 	}
-	if c.Beat == 0 {
-		c.Beat = time.Hour
+	if c.HeartbeatInterval == 0 {
+		c.HeartbeatInterval = time.Hour
 	}
 	p, err := worker.New(c)
 	if err != nil {
@@ -182,5 +182,5 @@ func (w *world) run(c worker.Config, grace time.Duration) *running {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.Run(ctx, grace) })
 	w.Cleanup(func() { stop(); wg.Wait() })
-	return &running{p, stop, wg.Wait}
+	return &runningPool{p, stop, wg.Wait}
 }

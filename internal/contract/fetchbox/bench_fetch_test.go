@@ -27,8 +27,8 @@ const (
 	benchSize     = 16 << 10
 )
 
-// small serves small downloads, each after a while.
-func small(b *testing.B, after time.Duration) string {
+// smallDownloads serves small downloads, each after a while.
+func smallDownloads(b *testing.B, after time.Duration) string {
 	body := make([]byte, benchSize)
 	return origin(b, func(rw http.ResponseWriter, _ *http.Request) {
 		if after > 0 {
@@ -45,13 +45,13 @@ func BenchmarkDownloads(b *testing.B) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} {
 		b.Run("after "+latency.String(), func(b *testing.B) {
 			b.Run("bare", func(b *testing.B) {
-				bareLoop(b, small(b, latency), func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
+				bareLoop(b, smallDownloads(b, latency), func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
 			})
 			b.Run("bare, kept", func(b *testing.B) {
 				dir, n := b.TempDir(), atomic.Int64{}
-				bareLoop(b, small(b, latency), func(r io.Reader) error { return keep(dir, strconv.FormatInt(n.Add(1), 10), r) })
+				bareLoop(b, smallDownloads(b, latency), func(r io.Reader) error { return writeFileSynced(dir, strconv.FormatInt(n.Add(1), 10), r) })
 			})
-			b.Run("fetchbox", func(b *testing.B) { fetchLoop(b, small(b, latency)) })
+			b.Run("fetchbox", func(b *testing.B) { fetchLoop(b, smallDownloads(b, latency)) })
 		})
 	}
 }
@@ -83,8 +83,8 @@ func bareLoop(b *testing.B, url string, take func(io.Reader) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "downloads/s")
 }
 
-// keep writes a file so that a crash finds all of it or nothing.
-func keep(dir, name string, r io.Reader) error {
+// writeFileSynced writes a file so that a crash finds all of it or nothing.
+func writeFileSynced(dir, name string, r io.Reader) error {
 	f, err := os.Create(filepath.Join(dir, name+".part"))
 	if err != nil {
 		return err
@@ -120,9 +120,9 @@ func fetchLoop(b *testing.B, url string) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.Close() })
-	c := near()
+	c := assertNear()
 	c.Types["default"] = fetchbox.Type{MaxParallel: benchParallel}
-	w := fetchingOn(b, testkit.Place{Clock: clock, Store: s}, c)
+	w := fetchingOn(b, testkit.Database{Clock: clock, Store: s}, c)
 	h := w.tells(nil)
 	manifests := 0
 	for left := b.N; left > 0; left -= 1000 {
@@ -133,7 +133,7 @@ func fetchLoop(b *testing.B, url string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var duties sync.WaitGroup
 	duties.Go(func() {
-		(&duty.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), Outlets: []duty.Outlet{{Deliver: w.room.Deliver}}}).Run(ctx)
+		(&duty.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), Publishers: []duty.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
 	})
 	stop := w.live(b)
 	for range manifests {
@@ -157,7 +157,7 @@ func BenchmarkLargeDownload(b *testing.B) {
 			}
 		}
 	})
-	w := newFetching(b, near())
+	w := newFetching(b, assertNear())
 	b.SetBytes(size)
 	for b.Loop() {
 		before := inUse()
@@ -176,7 +176,7 @@ func BenchmarkLargeDownload(b *testing.B) {
 				}
 			}
 		}()
-		if r := good(b, w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.ResourceID = "large" }), 0)); r.Size != size {
+		if r := wantSuccess(b, w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.ResourceID = "large" }), 0)); r.Size != size {
 			b.Fatalf("got %+v", r)
 		}
 		close(over)

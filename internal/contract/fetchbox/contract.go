@@ -62,7 +62,7 @@ type Config struct {
 	LedgerMaxBytes    int64         // 0 is no bound
 	PruneInterval     time.Duration // of the streams (G-FB-40)
 
-	Off    bool          // no downloads in this process
+	NoLocalWorkers    bool          // no downloads in this process
 	Grace  time.Duration // that they get to end in when the node stops
 	Egress egress.Config // the guard of downloads; time-outs and redirects are set here
 }
@@ -124,7 +124,7 @@ type FetchBox struct {
 
 	types    map[string]*jobType
 	metrics  *metrics
-	ways     *ways
+	proxyRoutes     *proxyRoutes
 	hosts    *hosts
 	storages []*storage
 	ids      *serial.Source
@@ -133,8 +133,8 @@ type FetchBox struct {
 	engine *engine.Engine // set by Mount
 
 	// Requests that last as long as they are wanted end with the node.
-	live     context.Context
-	stopLive context.CancelFunc
+	followCtx     context.Context
+	stopFollowing context.CancelFunc
 }
 
 // New checks the config, makes the handlers and registers the metrics.
@@ -157,12 +157,12 @@ func New(c Config) (*FetchBox, error) {
 		f.types[name] = &jobType{Type: t, name: name, handler: h}
 	}
 	var err error
-	f.live, f.stopLive = context.WithCancel(context.Background())
+	f.followCtx, f.stopFollowing = context.WithCancel(context.Background())
 	if f.metrics, err = newMetrics(c.Registry, c.Pools); err != nil {
 		return nil, err
 	}
 	f.hosts = newHosts(c.MaxPerHost, c.Elapsed)
-	f.ways, err = newWays(&c, func(pool string) { f.metrics.proxyFailures.WithLabelValues(pool).Inc() })
+	f.proxyRoutes, err = newProxyRoutes(&c, func(pool string) { f.metrics.proxyFailures.WithLabelValues(pool).Inc() })
 	return f, err
 }
 
@@ -182,16 +182,16 @@ func (f *FetchBox) Contract() engine.Contract {
 // Contracts are all that the engine is to serve: the ledger, and the tasks.
 func (f *FetchBox) Contracts() []engine.Contract {
 	return []engine.Contract{f.Contract(), {Name: Tasks, Machine: taskMachine, History: true, Publish: true, Body: taskMessages,
-		RetryDelay: f.retryDelay, LostLimit: f.MaxLostRuns, Lost: workerLost.encode(), Moved: f.buried, MovedOn: []job.Cause{job.FailedForGood, job.ExpiredForGood}}}
+		RetryDelay: f.retryDelay, MaxLostAttempts: f.MaxLostRuns, LostFailure: workerLost.encode(), Moved: f.onDeadTasks, MovedOn: []job.Cause{job.FailedForGood, job.ExpiredForGood}}}
 }
 
-// mostBackoff bounds the growing delays between tries.
-const mostBackoff = 5 * time.Minute
+// maxBackoff bounds the growing delays between tries.
+const maxBackoff = 5 * time.Minute
 
 // retryDelay is how long a task waits after the failure just counted. One that was replayed begins anew.
 func (f *FetchBox) retryDelay(j *job.Job) time.Duration {
-	before := max(0, j.RunLimit-f.Tries) // see revive
-	return job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase, Max: mostBackoff}.Delay(max(1, j.Failures-before))
+	before := max(0, j.MaxAttempts-f.Tries) // see revive
+	return job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase, Max: maxBackoff}.Delay(max(1, j.FailedAttempts-before))
 }
 
 // Await waits until the node is known to have the database's objects and streams; false is that it has others. Nothing is
@@ -201,20 +201,20 @@ func (f *FetchBox) Await(ctx context.Context) bool { return f.Shared.Await(ctx) 
 // Run downloads, tells handlers of jobs that ended, takes in what direct producers
 // publish and sweeps manifests without a job, until ctx ends.
 func (f *FetchBox) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, f.stopLive)()
+	defer context.AfterFunc(ctx, f.stopFollowing)()
 	if !f.Await(ctx) {
 		return
 	}
 	var all sync.WaitGroup
-	for _, duty := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper, f.runPruner} {
-		all.Go(func() { duty(ctx) })
+	for _, task := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper, f.runPruner} {
+		all.Go(func() { task(ctx) })
 	}
 	all.Go(func() {
 		f.runLimits(ctx) // before anything is claimed under them
-		if !f.Off {
+		if !f.NoLocalWorkers {
 			f.runFetchers(ctx)
 		}
 	})
 	all.Wait()
-	f.stopLive()
+	f.stopFollowing()
 }

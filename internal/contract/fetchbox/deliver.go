@@ -27,8 +27,8 @@ const (
 	// producersDurable is the consumer of tasks that somebody else published.
 	producersDurable = "millrace-direct"
 
-	// ours marks tasks that have a row already, as it was published by their outbox.
-	ours = "Millrace-Outbox"
+	// outboxHeader marks tasks that have a row already, as it was published by their outbox.
+	outboxHeader = "Millrace-Outbox"
 )
 
 // statusRetention is how long the changes of jobs are kept (design, section 7).
@@ -67,7 +67,7 @@ func (l *logEntry) append(o *jsontext.Object, fields func(*jsontext.Object)) {
 	o.Text("level", l.level)
 	o.Text("message", l.message)
 	o.Object("fields", fields)
-	o.Number("timestamp_ms", l.at.UnixMilli())
+	o.Int("timestamp_ms", l.at.UnixMilli())
 	o.Optional("trace_id", l.traceID)
 }
 
@@ -75,7 +75,7 @@ func (l *logEntry) append(o *jsontext.Object, fields func(*jsontext.Object)) {
 
 // jobMessages is what a change of a job tells: its status where that has changed, and a line of its log.
 func jobMessages(j *job.Job, ev job.Event) []byte {
-	e := entryOf(j)
+	e := decodeJobDetails(j)
 	l := logEntry{jobID: j.ID.Key, traceID: e.traceID, level: levelInfo, at: ev.At}
 	o := jsontext.NewObject(make([]byte, 0, 512))
 	switch ev.Cause {
@@ -112,7 +112,7 @@ func jobMessages(j *job.Job, ev job.Event) []byte {
 }
 
 // appendStatus writes a message of jobs.status.
-func appendStatus(o *jsontext.Object, j *job.Job, e *entry, at time.Time) {
+func appendStatus(o *jsontext.Object, j *job.Job, e *jobDetails, at time.Time) {
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
 	o.Text("status", statusOf(j))
@@ -126,7 +126,7 @@ func appendStatus(o *jsontext.Object, j *job.Job, e *entry, at time.Time) {
 // taskMessages is what a change of a task tells: the task itself where it is to be done, a line of its job's log, and its
 // dead letter.
 func taskMessages(j *job.Job, ev job.Event) []byte {
-	l := labelOf(j)
+	l := decodeTaskLabel(j)
 	o := jsontext.NewObject(make([]byte, 0, 512+len(j.Payload)))
 	o.Object(logsSubject, func(o *jsontext.Object) { appendTaskLog(o, j, &l, ev) })
 	switch ev.Cause {
@@ -139,24 +139,24 @@ func taskMessages(j *job.Job, ev job.Event) []byte {
 	case job.FailedForGood, job.ExpiredForGood:
 		o.Object(dlqSubject, func(o *jsontext.Object) {
 			why, _ := readFailure(j.Failure)
-			appendDeadLetter(o, j.Payload, why, tryOf(j, ev.Cause), ev.At)
+			appendDeadLetter(o, j.Payload, why, tryNumber(j, ev.Cause), ev.At)
 		})
 	}
 	return o.End()
 }
 
-// tryOf is which try of a task a change belongs to. One that was given back, because its host wants to be left alone or the
+// tryNumber is which try of a task a change belongs to. One that was given back, because its host wants to be left alone or the
 // node stopped, was none, as is one whose worker was lost.
-func tryOf(j *job.Job, on job.Cause) int {
+func tryNumber(j *job.Job, on job.Cause) int {
 	if on == job.Failed {
-		return j.Failures // it is counted
+		return j.FailedAttempts // it is counted
 	}
-	return min(j.Failures+1, j.RunLimit)
+	return min(j.FailedAttempts+1, j.MaxAttempts)
 }
 
-func appendTaskLog(o *jsontext.Object, j *job.Job, l *label, ev job.Event) {
+func appendTaskLog(o *jsontext.Object, j *job.Job, l *taskLabel, ev job.Event) {
 	e := logEntry{jobID: l.jobID, resourceID: l.resourceID, traceID: l.traceID, level: levelInfo, at: ev.At}
-	says := map[job.Cause]struct{ level, message string }{
+	logText := map[job.Cause]struct{ level, message string }{
 		job.Submitted:      {levelInfo, "the task is queued"},
 		job.Claimed:        {levelInfo, "the download begins"},
 		job.Succeeded:      {levelInfo, "the resource is stored"},
@@ -167,20 +167,20 @@ func appendTaskLog(o *jsontext.Object, j *job.Job, l *label, ev job.Event) {
 		job.Released:       {levelInfo, "the worker gave the task back"},
 		job.Retried:        {levelInfo, "the task is replayed"},
 	}[ev.Cause]
-	e.level, e.message = says.level, says.message
+	e.level, e.message = logText.level, logText.message
 	e.append(o, func(o *jsontext.Object) {
-		o.Number("attempt", int64(tryOf(j, ev.Cause)))
+		o.Int("attempt", int64(tryNumber(j, ev.Cause)))
 		switch ev.Cause {
 		case job.Claimed:
 			o.Text("worker", j.Worker)
 		case job.Succeeded:
 			var line bytes.Buffer // an entry is one line, however a worker outside spaces its result
-			if jsontext.KindOf(j.Result) == jsontext.KindObject && len(j.Result) <= mostTask && json.Compact(&line, j.Result) == nil {
+			if jsontext.KindOf(j.Result) == jsontext.KindObject && len(j.Result) <= maxTaskMessage && json.Compact(&line, j.Result) == nil {
 				o.Raw("result", line.Bytes())
 			}
 		case job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood:
-			why, _ := readFailure(j.Failure)
-			why.append(o)
+			failure, _ := readFailure(j.Failure)
+			failure.append(o)
 		}
 		if j.State == waiting && j.Phase == job.Waiting {
 			o.Time("next_try_at", j.DueAt)
@@ -193,7 +193,7 @@ func appendDeadLetter(o *jsontext.Object, task []byte, why failure, attempts int
 	o.Raw("task", task)
 	o.Text("failure_code", why.code)
 	o.Text("failure_message", why.message)
-	o.Number("attempts", int64(attempts))
+	o.Int("attempts", int64(attempts))
 	o.Time("failed_at", at)
 }
 
@@ -211,7 +211,7 @@ func (f *FetchBox) Deliver(ctx context.Context, messages []job.Message) error {
 			case logsSubject:
 				out.Subject = logSubject(loggedJob(value))
 			case tasksSubject:
-				out.Header = map[string]string{ours: "1"}
+				out.Header = map[string]string{outboxHeader: "1"}
 			}
 			all = append(all, out)
 		}

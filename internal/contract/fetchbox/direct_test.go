@@ -37,12 +37,12 @@ func publish(t testing.TB, conn *nats.Conn, messages ...string) {
 	}
 }
 
-// takeIn takes in what was published and something more, whose arrival it waits for.
+// ingestBatch takes in what was published and something more, whose arrival it waits for.
 func (w *world) takeIn(t testing.TB, conn *nats.Conn) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); w.room.TakeIn(ctx) }()
+	go func() { defer close(ended); w.fetchbox.RunProducers(ctx) }()
 	w.marks++
 	publish(t, conn, strings.Replace(directTask(fmt.Sprintf("00000000-0000-7000-8000-%012d", w.marks), "mark"), gallery, "marks", 1))
 	jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: fetchbox.Tasks, Queues: []string{"marks"}, Max: 1, Worker: "a worker", Wait: time.Minute})
@@ -59,33 +59,33 @@ func directTask(jobID, resource string) string {
 		jobID, resource)
 }
 
-const theirs = "0192f3a0-1111-7222-8333-444455556666"
+const foreignTask = "0192f3a0-1111-7222-8333-444455556666"
 
 func TestDirectProducers(t *testing.T) {
 	c := config()
 	c.Types["marks"] = fetchbox.Type{}
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { testDirectProducers(t, in(t, p, c)) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { testDirectProducers(t, newWorldAt(t, p, c)) })
 }
 
 func testDirectProducers(t *testing.T, w *world) {
 	conn := w.producer(t)
 	ofTheirs := func() (n int) {
 		for _, j := range w.all(t, fetchbox.Tasks) {
-			if id, _ := fetchbox.Label(j); id == theirs {
+			if id, _ := fetchbox.Label(j); id == foreignTask {
 				n++
 			}
 		}
 		return n
 	}
 	t.Run("FB-095 FB-097 FB-098 G-FB-23 a task makes the ledger's entry", func(t *testing.T) {
-		publish(t, conn, directTask(theirs, "a"), directTask(theirs, "b"))
+		publish(t, conn, directTask(foreignTask, "a"), directTask(foreignTask, "b"))
 		w.takeIn(t, conn)
-		v := w.status(t, theirs, "queued")
-		equal(t, "entry", fmt.Sprint(v.JobType, v.Total, v.ManifestKey, v.Tenant), "gallery2s3://theirs/m.jsonthem")
-		equal(t, "log", w.logs(t, theirs, "")[0].Message, "the job is accepted")
+		v := w.status(t, foreignTask, "queued")
+		assertEqual(t, "entry", fmt.Sprint(v.JobType, v.Total, v.ManifestKey, v.Tenant), "gallery2s3://theirs/m.jsonthem")
+		assertEqual(t, "log", w.logs(t, foreignTask, "")[0].Message, "the job is accepted")
 	})
 	t.Run("FB-080 the job type holds for it as for others", func(t *testing.T) {
-		j, err := w.engine.GetAlias(t.Context(), fetchbox.TaskAlias(theirs, "a"))
+		j, err := w.engine.GetByAlias(t.Context(), fetchbox.TaskAlias(foreignTask, "a"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,55 +93,55 @@ func testDirectProducers(t *testing.T, w *world) {
 		if err := json.Unmarshal(j.Payload, &m); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "headers", fmt.Sprint(m.Headers), "map[X-From:type user-agent:mine]")
-		equal(t, "place", m.Storage.Bucket+" "+m.Storage.Key, "pictures gallery/"+theirs+"/a")
+		assertEqual(t, "headers", fmt.Sprint(m.Headers), "map[X-From:type user-agent:mine]")
+		assertEqual(t, "place", m.Storage.Bucket+" "+m.Storage.Key, "pictures gallery/"+foreignTask+"/a")
 	})
 	t.Run("FB-096 FB-086 FB-056 delivered five times it counts once", func(t *testing.T) {
 		for range 5 {
-			publish(t, conn, directTask(theirs, "a"))
+			publish(t, conn, directTask(foreignTask, "a"))
 		}
 		w.takeIn(t, conn)
-		equal(t, "tasks", ofTheirs(), 2)
-		w.endOf(t, theirs, storedOutcome)
-		publish(t, conn, directTask(theirs, "a"), directTask(theirs, "a"))
+		assertEqual(t, "tasks", ofTheirs(), 2)
+		w.awaitEnd(t, foreignTask, storedOutcome)
+		publish(t, conn, directTask(foreignTask, "a"), directTask(foreignTask, "a"))
 		w.takeIn(t, conn)
-		v := w.status(t, theirs, "in_progress")
-		equal(t, "counts", fmt.Sprint(v.Total, v.Completed), "2 1")
+		v := w.status(t, foreignTask, "in_progress")
+		assertEqual(t, "counts", fmt.Sprint(v.Total, v.Completed), "2 1")
 	})
 	t.Run("G-FB-22 what we publish ourselves is passed over", func(t *testing.T) {
 		before := len(w.all(t, fetchbox.Tasks))
 		r := w.submit(t, manifest(3))
 		w.deliver(t)
 		w.takeIn(t, conn)
-		equal(t, "tasks", len(w.all(t, fetchbox.Tasks)), before+4)
-		equal(t, "total", w.get(t, r.JobID).Total, 3)
+		assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), before+4)
+		assertEqual(t, "total", w.get(t, r.JobID).Total, 3)
 	})
 	t.Run("FB-095 their tasks are not published again", func(t *testing.T) {
 		w.deliver(t)
 		n := 0
 		for _, m := range w.messages(t) {
-			if m.JobID == theirs && m.ResourceID == "b" {
+			if m.JobID == foreignTask && m.ResourceID == "b" {
 				n++
 			}
 		}
-		equal(t, "messages", n, 1)
+		assertEqual(t, "messages", n, 1)
 	})
 	t.Run("FB-097 more tasks for a job that is over open it again", func(t *testing.T) {
-		w.endOf(t, theirs, storedOutcome)
+		w.awaitEnd(t, foreignTask, storedOutcome)
 		w.finalizeAll(t)
-		w.status(t, theirs, "completed")
-		publish(t, conn, directTask(theirs, "c"))
+		w.status(t, foreignTask, "completed")
+		publish(t, conn, directTask(foreignTask, "c"))
 		w.takeIn(t, conn)
-		equal(t, "total", w.status(t, theirs, "in_progress").Total, 3)
-		w.endOf(t, theirs, brokeOutcome)
+		assertEqual(t, "total", w.status(t, foreignTask, "in_progress").Total, 3)
+		w.awaitEnd(t, foreignTask, brokeOutcome)
 		w.finalizeAll(t)
-		w.status(t, theirs, "failed")
+		w.status(t, foreignTask, "failed")
 	})
 	t.Run("FB-095 a task for a job of the API", func(t *testing.T) {
 		r := w.submit(t, manifest(1))
 		publish(t, conn, directTask(strings.ToUpper(r.JobID), "more"), directTask(r.JobID, "r0000"))
 		w.takeIn(t, conn)
-		equal(t, "total", w.get(t, r.JobID).Total, 2)
+		assertEqual(t, "total", w.get(t, r.JobID).Total, 2)
 	})
 	t.Run("FB-096 what they say is taken as correct", func(t *testing.T) {
 		const id = "0192f3a0-1111-7222-8333-444455557777"
@@ -157,7 +157,7 @@ func testDirectProducers(t *testing.T, w *world) {
 			}
 		}
 		w.takeIn(t, conn)
-		equal(t, "total", w.get(t, id).Total, 500)
+		assertEqual(t, "total", w.get(t, id).Total, 500)
 	})
 	testMalformed(t, w, conn)
 }
@@ -166,7 +166,7 @@ func testDirectProducers(t *testing.T, w *world) {
 func testMalformed(t *testing.T, w *world, conn *nats.Conn) {
 	w.deliver(t)
 	before := len(w.all(t, fetchbox.Tasks))
-	good := directTask(theirs, "x")
+	good := directTask(foreignTask, "x")
 	cases := []struct{ name, message, code string }{
 		{"no JSON", "{", "SYSTEM_MALFORMED_TASK"},
 		{"no UTF-8", "\xff\x00", "SYSTEM_MALFORMED_TASK"},
@@ -176,8 +176,8 @@ func testMalformed(t *testing.T, w *world, conn *nats.Conn) {
 		{"no job", strings.Replace(good, "job_id", "jobb", 1), "SYSTEM_MALFORMED_TASK"},
 		{"a job id that is none", directTask("../../up", "x"), "SYSTEM_MALFORMED_TASK"},
 		{"a job id that is a pattern", directTask(">", "x"), "SYSTEM_MALFORMED_TASK"},
-		{"no resource", directTask(theirs, ""), "SYSTEM_MALFORMED_TASK"},
-		{"a long resource", directTask(theirs, strings.Repeat("x", 129)), "SYSTEM_MALFORMED_TASK"},
+		{"no resource", directTask(foreignTask, ""), "SYSTEM_MALFORMED_TASK"},
+		{"a long resource", directTask(foreignTask, strings.Repeat("x", 129)), "SYSTEM_MALFORMED_TASK"},
 		{"no url", strings.Replace(good, `"url"`, `"uri"`, 1), "SYSTEM_MALFORMED_TASK"},
 		{"a number for a header", strings.Replace(good, `"mine"`, "7", 1), "SYSTEM_MALFORMED_TASK"},
 		{"a huge one", strings.Replace(good, "mine", strings.Repeat("m", 300<<10), 1), "SYSTEM_MALFORMED_TASK"},
@@ -191,18 +191,18 @@ func testMalformed(t *testing.T, w *world, conn *nats.Conn) {
 	for i, c := range cases {
 		t.Run("FB-099 "+c.name, func(t *testing.T) {
 			l := got[len(cases)-1-i] // the newest first
-			equal(t, "code", l.Code, c.code)
+			assertEqual(t, "code", l.Code, c.code)
 			if l.Message == "" || l.Attempts != 0 || !json.Valid(l.Task) {
 				t.Errorf("got %+v", l)
 			}
 			if len(c.message) < 1000 && json.Valid([]byte(c.message)) {
-				equal(t, "task", string(l.Task), c.message)
+				assertEqual(t, "task", string(l.Task), c.message)
 			}
-			w.replay(t, l.Offset).Is(t, 409, "CONFLICT")
+			w.replay(t, l.Offset).WantError(t, 409, "CONFLICT")
 		})
 	}
 	t.Run("FB-099 none of them is a task", func(t *testing.T) {
-		equal(t, "tasks", len(w.all(t, fetchbox.Tasks)), before+1) // what takeIn waits for
+		assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), before+1) // what ingestBatch waits for
 	})
 }
 

@@ -29,7 +29,7 @@ type letters struct {
 
 func (w *world) letters(t testing.TB, query string) letters {
 	t.Helper()
-	return testkit.Read[letters](t, w.Do(t, "GET", "/operators/dlq"+query, "").Want(t, 200))
+	return testkit.DecodeReply[letters](t, w.Do(t, "GET", "/operators/dlq"+query, "").WantStatus(t, 200))
 }
 
 func (w *world) replay(t testing.TB, offset uint64) testkit.Reply {
@@ -42,15 +42,15 @@ func TestGivenBackIsNoTry(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	r := w.submit(t, manifest(1))
-	again := fetchbox.Broke("HTTP_503", true, 0)
+	again := fetchbox.BrokenOutcome("HTTP_503", true, 0)
 	for range tries {
-		w.endOf(t, r.JobID, engine.Outcome{On: job.Released})
-		w.endOf(t, r.JobID, again)
+		w.awaitEnd(t, r.JobID, engine.Outcome{On: job.Released})
+		w.awaitEnd(t, r.JobID, again)
 		w.clock.Advance(time.Hour)
 		w.sweep(t)
 	}
 	w.deliver(t)
-	equal(t, "attempts", w.letters(t, "").Items[0].Attempts, tries)
+	assertEqual(t, "attempts", w.letters(t, "").Items[0].Attempts, tries)
 	failed := w.log.Lines(t, map[string]any{"msg": "a job failed for good", "job_id": r.JobID, "attempt": float64(tries)})
 	if len(failed) != 1 || failed[0]["resource_id"] == "" {
 		t.Errorf("the log says %v of a job that failed for good", failed)
@@ -65,31 +65,31 @@ func TestGivenBackIsNoTry(t *testing.T) {
 func TestDeadLetters(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		r := w.submit(t, manifest(3))
-		w.endOf(t, r.JobID, storedOutcome)
-		again := fetchbox.Broke("HTTP_503", true, 0)
+		w.awaitEnd(t, r.JobID, storedOutcome)
+		again := fetchbox.BrokenOutcome("HTTP_503", true, 0)
 		for range tries {
-			w.endOf(t, r.JobID, again)
+			w.awaitEnd(t, r.JobID, again)
 			w.clock.Advance(time.Hour)
 			w.sweep(t)
 		}
-		w.endOf(t, r.JobID, brokeOutcome)
+		w.awaitEnd(t, r.JobID, brokeOutcome)
 		w.finalize(t, 1)
 		w.deliver(t)
 		t.Run("FB-084 FB-037 a record of each", func(t *testing.T) {
 			got := w.letters(t, "")
-			equal(t, "letters", len(got.Items), 2)
+			assertEqual(t, "letters", len(got.Items), 2)
 			for i, want := range []string{"HTTP_403 it broke 1 r0002", "HTTP_503 it broke 3 r0001"} {
 				l := got.Items[i]
 				var task taskMessage
 				if err := json.Unmarshal(l.Task, &task); err != nil {
 					t.Fatal(err)
 				}
-				equal(t, "letter", fmt.Sprint(l.Code, " ", l.Message, " ", l.Attempts, " ", task.ResourceID), want)
+				assertEqual(t, "letter", fmt.Sprint(l.Code, " ", l.Message, " ", l.Attempts, " ", task.ResourceID), want)
 				if l.Offset == 0 || l.FailedAt.IsZero() || task.JobID != r.JobID {
 					t.Errorf("got %+v", l)
 				}
 			}
-			equal(t, "worker_dlq_total", w.counter(t, "worker_dlq_total"), 2)
+			assertEqual(t, "worker_dlq_total", w.counter(t, "worker_dlq_total"), 2)
 		})
 		t.Run("G-FB-37 page by page", func(t *testing.T) {
 			first := w.letters(t, "?limit=1")
@@ -97,39 +97,39 @@ func TestDeadLetters(t *testing.T) {
 				t.Fatalf("got %+v", first)
 			}
 			second := w.letters(t, "?limit=1&cursor="+*first.NextCursor)
-			equal(t, "codes", first.Items[0].Code+" "+second.Items[0].Code, "HTTP_403 HTTP_503")
-			equal(t, "more", second.HasMore, false)
+			assertEqual(t, "codes", first.Items[0].Code+" "+second.Items[0].Code, "HTTP_403 HTTP_503")
+			assertEqual(t, "more", second.HasMore, false)
 			for _, query := range []string{"limit=0", "limit=101", "cursor=x", "cursor=0", "cursor=-1"} {
-				w.Do(t, "GET", "/operators/dlq?"+query, "").Is(t, 400, "INVALID_PAYLOAD")
+				w.Do(t, "GET", "/operators/dlq?"+query, "").WantError(t, 400, "INVALID_PAYLOAD")
 			}
 		})
 		offset := w.letters(t, "").Items[1].Offset
 		t.Run("G-FB-37 a replay has new tries, and the job is open again", func(t *testing.T) {
 			w.status(t, r.JobID, "failed")
-			a := testkit.Read[map[string]string](t, w.replay(t, offset).Want(t, 202))
-			equal(t, "answer", fmt.Sprint(a["job_id"], " ", a["resource_id"], " ", a["status"]), r.JobID+" r0001 queued")
+			a := testkit.DecodeReply[map[string]string](t, w.replay(t, offset).WantStatus(t, 202))
+			assertEqual(t, "answer", fmt.Sprint(a["job_id"], " ", a["resource_id"], " ", a["status"]), r.JobID+" r0001 queued")
 			v := w.status(t, r.JobID, "in_progress")
-			equal(t, "counts", fmt.Sprint(v.Completed, v.Failed), "1 1")
-			w.replay(t, offset).Is(t, 409, "CONFLICT", "queued")
+			assertEqual(t, "counts", fmt.Sprint(v.Completed, v.Failed), "1 1")
+			w.replay(t, offset).WantError(t, 409, "CONFLICT", "queued")
 			for n := 1; n < tries; n++ {
-				w.endOf(t, r.JobID, again)
+				w.awaitEnd(t, r.JobID, again)
 				w.status(t, r.JobID, "in_progress")
 				w.clock.Advance(time.Second << (n - 1)) // as after the first failures of a new task
 				w.sweep(t)
 			}
-			w.endOf(t, r.JobID, storedOutcome)
+			w.awaitEnd(t, r.JobID, storedOutcome)
 			v = w.status(t, r.JobID, "in_progress") // until it is closed
-			equal(t, "counts", fmt.Sprint(v.Completed, v.Failed), "2 1")
-			w.replay(t, offset).Is(t, 409, "CONFLICT", "done")
+			assertEqual(t, "counts", fmt.Sprint(v.Completed, v.Failed), "2 1")
+			w.replay(t, offset).WantError(t, 409, "CONFLICT", "done")
 		})
 		t.Run("FB-077 G-FB-37 the handler is not told again", func(t *testing.T) {
 			for _, j := range w.claimOf(t, fetchbox.Name, 1) {
-				equal(t, "state", j.State, job.State("closing"))
+				assertEqual(t, "state", j.State, job.State("closing"))
 				w.finish(t, j, outcomeOf(j))
 			}
 			w.status(t, r.JobID, "failed")
-			w.replay(t, w.letters(t, "").Items[0].Offset).Want(t, 202)
-			w.endOf(t, r.JobID, storedOutcome)
+			w.replay(t, w.letters(t, "").Items[0].Offset).WantStatus(t, 202)
+			w.awaitEnd(t, r.JobID, storedOutcome)
 			w.status(t, r.JobID, "completed")
 			w.finalize(t, 1)
 			w.status(t, r.JobID, "completed")
@@ -142,16 +142,16 @@ func TestDeadLetters(t *testing.T) {
 					n++
 				}
 			}
-			equal(t, "messages", n, 2)
+			assertEqual(t, "messages", n, 2)
 		})
 		t.Run("an unknown offset", func(t *testing.T) {
 			for _, offset := range []string{"0", "99", "x", "-1", "99999999999999999999"} {
-				w.Do(t, "POST", "/operators/dlq/"+offset+"/replay", "").Is(t, 404, "NOT_FOUND")
+				w.Do(t, "POST", "/operators/dlq/"+offset+"/replay", "").WantError(t, 404, "NOT_FOUND")
 			}
 		})
 		t.Run("a task that is not there any more", func(t *testing.T) {
 			w.dropJob(t, r.JobID)
-			w.replay(t, offset).Is(t, 409, "CONFLICT", "ledger")
+			w.replay(t, offset).WantError(t, 409, "CONFLICT", "ledger")
 		})
 	})
 }
@@ -162,18 +162,18 @@ func TestReplays(t *testing.T) {
 	t.Run("G-FB-37 a crowd", func(t *testing.T) {
 		w := inMemory(t, config())
 		r := w.submit(t, manifest(1))
-		w.endOf(t, r.JobID, brokeOutcome)
+		w.awaitEnd(t, r.JobID, brokeOutcome)
 		w.deliver(t)
 		won := 0
-		for _, got := range testkit.Together(20, func(int) testkit.Reply { return w.replay(t, 1) }) {
+		for _, got := range testkit.RunConcurrently(20, func(int) testkit.Reply { return w.replay(t, 1) }) {
 			if got.Status == 202 {
 				won++
 			} else {
-				got.Is(t, 409, "CONFLICT")
+				got.WantError(t, 409, "CONFLICT")
 			}
 		}
-		equal(t, "replays", won, 1)
+		assertEqual(t, "replays", won, 1)
 		v := w.status(t, r.JobID, "in_progress")
-		equal(t, "counts", fmt.Sprint(v.Total, v.Completed, v.Failed), "1 0 0")
+		assertEqual(t, "counts", fmt.Sprint(v.Total, v.Completed, v.Failed), "1 0 0")
 	})
 }

@@ -22,37 +22,37 @@ import (
 
 // download makes one request and stores what comes, as it comes. Nothing is under the task's key unless it is whole: an
 // object is visible when its last byte has been read and what was promised of it holds.
-func (f *fetcher) download(ctx context.Context, task *handler.Task, req *http.Request, turned []way) (*stored, error) {
-	resp, err := f.ways.do(req, turned)
+func (f *fetcher) download(ctx context.Context, task *handler.Task, req *http.Request, routes []route) (*stored, error) {
+	resp, err := f.proxyRoutes.do(req, routes)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, f.refusal(resp)
+		return nil, f.responseError(resp)
 	}
 	if resp.ContentLength > f.MaxDownload {
 		return nil, f.tooLarge()
 	}
-	b := &body{from: resp.Body, left: f.MaxDownload, tooLarge: f.tooLarge(), digest: sha256.New(), want: digestOf(task.Tags)}
+	b := &body{reader: resp.Body, remaining: f.MaxDownload, tooLarge: f.tooLarge(), digest: sha256.New(), wantDigest: expectedDigest(task.Tags)}
 	contentType := contentTypeOf(resp.Header)
 	s := task.Storage
-	_, err = f.Objects.Put(ctx, s.Bucket, s.Key, b, object.Attributes{ContentType: contentType, Metadata: metadataOf(task, resp.Header)})
-	f.metrics.downloadBytes.Add(float64(b.read))
+	_, err = f.Objects.Put(ctx, s.Bucket, s.Key, b, object.Attributes{ContentType: contentType, Metadata: objectMetadata(task, resp.Header)})
+	f.metrics.downloadBytes.Add(float64(b.bytesRead))
 	switch {
-	case b.failed != nil:
-		return nil, b.failed
+	case b.err != nil:
+		return nil, b.err
 	case err != nil:
 		return nil, &storageError{err}
 	}
-	return &stored{uri: f.Objects.URI(s.Bucket, s.Key), size: b.read, digest: b.sum(), contentType: contentType, verified: b.want != ""}, nil
+	return &stored{uri: f.Objects.URI(s.Bucket, s.Key), size: b.bytesRead, digest: b.sum(), contentType: contentType, verified: b.wantDigest != ""}, nil
 }
 
-// refusal is an answer that is no success. A host that says when to come again is left alone until then, by all.
-func (f *fetcher) refusal(resp *http.Response) error {
-	fault := httpFault(resp.StatusCode)
+// responseError is an answer that is no success. A host that says when to come again is left alone until then, by all.
+func (f *fetcher) responseError(resp *http.Response) error {
+	fault := statusError(resp.StatusCode)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		if fault.delay = retryAfter(resp.Header, f.Now()); fault.delay > 0 {
+		if fault.delay = parseRetryAfter(resp.Header, f.Now()); fault.delay > 0 {
 			f.hosts.pause(resp.Request.URL.Host, fault.delay)
 		}
 	}
@@ -60,45 +60,45 @@ func (f *fetcher) refusal(resp *http.Response) error {
 }
 
 func (f *fetcher) tooLarge() error {
-	return &fault{code: codeTooBig, message: fmt.Sprintf("the resource has more than %d bytes", f.MaxDownload)}
+	return &fetchError{code: codeDownloadTooLarge, message: fmt.Sprintf("the resource has more than %d bytes", f.MaxDownload)}
 }
 
 // body is what of an answer is stored: read to its end it is whole, and what was asked for.
 type body struct {
-	from     io.Reader
-	left     int64 // bytes it may still have
+	reader     io.Reader
+	remaining     int64 // bytes it may still have
 	tooLarge error
-	read     int64
+	bytesRead     int64
 	digest   hash.Hash
-	want     string // the digest it has to have; "" is any
-	failed   error  // why it is not what was asked for
+	wantDigest     string // the digest it has to have; "" is any
+	err   error  // why it is not what was asked for
 }
 
 // Read implements io.Reader. Its errors stay in failed, so that they can be told from those of the storage.
 func (b *body) Read(p []byte) (int, error) {
-	if b.failed != nil {
-		return 0, b.failed
+	if b.err != nil {
+		return 0, b.err
 	}
-	n, err := b.from.Read(p)
-	b.read, b.left = b.read+int64(n), b.left-int64(n)
+	n, err := b.reader.Read(p)
+	b.bytesRead, b.remaining = b.bytesRead+int64(n), b.remaining-int64(n)
 	b.digest.Write(p[:n])
 	switch {
-	case b.left < 0:
-		b.failed = b.tooLarge
-	case err == io.EOF && b.want != "" && b.sum() != b.want:
-		b.failed = &fault{code: codeChecksum, message: "the resource's SHA-256 is " + b.sum() + ", not what its checksum_hint says", again: true}
+	case b.remaining < 0:
+		b.err = b.tooLarge
+	case err == io.EOF && b.wantDigest != "" && b.sum() != b.wantDigest:
+		b.err = &fetchError{code: codeChecksum, message: "the resource's SHA-256 is " + b.sum() + ", not what its checksum_hint says", retryable: true}
 	case err != nil && err != io.EOF:
-		b.failed = err
+		b.err = err
 	default:
 		return n, err
 	}
-	return n, b.failed
+	return n, b.err
 }
 
 func (b *body) sum() string { return hex.EncodeToString(b.digest.Sum(nil)) }
 
-// digestOf is the SHA-256 that the tag checksum_hint asks for. A hint of another kind is one that cannot be followed.
-func digestOf(tags map[string]string) string {
+// expectedDigest is the SHA-256 that the tag checksum_hint asks for. A hint of another kind is one that cannot be followed.
+func expectedDigest(tags map[string]string) string {
 	kind, digest, _ := strings.Cut(tags["checksum_hint"], ":")
 	if raw, err := hex.DecodeString(digest); err != nil || len(raw) != sha256.Size || !strings.EqualFold(kind, "sha256") {
 		return ""
@@ -106,31 +106,31 @@ func digestOf(tags map[string]string) string {
 	return strings.ToLower(digest)
 }
 
-// anyContent is the type of what does not say.
+// defaultContentType is the type of what does not say.
 const (
-	anyContent         = "application/octet-stream"
-	longestContentType = 255
+	defaultContentType         = "application/octet-stream"
+	maxContentType = 255
 )
 
 func contentTypeOf(h http.Header) string {
 	kind, more, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if value := mime.FormatMediaType(kind, more); err == nil && value != "" && len(value) <= longestContentType {
+	if value := mime.FormatMediaType(kind, more); err == nil && value != "" && len(value) <= maxContentType {
 		return value
 	}
-	return anyContent
+	return defaultContentType
 }
 
-// mostMetadata is how many bytes of metadata are kept with an object, as S3 counts them at worst.
-const mostMetadata = 2 << 10
+// maxMetadata is how many bytes of metadata are kept with an object, as S3 counts them at worst.
+const maxMetadata = 2 << 10
 
-// metadataOf is what is stored with an object: what the handler says, how it is packed, and of the tags those for which
+// objectMetadata is what is stored with an object: what the handler says, how it is packed, and of the tags those for which
 // there is room (FB-021, FB-079). Names that cannot be a header's are left out; case makes no difference in them.
-func metadataOf(task *handler.Task, h http.Header) map[string]string {
+func objectMetadata(task *handler.Task, h http.Header) map[string]string {
 	all, size := map[string]string{}, 0
 	add := func(name, value string) {
 		name = strings.ToLower(name)
 		cost := len(name) + len(strconv.QuoteToASCII(value))
-		if _, there := all[name]; !there && metadataName.MatchString(name) && size+cost <= mostMetadata {
+		if _, there := all[name]; !there && metadataName.MatchString(name) && size+cost <= maxMetadata {
 			all[name], size = value, size+cost
 		}
 	}
@@ -160,9 +160,9 @@ type stored struct {
 func (s *stored) encode() []byte {
 	o := jsontext.NewObject(make([]byte, 0, 256))
 	o.Text("uri", s.uri)
-	o.Number("size_bytes", s.size)
+	o.Int("size_bytes", s.size)
 	o.Text("sha256", s.digest)
 	o.Text("content_type", s.contentType)
-	o.Flag("checksum_verified", s.verified)
+	o.Bool("checksum_verified", s.verified)
 	return o.End()
 }

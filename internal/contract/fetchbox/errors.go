@@ -27,16 +27,16 @@ const (
 	codeMethod       code = "METHOD_NOT_ALLOWED"
 )
 
-// meaning is an error in HTTP.
-type meaning struct {
+// errorInfo is an error in HTTP.
+type errorInfo struct {
 	status int
 	code   code
 }
 
-var internalError = meaning{http.StatusInternalServerError, codeInternal}
+var internalError = errorInfo{http.StatusInternalServerError, codeInternal}
 
-// meanings says what each kind of error is. Whatever is away, the document knows one answer (G-FB-20).
-var meanings = map[job.Kind]meaning{
+// errorInfos says what each kind of error is. Whatever is away, the document knows one answer (G-FB-20).
+var errorInfos = map[job.Kind]errorInfo{
 	job.Internal:    internalError,
 	job.Malformed:   {http.StatusBadRequest, codeInvalid},
 	job.Invalid:     {http.StatusBadRequest, codeInvalid},
@@ -52,8 +52,8 @@ var meanings = map[job.Kind]meaning{
 	job.Timeout:     internalError,
 }
 
-// refusals says what a request turned down by HTTP alone is.
-var refusals = map[int]meaning{
+// httpErrorInfos says what a request turned down by HTTP alone is.
+var httpErrorInfos = map[int]errorInfo{
 	http.StatusUnauthorized:          {http.StatusUnauthorized, codeUnauthorized},
 	http.StatusForbidden:             {http.StatusForbidden, codeUnsupported},
 	http.StatusNotFound:              {http.StatusNotFound, codeNotFound},
@@ -69,19 +69,19 @@ func conflict(format string, args ...any) error {
 	return &job.Error{Kind: job.Conflict, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
-func noJob(key string) error {
-	return &job.Error{Kind: job.NotFound, Op: Name, ID: idOf(key), Msg: "there is no such job"}
+func errNoJob(key string) error {
+	return &job.Error{Kind: job.NotFound, Op: Name, ID: engineJobID(key), Msg: "there is no such job"}
 }
 
-// judge says what an error is in HTTP, and what may be shown of it.
-func judge(err error) (meaning, string) {
-	return httpapi.Judge(err, meanings, refusals, meaning{http.StatusBadRequest, codeInvalid})
+// errorInfoOf says what an error is in HTTP, and what may be shown of it.
+func errorInfoOf(err error) (errorInfo, string) {
+	return httpapi.MapError(err, errorInfos, httpErrorInfos, errorInfo{http.StatusBadRequest, codeInvalid})
 }
 
-// answer writes an error (FB-045). What is our own fault is not explained beyond the number under which the log has it.
-func (f *FetchBox) answer(c *httpapi.Call, err error) {
-	m, msg := judge(err)
-	if refused, is := places.Refused(err); is {
+// sendError writes an error (FB-045). What is our own fault is not explained beyond the number under which the log has it.
+func (f *FetchBox) sendError(c *httpapi.Call, err error) {
+	m, msg := errorInfoOf(err)
+	if refused, isRefused := places.Refused(err); isRefused {
 		msg = refused
 	} else if m.status >= http.StatusInternalServerError {
 		msg = "the request could not be served; the server's log has it under " + c.RequestID()

@@ -14,7 +14,7 @@ func document(t testing.TB) *testkit.Document {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).HoldsRoutes(t, fetchbox.Routes(), 7)
+	document(t).WantRoutes(t, fetchbox.Routes(), 7)
 }
 
 // TestUnknownQuery: what changes something refuses query parameters that it does not
@@ -22,7 +22,7 @@ func TestDocument(t *testing.T) {
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	document(t).RefusesUnknownQueries(t, "INVALID_PAYLOAD", func(method, path string) testkit.Reply {
+	document(t).WantUnknownQueriesRefused(t, "INVALID_PAYLOAD", func(method, path string) testkit.Reply {
 		return w.Do(t, method, path, "")
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// exportPage is how many jobs are read at a time, each page from a snapshot of its own.
-const exportPage = 500
+// exportPageSize is how many jobs are read at a time, each page from a snapshot of its own.
+const exportPageSize = 500
 
 // View reads a store.
 type View func(context.Context, func(store.Reader) error) error
@@ -21,8 +21,8 @@ type View func(context.Context, func(store.Reader) error) error
 // was read. It ends with the first error (FB-093).
 func Export(ctx context.Context, view View, from, before time.Time) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		s := store.Search{Contract: Name, PriorityMin: usualPriority, PriorityMax: usualPriority, CreatedFrom: from,
-			CreatedBefore: before, Limit: exportPage}
+		s := store.Search{Contract: Name, PriorityMin: defaultPriority, PriorityMax: defaultPriority, CreatedFrom: from,
+			CreatedBefore: before, Limit: exportPageSize}
 		for {
 			var jobs []*job.Job
 			err := view(ctx, func(r store.Reader) (err error) { jobs, err = r.Search(s); return err })
@@ -38,7 +38,7 @@ func Export(ctx context.Context, view View, from, before time.Time) iter.Seq2[[]
 				}
 				s.AfterTime, s.AfterKey = j.CreatedAt, j.ID.Key
 			}
-			if len(jobs) < exportPage {
+			if len(jobs) < exportPageSize {
 				return
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // What the tests of downloads see beside what others do.
 var (
 	EncodeTask = encodeTask
-	MetadataOf = metadataOf
+	MetadataOf = objectMetadata
 )
 
 // Fetch is one try of a task.
@@ -29,7 +29,7 @@ func (f *FetchBox) ProxyHealth(ctx context.Context) (status, detail string) {
 	return f.proxyHealth(ctx)
 }
 
-func (f *FetchBox) CloseWays() { f.ways.close() }
+func (f *FetchBox) CloseProxyRoutes() { f.proxyRoutes.close() }
 
 // WithHandler gives a registered job type a handler, and leaves the rest of it.
 func (f *FetchBox) WithHandler(name string, h handler.Handler) { f.types[name].handler = h }
@@ -39,12 +39,12 @@ type Hosts struct{ *hosts }
 
 func NewHosts(most int, elapsed func() time.Duration) Hosts { return Hosts{newHosts(most, elapsed)} }
 
-func (h Hosts) Enter(ctx context.Context, name string) (leave func(), later time.Duration) {
-	return h.enter(ctx, name)
+func (h Hosts) Acquire(ctx context.Context, name string) (leave func(), later time.Duration) {
+	return h.acquire(ctx, name)
 }
 func (h Hosts) Pause(name string, d time.Duration) { h.pause(name, d) }
-func (h Hosts) Known() int                         { h.mu.Lock(); defer h.mu.Unlock(); return len(h.all) }
+func (h Hosts) Len() int                         { h.mu.Lock(); defer h.mu.Unlock(); return len(h.all) }
 
-func RetryAfter(value string, now time.Time) time.Duration {
-	return retryAfter(http.Header{"Retry-After": {value}}, now)
+func ParseRetryAfter(value string, now time.Time) time.Duration {
+	return parseRetryAfter(http.Header{"Retry-After": {value}}, now)
 }

@@ -18,14 +18,14 @@ var (
 	Statuses    = statuses
 	StatusOf    = statusOf
 	TaskAlias   = taskAlias
-	Succeeded   = succeeded
-	FailedWith  = failedWith
-	Settled     = settled
+	Succeeded   = successOutcome
+	FailedWith  = failureOutcome
+	Settled     = finalCause
 )
 
 // MeaningOf is what a kind is in HTTP.
 func MeaningOf(k job.Kind) (status int, name string) {
-	m, known := meanings[k]
+	m, known := errorInfos[k]
 	if !known {
 		return 0, "it has no meaning"
 	}
@@ -46,13 +46,13 @@ func Routes() (all []string) {
 	return all
 }
 
-// Sweep is sweep, TakeIn runProducers.
+// Sweep is sweep, RunProducers runProducers.
 func (f *FetchBox) Sweep(ctx context.Context) error { return f.sweep(ctx) }
-func (f *FetchBox) TakeIn(ctx context.Context)      { f.runProducers(ctx) }
+func (f *FetchBox) RunProducers(ctx context.Context)      { f.runProducers(ctx) }
 func (f *FetchBox) Limit(ctx context.Context)       { f.runLimits(ctx) }
 
 // Propose takes a batch of deliveries in as if it came from a stream.
-func (f *FetchBox) Propose(ctx context.Context, batch []stream.Delivery) { f.takeIn(ctx, batch) }
+func (f *FetchBox) Propose(ctx context.Context, batch []stream.Delivery) { f.ingestBatch(ctx, batch) }
 
 // Publishing puts something between FetchBox and the streams.
 func (f *FetchBox) Publishing(between func(next func(context.Context, []stream.Message) ([]uint64, error)) func(context.Context, []stream.Message) ([]uint64, error)) {
@@ -64,18 +64,18 @@ func (f *FetchBox) UseType(name string, h handler.Handler) {
 	f.types[name] = &jobType{name: name, handler: h}
 }
 
-// StopLive ends what lasts as long as the node.
-func (f *FetchBox) StopLive() { f.stopLive() }
+// StopFollowing ends what lasts as long as the node.
+func (f *FetchBox) StopFollowing() { f.stopFollowing() }
 
 // Outcomes of runs, as a fetcher ends them.
-func Stored() engine.Outcome { return succeeded([]byte(`{"bytes":1}`)) }
+func Stored() engine.Outcome { return successOutcome([]byte(`{"bytes":1}`)) }
 
-func Broke(code string, retry bool, delay time.Duration) engine.Outcome {
-	return failedWith(code, "it broke", retry, delay)
+func BrokenOutcome(code string, retry bool, delay time.Duration) engine.Outcome {
+	return failureOutcome(code, "it broke", retry, delay)
 }
 
 // Label is what is known of a task without its message.
-func Label(j *job.Job) (jobID, resourceID string) { l := labelOf(j); return l.jobID, l.resourceID }
+func Label(j *job.Job) (jobID, resourceID string) { l := decodeTaskLabel(j); return l.jobID, l.resourceID }
 
-// Unzip is unzip.
-func Unzip(body []byte, limit int64) ([]byte, error) { return unzip(body, limit) }
+// Gunzip is unzip.
+func Gunzip(body []byte, limit int64) ([]byte, error) { return gunzip(body, limit) }

@@ -24,7 +24,7 @@ const (
 	codeHeader      = "DOWNLOAD_INVALID_HEADER"
 	codeRefused     = "DOWNLOAD_ADDRESS_REFUSED" // by the guard
 	codeRedirects   = "DOWNLOAD_TOO_MANY_REDIRECTS"
-	codeTooBig      = "DOWNLOAD_TOO_LARGE"
+	codeDownloadTooLarge      = "DOWNLOAD_TOO_LARGE"
 	codeChecksum    = "DOWNLOAD_CHECKSUM_MISMATCH"
 	codeTimeout     = "DOWNLOAD_TIMEOUT"
 	codeUnknownHost = "DOWNLOAD_UNKNOWN_HOST"
@@ -42,41 +42,41 @@ const (
 	codeHandlerFinalize = "HANDLER_FINALIZE" // Finalize failed
 )
 
-// fault is a try that failed.
-type fault struct {
+// fetchError is a try that failed.
+type fetchError struct {
 	code, message string
-	again         bool          // another try may do better (FB-083)
+	retryable         bool          // another try may do better (FB-083)
 	delay         time.Duration // that the other end asks for; 0 leaves it to the backoff
-	ofStorage     bool
+	fromStorage     bool
 }
 
-func (f *fault) Error() string { return f.code + ": " + f.message }
+func (f *fetchError) Error() string { return f.code + ": " + f.message }
 
 // storageError is an error of the storage.
 type storageError struct{ error }
 
 func (s *storageError) Unwrap() error { return s.error }
 
-// noPlace says that a task's object can be nowhere.
-var noPlace = &fault{code: codeUploadKey, message: "the object's bucket or key is not one", ofStorage: true}
+// errInvalidObjectKey says that a task's object can be nowhere.
+var errInvalidObjectKey = &fetchError{code: codeUploadKey, message: "the object's bucket or key is not one", fromStorage: true}
 
-// httpFault is an answer that is no success.
-func httpFault(status int) *fault {
-	again := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+// statusError is an answer that is no success.
+func statusError(status int) *fetchError {
+	retryable := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
 	text := http.StatusText(status)
 	if text != "" {
 		text = " " + text
 	}
-	return &fault{code: "HTTP_" + strconv.Itoa(status), message: "the answer is " + strconv.Itoa(status) + text, again: again}
+	return &fetchError{code: "HTTP_" + strconv.Itoa(status), message: "the answer is " + strconv.Itoa(status) + text, retryable: retryable}
 }
 
-// describe makes a fault of any error. Messages name nothing of where this runs: neither addresses nor proxies.
-func (f *FetchBox) describe(err error) *fault {
+// toFetchError makes a fault of any error. Messages name nothing of where this runs: neither addresses nor proxies.
+func (f *FetchBox) toFetchError(err error) *fetchError {
 	var (
-		known   *fault
+		known   *fetchError
 		storage *storageError
-		refused *egress.Refused
-		url     egress.BadURL
+		refused *egress.RefusedError
+		url     egress.InvalidURLError
 		proxy   *egress.ProxyError
 		dns     *net.DNSError
 		timeout net.Error
@@ -88,35 +88,35 @@ func (f *FetchBox) describe(err error) *fault {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &storage):
-		return f.describeStorage(storage.error)
+		return f.storageFetchError(storage.error)
 	case errors.As(err, &refused):
-		return &fault{code: codeRefused, message: fmt.Sprintf("the address is refused: %s", refused.Class)}
+		return &fetchError{code: codeRefused, message: fmt.Sprintf("the address is refused: %s", refused.Class)}
 	case errors.Is(err, egress.ErrRedirects):
-		return &fault{code: codeRedirects, message: fmt.Sprintf("there are more than %d redirects", maxRedirects)}
+		return &fetchError{code: codeRedirects, message: fmt.Sprintf("there are more than %d redirects", maxRedirects)}
 	case errors.As(err, &url):
-		return &fault{code: codeURL, message: "in a redirect: " + string(url)}
+		return &fetchError{code: codeURL, message: "in a redirect: " + string(url)}
 	case errors.As(err, &proxy):
-		return &fault{code: codeProxy, message: "no proxy works", again: true}
+		return &fetchError{code: codeProxy, message: "no proxy works", retryable: true}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return &fault{code: codeTimeout, message: fmt.Sprintf("it took longer than %s, or %s to connect", f.DownloadTimeout, f.ConnectTimeout), again: true}
+		return &fetchError{code: codeTimeout, message: fmt.Sprintf("it took longer than %s, or %s to connect", f.DownloadTimeout, f.ConnectTimeout), retryable: true}
 	case errors.As(err, &dns):
-		return &fault{code: codeUnknownHost, message: "the host is not known", again: true}
+		return &fetchError{code: codeUnknownHost, message: "the host is not known", retryable: true}
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert):
-		return &fault{code: codeTLS, message: "there is no secure connection", again: true}
+		return &fetchError{code: codeTLS, message: "there is no secure connection", retryable: true}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &fault{code: codeTruncated, message: "the answer ended too early", again: true}
+		return &fetchError{code: codeTruncated, message: "the answer ended too early", retryable: true}
 	}
-	return &fault{code: codeConnection, message: "the connection failed", again: true}
+	return &fetchError{code: codeConnection, message: "the connection failed", retryable: true}
 }
 
-// describeStorage says what is wrong with the storage; the server's log says more.
-func (f *FetchBox) describeStorage(err error) *fault {
+// storageFetchError says what is wrong with the storage; the server's log says more.
+func (f *FetchBox) storageFetchError(err error) *fetchError {
 	switch {
 	case job.IsKind(err, job.Invalid), job.IsKind(err, job.Conflict): // not a key, or one that lies below an object
-		return noPlace
+		return errInvalidObjectKey
 	case job.IsKind(err, job.Timeout), errors.Is(err, context.DeadlineExceeded):
-		return &fault{code: codeTimeout, message: fmt.Sprintf("it took longer than %s", f.DownloadTimeout), again: true}
+		return &fetchError{code: codeTimeout, message: fmt.Sprintf("it took longer than %s", f.DownloadTimeout), retryable: true}
 	}
 	f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err), "a download cannot be stored", telemetry.ErrorMessage, err)
-	return &fault{code: codeUpload, message: "the object cannot be stored", again: true, ofStorage: true}
+	return &fetchError{code: codeUpload, message: "the object cannot be stored", retryable: true, fromStorage: true}
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// near is a config whose downloads may come from this machine.
-func near() fetchbox.Config {
+// assertNear is a config whose downloads may come from this machine.
+func assertNear() fetchbox.Config {
 	c := config()
-	c.Egress = egress.Config{Local: true}
+	c.Egress = egress.Config{AllowLocal: true}
 	return c
 }
 
@@ -33,10 +33,10 @@ func newFetching(t testing.TB, c fetchbox.Config) *fetching {
 	return fetchingOn(t, testkit.InMemory(t), c)
 }
 
-func fetchingOn(t testing.TB, p testkit.Place, c fetchbox.Config) *fetching {
+func fetchingOn(t testing.TB, p testkit.Database, c fetchbox.Config) *fetching {
 	t.Helper()
-	w := &fetching{in(t, p, c)}
-	t.Cleanup(w.room.CloseWays)
+	w := &fetching{newWorldAt(t, p, c)}
+	t.Cleanup(w.fetchbox.CloseProxyRoutes)
 	return w
 }
 
@@ -62,7 +62,7 @@ const defaultKey = "resources/default/019a0000-0000-7000-8000-000000000001/r"
 
 // fetch makes one try of a task; failures are those before it.
 func (w *fetching) fetch(ctx context.Context, task *handler.Task, failures int) engine.Outcome {
-	return w.room.Fetch(ctx, &job.Job{Queue: task.JobType, Payload: fetchbox.EncodeTask(task), Failures: failures, RunLimit: tries})
+	return w.fetchbox.Fetch(ctx, &job.Job{Queue: task.JobType, Payload: fetchbox.EncodeTask(task), FailedAttempts: failures, MaxAttempts: tries})
 }
 
 // result is what a download leaves.
@@ -74,8 +74,8 @@ type result struct {
 	Verified    bool   `json:"checksum_verified"`
 }
 
-// good fails unless a try succeeded.
-func good(t testing.TB, o engine.Outcome) (r result) {
+// wantSuccess fails unless a try succeeded.
+func wantSuccess(t testing.TB, o engine.Outcome) (r result) {
 	t.Helper()
 	if o.On != job.Succeeded {
 		t.Fatalf("the try ended as %q: %s", o.On, o.Failure)
@@ -86,13 +86,13 @@ func good(t testing.TB, o engine.Outcome) (r result) {
 	return r
 }
 
-// bad fails unless a try failed with a code, and is or is not to be tried again.
-func bad(t testing.TB, o engine.Outcome, code string, again bool) (message string) {
+// wantFailure fails unless a try failed with a code, and is or is not to be tried again.
+func wantFailure(t testing.TB, o engine.Outcome, code string, retryable bool) (message string) {
 	t.Helper()
 	var p problem
 	_ = json.Unmarshal(o.Failure, &p)
 	on := job.FailedForGood
-	if again {
+	if retryable {
 		on = job.Failed
 	}
 	if o.On != on || p.Code != code || p.Message == "" {

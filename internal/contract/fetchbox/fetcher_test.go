@@ -37,7 +37,7 @@ func digest(text string) string {
 
 func TestDownload(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, near())
+	w := newFetching(t, assertNear())
 	headers := make(chan http.Header, 1)
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		headers <- r.Header
@@ -46,7 +46,7 @@ func TestDownload(t *testing.T) {
 	})
 	ctx := context.Background()
 	t.Run("FB-082 the default key, size, digest and type", func(t *testing.T) {
-		r := good(t, w.fetch(ctx, taskOf(s.URL, nil), 0))
+		r := wantSuccess(t, w.fetch(ctx, taskOf(s.URL, nil), 0))
 		want := result{URI: "s3://millrace/" + defaultKey, Size: 7, SHA256: digest("picture"), ContentType: "image/png; charset=utf-8"}
 		if r != want || string(w.object(t, r.URI)) != "picture" {
 			t.Errorf("got %+v, want %+v", r, want)
@@ -62,7 +62,7 @@ func TestDownload(t *testing.T) {
 			task.JobType = gallery
 			task.Headers = map[string]string{"x-from": "task", "Referer": "https://example.com/page.html", "Authorization": "Bearer s3cret"}
 		})
-		good(t, w.fetch(ctx, task, 0))
+		wantSuccess(t, w.fetch(ctx, task, 0))
 		h := <-headers
 		for name, want := range map[string]string{"X-From": "task", "User-Agent": "FetchBox/1.0", "Referer": "https://example.com/page.html", "Authorization": "Bearer s3cret"} {
 			if got := h.Values(name); !slices.Equal(got, []string{want}) {
@@ -71,16 +71,16 @@ func TestDownload(t *testing.T) {
 		}
 	})
 	t.Run("FB-071 FB-080 a direct producer's task gets bucket and prefix of its type", func(t *testing.T) {
-		r := good(t, w.fetch(ctx, taskOf(s.URL, func(task *handler.Task) { task.JobType = gallery }), 0))
-		equal(t, "uri", r.URI, "s3://pictures/gallery/019a0000-0000-7000-8000-000000000001/r")
+		r := wantSuccess(t, w.fetch(ctx, taskOf(s.URL, func(task *handler.Task) { task.JobType = gallery }), 0))
+		assertEqual(t, "uri", r.URI, "s3://pictures/gallery/019a0000-0000-7000-8000-000000000001/r")
 		<-headers
 	})
 	t.Run("FB-079 FB-021 a place and metadata of the task's own, tags kept", func(t *testing.T) {
-		r := good(t, w.fetch(ctx, taskOf(s.URL, func(task *handler.Task) {
+		r := wantSuccess(t, w.fetch(ctx, taskOf(s.URL, func(task *handler.Task) {
 			task.Storage = &handler.Storage{Bucket: "elsewhere", Key: "my/key", Metadata: map[string]string{"Page": "7"}}
 			task.Tags = map[string]string{"page": "9", "kind": "cover", "bad name": "x", "ü": "x"}
 		}), 0))
-		equal(t, "uri", r.URI, "s3://elsewhere/my/key")
+		assertEqual(t, "uri", r.URI, "s3://elsewhere/my/key")
 		_, info, err := w.objects.Open(ctx, "elsewhere", "my/key")
 		if err != nil || fmt.Sprint(info.Metadata) != "map[kind:cover page:7]" {
 			t.Errorf("got %v, %v", info.Metadata, err)
@@ -89,7 +89,7 @@ func TestDownload(t *testing.T) {
 	})
 	t.Run("FB-086 the same task again replaces the object", func(t *testing.T) {
 		before := w.files(t)
-		good(t, w.fetch(ctx, taskOf(s.URL, nil), 0))
+		wantSuccess(t, w.fetch(ctx, taskOf(s.URL, nil), 0))
 		<-headers
 		if after := w.files(t); !slices.Equal(before, after) {
 			t.Errorf("there were %v, now %v", before, after)
@@ -98,14 +98,14 @@ func TestDownload(t *testing.T) {
 	if n := w.counter(t, "worker_download_bytes_total"); n != 5*7 {
 		t.Errorf("%v bytes are counted", n)
 	}
-	equal(t, "downloads measured", w.counter(t, "worker_download_seconds"), 5)
-	equal(t, "downloads under way", w.counter(t, "worker_tasks_inflight"), 0)
+	assertEqual(t, "downloads measured", w.counter(t, "worker_download_seconds"), 5)
+	assertEqual(t, "downloads under way", w.counter(t, "worker_tasks_inflight"), 0)
 }
 
 // FB-083: which failures are tried again.
 func TestTaxonomy(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, near())
+	w := newFetching(t, assertNear())
 	status := func(code int) http.HandlerFunc {
 		return func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(code); _, _ = io.WriteString(rw, "no") }
 	}
@@ -128,8 +128,8 @@ func TestTaxonomy(t *testing.T) {
 		"503":                       {status(503), "HTTP_503", true},
 		"599":                       {status(599), "HTTP_599", true},
 		"a connection that is cut":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "DOWNLOAD_CONNECTION", true},
-		"an answer that ends early": {lies("10", "half"), "DOWNLOAD_TRUNCATED", true},
-		"chunks that end early":     {dies, "DOWNLOAD_TRUNCATED", true},
+		"an answer that ends early": {truncatedAnswer("10", "half"), "DOWNLOAD_TRUNCATED", true},
+		"chunks that end early":     {abortAnswer, "DOWNLOAD_TRUNCATED", true},
 		"too many redirects":        {func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, "/", http.StatusFound) }, "DOWNLOAD_TOO_MANY_REDIRECTS", false},
 		"a redirect to another world": {func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, "ftp://example.com/", http.StatusFound)
@@ -148,25 +148,25 @@ func TestTaxonomy(t *testing.T) {
 		t.Run("FB-083 "+name, func(t *testing.T) {
 			t.Parallel()
 			s := origin(t, tt.answer)
-			bad(t, w.fetch(context.Background(), taskOf(s.URL, nil), 0), tt.code, tt.again)
+			wantFailure(t, w.fetch(context.Background(), taskOf(s.URL, nil), 0), tt.code, tt.again)
 		})
 	}
 	t.Cleanup(func() {
 		w.nothingStored(t)
-		equal(t, "counted", w.counter(t, "worker_download_failures_total", "code", "HTTP_403"), 1)
+		assertEqual(t, "counted", w.counter(t, "worker_download_failures_total", "code", "HTTP_403"), 1)
 	})
 }
 
-// lies promises more than comes.
-func lies(length, text string) http.HandlerFunc {
+// truncatedAnswer promises more than comes.
+func truncatedAnswer(length, text string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Length", length)
 		_, _ = io.WriteString(rw, text)
 	}
 }
 
-// dies in the middle of an answer without a length.
-func dies(rw http.ResponseWriter, _ *http.Request) {
+// abortAnswer in the middle of an answer without a length.
+func abortAnswer(rw http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(rw, strings.Repeat("x", 100_000))
 	rw.(http.Flusher).Flush()
 	panic(http.ErrAbortHandler)
@@ -181,15 +181,15 @@ func TestFailuresWithoutAnAnswer(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	w := newFetching(t, near())
+	w := newFetching(t, assertNear())
 	t.Run("FB-083 nobody is there", func(t *testing.T) {
-		bad(t, w.fetch(ctx, taskOf(closed.URL, nil), 0), "DOWNLOAD_CONNECTION", true)
+		wantFailure(t, w.fetch(ctx, taskOf(closed.URL, nil), 0), "DOWNLOAD_CONNECTION", true)
 	})
 	t.Run("FB-083 a certificate nobody trusts", func(t *testing.T) {
-		bad(t, w.fetch(ctx, taskOf(secure.URL, nil), 0), "DOWNLOAD_TLS", true)
+		wantFailure(t, w.fetch(ctx, taskOf(secure.URL, nil), 0), "DOWNLOAD_TLS", true)
 	})
 	t.Run("FB-083 a name nobody knows", func(t *testing.T) {
-		bad(t, w.fetch(ctx, taskOf("http://nobody.invalid./", nil), 0), "DOWNLOAD_UNKNOWN_HOST", true)
+		wantFailure(t, w.fetch(ctx, taskOf("http://nobody.invalid./", nil), 0), "DOWNLOAD_UNKNOWN_HOST", true)
 	})
 	t.Run("G-FB-29 FB-083 no answer, and half of one, in time", func(t *testing.T) {
 		release := make(chan struct{})
@@ -201,22 +201,22 @@ func TestFailuresWithoutAnAnswer(t *testing.T) {
 			<-release
 		})
 		defer close(release)
-		c := near()
+		c := assertNear()
 		c.DownloadTimeout = 150 * time.Millisecond
 		w := newFetching(t, c)
-		bad(t, w.fetch(ctx, taskOf(slow.URL, nil), 0), "DOWNLOAD_TIMEOUT", true)
-		bad(t, w.fetch(ctx, taskOf(slow.URL+"/half", nil), 0), "DOWNLOAD_TIMEOUT", true)
+		wantFailure(t, w.fetch(ctx, taskOf(slow.URL, nil), 0), "DOWNLOAD_TIMEOUT", true)
+		wantFailure(t, w.fetch(ctx, taskOf(slow.URL+"/half", nil), 0), "DOWNLOAD_TIMEOUT", true)
 		w.nothingStored(t)
 	})
 	t.Run("a task that is none", func(t *testing.T) {
-		bad(t, w.room.Fetch(ctx, &job.Job{Queue: "default", Payload: []byte("[]")}), "SYSTEM_MALFORMED_TASK", false)
+		wantFailure(t, w.fetchbox.Fetch(ctx, &job.Job{Queue: "default", Payload: []byte("[]")}), "SYSTEM_MALFORMED_TASK", false)
 	})
 	w.nothingStored(t)
 }
 
 func TestRedirects(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, near())
+	w := newFetching(t, assertNear())
 	var away *httptest.Server
 	seen := make(chan http.Header, 20)
 	home := origin(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -230,11 +230,11 @@ func TestRedirects(t *testing.T) {
 	})
 	away = origin(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header })
 	t.Run("G-FB-38 ten are followed", func(t *testing.T) {
-		good(t, w.fetch(context.Background(), taskOf(home.URL+"/10", nil), 0))
-		bad(t, w.fetch(context.Background(), taskOf(home.URL+"/11", nil), 0), "DOWNLOAD_TOO_MANY_REDIRECTS", false)
+		wantSuccess(t, w.fetch(context.Background(), taskOf(home.URL+"/10", nil), 0))
+		wantFailure(t, w.fetch(context.Background(), taskOf(home.URL+"/11", nil), 0), "DOWNLOAD_TOO_MANY_REDIRECTS", false)
 	})
 	t.Run("G-FB-29 credentials stay", func(t *testing.T) {
-		good(t, w.fetch(context.Background(), taskOf(home.URL+"/away", func(task *handler.Task) {
+		wantSuccess(t, w.fetch(context.Background(), taskOf(home.URL+"/away", func(task *handler.Task) {
 			task.Headers = map[string]string{"Authorization": "s3cret", "Cookie": "s3cret", "X-Key": "s3cret", "Accept": "image/*"}
 		}), 0))
 		if h := <-seen; strings.Contains(fmt.Sprint(h), "s3cret") || h.Get("Accept") != "image/*" {
@@ -246,7 +246,7 @@ func TestRedirects(t *testing.T) {
 // G-FB-29: the size limit, told beforehand or noticed on the way.
 func TestSizeLimit(t *testing.T) {
 	t.Parallel()
-	c := near()
+	c := assertNear()
 	c.MaxDownload = 100_000
 	w := newFetching(t, c)
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -262,38 +262,38 @@ func TestSizeLimit(t *testing.T) {
 	})
 	for _, path := range []string{"/told", "/untold"} {
 		t.Run("G-FB-29 "+path, func(t *testing.T) {
-			bad(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100001", nil), 0), "DOWNLOAD_TOO_LARGE", false)
+			wantFailure(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100001", nil), 0), "DOWNLOAD_TOO_LARGE", false)
 			w.nothingStored(t)
 		})
 	}
 	for _, path := range []string{"/told", "/untold"} {
-		if r := good(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100000", nil), 0)); r.Size != 100_000 {
+		if r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100000", nil), 0)); r.Size != 100_000 {
 			t.Errorf("got %+v", r)
 		}
 	}
-	if r := good(t, w.fetch(context.Background(), taskOf(s.URL+"/told?n=0", nil), 0)); r.Size != 0 || r.SHA256 != digest("") {
+	if r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL+"/told?n=0", nil), 0)); r.Size != 0 || r.SHA256 != digest("") {
 		t.Errorf("got %+v", r)
 	}
 }
 
 func TestChecksums(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, near())
+	w := newFetching(t, assertNear())
 	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "picture") })
 	fetch := func(hint string) engine.Outcome {
 		return w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.Tags = map[string]string{"checksum_hint": hint} }), 0)
 	}
 	t.Run("a wrong one leaves no object", func(t *testing.T) {
-		bad(t, fetch("sha256:"+digest("other")), "DOWNLOAD_CHECKSUM_MISMATCH", true)
+		wantFailure(t, fetch("sha256:"+digest("other")), "DOWNLOAD_CHECKSUM_MISMATCH", true)
 		w.nothingStored(t)
 	})
 	for _, hint := range []string{"sha256:" + digest("picture"), "SHA256:" + strings.ToUpper(digest("picture"))} {
-		if r := good(t, fetch(hint)); !r.Verified {
+		if r := wantSuccess(t, fetch(hint)); !r.Verified {
 			t.Errorf("%s was not looked at", hint)
 		}
 	}
 	for _, hint := range []string{"", "sha256:deadbeef", "sha256:", "md5:d41d8cd98f00b204e9800998ecf8427e", "nonsense", "sha256:" + strings.Repeat("z", 64)} {
-		if r := good(t, fetch(hint)); r.Verified {
+		if r := wantSuccess(t, fetch(hint)); r.Verified {
 			t.Errorf("%q counts as verified", hint)
 		}
 	}
@@ -304,19 +304,19 @@ func TestHostileTasks(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
 	s := origin(t, func(http.ResponseWriter, *http.Request) { hits.Add(1) })
-	w := newFetching(t, near())
+	w := newFetching(t, assertNear())
 	for _, url := range []string{"", "ftp://127.0.0.1/x", "file:///etc/passwd", "gopher://127.0.0.1", "javascript:alert(1)", "//127.0.0.1/x", "http://", "http:///x",
 		"http://u:s3cret@127.0.0.1/", "http://127.0.0.1:0/", "http://127.0.0.1:99999/", "http://a b/", "http://a/\r\nX: y", "\x00", "http://[fe80::1%25eth0]/",
 		s.URL + "/" + strings.Repeat("x", egress.MaxURL)} {
 		t.Run(fmt.Sprintf("FB-081 %.40q", url), func(t *testing.T) {
-			bad(t, w.fetch(context.Background(), taskOf(url, nil), 0), "DOWNLOAD_INVALID_URL", false)
+			wantFailure(t, w.fetch(context.Background(), taskOf(url, nil), 0), "DOWNLOAD_INVALID_URL", false)
 		})
 	}
 	for name, value := range map[string]string{"Host": "other", "Connection": "close", "Proxy-Authorization": "s3cret", "Transfer-Encoding": "chunked", "Content-Length": "7",
 		"X-A\r\nHost": "x", "X-A": "s3cret\r\nHost: b", "": "x", "Sec-Fetch-Mode": "x", "Upgrade": "h2c", "TE": "x", "Expect": "100-continue"} {
 		t.Run(fmt.Sprintf("FB-020 %q", name), func(t *testing.T) {
 			task := taskOf(s.URL, func(task *handler.Task) { task.Headers = map[string]string{name: value} })
-			bad(t, w.fetch(context.Background(), task, 0), "DOWNLOAD_INVALID_HEADER", false)
+			wantFailure(t, w.fetch(context.Background(), task, 0), "DOWNLOAD_INVALID_HEADER", false)
 		})
 	}
 	for _, place := range []handler.Storage{{Key: "../up"}, {Key: "/etc/passwd"}, {Key: "a/../../b"}, {Key: "a\x00b"}, {Key: "a//b"}, {Key: "x.attrs"}, {Key: `a\b`},
@@ -324,7 +324,7 @@ func TestHostileTasks(t *testing.T) {
 		t.Run(fmt.Sprintf("FB-085 %.40q in %q", place.Key, place.Bucket), func(t *testing.T) {
 			before := hits.Load()
 			task := taskOf(s.URL, func(task *handler.Task) { task.Storage = &place })
-			bad(t, w.fetch(context.Background(), task, 0), "UPLOAD_INVALID_KEY", false)
+			wantFailure(t, w.fetch(context.Background(), task, 0), "UPLOAD_INVALID_KEY", false)
 			if hits.Load() != before {
 				t.Error("the origin was asked for what could not be stored")
 			}
@@ -336,7 +336,7 @@ func TestHostileTasks(t *testing.T) {
 	w.nothingStored(t)
 	for i, id := range []string{"../../up", "/abs", "..", ".", "a/b", "nul\x00", "x.attrs", strings.Repeat("ü", 128), "%2e%2e", "a\\b", "a\nb"} {
 		t.Run(fmt.Sprintf("FB-085 G-FB-33 id %.20q", id), func(t *testing.T) {
-			r := good(t, w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.ResourceID = id }), 0))
+			r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.ResourceID = id }), 0))
 			rest, below := strings.CutPrefix(r.URI, "s3://millrace/resources/default/019a0000-0000-7000-8000-000000000001/")
 			if !below || strings.ContainsAny(rest, "/\\\x00\n") || len(w.files(t)) != i+1 {
 				t.Errorf("it is at %s, one of %v", r.URI, w.files(t))
@@ -355,7 +355,7 @@ func TestGuard(t *testing.T) {
 	port := inner.URL[strings.LastIndex(inner.URL, ":"):]
 	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254", "10.0.0.1", "192.168.0.1", "100.64.0.1"} {
 		t.Run("G-FB-30 "+host, func(t *testing.T) {
-			bad(t, w.fetch(context.Background(), taskOf("http://"+host+port, nil), 0), "DOWNLOAD_ADDRESS_REFUSED", false)
+			wantFailure(t, w.fetch(context.Background(), taskOf("http://"+host+port, nil), 0), "DOWNLOAD_ADDRESS_REFUSED", false)
 		})
 	}
 	c.Egress.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
@@ -363,7 +363,7 @@ func TestGuard(t *testing.T) {
 	outer := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, "http://127.0.0.2"+port, http.StatusFound)
 	})
-	bad(t, w.fetch(context.Background(), taskOf(outer.URL, nil), 0), "DOWNLOAD_ADDRESS_REFUSED", false)
+	wantFailure(t, w.fetch(context.Background(), taskOf(outer.URL, nil), 0), "DOWNLOAD_ADDRESS_REFUSED", false)
 	if hits.Load() != 0 {
 		t.Errorf("%d requests arrived", hits.Load())
 	}
@@ -372,22 +372,22 @@ func TestGuard(t *testing.T) {
 func TestStorageFails(t *testing.T) {
 	t.Parallel()
 	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, strings.Repeat("x", 1<<20)) })
-	w := newFetching(t, near())
+	w := newFetching(t, assertNear())
 	place := func(key string) *handler.Task {
 		return taskOf(s.URL, func(task *handler.Task) { task.Storage = &handler.Storage{Key: key} })
 	}
-	good(t, w.fetch(context.Background(), place("a"), 0))
-	bad(t, w.fetch(context.Background(), place("a/below"), 0), "UPLOAD_INVALID_KEY", false)
+	wantSuccess(t, w.fetch(context.Background(), place("a"), 0))
+	wantFailure(t, w.fetch(context.Background(), place("a/below"), 0), "UPLOAD_INVALID_KEY", false)
 	if err := os.Symlink(t.TempDir(), filepath.Join(w.dir, "other")); err != nil { // a bucket that takes nothing
 		t.Fatal(err)
 	}
 	t.Run("FB-083 the storage answers and takes nothing", func(t *testing.T) {
 		o := w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.Storage = &handler.Storage{Bucket: "other", Key: "k"} }), 0)
-		if message := bad(t, o, "UPLOAD_FAILED", true); strings.Contains(message, w.dir) {
+		if message := wantFailure(t, o, "UPLOAD_FAILED", true); strings.Contains(message, w.dir) {
 			t.Errorf("it names the directory: %s", message)
 		}
 	})
-	equal(t, "counted", w.counter(t, "worker_storage_failures_total", "code", "UPLOAD_FAILED"), 1)
+	assertEqual(t, "counted", w.counter(t, "worker_storage_failures_total", "code", "UPLOAD_FAILED"), 1)
 }
 
 // TestStorageAway: a try that meets a storage that is away is put back and costs nothing, and until it is back no origin
@@ -396,7 +396,7 @@ func TestStorageAway(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
 	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) { hits.Add(1); _, _ = io.WriteString(rw, "x") })
-	c := near()
+	c := assertNear()
 	c.Tries = 1
 	w := newFetching(t, c)
 	r := w.submitTo(t, "default", resourcesOf(s.URL, 1))
@@ -409,10 +409,10 @@ func TestStorageAway(t *testing.T) {
 		if o.On != job.Released {
 			t.Errorf("it ended as %q", o.On)
 		}
-		w.endOf(t, r.JobID, o)
+		w.awaitEnd(t, r.JobID, o)
 		v := w.status(t, r.JobID, "in_progress")
-		equal(t, "FB-057 last error", v.LastError.Code, "UPLOAD_FAILED")
-		equal(t, "failed", v.Failed, 0)
+		assertEqual(t, "FB-057 last error", v.LastError.Code, "UPLOAD_FAILED")
+		assertEqual(t, "failed", v.Failed, 0)
 	})
 	t.Run("FB-083 others wait for it", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -420,22 +420,22 @@ func TestStorageAway(t *testing.T) {
 		if o := w.fetch(ctx, taskOf(s.URL, nil), 0); o.On != "" {
 			t.Errorf("it ended as %q", o.On)
 		}
-		equal(t, "requests", hits.Load(), 1)
+		assertEqual(t, "requests", hits.Load(), 1)
 	})
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	good(t, w.fetch(context.Background(), taskOf(s.URL, nil), 0))
-	equal(t, "lines of downloads about a storage that tells of itself", len(w.log.Lines(t, map[string]any{"level": "WARN"})), 0)
+	wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL, nil), 0))
+	assertEqual(t, "lines of downloads about a storage that tells of itself", len(w.log.Lines(t, map[string]any{"level": "WARN"})), 0)
 	done := w.tells(nil)
 	w.live(t)
-	equal(t, "completed with its only try", done.wait(t).Completed, 1)
+	assertEqual(t, "completed with its only try", done.wait(t).Completed, 1)
 }
 
 // A run that is lost, or given back because the node stops, leaves nothing and says nothing.
 func TestCanceledInMidDownload(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, near())
+	w := newFetching(t, assertNear())
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -480,28 +480,28 @@ func TestDownloadTrace(t *testing.T) {
 		}
 	})
 	collector := testkit.NewCollector(t)
-	traced := near()
+	traced := assertNear()
 	var flush func()
 	traced.Tracing, flush = collector.Tracing(t)
 	fetch := func(w *fetching, path, trace string, change func(*handler.Task)) http.Header {
-		w.room.Fetch(context.Background(), &job.Job{Queue: "default", Trace: trace, RunLimit: tries,
+		w.fetchbox.Fetch(context.Background(), &job.Job{Queue: "default", Trace: trace, MaxAttempts: tries,
 			Payload: fetchbox.EncodeTask(taskOf(s.URL+path, change))})
 		return <-headers
 	}
-	with, without := newFetching(t, traced), newFetching(t, near())
+	with, without := newFetching(t, traced), newFetching(t, assertNear())
 	sent := map[string]string{
 		"download":  fetch(with, "/", caller+" vendor=a", nil).Get("Traceparent"),
 		"download!": fetch(with, "/none", caller, nil).Get("Traceparent"),
 	}
 	h := fetch(with, "/", caller+" vendor=a", func(task *handler.Task) { task.Headers = map[string]string{"traceparent": own} })
-	equal(t, "the task's own place", h.Get("Traceparent")+h.Get("Tracestate"), own)
+	assertEqual(t, "the task's own place", h.Get("Traceparent")+h.Get("Tracestate"), own)
 	h = fetch(without, "/", caller+" vendor=a", nil)
-	equal(t, "without a collector", h.Get("Traceparent")+" "+h.Get("Tracestate"), caller+" vendor=a")
+	assertEqual(t, "without a collector", h.Get("Traceparent")+" "+h.Get("Tracestate"), caller+" vendor=a")
 	h = fetch(without, "/", "", nil)
-	equal(t, "without a trace", h.Get("Traceparent")+h.Get("Tracestate"), "")
+	assertEqual(t, "without a trace", h.Get("Traceparent")+h.Get("Tracestate"), "")
 	flush()
 	spans := collector.Trace(caller)
-	equal(t, "spans", testkit.NamesOf(spans), "download download! download")
+	assertEqual(t, "spans", testkit.NamesOf(spans), "download download! download")
 	for name, parent := range sent {
 		found := slices.ContainsFunc(spans, func(s *otlp.Span) bool {
 			return parent == caller[:36]+hex.EncodeToString(s.SpanId)+"-01" && testkit.NamesOf([]*otlp.Span{s}) == name

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	finalizers   = 4 // jobs at a time whose handlers are told
-	finalizeTime = 5 * time.Minute
+	maxFinalizers   = 4 // jobs at a time whose handlers are told
+	finalizeTimeout = 5 * time.Minute
 
-	lettersEvery = 100 * time.Millisecond // between two looks at the outbox
-	lettersTime  = time.Minute            // then other jobs get their turn
-	lettersPause = 10 * time.Second       // until the job gets its next one
+	deadLetterPollInterval = 100 * time.Millisecond // between two looks at the outbox
+	deadLetterTimeout  = time.Minute            // then other jobs get their turn
+	deadLetterRetryDelay = 10 * time.Second       // until the job gets its next one
 )
 
 // runFinalizer tells handlers of the jobs that ended, and lets the jobs end, until ctx ends. It is a duty of every node,
 // also of those without downloads: tasks may be run outside.
 func (f *FetchBox) runFinalizer(ctx context.Context) {
-	pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Name, Name: f.Node + "/finalizer", Slots: finalizers,
-		Beat: f.Lease / 3, Handler: &finalizer{f}, Log: f.Log})
+	pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Name, Name: f.Node + "/finalizer", Slots: maxFinalizers,
+		HeartbeatInterval: f.Lease / 3, Handler: &finalizer{f}, Log: f.Log})
 	if err != nil {
 		panic(err) // New has let nothing pass that is refused here
 	}
@@ -39,11 +39,11 @@ type finalizer struct{ *FetchBox }
 
 // Handle implements worker.Handler. A job that ended before is not told of again (G-FB-37).
 func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
-	o := engine.Outcome{On: settled(t.Job)}
-	if o.On == job.FailedForGood && !f.awaitLetters(ctx) {
-		return engine.Outcome{On: job.Released, Delay: lettersPause, Reason: "its dead letters are not published yet"}
+	o := engine.Outcome{On: finalCause(t.Job)}
+	if o.On == job.FailedForGood && !f.awaitDeadLetters(ctx) {
+		return engine.Outcome{On: job.Released, Delay: deadLetterRetryDelay, Reason: "its dead letters are not published yet"}
 	}
-	if t.Job.State != listing {
+	if t.Job.State != awaitingDeadLetters {
 		return o
 	}
 	if t.Start(ctx) != nil {
@@ -51,36 +51,36 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	}
 	within, span := f.Tracing.StartSpan(telemetry.Resume(ctx, t.Job.Trace), "finalize", attribute.String(telemetry.JobID, t.Job.ID.Key))
 	defer span.End()
-	within, cancel := context.WithTimeout(within, finalizeTime)
+	within, cancel := context.WithTimeout(within, finalizeTimeout)
 	defer cancel()
 	err := f.finalize(within, t.Job)
 	if ctx.Err() != nil {
 		return engine.Outcome{} // it is told again elsewhere
 	}
 	if err != nil {
-		telemetry.Fail(span, codeHandlerFinalize)
+		telemetry.FailSpan(span, codeHandlerFinalize)
 		f.Log.Warn("a handler failed to take in the end of a job", telemetry.JobID, t.Job.ID.Key, telemetry.ErrorMessage, err)
 		o.Failure, o.Reason = failure{codeHandlerFinalize, err.Error()}.encode(), codeHandlerFinalize
 	}
 	return o
 }
 
-// awaitLetters waits until the dead letters of a job that failed are in their stream, which whoever sees the job failed
+// awaitDeadLetters waits until the dead letters of a job that failed are in their stream, which whoever sees the job failed
 // reads next. The outbox is published in order: they are there when what was its newest message is.
-func (f *finalizer) awaitLetters(ctx context.Context) (published bool) {
-	ctx, cancel := context.WithTimeout(ctx, lettersTime)
+func (f *finalizer) awaitDeadLetters(ctx context.Context) (published bool) {
+	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
 	for last := int64(0); ; {
-		oldest, newest, err := f.engine.Unpublished(ctx, Name, Tasks)
+		oldest, newestMessage, err := f.engine.Unpublished(ctx, Name, Tasks)
 		if err == nil {
 			if last == 0 {
-				last = newest
+				last = newestMessage
 			}
 			if oldest == 0 || oldest > last {
 				return true
 			}
 		}
-		if !pause(ctx, lettersEvery) {
+		if !sleep(ctx, deadLetterPollInterval) {
 			return false
 		}
 	}
@@ -98,7 +98,7 @@ func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
 			err = fmt.Errorf("the handler broke: %v", p)
 		}
 	}()
-	e := entryOf(j)
+	e := decodeJobDetails(j)
 	return of.handler.Finalize(ctx, handler.Summary{
 		Job:    handler.Job{ID: j.ID.Key, Type: j.Queue, Tenant: e.tenant, ManifestKey: e.manifestKey, TraceID: e.traceID},
 		Status: outcomeOf(j), Total: j.Children, Completed: j.Children - j.OpenDeps - j.FailedDeps, Failed: j.FailedDeps,

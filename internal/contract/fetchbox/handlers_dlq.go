@@ -14,7 +14,7 @@ import (
 
 // GET /operators/dlq
 func (f *FetchBox) deadLetters(c *httpapi.Call) error {
-	limit, err := number(c, "limit", usualPage, 1, mostPage)
+	limit, err := readNumber(c, "limit", defaultPage, 1, maxPage)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 		for name, value := range jsontext.Members(letters[i].Data) {
 			o.Raw(string(name), value)
 		}
-		o.Number("offset", int64(letters[i].Offset))
+		o.Int("offset", int64(letters[i].Offset))
 	})
 	return nil
 }
@@ -48,22 +48,22 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 func (f *FetchBox) replay(c *httpapi.Call) error {
 	ctx := c.Request.Context()
 	absent := &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such dead letter"}
-	offset, err := strconv.ParseUint(c.Member("offset"), 10, 64)
+	offset, err := strconv.ParseUint(c.PathValue("offset"), 10, 64)
 	if err != nil {
 		return absent
 	}
-	letter, err := f.Streams.Get(ctx, dlqStream, offset)
+	deadLetter, err := f.Streams.Get(ctx, dlqStream, offset)
 	if job.IsKind(err, job.NotFound) {
 		return absent
 	}
 	if err != nil {
 		return err
 	}
-	jobID, resourceID, ok := buried(letter.Data)
+	jobID, resourceID, ok := deadLetterTask(deadLetter.Data)
 	if !ok {
 		return conflict("the dead letter is not that of a task with a row: it was never taken in, and whoever published it must do so again")
 	}
-	task, err := f.revive(ctx, jobID, resourceID)
+	task, err := f.retryDead(ctx, jobID, resourceID)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (f *FetchBox) replay(c *httpapi.Call) error {
 }
 
 // buried reads which task a dead letter is about; false where it is about none that could be taken in.
-func buried(letter []byte) (jobID, resourceID string, ok bool) {
-	for name, value := range jsontext.Members(letter) {
+func deadLetterTask(deadLetter []byte) (jobID, resourceID string, ok bool) {
+	for name, value := range jsontext.Members(deadLetter) {
 		if string(name) == "task" {
 			for name, value := range jsontext.Members(value) {
 				switch string(name) {
@@ -93,9 +93,9 @@ func buried(letter []byte) (jobID, resourceID string, ok bool) {
 	return jobID, resourceID, ok && resourceID != ""
 }
 
-// revive gives a dead task as many tries as a new one. Its job follows in the same transaction.
-func (f *FetchBox) revive(ctx context.Context, jobID, resourceID string) (*job.Job, error) {
-	there, err := f.engine.GetAlias(ctx, taskAlias(jobID, resourceID))
+// retryDead gives a dead task as many tries as a new one. Its job follows in the same transaction.
+func (f *FetchBox) retryDead(ctx context.Context, jobID, resourceID string) (*job.Job, error) {
+	there, err := f.engine.GetByAlias(ctx, taskAlias(jobID, resourceID))
 	if job.IsKind(err, job.NotFound) {
 		return nil, conflict("the ledger does not hold the task: it was pruned, or never taken in")
 	}
@@ -103,7 +103,7 @@ func (f *FetchBox) revive(ctx context.Context, jobID, resourceID string) (*job.J
 		return nil, err
 	}
 	after, err := f.engine.Change(ctx, there.ID, job.Retried, func(j *job.Job, now time.Time) error {
-		j.RunLimit, j.DueAt = j.Failures+f.Tries, now
+		j.MaxAttempts, j.DueAt = j.FailedAttempts+f.Tries, now
 		return nil
 	})
 	if job.IsKind(err, job.Conflict) {

@@ -17,12 +17,12 @@ import (
 
 // POST /jobs
 func (f *FetchBox) submit(c *httpapi.Call) error {
-	watch := telemetry.StartWatch()
-	r, size, err := f.accept(c)
+	watch := telemetry.StartStopwatch()
+	r, size, err := f.acceptManifest(c)
 	f.metrics.ingestSeconds.Observe(watch.Elapsed().Seconds())
 	if err != nil {
 		result := resultRejected
-		if m, _ := judge(err); m.status >= http.StatusInternalServerError {
+		if m, _ := errorInfoOf(err); m.status >= http.StatusInternalServerError {
 			result = resultFailed
 		}
 		f.metrics.ingested.WithLabelValues(result).Inc()
@@ -34,19 +34,19 @@ func (f *FetchBox) submit(c *httpapi.Call) error {
 		f.metrics.ingested.WithLabelValues(resultAccepted).Inc()
 		f.metrics.ingestBytes.Add(float64(size))
 	}
-	c.Note(slog.String(telemetry.JobID, r.jobID))
+	c.AddAttrs(slog.String(telemetry.JobID, r.jobID))
 	c.Send(http.StatusAccepted, httpapi.JSON, r.encode())
 	return nil
 }
 
-// accept judges a manifest and stores it, or finds what was stored under its key. Nothing is stored of what is refused
+// acceptManifest judges a manifest and stores it, or finds what was stored under its key. Nothing is stored of what is refused
 // (FB-026), and a key does not excuse a broken body (FB-051).
-func (f *FetchBox) accept(c *httpapi.Call) (r *receipt, size int, err error) {
+func (f *FetchBox) acceptManifest(c *httpapi.Call) (r *receipt, size int, err error) {
 	h, err := f.readHeaders(c)
 	if err != nil {
 		return nil, 0, err
 	}
-	text, err := f.readBody(c, h.zipped)
+	text, err := f.readBody(c, h.gzipped)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -56,7 +56,7 @@ func (f *FetchBox) accept(c *httpapi.Call) (r *receipt, size int, err error) {
 	}
 	ctx := c.Request.Context()
 	if h.key != "" {
-		r, err := f.earlier(ctx, keyAlias(h.tenant, h.jobType.name, h.key))
+		r, err := f.findByIdempotencyKey(ctx, keyAlias(h.tenant, h.jobType.name, h.key))
 		if r != nil || err != nil {
 			return r, 0, err
 		}
@@ -71,7 +71,7 @@ func (f *FetchBox) accept(c *httpapi.Call) (r *receipt, size int, err error) {
 
 // GET /operators/jobs/{job_id}
 func (f *FetchBox) get(c *httpapi.Call) error {
-	j, err := f.jobOf(c.Request.Context(), c.Member("job_id"))
+	j, err := f.findJob(c.Request.Context(), c.PathValue("job_id"))
 	if err != nil {
 		return err
 	}
@@ -83,13 +83,13 @@ func (f *FetchBox) get(c *httpapi.Call) error {
 
 // The pages of lists (G-FB-37).
 const (
-	usualPage = 20
-	mostPage  = 100
+	defaultPage = 20
+	maxPage  = 100
 )
 
 // GET /operators/jobs
 func (f *FetchBox) list(c *httpapi.Call) error {
-	limit, err := number(c, "limit", usualPage, 1, mostPage)
+	limit, err := readNumber(c, "limit", defaultPage, 1, maxPage)
 	if err != nil {
 		return err
 	}
@@ -103,14 +103,14 @@ func (f *FetchBox) list(c *httpapi.Call) error {
 	if err := p.readCursor(c); err != nil {
 		return err
 	}
-	jobs, err := f.newest(c.Request.Context(), &p)
+	jobs, err := f.newestJobs(c.Request.Context(), &p)
 	if err != nil {
 		return err
 	}
 	next := ""
 	if len(jobs) > limit {
 		jobs = jobs[:limit]
-		next = httpapi.Cursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
+		next = httpapi.FormatCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
 	c.SendPage(len(jobs), next, func(i int, o *jsontext.Object) { snapshot(o, jobs[i]) })
 	return nil
@@ -120,13 +120,13 @@ func (f *FetchBox) list(c *httpapi.Call) error {
 type page struct {
 	status string // "" is all
 	limit  int
-	at     time.Time
-	key    string
+	afterTime     time.Time
+	afterKey    string
 }
 
-// newest finds the jobs of a page. Of those that stand for two statuses the others are passed over.
-func (f *FetchBox) newest(ctx context.Context, p *page) ([]*job.Job, error) {
-	s := store.Search{Contract: Name, PriorityMin: usualPriority, PriorityMax: usualPriority, AfterTime: p.at, AfterKey: p.key, Limit: p.limit}
+// newestJobs finds the jobs of a page. Of those that stand for two statuses the others are passed over.
+func (f *FetchBox) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) {
+	s := store.Search{Contract: Name, PriorityMin: defaultPriority, PriorityMax: defaultPriority, AfterTime: p.afterTime, AfterKey: p.afterKey, Limit: p.limit}
 	return f.engine.SearchStates(ctx, s, statuses[p.status], func(j *job.Job) bool { return p.status == "" || statusOf(j) == p.status })
 }
 
@@ -135,26 +135,26 @@ func (p *page) readCursor(c *httpapi.Call) error {
 	if err != nil || text == "" {
 		return err
 	}
-	at, key, ok := httpapi.ReadCursor(text)
+	at, key, ok := httpapi.ParseCursor(text)
 	if ok {
 		key, ok = serial.Parse(key)
 	}
 	if !ok {
 		return invalid("cursor is none that was given out")
 	}
-	p.at, p.key = at, key
+	p.afterTime, p.afterKey = at, key
 	return nil
 }
 
-// number reads a parameter that is a whole number between two, usual where it is not there.
-func number(c *httpapi.Call, name string, usual, least, most int) (int, error) {
+// readNumber reads a parameter that is a whole number between two, usual where it is not there.
+func readNumber(c *httpapi.Call, name string, defaultValue, minValue, maxValue int) (int, error) {
 	text, given, err := c.Query(name)
 	if err != nil || !given {
-		return usual, err
+		return defaultValue, err
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, invalid("%s must be a whole number from %d to %d", name, least, most)
+	if err != nil || n < minValue || n > maxValue {
+		return 0, invalid("%s must be a whole number from %d to %d", name, minValue, maxValue)
 	}
 	return n, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/stream"
 )
 
-const mostEntries = 1000 // of one answer (G-FB-21)
+const maxLogEntries = 1000 // of one answer (G-FB-21)
 
 // The two forms of a log.
 var (
@@ -27,7 +27,7 @@ const lastEventHeader = "Last-Event-Id"
 // logQuery is what of a log is asked for.
 type logQuery struct {
 	since  uint64
-	stated bool // the caller says since, or which event was its last
+	explicitStart bool // the caller says since, or which event was its last
 	limit  int  // 0 is none: of a log that is followed and whose limit nobody set
 	follow bool
 	events bool // as server-sent events
@@ -38,7 +38,7 @@ func readLogQuery(c *httpapi.Call) (q logQuery, err error) {
 	if err != nil {
 		return q, err
 	}
-	if q.stated = given; given {
+	if q.explicitStart = given; given {
 		if q.since, err = strconv.ParseUint(text, 10, 63); err != nil {
 			return q, invalid("since_offset must be a whole number of 0 or more")
 		}
@@ -49,23 +49,23 @@ func readLogQuery(c *httpapi.Call) (q logQuery, err error) {
 	if q.follow = text == "true"; given && !q.follow && text != "false" {
 		return q, invalid("follow must be true or false")
 	}
-	usual := mostEntries
+	usual := maxLogEntries
 	if q.follow {
 		usual = 0
 	}
-	if q.limit, err = number(c, "limit", usual, 1, mostEntries); err != nil {
+	if q.limit, err = readNumber(c, "limit", usual, 1, maxLogEntries); err != nil {
 		return q, err
 	}
 	if q.events = wantsEvents(c.Request.Header["Accept"]); q.events {
-		err = q.goOn(c)
+		err = q.resume(c)
 	}
 	return q, err
 }
 
-// goOn begins behind the last event that the caller has seen. It is newer than since_offset: an EventSource that connects
+// resume begins behind the last event that the caller has seen. It is newer than since_offset: an EventSource that connects
 // again asks for the same URL (G-FB-21).
-func (q *logQuery) goOn(c *httpapi.Call) error {
-	text, err := header(c, lastEventHeader)
+func (q *logQuery) resume(c *httpapi.Call) error {
+	text, err := readHeader(c, lastEventHeader)
 	if err != nil || text == "" {
 		return err
 	}
@@ -73,7 +73,7 @@ func (q *logQuery) goOn(c *httpapi.Call) error {
 	if err != nil {
 		return invalid("Last-Event-ID must be the id of an event, a whole number of 0 or more")
 	}
-	q.since, q.stated = last+1, true
+	q.since, q.explicitStart = last+1, true
 	return nil
 }
 
@@ -92,7 +92,7 @@ func wantsEvents(accept []string) bool {
 
 // GET /operators/jobs/{job_id}/logs
 func (f *FetchBox) logs(c *httpapi.Call) error {
-	j, err := f.jobOf(c.Request.Context(), c.Member("job_id"))
+	j, err := f.findJob(c.Request.Context(), c.PathValue("job_id"))
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (f *FetchBox) logs(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if !q.stated {
+	if !q.explicitStart {
 		if q.since, err = f.logStart(c.Request.Context(), j); err != nil {
 			return err
 		}
@@ -116,14 +116,14 @@ func (f *FetchBox) logs(c *httpapi.Call) error {
 	for i := range entries {
 		q.write(&b, &entries[i])
 	}
-	c.Send(http.StatusOK, q.form(), b.Bytes())
+	c.Send(http.StatusOK, q.contentType(), b.Bytes())
 	return nil
 }
 
 // logStart is where the log of a job begins: at the stored cursor (FB-060). Where the stream was made anew something else
 // may stand there, or nothing yet; then it is the first entry there is.
 func (f *FetchBox) logStart(ctx context.Context, j *job.Job) (uint64, error) {
-	cursor := entryOf(j).cursor
+	cursor := decodeJobDetails(j).cursor
 	first, err := f.Streams.Get(ctx, logsStream, cursor)
 	switch {
 	case err == nil && first.Subject == logSubject(j.ID.Key):
@@ -134,7 +134,7 @@ func (f *FetchBox) logStart(ctx context.Context, j *job.Job) (uint64, error) {
 	return 0, err
 }
 
-func (q *logQuery) form() []string {
+func (q *logQuery) contentType() []string {
 	if q.events {
 		return sse
 	}
@@ -154,16 +154,16 @@ func (q *logQuery) write(b *bytes.Buffer, e *stream.Entry) {
 	}
 }
 
-// errEnough ends a log that has been followed to its limit, or that nobody reads any more.
-var errEnough = errors.New("no more entries are wanted")
+// errLimitReached ends a log that has been followed to its limit, or that nobody reads any more.
+var errLimitReached = errors.New("no more entries are wanted")
 
 // followLog sends what there is and then each entry as it comes, until the caller leaves, the node stops, or as many as
 // were asked for are sent.
 func (f *FetchBox) followLog(c *httpapi.Call, jobID string, q *logQuery) error {
 	ctx, cancel := context.WithCancel(c.Request.Context())
 	defer cancel()
-	defer context.AfterFunc(f.live, cancel)()
-	c.Header()["Content-Type"] = q.form()
+	defer context.AfterFunc(f.followCtx, cancel)()
+	c.Header()["Content-Type"] = q.contentType()
 	if err := c.Stream(nil); err != nil {
 		return nil // nobody reads any more
 	}
@@ -172,11 +172,11 @@ func (f *FetchBox) followLog(c *httpapi.Call, jobID string, q *logQuery) error {
 		var b bytes.Buffer
 		q.write(&b, &e)
 		if sent++; c.Stream(b.Bytes()) != nil || sent == q.limit {
-			return errEnough
+			return errLimitReached
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) || job.IsKind(err, job.Aborted) {
+	if errors.Is(err, errLimitReached) || job.IsKind(err, job.Aborted) {
 		return nil
 	}
 	return err

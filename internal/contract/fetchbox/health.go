@@ -28,34 +28,34 @@ type component struct {
 	critical       bool // nothing works without it
 }
 
-// askTime bounds the question to one part.
-const askTime = 5 * time.Second
+// componentTimeout bounds the question to one part.
+const componentTimeout = 5 * time.Second
 
 // components asks each part.
 func (f *FetchBox) components(ctx context.Context) []component {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, componentTimeout)
 	defer cancel()
 	all := []component{{name: "api", status: healthOK}, {name: "ledger", critical: true}, {name: "stream", critical: true},
 		{name: "storage", critical: true}, {name: "proxy_pools"}}
-	var asked sync.WaitGroup
+	var checks sync.WaitGroup
 	for i, ask := range map[int]func(context.Context) error{1: f.engine.Ping, 2: f.Streams.Ping, 3: f.pingStorage} {
-		asked.Go(func() {
+		checks.Go(func() {
 			c := &all[i]
 			if err := ask(ctx); err != nil {
-				c.status, c.detail = healthDown, detailOf(err)
+				c.status, c.detail = healthDown, componentDetail(err)
 				f.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a part of the contract is down", "component", c.name, "error_message", err)
 				return
 			}
 			c.status = healthOK
 		})
 	}
-	asked.Go(func() { all[4].status, all[4].detail = f.proxyHealth(ctx) })
-	asked.Wait()
+	checks.Go(func() { all[4].status, all[4].detail = f.proxyHealth(ctx) })
+	checks.Wait()
 	return all
 }
 
-// detailOf says what is wrong with a part: what operators may be shown of its error.
-func detailOf(err error) string {
+// componentDetail says what is wrong with a part: what operators may be shown of its error.
+func componentDetail(err error) string {
 	var known *job.Error
 	if errors.As(err, &known) && known.Msg != "" {
 		return known.Msg
@@ -66,7 +66,7 @@ func detailOf(err error) string {
 // Checks are what FetchBox needs to be of use beside the store: the streams, and the buckets of its job types. Other
 // contracts can do without.
 func (f *FetchBox) Checks() []httpapi.Check {
-	return []httpapi.Check{{Name: Name + " storage", Run: f.pingStorage, Lesser: true}, {Name: Name + " stream", Run: f.Streams.Ping, Lesser: true}}
+	return []httpapi.Check{{Name: Name + " storage", Run: f.pingStorage, Optional: true}, {Name: Name + " stream", Run: f.Streams.Ping, Optional: true}}
 }
 
 // GET /operators/health

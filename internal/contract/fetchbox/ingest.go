@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	storeTries  = 3 // G-FB-20
-	storePause  = 50 * time.Millisecond
-	attemptTime = 10 * time.Second
-	undoTime    = 5 * time.Second
+	maxStoreTries  = 3 // G-FB-20
+	storeRetryDelay  = 50 * time.Millisecond
+	storeTimeout = 10 * time.Second
+	undoTimeout    = 5 * time.Second
 )
 
 var errUnchanged = errors.New("nothing is to be changed")
 
-// earlier finds the job that was submitted under an idempotency key, nil when there is none or its window is over: then
+// findByIdempotencyKey finds the job that was submitted under an idempotency key, nil when there is none or its window is over: then
 // the key is free from here on (FB-050).
-func (f *FetchBox) earlier(ctx context.Context, alias job.Ident) (*receipt, error) {
-	j, err := f.engine.GetAlias(ctx, alias)
+func (f *FetchBox) findByIdempotencyKey(ctx context.Context, alias job.IdentityHash) (*receipt, error) {
+	j, err := f.engine.GetByAlias(ctx, alias)
 	if job.IsKind(err, job.NotFound) {
 		return nil, nil
 	}
@@ -37,13 +37,13 @@ func (f *FetchBox) earlier(ctx context.Context, alias job.Ident) (*receipt, erro
 		return nil, err
 	}
 	if f.Now().Sub(j.CreatedAt) < f.IdempotencyWindow {
-		return receiptOf(j), nil
+		return newReceipt(j), nil
 	}
 	_, err = f.engine.Change(ctx, j.ID, job.Replaced, func(j *job.Job, _ time.Time) error {
 		if j.Alias != alias {
 			return errUnchanged
 		}
-		j.Alias = job.Ident{}
+		j.Alias = job.IdentityHash{}
 		return nil
 	})
 	if err != nil && !errors.Is(err, errUnchanged) && !job.IsKind(err, job.NotFound) {
@@ -56,25 +56,25 @@ func (f *FetchBox) earlier(ctx context.Context, alias job.Ident) (*receipt, erro
 type ingest struct {
 	f         *FetchBox
 	job       handler.Job
-	alias     job.Ident // zero without an idempotency key
+	alias     job.IdentityHash // zero without an idempotency key
 	text      []byte    // the manifest as it came
 	resources int
 	tasks     []handler.Task
 	trace     string
 	keys      []string // of the rows of the tasks
-	at        time.Time
+	createdAt        time.Time
 
-	put    bool   // the manifest is stored
+	manifestStored    bool   // the manifest is stored
 	cursor uint64 // 0 until the first entry of the job's log is stored
-	unsure bool   // the rows may be stored although nobody said so
+	outcomeUnknown bool   // the rows may be stored although nobody said so
 }
 
 // ingest builds what is to be stored of a manifest. Nothing is until store.
 func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manifest, text []byte) (*ingest, error) {
 	trace := telemetry.Carrier(ctx)
 	ids := f.ids.Next(1)
-	in := &ingest{f: f, text: text, resources: len(m.Resources), trace: trace, at: f.Now(),
-		job: handler.Job{ID: ids[0], Type: h.jobType.name, Tenant: h.tenant, TraceID: traceOf(trace)}}
+	in := &ingest{f: f, text: text, resources: len(m.Resources), trace: trace, createdAt: f.Now(),
+		job: handler.Job{ID: ids[0], Type: h.jobType.name, Tenant: h.tenant, TraceID: traceIDOf(trace)}}
 	in.job.ManifestKey = f.Objects.URI("", in.manifest())
 	if h.key != "" {
 		in.alias = keyAlias(h.tenant, h.jobType.name, h.key)
@@ -98,15 +98,15 @@ func (in *ingest) manifest() string {
 // store makes the job exist as a whole or not at all (G-FB-02).
 func (in *ingest) store(ctx context.Context) (*receipt, error) {
 	var err error
-	for try := range storeTries {
-		if try > 0 && !pause(ctx, storePause<<try) {
+	for try := range maxStoreTries {
+		if try > 0 && !sleep(ctx, storeRetryDelay<<try) {
 			break
 		}
 		var r *receipt
 		if r, err = in.attempt(ctx); err == nil {
 			return r, nil
 		}
-		if k := job.KindOf(err); !in.put || k != job.Unavailable && k != job.Timeout && k != job.Internal {
+		if k := job.KindOf(err); !in.manifestStored || k != job.Unavailable && k != job.Timeout && k != job.Internal {
 			break // also where the storage failed: it has been tried by its client
 		}
 	}
@@ -117,18 +117,18 @@ func (in *ingest) store(ctx context.Context) (*receipt, error) {
 // attempt does what earlier ones have left undone: the manifest, the first entry of the log, which shows that the streams
 // take what the outbox will bring, and the rows in one transaction.
 func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	f := in.f
-	if !in.put {
+	if !in.manifestStored {
 		_, err := f.Objects.Put(ctx, "", in.manifest(), bytes.NewReader(in.text), object.Attributes{ContentType: "application/json"})
 		if err != nil { // whatever it is, it is not the caller's fault
 			return nil, &job.Error{Kind: job.Unavailable, Op: Name, Msg: "the manifest could not be stored", Err: err}
 		}
-		in.put = true
+		in.manifestStored = true
 	}
 	if in.cursor == 0 {
-		offset, err := f.openLog(ctx, in.job, in.resources, in.at)
+		offset, err := f.openLog(ctx, in.job, in.resources, in.createdAt)
 		if err != nil {
 			return nil, err
 		}
@@ -139,9 +139,9 @@ func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 	case err == nil:
 		return in.receipt(), nil
 	case job.IsKind(err, job.Conflict):
-		return in.taken(ctx)
+		return in.resolveConflict(ctx)
 	}
-	in.unsure = true
+	in.outcomeUnknown = true
 	return nil, err
 }
 
@@ -152,9 +152,9 @@ func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at
 	l := logEntry{jobID: j.ID, traceID: j.TraceID, level: levelInfo, message: "the job is accepted", at: at}
 	l.append(&o, func(o *jsontext.Object) {
 		o.Text("job_type", j.Type)
-		o.Number("resources", int64(resources))
+		o.Int("resources", int64(resources))
 	})
-	offsets, err := f.publish(ctx, []stream.Message{{Subject: logSubject(j.ID), ID: j.ID + "/accepted", First: true, Data: o.End()}})
+	offsets, err := f.publish(ctx, []stream.Message{{Subject: logSubject(j.ID), ID: j.ID + "/accepted", FirstOnly: true, Data: o.End()}})
 	if err != nil {
 		return 0, err
 	}
@@ -162,7 +162,7 @@ func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at
 }
 
 func (in *ingest) rows() []engine.Submission {
-	e := entry{manifestKey: in.job.ManifestKey, tenant: in.job.Tenant, resources: in.resources, cursor: in.cursor, traceID: in.job.TraceID}
+	e := jobDetails{manifestKey: in.job.ManifestKey, tenant: in.job.Tenant, resources: in.resources, cursor: in.cursor, traceID: in.job.TraceID}
 	batch := make([]engine.Submission, 0, 1+len(in.tasks))
 	batch = append(batch, in.f.jobRow(in.job.ID, in.job.Type, in.alias, &e, in.trace))
 	for i := range in.tasks {
@@ -175,18 +175,18 @@ func (in *ingest) receipt() *receipt {
 	return &receipt{jobID: in.job.ID, manifestKey: in.job.ManifestKey, resources: in.resources}
 }
 
-// taken says what a conflict means: the rows were stored by an attempt whose answer was lost, or the key is another's,
+// resolveConflict says what a conflict means: the rows were stored by an attempt whose answer was lost, or the key is another's,
 // who came first (FB-048).
-func (in *ingest) taken(ctx context.Context) (*receipt, error) {
-	own, err := in.f.engine.Exists(ctx, idOf(in.job.ID))
+func (in *ingest) resolveConflict(ctx context.Context) (*receipt, error) {
+	own, err := in.f.engine.Exists(ctx, engineJobID(in.job.ID))
 	if err != nil {
-		in.unsure = true
+		in.outcomeUnknown = true
 		return nil, err
 	}
 	if own {
 		return in.receipt(), nil
 	}
-	first, err := in.f.earlier(ctx, in.alias)
+	first, err := in.f.findByIdempotencyKey(ctx, in.alias)
 	if err != nil {
 		return nil, err
 	}
@@ -200,18 +200,18 @@ func (in *ingest) taken(ctx context.Context) (*receipt, error) {
 // undo takes the manifest of a job that does not exist away. Where nobody knows whether it does, and where this fails, the
 // sweep looks later.
 func (in *ingest) undo(ctx context.Context) {
-	if !in.put || in.unsure {
+	if !in.manifestStored || in.outcomeUnknown {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if err := in.f.Objects.Delete(ctx, "", in.manifest()); err != nil {
 		in.f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err), "a manifest without a job is left to the sweep", telemetry.JobID, in.job.ID, telemetry.ErrorMessage, err)
 	}
 }
 
-// pause waits, and reports whether there was time.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleep waits, and reports whether there was time.
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -14,19 +14,19 @@ const keyHeader = "X-Fetchbox-Idempotency-Key"
 func TestKeys(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("FB-008 FB-046 a repeat is answered with the first job and publishes nothing", func(t *testing.T) {
-			first := w.post(t, manifest(3), keyHeader, "a").Want(t, 202)
+			first := w.post(t, manifest(3), keyHeader, "a").WantStatus(t, 202)
 			w.deliver(t)
 			before := len(w.messages(t))
-			second := w.post(t, manifest(3), keyHeader, "a").Want(t, 202)
-			equal(t, "answer", second.Body, first.Body)
+			second := w.post(t, manifest(3), keyHeader, "a").WantStatus(t, 202)
+			assertEqual(t, "answer", second.Body, first.Body)
 			w.deliver(t)
-			equal(t, "messages", len(w.messages(t)), before)
-			equal(t, "jobs", len(w.all(t, fetchbox.Name)), 1)
-			equal(t, "manifests", len(w.stored(t)), 1)
+			assertEqual(t, "messages", len(w.messages(t)), before)
+			assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), 1)
+			assertEqual(t, "manifests", len(w.stored(t)), 1)
 		})
 		t.Run("G-FB-05 whatever the body", func(t *testing.T) {
 			first := w.submit(t, manifest(2), keyHeader, "b")
-			equal(t, "again", w.submit(t, manifest(9), keyHeader, "b"), first)
+			assertEqual(t, "again", w.submit(t, manifest(9), keyHeader, "b"), first)
 		})
 		t.Run("FB-047 tenant, job type and key together", func(t *testing.T) {
 			seen := map[string]bool{}
@@ -37,7 +37,7 @@ func TestKeys(t *testing.T) {
 					}
 				}
 			}
-			equal(t, "jobs", len(seen), 12)
+			assertEqual(t, "jobs", len(seen), 12)
 		})
 		t.Run("FB-008 without a key each is a job", func(t *testing.T) {
 			if a, b := w.submit(t, manifest(1)), w.submit(t, manifest(1), keyHeader, ""); a.JobID == b.JobID {
@@ -46,21 +46,21 @@ func TestKeys(t *testing.T) {
 		})
 		t.Run("FB-051 a broken body with a known key", func(t *testing.T) {
 			w.submit(t, manifest(1), keyHeader, "c")
-			w.post(t, "{}", keyHeader, "c").Is(t, 400, "INVALID_PAYLOAD")
+			w.post(t, "{}", keyHeader, "c").WantError(t, 400, "INVALID_PAYLOAD")
 		})
 		t.Run("FB-049 a refused submit does not take the key", func(t *testing.T) {
-			w.post(t, "{}", keyHeader, "d").Is(t, 400, "INVALID_PAYLOAD")
-			equal(t, "resources", w.submit(t, manifest(4), keyHeader, "d").ResourceCount, 4)
+			w.post(t, "{}", keyHeader, "d").WantError(t, 400, "INVALID_PAYLOAD")
+			assertEqual(t, "resources", w.submit(t, manifest(4), keyHeader, "d").ResourceCount, 4)
 		})
 		t.Run("G-FB-06 in every state", func(t *testing.T) {
 			first := w.submit(t, manifest(1), keyHeader, "e", "X-Fetchbox-Job-Type", "default")
 			for _, move := range []func(){
 				func() {},
-				func() { w.endOf(t, first.JobID, brokeOutcome) },
+				func() { w.awaitEnd(t, first.JobID, brokeOutcome) },
 				func() { w.finalize(t, 1) },
 			} {
 				move()
-				equal(t, "in "+w.get(t, first.JobID).Status, w.submit(t, manifest(1), keyHeader, "e", "X-Fetchbox-Job-Type", "default"), first)
+				assertEqual(t, "in "+w.get(t, first.JobID).Status, w.submit(t, manifest(1), keyHeader, "e", "X-Fetchbox-Job-Type", "default"), first)
 			}
 		})
 		t.Run("FB-050 G-FB-07 a key is over with its window", func(t *testing.T) {
@@ -69,20 +69,20 @@ func TestKeys(t *testing.T) {
 				first := w.submit(t, manifest(2), keyHeader, key)
 				switch i {
 				case 1:
-					w.endOf(t, first.JobID, storedOutcome)
+					w.awaitEnd(t, first.JobID, storedOutcome)
 				case 2:
-					w.endOf(t, first.JobID, brokeOutcome)
-					w.endOf(t, first.JobID, brokeOutcome)
+					w.awaitEnd(t, first.JobID, brokeOutcome)
+					w.awaitEnd(t, first.JobID, brokeOutcome)
 					w.finalize(t, 1)
 				}
 				w.clock.Advance(window - time.Second)
-				equal(t, "within", w.submit(t, manifest(1), keyHeader, key), first)
+				assertEqual(t, "within", w.submit(t, manifest(1), keyHeader, key), first)
 				w.clock.Advance(time.Second)
 				second := w.submit(t, manifest(1), keyHeader, key)
 				if second.JobID == first.JobID {
 					t.Error("the key is remembered")
 				}
-				equal(t, "again", w.submit(t, manifest(1), keyHeader, key), second)
+				assertEqual(t, "again", w.submit(t, manifest(1), keyHeader, key), second)
 				w.status(t, first.JobID, state)
 			}
 		})
@@ -94,27 +94,27 @@ func TestCrowd(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, nodes ...*world) {
 		w := nodes[0]
-		answers := testkit.Together(50, func(i int) testkit.Reply {
+		answers := testkit.RunConcurrently(50, func(i int) testkit.Reply {
 			return nodes[i%len(nodes)].post(t, manifest(5), keyHeader, "one")
 		})
 		for _, r := range answers {
-			equal(t, "answer", r.Want(t, 202).Body, answers[0].Body)
+			assertEqual(t, "answer", r.WantStatus(t, 202).Body, answers[0].Body)
 		}
-		equal(t, "jobs", len(w.all(t, fetchbox.Name)), 1)
-		equal(t, "tasks", len(w.all(t, fetchbox.Tasks)), 5)
-		equal(t, "manifests", len(w.stored(t)), 1)
+		assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), 1)
+		assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 5)
+		assertEqual(t, "manifests", len(w.stored(t)), 1)
 		w.deliver(t)
-		equal(t, "messages", len(w.messages(t)), 5)
+		assertEqual(t, "messages", len(w.messages(t)), 5)
 		accepted, repeated := 0.0, 0.0
 		for _, n := range nodes {
 			accepted += n.counter(t, "ingest_jobs_total", "result", "accepted")
 			repeated += n.counter(t, "ingest_jobs_total", "result", "repeated")
 		}
-		equal(t, "accepted and repeated", fmt.Sprint(accepted, repeated), "1 49")
+		assertEqual(t, "accepted and repeated", fmt.Sprint(accepted, repeated), "1 49")
 	}
 	t.Run("FB-048 sqlite", func(t *testing.T) { run(t, inMemory(t, config())) })
 	t.Run("FB-048 postgres, two nodes", func(t *testing.T) {
-		w := in(t, testkit.OnPostgres(t), config())
+		w := newWorldAt(t, testkit.OnPostgres(t), config())
 		run(t, w, w.node(t, config()))
 	})
 	t.Run("FB-048 FB-050 a crowd at the end of the window", func(t *testing.T) {
@@ -122,12 +122,12 @@ func TestCrowd(t *testing.T) {
 		first := w.submit(t, manifest(1), keyHeader, "one")
 		w.clock.Advance(window)
 		seen := map[string]bool{}
-		for _, r := range testkit.Together(50, func(int) testkit.Reply { return w.post(t, manifest(2), keyHeader, "one") }) {
-			seen[testkit.Read[receipt](t, r.Want(t, 202)).JobID] = true
+		for _, r := range testkit.RunConcurrently(50, func(int) testkit.Reply { return w.post(t, manifest(2), keyHeader, "one") }) {
+			seen[testkit.DecodeReply[receipt](t, r.WantStatus(t, 202)).JobID] = true
 		}
 		if len(seen) != 1 || seen[first.JobID] {
 			t.Errorf("got %d jobs, the first among them: %t", len(seen), seen[first.JobID])
 		}
-		equal(t, "jobs", len(w.all(t, fetchbox.Name)), 2)
+		assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), 2)
 	})
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/millrace/millrace/internal/serial"
 )
 
-// usualPriority is that of every job: attributes.priority has no effect on order (G-FB-28), but a list needs one.
-const usualPriority = 5
+// defaultPriority is that of every job: attributes.priority has no effect on order (G-FB-28), but a list needs one.
+const defaultPriority = 5
 
-func idOf(key string) job.ID     { return job.ID{Contract: Name, Key: key} }
-func taskIDOf(key string) job.ID { return job.ID{Contract: Tasks, Key: key} }
+func engineJobID(key string) job.ID     { return job.ID{Contract: Name, Key: key} }
+func engineTaskID(key string) job.ID { return job.ID{Contract: Tasks, Key: key} }
 
 // keyAlias is what a job is known by to whoever submits it again (FB-047).
-func keyAlias(tenant, jobType, key string) job.Ident {
+func keyAlias(tenant, jobType, key string) job.IdentityHash {
 	return job.AliasOf(Name, tenant, jobType+"\x00"+key)
 }
 
 // taskAlias makes a resource of a job a task once, whoever proposes it (FB-086).
-func taskAlias(jobID, resourceID string) job.Ident { return job.AliasOf(Tasks, jobID, resourceID) }
+func taskAlias(jobID, resourceID string) job.IdentityHash { return job.AliasOf(Tasks, jobID, resourceID) }
 
-// entry is what of a job has no place of its own in the engine.
-type entry struct {
+// jobDetails is what of a job has no place of its own in the engine.
+type jobDetails struct {
 	manifestKey string
 	tenant      string
 	resources   int    // as many as the manifest had
@@ -32,18 +32,18 @@ type entry struct {
 	traceID     string
 }
 
-func (e *entry) encode() []byte {
+func (e *jobDetails) encode() []byte {
 	o := jsontext.NewObject(make([]byte, 0, 256))
 	o.Text("manifest_key", e.manifestKey)
 	o.Text("tenant", e.tenant)
-	o.Number("resources", int64(e.resources))
-	o.Number("cursor", int64(e.cursor))
+	o.Int("resources", int64(e.resources))
+	o.Int("cursor", int64(e.cursor))
 	o.Text("trace_id", e.traceID)
 	return o.End()
 }
 
-// entryOf reads what encode wrote; what cannot be read is left out.
-func entryOf(j *job.Job) (e entry) {
+// decodeJobDetails reads what encode wrote; what cannot be read is left out.
+func decodeJobDetails(j *job.Job) (e jobDetails) {
 	for name, value := range jsontext.Members(j.Definition) {
 		switch string(name) {
 		case "manifest_key":
@@ -63,8 +63,8 @@ func entryOf(j *job.Job) (e entry) {
 	return e
 }
 
-// traceOf is the trace that a traceparent belongs to; empty for none.
-func traceOf(carrier string) string {
+// traceIDOf is the trace that a traceparent belongs to; empty for none.
+func traceIDOf(carrier string) string {
 	parent, _, _ := strings.Cut(carrier, " ")
 	parts := strings.Split(parent, "-")
 	if len(parts) != 4 {
@@ -73,15 +73,15 @@ func traceOf(carrier string) string {
 	return parts[1]
 }
 
-// jobOf reads the job that a path or a message names.
-func (f *FetchBox) jobOf(ctx context.Context, name string) (*job.Job, error) {
+// findJob reads the job that a path or a message names.
+func (f *FetchBox) findJob(ctx context.Context, name string) (*job.Job, error) {
 	key, ok := serial.Parse(name)
 	if !ok {
 		return nil, &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 	}
-	j, err := f.engine.Get(ctx, idOf(key))
+	j, err := f.engine.Get(ctx, engineJobID(key))
 	if job.IsKind(err, job.NotFound) {
-		return nil, noJob(key)
+		return nil, errNoJob(key)
 	}
 	return j, err
 }

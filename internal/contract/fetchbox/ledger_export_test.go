@@ -30,13 +30,13 @@ func TestExport(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("FB-093 an export has each job as operators see it", func(t *testing.T) {
 			first := w.submit(t, manifest(1), "X-Fetchbox-Tenant", "acme")
-			w.endOf(t, first.JobID, fetchbox.Stored())
+			w.awaitEnd(t, first.JobID, fetchbox.Stored())
 			w.finalize(t, 1)
 			w.clock.Advance(time.Hour)
 			second := w.submit(t, manifest(2))
 			lines := exported(t, w, time.Time{}, time.Time{}, func() {})
 			for i, id := range []string{second.JobID, first.JobID} { // the newest first
-				if want := w.Do(t, "GET", "/operators/jobs/"+id, "").Want(t, 200).Body; i >= len(lines) || lines[i] != want {
+				if want := w.Do(t, "GET", "/operators/jobs/"+id, "").WantStatus(t, 200).Body; i >= len(lines) || lines[i] != want {
 					t.Errorf("job %d is %v, want %s", i, lines, want)
 				}
 			}

@@ -15,15 +15,15 @@ import (
 
 // TestLettersBeforeTheEnd stalls the streams: a job whose task is dead is not over before its dead letter can be listed.
 func TestLettersBeforeTheEnd(t *testing.T) {
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) {
-		w := fetchingOn(t, p, near())
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		w := fetchingOn(t, p, assertNear())
 		h := w.tells(nil)
 		s := origin(t, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusForbidden) })
 		id := w.submitTo(t, "default", resourcesOf(s.URL, 1)).JobID
 		var stalled atomic.Bool
 		stalled.Store(true)
 		refused := make(chan struct{}, 1000)
-		w.room.Publishing(func(next func(context.Context, []stream.Message) ([]uint64, error)) publisher {
+		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64, error)) publisher {
 			return func(ctx context.Context, messages []stream.Message) ([]uint64, error) {
 				if stalled.Load() {
 					select {
@@ -36,7 +36,7 @@ func TestLettersBeforeTheEnd(t *testing.T) {
 			}
 		})
 		w.live(t)
-		testkit.Until(t, "the finalizer to have the job", func() bool {
+		testkit.WaitUntil(t, "the finalizer to have the job", func() bool {
 			v := w.get(t, id)
 			if v.Status != "queued" && v.Status != "in_progress" {
 				t.Fatalf("the job is %s, and its dead letter is not published", v.Status)
@@ -45,12 +45,12 @@ func TestLettersBeforeTheEnd(t *testing.T) {
 			return err == nil && len(j) == 1 && j[0].State == "listing"
 		})
 		testkit.Receive(t, "a batch that is refused", refused)
-		equal(t, "failed tasks", w.status(t, id, "in_progress").Failed, 1)
-		equal(t, "letters", len(w.letters(t, "").Items), 0)
-		equal(t, "ends that were told", len(h.told), 0)
+		assertEqual(t, "failed tasks", w.status(t, id, "in_progress").Failed, 1)
+		assertEqual(t, "letters", len(w.letters(t, "").Items), 0)
+		assertEqual(t, "ends that were told", len(h.finalized), 0)
 		stalled.Store(false)
-		equal(t, "told status", h.wait(t).Status, "failed")
-		equal(t, "letters when the end is told", len(w.letters(t, "").Items), 1)
-		testkit.Until(t, "the job to be over", func() bool { return w.get(t, id).Status == "failed" })
+		assertEqual(t, "told status", h.wait(t).Status, "failed")
+		assertEqual(t, "letters when the end is told", len(w.letters(t, "").Items), 1)
+		testkit.WaitUntil(t, "the job to be over", func() bool { return w.get(t, id).Status == "failed" })
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// limitPause is between tries to set the limits.
-const limitPause = 5 * time.Second
+// limitRetryInterval is between tries to set the limits.
+const limitRetryInterval = 5 * time.Second
 
 // runLimits bounds the downloads of each job type over all nodes (FB-074), once the store takes it.
 func (f *FetchBox) runLimits(ctx context.Context) {
@@ -18,13 +18,13 @@ func (f *FetchBox) runLimits(ctx context.Context) {
 			limits[name] = t.MaxParallel
 		}
 	}
-	tries := outage.Loop{Log: f.Log, What: "limits of downloads"}
+	tries := outage.Loop{Log: f.Log, Name: "limits of downloads"}
 	for {
 		err := f.engine.LimitQueues(ctx, Tasks, limits)
-		if tries.Did(ctx, err); err == nil {
+		if tries.Report(ctx, err); err == nil {
 			return
 		}
-		if !pause(ctx, limitPause) {
+		if !sleep(ctx, limitRetryInterval) {
 			return
 		}
 	}

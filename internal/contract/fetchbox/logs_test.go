@@ -17,35 +17,35 @@ func TestLogs(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		one, other := w.submit(t, manifest(2)), w.submit(t, manifest(3))
 		w.deliver(t)
-		w.endOf(t, one.JobID, storedOutcome)
-		w.endOf(t, other.JobID, storedOutcome)
-		w.endOf(t, one.JobID, brokeOutcome)
+		w.awaitEnd(t, one.JobID, storedOutcome)
+		w.awaitEnd(t, other.JobID, storedOutcome)
+		w.awaitEnd(t, one.JobID, brokeOutcome)
 		w.deliver(t)
 		all := w.logs(t, one.JobID, "")
 		t.Run("FB-059 FB-062 FB-064 the job's entries, in order", func(t *testing.T) {
-			var story []string
+			var logText []string
 			last := uint64(0)
 			for _, l := range all {
 				if l.JobID != one.JobID || l.Offset <= last || l.TimestampMS == 0 || l.Fields == nil || l.Level == "" {
 					t.Errorf("after %d: %+v", last, l)
 				}
 				last = l.Offset
-				story = append(story, strings.TrimSpace(l.ResourceID+" "+l.Message))
+				logText = append(logText, strings.TrimSpace(l.ResourceID+" "+l.Message))
 			}
 			want := []string{"the job is accepted", "r0000 the task is queued", "r0001 the task is queued", "the first task is taken up",
 				"r0000 the download begins", "r0000 the resource is stored", "r0001 the download begins",
 				"r0001 the task failed and is not tried again", "all tasks are settled"}
-			equal(t, "entries", len(story), len(want))
+			assertEqual(t, "entries", len(logText), len(want))
 			for _, line := range want {
-				if !strings.Contains(strings.Join(story, "\n")+"\n", line+"\n") {
-					t.Errorf("%q is missing in\n%s", line, strings.Join(story, "\n"))
+				if !strings.Contains(strings.Join(logText, "\n")+"\n", line+"\n") {
+					t.Errorf("%q is missing in\n%s", line, strings.Join(logText, "\n"))
 				}
 			}
-			equal(t, "first", story[0], want[0])
+			assertEqual(t, "first", logText[0], want[0])
 		})
 		t.Run("FB-064 every member is there", func(t *testing.T) {
-			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?limit=1", "").Want(t, 200)
-			equal(t, "type", r.Header.Get("Content-Type"), "application/x-ndjson")
+			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?limit=1", "").WantStatus(t, 200)
+			assertEqual(t, "type", r.Header.Get("Content-Type"), "application/x-ndjson")
 			var members map[string]any
 			if err := json.Unmarshal([]byte(r.Body), &members); err != nil {
 				t.Fatal(err)
@@ -58,14 +58,14 @@ func TestLogs(t *testing.T) {
 		})
 		t.Run("FB-060 it starts at the stored cursor", func(t *testing.T) {
 			for _, r := range []receipt{one, other} {
-				equal(t, "first", w.logs(t, r.JobID, "")[0].Offset, w.get(t, r.JobID).LogCursor.Offset)
+				assertEqual(t, "first", w.logs(t, r.JobID, "")[0].Offset, w.get(t, r.JobID).LogCursor.Offset)
 			}
 		})
 		t.Run("FB-061 from an offset on, without gaps or repeats", func(t *testing.T) {
 			for i, l := range all {
 				part := w.logs(t, one.JobID, fmt.Sprintf("?since_offset=%d", l.Offset))
-				equal(t, "entries", len(part), len(all)-i)
-				equal(t, "first", part[0].Offset, l.Offset)
+				assertEqual(t, "entries", len(part), len(all)-i)
+				assertEqual(t, "first", part[0].Offset, l.Offset)
 			}
 			var again []line
 			for since := uint64(0); ; {
@@ -76,25 +76,25 @@ func TestLogs(t *testing.T) {
 				again = append(again, part...)
 				since = part[len(part)-1].Offset + 1
 			}
-			equal(t, "entries", len(again), len(all))
+			assertEqual(t, "entries", len(again), len(all))
 		})
 		t.Run("FB-061 behind the end there is nothing", func(t *testing.T) {
-			equal(t, "entries", len(w.logs(t, one.JobID, "?since_offset=9223372036854775807")), 0)
+			assertEqual(t, "entries", len(w.logs(t, one.JobID, "?since_offset=9223372036854775807")), 0)
 		})
 		for _, query := range []string{"since_offset=-1", "since_offset=x", "since_offset=", "since_offset=1.5", "since_offset=99999999999999999999",
 			"limit=0", "limit=1001", "follow=yes", "since_offset=1&since_offset=2"} {
 			t.Run("FB-063 a wrong "+query, func(t *testing.T) {
-				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?"+query, "").Is(t, 400, "INVALID_PAYLOAD")
+				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?"+query, "").WantError(t, 400, "INVALID_PAYLOAD")
 			})
 		}
 		t.Run("G-FB-21 as events", func(t *testing.T) {
-			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?limit=2", "", "Accept", "text/event-stream").Want(t, 200)
-			equal(t, "type", r.Header.Get("Content-Type"), "text/event-stream")
+			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?limit=2", "", "Accept", "text/event-stream").WantStatus(t, 200)
+			assertEqual(t, "type", r.Header.Get("Content-Type"), "text/event-stream")
 			events := strings.Split(strings.TrimSuffix(r.Body, "\n\n"), "\n\n")
-			equal(t, "events", len(events), 2)
+			assertEqual(t, "events", len(events), 2)
 			for i, e := range events {
 				id, data, _ := strings.Cut(e, "\n")
-				equal(t, "id", id, fmt.Sprint("id: ", all[i].Offset))
+				assertEqual(t, "id", id, fmt.Sprint("id: ", all[i].Offset))
 				if !strings.HasPrefix(data, `data: {"job_id":"`+one.JobID) {
 					t.Errorf("data %q", data)
 				}
@@ -104,20 +104,20 @@ func TestLogs(t *testing.T) {
 			for i, l := range all {
 				for _, query := range []string{"", fmt.Sprintf("?since_offset=%d", all[0].Offset)} {
 					got := w.events(t, one.JobID, query, fmt.Sprint(l.Offset))
-					equal(t, "events", strings.Count(got, "\n\n"), len(all)-i-1)
-					equal(t, "repeats", strings.Contains(got, fmt.Sprintf("id: %d\n", l.Offset)), false)
+					assertEqual(t, "events", strings.Count(got, "\n\n"), len(all)-i-1)
+					assertEqual(t, "repeats", strings.Contains(got, fmt.Sprintf("id: %d\n", l.Offset)), false)
 				}
 			}
-			equal(t, "behind the end", w.events(t, one.JobID, "", "9223372036854775807"), "")
-			equal(t, "none seen", strings.Count(w.events(t, one.JobID, "", ""), "\n\n"), len(all))
+			assertEqual(t, "behind the end", w.events(t, one.JobID, "", "9223372036854775807"), "")
+			assertEqual(t, "none seen", strings.Count(w.events(t, one.JobID, "", ""), "\n\n"), len(all))
 		})
 		t.Run("G-FB-21 a last event is one of events", func(t *testing.T) {
-			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Last-Event-ID", fmt.Sprint(all[0].Offset)).Want(t, 200)
-			equal(t, "lines", strings.Count(r.Body, "\n"), len(all))
+			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Last-Event-ID", fmt.Sprint(all[0].Offset)).WantStatus(t, 200)
+			assertEqual(t, "lines", strings.Count(r.Body, "\n"), len(all))
 		})
 		for _, id := range []string{"x", "-1", "1.5", "99999999999999999999"} {
 			t.Run("FB-063 a wrong Last-Event-ID "+id, func(t *testing.T) {
-				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Accept", "text/event-stream", "Last-Event-ID", id).Is(t, 400, "INVALID_PAYLOAD")
+				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Accept", "text/event-stream", "Last-Event-ID", id).WantError(t, 400, "INVALID_PAYLOAD")
 			})
 		}
 	})
@@ -126,7 +126,7 @@ func TestLogs(t *testing.T) {
 // events reads the log of a job as events, behind the last one seen.
 func (w *world) events(t *testing.T, id, query, last string) string {
 	t.Helper()
-	return w.Do(t, "GET", "/operators/jobs/"+id+"/logs"+query, "", "Accept", "text/event-stream", "Last-Event-ID", last).Want(t, 200).Body
+	return w.Do(t, "GET", "/operators/jobs/"+id+"/logs"+query, "", "Accept", "text/event-stream", "Last-Event-ID", last).WantStatus(t, 200).Body
 }
 
 // TestLogsOfAStreamMadeAnew: what a job has to say after its log was lost is shown, although its cursor is of before.
@@ -138,25 +138,25 @@ func TestLogsOfAStreamMadeAnew(t *testing.T) {
 	r := w.submit(t, manifest(1))
 	w.deliver(t)
 	live := w.follow(t, t.Context(), r.JobID, "")
-	next(t, live)
+	nextLine(t, live)
 	if answer, err := w.producer(t).Request("$JS.API.STREAM.DELETE.JOBS_LOGS", nil, 10*time.Second); err != nil || !strings.Contains(string(answer.Data), `"success":true`) {
 		t.Fatal(err, string(answer.Data))
 	}
-	equal(t, "entries", len(w.logs(t, r.JobID, "")), 0)
-	w.endOf(t, r.JobID, storedOutcome)
+	assertEqual(t, "entries", len(w.logs(t, r.JobID, "")), 0)
+	w.awaitEnd(t, r.JobID, storedOutcome)
 	w.deliver(t)
 	all := w.logs(t, r.JobID, "")
 	if len(all) == 0 || all[0].Offset >= w.get(t, r.JobID).LogCursor.Offset {
 		t.Fatalf("got %+v", all)
 	}
-	equal(t, "followed", next(t, w.follow(t, t.Context(), r.JobID, "")).Offset, all[0].Offset)
-	next(t, live)
-	equal(t, "followed live", next(t, live).Offset, all[0].Offset)
+	assertEqual(t, "followed", nextLine(t, w.follow(t, t.Context(), r.JobID, "")).Offset, all[0].Offset)
+	nextLine(t, live)
+	assertEqual(t, "followed live", nextLine(t, live).Offset, all[0].Offset)
 	cursor := w.get(t, r.JobID).LogCursor.Offset
-	equal(t, "followed from the old cursor", next(t, w.follow(t, t.Context(), r.JobID, fmt.Sprint("&since_offset=", cursor))).Offset, all[0].Offset)
+	assertEqual(t, "followed from the old cursor", nextLine(t, w.follow(t, t.Context(), r.JobID, fmt.Sprint("&since_offset=", cursor))).Offset, all[0].Offset)
 	late := w.follow(t, t.Context(), r.JobID, "", "Accept", "text/event-stream", "Last-Event-ID", fmt.Sprint(cursor))
-	equal(t, "events behind an old one", nextEvent(t, late), all[0].Offset)
-	equal(t, "from the cursor", len(w.logs(t, r.JobID, fmt.Sprint("?since_offset=", cursor))), 0)
+	assertEqual(t, "events behind an old one", nextEvent(t, late), all[0].Offset)
+	assertEqual(t, "from the cursor", len(w.logs(t, r.JobID, fmt.Sprint("?since_offset=", cursor))), 0)
 }
 
 // follow opens the log of a job and returns its lines; the response ends with the test. header are pairs.
@@ -176,12 +176,12 @@ func (w *world) follow(t *testing.T, ctx context.Context, id, query string, head
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { resp.Body.Close() })
-	equal(t, "status", resp.StatusCode, 200)
-	equal(t, "X-Accel-Buffering", resp.Header.Get("X-Accel-Buffering"), "no")
+	assertEqual(t, "status", resp.StatusCode, 200)
+	assertEqual(t, "X-Accel-Buffering", resp.Header.Get("X-Accel-Buffering"), "no")
 	return bufio.NewReader(resp.Body)
 }
 
-func next(t *testing.T, r *bufio.Reader) (l line) {
+func nextLine(t *testing.T, r *bufio.Reader) (l line) {
 	t.Helper()
 	text, err := r.ReadString('\n')
 	if err != nil {
@@ -216,13 +216,13 @@ func TestFollow(t *testing.T) {
 		w := inMemory(t, config())
 		r := w.submit(t, manifest(2))
 		lines := w.follow(t, t.Context(), r.JobID, "")
-		equal(t, "first", next(t, lines).Message, "the job is accepted")
+		assertEqual(t, "first", nextLine(t, lines).Message, "the job is accepted")
 		w.deliver(t)
-		equal(t, "second", next(t, lines).Message, "the task is queued")
-		equal(t, "third", next(t, lines).Message, "the task is queued")
-		w.endOf(t, r.JobID, storedOutcome)
+		assertEqual(t, "second", nextLine(t, lines).Message, "the task is queued")
+		assertEqual(t, "third", nextLine(t, lines).Message, "the task is queued")
+		w.awaitEnd(t, r.JobID, storedOutcome)
 		w.deliver(t)
-		equal(t, "fourth", next(t, lines).ResourceID, "r0000")
+		assertEqual(t, "fourth", nextLine(t, lines).ResourceID, "r0000")
 	})
 	t.Run("G-FB-21 events go on behind the last one seen", func(t *testing.T) {
 		w := inMemory(t, config())
@@ -232,13 +232,13 @@ func TestFollow(t *testing.T) {
 		query := fmt.Sprint("&since_offset=", all[0].Offset) // the same URL, as an EventSource asks again
 		events := []string{"Accept", "text/event-stream"}
 		first := w.follow(t, t.Context(), r.JobID, query, events...)
-		equal(t, "first", nextEvent(t, first), all[0].Offset)
-		equal(t, "second", nextEvent(t, first), all[1].Offset)
+		assertEqual(t, "first", nextEvent(t, first), all[0].Offset)
+		assertEqual(t, "second", nextEvent(t, first), all[1].Offset)
 		again := w.follow(t, t.Context(), r.JobID, query, append(events, "Last-Event-ID", fmt.Sprint(all[1].Offset))...)
-		equal(t, "third", nextEvent(t, again), all[2].Offset)
-		w.endOf(t, r.JobID, storedOutcome)
+		assertEqual(t, "third", nextEvent(t, again), all[2].Offset)
+		w.awaitEnd(t, r.JobID, storedOutcome)
 		w.deliver(t)
-		equal(t, "one that is made later is later", nextEvent(t, again) > all[2].Offset, true)
+		assertEqual(t, "one that is made later is later", nextEvent(t, again) > all[2].Offset, true)
 	})
 	t.Run("G-FB-21 as many as were asked for", func(t *testing.T) {
 		w := inMemory(t, config())
@@ -264,7 +264,7 @@ func TestFollow(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		lines := w.follow(t, ctx, r.JobID, "")
-		next(t, lines)
+		nextLine(t, lines)
 		go func() {
 			defer close(ended)
 			_, _ = io.ReadAll(lines)
@@ -277,8 +277,8 @@ func TestFollow(t *testing.T) {
 		w := inMemory(t, config())
 		r := w.submit(t, manifest(1))
 		lines := w.follow(t, t.Context(), r.JobID, "")
-		next(t, lines)
-		w.room.StopLive()
+		nextLine(t, lines)
+		w.fetchbox.StopFollowing()
 		if rest, err := io.ReadAll(lines); err != nil || len(rest) != 0 {
 			t.Errorf("got %s, %v", rest, err)
 		}
@@ -301,8 +301,8 @@ func TestStatusMessages(t *testing.T) {
 			Timestamp   string
 		}
 		r := w.submit(t, manifest(2), "X-Fetchbox-Tenant", "t")
-		w.endOf(t, r.JobID, storedOutcome)
-		w.endOf(t, r.JobID, brokeOutcome)
+		w.awaitEnd(t, r.JobID, storedOutcome)
+		w.awaitEnd(t, r.JobID, brokeOutcome)
 		w.finalize(t, 1)
 		w.deliver(t)
 		t.Run("FB-055 queued, in_progress, failed", func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestStatusMessages(t *testing.T) {
 				}
 				got = append(got, fmt.Sprint(m.Status, m.Total, m.Completed, m.Failed, m.LastError != nil))
 			}
-			equal(t, "messages", strings.Join(got, "; "), "queued2 0 0 false; in_progress2 0 0 false; failed2 1 1 true")
+			assertEqual(t, "messages", strings.Join(got, "; "), "queued2 0 0 false; in_progress2 0 0 false; failed2 1 1 true")
 		})
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// lose hands out the one task of a job and lets its worker fall silent.
-func (w *world) lose(t testing.TB, jobID string) *job.Job {
+// expireRun hands out the one task of a job and lets its worker fall silent.
+func (w *world) expireRun(t testing.TB, jobID string) *job.Job {
 	t.Helper()
 	j := w.claimOnly(t, jobID)
 	w.clock.Advance(lease + time.Second)
@@ -21,40 +21,40 @@ func (w *world) lose(t testing.TB, jobID string) *job.Job {
 // had before. A number of its own bounds that.
 func TestLostWorkers(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		again := fetchbox.Broke("HTTP_503", true, 0)
+		again := fetchbox.BrokenOutcome("HTTP_503", true, 0)
 		t.Run("FB-087 G-FB-43 lost runs use up no try", func(t *testing.T) {
 			r := w.submit(t, manifest(1))
 			for range maxLostRuns - 1 {
-				equal(t, "failures", w.lose(t, r.JobID).Failures, 0)
+				assertEqual(t, "failures", w.expireRun(t, r.JobID).FailedAttempts, 0)
 			}
 			for range tries - 1 {
-				w.endOf(t, r.JobID, again)
+				w.awaitEnd(t, r.JobID, again)
 				w.clock.Advance(time.Hour)
 				w.sweep(t)
 			}
-			w.endOf(t, r.JobID, storedOutcome)
+			w.awaitEnd(t, r.JobID, storedOutcome)
 			w.status(t, r.JobID, "completed")
 		})
 		t.Run("G-FB-43 FB-057 FB-084 the last of them is the end", func(t *testing.T) {
 			r := w.submit(t, manifest(1))
-			w.endOf(t, r.JobID, again)
+			w.awaitEnd(t, r.JobID, again)
 			w.clock.Advance(time.Hour)
 			w.sweep(t)
 			for n := range maxLostRuns {
 				w.status(t, r.JobID, "in_progress")
-				equal(t, "lost before", w.lose(t, r.JobID).LostRuns, n)
+				assertEqual(t, "lost before", w.expireRun(t, r.JobID).LostAttempts, n)
 			}
-			equal(t, "last error", w.status(t, r.JobID, "in_progress").LastError.Code, "SYSTEM_WORKER_LOST")
+			assertEqual(t, "last error", w.status(t, r.JobID, "in_progress").LastError.Code, "SYSTEM_WORKER_LOST")
 			w.deliver(t)
 			last := w.letters(t, "").Items[0]
-			equal(t, "code", last.Code, "SYSTEM_WORKER_LOST")
-			equal(t, "attempts", last.Attempts, 2)
+			assertEqual(t, "code", last.Code, "SYSTEM_WORKER_LOST")
+			assertEqual(t, "attempts", last.Attempts, 2)
 			t.Run("G-FB-37 replay gives as many again", func(t *testing.T) {
-				w.replay(t, last.Offset).Want(t, 202)
+				w.replay(t, last.Offset).WantStatus(t, 202)
 				for range maxLostRuns - 1 {
-					w.lose(t, r.JobID)
+					w.expireRun(t, r.JobID)
 				}
-				w.endOf(t, r.JobID, storedOutcome)
+				w.awaitEnd(t, r.JobID, storedOutcome)
 				w.status(t, r.JobID, "completed")
 			})
 		})

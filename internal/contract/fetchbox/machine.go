@@ -13,8 +13,8 @@ const (
 const (
 	queued     job.State = "queued"      // no task has been taken up
 	inProgress job.State = "in_progress" // tasks are open
-	ended      job.State = "ended"       // all are settled; the handler is to be told
-	listing    job.State = "listing"     // its dead letters are waited for before
+	awaitingFinalizer      job.State = "ended"       // all are settled; the handler is to be told
+	awaitingDeadLetters    job.State = "listing"     // its dead letters are waited for before
 	finalizing job.State = "finalizing"  // it is being told
 	completed  job.State = "completed"   // all tasks succeeded
 	failed     job.State = "failed"      // not all did
@@ -27,25 +27,25 @@ const (
 // jobMachine is the life of a job. Only the end of the last task and the finalizer move it; Replaced clears an
 // idempotency key whose window is over and changes no state.
 var jobMachine = job.MustMachine(
-	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting, ended: job.Ready, listing: job.Leased, finalizing: job.Leased,
+	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting, awaitingFinalizer: job.Ready, awaitingDeadLetters: job.Leased, finalizing: job.Leased,
 		completed: job.Done, failed: job.Done, replaying: job.Waiting, replayed: job.Ready, closing: job.Leased},
-	append(replacedAnywhere(queued, inProgress, ended, listing, finalizing, completed, failed, replaying, replayed, closing), []job.Move{
-		{From: job.Nowhere, On: job.Submitted, To: queued},
+	append(replacedAnywhere(queued, inProgress, awaitingFinalizer, awaitingDeadLetters, finalizing, completed, failed, replaying, replayed, closing), []job.Move{
+		{From: job.StateNone, On: job.Submitted, To: queued},
 
 		{From: queued, On: job.Started, To: inProgress},
-		{From: queued, On: job.Satisfied, To: ended},
-		{From: inProgress, On: job.Satisfied, To: ended},
+		{From: queued, On: job.Satisfied, To: awaitingFinalizer},
+		{From: inProgress, On: job.Satisfied, To: awaitingFinalizer},
 
-		{From: ended, On: job.Claimed, To: listing},
-		{From: ended, On: job.Retried, To: inProgress},
-		{From: listing, On: job.Started, To: finalizing},
-		{From: listing, On: job.Expired, To: ended},
-		{From: listing, On: job.Released, To: ended},
-		{From: listing, On: job.Retried, To: inProgress}, // nobody was told yet
+		{From: awaitingFinalizer, On: job.Claimed, To: awaitingDeadLetters},
+		{From: awaitingFinalizer, On: job.Retried, To: inProgress},
+		{From: awaitingDeadLetters, On: job.Started, To: finalizing},
+		{From: awaitingDeadLetters, On: job.Expired, To: awaitingFinalizer},
+		{From: awaitingDeadLetters, On: job.Released, To: awaitingFinalizer},
+		{From: awaitingDeadLetters, On: job.Retried, To: inProgress}, // nobody was told yet
 		{From: finalizing, On: job.Succeeded, To: completed},
 		{From: finalizing, On: job.FailedForGood, To: failed},
-		{From: finalizing, On: job.Expired, To: ended}, // who told it died: it is told again
-		{From: finalizing, On: job.Released, To: ended},
+		{From: finalizing, On: job.Expired, To: awaitingFinalizer}, // who told it died: it is told again
+		{From: finalizing, On: job.Released, To: awaitingFinalizer},
 		{From: finalizing, On: job.Retried, To: replaying},
 
 		{From: completed, On: job.Retried, To: replaying},
@@ -79,12 +79,12 @@ const (
 var taskMachine = job.MustMachine(
 	map[job.State]job.Phase{waiting: job.Ready, downloading: job.Leased, done: job.Done, dead: job.Done},
 	[]job.Move{
-		{From: job.Nowhere, On: job.Submitted, To: waiting},
+		{From: job.StateNone, On: job.Submitted, To: waiting},
 
 		{From: waiting, On: job.Claimed, To: downloading},
 
 		{From: downloading, On: job.Succeeded, To: done},
-		{From: downloading, On: job.Failed, To: waiting, Counts: true},
+		{From: downloading, On: job.Failed, To: waiting, CountsFailed: true},
 		{From: downloading, On: job.FailedForGood, To: dead},
 		{From: downloading, On: job.Expired, To: waiting, CountsLost: true}, // FB-087, G-FB-43
 		{From: downloading, On: job.ExpiredForGood, To: dead},
@@ -105,8 +105,8 @@ const (
 // progress until it has ended, which is after its dead letters were published (G-FB-03).
 var statuses = map[string][]job.State{
 	statusQueued:     {queued},
-	statusInProgress: {inProgress, replaying, ended, listing, finalizing, replayed, closing},
-	statusCompleted:  {completed, ended, listing, finalizing, replayed, closing},
+	statusInProgress: {inProgress, replaying, awaitingFinalizer, awaitingDeadLetters, finalizing, replayed, closing},
+	statusCompleted:  {completed, awaitingFinalizer, awaitingDeadLetters, finalizing, replayed, closing},
 	statusFailed:     {failed},
 }
 
@@ -136,8 +136,8 @@ func outcomeOf(j *job.Job) string {
 	return statusCompleted
 }
 
-// settled is the outcome under which the finalizer lets a job end.
-func settled(j *job.Job) job.Cause {
+// finalCause is the outcome under which the finalizer lets a job end.
+func finalCause(j *job.Job) job.Cause {
 	if j.FailedDeps > 0 {
 		return job.FailedForGood
 	}

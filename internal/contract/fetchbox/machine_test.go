@@ -65,11 +65,11 @@ func TestMachines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := 0
-			for _, from := range append(c.machine.States(), job.Nowhere) {
+			for _, from := range append(c.machine.States(), job.StateNone) {
 				for _, on := range job.Causes() {
 					mv, ok := c.machine.Next(from, on)
 					want, allowed := c.moves[[2]string{string(from), string(on)}]
-					if on == job.Replaced && from != job.Nowhere && c.machine == fetchbox.JobMachine {
+					if on == job.Replaced && from != job.StateNone && c.machine == fetchbox.JobMachine {
 						want, allowed = from, true // a key is cleared: nothing moves
 						seen--
 					}
@@ -78,13 +78,13 @@ func TestMachines(t *testing.T) {
 					}
 					if ok {
 						seen++
-						equal(t, string(from+" on "+job.State(on))+" counts", mv.Counts, slices.Contains(c.counts, on))
-						equal(t, string(from+" on "+job.State(on))+" counts as lost", mv.CountsLost,
+						assertEqual(t, string(from+" on "+job.State(on))+" counts", mv.CountsFailed, slices.Contains(c.counts, on))
+						assertEqual(t, string(from+" on "+job.State(on))+" counts as lost", mv.CountsLost,
 							slices.Contains(c.lost, on))
 					}
 				}
 			}
-			equal(t, "moves", seen, len(c.moves))
+			assertEqual(t, "moves", seen, len(c.moves))
 		})
 	}
 }
@@ -93,7 +93,7 @@ func TestMachines(t *testing.T) {
 func TestStatuses(t *testing.T) {
 	t.Parallel()
 	t.Run("FB-054 four statuses", func(t *testing.T) {
-		equal(t, "statuses", len(fetchbox.Statuses), 4)
+		assertEqual(t, "statuses", len(fetchbox.Statuses), 4)
 		for _, s := range fetchbox.JobMachine.States() {
 			for _, failed := range []int{0, 1} {
 				shown := fetchbox.StatusOf(&job.Job{State: s, FailedDeps: failed})

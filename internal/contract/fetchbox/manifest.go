@@ -12,14 +12,14 @@ import (
 // The limits of a manifest that no setting moves.
 const (
 	version      = "v1"
-	mostIDChars  = 128  // FB-015
-	mostMapKeys  = 10   // FB-018; tags as well (G-FB-18)
-	mostMapValue = 1024 // bytes (FB-019)
+	maxIDChars  = 128  // FB-015
+	maxMapKeys  = 10   // FB-018; tags as well (G-FB-18)
+	maxMapValue = 1024 // bytes (FB-019)
 )
 
 // readManifest reads and judges a manifest of up to most resources (FB-010 to FB-022). Metadata and attributes are parts
 // of text. Members it does not know are of no matter.
-func readManifest(text []byte, most int) (m handler.Manifest, err error) {
+func readManifest(text []byte, maxResources int) (m handler.Manifest, err error) {
 	if err := jsontext.Check(text); err != nil {
 		return m, invalid("the body is not JSON: %v", err)
 	}
@@ -49,15 +49,15 @@ func readManifest(text []byte, most int) (m handler.Manifest, err error) {
 	case jsontext.KindOf(resources) != jsontext.KindArray:
 		return m, invalid("resources must be an array")
 	}
-	m.Resources, err = readResources(resources, most)
+	m.Resources, err = readResources(resources, maxResources)
 	return m, err
 }
 
-func readResources(raw []byte, most int) (all []handler.Resource, err error) {
+func readResources(raw []byte, maxResources int) (all []handler.Resource, err error) {
 	seen := map[string]bool{}
 	for i, value := range jsontext.Elements(raw) {
-		if i >= most {
-			return nil, invalid("resources has more than %d entries", most)
+		if i >= maxResources {
+			return nil, invalid("resources has more than %d entries", maxResources)
 		}
 		r, err := readResource(value)
 		if err != nil {
@@ -75,14 +75,14 @@ func readResources(raw []byte, most int) (all []handler.Resource, err error) {
 	return all, nil
 }
 
-// flaw is what is wrong with a part of a manifest; whoever knows where that stands says so.
-type flaw string
+// validationError is what is wrong with a part of a manifest; whoever knows where that stands says so.
+type validationError string
 
-func (f flaw) Error() string { return string(f) }
+func (f validationError) Error() string { return string(f) }
 
 func readResource(raw []byte) (r handler.Resource, err error) {
 	if jsontext.KindOf(raw) != jsontext.KindObject {
-		return r, flaw("it must be an object")
+		return r, validationError("it must be an object")
 	}
 	for name, value := range jsontext.Members(raw) {
 		switch string(name) {
@@ -98,14 +98,14 @@ func readResource(raw []byte) (r handler.Resource, err error) {
 			continue
 		}
 		if err != nil {
-			return r, flaw(string(name) + ": " + err.Error())
+			return r, validationError(string(name) + ": " + err.Error())
 		}
 	}
-	if n := utf8.RuneCountInString(r.ID); n < 1 || n > mostIDChars {
-		return r, flaw("id must be a string of 1 to 128 characters without U+0000")
+	if n := utf8.RuneCountInString(r.ID); n < 1 || n > maxIDChars {
+		return r, validationError("id must be a string of 1 to 128 characters without U+0000")
 	}
 	if _, err := egress.ParseURL(r.URL); err != nil { // G-FB-13
-		return r, flaw("url: " + err.Error())
+		return r, validationError("url: " + err.Error())
 	}
 	return r, checkHeaders(r.Headers)
 }
@@ -113,7 +113,7 @@ func readResource(raw []byte) (r handler.Resource, err error) {
 // readMap reads a map of strings within the limits.
 func readMap(raw []byte) (map[string]string, error) {
 	if jsontext.KindOf(raw) != jsontext.KindObject {
-		return nil, flaw("it must be an object of strings")
+		return nil, validationError("it must be an object of strings")
 	}
 	m := map[string]string{}
 	for quoted, value := range jsontext.RawMembers(raw) {
@@ -122,14 +122,14 @@ func readMap(raw []byte) (map[string]string, error) {
 			return nil, err
 		}
 		if m[name], err = jsontext.String(value); err != nil {
-			return nil, flaw("the value of " + name + " must be a string without U+0000")
+			return nil, validationError("the value of " + name + " must be a string without U+0000")
 		}
-		if len(m[name]) > mostMapValue {
-			return nil, flaw("the value of " + name + " is longer than 1024 bytes")
+		if len(m[name]) > maxMapValue {
+			return nil, validationError("the value of " + name + " is longer than 1024 bytes")
 		}
 	}
-	if len(m) > mostMapKeys {
-		return nil, flaw("it has more than 10 keys")
+	if len(m) > maxMapKeys {
+		return nil, validationError("it has more than 10 keys")
 	}
 	return m, nil
 }
@@ -138,10 +138,10 @@ func readMap(raw []byte) (map[string]string, error) {
 func checkHeaders(headers map[string]string) error {
 	for name, value := range headers {
 		if err := egress.CheckHeader(name, value); err != nil {
-			return flaw("headers: " + err.Error())
+			return validationError("headers: " + err.Error())
 		}
 		if strings.Contains(value, "\t") {
-			return flaw("headers: the value of " + name + " has a control character")
+			return validationError("headers: the value of " + name + " has a control character")
 		}
 	}
 	return nil

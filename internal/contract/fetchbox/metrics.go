@@ -40,7 +40,7 @@ type metrics struct {
 
 // The codes that failures are counted by from the start; other statuses of HTTP come as they happen.
 var (
-	downloadCodes = []string{codeURL, codeHeader, codeRefused, codeRedirects, codeTooBig, codeChecksum, codeTimeout, codeUnknownHost, codeTLS,
+	downloadCodes = []string{codeURL, codeHeader, codeRefused, codeRedirects, codeDownloadTooLarge, codeChecksum, codeTimeout, codeUnknownHost, codeTLS,
 		codeConnection, codeTruncated, codeProxy, codeUnknownPool, "HTTP_403", "HTTP_404", "HTTP_429", "HTTP_500", "HTTP_503"}
 	storageCodes = []string{codeUpload, codeUploadKey}
 )

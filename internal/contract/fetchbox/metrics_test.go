@@ -38,9 +38,9 @@ func TestMetrics(t *testing.T) {
 					continue
 				}
 				found[name] = true
-				equal(t, name+" has labels", len(f.GetMetric()[0].GetLabel()), len(labels))
+				assertEqual(t, name+" has labels", len(f.GetMetric()[0].GetLabel()), len(labels))
 				for i, l := range f.GetMetric()[0].GetLabel() {
-					equal(t, "label of "+name, l.GetName(), labels[i])
+					assertEqual(t, "label of "+name, l.GetName(), labels[i])
 				}
 			}
 		}
@@ -49,7 +49,7 @@ func TestMetrics(t *testing.T) {
 				t.Errorf("%s is missing", name)
 			}
 		}
-		equal(t, "metrics", len(families), len(names))
+		assertEqual(t, "metrics", len(families), len(names))
 		if problems, err := testutil.GatherAndLint(w.registry); err != nil || len(problems) > 0 {
 			t.Errorf("%v %v", problems, err)
 		}
@@ -57,16 +57,16 @@ func TestMetrics(t *testing.T) {
 	t.Run("G-FB-42 what they count", func(t *testing.T) {
 		w.submit(t, manifest(2), keyHeader, "k")
 		w.submit(t, manifest(2), keyHeader, "k")
-		w.post(t, "{}").Want(t, 400)
-		w.Do(t, "GET", "/operators/jobs", "").Want(t, 200)
+		w.post(t, "{}").WantStatus(t, 400)
+		w.Do(t, "GET", "/operators/jobs", "").WantStatus(t, 200)
 		for result, want := range map[string]float64{"accepted": 1, "repeated": 1, "rejected": 1, "failed": 0} {
-			equal(t, result, w.counter(t, "ingest_jobs_total", "result", result), want)
+			assertEqual(t, result, w.counter(t, "ingest_jobs_total", "result", result), want)
 		}
-		equal(t, "bytes", w.counter(t, "ingest_bytes_total"), float64(len(manifest(2))))
-		equal(t, "durations", w.counter(t, "ingest_duration_seconds"), 3)
-		equal(t, "accepted", w.counter(t, "api_requests_total", "route", "POST /jobs", "status", "202"), 2)
-		equal(t, "refused", w.counter(t, "api_requests_total", "route", "POST /jobs", "status", "400"), 1)
-		equal(t, "lists", w.counter(t, "api_requests_total", "route", "GET /operators/jobs", "status", "200"), 1)
+		assertEqual(t, "bytes", w.counter(t, "ingest_bytes_total"), float64(len(manifest(2))))
+		assertEqual(t, "durations", w.counter(t, "ingest_duration_seconds"), 3)
+		assertEqual(t, "accepted", w.counter(t, "api_requests_total", "route", "POST /jobs", "status", "202"), 2)
+		assertEqual(t, "refused", w.counter(t, "api_requests_total", "route", "POST /jobs", "status", "400"), 1)
+		assertEqual(t, "lists", w.counter(t, "api_requests_total", "route", "GET /operators/jobs", "status", "200"), 1)
 	})
 }
 
@@ -88,7 +88,7 @@ func TestPrune(t *testing.T) {
 	ended := func(t *testing.T, w *world, n int) receipt {
 		r := w.submit(t, manifest(n))
 		for range n {
-			w.endOf(t, r.JobID, storedOutcome)
+			w.awaitEnd(t, r.JobID, storedOutcome)
 		}
 		w.finalize(t, 1)
 		return r
@@ -96,36 +96,36 @@ func TestPrune(t *testing.T) {
 	t.Run("by age", func(t *testing.T) {
 		onEveryStore(t, func(t *testing.T, w *world) {
 			old, open := ended(t, w, 3), w.submit(t, manifest(2))
-			w.endOf(t, open.JobID, storedOutcome)
+			w.awaitEnd(t, open.JobID, storedOutcome)
 			w.clock.Advance(20 * 24 * time.Hour)
 			young := ended(t, w, 3)
 			t.Run("FB-088 not before 30 days", func(t *testing.T) {
 				w.clock.Advance(10*24*time.Hour - time.Second)
 				w.prune(t)
-				equal(t, "jobs", len(w.all(t, fetchbox.Name)), 3)
+				assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), 3)
 			})
 			t.Run("FB-088 FB-094 then those that are settled, with their tasks", func(t *testing.T) {
 				w.clock.Advance(2 * time.Second)
 				w.prune(t)
-				w.Do(t, "GET", "/operators/jobs/"+old.JobID, "").Is(t, 404, "NOT_FOUND")
+				w.Do(t, "GET", "/operators/jobs/"+old.JobID, "").WantError(t, 404, "NOT_FOUND")
 				w.status(t, open.JobID, "in_progress")
 				w.status(t, young.JobID, "completed")
-				equal(t, "tasks", len(w.all(t, fetchbox.Tasks)), 5)
-				equal(t, "ledger_pruned_jobs_total", w.counter(t, "ledger_pruned_jobs_total"), 1)
+				assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 5)
+				assertEqual(t, "ledger_pruned_jobs_total", w.counter(t, "ledger_pruned_jobs_total"), 1)
 			})
 			t.Run("FB-094 a job that is not settled is never removed", func(t *testing.T) {
 				w.clock.Advance(365 * 24 * time.Hour)
 				w.prune(t)
 				w.status(t, open.JobID, "in_progress")
-				equal(t, "tasks", len(w.all(t, fetchbox.Tasks)), 2)
+				assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 2)
 			})
 		})
 	})
 	t.Run("by size", func(t *testing.T) {
-		testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) {
+		testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 			c := config()
 			c.LedgerMaxBytes = 40000
-			w := in(t, p, c)
+			w := newWorldAt(t, p, c)
 			t.Run("FB-089 G-FB-40 the oldest settled ones go until the rest is below the cap", func(t *testing.T) {
 				open := w.submit(t, manifest(10))
 				var all []receipt
@@ -156,8 +156,8 @@ func TestPrune(t *testing.T) {
 				}
 				w.status(t, all[len(all)-1].JobID, "completed")
 				left := len(w.all(t, fetchbox.Name))
-				equal(t, "tasks", len(w.all(t, fetchbox.Tasks)), 10*left)
-				equal(t, "pruned", fmt.Sprint(w.counter(t, "ledger_pruned_jobs_total")), fmt.Sprint(21-left))
+				assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 10*left)
+				assertEqual(t, "pruned", fmt.Sprint(w.counter(t, "ledger_pruned_jobs_total")), fmt.Sprint(21-left))
 			})
 		})
 	})

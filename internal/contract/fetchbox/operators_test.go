@@ -30,8 +30,8 @@ func TestSnapshot(t *testing.T) {
 				last              string
 			}{
 				{func() { w.claimOnly(t, r.JobID) }, "in_progress", 0, 0, ""},
-				{func() { w.endOf(t, r.JobID, storedOutcome) }, "in_progress", 1, 0, ""},
-				{func() { w.endOf(t, r.JobID, brokeOutcome) }, "in_progress", 1, 1, "HTTP_403"},
+				{func() { w.awaitEnd(t, r.JobID, storedOutcome) }, "in_progress", 1, 0, ""},
+				{func() { w.awaitEnd(t, r.JobID, brokeOutcome) }, "in_progress", 1, 1, "HTTP_403"},
 				{func() { w.finishHeld(t, storedOutcome) }, "in_progress", 2, 1, "HTTP_403"},
 				{func() { w.finalize(t, 1) }, "failed", 2, 1, "HTTP_403"},
 			} {
@@ -42,7 +42,7 @@ func TestSnapshot(t *testing.T) {
 				if v.LastError != nil {
 					last = v.LastError.Code
 				}
-				equal(t, fmt.Sprint("step ", i), fmt.Sprint(v.Status, v.Total, v.Completed, v.Failed, last),
+				assertEqual(t, fmt.Sprint("step ", i), fmt.Sprint(v.Status, v.Total, v.Completed, v.Failed, last),
 					fmt.Sprint(step.status, 3, step.completed, step.failed, step.last))
 				if !v.UpdatedAt.After(was.UpdatedAt) {
 					t.Errorf("step %d: updated at %s after %s", i, v.UpdatedAt, was.UpdatedAt)
@@ -52,9 +52,9 @@ func TestSnapshot(t *testing.T) {
 		})
 		t.Run("FB-055 G-FB-03 completed when all succeeded", func(t *testing.T) {
 			r := w.submit(t, manifest(2))
-			w.endOf(t, r.JobID, storedOutcome)
+			w.awaitEnd(t, r.JobID, storedOutcome)
 			w.status(t, r.JobID, "in_progress")
-			w.endOf(t, r.JobID, storedOutcome)
+			w.awaitEnd(t, r.JobID, storedOutcome)
 			w.status(t, r.JobID, "completed")
 			w.finalize(t, 1)
 			w.status(t, r.JobID, "completed")
@@ -63,29 +63,29 @@ func TestSnapshot(t *testing.T) {
 			r := w.submit(t, manifest(2))
 			j := w.claimOnly(t, r.JobID)
 			for i := range 5 {
-				_, err := w.engine.Finish(t.Context(), runOf(j), storedOutcome)
-				equal(t, fmt.Sprint("time ", i+1), err == nil, i == 0)
-				equal(t, "completed", w.get(t, r.JobID).Completed, 1)
+				_, err := w.engine.Finish(t.Context(), currentRun(j), storedOutcome)
+				assertEqual(t, fmt.Sprint("time ", i+1), err == nil, i == 0)
+				assertEqual(t, "completed", w.get(t, r.JobID).Completed, 1)
 			}
 		})
 		t.Run("FB-083 FB-055 a try that may be repeated settles nothing", func(t *testing.T) {
 			r := w.submit(t, manifest(1))
-			again := fetchbox.Broke("HTTP_503", true, 0)
+			again := fetchbox.BrokenOutcome("HTTP_503", true, 0)
 			for n := 1; n < tries; n++ {
-				w.endOf(t, r.JobID, again)
-				equal(t, "counts", fmt.Sprint(w.status(t, r.JobID, "in_progress").Failed), "0")
+				w.awaitEnd(t, r.JobID, again)
+				assertEqual(t, "counts", fmt.Sprint(w.status(t, r.JobID, "in_progress").Failed), "0")
 				w.clock.Advance(time.Hour)
 				w.sweep(t)
 			}
-			w.endOf(t, r.JobID, again)
+			w.awaitEnd(t, r.JobID, again)
 			w.finalize(t, 1)
 			v := w.status(t, r.JobID, "failed")
-			equal(t, "last error", *v.LastError, problem{"HTTP_503", "it broke"})
+			assertEqual(t, "last error", *v.LastError, problem{"HTTP_503", "it broke"})
 		})
 		t.Run("FB-053 an unknown id", func(t *testing.T) {
 			for _, id := range []string{"00000000-0000-7000-8000-000000000000", "nothing", "%00", strings.Repeat("x", 300)} {
-				w.Do(t, "GET", "/operators/jobs/"+id, "").Is(t, 404, "NOT_FOUND")
-				w.Do(t, "GET", "/operators/jobs/"+id+"/logs", "").Is(t, 404, "NOT_FOUND")
+				w.Do(t, "GET", "/operators/jobs/"+id, "").WantError(t, 404, "NOT_FOUND")
+				w.Do(t, "GET", "/operators/jobs/"+id+"/logs", "").WantError(t, 404, "NOT_FOUND")
 			}
 		})
 	})
@@ -102,13 +102,13 @@ func TestList(t *testing.T) {
 			case 1:
 				w.claimOnly(t, r.JobID)
 			case 2:
-				w.endOf(t, r.JobID, storedOutcome)
+				w.awaitEnd(t, r.JobID, storedOutcome)
 				w.finalize(t, 1)
 			case 3:
-				w.endOf(t, r.JobID, brokeOutcome)
+				w.awaitEnd(t, r.JobID, brokeOutcome)
 				w.finalizeAll(t)
 			case 4:
-				w.endOf(t, r.JobID, storedOutcome) // the handler is not told yet
+				w.awaitEnd(t, r.JobID, storedOutcome) // the handler is not told yet
 			}
 			byStatus[status] = append([]string{r.JobID}, byStatus[status]...)
 			all = append([]string{r.JobID}, all...)
@@ -116,11 +116,11 @@ func TestList(t *testing.T) {
 		}
 		pages := func(query string) (ids []string) {
 			for cursor := ""; ; {
-				p := testkit.Read[struct {
+				p := testkit.DecodeReply[struct {
 					Items      []view
 					NextCursor *string `json:"next_cursor"`
 					HasMore    bool    `json:"has_more"`
-				}](t, w.Do(t, "GET", "/operators/jobs?limit=4"+query+cursor, "").Want(t, 200))
+				}](t, w.Do(t, "GET", "/operators/jobs?limit=4"+query+cursor, "").WantStatus(t, 200))
 				for _, v := range p.Items {
 					ids = append(ids, v.JobID)
 				}
@@ -134,20 +134,20 @@ func TestList(t *testing.T) {
 			}
 		}
 		t.Run("G-FB-37 all, newest first, page by page", func(t *testing.T) {
-			equal(t, "jobs", strings.Join(pages(""), " "), strings.Join(all, " "))
+			assertEqual(t, "jobs", strings.Join(pages(""), " "), strings.Join(all, " "))
 		})
 		for status, want := range byStatus {
 			t.Run("G-FB-37 those that are "+status, func(t *testing.T) {
-				equal(t, "jobs", strings.Join(pages("&status="+status), " "), strings.Join(want, " "))
+				assertEqual(t, "jobs", strings.Join(pages("&status="+status), " "), strings.Join(want, " "))
 			})
 		}
 		t.Run("G-FB-37 20 at a time", func(t *testing.T) {
-			p := testkit.Read[struct{ Items []view }](t, w.Do(t, "GET", "/operators/jobs", "").Want(t, 200))
-			equal(t, "items", len(p.Items), 20)
+			p := testkit.DecodeReply[struct{ Items []view }](t, w.Do(t, "GET", "/operators/jobs", "").WantStatus(t, 200))
+			assertEqual(t, "items", len(p.Items), 20)
 		})
 		for _, query := range []string{"status=done", "status=QUEUED", "limit=0", "limit=101", "limit=x", "cursor=x", "cursor=MS54", "limit=1&limit=2"} {
 			t.Run("G-FB-37 a wrong "+query, func(t *testing.T) {
-				w.Do(t, "GET", "/operators/jobs?"+query, "").Is(t, 400, "INVALID_PAYLOAD")
+				w.Do(t, "GET", "/operators/jobs?"+query, "").WantError(t, 400, "INVALID_PAYLOAD")
 			})
 		}
 	})
@@ -163,7 +163,7 @@ func TestTokens(t *testing.T) {
 	for _, r := range routes {
 		t.Run("FB-067 G-FB-01 "+r.method+" "+r.path, func(t *testing.T) {
 			for _, header := range []string{"", "Bearer client-token", "Bearer x", "operator-token"} {
-				got := w.Do(t, r.method, r.path, "", "Authorization", header).Is(t, 401, "UNAUTHORIZED")
+				got := w.Do(t, r.method, r.path, "", "Authorization", header).WantError(t, 401, "UNAUTHORIZED")
 				if got.Header.Get("WWW-Authenticate") == "" {
 					t.Error("it does not say how")
 				}
@@ -174,13 +174,13 @@ func TestTokens(t *testing.T) {
 		})
 	}
 	t.Run("FB-040 G-FB-31 POST /jobs", func(t *testing.T) {
-		w.post(t, manifest(1)).Is(t, 401, "UNAUTHORIZED")
-		w.post(t, manifest(1), "Authorization", "Bearer operator-token").Is(t, 401, "UNAUTHORIZED")
-		w.post(t, manifest(1), "Authorization", "Bearer client-token").Want(t, 202)
+		w.post(t, manifest(1)).WantError(t, 401, "UNAUTHORIZED")
+		w.post(t, manifest(1), "Authorization", "Bearer operator-token").WantError(t, 401, "UNAUTHORIZED")
+		w.post(t, manifest(1), "Authorization", "Bearer client-token").WantStatus(t, 202)
 	})
 	t.Run("FB-067 open without a token", func(t *testing.T) {
 		open := inMemory(t, config())
-		open.Do(t, "GET", "/operators/jobs", "").Want(t, 200)
+		open.Do(t, "GET", "/operators/jobs", "").WantStatus(t, 200)
 	})
 }
 
@@ -191,22 +191,22 @@ func TestHealth(t *testing.T) {
 		Components map[string]struct{ Status, Detail string }
 	}
 	read := func(t *testing.T, w *world, status int) answer {
-		return testkit.Read[answer](t, w.Do(t, http.MethodGet, "/operators/health", "").Want(t, status))
+		return testkit.DecodeReply[answer](t, w.Do(t, http.MethodGet, "/operators/health", "").WantStatus(t, status))
 	}
 	t.Run("FB-065 G-FB-39 all five", func(t *testing.T) {
 		a := read(t, inMemory(t, config()), 200)
 		for _, name := range []string{"api", "ledger", "stream", "storage", "proxy_pools"} {
-			equal(t, name, a.Components[name].Status, "ok")
+			assertEqual(t, name, a.Components[name].Status, "ok")
 		}
-		equal(t, "status", a.Status, "ok")
-		equal(t, "components", len(a.Components), 5)
+		assertEqual(t, "status", a.Status, "ok")
+		assertEqual(t, "components", len(a.Components), 5)
 	})
 	t.Run("FB-065 FB-066 without a proxy that works it still serves", func(t *testing.T) {
 		c := config()
 		c.Pools = map[string]fetchbox.Pool{"eu": {Primary: []string{"http://127.0.0.1:1"}}}
 		a := read(t, inMemory(t, c), 200)
-		equal(t, "status", a.Status, "degraded")
-		equal(t, "proxy_pools", a.Components["proxy_pools"].Status, "down")
+		assertEqual(t, "status", a.Status, "degraded")
+		assertEqual(t, "proxy_pools", a.Components["proxy_pools"].Status, "down")
 	})
 	t.Run("FB-065 FB-066 the bucket of a job type that takes nothing is named", func(t *testing.T) {
 		w := inMemory(t, config())
@@ -214,8 +214,8 @@ func TestHealth(t *testing.T) {
 			t.Fatal(err)
 		}
 		const why = "the bucket pictures cannot be written: not a directory"
-		equal(t, "detail", read(t, w, 503).Components["storage"].Detail, why)
-		for _, c := range w.room.Checks() {
+		assertEqual(t, "detail", read(t, w, 503).Components["storage"].Detail, why)
+		for _, c := range w.fetchbox.Checks() {
 			if err := c.Run(t.Context()); c.Name == "fetchbox storage" && (!job.IsKind(err, job.ReadOnly) || !strings.Contains(err.Error(), why)) {
 				t.Errorf("ready: got %v", err)
 			}
@@ -238,9 +238,9 @@ func TestHealth(t *testing.T) {
 				if part == name {
 					want = "down"
 				}
-				equal(t, part, is.Status, want)
+				assertEqual(t, part, is.Status, want)
 			}
-			equal(t, "status", a.Status, "down")
+			assertEqual(t, "status", a.Status, "down")
 		})
 	}
 }

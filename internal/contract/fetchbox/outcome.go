@@ -47,14 +47,14 @@ func readFailure(raw []byte) (f failure, ok bool) {
 	return f, f.code != ""
 }
 
-// succeeded is the outcome of a run that stored its resource; result is JSON or nil.
-func succeeded(result []byte) engine.Outcome {
+// successOutcome is the outcome of a run that stored its resource; result is JSON or nil.
+func successOutcome(result []byte) engine.Outcome {
 	return engine.Outcome{On: job.Succeeded, Result: result}
 }
 
-// failedWith is the outcome of a run that failed: tried again after delay where that may help and tries are left, 0
+// failureOutcome is the outcome of a run that failed: tried again after delay where that may help and tries are left, 0
 // leaves the delay to the backoff (FB-083).
-func failedWith(code, message string, retry bool, delay time.Duration) engine.Outcome {
+func failureOutcome(code, message string, retry bool, delay time.Duration) engine.Outcome {
 	on := job.FailedForGood
 	if retry {
 		on = job.Failed
@@ -66,11 +66,11 @@ func failedWith(code, message string, retry bool, delay time.Duration) engine.Ou
 var workerLost = failure{codeWorkerLost, "the worker that had the task was lost"}
 
 // buried is told of the tasks that died on this node.
-func (f *FetchBox) buried(moves []engine.Moved) {
+func (f *FetchBox) onDeadTasks(moves []engine.Moved) {
 	f.metrics.deadLetters.Add(float64(len(moves)))
 	for i := range moves {
 		j := &moves[i].Job
-		l := labelOf(j)
-		telemetry.FailedForGood(f.Log, l.jobID, j.Queue, tryOf(j, moves[i].On), cmp.Or(moves[i].Reason, codeWorkerLost), slog.String("resource_id", l.resourceID))
+		l := decodeTaskLabel(j)
+		telemetry.LogFinalFailure(f.Log, l.jobID, j.Queue, tryNumber(j, moves[i].On), cmp.Or(moves[i].Reason, codeWorkerLost), slog.String("resource_id", l.resourceID))
 	}
 }

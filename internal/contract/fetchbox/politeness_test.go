@@ -15,14 +15,14 @@ import (
 
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	now := testkit.Start
+	now := testkit.StartTime
 	for value, want := range map[string]time.Duration{
 		"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7.5": 0, "soon": 0, "3600": time.Hour, "86400": time.Hour,
 		"99999999999999999999999999": time.Hour, "18446744073709551615": time.Hour,
 		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second, now.Add(-time.Minute).Format(http.TimeFormat): 0,
 		now.AddDate(100, 0, 0).Format(http.TimeFormat): time.Hour, now.Add(time.Minute).Format(time.RFC850): time.Minute,
 	} {
-		if got := fetchbox.RetryAfter(value, now); got != want {
+		if got := fetchbox.ParseRetryAfter(value, now); got != want {
 			t.Errorf("%q is %s, want %s", value, got, want)
 		}
 	}
@@ -32,10 +32,10 @@ func TestRetryAfter(t *testing.T) {
 func TestHostsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
-		for form, value := range map[string]string{"seconds": "90", "a date": testkit.Start.Add(90 * time.Second).Format(http.TimeFormat)} {
+		for form, value := range map[string]string{"seconds": "90", "a date": testkit.StartTime.Add(90 * time.Second).Format(http.TimeFormat)} {
 			t.Run("FB-083 Retry-After as "+form, func(t *testing.T) {
 				t.Parallel()
-				w := newFetching(t, near())
+				w := newFetching(t, assertNear())
 				busy := true
 				asked := 0
 				s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -47,8 +47,8 @@ func TestHostsAreLeftAlone(t *testing.T) {
 				})
 				ctx := context.Background()
 				o := w.fetch(ctx, taskOf(s.URL, nil), 0)
-				bad(t, o, "HTTP_"+map[int]string{429: "429", 503: "503"}[status], true)
-				equal(t, "the delay of the one that was told", o.Delay, 90*time.Second)
+				wantFailure(t, o, "HTTP_"+map[int]string{429: "429", 503: "503"}[status], true)
+				assertEqual(t, "the delay of the one that was told", o.Delay, 90*time.Second)
 				w.clock.Advance(30 * time.Second)
 				other := taskOf(s.URL+"/other", func(task *handler.Task) { task.ResourceID = "other" })
 				o = w.fetch(ctx, other, 0)
@@ -56,10 +56,10 @@ func TestHostsAreLeftAlone(t *testing.T) {
 					t.Errorf("another ended as %+v after %d requests", o, asked)
 				}
 				elsewhere := origin(t, func(http.ResponseWriter, *http.Request) {})
-				good(t, w.fetch(ctx, taskOf(elsewhere.URL, nil), 0))
+				wantSuccess(t, w.fetch(ctx, taskOf(elsewhere.URL, nil), 0))
 				busy = false
 				w.clock.Advance(time.Minute)
-				good(t, w.fetch(ctx, other, 0))
+				wantSuccess(t, w.fetch(ctx, other, 0))
 			})
 		}
 	}
@@ -72,25 +72,25 @@ func TestHostLimit(t *testing.T) {
 	ctx := context.Background()
 	var leaves []func()
 	for range 3 {
-		leave, later := h.Enter(ctx, "a")
+		leave, later := h.Acquire(ctx, "a")
 		if later != 0 {
 			t.Fatalf("a place is free, and it is to come in %s", later)
 		}
 		leaves = append(leaves, leave)
 	}
-	other, later := h.Enter(ctx, "b")
+	other, later := h.Acquire(ctx, "b")
 	if later != 0 {
 		t.Fatalf("another host has free places, and it is to come in %s", later)
 	}
 	other()
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, later := h.Enter(canceled, "a"); later <= 0 {
+	if _, later := h.Acquire(canceled, "a"); later <= 0 {
 		t.Error("there are four at a host of three")
 	}
 	waiting := make(chan time.Duration)
 	go func() {
-		leave, later := h.Enter(ctx, "a")
+		leave, later := h.Acquire(ctx, "a")
 		if leave != nil {
 			leave()
 		}
@@ -102,17 +102,17 @@ func TestHostLimit(t *testing.T) {
 	}
 	leaves[1]()
 	leaves[2]()
-	if n := h.Known(); n != 0 {
+	if n := h.Len(); n != 0 {
 		t.Errorf("%d hosts are remembered for nothing", n)
 	}
 	h.Pause("a", time.Minute)
 	h.Pause("a", time.Second) // the longer one holds
-	if _, later := h.Enter(ctx, "a"); later != time.Minute || h.Known() != 1 {
-		t.Errorf("it is to come in %s; %d are remembered", later, h.Known())
+	if _, later := h.Acquire(ctx, "a"); later != time.Minute || h.Len() != 1 {
+		t.Errorf("it is to come in %s; %d are remembered", later, h.Len())
 	}
 	clock.Advance(time.Minute)
 	h.Pause("b", time.Second)
-	if n := h.Known(); n != 1 {
+	if n := h.Len(); n != 1 {
 		t.Errorf("%d hosts are remembered, want b", n)
 	}
 }
@@ -127,7 +127,7 @@ func TestHostLimitInACrowd(t *testing.T) {
 	for range 32 {
 		all.Go(func() {
 			for range 200 {
-				leave, later := h.Enter(context.Background(), "a")
+				leave, later := h.Acquire(context.Background(), "a")
 				if later != 0 {
 					continue
 				}
@@ -143,7 +143,7 @@ func TestHostLimitInACrowd(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if most > 4 || h.Known() != 0 {
-		t.Errorf("there were %d at a time; %d are remembered", most, h.Known())
+	if most > 4 || h.Len() != 0 {
+		t.Errorf("there were %d at a time; %d are remembered", most, h.Len())
 	}
 }

@@ -20,11 +20,11 @@ import (
 
 // How tasks of direct producers are taken in.
 const (
-	directBatch = 500
-	directTries = 5 // of one that fails for a reason that does not pass
-	directWait  = 30 * time.Second
-	directPause = 2 * time.Second
-	raceTries   = 5
+	maxDirectBatch = 500
+	maxDirectTries = 5 // of one that fails for a reason that does not pass
+	directFetchTimeout  = 30 * time.Second
+	directRetryDelay = 2 * time.Second
+	maxConflictTries   = 5
 )
 
 // proposal is a task that somebody else published. The message is a proposal: it is work when its row exists (G-FB-22).
@@ -35,25 +35,25 @@ type proposal struct {
 
 // runProducers takes in what others publish on jobs.tasks, until ctx ends (FB-095, G-FB-23).
 func (f *FetchBox) runProducers(ctx context.Context) {
-	c := stream.Consumer{Stream: tasksStream, Subject: tasksSubject, Durable: producersDurable, MaxDeliver: directTries, AckWait: directWait, Batch: directBatch}
-	if err := f.Streams.Consume(ctx, c, f.takeIn); err != nil && ctx.Err() == nil {
+	c := stream.Consumer{Stream: tasksStream, Subject: tasksSubject, Durable: producersDurable, MaxDeliver: maxDirectTries, AckWait: directFetchTimeout, Batch: maxDirectBatch}
+	if err := f.Streams.Consume(ctx, c, f.ingestBatch); err != nil && ctx.Err() == nil {
 		f.Log.Error("tasks of direct producers are not taken in", telemetry.ErrorMessage, err)
 	}
 }
 
-// takeIn stores the tasks of a batch that have no row yet, those of one job together.
-func (f *FetchBox) takeIn(ctx context.Context, batch []stream.Delivery) {
+// ingestBatch stores the tasks of a batch that have no row yet, those of one job together.
+func (f *FetchBox) ingestBatch(ctx context.Context, batch []stream.Delivery) {
 	groups := map[string][]proposal{}
 	var order []string
 	for i := range batch {
 		d := &batch[i]
-		if d.Header(ours) != "" {
+		if d.Header(outboxHeader) != "" {
 			d.Ack()
 			continue
 		}
 		task, why := f.readDirect(ctx, d.Data)
 		if why != (failure{}) {
-			f.bury(ctx, d, why)
+			f.publishInvalid(ctx, d, why)
 			continue
 		}
 		if groups[task.JobID] == nil {
@@ -62,38 +62,38 @@ func (f *FetchBox) takeIn(ctx context.Context, batch []stream.Delivery) {
 		groups[task.JobID] = append(groups[task.JobID], proposal{d, task})
 	}
 	for _, id := range order {
-		f.takeGroup(ctx, groups[id])
+		f.ingestGroup(ctx, groups[id])
 	}
 }
 
-// takeGroup stores the tasks of one job. Where one of them exists, each is tried by itself.
-func (f *FetchBox) takeGroup(ctx context.Context, group []proposal) {
+// ingestGroup stores the tasks of one job. Where one of them exists, each is tried by itself.
+func (f *FetchBox) ingestGroup(ctx context.Context, group []proposal) {
 	err := f.propose(ctx, group)
 	if job.IsKind(err, job.Conflict) && len(group) > 1 {
 		for i := range group {
-			f.takeGroup(ctx, group[i:i+1])
+			f.ingestGroup(ctx, group[i:i+1])
 		}
 		return
 	}
 	for i := range group {
-		f.settle(ctx, group[i].delivery, err)
+		f.settleMessage(ctx, group[i].delivery, err)
 	}
 }
 
-// settle says what becomes of a message.
-func (f *FetchBox) settle(ctx context.Context, d *stream.Delivery, err error) {
+// settleMessage says what becomes of a message.
+func (f *FetchBox) settleMessage(ctx context.Context, d *stream.Delivery, err error) {
 	switch k := job.KindOf(err); {
 	case err == nil || k == job.Conflict: // its row was there: the message changes nothing
 		d.Ack()
 	case k == job.Unavailable || k == job.ReadOnly || k == job.Timeout || k == job.Aborted:
 		if !d.Last { // else it comes again when its time is over: what passes loses no task
-			d.Nak(directPause)
+			d.Nak(directRetryDelay)
 		}
 	case d.Last || k == job.Invalid || k == job.Malformed || k == job.TooLarge:
-		f.bury(ctx, d, failure{codeMalformed, "the task cannot be stored"})
+		f.publishInvalid(ctx, d, failure{codeMalformed, "the task cannot be stored"})
 		f.Log.Error("a task of a direct producer could not be taken in", telemetry.ErrorMessage, err)
 	default:
-		d.Nak(directPause)
+		d.Nak(directRetryDelay)
 	}
 }
 
@@ -106,9 +106,9 @@ func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
 		rows = append(rows, f.taskRow(keys[i], &group[i].task, "", true))
 	}
 	var err error
-	for range raceTries {
+	for range maxConflictTries {
 		var known bool
-		if known, err = f.engine.Exists(ctx, idOf(first.JobID)); err != nil {
+		if known, err = f.engine.Exists(ctx, engineJobID(first.JobID)); err != nil {
 			return err
 		}
 		batch := rows
@@ -121,7 +121,7 @@ func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
 		}
 		_, err = f.engine.Submit(ctx, engine.Unique, batch)
 		var e *job.Error
-		raced := errors.As(err, &e) && e.ID == idOf(first.JobID) && (e.Kind == job.Conflict || e.Kind == job.NotFound)
+		raced := errors.As(err, &e) && e.ID == engineJobID(first.JobID) && (e.Kind == job.Conflict || e.Kind == job.NotFound)
 		if !raced {
 			return err
 		}
@@ -136,8 +136,8 @@ func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submi
 	if err != nil {
 		return engine.Submission{}, err
 	}
-	e := entry{manifestKey: t.ManifestKey, tenant: t.Tenant, cursor: offset, traceID: t.TraceID}
-	return f.jobRow(t.JobID, t.JobType, job.Ident{}, &e, ""), nil
+	e := jobDetails{manifestKey: t.ManifestKey, tenant: t.Tenant, cursor: offset, traceID: t.TraceID}
+	return f.jobRow(t.JobID, t.JobType, job.IdentityHash{}, &e, ""), nil
 }
 
 // readDirect reads the message of a direct producer. It must say what it is about; whether the rest is of use the worker
@@ -157,7 +157,7 @@ func (f *FetchBox) readDirect(ctx context.Context, data []byte) (t handler.Task,
 	}
 	t.JobID, t.Attempt = id, max(1, t.Attempt)
 	switch n := utf8.RuneCountInString(t.ResourceID); {
-	case n < 1 || n > mostIDChars:
+	case n < 1 || n > maxIDChars:
 		return malformed("resource_id must have 1 to 128 characters")
 	case t.URL == "":
 		return malformed("url is missing")
@@ -166,23 +166,23 @@ func (f *FetchBox) readDirect(ctx context.Context, data []byte) (t handler.Task,
 	if registered == nil {
 		return t, failure{codeUnknownType, "the job type " + strconv.Quote(t.JobType) + " is not registered"}
 	}
-	if whole, err := registered.complete(ctx, t); err == nil { // else the worker says what is wrong
+	if whole, err := registered.fillDefaults(ctx, t); err == nil { // else the worker says what is wrong
 		t = whole
 	}
-	if len(encodeTask(&t)) > mostTask {
-		return malformed("the task is larger than " + strconv.Itoa(mostTask) + " bytes")
+	if len(encodeTask(&t)) > maxTaskMessage {
+		return malformed("the task is larger than " + strconv.Itoa(maxTaskMessage) + " bytes")
 	}
 	return t, failure{}
 }
 
-// mostBuried is how much of a message that is no JSON a dead letter keeps.
-const mostBuried = 64 << 10
+// maxInvalidMessage is how much of a message that is no JSON a dead letter keeps.
+const maxInvalidMessage = 64 << 10
 
-// bury makes a dead letter of a message that is no task (FB-099).
-func (f *FetchBox) bury(ctx context.Context, d *stream.Delivery, why failure) {
+// publishInvalid makes a dead letter of a message that is no task (FB-099).
+func (f *FetchBox) publishInvalid(ctx context.Context, d *stream.Delivery, why failure) {
 	task := d.Data
-	if jsontext.Check(task) != nil || len(task) > mostTask {
-		task, _ = json.Marshal(strings.ToValidUTF8(string(task[:min(len(task), mostBuried)]), "\uFFFD"))
+	if jsontext.Check(task) != nil || len(task) > maxTaskMessage {
+		task, _ = json.Marshal(strings.ToValidUTF8(string(task[:min(len(task), maxInvalidMessage)]), "\uFFFD"))
 	}
 	o := jsontext.NewObject(make([]byte, 0, 256+len(task)))
 	appendDeadLetter(&o, task, why, 0, d.Time)

@@ -18,16 +18,16 @@ import (
 // maxRedirects is how many are followed; one more fails (G-FB-38).
 const maxRedirects = 10
 
-// restTime is how long a proxy that failed is passed over while others work.
-const restTime = 30 * time.Second
+// cooldown is how long a proxy that failed is passed over while others work.
+const cooldown = 30 * time.Second
 
-// ways are how downloads get out: directly, or through the proxies of pools.
-type ways struct {
+// proxyRoutes are how downloads get out: directly, or through the proxies of pools.
+type proxyRoutes struct {
 	direct  *egress.Client
 	pools   map[string]Pool
 	proxies map[string]*proxy // by URL
 	elapsed func() time.Duration
-	failed  func(pool string) // is told of each failure of a proxy
+	onProxyFailure  func(pool string) // is told of each failure of a proxy
 }
 
 // proxy is one of them, and how it is.
@@ -35,25 +35,25 @@ type proxy struct {
 	client *egress.Client
 
 	mu      sync.Mutex
-	resting bool
-	until   time.Duration // it is passed over
+	coolingDown bool
+	cooldownUntil   time.Duration // it is passed over
 }
 
-// way is one way for a download. proxy is nil on the direct one.
-type way struct {
+// route is one way for a download. proxy is nil on the direct one.
+type route struct {
 	client *egress.Client
 	proxy  *proxy
 	pool   string
 }
 
-func newWays(c *Config, failed func(pool string)) (*ways, error) {
+func newProxyRoutes(c *Config, failed func(pool string)) (*proxyRoutes, error) {
 	guarded := c.Egress
 	guarded.MaxRedirects, guarded.ConnectTimeout = maxRedirects, c.ConnectTimeout
 	direct, err := egress.New(guarded)
 	if err != nil {
 		return nil, fmt.Errorf("fetchbox: %w", err)
 	}
-	w := &ways{direct: direct, pools: c.Pools, proxies: map[string]*proxy{}, elapsed: c.Elapsed, failed: failed}
+	w := &proxyRoutes{direct: direct, pools: c.Pools, proxies: map[string]*proxy{}, elapsed: c.Elapsed, onProxyFailure: failed}
 	for name, pool := range c.Pools {
 		for _, raw := range pool.Primary {
 			if guarded.Proxy, err = egress.ParseProxy(raw); err != nil {
@@ -66,13 +66,13 @@ func newWays(c *Config, failed func(pool string)) (*ways, error) {
 			w.proxies[raw] = &proxy{client: client}
 		}
 		for _, other := range pool.Fallbacks {
-			if _, known := c.Pools[other]; !known {
+			if _, found := c.Pools[other]; !found {
 				return nil, fmt.Errorf("fetchbox: pool %s: there is no pool %s to fall back on", name, other)
 			}
 		}
 	}
 	for name, t := range c.Types {
-		if _, err := w.of(t.Proxy); err != nil {
+		if _, err := w.routesFor(t.Proxy); err != nil {
 			return nil, fmt.Errorf("fetchbox: job type %s: %w", name, err)
 		}
 	}
@@ -80,7 +80,7 @@ func newWays(c *Config, failed func(pool string)) (*ways, error) {
 }
 
 // close ends connections that nothing uses.
-func (w *ways) close() {
+func (w *proxyRoutes) close() {
 	w.direct.Close()
 	for _, p := range w.proxies {
 		p.client.Close()
@@ -88,26 +88,26 @@ func (w *ways) close() {
 }
 
 // of lists the ways of a task in the order of its pools (FB-070): the primary one, what that falls back on, the others.
-func (w *ways) of(p *handler.Proxy) ([]way, error) {
+func (w *proxyRoutes) routesFor(p *handler.Proxy) ([]route, error) {
 	if p == nil || p.Primary == "" && len(p.Fallbacks) == 0 {
-		return []way{{client: w.direct}}, nil
+		return []route{{client: w.direct}}, nil
 	}
-	var all []way
-	seen := map[string]bool{} // pools and proxies
+	var all []route
+	visited := map[string]bool{} // pools and proxies
 	var add func(pool string) error
 	add = func(name string) error {
-		pool, known := w.pools[name]
-		if !known {
+		pool, found := w.pools[name]
+		if !found {
 			return fmt.Errorf("there is no proxy pool %q", name)
 		}
-		if seen["pool "+name] {
+		if visited["pool "+name] {
 			return nil
 		}
-		seen["pool "+name] = true
+		visited["pool "+name] = true
 		for _, raw := range pool.Primary {
-			if !seen[raw] {
-				seen[raw] = true
-				all = append(all, way{client: w.proxies[raw].client, proxy: w.proxies[raw], pool: name})
+			if !visited[raw] {
+				visited[raw] = true
+				all = append(all, route{client: w.proxies[raw].client, proxy: w.proxies[raw], pool: name})
 			}
 		}
 		for _, other := range pool.Fallbacks {
@@ -132,23 +132,23 @@ func (w *ways) of(p *handler.Proxy) ([]way, error) {
 	return all, nil
 }
 
-// turn orders ways for a try: each try begins one further than the one before it (FB-083), and those that failed lately
+// rotate orders ways for a try: each try begins one further than the one before it (FB-083), and those that failed lately
 // come last.
-func (w *ways) turn(all []way, try int) []way {
+func (w *proxyRoutes) rotate(all []route, try int) []route {
 	first := try % len(all)
-	turned := append(slices.Clone(all[first:]), all[:first]...)
-	slices.SortStableFunc(turned, func(a, b way) int { return w.rests(a.proxy) - w.rests(b.proxy) })
-	return turned
+	rotated := append(slices.Clone(all[first:]), all[:first]...)
+	slices.SortStableFunc(rotated, func(a, b route) int { return w.cooldownRank(a.proxy) - w.cooldownRank(b.proxy) })
+	return rotated
 }
 
-// rests is 1 for a proxy that failed lately.
-func (w *ways) rests(p *proxy) int {
+// cooldownRank is 1 for a proxy that failed lately.
+func (w *proxyRoutes) cooldownRank(p *proxy) int {
 	if p == nil {
 		return 0
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.resting && w.elapsed() < p.until {
+	if p.coolingDown && w.elapsed() < p.cooldownUntil {
 		return 1
 	}
 	return 0
@@ -156,69 +156,69 @@ func (w *ways) rests(p *proxy) int {
 
 // do makes a request by the first way that works: a proxy that fails itself costs no try. What lies behind it is another
 // matter, that is the try's.
-func (w *ways) do(req *http.Request, turned []way) (resp *http.Response, err error) {
-	for _, way := range turned {
-		resp, err = way.client.Do(req)
-		var broken *egress.ProxyError
+func (w *proxyRoutes) do(req *http.Request, routes []route) (resp *http.Response, err error) {
+	for _, r := range routes {
+		resp, err = r.client.Do(req)
+		var proxyErr *egress.ProxyError
 		switch {
 		case req.Context().Err() != nil:
 			return resp, err
-		case errors.As(err, &broken):
-			way.proxy.rest(true, w.elapsed()+restTime)
-			w.failed(way.pool)
+		case errors.As(err, &proxyErr):
+			r.proxy.setCooldown(true, w.elapsed()+cooldown)
+			w.onProxyFailure(r.pool)
 			continue
-		case way.proxy != nil && err == nil:
-			way.proxy.rest(false, 0)
+		case r.proxy != nil && err == nil:
+			r.proxy.setCooldown(false, 0)
 		}
 		return resp, err
 	}
 	return nil, err
 }
 
-func (p *proxy) rest(resting bool, until time.Duration) {
+func (p *proxy) setCooldown(coolingDown bool, until time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.resting, p.until = resting, until
+	p.coolingDown, p.cooldownUntil = coolingDown, until
 }
 
 // health asks every proxy and says how the pools are: down where none of a pool answers, degraded where some do not.
-func (w *ways) health(ctx context.Context) (status, detail string) {
+func (w *proxyRoutes) health(ctx context.Context) (status, detail string) {
 	answers := map[string]bool{}
 	var mu sync.Mutex
-	var asked sync.WaitGroup
+	var pings sync.WaitGroup
 	for raw, p := range w.proxies {
-		asked.Go(func() {
-			ok := w.rests(p) == 0 && p.client.Ping(ctx) == nil
+		pings.Go(func() {
+			ok := w.cooldownRank(p) == 0 && p.client.Ping(ctx) == nil
 			mu.Lock()
 			defer mu.Unlock()
 			answers[raw] = ok
 		})
 	}
-	asked.Wait()
+	pings.Wait()
 	status = healthOK
-	var wrong []string
+	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(w.pools)) {
 		urls := w.pools[name].Primary
-		good := 0
+		working := 0
 		for _, raw := range urls {
 			if answers[raw] {
-				good++
+				working++
 			}
 		}
 		switch {
-		case good == len(urls):
+		case working == len(urls):
 			continue
-		case good == 0:
+		case working == 0:
 			status = healthDown
 		case status == healthOK:
 			status = healthDegraded
 		}
-		wrong = append(wrong, fmt.Sprintf("%s: %d of %d proxies work", name, good, len(urls)))
+		problems = append(problems, fmt.Sprintf("%s: %d of %d proxies work", name, working, len(urls)))
 	}
-	return status, strings.Join(wrong, "; ")
+	return status, strings.Join(problems, "; ")
 }
 
 // proxyHealth is the health of the pools.
 func (f *FetchBox) proxyHealth(ctx context.Context) (status, detail string) {
-	return f.ways.health(ctx)
+	return f.proxyRoutes.health(ctx)
 }

@@ -36,7 +36,7 @@ func newProxied(t *testing.T) *proxied {
 		}
 		_, _ = io.WriteString(rw, "picture")
 	}).URL
-	c := near()
+	c := assertNear()
 	c.Pools = map[string]fetchbox.Pool{
 		"proxies/eu":        {Primary: []string{p.first.URL, p.second.URL}, Fallbacks: []string{"proxies/global"}},
 		"proxies/global":    {Primary: []string{p.global.URL}, Fallbacks: []string{"proxies/eu"}}, // a circle ends where it began
@@ -51,7 +51,7 @@ func newProxied(t *testing.T) *proxied {
 // used says which proxies were asked since it was asked last, first to last.
 func (p *proxied) used(before *[4]int) (names string) {
 	for i, proxy := range []*testkit.Proxy{p.first, p.second, p.global, p.emergency} {
-		if n := len(proxy.Asked()); n > before[i] {
+		if n := len(proxy.Targets()); n > before[i] {
 			names += " " + []string{"first", "second", "global", "emergency"}[i]
 			before[i] = n
 		}
@@ -66,8 +66,8 @@ func TestProxyOrder(t *testing.T) {
 	var seen [4]int
 	try := func(t *testing.T, failures int, want string) {
 		t.Helper()
-		good(t, p.fetch(ctx, taskOf(p.url, nil), failures))
-		equal(t, "proxies used", p.used(&seen), want)
+		wantSuccess(t, p.fetch(ctx, taskOf(p.url, nil), failures))
+		assertEqual(t, "proxies used", p.used(&seen), want)
 	}
 	t.Run("FB-070 the primary pool first", func(t *testing.T) { try(t, 0, "first"); try(t, 0, "first") })
 	t.Run("FB-083 each try begins with the next proxy", func(t *testing.T) {
@@ -76,42 +76,42 @@ func TestProxyOrder(t *testing.T) {
 		}
 	})
 	t.Run("FB-070 one that fails is passed over in the same try, and left to rest", func(t *testing.T) {
-		p.first.Break(true)
+		p.first.SetBroken(true)
 		try(t, 0, "second")
-		equal(t, "failures of the pool", p.counter(t, "proxy_failures_total", "pool", "proxies/eu"), 1)
+		assertEqual(t, "failures of the pool", p.counter(t, "proxy_failures_total", "pool", "proxies/eu"), 1)
 		try(t, 0, "second")
-		equal(t, "failures of the pool", p.counter(t, "proxy_failures_total", "pool", "proxies/eu"), 1) // it was not asked again
-		status, detail := p.room.ProxyHealth(ctx)
+		assertEqual(t, "failures of the pool", p.counter(t, "proxy_failures_total", "pool", "proxies/eu"), 1) // it was not asked again
+		status, detail := p.fetchbox.ProxyHealth(ctx)
 		if status != "degraded" || detail != "proxies/eu: 1 of 2 proxies work; proxies/global: 0 of 1 proxies work" && detail != "proxies/eu: 1 of 2 proxies work" {
 			t.Errorf("got %s, %s", status, detail)
 		}
 	})
 	t.Run("FB-070 after the pool its fallbacks in order", func(t *testing.T) {
-		p.second.Break(true)
+		p.second.SetBroken(true)
 		try(t, 0, "global")
-		p.global.Break(true)
+		p.global.SetBroken(true)
 		p.clock.Advance(time.Minute) // all have had their rest
-		p.first.Break(true)
+		p.first.SetBroken(true)
 		try(t, 0, "emergency")
 	})
 	t.Run("FB-065 health asks them", func(t *testing.T) {
-		if status, detail := p.room.ProxyHealth(ctx); status != "down" || !strings.Contains(detail, "proxies/eu: 0 of 2 proxies work") || strings.Contains(detail, "s3cret") {
+		if status, detail := p.fetchbox.ProxyHealth(ctx); status != "down" || !strings.Contains(detail, "proxies/eu: 0 of 2 proxies work") || strings.Contains(detail, "s3cret") {
 			t.Errorf("got %s, %s", status, detail)
 		}
 	})
 	t.Run("FB-083 none works", func(t *testing.T) {
-		p.emergency.Break(true)
+		p.emergency.SetBroken(true)
 		before := p.hits.Load()
-		bad(t, p.fetch(ctx, taskOf(p.url, nil), 0), "DOWNLOAD_PROXY", true)
-		equal(t, "requests without a proxy", p.hits.Load(), before)
+		wantFailure(t, p.fetch(ctx, taskOf(p.url, nil), 0), "DOWNLOAD_PROXY", true)
+		assertEqual(t, "requests without a proxy", p.hits.Load(), before)
 	})
 	t.Run("FB-070 back after their rest", func(t *testing.T) {
 		for _, proxy := range []*testkit.Proxy{p.first, p.second, p.global, p.emergency} {
-			proxy.Break(false)
+			proxy.SetBroken(false)
 		}
 		p.clock.Advance(time.Minute)
 		try(t, 0, "first")
-		if status, detail := p.room.ProxyHealth(ctx); status != "ok" || detail != "" {
+		if status, detail := p.fetchbox.ProxyHealth(ctx); status != "ok" || detail != "" {
 			t.Errorf("got %s, %s", status, detail)
 		}
 	})
@@ -126,24 +126,24 @@ func TestProxiesOfTasks(t *testing.T) {
 		return taskOf(p.url, func(task *handler.Task) { task.Proxy = &handler.Proxy{Primary: primary, Fallbacks: fallbacks} })
 	}
 	t.Run("FB-078 a task's own pools", func(t *testing.T) {
-		good(t, p.fetch(ctx, with("proxies/emergency"), 0))
-		equal(t, "proxies used", p.used(&seen), "emergency")
-		good(t, p.fetch(ctx, with("", "proxies/global"), 0))
-		equal(t, "proxies used", p.used(&seen), "global")
-		good(t, p.fetch(ctx, with(""), 0))
-		equal(t, "proxies used", p.used(&seen), "")
+		wantSuccess(t, p.fetch(ctx, with("proxies/emergency"), 0))
+		assertEqual(t, "proxies used", p.used(&seen), "emergency")
+		wantSuccess(t, p.fetch(ctx, with("", "proxies/global"), 0))
+		assertEqual(t, "proxies used", p.used(&seen), "global")
+		wantSuccess(t, p.fetch(ctx, with(""), 0))
+		assertEqual(t, "proxies used", p.used(&seen), "")
 	})
 	t.Run("pools that are not there", func(t *testing.T) {
-		bad(t, p.fetch(ctx, with("proxies/nowhere"), 0), "DOWNLOAD_UNKNOWN_PROXY_POOL", false)
-		bad(t, p.fetch(ctx, with("proxies/none"), 0), "DOWNLOAD_UNKNOWN_PROXY_POOL", false)
+		wantFailure(t, p.fetch(ctx, with("proxies/nowhere"), 0), "DOWNLOAD_UNKNOWN_PROXY_POOL", false)
+		wantFailure(t, p.fetch(ctx, with("proxies/none"), 0), "DOWNLOAD_UNKNOWN_PROXY_POOL", false)
 	})
 	t.Run("FB-083 what the origin says is not the proxy's failure", func(t *testing.T) {
 		task := with("proxies/eu")
 		task.URL += "/gone"
-		bad(t, p.fetch(ctx, task, 0), "HTTP_410", false)
+		wantFailure(t, p.fetch(ctx, task, 0), "HTTP_410", false)
 		task.URL = "http://127.0.0.1:1/"
-		bad(t, p.fetch(ctx, task, 1), "DOWNLOAD_CONNECTION", true)
-		if status, _ := p.room.ProxyHealth(ctx); status != "ok" {
+		wantFailure(t, p.fetch(ctx, task, 1), "DOWNLOAD_CONNECTION", true)
+		if status, _ := p.fetchbox.ProxyHealth(ctx); status != "ok" {
 			t.Errorf("the proxies are %s", status)
 		}
 	})
@@ -151,7 +151,7 @@ func TestProxiesOfTasks(t *testing.T) {
 		for _, pool := range []string{"proxies/eu", "proxies/emergency"} {
 			task := with(pool)
 			task.URL = "http://169.254.169.254/latest"
-			bad(t, p.fetch(ctx, task, 0), "DOWNLOAD_ADDRESS_REFUSED", false)
+			wantFailure(t, p.fetch(ctx, task, 0), "DOWNLOAD_ADDRESS_REFUSED", false)
 		}
 		p.used(&seen)
 	})
@@ -160,7 +160,7 @@ func TestProxiesOfTasks(t *testing.T) {
 // G-FB-26: wrong references stop the start.
 func TestProxySettings(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, near())
+	w := newFetching(t, assertNear())
 	for name, change := range map[string]func(*fetchbox.Config){
 		"a fallback that is not there": func(c *fetchbox.Config) { c.Pools = map[string]fetchbox.Pool{"a": {Fallbacks: []string{"b"}}} },
 		"a URL that is none": func(c *fetchbox.Config) {
@@ -171,8 +171,8 @@ func TestProxySettings(t *testing.T) {
 		},
 	} {
 		t.Run("G-FB-26 "+name, func(t *testing.T) {
-			c := near()
-			c.Registry, c.Now, c.Elapsed, c.Random, c.Node, c.Log = prometheus.NewRegistry(), w.clock.Now, w.clock.Monotonic, testkit.Random, "test", w.room.Log
+			c := assertNear()
+			c.Registry, c.Now, c.Elapsed, c.Random, c.Node, c.Log = prometheus.NewRegistry(), w.clock.Now, w.clock.Monotonic, testkit.RandomBytes, "test", w.fetchbox.Log
 			c.Objects, c.Streams = w.objects, w.streams
 			change(&c)
 			if _, err := fetchbox.New(c); err == nil || strings.Contains(err.Error(), "s3cret") {

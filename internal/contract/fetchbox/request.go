@@ -19,21 +19,21 @@ const (
 	keyHeader    = "X-Fetchbox-Idempotency-Key"
 	tenantHeader = "X-Fetchbox-Tenant"
 
-	mostHeader = 1024 // bytes of a key or tenant
+	maxHeader = 1024 // bytes of a key or tenant
 )
 
 // submitHeaders are what the header of a submit says.
 type submitHeaders struct {
 	jobType     *jobType
 	key, tenant string // empty: none
-	zipped      bool
+	gzipped      bool
 }
 
 func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
-	if !c.SaysPlainJSON() { // G-FB-08
+	if !c.HasPlainJSONContentType() { // G-FB-08
 		return h, invalid("Content-Type must be application/json")
 	}
-	name, err := header(c, typeHeader)
+	name, err := readHeader(c, typeHeader)
 	if err != nil {
 		return h, err
 	}
@@ -43,37 +43,37 @@ func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
 	if !validType(name) { // G-FB-15
 		return h, invalid("%s must be 1 to 64 letters, digits, dots, hyphens and underscores, and not begin with a dot", typeHeader)
 	}
-	if h.key, err = header(c, keyHeader); err != nil {
+	if h.key, err = readHeader(c, keyHeader); err != nil {
 		return h, err
 	}
-	if h.tenant, err = header(c, tenantHeader); err != nil {
+	if h.tenant, err = readHeader(c, tenantHeader); err != nil {
 		return h, err
 	}
-	if h.zipped, err = zipped(c); err != nil {
+	if h.gzipped, err = isGzipped(c); err != nil {
 		return h, err
 	}
 	if h.jobType = f.types[name]; h.jobType == nil { // G-FB-16
-		return h, &httpapi.Refusal{Status: http.StatusForbidden, Msg: fmt.Sprintf("the job type %q is not registered", name)}
+		return h, &httpapi.StatusError{Status: http.StatusForbidden, Msg: fmt.Sprintf("the job type %q is not registered", name)}
 	}
 	return h, nil
 }
 
-// header reads a header that is there once at most; an empty one is none.
-func header(c *httpapi.Call, name string) (string, error) {
+// readHeader reads a header that is there once at most; an empty one is none.
+func readHeader(c *httpapi.Call, name string) (string, error) {
 	given := c.Request.Header[name]
 	switch {
 	case len(given) == 0:
 		return "", nil
 	case len(given) > 1:
 		return "", invalid("%s is there twice", name)
-	case len(given[0]) > mostHeader || !utf8.ValidString(given[0]):
-		return "", invalid("%s must be UTF-8 of at most %d bytes", name, mostHeader)
+	case len(given[0]) > maxHeader || !utf8.ValidString(given[0]):
+		return "", invalid("%s must be UTF-8 of at most %d bytes", name, maxHeader)
 	}
 	return given[0], nil
 }
 
 // zipped reports whether the body is compressed; no other encoding than gzip is known (G-FB-09).
-func zipped(c *httpapi.Call) (bool, error) {
+func isGzipped(c *httpapi.Call) (bool, error) {
 	given := c.Request.Header["Content-Encoding"]
 	if len(given) == 0 {
 		return false, nil
@@ -94,7 +94,7 @@ func (f *FetchBox) readBody(c *httpapi.Call, zipped bool) ([]byte, error) {
 		return nil, err
 	}
 	if zipped {
-		if body, err = unzip(body, f.MaxManifest); err != nil {
+		if body, err = gunzip(body, f.MaxManifest); err != nil {
 			return nil, err
 		}
 	}
@@ -104,9 +104,9 @@ func (f *FetchBox) readBody(c *httpapi.Call, zipped bool) ([]byte, error) {
 	return body, nil
 }
 
-// unzip expands one more byte than limit at most. Several members are one text; what follows the last is an error
+// gunzip expands one more byte than limit at most. Several members are one text; what follows the last is an error
 // (G-FB-38).
-func unzip(body []byte, limit int64) ([]byte, error) {
+func gunzip(body []byte, limit int64) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return nil, invalid("the body is not gzip")
@@ -118,5 +118,5 @@ func unzip(body []byte, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// slack is by how much a body may be larger than what it expands to: gzip adds a little to what cannot be compressed.
-func slack(limit int64) int64 { return limit/1000 + 1<<10 }
+// gzipOverhead is by how much a body may be larger than what it expands to: gzip adds a little to what cannot be compressed.
+func gzipOverhead(limit int64) int64 { return limit/1000 + 1<<10 }

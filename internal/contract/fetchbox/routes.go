@@ -13,13 +13,13 @@ const (
 	operatorsPath = "/operators/"
 	jobsPath      = operatorsPath + "jobs"
 	jobPath       = jobsPath + "/{job_id}"
-	lettersPath   = operatorsPath + "dlq"
+	deadLettersPath   = operatorsPath + "dlq"
 )
 
 // submitRoutes is what clients use.
 func (f *FetchBox) submitRoutes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodPost, Pattern: submitPath, Action: "submit", Handle: f.submit, TakesBody: true},
+		{Method: http.MethodPost, Pattern: submitPath, Action: "submit", Handle: f.submit, ReadsBody: true},
 	}
 }
 
@@ -30,19 +30,19 @@ func (f *FetchBox) operatorRoutes() []httpapi.Route {
 		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: f.get, NoStore: true},
 		{Method: http.MethodGet, Pattern: jobPath + "/logs", Action: "read_logs", Handle: f.logs, NoStore: true},
 		{Method: http.MethodGet, Pattern: operatorsPath + "health", Action: "health", Handle: f.health, NoStore: true},
-		{Method: http.MethodGet, Pattern: lettersPath, Action: "list_dead_letters", Handle: f.deadLetters, NoStore: true},
-		{Method: http.MethodPost, Pattern: lettersPath + "/{offset}/replay", Action: "replay", Handle: f.replay},
+		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "list_dead_letters", Handle: f.deadLetters, NoStore: true},
+		{Method: http.MethodPost, Pattern: deadLettersPath + "/{offset}/replay", Action: "replay", Handle: f.replay},
 	}
 }
 
 // Mount makes FetchBox serve its paths by an engine. It is called once. Clients and operators have a table each, as each
 // has a token of its own.
-func (f *FetchBox) Mount(e *engine.Engine) httpapi.Mount {
+func (f *FetchBox) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	f.engine = e
-	clients := httpapi.Table{Name: Name, Prefixes: []string{submitPath}, Routes: f.submitRoutes(), Token: f.Token,
-		BodyLimit: f.MaxManifest + slack(f.MaxManifest), Answer: f.answer, Log: f.Log, Tracing: f.Tracing}
-	operators := httpapi.Table{Name: Name, Prefixes: []string{operatorsPath}, Routes: f.operatorRoutes(), Token: f.OperatorToken,
-		BodyLimit: operatorBody, Answer: f.answer, Log: f.Log, Tracing: f.Tracing}
+	clients := httpapi.Router{Name: Name, Prefixes: []string{submitPath}, Routes: f.submitRoutes(), Token: f.Token,
+		BodyLimit: f.MaxManifest + gzipOverhead(f.MaxManifest), WriteError: f.sendError, Log: f.Log, Tracing: f.Tracing}
+	operators := httpapi.Router{Name: Name, Prefixes: []string{operatorsPath}, Routes: f.operatorRoutes(), Token: f.OperatorToken,
+		BodyLimit: maxOperatorBody, WriteError: f.sendError, Log: f.Log, Tracing: f.Tracing}
 	for _, routes := range [][]httpapi.Route{clients.Routes, operators.Routes} {
 		for i := range routes {
 			if routes[i].Action != "health" {
@@ -53,7 +53,7 @@ func (f *FetchBox) Mount(e *engine.Engine) httpapi.Mount {
 	f.metrics.observe(clients.Routes)
 	f.metrics.observe(operators.Routes)
 	submit, operate := clients.MustMount(), operators.MustMount()
-	return httpapi.Mount{Name: Name, Prefixes: append(submit.Prefixes, operate.Prefixes...),
+	return httpapi.PrefixHandler{Name: Name, Prefixes: append(submit.Prefixes, operate.Prefixes...),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, operatorsPath) {
 				operate.Handler.ServeHTTP(w, r)
@@ -63,5 +63,5 @@ func (f *FetchBox) Mount(e *engine.Engine) httpapi.Mount {
 		})}
 }
 
-// operatorBody is the body that an operator's request may have; nothing reads it.
-const operatorBody = 64 << 10
+// maxOperatorBody is the body that an operator's request may have; nothing reads it.
+const maxOperatorBody = 64 << 10

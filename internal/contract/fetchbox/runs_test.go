@@ -20,15 +20,15 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// telling is a handler that says what it was told.
-type telling struct {
+// recordingHandler is a handler that says what it was told.
+type recordingHandler struct {
 	handler.Default
-	told chan handler.Summary
+	finalized chan handler.Summary
 	fail func(handler.Summary) error // nil never fails
 }
 
-func (h *telling) Finalize(_ context.Context, s handler.Summary) error {
-	defer func() { h.told <- s }()
+func (h *recordingHandler) Finalize(_ context.Context, s handler.Summary) error {
+	defer func() { h.finalized <- s }()
 	if h.fail != nil {
 		return h.fail(s)
 	}
@@ -36,28 +36,28 @@ func (h *telling) Finalize(_ context.Context, s handler.Summary) error {
 }
 
 // tells makes the type default tell its ends.
-func (w *fetching) tells(fail func(handler.Summary) error) *telling {
-	h := &telling{told: make(chan handler.Summary, 1000), fail: fail}
-	w.room.WithHandler("default", h)
+func (w *fetching) tells(fail func(handler.Summary) error) *recordingHandler {
+	h := &recordingHandler{finalized: make(chan handler.Summary, 1000), fail: fail}
+	w.fetchbox.WithHandler("default", h)
 	return h
 }
 
 // wait returns the next end that is told.
-func (h *telling) wait(t testing.TB) handler.Summary {
+func (h *recordingHandler) wait(t testing.TB) handler.Summary {
 	t.Helper()
-	return testkit.Receive(t, "the end of a job to be told", h.told)
+	return testkit.Receive(t, "the end of a job to be told", h.finalized)
 }
 
-// live downloads, finalizes and publishes until stop, or the end of the test.
+// followCtx downloads, finalizes and publishes until stop, or the end of the test.
 func (w *fetching) live(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { w.room.RunFetchers(ctx) })
-	all.Go(func() { w.room.RunFinalizer(ctx) })
+	all.Go(func() { w.fetchbox.RunFetchers(ctx) })
+	all.Go(func() { w.fetchbox.RunFinalizer(ctx) })
 	all.Go(func() {
-		(&duty.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneEvery: time.Hour,
-			Outlets: []duty.Outlet{{Deliver: w.room.Deliver}}}).Run(ctx)
+		(&duty.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneInterval: time.Hour,
+			Publishers: []duty.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
 	})
 	stop = func() { cancel(); all.Wait() }
 	t.Cleanup(stop)
@@ -79,7 +79,7 @@ func resourcesOf(base string, n int) string {
 
 func (w *fetching) submitTo(t testing.TB, jobType, body string) receipt {
 	t.Helper()
-	return testkit.Read[receipt](t, w.Do(t, http.MethodPost, "/jobs", body, "X-Fetchbox-Job-Type", jobType).Want(t, 202))
+	return testkit.DecodeReply[receipt](t, w.Do(t, http.MethodPost, "/jobs", body, "X-Fetchbox-Job-Type", jobType).WantStatus(t, 202))
 }
 
 // measured is an origin that knows how many are asking at a time.
@@ -102,9 +102,9 @@ func measure(t testing.TB) *measured {
 	return m
 }
 
-func manyDownloads(t *testing.T, p testkit.Place, nodes, each int) {
+func manyDownloads(t *testing.T, p testkit.Database, nodes, each int) {
 	const manifests, limit = 50, 8
-	c := near()
+	c := assertNear()
 	c.Types["default"] = fetchbox.Type{MaxParallel: limit}
 	w := fetchingOn(t, p, c)
 	all := []*fetching{w}
@@ -113,8 +113,8 @@ func manyDownloads(t *testing.T, p testkit.Place, nodes, each int) {
 	}
 	h := w.tells(nil)
 	for _, node := range all {
-		node.room.WithHandler("default", h)
-		node.room.Limit(context.Background())
+		node.fetchbox.WithHandler("default", h)
+		node.fetchbox.Limit(context.Background())
 	}
 	m := measure(t)
 	jobs := map[string]bool{}
@@ -154,7 +154,7 @@ func TestManyDownloads(t *testing.T) {
 // Some of a job fail for good, some at first.
 func TestMixedJob(t *testing.T) {
 	t.Parallel()
-	c := near()
+	c := assertNear()
 	c.BackoffBase = 0
 	w := newFetching(t, c)
 	h := w.tells(nil)
@@ -190,7 +190,7 @@ func TestMixedJob(t *testing.T) {
 	if v.Status != "failed" || v.Completed != 3 || v.Failed != 2 || v.LastError == nil || !strings.HasPrefix(v.LastError.Code, "HTTP_") {
 		t.Errorf("got %+v", v)
 	}
-	equal(t, "dead letters counted", w.counter(t, "worker_dlq_total"), 2)
+	assertEqual(t, "dead letters counted", w.counter(t, "worker_dlq_total"), 2)
 }
 
 func TestFinalizeFails(t *testing.T) {
@@ -201,7 +201,7 @@ func TestFinalizeFails(t *testing.T) {
 	} {
 		t.Run("FB-077 "+name+" is kept, and nobody told again", func(t *testing.T) {
 			t.Parallel()
-			c := near()
+			c := assertNear()
 			c.Grace = time.Minute // stop waits for what was told to be written
 			w := newFetching(t, c)
 			h := w.tells(fail)
@@ -222,8 +222,8 @@ func TestFinalizeFails(t *testing.T) {
 			if last.Level != "error" || !strings.Contains(fmt.Sprint(last.Fields), "HANDLER_FINALIZE") {
 				t.Errorf("the log ends with %+v", last)
 			}
-			if len(h.told) != 0 {
-				t.Errorf("told %d times more", len(h.told))
+			if len(h.finalized) != 0 {
+				t.Errorf("told %d times more", len(h.finalized))
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func TestFinalizeFails(t *testing.T) {
 // What a stop interrupts is given back, counts for nothing, and leaves nothing half done.
 func TestStopInMidDownload(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, near()) // no grace
+	w := newFetching(t, assertNear()) // no grace
 	h := w.tells(nil)
 	begun := make(chan struct{}, 10)
 	hold := atomic.Bool{}
@@ -252,8 +252,8 @@ func TestStopInMidDownload(t *testing.T) {
 	stop()
 	w.nothingStored(t)
 	for _, j := range w.all(t, fetchbox.Tasks) {
-		if j.State != "queued" || j.Failures != 0 {
-			t.Errorf("a task is %s after %d failures", j.State, j.Failures)
+		if j.State != "queued" || j.FailedAttempts != 0 {
+			t.Errorf("a task is %s after %d failures", j.State, j.FailedAttempts)
 		}
 	}
 	w.status(t, id, "in_progress")
@@ -264,13 +264,13 @@ func TestStopInMidDownload(t *testing.T) {
 	}
 }
 
-// broken is a handler that breaks on each task until it is well.
-type broken struct {
-	telling
+// brokenHandler is a handler that breaks on each task until it is well.
+type brokenHandler struct {
+	recordingHandler
 	times atomic.Int64
 }
 
-func (h *broken) Adjust(_ context.Context, t handler.Task) (handler.Task, error) {
+func (h *brokenHandler) Adjust(_ context.Context, t handler.Task) (handler.Task, error) {
 	if h.times.Add(1) == 2 { // the first is the API's
 		panic("not now")
 	}
@@ -280,11 +280,11 @@ func (h *broken) Adjust(_ context.Context, t handler.Task) (handler.Task, error)
 
 func TestHandlerBreaksInTheWorker(t *testing.T) {
 	t.Parallel()
-	c := near()
+	c := assertNear()
 	c.BackoffBase = 0
 	w := newFetching(t, c)
-	h := &broken{telling: telling{told: make(chan handler.Summary, 10)}}
-	w.room.WithHandler("default", h)
+	h := &brokenHandler{recordingHandler: recordingHandler{finalized: make(chan handler.Summary, 10)}}
+	w.fetchbox.WithHandler("default", h)
 	adjusted := make(chan string, 10)
 	s := origin(t, func(_ http.ResponseWriter, r *http.Request) { adjusted <- r.Header.Get("X-Adjusted") })
 	w.live(t)

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// lookAgain is between two looks at a bucket that is away.
-const lookAgain = time.Second
+// storagePollInterval is between two looks at a bucket that is away.
+const storagePollInterval = time.Second
 
 // storage is what this node knows of one bucket that the settings name. While it is away nothing that is downloaded can be
 // kept there: a try that has met it is put back without being counted, and the next ones wait before they ask an origin for
 // anything.
 type storage struct {
 	bucket string
-	away   atomic.Bool
-	look   chan struct{} // holds one: of all that wait, one looks
+	unavailable   atomic.Bool
+	polling   chan struct{} // holds one: of all that wait, one looks
 }
 
 // storages are the buckets that the settings name, the default one first.
@@ -28,8 +28,8 @@ func storages(types map[string]Type) []*storage {
 	slices.Sort(names)
 	var all []*storage
 	for _, name := range slices.Compact(names) {
-		s := &storage{bucket: name, look: make(chan struct{}, 1)}
-		s.look <- struct{}{}
+		s := &storage{bucket: name, polling: make(chan struct{}, 1)}
+		s.polling <- struct{}{}
 		all = append(all, s)
 	}
 	return all
@@ -54,27 +54,27 @@ func (f *FetchBox) pingStorage(ctx context.Context) error {
 	return f.Objects.Ping(ctx, names...)
 }
 
-// answers asks for the bucket.
-func (f *FetchBox) answers(ctx context.Context, s *storage) bool {
-	within, cancel := context.WithTimeout(ctx, askTime)
+// storageResponds asks for the bucket.
+func (f *FetchBox) storageResponds(ctx context.Context, s *storage) bool {
+	within, cancel := context.WithTimeout(ctx, componentTimeout)
 	defer cancel()
 	err := f.Objects.Ping(within, s.bucket)
 	if ctx.Err() == nil { // else it has not been asked to the end
-		s.away.Store(err != nil)
+		s.unavailable.Store(err != nil)
 	}
 	return err == nil
 }
 
 // awaitStorage returns when the bucket is there, at once where nobody has found it away, or when ctx ends.
 func (f *FetchBox) awaitStorage(ctx context.Context, s *storage) {
-	for s.away.Load() {
+	for s.unavailable.Load() {
 		select {
-		case <-s.look:
+		case <-s.polling:
 		case <-ctx.Done():
 			return
 		}
-		is := !s.away.Load() || f.answers(ctx, s) || pause(ctx, lookAgain)
-		s.look <- struct{}{}
+		is := !s.unavailable.Load() || f.storageResponds(ctx, s) || sleep(ctx, storagePollInterval)
+		s.polling <- struct{}{}
 		if !is {
 			return // ctx has ended
 		}

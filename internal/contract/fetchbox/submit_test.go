@@ -27,23 +27,23 @@ func TestSubmit(t *testing.T) {
 				if !uuidText.MatchString(r.JobID) || r.JobID <= last {
 					t.Fatalf("job %s after %s", r.JobID, last)
 				}
-				equal(t, "resources", r.ResourceCount, n%3+1)
+				assertEqual(t, "resources", r.ResourceCount, n%3+1)
 				last = r.JobID
 			}
 		})
 		t.Run("FB-029 FB-013 FB-038 G-FB-11 G-FB-12 the manifest is stored as it came", func(t *testing.T) {
 			text := "\n{\"manifest_version\":\"v1\", \"unknown\":[1.0e5],\"metadata\":{ \"b\":1.10,\"a\":\"\\u00e9\", \"a\":2 },\t\"resources\":[{\"id\":\"r\",\"url\":\"http://example.com\"}]} "
 			r := w.submit(t, text)
-			equal(t, "key", r.ManifestKey, "s3://millrace/manifests/gallery/"+r.JobID+"/metadata.json")
-			equal(t, "manifest", string(w.object(t, r.ManifestKey)), text)
+			assertEqual(t, "key", r.ManifestKey, "s3://millrace/manifests/gallery/"+r.JobID+"/metadata.json")
+			assertEqual(t, "manifest", string(w.object(t, r.ManifestKey)), text)
 		})
 		t.Run("FB-009 G-FB-17 the tenant is that of the header", func(t *testing.T) {
 			body := strings.Replace(manifest(1), `"metadata"`, `"attributes":{"tenant":"other"},"metadata"`, 1)
 			r := w.submit(t, body, "X-Fetchbox-Tenant", "crawler-a")
-			equal(t, "tenant", w.get(t, r.JobID).Tenant, "crawler-a")
+			assertEqual(t, "tenant", w.get(t, r.JobID).Tenant, "crawler-a")
 			w.deliver(t)
 			sent := w.messages(t)
-			equal(t, "of the task", sent[len(sent)-1].Tenant, "crawler-a")
+			assertEqual(t, "of the task", sent[len(sent)-1].Tenant, "crawler-a")
 		})
 	})
 }
@@ -53,8 +53,8 @@ func TestAccepted(t *testing.T) {
 		r := w.submit(t, manifest(42))
 		t.Run("FB-031 FB-032 FB-052 the ledger's entry", func(t *testing.T) {
 			v := w.status(t, r.JobID, "queued")
-			equal(t, "type and manifest", v.JobType+" "+v.ManifestKey, "gallery "+r.ManifestKey)
-			equal(t, "counts", fmt.Sprint(v.Total, v.Completed, v.Failed), "42 0 0")
+			assertEqual(t, "type and manifest", v.JobType+" "+v.ManifestKey, "gallery "+r.ManifestKey)
+			assertEqual(t, "counts", fmt.Sprint(v.Total, v.Completed, v.Failed), "42 0 0")
 			if !v.CreatedAt.Equal(w.clock.Now()) || v.UpdatedAt.Before(v.CreatedAt) {
 				t.Errorf("created %s, updated %s", v.CreatedAt, v.UpdatedAt)
 			}
@@ -62,26 +62,26 @@ func TestAccepted(t *testing.T) {
 		t.Run("FB-033 FB-078 FB-023 one message for each resource", func(t *testing.T) {
 			w.deliver(t)
 			sent := w.messages(t)
-			equal(t, "messages", len(sent), 42)
+			assertEqual(t, "messages", len(sent), 42)
 			seen := map[string]bool{}
 			for _, m := range sent {
 				seen[m.ResourceID] = true
-				equal(t, "job", m.JobID+" "+m.JobType+" "+m.ManifestKey, r.JobID+" gallery "+r.ManifestKey)
-				equal(t, "default headers", m.Headers["User-Agent"]+" "+m.Headers["X-From"], "FetchBox/1.0 type")
-				equal(t, "attempt", m.Attempt, 1)
+				assertEqual(t, "job", m.JobID+" "+m.JobType+" "+m.ManifestKey, r.JobID+" gallery "+r.ManifestKey)
+				assertEqual(t, "default headers", m.Headers["User-Agent"]+" "+m.Headers["X-From"], "FetchBox/1.0 type")
+				assertEqual(t, "attempt", m.Attempt, 1)
 				if m.Tags == nil {
 					t.Error("tags are missing")
 				}
 			}
-			equal(t, "resources", len(seen), 42)
+			assertEqual(t, "resources", len(seen), 42)
 		})
 		t.Run("FB-071 FB-082 the job type's bucket and prefix", func(t *testing.T) {
 			m := w.messages(t)[0]
-			equal(t, "place", m.Storage.Bucket+" "+m.Storage.Key, "pictures gallery/"+r.JobID+"/"+m.ResourceID)
+			assertEqual(t, "place", m.Storage.Bucket+" "+m.Storage.Key, "pictures gallery/"+r.JobID+"/"+m.ResourceID)
 			plain := w.submit(t, manifest(1), "X-Fetchbox-Job-Type", "default")
 			w.deliver(t)
 			sent := w.messages(t)
-			equal(t, "usual place", sent[len(sent)-1].Storage.Key, "resources/default/"+plain.JobID+"/r0000")
+			assertEqual(t, "usual place", sent[len(sent)-1].Storage.Key, "resources/default/"+plain.JobID+"/r0000")
 		})
 		t.Run("FB-033 G-FB-22 delivered again it is there once", func(t *testing.T) {
 			before := len(w.messages(t))
@@ -89,12 +89,12 @@ func TestAccepted(t *testing.T) {
 			var kept []job.Message
 			_, err := w.engine.Publish(context.Background(), func(ctx context.Context, batch []job.Message) error {
 				kept = append(kept, batch...)
-				return errors.Join(w.room.Deliver(ctx, batch), w.room.Deliver(ctx, batch))
+				return errors.Join(w.fetchbox.Deliver(ctx, batch), w.fetchbox.Deliver(ctx, batch))
 			})
 			if err != nil || len(kept) == 0 {
 				t.Fatal(err, len(kept))
 			}
-			equal(t, "new messages", len(w.messages(t))-before, 20)
+			assertEqual(t, "new messages", len(w.messages(t))-before, 20)
 		})
 	})
 }
@@ -103,11 +103,11 @@ func TestAccepted(t *testing.T) {
 func TestAfterwards(t *testing.T) {
 	t.Parallel()
 	t.Run("FB-034 another node has all of it", func(t *testing.T) {
-		w := in(t, testkit.OnPostgres(t), config())
+		w := newWorldAt(t, testkit.OnPostgres(t), config())
 		r := w.submit(t, manifest(5))
 		other := w.node(t, config())
-		equal(t, "total", other.get(t, r.JobID).Total, 5)
-		equal(t, "tasks", len(other.claim(t, 10)), 5)
+		assertEqual(t, "total", other.get(t, r.JobID).Total, 5)
+		assertEqual(t, "tasks", len(other.claim(t, 10)), 5)
 	})
 }
 
@@ -124,11 +124,11 @@ func TestTrace(t *testing.T) {
 		for _, m := range read[struct {
 			Trace string `json:"trace_id"`
 		}](t, w, "JOBS_LOGS", "jobs.logs."+r.JobID) {
-			equal(t, "trace of a log entry", m.Trace, trace)
+			assertEqual(t, "trace of a log entry", m.Trace, trace)
 		}
 		sent := read[map[string]any](t, w, "JOBS_TASKS", "jobs.tasks")
-		equal(t, "trace of the task", sent[0]["trace_id"], any(trace))
-		equal(t, "trace of the job", w.claim(t, 1)[0].Trace, "00-"+trace+"-00f067aa0ba902b7-01 vendor=a-b")
+		assertEqual(t, "trace of the task", sent[0]["trace_id"], any(trace))
+		assertEqual(t, "trace of the job", w.claim(t, 1)[0].Trace, "00-"+trace+"-00f067aa0ba902b7-01 vendor=a-b")
 	})
 }
 
@@ -154,24 +154,24 @@ func TestHeaders(t *testing.T) {
 		"a long key":                       {[]string{"X-Fetchbox-Idempotency-Key", strings.Repeat("k", 1025)}, 400, "INVALID_PAYLOAD"},
 		"a tenant that is not UTF-8":       {[]string{"X-Fetchbox-Tenant", "\xff"}, 400, "INVALID_PAYLOAD"},
 	} {
-		t.Run(name, func(t *testing.T) { w.post(t, manifest(1), c.header...).Is(t, c.status, c.code) })
+		t.Run(name, func(t *testing.T) { w.post(t, manifest(1), c.header...).WantError(t, c.status, c.code) })
 	}
-	t.Run("FB-026 nothing is left of them", func(t *testing.T) { w.nothing(t) })
+	t.Run("FB-026 nothing is left of them", func(t *testing.T) { w.wantNothingStored(t) })
 	t.Run("FB-003 parameters are allowed", func(t *testing.T) {
-		w.post(t, manifest(1), "Content-Type", "application/json; charset=utf-8").Want(t, 202)
+		w.post(t, manifest(1), "Content-Type", "application/json; charset=utf-8").WantStatus(t, 202)
 	})
 	t.Run("FB-045 G-FB-19 the form of an error", func(t *testing.T) {
 		r := w.post(t, "{}")
-		p := testkit.Read[map[string]map[string]string](t, r.Want(t, 400))
+		p := testkit.DecodeReply[map[string]map[string]string](t, r.WantStatus(t, 400))
 		if len(p) != 1 || p["error"]["code"] != "INVALID_PAYLOAD" || p["error"]["message"] == "" {
 			t.Errorf("got %s", r.Body)
 		}
 	})
 	t.Run("G-FB-38 404 and 405", func(t *testing.T) {
-		w.Do(t, "GET", "/operators/nothing", "").Is(t, 404, "NOT_FOUND")
-		w.Do(t, "GET", "/jobs/x", "").Is(t, 404, "NOT_FOUND")
-		r := w.Do(t, "GET", "/jobs", "").Is(t, 405, "METHOD_NOT_ALLOWED")
-		equal(t, "Allow", r.Header.Get("Allow"), "POST")
+		w.Do(t, "GET", "/operators/nothing", "").WantError(t, 404, "NOT_FOUND")
+		w.Do(t, "GET", "/jobs/x", "").WantError(t, 404, "NOT_FOUND")
+		r := w.Do(t, "GET", "/jobs", "").WantError(t, 405, "METHOD_NOT_ALLOWED")
+		assertEqual(t, "Allow", r.Header.Get("Allow"), "POST")
 	})
 }
 
@@ -184,15 +184,15 @@ func TestErrors(t *testing.T) {
 	for _, k := range job.Kinds() {
 		t.Run("FB-039 FB-042 FB-043 FB-044 "+k.String(), func(t *testing.T) {
 			status, code := fetchbox.MeaningOf(k)
-			equal(t, "meaning", fmt.Sprint(status, " ", code), fmt.Sprint(want[k], " ", codes[want[k]]))
+			assertEqual(t, "meaning", fmt.Sprint(status, " ", code), fmt.Sprint(want[k], " ", codes[want[k]]))
 		})
 	}
 }
 
-// loud is a handler that shows what it may do.
-type loud struct{ handler.Default }
+// loudHandler is a handler that shows what it may do.
+type loudHandler struct{ handler.Default }
 
-func (loud) Prepare(_ context.Context, _ handler.Job, m handler.Manifest) (handler.Manifest, error) {
+func (loudHandler) Prepare(_ context.Context, _ handler.Job, m handler.Manifest) (handler.Manifest, error) {
 	for i := range m.Resources {
 		switch m.Resources[i].ID {
 		case "bad":
@@ -205,7 +205,7 @@ func (loud) Prepare(_ context.Context, _ handler.Job, m handler.Manifest) (handl
 	return m, nil
 }
 
-func (loud) Tasks(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task, error) {
+func (loudHandler) Tasks(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task, error) {
 	tasks, err := handler.Default{}.Tasks(ctx, j, m)
 	for i := range tasks {
 		tasks[i].Storage = &handler.Storage{Key: "mine/" + tasks[i].ResourceID, Metadata: map[string]string{"from": "loud"}}
@@ -222,21 +222,21 @@ func (loud) Tasks(ctx context.Context, j handler.Job, m handler.Manifest) ([]han
 func TestHandlers(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	w.room.UseType("loud", loud{})
+	w.fetchbox.UseType("loud", loudHandler{})
 	post := func(id string) testkit.Reply {
 		return w.post(t, strings.Replace(manifest(1), "r0000", id, 1), "X-Fetchbox-Job-Type", "loud")
 	}
-	t.Run("FB-076 an error refuses the job", func(t *testing.T) { post("bad").Is(t, 400, "INVALID_PAYLOAD", "this one is bad") })
-	t.Run("FB-076 a handler that makes nothing", func(t *testing.T) { post("none").Is(t, 400, "INVALID_PAYLOAD") })
-	t.Run("FB-044 a handler that breaks", func(t *testing.T) { post("panic").Is(t, 500, "INTERNAL_ERROR") })
-	t.Run("FB-044 a handler that makes a task twice", func(t *testing.T) { post("twice").Is(t, 500, "INTERNAL_ERROR") })
-	t.Run("FB-035 nothing is left of them", func(t *testing.T) { w.nothing(t) })
+	t.Run("FB-076 an error refuses the job", func(t *testing.T) { post("bad").WantError(t, 400, "INVALID_PAYLOAD", "this one is bad") })
+	t.Run("FB-076 a handler that makes nothing", func(t *testing.T) { post("none").WantError(t, 400, "INVALID_PAYLOAD") })
+	t.Run("FB-044 a handler that breaks", func(t *testing.T) { post("panic").WantError(t, 500, "INTERNAL_ERROR") })
+	t.Run("FB-044 a handler that makes a task twice", func(t *testing.T) { post("twice").WantError(t, 500, "INTERNAL_ERROR") })
+	t.Run("FB-035 nothing is left of them", func(t *testing.T) { w.wantNothingStored(t) })
 	t.Run("FB-076 FB-079 it prepares and builds", func(t *testing.T) {
-		r := testkit.Read[receipt](t, post("r").Want(t, 202))
+		r := testkit.DecodeReply[receipt](t, post("r").WantStatus(t, 202))
 		w.deliver(t)
 		m := w.messages(t)[0]
-		equal(t, "url", m.URL, "https://example.com/0.jpg?prepared")
-		equal(t, "place", m.Storage.Key+" "+m.Storage.Metadata["from"], "mine/r loud")
+		assertEqual(t, "url", m.URL, "https://example.com/0.jpg?prepared")
+		assertEqual(t, "place", m.Storage.Key+" "+m.Storage.Metadata["from"], "mine/r loud")
 		if strings.Contains(string(w.object(t, r.ManifestKey)), "prepared") {
 			t.Error("the stored manifest was changed")
 		}
@@ -244,7 +244,7 @@ func TestHandlers(t *testing.T) {
 	t.Run("FB-069 an unknown handler is an error of the start", func(t *testing.T) {
 		c := config()
 		c.Types = map[string]fetchbox.Type{"x": {Handler: "nobody"}}
-		if err := w.refused(c); err == nil || !strings.Contains(err.Error(), "nobody") {
+		if err := w.wantRefused(c); err == nil || !strings.Contains(err.Error(), "nobody") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -257,6 +257,6 @@ func BenchmarkIngest(b *testing.B) {
 	for b.Loop() {
 		answer := httptest.NewRecorder()
 		w.handler.ServeHTTP(answer, w.request(b, body))
-		equal(b, "status", answer.Code, 202)
+		assertEqual(b, "status", answer.Code, 202)
 	}
 }

@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	sweepEvery = time.Hour
-	sweepFrom  = 2 * 24 * time.Hour // older manifests were looked at before
-	sweepTo    = time.Hour          // younger ones may be on their way
-	sweepPage  = 200
+	sweepInterval = time.Hour
+	sweepMaxAge  = 2 * 24 * time.Hour // older manifests were looked at before
+	sweepMinAge    = time.Hour          // younger ones may be on their way
+	sweepPageSize  = 200
 )
 
-// runSweeper deletes manifests without a job, every sweepEvery until ctx ends.
+// runSweeper deletes manifests without a job, every sweepInterval until ctx ends.
 func (f *FetchBox) runSweeper(ctx context.Context) {
-	f.every(ctx, sweepEvery, "sweep", f.sweep)
+	f.runEvery(ctx, sweepInterval, "sweep", f.sweep)
 }
 
 // runPruner deletes messages past their age, every PruneInterval until ctx ends (G-FB-40).
 func (f *FetchBox) runPruner(ctx context.Context) {
-	f.every(ctx, f.PruneInterval, "prune of the streams", f.Streams.Prune)
+	f.runEvery(ctx, f.PruneInterval, "prune of the streams", f.Streams.Prune)
 }
 
-// every runs do at once and then after each interval, until ctx ends.
-func (f *FetchBox) every(ctx context.Context, interval time.Duration, what string,
+// runEvery runs do at once and then after each interval, until ctx ends.
+func (f *FetchBox) runEvery(ctx context.Context, interval time.Duration, what string,
 	do func(context.Context) error) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	loop := outage.Loop{Log: f.Log, What: what}
+	loop := outage.Loop{Log: f.Log, Name: what}
 	for {
-		loop.Did(ctx, do(ctx))
+		loop.Report(ctx, do(ctx))
 		select {
 		case <-ctx.Done():
 			return
@@ -46,15 +46,15 @@ func (f *FetchBox) every(ctx context.Context, interval time.Duration, what strin
 // sweep removes the manifests of submits that failed in the middle (G-FB-02). Ids follow time, so those of a stretch of
 // time are listed without looking at others.
 func (f *FetchBox) sweep(ctx context.Context) error {
-	now, from := f.Now(), sweepFrom
+	now, from := f.Now(), sweepMaxAge
 	if f.LedgerRetention > 0 {
 		from = min(from, f.LedgerRetention) // the job of an older one may be pruned
 	}
 	for name := range f.types {
 		prefix := manifestPrefix + name + "/"
-		after, end := prefix+serial.Floor(now.Add(-from)), prefix+serial.Floor(now.Add(-sweepTo))
+		after, end := prefix+serial.LowerBound(now.Add(-from)), prefix+serial.LowerBound(now.Add(-sweepMinAge))
 		for {
-			found, err := f.Objects.List(ctx, "", prefix, after, sweepPage)
+			found, err := f.Objects.List(ctx, "", prefix, after, sweepPageSize)
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ func (f *FetchBox) sweep(ctx context.Context) error {
 			if err := f.sweepKeys(ctx, prefix, keys); err != nil {
 				return err
 			}
-			if len(keys) < sweepPage {
+			if len(keys) < sweepPageSize {
 				break
 			}
 			after = keys[len(keys)-1]
@@ -83,7 +83,7 @@ func (f *FetchBox) sweepKeys(ctx context.Context, prefix string, keys []string) 
 	for _, key := range keys {
 		name, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
 		if id, ok := serial.Parse(name); ok {
-			ids = append(ids, idOf(id))
+			ids = append(ids, engineJobID(id))
 			of[id] = key
 		}
 	}

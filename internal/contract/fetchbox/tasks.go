@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// mostTask bounds the message of a task: a stream takes no larger ones.
-const mostTask = 256 << 10
+// maxTaskMessage bounds the message of a task: a stream takes no larger ones.
+const maxTaskMessage = 256 << 10
 
 // build lets the handler of a job type make the tasks of a manifest. An error of the handler refuses the job.
 func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task, error) {
@@ -30,15 +30,15 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 	for i := range tasks {
 		task := &tasks[i]
 		task.JobID, task.JobType, task.Tenant, task.TraceID, task.ManifestKey, task.Attempt = j.ID, t.name, j.Tenant, j.TraceID, j.ManifestKey, 1
-		if *task, err = t.complete(ctx, *task); err != nil {
+		if *task, err = t.fillDefaults(ctx, *task); err != nil {
 			return nil, invalid("the job type %s refuses the resource %q: %v", t.name, task.ResourceID, err)
 		}
 		if task.ResourceID == "" || seen[task.ResourceID] {
 			return nil, &job.Error{Kind: job.Internal, Op: Name, Msg: fmt.Sprintf("the handler of %s made two tasks of one resource, or one of none", t.name)}
 		}
 		seen[task.ResourceID] = true
-		if len(encodeTask(task)) > mostTask {
-			return nil, invalid("the resource %q makes a task of more than %d bytes", task.ResourceID, mostTask)
+		if len(encodeTask(task)) > maxTaskMessage {
+			return nil, invalid("the resource %q makes a task of more than %d bytes", task.ResourceID, maxTaskMessage)
 		}
 	}
 	if len(tasks) == 0 {
@@ -47,16 +47,16 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 	return tasks, nil
 }
 
-// complete gives a task what it leaves open and the job type says: default headers, proxies, bucket and key, and whatever
+// fillDefaults gives a task what it leaves open and the job type says: default headers, proxies, bucket and key, and whatever
 // else the handler does to each task. It is the same wherever a task comes from (FB-080), and twice is once.
-func (t *jobType) complete(ctx context.Context, task handler.Task) (handler.Task, error) {
+func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.Task, error) {
 	if a, adjusts := t.handler.(handler.Adjuster); adjusts {
 		var err error
 		if task, err = a.Adjust(ctx, task); err != nil {
 			return task, err
 		}
 	}
-	task.Headers = merged(task.Headers, t.DefaultHeaders)
+	task.Headers = mergeHeaders(task.Headers, t.DefaultHeaders)
 	if task.Tags == nil {
 		task.Tags = map[string]string{}
 	}
@@ -77,8 +77,8 @@ func (t *jobType) complete(ctx context.Context, task handler.Task) (handler.Task
 	return task, nil
 }
 
-// merged lays headers over defaults: a resource's own value wins, however its name is spelled (FB-023).
-func merged(own, defaults map[string]string) map[string]string {
+// mergeHeaders lays headers over defaults: a resource's own value wins, however its name is spelled (FB-023).
+func mergeHeaders(own, defaults map[string]string) map[string]string {
 	all := make(map[string]string, len(own)+len(defaults))
 	for name, value := range defaults {
 		all[name] = value
@@ -109,25 +109,25 @@ func decodeTask(payload []byte) (t handler.Task, err error) {
 	return t, err
 }
 
-// label is what of a task is known without its message.
-type label struct {
+// taskLabel is what of a task is known without its message.
+type taskLabel struct {
 	jobID, resourceID, traceID string
 	direct                     bool // somebody else published it
 }
 
-func (l *label) encode() []byte {
+func (l *taskLabel) encode() []byte {
 	o := jsontext.NewObject(make([]byte, 0, 192))
 	o.Text("job_id", l.jobID)
 	o.Text("resource_id", l.resourceID)
 	o.Text("trace_id", l.traceID)
 	if l.direct {
-		o.Flag("direct", true)
+		o.Bool("direct", true)
 	}
 	return o.End()
 }
 
-// labelOf reads what encode wrote; what cannot be read is left out.
-func labelOf(j *job.Job) (l label) {
+// decodeTaskLabel reads what encode wrote; what cannot be read is left out.
+func decodeTaskLabel(j *job.Job) (l taskLabel) {
 	for name, value := range jsontext.Members(j.Definition) {
 		switch string(name) {
 		case "job_id":
@@ -143,21 +143,21 @@ func labelOf(j *job.Job) (l label) {
 	return l
 }
 
-// rowSize is about what a row takes beside its bodies; the ledger's size is counted with it.
-const rowSize = 256
+// rowOverhead is about what a row takes beside its bodies; the ledger's size is counted with it.
+const rowOverhead = 256
 
 // taskRow is a task as the engine takes it.
 func (f *FetchBox) taskRow(key string, t *handler.Task, trace string, direct bool) engine.Submission {
-	l := label{t.JobID, t.ResourceID, t.TraceID, direct}
-	j := job.Job{ID: taskIDOf(key), Alias: taskAlias(t.JobID, t.ResourceID), Queue: t.JobType, Lease: f.Lease, RunLimit: f.Tries,
+	l := taskLabel{t.JobID, t.ResourceID, t.TraceID, direct}
+	j := job.Job{ID: engineTaskID(key), Alias: taskAlias(t.JobID, t.ResourceID), Queue: t.JobType, Lease: f.Lease, MaxAttempts: f.Tries,
 		Definition: l.encode(), Payload: encodeTask(t), Trace: trace}
-	j.Size = int64(rowSize + len(j.Definition) + len(j.Payload))
-	return engine.Submission{Job: j, Parent: idOf(t.JobID)}
+	j.Size = int64(rowOverhead + len(j.Definition) + len(j.Payload))
+	return engine.Submission{Job: j, Parent: engineJobID(t.JobID)}
 }
 
 // jobRow is a job as the engine takes it.
-func (f *FetchBox) jobRow(key, jobType string, alias job.Ident, e *entry, trace string) engine.Submission {
-	j := job.Job{ID: idOf(key), Alias: alias, Queue: jobType, Priority: usualPriority, Lease: f.Lease, Definition: e.encode(), Trace: trace}
-	j.Size = int64(rowSize + len(j.Definition))
+func (f *FetchBox) jobRow(key, jobType string, alias job.IdentityHash, e *jobDetails, trace string) engine.Submission {
+	j := job.Job{ID: engineJobID(key), Alias: alias, Queue: jobType, Priority: defaultPriority, Lease: f.Lease, Definition: e.encode(), Trace: trace}
+	j.Size = int64(rowOverhead + len(j.Definition))
 	return engine.Submission{Job: j}
 }

@@ -22,8 +22,8 @@ import (
 
 type publisher = func(context.Context, []stream.Message) ([]uint64, error)
 
-// flaky is a store whose updates fail, before or after they happened.
-type flaky struct {
+// flakyStore is a store whose updates fail, before or after they happened.
+type flakyStore struct {
 	store.Store
 	failing atomic.Int32 // so many
 	after   atomic.Bool  // "written, but nobody was told"
@@ -31,7 +31,7 @@ type flaky struct {
 
 var errAway = &job.Error{Kind: job.Unavailable, Op: "test", Msg: "the database is away"}
 
-func (f *flaky) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (f *flakyStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if f.failing.Load() <= 0 {
 		return f.Store.Update(ctx, fn)
 	}
@@ -49,9 +49,9 @@ func TestTrouble(t *testing.T) {
 	t.Parallel()
 	afterwards := func(t *testing.T, w *world) {
 		t.Helper()
-		equal(t, "resources", w.submit(t, manifest(3), keyHeader, "k").ResourceCount, 3)
-		equal(t, "tasks", len(w.all(t, fetchbox.Tasks)), 3)
-		equal(t, "failed", w.counter(t, "ingest_jobs_total", "result", "failed"), 1)
+		assertEqual(t, "resources", w.submit(t, manifest(3), keyHeader, "k").ResourceCount, 3)
+		assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 3)
+		assertEqual(t, "failed", w.counter(t, "ingest_jobs_total", "result", "failed"), 1)
 	}
 	t.Run("FB-044 FB-035 FB-049 the storage", func(t *testing.T) {
 		w := inMemory(t, config())
@@ -60,8 +60,8 @@ func TestTrouble(t *testing.T) {
 		if err := os.WriteFile(bucket, nil, 0o600); err != nil { // a file where the bucket should be
 			t.Fatal(err)
 		}
-		w.post(t, manifest(3), keyHeader, "k").Is(t, 500, "INTERNAL_ERROR")
-		w.nothing(t)
+		w.post(t, manifest(3), keyHeader, "k").WantError(t, 500, "INTERNAL_ERROR")
+		w.wantNothingStored(t)
 		if err := os.Remove(bucket); err != nil {
 			t.Fatal(err)
 		}
@@ -79,16 +79,16 @@ func TestTrouble(t *testing.T) {
 		}
 		defer w.objects.Close()
 		w.open(t, config())
-		w.post(t, manifest(3), keyHeader, "k").Is(t, 500, "INTERNAL_ERROR")
-		equal(t, "tries", asked.Load(), 3)
-		w.nothing(t)
+		w.post(t, manifest(3), keyHeader, "k").WantError(t, 500, "INTERNAL_ERROR")
+		assertEqual(t, "tries", asked.Load(), 3)
+		w.wantNothingStored(t)
 	})
 	t.Run("FB-044 FB-035 FB-049 the streams", func(t *testing.T) {
 		w := inMemory(t, config())
 		var away atomic.Bool
 		away.Store(true)
 		var asked atomic.Int32
-		w.room.Publishing(func(next func(context.Context, []stream.Message) ([]uint64, error)) publisher {
+		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64, error)) publisher {
 			return func(ctx context.Context, messages []stream.Message) ([]uint64, error) {
 				if away.Load() {
 					asked.Add(1)
@@ -97,17 +97,17 @@ func TestTrouble(t *testing.T) {
 				return next(ctx, messages)
 			}
 		})
-		w.post(t, manifest(3), keyHeader, "k").Is(t, 500, "INTERNAL_ERROR")
+		w.post(t, manifest(3), keyHeader, "k").WantError(t, 500, "INTERNAL_ERROR")
 		away.Store(false)
-		equal(t, "tries (G-FB-20)", asked.Load(), 3)
-		w.nothing(t)
+		assertEqual(t, "tries (G-FB-20)", asked.Load(), 3)
+		w.wantNothingStored(t)
 		afterwards(t, w)
 	})
 	t.Run("FB-044 the streams, once", func(t *testing.T) {
 		w := inMemory(t, config())
 		var failures atomic.Int32
 		failures.Store(2)
-		w.room.Publishing(func(next func(context.Context, []stream.Message) ([]uint64, error)) publisher {
+		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64, error)) publisher {
 			return func(ctx context.Context, messages []stream.Message) ([]uint64, error) {
 				offsets, err := next(ctx, messages)
 				if failures.Add(-1) >= 0 { // stored, but the answer was lost
@@ -117,37 +117,37 @@ func TestTrouble(t *testing.T) {
 			}
 		})
 		r := w.submit(t, manifest(3))
-		equal(t, "entries of the log", len(w.logs(t, r.JobID, "")), 1)
+		assertEqual(t, "entries of the log", len(w.logs(t, r.JobID, "")), 1)
 	})
 }
 
 func TestTroubleOfStore(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprintf("written all the same %t", after), func(t *testing.T) {
-			testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) {
-				f := &flaky{Store: p.Store}
+			testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+				f := &flakyStore{Store: p.Store}
 				f.after.Store(after)
-				p.Store, p.Again = f, nil
-				w := in(t, p, config())
+				p.Store, p.Reopen = f, nil
+				w := newWorldAt(t, p, config())
 				t.Run("FB-044 FB-035 FB-049 three times", func(t *testing.T) {
 					f.failing.Store(3)
 					r := w.post(t, manifest(3), keyHeader, "k")
 					f.failing.Store(0)
 					if !after {
-						r.Is(t, 500, "INTERNAL_ERROR")
-						equal(t, "jobs", len(w.all(t, fetchbox.Name))+len(w.all(t, fetchbox.Tasks)), 0)
+						r.WantError(t, 500, "INTERNAL_ERROR")
+						assertEqual(t, "jobs", len(w.all(t, fetchbox.Name))+len(w.all(t, fetchbox.Tasks)), 0)
 					} else { // the second try finds what the first has done
-						r.Want(t, 202)
+						r.WantStatus(t, 202)
 					}
 					again := w.submit(t, manifest(3), keyHeader, "k")
-					equal(t, "jobs", len(w.all(t, fetchbox.Name)), 1)
-					equal(t, "tasks", len(w.all(t, fetchbox.Tasks)), 3)
+					assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), 1)
+					assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 3)
 					w.object(t, again.ManifestKey)
 				})
 				t.Run("FB-031 G-FB-20 twice", func(t *testing.T) {
 					f.failing.Store(2)
 					r := w.submit(t, manifest(2))
-					equal(t, "total", w.get(t, r.JobID).Total, 2)
+					assertEqual(t, "total", w.get(t, r.JobID).Total, 2)
 					w.object(t, r.ManifestKey)
 				})
 			})
@@ -161,17 +161,17 @@ func TestCallerLeaves(t *testing.T) {
 	t.Run("FB-035 a caller who leaves while the manifest is stored", func(t *testing.T) {
 		w := inMemory(t, config())
 		ctx, leave := context.WithCancel(context.Background())
-		w.room.Publishing(func(func(context.Context, []stream.Message) ([]uint64, error)) publisher {
+		w.fetchbox.Publishing(func(func(context.Context, []stream.Message) ([]uint64, error)) publisher {
 			return func(ctx context.Context, _ []stream.Message) ([]uint64, error) {
-				equal(t, "manifests before", len(w.stored(t)), 1)
+				assertEqual(t, "manifests before", len(w.stored(t)), 1)
 				leave()
 				<-ctx.Done()
 				return nil, &job.Error{Kind: job.Aborted, Op: "test", Err: ctx.Err()}
 			}
 		})
 		w.handler.ServeHTTP(httptest.NewRecorder(), w.request(t, manifest(3)).WithContext(ctx))
-		equal(t, "jobs", len(w.all(t, fetchbox.Name))+len(w.all(t, fetchbox.Tasks)), 0)
-		equal(t, "manifests", len(w.stored(t)), 0)
+		assertEqual(t, "jobs", len(w.all(t, fetchbox.Name))+len(w.all(t, fetchbox.Tasks)), 0)
+		assertEqual(t, "manifests", len(w.stored(t)), 0)
 	})
 }
 
@@ -190,21 +190,21 @@ func TestSweep(t *testing.T) {
 		old := orphan()
 		drop(old)
 		sweep := func() {
-			if err := w.room.Sweep(context.Background()); err != nil {
+			if err := w.fetchbox.Sweep(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		t.Run("G-FB-02 not before an hour", func(t *testing.T) {
 			w.clock.Advance(59 * time.Minute)
 			sweep()
-			equal(t, "manifests", len(w.stored(t)), 2)
+			assertEqual(t, "manifests", len(w.stored(t)), 2)
 		})
 		t.Run("G-FB-02 then those without a job", func(t *testing.T) {
 			young := orphan()
 			drop(young)
 			w.clock.Advance(2 * time.Minute)
 			sweep()
-			equal(t, "manifests", len(w.stored(t)), 2)
+			assertEqual(t, "manifests", len(w.stored(t)), 2)
 			w.object(t, kept.ManifestKey)
 			w.object(t, young)
 		})

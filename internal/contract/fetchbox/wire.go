@@ -13,8 +13,8 @@ type receipt struct {
 	repeated    bool // it is that of an earlier one
 }
 
-func receiptOf(j *job.Job) *receipt {
-	e := entryOf(j)
+func newReceipt(j *job.Job) *receipt {
+	e := decodeJobDetails(j)
 	return &receipt{jobID: j.ID.Key, manifestKey: e.manifestKey, resources: e.resources, repeated: true}
 }
 
@@ -22,20 +22,20 @@ func (r *receipt) encode() []byte {
 	o := jsontext.NewObject(make([]byte, 0, 256))
 	o.Text("job_id", r.jobID)
 	o.Text("manifest_key", r.manifestKey)
-	o.Number("resource_count", int64(r.resources))
+	o.Int("resource_count", int64(r.resources))
 	return o.End()
 }
 
 // snapshot writes a job as operators see it (FB-052).
 func snapshot(o *jsontext.Object, j *job.Job) {
-	e := entryOf(j)
+	e := decodeJobDetails(j)
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
 	o.Text("status", statusOf(j))
 	o.Time("created_at", j.CreatedAt)
 	o.Time("updated_at", j.UpdatedAt)
 	if j.Phase == job.Done {
-		o.Time("finished_at", j.SettledAt)
+		o.Time("finished_at", j.FinishedAt)
 	} else {
 		o.Null("finished_at")
 	}
@@ -44,15 +44,15 @@ func snapshot(o *jsontext.Object, j *job.Job) {
 	o.Optional("tenant", e.tenant)
 	o.Object("log_cursor", func(o *jsontext.Object) {
 		o.Text("stream", logsSubject)
-		o.Number("offset", int64(e.cursor))
+		o.Int("offset", int64(e.cursor))
 	})
 	appendLastError(o, j)
 }
 
 func appendCounts(o *jsontext.Object, j *job.Job) {
-	o.Number("resource_total", int64(j.Children))
-	o.Number("resource_completed", int64(j.Children-j.OpenDeps-j.FailedDeps))
-	o.Number("resource_failed", int64(j.FailedDeps))
+	o.Int("resource_total", int64(j.Children))
+	o.Int("resource_completed", int64(j.Children-j.OpenDeps-j.FailedDeps))
+	o.Int("resource_failed", int64(j.FailedDeps))
 }
 
 // appendLastError writes the latest failure of a job's tasks (FB-057).

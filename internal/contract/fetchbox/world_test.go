@@ -39,7 +39,7 @@ const (
 
 	gallery = "gallery"
 
-	beyondDocument = testkit.BeyondDocument
+	beyondDocument = testkit.HeaderUndocumented
 )
 
 func config() fetchbox.Config {
@@ -56,33 +56,33 @@ func config() fetchbox.Config {
 // world is a whole FetchBox behind a real server, on a clock that stands still, with streams and objects of its own. Its
 // tasks are run by the tests; nothing happens by itself.
 type world struct {
-	*testkit.Site
+	*testkit.APIServer
 	clock    *testkit.Clock
 	store    store.Store
 	engine   *engine.Engine
-	room     *fetchbox.FetchBox
+	fetchbox     *fetchbox.FetchBox
 	streams  *stream.Streams
 	objects  *object.Objects
 	dir      string        // of the objects
 	ahead    *atomic.Int64 // how far the clock of the streams is ahead of that of the machine, in nanoseconds
 	registry *prometheus.Registry
-	log      *testkit.Journal
+	log      *testkit.LogBuffer
 	handler  http.Handler
-	marks    int                          // see takeIn
-	again    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	marks    int                          // see ingestBatch
+	reopenStore    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
 
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, config())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, config())) })
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c fetchbox.Config) *world { return in(t, testkit.InMemory(t), c) }
+func inMemory(t testing.TB, c fetchbox.Config) *world { return newWorldAt(t, testkit.InMemory(t), c) }
 
-func in(t testing.TB, p testkit.Place, c fetchbox.Config) *world {
+func newWorldAt(t testing.TB, p testkit.Database, c fetchbox.Config) *world {
 	t.Helper()
-	w := &world{clock: p.Clock, store: p.Store, again: p.Again, dir: t.TempDir(), ahead: &atomic.Int64{}}
+	w := &world{clock: p.Clock, store: p.Store, reopenStore: p.Reopen, dir: t.TempDir(), ahead: &atomic.Int64{}}
 	log := slog.New(slog.DiscardHandler)
 	var err error
 	w.streams, err = stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Node: "test", Log: log, Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
@@ -103,8 +103,8 @@ func in(t testing.TB, p testkit.Place, c fetchbox.Config) *world {
 func (w *world) node(t testing.TB, c fetchbox.Config) *world {
 	t.Helper()
 	other := *w
-	if w.again != nil {
-		other.store = w.again(t)
+	if w.reopenStore != nil {
+		other.store = w.reopenStore(t)
 	}
 	other.open(t, c)
 	return &other
@@ -112,33 +112,33 @@ func (w *world) node(t testing.TB, c fetchbox.Config) *world {
 
 func (w *world) open(t testing.TB, c fetchbox.Config) {
 	t.Helper()
-	w.registry, w.log = prometheus.NewRegistry(), &testkit.Journal{}
-	c.Registry, c.Now, c.Elapsed, c.Random, c.Node = w.registry, w.clock.Now, w.clock.Monotonic, testkit.Random, "test"
+	w.registry, w.log = prometheus.NewRegistry(), &testkit.LogBuffer{}
+	c.Registry, c.Now, c.Elapsed, c.Random, c.Node = w.registry, w.clock.Now, w.clock.Monotonic, testkit.RandomBytes, "test"
 	c.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	c.Objects, c.Streams = w.objects, w.streams
 	var err error
-	if w.room, err = fetchbox.New(c); err != nil {
+	if w.fetchbox, err = fetchbox.New(c); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.room.StopLive)
-	w.engine = testkit.Engine(t, w.store, w.clock, w.room.Contracts()...)
-	mount := w.room.Mount(w.engine)
+	t.Cleanup(w.fetchbox.StopFollowing)
+	w.engine = testkit.NewEngine(t, w.store, w.clock, w.fetchbox.Contracts()...)
+	mount := w.fetchbox.Mount(w.engine)
 	w.handler = mount.Handler
-	w.Site = testkit.Open(t, c.Log, document(t), fault, mount, httpapi.Health())
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), fetchError, mount, httpapi.Health())
 }
 
-// refused is why a config is.
-func (w *world) refused(c fetchbox.Config) error {
-	c.Registry, c.Now, c.Elapsed, c.Random, c.Node = prometheus.NewRegistry(), w.clock.Now, w.clock.Monotonic, testkit.Random, "test"
+// wantRefused is why a config is.
+func (w *world) wantRefused(c fetchbox.Config) error {
+	c.Registry, c.Now, c.Elapsed, c.Random, c.Node = prometheus.NewRegistry(), w.clock.Now, w.clock.Monotonic, testkit.RandomBytes, "test"
 	c.Log, c.Objects, c.Streams = slog.New(slog.DiscardHandler), w.objects, w.streams
 	_, err := fetchbox.New(c)
 	return err
 }
 
-// fault reads the body of an error (G-FB-19).
-func fault(t testing.TB, r testkit.Reply) (code, text string) {
+// fetchError reads the body of an error (G-FB-19).
+func fetchError(t testing.TB, r testkit.Reply) (code, text string) {
 	t.Helper()
-	p := testkit.Read[struct {
+	p := testkit.DecodeReply[struct {
 		Error struct{ Code, Message string }
 	}](t, r)
 	if got := r.Header.Get("Content-Type"); got != "application/json" {
@@ -216,8 +216,8 @@ func manifest(n int) string {
 	return b.String() + "]}"
 }
 
-// with writes a manifest of one resource that has more members.
-func with(members string) string {
+// manifestWith writes a manifest of one resource that has more members.
+func manifestWith(members string) string {
 	return `{"manifest_version":"v1","metadata":{},"resources":[{"id":"r","url":"https://example.com/a"` + members + `}]}`
 }
 
@@ -230,12 +230,12 @@ func (w *world) post(t testing.TB, body string, header ...string) testkit.Reply 
 // submit submits what must be accepted.
 func (w *world) submit(t testing.TB, body string, header ...string) receipt {
 	t.Helper()
-	return testkit.Read[receipt](t, w.post(t, body, header...).Want(t, 202))
+	return testkit.DecodeReply[receipt](t, w.post(t, body, header...).WantStatus(t, 202))
 }
 
 func (w *world) get(t testing.TB, id string) view {
 	t.Helper()
-	return testkit.Read[view](t, w.Do(t, http.MethodGet, "/operators/jobs/"+id, "").Want(t, 200))
+	return testkit.DecodeReply[view](t, w.Do(t, http.MethodGet, "/operators/jobs/"+id, "").WantStatus(t, 200))
 }
 
 // status fails unless a job has one.
@@ -263,11 +263,11 @@ func (w *world) claimOf(t testing.TB, contract string, n int) []*job.Job {
 	return jobs
 }
 
-func runOf(j *job.Job) engine.Run { return engine.Run{ID: j.ID, Run: j.Run} }
+func currentRun(j *job.Job) engine.Run { return engine.Run{ID: j.ID, Run: j.Run} }
 
 func (w *world) finish(t testing.TB, j *job.Job, o engine.Outcome) {
 	t.Helper()
-	if _, err := w.engine.Finish(context.Background(), runOf(j), o); err != nil {
+	if _, err := w.engine.Finish(context.Background(), currentRun(j), o); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -288,12 +288,12 @@ func (w *world) finalize(t testing.TB, n int) {
 // deliver publishes what the outbox holds, as a duty does.
 func (w *world) deliver(t testing.TB) {
 	t.Helper()
-	if _, err := w.engine.Publish(context.Background(), w.room.Deliver); err != nil {
+	if _, err := w.engine.Publish(context.Background(), w.fetchbox.Deliver); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// read returns the messages of a stream.
+// bytesRead returns the messages of a stream.
 func read[T any](t testing.TB, w *world, name, subject string) (all []T) {
 	t.Helper()
 	entries, err := w.streams.Read(context.Background(), name, subject, 0, 10000)
@@ -318,7 +318,7 @@ func (w *world) messages(t testing.TB) []taskMessage {
 // logs reads the log of a job.
 func (w *world) logs(t testing.TB, id, query string) (all []line) {
 	t.Helper()
-	r := w.Do(t, http.MethodGet, "/operators/jobs/"+id+"/logs"+query, "").Want(t, 200)
+	r := w.Do(t, http.MethodGet, "/operators/jobs/"+id+"/logs"+query, "").WantStatus(t, 200)
 	for text := range strings.Lines(r.Body) {
 		var l line
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
@@ -367,8 +367,8 @@ func (w *world) object(t testing.TB, uri string) []byte {
 	return b.Bytes()
 }
 
-// nothing fails where a request has left anything.
-func (w *world) nothing(t testing.TB) {
+// wantNothingStored fails where a request has left anything.
+func (w *world) wantNothingStored(t testing.TB) {
 	t.Helper()
 	w.deliver(t)
 	if jobs, tasks := w.all(t, fetchbox.Name), w.all(t, fetchbox.Tasks); len(jobs)+len(tasks) != 0 {
@@ -412,9 +412,9 @@ func (w *world) counter(t testing.TB, name string, labels ...string) float64 {
 	return 0
 }
 
-func (w *world) sweep(t testing.TB) { t.Helper(); testkit.Sweep(t, w.engine) }
+func (w *world) sweep(t testing.TB) { t.Helper(); testkit.RunMaintenance(t, w.engine) }
 
-func equal[T comparable](t testing.TB, what string, got, want T) {
+func assertEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
@@ -423,7 +423,7 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 
 var (
 	storedOutcome = fetchbox.Stored()
-	brokeOutcome  = fetchbox.Broke("HTTP_403", false, 0)
+	brokeOutcome  = fetchbox.BrokenOutcome("HTTP_403", false, 0)
 )
 
 // request is a submit as net/http sends it.
@@ -438,8 +438,8 @@ func (w *world) request(t testing.TB, body string) *http.Request {
 	return req
 }
 
-// endOf ends the next task of a job in one way.
-func (w *world) endOf(t testing.TB, jobID string, o engine.Outcome) {
+// awaitEnd ends the next task of a job in one way.
+func (w *world) awaitEnd(t testing.TB, jobID string, o engine.Outcome) {
 	t.Helper()
 	w.finish(t, w.claimOnly(t, jobID), o)
 }

@@ -29,23 +29,23 @@ func benchServer(b *testing.B) (c *customer, e *engine.Engine) {
 	began := time.Now()
 	config := config()
 	config.Log, config.Registry = slog.New(slog.NewTextHandler(io.Discard, nil)), newRegistry()
-	config.Now, config.Elapsed, config.Random = time.Now, func() time.Duration { return time.Since(began) }, testkit.Random
+	config.Now, config.Elapsed, config.Random = time.Now, func() time.Duration { return time.Since(began) }, testkit.RandomBytes
 	config.QueueSize, config.RatePerMinute = 1_000_000_000, 1_000_000_000
 	f, err := forgerun.New(config)
 	if err != nil {
 		b.Fatal(err)
 	}
-	e = testkit.Engine(b, s, testkit.NewClock(), f.Contracts()...)
+	e = testkit.NewEngine(b, s, testkit.NewClock(), f.Contracts()...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := httpapi.Server(httpapi.Root(f.Mount(e)), config.Log)
+	server := httpapi.NewServer(httpapi.NewMux(f.Mount(e)), config.Log)
 	go func() { _ = server.Serve(l) }()
 	b.Cleanup(func() { server.Close() })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	b.Cleanup(transport.CloseIdleConnections)
-	w := &world{Site: &testkit.Site{URL: "http://" + l.Addr().String(), Client: &http.Client{Transport: transport}}}
+	w := &world{APIServer: &testkit.APIServer{URL: "http://" + l.Addr().String(), Client: &http.Client{Transport: transport}}}
 	return w.customer(b), e
 }
 

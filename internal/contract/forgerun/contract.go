@@ -100,7 +100,7 @@ func (c *Config) validate() error {
 			return fmt.Errorf("forgerun: there is no type %q", t)
 		}
 	}
-	for wrong, is := range map[string]bool{
+	for problem, violated := range map[string]bool{
 		"Log, Registry, Now, Elapsed and Random are needed":      c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil,
 		"Types must not be empty":                                len(c.Types) == 0,
 		"Workers must not be below 0":                            c.Workers < 0,
@@ -119,8 +119,8 @@ func (c *Config) validate() error {
 		"Retention and the like must not be below 0":             c.Retention < 0 || c.RevokedKeyRetention < 0 || c.KeyLifetime < 0,
 		"RequestTimeout and Grace must not be below 0":           c.RequestTimeout < 0 || c.Grace < 0,
 	} {
-		if is {
-			return errors.New("forgerun: " + wrong)
+		if violated {
+			return errors.New("forgerun: " + problem)
 		}
 	}
 	return nil
@@ -131,7 +131,7 @@ func (c *Config) validate() error {
 type ForgeRun struct {
 	Config
 
-	rules    rules
+	rules    definitionRules
 	metrics  *metrics
 	webhooks *webhook.Webhooks
 	produce  func(*definition) []byte
@@ -141,7 +141,7 @@ type ForgeRun struct {
 	accounts *account.Accounts
 	pool     *worker.Pool
 	bound    atomic.Pointer[engine.Engine] // engine, once all of it is there
-	peppered atomic.Bool                   // the pepper is known to be the store's
+	pepperBound atomic.Bool                   // the pepper is known to be the store's
 	running  atomic.Bool                   // Run was called
 }
 
@@ -155,7 +155,7 @@ func New(c Config) (*ForgeRun, error) {
 		return nil, err
 	}
 	f := &ForgeRun{Config: c, produce: produce,
-		rules: rules{maxRunTime: c.MaxRunTime, payloadLimit: c.PayloadLimit, failing: c.FailureProbability}}
+		rules: definitionRules{maxRunTime: c.MaxRunTime, payloadLimit: c.PayloadLimit, failureProbability: c.FailureProbability}}
 	if f.metrics, err = newMetrics(c.Registry, &depth{engine: f.bound.Load}, f.available); err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func New(c Config) (*ForgeRun, error) {
 	f.webhooks, err = webhook.New(webhook.Config{Vault: vault, Client: c.Client, CallbackSecret: f.callbackSecret,
 		Timeout: c.Webhook.Timeout, MaxTries: c.Webhook.MaxTries, BackoffBase: c.Webhook.BackoffBase, BackoffMax: c.Webhook.BackoffMax,
 		BackoffFactor: c.Webhook.BackoffFactor, Slots: c.Webhook.Slots, Retention: c.Retention, Random: rand.Reader,
-		Elapsed: c.Elapsed, Log: c.Log, Tried: f.metrics.tried, Span: f.deliverySpan})
+		Elapsed: c.Elapsed, Log: c.Log, OnTry: f.metrics.countTry, StartSpan: f.deliverySpan})
 	return f, err
 }
 
@@ -181,8 +181,8 @@ func (f *ForgeRun) available() float64 {
 
 // Contract is what the engine is told of the jobs of clients.
 func (f *ForgeRun) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, History: true, Publish: true, RunLimit: f.MaxActiveJobs,
-		QueueSize: f.QueueSize, Retention: f.Retention, Moved: f.moved, MovedOn: job.Causes()}
+	return engine.Contract{Name: Name, Machine: machine, History: true, Publish: true, MaxRunning: f.MaxActiveJobs,
+		MaxQueueSize: f.QueueSize, Retention: f.Retention, Moved: f.onTransitions, MovedOn: job.Causes()}
 }
 
 // Contracts are all that the engine is to serve: the jobs, and the deliveries of
@@ -192,11 +192,11 @@ func (f *ForgeRun) Contracts() []engine.Contract {
 }
 
 // Mount makes ForgeRun serve its paths by an engine. It is called once.
-func (f *ForgeRun) Mount(e *engine.Engine) httpapi.Mount {
+func (f *ForgeRun) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	if err := f.bind(e); err != nil {
 		panic(err) // New has let nothing pass that is refused here
 	}
-	t := httpapi.Table{Name: Name, Prefixes: []string{"/v1/"}, Routes: f.routes(), BodyLimit: f.BodyLimit, JudgesFirst: true, Answer: f.answer,
+	t := httpapi.Router{Name: Name, Prefixes: []string{"/v1/"}, Routes: f.routes(), BodyLimit: f.BodyLimit, AuthenticatesFirst: true, WriteError: f.sendError,
 		Log: f.Log, ObserveUnmatched: f.metrics.unmatched, Timeout: f.RequestTimeout, Info: f.LogRequests, Tracing: f.Tracing}
 	return t.MustMount()
 }
@@ -206,10 +206,10 @@ func (f *ForgeRun) bind(e *engine.Engine) (err error) {
 	f.webhooks.Bind(e)
 	f.accounts, err = account.New(account.Config{Engine: e, Pepper: f.Pepper, KeyLifetime: f.KeyLifetime,
 		RevokedRetention: f.RevokedKeyRetention, RatePerMinute: f.RatePerMinute, QuotaPerDay: f.QuotaPerDay,
-		AnonymousPerMinute: f.AnonymousPerMinute, Log: f.Log, Elapsed: f.Elapsed, RequestID: requestIDOf})
+		AnonymousPerMinute: f.AnonymousPerMinute, Log: f.Log, Elapsed: f.Elapsed, RequestID: requestIDFrom})
 	if err == nil && f.Workers > 0 {
 		f.pool, err = worker.New(worker.Config{Engine: e, Contract: Name, Name: f.Node, Workers: f.Workers, Slots: f.JobsPerWorker,
-			Beat: f.Heartbeat, Handler: handler{f}, Log: f.Log, Panicked: panicked, Beaten: f.metrics.heartbeats.Inc})
+			HeartbeatInterval: f.Heartbeat, Handler: handler{f}, Log: f.Log, OnPanic: panicOutcome, OnHeartbeat: f.metrics.heartbeats.Inc})
 	}
 	f.bound.Store(e)
 	return err
@@ -220,21 +220,21 @@ func (f *ForgeRun) bind(e *engine.Engine) (err error) {
 // against it (G-FR-29). The code that requests get stands in the reason.
 func (f *ForgeRun) Checks() []httpapi.Check {
 	return []httpapi.Check{
-		{Name: Name + " pepper", Run: f.judgePepper},
-		{Name: Name + " workers", Run: f.judgeWorkers},
+		{Name: Name + " pepper", Run: f.checkPepperHealth},
+		{Name: Name + " workers", Run: f.checkWorkersHealth},
 	}
 }
 
-func (f *ForgeRun) judgeWorkers(context.Context) error {
+func (f *ForgeRun) checkWorkersHealth(context.Context) error {
 	expected := f.running.Load() && f.pool != nil
 	if expected && f.pool.Available() == 0 && f.pool.Busy() == 0 {
-		return unfit(codeNoWorker, "no worker claims", nil)
+		return unhealthy(codeNoWorker, "no worker claims", nil)
 	}
 	return nil
 }
 
-// unfit is what a check says of a node that answers requests with a code.
-func unfit(c code, reason string, cause error) error {
+// unhealthy is what a check says of a node that answers requests with a code.
+func unhealthy(c code, reason string, cause error) error {
 	msg := string(c) + ": " + reason
 	return &job.Error{Kind: job.Unavailable, Op: "forgerun.check", Msg: msg, Err: cause}
 }
@@ -254,14 +254,14 @@ func (f *ForgeRun) Run(ctx context.Context) {
 
 // moved is told of everything that happens to jobs on this node once it is on
 // stable storage.
-func (f *ForgeRun) moved(moves []engine.Moved) {
+func (f *ForgeRun) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		m := &moves[i]
-		f.metrics.moved(m)
-		f.logMove(m)
-		f.traceMove(m)
+		f.metrics.onTransition(m)
+		f.logTransition(m)
+		f.traceTransition(m)
 		if m.On == job.Canceled && f.bound.Load() != nil && f.pool != nil {
-			f.pool.Drop(m.Job.ID) // at once, where it runs here (FR-135)
+			f.pool.Cancel(m.Job.ID) // at once, where it runs here (FR-135)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// quick is a config of nodes that have their jobs done as soon as they can.
-func quick(seen *watcher) forgerun.Config {
+// fastConfig is a config of nodes that have their jobs done as soon as they can.
+func fastConfig(seen *watcher) forgerun.Config {
 	c := config()
 	c.Workers, c.DurationScale, c.Log = 8, 0.00001, slog.New(seen)
 	c.Timer = func(d time.Duration) (<-chan time.Time, func()) {
@@ -26,21 +26,21 @@ func quick(seen *watcher) forgerun.Config {
 	return c
 }
 
-// nodes are n nodes on one PostgreSQL.
-func nodes(t testing.TB, n int, seen *watcher) []*world {
-	first := onPostgres(t, quick(seen))
+// newNodes are n nodes on one PostgreSQL.
+func newNodes(t testing.TB, n int, seen *watcher) []*world {
+	first := onPostgres(t, fastConfig(seen))
 	all := []*world{first}
 	for range n - 1 {
-		all = append(all, newWorld(t, first.clock, first.again(t), quick(seen)))
+		all = append(all, newWorld(t, first.clock, first.reopenStore(t), fastConfig(seen)))
 	}
 	for _, w := range all {
-		w.seen = seen
+		w.watcher = seen
 	}
 	return all
 }
 
-// sum adds a metric up over nodes.
-func sum(t testing.TB, all []*world, name string, labels map[string]string) (n float64) {
+// sumMetric adds a metric up over nodes.
+func sumMetric(t testing.TB, all []*world, name string, labels map[string]string) (n float64) {
 	t.Helper()
 	for _, w := range all {
 		n += w.metric(t, name, labels)
@@ -53,27 +53,27 @@ func TestCrowd(t *testing.T) {
 	t.Parallel()
 	const jobs = 2000
 	seen := newWatcher(nil)
-	all := nodes(t, 3, seen)
+	all := newNodes(t, 3, seen)
 	c := all[0].customer(t)
 	for _, w := range all {
 		w.Client.Transport = http.DefaultTransport // 2,000 times the same is checked elsewhere
-		w.live(t)
+		w.runServer(t)
 	}
-	testkit.Together(24, func(i int) bool {
+	testkit.RunConcurrently(24, func(i int) bool {
 		who := &customer{w: all[i%3], id: c.id, key: c.key}
 		for n := i; n < jobs; n += 24 {
 			kind := []string{"SUCCESS_FAST", "FAIL_IMMEDIATE", "CPU_BURST", "RETRY_ON_FAIL"}[n%4]
-			who.submit(t, spec(kind), "Idempotency-Key", fmt.Sprint("job ", n))
+			who.submit(t, submitBody(kind), "Idempotency-Key", fmt.Sprint("job ", n))
 		}
 		return true
 	})
-	seen.until(t, "the end of 2,000 jobs", func() bool { return seen.finals >= jobs })
+	seen.waitFor(t, "the end of 2,000 jobs", func() bool { return seen.finals >= jobs })
 	found, err := all[0].engine.List(context.Background(), store.Filter{Contract: forgerun.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Run("FR-171 FR-129 one RUNNING and one final event each", func(t *testing.T) {
-		equal(t, "jobs", len(found), jobs)
+		assertEqual(t, "jobs", len(found), jobs)
 		for _, j := range found {
 			history, err := all[1].engine.History(context.Background(), j.ID)
 			if err != nil {
@@ -97,26 +97,26 @@ func TestCrowd(t *testing.T) {
 		for name, want := range map[string]float64{"jobs_submitted_total": jobs, "jobs_queued_total": jobs, "jobs_running_total": jobs,
 			"jobs_succeeded_total": jobs / 2, "jobs_failed_total": jobs / 2, "jobs_canceled_total": 0, "job_execution_seconds": jobs,
 			"idempotency_new_total": jobs} {
-			equal(t, name, sum(t, all, name, nil), want)
+			assertEqual(t, name, sumMetric(t, all, name, nil), want)
 		}
-		equal(t, "FAIL_IMMEDIATE", sum(t, all, "jobs_by_scenario_total", map[string]string{"scenario": "FAIL_IMMEDIATE", "outcome": "FAILED"}), jobs/4)
-		equal(t, "depth", all[2].metric(t, "job_queue_depth", nil), 0)
+		assertEqual(t, "FAIL_IMMEDIATE", sumMetric(t, all, "jobs_by_scenario_total", map[string]string{"scenario": "FAIL_IMMEDIATE", "outcome": "FAILED"}), jobs/4)
+		assertEqual(t, "depth", all[2].metric(t, "job_queue_depth", nil), 0)
 	})
 	t.Run("FR-070 50 submits with one key over three nodes", func(t *testing.T) {
-		ids := testkit.Together(50, func(i int) string {
-			return (&customer{w: all[i%3], id: c.id, key: c.key}).submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "shared")
+		ids := testkit.RunConcurrently(50, func(i int) string {
+			return (&customer{w: all[i%3], id: c.id, key: c.key}).submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "shared")
 		})
 		for _, id := range ids {
-			equal(t, "id", id, ids[0])
+			assertEqual(t, "id", id, ids[0])
 		}
-		seen.until(t, "the end of the shared job", func() bool { return seen.finals >= jobs+1 })
-		equal(t, "submitted", sum(t, all, "jobs_submitted_total", nil), float64(jobs+1))
+		seen.waitFor(t, "the end of the shared job", func() bool { return seen.finals >= jobs+1 })
+		assertEqual(t, "submitted", sumMetric(t, all, "jobs_submitted_total", nil), float64(jobs+1))
 	})
 	t.Run("FR-015 a revoked key on other nodes", func(t *testing.T) {
-		c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).Want(t, 200)
+		c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).WantStatus(t, 200)
 		for _, w := range all {
 			w.clock.Advance(time.Second)
-			w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+c.key).Is(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+			w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+c.key).WantError(t, 403, "RFA_AUTH_API_KEY_DISABLED")
 		}
 	})
 }
@@ -129,28 +129,28 @@ func TestCancelRace(t *testing.T) {
 		t.Run("FR-138 FR-162 one final state, and the answer says which", func(t *testing.T) {
 			ends := map[string]int{}
 			for range 200 {
-				id := c.submit(t, spec("SUCCESS_FAST"))
-				j := w.begin(t)
-				var answer view
-				testkit.Together(2, func(i int) bool {
+				id := c.submit(t, submitBody("SUCCESS_FAST"))
+				j := w.claimAndStart(t)
+				var answer jobView
+				testkit.RunConcurrently(2, func(i int) bool {
 					if i == 0 {
 						answer = c.cancel(t, id)
 						return true
 					}
-					_, err := w.engine.Finish(context.Background(), runOf(j), engine.Outcome{On: job.Succeeded})
+					_, err := w.engine.Finish(context.Background(), currentRun(j), engine.Outcome{On: job.Succeeded})
 					return err == nil || job.IsKind(err, job.RunLost)
 				})
 				v := c.get(t, id)
-				equal(t, "answer", answer.State, v.State)
+				assertEqual(t, "answer", answer.State, v.State)
 				ends[v.State]++
 				r := c.report(t, id)
 				want := map[string]string{"SUCCEEDED": "succeeded", "CANCELED": "canceled"}[v.State]
-				equal(t, "events", r.names(), "created queued assigned started "+want)
-				equal(t, "outcome", r.Outcome, *v.Outcome)
+				assertEqual(t, "events", r.names(), "created queued assigned started "+want)
+				assertEqual(t, "outcome", r.Outcome, *v.Outcome)
 			}
-			equal(t, "ends", ends["SUCCEEDED"]+ends["CANCELED"], 200)
-			equal(t, "succeeded", w.metric(t, "jobs_succeeded_total", nil), float64(ends["SUCCEEDED"]))
-			equal(t, "canceled", w.metric(t, "jobs_canceled_total", nil), float64(ends["CANCELED"]))
+			assertEqual(t, "ends", ends["SUCCEEDED"]+ends["CANCELED"], 200)
+			assertEqual(t, "succeeded", w.metric(t, "jobs_succeeded_total", nil), float64(ends["SUCCEEDED"]))
+			assertEqual(t, "canceled", w.metric(t, "jobs_canceled_total", nil), float64(ends["CANCELED"]))
 		})
 	})
 }

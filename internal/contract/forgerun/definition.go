@@ -20,21 +20,21 @@ type definition struct {
 }
 
 // define makes the definition of a kind asked for at a time.
-func (r *rules) define(k *kind, executionAt time.Time, callback string, seed int64) definition {
+func (r *definitionRules) define(k *kind, executionAt time.Time, callback string, seed int64) definition {
 	return definition{kind: k.name, durationMS: k.duration(r.maxRunTime).Milliseconds(), shouldFail: k.fails(),
-		payloadSize: k.kib << 10, executionAt: executionAt, seed: seed, callback: callback}
+		payloadSize: k.outputKiB << 10, executionAt: executionAt, seed: seed, callback: callback}
 }
 
 // append writes the members that a client sees.
 func (d *definition) append(o *jsontext.Object) {
 	o.Text("work_kind", d.kind)
-	o.Number("duration_ms", d.durationMS)
-	o.Flag("should_fail", d.shouldFail)
-	o.Number("payload_size", d.payloadSize)
+	o.Int("duration_ms", d.durationMS)
+	o.Bool("should_fail", d.shouldFail)
+	o.Int("payload_size", d.payloadSize)
 	if !d.executionAt.IsZero() {
 		o.Time("execution_at", d.executionAt)
 	}
-	o.Number("seed", d.seed)
+	o.Int("seed", d.seed)
 }
 
 // encode writes a definition as it is stored.

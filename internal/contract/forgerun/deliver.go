@@ -14,7 +14,7 @@ import (
 // FR-190), and retries those that are to be retried without being asked. It may be
 // given the same messages again.
 func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
-	jobs, err := f.briefs(ctx, messages)
+	jobs, err := f.jobsByNumber(ctx, messages)
 	if err != nil {
 		return err
 	}
@@ -28,8 +28,8 @@ func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
 		return err
 	}
 	for i := range messages {
-		if j := jobs[messages[i].Job]; j != nil && f.retriesItself(j, &messages[i]) {
-			if err := f.retryItself(ctx, &messages[i]); err != nil {
+		if j := jobs[messages[i].Job]; j != nil && f.shouldAutoRetry(j, &messages[i]) {
+			if err := f.autoRetry(ctx, &messages[i]); err != nil {
 				return err
 			}
 		}
@@ -37,18 +37,18 @@ func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
 	return nil
 }
 
-// briefs reads the jobs of messages, by their number.
-func (f *ForgeRun) briefs(ctx context.Context, messages []job.Message) (map[int64]*job.Job, error) {
+// jobsByNumber reads the jobs of messages, by their number.
+func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (map[int64]*job.Job, error) {
 	jobs := map[int64]*job.Job{}
 	var seqs []int64
 	for i := range messages {
-		if _, seen := jobs[messages[i].Job]; !seen {
+		if _, found := jobs[messages[i].Job]; !found {
 			jobs[messages[i].Job] = nil
 			seqs = append(seqs, messages[i].Job)
 		}
 	}
-	found, err := f.engine.Briefs(ctx, seqs)
-	for _, j := range found {
+	jobList, err := f.engine.GetWithoutBodies(ctx, seqs)
+	for _, j := range jobList {
 		jobs[j.Seq] = j
 	}
 	return jobs, err
@@ -60,40 +60,40 @@ func (f *ForgeRun) notification(j *job.Job, m *job.Message) webhook.Notification
 	o := jsontext.NewObject(make([]byte, 0, 384))
 	e.append(&o, j.ID.Key, j.Kind, "occurred_at")
 	d, _ := decodeDefinition(j.Definition) // without one there is no callback either
-	return webhook.Notification{Owner: j.Owner, Chain: j.ID.Key, Event: webhook.EventRef{ID: e.id, Name: e.name}, At: m.At,
+	return webhook.Notification{Owner: j.Owner, Chain: j.ID.Key, Event: webhook.EventRef{ID: e.id, Name: e.name}, OccurredAt: m.At,
 		Body: o.End(), Callback: d.callback, Trace: j.Trace,
-		Earlier: func(ctx context.Context) ([]webhook.EventRef, error) { return f.earlier(ctx, j.ID, m.At) }}
+		EarlierEvents: func(ctx context.Context) ([]webhook.EventRef, error) { return f.earlierEvents(ctx, j.ID, m.At) }}
 }
 
-// earlier are the events of a job before a time.
-func (f *ForgeRun) earlier(ctx context.Context, id job.ID, than time.Time) ([]webhook.EventRef, error) {
+// earlierEvents are the events of a job before a time.
+func (f *ForgeRun) earlierEvents(ctx context.Context, id job.ID, before time.Time) ([]webhook.EventRef, error) {
 	history, err := f.engine.History(ctx, id)
 	if job.IsKind(err, job.NotFound) {
 		return nil, nil
 	}
 	var refs []webhook.EventRef
-	for _, e := range story(id.Key, history) {
-		if e.at.Before(than) {
+	for _, e := range eventsOf(id.Key, history) {
+		if e.at.Before(before) {
 			refs = append(refs, webhook.EventRef{ID: e.id, Name: e.name})
 		}
 	}
 	return refs, err
 }
 
-// retriesItself reports whether a failure is one that the server retries
+// shouldAutoRetry reports whether a failure is one that the server retries
 // (G-FR-06).
-func (f *ForgeRun) retriesItself(j *job.Job, m *job.Message) bool {
+func (f *ForgeRun) shouldAutoRetry(j *job.Job, m *job.Message) bool {
 	k := kindByName[j.Kind]
 	return f.AutoRetry && m.Next == failed && k != nil && k.retryable
 }
 
-// retryItself retries a job unless something has happened to it since.
-func (f *ForgeRun) retryItself(ctx context.Context, m *job.Message) error {
+// autoRetry retries a job unless something has happened to it since.
+func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
 	_, err := f.engine.Change(ctx, m.JobID, job.Retried, func(j *job.Job, now time.Time) error {
-		if j.State != failed || !j.SettledAt.Equal(m.At) {
+		if j.State != failed || !j.FinishedAt.Equal(m.At) {
 			return errUnchanged
 		}
-		return f.again(j, now)
+		return f.prepareRetry(j, now)
 	})
 	var p *problem
 	if errors.Is(err, errUnchanged) || errors.As(err, &p) || job.IsKind(err, job.NotFound) {

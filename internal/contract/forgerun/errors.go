@@ -37,19 +37,19 @@ const (
 	codeNoWorker         code = "RFA_EXEC_WORKER_UNAVAILABLE"
 	codeDatabase         code = "RFA_STORAGE_DB_ERROR"
 	codeUnavailable      code = "RFA_STORAGE_UNAVAILABLE"
-	codeDependencySilent code = "RFA_DEPENDENCY_TIMEOUT"
+	codeDependencyTimeout code = "RFA_DEPENDENCY_TIMEOUT"
 	codeConfig           code = "RFA_CONFIG_INVALID"
 	codeInternal         code = "RFA_INTERNAL"
 )
 
-// meaning is what a code says in HTTP.
-type meaning struct {
+// codeInfo is what a code says in HTTP.
+type codeInfo struct {
 	status int
 	title  string
 }
 
-// meanings is the document's table of codes.
-var meanings = map[code]meaning{
+// codeInfos is the document's table of codes.
+var codeInfos = map[code]codeInfo{
 	codeMalformed:        {http.StatusBadRequest, "The request is malformed"},
 	codeMediaType:        {http.StatusUnsupportedMediaType, "The media type is not supported"},
 	codeMethod:           {http.StatusMethodNotAllowed, "The method is not allowed"},
@@ -69,7 +69,7 @@ var meanings = map[code]meaning{
 	codeNoWorker:         {http.StatusServiceUnavailable, "No worker is available"},
 	codeDatabase:         {http.StatusServiceUnavailable, "The database is unavailable"},
 	codeUnavailable:      {http.StatusServiceUnavailable, "A dependency is unavailable"},
-	codeDependencySilent: {http.StatusGatewayTimeout, "A dependency took too long"},
+	codeDependencyTimeout: {http.StatusGatewayTimeout, "A dependency took too long"},
 	codeConfig:           {http.StatusServiceUnavailable, "The server is misconfigured"},
 	codeInternal:         {http.StatusInternalServerError, "Unexpected error"},
 }
@@ -107,7 +107,7 @@ var statusCodes = map[int]code{
 type problem struct {
 	code   code
 	detail string        // for the caller
-	wait   time.Duration // when to try again; 0 says nothing
+	retryAfter   time.Duration // when to try again; 0 says nothing
 	cause  error         // for the log
 }
 
@@ -130,30 +130,30 @@ func notFound(what string) error {
 
 func conflict(msg string) error { return &problem{code: codeConflict, detail: msg} }
 
-// retryAfter is what is said of errors that pass by themselves.
-var retryAfter = map[code]time.Duration{codeQueueFull: time.Second, codeDatabase: time.Second, codeUnavailable: time.Second,
-	codeTimeout: time.Second, codeDependencySilent: time.Second}
+// retryAfterByCode is what is said of errors that pass by themselves.
+var retryAfterByCode = map[code]time.Duration{codeQueueFull: time.Second, codeDatabase: time.Second, codeUnavailable: time.Second,
+	codeTimeout: time.Second, codeDependencyTimeout: time.Second}
 
 // judge finds what an error is to the caller.
-func judge(err error) *problem {
+func toProblem(err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {
 		return p
 	}
 	var denied *account.Denied
 	if errors.As(err, &denied) {
-		return denials[denied.Reason]
+		return denialProblems[denied.Reason]
 	}
 	switch {
 	case errors.Is(err, account.ErrForbidden), errors.Is(err, webhook.ErrForbidden):
-		return forbidden
-	case errors.Is(err, account.ErrReused), errors.Is(err, webhook.ErrKeyReused):
+		return errForbidden
+	case errors.Is(err, account.ErrKeyReused), errors.Is(err, webhook.ErrKeyReused):
 		return &problem{code: codeIdempotency, detail: "the idempotency key was used with another request", cause: err}
 	}
-	var refusal *httpapi.Refusal
+	var refusal *httpapi.StatusError
 	if errors.As(err, &refusal) {
-		c, known := statusCodes[refusal.Status]
-		if !known {
+		c, found := statusCodes[refusal.Status]
+		if !found {
 			c = codeInternal
 		}
 		return &problem{code: c, detail: refusal.Msg}
@@ -166,27 +166,27 @@ func judge(err error) *problem {
 		}
 		return &problem{code: kindCodes[e.Kind], detail: detail, cause: err}
 	}
-	return &problem{code: foreignCode(err), cause: err}
+	return &problem{code: networkCode(err), cause: err}
 }
 
-// foreignCode is for errors of the network that reached the caller of a
+// networkCode is for errors of the network that reached the caller of a
 // dependency (FR-022, FR-026); what nobody knows is a defect of ours.
-func foreignCode(err error) code {
+func networkCode(err error) code {
 	var network net.Error
 	var operation *net.OpError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		return codeDependencySilent
+		return codeDependencyTimeout
 	case errors.As(err, &operation):
 		return codeUnavailable
 	}
 	return codeInternal
 }
 
-// shown is what may be told of a problem: nothing of what is our own fault but
+// publicDetail is what may be told of a problem: nothing of what is our own fault but
 // the number under which the log has it (FR-020).
-func (p *problem) shown(requestID string) string {
-	m := meanings[p.code]
+func (p *problem) publicDetail(requestID string) string {
+	m := codeInfos[p.code]
 	switch {
 	case p.code == codeInternal:
 		return "an unexpected error; the server's log has it under " + requestID
@@ -198,26 +198,26 @@ func (p *problem) shown(requestID string) string {
 
 // answer writes an error as a problem document (FR-004, FR-005) and says what it
 // was for the log.
-func (f *ForgeRun) answer(c *httpapi.Call, err error) {
-	p := judge(err)
-	m := meanings[p.code]
-	if gone := job.IsKind(err, job.Aborted) && c.Request.Context().Err() != nil; !gone {
-		f.metrics.failed(p.code)
+func (f *ForgeRun) sendError(c *httpapi.Call, err error) {
+	p := toProblem(err)
+	m := codeInfos[p.code]
+	if canceled := job.IsKind(err, job.Aborted) && c.Request.Context().Err() != nil; !canceled {
+		f.metrics.countError(p.code)
 	}
-	wait := p.wait
+	wait := p.retryAfter
 	if wait <= 0 {
-		wait = retryAfter[p.code]
+		wait = retryAfterByCode[p.code]
 	}
 	if wait > 0 {
-		c.Header().Set("Retry-After", seconds(wait))
+		c.Header().Set("Retry-After", wholeSeconds(wait))
 	}
 	if m.status == http.StatusUnauthorized {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="forgerun"`)
 	}
-	c.SendProblem(httpapi.Problem{Room: Name, Code: string(p.code), Status: m.status, Title: m.title, Detail: p.shown(c.RequestID())})
+	c.SendProblem(httpapi.Problem{Contract: Name, Code: string(p.code), Status: m.status, Title: m.title, Detail: p.publicDetail(c.RequestID())})
 }
 
-// seconds writes a wait in whole seconds, never less than it is (G-FR-65).
-func seconds(d time.Duration) string {
+// wholeSeconds writes a wait in whole seconds, never less than it is (G-FR-65).
+func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

@@ -77,13 +77,13 @@ func newEvent(jobID string, cause job.Cause, prev, next job.State, at time.Time,
 	e := event{name: eventName(prev, next), prev: prev, next: next, at: at, reason: reason}
 	e.id = eventID(jobID, at, e.name)
 	if reason == "" {
-		e.reason = reasonOf(cause, prev)
+		e.reason = defaultReason(cause, prev)
 	}
 	e.final = next == failed && (cause == job.FailedForGood || cause == job.ExpiredForGood)
 	return e
 }
 
-func reasonOf(cause job.Cause, prev job.State) string {
+func defaultReason(cause job.Cause, prev job.State) string {
 	switch {
 	case prev == assigned && cause == job.Expired:
 		return leaseExpired
@@ -109,12 +109,12 @@ func (e *event) append(o *jsontext.Object, jobID, scenario, timeName string) {
 		o.Text("reason", e.reason)
 	}
 	if e.next == failed {
-		o.Flag("final", e.final)
+		o.Bool("final", e.final)
 	}
 }
 
-// story is a job's history as clients see it.
-func story(jobID string, history []job.Event) []event {
+// eventsOf is a job's history as clients see it.
+func eventsOf(jobID string, history []job.Event) []event {
 	events := make([]event, len(history))
 	for i, h := range history {
 		events[i] = newEvent(jobID, h.Cause, h.Prev, h.Next, h.At, h.Reason)

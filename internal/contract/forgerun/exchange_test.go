@@ -14,7 +14,7 @@ func document(t testing.TB) *testkit.Document {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).HoldsRoutes(t, forgerun.Routes(), 18)
+	document(t).WantRoutes(t, forgerun.Routes(), 18)
 }
 
 // TestUnknownQuery: what changes something refuses query parameters that it does not
@@ -23,10 +23,10 @@ func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := w.customer(t)
-	document(t).RefusesUnknownQueries(t, "RFA_REQUEST_MALFORMED", func(method, path string) testkit.Reply {
+	document(t).WantUnknownQueriesRefused(t, "RFA_REQUEST_MALFORMED", func(method, path string) testkit.Reply {
 		return c.Do(t, method, path, "")
 	})
-	w.Do(t, "POST", "/v1/jobs?filter=x", "").Is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+	w.Do(t, "POST", "/v1/jobs?filter=x", "").WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
 	anonymous := "/v1/clients/" + w.newClient(t) + "/keys?rotate=true"
-	w.Do(t, "POST", anonymous, "").Is(t, 400, "RFA_REQUEST_MALFORMED", "rotate")
+	w.Do(t, "POST", anonymous, "").WantError(t, 400, "RFA_REQUEST_MALFORMED", "rotate")
 }

@@ -28,7 +28,7 @@ var (
 // CodeStatuses is the table of codes.
 func CodeStatuses() map[string]int {
 	all := map[string]int{}
-	for c, m := range meanings {
+	for c, m := range codeInfos {
 		all[string(c)] = m.status
 	}
 	return all
@@ -36,8 +36,8 @@ func CodeStatuses() map[string]int {
 
 // CodeOf is the code and status of an error.
 func CodeOf(err error) (string, int) {
-	c := judge(err).code
-	return string(c), meanings[c].status
+	c := toProblem(err).code
+	return string(c), codeInfos[c].status
 }
 
 // Kind is a row of the catalogue.
@@ -54,14 +54,14 @@ type Kind struct {
 func Kinds(limit time.Duration) (all []Kind) {
 	for i := range kinds {
 		k := &kinds[i]
-		all = append(all, Kind{k.name, k.duration(limit), k.kib << 10, k.fails(), k.ends == refused, k.retryable, k.alone, k.expected()})
+		all = append(all, Kind{k.name, k.duration(limit), k.outputKiB << 10, k.fails(), k.ending == rejected, k.retryable, k.choosable, k.expected()})
 	}
 	return all
 }
 
 // Choose is rules.choose.
 func Choose(seed int64, failing float64, payloadLimit int64) string {
-	return (&rules{failing: failing, payloadLimit: payloadLimit, maxRunTime: time.Minute}).choose(seed).name
+	return (&definitionRules{failureProbability: failing, payloadLimit: payloadLimit, maxRunTime: time.Minute}).choose(seed).name
 }
 
 // ParseSubmission reads a submit and holds it against the rules.
@@ -73,8 +73,8 @@ func ParseSubmission(body []byte, now time.Time) error {
 	return err
 }
 
-// ParseHook is parseHook.
-func ParseHook(body []byte) error { _, err := parseHook(body); return err }
+// ParseWebhook is parseWebhook.
+func ParseWebhook(body []byte) error { _, err := parseWebhook(body); return err }
 
 // Simulate is ForgeRun.simulate.
 func (f *ForgeRun) Simulate(ctx context.Context, j *job.Job, start func(context.Context) error) engine.Outcome {
@@ -103,6 +103,6 @@ func Definition(raw []byte) (again []byte, err error) {
 
 // NewDefinition is a definition as submit makes it.
 func NewDefinition(kind string, at time.Time, callback string, seed int64) []byte {
-	d := (&rules{maxRunTime: time.Minute}).define(kindByName[kind], at, callback, seed)
+	d := (&definitionRules{maxRunTime: time.Minute}).define(kindByName[kind], at, callback, seed)
 	return d.encode()
 }

@@ -11,12 +11,12 @@ import (
 
 // FuzzSubmission: a body is taken or refused with 400, and nothing else.
 func FuzzSubmission(f *testing.F) {
-	for _, r := range refused {
+	for _, r := range rejected {
 		f.Add([]byte(r.body))
 	}
-	f.Add([]byte(spec("IO_HEAVY", at(testkit.Start), `"callback":"http://localhost/x"`, `"idempotency_key":"k"`)))
+	f.Add([]byte(submitBody("IO_HEAVY", executionAtMember(testkit.StartTime), `"callback":"http://localhost/x"`, `"idempotency_key":"k"`)))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		refusedWell(t, forgerun.ParseSubmission(body, testkit.Start))
+		wantClientError(t, forgerun.ParseSubmission(body, testkit.StartTime))
 	})
 }
 
@@ -24,10 +24,10 @@ func FuzzSubmission(f *testing.F) {
 func FuzzHook(f *testing.F) {
 	f.Add([]byte(`{"url":"http://localhost/x","events":["job_failed","job_failed"]}`))
 	f.Add([]byte(`{"url":null,"events":[1]}`))
-	f.Fuzz(func(t *testing.T, body []byte) { refusedWell(t, forgerun.ParseHook(body)) })
+	f.Fuzz(func(t *testing.T, body []byte) { wantClientError(t, forgerun.ParseWebhook(body)) })
 }
 
-func refusedWell(t *testing.T, err error) {
+func wantClientError(t *testing.T, err error) {
 	if err == nil {
 		return
 	}
@@ -40,7 +40,7 @@ func refusedWell(t *testing.T, err error) {
 func FuzzDefinition(f *testing.F) {
 	f.Add([]byte(`{}`))
 	for _, k := range forgerun.Kinds(time.Minute) {
-		f.Add(forgerun.NewDefinition(k.Name, testkit.Start, "http://localhost/\"x\"", 7))
+		f.Add(forgerun.NewDefinition(k.Name, testkit.StartTime, "http://localhost/\"x\"", 7))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		again, err := forgerun.Definition(raw)

@@ -13,39 +13,39 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// visit is one request on its way through an action.
-type visit struct {
+// request is one request on its way through an action.
+type request struct {
 	ctx    context.Context
 	call   *httpapi.Call
 	body   []byte
 	bearer string           // what was shown as a key
-	who    account.Identity // empty where nobody showed a good key
+	identity    account.Identity // empty where nobody showed a good key
 }
 
-// note adds to the line that the log gets of the request (FR-215 to FR-218).
-func (v *visit) note(key, value string) { v.call.Note(slog.String(key, value)) }
+// logAttr adds to the line that the log gets of the request (FR-215 to FR-218).
+func (v *request) logAttr(key, value string) { v.call.AddAttrs(slog.String(key, value)) }
 
-func (v *visit) transition(from, to job.State) {
-	v.note(telemetry.CurrentState, string(from))
-	v.note(telemetry.NextState, string(to))
+func (v *request) logTransition(from, to job.State) {
+	v.logAttr(telemetry.CurrentState, string(from))
+	v.logAttr(telemetry.NextState, string(to))
 }
 
-// requestID is where the id of a request travels to what logs about it.
-type requestID struct{}
+// requestIDKey is where the id of a request travels to what logs about it.
+type requestIDKey struct{}
 
-func requestIDOf(ctx context.Context) string {
-	id, _ := ctx.Value(requestID{}).(string)
+func requestIDFrom(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
 }
 
 // serve takes a request through an action: who sends it and whether that one may
 // send more, what HTTP says of it, and only then what it says (FR-029).
 func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
-	v := &visit{ctx: context.WithValue(c.Request.Context(), requestID{}, c.RequestID()), call: c}
+	v := &request{ctx: context.WithValue(c.Request.Context(), requestIDKey{}, c.RequestID()), call: c}
 	if err := f.admit(v, a.access); err != nil {
 		return err
 	}
-	if a.access != maybe || v.who.ClientID != "" { // else the action finds out first whether a key is needed
+	if a.access != authOptional || v.identity.ClientID != "" { // else the action finds out first whether a key is needed
 		if err := c.CheckQuery(); err != nil {
 			return err
 		}
@@ -53,23 +53,23 @@ func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
 	if !c.AcceptsJSON() {
 		return httpapi.ErrNotAcceptable
 	}
-	if c.Request.ContentLength > 0 && !c.SaysPlainJSON() {
+	if c.Request.ContentLength > 0 && !c.HasPlainJSONContentType() {
 		return httpapi.ErrNotJSON
 	}
-	if err := v.read(a.method == http.MethodPost); err != nil {
+	if err := v.readBody(a.method == http.MethodPost); err != nil {
 		return err
 	}
-	return a.do(f, v)
+	return a.handle(f, v)
 }
 
-// read reads the body and, where it is wanted, keeps it. One whose length was not
+// readBody reads the body and, where it is wanted, keeps it. One whose length was not
 // announced may turn out to be none.
-func (v *visit) read(wanted bool) error {
+func (v *request) readBody(wanted bool) error {
 	body, err := v.call.Body()
 	if err != nil || !wanted {
 		return err
 	}
-	if len(body) > 0 && !v.call.SaysPlainJSON() {
+	if len(body) > 0 && !v.call.HasPlainJSONContentType() {
 		return httpapi.ErrNotJSON
 	}
 	v.body = body
@@ -77,65 +77,65 @@ func (v *visit) read(wanted bool) error {
 }
 
 // admit finds out who sends the request and whether that one may send more.
-func (f *ForgeRun) admit(v *visit, who access) error {
-	if err := f.admitPepper(v); err != nil {
+func (f *ForgeRun) admit(v *request, required access) error {
+	if err := f.ensurePepper(v); err != nil {
 		return err
 	}
 	given := v.call.Request.Header["Authorization"]
 	v.bearer = account.Bearer(given)
-	if who == anybody || who == maybe && len(given) == 0 {
+	if required == authNone || required == authOptional && len(given) == 0 {
 		return f.allowAddress(v)
 	}
 	identity, err := f.accounts.Authenticate(v.ctx, v.bearer)
 	var denied *account.Denied
 	if errors.As(err, &denied) {
 		if denied.ClientID != "" {
-			v.note(telemetry.ClientID, denied.ClientID)
+			v.logAttr(telemetry.ClientID, denied.ClientID)
 		}
 		if err := f.allowAddress(v); err != nil {
 			return err
 		}
-		if who == outOfDate && denied.Reason == account.Expired {
+		if required == authExpiredKey && denied.Reason == account.Expired {
 			return nil
 		}
 	}
 	if err != nil {
 		return err
 	}
-	v.who = identity
-	v.note(telemetry.ClientID, identity.ClientID)
-	verdict, err := f.accounts.Allow(v.ctx, identity.ClientID)
-	return limited(verdict, err, "this client")
+	v.identity = identity
+	v.logAttr(telemetry.ClientID, identity.ClientID)
+	decision, err := f.accounts.Allow(v.ctx, identity.ClientID)
+	return rateLimitError(decision, err, "this client")
 }
 
 // allowAddress limits who shows no good key (G-FR-16).
-func (f *ForgeRun) allowAddress(v *visit) error {
+func (f *ForgeRun) allowAddress(v *request) error {
 	host, _, err := net.SplitHostPort(v.call.Request.RemoteAddr)
 	if err != nil {
 		host = v.call.Request.RemoteAddr
 	}
-	verdict, err := f.accounts.AllowAddress(v.ctx, host)
-	return limited(verdict, err, "this address, without a valid API key,")
+	decision, err := f.accounts.AllowAddress(v.ctx, host)
+	return rateLimitError(decision, err, "this address, without a valid API key,")
 }
 
-func limited(verdict account.Verdict, err error, who string) error {
-	if err != nil || verdict.OK {
+func rateLimitError(decision account.Decision, err error, caller string) error {
+	if err != nil || decision.Allowed {
 		return err
 	}
-	return &problem{code: codeRateLimited, detail: who + " has sent more requests than it may " + verdict.Limit, wait: verdict.RetryAfter}
+	return &problem{code: codeRateLimited, detail: caller + " has sent more requests than it may " + decision.Limit, retryAfter: decision.RetryAfter}
 }
 
-// forbidden is the answer to who asks for what is another client's (FR-014).
-var forbidden = &problem{code: codeForbidden, detail: "this belongs to another client"}
+// errForbidden is the answer to who asks for what is another client's (FR-014).
+var errForbidden = &problem{code: codeForbidden, detail: "this belongs to another client"}
 
-// denials say what a key was refused for; they say it before anything is looked
+// denialProblems say what a key was refused for; they say it before anything is looked
 // up, so that they are the same whatever there is (FR-031).
-var denials = map[account.Reason]*problem{
-	account.Missing:   {code: codeCredentials, detail: keyNeeded},
-	account.Malformed: {code: codeCredentials, detail: keyNeeded},
-	account.Unknown:   {code: codeCredentials, detail: keyNeeded},
+var denialProblems = map[account.Reason]*problem{
+	account.Missing:   {code: codeCredentials, detail: keyNeededDetail},
+	account.Malformed: {code: codeCredentials, detail: keyNeededDetail},
+	account.Unknown:   {code: codeCredentials, detail: keyNeededDetail},
 	account.Expired:   {code: codeExpired, detail: "the API key has expired; it can be renewed"},
 	account.Disabled:  {code: codeDisabled, detail: "the API key was revoked or replaced"},
 }
 
-const keyNeeded = "a valid API key is needed, as the header Authorization: Bearer API_KEY"
+const keyNeededDetail = "a valid API key is needed, as the header Authorization: Bearer API_KEY"

@@ -7,67 +7,67 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// hookID reads the webhook of the path; what is no UUID names none.
-func (v *visit) hookID() (string, error) {
-	id, ok := parseUUID(v.call.Member("webhook_id"))
+// webhookID reads the webhook of the path; what is no UUID names none.
+func (v *request) webhookID() (string, error) {
+	id, ok := parseUUID(v.call.PathValue("webhook_id"))
 	if !ok {
 		return "", notFound("webhook")
 	}
-	v.note("webhook_id", id)
+	v.logAttr("webhook_id", id)
 	return id, nil
 }
 
-func appendHook(o *jsontext.Object, h *webhook.Hook) {
+func appendWebhook(o *jsontext.Object, h *webhook.Subscription) {
 	o.Text("webhook_id", h.ID)
 	o.Text("url", h.URL)
 	o.Texts("events", h.Events)
-	o.Flag("disabled", h.Disabled)
+	o.Bool("disabled", h.Disabled)
 	o.Optional("disabled_reason", h.DisabledReason)
 	o.Time("created_at", h.CreatedAt)
 }
 
 // POST /v1/webhooks
-func (f *ForgeRun) registerHook(v *visit) error {
-	h, err := parseHook(v.body)
+func (f *ForgeRun) registerWebhook(v *request) error {
+	h, err := parseWebhook(v.body)
 	if err != nil {
 		return err
 	}
-	key, err := headerKey(v.call.Request.Header)
+	key, err := idempotencyKeyHeader(v.call.Request.Header)
 	if err != nil {
 		return err
 	}
-	made, secret, err := f.webhooks.Register(v.ctx, v.who.ClientID, h.url, h.events, key)
+	subscription, secret, err := f.webhooks.Register(v.ctx, v.identity.ClientID, h.url, h.events, key)
 	if err != nil {
 		return err
 	}
-	v.note("webhook_id", made.ID)
-	return v.answer(201, func(o *jsontext.Object) {
-		o.Text("webhook_id", made.ID)
-		o.Time("created_at", made.CreatedAt)
+	v.logAttr("webhook_id", subscription.ID)
+	return v.sendObject(201, func(o *jsontext.Object) {
+		o.Text("webhook_id", subscription.ID)
+		o.Time("created_at", subscription.CreatedAt)
 		o.Optional("secret", secret) // G-FR-58
-		o.Text("url", made.URL)
-		o.Texts("events", made.Events)
+		o.Text("url", subscription.URL)
+		o.Texts("events", subscription.Events)
 	})
 }
 
 // DELETE /v1/webhooks/{webhook_id}
-func (f *ForgeRun) deleteHook(v *visit) error {
-	id, err := v.hookID()
+func (f *ForgeRun) deleteWebhook(v *request) error {
+	id, err := v.webhookID()
 	if err != nil {
 		return err
 	}
-	if err := f.webhooks.Delete(v.ctx, v.who.ClientID, id); err != nil {
-		return missing(err, "webhook")
+	if err := f.webhooks.Delete(v.ctx, v.identity.ClientID, id); err != nil {
+		return notFoundAs(err, "webhook")
 	}
-	return v.answer(200, func(o *jsontext.Object) { o.Flag("deleted", true) })
+	return v.sendObject(200, func(o *jsontext.Object) { o.Bool("deleted", true) })
 }
 
-// hooksList is the letter of this list's cursors.
-const hooksList = "w"
+// webhooksList is the letter of this list's cursors.
+const webhooksList = "w"
 
 // GET /v1/webhooks
-func (f *ForgeRun) listHooks(v *visit) error {
-	p, err := readPage(v.call, hooksList)
+func (f *ForgeRun) listWebhooks(v *request) error {
+	p, err := readPage(v.call, webhooksList)
 	if err != nil {
 		return err
 	}
@@ -75,63 +75,63 @@ func (f *ForgeRun) listHooks(v *visit) error {
 	if err != nil {
 		return err
 	}
-	hooks, err := f.webhooks.Hooks(v.ctx, v.who.ClientID, after, p.limit+1)
+	subscriptions, err := f.webhooks.Subscriptions(v.ctx, v.identity.ClientID, after, p.limit+1)
 	if err != nil {
 		return err
 	}
-	write := func(o *jsontext.Object, h webhook.Hook) { appendHook(o, &h) }
-	return sendPage(v, p, hooks, func(h webhook.Hook) string { return h.ID }, write)
+	write := func(o *jsontext.Object, h webhook.Subscription) { appendWebhook(o, &h) }
+	return sendPage(v, p, subscriptions, func(h webhook.Subscription) string { return h.ID }, write)
 }
 
 // POST /v1/webhooks/{webhook_id}/rotate-secret
-func (f *ForgeRun) rotateSecret(v *visit) error {
-	id, err := v.hookID()
+func (f *ForgeRun) rotateSecret(v *request) error {
+	id, err := v.webhookID()
 	if err == nil {
-		err = f.ownHook(v, id)
+		err = f.ensureOwnWebhook(v, id)
 	}
 	if err != nil {
 		return err
 	}
-	secret, err := f.webhooks.Rotate(v.ctx, v.who.ClientID, id)
+	secret, err := f.webhooks.Rotate(v.ctx, v.identity.ClientID, id)
 	if err != nil {
-		return missing(err, "webhook")
+		return notFoundAs(err, "webhook")
 	}
-	return v.answer(200, func(o *jsontext.Object) {
+	return v.sendObject(200, func(o *jsontext.Object) {
 		o.Text("webhook_id", id)
 		o.Text("secret", secret)
 	})
 }
 
-// ownHook refuses what is another's, or a body that is none, in this order.
-func (f *ForgeRun) ownHook(v *visit, id string) error {
-	if _, err := f.webhooks.Hook(v.ctx, v.who.ClientID, id); err != nil {
-		return missing(err, "webhook")
+// ensureOwnWebhook refuses what is another's, or a body that is none, in this order.
+func (f *ForgeRun) ensureOwnWebhook(v *request, id string) error {
+	if _, err := f.webhooks.Subscription(v.ctx, v.identity.ClientID, id); err != nil {
+		return notFoundAs(err, "webhook")
 	}
 	return parseObject(v.body, false)
 }
 
 // POST /v1/webhooks/{webhook_id}/enable
-func (f *ForgeRun) enableHook(v *visit) error {
-	id, err := v.hookID()
+func (f *ForgeRun) enableWebhook(v *request) error {
+	id, err := v.webhookID()
 	if err == nil {
-		err = f.ownHook(v, id)
+		err = f.ensureOwnWebhook(v, id)
 	}
 	if err != nil {
 		return err
 	}
-	h, err := f.webhooks.Enable(v.ctx, v.who.ClientID, id)
+	h, err := f.webhooks.Enable(v.ctx, v.identity.ClientID, id)
 	if err != nil {
-		return missing(err, "webhook")
+		return notFoundAs(err, "webhook")
 	}
-	return v.answer(200, func(o *jsontext.Object) { appendHook(o, &h) })
+	return v.sendObject(200, func(o *jsontext.Object) { appendWebhook(o, &h) })
 }
 
 // deliveriesList is the letter of this list's cursors.
 const deliveriesList = "d"
 
 // GET /v1/webhooks/{webhook_id}/deliveries
-func (f *ForgeRun) listDeliveries(v *visit) error {
-	id, err := v.hookID()
+func (f *ForgeRun) listDeliveries(v *request) error {
+	id, err := v.webhookID()
 	if err != nil {
 		return err
 	}
@@ -143,36 +143,36 @@ func (f *ForgeRun) listDeliveries(v *visit) error {
 	if err != nil {
 		return err
 	}
-	all, more, err := f.webhooks.Deliveries(v.ctx, v.who.ClientID, id, before, p.limit)
+	all, more, err := f.webhooks.Deliveries(v.ctx, v.identity.ClientID, id, before, p.limit)
 	if err != nil {
-		return missing(err, "webhook")
+		return notFoundAs(err, "webhook")
 	}
 	next := ""
 	if more > 0 {
-		next = p.after(strconv.FormatInt(more, 10))
+		next = p.nextCursor(strconv.FormatInt(more, 10))
 	}
 	v.call.SendPage(len(all), next, func(i int, o *jsontext.Object) { appendDelivery(o, &all[i]) })
 	return nil
 }
 
 // POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay
-func (f *ForgeRun) replay(v *visit) error {
-	id, err := v.hookID()
+func (f *ForgeRun) replay(v *request) error {
+	id, err := v.webhookID()
 	if err == nil {
-		err = f.ownHook(v, id)
+		err = f.ensureOwnWebhook(v, id)
 	}
 	if err != nil {
 		return err
 	}
-	delivery, ok := parseUUID(v.call.Member("delivery_id"))
+	delivery, ok := parseUUID(v.call.PathValue("delivery_id"))
 	if !ok {
 		return notFound("delivery")
 	}
-	d, err := f.webhooks.Replay(v.ctx, v.who.ClientID, id, delivery)
+	d, err := f.webhooks.Replay(v.ctx, v.identity.ClientID, id, delivery)
 	if err != nil {
-		return missing(err, "delivery")
+		return notFoundAs(err, "delivery")
 	}
-	return v.answer(200, func(o *jsontext.Object) { appendDelivery(o, &d) })
+	return v.sendObject(200, func(o *jsontext.Object) { appendDelivery(o, &d) })
 }
 
 // appendDelivery writes a delivery in the shape of G-FR-62.
@@ -191,11 +191,11 @@ func appendDelivery(o *jsontext.Object, d *webhook.Delivery) {
 }
 
 func appendTry(o *jsontext.Object, t *webhook.Try) {
-	o.Time("at", t.At)
+	o.Time("at", t.StartedAt)
 	if t.StatusCode == nil {
 		o.Null("status_code")
 	} else {
-		o.Number("status_code", int64(*t.StatusCode))
+		o.Int("status_code", int64(*t.StatusCode))
 	}
 	for _, m := range []struct {
 		name  string
@@ -207,5 +207,5 @@ func appendTry(o *jsontext.Object, t *webhook.Try) {
 			o.Text(m.name, *m.value)
 		}
 	}
-	o.Number("duration_ms", t.DurationMS)
+	o.Int("duration_ms", t.DurationMS)
 }

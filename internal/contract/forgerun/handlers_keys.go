@@ -9,11 +9,11 @@ import (
 )
 
 // POST /v1/clients
-func (f *ForgeRun) createClient(v *visit) error {
+func (f *ForgeRun) createClient(v *request) error {
 	if err := parseObject(v.body, false); err != nil {
 		return err
 	}
-	key, err := headerKey(v.call.Request.Header)
+	key, err := idempotencyKeyHeader(v.call.Request.Header)
 	if err != nil {
 		return err
 	}
@@ -21,36 +21,36 @@ func (f *ForgeRun) createClient(v *visit) error {
 	if err != nil {
 		return err
 	}
-	v.note(telemetry.ClientID, client.ID)
-	return v.answer(201, func(o *jsontext.Object) { o.Text("client_id", client.ID) })
+	v.logAttr(telemetry.ClientID, client.ID)
+	return v.sendObject(201, func(o *jsontext.Object) { o.Text("client_id", client.ID) })
 }
 
-// clientOfPath reads the client of the path, whose key must have been shown. Where
+// pathClient reads the client of the path, whose key must have been shown. Where
 // it was not, the client of another is told from one that does not exist
 // (G-FR-65).
-func (f *ForgeRun) clientOfPath(v *visit) (string, error) {
-	id, ok := parseUUID(v.call.Member("client_id"))
+func (f *ForgeRun) pathClient(v *request) (string, error) {
+	id, ok := parseUUID(v.call.PathValue("client_id"))
 	if !ok {
 		return "", notFound("client")
 	}
-	if v.who.ClientID == "" || v.who.ClientID == id {
+	if v.identity.ClientID == "" || v.identity.ClientID == id {
 		return id, nil
 	}
 	if _, err := f.accounts.Client(v.ctx, id); err != nil {
-		return "", missing(err, "client")
+		return "", notFoundAs(err, "client")
 	}
-	return "", forbidden
+	return "", errForbidden
 }
 
 // POST /v1/clients/{client_id}/keys
-func (f *ForgeRun) createKey(v *visit) error {
-	id, err := f.clientOfPath(v)
+func (f *ForgeRun) createKey(v *request) error {
+	id, err := f.pathClient(v)
 	if err != nil {
 		return err
 	}
 	var by *account.Identity
-	if v.who.ClientID != "" {
-		by = &v.who
+	if v.identity.ClientID != "" {
+		by = &v.identity
 	}
 	var rotate bool
 	if err = v.call.CheckQuery(); err == nil {
@@ -58,52 +58,52 @@ func (f *ForgeRun) createKey(v *visit) error {
 	}
 	var key string
 	if err == nil {
-		key, err = headerKey(v.call.Request.Header)
+		key, err = idempotencyKeyHeader(v.call.Request.Header)
 	}
 	if err != nil {
-		return f.deniedOr(v, by, id, err)
+		return f.keyNeededOr(v, by, id, err)
 	}
 	issued, err := f.accounts.CreateKey(v.ctx, id, by, rotate, key)
 	var denied *account.Denied
 	switch {
 	case by == nil && errors.As(err, &denied):
-		return keyedAlready
+		return errClientHasKey
 	case err != nil:
-		return missing(err, "client")
+		return notFoundAs(err, "client")
 	}
 	if by == nil {
-		v.note(telemetry.ClientID, id)
+		v.logAttr(telemetry.ClientID, id)
 	}
 	status := 200
 	if issued.Created {
 		status = 201
 	}
-	return v.issued(status, issued)
+	return v.sendIssued(status, issued)
 }
 
-// deniedOr answers a body that is wrong: to a caller without a key only where none
+// keyNeededOr answers a body that is wrong: to a caller without a key only where none
 // is needed (FR-029).
-func (f *ForgeRun) deniedOr(v *visit, by *account.Identity, id string, wrong error) error {
+func (f *ForgeRun) keyNeededOr(v *request, by *account.Identity, id string, bodyErr error) error {
 	if by != nil {
-		return wrong
+		return bodyErr
 	}
 	keys, err := f.accounts.Keys(v.ctx, id, "", 1)
 	switch {
 	case err != nil:
-		return missing(err, "client")
+		return notFoundAs(err, "client")
 	case len(keys) > 0:
-		return keyedAlready
+		return errClientHasKey
 	}
-	return wrong
+	return bodyErr
 }
 
-// keyedAlready answers who shows no key and is not to make a client's first one
+// errClientHasKey answers who shows no key and is not to make a client's first one
 // (G-FR-03, G-FR-57).
-var keyedAlready = &problem{code: codeCredentials, detail: "only the first key of a client is made without one, and without rotate: show the client's key, " +
+var errClientHasKey = &problem{code: codeCredentials, detail: "only the first key of a client is made without one, and without rotate: show the client's key, " +
 	"as the header Authorization: Bearer API_KEY; a client that lost its key gets another from the operator, by millrace operator recover"}
 
-func (v *visit) issued(status int, issued account.Issued) error {
-	return v.answer(status, func(o *jsontext.Object) {
+func (v *request) sendIssued(status int, issued account.Issued) error {
+	return v.sendObject(status, func(o *jsontext.Object) {
 		o.Optional("api_key", issued.Secret)
 		o.Text("key_id", issued.Key.ID)
 		o.Time("created_at", issued.Key.CreatedAt)
@@ -115,8 +115,8 @@ func (v *visit) issued(status int, issued account.Issued) error {
 }
 
 // POST /v1/clients/{client_id}/keys/renew
-func (f *ForgeRun) renewKey(v *visit) error {
-	id, err := f.clientOfPath(v)
+func (f *ForgeRun) renewKey(v *request) error {
+	id, err := f.pathClient(v)
 	if err != nil {
 		return err
 	}
@@ -125,32 +125,32 @@ func (f *ForgeRun) renewKey(v *visit) error {
 	}
 	issued, err := f.accounts.RenewKey(v.ctx, id, v.bearer)
 	if err != nil {
-		return missing(err, "client")
+		return notFoundAs(err, "client")
 	}
-	return v.issued(200, issued)
+	return v.sendIssued(200, issued)
 }
 
 // POST /v1/clients/{client_id}/keys/revoke
-func (f *ForgeRun) revokeKey(v *visit) error {
-	if _, err := f.clientOfPath(v); err != nil {
+func (f *ForgeRun) revokeKey(v *request) error {
+	if _, err := f.pathClient(v); err != nil {
 		return err
 	}
 	id, err := parseKeyID(v.body)
 	if err != nil {
 		return err
 	}
-	if err := f.accounts.RevokeKey(v.ctx, v.who, id); err != nil {
-		return missing(err, "key")
+	if err := f.accounts.RevokeKey(v.ctx, v.identity, id); err != nil {
+		return notFoundAs(err, "key")
 	}
-	return v.answer(200, func(o *jsontext.Object) { o.Flag("revoked", true) })
+	return v.sendObject(200, func(o *jsontext.Object) { o.Bool("revoked", true) })
 }
 
 // keysList is the letter of this list's cursors.
 const keysList = "k"
 
 // GET /v1/clients/{client_id}/keys
-func (f *ForgeRun) listKeys(v *visit) error {
-	id, err := f.clientOfPath(v)
+func (f *ForgeRun) listKeys(v *request) error {
+	id, err := f.pathClient(v)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (f *ForgeRun) listKeys(v *visit) error {
 	}
 	keys, err := f.accounts.Keys(v.ctx, id, after, p.limit+1)
 	if err != nil {
-		return missing(err, "client")
+		return notFoundAs(err, "client")
 	}
 	return sendPage(v, p, keys, func(k account.Key) string { return k.ID }, func(o *jsontext.Object, k account.Key) {
 		o.Text("key_id", k.ID)

@@ -19,8 +19,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// parcel is what a receiver got.
-type parcel struct {
+// receivedEvent is what a receiver got.
+type receivedEvent struct {
 	id, signature, timestamp string
 	trace                    string
 	body                     []byte
@@ -36,7 +36,7 @@ type parcel struct {
 }
 
 // signed fails unless a request carries a signature of a secret (G-FR-48).
-func (got parcel) signed(t testing.TB, secret string) {
+func (got receivedEvent) signed(t testing.TB, secret string) {
 	t.Helper()
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil {
@@ -54,15 +54,15 @@ func (got parcel) signed(t testing.TB, secret string) {
 type receiver struct {
 	url    string
 	mu     sync.Mutex
-	again  *sync.Cond
-	got    []parcel
+	changed  *sync.Cond
+	received    []receivedEvent
 	status int // 0 is 200
 	stall  chan struct{}
 }
 
 func newReceiver(t testing.TB) *receiver {
 	r := &receiver{}
-	r.again = sync.NewCond(&r.mu)
+	r.changed = sync.NewCond(&r.mu)
 	s := httptest.NewServer(r)
 	r.url = s.URL
 	t.Cleanup(s.Close)
@@ -70,15 +70,15 @@ func newReceiver(t testing.TB) *receiver {
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	g := parcel{id: req.Header.Get("Webhook-Id"), signature: req.Header.Get("Webhook-Signature"), timestamp: req.Header.Get("Webhook-Timestamp"),
+	g := receivedEvent{id: req.Header.Get("Webhook-Id"), signature: req.Header.Get("Webhook-Signature"), timestamp: req.Header.Get("Webhook-Timestamp"),
 		trace: req.Header.Get("Traceparent")}
 	g.body, _ = io.ReadAll(req.Body)
 	_ = json.Unmarshal(g.body, &g.event)
 	r.mu.Lock()
-	r.got = append(r.got, g)
+	r.received = append(r.received, g)
 	status, stall := r.status, r.stall
 	r.mu.Unlock()
-	r.again.Broadcast()
+	r.changed.Broadcast()
 	if stall != nil {
 		select {
 		case <-stall:
@@ -92,20 +92,20 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // wait waits for n requests and returns all.
-func (r *receiver) wait(t testing.TB, n int) []parcel {
+func (r *receiver) wait(t testing.TB, n int) []receivedEvent {
 	t.Helper()
 	late := false
-	limit := time.AfterFunc(testkit.Patience, func() { r.mu.Lock(); late = true; r.mu.Unlock(); r.again.Broadcast() })
+	limit := time.AfterFunc(testkit.WaitTimeout, func() { r.mu.Lock(); late = true; r.mu.Unlock(); r.changed.Broadcast() })
 	defer limit.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.got) < n {
+	for len(r.received) < n {
 		if late {
-			t.Fatalf("the receiver was told of %d events, want %d", len(r.got), n)
+			t.Fatalf("the receiver was told of %d events, want %d", len(r.received), n)
 		}
-		r.again.Wait()
+		r.changed.Wait()
 	}
-	return append([]parcel(nil), r.got...)
+	return append([]receivedEvent(nil), r.received...)
 }
 
 func (r *receiver) set(status int, stall chan struct{}) {
@@ -114,7 +114,7 @@ func (r *receiver) set(status int, stall chan struct{}) {
 	r.status, r.stall = status, stall
 }
 
-func names(all []parcel) string {
+func names(all []receivedEvent) string {
 	var n []string
 	for _, g := range all {
 		n = append(n, strings.TrimPrefix(g.event.EventName, "job_"))
@@ -129,8 +129,8 @@ func TestRegister(t *testing.T) {
 			return c.Do(t, "POST", "/v1/webhooks", body, header...)
 		}
 		t.Run("FR-185 answer", func(t *testing.T) {
-			r := post(`{"url":"http://localhost/a","events":["job_failed","job_created","job_failed"]}`).Want(t, 201)
-			v := testkit.Read[map[string]any](t, r)
+			r := post(`{"url":"http://localhost/a","events":["job_failed","job_created","job_failed"]}`).WantStatus(t, 201)
+			v := testkit.DecodeReply[map[string]any](t, r)
 			if v["webhook_id"] == "" || v["created_at"] == "" || !strings.HasPrefix(v["secret"].(string), "whsec_") {
 				t.Error(r.Body)
 			}
@@ -150,54 +150,54 @@ func TestRegister(t *testing.T) {
 			"event in capitals": {`{"url":"http://localhost/b","events":["JOB_FAILED"]}`, "RFA_JOB_VALIDATION_FAILED"},
 			"both wrong":        {`{"url":"","events":7}`, "RFA_REQUEST_MALFORMED"},
 		} {
-			t.Run("FR-186 "+name, func(t *testing.T) { post(bad.body).Is(t, 400, bad.code) })
+			t.Run("FR-186 "+name, func(t *testing.T) { post(bad.body).WantError(t, 400, bad.code) })
 		}
 		t.Run("FR-186 who gives no events, or others, is told which there are", func(t *testing.T) {
 			for _, events := range []string{"", `,"events":null`, `,"events":[]`, `,"events":["job_lost"]`} {
-				r := post(`{"url":"http://localhost/b"`+events+`}`).Want(t, 400)
-				r.Explains(t, append([]string{"events"}, forgerun.EventNames...)...)
+				r := post(`{"url":"http://localhost/b"`+events+`}`).WantStatus(t, 400)
+				r.WantErrorText(t, append([]string{"events"}, forgerun.EventNames...)...)
 			}
 		})
 		t.Run("FR-186 nothing is stored", func(t *testing.T) {
-			body := c.Do(t, "GET", "/v1/webhooks", "").Want(t, 200).Body
+			body := c.Do(t, "GET", "/v1/webhooks", "").WantStatus(t, 200).Body
 			if strings.Contains(body, "localhost/b") || strings.Contains(body, "secret") {
 				t.Error(body)
 			}
 		})
 		t.Run("FR-187 the same twice", func(t *testing.T) {
-			post(`{"url":"http://localhost/a","events":["job_created","job_failed"]}`).Is(t, 409, "RFA_JOB_CONFLICT")
-			post(`{"url":"http://localhost/a","events":["job_created"]}`).Want(t, 201)
-			other.Do(t, "POST", "/v1/webhooks", `{"url":"http://localhost/a","events":["job_created","job_failed"]}`).Want(t, 201)
+			post(`{"url":"http://localhost/a","events":["job_created","job_failed"]}`).WantError(t, 409, "RFA_JOB_CONFLICT")
+			post(`{"url":"http://localhost/a","events":["job_created"]}`).WantStatus(t, 201)
+			other.Do(t, "POST", "/v1/webhooks", `{"url":"http://localhost/a","events":["job_created","job_failed"]}`).WantStatus(t, 201)
 		})
 		t.Run("FR-187 under one Idempotency-Key", func(t *testing.T) { // G-FR-58
 			body := `{"url":"http://localhost/c","events":["job_created"]}`
-			a := post(body, "Idempotency-Key", "hook").Want(t, 201)
-			b := post(body, "Idempotency-Key", "hook").Want(t, 201)
-			equal(t, "webhook", testkit.Read[map[string]any](t, a)["webhook_id"], testkit.Read[map[string]any](t, b)["webhook_id"])
-			if testkit.Read[map[string]any](t, b)["secret"] != nil {
+			a := post(body, "Idempotency-Key", "hook").WantStatus(t, 201)
+			b := post(body, "Idempotency-Key", "hook").WantStatus(t, 201)
+			assertEqual(t, "webhook", testkit.DecodeReply[map[string]any](t, a)["webhook_id"], testkit.DecodeReply[map[string]any](t, b)["webhook_id"])
+			if testkit.DecodeReply[map[string]any](t, b)["secret"] != nil {
 				t.Error("the secret is shown again")
 			}
-			post(`{"url":"http://localhost/d","events":["job_created"]}`, "Idempotency-Key", "hook").Is(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
+			post(`{"url":"http://localhost/d","events":["job_created"]}`, "Idempotency-Key", "hook").WantError(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
 		})
 		t.Run("FR-188 delete", func(t *testing.T) {
 			id, _ := c.register(t, "http://localhost/e", "job_created")
-			equal(t, "answer", c.Do(t, "DELETE", "/v1/webhooks/"+id, "").Want(t, 200).Body, `{"deleted":true}`)
-			c.Do(t, "DELETE", "/v1/webhooks/"+id, "").Is(t, 404, "RFA_JOB_NOT_FOUND", "webhook")
-			c.Do(t, "DELETE", "/v1/webhooks/"+nobody, "").Is(t, 404, "RFA_JOB_NOT_FOUND")
-			c.Do(t, "DELETE", "/v1/webhooks/x", "").Is(t, 404, "RFA_JOB_NOT_FOUND")
+			assertEqual(t, "answer", c.Do(t, "DELETE", "/v1/webhooks/"+id, "").WantStatus(t, 200).Body, `{"deleted":true}`)
+			c.Do(t, "DELETE", "/v1/webhooks/"+id, "").WantError(t, 404, "RFA_JOB_NOT_FOUND", "webhook")
+			c.Do(t, "DELETE", "/v1/webhooks/"+nobody, "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
+			c.Do(t, "DELETE", "/v1/webhooks/x", "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 		})
 		t.Run("FR-185 pages of webhooks", func(t *testing.T) {
 			seen := 0
 			cursor := ""
 			for {
-				l := testkit.Read[jobList](t, c.Do(t, "GET", "/v1/webhooks?limit=2"+cursor, "").Want(t, 200))
+				l := testkit.DecodeReply[jobList](t, c.Do(t, "GET", "/v1/webhooks?limit=2"+cursor, "").WantStatus(t, 200))
 				seen += len(l.Items)
 				if !l.HasMore {
 					break
 				}
 				cursor = "&cursor=" + *l.NextCursor
 			}
-			equal(t, "webhooks", seen, 3)
+			assertEqual(t, "webhooks", seen, 3)
 		})
 	})
 }
@@ -209,27 +209,27 @@ func TestDeliveries(t *testing.T) {
 		c, other := w.customer(t), w.customer(t)
 		_, secret := c.register(t, some.url, "job_succeeded", "job_failed")
 		other.register(t, foreign.url, "job_created", "job_succeeded", "job_failed")
-		w.live(t)
+		w.runServer(t)
 		callback := fmt.Sprintf(`"callback":%q`, all.url)
-		id := c.submit(t, spec("SUCCESS_FAST", callback))
+		id := c.submit(t, submitBody("SUCCESS_FAST", callback))
 		w.timersAsked(t, 1)
-		w.timers.pass(time.Second)
+		w.timers.advance(time.Second)
 		w.await(t, id, "SUCCEEDED")
 		t.Run("FR-189 FR-102 the callback gets every change", func(t *testing.T) {
 			got := all.wait(t, 5)
-			equal(t, "events", names(got), "created queued assigned started succeeded")
+			assertEqual(t, "events", names(got), "created queued assigned started succeeded")
 			for i, e := range c.report(t, id).Events {
 				g := got[i]
-				equal(t, "FR-196 body", fmt.Sprint(g.event.EventID, g.event.JobID, g.event.NextState, g.event.OccurredAt.Equal(e.Timestamp), g.event.Scenario),
+				assertEqual(t, "FR-196 body", fmt.Sprint(g.event.EventID, g.event.JobID, g.event.NextState, g.event.OccurredAt.Equal(e.Timestamp), g.event.Scenario),
 					fmt.Sprint(e.EventID, id, e.NextState, true, "SUCCESS_FAST"))
-				equal(t, "prev_state", fmt.Sprint(e.PrevState == nil), fmt.Sprint(g.event.PrevState == nil))
-				equal(t, "webhook-id", g.id, e.EventID)
+				assertEqual(t, "prev_state", fmt.Sprint(e.PrevState == nil), fmt.Sprint(g.event.PrevState == nil))
+				assertEqual(t, "webhook-id", g.id, e.EventID)
 				g.signed(t, c.callback)
 			}
 		})
 		t.Run("FR-190 a webhook gets what it lists", func(t *testing.T) {
 			got := some.wait(t, 1)
-			equal(t, "events", names(got), "succeeded")
+			assertEqual(t, "events", names(got), "succeeded")
 			got[0].signed(t, secret)
 		})
 		t.Run("FR-196 the members of a body", func(t *testing.T) {
@@ -247,36 +247,36 @@ func TestDeliveries(t *testing.T) {
 			stall := make(chan struct{})
 			slow := newReceiver(t)
 			slow.set(0, stall)
-			id := c.submit(t, spec("WEBHOOK_SLOW_RECEIVER", fmt.Sprintf(`"callback":%q`, slow.url)))
+			id := c.submit(t, submitBody("WEBHOOK_SLOW_RECEIVER", fmt.Sprintf(`"callback":%q`, slow.url)))
 			w.timersAsked(t, 1)
-			w.timers.pass(2 * time.Second)
+			w.timers.advance(2 * time.Second)
 			w.await(t, id, "SUCCEEDED")
-			equal(t, "duration_ms", c.report(t, id).DurationMS, 2000)
-			equal(t, "requests", len(slow.wait(t, 1)), 1)
+			assertEqual(t, "duration_ms", c.report(t, id).DurationMS, 2000)
+			assertEqual(t, "requests", len(slow.wait(t, 1)), 1)
 			close(stall)
-			equal(t, "events", names(slow.wait(t, 5)), "created queued assigned started succeeded")
-			dead := c.submit(t, spec("WEBHOOK_RETRIES_EXHAUSTED", `"callback":"http://127.0.0.1:1/nobody"`))
+			assertEqual(t, "events", names(slow.wait(t, 5)), "created queued assigned started succeeded")
+			dead := c.submit(t, submitBody("WEBHOOK_RETRIES_EXHAUSTED", `"callback":"http://127.0.0.1:1/nobody"`))
 			w.timersAsked(t, 1)
-			w.timers.pass(2 * time.Second)
+			w.timers.advance(2 * time.Second)
 			w.await(t, dead, "SUCCEEDED")
-			equal(t, "duration_ms", c.report(t, dead).DurationMS, 2000)
+			assertEqual(t, "duration_ms", c.report(t, dead).DurationMS, 2000)
 		})
 		t.Run("FR-034 nobody else is told", func(t *testing.T) {
-			mine := other.submit(t, spec("SUCCESS_FAST"))
+			mine := other.submit(t, submitBody("SUCCESS_FAST"))
 			w.timersAsked(t, 1)
-			w.timers.pass(time.Second)
+			w.timers.advance(time.Second)
 			for _, g := range foreign.wait(t, 2) {
-				equal(t, "job", g.event.JobID, mine)
+				assertEqual(t, "job", g.event.JobID, mine)
 			}
 		})
 		t.Run("FR-188 a deleted webhook is told no more", func(t *testing.T) {
 			gone, kept := newReceiver(t), newReceiver(t)
 			hook, _ := c.register(t, gone.url, "job_created")
 			c.register(t, kept.url, "job_created")
-			c.Do(t, "DELETE", "/v1/webhooks/"+hook, "").Want(t, 200)
-			c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(1000*time.Hour))))
+			c.Do(t, "DELETE", "/v1/webhooks/"+hook, "").WantStatus(t, 200)
+			c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(1000*time.Hour))))
 			kept.wait(t, 1)
-			equal(t, "requests", len(gone.wait(t, 0)), 0)
+			assertEqual(t, "requests", len(gone.wait(t, 0)), 0)
 		})
 	})
 }
@@ -309,84 +309,84 @@ func TestTries(t *testing.T) {
 	r.set(500, nil)
 	hook, _ := c.register(t, r.url, "job_created", "job_canceled")
 	path := "/v1/webhooks/" + hook + "/deliveries"
-	id := c.submit(t, spec("WEBHOOK_5XX", at(w.clock.Now().Add(10_000*time.Hour))))
-	w.live(t)
-	list := func() deliveries { return testkit.Read[deliveries](t, c.Do(t, "GET", path, "").Want(t, 200)) }
+	id := c.submit(t, submitBody("WEBHOOK_5XX", executionAtMember(w.clock.Now().Add(10_000*time.Hour))))
+	w.runServer(t)
+	list := func() deliveries { return testkit.DecodeReply[deliveries](t, c.Do(t, "GET", path, "").WantStatus(t, 200)) }
 	tries := func(n int) {
 		t.Helper()
 		r.wait(t, n)
-		w.seen.until(t, fmt.Sprint(n, " tries"), func() bool { return strings.Count(w.log.String(), `"status":500`) >= n })
+		w.watcher.waitFor(t, fmt.Sprint(n, " tries"), func() bool { return strings.Count(w.log.String(), `"status":500`) >= n })
 	}
 	t.Run("FR-191 FR-103 FR-104 it is recorded and tried again", func(t *testing.T) {
 		tries(1)
-		w.untilDelivery(t, list, func(d deliveries) bool { return len(d.Items) == 1 && len(d.Items[0].Tries) == 1 })
+		w.awaitDelivery(t, list, func(d deliveries) bool { return len(d.Items) == 1 && len(d.Items[0].Tries) == 1 })
 		d := list().Items[0]
-		equal(t, "delivery", fmt.Sprint(d.EventName, d.Status, *d.Tries[0].StatusCode, *d.Tries[0].Response, d.NextTryAt != nil), "job_createdpending500thankstrue")
-		w.timers.pass(2 * time.Second)
+		assertEqual(t, "delivery", fmt.Sprint(d.EventName, d.Status, *d.Tries[0].StatusCode, *d.Tries[0].Response, d.NextTryAt != nil), "job_createdpending500thankstrue")
+		w.timers.advance(2 * time.Second)
 		if _, err := w.engine.Promote(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		tries(2)
-		equal(t, "webhook-id", r.wait(t, 2)[0].id, r.wait(t, 2)[1].id)
+		assertEqual(t, "webhook-id", r.wait(t, 2)[0].id, r.wait(t, 2)[1].id)
 	})
 	t.Run("FR-192 FR-211 FR-194 until the tries are used up", func(t *testing.T) {
-		w.untilDelivery(t, list, func(d deliveries) bool { return len(d.Items[0].Tries) == 2 })
-		w.timers.pass(10 * time.Second)
+		w.awaitDelivery(t, list, func(d deliveries) bool { return len(d.Items[0].Tries) == 2 })
+		w.timers.advance(10 * time.Second)
 		tries(3)
-		w.untilDelivery(t, list, func(d deliveries) bool { return d.Items[0].Status == "exhausted" })
+		w.awaitDelivery(t, list, func(d deliveries) bool { return d.Items[0].Status == "exhausted" })
 		d := list().Items[0]
-		equal(t, "tries", len(d.Tries), 3)
-		w.timers.pass(10 * time.Hour)
-		equal(t, "requests", len(r.wait(t, 3)), 3)
-		equal(t, "FR-230 tries", w.metric(t, "webhook_deliveries_total", nil), 3)
-		equal(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)
-		c.state(t, id, "CREATED")
+		assertEqual(t, "tries", len(d.Tries), 3)
+		w.timers.advance(10 * time.Hour)
+		assertEqual(t, "requests", len(r.wait(t, 3)), 3)
+		assertEqual(t, "FR-230 tries", w.metric(t, "webhook_deliveries_total", nil), 3)
+		assertEqual(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)
+		c.wantState(t, id, "CREATED")
 	})
 	t.Run("FR-195 FR-185 replay", func(t *testing.T) {
 		r.set(204, nil)
 		d := list().Items[0]
-		again := testkit.Read[map[string]any](t, c.Do(t, "POST", path+"/"+d.DeliveryID+"/replay", "").Want(t, 200))
+		again := testkit.DecodeReply[map[string]any](t, c.Do(t, "POST", path+"/"+d.DeliveryID+"/replay", "").WantStatus(t, 200))
 		if again["delivery_id"] == d.DeliveryID || again["event_id"] == "" {
 			t.Errorf("%v", again)
 		}
 		r.wait(t, 4)
-		w.untilDelivery(t, list, func(d deliveries) bool { return len(d.Items) == 2 && d.Items[0].Status == "delivered" })
-		c.Do(t, "POST", path+"/"+nobody+"/replay", "").Is(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
-		c.Do(t, "POST", path+"/x/replay", "").Is(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
-		equal(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)
+		w.awaitDelivery(t, list, func(d deliveries) bool { return len(d.Items) == 2 && d.Items[0].Status == "delivered" })
+		c.Do(t, "POST", path+"/"+nobody+"/replay", "").WantError(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
+		c.Do(t, "POST", path+"/x/replay", "").WantError(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
+		assertEqual(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)
 	})
 	t.Run("FR-185 pages of deliveries", func(t *testing.T) {
-		first := testkit.Read[deliveries](t, c.Do(t, "GET", path+"?limit=1", "").Want(t, 200))
-		second := testkit.Read[deliveries](t, c.Do(t, "GET", path+"?limit=1&cursor="+*first.NextCursor, "").Want(t, 200))
-		equal(t, "more", fmt.Sprint(first.HasMore, second.HasMore, first.Items[0].Status, second.Items[0].Status), "true falsedeliveredexhausted")
+		first := testkit.DecodeReply[deliveries](t, c.Do(t, "GET", path+"?limit=1", "").WantStatus(t, 200))
+		second := testkit.DecodeReply[deliveries](t, c.Do(t, "GET", path+"?limit=1&cursor="+*first.NextCursor, "").WantStatus(t, 200))
+		assertEqual(t, "more", fmt.Sprint(first.HasMore, second.HasMore, first.Items[0].Status, second.Items[0].Status), "true falsedeliveredexhausted")
 	})
 	t.Run("FR-194 rotate and disable", func(t *testing.T) {
-		secret := testkit.Read[map[string]string](t, c.Do(t, "POST", "/v1/webhooks/"+hook+"/rotate-secret", "").Want(t, 200))["secret"]
+		secret := testkit.DecodeReply[map[string]string](t, c.Do(t, "POST", "/v1/webhooks/"+hook+"/rotate-secret", "").WantStatus(t, 200))["secret"]
 		r.set(410, nil)
 		c.cancel(t, id)
 		got := r.wait(t, 5)
 		got[4].signed(t, secret)
-		w.untilDelivery(t, list, func(d deliveries) bool { return d.Items[0].Status == "exhausted" })
+		w.awaitDelivery(t, list, func(d deliveries) bool { return d.Items[0].Status == "exhausted" })
 		if body := c.Do(t, "GET", "/v1/webhooks", "").Body; !strings.Contains(body, `"disabled":true`) {
 			t.Error(body)
 		}
-		c.Do(t, "POST", path+"/"+list().Items[0].DeliveryID+"/replay", "").Is(t, 409, "RFA_JOB_CONFLICT", "disabled")
-		v := testkit.Read[map[string]any](t, c.Do(t, "POST", "/v1/webhooks/"+hook+"/enable", "").Want(t, 200))
-		equal(t, "disabled", v["disabled"].(bool), false)
+		c.Do(t, "POST", path+"/"+list().Items[0].DeliveryID+"/replay", "").WantError(t, 409, "RFA_JOB_CONFLICT", "disabled")
+		v := testkit.DecodeReply[map[string]any](t, c.Do(t, "POST", "/v1/webhooks/"+hook+"/enable", "").WantStatus(t, 200))
+		assertEqual(t, "disabled", v["disabled"].(bool), false)
 	})
 	t.Run("FR-197 every try is logged", func(t *testing.T) {
-		equal(t, "tries", len(w.log.Lines(t, map[string]any{"status": float64(500), "job_id": id})), 3)
+		assertEqual(t, "tries", len(w.log.Lines(t, map[string]any{"status": float64(500), "job_id": id})), 3)
 	})
 }
 
-// untilDelivery asks for the deliveries again whenever something was logged.
-func (w *world) untilDelivery(t testing.TB, list func() deliveries, is func(deliveries) bool) {
+// awaitDelivery asks for the deliveries again whenever something was logged.
+func (w *world) awaitDelivery(t testing.TB, list func() deliveries, condition func(deliveries) bool) {
 	t.Helper()
 	for range 1000 {
-		if is(list()) { // itself a line of the log
+		if condition(list()) { // itself a line of the log
 			return
 		}
-		w.sweep(t)
+		w.runMaintenance(t)
 	}
 	t.Fatalf("the deliveries are %+v", list())
 }
@@ -399,20 +399,20 @@ func TestPendingDeliveries(t *testing.T) {
 	c := w.customer(t)
 	r := newReceiver(t)
 	c.register(t, r.url, "job_created", "job_canceled")
-	first := c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(time.Hour))))
+	first := c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Hour))))
 	w.deliver(t) // made, not sent
 	c.cancel(t, first)
 	w.clock.Advance(time.Minute) // in which the node that is gone would still be the one that tells
-	next := newWorld(t, w.clock, w.again(t), config())
-	next.live(t)
+	next := newWorld(t, w.clock, w.reopenStore(t), config())
+	next.runServer(t)
 	t.Run("FR-195 made and not yet made", func(t *testing.T) {
-		equal(t, "events", names(r.wait(t, 2)), "created canceled")
+		assertEqual(t, "events", names(r.wait(t, 2)), "created canceled")
 	})
 	t.Run("FR-195 FR-200 told twice, delivered once", func(t *testing.T) {
 		all := w.deliver(t)
 		if err := next.forge.Deliver(context.Background(), all); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "deliveries", len(r.wait(t, 2)), 2)
+		assertEqual(t, "deliveries", len(r.wait(t, 2)), 2)
 	})
 }

@@ -12,24 +12,24 @@ import (
 // what it leaves, how it ends.
 type kind struct {
 	name string
-	ms   int64 // how long it runs; overtime stands for longer than is allowed
-	kib  int64 // size of its output (G-FR-60)
-	ends ending
+	durationMS   int64 // how long it runs; overtime stands for longer than is allowed
+	outputKiB  int64 // size of its output (G-FR-60)
+	ending runEnding
 	// retryable is what its failure says of itself (FR-088).
 	retryable bool
-	// alone says that the kind shows what it is for without anybody doing
+	// choosable says that the kind shows what it is for without anybody doing
 	// anything, so that it may be chosen for a client that names none (G-FR-02).
-	alone bool
+	choosable bool
 }
 
-// ending is how a kind's runs end.
-type ending uint8
+// runEnding is how a kind's runs end.
+type runEnding uint8
 
 const (
-	well       ending = iota
-	badly             // each of them
-	firstBadly        // the first; those after a retry end well
-	refused           // there is none: it is turned down at submit
+	endsSuccessfully       runEnding = iota
+	alwaysFails             // each of them
+	failsFirst        // the first; those after a retry end well
+	rejected           // there is none: it is turned down at submit
 )
 
 // overtime stands for the maximum run time and a second (FR-090).
@@ -37,37 +37,37 @@ const overtime = -1
 
 // kinds is the catalogue (FR-083 to FR-113), in the document's order.
 var kinds = []kind{
-	{name: "SUCCESS_FAST", ms: 1_000, kib: 4, alone: true},
-	{name: "SUCCESS_NORMAL", ms: 10_000, kib: 16, alone: true},
-	{name: "SUCCESS_SLOW", ms: 90_000, kib: 32, alone: true},
-	{name: "FAIL_IMMEDIATE", ms: 500, kib: 1, ends: badly, alone: true},
-	{name: "FAIL_AFTER_PROGRESS", ms: 20_000, kib: 8, ends: badly, alone: true},
-	{name: "FAIL_AFTER_RETRYABLE", ms: 5_000, kib: 8, ends: badly, retryable: true, alone: true},
-	{name: "RUNS_LONG", ms: 110_000, kib: 32, alone: true},
-	{name: "RUNS_OVER_TIMEOUT", ms: overtime, kib: 8, ends: badly},
-	{name: "CPU_BURST", ms: 8_000, kib: 4, alone: true},
-	{name: "MEMORY_SPIKE", ms: 12_000, kib: 64, alone: true},
-	{name: "IO_HEAVY", ms: 15_000, kib: 32, alone: true},
-	{name: "MANY_SMALL_OUTPUTS", ms: 9_000, kib: 16, alone: true},
-	{name: "LARGE_OUTPUT", ms: 9_000, kib: 256, alone: true},
-	{name: "CANCEL_BEFORE_START", ms: 5_000, kib: 4},
-	{name: "CANCEL_DURING_RUN", ms: 10_000, kib: 4},
-	{name: "RETRY_ON_FAIL", ms: 3_000, kib: 4, ends: firstBadly, retryable: true},
-	{name: "RETRY_LIMIT_REACHED", ms: 3_000, kib: 4, ends: badly, retryable: true},
-	{name: "DUPLICATE_SUBMIT_SAME_KEY", ms: 2_000, kib: 4},
-	{name: "DUPLICATE_SUBMIT_DIFFERENT_KEY", ms: 2_000, kib: 4},
-	{name: "WEBHOOK_SUCCESS", ms: 2_000, kib: 4},
-	{name: "WEBHOOK_TIMEOUT", ms: 2_000, kib: 4},
-	{name: "WEBHOOK_5XX", ms: 2_000, kib: 4},
-	{name: "WEBHOOK_RETRIES_EXHAUSTED", ms: 2_000, kib: 4},
-	{name: "WEBHOOK_SLOW_RECEIVER", ms: 2_000, kib: 4},
-	{name: "SCHEDULED_ON_TIME", ms: 2_000, kib: 4},
-	{name: "SCHEDULED_LATE_RECOVERY", ms: 2_000, kib: 4},
-	{name: "SCHEDULED_FAR_FUTURE", ms: 2_000, kib: 4},
-	{name: "PAYLOAD_SMALL", ms: 2_000, kib: 1, alone: true},
-	{name: "PAYLOAD_MEDIUM", ms: 2_000, kib: 16, alone: true},
-	{name: "PAYLOAD_LARGE", ms: 2_000, kib: 256, alone: true},
-	{name: "PAYLOAD_INVALID", ends: refused},
+	{name: "SUCCESS_FAST", durationMS: 1_000, outputKiB: 4, choosable: true},
+	{name: "SUCCESS_NORMAL", durationMS: 10_000, outputKiB: 16, choosable: true},
+	{name: "SUCCESS_SLOW", durationMS: 90_000, outputKiB: 32, choosable: true},
+	{name: "FAIL_IMMEDIATE", durationMS: 500, outputKiB: 1, ending: alwaysFails, choosable: true},
+	{name: "FAIL_AFTER_PROGRESS", durationMS: 20_000, outputKiB: 8, ending: alwaysFails, choosable: true},
+	{name: "FAIL_AFTER_RETRYABLE", durationMS: 5_000, outputKiB: 8, ending: alwaysFails, retryable: true, choosable: true},
+	{name: "RUNS_LONG", durationMS: 110_000, outputKiB: 32, choosable: true},
+	{name: "RUNS_OVER_TIMEOUT", durationMS: overtime, outputKiB: 8, ending: alwaysFails},
+	{name: "CPU_BURST", durationMS: 8_000, outputKiB: 4, choosable: true},
+	{name: "MEMORY_SPIKE", durationMS: 12_000, outputKiB: 64, choosable: true},
+	{name: "IO_HEAVY", durationMS: 15_000, outputKiB: 32, choosable: true},
+	{name: "MANY_SMALL_OUTPUTS", durationMS: 9_000, outputKiB: 16, choosable: true},
+	{name: "LARGE_OUTPUT", durationMS: 9_000, outputKiB: 256, choosable: true},
+	{name: "CANCEL_BEFORE_START", durationMS: 5_000, outputKiB: 4},
+	{name: "CANCEL_DURING_RUN", durationMS: 10_000, outputKiB: 4},
+	{name: "RETRY_ON_FAIL", durationMS: 3_000, outputKiB: 4, ending: failsFirst, retryable: true},
+	{name: "RETRY_LIMIT_REACHED", durationMS: 3_000, outputKiB: 4, ending: alwaysFails, retryable: true},
+	{name: "DUPLICATE_SUBMIT_SAME_KEY", durationMS: 2_000, outputKiB: 4},
+	{name: "DUPLICATE_SUBMIT_DIFFERENT_KEY", durationMS: 2_000, outputKiB: 4},
+	{name: "WEBHOOK_SUCCESS", durationMS: 2_000, outputKiB: 4},
+	{name: "WEBHOOK_TIMEOUT", durationMS: 2_000, outputKiB: 4},
+	{name: "WEBHOOK_5XX", durationMS: 2_000, outputKiB: 4},
+	{name: "WEBHOOK_RETRIES_EXHAUSTED", durationMS: 2_000, outputKiB: 4},
+	{name: "WEBHOOK_SLOW_RECEIVER", durationMS: 2_000, outputKiB: 4},
+	{name: "SCHEDULED_ON_TIME", durationMS: 2_000, outputKiB: 4},
+	{name: "SCHEDULED_LATE_RECOVERY", durationMS: 2_000, outputKiB: 4},
+	{name: "SCHEDULED_FAR_FUTURE", durationMS: 2_000, outputKiB: 4},
+	{name: "PAYLOAD_SMALL", durationMS: 2_000, outputKiB: 1, choosable: true},
+	{name: "PAYLOAD_MEDIUM", durationMS: 2_000, outputKiB: 16, choosable: true},
+	{name: "PAYLOAD_LARGE", durationMS: 2_000, outputKiB: 256, choosable: true},
+	{name: "PAYLOAD_INVALID", ending: rejected},
 }
 
 const cancelBeforeStart = "CANCEL_BEFORE_START"
@@ -90,14 +90,14 @@ var kindNames = func() string {
 }()
 
 // fails reports whether the kind is meant to fail (FR-114).
-func (k *kind) fails() bool { return k.ends == badly || k.ends == firstBadly }
+func (k *kind) fails() bool { return k.ending == alwaysFails || k.ending == failsFirst }
 
 // duration is how long a run lasts where runs may last limit.
 func (k *kind) duration(limit time.Duration) time.Duration {
-	if k.ms == overtime {
+	if k.durationMS == overtime {
 		return limit + time.Second
 	}
-	return time.Duration(k.ms) * time.Millisecond
+	return time.Duration(k.durationMS) * time.Millisecond
 }
 
 // expected is the state that the kind leads to when nobody interferes (FR-117).
@@ -108,35 +108,35 @@ func (k *kind) expected() job.State {
 	case "RETRY_ON_FAIL":
 		return succeeded
 	}
-	if k.ends == badly {
+	if k.ending == alwaysFails {
 		return failed
 	}
 	return succeeded
 }
 
-// rules are the settings that a definition depends on.
-type rules struct {
+// definitionRules are the settings that a definition depends on.
+type definitionRules struct {
 	maxRunTime   time.Duration
 	payloadLimit int64
-	failing      float64 // share of failing jobs among chosen kinds (FR-078)
+	failureProbability      float64 // share of failing jobs among chosen kinds (FR-078)
 }
 
 // choose picks a kind by the time of the request in milliseconds, its seed: the
 // same time gives the same kind (G-FR-36). Only kinds whose output the payload
 // limit allows are chosen, so that a request without a kind is never refused for
 // one.
-func (r *rules) choose(seed int64) *kind {
+func (r *definitionRules) choose(seed int64) *kind {
 	random := rand.New(rand.NewPCG(uint64(seed), 0x9e3779b97f4a7c15))
-	wantsFailure := random.Float64() < r.failing
-	var fitting []*kind
+	wantsFailure := random.Float64() < r.failureProbability
+	var candidates []*kind
 	for i := range kinds {
 		k := &kinds[i]
-		if k.alone && k.fails() == wantsFailure && k.kib<<10 <= r.payloadLimit {
-			fitting = append(fitting, k)
+		if k.choosable && k.fails() == wantsFailure && k.outputKiB<<10 <= r.payloadLimit {
+			candidates = append(candidates, k)
 		}
 	}
-	if len(fitting) == 0 {
+	if len(candidates) == 0 {
 		return &kinds[0] // a limit that no kind fits: submit says so
 	}
-	return fitting[random.IntN(len(fitting))]
+	return candidates[random.IntN(len(candidates))]
 }

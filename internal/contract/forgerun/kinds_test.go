@@ -58,37 +58,37 @@ func TestKinds(t *testing.T) {
 	c := w.customer(t)
 	for _, k := range catalogue {
 		t.Run(k.id+" "+k.kind, func(t *testing.T) {
-			id := c.submit(t, spec(k.kind))
+			id := c.submit(t, submitBody(k.kind))
 			v := c.get(t, id)
-			equal(t, "work_kind", v.WorkKind+" "+v.Definition.WorkKind, k.kind+" "+k.kind)
-			equal(t, "duration_ms", v.Definition.DurationMS, k.ms)
-			equal(t, "payload_size", v.Definition.PayloadSize, k.kib*1024) // G-FR-60
-			equal(t, "FR-114 should_fail", v.Definition.ShouldFail, k.fails)
-			j := w.work(t)
-			equal(t, "the job that ran", j.ID.Key, id)
-			c.state(t, id, k.first)
+			assertEqual(t, "work_kind", v.WorkKind+" "+v.Definition.WorkKind, k.kind+" "+k.kind)
+			assertEqual(t, "duration_ms", v.Definition.DurationMS, k.ms)
+			assertEqual(t, "payload_size", v.Definition.PayloadSize, k.kib*1024) // G-FR-60
+			assertEqual(t, "FR-114 should_fail", v.Definition.ShouldFail, k.fails)
+			j := w.claimAndRun(t)
+			assertEqual(t, "the job that ran", j.ID.Key, id)
+			c.wantState(t, id, k.first)
 			ran := min(k.ms, 120_000) // FR-116: as long as the kind takes, or as it may
 			if r := c.report(t, id); r.DurationMS != ran {
 				t.Errorf("FR-128 the run took %d ms, want %d", r.DurationMS, ran)
 			}
 			if k.second == "" {
-				c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT")
+				c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantError(t, 409, "RFA_JOB_CONFLICT")
 				return
 			}
 			c.retry(t, id)
 			w.clock.Advance(time.Minute)
-			w.work(t)
-			c.state(t, id, k.second)
+			w.claimAndRun(t)
+			c.wantState(t, id, k.second)
 		})
 	}
 	t.Run("FR-113 PAYLOAD_INVALID", func(t *testing.T) {
 		before := w.jobs(t)
-		c.Do(t, "POST", "/v1/jobs", spec("PAYLOAD_INVALID")).Is(t, 400, "RFA_JOB_VALIDATION_FAILED", "work_kind")
-		equal(t, "jobs", w.jobs(t), before)
+		c.Do(t, "POST", "/v1/jobs", submitBody("PAYLOAD_INVALID")).WantError(t, 400, "RFA_JOB_VALIDATION_FAILED", "work_kind")
+		assertEqual(t, "jobs", w.jobs(t), before)
 	})
 	t.Run("FR-114 the table and nothing else", func(t *testing.T) {
 		all := forgerun.Kinds(120 * time.Second)
-		equal(t, "kinds", len(all), len(catalogue)+1)
+		assertEqual(t, "kinds", len(all), len(catalogue)+1)
 		for i, k := range catalogue {
 			g := all[i]
 			if g.Name != k.kind || g.Fails != k.fails || g.Size != k.kib<<10 || g.Duration.Milliseconds() != k.ms || g.Refused {
@@ -99,10 +99,10 @@ func TestKinds(t *testing.T) {
 	t.Run("FR-088 FR-099 retryable", func(t *testing.T) {
 		for kind, want := range map[string]bool{"FAIL_IMMEDIATE": false, "FAIL_AFTER_RETRYABLE": true, "RETRY_ON_FAIL": true,
 			"RETRY_LIMIT_REACHED": true, "RUNS_OVER_TIMEOUT": false} {
-			id := c.submit(t, spec(kind))
-			w.work(t)
-			v := c.state(t, id, "FAILED")
-			equal(t, kind+" is retryable", v.Failure.Retryable, want)
+			id := c.submit(t, submitBody(kind))
+			w.claimAndRun(t)
+			v := c.wantState(t, id, "FAILED")
+			assertEqual(t, kind+" is retryable", v.Failure.Retryable, want)
 		}
 	})
 }
@@ -113,54 +113,54 @@ func TestKindScripts(t *testing.T) {
 	w := inMemory(t, config())
 	c := w.customer(t)
 	t.Run("FR-096 canceled while QUEUED", func(t *testing.T) {
-		id := c.submit(t, spec("CANCEL_BEFORE_START"))
-		c.state(t, id, "QUEUED")
-		equal(t, "state", c.cancel(t, id).State, "CANCELED")
-		equal(t, "claimable", len(w.claims(t, 1)), 0)
+		id := c.submit(t, submitBody("CANCEL_BEFORE_START"))
+		c.wantState(t, id, "QUEUED")
+		assertEqual(t, "state", c.cancel(t, id).State, "CANCELED")
+		assertEqual(t, "claimable", len(w.claims(t, 1)), 0)
 	})
 	t.Run("FR-097 canceled while RUNNING", func(t *testing.T) {
-		id := c.submit(t, spec("CANCEL_DURING_RUN"))
-		w.begin(t)
-		equal(t, "state", c.cancel(t, id).State, "CANCELED")
+		id := c.submit(t, submitBody("CANCEL_DURING_RUN"))
+		w.claimAndStart(t)
+		assertEqual(t, "state", c.cancel(t, id).State, "CANCELED")
 	})
 	t.Run("FR-099 until retries are used up", func(t *testing.T) {
-		id := c.submit(t, spec("RETRY_LIMIT_REACHED"))
+		id := c.submit(t, submitBody("RETRY_LIMIT_REACHED"))
 		for n := range 4 {
-			w.work(t)
-			v := c.state(t, id, "FAILED")
-			equal(t, "attempt", v.Attempt, n)
+			w.claimAndRun(t)
+			v := c.wantState(t, id, "FAILED")
+			assertEqual(t, "attempt", v.Attempt, n)
 			if n < 3 {
 				c.retry(t, id)
 				w.clock.Advance(time.Minute)
 			}
 		}
-		c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Is(t, 409, "RFA_JOB_CONFLICT", "FAILED")
-		c.state(t, id, "FAILED")
+		c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantError(t, 409, "RFA_JOB_CONFLICT", "FAILED")
+		c.wantState(t, id, "FAILED")
 	})
 	t.Run("FR-100 one job for one key", func(t *testing.T) {
-		a := c.submit(t, spec("DUPLICATE_SUBMIT_SAME_KEY"), "Idempotency-Key", "same")
-		b := c.submit(t, spec("DUPLICATE_SUBMIT_SAME_KEY"), "Idempotency-Key", "same")
-		equal(t, "id", a, b)
-		w.work(t)
-		c.state(t, a, "SUCCEEDED")
+		a := c.submit(t, submitBody("DUPLICATE_SUBMIT_SAME_KEY"), "Idempotency-Key", "same")
+		b := c.submit(t, submitBody("DUPLICATE_SUBMIT_SAME_KEY"), "Idempotency-Key", "same")
+		assertEqual(t, "id", a, b)
+		w.claimAndRun(t)
+		c.wantState(t, a, "SUCCEEDED")
 	})
 	t.Run("FR-101 FR-073 two jobs for two keys", func(t *testing.T) {
-		a := c.submit(t, spec("DUPLICATE_SUBMIT_DIFFERENT_KEY"), "Idempotency-Key", "one")
-		b := c.submit(t, spec("DUPLICATE_SUBMIT_DIFFERENT_KEY"), "Idempotency-Key", "other")
+		a := c.submit(t, submitBody("DUPLICATE_SUBMIT_DIFFERENT_KEY"), "Idempotency-Key", "one")
+		b := c.submit(t, submitBody("DUPLICATE_SUBMIT_DIFFERENT_KEY"), "Idempotency-Key", "other")
 		if a == b {
 			t.Error("they are one job")
 		}
-		w.work(t)
-		w.work(t)
-		c.state(t, a, "SUCCEEDED")
-		c.state(t, b, "SUCCEEDED")
+		w.claimAndRun(t)
+		w.claimAndRun(t)
+		c.wantState(t, a, "SUCCEEDED")
+		c.wantState(t, b, "SUCCEEDED")
 	})
 	t.Run("FR-115 labels change nothing", func(t *testing.T) {
 		for _, k := range forgerun.Kinds(time.Minute) {
 			if !strings.HasPrefix(k.Name, "WEBHOOK_") && !strings.HasPrefix(k.Name, "DUPLICATE_") {
 				continue
 			}
-			equal(t, k.Name, fmt.Sprintln(k.Duration, k.Size, k.Fails, k.Expected), "2s 4096 false SUCCEEDED\n")
+			assertEqual(t, k.Name, fmt.Sprintln(k.Duration, k.Size, k.Fails, k.Expected), "2s 4096 false SUCCEEDED\n")
 		}
 	})
 }
@@ -172,16 +172,16 @@ func TestDefinitions(t *testing.T) {
 	c := w.customer(t)
 	t.Run("FR-075 same time and kind, same definition", func(t *testing.T) {
 		for _, kind := range []string{"", "IO_HEAVY"} {
-			a, b := c.get(t, c.submit(t, spec(kind))), c.get(t, c.submit(t, spec(kind)))
-			equal(t, "definition", *a.Definition, *b.Definition)
-			equal(t, "seed", a.Definition.Seed, w.clock.Now().UnixMilli()) // G-FR-36
+			a, b := c.get(t, c.submit(t, submitBody(kind))), c.get(t, c.submit(t, submitBody(kind)))
+			assertEqual(t, "definition", *a.Definition, *b.Definition)
+			assertEqual(t, "seed", a.Definition.Seed, w.clock.Now().UnixMilli()) // G-FR-36
 		}
 	})
 	t.Run("FR-075 other times, other kinds", func(t *testing.T) {
 		seen := map[string]bool{}
 		for range 60 {
 			w.clock.Advance(time.Millisecond)
-			seen[c.get(t, c.submit(t, spec(""))).WorkKind] = true
+			seen[c.get(t, c.submit(t, submitBody(""))).WorkKind] = true
 		}
 		if len(seen) < 8 {
 			t.Errorf("60 jobs are of the kinds %v", seen)
@@ -231,8 +231,8 @@ func TestDefinitions(t *testing.T) {
 	})
 	t.Run("FR-077 members", func(t *testing.T) {
 		due := w.clock.Now().Add(time.Hour)
-		instant := c.get(t, c.submit(t, spec("IO_HEAVY")))
-		deferred := c.get(t, c.submit(t, spec("IO_HEAVY", `"type":"DEFERRED"`, at(due))))
+		instant := c.get(t, c.submit(t, submitBody("IO_HEAVY")))
+		deferred := c.get(t, c.submit(t, submitBody("IO_HEAVY", `"type":"DEFERRED"`, executionAtMember(due))))
 		if instant.Definition.ExecutionAt != nil {
 			t.Error("an instant definition has a time")
 		}
@@ -249,21 +249,21 @@ func TestCancelWindow(t *testing.T) {
 	c.CancelWindow = 10 * time.Second
 	w := inMemory(t, c)
 	who := w.customer(t)
-	id := who.submit(t, spec("CANCEL_BEFORE_START"))
-	other := who.submit(t, spec("SUCCESS_FAST"))
+	id := who.submit(t, submitBody("CANCEL_BEFORE_START"))
+	other := who.submit(t, submitBody("SUCCESS_FAST"))
 	t.Run("FR-096 it is QUEUED and not claimed", func(t *testing.T) {
-		who.state(t, id, "QUEUED")
-		equal(t, "claimed", w.claim(t).ID.Key, other)
-		equal(t, "more", len(w.claims(t, 1)), 0)
+		who.wantState(t, id, "QUEUED")
+		assertEqual(t, "claimed", w.claim(t).ID.Key, other)
+		assertEqual(t, "more", len(w.claims(t, 1)), 0)
 	})
 	t.Run("FR-096 then it runs as any other", func(t *testing.T) {
 		w.clock.Advance(10 * time.Second)
-		w.work(t)
-		who.state(t, id, "SUCCEEDED")
-		equal(t, "events", who.report(t, id).names(), "created queued assigned started succeeded")
+		w.claimAndRun(t)
+		who.wantState(t, id, "SUCCEEDED")
+		assertEqual(t, "events", who.report(t, id).names(), "created queued assigned started succeeded")
 	})
 	t.Run("FR-096 a scheduled one has its own time", func(t *testing.T) {
-		id := who.submit(t, spec("CANCEL_BEFORE_START", at(w.clock.Now().Add(time.Minute))))
-		who.state(t, id, "CREATED")
+		id := who.submit(t, submitBody("CANCEL_BEFORE_START", executionAtMember(w.clock.Now().Add(time.Minute))))
+		who.wantState(t, id, "CREATED")
 	})
 }

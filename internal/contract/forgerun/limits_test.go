@@ -19,43 +19,43 @@ func TestRateLimits(t *testing.T) {
 	t.Run("FR-205 FR-019 over the limit", func(t *testing.T) { // G-FR-15: every authenticated request counts
 		for i := range 10 {
 			if i%2 == 0 {
-				c.submit(t, spec(""))
+				c.submit(t, submitBody(""))
 			} else {
-				c.Do(t, "GET", "/v1/jobs/"+nobody, "").Want(t, 404)
+				c.Do(t, "GET", "/v1/jobs/"+nobody, "").WantStatus(t, 404)
 			}
 		}
-		r := c.Do(t, "POST", "/v1/jobs", spec(""), "Idempotency-Key", "limited")
-		r.Is(t, 429, "RFA_REQUEST_RATE_LIMITED", "per minute")
+		r := c.Do(t, "POST", "/v1/jobs", submitBody(""), "Idempotency-Key", "limited")
+		r.WantError(t, 429, "RFA_REQUEST_RATE_LIMITED", "per minute")
 		if n, err := strconv.Atoi(r.Header.Get("Retry-After")); err != nil || n < 1 || n > 60 {
 			t.Errorf("Retry-After is %q", r.Header.Get("Retry-After"))
 		}
-		equal(t, "jobs", w.jobs(t), 5)
+		assertEqual(t, "jobs", w.jobs(t), 5)
 	})
-	t.Run("FR-205 others are unaffected", func(t *testing.T) { other.submit(t, spec("")) })
+	t.Run("FR-205 others are unaffected", func(t *testing.T) { other.submit(t, submitBody("")) })
 	t.Run("FR-029 FR-019 before the body", func(t *testing.T) {
-		c.Do(t, "POST", "/v1/jobs", "{").Is(t, 429, "RFA_REQUEST_RATE_LIMITED")
+		c.Do(t, "POST", "/v1/jobs", "{").WantError(t, 429, "RFA_REQUEST_RATE_LIMITED")
 	})
 	t.Run("FR-205 FR-072 a minute later", func(t *testing.T) {
 		w.clock.Advance(time.Minute)
-		c.submit(t, spec("IO_HEAVY"), "Idempotency-Key", "limited")
+		c.submit(t, submitBody("IO_HEAVY"), "Idempotency-Key", "limited")
 	})
 	t.Run("FR-205 health does not count", func(t *testing.T) {
 		for range 50 {
-			w.Do(t, "GET", "/health/ready", "").Want(t, 200)
+			w.Do(t, "GET", "/health/ready", "").WantStatus(t, 200)
 		}
 	})
 	t.Run("FR-019 addresses without a key", func(t *testing.T) { // G-FR-16
 		w.clock.Advance(time.Minute)
 		for i := range 30 {
 			if i%2 == 0 {
-				w.Do(t, "GET", "/v1/jobs", "").Want(t, 401)
+				w.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 401)
 			} else {
 				w.newClient(t)
 			}
 		}
-		w.Do(t, "POST", "/v1/clients", "").Is(t, 429, "RFA_REQUEST_RATE_LIMITED", "per minute")
-		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer x").Is(t, 429, "RFA_REQUEST_RATE_LIMITED")
-		c.Do(t, "GET", "/v1/jobs", "").Want(t, 200)
+		w.Do(t, "POST", "/v1/clients", "").WantError(t, 429, "RFA_REQUEST_RATE_LIMITED", "per minute")
+		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer x").WantError(t, 429, "RFA_REQUEST_RATE_LIMITED")
+		c.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200)
 	})
 }
 
@@ -67,15 +67,15 @@ func TestQuota(t *testing.T) {
 	c := w.customer(t)
 	t.Run("FR-206 FR-247 a quota per day", func(t *testing.T) { // G-FR-14
 		for range 5 {
-			c.Do(t, "GET", "/v1/jobs", "").Want(t, 200)
+			c.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200)
 		}
 		r := c.Do(t, "GET", "/v1/jobs", "")
-		r.Is(t, 429, "RFA_REQUEST_RATE_LIMITED", "per day")
+		r.WantError(t, 429, "RFA_REQUEST_RATE_LIMITED", "per day")
 		if n, err := strconv.Atoi(r.Header.Get("Retry-After")); err != nil || n < 3600 {
 			t.Errorf("Retry-After is %q", r.Header.Get("Retry-After"))
 		}
 		w.clock.Advance(24 * time.Hour)
-		c.Do(t, "GET", "/v1/jobs", "").Want(t, 200)
+		c.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200)
 	})
 }
 
@@ -90,52 +90,52 @@ func TestQueueLimits(t *testing.T) {
 		w := world(t)
 		c := w.customer(t)
 		t.Run("FR-208 FR-023 FR-247 the queue is full", func(t *testing.T) { // G-FR-12
-			kept := c.submit(t, spec(""), "Idempotency-Key", "first")
-			c.submit(t, spec(""))
-			scheduled := c.submit(t, spec("", at(w.clock.Now().Add(time.Minute)))) // not in the queue yet
-			c.submit(t, spec(""))
-			r := c.Do(t, "POST", "/v1/jobs", spec(""), "Idempotency-Key", "refused")
-			r.Is(t, 503, "RFA_EXEC_QUEUE_FULL")
-			equal(t, "retry-after", r.Header.Get("Retry-After"), "1")
-			equal(t, "jobs", w.jobs(t), 4)
-			equal(t, "a replay", c.submit(t, spec(""), "Idempotency-Key", "first"), kept)
-			c.submit(t, spec("", at(w.clock.Now().Add(time.Hour)))) // waits elsewhere
+			kept := c.submit(t, submitBody(""), "Idempotency-Key", "first")
+			c.submit(t, submitBody(""))
+			scheduled := c.submit(t, submitBody("", executionAtMember(w.clock.Now().Add(time.Minute)))) // not in the queue yet
+			c.submit(t, submitBody(""))
+			r := c.Do(t, "POST", "/v1/jobs", submitBody(""), "Idempotency-Key", "refused")
+			r.WantError(t, 503, "RFA_EXEC_QUEUE_FULL")
+			assertEqual(t, "retry-after", r.Header.Get("Retry-After"), "1")
+			assertEqual(t, "jobs", w.jobs(t), 4)
+			assertEqual(t, "a replay", c.submit(t, submitBody(""), "Idempotency-Key", "first"), kept)
+			c.submit(t, submitBody("", executionAtMember(w.clock.Now().Add(time.Hour)))) // waits elsewhere
 			w.clock.Advance(time.Minute)
-			w.sweep(t)
-			c.state(t, scheduled, "CREATED")
+			w.runMaintenance(t)
+			c.wantState(t, scheduled, "CREATED")
 			c.cancel(t, kept)
-			w.sweep(t)
-			c.state(t, scheduled, "QUEUED")
-			c.Do(t, "POST", "/v1/jobs", spec(""), "Idempotency-Key", "refused").Is(t, 503, "RFA_EXEC_QUEUE_FULL")
+			w.runMaintenance(t)
+			c.wantState(t, scheduled, "QUEUED")
+			c.Do(t, "POST", "/v1/jobs", submitBody(""), "Idempotency-Key", "refused").WantError(t, 503, "RFA_EXEC_QUEUE_FULL")
 		})
 		t.Run("FR-207 FR-247 so many are active", func(t *testing.T) { // G-FR-13
 			jobs := w.claims(t, 10)
-			equal(t, "claimed", len(jobs), 2)
-			equal(t, "claimed beyond", len(w.claims(t, 10)), 0)
-			w.engine.Start(context.Background(), runOf(jobs[0]))
-			equal(t, "claimed beyond", len(w.claims(t, 10)), 0)
-			equal(t, "active", w.metric(t, "jobs_active", nil), 2)
+			assertEqual(t, "claimed", len(jobs), 2)
+			assertEqual(t, "claimed beyond", len(w.claims(t, 10)), 0)
+			w.engine.Start(context.Background(), currentRun(jobs[0]))
+			assertEqual(t, "claimed beyond", len(w.claims(t, 10)), 0)
+			assertEqual(t, "active", w.metric(t, "jobs_active", nil), 2)
 			c.cancel(t, jobs[0].ID.Key)
-			equal(t, "claimed after one ended", len(w.claims(t, 10)), 1)
-			c.submit(t, spec("")) // waits, and is not refused
+			assertEqual(t, "claimed after one ended", len(w.claims(t, 10)), 1)
+			c.submit(t, submitBody("")) // waits, and is not refused
 		})
 		t.Run("FR-208 a crowd does not get past it", func(t *testing.T) {
 			for _, j := range w.claims(t, 10) {
 				c.cancel(t, j.ID.Key)
 			}
 			w.clock.Advance(2 * time.Hour)
-			w.sweep(t)
+			w.runMaintenance(t)
 			accepted := 0
 			before := w.metric(t, "job_queue_depth", nil)
-			for _, r := range testkit.Together(30, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs", spec("")) }) {
+			for _, r := range testkit.RunConcurrently(30, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs", submitBody("")) }) {
 				if r.Status == 202 {
 					accepted++
 					continue
 				}
-				r.Is(t, 503, "RFA_EXEC_QUEUE_FULL")
+				r.WantError(t, 503, "RFA_EXEC_QUEUE_FULL")
 			}
-			equal(t, "depth", w.metric(t, "job_queue_depth", nil), 3)
-			equal(t, "accepted", float64(accepted), 3-before)
+			assertEqual(t, "depth", w.metric(t, "job_queue_depth", nil), 3)
+			assertEqual(t, "accepted", float64(accepted), 3-before)
 		})
 	}
 }
@@ -155,32 +155,32 @@ func TestRetention(t *testing.T) {
 				}
 			}
 		}
-		id := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "kept as long")
-		w.work(t)
-		again := c.submit(t, spec("RETRY_ON_FAIL"))
-		w.work(t)
-		open, _ := c.reach(t, "CREATED")
+		id := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "kept as long")
+		w.claimAndRun(t)
+		again := c.submit(t, submitBody("RETRY_ON_FAIL"))
+		w.claimAndRun(t)
+		open, _ := c.submitIntoState(t, "CREATED")
 		t.Run("FR-212 thirty days after the end", func(t *testing.T) {
 			w.clock.Advance(720*time.Hour - time.Hour)
-			c.key = *testkit.Read[issued](t, c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/renew", "").Want(t, 200)).APIKey
+			c.key = *testkit.DecodeReply[issued](t, c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/renew", "").WantStatus(t, 200)).APIKey
 			c.retry(t, again) // is not final any more
 			prune()
 			c.report(t, id)
-			equal(t, "FR-071 id", c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "kept as long"), id)
+			assertEqual(t, "FR-071 id", c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "kept as long"), id)
 			w.clock.Advance(time.Hour + 5*time.Second)
 			prune()
 		})
 		t.Run("FR-213 FR-126 job, events and report are gone", func(t *testing.T) {
 			for _, path := range []string{"", "/report"} {
-				c.Do(t, "GET", "/v1/jobs/"+id+path, "").Is(t, 404, "RFA_JOB_NOT_FOUND")
+				c.Do(t, "GET", "/v1/jobs/"+id+path, "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 			}
-			if fresh := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "kept as long"); fresh == id {
+			if fresh := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "kept as long"); fresh == id {
 				t.Error("FR-079 the id is used again")
 			}
 		})
 		t.Run("FR-212 never while not final", func(t *testing.T) {
-			c.state(t, open, "CREATED")
-			c.state(t, again, "QUEUED")
+			c.wantState(t, open, "CREATED")
+			c.wantState(t, again, "QUEUED")
 		})
 	})
 	t.Run("FR-214 FR-247 the period is a setting", func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestRetention(t *testing.T) {
 		config.Retention = time.Hour
 		w := inMemory(t, config)
 		c := w.customer(t)
-		id := c.submit(t, spec("SUCCESS_FAST"))
+		id := c.submit(t, submitBody("SUCCESS_FAST"))
 		c.cancel(t, id)
 		for _, wait := range []time.Duration{59 * time.Minute, 2 * time.Minute} {
 			w.clock.Advance(wait)
@@ -196,7 +196,7 @@ func TestRetention(t *testing.T) {
 				t.Fatal(err)
 			}
 			status := map[bool]int{true: 200, false: 404}[wait > time.Hour/2]
-			c.Do(t, "GET", fmt.Sprintf("/v1/jobs/%s/report", id), "").Want(t, status)
+			c.Do(t, "GET", fmt.Sprintf("/v1/jobs/%s/report", id), "").WantStatus(t, status)
 		}
 	})
 }

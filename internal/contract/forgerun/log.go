@@ -18,8 +18,8 @@ const (
 	eventAttr    = "event"
 )
 
-// describe are the attributes of every line about a job.
-func (f *ForgeRun) describe(j *job.Job) []slog.Attr {
+// logAttrs are the attributes of every line about a job.
+func (f *ForgeRun) logAttrs(j *job.Job) []slog.Attr {
 	attrs := []slog.Attr{slog.String(telemetry.JobID, j.ID.Key), slog.String(telemetry.ClientID, j.Owner),
 		slog.String(scenarioAttr, j.Kind), slog.Int(telemetry.Attempt, attempt(j))}
 	if k := kindByName[j.Kind]; k != nil {
@@ -29,9 +29,9 @@ func (f *ForgeRun) describe(j *job.Job) []slog.Attr {
 	return attrs
 }
 
-// logMove logs a change of state (FR-219), and a failure with its reason (FR-220,
+// logTransition logs a change of state (FR-219), and a failure with its reason (FR-220,
 // FR-241). With LogRequests off only the latter is more than Debug.
-func (f *ForgeRun) logMove(m *engine.Moved) {
+func (f *ForgeRun) logTransition(m *engine.Moved) {
 	level := slog.LevelDebug
 	switch {
 	case m.To == failed:
@@ -44,7 +44,7 @@ func (f *ForgeRun) logMove(m *engine.Moved) {
 		return
 	}
 	e := newEvent(m.Job.ID.Key, m.On, m.From, m.To, m.At, m.Reason)
-	attrs := append(f.describe(&m.Job), slog.String(telemetry.CurrentState, string(m.From)),
+	attrs := append(f.logAttrs(&m.Job), slog.String(telemetry.CurrentState, string(m.From)),
 		slog.String(telemetry.NextState, string(m.To)), slog.String(eventAttr, e.name))
 	if m.To == failed {
 		attrs = append(attrs, slog.String(telemetry.ErrorCode, e.reason),

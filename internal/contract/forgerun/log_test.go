@@ -16,17 +16,17 @@ func TestLogRequests(t *testing.T) {
 			c.LogRequests = set
 			w := inMemory(t, c)
 			who := w.customer(t)
-			well, ill := who.submit(t, spec("SUCCESS_FAST")), who.submit(t, spec("FAIL_IMMEDIATE"))
+			well, ill := who.submit(t, submitBody("SUCCESS_FAST")), who.submit(t, submitBody("FAIL_IMMEDIATE"))
 			for range 2 {
-				w.work(t)
+				w.claimAndRun(t)
 				w.clock.Advance(time.Minute)
 			}
-			who.state(t, well, "SUCCEEDED")
-			who.state(t, ill, "FAILED")
+			who.wantState(t, well, "SUCCEEDED")
+			who.wantState(t, ill, "FAILED")
 			lines := func(members map[string]any) int { return len(w.log.Lines(t, members)) }
-			equal(t, "FR-215 requests", lines(map[string]any{"msg": "request", "level": level, "status": 202.0}), 2)
-			equal(t, "FR-219 ends", lines(map[string]any{"msg": "job", "level": level, "job_id": well, "next_state": "SUCCEEDED"}), 1)
-			equal(t, "FR-220 failures", lines(map[string]any{"msg": "job", "level": "WARN", "job_id": ill, "next_state": "FAILED"}), 1)
+			assertEqual(t, "FR-215 requests", lines(map[string]any{"msg": "request", "level": level, "status": 202.0}), 2)
+			assertEqual(t, "FR-219 ends", lines(map[string]any{"msg": "job", "level": level, "job_id": well, "next_state": "SUCCEEDED"}), 1)
+			assertEqual(t, "FR-220 failures", lines(map[string]any{"msg": "job", "level": "WARN", "job_id": ill, "next_state": "FAILED"}), 1)
 		})
 	}
 }

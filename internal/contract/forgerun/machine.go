@@ -30,7 +30,7 @@ var machine = job.MustMachine(
 	map[job.State]job.Phase{created: job.Waiting, queued: job.Ready, assigned: job.Leased, running: job.Leased,
 		succeeded: job.Done, failed: job.Done, canceled: job.Done},
 	[]job.Move{
-		{From: job.Nowhere, On: job.Submitted, To: created},
+		{From: job.StateNone, On: job.Submitted, To: created},
 
 		{From: created, On: job.Due, To: queued},
 		{From: created, On: job.Canceled, To: canceled},
@@ -45,11 +45,11 @@ var machine = job.MustMachine(
 
 		{From: running, On: job.Succeeded, To: succeeded},
 		{From: running, On: job.Canceled, To: canceled},
-		{From: running, On: job.Failed, To: failed, Counts: true},
+		{From: running, On: job.Failed, To: failed, CountsFailed: true},
 		{From: running, On: job.FailedForGood, To: failed},
-		{From: running, On: job.Expired, To: failed, Counts: true}, // G-FR-35
+		{From: running, On: job.Expired, To: failed, CountsFailed: true}, // G-FR-35
 		{From: running, On: job.ExpiredForGood, To: failed},
-		{From: running, On: job.Released, To: failed, Counts: true}, // a run that was given up is lost (G-X-18)
+		{From: running, On: job.Released, To: failed, CountsFailed: true}, // a run that was given up is lost (G-X-18)
 
 		{From: failed, On: job.Retried, To: queued},
 	})
@@ -75,7 +75,7 @@ func outcome(s job.State) string {
 // is in was left by a retry.
 func attempt(j *job.Job) int {
 	if j.State == failed {
-		return max(0, j.Failures-1)
+		return max(0, j.FailedAttempts-1)
 	}
-	return j.Failures
+	return j.FailedAttempts
 }

@@ -40,11 +40,11 @@ func TestMachine(t *testing.T) {
 		if got := m.States(); !slices.Equal(got, want) {
 			t.Fatalf("states %v", got)
 		}
-		first, _ := m.Next(job.Nowhere, job.Submitted)
-		equal(t, "initial", first.To, job.State("CREATED"))
+		first, _ := m.Next(job.StateNone, job.Submitted)
+		assertEqual(t, "initial", first.To, job.State("CREATED"))
 		for _, s := range all {
 			final := s == "SUCCEEDED" || s == "FAILED" || s == "CANCELED"
-			equal(t, string(s)+" is final", m.Phase(s) == job.Done, final)
+			assertEqual(t, string(s)+" is final", m.Phase(s) == job.Done, final)
 		}
 	})
 	pairs := 0
@@ -62,7 +62,7 @@ func TestMachine(t *testing.T) {
 			})
 		}
 	}
-	equal(t, "pairs", pairs, 49)
+	assertEqual(t, "pairs", pairs, 49)
 }
 
 // TestMachineCounts: a run that ends badly in whatever way uses up a retry, and
@@ -72,7 +72,7 @@ func TestMachineCounts(t *testing.T) {
 	for _, from := range []job.State{"ASSIGNED", "RUNNING"} {
 		for _, on := range []job.Cause{job.Failed, job.Expired, job.Released} {
 			mv, ok := forgerun.Machine.Next(from, on)
-			equal(t, fmt.Sprintf("%s on %s counts", from, on), ok && mv.Counts, from == "RUNNING")
+			assertEqual(t, fmt.Sprintf("%s on %s counts", from, on), ok && mv.CountsFailed, from == "RUNNING")
 		}
 	}
 }
@@ -82,30 +82,30 @@ func TestRaces(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c := w.customer(t)
 		t.Run("FR-162 FR-204 many cancel at once", func(t *testing.T) {
-			id := c.submit(t, spec("SUCCESS_FAST"))
-			w.begin(t)
-			answers := testkit.Together(20, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "") })
+			id := c.submit(t, submitBody("SUCCESS_FAST"))
+			w.claimAndStart(t)
+			answers := testkit.RunConcurrently(20, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "") })
 			for _, r := range answers {
-				equal(t, "state", testkit.Read[view](t, r.Want(t, 200)).State, "CANCELED")
+				assertEqual(t, "state", testkit.DecodeReply[jobView](t, r.WantStatus(t, 200)).State, "CANCELED")
 			}
-			equal(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
+			assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
 		})
 		t.Run("FR-162 FR-204 many retry at once", func(t *testing.T) {
-			id := c.submit(t, spec("SUCCESS_FAST"))
+			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			w.fail(t)
-			answers := testkit.Together(20, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "") })
+			answers := testkit.RunConcurrently(20, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "") })
 			for _, r := range answers {
-				v := testkit.Read[view](t, r.Want(t, 200))
-				equal(t, "state and attempt", fmt.Sprint(v.State, v.Attempt), "QUEUED1")
+				v := testkit.DecodeReply[jobView](t, r.WantStatus(t, 200))
+				assertEqual(t, "state and attempt", fmt.Sprint(v.State, v.Attempt), "QUEUED1")
 			}
 			c.cancel(t, id)
-			equal(t, "events", c.report(t, id).names(), "created queued assigned started failed queued canceled")
+			assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started failed queued canceled")
 		})
 		t.Run("FR-204 cancel and retry at once", func(t *testing.T) {
 			for range 10 {
-				id := c.submit(t, spec("SUCCESS_FAST"))
+				id := c.submit(t, submitBody("SUCCESS_FAST"))
 				w.fail(t)
-				testkit.Together(8, func(i int) testkit.Reply {
+				testkit.RunConcurrently(8, func(i int) testkit.Reply {
 					return c.Do(t, "POST", "/v1/jobs/"+id+"/"+[]string{"cancel", "retry"}[i%2], "")
 				})
 				v := c.get(t, id)
@@ -113,7 +113,7 @@ func TestRaces(t *testing.T) {
 					t.Fatalf("the job is %s", v.State)
 				}
 				c.cancel(t, id)
-				equal(t, "events", c.report(t, id).names(), "created queued assigned started failed queued canceled")
+				assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started failed queued canceled")
 			}
 		})
 	})

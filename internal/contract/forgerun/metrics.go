@@ -18,15 +18,15 @@ import (
 // driven by the moves the engine tells of once they are on stable storage, so that
 // it agrees with the events.
 type metrics struct {
-	into  map[job.State]prometheus.Counter // entries into each state but ASSIGNED
-	fresh prometheus.Counter
-	hits  prometheus.Counter
-	// clashes are submits whose key belongs to a job with another payload.
-	clashes prometheus.Counter
+	entries  map[job.State]prometheus.Counter // entries into each state but ASSIGNED
+	idempotencyNew prometheus.Counter
+	idempotencyHits  prometheus.Counter
+	// idempotencyConflicts are submits whose key belongs to a job with another payload.
+	idempotencyConflicts prometheus.Counter
 
 	queueWait, assigned, execution prometheus.Histogram
 	scenarios, scenarioSubmits     *prometheus.CounterVec
-	retries, retriesWell           prometheus.Counter
+	retries, retrySuccesses           prometheus.Counter
 
 	deliveries, deliveryFailures prometheus.Counter
 	deliverySeconds              prometheus.Histogram
@@ -37,7 +37,7 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	latency   *prometheus.HistogramVec
 	errors    *prometheus.CounterVec
-	databases prometheus.Counter
+	databaseErrors prometheus.Counter
 }
 
 func counter(name, help string) prometheus.Counter {
@@ -57,15 +57,15 @@ func histogram(name, help string, buckets []float64) prometheus.Histogram {
 }
 
 var (
-	waits    = []float64{1e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
-	runs     = []float64{5e-3, 50e-3, 500e-3, 1, 2, 3, 5, 8, 10, 15, 20, 30, 60, 90, 110, 120, 300}
-	requests = []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 10, 30}
+	waitBuckets    = []float64{1e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
+	runBuckets     = []float64{5e-3, 50e-3, 500e-3, 1, 2, 3, 5, 8, 10, 15, 20, 30, 60, 90, 110, 120, 300}
+	requestBuckets = []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 10, 30}
 )
 
 // newMetrics registers all of them, each with a value from the start.
 func newMetrics(r prometheus.Registerer, depth *depth, available func() float64) (*metrics, error) {
 	m := &metrics{
-		into: map[job.State]prometheus.Counter{
+		entries: map[job.State]prometheus.Counter{
 			created:   counter("jobs_submitted_total", "Jobs stored by submits."),
 			queued:    counter("jobs_queued_total", "Entries into QUEUED."),
 			running:   counter("jobs_running_total", "Entries into RUNNING."),
@@ -73,32 +73,32 @@ func newMetrics(r prometheus.Registerer, depth *depth, available func() float64)
 			failed:    counter("jobs_failed_total", "Entries into FAILED."),
 			canceled:  counter("jobs_canceled_total", "Entries into CANCELED."),
 		},
-		fresh:            counter("idempotency_new_total", "Submits that made a job."),
-		hits:             counter("idempotency_hits_total", "Submits answered with the job that their key had made before."),
-		clashes:          counter("idempotency_conflicts_total", "Submits refused because their key belongs to another payload."),
-		queueWait:        histogram("job_queue_wait_seconds", "Time from QUEUED to ASSIGNED.", waits),
-		assigned:         histogram("job_assigned_seconds", "Time from ASSIGNED to RUNNING.", waits),
-		execution:        histogram("job_execution_seconds", "Time from RUNNING to the state after it.", runs),
+		idempotencyNew:            counter("idempotency_new_total", "Submits that made a job."),
+		idempotencyHits:             counter("idempotency_hits_total", "Submits answered with the job that their key had made before."),
+		idempotencyConflicts:          counter("idempotency_conflicts_total", "Submits refused because their key belongs to another payload."),
+		queueWait:        histogram("job_queue_wait_seconds", "Time from QUEUED to ASSIGNED.", waitBuckets),
+		assigned:         histogram("job_assigned_seconds", "Time from ASSIGNED to RUNNING.", waitBuckets),
+		execution:        histogram("job_execution_seconds", "Time from RUNNING to the state after it.", runBuckets),
 		scenarios:        counters("jobs_by_scenario_total", "Entries into a final state, by work kind and outcome.", "scenario", "outcome"),
 		scenarioSubmits:  counters("jobs_submitted_by_scenario_total", "Jobs stored by submits, by work kind.", "scenario"),
 		retries:          counter("job_retries_total", "Failed jobs that were queued again."),
-		retriesWell:      counter("job_retry_successes_total", "Jobs that succeeded after a retry."),
+		retrySuccesses:      counter("job_retry_successes_total", "Jobs that succeeded after a retry."),
 		deliveries:       counter("webhook_deliveries_total", "Tries of deliveries that were sent."),
 		deliveryFailures: counter("webhook_failures_total", "Tries of deliveries that failed: no answer, too late, or not 2xx."),
-		deliverySeconds:  histogram("webhook_delivery_seconds", "Time that a try of a delivery took.", requests),
+		deliverySeconds:  histogram("webhook_delivery_seconds", "Time that a try of a delivery took.", requestBuckets),
 		heartbeats:       counter("worker_heartbeats_total", "Heartbeats of this node's workers."),
 		workers:          gauge("workers", "Workers of this node."),
 		requests:         counters("http_requests_total", "Requests, by route and status.", "method", "route", "status_code"),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
-			Help: "Time from the header of a request to its answer, by route.", Buckets: requests}, []string{"method", "route"}),
+			Help: "Time from the header of a request to its answer, by route.", Buckets: requestBuckets}, []string{"method", "route"}),
 		errors:    counters("http_errors_total", "Requests answered with an error, by its code.", "error_code"),
-		databases: counter("database_errors_total", "Requests and runs that met an error of the database."),
+		databaseErrors: counter("database_errors_total", "Requests and runs that met an error of the database."),
 	}
-	all := []prometheus.Collector{m.fresh, m.hits, m.clashes, m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
-		m.retries, m.retriesWell, m.deliveries, m.deliveryFailures, m.deliverySeconds, m.heartbeats, m.workers, m.requests,
-		m.latency, m.errors, m.databases, depth,
+	all := []prometheus.Collector{m.idempotencyNew, m.idempotencyHits, m.idempotencyConflicts, m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
+		m.retries, m.retrySuccesses, m.deliveries, m.deliveryFailures, m.deliverySeconds, m.heartbeats, m.workers, m.requests,
+		m.latency, m.errors, m.databaseErrors, depth,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "workers_available", Help: "Workers of this node that can take a job."}, available)}
-	for _, c := range m.into {
+	for _, c := range m.entries {
 		all = append(all, c)
 	}
 	for _, c := range all {
@@ -112,15 +112,15 @@ func newMetrics(r prometheus.Registerer, depth *depth, available func() float64)
 			m.scenarios.WithLabelValues(kinds[i].name, outcome(s))
 		}
 	}
-	for c := range meanings {
+	for c := range codeInfos {
 		m.errors.WithLabelValues(string(c))
 	}
 	return m, nil
 }
 
 // moved counts a change of a job.
-func (m *metrics) moved(c *engine.Moved) {
-	if entered := m.into[c.To]; entered != nil {
+func (m *metrics) onTransition(c *engine.Moved) {
+	if entered := m.entries[c.To]; entered != nil {
 		entered.Inc()
 	}
 	scenario := c.Job.Kind
@@ -143,24 +143,24 @@ func (m *metrics) moved(c *engine.Moved) {
 		return
 	}
 	m.scenarios.WithLabelValues(scenario, outcome(c.To)).Inc()
-	if c.To == succeeded && c.Job.Failures > 0 {
-		m.retriesWell.Inc()
+	if c.To == succeeded && c.Job.FailedAttempts > 0 {
+		m.retrySuccesses.Inc()
 	}
 }
 
-// failed counts an error that was answered.
-func (m *metrics) failed(c code) {
+// countError counts an error that was answered.
+func (m *metrics) countError(c code) {
 	m.errors.WithLabelValues(string(c)).Inc()
 	if c == codeDatabase {
-		m.databases.Inc()
+		m.databaseErrors.Inc()
 	}
 }
 
-// tried counts a try of a delivery.
-func (m *metrics) tried(well bool, took time.Duration) {
+// countTry counts a try of a delivery.
+func (m *metrics) countTry(ok bool, elapsed time.Duration) {
 	m.deliveries.Inc()
-	m.deliverySeconds.Observe(took.Seconds())
-	if !well {
+	m.deliverySeconds.Observe(elapsed.Seconds())
+	if !ok {
 		m.deliveryFailures.Inc()
 	}
 }
@@ -168,32 +168,32 @@ func (m *metrics) tried(well bool, took time.Duration) {
 // route returns what counts and times the requests of a route.
 func (m *metrics) route(method, pattern string) func(int, time.Duration) {
 	latency := m.latency.WithLabelValues(method, pattern)
-	m.requests.WithLabelValues(method, pattern, strconv.Itoa(usual(method, pattern))) // there from the start
-	var known sync.Map                                                                // status to its counter
-	return func(status int, took time.Duration) {
-		latency.Observe(took.Seconds())
-		c, ok := known.Load(status)
+	m.requests.WithLabelValues(method, pattern, strconv.Itoa(successStatus(method, pattern))) // there from the start
+	var counters sync.Map                                                                // status to its counter
+	return func(status int, elapsed time.Duration) {
+		latency.Observe(elapsed.Seconds())
+		c, ok := counters.Load(status)
 		if !ok {
-			c, _ = known.LoadOrStore(status, m.requests.WithLabelValues(method, pattern, strconv.Itoa(status)))
+			c, _ = counters.LoadOrStore(status, m.requests.WithLabelValues(method, pattern, strconv.Itoa(status)))
 		}
 		c.(prometheus.Counter).Inc()
 	}
 }
 
-// usual is the status of a route when all goes well (FR-002).
-func usual(method, pattern string) int {
+// successStatus is the status of a route when all goes well (FR-002).
+func successStatus(method, pattern string) int {
 	switch {
 	case method == http.MethodPost && pattern == "/v1/jobs":
 		return http.StatusAccepted
-	case method == http.MethodPost && (pattern == "/v1/clients" || pattern == clientPath || pattern == "/v1/webhooks"):
+	case method == http.MethodPost && (pattern == "/v1/clients" || pattern == clientKeysPath || pattern == "/v1/webhooks"):
 		return http.StatusCreated
 	}
 	return http.StatusOK
 }
 
 // unmatched counts and times a request that no route is for.
-func (m *metrics) unmatched(method string, status int, took time.Duration) {
-	m.latency.WithLabelValues(method, "none").Observe(took.Seconds())
+func (m *metrics) unmatched(method string, status int, elapsed time.Duration) {
+	m.latency.WithLabelValues(method, "none").Observe(elapsed.Seconds())
 	m.requests.WithLabelValues(method, "none", strconv.Itoa(status)).Inc()
 }
 
@@ -203,8 +203,8 @@ type depth struct {
 	engine func() *engine.Engine // nil while there is none
 }
 
-// depthTime bounds the question of a scrape.
-const depthTime = 5 * time.Second
+// depthTimeout bounds the question of a scrape.
+const depthTimeout = 5 * time.Second
 
 var (
 	depthDesc     = prometheus.NewDesc("job_queue_depth", "Jobs that are QUEUED.", nil, nil)
@@ -223,7 +223,7 @@ func (d *depth) Describe(out chan<- *prometheus.Desc) {
 func (d *depth) Collect(out chan<- prometheus.Metric) {
 	var all job.QueueCount
 	if e := d.engine(); e != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), depthTime)
+		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
 		defer cancel()
 		counts, err := e.Queues(ctx, Name)
 		if err != nil {

@@ -36,60 +36,60 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	for name, id := range metricNames {
-		t.Run(id+" zero from the start "+name, func(t *testing.T) { equal(t, name, w.metric(t, name, nil), 0) })
+		t.Run(id+" zero from the start "+name, func(t *testing.T) { assertEqual(t, name, w.metric(t, name, nil), 0) })
 	}
 	c := w.customer(t)
-	well := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "k")
-	c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "k")
-	c.Do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "k").Want(t, 409)
-	again := c.submit(t, spec("RETRY_ON_FAIL"))
-	canceled := c.submit(t, spec("CANCEL_DURING_RUN"))
-	c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(time.Hour))))
-	equal(t, "FR-227 depth", w.metric(t, "job_queue_depth", nil), 3)
+	well := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "k")
+	c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "k")
+	c.Do(t, "POST", "/v1/jobs", submitBody("IO_HEAVY"), "Idempotency-Key", "k").WantStatus(t, 409)
+	again := c.submit(t, submitBody("RETRY_ON_FAIL"))
+	canceled := c.submit(t, submitBody("CANCEL_DURING_RUN"))
+	c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Hour))))
+	assertEqual(t, "FR-227 depth", w.metric(t, "job_queue_depth", nil), 3)
 	w.clock.Advance(3 * time.Second)
-	w.work(t)
-	w.work(t)
+	w.claimAndRun(t)
+	w.claimAndRun(t)
 	c.retry(t, again)
-	w.begin(t)
+	w.claimAndStart(t)
 	c.cancel(t, canceled)
 	w.clock.Advance(time.Minute)
-	w.work(t)
-	c.state(t, well, "SUCCEEDED")
+	w.claimAndRun(t)
+	c.wantState(t, well, "SUCCEEDED")
 	for name, want := range map[string]float64{"jobs_submitted_total": 4, "jobs_queued_total": 4, "jobs_running_total": 4, "jobs_succeeded_total": 2,
 		"jobs_failed_total": 1, "jobs_canceled_total": 1, "job_queue_depth": 0, "job_queue_wait_seconds": 4, "job_assigned_seconds": 4,
 		"job_execution_seconds": 4, "job_retries_total": 1, "job_retry_successes_total": 1, "idempotency_hits_total": 1,
 		"idempotency_new_total": 4, "idempotency_conflicts_total": 1, "jobs_scheduled": 1} {
-		t.Run(metricNames[name]+" FR-232 FR-233 "+name, func(t *testing.T) { equal(t, name, w.metric(t, name, nil), want) })
+		t.Run(metricNames[name]+" FR-232 FR-233 "+name, func(t *testing.T) { assertEqual(t, name, w.metric(t, name, nil), want) })
 	}
 	for _, s := range []struct {
 		scenario, outcome string
 		want              float64
 	}{{"SUCCESS_FAST", "SUCCESS", 1}, {"RETRY_ON_FAIL", "FAILED", 1}, {"RETRY_ON_FAIL", "SUCCESS", 1}, {"CANCEL_DURING_RUN", "CANCELED", 1}, {"IO_HEAVY", "SUCCESS", 0}} {
 		t.Run("FR-118 scenario "+s.scenario+" "+s.outcome, func(t *testing.T) {
-			equal(t, "jobs", w.metric(t, "jobs_by_scenario_total", map[string]string{"scenario": s.scenario, "outcome": s.outcome}), s.want)
+			assertEqual(t, "jobs", w.metric(t, "jobs_by_scenario_total", map[string]string{"scenario": s.scenario, "outcome": s.outcome}), s.want)
 		})
 	}
 	t.Run("FR-118 submits by scenario", func(t *testing.T) {
-		equal(t, "jobs", w.metric(t, "jobs_submitted_by_scenario_total", map[string]string{"scenario": "SUCCESS_FAST"}), 2)
+		assertEqual(t, "jobs", w.metric(t, "jobs_submitted_by_scenario_total", map[string]string{"scenario": "SUCCESS_FAST"}), 2)
 	})
 	t.Run("FR-234 requests by route and status", func(t *testing.T) {
 		route := map[string]string{"method": "POST", "route": "/v1/jobs", "status_code": "202"}
-		equal(t, "202", w.metric(t, "http_requests_total", route), 5)
+		assertEqual(t, "202", w.metric(t, "http_requests_total", route), 5)
 		route["status_code"] = "409"
-		equal(t, "409", w.metric(t, "http_requests_total", route), 1)
+		assertEqual(t, "409", w.metric(t, "http_requests_total", route), 1)
 		for range 3 {
-			w.Do(t, "BREW", "/v1/nothing", "").Want(t, 404)
+			w.Do(t, "BREW", "/v1/nothing", "").WantStatus(t, 404)
 		}
-		equal(t, "none", w.metric(t, "http_requests_total", map[string]string{"method": "other", "route": "none", "status_code": "404"}), 3)
-		w.Do(t, "PUT", "/v1/jobs", "").Want(t, 405)
-		equal(t, "405", w.metric(t, "http_requests_total", map[string]string{"method": "PUT", "route": "none", "status_code": "405"}), 1)
+		assertEqual(t, "none", w.metric(t, "http_requests_total", map[string]string{"method": "other", "route": "none", "status_code": "404"}), 3)
+		w.Do(t, "PUT", "/v1/jobs", "").WantStatus(t, 405)
+		assertEqual(t, "405", w.metric(t, "http_requests_total", map[string]string{"method": "PUT", "route": "none", "status_code": "405"}), 1)
 		for method, want := range map[string]float64{"other": 3, "PUT": 1} {
 			labels := map[string]string{"method": method, "route": "none"}
-			equal(t, "times of "+method, w.metric(t, "http_request_duration_seconds", labels), want)
+			assertEqual(t, "times of "+method, w.metric(t, "http_request_duration_seconds", labels), want)
 		}
 	})
 	t.Run("FR-235 FR-236 FR-228 FR-229 times in buckets", func(t *testing.T) {
-		equal(t, "latency", w.metric(t, "http_request_duration_seconds", map[string]string{"method": "POST", "route": "/v1/jobs"}), 6)
+		assertEqual(t, "latency", w.metric(t, "http_request_duration_seconds", map[string]string{"method": "POST", "route": "/v1/jobs"}), 6)
 		families, err := w.registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -111,18 +111,18 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := w.customer(t)
-	id := testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs", spec("FAIL_IMMEDIATE"), "X-Request-Id", "r-submit").Want(t, 202)).JobID
-	w.work(t)
+	id := testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs", submitBody("FAIL_IMMEDIATE"), "X-Request-Id", "r-submit").WantStatus(t, 202)).JobID
+	w.claimAndRun(t)
 	for action, path := range map[string]string{"get": "GET /v1/jobs/" + id, "report": "GET /v1/jobs/" + id + "/report",
 		"retry": "POST /v1/jobs/" + id + "/retry", "cancel": "POST /v1/jobs/" + id + "/cancel"} {
 		method, path, _ := strings.Cut(path, " ")
 		if action == "retry" || action == "cancel" {
 			continue
 		}
-		c.Do(t, method, path, "", "X-Request-Id", "r-"+action).Want(t, 200)
+		c.Do(t, method, path, "", "X-Request-Id", "r-"+action).WantStatus(t, 200)
 	}
-	c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "", "X-Request-Id", "r-retry").Want(t, 200)
-	c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "", "X-Request-Id", "r-cancel").Want(t, 200)
+	c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "", "X-Request-Id", "r-retry").WantStatus(t, 200)
+	c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "", "X-Request-Id", "r-cancel").WantStatus(t, 200)
 	for _, action := range []string{"submit", "get", "report", "retry", "cancel"} {
 		t.Run("FR-215 FR-216 FR-217 FR-218 "+action, func(t *testing.T) {
 			lines := w.log.Lines(t, map[string]any{"request_id": "r-" + action})
@@ -138,14 +138,14 @@ func TestLog(t *testing.T) {
 	}
 	for request, states := range map[string][2]string{"r-retry": {"FAILED", "QUEUED"}, "r-cancel": {"QUEUED", "CANCELED"}} {
 		t.Run("FR-219 transition by "+request, func(t *testing.T) {
-			equal(t, "lines", len(w.log.Lines(t, map[string]any{"request_id": request, "current_state": states[0], "next_state": states[1]})), 1)
+			assertEqual(t, "lines", len(w.log.Lines(t, map[string]any{"request_id": request, "current_state": states[0], "next_state": states[1]})), 1)
 		})
 	}
 	for _, states := range [][2]string{{"", "CREATED"}, {"CREATED", "QUEUED"}, {"QUEUED", "ASSIGNED"}, {"ASSIGNED", "RUNNING"}, {"RUNNING", "FAILED"},
 		{"FAILED", "QUEUED"}, {"QUEUED", "CANCELED"}} {
 		t.Run("FR-219 FR-117 transition "+states[0]+" to "+states[1], func(t *testing.T) {
 			lines := w.log.Lines(t, map[string]any{"msg": "job", "job_id": id, "current_state": states[0], "next_state": states[1]})
-			equal(t, "lines", len(lines), 1)
+			assertEqual(t, "lines", len(lines), 1)
 			l := lines[0]
 			if l["client_id"] != c.id || l["scenario"] != "FAIL_IMMEDIATE" || l["scenario_duration_ms"] != float64(500) || l["expected_outcome"] != "FAILED" {
 				t.Errorf("%v", l)
@@ -157,17 +157,17 @@ func TestLog(t *testing.T) {
 		if len(lines) != 1 || lines[0]["error_message"] == "" {
 			t.Errorf("%v", lines)
 		}
-		lost := c.submit(t, spec("SUCCESS_FAST"))
-		w.begin(t)
+		lost := c.submit(t, submitBody("SUCCESS_FAST"))
+		w.claimAndStart(t)
 		w.clock.Advance(30 * time.Second)
-		w.sweep(t)
+		w.runMaintenance(t)
 		lines = w.log.Lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": lost, "error_code": "runner_lost"})
 		if len(lines) != 1 || lines[0]["error_message"] == "" {
 			t.Errorf("%v", lines)
 		}
 	})
 	t.Run("FR-220 requests that fail", func(t *testing.T) {
-		c.Do(t, "POST", "/v1/jobs", `{"type":"DREAM"}`, "X-Request-Id", "r-bad").Want(t, 400)
+		c.Do(t, "POST", "/v1/jobs", `{"type":"DREAM"}`, "X-Request-Id", "r-bad").WantStatus(t, 400)
 		lines := w.log.Lines(t, map[string]any{"request_id": "r-bad", "error_code": "RFA_JOB_VALIDATION_FAILED", "action": "submit", "client_id": c.id})
 		if len(lines) != 1 || !strings.Contains(lines[0]["error_message"].(string), "type") {
 			t.Errorf("%v", lines)
@@ -177,7 +177,7 @@ func TestLog(t *testing.T) {
 		w, f := faultyWorld(t, config())
 		c := w.customer(t)
 		f.failReads(errors.New("SELECT secret"))
-		c.Do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "r-defect").Want(t, 500)
+		c.Do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "r-defect").WantStatus(t, 500)
 		lines := w.log.Lines(t, map[string]any{"request_id": "r-defect", "level": "ERROR", "error_code": "RFA_INTERNAL"})
 		if len(lines) != 1 || !strings.Contains(lines[0]["error_message"].(string), "SELECT secret") {
 			t.Errorf("%v", lines)
@@ -187,8 +187,8 @@ func TestLog(t *testing.T) {
 		w := inMemory(t, config())
 		c := w.customer(t)
 		w.forge.Random = func() [16]byte { panic("no randomness") }
-		r := c.Do(t, "POST", "/v1/jobs", spec(""))
-		r.Is(t, 500, "RFA_INTERNAL")
+		r := c.Do(t, "POST", "/v1/jobs", submitBody(""))
+		r.WantError(t, 500, "RFA_INTERNAL")
 		if strings.Contains(r.Body, "randomness") || !strings.Contains(w.log.String(), "no randomness") {
 			t.Errorf("%s", r.Body)
 		}
@@ -200,7 +200,7 @@ func TestGoneCaller(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := w.customer(t)
-	id := c.submit(t, spec("SUCCESS_FAST"))
+	id := c.submit(t, submitBody("SUCCESS_FAST"))
 	busy, free := make(chan struct{}), make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -222,14 +222,14 @@ func TestGoneCaller(t *testing.T) {
 		t.Errorf("the caller got %v", err)
 	}
 	line := map[string]any{"msg": "request", "request_id": "r-gone", "action": "cancel"}
-	w.seen.until(t, "the end of the request", func() bool { return len(w.log.Lines(t, line)) == 1 })
+	w.watcher.waitFor(t, "the end of the request", func() bool { return len(w.log.Lines(t, line)) == 1 })
 	close(free)
 	writer.Wait()
 	t.Run("FR-240", func(t *testing.T) {
-		equal(t, "errors of the database", w.metric(t, "database_errors_total", nil), 0)
-		equal(t, "errors answered", w.metric(t, "http_errors_total", nil), 0)
+		assertEqual(t, "errors of the database", w.metric(t, "database_errors_total", nil), 0)
+		assertEqual(t, "errors answered", w.metric(t, "http_errors_total", nil), 0)
 	})
-	c.state(t, id, "QUEUED")
+	c.wantState(t, id, "QUEUED")
 }
 
 // TestTraces: what belongs together is one trace.
@@ -246,29 +246,29 @@ func TestTraces(t *testing.T) {
 	c := w.customer(t)
 	r := newReceiver(t)
 	c.register(t, r.url, "job_succeeded")
-	w.live(t)
+	w.runServer(t)
 	const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	id := c.submit(t, spec("RETRY_ON_FAIL"), "Traceparent", caller)
+	id := c.submit(t, submitBody("RETRY_ON_FAIL"), "Traceparent", caller)
 	w.timersAsked(t, 1)
-	w.timers.pass(3 * time.Second)
+	w.timers.advance(3 * time.Second)
 	w.await(t, id, "FAILED")
 	const retrier = "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-01"
-	c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "", "Traceparent", retrier).Want(t, 200)
-	w.timers.pass(time.Minute)
+	c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "", "Traceparent", retrier).WantStatus(t, 200)
+	w.timers.advance(time.Minute)
 	w.timersAsked(t, 1)
-	w.timers.pass(3 * time.Second)
+	w.timers.advance(3 * time.Second)
 	w.await(t, id, "SUCCEEDED")
 	r.wait(t, 1)
 	const canceler = "00-2af7651916cd43dd8448eb211c80319c-b7ad6b7169203333-01"
-	second := c.submit(t, spec("CANCEL_DURING_RUN"))
+	second := c.submit(t, submitBody("CANCEL_DURING_RUN"))
 	w.timersAsked(t, 1)
-	c.Do(t, "POST", "/v1/jobs/"+second+"/cancel", "", "Traceparent", canceler).Want(t, 200)
+	c.Do(t, "POST", "/v1/jobs/"+second+"/cancel", "", "Traceparent", canceler).WantStatus(t, 200)
 	const scheduler = "00-3af7651916cd43dd8448eb211c80319c-b7ad6b7169203334-01"
-	c.cancel(t, c.submit(t, spec("SUCCESS_FAST", at(w.clock.Now().Add(time.Hour))), "Traceparent", scheduler))
+	c.cancel(t, c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Hour))), "Traceparent", scheduler))
 	const early = "00-4af7651916cd43dd8448eb211c80319c-b7ad6b7169203335-01"
-	c.cancel(t, c.submit(t, spec("CANCEL_BEFORE_START"), "Traceparent", early))
-	c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).Want(t, 200)
-	w.untilTried(t)
+	c.cancel(t, c.submit(t, submitBody("CANCEL_BEFORE_START"), "Traceparent", early))
+	c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).WantStatus(t, 200)
+	w.awaitTry(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := tracing.Shutdown(ctx); err != nil {
@@ -284,32 +284,32 @@ func TestTraces(t *testing.T) {
 		return names
 	}
 	t.Run("FR-242 submit to report", func(t *testing.T) {
-		equal(t, "spans", strings.Join(spansOf(caller), " "), "assign enqueue report run start submit")
+		assertEqual(t, "spans", strings.Join(spansOf(caller), " "), "assign enqueue report run start submit")
 	})
 	t.Run("FR-243 FR-244 retry, and the delivery of what came of it", func(t *testing.T) {
-		equal(t, "spans", strings.Join(spansOf(retrier), " "), "assign deliver enqueue report retry run start")
+		assertEqual(t, "spans", strings.Join(spansOf(retrier), " "), "assign deliver enqueue report retry run start")
 		s := collector.Find("deliver")
 		r.mu.Lock()
-		told := r.got[0]
+		told := r.received[0]
 		r.mu.Unlock()
-		equal(t, "the receiver's traceparent", told.trace, retrier[:36]+hex.EncodeToString(s.SpanId)+"-01")
-		equal(t, "event", testkit.AttributeOf(s, "event_id"), told.id)
-		equal(t, "status", testkit.AttributeOf(s, "http.response.status_code"), "int_value:200")
+		assertEqual(t, "the receiver's traceparent", told.trace, retrier[:36]+hex.EncodeToString(s.SpanId)+"-01")
+		assertEqual(t, "event", testkit.AttributeOf(s, "event_id"), told.id)
+		assertEqual(t, "status", testkit.AttributeOf(s, "http.response.status_code"), "int_value:200")
 	})
 	t.Run("FR-242 FR-243 the run that failed has an error, the other none", func(t *testing.T) {
-		equal(t, "failed", testkit.NamesOf(collector.Trace(caller)), "assign enqueue report run! start submit")
-		equal(t, "succeeded", testkit.NamesOf(collector.Trace(retrier)), "assign deliver enqueue report retry run start")
+		assertEqual(t, "failed", testkit.NamesOf(collector.Trace(caller)), "assign enqueue report run! start submit")
+		assertEqual(t, "succeeded", testkit.NamesOf(collector.Trace(retrier)), "assign deliver enqueue report retry run start")
 	})
 	t.Run("FR-245 cancel", func(t *testing.T) {
-		equal(t, "spans", strings.Join(spansOf(canceler), " "), "cancel")
+		assertEqual(t, "spans", strings.Join(spansOf(canceler), " "), "cancel")
 		s := collector.Find("cancel")
 		if !bytes.Contains([]byte(s.String()), []byte(second)) {
 			t.Errorf("the span does not name its job: %v", s)
 		}
 	})
 	t.Run("FR-245 what a canceled job never came to has no span", func(t *testing.T) {
-		equal(t, "canceled while CREATED", strings.Join(spansOf(scheduler), " "), "report submit")
-		equal(t, "canceled while QUEUED", strings.Join(spansOf(early), " "), "enqueue report submit")
+		assertEqual(t, "canceled while CREATED", strings.Join(spansOf(scheduler), " "), "report submit")
+		assertEqual(t, "canceled while QUEUED", strings.Join(spansOf(early), " "), "enqueue report submit")
 	})
 	t.Run("FR-246 keys", func(t *testing.T) {
 		for _, name := range []string{"create_key", "revoke_key", "create_client"} {
@@ -330,10 +330,10 @@ func traceOf(s *otlp.Span) string {
 	return b.String()
 }
 
-// untilTried waits until the receiver's answer was recorded.
-func (w *world) untilTried(t testing.TB) {
+// awaitTry waits until the receiver's answer was recorded.
+func (w *world) awaitTry(t testing.TB) {
 	t.Helper()
-	w.seen.until(t, "a delivery", func() bool { return w.metric(t, "webhook_deliveries_total", nil) > 0 })
+	w.watcher.waitFor(t, "a delivery", func() bool { return w.metric(t, "webhook_deliveries_total", nil) > 0 })
 }
 
 // TestChecks are what readiness asks for (FR-024, FR-027).
@@ -350,18 +350,18 @@ func TestChecks(t *testing.T) {
 	}
 	t.Run("FR-021 a store that is away is not the fault of the pepper", func(t *testing.T) {
 		f.failReads(&job.Error{Kind: job.Unavailable})
-		equal(t, "checks", strings.Join(failing(), ", "), "")
+		assertEqual(t, "checks", strings.Join(failing(), ", "), "")
 		f.failReads(nil)
-		equal(t, "checks", len(failing()), 0)
+		assertEqual(t, "checks", len(failing()), 0)
 	})
 	t.Run("FR-024 no worker claims", func(t *testing.T) {
-		stop := w.live(t)
+		stop := w.runServer(t)
 		c := w.customer(t)
-		id := c.submit(t, spec("SUCCESS_FAST"))
+		id := c.submit(t, submitBody("SUCCESS_FAST"))
 		w.await(t, id, "RUNNING")
-		equal(t, "checks", len(failing()), 0)
+		assertEqual(t, "checks", len(failing()), 0)
 		stop()
-		equal(t, "checks", strings.Join(failing(), ", "), "forgerun workers")
-		c.submit(t, spec("SUCCESS_FAST")) // is accepted all the same (G-FR-29)
+		assertEqual(t, "checks", strings.Join(failing(), ", "), "forgerun workers")
+		c.submit(t, submitBody("SUCCESS_FAST")) // is accepted all the same (G-FR-29)
 	})
 }

@@ -15,11 +15,11 @@ const aJob = `{"contract":"forgerun","worker":"me"}`
 
 func (w *world) outside(t testing.TB) *testkit.Workers {
 	t.Helper()
-	return testkit.OpenWorkers(t, w.engine, w.forge.Outside(), "")
+	return testkit.OpenWorkers(t, w.engine, w.forge.RemoteWorkers(), "")
 }
 
-// unmanned is a node that has no workers.
-func unmanned(t *testing.T, test func(t *testing.T, w *world)) {
+// withoutWorkers is a node that has no workers.
+func withoutWorkers(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
 	c := config()
@@ -30,9 +30,9 @@ func unmanned(t *testing.T, test func(t *testing.T, w *world)) {
 }
 
 func TestOutside(t *testing.T) {
-	unmanned(t, func(t *testing.T, w *world) {
+	withoutWorkers(t, func(t *testing.T, w *world) {
 		c, o := w.customer(t), w.outside(t)
-		id := c.submit(t, spec("FAIL_AFTER_RETRYABLE"))
+		id := c.submit(t, submitBody("FAIL_AFTER_RETRYABLE"))
 		j := o.ClaimOne(t, aJob)
 		t.Run("FR-075 a worker gets the definition", func(t *testing.T) {
 			var d struct {
@@ -42,96 +42,96 @@ func TestOutside(t *testing.T) {
 			if err := json.Unmarshal(j.Payload, &d); err != nil || d.WorkKind != "FAIL_AFTER_RETRYABLE" || d.Callback != nil || j.JobID != id || j.Attempt != 1 {
 				t.Errorf("got %+v, %s", j, j.Payload)
 			}
-			c.state(t, id, "ASSIGNED")
+			c.wantState(t, id, "ASSIGNED")
 		})
 		t.Run("a run is started before it ends", func(t *testing.T) {
 			for verb, body := range map[string]string{"complete": "", "fail": `{"error":"e","retryable":true}`} {
-				o.Post(t, "runs/"+j.RunID+"/"+verb, body).Is(t, 409, "CONFLICT")
+				o.Post(t, "runs/"+j.RunID+"/"+verb, body).WantError(t, 409, "CONFLICT")
 			}
-			c.state(t, id, "ASSIGNED")
-			o.Post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
-			c.state(t, id, "RUNNING")
+			c.wantState(t, id, "ASSIGNED")
+			o.Post(t, "runs/"+j.RunID+"/start", "").WantStatus(t, 200)
+			c.wantState(t, id, "RUNNING")
 		})
 		t.Run("a failure that is not retryable is no final one", func(t *testing.T) {
-			r := o.Post(t, "runs/"+j.RunID+"/fail", `{"error":"out of paper","error_type":"printer","retryable":false}`).Want(t, 200)
-			equal(t, "answer", r.Body, `{"job_id":"`+id+`","status":"FAILED"}`)
-			v := c.state(t, id, "FAILED")
+			r := o.Post(t, "runs/"+j.RunID+"/fail", `{"error":"out of paper","error_type":"printer","retryable":false}`).WantStatus(t, 200)
+			assertEqual(t, "answer", r.Body, `{"job_id":"`+id+`","status":"FAILED"}`)
+			v := c.wantState(t, id, "FAILED")
 			if v.Failure.Code != "printer" || v.Failure.Message != "out of paper" || v.Failure.Retryable {
 				t.Errorf("got %+v", v.Failure)
 			}
-			equal(t, "attempt", c.retry(t, id).Attempt, 1)
+			assertEqual(t, "attempt", c.retry(t, id).Attempt, 1)
 		})
 		t.Run("the retry is another attempt, and an older run is lost", func(t *testing.T) {
 			w.clock.Advance(2 * time.Minute)
 			again := o.ClaimOne(t, aJob)
-			equal(t, "attempt", again.Attempt, 2)
+			assertEqual(t, "attempt", again.Attempt, 2)
 			for verb, body := range map[string]string{"start": "", "heartbeat": "", "complete": "", "release": "", "fail": `{"error":"e","retryable":true}`} {
-				o.Post(t, "runs/"+j.RunID+"/"+verb, body).Is(t, 409, "RUN_LOST")
+				o.Post(t, "runs/"+j.RunID+"/"+verb, body).WantError(t, 409, "RUN_LOST")
 			}
 			j = again
 		})
 		t.Run("G-X-18 released before it starts it is queued again", func(t *testing.T) {
-			o.Post(t, "runs/"+j.RunID+"/release", "").Want(t, 200)
-			c.state(t, id, "QUEUED")
+			o.Post(t, "runs/"+j.RunID+"/release", "").WantStatus(t, 200)
+			c.wantState(t, id, "QUEUED")
 			j = o.ClaimOne(t, aJob)
-			equal(t, "attempt", j.Attempt, 2)
+			assertEqual(t, "attempt", j.Attempt, 2)
 		})
 		t.Run("FR-180 G-FR-55 a run that takes too long is told to end and has failed", func(t *testing.T) {
-			id := c.submit(t, spec("SUCCESS_FAST"))
+			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			j := o.ClaimOne(t, aJob)
-			o.Post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/start", "{}").WantStatus(t, 200)
 			beat := func() testkit.Reply {
-				return o.Post(t, "runs/"+j.RunID+"/heartbeat", `{"state":{"done":3}}`).Want(t, 200)
+				return o.Post(t, "runs/"+j.RunID+"/heartbeat", `{"state":{"done":3}}`).WantStatus(t, 200)
 			}
 			for range 5 { // 120 s and not a moment less
-				equal(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
+				assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
 				w.clock.Advance(24 * time.Second)
 			}
-			equal(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
+			assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
 			w.clock.Advance(time.Millisecond)
-			equal(t, "cancel", strings.Contains(beat().Body, `"cancel":true`), true)
-			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
-			o.Post(t, "runs/"+j.RunID+"/complete", "").Is(t, 409, "RUN_LOST")
+			assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":true`), true)
+			assertEqual(t, "failure", c.wantState(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
+			o.Post(t, "runs/"+j.RunID+"/complete", "").WantError(t, 409, "RUN_LOST")
 		})
 		t.Run("FR-180 a result that comes too late does not count", func(t *testing.T) {
-			id := c.submit(t, spec("SUCCESS_FAST"))
+			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			j := o.ClaimOne(t, aJob)
-			o.Post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/start", "{}").WantStatus(t, 200)
 			w.clock.Advance(121 * time.Second) // its lease is over as well, and nobody has noticed
-			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":1}`).Is(t, 409, "RUN_LOST")
-			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
+			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":1}`).WantError(t, 409, "RUN_LOST")
+			assertEqual(t, "failure", c.wantState(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
 		})
 		t.Run("G-X-18 released while it runs it is a lost run", func(t *testing.T) {
-			o.Post(t, "runs/"+j.RunID+"/start", "{}").Want(t, 200)
-			o.Post(t, "runs/"+j.RunID+"/release", "").Want(t, 200)
-			equal(t, "failure", c.state(t, id, "FAILED").Failure.Code, "runner_lost")
+			o.Post(t, "runs/"+j.RunID+"/start", "{}").WantStatus(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/release", "").WantStatus(t, 200)
+			assertEqual(t, "failure", c.wantState(t, id, "FAILED").Failure.Code, "runner_lost")
 		})
 		t.Run("a result ends it well", func(t *testing.T) {
-			id := c.submit(t, spec("SUCCESS_FAST"))
-			j := testkit.Read[testkit.Claimed](t, o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Want(t, 200))
-			o.Post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
-			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":{"ok":true}}`).Want(t, 200)
-			c.state(t, id, "SUCCEEDED")
-			o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
+			id := c.submit(t, submitBody("SUCCESS_FAST"))
+			j := testkit.DecodeReply[testkit.ClaimedJob](t, o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).WantStatus(t, 200))
+			o.Post(t, "runs/"+j.RunID+"/start", "").WantStatus(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":{"ok":true}}`).WantStatus(t, 200)
+			c.wantState(t, id, "SUCCEEDED")
+			o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).WantError(t, 409, "NOT_CLAIMABLE")
 		})
 		t.Run("FR-135 a canceled job's run is lost", func(t *testing.T) {
-			id := c.submit(t, spec("SUCCESS_FAST"))
+			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			j := o.ClaimOne(t, aJob)
-			o.Post(t, "runs/"+j.RunID+"/start", "").Want(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/start", "").WantStatus(t, 200)
 			c.cancel(t, id)
-			o.Post(t, "runs/"+j.RunID+"/heartbeat", "").Is(t, 409, "RUN_LOST")
-			c.state(t, id, "CANCELED")
+			o.Post(t, "runs/"+j.RunID+"/heartbeat", "").WantError(t, 409, "RUN_LOST")
+			c.wantState(t, id, "CANCELED")
 		})
 	})
 }
 
 // A crowd of workers outside runs every job exactly once.
 func TestOutsideCrowd(t *testing.T) {
-	unmanned(t, func(t *testing.T, w *world) {
+	withoutWorkers(t, func(t *testing.T, w *world) {
 		c, o := w.customer(t), w.outside(t)
 		const jobs = 40
 		for range jobs {
-			c.submit(t, spec("SUCCESS_FAST"))
+			c.submit(t, submitBody("SUCCESS_FAST"))
 		}
 		var mu sync.Mutex
 		seen := map[string]int{}
@@ -146,16 +146,16 @@ func TestOutsideCrowd(t *testing.T) {
 					mu.Lock()
 					seen[got[0].JobID]++
 					mu.Unlock()
-					o.Post(t, "runs/"+got[0].RunID+"/start", "").Want(t, 200)
-					o.Post(t, "runs/"+got[0].RunID+"/complete", "").Want(t, 200)
+					o.Post(t, "runs/"+got[0].RunID+"/start", "").WantStatus(t, 200)
+					o.Post(t, "runs/"+got[0].RunID+"/complete", "").WantStatus(t, 200)
 				}
 			})
 		}
 		crowd.Wait()
-		equal(t, "jobs run", len(seen), jobs)
+		assertEqual(t, "jobs run", len(seen), jobs)
 		for id, n := range seen {
-			equal(t, id, n, 1)
-			c.state(t, id, "SUCCEEDED")
+			assertEqual(t, id, n, 1)
+			c.wantState(t, id, "SUCCEEDED")
 		}
 	})
 }
@@ -165,8 +165,8 @@ func TestOutsideWithWorkers(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c, o := w.customer(t), w.outside(t)
-	id := c.submit(t, spec("SUCCESS_FAST"))
-	o.Post(t, "claims", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
-	o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).Is(t, 409, "NOT_CLAIMABLE")
-	c.state(t, id, "QUEUED")
+	id := c.submit(t, submitBody("SUCCESS_FAST"))
+	o.Post(t, "claims", `{"contract":"forgerun"}`).WantError(t, 409, "NOT_CLAIMABLE")
+	o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).WantError(t, 409, "NOT_CLAIMABLE")
+	c.wantState(t, id, "QUEUED")
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// pepperPause is between tries to bind the pepper.
-const pepperPause = 5 * time.Second
+// pepperRetryInterval is between tries to bind the pepper.
+const pepperRetryInterval = 5 * time.Second
 
 // runPepper makes the pepper of the node that starts first the store's, once the
 // store takes it, and says where the store has another: whoever starts a node
 // should not have to ask it for its health.
 func (f *ForgeRun) runPepper(ctx context.Context) {
-	tries := outage.Loop{Log: f.Log, What: "binding of the pepper"}
+	bindLoop := outage.Loop{Log: f.Log, Name: "binding of the pepper"}
 	for {
 		err := f.bindPepper(ctx)
 		if err == nil {
-			tries.Did(ctx, nil)
+			bindLoop.Report(ctx, nil)
 			f.Log.Debug("the pepper is the store's")
 			return
 		}
@@ -32,8 +32,8 @@ func (f *ForgeRun) runPepper(ctx context.Context) {
 				telemetry.ErrorMessage, err)
 			return
 		}
-		tries.Did(ctx, err)
-		passed, stop := realTimer(pepperPause)
+		bindLoop.Report(ctx, err)
+		passed, stop := realTimer(pepperRetryInterval)
 		select {
 		case <-passed:
 		case <-ctx.Done():
@@ -47,44 +47,44 @@ func (f *ForgeRun) runPepper(ctx context.Context) {
 // were made under, which it becomes if there is none. With another one nobody could be
 // recognised (FR-027).
 func (f *ForgeRun) bindPepper(ctx context.Context) error {
-	if f.peppered.Load() {
+	if f.pepperBound.Load() {
 		return nil
 	}
 	err := f.accounts.Bind(ctx)
 	if err == nil {
-		f.peppered.Store(true)
+		f.pepperBound.Store(true)
 	}
-	return wrongPepper(err)
+	return pepperError(err)
 }
 
 // checkPepper is bindPepper for who only asks: it changes nothing.
 func (f *ForgeRun) checkPepper(ctx context.Context) error {
-	if f.peppered.Load() {
+	if f.pepperBound.Load() {
 		return nil
 	}
-	return wrongPepper(f.accounts.Check(ctx))
+	return pepperError(f.accounts.Check(ctx))
 }
 
-// judgePepper fails where the pepper is known to be a wrong one. A store that does not
+// checkPepperHealth fails where the pepper is known to be a wrong one. A store that does not
 // answer is not its fault.
-func (f *ForgeRun) judgePepper(ctx context.Context) error {
+func (f *ForgeRun) checkPepperHealth(ctx context.Context) error {
 	err := f.checkPepper(ctx)
 	if errors.Is(err, account.ErrPepper) {
-		return unfit(codeConfig, account.ErrPepper.Error(), err)
+		return unhealthy(codeConfig, account.ErrPepper.Error(), err)
 	}
 	return nil
 }
 
-// admitPepper is what a request needs. One that may make a key does not wait for Run to
+// ensurePepper is what a request needs. One that may make a key does not wait for Run to
 // have bound the pepper; others decide nothing for other nodes.
-func (f *ForgeRun) admitPepper(v *visit) error {
+func (f *ForgeRun) ensurePepper(v *request) error {
 	if v.call.Request.Method == http.MethodPost {
 		return f.bindPepper(v.ctx)
 	}
 	return f.checkPepper(v.ctx)
 }
 
-func wrongPepper(err error) error {
+func pepperError(err error) error {
 	if errors.Is(err, account.ErrPepper) {
 		return &problem{code: codeConfig, detail: "the pepper is wrong", cause: err}
 	}

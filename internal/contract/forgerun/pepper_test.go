@@ -19,13 +19,13 @@ func TestPepperOfTheFirstNode(t *testing.T) {
 		if !ready(wrong) || !ready(w) {
 			t.Error("without any keys a pepper is wrong")
 		}
-		wrong.Do(t, "GET", "/v1/jobs", "").Want(t, 401)
-		wrong.Do(t, "DELETE", "/v1/webhooks/"+nobody, "").Want(t, 401)
-		w.live(t)
-		w.seen.until(t, "the pepper", func() bool { return strings.Contains(w.log.String(), "the pepper is the store's") })
-		wrong.live(t)
+		wrong.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 401)
+		wrong.Do(t, "DELETE", "/v1/webhooks/"+nobody, "").WantStatus(t, 401)
+		w.runServer(t)
+		w.watcher.waitFor(t, "the pepper", func() bool { return strings.Contains(w.log.String(), "the pepper is the store's") })
+		wrong.runServer(t)
 		refused := map[string]any{"level": "ERROR", "error_code": "RFA_CONFIG_INVALID"}
-		wrong.seen.until(t, "a line about the pepper", func() bool { return len(wrong.log.Lines(t, refused)) > 0 })
+		wrong.watcher.waitFor(t, "a line about the pepper", func() bool { return len(wrong.log.Lines(t, refused)) > 0 })
 		line := wrong.log.Lines(t, refused)[0]
 		if !strings.Contains(line["msg"].(string), "secrets.pepper_file") || !strings.Contains(line["error_message"].(string), "the pepper is not the one") {
 			t.Errorf("got %v", line)
@@ -34,7 +34,7 @@ func TestPepperOfTheFirstNode(t *testing.T) {
 			t.Errorf("the first node is ready: %v, the other: %v", ready(w), ready(wrong))
 		}
 		w.customer(t)
-		wrong.Do(t, "GET", "/v1/jobs", "").Is(t, 503, "RFA_CONFIG_INVALID")
+		wrong.Do(t, "GET", "/v1/jobs", "").WantError(t, 503, "RFA_CONFIG_INVALID")
 	})
 }
 
@@ -44,10 +44,10 @@ func TestPepperIsBoundLater(t *testing.T) {
 	t.Parallel()
 	w, f := faultyWorld(t, config())
 	f.failWrites(&job.Error{Kind: job.Unavailable})
-	w.Do(t, "POST", "/v1/clients", "").Is(t, 503, "RFA_STORAGE_DB_ERROR")
-	w.live(t)
+	w.Do(t, "POST", "/v1/clients", "").WantError(t, 503, "RFA_STORAGE_DB_ERROR")
+	w.runServer(t)
 	line := map[string]any{"msg": "a loop waits for a part", "loop": "binding of the pepper"}
-	w.seen.until(t, "a line about the pepper", func() bool { return len(w.log.Lines(t, line)) > 0 })
+	w.watcher.waitFor(t, "a line about the pepper", func() bool { return len(w.log.Lines(t, line)) > 0 })
 	f.failWrites(nil)
 	w.customer(t)
 }

@@ -22,15 +22,15 @@ import (
 func TestProperties(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-148 FR-149 FR-151 FR-129 FR-118 FR-179 at rest all agrees", func(t *testing.T) {
-		rapid.Check(t, func(rt *rapid.T) { play(t, rt) })
+		rapid.Check(t, func(rt *rapid.T) { runScenario(t, rt) })
 	})
 }
 
-func play(t *testing.T, rt *rapid.T) {
+func runScenario(t *testing.T, rt *rapid.T) {
 	tb := &scope{TB: t}
 	defer tb.end()
 	clock := testkit.NewClock()
-	s := testkit.Memory(tb, clock.Now)
+	s := testkit.MemoryStore(tb, clock.Now)
 	w := newWorld(tb, clock, s, config())
 	p := &player{world: w, T: rt, t: tb, c: w.customer(tb), told: map[string][]string{}}
 	rt.Repeat(map[string]func(*rapid.T){
@@ -77,17 +77,17 @@ type player struct {
 func (p *player) submits(rt *rapid.T) {
 	kind := rapid.SampledFrom([]string{"", "SUCCESS_FAST", "FAIL_IMMEDIATE", "RETRY_ON_FAIL"}).Draw(rt, "kind")
 	if key := rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "key"); key != "" {
-		r := p.c.Do(p.t, "POST", "/v1/jobs", spec(kind), "Idempotency-Key", key)
+		r := p.c.Do(p.t, "POST", "/v1/jobs", submitBody(kind), "Idempotency-Key", key)
 		if r.Status == 409 {
 			return
 		}
-		p.know(testkit.Read[view](p.t, r.Want(p.t, 202)).JobID)
+		p.addJob(testkit.DecodeReply[jobView](p.t, r.WantStatus(p.t, 202)).JobID)
 		return
 	}
-	p.know(p.c.submit(p.t, spec(kind)))
+	p.addJob(p.c.submit(p.t, submitBody(kind)))
 }
 
-func (p *player) know(id string) {
+func (p *player) addJob(id string) {
 	for _, known := range p.ids {
 		if known == id {
 			return
@@ -98,7 +98,7 @@ func (p *player) know(id string) {
 
 func (p *player) schedules(rt *rapid.T) {
 	in := time.Duration(rapid.IntRange(0, 60).Draw(rt, "seconds")) * time.Second
-	p.know(p.c.submit(p.t, spec("SUCCESS_FAST", at(p.clock.Now().Add(in)))))
+	p.addJob(p.c.submit(p.t, submitBody("SUCCESS_FAST", executionAtMember(p.clock.Now().Add(in)))))
 }
 
 func (p *player) claims(rt *rapid.T) {
@@ -115,21 +115,21 @@ func (p *player) pick(rt *rapid.T) *job.Job {
 
 func (p *player) starts(rt *rapid.T) {
 	if j := p.pick(rt); j != nil {
-		_, err := p.engine.Start(context.Background(), runOf(j))
-		p.fine(err)
+		_, err := p.engine.Start(context.Background(), currentRun(j))
+		p.ignoreExpected(err)
 	}
 }
 
 func (p *player) ends(rt *rapid.T) {
 	if j := p.pick(rt); j != nil {
 		on := rapid.SampledFrom([]job.Cause{job.Succeeded, job.Failed, job.Released}).Draw(rt, "on")
-		_, err := p.engine.Finish(context.Background(), runOf(j), engine.Outcome{On: on})
-		p.fine(err)
+		_, err := p.engine.Finish(context.Background(), currentRun(j), engine.Outcome{On: on})
+		p.ignoreExpected(err)
 	}
 }
 
-// fine takes what a worker may be told.
-func (p *player) fine(err error) {
+// ignoreExpected takes what a worker may be told.
+func (p *player) ignoreExpected(err error) {
 	if err != nil && !job.IsKind(err, job.RunLost) && !job.IsKind(err, job.Conflict) {
 		p.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (p *player) post(rt *rapid.T, what string) {
 
 func (p *player) waits(rt *rapid.T) {
 	p.clock.Advance(time.Duration(rapid.IntRange(0, 40).Draw(rt, "seconds")) * time.Second)
-	p.sweep(p.t)
+	p.runMaintenance(p.t)
 }
 
 func (p *player) publish() {
@@ -223,11 +223,11 @@ func (p *player) auditScenarios(outcomes map[string]float64) {
 // auditJob checks one job against its history, its report and what was told of
 // it.
 func (p *player) auditJob(j *job.Job, history []job.Event) {
-	state, at, retries := job.Nowhere, time.Time{}, 0
+	state, at, retries := job.StateNone, time.Time{}, 0
 	var ids []string
 	for _, e := range history {
 		_, listed := allowed[string(e.Prev+" "+e.Next)]
-		if e.Prev != state || !e.At.After(at) || !listed && e.Prev != job.Nowhere {
+		if e.Prev != state || !e.At.After(at) || !listed && e.Prev != job.StateNone {
 			p.Fatalf("job %s has the history %+v", j.ID.Key, history)
 		}
 		if e.Prev == "FAILED" {
@@ -248,7 +248,7 @@ func (p *player) auditJob(j *job.Job, history []job.Event) {
 		p.Fatalf("a job that is %s has the report %d and the outcome %v", state, r.Status, v.Outcome)
 	}
 	if r.Status == 200 {
-		report := testkit.Read[account](p.t, r)
+		report := testkit.DecodeReply[jobReport](p.t, r)
 		if report.Outcome != *v.Outcome || len(report.Events) != len(history) || report.Events[len(history)-1].EventID != ids[len(ids)-1] ||
 			!report.FinishedAt.Equal(at) {
 			p.Fatalf("the report %s after the history %+v", fmt.Sprint(report), history)

@@ -20,28 +20,28 @@ import (
 var types = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
 
 const (
-	maxKey = 255 // bytes of an idempotency key
+	maxIdempotencyKey = 255 // bytes of an idempotency key
 
-	// tolerance is how far a time may lie in the past and still count as now
+	// pastTolerance is how far a time may lie in the past and still count as now
 	// (FR-062).
-	tolerance = time.Second
+	pastTolerance = time.Second
 )
 
-// terms are what a client asked for, as the store keeps it beside the definition:
+// jobSpec are what a client asked for, as the store keeps it beside the definition:
 // two requests are the same when their terms are (G-FR-22).
-type terms struct {
+type jobSpec struct {
 	typ         string
 	kind        string // empty where the client left it open
 	executionAt time.Time
 	callback    string
 }
 
-func (t terms) same(o terms) bool {
+func (t jobSpec) equal(o jobSpec) bool {
 	return t.typ == o.typ && t.kind == o.kind && t.callback == o.callback && t.executionAt.Equal(o.executionAt)
 }
 
 // encode writes terms as they are stored.
-func (t *terms) encode() []byte {
+func (t *jobSpec) encode() []byte {
 	o := jsontext.NewObject(make([]byte, 0, 128))
 	o.Text("type", t.typ)
 	o.Optional("work_kind", t.kind)
@@ -50,8 +50,8 @@ func (t *terms) encode() []byte {
 	return o.End()
 }
 
-// decodeTerms reads what encode wrote; what cannot be read is left out.
-func decodeTerms(raw []byte) (t terms) {
+// decodeJobSpec reads what encode wrote; what cannot be read is left out.
+func decodeJobSpec(raw []byte) (t jobSpec) {
 	for name, value := range jsontext.Members(raw) {
 		switch string(name) {
 		case "type":
@@ -69,17 +69,17 @@ func decodeTerms(raw []byte) (t terms) {
 
 // submission is a parsed request for a job.
 type submission struct {
-	terms
+	jobSpec
 
 	key     string // of idempotency, from the body
-	badTime bool   // execution_at is there and cannot be used
+	invalidTime bool   // execution_at is there and cannot be used
 }
 
 // parseObject checks that a body is a JSON object. An empty one is an object
 // without members where that is allowed.
-func parseObject(body []byte, needed bool) error {
+func parseObject(body []byte, required bool) error {
 	if len(jsontext.Trim(body)) == 0 {
-		if needed {
+		if required {
 			return malformed("the body is missing")
 		}
 		return nil
@@ -93,9 +93,9 @@ func parseObject(body []byte, needed bool) error {
 	return nil
 }
 
-// text reads a member that is a string. Text that no store can keep as it was
+// readText reads a member that is a string. Text that no store can keep as it was
 // sent breaks a rule.
-func text(name string, raw []byte) (string, error) {
+func readText(name string, raw []byte) (string, error) {
 	s, err := jsontext.String(raw)
 	switch {
 	case errors.Is(err, jsontext.ErrKind):
@@ -106,17 +106,17 @@ func text(name string, raw []byte) (string, error) {
 	return s, nil
 }
 
-// optionalText is text for members that may be null or missing.
-func optionalText(name string, raw []byte) (string, error) {
+// readOptionalText is text for members that may be null or missing.
+func readOptionalText(name string, raw []byte) (string, error) {
 	if raw == nil || jsontext.IsNull(raw) {
 		return "", nil
 	}
-	return text(name, raw)
+	return readText(name, raw)
 }
 
-// members finds members of an object by name; of one that is there twice the last
+// findMembers finds members of an object by name; of one that is there twice the last
 // counts (G-X-15).
-func members(body []byte, names ...string) map[string][]byte {
+func findMembers(body []byte, names ...string) map[string][]byte {
 	found := make(map[string][]byte, len(names))
 	for name, value := range jsontext.Members(body) {
 		if slices.Contains(names, string(name)) {
@@ -132,42 +132,42 @@ func parseSubmission(body []byte) (s submission, err error) {
 	if err := parseObject(body, true); err != nil {
 		return s, err
 	}
-	m := members(body, "type", "work_kind", "execution_at", "callback", "idempotency_key")
+	m := findMembers(body, "type", "work_kind", "execution_at", "callback", "idempotency_key")
 	if m["type"] == nil {
 		return s, malformed("type is missing")
 	}
 	var errs [5]error
-	s.typ, errs[0] = text("type", m["type"])
-	s.kind, errs[1] = optionalText("work_kind", m["work_kind"])
-	s.callback, errs[2] = optionalText("callback", m["callback"])
-	s.key, errs[3] = optionalText("idempotency_key", m["idempotency_key"])
+	s.typ, errs[0] = readText("type", m["type"])
+	s.kind, errs[1] = readOptionalText("work_kind", m["work_kind"])
+	s.callback, errs[2] = readOptionalText("callback", m["callback"])
+	s.key, errs[3] = readOptionalText("idempotency_key", m["idempotency_key"])
 	if raw := m["execution_at"]; raw != nil && !jsontext.IsNull(raw) {
-		_, errs[4] = text("execution_at", raw)
+		_, errs[4] = readText("execution_at", raw)
 		var timeErr error
 		s.executionAt, timeErr = jsontext.Time(raw)
-		s.badTime = timeErr != nil || s.executionAt.IsZero() // which stands for no time
+		s.invalidTime = timeErr != nil || s.executionAt.IsZero() // which stands for no time
 	}
-	if err := worst(errs[:]...); err != nil {
+	if err := mostSevere(errs[:]...); err != nil {
 		return s, err
 	}
 	switch {
-	case isThere(m["work_kind"]) && s.kind == "":
+	case isPresent(m["work_kind"]) && s.kind == "":
 		return s, invalid("work_kind is empty")
-	case isThere(m["callback"]) && s.callback == "":
+	case isPresent(m["callback"]) && s.callback == "":
 		return s, invalid("callback is empty")
-	case isThere(m["idempotency_key"]) && s.key == "":
+	case isPresent(m["idempotency_key"]) && s.key == "":
 		return s, invalid("idempotency_key is empty")
 	}
-	return s, checkKey("idempotency_key", s.key)
+	return s, checkIdempotencyKey("idempotency_key", s.key)
 }
 
-func isThere(raw []byte) bool { return raw != nil && !jsontext.IsNull(raw) }
+func isPresent(raw []byte) bool { return raw != nil && !jsontext.IsNull(raw) }
 
-// worst returns the first malformed error, else the first.
-func worst(errs ...error) error {
+// mostSevere returns the first malformed error, else the first.
+func mostSevere(errs ...error) error {
 	var first error
 	for _, err := range errs {
-		if err != nil && judge(err).code == codeMalformed {
+		if err != nil && toProblem(err).code == codeMalformed {
 			return err
 		}
 		if first == nil {
@@ -177,9 +177,9 @@ func worst(errs ...error) error {
 	return first
 }
 
-// headerKey reads the Idempotency-Key of a create action (G-FR-24). An empty one
+// idempotencyKeyHeader reads the Idempotency-Key of a create action (G-FR-24). An empty one
 // is none.
-func headerKey(h http.Header) (string, error) {
+func idempotencyKeyHeader(h http.Header) (string, error) {
 	given := h["Idempotency-Key"]
 	if len(given) > 1 {
 		return "", malformed("Idempotency-Key is given twice")
@@ -187,12 +187,12 @@ func headerKey(h http.Header) (string, error) {
 	if len(given) == 0 {
 		return "", nil
 	}
-	return given[0], checkKey("Idempotency-Key", given[0])
+	return given[0], checkIdempotencyKey("Idempotency-Key", given[0])
 }
 
-func checkKey(name, key string) error {
-	if len(key) > maxKey {
-		return invalid(fmt.Sprintf("%s is longer than %d bytes", name, maxKey))
+func checkIdempotencyKey(name, key string) error {
+	if len(key) > maxIdempotencyKey {
+		return invalid(fmt.Sprintf("%s is longer than %d bytes", name, maxIdempotencyKey))
 	}
 	if !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
 		return invalid(name + " is not plain text")
@@ -200,33 +200,33 @@ func checkKey(name, key string) error {
 	return nil
 }
 
-// mostQuoted bounds how much of what a client sent is sent back to it.
-const mostQuoted = 100
+// maxQuoted bounds how much of what a client sent is sent back to it.
+const maxQuoted = 100
 
-// quoted shows a client what it sent, or the beginning of that.
-func quoted(s string) string {
-	if len(s) <= mostQuoted {
+// quote shows a client what it sent, or the beginning of that.
+func quote(s string) string {
+	if len(s) <= maxQuoted {
 		return strconv.Quote(s)
 	}
-	return strconv.Quote(strings.ToValidUTF8(s[:mostQuoted], "")) + "…"
+	return strconv.Quote(strings.ToValidUTF8(s[:maxQuoted], "")) + "…"
 }
 
 // check holds a submission against the rules of the contract (FR-007).
 func (s *submission) check(allowed []string, now time.Time) error {
 	switch {
 	case !slices.Contains(types, s.typ):
-		return invalid("type must be one of " + strings.Join(types, ", ") + ", not " + quoted(s.typ))
+		return invalid("type must be one of " + strings.Join(types, ", ") + ", not " + quote(s.typ))
 	case !slices.Contains(allowed, s.typ): // FR-059
 		return invalid("type " + s.typ + " is not allowed on this server")
 	case s.kind != "" && kindByName[s.kind] == nil: // FR-074
-		return invalid("work_kind must be one of " + kindNames + ", not " + quoted(s.kind))
-	case s.kind != "" && kindByName[s.kind].ends == refused: // FR-113
+		return invalid("work_kind must be one of " + kindNames + ", not " + quote(s.kind))
+	case s.kind != "" && kindByName[s.kind].ending == rejected: // FR-113
 		return invalid("work_kind " + s.kind + " has an invalid payload by design")
-	case s.badTime:
+	case s.invalidTime:
 		return invalid("execution_at must be a time such as 2026-01-02T03:04:05Z")
 	case s.typ == "DEFERRED" && s.executionAt.IsZero(): // FR-063
 		return invalid("execution_at is missing, which type DEFERRED needs")
-	case !s.executionAt.IsZero() && s.executionAt.Before(now.Add(-tolerance)): // FR-062
+	case !s.executionAt.IsZero() && s.executionAt.Before(now.Add(-pastTolerance)): // FR-062
 		return invalid("execution_at lies in the past")
 	case s.callback != "":
 		return checkURL("callback", s.callback)
@@ -248,8 +248,8 @@ func parseRotate(body []byte) (rotate bool, err error) {
 	if err := parseObject(body, false); err != nil {
 		return false, err
 	}
-	raw := members(body, "rotate")["rotate"]
-	if !isThere(raw) {
+	raw := findMembers(body, "rotate")["rotate"]
+	if !isPresent(raw) {
 		return false, nil
 	}
 	if rotate, err = jsontext.Bool(raw); err != nil {
@@ -264,11 +264,11 @@ func parseKeyID(body []byte) (string, error) {
 	if err := parseObject(body, true); err != nil {
 		return "", err
 	}
-	raw := members(body, "key_id")["key_id"]
+	raw := findMembers(body, "key_id")["key_id"]
 	if raw == nil {
 		return "", malformed("key_id is missing")
 	}
-	id, err := text("key_id", raw)
+	id, err := readText("key_id", raw)
 	if err != nil {
 		return "", malformed("key_id must be a UUID")
 	}
@@ -287,39 +287,39 @@ func parseUUID(s string) (string, bool) {
 	return id.String(), err == nil
 }
 
-// hookRequest is a parsed request to register a webhook.
-type hookRequest struct {
+// webhookRequest is a parsed request to register a webhook.
+type webhookRequest struct {
 	url    string
 	events []string // sorted, each once
 }
 
-// parseHook reads and judges the body of a registration (FR-186, G-FR-49,
+// parseWebhook reads and judges the body of a registration (FR-186, G-FR-49,
 // G-FR-61).
-func parseHook(body []byte) (h hookRequest, err error) {
+func parseWebhook(body []byte) (h webhookRequest, err error) {
 	if err := parseObject(body, true); err != nil {
 		return h, err
 	}
-	m := members(body, "url", "events")
+	m := findMembers(body, "url", "events")
 	for _, name := range []string{"url", "events"} {
 		if m[name] == nil {
-			return h, malformed(name + " is missing" + hookNeeds[name])
+			return h, malformed(name + " is missing" + webhookMemberHelp[name])
 		}
 	}
 	var urlErr error
-	if h.url, urlErr = text("url", m["url"]); judgedMalformed(urlErr) {
+	if h.url, urlErr = readText("url", m["url"]); isMalformed(urlErr) {
 		return h, urlErr
 	}
 	if k := jsontext.KindOf(m["events"]); k != jsontext.KindArray {
-		return h, malformed(fmt.Sprintf("events must be an array and is of type %s%s", k, hookNeeds["events"]))
+		return h, malformed(fmt.Sprintf("events must be an array and is of type %s%s", k, webhookMemberHelp["events"]))
 	}
 	var eventErr error
 	for i, raw := range jsontext.Elements(m["events"]) {
-		name, err := text(fmt.Sprintf("events[%d]", i), raw)
+		name, err := readText(fmt.Sprintf("events[%d]", i), raw)
 		switch {
-		case judgedMalformed(err):
+		case isMalformed(err):
 			return h, err
 		case eventErr == nil && (err != nil || !slices.Contains(eventNames, name)):
-			eventErr = invalid(fmt.Sprintf("events[%d] is not the name of an event: %s%s", i, quoted(name), hookNeeds["events"]))
+			eventErr = invalid(fmt.Sprintf("events[%d] is not the name of an event: %s%s", i, quote(name), webhookMemberHelp["events"]))
 		}
 		h.events = append(h.events, name)
 	}
@@ -327,17 +327,17 @@ func parseHook(body []byte) (h hookRequest, err error) {
 		urlErr = checkURL("url", h.url)
 	}
 	if len(h.events) == 0 {
-		eventErr = invalid("events is empty, so the webhook would never be called" + hookNeeds["events"])
+		eventErr = invalid("events is empty, so the webhook would never be called" + webhookMemberHelp["events"])
 	}
 	slices.Sort(h.events)
 	h.events = slices.Compact(h.events)
-	return h, worst(urlErr, eventErr)
+	return h, mostSevere(urlErr, eventErr)
 }
 
-// hookNeeds says of a member of a registration what it is, behind what is wrong with it.
-var hookNeeds = map[string]string{
+// webhookMemberHelp says of a member of a registration what it is, behind what is wrong with it.
+var webhookMemberHelp = map[string]string{
 	"url":    ": where events are sent to, by http or https",
 	"events": ": it is an array of " + strings.Join(eventNames, ", "),
 }
 
-func judgedMalformed(err error) bool { return err != nil && judge(err).code == codeMalformed }
+func isMalformed(err error) bool { return err != nil && toProblem(err).code == codeMalformed }

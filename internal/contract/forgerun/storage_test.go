@@ -19,53 +19,53 @@ import (
 
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
-// faulty is a store that fails, hangs, or loses answers when it is told to.
-type faulty struct {
+// faultyStore is a store that fails, hangs, or loses answers when it is told to.
+type faultyStore struct {
 	store.Store
 	reads, writes, after atomic.Pointer[error]
 	hang                 atomic.Bool
 }
 
-func (f *faulty) failWrites(err error) { f.writes.Store(&err) }
-func (f *faulty) failReads(err error)  { f.reads.Store(&err) }
+func (f *faultyStore) failWrites(err error) { f.writes.Store(&err) }
+func (f *faultyStore) failReads(err error)  { f.reads.Store(&err) }
 
-func told(p *atomic.Pointer[error]) error {
+func loadError(p *atomic.Pointer[error]) error {
 	if err := p.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-func (f *faulty) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (f *faultyStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if f.hang.Load() {
 		<-ctx.Done()
 		return &job.Error{Kind: job.Unavailable, Op: "store", Err: ctx.Err()}
 	}
-	if err := told(&f.writes); err != nil {
+	if err := loadError(&f.writes); err != nil {
 		return err
 	}
 	err := f.Store.Update(ctx, fn)
-	if lost := told(&f.after); err == nil && lost != nil {
+	if lost := loadError(&f.after); err == nil && lost != nil {
 		return lost
 	}
 	return err
 }
 
-func (f *faulty) View(ctx context.Context, fn func(store.Reader) error) error {
+func (f *faultyStore) View(ctx context.Context, fn func(store.Reader) error) error {
 	if f.hang.Load() {
 		<-ctx.Done()
 		return &job.Error{Kind: job.Unavailable, Op: "store", Err: ctx.Err()}
 	}
-	if err := told(&f.reads); err != nil {
+	if err := loadError(&f.reads); err != nil {
 		return err
 	}
 	return f.Store.View(ctx, fn)
 }
 
 // faultyWorld is a world on such a store.
-func faultyWorld(t testing.TB, c forgerun.Config) (*world, *faulty) {
+func faultyWorld(t testing.TB, c forgerun.Config) (*world, *faultyStore) {
 	clock := testkit.NewClock()
-	f := &faulty{Store: testkit.Memory(t, clock.Now)}
+	f := &faultyStore{Store: testkit.MemoryStore(t, clock.Now)}
 	return newWorld(t, clock, f, c), f
 }
 
@@ -74,9 +74,9 @@ func TestStorageFailures(t *testing.T) {
 	t.Parallel()
 	w, f := faultyWorld(t, config())
 	c := w.customer(t)
-	id := c.submit(t, spec("SUCCESS_FAST"))
+	id := c.submit(t, submitBody("SUCCESS_FAST"))
 	hook, _ := c.register(t, "http://localhost:9/some", "job_failed")
-	w.work(t)
+	w.claimAndRun(t)
 	failures := []struct {
 		id, name string
 		err      error
@@ -95,10 +95,10 @@ func TestStorageFailures(t *testing.T) {
 				w.clock.Advance(2 * time.Second) // what is known of keys is not for long
 				f.failReads(fail.err)
 				f.failWrites(fail.err)
-				r := c.Do(t, s.method, fill(s.path, c.id, id, hook), s.body)
+				r := c.Do(t, s.method, fillPath(s.path, c.id, id, hook), s.body)
 				f.failReads(nil)
 				f.failWrites(nil)
-				r.Is(t, fail.status, fail.code)
+				r.WantError(t, fail.status, fail.code)
 				for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table", "store:", "deadline"} {
 					if strings.Contains(r.Body, inside) {
 						t.Errorf("the answer tells of %s: %s", inside, r.Body)
@@ -107,7 +107,7 @@ func TestStorageFailures(t *testing.T) {
 			})
 		}
 	}
-	t.Run("FR-198 nothing is left behind", func(t *testing.T) { equal(t, "jobs", w.jobs(t), 1) })
+	t.Run("FR-198 nothing is left behind", func(t *testing.T) { assertEqual(t, "jobs", w.jobs(t), 1) })
 	t.Run("FR-240 database errors are counted", func(t *testing.T) {
 		if got := w.metric(t, "database_errors_total", nil); got < float64(3*len(sample)) {
 			t.Errorf("%v errors", got)
@@ -124,40 +124,40 @@ func TestSubmitFails(t *testing.T) {
 	gone := error(&job.Error{Kind: job.Unavailable, Op: "store.commit"})
 	t.Run("FR-072 FR-198 FR-202 nothing was written", func(t *testing.T) {
 		f.failWrites(gone)
-		r := c.Do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "k")
+		r := c.Do(t, "POST", "/v1/jobs", submitBody("IO_HEAVY"), "Idempotency-Key", "k")
 		f.failWrites(nil)
-		r.Is(t, 503, "RFA_STORAGE_DB_ERROR")
+		r.WantError(t, 503, "RFA_STORAGE_DB_ERROR")
 		if strings.Contains(r.Body, "job_id") {
 			t.Errorf("the answer has %s", r.Body)
 		}
-		equal(t, "retry-after", r.Header.Get("Retry-After"), "1")
-		equal(t, "jobs", w.jobs(t), 0)
-		equal(t, "kind", c.get(t, c.submit(t, spec("CPU_BURST"), "Idempotency-Key", "k")).WorkKind, "CPU_BURST")
+		assertEqual(t, "retry-after", r.Header.Get("Retry-After"), "1")
+		assertEqual(t, "jobs", w.jobs(t), 0)
+		assertEqual(t, "kind", c.get(t, c.submit(t, submitBody("CPU_BURST"), "Idempotency-Key", "k")).WorkKind, "CPU_BURST")
 	})
 	t.Run("FR-071 FR-198 the answer was lost", func(t *testing.T) {
 		f.after.Store(&gone)
-		c.Do(t, "POST", "/v1/jobs", spec("IO_HEAVY"), "Idempotency-Key", "lost").Is(t, 503, "RFA_STORAGE_DB_ERROR")
+		c.Do(t, "POST", "/v1/jobs", submitBody("IO_HEAVY"), "Idempotency-Key", "lost").WantError(t, 503, "RFA_STORAGE_DB_ERROR")
 		f.after.Store(nil)
 		before := w.jobs(t)
-		c.submit(t, spec("IO_HEAVY"), "Idempotency-Key", "lost")
-		equal(t, "jobs", w.jobs(t), before)
+		c.submit(t, submitBody("IO_HEAVY"), "Idempotency-Key", "lost")
+		assertEqual(t, "jobs", w.jobs(t), before)
 	})
 	t.Run("FR-201 an id that exists", func(t *testing.T) {
 		draws := []byte{1, 1, 2}
 		config := config()
 		clock := testkit.NewClock()
-		again := newWorld(t, clock, testkit.Memory(t, clock.Now), config)
+		again := newWorld(t, clock, testkit.MemoryStore(t, clock.Now), config)
 		again.forge.Random = func() (id [16]byte) {
 			id[0] = draws[0]
 			draws = draws[1:]
 			return id
 		}
 		c := again.customer(t)
-		a, b := c.submit(t, spec("SUCCESS_FAST")), c.submit(t, spec("SUCCESS_FAST"))
+		a, b := c.submit(t, submitBody("SUCCESS_FAST")), c.submit(t, submitBody("SUCCESS_FAST"))
 		if a == b {
 			t.Error("FR-079 two jobs have one id")
 		}
-		equal(t, "jobs", again.jobs(t), 2)
+		assertEqual(t, "jobs", again.jobs(t), 2)
 	})
 }
 
@@ -172,12 +172,12 @@ func TestTimeouts(t *testing.T) {
 	t.Run("FR-203 FR-025 it is answered", func(t *testing.T) {
 		for _, path := range []string{"/v1/clients", "/v1/clients/" + id + "/keys"} {
 			r := w.Do(t, "POST", path, "")
-			r.Is(t, 504, "RFA_EXEC_TIMEOUT")
+			r.WantError(t, 504, "RFA_EXEC_TIMEOUT")
 		}
 	})
 	f.hang.Store(false)
 	t.Run("FR-202 and nothing is written in part", func(t *testing.T) {
-		w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").Want(t, 201)
+		w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").WantStatus(t, 201)
 	})
 }
 
@@ -186,26 +186,26 @@ func TestTimeouts(t *testing.T) {
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
-	f := &halfway{Store: testkit.Memory(t, clock.Now)}
+	f := &halfway{Store: testkit.MemoryStore(t, clock.Now)}
 	w := newWorld(t, clock, f, config())
 	c := w.customer(t)
 	for i, step := range []string{"events", "messages", "counts"} {
 		t.Run("FR-080 FR-081 FR-200 "+step+" fail", func(t *testing.T) {
 			f.fail.Store(&step)
-			c.Do(t, "POST", "/v1/jobs", spec("SUCCESS_FAST"), "Idempotency-Key", "k").Is(t, 503, "RFA_STORAGE_DB_ERROR")
+			c.Do(t, "POST", "/v1/jobs", submitBody("SUCCESS_FAST"), "Idempotency-Key", "k").WantError(t, 503, "RFA_STORAGE_DB_ERROR")
 			f.fail.Store(nil)
-			equal(t, "jobs", w.jobs(t), i)
-			id := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", fmt.Sprint("well", i))
-			j := w.begin(t)
+			assertEqual(t, "jobs", w.jobs(t), i)
+			id := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", fmt.Sprint("well", i))
+			j := w.claimAndStart(t)
 			f.fail.Store(&step)
 			if _, err := w.engine.Cancel(context.Background(), j.ID); err == nil {
 				t.Error("it was canceled")
 			}
 			f.fail.Store(nil)
-			c.state(t, id, "RUNNING")
-			c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Is(t, 404, "RFA_JOB_NOT_FOUND") // FR-183
+			c.wantState(t, id, "RUNNING")
+			c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantError(t, 404, "RFA_JOB_NOT_FOUND") // FR-183
 			c.cancel(t, id)
-			equal(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
+			assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
 		})
 	}
 }
@@ -246,9 +246,9 @@ func (t halfwayTx) AddMessages(messages []job.Message) error {
 	return t.Tx.AddMessages(messages)
 }
 
-func (t halfwayTx) CountBy(deltas []job.QueueCount) error {
+func (t halfwayTx) AddCounts(deltas []job.QueueCount) error {
 	if err := t.broken("counts"); err != nil && len(deltas) > 0 {
 		return err
 	}
-	return t.Tx.CountBy(deltas)
+	return t.Tx.AddCounts(deltas)
 }

@@ -16,111 +16,111 @@ func TestSubmit(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c, other := w.customer(t), w.customer(t)
 		t.Run("FR-056 FR-057 answer", func(t *testing.T) {
-			v := testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs", spec("")).Want(t, 202))
+			v := testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs", submitBody("")).WantStatus(t, 202))
 			if _, err := uuid.Parse(v.JobID); err != nil {
 				t.Error(err)
 			}
-			equal(t, "state", v.State, "CREATED")
-			got := c.state(t, v.JobID, "QUEUED")
+			assertEqual(t, "state", v.State, "CREATED")
+			got := c.wantState(t, v.JobID, "QUEUED")
 			if !got.CreatedAt.Equal(v.CreatedAt) || !v.CreatedAt.Equal(w.clock.Now()) {
 				t.Errorf("created_at %v, later %v", v.CreatedAt, got.CreatedAt)
 			}
 		})
 		for _, typ := range []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"} {
 			t.Run("FR-058 FR-060 type "+typ, func(t *testing.T) {
-				id := c.submit(t, spec("SUCCESS_FAST", fmt.Sprintf(`"type":%q`, typ), at(w.clock.Now())))
-				equal(t, "type", c.get(t, id).Type, typ)
-				w.sweep(t)
-				c.state(t, id, "QUEUED")
+				id := c.submit(t, submitBody("SUCCESS_FAST", fmt.Sprintf(`"type":%q`, typ), executionAtMember(w.clock.Now())))
+				assertEqual(t, "type", c.get(t, id).Type, typ)
+				w.runMaintenance(t)
+				c.wantState(t, id, "QUEUED")
 				for c.get(t, id).State == "QUEUED" {
-					w.work(t)
+					w.claimAndRun(t)
 				}
-				equal(t, "events", c.report(t, id).names(), "created queued assigned started succeeded")
+				assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started succeeded")
 			})
 		}
 		t.Run("FR-064 without a time it is instant", func(t *testing.T) {
 			for _, more := range []string{`"type":"EXECUTE"`, `"type":"EMIT_EVENT"`, `"type":"EXECUTE","execution_at":null`} {
-				c.state(t, c.submit(t, spec("", more)), "QUEUED")
+				c.wantState(t, c.submit(t, submitBody("", more)), "QUEUED")
 			}
 		})
 		t.Run("FR-066 FR-067 keys of body and header", func(t *testing.T) { // G-FR-21
-			a := c.submit(t, spec("", `"idempotency_key":"body"`), "Idempotency-Key", "header")
-			equal(t, "by body", c.submit(t, spec("", `"idempotency_key":"body"`)), a)
-			equal(t, "by the same name in the header", c.submit(t, spec(""), "Idempotency-Key", "body"), a)
-			if b := c.submit(t, spec(""), "Idempotency-Key", "header"); b == a {
+			a := c.submit(t, submitBody("", `"idempotency_key":"body"`), "Idempotency-Key", "header")
+			assertEqual(t, "by body", c.submit(t, submitBody("", `"idempotency_key":"body"`)), a)
+			assertEqual(t, "by the same name in the header", c.submit(t, submitBody(""), "Idempotency-Key", "body"), a)
+			if b := c.submit(t, submitBody(""), "Idempotency-Key", "header"); b == a {
 				t.Error("the header counted beside the body")
 			}
 		})
 		t.Run("FR-067 FR-057 a replay answers the state there is", func(t *testing.T) {
-			id := c.submit(t, spec("SUCCESS_FAST"), "Idempotency-Key", "replay")
+			id := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "replay")
 			created := c.get(t, id).CreatedAt
 			submitted, hits := w.metric(t, "jobs_submitted_total", nil), w.metric(t, "idempotency_hits_total", nil)
 			w.clock.Advance(time.Second)
 			c.cancel(t, id)
-			v := testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs", spec("SUCCESS_FAST"), "Idempotency-Key", "replay").Want(t, 202))
-			equal(t, "id and state", v.JobID+v.State, id+"CANCELED")
+			v := testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs", submitBody("SUCCESS_FAST"), "Idempotency-Key", "replay").WantStatus(t, 202))
+			assertEqual(t, "id and state", v.JobID+v.State, id+"CANCELED")
 			if !v.CreatedAt.Equal(created) {
 				t.Errorf("created_at %v, was %v", v.CreatedAt, created)
 			}
-			equal(t, "events", c.report(t, id).names(), "created queued canceled")
-			equal(t, "submitted", w.metric(t, "jobs_submitted_total", nil), submitted)
-			equal(t, "FR-238 hits", w.metric(t, "idempotency_hits_total", nil), hits+1)
+			assertEqual(t, "events", c.report(t, id).names(), "created queued canceled")
+			assertEqual(t, "submitted", w.metric(t, "jobs_submitted_total", nil), submitted)
+			assertEqual(t, "FR-238 hits", w.metric(t, "idempotency_hits_total", nil), hits+1)
 		})
 		t.Run("FR-067 the same payload in other words", func(t *testing.T) { // G-FR-22
 			due := w.clock.Now().Add(time.Hour)
 			id := c.submit(t, `{"type":"EXECUTE","work_kind":"IO_HEAVY","callback":"http://localhost/x","execution_at":"`+due.Format(time.RFC3339)+`"}`, "Idempotency-Key", "words")
 			east := due.In(time.FixedZone("", 2*3600)).Format("2006-01-02T15:04:05.000Z07:00")
 			same := `{"more":[1], "callback":"http:\/\/localhost\/x", "execution_at":"` + east + `", "work_kind":"IO_HEAVY", "idempotency_key":null, "type":"FIRST", "type":"EXECUTE"}`
-			equal(t, "id", c.submit(t, same, "Idempotency-Key", "words"), id)
+			assertEqual(t, "id", c.submit(t, same, "Idempotency-Key", "words"), id)
 		})
 		t.Run("FR-018 FR-068 another payload", func(t *testing.T) {
 			due := w.clock.Now().Add(time.Hour)
-			first := spec("IO_HEAVY", at(due), `"callback":"http://localhost/x"`)
+			first := submitBody("IO_HEAVY", executionAtMember(due), `"callback":"http://localhost/x"`)
 			id := c.submit(t, first, "Idempotency-Key", "clash")
 			before := c.Do(t, "GET", "/v1/jobs/"+id, "").Body
-			for _, body := range []string{spec("CPU_BURST", at(due), `"callback":"http://localhost/x"`), spec("", at(due), `"callback":"http://localhost/x"`),
-				spec("IO_HEAVY", at(due.Add(time.Second)), `"callback":"http://localhost/x"`), spec("IO_HEAVY", `"callback":"http://localhost/x"`),
-				spec("IO_HEAVY", at(due), `"callback":"http://localhost/y"`), spec("IO_HEAVY", at(due)),
-				spec("IO_HEAVY", `"type":"DEFERRED"`, at(due), `"callback":"http://localhost/x"`)} {
-				c.Do(t, "POST", "/v1/jobs", body, "Idempotency-Key", "clash").Is(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
+			for _, body := range []string{submitBody("CPU_BURST", executionAtMember(due), `"callback":"http://localhost/x"`), submitBody("", executionAtMember(due), `"callback":"http://localhost/x"`),
+				submitBody("IO_HEAVY", executionAtMember(due.Add(time.Second)), `"callback":"http://localhost/x"`), submitBody("IO_HEAVY", `"callback":"http://localhost/x"`),
+				submitBody("IO_HEAVY", executionAtMember(due), `"callback":"http://localhost/y"`), submitBody("IO_HEAVY", executionAtMember(due)),
+				submitBody("IO_HEAVY", `"type":"DEFERRED"`, executionAtMember(due), `"callback":"http://localhost/x"`)} {
+				c.Do(t, "POST", "/v1/jobs", body, "Idempotency-Key", "clash").WantError(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
 			}
-			equal(t, "job", c.Do(t, "GET", "/v1/jobs/"+id, "").Body, before)
+			assertEqual(t, "job", c.Do(t, "GET", "/v1/jobs/"+id, "").Body, before)
 		})
 		t.Run("FR-067 a replay after its time has passed", func(t *testing.T) {
-			body := spec("IO_HEAVY", at(w.clock.Now().Add(time.Minute)))
+			body := submitBody("IO_HEAVY", executionAtMember(w.clock.Now().Add(time.Minute)))
 			id := c.submit(t, body, "Idempotency-Key", "late")
 			w.clock.Advance(time.Hour)
-			equal(t, "id", c.submit(t, body, "Idempotency-Key", "late"), id)
-			c.Do(t, "POST", "/v1/jobs", body, "Idempotency-Key", "too late").Is(t, 400, "RFA_JOB_VALIDATION_FAILED", "execution_at")
+			assertEqual(t, "id", c.submit(t, body, "Idempotency-Key", "late"), id)
+			c.Do(t, "POST", "/v1/jobs", body, "Idempotency-Key", "too late").WantError(t, 400, "RFA_JOB_VALIDATION_FAILED", "execution_at")
 		})
 		t.Run("FR-069 keys are a client's own", func(t *testing.T) {
-			a := c.submit(t, spec(""), "Idempotency-Key", "shared")
-			if b := other.submit(t, spec(""), "Idempotency-Key", "shared"); a == b {
+			a := c.submit(t, submitBody(""), "Idempotency-Key", "shared")
+			if b := other.submit(t, submitBody(""), "Idempotency-Key", "shared"); a == b {
 				t.Error("two clients share a job")
 			}
 		})
 		t.Run("FR-073 no key, no deduplication", func(t *testing.T) { // G-FR-23
-			if a, b := c.submit(t, spec("")), c.submit(t, spec("")); a == b {
+			if a, b := c.submit(t, submitBody("")), c.submit(t, submitBody("")); a == b {
 				t.Error("they are one job")
 			}
 		})
 		t.Run("FR-070 50 at once under one key", func(t *testing.T) {
 			before := w.jobs(t)
-			ids := testkit.Together(50, func(int) string { return c.submit(t, spec("IO_HEAVY"), "Idempotency-Key", "crowd") })
+			ids := testkit.RunConcurrently(50, func(int) string { return c.submit(t, submitBody("IO_HEAVY"), "Idempotency-Key", "crowd") })
 			for _, id := range ids {
-				equal(t, "id", id, ids[0])
+				assertEqual(t, "id", id, ids[0])
 			}
-			equal(t, "jobs", w.jobs(t), before+1)
+			assertEqual(t, "jobs", w.jobs(t), before+1)
 		})
 		t.Run("FR-072 a refused submit does not use up its key", func(t *testing.T) {
-			c.Do(t, "POST", "/v1/jobs", spec("NO_SUCH_KIND"), "Idempotency-Key", "refused").Is(t, 400, "RFA_JOB_VALIDATION_FAILED")
-			c.Do(t, "POST", "/v1/jobs", "{", "Idempotency-Key", "refused").Is(t, 400, "RFA_REQUEST_MALFORMED")
-			equal(t, "kind", c.get(t, c.submit(t, spec("CPU_BURST"), "Idempotency-Key", "refused")).WorkKind, "CPU_BURST")
+			c.Do(t, "POST", "/v1/jobs", submitBody("NO_SUCH_KIND"), "Idempotency-Key", "refused").WantError(t, 400, "RFA_JOB_VALIDATION_FAILED")
+			c.Do(t, "POST", "/v1/jobs", "{", "Idempotency-Key", "refused").WantError(t, 400, "RFA_REQUEST_MALFORMED")
+			assertEqual(t, "kind", c.get(t, c.submit(t, submitBody("CPU_BURST"), "Idempotency-Key", "refused")).WorkKind, "CPU_BURST")
 		})
 		t.Run("FR-079 ids are not used again", func(t *testing.T) {
 			seen := map[string]bool{}
 			for range 50 {
-				id := c.submit(t, spec(""))
+				id := c.submit(t, submitBody(""))
 				if seen[id] {
 					t.Fatalf("%s was there before", id)
 				}
@@ -130,8 +130,8 @@ func TestSubmit(t *testing.T) {
 	})
 }
 
-// refused are bodies of a submit that must not make a job.
-var refused = []struct {
+// rejected are bodies of a submit that must not make a job.
+var rejected = []struct {
 	id, name, body, code, names string
 }{
 	{"FR-058", "no type", `{}`, "RFA_REQUEST_MALFORMED", "type"},
@@ -184,9 +184,9 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := w.customer(t)
-	for _, r := range refused {
+	for _, r := range rejected {
 		t.Run(r.id+" FR-007 "+r.name, func(t *testing.T) {
-			c.Do(t, "POST", "/v1/jobs", r.body, "Content-Type", "application/json").Is(t, 400, r.code, r.names)
+			c.Do(t, "POST", "/v1/jobs", r.body, "Content-Type", "application/json").WantError(t, 400, r.code, r.names)
 		})
 	}
 	t.Run("FR-007 what was sent is not sent back at any length", func(t *testing.T) {
@@ -196,34 +196,34 @@ func TestRefused(t *testing.T) {
 			c.Do(t, "POST", "/v1/jobs", `{"type":"EXECUTE","work_kind":"`+long+`"}`),
 			c.Do(t, "POST", "/v1/webhooks", `{"url":"http://localhost/","events":["`+long+`"]}`),
 		} {
-			if r.Is(t, 400, "RFA_JOB_VALIDATION_FAILED", `"ää`); len(r.Body) > 2000 {
+			if r.WantError(t, 400, "RFA_JOB_VALIDATION_FAILED", `"ää`); len(r.Body) > 2000 {
 				t.Errorf("an answer of %d bytes", len(r.Body))
 			}
 		}
 	})
 	t.Run("FR-030 FR-081 none of them made anything", func(t *testing.T) {
-		equal(t, "jobs", w.jobs(t), 0)
-		equal(t, "submitted", w.metric(t, "jobs_submitted_total", nil), 0)
+		assertEqual(t, "jobs", w.jobs(t), 0)
+		assertEqual(t, "submitted", w.metric(t, "jobs_submitted_total", nil), 0)
 	})
 	t.Run("FR-066 header given twice", func(t *testing.T) {
-		req, _ := http.NewRequest("POST", w.URL+"/v1/jobs", strings.NewReader(spec("")))
+		req, _ := http.NewRequest("POST", w.URL+"/v1/jobs", strings.NewReader(submitBody("")))
 		req.Header = http.Header{"Authorization": {"Bearer " + c.key}, "Content-Type": {"application/json"}, "Idempotency-Key": {"a", "b"}}
 		resp, err := w.Client.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		equal(t, "status", resp.StatusCode, 400)
+		assertEqual(t, "status", resp.StatusCode, 400)
 	})
 	t.Run("FR-062 within the tolerance", func(t *testing.T) {
-		id := c.submit(t, spec("", at(w.clock.Now().Add(-time.Second))))
-		w.sweep(t)
-		c.state(t, id, "QUEUED")
+		id := c.submit(t, submitBody("", executionAtMember(w.clock.Now().Add(-time.Second))))
+		w.runMaintenance(t)
+		c.wantState(t, id, "QUEUED")
 	})
 	t.Run("FR-065 callbacks that are taken", func(t *testing.T) {
 		for _, url := range []string{"http://localhost:1/x", "https://example.com/a?b=c#d", "http://[::1]:8080/", "HTTPS://EXAMPLE.COM"} {
-			id := c.submit(t, spec("", fmt.Sprintf(`"callback":%q`, url)))
-			equal(t, "callback", *c.get(t, id).Callback, url)
+			id := c.submit(t, submitBody("", fmt.Sprintf(`"callback":%q`, url)))
+			assertEqual(t, "callback", *c.get(t, id).Callback, url)
 		}
 	})
 	t.Run("FR-059 FR-247 a type taken out", func(t *testing.T) {
@@ -231,20 +231,20 @@ func TestRefused(t *testing.T) {
 		config.Types = []string{"EXECUTE"}
 		w := inMemory(t, config)
 		c := w.customer(t)
-		c.submit(t, spec(""))
-		c.Do(t, "POST", "/v1/jobs", `{"type":"EMIT_EVENT"}`).Is(t, 400, "RFA_JOB_VALIDATION_FAILED", "type")
-		equal(t, "jobs", w.jobs(t), 1)
+		c.submit(t, submitBody(""))
+		c.Do(t, "POST", "/v1/jobs", `{"type":"EMIT_EVENT"}`).WantError(t, 400, "RFA_JOB_VALIDATION_FAILED", "type")
+		assertEqual(t, "jobs", w.jobs(t), 1)
 	})
 	t.Run("FR-082 FR-209 payload above the limit", func(t *testing.T) { // G-FR-17
 		config := config()
 		config.PayloadLimit = 16 << 10
 		w := inMemory(t, config)
 		c := w.customer(t)
-		c.submit(t, spec("SUCCESS_NORMAL"))
-		c.Do(t, "POST", "/v1/jobs", spec("SUCCESS_SLOW")).Is(t, 400, "RFA_JOB_VALIDATION_FAILED", "payload_size")
+		c.submit(t, submitBody("SUCCESS_NORMAL"))
+		c.Do(t, "POST", "/v1/jobs", submitBody("SUCCESS_SLOW")).WantError(t, 400, "RFA_JOB_VALIDATION_FAILED", "payload_size")
 		for range 50 {
 			w.clock.Advance(time.Millisecond)
-			c.submit(t, spec("")) // a choice of the server's fits
+			c.submit(t, submitBody("")) // a choice of the server's fits
 		}
 	})
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// traceMove adds what has happened to the trace of the request that the job comes
+// traceTransition adds what has happened to the trace of the request that the job comes
 // from, a submit or a retry: how long it was queued, assigned and running, and
 // that its report is there (FR-242, FR-243, FR-245).
-func (f *ForgeRun) traceMove(m *engine.Moved) {
+func (f *ForgeRun) traceTransition(m *engine.Moved) {
 	if !f.Tracing.Enabled() || m.Job.Trace == "" {
 		return
 	}

@@ -43,8 +43,8 @@ var sample = []struct{ name, method, path, body string }{
 	{"enable_webhook", "POST", "/v1/webhooks/%w/enable", ""},
 }
 
-// fill puts ids into the path of a sample.
-func fill(path, client, job, hook string) string {
+// fillPath puts ids into the path of a sample.
+func fillPath(path, client, job, hook string) string {
 	return strings.NewReplacer("%c", client, "%j", job, "%w", hook, "%d", nobody).Replace(path)
 }
 
@@ -52,10 +52,10 @@ func fill(path, client, job, hook string) string {
 func (c *customer) register(t testing.TB, url string, events ...string) (id, secret string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"url":%q,"events":["%s"]}`, url, strings.Join(events, `","`))
-	made := testkit.Read[struct {
+	made := testkit.DecodeReply[struct {
 		WebhookID string `json:"webhook_id"`
 		Secret    string `json:"secret"`
-	}](t, c.Do(t, "POST", "/v1/webhooks", body).Want(t, 201))
+	}](t, c.Do(t, "POST", "/v1/webhooks", body).WantStatus(t, 201))
 	return made.WebhookID, made.Secret
 }
 
@@ -63,14 +63,14 @@ func TestTransport(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := w.customer(t)
-	id := c.submit(t, spec("SUCCESS_FAST"))
+	id := c.submit(t, submitBody("SUCCESS_FAST"))
 	hook, _ := c.register(t, "http://localhost:9/some", "job_failed")
 	for _, s := range sample {
-		path := fill(s.path, c.id, id, hook)
+		path := fillPath(s.path, c.id, id, hook)
 		t.Run("FR-009 wrong method "+s.name, func(t *testing.T) {
 			for _, method := range []string{"PUT", "PATCH", "OPTIONS", "TRACE", "BREW"} {
 				r := c.Do(t, method, path, "")
-				r.Is(t, 405, "RFA_REQUEST_METHOD_NOT_ALLOWED")
+				r.WantError(t, 405, "RFA_REQUEST_METHOD_NOT_ALLOWED")
 				if !strings.Contains(r.Header.Get("Allow"), s.method) {
 					t.Errorf("Allow is %q", r.Header.Get("Allow"))
 				}
@@ -78,7 +78,7 @@ func TestTransport(t *testing.T) {
 		})
 		t.Run("FR-010 not acceptable "+s.name, func(t *testing.T) {
 			for _, accept := range []string{"text/html", "application/problem+json", "text/*, image/png;q=0.5", "application/json;q=0", "*/*;q=0", "application/json;q=0, */*"} {
-				c.Do(t, s.method, path, s.body, "Accept", accept).Is(t, 406, "RFA_REQUEST_NOT_ACCEPTABLE")
+				c.Do(t, s.method, path, s.body, "Accept", accept).WantError(t, 406, "RFA_REQUEST_NOT_ACCEPTABLE")
 			}
 		})
 		if s.method != "POST" {
@@ -86,28 +86,28 @@ func TestTransport(t *testing.T) {
 		}
 		t.Run("FR-008 media type "+s.name, func(t *testing.T) {
 			for _, kind := range []string{"", "text/plain", "application/xml", "application/jsonp", "application/problem+json", "multipart/form-data; boundary=x", "json"} {
-				c.Do(t, "POST", path, `{"x":1}`, "Content-Type", kind).Is(t, 415, "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE", "application/json")
+				c.Do(t, "POST", path, `{"x":1}`, "Content-Type", kind).WantError(t, 415, "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE", "application/json")
 			}
 		})
 		t.Run("FR-011 body too large "+s.name, func(t *testing.T) {
 			large := `{"x":"` + strings.Repeat("x", bodyLimit) + `"}`
-			c.Do(t, "POST", path, large).Is(t, 413, "RFA_REQUEST_PAYLOAD_TOO_LARGE")
+			c.Do(t, "POST", path, large).WantError(t, 413, "RFA_REQUEST_PAYLOAD_TOO_LARGE")
 			if path != "/v1/clients" { // FR-029: who asks is found out first
-				c.Do(t, "POST", path, large, "Authorization", "Bearer nonsense").Is(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+				c.Do(t, "POST", path, large, "Authorization", "Bearer nonsense").WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
 			}
 		})
 		t.Run("FR-006 broken JSON "+s.name, func(t *testing.T) {
 			for _, body := range []string{"{", "nonsense", `{"a":1}}`, `{"a":"` + "\xff" + `"}`, "[]", "1", `"x"`, strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600)} {
-				c.Do(t, "POST", path, body).Is(t, 400, "RFA_REQUEST_MALFORMED")
+				c.Do(t, "POST", path, body).WantError(t, 400, "RFA_REQUEST_MALFORMED")
 			}
 		})
 	}
 	t.Run("FR-008 a charset is fine", func(t *testing.T) {
-		c.Do(t, "POST", "/v1/jobs", spec(""), "Content-Type", "Application/JSON; charset=utf-8").Want(t, 202)
+		c.Do(t, "POST", "/v1/jobs", submitBody(""), "Content-Type", "Application/JSON; charset=utf-8").WantStatus(t, 202)
 	})
 	t.Run("FR-010 what admits JSON", func(t *testing.T) {
 		for _, accept := range []string{"", "application/json", "*/*", "application/*", "text/html, */*;q=0.1", "text/html;q=0.9, Application/Json;q=0.2"} {
-			c.Do(t, "GET", "/v1/jobs/"+id, "", "Accept", accept).Want(t, 200)
+			c.Do(t, "GET", "/v1/jobs/"+id, "", "Accept", accept).WantStatus(t, 200)
 		}
 	})
 	t.Run("FR-008 a body of unknown length", func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestTransport(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			equal(t, "status", resp.StatusCode, want)
+			assertEqual(t, "status", resp.StatusCode, want)
 		}
 	})
 	t.Run("FR-011 the rest is not read", func(t *testing.T) {
@@ -135,16 +135,16 @@ func TestTransport(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		equal(t, "status", resp.StatusCode, 413)
+		assertEqual(t, "status", resp.StatusCode, 413)
 		if n := body.read.Load(); n > 64<<20 {
 			t.Errorf("%d bytes were read", n)
 		}
 	})
 	t.Run("FR-001 FR-002 JSON both ways and its statuses", func(t *testing.T) {
 		for _, s := range sample[5:8] {
-			r := c.Do(t, s.method, fill(s.path, c.id, id, hook), s.body)
-			equal(t, "status of "+s.name, r.Status, map[string]int{"submit": 202, "list_jobs": 200, "get": 200}[s.name])
-			equal(t, "type of "+s.name, r.Header.Get("Content-Type"), "application/json")
+			r := c.Do(t, s.method, fillPath(s.path, c.id, id, hook), s.body)
+			assertEqual(t, "status of "+s.name, r.Status, map[string]int{"submit": 202, "list_jobs": 200, "get": 200}[s.name])
+			assertEqual(t, "type of "+s.name, r.Header.Get("Content-Type"), "application/json")
 		}
 		for _, route := range forgerun.Routes() {
 			if _, path, _ := strings.Cut(route, " "); !strings.HasPrefix(path, "/v1/") {
@@ -167,7 +167,7 @@ func TestTransport(t *testing.T) {
 					case "POST/v1/jobs":
 						want = "202"
 					}
-					equal(t, method+" "+path, status, want)
+					assertEqual(t, method+" "+path, status, want)
 				}
 			}
 		}
@@ -231,7 +231,7 @@ func TestPaths(t *testing.T) {
 	} {
 		t.Run("FR-003 no redirect "+line, func(t *testing.T) {
 			resp := w.raw(t, line, key)
-			equal(t, "status", resp.StatusCode, want)
+			assertEqual(t, "status", resp.StatusCode, want)
 			if resp.Header.Get("Location") != "" {
 				t.Error("it redirects")
 			}
@@ -239,19 +239,19 @@ func TestPaths(t *testing.T) {
 	}
 	t.Run("FR-003 no 100 Continue for a body that is refused", func(t *testing.T) {
 		resp := w.raw(t, "POST /v1/jobs", key, "Expect: 100-continue\r\nContent-Length: 999999999\r\nContent-Type: application/json\r\n")
-		equal(t, "status", resp.StatusCode, 413)
+		assertEqual(t, "status", resp.StatusCode, 413)
 	})
 	t.Run("FR-016 unknown path inside", func(t *testing.T) {
-		w.Do(t, "GET", "/v1/nothing", "").Is(t, 404, "RFA_JOB_NOT_FOUND")
+		w.Do(t, "GET", "/v1/nothing", "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 	})
 	t.Run("FR-016 outside of the mount is plain text", func(t *testing.T) { // G-FR-56
-		r := w.Do(t, "GET", "//v1/jobs", "").Want(t, 404)
-		equal(t, "type", r.Header.Get("Content-Type"), "text/plain; charset=utf-8")
+		r := w.Do(t, "GET", "//v1/jobs", "").WantStatus(t, 404)
+		assertEqual(t, "type", r.Header.Get("Content-Type"), "text/plain; charset=utf-8")
 	})
 	for what, path := range map[string]string{"job": "/v1/jobs/%s", "report": "/v1/jobs/%s/report", "deliveries": "/v1/webhooks/%s/deliveries", "keys": "/v1/clients/%s/keys"} {
 		t.Run("FR-016 FR-124 unknown "+what, func(t *testing.T) {
 			for _, id := range []string{nobody, "1", "not-a-uuid", strings.Repeat("x", 5000), "%00", "7b1f6c523b0f4f3a9a520d7c9a1f4a11", "{" + nobody + "}"} {
-				c.Do(t, "GET", fmt.Sprintf(path, id), "").Is(t, 404, "RFA_JOB_NOT_FOUND")
+				c.Do(t, "GET", fmt.Sprintf(path, id), "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 			}
 		})
 	}
@@ -266,7 +266,7 @@ func TestProblems(t *testing.T) {
 				t.Errorf("%s is missing", k)
 			}
 		}
-		equal(t, "rows", len(forgerun.KindCodes), len(job.Kinds()))
+		assertEqual(t, "rows", len(forgerun.KindCodes), len(job.Kinds()))
 	})
 	want := map[string]int{"RFA_REQUEST_MALFORMED": 400, "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE": 415, "RFA_REQUEST_METHOD_NOT_ALLOWED": 405,
 		"RFA_REQUEST_NOT_ACCEPTABLE": 406, "RFA_REQUEST_PAYLOAD_TOO_LARGE": 413, "RFA_REQUEST_RATE_LIMITED": 429,
@@ -276,9 +276,9 @@ func TestProblems(t *testing.T) {
 		"RFA_DEPENDENCY_TIMEOUT": 504, "RFA_CONFIG_INVALID": 503, "RFA_INTERNAL": 500}
 	t.Run("FR-005 FR-024 the 22 codes and their statuses", func(t *testing.T) {
 		got := forgerun.CodeStatuses()
-		equal(t, "codes", len(got), 22)
+		assertEqual(t, "codes", len(got), 22)
 		for code, status := range want {
-			equal(t, code, got[code], status)
+			assertEqual(t, code, got[code], status)
 		}
 	})
 	for name, c := range map[string]struct {
@@ -297,27 +297,27 @@ func TestProblems(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, status := forgerun.CodeOf(c.err)
-			equal(t, "code", code, c.code)
-			equal(t, "status", status, want[c.code])
+			assertEqual(t, "code", code, c.code)
+			assertEqual(t, "status", status, want[c.code])
 		})
 	}
 	w := inMemory(t, config())
 	t.Run("FR-004 FR-005 members and the log", func(t *testing.T) {
 		c := w.customer(t)
-		r := c.Do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "my-own-id").Is(t, 404, "RFA_JOB_NOT_FOUND")
-		equal(t, "instance", testkit.Read[testkit.Problem](t, r).Instance, "my-own-id")
+		r := c.Do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "my-own-id").WantError(t, 404, "RFA_JOB_NOT_FOUND")
+		assertEqual(t, "instance", testkit.DecodeReply[testkit.Problem](t, r).Instance, "my-own-id")
 		lines := w.log.Lines(t, map[string]any{"request_id": "my-own-id", "error_code": "RFA_JOB_NOT_FOUND", "client_id": c.id, "action": "get"})
-		equal(t, "lines of the log", len(lines), 1)
-		other := testkit.Read[testkit.Problem](t, c.Do(t, "GET", "/v1/jobs/"+nobody, "").Is(t, 404, "RFA_JOB_NOT_FOUND"))
-		equal(t, "lines of the log", len(w.log.Lines(t, map[string]any{"request_id": other.Instance})), 1)
+		assertEqual(t, "lines of the log", len(lines), 1)
+		other := testkit.DecodeReply[testkit.Problem](t, c.Do(t, "GET", "/v1/jobs/"+nobody, "").WantError(t, 404, "RFA_JOB_NOT_FOUND"))
+		assertEqual(t, "lines of the log", len(w.log.Lines(t, map[string]any{"request_id": other.Instance})), 1)
 	})
 	t.Run("FR-027 the pepper of other keys", func(t *testing.T) {
 		c := config()
 		c.Pepper = []byte("another pepper, which is long enough as well")
 		other := newWorld(t, w.clock, w.store, c)
 		r := other.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+w.customer(t).key)
-		r.Is(t, 503, "RFA_CONFIG_INVALID")
-		other.Do(t, "POST", "/v1/clients", "").Is(t, 503, "RFA_CONFIG_INVALID")
+		r.WantError(t, 503, "RFA_CONFIG_INVALID")
+		other.Do(t, "POST", "/v1/clients", "").WantError(t, 503, "RFA_CONFIG_INVALID")
 		if strings.Contains(r.Body, "pepper") {
 			t.Errorf("the answer tells of what is inside: %s", r.Body)
 		}
@@ -332,7 +332,7 @@ func (timeout) Timeout() bool { return true }
 // TestConfig: a wrong config stops the start (FR-027).
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*forgerun.Config){
+	for name, invalidate := range map[string]func(*forgerun.Config){
 		"no log":               func(c *forgerun.Config) { c.Log = nil },
 		"no registry":          func(c *forgerun.Config) { c.Registry = nil },
 		"short pepper":         func(c *forgerun.Config) { c.Pepper = []byte("short") },
@@ -360,7 +360,7 @@ func TestConfig(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.Registry = newRegistry()
-			spoil(&c)
+			invalidate(&c)
 			if _, err := forgerun.New(c); err == nil {
 				t.Error("no error")
 			}

@@ -16,7 +16,7 @@ import (
 type watcher struct {
 	slog.Handler
 	mu     sync.Mutex
-	again  *sync.Cond
+	changed  *sync.Cond
 	states map[string]bool // "ID STATE"
 	finals int             // entries into a final state
 	lines  int             // other lines
@@ -24,7 +24,7 @@ type watcher struct {
 
 func newWatcher(h slog.Handler) *watcher {
 	w := &watcher{Handler: h, states: map[string]bool{}}
-	w.again = sync.NewCond(&w.mu)
+	w.changed = sync.NewCond(&w.mu)
 	return w
 }
 
@@ -56,50 +56,50 @@ func (w *watcher) Handle(ctx context.Context, r slog.Record) error {
 	w.mu.Lock()
 	w.lines++
 	w.mu.Unlock()
-	w.again.Broadcast()
+	w.changed.Broadcast()
 	return err
 }
 
-// until waits for something that a line of the log tells of.
-func (w *watcher) until(t testing.TB, what string, is func() bool) {
+// waitFor waits for something that a line of the log tells of.
+func (w *watcher) waitFor(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	late := false
-	limit := time.AfterFunc(2*testkit.Patience, func() { // crowds take their time
+	timedOut := false
+	limit := time.AfterFunc(2*testkit.WaitTimeout, func() { // crowds take their time
 		w.mu.Lock()
-		late = true
+		timedOut = true
 		w.mu.Unlock()
-		w.again.Broadcast()
+		w.changed.Broadcast()
 	})
 	defer limit.Stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for !is() {
-		if late {
+	for !condition() {
+		if timedOut {
 			t.Fatalf("%s did not happen", what)
 		}
-		w.again.Wait()
+		w.changed.Wait()
 	}
 }
 
 // await waits until a job has entered a state.
 func (w *world) await(t testing.TB, id, state string) {
 	t.Helper()
-	w.seen.until(t, "job "+id+" "+state, func() bool { return w.seen.states[id+" "+state] })
+	w.watcher.waitFor(t, "job "+id+" "+state, func() bool { return w.watcher.states[id+" "+state] })
 }
 
-// settled waits for n entries into final states.
-func (w *world) settled(t testing.TB, n int) {
+// awaitFinals waits for n entries into final states.
+func (w *world) awaitFinals(t testing.TB, n int) {
 	t.Helper()
-	w.seen.until(t, "the end of all jobs", func() bool { return w.seen.finals >= n })
+	w.watcher.waitFor(t, "the end of all jobs", func() bool { return w.watcher.finals >= n })
 }
 
-// live runs workers, deliveries and duties until the test ends, or stop is
+// runServer runs workers, deliveries and duties until the test ends, or stop is
 // called.
-func (w *world) live(t testing.TB) (stop func()) {
+func (w *world) runServer(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	runner := duty.Runner{Engine: w.engine, Outlets: []duty.Outlet{{Deliver: w.forge.Deliver}}}
+	runner := duty.Runner{Engine: w.engine, Publishers: []duty.Publisher{{Deliver: w.forge.Deliver}}}
 	all.Go(func() { w.forge.Run(ctx) })
 	all.Go(func() { runner.Run(ctx) })
 	stop = sync.OnceFunc(func() {

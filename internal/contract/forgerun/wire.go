@@ -12,7 +12,7 @@ import (
 )
 
 // answer answers with one object.
-func (v *visit) answer(status int, fill func(*jsontext.Object)) error {
+func (v *request) sendObject(status int, fill func(*jsontext.Object)) error {
 	o := jsontext.NewObject(make([]byte, 0, 512))
 	fill(&o)
 	v.call.Send(status, httpapi.JSON, o.End())
@@ -23,8 +23,8 @@ func (v *visit) answer(status int, fill func(*jsontext.Object)) error {
 // row was written, so while a worker has it the hand-out counts (FR-123).
 func updatedAt(j *job.Job) time.Time {
 	switch {
-	case !j.SettledAt.IsZero():
-		return j.SettledAt
+	case !j.FinishedAt.IsZero():
+		return j.FinishedAt
 	case j.Phase == job.Leased:
 		return j.StartedAt
 	}
@@ -33,7 +33,7 @@ func updatedAt(j *job.Job) time.Time {
 
 // appendJob writes a job with the members of the document and those of G-FR-38.
 func appendJob(o *jsontext.Object, j *job.Job) {
-	t := decodeTerms(j.Payload)
+	t := decodeJobSpec(j.Payload)
 	o.Text("job_id", j.ID.Key)
 	o.Text("type", t.typ)
 	o.Text("state", string(j.State))
@@ -41,7 +41,7 @@ func appendJob(o *jsontext.Object, j *job.Job) {
 	o.Time("created_at", j.CreatedAt)
 	o.Time("execution_at", t.executionAt)
 	o.Time("updated_at", updatedAt(j))
-	o.Number("attempt", int64(attempt(j)))
+	o.Int("attempt", int64(attempt(j)))
 	o.Optional("callback", t.callback)
 	o.Text("work_kind", j.Kind)
 	if d, err := decodeDefinition(j.Definition); err == nil {
@@ -66,7 +66,7 @@ type failure struct {
 func (f *failure) append(o *jsontext.Object) {
 	o.Text("code", f.code)
 	o.Text("message", f.message)
-	o.Flag("retryable", f.retryable)
+	o.Bool("retryable", f.retryable)
 }
 
 func (f *failure) encode() []byte {
@@ -75,14 +75,14 @@ func (f *failure) encode() []byte {
 	return o.End()
 }
 
-// lost is the failure of a run that fell silent and so left none (G-FR-35).
-var lost = failure{code: runnerLost, message: "the runner was lost while the job ran", retryable: true}
+// runnerLostFailure is the failure of a run that fell silent and so left none (G-FR-35).
+var runnerLostFailure = failure{code: runnerLost, message: "the runner was lost while the job ran", retryable: true}
 
 // decodeFailure reads what a run left: what encode wrote, or whatever a worker
 // outside said of it.
 func decodeFailure(raw []byte) failure {
 	if len(raw) == 0 {
-		return lost
+		return runnerLostFailure
 	}
 	f := failure{code: "failed", message: "the run failed"}
 	if jsontext.Check(raw) != nil {
@@ -110,15 +110,15 @@ func appendReport(o *jsontext.Object, j *job.Job, events []event) {
 	started := startOfLastRun(events)
 	duration := int64(0)
 	if !started.IsZero() {
-		duration = j.SettledAt.Sub(started).Round(time.Millisecond).Milliseconds()
+		duration = j.FinishedAt.Sub(started).Round(time.Millisecond).Milliseconds()
 	}
 	o.Text("job_id", j.ID.Key)
 	o.Text("outcome", outcome(j.State))
 	o.Objects("events", len(events), func(i int, o *jsontext.Object) { events[i].append(o, j.ID.Key, j.Kind, "timestamp") })
 	o.Time("started_at", started)
-	o.Time("finished_at", j.SettledAt)
-	o.Number("duration_ms", duration)
-	o.Number("attempt", int64(attempt(j)))
+	o.Time("finished_at", j.FinishedAt)
+	o.Int("duration_ms", duration)
+	o.Int("attempt", int64(attempt(j)))
 	o.Text("work_kind", j.Kind)
 	if j.State == failed {
 		f := decodeFailure(j.Failure)
@@ -137,21 +137,21 @@ type page struct {
 
 // Limits of lists (G-X-19).
 const (
-	usualLimit = 20
-	mostLimit  = 100
+	defaultLimit = 20
+	maxLimit  = 100
 )
 
 // readPage reads limit and cursor of a list.
 func readPage(c *httpapi.Call, list string) (p page, err error) {
-	p.list, p.limit = list, usualLimit
+	p.list, p.limit = list, defaultLimit
 	text, given, err := c.Query("limit")
 	if err != nil {
 		return p, err
 	}
 	if given {
-		n, ok := httpapi.Digits(text)
-		if !ok || n < 1 || n > mostLimit {
-			return p, invalid("limit must be a whole number from 1 to " + strconv.Itoa(mostLimit))
+		n, ok := httpapi.ParseDigits(text)
+		if !ok || n < 1 || n > maxLimit {
+			return p, invalid("limit must be a whole number from 1 to " + strconv.Itoa(maxLimit))
 		}
 		p.limit = n
 	}
@@ -160,11 +160,11 @@ func readPage(c *httpapi.Call, list string) (p page, err error) {
 		return p, err
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	place, ok := strings.CutPrefix(string(raw), list+":")
-	if err != nil || !ok || place == "" || len(place) > maxCursor {
+	position, ok := strings.CutPrefix(string(raw), list+":")
+	if err != nil || !ok || position == "" || len(position) > maxCursor {
 		return p, errCursor
 	}
-	p.cursor = place
+	p.cursor = position
 	return p, nil
 }
 
@@ -196,18 +196,18 @@ func (p page) id() (string, error) {
 	return id, nil
 }
 
-// after is the cursor from which the list goes on behind a place.
-func (p page) after(place string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(p.list + ":" + place))
+// nextCursor is the cursor from which the list goes on behind a place.
+func (p page) nextCursor(position string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(p.list + ":" + position))
 }
 
 // sendPage answers with a page of what was read, which is one item more than
 // fits where the list goes on.
-func sendPage[T any](v *visit, p page, all []T, place func(T) string, write func(*jsontext.Object, T)) error {
+func sendPage[T any](v *request, p page, all []T, position func(T) string, write func(*jsontext.Object, T)) error {
 	next := ""
 	if len(all) > p.limit {
 		all = all[:p.limit]
-		next = p.after(place(all[p.limit-1]))
+		next = p.nextCursor(position(all[p.limit-1]))
 	}
 	v.call.SendPage(len(all), next, func(i int, o *jsontext.Object) { write(o, all[i]) })
 	return nil

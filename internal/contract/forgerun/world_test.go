@@ -25,16 +25,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a whole ForgeRun behind a real server, on a clock that stands still.
 type world struct {
-	*testkit.Site
+	*testkit.APIServer
 	clock    *testkit.Clock
 	timers   *timers
 	store    store.Store
 	engine   *engine.Engine
 	forge    *forgerun.ForgeRun
 	registry *prometheus.Registry
-	log      *testkit.Journal
-	seen     *watcher
-	again    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	log      *testkit.LogBuffer
+	watcher     *watcher
+	reopenStore    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
 
 // timers let runs wait for the world's clock.
@@ -42,7 +42,7 @@ type timers struct {
 	clock *testkit.Clock
 	mu    sync.Mutex
 	all   map[*timer]bool
-	asked chan struct{} // gets one for each timer made
+	created chan struct{} // gets one for each timer made
 }
 
 type timer struct {
@@ -51,7 +51,7 @@ type timer struct {
 }
 
 func newTimers(c *testkit.Clock) *timers {
-	return &timers{clock: c, all: map[*timer]bool{}, asked: make(chan struct{}, 1000)}
+	return &timers{clock: c, all: map[*timer]bool{}, created: make(chan struct{}, 1000)}
 }
 
 func (t *timers) make(d time.Duration) (<-chan time.Time, func()) {
@@ -59,12 +59,12 @@ func (t *timers) make(d time.Duration) (<-chan time.Time, func()) {
 	defer t.mu.Unlock()
 	one := &timer{t.clock.Now().Add(d), make(chan time.Time, 1)}
 	t.all[one] = true
-	t.asked <- struct{}{}
+	t.created <- struct{}{}
 	return one.passed, func() { t.mu.Lock(); defer t.mu.Unlock(); delete(t.all, one) }
 }
 
-// pass lets time pass and ends the timers whose time has come.
-func (t *timers) pass(d time.Duration) {
+// advance lets time pass and ends the timers whose time has come.
+func (t *timers) advance(d time.Duration) {
 	t.clock.Advance(d)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,28 +94,28 @@ func config() forgerun.Config {
 // onEveryStore runs a test on SQLite and on PostgreSQL, each in a world of its own.
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, config())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, config())) })
 }
 
 // onPostgres is a world on a database of its own.
-func onPostgres(t testing.TB, c forgerun.Config) *world { return in(t, testkit.OnPostgres(t), c) }
+func onPostgres(t testing.TB, c forgerun.Config) *world { return newWorldAt(t, testkit.OnPostgres(t), c) }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c forgerun.Config) *world { return in(t, testkit.InMemory(t), c) }
+func inMemory(t testing.TB, c forgerun.Config) *world { return newWorldAt(t, testkit.InMemory(t), c) }
 
-func in(t testing.TB, p testkit.Place, c forgerun.Config) *world {
+func newWorldAt(t testing.TB, p testkit.Database, c forgerun.Config) *world {
 	w := newWorld(t, p.Clock, p.Store, c)
-	w.again = p.Again
+	w.reopenStore = p.Reopen
 	return w
 }
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, timers: newTimers(clock), store: s, registry: prometheus.NewRegistry(), log: &testkit.Journal{}}
-	c.Registry, c.Now, c.Elapsed, c.Random = w.registry, clock.Now, clock.Monotonic, testkit.Random
+	w := &world{clock: clock, timers: newTimers(clock), store: s, registry: prometheus.NewRegistry(), log: &testkit.LogBuffer{}}
+	c.Registry, c.Now, c.Elapsed, c.Random = w.registry, clock.Now, clock.Monotonic, testkit.RandomBytes
 	if c.Log == nil {
-		w.seen = newWatcher(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c.Log = slog.New(w.seen)
+		w.watcher = newWatcher(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Log = slog.New(w.watcher)
 	}
 	if c.Timer == nil {
 		c.Timer = w.timers.make
@@ -125,12 +125,12 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Conf
 		t.Fatal(err)
 	}
 	w.forge = f
-	w.engine = testkit.Engine(t, s, clock, f.Contracts()...)
-	w.Site = testkit.Open(t, c.Log, document(t), fault, f.Mount(w.engine), httpapi.Health())
+	w.engine = testkit.NewEngine(t, s, clock, f.Contracts()...)
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), problemFormat, f.Mount(w.engine), httpapi.Health())
 	return w
 }
 
-var fault = testkit.Problems("urn:millrace:forgerun:")
+var problemFormat = testkit.ProblemReader("urn:millrace:forgerun:")
 
 // customer is a client with its key.
 type customer struct {
@@ -152,16 +152,16 @@ type issued struct {
 // newClient makes a client without a key.
 func (w *world) newClient(t testing.TB) string {
 	t.Helper()
-	return testkit.Read[struct {
+	return testkit.DecodeReply[struct {
 		ClientID string `json:"client_id"`
-	}](t, w.Do(t, "POST", "/v1/clients", "").Want(t, 201)).ClientID
+	}](t, w.Do(t, "POST", "/v1/clients", "").WantStatus(t, 201)).ClientID
 }
 
 // customer makes a client and its first key.
 func (w *world) customer(t testing.TB) *customer {
 	t.Helper()
 	id := w.newClient(t)
-	k := testkit.Read[issued](t, w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").Want(t, 201))
+	k := testkit.DecodeReply[issued](t, w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").WantStatus(t, 201))
 	return &customer{w, id, *k.APIKey, k.KeyID, k.CallbackSecret}
 }
 
@@ -171,8 +171,8 @@ func (c *customer) Do(t testing.TB, method, path, body string, header ...string)
 	return c.w.Do(t, method, path, body, append([]string{"Authorization", "Bearer " + c.key}, header...)...)
 }
 
-// view is a job as it is shown.
-type view struct {
+// jobView is a job as it is shown.
+type jobView struct {
 	JobID       string     `json:"job_id"`
 	Type        string     `json:"type"`
 	State       string     `json:"state"`
@@ -198,8 +198,8 @@ type view struct {
 	} `json:"failure"`
 }
 
-// account is a report.
-type account struct {
+// jobReport is a report.
+type jobReport struct {
 	JobID   string `json:"job_id"`
 	Outcome string `json:"outcome"`
 	Events  []struct {
@@ -219,7 +219,7 @@ type account struct {
 }
 
 // names are the events in their order.
-func (a account) names() string {
+func (a jobReport) names() string {
 	var all []string
 	for _, e := range a.Events {
 		all = append(all, strings.TrimPrefix(e.EventName, "job_"))
@@ -227,8 +227,8 @@ func (a account) names() string {
 	return strings.Join(all, " ")
 }
 
-// spec writes a submit; extra are further members as JSON.
-func spec(kind string, extra ...string) string {
+// submitBody writes a submit; extra are further members as JSON.
+func submitBody(kind string, extra ...string) string {
 	members := append([]string{`"type":"EXECUTE"`}, extra...)
 	if strings.Contains(strings.Join(extra, ","), `"type":`) {
 		members = members[1:]
@@ -239,38 +239,38 @@ func spec(kind string, extra ...string) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-func at(t time.Time) string { return fmt.Sprintf(`"execution_at":%q`, t.Format(time.RFC3339Nano)) }
+func executionAtMember(t time.Time) string { return fmt.Sprintf(`"execution_at":%q`, t.Format(time.RFC3339Nano)) }
 
 // submit submits what must be accepted and returns the job's id.
 func (c *customer) submit(t testing.TB, body string, header ...string) string {
 	t.Helper()
-	return testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs", body, header...).Want(t, 202)).JobID
+	return testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs", body, header...).WantStatus(t, 202)).JobID
 }
 
 // get reads a job that must be there.
-func (c *customer) get(t testing.TB, id string) view {
+func (c *customer) get(t testing.TB, id string) jobView {
 	t.Helper()
-	return testkit.Read[view](t, c.Do(t, "GET", "/v1/jobs/"+id, "").Want(t, 200))
+	return testkit.DecodeReply[jobView](t, c.Do(t, "GET", "/v1/jobs/"+id, "").WantStatus(t, 200))
 }
 
 // report reads a report that must be there.
-func (c *customer) report(t testing.TB, id string) account {
+func (c *customer) report(t testing.TB, id string) jobReport {
 	t.Helper()
-	return testkit.Read[account](t, c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Want(t, 200))
+	return testkit.DecodeReply[jobReport](t, c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantStatus(t, 200))
 }
 
-func (c *customer) cancel(t testing.TB, id string) view {
+func (c *customer) cancel(t testing.TB, id string) jobView {
 	t.Helper()
-	return testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "").Want(t, 200))
+	return testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "").WantStatus(t, 200))
 }
 
-func (c *customer) retry(t testing.TB, id string) view {
+func (c *customer) retry(t testing.TB, id string) jobView {
 	t.Helper()
-	return testkit.Read[view](t, c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").Want(t, 200))
+	return testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantStatus(t, 200))
 }
 
-// state fails unless a job is in a state.
-func (c *customer) state(t testing.TB, id, want string) view {
+// wantState fails unless a job is in a state.
+func (c *customer) wantState(t testing.TB, id, want string) jobView {
 	t.Helper()
 	v := c.get(t, id)
 	if v.State != want {
@@ -298,13 +298,13 @@ func (w *world) claims(t testing.TB, n int) []*job.Job {
 	return jobs
 }
 
-func runOf(j *job.Job) engine.Run { return engine.Run{ID: j.ID, Run: j.Run} }
+func currentRun(j *job.Job) engine.Run { return engine.Run{ID: j.ID, Run: j.Run} }
 
-// begin claims the next job and starts it.
-func (w *world) begin(t testing.TB) *job.Job {
+// claimAndStart claims the next job and starts it.
+func (w *world) claimAndStart(t testing.TB) *job.Job {
 	t.Helper()
 	j := w.claim(t)
-	if _, err := w.engine.Start(context.Background(), runOf(j)); err != nil {
+	if _, err := w.engine.Start(context.Background(), currentRun(j)); err != nil {
 		t.Fatal(err)
 	}
 	return j
@@ -312,14 +312,14 @@ func (w *world) begin(t testing.TB) *job.Job {
 
 func (w *world) finish(t testing.TB, j *job.Job, o engine.Outcome) {
 	t.Helper()
-	if _, err := w.engine.Finish(context.Background(), runOf(j), o); err != nil {
+	if _, err := w.engine.Finish(context.Background(), currentRun(j), o); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // work claims the next job and runs it as a worker would, the clock passing as
 // long as the run takes, and returns what it was.
-func (w *world) work(t testing.TB) *job.Job {
+func (w *world) claimAndRun(t testing.TB) *job.Job {
 	t.Helper()
 	j := w.claim(t)
 	w.simulate(t, j)
@@ -331,14 +331,14 @@ func (w *world) simulate(t testing.TB, j *job.Job) {
 	done := make(chan engine.Outcome, 1)
 	go func() {
 		done <- w.forge.Simulate(context.Background(), j, func(ctx context.Context) error {
-			_, err := w.engine.Start(ctx, runOf(j))
+			_, err := w.engine.Start(ctx, currentRun(j))
 			return err
 		})
 	}()
 	for {
 		select {
-		case <-w.timers.asked:
-			w.timers.pass(w.timers.next())
+		case <-w.timers.created:
+			w.timers.advance(w.timers.next())
 		case o := <-done:
 			w.finish(t, j, o)
 			return
@@ -350,25 +350,25 @@ func (w *world) simulate(t testing.TB, j *job.Job) {
 func (t *timers) next() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	least := time.Duration(0)
+	shortest := time.Duration(0)
 	for one := range t.all {
-		if d := one.at.Sub(t.clock.Now()); least == 0 || d < least {
-			least = d
+		if d := one.at.Sub(t.clock.Now()); shortest == 0 || d < shortest {
+			shortest = d
 		}
 	}
-	return least
+	return shortest
 }
 
 // fail makes the next job fail, whatever it is.
 func (w *world) fail(t testing.TB) *job.Job {
 	t.Helper()
-	j := w.begin(t)
+	j := w.claimAndStart(t)
 	w.finish(t, j, engine.Outcome{On: job.Failed, Reason: "broken", Failure: []byte(`{"code":"broken","message":"it broke","retryable":true}`)})
 	return j
 }
 
-// sweep does what the duties do by themselves.
-func (w *world) sweep(t testing.TB) { t.Helper(); testkit.Sweep(t, w.engine) }
+// runMaintenance does what the duties do by themselves.
+func (w *world) runMaintenance(t testing.TB) { t.Helper(); testkit.RunMaintenance(t, w.engine) }
 
 // jobs counts all jobs in the store.
 func (w *world) jobs(t testing.TB) int {
@@ -380,7 +380,7 @@ func (w *world) jobs(t testing.TB) int {
 	return len(all)
 }
 
-func equal[T comparable](t testing.TB, what string, got, want T) {
+func assertEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)

@@ -19,45 +19,45 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// network is a CDN in a server of its own, which writes down what it is asked and answers as it is told.
-type network struct {
+// cdnServer is a CDN in a server of its own, which writes down what it is asked and answers as it is told.
+type cdnServer struct {
 	*httptest.Server
 	mu     sync.Mutex
-	asked  []string
+	requests  []string
 	status []int // of the next answers; then 200
-	came   chan struct{}
+	arrived   chan struct{}
 }
 
-func newNetwork(t testing.TB) *network {
+func newCDNServer(t testing.TB) *cdnServer {
 	t.Helper()
-	n := &network{came: make(chan struct{}, 100)}
+	n := &cdnServer{arrived: make(chan struct{}, 100)}
 	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		n.mu.Lock()
-		n.asked = append(n.asked, strings.TrimSpace(r.Method+" "+r.URL.EscapedPath()+" "+string(body)))
+		n.requests = append(n.requests, strings.TrimSpace(r.Method+" "+r.URL.EscapedPath()+" "+string(body)))
 		status := 200
 		if len(n.status) > 0 {
 			status, n.status = n.status[0], n.status[1:]
 		}
 		n.mu.Unlock()
 		w.WriteHeader(status)
-		n.came <- struct{}{}
+		n.arrived <- struct{}{}
 	}))
 	t.Cleanup(n.Close)
 	return n
 }
 
-func (n *network) take() []string {
+func (n *cdnServer) nextRequest() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := n.asked
-	n.asked = nil
+	all := n.requests
+	n.requests = nil
 	return all
 }
 
 func outward(t testing.TB) *egress.Client {
 	t.Helper()
-	c, err := egress.New(egress.Config{Local: true})
+	c, err := egress.New(egress.Config{AllowLocal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,14 +67,14 @@ func outward(t testing.TB) *egress.Client {
 
 func TestPurge(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t)
+	n := newCDNServer(t)
 	c := config()
-	c.Off = true
+	c.NoLocalWorkers = true
 	c.CDN = &cdn.HTTP{URL: n.URL + "/cache/", Client: outward(t)}
 	w := inMemory(t, c)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { w.room.Run(ctx) })
+	running.Go(func() { w.images.Run(ctx) })
 	defer running.Wait()
 	defer stop()
 	r := w.put(t, pngOf(t, 90, 30))
@@ -84,15 +84,15 @@ func TestPurge(t *testing.T) {
 		want = append(want, "PURGE /cache/images/"+r.FileID+"/"+name)
 	}
 	t.Run("G-IP-24 the file and each variant are purged, once, after the job is completed", func(t *testing.T) {
-		equal(t, "asked before the outbox is delivered", len(n.take()), 0)
+		assertEqual(t, "asked before the outbox is delivered", len(n.nextRequest()), 0)
 		w.messages(t)
 		for range want {
-			<-n.came
+			<-n.arrived
 		}
 		w.messages(t) // again, as after a crash
-		equal(t, "asked", strings.Join(n.take(), "\n"), strings.Join(want, "\n"))
+		assertEqual(t, "asked", strings.Join(n.nextRequest(), "\n"), strings.Join(want, "\n"))
 		w.purged(t, r.JobID, "done")
-		equal(t, "IP-078 timed", metric(t, w.worker, "cloudfront_operation_duration_seconds", "operation", "purge"), 1.0)
+		assertEqual(t, "IP-078 timed", metric(t, w.worker, "cloudfront_operation_duration_seconds", "operation", "purge"), 1.0)
 	})
 	t.Run("a purge that fails is tried again, and holds up nothing", func(t *testing.T) {
 		n.mu.Lock()
@@ -102,16 +102,16 @@ func TestPurge(t *testing.T) {
 		w.attempt(t, deletion)
 		w.status(t, deletion, completed)
 		w.messages(t)
-		<-n.came
+		<-n.arrived
 		w.purged(t, deletion, "queued")
-		equal(t, "IP-079 counted", metric(t, w.worker, "cloudfront_operation_errors_total", "operation", "purge", "error_code", "unavailable"), 1.0)
+		assertEqual(t, "IP-079 counted", metric(t, w.worker, "cloudfront_operation_errors_total", "operation", "purge", "error_code", "unavailable"), 1.0)
 		w.clock.Advance(1e9)
 		w.sweep(t)
 		for range want {
-			<-n.came
+			<-n.arrived
 		}
 		w.purged(t, deletion, "done")
-		equal(t, "asked", strings.Join(n.take()[1:], "\n"), strings.Join(want, "\n"))
+		assertEqual(t, "asked", strings.Join(n.nextRequest()[1:], "\n"), strings.Join(want, "\n"))
 		stop()
 		running.Wait()
 		lines := w.log.Lines(t, map[string]any{"level": "DEBUG", "msg": "purge", "job_id": deletion, "file_id": r.FileID, "attempt": 1.0, "current_state": "queued"})
@@ -124,14 +124,14 @@ func TestPurge(t *testing.T) {
 // One that uses up its tries is given up, which the log tells as an error.
 func TestPurgeGivenUp(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t)
+	n := newCDNServer(t)
 	c := config()
-	c.Off = true
+	c.NoLocalWorkers = true
 	c.CDN = &cdn.HTTP{URL: n.URL, Client: outward(t)}
 	w := inMemory(t, c)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { w.room.Run(ctx) })
+	running.Go(func() { w.images.Run(ctx) })
 	defer running.Wait()
 	defer stop()
 	r := w.put(t, pngOf(t, 9, 9))
@@ -141,7 +141,7 @@ func TestPurgeGivenUp(t *testing.T) {
 	}
 	w.messages(t)
 	for try := range 12 {
-		<-n.came
+		<-n.arrived
 		if try < 11 {
 			w.purged(t, r.JobID, "queued")
 			w.clock.Advance(10 * time.Minute)
@@ -151,16 +151,16 @@ func TestPurgeGivenUp(t *testing.T) {
 	w.purged(t, r.JobID, "failed")
 	stop()
 	running.Wait()
-	equal(t, "tries", len(n.take()), 12)
-	equal(t, "tries that are told", len(w.log.Lines(t, map[string]any{"level": "DEBUG", "msg": "purge", "job_id": r.JobID})), 11)
+	assertEqual(t, "tries", len(n.nextRequest()), 12)
+	assertEqual(t, "tries that are told", len(w.log.Lines(t, map[string]any{"level": "DEBUG", "msg": "purge", "job_id": r.JobID})), 11)
 	lines := w.log.Lines(t, map[string]any{"level": "WARN", "msg": "purge", "job_id": r.JobID, "attempt": 12.0, "current_state": "failed"})
-	equal(t, "the end that is told", len(lines), 1)
+	assertEqual(t, "the end that is told", len(lines), 1)
 }
 
 // purged waits until a purge has a state.
 func (w *world) purged(t testing.TB, id string, want job.State) {
 	t.Helper()
-	testkit.Until(t, "a purge that is "+string(want), func() bool {
+	testkit.WaitUntil(t, "a purge that is "+string(want), func() bool {
 		j, err := w.engine.Get(context.Background(), job.ID{Contract: images.Purges, Key: id})
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func (w *world) purged(t testing.TB, id string, want job.State) {
 
 // CloudFront is asked as its clients ask it, by its own client.
 func TestCloudFront(t *testing.T) {
-	n := newNetwork(t)
+	n := newCDNServer(t)
 	t.Setenv("AWS_ENDPOINT_URL_CLOUDFRONT", n.URL)
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -184,7 +184,7 @@ func TestCloudFront(t *testing.T) {
 	if err := front.Purge(context.Background(), "job-1", []string{"images/a b/1.png", "images/x/2.png"}); err != nil {
 		t.Fatal(err)
 	}
-	asked := n.take()
+	asked := n.nextRequest()
 	for _, part := range []string{"POST /2020-05-31/distribution/E123/invalidation ", "<CallerReference>job-1</CallerReference>", "<Quantity>2</Quantity>",
 		"<Path>/images/a%20b/1.png</Path>", "<Path>/images/x/2.png</Path>"} {
 		if !slices.ContainsFunc(asked, func(s string) bool { return strings.Contains(s, part) }) {
@@ -199,7 +199,7 @@ func TestCloudFront(t *testing.T) {
 // What a CDN answers a PURGE with.
 func TestPurgeAnswers(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t)
+	n := newCDNServer(t)
 	p := &cdn.HTTP{URL: n.URL, Client: outward(t)}
 	for status, want := range map[int]string{200: "", 204: "", 404: "", 403: "invalid", 405: "invalid", 429: "unavailable", 500: "unavailable"} {
 		n.mu.Lock()
@@ -210,15 +210,15 @@ func TestPurgeAnswers(t *testing.T) {
 		if err != nil {
 			got = job.KindOf(err).String()
 		}
-		equal(t, fmt.Sprint(status), got, want)
+		assertEqual(t, fmt.Sprint(status), got, want)
 	}
 	guarded, err := egress.New(egress.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer guarded.Close()
-	n.take()
-	if err := (&cdn.HTTP{URL: n.URL, Client: guarded}).Purge(context.Background(), "", []string{"k"}); err == nil || len(n.take()) > 0 {
+	n.nextRequest()
+	if err := (&cdn.HTTP{URL: n.URL, Client: guarded}).Purge(context.Background(), "", []string{"k"}); err == nil || len(n.nextRequest()) > 0 {
 		t.Error("a private address was called")
 	}
 }

@@ -57,7 +57,7 @@ func TestClaimable(t *testing.T) {
 			{"IP-047 completed", func(t *testing.T, id string) { w.attempt(t, id) }, false, 1, completed},
 			{"IP-047 failed", func(t *testing.T, id string) {
 				j := w.mustClaim(t, id)
-				if err := w.end(j, images.FailedWith(j, "decode_error", "no picture", false)); err != nil {
+				if err := w.end(j, images.FailureOutcome(j, "decode_error", "no picture", false)); err != nil {
 					t.Fatal(err)
 				}
 			}, false, 1, failed},
@@ -70,17 +70,17 @@ func TestClaimable(t *testing.T) {
 					w.clock.Advance(time.Second)
 				}
 				now := w.clock.Now()
-				equal(t, "claimed", w.claim(t, id) != nil, c.want)
+				assertEqual(t, "claimed", w.claim(t, id) != nil, c.want)
 				v := w.job(t, id)
-				equal(t, "IP-049 attempts", v.AttemptCount, c.attempts)
+				assertEqual(t, "IP-049 attempts", v.AttemptCount, c.attempts)
 				if c.want {
 					w.status(t, id, processing)
-					equal(t, "IP-049 locked now", v.LockedAt.Equal(now), true)
+					assertEqual(t, "IP-049 locked now", v.LockedAt.Equal(now), true)
 					if after := v.UpdatedAt.Sub(now); after < 0 || after > time.Microsecond { // of two changes at once the second is later
 						t.Errorf("IP-049 updated %s after the claim", after)
 					}
 				} else {
-					equal(t, "status", v.Status, string(c.status))
+					assertEqual(t, "status", v.Status, string(c.status))
 				}
 			})
 		}
@@ -97,9 +97,9 @@ func TestLockTimeout(t *testing.T) {
 		id := w.put(t, pngOf(t, 2, 2)).JobID
 		w.mustClaim(t, id)
 		w.clock.Advance(90 * time.Second)
-		equal(t, "claimed after exactly that", w.claim(t, id) != nil, false)
+		assertEqual(t, "claimed after exactly that", w.claim(t, id) != nil, false)
 		w.clock.Advance(time.Microsecond)
-		equal(t, "claimed after more", w.claim(t, id) != nil, true)
+		assertEqual(t, "claimed after more", w.claim(t, id) != nil, true)
 	})
 }
 
@@ -120,6 +120,6 @@ func TestBackoff(t *testing.T) {
 			w.clock.Advance(time.Microsecond)
 		}
 		w.fail(t, id)
-		equal(t, "attempts", w.status(t, id, failed).AttemptCount, 10)
+		assertEqual(t, "attempts", w.status(t, id, failed).AttemptCount, 10)
 	})
 }

@@ -64,16 +64,16 @@ type Config struct {
 	MaxUpload   int64 // bytes
 	MaxPixels   int64 // of an original that a worker outside may have decoded; the Processor has a limit of its own
 
-	Off     bool // no attempts in this process
+	NoLocalWorkers     bool // no attempts in this process
 	Workers int
 	Grace   time.Duration // that attempts get to end in when the node stops
 }
 
 func (c *Config) validate() error {
-	for wrong, is := range map[string]bool{
+	for problem, is := range map[string]bool{
 		"Log, API, Worker, Now and Random are needed":  c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil || c.Random == nil,
 		"Node, Objects, Bucket and Queue are needed":   c.Node == "" || c.Objects == nil || c.Bucket == "" || c.Queue == nil,
-		"Processor, WorkDir and Workers are needed":    !c.Off && (c.Processor == nil || c.WorkDir == "" || c.Workers < 1),
+		"Processor, WorkDir and Workers are needed":    !c.NoLocalWorkers && (c.Processor == nil || c.WorkDir == "" || c.Workers < 1),
 		"LockTimeout must be above 0":                  c.LockTimeout <= 0,
 		"MaxAttempts and MaxUpload must be 1 or more":  c.MaxAttempts < 1 || c.MaxUpload < 1,
 		"MaxPixels must be 1 or more":                  c.MaxPixels < 1,
@@ -81,7 +81,7 @@ func (c *Config) validate() error {
 		"Sizes must be 1 to 20 whole numbers to 8192":  !validSizes(c.Sizes),
 	} {
 		if is {
-			return errors.New("images: " + wrong)
+			return errors.New("images: " + problem)
 		}
 	}
 	return nil
@@ -96,7 +96,7 @@ type Images struct {
 	api       *apiMetrics
 	worker    *workerMetrics
 	proposals chan message.Delivery // from the queue to whichever worker is free
-	fresh     atomic.Int64          // workers that have not claimed yet
+	unclaimedWorkers     atomic.Int64          // workers that have not claimed yet
 
 	engine *engine.Engine                // set by Mount
 	bound  atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before
@@ -119,14 +119,14 @@ func New(c Config) (*Images, error) {
 // Contract is what the engine is told of the jobs.
 func (m *Images) Contract() engine.Contract {
 	return engine.Contract{Name: Name, Machine: machine, History: true, Publish: true, Searchable: true,
-		RetryDelay: m.retryDelay, Body: body, Moved: m.moved,
+		RetryDelay: m.retryDelay, Body: messageBody, Moved: m.onTransitions,
 		MovedOn: []job.Cause{job.Claimed, job.Succeeded, job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood, job.Released}}
 }
 
 // Contracts are all that the engine is to serve: the jobs, and the purges.
 func (m *Images) Contracts() []engine.Contract {
 	return []engine.Contract{m.Contract(), {Name: Purges, Machine: purgeMachine, History: true, RetryDelay: purgeDelay, Retention: purgeRetention,
-		Moved: m.purgeFailed, MovedOn: []job.Cause{job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood}}}
+		Moved: m.onPurgeFailed, MovedOn: []job.Cause{job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood}}}
 }
 
 // retryDelay is how long a job waits after the failure just counted (IP-055); what was lost or given back waits for
@@ -135,7 +135,7 @@ func (m *Images) retryDelay(j *job.Job) time.Duration {
 	if j.State != retryable {
 		return 0
 	}
-	return job.Backoff{Strategy: job.Exponential, Base: m.BackoffBase, Max: m.BackoffMax}.Delay(j.Failures)
+	return job.Backoff{Strategy: job.Exponential, Base: m.BackoffBase, Max: m.BackoffMax}.Delay(j.FailedAttempts)
 }
 
 // Checks are what Images needs to be of use: where the objects are, and the queue that proposes jobs. Other contracts can
@@ -147,7 +147,7 @@ func (m *Images) Checks() []httpapi.Check {
 		}
 		return m.Objects.Ping(ctx)
 	}
-	return []httpapi.Check{{Name: Name + " objects", Run: objects, Lesser: true}, {Name: Name + " messages", Run: m.Queue.Ping, Lesser: true}}
+	return []httpapi.Check{{Name: Name + " objects", Run: objects, Optional: true}, {Name: Name + " messages", Run: m.Queue.Ping, Optional: true}}
 }
 
 // Await waits until the node is known to have the database's objects and streams; false is that it has others. No message
@@ -159,13 +159,13 @@ func (m *Images) Run(ctx context.Context) {
 	if !m.Await(ctx) {
 		return
 	}
-	duties := []func(context.Context){m.runSweeps, m.runPurges}
-	if !m.Off {
-		duties = append(duties, m.runReceiver, m.runAttempts)
+	tasks := []func(context.Context){m.runSweeps, m.runPurges}
+	if !m.NoLocalWorkers {
+		tasks = append(tasks, m.runReceiver, m.runAttempts)
 	}
 	var all sync.WaitGroup
-	for _, duty := range duties {
-		all.Go(func() { duty(ctx) })
+	for _, task := range tasks {
+		all.Go(func() { task(ctx) })
 	}
 	all.Wait()
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// piped is a processor all of whose variants but the first come through pipes: the attempt stores each when the test
+// pipedProcessor is a processor all of whose variants but the first come through pipes: the attempt stores each when the test
 // writes it.
-type piped struct {
+type pipedProcessor struct {
 	images.Processor
 	made chan []pipe // of each run
 }
@@ -31,7 +31,7 @@ type pipe struct {
 	data []byte
 }
 
-func (p *piped) Run(ctx context.Context, original io.Reader, sizes []int, dir string) (picture.Info, []picture.Variant, error) {
+func (p *pipedProcessor) Run(ctx context.Context, original io.Reader, sizes []int, dir string) (picture.Info, []picture.Variant, error) {
 	info, variants, err := p.Processor.Run(ctx, original, sizes, dir)
 	var all []pipe
 	for i, v := range variants {
@@ -65,7 +65,7 @@ func (p pipe) write(t *testing.T, f *os.File) {
 
 // A file is deleted by one node while another makes its variants. Whenever that is, nothing of the file is left.
 func TestDeletionOnAnotherNode(t *testing.T) {
-	p := &piped{Processor: processor(), made: make(chan []pipe, 1)}
+	p := &pipedProcessor{Processor: processor(), made: make(chan []pipe, 1)}
 	c := config()
 	c.Sizes, c.Processor = []int{8, 16, 64}, p
 	begin := func(t *testing.T, w *world) (r receipt, j *job.Job, ended <-chan engine.Outcome, leave func()) {
@@ -75,36 +75,36 @@ func TestDeletionOnAnotherNode(t *testing.T) {
 		ctx, leave := context.WithCancel(context.Background())
 		t.Cleanup(leave)
 		out := make(chan engine.Outcome, 1)
-		go func() { out <- w.room.Handle(ctx, j) }()
+		go func() { out <- w.images.Handle(ctx, j) }()
 		return r, j, out, leave
 	}
 	remove := func(t *testing.T, w *world, fileID string) {
 		t.Helper()
-		id := testkit.Read[receipt](t, w.Do(t, "DELETE", filesPath+"/"+fileID, "").Want(t, 202)).JobID
+		id := testkit.DecodeReply[receipt](t, w.Do(t, "DELETE", filesPath+"/"+fileID, "").WantStatus(t, 202)).JobID
 		w.attempt(t, id)
 		w.status(t, id, completed)
 	}
 	nothingLeft := func(t *testing.T, w *world, r receipt) {
 		t.Helper()
-		equal(t, "objects", strings.Join(w.stored(t), " "), "")
-		equal(t, "files", strings.Join(files(t, filepath.Join(w.dir, bucket)), " "), "")
-		equal(t, "variants", len(w.file(t, r.FileID, "deleted").Variants), 0)
+		assertEqual(t, "objects", strings.Join(w.stored(t), " "), "")
+		assertEqual(t, "files", strings.Join(files(t, filepath.Join(w.dir, bucket)), " "), "")
+		assertEqual(t, "variants", len(w.file(t, r.FileID, "deleted").Variants), 0)
 	}
-	testkit.OnEveryStore(t, func(t *testing.T, place testkit.Place) {
-		w := in(t, place, c)
+	testkit.OnEveryStore(t, func(t *testing.T, place testkit.Database) {
+		w := newWorldAt(t, place, c)
 		other := w.node(t, config())
 		t.Run("G-IP-15 G-IP-07 between two variants: what is written after it is removed", func(t *testing.T) {
 			r, j, ended, _ := begin(t, w)
 			pipes := <-p.made
 			second := pipes[0].reached(t)
 			remove(t, other, r.FileID)
-			equal(t, "objects once it is deleted", len(w.stored(t)), 0)
+			assertEqual(t, "objects once it is deleted", len(w.stored(t)), 0)
 			pipes[0].write(t, second)
 			pipes[1].write(t, pipes[1].reached(t))
 			if err := w.end(j, <-ended); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "reason", text(other.status(t, r.JobID, failed).LastErrorType), "file_deleted")
+			assertEqual(t, "reason", text(other.status(t, r.JobID, failed).LastErrorType), "file_deleted")
 			nothingLeft(t, other, r)
 		})
 		t.Run("G-IP-15 and the attempt is cut off in the midst of the next", func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestDeletionOnAnotherNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			other.attempt(t, r.JobID)
-			equal(t, "reason", text(other.status(t, r.JobID, failed).LastErrorType), "file_deleted")
+			assertEqual(t, "reason", text(other.status(t, r.JobID, failed).LastErrorType), "file_deleted")
 			nothingLeft(t, other, r)
 		})
 		t.Run("IP-029 after the attempt has looked for the last time: its job is completed, its variants are removed", func(t *testing.T) {
@@ -138,22 +138,22 @@ func TestDeletionOnAnotherNode(t *testing.T) {
 			}
 			other.status(t, r.JobID, completed)
 			nothingLeft(t, other, r)
-			other.Do(t, "GET", filesPath+"/"+r.FileID+"/variants/16", "").Is(t, 410, "FILE_DELETED")
+			other.Do(t, "GET", filesPath+"/"+r.FileID+"/variants/16", "").WantError(t, 410, "FILE_DELETED")
 		})
 		t.Run("IP-029 asked for on both nodes at once, it is one job", func(t *testing.T) {
 			r := w.put(t, pngOf(t, 9, 9))
 			before := w.jobs(t)
-			all := testkit.Together(16, func(i int) string {
+			all := testkit.RunConcurrently(16, func(i int) string {
 				node := []*world{w, other}[i%2]
 				if i < 8 {
 					return node.create(t, "delete_file", r.FileID).JobID
 				}
-				return testkit.Read[receipt](t, node.Do(t, "DELETE", filesPath+"/"+r.FileID, "").Want(t, 202)).JobID
+				return testkit.DecodeReply[receipt](t, node.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
 			})
 			for _, id := range all {
-				equal(t, "job", id, all[0])
+				assertEqual(t, "job", id, all[0])
 			}
-			equal(t, "jobs", w.jobs(t)-before, 1)
+			assertEqual(t, "jobs", w.jobs(t)-before, 1)
 		})
 	})
 }

@@ -33,13 +33,13 @@ const (
 	codeInternal      code = "INTERNAL_ERROR"
 )
 
-// meaning is what a code says in HTTP.
-type meaning struct {
+// codeInfo is what a code says in HTTP.
+type codeInfo struct {
 	status int
 	title  string
 }
 
-var meanings = map[code]meaning{
+var codeInfos = map[code]codeInfo{
 	codeInvalid:       {http.StatusBadRequest, "The request breaks a rule"},
 	codeUnauthorized:  {http.StatusUnauthorized, "A token is needed"},
 	codeNotFound:      {http.StatusNotFound, "Nothing at this path"},
@@ -100,7 +100,7 @@ var (
 	errNoFile      = &problem{codeNoFile, "there is no such file"}
 	errNoJob       = &problem{codeNoJob, "there is no such job"}
 	errNoVariant   = &problem{codeNotReady, "the file has no variant of this size"}
-	errNotYet      = &problem{codeNotReady, "the variant of this size is still being made"}
+	errVariantPending      = &problem{codeNotReady, "the variant of this size is still being made"}
 	errDeleted     = &problem{codeDeleted, "the file is deleted"}
 	errUnsupported = &problem{codeUnsupported, "an upload is a JPEG, PNG, GIF or WebP image and says so by its content type or the extension of its name"}
 )
@@ -109,13 +109,13 @@ func invalid(format string, args ...any) error {
 	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
-// judge finds what an error is to the caller, and what may be shown of it.
-func judge(err error) (code, string) {
+// codeOf finds what an error is to the caller, and what may be shown of it.
+func codeOf(err error) (code, string) {
 	var p *problem
 	if errors.As(err, &p) {
 		return p.code, p.detail
 	}
-	var refusal *httpapi.Refusal
+	var refusal *httpapi.StatusError
 	if errors.As(err, &refusal) {
 		if c, known := statusCodes[refusal.Status]; known {
 			return c, refusal.Msg
@@ -129,11 +129,11 @@ func judge(err error) (code, string) {
 	return codeInternal, ""
 }
 
-// answer writes an error as a problem document. What is our own fault is not explained beyond the number under which the
+// sendError writes an error as a problem document. What is our own fault is not explained beyond the number under which the
 // log has it.
-func (m *Images) answer(c *httpapi.Call, err error) {
-	code, detail := judge(err)
-	means := meanings[code]
+func (m *Images) sendError(c *httpapi.Call, err error) {
+	code, detail := codeOf(err)
+	info := codeInfos[code]
 	refused, is := places.Refused(err)
 	switch {
 	case is:
@@ -144,7 +144,7 @@ func (m *Images) answer(c *httpapi.Call, err error) {
 	case code == codeInternal:
 		detail = "an unexpected error; the server's log has it under " + c.RequestID()
 	case detail == "":
-		detail = means.title
+		detail = info.title
 	}
-	c.SendProblem(httpapi.Problem{Room: Name, Code: string(code), Status: means.status, Title: means.title, Detail: detail})
+	c.SendProblem(httpapi.Problem{Contract: Name, Code: string(code), Status: info.status, Title: info.title, Detail: detail})
 }

@@ -25,14 +25,14 @@ var (
 )
 
 // Meaning is what an error is in HTTP.
-func Meaning(err error) (int, string) { c, _ := judge(err); return meanings[c].status, string(c) }
+func Meaning(err error) (int, string) { c, _ := codeOf(err); return codeInfos[c].status, string(c) }
 
-// KindKnown reports whether the table has a row for a kind.
-func KindKnown(k job.Kind) bool { _, known := kindCodes[k]; return known }
+// KindHasCode reports whether the table has a row for a kind.
+func KindHasCode(k job.Kind) bool { _, known := kindCodes[k]; return known }
 
-// Take claims the job of a message as a worker does.
-func (m *Images) Take(ctx context.Context, body []byte, worker string) (j *job.Job, acked bool, err error) {
-	j, err = m.take(ctx, message.Delivery{Body: body, Ack: func() { acked = true }, Nak: func() {}}, worker)
+// ClaimProposed claims the job of a message as a worker does.
+func (m *Images) ClaimProposed(ctx context.Context, body []byte, worker string) (j *job.Job, acked bool, err error) {
+	j, err = m.claimProposed(ctx, message.Delivery{Body: body, Ack: func() { acked = true }, Nak: func() {}}, worker)
 	return j, acked, err
 }
 
@@ -54,8 +54,8 @@ func (m *Images) Propose(ctx context.Context, d message.Delivery) {
 	}
 }
 
-// FailedWith is how an attempt ends that failed.
-var FailedWith = failedWith
+// FailureOutcome is how an attempt ends that failed.
+var FailureOutcome = failureOutcome
 
 // Sweeper is what looks for the forgotten.
 func (m *Images) Sweeper() func(context.Context) error { return newSweeper(m).sweep }

@@ -29,26 +29,26 @@ const (
 type file struct {
 	id     string
 	status string
-	upload upload
-	made         // of all completed jobs; the latest of a size counts
-	coming []int // sizes of jobs that are not over
+	upload jobInput
+	processResult         // of all completed jobs; the latest of a size counts
+	pendingSizes []int // sizes of jobs that are not over
 	latest *job.Job
 	// deletion is the latest job that is to delete the file, nil where there is none.
 	deletion *job.Job
 }
 
-// filePage is how many jobs are read at a time.
-const filePage = 100
+// filePageSize is how many jobs are read at a time.
+const filePageSize = 100
 
-// ownedBy selects the jobs of a file, the latest first.
-func ownedBy(fileID string) store.Filter {
-	return store.Filter{Contract: Name, Owner: fileID, Newest: true, Limit: filePage}
+// fileJobsFilter selects the jobs of a file, the latest first.
+func fileJobsFilter(fileID string) store.Filter {
+	return store.Filter{Contract: Name, Owner: fileID, NewestFirst: true, Limit: filePageSize}
 }
 
-// load reads a file, nil if there is none.
-func (m *Images) load(ctx context.Context, fileID string) (*file, error) {
+// loadFile reads a file, nil if there is none.
+func (m *Images) loadFile(ctx context.Context, fileID string) (*file, error) {
 	var f *file
-	filter := ownedBy(fileID)
+	filter := fileJobsFilter(fileID)
 	for {
 		jobs, err := m.engine.List(ctx, filter)
 		if err != nil {
@@ -58,21 +58,21 @@ func (m *Images) load(ctx context.Context, fileID string) (*file, error) {
 			if f == nil {
 				f = &file{id: fileID, status: fileFailed, upload: uploadOf(j), latest: j}
 			}
-			f.add(j)
+			f.addJob(j)
 		}
-		if len(jobs) < filePage {
+		if len(jobs) < filePageSize {
 			break
 		}
-		filter.Before = jobs[filePage-1].Seq
+		filter.Before = jobs[filePageSize-1].Seq
 	}
 	if f != nil {
-		slices.SortFunc(f.made.Variants, func(a, b variant) int { return a.Size - b.Size })
+		slices.SortFunc(f.processResult.Variants, func(a, b variant) int { return a.Size - b.Size })
 	}
 	return f, nil
 }
 
-// add takes in an earlier job.
-func (f *file) add(j *job.Job) {
+// addJob takes in an earlier job.
+func (f *file) addJob(j *job.Job) {
 	if j.Queue == deleteFile {
 		f.status = fileDeleted
 		if f.deletion == nil {
@@ -83,16 +83,16 @@ func (f *file) add(j *job.Job) {
 	switch {
 	case j.State == completed:
 		f.merge(j.Result)
-		f.become(fileReady)
+		f.setStatus(fileReady)
 	case machine.Phase(j.State) != job.Done:
-		f.coming = append(f.coming, uploadOf(j).Sizes...)
+		f.pendingSizes = append(f.pendingSizes, uploadOf(j).Sizes...)
 		if f.status != fileReady {
-			f.become(fileProcessing)
+			f.setStatus(fileProcessing)
 		}
 	}
 }
 
-func (f *file) become(status string) {
+func (f *file) setStatus(status string) {
 	if f.status != fileDeleted {
 		f.status = status
 	}
@@ -100,47 +100,47 @@ func (f *file) become(status string) {
 
 // merge takes in the variants of an earlier job where there is none of a later one.
 func (f *file) merge(result []byte) {
-	var earlier made
+	var earlier processResult
 	_ = json.Unmarshal(result, &earlier) // what was stored can be read
-	if f.made.MIME == "" {
-		f.made.MIME, f.made.Width, f.made.Height = earlier.MIME, earlier.Width, earlier.Height
+	if f.processResult.MIME == "" {
+		f.processResult.MIME, f.processResult.Width, f.processResult.Height = earlier.MIME, earlier.Width, earlier.Height
 	}
 	for _, v := range earlier.Variants {
 		if f.variant(v.Size) == nil {
-			f.made.Variants = append(f.made.Variants, v)
+			f.processResult.Variants = append(f.processResult.Variants, v)
 		}
 	}
 }
 
 // variant finds one by its size, nil if there is none.
 func (f *file) variant(size int) *variant {
-	i := slices.IndexFunc(f.made.Variants, func(v variant) bool { return v.Size == size })
+	i := slices.IndexFunc(f.processResult.Variants, func(v variant) bool { return v.Size == size })
 	if i < 0 {
 		return nil
 	}
-	return &f.made.Variants[i]
+	return &f.processResult.Variants[i]
 }
 
 // mime is what the original is, as far as is known.
 func (f *file) mime() string {
-	if f.made.MIME != "" {
-		return f.made.MIME
+	if f.processResult.MIME != "" {
+		return f.processResult.MIME
 	}
 	return f.upload.MIME
 }
 
-// fileOf finds the file of the path.
-func (m *Images) fileOf(c *httpapi.Call) (f *file, err error) {
-	id, ok := serial.Parse(c.Member("file_id"))
+// pathFile finds the file of the path.
+func (m *Images) pathFile(c *httpapi.Call) (f *file, err error) {
+	id, ok := serial.Parse(c.PathValue("file_id"))
 	if !ok {
 		return nil, errNoFile
 	}
-	return m.find(c.Request.Context(), id)
+	return m.findFile(c.Request.Context(), id)
 }
 
-// find is load where there must be such a file.
-func (m *Images) find(ctx context.Context, id string) (f *file, err error) {
-	err = m.api.query(opSelect, func() (err error) { f, err = m.load(ctx, id); return err })
+// findFile is load where there must be such a file.
+func (m *Images) findFile(ctx context.Context, id string) (f *file, err error) {
+	err = m.api.query(opSelect, func() (err error) { f, err = m.loadFile(ctx, id); return err })
 	if err == nil && f == nil {
 		err = errNoFile
 	}
@@ -149,7 +149,7 @@ func (m *Images) find(ctx context.Context, id string) (f *file, err error) {
 
 // GET /images/v1/files/{file_id}
 func (m *Images) getFile(c *httpapi.Call) error {
-	f, err := m.fileOf(c)
+	f, err := m.pathFile(c)
 	if err != nil {
 		return err
 	}
@@ -157,24 +157,24 @@ func (m *Images) getFile(c *httpapi.Call) error {
 	o.Text("file_id", f.id)
 	o.Text("status", f.status)
 	o.Text("mime_type", f.mime())
-	o.Number("size_bytes", f.upload.Bytes)
-	if f.made.Width > 0 {
-		o.Number("width", int64(f.made.Width))
-		o.Number("height", int64(f.made.Height))
+	o.Int("size_bytes", f.upload.Bytes)
+	if f.processResult.Width > 0 {
+		o.Int("width", int64(f.processResult.Width))
+		o.Int("height", int64(f.processResult.Height))
 	} else {
 		o.Null("width")
 		o.Null("height")
 	}
-	variants := f.made.Variants
+	variants := f.processResult.Variants
 	if f.status == fileDeleted {
 		variants = nil
 	}
 	o.Objects("variants", len(variants), func(i int, o *jsontext.Object) {
 		v := &variants[i]
-		o.Number("size", int64(v.Size))
-		o.Number("width", int64(v.Width))
-		o.Number("height", int64(v.Height))
-		o.Number("bytes", v.Bytes)
+		o.Int("size", int64(v.Size))
+		o.Int("width", int64(v.Width))
+		o.Int("height", int64(v.Height))
+		o.Int("bytes", v.Bytes)
 		o.Text("key", v.Key)
 		o.Text("url", filesPath+"/"+f.id+"/variants/"+strconv.Itoa(v.Size))
 	})
@@ -185,51 +185,51 @@ func (m *Images) getFile(c *httpapi.Call) error {
 
 // GET, HEAD /images/v1/files/{file_id}/content
 func (m *Images) getContent(c *httpapi.Call) error {
-	f, err := m.fileOf(c)
+	f, err := m.pathFile(c)
 	if err != nil {
 		return err
 	}
 	if f.status == fileDeleted {
 		return errDeleted
 	}
-	return m.serve(c, f, originalKey(f.id), f.mime(), f.id)
+	return m.serveObject(c, f, originalKey(f.id), f.mime(), f.id)
 }
 
 // GET, HEAD /images/v1/files/{file_id}/variants/{size}
 func (m *Images) getVariant(c *httpapi.Call) error {
-	f, err := m.fileOf(c)
+	f, err := m.pathFile(c)
 	if err != nil {
 		return err
 	}
 	if f.status == fileDeleted {
 		return errDeleted
 	}
-	size, _ := httpapi.Digits(c.Member("size"))
+	size, _ := httpapi.ParseDigits(c.PathValue("size"))
 	v := f.variant(size)
 	switch {
-	case strconv.Itoa(size) != c.Member("size"): // a variant has one address
+	case strconv.Itoa(size) != c.PathValue("size"): // a variant has one address
 		return errNoVariant
-	case v == nil && slices.Contains(f.coming, size):
-		return errNotYet
+	case v == nil && slices.Contains(f.pendingSizes, size):
+		return errVariantPending
 	case v == nil:
 		return errNoVariant
 	}
-	return m.serve(c, f, v.Key, variantMIME(v.Key, f.id, v.Size), f.id+"-"+strconv.Itoa(v.Size))
+	return m.serveObject(c, f, v.Key, variantMIME(v.Key, f.id, v.Size), f.id+"-"+strconv.Itoa(v.Size))
 }
 
-// caching is how long others may keep an object: it never changes, but it may be deleted.
-const caching = "max-age=3600"
+// cacheControl is how long others may keep an object: it never changes, but it may be deleted.
+const cacheControl = "max-age=3600"
 
-// serve answers with an object of a file. It comes from strangers, so a browser is told to take it for nothing but an
+// serveObject answers with an object of a file. It comes from strangers, so a browser is told to take it for nothing but an
 // image.
-func (m *Images) serve(c *httpapi.Call, f *file, key, mime, tag string) error {
+func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) error {
 	h := c.Header()
 	h.Set("ETag", `"`+tag+`"`)
 	scope := "public, "
 	if !m.Token.Empty() {
 		scope = "private, "
 	}
-	h.Set("Cache-Control", scope+caching)
+	h.Set("Cache-Control", scope+cacheControl)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Content-Disposition", "inline")
@@ -250,7 +250,7 @@ func (m *Images) serve(c *httpapi.Call, f *file, key, mime, tag string) error {
 		h.Del(name) // they are not of what is sent instead
 	}
 	if job.IsKind(err, job.NotFound) {
-		return m.missing(c.Request.Context(), f.id, key)
+		return m.missingObjectError(c.Request.Context(), f.id, key)
 	}
 	return err
 }
@@ -260,9 +260,9 @@ func (m *Images) openObject(ctx context.Context, key string) (body io.ReadSeekCl
 	return body, info, err
 }
 
-// missing is what a file's object that is not there means: a deletion came in between, or the object is lost.
-func (m *Images) missing(ctx context.Context, fileID, key string) error {
-	f, err := m.find(ctx, fileID)
+// missingObjectError is what a file's object that is not there means: a deletion came in between, or the object is lost.
+func (m *Images) missingObjectError(ctx context.Context, fileID, key string) error {
+	f, err := m.findFile(ctx, fileID)
 	switch {
 	case err != nil:
 		return err

@@ -15,12 +15,12 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// deletionOf is the name of the job that marks a file as deleted.
-func deletionOf(fileID string) job.Ident { return job.AliasOf(Name, "delete", fileID) }
+// deletionAlias is the name of the job that marks a file as deleted.
+func deletionAlias(fileID string) job.IdentityHash { return job.AliasOf(Name, "delete", fileID) }
 
 // DELETE /images/v1/files/{file_id}
 func (m *Images) deleteFile(c *httpapi.Call) error {
-	f, err := m.fileOf(c)
+	f, err := m.pathFile(c)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (m *Images) deleteFile(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	c.Note(slog.String(telemetry.JobID, j.ID.Key))
+	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
 	o := jsontext.NewObject(nil)
 	o.Text("job_id", j.ID.Key)
 	c.Send(http.StatusAccepted, httpapi.JSON, o.End())
@@ -45,11 +45,11 @@ func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 	u.Sizes = nil
 	s := m.submission(ctx, deleteFile, f.id, u)
 	if f.deletion == nil {
-		s.Job.Alias = deletionOf(f.id)
+		s.Job.Alias = deletionAlias(f.id)
 	}
 	j, err := m.store(ctx, s)
 	if job.IsKind(err, job.Conflict) { // another request was first
-		err = m.api.query(opSelect, func() (err error) { j, err = m.engine.GetAlias(ctx, deletionOf(f.id)); return err })
+		err = m.api.query(opSelect, func() (err error) { j, err = m.engine.GetByAlias(ctx, deletionAlias(f.id)); return err })
 	}
 	return j, err
 }
@@ -61,7 +61,7 @@ func (m *Images) createJob(c *httpapi.Call) error {
 		return err
 	}
 	ctx := c.Request.Context()
-	f, err := m.find(ctx, q.fileID)
+	f, err := m.findFile(ctx, q.fileID)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (m *Images) createJob(c *httpapi.Call) error {
 	if q.jobType == deleteFile {
 		j, err = m.delete(ctx, f)
 	} else {
-		j, err = m.processAgain(ctx, f, q.sizes)
+		j, err = m.reprocess(ctx, f, q.sizes)
 	}
 	if err != nil {
 		return err
@@ -77,8 +77,8 @@ func (m *Images) createJob(c *httpapi.Call) error {
 	return sendJob(c, http.StatusAccepted, j)
 }
 
-// processAgain creates a job that makes variants of a file; without sizes the usual ones.
-func (m *Images) processAgain(ctx context.Context, f *file, sizes []int) (*job.Job, error) {
+// reprocess creates a job that makes variants of a file; without sizes the usual ones.
+func (m *Images) reprocess(ctx context.Context, f *file, sizes []int) (*job.Job, error) {
 	if f.status == fileDeleted {
 		return nil, errDeleted
 	}
@@ -90,15 +90,15 @@ func (m *Images) processAgain(ctx context.Context, f *file, sizes []int) (*job.J
 }
 
 func sendJob(c *httpapi.Call, status int, j *job.Job) error {
-	c.Note(slog.String(telemetry.JobID, j.ID.Key))
+	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
 	o := jsontext.NewObject(make([]byte, 0, 512))
 	appendJob(&o, j)
 	c.Send(status, httpapi.JSON, o.End())
 	return nil
 }
 
-// jobOf finds a job by what a caller calls it.
-func (m *Images) jobOf(ctx context.Context, name string) (j *job.Job, err error) {
+// findJob finds a job by what a caller calls it.
+func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err error) {
 	key, ok := serial.Parse(name)
 	if !ok {
 		return nil, errNoJob
@@ -112,7 +112,7 @@ func (m *Images) jobOf(ctx context.Context, name string) (j *job.Job, err error)
 
 // GET /images/v1/jobs/{job_id}
 func (m *Images) getJob(c *httpapi.Call) error {
-	j, err := m.jobOf(c.Request.Context(), c.Member("job_id"))
+	j, err := m.findJob(c.Request.Context(), c.PathValue("job_id"))
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (m *Images) listJobs(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if p.states = shown[job.State(status)]; status != "" && p.states == nil {
+	if p.states = statesByStatus[job.State(status)]; status != "" && p.states == nil {
 		return invalid("status must be one of queued, processing, completed, failed_retryable and failed")
 	}
 	if p.jobType, _, err = c.Query("type"); err != nil {
@@ -141,35 +141,35 @@ func (m *Images) listJobs(c *httpapi.Call) error {
 	return m.sendPage(c, p, appendJob)
 }
 
-// letterAge is how long dead letters are listed (G-IP-08).
-const letterAge = 90 * 24 * time.Hour
+// deadLetterRetention is how long dead letters are listed (G-IP-08).
+const deadLetterRetention = 90 * 24 * time.Hour
 
 // GET /images/v1/dead-letters
-func (m *Images) listLetters(c *httpapi.Call) error {
+func (m *Images) listDeadLetters(c *httpapi.Call) error {
 	p, err := readPage(c)
 	if err != nil {
 		return err
 	}
-	p.states, p.keep = shown[failed], m.isLetter
-	return m.sendPage(c, p, appendLetter)
+	p.states, p.filter = statesByStatus[failed], m.isDeadLetter
+	return m.sendPage(c, p, appendDeadLetter)
 }
 
-// isLetter reports whether a job is a dead letter.
-func (m *Images) isLetter(j *job.Job) bool {
-	return j.State == failed && m.Now().Sub(j.SettledAt) < letterAge
+// isDeadLetter reports whether a job is a dead letter.
+func (m *Images) isDeadLetter(j *job.Job) bool {
+	return j.State == failed && m.Now().Sub(j.FinishedAt) < deadLetterRetention
 }
 
 // POST /images/v1/dead-letters/{job_id}/replay
 func (m *Images) replay(c *httpapi.Call) error {
 	ctx := c.Request.Context()
-	j, err := m.jobOf(ctx, c.Member("job_id"))
+	j, err := m.findJob(ctx, c.PathValue("job_id"))
 	if err != nil {
 		return err
 	}
-	if !m.isLetter(j) {
+	if !m.isDeadLetter(j) {
 		return &problem{codeNotReplayable, "the job is " + statusOf(j.State) + " and no dead letter"}
 	}
-	f, err := m.find(ctx, j.Owner)
+	f, err := m.findFile(ctx, j.Owner)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (m *Images) replay(c *httpapi.Call) error {
 	if j.Queue == deleteFile {
 		again, err = m.delete(ctx, f)
 	} else {
-		again, err = m.processAgain(ctx, f, uploadOf(j).Sizes)
+		again, err = m.reprocess(ctx, f, uploadOf(j).Sizes)
 	}
 	if err != nil {
 		return err
@@ -186,20 +186,20 @@ func (m *Images) replay(c *httpapi.Call) error {
 }
 
 // POST /images/v1/messages
-func (m *Images) sendAgain(c *httpapi.Call) error {
+func (m *Images) resendMessages(c *httpapi.Call) error {
 	name, err := readJobID(c)
 	if err != nil {
 		return err
 	}
 	ctx := c.Request.Context()
-	j, err := m.jobOf(ctx, name)
+	j, err := m.findJob(ctx, name)
 	if err != nil {
 		return err
 	}
 	if err := m.sendMessages(ctx, j); err != nil {
 		return err
 	}
-	c.Note(slog.String(telemetry.JobID, j.ID.Key))
+	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
 	o := jsontext.NewObject(nil)
 	o.Text("job_id", j.ID.Key)
 	o.Text("status", statusOf(j.State))
@@ -211,25 +211,25 @@ func (m *Images) sendAgain(c *httpapi.Call) error {
 type page struct {
 	states  []job.State         // none is all
 	jobType string              // "" is all
-	keep    func(*job.Job) bool // nil keeps all
+	filter    func(*job.Job) bool // nil keeps all
 	limit   int
-	at      time.Time
-	key     string
+	afterTime      time.Time
+	afterKey     string
 }
 
 // The pages of lists (G-IP-20).
 const (
-	usualPage = 20
-	mostPage  = 100
+	defaultPage = 20
+	maxPage  = 100
 )
 
 func readPage(c *httpapi.Call) (p page, err error) {
 	text, given, err := c.Query("limit")
-	p.limit = usualPage
+	p.limit = defaultPage
 	if err == nil && given {
 		var ok bool
-		if p.limit, ok = httpapi.Digits(text); !ok || p.limit < 1 || p.limit > mostPage {
-			err = invalid("limit must be a whole number from 1 to %d", mostPage)
+		if p.limit, ok = httpapi.ParseDigits(text); !ok || p.limit < 1 || p.limit > maxPage {
+			err = invalid("limit must be a whole number from 1 to %d", maxPage)
 		}
 	}
 	if err != nil {
@@ -237,21 +237,21 @@ func readPage(c *httpapi.Call) (p page, err error) {
 	}
 	cursor, given, err := c.Query("cursor")
 	if err == nil && given {
-		err = p.goOn(cursor)
+		err = p.setCursor(cursor)
 	}
 	return p, err
 }
 
-// goOn makes a page begin behind a cursor.
-func (p *page) goOn(cursor string) error {
-	at, key, ok := httpapi.ReadCursor(cursor)
+// setCursor makes a page begin behind a cursor.
+func (p *page) setCursor(cursor string) error {
+	at, key, ok := httpapi.ParseCursor(cursor)
 	if ok {
 		key, ok = serial.Parse(key)
 	}
 	if !ok {
 		return invalid("cursor is none that a page has given")
 	}
-	p.at, p.key = at, key
+	p.afterTime, p.afterKey = at, key
 	return nil
 }
 
@@ -260,22 +260,22 @@ func (m *Images) sendPage(c *httpapi.Call, p page, write func(*jsontext.Object, 
 	limit := p.limit
 	p.limit++
 	var jobs []*job.Job
-	err := m.api.query(opSelect, func() (err error) { jobs, err = m.newest(c.Request.Context(), &p); return err })
+	err := m.api.query(opSelect, func() (err error) { jobs, err = m.newestJobs(c.Request.Context(), &p); return err })
 	if err != nil {
 		return err
 	}
 	next := ""
 	if len(jobs) > limit {
 		jobs = jobs[:limit]
-		next = httpapi.Cursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
+		next = httpapi.FormatCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
 	c.SendPage(len(jobs), next, func(i int, o *jsontext.Object) { write(o, jobs[i]) })
 	return nil
 }
 
-// newest finds the jobs of a page.
-func (m *Images) newest(ctx context.Context, p *page) ([]*job.Job, error) {
-	s := store.Search{Contract: Name, Queue: p.jobType, PriorityMin: usualPriority, PriorityMax: usualPriority,
-		AfterTime: p.at, AfterKey: p.key, Limit: p.limit}
-	return m.engine.SearchStates(ctx, s, p.states, p.keep)
+// newestJobs finds the jobs of a page.
+func (m *Images) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) {
+	s := store.Search{Contract: Name, Queue: p.jobType, PriorityMin: defaultPriority, PriorityMax: defaultPriority,
+		AfterTime: p.afterTime, AfterKey: p.afterKey, Limit: p.limit}
+	return m.engine.SearchStates(ctx, s, p.states, p.filter)
 }

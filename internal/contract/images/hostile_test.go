@@ -53,13 +53,13 @@ func TestHostile(t *testing.T) {
 		"10,000 frames":     {frames(10_000), picture.TooLarge},
 	} {
 		t.Run("IP-053 "+name, func(t *testing.T) {
-			r := w.send(t, "image/jpeg", c.body, "").Want(t, 202)
+			r := w.send(t, "image/jpeg", c.body, "").WantStatus(t, 202)
 			id := readReceipt(t, r)
 			w.attempt(t, id.JobID)
 			v := w.status(t, id.JobID, failed)
-			equal(t, "type", text(v.LastErrorType), c.kind)
-			equal(t, "attempts", v.AttemptCount, 1)
-			equal(t, "counted", metric(t, w.worker, "image_processing_errors_total", "error_type", c.kind) > 0, true)
+			assertEqual(t, "type", text(v.LastErrorType), c.kind)
+			assertEqual(t, "attempts", v.AttemptCount, 1)
+			assertEqual(t, "counted", metric(t, w.worker, "image_processing_errors_total", "error_type", c.kind) > 0, true)
 			w.file(t, id.FileID, "failed")
 		})
 	}
@@ -68,17 +68,17 @@ func TestHostile(t *testing.T) {
 		r := w.put(t, append(append([]byte(nil), whole...), secret...))
 		w.attempt(t, r.JobID)
 		for _, v := range w.file(t, r.FileID, "ready").Variants {
-			if got := w.Do(t, "GET", v.URL, "").Want(t, 200); strings.Contains(got.Body, "script") || strings.Contains(got.Body, "PK") && strings.Contains(got.Body, "hidden") {
+			if got := w.Do(t, "GET", v.URL, "").WantStatus(t, 200); strings.Contains(got.Body, "script") || strings.Contains(got.Body, "PK") && strings.Contains(got.Body, "hidden") {
 				t.Errorf("variant %d carries it", v.Size)
 			}
 		}
 	})
 	t.Run("a picture that is another type than it says is what it is", func(t *testing.T) {
-		r := readReceipt(t, w.send(t, "image/jpeg", pngOf(t, 20, 20), "").Want(t, 202))
+		r := readReceipt(t, w.send(t, "image/jpeg", pngOf(t, 20, 20), "").WantStatus(t, 202))
 		w.attempt(t, r.JobID)
 		f := w.file(t, r.FileID, "ready")
-		equal(t, "type", f.MIME, "image/png")
-		equal(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").Header.Get("Content-Type"), "image/png")
+		assertEqual(t, "type", f.MIME, "image/png")
+		assertEqual(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").Header.Get("Content-Type"), "image/png")
 	})
 	t.Run("the server is untouched", func(t *testing.T) {
 		r := w.put(t, whole)
@@ -93,8 +93,8 @@ func TestHostile(t *testing.T) {
 func TestToken(t *testing.T) {
 	t.Parallel()
 	w := guarded(t)
-	for _, r := range []struct{ method, path string }{{"POST", filesPath}, {"GET", jobsPath}, {"GET", lettersPath}, {"GET", "/images/v1/x"}} {
-		w.Do(t, r.method, r.path, "").Is(t, 401, "UNAUTHORIZED")
+	for _, r := range []struct{ method, path string }{{"POST", filesPath}, {"GET", jobsPath}, {"GET", deadLettersPath}, {"GET", "/images/v1/x"}} {
+		w.Do(t, r.method, r.path, "").WantError(t, 401, "UNAUTHORIZED")
 	}
-	w.Do(t, "GET", jobsPath, "", "Authorization", "Bearer images-token-images-token").Want(t, 200)
+	w.Do(t, "GET", jobsPath, "", "Authorization", "Bearer images-token-images-token").WantStatus(t, 200)
 }

@@ -43,7 +43,7 @@ func TestAttempt(t *testing.T) {
 		j := w.mustClaim(t, r.JobID)
 		t.Run("IP-031 IP-015 IP-049 a claim takes the lock and counts an attempt", func(t *testing.T) {
 			v := w.status(t, r.JobID, processing)
-			equal(t, "attempts", v.AttemptCount, 1)
+			assertEqual(t, "attempts", v.AttemptCount, 1)
 			if v.LockedAt == nil || !v.LockedAt.Equal(w.clock.Now()) || !v.UpdatedAt.Equal(w.clock.Now()) {
 				t.Errorf("locked %v, updated %s, now %s", v.LockedAt, v.UpdatedAt, w.clock.Now())
 			}
@@ -52,28 +52,28 @@ func TestAttempt(t *testing.T) {
 			if w.claim(t, r.JobID) != nil {
 				t.Error("claimed twice")
 			}
-			equal(t, "attempts", w.job(t, r.JobID).AttemptCount, 1)
+			assertEqual(t, "attempts", w.job(t, r.JobID).AttemptCount, 1)
 		})
-		if _, err := w.room.Attempt(context.Background(), j); err != nil {
+		if _, err := w.images.Attempt(context.Background(), j); err != nil {
 			t.Fatal(err)
 		}
 		t.Run("IP-032 IP-016 IP-012 the attempt completes the job", func(t *testing.T) {
 			v := w.status(t, r.JobID, completed)
-			equal(t, "locked", v.LockedAt == nil, true)
-			equal(t, "error", text(v.LastError), "null")
-			equal(t, "history", w.history(t, r.JobID), "queued processing completed")
+			assertEqual(t, "locked", v.LockedAt == nil, true)
+			assertEqual(t, "error", text(v.LastError), "null")
+			assertEqual(t, "history", w.history(t, r.JobID), "queued processing completed")
 		})
 		t.Run("G-IP-14 G-IP-18 the variants are there, under keys made of file and size", func(t *testing.T) {
 			f := w.file(t, r.FileID, "ready")
-			equal(t, "dimensions", [2]int{*f.Width, *f.Height}, [2]int{120, 60})
-			equal(t, "variants", len(f.Variants), 2)
+			assertEqual(t, "dimensions", [2]int{*f.Width, *f.Height}, [2]int{120, 60})
+			assertEqual(t, "variants", len(f.Variants), 2)
 			for i, want := range [][3]int{{16, 16, 8}, {64, 64, 32}} {
 				v := f.Variants[i]
-				equal(t, "variant", [3]int{v.Size, v.Width, v.Height}, want)
-				got := w.Do(t, "GET", v.URL, "").Want(t, 200)
-				equal(t, "bytes", int64(len(got.Body)), v.Bytes)
-				equal(t, "type", got.Header.Get("Content-Type"), "image/jpeg")
-				equal(t, "stored", strings.Contains(strings.Join(w.stored(t), " "), v.Key), true)
+				assertEqual(t, "variant", [3]int{v.Size, v.Width, v.Height}, want)
+				got := w.Do(t, "GET", v.URL, "").WantStatus(t, 200)
+				assertEqual(t, "bytes", int64(len(got.Body)), v.Bytes)
+				assertEqual(t, "type", got.Header.Get("Content-Type"), "image/jpeg")
+				assertEqual(t, "stored", strings.Contains(strings.Join(w.stored(t), " "), v.Key), true)
 			}
 		})
 		t.Run("IP-037 IP-039 processing a file twice leaves the same variants, and one completion each", func(t *testing.T) {
@@ -81,15 +81,15 @@ func TestAttempt(t *testing.T) {
 			again := w.create(t, "process_file", r.FileID)
 			w.attempt(t, again.JobID)
 			w.status(t, again.JobID, completed)
-			equal(t, "objects", w.content(t), before)
-			equal(t, "variants", len(w.file(t, r.FileID, "ready").Variants), 2)
+			assertEqual(t, "objects", w.content(t), before)
+			assertEqual(t, "variants", len(w.file(t, r.FileID, "ready").Variants), 2)
 		})
-		t.Run("IP-021 IP-038 IP-047 IP-004 nothing moves a completed job", func(t *testing.T) { w.unmoved(t, r.JobID, j) })
+		t.Run("IP-021 IP-038 IP-047 IP-004 nothing moves a completed job", func(t *testing.T) { w.wantUnchanged(t, r.JobID, j) })
 		t.Run("other sizes add to the variants", func(t *testing.T) {
 			w.attempt(t, w.create(t, "process_file", r.FileID, `"sizes":[500]`).JobID)
 			f := w.file(t, r.FileID, "ready")
-			equal(t, "variants", len(f.Variants), 3)
-			equal(t, "never enlarged", [2]int{f.Variants[2].Width, f.Variants[2].Height}, [2]int{120, 60})
+			assertEqual(t, "variants", len(f.Variants), 3)
+			assertEqual(t, "never enlarged", [2]int{f.Variants[2].Width, f.Variants[2].Height}, [2]int{120, 60})
 		})
 	})
 }
@@ -113,8 +113,8 @@ func (w *world) content(t testing.TB) string {
 	return all.String()
 }
 
-// unmoved tries everything on a job that is over; run is one it had.
-func (w *world) unmoved(t testing.TB, id string, run *job.Job) {
+// wantUnchanged tries everything on a job that is over; run is one it had.
+func (w *world) wantUnchanged(t testing.TB, id string, run *job.Job) {
 	t.Helper()
 	before := encoded(w.job(t, id))
 	processed := metric(t, w.worker, "job_processed_total")
@@ -136,8 +136,8 @@ func (w *world) unmoved(t testing.TB, id string, run *job.Job) {
 	if w.claim(t, id) != nil {
 		t.Error("claimed")
 	}
-	equal(t, "the job", encoded(w.job(t, id)), before)
-	equal(t, "IP-084 attempts counted", metric(t, w.worker, "job_processed_total"), processed)
+	assertEqual(t, "the job", encoded(w.job(t, id)), before)
+	assertEqual(t, "IP-084 attempts counted", metric(t, w.worker, "job_processed_total"), processed)
 }
 
 func TestRetries(t *testing.T) {
@@ -146,8 +146,8 @@ func TestRetries(t *testing.T) {
 		w.fail(t, r.JobID)
 		t.Run("IP-033 IP-017 IP-052 IP-057 a failure that may pass is failed_retryable, with its reason", func(t *testing.T) {
 			v := w.status(t, r.JobID, retryable)
-			equal(t, "reason", text(v.LastErrorType)+": "+text(v.LastError), "storage_error: the disk is away")
-			equal(t, "file", w.file(t, r.FileID, "processing").JobID, r.JobID)
+			assertEqual(t, "reason", text(v.LastErrorType)+": "+text(v.LastError), "storage_error: the disk is away")
+			assertEqual(t, "file", w.file(t, r.FileID, "processing").JobID, r.JobID)
 		})
 		t.Run("IP-055 the next attempt comes after 5 s, then after 10", func(t *testing.T) {
 			w.clock.Advance(5*time.Second - time.Microsecond)
@@ -167,27 +167,27 @@ func TestRetries(t *testing.T) {
 			w.sweep(t)
 			w.status(t, r.JobID, retryable)
 			j := w.mustClaim(t, r.JobID)
-			equal(t, "attempts", w.status(t, r.JobID, processing).AttemptCount, 3)
-			if err := w.end(j, images.FailedWith(j, "storage_error", "away", true)); err != nil {
+			assertEqual(t, "attempts", w.status(t, r.JobID, processing).AttemptCount, 3)
+			if err := w.end(j, images.FailureOutcome(j, "storage_error", "away", true)); err != nil {
 				t.Fatal(err)
 			}
 		})
 		t.Run("IP-054 IP-018 IP-014 G-IP-06 a failed third attempt is failed at once", func(t *testing.T) {
 			v := w.status(t, r.JobID, failed)
-			equal(t, "attempts", v.AttemptCount, 3)
-			equal(t, "history", w.history(t, r.JobID), "queued processing failed_retryable processing failed_retryable processing failed")
+			assertEqual(t, "attempts", v.AttemptCount, 3)
+			assertEqual(t, "history", w.history(t, r.JobID), "queued processing failed_retryable processing failed_retryable processing failed")
 			w.file(t, r.FileID, "failed")
 		})
 		t.Run("IP-053 what cannot be retried is failed at once", func(t *testing.T) {
 			other := w.put(t, []byte("\xff\xd8\xff no picture"))
 			j := w.mustClaim(t, other.JobID)
-			if _, err := w.room.Attempt(context.Background(), j); err != nil {
+			if _, err := w.images.Attempt(context.Background(), j); err != nil {
 				t.Fatal(err)
 			}
 			v := w.status(t, other.JobID, failed)
-			equal(t, "attempts", v.AttemptCount, 1)
-			equal(t, "type", text(v.LastErrorType), picture.DecodeError)
-			t.Run("IP-022 IP-047 nothing moves a failed job", func(t *testing.T) { w.unmoved(t, other.JobID, j) })
+			assertEqual(t, "attempts", v.AttemptCount, 1)
+			assertEqual(t, "type", text(v.LastErrorType), picture.DecodeError)
+			t.Run("IP-022 IP-047 nothing moves a failed job", func(t *testing.T) { w.wantUnchanged(t, other.JobID, j) })
 		})
 		t.Run("IP-035 IP-020 what waits to be tried again can be dropped", func(t *testing.T) {
 			other := w.put(t, pngOf(t, 20, 20))
@@ -195,7 +195,7 @@ func TestRetries(t *testing.T) {
 			if _, err := w.engine.Cancel(context.Background(), idOf(other.JobID)); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "reason", text(w.status(t, other.JobID, failed).LastErrorType), "storage_error")
+			assertEqual(t, "reason", text(w.status(t, other.JobID, failed).LastErrorType), "storage_error")
 			fresh := w.put(t, pngOf(t, 20, 20))
 			if _, err := w.engine.Cancel(context.Background(), idOf(fresh.JobID)); !job.IsKind(err, job.Conflict) {
 				t.Errorf("IP-024: a queued job was dropped: %v", err)
@@ -216,11 +216,11 @@ func TestDeadLetters(t *testing.T) {
 			FailedAt  time.Time `json:"failed_at"`
 		}
 		letters := func(query string) []letter {
-			return testkit.Read[struct{ Items []letter }](t, w.Do(t, "GET", lettersPath+query, "").Want(t, 200)).Items
+			return testkit.DecodeReply[struct{ Items []letter }](t, w.Do(t, "GET", deadLettersPath+query, "").WantStatus(t, 200)).Items
 		}
 		r := w.put(t, []byte("GIF89a"))
-		equal(t, "letters of a queued job", len(letters("")), 0)
-		w.Do(t, "POST", lettersPath+"/"+r.JobID+"/replay", "").Is(t, 409, "NOT_REPLAYABLE")
+		assertEqual(t, "letters of a queued job", len(letters("")), 0)
+		w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantError(t, 409, "NOT_REPLAYABLE")
 		w.attempt(t, r.JobID)
 		t.Run("IP-056 a failed job is a dead letter with its last error", func(t *testing.T) {
 			all := letters("")
@@ -228,17 +228,17 @@ func TestDeadLetters(t *testing.T) {
 				t.Fatalf("%d letters", len(all))
 			}
 			got := all[0]
-			if got.JobID != r.JobID || got.FileID != r.FileID || got.ErrorType != picture.DecodeError || got.Error == "" || got.Attempts != 1 || !got.FailedAt.Equal(w.state(t, r.JobID).SettledAt) {
+			if got.JobID != r.JobID || got.FileID != r.FileID || got.ErrorType != picture.DecodeError || got.Error == "" || got.Attempts != 1 || !got.FailedAt.Equal(w.state(t, r.JobID).FinishedAt) {
 				t.Errorf("got %+v", got)
 			}
 		})
 		t.Run("G-IP-08 a replay is a new job; failed stays failed", func(t *testing.T) {
-			again := testkit.Read[jobView](t, w.Do(t, "POST", lettersPath+"/"+r.JobID+"/replay", "").Want(t, 202))
-			equal(t, "another job", again.JobID != r.JobID && again.FileID == r.FileID && again.Status == "queued", true)
+			again := testkit.DecodeReply[jobView](t, w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantStatus(t, 202))
+			assertEqual(t, "another job", again.JobID != r.JobID && again.FileID == r.FileID && again.Status == "queued", true)
 			w.status(t, r.JobID, failed)
-			equal(t, "definition", string(w.state(t, again.JobID).Definition), string(w.state(t, r.JobID).Definition))
-			w.Do(t, "POST", lettersPath+"/"+again.JobID+"/replay", "").Is(t, 409, "NOT_REPLAYABLE")
-			w.Do(t, "POST", lettersPath+"/"+r.FileID+"/replay", "").Is(t, 404, "JOB_NOT_FOUND")
+			assertEqual(t, "definition", string(w.state(t, again.JobID).Definition), string(w.state(t, r.JobID).Definition))
+			w.Do(t, "POST", deadLettersPath+"/"+again.JobID+"/replay", "").WantError(t, 409, "NOT_REPLAYABLE")
+			w.Do(t, "POST", deadLettersPath+"/"+r.FileID+"/replay", "").WantError(t, 404, "JOB_NOT_FOUND")
 		})
 		t.Run("G-IP-20 a page is full as long as there is more, whatever else has failed", func(t *testing.T) {
 			var old, late []string // created in turns; the old ones failed long ago
@@ -258,22 +258,22 @@ func TestDeadLetters(t *testing.T) {
 			var got []string
 			sizes, query := "", "?limit=2"
 			for query != "" {
-				p := testkit.Read[struct {
+				p := testkit.DecodeReply[struct {
 					Items []letter
 					Next  *string `json:"next_cursor"`
 					More  bool    `json:"has_more"`
-				}](t, w.Do(t, "GET", lettersPath+query, "").Want(t, 200))
+				}](t, w.Do(t, "GET", deadLettersPath+query, "").WantStatus(t, 200))
 				for _, l := range p.Items {
 					got = append(got, l.JobID)
 				}
 				sizes += fmt.Sprint(len(p.Items), " ")
-				equal(t, "more", p.More, p.Next != nil)
+				assertEqual(t, "more", p.More, p.Next != nil)
 				if query = ""; p.Next != nil {
 					query = "?limit=2&cursor=" + *p.Next
 				}
 			}
-			equal(t, "pages", sizes, "2 2 1 ")
-			equal(t, "letters", strings.Join(got, " "), strings.Join(late, " "))
+			assertEqual(t, "pages", sizes, "2 2 1 ")
+			assertEqual(t, "letters", strings.Join(got, " "), strings.Join(late, " "))
 		})
 	})
 }
@@ -283,14 +283,14 @@ func TestDeadLettersAreKept(t *testing.T) {
 		r := w.put(t, []byte("GIF89a"))
 		w.attempt(t, r.JobID)
 		letters := func() int {
-			return len(testkit.Read[struct{ Items []any }](t, w.Do(t, "GET", lettersPath, "").Want(t, 200)).Items)
+			return len(testkit.DecodeReply[struct{ Items []any }](t, w.Do(t, "GET", deadLettersPath, "").WantStatus(t, 200)).Items)
 		}
 		t.Run("G-IP-08 letters are kept for 90 days", func(t *testing.T) {
 			w.clock.Advance(90*24*time.Hour - time.Minute)
-			equal(t, "letters", letters(), 1)
+			assertEqual(t, "letters", letters(), 1)
 			w.clock.Advance(time.Minute + time.Second)
-			equal(t, "letters", letters(), 0)
-			w.Do(t, "POST", lettersPath+"/"+r.JobID+"/replay", "").Is(t, 409, "NOT_REPLAYABLE")
+			assertEqual(t, "letters", letters(), 0)
+			w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantError(t, 409, "NOT_REPLAYABLE")
 		})
 	})
 }
@@ -305,10 +305,10 @@ func TestLocks(t *testing.T) {
 			if w.claim(t, r.JobID) != nil {
 				t.Error("claimed")
 			}
-			equal(t, "attempts", w.status(t, r.JobID, processing).AttemptCount, 1)
+			assertEqual(t, "attempts", w.status(t, r.JobID, processing).AttemptCount, 1)
 		})
 		t.Run("G-IP-05 a heartbeat renews it", func(t *testing.T) {
-			if _, err := w.engine.Beat(context.Background(), engine.Run{ID: first.ID, Run: first.Run}, nil); err != nil {
+			if _, err := w.engine.Heartbeat(context.Background(), engine.Run{ID: first.ID, Run: first.Run}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if v := w.job(t, r.JobID); !v.LockedAt.Equal(w.clock.Now()) {
@@ -323,29 +323,29 @@ func TestLocks(t *testing.T) {
 		second := w.mustClaim(t, r.JobID)
 		t.Run("IP-044 G-IP-03 an older one is taken over: processing still, one attempt more", func(t *testing.T) {
 			v := w.status(t, r.JobID, processing)
-			equal(t, "attempts", v.AttemptCount, 2)
-			equal(t, "history", w.history(t, r.JobID), "queued processing")
+			assertEqual(t, "attempts", v.AttemptCount, 2)
+			assertEqual(t, "history", w.history(t, r.JobID), "queued processing")
 			if !v.LockedAt.Equal(w.clock.Now()) {
 				t.Errorf("locked at %s", v.LockedAt)
 			}
-			equal(t, "lines", len(w.log.Lines(t, map[string]any{"msg": "lock taken over", "job_id": r.JobID})), 1)
+			assertEqual(t, "lines", len(w.log.Lines(t, map[string]any{"msg": "lock taken over", "job_id": r.JobID})), 1)
 		})
 		t.Run("IP-041 the late result of the old worker is refused", func(t *testing.T) {
-			if _, err := w.room.Attempt(context.Background(), first); !job.IsKind(err, job.RunLost) {
+			if _, err := w.images.Attempt(context.Background(), first); !job.IsKind(err, job.RunLost) {
 				t.Errorf("got %v", err)
 			}
-			if err := w.end(first, images.FailedWith(first, "storage_error", "late", true)); !job.IsKind(err, job.RunLost) {
+			if err := w.end(first, images.FailureOutcome(first, "storage_error", "late", true)); !job.IsKind(err, job.RunLost) {
 				t.Errorf("got %v", err)
 			}
-			equal(t, "run", w.state(t, r.JobID).Run, second.Run)
+			assertEqual(t, "run", w.state(t, r.JobID).Run, second.Run)
 			w.status(t, r.JobID, processing)
 		})
 		t.Run("IP-051 another worker finishes the job", func(t *testing.T) {
-			if _, err := w.room.Attempt(context.Background(), second); err != nil {
+			if _, err := w.images.Attempt(context.Background(), second); err != nil {
 				t.Fatal(err)
 			}
 			v := w.status(t, r.JobID, completed)
-			equal(t, "reason", text(v.LastErrorType), "worker_lost")
+			assertEqual(t, "reason", text(v.LastErrorType), "worker_lost")
 			w.file(t, r.FileID, "ready")
 		})
 		t.Run("a job whose workers die every time has failed", func(t *testing.T) {
@@ -356,8 +356,8 @@ func TestLocks(t *testing.T) {
 				w.sweep(t)
 			}
 			v := w.status(t, other.JobID, failed)
-			equal(t, "reason", text(v.LastErrorType), "worker_lost")
-			equal(t, "attempts", v.AttemptCount, 3)
+			assertEqual(t, "reason", text(v.LastErrorType), "worker_lost")
+			assertEqual(t, "attempts", v.AttemptCount, 3)
 		})
 	})
 }
@@ -370,45 +370,45 @@ func TestDeletion(t *testing.T) {
 		waiting := w.create(t, "process_file", r.FileID)
 		w.fail(t, waiting.JobID)
 		url := w.file(t, r.FileID, "ready").Variants[0].URL
-		deletion := testkit.Read[receipt](t, w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").Want(t, 202)).JobID
+		deletion := testkit.DecodeReply[receipt](t, w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
 		t.Run("IP-029 a deletion is another job, and changes no other", func(t *testing.T) {
 			v := w.status(t, deletion, queued)
-			equal(t, "type", v.JobType, "delete_file")
+			assertEqual(t, "type", v.JobType, "delete_file")
 			w.status(t, r.JobID, completed)
 			w.status(t, queuedJob.JobID, queued)
 			w.status(t, waiting.JobID, retryable)
-			again := testkit.Read[receipt](t, w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").Want(t, 202)).JobID
-			equal(t, "a second one", again, deletion)
-			equal(t, "as a job", w.create(t, "delete_file", r.FileID).JobID, deletion)
+			again := testkit.DecodeReply[receipt](t, w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
+			assertEqual(t, "a second one", again, deletion)
+			assertEqual(t, "as a job", w.create(t, "delete_file", r.FileID).JobID, deletion)
 		})
 		t.Run("G-IP-19 the file is deleted from then on", func(t *testing.T) {
-			equal(t, "variants", len(w.file(t, r.FileID, "deleted").Variants), 0)
-			w.Do(t, "GET", url, "").Is(t, 410, "FILE_DELETED")
-			w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").Is(t, 410, "FILE_DELETED")
-			w.Do(t, "POST", jobsPath, `{"type":"process_file","file_id":"`+r.FileID+`"}`).Is(t, 410, "FILE_DELETED")
+			assertEqual(t, "variants", len(w.file(t, r.FileID, "deleted").Variants), 0)
+			w.Do(t, "GET", url, "").WantError(t, 410, "FILE_DELETED")
+			w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").WantError(t, 410, "FILE_DELETED")
+			w.Do(t, "POST", jobsPath, `{"type":"process_file","file_id":"`+r.FileID+`"}`).WantError(t, 410, "FILE_DELETED")
 		})
 		t.Run("G-IP-15 a job that is claimed later ends as failed, with nothing written", func(t *testing.T) {
 			w.attempt(t, queuedJob.JobID)
-			equal(t, "reason", text(w.status(t, queuedJob.JobID, failed).LastErrorType), "file_deleted")
+			assertEqual(t, "reason", text(w.status(t, queuedJob.JobID, failed).LastErrorType), "file_deleted")
 		})
 		w.attempt(t, deletion)
 		w.messages(t)
 		t.Run("G-IP-07 IP-020 what waits to be tried again is given up", func(t *testing.T) {
-			equal(t, "reason", text(w.status(t, waiting.JobID, failed).LastErrorType), "file_deleted")
+			assertEqual(t, "reason", text(w.status(t, waiting.JobID, failed).LastErrorType), "file_deleted")
 		})
 		w.status(t, deletion, completed)
-		equal(t, "objects", len(w.stored(t)), 0)
-		w.Do(t, "POST", lettersPath+"/"+waiting.JobID+"/replay", "").Is(t, 410, "FILE_DELETED")
+		assertEqual(t, "objects", len(w.stored(t)), 0)
+		w.Do(t, "POST", deadLettersPath+"/"+waiting.JobID+"/replay", "").WantError(t, 410, "FILE_DELETED")
 	})
 }
 
-// interrupted is a processor that lets something happen before it has ended.
-type interrupted struct {
+// interruptedProcessor is a processor that lets something happen before it has ended.
+type interruptedProcessor struct {
 	images.Processor
 	meanwhile func()
 }
 
-func (i *interrupted) Run(ctx context.Context, original io.Reader, sizes []int, dir string) (picture.Info, []picture.Variant, error) {
+func (i *interruptedProcessor) Run(ctx context.Context, original io.Reader, sizes []int, dir string) (picture.Info, []picture.Variant, error) {
 	info, variants, err := i.Processor.Run(ctx, original, sizes, dir)
 	i.meanwhile()
 	return info, variants, err
@@ -417,25 +417,25 @@ func (i *interrupted) Run(ctx context.Context, original io.Reader, sizes []int, 
 // A file that is deleted while it is processed gets no variants.
 func TestDeletionMeanwhile(t *testing.T) {
 	t.Parallel()
-	p := &interrupted{Processor: processor()}
+	p := &interruptedProcessor{Processor: processor()}
 	c := config()
 	c.Processor = p
 	w := inMemory(t, c)
 	r := w.put(t, pngOf(t, 90, 30))
 	p.meanwhile = func() {
-		id := testkit.Read[receipt](t, w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").Want(t, 202)).JobID
+		id := testkit.DecodeReply[receipt](t, w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
 		w.attempt(t, id)
 	}
 	w.attempt(t, r.JobID)
-	equal(t, "reason", text(w.status(t, r.JobID, failed).LastErrorType), "file_deleted")
-	equal(t, "objects", len(w.stored(t)), 0)
-	equal(t, "files", len(files(t, filepath.Join(w.dir, bucket))), 0)
+	assertEqual(t, "reason", text(w.status(t, r.JobID, failed).LastErrorType), "file_deleted")
+	assertEqual(t, "objects", len(w.stored(t)), 0)
+	assertEqual(t, "files", len(files(t, filepath.Join(w.dir, bucket))), 0)
 }
 
 // A worker that stalls until its lock has run out comes too late with its result.
 func TestStalledWriter(t *testing.T) {
 	t.Parallel()
-	p := &interrupted{Processor: processor()}
+	p := &interruptedProcessor{Processor: processor()}
 	c := config()
 	c.Processor = p
 	w := inMemory(t, c)
@@ -445,21 +445,21 @@ func TestStalledWriter(t *testing.T) {
 		p.meanwhile = func() {}
 		w.clock.Advance(lockTimeout + time.Microsecond)
 		second = w.mustClaim(t, r.JobID)
-		if _, err := w.room.Attempt(context.Background(), second); err != nil {
+		if _, err := w.images.Attempt(context.Background(), second); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.room.Attempt(context.Background(), w.mustClaim(t, r.JobID)); !job.IsKind(err, job.RunLost) {
+	if _, err := w.images.Attempt(context.Background(), w.mustClaim(t, r.JobID)); !job.IsKind(err, job.RunLost) {
 		t.Fatalf("IP-041 the stalled worker's result: %v", err)
 	}
-	equal(t, "attempts", w.status(t, r.JobID, completed).AttemptCount, 2)
-	equal(t, "variants", len(w.file(t, r.FileID, "ready").Variants), 2)
+	assertEqual(t, "attempts", w.status(t, r.JobID, completed).AttemptCount, 2)
+	assertEqual(t, "variants", len(w.file(t, r.FileID, "ready").Variants), 2)
 }
 
-// sick is a processor that fails with what it has.
-type sick struct{ err error }
+// failingProcessor is a processor that fails with what it has.
+type failingProcessor struct{ err error }
 
-func (s sick) Run(context.Context, io.Reader, []int, string) (picture.Info, []picture.Variant, error) {
+func (s failingProcessor) Run(context.Context, io.Reader, []int, string) (picture.Info, []picture.Variant, error) {
 	return picture.Info{}, nil, s.err
 }
 
@@ -477,12 +477,12 @@ func TestErrors(t *testing.T) {
 		{errors.New("no room on the device"), "internal_error", retryable},
 	} {
 		conf := config()
-		conf.Processor = sick{c.err}
+		conf.Processor = failingProcessor{c.err}
 		w := inMemory(t, conf)
 		r := w.put(t, pngOf(t, 2, 2))
 		w.attempt(t, r.JobID)
-		equal(t, c.kind, text(w.status(t, r.JobID, c.status).LastErrorType), c.kind)
-		equal(t, "counted", metric(t, w.worker, "image_processing_errors_total", "error_type", c.kind), 1.0)
+		assertEqual(t, c.kind, text(w.status(t, r.JobID, c.status).LastErrorType), c.kind)
+		assertEqual(t, "counted", metric(t, w.worker, "image_processing_errors_total", "error_type", c.kind), 1.0)
 	}
 	w := inMemory(t, config())
 	r := w.put(t, pngOf(t, 2, 2))
@@ -490,7 +490,7 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.attempt(t, r.JobID)
-	equal(t, "an original that is gone", text(w.status(t, r.JobID, failed).LastErrorType), "original_missing")
+	assertEqual(t, "an original that is gone", text(w.status(t, r.JobID, failed).LastErrorType), "original_missing")
 }
 
 // An original that is missing on this node may be with another one, where nodes share the database: it is tried again.
@@ -514,7 +514,7 @@ func TestOriginalMissingOnASharedStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.attempt(t, r.JobID)
-	equal(t, "why", text(w.status(t, r.JobID, retryable).LastErrorType), "original_missing")
+	assertEqual(t, "why", text(w.status(t, r.JobID, retryable).LastErrorType), "original_missing")
 	if _, err := w.objects.Put(t.Context(), "", key, bytes.NewReader(original), object.Attributes{ContentType: "image/png"}); err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,8 @@ const (
 	released job.State = "released"  // failed_retryable: given back by its worker, due at once (G-IP-21)
 )
 
-// shown are the states of the machine by what the document calls them.
-var shown = map[job.State][]job.State{
+// statesByStatus are the states of the machine by what the document calls them.
+var statesByStatus = map[job.State][]job.State{
 	queued:     {queued},
 	processing: {processing, stale},
 	retryable:  {retryable, retryDue, released},
@@ -55,7 +55,7 @@ var machine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Ready, processing: job.Leased, stale: job.Ready, retryable: job.Waiting,
 		retryDue: job.Ready, released: job.Ready, completed: job.Done, failed: job.Done},
 	[]job.Move{
-		{From: job.Nowhere, On: job.Submitted, To: queued},
+		{From: job.StateNone, On: job.Submitted, To: queued},
 
 		{From: queued, On: job.Claimed, To: processing},
 		{From: stale, On: job.Claimed, To: processing},
@@ -63,10 +63,10 @@ var machine = job.MustMachine(
 		{From: released, On: job.Claimed, To: processing},
 
 		{From: processing, On: job.Succeeded, To: completed},
-		{From: processing, On: job.Failed, To: retryable, Counts: true},
+		{From: processing, On: job.Failed, To: retryable, CountsFailed: true},
 		{From: processing, On: job.FailedForGood, To: failed},
-		{From: processing, On: job.Expired, To: stale, Counts: true},
-		{From: processing, On: job.Released, To: released, Counts: true},
+		{From: processing, On: job.Expired, To: stale, CountsFailed: true},
+		{From: processing, On: job.Released, To: released, CountsFailed: true},
 		{From: processing, On: job.ExpiredForGood, To: failed},
 
 		{From: retryable, On: job.Due, To: retryDue},
@@ -87,12 +87,12 @@ const (
 var purgeMachine = job.MustMachine(
 	map[job.State]job.Phase{purgeQueued: job.Ready, purgeRunning: job.Leased, purgeDone: job.Done, purgeFailed: job.Done},
 	[]job.Move{
-		{From: job.Nowhere, On: job.Submitted, To: purgeQueued},
+		{From: job.StateNone, On: job.Submitted, To: purgeQueued},
 		{From: purgeQueued, On: job.Claimed, To: purgeRunning},
 		{From: purgeRunning, On: job.Succeeded, To: purgeDone},
-		{From: purgeRunning, On: job.Failed, To: purgeQueued, Counts: true},
+		{From: purgeRunning, On: job.Failed, To: purgeQueued, CountsFailed: true},
 		{From: purgeRunning, On: job.FailedForGood, To: purgeFailed},
-		{From: purgeRunning, On: job.Expired, To: purgeQueued, Counts: true},
+		{From: purgeRunning, On: job.Expired, To: purgeQueued, CountsFailed: true},
 		{From: purgeRunning, On: job.ExpiredForGood, To: purgeFailed},
 		{From: purgeRunning, On: job.Released, To: purgeQueued},
 	})

@@ -52,18 +52,18 @@ func TestMachine(t *testing.T) {
 	}
 	all := []string{"queued", "processing", "completed", "failed_retryable", "failed"}
 	t.Run("IP-009 five states and no others, in lower case", func(t *testing.T) {
-		equal(t, "states", len(of), 5)
+		assertEqual(t, "states", len(of), 5)
 		for _, s := range all {
 			if !slices.Contains(of[s], job.State(s)) {
 				t.Errorf("there is no %s", s)
 			}
 		}
-		first, _ := m.Next(job.Nowhere, job.Submitted)
-		equal(t, "initial", first.To, queued)
+		first, _ := m.Next(job.StateNone, job.Submitted)
+		assertEqual(t, "initial", first.To, queued)
 	})
 	for name, want := range map[string]job.Phase{"IP-010 queued": job.Ready, "IP-011 processing": job.Leased, "IP-012 completed": job.Done,
 		"IP-013 failed_retryable": job.Waiting, "IP-014 failed": job.Done} {
-		t.Run(name, func(t *testing.T) { equal(t, "phase", m.Phase(job.State(name[7:])), want) })
+		t.Run(name, func(t *testing.T) { assertEqual(t, "phase", m.Phase(job.State(name[7:])), want) })
 	}
 	for _, from := range all {
 		for _, to := range all {
@@ -81,14 +81,14 @@ func TestMachine(t *testing.T) {
 						}
 					}
 				}
-				equal(t, "happens", happens > 0, len(allowed[from+" "+to]) > 0)
+				assertEqual(t, "happens", happens > 0, len(allowed[from+" "+to]) > 0)
 			})
 		}
 	}
 	t.Run("nothing is taken away", func(t *testing.T) {
 		for _, s := range m.States() {
 			for _, on := range job.Causes() {
-				if mv, ok := m.Next(s, on); ok && mv.To == job.Nowhere {
+				if mv, ok := m.Next(s, on); ok && mv.To == job.StateNone {
 					t.Errorf("%s on %s", s, on)
 				}
 			}
@@ -101,7 +101,7 @@ func TestMachineCounts(t *testing.T) {
 	t.Parallel()
 	for _, on := range []job.Cause{job.Failed, job.Expired, job.Released} {
 		mv, ok := images.Machine.Next(processing, on)
-		equal(t, string(on)+" counts", ok && mv.Counts, true)
+		assertEqual(t, string(on)+" counts", ok && mv.CountsFailed, true)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestKinds(t *testing.T) {
 	t.Parallel()
 	for _, k := range job.Kinds() {
 		status, code := images.Meaning(&job.Error{Kind: k})
-		if !images.KindKnown(k) || status < 400 || code == "" {
+		if !images.KindHasCode(k) || status < 400 || code == "" {
 			t.Errorf("%s is answered with %d %q", k, status, code)
 		}
 	}

@@ -20,12 +20,12 @@ const (
 	messagesStream  = "IMAGES_MESSAGES"
 	messagesSubject = "images.messages"
 	messagesDurable = "millrace-images"
-	messagesAge     = 24 * time.Hour // what is older was lost or is long done with: sweeps send it again
+	messageRetention     = 24 * time.Hour // what is older was lost or is long done with: sweeps send it again
 )
 
 // Streams are those the contract publishes to.
 func Streams() []stream.Spec {
-	return []stream.Spec{{Name: messagesStream, Subjects: []string{messagesSubject}, MaxAge: messagesAge}}
+	return []stream.Spec{{Name: messagesStream, Subjects: []string{messagesSubject}, MaxAge: messageRetention}}
 }
 
 // Embedded is the queue of messages in the streams.
@@ -35,29 +35,29 @@ func Embedded(s *stream.Streams, log *slog.Logger) *message.Subject {
 
 // What a message of the outbox is for.
 const (
-	forWorkers = "message" // to be sent to them as it is
-	isMade     = "made"    // the file that has new variants
-	isDeleted  = "deleted" // the file that is gone
-	isFailed   = "failed"  // the file of a job that failed
+	kindProposal = "message" // to be sent to them as it is
+	kindVariantsMade     = "made"    // the file that has new variants
+	kindDeleted  = "deleted" // the file that is gone
+	kindFailed   = "failed"  // the file of a job that failed
 )
 
-// body is what a change of a job tells: that it can be claimed (IP-003), or that its file has changed.
-func body(j *job.Job, ev job.Event) []byte {
+// messageBody is what a change of a job tells: that it can be claimed (IP-003), or that its file has changed.
+func messageBody(j *job.Job, ev job.Event) []byte {
 	o := jsontext.NewObject(make([]byte, 0, 256))
 	switch ev.Cause {
 	case job.Submitted, job.Due, job.Expired, job.Released:
-		o.Raw(forWorkers, messageOf(j))
+		o.Raw(kindProposal, proposalMessage(j))
 	case job.Succeeded:
-		name := isMade
+		name := kindVariantsMade
 		if j.Queue == deleteFile {
-			name = isDeleted
+			name = kindDeleted
 		}
 		o.Text(name, j.Owner)
 	case job.FailedForGood, job.ExpiredForGood, job.Canceled:
 		if j.Queue != processFile {
 			return nil
 		}
-		o.Text(isFailed, j.Owner)
+		o.Text(kindFailed, j.Owner)
 	default:
 		return nil
 	}
@@ -72,16 +72,16 @@ func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
 		msg := &messages[i]
 		for name, value := range jsontext.Members(msg.Body) {
 			switch string(name) {
-			case forWorkers:
+			case kindProposal:
 				out = append(out, message.Message{ID: msg.JobID.Key + "/" + strconv.FormatInt(msg.At.UnixMicro(), 10), Body: value})
-			case isMade, isDeleted:
+			case kindVariantsMade, kindDeleted:
 				fileID, _ := jsontext.String(value)
-				if err := m.changed(ctx, fileID, msg.JobID.Key, string(name) == isDeleted); err != nil {
+				if err := m.onFileChanged(ctx, fileID, msg.JobID.Key, string(name) == kindDeleted); err != nil {
 					return err
 				}
-			case isFailed: // after the deletion nobody else would look for what its last attempt has written
+			case kindFailed: // after the deletion nobody else would look for what its last attempt has written
 				fileID, _ := jsontext.String(value)
-				if err := m.stillThere(ctx, fileID); err != nil && err != errGone {
+				if err := m.ensureNotDeleted(ctx, fileID); err != nil && err != errFileGone {
 					return err
 				}
 			}
@@ -102,33 +102,33 @@ func (m *Images) send(ctx context.Context, out []message.Message) error {
 func (m *Images) sendMessages(ctx context.Context, jobs ...*job.Job) error {
 	out := make([]message.Message, len(jobs))
 	for i, j := range jobs {
-		out[i] = message.Message{Body: messageOf(j)}
+		out[i] = message.Message{Body: proposalMessage(j)}
 	}
 	return m.send(ctx, out)
 }
 
-// changed is told of a file one of whose jobs is completed: what waits to be tried again for a file that is deleted is
+// onFileChanged is told of a file one of whose jobs is completed: what waits to be tried again for a file that is deleted is
 // given up (G-IP-07), and the CDN forgets the file.
-func (m *Images) changed(ctx context.Context, fileID, jobID string, deleted bool) error {
+func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, deleted bool) error {
 	if deleted {
-		if err := m.giveUp(ctx, fileID); err != nil {
+		if err := m.cancelWaiting(ctx, fileID); err != nil {
 			return err
 		}
 	}
 	if m.CDN == nil {
 		return nil
 	}
-	f, err := m.load(ctx, fileID)
+	f, err := m.loadFile(ctx, fileID)
 	if err != nil || f == nil {
 		return err
 	}
 	return m.submitPurge(ctx, f, jobID)
 }
 
-// giveUp ends the jobs of a deleted file that wait to be tried again. One that was claimed meanwhile finds out by
+// cancelWaiting ends the jobs of a deleted file that wait to be tried again. One that was claimed meanwhile finds out by
 // itself.
-func (m *Images) giveUp(ctx context.Context, fileID string) error {
-	jobs, err := m.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, Newest: true, States: shown[retryable]})
+func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
+	jobs, err := m.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true, States: statesByStatus[retryable]})
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (m *Images) giveUp(ctx context.Context, fileID string) error {
 		}
 		err := m.worker.query(opUpdate, func() error {
 			_, err := m.engine.Change(ctx, j.ID, job.Canceled, func(j *job.Job, _ time.Time) error {
-				f := failure{Error: textDeleted, Type: typeDeleted, Failures: j.Failures}
+				f := failure{Error: textDeleted, Type: typeDeleted, Failures: j.FailedAttempts}
 				j.Failure = f.encode()
 				return nil
 			})
@@ -165,24 +165,24 @@ func (m *Images) runReceiver(ctx context.Context) {
 // claim is how a worker gets a job: it waits for a message and claims the job that this proposes (IP-042). Only the first
 // time it takes what has waited the longest: a message that was in the hands of a node that was killed comes again late.
 func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
-	if m.fresh.Add(-1) >= 0 {
+	if m.unclaimedWorkers.Add(-1) >= 0 {
 		if jobs, err := m.claimOldest(ctx, req); err != nil || len(jobs) > 0 {
 			return jobs, err
 		}
 	}
-	patience := time.NewTimer(req.Wait)
-	defer patience.Stop()
+	timeout := time.NewTimer(req.Wait)
+	defer timeout.Stop()
 	for {
 		select {
 		case d := <-m.proposals:
-			j, err := m.take(ctx, d, req.Worker)
+			j, err := m.claimProposed(ctx, d, req.Worker)
 			if err != nil {
 				return nil, err
 			}
 			if j != nil {
 				return []*job.Job{j}, nil
 			}
-		case <-patience.C:
+		case <-timeout.C:
 			return nil, nil
 		case <-ctx.Done():
 			return nil, nil
@@ -200,8 +200,8 @@ func (m *Images) claimOldest(ctx context.Context, req engine.ClaimRequest) (jobs
 // take claims the job of a message and settles the message, whatever the claim said: a job that cannot be claimed is
 // over, somebody else's, or held back for a while, after which it is proposed again (IP-038, IP-046). Only while the
 // store is away nobody knows.
-func (m *Images) take(ctx context.Context, d message.Delivery, worker string) (j *job.Job, err error) {
-	id, ok := proposed(d.Body)
+func (m *Images) claimProposed(ctx context.Context, d message.Delivery, worker string) (j *job.Job, err error) {
+	id, ok := proposedJob(d.Body)
 	if !ok {
 		m.Log.Warn("a message that proposes no job is passed over")
 		d.Ack()

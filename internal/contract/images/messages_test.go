@@ -27,13 +27,13 @@ func TestMessageInHand(t *testing.T) {
 	w.messages(t) // they come no more
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { w.room.Run(ctx) })
+	running.Go(func() { w.images.Run(ctx) })
 	for _, id := range jobs {
-		w.until(t, id, completed)
+		w.waitForState(t, id, completed)
 	}
 	stop()
 	running.Wait()
-	equal(t, "IP-076 ends that were written", metric(t, w.worker, "db_query_duration_seconds", "query_type", "update"), 2.0)
+	assertEqual(t, "IP-076 ends that were written", metric(t, w.worker, "db_query_duration_seconds", "query_type", "update"), 2.0)
 }
 
 func TestMessages(t *testing.T) {
@@ -54,7 +54,7 @@ func TestMessages(t *testing.T) {
 		}
 		t.Run("so is whatever makes a job claimable again", func(t *testing.T) {
 			w.fail(t, r.JobID)
-			equal(t, "messages before the delay is over", len(w.messages(t)), 0)
+			assertEqual(t, "messages before the delay is over", len(w.messages(t)), 0)
 			w.clock.Advance(5 * time.Second)
 			w.sweep(t)
 			one(t, "the delay is over")
@@ -69,13 +69,13 @@ func TestMessages(t *testing.T) {
 			}
 			one(t, "given back")
 			v := w.status(t, other.JobID, retryable)
-			equal(t, "G-IP-21 the attempt counts", v.AttemptCount, 1)
-			equal(t, "and is no more than that", text(v.LastErrorType), "worker_lost")
+			assertEqual(t, "G-IP-21 the attempt counts", v.AttemptCount, 1)
+			assertEqual(t, "and is no more than that", text(v.LastErrorType), "worker_lost")
 			w.attempt(t, other.JobID)
 		})
 		t.Run("a deletion's message names the file", func(t *testing.T) {
 			w.messages(t)
-			w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").Want(t, 202)
+			w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)
 			all := w.messages(t)
 			want := `{"jobId":"` + w.file(t, r.FileID, "deleted").JobID + `","type":"delete_file","fileId":"` + r.FileID + `","userId":"u"}`
 			if len(all) != 1 || string(all[0].Body) != want {
@@ -83,19 +83,19 @@ func TestMessages(t *testing.T) {
 			}
 		})
 		t.Run("IP-003 a message is sent again when asked for", func(t *testing.T) {
-			w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).Want(t, 202)
-			all := w.queue.take()
+			w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).WantStatus(t, 202)
+			all := w.queue.receive()
 			if len(all) != 1 || all[0].ID != "" {
 				t.Errorf("got %+v", all)
 			}
 			for _, body := range []string{`{}`, `{"job_id":7}`, `[`} {
-				w.Do(t, "POST", "/images/v1/messages", body).Is(t, 400, "VALIDATION_FAILED")
+				w.Do(t, "POST", "/images/v1/messages", body).WantError(t, 400, "VALIDATION_FAILED")
 			}
-			w.Do(t, "POST", "/images/v1/messages", `{"job_id":"x"}`, testkit.BeyondDocument, "1").Is(t, 404, "JOB_NOT_FOUND")
+			w.Do(t, "POST", "/images/v1/messages", `{"job_id":"x"}`, testkit.HeaderUndocumented, "1").WantError(t, 404, "JOB_NOT_FOUND")
 		})
 		t.Run("what proposes nothing is passed over", func(t *testing.T) {
 			for _, body := range []string{``, `{}`, `{"jobId":"x"}`, `nonsense`, `{"jobId":7}`, string(proposal(r.FileID))} {
-				j, acked, err := w.room.Take(context.Background(), []byte(body), "w")
+				j, acked, err := w.images.ClaimProposed(context.Background(), []byte(body), "w")
 				if j != nil || !acked || err != nil {
 					t.Errorf("%q: %v, acknowledged %t, %v", body, j, acked, err)
 				}
@@ -110,30 +110,30 @@ func TestQueueAway(t *testing.T) {
 	w := inMemory(t, config())
 	w.queue.fail = &job.Error{Kind: job.Unavailable, Op: "test"}
 	r := w.put(t, pngOf(t, 20, 20))
-	if _, err := w.engine.Publish(context.Background(), w.room.Deliver); err == nil {
+	if _, err := w.engine.Publish(context.Background(), w.images.Deliver); err == nil {
 		t.Error("published")
 	}
-	w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).Is(t, 503, "SERVICE_UNAVAILABLE")
-	equal(t, "failures", metric(t, w.api, "external_error_total", "service", "sqs", "error_code", "unavailable"), 2.0)
+	w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).WantError(t, 503, "SERVICE_UNAVAILABLE")
+	assertEqual(t, "failures", metric(t, w.api, "external_error_total", "service", "sqs", "error_code", "unavailable"), 2.0)
 	w.queue.fail = nil
-	equal(t, "messages", len(w.messages(t)), 1)
+	assertEqual(t, "messages", len(w.messages(t)), 1)
 }
 
 func TestSweep(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		sweep := w.room.Sweeper()
+		sweep := w.images.Sweeper()
 		swept := func(t *testing.T) int {
 			t.Helper()
 			if err := sweep(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			return len(w.queue.take())
+			return len(w.queue.receive())
 		}
 		first := w.put(t, pngOf(t, 20, 20)).JobID
 		w.messages(t) // lost
-		equal(t, "before a minute", swept(t), 0)
+		assertEqual(t, "before a minute", swept(t), 0)
 		w.clock.Advance(time.Minute)
-		equal(t, "G-IP-16 after a minute", swept(t), 1)
+		assertEqual(t, "G-IP-16 after a minute", swept(t), 1)
 		t.Run("G-IP-16 whatever can be claimed is proposed again, and nothing else", func(t *testing.T) {
 			w.clock.Advance(time.Hour)
 			swept(t)
@@ -161,7 +161,7 @@ func TestSweep(t *testing.T) {
 			if err := sweep(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range w.queue.take() {
+			for _, m := range w.queue.receive() {
 				var of struct{ JobID string }
 				if err := json.Unmarshal(m.Body, &of); err != nil || m.ID != "" {
 					t.Errorf("%s %q: %v", m.Body, m.ID, err)
@@ -174,14 +174,14 @@ func TestSweep(t *testing.T) {
 				}
 				delete(want, of.JobID)
 			}
-			equal(t, "not proposed", len(want), 0)
+			assertEqual(t, "not proposed", len(want), 0)
 		})
 		t.Run("one node sweeps at a time", func(t *testing.T) {
 			other := w.node(t, config())
-			if err := other.room.Sweeper()(context.Background()); err != nil {
+			if err := other.images.Sweeper()(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "messages", len(w.queue.take()), 0)
+			assertEqual(t, "messages", len(w.queue.receive()), 0)
 		})
 		t.Run("originals without a job are removed, once they are an hour old", func(t *testing.T) {
 			id := w.put(t, pngOf(t, 2, 2)).FileID
@@ -192,49 +192,49 @@ func TestSweep(t *testing.T) {
 			}
 			w.clock.Advance(time.Hour - time.Minute)
 			swept(t)
-			equal(t, "objects", len(w.stored(t)), kept+1)
+			assertEqual(t, "objects", len(w.stored(t)), kept+1)
 			w.clock.Advance(2 * time.Minute)
 			swept(t)
 			w.clock.Advance(time.Minute)
 			swept(t)
-			equal(t, "objects", len(w.stored(t)), kept)
+			assertEqual(t, "objects", len(w.stored(t)), kept)
 		})
 	})
 }
 
 // One message twenty times, in parallel, to four workers on two nodes: one attempt.
 func TestDuplicates(t *testing.T) {
-	testkit.OnEveryStore(t, func(t *testing.T, place testkit.Place) {
+	testkit.OnEveryStore(t, func(t *testing.T, place testkit.Database) {
 		t.Run("IP-040 IP-004 IP-042 IP-046 twenty deliveries, four workers, one attempt", func(t *testing.T) {
 			var processed atomic.Int32
 			c := config()
-			c.Processor = &interrupted{processor(), func() { processed.Add(1) }}
-			w := in(t, place, c)
+			c.Processor = &interruptedProcessor{processor(), func() { processed.Add(1) }}
+			w := newWorldAt(t, place, c)
 			r := w.put(t, pngOf(t, 30, 30))
 			w.messages(t)
 			other := w.node(t, c)
 			ctx, stop := context.WithCancel(context.Background())
 			var running, sends sync.WaitGroup
 			for _, node := range []*world{w, other} {
-				running.Go(func() { node.room.Run(ctx) })
+				running.Go(func() { node.images.Run(ctx) })
 			}
 			var acked atomic.Int32
 			for i := range 20 {
 				sends.Go(func() {
 					settled := make(chan struct{})
 					d := message.Delivery{Body: proposal(r.JobID), Ack: func() { acked.Add(1); close(settled) }, Nak: func() { close(settled) }}
-					[]*world{w, other}[i%2].room.Propose(ctx, d)
+					[]*world{w, other}[i%2].images.Propose(ctx, d)
 					<-settled
 				})
 			}
 			sends.Wait()
-			equal(t, "acknowledged", acked.Load(), 20)
+			assertEqual(t, "acknowledged", acked.Load(), 20)
 			stop()
 			running.Wait()
-			equal(t, "attempts", w.status(t, r.JobID, completed).AttemptCount, 1)
+			assertEqual(t, "attempts", w.status(t, r.JobID, completed).AttemptCount, 1)
 			sum := metric(t, w.worker, "job_processed_total", "status", "completed") + metric(t, other.worker, "job_processed_total", "status", "completed")
-			equal(t, "attempts counted", sum, 1.0)
-			equal(t, "processed", processed.Load(), 1)
+			assertEqual(t, "attempts counted", sum, 1.0)
+			assertEqual(t, "processed", processed.Load(), 1)
 		})
 	})
 }
@@ -247,8 +247,8 @@ func TestClaimCrowd(t *testing.T) {
 			r := w.put(t, pngOf(t, 2, 2))
 			for round := range 50 {
 				id := w.create(t, "process_file", r.FileID).JobID
-				wins := testkit.Together(32, func(i int) bool {
-					j, acked, err := []*world{w, other}[i%2].room.Take(context.Background(), proposal(id), fmt.Sprint("w", i))
+				wins := testkit.RunConcurrently(32, func(i int) bool {
+					j, acked, err := []*world{w, other}[i%2].images.ClaimProposed(context.Background(), proposal(id), fmt.Sprint("w", i))
 					if err != nil || !acked {
 						t.Errorf("acknowledged %t: %v", acked, err)
 					}
@@ -260,8 +260,8 @@ func TestClaimCrowd(t *testing.T) {
 						n++
 					}
 				}
-				equal(t, fmt.Sprint("winners of round ", round), n, 1)
-				equal(t, "attempts", w.state(t, id).Runs, 1)
+				assertEqual(t, fmt.Sprint("winners of round ", round), n, 1)
+				assertEqual(t, "attempts", w.state(t, id).Attempts, 1)
 			}
 		})
 	})
@@ -278,41 +278,41 @@ func TestThroughStreams(t *testing.T) {
 	t.Cleanup(s.Close)
 	c := config()
 	c.Queue = images.Embedded(s, log)
-	t.Run("G-IP-12 upload, outbox, stream, claim, attempt", func(t *testing.T) { through(t, inMemory(t, c)) })
+	t.Run("G-IP-12 upload, outbox, stream, claim, attempt", func(t *testing.T) { runThrough(t, inMemory(t, c)) })
 }
 
-// through runs a room until a file that is uploaded is ready.
-func through(t *testing.T, w *world) {
+// runThrough runs a room until a file that is uploaded is ready.
+func runThrough(t *testing.T, w *world) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { w.room.Run(ctx) })
+	running.Go(func() { w.images.Run(ctx) })
 	defer running.Wait()
 	defer stop()
 	r := w.put(t, pngOf(t, 200, 100))
-	if _, err := w.engine.Publish(ctx, w.room.Deliver); err != nil {
+	if _, err := w.engine.Publish(ctx, w.images.Deliver); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, r.JobID, completed)
-	w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).Want(t, 202)
+	w.waitForState(t, r.JobID, completed)
+	w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).WantStatus(t, 202)
 	other := w.put(t, pngOf(t, 200, 100))
-	if _, err := w.engine.Publish(ctx, w.room.Deliver); err != nil {
+	if _, err := w.engine.Publish(ctx, w.images.Deliver); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, other.JobID, completed)
-	equal(t, "IP-038 attempts of the job whose message came twice", w.job(t, r.JobID).AttemptCount, 1)
-	equal(t, "variants", len(w.file(t, other.FileID, "ready").Variants), 2)
+	w.waitForState(t, other.JobID, completed)
+	assertEqual(t, "IP-038 attempts of the job whose message came twice", w.job(t, r.JobID).AttemptCount, 1)
+	assertEqual(t, "variants", len(w.file(t, other.FileID, "ready").Variants), 2)
 }
 
 // until asks until a job has a status.
-func (w *world) until(t testing.TB, id string, want job.State) {
+func (w *world) waitForState(t testing.TB, id string, want job.State) {
 	t.Helper()
-	testkit.Until(t, "job "+id+" to be "+string(want), func() bool { return w.job(t, id).Status == string(want) })
+	testkit.WaitUntil(t, "job "+id+" to be "+string(want), func() bool { return w.job(t, id).Status == string(want) })
 }
 
 // The same way through SQS, in a server of its own.
 func TestThroughSQS(t *testing.T) {
-	server := outside.SQS(t, 30*time.Second)
+	server := outside.NewSQS(t, 30*time.Second)
 	queue, err := message.OpenSQS(context.Background(), server.Setting(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -320,5 +320,5 @@ func TestThroughSQS(t *testing.T) {
 	defer queue.Close()
 	c := config()
 	c.Queue = queue
-	t.Run("G-IP-12 upload, outbox, SQS, claim, attempt", func(t *testing.T) { through(t, inMemory(t, c)) })
+	t.Run("G-IP-12 upload, outbox, SQS, claim, attempt", func(t *testing.T) { runThrough(t, inMemory(t, c)) })
 }

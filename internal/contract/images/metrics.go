@@ -35,9 +35,9 @@ func (w *watch) expect(labels ...string) {
 }
 
 func (w *watch) call(fn func() error, labels ...string) error {
-	took := telemetry.StartWatch()
+	elapsed := telemetry.StartStopwatch()
 	err := fn()
-	w.seconds.WithLabelValues(labels...).Observe(took.Elapsed().Seconds())
+	w.seconds.WithLabelValues(labels...).Observe(elapsed.Elapsed().Seconds())
 	switch kind := job.KindOf(err); {
 	case err == nil, kind == job.NotFound, kind == job.Conflict, kind == job.RunLost:
 	default:
@@ -89,7 +89,7 @@ func newAPIMetrics(r prometheus.Registerer) (*apiMetrics, error) {
 			return nil, fmt.Errorf("images: %w", err)
 		}
 	}
-	for _, mime := range slices.Sorted(mimes()) {
+	for _, mime := range slices.Sorted(supportedTypes()) {
 		m.uploads.WithLabelValues(mime)
 	}
 	for _, op := range []string{opSelect, opInsert} {
@@ -118,16 +118,16 @@ func (m *apiMetrics) route(method, pattern string) func(int, time.Duration) {
 	}
 	m.seconds.WithLabelValues(method, pattern, strconv.Itoa(usual)) // there from the start
 	m.requests.WithLabelValues(method, pattern, strconv.Itoa(usual))
-	return func(status int, took time.Duration) { m.request(method, pattern, status, took) }
+	return func(status int, elapsed time.Duration) { m.request(method, pattern, status, elapsed) }
 }
 
 // unmatched observes a request that no route is for.
-func (m *apiMetrics) unmatched(method string, status int, took time.Duration) {
-	m.request(method, "none", status, took)
+func (m *apiMetrics) unmatched(method string, status int, elapsed time.Duration) {
+	m.request(method, "none", status, elapsed)
 }
 
-func (m *apiMetrics) request(method, route string, status int, took time.Duration) {
+func (m *apiMetrics) request(method, route string, status int, elapsed time.Duration) {
 	code := strconv.Itoa(status)
-	m.seconds.WithLabelValues(method, route, code).Observe(took.Seconds())
+	m.seconds.WithLabelValues(method, route, code).Observe(elapsed.Seconds())
 	m.requests.WithLabelValues(method, route, code).Inc()
 }

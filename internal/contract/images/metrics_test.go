@@ -61,7 +61,7 @@ var families = []struct {
 func TestFamilies(t *testing.T) {
 	t.Parallel()
 	c := config()
-	c.Off = true
+	c.NoLocalWorkers = true
 	w := inMemory(t, c)
 	t.Run("G-IP-09 G-IP-10 G-IP-23 no others, in registries of their own, and all at zero", func(t *testing.T) {
 		for role, from := range map[string]*prometheus.Registry{"api": w.api, "worker": w.worker} {
@@ -113,17 +113,17 @@ func TestFamilies(t *testing.T) {
 			if found == nil {
 				t.Fatal("it is not there")
 			}
-			equal(t, "type", found.GetType(), f.kind)
+			assertEqual(t, "type", found.GetType(), f.kind)
 			var labels []string
 			for _, l := range found.Metric[0].Label {
 				labels = append(labels, l.GetName())
 			}
-			equal(t, "labels", strings.Join(labels, " "), f.labels)
+			assertEqual(t, "labels", strings.Join(labels, " "), f.labels)
 			var buckets []float64
 			for _, b := range found.Metric[0].GetHistogram().GetBucket() {
 				buckets = append(buckets, b.GetUpperBound())
 			}
-			equal(t, "buckets", encoded(buckets), encoded(f.buckets))
+			assertEqual(t, "buckets", encoded(buckets), encoded(f.buckets))
 		})
 	}
 }
@@ -133,53 +133,53 @@ func TestMetrics(t *testing.T) {
 		picture := pngOf(t, 40, 40)
 		r := w.put(t, picture)
 		t.Run("IP-064 an upload is observed by its type", func(t *testing.T) {
-			equal(t, "uploads", metric(t, w.api, "upload_size_bytes", "mime_type", "image/png"), 1.0)
-			equal(t, "bytes", histogramSum(t, w.api, "upload_size_bytes"), float64(len(picture)))
+			assertEqual(t, "uploads", metric(t, w.api, "upload_size_bytes", "mime_type", "image/png"), 1.0)
+			assertEqual(t, "bytes", histogramSum(t, w.api, "upload_size_bytes"), float64(len(picture)))
 		})
 		t.Run("IP-069 a route goes by its pattern", func(t *testing.T) {
 			for range 3 {
 				w.job(t, r.JobID)
 			}
-			w.Do(t, "GET", "/images/v1/no/such/path", "").Want(t, 404)
+			w.Do(t, "GET", "/images/v1/no/such/path", "").WantStatus(t, 404)
 			for _, name := range []string{"http_requests_total", "http_request_duration_seconds"} {
-				equal(t, name, metric(t, w.api, name, "method", "GET", "route", jobsPath+"/{job_id}", "status_code", "200"), 3.0)
+				assertEqual(t, name, metric(t, w.api, name, "method", "GET", "route", jobsPath+"/{job_id}", "status_code", "200"), 3.0)
 			}
-			w.Do(t, "PUT", jobsPath, "").Want(t, 405)
+			w.Do(t, "PUT", jobsPath, "").WantStatus(t, 405)
 			for _, name := range []string{"http_requests_total", "http_request_duration_seconds"} {
-				equal(t, name+" without a route", metric(t, w.api, name, "method", "GET", "route", "none", "status_code", "404"), 1.0)
-				equal(t, name+" of another method", metric(t, w.api, name, "method", "PUT", "route", "none", "status_code", "405"), 1.0)
+				assertEqual(t, name+" without a route", metric(t, w.api, name, "method", "GET", "route", "none", "status_code", "404"), 1.0)
+				assertEqual(t, name+" of another method", metric(t, w.api, name, "method", "PUT", "route", "none", "status_code", "405"), 1.0)
 			}
 		})
 		t.Run("IP-081 IP-080 what waits and what is in progress", func(t *testing.T) {
 			depth := func() [2]float64 {
 				return [2]float64{metric(t, w.worker, "job_queue_depth", "job_type", "process_file"), metric(t, w.worker, "job_active_count", "job_type", "process_file")}
 			}
-			equal(t, "queued", depth(), [2]float64{1, 0})
+			assertEqual(t, "queued", depth(), [2]float64{1, 0})
 			w.clock.Advance(400 * time.Millisecond)
 			j := w.mustClaim(t, r.JobID)
-			equal(t, "processing", depth(), [2]float64{0, 1})
+			assertEqual(t, "processing", depth(), [2]float64{0, 1})
 			w.clock.Advance(2 * time.Second)
-			if err := w.end(j, images.FailedWith(j, "storage_error", "away", true)); err != nil {
+			if err := w.end(j, images.FailureOutcome(j, "storage_error", "away", true)); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "waiting for the next attempt", depth(), [2]float64{1, 0})
+			assertEqual(t, "waiting for the next attempt", depth(), [2]float64{1, 0})
 			w.clock.Advance(5*time.Second + 20*time.Millisecond)
 			w.sweep(t)
 			w.clock.Advance(20 * time.Millisecond)
 			w.attempt(t, r.JobID)
-			equal(t, "over", depth(), [2]float64{0, 0})
+			assertEqual(t, "over", depth(), [2]float64{0, 0})
 		})
 		t.Run("IP-083 G-IP-13 one observation of each claim, from when the job could be claimed", func(t *testing.T) {
-			equal(t, "claims", metric(t, w.worker, "job_queue_latency_milliseconds", "job_type", "process_file"), 2.0)
-			equal(t, "sum", histogramSum(t, w.worker, "job_queue_latency_milliseconds"), 440.0)
+			assertEqual(t, "claims", metric(t, w.worker, "job_queue_latency_milliseconds", "job_type", "process_file"), 2.0)
+			assertEqual(t, "sum", histogramSum(t, w.worker, "job_queue_latency_milliseconds"), 440.0)
 		})
 		t.Run("IP-082 G-IP-11 each attempt counts once, under what it led to", func(t *testing.T) {
 			for _, status := range []string{"failed_retryable", "completed"} {
-				equal(t, status, metric(t, w.worker, "job_processed_total", "job_type", "process_file", "status", status), 1.0)
-				equal(t, status, metric(t, w.worker, "job_processing_duration_seconds", "job_type", "process_file", "status", status), 1.0)
+				assertEqual(t, status, metric(t, w.worker, "job_processed_total", "job_type", "process_file", "status", status), 1.0)
+				assertEqual(t, status, metric(t, w.worker, "job_processing_duration_seconds", "job_type", "process_file", "status", status), 1.0)
 			}
-			equal(t, "sum", math.Round(1000*histogramSum(t, w.worker, "job_processing_duration_seconds")), 2000.0)
-			equal(t, "IP-073 errors", metric(t, w.worker, "image_processing_errors_total", "error_type", "storage_error"), 1.0)
+			assertEqual(t, "sum", math.Round(1000*histogramSum(t, w.worker, "job_processing_duration_seconds")), 2000.0)
+			assertEqual(t, "IP-073 errors", metric(t, w.worker, "image_processing_errors_total", "error_type", "storage_error"), 1.0)
 		})
 		t.Run("IP-058 IP-059 IP-060 IP-061 G-IP-22 a line for each attempt", func(t *testing.T) {
 			lines := w.log.Lines(t, map[string]any{"msg": "attempt", "job_id": r.JobID})
@@ -187,36 +187,36 @@ func TestMetrics(t *testing.T) {
 				t.Fatalf("%d lines", len(lines))
 			}
 			first, second := lines[0], lines[1]
-			equal(t, "duration", first["duration_ms"].(float64), 2000)
-			equal(t, "reason", first["reason"].(string), "storage_error: away")
-			equal(t, "state", first["current_state"].(string), "failed_retryable")
-			equal(t, "retries", [2]float64{first["retries"].(float64), second["retries"].(float64)}, [2]float64{0, 1})
-			equal(t, "attempt", [2]float64{first["attempt"].(float64), second["attempt"].(float64)}, [2]float64{1, 2})
-			equal(t, "state", second["current_state"].(string), "completed")
-			equal(t, "reason", second["reason"].(string), "")
+			assertEqual(t, "duration", first["duration_ms"].(float64), 2000)
+			assertEqual(t, "reason", first["reason"].(string), "storage_error: away")
+			assertEqual(t, "state", first["current_state"].(string), "failed_retryable")
+			assertEqual(t, "retries", [2]float64{first["retries"].(float64), second["retries"].(float64)}, [2]float64{0, 1})
+			assertEqual(t, "attempt", [2]float64{first["attempt"].(float64), second["attempt"].(float64)}, [2]float64{1, 2})
+			assertEqual(t, "state", second["current_state"].(string), "completed")
+			assertEqual(t, "reason", second["reason"].(string), "")
 		})
 		t.Run("IP-074 IP-076 IP-067 calls are timed", func(t *testing.T) {
-			equal(t, "get", metric(t, w.worker, "s3_operation_duration_seconds", "operation", "get_object", "bucket", bucket), 1.0)
-			equal(t, "put", metric(t, w.worker, "s3_operation_duration_seconds", "operation", "put_object", "bucket", bucket), 2.0)
-			equal(t, "claims", metric(t, w.worker, "db_query_duration_seconds", "query_type", "claim"), 2.0)
-			equal(t, "upload", metric(t, w.api, "external_duration_seconds", "service", "s3", "operation", "put_object"), 1.0)
-			equal(t, "insert", metric(t, w.api, "db_query_duration_seconds", "operation", "insert", "table", "jobs"), 1.0)
-			equal(t, "no errors", metric(t, w.worker, "s3_operation_errors_total")+metric(t, w.worker, "db_query_errors_total")+metric(t, w.api, "db_query_error_total"), 0.0)
+			assertEqual(t, "get", metric(t, w.worker, "s3_operation_duration_seconds", "operation", "get_object", "bucket", bucket), 1.0)
+			assertEqual(t, "put", metric(t, w.worker, "s3_operation_duration_seconds", "operation", "put_object", "bucket", bucket), 2.0)
+			assertEqual(t, "claims", metric(t, w.worker, "db_query_duration_seconds", "query_type", "claim"), 2.0)
+			assertEqual(t, "upload", metric(t, w.api, "external_duration_seconds", "service", "s3", "operation", "put_object"), 1.0)
+			assertEqual(t, "insert", metric(t, w.api, "db_query_duration_seconds", "operation", "insert", "table", "jobs"), 1.0)
+			assertEqual(t, "no errors", metric(t, w.worker, "s3_operation_errors_total")+metric(t, w.worker, "db_query_errors_total")+metric(t, w.api, "db_query_error_total"), 0.0)
 		})
 		t.Run("IP-084 a message of a job that is over counts nothing", func(t *testing.T) {
 			if w.claim(t, r.JobID) != nil {
 				t.Error("claimed")
 			}
-			equal(t, "attempts", metric(t, w.worker, "job_processed_total"), 2.0)
-			equal(t, "claims", metric(t, w.worker, "job_queue_latency_milliseconds"), 2.0)
+			assertEqual(t, "attempts", metric(t, w.worker, "job_processed_total"), 2.0)
+			assertEqual(t, "claims", metric(t, w.worker, "job_queue_latency_milliseconds"), 2.0)
 		})
 		t.Run("a worker that is lost is an attempt that failed", func(t *testing.T) {
 			other := w.put(t, picture)
 			w.mustClaim(t, other.JobID)
 			w.clock.Advance(lockTimeout + time.Millisecond)
 			w.sweep(t)
-			equal(t, "attempts", metric(t, w.worker, "job_processed_total", "status", "failed_retryable"), 2.0)
-			equal(t, "errors", metric(t, w.worker, "image_processing_errors_total", "error_type", "worker_lost"), 1.0)
+			assertEqual(t, "attempts", metric(t, w.worker, "job_processed_total", "status", "failed_retryable"), 2.0)
+			assertEqual(t, "errors", metric(t, w.worker, "image_processing_errors_total", "error_type", "worker_lost"), 1.0)
 		})
 	})
 }
@@ -225,32 +225,32 @@ func TestMetrics(t *testing.T) {
 func TestErrorMetrics(t *testing.T) {
 	t.Parallel()
 	p := testkit.InMemory(t)
-	u := &unwilling{Store: p.Store}
+	u := &failingStore{Store: p.Store}
 	p.Store = u
-	w := in(t, p, config())
+	w := newWorldAt(t, p, config())
 	r := w.put(t, pngOf(t, 2, 2))
 	j := w.mustClaim(t, r.JobID)
-	w.send(t, "image/png", make([]byte, maxUpload+1), "").Is(t, 413, "UPLOAD_TOO_LARGE")
-	equal(t, "IP-068 what the caller does wrong is no error of the storage", metric(t, w.api, "external_error_total", "operation", "put_object"), 0.0)
+	w.send(t, "image/png", make([]byte, maxUpload+1), "").WantError(t, 413, "UPLOAD_TOO_LARGE")
+	assertEqual(t, "IP-068 what the caller does wrong is no error of the storage", metric(t, w.api, "external_error_total", "operation", "put_object"), 0.0)
 	w.objects.Close()
-	w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").Is(t, 503, "SERVICE_UNAVAILABLE")
-	equal(t, "IP-068 api", metric(t, w.api, "external_error_total", "operation", "get_object", "error_code", "unavailable"), 1.0)
-	if _, err := w.room.Attempt(context.Background(), j); err != nil {
+	w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").WantError(t, 503, "SERVICE_UNAVAILABLE")
+	assertEqual(t, "IP-068 api", metric(t, w.api, "external_error_total", "operation", "get_object", "error_code", "unavailable"), 1.0)
+	if _, err := w.images.Attempt(context.Background(), j); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "reason", text(w.status(t, r.JobID, retryable).LastErrorType), "storage_error")
-	equal(t, "IP-075 worker", metric(t, w.worker, "s3_operation_errors_total", "operation", "get_object", "error_code", "unavailable"), 1.0)
+	assertEqual(t, "reason", text(w.status(t, r.JobID, retryable).LastErrorType), "storage_error")
+	assertEqual(t, "IP-075 worker", metric(t, w.worker, "s3_operation_errors_total", "operation", "get_object", "error_code", "unavailable"), 1.0)
 	u.before.Store(true)
 	u.blind.Store(true)
-	w.Do(t, "GET", jobsPath, "").Is(t, 503, "SERVICE_UNAVAILABLE")
-	_, acked, err := w.room.Take(context.Background(), proposal(r.JobID), "w")
+	w.Do(t, "GET", jobsPath, "").WantError(t, 503, "SERVICE_UNAVAILABLE")
+	_, acked, err := w.images.ClaimProposed(context.Background(), proposal(r.JobID), "w")
 	u.before.Store(false)
 	u.blind.Store(false)
 	if err == nil || acked {
 		t.Errorf("acknowledged %t: %v", acked, err)
 	}
-	equal(t, "IP-066 api", metric(t, w.api, "db_query_error_total", "operation", "select", "error_code", "unavailable"), 1.0)
-	equal(t, "IP-077 worker", metric(t, w.worker, "db_query_errors_total", "query_type", "claim", "error_type", "unavailable"), 1.0)
+	assertEqual(t, "IP-066 api", metric(t, w.api, "db_query_error_total", "operation", "select", "error_code", "unavailable"), 1.0)
+	assertEqual(t, "IP-077 worker", metric(t, w.worker, "db_query_errors_total", "query_type", "claim", "error_type", "unavailable"), 1.0)
 }
 
 func histogramSum(t testing.TB, r *prometheus.Registry, name string) (sum float64) {

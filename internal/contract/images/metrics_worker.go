@@ -25,7 +25,7 @@ const (
 
 // errorTypes are all that the label error_type may have.
 var errorTypes = []string{picture.DecodeError, picture.TooLarge, picture.Unsupported, picture.Timeout, picture.OutOfMemory, picture.Crashed,
-	typeDeleted, typeStorage, typeOriginal, typeInternal, typeLost, typeOther}
+	typeDeleted, typeStorage, typeOriginal, typeInternal, typeWorkerLost, typeOther}
 
 // workerMetrics are those of what runs jobs (IP-070 to IP-084). What counts attempts is driven by the moves the engine
 // tells of, so that workers outside count as well (G-IP-21).
@@ -48,7 +48,7 @@ func newWorkerMetrics(r prometheus.Registerer, bucket string, e func() *engine.E
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "job_processing_duration_seconds",
 			Help: "Time of attempts, by what they led to.", Buckets: runs}, []string{"job_type", "status"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "job_queue_latency_milliseconds",
-			Help: "Time from when a job could be claimed to the claim.", Buckets: latencies()}, []string{"job_type"}),
+			Help: "Time from when a job could be claimed to the claim.", Buckets: latencyBuckets()}, []string{"job_type"}),
 		processed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "job_processed_total", Help: "Attempts, by what they led to."},
 			[]string{"job_type", "status"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "image_processing_errors_total",
@@ -89,8 +89,8 @@ func (m *workerMetrics) expectAll() {
 	}
 }
 
-// latencies are the 27 buckets of IP-071.
-func latencies() []float64 {
+// latencyBuckets are the 27 buckets of IP-071.
+func latencyBuckets() []float64 {
 	all := []float64{10, 30, 50, 70, 100, 300, 500, 700, 1000, 1500, 2000}
 	for ms := 2500.0; ms <= 10000; ms += 500 {
 		all = append(all, ms)
@@ -108,7 +108,7 @@ func (m *workerMetrics) claimed(c *engine.Moved) {
 	if c.From == retryDue { // it was made ready some time after that
 		since = c.Job.DueAt
 	}
-	m.latency.WithLabelValues(typeOf(&c.Job)).Observe(max(0, float64(c.At.Sub(since).Microseconds())/1000))
+	m.latency.WithLabelValues(jobTypeLabel(&c.Job)).Observe(max(0, float64(c.At.Sub(since).Microseconds())/1000))
 }
 
 // attempted counts an attempt that has ended, under the status it led to (G-IP-11): one that was lost has failed and may
@@ -118,15 +118,15 @@ func (m *workerMetrics) attempted(c *engine.Moved) {
 	if c.To == stale {
 		status = string(retryable)
 	}
-	m.seconds.WithLabelValues(typeOf(&c.Job), status).Observe(c.At.Sub(c.Job.StartedAt).Seconds())
-	m.processed.WithLabelValues(typeOf(&c.Job), status).Inc()
+	m.seconds.WithLabelValues(jobTypeLabel(&c.Job), status).Observe(c.At.Sub(c.Job.StartedAt).Seconds())
+	m.processed.WithLabelValues(jobTypeLabel(&c.Job), status).Inc()
 	if c.Job.Queue == processFile && c.On != job.Succeeded {
 		m.errors.WithLabelValues(errorType(c)).Inc()
 	}
 }
 
-// typeOf is the type of a job as a label: what is stored cannot make labels without end.
-func typeOf(j *job.Job) string {
+// jobTypeLabel is the type of a job as a label: what is stored cannot make labels without end.
+func jobTypeLabel(j *job.Job) string {
 	if j.Queue == deleteFile {
 		return deleteFile
 	}
@@ -136,7 +136,7 @@ func typeOf(j *job.Job) string {
 // errorType is the type of the error an attempt ended with, as a label.
 func errorType(c *engine.Moved) string {
 	if c.Reason == "" {
-		return typeLost
+		return typeWorkerLost
 	}
 	kind, _, _ := strings.Cut(c.Reason, ":")
 	for _, known := range errorTypes {
@@ -153,8 +153,8 @@ type depth struct {
 	engine func() *engine.Engine // nil while there is none
 }
 
-// depthTime bounds the question of a scrape.
-const depthTime = 5 * time.Second
+// depthTimeout bounds the question of a scrape.
+const depthTimeout = 5 * time.Second
 
 var (
 	depthDesc  = prometheus.NewDesc("job_queue_depth", "Jobs that wait to be claimed or for their next attempt.", []string{"job_type"}, nil)
@@ -171,7 +171,7 @@ func (d *depth) Describe(out chan<- *prometheus.Desc) {
 func (d *depth) Collect(out chan<- prometheus.Metric) {
 	all := map[string]job.QueueCount{}
 	if e := d.engine(); e != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), depthTime)
+		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
 		defer cancel()
 		counts, err := e.Queues(ctx, Name)
 		if err != nil {

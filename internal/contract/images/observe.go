@@ -21,15 +21,15 @@ const (
 	fileAttr     = "file_id"
 )
 
-// moved is told of every claim and of every end of an attempt on this node, whoever made it.
-func (m *Images) moved(moves []engine.Moved) {
+// onTransitions is told of every claim and of every end of an attempt on this node, whoever made it.
+func (m *Images) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		c := &moves[i]
-		m.traceMove(c)
+		m.traceTransition(c)
 		if c.On == job.Claimed {
 			m.worker.claimed(c)
 			if c.From == stale {
-				m.Log.Warn("lock taken over", telemetry.JobID, c.Job.ID.Key, jobTypeAttr, c.Job.Queue, telemetry.Attempt, c.Job.Runs,
+				m.Log.Warn("lock taken over", telemetry.JobID, c.Job.ID.Key, jobTypeAttr, c.Job.Queue, telemetry.Attempt, c.Job.Attempts,
 					telemetry.Worker, c.Job.Worker)
 			}
 			continue
@@ -39,9 +39,9 @@ func (m *Images) moved(moves []engine.Moved) {
 	}
 }
 
-// traceMove adds to the trace of the request that a job comes from how long it could be claimed, and each of its attempts,
+// traceTransition adds to the trace of the request that a job comes from how long it could be claimed, and each of its attempts,
 // wherever that was.
-func (m *Images) traceMove(c *engine.Moved) {
+func (m *Images) traceTransition(c *engine.Moved) {
 	if c.Job.Trace == "" || !m.Tracing.Enabled() {
 		return
 	}
@@ -59,25 +59,25 @@ func (m *Images) traceMove(c *engine.Moved) {
 func (m *Images) logAttempt(c *engine.Moved) {
 	reason := c.Reason
 	if c.On != job.Succeeded {
-		reason = reasonOf(c)
+		reason = failureReason(c)
 	}
 	attrs := []slog.Attr{slog.String(jobTypeAttr, c.Job.Queue), slog.Int64(durationAttr, c.At.Sub(c.Job.StartedAt).Milliseconds()),
-		slog.Int(retriesAttr, c.Job.Runs-1), slog.String(reasonAttr, reason), slog.String(telemetry.CurrentState, statusOf(c.To))}
+		slog.Int(retriesAttr, c.Job.Attempts-1), slog.String(reasonAttr, reason), slog.String(telemetry.CurrentState, statusOf(c.To))}
 	if statusOf(c.To) == string(failed) {
-		telemetry.FailedForGood(m.Log, c.Job.ID.Key, c.Job.Queue, c.Job.Runs, reason, attrs...)
+		telemetry.LogFinalFailure(m.Log, c.Job.ID.Key, c.Job.Queue, c.Job.Attempts, reason, attrs...)
 		return
 	}
 	m.Log.LogAttrs(context.Background(), slog.LevelDebug, "attempt",
-		append(attrs, slog.String(telemetry.JobID, c.Job.ID.Key), slog.Int(telemetry.Attempt, c.Job.Runs))...)
+		append(attrs, slog.String(telemetry.JobID, c.Job.ID.Key), slog.Int(telemetry.Attempt, c.Job.Attempts))...)
 }
 
-// reasonOf is why an attempt failed.
-func reasonOf(c *engine.Moved) string {
-	return cmp.Or(c.Reason, typeLost+": "+textLost)
+// failureReason is why an attempt failed.
+func failureReason(c *engine.Moved) string {
+	return cmp.Or(c.Reason, typeWorkerLost+": "+textWorkerLost)
 }
 
-// purgeFailed is told of every attempt at a purge that failed; one that was given up leaves old copies in the CDN.
-func (m *Images) purgeFailed(moves []engine.Moved) {
+// onPurgeFailed is told of every attempt at a purge that failed; one that was given up leaves old copies in the CDN.
+func (m *Images) onPurgeFailed(moves []engine.Moved) {
 	for i := range moves {
 		c := &moves[i]
 		level := slog.LevelDebug
@@ -85,6 +85,6 @@ func (m *Images) purgeFailed(moves []engine.Moved) {
 			level = slog.LevelWarn
 		}
 		m.Log.LogAttrs(context.Background(), level, "purge", slog.String(telemetry.JobID, c.Job.ID.Key), slog.String(fileAttr, c.Job.Owner),
-			slog.Int(telemetry.Attempt, c.Job.Runs), slog.String(reasonAttr, reasonOf(c)), slog.String(telemetry.CurrentState, string(c.To)))
+			slog.Int(telemetry.Attempt, c.Job.Attempts), slog.String(reasonAttr, failureReason(c)), slog.String(telemetry.CurrentState, string(c.To)))
 	}
 }

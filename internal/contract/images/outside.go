@@ -14,47 +14,47 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// Outside is how jobs are run by workers outside the process, where this one runs none. What they say they have made is
+// RemoteWorkers is how jobs are run by workers outside the process, where this one runs none. What they say they have made is
 // looked for before it is believed: see docs/images-worker.md.
-func (m *Images) Outside() workerapi.Contract {
+func (m *Images) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{Name: Name, State: func(s job.State) string { return statusOf(s) },
 		ID: func(jobID string) (job.ID, bool) {
 			key, ok := serial.Parse(jobID)
 			return idOf(key), ok
 		},
-		Attempt: func(j *job.Job) int { return max(1, j.Runs) },
-		Payload: payload,
-		Settle:  m.settle,
-		Fail: func(j *job.Job, text, kind string, again bool) engine.Outcome {
-			return failedWith(j, cmp.Or(kind, typeOther), text, again)
+		Attempt: func(j *job.Job) int { return max(1, j.Attempts) },
+		Payload: workerPayload,
+		VerifyResult:  m.verifyOutcome,
+		Fail: func(j *job.Job, text, kind string, retryable bool) engine.Outcome {
+			return failureOutcome(j, cmp.Or(kind, typeOther), text, retryable)
 		},
-		Bound: func(string) bool { return !m.Off },
+		RunsLocally: func(string) bool { return !m.NoLocalWorkers },
 		Check: m.Shared.Check}
 }
 
-// settle judges what a worker outside says it has done. What cannot be is refused, and the run goes on.
-func (m *Images) settle(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error) {
+// verifyOutcome judges what a worker outside says it has done. What cannot be is refused, and the run goes on.
+func (m *Images) verifyOutcome(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error) {
 	if j.Queue == deleteFile {
-		return m.settleDeletion(ctx, j)
+		return m.verifyDeletion(ctx, j)
 	}
-	switch err := m.stillThere(ctx, j.Owner); {
-	case err == errGone:
+	switch err := m.ensureNotDeleted(ctx, j.Owner); {
+	case err == errFileGone:
 		return outcomeOf(j, err), nil
 	case err != nil:
 		return engine.Outcome{}, err
 	}
-	made, err := m.verify(ctx, j, result)
+	made, err := m.verifyResult(ctx, j, result)
 	if err != nil {
 		return engine.Outcome{}, err
 	}
 	if int64(made.Height) > m.MaxPixels/int64(made.Width) {
-		return failedWith(j, picture.TooLarge, fmt.Sprintf("%d × %d pixels, more than %d", made.Width, made.Height, m.MaxPixels), false), nil
+		return failureOutcome(j, picture.TooLarge, fmt.Sprintf("%d × %d pixels, more than %d", made.Width, made.Height, m.MaxPixels), false), nil
 	}
 	return engine.Outcome{On: job.Succeeded, Result: made.encode()}, nil
 }
 
-// settleDeletion believes that a file is gone when nothing is left of it.
-func (m *Images) settleDeletion(ctx context.Context, j *job.Job) (engine.Outcome, error) {
+// verifyDeletion believes that a file is gone when nothing is left of it.
+func (m *Images) verifyDeletion(ctx context.Context, j *job.Job) (engine.Outcome, error) {
 	left, err := m.Objects.List(ctx, "", filePrefix(j.Owner), "", 1)
 	if err == nil && len(left) > 0 {
 		err = invalid("the object %s is still there", left[0])
@@ -62,9 +62,9 @@ func (m *Images) settleDeletion(ctx context.Context, j *job.Job) (engine.Outcome
 	return engine.Outcome{On: job.Succeeded}, err
 }
 
-// verify holds a result against the job and the object storage: a variant of each size, under its key, as large as it is
+// verifyResult holds a result against the job and the object storage: a variant of each size, under its key, as large as it is
 // said to be.
-func (m *Images) verify(ctx context.Context, j *job.Job, result []byte) (made made, err error) {
+func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (made processResult, err error) {
 	if err := json.Unmarshal(result, &made); err != nil || made.Width < 1 || made.Height < 1 {
 		return made, invalid("the result must have width and height, whole numbers of pixels, and variants")
 	}
@@ -72,7 +72,7 @@ func (m *Images) verify(ctx context.Context, j *job.Job, result []byte) (made ma
 	if made.MIME == "" {
 		made.MIME = u.MIME
 	}
-	if !slices.Contains(slices.Collect(mimes()), made.MIME) {
+	if !slices.Contains(slices.Collect(supportedTypes()), made.MIME) {
 		return made, invalid("mime_type %q is none that is taken", made.MIME)
 	}
 	if len(made.Variants) != len(u.Sizes) {

@@ -16,7 +16,7 @@ import (
 
 func readReceipt(t testing.TB, r testkit.Reply) receipt {
 	t.Helper()
-	return testkit.Read[receipt](t, r)
+	return testkit.DecodeReply[receipt](t, r)
 }
 
 // guarded is a world whose API has a token.
@@ -46,10 +46,10 @@ type claimed struct {
 	}
 }
 
-// outside is the worker API of a room.
-func (w *world) outside(t testing.TB, token string) *testkit.Workers {
+// postRun is the worker API of a room.
+func (w *world) postRun(t testing.TB, token string) *testkit.Workers {
 	t.Helper()
-	return testkit.OpenWorkers(t, w.engine, w.room.Outside(), token)
+	return testkit.OpenWorkers(t, w.engine, w.images.RemoteWorkers(), token)
 }
 
 // render is what a worker outside does, with the bytes as they are: it shares the directory of the objects.
@@ -68,10 +68,10 @@ func (w *world) render(t testing.TB, c *claimed) string {
 
 func TestOutside(t *testing.T) {
 	onEveryStoreOff(t, func(t *testing.T, w *world) {
-		site := w.outside(t, "")
+		site := w.postRun(t, "")
 		post := func(path, body string) testkit.Reply { return site.Post(t, path, body) }
 		claim := func(id string) *claimed {
-			c := testkit.Read[claimed](t, post("jobs/"+id+"/claim", `{"contract":"images","worker":"w"}`).Want(t, 200))
+			c := testkit.DecodeReply[claimed](t, post("jobs/"+id+"/claim", `{"contract":"images","worker":"w"}`).WantStatus(t, 200))
 			return &c
 		}
 		r := w.put(t, pngOf(t, 90, 90), "X-User-Id", "u")
@@ -83,10 +83,10 @@ func TestOutside(t *testing.T) {
 				encoded(p.Sizes) != "[16,64]" || strings.Join(p.Variants, " ") != stem+"16 "+stem+"64" {
 				t.Errorf("got %+v", p)
 			}
-			equal(t, "queue", c.Queue, "process_file")
-			equal(t, "lease", c.Lease, lockTimeout.Seconds())
-			equal(t, "attempt", c.Attempt, 1)
-			post("jobs/"+r.JobID+"/claim", `{"contract":"images"}`).Is(t, 409, "NOT_CLAIMABLE")
+			assertEqual(t, "queue", c.Queue, "process_file")
+			assertEqual(t, "lease", c.Lease, lockTimeout.Seconds())
+			assertEqual(t, "attempt", c.Attempt, 1)
+			post("jobs/"+r.JobID+"/claim", `{"contract":"images"}`).WantError(t, 409, "NOT_CLAIMABLE")
 		})
 		result := w.render(t, c)
 		t.Run("what was not made is refused, and the run goes on", func(t *testing.T) {
@@ -105,44 +105,44 @@ func TestOutside(t *testing.T) {
 				}
 			}
 			w.status(t, r.JobID, processing)
-			post("runs/"+c.RunID+"/heartbeat", `{}`).Want(t, 200)
+			post("runs/"+c.RunID+"/heartbeat", `{}`).WantStatus(t, 200)
 		})
 		t.Run("what was made completes the job", func(t *testing.T) {
-			post("runs/"+c.RunID+"/complete", `{"result":`+result+`}`).Want(t, 200)
+			post("runs/"+c.RunID+"/complete", `{"result":`+result+`}`).WantStatus(t, 200)
 			w.status(t, r.JobID, completed)
 			f := w.file(t, r.FileID, "ready")
-			equal(t, "width", *f.Width, 90)
-			equal(t, "variant", w.Do(t, "GET", f.Variants[1].URL, "").Want(t, 200).Header.Get("Content-Type"), "image/png")
-			equal(t, "counted", metric(t, w.worker, "job_processed_total", "status", "completed"), 1.0)
-			equal(t, "logged", len(w.log.Lines(t, map[string]any{"msg": "attempt", "job_id": r.JobID, "current_state": "completed"})), 1)
-			post("runs/"+c.RunID+"/complete", `{"result":`+result+`}`).Is(t, 409, "RUN_LOST")
+			assertEqual(t, "width", *f.Width, 90)
+			assertEqual(t, "variant", w.Do(t, "GET", f.Variants[1].URL, "").WantStatus(t, 200).Header.Get("Content-Type"), "image/png")
+			assertEqual(t, "counted", metric(t, w.worker, "job_processed_total", "status", "completed"), 1.0)
+			assertEqual(t, "logged", len(w.log.Lines(t, map[string]any{"msg": "attempt", "job_id": r.JobID, "current_state": "completed"})), 1)
+			post("runs/"+c.RunID+"/complete", `{"result":`+result+`}`).WantError(t, 409, "RUN_LOST")
 		})
 		t.Run("IP-033 IP-057 failures, and IP-041 G-IP-04 the late result of a worker that lost its lock", func(t *testing.T) {
 			id := w.create(t, "process_file", r.FileID).JobID
 			first := claim(id)
 			w.clock.Advance(lockTimeout + time.Microsecond)
 			second := claim(id)
-			post("runs/"+first.RunID+"/complete", `{"result":`+result+`}`).Is(t, 409, "RUN_LOST")
+			post("runs/"+first.RunID+"/complete", `{"result":`+result+`}`).WantError(t, 409, "RUN_LOST")
 			for verb, body := range map[string]string{"fail": `{"error":"late","retryable":false}`, "release": `{}`, "heartbeat": `{}`} {
-				post("runs/"+first.RunID+"/"+verb, body).Is(t, 409, "RUN_LOST")
+				post("runs/"+first.RunID+"/"+verb, body).WantError(t, 409, "RUN_LOST")
 			}
-			equal(t, "attempts", w.status(t, id, processing).AttemptCount, 2)
-			post("runs/"+second.RunID+"/fail", `{"error":"vips says no","error_type":"vips","retryable":true}`).Want(t, 200)
-			equal(t, "reason", text(w.status(t, id, retryable).LastError), "vips says no")
-			equal(t, "a type of their own counts as other", metric(t, w.worker, "image_processing_errors_total", "error_type", "other"), 1.0)
+			assertEqual(t, "attempts", w.status(t, id, processing).AttemptCount, 2)
+			post("runs/"+second.RunID+"/fail", `{"error":"vips says no","error_type":"vips","retryable":true}`).WantStatus(t, 200)
+			assertEqual(t, "reason", text(w.status(t, id, retryable).LastError), "vips says no")
+			assertEqual(t, "a type of their own counts as other", metric(t, w.worker, "image_processing_errors_total", "error_type", "other"), 1.0)
 			w.clock.Advance(10 * time.Second)
 			last := claim(id)
-			equal(t, "attempt", last.Attempt, 3)
-			equal(t, "released", testkit.Read[jobView](t, post("runs/"+last.RunID+"/release", `{}`).Want(t, 200)).Status, "failed")
+			assertEqual(t, "attempt", last.Attempt, 3)
+			assertEqual(t, "released", testkit.DecodeReply[jobView](t, post("runs/"+last.RunID+"/release", `{}`).WantStatus(t, 200)).Status, "failed")
 		})
 		t.Run("G-IP-17 an original of too many pixels fails the job for good, whoever decoded it", func(t *testing.T) {
 			for size, want := range map[string]job.State{`"width":1000,"height":1000`: completed, `"width":1000,"height":1001`: failed,
 				`"width":9223372036854775807,"height":9223372036854775807`: failed} {
 				id := w.create(t, "process_file", r.FileID).JobID
 				large := strings.Replace(result, `"width":90,"height":90`, size, 1)
-				post("runs/"+claim(id).RunID+"/complete", `{"result":`+large+`}`).Want(t, 200)
+				post("runs/"+claim(id).RunID+"/complete", `{"result":`+large+`}`).WantStatus(t, 200)
 				if v := w.status(t, id, want); want == failed {
-					equal(t, "reason", text(v.LastErrorType), "too_large")
+					assertEqual(t, "reason", text(v.LastErrorType), "too_large")
 				}
 			}
 		})
@@ -150,33 +150,33 @@ func TestOutside(t *testing.T) {
 			refused, made, given := w.create(t, "process_file", r.FileID).JobID, w.create(t, "process_file", r.FileID).JobID, w.create(t, "process_file", r.FileID).JobID
 			run := claim(refused).RunID
 			got := post("outcomes", `{"outcomes":[{"run_id":"`+run+`","complete":{"result":`+strings.ReplaceAll(result, "16.png", "16.jpg")+`}},
-				{"run_id":"`+claim(made).RunID+`","complete":{"result":`+result+`}},{"run_id":"`+claim(given).RunID+`","release":{}}]}`).Want(t, 200)
-			ends := testkit.Read[struct {
+				{"run_id":"`+claim(made).RunID+`","complete":{"result":`+result+`}},{"run_id":"`+claim(given).RunID+`","release":{}}]}`).WantStatus(t, 200)
+			ends := testkit.DecodeReply[struct {
 				Outcomes []struct{ Status, Code, Detail string }
 			}](t, got).Outcomes
-			equal(t, "refused", ends[0].Code, "VALIDATION_ERROR")
-			equal(t, "because", strings.Contains(ends[0].Detail, "there is no object"), true)
-			equal(t, "made", ends[1].Status, string(completed))
+			assertEqual(t, "refused", ends[0].Code, "VALIDATION_ERROR")
+			assertEqual(t, "because", strings.Contains(ends[0].Detail, "there is no object"), true)
+			assertEqual(t, "made", ends[1].Status, string(completed))
 			w.status(t, made, completed)
-			equal(t, "given back", ends[2].Status, w.job(t, given).Status)
+			assertEqual(t, "given back", ends[2].Status, w.job(t, given).Status)
 			w.status(t, refused, processing)
-			post("outcomes", `{"outcomes":[{"run_id":"`+run+`","complete":{"result":`+result+`}}]}`).Want(t, 200)
+			post("outcomes", `{"outcomes":[{"run_id":"`+run+`","complete":{"result":`+result+`}}]}`).WantStatus(t, 200)
 			w.status(t, refused, completed)
 		})
 		t.Run("a file that was deleted meanwhile fails the job, and nothing is left", func(t *testing.T) {
 			other := w.put(t, pngOf(t, 90, 90))
 			c := claim(other.JobID)
-			deletion := claim(testkit.Read[receipt](t, w.Do(t, "DELETE", filesPath+"/"+other.FileID, "").Want(t, 202)).JobID)
-			equal(t, "prefix", deletion.Payload.Prefix, "images/"+other.FileID+"/")
-			post("runs/"+deletion.RunID+"/complete", `{}`).Is(t, 400, "VALIDATION_ERROR", "still there")
-			post("runs/"+c.RunID+"/complete", `{"result":`+w.render(t, c)+`}`).Want(t, 200)
-			equal(t, "reason", text(w.status(t, other.JobID, failed).LastErrorType), "file_deleted")
-			post("runs/"+deletion.RunID+"/complete", `{}`).Want(t, 200)
-			equal(t, "left", strings.Contains(strings.Join(w.stored(t), " "), other.FileID), false)
+			deletion := claim(testkit.DecodeReply[receipt](t, w.Do(t, "DELETE", filesPath+"/"+other.FileID, "").WantStatus(t, 202)).JobID)
+			assertEqual(t, "prefix", deletion.Payload.Prefix, "images/"+other.FileID+"/")
+			post("runs/"+deletion.RunID+"/complete", `{}`).WantError(t, 400, "VALIDATION_ERROR", "still there")
+			post("runs/"+c.RunID+"/complete", `{"result":`+w.render(t, c)+`}`).WantStatus(t, 200)
+			assertEqual(t, "reason", text(w.status(t, other.JobID, failed).LastErrorType), "file_deleted")
+			post("runs/"+deletion.RunID+"/complete", `{}`).WantStatus(t, 200)
+			assertEqual(t, "left", strings.Contains(strings.Join(w.stored(t), " "), other.FileID), false)
 		})
 		for how, end := range map[string]func(run string){
 			"fails for good": func(run string) {
-				post("runs/"+run+"/fail", `{"error":"no","retryable":false}`).Want(t, 200)
+				post("runs/"+run+"/fail", `{"error":"no","retryable":false}`).WantStatus(t, 200)
 			},
 			"is lost": func(string) {
 				w.clock.Advance(lockTimeout + time.Microsecond)
@@ -186,10 +186,10 @@ func TestOutside(t *testing.T) {
 			t.Run("G-IP-15 what a last attempt has written after the deletion is removed when it "+how, func(t *testing.T) {
 				other := w.put(t, pngOf(t, 90, 90))
 				for range 2 {
-					post("runs/"+claim(other.JobID).RunID+"/release", `{}`).Want(t, 200)
+					post("runs/"+claim(other.JobID).RunID+"/release", `{}`).WantStatus(t, 200)
 				}
 				c := claim(other.JobID)
-				w.attempt(t, testkit.Read[receipt](t, w.Do(t, "DELETE", filesPath+"/"+other.FileID, "").Want(t, 202)).JobID)
+				w.attempt(t, testkit.DecodeReply[receipt](t, w.Do(t, "DELETE", filesPath+"/"+other.FileID, "").WantStatus(t, 202)).JobID)
 				w.messages(t)
 				if err := os.MkdirAll(filepath.Join(w.dir, bucket, "images", other.FileID), 0o700); err != nil {
 					t.Fatal(err)
@@ -198,7 +198,7 @@ func TestOutside(t *testing.T) {
 				end(c.RunID)
 				w.status(t, other.JobID, failed)
 				w.messages(t)
-				equal(t, "left", strings.Contains(strings.Join(w.stored(t), " "), other.FileID), false)
+				assertEqual(t, "left", strings.Contains(strings.Join(w.stored(t), " "), other.FileID), false)
 			})
 		}
 	})
@@ -208,8 +208,8 @@ func TestOutside(t *testing.T) {
 func onEveryStoreOff(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	c := config()
-	c.Off = true
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, c)) })
+	c.NoLocalWorkers = true
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, c)) })
 }
 
 func TestWorkersAreNotClients(t *testing.T) {
@@ -217,17 +217,17 @@ func TestWorkersAreNotClients(t *testing.T) {
 	t.Run("IP-036 G-IP-01 nothing under the API does what workers do, and its token is none of theirs", func(t *testing.T) {
 		const clients, workers = "Bearer images-token-images-token", "Bearer workers-token-workers-token"
 		c := config()
-		c.Token, c.Off = secrets.NewSecret("images-token-images-token"), true
+		c.Token, c.NoLocalWorkers = secrets.NewSecret("images-token-images-token"), true
 		w := inMemory(t, c)
-		site := w.outside(t, "workers-token-workers-token")
-		id := readReceipt(t, w.send(t, "image/png", pngOf(t, 2, 2), "", "Authorization", clients).Want(t, 202)).JobID
-		job := testkit.Read[claimed](t, site.Do(t, "POST", "/worker/v1/jobs/"+id+"/claim", `{"contract":"images"}`, "Authorization", workers).Want(t, 200))
+		site := w.postRun(t, "workers-token-workers-token")
+		id := readReceipt(t, w.send(t, "image/png", pngOf(t, 2, 2), "", "Authorization", clients).WantStatus(t, 202)).JobID
+		job := testkit.DecodeReply[claimed](t, site.Do(t, "POST", "/worker/v1/jobs/"+id+"/claim", `{"contract":"images"}`, "Authorization", workers).WantStatus(t, 200))
 		before := encoded(w.state(t, id))
 		for path, body := range map[string]string{"claims": `{"contract":"images"}`, "jobs/" + id + "/claim": `{"contract":"images"}`,
 			"runs/" + job.RunID + "/heartbeat": `{}`, "runs/" + job.RunID + "/start": `{}`, "runs/" + job.RunID + "/complete": `{}`,
 			"runs/" + job.RunID + "/fail": `{"error":"x","retryable":false}`, "runs/" + job.RunID + "/release": `{}`,
 			"outcomes": `{"outcomes":[{"run_id":"` + job.RunID + `","release":{}}]}`} {
-			site.Do(t, "POST", "/worker/v1/"+path, body, "Authorization", clients).Is(t, 401, "UNAUTHORIZED")
+			site.Do(t, "POST", "/worker/v1/"+path, body, "Authorization", clients).WantError(t, 401, "UNAUTHORIZED")
 			for _, method := range []string{"POST", "PUT", "PATCH"} {
 				got := w.Do(t, method, "/images/v1/"+path, body, "Authorization", clients)
 				if got.Status != 404 && got.Status != 405 {
@@ -235,18 +235,18 @@ func TestWorkersAreNotClients(t *testing.T) {
 				}
 			}
 			for _, verb := range []string{"claim", "complete", "fail", "retry", "drop", "cancel", "release"} {
-				w.Do(t, "POST", jobsPath+"/"+id+"/"+verb, body, "Authorization", clients).Is(t, 404, "NOT_FOUND")
+				w.Do(t, "POST", jobsPath+"/"+id+"/"+verb, body, "Authorization", clients).WantError(t, 404, "NOT_FOUND")
 			}
 		}
-		equal(t, "the job", encoded(w.state(t, id)), before)
-		site.Do(t, "POST", "/worker/v1/runs/"+job.RunID+"/heartbeat", `{}`, "Authorization", workers).Want(t, 200)
+		assertEqual(t, "the job", encoded(w.state(t, id)), before)
+		site.Do(t, "POST", "/worker/v1/runs/"+job.RunID+"/heartbeat", `{}`, "Authorization", workers).WantStatus(t, 200)
 	})
 	t.Run("a node that makes the attempts itself hands out none", func(t *testing.T) {
 		w := inMemory(t, config())
 		r := w.put(t, pngOf(t, 2, 2))
-		site := w.outside(t, "")
+		site := w.postRun(t, "")
 		got := site.Post(t, "jobs/"+r.JobID+"/claim", `{"contract":"images"}`)
-		equal(t, "status", got.Status, 409)
+		assertEqual(t, "status", got.Status, 409)
 		w.status(t, r.JobID, queued)
 	})
 }
@@ -270,7 +270,7 @@ func TestHistory(t *testing.T) {
 				runs[e.Run.String()] = true
 			}
 		}
-		equal(t, "attempts", len(runs), 2)
-		equal(t, "counted", w.job(t, r.JobID).AttemptCount, 2)
+		assertEqual(t, "attempts", len(runs), 2)
+		assertEqual(t, "counted", w.job(t, r.JobID).AttemptCount, 2)
 	})
 }

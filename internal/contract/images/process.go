@@ -13,20 +13,20 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// beats is how many times a lock is renewed before it would run out (G-IP-05).
-const beats = 3
+// heartbeatsPerLock is how many times a lock is renewed before it would run out (G-IP-05).
+const heartbeatsPerLock = 3
 
 // runAttempts runs jobs that messages propose until ctx ends.
 func (m *Images) runAttempts(ctx context.Context) {
-	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Name, Name: m.Node, Workers: m.Workers, Beat: m.LockTimeout / beats,
+	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Name, Name: m.Node, Workers: m.Workers, HeartbeatInterval: m.LockTimeout / heartbeatsPerLock,
 		Claim: m.claim, Finish: m.finish, Handler: attempts{m}, Log: m.Log,
-		Panicked: func(t *worker.Task, _ any) engine.Outcome {
-			return failedWith(t.Job, typeInternal, "the attempt broke", true)
+		OnPanic: func(t *worker.Task, _ any) engine.Outcome {
+			return failureOutcome(t.Job, typeInternal, "the attempt broke", true)
 		}})
 	if err != nil {
 		panic(err) // New has let nothing pass that is refused here
 	}
-	m.fresh.Store(int64(m.Workers))
+	m.unclaimedWorkers.Store(int64(m.Workers))
 	pool.Run(ctx, m.Grace)
 }
 
@@ -55,36 +55,36 @@ func (a attempts) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	return outcomeOf(t.Job, err)
 }
 
-// final is an error of an attempt that another attempt would meet again.
-type final struct{ kind, text string }
+// permanentError is an error of an attempt that another attempt would meet again.
+type permanentError struct{ kind, text string }
 
-func (f *final) Error() string { return f.text }
+func (f *permanentError) Error() string { return f.text }
 
 const textDeleted = "the file was deleted"
 
-var errGone = &final{typeDeleted, textDeleted}
+var errFileGone = &permanentError{typeDeleted, textDeleted}
 
 // outcomeOf is how an attempt ends that met an error.
 func outcomeOf(j *job.Job, err error) engine.Outcome {
 	var wrong *picture.Error
-	var last *final
+	var last *permanentError
 	var known *job.Error
 	switch {
 	case errors.As(err, &wrong):
-		return failedWith(j, wrong.Type, wrong.Msg, !wrong.Final)
+		return failureOutcome(j, wrong.Type, wrong.Msg, !wrong.Final)
 	case errors.As(err, &last):
-		return failedWith(j, last.kind, last.text, false)
+		return failureOutcome(j, last.kind, last.text, false)
 	case errors.As(err, &known):
-		return failedWith(j, typeStorage, err.Error(), true)
+		return failureOutcome(j, typeStorage, err.Error(), true)
 	}
-	return failedWith(j, typeInternal, err.Error(), true)
+	return failureOutcome(j, typeInternal, err.Error(), true)
 }
 
-// failedWith is how an attempt ends that failed (IP-052, IP-053).
-func failedWith(j *job.Job, kind, text string, again bool) engine.Outcome {
-	f := failure{Error: text, Type: kind, Failures: j.Failures}
+// failureOutcome is how an attempt ends that failed (IP-052, IP-053).
+func failureOutcome(j *job.Job, kind, text string, retryable bool) engine.Outcome {
+	f := failure{Error: text, Type: kind, Failures: j.FailedAttempts}
 	on := job.FailedForGood
-	if again {
+	if retryable {
 		on = job.Failed
 		f.Failures++ // with this one
 	}
@@ -94,7 +94,7 @@ func failedWith(j *job.Job, kind, text string, again bool) engine.Outcome {
 // process makes the variants of a file (G-IP-14). It may be done twice, also at the same time: what it writes is the
 // same.
 func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
-	if err := m.stillThere(ctx, j.Owner); err != nil {
+	if err := m.ensureNotDeleted(ctx, j.Owner); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp(m.WorkDir, "attempt-")
@@ -106,27 +106,27 @@ func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.stillThere(ctx, j.Owner); err != nil {
+	if err := m.ensureNotDeleted(ctx, j.Owner); err != nil {
 		return nil, err
 	}
 	stored, err := m.putVariants(ctx, j.Owner, variants)
 	// A deletion that came while they were written may have missed some: also those of an attempt that is told to end.
-	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	if err := m.stillThere(looking, j.Owner); err != nil {
+	if err := m.ensureNotDeleted(looking, j.Owner); err != nil {
 		return nil, err
 	}
 	if err != nil {
 		return nil, err
 	}
-	made := made{MIME: info.MIME, Width: info.Width, Height: info.Height, Variants: stored}
+	made := processResult{MIME: info.MIME, Width: info.Width, Height: info.Height, Variants: stored}
 	return made.encode(), nil
 }
 
 // putVariants stores variants under their keys, and tells which.
 func (m *Images) putVariants(ctx context.Context, fileID string, variants []picture.Variant) (stored []variant, err error) {
 	for _, v := range variants {
-		key := variantStem(fileID, v.Size) + extensions[v.MIME]
+		key := variantStem(fileID, v.Size) + variantExtensions[v.MIME]
 		if err := m.putFile(ctx, key, v.Path, v.MIME); err != nil {
 			return nil, err
 		}
@@ -166,10 +166,10 @@ func (m *Images) putFile(ctx context.Context, key, path, mime string) error {
 	})
 }
 
-// stillThere fails where the file was deleted, and removes what an attempt may have written since (G-IP-15).
-func (m *Images) stillThere(ctx context.Context, fileID string) error {
+// ensureNotDeleted fails where the file was deleted, and removes what an attempt may have written since (G-IP-15).
+func (m *Images) ensureNotDeleted(ctx context.Context, fileID string) error {
 	err := m.worker.query(opSelect, func() error {
-		_, err := m.engine.GetAlias(ctx, deletionOf(fileID))
+		_, err := m.engine.GetByAlias(ctx, deletionAlias(fileID))
 		return err
 	})
 	if job.IsKind(err, job.NotFound) {
@@ -179,7 +179,7 @@ func (m *Images) stillThere(ctx context.Context, fileID string) error {
 		err = m.removeObjects(ctx, fileID)
 	}
 	if err == nil {
-		err = errGone
+		err = errFileGone
 	}
 	return err
 }
@@ -189,15 +189,15 @@ func (m *Images) deleteObjects(ctx context.Context, j *job.Job) ([]byte, error) 
 	return nil, m.removeObjects(ctx, j.Owner)
 }
 
-// removePage is how many objects are listed at a time.
-const removePage = 100
+// removePageSize is how many objects are listed at a time.
+const removePageSize = 100
 
 // removeObjects removes everything below a file's prefix.
 func (m *Images) removeObjects(ctx context.Context, fileID string) error {
 	for {
 		var found []string
 		err := m.worker.object(opList, func() (err error) {
-			found, err = m.Objects.List(ctx, "", filePrefix(fileID), "", removePage)
+			found, err = m.Objects.List(ctx, "", filePrefix(fileID), "", removePageSize)
 			return err
 		})
 		if err != nil || len(found) == 0 {

@@ -13,28 +13,28 @@ import (
 // Purges are jobs of their own, so that a CDN that is away holds up nothing else.
 const (
 	purgeLease     = time.Minute
-	purgeTries     = 12
-	purgeBase      = time.Second
-	purgeMost      = 10 * time.Minute
+	maxPurgeTries     = 12
+	purgeBackoffBase      = time.Second
+	purgeBackoffMax      = 10 * time.Minute
 	purgeRetention = 7 * 24 * time.Hour
 	purgeWorkers   = 2
 	purgeQueue     = "purge"
 )
 
 func purgeDelay(j *job.Job) time.Duration {
-	return job.Backoff{Strategy: job.Exponential, Base: purgeBase, Max: purgeMost}.Delay(j.Failures)
+	return job.Backoff{Strategy: job.Exponential, Base: purgeBackoffBase, Max: purgeBackoffMax}.Delay(j.FailedAttempts)
 }
 
 // submitPurge stores that the CDN is to forget a file and its variants, once for each job that changed it (G-IP-24).
 func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	keys := []string{originalKey(f.id)}
-	for _, v := range f.made.Variants {
+	for _, v := range f.processResult.Variants {
 		keys = append(keys, v.Key)
 	}
 	text, _ := json.Marshal(keys)
 	return m.worker.query(opInsert, func() error {
 		_, err := m.engine.Submit(ctx, engine.Ignore, []engine.Submission{{Job: job.Job{ID: job.ID{Contract: Purges, Key: jobID},
-			Queue: purgeQueue, Owner: f.id, Lease: purgeLease, RunLimit: purgeTries, Payload: text}}})
+			Queue: purgeQueue, Owner: f.id, Lease: purgeLease, MaxAttempts: maxPurgeTries, Payload: text}}})
 		return err
 	})
 }
@@ -45,7 +45,7 @@ func (m *Images) runPurges(ctx context.Context) {
 		return
 	}
 	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Purges, Name: m.Node + "/purge", Workers: purgeWorkers,
-		Beat: purgeLease / beats, Handler: purges{m}, Log: m.Log})
+		HeartbeatInterval: purgeLease / heartbeatsPerLock, Handler: purges{m}, Log: m.Log})
 	if err != nil {
 		panic(err) // nothing here depends on settings
 	}

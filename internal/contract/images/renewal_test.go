@@ -24,13 +24,13 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// lasting is a processor that takes its time before it begins.
-type lasting struct {
+// slowProcessor is a processor that takes its time before it begins.
+type slowProcessor struct {
 	images.Processor
 	takes time.Duration
 }
 
-func (l *lasting) Run(ctx context.Context, original io.Reader, sizes []int, dir string) (picture.Info, []picture.Variant, error) {
+func (l *slowProcessor) Run(ctx context.Context, original io.Reader, sizes []int, dir string) (picture.Info, []picture.Variant, error) {
 	select {
 	case <-time.After(l.takes):
 	case <-ctx.Done():
@@ -41,7 +41,7 @@ func (l *lasting) Run(ctx context.Context, original io.Reader, sizes []int, dir 
 
 // timed is a whole Images inside a bubble whose time passes when all in it wait. Such a bubble has no network.
 type timed struct {
-	room   *images.Images
+	images   *images.Images
 	engine *engine.Engine
 }
 
@@ -54,18 +54,18 @@ func newTimed(t *testing.T, takes time.Duration) *timed {
 	t.Cleanup(func() { jobs.Close() })
 	c := config()
 	c.API, c.Worker, c.Log = prometheus.NewRegistry(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
-	c.Now, c.Random, c.Node, c.Queue = time.Now, testkit.Random, "test", &box{}
-	c.Bucket, c.WorkDir, c.Processor = bucket, t.TempDir(), &lasting{processor(), takes}
+	c.Now, c.Random, c.Node, c.Queue = time.Now, testkit.RandomBytes, "test", &memoryQueue{}
+	c.Bucket, c.WorkDir, c.Processor = bucket, t.TempDir(), &slowProcessor{processor(), takes}
 	if c.Objects, err = object.Open(context.Background(), object.Config{Dir: t.TempDir(), Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Objects.Close() })
 	x := &timed{}
-	if x.room, err = images.New(c); err != nil {
+	if x.images, err = images.New(c); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	x.engine, err = engine.New(engine.Config{Store: jobs, Contracts: x.room.Contracts(), Node: "n", Random: testkit.Random,
+	x.engine, err = engine.New(engine.Config{Store: jobs, Contracts: x.images.Contracts(), Node: "n", Random: testkit.RandomBytes,
 		Monotonic: func() time.Duration { return time.Since(began) }})
 	if err != nil {
 		t.Fatal(err)
@@ -74,14 +74,14 @@ func newTimed(t *testing.T, takes time.Duration) *timed {
 	return x
 }
 
-// upload uploads a picture, which is all that is asked over HTTP.
+// jobInput uploads a picture, which is all that is asked over HTTP.
 func (x *timed) upload(t *testing.T) receipt {
 	t.Helper()
 	req := httptest.NewRequest("POST", filesPath, bytes.NewReader(pngOf(t, 20, 20)))
 	req.Header.Set("Content-Type", "image/png")
 	answer := httptest.NewRecorder()
-	x.room.Mount(x.engine).Handler.ServeHTTP(answer, req)
-	return testkit.Read[receipt](t, testkit.Reply{Status: answer.Code, Body: answer.Body.String()}.Want(t, 202))
+	x.images.Mount(x.engine).Handler.ServeHTTP(answer, req)
+	return testkit.DecodeReply[receipt](t, testkit.Reply{Status: answer.Code, Body: answer.Body.String()}.WantStatus(t, 202))
 }
 
 // The pool renews the lock of a job that takes two and a half times its time-out, at a third of that, and nobody takes it
@@ -97,15 +97,15 @@ func longJob(t *testing.T) {
 	id := x.upload(t).JobID
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { x.room.Run(ctx) })
-	x.room.Propose(ctx, message.Delivery{Body: proposal(id), Ack: func() {}, Nak: func() {}})
+	running.Go(func() { x.images.Run(ctx) })
+	x.images.Propose(ctx, message.Delivery{Body: proposal(id), Ack: func() {}, Nak: func() {}})
 	synctest.Wait()
 	began, first := time.Now(), x.state(t, id)
 	var renewed []time.Duration
 	for time.Since(began) < takes-time.Second {
 		time.Sleep(10 * time.Second)
-		testkit.Sweep(t, x.engine)
-		if j, acked, err := x.room.Take(ctx, proposal(id), "another"); j != nil || !acked || err != nil {
+		testkit.RunMaintenance(t, x.engine)
+		if j, acked, err := x.images.ClaimProposed(ctx, proposal(id), "another"); j != nil || !acked || err != nil {
 			t.Fatalf("after %s another worker got %v, acknowledged %t, %v", time.Since(began), j, acked, err)
 		}
 		j := x.state(t, id)
@@ -120,14 +120,14 @@ func longJob(t *testing.T) {
 	for at := lockTimeout / 3; at < takes; at += lockTimeout / 3 {
 		want = append(want, at)
 	}
-	equal(t, "renewed at thirds of the time-out", encoded(renewed), encoded(want))
+	assertEqual(t, "renewed at thirds of the time-out", encoded(renewed), encoded(want))
 	for x.state(t, id).State == processing {
 		time.Sleep(time.Second)
 	}
 	last := x.state(t, id)
-	equal(t, "state", last.State, completed)
-	equal(t, "attempts", last.Runs, 1)
-	equal(t, "failures", last.Failures, 0)
+	assertEqual(t, "state", last.State, completed)
+	assertEqual(t, "attempts", last.Attempts, 1)
+	assertEqual(t, "failures", last.FailedAttempts, 0)
 	stop()
 	running.Wait()
 }

@@ -39,7 +39,7 @@ func readCreate(c *httpapi.Call) (q create, err error) {
 		case "file_id":
 			q.fileID, _ = jsontext.String(value)
 		case "sizes":
-			if q.sizes, err = sizesOf(value); err != nil {
+			if q.sizes, err = parseSizes(value); err != nil {
 				return q, err
 			}
 		}
@@ -61,8 +61,8 @@ func readCreate(c *httpapi.Call) (q create, err error) {
 	return q, nil
 }
 
-// sizesOf reads a list of sizes; null is none.
-func sizesOf(raw []byte) ([]int, error) {
+// parseSizes reads a list of sizes; null is none.
+func parseSizes(raw []byte) ([]int, error) {
 	if jsontext.IsNull(raw) {
 		return nil, nil
 	}
@@ -77,7 +77,7 @@ func sizesOf(raw []byte) ([]int, error) {
 		}
 		sizes = append(sizes, int(n))
 	}
-	return merged(sizes)
+	return mergeSizes(sizes)
 }
 
 // readJobID reads a request that names a job.

@@ -18,38 +18,38 @@ import (
 
 // The whole life of a file with its objects in an S3 store, in a server of its own.
 func TestS3(t *testing.T) {
-	server := outside.S3(t, bucket)
+	server := outside.NewS3(t, bucket)
 	objects, err := object.Open(context.Background(), object.Config{URL: server.Setting(), Bucket: bucket})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { objects.Close() })
 	p := testkit.InMemory(t)
-	w := &world{clock: p.Clock, store: p.Store, queue: &box{}, objects: objects}
+	w := &world{clock: p.Clock, store: p.Store, queue: &memoryQueue{}, objects: objects}
 	w.open(t, config())
 	picture := jpegOf(t, 300, 200)
 	r := w.put(t, picture)
-	equal(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").Want(t, 200).Body == string(picture), true)
+	assertEqual(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").WantStatus(t, 200).Body == string(picture), true)
 	w.partly(t, filesPath+"/"+r.FileID+"/content", picture)
 	w.attempt(t, r.JobID)
 	for _, v := range w.file(t, r.FileID, "ready").Variants {
-		equal(t, "bytes", int64(len(w.Do(t, "GET", v.URL, "").Want(t, 200).Body)), v.Bytes)
+		assertEqual(t, "bytes", int64(len(w.Do(t, "GET", v.URL, "").WantStatus(t, 200).Body)), v.Bytes)
 	}
-	w.send(t, "image/png", make([]byte, maxUpload+1), "").Is(t, 413, "UPLOAD_TOO_LARGE")
-	equal(t, "objects", len(w.stored(t)), 3)
+	w.send(t, "image/png", make([]byte, maxUpload+1), "").WantError(t, 413, "UPLOAD_TOO_LARGE")
+	assertEqual(t, "objects", len(w.stored(t)), 3)
 	w.attempt(t, w.create(t, "delete_file", r.FileID).JobID)
-	equal(t, "objects", len(w.stored(t)), 0)
+	assertEqual(t, "objects", len(w.stored(t)), 0)
 }
 
 // A node whose objects or messages are away says which. It stays ready, for the other contracts.
 func TestReady(t *testing.T) {
-	queues := outside.SQS(t, 30*time.Second)
+	queues := outside.NewSQS(t, 30*time.Second)
 	queue, err := message.OpenSQS(context.Background(), queues.Setting(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(queue.Close)
-	storage := outside.S3(t, bucket)
+	storage := outside.NewS3(t, bucket)
 	objects, err := object.Open(context.Background(), object.Config{URL: storage.Setting(), Bucket: bucket})
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestConstantMemory(t *testing.T) {
 		t.Fatalf("%d %s %v", resp.StatusCode, text, err)
 	}
 	resp.Body.Close()
-	r := testkit.Read[receipt](t, testkit.Reply{Body: string(text)})
+	r := testkit.DecodeReply[receipt](t, testkit.Reply{Body: string(text)})
 	get, _ := http.NewRequest("GET", w.URL+filesPath+"/"+r.FileID+"/content", nil)
 	resp = do(get)
 	n, err := io.Copy(io.Discard, resp.Body)

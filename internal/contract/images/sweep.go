@@ -14,53 +14,53 @@ import (
 
 // The sweep that sends lost messages again (G-IP-16).
 const (
-	sweepEvery = 30 * time.Second
-	sweepAge   = time.Minute
-	sweepPage  = 500 // of each state, at a time: a backlog gets its turns
+	sweepInterval = 30 * time.Second
+	sweepMinAge   = time.Minute
+	sweepPageSize  = 500 // of each state, at a time: a backlog gets its turns
 )
 
-// sweepDuty is what the node that sweeps is elected for.
-const sweepDuty = "images.sweep"
+// sweepElection is what the node that sweeps is elected for.
+const sweepElection = "images.sweep"
 
 // runSweeps sweeps now and then until ctx ends.
 func (m *Images) runSweeps(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
-	s, rounds := newSweeper(m), outage.Loop{Log: m.Log, What: "sweep"}
+	s, rounds := newSweeper(m), outage.Loop{Log: m.Log, Name: "sweep"}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		rounds.Did(ctx, s.sweep(ctx))
+		rounds.Report(ctx, s.sweep(ctx))
 	}
 }
 
 // sweeper goes through what may have been forgotten, a part at a time.
 type sweeper struct {
 	*Images
-	last  map[job.State]*job.Job // where the next sweep goes on
-	after string                 // key of the last object looked at
-	until string                 // older ones were looked at before
+	positions  map[job.State]*job.Job // where the next sweep goes on
+	lastKey string                 // key of the last object looked at
+	minKey string                 // older ones were looked at before
 }
 
-func newSweeper(m *Images) *sweeper { return &sweeper{Images: m, last: map[job.State]*job.Job{}} }
+func newSweeper(m *Images) *sweeper { return &sweeper{Images: m, positions: map[job.State]*job.Job{}} }
 
 // sweep looks for lost messages and for uploads without a job. One node at a time does so.
 func (s *sweeper) sweep(ctx context.Context) error {
-	elected, err := s.engine.Elect(ctx, sweepDuty, sweepEvery*9/10)
+	elected, err := s.engine.Elect(ctx, sweepElection, sweepInterval*9/10)
 	if err != nil || !elected {
 		return err
 	}
-	return errors.Join(s.messages(ctx), s.orphans(ctx))
+	return errors.Join(s.resendLost(ctx), s.removeOrphans(ctx))
 }
 
-// messages sends those of jobs again that could be claimed for a minute and were not.
-func (s *sweeper) messages(ctx context.Context) error {
+// resendLost sends those of jobs again that could be claimed for a minute and were not.
+func (s *sweeper) resendLost(ctx context.Context) error {
 	var all []*job.Job
 	for _, state := range []job.State{queued, stale, retryDue, released} {
-		waiting, err := s.waiting(ctx, state)
+		waiting, err := s.nextWaiting(ctx, state)
 		if err != nil {
 			return err
 		}
@@ -69,68 +69,68 @@ func (s *sweeper) messages(ctx context.Context) error {
 	return s.sendMessages(ctx, all...)
 }
 
-// waiting are the next jobs of a state that have been in it for a minute.
-func (s *sweeper) waiting(ctx context.Context, state job.State) ([]*job.Job, error) {
-	search := store.Search{Contract: Name, State: state, PriorityMin: usualPriority, PriorityMax: usualPriority, Limit: sweepPage}
-	if last := s.last[state]; last != nil {
+// nextWaiting are the next jobs of a state that have been in it for a minute.
+func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job, error) {
+	search := store.Search{Contract: Name, State: state, PriorityMin: defaultPriority, PriorityMax: defaultPriority, Limit: sweepPageSize}
+	if last := s.positions[state]; last != nil {
 		search.AfterTime, search.AfterKey = last.CreatedAt, last.ID.Key
 	}
 	found, err := s.engine.Search(ctx, search)
 	if err != nil {
 		return nil, err
 	}
-	delete(s.last, state)
-	if len(found) == sweepPage {
-		s.last[state] = found[sweepPage-1]
+	delete(s.positions, state)
+	if len(found) == sweepPageSize {
+		s.positions[state] = found[sweepPageSize-1]
 	}
-	now, old := s.Now(), found[:0]
+	now, oldBefore := s.Now(), found[:0]
 	for _, j := range found {
-		if now.Sub(j.UpdatedAt) >= sweepAge {
-			old = append(old, j)
+		if now.Sub(j.UpdatedAt) >= sweepMinAge {
+			oldBefore = append(oldBefore, j)
 		}
 	}
-	return old, nil
+	return oldBefore, nil
 }
 
 // Uploads that have no job: a crash came between the object and the job. Younger ones may be on their way, and their
 // node's clock may be behind.
 const (
-	orphanFrom = 2 * 24 * time.Hour
-	orphanTo   = 2 * uploadTime
-	orphanPage = 200
+	orphanMaxAge = 2 * 24 * time.Hour
+	orphanMinAge   = 2 * uploadTimeout
+	orphanPageSize = 200
 )
 
-// orphans removes the originals of uploads that were never acknowledged. Ids follow time, so those of a stretch of time
+// removeOrphans removes the originals of uploads that were never acknowledged. Ids follow time, so those of a stretch of time
 // are listed without looking at others.
-func (s *sweeper) orphans(ctx context.Context) error {
+func (s *sweeper) removeOrphans(ctx context.Context) error {
 	now := s.Now()
-	if s.until == "" || s.after >= s.until { // once around
-		s.after, s.until = max(s.until, keyPrefix+serial.Floor(now.Add(-orphanFrom))), keyPrefix+serial.Floor(now.Add(-orphanTo))
+	if s.minKey == "" || s.lastKey >= s.minKey { // once around
+		s.lastKey, s.minKey = max(s.minKey, keyPrefix+serial.LowerBound(now.Add(-orphanMaxAge))), keyPrefix+serial.LowerBound(now.Add(-orphanMinAge))
 	}
-	found, err := s.Objects.List(ctx, "", keyPrefix, s.after, orphanPage)
+	found, err := s.Objects.List(ctx, "", keyPrefix, s.lastKey, orphanPageSize)
 	if err != nil {
 		return err
 	}
 	for _, key := range found {
-		if s.after = key; key >= s.until {
+		if s.lastKey = key; key >= s.minKey {
 			break
 		}
 		fileID, name, _ := strings.Cut(strings.TrimPrefix(key, keyPrefix), "/")
 		if name != "original" {
 			continue
 		}
-		if err := s.orphan(ctx, fileID); err != nil {
+		if err := s.removeIfOrphan(ctx, fileID); err != nil {
 			return err
 		}
 	}
-	if len(found) < orphanPage {
-		s.after = s.until
+	if len(found) < orphanPageSize {
+		s.lastKey = s.minKey
 	}
 	return nil
 }
 
-func (s *sweeper) orphan(ctx context.Context, fileID string) error {
-	jobs, err := s.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, Newest: true, Limit: 1})
+func (s *sweeper) removeIfOrphan(ctx context.Context, fileID string) error {
+	jobs, err := s.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true, Limit: 1})
 	if err != nil || len(jobs) > 0 {
 		return err
 	}

@@ -22,8 +22,8 @@ func TestTraces(t *testing.T) {
 	w.sweep(t)
 	w.attempt(t, id)
 	flush()
-	equal(t, "spans", testkit.NamesOf(collector.Trace(caller)), "queue queue run! run upload")
+	assertEqual(t, "spans", testkit.NamesOf(collector.Trace(caller)), "queue queue run! run upload")
 	for _, s := range collector.Trace(caller) {
-		equal(t, "the tracestate of "+s.Name, s.TraceState, "vendor=a-b")
+		assertEqual(t, "the tracestate of "+s.Name, s.TraceState, "vendor=a-b")
 	}
 }

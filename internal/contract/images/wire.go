@@ -12,27 +12,27 @@ import (
 	"github.com/millrace/millrace/internal/serial"
 )
 
-// upload is what each job of a file knows of it, and what it is to do. It is the definition of the job.
-type upload struct {
+// jobInput is what each job of a file knows of it, and what it is to do. It is the definition of the job.
+type jobInput struct {
 	MIME   string `json:"mime_type"` // as declared
 	Bytes  int64  `json:"size_bytes"`
 	UserID string `json:"user_id,omitempty"`
 	Sizes  []int  `json:"sizes,omitempty"` // of process_file
 }
 
-func (u *upload) encode() []byte {
+func (u *jobInput) encode() []byte {
 	text, _ := json.Marshal(u) // strings and numbers: there is nothing to go wrong
 	return text
 }
 
 // uploadOf reads what encode wrote; what cannot be read is left out.
-func uploadOf(j *job.Job) (u upload) {
+func uploadOf(j *job.Job) (u jobInput) {
 	_ = json.Unmarshal(j.Definition, &u)
 	return u
 }
 
-// made is what a completed process_file job has made: its result, as workers outside send it too.
-type made struct {
+// processResult is what a completed process_file job has made: its result, as workers outside send it too.
+type processResult struct {
 	MIME     string    `json:"mime_type"` // what the original really is
 	Width    int       `json:"width"`
 	Height   int       `json:"height"`
@@ -47,7 +47,7 @@ type variant struct {
 	Key    string `json:"key"`
 }
 
-func (m *made) encode() []byte {
+func (m *processResult) encode() []byte {
 	text, _ := json.Marshal(m)
 	return text
 }
@@ -68,8 +68,8 @@ func (f *failure) encode() []byte {
 
 // The reason of an attempt whose end nobody told of.
 const (
-	typeLost = "worker_lost"
-	textLost = "the worker was lost or gave the job back"
+	typeWorkerLost = "worker_lost"
+	textWorkerLost = "the worker was lost or gave the job back"
 )
 
 // lastFailure is the reason of the latest failure (IP-057), nil where there was none.
@@ -78,8 +78,8 @@ func lastFailure(j *job.Job) *failure {
 	if j.Failure != nil {
 		_ = json.Unmarshal(j.Failure, &f)
 	}
-	if j.Failures > f.Failures {
-		return &failure{Error: textLost, Type: typeLost, Failures: j.Failures}
+	if j.FailedAttempts > f.Failures {
+		return &failure{Error: textWorkerLost, Type: typeWorkerLost, Failures: j.FailedAttempts}
 	}
 	if j.Failure == nil {
 		return nil
@@ -96,12 +96,12 @@ func originalKey(fileID string) string { return filePrefix(fileID) + "original" 
 // variantStem is a variant's key without its extension, which says what it is.
 func variantStem(fileID string, size int) string { return filePrefix(fileID) + strconv.Itoa(size) }
 
-// extensions of variants.
-var extensions = map[string]string{"image/jpeg": ".jpg", "image/png": ".png"}
+// variantExtensions of variants.
+var variantExtensions = map[string]string{"image/jpeg": ".jpg", "image/png": ".png"}
 
 // variantMIME is what the object under a variant's key is; "" for a key that is none of a file's variant of a size.
 func variantMIME(key, fileID string, size int) string {
-	for mime, ext := range extensions {
+	for mime, ext := range variantExtensions {
 		if key == variantStem(fileID, size)+ext {
 			return mime
 		}
@@ -109,8 +109,8 @@ func variantMIME(key, fileID string, size int) string {
 	return ""
 }
 
-// payload is what a worker is told of a job: the members of its message (IP-008), and where the results belong.
-func payload(j *job.Job) []byte {
+// workerPayload is what a worker is told of a job: the members of its message (IP-008), and where the results belong.
+func workerPayload(j *job.Job) []byte {
 	o := jsontext.NewObject(make([]byte, 0, 512))
 	appendMessage(&o, j)
 	if j.Queue == processFile {
@@ -139,15 +139,15 @@ func appendMessage(o *jsontext.Object, j *job.Job) {
 	}
 }
 
-// messageOf is the message that proposes a job.
-func messageOf(j *job.Job) []byte {
+// proposalMessage is the message that proposes a job.
+func proposalMessage(j *job.Job) []byte {
 	o := jsontext.NewObject(make([]byte, 0, 256))
 	appendMessage(&o, j)
 	return o.End()
 }
 
-// proposed is the job that a message is about; messages come from a queue that others may write to.
-func proposed(text []byte) (job.ID, bool) {
+// proposedJob is the job that a message is about; messages come from a queue that others may write to.
+func proposedJob(text []byte) (job.ID, bool) {
 	var m struct {
 		JobID string `json:"jobId"`
 	}
@@ -168,8 +168,8 @@ func appendJob(o *jsontext.Object, j *job.Job) {
 	o.Text("file_id", j.Owner)
 	u := uploadOf(j)
 	o.Optional("user_id", u.UserID)
-	o.Number("attempt_count", int64(j.Runs))
-	o.Number("max_attempts", int64(j.RunLimit))
+	o.Int("attempt_count", int64(j.Attempts))
+	o.Int("max_attempts", int64(j.MaxAttempts))
 	if f := lastFailure(j); f != nil {
 		o.Text("last_error", f.Error)
 		o.Text("last_error_type", f.Type)
@@ -193,8 +193,8 @@ func lockedAt(j *job.Job) time.Time {
 	return time.Time{}
 }
 
-// appendLetter writes a job that failed as a dead letter (G-IP-20).
-func appendLetter(o *jsontext.Object, j *job.Job) {
+// appendDeadLetter writes a job that failed as a dead letter (G-IP-20).
+func appendDeadLetter(o *jsontext.Object, j *job.Job) {
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
 	o.Text("file_id", j.Owner)
@@ -204,18 +204,18 @@ func appendLetter(o *jsontext.Object, j *job.Job) {
 	}
 	o.Text("error", f.Error)
 	o.Text("error_type", f.Type)
-	o.Number("attempts", int64(j.Runs))
-	o.Time("failed_at", j.SettledAt)
+	o.Int("attempts", int64(j.Attempts))
+	o.Time("failed_at", j.FinishedAt)
 }
 
 // The sizes of variants (G-IP-18).
 const (
-	mostSize  = 8192
-	mostSizes = 20
+	maxVariantSize  = 8192
+	maxVariantSizes = 20
 )
 
 func validSizes(sizes []int) bool {
-	return len(sizes) > 0 && len(sizes) <= mostSizes && !slices.ContainsFunc(sizes, func(n int) bool { return n < 1 || n > mostSize })
+	return len(sizes) > 0 && len(sizes) <= maxVariantSizes && !slices.ContainsFunc(sizes, func(n int) bool { return n < 1 || n > maxVariantSize })
 }
 
 var errSizes = invalid("sizes must be 1 to 20 whole numbers from 1 to 8192, such as 100,400")
@@ -230,10 +230,10 @@ func readSizes(text string) ([]int, error) {
 		}
 		sizes = append(sizes, n)
 	}
-	return merged(sizes)
+	return mergeSizes(sizes)
 }
 
-func merged(sizes []int) ([]int, error) {
+func mergeSizes(sizes []int) ([]int, error) {
 	slices.Sort(sizes)
 	if sizes = slices.Compact(sizes); !validSizes(sizes) {
 		return nil, errSizes

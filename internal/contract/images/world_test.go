@@ -53,7 +53,7 @@ const (
 
 	filesPath   = "/images/v1/files"
 	jobsPath    = "/images/v1/jobs"
-	lettersPath = "/images/v1/dead-letters"
+	deadLettersPath = "/images/v1/dead-letters"
 
 	queued     job.State = "queued"
 	processing job.State = "processing"
@@ -74,36 +74,36 @@ func processor() *picture.Processor {
 		panic(err)
 	}
 	return &picture.Processor{Command: []string{self, childWord},
-		Limits: picture.Limits{Pixels: maxPixels, Memory: picture.DefaultMemory, Time: picture.DefaultTime}}
+		Limits: picture.Limits{Pixels: maxPixels, Memory: picture.DefaultMemory, Timeout: picture.DefaultTimeout}}
 }
 
 // world is a whole Images behind a real server, on a clock that stands still, with objects in a directory. Nothing
 // happens by itself: messages are delivered and attempts are made by the tests.
 type world struct {
-	*testkit.Site
+	*testkit.APIServer
 	clock       *testkit.Clock
 	store       store.Store
 	engine      *engine.Engine
-	room        *images.Images
-	queue       *box
+	images        *images.Images
+	queue       *memoryQueue
 	objects     *object.Objects
 	dir         string // of the objects
 	api, worker *prometheus.Registry
-	log         *testkit.Journal
-	again       func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	log         *testkit.LogBuffer
+	reopenStore       func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
 
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, config())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, config())) })
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c images.Config) *world { return in(t, testkit.InMemory(t), c) }
+func inMemory(t testing.TB, c images.Config) *world { return newWorldAt(t, testkit.InMemory(t), c) }
 
-func in(t testing.TB, p testkit.Place, c images.Config) *world {
+func newWorldAt(t testing.TB, p testkit.Database, c images.Config) *world {
 	t.Helper()
-	w := &world{clock: p.Clock, store: p.Store, again: p.Again, dir: t.TempDir(), queue: &box{}}
+	w := &world{clock: p.Clock, store: p.Store, reopenStore: p.Reopen, dir: t.TempDir(), queue: &memoryQueue{}}
 	var err error
 	if w.objects, err = object.Open(context.Background(), object.Config{Dir: w.dir, Bucket: bucket}); err != nil {
 		t.Fatal(err)
@@ -117,8 +117,8 @@ func in(t testing.TB, p testkit.Place, c images.Config) *world {
 func (w *world) node(t testing.TB, c images.Config) *world {
 	t.Helper()
 	other := *w
-	if w.again != nil {
-		other.store = w.again(t)
+	if w.reopenStore != nil {
+		other.store = w.reopenStore(t)
 	}
 	other.open(t, c)
 	return &other
@@ -126,8 +126,8 @@ func (w *world) node(t testing.TB, c images.Config) *world {
 
 func (w *world) open(t testing.TB, c images.Config) {
 	t.Helper()
-	w.api, w.worker, w.log = prometheus.NewRegistry(), prometheus.NewRegistry(), &testkit.Journal{}
-	c.API, c.Worker, c.Now, c.Random, c.Node = w.api, w.worker, w.clock.Now, testkit.Random, "test"
+	w.api, w.worker, w.log = prometheus.NewRegistry(), prometheus.NewRegistry(), &testkit.LogBuffer{}
+	c.API, c.Worker, c.Now, c.Random, c.Node = w.api, w.worker, w.clock.Now, testkit.RandomBytes, "test"
 	c.Log = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c.Objects, c.Bucket, c.WorkDir = w.objects, bucket, t.TempDir()
 	if c.Queue == nil {
@@ -137,21 +137,21 @@ func (w *world) open(t testing.TB, c images.Config) {
 		c.Processor = processor()
 	}
 	var err error
-	if w.room, err = images.New(c); err != nil {
+	if w.images, err = images.New(c); err != nil {
 		t.Fatal(err)
 	}
-	w.engine = testkit.Engine(t, w.store, w.clock, w.room.Contracts()...)
-	w.Site = testkit.Open(t, c.Log, document(t), testkit.Problems("urn:millrace:images:"), w.room.Mount(w.engine), httpapi.Health(w.room.Checks()...))
+	w.engine = testkit.NewEngine(t, w.store, w.clock, w.images.Contracts()...)
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), testkit.ProblemReader("urn:millrace:images:"), w.images.Mount(w.engine), httpapi.Health(w.images.Checks()...))
 }
 
-// box is a queue whose messages lie where tests see them.
-type box struct {
+// memoryQueue is a queue whose messages lie where tests see them.
+type memoryQueue struct {
 	mu   sync.Mutex
 	sent []message.Message
 	fail error // of Send
 }
 
-func (b *box) Send(_ context.Context, all []message.Message) error {
+func (b *memoryQueue) Send(_ context.Context, all []message.Message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fail == nil {
@@ -160,12 +160,12 @@ func (b *box) Send(_ context.Context, all []message.Message) error {
 	return b.fail
 }
 
-func (b *box) Ping(context.Context) error                                             { return nil }
-func (b *box) Receive(ctx context.Context, _ func(context.Context, message.Delivery)) { <-ctx.Done() }
-func (b *box) Close()                                                                 {}
+func (b *memoryQueue) Ping(context.Context) error                                             { return nil }
+func (b *memoryQueue) Receive(ctx context.Context, _ func(context.Context, message.Delivery)) { <-ctx.Done() }
+func (b *memoryQueue) Close()                                                                 {}
 
 // take empties the box.
-func (b *box) take() []message.Message {
+func (b *memoryQueue) receive() []message.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.sent
@@ -173,17 +173,17 @@ func (b *box) take() []message.Message {
 	return all
 }
 
-// messages lets the outbox be delivered and empties the box.
+// resendLost lets the outbox be delivered and empties the box.
 func (w *world) messages(t testing.TB) []message.Message {
 	t.Helper()
-	if _, err := w.engine.Publish(context.Background(), w.room.Deliver); err != nil {
+	if _, err := w.engine.Publish(context.Background(), w.images.Deliver); err != nil {
 		t.Fatal(err)
 	}
-	return w.queue.take()
+	return w.queue.receive()
 }
 
-// drawn is a picture that differs everywhere.
-func drawn(width, height int) image.Image {
+// drawImage is a picture that differs everywhere.
+func drawImage(width, height int) image.Image {
 	m := image.NewNRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
 		for x := range width {
@@ -196,7 +196,7 @@ func drawn(width, height int) image.Image {
 func jpegOf(t testing.TB, width, height int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, drawn(width, height), nil); err != nil {
+	if err := jpeg.Encode(&b, drawImage(width, height), nil); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -205,7 +205,7 @@ func jpegOf(t testing.TB, width, height int) []byte {
 func pngOf(t testing.TB, width, height int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := png.Encode(&b, drawn(width, height)); err != nil {
+	if err := png.Encode(&b, drawImage(width, height)); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -223,11 +223,11 @@ func (w *world) send(t testing.TB, mime string, body []byte, query string, heade
 	return w.Do(t, "POST", filesPath+query, string(body), append([]string{"Content-Type", mime}, header...)...)
 }
 
-// part is one of a form.
-type part struct{ name, file, mime, body string }
+// formPart is one of a form.
+type formPart struct{ name, file, mime, body string }
 
 // form uploads a form.
-func (w *world) form(t testing.TB, parts ...part) testkit.Reply {
+func (w *world) form(t testing.TB, parts ...formPart) testkit.Reply {
 	t.Helper()
 	var b bytes.Buffer
 	f := multipart.NewWriter(&b)
@@ -249,16 +249,16 @@ func (w *world) form(t testing.TB, parts ...part) testkit.Reply {
 	}
 	f.Close()
 	header := []string{"Content-Type", f.FormDataContentType()}
-	if slices.ContainsFunc(parts, func(p part) bool { return p.name != "file" && p.name != "sizes" }) {
-		header = append(header, testkit.BeyondDocument, "1") // it is passed over
+	if slices.ContainsFunc(parts, func(p formPart) bool { return p.name != "file" && p.name != "sizes" }) {
+		header = append(header, testkit.HeaderUndocumented, "1") // it is passed over
 	}
 	return w.Do(t, "POST", filesPath, b.String(), header...)
 }
 
-// put uploads what must be accepted.
+// storeOriginal uploads what must be accepted.
 func (w *world) put(t testing.TB, body []byte, header ...string) receipt {
 	t.Helper()
-	return testkit.Read[receipt](t, w.send(t, http.DetectContentType(body), body, "", header...).Want(t, 202))
+	return testkit.DecodeReply[receipt](t, w.send(t, http.DetectContentType(body), body, "", header...).WantStatus(t, 202))
 }
 
 // jobView is a job as it is shown.
@@ -294,7 +294,7 @@ type fileView struct {
 
 func (w *world) job(t testing.TB, id string) jobView {
 	t.Helper()
-	return testkit.Read[jobView](t, w.Do(t, "GET", jobsPath+"/"+id, "").Want(t, 200))
+	return testkit.DecodeReply[jobView](t, w.Do(t, "GET", jobsPath+"/"+id, "").WantStatus(t, 200))
 }
 
 // status fails unless a job has one.
@@ -309,7 +309,7 @@ func (w *world) status(t testing.TB, id string, want job.State) jobView {
 
 func (w *world) file(t testing.TB, id, status string) fileView {
 	t.Helper()
-	v := testkit.Read[fileView](t, w.Do(t, "GET", filesPath+"/"+id, "").Want(t, 200))
+	v := testkit.DecodeReply[fileView](t, w.Do(t, "GET", filesPath+"/"+id, "").WantStatus(t, 200))
 	if v.Status != status {
 		t.Fatalf("file %s is %s, want %s", id, v.Status, status)
 	}
@@ -320,7 +320,7 @@ func (w *world) file(t testing.TB, id, status string) fileView {
 func (w *world) create(t testing.TB, jobType, fileID string, members ...string) jobView {
 	t.Helper()
 	body := `{"type":"` + jobType + `","file_id":"` + fileID + `"` + strings.Join(append([]string{""}, members...), ",") + `}`
-	return testkit.Read[jobView](t, w.Do(t, "POST", jobsPath, body).Want(t, 202))
+	return testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, body).WantStatus(t, 202))
 }
 
 func idOf(key string) job.ID { return job.ID{Contract: images.Name, Key: key} }
@@ -341,7 +341,7 @@ func proposal(id string) []byte { return []byte(`{"jobId":"` + id + `"}`) }
 // claim claims a job by its message, nil where that is not to be.
 func (w *world) claim(t testing.TB, id string) *job.Job {
 	t.Helper()
-	j, acked, err := w.room.Take(context.Background(), proposal(id), "a worker")
+	j, acked, err := w.images.ClaimProposed(context.Background(), proposal(id), "a worker")
 	if err != nil || !acked {
 		t.Fatalf("acknowledged %t: %v", acked, err)
 	}
@@ -360,7 +360,7 @@ func (w *world) mustClaim(t testing.TB, id string) *job.Job {
 // attempt claims a job and makes one attempt.
 func (w *world) attempt(t testing.TB, id string) *job.Job {
 	t.Helper()
-	after, err := w.room.Attempt(context.Background(), w.mustClaim(t, id))
+	after, err := w.images.Attempt(context.Background(), w.mustClaim(t, id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,13 +377,13 @@ func (w *world) end(j *job.Job, o engine.Outcome) error {
 func (w *world) fail(t testing.TB, id string) {
 	t.Helper()
 	j := w.mustClaim(t, id)
-	if err := w.end(j, images.FailedWith(j, "storage_error", "the disk is away", true)); err != nil {
+	if err := w.end(j, images.FailureOutcome(j, "storage_error", "the disk is away", true)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // sweep does what the duties do by themselves.
-func (w *world) sweep(t testing.TB) { t.Helper(); testkit.Sweep(t, w.engine) }
+func (w *world) sweep(t testing.TB) { t.Helper(); testkit.RunMaintenance(t, w.engine) }
 
 // stored are the keys of all objects.
 func (w *world) stored(t testing.TB) []string {
@@ -417,7 +417,7 @@ func metric(t testing.TB, r *prometheus.Registry, name string, labels ...string)
 	for i := 0; i < len(labels); i += 2 {
 		set[labels[i]] = labels[i+1]
 	}
-	sum, n := testkit.Metric(t, r, name, set)
+	sum, n := testkit.MetricSum(t, r, name, set)
 	if n == 0 {
 		t.Errorf("%s has no %v", name, labels)
 	}
@@ -434,7 +434,7 @@ func (w *world) jobs(t testing.TB) int {
 	return len(all)
 }
 
-func equal[T comparable](t testing.TB, what string, got, want T) {
+func assertEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
@@ -457,7 +457,7 @@ func document(t testing.TB) *testkit.Document {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).HoldsRoutes(t, images.Routes(), 13)
+	document(t).WantRoutes(t, images.Routes(), 13)
 }
 
 // TestUnknownQuery: what changes something refuses query parameters that it does not
@@ -465,7 +465,7 @@ func TestDocument(t *testing.T) {
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	document(t).RefusesUnknownQueries(t, "VALIDATION_FAILED", func(method, path string) testkit.Reply {
+	document(t).WantUnknownQueriesRefused(t, "VALIDATION_FAILED", func(method, path string) testkit.Reply {
 		return w.Do(t, method, path, "")
 	})
 }

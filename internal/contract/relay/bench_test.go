@@ -35,12 +35,12 @@ func benchServer(b *testing.B) (url string, client *http.Client) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := testkit.Engine(b, s, testkit.NewClock(), r.Contract())
+	e := testkit.NewEngine(b, s, testkit.NewClock(), r.Contract())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := httpapi.Server(httpapi.Root(r.Mount(e)), log)
+	server := httpapi.NewServer(httpapi.NewMux(r.Mount(e)), log)
 	go func() { _ = server.Serve(l) }()
 	b.Cleanup(func() { server.Close() })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
@@ -85,7 +85,7 @@ func BenchmarkSingle(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			id := fmt.Sprint(n.Add(1))
-			benchCall(b, c, "POST", url+"/v2/queues/jobs", "["+spec("single", id)+"]", 202)
+			benchCall(b, c, "POST", url+"/v2/queues/jobs", "["+jobBody("single", id)+"]", 202)
 			got := benchCall(b, c, "GET", url+"/v2/queues/single/jobs", "", 200)
 			runs := runIDs(got)
 			if len(runs) != 1 {
@@ -109,7 +109,7 @@ func BenchmarkBatch(b *testing.B) {
 		for pb.Next() {
 			var batch []string
 			for range 100 {
-				batch = append(batch, spec("batch", fmt.Sprint(n.Add(1))))
+				batch = append(batch, jobBody("batch", fmt.Sprint(n.Add(1))))
 			}
 			benchCall(b, c, "POST", url+"/v2/queues/jobs", "["+strings.Join(batch, ",")+"]", 202)
 			benchCall(b, c, "GET", url+"/v2/queues/batch/jobs?num_jobs=100", "", 200)

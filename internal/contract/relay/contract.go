@@ -75,19 +75,19 @@ func (r *Relay) Contract() engine.Contract {
 	if r.Tracing.Enabled() {
 		causes = job.Causes()
 	}
-	return engine.Contract{Name: Name, Machine: machine, Moved: r.moved, MovedOn: causes}
+	return engine.Contract{Name: Name, Machine: machine, Moved: r.onTransitions, MovedOn: causes}
 }
 
 // Mount makes Relay serve its paths by an engine.
-func (r *Relay) Mount(e *engine.Engine) httpapi.Mount {
+func (r *Relay) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	r = &Relay{Config: r.Config, metrics: r.metrics, engine: e}
-	t := httpapi.Table{
+	t := httpapi.Router{
 		Name:      Name,
 		Prefixes:  []string{"/v2/queues/"},
 		Routes:    r.routes(),
 		Token:     r.Token,
 		BodyLimit: r.BodyLimit,
-		Answer:    r.answer,
+		WriteError:    r.sendError,
 		Log:       r.Log,
 		Tracing:   r.Tracing,
 	}
@@ -102,23 +102,23 @@ func (r *Relay) Mount(e *engine.Engine) httpapi.Mount {
 	return t.MustMount()
 }
 
-// moved traces what happens to jobs and counts timeouts: no request tells of them.
-func (r *Relay) moved(moves []engine.Moved) {
+// onTransitions traces what happens to jobs and counts timeouts: no request tells of them.
+func (r *Relay) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		m := &moves[i]
 		if r.Tracing.Enabled() {
-			r.traceMove(m)
+			r.traceTransition(m)
 		}
 		if m.On != job.Expired && m.On != job.ExpiredForGood {
 			continue
 		}
 		q := r.metrics.queue(m.Job.Queue)
-		q.ran(m.At.Sub(m.Job.StartedAt))
+		q.observeRun(m.At.Sub(m.Job.StartedAt))
 		if m.On == job.Expired {
 			q.retries.Inc()
 			continue
 		}
 		q.exhausted.Inc()
-		telemetry.FailedForGood(r.Log, m.Job.ID.Key, m.Job.Queue, m.Job.Runs, "its timeout used up the last of its retries; it is a dead letter")
+		telemetry.LogFinalFailure(r.Log, m.Job.ID.Key, m.Job.Queue, m.Job.Attempts, "its timeout used up the last of its retries; it is a dead letter")
 	}
 }

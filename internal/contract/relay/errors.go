@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// retryable stands for the status of "try again", which is a setting (G-RL-09).
-const retryable = 0
+// retryableStatus stands for the status of "try again", which is a setting (G-RL-09).
+const retryableStatus = 0
 
 // statuses says what each kind of error is in HTTP.
 var statuses = map[job.Kind]int{
@@ -23,23 +23,23 @@ var statuses = map[job.Kind]int{
 	job.Cycle:       http.StatusInternalServerError, // Relay has no dependencies
 	job.RunLost:     http.StatusNotFound,
 	job.TooLarge:    http.StatusRequestEntityTooLarge,
-	job.Full:        retryable,
-	job.Unavailable: retryable,
-	job.ReadOnly:    retryable, // a job is not to be given up because a disk is full
-	job.Aborted:     retryable, // whoever reads this did not go away
-	job.Timeout:     retryable,
+	job.Full:        retryableStatus,
+	job.Unavailable: retryableStatus,
+	job.ReadOnly:    retryableStatus, // a job is not to be given up because a disk is full
+	job.Aborted:     retryableStatus, // whoever reads this did not go away
+	job.Timeout:     retryableStatus,
 }
 
 func malformed(msg string) *job.Error { return &job.Error{Kind: job.Malformed, Op: Name, Msg: msg} }
 
 func invalid(msg string) *job.Error { return &job.Error{Kind: job.Invalid, Op: Name, Msg: msg} }
 
-var notFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
+var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 
-// answer writes an error as plain text (RL-031). What is our own fault is not
+// sendError writes an error as plain text (RL-031). What is our own fault is not
 // explained beyond the number under which the log has it.
-func (r *Relay) answer(c *httpapi.Call, err error) {
-	status, msg, kind := r.status(err)
+func (r *Relay) sendError(c *httpapi.Call, err error) {
+	status, msg, kind := r.statusOf(err)
 	if status >= http.StatusInternalServerError && status != r.RetryableStatus {
 		msg = "an unexpected error; the server's log has it under " + c.RequestID()
 	}
@@ -50,20 +50,20 @@ func (r *Relay) answer(c *httpapi.Call, err error) {
 	c.Send(status, httpapi.Text, []byte(msg+"\n"))
 }
 
-func (r *Relay) status(err error) (status int, msg, kind string) {
-	var refusal *httpapi.Refusal
+func (r *Relay) statusOf(err error) (status int, msg, kind string) {
+	var refusal *httpapi.StatusError
 	if errors.As(err, &refusal) {
 		return refusal.Status, refusal.Msg, "http " + strconv.Itoa(refusal.Status)
 	}
 	k := job.KindOf(err)
-	if status = statuses[k]; status == retryable {
+	if status = statuses[k]; status == retryableStatus {
 		status = r.RetryableStatus
 	}
-	return status, message(err), k.String()
+	return status, errorText(err), k.String()
 }
 
-// message is what may be shown of an error: never its cause.
-func message(err error) string {
+// errorText is what may be shown of an error: never its cause.
+func errorText(err error) string {
 	var e *job.Error
 	if !errors.As(err, &e) {
 		return job.Internal.String()

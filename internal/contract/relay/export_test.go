@@ -29,17 +29,17 @@ func DecodeJobs(body []byte) ([]engine.Submission, error) { return decodeJobs(bo
 // AppendJob is appendJob.
 func AppendJob(b []byte, j *job.Job) []byte { return appendJob(b, j) }
 
-// Member is member, MemberV1 is memberV1.
+// Member is member, UnescapeMemberV1 is unescapeMemberV1.
 var (
-	Member   = member
-	MemberV1 = memberV1
+	UnescapeMember   = unescapeMember
+	UnescapeMemberV1 = unescapeMemberV1
 )
 
-// QueueLabels is the bound on labels.
-const QueueLabels = queueLabels
+// MaxQueueLabels is the bound on labels.
+const MaxQueueLabels = maxQueueLabels
 
 // MaxBatch is the bound on the jobs of a request.
 const MaxBatch = maxBatch
 
-// RunAtV1 is runAtV1.
-var RunAtV1 = runAtV1
+// ReadRunAtV1 is readRunAtV1.
+var ReadRunAtV1 = readRunAtV1

@@ -25,23 +25,23 @@ func TestErrorTable(t *testing.T) {
 			t.Errorf("%s is missing", k)
 		}
 	}
-	equal(t, "rows", len(relay.Statuses), len(job.Kinds()))
+	assertEqual(t, "rows", len(relay.Statuses), len(job.Kinds()))
 }
 
-// faulty is a store that fails when it is told to, before or after the work.
-type faulty struct {
+// faultyStore is a store that fails when it is told to, before or after the work.
+type faultyStore struct {
 	store.Store
 	fail atomic.Pointer[error]
 }
 
-func (f *faulty) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (f *faultyStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if err := f.fail.Load(); err != nil {
 		return *err
 	}
 	return f.Store.Update(ctx, fn)
 }
 
-func (f *faulty) View(ctx context.Context, fn func(store.Reader) error) error {
+func (f *faultyStore) View(ctx context.Context, fn func(store.Reader) error) error {
 	if err := f.fail.Load(); err != nil {
 		return *err
 	}
@@ -49,9 +49,9 @@ func (f *faulty) View(ctx context.Context, fn func(store.Reader) error) error {
 }
 
 // faultyWorld is a world on such a store.
-func faultyWorld(t *testing.T, c relay.Config) (*world, *faulty) {
+func faultyWorld(t *testing.T, c relay.Config) (*world, *faultyStore) {
 	clock := testkit.NewClock()
-	f := &faulty{Store: testkit.Memory(t, clock.Now)}
+	f := &faultyStore{Store: testkit.MemoryStore(t, clock.Now)}
 	return newWorld(t, clock, f, c), f
 }
 
@@ -60,17 +60,17 @@ func TestStorageFailures(t *testing.T) {
 	t.Parallel()
 	run := jobPath("q", "1") + "/run-id/12345678-1234-8123-8123-123456789abc"
 	routes := []struct{ ids, method, path, body string }{
-		{"RL-029 RL-030 enqueue", "POST", "/v2/queues/jobs", "[" + spec("q", "1") + "]"},
-		{"RL-029 RL-030 enqueue_replace", "POST", "/v2/queues/jobs?mode=replace", "[" + spec("q", "1") + "]"},
+		{"RL-029 RL-030 enqueue", "POST", "/v2/queues/jobs", "[" + jobBody("q", "1") + "]"},
+		{"RL-029 RL-030 enqueue_replace", "POST", "/v2/queues/jobs?mode=replace", "[" + jobBody("q", "1") + "]"},
 		{"RL-048 next", "GET", "/v2/queues/q/jobs", ""},
 		{"RL-056 heartbeat", "PATCH", run, "1"},
-		{"RL-069 requeue", "PUT", run, "[" + spec("q", "1") + "]"},
+		{"RL-069 requeue", "PUT", run, "[" + jobBody("q", "1") + "]"},
 		{"RL-074 delete", "DELETE", jobPath("q", "1"), ""},
 		{"RL-079 complete", "DELETE", run, ""},
 		{"RL-081 exists", "HEAD", jobPath("q", "1"), ""},
 		{"RL-084 get", "GET", jobPath("q", "1"), ""},
-		{"G-RL-22_enqueue", "POST", "/v1/queues/jobs", "[" + spec("q", "1") + "]"},
-		{"G-RL-22_reschedule", "PUT", "/v1/queues/jobs", spec("q", "1")},
+		{"G-RL-22_enqueue", "POST", "/v1/queues/jobs", "[" + jobBody("q", "1") + "]"},
+		{"G-RL-22_reschedule", "PUT", "/v1/queues/jobs", jobBody("q", "1")},
 		{"G-RL-22_heartbeat", "PATCH", "/v1/queues/q/jobs/1", ""},
 	}
 	failures := []struct {
@@ -102,16 +102,16 @@ func TestStorageFailures(t *testing.T) {
 					if want == 429 {
 						want = status // G-RL-09
 					}
-					got := w.Do(t, r.method, r.path, r.body).Want(t, want)
-					equal(t, "retry-after", got.Header.Get("Retry-After"), map[bool]string{true: "1", false: ""}[want == status])
+					got := w.Do(t, r.method, r.path, r.body).WantStatus(t, want)
+					assertEqual(t, "retry-after", got.Header.Get("Retry-After"), map[bool]string{true: "1", false: ""}[want == status])
 					if got.Header.Get("X-Request-Id") == "" {
 						t.Error("the answer has no request id")
 					}
 					if r.method == "HEAD" {
-						got.Empty(t)
+						got.WantEmpty(t)
 						return
 					}
-					got.Explains(t)
+					got.WantErrorText(t)
 					for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table", "store:"} {
 						if strings.Contains(got.Body, inside) {
 							t.Errorf("the answer tells of %s: %s", inside, got.Body)
@@ -123,7 +123,7 @@ func TestStorageFailures(t *testing.T) {
 		if log := w.log.String(); !strings.Contains(log, "SELECT secret") || strings.Count(log, "level=ERROR") != 2*len(routes) {
 			t.Errorf("each defect is logged once with its cause, got %d", strings.Count(log, "level=ERROR"))
 		}
-		w.put(t, spec("q", "after")) // and it works again
+		w.put(t, jobBody("q", "after")) // and it works again
 	}
 }
 
@@ -132,16 +132,16 @@ func TestStorageFailures(t *testing.T) {
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
-	f := &lostAnswer{Store: testkit.Memory(t, clock.Now)}
+	f := &lostAnswer{Store: testkit.MemoryStore(t, clock.Now)}
 	w := newWorld(t, clock, f, config())
 	f.next.Store(true)
-	w.enqueue(t, "", spec("lost", "1")).Want(t, 429)
-	w.enqueue(t, "", spec("lost", "1")).Want(t, 409)
+	w.enqueue(t, "", jobBody("lost", "1")).WantStatus(t, 429)
+	w.enqueue(t, "", jobBody("lost", "1")).WantStatus(t, 409)
 	v := w.claim(t, "lost")
 	f.next.Store(true)
-	w.Do(t, "DELETE", v.runPath(), "").Want(t, 429)
-	w.Do(t, "DELETE", v.runPath(), "").Want(t, 200)
-	w.gone(t, "lost", "1")
+	w.Do(t, "DELETE", v.runPath(), "").WantStatus(t, 429)
+	w.Do(t, "DELETE", v.runPath(), "").WantStatus(t, 200)
+	w.wantGone(t, "lost", "1")
 }
 
 // lostAnswer writes and says it did not.
@@ -165,13 +165,13 @@ func TestToken(t *testing.T) {
 	c.Token = relayToken("correct horse")
 	w := inMemory(t, c)
 	for _, authorization := range []string{"", "Bearer", "Bearer wrong", "Basic correct horse", "correct horse", "Bearer correct horse battery"} {
-		r := w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", authorization).Want(t, 401).Explains(t, "token")
-		equal(t, "challenge", r.Header.Get("WWW-Authenticate"), `Bearer realm="millrace"`)
+		r := w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", authorization).WantStatus(t, 401).WantErrorText(t, "token")
+		assertEqual(t, "challenge", r.Header.Get("WWW-Authenticate"), `Bearer realm="millrace"`)
 	}
-	w.Do(t, "GET", "/v2/queues/nothing/here/at/all", "").Want(t, 401)
-	w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", "Bearer correct horse").Want(t, 204)
-	w.Do(t, "GET", "/v1/queues/q/jobs", "", "Authorization", "bearer correct horse").Want(t, 204)
-	w.Do(t, "GET", "/health", "").Want(t, 200)
+	w.Do(t, "GET", "/v2/queues/nothing/here/at/all", "").WantStatus(t, 401)
+	w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", "Bearer correct horse").WantStatus(t, 204)
+	w.Do(t, "GET", "/v1/queues/q/jobs", "", "Authorization", "bearer correct horse").WantStatus(t, 204)
+	w.Do(t, "GET", "/health", "").WantStatus(t, 200)
 	if strings.Contains(w.log.String(), "correct horse") {
 		t.Error("the token is in the log")
 	}
@@ -180,7 +180,7 @@ func TestToken(t *testing.T) {
 // TestConfig: a wrong config is refused.
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*relay.Config){
+	for name, invalidate := range map[string]func(*relay.Config){
 		"no log":           func(c *relay.Config) { c.Log = nil },
 		"no registry":      func(c *relay.Config) { c.Registry = nil },
 		"num_jobs":         func(c *relay.Config) { c.MaxNumJobs = 0 },
@@ -189,7 +189,7 @@ func TestConfig(t *testing.T) {
 	} {
 		c := config()
 		c.Log, c.Registry = slog.New(slog.DiscardHandler), newRegistry()
-		spoil(&c)
+		invalidate(&c)
 		if _, err := relay.New(c); err == nil {
 			t.Errorf("%s: no error", name)
 		}

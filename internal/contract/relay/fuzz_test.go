@@ -16,7 +16,7 @@ import (
 // is the caller's fault, and what is accepted keeps the limits and can be shown
 // as JSON with the bytes that were sent.
 func FuzzEnqueueBody(f *testing.F) {
-	for _, seed := range []string{`[]`, `[{}]`, `{}`, "[" + spec("q", "1", `"state":null,"max_retries":3`) + "]", `[{"queue":"\u0000"}]`,
+	for _, seed := range []string{`[]`, `[{}]`, `{}`, "[" + jobBody("q", "1", `"state":null,"max_retries":3`) + "]", `[{"queue":"\u0000"}]`,
 		`[{"queue":"q","id":"\ud83d\ude00","timeout":1e0,"payload":[1,{"a":-0}],"run_at":"2030-01-01T00:00:60Z","max_retries":null}]`,
 		`[{"queue":"q","queue":1}]`, `[[[[`, `[null,7]`, "[\"\xff\"]"} {
 		f.Add([]byte(seed))
@@ -45,7 +45,7 @@ func checkAccepted(t *testing.T, s engine.Submission) {
 			t.Fatalf("name %q is accepted", name)
 		}
 	}
-	if j.Queue != j.ID.Scope || j.RunLimit < 0 || j.RunLimit > 32768 || j.Lease < 0 || len(j.Payload) == 0 {
+	if j.Queue != j.ID.Scope || j.MaxAttempts < 0 || j.MaxAttempts > 32768 || j.Lease < 0 || len(j.Payload) == 0 {
 		t.Fatalf("job %+v is accepted", j)
 	}
 	var shown map[string]json.RawMessage
@@ -89,13 +89,13 @@ func FuzzPathNames(f *testing.F) {
 			return
 		}
 		body := `[{"queue":` + quote(queue) + `,"id":` + quote(id) + `,"timeout":1,"payload":1}]`
-		w.Do(t, "POST", "/v2/queues/jobs", body).Want(t, 202)
-		var v view
-		if err := json.Unmarshal([]byte(w.Do(t, "GET", path, "").Want(t, 200).Body), &v); err != nil || v.Queue != queue || v.ID != id {
+		w.Do(t, "POST", "/v2/queues/jobs", body).WantStatus(t, 202)
+		var v jobView
+		if err := json.Unmarshal([]byte(w.Do(t, "GET", path, "").WantStatus(t, 200).Body), &v); err != nil || v.Queue != queue || v.ID != id {
 			t.Fatalf("%q %q became %q %q: %v", queue, id, v.Queue, v.ID, err)
 		}
-		w.Do(t, "DELETE", path, "").Want(t, 200)
-		if m, ok := relay.MemberV1(strings.ReplaceAll(escape(queue), "%20", "+")); !ok || m != queue {
+		w.Do(t, "DELETE", path, "").WantStatus(t, 200)
+		if m, ok := relay.UnescapeMemberV1(strings.ReplaceAll(escape(queue), "%20", "+")); !ok || m != queue {
 			t.Fatalf("version 1 reads %q as %q", queue, m)
 		}
 	})

@@ -13,35 +13,35 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// member judges a queue, id or run id of a path: what cannot name a job is a
+// unescapeMember judges a queue, id or run id of a path: what cannot name a job is a
 // path that does not exist (G-RL-14, G-RL-27).
-func member(escaped string) (string, bool) {
-	m, ok := httpapi.Member(escaped)
+func unescapeMember(escaped string) (string, bool) {
+	m, ok := httpapi.DecodePathValue(escaped)
 	return m, ok && (len(m) <= maxName || utf8.RuneCountInString(m) <= maxName)
 }
 
-// memberV1 reads a plus as a space: the public Go client escapes members as if
+// unescapeMemberV1 reads a plus as a space: the public Go client escapes members as if
 // they stood in a query (G-RL-29).
-func memberV1(escaped string) (string, bool) {
-	return member(strings.ReplaceAll(escaped, "+", "%20"))
+func unescapeMemberV1(escaped string) (string, bool) {
+	return unescapeMember(strings.ReplaceAll(escaped, "+", "%20"))
 }
 
-func idOf(c *httpapi.Call) job.ID {
-	return job.ID{Contract: Name, Scope: c.Member("queue"), Key: c.Member("id")}
+func pathJobID(c *httpapi.Call) job.ID {
+	return job.ID{Contract: Name, Scope: c.PathValue("queue"), Key: c.PathValue("id")}
 }
 
-// runOf reads the run a request is about. RL-096: no UUID, no run.
-func runOf(c *httpapi.Call) (engine.Run, error) {
-	run, err := job.ParseRunID(c.Member("run_id"))
+// pathRun reads the run a request is about. RL-096: no UUID, no run.
+func pathRun(c *httpapi.Call) (engine.Run, error) {
+	run, err := job.ParseRunID(c.PathValue("run_id"))
 	if err != nil {
 		return engine.Run{}, malformed("the run id in the path is not a UUID")
 	}
-	return engine.Run{ID: idOf(c), Run: run}, nil
+	return engine.Run{ID: pathJobID(c), Run: run}, nil
 }
 
-// modeOf reads the query's mode: without one it is unique, and a typo must not
+// queryMode reads the query's mode: without one it is unique, and a typo must not
 // mean something else (RL-021).
-func modeOf(c *httpapi.Call) (engine.Mode, error) {
+func queryMode(c *httpapi.Call) (engine.Mode, error) {
 	text, given, err := c.Query("mode")
 	switch {
 	case err != nil:
@@ -62,7 +62,7 @@ func (r *Relay) numJobs(c *httpapi.Call) (int, error) {
 	if err != nil || !given {
 		return 1, err
 	}
-	n, ok := httpapi.Digits(text)
+	n, ok := httpapi.ParseDigits(text)
 	if !ok || n == 0 {
 		return 0, malformed("num_jobs must be a whole number of 1 or more, not " + strconv.Quote(text))
 	}
@@ -71,7 +71,7 @@ func (r *Relay) numJobs(c *httpapi.Call) (int, error) {
 
 // POST /v2/queues/jobs?mode=
 func (r *Relay) enqueue(c *httpapi.Call) error {
-	mode, err := modeOf(c)
+	mode, err := queryMode(c)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (r *Relay) submit(c *httpapi.Call, mode engine.Mode, batch []engine.Submiss
 	if err != nil {
 		return err
 	}
-	r.metrics.submitted(batch, receipt.Taken)
+	r.metrics.countSubmitted(batch, receipt.Existing)
 	c.WriteHeader(http.StatusAccepted)
 	return nil
 }
@@ -96,19 +96,19 @@ func (r *Relay) submit(c *httpapi.Call, mode engine.Mode, batch []engine.Submiss
 const maxWait = 30
 
 // GET /v2/queues/{queue}/jobs?num_jobs=
-func (r *Relay) next(c *httpapi.Call) error { return r.handOut(c, appendJob) }
+func (r *Relay) next(c *httpapi.Call) error { return r.sendClaimed(c, appendJob) }
 
-func (r *Relay) handOut(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
+func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
 	n, err := r.numJobs(c)
 	if err != nil {
 		return err
 	}
-	seconds, waits := httpapi.PreferWait(c.Request.Header)
+	seconds, wait := httpapi.PreferWait(c.Request.Header)
 	seconds = min(seconds, maxWait)
-	if waits {
+	if wait {
 		c.Header().Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
 	}
-	queue := c.Member("queue")
+	queue := c.PathValue("queue")
 	jobs, err := r.engine.Claim(c.Request.Context(), engine.ClaimRequest{Contract: Name, Queues: []string{queue}, Max: n,
 		Worker: c.Request.RemoteAddr, Wait: time.Duration(seconds) * time.Second})
 	if err != nil {
@@ -118,14 +118,14 @@ func (r *Relay) handOut(c *httpapi.Call, write func([]byte, *job.Job) []byte) er
 		c.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	r.metrics.handedOut(queue, jobs)
+	r.metrics.countClaimed(queue, jobs)
 	sendJobs(c, jobs, write)
 	return nil
 }
 
 // PATCH /v2/queues/{queue}/jobs/{id}/run-id/{run_id}
 func (r *Relay) heartbeat(c *httpapi.Call) error {
-	run, err := runOf(c)
+	run, err := pathRun(c)
 	if err != nil {
 		return err
 	}
@@ -133,10 +133,10 @@ func (r *Relay) heartbeat(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.engine.Beat(c.Request.Context(), run, state); err != nil {
+	if _, err := r.engine.Heartbeat(c.Request.Context(), run, state); err != nil {
 		return err
 	}
-	r.metrics.known(run.ID.Scope).heartbeats.Inc()
+	r.metrics.existingQueue(run.ID.Scope).heartbeats.Inc()
 	c.WriteHeader(http.StatusAccepted)
 	return nil
 }
@@ -152,7 +152,7 @@ func readState(c *httpapi.Call) ([]byte, error) {
 	if len(state) == 0 {
 		return nil, nil
 	}
-	if !c.SaysJSON() {
+	if !c.HasJSONContentType() {
 		return nil, httpapi.ErrNotJSON
 	}
 	if err := jsontext.Check(body); err != nil {
@@ -163,11 +163,11 @@ func readState(c *httpapi.Call) ([]byte, error) {
 
 // PUT /v2/queues/{queue}/jobs/{id}/run-id/{run_id}?mode=
 func (r *Relay) requeue(c *httpapi.Call) error {
-	run, err := runOf(c)
+	run, err := pathRun(c)
 	if err != nil {
 		return err
 	}
-	mode, err := modeOf(c)
+	mode, err := queryMode(c)
 	if err != nil {
 		return err
 	}
@@ -175,18 +175,18 @@ func (r *Relay) requeue(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return r.requeued(c, run.ID, batch, r.engine.Requeue(c.Request.Context(), run, mode, batch))
+	return r.sendRequeued(c, run.ID, batch, r.engine.Requeue(c.Request.Context(), run, mode, batch))
 }
 
-// requeued answers a swap. One by a run that was lost has done nothing, and says
+// sendRequeued answers a swap. One by a run that was lost has done nothing, and says
 // so to nobody (G-RL-02).
-func (r *Relay) requeued(c *httpapi.Call, id job.ID, batch []engine.Submission, err error) error {
+func (r *Relay) sendRequeued(c *httpapi.Call, id job.ID, batch []engine.Submission, err error) error {
 	if err != nil && !job.IsKind(err, job.RunLost) {
 		return err
 	}
 	if err == nil {
-		r.metrics.known(id.Scope).requeued.Inc()
-		r.metrics.submitted(batch, nil)
+		r.metrics.existingQueue(id.Scope).requeued.Inc()
+		r.metrics.countSubmitted(batch, nil)
 	}
 	c.WriteHeader(http.StatusAccepted)
 	return nil
@@ -194,13 +194,13 @@ func (r *Relay) requeued(c *httpapi.Call, id job.ID, batch []engine.Submission, 
 
 // DELETE /v2/queues/{queue}/jobs/{id}
 func (r *Relay) remove(c *httpapi.Call) error {
-	id := idOf(c)
+	id := pathJobID(c)
 	err := r.engine.Remove(c.Request.Context(), id)
 	if err != nil && !job.IsKind(err, job.NotFound) { // G-RL-03
 		return err
 	}
 	if err == nil {
-		r.metrics.known(id.Scope).deleted.Inc()
+		r.metrics.existingQueue(id.Scope).deleted.Inc()
 	}
 	c.WriteHeader(http.StatusOK)
 	return nil
@@ -208,7 +208,7 @@ func (r *Relay) remove(c *httpapi.Call) error {
 
 // DELETE /v2/queues/{queue}/jobs/{id}/run-id/{run_id}
 func (r *Relay) complete(c *httpapi.Call) error {
-	run, err := runOf(c)
+	run, err := pathRun(c)
 	if err != nil {
 		return err
 	}
@@ -217,9 +217,9 @@ func (r *Relay) complete(c *httpapi.Call) error {
 		return err
 	}
 	if err == nil {
-		q := r.metrics.known(run.ID.Scope)
+		q := r.metrics.existingQueue(run.ID.Scope)
 		q.completed.Inc()
-		q.ran(done.UpdatedAt.Sub(done.StartedAt))
+		q.observeRun(done.UpdatedAt.Sub(done.StartedAt))
 	}
 	c.WriteHeader(http.StatusOK)
 	return nil
@@ -227,29 +227,29 @@ func (r *Relay) complete(c *httpapi.Call) error {
 
 // HEAD /v2/queues/{queue}/jobs/{id}
 func (r *Relay) exists(c *httpapi.Call) error {
-	id := idOf(c)
+	id := pathJobID(c)
 	is, err := r.engine.Exists(c.Request.Context(), id)
 	if err != nil {
 		return err
 	}
-	r.metrics.known(id.Scope).exists.Inc()
+	r.metrics.existingQueue(id.Scope).exists.Inc()
 	if !is {
-		return notFound
+		return errNotFound
 	}
 	c.WriteHeader(http.StatusOK)
 	return nil
 }
 
 // GET /v2/queues/{queue}/jobs/{id}
-func (r *Relay) get(c *httpapi.Call) error { return r.show(c, appendJob) }
+func (r *Relay) get(c *httpapi.Call) error { return r.sendOne(c, appendJob) }
 
-func (r *Relay) show(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
-	id := idOf(c)
+func (r *Relay) sendOne(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
+	id := pathJobID(c)
 	found, err := r.engine.Get(c.Request.Context(), id)
 	if err != nil {
 		return err
 	}
-	r.metrics.known(id.Scope).got.Inc()
+	r.metrics.existingQueue(id.Scope).read.Inc()
 	sendJob(c, found, write)
 	return nil
 }

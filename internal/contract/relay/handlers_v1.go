@@ -27,11 +27,11 @@ func (r *Relay) rescheduleV1(c *httpapi.Call) error {
 		return err
 	}
 	batch := []engine.Submission{s}
-	return r.requeued(c, s.Job.ID, batch, r.engine.RequeueJob(c.Request.Context(), s.Job.ID, engine.Replace, batch))
+	return r.sendRequeued(c, s.Job.ID, batch, r.engine.RequeueJob(c.Request.Context(), s.Job.ID, engine.Replace, batch))
 }
 
 // GET /v1/queues/{queue}/jobs?num_jobs=
-func (r *Relay) nextV1(c *httpapi.Call) error { return r.handOut(c, appendJobV1) }
+func (r *Relay) nextV1(c *httpapi.Call) error { return r.sendClaimed(c, appendJobV1) }
 
 // PATCH /v1/queues/{queue}/jobs/{id}
 func (r *Relay) heartbeatV1(c *httpapi.Call) error {
@@ -39,14 +39,14 @@ func (r *Relay) heartbeatV1(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	id := idOf(c)
-	if err := r.engine.BeatJob(c.Request.Context(), id, state); err != nil {
+	id := pathJobID(c)
+	if err := r.engine.HeartbeatJob(c.Request.Context(), id, state); err != nil {
 		return err
 	}
-	r.metrics.known(id.Scope).heartbeats.Inc()
+	r.metrics.existingQueue(id.Scope).heartbeats.Inc()
 	c.WriteHeader(http.StatusAccepted)
 	return nil
 }
 
 // GET /v1/queues/{queue}/jobs/{id}
-func (r *Relay) getV1(c *httpapi.Call) error { return r.show(c, appendJobV1) }
+func (r *Relay) getV1(c *httpapi.Call) error { return r.sendOne(c, appendJobV1) }

@@ -21,36 +21,36 @@ func TestJob(t *testing.T) {
 
 func testIdentity(t *testing.T, w *world) {
 	t.Run("RL-001 same_id_in_two_queues", func(t *testing.T) {
-		w.put(t, spec("id-a", "same", `"payload":1`))
-		w.put(t, spec("id-b", "same", `"payload":2`))
-		w.enqueue(t, "", spec("id-a", "same")).Want(t, 409)
-		equal(t, "payload", string(w.get(t, "id-a", "same").Payload), "1")
-		equal(t, "payload", string(w.get(t, "id-b", "same").Payload), "2")
+		w.put(t, jobBody("id-a", "same", `"payload":1`))
+		w.put(t, jobBody("id-b", "same", `"payload":2`))
+		w.enqueue(t, "", jobBody("id-a", "same")).WantStatus(t, 409)
+		assertEqual(t, "payload", string(w.get(t, "id-a", "same").Payload), "1")
+		assertEqual(t, "payload", string(w.get(t, "id-b", "same").Payload), "2")
 	})
 	for _, c := range []struct {
 		name, letter string
 	}{{"ascii", "x"}, {"four_bytes_each", "😀"}} {
 		long := strings.Repeat(c.letter, 1024)
 		t.Run("RL-002 queue_1024_"+c.name, func(t *testing.T) {
-			w.put(t, spec(long, c.name))
-			equal(t, "queue", w.get(t, long, c.name).Queue, long)
-			equal(t, "next", w.claim(t, long).Queue, long)
-			w.enqueue(t, "", spec(long+c.letter, "1")).Want(t, 422).Explains(t, "queue", "1024")
+			w.put(t, jobBody(long, c.name))
+			assertEqual(t, "queue", w.get(t, long, c.name).Queue, long)
+			assertEqual(t, "next", w.claim(t, long).Queue, long)
+			w.enqueue(t, "", jobBody(long+c.letter, "1")).WantStatus(t, 422).WantErrorText(t, "queue", "1024")
 		})
 		t.Run("RL-003 id_1024_"+c.name, func(t *testing.T) {
-			w.put(t, spec("long-"+c.name, long))
-			equal(t, "id", w.get(t, "long-"+c.name, long).ID, long)
-			w.enqueue(t, "", spec("long-"+c.name, long+c.letter)).Want(t, 422).Explains(t, "id", "1024")
-			w.put(t, spec(long, long)) // the longest path there is
+			w.put(t, jobBody("long-"+c.name, long))
+			assertEqual(t, "id", w.get(t, "long-"+c.name, long).ID, long)
+			w.enqueue(t, "", jobBody("long-"+c.name, long+c.letter)).WantStatus(t, 422).WantErrorText(t, "id", "1024")
+			w.put(t, jobBody(long, long)) // the longest path there is
 			for _, v := range w.next(t, long, 5) {
-				w.beat(t, v, "1").Want(t, 202)
-				w.Do(t, "DELETE", v.runPath(), "").Want(t, 200)
+				w.heartbeat(t, v, "1").WantStatus(t, 202)
+				w.Do(t, "DELETE", v.runPath(), "").WantStatus(t, 200)
 			}
-			w.gone(t, long, long)
+			w.wantGone(t, long, long)
 		})
 	}
 	t.Run("RL-010 run_id_is_a_uuid", func(t *testing.T) {
-		w.put(t, spec("run-id", "1"))
+		w.put(t, jobBody("run-id", "1"))
 		if v := w.get(t, "run-id", "1"); v.RunID != nil {
 			t.Errorf("run id %s before any hand-out", *v.RunID)
 		}
@@ -58,18 +58,18 @@ func testIdentity(t *testing.T, w *world) {
 		if _, err := uuid.Parse(*v.RunID); err != nil {
 			t.Error(err)
 		}
-		equal(t, "run id read", *w.get(t, "run-id", "1").RunID, *v.RunID)
+		assertEqual(t, "run id read", *w.get(t, "run-id", "1").RunID, *v.RunID)
 		w.clock.Advance(31 * time.Second)
-		w.sweep(t)
+		w.runMaintenance(t)
 		if v := w.get(t, "run-id", "1"); v.RunID != nil {
 			t.Errorf("run id %s after the timeout", *v.RunID)
 		}
 	})
 	t.Run("RL-015 unknown_members_are_ignored", func(t *testing.T) {
-		w.put(t, spec("unknown", "1", `"updated_at":null,"run_id":"x","created_at":7,"Queue":"other","retries_remaining":99,"\u0000":[]`))
+		w.put(t, jobBody("unknown", "1", `"updated_at":null,"run_id":"x","created_at":7,"Queue":"other","retries_remaining":99,"\u0000":[]`))
 		v := w.get(t, "unknown", "1")
-		equal(t, "retries_remaining", number(v.RetriesRemaining), "null")
-		equal(t, "created_at", v.CreatedAt, w.clock.Now())
+		assertEqual(t, "retries_remaining", number(v.RetriesRemaining), "null")
+		assertEqual(t, "created_at", v.CreatedAt, w.clock.Now())
 	})
 	t.Run("RL-016 required_members", func(t *testing.T) {
 		all := []string{`"queue":"required"`, `"id":"1"`, `"timeout":1`, `"payload":null`}
@@ -81,7 +81,7 @@ func testIdentity(t *testing.T, w *world) {
 				}
 			}
 			name, _, _ := strings.Cut(strings.Trim(all[i], `"`), `"`)
-			w.enqueue(t, "", "{"+strings.Join(rest, ",")+"}").Want(t, 400).Explains(t, name, "missing")
+			w.enqueue(t, "", "{"+strings.Join(rest, ",")+"}").WantStatus(t, 400).WantErrorText(t, name, "missing")
 		}
 		w.put(t, "{"+strings.Join(all, ",")+"}")
 	})
@@ -114,22 +114,22 @@ func testNumbers(t *testing.T, w *world) {
 		{"RL-005 max_retries_fraction", `"timeout":1,"max_retries":0.5`, 400, 0, ""},
 	} {
 		t.Run(c.id, func(t *testing.T) {
-			r := w.enqueue(t, "", spec("numbers", c.id, c.members)).Want(t, c.status)
+			r := w.enqueue(t, "", jobBody("numbers", c.id, c.members)).WantStatus(t, c.status)
 			if c.status != 202 {
-				r.Explains(t)
-				w.gone(t, "numbers", c.id)
+				r.WantErrorText(t)
+				w.wantGone(t, "numbers", c.id)
 				return
 			}
 			v := w.get(t, "numbers", c.id)
-			equal(t, "timeout", v.Timeout, c.timeout)
-			equal(t, "max_retries", number(v.MaxRetries), c.retries)
-			equal(t, "RL-006 retries_remaining", number(v.RetriesRemaining), c.retries)
+			assertEqual(t, "timeout", v.Timeout, c.timeout)
+			assertEqual(t, "max_retries", number(v.MaxRetries), c.retries)
+			assertEqual(t, "RL-006 retries_remaining", number(v.RetriesRemaining), c.retries)
 		})
 	}
 	t.Run("RL-006 retries_remaining_starts_at_max_retries", func(t *testing.T) {
-		w.put(t, spec("starts", "1", `"max_retries":7`))
+		w.put(t, jobBody("starts", "1", `"max_retries":7`))
 		v := w.claim(t, "starts")
-		equal(t, "retries_remaining", number(v.RetriesRemaining), "7")
+		assertEqual(t, "retries_remaining", number(v.RetriesRemaining), "7")
 	})
 }
 
@@ -143,34 +143,34 @@ func testBodies(t *testing.T, w *world) {
 	}
 	for name, value := range values {
 		t.Run("RL-009 "+name+"_comes_back_as_sent", func(t *testing.T) {
-			w.put(t, spec("bodies-"+name, "1", `"payload":`+value+`,"state":`+value))
-			for _, v := range []view{w.get(t, "bodies-"+name, "1"), w.claim(t, "bodies-"+name)} {
-				equal(t, "RL-007 payload", string(v.Payload), value)
-				equal(t, "RL-008 state", string(v.State), value)
+			w.put(t, jobBody("bodies-"+name, "1", `"payload":`+value+`,"state":`+value))
+			for _, v := range []jobView{w.get(t, "bodies-"+name, "1"), w.claim(t, "bodies-"+name)} {
+				assertEqual(t, "RL-007 payload", string(v.Payload), value)
+				assertEqual(t, "RL-008 state", string(v.State), value)
 			}
 		})
 	}
 	t.Run("RL-007 payload_never_changes", func(t *testing.T) {
-		w.put(t, spec("payload", "1", `"payload":{"a":1}`))
+		w.put(t, jobBody("payload", "1", `"payload":{"a":1}`))
 		v := w.claim(t, "payload")
-		w.beat(t, v, `{"b":2}`).Want(t, 202)
+		w.heartbeat(t, v, `{"b":2}`).WantStatus(t, 202)
 		w.clock.Advance(31 * time.Second)
-		equal(t, "payload", string(w.claim(t, "payload").Payload), `{"a":1}`)
+		assertEqual(t, "payload", string(w.claim(t, "payload").Payload), `{"a":1}`)
 	})
 	t.Run("RL-008 state_is_optional_and_changed_by_heartbeats", func(t *testing.T) {
-		w.put(t, spec("state", "1"))
+		w.put(t, jobBody("state", "1"))
 		v := w.claim(t, "state")
-		equal(t, "state", string(v.State), "null")
+		assertEqual(t, "state", string(v.State), "null")
 		for _, state := range []string{`{"at":1}`, `"two"`, `3`, `[4]`, `false`} {
-			w.beat(t, v, state).Want(t, 202)
-			equal(t, "state", string(w.get(t, "state", "1").State), state)
+			w.heartbeat(t, v, state).WantStatus(t, 202)
+			assertEqual(t, "state", string(w.get(t, "state", "1").State), state)
 		}
 	})
 	t.Run("G-RL-26_last_member_wins", func(t *testing.T) {
 		w.put(t, `{"queue":7,"queue":"twice","id":"1","timeout":"x","timeout":5,"payload":1,"payload":2}`)
 		v := w.get(t, "twice", "1")
-		equal(t, "timeout", v.Timeout, 5)
-		equal(t, "payload", string(v.Payload), "2")
+		assertEqual(t, "timeout", v.Timeout, 5)
+		assertEqual(t, "payload", string(v.Payload), "2")
 	})
 }
 
@@ -188,29 +188,29 @@ func testTimes(t *testing.T, w *world) {
 		{"RL-011 last_year", `"9999-12-31T23:59:59.999999Z"`, "9999-12-31T23:59:59.999999Z"},
 	} {
 		t.Run(c.id, func(t *testing.T) {
-			w.put(t, spec("times", c.id, `"run_at":`+c.sent))
+			w.put(t, jobBody("times", c.id, `"run_at":`+c.sent))
 			if c.got == "" {
 				c.got = w.clock.Now().Format(time.RFC3339Nano)
 			}
-			r := w.Do(t, "GET", jobPath("times", c.id), "").Want(t, 200)
+			r := w.Do(t, "GET", jobPath("times", c.id), "").WantStatus(t, 200)
 			if !strings.Contains(r.Body, fmt.Sprintf(`"run_at":%q`, c.got)) {
 				t.Errorf("got %s, want %s", r.Body, c.got)
 			}
 		})
 	}
 	t.Run("RL-011 default_is_now", func(t *testing.T) {
-		w.put(t, spec("now", "1"))
-		equal(t, "run_at", w.get(t, "now", "1").RunAt, now)
+		w.put(t, jobBody("now", "1"))
+		assertEqual(t, "run_at", w.get(t, "now", "1").RunAt, now)
 	})
 	for _, bad := range []string{`"tomorrow"`, `"2030-01-02"`, `"2030-01-02 03:04:05Z"`, `"2030-02-30T00:00:00Z"`, `7`, `{}`, `""`} {
 		t.Run("G-RL-25_run_at_"+bad, func(t *testing.T) {
-			w.enqueue(t, "", spec("times", "bad", `"run_at":`+bad)).Want(t, 400).Explains(t, "run_at")
+			w.enqueue(t, "", jobBody("times", "bad", `"run_at":`+bad)).WantStatus(t, 400).WantErrorText(t, "run_at")
 		})
 	}
 	t.Run("RL-012 updated_at_moves", func(t *testing.T) {
-		w.put(t, spec("updated", "1"))
+		w.put(t, jobBody("updated", "1"))
 		last := w.get(t, "updated", "1").UpdatedAt
-		equal(t, "at first", last, w.clock.Now())
+		assertEqual(t, "at first", last, w.clock.Now())
 		moved := func(what string) {
 			t.Helper()
 			if got := w.get(t, "updated", "1").UpdatedAt; !got.After(last) || got != w.clock.Now() {
@@ -223,26 +223,26 @@ func testTimes(t *testing.T, w *world) {
 		w.clock.Advance(time.Second)
 		v := w.claim(t, "updated")
 		moved("next")
-		w.beat(t, v, "").Want(t, 202)
+		w.heartbeat(t, v, "").WantStatus(t, 202)
 		moved("heartbeat")
-		w.beat(t, v, "1").Want(t, 202)
+		w.heartbeat(t, v, "1").WantStatus(t, 202)
 		moved("heartbeat with state")
 		w.clock.Advance(time.Minute)
-		w.sweep(t)
+		w.runMaintenance(t)
 		moved("G-RL-16 timeout")
-		w.enqueue(t, "replace", spec("updated", "1")).Want(t, 202)
+		w.enqueue(t, "replace", jobBody("updated", "1")).WantStatus(t, 202)
 		moved("replace")
 	})
 	t.Run("RL-013 created_at_is_of_enqueue_and_requeue", func(t *testing.T) {
-		w.put(t, spec("created", "1"))
+		w.put(t, jobBody("created", "1"))
 		first := w.clock.Now()
 		w.clock.Advance(time.Second)
-		w.enqueue(t, "replace", spec("created", "1")).Want(t, 202)
-		equal(t, "G-RL-15 kept by replace", w.get(t, "created", "1").CreatedAt, first)
+		w.enqueue(t, "replace", jobBody("created", "1")).WantStatus(t, 202)
+		assertEqual(t, "G-RL-15 kept by replace", w.get(t, "created", "1").CreatedAt, first)
 		v := w.claim(t, "created")
-		equal(t, "kept by next", v.CreatedAt, first)
+		assertEqual(t, "kept by next", v.CreatedAt, first)
 		w.clock.Advance(time.Second)
-		w.Do(t, "PUT", v.runPath(), "["+spec("created", "1")+"]").Want(t, 202)
-		equal(t, "anew by requeue", w.get(t, "created", "1").CreatedAt, w.clock.Now())
+		w.Do(t, "PUT", v.runPath(), "["+jobBody("created", "1")+"]").WantStatus(t, 202)
+		assertEqual(t, "anew by requeue", w.get(t, "created", "1").CreatedAt, w.clock.Now())
 	})
 }

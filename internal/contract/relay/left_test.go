@@ -13,15 +13,15 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// gated is a store whose next update stops at a gate when it is closed.
-type gated struct {
+// gatedStore is a store whose next update stops at a gate when it is closed.
+type gatedStore struct {
 	store.Store
 	closed  atomic.Bool
 	reached chan struct{}
 	open    chan struct{}
 }
 
-func (g *gated) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (g *gatedStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if g.closed.CompareAndSwap(true, false) {
 		g.reached <- struct{}{}
 		<-g.open
@@ -34,14 +34,14 @@ func (g *gated) Update(ctx context.Context, fn func(store.Tx) error) error {
 func TestCallerThatLeft(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
-	g := &gated{Store: testkit.Memory(t, clock.Now), reached: make(chan struct{}), open: make(chan struct{})}
+	g := &gatedStore{Store: testkit.MemoryStore(t, clock.Now), reached: make(chan struct{}), open: make(chan struct{})}
 	c := config()
 	c.Log, c.Registry = slog.New(slog.DiscardHandler), newRegistry()
 	r, err := relay.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mount := r.Mount(testkit.Engine(t, g, clock, r.Contract()))
+	mount := r.Mount(testkit.NewEngine(t, g, clock, r.Contract()))
 	left, served := make(chan struct{}), make(chan struct{}, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("X-Leaves") != "" {
@@ -51,8 +51,8 @@ func TestCallerThatLeft(t *testing.T) {
 		served <- struct{}{}
 	}))
 	t.Cleanup(server.Close)
-	w := &world{clock: clock, Site: &testkit.Site{URL: server.URL, Client: server.Client()}}
-	w.put(t, spec("left", "1", `"max_retries":0`))
+	w := &world{clock: clock, APIServer: &testkit.APIServer{URL: server.URL, Client: server.Client()}}
+	w.put(t, jobBody("left", "1", `"max_retries":0`))
 	<-served
 
 	ctx, leave := context.WithCancel(context.Background())
@@ -76,6 +76,6 @@ func TestCallerThatLeft(t *testing.T) {
 	<-served
 	<-done
 	v := w.claim(t, "left")
-	equal(t, "retries_remaining", number(v.RetriesRemaining), "0")
-	equal(t, "nothing else", len(w.next(t, "left", 1)), 0)
+	assertEqual(t, "retries_remaining", number(v.RetriesRemaining), "0")
+	assertEqual(t, "nothing else", len(w.next(t, "left", 1)), 0)
 }

@@ -17,16 +17,16 @@ const (
 var machine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Ready, running: job.Leased},
 	[]job.Move{
-		{From: job.Nowhere, On: job.Submitted, To: queued},
+		{From: job.StateNone, On: job.Submitted, To: queued},
 		{From: queued, On: job.Replaced, To: queued},
 		{From: queued, On: job.Claimed, To: running},
-		{From: queued, On: job.Removed, To: job.Nowhere},
+		{From: queued, On: job.Removed, To: job.StateNone},
 
-		{From: running, On: job.Succeeded, To: job.Nowhere},
-		{From: running, On: job.Requeued, To: job.Nowhere},
-		{From: running, On: job.Removed, To: job.Nowhere},
+		{From: running, On: job.Succeeded, To: job.StateNone},
+		{From: running, On: job.Requeued, To: job.StateNone},
+		{From: running, On: job.Removed, To: job.StateNone},
 		{From: running, On: job.Replaced, To: queued},
 		{From: running, On: job.Released, To: queued}, // handed to a caller that had left
-		{From: running, On: job.Expired, To: queued, Counts: true},
-		{From: running, On: job.ExpiredForGood, To: job.Nowhere, Bury: true},
+		{From: running, On: job.Expired, To: queued, CountsFailed: true},
+		{From: running, On: job.ExpiredForGood, To: job.StateNone, DeadLetter: true},
 	})

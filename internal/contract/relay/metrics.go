@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// queueLabels is how many queues get a label of their own, in the order jobs
+// maxQueueLabels is how many queues get a label of their own, in the order jobs
 // are first seen in them; the others share telemetry.OtherQueues.
-const queueLabels = 100
+const maxQueueLabels = 100
 
 // metrics are G-RL-23: what the original counts, by queue, and times of routes.
 type metrics struct {
@@ -31,12 +31,12 @@ type metrics struct {
 
 // queueMetrics are one queue's, so that a request looks up one name.
 type queueMetrics struct {
-	enqueued, fetched, got, exists, heartbeats, completed, requeued, deleted, retries, exhausted prometheus.Counter
+	enqueued, fetched, read, exists, heartbeats, completed, requeued, deleted, retries, exhausted prometheus.Counter
 	latency, duration                                                                            prometheus.Observer
 }
 
-// ran notes how long a run took.
-func (q *queueMetrics) ran(d time.Duration) { q.duration.Observe(d.Seconds()) }
+// observeRun notes how long a run took.
+func (q *queueMetrics) observeRun(d time.Duration) { q.duration.Observe(d.Seconds()) }
 
 // eventNames are the counters by queue, with what they count.
 var eventNames = map[string]string{
@@ -53,12 +53,12 @@ var eventNames = map[string]string{
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
-	wide := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
+	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
 	m := &metrics{
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_latency_seconds",
-			Help: "Time from when a job could run to when it was handed out.", Buckets: wide}, []string{"queue"}),
+			Help: "Time from when a job could run to when it was handed out.", Buckets: buckets}, []string{"queue"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_duration_seconds",
-			Help: "Time from a hand-out to its completion or timeout.", Buckets: wide}, []string{"queue"}),
+			Help: "Time from a hand-out to its completion or timeout.", Buckets: buckets}, []string{"queue"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_errors_total",
 			Help: "Requests answered with an error, by its kind."}, []string{"type"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_http_request_duration_seconds",
@@ -77,23 +77,23 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			return nil, fmt.Errorf("relay: %w", err)
 		}
 	}
-	m.other = m.children(telemetry.OtherQueues)
+	m.other = m.newQueueMetrics(telemetry.OtherQueues)
 	return m, nil
 }
 
-func (m *metrics) children(label string) *queueMetrics {
+func (m *metrics) newQueueMetrics(label string) *queueMetrics {
 	count := func(name string) prometheus.Counter { return m.events[name].WithLabelValues(label) }
 	return &queueMetrics{
-		enqueued: count("enqueued"), fetched: count("fetched"), got: count("get"), exists: count("exists"),
+		enqueued: count("enqueued"), fetched: count("fetched"), read: count("get"), exists: count("exists"),
 		heartbeats: count("heartbeat"), completed: count("completed"), requeued: count("requeued"),
 		deleted: count("deleted"), retries: count("retries"), exhausted: count("exhausted"),
 		latency: m.latency.WithLabelValues(label), duration: m.duration.WithLabelValues(label),
 	}
 }
 
-// known returns the metrics of a queue that jobs were seen in; asking for a
+// existingQueue returns the metrics of a queue that jobs were seen in; asking for a
 // queue makes no label.
-func (m *metrics) known(queue string) *queueMetrics {
+func (m *metrics) existingQueue(queue string) *queueMetrics {
 	m.mu.RLock()
 	q := m.queues[queue]
 	m.mu.RUnlock()
@@ -106,7 +106,7 @@ func (m *metrics) known(queue string) *queueMetrics {
 // queue returns the metrics of a queue that has jobs, and gives it a label as
 // long as there are some left.
 func (m *metrics) queue(queue string) *queueMetrics {
-	if q := m.known(queue); q != m.other {
+	if q := m.existingQueue(queue); q != m.other {
 		return q
 	}
 	m.mu.Lock()
@@ -114,16 +114,16 @@ func (m *metrics) queue(queue string) *queueMetrics {
 	if q := m.queues[queue]; q != nil {
 		return q
 	}
-	if len(m.queues) >= queueLabels {
+	if len(m.queues) >= maxQueueLabels {
 		return m.other
 	}
-	q := m.children(queue)
+	q := m.newQueueMetrics(queue)
 	m.queues[queue] = q
 	return q
 }
 
-// submitted counts the jobs of a batch but those that were there already.
-func (m *metrics) submitted(batch []engine.Submission, taken []int) {
+// countSubmitted counts the jobs of a batch but those that were there already.
+func (m *metrics) countSubmitted(batch []engine.Submission, taken []int) {
 	for i := 0; i < len(batch); {
 		queue, n := batch[i].Job.Queue, 0
 		for ; i < len(batch) && batch[i].Job.Queue == queue; i++ {
@@ -139,8 +139,8 @@ func (m *metrics) submitted(batch []engine.Submission, taken []int) {
 	}
 }
 
-// handedOut counts the jobs of an answer and how long they could have run.
-func (m *metrics) handedOut(queue string, jobs []*job.Job) {
+// countClaimed counts the jobs of an answer and how long they could have run.
+func (m *metrics) countClaimed(queue string, jobs []*job.Job) {
 	q := m.queue(queue)
 	q.fetched.Add(float64(len(jobs)))
 	for _, j := range jobs {
@@ -154,5 +154,5 @@ func (m *metrics) handedOut(queue string, jobs []*job.Job) {
 
 // route returns what times the requests of a route.
 func (m *metrics) route(name string) func(int, time.Duration) {
-	return telemetry.Classes(m.requests, name)
+	return telemetry.StatusClassObserver(m.requests, name)
 }

@@ -17,9 +17,9 @@ func TestPaths(t *testing.T) {
 			"jobs", "run-id", "ü", "日本語", "😀", "a;b", "a,b=c:d@e!$'()*~", "\"<>\\^`{|}", "\t\n\r", "\x7f", "\u2028", "{queue}", "*",
 			"null", "e\u0301"} {
 			t.Run(fmt.Sprintf("RL-095 %q", name), func(t *testing.T) {
-				body := "[" + strings.ReplaceAll(spec("QUEUE", "ID"), `"QUEUE","id":"ID"`, quote("q"+name)+`,"id":`+quote(name)) + "]"
-				w.Do(t, "POST", "/v2/queues/jobs", body).Want(t, 202)
-				w.Do(t, "POST", "/v2/queues/jobs", strings.ReplaceAll(body, quote("q"+name), quote(name))).Want(t, 202)
+				body := "[" + strings.ReplaceAll(jobBody("QUEUE", "ID"), `"QUEUE","id":"ID"`, quote("q"+name)+`,"id":`+quote(name)) + "]"
+				w.Do(t, "POST", "/v2/queues/jobs", body).WantStatus(t, 202)
+				w.Do(t, "POST", "/v2/queues/jobs", strings.ReplaceAll(body, quote("q"+name), quote(name))).WantStatus(t, 202)
 				for _, queue := range []string{name, "q" + name} {
 					everyByte := func(s string) string {
 						var b strings.Builder
@@ -28,17 +28,17 @@ func TestPaths(t *testing.T) {
 						}
 						return b.String()
 					}
-					w.Do(t, "HEAD", "/v2/queues/"+everyByte(queue)+"/jobs/"+everyByte(name), "").Want(t, 200)
+					w.Do(t, "HEAD", "/v2/queues/"+everyByte(queue)+"/jobs/"+everyByte(name), "").WantStatus(t, 200)
 					escape := func(s string) string { return strings.ReplaceAll(everyDot(url.PathEscape(s)), "+", "%2B") }
 					path := "/v2/queues/" + escape(queue) + "/jobs/" + escape(name)
-					r := w.Do(t, "GET", "/v2/queues/"+escape(queue)+"/jobs", "").Want(t, 200)
+					r := w.Do(t, "GET", "/v2/queues/"+escape(queue)+"/jobs", "").WantStatus(t, 200)
 					run := r.Body[strings.Index(r.Body, `"run_id":"`)+10:][:36]
-					if !strings.Contains(r.Body, `"id":`) || !strings.Contains(w.Do(t, "GET", path, "").Want(t, 200).Body, run) {
+					if !strings.Contains(r.Body, `"id":`) || !strings.Contains(w.Do(t, "GET", path, "").WantStatus(t, 200).Body, run) {
 						t.Errorf("got %s", r.Body)
 					}
-					w.Do(t, "PATCH", path+"/run-id/"+run, "1").Want(t, 202)
-					w.Do(t, "DELETE", path+"/run-id/"+run, "").Want(t, 200)
-					w.Do(t, "HEAD", path, "").Want(t, 404)
+					w.Do(t, "PATCH", path+"/run-id/"+run, "1").WantStatus(t, 202)
+					w.Do(t, "DELETE", path+"/run-id/"+run, "").WantStatus(t, 200)
+					w.Do(t, "HEAD", path, "").WantStatus(t, 404)
 				}
 			})
 		}
@@ -69,12 +69,12 @@ func TestProtocol(t *testing.T) {
 	t.Run("RL-096 run_id_is_not_a_uuid", func(t *testing.T) {
 		for _, run := range []string{"x", "12345678-1234-8123-8123-123456789ab", "12345678-1234-8123-8123-123456789abg", "%2F", "1234567811234-8123-8123-123456789abc"} {
 			for _, method := range []string{"PATCH", "PUT", "DELETE"} {
-				w.Do(t, method, jobPath("q", "1")+"/run-id/"+run, "[]").Want(t, 400).Explains(t, "UUID")
+				w.Do(t, method, jobPath("q", "1")+"/run-id/"+run, "[]").WantStatus(t, 400).WantErrorText(t, "UUID")
 			}
 		}
 	})
 	t.Run("RL-097 nothing_is_cleaned_or_redirected", func(t *testing.T) {
-		w.put(t, spec("clean", "a/../b"), spec("clean", ".."), spec("x<>/y", "z"))
+		w.put(t, jobBody("clean", "a/../b"), jobBody("clean", ".."), jobBody("x<>/y", "z"))
 		for path, status := range map[string]int{
 			"/v2/queues/clean/jobs/a%2F..%2Fb":                        200,
 			"/v2/queues/clean/jobs/a%2F%2E%2E%2Fb":                    200,
@@ -110,17 +110,17 @@ func TestProtocol(t *testing.T) {
 		}
 	})
 	t.Run("RL-098 queue_called_jobs", func(t *testing.T) {
-		w.put(t, spec("jobs", "jobs"), spec("jobs", "run-id"))
-		w.Do(t, "GET", "/v2/queues/jobs/jobs/jobs", "").Want(t, 200)
+		w.put(t, jobBody("jobs", "jobs"), jobBody("jobs", "run-id"))
+		w.Do(t, "GET", "/v2/queues/jobs/jobs/jobs", "").WantStatus(t, 200)
 		v := w.claim(t, "jobs")
-		equal(t, "queue", v.Queue, "jobs")
-		w.Do(t, "DELETE", "/v2/queues/jobs/jobs/jobs/run-id/"+*v.RunID, "").Want(t, 200)
-		w.gone(t, "jobs", "jobs")
-		w.Do(t, "HEAD", "/v2/queues/jobs/jobs/run-id", "").Want(t, 200)
-		w.Do(t, "POST", "/v2/queues/jobs/jobs", "[]").Want(t, 405)
+		assertEqual(t, "queue", v.Queue, "jobs")
+		w.Do(t, "DELETE", "/v2/queues/jobs/jobs/jobs/run-id/"+*v.RunID, "").WantStatus(t, 200)
+		w.wantGone(t, "jobs", "jobs")
+		w.Do(t, "HEAD", "/v2/queues/jobs/jobs/run-id", "").WantStatus(t, 200)
+		w.Do(t, "POST", "/v2/queues/jobs/jobs", "[]").WantStatus(t, 405)
 	})
 	t.Run("RL-099 health", func(t *testing.T) {
-		w.Do(t, "GET", "/health", "").Want(t, 200).Empty(t)
+		w.Do(t, "GET", "/health", "").WantStatus(t, 200).WantEmpty(t)
 	})
 	for path, allow := range map[string]string{
 		"/v2/queues/jobs":     "POST",
@@ -136,17 +136,17 @@ func TestProtocol(t *testing.T) {
 				if strings.Contains(", "+allow+",", " "+method+",") {
 					continue
 				}
-				r := w.Do(t, method, path, "").Want(t, 405)
-				equal(t, "allow", r.Header.Get("Allow"), allow)
+				r := w.Do(t, method, path, "").WantStatus(t, 405)
+				assertEqual(t, "allow", r.Header.Get("Allow"), allow)
 				if method != "HEAD" {
-					r.Explains(t)
+					r.WantErrorText(t)
 				}
 			}
 		})
 	}
 	t.Run("G-X-02_outside_and_inside_of_the_mount", func(t *testing.T) {
 		for _, path := range []string{"/", "/v2", "/v2/queues", "/v2/queuesx/jobs", "/v3/queues/jobs", "/v2/queues/", "/v2/queues/x", "/v2/queues/q/jobs/1/run-id/", "/v2/queues/q/job/1"} {
-			w.Do(t, "GET", path, "").Want(t, 404).Explains(t)
+			w.Do(t, "GET", path, "").WantStatus(t, 404).WantErrorText(t)
 		}
 	})
 }

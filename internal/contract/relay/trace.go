@@ -10,16 +10,16 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// traceMove adds to the trace of the request that a job comes from how long it could be claimed, each of its runs, and
+// traceTransition adds to the trace of the request that a job comes from how long it could be claimed, each of its runs, and
 // its end.
-func (r *Relay) traceMove(m *engine.Moved) {
+func (r *Relay) traceTransition(m *engine.Moved) {
 	if m.Job.Trace == "" {
 		return
 	}
 	ctx := telemetry.Resume(context.Background(), m.Job.Trace)
 	attrs := []attribute.KeyValue{attribute.String(telemetry.Queue, m.Job.Queue), attribute.String(telemetry.JobID, m.Job.ID.Key),
 		attribute.String("cause", string(m.On))}
-	run := append(attrs, attribute.Int(telemetry.Attempt, m.Job.Runs))
+	run := append(attrs, attribute.Int(telemetry.Attempt, m.Job.Attempts))
 	if m.On == job.Claimed {
 		since := m.Since
 		if since.Before(m.Job.DueAt) {
@@ -30,7 +30,7 @@ func (r *Relay) traceMove(m *engine.Moved) {
 	if m.From == running {
 		r.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At, run...)
 	}
-	if m.To == job.Nowhere {
+	if m.To == job.StateNone {
 		r.Tracing.Record(ctx, "end", m.At, m.At, attrs...)
 	}
 }

@@ -18,34 +18,34 @@ const (
 
 // TestTraces: what happens to a job goes on in the trace of the request that stored it, until the job is gone.
 func TestTraces(t *testing.T) {
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		collector := testkit.NewCollector(t)
 		c := config()
 		var flush func()
 		c.Tracing, flush = collector.Tracing(t)
-		w := in(t, p, c)
+		w := newWorldAt(t, p, c)
 		put := func(trace, spec string) {
-			w.Do(t, "POST", "/v2/queues/jobs", "["+spec+"]", "Traceparent", trace, "Tracestate", "vendor=a-b").Want(t, 202)
+			w.Do(t, "POST", "/v2/queues/jobs", "["+spec+"]", "Traceparent", trace, "Tracestate", "vendor=a-b").WantStatus(t, 202)
 		}
-		put(completer, spec("trace", "a"))
+		put(completer, jobBody("trace", "a"))
 		run := w.claim(t, "trace")
-		w.Do(t, "DELETE", run.runPath(), "").Want(t, 200)
+		w.Do(t, "DELETE", run.runPath(), "").WantStatus(t, 200)
 
-		put(loser, spec("trace", "b", `"max_retries":1`, `"timeout":30`))
+		put(loser, jobBody("trace", "b", `"max_retries":1`, `"timeout":30`))
 		for range 2 {
 			w.claim(t, "trace")
 			p.Clock.Advance(31 * time.Second)
-			testkit.Sweep(t, w.engine)
+			testkit.RunMaintenance(t, w.engine)
 		}
 
-		put(completer, spec("trace", "c"))
+		put(completer, jobBody("trace", "c"))
 		run = w.claim(t, "trace")
-		w.Do(t, "PUT", run.runPath(), "["+spec("trace", "d")+"]", "Traceparent", swapper).Want(t, 202)
-		w.Do(t, "DELETE", jobPath("trace", "d"), "").Want(t, 200)
+		w.Do(t, "PUT", run.runPath(), "["+jobBody("trace", "d")+"]", "Traceparent", swapper).WantStatus(t, 202)
+		w.Do(t, "DELETE", jobPath("trace", "d"), "").WantStatus(t, 200)
 
-		w.Do(t, "POST", "/v1/queues/jobs", "["+spec("trace", "e")+"]", "Traceparent", older).Want(t, 202)
+		w.Do(t, "POST", "/v1/queues/jobs", "["+jobBody("trace", "e")+"]", "Traceparent", older).WantStatus(t, 202)
 		w.claim(t, "trace")
-		w.Do(t, "DELETE", "/v1/queues/trace/jobs/e", "").Want(t, 200)
+		w.Do(t, "DELETE", "/v1/queues/trace/jobs/e", "").WantStatus(t, 200)
 		flush()
 
 		for trace, want := range map[string]string{

@@ -61,14 +61,14 @@ func (c clientV1) next(t *testing.T, queue string, n int) (jobs []jobV1) {
 	if r.Status == 204 {
 		return nil
 	}
-	if err := json.Unmarshal([]byte(r.Want(t, 200).Body), &jobs); err != nil {
+	if err := json.Unmarshal([]byte(r.WantStatus(t, 200).Body), &jobs); err != nil {
 		t.Fatal(err)
 	}
 	return jobs
 }
 
-// same compares jobs as that client's tests do, without updated_at.
-func same(t *testing.T, got, want jobV1) {
+// assertSame compares jobs as that client's tests do, without updated_at.
+func assertSame(t *testing.T, got, want jobV1) {
 	t.Helper()
 	if got.UpdatedAt == nil {
 		t.Error("there is no updated_at")
@@ -76,7 +76,7 @@ func same(t *testing.T, got, want jobV1) {
 	got.UpdatedAt, want.UpdatedAt = nil, nil
 	g, _ := json.Marshal(got)
 	w, _ := json.Marshal(want)
-	equal(t, "job", string(g), string(w))
+	assertEqual(t, "job", string(g), string(w))
 }
 
 // TestV1 is RL-101 and G-RL-22, as the public Go client uses it.
@@ -86,64 +86,64 @@ func TestV1(t *testing.T) {
 		run := w.clock.Now().Truncate(time.Millisecond)
 		t.Run("RL-101 one_time_job", func(t *testing.T) {
 			j := jobV1{ID: "one time/%é+ job", Queue: "v1 queue+x", Timeout: 30, MaxRetries: 3, RunAt: &run}
-			w.Do(t, "HEAD", c.path(j.Queue, j.ID), "").Want(t, 404)
-			w.Do(t, "GET", c.path(j.Queue, j.ID), "").Want(t, 404)
-			c.enqueue(t, j).Want(t, 202).Empty(t)
-			w.Do(t, "HEAD", c.path(j.Queue, j.ID), "").Want(t, 200).Empty(t)
+			w.Do(t, "HEAD", c.path(j.Queue, j.ID), "").WantStatus(t, 404)
+			w.Do(t, "GET", c.path(j.Queue, j.ID), "").WantStatus(t, 404)
+			c.enqueue(t, j).WantStatus(t, 202).WantEmpty(t)
+			w.Do(t, "HEAD", c.path(j.Queue, j.ID), "").WantStatus(t, 200).WantEmpty(t)
 			var got jobV1
-			if err := json.Unmarshal([]byte(w.Do(t, "GET", c.path(j.Queue, j.ID), "").Want(t, 200).Body), &got); err != nil {
+			if err := json.Unmarshal([]byte(w.Do(t, "GET", c.path(j.Queue, j.ID), "").WantStatus(t, 200).Body), &got); err != nil {
 				t.Fatal(err)
 			}
-			same(t, got, j)
-			c.enqueue(t, j).Want(t, 409).Explains(t, "one time")
+			assertSame(t, got, j)
+			c.enqueue(t, j).WantStatus(t, 409).WantErrorText(t, "one time")
 			jobs := c.next(t, j.Queue, 2)
-			equal(t, "jobs", len(jobs), 1)
-			same(t, jobs[0], j)
-			equal(t, "none left", len(c.next(t, j.Queue, 2)), 0)
-			c.heartbeat(t, j, nil).Want(t, 202)
-			c.heartbeat(t, j, map[string]any{"page": 7}).Want(t, 202)
-			c.heartbeat(t, j, nil).Want(t, 202) // keeps the state
+			assertEqual(t, "jobs", len(jobs), 1)
+			assertSame(t, jobs[0], j)
+			assertEqual(t, "none left", len(c.next(t, j.Queue, 2)), 0)
+			c.heartbeat(t, j, nil).WantStatus(t, 202)
+			c.heartbeat(t, j, map[string]any{"page": 7}).WantStatus(t, 202)
+			c.heartbeat(t, j, nil).WantStatus(t, 202) // keeps the state
 			v := w.get(t, j.Queue, j.ID)
-			equal(t, "state", string(v.State), `{"page":7}`)
-			w.Do(t, "DELETE", c.path(j.Queue, j.ID), "").Want(t, 200)
-			w.Do(t, "DELETE", c.path(j.Queue, j.ID), "").Want(t, 200)
-			c.heartbeat(t, j, nil).Want(t, 404).Explains(t)
+			assertEqual(t, "state", string(v.State), `{"page":7}`)
+			w.Do(t, "DELETE", c.path(j.Queue, j.ID), "").WantStatus(t, 200)
+			w.Do(t, "DELETE", c.path(j.Queue, j.ID), "").WantStatus(t, 200)
+			c.heartbeat(t, j, nil).WantStatus(t, 404).WantErrorText(t)
 		})
 		t.Run("RL-101 reschedule", func(t *testing.T) {
 			j := jobV1{ID: "1", Queue: "v1-again", Timeout: 30, MaxRetries: 3, RunAt: &run}
-			c.enqueue(t, j).Want(t, 202)
-			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "1", Queue: "v1-again", Timeout: 5}).Want(t, 202)
-			same(t, c.next(t, "v1-again", 1)[0], j) // it was not in flight, so nothing changed
+			c.enqueue(t, j).WantStatus(t, 202)
+			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "1", Queue: "v1-again", Timeout: 5}).WantStatus(t, 202)
+			assertSame(t, c.next(t, "v1-again", 1)[0], j) // it was not in flight, so nothing changed
 			later := w.clock.Now().Add(time.Hour)
 			j.RunAt, j.Timeout = &later, 7
-			c.send(t, "PUT", "/v1/queues/jobs", j).Want(t, 202).Empty(t)
-			equal(t, "before its time", len(c.next(t, "v1-again", 1)), 0)
+			c.send(t, "PUT", "/v1/queues/jobs", j).WantStatus(t, 202).WantEmpty(t)
+			assertEqual(t, "before its time", len(c.next(t, "v1-again", 1)), 0)
 			w.clock.Advance(time.Hour)
-			same(t, c.next(t, "v1-again", 1)[0], j)
-			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "unknown", Queue: "v1-again", Timeout: 5}).Want(t, 202)
-			w.gone(t, "v1-again", "unknown")
+			assertSame(t, c.next(t, "v1-again", 1)[0], j)
+			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "unknown", Queue: "v1-again", Timeout: 5}).WantStatus(t, 202)
+			w.wantGone(t, "v1-again", "unknown")
 		})
 		t.Run("RL-101 several_jobs_are_ignored_when_there", func(t *testing.T) {
 			a, b := jobV1{ID: "a", Queue: "v1-many", Timeout: 30, RunAt: &run}, jobV1{ID: "b", Queue: "v1-many", Timeout: 30, RunAt: &run}
-			c.enqueue(t, a).Want(t, 202)
-			c.enqueue(t, a, b).Want(t, 202)
-			equal(t, "jobs", len(c.next(t, "v1-many", 3)), 2)
-			c.enqueue(t, []jobV1{}...).Want(t, 202).Empty(t)
+			c.enqueue(t, a).WantStatus(t, 202)
+			c.enqueue(t, a, b).WantStatus(t, 202)
+			assertEqual(t, "jobs", len(c.next(t, "v1-many", 3)), 2)
+			c.enqueue(t, []jobV1{}...).WantStatus(t, 202).WantEmpty(t)
 		})
 		t.Run("G-RL-29_members_left_out_and_minus_one", func(t *testing.T) {
-			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"1","timeout":5}]`).Want(t, 202)
+			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"1","timeout":5}]`).WantStatus(t, 202)
 			v := w.get(t, "v1-out", "1")
-			equal(t, "payload", string(v.Payload), "null")
-			equal(t, "max_retries", number(v.MaxRetries), "0")
-			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"2","timeout":5,"max_retries":-1}]`).Want(t, 202)
-			equal(t, "max_retries", number(w.get(t, "v1-out", "2").MaxRetries), "null")
+			assertEqual(t, "payload", string(v.Payload), "null")
+			assertEqual(t, "max_retries", number(v.MaxRetries), "0")
+			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"2","timeout":5,"max_retries":-1}]`).WantStatus(t, 202)
+			assertEqual(t, "max_retries", number(w.get(t, "v1-out", "2").MaxRetries), "null")
 			if r := w.Do(t, "GET", "/v1/queues/v1-out/jobs/2", ""); !strings.Contains(r.Body, `"max_retries":-1,`) {
 				t.Errorf("got %s", r.Body)
 			}
-			w.Do(t, "PUT", "/v1/queues/jobs", `{"queue":"v1-out","id":"3"}`).Want(t, 400).Explains(t, "timeout")
-			w.Do(t, "PUT", "/v1/queues/jobs", `[]`).Want(t, 400).Explains(t, "object")
-			w.Do(t, "PUT", "/v1/queues/jobs", `{`).Want(t, 400).Explains(t, "JSON")
-			w.Do(t, "PUT", "/v1/queues/jobs", `{}`, "Content-Type", "text/plain").Want(t, 415)
+			w.Do(t, "PUT", "/v1/queues/jobs", `{"queue":"v1-out","id":"3"}`).WantStatus(t, 400).WantErrorText(t, "timeout")
+			w.Do(t, "PUT", "/v1/queues/jobs", `[]`).WantStatus(t, 400).WantErrorText(t, "object")
+			w.Do(t, "PUT", "/v1/queues/jobs", `{`).WantStatus(t, 400).WantErrorText(t, "JSON")
+			w.Do(t, "PUT", "/v1/queues/jobs", `{}`, "Content-Type", "text/plain").WantStatus(t, 415)
 		})
 	})
 }
@@ -166,15 +166,15 @@ func TestV1Forms(t *testing.T) {
 				{"32767", "-0", "32767", "0"}, {"32768", "1e1", "32767", "10"}, {"99999999999999999999", "5.0", "32767", "5"},
 			} {
 				r, id := post(t, fmt.Sprintf(`"timeout":%s,"max_retries":%s`, c.timeout, c.retries))
-				r.Want(t, 202)
+				r.WantStatus(t, 202)
 				v := w.get(t, "v1-forms", id)
-				equal(t, "max_retries "+c.retries, number(v.MaxRetries), c.wantRetries)
-				equal(t, "timeout "+c.timeout, fmt.Sprint(v.Timeout), c.wantTimeout)
+				assertEqual(t, "max_retries "+c.retries, number(v.MaxRetries), c.wantRetries)
+				assertEqual(t, "timeout "+c.timeout, fmt.Sprint(v.Timeout), c.wantTimeout)
 			}
 			for member, status := range map[string]int{`"timeout":2147483648`: 422, `"timeout":1e400`: 422, `"timeout":1.5`: 400,
 				`"timeout":"5"`: 400, `"timeout":5,"max_retries":0.5`: 400, `"timeout":5,"max_retries":"1"`: 400} {
 				r, _ := post(t, member)
-				r.Want(t, status).Explains(t)
+				r.WantStatus(t, status).WantErrorText(t)
 			}
 		})
 		t.Run("G-RL-29_run_at", func(t *testing.T) {
@@ -191,20 +191,20 @@ func TestV1Forms(t *testing.T) {
 				`"5 Sep 2022 04:37 -0700"`: "2022-09-05T11:37:00Z", `"Mon, 05 Sep 2022 04:37:23 EST"`: "2022-09-05T09:37:23Z",
 			} {
 				r, id := post(t, `"timeout":5,"run_at":`+text)
-				r.Want(t, 202)
+				r.WantStatus(t, 202)
 				at := w.get(t, "v1-forms", id).RunAt
-				equal(t, "run_at "+text, at.UTC().Format(time.RFC3339Nano), want)
+				assertEqual(t, "run_at "+text, at.UTC().Format(time.RFC3339Nano), want)
 			}
 			for _, text := range []string{`"tomorrow"`, `""`, `" "`, `"2022-13-05"`, `"2022-09-05 25:00:00"`, `true`, `[]`, `-5`, `1.5`,
 				`"9999999999999999999"`, `"99999999999999999999"`, `"Mon, 05 Sep 2022 04:37:23 XYZ"`, `"0000-01-01 00:00:00+23:00"`,
 				`"\ud800"`} {
 				r, _ := post(t, `"timeout":5,"run_at":`+text)
-				r.Want(t, 400).Explains(t, "run_at")
+				r.WantStatus(t, 400).WantErrorText(t, "run_at")
 			}
 		})
 		t.Run("RL-011_version_2_takes_RFC_3339_alone", func(t *testing.T) {
 			for _, text := range []string{`"2022-09-05 04:37:23"`, `"2022-09-05"`, `1662352643`} {
-				w.enqueue(t, "", spec("v2-forms", "1", `"run_at":`+text)).Want(t, 400).Explains(t, "RFC 3339")
+				w.enqueue(t, "", jobBody("v2-forms", "1", `"run_at":`+text)).WantStatus(t, 400).WantErrorText(t, "RFC 3339")
 			}
 		})
 	})
@@ -220,7 +220,7 @@ func FuzzV1(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, err := relay.RunAtV1(quoted)
+		at, err := relay.ReadRunAtV1(quoted)
 		if err != nil {
 			return
 		}
@@ -238,10 +238,10 @@ func TestV1Off(t *testing.T) {
 	w := inMemory(t, off)
 	w.Client = &http.Client{} // the document describes both versions
 	t.Run("G-RL-29_paths_are_not_relays", func(t *testing.T) {
-		r := w.Do(t, "POST", "/v1/queues/jobs", "[]").Want(t, 404)
+		r := w.Do(t, "POST", "/v1/queues/jobs", "[]").WantStatus(t, 404)
 		if r.Header.Get("X-Request-Id") != "" {
 			t.Error("the mount answered")
 		}
-		w.put(t, spec("q", "1"))
+		w.put(t, jobBody("q", "1"))
 	})
 }

@@ -33,14 +33,14 @@ const (
 	v1
 )
 
-// forms are how a version reads the members that the versions write differently.
-var forms = [...]struct {
+// decoders are how a version reads the members that the versions write differently.
+var decoders = [...]struct {
 	timeout  func(raw []byte) (time.Duration, error)
 	runLimit func(raw []byte) (int, error)
 	runAt    func(raw []byte) (time.Time, error)
 }{
-	v2: {timeout, runLimit, runAt},
-	v1: {timeoutV1, runLimitV1, runAtV1},
+	v2: {readTimeout, readRunLimit, readRunAt},
+	v1: {readTimeoutV1, readRunLimitV1, readRunAtV1},
 }
 
 // wireJob holds the members of a submitted job as they were sent; nil where one
@@ -115,7 +115,7 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 	}
 	const usual = 128 // bytes of a small job
 	batch := make([]engine.Submission, 0, min(1+len(body)/usual, 1000))
-	var beyond error
+	var limitErr error
 	for i, raw := range jsontext.Elements(body) {
 		if i == maxBatch {
 			return nil, &job.Error{Kind: job.TooLarge, Op: "relay.decode", Msg: fmt.Sprintf("more than %d jobs in one request", maxBatch)}
@@ -125,16 +125,16 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 		if err == nil {
 			continue
 		}
-		at := &job.Error{Kind: job.KindOf(err), Op: "relay.decode", Msg: fmt.Sprintf("job %d: %v", i, message(err))}
+		at := &job.Error{Kind: job.KindOf(err), Op: "relay.decode", Msg: fmt.Sprintf("job %d: %v", i, errorText(err))}
 		if at.Kind == job.Malformed {
 			return nil, at
 		}
-		if beyond == nil {
-			beyond = at
+		if limitErr == nil {
+			limitErr = at
 		}
 	}
-	if beyond != nil {
-		return nil, beyond
+	if limitErr != nil {
+		return nil, limitErr
 	}
 	return batch, nil
 }
@@ -152,16 +152,16 @@ func decodeJob(raw []byte, v version, j *job.Job) error {
 	if w.payload == nil {
 		return malformed("payload is missing")
 	}
-	queue, queueErr := name("queue", w.queue)
-	id, idErr := name("id", w.id)
-	lease, leaseErr := forms[v].timeout(w.timeout)
-	limit, limitErr := forms[v].runLimit(w.maxRetries)
-	at, atErr := forms[v].runAt(w.runAt)
-	if err := worst(queueErr, idErr, leaseErr, limitErr, atErr); err != nil {
+	queue, queueErr := readName("queue", w.queue)
+	id, idErr := readName("id", w.id)
+	lease, leaseErr := decoders[v].timeout(w.timeout)
+	limit, limitErr := decoders[v].runLimit(w.maxRetries)
+	at, atErr := decoders[v].runAt(w.runAt)
+	if err := mostSevere(queueErr, idErr, leaseErr, limitErr, atErr); err != nil {
 		return err
 	}
 	j.ID, j.Queue = job.ID{Contract: Name, Scope: queue, Key: id}, queue
-	j.Lease, j.RunLimit = lease, limit
+	j.Lease, j.MaxAttempts = lease, limit
 	j.OrderTime, j.DueAt = at, at
 	j.Payload = w.payload
 	if w.state != nil && !jsontext.IsNull(w.state) {
@@ -170,8 +170,8 @@ func decodeJob(raw []byte, v version, j *job.Job) error {
 	return nil
 }
 
-// worst returns the first Malformed, else the first error.
-func worst(errs ...error) error {
+// mostSevere returns the first Malformed, else the first error.
+func mostSevere(errs ...error) error {
 	var first error
 	for _, err := range errs {
 		if job.IsKind(err, job.Malformed) {
@@ -184,8 +184,8 @@ func worst(errs ...error) error {
 	return first
 }
 
-// name reads a queue or id (RL-002, RL-003, G-RL-14, G-RL-27).
-func name(what string, raw []byte) (string, error) {
+// readName reads a queue or id (RL-002, RL-003, G-RL-14, G-RL-27).
+func readName(what string, raw []byte) (string, error) {
 	if raw == nil {
 		return "", malformed(what + " is missing")
 	}
@@ -203,36 +203,36 @@ func name(what string, raw []byte) (string, error) {
 	return text, nil
 }
 
-// timeout reads how long a run may be silent (RL-004).
-func timeout(raw []byte) (time.Duration, error) {
+// readTimeout reads how long a run may be silent (RL-004).
+func readTimeout(raw []byte) (time.Duration, error) {
 	if raw == nil {
 		return 0, malformed("timeout is missing")
 	}
-	seconds, err := integer("timeout", raw, 0, maxTimeout)
+	seconds, err := readInteger("timeout", raw, 0, maxTimeout)
 	return time.Duration(seconds) * time.Second, err
 }
 
-// runLimit reads max_retries as the number of runs that may time out, 0 for any
+// readRunLimit reads max_retries as the number of runs that may time out, 0 for any
 // number (RL-005): a job runs once more than it is retried (RL-087).
-func runLimit(raw []byte) (int, error) {
+func readRunLimit(raw []byte) (int, error) {
 	if raw == nil || jsontext.IsNull(raw) {
 		return 0, nil
 	}
-	retries, err := integer("max_retries", raw, 0, maxRetries)
+	retries, err := readInteger("max_retries", raw, 0, maxRetries)
 	return int(retries) + 1, err
 }
 
-func integer(what string, raw []byte, least, most int64) (int64, error) {
-	n, err := anyInteger(what, raw)
-	if err == nil && (n < least || n > most) {
-		return 0, invalid(fmt.Sprintf("%s must be from %d to %d", what, least, most))
+func readInteger(what string, raw []byte, minValue, maxValue int64) (int64, error) {
+	n, err := readClampedInteger(what, raw)
+	if err == nil && (n < minValue || n > maxValue) {
+		return 0, invalid(fmt.Sprintf("%s must be from %d to %d", what, minValue, maxValue))
 	}
 	return n, err
 }
 
-// runAt reads when a job may run; the zero time for now (RL-011). The one
+// readRunAt reads when a job may run; the zero time for now (RL-011). The one
 // instant that is the zero time itself becomes the microsecond after it.
-func runAt(raw []byte) (time.Time, error) {
+func readRunAt(raw []byte) (time.Time, error) {
 	if raw == nil || jsontext.IsNull(raw) {
 		return time.Time{}, nil
 	}
@@ -256,13 +256,13 @@ func appendJob(b []byte, j *job.Job) []byte {
 	b = jsontext.AppendString(b, j.ID.Key)
 	b = append(b, `,"timeout":`...)
 	b = strconv.AppendInt(b, int64(j.Lease/time.Second), 10)
-	if j.RunLimit == 0 {
+	if j.MaxAttempts == 0 {
 		b = append(b, `,"max_retries":null,"retries_remaining":null`...)
 	} else {
 		b = append(b, `,"max_retries":`...)
-		b = strconv.AppendInt(b, int64(j.RunLimit-1), 10)
+		b = strconv.AppendInt(b, int64(j.MaxAttempts-1), 10)
 		b = append(b, `,"retries_remaining":`...)
-		b = strconv.AppendInt(b, int64(max(0, j.RunLimit-1-j.Failures)), 10)
+		b = strconv.AppendInt(b, int64(max(0, j.MaxAttempts-1-j.FailedAttempts)), 10)
 	}
 	b = appendBodies(b, j)
 	b = append(b, `,"run_id":`...)
@@ -282,7 +282,7 @@ func appendJobV1(b []byte, j *job.Job) []byte {
 	b = append(b, `,"timeout":`...)
 	b = strconv.AppendInt(b, int64(j.Lease/time.Second), 10)
 	b = append(b, `,"max_retries":`...)
-	b = strconv.AppendInt(b, int64(j.RunLimit-1), 10) // -1 without a limit
+	b = strconv.AppendInt(b, int64(j.MaxAttempts-1), 10) // -1 without a limit
 	b = appendBodies(b, j)
 	b = appendTimes(b, j)
 	return append(b, '}')
@@ -326,8 +326,8 @@ func appendRun(b []byte, r job.RunID) []byte {
 // buffers holds those of answers that are on their way out no longer.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// keepBuffer is the largest buffer that is kept for the next answer.
-const keepBuffer = 256 << 10
+// maxPooledBuffer is the largest buffer that is kept for the next answer.
+const maxPooledBuffer = 256 << 10
 
 func sendJobs(c *httpapi.Call, jobs []*job.Job, write func([]byte, *job.Job) []byte) {
 	send(c, func(b []byte) []byte {
@@ -347,7 +347,7 @@ func send(c *httpapi.Call, write func([]byte) []byte) {
 	p := buffers.Get().(*[]byte)
 	b := write((*p)[:0])
 	c.Send(200, httpapi.JSON, b)
-	if cap(b) <= keepBuffer {
+	if cap(b) <= maxPooledBuffer {
 		*p = b
 		buffers.Put(p)
 	}

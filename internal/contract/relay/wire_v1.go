@@ -14,36 +14,36 @@ import (
 // Version 1 takes what its original takes (G-RL-29): more numbers, and more forms of
 // a time.
 
-// timeoutV1 reads a timeout; one below 0 is 0.
-func timeoutV1(raw []byte) (time.Duration, error) {
+// readTimeoutV1 reads a timeout; one below 0 is 0.
+func readTimeoutV1(raw []byte) (time.Duration, error) {
 	if raw == nil {
 		return 0, malformed("timeout is missing")
 	}
-	seconds, err := anyInteger("timeout", raw)
+	seconds, err := readClampedInteger("timeout", raw)
 	if err == nil && seconds > maxTimeout {
 		err = invalid(fmt.Sprintf("timeout must be at most %d", maxTimeout))
 	}
 	return time.Duration(max(0, seconds)) * time.Second, err
 }
 
-// runLimitV1 reads max_retries as runLimit does: 0 where it is missing, no limit
+// readRunLimitV1 reads max_retries as readRunLimit does: 0 where it is missing, no limit
 // where it is negative, and the largest where it is larger.
-func runLimitV1(raw []byte) (int, error) {
+func readRunLimitV1(raw []byte) (int, error) {
 	switch {
 	case raw == nil:
 		return 1, nil
 	case jsontext.IsNull(raw):
 		return 0, nil
 	}
-	retries, err := anyInteger("max_retries", raw)
+	retries, err := readClampedInteger("max_retries", raw)
 	if err != nil || retries < 0 {
 		return 0, err
 	}
 	return int(min(retries, maxRetries)) + 1, nil
 }
 
-// anyInteger reads an integer; one that does not fit is the nearest that does.
-func anyInteger(what string, raw []byte) (int64, error) {
+// readClampedInteger reads an integer; one that does not fit is the nearest that does.
+func readClampedInteger(what string, raw []byte) (int64, error) {
 	n, err := jsontext.Int(raw, 64)
 	switch {
 	case errors.Is(err, jsontext.ErrRange) && jsontext.Trim(raw)[0] == '-':
@@ -59,9 +59,9 @@ func anyInteger(what string, raw []byte) (int64, error) {
 const runAtFormsV1 = "run_at must be a time, as in RFC 3339, RFC 2822 or RFC 1123, 2022-09-05 04:37:23, " +
 	"a date, or the number of seconds since 1970"
 
-// runAtV1 reads run_at in any of its forms; times without a zone are in UTC.
-func runAtV1(raw []byte) (time.Time, error) {
-	if at, err := runAt(raw); err == nil {
+// readRunAtV1 reads run_at in any of its forms; times without a zone are in UTC.
+func readRunAtV1(raw []byte) (time.Time, error) {
+	if at, err := readRunAt(raw); err == nil {
 		return at, nil
 	}
 	text := string(jsontext.Trim(raw))
@@ -80,9 +80,9 @@ func runAtV1(raw []byte) (time.Time, error) {
 
 func parseTimeV1(text string) (time.Time, bool) {
 	if strings.Trim(text, "0123456789") == "" {
-		return sinceEpoch(text)
+		return parseEpoch(text)
 	}
-	text = numericZone(text)
+	text = withNumericZone(text)
 	for _, layout := range timeLayoutsV1 {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at, true
@@ -116,19 +116,19 @@ var numericZones = map[string]string{
 	"CDT": "-0500", "MST": "-0700", "MDT": "-0600", "PST": "-0800", "PDT": "-0700",
 }
 
-// numericZone replaces the name of a zone at the end.
-func numericZone(text string) string {
-	space := strings.LastIndexByte(text, ' ')
-	if zone := numericZones[text[space+1:]]; space > 0 && zone != "" {
-		return text[:space+1] + zone
+// withNumericZone replaces the name of a zone at the end.
+func withNumericZone(text string) string {
+	index := strings.LastIndexByte(text, ' ')
+	if zone := numericZones[text[index+1:]]; index > 0 && zone != "" {
+		return text[:index+1] + zone
 	}
 	return text
 }
 
-// sinceEpoch reads a number as the original does, which tells the unit by the
+// parseEpoch reads a number as the original does, which tells the unit by the
 // digits: up to 10 are seconds, up to 13 milliseconds, 16 microseconds, 19
 // nanoseconds.
-func sinceEpoch(digits string) (time.Time, bool) {
+func parseEpoch(digits string) (time.Time, bool) {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	switch {
 	case err != nil:

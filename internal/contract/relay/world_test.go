@@ -23,13 +23,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a whole Relay behind a real server, on a clock that stands still.
 type world struct {
-	*testkit.Site
+	*testkit.APIServer
 	clock    *testkit.Clock
 	store    store.Store
 	engine   *engine.Engine
 	registry *prometheus.Registry
-	log      *testkit.Journal
-	again    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	log      *testkit.LogBuffer
+	reopenStore    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
 
 const bodyLimit = 1 << 20
@@ -42,21 +42,21 @@ func config() relay.Config {
 // own. Subtests share it, so they use queues of their own.
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, config())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, config())) })
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c relay.Config) *world { return in(t, testkit.InMemory(t), c) }
+func inMemory(t testing.TB, c relay.Config) *world { return newWorldAt(t, testkit.InMemory(t), c) }
 
-func in(t testing.TB, p testkit.Place, c relay.Config) *world {
+func newWorldAt(t testing.TB, p testkit.Database, c relay.Config) *world {
 	w := newWorld(t, p.Clock, p.Store, c)
-	w.again = p.Again
+	w.reopenStore = p.Reopen
 	return w
 }
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c relay.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &testkit.Journal{}}
+	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &testkit.LogBuffer{}}
 	c.Registry = w.registry
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(w.log, nil))
@@ -65,13 +65,13 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c relay.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.engine = testkit.Engine(t, s, clock, r.Contract())
-	w.Site = testkit.Open(t, c.Log, document(t), fault, r.Mount(w.engine), httpapi.Health())
+	w.engine = testkit.NewEngine(t, s, clock, r.Contract())
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), wantError, r.Mount(w.engine), httpapi.Health())
 	return w
 }
 
-// fault reads an error: every one explains itself in plain text (RL-031).
-func fault(t testing.TB, r testkit.Reply) (code, text string) {
+// wantError reads an error: every one explains itself in plain text (RL-031).
+func wantError(t testing.TB, r testkit.Reply) (code, text string) {
 	t.Helper()
 	if got := r.Header.Get("Content-Type"); got != "text/plain; charset=utf-8" || r.Status < 400 {
 		t.Errorf("an error of type %q and status %d", got, r.Status)
@@ -79,8 +79,8 @@ func fault(t testing.TB, r testkit.Reply) (code, text string) {
 	return "", r.Body
 }
 
-// view is a job as version 2 shows it.
-type view struct {
+// jobView is a job as version 2 shows it.
+type jobView struct {
 	Queue            string          `json:"queue"`
 	ID               string          `json:"id"`
 	Timeout          int             `json:"timeout"`
@@ -94,8 +94,8 @@ type view struct {
 	CreatedAt        time.Time       `json:"created_at"`
 }
 
-// spec writes a job to submit; extra are further members as JSON.
-func spec(queue, id string, extra ...string) string {
+// jobBody writes a job to submit; extra are further members as JSON.
+func jobBody(queue, id string, extra ...string) string {
 	members := append([]string{fmt.Sprintf(`"queue":%q,"id":%q`, queue, id)}, extra...)
 	for _, d := range []string{`"timeout":30`, `"payload":{}`} {
 		name, _, _ := strings.Cut(d, ":")
@@ -120,25 +120,25 @@ func (w *world) enqueue(t testing.TB, mode string, specs ...string) testkit.Repl
 // put enqueues what must be accepted.
 func (w *world) put(t testing.TB, specs ...string) {
 	t.Helper()
-	w.enqueue(t, "", specs...).Want(t, 202).Empty(t)
+	w.enqueue(t, "", specs...).WantStatus(t, 202).WantEmpty(t)
 }
 
 func jobPath(queue, id string) string {
 	return "/v2/queues/" + url.PathEscape(queue) + "/jobs/" + url.PathEscape(id)
 }
 
-func (v view) runPath() string { return jobPath(v.Queue, v.ID) + "/run-id/" + *v.RunID }
+func (v jobView) runPath() string { return jobPath(v.Queue, v.ID) + "/run-id/" + *v.RunID }
 
 // next polls; no jobs is 204.
-func (w *world) next(t testing.TB, queue string, n int) []view {
+func (w *world) next(t testing.TB, queue string, n int) []jobView {
 	t.Helper()
 	r := w.Do(t, "GET", fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", url.PathEscape(queue), n), "")
 	if r.Status == 204 {
-		r.Empty(t)
+		r.WantEmpty(t)
 		return nil
 	}
-	r.Want(t, 200)
-	var jobs []view
+	r.WantStatus(t, 200)
+	var jobs []jobView
 	if err := json.Unmarshal([]byte(r.Body), &jobs); err != nil || len(jobs) == 0 || len(jobs) > n {
 		t.Fatalf("%d asked for, got %s: %v", n, r.Body, err)
 	}
@@ -146,7 +146,7 @@ func (w *world) next(t testing.TB, queue string, n int) []view {
 }
 
 // claim polls for one job that must be there.
-func (w *world) claim(t testing.TB, queue string) view {
+func (w *world) claim(t testing.TB, queue string) jobView {
 	t.Helper()
 	jobs := w.next(t, queue, 1)
 	if len(jobs) != 1 || jobs[0].RunID == nil {
@@ -155,7 +155,7 @@ func (w *world) claim(t testing.TB, queue string) view {
 	return jobs[0]
 }
 
-func ids(jobs []view) string {
+func ids(jobs []jobView) string {
 	var all []string
 	for _, j := range jobs {
 		all = append(all, j.ID)
@@ -164,44 +164,44 @@ func ids(jobs []view) string {
 }
 
 // get reads a job that must be there, and checks that HEAD agrees.
-func (w *world) get(t testing.TB, queue, id string) (v view) {
+func (w *world) get(t testing.TB, queue, id string) (v jobView) {
 	t.Helper()
-	w.Do(t, "HEAD", jobPath(queue, id), "").Want(t, 200).Empty(t)
-	r := w.Do(t, "GET", jobPath(queue, id), "").Want(t, 200)
+	w.Do(t, "HEAD", jobPath(queue, id), "").WantStatus(t, 200).WantEmpty(t)
+	r := w.Do(t, "GET", jobPath(queue, id), "").WantStatus(t, 200)
 	if err := json.Unmarshal([]byte(r.Body), &v); err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-// gone checks that neither GET nor HEAD knows a job.
-func (w *world) gone(t testing.TB, queue, id string) {
+// wantGone checks that neither GET nor HEAD knows a job.
+func (w *world) wantGone(t testing.TB, queue, id string) {
 	t.Helper()
-	w.Do(t, "HEAD", jobPath(queue, id), "").Want(t, 404).Empty(t)
-	w.Do(t, "GET", jobPath(queue, id), "").Want(t, 404).Explains(t)
+	w.Do(t, "HEAD", jobPath(queue, id), "").WantStatus(t, 404).WantEmpty(t)
+	w.Do(t, "GET", jobPath(queue, id), "").WantStatus(t, 404).WantErrorText(t)
 }
 
-func (w *world) beat(t testing.TB, v view, state string) testkit.Reply {
+func (w *world) heartbeat(t testing.TB, v jobView, state string) testkit.Reply {
 	t.Helper()
 	return w.Do(t, "PATCH", v.runPath(), state)
 }
 
-// lost checks that a run id is worth nothing any more: its heartbeat is 404,
+// wantLost checks that a run id is worth nothing any more: its heartbeat is 404,
 // its completion and its requeue change nothing.
-func (w *world) lost(t testing.TB, v view) {
+func (w *world) wantLost(t testing.TB, v jobView) {
 	t.Helper()
 	r := w.Do(t, "GET", jobPath(v.Queue, v.ID), "")
-	w.beat(t, v, `"changed"`).Want(t, 404).Explains(t)
-	w.Do(t, "DELETE", v.runPath(), "").Want(t, 200)
-	w.Do(t, "PUT", v.runPath(), "["+spec(v.Queue, v.ID+" of a lost run")+"]").Want(t, 202)
-	w.gone(t, v.Queue, v.ID+" of a lost run")
+	w.heartbeat(t, v, `"changed"`).WantStatus(t, 404).WantErrorText(t)
+	w.Do(t, "DELETE", v.runPath(), "").WantStatus(t, 200)
+	w.Do(t, "PUT", v.runPath(), "["+jobBody(v.Queue, v.ID+" of a lost run")+"]").WantStatus(t, 202)
+	w.wantGone(t, v.Queue, v.ID+" of a lost run")
 	if after := w.Do(t, "GET", jobPath(v.Queue, v.ID), ""); after.Status != r.Status || after.Body != r.Body {
 		t.Errorf("a lost run changed %s to %s", r.Body, after.Body)
 	}
 }
 
-// sweep does what the duties do by themselves.
-func (w *world) sweep(t testing.TB) { t.Helper(); testkit.Sweep(t, w.engine) }
+// runMaintenance does what the duties do by themselves.
+func (w *world) runMaintenance(t testing.TB) { t.Helper(); testkit.RunMaintenance(t, w.engine) }
 
 func number(p *int) string {
 	if p == nil {
@@ -210,7 +210,7 @@ func number(p *int) string {
 	return fmt.Sprint(*p)
 }
 
-func equal[T comparable](t testing.TB, what string, got, want T) {
+func assertEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)

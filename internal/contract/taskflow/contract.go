@@ -81,27 +81,27 @@ func New(c Config) (*TaskFlow, error) {
 
 // Contract is what the engine is told of TaskFlow.
 func (t *TaskFlow) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, History: true, Graph: true, Searchable: true, RunLimit: t.MaxConcurrent,
-		RetryDelay: retryDelay, Lost: lost, Moved: t.moved,
+	return engine.Contract{Name: Name, Machine: machine, History: true, Graph: true, Searchable: true, MaxRunning: t.MaxConcurrent,
+		RetryDelay: retryDelay, LostFailure: lostRunFailure, Moved: t.onTransitions,
 		MovedOn: []job.Cause{job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed, job.Succeeded, job.Failed, job.FailedForGood,
 			job.Expired, job.ExpiredForGood}}
 }
 
 // moved is told of everything that happens to jobs on this node.
-func (t *TaskFlow) moved(moves []engine.Moved) {
-	t.metrics.moved(moves)
-	t.logMoves(moves)
+func (t *TaskFlow) onTransitions(moves []engine.Moved) {
+	t.metrics.countTransitions(moves)
+	t.logTransitions(moves)
 	if !t.Tracing.Enabled() {
 		return
 	}
 	for i := range moves {
-		t.traceMove(&moves[i])
+		t.traceTransition(&moves[i])
 	}
 }
 
-// traceMove adds to the trace of the request that a job comes from how long it was
+// traceTransition adds to the trace of the request that a job comes from how long it was
 // pending and ready, each of its runs, wherever that was, and its end.
-func (t *TaskFlow) traceMove(m *engine.Moved) {
+func (t *TaskFlow) traceTransition(m *engine.Moved) {
 	if m.Job.Trace == "" {
 		return
 	}
@@ -113,7 +113,7 @@ func (t *TaskFlow) traceMove(m *engine.Moved) {
 	case Ready:
 		t.Tracing.Record(ctx, "queue", m.Since, m.At, attrs...)
 	case Running:
-		t.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At, append(attrs, attribute.Int(telemetry.Attempt, m.Job.Runs))...)
+		t.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At, append(attrs, attribute.Int(telemetry.Attempt, m.Job.Attempts))...)
 	}
 	if terminal(m.To) {
 		t.Tracing.Record(ctx, "end", m.At, m.At, attrs...)
@@ -122,20 +122,20 @@ func (t *TaskFlow) traceMove(m *engine.Moved) {
 
 // retryDelay is how long a job waits after the failure just counted (TF-065).
 func retryDelay(j *job.Job) time.Duration {
-	return time.Duration(RetryDelay(policyOf(j), j.Failures)) * time.Second
+	return time.Duration(RetryDelay(decodePolicy(j), j.FailedAttempts)) * time.Second
 }
 
 // Mount makes TaskFlow serve its paths by an engine. It is called once.
-func (t *TaskFlow) Mount(e *engine.Engine) httpapi.Mount {
+func (t *TaskFlow) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	t.engine = e
 	t.bound.Store(e)
-	table := httpapi.Table{
+	table := httpapi.Router{
 		Name:      Name,
 		Prefixes:  []string{"/api/v1/"},
 		Routes:    t.routes(),
 		Token:     t.Token,
 		BodyLimit: t.BodyLimit,
-		Answer:    t.answer,
+		WriteError:    t.sendError,
 		Log:       t.Log,
 		Tracing:   t.Tracing,
 	}

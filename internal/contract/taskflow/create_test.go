@@ -21,15 +21,15 @@ import (
 
 var uuidText = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// hasty is a store behind which something happens between a commit and its answer.
-type hasty struct {
+// hastyStore is a store behind which something happens between a commit and its answer.
+type hastyStore struct {
 	store.Store
-	then atomic.Pointer[func()] // once
+	before atomic.Pointer[func()] // once
 }
 
-func (h *hasty) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (h *hastyStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	err := h.Store.Update(ctx, fn)
-	if then := h.then.Swap(nil); err == nil && then != nil {
+	if then := h.before.Swap(nil); err == nil && then != nil {
 		(*then)()
 	}
 	return err
@@ -37,10 +37,10 @@ func (h *hasty) Update(ctx context.Context, fn func(store.Tx) error) error {
 
 // A job that is stored is told as it was stored, whatever has become of it by the time of the answer.
 func TestCreateOvertaken(t *testing.T) {
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) {
-		h := &hasty{Store: p.Store}
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		h := &hastyStore{Store: p.Store}
 		w := newWorld(t, p.Clock, h, config())
-		for _, members := range []string{`"priority":7`, after(w.create(t).ID)} {
+		for _, members := range []string{`"priority":7`, dependenciesMember(w.create(t).ID)} {
 			removed := func() {
 				newest, err := w.engine.Search(t.Context(), store.Search{Contract: taskflow.Name, Queue: "late", Limit: 1})
 				if err == nil {
@@ -50,10 +50,10 @@ func TestCreateOvertaken(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			h.then.Store(&removed)
-			v := testkit.Read[view](t, w.Do(t, "POST", jobsPath, spec(`"queue":"late"`, members)).Want(t, 201))
-			equal(t, "name queue", v.Name+v.Queue, "nlate")
-			w.Do(t, "GET", pathOf(v.ID), "").Is(t, 404, "NOT_FOUND")
+			h.before.Store(&removed)
+			v := testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, jobSpec(`"queue":"late"`, members)).WantStatus(t, 201))
+			assertEqual(t, "name queue", v.Name+v.Queue, "nlate")
+			w.Do(t, "GET", pathOf(v.ID), "").WantError(t, 404, "NOT_FOUND")
 		}
 	})
 }
@@ -61,20 +61,20 @@ func TestCreateOvertaken(t *testing.T) {
 func TestCreate(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("TF-069 the whole job", func(t *testing.T) {
-			r := w.Do(t, "POST", jobsPath, spec(`"priority":7`)).Want(t, 201)
-			v := testkit.Read[view](t, r)
-			equal(t, "name queue priority", fmt.Sprint(v.Name, v.Queue, v.Priority), "nq7")
-			equal(t, "read again", w.Do(t, "GET", pathOf(v.ID), "").Want(t, 200).Body, r.Body)
+			r := w.Do(t, "POST", jobsPath, jobSpec(`"priority":7`)).WantStatus(t, 201)
+			v := testkit.DecodeReply[jobView](t, r)
+			assertEqual(t, "name queue priority", fmt.Sprint(v.Name, v.Queue, v.Priority), "nq7")
+			assertEqual(t, "read again", w.Do(t, "GET", pathOf(v.ID), "").WantStatus(t, 200).Body, r.Body)
 		})
 		t.Run("TF-069 TF-032 as it is read, in every state that it may begin in", func(t *testing.T) {
 			failed, open := w.create(t), w.create(t)
 			w.fail(t, failed.ID, false)
 			large := `"payload":"` + strings.Repeat("x", 60_000) + `"`
-			for status, members := range map[string]string{"READY": large, "PENDING": after(open.ID), "BLOCKED": after(open.ID, failed.ID)} {
-				r := w.Do(t, "POST", jobsPath, spec(members)).Want(t, 201)
-				v := testkit.Read[view](t, r)
-				equal(t, "status", v.Status, status)
-				equal(t, "read again", w.Do(t, "GET", pathOf(v.ID), "").Want(t, 200).Body, r.Body)
+			for status, members := range map[string]string{"READY": large, "PENDING": dependenciesMember(open.ID), "BLOCKED": dependenciesMember(open.ID, failed.ID)} {
+				r := w.Do(t, "POST", jobsPath, jobSpec(members)).WantStatus(t, 201)
+				v := testkit.DecodeReply[jobView](t, r)
+				assertEqual(t, "status", v.Status, status)
+				assertEqual(t, "read again", w.Do(t, "GET", pathOf(v.ID), "").WantStatus(t, 200).Body, r.Body)
 			}
 		})
 		t.Run("TF-001 the id is a UUID of the server", func(t *testing.T) {
@@ -89,65 +89,65 @@ func TestCreate(t *testing.T) {
 		})
 		t.Run("TF-001 many at once", func(t *testing.T) {
 			seen := map[string]bool{}
-			for _, r := range testkit.Together(40, func(int) testkit.Reply { return w.Do(t, "POST", jobsPath, spec()) }) {
-				seen[testkit.Read[view](t, r.Want(t, 201)).ID] = true
+			for _, r := range testkit.RunConcurrently(40, func(int) testkit.Reply { return w.Do(t, "POST", jobsPath, jobSpec()) }) {
+				seen[testkit.DecodeReply[jobView](t, r.WantStatus(t, 201)).ID] = true
 			}
-			equal(t, "ids", len(seen), 40)
+			assertEqual(t, "ids", len(seen), 40)
 		})
 		t.Run("TF-013 TF-009 TF-014 TF-015 TF-016 TF-017 what is usual", func(t *testing.T) {
 			v := w.create(t)
-			equal(t, "policy", v.RetryPolicy, policy{3, "EXPONENTIAL", 10, 300})
-			equal(t, "the rest", fmt.Sprint(v.Priority, string(v.Payload), v.Dependencies), "5{}[]")
+			assertEqual(t, "policy", v.RetryPolicy, policy{3, "EXPONENTIAL", 10, 300})
+			assertEqual(t, "the rest", fmt.Sprint(v.Priority, string(v.Payload), v.Dependencies), "5{}[]")
 			if v.NextRunAt != nil {
 				t.Error("it waits for nothing")
 			}
 		})
 		t.Run("TF-010 created_at", func(t *testing.T) {
 			v := w.create(t, `"created_at":"2001-01-01T00:00:00Z","updated_at":5`)
-			equal(t, "created_at", v.CreatedAt, w.clock.Now())
+			assertEqual(t, "created_at", v.CreatedAt, w.clock.Now())
 			w.clock.Advance(time.Hour)
-			w.put(t, v.ID, named("other"))
+			w.put(t, v.ID, nameMember("other"))
 			w.succeed(t, v.ID)
-			equal(t, "later", w.get(t, v.ID).CreatedAt, v.CreatedAt)
+			assertEqual(t, "later", w.get(t, v.ID).CreatedAt, v.CreatedAt)
 		})
 		t.Run("TF-007 TF-012 TF-032 status and attempts are the server's", func(t *testing.T) {
 			v := w.create(t, `"status":"COMPLETED","attempt_count":-4`)
-			equal(t, "status attempts", fmt.Sprint(v.Status, v.AttemptCount), "READY0")
+			assertEqual(t, "status attempts", fmt.Sprint(v.Status, v.AttemptCount), "READY0")
 		})
 		t.Run("TF-005 payloads come back as the same value", func(t *testing.T) {
 			for _, payload := range []string{`null`, `true`, `"a\u00e9\u0000\ud800"`, `123456789012345678901234567890.10`, `[]`, `{"a":{"b":[1,{"c":null}]},"a":2}`, `-0`} {
 				v := w.create(t, `"payload": `+payload+" ")
-				equal(t, "payload", string(v.Payload), payload)
-				if again := w.Do(t, "GET", pathOf(v.ID), "").Want(t, 200).Body; !strings.Contains(again, `"payload":`+payload+`,`) {
+				assertEqual(t, "payload", string(v.Payload), payload)
+				if again := w.Do(t, "GET", pathOf(v.ID), "").WantStatus(t, 200).Body; !strings.Contains(again, `"payload":`+payload+`,`) {
 					t.Errorf("%s became %s", payload, again)
 				}
 			}
 		})
 		t.Run("TF-004 the largest payload", func(t *testing.T) {
 			large := `"` + strings.Repeat("é", 32767) + `"`
-			equal(t, "bytes", len(large), 65536)
-			equal(t, "payload", string(w.create(t, `"payload":`+large).Payload), large)
-			w.Do(t, "POST", jobsPath, spec(`"payload":"`+strings.Repeat("x", 65535)+`"`)).Is(t, 400, "VALIDATION_ERROR", "payload")
+			assertEqual(t, "bytes", len(large), 65536)
+			assertEqual(t, "payload", string(w.create(t, `"payload":`+large).Payload), large)
+			w.Do(t, "POST", jobsPath, jobSpec(`"payload":"`+strings.Repeat("x", 65535)+`"`)).WantError(t, 400, "VALIDATION_ERROR", "payload")
 			w.create(t, `"payload":   `+large+strings.Repeat(" ", 100))
 		})
 		t.Run("TF-020 a part of a policy is completed", func(t *testing.T) {
-			equal(t, "base", w.create(t, `"retry_policy":{"base_delay_seconds":300}`).RetryPolicy, policy{3, "EXPONENTIAL", 300, 300})
-			equal(t, "none", w.create(t, `"retry_policy":{}`).RetryPolicy, policy{3, "EXPONENTIAL", 10, 300})
-			equal(t, "all", w.create(t, `"retry_policy":{"max_attempts":10,"backoff_strategy":"LINEAR","base_delay_seconds":1,"max_delay_seconds":3600,"x":1}`).RetryPolicy,
+			assertEqual(t, "base", w.create(t, `"retry_policy":{"base_delay_seconds":300}`).RetryPolicy, policy{3, "EXPONENTIAL", 300, 300})
+			assertEqual(t, "none", w.create(t, `"retry_policy":{}`).RetryPolicy, policy{3, "EXPONENTIAL", 10, 300})
+			assertEqual(t, "all", w.create(t, `"retry_policy":{"max_attempts":10,"backoff_strategy":"LINEAR","base_delay_seconds":1,"max_delay_seconds":3600,"x":1}`).RetryPolicy,
 				policy{10, "LINEAR", 1, 3600})
-			w.Do(t, "POST", jobsPath, spec(`"retry_policy":{"max_delay_seconds":9}`)).Is(t, 400, "VALIDATION_ERROR", "max_delay_seconds")
+			w.Do(t, "POST", jobsPath, jobSpec(`"retry_policy":{"max_delay_seconds":9}`)).WantError(t, 400, "VALIDATION_ERROR", "max_delay_seconds")
 		})
 		t.Run("TF-019 each strategy", func(t *testing.T) {
 			for _, s := range []string{"FIXED", "LINEAR", "EXPONENTIAL"} {
-				equal(t, "strategy", w.create(t, `"retry_policy":{"backoff_strategy":"`+s+`"}`).RetryPolicy.Strategy, s)
+				assertEqual(t, "strategy", w.create(t, `"retry_policy":{"backoff_strategy":"`+s+`"}`).RetryPolicy.Strategy, s)
 			}
 		})
 		t.Run("TF-002 TF-003 TF-006 the ends of the ranges", func(t *testing.T) {
 			long := strings.Repeat("é", 255)
-			v := testkit.Read[view](t, w.Do(t, "POST", jobsPath, `{"name":"`+long+`","queue":"`+strings.Repeat("Z", 64)+`","priority":1e1}`).Want(t, 201))
-			equal(t, "name priority", fmt.Sprint(v.Name, v.Priority), long+"10")
-			v = testkit.Read[view](t, w.Do(t, "POST", jobsPath, `{"name":" ","queue":"_","priority":1.0}`).Want(t, 201))
-			equal(t, "name priority", fmt.Sprint(v.Name, v.Priority), " 1")
+			v := testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, `{"name":"`+long+`","queue":"`+strings.Repeat("Z", 64)+`","priority":1e1}`).WantStatus(t, 201))
+			assertEqual(t, "name priority", fmt.Sprint(v.Name, v.Priority), long+"10")
+			v = testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, `{"name":" ","queue":"_","priority":1.0}`).WantStatus(t, 201))
+			assertEqual(t, "name priority", fmt.Sprint(v.Name, v.Priority), " 1")
 		})
 		t.Run("TF-008 dependencies", func(t *testing.T) {
 			first := w.create(t).ID
@@ -155,14 +155,14 @@ func TestCreate(t *testing.T) {
 			for range 50 {
 				fifty = append(fifty, w.create(t).ID)
 			}
-			equal(t, "dependencies", fmt.Sprint(w.create(t, after(fifty...)).Dependencies), fmt.Sprint(fifty))
-			w.Do(t, "POST", jobsPath, spec(after(append(fifty, first)...))).Is(t, 400, "VALIDATION_ERROR", "dependencies")
+			assertEqual(t, "dependencies", fmt.Sprint(w.create(t, dependenciesMember(fifty...)).Dependencies), fmt.Sprint(fifty))
+			w.Do(t, "POST", jobsPath, jobSpec(dependenciesMember(append(fifty, first)...))).WantError(t, 400, "VALIDATION_ERROR", "dependencies")
 			n := w.jobs(t)
 			stranger := "00000000-0000-4000-8000-000000000000"
-			w.Do(t, "POST", jobsPath, spec(after(first, stranger))).Is(t, 400, "VALIDATION_ERROR", "dependencies", stranger)
-			equal(t, "stored", w.jobs(t), n)
-			v := w.create(t, after(strings.ToUpper(first), first)) // G-TF-18, G-TF-35
-			equal(t, "once", fmt.Sprint(v.Dependencies), fmt.Sprint([]string{first}))
+			w.Do(t, "POST", jobsPath, jobSpec(dependenciesMember(first, stranger))).WantError(t, 400, "VALIDATION_ERROR", "dependencies", stranger)
+			assertEqual(t, "stored", w.jobs(t), n)
+			v := w.create(t, dependenciesMember(strings.ToUpper(first), first)) // G-TF-18, G-TF-35
+			assertEqual(t, "once", fmt.Sprint(v.Dependencies), fmt.Sprint([]string{first}))
 		})
 	})
 }
@@ -174,19 +174,19 @@ var refused = []struct{ id, body, word string }{
 	{"TF-002", `{"name":7,"queue":"q"}`, "name"}, {"TF-002", `{"name":null,"queue":"q"}`, "name"}, {"TF-002", `{"name":"\u0000","queue":"q"}`, "name"},
 	{"TF-013", `{"name":"n"}`, "queue"}, {"TF-003", `{"name":"n","queue":""}`, "queue"}, {"TF-003", `{"name":"n","queue":"a-b"}`, "queue"},
 	{"TF-003", `{"name":"n","queue":"a b"}`, "queue"}, {"TF-003", `{"name":"n","queue":"é"}`, "queue"}, {"TF-003", `{"name":"n","queue":"` + strings.Repeat("q", 65) + `"}`, "queue"},
-	{"TF-006", spec(`"priority":0`), "priority"}, {"TF-006", spec(`"priority":11`), "priority"}, {"TF-006", spec(`"priority":1.5`), "priority"},
-	{"TF-006", spec(`"priority":"5"`), "priority"}, {"TF-006", spec(`"priority":1e400`), "priority"}, {"TF-006", spec(`"priority":null`), "priority"},
-	{"TF-004", spec(`"payload":"` + strings.Repeat("x", 65535) + `"`), "payload"},
-	{"TF-008", spec(`"dependencies":"x"`), "dependencies"}, {"TF-008", spec(`"dependencies":[7]`), "dependencies[0]"}, {"TF-008", spec(`"dependencies":["x"]`), "dependencies[0]"},
-	{"TF-008", spec(`"dependencies":null`), "dependencies"},
-	{"TF-021", spec(`"retry_policy":{"max_attempts":0}`), "max_attempts"}, {"TF-021", spec(`"retry_policy":{"max_attempts":11}`), "max_attempts"},
-	{"TF-014", spec(`"retry_policy":{"max_attempts":2.5}`), "max_attempts"},
-	{"TF-021", spec(`"retry_policy":{"base_delay_seconds":0}`), "base_delay_seconds"}, {"TF-021", spec(`"retry_policy":{"base_delay_seconds":301,"max_delay_seconds":900}`), "base_delay_seconds"},
-	{"TF-021", spec(`"retry_policy":{"max_delay_seconds":3601}`), "max_delay_seconds"}, {"TF-017", spec(`"retry_policy":{"max_delay_seconds":0}`), "max_delay_seconds"},
-	{"TF-018", spec(`"retry_policy":{"base_delay_seconds":20,"max_delay_seconds":19}`), "max_delay_seconds"},
-	{"TF-019", spec(`"retry_policy":{"backoff_strategy":"fixed"}`), "backoff_strategy"}, {"TF-019", spec(`"retry_policy":{"backoff_strategy":"RANDOM"}`), "backoff_strategy"},
-	{"TF-015", spec(`"retry_policy":{"backoff_strategy":null}`), "backoff_strategy"}, {"TF-020", spec(`"retry_policy":[]`), "retry_policy"}, {"TF-020", spec(`"retry_policy":null`), "retry_policy"},
-	{"TF-086", `{`, "JSON"}, {"TF-086", `[]`, "object"}, {"TF-086", `7`, "object"}, {"TF-086", ` `, "body"}, {"TF-086", spec() + "x", "JSON"}, {"TF-086", "{\"name\":\"\xff\",\"queue\":\"q\"}", "JSON"},
+	{"TF-006", jobSpec(`"priority":0`), "priority"}, {"TF-006", jobSpec(`"priority":11`), "priority"}, {"TF-006", jobSpec(`"priority":1.5`), "priority"},
+	{"TF-006", jobSpec(`"priority":"5"`), "priority"}, {"TF-006", jobSpec(`"priority":1e400`), "priority"}, {"TF-006", jobSpec(`"priority":null`), "priority"},
+	{"TF-004", jobSpec(`"payload":"` + strings.Repeat("x", 65535) + `"`), "payload"},
+	{"TF-008", jobSpec(`"dependencies":"x"`), "dependencies"}, {"TF-008", jobSpec(`"dependencies":[7]`), "dependencies[0]"}, {"TF-008", jobSpec(`"dependencies":["x"]`), "dependencies[0]"},
+	{"TF-008", jobSpec(`"dependencies":null`), "dependencies"},
+	{"TF-021", jobSpec(`"retry_policy":{"max_attempts":0}`), "max_attempts"}, {"TF-021", jobSpec(`"retry_policy":{"max_attempts":11}`), "max_attempts"},
+	{"TF-014", jobSpec(`"retry_policy":{"max_attempts":2.5}`), "max_attempts"},
+	{"TF-021", jobSpec(`"retry_policy":{"base_delay_seconds":0}`), "base_delay_seconds"}, {"TF-021", jobSpec(`"retry_policy":{"base_delay_seconds":301,"max_delay_seconds":900}`), "base_delay_seconds"},
+	{"TF-021", jobSpec(`"retry_policy":{"max_delay_seconds":3601}`), "max_delay_seconds"}, {"TF-017", jobSpec(`"retry_policy":{"max_delay_seconds":0}`), "max_delay_seconds"},
+	{"TF-018", jobSpec(`"retry_policy":{"base_delay_seconds":20,"max_delay_seconds":19}`), "max_delay_seconds"},
+	{"TF-019", jobSpec(`"retry_policy":{"backoff_strategy":"fixed"}`), "backoff_strategy"}, {"TF-019", jobSpec(`"retry_policy":{"backoff_strategy":"RANDOM"}`), "backoff_strategy"},
+	{"TF-015", jobSpec(`"retry_policy":{"backoff_strategy":null}`), "backoff_strategy"}, {"TF-020", jobSpec(`"retry_policy":[]`), "retry_policy"}, {"TF-020", jobSpec(`"retry_policy":null`), "retry_policy"},
+	{"TF-086", `{`, "JSON"}, {"TF-086", `[]`, "object"}, {"TF-086", `7`, "object"}, {"TF-086", ` `, "body"}, {"TF-086", jobSpec() + "x", "JSON"}, {"TF-086", "{\"name\":\"\xff\",\"queue\":\"q\"}", "JSON"},
 	{"TF-086", strings.Repeat("[", 600) + strings.Repeat("]", 600), "JSON"},
 }
 
@@ -197,15 +197,15 @@ func TestRefused(t *testing.T) {
 		kept := w.create(t)
 		for i, c := range refused {
 			t.Run(fmt.Sprint(c.id, " TF-070 refused ", i), func(t *testing.T) {
-				w.Do(t, "POST", jobsPath, c.body).Is(t, 400, "VALIDATION_ERROR", c.word)
+				w.Do(t, "POST", jobsPath, c.body).WantError(t, 400, "VALIDATION_ERROR", c.word)
 				if strings.HasSuffix(c.body, `"queue":"q"}`) && !strings.Contains(c.body, "name") || c.body == `{"name":"n"}` {
 					return // an update may leave it out
 				}
-				w.Do(t, "PUT", pathOf(kept.ID), c.body).Is(t, 400, "VALIDATION_ERROR", c.word)
+				w.Do(t, "PUT", pathOf(kept.ID), c.body).WantError(t, 400, "VALIDATION_ERROR", c.word)
 			})
 		}
-		equal(t, "TF-070 stored", w.jobs(t), 1)
-		equal(t, "TF-077 unchanged", w.get(t, kept.ID).UpdatedAt, kept.UpdatedAt)
+		assertEqual(t, "TF-070 stored", w.jobs(t), 1)
+		assertEqual(t, "TF-077 unchanged", w.get(t, kept.ID).UpdatedAt, kept.UpdatedAt)
 	})
 }
 
@@ -213,13 +213,13 @@ func TestTransport(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	t.Run("TF-086 the body says it is something else", func(t *testing.T) {
-		w.Do(t, "POST", jobsPath, spec(), "Content-Type", "text/plain").Is(t, 400, "VALIDATION_ERROR", "Content-Type")
-		w.Do(t, "POST", jobsPath, spec(), "Content-Type", "", beyondDocument, "1").Want(t, 201)
-		w.Do(t, "POST", jobsPath, spec(), "Content-Type", "application/json; charset=utf-8").Want(t, 201)
+		w.Do(t, "POST", jobsPath, jobSpec(), "Content-Type", "text/plain").WantError(t, 400, "VALIDATION_ERROR", "Content-Type")
+		w.Do(t, "POST", jobsPath, jobSpec(), "Content-Type", "", beyondDocument, "1").WantStatus(t, 201)
+		w.Do(t, "POST", jobsPath, jobSpec(), "Content-Type", "application/json; charset=utf-8").WantStatus(t, 201)
 	})
 	t.Run("TF-085 larger than any body", func(t *testing.T) {
-		w.Do(t, "POST", jobsPath, strings.Repeat(" ", bodyLimit+1)).Is(t, 413, "PAYLOAD_TOO_LARGE")
-		w.Do(t, "POST", jobsPath, strings.Repeat(" ", graphBodyLimit+1)).Is(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(bodyLimit))
+		w.Do(t, "POST", jobsPath, strings.Repeat(" ", bodyLimit+1)).WantError(t, 413, "PAYLOAD_TOO_LARGE")
+		w.Do(t, "POST", jobsPath, strings.Repeat(" ", graphBodyLimit+1)).WantError(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(bodyLimit))
 	})
 	t.Run("TF-085 larger, and its size is not told", func(t *testing.T) {
 		for path, limit := range map[string]int64{jobsPath: bodyLimit, "/api/v1/graphs": graphBodyLimit} {
@@ -227,28 +227,28 @@ func TestTransport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.Send(t, req).Is(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(limit))
+			w.Send(t, req).WantError(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(limit))
 		}
 	})
 	t.Run("TF-085 the store is away", func(t *testing.T) { // G-TF-29
 		w := inMemory(t, config())
 		id := w.create(t).ID
 		w.store.Close()
-		for _, r := range []testkit.Reply{w.Do(t, "GET", pathOf(id), ""), w.Do(t, "POST", jobsPath, spec()), w.Do(t, "PUT", pathOf(id), "{}"),
+		for _, r := range []testkit.Reply{w.Do(t, "GET", pathOf(id), ""), w.Do(t, "POST", jobsPath, jobSpec()), w.Do(t, "PUT", pathOf(id), "{}"),
 			w.Do(t, "DELETE", pathOf(id), ""), w.Do(t, "GET", jobsPath, ""), w.Do(t, "GET", pathOf(id)+"/graph", "")} {
-			r.Is(t, 503, "INTERNAL_ERROR")
+			r.WantError(t, 503, "INTERNAL_ERROR")
 		}
 	})
 	t.Run("TF-085 other paths and methods", func(t *testing.T) {
-		w.Do(t, "GET", "/api/v1/nothing", "").Is(t, 404, "NOT_FOUND")
-		w.Do(t, "PATCH", jobsPath, "{}").Is(t, 405, "METHOD_NOT_ALLOWED")
+		w.Do(t, "GET", "/api/v1/nothing", "").WantError(t, 404, "NOT_FOUND")
+		w.Do(t, "PATCH", jobsPath, "{}").WantError(t, 405, "METHOD_NOT_ALLOWED")
 	})
 	t.Run("TF-085 a token", func(t *testing.T) {
 		c := config()
 		c.Token = settings.NewSecret("secret")
 		w := inMemory(t, c)
-		w.Do(t, "POST", jobsPath, spec()).Is(t, 401, "UNAUTHORIZED")
-		w.Do(t, "POST", jobsPath, spec(), "Authorization", "Bearer secret").Want(t, 201)
+		w.Do(t, "POST", jobsPath, jobSpec()).WantError(t, 401, "UNAUTHORIZED")
+		w.Do(t, "POST", jobsPath, jobSpec(), "Authorization", "Bearer secret").WantStatus(t, 201)
 	})
 	t.Run("TF-085 each kind of error has its code", func(t *testing.T) {
 		codes := map[string]int{"VALIDATION_ERROR": 400, "NOT_FOUND": 404, "CONFLICT": 409, "PAYLOAD_TOO_LARGE": 413}
@@ -257,10 +257,10 @@ func TestTransport(t *testing.T) {
 			if code == "INTERNAL_ERROR" && (status == 500 || status == 503) {
 				continue
 			}
-			equal(t, k.String(), status, codes[code])
+			assertEqual(t, k.String(), status, codes[code])
 		}
 		status, code := taskflow.Meaning(errors.New("unknown"))
-		equal(t, "unclassified", fmt.Sprint(status, code), "500INTERNAL_ERROR")
+		assertEqual(t, "unclassified", fmt.Sprint(status, code), "500INTERNAL_ERROR")
 	})
 }
 
@@ -279,54 +279,54 @@ func TestDelete(t *testing.T) {
 		stranger := "00000000-0000-4000-8000-000000000000"
 		t.Run("TF-072 TF-074 TF-082 unknown", func(t *testing.T) {
 			for _, id := range []string{stranger, "x", strings.Repeat("0", 40), "%00"} { // G-TF-22
-				w.Do(t, "GET", pathOf(id), "").Is(t, 404, "NOT_FOUND")
-				w.Do(t, "PUT", pathOf(id), `{"name":""}`).Is(t, 404, "NOT_FOUND")
-				w.Do(t, "DELETE", pathOf(id), "").Is(t, 404, "NOT_FOUND")
+				w.Do(t, "GET", pathOf(id), "").WantError(t, 404, "NOT_FOUND")
+				w.Do(t, "PUT", pathOf(id), `{"name":""}`).WantError(t, 404, "NOT_FOUND")
+				w.Do(t, "DELETE", pathOf(id), "").WantError(t, 404, "NOT_FOUND")
 			}
 		})
 		t.Run("TF-071 in any case", func(t *testing.T) {
 			v := w.create(t)
-			equal(t, "id", w.get(t, strings.ToUpper(v.ID)).ID, v.ID)
+			assertEqual(t, "id", w.get(t, strings.ToUpper(v.ID)).ID, v.ID)
 		})
 		t.Run("TF-081 TF-082 gone", func(t *testing.T) {
 			v := w.create(t)
-			equal(t, "body", w.Do(t, "DELETE", pathOf(v.ID), "").Want(t, 204).Body, "")
-			w.Do(t, "GET", pathOf(v.ID), "").Is(t, 404, "NOT_FOUND")
-			w.Do(t, "DELETE", pathOf(v.ID), "").Is(t, 404, "NOT_FOUND")
+			assertEqual(t, "body", w.Do(t, "DELETE", pathOf(v.ID), "").WantStatus(t, 204).Body, "")
+			w.Do(t, "GET", pathOf(v.ID), "").WantError(t, 404, "NOT_FOUND")
+			w.Do(t, "DELETE", pathOf(v.ID), "").WantError(t, 404, "NOT_FOUND")
 		})
 		t.Run("TF-083 not while another lists it", func(t *testing.T) {
 			first := w.create(t).ID
-			second := w.create(t, after(first)).ID
-			w.Do(t, "DELETE", pathOf(first), "").Is(t, 409, "CONFLICT", "depends")
+			second := w.create(t, dependenciesMember(first)).ID
+			w.Do(t, "DELETE", pathOf(first), "").WantError(t, 409, "CONFLICT", "depends")
 			w.fail(t, first, false)
 			w.status(t, second, "BLOCKED")
-			w.Do(t, "DELETE", pathOf(first), "").Is(t, 409, "CONFLICT")
-			w.Do(t, "DELETE", pathOf(second), "").Want(t, 204)
-			w.Do(t, "DELETE", pathOf(first), "").Want(t, 204)
+			w.Do(t, "DELETE", pathOf(first), "").WantError(t, 409, "CONFLICT")
+			w.Do(t, "DELETE", pathOf(second), "").WantStatus(t, 204)
+			w.Do(t, "DELETE", pathOf(first), "").WantStatus(t, 204)
 		})
 		t.Run("TF-084 while it runs", func(t *testing.T) {
 			v := w.create(t)
-			j := w.begin(t, v.ID)
-			w.Do(t, "DELETE", pathOf(v.ID), "").Want(t, 204)
+			j := w.claimAndStart(t, v.ID)
+			w.Do(t, "DELETE", pathOf(v.ID), "").WantStatus(t, 204)
 			_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.CompletedWith(j, nil))
-			equal(t, "the result", job.KindOf(err), job.RunLost)
-			w.Do(t, "GET", pathOf(v.ID), "").Is(t, 404, "NOT_FOUND")
+			assertEqual(t, "the result", job.KindOf(err), job.RunLost)
+			w.Do(t, "GET", pathOf(v.ID), "").WantError(t, 404, "NOT_FOUND")
 		})
 		t.Run("TF-083 while dependents are made", func(t *testing.T) {
 			for range 20 {
 				id := w.create(t).ID
-				answers := testkit.Together(4, func(i int) testkit.Reply {
+				answers := testkit.RunConcurrently(4, func(i int) testkit.Reply {
 					if i == 0 {
 						return w.Do(t, "DELETE", pathOf(id), "")
 					}
-					return w.Do(t, "POST", jobsPath, spec(after(id)))
+					return w.Do(t, "POST", jobsPath, jobSpec(dependenciesMember(id)))
 				})
 				made := 0
 				for _, r := range answers[1:] {
 					if r.Status == 201 {
 						made++
 					} else {
-						r.Is(t, 400, "VALIDATION_ERROR", "dependencies")
+						r.WantError(t, 400, "VALIDATION_ERROR", "dependencies")
 					}
 				}
 				if (answers[0].Status == 204) == (made > 0) {

@@ -16,29 +16,29 @@ import (
 func TestMoves(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		// Changes of one instant are told apart by microseconds.
-		moved := func(t *testing.T, v view) {
+		moved := func(t *testing.T, v jobView) {
 			t.Helper()
-			equal(t, "updated_at", v.UpdatedAt.Truncate(time.Millisecond), w.clock.Now())
+			assertEqual(t, "updated_at", v.UpdatedAt.Truncate(time.Millisecond), w.clock.Now())
 		}
 		for _, c := range []struct {
 			name, want string
 			change     func(t *testing.T, id string) // of a job that is READY
 			second     bool                          // it is its dependent that is looked at
 		}{
-			{"claimed", "RUNNING", func(t *testing.T, id string) { w.begin(t, id) }, false},
+			{"claimed", "RUNNING", func(t *testing.T, id string) { w.claimAndStart(t, id) }, false},
 			{"completed", "COMPLETED", func(t *testing.T, id string) { w.succeed(t, id) }, false},
 			{"to be tried again", "READY", func(t *testing.T, id string) { w.fail(t, id, true) }, false},
 			{"given back", "READY", func(t *testing.T, id string) {
-				w.finish(t, w.begin(t, id), engine.Outcome{On: job.Released})
+				w.finish(t, w.claimAndStart(t, id), engine.Outcome{On: job.Released})
 			}, false},
 			{"failed", "FAILED", func(t *testing.T, id string) { w.fail(t, id, false) }, false},
-			{"its worker is gone", "READY", func(t *testing.T, id string) { w.begin(t, id); w.clock.Advance(lease); w.sweep(t) }, false},
+			{"its worker is gone", "READY", func(t *testing.T, id string) { w.claimAndStart(t, id); w.clock.Advance(lease); w.runMaintenance(t) }, false},
 			{"released", "READY", func(t *testing.T, id string) { w.succeed(t, id) }, true},
 			{"blocked", "BLOCKED", func(t *testing.T, id string) { w.fail(t, id, false) }, true},
 		} {
 			t.Run("TF-011 "+c.name, func(t *testing.T) {
 				first := w.create(t, attempts(2, "FIXED", 1, 1))
-				second := w.create(t, after(first.ID)).ID
+				second := w.create(t, dependenciesMember(first.ID)).ID
 				w.clock.Advance(time.Second)
 				c.change(t, first.ID)
 				seen := first.ID
@@ -50,7 +50,7 @@ func TestMoves(t *testing.T) {
 		}
 		t.Run("TF-011 blocked through another", func(t *testing.T) {
 			first := w.create(t).ID
-			last := w.create(t, after(w.create(t, after(first)).ID)).ID
+			last := w.create(t, dependenciesMember(w.create(t, dependenciesMember(first)).ID)).ID
 			w.clock.Advance(time.Second)
 			w.fail(t, first, false)
 			moved(t, w.status(t, last, "BLOCKED"))
@@ -68,20 +68,20 @@ func TestListed(t *testing.T) {
 		}{
 			{"PENDING", func(*testing.T, string, string) {}},
 			{"READY", func(t *testing.T, first, _ string) { w.succeed(t, first) }},
-			{"RUNNING", func(t *testing.T, first, second string) { w.succeed(t, first); w.begin(t, second) }},
+			{"RUNNING", func(t *testing.T, first, second string) { w.succeed(t, first); w.claimAndStart(t, second) }},
 			{"COMPLETED", func(t *testing.T, first, second string) { w.succeed(t, first); w.succeed(t, second) }},
 			{"FAILED", func(t *testing.T, first, second string) { w.succeed(t, first); w.fail(t, second, false) }},
 			{"BLOCKED", func(t *testing.T, first, _ string) { w.fail(t, first, false) }},
 		} {
 			t.Run("TF-083 by one that is "+c.status, func(t *testing.T) {
 				first := w.create(t).ID
-				second := w.create(t, after(first)).ID
+				second := w.create(t, dependenciesMember(first)).ID
 				c.reach(t, first, second)
 				was := w.status(t, second, c.status)
-				w.Do(t, "DELETE", pathOf(first), "").Is(t, 409, "CONFLICT")
-				equal(t, "unchanged", fmt.Sprintf("%+v", w.get(t, second)), fmt.Sprintf("%+v", was))
-				w.Do(t, "DELETE", pathOf(second), "").Want(t, 204)
-				w.Do(t, "DELETE", pathOf(first), "").Want(t, 204)
+				w.Do(t, "DELETE", pathOf(first), "").WantError(t, 409, "CONFLICT")
+				assertEqual(t, "unchanged", fmt.Sprintf("%+v", w.get(t, second)), fmt.Sprintf("%+v", was))
+				w.Do(t, "DELETE", pathOf(second), "").WantStatus(t, 204)
+				w.Do(t, "DELETE", pathOf(first), "").WantStatus(t, 204)
 			})
 		}
 	})
@@ -93,29 +93,29 @@ func TestOneMember(t *testing.T) {
 		first, other := w.create(t).ID, w.create(t).ID
 		for _, c := range []struct {
 			name, member string
-			change       func(v *view)
+			change       func(v *jobView)
 		}{
-			{"name", named("new"), func(v *view) { v.Name = "new" }},
-			{"queue", `"queue":"other"`, func(v *view) { v.Queue = "other" }},
-			{"payload", `"payload":[2]`, func(v *view) { v.Payload = []byte("[2]") }},
-			{"priority", `"priority":1`, func(v *view) { v.Priority = 1 }},
-			{"retry_policy", attempts(4, "FIXED", 2, 3), func(v *view) { v.RetryPolicy = policy{4, "FIXED", 2, 3} }},
-			{"dependencies", after(other), func(v *view) { v.Dependencies = []string{other} }},
+			{"name", nameMember("new"), func(v *jobView) { v.Name = "new" }},
+			{"queue", `"queue":"other"`, func(v *jobView) { v.Queue = "other" }},
+			{"payload", `"payload":[2]`, func(v *jobView) { v.Payload = []byte("[2]") }},
+			{"priority", `"priority":1`, func(v *jobView) { v.Priority = 1 }},
+			{"retry_policy", attempts(4, "FIXED", 2, 3), func(v *jobView) { v.RetryPolicy = policy{4, "FIXED", 2, 3} }},
+			{"dependencies", dependenciesMember(other), func(v *jobView) { v.Dependencies = []string{other} }},
 		} {
 			t.Run("TF-078 "+c.name, func(t *testing.T) {
-				want := w.create(t, `"payload":{"a":1},"priority":8`, attempts(5, "LINEAR", 7, 8), after(first))
+				want := w.create(t, `"payload":{"a":1},"priority":8`, attempts(5, "LINEAR", 7, 8), dependenciesMember(first))
 				w.clock.Advance(time.Second)
 				got := w.put(t, want.ID, c.member)
 				c.change(&want)
 				want.UpdatedAt = w.clock.Now()
-				equal(t, "answer", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
-				equal(t, "read again", fmt.Sprintf("%+v", w.get(t, want.ID)), fmt.Sprintf("%+v", want))
+				assertEqual(t, "answer", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
+				assertEqual(t, "read again", fmt.Sprintf("%+v", w.get(t, want.ID)), fmt.Sprintf("%+v", want))
 			})
 		}
 		t.Run("TF-077 TF-008 fifty-one dependencies in an update", func(t *testing.T) {
-			v := w.create(t, after(first))
-			w.Do(t, "PUT", pathOf(v.ID), `{"dependencies":["`+strings.Repeat(other+`","`, 50)+first+`"]}`).Is(t, 400, "VALIDATION_ERROR", "dependencies")
-			equal(t, "unchanged", fmt.Sprint(w.get(t, v.ID).Dependencies), fmt.Sprint([]string{first}))
+			v := w.create(t, dependenciesMember(first))
+			w.Do(t, "PUT", pathOf(v.ID), `{"dependencies":["`+strings.Repeat(other+`","`, 50)+first+`"]}`).WantError(t, 400, "VALIDATION_ERROR", "dependencies")
+			assertEqual(t, "unchanged", fmt.Sprint(w.get(t, v.ID).Dependencies), fmt.Sprint([]string{first}))
 		})
 	})
 }
@@ -130,8 +130,8 @@ func TestCursorOfNobody(t *testing.T) {
 			}
 			w.clock.Advance(time.Second)
 		}
-		whole := w.walk(t)
-		equal(t, "jobs", len(whole), 12)
+		whole := w.allPages(t)
+		assertEqual(t, "jobs", len(whole), 12)
 		t.Run("TF-101 TF-098 each page's last job is deleted behind it", func(t *testing.T) {
 			var got []string
 			query := []string{"limit", "2"}
@@ -140,7 +140,7 @@ func TestCursorOfNobody(t *testing.T) {
 				for _, v := range p.Items {
 					got = append(got, v.ID)
 				}
-				w.Do(t, "DELETE", pathOf(got[len(got)-1]), "").Want(t, 204)
+				w.Do(t, "DELETE", pathOf(got[len(got)-1]), "").WantStatus(t, 204)
 				if !p.HasMore {
 					break
 				}
@@ -150,7 +150,7 @@ func TestCursorOfNobody(t *testing.T) {
 			for _, v := range whole {
 				want = append(want, v.ID)
 			}
-			equal(t, "walk", fmt.Sprint(got), fmt.Sprint(want))
+			assertEqual(t, "walk", fmt.Sprint(got), fmt.Sprint(want))
 		})
 	})
 }
@@ -165,22 +165,22 @@ func TestSlotOfTheDead(t *testing.T) {
 			"completed": func(t *testing.T, j *job.Job) { w.finish(t, j, taskflow.CompletedWith(j, nil)) },
 			"failed":    func(t *testing.T, j *job.Job) { w.finish(t, j, taskflow.FailedWith(j, "x", "y", false)) },
 			"retried":   func(t *testing.T, j *job.Job) { w.finish(t, j, taskflow.FailedWith(j, "x", "y", true)) },
-			"lost":      func(t *testing.T, _ *job.Job) { w.clock.Advance(lease); w.sweep(t) },
-			"deleted":   func(t *testing.T, j *job.Job) { w.Do(t, "DELETE", pathOf(j.ID.Key), "").Want(t, 204) },
+			"lost":      func(t *testing.T, _ *job.Job) { w.clock.Advance(lease); w.runMaintenance(t) },
+			"deleted":   func(t *testing.T, j *job.Job) { w.Do(t, "DELETE", pathOf(j.ID.Key), "").WantStatus(t, 204) },
 		} {
 			t.Run("TF-055 TF-084 TF-107 "+name, func(t *testing.T) {
-				j := w.begin(t, w.create(t, `"priority":9`, attempts(2, "FIXED", 300, 300)).ID)
+				j := w.claimAndStart(t, w.create(t, `"priority":9`, attempts(2, "FIXED", 300, 300)).ID)
 				next := w.create(t).ID
-				equal(t, "while it runs", len(w.claims(t, 10)), 0)
+				assertEqual(t, "while it runs", len(w.claims(t, 10)), 0)
 				end(t, j)
 				jobs := w.claims(t, 10)
 				if len(jobs) != 1 || jobs[0].ID.Key != next {
 					t.Fatalf("got %d jobs after it", len(jobs))
 				}
 				w.finish(t, jobs[0], taskflow.CompletedWith(jobs[0], nil))
-				w.Do(t, "DELETE", pathOf(next), "").Want(t, 204)
+				w.Do(t, "DELETE", pathOf(next), "").WantStatus(t, 204)
 				if name != "deleted" {
-					w.Do(t, "DELETE", pathOf(j.ID.Key), "").Want(t, 204)
+					w.Do(t, "DELETE", pathOf(j.ID.Key), "").WantStatus(t, 204)
 				}
 			})
 		}

@@ -24,14 +24,14 @@ const (
 	codeInternal     code = "INTERNAL_ERROR"
 )
 
-// meaning is an error in HTTP.
-type meaning struct {
+// errorInfo is an error in HTTP.
+type errorInfo struct {
 	status int
 	code   code
 }
 
-// meanings says what each kind of error is.
-var meanings = map[job.Kind]meaning{
+// errorInfos says what each kind of error is.
+var errorInfos = map[job.Kind]errorInfo{
 	job.Internal:    {http.StatusInternalServerError, codeInternal},
 	job.Malformed:   {http.StatusBadRequest, codeValidation},
 	job.Invalid:     {http.StatusBadRequest, codeValidation},
@@ -47,9 +47,9 @@ var meanings = map[job.Kind]meaning{
 	job.Timeout:     {http.StatusServiceUnavailable, codeInternal},
 }
 
-// refusals says what a request turned down by HTTP alone is. One whose body came
+// httpErrorInfos says what a request turned down by HTTP alone is. One whose body came
 // too slowly never came whole: it is no valid one.
-var refusals = map[int]meaning{
+var httpErrorInfos = map[int]errorInfo{
 	http.StatusUnauthorized:          {http.StatusUnauthorized, codeUnauthorized},
 	http.StatusNotFound:              {http.StatusNotFound, codeNotFound},
 	http.StatusMethodNotAllowed:      {http.StatusMethodNotAllowed, codeMethod},
@@ -65,17 +65,17 @@ func conflict(format string, args ...any) error {
 	return &job.Error{Kind: job.Conflict, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
-var notFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
+var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 
-// judge says what an error is in HTTP, and what may be shown of it.
-func judge(err error) (meaning, string) {
-	return httpapi.Judge(err, meanings, refusals, meaning{http.StatusBadRequest, codeValidation})
+// errorInfoOf says what an error is in HTTP, and what may be shown of it.
+func errorInfoOf(err error) (errorInfo, string) {
+	return httpapi.MapError(err, errorInfos, httpErrorInfos, errorInfo{http.StatusBadRequest, codeValidation})
 }
 
-// answer writes an error (G-TF-21). What is our own fault is not explained beyond
+// sendError writes an error (G-TF-21). What is our own fault is not explained beyond
 // the number under which the log has it.
-func (t *TaskFlow) answer(c *httpapi.Call, err error) {
-	m, msg := judge(err)
+func (t *TaskFlow) sendError(c *httpapi.Call, err error) {
+	m, msg := errorInfoOf(err)
 	if m.status >= http.StatusInternalServerError {
 		msg = "the request could not be served; the server's log has it under " + c.RequestID()
 	}

@@ -14,7 +14,7 @@ func document(t testing.TB) *testkit.Document {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).HoldsRoutes(t, taskflow.Routes(), 7)
+	document(t).WantRoutes(t, taskflow.Routes(), 7)
 }
 
 // TestUnknownQuery: what changes something refuses query parameters that it does not
@@ -22,11 +22,11 @@ func TestDocument(t *testing.T) {
 func TestUnknownQuery(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		kept := w.create(t)
-		document(t).RefusesUnknownQueries(t, "VALIDATION_ERROR", func(method, path string) testkit.Reply {
-			return w.Do(t, method, path, spec())
+		document(t).WantUnknownQueriesRefused(t, "VALIDATION_ERROR", func(method, path string) testkit.Reply {
+			return w.Do(t, method, path, jobSpec())
 		})
-		w.Do(t, "DELETE", pathOf(kept.ID)+"?dry_run=true", "").Is(t, 400, "VALIDATION_ERROR", "dry_run")
-		equal(t, "jobs", w.jobs(t), 1)
+		w.Do(t, "DELETE", pathOf(kept.ID)+"?dry_run=true", "").WantError(t, 400, "VALIDATION_ERROR", "dry_run")
+		assertEqual(t, "jobs", w.jobs(t), 1)
 	})
 }
 
@@ -57,16 +57,16 @@ func TestMisnamedMembers(t *testing.T) {
 			`"retry_policy":{"strategy":"FIXED"}`: "retry_policy.backoff_strategy",
 			`"retry_policy":{"base-delay":1}`:     "retry_policy.base_delay_seconds",
 		} {
-			w.Do(t, "POST", jobsPath, spec(member)).Is(t, 400, "VALIDATION_ERROR", right)
-			w.Do(t, "PUT", pathOf(first.ID), "{"+member+"}").Is(t, 400, "VALIDATION_ERROR", right)
+			w.Do(t, "POST", jobsPath, jobSpec(member)).WantError(t, 400, "VALIDATION_ERROR", right)
+			w.Do(t, "PUT", pathOf(first.ID), "{"+member+"}").WantError(t, 400, "VALIDATION_ERROR", right)
 			if right != "dependencies" {
-				w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+spec(`"ref":"a"`, member)+`]}`).
-					Is(t, 400, "VALIDATION_ERROR", "jobs[0]", right)
+				w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+jobSpec(`"ref":"a"`, member)+`]}`).
+					WantError(t, 400, "VALIDATION_ERROR", "jobs[0]", right)
 			}
 		}
-		w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+spec(`"ref":"a"`, after(first.ID))+`]}`).
-			Is(t, 400, "VALIDATION_ERROR", "jobs[0]", "depends_on")
-		equal(t, "jobs", w.jobs(t), 1)
+		w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+jobSpec(`"ref":"a"`, dependenciesMember(first.ID))+`]}`).
+			WantError(t, 400, "VALIDATION_ERROR", "jobs[0]", "depends_on")
+		assertEqual(t, "jobs", w.jobs(t), 1)
 		// What the contract has nowhere is passed over, and what the server sets (G-TF-15).
 		w.create(t, `"other":1,"status":"READY","Status":1,"tags":[],"retry_policy":{"other":1}`)
 	})

@@ -17,7 +17,7 @@ var (
 )
 
 // Meaning is what an error is in HTTP.
-func Meaning(err error) (int, string) { m, _ := judge(err); return m.status, string(m.code) }
+func Meaning(err error) (int, string) { m, _ := errorInfoOf(err); return m.status, string(m.code) }
 
 // ParseCreate reads the body of a create.
 func ParseCreate(body []byte) error {
@@ -35,7 +35,7 @@ func ParseCreate(body []byte) error {
 func ParseGraph(body []byte) error {
 	nodes, err := readGraph(body)
 	if err == nil {
-		_, err = resolve(nodes, make([]string, len(nodes)))
+		_, err = resolveRefs(nodes, make([]string, len(nodes)))
 	}
 	return err
 }

@@ -15,7 +15,7 @@ const maxGraph = 10_000
 // node is a job of a graph that is submitted: what it depends on is named by refs
 // of the same request, or by ids.
 type node struct {
-	spec
+	jobSpec
 
 	ref       string
 	dependsOn []string
@@ -42,7 +42,7 @@ func readGraph(text []byte) ([]node, error) {
 		}
 		n, err := readNode(element)
 		if err != nil {
-			return nil, within(err, i)
+			return nil, atGraphIndex(err, i)
 		}
 		nodes = append(nodes, n)
 	}
@@ -56,7 +56,7 @@ func readNode(raw []byte) (n node, err error) {
 	if k := jsontext.KindOf(raw); k != jsontext.KindObject {
 		return n, invalid("must be an object and is of type %s", k)
 	}
-	if n.spec, err = readSpec(raw, &graphNames); err != nil {
+	if n.jobSpec, err = readSpec(raw, &graphNames); err != nil {
 		return n, err
 	}
 	if err = n.complete(); err != nil {
@@ -65,21 +65,21 @@ func readNode(raw []byte) (n node, err error) {
 	if !n.has("ref") {
 		return n, invalid("ref is missing")
 	}
-	if n.ref, err = readName("ref", n.given["ref"], maxName); err != nil {
+	if n.ref, err = readName("ref", n.sent["ref"], maxName); err != nil {
 		return n, err
 	}
 	if n.has("depends_on") {
-		err = eachText("depends_on", n.given["depends_on"], func(_ int, text string) error {
+		err = readTexts("depends_on", n.sent["depends_on"], func(_ int, text string) error {
 			n.dependsOn = append(n.dependsOn, text)
 			return nil
 		})
 	}
-	n.given = nil // the raw text is not needed any more
+	n.sent = nil // the raw text is not needed any more
 	return n, err
 }
 
-// within says of which job of a graph an error is.
-func within(err error, i int) error {
+// atGraphIndex says of which job of a graph an error is.
+func atGraphIndex(err error, i int) error {
 	var e *job.Error
 	if !errors.As(err, &e) {
 		return err
@@ -89,13 +89,13 @@ func within(err error, i int) error {
 	return &told
 }
 
-// resolve gives each job its id and replaces refs by ids. A ref counts before an
+// resolveRefs gives each job its id and replaces refs by ids. A ref counts before an
 // id that looks the same.
-func resolve(nodes []node, ids []string) (byRef map[string]string, err error) {
+func resolveRefs(nodes []node, ids []string) (byRef map[string]string, err error) {
 	byRef = make(map[string]string, len(nodes))
 	for i, n := range nodes {
 		if _, twice := byRef[n.ref]; twice {
-			return nil, within(invalid("ref %q is there twice", n.ref), i)
+			return nil, atGraphIndex(invalid("ref %q is there twice", n.ref), i)
 		}
 		byRef[n.ref] = ids[i]
 	}
@@ -108,7 +108,7 @@ func resolve(nodes []node, ids []string) (byRef map[string]string, err error) {
 				id, ok = serial.Parse(text)
 			}
 			if !ok {
-				return nil, within(invalid("depends_on[%d] is neither a ref of this graph nor a UUID", k), i)
+				return nil, atGraphIndex(invalid("depends_on[%d] is neither a ref of this graph nor a UUID", k), i)
 			}
 			if !seen[id] {
 				seen[id] = true

@@ -14,23 +14,23 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-func idOf(key string) job.ID { return job.ID{Contract: Name, Key: key} }
+func engineJobID(key string) job.ID { return job.ID{Contract: Name, Key: key} }
 
-func idsOf(keys []string) []job.ID {
+func engineJobIDs(keys []string) []job.ID {
 	all := make([]job.ID, len(keys))
 	for i, key := range keys {
-		all[i] = idOf(key)
+		all[i] = engineJobID(key)
 	}
 	return all
 }
 
-// jobID reads the job of the path: what is no UUID names none (G-TF-22).
-func jobID(c *httpapi.Call) (job.ID, error) {
-	key, ok := serial.Parse(c.Member("job_id"))
+// pathJobID reads the job of the path: what is no UUID names none (G-TF-22).
+func pathJobID(c *httpapi.Call) (job.ID, error) {
+	key, ok := serial.Parse(c.PathValue("job_id"))
 	if !ok {
-		return job.ID{}, notFound
+		return job.ID{}, errNotFound
 	}
-	return idOf(key), nil
+	return engineJobID(key), nil
 }
 
 func sendJob(c *httpapi.Call, status int, j *job.Job) error {
@@ -42,7 +42,7 @@ func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 
 // POST /api/v1/jobs
 func (t *TaskFlow) create(c *httpapi.Call) error {
-	text, err := body(c)
+	text, err := readBody(c)
 	if err != nil {
 		return err
 	}
@@ -65,12 +65,12 @@ func (t *TaskFlow) create(c *httpapi.Call) error {
 }
 
 // submission is a new job as the engine takes it.
-func (t *TaskFlow) submission(ctx context.Context, s *spec, key string) engine.Submission {
+func (t *TaskFlow) submission(ctx context.Context, s *jobSpec, key string) engine.Submission {
 	d := definition{s.name, s.dependencies}
 	return engine.Submission{
-		Job: job.Job{ID: idOf(key), Kind: s.policy.kind(), Queue: s.queue, Priority: s.priority, Lease: t.Lease, RunLimit: s.policy.MaxAttempts,
+		Job: job.Job{ID: engineJobID(key), Kind: s.policy.kind(), Queue: s.queue, Priority: s.priority, Lease: t.Lease, MaxAttempts: s.policy.MaxAttempts,
 			Definition: d.encode(), Payload: s.payload, Trace: telemetry.Carrier(ctx)},
-		DependsOn: idsOf(s.dependencies),
+		DependsOn: engineJobIDs(s.dependencies),
 	}
 }
 
@@ -86,7 +86,7 @@ func unknownDependency(err error) error {
 
 // GET /api/v1/jobs/{job_id}
 func (t *TaskFlow) get(c *httpapi.Call) error {
-	id, err := jobID(c)
+	id, err := pathJobID(c)
 	if err != nil {
 		return err
 	}
@@ -103,15 +103,15 @@ func (t *TaskFlow) get(c *httpapi.Call) error {
 
 // PUT /api/v1/jobs/{job_id}
 func (t *TaskFlow) update(c *httpapi.Call) error {
-	text, err := body(c)
+	text, err := readBody(c)
 	if err != nil {
 		return err
 	}
-	id, err := jobID(c)
+	id, err := pathJobID(c)
 	if err != nil {
 		return err
 	}
-	var s spec
+	var s jobSpec
 	broken := checkObject(text)
 	if broken == nil {
 		s, broken = readSpec(text, &jobNames)
@@ -127,7 +127,7 @@ func (t *TaskFlow) update(c *httpapi.Call) error {
 	}
 	var j *job.Job
 	if broken == nil && s.has("dependencies") { // G-TF-09
-		j, err = t.engine.Relink(c.Request.Context(), id, idsOf(s.dependencies), edit)
+		j, err = t.engine.SetDependencies(c.Request.Context(), id, engineJobIDs(s.dependencies), edit)
 	} else {
 		j, err = t.engine.Change(c.Request.Context(), id, job.Replaced, edit)
 	}
@@ -142,8 +142,8 @@ func (t *TaskFlow) update(c *httpapi.Call) error {
 }
 
 // apply changes a job in what the update names; the rest stays (G-TF-06).
-func (s *spec) apply(j *job.Job) error {
-	if err := s.keepsOwned(j); err != nil {
+func (s *jobSpec) apply(j *job.Job) error {
+	if err := s.checkReadOnly(j); err != nil {
 		return err
 	}
 	d := decodeDefinition(j.Definition)
@@ -163,11 +163,11 @@ func (s *spec) apply(j *job.Job) error {
 		d.dependencies = s.dependencies
 	}
 	if s.has("retry_policy") {
-		if s.policy.MaxAttempts <= j.Failures { // the run to come, or under way, is one more (TF-066)
+		if s.policy.MaxAttempts <= j.FailedAttempts { // the run to come, or under way, is one more (TF-066)
 			return invalid("retry_policy.max_attempts is %d, and %d attempts have failed already: with the one to come it is %d or more",
-				s.policy.MaxAttempts, j.Failures, j.Failures+1)
+				s.policy.MaxAttempts, j.FailedAttempts, j.FailedAttempts+1)
 		}
-		j.Kind, j.RunLimit = s.policy.kind(), s.policy.MaxAttempts
+		j.Kind, j.MaxAttempts = s.policy.kind(), s.policy.MaxAttempts
 	}
 	j.Definition = d.encode()
 	return nil
@@ -175,7 +175,7 @@ func (s *spec) apply(j *job.Job) error {
 
 // DELETE /api/v1/jobs/{job_id}
 func (t *TaskFlow) remove(c *httpapi.Call) error {
-	id, err := jobID(c)
+	id, err := pathJobID(c)
 	if err != nil {
 		return err
 	}
@@ -186,16 +186,16 @@ func (t *TaskFlow) remove(c *httpapi.Call) error {
 	return nil
 }
 
-// mostNodes is how much of a graph is shown (G-TF-36).
-const mostNodes = 2000
+// maxShownNodes is how much of a graph is shown (G-TF-36).
+const maxShownNodes = 2000
 
 // GET /api/v1/jobs/{job_id}/graph
 func (t *TaskFlow) graph(c *httpapi.Call) error {
-	id, err := jobID(c)
+	id, err := pathJobID(c)
 	if err != nil {
 		return err
 	}
-	jobs, edges, truncated, err := t.engine.Graph(c.Request.Context(), id, mostNodes)
+	jobs, edges, truncated, err := t.engine.Graph(c.Request.Context(), id, maxShownNodes)
 	if err != nil {
 		return err
 	}
@@ -208,15 +208,15 @@ func (t *TaskFlow) graph(c *httpapi.Call) error {
 		o.Text("name", decodeDefinition(j.Definition).name)
 		o.Text("queue", j.Queue)
 		o.Text("status", string(j.State))
-		o.Number("priority", int64(j.Priority))
-		o.Number("attempt_count", int64(attemptCount(j)))
+		o.Int("priority", int64(j.Priority))
+		o.Int("attempt_count", int64(attemptCount(j)))
 	})
 	o.Objects("edges", len(edges), func(i int, o *jsontext.Object) {
 		o.Text("from", keys[edges[i].Dependency])
 		o.Text("to", keys[edges[i].Dependent])
 	})
 	if truncated {
-		o.Flag("truncated", true)
+		o.Bool("truncated", true)
 	}
 	c.Send(http.StatusOK, httpapi.JSON, o.End())
 	return nil
@@ -224,7 +224,7 @@ func (t *TaskFlow) graph(c *httpapi.Call) error {
 
 // POST /api/v1/graphs
 func (t *TaskFlow) createGraph(c *httpapi.Call) error {
-	text, err := body(c)
+	text, err := readBody(c)
 	if err != nil {
 		return err
 	}
@@ -233,16 +233,16 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 		return err
 	}
 	ids := t.ids.Next(len(nodes))
-	byRef, err := resolve(nodes, ids)
+	byRef, err := resolveRefs(nodes, ids)
 	if err != nil {
 		return err
 	}
 	batch := make([]engine.Submission, len(nodes))
 	for i := range nodes {
-		batch[i] = t.submission(c.Request.Context(), &nodes[i].spec, ids[i])
+		batch[i] = t.submission(c.Request.Context(), &nodes[i].jobSpec, ids[i])
 	}
 	if _, err := t.engine.Submit(c.Request.Context(), engine.Unique, batch); err != nil {
-		return unknownDependency(inRefs(err, byRef))
+		return unknownDependency(cycleInRefs(err, byRef))
 	}
 	o := jsontext.NewObject(make([]byte, 0, 64*len(nodes)))
 	o.Object("jobs", func(o *jsontext.Object) {
@@ -254,9 +254,9 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 	return nil
 }
 
-// inRefs names the jobs of a cycle as the caller knows them: nothing was stored, so
+// cycleInRefs names the jobs of a cycle as the caller knows them: nothing was stored, so
 // their ids say nothing.
-func inRefs(err error, byRef map[string]string) error {
+func cycleInRefs(err error, byRef map[string]string) error {
 	var e *job.Error
 	if !errors.As(err, &e) || e.Kind != job.Cycle {
 		return err

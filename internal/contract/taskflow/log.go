@@ -10,19 +10,19 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// logMoves logs jobs that failed, and each of their tries that did. What is blocked by
+// logTransitions logs jobs that failed, and each of their tries that did. What is blocked by
 // them is only counted: a wide graph would flood the log.
-func (t *TaskFlow) logMoves(moves []engine.Moved) {
+func (t *TaskFlow) logTransitions(moves []engine.Moved) {
 	blocked := 0
 	for i := range moves {
 		m := &moves[i]
 		switch {
 		case m.To == Failed:
-			telemetry.FailedForGood(t.Log, m.Job.ID.Key, m.Job.Queue, attemptCount(&m.Job), reasonOf(m))
+			telemetry.LogFinalFailure(t.Log, m.Job.ID.Key, m.Job.Queue, attemptCount(&m.Job), failureReason(m))
 		case m.From == Running && m.To == Ready:
 			t.Log.LogAttrs(context.Background(), slog.LevelDebug, "a try of a job failed", slog.String(telemetry.JobID, m.Job.ID.Key),
 				slog.String(telemetry.Queue, m.Job.Queue), slog.Int(telemetry.Attempt, attemptCount(&m.Job)),
-				slog.String(telemetry.ErrorMessage, reasonOf(m)))
+				slog.String(telemetry.ErrorMessage, failureReason(m)))
 		case m.To == Blocked:
 			blocked++
 		}
@@ -32,15 +32,15 @@ func (t *TaskFlow) logMoves(moves []engine.Moved) {
 	}
 }
 
-// mostLogged is how many bytes of an error the log gets: workers put what they like
+// maxLoggedError is how many bytes of an error the log gets: workers put what they like
 // into it.
-const mostLogged = 500
+const maxLoggedError = 500
 
-// reasonOf is why a run failed.
-func reasonOf(m *engine.Moved) string {
-	why := cmp.Or(m.Reason, reason(lostMessage, lostType))
-	if len(why) > mostLogged {
-		why = strings.ToValidUTF8(why[:mostLogged], "") + "…"
+// failureReason is why a run failed.
+func failureReason(m *engine.Moved) string {
+	why := cmp.Or(m.Reason, failureText(lostMessage, lostType))
+	if len(why) > maxLoggedError {
+		why = strings.ToValidUTF8(why[:maxLoggedError], "") + "…"
 	}
 	return why
 }

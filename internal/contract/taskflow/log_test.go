@@ -16,7 +16,7 @@ func TestLog(t *testing.T) {
 	lines := func(members map[string]any, want ...string) {
 		t.Helper()
 		found := w.log.Lines(t, members)
-		equal(t, "lines", len(found), len(want))
+		assertEqual(t, "lines", len(found), len(want))
 		for i := range min(len(found), len(want)) {
 			if got, _ := found[i]["error_message"].(string); got != want[i] {
 				t.Errorf("line %d: got %q, want %q", i, got, want[i])
@@ -24,9 +24,9 @@ func TestLog(t *testing.T) {
 		}
 	}
 	a := w.create(t, attempts(2, "FIXED", 5, 5)).ID
-	b := w.create(t, after(a)).ID
-	w.create(t, after(a))
-	w.create(t, after(b))
+	b := w.create(t, dependenciesMember(a)).ID
+	w.create(t, dependenciesMember(a))
+	w.create(t, dependenciesMember(b))
 	try := func(n int) map[string]any {
 		return map[string]any{"level": "DEBUG", "msg": "a try of a job failed", "job_id": a, "queue": "q", "attempt": float64(n)}
 	}
@@ -35,9 +35,9 @@ func TestLog(t *testing.T) {
 	lines(try(1), "broken: it broke")
 	lines(failed)
 	w.clock.Advance(5 * time.Second)
-	w.begin(t, a)
+	w.claimAndStart(t, a)
 	w.clock.Advance(lease)
-	w.sweep(t)
+	w.runMaintenance(t)
 	const silent = "lost: the run was neither prolonged nor ended by its worker before its lease was over"
 	lines(failed, silent)
 	lines(map[string]any{"level": "INFO", "msg": "jobs are blocked by one that failed", "jobs": float64(3)}, "")
@@ -45,7 +45,7 @@ func TestLog(t *testing.T) {
 	lines(map[string]any{"level": "INFO"}, "")
 
 	long := w.create(t).ID
-	j := w.begin(t, long)
+	j := w.claimAndStart(t, long)
 	w.finish(t, j, taskflow.FailedWith(j, strings.Repeat("ö", 20_000), "", false))
 	lines(map[string]any{"level": "WARN", "job_id": long, "attempt": float64(1)}, strings.Repeat("ö", 250)+"…")
 }

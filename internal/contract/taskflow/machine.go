@@ -24,29 +24,29 @@ var machine = job.MustMachine(
 	map[job.State]job.Phase{Pending: job.Waiting, Ready: job.Ready, Running: job.Leased,
 		Completed: job.Done, Failed: job.Done, Blocked: job.Done},
 	[]job.Move{
-		{From: job.Nowhere, On: job.Submitted, To: Pending},
+		{From: job.StateNone, On: job.Submitted, To: Pending},
 
 		{From: Pending, On: job.Satisfied, To: Ready},
 		{From: Pending, On: job.Unsatisfiable, To: Blocked},
 		{From: Pending, On: job.Replaced, To: Pending},
-		{From: Pending, On: job.Removed, To: job.Nowhere},
+		{From: Pending, On: job.Removed, To: job.StateNone},
 
 		{From: Ready, On: job.Claimed, To: Running},
 		{From: Ready, On: job.Replaced, To: Ready},
-		{From: Ready, On: job.Removed, To: job.Nowhere},
+		{From: Ready, On: job.Removed, To: job.StateNone},
 
 		{From: Running, On: job.Succeeded, To: Completed},
-		{From: Running, On: job.Failed, To: Ready, Counts: true},
+		{From: Running, On: job.Failed, To: Ready, CountsFailed: true},
 		{From: Running, On: job.FailedForGood, To: Failed},
-		{From: Running, On: job.Expired, To: Ready, Counts: true}, // G-TF-26
+		{From: Running, On: job.Expired, To: Ready, CountsFailed: true}, // G-TF-26
 		{From: Running, On: job.ExpiredForGood, To: Failed},
 		{From: Running, On: job.Released, To: Ready}, // G-TF-30
 		{From: Running, On: job.Replaced, To: Running},
-		{From: Running, On: job.Removed, To: job.Nowhere}, // G-TF-19
+		{From: Running, On: job.Removed, To: job.StateNone}, // G-TF-19
 
-		{From: Completed, On: job.Removed, To: job.Nowhere},
-		{From: Failed, On: job.Removed, To: job.Nowhere},
-		{From: Blocked, On: job.Removed, To: job.Nowhere},
+		{From: Completed, On: job.Removed, To: job.StateNone},
+		{From: Failed, On: job.Removed, To: job.StateNone},
+		{From: Blocked, On: job.Removed, To: job.StateNone},
 	})
 
 // terminal reports whether nothing follows a status (TF-031).
@@ -56,8 +56,8 @@ func terminal(s job.State) bool { return machine.Phase(s) == job.Done }
 // may retry does not use up the run limit, so the engine has not counted it: it is
 // the one that left a failed job with attempts.
 func attemptCount(j *job.Job) int {
-	if j.State == Failed && j.Failures < j.RunLimit {
-		return j.Failures + 1
+	if j.State == Failed && j.FailedAttempts < j.MaxAttempts {
+		return j.FailedAttempts + 1
 	}
-	return j.Failures
+	return j.FailedAttempts
 }

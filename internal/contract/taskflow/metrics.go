@@ -16,14 +16,14 @@ import (
 type metrics struct {
 	requests *prometheus.HistogramVec
 	errors   *prometheus.CounterVec
-	entered  map[job.State]prometheus.Counter
+	transitions  map[job.State]prometheus.Counter
 	retries  prometheus.Counter
 	wait     prometheus.Histogram
 	run      prometheus.Histogram
 }
 
 func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, error) {
-	wide := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
+	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
 	entered := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "taskflow_transitions_total",
 		Help: "Jobs that entered a status; PENDING counts all that were created."}, []string{"status"})
 	m := &metrics{
@@ -35,10 +35,10 @@ func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, err
 		retries: prometheus.NewCounter(prometheus.CounterOpts{Name: "taskflow_retries_total",
 			Help: "Failed attempts after which a job is tried again."}),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "taskflow_wait_seconds",
-			Help: "Time from when a job could run to when it was handed out.", Buckets: wide}),
+			Help: "Time from when a job could run to when it was handed out.", Buckets: buckets}),
 		run: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "taskflow_run_seconds",
-			Help: "Time from a hand-out to how it ended.", Buckets: wide}),
-		entered: map[job.State]prometheus.Counter{},
+			Help: "Time from a hand-out to how it ended.", Buckets: buckets}),
+		transitions: map[job.State]prometheus.Counter{},
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.errors, m.retries, m.wait, m.run, entered, &depth{e}} {
 		if err := r.Register(c); err != nil {
@@ -46,16 +46,16 @@ func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, err
 		}
 	}
 	for _, s := range statuses {
-		m.entered[s] = entered.WithLabelValues(string(s))
+		m.transitions[s] = entered.WithLabelValues(string(s))
 	}
 	return m, nil
 }
 
 // moved counts what happened to jobs.
-func (m *metrics) moved(moves []engine.Moved) {
+func (m *metrics) countTransitions(moves []engine.Moved) {
 	for i := range moves {
 		mv := &moves[i]
-		m.entered[mv.To].Inc()
+		m.transitions[mv.To].Inc()
 		switch {
 		case mv.To == Running:
 			since := mv.Since
@@ -74,7 +74,7 @@ func (m *metrics) moved(moves []engine.Moved) {
 
 // route returns what times the requests of a route.
 func (m *metrics) route(name string) func(int, time.Duration) {
-	return telemetry.Classes(m.requests, name)
+	return telemetry.StatusClassObserver(m.requests, name)
 }
 
 // depth is a collector of how many jobs there are that are not over. It asks at
@@ -83,8 +83,8 @@ type depth struct {
 	engine func() *engine.Engine // nil while there is none
 }
 
-// depthTime bounds the question of a scrape.
-const depthTime = 5 * time.Second
+// depthTimeout bounds the question of a scrape.
+const depthTimeout = 5 * time.Second
 
 var depthDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by status.", []string{"status"}, nil)
 
@@ -95,7 +95,7 @@ func (d *depth) Describe(out chan<- *prometheus.Desc) { out <- depthDesc }
 func (d *depth) Collect(out chan<- prometheus.Metric) {
 	var all job.QueueCount
 	if e := d.engine(); e != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), depthTime)
+		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
 		defer cancel()
 		counts, err := e.Queues(ctx, Name)
 		if err != nil {

@@ -80,7 +80,7 @@ func TestModel(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"create": func(rt *rapid.T) {
 				priority := rapid.IntRange(1, 3).Draw(rt, "priority")
-				v := w.create(t, fmt.Sprint(`"priority":`, priority), after(pick()...), attempts(rapid.IntRange(1, 2).Draw(rt, "max_attempts"), "FIXED", 1, 1))
+				v := w.create(t, fmt.Sprint(`"priority":`, priority), dependenciesMember(pick()...), attempts(rapid.IntRange(1, 2).Draw(rt, "max_attempts"), "FIXED", 1, 1))
 				j := taskflow.Job{ID: v.ID, Priority: priority, CreatedAt: v.CreatedAt, Dependencies: v.Dependencies, Policy: taskflow.Policy{MaxAttempts: v.RetryPolicy.MaxAttempts}}
 				m.evaluate(&j)
 				m.jobs = append(m.jobs, j)
@@ -88,11 +88,11 @@ func TestModel(t *testing.T) {
 			"claim": func(rt *rapid.T) {
 				w.clock.Advance(lease / 2) // whatever waited to be tried again
 				for _, j := range runs {
-					if _, err := w.engine.Beat(t.Context(), runOf(j), nil); err != nil {
+					if _, err := w.engine.Heartbeat(t.Context(), runOf(j), nil); err != nil {
 						rt.Fatal(err)
 					}
 				}
-				w.sweep(t)
+				w.runMaintenance(t)
 				n := rapid.IntRange(1, 3).Draw(rt, "n")
 				want := taskflow.SelectNext(m.with("READY"), len(m.with("RUNNING")), m.limit)
 				want = want[:min(n, len(want))]
@@ -133,12 +133,12 @@ func TestModel(t *testing.T) {
 				}
 				j := m.at(rapid.SampledFrom(keys(m.jobs)).Draw(rt, "id"))
 				deps := pick()
-				m.relink(rt, w.Do(t, "PUT", pathOf(j.ID), "{"+after(deps...)+"}"), j, deps)
+				m.relink(rt, w.Do(t, "PUT", pathOf(j.ID), "{"+dependenciesMember(deps...)+"}"), j, deps)
 			},
 			"": func(rt *rapid.T) {
 				ids := make([]job.ID, len(m.jobs))
 				for i, j := range m.jobs {
-					ids[i] = idOf(j.ID)
+					ids[i] = engineJobID(j.ID)
 				}
 				stored, err := w.engine.GetAll(t.Context(), ids)
 				if err != nil || len(stored) != len(m.jobs) {

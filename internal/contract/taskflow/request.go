@@ -24,13 +24,13 @@ const (
 	maxBaseDelay    = 300
 	maxMaxDelay     = 3600
 
-	usualPriority = 5
-	usualPayload  = "{}"
+	defaultPriority = 5
+	defaultPayload  = "{}"
 )
 
-// body reads the body of a request, whatever is in it, up to its route's limit (G-TF-32).
-func body(c *httpapi.Call) ([]byte, error) {
-	if len(c.Request.Header["Content-Type"]) > 0 && !c.SaysJSON() {
+// readBody reads the body of a request, whatever is in it, up to its route's limit (G-TF-32).
+func readBody(c *httpapi.Call) ([]byte, error) {
+	if len(c.Request.Header["Content-Type"]) > 0 && !c.HasJSONContentType() {
 		return nil, invalid("the body's Content-Type must be application/json")
 	}
 	return c.Body()
@@ -50,8 +50,8 @@ func checkObject(text []byte) error {
 	return nil
 }
 
-// spec is what a caller says of a job; given tells which members are there.
-type spec struct {
+// jobSpec is what a caller says of a job; given tells which members are there.
+type jobSpec struct {
 	name         string
 	queue        string
 	payload      []byte
@@ -59,40 +59,40 @@ type spec struct {
 	dependencies []string
 	policy       Policy
 
-	given map[string][]byte // as sent; of a member that is there twice the last counts
+	sent map[string][]byte // as sent; of a member that is there twice the last counts
 }
 
-func (s *spec) has(name string) bool { return s.given[name] != nil }
+func (s *jobSpec) has(name string) bool { return s.sent[name] != nil }
 
-// readers read the members of a job in the order of the document; each refuses
+// memberReaders read the members of a job in the order of the document; each refuses
 // what breaks a rule of 3.1.
-var readers = []struct {
+var memberReaders = []struct {
 	name string
-	read func(s *spec, raw []byte) error
+	read func(s *jobSpec, raw []byte) error
 }{
-	{"name", func(s *spec, raw []byte) (err error) { s.name, err = readName("name", raw, maxName); return err }},
-	{"queue", func(s *spec, raw []byte) (err error) { s.queue, err = readQueue(raw); return err }},
-	{"payload", (*spec).readPayload},
-	{"priority", func(s *spec, raw []byte) (err error) {
+	{"name", func(s *jobSpec, raw []byte) (err error) { s.name, err = readName("name", raw, maxName); return err }},
+	{"queue", func(s *jobSpec, raw []byte) (err error) { s.queue, err = readQueue(raw); return err }},
+	{"payload", (*jobSpec).readPayload},
+	{"priority", func(s *jobSpec, raw []byte) (err error) {
 		s.priority, err = readInt("priority", raw, 1, maxPriority)
 		return err
 	}},
-	{"dependencies", func(s *spec, raw []byte) (err error) { s.dependencies, err = readDependencies(raw); return err }},
-	{"retry_policy", func(s *spec, raw []byte) (err error) { s.policy, err = readPolicy(raw); return err }},
+	{"dependencies", func(s *jobSpec, raw []byte) (err error) { s.dependencies, err = readDependencies(raw); return err }},
+	{"retry_policy", func(s *jobSpec, raw []byte) (err error) { s.policy, err = readPolicy(raw); return err }},
 }
 
 // readSpec reads a checked object. It refuses what is misnamed and ignores what else
 // it does not know (G-TF-15).
-func readSpec(object []byte, known *names) (spec, error) {
-	s := spec{given: map[string][]byte{}}
+func readSpec(object []byte, known *names) (jobSpec, error) {
+	s := jobSpec{sent: map[string][]byte{}}
 	for name, raw := range jsontext.Members(object) {
 		if err := known.check(name); err != nil {
 			return s, err
 		}
-		s.given[string(name)] = raw
+		s.sent[string(name)] = raw
 	}
-	for _, m := range readers {
-		raw := s.given[m.name]
+	for _, m := range memberReaders {
+		raw := s.sent[m.name]
 		if raw == nil {
 			continue
 		}
@@ -104,20 +104,20 @@ func readSpec(object []byte, known *names) (spec, error) {
 }
 
 // complete demands what a new job needs and fills in the rest (G-TF-14).
-func (s *spec) complete() error {
+func (s *jobSpec) complete() error {
 	for _, name := range []string{"name", "queue"} {
 		if !s.has(name) {
 			return invalid("%s is missing", name)
 		}
 	}
 	if !s.has("payload") {
-		s.payload = []byte(usualPayload)
+		s.payload = []byte(defaultPayload)
 	}
 	if !s.has("priority") {
-		s.priority = usualPriority
+		s.priority = defaultPriority
 	}
 	if !s.has("retry_policy") {
-		s.policy = usualPolicy
+		s.policy = defaultPolicy
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func IsQueue(s string) bool {
 }
 
 // readPayload takes any JSON, null included (G-TF-31).
-func (s *spec) readPayload(raw []byte) error {
+func (s *jobSpec) readPayload(raw []byte) error {
 	if len(raw) > maxPayload {
 		return invalid("payload has %d bytes, which is more than %d", len(raw), maxPayload)
 	}
@@ -165,13 +165,13 @@ func (s *spec) readPayload(raw []byte) error {
 	return nil
 }
 
-func readInt(name string, raw []byte, least, most int) (int, error) {
+func readInt(name string, raw []byte, minValue, maxValue int) (int, error) {
 	n, err := jsontext.Int(raw, 64)
 	if errors.Is(err, jsontext.ErrKind) {
 		return 0, invalid("%s must be an integer and is of type %s", name, jsontext.KindOf(raw))
 	}
-	if err != nil || n < int64(least) || n > int64(most) {
-		return 0, invalid("%s must be an integer from %d to %d", name, least, most)
+	if err != nil || n < int64(minValue) || n > int64(maxValue) {
+		return 0, invalid("%s must be an integer from %d to %d", name, minValue, maxValue)
 	}
 	return int(n), nil
 }
@@ -179,7 +179,7 @@ func readInt(name string, raw []byte, least, most int) (int, error) {
 // readDependencies reads ids. The limit counts what was sent, and what is there
 // twice is kept once (G-TF-18).
 func readDependencies(raw []byte) (ids []string, err error) {
-	err = eachText("dependencies", raw, func(i int, text string) error {
+	err = readTexts("dependencies", raw, func(i int, text string) error {
 		id, ok := serial.Parse(text)
 		if !ok {
 			return invalid("dependencies[%d] is no UUID", i)
@@ -192,8 +192,8 @@ func readDependencies(raw []byte) (ids []string, err error) {
 	return ids, err
 }
 
-// eachText reads a list of at most maxDependencies strings.
-func eachText(name string, raw []byte, take func(i int, text string) error) error {
+// readTexts reads a list of at most maxDependencies strings.
+func readTexts(name string, raw []byte, take func(i int, text string) error) error {
 	if k := jsontext.KindOf(raw); k != jsontext.KindArray {
 		return invalid("%s must be an array and is of type %s", name, k)
 	}
@@ -215,7 +215,7 @@ func eachText(name string, raw []byte, take func(i int, text string) error) erro
 // readPolicy completes a policy with what is usual and judges it as a whole
 // (TF-020).
 func readPolicy(raw []byte) (Policy, error) {
-	p := usualPolicy
+	p := defaultPolicy
 	if k := jsontext.KindOf(raw); k != jsontext.KindObject {
 		return p, invalid("retry_policy must be an object and is of type %s", k)
 	}
@@ -257,9 +257,9 @@ func readPolicy(raw []byte) (Policy, error) {
 	return p, nil
 }
 
-// keepsOwned refuses an update that says another thing of what the server sets
+// checkReadOnly refuses an update that says another thing of what the server sets
 // than what is (G-TF-07).
-func (s *spec) keepsOwned(j *job.Job) error {
+func (s *jobSpec) checkReadOnly(j *job.Job) error {
 	same := map[string]func(raw []byte) bool{
 		"id": func(raw []byte) bool {
 			text, _ := jsontext.String(raw)
@@ -280,7 +280,7 @@ func (s *spec) keepsOwned(j *job.Job) error {
 		},
 	}
 	for _, name := range []string{"id", "created_at", "status", "attempt_count"} {
-		if raw := s.given[name]; raw != nil && !same[name](raw) {
+		if raw := s.sent[name]; raw != nil && !same[name](raw) {
 			return invalid("%s cannot be changed", name)
 		}
 	}

@@ -28,8 +28,8 @@ type Policy struct {
 	MaxDelay    int // seconds
 }
 
-// usualPolicy is what a policy has where nothing else is said (TF-014 to TF-017).
-var usualPolicy = Policy{MaxAttempts: 3, Strategy: job.Exponential, BaseDelay: 10, MaxDelay: 300}
+// defaultPolicy is what a policy has where nothing else is said (TF-014 to TF-017).
+var defaultPolicy = Policy{MaxAttempts: 3, Strategy: job.Exponential, BaseDelay: 10, MaxDelay: 300}
 
 // CycleDetectionResult is has_cycle and cycle_path (TF-037).
 type CycleDetectionResult = job.CycleDetectionResult[string]
@@ -99,15 +99,15 @@ func ValidTransition(current, target job.State) bool {
 // PropagateFailure returns the ids of the jobs to block because a job failed: its
 // PENDING dependents and, through them, theirs (2.5.1).
 func PropagateFailure(failedJobID string, allJobs []Job) map[string]bool {
-	dependents := dependentsOf(allJobs)
+	dependents := dependentsByID(allJobs)
 	blocked := map[string]bool{}
-	for todo := []string{failedJobID}; len(todo) > 0; {
-		id := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	for pending := []string{failedJobID}; len(pending) > 0; {
+		id := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
 		for _, j := range dependents[id] {
 			if j.Status == Pending && !blocked[j.ID] {
 				blocked[j.ID] = true
-				todo = append(todo, j.ID)
+				pending = append(pending, j.ID)
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func PropagateCompletion(completedJobID string, allJobs []Job) map[string]bool {
 	}
 	known[completedJobID] = Completed
 	released := map[string]bool{}
-	for _, j := range dependentsOf(allJobs)[completedJobID] {
+	for _, j := range dependentsByID(allJobs)[completedJobID] {
 		if j.Status == Pending && CheckDependencies(j, known) == job.DependenciesSatisfied {
 			released[j.ID] = true
 		}
@@ -131,7 +131,7 @@ func PropagateCompletion(completedJobID string, allJobs []Job) map[string]bool {
 	return released
 }
 
-func dependentsOf(all []Job) map[string][]Job {
+func dependentsByID(all []Job) map[string][]Job {
 	by := map[string][]Job{}
 	for _, j := range all {
 		for _, id := range j.Dependencies {

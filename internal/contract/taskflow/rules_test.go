@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// graphOf draws a graph of n jobs, named by letters, with any edges.
-func graphOf(t *rapid.T, n int) map[string][]string {
+// drawGraph draws a graph of n jobs, named by letters, with any edges.
+func drawGraph(t *rapid.T, n int) map[string][]string {
 	graph := map[string][]string{}
 	for i := range n {
 		id := string(rune('a' + i))
@@ -30,10 +30,10 @@ func graphOf(t *rapid.T, n int) map[string][]string {
 	return graph
 }
 
-// reaches finds out by trying whether there is a way.
-func reaches(graph map[string][]string, from, to string, steps int) bool {
+// hasPath finds out by trying whether there is a way.
+func hasPath(graph map[string][]string, from, to string, steps int) bool {
 	return steps > 0 && slices.ContainsFunc(graph[from], func(next string) bool {
-		return next == to || reaches(graph, next, to, steps-1)
+		return next == to || hasPath(graph, next, to, steps-1)
 	})
 }
 
@@ -66,20 +66,20 @@ func TestDetectCycle(t *testing.T) {
 		for i := range 100_000 {
 			chain[fmt.Sprint(i)] = []string{fmt.Sprint(i + 1)}
 		}
-		equal(t, "open", taskflow.DetectCycle("new", []string{"0"}, chain).HasCycle, false)
+		assertEqual(t, "open", taskflow.DetectCycle("new", []string{"0"}, chain).HasCycle, false)
 		chain["100000"] = []string{"new"}
-		equal(t, "closed", len(taskflow.DetectCycle("new", []string{"0"}, chain).CyclePath), 100_002)
+		assertEqual(t, "closed", len(taskflow.DetectCycle("new", []string{"0"}, chain).CyclePath), 100_002)
 	})
 	t.Run("TF-037 as brute force finds it", rapid.MakeCheck(func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "n")
-		graph := graphOf(t, n)
+		graph := drawGraph(t, n)
 		got := taskflow.DetectCycle("a", graph["a"], graph)
-		through := reaches(graph, "a", "a", n)
+		through := hasPath(graph, "a", "a", n)
 		if through && !got.HasCycle || through && got.CyclePath[0] != "a" {
 			t.Fatalf("%v: got %+v, and there is a way from a to a", graph, got)
 		}
 		anywhere := slices.ContainsFunc(slices.Collect(maps.Keys(graph)), func(id string) bool {
-			return (id == "a" || reaches(graph, "a", id, n)) && reaches(graph, id, id, n)
+			return (id == "a" || hasPath(graph, "a", id, n)) && hasPath(graph, id, id, n)
 		})
 		if got.HasCycle != anywhere || got.HasCycle != (len(got.CyclePath) > 0) {
 			t.Fatalf("%v: got %+v, want a cycle: %t", graph, got, anywhere)
@@ -105,8 +105,8 @@ func TestCheckDependencies(t *testing.T) {
 		}
 		return taskflow.CheckDependencies(j, known).String()
 	}
-	t.Run("TF-042 none", func(t *testing.T) { equal(t, "status", check(), "SATISFIED") })
-	t.Run("TF-044 one of unknown status is waited for", func(t *testing.T) { equal(t, "status", check("COMPLETED", ""), "WAITING") })
+	t.Run("TF-042 none", func(t *testing.T) { assertEqual(t, "status", check(), "SATISFIED") })
+	t.Run("TF-044 one of unknown status is waited for", func(t *testing.T) { assertEqual(t, "status", check("COMPLETED", ""), "WAITING") })
 	all := taskflow.Statuses
 	count := 0
 	for _, a := range all {
@@ -129,20 +129,20 @@ func TestCheckDependencies(t *testing.T) {
 			}
 		}
 	}
-	equal(t, "TF-042 TF-043 TF-044 TF-045 combinations", count, 216)
+	assertEqual(t, "TF-042 TF-043 TF-044 TF-045 combinations", count, 216)
 }
 
 // jobsOf draws jobs of few priorities, times and ids, so that there are ties.
 func jobsOf(t *rapid.T) (all []taskflow.Job) {
 	for i := range rapid.IntRange(0, 8).Draw(t, "n") {
 		all = append(all, taskflow.Job{ID: fmt.Sprintf("%x%d", rapid.IntRange(0, 15).Draw(t, "id"), i), Priority: rapid.IntRange(1, 3).Draw(t, "priority"),
-			CreatedAt: testkit.Start.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "at")) * time.Microsecond)})
+			CreatedAt: testkit.StartTime.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "at")) * time.Microsecond)})
 	}
 	return all
 }
 
-// before is the order as the document tells it.
-func before(a, b taskflow.Job) bool {
+// runsBefore is the order as the document tells it.
+func runsBefore(a, b taskflow.Job) bool {
 	if a.Priority != b.Priority {
 		return a.Priority > b.Priority
 	}
@@ -161,7 +161,7 @@ func keys(jobs []taskflow.Job) (all []string) {
 
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	now := testkit.Start
+	now := testkit.StartTime
 	one := taskflow.Job{ID: "b", Priority: 5, CreatedAt: now}
 	for _, c := range []struct {
 		name   string
@@ -173,8 +173,8 @@ func TestOrder(t *testing.T) {
 		{"TF-054 as text", taskflow.Job{ID: "b0", Priority: 5, CreatedAt: now}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			equal(t, "first", taskflow.OrderJobs([]taskflow.Job{c.second, one})[0].ID, one.ID)
-			equal(t, "sign", taskflow.CompareJobs(one, c.second) < 0 && taskflow.CompareJobs(c.second, one) > 0, true)
+			assertEqual(t, "first", taskflow.OrderJobs([]taskflow.Job{c.second, one})[0].ID, one.ID)
+			assertEqual(t, "sign", taskflow.CompareJobs(one, c.second) < 0 && taskflow.CompareJobs(c.second, one) > 0, true)
 		})
 	}
 	t.Run("TF-052 TF-053 TF-054 any jobs", rapid.MakeCheck(func(t *rapid.T) {
@@ -186,7 +186,7 @@ func TestOrder(t *testing.T) {
 		}
 		for i := range got {
 			for k := range got {
-				if before(got[i], got[k]) != (i < k) {
+				if runsBefore(got[i], got[k]) != (i < k) {
 					t.Fatalf("order %v", got)
 				}
 			}
@@ -204,13 +204,13 @@ func TestSelectNext(t *testing.T) {
 			t.Fatalf("%d of %d jobs with %d of %d running", len(got), len(all), running, limit)
 		}
 		for _, j := range all { // whoever is left out comes after everybody who is not
-			if !slices.Contains(keys(got), j.ID) && slices.ContainsFunc(got, func(g taskflow.Job) bool { return before(j, g) }) {
+			if !slices.Contains(keys(got), j.ID) && slices.ContainsFunc(got, func(g taskflow.Job) bool { return runsBefore(j, g) }) {
 				t.Fatalf("%s is left out of %v", j.ID, keys(got))
 			}
 		}
 	}))
 	t.Run("TF-056 no slot", func(t *testing.T) {
-		equal(t, "jobs", len(taskflow.SelectNext([]taskflow.Job{{ID: "a"}}, 3, 3))+len(taskflow.SelectNext([]taskflow.Job{{ID: "a"}}, 4, 3)), 0)
+		assertEqual(t, "jobs", len(taskflow.SelectNext([]taskflow.Job{{ID: "a"}}, 3, 3))+len(taskflow.SelectNext([]taskflow.Job{{ID: "a"}}, 4, 3)), 0)
 	})
 }
 
@@ -226,7 +226,7 @@ func TestRetryDelay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, want := range c.want {
-				equal(t, fmt.Sprint("attempt ", i+1), taskflow.RetryDelay(taskflow.Policy{Strategy: c.strategy, BaseDelay: 10, MaxDelay: 300}, i+1), want)
+				assertEqual(t, fmt.Sprint("attempt ", i+1), taskflow.RetryDelay(taskflow.Policy{Strategy: c.strategy, BaseDelay: 10, MaxDelay: 300}, i+1), want)
 			}
 		})
 	}
@@ -245,14 +245,14 @@ func TestRetryDelay(t *testing.T) {
 		for limit := 1; limit <= 10; limit++ {
 			for n := range 12 {
 				got := taskflow.ShouldRetry(taskflow.Job{AttemptCount: n, Policy: taskflow.Policy{MaxAttempts: limit}})
-				equal(t, fmt.Sprint(n, " of ", limit), got, n < limit)
+				assertEqual(t, fmt.Sprint(n, " of ", limit), got, n < limit)
 			}
 		}
 	})
 }
 
-// worldOf draws jobs with statuses and edges to earlier ones.
-func worldOf(t *rapid.T) (all []taskflow.Job) {
+// drawJobs draws jobs with statuses and edges to earlier ones.
+func drawJobs(t *rapid.T) (all []taskflow.Job) {
 	for i := range rapid.IntRange(1, 8).Draw(t, "n") {
 		j := taskflow.Job{ID: fmt.Sprint(i), Status: rapid.SampledFrom(taskflow.Statuses).Draw(t, "status")}
 		for k := range i {
@@ -272,19 +272,19 @@ func TestPropagate(t *testing.T) {
 	}
 	t.Run("TF-047 through all who wait", func(t *testing.T) {
 		got := taskflow.PropagateFailure("a", []taskflow.Job{node("a", "FAILED"), node("b", "PENDING", "a"), node("c", "PENDING", "b", "x"), node("d", "PENDING", "x")})
-		equal(t, "blocked", fmt.Sprint(slices.Sorted(maps.Keys(got))), "[b c]")
+		assertEqual(t, "blocked", fmt.Sprint(slices.Sorted(maps.Keys(got))), "[b c]")
 	})
 	t.Run("TF-048 neither those who do not wait nor what is behind them", func(t *testing.T) {
 		got := taskflow.PropagateFailure("a", []taskflow.Job{node("r", "READY", "a"), node("s", "RUNNING", "a"), node("e", "COMPLETED", "a"), node("f", "PENDING", "r", "s", "e")})
-		equal(t, "blocked", len(got), 0)
+		assertEqual(t, "blocked", len(got), 0)
 	})
 	t.Run("TF-046 only whom nothing else holds", func(t *testing.T) {
 		got := taskflow.PropagateCompletion("a", []taskflow.Job{node("a", "RUNNING"), node("z", "COMPLETED"), node("b", "PENDING", "a", "z"),
 			node("c", "PENDING", "a", "b"), node("d", "PENDING", "z"), node("e", "BLOCKED", "a")})
-		equal(t, "released", fmt.Sprint(slices.Sorted(maps.Keys(got))), "[b]")
+		assertEqual(t, "released", fmt.Sprint(slices.Sorted(maps.Keys(got))), "[b]")
 	})
 	t.Run("TF-046 TF-047 TF-048 as brute force finds it", rapid.MakeCheck(func(t *rapid.T) {
-		all := worldOf(t)
+		all := drawJobs(t)
 		blocked, released := map[string]bool{}, map[string]bool{}
 		for range all { // until nothing changes
 			for _, j := range all {
@@ -314,6 +314,6 @@ func TestPropagate(t *testing.T) {
 		for i := range 100_000 {
 			chain = append(chain, node(fmt.Sprint(i+1), "PENDING", fmt.Sprint(i)))
 		}
-		equal(t, "blocked", len(taskflow.PropagateFailure("0", chain)), 100_000)
+		assertEqual(t, "blocked", len(taskflow.PropagateFailure("0", chain)), 100_000)
 	})
 }

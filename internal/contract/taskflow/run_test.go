@@ -21,13 +21,13 @@ func TestRuns(t *testing.T) {
 		t.Run("TF-025 TF-026 TF-011 a run", func(t *testing.T) {
 			v := w.create(t)
 			w.clock.Advance(time.Second)
-			j := w.begin(t, v.ID)
+			j := w.claimAndStart(t, v.ID)
 			running := w.status(t, v.ID, "RUNNING")
-			equal(t, "moved", running.UpdatedAt.After(v.UpdatedAt), true)
+			assertEqual(t, "moved", running.UpdatedAt.After(v.UpdatedAt), true)
 			w.clock.Advance(time.Second)
 			w.finish(t, j, taskflow.CompletedWith(j, nil))
 			done := w.status(t, v.ID, "COMPLETED")
-			equal(t, "moved and attempts", fmt.Sprint(done.UpdatedAt.After(running.UpdatedAt), done.AttemptCount), "true 0")
+			assertEqual(t, "moved and attempts", fmt.Sprint(done.UpdatedAt.After(running.UpdatedAt), done.AttemptCount), "true 0")
 		})
 		for strategy, delays := range map[string][]int{"FIXED": {10, 10, 10}, "LINEAR": {10, 20, 25}, "EXPONENTIAL": {10, 20, 25}} {
 			t.Run("TF-027 TF-028 TF-065 TF-067 "+strategy, func(t *testing.T) {
@@ -35,18 +35,18 @@ func TestRuns(t *testing.T) {
 				for n, delay := range delays {
 					w.fail(t, id, true)
 					v := w.status(t, id, "READY")
-					equal(t, "attempts", v.AttemptCount, n+1)
-					equal(t, "next_run_at", v.NextRunAt.Equal(w.clock.Now().Add(time.Duration(delay)*time.Second)), true)
+					assertEqual(t, "attempts", v.AttemptCount, n+1)
+					assertEqual(t, "next_run_at", v.NextRunAt.Equal(w.clock.Now().Add(time.Duration(delay)*time.Second)), true)
 					w.clock.Advance(time.Duration(delay)*time.Second - time.Microsecond)
-					w.sweep(t)
-					_, err := w.engine.ClaimJob(t.Context(), idOf(id), "hasty")
-					equal(t, "too early", job.KindOf(err), job.Conflict)
-					equal(t, "too early for anybody", len(w.claims(t, 10)), 0)
+					w.runMaintenance(t)
+					_, err := w.engine.ClaimJob(t.Context(), engineJobID(id), "hasty")
+					assertEqual(t, "too early", job.KindOf(err), job.Conflict)
+					assertEqual(t, "too early for anybody", len(w.claims(t, 10)), 0)
 					w.clock.Advance(time.Microsecond)
 				}
 				w.fail(t, id, true)
 				v := w.status(t, id, "FAILED")
-				equal(t, "attempts", fmt.Sprint(v.AttemptCount, v.NextRunAt), "4 <nil>")
+				assertEqual(t, "attempts", fmt.Sprint(v.AttemptCount, v.NextRunAt), "4 <nil>")
 			})
 		}
 		t.Run("TF-066 TF-012 exactly as many runs as attempts", func(t *testing.T) {
@@ -54,11 +54,11 @@ func TestRuns(t *testing.T) {
 				id := w.create(t, attempts(n, "FIXED", 1, 1)).ID
 				runs := 0
 				for ; w.get(t, id).Status == "READY"; runs++ {
-					equal(t, "attempts", w.get(t, id).AttemptCount, runs)
+					assertEqual(t, "attempts", w.get(t, id).AttemptCount, runs)
 					w.fail(t, id, true)
 					w.clock.Advance(time.Second)
 				}
-				equal(t, "runs", fmt.Sprint(runs, w.get(t, id).AttemptCount), fmt.Sprint(n, n))
+				assertEqual(t, "runs", fmt.Sprint(runs, w.get(t, id).AttemptCount), fmt.Sprint(n, n))
 			}
 		})
 		t.Run("TF-028 not to be tried again", func(t *testing.T) { // G-TF-30
@@ -66,27 +66,27 @@ func TestRuns(t *testing.T) {
 			w.fail(t, id, true)
 			w.clock.Advance(time.Second)
 			w.fail(t, id, false)
-			equal(t, "attempts", w.status(t, id, "FAILED").AttemptCount, 2)
+			assertEqual(t, "attempts", w.status(t, id, "FAILED").AttemptCount, 2)
 		})
 		t.Run("TF-027 given back", func(t *testing.T) { // G-TF-30
 			id := w.create(t).ID
-			w.finish(t, w.begin(t, id), engine.Outcome{On: job.Released})
+			w.finish(t, w.claimAndStart(t, id), engine.Outcome{On: job.Released})
 			v := w.status(t, id, "READY")
-			equal(t, "attempts and delay", fmt.Sprint(v.AttemptCount, v.NextRunAt), "0 <nil>")
+			assertEqual(t, "attempts and delay", fmt.Sprint(v.AttemptCount, v.NextRunAt), "0 <nil>")
 			w.succeed(t, id)
 		})
 		t.Run("TF-107 a worker that disappears", func(t *testing.T) {
 			id := w.create(t, attempts(2, "LINEAR", 7, 300)).ID
 			for n := 1; n <= 2; n++ {
-				j := w.begin(t, id)
+				j := w.claimAndStart(t, id)
 				w.clock.Advance(lease)
-				w.sweep(t)
-				equal(t, "attempts", w.get(t, id).AttemptCount, n)
+				w.runMaintenance(t)
+				assertEqual(t, "attempts", w.get(t, id).AttemptCount, n)
 				_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.CompletedWith(j, nil))
-				equal(t, "its result", job.KindOf(err), job.RunLost)
+				assertEqual(t, "its result", job.KindOf(err), job.RunLost)
 				if n == 1 {
 					v := w.status(t, id, "READY")
-					equal(t, "next_run_at", v.NextRunAt.Equal(w.clock.Now().Add(7*time.Second)), true)
+					assertEqual(t, "next_run_at", v.NextRunAt.Equal(w.clock.Now().Add(7*time.Second)), true)
 					w.clock.Advance(7 * time.Second)
 				}
 			}
@@ -96,16 +96,16 @@ func TestRuns(t *testing.T) {
 			id := w.create(t, attempts(3, "FIXED", 100, 100)).ID
 			w.fail(t, id, true)
 			w.clock.Advance(99 * time.Second)
-			if w.again != nil {
-				w = newWorld(t, w.clock, w.again(t), config())
+			if w.reopenStore != nil {
+				w = newWorld(t, w.clock, w.reopenStore(t), config())
 			} else {
 				w = newWorld(t, w.clock, w.store, config())
 			}
-			w.sweep(t)
-			equal(t, "too early", len(w.claims(t, 10)), 0)
+			w.runMaintenance(t)
+			assertEqual(t, "too early", len(w.claims(t, 10)), 0)
 			w.clock.Advance(time.Second)
 			jobs := w.claims(t, 10)
-			equal(t, "jobs", len(jobs) == 1 && jobs[0].ID.Key == id && taskflow.Attempt(jobs[0]) == 2, true)
+			assertEqual(t, "jobs", len(jobs) == 1 && jobs[0].ID.Key == id && taskflow.Attempt(jobs[0]) == 2, true)
 		})
 	})
 }
@@ -143,9 +143,9 @@ func TestScheduling(t *testing.T) {
 					break
 				}
 			}
-			equal(t, "order", fmt.Sprint(got), fmt.Sprint(want))
+			assertEqual(t, "order", fmt.Sprint(got), fmt.Sprint(want))
 			ordered := taskflow.Job{ID: want[0]}
-			equal(t, "ids of equal time grow", taskflow.CompareJobs(ordered, taskflow.Job{ID: want[1]}) < 0, true)
+			assertEqual(t, "ids of equal time grow", taskflow.CompareJobs(ordered, taskflow.Job{ID: want[1]}) < 0, true)
 		})
 		t.Run("TF-055 TF-056 TF-057 TF-058 slots", func(t *testing.T) {
 			for range 5 {
@@ -153,28 +153,28 @@ func TestScheduling(t *testing.T) {
 				w.clock.Advance(time.Second)
 			}
 			first := w.claims(t, 10)
-			equal(t, "started", len(first), 3)
-			equal(t, "no slot", len(w.claims(t, 10)), 0)
-			_, err := w.engine.ClaimJob(t.Context(), idOf(w.create(t, `"queue":"other"`).ID), "w")
-			equal(t, "no slot in another queue", job.KindOf(err), job.Conflict)
+			assertEqual(t, "started", len(first), 3)
+			assertEqual(t, "no slot", len(w.claims(t, 10)), 0)
+			_, err := w.engine.ClaimJob(t.Context(), engineJobID(w.create(t, `"queue":"other"`).ID), "w")
+			assertEqual(t, "no slot in another queue", job.KindOf(err), job.Conflict)
 			urgent := w.create(t, `"priority":10`).ID
 			w.finish(t, first[0], taskflow.CompletedWith(first[0], nil))
 			next := w.claims(t, 10)
-			equal(t, "next", len(next) == 1 && next[0].ID.Key == urgent, true)
+			assertEqual(t, "next", len(next) == 1 && next[0].ID.Key == urgent, true)
 			ended(first[1:])
 			ended(next)
 			ended(w.claims(t, 10))
 		})
-		if w.again == nil {
+		if w.reopenStore == nil {
 			return // one node has this store to itself
 		}
 		t.Run("TF-059 over all nodes", func(t *testing.T) {
-			other := newWorld(t, w.clock, w.again(t), c)
+			other := newWorld(t, w.clock, w.reopenStore(t), c)
 			for range 20 {
 				w.create(t)
 			}
 			for range 5 {
-				all := testkit.Together(8, func(i int) []*job.Job {
+				all := testkit.RunConcurrently(8, func(i int) []*job.Job {
 					node := []*world{w, other}[i%2]
 					jobs, _ := node.engine.Claim(t.Context(), engine.ClaimRequest{Contract: taskflow.Name, Max: 2, Worker: "w"})
 					return jobs
@@ -183,7 +183,7 @@ func TestScheduling(t *testing.T) {
 				for _, jobs := range all {
 					n += len(jobs)
 				}
-				equal(t, "running", n, 3)
+				assertEqual(t, "running", n, 3)
 				for _, jobs := range all {
 					ended(jobs)
 				}
@@ -198,32 +198,32 @@ func TestDependencies(t *testing.T) {
 			open, done, failed := w.create(t).ID, w.create(t).ID, w.create(t).ID
 			w.succeed(t, done)
 			w.fail(t, failed, false)
-			blocked := w.create(t, after(failed)).ID
+			blocked := w.create(t, dependenciesMember(failed)).ID
 			for want, deps := range map[string][][]string{
 				"READY":   {{}, {done}},
 				"PENDING": {{open}, {open, done}},
 				"BLOCKED": {{failed}, {open, failed}, {done, failed, open}, {blocked}},
 			} {
 				for _, ids := range deps {
-					equal(t, fmt.Sprint(ids), w.create(t, after(ids...)).Status, want)
+					assertEqual(t, fmt.Sprint(ids), w.create(t, dependenciesMember(ids...)).Status, want)
 				}
 			}
 		})
 		t.Run("TF-023 TF-046 TF-011 released when the last completes", func(t *testing.T) {
 			a, b := w.create(t).ID, w.create(t).ID
-			v := w.create(t, after(a, b))
+			v := w.create(t, dependenciesMember(a, b))
 			w.succeed(t, a)
 			w.status(t, v.ID, "PENDING")
 			w.clock.Advance(time.Second)
 			w.succeed(t, b)
-			equal(t, "moved", w.status(t, v.ID, "READY").UpdatedAt.After(v.UpdatedAt), true)
+			assertEqual(t, "moved", w.status(t, v.ID, "READY").UpdatedAt.After(v.UpdatedAt), true)
 			w.succeed(t, v.ID)
 		})
 		t.Run("TF-024 TF-047 TF-051 blocked when one fails for good", func(t *testing.T) {
 			a, other := w.create(t, attempts(2, "FIXED", 1, 1)).ID, w.create(t).ID
-			b := w.create(t, after(a, other)).ID
-			c := w.create(t, after(b)).ID
-			d := w.create(t, after(other)).ID
+			b := w.create(t, dependenciesMember(a, other)).ID
+			c := w.create(t, dependenciesMember(b)).ID
+			d := w.create(t, dependenciesMember(other)).ID
 			w.fail(t, a, true)
 			w.status(t, b, "PENDING")
 			w.clock.Advance(time.Second)
@@ -238,9 +238,9 @@ func TestDependencies(t *testing.T) {
 		t.Run("TF-049 no reader sees a half", func(t *testing.T) {
 			for range 10 {
 				a := w.create(t).ID
-				b := w.create(t, after(a)).ID
-				j := w.begin(t, a)
-				testkit.Together(5, func(i int) bool {
+				b := w.create(t, dependenciesMember(a)).ID
+				j := w.claimAndStart(t, a)
+				testkit.RunConcurrently(5, func(i int) bool {
 					if i == 0 {
 						_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.FailedWith(j, "x", "y", false))
 						return err == nil
@@ -259,13 +259,13 @@ func TestDependencies(t *testing.T) {
 		t.Run("TF-050 both sides of a diamond at once", func(t *testing.T) {
 			for range 100 {
 				top := w.create(t).ID
-				left, right := w.create(t, after(top)).ID, w.create(t, after(top)).ID
-				end := w.create(t, after(left, right)).ID
+				left, right := w.create(t, dependenciesMember(top)).ID, w.create(t, dependenciesMember(top)).ID
+				end := w.create(t, dependenciesMember(left, right)).ID
 				w.succeed(t, top)
-				runs := []*job.Job{w.begin(t, left), w.begin(t, right)}
-				testkit.Together(2, func(i int) bool { w.finish(t, runs[i], taskflow.CompletedWith(runs[i], nil)); return true })
+				runs := []*job.Job{w.claimAndStart(t, left), w.claimAndStart(t, right)}
+				testkit.RunConcurrently(2, func(i int) bool { w.finish(t, runs[i], taskflow.CompletedWith(runs[i], nil)); return true })
 				w.status(t, end, "READY")
-				history, err := w.engine.History(t.Context(), idOf(end))
+				history, err := w.engine.History(t.Context(), engineJobID(end))
 				if err != nil || len(history) != 2 {
 					t.Fatalf("history %+v: %v", history, err)
 				}
@@ -275,12 +275,12 @@ func TestDependencies(t *testing.T) {
 		t.Run("TF-046 a dependent made while its dependency ends", func(t *testing.T) { // G-TF-11
 			for i := range 200 {
 				a := w.create(t).ID
-				j := w.begin(t, a)
+				j := w.claimAndStart(t, a)
 				well := i%2 == 0
-				answers := testkit.Together(2, func(i int) testkit.Reply {
+				answers := testkit.RunConcurrently(2, func(i int) testkit.Reply {
 					switch {
 					case i == 0:
-						return w.Do(t, "POST", jobsPath, spec(after(a)))
+						return w.Do(t, "POST", jobsPath, jobSpec(dependenciesMember(a)))
 					case well:
 						w.finish(t, j, taskflow.CompletedWith(j, nil))
 					default:
@@ -288,7 +288,7 @@ func TestDependencies(t *testing.T) {
 					}
 					return testkit.Reply{}
 				})
-				w.status(t, testkit.Read[view](t, answers[0].Want(t, 201)).ID, map[bool]string{true: "READY", false: "BLOCKED"}[well])
+				w.status(t, testkit.DecodeReply[jobView](t, answers[0].WantStatus(t, 201)).ID, map[bool]string{true: "READY", false: "BLOCKED"}[well])
 			}
 		})
 		t.Run("TF-046 TF-047 TF-049 a thousand wait for one", func(t *testing.T) {
@@ -303,15 +303,15 @@ func TestDependencies(t *testing.T) {
 				} else {
 					w.fail(t, ids["top"], false)
 				}
-				n := len(w.walk(t, "queue", "g", "status", want, "limit", "100"))
-				equal(t, want, n, 1000)
+				n := len(w.allPages(t, "queue", "g", "status", want, "limit", "100"))
+				assertEqual(t, want, n, 1000)
 			}
 		})
 		t.Run("TF-106 workers claim by queue", func(t *testing.T) {
 			id := w.create(t, `"queue":"mine"`).ID
 			jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{"mine"}, Max: 5, Worker: "w"})
-			equal(t, "job", err == nil && len(jobs) == 1 && jobs[0].ID.Key == id, true)
-			equal(t, "payload", string(jobs[0].Payload), "{}")
+			assertEqual(t, "job", err == nil && len(jobs) == 1 && jobs[0].ID.Key == id, true)
+			assertEqual(t, "payload", string(jobs[0].Payload), "{}")
 		})
 	})
 }

@@ -19,8 +19,8 @@ import (
 // The handlers that run the jobs of a queue in the process. Without one a queue's
 // jobs are for workers (G-TF-02).
 const (
-	handlesHTTP     = config.HandlerHTTP
-	handlesSimulate = config.HandlerSimulate
+	handlerHTTP     = config.HandlerHTTP
+	handlerSimulate = config.HandlerSimulate
 )
 
 // Queue is what is set for one queue.
@@ -32,11 +32,11 @@ type Queue struct {
 	MaxConcurrent int // over all nodes, 0: no limit of its own (G-TF-25)
 }
 
-func (q *Queue) handled() bool { return q.Handler == handlesHTTP || q.Handler == handlesSimulate }
+func (q *Queue) hasHandler() bool { return q.Handler == handlerHTTP || q.Handler == handlerSimulate }
 
 // Runner is how a node runs the jobs of queues with a handler.
 type Runner struct {
-	Off    bool // not on this node
+	Disabled    bool // not on this node
 	Node   string
 	Client webhook.Doer  // makes the requests of http
 	Grace  time.Duration // that runs get to end in when the node stops
@@ -50,9 +50,9 @@ func (c *Config) validateQueues() error {
 		switch {
 		case q.MaxConcurrent < 0:
 			return fmt.Errorf("taskflow: MaxConcurrent of queue %s must not be below 0", name)
-		case q.handled() && !c.Runner.Off && c.Runner.Node == "":
+		case q.hasHandler() && !c.Runner.Disabled && c.Runner.Node == "":
 			return fmt.Errorf("taskflow: queue %s has a handler and Runner no Node", name)
-		case q.Handler == handlesHTTP && (q.URL == "" || q.Timeout <= 0 || c.Runner.Client == nil):
+		case q.Handler == handlerHTTP && (q.URL == "" || q.Timeout <= 0 || c.Runner.Client == nil):
 			return fmt.Errorf("taskflow: queue %s needs URL, Timeout and Runner.Client", name)
 		}
 	}
@@ -67,29 +67,29 @@ func realTimer(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// Outside is how jobs are run by workers outside the process: those of queues
+// RemoteWorkers is how jobs are run by workers outside the process: those of queues
 // without a handler.
-func (t *TaskFlow) Outside() workerapi.Contract {
+func (t *TaskFlow) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{Name: Name, Attempt: Attempt, State: StatusOf, Complete: CompletedWith, Fail: FailedWith,
 		ID: func(jobID string) (job.ID, bool) {
 			key, ok := serial.Parse(jobID)
 			return job.ID{Contract: Name, Key: key}, ok
 		},
-		Bound: func(queue string) bool { q := t.Queues[queue]; return q.handled() }}
+		RunsLocally: func(queue string) bool { q := t.Queues[queue]; return q.hasHandler() }}
 }
 
-// mostSlots bounds the runs of one queue on one node.
-const mostSlots = 1000
+// maxSlots bounds the runs of one queue on one node.
+const maxSlots = 1000
 
 // Run sets the limits of queues and runs the jobs of those that have a handler,
 // until ctx ends and what is under way is over.
 func (t *TaskFlow) Run(ctx context.Context) {
-	if !t.limitQueues(ctx) || t.Runner.Off {
+	if !t.limitQueues(ctx) || t.Runner.Disabled {
 		return
 	}
 	var all sync.WaitGroup
 	for name, q := range t.Queues {
-		if !q.handled() {
+		if !q.hasHandler() {
 			continue
 		}
 		slots := t.MaxConcurrent
@@ -97,7 +97,7 @@ func (t *TaskFlow) Run(ctx context.Context) {
 			slots = min(slots, q.MaxConcurrent)
 		}
 		pool, err := worker.New(worker.Config{Engine: t.engine, Contract: Name, Queues: []string{name}, Name: t.Runner.Node + "/" + name,
-			Slots: min(slots, mostSlots), Beat: t.Lease / 3, Handler: t.handler(&q), Log: t.Log, Panicked: panicked})
+			Slots: min(slots, maxSlots), HeartbeatInterval: t.Lease / 3, Handler: t.handler(&q), Log: t.Log, OnPanic: panicOutcome})
 		if err != nil {
 			panic(err) // New has let nothing pass that is refused here
 		}
@@ -107,18 +107,18 @@ func (t *TaskFlow) Run(ctx context.Context) {
 }
 
 func (t *TaskFlow) handler(q *Queue) worker.Handler {
-	if q.Handler == handlesHTTP {
-		return &caller{queue: *q, client: t.Runner.Client, now: t.Now}
+	if q.Handler == handlerHTTP {
+		return &httpHandler{queue: *q, client: t.Runner.Client, now: t.Now}
 	}
 	return &simulator{timer: t.Runner.Timer}
 }
 
-func panicked(task *worker.Task, _ any) engine.Outcome {
+func panicOutcome(task *worker.Task, _ any) engine.Outcome {
 	return FailedWith(task.Job, "the handler broke", "panic", true)
 }
 
-// limitPause is between two tries to set limits while the store is away.
-const limitPause = time.Second
+// limitRetryInterval is between two tries to set limits while the store is away.
+const limitRetryInterval = time.Second
 
 // limitQueues gives queues the limits that are set for them, and takes those away
 // that are not set any more. False is the end of ctx.
@@ -129,16 +129,16 @@ func (t *TaskFlow) limitQueues(ctx context.Context) bool {
 			limits[name] = q.MaxConcurrent
 		}
 	}
-	tries := outage.Loop{Log: t.Log, What: "limits of queues"}
+	tries := outage.Loop{Log: t.Log, Name: "limits of queues"}
 	for {
 		err := t.engine.LimitQueues(ctx, Name, limits)
-		if tries.Did(ctx, err); err == nil {
+		if tries.Report(ctx, err); err == nil {
 			return true
 		}
 		if ctx.Err() != nil {
 			return false
 		}
-		passed, stop := realTimer(limitPause)
+		passed, stop := realTimer(limitRetryInterval)
 		select {
 		case <-passed:
 		case <-ctx.Done():

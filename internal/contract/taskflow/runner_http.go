@@ -22,18 +22,18 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// maxAnswer is how much of an answer is kept as a result (G-TF-37).
-const maxAnswer = 64 << 10
+// maxResponseBytes is how much of an answer is kept as a result (G-TF-37).
+const maxResponseBytes = 64 << 10
 
-// caller runs jobs by sending their payloads to a URL (G-TF-37).
-type caller struct {
+// httpHandler runs jobs by sending their payloads to a URL (G-TF-37).
+type httpHandler struct {
 	queue  Queue
 	client webhook.Doer
 	now    func() time.Time // what requests are signed with
 }
 
 // Handle implements worker.Handler.
-func (c *caller) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (c *httpHandler) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	within, cancel := context.WithTimeout(ctx, c.queue.Timeout)
 	defer cancel()
 	status, answer, err := c.call(within, t.Job)
@@ -41,10 +41,10 @@ func (c *caller) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	case ctx.Err() != nil: // the node stops: the job is given back
 		return engine.Outcome{}
 	case err != nil:
-		message, kind := c.describe(err)
+		message, kind := c.describeError(err)
 		return FailedWith(t.Job, message, kind, true)
 	case status >= 200 && status <= 299:
-		return CompletedWith(t.Job, resultOf(answer))
+		return CompletedWith(t.Job, encodeResult(answer))
 	}
 	again := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
 	return FailedWith(t.Job, strings.TrimSpace(fmt.Sprintf("the answer was %d %s", status, http.StatusText(status))), "http_"+strconv.Itoa(status), again)
@@ -52,7 +52,7 @@ func (c *caller) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 
 // call makes the request and reads what is kept of the answer, and of one that is
 // no success nothing.
-func (c *caller) call(ctx context.Context, j *job.Job) (status int, answer []byte, err error) {
+func (c *httpHandler) call(ctx context.Context, j *job.Job) (status int, answer []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.queue.URL, bytes.NewReader(j.Payload))
 	if err != nil {
 		return 0, nil, err
@@ -75,27 +75,27 @@ func (c *caller) call(ctx context.Context, j *job.Job) (status int, answer []byt
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return resp.StatusCode, nil, nil
 	}
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes+1))
 	return resp.StatusCode, answer, err
 }
 
-// resultOf is an answer as it is kept: JSON as it is, anything else, and what is
+// encodeResult is an answer as it is kept: JSON as it is, anything else, and what is
 // longer than is kept, as a text.
-func resultOf(answer []byte) []byte {
+func encodeResult(answer []byte) []byte {
 	text := jsontext.Trim(answer)
 	switch {
 	case len(text) == 0:
 		return nil
-	case len(answer) <= maxAnswer && jsontext.Check(text) == nil:
+	case len(answer) <= maxResponseBytes && jsontext.Check(text) == nil:
 		return text
 	}
-	return jsontext.AppendString(nil, strings.ToValidUTF8(string(answer[:min(len(answer), maxAnswer)]), "\uFFFD"))
+	return jsontext.AppendString(nil, strings.ToValidUTF8(string(answer[:min(len(answer), maxResponseBytes)]), "\uFFFD"))
 }
 
-// describe says why there was no whole answer, without addresses that names have
+// describeError says why there was no whole answer, without addresses that names have
 // where this runs.
-func (c *caller) describe(err error) (message, kind string) {
-	var refused *egress.Refused
+func (c *httpHandler) describeError(err error) (message, kind string) {
+	var refused *egress.RefusedError
 	var dns *net.DNSError
 	var op *net.OpError
 	var timeout net.Error

@@ -18,28 +18,28 @@ type simulator struct {
 	timer func(time.Duration) (<-chan time.Time, func())
 }
 
-// longestRun bounds duration_ms.
-const longestRun = 24 * time.Hour
+// maxSimulatedRun bounds duration_ms.
+const maxSimulatedRun = 24 * time.Hour
 
-// part is what a payload says of a run.
-type part struct {
+// simulation is what a payload says of a run.
+type simulation struct {
 	duration  time.Duration
 	fails     bool // each run
 	failTimes int  // so many runs before the others end well
 	message   string
 }
 
-var errPart = errors.New("duration_ms (from 0 to 86400000) and fail_times must be whole numbers, fail true or false, error a string")
+var errSimulation = errors.New("duration_ms (from 0 to 86400000) and fail_times must be whole numbers, fail true or false, error a string")
 
-// partOf reads a payload. What it does not say is nothing to do.
-func partOf(payload []byte) (p part, err error) {
+// readSimulation reads a payload. What it does not say is nothing to do.
+func readSimulation(payload []byte) (p simulation, err error) {
 	for name, value := range jsontext.Members(payload) {
 		var n int64
 		switch string(name) {
 		case "duration_ms":
 			n, err = jsontext.Int(value, 64)
-			if n < 0 || n > longestRun.Milliseconds() {
-				return p, errPart
+			if n < 0 || n > maxSimulatedRun.Milliseconds() {
+				return p, errSimulation
 			}
 			p.duration = time.Duration(n) * time.Millisecond
 		case "fail":
@@ -53,7 +53,7 @@ func partOf(payload []byte) (p part, err error) {
 			}
 		}
 		if err != nil {
-			return p, errPart
+			return p, errSimulation
 		}
 	}
 	return p, nil
@@ -61,7 +61,7 @@ func partOf(payload []byte) (p part, err error) {
 
 // Handle implements worker.Handler.
 func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
-	p, err := partOf(t.Job.Payload)
+	p, err := readSimulation(t.Job.Payload)
 	if err != nil {
 		return FailedWith(t.Job, err.Error(), "payload", false)
 	}
@@ -72,10 +72,10 @@ func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	case <-ctx.Done(): // the node stops: the job is given back
 		return engine.Outcome{}
 	}
-	return p.end(t.Job)
+	return p.outcome(t.Job)
 }
 
-func (p *part) end(j *job.Job) engine.Outcome {
+func (p *simulation) outcome(j *job.Job) engine.Outcome {
 	if p.fails || Attempt(j) <= p.failTimes {
 		return FailedWith(j, cmp.Or(strings.ReplaceAll(p.message, "\x00", "\uFFFD"), "the payload asks for it"), "simulated", true)
 	}

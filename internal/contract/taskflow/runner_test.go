@@ -27,37 +27,37 @@ import (
 
 const signingSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
 
-// staffed is a TaskFlow that runs jobs itself.
-type staffed struct {
+// runningWorld is a TaskFlow that runs jobs itself.
+type runningWorld struct {
 	clock  *testkit.Clock
 	engine *engine.Engine
-	room   *taskflow.TaskFlow
+	taskflow   *taskflow.TaskFlow
 	url    string
 	moves  chan engine.Moved
 	waits  chan time.Duration // that simulated runs ask for
-	passed chan time.Time     // ends one of those
+	timers chan time.Time     // ends one of those
 }
 
-func newStaffed(t *testing.T, change func(*taskflow.Config)) *staffed {
+func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 	t.Helper()
-	client, err := egress.New(egress.Config{Local: true})
+	client, err := egress.New(egress.Config{AllowLocal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	s := &staffed{clock: testkit.NewClock(), moves: make(chan engine.Moved, 1000), waits: make(chan time.Duration, 100), passed: make(chan time.Time)}
+	s := &runningWorld{clock: testkit.NewClock(), moves: make(chan engine.Moved, 1000), waits: make(chan time.Duration, 100), timers: make(chan time.Time)}
 	c := config()
-	c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), s.clock.Now, testkit.Random, slog.New(slog.DiscardHandler)
+	c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), s.clock.Now, testkit.RandomBytes, slog.New(slog.DiscardHandler)
 	c.Lease = time.Hour // no heartbeat matters here
 	c.Runner = taskflow.Runner{Node: "node", Client: client, Grace: time.Minute, Timer: func(d time.Duration) (<-chan time.Time, func()) {
 		s.waits <- d
-		return s.passed, func() {}
+		return s.timers, func() {}
 	}}
 	change(&c)
-	if s.room, err = taskflow.New(c); err != nil {
+	if s.taskflow, err = taskflow.New(c); err != nil {
 		t.Fatal(err)
 	}
-	contract := s.room.Contract()
+	contract := s.taskflow.Contract()
 	told := contract.Moved
 	contract.MovedOn = append(contract.MovedOn, job.Released)
 	contract.Moved = func(all []engine.Moved) {
@@ -66,26 +66,26 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *staffed {
 			s.moves <- m
 		}
 	}
-	s.engine = testkit.Engine(t, testkit.Memory(t, s.clock.Now), s.clock, contract)
-	server := httptest.NewServer(httpapi.Root(s.room.Mount(s.engine)))
+	s.engine = testkit.NewEngine(t, testkit.MemoryStore(t, s.clock.Now), s.clock, contract)
+	server := httptest.NewServer(httpapi.NewMux(s.taskflow.Mount(s.engine)))
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	return s
 }
 
-// live runs the room until stop, which waits for its end.
-func (s *staffed) live(t *testing.T) (stop func()) {
+// runServer runs the room until stop, which waits for its end.
+func (s *runningWorld) runServer(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { s.room.Run(ctx); close(ended) }()
+	go func() { s.taskflow.Run(ctx); close(ended) }()
 	stop = func() { cancel(); <-ended }
 	t.Cleanup(stop)
 	return stop
 }
 
 // create makes a job and returns its id.
-func (s *staffed) create(t *testing.T, queue, payload string) string {
+func (s *runningWorld) create(t *testing.T, queue, payload string) string {
 	t.Helper()
 	resp, err := http.Post(s.url+"/api/v1/jobs", "application/json", strings.NewReader(`{"name":"n","queue":"`+queue+`","payload":`+payload+`}`))
 	if err != nil {
@@ -99,10 +99,10 @@ func (s *staffed) create(t *testing.T, queue, payload string) string {
 	return v.ID
 }
 
-// until waits for a job to leave RUNNING and returns it.
-func (s *staffed) until(t *testing.T, id string) *job.Job {
+// awaitEnd waits for a job to leave RUNNING and returns it.
+func (s *runningWorld) awaitEnd(t *testing.T, id string) *job.Job {
 	t.Helper()
-	limit := time.NewTimer(testkit.Patience)
+	limit := time.NewTimer(testkit.WaitTimeout)
 	defer limit.Stop()
 	for {
 		select {
@@ -120,8 +120,8 @@ func (s *staffed) until(t *testing.T, id string) *job.Job {
 	}
 }
 
-// told is what a failure says.
-func told(t *testing.T, j *job.Job) (message, kind string) {
+// lastErrorOf is what a failure says.
+func lastErrorOf(t *testing.T, j *job.Job) (message, kind string) {
 	t.Helper()
 	var v struct {
 		Error     string
@@ -151,7 +151,7 @@ func TestHandlerHTTP(t *testing.T) {
 		c.Tracing = &telemetry.Tracing{} // without a collector
 		c.Queues = map[string]taskflow.Queue{"web": {Handler: "http", URL: receiver.URL + "/in", Secret: settings.NewSecret(signingSecret), Timeout: time.Minute}}
 	})
-	s.live(t)
+	s.runServer(t)
 	status := func(code int, body string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) { w.WriteHeader(code); _, _ = io.WriteString(w, body) }
 	}
@@ -169,7 +169,7 @@ func TestHandlerHTTP(t *testing.T) {
 		resp.Body.Close()
 		answer <- status(200, "")
 		x := <-got
-		s.until(t, x.header.Get("Millrace-Job-Id"))
+		s.awaitEnd(t, x.header.Get("Millrace-Job-Id"))
 		if x.header.Get("Traceparent") != caller || x.header.Get("Tracestate") != state {
 			t.Errorf("got %v", x.header)
 		}
@@ -177,7 +177,7 @@ func TestHandlerHTTP(t *testing.T) {
 	t.Run("G-TF-37 the request", func(t *testing.T) {
 		id := s.create(t, "web", `{"b":  123456789012345678901}`)
 		answer <- status(200, " {\"ok\":  true}\n")
-		j := s.until(t, id)
+		j := s.awaitEnd(t, id)
 		x := <-got
 		if x.body != `{"b":  123456789012345678901}` || x.header.Get("Content-Type") != "application/json" || x.header.Get("Millrace-Job-Id") != id ||
 			x.header.Get("Millrace-Attempt") != "1" || len(x.header.Get("Millrace-Run-Id")) != 36 {
@@ -218,7 +218,7 @@ func TestHandlerHTTP(t *testing.T) {
 		t.Run("G-TF-37 "+name, func(t *testing.T) {
 			id := s.create(t, "web", `{}`)
 			answer <- tt.answer
-			j := s.until(t, id)
+			j := s.awaitEnd(t, id)
 			<-got
 			if j.State != tt.state {
 				t.Fatalf("got %s with %s, want %s", j.State, j.Failure, tt.state)
@@ -229,26 +229,26 @@ func TestHandlerHTTP(t *testing.T) {
 				}
 				return
 			}
-			if message, kind := told(t, j); kind != tt.kind || message == "" || strings.Contains(message, "127.0.0.1") {
+			if message, kind := lastErrorOf(t, j); kind != tt.kind || message == "" || strings.Contains(message, "127.0.0.1") {
 				t.Errorf("got %q %q, want %q", message, kind, tt.kind)
 			}
 		})
 	}
 }
 
-// answers is a client that answers in place of the network.
-type answers func(*http.Request) (*http.Response, error)
+// doerFunc is a client that answers in place of the network.
+type doerFunc func(*http.Request) (*http.Response, error)
 
-func (a answers) Do(r *http.Request) (*http.Response, error) { return a(r) }
+func (a doerFunc) Do(r *http.Request) (*http.Response, error) { return a(r) }
 
 func TestHandlerHTTPFailures(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		client answers
+		client doerFunc
 		kind   string
 	}{
 		"time-out": {func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }, "timeout"},
-		"refused":  {func(*http.Request) (*http.Response, error) { return nil, &egress.Refused{} }, "refused"},
+		"refused":  {func(*http.Request) (*http.Response, error) { return nil, &egress.RefusedError{} }, "refused"},
 		"anything": {func(*http.Request) (*http.Response, error) { return nil, errors.New("broken") }, "connection"},
 		"panic":    {func(*http.Request) (*http.Response, error) { panic("broken") }, "panic"},
 	} {
@@ -258,10 +258,10 @@ func TestHandlerHTTPFailures(t *testing.T) {
 				c.Queues = map[string]taskflow.Queue{"web": {Handler: "http", URL: "http://h", Timeout: 10 * time.Millisecond}}
 				c.Runner.Client = tt.client
 			})
-			s.live(t)
-			j := s.until(t, s.create(t, "web", `{}`))
-			if _, kind := told(t, j); j.State != taskflow.Ready || kind != tt.kind || j.Failures != 1 {
-				t.Errorf("got %s with %s after %d failures", j.State, j.Failure, j.Failures)
+			s.runServer(t)
+			j := s.awaitEnd(t, s.create(t, "web", `{}`))
+			if _, kind := lastErrorOf(t, j); j.State != taskflow.Ready || kind != tt.kind || j.FailedAttempts != 1 {
+				t.Errorf("got %s with %s after %d failures", j.State, j.Failure, j.FailedAttempts)
 			}
 		})
 	}
@@ -272,7 +272,7 @@ func TestHandlerSimulate(t *testing.T) {
 	s := newStaffed(t, func(c *taskflow.Config) {
 		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate"}, "plain": {}}
 	})
-	s.live(t)
+	s.runServer(t)
 	run := func(t *testing.T, want time.Duration) {
 		t.Helper()
 		select {
@@ -280,28 +280,28 @@ func TestHandlerSimulate(t *testing.T) {
 			if d != want {
 				t.Errorf("a run of %s, want %s", d, want)
 			}
-			s.passed <- time.Time{}
-		case <-time.After(testkit.Patience):
+			s.timers <- time.Time{}
+		case <-time.After(testkit.WaitTimeout):
 			t.Fatal("waited in vain for a run to begin")
 		}
 	}
 	t.Run("G-TF-37 a run as long as it says", func(t *testing.T) {
 		id := s.create(t, "sim", `{"duration_ms":1500}`)
 		run(t, 1500*time.Millisecond)
-		if j := s.until(t, id); j.State != taskflow.Completed || string(j.Result) != `{"simulated":true}` {
+		if j := s.awaitEnd(t, id); j.State != taskflow.Completed || string(j.Result) != `{"simulated":true}` {
 			t.Errorf("got %s %s", j.State, j.Result)
 		}
 	})
 	t.Run("TF-027 G-TF-37 fail_times, then well", func(t *testing.T) {
 		id := s.create(t, "sim", `{"fail_times":1,"error":"not yet"}`)
 		run(t, 0)
-		j := s.until(t, id)
-		if message, kind := told(t, j); j.State != taskflow.Ready || message != "not yet" || kind != "simulated" {
+		j := s.awaitEnd(t, id)
+		if message, kind := lastErrorOf(t, j); j.State != taskflow.Ready || message != "not yet" || kind != "simulated" {
 			t.Fatalf("got %s %s", j.State, j.Failure)
 		}
 		s.clock.Advance(10 * time.Second)
 		run(t, 0)
-		if j := s.until(t, id); j.State != taskflow.Completed {
+		if j := s.awaitEnd(t, id); j.State != taskflow.Completed {
 			t.Errorf("got %s", j.State)
 		}
 	})
@@ -309,8 +309,8 @@ func TestHandlerSimulate(t *testing.T) {
 		id := s.create(t, "sim", `{"fail":true}`)
 		for n, want := range []job.State{taskflow.Ready, taskflow.Ready, taskflow.Failed} {
 			run(t, 0)
-			if j := s.until(t, id); j.State != want || j.Failures != n+1 {
-				t.Fatalf("run %d: got %s after %d failures, want %s", n+1, j.State, j.Failures, want)
+			if j := s.awaitEnd(t, id); j.State != want || j.FailedAttempts != n+1 {
+				t.Fatalf("run %d: got %s after %d failures, want %s", n+1, j.State, j.FailedAttempts, want)
 			}
 			s.clock.Advance(time.Minute)
 		}
@@ -318,14 +318,14 @@ func TestHandlerSimulate(t *testing.T) {
 	t.Run("G-TF-37 an error that no store keeps as it is", func(t *testing.T) {
 		id := s.create(t, "sim", `{"fail":true,"error":"a\u0000\ud800b"}`)
 		run(t, 0)
-		if message, kind := told(t, s.until(t, id)); message != "a\uFFFD\uFFFDb" || kind != "simulated" {
+		if message, kind := lastErrorOf(t, s.awaitEnd(t, id)); message != "a\uFFFD\uFFFDb" || kind != "simulated" {
 			t.Errorf("got %q of kind %s", message, kind)
 		}
 	})
 	for _, payload := range []string{`{"duration_ms":-1}`, `{"duration_ms":"1"}`, `{"duration_ms":1e12}`, `{"fail":1}`, `{"fail_times":1.5}`, `{"error":{}}`} {
 		t.Run("G-TF-37 nonsense "+payload, func(t *testing.T) {
-			j := s.until(t, s.create(t, "sim", payload))
-			if _, kind := told(t, j); j.State != taskflow.Failed || kind != "payload" {
+			j := s.awaitEnd(t, s.create(t, "sim", payload))
+			if _, kind := lastErrorOf(t, j); j.State != taskflow.Failed || kind != "payload" {
 				t.Errorf("got %s %s", j.State, j.Failure)
 			}
 		})
@@ -334,7 +334,7 @@ func TestHandlerSimulate(t *testing.T) {
 		plain := s.create(t, "plain", `{}`)
 		id := s.create(t, "sim", `[]`)
 		run(t, 0)
-		s.until(t, id)
+		s.awaitEnd(t, id)
 		if j, err := s.engine.Get(context.Background(), job.ID{Contract: taskflow.Name, Key: plain}); err != nil || j.State != taskflow.Ready {
 			t.Errorf("got %+v, %v", j, err)
 		}
@@ -344,12 +344,12 @@ func TestHandlerSimulate(t *testing.T) {
 // G-X-13: what does not end within the grace is given back, and counts for nothing.
 func TestHandlersStop(t *testing.T) {
 	t.Parallel()
-	hangs := answers(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() })
+	hangs := doerFunc(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() })
 	s := newStaffed(t, func(c *taskflow.Config) {
 		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate"}, "web": {Handler: "http", URL: "http://h", Timeout: time.Hour}}
 		c.Runner.Grace, c.Runner.Client = 0, hangs
 	})
-	stop := s.live(t)
+	stop := s.runServer(t)
 	ids := []string{s.create(t, "sim", `{"duration_ms":60000}`), s.create(t, "web", `{}`)}
 	for claimed := 0; claimed < len(ids); {
 		if m := <-s.moves; m.On == job.Claimed {
@@ -359,7 +359,7 @@ func TestHandlersStop(t *testing.T) {
 	stop()
 	for _, id := range ids {
 		j, err := s.engine.Get(context.Background(), job.ID{Contract: taskflow.Name, Key: id})
-		if err != nil || j.State != taskflow.Ready || j.Failures != 0 {
+		if err != nil || j.State != taskflow.Ready || j.FailedAttempts != 0 {
 			t.Errorf("got %+v, %v", j, err)
 		}
 	}
@@ -371,13 +371,13 @@ func TestQueueLimits(t *testing.T) {
 		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate", MaxConcurrent: 2}, "plain": {MaxConcurrent: 1}}
 	})
 	ctx := context.Background()
-	for _, q := range []job.QueueSettings{{Contract: taskflow.Name, Queue: "old", RunLimit: 7}, {Contract: taskflow.Name, Queue: "sim", RunLimit: 9},
-		{Contract: taskflow.Name, Queue: "held", RunLimit: 3, Paused: true}} {
+	for _, q := range []job.QueueSettings{{Contract: taskflow.Name, Queue: "old", MaxRunning: 7}, {Contract: taskflow.Name, Queue: "sim", MaxRunning: 9},
+		{Contract: taskflow.Name, Queue: "held", MaxRunning: 3, Paused: true}} {
 		if err := s.engine.SetQueue(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.live(t)
+	s.runServer(t)
 	for range 5 {
 		s.create(t, "sim", `{}`)
 		s.create(t, "plain", `{}`)
@@ -403,7 +403,7 @@ func TestQueueLimits(t *testing.T) {
 			t.Error("more run than may")
 		}
 	})
-	close(s.passed)
+	close(s.timers)
 }
 
 func TestQueueConfig(t *testing.T) {
@@ -420,7 +420,7 @@ func TestQueueConfig(t *testing.T) {
 		"below 0": func(c *taskflow.Config) { c.Queues = map[string]taskflow.Queue{"q": {MaxConcurrent: -1}} },
 	} {
 		c := config()
-		c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), time.Now, testkit.Random, slog.New(slog.DiscardHandler)
+		c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), time.Now, testkit.RandomBytes, slog.New(slog.DiscardHandler)
 		c.Runner = taskflow.Runner{Node: "n", Client: http.DefaultClient}
 		change(&c)
 		if _, err := taskflow.New(c); err == nil {

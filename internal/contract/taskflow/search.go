@@ -16,19 +16,19 @@ import (
 
 // Limits of a page (4.2).
 const (
-	usualLimit = 20
-	mostLimit  = 100
+	defaultLimit = 20
+	maxLimit  = 100
 )
 
 // GET /api/v1/jobs
 func (t *TaskFlow) search(c *httpapi.Call) error {
-	s, nothing, err := readSearch(c.Request.URL.RawQuery)
+	s, matchesNone, err := readSearch(c.Request.URL.RawQuery)
 	if err != nil {
 		return err
 	}
 	limit := s.Limit
 	var jobs []*job.Job
-	if !nothing {
+	if !matchesNone {
 		s.Limit++ // to know whether there are more
 		if jobs, err = t.engine.Search(c.Request.Context(), s); err != nil {
 			return err
@@ -37,7 +37,7 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 	next := ""
 	if len(jobs) > limit {
 		jobs = jobs[:limit]
-		next = cursorAt(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
+		next = encodeCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
 	c.SendPage(len(jobs), next, func(i int, o *jsontext.Object) { appendJob(o, jobs[i]) })
 	return nil
@@ -45,41 +45,41 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 
 // readSearch reads the filters. nothing means that no job can match them, whatever
 // there is (G-TF-23).
-func readSearch(query string) (s store.Search, nothing bool, err error) {
-	s = store.Search{Contract: Name, Limit: usualLimit}
+func readSearch(query string) (s store.Search, matchesNone bool, err error) {
+	s = store.Search{Contract: Name, Limit: defaultLimit}
 	p := params{query: query}
 	s.Queue = p.text("queue")
 	if state := p.text("status"); state != "" {
 		if s.State = job.State(state); !slices.Contains(statuses, s.State) {
-			p.refuse("status is %q and none of %v", state, statuses)
+			p.addError("status is %q and none of %v", state, statuses)
 		}
 	}
-	least, hasLeast := p.integer("priority_min")
-	most, hasMost := p.integer("priority_max")
+	minPriority, hasMin := p.integer("priority_min")
+	maxPriorityFilter, hasMax := p.integer("priority_max")
 	s.CreatedFrom = p.time("created_after")
 	s.CreatedBefore = p.time("created_before")
 	if n, given := p.integer("limit"); given {
-		if s.Limit = n; n < 1 || n > mostLimit {
-			p.refuse("limit must be from 1 to %d", mostLimit)
+		if s.Limit = n; n < 1 || n > maxLimit {
+			p.addError("limit must be from 1 to %d", maxLimit)
 		}
 	}
 	if cursor := p.text("cursor"); cursor != "" {
 		ok := false
-		if s.AfterTime, s.AfterKey, ok = readCursor(cursor); !ok {
-			p.refuse("cursor is none that a page has given")
+		if s.AfterTime, s.AfterKey, ok = decodeCursor(cursor); !ok {
+			p.addError("cursor is none that a page has given")
 		}
 	}
-	if hasLeast {
-		s.PriorityMin = max(1, least)
+	if hasMin {
+		s.PriorityMin = max(1, minPriority)
 	}
-	if hasMost {
-		s.PriorityMax = min(most, maxPriority)
+	if hasMax {
+		s.PriorityMax = min(maxPriorityFilter, maxPriority)
 	}
 	// The zero time means no bound to the store; nothing is older.
 	before := p.text("created_before") != "" && s.CreatedBefore.IsZero() || s.AfterKey != "" && s.AfterTime.IsZero()
-	nothing = before || s.Queue != "" && !IsQueue(s.Queue) || hasLeast && least > maxPriority || hasMost && most < 1 ||
-		hasLeast && hasMost && least > most
-	return s, nothing, p.err
+	matchesNone = before || s.Queue != "" && !IsQueue(s.Queue) || hasMin && minPriority > maxPriority || hasMax && maxPriorityFilter < 1 ||
+		hasMin && hasMax && minPriority > maxPriorityFilter
+	return s, matchesNone, p.err
 }
 
 // params reads the members of a query: of one that is there twice the first
@@ -90,7 +90,7 @@ type params struct {
 	err   error // the first
 }
 
-func (p *params) refuse(format string, args ...any) {
+func (p *params) addError(format string, args ...any) {
 	if p.err == nil {
 		p.err = invalid(format, args...)
 	}
@@ -104,7 +104,7 @@ func (p *params) text(name string) string {
 		}
 		value, err := url.QueryUnescape(value)
 		if err != nil {
-			p.refuse("%s is escaped wrongly", name)
+			p.addError("%s is escaped wrongly", name)
 		}
 		return value
 	}
@@ -118,9 +118,9 @@ func (p *params) integer(name string) (n int, given bool) {
 		return 0, false
 	}
 	digits := strings.TrimPrefix(text, "-")
-	n, ok := httpapi.Digits(digits)
+	n, ok := httpapi.ParseDigits(digits)
 	if !ok {
-		p.refuse("%s must be an integer", name)
+		p.addError("%s must be an integer", name)
 	}
 	if len(digits) < len(text) {
 		n = -n
@@ -135,20 +135,20 @@ func (p *params) time(name string) time.Time {
 	}
 	at, err := jsontext.ParseTime(text)
 	if err != nil {
-		p.refuse("%s must be a time such as 2026-01-02T03:04:05Z", name)
+		p.addError("%s must be a time such as 2026-01-02T03:04:05Z", name)
 	}
 	return at
 }
 
-// cursorAt names the last job of a page (TF-100); the time has all that is stored
+// encodeCursor names the last job of a page (TF-100); the time has all that is stored
 // of it (TF-103).
-func cursorAt(at time.Time, id string) string {
+func encodeCursor(at time.Time, id string) string {
 	stamp := jsontext.AppendTime(nil, at)
 	return base64.StdEncoding.EncodeToString([]byte(string(stamp[1:len(stamp)-1]) + "|" + id))
 }
 
-// readCursor reads what cursorAt wrote; padding may be missing (G-TF-35).
-func readCursor(cursor string) (at time.Time, id string, ok bool) {
+// decodeCursor reads what encodeCursor wrote; padding may be missing (G-TF-35).
+func decodeCursor(cursor string) (at time.Time, id string, ok bool) {
 	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(cursor, "="))
 	if err != nil {
 		return at, "", false

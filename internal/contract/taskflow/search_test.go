@@ -14,7 +14,7 @@ import (
 
 // page is an answer of a search.
 type page struct {
-	Items      []view  `json:"items"`
+	Items      []jobView  `json:"items"`
 	NextCursor *string `json:"next_cursor"`
 	HasMore    bool    `json:"has_more"`
 }
@@ -26,7 +26,7 @@ func (w *world) search(t testing.TB, query ...string) page {
 	if far := strings.Repeat("9", 20); slices.ContainsFunc(query, func(v string) bool { return v == "" || strings.HasSuffix(v, far) }) {
 		header = []string{beyondDocument, "1"}
 	}
-	p := testkit.Read[page](t, w.Do(t, "GET", jobsPath+"?"+pairs(query...), "", header...).Want(t, 200))
+	p := testkit.DecodeReply[page](t, w.Do(t, "GET", jobsPath+"?"+pairs(query...), "", header...).WantStatus(t, 200))
 	if p.HasMore != (p.NextCursor != nil) {
 		t.Errorf("has_more is %t with cursor %v", p.HasMore, p.NextCursor)
 	}
@@ -41,8 +41,8 @@ func pairs(query ...string) string {
 	return strings.Join(all, "&")
 }
 
-// walk reads all pages.
-func (w *world) walk(t testing.TB, query ...string) (all []view) {
+// allPages reads all pages.
+func (w *world) allPages(t testing.TB, query ...string) (all []jobView) {
 	t.Helper()
 	asked := query
 	for range 1000 {
@@ -58,7 +58,7 @@ func (w *world) walk(t testing.TB, query ...string) (all []view) {
 }
 
 // names are those of jobs in their order.
-func names(all []view) string {
+func names(all []jobView) string {
 	var each []string
 	for _, v := range all {
 		each = append(each, v.Name)
@@ -69,21 +69,21 @@ func names(all []view) string {
 func TestSearch(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("TF-104 nothing at all", func(t *testing.T) {
-			equal(t, "body", w.Do(t, "GET", jobsPath, "").Want(t, 200).Body, `{"items":[],"next_cursor":null,"has_more":false}`)
+			assertEqual(t, "body", w.Do(t, "GET", jobsPath, "").WantStatus(t, 200).Body, `{"items":[],"next_cursor":null,"has_more":false}`)
 		})
-		made := map[string]view{}
+		made := map[string]jobView{}
 		for i, c := range []struct{ queue, priority string }{{"a", "1"}, {"a", "5"}, {"b", "5"}, {"b", "10"}, {"a", "9"}, {"c", "3"}} {
 			name := fmt.Sprint("j", i)
-			made[name] = w.create(t, named(name), `"queue":"`+c.queue+`"`, `"priority":`+c.priority)
+			made[name] = w.create(t, nameMember(name), `"queue":"`+c.queue+`"`, `"priority":`+c.priority)
 			w.clock.Advance(time.Second)
 		}
 		w.succeed(t, made["j0"].ID)
 		w.fail(t, made["j3"].ID, false)
-		blocked := w.create(t, named("j6"), after(made["j3"].ID), `"queue":"a"`)
-		equal(t, "blocked", blocked.Status, "BLOCKED")
+		blocked := w.create(t, nameMember("j6"), dependenciesMember(made["j3"].ID), `"queue":"a"`)
+		assertEqual(t, "blocked", blocked.Status, "BLOCKED")
 		w.clock.Advance(time.Second)
-		w.create(t, named("j7"), after(made["j1"].ID), `"queue":"b"`)
-		start := testkit.Start
+		w.create(t, nameMember("j7"), dependenciesMember(made["j1"].ID), `"queue":"b"`)
+		start := testkit.StartTime
 		at := func(seconds int) string { return start.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339) }
 		for _, c := range []struct {
 			name  string
@@ -123,24 +123,24 @@ func TestSearch(t *testing.T) {
 			{"TF-097 limit", []string{"limit", "2"}, "j7 j6"},
 			{"TF-097 the greatest limit", []string{"limit", "100"}, "j7 j6 j5 j4 j3 j2 j1 j0"},
 		} {
-			t.Run(c.name, func(t *testing.T) { equal(t, "names", names(w.search(t, c.query...).Items), c.want) })
+			t.Run(c.name, func(t *testing.T) { assertEqual(t, "names", names(w.search(t, c.query...).Items), c.want) })
 		}
 		t.Run("TF-087 items are whole jobs", func(t *testing.T) {
 			got := w.search(t, "queue", "b", "status", "PENDING")
-			equal(t, "job", fmt.Sprintf("%+v", got.Items[0]), fmt.Sprintf("%+v", w.get(t, got.Items[0].ID)))
+			assertEqual(t, "job", fmt.Sprintf("%+v", got.Items[0]), fmt.Sprintf("%+v", w.get(t, got.Items[0].ID)))
 		})
 		for _, query := range []string{"status=ready", "status=DONE", "priority_min=x", "priority_max=1.5", "priority_min=%2B1", "priority_max=--1", "created_after=yesterday",
 			"created_before=2026-01-01", "limit=0", "limit=101", "limit=x", "limit=-1", "limit=99999999999999999999", "queue=%zz"} {
 			t.Run("TF-095 "+query, func(t *testing.T) {
 				name, _, _ := strings.Cut(query, "=")
-				w.Do(t, "GET", jobsPath+"?"+query, "").Is(t, 400, "VALIDATION_ERROR", name)
+				w.Do(t, "GET", jobsPath+"?"+query, "").WantError(t, 400, "VALIDATION_ERROR", name)
 			})
 		}
 		id := made["j0"].ID
 		for name, cursor := range map[string]string{"no Base64": "!!!", "no bar": code("2026-03-01T12:00:00Z"), "a bad time": code("yesterday|" + id),
 			"a bad id": code("2026-03-01T12:00:00Z|7"), "two bars": code("2026-03-01T12:00:00Z|" + id + "|"), "a bar alone": code("|"), "a rest": code("2026-03-01T12:00:00Z|"+id) + "x"} {
 			t.Run("TF-102 "+name, func(t *testing.T) {
-				w.Do(t, "GET", jobsPath+"?"+pairs("cursor", cursor), "").Is(t, 400, "VALIDATION_ERROR", "cursor")
+				w.Do(t, "GET", jobsPath+"?"+pairs("cursor", cursor), "").WantError(t, 400, "VALIDATION_ERROR", "cursor")
 			})
 		}
 	})
@@ -157,27 +157,27 @@ func TestPages(t *testing.T) {
 			}
 		}
 		t.Run("TF-096 equal times by id", func(t *testing.T) {
-			all := w.walk(t, "queue", "p", "limit", "100")
-			sorted := slices.IsSortedFunc(all, func(a, b view) int {
+			all := w.allPages(t, "queue", "p", "limit", "100")
+			sorted := slices.IsSortedFunc(all, func(a, b jobView) int {
 				if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
 					return c
 				}
 				return strings.Compare(a.ID, b.ID)
 			})
-			equal(t, "sorted", sorted && len(all) == 25, true)
+			assertEqual(t, "sorted", sorted && len(all) == 25, true)
 		})
-		t.Run("TF-097 twenty are usual", func(t *testing.T) { equal(t, "items", len(w.search(t, "queue", "p").Items), 20) })
+		t.Run("TF-097 twenty are usual", func(t *testing.T) { assertEqual(t, "items", len(w.search(t, "queue", "p").Items), 20) })
 		t.Run("TF-098 TF-099 TF-101 every limit gives the same walk", func(t *testing.T) {
-			whole := names(w.walk(t, "queue", "p", "limit", "100"))
+			whole := names(w.allPages(t, "queue", "p", "limit", "100"))
 			for limit := 1; limit <= 26; limit++ {
-				equal(t, fmt.Sprint("limit ", limit), names(w.walk(t, "queue", "p", "limit", fmt.Sprint(limit))), whole)
+				assertEqual(t, fmt.Sprint("limit ", limit), names(w.allPages(t, "queue", "p", "limit", fmt.Sprint(limit))), whole)
 			}
 		})
 		t.Run("TF-105 exactly as many as asked for", func(t *testing.T) {
-			equal(t, "has_more", w.search(t, "queue", "p", "limit", "25").HasMore, false)
-			equal(t, "has_more", w.search(t, "queue", "p", "limit", "24").HasMore, true)
+			assertEqual(t, "has_more", w.search(t, "queue", "p", "limit", "25").HasMore, false)
+			assertEqual(t, "has_more", w.search(t, "queue", "p", "limit", "24").HasMore, true)
 			last := w.search(t, "queue", "p", "limit", "5", "cursor", *w.search(t, "queue", "p", "limit", "20").NextCursor)
-			equal(t, "the last page", fmt.Sprint(len(last.Items), last.HasMore, last.NextCursor), "5 false <nil>")
+			assertEqual(t, "the last page", fmt.Sprint(len(last.Items), last.HasMore, last.NextCursor), "5 false <nil>")
 		})
 		t.Run("TF-100 TF-103 what a cursor is", func(t *testing.T) {
 			p := w.search(t, "queue", "p", "limit", "7")
@@ -187,11 +187,11 @@ func TestPages(t *testing.T) {
 				t.Errorf("%q after %+v: %v", raw, last, err)
 			}
 			again := w.search(t, "queue", "p", "limit", "7", "cursor", strings.TrimRight(*p.NextCursor, "="))
-			equal(t, "without padding", names(again.Items), names(w.search(t, "queue", "p", "limit", "7", "cursor", *p.NextCursor).Items))
+			assertEqual(t, "without padding", names(again.Items), names(w.search(t, "queue", "p", "limit", "7", "cursor", *p.NextCursor).Items))
 		})
 		t.Run("TF-101 while jobs come and go", func(t *testing.T) {
 			var kept []string
-			for _, v := range w.walk(t, "queue", "p") {
+			for _, v := range w.allPages(t, "queue", "p") {
 				kept = append(kept, v.ID)
 			}
 			gone := kept[9]
@@ -205,7 +205,7 @@ func TestPages(t *testing.T) {
 				}
 				w.create(t, `"queue":"p"`)
 				if i == 1 { // a job of the next page, and with it a place moves up
-					w.Do(t, "DELETE", pathOf(gone), "").Want(t, 204)
+					w.Do(t, "DELETE", pathOf(gone), "").WantStatus(t, 204)
 				}
 				if !p.HasMore {
 					break
@@ -213,7 +213,7 @@ func TestPages(t *testing.T) {
 				query = []string{"queue", "p", "limit", "3", "cursor", *p.NextCursor}
 			}
 			for _, id := range kept {
-				equal(t, id, seen[id], 1)
+				assertEqual(t, id, seen[id], 1)
 			}
 		})
 	})

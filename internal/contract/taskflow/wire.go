@@ -17,14 +17,14 @@ func appendJob(o *jsontext.Object, j *job.Job) {
 	o.Text("name", d.name)
 	o.Text("queue", j.Queue)
 	o.Raw("payload", j.Payload)
-	o.Number("priority", int64(j.Priority))
+	o.Int("priority", int64(j.Priority))
 	o.Text("status", string(j.State))
 	o.Texts("dependencies", d.dependencies)
-	p := policyOf(j)
+	p := decodePolicy(j)
 	o.Object("retry_policy", p.append)
 	o.Time("created_at", j.CreatedAt)
 	o.Time("updated_at", j.UpdatedAt)
-	o.Number("attempt_count", int64(attemptCount(j)))
+	o.Int("attempt_count", int64(attemptCount(j)))
 	o.Time("next_run_at", nextRunAt(j))
 }
 
@@ -50,10 +50,10 @@ func nextRunAt(j *job.Job) time.Time {
 }
 
 func (p *Policy) append(o *jsontext.Object) {
-	o.Number("max_attempts", int64(p.MaxAttempts))
+	o.Int("max_attempts", int64(p.MaxAttempts))
 	o.Text("backoff_strategy", p.Strategy.String())
-	o.Number("base_delay_seconds", int64(p.BaseDelay))
-	o.Number("max_delay_seconds", int64(p.MaxDelay))
+	o.Int("base_delay_seconds", int64(p.BaseDelay))
+	o.Int("max_delay_seconds", int64(p.MaxDelay))
 }
 
 // kind is the policy without its attempts, as it is kept in the kind of a job.
@@ -61,10 +61,10 @@ func (p *Policy) kind() string {
 	return p.Strategy.String() + " " + strconv.Itoa(p.BaseDelay) + " " + strconv.Itoa(p.MaxDelay)
 }
 
-// policyOf reads the policy of a job; what cannot be read is as usual.
-func policyOf(j *job.Job) Policy {
-	p := usualPolicy
-	p.MaxAttempts = j.RunLimit
+// decodePolicy reads the policy of a job; what cannot be read is as usual.
+func decodePolicy(j *job.Job) Policy {
+	p := defaultPolicy
+	p.MaxAttempts = j.MaxAttempts
 	words := strings.Fields(j.Kind)
 	if len(words) != 3 {
 		return p

@@ -10,7 +10,7 @@ import (
 // through the worker API.
 
 // Attempt is the number of the run a job is in, from 1.
-func Attempt(j *job.Job) int { return j.Failures + 1 }
+func Attempt(j *job.Job) int { return j.FailedAttempts + 1 }
 
 // StatusOf is how the contract calls a state.
 func StatusOf(s job.State) string { return string(s) }
@@ -27,19 +27,19 @@ func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Ou
 	if retryable {
 		on = job.Failed
 	}
-	return engine.Outcome{On: on, Failure: failure(message, errorType, retryable), Reason: reason(message, errorType)}
+	return engine.Outcome{On: on, Failure: encodeFailure(message, errorType, retryable), Reason: failureText(message, errorType)}
 }
 
-func failure(message, errorType string, retryable bool) []byte {
+func encodeFailure(message, errorType string, retryable bool) []byte {
 	o := jsontext.NewObject(nil)
 	o.Text("error", message)
 	o.Text("error_type", errorType)
-	o.Flag("retryable", retryable)
+	o.Bool("retryable", retryable)
 	return o.End()
 }
 
-// reason is a failure as the history and the log have it.
-func reason(message, errorType string) string {
+// failureText is a failure as the history and the log have it.
+func failureText(message, errorType string) string {
 	if errorType == "" {
 		return message
 	}
@@ -51,5 +51,5 @@ const (
 	lostMessage = "the run was neither prolonged nor ended by its worker before its lease was over"
 )
 
-// lost is the failure of a run whose worker fell silent.
-var lost = failure(lostMessage, lostType, true)
+// lostRunFailure is the failure of a run whose worker fell silent.
+var lostRunFailure = encodeFailure(lostMessage, lostType, true)

@@ -24,18 +24,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a whole TaskFlow behind a real server, on a clock that stands still.
 type world struct {
-	*testkit.Site
+	*testkit.APIServer
 	clock    *testkit.Clock
 	store    store.Store
-	room     *taskflow.TaskFlow
+	taskflow     *taskflow.TaskFlow
 	engine   *engine.Engine
 	registry *prometheus.Registry
-	log      *testkit.Journal
-	again    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	log      *testkit.LogBuffer
+	reopenStore    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
 
 const (
-	beyondDocument = testkit.BeyondDocument
+	beyondDocument = testkit.HeaderUndocumented
 
 	bodyLimit      = 1 << 20
 	graphBodyLimit = 16 << 20
@@ -54,37 +54,37 @@ func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 
 func onEveryStoreWith(t *testing.T, c taskflow.Config, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, in(t, p, c)) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, c)) })
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c taskflow.Config) *world { return in(t, testkit.InMemory(t), c) }
+func inMemory(t testing.TB, c taskflow.Config) *world { return newWorldAt(t, testkit.InMemory(t), c) }
 
-func in(t testing.TB, p testkit.Place, c taskflow.Config) *world {
+func newWorldAt(t testing.TB, p testkit.Database, c taskflow.Config) *world {
 	w := newWorld(t, p.Clock, p.Store, c)
-	w.again = p.Again
+	w.reopenStore = p.Reopen
 	return w
 }
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c taskflow.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &testkit.Journal{}}
-	c.Registry, c.Now, c.Random = w.registry, clock.Now, testkit.Random
+	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &testkit.LogBuffer{}}
+	c.Registry, c.Now, c.Random = w.registry, clock.Now, testkit.RandomBytes
 	c.Log = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	room, err := taskflow.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.room = room
-	w.engine = testkit.Engine(t, s, clock, room.Contract())
-	w.Site = testkit.Open(t, c.Log, document(t), fault, room.Mount(w.engine), httpapi.Health())
+	w.taskflow = room
+	w.engine = testkit.NewEngine(t, s, clock, room.Contract())
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), errorOf, room.Mount(w.engine), httpapi.Health())
 	return w
 }
 
-// fault reads the body of an error.
-func fault(t testing.TB, r testkit.Reply) (code, text string) {
+// errorOf reads the body of an error.
+func errorOf(t testing.TB, r testkit.Reply) (code, text string) {
 	t.Helper()
-	p := testkit.Read[struct{ Code, Message string }](t, r)
+	p := testkit.DecodeReply[struct{ Code, Message string }](t, r)
 	if got := r.Header.Get("Content-Type"); got != "application/json" {
 		t.Errorf("an error of type %q", got)
 	}
@@ -94,11 +94,11 @@ func fault(t testing.TB, r testkit.Reply) (code, text string) {
 // cycle reads the path of a cycle that is refused (TF-037).
 func cycle(t testing.TB, r testkit.Reply) []string {
 	t.Helper()
-	return testkit.Read[struct {
+	return testkit.DecodeReply[struct {
 		Details struct {
 			CyclePath []string `json:"cycle_path"`
 		}
-	}](t, r.Is(t, 409, "CONFLICT")).Details.CyclePath
+	}](t, r.WantError(t, 409, "CONFLICT")).Details.CyclePath
 }
 
 type policy struct {
@@ -108,8 +108,8 @@ type policy struct {
 	MaxDelay    int    `json:"max_delay_seconds"`
 }
 
-// view is a job as it is shown.
-type view struct {
+// jobView is a job as it is shown.
+type jobView struct {
 	ID           string          `json:"id"`
 	Name         string          `json:"name"`
 	Queue        string          `json:"queue"`
@@ -128,31 +128,31 @@ const jobsPath = "/api/v1/jobs"
 
 func pathOf(id string) string { return jobsPath + "/" + id }
 
-// spec writes a create; members are further ones as JSON.
-func spec(members ...string) string {
+// jobSpec writes a create; members are further ones as JSON.
+func jobSpec(members ...string) string {
 	return "{" + strings.Join(append([]string{`"name":"n","queue":"q"`}, members...), ",") + "}"
 }
 
-// after writes the dependencies.
-func after(ids ...string) string {
+// dependenciesMember writes the dependencies.
+func dependenciesMember(ids ...string) string {
 	text, _ := json.Marshal(append([]string{}, ids...))
 	return `"dependencies":` + string(text)
 }
 
 // create creates what must be accepted.
-func (w *world) create(t testing.TB, members ...string) view {
+func (w *world) create(t testing.TB, members ...string) jobView {
 	t.Helper()
-	return testkit.Read[view](t, w.Do(t, "POST", jobsPath, spec(members...)).Want(t, 201))
+	return testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, jobSpec(members...)).WantStatus(t, 201))
 }
 
 // get reads a job that must be there.
-func (w *world) get(t testing.TB, id string) view {
+func (w *world) get(t testing.TB, id string) jobView {
 	t.Helper()
-	return testkit.Read[view](t, w.Do(t, "GET", pathOf(id), "").Want(t, 200))
+	return testkit.DecodeReply[jobView](t, w.Do(t, "GET", pathOf(id), "").WantStatus(t, 200))
 }
 
 // status fails unless a job has one.
-func (w *world) status(t testing.TB, id, want string) view {
+func (w *world) status(t testing.TB, id, want string) jobView {
 	t.Helper()
 	v := w.get(t, id)
 	if v.Status != want {
@@ -162,12 +162,12 @@ func (w *world) status(t testing.TB, id, want string) view {
 }
 
 // put updates what must be accepted.
-func (w *world) put(t testing.TB, id string, members ...string) view {
+func (w *world) put(t testing.TB, id string, members ...string) jobView {
 	t.Helper()
-	return testkit.Read[view](t, w.Do(t, "PUT", pathOf(id), "{"+strings.Join(members, ",")+"}").Want(t, 200))
+	return testkit.DecodeReply[jobView](t, w.Do(t, "PUT", pathOf(id), "{"+strings.Join(members, ",")+"}").WantStatus(t, 200))
 }
 
-func idOf(key string) job.ID { return job.ID{Contract: taskflow.Name, Key: key} }
+func engineJobID(key string) job.ID { return job.ID{Contract: taskflow.Name, Key: key} }
 
 // claims hands out up to n jobs.
 func (w *world) claims(t testing.TB, n int) []*job.Job {
@@ -179,10 +179,10 @@ func (w *world) claims(t testing.TB, n int) []*job.Job {
 	return jobs
 }
 
-// begin hands out one job by its id.
-func (w *world) begin(t testing.TB, id string) *job.Job {
+// claimAndStart hands out one job by its id.
+func (w *world) claimAndStart(t testing.TB, id string) *job.Job {
 	t.Helper()
-	j, err := w.engine.ClaimJob(context.Background(), idOf(id), "a worker")
+	j, err := w.engine.ClaimJob(context.Background(), engineJobID(id), "a worker")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,18 +201,18 @@ func (w *world) finish(t testing.TB, j *job.Job, o engine.Outcome) {
 // succeed and fail run a job that is READY, once.
 func (w *world) succeed(t testing.TB, id string) {
 	t.Helper()
-	j := w.begin(t, id)
+	j := w.claimAndStart(t, id)
 	w.finish(t, j, taskflow.CompletedWith(j, []byte(`{"ok":true}`)))
 }
 
 func (w *world) fail(t testing.TB, id string, retryable bool) {
 	t.Helper()
-	j := w.begin(t, id)
+	j := w.claimAndStart(t, id)
 	w.finish(t, j, taskflow.FailedWith(j, "it broke", "broken", retryable))
 }
 
-// sweep does what the duties do by themselves.
-func (w *world) sweep(t testing.TB) { t.Helper(); testkit.Sweep(t, w.engine) }
+// runMaintenance does what the duties do by themselves.
+func (w *world) runMaintenance(t testing.TB) { t.Helper(); testkit.RunMaintenance(t, w.engine) }
 
 // jobs counts all jobs in the store.
 func (w *world) jobs(t testing.TB) int {
@@ -224,11 +224,11 @@ func (w *world) jobs(t testing.TB) int {
 	return len(all)
 }
 
-func equal[T comparable](t testing.TB, what string, got, want T) {
+func assertEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
 
-func named(name string) string { return fmt.Sprintf(`"name":%q`, name) }
+func nameMember(name string) string { return fmt.Sprintf(`"name":%q`, name) }

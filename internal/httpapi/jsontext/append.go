@@ -13,7 +13,7 @@ func AppendString(dst []byte, s string) []byte {
 	start := 0 // of what is not yet copied
 	for i := 0; i < len(s); {
 		ch := s[i]
-		if plain[ch] {
+		if plainChars[ch] {
 			i++
 			continue
 		}

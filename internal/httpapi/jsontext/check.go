@@ -60,7 +60,7 @@ func (c *checker) begin() (opened bool, err error) {
 	}
 	switch ch := c.data[c.pos]; {
 	case ch == '"':
-		return false, c.str()
+		return false, c.stringValue()
 	case ch == '{' || ch == '[':
 		return c.open(ch)
 	case ch == '-' || isDigit(ch):
@@ -85,14 +85,14 @@ func (c *checker) open(ch byte) (opened bool, err error) {
 	c.pos = skipSpace(c.data, c.pos+1)
 	if ch == '[' {
 		*word &^= bit
-		if c.at(']') {
+		if c.atChar(']') {
 			c.close()
 			return false, nil
 		}
 		return true, nil
 	}
 	*word |= bit
-	if c.at('}') {
+	if c.atChar('}') {
 		c.close()
 		return false, nil
 	}
@@ -112,13 +112,13 @@ func (c *checker) end() (done bool, err error) {
 		}
 		inObject := c.objects[(c.depth-1)/64]>>((c.depth-1)%64)&1 == 1
 		switch {
-		case c.at(',') && inObject:
+		case c.atChar(',') && inObject:
 			c.pos = skipSpace(c.data, c.pos+1)
 			return false, c.name()
-		case c.at(','):
+		case c.atChar(','):
 			c.pos++
 			return false, nil
-		case c.at('}') && inObject, c.at(']') && !inObject:
+		case c.atChar('}') && inObject, c.atChar(']') && !inObject:
 			c.close()
 		default:
 			return false, c.unexpected()
@@ -133,27 +133,27 @@ func (c *checker) close() {
 
 // name takes a member's name and the colon after it.
 func (c *checker) name() error {
-	if !c.at('"') {
+	if !c.atChar('"') {
 		return c.unexpected()
 	}
-	if err := c.str(); err != nil {
+	if err := c.stringValue(); err != nil {
 		return err
 	}
 	c.pos = skipSpace(c.data, c.pos)
-	if !c.at(':') {
+	if !c.atChar(':') {
 		return c.unexpected()
 	}
 	c.pos++
 	return nil
 }
 
-// str takes the string whose opening quote is at pos.
-func (c *checker) str() error {
+// stringValue takes the string whose opening quote is at pos.
+func (c *checker) stringValue() error {
 	data, i := c.data, c.pos+1
 	for i < len(data) {
 		ch := data[i]
 		switch {
-		case plain[ch]:
+		case plainChars[ch]:
 			i++
 		case ch == '"':
 			c.pos = i + 1
@@ -205,23 +205,23 @@ func (c *checker) escape() error {
 
 // number takes -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
 func (c *checker) number() error {
-	if c.at('-') {
+	if c.atChar('-') {
 		c.pos++
 	}
-	if c.at('0') {
+	if c.atChar('0') {
 		c.pos++
 	} else if err := c.digits(); err != nil {
 		return err
 	}
-	if c.at('.') {
+	if c.atChar('.') {
 		c.pos++
 		if err := c.digits(); err != nil {
 			return err
 		}
 	}
-	if c.at('e') || c.at('E') {
+	if c.atChar('e') || c.atChar('E') {
 		c.pos++
-		if c.at('+') || c.at('-') {
+		if c.atChar('+') || c.atChar('-') {
 			c.pos++
 		}
 		return c.digits()
@@ -244,7 +244,7 @@ func (c *checker) digits() error {
 
 func (c *checker) literal(word string) error {
 	for i := range len(word) {
-		if !c.at(word[i]) {
+		if !c.atChar(word[i]) {
 			return c.unexpected()
 		}
 		c.pos++
@@ -252,7 +252,7 @@ func (c *checker) literal(word string) error {
 	return nil
 }
 
-func (c *checker) at(ch byte) bool { return c.pos < len(c.data) && c.data[c.pos] == ch }
+func (c *checker) atChar(ch byte) bool { return c.pos < len(c.data) && c.data[c.pos] == ch }
 
 func (c *checker) fail(msg string) *SyntaxError {
 	return &SyntaxError{Offset: int64(c.pos), Msg: msg}
@@ -280,9 +280,9 @@ func (c *checker) trailing() *SyntaxError {
 
 func isDigit(ch byte) bool { return '0' <= ch && ch <= '9' }
 
-// plain holds the bytes that stand for themselves in a string and need no second look: ASCII without control
+// plainChars holds the bytes that stand for themselves in a string and need no second look: ASCII without control
 // characters, quote and backslash.
-var plain = func() (table [256]bool) {
+var plainChars = func() (table [256]bool) {
 	for ch := 0x20; ch < utf8.RuneSelf; ch++ {
 		table[ch] = ch != '"' && ch != '\\'
 	}

@@ -199,8 +199,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// depth measures nesting in a text that is valid JSON.
-func depth(text []byte) (deepest int) {
+// nestingDepth measures nesting in a text that is valid JSON.
+func nestingDepth(text []byte) (deepest int) {
 	level, inString := 0, false
 	for i := 0; i < len(text); i++ {
 		switch ch := text[i]; {
@@ -226,7 +226,7 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Add([]byte(strings.Repeat("[", 513) + strings.Repeat("]", 513)))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		want := json.Valid(text) && utf8.Valid(text) && depth(text) <= MaxDepth
+		want := json.Valid(text) && utf8.Valid(text) && nestingDepth(text) <= MaxDepth
 		err := Check(text)
 		if (err == nil) != want {
 			t.Fatalf("Check(%q) = %v, want ok %v", text, err, want)

@@ -20,7 +20,7 @@ func Int(raw []byte, width int) (int64, error) {
 	if negative {
 		raw = raw[1:]
 	}
-	magnitude, err := magnitudeOf(raw)
+	magnitude, err := parseMagnitude(raw)
 	if err != nil {
 		return 0, err
 	}
@@ -34,18 +34,18 @@ func Int(raw []byte, width int) (int64, error) {
 	return 0, ErrRange
 }
 
-// magnitudeOf reads an unsigned number. Zeros are held back until a digit follows that needs them, so that in the end
+// parseMagnitude reads an unsigned number. Zeros are held back until a digit follows that needs them, so that in the end
 // value has no trailing zeros and the number is an integer exactly when the exponent that is left is not negative.
-func magnitudeOf(raw []byte) (value uint64, err error) {
+func parseMagnitude(raw []byte) (value uint64, err error) {
 	var (
 		zeros    int64 // held back
 		exponent int64
-		fits     = true
+		ok     = true
 		inside   bool // the fraction
 	)
 	for i, ch := range raw {
 		if ch == 'e' || ch == 'E' {
-			exponent += exponentOf(raw[i+1:])
+			exponent += parseExponent(raw[i+1:])
 			break
 		}
 		if ch == '.' {
@@ -59,30 +59,30 @@ func magnitudeOf(raw []byte) (value uint64, err error) {
 			zeros++
 			continue
 		}
-		if fits {
-			value, fits = shift(value, zeros+1, uint64(ch-'0'))
+		if ok {
+			value, ok = shiftDigit(value, zeros+1, uint64(ch-'0'))
 		}
 		zeros = 0
 	}
-	if value == 0 && fits {
+	if value == 0 && ok {
 		return 0, nil
 	}
 	exponent += zeros
 	if exponent < 0 {
 		return 0, ErrNotInteger
 	}
-	if fits {
-		value, fits = shift(value, exponent, 0)
+	if ok {
+		value, ok = shiftDigit(value, exponent, 0)
 	}
-	if !fits {
+	if !ok {
 		return 0, ErrRange
 	}
 	return value, nil
 }
 
-// shift returns value × 10ⁿ + digit, and whether that fits. Zero stays zero and anything else is out of range after 20
+// shiftDigit returns value × 10ⁿ + digit, and whether that fits. Zero stays zero and anything else is out of range after 20
 // steps, so n may be anything.
-func shift(value uint64, n int64, digit uint64) (_ uint64, fits bool) {
+func shiftDigit(value uint64, n int64, digit uint64) (_ uint64, ok bool) {
 	for ; n > 0 && value != 0; n-- {
 		high, low := bits.Mul64(value, 10)
 		if high != 0 {
@@ -94,15 +94,15 @@ func shift(value uint64, n int64, digit uint64) (_ uint64, fits bool) {
 	return sum, carry == 0
 }
 
-// exponentOf reads [+-]?[0-9]+ and stops growing where no text is long enough to make a difference.
-func exponentOf(raw []byte) (exponent int64) {
-	const enough = 1 << 56
+// parseExponent reads [+-]?[0-9]+ and stops growing where no text is long enough to make a difference.
+func parseExponent(raw []byte) (exponent int64) {
+	const maxExponent = 1 << 56
 	negative := false
 	for _, ch := range raw {
 		switch {
 		case ch == '-':
 			negative = true
-		case isDigit(ch) && exponent < enough:
+		case isDigit(ch) && exponent < maxExponent:
 			exponent = exponent*10 + int64(ch-'0')
 		}
 	}

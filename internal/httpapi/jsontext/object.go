@@ -7,26 +7,26 @@ import (
 
 // Object writes a JSON object member by member, in the order of the calls. Names are the server's own words or were
 // strings of checked text; that none is written twice is up to the caller.
-type Object struct{ b []byte }
+type Object struct{ buf []byte }
 
 // NewObject begins an object behind what dst holds.
 func NewObject(dst []byte) Object { return Object{append(dst, '{')} }
 
 // End returns the bytes with the whole object. Nothing may be written after it.
-func (o *Object) End() []byte { return append(o.b, '}') }
+func (o *Object) End() []byte { return append(o.buf, '}') }
 
 func (o *Object) name(name string) {
-	if o.b[len(o.b)-1] != '{' {
-		o.b = append(o.b, ',')
+	if o.buf[len(o.buf)-1] != '{' {
+		o.buf = append(o.buf, ',')
 	}
-	o.b = AppendString(o.b, name)
-	o.b = append(o.b, ':')
+	o.buf = AppendString(o.buf, name)
+	o.buf = append(o.buf, ':')
 }
 
 // Text writes a string.
 func (o *Object) Text(name, value string) {
 	o.name(name)
-	o.b = AppendString(o.b, value)
+	o.buf = AppendString(o.buf, value)
 }
 
 // Optional writes a string, null for an empty one.
@@ -38,16 +38,16 @@ func (o *Object) Optional(name, value string) {
 	o.Text(name, value)
 }
 
-// Number writes an integer.
-func (o *Object) Number(name string, value int64) {
+// Int writes an integer.
+func (o *Object) Int(name string, value int64) {
 	o.name(name)
-	o.b = strconv.AppendInt(o.b, value, 10)
+	o.buf = strconv.AppendInt(o.buf, value, 10)
 }
 
-// Flag writes true or false.
-func (o *Object) Flag(name string, value bool) {
+// Bool writes true or false.
+func (o *Object) Bool(name string, value bool) {
 	o.name(name)
-	o.b = strconv.AppendBool(o.b, value)
+	o.buf = strconv.AppendBool(o.buf, value)
 }
 
 // Time writes a time as AppendTime does, null for the zero time.
@@ -57,7 +57,7 @@ func (o *Object) Time(name string, value time.Time) {
 		return
 	}
 	o.name(name)
-	o.b = AppendTime(o.b, value)
+	o.buf = AppendTime(o.buf, value)
 }
 
 // Null writes null.
@@ -66,41 +66,41 @@ func (o *Object) Null(name string) { o.Raw(name, []byte("null")) }
 // Raw writes checked text byte for byte.
 func (o *Object) Raw(name string, value []byte) {
 	o.name(name)
-	o.b = append(o.b, value...)
+	o.buf = append(o.buf, value...)
 }
 
 // Object writes an object that fill gives its members.
 func (o *Object) Object(name string, fill func(*Object)) {
 	o.name(name)
-	inner := NewObject(o.b)
+	inner := NewObject(o.buf)
 	fill(&inner)
-	o.b = inner.End()
+	o.buf = inner.End()
 }
 
 // Objects writes an array of n objects.
 func (o *Object) Objects(name string, n int, fill func(i int, o *Object)) {
 	o.name(name)
-	o.b = append(o.b, '[')
+	o.buf = append(o.buf, '[')
 	for i := range n {
 		if i > 0 {
-			o.b = append(o.b, ',')
+			o.buf = append(o.buf, ',')
 		}
-		inner := NewObject(o.b)
+		inner := NewObject(o.buf)
 		fill(i, &inner)
-		o.b = inner.End()
+		o.buf = inner.End()
 	}
-	o.b = append(o.b, ']')
+	o.buf = append(o.buf, ']')
 }
 
 // Texts writes an array of strings.
 func (o *Object) Texts(name string, values []string) {
 	o.name(name)
-	o.b = append(o.b, '[')
+	o.buf = append(o.buf, '[')
 	for i, v := range values {
 		if i > 0 {
-			o.b = append(o.b, ',')
+			o.buf = append(o.buf, ',')
 		}
-		o.b = AppendString(o.b, v)
+		o.buf = AppendString(o.buf, v)
 	}
-	o.b = append(o.b, ']')
+	o.buf = append(o.buf, ']')
 }

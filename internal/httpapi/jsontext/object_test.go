@@ -11,10 +11,10 @@ func TestObject(t *testing.T) {
 	for want, fill := range map[string]func(*Object){
 		`{}`:                        func(*Object) {},
 		`{"a":"x\"y","":""}`:        func(o *Object) { o.Text("a", `x"y`); o.Text("", "") },
-		`{"q\"\n":1}`:               func(o *Object) { o.Number("q\"\n", 1) },
+		`{"q\"\n":1}`:               func(o *Object) { o.Int("q\"\n", 1) },
 		`{"a":"x","b":null}`:        func(o *Object) { o.Optional("a", "x"); o.Optional("b", "") },
-		`{"a":9223372036854775807}`: func(o *Object) { o.Number("a", 1<<63-1) },
-		`{"a":true,"b":false}`:      func(o *Object) { o.Flag("a", true); o.Flag("b", false) },
+		`{"a":9223372036854775807}`: func(o *Object) { o.Int("a", 1<<63-1) },
+		`{"a":true,"b":false}`:      func(o *Object) { o.Bool("a", true); o.Bool("b", false) },
 		`{"a":"2026-01-02T03:04:05.6Z","b":null}`: func(o *Object) {
 			o.Time("a", when)
 			o.Time("b", time.Time{})
@@ -22,27 +22,27 @@ func TestObject(t *testing.T) {
 		`{"a":null,"b": [1,  2.0e9] ,"c":3}`: func(o *Object) {
 			o.Null("a")
 			o.Raw("b", []byte(` [1,  2.0e9] `))
-			o.Number("c", 3)
+			o.Int("c", 3)
 		},
 		`{"a":{},"b":{"c":{"d":1},"e":2},"f":3}`: func(o *Object) {
 			o.Object("a", func(*Object) {})
 			o.Object("b", func(o *Object) {
-				o.Object("c", func(o *Object) { o.Number("d", 1) })
-				o.Number("e", 2)
+				o.Object("c", func(o *Object) { o.Int("d", 1) })
+				o.Int("e", 2)
 			})
-			o.Number("f", 3)
+			o.Int("f", 3)
 		},
 		`{"a":[],"b":[{"n":0},{"n":1},{}],"c":[],"d":["x"],"e":["x","\\"],"f":1}`: func(o *Object) {
 			o.Objects("a", 0, nil)
 			o.Objects("b", 3, func(i int, o *Object) {
 				if i < 2 {
-					o.Number("n", int64(i))
+					o.Int("n", int64(i))
 				}
 			})
 			o.Texts("c", nil)
 			o.Texts("d", []string{"x"})
 			o.Texts("e", []string{"x", `\`})
-			o.Number("f", 1)
+			o.Int("f", 1)
 		},
 	} {
 		o := NewObject([]byte("before"))

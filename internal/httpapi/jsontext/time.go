@@ -29,13 +29,13 @@ func ParseTime(s string) (time.Time, error) { return parseTime([]byte(s)) }
 
 // parseTime reads YYYY-MM-DDTHH:MM:SS, an optional fraction and the offset.
 func parseTime(s []byte) (time.Time, error) {
-	const form = "0000-00-00T00:00:00"
-	if len(s) <= len(form) || !hasForm(s[:len(form)], form) {
+	const layout = "0000-00-00T00:00:00"
+	if len(s) <= len(layout) || !matchesLayout(s[:len(layout)], layout) {
 		return time.Time{}, ErrTime
 	}
 	year, month, day := decimal(s[:4]), decimal(s[5:7]), decimal(s[8:10])
 	hour, minute, second := decimal(s[11:13]), decimal(s[14:16]), decimal(s[17:19])
-	micros, rest, ok := fraction(s[len(form):])
+	micros, rest, ok := fraction(s[len(layout):])
 	if !ok || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) || hour > 23 || minute > 59 || second > 60 {
 		return time.Time{}, ErrTime
 	}
@@ -53,10 +53,10 @@ func parseTime(s []byte) (time.Time, error) {
 	return t, nil
 }
 
-// hasForm compares byte by byte: 0 in form stands for any digit, T for itself in either case.
-func hasForm(s []byte, form string) bool {
-	for i := range len(form) {
-		switch ch := s[i]; form[i] {
+// matchesLayout compares byte by byte: 0 in form stands for any digit, T for itself in either case.
+func matchesLayout(s []byte, layout string) bool {
+	for i := range len(layout) {
+		switch ch := s[i]; layout[i] {
 		case '0':
 			if !isDigit(ch) {
 				return false
@@ -66,7 +66,7 @@ func hasForm(s []byte, form string) bool {
 				return false
 			}
 		default:
-			if ch != form[i] {
+			if ch != layout[i] {
 				return false
 			}
 		}
@@ -112,8 +112,8 @@ func offsetSeconds(s []byte) (seconds int, ok bool) {
 	if len(s) == 1 {
 		return 0, s[0] == 'Z' || s[0] == 'z'
 	}
-	const form = "00:00"
-	if len(s) != 1+len(form) || !hasForm(s[1:], form) {
+	const layout = "00:00"
+	if len(s) != 1+len(layout) || !matchesLayout(s[1:], layout) {
 		return 0, false
 	}
 	hours, minutes := decimal(s[1:3]), decimal(s[4:6])

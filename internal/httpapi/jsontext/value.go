@@ -107,23 +107,23 @@ func unquote(quoted []byte) []byte {
 
 // appendDecoded appends inner with its escapes resolved; the first of them is at next. The result is never longer than
 // inner: the longest rune of one escape of six bytes has three, of two escapes four.
-func appendDecoded(dst, inner []byte, next int) (_ []byte, flaw error) {
+func appendDecoded(dst, inner []byte, next int) (_ []byte, decodeErr error) {
 	for next >= 0 {
 		dst = append(dst, inner[:next]...)
 		r, size := decodeEscape(inner[next:])
-		if flaw == nil {
+		if decodeErr == nil {
 			switch {
 			case utf16.IsSurrogate(r):
-				flaw = ErrSurrogate
+				decodeErr = ErrSurrogate
 			case r == 0:
-				flaw = ErrNUL
+				decodeErr = ErrNUL
 			}
 		}
 		dst = utf8.AppendRune(dst, r) // writes a surrogate as U+FFFD
 		inner = inner[next+size:]
 		next = bytes.IndexByte(inner, '\\')
 	}
-	return append(dst, inner...), flaw
+	return append(dst, inner...), decodeErr
 }
 
 // decodeEscape returns the rune of the escape at the start of b and the escape's length, two escapes where they make a

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func membersOf(raw string) string {
+func formatMembers(raw string) string {
 	var b strings.Builder
 	for name, value := range Members([]byte(raw)) {
 		fmt.Fprintf(&b, "%s=%s;", name, value)
@@ -36,7 +36,7 @@ func TestMembers(t *testing.T) {
 		`"a"`:                                        "",
 		``:                                           "",
 	} {
-		if got := membersOf(raw); got != want {
+		if got := formatMembers(raw); got != want {
 			t.Errorf("Members(%s) = %s, want %s", raw, got, want)
 		}
 	}

@@ -14,13 +14,13 @@ import (
 func TestGate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
+		var g breaker
 		refusal := errors.New("refused")
 		tries := 0
 		for range 60 * 1000 { // a minute
-			if err := g.enter(); err == nil {
+			if err := g.allow(); err == nil {
 				tries++
-				g.close(refusal)
+				g.trip(refusal)
 			} else if !errors.Is(err, refusal) {
 				t.Fatal(err)
 			}
@@ -29,22 +29,22 @@ func TestGate(t *testing.T) {
 		if tries < 55 || tries > 61 {
 			t.Errorf("%d tries in a minute", tries)
 		}
-		g.open()
+		g.reset()
 		for range 10 {
-			if err := g.enter(); err != nil {
+			if err := g.allow(); err != nil {
 				t.Error(err)
 			}
 		}
-		g.judge(&pgconn.PgError{Code: "53100"})
-		if err := g.enter(); err == nil {
+		g.record(&pgconn.PgError{Code: "53100"})
+		if err := g.allow(); err == nil {
 			t.Error("a full disk keeps nobody away")
 		}
-		time.Sleep(2 * retryEvery)
-		if err := g.enter(); err != nil {
+		time.Sleep(2 * retryInterval)
+		if err := g.allow(); err != nil {
 			t.Error(err)
 		}
-		g.judge(nil)
-		if err := g.enter(); err != nil {
+		g.record(nil)
+		if err := g.allow(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -55,15 +55,15 @@ func TestGate(t *testing.T) {
 func TestRecentRefusal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
+		var g breaker
 		for _, code := range []string{"22021", "23505", "54000", "57014", "40001"} {
-			g.judge(translate("insert_jobs", &pgconn.PgError{Code: code}))
+			g.record(translate("insert_jobs", &pgconn.PgError{Code: code}))
 			if err := g.recent(); err != nil {
 				t.Errorf("%s is remembered: %v", code, err)
 			}
 		}
-		g.judge(translate("insert_jobs", &pgconn.PgError{Code: "58030"}))
-		g.judge(nil)
+		g.record(translate("insert_jobs", &pgconn.PgError{Code: "58030"}))
+		g.record(nil)
 		if err := g.recent(); err == nil {
 			t.Error("a disk that fails is forgotten as soon as something is served")
 		}

@@ -58,7 +58,7 @@ func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
 	patience := time.NewTimer(l.wait)
 	defer patience.Stop()
 	for told := false; ; told = true {
-		locked, holder, err := l.try(ctx, db)
+		locked, holder, err := l.tryLock(ctx, db)
 		if err != nil || locked {
 			return err
 		}
@@ -79,8 +79,8 @@ func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// try locks the schema, or tells which process of the server has it locked.
-func (l *schemaLock) try(ctx context.Context, db *sql.DB) (locked bool, holder int64, err error) {
+// tryLock locks the schema, or tells which process of the server has it locked.
+func (l *schemaLock) tryLock(ctx context.Context, db *sql.DB) (locked bool, holder int64, err error) {
 	tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return false, 0, err

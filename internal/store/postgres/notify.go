@@ -16,18 +16,18 @@ import (
 const (
 	channel    = "millrace"
 	coalesce   = 5 * time.Millisecond // between two notifications of a node
-	perMessage = 300                  // lanes; a payload may have 8000 bytes
-	quietTime  = 30 * time.Second     // until a connection that listens is asked whether it lives
+	maxHashesPerMessage = 300                  // lanes; a payload may have 8000 bytes
+	growInterval  = 30 * time.Second     // until a connection that listens is asked whether it lives
 )
 
 // Announce hands lanes to the one goroutine that notifies. When it lags, lanes
 // are dropped: polling is the floor.
-func (s *Store) Announce(lanes []job.Lane) {
+func (s *Store) Announce(lanes []job.QueueHash) {
 	if len(lanes) == 0 {
 		return
 	}
 	select {
-	case s.lanes <- lanes:
+	case s.announcements <- lanes:
 	default:
 	}
 }
@@ -40,8 +40,8 @@ func (s *Store) announce() {
 		select {
 		case <-s.stop:
 			return
-		case lanes := <-s.lanes:
-			s.notify(s.gather(lanes))
+		case lanes := <-s.announcements:
+			s.notify(s.batchAnnouncements(lanes))
 			select {
 			case <-time.After(coalesce):
 			case <-s.stop:
@@ -51,21 +51,21 @@ func (s *Store) announce() {
 	}
 }
 
-func (s *Store) gather(first []job.Lane) map[job.Lane]bool {
-	all := map[job.Lane]bool{}
+func (s *Store) batchAnnouncements(first []job.QueueHash) map[job.QueueHash]bool {
+	all := map[job.QueueHash]bool{}
 	for lanes := first; ; {
 		for _, l := range lanes {
 			all[l] = true
 		}
 		select {
-		case lanes = <-s.lanes:
+		case lanes = <-s.announcements:
 		default:
 			return all
 		}
 	}
 }
 
-func (s *Store) notify(lanes map[job.Lane]bool) {
+func (s *Store) notify(lanes map[job.QueueHash]bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	payload, n := s.node, 0
@@ -77,7 +77,7 @@ func (s *Store) notify(lanes map[job.Lane]bool) {
 	}
 	for l := range lanes {
 		payload += "," + strconv.FormatInt(int64(l), 36)
-		if n++; n == perMessage {
+		if n++; n == maxHashesPerMessage {
 			send()
 		}
 	}
@@ -89,7 +89,7 @@ func (s *Store) notify(lanes map[job.Lane]bool) {
 // Listen is documented at the port. A connection of its own listens; when it is
 // lost another is made, and what was said meanwhile is lost with it. A pooler has no
 // such connection: it would take LISTEN and pass nothing on.
-func (s *Store) Listen(ctx context.Context, fn func([]job.Lane)) {
+func (s *Store) Listen(ctx context.Context, fn func([]job.QueueHash)) {
 	if s.route.pooled {
 		<-ctx.Done()
 		return
@@ -97,23 +97,23 @@ func (s *Store) Listen(ctx context.Context, fn func([]job.Lane)) {
 	for ctx.Err() == nil {
 		s.listen(ctx, fn)
 		select {
-		case <-time.After(retryEvery + rand.N(retryEvery/2)):
+		case <-time.After(retryInterval + rand.N(retryInterval/2)):
 		case <-ctx.Done():
 		}
 	}
 }
 
-func (s *Store) listen(ctx context.Context, fn func([]job.Lane)) {
-	if s.reached.enter() != nil {
+func (s *Store) listen(ctx context.Context, fn func([]job.QueueHash)) {
+	if s.connectBreaker.allow() != nil {
 		return
 	}
 	conn, err := pgx.ConnectConfig(ctx, s.route.config.Copy())
 	if err != nil {
-		s.unreached(ctx, translate("store.listen", err))
+		s.connectFailed(ctx, translate("store.listen", err))
 		return
 	}
 	defer closeConn(conn)
-	s.reached.open()
+	s.connectBreaker.reset()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return
 	}
@@ -143,7 +143,7 @@ func closeConn(c closer) {
 // wait returns the next notification, nil when none came for a while and the
 // connection is alive: a peer that is gone without a word says nothing for ever.
 func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	quiet, cancel := context.WithTimeout(ctx, quietTime)
+	quiet, cancel := context.WithTimeout(ctx, growInterval)
 	defer cancel()
 	n, err := conn.WaitForNotification(quiet)
 	if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {
@@ -155,14 +155,14 @@ func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 }
 
 // parse reads a notification of another node.
-func (s *Store) parse(payload string) (lanes []job.Lane) {
+func (s *Store) parse(payload string) (lanes []job.QueueHash) {
 	parts := strings.Split(payload, ",")
 	if parts[0] == s.node {
 		return nil
 	}
 	for _, p := range parts[1:] {
 		if l, err := strconv.ParseInt(p, 36, 64); err == nil {
-			lanes = append(lanes, job.Lane(l))
+			lanes = append(lanes, job.QueueHash(l))
 		}
 	}
 	return lanes

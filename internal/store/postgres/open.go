@@ -36,7 +36,7 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Observe = c.Observe.Translated(translate)
+	c.Observe = c.Observe.WithKinds(translate)
 	return c
 }
 
@@ -99,9 +99,9 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	var node [5]byte
 	rand.Read(node[:])
-	s := &Store{config: c, route: r, db: db, room: c.Conns, node: hex.EncodeToString(node[:4]),
+	s := &Store{config: c, route: r, db: db, maxConns: c.Conns, node: hex.EncodeToString(node[:4]),
 		slots: make(chan int64, c.Conns),
-		lanes: make(chan []job.Lane, 1024), stop: make(chan struct{}), stopped: make(chan struct{})}
+		announcements: make(chan []job.QueueHash, 1024), stop: make(chan struct{}), stopped: make(chan struct{})}
 	for i := range c.Conns {
 		s.slots <- int64(node[4]%slotBases)*int64(c.Conns) + int64(i)
 	}

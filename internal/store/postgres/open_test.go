@@ -75,18 +75,18 @@ func TestOpenFails(t *testing.T) {
 // ear collects what a store hears.
 type ear struct {
 	mu    sync.Mutex
-	lanes map[job.Lane]int
+	lanes map[job.QueueHash]int
 	calls int
 	heard chan struct{}
 }
 
 func listen(t *testing.T, s *postgres.Store) *ear {
-	e := &ear{lanes: map[job.Lane]int{}, heard: make(chan struct{}, 10_000)}
+	e := &ear{lanes: map[job.QueueHash]int{}, heard: make(chan struct{}, 10_000)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Listen(ctx, func(lanes []job.Lane) {
+		s.Listen(ctx, func(lanes []job.QueueHash) {
 			e.mu.Lock()
 			for _, l := range lanes {
 				e.lanes[l]++
@@ -100,7 +100,7 @@ func listen(t *testing.T, s *postgres.Store) *ear {
 	return e
 }
 
-func (e *ear) has(l job.Lane) bool {
+func (e *ear) has(l job.QueueHash) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.lanes[l] > 0
@@ -108,7 +108,7 @@ func (e *ear) has(l job.Lane) bool {
 
 // hears announces a lane until the ear has it: what is said before an ear
 // listens is lost.
-func (e *ear) hears(t *testing.T, s *postgres.Store, l job.Lane) {
+func (e *ear) hears(t *testing.T, s *postgres.Store, l job.QueueHash) {
 	t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
@@ -116,14 +116,14 @@ func (e *ear) hears(t *testing.T, s *postgres.Store, l job.Lane) {
 		select {
 		case <-e.heard:
 		case <-again.C:
-			s.Announce([]job.Lane{l})
+			s.Announce([]job.QueueHash{l})
 		case <-deadline:
 			t.Fatalf("lane %d is not heard", l)
 		}
 	}
 }
 
-func (e *ear) waits(t *testing.T, l job.Lane) {
+func (e *ear) waits(t *testing.T, l job.QueueHash) {
 	t.Helper()
 	for deadline := time.After(20 * time.Second); !e.has(l); {
 		select {
@@ -149,10 +149,10 @@ func TestAnnouncementsArrive(t *testing.T) {
 	other.mu.Unlock()
 	const n = 1000
 	for i := range n {
-		a.Announce([]job.Lane{job.Lane(i)<<40 + 1<<62, job.Lane(-i) - 1<<62})
+		a.Announce([]job.QueueHash{job.QueueHash(i)<<40 + 1<<62, job.QueueHash(-i) - 1<<62})
 	}
 	for i := range n {
-		other.waits(t, job.Lane(i)<<40+1<<62)
+		other.waits(t, job.QueueHash(i)<<40+1<<62)
 	}
 	other.mu.Lock()
 	calls := other.calls - before

@@ -43,7 +43,7 @@ func (c *circle) update(s *postgres.Store, fn func(store.Tx) error) {
 // awaits waits until so many updates wait for a lock.
 func (c *circle) awaits(n int) {
 	c.Helper()
-	testkit.Until(c, fmt.Sprint(n, " updates to wait"), func() bool {
+	testkit.WaitUntil(c, fmt.Sprint(n, " updates to wait"), func() bool {
 		waiting := 0
 		if err := c.db.QueryRow(`SELECT count(*) FROM pg_stat_activity
 			WHERE application_name=$1 AND wait_event_type='Lock'`, c.name).Scan(&waiting); err != nil {
@@ -78,7 +78,7 @@ func TestCountsAreLockedInOneOrder(t *testing.T) {
 	})
 	for _, q := range three { // those that are counted last are stored first
 		if err := counts.Update(t.Context(), func(tx store.Tx) error {
-			return tx.CountBy([]job.QueueCount{q})
+			return tx.AddCounts([]job.QueueCount{q})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -93,9 +93,9 @@ func TestCountsAreLockedInOneOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &circle{T: t, db: db, name: name}
-	c.update(counts, func(tx store.Tx) error { return tx.CountBy(three) })
+	c.update(counts, func(tx store.Tx) error { return tx.AddCounts(three) })
 	c.awaits(1)
-	c.update(folds, func(tx store.Tx) error { return tx.FoldCounts(3) })
+	c.update(folds, func(tx store.Tx) error { return tx.CompactCounts(3) })
 	c.awaits(2)
 	if err := holder.Rollback(); err != nil {
 		t.Error(err)
@@ -103,7 +103,7 @@ func TestCountsAreLockedInOneOrder(t *testing.T) {
 	c.ends()
 }
 
-func laneOf(q job.QueueCount) job.Lane { return job.LaneOf(q.Contract, q.Queue) }
+func laneOf(q job.QueueCount) job.QueueHash { return job.QueueHashOf(q.Contract, q.Queue) }
 
 // Inserts of the same jobs take their identities in one order, whatever that of the jobs.
 func TestInsertsTakeIdentitiesInOneOrder(t *testing.T) {
@@ -113,7 +113,7 @@ func TestInsertsTakeIdentitiesInOneOrder(t *testing.T) {
 	s := mustOpen(t, postgres.Config{URL: url, Conns: 4})
 	three := func() []*job.Job { return []*job.Job{newJob("a"), newJob("b"), newJob("c")} }
 	byIdentity := func(a, b *job.Job) int {
-		x, y := a.ID.Ident(), b.ID.Ident()
+		x, y := a.ID.IdentityHash(), b.ID.IdentityHash()
 		return bytes.Compare(x[:], y[:])
 	}
 	first, second := three(), three()

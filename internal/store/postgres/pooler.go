@@ -77,17 +77,17 @@ func isPooled(ctx context.Context, cfg *pgx.ConnConfig) (bool, error) {
 	}
 	defer closeConn(conn)
 	if _, err := conn.Exec(ctx, "BEGIN").ReadAll(); err != nil {
-		return false, wrongMode(err)
+		return false, errWrongMode(err)
 	}
 	results, err := conn.Exec(ctx, "SELECT pg_backend_pid()").ReadAll()
 	if err != nil {
-		return false, wrongMode(err)
+		return false, errWrongMode(err)
 	}
 	return string(results[0].Rows[0][0]) != strconv.FormatUint(uint64(conn.PID()), 10), nil
 }
 
-// wrongMode names a pooler that has no transactions.
-func wrongMode(err error) error {
+// errWrongMode names a pooler that has no transactions.
+func errWrongMode(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && strings.Contains(pg.Message, "statement pooling") {
 		return &job.Error{Kind: job.Invalid, Op: "store.open", Err: err,

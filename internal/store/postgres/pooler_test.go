@@ -20,7 +20,7 @@ import (
 // TestStoreBehindPooler: every promise of the port holds behind a PgBouncer in transaction mode
 // that is otherwise as it is installed, but for the connections of tests that are over.
 func TestStoreBehindPooler(t *testing.T) {
-	server := outside.Postgres(t, "max_connections=400")
+	server := outside.NewPostgres(t, "max_connections=400")
 	roles := server.Schemas(200)
 	pooler := outside.NewPgBouncer(t, server, "pool_mode=transaction", "server_idle_timeout=1")
 	var mu sync.Mutex
@@ -40,7 +40,7 @@ func TestStoreBehindPooler(t *testing.T) {
 // it, and what does not work behind one is named when the store is opened.
 func TestPoolers(t *testing.T) {
 	t.Parallel()
-	server := outside.Postgres(t)
+	server := outside.NewPostgres(t)
 	server.Database("mine")
 	for name, settings := range map[string][]string{
 		"transaction mode": {"pool_mode=transaction"},
@@ -102,7 +102,7 @@ func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, n
 // the pooler keeps the lock.
 func TestSchemaLockBehindPooler(t *testing.T) {
 	t.Parallel()
-	server := outside.Postgres(t)
+	server := outside.NewPostgres(t)
 	direct := server.Database("mine")
 	url := outside.NewPgBouncer(t, server, "pool_mode=transaction").URL("mine", "mine")
 	var all sync.WaitGroup
@@ -159,7 +159,7 @@ func TestSchemaLockIsWaitedFor(t *testing.T) {
 // one of those there are, within their deadline.
 func TestServerIsFull(t *testing.T) {
 	t.Parallel()
-	server := outside.Postgres(t)
+	server := outside.NewPostgres(t)
 	url := server.Database("mine")
 	mustOpen(t, postgres.Config{URL: url, Conns: 1}).Close()
 	server.Exec("postgres", "ALTER DATABASE mine CONNECTION LIMIT 2")

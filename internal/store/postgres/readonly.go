@@ -36,7 +36,7 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 		db.Close()
 		return nil, translate("store.open", err)
 	}
-	s := &Store{config: c, route: r, db: db, room: c.Conns, slots: make(chan int64, c.Conns)}
+	s := &Store{config: c, route: r, db: db, maxConns: c.Conns, slots: make(chan int64, c.Conns)}
 	s.slots <- 0
 	return &Views{s}, nil
 }

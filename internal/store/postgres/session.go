@@ -34,7 +34,7 @@ var dialect = sqlstore.Dialect{
 // all there are. A priority it knew would let it take an index that does not fit.
 func eachPriority() string {
 	var each []string
-	for i := range store.MaxListed - store.MinListed + 1 {
+	for i := range store.MaxPriority - store.MinPriority + 1 {
 		each = append(each, fmt.Sprintf("(SELECT seq,listed,key FROM jobs WHERE $n AND priority=$6::int8+%d AND $6::int8+%d<=$7::int8 ORDER BY listed,key LIMIT $5)", i, i))
 	}
 	return strings.Join(each, " UNION ALL ")
@@ -196,7 +196,7 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 	text, args := parameters(b, values)
 	started := time.Now()
 	rows, err := s.conn.QueryContext(s.ctx, text, args...)
-	seqs := make(map[job.Ident]int64, len(jobs))
+	seqs := make(map[job.IdentityHash]int64, len(jobs))
 	if err == nil {
 		defer rows.Close()
 		for rows.Next() {
@@ -205,7 +205,7 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 			if err = rows.Scan(&ident, &seq); err != nil {
 				break
 			}
-			seqs[job.Ident(ident)] = seq
+			seqs[job.IdentityHash(ident)] = seq
 		}
 		if err == nil {
 			err = rows.Err()
@@ -216,7 +216,7 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 		return nil, s.Translate(b.Name, err)
 	}
 	for i, j := range jobs {
-		ident := job.Ident(values[i][0].([]byte))
+		ident := job.IdentityHash(values[i][0].([]byte))
 		j.Seq = seqs[ident]
 		if j.Seq == 0 {
 			taken = append(taken, i)
@@ -242,7 +242,7 @@ func (s *session) Ints(seqs []int64) any {
 	return seqs
 }
 
-func (s *session) Idents(idents []job.Ident) any {
+func (s *session) IdentityHashes(idents []job.IdentityHash) any {
 	list := make([][]byte, len(idents))
 	for i := range idents {
 		list[i] = idents[i][:]

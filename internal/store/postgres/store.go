@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// tries is how often an update is run when the database asks for it.
-const tries = 10
+// maxTries is how often an update is run when the database asks for it.
+const maxTries = 10
 
 // Store is the storage port on one PostgreSQL database.
 type Store struct {
@@ -26,16 +26,16 @@ type Store struct {
 	db      *sql.DB
 	node    string // tells our own announcements from others'
 	slots   chan int64
-	lanes   chan []job.Lane
+	announcements   chan []job.QueueHash
 	stop    chan struct{}
 	stopped chan struct{}
 	closing sync.Once
 
-	reached gate // the database lets us in
-	written gate // it lets us write
+	connectBreaker breaker // the database lets us in
+	writeBreaker breaker // it lets us write
 
 	pool    sync.Mutex
-	room    int // connections that the pool may have now
+	maxConns    int // connections that the pool may have now
 	growing bool
 }
 
@@ -52,12 +52,12 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
-		if err := s.written.enter(); err != nil {
+		if err := s.writeBreaker.allow(); err != nil {
 			return err
 		}
-		again, err := s.once(ctx, beginUpdate, func(tx *sqlstore.Tx) error { return fn(tx) })
-		if !again || try == tries {
-			s.written.judge(err)
+		again, err := s.runTx(ctx, beginUpdate, func(tx *sqlstore.Tx) error { return fn(tx) })
+		if !again || try == maxTries {
+			s.writeBreaker.record(err)
 			return err
 		}
 		select {
@@ -72,13 +72,13 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
-	_, err := s.once(ctx, beginView, func(tx *sqlstore.Tx) error { return fn(tx) })
+	_, err := s.runTx(ctx, beginView, func(tx *sqlstore.Tx) error { return fn(tx) })
 	return err
 }
 
-// once runs fn in a transaction. again reports that the database asks for the
+// runTx runs fn in a transaction. again reports that the database asks for the
 // whole transaction to be run once more.
-func (s *Store) once(ctx context.Context, begin string, fn func(*sqlstore.Tx) error) (again bool, err error) {
+func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) error) (again bool, err error) {
 	var slot int64
 	select {
 	case slot = <-s.slots: // also keeps callers from queueing inside the pool
@@ -86,7 +86,7 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*sqlstore.Tx) er
 		return false, translate("store.begin", ctx.Err())
 	}
 	defer func() { s.slots <- slot }()
-	if err := s.reached.enter(); err != nil {
+	if err := s.connectBreaker.allow(); err != nil {
 		return false, err
 	}
 	se, err := s.begin(ctx, begin, slot)
@@ -102,7 +102,7 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*sqlstore.Tx) er
 	}()
 	if se.readOnly && begin == beginUpdate {
 		se.discard()
-		s.renew()
+		s.resetPool()
 		return false, errReadOnly("store.begin", "the store is read-only")
 	}
 	tx := sqlstore.NewTx(se)
@@ -132,12 +132,12 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 		var conn *sql.Conn
 		if conn, err = s.conn(ctx); err != nil {
 			err = translate("store.begin", err)
-			s.unreached(ctx, err)
+			s.connectFailed(ctx, err)
 			return nil, err
 		}
 		se = &session{ctx: ctx, conn: conn, observe: s.config.Observe, slot: slot, local: s.route.local}
 		if err = se.begin(begin, s.config.Now); err == nil {
-			s.reached.open()
+			s.connectBreaker.reset()
 			return se, nil
 		}
 		conn.Close()
@@ -150,7 +150,7 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 		}
 		// A pooler lets everybody in and may have no server.
 		if se.fresh && strings.HasPrefix(pg.Code, "08") {
-			s.reached.close(err)
+			s.connectBreaker.trip(err)
 			break
 		}
 		if pg.Severity != "FATAL" {
@@ -165,11 +165,11 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
 	for {
 		conn, err := s.db.Conn(ctx)
-		waits := crowded(err) && s.db.Stats().OpenConnections > 0
+		waits := isTooManyConnections(err) && s.db.Stats().OpenConnections > 0
 		if !waits {
 			return conn, err
 		}
-		s.squeeze()
+		s.shrinkPool()
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *Store) Writers() int { return s.config.Conns }
 // them need, is named with the reason. What no catalogue shows, such as a disk that
 // fails, is known from the updates that met it.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.reached.enter(); err != nil {
+	if err := s.connectBreaker.allow(); err != nil {
 		return err
 	}
 	caller := ctx
@@ -188,20 +188,20 @@ func (s *Store) Ping(ctx context.Context) error {
 	defer cancel()
 	is, err := s.state(ctx)
 	if err != nil {
-		s.unreached(caller, err)
+		s.connectFailed(caller, err)
 		return err
 	}
-	s.reached.open()
+	s.connectBreaker.reset()
 	switch {
 	case is.standby:
 		return errReadOnly("store.ping", "the store is read-only: this PostgreSQL is a standby")
 	case is.refusesWrites:
-		s.renew()
+		s.resetPool()
 		return errReadOnly("store.ping", "the store is read-only: default_transaction_read_only is on")
 	case is.relation != "":
 		return is.lacking()
 	}
-	return s.written.recent()
+	return s.writeBreaker.recent()
 }
 
 // Close waits for announcements under way and closes all connections.

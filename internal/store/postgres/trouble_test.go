@@ -42,8 +42,8 @@ func runs(tx store.Tx, id job.ID) error {
 	if err != nil {
 		return err
 	}
-	locked[0].Runs++
-	return tx.Save(locked)
+	locked[0].Attempts++
+	return tx.UpdateState(locked)
 }
 
 func mustHaveRuns(tb testing.TB, s *postgres.Store, want int) {
@@ -51,8 +51,8 @@ func mustHaveRuns(tb testing.TB, s *postgres.Store, want int) {
 	if err := s.View(context.Background(), func(r store.Reader) error {
 		jobs, err := r.List(store.Filter{})
 		for _, j := range jobs {
-			if j.Runs != want {
-				tb.Errorf("%s has %d runs, want %d", j.ID.Key, j.Runs, want)
+			if j.Attempts != want {
+				tb.Errorf("%s has %d runs, want %d", j.ID.Key, j.Attempts, want)
 			}
 		}
 		return err
@@ -134,7 +134,7 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 	var jobs []*job.Job
 	for i := range 12 {
 		j := newJob(fmt.Sprint(i))
-		j.Phase, j.DueAt, j.LeaseUntil, j.SettledAt = job.Phase(i%4), now, now, now
+		j.Phase, j.DueAt, j.LeaseUntil, j.FinishedAt = job.Phase(i%4), now, now, now
 		jobs = append(jobs, j)
 	}
 	if err := s.Update(t.Context(), func(tx store.Tx) error { _, err := tx.Insert(jobs); return err }); err != nil {
@@ -143,9 +143,9 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 	verbs := map[string]func(tx store.Tx, n int) (int, error){
 		"due":    func(tx store.Tx, n int) (int, error) { all, err := tx.LockDue(n, nil); return len(all), err },
 		"ready":  func(tx store.Tx, n int) (int, error) { all, err := tx.LockReady("relay", "q", n); return len(all), err },
-		"lapsed": func(tx store.Tx, n int) (int, error) { all, err := tx.LockLapsed(time.Time{}, n); return len(all), err },
+		"lapsed": func(tx store.Tx, n int) (int, error) { all, err := tx.LockExpired(time.Time{}, n); return len(all), err },
 		"settled": func(tx store.Tx, n int) (int, error) {
-			gone, err := tx.PruneSettled("relay", now.Add(time.Second), 0, n)
+			gone, err := tx.PruneFinished("relay", now.Add(time.Second), 0, n)
 			return gone.Jobs, err
 		},
 	}
@@ -343,7 +343,7 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 			t.Errorf("%v, %v", waiting, err)
 			return err
 		}
-		return s.Update(within, func(tx store.Tx) error { return tx.DropMessages([]int64{waiting[0].ID}) })
+		return s.Update(within, func(tx store.Tx) error { return tx.DeleteMessages([]int64{waiting[0].ID}) })
 	}); err != nil {
 		t.Error(err)
 	}

@@ -50,10 +50,10 @@ func kindOfCode(code int) (job.Kind, string) {
 	}
 }
 
-// breaksLog reports whether after err the write-ahead log can no longer be
+// corruptsLog reports whether after err the write-ahead log can no longer be
 // trusted to be on the disk: an fsync that failed must never be tried again, as
 // the pages it was for may be gone while later ones are written behind them.
-func breaksLog(err error) bool {
+func corruptsLog(err error) bool {
 	var se *sqlite.Error
 	return errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_IOERR
 }

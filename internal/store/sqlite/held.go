@@ -9,9 +9,9 @@ import (
 	"os"
 )
 
-// Held counts the jobs of some contracts in a database file, dead letters among them, and beside them what others have
+// IsLocked counts the jobs of some contracts in a database file, dead letters among them, and beside them what others have
 // there, whatever schema it has. It changes nothing, and a file that is not there holds none.
-func Held(ctx context.Context, path string, contracts ...string) (jobs, others int64, err error) {
+func IsLocked(ctx context.Context, path string, contracts ...string) (jobs, others int64, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, nil
 	}

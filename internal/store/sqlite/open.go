@@ -34,7 +34,7 @@ const Memory = ":memory:"
 
 // Older versions may corrupt a database in WAL mode when a checkpoint meets a
 // write (fixed in 3.51.3).
-var oldest = [3]int{3, 51, 3}
+var minVersion = [3]int{3, 51, 3}
 
 // Config says what to open.
 type Config struct {
@@ -59,17 +59,17 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Readers == 0 {
 		c.Readers = 4
 	}
-	c.Observe = c.Observe.Translated(translate)
+	c.Observe = c.Observe.WithKinds(translate)
 	var unlock func()
 	if c.Path != Memory {
-		if err := makeDir(filepath.Dir(c.Path)); err != nil {
+		if err := createDir(filepath.Dir(c.Path)); err != nil {
 			return nil, &job.Error{Kind: job.ReadOnly, Op: "store.open", Msg: "the data directory cannot be made", Err: err}
 		}
 		var err error
 		if unlock, err = disk.Lock(c.Path + ".lock"); err != nil {
 			return nil, err
 		}
-		if err := makeFile(c.Path); err != nil {
+		if err := createFile(c.Path); err != nil {
 			unlock()
 			return nil, err
 		}
@@ -85,9 +85,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// makeFile makes the database file for its owner alone; the log takes its mode
+// createFile makes the database file for its owner alone; the log takes its mode
 // from it.
-func makeFile(path string) error {
+func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return &job.Error{Kind: job.ReadOnly, Op: "store.open", Msg: "the database file cannot be written", Err: err}
@@ -178,15 +178,15 @@ func readerDSN(c Config) string {
 	return name
 }
 
-// makeDir makes a directory and its parents so that they are there after a loss
+// createDir makes a directory and its parents so that they are there after a loss
 // of power too: SQLite syncs the files and their directory, nobody the rest.
-func makeDir(dir string) error {
+func createDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
 	parent := filepath.Dir(dir)
 	if parent != dir {
-		if err := makeDir(parent); err != nil {
+		if err := createDir(parent); err != nil {
 			return err
 		}
 	}
@@ -237,12 +237,12 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 		have[i], _ = strconv.Atoi(part)
 	}
 	for i := range have {
-		if have[i] != oldest[i] {
-			if have[i] > oldest[i] {
+		if have[i] != minVersion[i] {
+			if have[i] > minVersion[i] {
 				return nil
 			}
 			return &job.Error{Kind: job.ReadOnly, Op: "store.open",
-				Msg: fmt.Sprintf("SQLite %s can corrupt a database in WAL mode; %d.%d.%d or newer is needed", text, oldest[0], oldest[1], oldest[2])}
+				Msg: fmt.Sprintf("SQLite %s can corrupt a database in WAL mode; %d.%d.%d or newer is needed", text, minVersion[0], minVersion[1], minVersion[2])}
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	if c.Now == nil {
 		return nil, errors.New("sqlite: Config.Now is missing")
 	}
-	c.Observe = c.Observe.Translated(translate)
+	c.Observe = c.Observe.WithKinds(translate)
 	if _, err := os.Stat(c.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, &job.Error{Kind: job.NotFound, Op: "store.open", Msg: "there is no database " + c.Path}
 	}

@@ -31,7 +31,7 @@ var dialect = sqlstore.Dialect{
 // their index, and reads of each no more than it needs.
 func eachPriority() string {
 	var each []string
-	for p := store.MinListed; p <= store.MaxListed; p++ {
+	for p := store.MinPriority; p <= store.MaxPriority; p++ {
 		each = append(each, fmt.Sprintf("SELECT seq,listed,key FROM jobs WHERE $n AND priority=%d AND %d BETWEEN $6 AND $7", p, p))
 	}
 	return strings.Join(each, " UNION ALL ")
@@ -253,7 +253,7 @@ func (s *session) Ints(seqs []int64) any {
 	return string(append(list, ']'))
 }
 
-func (s *session) Idents(idents []job.Ident) any {
+func (s *session) IdentityHashes(idents []job.IdentityHash) any {
 	list := make([]byte, 0, 2+35*len(idents))
 	list = append(list, '[')
 	for i := range idents {

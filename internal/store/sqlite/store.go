@@ -17,8 +17,8 @@ import (
 // A group ends after so many updates or so long, whichever comes first, so that
 // nobody waits for an unbounded queue of others.
 const (
-	groupSize = 256
-	groupTime = 20 * time.Millisecond
+	maxGroupSize = 256
+	maxGroupTime = 20 * time.Millisecond
 )
 
 // Store is the storage port on one SQLite database.
@@ -124,10 +124,10 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 }
 
 // Announce does nothing: there is one process on a SQLite database.
-func (s *Store) Announce([]job.Lane) {}
+func (s *Store) Announce([]job.QueueHash) {}
 
 // Listen waits for ctx: nobody else announces anything.
-func (s *Store) Listen(ctx context.Context, _ func([]job.Lane)) { <-ctx.Done() }
+func (s *Store) Listen(ctx context.Context, _ func([]job.QueueHash)) { <-ctx.Done() }
 
 // Writers is one.
 func (s *Store) Writers() int { return 1 }
@@ -194,7 +194,7 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 	numbers := w.numbers
 	if err := w.begin("IMMEDIATE"); err != nil {
 		first.finish(translate("store.begin", err))
-		return breaksLog(err)
+		return corruptsLog(err)
 	}
 	first.run(w)
 	if first.err != nil { // nothing else is in the transaction yet
@@ -204,7 +204,7 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 	}
 	members := []*request{first}
 	var failed error
-	for end := time.Now().Add(groupTime); failed == nil && len(members) < groupSize && time.Now().Before(end); {
+	for end := time.Now().Add(maxGroupTime); failed == nil && len(members) < maxGroupSize && time.Now().Before(end); {
 		r := s.next()
 		if r == nil {
 			break
@@ -235,7 +235,7 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 func (s *session) rollback(numbers numbers, cause error) (broken bool) {
 	s.numbers = numbers
 	err := s.run("ROLLBACK")
-	return breaksLog(cause) || err != nil && !isNoTransaction(err)
+	return corruptsLog(cause) || err != nil && !isNoTransaction(err)
 }
 
 // next returns a waiting request, nil when there is none.
@@ -292,7 +292,7 @@ func (r *request) runInside(w *session) (failed error) {
 		return w.run("RELEASE member")
 	}
 	w.numbers = numbers
-	if breaksLog(r.failed) {
+	if corruptsLog(r.failed) {
 		return r.failed
 	}
 	if err := cmp.Or(w.run("ROLLBACK TO member"), w.run("RELEASE member")); err != nil {

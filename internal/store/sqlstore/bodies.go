@@ -18,7 +18,7 @@ var (
 	loadBodies   = &Statement{"load_bodies", "SELECT seq,definition,payload,progress,result,failure FROM jobs WHERE seq {in $1}"}
 
 	setBody  = setBodies("set_", nil)
-	saveWith = setBodies("save_with_", hot)
+	updateStatesAndBody = setBodies("save_with_", stateColumns)
 )
 
 // setBodies are the statements that set one body each, and other columns before it.
@@ -29,12 +29,12 @@ func setBodies(verb string, others []Column) (all [job.Parts]*Bulk) {
 	return all
 }
 
-// storeApart writes the bodies that are too large for the row.
-func (t *Tx) storeApart(jobs []*job.Job) error {
+// storeOutOfLine writes the bodies that are too large for the row.
+func (t *Tx) storeOutOfLine(jobs []*job.Job) error {
 	var rows [][]any
 	for _, j := range jobs {
 		for p := range job.Parts {
-			if j.Apart&(1<<p) != 0 {
+			if j.OutOfLine&(1<<p) != 0 {
 				rows = append(rows, []any{j.Seq, int64(p), *j.Body(p)})
 			}
 		}
@@ -48,12 +48,12 @@ type body struct {
 	data blob
 }
 
-// loadApart completes jobs whose bodies are kept apart.
-func (t *Tx) loadApart(jobs []*job.Job) error {
+// loadOutOfLine completes jobs whose bodies are kept apart.
+func (t *Tx) loadOutOfLine(jobs []*job.Job) error {
 	apart := map[int64]*job.Job{}
 	var seqs []int64
 	for _, j := range jobs {
-		if j.Apart != 0 {
+		if j.OutOfLine != 0 {
 			apart[j.Seq] = j
 			seqs = append(seqs, j.Seq)
 		}
@@ -76,7 +76,7 @@ func (t *Tx) loadApart(jobs []*job.Job) error {
 func (t *Tx) within(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
 	var seqs []int64
 	for _, j := range jobs {
-		if j.Apart != 0 {
+		if j.OutOfLine != 0 {
 			seqs = append(seqs, j.Seq)
 		}
 	}
@@ -124,20 +124,20 @@ func (t *Tx) LoadBodies(jobs []*job.Job) error {
 	if err != nil {
 		return err
 	}
-	return t.loadApart(jobs)
+	return t.loadOutOfLine(jobs)
 }
 
-// SaveBodies is documented at the port.
-func (t *Tx) SaveBodies(p job.Part, jobs []*job.Job) error {
+// UpdateBodies is documented at the port.
+func (t *Tx) UpdateBodies(p job.Part, jobs []*job.Job) error {
 	return t.saveBodies(setBody[p], p, jobs, func(v []any, _ *job.Job) []any { return v })
 }
 
-// SaveWith is documented at the port.
-func (t *Tx) SaveWith(p job.Part, jobs []*job.Job) error {
-	if err := checkText(saveWith[p].Name, jobs); err != nil {
+// UpdateStateAndBody is documented at the port.
+func (t *Tx) UpdateStateAndBody(p job.Part, jobs []*job.Job) error {
+	if err := checkText(updateStatesAndBody[p].Name, jobs); err != nil {
 		return err
 	}
-	return t.saveBodies(saveWith[p], p, jobs, appendHot)
+	return t.saveBodies(updateStatesAndBody[p], p, jobs, appendState)
 }
 
 // saveBodies runs b, which sets a body after the values of other columns.
@@ -146,16 +146,16 @@ func (t *Tx) saveBodies(b *Bulk, p job.Part, jobs []*job.Job, others func([]any,
 	var apart []*job.Job
 	var inline []int64 // were apart and are not any more
 	for _, j := range jobs {
-		data, was := *j.Body(p), j.Apart&(1<<p) != 0
-		if len(data) > apartAbove {
-			j.Apart |= 1 << p
+		data, was := *j.Body(p), j.OutOfLine&(1<<p) != 0
+		if len(data) > maxInlineBody {
+			j.OutOfLine |= 1 << p
 			apart = append(apart, j)
 			data = nil
 		} else if was {
-			j.Apart &^= 1 << p
+			j.OutOfLine &^= 1 << p
 			inline = append(inline, j.Seq)
 		}
-		rows = append(rows, append(others(make([]any, 0, len(b.Columns)), j), nullable(data), int64(j.Apart), j.Seq))
+		rows = append(rows, append(others(make([]any, 0, len(b.Columns)), j), nullable(data), int64(j.OutOfLine), j.Seq))
 	}
 	if err := t.bulk(b, rows); err != nil {
 		return err

@@ -30,7 +30,7 @@ func (t *Tx) Dependencies(ids []job.ID) (map[job.ID][]job.ID, error) {
 	pairs, err := collect(t, dependencies, func(rows *sql.Rows) (p pair, err error) {
 		err = rows.Scan(&p.from.Contract, &p.from.Scope, &p.from.Key, &p.to.Contract, &p.to.Scope, &p.to.Key)
 		return p, err
-	}, t.s.Idents(idents(ids)))
+	}, t.s.IdentityHashes(idents(ids)))
 	all := map[job.ID][]job.ID{}
 	for _, p := range pairs {
 		all[p.from] = append(all[p.from], p.to)
@@ -46,7 +46,7 @@ func (t *Tx) EdgesTo(seqs []int64, n int) ([]job.Edge, error) {
 	return collect(t, edgesTo, scanEdge, t.s.Ints(seqs), cmp.Or(n, math.MaxInt))
 }
 
-func (t *Tx) Ancestry(seqs []int64) ([]job.Edge, error) {
+func (t *Tx) TransitiveEdges(seqs []int64) ([]job.Edge, error) {
 	return collect(t, ancestry, scanEdge, t.s.Ints(seqs))
 }
 
@@ -63,4 +63,4 @@ func (t *Tx) AddEdges(edges []job.Edge) error {
 	return t.bulk(addEdges, rows)
 }
 
-func (t *Tx) DropEdges(dependents []int64) error { return t.drop(dropEdges, dependents) }
+func (t *Tx) DeleteEdges(dependents []int64) error { return t.deleteRows(dropEdges, dependents) }

@@ -28,17 +28,17 @@ var (
 	dropMessages  = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
 	bury = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
-	dead = &Statement{"get_dead_letters", `SELECT id,cause,buried_at,job FROM dead_letters
+	deadLetterColumns = &Statement{"get_dead_letters", `SELECT id,cause,buried_at,job FROM dead_letters
 		WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}`}
-	dropDead = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
+	deleteDead = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
 	oldDead  = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
 		WHERE contract=$1 AND buried_at<$2 ORDER BY buried_at,id {limit $3} {skip locked}`}
 )
 
-// mostContracts is how many one look at the outbox can ask for.
-const mostContracts = 16
+// maxContracts is how many one look at the outbox can ask for.
+const maxContracts = 16
 
-func messagesStatements() (all [mostContracts]*Statement) {
+func messagesStatements() (all [maxContracts]*Statement) {
 	for i := range all {
 		all[i] = &Statement{"get_messages", messagesOf(i + 1)}
 	}
@@ -85,10 +85,10 @@ func (t *Tx) AddEvents(events []job.Event) error {
 	return t.bulk(addEvents, rows)
 }
 
-func (t *Tx) DropHistory(seqs []int64) error { return t.drop(dropHistory, seqs) }
+func (t *Tx) DeleteEvents(seqs []int64) error { return t.deleteRows(dropHistory, seqs) }
 
-// drop runs a delete by numbers unless there are none.
-func (t *Tx) drop(s *Statement, ids []int64) error {
+// deleteRows runs a delete by numbers unless there are none.
+func (t *Tx) deleteRows(s *Statement, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -131,41 +131,41 @@ func (t *Tx) NewestMessage() (int64, error) {
 	return newest[0], nil
 }
 
-func (t *Tx) DropMessages(ids []int64) error { return t.drop(dropMessages, ids) }
+func (t *Tx) DeleteMessages(ids []int64) error { return t.deleteRows(dropMessages, ids) }
 
-// Bury stores the job as one JSON document: a dead letter is read by people and
+// AddDeadLetters stores the job as one JSON document: a dead letter is read by people and
 // submitted again as a whole, never searched by its parts. Byte members are
 // base64 there, so bodies stay as they were.
-func (t *Tx) Bury(letters []job.DeadLetter) error {
+func (t *Tx) AddDeadLetters(letters []job.DeadLetter) error {
 	rows := make([][]any, len(letters))
 	for i, l := range letters {
 		doc, err := json.Marshal(l.Job)
 		if err != nil {
 			return &job.Error{Kind: job.Internal, Op: "bury", Err: err}
 		}
-		rows[i] = []any{l.Job.ID.Contract, string(l.Cause), Micros(l.BuriedAt), doc}
+		rows[i] = []any{l.Job.ID.Contract, string(l.Cause), Micros(l.CreatedAt), doc}
 	}
 	return t.bulk(bury, rows)
 }
 
 func (t *Tx) DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error) {
-	return collect(t, dead, func(rows *sql.Rows) (l job.DeadLetter, err error) {
+	return collect(t, deadLetterColumns, func(rows *sql.Rows) (l job.DeadLetter, err error) {
 		var at int64
 		var doc []byte
 		if err = rows.Scan(&l.ID, &l.Cause, &at, &doc); err != nil {
 			return l, err
 		}
-		l.BuriedAt = fromMicros(at)
+		l.CreatedAt = fromMicros(at)
 		return l, json.Unmarshal(doc, &l.Job)
 	}, contract, after, limit)
 }
 
-func (t *Tx) DropDeadLetters(ids []int64) error { return t.drop(dropDead, ids) }
+func (t *Tx) DeleteDeadLetters(ids []int64) error { return t.deleteRows(deleteDead, ids) }
 
 func (t *Tx) PruneDeadLetters(contract string, before time.Time, n int) (int, error) {
 	old, err := collect(t, oldDead, scanInt, contract, Micros(before), n)
 	if err != nil {
 		return 0, err
 	}
-	return len(old), t.DropDeadLetters(old)
+	return len(old), t.DeleteDeadLetters(old)
 }

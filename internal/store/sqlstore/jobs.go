@@ -15,22 +15,22 @@ import (
 
 // Bodies above this many bytes are kept in their own table, so that scans of
 // the queue stay narrow.
-const apartAbove = 8 << 10
+const maxInlineBody = 8 << 10
 
-// hot lists what moves change, in the order of hotValues; seq is the key.
-var hot = []Column{{"state", "text"}, {"phase", "int8"}, {"order_time", "int8"}, {"due_at", "int8"}, {"run_id", "bytea"},
+// stateColumns lists what moves change, in the order of hotValues; seq is the key.
+var stateColumns = []Column{{"state", "text"}, {"phase", "int8"}, {"order_time", "int8"}, {"due_at", "int8"}, {"run_id", "bytea"},
 	{"lease_until", "int8"}, {"worker", "text"}, {"runs", "int8"}, {"failures", "int8"}, {"open_deps", "int8"},
 	{"failed_deps", "int8"}, {"updated_at", "int8"}, {"started_at", "int8"},
 	{"settled_at", "int8"}, {"held", "int8"},
 	{"lost_runs", "int8"}}
 
-// still lists what may change while a job stays in its state, in the order of
-// appendStill. A database that writes an index anew whenever a column of it is
+// leaseColumns lists what may change while a job stays in its state, in the order of
+// appendLease. A database that writes an index anew whenever a column of it is
 // named, changed or not, has hardly one to write.
-var still = []Column{{"lease_until", "int8"}, {"open_deps", "int8"}, {"held", "int8"}, {"failed_deps", "int8"}, {"updated_at", "int8"}}
+var leaseColumns = []Column{{"lease_until", "int8"}, {"open_deps", "int8"}, {"held", "int8"}, {"failed_deps", "int8"}, {"updated_at", "int8"}}
 
-// cold lists what only a rewrite changes, in the order of coldValues.
-var cold = []Column{{"alias", "bytea"}, {"kind", "text"}, {"queue", "text"}, {"lane", "int8"}, {"owner", "text"}, {"priority", "int8"}, {"lease", "int8"},
+// definitionColumns lists what only a rewrite changes, in the order of coldValues.
+var definitionColumns = []Column{{"alias", "bytea"}, {"kind", "text"}, {"queue", "text"}, {"lane", "int8"}, {"owner", "text"}, {"priority", "int8"}, {"lease", "int8"},
 	{"run_limit", "int8"}, {"parent", "int8"}, {"trace", "text"}, {"created_at", "int8"}, {"listed", "int8"},
 	{"children", "int8"}, {"size", "int8"}}
 
@@ -41,7 +41,7 @@ var (
 )
 
 // JobColumns are the columns InsertJobs takes, in the order of JobValues.
-var JobColumns = slices.Concat(identity, hot, cold, bodyColumns(), []Column{{"apart", "int8"}})
+var JobColumns = slices.Concat(identity, stateColumns, definitionColumns, bodyColumns(), []Column{{"apart", "int8"}})
 
 func bodyColumns() []Column {
 	cols := make([]Column, job.Parts)
@@ -53,57 +53,57 @@ func bodyColumns() []Column {
 
 // JobValues returns the values of JobColumns. Bodies kept apart are nil there.
 func JobValues(j *job.Job) []any {
-	ident := j.ID.Ident()
+	ident := j.ID.IdentityHash()
 	v := make([]any, 0, len(JobColumns)+1)
 	v = append(v, ident[:], j.ID.Contract, j.ID.Scope, j.ID.Key)
-	v = appendHot(v, j)
-	v = appendCold(v, j)
-	j.Apart = 0
+	v = appendState(v, j)
+	v = appendDefinition(v, j)
+	j.OutOfLine = 0
 	for p := range job.Parts {
 		body := *j.Body(p)
-		if len(body) > apartAbove {
-			j.Apart |= 1 << p
+		if len(body) > maxInlineBody {
+			j.OutOfLine |= 1 << p
 			body = nil
 		}
 		v = append(v, nullable(body))
 	}
-	return append(v, int64(j.Apart))
+	return append(v, int64(j.OutOfLine))
 }
 
-func appendHot(v []any, j *job.Job) []any {
+func appendState(v []any, j *job.Job) []any {
 	var run any
 	if !j.Run.IsZero() {
 		run = j.Run[:]
 	}
 	return append(v, string(j.State), int64(j.Phase), Micros(j.OrderTime), Micros(j.DueAt), run,
-		Micros(j.LeaseUntil), j.Worker, int64(j.Runs), int64(j.Failures), int64(j.OpenDeps),
-		int64(j.FailedDeps), Micros(j.UpdatedAt), Micros(j.StartedAt), Micros(j.SettledAt),
-		held(j), int64(j.LostRuns))
+		Micros(j.LeaseUntil), j.Worker, int64(j.Attempts), int64(j.FailedAttempts), int64(j.OpenDeps),
+		int64(j.FailedDeps), Micros(j.UpdatedAt), Micros(j.StartedAt), Micros(j.FinishedAt),
+		hasOpenDeps(j), int64(j.LostAttempts))
 }
 
-func appendStill(v []any, j *job.Job) []any {
-	return append(v, Micros(j.LeaseUntil), int64(j.OpenDeps), held(j), int64(j.FailedDeps), Micros(j.UpdatedAt))
+func appendLease(v []any, j *job.Job) []any {
+	return append(v, Micros(j.LeaseUntil), int64(j.OpenDeps), hasOpenDeps(j), int64(j.FailedDeps), Micros(j.UpdatedAt))
 }
 
-func held(j *job.Job) int64 {
+func hasOpenDeps(j *job.Job) int64 {
 	if j.OpenDeps != 0 {
 		return 1
 	}
 	return 0
 }
 
-func appendCold(v []any, j *job.Job) []any {
+func appendDefinition(v []any, j *job.Job) []any {
 	var alias any
-	if j.Alias != (job.Ident{}) {
+	if j.Alias != (job.IdentityHash{}) {
 		alias = j.Alias[:]
 	}
-	return append(v, alias, j.Kind, j.Queue, int64(j.Lane()), j.Owner, int64(j.Priority), j.Lease.Microseconds(),
-		int64(j.RunLimit), j.Parent, j.Trace, Micros(j.CreatedAt), listed(j), int64(j.Children), j.Size)
+	return append(v, alias, j.Kind, j.Queue, int64(j.QueueHash()), j.Owner, int64(j.Priority), j.Lease.Microseconds(),
+		int64(j.MaxAttempts), j.Parent, j.Trace, Micros(j.CreatedAt), searchOrder(j), int64(j.Children), j.Size)
 }
 
-// listed is the place of a job in the order of a search, 0 where none finds it.
-func listed(j *job.Job) int64 {
-	if j.Listed {
+// searchOrder is the place of a job in the order of a search, 0 where none finds it.
+func searchOrder(j *job.Job) int64 {
+	if j.Searchable {
 		return -Micros(j.CreatedAt)
 	}
 	return 0
@@ -148,7 +148,7 @@ type scanner struct {
 	run, alias                                            []byte
 	phase, order, due, until, updated, started, settled   int64
 	runs, failures, openDeps, failedDeps, priority, lease int64
-	limit, created, listed, children, apart, lost         int64
+	limit, created, searchOrder, children, outOfLine, lost         int64
 }
 
 func newScanner(bodies job.Part) *scanner { return &scanner{bodies: bodies} }
@@ -157,8 +157,8 @@ func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	j := &job.Job{}
 	c.dest = append(c.dest[:0], &j.Seq, &j.ID.Contract, &j.ID.Scope, &j.ID.Key, &c.state, &c.phase, &c.order, &c.due,
 		&c.run, &c.until, &j.Worker, &c.runs, &c.failures, &c.openDeps, &c.failedDeps, &c.updated, &c.started,
-		&c.settled, &c.alias, &j.Kind, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit, &j.Parent, &j.Trace, &c.created, &c.listed,
-		&c.children, &j.Size, &c.apart, &c.lost)
+		&c.settled, &c.alias, &j.Kind, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit, &j.Parent, &j.Trace, &c.created, &c.searchOrder,
+		&c.children, &j.Size, &c.outOfLine, &c.lost)
 	for p := range c.bodies {
 		c.dest = append(c.dest, (*blob)(j.Body(p)))
 	}
@@ -167,17 +167,17 @@ func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	}
 	j.State, j.Phase = job.State(c.state), job.Phase(c.phase)
 	j.OrderTime, j.DueAt, j.LeaseUntil = fromMicros(c.order), fromMicros(c.due), fromMicros(c.until)
-	j.UpdatedAt, j.StartedAt, j.SettledAt = fromMicros(c.updated), fromMicros(c.started), fromMicros(c.settled)
+	j.UpdatedAt, j.StartedAt, j.FinishedAt = fromMicros(c.updated), fromMicros(c.started), fromMicros(c.settled)
 	j.CreatedAt, j.Lease = fromMicros(c.created), time.Duration(c.lease)*time.Microsecond
-	j.Runs, j.Failures, j.LostRuns, j.RunLimit = int(c.runs), int(c.failures), int(c.lost),
+	j.Attempts, j.FailedAttempts, j.LostAttempts, j.MaxAttempts = int(c.runs), int(c.failures), int(c.lost),
 		int(c.limit)
-	j.OpenDeps, j.FailedDeps, j.Priority, j.Apart = int(c.openDeps), int(c.failedDeps), int(c.priority), uint8(c.apart)
-	j.Listed, j.Children = c.listed != 0, int(c.children)
+	j.OpenDeps, j.FailedDeps, j.Priority, j.OutOfLine = int(c.openDeps), int(c.failedDeps), int(c.priority), uint8(c.outOfLine)
+	j.Searchable, j.Children = c.searchOrder != 0, int(c.children)
 	if len(c.run) == len(j.Run) {
 		j.Run = job.RunID(c.run)
 	}
 	if len(c.alias) == len(j.Alias) {
-		j.Alias = job.Ident(c.alias)
+		j.Alias = job.IdentityHash(c.alias)
 	}
 	return j, nil
 }
@@ -188,7 +188,7 @@ func (t *Tx) jobs(s *Statement, args ...any) ([]*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return all, t.loadApart(all)
+	return all, t.loadOutOfLine(all)
 }
 
 // cores runs a select of coreColumns.
@@ -200,7 +200,7 @@ var (
 	getJobs = &Statement{"get_jobs", "SELECT " + fullColumns + " FROM jobs WHERE ident {blob in $1}"}
 	getSeqs = &Statement{"get_seqs", "SELECT " + fullColumns + " FROM jobs WHERE seq {in $1}"}
 	byAlias = &Statement{"get_by_alias", "SELECT " + fullColumns + " FROM jobs WHERE alias {blob in $1}"}
-	briefs  = &Statement{"get_briefs", "SELECT " + coreColumns + ",definition FROM jobs WHERE seq {in $1}"}
+	getWithoutBodies  = &Statement{"get_briefs", "SELECT " + coreColumns + ",definition FROM jobs WHERE seq {in $1}"}
 	exists  = &Statement{"job_exists", "SELECT count(*) FROM jobs WHERE ident {blob in $1}"}
 
 	lockJobs = &Statement{"lock_jobs", "SELECT " + coreColumns + " FROM jobs WHERE ident {blob in $1} ORDER BY seq {for update}"}
@@ -238,9 +238,9 @@ var (
 		WHERE contract=$1 AND owner=$2 AND owner<>'' AND seq<$3 AND ($4=0 OR state {text in $5})
 		ORDER BY seq DESC {limit $6}`}
 
-	saveJobs    = updateOf("save_jobs", "jobs", slices.Concat(hot, []Column{seqColumn}))
-	touchJobs   = updateOf("touch_jobs", "jobs", slices.Concat(still, []Column{seqColumn}))
-	rewriteJobs = updateOf("rewrite_jobs", "jobs", slices.Concat(hot, cold, []Column{seqColumn}))
+	updateStates    = updateOf("save_jobs", "jobs", slices.Concat(stateColumns, []Column{seqColumn}))
+	updateLeases   = updateOf("touch_jobs", "jobs", slices.Concat(leaseColumns, []Column{seqColumn}))
+	updateJobs = updateOf("rewrite_jobs", "jobs", slices.Concat(stateColumns, definitionColumns, []Column{seqColumn}))
 	deleteJobs  = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
 )
 
@@ -260,33 +260,33 @@ var InsertJobs = &Bulk{
 	},
 }
 
-func idents(ids []job.ID) []job.Ident {
-	all := make([]job.Ident, len(ids))
+func idents(ids []job.ID) []job.IdentityHash {
+	all := make([]job.IdentityHash, len(ids))
 	for i, id := range ids {
-		all[i] = id.Ident()
+		all[i] = id.IdentityHash()
 	}
 	return all
 }
 
 // Get is documented at the port, as are all verbs below.
-func (t *Tx) Get(ids []job.ID) ([]*job.Job, error) { return t.jobs(getJobs, t.s.Idents(idents(ids))) }
+func (t *Tx) Get(ids []job.ID) ([]*job.Job, error) { return t.jobs(getJobs, t.s.IdentityHashes(idents(ids))) }
 
-func (t *Tx) GetSeqs(seqs []int64) ([]*job.Job, error) { return t.jobs(getSeqs, t.s.Ints(seqs)) }
+func (t *Tx) GetBySeq(seqs []int64) ([]*job.Job, error) { return t.jobs(getSeqs, t.s.Ints(seqs)) }
 
-func (t *Tx) ByAlias(aliases []job.Ident) ([]*job.Job, error) {
-	return t.jobs(byAlias, t.s.Idents(aliases))
+func (t *Tx) GetByAlias(aliases []job.IdentityHash) ([]*job.Job, error) {
+	return t.jobs(byAlias, t.s.IdentityHashes(aliases))
 }
 
-func (t *Tx) Briefs(seqs []int64) ([]*job.Job, error) {
-	all, err := collect(t, briefs, newScanner(job.Definition+1).scan, t.s.Ints(seqs))
+func (t *Tx) GetWithoutBodies(seqs []int64) ([]*job.Job, error) {
+	all, err := collect(t, getWithoutBodies, newScanner(job.Definition+1).scan, t.s.Ints(seqs))
 	if err != nil {
 		return nil, err
 	}
-	return all, t.loadApart(all)
+	return all, t.loadOutOfLine(all)
 }
 
 func (t *Tx) Exists(id job.ID) (bool, error) {
-	n, err := collect(t, exists, scanInt, t.s.Idents([]job.Ident{id.Ident()}))
+	n, err := collect(t, exists, scanInt, t.s.IdentityHashes([]job.IdentityHash{id.IdentityHash()}))
 	return err == nil && n[0] > 0, err
 }
 
@@ -302,7 +302,7 @@ func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 	if limit <= 0 {
 		limit = math.MaxInt
 	}
-	if f.Newest {
+	if f.NewestFirst {
 		before := f.Before
 		if before <= 0 {
 			before = math.MaxInt64
@@ -317,27 +317,27 @@ func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 }
 
 func (t *Tx) Lock(ids []job.ID) ([]*job.Job, error) {
-	return t.cores(lockJobs, t.s.Idents(idents(ids)))
+	return t.cores(lockJobs, t.s.IdentityHashes(idents(ids)))
 }
 
-func (t *Tx) LockSeqs(seqs []int64) ([]*job.Job, error) { return t.cores(lockSeqs, t.s.Ints(seqs)) }
+func (t *Tx) LockBySeq(seqs []int64) ([]*job.Job, error) { return t.cores(lockSeqs, t.s.Ints(seqs)) }
 
 func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
-	found, err := collect(t, lockReady, newScanner(job.Parts).scan, int64(job.LaneOf(contract, queue)), contract, queue, n)
+	found, err := collect(t, lockReady, newScanner(job.Parts).scan, int64(job.QueueHashOf(contract, queue)), contract, queue, n)
 	if err != nil {
 		return nil, err
 	}
-	if found, err = t.within(store.ReadyBytes, found); err != nil {
+	if found, err = t.within(store.MaxReadyBytes, found); err != nil {
 		return nil, err
 	}
-	return found, t.loadApart(found)
+	return found, t.loadOutOfLine(found)
 }
 
 func (t *Tx) LockDue(n int, except []string) ([]*job.Job, error) {
 	return t.cores(lockDue, Micros(t.Now()), n, len(except), t.s.Texts(except))
 }
 
-func (t *Tx) LockLapsed(jumped time.Time, n int) ([]*job.Job, error) {
+func (t *Tx) LockExpired(jumped time.Time, n int) ([]*job.Job, error) {
 	return t.cores(lockLapsed, Micros(t.Now()), Micros(jumped), n)
 }
 
@@ -382,7 +382,7 @@ func (t *Tx) Insert(jobs []*job.Job) ([]int, error) {
 			}
 		}
 	}
-	return taken, t.storeApart(stored)
+	return taken, t.storeOutOfLine(stored)
 }
 
 // checkText refuses what one of the databases cannot keep in a text.
@@ -393,16 +393,16 @@ func checkText(op string, jobs []*job.Job) error {
 				return &job.Error{Kind: job.Invalid, Op: op, ID: j.ID, Msg: "a text is not UTF-8 or holds a NUL character"}
 			}
 		}
-		if len(j.Owner) > store.MaxName {
+		if len(j.Owner) > store.MaxNameBytes {
 			return &job.Error{Kind: job.Invalid, Op: op, ID: j.ID, Msg: "the owner is too long"}
 		}
 	}
 	return nil
 }
 
-func fit(all ...string) bool {
+func areValidTexts(all ...string) bool {
 	for _, s := range all {
-		if len(s) > store.MaxName {
+		if len(s) > store.MaxNameBytes {
 			return false
 		}
 	}
@@ -418,12 +418,12 @@ func isText(all ...string) bool {
 	return true
 }
 
-func (t *Tx) Save(jobs []*job.Job) error { return t.update(saveJobs, jobs, appendHot) }
+func (t *Tx) UpdateState(jobs []*job.Job) error { return t.update(updateStates, jobs, appendState) }
 
-func (t *Tx) Touch(jobs []*job.Job) error { return t.update(touchJobs, jobs, appendStill) }
+func (t *Tx) UpdateLeases(jobs []*job.Job) error { return t.update(updateLeases, jobs, appendLease) }
 
-func (t *Tx) Rewrite(jobs []*job.Job) error {
-	return t.update(rewriteJobs, jobs, func(v []any, j *job.Job) []any { return appendCold(appendHot(v, j), j) })
+func (t *Tx) UpdateAll(jobs []*job.Job) error {
+	return t.update(updateJobs, jobs, func(v []any, j *job.Job) []any { return appendDefinition(appendState(v, j), j) })
 }
 
 func (t *Tx) update(b *Bulk, jobs []*job.Job, values func([]any, *job.Job) []any) error {
@@ -441,7 +441,7 @@ func (t *Tx) Delete(jobs []*job.Job) error {
 	var seqs, apart []int64
 	for _, j := range jobs {
 		seqs = append(seqs, j.Seq)
-		if j.Apart != 0 {
+		if j.OutOfLine != 0 {
 			apart = append(apart, j.Seq)
 		}
 	}

@@ -32,15 +32,15 @@ func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS
 		return nil
 	}
 	_, err = p.Up(ctx)
-	return plainly(err)
+	return unwrapMigration(err)
 }
 
-// plainly leaves out what the migration tool says around an error of the database, but
+// unwrapMigration leaves out what the migration tool says around an error of the database, but
 // for the file it was about.
-func plainly(err error) error {
+func unwrapMigration(err error) error {
 	var one *goose.PartialError
 	if errors.As(err, &one) {
-		return fmt.Errorf("migration %d: %w", one.Failed.Source.Version, plainly(one.Err))
+		return fmt.Errorf("migration %d: %w", one.Failed.Source.Version, unwrapMigration(one.Err))
 	}
 	var postgres interface {
 		error
@@ -78,7 +78,7 @@ func versions(ctx context.Context, p *goose.Provider, dialect goose.Dialect, db 
 		return 0, sources[len(sources)-1].Version, nil
 	}
 	have, want, err = p.GetVersions(ctx)
-	return have, want, plainly(err)
+	return have, want, unwrapMigration(err)
 }
 
 // SchemaVersion reports the schema the database has and the newest known. It changes

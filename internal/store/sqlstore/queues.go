@@ -44,24 +44,24 @@ func (t *Tx) SetQueue(q job.QueueSettings) error {
 	if q.Paused {
 		paused = 1
 	}
-	_, err := t.exec(setQueue, int64(job.LaneOf(q.Contract, q.Queue)), q.Contract, q.Queue, paused, int64(q.RunLimit))
+	_, err := t.exec(setQueue, int64(job.QueueHashOf(q.Contract, q.Queue)), q.Contract, q.Queue, paused, int64(q.MaxRunning))
 	return err
 }
 
 func (t *Tx) QueueSettings() ([]job.QueueSettings, error) {
 	return collect(t, getQueues, func(rows *sql.Rows) (q job.QueueSettings, err error) {
 		var paused int64
-		err = rows.Scan(&q.Contract, &q.Queue, &paused, &q.RunLimit)
+		err = rows.Scan(&q.Contract, &q.Queue, &paused, &q.MaxRunning)
 		q.Paused = paused != 0
 		return q, err
 	})
 }
 
-// CountBy writes one row a queue, in the order in which FoldCounts locks them.
-func (t *Tx) CountBy(deltas []job.QueueCount) error {
-	sums := map[job.Lane]job.QueueCount{}
+// AddCounts writes one row a queue, in the order in which CompactCounts locks them.
+func (t *Tx) AddCounts(deltas []job.QueueCount) error {
+	sums := map[job.QueueHash]job.QueueCount{}
 	for _, d := range deltas {
-		lane := job.LaneOf(d.Contract, d.Queue)
+		lane := job.QueueHashOf(d.Contract, d.Queue)
 		sums[lane] = d.Plus(sums[lane])
 	}
 	rows := make([][]any, 0, len(sums))
@@ -79,9 +79,9 @@ func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
 	}, contract)
 }
 
-// FoldCounts removes counters that add up to nothing. A counter that appears
+// CompactCounts removes counters that add up to nothing. A counter that appears
 // meanwhile keeps what it says, so the sums stay right.
-func (t *Tx) FoldCounts(n int) error {
+func (t *Tx) CompactCounts(n int) error {
 	lanes, err := collect(t, emptyLanes, scanInt, n)
 	if err != nil || len(lanes) == 0 {
 		return err
@@ -116,31 +116,31 @@ func (t *Tx) Elect(duty, holder string, until time.Time) (bool, error) {
 	return n == 1, err
 }
 
-func (t *Tx) DropDuties(holder string) error {
+func (t *Tx) EndTerms(holder string) error {
 	_, err := t.exec(dropDuties, holder)
 	return err
 }
 
-func (t *Tx) PruneSettled(contract string, before time.Time, bytes int64, n int) (store.Pruned, error) {
+func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int) (store.Pruned, error) {
 	old, err := t.cores(settled, contract, Micros(before), n)
 	if err != nil || len(old) == 0 {
 		return store.Pruned{}, err
 	}
 	if bytes > 0 {
-		old = upTo(bytes, old)
+		old = firstBySize(bytes, old)
 	}
 	below, err := t.cores(children, t.s.Ints(numbers(old)), n)
 	if err != nil {
 		return store.Pruned{}, err
 	}
 	if len(below) > 0 {
-		return store.Pruned{Children: len(below)}, t.dropJobs(below)
+		return store.Pruned{Children: len(below)}, t.deleteJobRows(below)
 	}
-	return store.Pruned{Jobs: len(old)}, t.dropJobs(old)
+	return store.Pruned{Jobs: len(old)}, t.deleteJobRows(old)
 }
 
-// upTo returns the first jobs whose sizes add up to bytes.
-func upTo(bytes int64, jobs []*job.Job) []*job.Job {
+// firstBySize returns the first jobs whose sizes add up to bytes.
+func firstBySize(bytes int64, jobs []*job.Job) []*job.Job {
 	for i, j := range jobs {
 		if bytes -= j.Size; bytes <= 0 {
 			return jobs[:i+1]
@@ -157,13 +157,13 @@ func numbers(jobs []*job.Job) []int64 {
 	return seqs
 }
 
-// dropJobs removes jobs with all that is theirs.
-func (t *Tx) dropJobs(jobs []*job.Job) error {
+// deleteJobRows removes jobs with all that is theirs.
+func (t *Tx) deleteJobRows(jobs []*job.Job) error {
 	seqs := numbers(jobs)
-	if err := t.DropHistory(seqs); err != nil {
+	if err := t.DeleteEvents(seqs); err != nil {
 		return err
 	}
-	if err := t.DropEdges(seqs); err != nil {
+	if err := t.DeleteEdges(seqs); err != nil {
 		return err
 	}
 	return t.Delete(jobs)

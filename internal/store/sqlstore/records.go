@@ -11,12 +11,12 @@ import (
 // the statement anew for every time it is given.
 const (
 	recordColumns = "kind,key,owner,body,created_at,updated_at,expires_at"
-	isThere       = "(+expires_at<=0 OR +expires_at>$1)"
+	rowExists       = "(+expires_at<=0 OR +expires_at>$1)"
 )
 
 var (
-	getRecords  = &Statement{"get_records", "SELECT " + recordColumns + " FROM records WHERE " + isThere + " AND kind=$2 AND key {text in $3} ORDER BY key"}
-	listRecords = &Statement{"list_records", "SELECT " + recordColumns + " FROM records WHERE " + isThere + " AND kind=$2 AND owner=$3 AND key>$4 ORDER BY key {limit $5}"}
+	getRecords  = &Statement{"get_records", "SELECT " + recordColumns + " FROM records WHERE " + rowExists + " AND kind=$2 AND key {text in $3} ORDER BY key"}
+	listRecords = &Statement{"list_records", "SELECT " + recordColumns + " FROM records WHERE " + rowExists + " AND kind=$2 AND owner=$3 AND key>$4 ORDER BY key {limit $5}"}
 	putRecords  = insertInto("put_records", "records", []Column{{"kind", "text"}, {"key", "text"}, {"owner", "text"}, {"body", "bytea"},
 		{"created_at", "int8"}, {"updated_at", "int8"}, {"expires_at", "int8"}},
 		`ON CONFLICT (kind,key) DO UPDATE SET owner=excluded.owner, body=excluded.body, updated_at=excluded.updated_at, expires_at=excluded.expires_at,
@@ -41,10 +41,10 @@ func scanRecord(rows *sql.Rows) (r job.Record, err error) {
 	return r, err
 }
 
-func (t *Tx) PutRecords(records []job.Record) error {
+func (t *Tx) UpsertRecords(records []job.Record) error {
 	rows := make([][]any, len(records))
 	for i, r := range records {
-		if !fit(r.Kind, r.Key, r.Owner) {
+		if !areValidTexts(r.Kind, r.Key, r.Owner) {
 			return &job.Error{Kind: job.Invalid, Op: putRecords.Name, Msg: "a name is too long, not UTF-8 or holds a NUL character"}
 		}
 		body := r.Body
@@ -56,7 +56,7 @@ func (t *Tx) PutRecords(records []job.Record) error {
 	return t.bulk(putRecords, rows)
 }
 
-func (t *Tx) DropRecords(kind string, keys []string) error {
+func (t *Tx) DeleteRecords(kind string, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (t *Tx) PruneRecords(n int) (int, error) {
 		byKind[r.Kind] = append(byKind[r.Kind], r.Key)
 	}
 	for kind, keys := range byKind {
-		if err := t.DropRecords(kind, keys); err != nil {
+		if err := t.DeleteRecords(kind, keys); err != nil {
 			return 0, err
 		}
 	}

@@ -30,7 +30,7 @@ func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 	if !isText(s.Contract, s.Queue, string(s.State), s.AfterKey) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "search", Msg: "a text is not UTF-8 or holds a NUL character"}
 	}
-	least, most := max(store.MinListed, s.PriorityMin), min(store.MaxListed, cmp.Or(s.PriorityMax, store.MaxListed))
+	least, most := max(store.MinPriority, s.PriorityMin), min(store.MaxPriority, cmp.Or(s.PriorityMax, store.MaxPriority))
 	if s.Limit <= 0 || least > most {
 		return nil, nil
 	}
@@ -43,7 +43,7 @@ func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 	for i, seq := range page {
 		place[seq] = i
 	}
-	jobs, err := t.GetSeqs(page)
+	jobs, err := t.GetBySeq(page)
 	slices.SortFunc(jobs, func(a, b *job.Job) int { return place[a.Seq] - place[b.Seq] })
 	return jobs, err
 }

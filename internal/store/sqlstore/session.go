@@ -24,7 +24,7 @@ type Session interface {
 	// share, so that they do not wait for each other's counters.
 	Slot() int64
 	Ints(seqs []int64) any
-	Idents(idents []job.Ident) any
+	IdentityHashes(idents []job.IdentityHash) any
 	Texts(texts []string) any
 	// Translate gives a database error its kind.
 	Translate(op string, err error) error
@@ -34,9 +34,9 @@ type Session interface {
 // ended.
 type Observer func(statement string, took time.Duration, err error)
 
-// Translated tells o of errors as translate gives them their kind; nil is told
+// WithKinds tells o of errors as translate gives them their kind; nil is told
 // nothing.
-func (o Observer) Translated(translate func(op string, err error) error) Observer {
+func (o Observer) WithKinds(translate func(op string, err error) error) Observer {
 	return func(statement string, took time.Duration, err error) {
 		if o != nil {
 			o(statement, took, translate(statement, err))

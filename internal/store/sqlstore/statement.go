@@ -48,11 +48,11 @@ func (d *Dialect) Text(s *Statement) string {
 	if text, ok := d.texts.Load(s); ok {
 		return text.(string)
 	}
-	text, _ := d.texts.LoadOrStore(s, d.turn(s))
+	text, _ := d.texts.LoadOrStore(s, d.translate(s))
 	return text.(string)
 }
 
-func (d *Dialect) turn(s *Statement) string {
+func (d *Dialect) translate(s *Statement) string {
 	text := strings.NewReplacer("{for update}", d.ForUpdate, "{skip locked}", d.SkipLocked).Replace(s.SQL)
 	text = replaceMark(text, "{limit ", d.Limit)
 	text = replaceMark(text, "{in ", d.In)
@@ -77,7 +77,7 @@ func replaceMark(text, mark, form string) string {
 // each database look at their plans.
 var Narrow = []*Statement{lockReady, lockDue, lockLapsed, nextDue, nextLease, settled, getEvents, dropHistory,
 	getJobs, byAlias, listOwned, listChildren, children, sumSizes, getRecords, listRecords, oldRecords, lockSeqs, edgesFrom, edgesTo, ancestry, dependencies,
-	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], dead, oldDead}
+	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], deadLetterColumns, oldDead}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {

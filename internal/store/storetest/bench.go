@@ -36,7 +36,7 @@ func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.
 			return claim(tx, set)
 		}},
 		{"finish", func(w *world) []*job.Job { all := jobs(); w.insert(all...); return all }, func(tx store.Tx, jobs []*job.Job) error {
-			locked, err := tx.LockSeqs(seqs(jobs...))
+			locked, err := tx.LockBySeq(seqs(jobs...))
 			if err != nil {
 				return err
 			}
@@ -86,8 +86,8 @@ func claim(tx store.Tx, n int) error {
 		return fmt.Errorf("%d ready jobs", len(ready))
 	}
 	for i, j := range ready {
-		j.Phase, j.State, j.Run, j.Runs = job.Leased, "running", job.NewRunID(j.Seq, [16]byte{15: byte(i)}), j.Runs+1
+		j.Phase, j.State, j.Run, j.Attempts = job.Leased, "running", job.NewRunID(j.Seq, [16]byte{15: byte(i)}), j.Attempts+1
 		j.Worker, j.LeaseUntil, j.UpdatedAt = "a worker", tx.Now().Add(time.Minute), tx.Now()
 	}
-	return tx.Save(ready)
+	return tx.UpdateState(ready)
 }

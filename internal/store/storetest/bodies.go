@@ -53,7 +53,7 @@ func bodySizes(w *world) {
 		}
 		w.insert(j)
 		w.sameBodies("get", w.get(j), j)
-		locked := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockSeqs(seqs(j)) })
+		locked := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockBySeq(seqs(j)) })
 		w.update(func(tx store.Tx) error { return tx.LoadBodies(locked) })
 		w.sameBodies("loaded", locked[0], j)
 	}
@@ -72,22 +72,22 @@ func saveBodies(w *world) {
 				p := job.Part((n + 5) % int(job.Parts))
 				*j.Body(p) = bytesOf(n)
 				w.update(func(tx store.Tx) error {
-					locked, err := tx.LockSeqs(seqs(j))
+					locked, err := tx.LockBySeq(seqs(j))
 					if err != nil {
 						return err
 					}
 					*locked[0].Body(p) = bytesOf(n)
-					return tx.SaveBodies(p, locked)
+					return tx.UpdateBodies(p, locked)
 				})
 			}
 			got := w.get(j)
 			w.sameBodies(fmt.Sprintf("%d over %d", to, from), got, j)
-			if p := (to + 5) % int(job.Parts); to < 8<<10 && got.Apart&(1<<p) != 0 {
+			if p := (to + 5) % int(job.Parts); to < 8<<10 && got.OutOfLine&(1<<p) != 0 {
 				w.Errorf("%d over %d: body %d is marked as kept apart", to, from, p)
 			}
 		}
 	}
-	w.update(func(tx store.Tx) error { return tx.SaveBodies(job.Result, nil) })
+	w.update(func(tx store.Tx) error { return tx.UpdateBodies(job.Result, nil) })
 }
 
 func manyBodies(w *world) {
@@ -102,7 +102,7 @@ func manyBodies(w *world) {
 		}
 		// Within one transaction the later write stands.
 		w.update(func(tx store.Tx) error {
-			locked, err := tx.LockSeqs(seqs(jobs...))
+			locked, err := tx.LockBySeq(seqs(jobs...))
 			if err != nil {
 				return err
 			}
@@ -110,14 +110,14 @@ func manyBodies(w *world) {
 				for _, l := range locked {
 					l.Result = bytesOf(n)
 				}
-				if err := tx.SaveBodies(job.Result, locked); err != nil {
+				if err := tx.UpdateBodies(job.Result, locked); err != nil {
 					return err
 				}
 			}
 			for i, l := range locked {
 				l.Result = jobs[i].Result
 			}
-			return tx.SaveBodies(job.Result, locked)
+			return tx.UpdateBodies(job.Result, locked)
 		})
 		for _, j := range jobs {
 			w.sameBodies(j.ID.Key, w.get(j), j)
@@ -137,7 +137,7 @@ func deletedBodies(w *world) {
 // claimedBytes stores more than ReadyBytes in few jobs: one look brings what
 // fits, one job however large, and nothing is lost.
 func claimedBytes(w *world) {
-	for i, n := range []int{store.ReadyBytes/2 + 1, store.ReadyBytes / 2, 10, store.ReadyBytes + 1, 10} {
+	for i, n := range []int{store.MaxReadyBytes/2 + 1, store.MaxReadyBytes / 2, 10, store.MaxReadyBytes + 1, 10} {
 		j := newJob(fmt.Sprint(i))
 		j.Payload = make([]byte, n)
 		w.insert(j)

@@ -65,9 +65,9 @@ func (w *world) claimAll(claimants, jobs int) {
 					return err
 				}
 				for _, j := range mine {
-					j.Phase, j.State, j.Runs, j.Worker, j.LeaseUntil = job.Leased, "running", j.Runs+1, worker, start.Add(time.Minute)
+					j.Phase, j.State, j.Attempts, j.Worker, j.LeaseUntil = job.Leased, "running", j.Attempts+1, worker, start.Add(time.Minute)
 				}
-				return tx.Save(mine)
+				return tx.UpdateState(mine)
 			})
 			if err != nil {
 				return err
@@ -100,7 +100,7 @@ func (w *world) claimAll(claimants, jobs int) {
 // finish settles half of the jobs and deletes the others.
 func (w *world) finish(mine []*job.Job, worker string) error {
 	return w.Update(w.context(), func(tx store.Tx) error {
-		locked, err := tx.LockSeqs(seqs(mine...))
+		locked, err := tx.LockBySeq(seqs(mine...))
 		if err != nil {
 			return err
 		}
@@ -108,16 +108,16 @@ func (w *world) finish(mine []*job.Job, worker string) error {
 			return fmt.Errorf("%d of %d claimed jobs are left", len(locked), len(mine))
 		}
 		for _, j := range locked {
-			if j.Worker != worker || j.Runs != 1 {
-				return fmt.Errorf("%s is with %s, run %d", j.ID.Key, j.Worker, j.Runs)
+			if j.Worker != worker || j.Attempts != 1 {
+				return fmt.Errorf("%s is with %s, run %d", j.ID.Key, j.Worker, j.Attempts)
 			}
 			j.Phase, j.State, j.Result = job.Done, "done", []byte("ok")
 		}
 		half := len(locked) / 2
-		if err := tx.SaveBodies(job.Result, locked[:half]); err != nil {
+		if err := tx.UpdateBodies(job.Result, locked[:half]); err != nil {
 			return err
 		}
-		return errors.Join(tx.Save(locked[:half]), tx.Delete(locked[half:]))
+		return errors.Join(tx.UpdateState(locked[:half]), tx.Delete(locked[half:]))
 	})
 }
 
@@ -139,9 +139,9 @@ func overlapping(w *world) {
 			if err := w.Update(w.context(), func(tx store.Tx) error {
 				locked, err := tx.Lock(ids)
 				for _, j := range locked {
-					j.Runs++
+					j.Attempts++
 				}
-				return cmp.Or(err, tx.Save(locked))
+				return cmp.Or(err, tx.UpdateState(locked))
 			}); err != nil {
 				return err
 			}
@@ -149,8 +149,8 @@ func overlapping(w *world) {
 		return nil
 	})
 	sum := 0
-	for _, j := range read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetSeqs(seqs(jobs...)) }) {
-		sum += j.Runs
+	for _, j := range read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetBySeq(seqs(jobs...)) }) {
+		sum += j.Attempts
 	}
 	equal(w, "increments", sum, members*rounds*each)
 }

@@ -178,7 +178,7 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		due = append(due, newJob("d"+n, waiting(start, 0)))
 		lapsed = append(lapsed, newJob("l"+n, leased(start.Add(-time.Hour), start.Add(-time.Minute))))
 		over = append(over, newJob("o"+n, settled("done", start.Add(-time.Hour))))
-		listed = append(listed, newJob("s"+n, func(j *job.Job) { j.Listed, j.Priority = true, 5 }))
+		listed = append(listed, newJob("s"+n, func(j *job.Job) { j.Searchable, j.Priority = true, 5 }))
 	}
 	for _, all := range [][]*job.Job{ready, due, lapsed, over, listed} {
 		w.insert(all...)
@@ -195,8 +195,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		for _, cause := range []job.Cause{job.Submitted, job.Claimed} {
 			events = append(events, job.Event{Job: first, Cause: cause, At: start})
 		}
-		letters := []job.DeadLetter{{Job: *ready[0], BuriedAt: start.Add(-time.Hour)},
-			{Job: *ready[1], BuriedAt: start.Add(-time.Hour)}}
+		letters := []job.DeadLetter{{Job: *ready[0], CreatedAt: start.Add(-time.Hour)},
+			{Job: *ready[1], CreatedAt: start.Add(-time.Hour)}}
 		records := []job.Record{{Kind: "k", Key: "a", Owner: "o"}, {Kind: "k", Key: "b", Owner: "o"},
 			{Kind: "k", Key: "old", ExpiresAt: start},
 			{Kind: "k", Key: "older", ExpiresAt: start.Add(-time.Hour)}}
@@ -204,8 +204,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		one := []job.QueueCount{{Contract: "relay", Queue: "q", Ready: 1},
 			{Contract: "relay", Queue: "r", Ready: 1},
 			{Contract: "relay", Queue: "empty"}}
-		return errors.Join(tx.AddEvents(events), tx.Bury(letters), tx.PutRecords(records),
-			tx.CountBy(one),
+		return errors.Join(tx.AddEvents(events), tx.AddDeadLetters(letters), tx.UpsertRecords(records),
+			tx.AddCounts(one),
 			tx.AddMessages([]job.Message{message, message}),
 			tx.AddEdges([]job.Edge{{Dependent: first, Dependency: second},
 				{Dependent: first, Dependency: due[0].Seq},
@@ -216,18 +216,18 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 	ids, both := []job.ID{ready[0].ID, ready[1].ID}, []int64{first, second}
 	return map[string]func(store.Tx) error{
 		"Get":     func(tx store.Tx) error { return errOf(tx.Get(ids)) },
-		"GetSeqs": func(tx store.Tx) error { return errOf(tx.GetSeqs(both)) },
+		"GetSeqs": func(tx store.Tx) error { return errOf(tx.GetBySeq(both)) },
 		"ByAlias": func(tx store.Tx) error {
-			return errOf(tx.ByAlias([]job.Ident{ready[0].Alias, ready[1].Alias}))
+			return errOf(tx.GetByAlias([]job.IdentityHash{ready[0].Alias, ready[1].Alias}))
 		},
-		"Briefs": func(tx store.Tx) error { return errOf(tx.Briefs(both)) },
+		"Briefs": func(tx store.Tx) error { return errOf(tx.GetWithoutBodies(both)) },
 		"Exists": func(tx store.Tx) error { return errOf(tx.Exists(ids[0])) },
 		"List":   func(tx store.Tx) error { return errOf(tx.List(store.Filter{})) },
 		"List of a parent": func(tx store.Tx) error {
 			return errOf(tx.List(store.Filter{Parent: over[0].Seq}))
 		},
 		"List of an owner": func(tx store.Tx) error {
-			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner", Newest: true, Limit: 5}))
+			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner", NewestFirst: true, Limit: 5}))
 		},
 		"Events":      func(tx store.Tx) error { return errOf(tx.Events(first)) },
 		"DeadLetters": func(tx store.Tx) error { return errOf(tx.DeadLetters("relay", 0, 5)) },
@@ -239,24 +239,24 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"EdgesTo": func(tx store.Tx) error {
 			return errOf(tx.EdgesTo([]int64{second, due[0].Seq}, 0))
 		},
-		"Ancestry":      func(tx store.Tx) error { return errOf(tx.Ancestry(both)) },
+		"Ancestry":      func(tx store.Tx) error { return errOf(tx.TransitiveEdges(both)) },
 		"QueueSettings": func(tx store.Tx) error { return errOf(tx.QueueSettings()) },
 		"Counts":        func(tx store.Tx) error { return errOf(tx.Counts("")) },
 		"Records":       func(tx store.Tx) error { return errOf(tx.Records("k", []string{"a", "b"})) },
 		"ListRecords":   func(tx store.Tx) error { return errOf(tx.ListRecords("k", "o", "", 5)) },
 		"NextDue":       func(tx store.Tx) error { _, _, err := tx.NextDue(); return err },
 		"Lock":          func(tx store.Tx) error { return errOf(tx.Lock(ids)) },
-		"LockSeqs":      func(tx store.Tx) error { return errOf(tx.LockSeqs(both)) },
+		"LockSeqs":      func(tx store.Tx) error { return errOf(tx.LockBySeq(both)) },
 		"LockReady":     func(tx store.Tx) error { return errOf(tx.LockReady("relay", "q", 50)) },
 		"LockDue":       func(tx store.Tx) error { return errOf(tx.LockDue(5, nil)) },
-		"LockLapsed":    func(tx store.Tx) error { return errOf(tx.LockLapsed(time.Time{}, 5)) },
+		"LockLapsed":    func(tx store.Tx) error { return errOf(tx.LockExpired(time.Time{}, 5)) },
 		"LoadBodies":    func(tx store.Tx) error { return tx.LoadBodies(ready) },
 		"NewestMessage": func(tx store.Tx) error { return errOf(tx.NewestMessage()) },
 		"Messages":      func(tx store.Tx) error { return errOf(tx.Messages([]string{"relay"}, 5)) },
-		"FoldCounts":    func(tx store.Tx) error { return tx.FoldCounts(5) },
+		"FoldCounts":    func(tx store.Tx) error { return tx.CompactCounts(5) },
 		"PruneRecords":  func(tx store.Tx) error { return errOf(tx.PruneRecords(5)) },
 		"PruneSettled": func(tx store.Tx) error {
-			return errOf(tx.PruneSettled("done", start, 0, 5))
+			return errOf(tx.PruneFinished("done", start, 0, 5))
 		},
 		"Size": func(tx store.Tx) error { return errOf(tx.Size("relay")) },
 		"PruneDeadLetters": func(tx store.Tx) error {

@@ -45,8 +45,8 @@ func events(w *world) {
 	}
 	equal(w, "events", got, want)
 
-	w.update(func(tx store.Tx) error { return tx.DropHistory([]int64{a.Seq}) })
-	w.update(func(tx store.Tx) error { return tx.DropHistory(nil) })
+	w.update(func(tx store.Tx) error { return tx.DeleteEvents([]int64{a.Seq}) })
+	w.update(func(tx store.Tx) error { return tx.DeleteEvents(nil) })
 	for seq, n := range map[int64]int{a.Seq: 0, b.Seq: 3, 1 << 50: 0} {
 		if got := read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(seq) }); len(got) != n {
 			w.Errorf("%d events of %d, want %d", len(got), seq, n)
@@ -83,7 +83,7 @@ func outbox(w *world) {
 			ids, last, m.ID = append(ids, m.ID), m.ID, 0
 			got = append(got, m)
 		}
-		w.update(func(tx store.Tx) error { return tx.DropMessages(ids) })
+		w.update(func(tx store.Tx) error { return tx.DeleteMessages(ids) })
 	}
 	equal(w, "messages", got, want)
 	// Numbers are new also after the outbox was empty: receivers know repeats by them.
@@ -91,7 +91,7 @@ func outbox(w *world) {
 	if again := oldest(1); again[0].ID <= last {
 		w.Errorf("message %d after %d", again[0].ID, last)
 	}
-	w.update(func(tx store.Tx) error { return tx.DropMessages(nil) })
+	w.update(func(tx store.Tx) error { return tx.DeleteMessages(nil) })
 	equal(w, "of another contract", len(change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages([]string{"other"}, 10) })), 1)
 }
 
@@ -108,19 +108,19 @@ func newestMessage(w *world) {
 		return r.Messages([]string{"a", "b"}, 10)
 	})
 	equal(w, "newest of two", newest(), all[1].ID)
-	w.update(func(tx store.Tx) error { return tx.DropMessages([]int64{all[1].ID}) })
+	w.update(func(tx store.Tx) error { return tx.DeleteMessages([]int64{all[1].ID}) })
 	equal(w, "newest then", newest(), all[0].ID)
 }
 
 func deadLetters(w *world) {
 	full := *micro(*fullJob("full"))
 	full.Seq, full.Payload = 77, bytesOf(20_000)
-	letters := []job.DeadLetter{{Job: full, Cause: job.FailedForGood, BuriedAt: start}, {Job: *newJob("b", in("other", "q")), Cause: job.Expired, BuriedAt: start}}
+	letters := []job.DeadLetter{{Job: full, Cause: job.FailedForGood, CreatedAt: start}, {Job: *newJob("b", in("other", "q")), Cause: job.Expired, CreatedAt: start}}
 	for range 4 {
-		letters = append(letters, job.DeadLetter{Job: full, Cause: job.ExpiredForGood, BuriedAt: start.Add(time.Second)})
+		letters = append(letters, job.DeadLetter{Job: full, Cause: job.ExpiredForGood, CreatedAt: start.Add(time.Second)})
 	}
-	w.update(func(tx store.Tx) error { return tx.Bury(letters) })
-	w.update(func(tx store.Tx) error { return tx.Bury(nil) })
+	w.update(func(tx store.Tx) error { return tx.AddDeadLetters(letters) })
+	w.update(func(tx store.Tx) error { return tx.AddDeadLetters(nil) })
 	var got []job.DeadLetter
 	for after := int64(0); ; {
 		page := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("contract", after, 2) })
@@ -141,8 +141,8 @@ func deadLetters(w *world) {
 	first := got[0].ID
 	got[0].ID = 0
 	equal(w, "letter", got[0], letters[0])
-	w.update(func(tx store.Tx) error { return tx.DropDeadLetters([]int64{first, got[1].ID}) })
-	w.update(func(tx store.Tx) error { return tx.DropDeadLetters(nil) })
+	w.update(func(tx store.Tx) error { return tx.DeleteDeadLetters([]int64{first, got[1].ID}) })
+	w.update(func(tx store.Tx) error { return tx.DeleteDeadLetters(nil) })
 	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("contract", 0, 10) })
 	equal(w, "left", len(left), 3)
 }
@@ -150,10 +150,10 @@ func deadLetters(w *world) {
 func pruneDeadLetters(w *world) {
 	var letters []job.DeadLetter
 	for i := range 10 {
-		letters = append(letters, job.DeadLetter{Job: *newJob(fmt.Sprint(i)), BuriedAt: start.Add(time.Duration(i) * time.Second)})
+		letters = append(letters, job.DeadLetter{Job: *newJob(fmt.Sprint(i)), CreatedAt: start.Add(time.Duration(i) * time.Second)})
 	}
 	letters[0].Job.ID.Contract = "other"
-	w.update(func(tx store.Tx) error { return tx.Bury(letters) })
+	w.update(func(tx store.Tx) error { return tx.AddDeadLetters(letters) })
 	prune := func(before time.Time, n int) int {
 		return change(w, func(tx store.Tx) (int, error) { return tx.PruneDeadLetters("relay", before, n) })
 	}
@@ -185,7 +185,7 @@ func pruneSettled(w *world) {
 		return tx.AddEdges([]job.Edge{{Dependent: jobs[9].Seq, Dependency: jobs[0].Seq}})
 	})
 	prune := func(n int) int {
-		return change(w, func(tx store.Tx) (int, error) { return pruned(tx.PruneSettled("x", start.Add(5*time.Second), 0, n)) })
+		return change(w, func(tx store.Tx) (int, error) { return pruned(tx.PruneFinished("x", start.Add(5*time.Second), 0, n)) })
 	}
 	equal(w, "the oldest three", prune(3), 3)
 	listed := func() []string {
@@ -221,7 +221,7 @@ func pruneFamilies(w *world) {
 	equal(w, "size", size(), int64(180))
 	equal(w, "size of nothing", change(w, func(tx store.Tx) (int64, error) { return tx.Size("none") }), int64(0))
 	for _, want := range []store.Pruned{{Children: 3}, {Children: 2}, {Jobs: 2}} {
-		got := change(w, func(tx store.Tx) (store.Pruned, error) { return tx.PruneSettled("x", start.Add(time.Hour), 101, 3) })
+		got := change(w, func(tx store.Tx) (store.Pruned, error) { return tx.PruneFinished("x", start.Add(time.Hour), 101, 3) })
 		equal(w, "pruned", got, want)
 	}
 	equal(w, "left", keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), []string{"c", "d", "orphan"})
@@ -231,6 +231,6 @@ func pruneFamilies(w *world) {
 func pruneKeeps(w *world) {
 	w.insert(newJob("other", settled("y", start)), newJob("ready", in("x", "q")),
 		newJob("leased", in("x", "q"), leased(start, start)), newJob("waiting", in("x", "q"), waiting(start, 0)))
-	equal(w, "pruned", change(w, func(tx store.Tx) (int, error) { return pruned(tx.PruneSettled("x", start.Add(time.Hour), 0, 10)) }), 0)
+	equal(w, "pruned", change(w, func(tx store.Tx) (int, error) { return pruned(tx.PruneFinished("x", start.Add(time.Hour), 0, 10)) }), 0)
 	equal(w, "left", len(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), 4)
 }

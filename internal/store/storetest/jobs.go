@@ -37,20 +37,20 @@ var jobTests = []test{
 
 func fullJob(key string) *job.Job {
 	return &job.Job{
-		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Alias: job.Ident{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner", Listed: true,
+		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Alias: job.IdentityHash{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner", Searchable: true,
 		State: "a state", Phase: job.Leased, Priority: -7, OrderTime: start.Add(1), DueAt: start.Add(2 * time.Second),
 		Lease: 90*time.Second + 5*time.Microsecond, Run: job.RunID{0: 1, 7: 2, 15: 0xff}, LeaseUntil: start.Add(3 * time.Second),
-		Worker: "worker", Runs: 4, Failures: 3, LostRuns: 7, RunLimit: 5, OpenDeps: 6,
+		Worker: "worker", Attempts: 4, FailedAttempts: 3, LostAttempts: 7, MaxAttempts: 5, OpenDeps: 6,
 		FailedDeps: 2, Parent: 1 << 40, Children: 9, Size: 1 << 50,
 		Definition: []byte(`{"a": 1}`), Payload: []byte{}, Progress: []byte{0, 0xff, 0xfe, '\''}, Result: []byte("\xc3\x28"), Failure: nil,
 		Trace: "00-trace", CreatedAt: start.Add(4 * time.Second), UpdatedAt: start.Add(5 * time.Second),
-		StartedAt: start.Add(6 * time.Second), SettledAt: start.Add(7 * time.Second),
+		StartedAt: start.Add(6 * time.Second), FinishedAt: start.Add(7 * time.Second),
 	}
 }
 
 // micro is what a store keeps of a job's times.
 func micro(j job.Job) *job.Job {
-	for _, t := range []*time.Time{&j.OrderTime, &j.DueAt, &j.LeaseUntil, &j.CreatedAt, &j.UpdatedAt, &j.StartedAt, &j.SettledAt} {
+	for _, t := range []*time.Time{&j.OrderTime, &j.DueAt, &j.LeaseUntil, &j.CreatedAt, &j.UpdatedAt, &j.StartedAt, &j.FinishedAt} {
 		*t = t.Truncate(time.Microsecond)
 	}
 	return &j
@@ -64,7 +64,7 @@ func everyField(w *world) {
 		}
 		want := micro(*j)
 		equal(w, "get", w.get(j), want)
-		equal(w, "get by number", read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetSeqs(seqs(j)) })[0], want)
+		equal(w, "get by number", read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetBySeq(seqs(j)) })[0], want)
 		equal(w, "list", read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{After: j.Seq - 1, Limit: 1}) })[0], want)
 
 		locked := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.Lock([]job.ID{j.ID}) })[0]
@@ -82,7 +82,7 @@ func extremeTimes(w *world) {
 	for i, at := range []time.Time{{}, time.Time{}.Add(time.Microsecond), time.Unix(0, 0).UTC(), time.UnixMicro(-1).UTC(),
 		time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)} {
 		j := newJob(fmt.Sprint(i))
-		j.OrderTime, j.DueAt, j.LeaseUntil, j.CreatedAt, j.UpdatedAt, j.StartedAt, j.SettledAt = at, at, at, at, at, at, at
+		j.OrderTime, j.DueAt, j.LeaseUntil, j.CreatedAt, j.UpdatedAt, j.StartedAt, j.FinishedAt = at, at, at, at, at, at, at
 		w.insert(j)
 		equal(w, at.String(), w.get(j), j)
 	}
@@ -92,7 +92,7 @@ func longNames(w *world) {
 	long := strings.Repeat("\U0001F40E", 1024)
 	a := newJob(long, in("relay", long))
 	b := newJob(long+"b", in("relay", long))
-	a.Owner, a.Worker, a.Trace, a.Kind = long[:store.MaxName], long, long, long
+	a.Owner, a.Worker, a.Trace, a.Kind = long[:store.MaxNameBytes], long, long, long
 	w.insert(a, b)
 	equal(w, "job", w.get(a), a)
 	got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady("relay", long, 10) })
@@ -171,7 +171,7 @@ func insertTaken(w *world) {
 	stored := twice[1-refused[0] : 2-refused[0]]
 	equal(w, "taken again", change(w, func(tx store.Tx) ([]int, error) { return tx.Insert([]*job.Job{alias("g"), alias("h")}) }), []int{0, 1})
 	known := func() []*job.Job {
-		return read(w, func(r store.Reader) ([]*job.Job, error) { return r.ByAlias([]job.Ident{twice[0].Alias, {}}) })
+		return read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetByAlias([]job.IdentityHash{twice[0].Alias, {}}) })
 	}
 	equal(w, "by alias", known(), stored)
 	w.update(func(tx store.Tx) error { return tx.Delete(stored) })
@@ -185,7 +185,7 @@ func insertTaken(w *world) {
 func badText(w *world) {
 	for name, spoil := range map[string]func(*job.Job){
 		"key": func(j *job.Job) { j.ID.Key = "a\x00b" }, "queue": func(j *job.Job) { j.Queue = "\xff" },
-		"kind": func(j *job.Job) { j.Kind = "\x00" }, "long owner": func(j *job.Job) { j.Owner = strings.Repeat("o", store.MaxName+1) },
+		"kind": func(j *job.Job) { j.Kind = "\x00" }, "long owner": func(j *job.Job) { j.Owner = strings.Repeat("o", store.MaxNameBytes+1) },
 		"owner": func(j *job.Job) { j.Owner = "\x00" }, "trace": func(j *job.Job) { j.Trace = "\xc3\x28" },
 	} {
 		// The transaction goes on: nothing was asked of the database.
@@ -199,7 +199,7 @@ func badText(w *world) {
 	j := newJob("good")
 	w.insert(j)
 	j.Worker = "\x00"
-	if err := w.Update(w.context(), func(tx store.Tx) error { return tx.Save([]*job.Job{j}) }); !job.IsKind(err, job.Invalid) {
+	if err := w.Update(w.context(), func(tx store.Tx) error { return tx.UpdateState([]*job.Job{j}) }); !job.IsKind(err, job.Invalid) {
 		w.Errorf("save: %v", err)
 	}
 	equal(w, "stored", keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), []string{"good"})
@@ -241,9 +241,9 @@ func getExisting(w *world) {
 	}
 	w.view(func(r store.Reader) error {
 		byID, err1 := r.Get(ids)
-		bySeq, err2 := r.GetSeqs(numbers)
+		bySeq, err2 := r.GetBySeq(numbers)
 		none, err3 := r.Get(nil)
-		noneSeq, err4 := r.GetSeqs(nil)
+		noneSeq, err4 := r.GetBySeq(nil)
 		if len(byID) != 50 || len(bySeq) != 50 || len(none)+len(noneSeq) != 0 {
 			w.Errorf("%d by id, %d by number, %d and %d by nothing", len(byID), len(bySeq), len(none), len(noneSeq))
 		}
@@ -265,7 +265,7 @@ func getExisting(w *world) {
 // in fullJob.
 func changed(j *job.Job) *job.Job {
 	c := *micro(*fullJob(j.ID.Key))
-	c.Seq, c.ID, c.Apart = j.Seq, j.ID, j.Apart
+	c.Seq, c.ID, c.OutOfLine = j.Seq, j.ID, j.OutOfLine
 	for p := range job.Parts {
 		*c.Body(p) = *j.Body(p)
 	}
@@ -274,8 +274,8 @@ func changed(j *job.Job) *job.Job {
 
 // keepCold gives c back what only a rewrite changes.
 func keepCold(c, j *job.Job) {
-	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.RunLimit = j.Alias, j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.RunLimit
-	c.Parent, c.Trace, c.CreatedAt, c.Listed, c.Children, c.Size = j.Parent, j.Trace, j.CreatedAt, j.Listed, j.Children, j.Size
+	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.MaxAttempts = j.Alias, j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts
+	c.Parent, c.Trace, c.CreatedAt, c.Searchable, c.Children, c.Size = j.Parent, j.Trace, j.CreatedAt, j.Searchable, j.Children, j.Size
 }
 
 func saveWrites(w *world) {
@@ -286,10 +286,10 @@ func saveWrites(w *world) {
 	w.insert(jobs...)
 	for i, j := range jobs[:10] {
 		c := changed(j)
-		c.Runs = i
+		c.Attempts = i
 		saved = append(saved, c)
 	}
-	w.update(func(tx store.Tx) error { return tx.Save(saved) })
+	w.update(func(tx store.Tx) error { return tx.UpdateState(saved) })
 	for i, j := range jobs {
 		want := j
 		if i < 10 {
@@ -299,7 +299,7 @@ func saveWrites(w *world) {
 		}
 		equal(w, "job "+j.ID.Key, w.get(j), want)
 	}
-	w.update(func(tx store.Tx) error { return tx.Save(nil) })
+	w.update(func(tx store.Tx) error { return tx.UpdateState(nil) })
 }
 
 // saveWithWrites: what Save and SaveBodies write, whatever the size of the body.
@@ -313,18 +313,18 @@ func saveWithWrites(w *world) {
 		w.insert(j, other)
 		c := changed(j)
 		*c.Body(p) = bytesOf(size)
-		w.update(func(tx store.Tx) error { return tx.SaveWith(p, []*job.Job{c}) })
+		w.update(func(tx store.Tx) error { return tx.UpdateStateAndBody(p, []*job.Job{c}) })
 		want := *c
 		keepCold(&want, j)
 		equal(w, "job "+j.ID.Key, w.get(j), &want)
 		equal(w, "job "+other.ID.Key, w.get(other), other)
 		broken := *c
 		broken.Worker = "\x00"
-		if err := w.Update(w.context(), func(tx store.Tx) error { return tx.SaveWith(p, []*job.Job{&broken}) }); !job.IsKind(err, job.Invalid) {
+		if err := w.Update(w.context(), func(tx store.Tx) error { return tx.UpdateStateAndBody(p, []*job.Job{&broken}) }); !job.IsKind(err, job.Invalid) {
 			w.Errorf("a text that cannot be kept: %v", err)
 		}
 	}
-	w.update(func(tx store.Tx) error { return tx.SaveWith(job.Result, nil) })
+	w.update(func(tx store.Tx) error { return tx.UpdateStateAndBody(job.Result, nil) })
 }
 
 func touchWrites(w *world) {
@@ -332,7 +332,7 @@ func touchWrites(w *world) {
 	w.insert(jobs...)
 	c := changed(jobs[0])
 	c.OpenDeps = 0
-	w.update(func(tx store.Tx) error { return tx.Touch([]*job.Job{c}) })
+	w.update(func(tx store.Tx) error { return tx.UpdateLeases([]*job.Job{c}) })
 	want := *jobs[0]
 	want.LeaseUntil, want.OpenDeps, want.FailedDeps, want.UpdatedAt = c.LeaseUntil, c.OpenDeps, c.FailedDeps, c.UpdatedAt
 	equal(w, "a", w.get(jobs[0]), &want)
@@ -340,7 +340,7 @@ func touchWrites(w *world) {
 	w.at(time.Hour)
 	due := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDue(10, nil) })
 	equal(w, "due once it waits for nobody", len(due), 2)
-	w.update(func(tx store.Tx) error { return tx.Touch(nil) })
+	w.update(func(tx store.Tx) error { return tx.UpdateLeases(nil) })
 }
 
 func rewriteWrites(w *world) {
@@ -348,7 +348,7 @@ func rewriteWrites(w *world) {
 	w.insert(a, b)
 	c := changed(a)
 	c.Phase = job.Ready
-	w.update(func(tx store.Tx) error { return tx.Rewrite([]*job.Job{c}) })
+	w.update(func(tx store.Tx) error { return tx.UpdateAll([]*job.Job{c}) })
 	equal(w, "a", w.get(a), c)
 	equal(w, "b", w.get(b), b)
 	// The job's place in line went with its queue.
@@ -417,7 +417,7 @@ func listOwned(w *world) {
 	w.insert(all...)
 	w.insert(newJob("other", in("other", "q"), func(j *job.Job) { j.Owner = "one" }), newJob("nobody's", func(j *job.Job) { j.Owner = "" }))
 	list := func(f store.Filter) []string {
-		f.Newest = true
+		f.NewestFirst = true
 		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(f) }))
 	}
 	equal(w, "all", list(store.Filter{Contract: "relay", Owner: "one"}), []string{"4", "2", "0"})
@@ -433,5 +433,5 @@ func readBriefs(w *world) {
 	w.insert(j)
 	want := *micro(*j)
 	want.Payload, want.Progress, want.Result, want.Failure = nil, nil, nil, nil
-	equal(w, "brief", read(w, func(r store.Reader) ([]*job.Job, error) { return r.Briefs([]int64{j.Seq, math.MaxInt64}) }), []*job.Job{&want})
+	equal(w, "brief", read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetWithoutBodies([]int64{j.Seq, math.MaxInt64}) }), []*job.Job{&want})
 }

@@ -38,9 +38,9 @@ func lockOrder(w *world) {
 	rand.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
 	rand.Shuffle(len(numbers), func(i, k int) { numbers[i], numbers[k] = numbers[k], numbers[i] })
 	equal(w, "by id", keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.Lock(append(ids, ids[0])) })), want)
-	equal(w, "by number", keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockSeqs(append(numbers, numbers[0])) })), want)
+	equal(w, "by number", keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockBySeq(append(numbers, numbers[0])) })), want)
 	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.Lock(nil) })), 0)
-	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockSeqs(nil) })), 0)
+	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockBySeq(nil) })), 0)
 }
 
 func readyOrder(w *world) {
@@ -114,7 +114,7 @@ func dueOrder(w *world) {
 // over returns the keys of the lapsed, in alphabetical order.
 func (w *world) over(jumped time.Time, n int) []string {
 	w.Helper()
-	all := keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockLapsed(jumped, n) }))
+	all := keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockExpired(jumped, n) }))
 	slices.Sort(all)
 	return all
 }
@@ -127,7 +127,7 @@ func lapsed(w *world) {
 	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over"})
 	for n, want := range map[int][]string{1: {"long over"}, 2: {"long over", "over"}} {
 		lapsed := change(w, func(tx store.Tx) ([]*job.Job, error) {
-			return tx.LockLapsed(time.Time{}, n)
+			return tx.LockExpired(time.Time{}, n)
 		})
 		equal(w, "longest first", keys(lapsed), want)
 	}
@@ -210,7 +210,7 @@ func edges(w *world) {
 		return read(w, func(r store.Reader) ([]job.Edge, error) { return inOrder(r.EdgesTo(seqs, n)) })
 	}
 	above := func(seqs ...int64) []job.Edge {
-		return read(w, func(r store.Reader) ([]job.Edge, error) { return inOrder(r.Ancestry(seqs)) })
+		return read(w, func(r store.Reader) ([]job.Edge, error) { return inOrder(r.TransitiveEdges(seqs)) })
 	}
 	equal(w, "from 3", from(all[3].Seq), []job.Edge{edge(3, 1), edge(3, 2)})
 	equal(w, "from 0 and 1", from(seqs(all[0], all[1])...), []job.Edge{edge(1, 0)})
@@ -224,7 +224,7 @@ func edges(w *world) {
 	}
 	w.update(func(tx store.Tx) error { return tx.AddEdges([]job.Edge{edge(0, 3)}) }) // a circle, which no engine stores
 	equal(w, "around", above(all[1].Seq), []job.Edge{edge(0, 3), edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2)})
-	w.update(func(tx store.Tx) error { return tx.DropEdges(seqs(all[0])) })
+	w.update(func(tx store.Tx) error { return tx.DeleteEdges(seqs(all[0])) })
 
 	listed := read(w, func(r store.Reader) (map[job.ID][]job.ID, error) {
 		return r.Dependencies([]job.ID{all[0].ID, all[3].ID, all[5].ID, {Key: "unknown"}})
@@ -236,7 +236,7 @@ func edges(w *world) {
 	equal(w, "dependencies of 5", listed[all[5].ID], []job.ID{all[4].ID})
 	equal(w, "jobs with dependencies", len(listed), 2)
 
-	w.update(func(tx store.Tx) error { return tx.DropEdges(seqs(all[3], all[5])) })
-	w.update(func(tx store.Tx) error { return tx.DropEdges(nil) })
+	w.update(func(tx store.Tx) error { return tx.DeleteEdges(seqs(all[3], all[5])) })
+	w.update(func(tx store.Tx) error { return tx.DeleteEdges(nil) })
 	equal(w, "after drop", from(seqs(all...)...), []job.Edge{edge(1, 0), edge(2, 0), edge(4, 0)})
 }

@@ -30,13 +30,13 @@ func queueSettings(w *world) {
 	}
 	equal(w, "at first", list(), []job.QueueSettings(nil))
 	a := job.QueueSettings{Contract: "x", Queue: "a", Paused: true}
-	b := job.QueueSettings{Contract: "x", Queue: "b", RunLimit: 3}
+	b := job.QueueSettings{Contract: "x", Queue: "b", MaxRunning: 3}
 	c := job.QueueSettings{Contract: "w", Queue: "b"}
 	for _, q := range []job.QueueSettings{b, a, c} {
 		w.update(func(tx store.Tx) error { return tx.SetQueue(q) })
 	}
 	equal(w, "three", list(), []job.QueueSettings{c, a, b})
-	a.Paused, a.RunLimit = false, 9
+	a.Paused, a.MaxRunning = false, 9
 	w.update(func(tx store.Tx) error { return tx.SetQueue(a) })
 	equal(w, "changed", list(), []job.QueueSettings{c, a, b})
 }
@@ -55,13 +55,13 @@ func (w *world) counts(contract string) []job.QueueCount {
 
 func countsAdd(w *world) {
 	w.update(func(tx store.Tx) error {
-		if err := tx.CountBy(nil); err != nil {
+		if err := tx.AddCounts(nil); err != nil {
 			return err
 		}
-		return tx.CountBy([]job.QueueCount{{Contract: "x", Queue: "b", Ready: 2}, {Contract: "x", Queue: "a", Waiting: 1}, {Contract: "x", Queue: "b", Leased: 1}})
+		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "b", Ready: 2}, {Contract: "x", Queue: "a", Waiting: 1}, {Contract: "x", Queue: "b", Leased: 1}})
 	})
 	w.update(func(tx store.Tx) error {
-		return tx.CountBy([]job.QueueCount{{Contract: "x", Queue: "b", Ready: -1, Leased: 1}, {Contract: "y", Queue: "b", Ready: 1 << 40}})
+		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "b", Ready: -1, Leased: 1}, {Contract: "y", Queue: "b", Ready: 1 << 40}})
 	})
 	x := []job.QueueCount{{Contract: "x", Queue: "a", Waiting: 1}, {Contract: "x", Queue: "b", Ready: 1, Leased: 2}}
 	equal(w, "of x", w.counts("x"), x)
@@ -112,7 +112,7 @@ func countsCrowd(w *world) {
 			}
 			wanted := n%5 != 0
 			err := w.Update(w.context(), func(tx store.Tx) error {
-				if err := tx.CountBy(deltas); err != nil || wanted {
+				if err := tx.AddCounts(deltas); err != nil || wanted {
 					return err
 				}
 				return errUnwanted
@@ -133,7 +133,7 @@ func foldCrowd(w *world) {
 	w.crowd(20, func(i int) error {
 		for n := range 30 {
 			if i == 0 {
-				if err := w.Update(w.context(), func(tx store.Tx) error { return tx.FoldCounts(3) }); err != nil {
+				if err := w.Update(w.context(), func(tx store.Tx) error { return tx.CompactCounts(3) }); err != nil {
 					return err
 				}
 				continue
@@ -143,7 +143,7 @@ func foldCrowd(w *world) {
 			if n%10 == 9 {
 				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: "more", Leased: 1})
 			}
-			if err := w.Update(w.context(), func(tx store.Tx) error { return tx.CountBy(deltas) }); err != nil {
+			if err := w.Update(w.context(), func(tx store.Tx) error { return tx.AddCounts(deltas) }); err != nil {
 				return err
 			}
 			t.add(deltas)
@@ -151,22 +151,22 @@ func foldCrowd(w *world) {
 		return nil
 	})
 	w.compare(t)
-	w.update(func(tx store.Tx) error { return tx.FoldCounts(100) })
+	w.update(func(tx store.Tx) error { return tx.CompactCounts(100) })
 	w.compare(t)
 }
 
 func foldEmpty(w *world) {
 	count := func(queue string, n int64) {
-		w.update(func(tx store.Tx) error { return tx.CountBy([]job.QueueCount{{Contract: "x", Queue: queue, Ready: n}}) })
+		w.update(func(tx store.Tx) error { return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: queue, Ready: n}}) })
 	}
 	for i := range 5 {
 		count(fmt.Sprint(i), 2)
 		count(fmt.Sprint(i), -2)
 	}
 	count("kept", 1)
-	w.update(func(tx store.Tx) error { return tx.FoldCounts(2) })
+	w.update(func(tx store.Tx) error { return tx.CompactCounts(2) })
 	equal(w, "after two", len(w.counts("x")), 4)
-	w.update(func(tx store.Tx) error { return tx.FoldCounts(100) })
+	w.update(func(tx store.Tx) error { return tx.CompactCounts(100) })
 	equal(w, "after all", w.counts("x"), []job.QueueCount{{Contract: "x", Queue: "kept", Ready: 1}})
 	count("0", 1)
 	equal(w, "used again", w.counts("x")[0], job.QueueCount{Contract: "x", Queue: "0", Ready: 1})
@@ -189,9 +189,9 @@ func electOne(w *world) {
 	equal(w, "a then", w.elect("a", start.Add(time.Hour)), false)
 	equal(w, "b gives up", w.elect("b", start), true)
 	equal(w, "a takes over", w.elect("a", start.Add(time.Hour)), true)
-	w.update(func(tx store.Tx) error { return tx.DropDuties("b") })
+	w.update(func(tx store.Tx) error { return tx.EndTerms("b") })
 	equal(w, "b while a is", w.elect("b", start.Add(time.Hour)), false)
-	w.update(func(tx store.Tx) error { return tx.DropDuties("a") })
+	w.update(func(tx store.Tx) error { return tx.EndTerms("a") })
 	equal(w, "b when a's are dropped", w.elect("b", start.Add(time.Hour)), true)
 	equal(w, "another duty", change(w, func(tx store.Tx) (bool, error) { return tx.Elect("other", "b", start.Add(time.Hour)) }), true)
 }

@@ -18,7 +18,7 @@ var recordTests = []test{
 
 func (w *world) put(all ...job.Record) {
 	w.Helper()
-	w.update(func(tx store.Tx) error { return tx.PutRecords(all) })
+	w.update(func(tx store.Tx) error { return tx.UpsertRecords(all) })
 }
 
 func (w *world) records(kind string, keys ...string) []job.Record {
@@ -47,8 +47,8 @@ func records(w *world) {
 	a.CreatedAt = start
 	equal(w, "replaced", w.records("kind", "a"), []job.Record{a})
 
-	w.update(func(tx store.Tx) error { return tx.DropRecords("kind", []string{"a", "none"}) })
-	w.update(func(tx store.Tx) error { return tx.DropRecords("kind", nil) })
+	w.update(func(tx store.Tx) error { return tx.DeleteRecords("kind", []string{"a", "none"}) })
+	w.update(func(tx store.Tx) error { return tx.DeleteRecords("kind", nil) })
 	equal(w, "dropped", w.records("kind", "a", "b"), []job.Record{b})
 	equal(w, "of another kind", len(w.records("other", "a")), 1)
 }
@@ -102,15 +102,15 @@ func oldestRecords(w *world) {
 }
 
 func recordNames(w *world) {
-	for _, bad := range []string{strings.Repeat("k", store.MaxName+1), "\x00", "\xff"} {
+	for _, bad := range []string{strings.Repeat("k", store.MaxNameBytes+1), "\x00", "\xff"} {
 		for _, r := range []job.Record{{Kind: bad}, {Key: bad}, {Owner: bad}} {
-			err := w.Update(w.context(), func(tx store.Tx) error { return tx.PutRecords([]job.Record{r}) })
+			err := w.Update(w.context(), func(tx store.Tx) error { return tx.UpsertRecords([]job.Record{r}) })
 			if !job.IsKind(err, job.Invalid) {
 				w.Errorf("%.10q: %v", bad, err)
 			}
 		}
 	}
-	long := strings.Repeat("\U0001F40E", store.MaxName/4)
+	long := strings.Repeat("\U0001F40E", store.MaxNameBytes/4)
 	w.put(job.Record{Kind: long, Key: long, Owner: long, Body: []byte("x")})
 	equal(w, "long names", len(w.records(long, long)), 1)
 }

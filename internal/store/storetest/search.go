@@ -24,7 +24,7 @@ var searchStates = []job.State{"PENDING", "READY", "RUNNING", "COMPLETED", "FAIL
 
 // item is a listed job of priority 5.
 func item(key string, with ...func(*job.Job)) *job.Job {
-	j := newJob(key, in("x", "q"), func(j *job.Job) { j.Listed, j.Priority, j.State = true, 5, "READY" })
+	j := newJob(key, in("x", "q"), func(j *job.Job) { j.Searchable, j.Priority, j.State = true, 5, "READY" })
 	for _, f := range with {
 		f(j)
 	}
@@ -53,7 +53,7 @@ func searchFilters(w *world) {
 		item("c", created(3*time.Second), func(j *job.Job) { j.State, j.Phase = "BLOCKED", job.Done }),
 		item("d", created(4*time.Second), func(j *job.Job) { j.Priority = 1; j.Payload = []byte(`{"a":1}`) }),
 		item("e", created(5*time.Second), func(j *job.Job) { j.Priority = 10 }),
-		item("f", in("y", "q"), created(6*time.Second)), item("g", func(j *job.Job) { j.Listed = false }))
+		item("f", in("y", "q"), created(6*time.Second)), item("g", func(j *job.Job) { j.Searchable = false }))
 	for _, tt := range []struct {
 		s    store.Search
 		want string
@@ -97,7 +97,7 @@ func found(all []*job.Job, s store.Search) (keys []string) {
 	var hits []*job.Job
 	for _, j := range all {
 		at := j.CreatedAt
-		if j.Listed && j.ID.Contract == s.Contract && (s.Queue == "" || s.Queue == j.Queue) && (s.State == "" || s.State == j.State) &&
+		if j.Searchable && j.ID.Contract == s.Contract && (s.Queue == "" || s.Queue == j.Queue) && (s.State == "" || s.State == j.State) &&
 			(s.PriorityMin == 0 || j.Priority >= s.PriorityMin) && (s.PriorityMax == 0 || j.Priority <= s.PriorityMax) &&
 			!at.Before(s.CreatedFrom) && (s.CreatedBefore.IsZero() || at.Before(s.CreatedBefore)) &&
 			(s.AfterTime.IsZero() || at.Before(s.AfterTime) || at.Equal(s.AfterTime) && j.ID.Key > s.AfterKey) {
@@ -120,7 +120,7 @@ func (w *world) scatter(random *rand.Rand, n int) (all []*job.Job) {
 		all = append(all, item(fmt.Sprintf("%08x", random.Uint32()), in([]string{"x", "x", "x", "y"}[random.IntN(4)], fmt.Sprint("q", random.IntN(3)*random.IntN(2))),
 			created(time.Duration(random.IntN(40))*time.Microsecond), func(j *job.Job) {
 				j.State, j.Priority = searchStates[random.IntN(6)*random.IntN(2)], 1+random.IntN(10)*random.IntN(2)
-				j.Listed = random.IntN(20) > 0
+				j.Searchable = random.IntN(20) > 0
 			}))
 	}
 	w.insert(all...)
@@ -187,7 +187,7 @@ func searchListed(w *world) {
 	a := item("a")
 	w.insert(a)
 	a.State, a.Phase = "COMPLETED", job.Done
-	w.update(func(tx store.Tx) error { return tx.Save([]*job.Job{a}) })
+	w.update(func(tx store.Tx) error { return tx.UpdateState([]*job.Job{a}) })
 	equal(w, "as it was", len(w.search(store.Search{State: "READY"})), 0)
 	equal(w, "as it is", keys(w.search(store.Search{State: "COMPLETED", Queue: "q"})), []string{"a"})
 	w.update(func(tx store.Tx) error { return tx.Delete([]*job.Job{a}) })

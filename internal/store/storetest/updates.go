@@ -117,7 +117,7 @@ func panics(w *world) {
 // failedStatement makes a statement fail by a sum that is too large to store.
 func failedStatement(w *world) {
 	count := func(tx store.Tx, n int64) error {
-		return tx.CountBy([]job.QueueCount{{Contract: "x", Queue: "q", Ready: n}})
+		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "q", Ready: n}})
 	}
 	w.update(func(tx store.Tx) error { return count(tx, 1) })
 	var first, second, third error
@@ -256,7 +256,7 @@ func readYourWrites(w *world) {
 			}
 			var there []*job.Job
 			if err := w.View(w.context(), func(r store.Reader) (err error) {
-				there, err = r.GetSeqs(seqs(j))
+				there, err = r.GetBySeq(seqs(j))
 				return err
 			}); err != nil {
 				return err
@@ -343,7 +343,7 @@ func pingClose(w *world) {
 		w.Errorf("ping: %v", err)
 	}
 	w.Announce(nil)
-	w.Announce([]job.Lane{1, 2})
+	w.Announce([]job.QueueHash{1, 2})
 	for range 2 {
 		if err := w.Close(); err != nil {
 			w.Errorf("close: %v", err)
@@ -365,10 +365,10 @@ func listenEnds(w *world) {
 	var heard atomic.Int32
 	ended := make(chan struct{})
 	go func() {
-		w.Listen(ctx, func(lanes []job.Lane) { heard.Add(int32(len(lanes))) })
+		w.Listen(ctx, func(lanes []job.QueueHash) { heard.Add(int32(len(lanes))) })
 		close(ended)
 	}()
-	w.Announce([]job.Lane{1})
+	w.Announce([]job.QueueHash{1})
 	cancel()
 	select {
 	case <-ended:

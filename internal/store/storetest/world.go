@@ -163,7 +163,7 @@ func leased(updated, until time.Time) func(*job.Job) {
 }
 
 func settled(contract string, at time.Time) func(*job.Job) {
-	return func(j *job.Job) { j.Phase, j.State, j.ID.Contract, j.SettledAt = job.Done, "done", contract, at }
+	return func(j *job.Job) { j.Phase, j.State, j.ID.Contract, j.FinishedAt = job.Done, "done", contract, at }
 }
 
 func keys(jobs []*job.Job) []string {

@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// NATSServer is a NATS server with JetStream on a port of its own. What it acknowledges is on the disk.
+// NATSServer is a NewNATS server with JetStream on a port of its own. What it acknowledges is on the disk.
 type NATSServer struct {
 	URL string
 
 	tb     testing.TB
 	config string
-	p      *process
+	process      *process
 }
 
-// NATS starts a server that asks for token if it is not empty, and ends it with the test.
-func NATS(tb testing.TB, token string) *NATSServer {
+// NewNATS starts a server that asks for token if it is not empty, and ends it with the test.
+func NewNATS(tb testing.TB, token string) *NATSServer {
 	tb.Helper()
-	return newNATS(tb, token, "")
+	return startNATS(tb, token, "")
 }
 
 // NATSCluster is three servers that are one.
@@ -34,11 +34,11 @@ type NATSCluster struct {
 // NewNATSCluster starts servers n0, n1 and n2, and ends them with the test. They have yet to elect their leader.
 func NewNATSCluster(tb testing.TB, token string) *NATSCluster {
 	tb.Helper()
-	routes := []string{free(tb), free(tb), free(tb)}
+	routes := []string{freeAddress(tb), freeAddress(tb), freeAddress(tb)}
 	c := &NATSCluster{}
 	var urls []string
 	for i, route := range routes {
-		server := newNATS(tb, token, fmt.Sprintf("server_name: n%d\ncluster { name: test, listen: %q, routes: [nats://%s] }\n",
+		server := startNATS(tb, token, fmt.Sprintf("server_name: n%d\ncluster { name: test, listen: %q, routes: [nats://%s] }\n",
 			i, route, strings.Join(routes, ", nats://")))
 		c.Servers, urls = append(c.Servers, server), append(urls, server.URL)
 	}
@@ -46,12 +46,12 @@ func NewNATSCluster(tb testing.TB, token string) *NATSCluster {
 	return c
 }
 
-// newNATS starts a server with more in its configuration.
-func newNATS(tb testing.TB, token, more string) *NATSServer {
+// startNATS starts a server with more in its configuration.
+func startNATS(tb testing.TB, token, extraConfig string) *NATSServer {
 	tb.Helper()
 	dir := tb.TempDir()
 	s := &NATSServer{tb: tb, config: filepath.Join(dir, "nats.conf")}
-	text := "jetstream { store_dir: " + `"` + filepath.Join(dir, "js") + `"` + ", sync_interval: always }\n" + more
+	text := "jetstream { store_dir: " + `"` + filepath.Join(dir, "js") + `"` + ", sync_interval: always }\n" + extraConfig
 	if token != "" {
 		text += "authorization { token: " + token + " }\n"
 	}
@@ -65,7 +65,7 @@ func newNATS(tb testing.TB, token, more string) *NATSServer {
 func (s *NATSServer) start(port string) {
 	s.tb.Helper()
 	var lines []string
-	s.p, lines = start(s.tb, "Server is ready", exec.Command(nats().path(s.tb), "-c", s.config, "-a", "127.0.0.1", "-p", port))
+	s.process, lines = startProcess(s.tb, "Server is ready", exec.Command(natsProgram().path(s.tb), "-c", s.config, "-a", "127.0.0.1", "-p", port))
 	for _, line := range lines {
 		if _, address, ok := strings.Cut(line, "Listening for client connections on "); ok {
 			s.URL = "nats://" + address
@@ -74,7 +74,7 @@ func (s *NATSServer) start(port string) {
 }
 
 // Kill ends the server as a crash does.
-func (s *NATSServer) Kill() { s.p.kill() }
+func (s *NATSServer) Kill() { s.process.kill() }
 
 // Restart starts a killed server on the port it had.
 func (s *NATSServer) Restart() {

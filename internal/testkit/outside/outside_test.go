@@ -13,7 +13,7 @@ import (
 // TestPrograms starts each program, and builds it first where that is asked for.
 func TestPrograms(t *testing.T) {
 	t.Run("NATS", func(t *testing.T) {
-		server := NATS(t, "hush")
+		server := NewNATS(t, "hush")
 		for range 2 {
 			conn, err := natsclient.Connect(server.URL, natsclient.Token("hush"))
 			if err != nil {
@@ -43,7 +43,7 @@ func TestPrograms(t *testing.T) {
 		}
 	})
 	t.Run("S3", func(t *testing.T) {
-		server := S3(t, "bucket")
+		server := NewS3(t, "bucket")
 		answer, err := http.Get(server.URL + "/bucket")
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestPrograms(t *testing.T) {
 		}
 	})
 	t.Run("PostgreSQL and PgBouncer", func(t *testing.T) {
-		server := Postgres(t, "max_connections=20")
+		server := NewPostgres(t, "max_connections=20")
 		direct := server.Database("mine")
 		pooled := NewPgBouncer(t, server, "pool_mode=transaction").URL("mine", "mine")
 		psql := postgresProgram(t, "psql")
@@ -77,7 +77,7 @@ func TestPrograms(t *testing.T) {
 		}
 	})
 	t.Run("SQS", func(t *testing.T) {
-		server := SQS(t, time.Second)
+		server := NewSQS(t, time.Second)
 		answers := func() bool {
 			answer, err := http.Get(server.URL + "/health")
 			if err == nil {

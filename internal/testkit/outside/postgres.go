@@ -20,18 +20,18 @@ type PostgresServer struct {
 	dir   string
 	port  string
 	roles []string
-	p     *process
+	process     *process
 }
 
-// Postgres starts a server in a directory of its own and ends it with the test. Each of the
+// NewPostgres starts a server in a directory of its own and ends it with the test. Each of the
 // settings is NAME=VALUE.
-func Postgres(tb testing.TB, settings ...string) *PostgresServer {
+func NewPostgres(tb testing.TB, settings ...string) *PostgresServer {
 	tb.Helper()
 	initdb := postgresProgram(tb, "initdb")
 	s := &PostgresServer{tb: tb, dir: serviceDir(tb), roles: []string{"postgres"}}
-	_, s.port, _ = strings.Cut(free(tb), ":")
+	_, s.port, _ = strings.Cut(freeAddress(tb), ":")
 	data := filepath.Join(s.dir, "data")
-	make := service(tb, initdb, "-D", data, "-U", "postgres", "-A", "trust", "--no-sync")
+	make := serviceCommand(tb, initdb, "-D", data, "-U", "postgres", "-A", "trust", "--no-sync")
 	if text, err := make.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, text)
 	}
@@ -47,17 +47,17 @@ func (s *PostgresServer) Start(settings ...string) {
 	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
-	s.p, _ = start(s.tb, "database system is ready to accept",
-		service(s.tb, postgresProgram(s.tb, "postgres"), args...))
+	s.process, _ = startProcess(s.tb, "database system is ready to accept",
+		serviceCommand(s.tb, postgresProgram(s.tb, "postgres"), args...))
 }
 
 // Stop ends the server at once, with all of its connections, and waits for its end.
 func (s *PostgresServer) Stop() {
 	s.tb.Helper()
-	if err := s.p.cmd.Process.Signal(os.Interrupt); err != nil { // a fast shutdown
+	if err := s.process.cmd.Process.Signal(os.Interrupt); err != nil { // a fast shutdown
 		s.tb.Fatal(err)
 	}
-	<-s.p.ended
+	<-s.process.ended
 }
 
 // URL is where a role finds a database.
@@ -93,8 +93,8 @@ func (s *PostgresServer) Schemas(n int) []string {
 func (s *PostgresServer) Standby() *PostgresServer {
 	s.tb.Helper()
 	standby := &PostgresServer{tb: s.tb, dir: serviceDir(s.tb), roles: s.roles}
-	_, standby.port, _ = strings.Cut(free(s.tb), ":")
-	copied := service(s.tb, postgresProgram(s.tb, "pg_basebackup"), "-D", filepath.Join(standby.dir, "data"), "-R",
+	_, standby.port, _ = strings.Cut(freeAddress(s.tb), ":")
+	copied := serviceCommand(s.tb, postgresProgram(s.tb, "pg_basebackup"), "-D", filepath.Join(standby.dir, "data"), "-R",
 		"--checkpoint=fast", "--no-sync", "-d", s.URL("postgres", "postgres"))
 	if text, err := copied.CombinedOutput(); err != nil {
 		s.tb.Fatalf("pg_basebackup: %v\n%s", err, text)
@@ -134,18 +134,18 @@ func postgresProgram(tb testing.TB, name string) string {
 	}
 	files, _ := filepath.Glob(filepath.Join("/usr/lib/postgresql", "*", "bin", name))
 	if len(files) == 0 {
-		lacking(tb, name)
+		missingProgram(tb, name)
 	}
-	return slices.MaxFunc(files, func(a, b string) int { return versionOf(a) - versionOf(b) })
+	return slices.MaxFunc(files, func(a, b string) int { return postgresVersion(a) - postgresVersion(b) })
 }
 
-func versionOf(file string) int {
+func postgresVersion(file string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(file))))
 	return n
 }
 
-// lacking skips a test whose program is not installed, or fails it where nothing may be skipped.
-func lacking(tb testing.TB, name string) {
+// missingProgram skips a test whose program is not installed, or fails it where nothing may be skipped.
+func missingProgram(tb testing.TB, name string) {
 	tb.Helper()
 	if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
 		tb.Fatalf("%s is not installed", name)
@@ -161,8 +161,8 @@ func serviceUser() string {
 	return "postgres"
 }
 
-// service is a command of a program that refuses to run as root.
-func service(tb testing.TB, file string, args ...string) *exec.Cmd {
+// serviceCommand is a command of a program that refuses to run as root.
+func serviceCommand(tb testing.TB, file string, args ...string) *exec.Cmd {
 	tb.Helper()
 	name := serviceUser()
 	if name == "" {
@@ -170,7 +170,7 @@ func service(tb testing.TB, file string, args ...string) *exec.Cmd {
 	}
 	setpriv, err := exec.LookPath("setpriv") // which becomes the program, so that it can be signaled
 	if err != nil {
-		lacking(tb, "setpriv")
+		missingProgram(tb, "setpriv")
 	}
 	return exec.Command(setpriv, append([]string{"--reuid=" + name, "--regid=" + name, "--clear-groups",
 		"--", file}, args...)...)
@@ -186,13 +186,13 @@ func serviceDir(tb testing.TB) string {
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if name := serviceUser(); name != "" {
-		own(tb, dir, name)
+		changeOwner(tb, dir, name)
 	}
 	return dir
 }
 
-// own gives a file to a user.
-func own(tb testing.TB, file, name string) {
+// changeOwner gives a file to a user.
+func changeOwner(tb testing.TB, file, name string) {
 	tb.Helper()
 	u, err := user.Lookup(name)
 	if err != nil {
@@ -208,7 +208,7 @@ func own(tb testing.TB, file, name string) {
 // PgBouncer is a pooler before a server.
 type PgBouncer struct {
 	address string
-	p       *process
+	process       *process
 }
 
 // NewPgBouncer starts a pooler that has all databases of a server and the roles made by Database,
@@ -217,19 +217,19 @@ type PgBouncer struct {
 func NewPgBouncer(tb testing.TB, s *PostgresServer, settings ...string) *PgBouncer {
 	tb.Helper()
 	list := `"` + strings.Join(s.roles, "\" \"\"\n\"") + "\" \"\"\n"
-	return PgBouncerOf(tb, s, "[databases]\n* = host=db.internal port=5432\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"+
+	return NewPgBouncerFromFiles(tb, s, "[databases]\n* = host=db.internal port=5432\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"+
 		"listen_port = 6432\nauth_type = trust\nauth_file = /etc/pgbouncer/userlist.txt\n"+strings.Join(settings, "\n"), list)
 }
 
-// PgBouncerOf starts a pooler of a configuration and a list of users, and ends it with the test. The
+// NewPgBouncerFromFiles starts a pooler of a configuration and a list of users, and ends it with the test. The
 // server is db.internal to it; its own port and the place of the list are changed to free ones.
-func PgBouncerOf(tb testing.TB, s *PostgresServer, ini, list string) *PgBouncer {
+func NewPgBouncerFromFiles(tb testing.TB, s *PostgresServer, ini, list string) *PgBouncer {
 	tb.Helper()
 	file, err := exec.LookPath("pgbouncer")
 	if err != nil {
-		lacking(tb, "pgbouncer")
+		missingProgram(tb, "pgbouncer")
 	}
-	b, dir := &PgBouncer{address: free(tb)}, serviceDir(tb)
+	b, dir := &PgBouncer{address: freeAddress(tb)}, serviceDir(tb)
 	_, port, _ := strings.Cut(b.address, ":")
 	config, users := filepath.Join(dir, "pgbouncer.ini"), filepath.Join(dir, "userlist.txt")
 	for from, to := range map[string]string{
@@ -247,7 +247,7 @@ func PgBouncerOf(tb testing.TB, s *PostgresServer, ini, list string) *PgBouncer 
 			tb.Fatal(err)
 		}
 	}
-	b.p, _ = start(tb, "process up", service(tb, file, config))
+	b.process, _ = startProcess(tb, "process up", serviceCommand(tb, file, config))
 	return b
 }
 

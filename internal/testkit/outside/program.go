@@ -1,5 +1,5 @@
 // Package outside runs servers of others as processes of their own, for tests that must hold against the real thing:
-// NATS, S3, SQS, PostgreSQL and PgBouncer.
+// NewNATS, S3, NewSQS, PostgreSQL and PgBouncer.
 //
 // Those of PostgreSQL are where the system has them. The others are built into a directory of the
 // user's cache, or into MILLRACE_TEST_BIN. A test that does not find its program is skipped; where
@@ -22,8 +22,8 @@ import (
 // program is something that go install builds.
 type program struct{ module, command, version string }
 
-// nats has the version that is embedded.
-var nats = sync.OnceValue(func() program {
+// natsProgram has the version that is embedded.
+var natsProgram = sync.OnceValue(func() program {
 	const module = "github.com/nats-io/nats-server/v2"
 	version, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", module).Output()
 	if err != nil {
@@ -32,15 +32,15 @@ var nats = sync.OnceValue(func() program {
 	return program{module: module, command: "nats-server", version: strings.TrimSpace(string(version))}
 })
 
-func s3() program {
+func s3Program() program {
 	return program{module: "github.com/versity/versitygw/cmd/versitygw", command: "versitygw", version: "v1.8.0"}
 }
 
-// one keeps the tests of a binary from building a program twice.
-var one sync.Mutex
+// buildMu keeps the tests of a binary from building a program twice.
+var buildMu sync.Mutex
 
-// programs is the directory of the programs.
-func programs(tb testing.TB) string {
+// programDir is the directory of the programs.
+func programDir(tb testing.TB) string {
 	tb.Helper()
 	if dir := os.Getenv("MILLRACE_TEST_BIN"); dir != "" {
 		return dir
@@ -55,9 +55,9 @@ func programs(tb testing.TB) string {
 // path gives the program's file.
 func (p program) path(tb testing.TB) string {
 	tb.Helper()
-	one.Lock()
-	defer one.Unlock()
-	dir := filepath.Join(programs(tb), p.command+"-"+p.version)
+	buildMu.Lock()
+	defer buildMu.Unlock()
+	dir := filepath.Join(programDir(tb), p.command+"-"+p.version)
 	file := filepath.Join(dir, p.command)
 	if _, err := os.Stat(file); err == nil {
 		return file
@@ -74,8 +74,8 @@ func (p program) path(tb testing.TB) string {
 	return file
 }
 
-// free gives an address that nobody listens on.
-func free(tb testing.TB) string {
+// freeAddress gives an address that nobody listens on.
+func freeAddress(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,8 +92,8 @@ type process struct {
 	output *io.PipeWriter
 }
 
-// start runs a program until a line of its output holds ready, and gives the lines up to that one.
-func start(tb testing.TB, ready string, cmd *exec.Cmd) (*process, []string) {
+// startProcess runs a program until a line of its output holds ready, and gives the lines up to that one.
+func startProcess(tb testing.TB, ready string, cmd *exec.Cmd) (*process, []string) {
 	tb.Helper()
 	read, write := io.Pipe()
 	cmd.Stdout, cmd.Stderr = write, write

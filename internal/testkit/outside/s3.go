@@ -23,12 +23,12 @@ type S3Server struct {
 
 	tb      testing.TB
 	program string
-	p       *process
+	process       *process
 }
 
-// S3 starts a server with the buckets, ends it with the test, and sets the environment that clients read their keys
+// NewS3 starts a server with the buckets, ends it with the test, and sets the environment that clients read their keys
 // from; so such a test cannot be parallel.
-func S3(tb testing.TB, buckets ...string) *S3Server {
+func NewS3(tb testing.TB, buckets ...string) *S3Server {
 	tb.Helper()
 	s := &S3Server{Root: tb.TempDir()}
 	for _, b := range buckets {
@@ -36,9 +36,9 @@ func S3(tb testing.TB, buckets ...string) *S3Server {
 			tb.Fatal(err)
 		}
 	}
-	address := free(tb)
+	address := freeAddress(tb)
 	s.URL = "http://" + address
-	s.tb, s.program = tb, s3().path(tb)
+	s.tb, s.program = tb, s3Program().path(tb)
 	s.start(address)
 	tb.Setenv("AWS_ACCESS_KEY_ID", s3Access)
 	tb.Setenv("AWS_SECRET_ACCESS_KEY", s3Secret)
@@ -49,7 +49,7 @@ func S3(tb testing.TB, buckets ...string) *S3Server {
 func (s *S3Server) start(address string) {
 	s.tb.Helper()
 	cmd := exec.Command(s.program, "--port", address, "--access", s3Access, "--secret", s3Secret, "posix", s.Root)
-	s.p, _ = start(s.tb, "service listening on", cmd)
+	s.process, _ = startProcess(s.tb, "service listening on", cmd)
 	s.await(s.tb)
 }
 
@@ -74,7 +74,7 @@ func (s *S3Server) Setting() string {
 }
 
 // Kill ends the server as a crash does.
-func (s *S3Server) Kill() { s.p.kill() }
+func (s *S3Server) Kill() { s.process.kill() }
 
 // Restart starts a killed server where it was.
 func (s *S3Server) Restart() {

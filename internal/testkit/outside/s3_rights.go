@@ -12,27 +12,27 @@ import (
 	"testing"
 )
 
-// S3Rights is an S3 server to clients that may get, put and delete objects and nothing else. It
+// RestrictedS3 is an S3 server to clients that may get, put and delete objects and nothing else. It
 // answers them as AWS does: who may not list a bucket is not told that an object is missing either.
-type S3Rights struct {
+type RestrictedS3 struct {
 	URL      string
 	Listings atomic.Int64 // how many were refused
 	Missing  atomic.Int64 // how often an object that is missing was asked for
 
-	away atomic.Bool
-	lost atomic.Int64
+	unavailable atomic.Bool
+	unavailableCount atomic.Int64
 }
 
-// Rights puts one before the server, which ends with the test.
-func (s *S3Server) Rights(tb testing.TB) *S3Rights {
+// Restricted puts one before the server, which ends with the test.
+func (s *S3Server) Restricted(tb testing.TB) *RestrictedS3 {
 	tb.Helper()
 	behind, err := url.Parse(s.URL)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	r := &S3Rights{}
+	r := &RestrictedS3{}
 	transport := &http.Transport{}
-	proxy := &httputil.ReverseProxy{Transport: transport, ModifyResponse: r.answer,
+	proxy := &httputil.ReverseProxy{Transport: transport, ModifyResponse: r.modifyResponse,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(behind)
 			p.Out.Host = p.In.Host // clients sign it
@@ -40,12 +40,12 @@ func (s *S3Server) Rights(tb testing.TB) *S3Rights {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, in *http.Request) {
 		_, key, _ := strings.Cut(strings.TrimPrefix(in.URL.Path, "/"), "/")
 		switch {
-		case r.away.Load():
-			r.lost.Add(1)
-			refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable")
+		case r.unavailable.Load():
+			r.unavailableCount.Add(1)
+			writeS3Error(w, http.StatusServiceUnavailable, "ServiceUnavailable")
 		case key == "" && in.Method != http.MethodPost:
 			r.Listings.Add(1)
-			refuse(w, http.StatusForbidden, "AccessDenied")
+			writeS3Error(w, http.StatusForbidden, "AccessDenied")
 		default:
 			proxy.ServeHTTP(w, in)
 		}
@@ -56,15 +56,15 @@ func (s *S3Server) Rights(tb testing.TB) *S3Rights {
 }
 
 // Setting is objects.url for such clients.
-func (r *S3Rights) Setting() string { return (&S3Server{URL: r.URL}).Setting() }
+func (r *RestrictedS3) Setting() string { return (&S3Server{URL: r.URL}).Setting() }
 
-// SetAway has all requests answered with 503, or no longer.
-func (r *S3Rights) SetAway(is bool) { r.away.Store(is) }
+// SetUnavailable has all requests answered with 503, or no longer.
+func (r *RestrictedS3) SetUnavailable(unavailable bool) { r.unavailable.Store(unavailable) }
 
-// Lost is how many requests were answered with 503.
-func (r *S3Rights) Lost() int64 { return r.lost.Load() }
+// UnavailableCount is how many requests were answered with 503.
+func (r *RestrictedS3) UnavailableCount() int64 { return r.unavailableCount.Load() }
 
-func refuse(w http.ResponseWriter, status int, code string) {
+func writeS3Error(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, errorXML(code))
@@ -75,7 +75,7 @@ func errorXML(code string) string {
 		"<Error><Code>" + code + "</Code><Message>" + code + "</Message></Error>"
 }
 
-func (r *S3Rights) answer(a *http.Response) error {
+func (r *RestrictedS3) modifyResponse(a *http.Response) error {
 	reads := a.Request.Method == http.MethodGet || a.Request.Method == http.MethodHead
 	if a.StatusCode != http.StatusNotFound || !reads {
 		return nil

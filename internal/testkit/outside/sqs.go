@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// fauxqs is the last version that runs on the Node of Debian.
-const fauxqs = "1.9.2"
+// fauxqsVersion is the last version that runs on the Node of Debian.
+const fauxqsVersion = "1.9.2"
 
-// SQSServer is a server that speaks SQS, with one queue.
+// SQSServer is a server that speaks NewSQS, with one queue.
 type SQSServer struct {
 	URL string // its endpoint
 
 	tb      testing.TB
 	address string
 	init    string
-	p       *process
+	process       *process
 }
 
-// SQS starts a server whose queue hands a message out again when it has not been settled within visible, ends it with
+// NewSQS starts a server whose queue hands a message out again when it has not been settled within visible, ends it with
 // the test, and sets the environment that clients read their keys from; so such a test cannot be parallel.
-func SQS(tb testing.TB, visible time.Duration) *SQSServer {
+func NewSQS(tb testing.TB, visible time.Duration) *SQSServer {
 	tb.Helper()
-	s := &SQSServer{tb: tb, address: free(tb), init: filepath.Join(tb.TempDir(), "init.json")}
+	s := &SQSServer{tb: tb, address: freeAddress(tb), init: filepath.Join(tb.TempDir(), "init.json")}
 	s.URL = "http://" + s.address
 	text, _ := json.Marshal(map[string]any{"queues": []any{map[string]any{"name": "images",
 		"attributes": map[string]string{"VisibilityTimeout": fmt.Sprint(int(visible.Seconds()))}}}})
@@ -46,9 +46,9 @@ func SQS(tb testing.TB, visible time.Duration) *SQSServer {
 func (s *SQSServer) Restart() {
 	s.tb.Helper()
 	_, port, _ := net.SplitHostPort(s.address)
-	cmd := exec.Command("node", sqsServer(s.tb))
+	cmd := exec.Command("node", sqsScript(s.tb))
 	cmd.Env = append(os.Environ(), "FAUXQS_PORT="+port, "FAUXQS_INIT="+s.init, "FAUXQS_HOST=localhost")
-	s.p, _ = start(s.tb, "listening", cmd)
+	s.process, _ = startProcess(s.tb, "listening", cmd)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for range 1000 {
@@ -62,7 +62,7 @@ func (s *SQSServer) Restart() {
 }
 
 // Kill ends the server as a crash does.
-func (s *SQSServer) Kill() { s.p.kill() }
+func (s *SQSServer) Kill() { s.process.kill() }
 
 // Setting is images.queue_url for the server.
 func (s *SQSServer) Setting() string {
@@ -70,12 +70,12 @@ func (s *SQSServer) Setting() string {
 	return "awssqs://sqs.us-east-1.localhost:" + port + "/000000000000/images?region=us-east-1&endpoint=" + s.URL
 }
 
-// sqsServer gives the script of the server.
-func sqsServer(tb testing.TB) string {
+// sqsScript gives the script of the server.
+func sqsScript(tb testing.TB) string {
 	tb.Helper()
-	one.Lock()
-	defer one.Unlock()
-	dir := filepath.Join(programs(tb), "fauxqs-"+fauxqs)
+	buildMu.Lock()
+	defer buildMu.Unlock()
+	dir := filepath.Join(programDir(tb), "fauxqs-"+fauxqsVersion)
 	file := filepath.Join(dir, "node_modules", "fauxqs", "dist", "server.js")
 	if _, err := os.Stat(file); err == nil {
 		return file
@@ -83,12 +83,12 @@ func sqsServer(tb testing.TB) string {
 	if os.Getenv("MILLRACE_TEST_REQUIRE") != "1" {
 		tb.Skipf("skipped: there is no %s", file)
 	}
-	install := exec.Command("npm", "install", "--no-audit", "--no-fund", "--prefix", dir, "fauxqs@"+fauxqs)
+	install := exec.Command("npm", "install", "--no-audit", "--no-fund", "--prefix", dir, "fauxqs@"+fauxqsVersion)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
 	if text, err := install.CombinedOutput(); err != nil {
-		tb.Fatalf("npm install fauxqs@%s: %v\n%s", fauxqs, err, text)
+		tb.Fatalf("npm install fauxqs@%s: %v\n%s", fauxqsVersion, err, text)
 	}
 	return file
 }

@@ -32,18 +32,18 @@ const bodyLimit = 4 << 20
 // no bodies, unless said.
 type Contract struct {
 	Name string
-	// Engine is what the engine calls the contract of the jobs; "" is Name.
-	Engine string
+	// EngineName is what the engine calls the contract of the jobs; "" is Name.
+	EngineName string
 
 	// Attempt is how often the job was handed out to be tried, this time included: from 1 on.
 	Attempt func(*job.Job) int
-	// Complete and Fail say how a run ends; they are asked in the transaction: see engine.Judge. result is nil when none
+	// Complete and Fail say how a run ends; they are asked in the transaction: see engine.DecideFunc. result is nil when none
 	// was sent.
 	Complete func(j *job.Job, result []byte) engine.Outcome
 	Fail     func(j *job.Job, message, errorType string, retryable bool) engine.Outcome
-	// Settle takes the place of Complete where more than the job tells whether it is done. It is asked before the
+	// VerifyResult takes the place of Complete where more than the job tells whether it is done. It is asked before the
 	// transaction, of the job with its definition. An error refuses the result, and the run goes on.
-	Settle func(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error)
+	VerifyResult func(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error)
 
 	// ID is the identity of the job that the contract shows under an id; false when there can be none. Nil takes the
 	// id as the key.
@@ -52,16 +52,16 @@ type Contract struct {
 	State func(job.State) string
 	// Payload is what a worker is given of a job with all its bodies; nil is the payload as it was sent.
 	Payload func(*job.Job) []byte
-	// Bound reports whether the process runs the jobs of a queue itself, so that they are not handed out here; of ""
+	// RunsLocally reports whether the process runs the jobs of a queue itself, so that they are not handed out here; of ""
 	// whether it runs all of them. Nil is none.
-	Bound func(queue string) bool
-	// Overdue is how a run ends that should have ended by now although its worker is alive, nil while it may go on. It is
+	RunsLocally func(queue string) bool
+	// TimedOut is how a run ends that should have ended by now although its worker is alive, nil while it may go on. It is
 	// asked whenever the worker says something, which then comes too late, as Complete is. Without it no run is overdue.
-	Overdue func(j *job.Job) *engine.Outcome
+	TimedOut func(j *job.Job) *engine.Outcome
 	// Check says why this node must not hand out jobs of the contract or judge what came of them; nil is never.
 	Check func() error
-	// Beaten is told of every heartbeat that got through; nil tells nobody.
-	Beaten func()
+	// OnHeartbeat is told of every heartbeat that got through; nil tells nobody.
+	OnHeartbeat func()
 }
 
 func (c *Contract) id(jobID string) (job.ID, bool) {
@@ -72,10 +72,10 @@ func (c *Contract) id(jobID string) (job.ID, bool) {
 }
 
 func (c *Contract) engineName() string {
-	if c.Engine == "" {
+	if c.EngineName == "" {
 		return c.Name
 	}
-	return c.Engine
+	return c.EngineName
 }
 
 func (c *Contract) state(s job.State) string {
@@ -92,11 +92,11 @@ func (c *Contract) payload(j *job.Job) []byte {
 	return c.Payload(j)
 }
 
-func (c *Contract) overdue(j *job.Job) *engine.Outcome {
-	if c.Overdue == nil {
+func (c *Contract) timedOut(j *job.Job) *engine.Outcome {
+	if c.TimedOut == nil {
 		return nil
 	}
-	return c.Overdue(j)
+	return c.TimedOut(j)
 }
 
 func (c *Contract) check() error {
@@ -106,7 +106,7 @@ func (c *Contract) check() error {
 	return c.Check()
 }
 
-func (c *Contract) bound(queue string) bool { return c.Bound != nil && c.Bound(queue) }
+func (c *Contract) runsLocally(queue string) bool { return c.RunsLocally != nil && c.RunsLocally(queue) }
 
 // Config is what the API is made of.
 type Config struct {
@@ -126,7 +126,7 @@ type API struct {
 
 	contracts map[string]*Contract // by name
 	byEngine  map[string]*Contract // by what the engine calls them
-	looks     bool                 // one of them has Settle
+	needsVerify     bool                 // one of them has Settle
 	metrics   *metrics
 	engine    *engine.Engine
 }
@@ -138,12 +138,12 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{Config: c, contracts: map[string]*Contract{}, byEngine: map[string]*Contract{}}
 	for i := range c.Contracts {
-		one := &c.Contracts[i]
-		if one.Name == "" || one.Attempt == nil || one.Complete == nil && one.Settle == nil || one.Fail == nil || a.contracts[one.Name] != nil {
-			return nil, fmt.Errorf("workerapi: contract %q needs a name of its own, Attempt, Complete or Settle, and Fail", one.Name)
+		contract := &c.Contracts[i]
+		if contract.Name == "" || contract.Attempt == nil || contract.Complete == nil && contract.VerifyResult == nil || contract.Fail == nil || a.contracts[contract.Name] != nil {
+			return nil, fmt.Errorf("workerapi: contract %q needs a name of its own, Attempt, Complete or Settle, and Fail", contract.Name)
 		}
-		a.contracts[one.Name], a.byEngine[one.engineName()] = one, one
-		a.looks = a.looks || one.Settle != nil
+		a.contracts[contract.Name], a.byEngine[contract.engineName()] = contract, contract
+		a.needsVerify = a.needsVerify || contract.VerifyResult != nil
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
@@ -154,10 +154,10 @@ func New(c Config) (*API, error) {
 }
 
 // Mount makes the API serve its paths by an engine.
-func (a *API) Mount(e *engine.Engine) httpapi.Mount {
-	a = &API{Config: a.Config, contracts: a.contracts, byEngine: a.byEngine, looks: a.looks, metrics: a.metrics, engine: e}
-	t := httpapi.Table{Name: Name, Prefixes: []string{"/worker/v1/"}, Routes: a.routes(), Token: a.Token, BodyLimit: bodyLimit,
-		Answer: a.answer, Log: a.Log, Tracing: a.Tracing}
+func (a *API) Mount(e *engine.Engine) httpapi.PrefixHandler {
+	a = &API{Config: a.Config, contracts: a.contracts, byEngine: a.byEngine, needsVerify: a.needsVerify, metrics: a.metrics, engine: e}
+	t := httpapi.Router{Name: Name, Prefixes: []string{"/worker/v1/"}, Routes: a.routes(), Token: a.Token, BodyLimit: bodyLimit,
+		WriteError: a.sendError, Log: a.Log, Tracing: a.Tracing}
 	for i := range t.Routes {
 		t.Routes[i].Observe = a.metrics.route(t.Routes[i].Action)
 	}
@@ -178,7 +178,7 @@ func (a *API) routes() []httpapi.Route {
 		{Action: "finish", Pattern: "/worker/v1/outcomes", Handle: a.finish},
 	}
 	for i := range routes {
-		routes[i].Method, routes[i].TakesBody, routes[i].NoStore = http.MethodPost, true, true
+		routes[i].Method, routes[i].ReadsBody, routes[i].NoStore = http.MethodPost, true, true
 	}
 	return routes
 }

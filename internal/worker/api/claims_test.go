@@ -18,23 +18,23 @@ import (
 
 func TestClaims(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		w.submit(t, made, "a", 3)
-		w.submit(t, made, "b", 2)
-		w.submit(t, made, "here", 1)
-		w.submit(t, other, "a", 1)
+		w.submit(t, testContract, "a", 3)
+		w.submit(t, testContract, "b", 2)
+		w.submit(t, testContract, "here", 1)
+		w.submit(t, otherContract, "a", 1)
 		t.Run("G-X-20 max is one by default and a job has all its members", func(t *testing.T) {
 			jobs := w.claim(t, `,"queues":["a"],"worker":"me"`)
 			if len(jobs) != 1 {
 				t.Fatalf("got %d jobs", len(jobs))
 			}
 			j := jobs[0]
-			if j.JobID != "a-0" || j.Contract != made || j.Queue != "a" || j.Attempt != 1 || string(j.State) != "null" || j.LeaseSeconds != 30 {
+			if j.JobID != "a-0" || j.Contract != testContract || j.Queue != "a" || j.Attempt != 1 || string(j.State) != "null" || j.LeaseSeconds != 30 {
 				t.Errorf("got %+v", j)
 			}
 			if got, want := string(j.Payload), `{"n": 0,  "big": 123456789012345678901234567890}`; got != want {
 				t.Errorf("payload %s, want %s", got, want)
 			}
-			stored := w.state(t, "a-0", "running")
+			stored := w.wantState(t, "a-0", "running")
 			if stored.Run.String() != j.RunID || stored.Worker != "me" {
 				t.Errorf("run %s of %q, want %s of me", stored.Run, stored.Worker, j.RunID)
 			}
@@ -45,7 +45,7 @@ func TestClaims(t *testing.T) {
 				t.Fatalf("got %d jobs, want 4", len(jobs))
 			}
 			for _, j := range jobs {
-				if j.Queue == "here" || j.Contract != made {
+				if j.Queue == "here" || j.Contract != testContract {
 					t.Errorf("got %+v", j)
 				}
 			}
@@ -54,63 +54,63 @@ func TestClaims(t *testing.T) {
 			}
 		})
 		t.Run("G-TF-37 a queue with a handler is refused by name", func(t *testing.T) {
-			w.post(t, "/worker/v1/claims", `{"contract":"made","queues":["a","here"]}`).Is(t, 409, "NOT_CLAIMABLE")
-			w.post(t, "/worker/v1/jobs/here-0/claim", `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE")
-			w.state(t, "here-0", "ready")
+			w.post(t, "/worker/v1/claims", `{"contract":"made","queues":["a","here"]}`).WantError(t, 409, "NOT_CLAIMABLE")
+			w.post(t, "/worker/v1/jobs/here-0/claim", `{"contract":"made"}`).WantError(t, 409, "NOT_CLAIMABLE")
+			w.wantState(t, "here-0", "ready")
 		})
 	})
 }
 
 func TestWholeContractBound(t *testing.T) {
 	t.Parallel()
-	c := served()
-	c.Bound = func(string) bool { return true }
+	c := newContract()
+	c.RunsLocally = func(string) bool { return true }
 	w := inMemory(t, "", 0, c)
-	w.submit(t, made, "a", 1)
-	w.post(t, "/worker/v1/claims", `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE")
-	w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE")
-	w.state(t, "a-0", "ready")
+	w.submit(t, testContract, "a", 1)
+	w.post(t, "/worker/v1/claims", `{"contract":"made"}`).WantError(t, 409, "NOT_CLAIMABLE")
+	w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made"}`).WantError(t, 409, "NOT_CLAIMABLE")
+	w.wantState(t, "a-0", "ready")
 }
 
 func TestClaimByID(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		w.submit(t, made, "a", 1)
-		w.submit(t, other, "o", 1)
+		w.submit(t, testContract, "a", 1)
+		w.submit(t, otherContract, "o", 1)
 		path := "/worker/v1/jobs/a-0/claim"
-		j := testkit.Read[handed](t, w.post(t, path, `{"contract":"made","worker":"me"}`).Want(t, 200))
-		if j.JobID != "a-0" || j.Attempt != 1 || w.state(t, "a-0", "running").Run.String() != j.RunID {
+		j := testkit.DecodeReply[claimedJob](t, w.post(t, path, `{"contract":"made","worker":"me"}`).WantStatus(t, 200))
+		if j.JobID != "a-0" || j.Attempt != 1 || w.wantState(t, "a-0", "running").Run.String() != j.RunID {
 			t.Errorf("got %+v", j)
 		}
-		w.post(t, path, `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE") // leased
-		w.run(t, j.RunID, "complete", "").Want(t, 200)
-		w.post(t, path, `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE") // over
-		w.post(t, "/worker/v1/jobs/nobody/claim", `{"contract":"made"}`).Is(t, 404, "NOT_FOUND")
-		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"made"}`).Is(t, 404, "NOT_FOUND")
-		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"other"}`).Is(t, 400, "VALIDATION_ERROR")
-		w.post(t, path, ``).Is(t, 400, "VALIDATION_ERROR")
+		w.post(t, path, `{"contract":"made"}`).WantError(t, 409, "NOT_CLAIMABLE") // leased
+		w.postRun(t, j.RunID, "complete", "").WantStatus(t, 200)
+		w.post(t, path, `{"contract":"made"}`).WantError(t, 409, "NOT_CLAIMABLE") // over
+		w.post(t, "/worker/v1/jobs/nobody/claim", `{"contract":"made"}`).WantError(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"made"}`).WantError(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"other"}`).WantError(t, 400, "VALIDATION_ERROR")
+		w.post(t, path, ``).WantError(t, 400, "VALIDATION_ERROR")
 	})
 }
 
 func TestClaimByIDWithoutSlot(t *testing.T) {
 	t.Parallel()
-	w := inMemory(t, "", 1, served())
-	w.submit(t, made, "a", 2)
-	first := w.one(t, "a")
-	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).Is(t, 409, "NOT_CLAIMABLE")
+	w := inMemory(t, "", 1, newContract())
+	w.submit(t, testContract, "a", 2)
+	first := w.claimOne(t, "a")
+	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).WantError(t, 409, "NOT_CLAIMABLE")
 	if jobs := w.claim(t, ``); len(jobs) != 0 {
 		t.Errorf("got %d jobs beyond the limit", len(jobs))
 	}
-	w.run(t, first.RunID, "complete", "").Want(t, 200)
-	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).Want(t, 200)
+	w.postRun(t, first.RunID, "complete", "").WantStatus(t, 200)
+	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).WantStatus(t, 200)
 }
 
 // A claim that waits gets the job that comes meanwhile, and nobody else does.
 func TestLongPoll(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		got := make(chan []handed, 2)
+		got := make(chan []claimedJob, 2)
 		for i, members := range []string{`,"queues":["a"],"wait_seconds":30`, `,"wait_seconds":30`} {
 			go func() { got <- w.claim(t, members) }()
-			w.submitOne(t, job.ID{Contract: made, Key: fmt.Sprint("late-", i)}, "a") // whether it waits already or not
+			w.submitOne(t, job.ID{Contract: testContract, Key: fmt.Sprint("late-", i)}, "a") // whether it waits already or not
 			select {
 			case jobs := <-got:
 				if len(jobs) != 1 || jobs[0].Queue != "a" {
@@ -138,7 +138,7 @@ func TestClaimIsCutOff(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		const jobs = 16
 		for i := range jobs {
-			one := engine.Submission{Job: job.Job{ID: job.ID{Contract: made, Key: fmt.Sprint(i)}, Queue: "a", Lease: time.Hour, RunLimit: 3,
+			one := engine.Submission{Job: job.Job{ID: job.ID{Contract: testContract, Key: fmt.Sprint(i)}, Queue: "a", Lease: time.Hour, MaxAttempts: 3,
 				Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}} // more than the connection holds
 			if _, err := w.engine.Submit(t.Context(), engine.Unique, []engine.Submission{one}); err != nil {
 				t.Fatal(err)
@@ -153,19 +153,19 @@ func TestClaimIsCutOff(t *testing.T) {
 		if line, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
 			t.Fatalf("answered %q, %v", line, err)
 		}
-		if leased, err := w.engine.Queues(t.Context(), made); err != nil || leased[0].Leased != jobs {
+		if leased, err := w.engine.Queues(t.Context(), testContract); err != nil || leased[0].Leased != jobs {
 			t.Fatalf("%+v, %v: want %d jobs handed out", leased, err, jobs)
 		}
 		_ = conn.(*net.TCPConn).SetLinger(0) // a reset
 		conn.Close()
 		for back := 0; back < jobs; {
-			again, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: jobs, Worker: "w", Wait: 25 * time.Second})
+			again, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: testContract, Max: jobs, Worker: "w", Wait: 25 * time.Second})
 			if err != nil || len(again) == 0 {
 				t.Fatalf("%d of %d jobs came back, %v", back, jobs, err)
 			}
 			for _, j := range again {
-				if j.Runs != 2 || j.Failures != 0 {
-					t.Errorf("job %s came back with %d runs, %d failures", j.ID.Key, j.Runs, j.Failures)
+				if j.Attempts != 2 || j.FailedAttempts != 0 {
+					t.Errorf("job %s came back with %d runs, %d failures", j.ID.Key, j.Attempts, j.FailedAttempts)
 				}
 			}
 			back += len(again)
@@ -175,7 +175,7 @@ func TestClaimIsCutOff(t *testing.T) {
 
 func TestValidation(t *testing.T) {
 	t.Parallel()
-	w := inMemory(t, "", 0, served())
+	w := inMemory(t, "", 0, newContract())
 	for name, body := range map[string]string{
 		"no body":            ``,
 		"no contract":        `{}`,
@@ -205,56 +205,56 @@ func TestValidation(t *testing.T) {
 		"surrogate":          `{"contract":"made","worker":"\ud800"}`,
 	} {
 		t.Run("G-X-20 "+name, func(t *testing.T) {
-			w.post(t, "/worker/v1/claims", body).Is(t, 400, "VALIDATION_ERROR")
+			w.post(t, "/worker/v1/claims", body).WantError(t, 400, "VALIDATION_ERROR")
 		})
 	}
 	t.Run("G-X-20 members that are not known", func(t *testing.T) {
-		w.submit(t, made, "a", 1)
+		w.submit(t, testContract, "a", 1)
 		for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a-0/claim"} {
-			w.post(t, path, `{"contract":"made","queue":"b"}`).Is(t, 400, "VALIDATION_ERROR", `"queue"`, "worker")
-			w.post(t, path, `{"contract":"made","Worker":null}`).Is(t, 400, "VALIDATION_ERROR", `"Worker"`)
-			w.post(t, path, `{"contract":"made","`+strings.Repeat("x", 1<<20)+`":1}`).Is(t, 400, "VALIDATION_ERROR", `"`+strings.Repeat("x", 100)+`"`)
+			w.post(t, path, `{"contract":"made","queue":"b"}`).WantError(t, 400, "VALIDATION_ERROR", `"queue"`, "worker")
+			w.post(t, path, `{"contract":"made","Worker":null}`).WantError(t, 400, "VALIDATION_ERROR", `"Worker"`)
+			w.post(t, path, `{"contract":"made","`+strings.Repeat("x", 1<<20)+`":1}`).WantError(t, 400, "VALIDATION_ERROR", `"`+strings.Repeat("x", 100)+`"`)
 		}
-		w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made","queues":["a"]}`).Is(t, 400, "VALIDATION_ERROR", `"queues"`)
-		w.state(t, "a-0", "ready")
+		w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made","queues":["a"]}`).WantError(t, 400, "VALIDATION_ERROR", `"queues"`)
+		w.wantState(t, "a-0", "ready")
 	})
 	t.Run("many queues", func(t *testing.T) {
 		names := make([]string, 101)
 		for i := range names {
 			names[i] = fmt.Sprintf(`"q%d"`, i)
 		}
-		w.post(t, "/worker/v1/claims", `{"contract":"made","queues":[`+strings.Join(names, ",")+`]}`).Is(t, 400, "VALIDATION_ERROR")
+		w.post(t, "/worker/v1/claims", `{"contract":"made","queues":[`+strings.Join(names, ",")+`]}`).WantError(t, 400, "VALIDATION_ERROR")
 	})
 	t.Run("no JSON by its type", func(t *testing.T) {
-		w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Content-Type", "text/plain").Is(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+		w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Content-Type", "text/plain").WantError(t, 415, "UNSUPPORTED_MEDIA_TYPE")
 	})
 	t.Run("too large", func(t *testing.T) {
-		w.post(t, "/worker/v1/claims", strings.Repeat(" ", 4<<20+1)).Is(t, 413, "PAYLOAD_TOO_LARGE")
+		w.post(t, "/worker/v1/claims", strings.Repeat(" ", 4<<20+1)).WantError(t, 413, "PAYLOAD_TOO_LARGE")
 	})
 	t.Run("G-X-02 paths and methods", func(t *testing.T) {
-		w.post(t, "/worker/v1/nothing", ``).Is(t, 404, "NOT_FOUND")
-		w.post(t, "/worker/v1/jobs//claim", `{}`).Is(t, 404, "NOT_FOUND")
-		w.Do(t, "GET", "/worker/v1/claims", ``).Is(t, 405, "METHOD_NOT_ALLOWED")
-		w.Do(t, "DELETE", "/worker/v1/runs/x/complete", ``).Is(t, 405, "METHOD_NOT_ALLOWED")
+		w.post(t, "/worker/v1/nothing", ``).WantError(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs//claim", `{}`).WantError(t, 404, "NOT_FOUND")
+		w.Do(t, "GET", "/worker/v1/claims", ``).WantError(t, 405, "METHOD_NOT_ALLOWED")
+		w.Do(t, "DELETE", "/worker/v1/runs/x/complete", ``).WantError(t, 405, "METHOD_NOT_ALLOWED")
 	})
 }
 
 func TestToken(t *testing.T) {
 	t.Parallel()
-	w := inMemory(t, "the-token", 0, served())
+	w := inMemory(t, "the-token", 0, newContract())
 	for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a/claim", "/worker/v1/runs/x/complete", "/worker/v1/outcomes", "/worker/v1/nothing"} {
-		w.post(t, path, `{"contract":"made"}`).Is(t, 401, "UNAUTHORIZED")
-		w.post(t, path, `{"contract":"made"}`, "Authorization", "Bearer another").Is(t, 401, "UNAUTHORIZED")
+		w.post(t, path, `{"contract":"made"}`).WantError(t, 401, "UNAUTHORIZED")
+		w.post(t, path, `{"contract":"made"}`, "Authorization", "Bearer another").WantError(t, 401, "UNAUTHORIZED")
 	}
-	w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Authorization", "Bearer the-token").Want(t, 200)
+	w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Authorization", "Bearer the-token").WantStatus(t, 200)
 }
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	twice := workerapi.Config{Log: discard, Contracts: []workerapi.Contract{served(), served()}}
-	half := served()
+	twice := workerapi.Config{Log: discard, Contracts: []workerapi.Contract{newContract(), newContract()}}
+	half := newContract()
 	half.Fail = nil
-	for name, c := range map[string]workerapi.Config{"no log": {Contracts: []workerapi.Contract{served()}}, "none": {Log: discard}, "twice": twice,
+	for name, c := range map[string]workerapi.Config{"no log": {Contracts: []workerapi.Contract{newContract()}}, "none": {Log: discard}, "twice": twice,
 		"half": {Log: discard, Contracts: []workerapi.Contract{half}}} {
 		if _, err := workerapi.New(c); err == nil {
 			t.Errorf("%s: taken", name)
@@ -264,15 +264,15 @@ func TestNew(t *testing.T) {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).HoldsRoutes(t, workerapi.Routes(), 8)
+	document(t).WantRoutes(t, workerapi.Routes(), 8)
 }
 
 // TestUnknownQuery: what changes something refuses query parameters that it does not
 // know.
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
-	w := inMemory(t, "", 0, served())
-	document(t).RefusesUnknownQueries(t, "VALIDATION_ERROR", func(method, path string) testkit.Reply {
+	w := inMemory(t, "", 0, newContract())
+	document(t).WantUnknownQueriesRefused(t, "VALIDATION_ERROR", func(method, path string) testkit.Reply {
 		return w.Do(t, method, path, "{}")
 	})
 }
@@ -280,7 +280,7 @@ func TestUnknownQuery(t *testing.T) {
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	for _, k := range job.Kinds() {
-		if !workerapi.KindKnown(k) {
+		if !workerapi.KindHasCode(k) {
 			t.Errorf("%s has no code", k)
 		}
 	}
@@ -294,19 +294,19 @@ func TestKinds(t *testing.T) {
 
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
-	w := inMemory(t, "", 0, served())
-	w.submit(t, made, "a", 2)
-	j := w.one(t, "a")
+	w := inMemory(t, "", 0, newContract())
+	w.submit(t, testContract, "a", 2)
+	j := w.claimOne(t, "a")
 	if err := w.store.Close(); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("G-X-20 STORAGE_UNAVAILABLE", func(t *testing.T) {
-		w.post(t, "/worker/v1/claims", `{"contract":"made"}`).Is(t, 503, "STORAGE_UNAVAILABLE")
-		w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).Is(t, 503, "STORAGE_UNAVAILABLE")
+		w.post(t, "/worker/v1/claims", `{"contract":"made"}`).WantError(t, 503, "STORAGE_UNAVAILABLE")
+		w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).WantError(t, 503, "STORAGE_UNAVAILABLE")
 		for _, verb := range []string{"start", "heartbeat", "complete", "release"} {
-			w.run(t, j.RunID, verb, ``).Is(t, 503, "STORAGE_UNAVAILABLE")
+			w.postRun(t, j.RunID, verb, ``).WantError(t, 503, "STORAGE_UNAVAILABLE")
 		}
-		w.post(t, "/worker/v1/outcomes", outcomes(said(j.RunID, "release", `{}`), said("no-uuid", "release", `{}`))).Is(t, 503, "STORAGE_UNAVAILABLE")
+		w.post(t, "/worker/v1/outcomes", outcomes(outcomeJSON(j.RunID, "release", `{}`), outcomeJSON("no-uuid", "release", `{}`))).WantError(t, 503, "STORAGE_UNAVAILABLE")
 	})
 }
 
@@ -314,7 +314,7 @@ func TestStoreAway(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		const jobs, crowd = 300, 24
-		w.submit(t, made, "a", jobs)
+		w.submit(t, testContract, "a", jobs)
 		var mu sync.Mutex
 		runs := map[string]int{}
 		var all sync.WaitGroup
@@ -326,7 +326,7 @@ func TestCrowd(t *testing.T) {
 						return
 					}
 					for _, j := range got {
-						r := w.run(t, j.RunID, "complete", `{"result":{"ok":true}}`)
+						r := w.postRun(t, j.RunID, "complete", `{"result":{"ok":true}}`)
 						mu.Lock()
 						runs[j.JobID]++
 						mu.Unlock()
@@ -344,7 +344,7 @@ func TestCrowd(t *testing.T) {
 				t.Errorf("job %s was run %d times", id, runs[id])
 			}
 		}
-		counts, err := w.engine.Queues(context.Background(), made)
+		counts, err := w.engine.Queues(context.Background(), testContract)
 		if err != nil {
 			t.Fatal(err)
 		}

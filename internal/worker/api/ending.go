@@ -8,88 +8,88 @@ import (
 )
 
 // how is the way in which a run is to end.
-type how struct {
-	outcome string // for the metrics; none for a run that only starts
-	// of is asked in the transaction, of a run that is current and not overdue.
-	of func(*held) (engine.Outcome, error)
+type finishPlan struct {
+	metricOutcome string // for the metrics; none for a run that only starts
+	// decide is asked in the transaction, of a run that is current and not overdue.
+	decide func(*currentRun) (engine.Outcome, error)
 }
 
 var (
-	started  = how{of: func(*held) (engine.Outcome, error) { return engine.Outcome{On: job.Started}, nil }}
-	released = how{endedGiven, func(*held) (engine.Outcome, error) { return engine.Outcome{On: job.Released}, nil }}
+	started  = finishPlan{decide: func(*currentRun) (engine.Outcome, error) { return engine.Outcome{On: job.Started}, nil }}
+	released = finishPlan{outcomeReleased, func(*currentRun) (engine.Outcome, error) { return engine.Outcome{On: job.Released}, nil }}
 )
 
-// completed leaves a result. It is errUnsettled where the contract has to look first.
-func completed(result []byte) how {
-	return how{endedWell, func(h *held) (engine.Outcome, error) {
-		if h.contract.Settle != nil {
-			return engine.Outcome{}, errUnsettled
+// completed leaves a result. It is errNeedsVerify where the contract has to look first.
+func completed(result []byte) finishPlan {
+	return finishPlan{outcomeCompleted, func(h *currentRun) (engine.Outcome, error) {
+		if h.contract.VerifyResult != nil {
+			return engine.Outcome{}, errNeedsVerify
 		}
 		return h.contract.Complete(h.job, result), nil
 	}}
 }
 
-// errUnsettled never leaves the API: Settle may take its time, and must not in a transaction.
-var errUnsettled = errors.New("workerapi: the contract has to look first")
+// errNeedsVerify never leaves the API: Settle may take its time, and must not in a transaction.
+var errNeedsVerify = errors.New("workerapi: the contract has to look first")
 
-// settled is what a contract that has looked made of a result.
-func settled(o engine.Outcome) how {
-	return how{endedWell, func(*held) (engine.Outcome, error) { return o, nil }}
+// verified is what a contract that has looked made of a result.
+func verified(o engine.Outcome) finishPlan {
+	return finishPlan{outcomeCompleted, func(*currentRun) (engine.Outcome, error) { return o, nil }}
 }
 
-// refused is what a contract that has looked did not believe: the run goes on.
-func refused(err error) how {
-	return how{of: func(*held) (engine.Outcome, error) { return engine.Outcome{}, err }}
+// rejected is what a contract that has looked did not believe: the run goes on.
+func rejected(err error) finishPlan {
+	return finishPlan{decide: func(*currentRun) (engine.Outcome, error) { return engine.Outcome{}, err }}
 }
 
-func failing(f failed) how {
-	return how{endedBadly, func(h *held) (engine.Outcome, error) {
+func failedWith(f failure) finishPlan {
+	return finishPlan{outcomeFailed, func(h *currentRun) (engine.Outcome, error) {
 		return h.contract.Fail(h.job, f.message, f.errorType, f.retryable), nil
 	}}
 }
 
-// ending is a run that is to end, and what the transaction found.
-type ending struct {
+// pendingFinish is a run that is to end, and what the transaction found.
+type pendingFinish struct {
 	run job.RunID
-	how how
+	plan finishPlan
 
-	held    *held           // nil for a run that is lost
+	current    *currentRun           // nil for a run that is lost
 	state   job.State       // of its job before the end
-	overdue *engine.Outcome // in place of how
+	timedOut *engine.Outcome // in place of how
 }
 
-// judging says in the transaction how a run ends.
-func (a *API) judging(e *ending) engine.Judge {
+// decide says in the transaction how a run ends.
+func (a *API) decide(e *pendingFinish) engine.DecideFunc {
 	return func(j *job.Job) (engine.Outcome, error) {
 		var err error
-		if e.held, err = a.held(j, e.run); err != nil {
+		if e.current, err = a.checkRun(j, e.run); err != nil {
 			return engine.Outcome{}, err
 		}
 		e.state = j.State
-		if e.overdue = e.held.contract.overdue(j); e.overdue != nil {
-			return *e.overdue, nil
+		if e.timedOut = e.current.contract.timedOut(j); e.timedOut != nil {
+			return *e.timedOut, nil
 		}
-		return e.how.of(e.held)
+		return e.plan.decide(e.current)
 	}
 }
 
-// became counts a run that has ended, and tells its worker the error there was.
-func (a *API) became(e *ending, err error) error {
+// finishError counts a run that has ended, and tells its worker the error there was.
+func (a *API) finishError(e *pendingFinish, err error) error {
 	switch {
-	case err == nil && e.overdue != nil:
-		a.count(e.held, endedOverdue)
-		return errOverdue
+	case err == nil && e.timedOut != nil:
+		a.countFinished(e.current, outcomeOverdue)
+		return errRunTimedOut
 	case err == nil:
-		a.count(e.held, e.how.outcome)
+		a.countFinished(e.current, e.plan.metricOutcome)
 	case job.IsKind(err, job.Conflict):
-		return &problem{code: codeConflict, detail: "the job is " + e.held.contract.state(e.state) + ", which this run cannot leave that way; it may have to be started first", cause: err}
+		return &problem{code: codeConflict, detail: "the job is " + e.current.contract.state(e.state) + ", which this run cannot leave that way; it may have to be started first", cause: err}
 	}
 	return err
 }
 
-// count counts a run that ended; one that has only started has not.
-func (a *API) count(h *held, outcome string) {
+// countFinished counts a run that ended; one that has only started has not.
+func (a *API) countFinished(h *currentRun, outcome string) {
 	if outcome != "" {
-		a.metrics.ended.WithLabelValues(h.contract.Name, outcome).Inc()
+		a.metrics.finished.WithLabelValues(h.contract.Name, outcome).Inc()
 	}
 }

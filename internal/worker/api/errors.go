@@ -18,7 +18,7 @@ const (
 	codeUnauthorized code = "UNAUTHORIZED"
 	codeNotFound     code = "NOT_FOUND"
 	codeMethod       code = "METHOD_NOT_ALLOWED"
-	codeSlow         code = "REQUEST_TIMEOUT"
+	codeRequestTimeout         code = "REQUEST_TIMEOUT"
 	codeNotClaimable code = "NOT_CLAIMABLE"
 	codeRunLost      code = "RUN_LOST"
 	codeConflict     code = "CONFLICT"
@@ -28,18 +28,18 @@ const (
 	codeInternal     code = "INTERNAL_ERROR"
 )
 
-type meaning struct {
+type codeInfo struct {
 	status int
 	title  string
 }
 
-// meanings is what each code says in HTTP.
-var meanings = map[code]meaning{
+// codeInfos is what each code says in HTTP.
+var codeInfos = map[code]codeInfo{
 	codeInvalid:      {http.StatusBadRequest, "The request breaks a rule"},
 	codeUnauthorized: {http.StatusUnauthorized, "A token is needed"},
 	codeNotFound:     {http.StatusNotFound, "Not found"},
 	codeMethod:       {http.StatusMethodNotAllowed, "The method is not allowed"},
-	codeSlow:         {http.StatusRequestTimeout, "The body came too slowly"},
+	codeRequestTimeout:         {http.StatusRequestTimeout, "The body came too slowly"},
 	codeNotClaimable: {http.StatusConflict, "The job cannot be claimed"},
 	codeRunLost:      {http.StatusConflict, "The run is lost"},
 	codeConflict:     {http.StatusConflict, "The job's state forbids this"},
@@ -70,7 +70,7 @@ var kindCodes = map[job.Kind]code{
 var statusCodes = map[int]code{
 	http.StatusNotFound:              codeNotFound,
 	http.StatusMethodNotAllowed:      codeMethod,
-	http.StatusRequestTimeout:        codeSlow,
+	http.StatusRequestTimeout:        codeRequestTimeout,
 	http.StatusRequestEntityTooLarge: codeTooLarge,
 	http.StatusUnsupportedMediaType:  codeMediaType,
 	http.StatusUnauthorized:          codeUnauthorized,
@@ -95,26 +95,26 @@ func (p *problem) Unwrap() error { return p.cause }
 
 func invalid(msg string) error { return &problem{code: codeInvalid, detail: msg} }
 
-// runHere refuses what this process does itself.
-func runHere(what string) error {
+// errRunsLocally refuses what this process does itself.
+func errRunsLocally(what string) error {
 	return &problem{code: codeNotClaimable, detail: what + " are run by the server itself"}
 }
 
 var (
-	errLost    = &problem{code: codeRunLost, detail: "the run is not its job's current one: stop, nothing it writes counts"}
-	errOverdue = &problem{code: codeRunLost, detail: "the run has taken longer than the job may run and has ended as failed: what its worker says comes too late"}
+	errRunLost    = &problem{code: codeRunLost, detail: "the run is not its job's current one: stop, nothing it writes counts"}
+	errRunTimedOut = &problem{code: codeRunLost, detail: "the run has taken longer than the job may run and has ended as failed: what its worker says comes too late"}
 	errNoJob   = &problem{code: codeNotFound, detail: "there is no such job"}
 )
 
-// judge finds what an error is to the caller.
-func judge(err error) *problem {
+// toProblem finds what an error is to the caller.
+func toProblem(err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {
 		return p
 	}
-	var refusal *httpapi.Refusal
+	var refusal *httpapi.StatusError
 	if errors.As(err, &refusal) {
-		if c, known := statusCodes[refusal.Status]; known {
+		if c, found := statusCodes[refusal.Status]; found {
 			return &problem{code: c, detail: refusal.Msg}
 		}
 		return &problem{code: codeInternal, cause: err}
@@ -125,7 +125,7 @@ func judge(err error) *problem {
 	}
 	switch c := kindCodes[e.Kind]; c {
 	case codeRunLost:
-		return errLost
+		return errRunLost
 	case codeNotFound:
 		return errNoJob
 	default:
@@ -133,19 +133,19 @@ func judge(err error) *problem {
 	}
 }
 
-// answer writes an error as a problem document. What is our own fault is not explained beyond the number under which
+// sendError writes an error as a problem document. What is our own fault is not explained beyond the number under which
 // the log has it.
-func (a *API) answer(c *httpapi.Call, err error) {
-	p := judge(err)
-	m := meanings[p.code]
+func (a *API) sendError(c *httpapi.Call, err error) {
+	p := toProblem(err)
+	m := codeInfos[p.code]
 	a.metrics.errors.WithLabelValues(string(p.code)).Inc()
 	detail := p.detail
-	refused, is := "", false
+	refused, isRefused := "", false
 	if a.Refused != nil {
-		refused, is = a.Refused(err)
+		refused, isRefused = a.Refused(err)
 	}
 	switch {
-	case is:
+	case isRefused:
 		detail = refused
 	case p.code == codeInternal:
 		detail = "an unexpected error; the server's log has it under " + c.RequestID()
@@ -155,12 +155,12 @@ func (a *API) answer(c *httpapi.Call, err error) {
 	case detail == "":
 		detail = m.title
 	}
-	c.SendProblem(httpapi.Problem{Room: "worker", Code: string(p.code), Status: m.status, Title: m.title, Detail: detail})
+	c.SendProblem(httpapi.Problem{Contract: "worker", Code: string(p.code), Status: m.status, Title: m.title, Detail: detail})
 }
 
 // appendRefusal writes why one outcome of many is refused.
 func (a *API) appendRefusal(b []byte, p *problem) []byte {
 	a.metrics.errors.WithLabelValues(string(p.code)).Inc()
 	b = jsontext.AppendString(append(b, `"code":`...), string(p.code))
-	return jsontext.AppendString(append(b, `,"detail":`...), cmp.Or(p.detail, meanings[p.code].title))
+	return jsontext.AppendString(append(b, `,"detail":`...), cmp.Or(p.detail, codeInfos[p.code].title))
 }

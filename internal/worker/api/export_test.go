@@ -12,9 +12,9 @@ func Routes() (all []string) {
 
 // CodeOf is the code and status of an error.
 func CodeOf(err error) (string, int) {
-	c := judge(err).code
-	return string(c), meanings[c].status
+	c := toProblem(err).code
+	return string(c), codeInfos[c].status
 }
 
-// KindKnown reports whether the table has a row for a kind.
-func KindKnown(k job.Kind) bool { _, known := kindCodes[k]; return known }
+// KindHasCode reports whether the table has a row for a kind.
+func KindHasCode(k job.Kind) bool { _, found := kindCodes[k]; return found }

@@ -18,38 +18,38 @@ func (a *API) claim(c *httpapi.Call) error {
 	if err := q.read(c); err != nil {
 		return err
 	}
-	contract, err := a.contractOf(q.contract)
+	contract, err := a.findContract(q.contract)
 	if err != nil {
 		return err
 	}
 	for _, queue := range q.queues {
-		if contract.bound(queue) {
-			return runHere("the jobs of queue " + strconv.Quote(queue))
+		if contract.runsLocally(queue) {
+			return errRunsLocally("the jobs of queue " + strconv.Quote(queue))
 		}
 	}
-	if contract.bound("") {
-		return runHere("the jobs of " + contract.Name)
+	if contract.runsLocally("") {
+		return errRunsLocally("the jobs of " + contract.Name)
 	}
 	waiting := a.metrics.waiting.WithLabelValues(contract.Name)
 	waiting.Inc()
 	defer waiting.Dec()
-	jobs, err := a.engine.Claim(c.Request.Context(), engine.ClaimRequest{Contract: contract.engineName(), Queues: q.queues, Except: contract.bound,
+	jobs, err := a.engine.Claim(c.Request.Context(), engine.ClaimRequest{Contract: contract.engineName(), Queues: q.queues, Skip: contract.runsLocally,
 		Max: q.max, Worker: q.worker, Wait: time.Duration(q.waitSeconds) * time.Second})
 	if err != nil {
 		return err
 	}
-	a.hand(c, contract, jobs, jobList(contract, jobs))
+	a.sendJobs(c, contract, jobs, jobList(contract, jobs))
 	return nil
 }
 
-// hand answers with jobs that were claimed. Those that do not get as far as the connection, because the caller is gone,
+// sendJobs answers with jobs that were claimed. Those that do not get as far as the connection, because the caller is gone,
 // go back at once. What is lost behind it nobody knows: the lease ends that.
-func (a *API) hand(c *httpapi.Call, contract *Contract, jobs []*job.Job, body []byte) {
+func (a *API) sendJobs(c *httpapi.Call, contract *Contract, jobs []*job.Job, body []byte) {
 	a.metrics.claimed.WithLabelValues(contract.Name).Add(float64(len(jobs)))
 	c.Send(http.StatusOK, httpapi.JSON, body)
 	if err := http.NewResponseController(c).Flush(); err != nil && len(jobs) > 0 {
-		a.engine.GiveBack(jobs)
-		a.metrics.ended.WithLabelValues(contract.Name, endedUnheard).Add(float64(len(jobs)))
+		a.engine.ReleaseClaimed(jobs)
+		a.metrics.finished.WithLabelValues(contract.Name, outcomeUndelivered).Add(float64(len(jobs)))
 	}
 }
 
@@ -59,34 +59,34 @@ func (a *API) claimJob(c *httpapi.Call) error {
 	if err := q.readOne(c); err != nil {
 		return err
 	}
-	contract, err := a.contractOf(q.contract)
+	contract, err := a.findContract(q.contract)
 	if err != nil {
 		return err
 	}
-	id, ok := contract.id(c.Member("job_id"))
+	id, ok := contract.id(c.PathValue("job_id"))
 	if !ok {
 		return errNoJob
 	}
-	there, err := a.engine.Get(c.Request.Context(), id)
+	existing, err := a.engine.Get(c.Request.Context(), id)
 	if err != nil {
 		return err
 	}
-	if contract.bound("") || contract.bound(there.Queue) {
-		return runHere("the jobs of queue " + strconv.Quote(there.Queue))
+	if contract.runsLocally("") || contract.runsLocally(existing.Queue) {
+		return errRunsLocally("the jobs of queue " + strconv.Quote(existing.Queue))
 	}
 	j, err := a.engine.ClaimJob(c.Request.Context(), id, q.worker)
 	if job.IsKind(err, job.Conflict) {
-		return &problem{code: codeNotClaimable, detail: "the job is " + contract.state(there.State) + " and cannot be claimed now: it is not ready, not due, or held back by a limit or pause", cause: err}
+		return &problem{code: codeNotClaimable, detail: "the job is " + contract.state(existing.State) + " and cannot be claimed now: it is not ready, not due, or held back by a limit or pause", cause: err}
 	}
 	if err != nil {
 		return err
 	}
-	a.hand(c, contract, []*job.Job{j}, appendJob(nil, contract, j))
+	a.sendJobs(c, contract, []*job.Job{j}, appendJob(nil, contract, j))
 	return nil
 }
 
-// contractOf finds the contract a request names.
-func (a *API) contractOf(name string) (*Contract, error) {
+// findContract finds the contract a request names.
+func (a *API) findContract(name string) (*Contract, error) {
 	if contract := a.contracts[name]; contract != nil {
 		return contract, contract.check()
 	}
@@ -94,7 +94,7 @@ func (a *API) contractOf(name string) (*Contract, error) {
 }
 
 // held is a run that is its job's current one, or was a moment ago.
-type held struct {
+type currentRun struct {
 	contract *Contract
 	job      *job.Job
 	run      engine.Run
@@ -102,39 +102,39 @@ type held struct {
 
 // held tells whose run it is. One that is unknown or over, or of a job that is not served here, is lost like one that
 // was taken over (G-X-20).
-func (a *API) held(j *job.Job, run job.RunID) (*held, error) {
+func (a *API) checkRun(j *job.Job, run job.RunID) (*currentRun, error) {
 	contract := a.byEngine[j.ID.Contract]
 	if j.Run != run || contract == nil {
-		return nil, errLost
+		return nil, errRunLost
 	}
-	return &held{contract, j, engine.Run{ID: j.ID, Run: run}}, contract.check()
+	return &currentRun{contract, j, engine.Run{ID: j.ID, Run: run}}, contract.check()
 }
 
-// current reads the job of a run with its definition. What is written under the run finds out anew whose it is.
-func (a *API) current(c *httpapi.Call) (*held, error) {
-	run, err := runOf(c.Member("run_id"))
+// readCurrentRun reads the job of a run with its definition. What is written under the run finds out anew whose it is.
+func (a *API) readCurrentRun(c *httpapi.Call) (*currentRun, error) {
+	run, err := parseRunID(c.PathValue("run_id"))
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := a.engine.Briefs(c.Request.Context(), []int64{run.Seq()})
+	jobs, err := a.engine.GetWithoutBodies(c.Request.Context(), []int64{run.Seq()})
 	if err != nil {
 		return nil, err
 	}
 	if len(jobs) == 0 {
-		return nil, errLost
+		return nil, errRunLost
 	}
-	return a.held(jobs[0], run)
+	return a.checkRun(jobs[0], run)
 }
 
-func runOf(id string) (job.RunID, error) {
+func parseRunID(id string) (job.RunID, error) {
 	run, err := job.ParseRunID(id)
 	if err != nil {
-		return run, errLost
+		return run, errRunLost
 	}
 	return run, nil
 }
 
-func noteJob(c *httpapi.Call, h *held) { c.Note(slog.String(telemetry.JobID, h.job.ID.Key)) }
+func logJob(c *httpapi.Call, h *currentRun) { c.AddAttrs(slog.String(telemetry.JobID, h.job.ID.Key)) }
 
 // POST /worker/v1/runs/{run_id}/heartbeat
 func (a *API) heartbeat(c *httpapi.Call) error {
@@ -142,37 +142,37 @@ func (a *API) heartbeat(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	h, err := a.current(c)
+	h, err := a.readCurrentRun(c)
 	if err != nil {
 		return err
 	}
-	noteJob(c, h)
-	if o := h.contract.overdue(h.job); o != nil {
+	logJob(c, h)
+	if o := h.contract.timedOut(h.job); o != nil {
 		o.Progress = state
 		after, err := a.engine.Finish(c.Request.Context(), h.run, *o)
 		if err != nil {
 			return err
 		}
-		a.count(h, endedOverdue)
-		sendBeat(c, after.UpdatedAt, true)
+		a.countFinished(h, outcomeOverdue)
+		sendHeartbeat(c, after.UpdatedAt, true)
 		return nil
 	}
-	until, err := a.engine.Beat(c.Request.Context(), h.run, state)
+	until, err := a.engine.Heartbeat(c.Request.Context(), h.run, state)
 	if err != nil {
 		return err
 	}
-	if h.contract.Beaten != nil {
-		h.contract.Beaten()
+	if h.contract.OnHeartbeat != nil {
+		h.contract.OnHeartbeat()
 	}
-	sendBeat(c, until, false)
+	sendHeartbeat(c, until, false)
 	return nil
 }
 
 // POST /worker/v1/runs/{run_id}/start
-func (a *API) start(c *httpapi.Call) error { return a.end(c, started) }
+func (a *API) start(c *httpapi.Call) error { return a.finishWithoutBody(c, started) }
 
 // POST /worker/v1/runs/{run_id}/release
-func (a *API) release(c *httpapi.Call) error { return a.end(c, released) }
+func (a *API) release(c *httpapi.Call) error { return a.finishWithoutBody(c, released) }
 
 // POST /worker/v1/runs/{run_id}/complete
 func (a *API) complete(c *httpapi.Call) error {
@@ -180,24 +180,24 @@ func (a *API) complete(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	result := resultOf(body)
-	err = a.ended(c, completed(result))
-	if err == errUnsettled {
-		return a.settle(c, result)
+	result := readResult(body)
+	err = a.finishRun(c, completed(result))
+	if err == errNeedsVerify {
+		return a.completeVerified(c, result)
 	}
 	return err
 }
 
-func (a *API) settle(c *httpapi.Call, result []byte) error {
-	h, err := a.current(c)
+func (a *API) completeVerified(c *httpapi.Call, result []byte) error {
+	h, err := a.readCurrentRun(c)
 	if err != nil {
 		return err
 	}
-	o, err := h.contract.Settle(c.Request.Context(), h.job, result)
+	o, err := h.contract.VerifyResult(c.Request.Context(), h.job, result)
 	if err != nil {
 		return err
 	}
-	return a.ended(c, settled(o))
+	return a.finishRun(c, verified(o))
 }
 
 // POST /worker/v1/runs/{run_id}/fail
@@ -206,35 +206,35 @@ func (a *API) fail(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	f, err := failureOf("", body)
+	f, err := readFailure("", body)
 	if err != nil {
 		return err
 	}
-	return a.ended(c, failing(f))
+	return a.finishRun(c, failedWith(f))
 }
 
-// end is ended for routes that have nothing to read but an object.
-func (a *API) end(c *httpapi.Call, how how) error {
+// finishWithoutBody is ended for routes that have nothing to read but an object.
+func (a *API) finishWithoutBody(c *httpapi.Call, plan finishPlan) error {
 	if _, err := readObject(c); err != nil {
 		return err
 	}
-	return a.ended(c, how)
+	return a.finishRun(c, plan)
 }
 
 // ended writes what became of a run and answers where its job stands.
-func (a *API) ended(c *httpapi.Call, how how) error {
-	run, err := runOf(c.Member("run_id"))
+func (a *API) finishRun(c *httpapi.Call, plan finishPlan) error {
+	run, err := parseRunID(c.PathValue("run_id"))
 	if err != nil {
 		return err
 	}
-	e := &ending{run: run, how: how}
-	after, err := a.engine.FinishBy(c.Request.Context(), engine.Run{Run: run}, a.judging(e))
-	if e.held != nil && err != errUnsettled {
-		noteJob(c, e.held)
+	e := &pendingFinish{run: run, plan: plan}
+	after, err := a.engine.FinishBy(c.Request.Context(), engine.Run{Run: run}, a.decide(e))
+	if e.current != nil && err != errNeedsVerify {
+		logJob(c, e.current)
 	}
-	if err := a.became(e, err); err != nil {
+	if err := a.finishError(e, err); err != nil {
 		return err
 	}
-	sendStatus(c, after.ID.Key, e.held.contract.state(after.State))
+	sendStatus(c, after.ID.Key, e.current.contract.state(after.State))
 	return nil
 }

@@ -11,11 +11,11 @@ import (
 
 // How a run ended, for the metrics.
 const (
-	endedWell    = "completed"
-	endedBadly   = "failed"
-	endedGiven   = "released"
-	endedOverdue = "overdue"
-	endedUnheard = "undelivered" // its caller was gone before the answer
+	outcomeCompleted    = "completed"
+	outcomeFailed   = "failed"
+	outcomeReleased   = "released"
+	outcomeOverdue = "overdue"
+	outcomeUndelivered = "undelivered" // its caller was gone before the answer
 )
 
 // metrics are the requests of workers and what became of the jobs they were handed.
@@ -24,7 +24,7 @@ type metrics struct {
 	errors   *prometheus.CounterVec
 	waiting  *prometheus.GaugeVec
 	claimed  *prometheus.CounterVec
-	ended    *prometheus.CounterVec
+	finished    *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error) {
@@ -38,23 +38,23 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 			Help: "Claims that are being served or wait for a job."}, []string{"contract"}),
 		claimed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_claimed_jobs_total",
 			Help: "Jobs handed out."}, []string{"contract"}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_ended_runs_total",
+		finished: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_ended_runs_total",
 			Help: "Runs that ended here, by how; the rest of those handed out is under way, was canceled or fell silent."}, []string{"contract", "outcome"}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.errors, m.waiting, m.claimed, m.ended} {
+	for _, c := range []prometheus.Collector{m.requests, m.errors, m.waiting, m.claimed, m.finished} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("workerapi: %w", err)
 		}
 	}
-	for code := range meanings {
+	for code := range codeInfos {
 		m.errors.WithLabelValues(string(code))
 	}
 	for i := range contracts { // from the start, at zero
 		name := contracts[i].Name
 		m.waiting.WithLabelValues(name)
 		m.claimed.WithLabelValues(name)
-		for _, outcome := range []string{endedWell, endedBadly, endedGiven, endedOverdue, endedUnheard} {
-			m.ended.WithLabelValues(name, outcome)
+		for _, outcome := range []string{outcomeCompleted, outcomeFailed, outcomeReleased, outcomeOverdue, outcomeUndelivered} {
+			m.finished.WithLabelValues(name, outcome)
 		}
 	}
 	return m, nil
@@ -62,5 +62,5 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 
 // route returns what times the requests of an action.
 func (m *metrics) route(action string) func(int, time.Duration) {
-	return telemetry.Classes(m.requests, action)
+	return telemetry.StatusClassObserver(m.requests, action)
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// outcome is what a worker says of one of its runs, and what it is answered.
+// metricOutcome is what a worker says of one of its runs, and what it is answered.
 type outcome struct {
-	ending
+	pendingFinish
 	id     string // of the run, as it was sent
-	done   bool   // it is complete, with the result
+	completes   bool   // it is complete, with the result
 	result []byte
 
-	after *job.Job
+	job *job.Job
 	err   error // in place of after: this outcome is refused, and the others are not
 }
 
@@ -29,8 +29,8 @@ func (a *API) finish(c *httpapi.Call) error {
 		return err
 	}
 	ctx := c.Request.Context()
-	if err = a.finishAll(ctx, all, a.looks); err == errUnsettled {
-		if err = a.look(ctx, all); err == nil {
+	if err = a.finishAll(ctx, all, a.needsVerify); err == errNeedsVerify {
+		if err = a.verifyResults(ctx, all); err == nil {
 			err = a.finishAll(ctx, all, false)
 		}
 	}
@@ -41,37 +41,37 @@ func (a *API) finish(c *httpapi.Call) error {
 	return nil
 }
 
-// look asks the contracts that have to look before they believe a result, one run after the other.
-func (a *API) look(ctx context.Context, all []*outcome) error {
-	jobs, err := a.claimed(ctx, all)
+// verifyResults asks the contracts that have to look before they believe a result, one run after the other.
+func (a *API) verifyResults(ctx context.Context, all []*outcome) error {
+	jobs, err := a.completedJobs(ctx, all)
 	if err != nil {
 		return err
 	}
 	for _, o := range all {
 		j := jobs[o.run.Seq()]
-		if !o.done || o.err != nil || j == nil {
+		if !o.completes || o.err != nil || j == nil {
 			continue // the transaction finds what is lost
 		}
-		h, err := a.held(j, o.run)
-		if err != nil || h.contract.Settle == nil {
+		h, err := a.checkRun(j, o.run)
+		if err != nil || h.contract.VerifyResult == nil {
 			continue
 		}
-		if err := o.settle(ctx, h); !alone(err) {
+		if err := o.verify(ctx, h); !affectsOneRun(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// claimed reads the jobs whose runs left results, with their definitions, by their numbers.
-func (a *API) claimed(ctx context.Context, all []*outcome) (map[int64]*job.Job, error) {
+// completedJobs reads the jobs whose runs left results, with their definitions, by their numbers.
+func (a *API) completedJobs(ctx context.Context, all []*outcome) (map[int64]*job.Job, error) {
 	var seqs []int64
 	for _, o := range all {
-		if o.done && o.err == nil {
+		if o.completes && o.err == nil {
 			seqs = append(seqs, o.run.Seq())
 		}
 	}
-	found, err := a.engine.Briefs(ctx, seqs)
+	found, err := a.engine.GetWithoutBodies(ctx, seqs)
 	jobs := make(map[int64]*job.Job, len(found))
 	for _, j := range found {
 		jobs[j.Seq] = j
@@ -80,75 +80,75 @@ func (a *API) claimed(ctx context.Context, all []*outcome) (map[int64]*job.Job, 
 }
 
 // settle has the contract look. A run that is overdue stays that: there is nothing to look for.
-func (o *outcome) settle(ctx context.Context, h *held) error {
-	if late := h.contract.overdue(h.job); late != nil {
-		o.how.of = func(*held) (engine.Outcome, error) { o.overdue = late; return *late, nil }
+func (o *outcome) verify(ctx context.Context, h *currentRun) error {
+	if timeout := h.contract.timedOut(h.job); timeout != nil {
+		o.plan.decide = func(*currentRun) (engine.Outcome, error) { o.timedOut = timeout; return *timeout, nil }
 		return nil
 	}
-	how, err := h.contract.Settle(ctx, h.job, o.result)
-	if o.how = settled(how); err != nil {
-		o.how = refused(err) // unless the run is over by then: an outcome before this one may have ended it
+	verifiedOutcome, err := h.contract.VerifyResult(ctx, h.job, o.result)
+	if o.plan = verified(verifiedOutcome); err != nil {
+		o.plan = rejected(err) // unless the run is over by then: an outcome before this one may have ended it
 	}
 	return err
 }
 
-// alone reports whether an error is about one run, so that the others can end all the same.
-func alone(err error) bool {
+// affectsOneRun reports whether an error is about one run, so that the others can end all the same.
+func affectsOneRun(err error) bool {
 	if err == nil {
 		return true
 	}
-	c := judge(err).code
+	c := toProblem(err).code
 	return c != codeUnavailable && c != codeInternal
 }
 
-// finishAll ends in one transaction what has not been refused yet. With ask it ends nothing and is errUnsettled if a
+// finishAll ends in one transaction what has not been refused yet. With ask it ends nothing and is errNeedsVerify if a
 // contract has to look first.
-func (a *API) finishAll(ctx context.Context, all []*outcome, ask bool) error {
+func (a *API) finishAll(ctx context.Context, all []*outcome, checkFirst bool) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(o *outcome) bool { return o.err != nil })
-	var endings []engine.Ending
-	unsettled := false
-	if ask {
-		endings = a.asking(all, &unsettled)
+	var endings []engine.FinishRequest
+	needsVerify := false
+	if checkFirst {
+		endings = a.verifyChecks(all, &needsVerify)
 	}
-	asked := len(endings)
+	checks := len(endings)
 	for _, o := range all {
-		judge := a.judging(&o.ending)
-		endings = append(endings, engine.Ending{Run: engine.Run{Run: o.run}, Judge: func(j *job.Job) (engine.Outcome, error) {
-			if unsettled {
-				return engine.Outcome{}, errUnsettled
+		judge := a.decide(&o.pendingFinish)
+		endings = append(endings, engine.FinishRequest{Run: engine.Run{Run: o.run}, Decide: func(j *job.Job) (engine.Outcome, error) {
+			if needsVerify {
+				return engine.Outcome{}, errNeedsVerify
 			}
 			return judge(j)
 		}})
 	}
-	ended := a.engine.FinishAll(ctx, endings)[asked:]
-	if unsettled {
-		return errUnsettled
+	ended := a.engine.FinishAll(ctx, endings)[checks:]
+	if needsVerify {
+		return errNeedsVerify
 	}
 	for i, o := range all {
-		o.after, o.err = ended[i].Job, a.became(&o.ending, ended[i].Err)
-		if !alone(o.err) {
+		o.job, o.err = ended[i].Job, a.finishError(&o.pendingFinish, ended[i].Err)
+		if !affectsOneRun(o.err) {
 			return o.err
 		}
 	}
 	return nil
 }
 
-// asking asks for all results, in the transaction and before any run ends, whether a contract has to look at them. So
+// verifyChecks asks for all results, in the transaction and before any run ends, whether a contract has to look at them. So
 // nobody reads the jobs beforehand where none has to. It ends no run.
-func (a *API) asking(all []*outcome, unsettled *bool) (asked []engine.Ending) {
+func (a *API) verifyChecks(all []*outcome, needsVerify *bool) (checks []engine.FinishRequest) {
 	for _, o := range all {
-		if !o.done {
+		if !o.completes {
 			continue
 		}
-		judge := a.judging(&o.ending)
-		asked = append(asked, engine.Ending{Run: engine.Run{Run: o.run}, Judge: func(j *job.Job) (engine.Outcome, error) {
+		judge := a.decide(&o.pendingFinish)
+		checks = append(checks, engine.FinishRequest{Run: engine.Run{Run: o.run}, Decide: func(j *job.Job) (engine.Outcome, error) {
 			_, err := judge(j)
-			*unsettled = *unsettled || err == errUnsettled
-			return engine.Outcome{}, errAsked
+			*needsVerify = *needsVerify || err == errNeedsVerify
+			return engine.Outcome{}, errCheckOnly
 		}})
 	}
-	return asked
+	return checks
 }
 
-// errAsked never leaves the API: a run goes on that was only asked about.
-var errAsked = errors.New("workerapi: only asked")
+// errCheckOnly never leaves the API: a run goes on that was only asked about.
+var errCheckOnly = errors.New("workerapi: only asked")

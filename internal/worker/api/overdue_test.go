@@ -19,38 +19,38 @@ func TestOverdue(t *testing.T) {
 	for _, verb := range []string{"heartbeat", "start", "complete", "fail", "release"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
-			p, c := testkit.InMemory(t), served()
-			c.Overdue = func(j *job.Job) *engine.Outcome {
+			p, c := testkit.InMemory(t), newContract()
+			c.TimedOut = func(j *job.Job) *engine.Outcome {
 				if p.Clock.Now().Sub(j.StartedAt) <= time.Minute {
 					return nil
 				}
 				return &engine.Outcome{On: job.FailedForGood, Failure: []byte(`"too long"`), Reason: "slow"}
 			}
 			w := newWorld(t, p, "", 0, c)
-			w.submit(t, made, "a", 1)
-			j := w.one(t, "a")
+			w.submit(t, testContract, "a", 1)
+			j := w.claimOne(t, "a")
 			for range 3 { // up to the limit it goes on
 				w.clock.Advance(20 * time.Second)
-				if r := w.run(t, j.RunID, "heartbeat", ``).Want(t, 200); !strings.Contains(r.Body, `"cancel":false`) {
+				if r := w.postRun(t, j.RunID, "heartbeat", ``).WantStatus(t, 200); !strings.Contains(r.Body, `"cancel":false`) {
 					t.Errorf("got %s", r.Body)
 				}
 			}
 			w.clock.Advance(time.Millisecond)
-			r := w.run(t, j.RunID, verb, verbs[verb])
+			r := w.postRun(t, j.RunID, verb, runVerbs[verb])
 			if verb != "heartbeat" {
-				r.Is(t, 409, "RUN_LOST")
-			} else if r.Want(t, 200); !strings.Contains(r.Body, `"cancel":true`) {
+				r.WantError(t, 409, "RUN_LOST")
+			} else if r.WantStatus(t, 200); !strings.Contains(r.Body, `"cancel":true`) {
 				t.Errorf("got %s", r.Body)
 			}
-			ended := w.state(t, "a-0", "failed")
+			ended := w.wantState(t, "a-0", "failed")
 			if string(ended.Failure) != `"too long"` || ended.Result != nil {
 				t.Errorf("it left %q, %q", ended.Failure, ended.Result)
 			}
 			if verb == "heartbeat" && string(ended.Progress) != "1" {
 				t.Errorf("the last state is %q", ended.Progress)
 			}
-			w.lost(t, j.RunID)
-			w.counts(t, `ended_runs_total{contract="made",outcome="overdue"}`, 1)
+			w.wantLost(t, j.RunID)
+			w.wantMetric(t, `ended_runs_total{contract="made",outcome="overdue"}`, 1)
 		})
 	}
 }
@@ -58,30 +58,30 @@ func TestOverdue(t *testing.T) {
 // What workers do is counted, from zero on.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	w := inMemory(t, "", 0, served())
+	w := inMemory(t, "", 0, newContract())
 	outcomes := []string{"completed", "failed", "released", "overdue", "undelivered"}
 	for _, outcome := range outcomes {
-		w.counts(t, `ended_runs_total{contract="made",outcome="`+outcome+`"}`, 0)
+		w.wantMetric(t, `ended_runs_total{contract="made",outcome="`+outcome+`"}`, 0)
 	}
-	w.counts(t, `claimed_jobs_total{contract="made"}`, 0)
-	w.counts(t, `waiting_claims{contract="made"}`, 0)
-	w.counts(t, `errors_total{code="RUN_LOST"}`, 0)
-	w.submit(t, made, "a", 4)
+	w.wantMetric(t, `claimed_jobs_total{contract="made"}`, 0)
+	w.wantMetric(t, `waiting_claims{contract="made"}`, 0)
+	w.wantMetric(t, `errors_total{code="RUN_LOST"}`, 0)
+	w.submit(t, testContract, "a", 4)
 	jobs := w.claim(t, `,"max":3`)
-	w.post(t, "/worker/v1/jobs/a-3/claim", `{"contract":"made"}`).Want(t, 200)
-	w.run(t, jobs[0].RunID, "start", ``).Want(t, 200)
-	w.run(t, jobs[0].RunID, "complete", ``).Want(t, 200)
-	w.run(t, jobs[1].RunID, "fail", verbs["fail"]).Want(t, 200)
-	w.run(t, jobs[2].RunID, "release", ``).Want(t, 200)
-	w.run(t, jobs[2].RunID, "release", ``).Is(t, 409, "RUN_LOST")
-	w.counts(t, `claimed_jobs_total{contract="made"}`, 4)
+	w.post(t, "/worker/v1/jobs/a-3/claim", `{"contract":"made"}`).WantStatus(t, 200)
+	w.postRun(t, jobs[0].RunID, "start", ``).WantStatus(t, 200)
+	w.postRun(t, jobs[0].RunID, "complete", ``).WantStatus(t, 200)
+	w.postRun(t, jobs[1].RunID, "fail", runVerbs["fail"]).WantStatus(t, 200)
+	w.postRun(t, jobs[2].RunID, "release", ``).WantStatus(t, 200)
+	w.postRun(t, jobs[2].RunID, "release", ``).WantError(t, 409, "RUN_LOST")
+	w.wantMetric(t, `claimed_jobs_total{contract="made"}`, 4)
 	for i, want := range []float64{1, 1, 1, 0, 0} {
-		w.counts(t, `ended_runs_total{contract="made",outcome="`+outcomes[i]+`"}`, want)
+		w.wantMetric(t, `ended_runs_total{contract="made",outcome="`+outcomes[i]+`"}`, want)
 	}
-	w.counts(t, `errors_total{code="RUN_LOST"}`, 1)
-	w.counts(t, `request_duration_seconds_count{action="release",code="2xx"}`, 1)
-	w.counts(t, `request_duration_seconds_count{action="release",code="4xx"}`, 1)
-	if _, err := workerapi.New(workerapi.Config{Log: discard, Registry: w.registry, Contracts: []workerapi.Contract{served()}}); err == nil {
+	w.wantMetric(t, `errors_total{code="RUN_LOST"}`, 1)
+	w.wantMetric(t, `request_duration_seconds_count{action="release",code="2xx"}`, 1)
+	w.wantMetric(t, `request_duration_seconds_count{action="release",code="4xx"}`, 1)
+	if _, err := workerapi.New(workerapi.Config{Log: discard, Registry: w.registry, Contracts: []workerapi.Contract{newContract()}}); err == nil {
 		t.Error("the same names are registered twice")
 	}
 	if problems, err := testutil.GatherAndLint(w.registry); err != nil || len(problems) > 0 {
@@ -89,8 +89,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// counts reads one line of what is shown of the metrics.
-func (w *world) counts(t testing.TB, line string, want float64) {
+// wantMetric reads one line of what is shown of the metrics.
+func (w *world) wantMetric(t testing.TB, line string, want float64) {
 	t.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {

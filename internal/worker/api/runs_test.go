@@ -15,47 +15,47 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// verbs are all writes of a run, each with a body that is good.
-var verbs = map[string]string{"start": ``, "heartbeat": `{"state":1}`, "complete": `{"result":1}`,
+// runVerbs are all writes of a run, each with a body that is good.
+var runVerbs = map[string]string{"start": ``, "heartbeat": `{"state":1}`, "complete": `{"result":1}`,
 	"fail": `{"error":"e","retryable":true}`, "release": `{}`}
 
 func TestRuns(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		w.submit(t, made, "a", 1)
-		j := w.one(t, "a")
+		w.submit(t, testContract, "a", 1)
+		j := w.claimOne(t, "a")
 		t.Run("start changes nothing where the contract knows no start", func(t *testing.T) {
-			r := w.run(t, j.RunID, "start", `{}`).Want(t, 200)
+			r := w.postRun(t, j.RunID, "start", `{}`).WantStatus(t, 200)
 			if r.Body != `{"job_id":"a-0","status":"RUNNING"}` {
 				t.Errorf("got %s", r.Body)
 			}
 		})
 		t.Run("a heartbeat keeps the state as it was sent and moves the lease", func(t *testing.T) {
 			w.clock.Advance(20 * time.Second)
-			b := testkit.Read[struct {
+			b := testkit.DecodeReply[struct {
 				LeaseUntil time.Time `json:"lease_until"`
 				Cancel     bool
-			}](t, w.run(t, j.RunID, "heartbeat", `{"state": {"at":  1e3} }`).Want(t, 200))
-			if want := w.state(t, "a-0", "running").LeaseUntil; !b.LeaseUntil.Equal(want) || b.Cancel || !want.After(w.clock.Now().Add(29*time.Second)) {
+			}](t, w.postRun(t, j.RunID, "heartbeat", `{"state": {"at":  1e3} }`).WantStatus(t, 200))
+			if want := w.wantState(t, "a-0", "running").LeaseUntil; !b.LeaseUntil.Equal(want) || b.Cancel || !want.After(w.clock.Now().Add(29*time.Second)) {
 				t.Errorf("got %+v, want %s", b, want)
 			}
-			w.run(t, j.RunID, "heartbeat", ``).Want(t, 200)
-			if got := string(w.state(t, "a-0", "running").Progress); got != `{"at":  1e3}` {
+			w.postRun(t, j.RunID, "heartbeat", ``).WantStatus(t, 200)
+			if got := string(w.wantState(t, "a-0", "running").Progress); got != `{"at":  1e3}` {
 				t.Errorf("state %s", got)
 			}
 		})
 		t.Run("G-X-18 release counts nothing, and the state goes to whoever is next", func(t *testing.T) {
-			r := w.run(t, j.RunID, "release", ``).Want(t, 200)
+			r := w.postRun(t, j.RunID, "release", ``).WantStatus(t, 200)
 			if r.Body != `{"job_id":"a-0","status":"READY"}` {
 				t.Errorf("got %s", r.Body)
 			}
-			again := w.one(t, "a")
+			again := w.claimOne(t, "a")
 			if again.RunID == j.RunID || again.Attempt != 1 || string(again.State) != `{"at":  1e3}` {
 				t.Errorf("got %+v", again)
 			}
 			j = again
 		})
 		t.Run("a failure that is retryable is tried again after its delay", func(t *testing.T) {
-			r := w.run(t, j.RunID, "fail", `{"error":"no","error_type":"net","retryable":true}`).Want(t, 200)
+			r := w.postRun(t, j.RunID, "fail", `{"error":"no","error_type":"net","retryable":true}`).WantStatus(t, 200)
 			if r.Body != `{"job_id":"a-0","status":"READY"}` {
 				t.Errorf("got %s", r.Body)
 			}
@@ -63,26 +63,26 @@ func TestRuns(t *testing.T) {
 				t.Errorf("claimed before its time: %+v", jobs)
 			}
 			w.clock.Advance(time.Second)
-			if j = w.one(t, "a"); j.Attempt != 2 {
+			if j = w.claimOne(t, "a"); j.Attempt != 2 {
 				t.Errorf("attempt %d, want 2", j.Attempt)
 			}
-			if got := string(w.state(t, "a-0", "running").Failure); got != `"no"` {
+			if got := string(w.wantState(t, "a-0", "running").Failure); got != `"no"` {
 				t.Errorf("failure %s", got)
 			}
 		})
 		t.Run("a result is kept as it was sent", func(t *testing.T) {
-			r := w.run(t, j.RunID, "complete", `{"result": [1,  2.0] }`).Want(t, 200)
+			r := w.postRun(t, j.RunID, "complete", `{"result": [1,  2.0] }`).WantStatus(t, 200)
 			if r.Body != `{"job_id":"a-0","status":"COMPLETED"}` {
 				t.Errorf("got %s", r.Body)
 			}
-			if got := string(w.state(t, "a-0", "completed").Result); got != `[1,  2.0]` {
+			if got := string(w.wantState(t, "a-0", "completed").Result); got != `[1,  2.0]` {
 				t.Errorf("result %s", got)
 			}
 		})
-		t.Run("G-X-20 a run that is over is lost", func(t *testing.T) { w.lost(t, j.RunID) })
+		t.Run("G-X-20 a run that is over is lost", func(t *testing.T) { w.wantLost(t, j.RunID) })
 		t.Run("a failure for good is final", func(t *testing.T) {
-			w.submit(t, made, "b", 1)
-			r := w.run(t, w.one(t, "b").RunID, "fail", `{"error":"no","error_type":null,"retryable":false}`).Want(t, 200)
+			w.submit(t, testContract, "b", 1)
+			r := w.postRun(t, w.claimOne(t, "b").RunID, "fail", `{"error":"no","error_type":null,"retryable":false}`).WantStatus(t, 200)
 			if r.Body != `{"job_id":"b-0","status":"FAILED"}` {
 				t.Errorf("got %s", r.Body)
 			}
@@ -91,38 +91,38 @@ func TestRuns(t *testing.T) {
 }
 
 // lost fails unless every write of a run is refused and changes nothing.
-func (w *world) lost(t testing.TB, runID string) {
+func (w *world) wantLost(t testing.TB, runID string) {
 	t.Helper()
-	for verb, body := range verbs {
-		w.run(t, runID, verb, body).Is(t, 409, "RUN_LOST")
+	for verb, body := range runVerbs {
+		w.postRun(t, runID, verb, body).WantError(t, 409, "RUN_LOST")
 	}
 }
 
 func TestFencing(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		w.submit(t, made, "a", 1)
-		first := w.one(t, "a")
+		w.submit(t, testContract, "a", 1)
+		first := w.claimOne(t, "a")
 		w.expire(t, 31*time.Second)
-		second := w.one(t, "a")
+		second := w.claimOne(t, "a")
 		if second.RunID == first.RunID || second.Attempt != 2 {
 			t.Fatalf("got %+v after %+v", second, first)
 		}
-		before := *w.state(t, "a-0", "running")
-		w.lost(t, first.RunID)
-		if after := w.state(t, "a-0", "running"); after.Run != before.Run || !after.UpdatedAt.Equal(before.UpdatedAt) || after.Progress != nil {
+		before := *w.wantState(t, "a-0", "running")
+		w.wantLost(t, first.RunID)
+		if after := w.wantState(t, "a-0", "running"); after.Run != before.Run || !after.UpdatedAt.Equal(before.UpdatedAt) || after.Progress != nil {
 			t.Errorf("an older run changed %+v into %+v", before, after)
 		}
 		t.Run("G-X-20 unknown runs", func(t *testing.T) {
 			made := job.NewRunID(before.Seq, [16]byte{1}).String()
 			for _, id := range []string{made, job.NewRunID(1<<40, [16]byte{}).String(), "00000000-0000-0000-0000-000000000000", "no-uuid", "%20"} {
-				w.lost(t, id)
+				w.wantLost(t, id)
 			}
 		})
 		t.Run("C-15 a canceled job's run is lost", func(t *testing.T) {
-			if _, err := w.engine.Cancel(context.Background(), job.ID{Contract: made, Key: "a-0"}); err != nil {
+			if _, err := w.engine.Cancel(context.Background(), job.ID{Contract: testContract, Key: "a-0"}); err != nil {
 				t.Fatal(err)
 			}
-			w.lost(t, second.RunID)
+			w.wantLost(t, second.RunID)
 		})
 	})
 }
@@ -130,13 +130,13 @@ func TestFencing(t *testing.T) {
 // The run of a contract that is not served is as good as unknown: Relay's runs end by Relay's own ways.
 func TestForeignRun(t *testing.T) {
 	t.Parallel()
-	w := inMemory(t, "", 0, served())
-	w.submit(t, other, "o", 1)
-	j, err := w.engine.ClaimJob(context.Background(), job.ID{Contract: other, Key: "o-0"}, "w")
+	w := inMemory(t, "", 0, newContract())
+	w.submit(t, otherContract, "o", 1)
+	j, err := w.engine.ClaimJob(context.Background(), job.ID{Contract: otherContract, Key: "o-0"}, "w")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.lost(t, j.Run.String())
+	w.wantLost(t, j.Run.String())
 	if after, err := w.engine.Get(context.Background(), j.ID); err != nil || after.Run != j.Run {
 		t.Errorf("got %+v, %v", after, err)
 	}
@@ -152,18 +152,18 @@ var badBodies = map[string][]string{
 
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	w := inMemory(t, "", 0, served())
-	w.submit(t, made, "a", 1)
-	j := w.one(t, "a")
+	w := inMemory(t, "", 0, newContract())
+	w.submit(t, testContract, "a", 1)
+	j := w.claimOne(t, "a")
 	for verb, bodies := range badBodies {
 		for _, body := range bodies {
-			w.run(t, j.RunID, verb, body).Is(t, 400, "VALIDATION_ERROR")
+			w.postRun(t, j.RunID, verb, body).WantError(t, 400, "VALIDATION_ERROR")
 		}
-		w.post(t, "/worker/v1/runs/"+j.RunID+"/"+verb, `{"error":"e","retryable":true}`, "Content-Type", "text/plain").Is(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+		w.post(t, "/worker/v1/runs/"+j.RunID+"/"+verb, `{"error":"e","retryable":true}`, "Content-Type", "text/plain").WantError(t, 415, "UNSUPPORTED_MEDIA_TYPE")
 	}
-	w.state(t, "a-0", "running")
-	w.run(t, strings.ToUpper(j.RunID), "complete", `{"result":null,"more":1}`).Want(t, 200)
-	if got := string(w.state(t, "a-0", "completed").Result); got != "null" {
+	w.wantState(t, "a-0", "running")
+	w.postRun(t, strings.ToUpper(j.RunID), "complete", `{"result":null,"more":1}`).WantStatus(t, 200)
+	if got := string(w.wantState(t, "a-0", "completed").Result); got != "null" {
 		t.Errorf("result %q, want null", got)
 	}
 }
@@ -173,9 +173,9 @@ func TestFailureMessages(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		for queue, m := range map[string]struct{ sent, want string }{"nul": {`a\u0000b`, "a\uFFFDb"}, "half": {`\ud800`, "\uFFFD"},
 			"empty": {}, "long": {strings.Repeat("ü", 10_000), strings.Repeat("ü", 8192)}} {
-			w.submit(t, made, queue, 1)
-			w.run(t, w.one(t, queue).RunID, "fail", `{"error":"`+m.sent+`","retryable":false}`).Want(t, 200)
-			if got := string(w.state(t, queue+"-0", "failed").Failure); got != `"`+m.want+`"` {
+			w.submit(t, testContract, queue, 1)
+			w.postRun(t, w.claimOne(t, queue).RunID, "fail", `{"error":"`+m.sent+`","retryable":false}`).WantStatus(t, 200)
+			if got := string(w.wantState(t, queue+"-0", "failed").Failure); got != `"`+m.want+`"` {
 				t.Errorf("%s: it kept %.40s", queue, got)
 			}
 		}
@@ -185,17 +185,17 @@ func TestFailureMessages(t *testing.T) {
 // Of all who end a run at the same time one does.
 func TestManyEnd(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		w.submit(t, made, "a", 20)
+		w.submit(t, testContract, "a", 20)
 		for _, j := range w.claim(t, `,"max":20`) {
 			var won atomic.Int32
 			var all sync.WaitGroup
 			for _, verb := range []string{"complete", "fail", "release", "complete", "fail", "release"} {
 				all.Go(func() {
-					switch r := w.run(t, j.RunID, verb, verbs[verb]); r.Status {
+					switch r := w.postRun(t, j.RunID, verb, runVerbs[verb]); r.Status {
 					case 200:
 						won.Add(1)
 					default:
-						r.Is(t, 409, "RUN_LOST")
+						r.WantError(t, 409, "RUN_LOST")
 					}
 				})
 			}
@@ -210,22 +210,22 @@ func TestManyEnd(t *testing.T) {
 // A contract may look at more than the job before it believes a result; what it refuses changes nothing.
 func TestSettle(t *testing.T) {
 	t.Parallel()
-	c := served()
+	c := newContract()
 	c.Complete = nil
-	c.Settle = func(_ context.Context, j *job.Job, result []byte) (engine.Outcome, error) {
+	c.VerifyResult = func(_ context.Context, j *job.Job, result []byte) (engine.Outcome, error) {
 		if string(result) != `"good"` {
 			return engine.Outcome{}, &job.Error{Kind: job.Invalid, Msg: "that is not good"}
 		}
 		return completed(j, result), nil
 	}
 	w := inMemory(t, "", 0, c)
-	w.submit(t, made, "a", 1)
-	j := w.one(t, "a")
-	w.run(t, j.RunID, "complete", `{"result":"bad"}`).Is(t, 400, "VALIDATION_ERROR", "not good")
-	w.run(t, j.RunID, "heartbeat", ``).Want(t, 200)
-	w.run(t, j.RunID, "complete", `{"result":"good"}`).Want(t, 200)
-	w.state(t, "a-0", "completed")
-	c.Settle = nil
+	w.submit(t, testContract, "a", 1)
+	j := w.claimOne(t, "a")
+	w.postRun(t, j.RunID, "complete", `{"result":"bad"}`).WantError(t, 400, "VALIDATION_ERROR", "not good")
+	w.postRun(t, j.RunID, "heartbeat", ``).WantStatus(t, 200)
+	w.postRun(t, j.RunID, "complete", `{"result":"good"}`).WantStatus(t, 200)
+	w.wantState(t, "a-0", "completed")
+	c.VerifyResult = nil
 	if _, err := workerapi.New(workerapi.Config{Log: slog.New(slog.DiscardHandler), Contracts: []workerapi.Contract{c}}); err == nil {
 		t.Error("a contract that cannot complete was taken")
 	}

@@ -20,9 +20,9 @@ const (
 	maxWait   = 30 // seconds
 	maxJobs   = 1000
 	maxQueues = 100
-	maxQueue  = 1024 // characters
-	maxWorker = 255
-	maxType   = 255
+	maxQueueName  = 1024 // characters
+	maxWorkerName = 255
+	maxErrorType   = 255
 	maxError  = 16 << 10 // bytes
 	maxRunID  = 255
 )
@@ -37,7 +37,7 @@ func readObject(c *httpapi.Call) ([]byte, error) {
 	if len(body) == 0 {
 		return []byte("{}"), nil
 	}
-	if !c.SaysJSON() {
+	if !c.HasJSONContentType() {
 		return nil, httpapi.ErrNotJSON
 	}
 	if err := jsontext.Check(body); err != nil {
@@ -60,14 +60,14 @@ type claimRequest struct {
 
 // readClaim reads an object that has members of these names alone: where a misspelt queues were ignored as elsewhere, its
 // sender would be given the jobs of all queues.
-func readClaim(c *httpapi.Call, known ...string) ([]byte, error) {
+func readClaim(c *httpapi.Call, allowed ...string) ([]byte, error) {
 	body, err := readObject(c)
 	if err != nil {
 		return nil, err
 	}
 	for name := range jsontext.Members(body) {
-		if !slices.Contains(known, string(name)) {
-			return nil, invalid(fmt.Sprintf("the member %.100q is not known; there are %s", name, strings.Join(known, ", ")))
+		if !slices.Contains(allowed, string(name)) {
+			return nil, invalid(fmt.Sprintf("the member %.100q is not known; there are %s", name, strings.Join(allowed, ", ")))
 		}
 	}
 	return body, nil
@@ -85,17 +85,17 @@ func (q *claimRequest) read(c *httpapi.Call) error {
 		}
 		switch string(name) {
 		case "queues":
-			q.queues, err = queues(value)
+			q.queues, err = readQueues(value)
 		case "max":
-			q.max, err = number("max", value, 1, maxJobs)
+			q.max, err = readNumber("max", value, 1, maxJobs)
 		case "wait_seconds":
-			q.waitSeconds, err = number("wait_seconds", value, 0, maxWait)
+			q.waitSeconds, err = readNumber("wait_seconds", value, 0, maxWait)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return q.who(c, body)
+	return q.readCaller(c, body)
 }
 
 // readOne reads the request for one job that the path names.
@@ -104,18 +104,18 @@ func (q *claimRequest) readOne(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return q.who(c, body)
+	return q.readCaller(c, body)
 }
 
-// who reads whose jobs are asked for, and by whom.
-func (q *claimRequest) who(c *httpapi.Call, body []byte) (err error) {
+// readCaller reads whose jobs are asked for, and by whom.
+func (q *claimRequest) readCaller(c *httpapi.Call, body []byte) (err error) {
 	q.worker = c.Request.RemoteAddr
 	for name, value := range jsontext.Members(body) {
 		switch {
 		case string(name) == "contract":
-			q.contract, err = text("contract", value, maxWorker)
+			q.contract, err = readText("contract", value, maxWorkerName)
 		case string(name) == "worker" && !jsontext.IsNull(value):
-			q.worker, err = text("worker", value, maxWorker)
+			q.worker, err = readText("worker", value, maxWorkerName)
 		}
 		if err != nil {
 			return err
@@ -127,13 +127,13 @@ func (q *claimRequest) who(c *httpapi.Call, body []byte) (err error) {
 	return nil
 }
 
-func queues(raw []byte) ([]string, error) {
+func readQueues(raw []byte) ([]string, error) {
 	if jsontext.KindOf(raw) != jsontext.KindArray {
 		return nil, invalid("queues must be an array of names")
 	}
 	var all []string
 	for _, value := range jsontext.Elements(raw) {
-		queue, err := text("queues", value, maxQueue)
+		queue, err := readText("queues", value, maxQueueName)
 		if err != nil {
 			return nil, err
 		}
@@ -150,20 +150,20 @@ func queues(raw []byte) ([]string, error) {
 	return all, nil
 }
 
-// number reads a whole number, capped silently at most.
-func number(name string, raw []byte, least, most int64) (int, error) {
+// readNumber reads a whole number, capped silently at most.
+func readNumber(name string, raw []byte, minValue, maxValue int64) (int, error) {
 	n, err := jsontext.Int(raw, 64)
-	if err != nil || n < least {
-		return 0, invalid(name + " must be a whole number of " + strconv.FormatInt(least, 10) + " or more")
+	if err != nil || n < minValue {
+		return 0, invalid(name + " must be a whole number of " + strconv.FormatInt(minValue, 10) + " or more")
 	}
-	return int(min(n, most)), nil
+	return int(min(n, maxValue)), nil
 }
 
-// text reads a name: not empty, not long, and nothing that a store cannot keep.
-func text(name string, raw []byte, most int) (string, error) {
+// readText reads a name: not empty, not long, and nothing that a store cannot keep.
+func readText(name string, raw []byte, maxLen int) (string, error) {
 	s, err := jsontext.String(raw)
-	if err != nil || s == "" || utf8.RuneCountInString(s) > most || strings.IndexByte(s, 0) >= 0 {
-		return "", invalid(name + " must be a string of 1 to " + strconv.Itoa(most) + " characters without U+0000")
+	if err != nil || s == "" || utf8.RuneCountInString(s) > maxLen || strings.IndexByte(s, 0) >= 0 {
+		return "", invalid(name + " must be a string of 1 to " + strconv.Itoa(maxLen) + " characters without U+0000")
 	}
 	return s, nil
 }
@@ -171,31 +171,31 @@ func text(name string, raw []byte, most int) (string, error) {
 // readState reads a heartbeat; nil keeps the state there is.
 func readState(c *httpapi.Call) (state []byte, err error) {
 	body, err := readObject(c)
-	return memberOf(body, "state"), err
+	return findMember(body, "state"), err
 }
 
-// resultOf reads what a run leaves; nil is nothing.
-func resultOf(object []byte) []byte { return memberOf(object, "result") }
+// readResult reads what a run leaves; nil is nothing.
+func readResult(object []byte) []byte { return findMember(object, "result") }
 
-// memberOf reads one member of an object; nil when it is not there.
-func memberOf(object []byte, wanted string) (found []byte) {
+// findMember reads one member of an object; nil when it is not there.
+func findMember(object []byte, member string) (found []byte) {
 	for name, value := range jsontext.Members(object) {
-		if string(name) == wanted {
+		if string(name) == member {
 			found = value
 		}
 	}
 	return found
 }
 
-// failed is what a worker says of a run that failed.
-type failed struct {
+// failure is what a worker says of a run that failed.
+type failure struct {
 	message, errorType string
 	retryable          bool
 }
 
-// failureOf reads a failure; at is where its members are, for whoever is told what is wrong with them.
-func failureOf(at string, object []byte) (f failed, err error) {
-	var told, judged bool
+// readFailure reads a failure; at is where its members are, for whoever is told what is wrong with them.
+func readFailure(at string, object []byte) (f failure, err error) {
+	var hasError, hasRetryable bool
 	for name, value := range jsontext.Members(object) {
 		switch {
 		case string(name) == "error":
@@ -203,30 +203,30 @@ func failureOf(at string, object []byte) (f failed, err error) {
 			if errors.Is(err, jsontext.ErrKind) {
 				return f, invalid(at + "error must be a string")
 			}
-			f.message, told = kept(f.message), true
+			f.message, hasError = sanitizeMessage(f.message), true
 		case string(name) == "error_type" && !jsontext.IsNull(value):
-			if f.errorType, err = text(at+"error_type", value, maxType); err != nil {
+			if f.errorType, err = readText(at+"error_type", value, maxErrorType); err != nil {
 				return f, err
 			}
 		case string(name) == "retryable":
 			if f.retryable, err = jsontext.Bool(value); err != nil {
 				return f, invalid(at + "retryable must be true or false")
 			}
-			judged = true
+			hasRetryable = true
 		}
 	}
 	switch {
-	case !told:
+	case !hasError:
 		return f, invalid(at + "error is missing")
-	case !judged:
+	case !hasRetryable:
 		return f, invalid(at + "retryable is missing")
 	}
 	return f, nil
 }
 
-// kept is what is kept of the message of a failure: a worker is to be rid of a run whatever it has to say of it. Stores
+// sanitizeMessage is what is kept of the message of a failure: a worker is to be rid of a run whatever it has to say of it. Stores
 // keep no U+0000, and half a surrogate pair has been read as U+FFFD already.
-func kept(message string) string {
+func sanitizeMessage(message string) string {
 	if len(message) > maxError {
 		message = strings.ToValidUTF8(message[:maxError], "")
 	}
@@ -239,7 +239,7 @@ func readOutcomes(c *httpapi.Call) ([]*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := memberOf(body, "outcomes")
+	list := findMember(body, "outcomes")
 	if list == nil || jsontext.KindOf(list) != jsontext.KindArray {
 		return nil, invalid("outcomes must be an array")
 	}
@@ -264,27 +264,27 @@ func readOutcome(at string, raw []byte) (*outcome, error) {
 	if jsontext.KindOf(raw) != jsontext.KindObject {
 		return nil, invalid(at + " is not an object")
 	}
-	o, said := &outcome{}, map[string][]byte{}
+	o, members := &outcome{}, map[string][]byte{}
 	for name, value := range jsontext.Members(raw) {
 		switch name := string(name); name {
 		case "run_id", "complete", "fail", "release":
-			if said[name] = value; jsontext.IsNull(value) {
-				delete(said, name) // as if it were left out
+			if members[name] = value; jsontext.IsNull(value) {
+				delete(members, name) // as if it were left out
 			}
 		}
 	}
-	id, err := text(at+".run_id", said["run_id"], maxRunID)
+	id, err := readText(at+".run_id", members["run_id"], maxRunID)
 	if err != nil {
 		return nil, err
 	}
-	if delete(said, "run_id"); len(said) != 1 {
+	if delete(members, "run_id"); len(members) != 1 {
 		return nil, invalid(at + " must have one of complete, fail and release")
 	}
-	for name, value := range said {
+	for name, value := range members {
 		err = o.read(at+"."+name, name, value)
 	}
 	o.id = id
-	o.run, o.err = runOf(id)
+	o.run, o.err = parseRunID(id)
 	return o, err
 }
 
@@ -295,14 +295,14 @@ func (o *outcome) read(at, name string, value []byte) error {
 	}
 	switch name {
 	case "complete":
-		o.done, o.result = true, resultOf(value)
-		o.how = completed(o.result)
+		o.completes, o.result = true, readResult(value)
+		o.plan = completed(o.result)
 	case "fail":
-		f, err := failureOf(at+".", value)
-		o.how = failing(f)
+		f, err := readFailure(at+".", value)
+		o.plan = failedWith(f)
 		return err
 	case "release":
-		o.how = released
+		o.plan = released
 	}
 	return nil
 }
@@ -347,7 +347,7 @@ func jobList(contract *Contract, jobs []*job.Job) []byte {
 	return append(b, "]}"...)
 }
 
-func sendBeat(c *httpapi.Call, until time.Time, cancel bool) {
+func sendHeartbeat(c *httpapi.Call, until time.Time, cancel bool) {
 	b := jsontext.AppendTime([]byte(`{"lease_until":`), until)
 	b = strconv.AppendBool(append(b, `,"cancel":`...), cancel)
 	c.Send(http.StatusOK, httpapi.JSON, append(b, '}'))
@@ -372,9 +372,9 @@ func (a *API) outcomeList(all []*outcome) []byte {
 		b = jsontext.AppendString(append(b, `{"run_id":`...), o.id)
 		b = append(b, ',')
 		if o.err == nil {
-			b = appendStatus(b, o.after.ID.Key, o.held.contract.state(o.after.State))
+			b = appendStatus(b, o.job.ID.Key, o.current.contract.state(o.job.State))
 		} else {
-			b = a.appendRefusal(b, judge(o.err))
+			b = a.appendRefusal(b, toProblem(o.err))
 		}
 		b = append(b, '}')
 	}

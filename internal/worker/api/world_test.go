@@ -24,28 +24,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// made is a contract like TaskFlow: claimed is running, failures count.
-const made = "made"
+// testContract is a contract like TaskFlow: claimed is running, failures count.
+const testContract = "made"
 
 var madeMachine = job.MustMachine(
 	map[job.State]job.Phase{"ready": job.Ready, "running": job.Leased, "completed": job.Done, "failed": job.Done},
 	[]job.Move{
-		{From: job.Nowhere, On: job.Submitted, To: "ready"},
+		{From: job.StateNone, On: job.Submitted, To: "ready"},
 		{From: "ready", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Succeeded, To: "completed"},
-		{From: "running", On: job.Failed, To: "ready", Counts: true},
+		{From: "running", On: job.Failed, To: "ready", CountsFailed: true},
 		{From: "running", On: job.FailedForGood, To: "failed"},
-		{From: "running", On: job.Expired, To: "ready", Counts: true},
+		{From: "running", On: job.Expired, To: "ready", CountsFailed: true},
 		{From: "running", On: job.ExpiredForGood, To: "failed"},
 		{From: "running", On: job.Released, To: "ready"},
 		{From: "ready", On: job.Canceled, To: "failed"},
 		{From: "running", On: job.Canceled, To: "failed"},
 	})
 
-// other is a contract whose jobs the API does not serve, as Relay's.
-const other = "other"
+// otherContract is a contract whose jobs the API does not serve, as Relay's.
+const otherContract = "other"
 
-func attempts(j *job.Job) int { return j.Failures + 1 }
+func attempts(j *job.Job) int { return j.FailedAttempts + 1 }
 
 func completed(_ *job.Job, result []byte) engine.Outcome {
 	return engine.Outcome{On: job.Succeeded, Result: result}
@@ -59,15 +59,15 @@ func failedAs(_ *job.Job, message, errorType string, retryable bool) engine.Outc
 	return engine.Outcome{On: on, Failure: jsontext.AppendString(nil, message), Reason: errorType, Delay: time.Second}
 }
 
-func served() workerapi.Contract {
-	return workerapi.Contract{Name: made, Attempt: attempts, Complete: completed, Fail: failedAs,
+func newContract() workerapi.Contract {
+	return workerapi.Contract{Name: testContract, Attempt: attempts, Complete: completed, Fail: failedAs,
 		State: func(s job.State) string { return strings.ToUpper(string(s)) },
-		Bound: func(queue string) bool { return queue == "here" }}
+		RunsLocally: func(queue string) bool { return queue == "here" }}
 }
 
 // world is the API behind a real server, on a clock that stands still.
 type world struct {
-	*testkit.Site
+	*testkit.APIServer
 	clock    *testkit.Clock
 	store    store.Store
 	engine   *engine.Engine
@@ -76,24 +76,24 @@ type world struct {
 
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Place) { test(t, newWorld(t, p, "", 0, served())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorld(t, p, "", 0, newContract())) })
 }
 
 func inMemory(t *testing.T, token string, limit int, c workerapi.Contract) *world {
 	return newWorld(t, testkit.InMemory(t), token, limit, c)
 }
 
-func newWorld(t *testing.T, p testkit.Place, token string, limit int, contracts ...workerapi.Contract) *world {
+func newWorld(t *testing.T, p testkit.Database, token string, limit int, contracts ...workerapi.Contract) *world {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	api, err := workerapi.New(workerapi.Config{Log: discard, Registry: registry, Token: config.NewSecret(token), Contracts: contracts})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{clock: p.Clock, store: p.Store, registry: registry, engine: testkit.Engine(t, p.Store, p.Clock,
-		engine.Contract{Name: made, Machine: madeMachine, History: true, RunLimit: limit},
-		engine.Contract{Name: other, Machine: madeMachine})}
-	w.Site = testkit.Open(t, discard, document(t), testkit.Problems("urn:millrace:worker:"), api.Mount(w.engine))
+	w := &world{clock: p.Clock, store: p.Store, registry: registry, engine: testkit.NewEngine(t, p.Store, p.Clock,
+		engine.Contract{Name: testContract, Machine: madeMachine, History: true, MaxRunning: limit},
+		engine.Contract{Name: otherContract, Machine: madeMachine})}
+	w.APIServer = testkit.StartServer(t, discard, document(t), testkit.ProblemReader("urn:millrace:worker:"), api.Mount(w.engine))
 	return w
 }
 
@@ -106,7 +106,7 @@ func document(t testing.TB) *testkit.Document {
 // submitOne stores one job.
 func (w *world) submitOne(t testing.TB, id job.ID, queue string) {
 	t.Helper()
-	one := engine.Submission{Job: job.Job{ID: id, Queue: queue, Lease: 30 * time.Second, RunLimit: 3}}
+	one := engine.Submission{Job: job.Job{ID: id, Queue: queue, Lease: 30 * time.Second, MaxAttempts: 3}}
 	if _, err := w.engine.Submit(context.Background(), engine.Unique, []engine.Submission{one}); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func (w *world) submit(t testing.TB, contract, queue string, n int) (ids []strin
 	batch := make([]engine.Submission, n)
 	for i := range batch {
 		id := fmt.Sprintf("%s-%d", queue, i)
-		batch[i] = engine.Submission{Job: job.Job{ID: job.ID{Contract: contract, Key: id}, Queue: queue, Lease: 30 * time.Second, RunLimit: 3,
+		batch[i] = engine.Submission{Job: job.Job{ID: job.ID{Contract: contract, Key: id}, Queue: queue, Lease: 30 * time.Second, MaxAttempts: 3,
 			Payload: []byte(`{"n": ` + fmt.Sprint(i) + `,  "big": 123456789012345678901234567890}`)}}
 		ids = append(ids, id)
 	}
@@ -134,8 +134,8 @@ func (w *world) post(t testing.TB, path, body string, header ...string) testkit.
 	return w.Do(t, http.MethodPost, path, body, header...)
 }
 
-// handed is a job as it is handed out.
-type handed struct {
+// claimedJob is a job as it is handed out.
+type claimedJob struct {
 	JobID        string          `json:"job_id"`
 	Contract     string          `json:"contract"`
 	Queue        string          `json:"queue"`
@@ -147,14 +147,14 @@ type handed struct {
 }
 
 // claim claims with a request's members.
-func (w *world) claim(t testing.TB, members string) []handed {
+func (w *world) claim(t testing.TB, members string) []claimedJob {
 	t.Helper()
 	body := `{"contract":"made"` + members + `}`
-	return testkit.Read[struct{ Jobs []handed }](t, w.post(t, "/worker/v1/claims", body).Want(t, 200)).Jobs
+	return testkit.DecodeReply[struct{ Jobs []claimedJob }](t, w.post(t, "/worker/v1/claims", body).WantStatus(t, 200)).Jobs
 }
 
-// one claims the only job of a queue.
-func (w *world) one(t testing.TB, queue string) handed {
+// claimOne claims the only job of a queue.
+func (w *world) claimOne(t testing.TB, queue string) claimedJob {
 	t.Helper()
 	jobs := w.claim(t, `,"queues":["`+queue+`"]`)
 	if len(jobs) != 1 {
@@ -163,15 +163,15 @@ func (w *world) one(t testing.TB, queue string) handed {
 	return jobs[0]
 }
 
-func (w *world) run(t testing.TB, runID, verb, body string) testkit.Reply {
+func (w *world) postRun(t testing.TB, runID, verb, body string) testkit.Reply {
 	t.Helper()
 	return w.post(t, "/worker/v1/runs/"+runID+"/"+verb, body)
 }
 
-// state fails unless the job is in a state.
-func (w *world) state(t testing.TB, id string, want job.State) *job.Job {
+// wantState fails unless the job is in a state.
+func (w *world) wantState(t testing.TB, id string, want job.State) *job.Job {
 	t.Helper()
-	j, err := w.engine.Get(context.Background(), job.ID{Contract: made, Key: id})
+	j, err := w.engine.Get(context.Background(), job.ID{Contract: testContract, Key: id})
 	if err != nil || j.State != want {
 		t.Fatalf("job %s is %+v, %v, want %s", id, j, err, want)
 	}

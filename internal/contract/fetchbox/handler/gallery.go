@@ -30,8 +30,8 @@ func newGallery(options map[string]any) (Handler, error) {
 	return g, nil
 }
 
-// endings are those a browser knows what to do with.
-var endings = map[string]bool{".avif": true, ".gif": true, ".jpeg": true, ".jpg": true, ".png": true, ".webp": true}
+// imageExtensions are those a browser knows what to do with.
+var imageExtensions = map[string]bool{".avif": true, ".gif": true, ".jpeg": true, ".jpg": true, ".png": true, ".webp": true}
 
 // Adjust implements Adjuster. A task that says itself where it goes stays there, so adjusting twice is adjusting once.
 func (g *Gallery) Adjust(_ context.Context, t Task) (Task, error) {
@@ -45,8 +45,8 @@ func (g *Gallery) Adjust(_ context.Context, t Task) (Task, error) {
 			return t, fmt.Errorf("the URL of %q cannot be read", t.ResourceID)
 		}
 		storage.Key = Segment(g.album) + "/" + Segment(name) + "/" + Segment(t.ResourceID)
-		if ending := strings.ToLower(path.Ext(u.Path)); endings[ending] && !strings.HasSuffix(storage.Key, ending) {
-			storage.Key += ending
+		if extension := strings.ToLower(path.Ext(u.Path)); imageExtensions[extension] && !strings.HasSuffix(storage.Key, extension) {
+			storage.Key += extension
 		}
 	}
 	if storage.Metadata == nil {

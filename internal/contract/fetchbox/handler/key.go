@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	longestSegment = 200
-	keptOfSegment  = 120
+	maxSegment = 200
+	keptSegmentPrefix  = 120
 )
 
 // Key is where the download of a resource goes unless somebody says otherwise (FB-082, G-FB-32): under the prefix of its
@@ -28,7 +28,7 @@ func Segment(text string) string {
 	var b strings.Builder
 	for i := range len(text) {
 		c := text[i]
-		if plain(c) && (c != '.' || i > 0) {
+		if isUnescaped(c) && (c != '.' || i > 0) {
 			b.WriteByte(c)
 			continue
 		}
@@ -37,13 +37,13 @@ func Segment(text string) string {
 		b.WriteByte(hexDigits[c&15])
 	}
 	segment := b.String()
-	if len(segment) <= longestSegment && !strings.HasSuffix(segment, ".attrs") {
+	if len(segment) <= maxSegment && !strings.HasSuffix(segment, ".attrs") {
 		return segment
 	}
 	digest := sha256.Sum256([]byte(text))
-	return segment[:min(len(segment), keptOfSegment)] + "~" + hex.EncodeToString(digest[:16])
+	return segment[:min(len(segment), keptSegmentPrefix)] + "~" + hex.EncodeToString(digest[:16])
 }
 
-func plain(c byte) bool {
+func isUnescaped(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_'
 }

@@ -67,16 +67,16 @@ func (h *HTTP) purge(ctx context.Context, at string) error {
 	if err != nil {
 		return &job.Error{Kind: job.Invalid, Op: "cdn.purge", Err: err}
 	}
-	answer, err := h.Client.Do(req)
+	resp, err := h.Client.Do(req)
 	if err != nil {
 		return &job.Error{Kind: job.Unavailable, Op: "cdn.purge", Err: err}
 	}
-	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, bodyLimit)) // so that the connection serves again
-	if answer.StatusCode/100 == 2 || answer.StatusCode == http.StatusNotFound {
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, bodyLimit)) // so that the connection serves again
+	if resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotFound {
 		return nil // not found: there was no copy
 	}
-	return &job.Error{Kind: kindOf(answer.StatusCode), Op: "cdn.purge", Msg: fmt.Sprintf("the CDN answers a PURGE with %d", answer.StatusCode)}
+	return &job.Error{Kind: kindOf(resp.StatusCode), Op: "cdn.purge", Msg: fmt.Sprintf("the CDN answers a PURGE with %d", resp.StatusCode)}
 }
 
 func kindOf(status int) job.Kind {

@@ -35,7 +35,7 @@ func (t task) args() []string {
 		sizes = append(sizes, strconv.Itoa(s))
 	}
 	return []string{"-pixels", strconv.FormatInt(t.limits.Pixels, 10), "-memory", strconv.FormatInt(t.limits.Memory, 10),
-		"-time", t.limits.Time.String(), "-sizes", strings.Join(sizes, ",")}
+		"-time", t.limits.Timeout.String(), "-sizes", strings.Join(sizes, ",")}
 }
 
 func parseTask(args []string) (task, error) {
@@ -44,12 +44,12 @@ func parseTask(args []string) (task, error) {
 	flags.SetOutput(io.Discard)
 	flags.Int64Var(&t.limits.Pixels, "pixels", 0, "")
 	flags.Int64Var(&t.limits.Memory, "memory", 0, "")
-	flags.DurationVar(&t.limits.Time, "time", 0, "")
+	flags.DurationVar(&t.limits.Timeout, "time", 0, "")
 	list := flags.String("sizes", "", "")
 	if err := flags.Parse(args); err != nil {
 		return task{}, err
 	}
-	if t.limits.Pixels <= 0 || t.limits.Memory <= 0 || t.limits.Time < time.Millisecond || flags.NArg() > 0 {
+	if t.limits.Pixels <= 0 || t.limits.Memory <= 0 || t.limits.Timeout < time.Millisecond || flags.NArg() > 0 {
 		return task{}, errors.New("the child of a picture needs -pixels, -memory, -time and -sizes")
 	}
 	for s := range strings.SplitSeq(*list, ",") {
@@ -75,7 +75,7 @@ func checkSizes(sizes []int) error {
 func Child(in io.Reader, out io.Writer, args []string) int {
 	t, err := parseTask(args)
 	if err == nil {
-		err = confine(t.limits)
+		err = applyLimits(t.limits)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -64,7 +64,7 @@ func TestChildIsKilled(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			open, closed := watch(t, dir)
-			ended := run(context.Background(), as(t, role, Limits{Pixels: 1, Memory: 1 << 30, Time: 5 * time.Second}), dir)
+			ended := run(context.Background(), as(t, role, Limits{Pixels: 1, Memory: 1 << 30, Timeout: 5 * time.Second}), dir)
 			waitFor(t, "the start of the child", open)
 			var e *Error
 			if err := waitFor(t, "the end of Run", ended); !errors.As(err, &e) || e.Type != Timeout || e.Final {
@@ -77,7 +77,7 @@ func TestChildIsKilled(t *testing.T) {
 			dir := t.TempDir()
 			open, closed := watch(t, dir)
 			ctx, cancel := context.WithCancelCause(context.Background())
-			ended := run(ctx, as(t, role, wide), dir)
+			ended := run(ctx, as(t, role, wideImage), dir)
 			waitFor(t, "the start of the child", open)
 			gone := errors.New("the lock was lost")
 			cancel(gone)
@@ -113,31 +113,31 @@ func TestChildDies(t *testing.T) {
 	t.Parallel()
 	t.Run("by a panic", func(t *testing.T) {
 		t.Parallel()
-		if e := mustFail(t, as(t, "panic", wide), nil, Crashed, false); !strings.Contains(e.Msg, "at the disco") {
+		if e := mustFail(t, as(t, "panic", wideImage), nil, Crashed, false); !strings.Contains(e.Msg, "at the disco") {
 			t.Errorf("got %v", e)
 		}
 	})
 	t.Run("by a kill", func(t *testing.T) {
 		t.Parallel()
-		if e := mustFail(t, as(t, "killed", wide), nil, Crashed, false); !strings.Contains(e.Msg, "killed") {
+		if e := mustFail(t, as(t, "killed", wideImage), nil, Crashed, false); !strings.Contains(e.Msg, "killed") {
 			t.Errorf("got %v", e)
 		}
 	})
 	for _, mib := range []int64{64, 200, 400, 600} {
 		t.Run(fmt.Sprintf("by its memory limit of %d MiB", mib), func(t *testing.T) {
 			t.Parallel()
-			mustFail(t, within(t, Limits{Pixels: 50_000_000, Memory: mib << 20, Time: DefaultTime}),
+			mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: mib << 20, Timeout: DefaultTimeout}),
 				gunzip(t, "50mpx-progressive.jpg.gz"), OutOfMemory, false)
 		})
 	}
 	t.Run("by its time limit", func(t *testing.T) {
 		t.Parallel()
-		mustFail(t, within(t, Limits{Pixels: 50_000_000, Memory: DefaultMemory, Time: 20 * time.Millisecond}),
+		mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: DefaultMemory, Timeout: 20 * time.Millisecond}),
 			gunzip(t, "50mpx-progressive.jpg.gz"), Timeout, false)
 	})
 	t.Run("a child that cannot be started is no fault of the picture", func(t *testing.T) {
 		t.Parallel()
-		p := &Processor{Command: []string{filepath.Join(t.TempDir(), "none")}, Limits: wide}
+		p := &Processor{Command: []string{filepath.Join(t.TempDir(), "none")}, Limits: wideImage}
 		_, _, err := p.Run(context.Background(), strings.NewReader(""), []int{1}, t.TempDir())
 		var e *Error
 		if !errors.Is(err, os.ErrNotExist) || errors.As(err, &e) {
@@ -147,7 +147,7 @@ func TestChildDies(t *testing.T) {
 	t.Run("nor is a reader that fails", func(t *testing.T) {
 		t.Parallel()
 		broken := errors.New("the object storage is away")
-		_, _, err := within(t, wide).Run(context.Background(), io.MultiReader(strings.NewReader("\xff\xd8"), failing{broken}), []int{1}, t.TempDir())
+		_, _, err := assertWithin(t, wideImage).Run(context.Background(), io.MultiReader(strings.NewReader("\xff\xd8"), failing{broken}), []int{1}, t.TempDir())
 		var e *Error
 		if !errors.Is(err, broken) || errors.As(err, &e) {
 			t.Errorf("got %v", err)
@@ -175,7 +175,7 @@ func gunzip(tb testing.TB, name string) []byte {
 func TestSurroundings(t *testing.T) {
 	t.Setenv("MILLRACE_SECRET", secret)
 	dir := t.TempDir()
-	p := as(t, "look", Limits{Pixels: 1, Memory: 1 << 30, Time: time.Minute})
+	p := as(t, "look", Limits{Pixels: 1, Memory: 1 << 30, Timeout: time.Minute})
 	_, _, err := p.Run(context.Background(), strings.NewReader(""), []int{1}, dir)
 	if want := fmt.Sprint(": ", 0, " ", dir, " ", true, " ", 1<<30, " ", 1<<30, " ", 0, " <nil>"); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("the child sees %v, want %s", err, want)
@@ -185,7 +185,7 @@ func TestSurroundings(t *testing.T) {
 func TestReportIsChecked(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, how string) error {
-		_, _, err := as(t, "lie", wide).Run(context.Background(), strings.NewReader(how), []int{1}, t.TempDir())
+		_, _, err := as(t, "lie", wideImage).Run(context.Background(), strings.NewReader(how), []int{1}, t.TempDir())
 		return err
 	}
 	if err := run(t, "the truth"); err != nil {

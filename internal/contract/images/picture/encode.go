@@ -26,9 +26,9 @@ func (h *header) encode(w io.Writer, r *raster, mime string) error {
 	to := bufio.NewWriter(w)
 	var err error
 	if mime == "image/jpeg" {
-		err = jpeg.Encode(&splice{w: to, at: 2, extra: jpegProfile(h.profile)}, r.image(), &jpeg.Options{Quality: jpegQuality})
+		err = jpeg.Encode(&spliceWriter{w: to, offset: 2, extra: jpegProfile(h.profile)}, r.image(), &jpeg.Options{Quality: jpegQuality})
 	} else {
-		err = png.Encode(&splice{w: to, at: len(pngSignature) + 25, extra: append(h.colour, pngProfile(h.profile)...)}, r.image())
+		err = png.Encode(&spliceWriter{w: to, offset: len(pngSignature) + 25, extra: append(h.colour, pngProfile(h.profile)...)}, r.image())
 	}
 	if err != nil {
 		return err
@@ -52,20 +52,20 @@ func (r *raster) image() image.Image {
 	return &image.RGBA{Pix: p[0].pix, Stride: p[0].stride, Rect: bounds}
 }
 
-// splice writes extra bytes after the first ones of what it is given: encoders have no place for a profile.
-type splice struct {
+// spliceWriter writes extra bytes after the first ones of what it is given: encoders have no place for a profile.
+type spliceWriter struct {
 	w     io.Writer
-	at    int
+	offset    int
 	extra []byte
 }
 
-func (s *splice) Write(b []byte) (int, error) {
-	n := min(s.at, len(b))
-	s.at -= n
+func (s *spliceWriter) Write(b []byte) (int, error) {
+	n := min(s.offset, len(b))
+	s.offset -= n
 	if _, err := s.w.Write(b[:n]); err != nil {
 		return 0, err
 	}
-	if s.at == 0 && s.extra != nil {
+	if s.offset == 0 && s.extra != nil {
 		if _, err := s.w.Write(s.extra); err != nil {
 			return 0, err
 		}
@@ -77,11 +77,11 @@ func (s *splice) Write(b []byte) (int, error) {
 
 // jpegProfile puts a profile into as many segments as it takes.
 func jpegProfile(profile []byte) []byte {
-	const most = 0xffff - 2 - 14
+	const maxPart = 0xffff - 2 - 14
 	var to []byte
-	count := (len(profile) + most - 1) / most
+	count := (len(profile) + maxPart - 1) / maxPart
 	for i := range count {
-		part := profile[i*most : min((i+1)*most, len(profile))]
+		part := profile[i*maxPart : min((i+1)*maxPart, len(profile))]
 		length := 2 + len(iccPrefix) + 2 + len(part)
 		to = append(to, 0xff, markerICC, byte(length>>8), byte(length))
 		to = append(append(to, iccPrefix...), byte(i+1), byte(count))

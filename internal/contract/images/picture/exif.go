@@ -10,7 +10,7 @@ type orientation struct {
 	flipX, flipY, transpose bool
 }
 
-var upright = orientation{}
+var identityOrientation = orientation{}
 
 // orientations are the values of the EXIF tag; a value it does not have means upright.
 var orientations = [9]orientation{
@@ -36,26 +36,26 @@ func exifOrientation(tiff []byte) orientation {
 	case bytes.HasPrefix(tiff, []byte("II*\x00")):
 		order = binary.LittleEndian
 	case !bytes.HasPrefix(tiff, []byte("MM\x00*")):
-		return upright
+		return identityOrientation
 	}
-	c := cursor{left: tiff}
+	c := byteReader{remaining: tiff}
 	c.take(4)
 	offset := c.uint32(order)
-	c = cursor{left: tiff}
+	c = byteReader{remaining: tiff}
 	c.take(offset)
 	for range c.uint16(order) {
-		entry := cursor{left: c.take(12)}
-		if c.short {
-			return upright
+		entry := byteReader{remaining: c.take(12)}
+		if c.truncated {
+			return identityOrientation
 		}
 		tag, kind, count, value := entry.uint16(order), entry.uint16(order), entry.uint32(order), entry.uint16(order)
 		if tag != tagOrientation {
 			continue
 		}
 		if kind != typeShort || count != 1 || value >= len(orientations) {
-			return upright
+			return identityOrientation
 		}
 		return orientations[value]
 	}
-	return upright
+	return identityOrientation
 }

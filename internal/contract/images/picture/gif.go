@@ -4,13 +4,13 @@ import "encoding/binary"
 
 // readGIF walks all blocks up to the trailer and counts the frames.
 func readGIF(data []byte) (header, error) {
-	c := cursor{left: data[6:]}
+	c := byteReader{remaining: data[6:]}
 	width, height := c.uint16(binary.LittleEndian), c.uint16(binary.LittleEndian)
-	h := whole(data, width, height, 0)
+	h := unchangedHeader(data, width, height, 0)
 	flags := c.byte()
 	c.take(2) // background and aspect
 	c.take(colourTable(flags))
-	for !c.short {
+	for !c.truncated {
 		switch c.byte() {
 		case 0x21: // extension
 			c.byte()
@@ -22,11 +22,11 @@ func readGIF(data []byte) (header, error) {
 			skipBlocks(&c)
 			h.frames++
 		case 0x3b: // trailer
-			if !c.short {
+			if !c.truncated {
 				return h, nil
 			}
 		default:
-			if !c.short {
+			if !c.truncated {
 				return header{}, errMalformed
 			}
 		}
@@ -43,7 +43,7 @@ func colourTable(flags byte) int {
 }
 
 // skipBlocks skips blocks up to the empty one.
-func skipBlocks(c *cursor) {
+func skipBlocks(c *byteReader) {
 	for n := c.byte(); n != 0; n = c.byte() {
 		c.take(int(n))
 	}

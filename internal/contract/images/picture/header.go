@@ -101,43 +101,43 @@ func decodeError(mime string, err error) error {
 	return errorf(DecodeError, "%s: %v", mime, err)
 }
 
-// whole is the header of a file that the decoder reads as it is.
-func whole(data []byte, width, height, frames int) header {
-	return header{width: width, height: height, frames: frames, orientation: upright, still: data,
+// unchangedHeader is the header of a file that the decoder reads as it is.
+func unchangedHeader(data []byte, width, height, frames int) header {
+	return header{width: width, height: height, frames: frames, orientation: identityOrientation, still: data,
 		frame: image.Rect(0, 0, width, height)}
 }
 
-// cursor walks through bytes from strangers. A read beyond the end gives zeros and is remembered.
-type cursor struct {
-	left  []byte
-	short bool
+// byteReader walks through bytes from strangers. A read beyond the end gives zeros and is remembered.
+type byteReader struct {
+	remaining  []byte
+	truncated bool
 }
 
-func (c *cursor) take(n int) []byte {
-	if n < 0 || n > len(c.left) {
-		c.short, c.left = true, nil
+func (c *byteReader) take(n int) []byte {
+	if n < 0 || n > len(c.remaining) {
+		c.truncated, c.remaining = true, nil
 		return nil
 	}
-	b := c.left[:n:n]
-	c.left = c.left[n:]
+	b := c.remaining[:n:n]
+	c.remaining = c.remaining[n:]
 	return b
 }
 
-func (c *cursor) byte() byte {
+func (c *byteReader) byte() byte {
 	if b := c.take(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (c *cursor) uint16(order binary.ByteOrder) int {
+func (c *byteReader) uint16(order binary.ByteOrder) int {
 	if b := c.take(2); b != nil {
 		return int(order.Uint16(b))
 	}
 	return 0
 }
 
-func (c *cursor) uint32(order binary.ByteOrder) int {
+func (c *byteReader) uint32(order binary.ByteOrder) int {
 	if b := c.take(4); b != nil {
 		return int(order.Uint32(b))
 	}

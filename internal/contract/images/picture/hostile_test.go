@@ -134,7 +134,7 @@ func TestHostile(t *testing.T) {
 	for name, c := range hostile(t) {
 		t.Run("G-IP-17 "+name, func(t *testing.T) {
 			t.Parallel()
-			mustFail(t, within(t, Limits{Pixels: 50_000_000, Memory: 256 << 20, Time: DefaultTime}), c.data, c.want, true)
+			mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: 256 << 20, Timeout: DefaultTimeout}), c.data, c.want, true)
 		})
 	}
 	t.Run("G-IP-17 few pixels in many frames are no harm", func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestHostile(t *testing.T) {
 		if _, err := readHeader(data, 121*81); err != nil {
 			t.Error(err)
 		}
-		mustFail(t, within(t, Limits{Pixels: 121*81 - 1, Memory: DefaultMemory, Time: DefaultTime}), data, TooLarge, true)
+		mustFail(t, assertWithin(t, Limits{Pixels: 121*81 - 1, Memory: DefaultMemory, Timeout: DefaultTimeout}), data, TooLarge, true)
 	})
 }
 

@@ -20,13 +20,13 @@ var (
 
 // readJPEG walks the segments up to the first scan.
 func readJPEG(data []byte) (header, error) {
-	c := cursor{left: data[2:]}
+	c := byteReader{remaining: data[2:]}
 	var width, height, components int
 	var exif []byte
 	var icc iccParts
 	for {
 		marker := nextMarker(&c)
-		if c.short {
+		if c.truncated {
 			return header{}, errTruncated
 		}
 		if marker == markerSOS {
@@ -39,15 +39,15 @@ func readJPEG(data []byte) (header, error) {
 			continue // these have no length
 		}
 		segment := c.take(c.uint16(binary.BigEndian) - 2)
-		if c.short {
+		if c.truncated {
 			return header{}, errTruncated
 		}
 		switch {
 		case isSOF(marker) && components == 0:
-			s := cursor{left: segment}
+			s := byteReader{remaining: segment}
 			s.byte() // precision
 			height, width, components = s.uint16(binary.BigEndian), s.uint16(binary.BigEndian), int(s.byte())
-			if s.short {
+			if s.truncated {
 				return header{}, errMalformed
 			}
 		case marker == markerEXIF && exif == nil && bytes.HasPrefix(segment, exifPrefix):
@@ -56,15 +56,15 @@ func readJPEG(data []byte) (header, error) {
 			icc.add(segment[len(iccPrefix):])
 		}
 	}
-	h := whole(data, width, height, 1)
+	h := unchangedHeader(data, width, height, 1)
 	h.orientation = exifOrientation(exif)
 	h.profile = checkProfile(icc.join(), map[int]string{1: profileGray, 3: profileRGB}[components])
 	return h, nil
 }
 
 // nextMarker skips to the next marker. Bytes that belong to no segment are passed over, as the decoder does.
-func nextMarker(c *cursor) byte {
-	for !c.short {
+func nextMarker(c *byteReader) byte {
+	for !c.truncated {
 		if c.byte() != 0xff {
 			continue
 		}

@@ -48,10 +48,10 @@ var buildChild = sync.OnceValues(func() (binary string, err error) {
 	return binary, nil
 })
 
-var wide = Limits{Pixels: 50_000_000, Memory: DefaultMemory, Time: DefaultTime}
+var wideImage = Limits{Pixels: 50_000_000, Memory: DefaultMemory, Timeout: DefaultTimeout}
 
-// within is a processor with the real child.
-func within(tb testing.TB, limits Limits) *Processor {
+// assertWithin is a processor with the real child.
+func assertWithin(tb testing.TB, limits Limits) *Processor {
 	tb.Helper()
 	binary, err := buildChild()
 	if err != nil {
@@ -60,20 +60,20 @@ func within(tb testing.TB, limits Limits) *Processor {
 	return &Processor{Command: []string{binary}, Limits: limits}
 }
 
-// made is a variant with its bytes and its picture.
-type made struct {
+// renderedVariant is a variant with its bytes and its picture.
+type renderedVariant struct {
 	Variant
 	data []byte
 	img  image.Image
 }
 
-func mustRun(tb testing.TB, original []byte, sizes ...int) (Info, []made) {
+func mustRun(tb testing.TB, original []byte, sizes ...int) (Info, []renderedVariant) {
 	tb.Helper()
-	info, variants, err := within(tb, wide).Run(context.Background(), bytes.NewReader(original), sizes, tb.TempDir())
+	info, variants, err := assertWithin(tb, wideImage).Run(context.Background(), bytes.NewReader(original), sizes, tb.TempDir())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var all []made
+	var all []renderedVariant
 	for _, v := range variants {
 		all = append(all, mustRead(tb, v))
 	}
@@ -81,7 +81,7 @@ func mustRun(tb testing.TB, original []byte, sizes ...int) (Info, []made) {
 }
 
 // mustRead decodes a variant with the decoders of the standard library.
-func mustRead(tb testing.TB, v Variant) made {
+func mustRead(tb testing.TB, v Variant) renderedVariant {
 	tb.Helper()
 	data, err := os.ReadFile(v.Path)
 	if err != nil {
@@ -95,7 +95,7 @@ func mustRead(tb testing.TB, v Variant) made {
 	if size := img.Bounds().Size(); size != image.Pt(v.Width, v.Height) || int64(len(data)) != v.Bytes {
 		tb.Errorf("the file has %v pixels in %d bytes, the variant says %d × %d in %d", size, len(data), v.Width, v.Height, v.Bytes)
 	}
-	return made{v, data, img}
+	return renderedVariant{v, data, img}
 }
 
 func mustFail(tb testing.TB, p *Processor, original []byte, want string, final bool) *Error {
@@ -181,11 +181,11 @@ func psnr(a, b image.Image) float64 {
 	return 10 * math.Log10(65535*65535*float64(n)/sum)
 }
 
-// near fails unless two pictures are at least so near.
-func near(tb testing.TB, what string, got, want image.Image, least float64) {
+// assertNear fails unless two pictures are at least so near.
+func assertNear(tb testing.TB, what string, got, want image.Image, minPSNR float64) {
 	tb.Helper()
-	if db := psnr(got, want); db < least {
-		tb.Errorf("%s: %.1f dB of what it should be (%v and %v), want %.0f", what, db, got.Bounds(), want.Bounds(), least)
+	if db := psnr(got, want); db < minPSNR {
+		tb.Errorf("%s: %.1f dB of what it should be (%v and %v), want %.0f", what, db, got.Bounds(), want.Bounds(), minPSNR)
 	} else {
 		tb.Logf("%s: %.1f dB", what, db)
 	}

@@ -9,15 +9,15 @@ import (
 type Limits struct {
 	Pixels int64         // width × height × frames, checked before anything is decoded
 	Memory int64         // bytes of the child
-	Time   time.Duration // of the child, from its start to its end
+	Timeout   time.Duration // of the child, from its start to its end
 }
 
 // DefaultMemory is enough for a picture of 50 megapixels in any form that can be decoded; the greediest is a progressive CMYK
 // JPEG without subsampling.
 const DefaultMemory = 3 << 29
 
-// DefaultTime is many times what such a picture takes.
-const DefaultTime = time.Minute
+// DefaultTimeout is many times what such a picture takes.
+const DefaultTimeout = time.Minute
 
 // MaxSize is the largest size of a variant, MaxSizes how many one picture can have.
 const (
@@ -62,9 +62,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Type + ": " + e.Msg }
 
-// final lists the types that depend on the bytes alone, not on how the machine was doing.
-var final = map[string]bool{DecodeError: true, TooLarge: true, Unsupported: true}
+// permanentTypes lists the types that depend on the bytes alone, not on how the machine was doing.
+var permanentTypes = map[string]bool{DecodeError: true, TooLarge: true, Unsupported: true}
 
 func errorf(kind, format string, args ...any) *Error {
-	return &Error{Type: kind, Final: final[kind], Msg: fmt.Sprintf(format, args...)}
+	return &Error{Type: kind, Final: permanentTypes[kind], Msg: fmt.Sprintf(format, args...)}
 }

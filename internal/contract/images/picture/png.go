@@ -16,7 +16,7 @@ var pngColour = map[string]int{"gAMA": 4, "cHRM": 32, "sRGB": 1, "cICP": 4}
 
 // readPNG walks the chunks of the whole file: what turns it may stand after the pixels.
 func readPNG(data []byte) (header, error) {
-	c := cursor{left: data[len(pngSignature):]}
+	c := byteReader{remaining: data[len(pngSignature):]}
 	var h header
 	var exif, icc []byte
 	want := profileRGB
@@ -25,7 +25,7 @@ func readPNG(data []byte) (header, error) {
 		kind := string(c.take(4))
 		body := c.take(length)
 		c.uint32(binary.BigEndian) // the checksum is the decoder's to check
-		if c.short {
+		if c.truncated {
 			return header{}, errTruncated
 		}
 		if first != (kind == "IHDR") {
@@ -36,7 +36,7 @@ func readPNG(data []byte) (header, error) {
 			if length != 13 {
 				return header{}, errMalformed
 			}
-			h = whole(data, int(binary.BigEndian.Uint32(body)), int(binary.BigEndian.Uint32(body[4:])), 1)
+			h = unchangedHeader(data, int(binary.BigEndian.Uint32(body)), int(binary.BigEndian.Uint32(body[4:])), 1)
 			if colourType := body[9]; colourType == 0 {
 				want = profileGray
 			}

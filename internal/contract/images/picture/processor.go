@@ -24,8 +24,8 @@ type Processor struct {
 	Limits  Limits
 }
 
-// original is the name of the copy in the work directory.
-const original = "original"
+// originalName is the name of the copy in the work directory.
+const originalName = "original"
 
 // Run makes a variant of the original for each size and leaves them in workDir, an existing directory of the caller's
 // that is empty, that nobody else uses meanwhile and that the caller removes, however Run ends. Sizes are 1 to MaxSize, at
@@ -36,7 +36,7 @@ func (p *Processor) Run(ctx context.Context, from io.Reader, sizes []int, workDi
 	if err := errors.Join(p.validate(), checkSizes(t.sizes)); err != nil {
 		return Info{}, nil, err
 	}
-	in, err := copyTo(filepath.Join(workDir, original), from)
+	in, err := copyTo(filepath.Join(workDir, originalName), from)
 	if err != nil {
 		return Info{}, nil, err
 	}
@@ -58,7 +58,7 @@ func (p *Processor) validate() error {
 	switch {
 	case len(p.Command) == 0:
 		return errors.New("picture: Command is missing")
-	case p.Limits.Pixels <= 0 || p.Limits.Memory <= 0 || p.Limits.Time < time.Millisecond:
+	case p.Limits.Pixels <= 0 || p.Limits.Memory <= 0 || p.Limits.Timeout < time.Millisecond:
 		return errors.New("picture: Limits are missing")
 	}
 	return nil
@@ -81,14 +81,14 @@ func copyTo(path string, from io.Reader) (*os.File, error) {
 
 // runChild runs the child to its end and returns its report, or an Error when it did not come to one.
 func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir string) (report, error) {
-	limited, cancel := context.WithTimeout(ctx, p.Limits.Time)
+	limited, cancel := context.WithTimeout(ctx, p.Limits.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(limited, p.Command[0], append(slices.Clone(p.Command[1:]), t.args()...)...)
-	stdout, stderr := &head{most: 64 << 10}, &head{most: 4 << 10}
+	stdout, stderr := &headBuffer{max: 64 << 10}, &headBuffer{max: 4 << 10}
 	cmd.Dir, cmd.Env = workDir, []string{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
 	cmd.WaitDelay = time.Second
-	apart(cmd)
+	isolateProcess(cmd)
 	// The kernel kills the child when the thread that started it ends, so the thread must last as long as the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -100,9 +100,9 @@ func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir s
 	case ctx.Err() != nil:
 		return report{}, context.Cause(ctx)
 	case limited.Err() != nil:
-		return report{}, errorf(Timeout, "the child took longer than %v", p.Limits.Time)
+		return report{}, errorf(Timeout, "the child took longer than %v", p.Limits.Timeout)
 	case err != nil:
-		return report{}, death(err, stderr.String())
+		return report{}, childError(err, stderr.String())
 	}
 	var r report
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
@@ -111,14 +111,14 @@ func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir s
 	return r, nil
 }
 
-// starved are the words of a runtime that the system gives no more memory: the last are those of a fault in its own
+// outOfMemoryMessages are the words of a runtime that the system gives no more memory: the last are those of a fault in its own
 // bookkeeping, which does not survive that either. A fault of any other code is a panic and reads otherwise.
-var starved = []string{"out of memory", "cannot allocate memory", "SIGSEGV: segmentation violation\nPC="}
+var outOfMemoryMessages = []string{"out of memory", "cannot allocate memory", "SIGSEGV: segmentation violation\nPC="}
 
-// death says why a child ended without a report.
-func death(err error, stderr string) error {
+// childError says why a child ended without a report.
+func childError(err error, stderr string) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
-	for _, words := range starved {
+	for _, words := range outOfMemoryMessages {
 		if strings.Contains(stderr, words) {
 			return errorf(OutOfMemory, "%s", line)
 		}
@@ -153,13 +153,13 @@ func (r *report) check(t task, workDir string) error {
 	return nil
 }
 
-// head keeps the first bytes of what is written to it and drops the others.
-type head struct {
+// headBuffer keeps the first bytes of what is written to it and drops the others.
+type headBuffer struct {
 	bytes.Buffer
-	most int
+	max int
 }
 
-func (h *head) Write(b []byte) (int, error) {
-	h.Buffer.Write(b[:min(len(b), h.most-h.Len())])
+func (h *headBuffer) Write(b []byte) (int, error) {
+	h.Buffer.Write(b[:min(len(b), h.max-h.Len())])
 	return len(b), nil
 }

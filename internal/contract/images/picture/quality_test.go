@@ -74,12 +74,12 @@ func TestQuality(t *testing.T) {
 			t.Fatal(err)
 		}
 		height := (c.size*3 + 2) / 4
-		got := r.fit(c.size, height, upright).image()
+		got := r.fit(c.size, height, identityOrientation).image()
 		cubic, other := image.NewNRGBA(got.Bounds()), image.NewNRGBA(got.Bounds())
 		draw.CatmullRom.Scale(cubic, cubic.Rect, c.img, c.img.Rect, draw.Src, nil)
 		lanczos.Scale(other, other.Rect, c.img, c.img.Rect, draw.Src, nil)
 		t.Logf("%s to %d: the references differ by %.1f dB", c.name, c.size, psnr(cubic, other))
-		near(t, c.name+" against Catmull-Rom", got, cubic, c.cubic)
-		near(t, c.name+" against Lanczos", got, other, c.other)
+		assertNear(t, c.name+" against Catmull-Rom", got, cubic, c.cubic)
+		assertNear(t, c.name+" against Lanczos", got, other, c.other)
 	}
 }

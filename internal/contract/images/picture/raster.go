@@ -47,7 +47,7 @@ func newRaster(img image.Image, canvas image.Rectangle, at image.Point) (*raster
 			r.planes = []plane{r.plane(m.Pix, m.Stride, 1, 1, 1)}
 			return r, nil
 		case *image.Gray16:
-			r.planes = []plane{r.plane(eightBits(m.Pix), m.Stride/2, 1, 1, 1)}
+			r.planes = []plane{r.plane(toEightBits(m.Pix), m.Stride/2, 1, 1, 1)}
 			return r, nil
 		case *image.YCbCr:
 			sx, sy, ok := subsampling(m.SubsampleRatio)
@@ -63,7 +63,7 @@ func newRaster(img image.Image, canvas image.Rectangle, at image.Point) (*raster
 		return nil, err
 	}
 	if size := img.Bounds().Size(); size != canvas.Size() || at != canvas.Min {
-		pix, stride, alpha = onCanvas(pix, stride, size, canvas, at), 4*canvas.Dx(), true
+		pix, stride, alpha = placeOnCanvas(pix, stride, size, canvas, at), 4*canvas.Dx(), true
 	}
 	p := r.plane(pix, stride, 4, 1, 1)
 	p.alpha = alpha && p.transparent()
@@ -117,40 +117,40 @@ func fourChannels(img image.Image) (pix []byte, stride int, alpha bool, err erro
 	case *image.RGBA: // decoders use it for opaque pictures only
 		return m.Pix, m.Stride, false, nil
 	case *image.NRGBA64:
-		return eightBits(m.Pix), m.Stride / 2, true, nil
+		return toEightBits(m.Pix), m.Stride / 2, true, nil
 	case *image.RGBA64: // opaque as well
-		return eightBits(m.Pix), m.Stride / 2, false, nil
+		return toEightBits(m.Pix), m.Stride / 2, false, nil
 	case *image.CMYK:
-		withoutBlack(m.Pix)
+		cmykToRGB(m.Pix)
 		return m.Pix, m.Stride, false, nil
 	case *image.Paletted:
-		pix, alpha = withPalette(m)
+		pix, alpha = expandPalette(m)
 		return pix, 4 * m.Rect.Dx(), alpha, nil
 	case *image.YCbCr:
-		return interleaved(&image.NYCbCrA{YCbCr: *m}), 4 * m.Rect.Dx(), false, nil
+		return interleavePixels(&image.NYCbCrA{YCbCr: *m}), 4 * m.Rect.Dx(), false, nil
 	case *image.NYCbCrA:
-		return interleaved(m), 4 * m.Rect.Dx(), true, nil
+		return interleavePixels(m), 4 * m.Rect.Dx(), true, nil
 	}
 	return nil, 0, false, errorf(Unsupported, "pixels of the kind %T", img)
 }
 
-// eightBits rounds samples of 16 bits.
-func eightBits(pix []byte) []byte {
+// toEightBits rounds samples of 16 bits.
+func toEightBits(pix []byte) []byte {
 	for i := range pix[:len(pix)/2] {
 		pix[i] = byte((uint32(binary.BigEndian.Uint16(pix[2*i:]))*0xff + 0x807f) >> 16)
 	}
 	return pix[:len(pix)/2]
 }
 
-// withoutBlack turns cyan, magenta, yellow and black into red, green, blue and opaque.
-func withoutBlack(pix []byte) {
+// cmykToRGB turns cyan, magenta, yellow and black into red, green, blue and opaque.
+func cmykToRGB(pix []byte) {
 	for ; len(pix) >= 4; pix = pix[4:] {
 		pix[0], pix[1], pix[2] = color.CMYKToRGB(pix[0], pix[1], pix[2], pix[3])
 		pix[3] = 0xff
 	}
 }
 
-func withPalette(m *image.Paletted) (pix []byte, alpha bool) {
+func expandPalette(m *image.Paletted) (pix []byte, alpha bool) {
 	var table [256][4]byte
 	for i, c := range m.Palette[:min(len(m.Palette), 256)] {
 		n := color.NRGBAModel.Convert(c).(color.NRGBA)
@@ -168,8 +168,8 @@ func withPalette(m *image.Paletted) (pix []byte, alpha bool) {
 	return pix, alpha
 }
 
-// interleaved gives the pixels of planes; one without transparency is opaque.
-func interleaved(m *image.NYCbCrA) []byte {
+// interleavePixels gives the pixels of planes; one without transparency is opaque.
+func interleavePixels(m *image.NYCbCrA) []byte {
 	width, height := m.Rect.Dx(), m.Rect.Dy()
 	pix := make([]byte, 4*width*height)
 	parallel(height, func(from, end int) {
@@ -190,8 +190,8 @@ func interleaved(m *image.NYCbCrA) []byte {
 	return pix
 }
 
-// onCanvas puts the pixels of a frame on an empty canvas.
-func onCanvas(pix []byte, stride int, size image.Point, canvas image.Rectangle, at image.Point) []byte {
+// placeOnCanvas puts the pixels of a frame on an empty canvas.
+func placeOnCanvas(pix []byte, stride int, size image.Point, canvas image.Rectangle, at image.Point) []byte {
 	all := make([]byte, 4*canvas.Dx()*canvas.Dy())
 	for y := range size.Y {
 		copy(all[4*(canvas.Dx()*(at.Y+y)+at.X):], pix[stride*y:][:4*size.X])

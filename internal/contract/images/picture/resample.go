@@ -110,11 +110,11 @@ func (p *plane) resample(to plane, o orientation) plane {
 		sums := make([]int32, p.cols*p.channels)
 		for y := from; y < end; y++ {
 			clear(sums)
-			p.weighRows(sums, rows[y])
+			p.resampleRows(sums, rows[y])
 			if p.channels == 1 {
-				weighColumns(to.row(y), sums, columns)
+				resampleColumns(to.row(y), sums, columns)
 			} else {
-				weighPixels(to.row(y), sums, columns, p.alpha)
+				resamplePixels(to.row(y), sums, columns, p.alpha)
 			}
 		}
 	})
@@ -124,9 +124,9 @@ func (p *plane) resample(to plane, o orientation) plane {
 	return to
 }
 
-// weighRows adds up the weighted rows and scales the sums to sampleBits. Colours are multiplied with their
+// resampleRows adds up the weighted rows and scales the sums to sampleBits. Colours are multiplied with their
 // transparency on the way.
-func (p *plane) weighRows(sums []int32, t taps) {
+func (p *plane) resampleRows(sums []int32, t taps) {
 	if p.alpha {
 		for k, w := range t.weights {
 			addAlphaRow(sums, p.row(t.first+k), w)
@@ -178,7 +178,7 @@ func scaleDown(sums []int32, bits int) {
 // toByte is how many bits a weighed sum of samples has to lose to be a byte.
 const toByte = weightBits + sampleBits - 8
 
-func weighColumns(out []byte, samples []int32, columns []taps) {
+func resampleColumns(out []byte, samples []int32, columns []taps) {
 	for x := range out {
 		t := &columns[x]
 		in := samples[t.first:][:len(t.weights)]
@@ -190,7 +190,7 @@ func weighColumns(out []byte, samples []int32, columns []taps) {
 	}
 }
 
-func weighPixels(out []byte, samples []int32, columns []taps, alpha bool) {
+func resamplePixels(out []byte, samples []int32, columns []taps, alpha bool) {
 	for x := range columns {
 		t := &columns[x]
 		in := samples[4*t.first:][:4*len(t.weights)]

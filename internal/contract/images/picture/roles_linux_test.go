@@ -16,13 +16,13 @@ import (
 
 // roles are what this test binary does when a test starts it as a child: the ways to go wrong.
 var roles = map[string]func(args []string) int{
-	"hang":   hang,
-	"deep":   deep,
+	"hang":   hangForever,
+	"deep":   recurseDeeply,
 	"parent": parent,
 	"panic":  func([]string) int { panic("at the disco") },
 	"killed": func([]string) int { return killed(syscall.Kill(os.Getpid(), syscall.SIGKILL)) },
-	"look":   look,
-	"lie":    lie,
+	"look":   inspect,
+	"lie":    lieOnce,
 }
 
 func killed(err error) int {
@@ -30,8 +30,8 @@ func killed(err error) int {
 	return 0
 }
 
-// hang opens the pipe in the current directory, which tells the test that it runs, and holds it until it is killed.
-func hang([]string) int {
+// hangForever opens the pipe in the current directory, which tells the test that it runs, and holds it until it is killed.
+func hangForever([]string) int {
 	f, err := os.OpenFile("alive", os.O_WRONLY, 0)
 	if err != nil {
 		return 1
@@ -42,8 +42,8 @@ func hang([]string) int {
 	}
 }
 
-// deep has a child of its own, which hangs.
-func deep([]string) int {
+// recurseDeeply has a child of its own, which hangs.
+func recurseDeeply([]string) int {
 	self, err := os.Executable()
 	if err == nil {
 		err = exec.Command(self, "hang").Run()
@@ -54,17 +54,17 @@ func deep([]string) int {
 
 // parent waits for a child that hangs.
 func parent(args []string) int {
-	p := &Processor{Command: []string{args[0], "hang"}, Limits: wide}
+	p := &Processor{Command: []string{args[0], "hang"}, Limits: wideImage}
 	_, _, err := p.Run(context.Background(), strings.NewReader("a picture"), []int{1}, args[1])
 	fmt.Fprintln(os.Stderr, err)
 	return 1
 }
 
-// look processes nothing but says what it sees of its surroundings.
-func look(args []string) int {
+// inspect processes nothing but says what it sees of its surroundings.
+func inspect(args []string) int {
 	t, err := parseTask(args)
 	if err == nil {
-		err = confine(t.limits)
+		err = applyLimits(t.limits)
 	}
 	var data, files, core unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_DATA, &data)
@@ -99,7 +99,7 @@ var lies = map[string]func(r *report, dir string){
 	"a long report":     func(r *report, _ string) { r.Info.MIME = strings.Repeat("x", 1<<20) },
 }
 
-func lie([]string) int {
+func lieOnce([]string) int {
 	dir, _ := os.Getwd()
 	how, _ := io.ReadAll(os.Stdin)
 	if err := os.WriteFile("1.png", []byte("12345"), 0o600); err != nil {

@@ -63,15 +63,15 @@ func withRIFF(webp []byte, flags byte, chunks ...[]byte) []byte {
 }
 
 // parts names the segments or chunks of a variant, so that nothing unknown can be among them.
-func parts(t *testing.T, v made) []string {
+func parts(t *testing.T, v renderedVariant) []string {
 	t.Helper()
 	var names []string
-	c := cursor{left: v.data[2:]}
+	c := byteReader{remaining: v.data[2:]}
 	if v.MIME == "image/png" {
-		c = cursor{left: v.data[8:]}
-		for len(c.left) > 0 {
+		c = byteReader{remaining: v.data[8:]}
+		for len(c.remaining) > 0 {
 			length := c.uint32(binary.BigEndian)
-			names = append(names, string(c.left[:4]))
+			names = append(names, string(c.remaining[:4]))
 			if sum := crc32.ChecksumIEEE(c.take(4 + length)); int(sum) != c.uint32(binary.BigEndian) {
 				t.Errorf("the checksum of %s is wrong", names[len(names)-1])
 			}
@@ -81,7 +81,7 @@ func parts(t *testing.T, v made) []string {
 	for {
 		marker := nextMarker(&c)
 		names = append(names, string("0123456789abcdef"[marker>>4])+string("0123456789abcdef"[marker&15]))
-		if c.short || marker == markerSOS {
+		if c.truncated || marker == markerSOS {
 			return slices.Compact(names)
 		}
 		c.take(c.uint16(binary.BigEndian) - 2)
@@ -161,7 +161,7 @@ func TestColour(t *testing.T) {
 			t.Parallel()
 			_, got := mustRun(t, c.original, 50, 121)
 			for _, v := range got {
-				h, err := readHeader(v.data, wide.Pixels)
+				h, err := readHeader(v.data, wideImage.Pixels)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -186,7 +186,7 @@ func TestColour(t *testing.T) {
 func TestProfileBomb(t *testing.T) {
 	t.Parallel()
 	original := withChunks(asPNG(t, drawing(t, "drawing.png")), pngProfile(make([]byte, 96<<20)))
-	p := within(t, Limits{Pixels: 50_000_000, Memory: 64 << 20, Time: DefaultTime})
+	p := assertWithin(t, Limits{Pixels: 50_000_000, Memory: 64 << 20, Timeout: DefaultTimeout})
 	_, variants, err := p.Run(context.Background(), bytes.NewReader(original), []int{50}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)

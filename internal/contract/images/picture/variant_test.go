@@ -114,8 +114,8 @@ func TestKinds(t *testing.T) {
 			if got[0].MIME != k.out || got[1].MIME != k.out {
 				t.Errorf("variants are %s and %s, want %s", got[0].MIME, got[1].MIME, k.out)
 			}
-			near(t, "the original size", got[1].img, k.want, k.least)
-			near(t, "60 pixels", got[0].img, scaled(k.want, 60, 40), min(k.least, 40)-2)
+			assertNear(t, "the original size", got[1].img, k.want, k.least)
+			assertNear(t, "60 pixels", got[0].img, scaled(k.want, 60, 40), min(k.least, 40)-2)
 		})
 	}
 }
@@ -212,7 +212,7 @@ func TestEvenArea(t *testing.T) {
 	t.Parallel()
 	img := image.NewNRGBA(image.Rect(0, 0, 1001, 777))
 	draw.Draw(img, img.Rect, image.NewUniform(color.NRGBA{201, 100, 3, 77}), image.Point{}, draw.Src)
-	for _, v := range second(mustRun(t, asPNG(t, img), 3, 10, 100, 300, 600, 1001)) {
+	for _, v := range resultsOf(mustRun(t, asPNG(t, img), 3, 10, 100, 300, 600, 1001)) {
 		m := nrgba(v.img)
 		for i := 0; i < len(m.Pix); i += 4 {
 			if *(*[4]byte)(m.Pix[i:]) != [4]byte{201, 100, 3, 77} {
@@ -238,7 +238,7 @@ func TestBrightness(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, size := range []int{256, 128, 64} {
-		small := r.fit(size, size, upright).planes[0].pix
+		small := r.fit(size, size, identityOrientation).planes[0].pix
 		sum := 0
 		for _, v := range small {
 			sum += int(v)
@@ -279,13 +279,13 @@ func TestTaps(t *testing.T) {
 	}
 }
 
-func second(_ Info, all []made) []made { return all }
+func resultsOf(_ Info, all []renderedVariant) []renderedVariant { return all }
 
 func TestOrientation(t *testing.T) {
 	t.Parallel()
 	want := drawing(t, "drawing.png")
 	for value := 1; value <= 8; value++ {
-		stored := turned(want, value)
+		stored := orient(want, value)
 		for name, original := range map[string][]byte{
 			"JPEG": withExif(asJPEG(t, stored), exifData(value)),
 			"PNG":  withChunks(asPNG(t, stored), appendChunk(nil, "eXIf", exifData(value))),
@@ -300,16 +300,16 @@ func TestOrientation(t *testing.T) {
 				if name == "PNG" {
 					whole, small = 100, 40
 				}
-				near(t, "the original size", got[1].img, want, whole)
-				near(t, "50 pixels", got[0].img, scaled(want, 50, 33), small)
+				assertNear(t, "the original size", got[1].img, want, whole)
+				assertNear(t, "50 pixels", got[0].img, scaled(want, 50, 33), small)
 			})
 		}
 	}
 }
 
-// turned stores a picture so that the orientation makes it upright again; the mapping is written down from the EXIF
+// orient stores a picture so that the orientation makes it upright again; the mapping is written down from the EXIF
 // standard: which corner of what is seen the stored row and column begin at.
-func turned(img *image.NRGBA, value int) *image.NRGBA {
+func orient(img *image.NRGBA, value int) *image.NRGBA {
 	w, h := img.Rect.Dx(), img.Rect.Dy()
 	at := [9]func(x, y int) (int, int){
 		1: func(x, y int) (int, int) { return x, y },

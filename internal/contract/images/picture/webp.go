@@ -31,13 +31,13 @@ func (f *webpFrame) add(kind string, body []byte) {
 // readWebP walks the chunks. What the decoder gets is a file of the first frame alone, made here: of an animation it
 // would read nothing, and a picture whose alpha flag and chunks disagree it would refuse.
 func readWebP(data []byte) (header, error) {
-	c := cursor{left: data[4:]}
-	body := cursor{left: c.take(c.uint32(binary.LittleEndian))}
-	if c.short {
+	c := byteReader{remaining: data[4:]}
+	body := byteReader{remaining: c.take(c.uint32(binary.LittleEndian))}
+	if c.truncated {
 		return header{}, errTruncated
 	}
 	body.take(4) // "WEBP"
-	h := header{frames: 1, orientation: upright}
+	h := header{frames: 1, orientation: identityOrientation}
 	var frame webpFrame
 	var animated bool
 	var exif, icc []byte
@@ -84,7 +84,7 @@ func (h *header) addAnimationFrame(chunk []byte, frame *webpFrame) error {
 	}
 	at := image.Pt(2*uint24(chunk), 2*uint24(chunk[3:]))
 	h.frame = image.Rectangle{at, at.Add(image.Pt(uint24(chunk[6:])+1, uint24(chunk[9:])+1))}
-	return eachChunk(&cursor{left: chunk[16:]}, func(kind string, chunk []byte) error {
+	return eachChunk(&byteReader{remaining: chunk[16:]}, func(kind string, chunk []byte) error {
 		frame.add(kind, chunk)
 		return nil
 	})
@@ -137,15 +137,15 @@ func (f *webpFrame) file(width, height int) []byte {
 }
 
 // eachChunk gives fn each chunk of a RIFF list.
-func eachChunk(c *cursor, fn func(kind string, body []byte) error) error {
-	for len(c.left) > 0 {
+func eachChunk(c *byteReader, fn func(kind string, body []byte) error) error {
+	for len(c.remaining) > 0 {
 		kind := string(c.take(4))
 		length := c.uint32(binary.LittleEndian)
 		chunk := c.take(length)
-		if c.short {
+		if c.truncated {
 			return errTruncated
 		}
-		if length&1 == 1 && len(c.left) > 0 {
+		if length&1 == 1 && len(c.remaining) > 0 {
 			c.take(1)
 		}
 		if err := fn(kind, chunk); err != nil {
