@@ -21,11 +21,11 @@ import (
 // them. The work is over when Redis holds no pending and no active task, not when
 // the last handler returned.
 type asynqRunner struct {
-	env   *Env
-	redis *Redis
-	opt   asynq.RedisClientOpt
-	queue string
-	inspector  *asynq.Inspector
+	env       *Env
+	redis     *Redis
+	opt       asynq.RedisClientOpt
+	queue     string
+	inspector *asynq.Inspector
 }
 
 func setupAsynqMemory(ctx context.Context, env *Env) (Runner, error) {

@@ -25,7 +25,7 @@ type Bench struct {
 type Track struct {
 	Case       Case
 	Durability string
-	SkipReason    string    // why the case did not run
+	SkipReason string    // why the case did not run
 	Failed     string    // what ended it early
 	Rounds     [][]Phase // index is the round; nil where the case did not finish it
 

@@ -17,15 +17,15 @@ import (
 // Env is what cases share in one bench: a folder, a PostgreSQL server, the
 // processes that were started, and the settings that flags may change.
 type Env struct {
-	Name     string // random name of this bench, used in every name it creates
+	Name    string // random name of this bench, used in every name it creates
 	Dir     string // folder of this bench, removed by Close
 	Clients int    // goroutines or connections of a case that works with single jobs
-	Tuning    Tuning
+	Tuning  Tuning
 	Log     io.Writer
 
-	mu        sync.Mutex
-	databases map[string]*database
-	children  []*Child
+	mu                sync.Mutex
+	databases         map[string]*database
+	children          []*Child
 	redisDescriptions []string // what the Redis servers said about themselves
 }
 

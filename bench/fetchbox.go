@@ -133,10 +133,10 @@ func (f *floorDownloads) Close() error {
 // were removed, ext4 searches their places whenever it makes one, which costs more than all the rest of making it.
 type fetchRunner struct {
 	*fetchOrigin
-	binary string
-	dir    string
-	client *http.Client
-	durability   string
+	binary     string
+	dir        string
+	client     *http.Client
+	durability string
 }
 
 func setupFetch(ctx context.Context, env *Env) (Runner, error) {

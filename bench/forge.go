@@ -14,12 +14,12 @@ import (
 // forgeRunner is one load on the real binary, serving ForgeRun on SQLite to one
 // client. Each run has a server process and a data directory of its own.
 type forgeRunner struct {
-	binary  string
-	dir     string
-	clients int
-	serverFlags   []string // of the server
-	load    forgeLoad
-	durability    string
+	binary      string
+	dir         string
+	clients     int
+	serverFlags []string // of the server
+	load        forgeLoad
+	durability  string
 }
 
 // forgeLoad puts n jobs through on so many connections.

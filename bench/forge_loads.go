@@ -84,9 +84,9 @@ func forgeStart(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, err
 // The jobs of forgeScheduled that come due: how many, how long after the first of
 // them is handed in, and over how much time.
 const (
-	forgeScheduledJobs       = 500
-	forgeScheduleDelay  = 5 * time.Second
-	forgeScheduleSpan = 5 * time.Second
+	forgeScheduledJobs = 500
+	forgeScheduleDelay = 5 * time.Second
+	forgeScheduleSpan  = 5 * time.Second
 )
 
 // maxEarly is how much before its time a job may be queued.

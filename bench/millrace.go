@@ -25,7 +25,7 @@ var (
 		{From: "queued", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Expired, To: "queued"},
 	}
-	machineKeeping = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: "done"}))
+	machineKeeping  = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: "done"}))
 	machineDeleting = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: job.StateNone}))
 )
 

@@ -13,34 +13,34 @@ import (
 
 // Report is the outcome of a bench; its JSON is what --json writes.
 type Report struct {
-	Machine   Machine    `json:"machine"`
-	Servers   []string   `json:"servers"`
-	Reference string     `json:"reference"`
-	Jobs      int        `json:"jobs"`
-	Rounds    int        `json:"rounds"`
-	Clients   int        `json:"clients"`
-	Tuning    Tuning     `json:"tuning"`
-	StopReason  string     `json:"cut_short,omitempty"`
-	Cases     []CaseLine `json:"cases"`
+	Machine    Machine    `json:"machine"`
+	Servers    []string   `json:"servers"`
+	Reference  string     `json:"reference"`
+	Jobs       int        `json:"jobs"`
+	Rounds     int        `json:"rounds"`
+	Clients    int        `json:"clients"`
+	Tuning     Tuning     `json:"tuning"`
+	StopReason string     `json:"cut_short,omitempty"`
+	Cases      []CaseLine `json:"cases"`
 }
 
 // CaseLine is one case of a report.
 type CaseLine struct {
 	Name       string      `json:"name"`
-	Summary       string      `json:"what"`
+	Summary    string      `json:"what"`
 	Durability string      `json:"durability,omitempty"`
-	SkipReason    string      `json:"skipped,omitempty"`
+	SkipReason string      `json:"skipped,omitempty"`
 	Failed     string      `json:"failed,omitempty"`
 	Phases     []PhaseLine `json:"phases,omitempty"`
 }
 
 // PhaseLine is one row of the table.
 type PhaseLine struct {
-	Name    string        `json:"name"`
-	Jobs    int           `json:"jobs"`
-	Seconds []float64     `json:"seconds"` // per finished round
-	Rate    Spread        `json:"rate"`
-	Ratio   *Spread       `json:"ratio,omitempty"` // to the reference, paired by round
+	Name    string          `json:"name"`
+	Jobs    int             `json:"jobs"`
+	Seconds []float64       `json:"seconds"` // per finished round
+	Rate    Spread          `json:"rate"`
+	Ratio   *Spread         `json:"ratio,omitempty"` // to the reference, paired by round
 	Latency *LatencySummary `json:"latency,omitempty"`
 }
 

@@ -21,8 +21,8 @@ type riverInsertMode int
 
 const (
 	riverInsertMany   riverInsertMode = iota // InsertMany: the inserted rows are returned
-	riverInsertCopy                      // InsertManyFast: COPY, nothing is returned
-	riverInsertSingle                    // one Insert per job
+	riverInsertCopy                          // InsertManyFast: COPY, nothing is returned
+	riverInsertSingle                        // one Insert per job
 )
 
 // riverRunner is River as its own benchmark (`river bench`) runs it, which is
@@ -40,10 +40,10 @@ const (
 // lets a last batch of fewer than 100 jobs wait up to 250 ms, which a stop
 // flushes at once; over a short run that wait would be most of the difference.
 type riverRunner struct {
-	env   *Env
-	pg    *Postgres
-	conns int
-	insertMode   riverInsertMode
+	env        *Env
+	pg         *Postgres
+	conns      int
+	insertMode riverInsertMode
 }
 
 func setupRiver(insertMode riverInsertMode) func(context.Context, *Env) (Runner, error) {

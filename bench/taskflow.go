@@ -20,13 +20,13 @@ import (
 // flowRunner is one load on the real binary, serving TaskFlow and the worker API.
 // Each run has a server process and an empty database of its own.
 type flowRunner struct {
-	binary  string
-	dir     string
-	pg      *Postgres // nil: SQLite
-	clients int
-	load    flowLoad
+	binary     string
+	dir        string
+	pg         *Postgres // nil: SQLite
+	clients    int
+	load       flowLoad
 	prefilled  bool // with the jobs before the server starts
-	durability    string
+	durability string
 }
 
 // flowLoad puts n jobs through on so many connections.
@@ -36,7 +36,7 @@ type flowLoad func(ctx context.Context, s *flowServer, conns, n int) ([]Phase, e
 type flowServer struct {
 	*forgeServer
 	filledAt time.Time // when the jobs were put there
-	note   string    // what a load has to say beside its phases
+	note     string    // what a load has to say beside its phases
 }
 
 func setupFlowSearch(onPostgres bool) func(context.Context, *Env) (Runner, error) {
@@ -262,11 +262,11 @@ type flowRun struct {
 // graphWork is a graph that is being worked, a goroutine for each connection.
 type graphWork struct {
 	*flowServer
-	conns  []*rawConn
-	number map[string]int // of a job, by its id
-	tally  *Tally
-	started  time.Time
-	took   atomic.Int64
+	conns   []*rawConn
+	number  map[string]int // of a job, by its id
+	tally   *Tally
+	started time.Time
+	took    atomic.Int64
 
 	claimed  chan flowRun // for those that end jobs one by one
 	claiming sync.WaitGroup

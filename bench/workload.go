@@ -32,12 +32,12 @@ func appendPayload(dst []byte, num int) []byte {
 // Tally proves that each of n jobs was worked exactly once and tells when the
 // first and the last one were.
 type Tally struct {
-	worked  []atomic.Bool
+	worked     []atomic.Bool
 	remaining  atomic.Int64
 	duplicates atomic.Int64
-	created time.Time
-	first atomic.Int64 // nanoseconds after begun, zero while there is none
-	done  chan struct{}
+	created    time.Time
+	first      atomic.Int64 // nanoseconds after begun, zero while there is none
+	done       chan struct{}
 }
 
 func newTally(n int) *Tally {

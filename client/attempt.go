@@ -26,33 +26,33 @@ const (
 type phase int
 
 const (
-	phaseRunning phase = iota
-	phaseLost          // the server gave the run up, or must have
+	phaseRunning  phase = iota
+	phaseLost           // the server gave the run up, or must have
 	phaseFinished       // completed or requeued, or its handler has returned
 )
 
 // attempt is a run in the hands of this process: it keeps the lease, and makes
 // sure that nothing is said about the run after it was lost or settled.
 type attempt struct {
-	lease  lease
-	log    *slog.Logger
-	cancel context.CancelCauseFunc // ends the handler's context
-	requestLock   chan struct{}           // held while talking to the server about this run
-	started  time.Time
+	lease       lease
+	log         *slog.Logger
+	cancel      context.CancelCauseFunc // ends the handler's context
+	requestLock chan struct{}           // held while talking to the server about this run
+	started     time.Time
 
-	mu     sync.Mutex
-	phase  phase
-	lossCause    error            // the loss, in phase lost
-	staged *json.RawMessage // waits for the next beat
+	mu        sync.Mutex
+	phase     phase
+	lossCause error            // the loss, in phase lost
+	staged    *json.RawMessage // waits for the next beat
 }
 
 func newAttempt(l lease, cancel context.CancelCauseFunc, log *slog.Logger) *attempt {
 	return &attempt{
-		lease:  l,
-		log:    log.With(l.logAttrs()...),
-		cancel: cancel,
-		requestLock:   make(chan struct{}, 1),
-		started:  time.Now(),
+		lease:       l,
+		log:         log.With(l.logAttrs()...),
+		cancel:      cancel,
+		requestLock: make(chan struct{}, 1),
+		started:     time.Now(),
 	}
 }
 

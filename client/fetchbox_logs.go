@@ -58,12 +58,12 @@ func (f *FetchBox) Logs(ctx context.Context, jobID string, log FetchBoxLogOption
 
 // logReader reads a log, in as many requests as it takes.
 type logReader struct {
-	f     *FetchBox
-	call  call
-	log   FetchBoxLogOptions
-	yield func(FetchBoxLogEntry, error) bool
+	f       *FetchBox
+	call    call
+	log     FetchBoxLogOptions
+	yield   func(FetchBoxLogEntry, error) bool
 	count   int  // entries of the present request
-	stopped  bool // the caller wants no more
+	stopped bool // the caller wants no more
 }
 
 // read reads until the log ends or cannot be read.

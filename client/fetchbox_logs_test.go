@@ -18,8 +18,8 @@ import (
 
 // cuttingTransport breaks the first answers of logs off, each some bytes later than the one before.
 type cuttingTransport struct {
-	mu    sync.Mutex
-	cuts   []int // bytes of the next answers
+	mu       sync.Mutex
+	cuts     []int // bytes of the next answers
 	requests []string
 }
 

@@ -22,9 +22,9 @@ import (
 // forgeScript answers requests with what it was given, in order, and keeps
 // what it was asked. It speaks the document's shapes and knows nothing else.
 type forgeScript struct {
-	mu      sync.Mutex
-	answers []forgeAnswer
-	requests   []forgeRequest
+	mu       sync.Mutex
+	answers  []forgeAnswer
+	requests []forgeRequest
 }
 
 type forgeAnswer struct {

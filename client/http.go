@@ -26,19 +26,19 @@ const (
 // success. Other statuses, also other 2xx, are errors: a proxy's friendly page
 // must not count as an accepted job.
 type call struct {
-	op       string
-	method   string
-	path     string        // escaped, from the contract's mount on
-	query    string        // encoded
-	body     []byte        // JSON; nil sends no body and no Content-Type
-	stream   *streamedBody     // in place of body; its Content-Type is in header
-	header   http.Header   // an Authorization in it, also an empty one, takes the place of Config.Token
-	wait     time.Duration // what a long poll may take beyond the request timeout
-	accept   []int
-	wantBody bool
-	readOnly    bool // changes nothing at the server, so is never uncertain
-	noRetry     bool // no retries
-	notRepeatable  bool // doing it twice would do harm: repeated only if no try can have taken effect
+	op            string
+	method        string
+	path          string        // escaped, from the contract's mount on
+	query         string        // encoded
+	body          []byte        // JSON; nil sends no body and no Content-Type
+	stream        *streamedBody // in place of body; its Content-Type is in header
+	header        http.Header   // an Authorization in it, also an empty one, takes the place of Config.Token
+	wait          time.Duration // what a long poll may take beyond the request timeout
+	accept        []int
+	wantBody      bool
+	readOnly      bool // changes nothing at the server, so is never uncertain
+	noRetry       bool // no retries
+	notRepeatable bool // doing it twice would do harm: repeated only if no try can have taken effect
 }
 
 // answer is a success.
@@ -91,7 +91,9 @@ const maxRetryPause = 2 * time.Second
 type unlimitedRetriesKey struct{}
 
 // withUnlimitedRetries is a context whose calls are tried for as long as it lasts, however few tries the client was made for.
-func withUnlimitedRetries(ctx context.Context) context.Context { return context.WithValue(ctx, unlimitedRetriesKey{}, true) }
+func withUnlimitedRetries(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unlimitedRetriesKey{}, true)
+}
 
 func hasUnlimitedRetries(ctx context.Context) bool { return ctx.Value(unlimitedRetriesKey{}) != nil }
 

@@ -109,10 +109,10 @@ func newStreamedBody(r io.Reader) (*streamedBody, error) {
 // is alive; once it has ended nothing is read any more, although a transport may
 // still want to.
 type bodyReader struct {
-	body  *streamedBody
+	body   *streamedBody
 	onRead func()
-	mu    sync.Mutex
-	ended bool
+	mu     sync.Mutex
+	ended  bool
 }
 
 // begin gives a body from its start.

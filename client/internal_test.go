@@ -82,7 +82,7 @@ func TestRhythm(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		timeout, maxInterval, every time.Duration
-		misses                  int
+		misses                      int
 	}{
 		{30 * time.Second, 0, 10 * time.Second, 3},
 		{time.Second, 0, time.Second / 3, 3},

@@ -13,14 +13,14 @@ import (
 // runner works off what a source hands out. It knows nothing of the contract
 // behind it.
 type runner struct {
-	source      source
-	slots       slots
-	pollWait    time.Duration // what claim may wait; 0 for not at all
-	pollPause   time.Duration // least time from one fruitless claim to the next
-	drainTimeout    time.Duration
+	source               source
+	slots                slots
+	pollWait             time.Duration // what claim may wait; 0 for not at all
+	pollPause            time.Duration // least time from one fruitless claim to the next
+	drainTimeout         time.Duration
 	maxHeartbeatInterval time.Duration
-	backoff     backoff
-	log         *slog.Logger
+	backoff              backoff
+	log                  *slog.Logger
 }
 
 // slots bounds how many handlers run at once. A slot is taken before the work

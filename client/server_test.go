@@ -40,12 +40,12 @@ func exampleServer() (baseURL string, stop func()) {
 // fakeRelay is a Relay server in memory: faithful enough to judge the client by,
 // with a script of faults. It proves nothing about the real server.
 type fakeRelay struct {
-	mu      sync.Mutex
-	jobs    map[[2]string]*fakeJob
-	runs    int
-	order   int
-	changed chan struct{} // closed and made anew when a job may have become due
-	faults  []*injectedFault
+	mu          sync.Mutex
+	jobs        map[[2]string]*fakeJob
+	runs        int
+	order       int
+	changed     chan struct{} // closed and made anew when a job may have become due
+	faults      []*injectedFault
 	requests    []recordedRequest
 	maxInFlight int // most jobs ever in flight at once
 }

@@ -17,15 +17,15 @@ import (
 //	g.Add("load", client.TaskFlowSpec{Name: "load", Queue: "etl"}, extract)
 //	ids, err := taskflow.Submit(ctx, &g)
 type TaskFlowBuilder struct {
-	jobs  []graphPart
-	index map[string]int
+	jobs       []graphPart
+	index      map[string]int
 	duplicates []string
 }
 
 // graphPart is a job of a graph.
 type graphPart struct {
-	ref   string
-	spec  TaskFlowSpec
+	ref       string
+	spec      TaskFlowSpec
 	dependsOn []string
 }
 

@@ -8,7 +8,7 @@ import (
 
 // How often watch looks: soon at first, then ever more seldom.
 const (
-	minWatchPause  = 50 * time.Millisecond
+	minWatchPause = 50 * time.Millisecond
 	maxWatchPause = 2 * time.Second
 )
 

@@ -103,14 +103,14 @@ func (w *Worker) Run(ctx context.Context) error {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	r := runner{
-		source:      &relaySource{relay: w.Relay, queue: w.Queue, handler: handler},
-		slots:       make(slots, orDefault(w.Concurrency, 1)),
-		pollWait:    max(orDefault(w.PollWait, 30*time.Second), 0),
-		pollPause:   orDefault(w.PollInterval, time.Second),
-		drainTimeout:    orDefault(w.DrainTimeout, 25*time.Second),
+		source:               &relaySource{relay: w.Relay, queue: w.Queue, handler: handler},
+		slots:                make(slots, orDefault(w.Concurrency, 1)),
+		pollWait:             max(orDefault(w.PollWait, 30*time.Second), 0),
+		pollPause:            orDefault(w.PollInterval, time.Second),
+		drainTimeout:         orDefault(w.DrainTimeout, 25*time.Second),
 		maxHeartbeatInterval: w.MaxHeartbeatInterval,
-		backoff:     w.Relay.client.backoff,
-		log:         logger.With("queue", w.Queue),
+		backoff:              w.Relay.client.backoff,
+		log:                  logger.With("queue", w.Queue),
 	}
 	return r.run(ctx)
 }

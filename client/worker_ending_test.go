@@ -22,7 +22,7 @@ import (
 // batch if it is to.
 type outcomeTransport struct {
 	batches, singles atomic.Int64
-	loseFirst            atomic.Bool
+	loseFirst        atomic.Bool
 }
 
 func (o *outcomeTransport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -164,14 +164,14 @@ func (w *JobWorker) Run(ctx context.Context) error {
 		query.Queues = slices.Sorted(maps.Keys(handlers))
 	}
 	r := runner{
-		source:      &jobSource{api: w.API, outcomes: outcomeSender{api: w.API}, query: query, handlers: handlers, afterRun: w.AfterRun},
-		slots:       make(slots, orDefault(w.Concurrency, 1)),
-		pollWait:    min(max(orDefault(w.PollWait, 30*time.Second), 0), 30*time.Second),
-		pollPause:   orDefault(w.PollInterval, time.Second),
-		drainTimeout:    orDefault(w.DrainTimeout, 25*time.Second),
+		source:               &jobSource{api: w.API, outcomes: outcomeSender{api: w.API}, query: query, handlers: handlers, afterRun: w.AfterRun},
+		slots:                make(slots, orDefault(w.Concurrency, 1)),
+		pollWait:             min(max(orDefault(w.PollWait, 30*time.Second), 0), 30*time.Second),
+		pollPause:            orDefault(w.PollInterval, time.Second),
+		drainTimeout:         orDefault(w.DrainTimeout, 25*time.Second),
 		maxHeartbeatInterval: w.MaxHeartbeatInterval,
-		backoff:     w.API.client.backoff,
-		log:         logger.With("contract", w.Contract),
+		backoff:              w.API.client.backoff,
+		log:                  logger.With("contract", w.Contract),
 	}
 	return r.run(ctx)
 }

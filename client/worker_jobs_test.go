@@ -23,12 +23,12 @@ import (
 
 // fakeWorkerAPI speaks the worker API for jobs that are there to be claimed.
 type fakeWorkerAPI struct {
-	mu      sync.Mutex
-	jobs    []string          // in the shape of the API
-	received    []string          // "complete r1 {...}", in order
-	cancel  bool              // what heartbeats answer
-	lost    bool              // every run is lost
-	faults map[string]string // by verb: "drop" after it was taken, or a refusal's status and code
+	mu       sync.Mutex
+	jobs     []string          // in the shape of the API
+	received []string          // "complete r1 {...}", in order
+	cancel   bool              // what heartbeats answer
+	lost     bool              // every run is lost
+	faults   map[string]string // by verb: "drop" after it was taken, or a refusal's status and code
 }
 
 func (d *fakeWorkerAPI) put(run, queue, payload string) {

@@ -12,10 +12,10 @@ import (
 // jobSource hands out jobs by the worker API.
 type jobSource struct {
 	api      *WorkerAPI
-	outcomes   outcomeSender
+	outcomes outcomeSender
 	query    ClaimQuery
 	handlers map[string]JobHandler // by queue; "" is for all others
-	afterRun    func(ClaimedJob)      // may be nil
+	afterRun func(ClaimedJob)      // may be nil
 }
 
 func (s *jobSource) claim(ctx context.Context, max int, wait time.Duration) ([]lease, error) {

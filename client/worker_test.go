@@ -154,8 +154,8 @@ func TestWorker_surplusIsNotRun(t *testing.T) {
 func TestWorker_beatsAtAThird(t *testing.T) {
 	for _, tc := range []struct {
 		timeout, maxInterval, work time.Duration
-		heartbeats                  int
-		first                  time.Duration
+		heartbeats                 int
+		first                      time.Duration
 	}{
 		{30 * time.Second, 0, 95 * time.Second, 9, 10 * time.Second},
 		{time.Second, 0, 3100 * time.Millisecond, 9, time.Second / 3},

@@ -24,8 +24,8 @@ type benchRun struct {
 	head     string // of a complete request, up to the id
 	tail     string
 
-	enqueued atomic.Int64 // index into enqueues
-	remaining     atomic.Int64 // jobs not completed
+	enqueued  atomic.Int64 // index into enqueues
+	remaining atomic.Int64 // jobs not completed
 
 	mu    sync.Mutex
 	times [3][]time.Duration // as benchVerbs

@@ -14,12 +14,12 @@ import (
 type jobStanding int
 
 const (
-	standingSent jobStanding = iota // in a request that has not been answered
-	standingQueued                  // acknowledged, in the queue
+	standingSent    jobStanding = iota // in a request that has not been answered
+	standingQueued                     // acknowledged, in the queue
 	standingClaimed                    // handed out to us
-	standingEnding                  // held, and in a request that ends it
-	standingGone                    // acknowledged as completed or requeued
-	standingAbsent                  // its request was never acknowledged, and it is not there
+	standingEnding                     // held, and in a request that ends it
+	standingGone                       // acknowledged as completed or requeued
+	standingAbsent                     // its request was never acknowledged, and it is not there
 )
 
 type ledgerJob struct {
@@ -38,16 +38,16 @@ type uncertainRequest struct {
 }
 
 type ledger struct {
-	mu       sync.Mutex
-	jobs     map[string]*ledgerJob
-	order    []string // ids in the order they were made
-	uncertain   []uncertainRequest
-	maybeClaimed    int // jobs that cut-off answers of next may have held
-	acks     int
-	killAt   int
-	kill     func()
-	problems []string
-	made     int
+	mu           sync.Mutex
+	jobs         map[string]*ledgerJob
+	order        []string // ids in the order they were made
+	uncertain    []uncertainRequest
+	maybeClaimed int // jobs that cut-off answers of next may have held
+	acks         int
+	killAt       int
+	kill         func()
+	problems     []string
+	made         int
 }
 
 func newLedger() *ledger { return &ledger{jobs: map[string]*ledgerJob{}} }

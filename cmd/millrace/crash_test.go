@@ -126,11 +126,11 @@ func (c *crashTest) checkLeaseExpires() {
 
 // crashTest is a server that is killed, and what was agreed with it.
 type crashTest struct {
-	t        *testing.T
-	binary   string
-	dir      string
-	settings []string
-	awaitSessionsEnded    func() // waits until nothing of a killed process is left; nil where nothing can be
+	t                  *testing.T
+	binary             string
+	dir                string
+	settings           []string
+	awaitSessionsEnded func() // waits until nothing of a killed process is left; nil where nothing can be
 
 	ledger *ledger
 	random *mathrand.Rand

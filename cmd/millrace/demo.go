@@ -119,10 +119,10 @@ type demo struct {
 
 // demoEvent is one thing that happened: a worker began with a file or ended, or a result came in.
 type demoEvent struct {
-	worker int
-	started  string
-	ended  bool
-	result *demoResult
+	worker  int
+	started string
+	ended   bool
+	result  *demoResult
 }
 
 // stallTimeout is how long nothing at all may happen before the demo gives up and says what is missing.

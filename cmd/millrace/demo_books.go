@@ -12,27 +12,27 @@ import (
 
 // books accounts for every job of a demo. One goroutine keeps them.
 type demoTally struct {
-	files   *listing
-	started   time.Duration
-	took    time.Duration
-	results map[string]demoResult // by path, the first that came
+	files      *listing
+	started    time.Duration
+	took       time.Duration
+	results    map[string]demoResult // by path, the first that came
 	duplicates int                   // results of a second run of a job that was done
 	unexpected int                   // results of jobs nobody submitted
 
-	alive      int
+	alive            int
 	inProgress       map[int]map[string]bool // what a worker has begun and not yet handed in
-	done       map[int]int
-	killed     int // the worker; 0 while none
-	killedAt   time.Duration
+	done             map[int]int
+	killed           int // the worker; 0 while none
+	killedAt         time.Duration
 	inProgressAtKill map[string]bool
-	takenOver       int           // of these, done by another
-	takenOverAfter  time.Duration // from the kill to the last of these
+	takenOver        int           // of these, done by another
+	takenOverAfter   time.Duration // from the kill to the last of these
 	redelivered      int           // handed out again for another reason
 
 	remaining int // still in a queue at the end
-	problems    []string
-	changed  int
-	lines    int64
+	problems  []string
+	changed   int
+	lines     int64
 }
 
 func newDemoTally(files *listing) *demoTally {

@@ -26,7 +26,7 @@ const (
 	demoFetchSize  = 1 << 20
 
 	demoMoved   = "moved"   // is redirected to demoRedirectTarget
-	demoFlaky    = "once"    // fails its first try
+	demoFlaky   = "once"    // fails its first try
 	demoMissing = "missing" // is not there
 
 	demoRedirectTarget = "here" // is asked for by nobody who was not sent there
@@ -37,8 +37,8 @@ type demoOrigin struct {
 	server *http.Server
 	url    string
 
-	mu    sync.Mutex
-	files map[string][]byte // by resource id
+	mu       sync.Mutex
+	files    map[string][]byte // by resource id
 	requests map[string]int
 }
 

@@ -19,9 +19,9 @@ import (
 
 // demoStep is a job of the demo's graph.
 type demoStep struct {
-	name  string
+	name      string
 	dependsOn []string
-	do    func(g *demoGraph) error
+	do        func(g *demoGraph) error
 }
 
 // demoQueue is the queue of the demo's graph.
@@ -49,10 +49,10 @@ type demoGraph struct {
 	files *listing
 	dir   string
 
-	mu    sync.Mutex
-	runs  map[string]int // by step
+	mu        sync.Mutex
+	runs      map[string]int // by step
 	completed map[string]bool
-	problems []string
+	problems  []string
 }
 
 // demoLine is a line of the manifest.

@@ -23,12 +23,12 @@ type demoPicture struct {
 	drawn  image.Image // nil for the one that is none
 	remove bool        // it is deleted in the end
 
-	file     client.ImageFile
-	job      client.ImageJob
-	variants map[int][]byte // by size, as they were downloaded
-	deletion client.ImageJob
-	statusAfterDelete    client.ImageFileStatus // once it is deleted
-	contentRemained     bool                   // its content was still to be had then
+	file              client.ImageFile
+	job               client.ImageJob
+	variants          map[int][]byte // by size, as they were downloaded
+	deletion          client.ImageJob
+	statusAfterDelete client.ImageFileStatus // once it is deleted
+	contentRemained   bool                   // its content was still to be had then
 }
 
 // demoSizes are the longer sides of the variants; the last is larger than one of the pictures.

@@ -128,10 +128,10 @@ type enqueuer struct {
 	fromLine int
 	idsMade  bool // of lines and their positions
 
-	mu       sync.Mutex
-	accepted int64
-	unacknowledged     map[int]bool // lines at which batches begin that were sent and not accepted
-	readTo     int          // line up to which the input was read
+	mu             sync.Mutex
+	accepted       int64
+	unacknowledged map[int]bool // lines at which batches begin that were sent and not accepted
+	readTo         int          // line up to which the input was read
 }
 
 // feed sends everything in r. Its error is the one of the earliest line.

@@ -14,7 +14,7 @@ import (
 
 // How a command ends.
 const (
-	exitOK        = 0
+	exitOK          = 0
 	exitFailed      = 1
 	exitUsage       = 2
 	exitUnable      = 3

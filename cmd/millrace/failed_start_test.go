@@ -37,7 +37,7 @@ func TestFailedStartMakesNothing(t *testing.T) {
 	mustWrite(t, folder, "text", []byte("no certificate"))
 	text := filepath.Join(folder, "text")
 	for name, c := range map[string]struct {
-		set  []string
+		set      []string
 		wantText []string
 	}{
 		"listen":              {[]string{"listen=" + taken}, []string{"the address " + taken + " is in use", "set listen to"}},

@@ -92,7 +92,7 @@ func (p process) newFetchReporter(jobs []*fetchedJob) fetchReporter {
 
 // fetchLines writes a line for each job that ends, and now and then one for all.
 type fetchLines struct {
-	all  *progress
+	all      *progress
 	reported map[string]bool
 }
 

@@ -20,7 +20,7 @@ type origin struct {
 	*httptest.Server
 	now, peak atomic.Int64
 
-	mu    sync.Mutex
+	mu       sync.Mutex
 	requests map[string]int // times, by path
 }
 

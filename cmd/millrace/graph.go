@@ -255,7 +255,7 @@ func (f *graphFlags) show(ctx context.Context, p process, tf *client.TaskFlow, i
 
 // How often a graph is looked at while it is waited for: soon at first, then ever more seldom.
 const (
-	graphMinPoll  = 50 * time.Millisecond
+	graphMinPoll = 50 * time.Millisecond
 	graphMaxPoll = 2 * time.Second
 )
 

@@ -13,13 +13,13 @@ func TestGraphFiles(t *testing.T) {
 	t.Parallel()
 	graphOf := func(members string) string { return `{"jobs":[{"ref":"a","queue":"q"` + members + `}]}` }
 	for file, want := range map[string]string{
-		``:                   "EOF",
-		`[]`:                 "the whole is of type array",
-		graphOf(`,"name":7`):     "jobs.name is of type number",
-		graphOf(`,"prio":7`):     `"prio"`,
-		graphOf(``) + graphOf(``):    "more behind the object",
-		graphOf(``) + `]`:        "more behind the object",
-		graphOf(`,"priority":0`): `job "a": priority must be`, graphOf(`,"priority":null`): "priority must be", graphOf(`,"priority":1.5`): "priority must be",
+		``:                        "EOF",
+		`[]`:                      "the whole is of type array",
+		graphOf(`,"name":7`):      "jobs.name is of type number",
+		graphOf(`,"prio":7`):      `"prio"`,
+		graphOf(``) + graphOf(``): "more behind the object",
+		graphOf(``) + `]`:         "more behind the object",
+		graphOf(`,"priority":0`):  `job "a": priority must be`, graphOf(`,"priority":null`): "priority must be", graphOf(`,"priority":1.5`): "priority must be",
 		graphOf(`,"priority":"5"`):                                      "priority must be",
 		graphOf(`,"retry_policy":{"max_attempts":0}`):                   "retry_policy.max_attempts must be",
 		graphOf(`,"retry_policy":{"base_delay_seconds":-1}`):            "retry_policy.base_delay_seconds must be",

@@ -17,7 +17,7 @@ func main() {
 		stdout:  os.Stdout,
 		stderr:  os.Stderr,
 		now:     time.Now,
-		elapsed:   func() time.Duration { return time.Since(start) },
+		elapsed: func() time.Duration { return time.Since(start) },
 	}))
 }
 

@@ -39,7 +39,7 @@ func TestOutagesAreToldOnce(t *testing.T) {
 	for _, c := range []struct {
 		part, setting, address string
 		begin, end             func()
-		request                    requestCheck
+		request                requestCheck
 	}{
 		{"store", "store", store[strings.Index(store, "@")+1 : strings.LastIndex(store, "/")], postgres.Stop, func() { postgres.Start() },
 			requestCheck{method: "POST", path: "/api/v1/jobs", body: `{"name":"n","queue":"q"}`}},

@@ -17,7 +17,7 @@ type requestCheck struct {
 	name, method, path, body string
 	header                   map[string]string
 	status                   int
-	contains                    string // in the body
+	contains                 string // in the body
 }
 
 // send sends the request and returns the status and the body.

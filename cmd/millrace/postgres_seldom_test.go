@@ -20,9 +20,9 @@ type blockableProxy struct {
 	target string
 
 	mu      sync.Mutex
-	closed    bool
+	closed  bool
 	refused int
-	conns    map[net.Conn]bool
+	conns   map[net.Conn]bool
 }
 
 func newBlockableProxy(t *testing.T, to string) *blockableProxy {

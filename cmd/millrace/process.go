@@ -20,7 +20,7 @@ type process struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	now     func() time.Time
-	elapsed   func() time.Duration // since the process began; never jumps
+	elapsed func() time.Duration // since the process began; never jumps
 }
 
 // env returns the value of an environment variable, empty when it is not set.

@@ -15,21 +15,21 @@ const plainInterval = 2 * time.Second
 // newProgress tells how far long work is, also while nothing happens: a bar on a terminal, a plain
 // line now and then elsewhere. Safe for concurrent use.
 type progress struct {
-	label  string
-	total int64  // in the unit of add; below 1 when nobody knows
-	totalUnit    string // what the total is, where the note alone does not tell
-	out   io.Writer
-	elapsed func() time.Duration
-	bar   *progressbar.ProgressBar // nil where there is no terminal
-	stopped  chan struct{}            // closed by end
+	label     string
+	total     int64  // in the unit of add; below 1 when nobody knows
+	totalUnit string // what the total is, where the note alone does not tell
+	out       io.Writer
+	elapsed   func() time.Duration
+	bar       *progressbar.ProgressBar // nil where there is no terminal
+	stopped   chan struct{}            // closed by end
 
-	mu       sync.Mutex
-	done     int64
-	started    time.Duration
-	note     string
+	mu          sync.Mutex
+	done        int64
+	started     time.Duration
+	note        string
 	changesOnly bool // nothing is told twice
-	reported     bool // since the last news
-	ended    bool
+	reported    bool // since the last news
+	ended       bool
 }
 
 func (p process) newProgress(what string, total int64) *progress {

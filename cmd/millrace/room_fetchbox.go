@@ -19,7 +19,7 @@ import (
 
 // Where contracts keep what they keep beside the store.
 const (
-	localStorage = false
+	localStorage    = false
 	externalStorage = true // objects.url, stream.url
 )
 
@@ -117,8 +117,8 @@ func newFetchBoxContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 		MaxLostRuns: s.MaxLostRuns, BackoffBase: s.BackoffBase, Lease: s.Lease,
 		ConnectTimeout: s.ConnectTimeout, DownloadTimeout: s.DownloadTimeout, MaxDownload: s.MaxDownload, MaxPerHost: s.MaxPerHost,
 		IdempotencyWindow: s.IdempotencyWindow, LedgerRetention: s.LedgerRetention, LedgerMaxBytes: s.LedgerMaxBytes,
-		PruneInterval: p.settings.PruneInterval,
-		NoLocalWorkers:           p.noWorkers, Grace: grace - grace/8,
+		PruneInterval:  p.settings.PruneInterval,
+		NoLocalWorkers: p.noWorkers, Grace: grace - grace/8,
 		Egress: egress.Config{AllowLocal: p.settings.OnLoopback(), Allow: p.settings.Egress.Allow,
 			UserAgent: userAgent()},
 	})

@@ -52,7 +52,7 @@ type deps struct {
 
 // contractBuilder makes the room of one contract; log names the contract.
 type contractBuilder struct {
-	name string
+	name  string
 	build func(p *deps, log *slog.Logger) (server.ServedContract, error)
 }
 

@@ -18,18 +18,18 @@ import (
 )
 
 type simulateFlags struct {
-	remote      remoteFlags
-	rate        float64
-	mix         string
-	duration    time.Duration
-	settleTimeout      time.Duration
-	clients     int
-	concurrency int
-	seed        uint64
-	sink        string
-	faults       simFaults
-	lostRuns    bool
-	asJSON      bool
+	remote        remoteFlags
+	rate          float64
+	mix           string
+	duration      time.Duration
+	settleTimeout time.Duration
+	clients       int
+	concurrency   int
+	seed          uint64
+	sink          string
+	faults        simFaults
+	lostRuns      bool
+	asJSON        bool
 }
 
 func simulateCommand(p process) *cobra.Command {
@@ -111,24 +111,24 @@ func (f *simulateFlags) run(p process, mix *simMix) error {
 
 // simulator is one simulation.
 type simulator struct {
-	p        process
-	flags    *simulateFlags
-	mix      *simMix
-	name     string // of this simulation, in its idempotency keys
-	setupClient    *client.ForgeRun
-	api      *client.Client
-	address  string
-	sink     *simSink
-	clients  []*simClient
-	laneClients    map[client.ForgeRunKind]*simClient
-	watches  simWatches
-	outages  simOutages
-	times    simTimes
+	p            process
+	flags        *simulateFlags
+	mix          *simMix
+	name         string // of this simulation, in its idempotency keys
+	setupClient  *client.ForgeRun
+	api          *client.Client
+	address      string
+	sink         *simSink
+	clients      []*simClient
+	laneClients  map[client.ForgeRunKind]*simClient
+	watches      simWatches
+	outages      simOutages
+	times        simTimes
 	silenceTimer *time.Timer // of each
 
-	loadEnds time.Time
-	submissions   []*simSubmission
-	loadTime     time.Duration // of the load
+	loadEnds    time.Time
+	submissions []*simSubmission
+	loadTime    time.Duration // of the load
 }
 
 func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) {
@@ -258,13 +258,13 @@ func (s *simulator) waitUntil(ctx context.Context, next, ends time.Duration) boo
 // simProgress tells how many plays have begun and ended: of the load how much of its time is over, and after it how many of
 // its plays.
 type simProgress struct {
-	since    func() time.Duration
-	mu       sync.Mutex
-	bar      *progress
-	reportedAt     time.Duration // up to when the bar knows of the time
+	since      func() time.Duration
+	mu         sync.Mutex
+	bar        *progress
+	reportedAt time.Duration // up to when the bar knows of the time
 	started    int
-	ended    int
-	settling bool
+	ended      int
+	settling   bool
 }
 
 func (c *simProgress) note() string {

@@ -13,45 +13,45 @@ import (
 
 // simSnapshot is all there is to account for.
 type simSnapshot struct {
-	submissions  []*simSubmission
+	submissions []*simSubmission
 	receivers   []*simReceiver
-	observed   []simObservedJob // the jobs that the server lists, of all clients
-	outages []simOutage
+	observed    []simObservedJob // the jobs that the server lists, of all clients
+	outages     []simOutage
 	// lostRuns accepts runs that were lost while nothing was seen to be away.
 	lostRuns bool
 
 	interrupted bool // what follows is not all there was
-	unfinished         int  // plays that had not ended
+	unfinished  int  // plays that had not ended
 }
 
 // simSubmission is one play: the submits of a kind, and what else was asked for.
 type simSubmission struct {
-	kind    *simKind
-	client  int
-	due     time.Time // zero for at once
+	kind     *simKind
+	client   int
+	due      time.Time // zero for at once
 	requests []simRequest
 
-	canceled client.ForgeRunState // what the answer to cancel said
-	attempt  int                  // what the last answer to retry said
-	refused  bool                 // a further retry was refused
-	abortReason    string               // why the play broke off; empty when it did not
+	canceled    client.ForgeRunState // what the answer to cancel said
+	attempt     int                  // what the last answer to retry said
+	refused     bool                 // a further retry was refused
+	abortReason string               // why the play broke off; empty when it did not
 }
 
 // simRequest is one submit until it was answered, however often it was sent.
 type simRequest struct {
-	key   string
-	jobID string // empty unless acknowledged
-	code  string // of the refusal, else empty
-	late  bool   // refused when its time was over already: the server was away
-	failure   string // it went without an answer
+	key     string
+	jobID   string // empty unless acknowledged
+	code    string // of the refusal, else empty
+	late    bool   // refused when its time was over already: the server was away
+	failure string // it went without an answer
 }
 
 // simObservedJob is a job as the server has it in the end.
 type simObservedJob struct {
-	client int
-	job    client.ForgeRunJob
-	report *client.ForgeRunReport // nil for none
-	noReportReason  string                 // why there is none
+	client         int
+	job            client.ForgeRunJob
+	report         *client.ForgeRunReport // nil for none
+	noReportReason string                 // why there is none
 }
 
 // simOutage is when the server could not be reached.
@@ -68,12 +68,12 @@ type simViolation struct {
 // simReport is the outcome of an audit.
 type simReport struct {
 	violations []simViolation
-	lost     int // runs lost in an outage
-	requeued int // leases that ended before the run began, and jobs given back
-	pending  int // deliveries that our own receivers keep from ending
+	lost       int // runs lost in an outage
+	requeued   int // leases that ended before the run began, and jobs given back
+	pending    int // deliveries that our own receivers keep from ending
 	givenUp    int // deliveries given up, as they should be
-	repeated int // events that a receiver had accepted before
-	late     int // scheduled submits that came too late because the server was away
+	repeated   int // events that a receiver had accepted before
+	late       int // scheduled submits that came too late because the server was away
 }
 
 // audit holds everything against everything.
@@ -108,10 +108,10 @@ func (w *simSnapshot) audit() *simReport {
 // simAudit is an audit under way.
 type simAudit struct {
 	*simSnapshot
-	result *simReport
-	byID    map[string]*simObservedJob
+	result       *simReport
+	byID         map[string]*simObservedJob
 	submissionOf map[string]*simSubmission
-	events  map[string]string // id to job
+	events       map[string]string // id to job
 }
 
 func (a *simAudit) addViolation(sort string, o *simSubmission, jobID, format string, args ...any) {

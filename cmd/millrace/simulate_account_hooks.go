@@ -10,11 +10,11 @@ import (
 type simBehavior int
 
 const (
-	simAccepts  simBehavior = iota // accepts, but for what the flags spoil of first tries
-	simStalls                  // does not answer the first try of some events
-	simFails                   // answers 5xx to the first try of each event
-	simSlow                    // accepts late
-	simNeverAccepts                   // answers 5xx whatever comes
+	simAccepts      simBehavior = iota // accepts, but for what the flags spoil of first tries
+	simStalls                          // does not answer the first try of some events
+	simFails                           // answers 5xx to the first try of each event
+	simSlow                            // accepts late
+	simNeverAccepts                    // answers 5xx whatever comes
 )
 
 // simReceiver is one listener: a registered webhook, or the callback of jobs.
@@ -23,7 +23,7 @@ type simReceiver struct {
 	url       string
 	client    int
 	webhookID string // empty for a callback
-	behavior    simBehavior
+	behavior  simBehavior
 	secrets   []string
 
 	receipts   map[string][]simReceipt // by job, in order of arrival
@@ -32,10 +32,10 @@ type simReceiver struct {
 
 // simReceipt is one request to a listener.
 type simReceipt struct {
-	eventID  string
-	at       time.Time
-	accepted bool
-	forgeryReason   string // what is wrong with it; empty when it is genuine
+	eventID       string
+	at            time.Time
+	accepted      bool
+	forgeryReason string // what is wrong with it; empty when it is genuine
 }
 
 // hook accounts for everything that one listener should have heard, and has.

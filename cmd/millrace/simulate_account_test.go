@@ -82,17 +82,19 @@ func (m *simFixture) addHistory(o *simSubmission, t *simObservedJob, states ...c
 	}
 }
 
-func (t *simObservedJob) lastEvent() *client.ForgeRunEvent { return &t.report.Events[len(t.report.Events)-1] }
+func (t *simObservedJob) lastEvent() *client.ForgeRunEvent {
+	return &t.report.Events[len(t.report.Events)-1]
+}
 
 // The ways that jobs take.
 var (
-	pathSucceeds      = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, client.ForgeSucceeded}
-	pathFails     = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, client.ForgeFailed}
-	pathRetried   = append(slices.Clone(pathFails), pathSucceeds...)
-	pathFailsTwice   = append(slices.Clone(pathFails), pathFails...)
-	pathRequeued  = append([]client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned}, pathSucceeds...)
-	pathCanceledEarly = []client.ForgeRunState{client.ForgeQueued, client.ForgeCanceled}
-	pathCanceledRunning   = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, client.ForgeCanceled}
+	pathSucceeds        = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, client.ForgeSucceeded}
+	pathFails           = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, client.ForgeFailed}
+	pathRetried         = append(slices.Clone(pathFails), pathSucceeds...)
+	pathFailsTwice      = append(slices.Clone(pathFails), pathFails...)
+	pathRequeued        = append([]client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned}, pathSucceeds...)
+	pathCanceledEarly   = []client.ForgeRunState{client.ForgeQueued, client.ForgeCanceled}
+	pathCanceledRunning = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, client.ForgeCanceled}
 )
 
 // An honest world balances: whatever a kind is for, and whatever a server that dies may do.
@@ -152,10 +154,10 @@ func TestSimAuditHonest(t *testing.T) {
 
 // simCorruption is one order whose world is then spoiled; want is the sort of the offence.
 type simCorruption struct {
-	wantSort  string
-	kind  client.ForgeRunKind
-	path   []client.ForgeRunState
-	corrupt func(m *simFixture, o *simSubmission, x *simObservedJob)
+	wantSort string
+	kind     client.ForgeRunKind
+	path     []client.ForgeRunState
+	corrupt  func(m *simFixture, o *simSubmission, x *simObservedJob)
 }
 
 func (c simCorruption) test(t *testing.T) {
@@ -324,8 +326,10 @@ func TestSimAuditCheatsWebhooks(t *testing.T) {
 			h.receipts[id][4].accepted, h.deliveries[4].Status = false, client.ForgeExhausted
 		}},
 		"it is said to be delivered": {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) { h.receipts[id][2].accepted = false }},
-		"it is said to be given up":  {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) { h.deliveries[2].Status = client.ForgeExhausted }},
-		"a record is missing":        {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) { h.deliveries = h.deliveries[1:] }},
+		"it is said to be given up": {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+			h.deliveries[2].Status = client.ForgeExhausted
+		}},
+		"a record is missing": {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) { h.deliveries = h.deliveries[1:] }},
 		"G-FR-47 a record too many": {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
 			h.deliveries = append(h.deliveries, h.deliveries[0])
 		}},
@@ -338,14 +342,22 @@ func TestSimAuditCheatsWebhooks(t *testing.T) {
 		"an earlier event is tried later": {"order", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
 			h.receipts[id] = append(h.receipts[id], h.receipts[id][0])
 		}},
-		"G-FR-48 a bad signature":     {"forged", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) { h.receipts[id][0].forgeryReason = "no signature" }},
-		"one that names no job":       {"forged", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) { h.receipts[""] = []simReceipt{{forgeryReason: "no signature"}} }},
-		"FR-034 another client hears": {"foreign", func(m *simFixture, _ *simObservedJob, h, _ *simReceiver) { m.receivers[2].receipts[id] = h.receipts[id] }},
-		"a callback that it has not":  {"foreign", func(_ *simFixture, x *simObservedJob, _, _ *simReceiver) { x.job.Callback = "" }},
+		"G-FR-48 a bad signature": {"forged", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+			h.receipts[id][0].forgeryReason = "no signature"
+		}},
+		"one that names no job": {"forged", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+			h.receipts[""] = []simReceipt{{forgeryReason: "no signature"}}
+		}},
+		"FR-034 another client hears": {"foreign", func(m *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+			m.receivers[2].receipts[id] = h.receipts[id]
+		}},
+		"a callback that it has not": {"foreign", func(_ *simFixture, x *simObservedJob, _, _ *simReceiver) { x.job.Callback = "" }},
 		"an event that is not there": {"foreign", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
 			h.receipts[id] = append(h.receipts[id], simReceipt{eventID: "x"})
 		}},
-		"a job that is not there":         {"foreign", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) { h.receipts["job-9"] = []simReceipt{{eventID: "x"}} }},
+		"a job that is not there": {"foreign", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+			h.receipts["job-9"] = []simReceipt{{eventID: "x"}}
+		}},
 		"FR-192 never accepted, given up": {"", tellNobody(client.ForgeExhausted, nil)},
 		"never accepted, on its way":      {"", tellNobody(client.ForgePending, nil)},
 		"never accepted, said to be":      {"delivery", tellNobody(client.ForgeDelivered, nil)},

@@ -21,9 +21,9 @@ import (
 // fakeForgeRun is a ForgeRun in memory: honest enough to be simulated against, unless it is told to cheat. It proves
 // nothing about the real server.
 type fakeForgeRun struct {
-	cheat string
-	stopped  chan struct{}
-	wg   sync.WaitGroup
+	cheat   string
+	stopped chan struct{}
+	wg      sync.WaitGroup
 
 	mu      sync.Mutex
 	made    int

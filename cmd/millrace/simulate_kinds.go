@@ -13,32 +13,32 @@ import (
 type simAction int
 
 const (
-	simPlain      simAction = iota
-	simCancelAtOnce         // cancel it at once
-	simCancelRunning         // cancel it while it runs
-	simRetryOnce          // retry it when it has failed
+	simPlain              simAction = iota
+	simCancelAtOnce                 // cancel it at once
+	simCancelRunning                // cancel it while it runs
+	simRetryOnce                    // retry it when it has failed
 	simRetryUntilRefused            // retry it until that is refused
-	simSameKey            // submit it three times at once under one key
-	simTwoKeys           // submit it twice under two keys
-	simRefused            // see that it is refused
-	simScheduledSoon            // with a time a few seconds ahead
-	simScheduledAfterLoad            // with a time after the end of the load
+	simSameKey                      // submit it three times at once under one key
+	simTwoKeys                      // submit it twice under two keys
+	simRefused                      // see that it is refused
+	simScheduledSoon                // with a time a few seconds ahead
+	simScheduledAfterLoad           // with a time after the end of the load
 )
 
 // simKind is one row of the catalogue of work kinds, as the requirements have it (FR-083 to FR-114): the simulator
 // knows it by itself, so that a server with another catalogue shows.
 type simKind struct {
-	name   client.ForgeRunKind
-	payloadKB     int64
-	fails  bool // should_fail
+	name      client.ForgeRunKind
+	payloadKB int64
+	fails     bool // should_fail
 	outcome   client.ForgeRunOutcome
-	action   simAction
-	behavior simBehavior // of the receiver that its lane has
+	action    simAction
+	behavior  simBehavior // of the receiver that its lane has
 }
 
 const (
-	outcomeSuccess  = client.ForgeOutcomeSuccess
-	outcomeFailed = client.ForgeOutcomeFailed
+	outcomeSuccess = client.ForgeOutcomeSuccess
+	outcomeFailed  = client.ForgeOutcomeFailed
 )
 
 var simKinds = []simKind{
@@ -77,8 +77,8 @@ var simKinds = []simKind{
 
 // simMix draws kinds: each once in some order, so that a short simulation has them all, and then by weight.
 type simMix struct {
-	kinds []*simKind
-	cumulative  []int // sums of the weights
+	kinds      []*simKind
+	cumulative []int // sums of the weights
 }
 
 // parseMix reads KIND=WEIGHT,…; a kind may end in * for all that begin so, and without a weight has 1. A later entry

@@ -13,11 +13,11 @@ import (
 
 // simClient is a client of ForgeRun with a key of its own.
 type simClient struct {
-	number   int
-	id       string
-	forge    *client.ForgeRun
-	callback *simReceiver
-	callSlots     chan struct{} // calls under way
+	number    int
+	id        string
+	forge     *client.ForgeRun
+	callback  *simReceiver
+	callSlots chan struct{} // calls under way
 }
 
 // maxCalls bounds the calls of one client at a time.

@@ -17,29 +17,29 @@ import (
 // simFaults is what receivers do besides their manner: the share of first tries that even a sound one turns down, each
 // between 0 and 1.
 type simFaults struct {
-	drop float64       // drop the connection
-	stall  float64       // never answer
-	fail   float64       // answer 503
-	slow   time.Duration // how long the slow receiver takes
+	drop  float64       // drop the connection
+	stall float64       // never answer
+	fail  float64       // answer 503
+	slow  time.Duration // how long the slow receiver takes
 }
 
 // simSink receives webhooks: one listener for each manner, so that one manner's troubles are not another's. It accepts,
 // stalls and fails as the manners say, and keeps what came.
 type simSink struct {
-	now    func() time.Time
+	now     func() time.Time
 	faults  simFaults
-	onEvent  func(client.ForgeRunWebhookEvent) // of genuine events, whatever is answered
-	ctx   context.Context
-	close  context.CancelFunc
-	bases  map[simBehavior]string
+	onEvent func(client.ForgeRunWebhookEvent) // of genuine events, whatever is answered
+	ctx     context.Context
+	close   context.CancelFunc
+	bases   map[simBehavior]string
 	servers []*http.Server
-	wg    sync.WaitGroup
+	wg      sync.WaitGroup
 
-	mu      sync.Mutex
-	random  *rand.Rand
-	receivers   map[string]*simReceiver // by path
-	unknownRequests int                 // requests to paths that nobody registered
-	requestCount    int                 // requests
+	mu              sync.Mutex
+	random          *rand.Rand
+	receivers       map[string]*simReceiver // by path
+	unknownRequests int                     // requests to paths that nobody registered
+	requestCount    int                     // requests
 }
 
 func newSink(host string, now func() time.Time, spoil simFaults, random *rand.Rand, heard func(client.ForgeRunWebhookEvent)) (*simSink, error) {

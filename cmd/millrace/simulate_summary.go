@@ -56,35 +56,35 @@ type simKindCount struct {
 
 // simSummary is what a simulation says in the end.
 type simSummary struct {
-	Balanced    bool                     `json:"balanced"`
-	Interrupted bool                     `json:"interrupted"`
-	Unfinished         int                      `json:"plays_cut_short"`
-	Violations    int                      `json:"offences"`
-	FirstViolations   []simViolation             `json:"first_offences"`
-	ViolationsBySort      map[string]int           `json:"offences_by_sort"`
-	Seed        uint64                   `json:"seed"`
-	Server      string                   `json:"server"`
-	Took        time.Duration            `json:"load_ns"`
-	Plays       int                      `json:"plays"`
-	Submits     int                      `json:"submits"`
-	Acked       int                      `json:"acknowledged"`
-	Refused     int                      `json:"refused_as_due"`
-	Late        int                      `json:"refused_late"`
-	Jobs        int                      `json:"jobs"`
-	Events      int                      `json:"events"`
-	Kinds       map[string]*simKindCount `json:"kinds"`
-	LostRuns    int                      `json:"runs_lost_in_outages"`
-	Requeued    int                      `json:"requeued"`
-	Requests    int                      `json:"webhook_requests"`
-	Accepted    int                      `json:"events_accepted"`
-	Repeated    int                      `json:"events_accepted_again"`
-	GivenUp     int                      `json:"deliveries_given_up"`
-	Pending     int                      `json:"deliveries_kept_pending"`
-	Limited     int                      `json:"answers_429"`
-	Full        int                      `json:"answers_503"`
-	Outages     int                      `json:"outages"`
-	OutageTime  time.Duration            `json:"outages_ns"`
-	Latencies   []simLatency             `json:"latencies"`
+	Balanced         bool                     `json:"balanced"`
+	Interrupted      bool                     `json:"interrupted"`
+	Unfinished       int                      `json:"plays_cut_short"`
+	Violations       int                      `json:"offences"`
+	FirstViolations  []simViolation           `json:"first_offences"`
+	ViolationsBySort map[string]int           `json:"offences_by_sort"`
+	Seed             uint64                   `json:"seed"`
+	Server           string                   `json:"server"`
+	Took             time.Duration            `json:"load_ns"`
+	Plays            int                      `json:"plays"`
+	Submits          int                      `json:"submits"`
+	Acked            int                      `json:"acknowledged"`
+	Refused          int                      `json:"refused_as_due"`
+	Late             int                      `json:"refused_late"`
+	Jobs             int                      `json:"jobs"`
+	Events           int                      `json:"events"`
+	Kinds            map[string]*simKindCount `json:"kinds"`
+	LostRuns         int                      `json:"runs_lost_in_outages"`
+	Requeued         int                      `json:"requeued"`
+	Requests         int                      `json:"webhook_requests"`
+	Accepted         int                      `json:"events_accepted"`
+	Repeated         int                      `json:"events_accepted_again"`
+	GivenUp          int                      `json:"deliveries_given_up"`
+	Pending          int                      `json:"deliveries_kept_pending"`
+	Limited          int                      `json:"answers_429"`
+	Full             int                      `json:"answers_503"`
+	Outages          int                      `json:"outages"`
+	OutageTime       time.Duration            `json:"outages_ns"`
+	Latencies        []simLatency             `json:"latencies"`
 }
 
 // maxListedViolations is how many are named.

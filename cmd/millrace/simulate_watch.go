@@ -93,7 +93,7 @@ func (s *simulator) await(ctx context.Context, c *simClient, jobID string, since
 type simOutages struct {
 	now     func() time.Time
 	mu      sync.Mutex
-	outages    []simOutage
+	outages []simOutage
 	limited int // answers 429
 	full    int // answers 503
 }

@@ -253,7 +253,7 @@ type commandRunner struct {
 	killAfter time.Duration
 	log       *slog.Logger
 	gate      *pollGate
-	killCtx      context.Context // its end ends the commands; the cause may name the signal
+	killCtx   context.Context // its end ends the commands; the cause may name the signal
 	cut       atomic.Bool     // a command was ended by it
 }
 

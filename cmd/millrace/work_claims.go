@@ -73,9 +73,9 @@ func attemptError(err error, reason string) error {
 
 // headBuffer keeps the beginning of what is written, and how much there was.
 type headBuffer struct {
-	text []byte
+	text  []byte
 	limit int
-	size int64
+	size  int64
 }
 
 func (h *headBuffer) Write(p []byte) (int, error) {
@@ -108,7 +108,7 @@ func (h *headBuffer) result() json.RawMessage {
 
 // tailBuffer keeps the end of what is written.
 type tailBuffer struct {
-	text []byte
+	text  []byte
 	limit int
 }
 

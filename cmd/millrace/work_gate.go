@@ -23,12 +23,12 @@ type pollGate struct {
 	untilEmpty bool
 
 	// Polls come one after another, and these are theirs alone.
-	remaining     int // jobs that may still be asked for, when limited
-	failures int // polls in a row that got no answer
+	remaining int // jobs that may still be asked for, when limited
+	failures  int // polls in a row that got no answer
 
-	mu      sync.Mutex
-	running int
-	jobs    int   // taken so far
+	mu         sync.Mutex
+	running    int
+	jobs       int   // taken so far
 	stopReason error // why it was stopped, when that was not wanted
 }
 
@@ -197,7 +197,7 @@ func (g *pollGate) jobCount() int {
 }
 
 func (g *pollGate) runStarted() { g.addRunning(1) }
-func (g *pollGate) runEnded() { g.addRunning(-1) }
+func (g *pollGate) runEnded()   { g.addRunning(-1) }
 
 func (g *pollGate) addRunning(n int) {
 	g.mu.Lock()

@@ -22,12 +22,12 @@ type queueNameWatch struct {
 	contract string
 	queues   []string
 	log      *slog.Logger
-	warned     bool
+	warned   bool
 }
 
 const (
-	queueNameInterval   = 10 * time.Second
-	queueNameTimeout = 2 * time.Second
+	queueNameInterval = 10 * time.Second
+	queueNameTimeout  = 2 * time.Second
 	maxMetricsBytes   = 16 << 20
 )
 

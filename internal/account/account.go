@@ -20,11 +20,11 @@ import (
 
 // Kinds of records.
 const (
-	clientKind  = "account.client"
-	keyKind     = "account.key"
+	clientKind      = "account.client"
+	keyKind         = "account.key"
 	idempotencyKind = "account.request" // what an Idempotency-Key led to
-	usageKind   = "account.usage"   // what was leased of a limit
-	checkKind   = "account.check"
+	usageKind       = "account.usage"   // what was leased of a limit
+	checkKind       = "account.check"
 )
 
 // idempotencyTTL is how long an Idempotency-Key is (G-FR-24).
@@ -70,14 +70,14 @@ func (c *Config) validate() error {
 type Accounts struct {
 	Config
 
-	vault     *Vault
-	idempotencyHashKey     []byte // key of what hides Idempotency-Keys
-	pepperCheck     []byte // what this pepper shows of itself
-	digesters   sync.Pool
-	keys      *keyCache
-	callbacks *callbackCache
-	clients   *limiter
-	addresses *limiter
+	vault              *Vault
+	idempotencyHashKey []byte // key of what hides Idempotency-Keys
+	pepperCheck        []byte // what this pepper shows of itself
+	digesters          sync.Pool
+	keys               *keyCache
+	callbacks          *callbackCache
+	clients            *limiter
+	addresses          *limiter
 }
 
 // New makes accounts on an engine.

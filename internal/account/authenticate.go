@@ -30,7 +30,7 @@ type keyView struct {
 	key    Key
 	digest digest
 	now    time.Time     // of the store, when it was read
-	readAt  time.Duration // no later than that, by the node's own clock
+	readAt time.Duration // no later than that, by the node's own clock
 }
 
 // expired tells whether the key's time is over, by the store's clock.

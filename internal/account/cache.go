@@ -22,20 +22,20 @@ const maxCachedKeys = 1 << 16
 type keyCache struct {
 	elapsed func() time.Duration
 
-	mu     sync.RWMutex
+	mu        sync.RWMutex
 	rotatedAt time.Duration // when young began
-	young  map[uuid.UUID]*keyView
-	old    map[uuid.UUID]*keyView
-	reads  map[uuid.UUID]*keyRead
+	young     map[uuid.UUID]*keyView
+	old       map[uuid.UUID]*keyView
+	reads     map[uuid.UUID]*keyRead
 }
 
 // keyRead is a look into the store that is under way; as many wait for it as ask.
 type keyRead struct {
 	startedAt time.Duration
-	done  chan struct{}
+	done      chan struct{}
 	completed bool // and did not panic
-	view  *keyView
-	err   error
+	view      *keyView
+	err       error
 }
 
 func newKeyCache(elapsed func() time.Duration) *keyCache {

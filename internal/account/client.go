@@ -21,8 +21,8 @@ type Client struct {
 
 // clientBody is what a client's record holds.
 type clientBody struct {
-	HadKey    bool   `json:"keyed"`         // it has had a key, ever (G-FR-03)
-	ActiveKeyID      string `json:"key,omitempty"` // the one that is not revoked
+	HadKey               bool   `json:"keyed"`         // it has had a key, ever (G-FR-03)
+	ActiveKeyID          string `json:"key,omitempty"` // the one that is not revoked
 	SealedCallbackSecret string `json:"callback"`      // secret that signs callbacks, sealed
 }
 

@@ -31,7 +31,7 @@ type keyBody struct {
 	Digest    []byte    `json:"digest"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
-	Reason       string    `json:"why,omitempty"` // it was revoked
+	Reason    string    `json:"why,omitempty"` // it was revoked
 }
 
 // Why keys are revoked.
@@ -48,9 +48,9 @@ func newKey(r *job.Record, b *keyBody) Key {
 
 // changeKey is a new key on its way through a transaction, which may run again.
 type grant struct {
-	issued Issued
-	replacedKeyID    string // key that it replaces
-	reason    string
+	issued        Issued
+	replacedKeyID string // key that it replaces
+	reason        string
 }
 
 // CreateKey makes a client's first key, for which nobody needs to show one (by is
@@ -97,8 +97,8 @@ func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity,
 // idempotentRequest is what is kept of a request with an Idempotency-Key; name is empty
 // without one.
 type idempotentRequest struct {
-	hashedKey   string
-	rotate bool
+	hashedKey string
+	rotate    bool
 }
 
 // findIssued reports whether an earlier request with the same Idempotency-Key made

@@ -51,14 +51,14 @@ func addressBucket(address string) string {
 
 // limiter counts callers of one sort.
 type limiter struct {
-	engine  *engine.Engine
-	prefix  string // of its records
-	quotas  []quota
-	maxBuckets    int
-	elapsed func() time.Duration
-	clock   storeClock
+	engine     *engine.Engine
+	prefix     string // of its records
+	quotas     []quota
+	maxBuckets int
+	elapsed    func() time.Duration
+	clock      storeClock
 
-	mu     sync.RWMutex
+	mu      sync.RWMutex
 	buckets map[string]*bucket
 	evictAt int // how many meters there are when it is time to look for idle ones
 }

@@ -17,12 +17,12 @@ const (
 	idDigits    = 32
 	secretBytes = 32
 	secretLen   = 43
-	checksumLen    = 6
+	checksumLen = 6
 
-	idOffset     = len(tokenPrefix)
-	secretOffset = idOffset + idDigits + 1
-	checksumOffset  = secretOffset + secretLen
-	tokenLen = checksumOffset + checksumLen
+	idOffset       = len(tokenPrefix)
+	secretOffset   = idOffset + idDigits + 1
+	checksumOffset = secretOffset + secretLen
+	tokenLen       = checksumOffset + checksumLen
 )
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

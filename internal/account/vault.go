@@ -17,10 +17,10 @@ const minPepperBytes = 32
 // What keys are derived from the pepper for. A purpose never changes: everything
 // made under it would be lost.
 const (
-	purposeTokens = "millrace api key"
-	purposeVault  = "millrace vault"
-	purposeIdempotencyKeys  = "millrace idempotency key"
-	purposePepperCheck  = "millrace pepper check"
+	purposeTokens          = "millrace api key"
+	purposeVault           = "millrace vault"
+	purposeIdempotencyKeys = "millrace idempotency key"
+	purposePepperCheck     = "millrace pepper check"
 )
 
 // derive makes a key for one purpose.

@@ -26,9 +26,9 @@ func (q quota) leaseSize(available, leased int) int {
 // lease is what a node has of a quota in one window.
 type lease struct {
 	windowEnd time.Time // end of the window; zero: nothing is known
-	leased int       // leased in all
-	remaining  int       // of that
-	exhausted  bool      // there is no more to lease
+	leased    int       // leased in all
+	remaining int       // of that
+	exhausted bool      // there is no more to lease
 }
 
 // current reports whether a share counts at a time. One that is far ahead is of
@@ -48,7 +48,7 @@ func (s *lease) add(g lease) {
 
 // Decision says whether a request is within the limits.
 type Decision struct {
-	Allowed         bool
+	Allowed    bool
 	Limit      string        // "per minute" or "per day", when it is not
 	RetryAfter time.Duration // likewise: when the window is over
 }
@@ -145,7 +145,7 @@ type storeClock struct {
 	elapsed func() time.Duration
 
 	mu        sync.Mutex
-	synced     bool
+	synced    bool
 	low, high time.Time // the store's time at elapsed 0 is between them
 }
 

@@ -27,9 +27,9 @@ var pepper = bytes.Repeat([]byte("pepper.."), 4)
 // searched for secrets when the test is over.
 type world struct {
 	testing.TB
-	clock *testkit.Clock
-	openStore  func() *faultyStore // one store more on the same database
-	store *faultyStore        // of the first node
+	clock     *testkit.Clock
+	openStore func() *faultyStore // one store more on the same database
+	store     *faultyStore        // of the first node
 	*account.Accounts
 	log *logBuffer
 
@@ -201,8 +201,8 @@ func runConcurrently(n int, fn func(i int)) {
 type faultyStore struct {
 	store.Store
 	views, updates, puts atomic.Int64
-	unavailable                 atomic.Bool // nothing works
-	loseAnswers                atomic.Bool // updates are written but answered with an error
+	unavailable          atomic.Bool // nothing works
+	loseAnswers          atomic.Bool // updates are written but answered with an error
 	rerun                atomic.Bool // updates run for nothing first
 }
 

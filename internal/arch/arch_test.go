@@ -134,7 +134,7 @@ var rules = []rule{
 			return under(p, "gocloud.dev/blob", "github.com/aws/aws-sdk-go-v2/service/s3")
 		}},
 	{"3: engine never imports net/http",
-		func(f *file) bool { return f.in("internal/engine", "internal/duty") && !f.test },
+		func(f *file) bool { return f.in("internal/engine", "internal/maintenance") && !f.test },
 		func(_ *file, p string) bool { return under(p, "net/http") }},
 	{"4: a contract imports no other contract",
 		func(f *file) bool { return f.in("internal/contract") },
@@ -155,10 +155,10 @@ var rules = []rule{
 		}},
 	{"reading downwards: job, store, engine, duty, contract",
 		func(f *file) bool {
-			return !f.test && f.in("internal/job", "internal/store", "internal/engine", "internal/duty")
+			return !f.test && f.in("internal/job", "internal/store", "internal/engine", "internal/maintenance")
 		},
 		func(f *file, p string) bool {
-			layers := []string{"internal/job", "internal/store", "internal/engine", "internal/duty"}
+			layers := []string{"internal/job", "internal/store", "internal/engine", "internal/maintenance"}
 			for i, l := range layers {
 				if f.in(l) {
 					for _, above := range append(layers[i+1:], "internal/contract", "internal/httpapi", "internal/server", "cmd") {

@@ -27,7 +27,7 @@ type FetchBox struct {
 	Token             Secret // empty: open, on loopback only (G-FB-31)
 	MaxResources      int
 	MaxManifest       int64 // bytes, decompressed (G-FB-10)
-	MaxAttempts             int
+	MaxAttempts       int
 	MaxLostRuns       int // G-FB-43
 	BackoffBase       time.Duration
 	Lease             time.Duration // G-FB-35

@@ -8,10 +8,10 @@ import (
 
 // key declares one setting. bind points at its field in the Settings at hand and says which values it takes.
 type key struct {
-	name string
-	defaultValue  string // as it would be written in the environment
+	name         string
+	defaultValue string // as it would be written in the environment
 	description  string
-	bind func(*Settings) value
+	bind         func(*Settings) value
 }
 
 // ContractNames are the contracts there are, whatever is served.

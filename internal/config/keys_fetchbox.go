@@ -65,8 +65,8 @@ var fetchBoxKeys = []key{
 // jobTypeSection declares the job types of FetchBox (FB-068).
 var jobTypeSection = &namedSection{section: "job_types", allowDots: true, valid: validJobType,
 	validNames: "1 to 64 letters, digits, dots, hyphens and underscores, and does not begin with a dot",
-	names:   func(s *Settings) []string { return sortedNames(s.JobTypes) },
-	declare: func(s *Settings, name string) { s.jobType(name) },
+	names:      func(s *Settings) []string { return sortedNames(s.JobTypes) },
+	declare:    func(s *Settings, name string) { s.jobType(name) },
 	members: []member{
 		{"handler", "Name of the handler that is compiled in.",
 			func(s *Settings, name string) value { return nameValue{p: &s.jobType(name).Handler} }},
@@ -89,8 +89,8 @@ var jobTypeSection = &namedSection{section: "job_types", allowDots: true, valid:
 // proxyPoolSection declares the pools of proxies (G-FB-34).
 var proxyPoolSection = &namedSection{section: "proxy.pools", allowDots: true, valid: validPool,
 	validNames: "1 to 64 letters, digits, dots, hyphens and underscores, with slashes between them",
-	names:   func(s *Settings) []string { return sortedNames(s.Pools) },
-	declare: func(s *Settings, name string) { s.pool(name) },
+	names:      func(s *Settings) []string { return sortedNames(s.Pools) },
+	declare:    func(s *Settings, name string) { s.pool(name) },
 	members: []member{
 		{"primary", "URLs of the pool's proxies: http, https or socks5, with user and password if need be.",
 			func(s *Settings, name string) value { return proxiesValue{&s.pool(name).Primary} }},

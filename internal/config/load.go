@@ -20,12 +20,12 @@ const (
 
 // Sources is everything settings come from. Only cmd knows the process's environment and passes it in.
 type Sources struct {
-	File     string              // TOML file; empty for none
-	Explicit bool                // the operator named File, so it has to be there
-	Environ  []string            // NAME=value, as os.Environ gives it
-	Flags    map[string]string   // key → value; an empty value is a value
-	OtherVariables   []string            // variables that begin as those of settings do and are something else; PREFIX_ is all that begin so
-	Handlers map[string][]string // of FetchBox that are compiled in → the options they know; nil leaves both unchecked
+	File           string              // TOML file; empty for none
+	Explicit       bool                // the operator named File, so it has to be there
+	Environ        []string            // NAME=value, as os.Environ gives it
+	Flags          map[string]string   // key → value; an empty value is a value
+	OtherVariables []string            // variables that begin as those of settings do and are something else; PREFIX_ is all that begin so
+	Handlers       map[string][]string // of FetchBox that are compiled in → the options they know; nil leaves both unchecked
 }
 
 // loader gathers the layers into settings and everything that is wrong with them.

@@ -7,20 +7,20 @@ import (
 
 // namedSection declares a section that has the same settings for each of many names, such as [taskflow.queues.NAME].
 type namedSection struct {
-	section string
-	allowDots    bool                     // a name may hold dots
-	valid   func(name string) bool   // whether a name is one
+	section    string
+	allowDots  bool                     // a name may hold dots
+	valid      func(name string) bool   // whether a name is one
 	validNames string                   // what a valid name is
-	names   func(*Settings) []string // that have settings
-	declare func(*Settings, string)  // what a section with nothing in it does; nil: nothing
-	members []member
+	names      func(*Settings) []string // that have settings
+	declare    func(*Settings, string)  // what a section with nothing in it does; nil: nothing
+	members    []member
 }
 
 // member declares one setting of every name.
 type member struct {
-	name string
-	description  string
-	bind func(s *Settings, name string) value
+	name        string
+	description string
+	bind        func(s *Settings, name string) value
 }
 
 var namedSections = []*namedSection{queueSection, jobTypeSection, proxyPoolSection}
@@ -37,7 +37,9 @@ func (n *namedSection) key(name string, m *member) key {
 }
 
 // suffix gives what stands after the section in a key.
-func (n *namedSection) suffix(key string) (string, bool) { return strings.CutPrefix(key, n.section+".") }
+func (n *namedSection) suffix(key string) (string, bool) {
+	return strings.CutPrefix(key, n.section+".")
+}
 
 // findNamedKey is find for the keys of named sections.
 func findNamedKey(at string) (key, bool) {

@@ -13,10 +13,10 @@ import (
 
 // Entry is one resolved setting as `millrace config` shows it.
 type Entry struct {
-	Key    string `json:"key"`
-	Value  string `json:"value"` // secrets masked
-	Origin string `json:"origin"`
-	Description    string `json:"doc"`
+	Key         string `json:"key"`
+	Value       string `json:"value"` // secrets masked
+	Origin      string `json:"origin"`
+	Description string `json:"doc"`
 }
 
 // Entries is a list that can write itself.

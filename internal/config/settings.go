@@ -39,8 +39,8 @@ type Settings struct {
 	IgnoreLocalStore bool                  // of SQLite, where Store is PostgreSQL
 	RebindStorage    bool                  // this node's objects and streams become the database's
 
-	unknownVariables  []string
-	origins map[string]string // key → where its value was written; a key left out has its default
+	unknownVariables []string
+	origins          map[string]string // key → where its value was written; a key left out has its default
 }
 
 // Postgres is how a node uses PostgreSQL.
@@ -127,7 +127,7 @@ type ForgeRun struct {
 // Webhook holds the settings of deliveries.
 type Webhook struct {
 	Timeout       time.Duration
-	MaxAttempts      int
+	MaxAttempts   int
 	BackoffBase   time.Duration
 	BackoffFactor float64
 	BackoffMax    time.Duration

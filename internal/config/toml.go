@@ -13,7 +13,7 @@ import (
 
 const (
 	maxFileSize = 1 << 20
-	maxDepth     = 8
+	maxDepth    = 8
 )
 
 // document reads the TOML layer.

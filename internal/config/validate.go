@@ -90,7 +90,7 @@ func (s *Settings) check(failed map[string]bool, handlers map[string][]string) [
 // durationOrder says that one duration is not above another, or below it.
 type durationOrder struct {
 	smaller, larger string
-	strict   bool
+	strict          bool
 	durations       func(*Settings) (less, more time.Duration)
 }
 

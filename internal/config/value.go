@@ -11,7 +11,7 @@ import (
 
 // input is a value as it was written: text from the environment, a flag or the defaults, or whatever TOML made of it.
 type input struct {
-	raw  any
+	raw    any
 	isText bool // raw is a string that stands for any type
 }
 
@@ -65,7 +65,7 @@ func (v choiceValue) show() string { return *v.p }
 
 // namesValue is a list without doubles, each out of the known names, at least one.
 type namesValue struct {
-	p     *[]string
+	p       *[]string
 	allowed []string
 }
 

@@ -18,7 +18,7 @@ import (
 // requests' contexts do.
 type Config struct {
 	AllowLocal bool           // every listener is on loopback: loopback and private addresses may be called
-	Allow []netip.Prefix // what else may be called, whatever it is
+	Allow      []netip.Prefix // what else may be called, whatever it is
 
 	// MaxRedirects is how many are followed, at most 10. With 0 the answer that redirects is the answer; beyond more it
 	// is ErrRedirects.
@@ -35,12 +35,12 @@ type Config struct {
 }
 
 const (
-	maxRedirects   = 10
+	maxRedirects          = 10
 	defaultConnectTimeout = 10 * time.Second
-	maxHeaderBytes      = 64 << 10
-	idleTimeout    = 60 * time.Second
-	maxIdlePerHost    = 32
-	maxIdleConns      = 256
+	maxHeaderBytes        = 64 << 10
+	idleTimeout           = 60 * time.Second
+	maxIdlePerHost        = 32
+	maxIdleConns          = 256
 )
 
 // ErrRedirects says that an answer redirects once more than is followed.

@@ -114,7 +114,7 @@ func embeddedIPv4(a netip.Addr) (netip.Addr, bool) {
 // guard decides which addresses are called.
 type guard struct {
 	allowLocal bool
-	allow []netip.Prefix
+	allow      []netip.Prefix
 }
 
 // check returns a Refused for an address that is not to be called.

@@ -15,11 +15,11 @@ const maxSOCKSCredential = 255
 // What is said in SOCKS5 (RFC 1928).
 const (
 	socksVersion  = 5
-	socksNoAuth     = 0
+	socksNoAuth   = 0
 	socksPassword = 2
 	socksConnect  = 1
 	socksIPv4     = 1
-	socksDomain     = 3
+	socksDomain   = 3
 	socksIPv6     = 4
 )
 

@@ -15,7 +15,7 @@ type ClaimRequest struct {
 	Contract string
 	Queues   []string // none means all
 	// Skip leaves queues out where all are meant; nil leaves out none. It must not block.
-	Skip func(queue string) bool
+	Skip   func(queue string) bool
 	Max    int
 	Worker string
 	// Wait is how long to wait for the first job; 0 answers at once.

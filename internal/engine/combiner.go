@@ -15,9 +15,9 @@ import (
 // Each caller keeps an outcome of its own. Where a group fails for a reason one
 // of them may have brought along, they are served one by one.
 type combiner[C any] struct {
-	limit   int // weight of a group
+	limit     int // weight of a group
 	maxGroups int
-	serve   func([]*ticket[C]) error
+	serve     func([]*ticket[C]) error
 
 	mu      sync.Mutex
 	waiting []*ticket[C]

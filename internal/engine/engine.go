@@ -51,7 +51,7 @@ type Contract struct {
 	MaxQueueSize int
 	// Retention is how long a settled job is kept, DeadLetterRetention a dead letter;
 	// 0 keeps for ever.
-	Retention     time.Duration
+	Retention           time.Duration
 	DeadLetterRetention time.Duration
 	// MaxBytes bounds the sum of the sizes of the jobs: beyond it those settled are
 	// removed, the oldest first; 0 is no bound. The children of a job that is removed
@@ -112,22 +112,22 @@ type Config struct {
 
 // Engine runs the verbs.
 type Engine struct {
-	store     store.Store
-	contracts map[string]*Contract
-	names     []string
-	node      string
-	random    func() [16]byte
-	log       *slog.Logger
-	hub       *hub
-	guard     clockGuard
-	pollInterval     time.Duration // see pollInterval
-	settings  atomic.Pointer[queueSettings]
+	store        store.Store
+	contracts    map[string]*Contract
+	names        []string
+	node         string
+	random       func() [16]byte
+	log          *slog.Logger
+	hub          *hub
+	guard        clockGuard
+	pollInterval time.Duration // see pollInterval
+	settings     atomic.Pointer[queueSettings]
 	publishers   sync.Map // contracts, joined, to *outlet
 
-	submits  *combiner[submitCall]
-	claims   *combiner[claimCall]
-	finishes *combiner[finishCall]
-	heartbeats    *combiner[heartbeatCall]
+	submits    *combiner[submitCall]
+	claims     *combiner[claimCall]
+	finishes   *combiner[finishCall]
+	heartbeats *combiner[heartbeatCall]
 }
 
 // New makes an engine. Close ends it; the store stays open.

@@ -41,7 +41,7 @@ const maxEdgesPerJob = 10
 type neighbourhood struct {
 	reader
 	limit     int
-	visited       map[int64]bool
+	visited   map[int64]bool
 	order     []int64
 	truncated bool
 }

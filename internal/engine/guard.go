@@ -17,22 +17,22 @@ const maxClockDrift = time.Second
 type clockGuard struct {
 	monotonic func() time.Duration
 
-	mu     sync.Mutex
-	waiting  map[*waitingUpdate]bool // updates that wait for the store
-	refusedSince   *waitingUpdate          // the first that the store refused since it last served one
-	lastNow  time.Time      // the clock at the last look
-	lastMonotonic time.Duration  // the monotonic clock, not later than that look
-	jumpedAt time.Time
-	mustShortenLeases   bool // it jumped back and leases were not cut since
-	wasStalled   bool // the store stalled at the last look
+	mu                sync.Mutex
+	waiting           map[*waitingUpdate]bool // updates that wait for the store
+	refusedSince      *waitingUpdate          // the first that the store refused since it last served one
+	lastNow           time.Time               // the clock at the last look
+	lastMonotonic     time.Duration           // the monotonic clock, not later than that look
+	jumpedAt          time.Time
+	mustShortenLeases bool // it jumped back and leases were not cut since
+	wasStalled        bool // the store stalled at the last look
 }
 
 // What an operator is told once for each time.
 const (
-	messageClockAhead = "the clock jumped ahead; runs under way are kept for one more lease"
-	messageClockBack  = "the clock jumped back; leases are cut to their length"
-	messageStoreStalled  = "the store stalled; runs under way are kept for one more lease"
-	messageStoreAway     = "the store was away; runs under way are kept for one more lease"
+	messageClockAhead   = "the clock jumped ahead; runs under way are kept for one more lease"
+	messageClockBack    = "the clock jumped back; leases are cut to their length"
+	messageStoreStalled = "the store stalled; runs under way are kept for one more lease"
+	messageStoreAway    = "the store was away; runs under way are kept for one more lease"
 )
 
 // maxStall is how long an update may wait for the store, or all of them be

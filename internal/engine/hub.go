@@ -12,15 +12,15 @@ const wakeAll = int(^uint(0) >> 1)
 // hub knows who in this process waits for jobs of which lanes. Being woken
 // promises nothing: whoever wakes looks for itself.
 type hub struct {
-	mu      sync.Mutex
-	waiters map[job.QueueHash][]*waiter
-	closed  bool
-	dueChanged  chan struct{} // holds one nudge
+	mu         sync.Mutex
+	waiters    map[job.QueueHash][]*waiter
+	closed     bool
+	dueChanged chan struct{} // holds one nudge
 }
 
 type waiter struct {
 	hashes []job.QueueHash
-	ch    chan struct{} // holds one wake-up
+	ch     chan struct{} // holds one wake-up
 }
 
 func newHub() *hub {

@@ -9,9 +9,9 @@ import (
 
 // links are the dependencies and parents of a batch of new jobs.
 type links struct {
-	batch  []Submission
-	index  map[job.ID]int      // of the batch
-	known  map[job.ID]*job.Job // of the store, locked
+	batch      []Submission
+	index      map[job.ID]int      // of the batch
+	known      map[job.ID]*job.Job // of the store, locked
 	childrenOf map[int][]int       // children of the batch, by parent there
 }
 

@@ -10,7 +10,7 @@ import (
 // The pauses of Persist.
 const (
 	minPersistPause = 5 * time.Millisecond
-	maxPersistPause  = time.Second
+	maxPersistPause = time.Second
 )
 
 // Persist calls fn, again and again while the store is away, and returns its last

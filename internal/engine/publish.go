@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	publishBatch = 500
-	publishTerm  = 5 * time.Second
-	publishTimeout  = publishTerm / 2 // for a batch: a term with less left is renewed first
+	publishBatch   = 500
+	publishTerm    = 5 * time.Second
+	publishTimeout = publishTerm / 2 // for a batch: a term with less left is renewed first
 )
 
 // outlet is where the messages of some contracts leave. What holds one up holds up
 // no other.
 type outboxPublisher struct {
-	contracts []string
-	leaderUntil      atomic.Int64  // until when this node publishes here, by the store's clock, in microseconds since 1970
-	ready    chan struct{} // holds one nudge
+	contracts   []string
+	leaderUntil atomic.Int64  // until when this node publishes here, by the store's clock, in microseconds since 1970
+	ready       chan struct{} // holds one nudge
 }
 
 // outlet returns that of the contracts; none means all that publish.
@@ -124,7 +124,9 @@ func (e *Engine) Unpublished(ctx context.Context, contracts ...string) (
 }
 
 // OutboxReady tells when there is a message of the contracts to publish.
-func (e *Engine) OutboxReady(contracts ...string) <-chan struct{} { return e.publisher(contracts).ready }
+func (e *Engine) OutboxReady(contracts ...string) <-chan struct{} {
+	return e.publisher(contracts).ready
+}
 
 // ReleaseLeadership lets another node publish for the contracts at once: it is for a node that
 // stops.

@@ -176,9 +176,9 @@ func (r *dependencyUpdate) cycle(deps []int64) ([]string, error) {
 
 // nodeIndex numbers jobs from 0 in the order they are met.
 type nodeIndex struct {
-	index   map[int64]int
-	seqs []int64
-	deps [][]int
+	index map[int64]int
+	seqs  []int64
+	deps  [][]int
 }
 
 func (n *nodeIndex) of(seq int64) int {

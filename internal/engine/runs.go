@@ -37,7 +37,7 @@ type DecideFunc func(*job.Job) (Outcome, error)
 type FinishRequest struct {
 	Run     Run
 	Outcome Outcome
-	Decide   DecideFunc // in place of Outcome
+	Decide  DecideFunc // in place of Outcome
 	// Next asks for jobs in the same transaction, when the run has ended: who would claim
 	// right behind it saves a commit, and the slot under a limit that the run leaves free
 	// is there already. Its Wait counts for nothing. It is served also where the run is lost,
@@ -56,7 +56,7 @@ type FinishResult struct {
 
 type finishCall struct {
 	requests []FinishRequest
-	results   []FinishResult
+	results  []FinishResult
 }
 
 // runGroup is the number of runs written in one transaction.
@@ -133,7 +133,7 @@ func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 // chainedClaim is a claim that came with an ending.
 type chainedClaim struct {
 	ticket *ticket[claimCall]
-	result  *FinishResult
+	result *FinishResult
 }
 
 // chainedClaims are the claims that come with the endings of a group and that nobody else waits for. Queues that share a limit

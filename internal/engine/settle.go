@@ -27,8 +27,8 @@ func (u *unit) propagateFinished() error {
 
 // parentUpdate is what a parent hears of its children in a transaction.
 type parentUpdate struct {
-	childStarted   bool   // one was claimed for the first time
-	failure []byte // of the last run that failed
+	childStarted bool   // one was claimed for the first time
+	failure      []byte // of the last run that failed
 }
 
 func (u *unit) parentUpdate(parent int64) *parentUpdate {

@@ -45,17 +45,17 @@ func (s *Submission) fresh() job.Job {
 
 // SubmitResult says what became of a batch.
 type SubmitResult struct {
-	Stored int
-	Existing  []int     // indexes of submissions whose job existed and was ignored
-	At     time.Time // when the jobs stored were created
+	Stored   int
+	Existing []int     // indexes of submissions whose job existed and was ignored
+	At       time.Time // when the jobs stored were created
 
 	// Jobs are those of the batch as they were stored, in mode Unique. They are not to be changed.
 	Jobs []*job.Job
 }
 
 type submitCall struct {
-	batch   []Submission
-	mode    Mode
+	batch  []Submission
+	mode   Mode
 	result SubmitResult
 }
 

@@ -98,8 +98,8 @@ func (u *unit) promoteDue(batch int) (int, error) {
 // at again with the next sweep.
 type backpressure struct {
 	*unit
-	available   map[string]int64 // how many more a contract may have ready
-	states []string         // as store.Tx.LockDue takes them
+	available map[string]int64 // how many more a contract may have ready
+	states    []string         // as store.Tx.LockDue takes them
 }
 
 func (h *backpressure) promoteAll(due []*job.Job) (n int, err error) {

@@ -12,11 +12,11 @@ import (
 // unit is the work of one transaction: it moves jobs in memory, gathers what
 // follows from that, and flush writes all of it in sets.
 type unit struct {
-	e        *Engine
-	tx       store.Tx
-	now      time.Time     // when the transaction began
-	startedAt    time.Duration // the same by the monotonic clock
-	settings *queueSettings
+	e         *Engine
+	tx        store.Tx
+	now       time.Time     // when the transaction began
+	startedAt time.Duration // the same by the monotonic clock
+	settings  *queueSettings
 
 	saves    set // moved
 	edits    set // changed while they stayed in their state
@@ -24,33 +24,33 @@ type unit struct {
 	deletes  set
 	bodies   [job.Parts]set
 
-	events   []pendingEvent
-	composed int // of events whose message bodies are made
-	deadLetters   []pendingDeadLetter
-	finished  []finishedJob
-	counts   map[queueKey]*job.QueueCount // changes that are not written
-	storedCounts   map[string][]job.QueueCount  // what the store said, by contract
-	leasedNow   map[queueKey]map[int64]bool  // leased and not written, for whoever selects again
-	exhausted      map[queueKey]bool            // queues found to have nothing to hand out
-	truncatedBySize    bool                         // a look brought less than it could, as bodies are large
+	events          []pendingEvent
+	composed        int // of events whose message bodies are made
+	deadLetters     []pendingDeadLetter
+	finished        []finishedJob
+	counts          map[queueKey]*job.QueueCount // changes that are not written
+	storedCounts    map[string][]job.QueueCount  // what the store said, by contract
+	leasedNow       map[queueKey]map[int64]bool  // leased and not written, for whoever selects again
+	exhausted       map[queueKey]bool            // queues found to have nothing to hand out
+	truncatedBySize bool                         // a look brought less than it could, as bodies are large
 
 	parentUpdates map[int64]*parentUpdate // what parents are to hear of their children, beside how they settle
 
-	becameReady  map[queueKey]int // jobs that became ready
+	becameReady map[queueKey]int // jobs that became ready
 	freedSlots  map[string]bool  // contracts with a limit under which a run ended
 	sweepSoon   bool             // a job is due before the next regular sweep
 	outboxDirty map[string]bool  // contracts that have messages
-	moved  map[string][]Moved
+	moved       map[string][]Moved
 }
 
 type queueKey struct{ contract, queue string }
 
 // pendingEvent is an event whose job may get its number only when it is stored.
 type pendingEvent struct {
-	job  *job.Job
-	event   job.Event
+	job      *job.Job
+	event    job.Event
 	snapshot *job.Job // as it was right after the change, if a message tells more of it
-	body []byte   // of the message
+	body     []byte   // of the message
 	// moveIndex is one more than where u.moved has the same change, 0 where it has not.
 	moveIndex int
 }
@@ -62,9 +62,9 @@ type pendingDeadLetter struct {
 
 // finishedJob is a job that entered (+1) or left (-1) a settled state.
 type finishedJob struct {
-	job  *job.Job
+	job     *job.Job
 	success bool
-	sign int
+	sign    int
 }
 
 func newUnit(e *Engine, tx store.Tx) *unit {

@@ -13,7 +13,7 @@ import (
 // that neither content nor length of the token shows in how long it takes.
 type bearer struct {
 	required bool
-	digest [sha256.Size]byte
+	digest   [sha256.Size]byte
 }
 
 func newBearer(token config.Secret) bearer {

@@ -18,7 +18,7 @@ import (
 // A large body or answer is moved in pieces of chunkSize, and each may take
 // chunkTimeout: slow links are served, silent ones are not.
 const (
-	chunkSize = 1 << 20
+	chunkSize    = 1 << 20
 	chunkTimeout = 60 * time.Second
 )
 
@@ -97,7 +97,7 @@ func (c *Call) Body() ([]byte, error) {
 func (c *Call) Reader() io.Reader { return &bodyReader{call: c} }
 
 type bodyReader struct {
-	call        *Call
+	call             *Call
 	read, extendedAt int64
 }
 

@@ -22,14 +22,14 @@ type Call struct {
 	Request *http.Request
 	Route   *Route // nil until one matched
 
-	router   *Router
+	router     *Router
 	pathValues [maxPathValues]string
-	stopwatch   telemetry.Stopwatch
-	id      string
-	status  int // of the answer; 0 while there is none
-	err     error
+	stopwatch  telemetry.Stopwatch
+	id         string
+	status     int // of the answer; 0 while there is none
+	err        error
 	attrList   *attrList
-	span    trace.Span // nil when there is none
+	span       trace.Span // nil when there is none
 }
 
 func newCall(t *Router, w http.ResponseWriter, r *http.Request) *Call {

@@ -43,7 +43,7 @@ func withSingleRange(r *http.Request) *http.Request {
 type contentWriter struct {
 	*Call
 	refusedStatus int
-	written int
+	written       int
 }
 
 func (w *contentWriter) WriteHeader(status int) {

@@ -12,8 +12,8 @@ import (
 // more than that.
 const (
 	lingerTimeout  = 10 * time.Second
-	maxLingerBytes  = 64 << 20
-	lingerChunk = 32 << 10 // must come within drainTimeout
+	maxLingerBytes = 64 << 20
+	lingerChunk    = 32 << 10 // must come within drainTimeout
 )
 
 // linger sends the answer and reads on. A connection that is closed while the

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
 // SendPage answers with a page of a list, {items, next_cursor, has_more}: n items,
 // and the cursor of the next page, "" where this is the last.
-func (c *Call) SendPage(n int, next string, write func(i int, o *jsontext.Object)) {
-	o := jsontext.NewObject(make([]byte, 0, 128+512*n))
+func (c *Call) SendPage(n int, next string, write func(i int, o *strictjson.Object)) {
+	o := strictjson.NewObject(make([]byte, 0, 128+512*n))
 	o.Objects("items", n, write)
 	if next != "" {
 		o.Text("next_cursor", next)

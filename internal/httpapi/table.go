@@ -65,7 +65,7 @@ type Router struct {
 	AuthenticatesFirst bool
 	// WriteError writes an error. It is the only place of a mount that does.
 	WriteError func(*Call, error)
-	Log    *slog.Logger
+	Log        *slog.Logger
 	// ObserveUnmatched is told of every request that no route was found for, as
 	// Route.Observe is of the others. The method is one of HTTP's or "other", so that
 	// callers cannot make labels without end. Nil tells nobody.
@@ -80,13 +80,13 @@ type Router struct {
 	// Tracing makes a span of every request, named by the route's action.
 	Tracing *telemetry.Tracing
 
-	mux     *chi.Mux
-	routes   map[routeKey]*Route
-	methods  []string
-	routeContexts sync.Pool
-	requestIDPrefix     string // begins the ids of requests
-	requestCount atomic.Uint64
-	token    bearer
+	mux             *chi.Mux
+	routes          map[routeKey]*Route
+	methods         []string
+	routeContexts   sync.Pool
+	requestIDPrefix string // begins the ids of requests
+	requestCount    atomic.Uint64
+	token           bearer
 }
 
 type routeKey struct{ method, pattern string }

@@ -51,15 +51,15 @@ func FindGraphCycle[K comparable](nodes []K, deps func(K) []K) []K {
 type depthFirst[K comparable] struct {
 	deps  func(K) []K
 	index map[K]int // id → its place in seen
-	nodes  []node[K]
+	nodes []node[K]
 	path  []int // the jobs from the root to where the walk stands
 }
 
 // node is a job that was met, and those of its dependencies not yet followed.
 type node[K comparable] struct {
-	id    K
-	remaining  []K
-	depth int // on the path counted from 1; 0 once everything behind the job is done
+	id        K
+	remaining []K
+	depth     int // on the path counted from 1; 0 once everything behind the job is done
 }
 
 // from walks everything not seen before that root can reach. All of it is seen even when a cycle turns up early, unless

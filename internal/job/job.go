@@ -56,8 +56,8 @@ func digest(parts ...string) [sha256.Size]byte {
 type Job struct {
 	Seq   int64 // given by the store, grows with insertion
 	ID    ID
-	Alias IdentityHash  // see AliasOf; zero is none
-	Kind  string // the contract's word for what sort of job it is
+	Alias IdentityHash // see AliasOf; zero is none
+	Kind  string       // the contract's word for what sort of job it is
 	Queue string
 	Owner string // client or tenant, empty where a contract has none
 	// Searchable jobs are found by a search. The engine says so of all of a contract.
@@ -76,14 +76,14 @@ type Job struct {
 	Worker     string
 
 	Attempts       int // hand-outs so far
-	FailedAttempts   int // runs that counted against RunLimit
+	FailedAttempts int // runs that counted against RunLimit
 	LostAttempts   int // runs that counted as lost
-	MaxAttempts   int // failures after which it is over; 0 means no limit
-	OpenDeps   int // dependencies (or children) not yet settled
-	FailedDeps int // children that ended badly
-	Parent     int64
-	Children   int   // how many it ever had
-	Size       int64 // bytes its contract accounts to it and its children, see Contract.MaxBytes of the engine
+	MaxAttempts    int // failures after which it is over; 0 means no limit
+	OpenDeps       int // dependencies (or children) not yet settled
+	FailedDeps     int // children that ended badly
+	Parent         int64
+	Children       int   // how many it ever had
+	Size           int64 // bytes its contract accounts to it and its children, see Contract.MaxBytes of the engine
 
 	Definition []byte // the contract's own JSON
 	Payload    []byte // bodies are kept byte for byte as sent
@@ -91,11 +91,11 @@ type Job struct {
 	Result     []byte
 	Failure    []byte
 	Trace      string
-	OutOfLine      uint8 // bit p is set when body p is kept apart; the store's own
+	OutOfLine  uint8 // bit p is set when body p is kept apart; the store's own
 
-	CreatedAt time.Time
-	UpdatedAt time.Time
-	StartedAt time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	StartedAt  time.Time
 	FinishedAt time.Time
 }
 
@@ -161,9 +161,9 @@ type Message struct {
 // DeadLetter is what stays of a job that was given up: enough to say what
 // happened and to submit it again.
 type DeadLetter struct {
-	ID       int64
-	Job      Job // as it was when it was given up
-	Cause    Cause
+	ID        int64
+	Job       Job // as it was when it was given up
+	Cause     Cause
 	CreatedAt time.Time
 }
 
@@ -175,9 +175,9 @@ type Edge struct {
 
 // QueueSettings are what an operator says about one queue.
 type QueueSettings struct {
-	Contract string
-	Queue    string
-	Paused   bool
+	Contract   string
+	Queue      string
+	Paused     bool
 	MaxRunning int // jobs leased at a time, over all nodes; 0 means no limit
 }
 

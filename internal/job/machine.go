@@ -78,9 +78,9 @@ type Move struct {
 // Machine is a contract's transition table. What it does not hold does not
 // happen: the engine answers Conflict.
 type Machine struct {
-	phases map[State]Phase
-	moves  map[trigger]Move
-	successes   map[State]bool // success leads there
+	phases    map[State]Phase
+	moves     map[trigger]Move
+	successes map[State]bool // success leads there
 }
 
 type trigger struct {

@@ -105,7 +105,7 @@ func (s *SQS) Ping(ctx context.Context) error {
 // The pauses while the queue is away.
 const (
 	minPause = 100 * time.Millisecond
-	maxPause  = 5 * time.Second
+	maxPause = 5 * time.Second
 )
 
 // Receive polls for messages.

@@ -25,14 +25,14 @@ type directory struct {
 	path string
 	root *os.Root // nothing outside can be reached, whatever a key or a link says
 
-	mu     sync.RWMutex      // an object and its attributes are renamed together, read together
-	syncedFolders  map[string]bool   // folders that are on the disk, and whether another file system has them
+	mu               sync.RWMutex      // an object and its attributes are renamed together, read together
+	syncedFolders    map[string]bool   // folders that are on the disk, and whether another file system has them
 	sharedAttributes map[string]string // attributes as text, and a temporary name of the file that holds them
 }
 
 const (
-	tempDir  = ".temp"  // no bucket begins with a dot
-	maxSyncedFolders  = 10_000   // folders; beyond that they are synced again
+	tempDir             = ".temp"  // no bucket begins with a dot
+	maxSyncedFolders    = 10_000   // folders; beyond that they are synced again
 	maxSharedAttributes = 100      // attributes; beyond that they are written again
 	copyBufferSize      = 64 << 10 // bytes that are copied at a time
 )

@@ -53,10 +53,10 @@ type backend interface {
 
 // Objects is the way to all objects. Its verbs may be called at the same time.
 type Objects struct {
-	bucket string
-	backend  backend
-	part   *outage.Part
-	probe  probe
+	bucket  string
+	backend backend
+	part    *outage.Part
+	probe   probe
 }
 
 // Open opens the place. A directory is made, and what a crash left half written in it is removed; an S3 store is not

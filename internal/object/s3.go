@@ -20,8 +20,8 @@ import (
 // An object is sent in parts of partSize bytes, parts at a time. Both bound the memory of a put, and 10,000 parts the
 // size of an object.
 const (
-	partSize = 8 << 20
-	uploadConcurrency    = 2
+	partSize          = 8 << 20
+	uploadConcurrency = 2
 )
 
 // s3 keeps objects in the buckets of an S3 store.

@@ -42,16 +42,16 @@ type Endpoint struct {
 // Part is something the node depends on. As nil it tells nobody.
 type Part struct {
 	endpoint Endpoint
-	log   *slog.Logger
-	now   func() time.Duration // monotonic
+	log      *slog.Logger
+	now      func() time.Duration // monotonic
 
-	mu       sync.Mutex
-	degraded bool
-	since    time.Duration // when the outage began
-	failed   time.Duration // when a call failed last
-	healthy    bool          // a call that began after that went well
-	recovering    bool          // the end of the quiet time is waited for
-	recoveredAt     time.Duration // when it began to work again
+	mu          sync.Mutex
+	degraded    bool
+	since       time.Duration // when the outage began
+	failed      time.Duration // when a call failed last
+	healthy     bool          // a call that began after that went well
+	recovering  bool          // the end of the quiet time is waited for
+	recoveredAt time.Duration // when it began to work again
 }
 
 // NewPart makes a part that works as far as is known.

@@ -18,7 +18,7 @@ import (
 // httpListener is one listener and its server.
 type httpListener struct {
 	address  string // as it was set
-	handlers   []string
+	handlers []string
 	useTLS   bool
 	server   *http.Server
 	listener net.Listener

@@ -4,10 +4,10 @@ import (
 	"context"
 	"sync"
 
-	"github.com/millrace/millrace/internal/duty"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/maintenance"
 )
 
 // What a room may have beside a contract and a mount.
@@ -75,8 +75,8 @@ func (s *Server) runContracts(ctx context.Context) {
 }
 
 // outboxOutlets gives each room the messages of its contracts.
-func outboxOutlets(contracts []ServedContract) []duty.Publisher {
-	var all []duty.Publisher
+func outboxOutlets(contracts []ServedContract) []maintenance.Publisher {
+	var all []maintenance.Publisher
 	for _, p := range contracts {
 		r, ok := p.Contract.(outboxConsumer)
 		if !ok {
@@ -89,7 +89,7 @@ func outboxOutlets(contracts []ServedContract) []duty.Publisher {
 			}
 		}
 		if len(names) > 0 {
-			o := duty.Publisher{Contracts: names, Deliver: r.Deliver}
+			o := maintenance.Publisher{Contracts: names, Deliver: r.Deliver}
 			if a, ok := p.Contract.(deliveryWaiter); ok {
 				o.Await = a.Await
 			}

@@ -19,11 +19,11 @@ import (
 // backgroundContract is a room that runs by itself.
 type backgroundContract struct {
 	*fakeContract
-	started chan struct{}
-	stopRequested    chan struct{} // closed when it is to stop
+	started       chan struct{}
+	stopRequested chan struct{} // closed when it is to stop
 	allowStop     chan struct{} // closed when it may
-	engine  atomic.Pointer[engine.Engine]
-	finalErr    error // of what it does at last
+	engine        atomic.Pointer[engine.Engine]
+	finalErr      error // of what it does at last
 }
 
 func newBackgroundContract() *backgroundContract {
@@ -31,7 +31,10 @@ func newBackgroundContract() *backgroundContract {
 		started: make(chan struct{}), stopRequested: make(chan struct{}), allowStop: make(chan struct{})}
 }
 
-func (b *backgroundContract) Mount(e *engine.Engine) httpapi.PrefixHandler { b.engine.Store(e); return b.fakeContract.Mount(e) }
+func (b *backgroundContract) Mount(e *engine.Engine) httpapi.PrefixHandler {
+	b.engine.Store(e)
+	return b.fakeContract.Mount(e)
+}
 
 func (b *backgroundContract) Run(ctx context.Context) {
 	close(b.started)
@@ -85,7 +88,7 @@ type publishingContract struct {
 	*fakeContract
 	names     []string
 	delivered chan []job.Message
-	failures    atomic.Int32 // how many more times it fails
+	failures  atomic.Int32 // how many more times it fails
 }
 
 func newPublishingContract(names ...string) *publishingContract {

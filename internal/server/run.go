@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/duty"
+	"github.com/millrace/millrace/internal/maintenance"
 )
 
 // Run serves until ctx ends or a listener fails, stops gracefully, and closes the store. Listen comes before. When it
@@ -15,7 +15,7 @@ func (s *Server) Run(ctx context.Context) error {
 	maintenanceCtx, stopMaintenance := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMaintenance()
 	var wg sync.WaitGroup
-	background := duty.Runner{Engine: s.engine, Log: s.log, PruneInterval: s.config.Settings.PruneInterval, Publishers: outboxOutlets(s.config.Contracts)}
+	background := maintenance.Runner{Engine: s.engine, Log: s.log, PruneInterval: s.config.Settings.PruneInterval, Publishers: outboxOutlets(s.config.Contracts)}
 	wg.Go(func() { background.Run(maintenanceCtx) })
 	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()

@@ -24,31 +24,31 @@ type Contract interface {
 
 // ServedContract is a room and the address it is served on; empty is the common one.
 type ServedContract struct {
-	Contract    Contract
-	Listen  string
-	OpenAPI []byte // its description, served as /openapi/NAME.yaml; nil serves none
+	Contract Contract
+	Listen   string
+	OpenAPI  []byte // its description, served as /openapi/NAME.yaml; nil serves none
 }
 
 // API is a part of the API that is no contract: it has no jobs of its own. It is served on the common address.
 type API struct {
 	Name    string
 	Mount   func(*engine.Engine) httpapi.PrefixHandler // called once, after those of the rooms
-	OpenAPI []byte                             // see Place
+	OpenAPI []byte                                     // see Place
 }
 
 // Config is what a node is made of. All members but Surfaces, Metrics, Page and Engine are needed.
 type Config struct {
-	Settings *config.Settings
-	Store    store.Store // closed by Run
-	Contracts   []ServedContract
-	APIs []API
-	Log      *slog.Logger
-	Metrics  http.Handler         // of /metrics and below; nil serves none
-	Node     string               // unique among the nodes
-	Version  string               // of the binary, for the log and the page
-	Page     *Page                // nil serves none
-	Random   func() [16]byte      // of cryptographic quality
-	Monotonic  func() time.Duration // a clock that never jumps
+	Settings  *config.Settings
+	Store     store.Store // closed by Run
+	Contracts []ServedContract
+	APIs      []API
+	Log       *slog.Logger
+	Metrics   http.Handler         // of /metrics and below; nil serves none
+	Node      string               // unique among the nodes
+	Version   string               // of the binary, for the log and the page
+	Page      *Page                // nil serves none
+	Random    func() [16]byte      // of cryptographic quality
+	Monotonic func() time.Duration // a clock that never jumps
 
 	// WorkersOnly serves no contract, only health and metrics: the node is there to run jobs.
 	WorkersOnly bool
@@ -69,11 +69,11 @@ func (c *Config) validate() error {
 
 // Server is one node.
 type Server struct {
-	config   Config
-	log      *slog.Logger
-	engine   *engine.Engine
-	listeners    []*httpListener
-	stopping atomic.Bool
+	config    Config
+	log       *slog.Logger
+	engine    *engine.Engine
+	listeners []*httpListener
+	stopping  atomic.Bool
 }
 
 // New puts a node together.

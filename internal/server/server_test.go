@@ -42,14 +42,16 @@ var testMachine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "
 // fakeContract is a contract with one path that says when it is asked and then does what the test wants.
 type fakeContract struct {
 	requested chan struct{}
-	serve   func(*engine.Engine, http.ResponseWriter, *http.Request)
+	serve     func(*engine.Engine, http.ResponseWriter, *http.Request)
 }
 
 func newFakeContract(serve func(*engine.Engine, http.ResponseWriter, *http.Request)) *fakeContract {
 	return &fakeContract{requested: make(chan struct{}, 16), serve: serve}
 }
 
-func (*fakeContract) Contract() engine.Contract { return engine.Contract{Name: "made", Machine: testMachine} }
+func (*fakeContract) Contract() engine.Contract {
+	return engine.Contract{Name: "made", Machine: testMachine}
+}
 
 func (r *fakeContract) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	return httpapi.PrefixHandler{Name: "made", Prefixes: []string{"/made/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -316,7 +318,9 @@ func TestListenErrors(t *testing.T) {
 // secondContract is a second contract.
 type secondContract struct{ *fakeContract }
 
-func (secondContract) Contract() engine.Contract { return engine.Contract{Name: "other", Machine: testMachine} }
+func (secondContract) Contract() engine.Contract {
+	return engine.Contract{Name: "other", Machine: testMachine}
+}
 
 func TestTLS(t *testing.T) {
 	t.Parallel()

@@ -267,6 +267,6 @@ type Filter struct {
 	// NewestFirst lists the jobs of an Owner by Seq descending, below Before if that is
 	// not 0. Of the other members only Contract, States and Limit count then.
 	NewestFirst bool
-	Before int64
-	Limit  int // 0 means no limit
+	Before      int64
+	Limit       int // 0 means no limit
 }

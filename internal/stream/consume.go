@@ -55,7 +55,7 @@ const heartbeatInterval = 2 * time.Second
 // The pauses before a consumer is set up again after trouble.
 const (
 	minPause = 100 * time.Millisecond
-	maxPause  = 5 * time.Second
+	maxPause = 5 * time.Second
 )
 
 // Consume hands out what the subject has that is not settled yet, until ctx is done. The stream and the consumer are

@@ -65,13 +65,13 @@ func (c *Config) serverOptions() (*server.Options, error) {
 // embedded is the server in the process. One that could not write, as when the disk was full, refuses every message until
 // it is started anew; here that is done as soon as the disk takes something again.
 type embedded struct {
-	options *server.Options
-	log     *slog.Logger
-	part    *outage.Part
-	writeFailed  chan struct{}   // has one when the server cannot write
-	ctx    context.Context // ends when it is closed
-	close   context.CancelFunc
-	wg     sync.WaitGroup
+	options     *server.Options
+	log         *slog.Logger
+	part        *outage.Part
+	writeFailed chan struct{}   // has one when the server cannot write
+	ctx         context.Context // ends when it is closed
+	close       context.CancelFunc
+	wg          sync.WaitGroup
 
 	mu      sync.Mutex
 	running *server.Server // nil while it is started anew
@@ -190,8 +190,8 @@ func (s *Streams) Address() string {
 type logger struct {
 	*slog.Logger
 	writeFailed chan<- struct{}
-	part   *outage.Part
-	startError   atomic.Pointer[string] // why it does not start
+	part        *outage.Part
+	startError  atomic.Pointer[string] // why it does not start
 }
 
 func (l *logger) startFailure() string {

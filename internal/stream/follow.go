@@ -41,8 +41,8 @@ type follower struct {
 	stream, subject string
 	next            uint64 // the offset it goes on from
 	fn              func(Entry) error
-	fnErr            error // what fn returned
-	started           bool
+	fnErr           error // what fn returned
+	started         bool
 }
 
 // followOnce follows until the stream is found to be another one, or a message to be missing.

@@ -17,18 +17,18 @@ import (
 
 // Message is what is published.
 type Message struct {
-	Subject string
-	ID      string // the same id within the window is the same message; empty: never the same
-	FirstOnly   bool   // of those with the ID and Subject only the first is stored, whatever the others say
-	Data    []byte
-	Header  map[string]string
+	Subject   string
+	ID        string // the same id within the window is the same message; empty: never the same
+	FirstOnly bool   // of those with the ID and Subject only the first is stored, whatever the others say
+	Data      []byte
+	Header    map[string]string
 }
 
 // Many messages of one stream travel as batches: the server syncs a batch once. Below fewest that costs more than it
 // saves; above most and heaviest the server refuses.
 const (
-	minBatch   = 16
-	maxBatch     = 1000
+	minBatch      = 16
+	maxBatch      = 1000
 	maxBatchBytes = 16 << 20
 )
 

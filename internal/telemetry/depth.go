@@ -23,8 +23,8 @@ type QueueDepth struct {
 	Queues func(ctx context.Context, contract string) ([]job.QueueCount, error)
 	// MaxQueues is how many queues get a label of their own, the fullest first; the
 	// others are summed up under OtherQueues.
-	MaxQueues   int
-	Timeout time.Duration
+	MaxQueues int
+	Timeout   time.Duration
 }
 
 func (d *QueueDepth) desc() *prometheus.Desc {

@@ -18,7 +18,7 @@ const Core = "core"
 // Registries holds one registry for each contract and role, because the
 // documents of the contracts use the same metric names for different things.
 type Registries struct {
-	mu  sync.Mutex
+	mu         sync.Mutex
 	registries map[component]*prometheus.Registry
 }
 

@@ -59,7 +59,7 @@ func (r *Registries) gatherer(path string) prometheus.Gatherer {
 // scrapeWriter is who asks for metrics.
 type scrapeWriter struct {
 	http.ResponseWriter
-	log  *slog.Logger
+	log    *slog.Logger
 	hungUp bool // it takes no more
 }
 

@@ -22,9 +22,9 @@ import (
 // Bounds of what is on its way to the collector. What comes while the queue is
 // full is dropped: nobody waits for a collector.
 const (
-	maxQueuedSpans    = 8192
+	maxQueuedSpans  = 8192
 	maxSpanBatch    = 512
-	spanBatchDelay    = 2 * time.Second
+	spanBatchDelay  = 2 * time.Second
 	spanSendTimeout = 5 * time.Second
 )
 
@@ -34,9 +34,9 @@ const (
 // A job keeps the place it was submitted from as its Trace (Carrier), and what
 // happens to it later goes on from there (Resume), on whatever node.
 type Tracing struct {
-	tracer   trace.Tracer
-	provider *sdktrace.TracerProvider
-	cancelExport   context.CancelFunc // ends what is being sent
+	tracer       trace.Tracer
+	provider     *sdktrace.TracerProvider
+	cancelExport context.CancelFunc // ends what is being sent
 }
 
 // NewTracing makes a Tracing that sends to the collector at endpoint, a URL of
@@ -153,7 +153,7 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 type reportingExporter struct {
 	sdktrace.SpanExporter
 	part *outage.Part
-	ctx context.Context // that of the tracing
+	ctx  context.Context // that of the tracing
 }
 
 func (s *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {

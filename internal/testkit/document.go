@@ -22,9 +22,9 @@ const HeaderUndocumented = "X-Test-Beyond-Document"
 
 // Document is a contract's OpenAPI description.
 type Document struct {
-	Doc    *openapi3.T
+	Doc           *openapi3.T
 	bodyValidator *bodyValidator
-	maxBody  int64 // of bodies that are looked at
+	maxBody       int64 // of bodies that are looked at
 }
 
 // documents are those that were read, by their text: reading one takes a while.

@@ -34,7 +34,7 @@ func documentProblems(doc *openapi3.T) []string {
 
 type documentChecker struct {
 	problems []string
-	names map[string]string // of components, as generators see them, to where they are
+	names    map[string]string // of components, as generators see them, to where they are
 }
 
 func (f *documentChecker) check(what string, ok bool) {

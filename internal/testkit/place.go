@@ -13,8 +13,8 @@ import (
 
 // Database is a database with its time.
 type Database struct {
-	Clock *Clock
-	Store store.Store
+	Clock  *Clock
+	Store  store.Store
 	Reopen func(testing.TB) store.Store // opens another connection to the same database; nil where that cannot be
 }
 

@@ -19,12 +19,12 @@ import (
 type Proxy struct {
 	URL string // with the credentials it wants
 
-	user     string // USER:PASSWORD, "" is open
-	mu       sync.Mutex
-	targets    []string // host and port as they were named
-	broken   bool
+	user    string // USER:PASSWORD, "" is open
+	mu      sync.Mutex
+	targets []string // host and port as they were named
+	broken  bool
 	refusal byte // what it answers instead of doing it: a reply of SOCKS5
-	conns    map[net.Conn]struct{}
+	conns   map[net.Conn]struct{}
 }
 
 // Targets are the targets it was asked for, as they were named to it.

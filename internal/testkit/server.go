@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/duty"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/maintenance"
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
@@ -33,7 +33,7 @@ func Serve(contracts []engine.Contract, mounts ...func(*engine.Engine) httpapi.P
 	}
 	ctx, end := context.WithCancel(context.Background())
 	var background sync.WaitGroup
-	background.Go(func() { (&duty.Runner{Engine: e, Log: log, PruneInterval: time.Minute}).Run(ctx) })
+	background.Go(func() { (&maintenance.Runner{Engine: e, Log: log, PruneInterval: time.Minute}).Run(ctx) })
 	var mounted []httpapi.PrefixHandler
 	for _, m := range mounts {
 		mounted = append(mounted, m(e))

@@ -16,9 +16,9 @@ import (
 
 // APIServer is a real server, and how its contract is spoken to.
 type APIServer struct {
-	URL    string
-	Client *http.Client // holds every exchange against the document
-	ReadError  ErrorReader
+	URL       string
+	Client    *http.Client // holds every exchange against the document
+	ReadError ErrorReader
 }
 
 // Fault reads an answer that is an error and fails where it has not the form in
@@ -80,10 +80,10 @@ func (s *APIServer) Send(tb testing.TB, req *http.Request) Reply {
 
 // Reply is an answer, read to its end.
 type Reply struct {
-	Status int
-	Header http.Header
-	Body   string
-	readError  ErrorReader
+	Status    int
+	Header    http.Header
+	Body      string
+	readError ErrorReader
 }
 
 // WantStatus fails unless the answer has a status.

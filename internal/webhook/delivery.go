@@ -35,7 +35,7 @@ type Delivery struct {
 
 // Try is what one request came to. StatusCode and Response are nil when there was no answer, Error when all went well.
 type Try struct {
-	StartedAt         time.Time `json:"at"`
+	StartedAt  time.Time `json:"at"`
 	StatusCode *int      `json:"status_code"`
 	Error      *string   `json:"error"`
 	DurationMS int64     `json:"duration_ms"`
@@ -44,13 +44,13 @@ type Try struct {
 
 // delivery is the definition of a delivery: where it goes and for whom.
 type delivery struct {
-	EventID   string   `json:"event_id"`
-	EventName string   `json:"event_name"`
-	URL       string   `json:"url"`
-	Client    string   `json:"client"`
-	Chain     string   `json:"chain"`
-	SubscriptionIDs     []string `json:"hooks,omitempty"`    // the subscriptions that name the URL
-	Callback  bool     `json:"callback,omitempty"` // the chain's callback is the URL
+	EventID         string   `json:"event_id"`
+	EventName       string   `json:"event_name"`
+	URL             string   `json:"url"`
+	Client          string   `json:"client"`
+	Chain           string   `json:"chain"`
+	SubscriptionIDs []string `json:"hooks,omitempty"`    // the subscriptions that name the URL
+	Callback        bool     `json:"callback,omitempty"` // the chain's callback is the URL
 }
 
 // listOwner is the owner of a delivery's job, by which it is listed: the eldest of its subscriptions, or else the callbacks of

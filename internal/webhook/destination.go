@@ -17,41 +17,41 @@ import (
 //
 // A receiver is a URL without its query, of one client; so is a host: what another client's does is of no concern.
 type destinations struct {
-	mu      sync.Mutex
-	slots   int
-	elapsed func() time.Duration
-	randomFloat    func() float64
-	byKey      map[string]*destination
-	hosts   map[string]*host
+	mu              sync.Mutex
+	slots           int
+	elapsed         func() time.Duration
+	randomFloat     func() float64
+	byKey           map[string]*destination
+	hosts           map[string]*host
 	suspectByClient map[string]int // tries under way at doubtful receivers
 	suspectInFlight int            // all of these
 }
 
 type destination struct {
 	inFlight int
-	limit  int
-	healthy bool // its last answer was good and fast
-	tried  bool // it has been tried
-	lastUsed   time.Duration
+	limit    int
+	healthy  bool // its last answer was good and fast
+	tried    bool // it has been tried
+	lastUsed time.Duration
 }
 
 type host struct {
-	startTimes []time.Duration // when the tries under way began
+	startTimes      []time.Duration // when the tries under way began
 	suspectInFlight int             // of these, at doubtful receivers
-	averageDuration    time.Duration   // a try lately, on average
-	reservedUntil    time.Duration   // when the last wait that is booked ends
-	lastUsed    time.Duration
+	averageDuration time.Duration   // a try lately, on average
+	reservedUntil   time.Duration   // when the last wait that is booked ends
+	lastUsed        time.Duration
 }
 
 const (
-	slowResponse  = time.Second
-	initialLimit  = 4                    // of a receiver nothing is known of
-	minStep     = 2 * time.Millisecond // between two waits that are booked at a doubtful receiver
-	fastStep    = 100 * time.Microsecond
-	minWait  = 10 * time.Millisecond
-	maxWait  = time.Minute
-	evictAfter = 10 * time.Minute
-	maxDestinations  = 10_000
+	slowResponse    = time.Second
+	initialLimit    = 4                    // of a receiver nothing is known of
+	minStep         = 2 * time.Millisecond // between two waits that are booked at a doubtful receiver
+	fastStep        = 100 * time.Microsecond
+	minWait         = 10 * time.Millisecond
+	maxWait         = time.Minute
+	evictAfter      = 10 * time.Minute
+	maxDestinations = 10_000
 )
 
 func newDestinations(slots int, elapsed func() time.Duration, draw func() float64) *destinations {
@@ -64,15 +64,17 @@ type receiver struct{ client, host, url string }
 // slot is the right to make a try.
 type slot struct {
 	receiver
-	destination   *destination
-	host    *host
+	destination *destination
+	host        *host
 	startedAt   time.Duration
-	suspect bool
-	released   bool // back
+	suspect     bool
+	released    bool // back
 }
 
 // slotFraction is a share of the slots, at least one.
-func (ds *destinations) slotFraction(numerator, denominator int) int { return max(1, ds.slots*numerator/denominator) }
+func (ds *destinations) slotFraction(numerator, denominator int) int {
+	return max(1, ds.slots*numerator/denominator)
+}
 
 // acquire gives a slot at a receiver, or none and how long to wait for the next. doubtful says that it has not answered well
 // lately.

@@ -3,11 +3,11 @@ package webhook
 import "time"
 
 var (
-	Backoff    = backoff
+	Backoff         = backoff
 	ParseRetryAfter = parseRetryAfter
-	TruncateUTF8   = truncateUTF8
-	Signatures = signatures
-	Machine    = machine
+	TruncateUTF8    = truncateUTF8
+	Signatures      = signatures
+	Machine         = machine
 )
 
 const MaxResponseBytes = maxResponseBytes

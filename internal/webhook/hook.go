@@ -34,8 +34,8 @@ var ErrKeyReused = errors.New("webhook: the idempotency key was used for another
 
 // The kinds of records.
 const (
-	subscriptionRecord = "webhook"
-	idempotencyKeyRecord  = "webhook-key"
+	subscriptionRecord   = "webhook"
+	idempotencyKeyRecord = "webhook-key"
 )
 
 const (
@@ -224,8 +224,8 @@ func ensureNotDuplicate(r engine.RecordReader, owner, url string, events []strin
 
 // idempotencyRecord is what an idempotency key stands for.
 type idempotencyRecord struct {
-	SubscriptionID    string `json:"hook"`
-	RequestDigest string `json:"request"` // its digest
+	SubscriptionID string `json:"hook"`
+	RequestDigest  string `json:"request"` // its digest
 }
 
 func digest(parts ...string) string {

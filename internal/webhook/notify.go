@@ -15,32 +15,32 @@ type EventRef struct{ ID, Name string }
 
 // Notification is an event to tell of.
 type Notification struct {
-	Owner    string
-	Chain    string // what the event is about: order is kept within it, for each URL
-	Event    EventRef
-	OccurredAt       time.Time // subscriptions made later do not get it
-	Body     []byte    // the JSON to send
-	Callback string    // a URL that gets every event of the chain; "" is none
-	Trace    string
+	Owner      string
+	Chain      string // what the event is about: order is kept within it, for each URL
+	Event      EventRef
+	OccurredAt time.Time // subscriptions made later do not get it
+	Body       []byte    // the JSON to send
+	Callback   string    // a URL that gets every event of the chain; "" is none
+	Trace      string
 	// EarlierEvents returns the events of the chain before this one, in order. It is asked for only when somebody listens.
 	EarlierEvents func(ctx context.Context) ([]EventRef, error)
 }
 
 // subscriber is a subscription as events look for it.
 type subscriber struct {
-	id      string
-	url     string
-	events  []string
+	id        string
+	url       string
+	events    []string
 	createdAt time.Time
 }
 
 // pendingDelivery is a delivery that is to be there after Notify.
 type pendingDelivery struct {
-	id         string
-	delivery     delivery
-	body       []byte
-	trace      string
-	predecessor      string   // the delivery before it, if this call makes or has made it
+	id                    string
+	delivery              delivery
+	body                  []byte
+	trace                 string
+	predecessor           string   // the delivery before it, if this call makes or has made it
 	predecessorCandidates []string // else the deliveries it may come after, in order
 }
 

@@ -21,8 +21,8 @@ const (
 
 // secret is one that signs, sealed. The last of a subscription has no end.
 type secret struct {
-	Sealed string    `json:"sealed"`
-	ValidUntil  time.Time `json:"until,omitzero"`
+	Sealed     string    `json:"sealed"`
+	ValidUntil time.Time `json:"until,omitzero"`
 }
 
 func (w *Webhooks) newSecret() (plain string, s secret, err error) {

@@ -28,7 +28,7 @@ import (
 // Keys of log lines besides those everybody has.
 const (
 	keyDelivery = "delivery_id"
-	keyWebhooks    = "webhook_ids"
+	keyWebhooks = "webhook_ids"
 	keyEvent    = "event_id"
 	keyName     = "event_name"
 	keyHost     = "host"
@@ -50,13 +50,13 @@ var errNoRecipient = errors.New("the webhook is deleted or disabled")
 // attempt is a try under way.
 type attempt struct {
 	*delivery
-	job     *job.Job
-	slot    *slot
-	startedAt      time.Time
-	failingSince   map[string]time.Time // that are enabled, with since when they fail
-	sealedSecrets  []secret
-	secrets []string
-	loadErr     error // why it is not known who is still there to be told
+	job           *job.Job
+	slot          *slot
+	startedAt     time.Time
+	failingSince  map[string]time.Time // that are enabled, with since when they fail
+	sealedSecrets []secret
+	secrets       []string
+	loadErr       error // why it is not known who is still there to be told
 }
 
 // deliverRecovered is deliver, and a panic is a try that failed: it is the trouble of one delivery, not of the process.

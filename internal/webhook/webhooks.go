@@ -78,9 +78,9 @@ func (c *Config) validate() error {
 // Webhooks keeps subscriptions and makes deliveries. Bind gives it its engine before anything else is called.
 type Webhooks struct {
 	Config
-	engine *engine.Engine
+	engine       *engine.Engine
 	destinations *destinations
-	randomMu   sync.Mutex // Random is not made for many
+	randomMu     sync.Mutex // Random is not made for many
 }
 
 // New makes webhooks.

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/duty"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/maintenance"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/sqlite"
@@ -31,7 +31,7 @@ import (
 
 // The client of the tests, and another.
 const (
-	owner = "0b8f7a52-0000-4000-8000-000000000001"
+	owner      = "0b8f7a52-0000-4000-8000-000000000001"
 	otherOwner = "0b8f7a52-0000-4000-8000-000000000002"
 )
 
@@ -69,24 +69,24 @@ func (l *logs) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.String
 type world struct {
 	testing.TB
 	*testkit.Clock
-	ctx    context.Context
-	openStore   func() store.Store
-	now    func() time.Time
-	realTime   bool // time passes by itself
-	config webhook.Config
-	logs   *logs
-	mu     sync.Mutex
-	tries  map[bool]int
+	ctx       context.Context
+	openStore func() store.Store
+	now       func() time.Time
+	realTime  bool // time passes by itself
+	config    webhook.Config
+	logs      *logs
+	mu        sync.Mutex
+	tries     map[bool]int
 }
 
 // node is one process: an engine, its webhooks, and the moves of deliveries.
 type node struct {
 	*world
 	*webhook.Webhooks
-	engine *engine.Engine
-	store  store.Store
-	transitions  chan engine.Moved
-	stop   func()
+	engine      *engine.Engine
+	store       store.Store
+	transitions chan engine.Moved
+	stop        func()
 }
 
 // places are the databases.
@@ -188,7 +188,7 @@ func (n *node) run() *node {
 	var all sync.WaitGroup
 	all.Go(func() { n.Run(ctx) })
 	if n.realTime {
-		all.Go(func() { (&duty.Runner{Engine: n.engine}).Run(ctx) })
+		all.Go(func() { (&maintenance.Runner{Engine: n.engine}).Run(ctx) })
 	}
 	n.stop = sync.OnceFunc(func() { end(); all.Wait() })
 	return n
@@ -279,9 +279,9 @@ func (n *node) wantKind(err error, kind job.Kind) {
 // receiver is a server that keeps what it gets.
 type receiver struct {
 	*httptest.Server
-	mu  sync.Mutex
+	mu       sync.Mutex
 	received []request
-	ids chan string
+	ids      chan string
 }
 
 type request struct {

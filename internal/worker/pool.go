@@ -33,15 +33,15 @@ type Handler interface {
 // Config is what a pool is made of. Engine, Contract, Beat, Name and Handler are
 // needed.
 type Config struct {
-	Engine   *engine.Engine
-	Contract string
-	Queues   []string // none means all
-	Name     string   // of this node; its workers are NAME/1, NAME/2, …
-	Workers  int      // 0 is 1
-	Slots    int      // jobs that a worker runs at a time; 0 is 1
-	HeartbeatInterval     time.Duration
-	Handler  Handler
-	Log      *slog.Logger // nil logs nothing
+	Engine            *engine.Engine
+	Contract          string
+	Queues            []string // none means all
+	Name              string   // of this node; its workers are NAME/1, NAME/2, …
+	Workers           int      // 0 is 1
+	Slots             int      // jobs that a worker runs at a time; 0 is 1
+	HeartbeatInterval time.Duration
+	Handler           Handler
+	Log               *slog.Logger // nil logs nothing
 
 	// Claim is how a worker gets jobs; nil is that of Engine. Like that one it waits for the first.
 	Claim func(context.Context, engine.ClaimRequest) ([]*job.Job, error)
@@ -58,14 +58,14 @@ type Config struct {
 type Pool struct {
 	Config
 
-	mu   sync.Mutex
+	mu       sync.Mutex
 	inFlight map[job.ID]*execution
 
 	chainClaims bool        // the end of a run brings the next job
-	claimLoop  outage.Loop // of all workers
+	claimLoop   outage.Loop // of all workers
 
-	executing sync.WaitGroup // runs under way
-	availableWorkers  atomic.Int64   // workers that can take a job
+	executing        sync.WaitGroup // runs under way
+	availableWorkers atomic.Int64   // workers that can take a job
 }
 
 // New checks the config. Nothing runs yet.
@@ -187,7 +187,7 @@ const claimWait = 30 * time.Second
 // come back at once with nothing.
 const (
 	minPause = 50 * time.Millisecond
-	maxPause  = time.Second
+	maxPause = time.Second
 )
 
 // claimLoop claims until ctx ends.

@@ -44,16 +44,16 @@ func (t *Task) Start(context.Context) error {
 
 // run is one job under way.
 type execution struct {
-	pool   *Pool
-	task   *Task
-	id     engine.Run
-	engineCtx  context.Context // of the calls of the engine, which end by themselves
-	ctx    context.Context // of the handler
-	cancel context.CancelCauseFunc
+	pool      *Pool
+	task      *Task
+	id        engine.Run
+	engineCtx context.Context // of the calls of the engine, which end by themselves
+	ctx       context.Context // of the handler
+	cancel    context.CancelCauseFunc
 
-	lease *time.Timer     // begins anew with every heartbeat
-	leaseCtx context.Context // until the lease is over, or the run given up
-	cancelLease  context.CancelFunc
+	lease       *time.Timer     // begins anew with every heartbeat
+	leaseCtx    context.Context // until the lease is over, or the run given up
+	cancelLease context.CancelFunc
 }
 
 func newExecution(ctx context.Context, p *Pool, worker string, j *job.Job) *execution {

@@ -39,9 +39,9 @@ var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assi
 // faultyStore is a store that can be away.
 type faultyStore struct {
 	store.Store
-	unavailable    atomic.Bool
-	failed  chan struct{} // told of each update that failed, when somebody listens
-	updates atomic.Int64
+	unavailable atomic.Bool
+	failed      chan struct{} // told of each update that failed, when somebody listens
+	updates     atomic.Int64
 }
 
 func (s *faultyStore) Update(ctx context.Context, fn func(store.Tx) error) error {
@@ -64,7 +64,7 @@ type world struct {
 	store *faultyStore
 
 	transitions chan engine.Moved
-	pool  atomic.Pointer[worker.Pool] // told of cancellations
+	pool        atomic.Pointer[worker.Pool] // told of cancellations
 }
 
 func newWorld(t *testing.T) *world {

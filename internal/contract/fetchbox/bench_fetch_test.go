@@ -16,7 +16,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
-	"github.com/millrace/millrace/internal/duty"
+	"github.com/millrace/millrace/internal/maintenance"
 	"github.com/millrace/millrace/internal/store/sqlite"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -133,7 +133,7 @@ func fetchLoop(b *testing.B, url string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var duties sync.WaitGroup
 	duties.Go(func() {
-		(&duty.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), Publishers: []duty.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
+		(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), Publishers: []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
 	})
 	stop := w.live(b)
 	for range manifests {

@@ -18,9 +18,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/places"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // OpenAPI is the contract's description, as it is served and as the tests
@@ -62,9 +62,9 @@ type Config struct {
 	LedgerMaxBytes    int64         // 0 is no bound
 	PruneInterval     time.Duration // of the streams (G-FB-40)
 
-	NoLocalWorkers    bool          // no downloads in this process
-	Grace  time.Duration // that they get to end in when the node stops
-	Egress egress.Config // the guard of downloads; time-outs and redirects are set here
+	NoLocalWorkers bool          // no downloads in this process
+	Grace          time.Duration // that they get to end in when the node stops
+	Egress         egress.Config // the guard of downloads; time-outs and redirects are set here
 }
 
 // Type is a job type as the settings have it (FB-068).
@@ -122,13 +122,13 @@ type jobType struct {
 type FetchBox struct {
 	Config
 
-	types    map[string]*jobType
-	metrics  *metrics
-	proxyRoutes     *proxyRoutes
-	hosts    *hosts
-	storages []*storage
-	ids      *serial.Source
-	publish  func(context.Context, []stream.Message) ([]uint64, error)
+	types       map[string]*jobType
+	metrics     *metrics
+	proxyRoutes *proxyRoutes
+	hosts       *hosts
+	storages    []*storage
+	ids         *uuids.Source
+	publish     func(context.Context, []stream.Message) ([]uint64, error)
 
 	engine *engine.Engine // set by Mount
 
@@ -142,7 +142,7 @@ func New(c Config) (*FetchBox, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	f := &FetchBox{Config: c, types: map[string]*jobType{}, ids: &serial.Source{Now: c.Now, Random: c.Random}, publish: c.Streams.Publish,
+	f := &FetchBox{Config: c, types: map[string]*jobType{}, ids: &uuids.Source{Now: c.Now, Random: c.Random}, publish: c.Streams.Publish,
 		storages: storages(c.Types)}
 	registry := handler.Registry()
 	for name, t := range c.Types {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/stream"
 )
@@ -61,7 +61,7 @@ type logEntry struct {
 	at                         time.Time
 }
 
-func (l *logEntry) append(o *jsontext.Object, fields func(*jsontext.Object)) {
+func (l *logEntry) append(o *strictjson.Object, fields func(*strictjson.Object)) {
 	o.Text("job_id", l.jobID)
 	o.Optional("resource_id", l.resourceID)
 	o.Text("level", l.level)
@@ -77,7 +77,7 @@ func (l *logEntry) append(o *jsontext.Object, fields func(*jsontext.Object)) {
 func jobMessages(j *job.Job, ev job.Event) []byte {
 	e := decodeJobDetails(j)
 	l := logEntry{jobID: j.ID.Key, traceID: e.traceID, level: levelInfo, at: ev.At}
-	o := jsontext.NewObject(make([]byte, 0, 512))
+	o := strictjson.NewObject(make([]byte, 0, 512))
 	switch ev.Cause {
 	case job.Started:
 		if ev.Next != inProgress {
@@ -98,21 +98,21 @@ func jobMessages(j *job.Job, ev job.Event) []byte {
 		return nil
 	}
 	if l.message != "" {
-		o.Object(logsSubject, func(o *jsontext.Object) {
-			l.append(o, func(o *jsontext.Object) {
+		o.Object(logsSubject, func(o *strictjson.Object) {
+			l.append(o, func(o *strictjson.Object) {
 				appendCounts(o, j)
 				appendLastError(o, j)
 			})
 		})
 	}
 	if ev.Cause != job.Succeeded && (ev.Cause != job.Satisfied || j.FailedDeps == 0) { // else it is that of before
-		o.Object(statusSubject, func(o *jsontext.Object) { appendStatus(o, j, &e, ev.At) })
+		o.Object(statusSubject, func(o *strictjson.Object) { appendStatus(o, j, &e, ev.At) })
 	}
 	return o.End()
 }
 
 // appendStatus writes a message of jobs.status.
-func appendStatus(o *jsontext.Object, j *job.Job, e *jobDetails, at time.Time) {
+func appendStatus(o *strictjson.Object, j *job.Job, e *jobDetails, at time.Time) {
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
 	o.Text("status", statusOf(j))
@@ -127,8 +127,8 @@ func appendStatus(o *jsontext.Object, j *job.Job, e *jobDetails, at time.Time) {
 // dead letter.
 func taskMessages(j *job.Job, ev job.Event) []byte {
 	l := decodeTaskLabel(j)
-	o := jsontext.NewObject(make([]byte, 0, 512+len(j.Payload)))
-	o.Object(logsSubject, func(o *jsontext.Object) { appendTaskLog(o, j, &l, ev) })
+	o := strictjson.NewObject(make([]byte, 0, 512+len(j.Payload)))
+	o.Object(logsSubject, func(o *strictjson.Object) { appendTaskLog(o, j, &l, ev) })
 	switch ev.Cause {
 	case job.Submitted:
 		if !l.direct { // else it is there
@@ -137,7 +137,7 @@ func taskMessages(j *job.Job, ev job.Event) []byte {
 	case job.Retried:
 		o.Raw(tasksSubject, j.Payload)
 	case job.FailedForGood, job.ExpiredForGood:
-		o.Object(dlqSubject, func(o *jsontext.Object) {
+		o.Object(dlqSubject, func(o *strictjson.Object) {
 			why, _ := readFailure(j.Failure)
 			appendDeadLetter(o, j.Payload, why, tryNumber(j, ev.Cause), ev.At)
 		})
@@ -154,7 +154,7 @@ func tryNumber(j *job.Job, on job.Cause) int {
 	return min(j.FailedAttempts+1, j.MaxAttempts)
 }
 
-func appendTaskLog(o *jsontext.Object, j *job.Job, l *taskLabel, ev job.Event) {
+func appendTaskLog(o *strictjson.Object, j *job.Job, l *taskLabel, ev job.Event) {
 	e := logEntry{jobID: l.jobID, resourceID: l.resourceID, traceID: l.traceID, level: levelInfo, at: ev.At}
 	logText := map[job.Cause]struct{ level, message string }{
 		job.Submitted:      {levelInfo, "the task is queued"},
@@ -168,14 +168,14 @@ func appendTaskLog(o *jsontext.Object, j *job.Job, l *taskLabel, ev job.Event) {
 		job.Retried:        {levelInfo, "the task is replayed"},
 	}[ev.Cause]
 	e.level, e.message = logText.level, logText.message
-	e.append(o, func(o *jsontext.Object) {
+	e.append(o, func(o *strictjson.Object) {
 		o.Int("attempt", int64(tryNumber(j, ev.Cause)))
 		switch ev.Cause {
 		case job.Claimed:
 			o.Text("worker", j.Worker)
 		case job.Succeeded:
 			var line bytes.Buffer // an entry is one line, however a worker outside spaces its result
-			if jsontext.KindOf(j.Result) == jsontext.KindObject && len(j.Result) <= maxTaskMessage && json.Compact(&line, j.Result) == nil {
+			if strictjson.KindOf(j.Result) == strictjson.KindObject && len(j.Result) <= maxTaskMessage && json.Compact(&line, j.Result) == nil {
 				o.Raw("result", line.Bytes())
 			}
 		case job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood:
@@ -189,7 +189,7 @@ func appendTaskLog(o *jsontext.Object, j *job.Job, l *taskLabel, ev job.Event) {
 }
 
 // appendDeadLetter writes a message of jobs.dlq (FB-084); task is JSON.
-func appendDeadLetter(o *jsontext.Object, task []byte, why failure, attempts int, at time.Time) {
+func appendDeadLetter(o *strictjson.Object, task []byte, why failure, attempts int, at time.Time) {
 	o.Raw("task", task)
 	o.Text("failure_code", why.code)
 	o.Text("failure_message", why.message)
@@ -204,7 +204,7 @@ func (f *FetchBox) Deliver(ctx context.Context, messages []job.Message) error {
 	for i := range messages {
 		m := &messages[i]
 		id := m.JobID.Contract + "/" + m.JobID.Key + "/" + strconv.FormatInt(m.At.UnixMicro(), 10) + "/"
-		for name, value := range jsontext.Members(m.Body) {
+		for name, value := range strictjson.Members(m.Body) {
 			subject := string(name)
 			out := stream.Message{Subject: subject, ID: id + subject, Data: value}
 			switch subject {
@@ -222,9 +222,9 @@ func (f *FetchBox) Deliver(ctx context.Context, messages []job.Message) error {
 
 // loggedJob is the job that an entry of a log belongs to.
 func loggedJob(entry []byte) string {
-	for name, value := range jsontext.Members(entry) {
+	for name, value := range strictjson.Members(entry) {
 		if string(name) == "job_id" {
-			id, _ := jsontext.String(value)
+			id, _ := strictjson.String(value)
 			return id
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/object"
 )
 
@@ -66,12 +66,12 @@ func (f *fetcher) tooLarge() error {
 // body is what of an answer is stored: read to its end it is whole, and what was asked for.
 type body struct {
 	reader     io.Reader
-	remaining     int64 // bytes it may still have
-	tooLarge error
-	bytesRead     int64
-	digest   hash.Hash
-	wantDigest     string // the digest it has to have; "" is any
-	err   error  // why it is not what was asked for
+	remaining  int64 // bytes it may still have
+	tooLarge   error
+	bytesRead  int64
+	digest     hash.Hash
+	wantDigest string // the digest it has to have; "" is any
+	err        error  // why it is not what was asked for
 }
 
 // Read implements io.Reader. Its errors stay in failed, so that they can be told from those of the storage.
@@ -108,8 +108,8 @@ func expectedDigest(tags map[string]string) string {
 
 // defaultContentType is the type of what does not say.
 const (
-	defaultContentType         = "application/octet-stream"
-	maxContentType = 255
+	defaultContentType = "application/octet-stream"
+	maxContentType     = 255
 )
 
 func contentTypeOf(h http.Header) string {
@@ -158,7 +158,7 @@ type stored struct {
 }
 
 func (s *stored) encode() []byte {
-	o := jsontext.NewObject(make([]byte, 0, 256))
+	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Text("uri", s.uri)
 	o.Int("size_bytes", s.size)
 	o.Text("sha256", s.digest)

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/places"
 )
@@ -86,8 +86,8 @@ func (f *FetchBox) sendError(c *httpapi.Call, err error) {
 	} else if m.status >= http.StatusInternalServerError {
 		msg = "the request could not be served; the server's log has it under " + c.RequestID()
 	}
-	o := jsontext.NewObject(make([]byte, 0, 256))
-	o.Object("error", func(o *jsontext.Object) {
+	o := strictjson.NewObject(make([]byte, 0, 256))
+	o.Object("error", func(o *strictjson.Object) {
 		o.Text("code", string(m.code))
 		o.Text("message", msg)
 		var e *job.Error

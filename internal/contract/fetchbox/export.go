@@ -5,7 +5,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -31,7 +31,7 @@ func Export(ctx context.Context, view View, from, before time.Time) iter.Seq2[[]
 				return
 			}
 			for _, j := range jobs {
-				o := jsontext.NewObject(make([]byte, 0, 512))
+				o := strictjson.NewObject(make([]byte, 0, 512))
 				snapshot(&o, j)
 				if !yield(o.End(), nil) {
 					return

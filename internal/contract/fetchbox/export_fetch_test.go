@@ -43,7 +43,7 @@ func (h Hosts) Acquire(ctx context.Context, name string) (leave func(), later ti
 	return h.acquire(ctx, name)
 }
 func (h Hosts) Pause(name string, d time.Duration) { h.pause(name, d) }
-func (h Hosts) Len() int                         { h.mu.Lock(); defer h.mu.Unlock(); return len(h.all) }
+func (h Hosts) Len() int                           { h.mu.Lock(); defer h.mu.Unlock(); return len(h.all) }
 
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	return parseRetryAfter(http.Header{"Retry-After": {value}}, now)

@@ -47,9 +47,9 @@ func Routes() (all []string) {
 }
 
 // Sweep is sweep, RunProducers runProducers.
-func (f *FetchBox) Sweep(ctx context.Context) error { return f.sweep(ctx) }
-func (f *FetchBox) RunProducers(ctx context.Context)      { f.runProducers(ctx) }
-func (f *FetchBox) Limit(ctx context.Context)       { f.runLimits(ctx) }
+func (f *FetchBox) Sweep(ctx context.Context) error  { return f.sweep(ctx) }
+func (f *FetchBox) RunProducers(ctx context.Context) { f.runProducers(ctx) }
+func (f *FetchBox) Limit(ctx context.Context)        { f.runLimits(ctx) }
 
 // Propose takes a batch of deliveries in as if it came from a stream.
 func (f *FetchBox) Propose(ctx context.Context, batch []stream.Delivery) { f.ingestBatch(ctx, batch) }
@@ -75,7 +75,10 @@ func BrokenOutcome(code string, retry bool, delay time.Duration) engine.Outcome 
 }
 
 // Label is what is known of a task without its message.
-func Label(j *job.Job) (jobID, resourceID string) { l := decodeTaskLabel(j); return l.jobID, l.resourceID }
+func Label(j *job.Job) (jobID, resourceID string) {
+	l := decodeTaskLabel(j)
+	return l.jobID, l.resourceID
+}
 
 // Gunzip is unzip.
 func Gunzip(body []byte, limit int64) ([]byte, error) { return gunzip(body, limit) }

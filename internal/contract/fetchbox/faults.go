@@ -20,19 +20,19 @@ import (
 
 // Codes of what goes wrong with a download (G-FB-24). An answer of HTTP has HTTP_ and its status.
 const (
-	codeURL         = "DOWNLOAD_INVALID_URL"
-	codeHeader      = "DOWNLOAD_INVALID_HEADER"
-	codeRefused     = "DOWNLOAD_ADDRESS_REFUSED" // by the guard
-	codeRedirects   = "DOWNLOAD_TOO_MANY_REDIRECTS"
-	codeDownloadTooLarge      = "DOWNLOAD_TOO_LARGE"
-	codeChecksum    = "DOWNLOAD_CHECKSUM_MISMATCH"
-	codeTimeout     = "DOWNLOAD_TIMEOUT"
-	codeUnknownHost = "DOWNLOAD_UNKNOWN_HOST"
-	codeTLS         = "DOWNLOAD_TLS"
-	codeConnection  = "DOWNLOAD_CONNECTION"
-	codeTruncated   = "DOWNLOAD_TRUNCATED"
-	codeProxy       = "DOWNLOAD_PROXY"
-	codeUnknownPool = "DOWNLOAD_UNKNOWN_PROXY_POOL"
+	codeURL              = "DOWNLOAD_INVALID_URL"
+	codeHeader           = "DOWNLOAD_INVALID_HEADER"
+	codeRefused          = "DOWNLOAD_ADDRESS_REFUSED" // by the guard
+	codeRedirects        = "DOWNLOAD_TOO_MANY_REDIRECTS"
+	codeDownloadTooLarge = "DOWNLOAD_TOO_LARGE"
+	codeChecksum         = "DOWNLOAD_CHECKSUM_MISMATCH"
+	codeTimeout          = "DOWNLOAD_TIMEOUT"
+	codeUnknownHost      = "DOWNLOAD_UNKNOWN_HOST"
+	codeTLS              = "DOWNLOAD_TLS"
+	codeConnection       = "DOWNLOAD_CONNECTION"
+	codeTruncated        = "DOWNLOAD_TRUNCATED"
+	codeProxy            = "DOWNLOAD_PROXY"
+	codeUnknownPool      = "DOWNLOAD_UNKNOWN_PROXY_POOL"
 
 	codeUpload    = "UPLOAD_FAILED"
 	codeUploadKey = "UPLOAD_INVALID_KEY"
@@ -45,9 +45,9 @@ const (
 // fetchError is a try that failed.
 type fetchError struct {
 	code, message string
-	retryable         bool          // another try may do better (FB-083)
+	retryable     bool          // another try may do better (FB-083)
 	delay         time.Duration // that the other end asks for; 0 leaves it to the backoff
-	fromStorage     bool
+	fromStorage   bool
 }
 
 func (f *fetchError) Error() string { return f.code + ": " + f.message }

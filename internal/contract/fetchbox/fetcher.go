@@ -23,7 +23,7 @@ import (
 
 const (
 	defaultParallel = 8    // downloads of a type at a time on a node, where the type sets no limit
-	maxParallel  = 1000 // whatever it sets
+	maxParallel     = 1000 // whatever it sets
 )
 
 // runFetchers downloads the tasks of every job type until ctx ends and what is under way is over.

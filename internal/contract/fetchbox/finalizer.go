@@ -20,8 +20,8 @@ const (
 	finalizeTimeout = 5 * time.Minute
 
 	deadLetterPollInterval = 100 * time.Millisecond // between two looks at the outbox
-	deadLetterTimeout  = time.Minute            // then other jobs get their turn
-	deadLetterRetryDelay = 10 * time.Second       // until the job gets its next one
+	deadLetterTimeout      = time.Minute            // then other jobs get their turn
+	deadLetterRetryDelay   = 10 * time.Second       // until the job gets its next one
 )
 
 // runFinalizer tells handlers of the jobs that ended, and lets the jobs end, until ctx ends. It is a duty of every node,

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // GET /operators/dlq
@@ -35,8 +35,8 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 		letters = letters[:limit]
 		next = strconv.FormatUint(letters[limit-1].Offset, 10)
 	}
-	c.SendPage(len(letters), next, func(i int, o *jsontext.Object) {
-		for name, value := range jsontext.Members(letters[i].Data) {
+	c.SendPage(len(letters), next, func(i int, o *strictjson.Object) {
+		for name, value := range strictjson.Members(letters[i].Data) {
 			o.Raw(string(name), value)
 		}
 		o.Int("offset", int64(letters[i].Offset))
@@ -67,7 +67,7 @@ func (f *FetchBox) replay(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	o := jsontext.NewObject(nil)
+	o := strictjson.NewObject(nil)
 	o.Text("job_id", jobID)
 	o.Text("resource_id", resourceID)
 	o.Text("status", string(task.State))
@@ -77,15 +77,15 @@ func (f *FetchBox) replay(c *httpapi.Call) error {
 
 // buried reads which task a dead letter is about; false where it is about none that could be taken in.
 func deadLetterTask(deadLetter []byte) (jobID, resourceID string, ok bool) {
-	for name, value := range jsontext.Members(deadLetter) {
+	for name, value := range strictjson.Members(deadLetter) {
 		if string(name) == "task" {
-			for name, value := range jsontext.Members(value) {
+			for name, value := range strictjson.Members(value) {
 				switch string(name) {
 				case "job_id":
-					text, _ := jsontext.String(value)
-					jobID, ok = serial.Parse(text)
+					text, _ := strictjson.String(value)
+					jobID, ok = uuids.Parse(text)
 				case "resource_id":
-					resourceID, _ = jsontext.String(value)
+					resourceID, _ = strictjson.String(value)
 				}
 			}
 		}

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // POST /jobs
@@ -75,7 +75,7 @@ func (f *FetchBox) get(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	o := jsontext.NewObject(make([]byte, 0, 512))
+	o := strictjson.NewObject(make([]byte, 0, 512))
 	snapshot(&o, j)
 	c.Send(http.StatusOK, httpapi.JSON, o.End())
 	return nil
@@ -84,7 +84,7 @@ func (f *FetchBox) get(c *httpapi.Call) error {
 // The pages of lists (G-FB-37).
 const (
 	defaultPage = 20
-	maxPage  = 100
+	maxPage     = 100
 )
 
 // GET /operators/jobs
@@ -112,16 +112,16 @@ func (f *FetchBox) list(c *httpapi.Call) error {
 		jobs = jobs[:limit]
 		next = httpapi.FormatCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
-	c.SendPage(len(jobs), next, func(i int, o *jsontext.Object) { snapshot(o, jobs[i]) })
+	c.SendPage(len(jobs), next, func(i int, o *strictjson.Object) { snapshot(o, jobs[i]) })
 	return nil
 }
 
 // page says which jobs are listed: those behind a time and key, the newest first.
 type page struct {
-	status string // "" is all
-	limit  int
-	afterTime     time.Time
-	afterKey    string
+	status    string // "" is all
+	limit     int
+	afterTime time.Time
+	afterKey  string
 }
 
 // newestJobs finds the jobs of a page. Of those that stand for two statuses the others are passed over.
@@ -137,7 +137,7 @@ func (p *page) readCursor(c *httpapi.Call) error {
 	}
 	at, key, ok := httpapi.ParseCursor(text)
 	if ok {
-		key, ok = serial.Parse(key)
+		key, ok = uuids.Parse(key)
 	}
 	if !ok {
 		return invalid("cursor is none that was given out")

@@ -26,11 +26,11 @@ const lastEventHeader = "Last-Event-Id"
 
 // logQuery is what of a log is asked for.
 type logQuery struct {
-	since  uint64
+	since         uint64
 	explicitStart bool // the caller says since, or which event was its last
-	limit  int  // 0 is none: of a log that is followed and whose limit nobody set
-	follow bool
-	events bool // as server-sent events
+	limit         int  // 0 is none: of a log that is followed and whose limit nobody set
+	follow        bool
+	events        bool // as server-sent events
 }
 
 func readLogQuery(c *httpapi.Call) (q logQuery, err error) {

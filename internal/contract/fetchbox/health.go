@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
 )
@@ -81,11 +81,11 @@ func (f *FetchBox) health(c *httpapi.Call) error {
 			overall = healthDegraded
 		}
 	}
-	o := jsontext.NewObject(make([]byte, 0, 512))
+	o := strictjson.NewObject(make([]byte, 0, 512))
 	o.Text("status", overall)
-	o.Object("components", func(o *jsontext.Object) {
+	o.Object("components", func(o *strictjson.Object) {
 		for _, part := range all {
-			o.Object(part.name, func(o *jsontext.Object) {
+			o.Object(part.name, func(o *strictjson.Object) {
 				o.Text("status", part.status)
 				if part.detail != "" {
 					o.Text("detail", part.detail)

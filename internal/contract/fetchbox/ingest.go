@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/outage"
@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	maxStoreTries  = 3 // G-FB-20
-	storeRetryDelay  = 50 * time.Millisecond
-	storeTimeout = 10 * time.Second
-	undoTimeout    = 5 * time.Second
+	maxStoreTries   = 3 // G-FB-20
+	storeRetryDelay = 50 * time.Millisecond
+	storeTimeout    = 10 * time.Second
+	undoTimeout     = 5 * time.Second
 )
 
 var errUnchanged = errors.New("nothing is to be changed")
@@ -57,15 +57,15 @@ type ingest struct {
 	f         *FetchBox
 	job       handler.Job
 	alias     job.IdentityHash // zero without an idempotency key
-	text      []byte    // the manifest as it came
+	text      []byte           // the manifest as it came
 	resources int
 	tasks     []handler.Task
 	trace     string
 	keys      []string // of the rows of the tasks
-	createdAt        time.Time
+	createdAt time.Time
 
-	manifestStored    bool   // the manifest is stored
-	cursor uint64 // 0 until the first entry of the job's log is stored
+	manifestStored bool   // the manifest is stored
+	cursor         uint64 // 0 until the first entry of the job's log is stored
 	outcomeUnknown bool   // the rows may be stored although nobody said so
 }
 
@@ -148,9 +148,9 @@ func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 // openLog stores the first entry of a job's log and returns its offset (FB-060). Stored again, also by a node that takes
 // in another task of a direct producer's job at the same time, it is the same entry.
 func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at time.Time) (uint64, error) {
-	o := jsontext.NewObject(make([]byte, 0, 256))
+	o := strictjson.NewObject(make([]byte, 0, 256))
 	l := logEntry{jobID: j.ID, traceID: j.TraceID, level: levelInfo, message: "the job is accepted", at: at}
-	l.append(&o, func(o *jsontext.Object) {
+	l.append(&o, func(o *strictjson.Object) {
 		o.Text("job_type", j.Type)
 		o.Int("resources", int64(resources))
 	})

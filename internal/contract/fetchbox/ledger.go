@@ -4,15 +4,15 @@ import (
 	"context"
 	"strings"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // defaultPriority is that of every job: attributes.priority has no effect on order (G-FB-28), but a list needs one.
 const defaultPriority = 5
 
-func engineJobID(key string) job.ID     { return job.ID{Contract: Name, Key: key} }
+func engineJobID(key string) job.ID  { return job.ID{Contract: Name, Key: key} }
 func engineTaskID(key string) job.ID { return job.ID{Contract: Tasks, Key: key} }
 
 // keyAlias is what a job is known by to whoever submits it again (FB-047).
@@ -21,7 +21,9 @@ func keyAlias(tenant, jobType, key string) job.IdentityHash {
 }
 
 // taskAlias makes a resource of a job a task once, whoever proposes it (FB-086).
-func taskAlias(jobID, resourceID string) job.IdentityHash { return job.AliasOf(Tasks, jobID, resourceID) }
+func taskAlias(jobID, resourceID string) job.IdentityHash {
+	return job.AliasOf(Tasks, jobID, resourceID)
+}
 
 // jobDetails is what of a job has no place of its own in the engine.
 type jobDetails struct {
@@ -33,7 +35,7 @@ type jobDetails struct {
 }
 
 func (e *jobDetails) encode() []byte {
-	o := jsontext.NewObject(make([]byte, 0, 256))
+	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Text("manifest_key", e.manifestKey)
 	o.Text("tenant", e.tenant)
 	o.Int("resources", int64(e.resources))
@@ -44,20 +46,20 @@ func (e *jobDetails) encode() []byte {
 
 // decodeJobDetails reads what encode wrote; what cannot be read is left out.
 func decodeJobDetails(j *job.Job) (e jobDetails) {
-	for name, value := range jsontext.Members(j.Definition) {
+	for name, value := range strictjson.Members(j.Definition) {
 		switch string(name) {
 		case "manifest_key":
-			e.manifestKey, _ = jsontext.String(value)
+			e.manifestKey, _ = strictjson.String(value)
 		case "tenant":
-			e.tenant, _ = jsontext.String(value)
+			e.tenant, _ = strictjson.String(value)
 		case "resources":
-			n, _ := jsontext.Int(value, 64)
+			n, _ := strictjson.Int(value, 64)
 			e.resources = int(n)
 		case "cursor":
-			n, _ := jsontext.Int(value, 64)
+			n, _ := strictjson.Int(value, 64)
 			e.cursor = uint64(n)
 		case "trace_id":
-			e.traceID, _ = jsontext.String(value)
+			e.traceID, _ = strictjson.String(value)
 		}
 	}
 	return e
@@ -75,7 +77,7 @@ func traceIDOf(carrier string) string {
 
 // findJob reads the job that a path or a message names.
 func (f *FetchBox) findJob(ctx context.Context, name string) (*job.Job, error) {
-	key, ok := serial.Parse(name)
+	key, ok := uuids.Parse(name)
 	if !ok {
 		return nil, &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 	}

@@ -11,13 +11,13 @@ const (
 
 // The states of a job. What is shown of them are four words, see statusOf.
 const (
-	queued     job.State = "queued"      // no task has been taken up
-	inProgress job.State = "in_progress" // tasks are open
-	awaitingFinalizer      job.State = "ended"       // all are settled; the handler is to be told
-	awaitingDeadLetters    job.State = "listing"     // its dead letters are waited for before
-	finalizing job.State = "finalizing"  // it is being told
-	completed  job.State = "completed"   // all tasks succeeded
-	failed     job.State = "failed"      // not all did
+	queued              job.State = "queued"      // no task has been taken up
+	inProgress          job.State = "in_progress" // tasks are open
+	awaitingFinalizer   job.State = "ended"       // all are settled; the handler is to be told
+	awaitingDeadLetters job.State = "listing"     // its dead letters are waited for before
+	finalizing          job.State = "finalizing"  // it is being told
+	completed           job.State = "completed"   // all tasks succeeded
+	failed              job.State = "failed"      // not all did
 	// A job whose tasks were opened again when the handler had been told. It is not told again (G-FB-37).
 	replaying job.State = "replaying"
 	replayed  job.State = "replayed"

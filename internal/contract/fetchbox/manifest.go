@@ -6,12 +6,12 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/egress"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
 // The limits of a manifest that no setting moves.
 const (
-	version      = "v1"
+	version     = "v1"
 	maxIDChars  = 128  // FB-015
 	maxMapKeys  = 10   // FB-018; tags as well (G-FB-18)
 	maxMapValue = 1024 // bytes (FB-019)
@@ -20,17 +20,17 @@ const (
 // readManifest reads and judges a manifest of up to most resources (FB-010 to FB-022). Metadata and attributes are parts
 // of text. Members it does not know are of no matter.
 func readManifest(text []byte, maxResources int) (m handler.Manifest, err error) {
-	if err := jsontext.Check(text); err != nil {
+	if err := strictjson.Check(text); err != nil {
 		return m, invalid("the body is not JSON: %v", err)
 	}
-	if jsontext.KindOf(text) != jsontext.KindObject {
+	if strictjson.KindOf(text) != strictjson.KindObject {
 		return m, invalid("the body must be an object")
 	}
 	var resources []byte
-	for name, value := range jsontext.Members(text) {
+	for name, value := range strictjson.Members(text) {
 		switch string(name) {
 		case "manifest_version":
-			m.Version, _ = jsontext.String(value) // any other kind is not v1 either
+			m.Version, _ = strictjson.String(value) // any other kind is not v1 either
 		case "metadata":
 			m.Metadata = value
 		case "attributes":
@@ -42,11 +42,11 @@ func readManifest(text []byte, maxResources int) (m handler.Manifest, err error)
 	switch {
 	case m.Version != version:
 		return m, invalid("manifest_version must be %q", version)
-	case jsontext.KindOf(m.Metadata) != jsontext.KindObject:
+	case strictjson.KindOf(m.Metadata) != strictjson.KindObject:
 		return m, invalid("metadata must be an object")
-	case m.Attributes != nil && jsontext.KindOf(m.Attributes) != jsontext.KindObject:
+	case m.Attributes != nil && strictjson.KindOf(m.Attributes) != strictjson.KindObject:
 		return m, invalid("attributes must be an object where it is given")
-	case jsontext.KindOf(resources) != jsontext.KindArray:
+	case strictjson.KindOf(resources) != strictjson.KindArray:
 		return m, invalid("resources must be an array")
 	}
 	m.Resources, err = readResources(resources, maxResources)
@@ -55,7 +55,7 @@ func readManifest(text []byte, maxResources int) (m handler.Manifest, err error)
 
 func readResources(raw []byte, maxResources int) (all []handler.Resource, err error) {
 	seen := map[string]bool{}
-	for i, value := range jsontext.Elements(raw) {
+	for i, value := range strictjson.Elements(raw) {
 		if i >= maxResources {
 			return nil, invalid("resources has more than %d entries", maxResources)
 		}
@@ -81,15 +81,15 @@ type validationError string
 func (f validationError) Error() string { return string(f) }
 
 func readResource(raw []byte) (r handler.Resource, err error) {
-	if jsontext.KindOf(raw) != jsontext.KindObject {
+	if strictjson.KindOf(raw) != strictjson.KindObject {
 		return r, validationError("it must be an object")
 	}
-	for name, value := range jsontext.Members(raw) {
+	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
 		case "id":
-			r.ID, err = jsontext.String(value)
+			r.ID, err = strictjson.String(value)
 		case "url":
-			r.URL, err = jsontext.String(value)
+			r.URL, err = strictjson.String(value)
 		case "headers":
 			r.Headers, err = readMap(value)
 		case "tags":
@@ -112,16 +112,16 @@ func readResource(raw []byte) (r handler.Resource, err error) {
 
 // readMap reads a map of strings within the limits.
 func readMap(raw []byte) (map[string]string, error) {
-	if jsontext.KindOf(raw) != jsontext.KindObject {
+	if strictjson.KindOf(raw) != strictjson.KindObject {
 		return nil, validationError("it must be an object of strings")
 	}
 	m := map[string]string{}
-	for quoted, value := range jsontext.RawMembers(raw) {
-		name, err := jsontext.String(quoted)
+	for quoted, value := range strictjson.RawMembers(raw) {
+		name, err := strictjson.String(quoted)
 		if err != nil {
 			return nil, err
 		}
-		if m[name], err = jsontext.String(value); err != nil {
+		if m[name], err = strictjson.String(value); err != nil {
 			return nil, validationError("the value of " + name + " must be a string without U+0000")
 		}
 		if len(m[name]) > maxMapValue {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -24,24 +24,24 @@ const (
 type failure struct{ code, message string }
 
 func (f failure) encode() []byte {
-	o := jsontext.NewObject(make([]byte, 0, 64+len(f.message)))
+	o := strictjson.NewObject(make([]byte, 0, 64+len(f.message)))
 	f.append(&o)
 	return o.End()
 }
 
-func (f failure) append(o *jsontext.Object) {
+func (f failure) append(o *strictjson.Object) {
 	o.Text("code", f.code)
 	o.Text("message", f.message)
 }
 
 // readFailure reads what encode wrote; ok is false where there is none.
 func readFailure(raw []byte) (f failure, ok bool) {
-	for name, value := range jsontext.Members(raw) {
+	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
 		case "code":
-			f.code, _ = jsontext.String(value)
+			f.code, _ = strictjson.String(value)
 		case "message":
-			f.message, _ = jsontext.String(value)
+			f.message, _ = strictjson.String(value)
 		}
 	}
 	return f, f.code != ""

@@ -21,5 +21,5 @@ func (f *FetchBox) RemoteWorkers() workerapi.Contract {
 			return failureOutcome(errorType, message, retryable, 0)
 		},
 		RunsLocally: func(string) bool { return !f.NoLocalWorkers },
-		Check: f.Shared.Check}
+		Check:       f.Shared.Check}
 }

@@ -12,15 +12,15 @@ import (
 
 // Hosts are not asked for more at a time than is set, and not at all while they want to be left alone.
 const (
-	hostSlotTimeout    = 2 * time.Second // how long a download waits for others from its host
-	retryLater   = time.Second     // how long one that waited in vain is given back for
-	maxRetryAfter = time.Hour       // what a Retry-After can ask for
+	hostSlotTimeout = 2 * time.Second // how long a download waits for others from its host
+	retryLater      = time.Second     // how long one that waited in vain is given back for
+	maxRetryAfter   = time.Hour       // what a Retry-After can ask for
 )
 
 // hosts are the hosts of this node's downloads.
 type hosts struct {
-	maxPerHost    int // downloads at a time, 0 is no limit
-	elapsed func() time.Duration
+	maxPerHost int // downloads at a time, 0 is no limit
+	elapsed    func() time.Duration
 
 	mu  sync.Mutex
 	all map[string]*host
@@ -28,8 +28,8 @@ type hosts struct {
 
 // host is remembered while it is in use or wants to be left alone.
 type host struct {
-	users int           // that hold a place or wait for one
-	slots chan struct{} // a token is a download under way
+	users       int           // that hold a place or wait for one
+	slots       chan struct{} // a token is a download under way
 	pausedUntil time.Duration // it is to be left alone
 }
 

@@ -11,19 +11,19 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // How tasks of direct producers are taken in.
 const (
-	maxDirectBatch = 500
-	maxDirectTries = 5 // of one that fails for a reason that does not pass
-	directFetchTimeout  = 30 * time.Second
-	directRetryDelay = 2 * time.Second
+	maxDirectBatch     = 500
+	maxDirectTries     = 5 // of one that fails for a reason that does not pass
+	directFetchTimeout = 30 * time.Second
+	directRetryDelay   = 2 * time.Second
 	maxConflictTries   = 5
 )
 
@@ -144,14 +144,14 @@ func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submi
 // finds out (FB-096).
 func (f *FetchBox) readDirect(ctx context.Context, data []byte) (t handler.Task, why failure) {
 	malformed := func(msg string) (handler.Task, failure) { return handler.Task{}, failure{codeMalformed, msg} }
-	if err := jsontext.Check(data); err != nil {
+	if err := strictjson.Check(data); err != nil {
 		return malformed("the message is not JSON: " + err.Error())
 	}
 	t, err := decodeTask(data)
 	if err != nil {
 		return malformed("the message is no task: " + err.Error())
 	}
-	id, ok := serial.Parse(t.JobID)
+	id, ok := uuids.Parse(t.JobID)
 	if !ok {
 		return malformed("job_id must be a UUID")
 	}
@@ -181,10 +181,10 @@ const maxInvalidMessage = 64 << 10
 // publishInvalid makes a dead letter of a message that is no task (FB-099).
 func (f *FetchBox) publishInvalid(ctx context.Context, d *stream.Delivery, why failure) {
 	task := d.Data
-	if jsontext.Check(task) != nil || len(task) > maxTaskMessage {
+	if strictjson.Check(task) != nil || len(task) > maxTaskMessage {
 		task, _ = json.Marshal(strings.ToValidUTF8(string(task[:min(len(task), maxInvalidMessage)]), "\uFFFD"))
 	}
-	o := jsontext.NewObject(make([]byte, 0, 256+len(task)))
+	o := strictjson.NewObject(make([]byte, 0, 256+len(task)))
 	appendDeadLetter(&o, task, why, 0, d.Time)
 	id := "direct/" + strconv.FormatUint(d.Offset, 10)
 	if _, err := f.publish(ctx, []stream.Message{{Subject: dlqSubject, ID: id, Data: o.End()}}); err != nil {

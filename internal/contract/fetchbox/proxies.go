@@ -23,20 +23,20 @@ const cooldown = 30 * time.Second
 
 // proxyRoutes are how downloads get out: directly, or through the proxies of pools.
 type proxyRoutes struct {
-	direct  *egress.Client
-	pools   map[string]Pool
-	proxies map[string]*proxy // by URL
-	elapsed func() time.Duration
-	onProxyFailure  func(pool string) // is told of each failure of a proxy
+	direct         *egress.Client
+	pools          map[string]Pool
+	proxies        map[string]*proxy // by URL
+	elapsed        func() time.Duration
+	onProxyFailure func(pool string) // is told of each failure of a proxy
 }
 
 // proxy is one of them, and how it is.
 type proxy struct {
 	client *egress.Client
 
-	mu      sync.Mutex
-	coolingDown bool
-	cooldownUntil   time.Duration // it is passed over
+	mu            sync.Mutex
+	coolingDown   bool
+	cooldownUntil time.Duration // it is passed over
 }
 
 // route is one way for a download. proxy is nil on the direct one.

@@ -26,7 +26,7 @@ const (
 type submitHeaders struct {
 	jobType     *jobType
 	key, tenant string // empty: none
-	gzipped      bool
+	gzipped     bool
 }
 
 func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	submitPath    = "/jobs"
-	operatorsPath = "/operators/"
-	jobsPath      = operatorsPath + "jobs"
-	jobPath       = jobsPath + "/{job_id}"
-	deadLettersPath   = operatorsPath + "dlq"
+	submitPath      = "/jobs"
+	operatorsPath   = "/operators/"
+	jobsPath        = operatorsPath + "jobs"
+	jobPath         = jobsPath + "/{job_id}"
+	deadLettersPath = operatorsPath + "dlq"
 )
 
 // submitRoutes is what clients use.

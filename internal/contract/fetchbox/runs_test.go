@@ -16,7 +16,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
-	"github.com/millrace/millrace/internal/duty"
+	"github.com/millrace/millrace/internal/maintenance"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -24,7 +24,7 @@ import (
 type recordingHandler struct {
 	handler.Default
 	finalized chan handler.Summary
-	fail func(handler.Summary) error // nil never fails
+	fail      func(handler.Summary) error // nil never fails
 }
 
 func (h *recordingHandler) Finalize(_ context.Context, s handler.Summary) error {
@@ -56,8 +56,8 @@ func (w *fetching) live(t testing.TB) (stop func()) {
 	all.Go(func() { w.fetchbox.RunFetchers(ctx) })
 	all.Go(func() { w.fetchbox.RunFinalizer(ctx) })
 	all.Go(func() {
-		(&duty.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneInterval: time.Hour,
-			Publishers: []duty.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
+		(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneInterval: time.Hour,
+			Publishers: []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
 	})
 	stop = func() { cancel(); all.Wait() }
 	t.Cleanup(stop)

@@ -14,9 +14,9 @@ const storagePollInterval = time.Second
 // kept there: a try that has met it is put back without being counted, and the next ones wait before they ask an origin for
 // anything.
 type storage struct {
-	bucket string
-	unavailable   atomic.Bool
-	polling   chan struct{} // holds one: of all that wait, one looks
+	bucket      string
+	unavailable atomic.Bool
+	polling     chan struct{} // holds one: of all that wait, one looks
 }
 
 // storages are the buckets that the settings name, the default one first.

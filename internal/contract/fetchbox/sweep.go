@@ -7,14 +7,14 @@ import (
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 const (
 	sweepInterval = time.Hour
-	sweepMaxAge  = 2 * 24 * time.Hour // older manifests were looked at before
-	sweepMinAge    = time.Hour          // younger ones may be on their way
-	sweepPageSize  = 200
+	sweepMaxAge   = 2 * 24 * time.Hour // older manifests were looked at before
+	sweepMinAge   = time.Hour          // younger ones may be on their way
+	sweepPageSize = 200
 )
 
 // runSweeper deletes manifests without a job, every sweepInterval until ctx ends.
@@ -52,7 +52,7 @@ func (f *FetchBox) sweep(ctx context.Context) error {
 	}
 	for name := range f.types {
 		prefix := manifestPrefix + name + "/"
-		after, end := prefix+serial.LowerBound(now.Add(-from)), prefix+serial.LowerBound(now.Add(-sweepMinAge))
+		after, end := prefix+uuids.LowerBound(now.Add(-from)), prefix+uuids.LowerBound(now.Add(-sweepMinAge))
 		for {
 			found, err := f.Objects.List(ctx, "", prefix, after, sweepPageSize)
 			if err != nil {
@@ -82,7 +82,7 @@ func (f *FetchBox) sweepKeys(ctx context.Context, prefix string, keys []string) 
 	of := map[string]string{} // job to manifest
 	for _, key := range keys {
 		name, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
-		if id, ok := serial.Parse(name); ok {
+		if id, ok := uuids.Parse(name); ok {
 			ids = append(ids, engineJobID(id))
 			of[id] = key
 		}

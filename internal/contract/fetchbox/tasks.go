@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -116,7 +116,7 @@ type taskLabel struct {
 }
 
 func (l *taskLabel) encode() []byte {
-	o := jsontext.NewObject(make([]byte, 0, 192))
+	o := strictjson.NewObject(make([]byte, 0, 192))
 	o.Text("job_id", l.jobID)
 	o.Text("resource_id", l.resourceID)
 	o.Text("trace_id", l.traceID)
@@ -128,16 +128,16 @@ func (l *taskLabel) encode() []byte {
 
 // decodeTaskLabel reads what encode wrote; what cannot be read is left out.
 func decodeTaskLabel(j *job.Job) (l taskLabel) {
-	for name, value := range jsontext.Members(j.Definition) {
+	for name, value := range strictjson.Members(j.Definition) {
 		switch string(name) {
 		case "job_id":
-			l.jobID, _ = jsontext.String(value)
+			l.jobID, _ = strictjson.String(value)
 		case "resource_id":
-			l.resourceID, _ = jsontext.String(value)
+			l.resourceID, _ = strictjson.String(value)
 		case "trace_id":
-			l.traceID, _ = jsontext.String(value)
+			l.traceID, _ = strictjson.String(value)
 		case "direct":
-			l.direct, _ = jsontext.Bool(value)
+			l.direct, _ = strictjson.Bool(value)
 		}
 	}
 	return l

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/duty"
+	"github.com/millrace/millrace/internal/maintenance"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -39,7 +39,7 @@ func TestWhole(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() { w.fetchbox.Run(ctx) })
 		all.Go(func() {
-			(&duty.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneInterval: time.Hour, Publishers: []duty.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
+			(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneInterval: time.Hour, Publishers: []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
 		})
 		t.Cleanup(func() { stop(); all.Wait() })
 		ended := func(t *testing.T, id string) (status string) {

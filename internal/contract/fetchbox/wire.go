@@ -1,7 +1,7 @@
 package fetchbox
 
 import (
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -19,7 +19,7 @@ func newReceipt(j *job.Job) *receipt {
 }
 
 func (r *receipt) encode() []byte {
-	o := jsontext.NewObject(make([]byte, 0, 256))
+	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Text("job_id", r.jobID)
 	o.Text("manifest_key", r.manifestKey)
 	o.Int("resource_count", int64(r.resources))
@@ -27,7 +27,7 @@ func (r *receipt) encode() []byte {
 }
 
 // snapshot writes a job as operators see it (FB-052).
-func snapshot(o *jsontext.Object, j *job.Job) {
+func snapshot(o *strictjson.Object, j *job.Job) {
 	e := decodeJobDetails(j)
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
@@ -42,21 +42,21 @@ func snapshot(o *jsontext.Object, j *job.Job) {
 	appendCounts(o, j)
 	o.Optional("manifest_key", e.manifestKey)
 	o.Optional("tenant", e.tenant)
-	o.Object("log_cursor", func(o *jsontext.Object) {
+	o.Object("log_cursor", func(o *strictjson.Object) {
 		o.Text("stream", logsSubject)
 		o.Int("offset", int64(e.cursor))
 	})
 	appendLastError(o, j)
 }
 
-func appendCounts(o *jsontext.Object, j *job.Job) {
+func appendCounts(o *strictjson.Object, j *job.Job) {
 	o.Int("resource_total", int64(j.Children))
 	o.Int("resource_completed", int64(j.Children-j.OpenDeps-j.FailedDeps))
 	o.Int("resource_failed", int64(j.FailedDeps))
 }
 
 // appendLastError writes the latest failure of a job's tasks (FB-057).
-func appendLastError(o *jsontext.Object, j *job.Job) {
+func appendLastError(o *strictjson.Object, j *job.Job) {
 	f, failed := readFailure(j.Failure)
 	if !failed {
 		o.Null("last_error")

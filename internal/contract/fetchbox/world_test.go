@@ -57,19 +57,19 @@ func config() fetchbox.Config {
 // tasks are run by the tests; nothing happens by itself.
 type world struct {
 	*testkit.APIServer
-	clock    *testkit.Clock
-	store    store.Store
-	engine   *engine.Engine
-	fetchbox     *fetchbox.FetchBox
-	streams  *stream.Streams
-	objects  *object.Objects
-	dir      string        // of the objects
-	ahead    *atomic.Int64 // how far the clock of the streams is ahead of that of the machine, in nanoseconds
-	registry *prometheus.Registry
-	log      *testkit.LogBuffer
-	handler  http.Handler
-	marks    int                          // see ingestBatch
-	reopenStore    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	clock       *testkit.Clock
+	store       store.Store
+	engine      *engine.Engine
+	fetchbox    *fetchbox.FetchBox
+	streams     *stream.Streams
+	objects     *object.Objects
+	dir         string        // of the objects
+	ahead       *atomic.Int64 // how far the clock of the streams is ahead of that of the machine, in nanoseconds
+	registry    *prometheus.Registry
+	log         *testkit.LogBuffer
+	handler     http.Handler
+	marks       int                          // see ingestBatch
+	reopenStore func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
 
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {

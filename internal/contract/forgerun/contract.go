@@ -137,12 +137,12 @@ type ForgeRun struct {
 	produce  func(*definition) []byte
 
 	// What Mount makes. Scrapes, and what the engine tells of, may come before.
-	engine   *engine.Engine
-	accounts *account.Accounts
-	pool     *worker.Pool
-	bound    atomic.Pointer[engine.Engine] // engine, once all of it is there
+	engine      *engine.Engine
+	accounts    *account.Accounts
+	pool        *worker.Pool
+	bound       atomic.Pointer[engine.Engine] // engine, once all of it is there
 	pepperBound atomic.Bool                   // the pepper is known to be the store's
-	running  atomic.Bool                   // Run was called
+	running     atomic.Bool                   // Run was called
 }
 
 // New checks the config and registers the metrics.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
 // definition is what the server makes of a request: what a run does (FR-075). It
@@ -26,7 +26,7 @@ func (r *definitionRules) define(k *kind, executionAt time.Time, callback string
 }
 
 // append writes the members that a client sees.
-func (d *definition) append(o *jsontext.Object) {
+func (d *definition) append(o *strictjson.Object) {
 	o.Text("work_kind", d.kind)
 	o.Int("duration_ms", d.durationMS)
 	o.Bool("should_fail", d.shouldFail)
@@ -39,7 +39,7 @@ func (d *definition) append(o *jsontext.Object) {
 
 // encode writes a definition as it is stored.
 func (d *definition) encode() []byte {
-	o := jsontext.NewObject(make([]byte, 0, 192))
+	o := strictjson.NewObject(make([]byte, 0, 192))
 	d.append(&o)
 	if d.callback != "" {
 		o.Text("callback", d.callback)
@@ -52,27 +52,27 @@ var errNoDefinition = errors.New("the job's definition is missing or cannot be r
 // decodeDefinition reads what encode wrote. Anything else is no definition: a run
 // is never made up (FR-181).
 func decodeDefinition(raw []byte) (d definition, err error) {
-	if len(raw) == 0 || jsontext.Check(raw) != nil || jsontext.KindOf(raw) != jsontext.KindObject {
+	if len(raw) == 0 || strictjson.Check(raw) != nil || strictjson.KindOf(raw) != strictjson.KindObject {
 		return d, errNoDefinition
 	}
 	var errs [7]error
 	errs[0], errs[1], errs[2] = errNoDefinition, errNoDefinition, errNoDefinition
-	for name, value := range jsontext.Members(raw) {
+	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
 		case "work_kind":
-			d.kind, errs[0] = jsontext.String(value)
+			d.kind, errs[0] = strictjson.String(value)
 		case "duration_ms":
-			d.durationMS, errs[1] = jsontext.Int(value, 64)
+			d.durationMS, errs[1] = strictjson.Int(value, 64)
 		case "payload_size":
-			d.payloadSize, errs[2] = jsontext.Int(value, 64)
+			d.payloadSize, errs[2] = strictjson.Int(value, 64)
 		case "should_fail":
-			d.shouldFail, errs[3] = jsontext.Bool(value)
+			d.shouldFail, errs[3] = strictjson.Bool(value)
 		case "execution_at":
-			d.executionAt, errs[4] = jsontext.Time(value)
+			d.executionAt, errs[4] = strictjson.Time(value)
 		case "seed":
-			d.seed, errs[5] = jsontext.Int(value, 64)
+			d.seed, errs[5] = strictjson.Int(value, 64)
 		case "callback":
-			d.callback, errs[6] = jsontext.String(value)
+			d.callback, errs[6] = strictjson.String(value)
 		}
 	}
 	if errors.Join(errs[:]...) != nil || kindByName[d.kind] == nil || d.durationMS < 0 || d.payloadSize < 0 {

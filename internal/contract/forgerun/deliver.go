@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/webhook"
 )
@@ -57,7 +57,7 @@ func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (ma
 // notification is what the receivers of an event get (FR-196).
 func (f *ForgeRun) notification(j *job.Job, m *job.Message) webhook.Notification {
 	e := newEvent(j.ID.Key, m.Cause, m.Prev, m.Next, m.At, m.Reason)
-	o := jsontext.NewObject(make([]byte, 0, 384))
+	o := strictjson.NewObject(make([]byte, 0, 384))
 	e.append(&o, j.ID.Key, j.Kind, "occurred_at")
 	d, _ := decodeDefinition(j.Definition) // without one there is no callback either
 	return webhook.Notification{Owner: j.Owner, Chain: j.ID.Key, Event: webhook.EventRef{ID: e.id, Name: e.name}, OccurredAt: m.At,

@@ -18,28 +18,28 @@ import (
 type code string
 
 const (
-	codeMalformed        code = "RFA_REQUEST_MALFORMED"
-	codeMediaType        code = "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE"
-	codeMethod           code = "RFA_REQUEST_METHOD_NOT_ALLOWED"
-	codeNotAcceptable    code = "RFA_REQUEST_NOT_ACCEPTABLE"
-	codeTooLarge         code = "RFA_REQUEST_PAYLOAD_TOO_LARGE"
-	codeRateLimited      code = "RFA_REQUEST_RATE_LIMITED"
-	codeCredentials      code = "RFA_AUTH_INVALID_CREDENTIALS"
-	codeExpired          code = "RFA_AUTH_TOKEN_EXPIRED"
-	codeForbidden        code = "RFA_AUTH_FORBIDDEN"
-	codeDisabled         code = "RFA_AUTH_API_KEY_DISABLED"
-	codeInvalid          code = "RFA_JOB_VALIDATION_FAILED"
-	codeNotFound         code = "RFA_JOB_NOT_FOUND"
-	codeConflict         code = "RFA_JOB_CONFLICT"
-	codeQueueFull        code = "RFA_EXEC_QUEUE_FULL"
-	codeTimeout          code = "RFA_EXEC_TIMEOUT"
-	codeIdempotency      code = "RFA_EXEC_IDEMPOTENCY_CONFLICT"
-	codeNoWorker         code = "RFA_EXEC_WORKER_UNAVAILABLE"
-	codeDatabase         code = "RFA_STORAGE_DB_ERROR"
-	codeUnavailable      code = "RFA_STORAGE_UNAVAILABLE"
+	codeMalformed         code = "RFA_REQUEST_MALFORMED"
+	codeMediaType         code = "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE"
+	codeMethod            code = "RFA_REQUEST_METHOD_NOT_ALLOWED"
+	codeNotAcceptable     code = "RFA_REQUEST_NOT_ACCEPTABLE"
+	codeTooLarge          code = "RFA_REQUEST_PAYLOAD_TOO_LARGE"
+	codeRateLimited       code = "RFA_REQUEST_RATE_LIMITED"
+	codeCredentials       code = "RFA_AUTH_INVALID_CREDENTIALS"
+	codeExpired           code = "RFA_AUTH_TOKEN_EXPIRED"
+	codeForbidden         code = "RFA_AUTH_FORBIDDEN"
+	codeDisabled          code = "RFA_AUTH_API_KEY_DISABLED"
+	codeInvalid           code = "RFA_JOB_VALIDATION_FAILED"
+	codeNotFound          code = "RFA_JOB_NOT_FOUND"
+	codeConflict          code = "RFA_JOB_CONFLICT"
+	codeQueueFull         code = "RFA_EXEC_QUEUE_FULL"
+	codeTimeout           code = "RFA_EXEC_TIMEOUT"
+	codeIdempotency       code = "RFA_EXEC_IDEMPOTENCY_CONFLICT"
+	codeNoWorker          code = "RFA_EXEC_WORKER_UNAVAILABLE"
+	codeDatabase          code = "RFA_STORAGE_DB_ERROR"
+	codeUnavailable       code = "RFA_STORAGE_UNAVAILABLE"
 	codeDependencyTimeout code = "RFA_DEPENDENCY_TIMEOUT"
-	codeConfig           code = "RFA_CONFIG_INVALID"
-	codeInternal         code = "RFA_INTERNAL"
+	codeConfig            code = "RFA_CONFIG_INVALID"
+	codeInternal          code = "RFA_INTERNAL"
 )
 
 // codeInfo is what a code says in HTTP.
@@ -50,28 +50,28 @@ type codeInfo struct {
 
 // codeInfos is the document's table of codes.
 var codeInfos = map[code]codeInfo{
-	codeMalformed:        {http.StatusBadRequest, "The request is malformed"},
-	codeMediaType:        {http.StatusUnsupportedMediaType, "The media type is not supported"},
-	codeMethod:           {http.StatusMethodNotAllowed, "The method is not allowed"},
-	codeNotAcceptable:    {http.StatusNotAcceptable, "No acceptable media type"},
-	codeTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
-	codeRateLimited:      {http.StatusTooManyRequests, "Too many requests"},
-	codeCredentials:      {http.StatusUnauthorized, "Invalid credentials"},
-	codeExpired:          {http.StatusUnauthorized, "The API key has expired"},
-	codeForbidden:        {http.StatusForbidden, "Not allowed"},
-	codeDisabled:         {http.StatusForbidden, "The API key is disabled"},
-	codeInvalid:          {http.StatusBadRequest, "The request breaks a rule"},
-	codeNotFound:         {http.StatusNotFound, "Not found"},
-	codeConflict:         {http.StatusConflict, "Conflict"},
-	codeQueueFull:        {http.StatusServiceUnavailable, "The queue is full"},
-	codeTimeout:          {http.StatusGatewayTimeout, "The operation took too long"},
-	codeIdempotency:      {http.StatusConflict, "The idempotency key was used with another payload"},
-	codeNoWorker:         {http.StatusServiceUnavailable, "No worker is available"},
-	codeDatabase:         {http.StatusServiceUnavailable, "The database is unavailable"},
-	codeUnavailable:      {http.StatusServiceUnavailable, "A dependency is unavailable"},
+	codeMalformed:         {http.StatusBadRequest, "The request is malformed"},
+	codeMediaType:         {http.StatusUnsupportedMediaType, "The media type is not supported"},
+	codeMethod:            {http.StatusMethodNotAllowed, "The method is not allowed"},
+	codeNotAcceptable:     {http.StatusNotAcceptable, "No acceptable media type"},
+	codeTooLarge:          {http.StatusRequestEntityTooLarge, "The body is too large"},
+	codeRateLimited:       {http.StatusTooManyRequests, "Too many requests"},
+	codeCredentials:       {http.StatusUnauthorized, "Invalid credentials"},
+	codeExpired:           {http.StatusUnauthorized, "The API key has expired"},
+	codeForbidden:         {http.StatusForbidden, "Not allowed"},
+	codeDisabled:          {http.StatusForbidden, "The API key is disabled"},
+	codeInvalid:           {http.StatusBadRequest, "The request breaks a rule"},
+	codeNotFound:          {http.StatusNotFound, "Not found"},
+	codeConflict:          {http.StatusConflict, "Conflict"},
+	codeQueueFull:         {http.StatusServiceUnavailable, "The queue is full"},
+	codeTimeout:           {http.StatusGatewayTimeout, "The operation took too long"},
+	codeIdempotency:       {http.StatusConflict, "The idempotency key was used with another payload"},
+	codeNoWorker:          {http.StatusServiceUnavailable, "No worker is available"},
+	codeDatabase:          {http.StatusServiceUnavailable, "The database is unavailable"},
+	codeUnavailable:       {http.StatusServiceUnavailable, "A dependency is unavailable"},
 	codeDependencyTimeout: {http.StatusGatewayTimeout, "A dependency took too long"},
-	codeConfig:           {http.StatusServiceUnavailable, "The server is misconfigured"},
-	codeInternal:         {http.StatusInternalServerError, "Unexpected error"},
+	codeConfig:            {http.StatusServiceUnavailable, "The server is misconfigured"},
+	codeInternal:          {http.StatusInternalServerError, "Unexpected error"},
 }
 
 // kindCodes says what each kind of error is.
@@ -105,10 +105,10 @@ var statusCodes = map[int]code{
 
 // problem is an error with a code, where its kind alone does not tell it.
 type problem struct {
-	code   code
-	detail string        // for the caller
-	retryAfter   time.Duration // when to try again; 0 says nothing
-	cause  error         // for the log
+	code       code
+	detail     string        // for the caller
+	retryAfter time.Duration // when to try again; 0 says nothing
+	cause      error         // for the log
 }
 
 func (p *problem) Error() string {

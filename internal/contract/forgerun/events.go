@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -97,7 +97,7 @@ func defaultReason(cause job.Cause, prev job.State) string {
 
 // append writes the members that reports and webhooks have in common, the time
 // under the name each of them has for it.
-func (e *event) append(o *jsontext.Object, jobID, scenario, timeName string) {
+func (e *event) append(o *strictjson.Object, jobID, scenario, timeName string) {
 	o.Text("event_id", e.id)
 	o.Text("job_id", jobID)
 	o.Text("event_name", e.name)

@@ -15,11 +15,11 @@ import (
 
 // request is one request on its way through an action.
 type request struct {
-	ctx    context.Context
-	call   *httpapi.Call
-	body   []byte
-	bearer string           // what was shown as a key
-	identity    account.Identity // empty where nobody showed a good key
+	ctx      context.Context
+	call     *httpapi.Call
+	body     []byte
+	bearer   string           // what was shown as a key
+	identity account.Identity // empty where nobody showed a good key
 }
 
 // logAttr adds to the line that the log gets of the request (FR-215 to FR-218).

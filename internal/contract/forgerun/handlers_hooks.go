@@ -3,7 +3,7 @@ package forgerun
 import (
 	"strconv"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
@@ -17,7 +17,7 @@ func (v *request) webhookID() (string, error) {
 	return id, nil
 }
 
-func appendWebhook(o *jsontext.Object, h *webhook.Subscription) {
+func appendWebhook(o *strictjson.Object, h *webhook.Subscription) {
 	o.Text("webhook_id", h.ID)
 	o.Text("url", h.URL)
 	o.Texts("events", h.Events)
@@ -41,7 +41,7 @@ func (f *ForgeRun) registerWebhook(v *request) error {
 		return err
 	}
 	v.logAttr("webhook_id", subscription.ID)
-	return v.sendObject(201, func(o *jsontext.Object) {
+	return v.sendObject(201, func(o *strictjson.Object) {
 		o.Text("webhook_id", subscription.ID)
 		o.Time("created_at", subscription.CreatedAt)
 		o.Optional("secret", secret) // G-FR-58
@@ -59,7 +59,7 @@ func (f *ForgeRun) deleteWebhook(v *request) error {
 	if err := f.webhooks.Delete(v.ctx, v.identity.ClientID, id); err != nil {
 		return notFoundAs(err, "webhook")
 	}
-	return v.sendObject(200, func(o *jsontext.Object) { o.Bool("deleted", true) })
+	return v.sendObject(200, func(o *strictjson.Object) { o.Bool("deleted", true) })
 }
 
 // webhooksList is the letter of this list's cursors.
@@ -79,7 +79,7 @@ func (f *ForgeRun) listWebhooks(v *request) error {
 	if err != nil {
 		return err
 	}
-	write := func(o *jsontext.Object, h webhook.Subscription) { appendWebhook(o, &h) }
+	write := func(o *strictjson.Object, h webhook.Subscription) { appendWebhook(o, &h) }
 	return sendPage(v, p, subscriptions, func(h webhook.Subscription) string { return h.ID }, write)
 }
 
@@ -96,7 +96,7 @@ func (f *ForgeRun) rotateSecret(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "webhook")
 	}
-	return v.sendObject(200, func(o *jsontext.Object) {
+	return v.sendObject(200, func(o *strictjson.Object) {
 		o.Text("webhook_id", id)
 		o.Text("secret", secret)
 	})
@@ -123,7 +123,7 @@ func (f *ForgeRun) enableWebhook(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "webhook")
 	}
-	return v.sendObject(200, func(o *jsontext.Object) { appendWebhook(o, &h) })
+	return v.sendObject(200, func(o *strictjson.Object) { appendWebhook(o, &h) })
 }
 
 // deliveriesList is the letter of this list's cursors.
@@ -151,7 +151,7 @@ func (f *ForgeRun) listDeliveries(v *request) error {
 	if more > 0 {
 		next = p.nextCursor(strconv.FormatInt(more, 10))
 	}
-	v.call.SendPage(len(all), next, func(i int, o *jsontext.Object) { appendDelivery(o, &all[i]) })
+	v.call.SendPage(len(all), next, func(i int, o *strictjson.Object) { appendDelivery(o, &all[i]) })
 	return nil
 }
 
@@ -172,17 +172,17 @@ func (f *ForgeRun) replay(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "delivery")
 	}
-	return v.sendObject(200, func(o *jsontext.Object) { appendDelivery(o, &d) })
+	return v.sendObject(200, func(o *strictjson.Object) { appendDelivery(o, &d) })
 }
 
 // appendDelivery writes a delivery in the shape of G-FR-62.
-func appendDelivery(o *jsontext.Object, d *webhook.Delivery) {
+func appendDelivery(o *strictjson.Object, d *webhook.Delivery) {
 	o.Text("delivery_id", d.ID)
 	o.Text("event_id", d.EventID)
 	o.Text("event_name", d.EventName)
 	o.Text("url", d.URL)
 	o.Text("status", string(d.Status))
-	o.Objects("tries", len(d.Tries), func(i int, o *jsontext.Object) { appendTry(o, &d.Tries[i]) })
+	o.Objects("tries", len(d.Tries), func(i int, o *strictjson.Object) { appendTry(o, &d.Tries[i]) })
 	if d.NextTryAt == nil {
 		o.Null("next_try_at")
 	} else {
@@ -190,7 +190,7 @@ func appendDelivery(o *jsontext.Object, d *webhook.Delivery) {
 	}
 }
 
-func appendTry(o *jsontext.Object, t *webhook.Try) {
+func appendTry(o *strictjson.Object, t *webhook.Try) {
 	o.Time("at", t.StartedAt)
 	if t.StatusCode == nil {
 		o.Null("status_code")

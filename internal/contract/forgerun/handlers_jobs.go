@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/store"
@@ -174,7 +174,7 @@ func (f *ForgeRun) sendIdempotent(v *request, alias job.IdentityHash, t jobSpec)
 }
 
 func (v *request) sendSubmitted(id string, s job.State, at time.Time) error {
-	return v.sendObject(202, func(o *jsontext.Object) {
+	return v.sendObject(202, func(o *strictjson.Object) {
 		o.Text("job_id", id)
 		o.Text("state", string(s))
 		o.Time("created_at", at)
@@ -187,7 +187,7 @@ func (f *ForgeRun) get(v *request) error {
 	if err != nil {
 		return err
 	}
-	return v.sendObject(200, func(o *jsontext.Object) { appendJob(o, j) })
+	return v.sendObject(200, func(o *strictjson.Object) { appendJob(o, j) })
 }
 
 // maxReportTries is how often a report is read that is withdrawn while it is read.
@@ -209,7 +209,7 @@ func (f *ForgeRun) report(v *request) error {
 		}
 		// A retry between the two looks shows in the history: both begin anew.
 		if n := len(history); n > 0 && history[n-1].At.Equal(j.FinishedAt) {
-			return v.sendObject(200, func(o *jsontext.Object) { appendReport(o, j, eventsOf(j.ID.Key, history)) })
+			return v.sendObject(200, func(o *strictjson.Object) { appendReport(o, j, eventsOf(j.ID.Key, history)) })
 		}
 	}
 	return &job.Error{Kind: job.Unavailable, Op: "forgerun.report", Msg: "the job keeps changing"}
@@ -300,7 +300,7 @@ func (f *ForgeRun) prepareRetry(j *job.Job, now time.Time) error {
 
 // sendChanged answers a cancel or a retry with the state there is.
 func (v *request) sendChanged(j *job.Job, withAttempt bool) error {
-	return v.sendObject(200, func(o *jsontext.Object) {
+	return v.sendObject(200, func(o *strictjson.Object) {
 		o.Text("job_id", j.ID.Key)
 		o.Text("state", string(j.State))
 		o.Time("updated_at", updatedAt(j))

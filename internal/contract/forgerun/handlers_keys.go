@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/internal/account"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -22,7 +22,7 @@ func (f *ForgeRun) createClient(v *request) error {
 		return err
 	}
 	v.logAttr(telemetry.ClientID, client.ID)
-	return v.sendObject(201, func(o *jsontext.Object) { o.Text("client_id", client.ID) })
+	return v.sendObject(201, func(o *strictjson.Object) { o.Text("client_id", client.ID) })
 }
 
 // pathClient reads the client of the path, whose key must have been shown. Where
@@ -103,7 +103,7 @@ var errClientHasKey = &problem{code: codeCredentials, detail: "only the first ke
 	"as the header Authorization: Bearer API_KEY; a client that lost its key gets another from the operator, by millrace operator recover"}
 
 func (v *request) sendIssued(status int, issued account.Issued) error {
-	return v.sendObject(status, func(o *jsontext.Object) {
+	return v.sendObject(status, func(o *strictjson.Object) {
 		o.Optional("api_key", issued.Secret)
 		o.Text("key_id", issued.Key.ID)
 		o.Time("created_at", issued.Key.CreatedAt)
@@ -142,7 +142,7 @@ func (f *ForgeRun) revokeKey(v *request) error {
 	if err := f.accounts.RevokeKey(v.ctx, v.identity, id); err != nil {
 		return notFoundAs(err, "key")
 	}
-	return v.sendObject(200, func(o *jsontext.Object) { o.Bool("revoked", true) })
+	return v.sendObject(200, func(o *strictjson.Object) { o.Bool("revoked", true) })
 }
 
 // keysList is the letter of this list's cursors.
@@ -166,7 +166,7 @@ func (f *ForgeRun) listKeys(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "client")
 	}
-	return sendPage(v, p, keys, func(k account.Key) string { return k.ID }, func(o *jsontext.Object, k account.Key) {
+	return sendPage(v, p, keys, func(k account.Key) string { return k.ID }, func(o *strictjson.Object, k account.Key) {
 		o.Text("key_id", k.ID)
 		o.Time("created_at", k.CreatedAt)
 		o.Time("expires_at", k.ExpiresAt)

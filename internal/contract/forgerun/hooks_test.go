@@ -52,12 +52,12 @@ func (got receivedEvent) signed(t testing.TB, secret string) {
 
 // receiver is a server that is told of events.
 type receiver struct {
-	url    string
-	mu     sync.Mutex
+	url      string
+	mu       sync.Mutex
 	changed  *sync.Cond
-	received    []receivedEvent
-	status int // 0 is 200
-	stall  chan struct{}
+	received []receivedEvent
+	status   int // 0 is 200
+	stall    chan struct{}
 }
 
 func newReceiver(t testing.TB) *receiver {
@@ -311,7 +311,9 @@ func TestTries(t *testing.T) {
 	path := "/v1/webhooks/" + hook + "/deliveries"
 	id := c.submit(t, submitBody("WEBHOOK_5XX", executionAtMember(w.clock.Now().Add(10_000*time.Hour))))
 	w.runServer(t)
-	list := func() deliveries { return testkit.DecodeReply[deliveries](t, c.Do(t, "GET", path, "").WantStatus(t, 200)) }
+	list := func() deliveries {
+		return testkit.DecodeReply[deliveries](t, c.Do(t, "GET", path, "").WantStatus(t, 200))
+	}
 	tries := func(n int) {
 		t.Helper()
 		r.wait(t, n)

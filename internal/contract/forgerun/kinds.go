@@ -11,10 +11,10 @@ import (
 // kind is one row of the catalogue of work kinds: how long a job of it runs,
 // what it leaves, how it ends.
 type kind struct {
-	name string
-	durationMS   int64 // how long it runs; overtime stands for longer than is allowed
+	name       string
+	durationMS int64 // how long it runs; overtime stands for longer than is allowed
 	outputKiB  int64 // size of its output (G-FR-60)
-	ending runEnding
+	ending     runEnding
 	// retryable is what its failure says of itself (FR-088).
 	retryable bool
 	// choosable says that the kind shows what it is for without anybody doing
@@ -26,10 +26,10 @@ type kind struct {
 type runEnding uint8
 
 const (
-	endsSuccessfully       runEnding = iota
-	alwaysFails             // each of them
-	failsFirst        // the first; those after a retry end well
-	rejected           // there is none: it is turned down at submit
+	endsSuccessfully runEnding = iota
+	alwaysFails                // each of them
+	failsFirst                 // the first; those after a retry end well
+	rejected                   // there is none: it is turned down at submit
 )
 
 // overtime stands for the maximum run time and a second (FR-090).
@@ -116,9 +116,9 @@ func (k *kind) expected() job.State {
 
 // definitionRules are the settings that a definition depends on.
 type definitionRules struct {
-	maxRunTime   time.Duration
-	payloadLimit int64
-	failureProbability      float64 // share of failing jobs among chosen kinds (FR-078)
+	maxRunTime         time.Duration
+	payloadLimit       int64
+	failureProbability float64 // share of failing jobs among chosen kinds (FR-078)
 }
 
 // choose picks a kind by the time of the request in milliseconds, its seed: the

@@ -18,15 +18,15 @@ import (
 // driven by the moves the engine tells of once they are on stable storage, so that
 // it agrees with the events.
 type metrics struct {
-	entries  map[job.State]prometheus.Counter // entries into each state but ASSIGNED
-	idempotencyNew prometheus.Counter
-	idempotencyHits  prometheus.Counter
+	entries         map[job.State]prometheus.Counter // entries into each state but ASSIGNED
+	idempotencyNew  prometheus.Counter
+	idempotencyHits prometheus.Counter
 	// idempotencyConflicts are submits whose key belongs to a job with another payload.
 	idempotencyConflicts prometheus.Counter
 
 	queueWait, assigned, execution prometheus.Histogram
 	scenarios, scenarioSubmits     *prometheus.CounterVec
-	retries, retrySuccesses           prometheus.Counter
+	retries, retrySuccesses        prometheus.Counter
 
 	deliveries, deliveryFailures prometheus.Counter
 	deliverySeconds              prometheus.Histogram
@@ -34,9 +34,9 @@ type metrics struct {
 	heartbeats prometheus.Counter
 	workers    prometheus.Gauge
 
-	requests  *prometheus.CounterVec
-	latency   *prometheus.HistogramVec
-	errors    *prometheus.CounterVec
+	requests       *prometheus.CounterVec
+	latency        *prometheus.HistogramVec
+	errors         *prometheus.CounterVec
 	databaseErrors prometheus.Counter
 }
 
@@ -73,25 +73,25 @@ func newMetrics(r prometheus.Registerer, depth *depth, available func() float64)
 			failed:    counter("jobs_failed_total", "Entries into FAILED."),
 			canceled:  counter("jobs_canceled_total", "Entries into CANCELED."),
 		},
-		idempotencyNew:            counter("idempotency_new_total", "Submits that made a job."),
-		idempotencyHits:             counter("idempotency_hits_total", "Submits answered with the job that their key had made before."),
-		idempotencyConflicts:          counter("idempotency_conflicts_total", "Submits refused because their key belongs to another payload."),
-		queueWait:        histogram("job_queue_wait_seconds", "Time from QUEUED to ASSIGNED.", waitBuckets),
-		assigned:         histogram("job_assigned_seconds", "Time from ASSIGNED to RUNNING.", waitBuckets),
-		execution:        histogram("job_execution_seconds", "Time from RUNNING to the state after it.", runBuckets),
-		scenarios:        counters("jobs_by_scenario_total", "Entries into a final state, by work kind and outcome.", "scenario", "outcome"),
-		scenarioSubmits:  counters("jobs_submitted_by_scenario_total", "Jobs stored by submits, by work kind.", "scenario"),
-		retries:          counter("job_retries_total", "Failed jobs that were queued again."),
-		retrySuccesses:      counter("job_retry_successes_total", "Jobs that succeeded after a retry."),
-		deliveries:       counter("webhook_deliveries_total", "Tries of deliveries that were sent."),
-		deliveryFailures: counter("webhook_failures_total", "Tries of deliveries that failed: no answer, too late, or not 2xx."),
-		deliverySeconds:  histogram("webhook_delivery_seconds", "Time that a try of a delivery took.", requestBuckets),
-		heartbeats:       counter("worker_heartbeats_total", "Heartbeats of this node's workers."),
-		workers:          gauge("workers", "Workers of this node."),
-		requests:         counters("http_requests_total", "Requests, by route and status.", "method", "route", "status_code"),
+		idempotencyNew:       counter("idempotency_new_total", "Submits that made a job."),
+		idempotencyHits:      counter("idempotency_hits_total", "Submits answered with the job that their key had made before."),
+		idempotencyConflicts: counter("idempotency_conflicts_total", "Submits refused because their key belongs to another payload."),
+		queueWait:            histogram("job_queue_wait_seconds", "Time from QUEUED to ASSIGNED.", waitBuckets),
+		assigned:             histogram("job_assigned_seconds", "Time from ASSIGNED to RUNNING.", waitBuckets),
+		execution:            histogram("job_execution_seconds", "Time from RUNNING to the state after it.", runBuckets),
+		scenarios:            counters("jobs_by_scenario_total", "Entries into a final state, by work kind and outcome.", "scenario", "outcome"),
+		scenarioSubmits:      counters("jobs_submitted_by_scenario_total", "Jobs stored by submits, by work kind.", "scenario"),
+		retries:              counter("job_retries_total", "Failed jobs that were queued again."),
+		retrySuccesses:       counter("job_retry_successes_total", "Jobs that succeeded after a retry."),
+		deliveries:           counter("webhook_deliveries_total", "Tries of deliveries that were sent."),
+		deliveryFailures:     counter("webhook_failures_total", "Tries of deliveries that failed: no answer, too late, or not 2xx."),
+		deliverySeconds:      histogram("webhook_delivery_seconds", "Time that a try of a delivery took.", requestBuckets),
+		heartbeats:           counter("worker_heartbeats_total", "Heartbeats of this node's workers."),
+		workers:              gauge("workers", "Workers of this node."),
+		requests:             counters("http_requests_total", "Requests, by route and status.", "method", "route", "status_code"),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
 			Help: "Time from the header of a request to its answer, by route.", Buckets: requestBuckets}, []string{"method", "route"}),
-		errors:    counters("http_errors_total", "Requests answered with an error, by its code.", "error_code"),
+		errors:         counters("http_errors_total", "Requests answered with an error, by its code.", "error_code"),
 		databaseErrors: counter("database_errors_total", "Requests and runs that met an error of the database."),
 	}
 	all := []prometheus.Collector{m.idempotencyNew, m.idempotencyHits, m.idempotencyConflicts, m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
@@ -169,7 +169,7 @@ func (m *metrics) countTry(ok bool, elapsed time.Duration) {
 func (m *metrics) route(method, pattern string) func(int, time.Duration) {
 	latency := m.latency.WithLabelValues(method, pattern)
 	m.requests.WithLabelValues(method, pattern, strconv.Itoa(successStatus(method, pattern))) // there from the start
-	var counters sync.Map                                                                // status to its counter
+	var counters sync.Map                                                                     // status to its counter
 	return func(status int, elapsed time.Duration) {
 		latency.Observe(elapsed.Seconds())
 		c, ok := counters.Load(status)

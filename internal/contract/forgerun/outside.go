@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
@@ -13,14 +13,14 @@ import (
 // run before they end it. Where this node has workers of its own it hands out none.
 func (f *ForgeRun) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{
-		Name:     Name,
-		Attempt:  func(j *job.Job) int { return attempt(j) + 1 },
-		Payload:  workPayload,
-		Complete: func(_ *job.Job, result []byte) engine.Outcome { return completeOutcome(result) },
-		Fail:     failOutcome,
-		RunsLocally:    func(string) bool { return f.Workers > 0 },
-		TimedOut:  f.runTimedOut,
-		OnHeartbeat:   f.metrics.heartbeats.Inc,
+		Name:        Name,
+		Attempt:     func(j *job.Job) int { return attempt(j) + 1 },
+		Payload:     workPayload,
+		Complete:    func(_ *job.Job, result []byte) engine.Outcome { return completeOutcome(result) },
+		Fail:        failOutcome,
+		RunsLocally: func(string) bool { return f.Workers > 0 },
+		TimedOut:    f.runTimedOut,
+		OnHeartbeat: f.metrics.heartbeats.Inc,
 	}
 }
 
@@ -40,7 +40,7 @@ func workPayload(j *job.Job) []byte {
 	if err != nil {
 		return nil
 	}
-	o := jsontext.NewObject(nil)
+	o := strictjson.NewObject(nil)
 	d.append(&o)
 	return o.End()
 }

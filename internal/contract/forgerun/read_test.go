@@ -168,9 +168,9 @@ func TestRead(t *testing.T) {
 }
 
 type jobList struct {
-	Items      []jobView  `json:"items"`
-	NextCursor *string `json:"next_cursor"`
-	HasMore    bool    `json:"has_more"`
+	Items      []jobView `json:"items"`
+	NextCursor *string   `json:"next_cursor"`
+	HasMore    bool      `json:"has_more"`
 }
 
 func TestList(t *testing.T) {

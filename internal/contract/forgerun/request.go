@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/internal/egress"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
 // types are those there are (FR-058); which of them are allowed is a setting.
@@ -42,7 +42,7 @@ func (t jobSpec) equal(o jobSpec) bool {
 
 // encode writes terms as they are stored.
 func (t *jobSpec) encode() []byte {
-	o := jsontext.NewObject(make([]byte, 0, 128))
+	o := strictjson.NewObject(make([]byte, 0, 128))
 	o.Text("type", t.typ)
 	o.Optional("work_kind", t.kind)
 	o.Time("execution_at", t.executionAt)
@@ -52,16 +52,16 @@ func (t *jobSpec) encode() []byte {
 
 // decodeJobSpec reads what encode wrote; what cannot be read is left out.
 func decodeJobSpec(raw []byte) (t jobSpec) {
-	for name, value := range jsontext.Members(raw) {
+	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
 		case "type":
-			t.typ, _ = jsontext.String(value)
+			t.typ, _ = strictjson.String(value)
 		case "work_kind":
-			t.kind, _ = jsontext.String(value)
+			t.kind, _ = strictjson.String(value)
 		case "execution_at":
-			t.executionAt, _ = jsontext.Time(value)
+			t.executionAt, _ = strictjson.Time(value)
 		case "callback":
-			t.callback, _ = jsontext.String(value)
+			t.callback, _ = strictjson.String(value)
 		}
 	}
 	return t
@@ -71,23 +71,23 @@ func decodeJobSpec(raw []byte) (t jobSpec) {
 type submission struct {
 	jobSpec
 
-	key     string // of idempotency, from the body
+	key         string // of idempotency, from the body
 	invalidTime bool   // execution_at is there and cannot be used
 }
 
 // parseObject checks that a body is a JSON object. An empty one is an object
 // without members where that is allowed.
 func parseObject(body []byte, required bool) error {
-	if len(jsontext.Trim(body)) == 0 {
+	if len(strictjson.Trim(body)) == 0 {
 		if required {
 			return malformed("the body is missing")
 		}
 		return nil
 	}
-	if err := jsontext.Check(body); err != nil {
+	if err := strictjson.Check(body); err != nil {
 		return malformed("the body is not JSON: " + err.Error())
 	}
-	if k := jsontext.KindOf(body); k != jsontext.KindObject {
+	if k := strictjson.KindOf(body); k != strictjson.KindObject {
 		return malformed(fmt.Sprintf("the body must be an object and is of type %s", k))
 	}
 	return nil
@@ -96,10 +96,10 @@ func parseObject(body []byte, required bool) error {
 // readText reads a member that is a string. Text that no store can keep as it was
 // sent breaks a rule.
 func readText(name string, raw []byte) (string, error) {
-	s, err := jsontext.String(raw)
+	s, err := strictjson.String(raw)
 	switch {
-	case errors.Is(err, jsontext.ErrKind):
-		return "", malformed(fmt.Sprintf("%s must be a string and is of type %s", name, jsontext.KindOf(raw)))
+	case errors.Is(err, strictjson.ErrKind):
+		return "", malformed(fmt.Sprintf("%s must be a string and is of type %s", name, strictjson.KindOf(raw)))
 	case err != nil:
 		return "", invalid(fmt.Sprintf("%s: %v", name, err))
 	}
@@ -108,7 +108,7 @@ func readText(name string, raw []byte) (string, error) {
 
 // readOptionalText is text for members that may be null or missing.
 func readOptionalText(name string, raw []byte) (string, error) {
-	if raw == nil || jsontext.IsNull(raw) {
+	if raw == nil || strictjson.IsNull(raw) {
 		return "", nil
 	}
 	return readText(name, raw)
@@ -118,7 +118,7 @@ func readOptionalText(name string, raw []byte) (string, error) {
 // counts (G-X-15).
 func findMembers(body []byte, names ...string) map[string][]byte {
 	found := make(map[string][]byte, len(names))
-	for name, value := range jsontext.Members(body) {
+	for name, value := range strictjson.Members(body) {
 		if slices.Contains(names, string(name)) {
 			found[string(name)] = value
 		}
@@ -141,10 +141,10 @@ func parseSubmission(body []byte) (s submission, err error) {
 	s.kind, errs[1] = readOptionalText("work_kind", m["work_kind"])
 	s.callback, errs[2] = readOptionalText("callback", m["callback"])
 	s.key, errs[3] = readOptionalText("idempotency_key", m["idempotency_key"])
-	if raw := m["execution_at"]; raw != nil && !jsontext.IsNull(raw) {
+	if raw := m["execution_at"]; raw != nil && !strictjson.IsNull(raw) {
 		_, errs[4] = readText("execution_at", raw)
 		var timeErr error
-		s.executionAt, timeErr = jsontext.Time(raw)
+		s.executionAt, timeErr = strictjson.Time(raw)
 		s.invalidTime = timeErr != nil || s.executionAt.IsZero() // which stands for no time
 	}
 	if err := mostSevere(errs[:]...); err != nil {
@@ -161,7 +161,7 @@ func parseSubmission(body []byte) (s submission, err error) {
 	return s, checkIdempotencyKey("idempotency_key", s.key)
 }
 
-func isPresent(raw []byte) bool { return raw != nil && !jsontext.IsNull(raw) }
+func isPresent(raw []byte) bool { return raw != nil && !strictjson.IsNull(raw) }
 
 // mostSevere returns the first malformed error, else the first.
 func mostSevere(errs ...error) error {
@@ -252,7 +252,7 @@ func parseRotate(body []byte) (rotate bool, err error) {
 	if !isPresent(raw) {
 		return false, nil
 	}
-	if rotate, err = jsontext.Bool(raw); err != nil {
+	if rotate, err = strictjson.Bool(raw); err != nil {
 		return false, malformed("rotate must be true or false")
 	}
 	return rotate, nil
@@ -309,11 +309,11 @@ func parseWebhook(body []byte) (h webhookRequest, err error) {
 	if h.url, urlErr = readText("url", m["url"]); isMalformed(urlErr) {
 		return h, urlErr
 	}
-	if k := jsontext.KindOf(m["events"]); k != jsontext.KindArray {
+	if k := strictjson.KindOf(m["events"]); k != strictjson.KindArray {
 		return h, malformed(fmt.Sprintf("events must be an array and is of type %s%s", k, webhookMemberHelp["events"]))
 	}
 	var eventErr error
-	for i, raw := range jsontext.Elements(m["events"]) {
+	for i, raw := range strictjson.Elements(m["events"]) {
 		name, err := readText(fmt.Sprintf("events[%d]", i), raw)
 		switch {
 		case isMalformed(err):

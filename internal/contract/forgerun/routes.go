@@ -10,9 +10,9 @@ import (
 type access uint8
 
 const (
-	authKey     access = iota // who shows a good key
-	authNone                 // whoever comes, within the limit of an address
-	authOptional                   // with a key or, for a client's first, without (G-FR-03)
+	authKey        access = iota // who shows a good key
+	authNone                     // whoever comes, within the limit of an address
+	authOptional                 // with a key or, for a client's first, without (G-FR-03)
 	authExpiredKey               // with a key that may have expired: for its renewal (G-FR-26)
 )
 
@@ -22,14 +22,14 @@ type action struct {
 	method string
 	path   string
 	access access
-	handle     func(*ForgeRun, *request) error
+	handle func(*ForgeRun, *request) error
 }
 
 const (
-	clientKeysPath   = "/v1/clients/{client_id}/keys"
-	jobPath      = "/v1/jobs/{job_id}"
-	webhookPath     = "/v1/webhooks/{webhook_id}"
-	replayPath = webhookPath + "/deliveries/{delivery_id}/replay"
+	clientKeysPath = "/v1/clients/{client_id}/keys"
+	jobPath        = "/v1/jobs/{job_id}"
+	webhookPath    = "/v1/webhooks/{webhook_id}"
+	replayPath     = webhookPath + "/deliveries/{delivery_id}/replay"
 )
 
 // actions is the whole API: the document's routes, then this project's.

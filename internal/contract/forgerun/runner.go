@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/worker"
 )
 
 // Failures of simulated runs.
 var (
-	simulatedFailure   = failure{code: "simulated_failure", message: "the work kind fails by design"}
-	missingDefinition      = failure{code: "definition_missing", message: errNoDefinition.Error()}
-	invalidOutput   = failure{code: "output_invalid", message: "the output of the run is invalid or incomplete"}
-	runTimeout     = failure{code: string(codeTimeout), message: "the run took longer than jobs may run"}
-	runnerPanicked      = failure{code: "runner_broken", message: "the runner broke while the job ran", retryable: true}
-	failureText = map[string]string{runnerLost: runnerLostFailure.message, simulatedFailure.code: simulatedFailure.message, missingDefinition.code: missingDefinition.message,
+	simulatedFailure  = failure{code: "simulated_failure", message: "the work kind fails by design"}
+	missingDefinition = failure{code: "definition_missing", message: errNoDefinition.Error()}
+	invalidOutput     = failure{code: "output_invalid", message: "the output of the run is invalid or incomplete"}
+	runTimeout        = failure{code: string(codeTimeout), message: "the run took longer than jobs may run"}
+	runnerPanicked    = failure{code: "runner_broken", message: "the runner broke while the job ran", retryable: true}
+	failureText       = map[string]string{runnerLost: runnerLostFailure.message, simulatedFailure.code: simulatedFailure.message, missingDefinition.code: missingDefinition.message,
 		invalidOutput.code: invalidOutput.message, runTimeout.code: runTimeout.message, runnerPanicked.code: runnerPanicked.message}
 )
 
@@ -133,7 +133,7 @@ func checkOutput(output []byte, size int64) error {
 // outputReceipt is what is kept of an output: nobody can read one, so its bytes would
 // be kept for nothing.
 func outputReceipt(output []byte) []byte {
-	o := jsontext.NewObject(nil)
+	o := strictjson.NewObject(nil)
 	o.Int("bytes", int64(len(output)))
 	o.Int("crc32", int64(crc32.ChecksumIEEE(output)))
 	return o.End()

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/duty"
+	"github.com/millrace/millrace/internal/maintenance"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -15,11 +15,11 @@ import (
 // wait for what happens and not for time.
 type watcher struct {
 	slog.Handler
-	mu     sync.Mutex
-	changed  *sync.Cond
-	states map[string]bool // "ID STATE"
-	finals int             // entries into a final state
-	lines  int             // other lines
+	mu      sync.Mutex
+	changed *sync.Cond
+	states  map[string]bool // "ID STATE"
+	finals  int             // entries into a final state
+	lines   int             // other lines
 }
 
 func newWatcher(h slog.Handler) *watcher {
@@ -99,7 +99,7 @@ func (w *world) runServer(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	runner := duty.Runner{Engine: w.engine, Publishers: []duty.Publisher{{Deliver: w.forge.Deliver}}}
+	runner := maintenance.Runner{Engine: w.engine, Publishers: []maintenance.Publisher{{Deliver: w.forge.Deliver}}}
 	all.Go(func() { w.forge.Run(ctx) })
 	all.Go(func() { runner.Run(ctx) })
 	stop = sync.OnceFunc(func() {

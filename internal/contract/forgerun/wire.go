@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
 // answer answers with one object.
-func (v *request) sendObject(status int, fill func(*jsontext.Object)) error {
-	o := jsontext.NewObject(make([]byte, 0, 512))
+func (v *request) sendObject(status int, fill func(*strictjson.Object)) error {
+	o := strictjson.NewObject(make([]byte, 0, 512))
 	fill(&o)
 	v.call.Send(status, httpapi.JSON, o.End())
 	return nil
@@ -32,7 +32,7 @@ func updatedAt(j *job.Job) time.Time {
 }
 
 // appendJob writes a job with the members of the document and those of G-FR-38.
-func appendJob(o *jsontext.Object, j *job.Job) {
+func appendJob(o *strictjson.Object, j *job.Job) {
 	t := decodeJobSpec(j.Payload)
 	o.Text("job_id", j.ID.Key)
 	o.Text("type", t.typ)
@@ -63,14 +63,14 @@ type failure struct {
 	retryable     bool
 }
 
-func (f *failure) append(o *jsontext.Object) {
+func (f *failure) append(o *strictjson.Object) {
 	o.Text("code", f.code)
 	o.Text("message", f.message)
 	o.Bool("retryable", f.retryable)
 }
 
 func (f *failure) encode() []byte {
-	o := jsontext.NewObject(make([]byte, 0, 128))
+	o := strictjson.NewObject(make([]byte, 0, 128))
 	f.append(&o)
 	return o.End()
 }
@@ -85,16 +85,16 @@ func decodeFailure(raw []byte) failure {
 		return runnerLostFailure
 	}
 	f := failure{code: "failed", message: "the run failed"}
-	if jsontext.Check(raw) != nil {
+	if strictjson.Check(raw) != nil {
 		return f
 	}
-	if s, err := jsontext.String(raw); err == nil {
+	if s, err := strictjson.String(raw); err == nil {
 		f.message = s
 	}
-	for name, value := range jsontext.Members(raw) {
-		switch s, err := jsontext.String(value); {
+	for name, value := range strictjson.Members(raw) {
+		switch s, err := strictjson.String(value); {
 		case string(name) == "retryable":
-			f.retryable, _ = jsontext.Bool(value)
+			f.retryable, _ = strictjson.Bool(value)
 		case err != nil || s == "":
 		case string(name) == "code" || string(name) == "error_type":
 			f.code = s
@@ -106,7 +106,7 @@ func decodeFailure(raw []byte) failure {
 }
 
 // appendReport writes the report of a final job (FR-125, FR-131).
-func appendReport(o *jsontext.Object, j *job.Job, events []event) {
+func appendReport(o *strictjson.Object, j *job.Job, events []event) {
 	started := startOfLastRun(events)
 	duration := int64(0)
 	if !started.IsZero() {
@@ -114,7 +114,7 @@ func appendReport(o *jsontext.Object, j *job.Job, events []event) {
 	}
 	o.Text("job_id", j.ID.Key)
 	o.Text("outcome", outcome(j.State))
-	o.Objects("events", len(events), func(i int, o *jsontext.Object) { events[i].append(o, j.ID.Key, j.Kind, "timestamp") })
+	o.Objects("events", len(events), func(i int, o *strictjson.Object) { events[i].append(o, j.ID.Key, j.Kind, "timestamp") })
 	o.Time("started_at", started)
 	o.Time("finished_at", j.FinishedAt)
 	o.Int("duration_ms", duration)
@@ -138,7 +138,7 @@ type page struct {
 // Limits of lists (G-X-19).
 const (
 	defaultLimit = 20
-	maxLimit  = 100
+	maxLimit     = 100
 )
 
 // readPage reads limit and cursor of a list.
@@ -203,12 +203,12 @@ func (p page) nextCursor(position string) string {
 
 // sendPage answers with a page of what was read, which is one item more than
 // fits where the list goes on.
-func sendPage[T any](v *request, p page, all []T, position func(T) string, write func(*jsontext.Object, T)) error {
+func sendPage[T any](v *request, p page, all []T, position func(T) string, write func(*strictjson.Object, T)) error {
 	next := ""
 	if len(all) > p.limit {
 		all = all[:p.limit]
 		next = p.nextCursor(position(all[p.limit-1]))
 	}
-	v.call.SendPage(len(all), next, func(i int, o *jsontext.Object) { write(o, all[i]) })
+	v.call.SendPage(len(all), next, func(i int, o *strictjson.Object) { write(o, all[i]) })
 	return nil
 }

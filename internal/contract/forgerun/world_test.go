@@ -26,22 +26,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a whole ForgeRun behind a real server, on a clock that stands still.
 type world struct {
 	*testkit.APIServer
-	clock    *testkit.Clock
-	timers   *timers
-	store    store.Store
-	engine   *engine.Engine
-	forge    *forgerun.ForgeRun
-	registry *prometheus.Registry
-	log      *testkit.LogBuffer
+	clock       *testkit.Clock
+	timers      *timers
+	store       store.Store
+	engine      *engine.Engine
+	forge       *forgerun.ForgeRun
+	registry    *prometheus.Registry
+	log         *testkit.LogBuffer
 	watcher     *watcher
-	reopenStore    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	reopenStore func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
 
 // timers let runs wait for the world's clock.
 type timers struct {
-	clock *testkit.Clock
-	mu    sync.Mutex
-	all   map[*timer]bool
+	clock   *testkit.Clock
+	mu      sync.Mutex
+	all     map[*timer]bool
 	created chan struct{} // gets one for each timer made
 }
 
@@ -98,7 +98,9 @@ func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 }
 
 // onPostgres is a world on a database of its own.
-func onPostgres(t testing.TB, c forgerun.Config) *world { return newWorldAt(t, testkit.OnPostgres(t), c) }
+func onPostgres(t testing.TB, c forgerun.Config) *world {
+	return newWorldAt(t, testkit.OnPostgres(t), c)
+}
 
 // inMemory is a world on SQLite for what the store has no part in.
 func inMemory(t testing.TB, c forgerun.Config) *world { return newWorldAt(t, testkit.InMemory(t), c) }
@@ -239,7 +241,9 @@ func submitBody(kind string, extra ...string) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-func executionAtMember(t time.Time) string { return fmt.Sprintf(`"execution_at":%q`, t.Format(time.RFC3339Nano)) }
+func executionAtMember(t time.Time) string {
+	return fmt.Sprintf(`"execution_at":%q`, t.Format(time.RFC3339Nano))
+}
 
 // submit submits what must be accepted and returns the job's id.
 func (c *customer) submit(t testing.TB, body string, header ...string) string {

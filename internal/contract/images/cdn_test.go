@@ -22,10 +22,10 @@ import (
 // cdnServer is a CDN in a server of its own, which writes down what it is asked and answers as it is told.
 type cdnServer struct {
 	*httptest.Server
-	mu     sync.Mutex
-	requests  []string
-	status []int // of the next answers; then 200
-	arrived   chan struct{}
+	mu       sync.Mutex
+	requests []string
+	status   []int // of the next answers; then 200
+	arrived  chan struct{}
 }
 
 func newCDNServer(t testing.TB) *cdnServer {

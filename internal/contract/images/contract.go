@@ -21,8 +21,8 @@ import (
 	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/places"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // OpenAPI is the contract's description, as it is served and as the tests
@@ -64,9 +64,9 @@ type Config struct {
 	MaxUpload   int64 // bytes
 	MaxPixels   int64 // of an original that a worker outside may have decoded; the Processor has a limit of its own
 
-	NoLocalWorkers     bool // no attempts in this process
-	Workers int
-	Grace   time.Duration // that attempts get to end in when the node stops
+	NoLocalWorkers bool // no attempts in this process
+	Workers        int
+	Grace          time.Duration // that attempts get to end in when the node stops
 }
 
 func (c *Config) validate() error {
@@ -92,11 +92,11 @@ func (c *Config) validate() error {
 type Images struct {
 	Config
 
-	ids       *serial.Source
-	api       *apiMetrics
-	worker    *workerMetrics
-	proposals chan message.Delivery // from the queue to whichever worker is free
-	unclaimedWorkers     atomic.Int64          // workers that have not claimed yet
+	ids              *uuids.Source
+	api              *apiMetrics
+	worker           *workerMetrics
+	proposals        chan message.Delivery // from the queue to whichever worker is free
+	unclaimedWorkers atomic.Int64          // workers that have not claimed yet
 
 	engine *engine.Engine                // set by Mount
 	bound  atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before
@@ -107,7 +107,7 @@ func New(c Config) (*Images, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	m := &Images{Config: c, ids: &serial.Source{Now: c.Now, Random: c.Random}, proposals: make(chan message.Delivery)}
+	m := &Images{Config: c, ids: &uuids.Source{Now: c.Now, Random: c.Random}, proposals: make(chan message.Delivery)}
 	var err error
 	if m.api, err = newAPIMetrics(c.API); err != nil {
 		return nil, err

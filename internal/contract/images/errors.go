@@ -97,12 +97,12 @@ type problem struct {
 func (p *problem) Error() string { return p.detail }
 
 var (
-	errNoFile      = &problem{codeNoFile, "there is no such file"}
-	errNoJob       = &problem{codeNoJob, "there is no such job"}
-	errNoVariant   = &problem{codeNotReady, "the file has no variant of this size"}
-	errVariantPending      = &problem{codeNotReady, "the variant of this size is still being made"}
-	errDeleted     = &problem{codeDeleted, "the file is deleted"}
-	errUnsupported = &problem{codeUnsupported, "an upload is a JPEG, PNG, GIF or WebP image and says so by its content type or the extension of its name"}
+	errNoFile         = &problem{codeNoFile, "there is no such file"}
+	errNoJob          = &problem{codeNoJob, "there is no such job"}
+	errNoVariant      = &problem{codeNotReady, "the file has no variant of this size"}
+	errVariantPending = &problem{codeNotReady, "the variant of this size is still being made"}
+	errDeleted        = &problem{codeDeleted, "the file is deleted"}
+	errUnsupported    = &problem{codeUnsupported, "an upload is a JPEG, PNG, GIF or WebP image and says so by its content type or the extension of its name"}
 )
 
 func invalid(format string, args ...any) error {

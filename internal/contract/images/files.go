@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // The statuses of a file (G-IP-19).
@@ -27,12 +27,12 @@ const (
 
 // file is what the jobs of a file say of it together.
 type file struct {
-	id     string
-	status string
-	upload jobInput
-	processResult         // of all completed jobs; the latest of a size counts
-	pendingSizes []int // sizes of jobs that are not over
-	latest *job.Job
+	id            string
+	status        string
+	upload        jobInput
+	processResult       // of all completed jobs; the latest of a size counts
+	pendingSizes  []int // sizes of jobs that are not over
+	latest        *job.Job
 	// deletion is the latest job that is to delete the file, nil where there is none.
 	deletion *job.Job
 }
@@ -131,7 +131,7 @@ func (f *file) mime() string {
 
 // pathFile finds the file of the path.
 func (m *Images) pathFile(c *httpapi.Call) (f *file, err error) {
-	id, ok := serial.Parse(c.PathValue("file_id"))
+	id, ok := uuids.Parse(c.PathValue("file_id"))
 	if !ok {
 		return nil, errNoFile
 	}
@@ -153,7 +153,7 @@ func (m *Images) getFile(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	o := jsontext.NewObject(make([]byte, 0, 512))
+	o := strictjson.NewObject(make([]byte, 0, 512))
 	o.Text("file_id", f.id)
 	o.Text("status", f.status)
 	o.Text("mime_type", f.mime())
@@ -169,7 +169,7 @@ func (m *Images) getFile(c *httpapi.Call) error {
 	if f.status == fileDeleted {
 		variants = nil
 	}
-	o.Objects("variants", len(variants), func(i int, o *jsontext.Object) {
+	o.Objects("variants", len(variants), func(i int, o *strictjson.Object) {
 		v := &variants[i]
 		o.Int("size", int64(v.Size))
 		o.Int("width", int64(v.Width))

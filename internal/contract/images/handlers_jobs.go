@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // deletionAlias is the name of the job that marks a file as deleted.
@@ -29,7 +29,7 @@ func (m *Images) deleteFile(c *httpapi.Call) error {
 		return err
 	}
 	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
-	o := jsontext.NewObject(nil)
+	o := strictjson.NewObject(nil)
 	o.Text("job_id", j.ID.Key)
 	c.Send(http.StatusAccepted, httpapi.JSON, o.End())
 	return nil
@@ -91,7 +91,7 @@ func (m *Images) reprocess(ctx context.Context, f *file, sizes []int) (*job.Job,
 
 func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
-	o := jsontext.NewObject(make([]byte, 0, 512))
+	o := strictjson.NewObject(make([]byte, 0, 512))
 	appendJob(&o, j)
 	c.Send(status, httpapi.JSON, o.End())
 	return nil
@@ -99,7 +99,7 @@ func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 
 // findJob finds a job by what a caller calls it.
 func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err error) {
-	key, ok := serial.Parse(name)
+	key, ok := uuids.Parse(name)
 	if !ok {
 		return nil, errNoJob
 	}
@@ -200,7 +200,7 @@ func (m *Images) resendMessages(c *httpapi.Call) error {
 		return err
 	}
 	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
-	o := jsontext.NewObject(nil)
+	o := strictjson.NewObject(nil)
 	o.Text("job_id", j.ID.Key)
 	o.Text("status", statusOf(j.State))
 	c.Send(http.StatusAccepted, httpapi.JSON, o.End())
@@ -209,18 +209,18 @@ func (m *Images) resendMessages(c *httpapi.Call) error {
 
 // page says which jobs are listed: those behind a time and key, the newest first.
 type page struct {
-	states  []job.State         // none is all
-	jobType string              // "" is all
+	states    []job.State         // none is all
+	jobType   string              // "" is all
 	filter    func(*job.Job) bool // nil keeps all
-	limit   int
-	afterTime      time.Time
-	afterKey     string
+	limit     int
+	afterTime time.Time
+	afterKey  string
 }
 
 // The pages of lists (G-IP-20).
 const (
 	defaultPage = 20
-	maxPage  = 100
+	maxPage     = 100
 )
 
 func readPage(c *httpapi.Call) (p page, err error) {
@@ -246,7 +246,7 @@ func readPage(c *httpapi.Call) (p page, err error) {
 func (p *page) setCursor(cursor string) error {
 	at, key, ok := httpapi.ParseCursor(cursor)
 	if ok {
-		key, ok = serial.Parse(key)
+		key, ok = uuids.Parse(key)
 	}
 	if !ok {
 		return invalid("cursor is none that a page has given")
@@ -256,7 +256,7 @@ func (p *page) setCursor(cursor string) error {
 }
 
 // sendPage answers with a page; one job more than asked for tells whether there is more.
-func (m *Images) sendPage(c *httpapi.Call, p page, write func(*jsontext.Object, *job.Job)) error {
+func (m *Images) sendPage(c *httpapi.Call, p page, write func(*strictjson.Object, *job.Job)) error {
 	limit := p.limit
 	p.limit++
 	var jobs []*job.Job
@@ -269,7 +269,7 @@ func (m *Images) sendPage(c *httpapi.Call, p page, write func(*jsontext.Object, 
 		jobs = jobs[:limit]
 		next = httpapi.FormatCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
-	c.SendPage(len(jobs), next, func(i int, o *jsontext.Object) { write(o, jobs[i]) })
+	c.SendPage(len(jobs), next, func(i int, o *strictjson.Object) { write(o, jobs[i]) })
 	return nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/store"
@@ -17,10 +17,10 @@ import (
 
 // The stream of the messages, where they do not go through SQS.
 const (
-	messagesStream  = "IMAGES_MESSAGES"
-	messagesSubject = "images.messages"
-	messagesDurable = "millrace-images"
-	messageRetention     = 24 * time.Hour // what is older was lost or is long done with: sweeps send it again
+	messagesStream   = "IMAGES_MESSAGES"
+	messagesSubject  = "images.messages"
+	messagesDurable  = "millrace-images"
+	messageRetention = 24 * time.Hour // what is older was lost or is long done with: sweeps send it again
 )
 
 // Streams are those the contract publishes to.
@@ -35,15 +35,15 @@ func Embedded(s *stream.Streams, log *slog.Logger) *message.Subject {
 
 // What a message of the outbox is for.
 const (
-	kindProposal = "message" // to be sent to them as it is
-	kindVariantsMade     = "made"    // the file that has new variants
-	kindDeleted  = "deleted" // the file that is gone
-	kindFailed   = "failed"  // the file of a job that failed
+	kindProposal     = "message" // to be sent to them as it is
+	kindVariantsMade = "made"    // the file that has new variants
+	kindDeleted      = "deleted" // the file that is gone
+	kindFailed       = "failed"  // the file of a job that failed
 )
 
 // messageBody is what a change of a job tells: that it can be claimed (IP-003), or that its file has changed.
 func messageBody(j *job.Job, ev job.Event) []byte {
-	o := jsontext.NewObject(make([]byte, 0, 256))
+	o := strictjson.NewObject(make([]byte, 0, 256))
 	switch ev.Cause {
 	case job.Submitted, job.Due, job.Expired, job.Released:
 		o.Raw(kindProposal, proposalMessage(j))
@@ -70,17 +70,17 @@ func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
 	var out []message.Message
 	for i := range messages {
 		msg := &messages[i]
-		for name, value := range jsontext.Members(msg.Body) {
+		for name, value := range strictjson.Members(msg.Body) {
 			switch string(name) {
 			case kindProposal:
 				out = append(out, message.Message{ID: msg.JobID.Key + "/" + strconv.FormatInt(msg.At.UnixMicro(), 10), Body: value})
 			case kindVariantsMade, kindDeleted:
-				fileID, _ := jsontext.String(value)
+				fileID, _ := strictjson.String(value)
 				if err := m.onFileChanged(ctx, fileID, msg.JobID.Key, string(name) == kindDeleted); err != nil {
 					return err
 				}
 			case kindFailed: // after the deletion nobody else would look for what its last attempt has written
-				fileID, _ := jsontext.String(value)
+				fileID, _ := strictjson.String(value)
 				if err := m.ensureNotDeleted(ctx, fileID); err != nil && err != errFileGone {
 					return err
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/uuids"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
@@ -19,17 +19,17 @@ import (
 func (m *Images) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{Name: Name, State: func(s job.State) string { return statusOf(s) },
 		ID: func(jobID string) (job.ID, bool) {
-			key, ok := serial.Parse(jobID)
+			key, ok := uuids.Parse(jobID)
 			return idOf(key), ok
 		},
-		Attempt: func(j *job.Job) int { return max(1, j.Attempts) },
-		Payload: workerPayload,
-		VerifyResult:  m.verifyOutcome,
+		Attempt:      func(j *job.Job) int { return max(1, j.Attempts) },
+		Payload:      workerPayload,
+		VerifyResult: m.verifyOutcome,
 		Fail: func(j *job.Job, text, kind string, retryable bool) engine.Outcome {
 			return failureOutcome(j, cmp.Or(kind, typeOther), text, retryable)
 		},
 		RunsLocally: func(string) bool { return !m.NoLocalWorkers },
-		Check: m.Shared.Check}
+		Check:       m.Shared.Check}
 }
 
 // verifyOutcome judges what a worker outside says it has done. What cannot be is refused, and the run goes on.

@@ -12,13 +12,13 @@ import (
 
 // Purges are jobs of their own, so that a CDN that is away holds up nothing else.
 const (
-	purgeLease     = time.Minute
-	maxPurgeTries     = 12
-	purgeBackoffBase      = time.Second
-	purgeBackoffMax      = 10 * time.Minute
-	purgeRetention = 7 * 24 * time.Hour
-	purgeWorkers   = 2
-	purgeQueue     = "purge"
+	purgeLease       = time.Minute
+	maxPurgeTries    = 12
+	purgeBackoffBase = time.Second
+	purgeBackoffMax  = 10 * time.Minute
+	purgeRetention   = 7 * 24 * time.Hour
+	purgeWorkers     = 2
+	purgeQueue       = "purge"
 )
 
 func purgeDelay(j *job.Job) time.Duration {

@@ -41,7 +41,7 @@ func (l *slowProcessor) Run(ctx context.Context, original io.Reader, sizes []int
 
 // timed is a whole Images inside a bubble whose time passes when all in it wait. Such a bubble has no network.
 type timed struct {
-	images   *images.Images
+	images *images.Images
 	engine *engine.Engine
 }
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // readObject reads a body that must be a JSON object.
@@ -14,10 +14,10 @@ func readObject(c *httpapi.Call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := jsontext.Check(text); err != nil {
+	if err := strictjson.Check(text); err != nil {
 		return nil, invalid("the body is not JSON: %v", err)
 	}
-	if jsontext.KindOf(text) != jsontext.KindObject {
+	if strictjson.KindOf(text) != strictjson.KindObject {
 		return nil, invalid("the body is not an object")
 	}
 	return text, nil
@@ -32,12 +32,12 @@ type create struct {
 
 func readCreate(c *httpapi.Call) (q create, err error) {
 	text, err := readObject(c)
-	for name, value := range jsontext.Members(text) {
+	for name, value := range strictjson.Members(text) {
 		switch string(name) {
 		case "type":
-			q.jobType, _ = jsontext.String(value)
+			q.jobType, _ = strictjson.String(value)
 		case "file_id":
-			q.fileID, _ = jsontext.String(value)
+			q.fileID, _ = strictjson.String(value)
 		case "sizes":
 			if q.sizes, err = parseSizes(value); err != nil {
 				return q, err
@@ -55,7 +55,7 @@ func readCreate(c *httpapi.Call) (q create, err error) {
 		return q, invalid("sizes are for %s", processFile)
 	}
 	var ok bool
-	if q.fileID, ok = serial.Parse(q.fileID); !ok {
+	if q.fileID, ok = uuids.Parse(q.fileID); !ok {
 		return q, errNoFile
 	}
 	return q, nil
@@ -63,15 +63,15 @@ func readCreate(c *httpapi.Call) (q create, err error) {
 
 // parseSizes reads a list of sizes; null is none.
 func parseSizes(raw []byte) ([]int, error) {
-	if jsontext.IsNull(raw) {
+	if strictjson.IsNull(raw) {
 		return nil, nil
 	}
-	if jsontext.KindOf(raw) != jsontext.KindArray {
+	if strictjson.KindOf(raw) != strictjson.KindArray {
 		return nil, errSizes
 	}
 	sizes := []int{}
-	for _, value := range jsontext.Elements(raw) {
-		n, err := jsontext.Int(value, 32)
+	for _, value := range strictjson.Elements(raw) {
+		n, err := strictjson.Int(value, 32)
 		if err != nil {
 			return nil, errSizes
 		}
@@ -83,9 +83,9 @@ func parseSizes(raw []byte) ([]int, error) {
 // readJobID reads a request that names a job.
 func readJobID(c *httpapi.Call) (name string, err error) {
 	text, err := readObject(c)
-	for member, value := range jsontext.Members(text) {
+	for member, value := range strictjson.Members(text) {
 		if string(member) == "job_id" {
-			name, _ = jsontext.String(value)
+			name, _ = strictjson.String(value)
 		}
 	}
 	if err == nil && name == "" {

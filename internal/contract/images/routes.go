@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	prefix      = "/images/v1/"
-	filesPath   = prefix + "files"
-	filePath    = filesPath + "/{file_id}"
-	jobsPath    = prefix + "jobs"
+	prefix          = "/images/v1/"
+	filesPath       = prefix + "files"
+	filePath        = filesPath + "/{file_id}"
+	jobsPath        = prefix + "jobs"
 	deadLettersPath = prefix + "dead-letters"
 )
 

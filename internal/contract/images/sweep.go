@@ -8,15 +8,15 @@ import (
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // The sweep that sends lost messages again (G-IP-16).
 const (
 	sweepInterval = 30 * time.Second
 	sweepMinAge   = time.Minute
-	sweepPageSize  = 500 // of each state, at a time: a backlog gets its turns
+	sweepPageSize = 500 // of each state, at a time: a backlog gets its turns
 )
 
 // sweepElection is what the node that sweeps is elected for.
@@ -40,9 +40,9 @@ func (m *Images) runSweeps(ctx context.Context) {
 // sweeper goes through what may have been forgotten, a part at a time.
 type sweeper struct {
 	*Images
-	positions  map[job.State]*job.Job // where the next sweep goes on
-	lastKey string                 // key of the last object looked at
-	minKey string                 // older ones were looked at before
+	positions map[job.State]*job.Job // where the next sweep goes on
+	lastKey   string                 // key of the last object looked at
+	minKey    string                 // older ones were looked at before
 }
 
 func newSweeper(m *Images) *sweeper { return &sweeper{Images: m, positions: map[job.State]*job.Job{}} }
@@ -95,7 +95,7 @@ func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job,
 // Uploads that have no job: a crash came between the object and the job. Younger ones may be on their way, and their
 // node's clock may be behind.
 const (
-	orphanMaxAge = 2 * 24 * time.Hour
+	orphanMaxAge   = 2 * 24 * time.Hour
 	orphanMinAge   = 2 * uploadTimeout
 	orphanPageSize = 200
 )
@@ -105,7 +105,7 @@ const (
 func (s *sweeper) removeOrphans(ctx context.Context) error {
 	now := s.Now()
 	if s.minKey == "" || s.lastKey >= s.minKey { // once around
-		s.lastKey, s.minKey = max(s.minKey, keyPrefix+serial.LowerBound(now.Add(-orphanMaxAge))), keyPrefix+serial.LowerBound(now.Add(-orphanMinAge))
+		s.lastKey, s.minKey = max(s.minKey, keyPrefix+uuids.LowerBound(now.Add(-orphanMaxAge))), keyPrefix+uuids.LowerBound(now.Add(-orphanMinAge))
 	}
 	found, err := s.Objects.List(ctx, "", keyPrefix, s.lastKey, orphanPageSize)
 	if err != nil {

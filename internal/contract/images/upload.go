@@ -18,7 +18,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/outage"
@@ -60,10 +60,10 @@ func declaredType(contentType, name string) string {
 // uploadRequest is an upload under way.
 type uploadRequest struct {
 	*Images
-	call   *httpapi.Call
-	fileID string
-	startedAt  time.Time // as the file's id has it
-	key    string    // Idempotency-Key, empty for none
+	call      *httpapi.Call
+	fileID    string
+	startedAt time.Time // as the file's id has it
+	key       string    // Idempotency-Key, empty for none
 	jobInput
 	stored bool // the original is in the object storage
 }
@@ -102,7 +102,7 @@ func (m *Images) upload(c *httpapi.Call) error {
 }
 
 func sendReceipt(c *httpapi.Call, j *job.Job) error {
-	o := jsontext.NewObject(make([]byte, 0, 160))
+	o := strictjson.NewObject(make([]byte, 0, 160))
 	o.Text("file_id", j.Owner)
 	o.Text("job_id", j.ID.Key)
 	o.Text("status", statusOf(j.State))
@@ -259,10 +259,10 @@ func (in *uploadRequest) checkTimeout() error {
 
 // limitedReader refuses what is larger than an upload may be, or takes longer, as soon as that is known.
 type limitedReader struct {
-	r       io.Reader
-	n, max int64
-	checkTimeout    func() error
-	err     error // why it was not read to its end
+	r            io.Reader
+	n, max       int64
+	checkTimeout func() error
+	err          error // why it was not read to its end
 }
 
 func (l *limitedReader) Read(p []byte) (int, error) {

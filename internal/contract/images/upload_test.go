@@ -184,9 +184,9 @@ func TestSlowUploads(t *testing.T) {
 
 // pausingReader is a body with a pause after its first byte.
 type pausingReader struct {
-	remaining  []byte
-	read  int
-	pause func()
+	remaining []byte
+	read      int
+	pause     func()
 }
 
 func (p *pausingReader) Read(b []byte) (int, error) {
@@ -277,7 +277,7 @@ func TestRefusedUploads(t *testing.T) {
 
 // interruptedReader is a body whose sender goes away after a part of it.
 type interruptedReader struct {
-	abort func()
+	abort   func()
 	started bool
 }
 
@@ -382,7 +382,9 @@ func TestLists(t *testing.T) {
 			Next  *string   `json:"next_cursor"`
 			More  bool      `json:"has_more"`
 		}
-		list := func(query string) page { return testkit.DecodeReply[page](t, w.Do(t, "GET", jobsPath+query, "").WantStatus(t, 200)) }
+		list := func(query string) page {
+			return testkit.DecodeReply[page](t, w.Do(t, "GET", jobsPath+query, "").WantStatus(t, 200))
+		}
 		var got []string
 		for query := "?limit=2"; ; {
 			p := list(query)

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // jobInput is what each job of a file knows of it, and what it is to do. It is the definition of the job.
@@ -111,7 +111,7 @@ func variantMIME(key, fileID string, size int) string {
 
 // workerPayload is what a worker is told of a job: the members of its message (IP-008), and where the results belong.
 func workerPayload(j *job.Job) []byte {
-	o := jsontext.NewObject(make([]byte, 0, 512))
+	o := strictjson.NewObject(make([]byte, 0, 512))
 	appendMessage(&o, j)
 	if j.Queue == processFile {
 		u := uploadOf(j)
@@ -126,7 +126,7 @@ func workerPayload(j *job.Job) []byte {
 	return o.End()
 }
 
-func appendMessage(o *jsontext.Object, j *job.Job) {
+func appendMessage(o *strictjson.Object, j *job.Job) {
 	u := uploadOf(j)
 	o.Text("jobId", j.ID.Key)
 	o.Text("type", j.Queue)
@@ -141,7 +141,7 @@ func appendMessage(o *jsontext.Object, j *job.Job) {
 
 // proposalMessage is the message that proposes a job.
 func proposalMessage(j *job.Job) []byte {
-	o := jsontext.NewObject(make([]byte, 0, 256))
+	o := strictjson.NewObject(make([]byte, 0, 256))
 	appendMessage(&o, j)
 	return o.End()
 }
@@ -154,14 +154,14 @@ func proposedJob(text []byte) (job.ID, bool) {
 	if json.Unmarshal(text, &m) != nil {
 		return job.ID{}, false
 	}
-	key, ok := serial.Parse(m.JobID)
+	key, ok := uuids.Parse(m.JobID)
 	return idOf(key), ok
 }
 
 func idOf(key string) job.ID { return job.ID{Contract: Name, Key: key} }
 
 // appendJob writes a job as it is shown (IP-007, G-IP-20).
-func appendJob(o *jsontext.Object, j *job.Job) {
+func appendJob(o *strictjson.Object, j *job.Job) {
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
 	o.Text("status", statusOf(j.State))
@@ -194,7 +194,7 @@ func lockedAt(j *job.Job) time.Time {
 }
 
 // appendDeadLetter writes a job that failed as a dead letter (G-IP-20).
-func appendDeadLetter(o *jsontext.Object, j *job.Job) {
+func appendDeadLetter(o *strictjson.Object, j *job.Job) {
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
 	o.Text("file_id", j.Owner)

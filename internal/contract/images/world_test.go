@@ -51,8 +51,8 @@ const (
 	maxPixels   = 1_000_000
 	bucket      = "millrace"
 
-	filesPath   = "/images/v1/files"
-	jobsPath    = "/images/v1/jobs"
+	filesPath       = "/images/v1/files"
+	jobsPath        = "/images/v1/jobs"
 	deadLettersPath = "/images/v1/dead-letters"
 
 	queued     job.State = "queued"
@@ -84,13 +84,13 @@ type world struct {
 	clock       *testkit.Clock
 	store       store.Store
 	engine      *engine.Engine
-	images        *images.Images
+	images      *images.Images
 	queue       *memoryQueue
 	objects     *object.Objects
 	dir         string // of the objects
 	api, worker *prometheus.Registry
 	log         *testkit.LogBuffer
-	reopenStore       func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	reopenStore func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
 
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
@@ -160,9 +160,11 @@ func (b *memoryQueue) Send(_ context.Context, all []message.Message) error {
 	return b.fail
 }
 
-func (b *memoryQueue) Ping(context.Context) error                                             { return nil }
-func (b *memoryQueue) Receive(ctx context.Context, _ func(context.Context, message.Delivery)) { <-ctx.Done() }
-func (b *memoryQueue) Close()                                                                 {}
+func (b *memoryQueue) Ping(context.Context) error { return nil }
+func (b *memoryQueue) Receive(ctx context.Context, _ func(context.Context, message.Delivery)) {
+	<-ctx.Done()
+}
+func (b *memoryQueue) Close() {}
 
 // take empties the box.
 func (b *memoryQueue) receive() []message.Message {

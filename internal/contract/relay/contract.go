@@ -82,14 +82,14 @@ func (r *Relay) Contract() engine.Contract {
 func (r *Relay) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	r = &Relay{Config: r.Config, metrics: r.metrics, engine: e}
 	t := httpapi.Router{
-		Name:      Name,
-		Prefixes:  []string{"/v2/queues/"},
-		Routes:    r.routes(),
-		Token:     r.Token,
-		BodyLimit: r.BodyLimit,
-		WriteError:    r.sendError,
-		Log:       r.Log,
-		Tracing:   r.Tracing,
+		Name:       Name,
+		Prefixes:   []string{"/v2/queues/"},
+		Routes:     r.routes(),
+		Token:      r.Token,
+		BodyLimit:  r.BodyLimit,
+		WriteError: r.sendError,
+		Log:        r.Log,
+		Tracing:    r.Tracing,
 	}
 	if r.V1 {
 		t.Prefixes = append(t.Prefixes, "/v1/queues/")

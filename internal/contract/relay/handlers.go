@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -148,14 +148,14 @@ func readState(c *httpapi.Call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := jsontext.Trim(body)
+	state := strictjson.Trim(body)
 	if len(state) == 0 {
 		return nil, nil
 	}
 	if !c.HasJSONContentType() {
 		return nil, httpapi.ErrNotJSON
 	}
-	if err := jsontext.Check(body); err != nil {
+	if err := strictjson.Check(body); err != nil {
 		return nil, invalid("the state is not JSON: " + err.Error())
 	}
 	return state, nil

@@ -32,7 +32,7 @@ type metrics struct {
 // queueMetrics are one queue's, so that a request looks up one name.
 type queueMetrics struct {
 	enqueued, fetched, read, exists, heartbeats, completed, requeued, deleted, retries, exhausted prometheus.Counter
-	latency, duration                                                                            prometheus.Observer
+	latency, duration                                                                             prometheus.Observer
 }
 
 // observeRun notes how long a run took.

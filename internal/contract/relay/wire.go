@@ -12,7 +12,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -51,7 +51,7 @@ type wireJob struct {
 }
 
 func (w *wireJob) read(raw []byte) {
-	for name, value := range jsontext.Members(raw) {
+	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
 		case "queue":
 			w.queue = value
@@ -91,7 +91,7 @@ func readJob(c *httpapi.Call, v version) (s engine.Submission, err error) {
 	if err != nil {
 		return s, err
 	}
-	if err := jsontext.Check(body); err != nil {
+	if err := strictjson.Check(body); err != nil {
 		return s, malformed("the body is not JSON: " + err.Error())
 	}
 	err = decodeJob(body, v, &s.Job)
@@ -107,16 +107,16 @@ const maxBatch = 50_000
 // whole, also where something before that is only beyond a limit (RL-026,
 // RL-028).
 func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
-	if err := jsontext.Check(body); err != nil {
+	if err := strictjson.Check(body); err != nil {
 		return nil, malformed("the body is not JSON: " + err.Error())
 	}
-	if kind := jsontext.KindOf(body); kind != jsontext.KindArray {
+	if kind := strictjson.KindOf(body); kind != strictjson.KindArray {
 		return nil, malformed(fmt.Sprintf("the body is of type %s and must be an array of jobs", kind))
 	}
 	const usual = 128 // bytes of a small job
 	batch := make([]engine.Submission, 0, min(1+len(body)/usual, 1000))
 	var limitErr error
-	for i, raw := range jsontext.Elements(body) {
+	for i, raw := range strictjson.Elements(body) {
 		if i == maxBatch {
 			return nil, &job.Error{Kind: job.TooLarge, Op: "relay.decode", Msg: fmt.Sprintf("more than %d jobs in one request", maxBatch)}
 		}
@@ -141,7 +141,7 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 
 // decodeJob reads one job of a checked text.
 func decodeJob(raw []byte, v version, j *job.Job) error {
-	if kind := jsontext.KindOf(raw); kind != jsontext.KindObject {
+	if kind := strictjson.KindOf(raw); kind != strictjson.KindObject {
 		return malformed(fmt.Sprintf("a job must be an object and this is of type %s", kind))
 	}
 	var w wireJob
@@ -164,7 +164,7 @@ func decodeJob(raw []byte, v version, j *job.Job) error {
 	j.Lease, j.MaxAttempts = lease, limit
 	j.OrderTime, j.DueAt = at, at
 	j.Payload = w.payload
-	if w.state != nil && !jsontext.IsNull(w.state) {
+	if w.state != nil && !strictjson.IsNull(w.state) {
 		j.Progress = w.state
 	}
 	return nil
@@ -189,9 +189,9 @@ func readName(what string, raw []byte) (string, error) {
 	if raw == nil {
 		return "", malformed(what + " is missing")
 	}
-	text, err := jsontext.String(raw)
+	text, err := strictjson.String(raw)
 	switch {
-	case errors.Is(err, jsontext.ErrKind):
+	case errors.Is(err, strictjson.ErrKind):
 		return "", malformed(what + " must be a string")
 	case err != nil:
 		return "", invalid(what + ": " + err.Error())
@@ -215,7 +215,7 @@ func readTimeout(raw []byte) (time.Duration, error) {
 // readRunLimit reads max_retries as the number of runs that may time out, 0 for any
 // number (RL-005): a job runs once more than it is retried (RL-087).
 func readRunLimit(raw []byte) (int, error) {
-	if raw == nil || jsontext.IsNull(raw) {
+	if raw == nil || strictjson.IsNull(raw) {
 		return 0, nil
 	}
 	retries, err := readInteger("max_retries", raw, 0, maxRetries)
@@ -233,10 +233,10 @@ func readInteger(what string, raw []byte, minValue, maxValue int64) (int64, erro
 // readRunAt reads when a job may run; the zero time for now (RL-011). The one
 // instant that is the zero time itself becomes the microsecond after it.
 func readRunAt(raw []byte) (time.Time, error) {
-	if raw == nil || jsontext.IsNull(raw) {
+	if raw == nil || strictjson.IsNull(raw) {
 		return time.Time{}, nil
 	}
-	at, err := jsontext.Time(raw)
+	at, err := strictjson.Time(raw)
 	if err != nil {
 		return at, malformed("run_at must be a time in RFC 3339 form")
 	}
@@ -251,9 +251,9 @@ var null = []byte("null")
 // appendJob writes a job as version 2 shows it, in the order of the document.
 func appendJob(b []byte, j *job.Job) []byte {
 	b = append(b, `{"queue":`...)
-	b = jsontext.AppendString(b, j.ID.Scope)
+	b = strictjson.AppendString(b, j.ID.Scope)
 	b = append(b, `,"id":`...)
-	b = jsontext.AppendString(b, j.ID.Key)
+	b = strictjson.AppendString(b, j.ID.Key)
 	b = append(b, `,"timeout":`...)
 	b = strconv.AppendInt(b, int64(j.Lease/time.Second), 10)
 	if j.MaxAttempts == 0 {
@@ -269,16 +269,16 @@ func appendJob(b []byte, j *job.Job) []byte {
 	b = appendRun(b, j.Run)
 	b = appendTimes(b, j)
 	b = append(b, `,"created_at":`...)
-	b = jsontext.AppendTime(b, j.CreatedAt)
+	b = strictjson.AppendTime(b, j.CreatedAt)
 	return append(b, '}')
 }
 
 // appendJobV1 writes a job as version 1 shows it.
 func appendJobV1(b []byte, j *job.Job) []byte {
 	b = append(b, `{"id":`...)
-	b = jsontext.AppendString(b, j.ID.Key)
+	b = strictjson.AppendString(b, j.ID.Key)
 	b = append(b, `,"queue":`...)
-	b = jsontext.AppendString(b, j.ID.Scope)
+	b = strictjson.AppendString(b, j.ID.Scope)
 	b = append(b, `,"timeout":`...)
 	b = strconv.AppendInt(b, int64(j.Lease/time.Second), 10)
 	b = append(b, `,"max_retries":`...)
@@ -297,9 +297,9 @@ func appendBodies(b []byte, j *job.Job) []byte {
 
 func appendTimes(b []byte, j *job.Job) []byte {
 	b = append(b, `,"run_at":`...)
-	b = jsontext.AppendTime(b, j.OrderTime)
+	b = strictjson.AppendTime(b, j.OrderTime)
 	b = append(b, `,"updated_at":`...)
-	return jsontext.AppendTime(b, j.UpdatedAt)
+	return strictjson.AppendTime(b, j.UpdatedAt)
 }
 
 // appendRaw writes JSON as it came, null where there is none.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
 // Version 1 takes what its original takes (G-RL-29): more numbers, and more forms of
@@ -32,7 +32,7 @@ func readRunLimitV1(raw []byte) (int, error) {
 	switch {
 	case raw == nil:
 		return 1, nil
-	case jsontext.IsNull(raw):
+	case strictjson.IsNull(raw):
 		return 0, nil
 	}
 	retries, err := readClampedInteger("max_retries", raw)
@@ -44,11 +44,11 @@ func readRunLimitV1(raw []byte) (int, error) {
 
 // readClampedInteger reads an integer; one that does not fit is the nearest that does.
 func readClampedInteger(what string, raw []byte) (int64, error) {
-	n, err := jsontext.Int(raw, 64)
+	n, err := strictjson.Int(raw, 64)
 	switch {
-	case errors.Is(err, jsontext.ErrRange) && jsontext.Trim(raw)[0] == '-':
+	case errors.Is(err, strictjson.ErrRange) && strictjson.Trim(raw)[0] == '-':
 		return math.MinInt64, nil
-	case errors.Is(err, jsontext.ErrRange):
+	case errors.Is(err, strictjson.ErrRange):
 		return math.MaxInt64, nil
 	case err != nil:
 		return 0, malformed(what + " must be an integer")
@@ -64,10 +64,10 @@ func readRunAtV1(raw []byte) (time.Time, error) {
 	if at, err := readRunAt(raw); err == nil {
 		return at, nil
 	}
-	text := string(jsontext.Trim(raw))
-	if jsontext.KindOf(raw) != jsontext.KindNumber {
+	text := string(strictjson.Trim(raw))
+	if strictjson.KindOf(raw) != strictjson.KindNumber {
 		var err error
-		if text, err = jsontext.String(raw); err != nil {
+		if text, err = strictjson.String(raw); err != nil {
 			return time.Time{}, malformed(runAtFormsV1)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // OpenAPI is the contract's description, as it is served and as the tests
@@ -62,7 +62,7 @@ func (c *Config) validate() error {
 type TaskFlow struct {
 	Config
 
-	ids     *serial.Source
+	ids     *uuids.Source
 	metrics *metrics
 	engine  *engine.Engine                // set by Mount
 	bound   atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before
@@ -73,7 +73,7 @@ func New(c Config) (*TaskFlow, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	t := &TaskFlow{Config: c, ids: &serial.Source{Now: c.Now, Random: c.Random}}
+	t := &TaskFlow{Config: c, ids: &uuids.Source{Now: c.Now, Random: c.Random}}
 	var err error
 	t.metrics, err = newMetrics(c.Registry, t.bound.Load)
 	return t, err
@@ -130,14 +130,14 @@ func (t *TaskFlow) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	t.engine = e
 	t.bound.Store(e)
 	table := httpapi.Router{
-		Name:      Name,
-		Prefixes:  []string{"/api/v1/"},
-		Routes:    t.routes(),
-		Token:     t.Token,
-		BodyLimit: t.BodyLimit,
-		WriteError:    t.sendError,
-		Log:       t.Log,
-		Tracing:   t.Tracing,
+		Name:       Name,
+		Prefixes:   []string{"/api/v1/"},
+		Routes:     t.routes(),
+		Token:      t.Token,
+		BodyLimit:  t.BodyLimit,
+		WriteError: t.sendError,
+		Log:        t.Log,
+		Tracing:    t.Tracing,
 	}
 	for i := range table.Routes {
 		route := &table.Routes[i]

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -83,12 +83,12 @@ func (t *TaskFlow) sendError(c *httpapi.Call, err error) {
 		c.Header().Set("Retry-After", "1")
 	}
 	t.metrics.errors.WithLabelValues(string(m.code)).Inc()
-	o := jsontext.NewObject(make([]byte, 0, 256))
+	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Text("code", string(m.code))
 	o.Text("message", msg)
 	var e *job.Error
 	if errors.As(err, &e) && e.Kind == job.Cycle { // TF-037
-		o.Object("details", func(o *jsontext.Object) { o.Texts("cycle_path", e.Path) })
+		o.Object("details", func(o *strictjson.Object) { o.Texts("cycle_path", e.Path) })
 	}
 	c.Send(m.status, httpapi.JSON, o.End())
 }

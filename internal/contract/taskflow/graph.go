@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // maxGraph is how many jobs one request may bring (G-TF-36).
@@ -27,16 +27,16 @@ func readGraph(text []byte) ([]node, error) {
 		return nil, err
 	}
 	var raw []byte
-	for name, value := range jsontext.Members(text) {
+	for name, value := range strictjson.Members(text) {
 		if string(name) == "jobs" {
 			raw = value
 		}
 	}
-	if k := jsontext.KindOf(raw); k != jsontext.KindArray {
+	if k := strictjson.KindOf(raw); k != strictjson.KindArray {
 		return nil, invalid("jobs must be an array of jobs")
 	}
 	var nodes []node
-	for i, element := range jsontext.Elements(raw) {
+	for i, element := range strictjson.Elements(raw) {
 		if i == maxGraph {
 			return nil, invalid("jobs has more than %d items", maxGraph)
 		}
@@ -53,7 +53,7 @@ func readGraph(text []byte) ([]node, error) {
 }
 
 func readNode(raw []byte) (n node, err error) {
-	if k := jsontext.KindOf(raw); k != jsontext.KindObject {
+	if k := strictjson.KindOf(raw); k != strictjson.KindObject {
 		return n, invalid("must be an object and is of type %s", k)
 	}
 	if n.jobSpec, err = readSpec(raw, &graphNames); err != nil {
@@ -105,7 +105,7 @@ func resolveRefs(nodes []node, ids []string) (byRef map[string]string, err error
 		for k, text := range n.dependsOn {
 			id, ok := byRef[text]
 			if !ok {
-				id, ok = serial.Parse(text)
+				id, ok = uuids.Parse(text)
 			}
 			if !ok {
 				return nil, atGraphIndex(invalid("depends_on[%d] is neither a ref of this graph nor a UUID", k), i)

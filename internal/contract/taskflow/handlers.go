@@ -8,10 +8,10 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 func engineJobID(key string) job.ID { return job.ID{Contract: Name, Key: key} }
@@ -26,7 +26,7 @@ func engineJobIDs(keys []string) []job.ID {
 
 // pathJobID reads the job of the path: what is no UUID names none (G-TF-22).
 func pathJobID(c *httpapi.Call) (job.ID, error) {
-	key, ok := serial.Parse(c.PathValue("job_id"))
+	key, ok := uuids.Parse(c.PathValue("job_id"))
 	if !ok {
 		return job.ID{}, errNotFound
 	}
@@ -34,7 +34,7 @@ func pathJobID(c *httpapi.Call) (job.ID, error) {
 }
 
 func sendJob(c *httpapi.Call, status int, j *job.Job) error {
-	o := jsontext.NewObject(make([]byte, 0, 512+len(j.Payload)))
+	o := strictjson.NewObject(make([]byte, 0, 512+len(j.Payload)))
 	appendJob(&o, j)
 	c.Send(status, httpapi.JSON, o.End())
 	return nil
@@ -94,7 +94,7 @@ func (t *TaskFlow) get(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	o := jsontext.NewObject(make([]byte, 0, 512+len(j.Payload)+len(j.Result)))
+	o := strictjson.NewObject(make([]byte, 0, 512+len(j.Payload)+len(j.Result)))
 	appendJob(&o, j)
 	appendOutcome(&o, j)
 	c.Send(http.StatusOK, httpapi.JSON, o.End())
@@ -200,8 +200,8 @@ func (t *TaskFlow) graph(c *httpapi.Call) error {
 		return err
 	}
 	keys := make(map[int64]string, len(jobs))
-	o := jsontext.NewObject(make([]byte, 0, 256+192*len(jobs)+96*len(edges)))
-	o.Objects("nodes", len(jobs), func(i int, o *jsontext.Object) {
+	o := strictjson.NewObject(make([]byte, 0, 256+192*len(jobs)+96*len(edges)))
+	o.Objects("nodes", len(jobs), func(i int, o *strictjson.Object) {
 		j := jobs[i]
 		keys[j.Seq] = j.ID.Key
 		o.Text("job_id", j.ID.Key)
@@ -211,7 +211,7 @@ func (t *TaskFlow) graph(c *httpapi.Call) error {
 		o.Int("priority", int64(j.Priority))
 		o.Int("attempt_count", int64(attemptCount(j)))
 	})
-	o.Objects("edges", len(edges), func(i int, o *jsontext.Object) {
+	o.Objects("edges", len(edges), func(i int, o *strictjson.Object) {
 		o.Text("from", keys[edges[i].Dependency])
 		o.Text("to", keys[edges[i].Dependent])
 	})
@@ -244,8 +244,8 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 	if _, err := t.engine.Submit(c.Request.Context(), engine.Unique, batch); err != nil {
 		return unknownDependency(cycleInRefs(err, byRef))
 	}
-	o := jsontext.NewObject(make([]byte, 0, 64*len(nodes)))
-	o.Object("jobs", func(o *jsontext.Object) {
+	o := strictjson.NewObject(make([]byte, 0, 64*len(nodes)))
+	o.Object("jobs", func(o *strictjson.Object) {
 		for i := range nodes {
 			o.Text(nodes[i].ref, ids[i])
 		}

@@ -14,12 +14,12 @@ import (
 
 // metrics are requests, what becomes of jobs, and how many there are by status.
 type metrics struct {
-	requests *prometheus.HistogramVec
-	errors   *prometheus.CounterVec
-	transitions  map[job.State]prometheus.Counter
-	retries  prometheus.Counter
-	wait     prometheus.Histogram
-	run      prometheus.Histogram
+	requests    *prometheus.HistogramVec
+	errors      *prometheus.CounterVec
+	transitions map[job.State]prometheus.Counter
+	retries     prometheus.Counter
+	wait        prometheus.Histogram
+	run         prometheus.Histogram
 }
 
 func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, error) {

@@ -4,7 +4,7 @@ import "strings"
 
 // names knows how the members of an object are called, and what else they are taken for.
 type names struct {
-	allowed map[string]bool   // as they are written
+	allowed     map[string]bool   // as they are written
 	suggestions map[string]string // what is alike, or means the same elsewhere → the right one
 }
 
@@ -44,7 +44,7 @@ func normalizeName(name string) string {
 }
 
 const (
-	policyPrefix     = "retry_policy."
+	policyPrefix = "retry_policy."
 	dependencies = "dependencies"
 	dependsOn    = "depends_on"
 )

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // Limits of the document (1.1, 1.2).
@@ -38,13 +38,13 @@ func readBody(c *httpapi.Call) ([]byte, error) {
 
 // checkObject refuses what is no JSON object.
 func checkObject(text []byte) error {
-	if len(jsontext.Trim(text)) == 0 {
+	if len(strictjson.Trim(text)) == 0 {
 		return invalid("the body is missing")
 	}
-	if err := jsontext.Check(text); err != nil {
+	if err := strictjson.Check(text); err != nil {
 		return invalid("the body is not JSON: %v", err)
 	}
-	if k := jsontext.KindOf(text); k != jsontext.KindObject {
+	if k := strictjson.KindOf(text); k != strictjson.KindObject {
 		return invalid("the body must be an object and is of type %s", k)
 	}
 	return nil
@@ -85,7 +85,7 @@ var memberReaders = []struct {
 // it does not know (G-TF-15).
 func readSpec(object []byte, known *names) (jobSpec, error) {
 	s := jobSpec{sent: map[string][]byte{}}
-	for name, raw := range jsontext.Members(object) {
+	for name, raw := range strictjson.Members(object) {
 		if err := known.check(name); err != nil {
 			return s, err
 		}
@@ -123,10 +123,10 @@ func (s *jobSpec) complete() error {
 }
 
 func readText(name string, raw []byte) (string, error) {
-	text, err := jsontext.String(raw)
+	text, err := strictjson.String(raw)
 	switch {
-	case errors.Is(err, jsontext.ErrKind):
-		return "", invalid("%s must be a string and is of type %s", name, jsontext.KindOf(raw))
+	case errors.Is(err, strictjson.ErrKind):
+		return "", invalid("%s must be a string and is of type %s", name, strictjson.KindOf(raw))
 	case err != nil: // no store keeps it as it was sent
 		return "", invalid("%s: %v", name, err)
 	}
@@ -166,9 +166,9 @@ func (s *jobSpec) readPayload(raw []byte) error {
 }
 
 func readInt(name string, raw []byte, minValue, maxValue int) (int, error) {
-	n, err := jsontext.Int(raw, 64)
-	if errors.Is(err, jsontext.ErrKind) {
-		return 0, invalid("%s must be an integer and is of type %s", name, jsontext.KindOf(raw))
+	n, err := strictjson.Int(raw, 64)
+	if errors.Is(err, strictjson.ErrKind) {
+		return 0, invalid("%s must be an integer and is of type %s", name, strictjson.KindOf(raw))
 	}
 	if err != nil || n < int64(minValue) || n > int64(maxValue) {
 		return 0, invalid("%s must be an integer from %d to %d", name, minValue, maxValue)
@@ -180,7 +180,7 @@ func readInt(name string, raw []byte, minValue, maxValue int) (int, error) {
 // twice is kept once (G-TF-18).
 func readDependencies(raw []byte) (ids []string, err error) {
 	err = readTexts("dependencies", raw, func(i int, text string) error {
-		id, ok := serial.Parse(text)
+		id, ok := uuids.Parse(text)
 		if !ok {
 			return invalid("dependencies[%d] is no UUID", i)
 		}
@@ -194,10 +194,10 @@ func readDependencies(raw []byte) (ids []string, err error) {
 
 // readTexts reads a list of at most maxDependencies strings.
 func readTexts(name string, raw []byte, take func(i int, text string) error) error {
-	if k := jsontext.KindOf(raw); k != jsontext.KindArray {
+	if k := strictjson.KindOf(raw); k != strictjson.KindArray {
 		return invalid("%s must be an array and is of type %s", name, k)
 	}
-	for i, element := range jsontext.Elements(raw) {
+	for i, element := range strictjson.Elements(raw) {
 		if i == maxDependencies {
 			return invalid("%s has more than %d items", name, maxDependencies)
 		}
@@ -216,11 +216,11 @@ func readTexts(name string, raw []byte, take func(i int, text string) error) err
 // (TF-020).
 func readPolicy(raw []byte) (Policy, error) {
 	p := defaultPolicy
-	if k := jsontext.KindOf(raw); k != jsontext.KindObject {
+	if k := strictjson.KindOf(raw); k != strictjson.KindObject {
 		return p, invalid("retry_policy must be an object and is of type %s", k)
 	}
 	given := map[string][]byte{}
-	for name, value := range jsontext.Members(raw) {
+	for name, value := range strictjson.Members(raw) {
 		if err := policyNames.check(name); err != nil {
 			return p, err
 		}
@@ -262,20 +262,20 @@ func readPolicy(raw []byte) (Policy, error) {
 func (s *jobSpec) checkReadOnly(j *job.Job) error {
 	same := map[string]func(raw []byte) bool{
 		"id": func(raw []byte) bool {
-			text, _ := jsontext.String(raw)
-			id, ok := serial.Parse(text)
+			text, _ := strictjson.String(raw)
+			id, ok := uuids.Parse(text)
 			return ok && id == j.ID.Key
 		},
 		"created_at": func(raw []byte) bool {
-			at, err := jsontext.Time(raw)
+			at, err := strictjson.Time(raw)
 			return err == nil && at.Equal(j.CreatedAt)
 		},
 		"status": func(raw []byte) bool {
-			text, err := jsontext.String(raw)
+			text, err := strictjson.String(raw)
 			return err == nil && text == string(j.State)
 		},
 		"attempt_count": func(raw []byte) bool {
-			n, err := jsontext.Int(raw, 64)
+			n, err := strictjson.Int(raw, 64)
 			return err == nil && n == int64(attemptCount(j))
 		},
 	}

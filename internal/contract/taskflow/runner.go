@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/uuids"
 	"github.com/millrace/millrace/internal/webhook"
 	"github.com/millrace/millrace/internal/worker"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
@@ -36,10 +36,10 @@ func (q *Queue) hasHandler() bool { return q.Handler == handlerHTTP || q.Handler
 
 // Runner is how a node runs the jobs of queues with a handler.
 type Runner struct {
-	Disabled    bool // not on this node
-	Node   string
-	Client webhook.Doer  // makes the requests of http
-	Grace  time.Duration // that runs get to end in when the node stops
+	Disabled bool // not on this node
+	Node     string
+	Client   webhook.Doer  // makes the requests of http
+	Grace    time.Duration // that runs get to end in when the node stops
 
 	// Timer is how time passes for simulated runs; nil is real time.
 	Timer func(time.Duration) (passed <-chan time.Time, stop func())
@@ -72,7 +72,7 @@ func realTimer(d time.Duration) (<-chan time.Time, func()) {
 func (t *TaskFlow) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{Name: Name, Attempt: Attempt, State: StatusOf, Complete: CompletedWith, Fail: FailedWith,
 		ID: func(jobID string) (job.ID, bool) {
-			key, ok := serial.Parse(jobID)
+			key, ok := uuids.Parse(jobID)
 			return job.ID{Contract: Name, Key: key}, ok
 		},
 		RunsLocally: func(queue string) bool { q := t.Queues[queue]; return q.hasHandler() }}

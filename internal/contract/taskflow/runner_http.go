@@ -15,7 +15,7 @@ import (
 
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/webhook"
@@ -82,14 +82,14 @@ func (c *httpHandler) call(ctx context.Context, j *job.Job) (status int, answer 
 // encodeResult is an answer as it is kept: JSON as it is, anything else, and what is
 // longer than is kept, as a text.
 func encodeResult(answer []byte) []byte {
-	text := jsontext.Trim(answer)
+	text := strictjson.Trim(answer)
 	switch {
 	case len(text) == 0:
 		return nil
-	case len(answer) <= maxResponseBytes && jsontext.Check(text) == nil:
+	case len(answer) <= maxResponseBytes && strictjson.Check(text) == nil:
 		return text
 	}
-	return jsontext.AppendString(nil, strings.ToValidUTF8(string(answer[:min(len(answer), maxResponseBytes)]), "\uFFFD"))
+	return strictjson.AppendString(nil, strings.ToValidUTF8(string(answer[:min(len(answer), maxResponseBytes)]), "\uFFFD"))
 }
 
 // describeError says why there was no whole answer, without addresses that names have

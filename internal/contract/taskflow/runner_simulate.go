@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/worker"
 )
@@ -33,22 +33,22 @@ var errSimulation = errors.New("duration_ms (from 0 to 86400000) and fail_times 
 
 // readSimulation reads a payload. What it does not say is nothing to do.
 func readSimulation(payload []byte) (p simulation, err error) {
-	for name, value := range jsontext.Members(payload) {
+	for name, value := range strictjson.Members(payload) {
 		var n int64
 		switch string(name) {
 		case "duration_ms":
-			n, err = jsontext.Int(value, 64)
+			n, err = strictjson.Int(value, 64)
 			if n < 0 || n > maxSimulatedRun.Milliseconds() {
 				return p, errSimulation
 			}
 			p.duration = time.Duration(n) * time.Millisecond
 		case "fail":
-			p.fails, err = jsontext.Bool(value)
+			p.fails, err = strictjson.Bool(value)
 		case "fail_times":
-			n, err = jsontext.Int(value, 32)
+			n, err = strictjson.Int(value, 32)
 			p.failTimes = int(n)
 		case "error":
-			if p.message, err = jsontext.String(value); !errors.Is(err, jsontext.ErrKind) {
+			if p.message, err = strictjson.String(value); !errors.Is(err, strictjson.ErrKind) {
 				err = nil // what no store keeps is told as far as it can be
 			}
 		}

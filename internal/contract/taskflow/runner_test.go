@@ -29,13 +29,13 @@ const signingSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
 
 // runningWorld is a TaskFlow that runs jobs itself.
 type runningWorld struct {
-	clock  *testkit.Clock
-	engine *engine.Engine
-	taskflow   *taskflow.TaskFlow
-	url    string
-	moves  chan engine.Moved
-	waits  chan time.Duration // that simulated runs ask for
-	timers chan time.Time     // ends one of those
+	clock    *testkit.Clock
+	engine   *engine.Engine
+	taskflow *taskflow.TaskFlow
+	url      string
+	moves    chan engine.Moved
+	waits    chan time.Duration // that simulated runs ask for
+	timers   chan time.Time     // ends one of those
 }
 
 func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {

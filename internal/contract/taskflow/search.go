@@ -8,16 +8,16 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/serial"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // Limits of a page (4.2).
 const (
 	defaultLimit = 20
-	maxLimit  = 100
+	maxLimit     = 100
 )
 
 // GET /api/v1/jobs
@@ -39,7 +39,7 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 		jobs = jobs[:limit]
 		next = encodeCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
-	c.SendPage(len(jobs), next, func(i int, o *jsontext.Object) { appendJob(o, jobs[i]) })
+	c.SendPage(len(jobs), next, func(i int, o *strictjson.Object) { appendJob(o, jobs[i]) })
 	return nil
 }
 
@@ -133,7 +133,7 @@ func (p *params) time(name string) time.Time {
 	if text == "" {
 		return time.Time{}
 	}
-	at, err := jsontext.ParseTime(text)
+	at, err := strictjson.ParseTime(text)
 	if err != nil {
 		p.addError("%s must be a time such as 2026-01-02T03:04:05Z", name)
 	}
@@ -143,7 +143,7 @@ func (p *params) time(name string) time.Time {
 // encodeCursor names the last job of a page (TF-100); the time has all that is stored
 // of it (TF-103).
 func encodeCursor(at time.Time, id string) string {
-	stamp := jsontext.AppendTime(nil, at)
+	stamp := strictjson.AppendTime(nil, at)
 	return base64.StdEncoding.EncodeToString([]byte(string(stamp[1:len(stamp)-1]) + "|" + id))
 }
 
@@ -157,9 +157,9 @@ func decodeCursor(cursor string) (at time.Time, id string, ok bool) {
 	if !ok {
 		return at, "", false
 	}
-	if at, err = jsontext.ParseTime(stamp); err != nil {
+	if at, err = strictjson.ParseTime(stamp); err != nil {
 		return at, "", false
 	}
-	id, ok = serial.Parse(id)
+	id, ok = uuids.Parse(id)
 	return at, id, ok
 }

@@ -14,9 +14,9 @@ import (
 
 // page is an answer of a search.
 type page struct {
-	Items      []jobView  `json:"items"`
-	NextCursor *string `json:"next_cursor"`
-	HasMore    bool    `json:"has_more"`
+	Items      []jobView `json:"items"`
+	NextCursor *string   `json:"next_cursor"`
+	HasMore    bool      `json:"has_more"`
 }
 
 // search asks for a page; query are names and values.

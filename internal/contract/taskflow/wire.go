@@ -5,13 +5,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
 // appendJob writes a job with the members of the document and next_run_at
 // (G-TF-13).
-func appendJob(o *jsontext.Object, j *job.Job) {
+func appendJob(o *strictjson.Object, j *job.Job) {
 	d := decodeDefinition(j.Definition)
 	o.Text("id", j.ID.Key)
 	o.Text("name", d.name)
@@ -31,7 +31,7 @@ func appendJob(o *jsontext.Object, j *job.Job) {
 // appendOutcome adds what came of the runs of a job so far: the result of the one
 // that ended well, and why the last one that said so failed. Either is missing where
 // there is none.
-func appendOutcome(o *jsontext.Object, j *job.Job) {
+func appendOutcome(o *strictjson.Object, j *job.Job) {
 	if j.Result != nil {
 		o.Raw("result", j.Result)
 	}
@@ -49,7 +49,7 @@ func nextRunAt(j *job.Job) time.Time {
 	return time.Time{}
 }
 
-func (p *Policy) append(o *jsontext.Object) {
+func (p *Policy) append(o *strictjson.Object) {
 	o.Int("max_attempts", int64(p.MaxAttempts))
 	o.Text("backoff_strategy", p.Strategy.String())
 	o.Int("base_delay_seconds", int64(p.BaseDelay))
@@ -85,7 +85,7 @@ type definition struct {
 }
 
 func (d *definition) encode() []byte {
-	o := jsontext.NewObject(make([]byte, 0, 64+len(d.name)+40*len(d.dependencies)))
+	o := strictjson.NewObject(make([]byte, 0, 64+len(d.name)+40*len(d.dependencies)))
 	o.Text("name", d.name)
 	o.Texts("dependencies", d.dependencies)
 	return o.End()
@@ -93,13 +93,13 @@ func (d *definition) encode() []byte {
 
 // decodeDefinition reads what encode wrote; what cannot be read is left out.
 func decodeDefinition(raw []byte) (d definition) {
-	for name, value := range jsontext.Members(raw) {
+	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
 		case "name":
-			d.name, _ = jsontext.String(value)
+			d.name, _ = strictjson.String(value)
 		case "dependencies":
-			for _, element := range jsontext.Elements(value) {
-				id, _ := jsontext.String(element)
+			for _, element := range strictjson.Elements(value) {
+				id, _ := strictjson.String(element)
 				d.dependencies = append(d.dependencies, id)
 			}
 		}

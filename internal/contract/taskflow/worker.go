@@ -2,7 +2,7 @@ package taskflow
 
 import (
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -31,7 +31,7 @@ func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Ou
 }
 
 func encodeFailure(message, errorType string, retryable bool) []byte {
-	o := jsontext.NewObject(nil)
+	o := strictjson.NewObject(nil)
 	o.Text("error", message)
 	o.Text("error_type", errorType)
 	o.Bool("retryable", retryable)

@@ -25,13 +25,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a whole TaskFlow behind a real server, on a clock that stands still.
 type world struct {
 	*testkit.APIServer
-	clock    *testkit.Clock
-	store    store.Store
-	taskflow     *taskflow.TaskFlow
-	engine   *engine.Engine
-	registry *prometheus.Registry
-	log      *testkit.LogBuffer
-	reopenStore    func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	clock       *testkit.Clock
+	store       store.Store
+	taskflow    *taskflow.TaskFlow
+	engine      *engine.Engine
+	registry    *prometheus.Registry
+	log         *testkit.LogBuffer
+	reopenStore func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
 }
 
 const (

@@ -21,7 +21,7 @@ const retryInterval = time.Second
 type breaker struct {
 	mu      sync.Mutex
 	lastErr error // of the last try; nil while the database serves
-	paused bool
+	paused  bool
 
 	refused error // the last refusal of the last seconds, also when it is over
 	times   int   // of refusals

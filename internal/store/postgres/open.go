@@ -100,7 +100,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	var node [5]byte
 	rand.Read(node[:])
 	s := &Store{config: c, route: r, db: db, maxConns: c.Conns, node: hex.EncodeToString(node[:4]),
-		slots: make(chan int64, c.Conns),
+		slots:         make(chan int64, c.Conns),
 		announcements: make(chan []job.QueueHash, 1024), stop: make(chan struct{}), stopped: make(chan struct{})}
 	for i := range c.Conns {
 		s.slots <- int64(node[4]%slotBases)*int64(c.Conns) + int64(i)

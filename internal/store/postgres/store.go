@@ -21,22 +21,22 @@ const maxTries = 10
 
 // Store is the storage port on one PostgreSQL database.
 type Store struct {
-	config  Config
-	route   *route
-	db      *sql.DB
-	node    string // tells our own announcements from others'
-	slots   chan int64
-	announcements   chan []job.QueueHash
-	stop    chan struct{}
-	stopped chan struct{}
-	closing sync.Once
+	config        Config
+	route         *route
+	db            *sql.DB
+	node          string // tells our own announcements from others'
+	slots         chan int64
+	announcements chan []job.QueueHash
+	stop          chan struct{}
+	stopped       chan struct{}
+	closing       sync.Once
 
 	connectBreaker breaker // the database lets us in
-	writeBreaker breaker // it lets us write
+	writeBreaker   breaker // it lets us write
 
-	pool    sync.Mutex
-	maxConns    int // connections that the pool may have now
-	growing bool
+	pool     sync.Mutex
+	maxConns int // connections that the pool may have now
+	growing  bool
 }
 
 // An update reads what others have committed meanwhile, whatever the database's

@@ -141,9 +141,12 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	verbs := map[string]func(tx store.Tx, n int) (int, error){
-		"due":    func(tx store.Tx, n int) (int, error) { all, err := tx.LockDue(n, nil); return len(all), err },
-		"ready":  func(tx store.Tx, n int) (int, error) { all, err := tx.LockReady("relay", "q", n); return len(all), err },
-		"lapsed": func(tx store.Tx, n int) (int, error) { all, err := tx.LockExpired(time.Time{}, n); return len(all), err },
+		"due":   func(tx store.Tx, n int) (int, error) { all, err := tx.LockDue(n, nil); return len(all), err },
+		"ready": func(tx store.Tx, n int) (int, error) { all, err := tx.LockReady("relay", "q", n); return len(all), err },
+		"lapsed": func(tx store.Tx, n int) (int, error) {
+			all, err := tx.LockExpired(time.Time{}, n)
+			return len(all), err
+		},
 		"settled": func(tx store.Tx, n int) (int, error) {
 			gone, err := tx.PruneFinished("relay", now.Add(time.Second), 0, n)
 			return gone.Jobs, err

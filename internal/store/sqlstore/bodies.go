@@ -17,7 +17,7 @@ var (
 	deletePart   = &Statement{"delete_body_part", "DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
 	loadBodies   = &Statement{"load_bodies", "SELECT seq,definition,payload,progress,result,failure FROM jobs WHERE seq {in $1}"}
 
-	setBody  = setBodies("set_", nil)
+	setBody             = setBodies("set_", nil)
 	updateStatesAndBody = setBodies("save_with_", stateColumns)
 )
 

@@ -27,11 +27,11 @@ var (
 	newestMessage = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
 	dropMessages  = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
-	bury = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
+	bury              = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
 	deadLetterColumns = &Statement{"get_dead_letters", `SELECT id,cause,buried_at,job FROM dead_letters
 		WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}`}
 	deleteDead = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
-	oldDead  = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
+	oldDead    = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
 		WHERE contract=$1 AND buried_at<$2 ORDER BY buried_at,id {limit $3} {skip locked}`}
 )
 

@@ -142,13 +142,13 @@ const (
 
 // scanner reads rows of coreColumns or fullColumns; one serves a whole result.
 type scanner struct {
-	bodies                                                job.Part // how many of them follow
-	dest                                                  []any
-	state                                                 string
-	run, alias                                            []byte
-	phase, order, due, until, updated, started, settled   int64
-	runs, failures, openDeps, failedDeps, priority, lease int64
-	limit, created, searchOrder, children, outOfLine, lost         int64
+	bodies                                                 job.Part // how many of them follow
+	dest                                                   []any
+	state                                                  string
+	run, alias                                             []byte
+	phase, order, due, until, updated, started, settled    int64
+	runs, failures, openDeps, failedDeps, priority, lease  int64
+	limit, created, searchOrder, children, outOfLine, lost int64
 }
 
 func newScanner(bodies job.Part) *scanner { return &scanner{bodies: bodies} }
@@ -197,11 +197,11 @@ func (t *Tx) cores(s *Statement, args ...any) ([]*job.Job, error) {
 }
 
 var (
-	getJobs = &Statement{"get_jobs", "SELECT " + fullColumns + " FROM jobs WHERE ident {blob in $1}"}
-	getSeqs = &Statement{"get_seqs", "SELECT " + fullColumns + " FROM jobs WHERE seq {in $1}"}
-	byAlias = &Statement{"get_by_alias", "SELECT " + fullColumns + " FROM jobs WHERE alias {blob in $1}"}
-	getWithoutBodies  = &Statement{"get_briefs", "SELECT " + coreColumns + ",definition FROM jobs WHERE seq {in $1}"}
-	exists  = &Statement{"job_exists", "SELECT count(*) FROM jobs WHERE ident {blob in $1}"}
+	getJobs          = &Statement{"get_jobs", "SELECT " + fullColumns + " FROM jobs WHERE ident {blob in $1}"}
+	getSeqs          = &Statement{"get_seqs", "SELECT " + fullColumns + " FROM jobs WHERE seq {in $1}"}
+	byAlias          = &Statement{"get_by_alias", "SELECT " + fullColumns + " FROM jobs WHERE alias {blob in $1}"}
+	getWithoutBodies = &Statement{"get_briefs", "SELECT " + coreColumns + ",definition FROM jobs WHERE seq {in $1}"}
+	exists           = &Statement{"job_exists", "SELECT count(*) FROM jobs WHERE ident {blob in $1}"}
 
 	lockJobs = &Statement{"lock_jobs", "SELECT " + coreColumns + " FROM jobs WHERE ident {blob in $1} ORDER BY seq {for update}"}
 	lockSeqs = &Statement{"lock_seqs", "SELECT " + coreColumns + " FROM jobs WHERE seq {in $1} ORDER BY seq {for update}"}
@@ -238,10 +238,10 @@ var (
 		WHERE contract=$1 AND owner=$2 AND owner<>'' AND seq<$3 AND ($4=0 OR state {text in $5})
 		ORDER BY seq DESC {limit $6}`}
 
-	updateStates    = updateOf("save_jobs", "jobs", slices.Concat(stateColumns, []Column{seqColumn}))
-	updateLeases   = updateOf("touch_jobs", "jobs", slices.Concat(leaseColumns, []Column{seqColumn}))
-	updateJobs = updateOf("rewrite_jobs", "jobs", slices.Concat(stateColumns, definitionColumns, []Column{seqColumn}))
-	deleteJobs  = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
+	updateStates = updateOf("save_jobs", "jobs", slices.Concat(stateColumns, []Column{seqColumn}))
+	updateLeases = updateOf("touch_jobs", "jobs", slices.Concat(leaseColumns, []Column{seqColumn}))
+	updateJobs   = updateOf("rewrite_jobs", "jobs", slices.Concat(stateColumns, definitionColumns, []Column{seqColumn}))
+	deleteJobs   = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
 )
 
 // InsertJobs is run by the session, as it differs how the numbers come: a row
@@ -269,7 +269,9 @@ func idents(ids []job.ID) []job.IdentityHash {
 }
 
 // Get is documented at the port, as are all verbs below.
-func (t *Tx) Get(ids []job.ID) ([]*job.Job, error) { return t.jobs(getJobs, t.s.IdentityHashes(idents(ids))) }
+func (t *Tx) Get(ids []job.ID) ([]*job.Job, error) {
+	return t.jobs(getJobs, t.s.IdentityHashes(idents(ids)))
+}
 
 func (t *Tx) GetBySeq(seqs []int64) ([]*job.Job, error) { return t.jobs(getSeqs, t.s.Ints(seqs)) }
 

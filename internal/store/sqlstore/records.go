@@ -11,7 +11,7 @@ import (
 // the statement anew for every time it is given.
 const (
 	recordColumns = "kind,key,owner,body,created_at,updated_at,expires_at"
-	rowExists       = "(+expires_at<=0 OR +expires_at>$1)"
+	rowExists     = "(+expires_at<=0 OR +expires_at>$1)"
 )
 
 var (

@@ -157,7 +157,9 @@ func foldCrowd(w *world) {
 
 func foldEmpty(w *world) {
 	count := func(queue string, n int64) {
-		w.update(func(tx store.Tx) error { return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: queue, Ready: n}}) })
+		w.update(func(tx store.Tx) error {
+			return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: queue, Ready: n}})
+		})
 	}
 	for i := range 5 {
 		count(fmt.Sprint(i), 2)

@@ -14,9 +14,9 @@ import (
 type NATSServer struct {
 	URL string
 
-	tb     testing.TB
-	config string
-	process      *process
+	tb      testing.TB
+	config  string
+	process *process
 }
 
 // NewNATS starts a server that asks for token if it is not empty, and ends it with the test.

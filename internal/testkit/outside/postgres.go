@@ -16,11 +16,11 @@ import (
 // PostgresServer is a PostgreSQL server of a test alone, which may be stopped, restarted and
 // configured. Its superuser is postgres, and nobody needs a password.
 type PostgresServer struct {
-	tb    testing.TB
-	dir   string
-	port  string
-	roles []string
-	process     *process
+	tb      testing.TB
+	dir     string
+	port    string
+	roles   []string
+	process *process
 }
 
 // NewPostgres starts a server in a directory of its own and ends it with the test. Each of the
@@ -208,7 +208,7 @@ func changeOwner(tb testing.TB, file, name string) {
 // PgBouncer is a pooler before a server.
 type PgBouncer struct {
 	address string
-	process       *process
+	process *process
 }
 
 // NewPgBouncer starts a pooler that has all databases of a server and the roles made by Database,

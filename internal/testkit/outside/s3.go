@@ -23,7 +23,7 @@ type S3Server struct {
 
 	tb      testing.TB
 	program string
-	process       *process
+	process *process
 }
 
 // NewS3 starts a server with the buckets, ends it with the test, and sets the environment that clients read their keys

@@ -19,7 +19,7 @@ type RestrictedS3 struct {
 	Listings atomic.Int64 // how many were refused
 	Missing  atomic.Int64 // how often an object that is missing was asked for
 
-	unavailable atomic.Bool
+	unavailable      atomic.Bool
 	unavailableCount atomic.Int64
 }
 

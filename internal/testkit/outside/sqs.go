@@ -22,7 +22,7 @@ type SQSServer struct {
 	tb      testing.TB
 	address string
 	init    string
-	process       *process
+	process *process
 }
 
 // NewSQS starts a server whose queue hands a message out again when it has not been settled within visible, ends it with

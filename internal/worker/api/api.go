@@ -106,7 +106,9 @@ func (c *Contract) check() error {
 	return c.Check()
 }
 
-func (c *Contract) runsLocally(queue string) bool { return c.RunsLocally != nil && c.RunsLocally(queue) }
+func (c *Contract) runsLocally(queue string) bool {
+	return c.RunsLocally != nil && c.RunsLocally(queue)
+}
 
 // Config is what the API is made of.
 type Config struct {
@@ -124,11 +126,11 @@ type Config struct {
 type API struct {
 	Config
 
-	contracts map[string]*Contract // by name
-	byEngine  map[string]*Contract // by what the engine calls them
-	needsVerify     bool                 // one of them has Settle
-	metrics   *metrics
-	engine    *engine.Engine
+	contracts   map[string]*Contract // by name
+	byEngine    map[string]*Contract // by what the engine calls them
+	needsVerify bool                 // one of them has Settle
+	metrics     *metrics
+	engine      *engine.Engine
 }
 
 // New checks the config.

@@ -50,11 +50,11 @@ func failedWith(f failure) finishPlan {
 
 // pendingFinish is a run that is to end, and what the transaction found.
 type pendingFinish struct {
-	run job.RunID
+	run  job.RunID
 	plan finishPlan
 
-	current    *currentRun           // nil for a run that is lost
-	state   job.State       // of its job before the end
+	current  *currentRun     // nil for a run that is lost
+	state    job.State       // of its job before the end
 	timedOut *engine.Outcome // in place of how
 }
 

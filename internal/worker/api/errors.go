@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -14,18 +14,18 @@ import (
 type code string
 
 const (
-	codeInvalid      code = "VALIDATION_ERROR"
-	codeUnauthorized code = "UNAUTHORIZED"
-	codeNotFound     code = "NOT_FOUND"
-	codeMethod       code = "METHOD_NOT_ALLOWED"
-	codeRequestTimeout         code = "REQUEST_TIMEOUT"
-	codeNotClaimable code = "NOT_CLAIMABLE"
-	codeRunLost      code = "RUN_LOST"
-	codeConflict     code = "CONFLICT"
-	codeTooLarge     code = "PAYLOAD_TOO_LARGE"
-	codeMediaType    code = "UNSUPPORTED_MEDIA_TYPE"
-	codeUnavailable  code = "STORAGE_UNAVAILABLE"
-	codeInternal     code = "INTERNAL_ERROR"
+	codeInvalid        code = "VALIDATION_ERROR"
+	codeUnauthorized   code = "UNAUTHORIZED"
+	codeNotFound       code = "NOT_FOUND"
+	codeMethod         code = "METHOD_NOT_ALLOWED"
+	codeRequestTimeout code = "REQUEST_TIMEOUT"
+	codeNotClaimable   code = "NOT_CLAIMABLE"
+	codeRunLost        code = "RUN_LOST"
+	codeConflict       code = "CONFLICT"
+	codeTooLarge       code = "PAYLOAD_TOO_LARGE"
+	codeMediaType      code = "UNSUPPORTED_MEDIA_TYPE"
+	codeUnavailable    code = "STORAGE_UNAVAILABLE"
+	codeInternal       code = "INTERNAL_ERROR"
 )
 
 type codeInfo struct {
@@ -35,18 +35,18 @@ type codeInfo struct {
 
 // codeInfos is what each code says in HTTP.
 var codeInfos = map[code]codeInfo{
-	codeInvalid:      {http.StatusBadRequest, "The request breaks a rule"},
-	codeUnauthorized: {http.StatusUnauthorized, "A token is needed"},
-	codeNotFound:     {http.StatusNotFound, "Not found"},
-	codeMethod:       {http.StatusMethodNotAllowed, "The method is not allowed"},
-	codeRequestTimeout:         {http.StatusRequestTimeout, "The body came too slowly"},
-	codeNotClaimable: {http.StatusConflict, "The job cannot be claimed"},
-	codeRunLost:      {http.StatusConflict, "The run is lost"},
-	codeConflict:     {http.StatusConflict, "The job's state forbids this"},
-	codeTooLarge:     {http.StatusRequestEntityTooLarge, "The body is too large"},
-	codeMediaType:    {http.StatusUnsupportedMediaType, "The media type is not supported"},
-	codeUnavailable:  {http.StatusServiceUnavailable, "The store is unavailable"},
-	codeInternal:     {http.StatusInternalServerError, "Unexpected error"},
+	codeInvalid:        {http.StatusBadRequest, "The request breaks a rule"},
+	codeUnauthorized:   {http.StatusUnauthorized, "A token is needed"},
+	codeNotFound:       {http.StatusNotFound, "Not found"},
+	codeMethod:         {http.StatusMethodNotAllowed, "The method is not allowed"},
+	codeRequestTimeout: {http.StatusRequestTimeout, "The body came too slowly"},
+	codeNotClaimable:   {http.StatusConflict, "The job cannot be claimed"},
+	codeRunLost:        {http.StatusConflict, "The run is lost"},
+	codeConflict:       {http.StatusConflict, "The job's state forbids this"},
+	codeTooLarge:       {http.StatusRequestEntityTooLarge, "The body is too large"},
+	codeMediaType:      {http.StatusUnsupportedMediaType, "The media type is not supported"},
+	codeUnavailable:    {http.StatusServiceUnavailable, "The store is unavailable"},
+	codeInternal:       {http.StatusInternalServerError, "Unexpected error"},
 }
 
 // kindCodes says what each kind of error is.
@@ -101,9 +101,9 @@ func errRunsLocally(what string) error {
 }
 
 var (
-	errRunLost    = &problem{code: codeRunLost, detail: "the run is not its job's current one: stop, nothing it writes counts"}
+	errRunLost     = &problem{code: codeRunLost, detail: "the run is not its job's current one: stop, nothing it writes counts"}
 	errRunTimedOut = &problem{code: codeRunLost, detail: "the run has taken longer than the job may run and has ended as failed: what its worker says comes too late"}
-	errNoJob   = &problem{code: codeNotFound, detail: "there is no such job"}
+	errNoJob       = &problem{code: codeNotFound, detail: "there is no such job"}
 )
 
 // toProblem finds what an error is to the caller.
@@ -161,6 +161,6 @@ func (a *API) sendError(c *httpapi.Call, err error) {
 // appendRefusal writes why one outcome of many is refused.
 func (a *API) appendRefusal(b []byte, p *problem) []byte {
 	a.metrics.errors.WithLabelValues(string(p.code)).Inc()
-	b = jsontext.AppendString(append(b, `"code":`...), string(p.code))
-	return jsontext.AppendString(append(b, `,"detail":`...), cmp.Or(p.detail, codeInfos[p.code].title))
+	b = strictjson.AppendString(append(b, `"code":`...), string(p.code))
+	return strictjson.AppendString(append(b, `,"detail":`...), cmp.Or(p.detail, codeInfos[p.code].title))
 }

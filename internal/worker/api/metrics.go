@@ -11,10 +11,10 @@ import (
 
 // How a run ended, for the metrics.
 const (
-	outcomeCompleted    = "completed"
-	outcomeFailed   = "failed"
-	outcomeReleased   = "released"
-	outcomeOverdue = "overdue"
+	outcomeCompleted   = "completed"
+	outcomeFailed      = "failed"
+	outcomeReleased    = "released"
+	outcomeOverdue     = "overdue"
 	outcomeUndelivered = "undelivered" // its caller was gone before the answer
 )
 
@@ -24,7 +24,7 @@ type metrics struct {
 	errors   *prometheus.CounterVec
 	waiting  *prometheus.GaugeVec
 	claimed  *prometheus.CounterVec
-	finished    *prometheus.CounterVec
+	finished *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error) {

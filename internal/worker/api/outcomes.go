@@ -14,12 +14,12 @@ import (
 // metricOutcome is what a worker says of one of its runs, and what it is answered.
 type outcome struct {
 	pendingFinish
-	id     string // of the run, as it was sent
-	completes   bool   // it is complete, with the result
-	result []byte
+	id        string // of the run, as it was sent
+	completes bool   // it is complete, with the result
+	result    []byte
 
 	job *job.Job
-	err   error // in place of after: this outcome is refused, and the others are not
+	err error // in place of after: this outcome is refused, and the others are not
 }
 
 // POST /worker/v1/outcomes

@@ -189,7 +189,7 @@ func TestBadOutcomes(t *testing.T) {
 		`{"run_id":7,"complete":{}}`:       "outcomes[1].run_id",
 		`{"run_id":"\u0000","release":{}}`: "outcomes[1].run_id",
 		outcomeJSON(strings.Repeat("x", 256), "release", `{}`): "outcomes[1].run_id",
-		`{"run_id":"` + bad + `"}`:                      "outcomes[1] must have one of complete, fail and release",
+		`{"run_id":"` + bad + `"}`:                             "outcomes[1] must have one of complete, fail and release",
 		outcomeJSON(bad, "start", `{}`):                        "outcomes[1] must have one of",
 		outcomeJSON(bad, "complete", `null`):                   "outcomes[1] must have one of",
 		outcomeJSON(bad, "complete", `[]`):                     "outcomes[1].complete is not an object",

@@ -11,20 +11,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
 // The limits of requests (G-X-20).
 const (
-	maxWait   = 30 // seconds
-	maxJobs   = 1000
-	maxQueues = 100
+	maxWait       = 30 // seconds
+	maxJobs       = 1000
+	maxQueues     = 100
 	maxQueueName  = 1024 // characters
 	maxWorkerName = 255
-	maxErrorType   = 255
-	maxError  = 16 << 10 // bytes
-	maxRunID  = 255
+	maxErrorType  = 255
+	maxError      = 16 << 10 // bytes
+	maxRunID      = 255
 )
 
 // readObject reads a body that is an object; none at all is an empty one.
@@ -33,17 +33,17 @@ func readObject(c *httpapi.Call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body = jsontext.Trim(body)
+	body = strictjson.Trim(body)
 	if len(body) == 0 {
 		return []byte("{}"), nil
 	}
 	if !c.HasJSONContentType() {
 		return nil, httpapi.ErrNotJSON
 	}
-	if err := jsontext.Check(body); err != nil {
+	if err := strictjson.Check(body); err != nil {
 		return nil, invalid("the body is not JSON: " + err.Error())
 	}
-	if jsontext.KindOf(body) != jsontext.KindObject {
+	if strictjson.KindOf(body) != strictjson.KindObject {
 		return nil, invalid("the body is not an object")
 	}
 	return body, nil
@@ -65,7 +65,7 @@ func readClaim(c *httpapi.Call, allowed ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name := range jsontext.Members(body) {
+	for name := range strictjson.Members(body) {
 		if !slices.Contains(allowed, string(name)) {
 			return nil, invalid(fmt.Sprintf("the member %.100q is not known; there are %s", name, strings.Join(allowed, ", ")))
 		}
@@ -79,8 +79,8 @@ func (q *claimRequest) read(c *httpapi.Call) error {
 		return err
 	}
 	q.max = 1
-	for name, value := range jsontext.Members(body) {
-		if jsontext.IsNull(value) {
+	for name, value := range strictjson.Members(body) {
+		if strictjson.IsNull(value) {
 			continue // as if it were left out
 		}
 		switch string(name) {
@@ -110,11 +110,11 @@ func (q *claimRequest) readOne(c *httpapi.Call) error {
 // readCaller reads whose jobs are asked for, and by whom.
 func (q *claimRequest) readCaller(c *httpapi.Call, body []byte) (err error) {
 	q.worker = c.Request.RemoteAddr
-	for name, value := range jsontext.Members(body) {
+	for name, value := range strictjson.Members(body) {
 		switch {
 		case string(name) == "contract":
 			q.contract, err = readText("contract", value, maxWorkerName)
-		case string(name) == "worker" && !jsontext.IsNull(value):
+		case string(name) == "worker" && !strictjson.IsNull(value):
 			q.worker, err = readText("worker", value, maxWorkerName)
 		}
 		if err != nil {
@@ -128,11 +128,11 @@ func (q *claimRequest) readCaller(c *httpapi.Call, body []byte) (err error) {
 }
 
 func readQueues(raw []byte) ([]string, error) {
-	if jsontext.KindOf(raw) != jsontext.KindArray {
+	if strictjson.KindOf(raw) != strictjson.KindArray {
 		return nil, invalid("queues must be an array of names")
 	}
 	var all []string
-	for _, value := range jsontext.Elements(raw) {
+	for _, value := range strictjson.Elements(raw) {
 		queue, err := readText("queues", value, maxQueueName)
 		if err != nil {
 			return nil, err
@@ -152,7 +152,7 @@ func readQueues(raw []byte) ([]string, error) {
 
 // readNumber reads a whole number, capped silently at most.
 func readNumber(name string, raw []byte, minValue, maxValue int64) (int, error) {
-	n, err := jsontext.Int(raw, 64)
+	n, err := strictjson.Int(raw, 64)
 	if err != nil || n < minValue {
 		return 0, invalid(name + " must be a whole number of " + strconv.FormatInt(minValue, 10) + " or more")
 	}
@@ -161,7 +161,7 @@ func readNumber(name string, raw []byte, minValue, maxValue int64) (int, error) 
 
 // readText reads a name: not empty, not long, and nothing that a store cannot keep.
 func readText(name string, raw []byte, maxLen int) (string, error) {
-	s, err := jsontext.String(raw)
+	s, err := strictjson.String(raw)
 	if err != nil || s == "" || utf8.RuneCountInString(s) > maxLen || strings.IndexByte(s, 0) >= 0 {
 		return "", invalid(name + " must be a string of 1 to " + strconv.Itoa(maxLen) + " characters without U+0000")
 	}
@@ -179,7 +179,7 @@ func readResult(object []byte) []byte { return findMember(object, "result") }
 
 // findMember reads one member of an object; nil when it is not there.
 func findMember(object []byte, member string) (found []byte) {
-	for name, value := range jsontext.Members(object) {
+	for name, value := range strictjson.Members(object) {
 		if string(name) == member {
 			found = value
 		}
@@ -196,20 +196,20 @@ type failure struct {
 // readFailure reads a failure; at is where its members are, for whoever is told what is wrong with them.
 func readFailure(at string, object []byte) (f failure, err error) {
 	var hasError, hasRetryable bool
-	for name, value := range jsontext.Members(object) {
+	for name, value := range strictjson.Members(object) {
 		switch {
 		case string(name) == "error":
-			f.message, err = jsontext.String(value)
-			if errors.Is(err, jsontext.ErrKind) {
+			f.message, err = strictjson.String(value)
+			if errors.Is(err, strictjson.ErrKind) {
 				return f, invalid(at + "error must be a string")
 			}
 			f.message, hasError = sanitizeMessage(f.message), true
-		case string(name) == "error_type" && !jsontext.IsNull(value):
+		case string(name) == "error_type" && !strictjson.IsNull(value):
 			if f.errorType, err = readText(at+"error_type", value, maxErrorType); err != nil {
 				return f, err
 			}
 		case string(name) == "retryable":
-			if f.retryable, err = jsontext.Bool(value); err != nil {
+			if f.retryable, err = strictjson.Bool(value); err != nil {
 				return f, invalid(at + "retryable must be true or false")
 			}
 			hasRetryable = true
@@ -240,11 +240,11 @@ func readOutcomes(c *httpapi.Call) ([]*outcome, error) {
 		return nil, err
 	}
 	list := findMember(body, "outcomes")
-	if list == nil || jsontext.KindOf(list) != jsontext.KindArray {
+	if list == nil || strictjson.KindOf(list) != strictjson.KindArray {
 		return nil, invalid("outcomes must be an array")
 	}
 	var all []*outcome
-	for i, value := range jsontext.Elements(list) {
+	for i, value := range strictjson.Elements(list) {
 		if i == maxJobs {
 			return nil, invalid("outcomes may be at most " + strconv.Itoa(maxJobs))
 		}
@@ -261,14 +261,14 @@ func readOutcomes(c *httpapi.Call) ([]*outcome, error) {
 }
 
 func readOutcome(at string, raw []byte) (*outcome, error) {
-	if jsontext.KindOf(raw) != jsontext.KindObject {
+	if strictjson.KindOf(raw) != strictjson.KindObject {
 		return nil, invalid(at + " is not an object")
 	}
 	o, members := &outcome{}, map[string][]byte{}
-	for name, value := range jsontext.Members(raw) {
+	for name, value := range strictjson.Members(raw) {
 		switch name := string(name); name {
 		case "run_id", "complete", "fail", "release":
-			if members[name] = value; jsontext.IsNull(value) {
+			if members[name] = value; strictjson.IsNull(value) {
 				delete(members, name) // as if it were left out
 			}
 		}
@@ -290,7 +290,7 @@ func readOutcome(at string, raw []byte) (*outcome, error) {
 
 // read reads the member that says how the run ended, which is what the body of the route of its name is.
 func (o *outcome) read(at, name string, value []byte) error {
-	if jsontext.KindOf(value) != jsontext.KindObject {
+	if strictjson.KindOf(value) != strictjson.KindObject {
 		return invalid(at + " is not an object")
 	}
 	switch name {
@@ -310,11 +310,11 @@ func (o *outcome) read(at, name string, value []byte) error {
 // appendJob writes a job as its worker gets it.
 func appendJob(b []byte, contract *Contract, j *job.Job) []byte {
 	b = append(b, `{"job_id":`...)
-	b = jsontext.AppendString(b, j.ID.Key)
+	b = strictjson.AppendString(b, j.ID.Key)
 	b = append(b, `,"contract":`...)
-	b = jsontext.AppendString(b, contract.Name)
+	b = strictjson.AppendString(b, contract.Name)
 	b = append(b, `,"queue":`...)
-	b = jsontext.AppendString(b, j.Queue)
+	b = strictjson.AppendString(b, j.Queue)
 	b = append(b, `,"run_id":"`...)
 	b = append(b, j.Run.String()...)
 	b = append(b, `","attempt":`...)
@@ -348,7 +348,7 @@ func jobList(contract *Contract, jobs []*job.Job) []byte {
 }
 
 func sendHeartbeat(c *httpapi.Call, until time.Time, cancel bool) {
-	b := jsontext.AppendTime([]byte(`{"lease_until":`), until)
+	b := strictjson.AppendTime([]byte(`{"lease_until":`), until)
 	b = strconv.AppendBool(append(b, `,"cancel":`...), cancel)
 	c.Send(http.StatusOK, httpapi.JSON, append(b, '}'))
 }
@@ -359,8 +359,8 @@ func sendStatus(c *httpapi.Call, jobID, status string) {
 
 // appendStatus writes the members that say where a job stands.
 func appendStatus(b []byte, jobID, status string) []byte {
-	b = jsontext.AppendString(append(b, `"job_id":`...), jobID)
-	return jsontext.AppendString(append(b, `,"status":`...), status)
+	b = strictjson.AppendString(append(b, `"job_id":`...), jobID)
+	return strictjson.AppendString(append(b, `,"status":`...), status)
 }
 
 func (a *API) outcomeList(all []*outcome) []byte {
@@ -369,7 +369,7 @@ func (a *API) outcomeList(all []*outcome) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = jsontext.AppendString(append(b, `{"run_id":`...), o.id)
+		b = strictjson.AppendString(append(b, `{"run_id":`...), o.id)
 		b = append(b, ',')
 		if o.err == nil {
 			b = appendStatus(b, o.job.ID.Key, o.current.contract.state(o.job.State))

@@ -15,7 +15,7 @@ import (
 
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi/jsontext"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
@@ -56,12 +56,12 @@ func failedAs(_ *job.Job, message, errorType string, retryable bool) engine.Outc
 	if retryable {
 		on = job.Failed
 	}
-	return engine.Outcome{On: on, Failure: jsontext.AppendString(nil, message), Reason: errorType, Delay: time.Second}
+	return engine.Outcome{On: on, Failure: strictjson.AppendString(nil, message), Reason: errorType, Delay: time.Second}
 }
 
 func newContract() workerapi.Contract {
 	return workerapi.Contract{Name: testContract, Attempt: attempts, Complete: completed, Fail: failedAs,
-		State: func(s job.State) string { return strings.ToUpper(string(s)) },
+		State:       func(s job.State) string { return strings.ToUpper(string(s)) },
 		RunsLocally: func(queue string) bool { return queue == "here" }}
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	maxSegment = 200
-	keptSegmentPrefix  = 120
+	maxSegment        = 200
+	keptSegmentPrefix = 120
 )
 
 // Key is where the download of a resource goes unless somebody says otherwise (FB-082, G-FB-32): under the prefix of its

@@ -54,9 +54,9 @@ func (r *raster) image() image.Image {
 
 // spliceWriter writes extra bytes after the first ones of what it is given: encoders have no place for a profile.
 type spliceWriter struct {
-	w     io.Writer
-	offset    int
-	extra []byte
+	w      io.Writer
+	offset int
+	extra  []byte
 }
 
 func (s *spliceWriter) Write(b []byte) (int, error) {

@@ -109,7 +109,7 @@ func unchangedHeader(data []byte, width, height, frames int) header {
 
 // byteReader walks through bytes from strangers. A read beyond the end gives zeros and is remembered.
 type byteReader struct {
-	remaining  []byte
+	remaining []byte
 	truncated bool
 }
 

@@ -7,9 +7,9 @@ import (
 
 // Limits bound what one picture may cost. Each must be set.
 type Limits struct {
-	Pixels int64         // width × height × frames, checked before anything is decoded
-	Memory int64         // bytes of the child
-	Timeout   time.Duration // of the child, from its start to its end
+	Pixels  int64         // width × height × frames, checked before anything is decoded
+	Memory  int64         // bytes of the child
+	Timeout time.Duration // of the child, from its start to its end
 }
 
 // DefaultMemory is enough for a picture of 50 megapixels in any form that can be decoded; the greediest is a progressive CMYK

@@ -1,5 +1,5 @@
-// Package serial makes ids that follow time: UUIDs of version 7, each of a microsecond of its own.
-package serial
+// Package uuids makes ids that follow time: UUIDs of version 7, each of a microsecond of its own.
+package uuids
 
 import (
 	"encoding/binary"

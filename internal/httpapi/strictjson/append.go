@@ -1,4 +1,4 @@
-package jsontext
+package strictjson
 
 import (
 	"time"

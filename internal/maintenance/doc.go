@@ -1,10 +1,10 @@
-// Package duty is what the engine does by itself, one file each: promote what
+// Package maintenance is what the engine does by itself, one file each: promote what
 // is due, expire what is lost, publish what has happened, prune what is old,
 // gauge what is there. A duty owns when; the engine owns what.
 //
 // Every node runs every duty. Where only one may, the engine elects it; else
 // the store's locks see to it that nothing is done twice.
-package duty
+package maintenance
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type Runner struct {
 	Log    *slog.Logger
 
 	PruneInterval time.Duration // 0 means a minute
-	Publishers    []Publisher      // what takes the messages of the outbox
+	Publishers    []Publisher   // what takes the messages of the outbox
 
 	mu    sync.Mutex
 	loops map[string]*outage.Loop // one for each duty

@@ -1,4 +1,4 @@
-package jsontext
+package strictjson
 
 import (
 	"encoding/json"
@@ -283,7 +283,7 @@ func FuzzTime(f *testing.F) {
 
 func BenchmarkTime(b *testing.B) {
 	raw := []byte(`"2026-11-21T09:15:00.250+01:00"`)
-	b.Run("jsontext", func(b *testing.B) {
+	b.Run("strictjson", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := Time(raw); err != nil {
 				b.Fatal(err)

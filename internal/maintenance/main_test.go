@@ -1,4 +1,4 @@
-package duty_test
+package maintenance_test
 
 import (
 	"testing"

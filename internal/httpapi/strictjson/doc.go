@@ -1,4 +1,4 @@
-// Package jsontext reads and writes JSON text where encoding/json is too lax or too slow for the contracts.
+// Package strictjson reads and writes JSON text where encoding/json is too lax or too slow for the contracts.
 //
 // encoding/json accepts invalid UTF-8, nests to 10,000 levels, matches member names whatever their case, turns lone
 // surrogates silently into U+FFFD and reads numbers through floating point. Here (G-X-15, G-RL-26, G-RL-27):
@@ -12,4 +12,4 @@
 //
 // All functions that take raw accept white space around the value. Errors of single values say what is wrong, not
 // where: the contract knows the member's name and the status that goes with it.
-package jsontext
+package strictjson

@@ -1,4 +1,4 @@
-package jsontext
+package strictjson
 
 import (
 	"encoding/json"
@@ -70,7 +70,7 @@ func TestAppendTime(t *testing.T) {
 
 func BenchmarkAppendString(b *testing.B) {
 	text := strings.Repeat("The quick \"brown\" fox, Grüße.\n", 30)
-	b.Run("jsontext", func(b *testing.B) {
+	b.Run("strictjson", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 		var buf []byte
 		for b.Loop() {

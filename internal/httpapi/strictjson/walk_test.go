@@ -1,4 +1,4 @@
-package jsontext
+package strictjson
 
 import (
 	"bytes"
@@ -242,7 +242,7 @@ func TestDecodeBatchAsEncodingJSON(t *testing.T) {
 
 func BenchmarkDecodeBatch(b *testing.B) {
 	body := []byte(relayBatch)
-	b.Run("jsontext", func(b *testing.B) {
+	b.Run("strictjson", func(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
 		for b.Loop() {
@@ -271,7 +271,7 @@ func BenchmarkCheck(b *testing.B) {
 		"numbers": []byte("[" + strings.Repeat("1234.5e6, ", 5000) + "0]"),
 	}
 	for name, text := range texts {
-		b.Run(name+"/jsontext", func(b *testing.B) {
+		b.Run(name+"/strictjson", func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
 				if err := Check(text); err != nil {

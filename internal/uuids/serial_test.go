@@ -1,4 +1,4 @@
-package serial_test
+package uuids_test
 
 import (
 	"crypto/rand"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/millrace/millrace/internal/serial"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 func random() (r [16]byte) { _, _ = rand.Read(r[:]); return r }
@@ -18,7 +18,7 @@ func random() (r [16]byte) { _, _ = rand.Read(r[:]); return r }
 func TestSource(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
-	s := &serial.Source{Now: func() time.Time { return at }, Random: random}
+	s := &uuids.Source{Now: func() time.Time { return at }, Random: random}
 	var mu sync.Mutex
 	var all []string
 	var crowd sync.WaitGroup
@@ -53,12 +53,12 @@ func TestFloor(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := at
-	s := &serial.Source{Now: func() time.Time { return now }, Random: random}
+	s := &uuids.Source{Now: func() time.Time { return now }, Random: random}
 	now = at.Add(-time.Millisecond)
 	before := s.Next(1)[0]
 	now = at
 	after := s.Next(1)[0]
-	if floor := serial.LowerBound(at); before >= floor || after < floor {
+	if floor := uuids.LowerBound(at); before >= floor || after < floor {
 		t.Errorf("%s does not part %s from %s", floor, before, after)
 	}
 }
@@ -68,7 +68,7 @@ func TestParse(t *testing.T) {
 	const id = "019ca945-0a00-7000-b23c-34f13da603ed"
 	for text, want := range map[string]bool{id: true, strings.ToUpper(id): true, "{" + id + "}": false, "urn:uuid:" + id: false,
 		strings.ReplaceAll(id, "-", ""): false, id[:35] + "g": false, "": false, strings.Repeat("x", 36): false} {
-		if got, ok := serial.Parse(text); ok != want || ok && got != id {
+		if got, ok := uuids.Parse(text); ok != want || ok && got != id {
 			t.Errorf("%q is read as %q, %t", text, got, ok)
 		}
 	}

@@ -1,4 +1,4 @@
-package duty_test
+package maintenance_test
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/duty"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/maintenance"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlite"
 	"github.com/millrace/millrace/internal/testkit"
@@ -53,7 +53,7 @@ func (l *logs) Write(p []byte) (int, error) {
 
 func (l *logs) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.String() }
 
-func start(t *testing.T, s store.Store, monotonic func() time.Duration, with func(*duty.Runner)) *node {
+func start(t *testing.T, s store.Store, monotonic func() time.Duration, with func(*maintenance.Runner)) *node {
 	t.Helper()
 	n := &node{TB: t, moves: make(chan engine.Moved, 1000), log: &logs{}}
 	var cancel context.CancelFunc
@@ -72,7 +72,7 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration, with fun
 	}
 	t.Cleanup(e.Close)
 	n.Engine = e
-	r := &duty.Runner{Engine: e, Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})), PruneInterval: 5 * time.Millisecond}
+	r := &maintenance.Runner{Engine: e, Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})), PruneInterval: 5 * time.Millisecond}
 	with(r)
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -133,11 +133,11 @@ func (n *node) expires(key string, c *testkit.Clock) {
 	}
 }
 
-func none(*duty.Runner) {}
+func none(*maintenance.Runner) {}
 
 // to has one outlet take the messages of all contracts.
-func to(deliver func(context.Context, []job.Message) error) []duty.Publisher {
-	return []duty.Publisher{{Deliver: deliver}}
+func to(deliver func(context.Context, []job.Message) error) []maintenance.Publisher {
+	return []maintenance.Publisher{{Deliver: deliver}}
 }
 
 // Each duty takes its step by itself; all end with their context.
@@ -145,7 +145,7 @@ func TestDutiesDoTheirSteps(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
 	delivered := make(chan job.Message, 100)
-	n := start(t, testkit.MemoryStore(t, c.Now), c.Monotonic, func(r *duty.Runner) {
+	n := start(t, testkit.MemoryStore(t, c.Now), c.Monotonic, func(r *maintenance.Runner) {
 		r.Publishers = to(func(_ context.Context, batch []job.Message) error {
 			for _, m := range batch {
 				delivered <- m
@@ -234,7 +234,7 @@ func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
 	s := &failing{Store: testkit.MemoryStore(t, c.Now)}
-	n := start(t, s, c.Monotonic, func(r *duty.Runner) {
+	n := start(t, s, c.Monotonic, func(r *maintenance.Runner) {
 		r.Publishers = to(func(context.Context, []job.Message) error { return nil })
 		r.PruneInterval = time.Second
 	})
@@ -267,7 +267,7 @@ func TestPublishIsTriedAgain(t *testing.T) {
 	c := testkit.NewClock()
 	var tries atomic.Int64
 	delivered := make(chan job.Message, 100)
-	n := start(t, testkit.MemoryStore(t, c.Now), c.Monotonic, func(r *duty.Runner) {
+	n := start(t, testkit.MemoryStore(t, c.Now), c.Monotonic, func(r *maintenance.Runner) {
 		r.Publishers = to(func(_ context.Context, batch []job.Message) error {
 			if tries.Add(1) < 3 {
 				return errors.New("no")
@@ -291,7 +291,7 @@ func TestPublishIsTriedAgain(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
-	n := start(t, hanging{testkit.MemoryStore(t, c.Now)}, c.Monotonic, func(r *duty.Runner) {
+	n := start(t, hanging{testkit.MemoryStore(t, c.Now)}, c.Monotonic, func(r *maintenance.Runner) {
 		r.Log, r.PruneInterval = nil, 0
 		r.Publishers = to(func(ctx context.Context, _ []job.Message) error { <-ctx.Done(); return ctx.Err() })
 	})

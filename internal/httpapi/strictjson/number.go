@@ -1,4 +1,4 @@
-package jsontext
+package strictjson
 
 import "math/bits"
 
@@ -40,7 +40,7 @@ func parseMagnitude(raw []byte) (value uint64, err error) {
 	var (
 		zeros    int64 // held back
 		exponent int64
-		ok     = true
+		ok       = true
 		inside   bool // the fraction
 	)
 	for i, ch := range raw {
