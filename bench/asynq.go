@@ -86,11 +86,12 @@ func (a *asynqRunner) insert(ctx context.Context, n int) (Phase, error) {
 	client := asynq.NewClient(a.opt)
 	defer client.Close()
 	started := time.Now()
-	latency, err := runParallel(ctx, a.env.Tuning.AsynqClients, n, func(ctx context.Context, _, i int) error {
-		task := asynq.NewTask(Job{}.Kind(), appendPayload(nil, i))
-		_, err := client.EnqueueContext(ctx, task, asynq.Queue(a.queue))
-		return err
-	})
+	latency, err := runParallel(ctx, a.env.Tuning.AsynqClients, n,
+		func(ctx context.Context, _, i int) error {
+			task := asynq.NewTask(Job{}.Kind(), appendPayload(nil, i))
+			_, err := client.EnqueueContext(ctx, task, asynq.Queue(a.queue))
+			return err
+		})
 	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}, err
 }
 

@@ -120,7 +120,8 @@ func (b *Bench) setup(ctx context.Context, t *Track) {
 }
 
 // round runs every live case once. A case that fails is out of later rounds.
-func (b *Bench) round(ctx context.Context, name string, tracks []*Track, jobs int, record func(*Track, []Phase)) {
+func (b *Bench) round(ctx context.Context, name string, tracks []*Track, jobs int,
+	record func(*Track, []Phase)) {
 	for _, t := range tracks {
 		if !t.active() || ctx.Err() != nil {
 			continue

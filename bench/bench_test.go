@@ -47,14 +47,17 @@ func fakeCase(log *[]string, name string, divide int, took ...time.Duration) Cas
 }
 
 func fakeBench(rounds int) *Bench {
-	return &Bench{Env: &Env{}, Jobs: 100, Warmup: 10, Rounds: rounds, Timeout: time.Minute, Log: io.Discard}
+	return &Bench{Env: &Env{}, Jobs: 100, Warmup: 10, Rounds: rounds, Timeout: time.Minute,
+		Log: io.Discard}
 }
 
 func TestBenchInterleaves(t *testing.T) {
 	t.Parallel()
 	var log []string
 	s := time.Second
-	missing := Case{Name: "c", Setup: func(context.Context, *Env) (Runner, error) { return nil, skipf("no server") }}
+	missing := Case{Name: "c", Setup: func(context.Context, *Env) (Runner, error) {
+		return nil, skipf("no server")
+	}}
 	tracks, err := fakeBench(2).Run(t.Context(), []Case{
 		fakeCase(&log, "a", 0, s, s, 2*s), missing, fakeCase(&log, "b", 4, s, s, s),
 	})
@@ -87,7 +90,8 @@ func TestBenchDropsAFailedCase(t *testing.T) {
 	if a.Failed != "round 2/3: lost a job" {
 		t.Errorf("failed = %q, want the round and the cause", a.Failed)
 	}
-	if got, want := *a.Phases[0].Ratio, (Spread{Median: 2, Min: 2, Max: 2, Rounds: 1}); got != want {
+	if got, want := *a.Phases[0].Ratio, (Spread{Median: 2, Min: 2, Max: 2,
+		Rounds: 1}); got != want {
 		t.Errorf("ratio = %+v, want %+v: only the round that both finished", got, want)
 	}
 	if b.Phases[0].Rate.Rounds != 3 {
@@ -147,7 +151,8 @@ func TestReport(t *testing.T) {
 	if err := json.Unmarshal(raw, &back); err != nil {
 		t.Fatal(err)
 	}
-	if got := back.Cases[0].Phases[0]; got.Rate.Median != 100 || got.Ratio.Median != 4 || got.Latency.P50 != s {
+	if got := back.Cases[0].Phases[0]; got.Rate.Median != 100 || got.Ratio.Median != 4 ||
+		got.Latency.P50 != s {
 		t.Errorf("from the file = %+v, want rate 100, ratio 4 and p50 of a second", got)
 	}
 }
@@ -155,7 +160,8 @@ func TestReport(t *testing.T) {
 func TestReferenceThatDidNotRun(t *testing.T) {
 	t.Parallel()
 	ran := func(name string) *Track {
-		return &Track{Case: Case{Name: name}, Rounds: [][]Phase{{{Name: phaseWork, Jobs: 1, Took: 1}}}}
+		return &Track{Case: Case{Name: name},
+			Rounds: [][]Phase{{{Name: phaseWork, Jobs: 1, Took: 1}}}}
 	}
 	away := &Track{Case: Case{Name: "river"}, SkipReason: "no server"}
 	if got := reference([]*Track{away, ran("a"), ran("b")}, "river"); got != "a" {
@@ -178,7 +184,8 @@ func TestCommandLine(t *testing.T) {
 		wantErr string
 	}{
 		{"all cases", nil, "river", ""},
-		{"the first is the reference when River is not chosen", []string{"asynq", "floor-http"}, "floor-http", ""},
+		{"the first is the reference when River is not chosen", []string{"asynq", "floor-http"},
+			"floor-http", ""},
 		{"named reference", []string{"--ref", "asynq", "asynq", "river"}, "asynq", ""},
 		{"reference not chosen", []string{"--ref", "asynq", "river"}, "", "not among the chosen"},
 		{"unknown case", []string{"rivr"}, "", `no case is named "rivr"`},

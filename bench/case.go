@@ -126,9 +126,10 @@ var cases = []Case{
 		Setup:   setupMillraceSQLite(machineDeleting, 100, 4),
 	},
 	{
-		Name:    "millrace-http",
-		Summary: "Millrace's binary over HTTP on SQLite: Relay, enqueue and next in batches of 100, complete one by one",
-		Setup:   setupMillraceHTTP("batches"),
+		Name: "millrace-http",
+		Summary: "Millrace's binary over HTTP on SQLite: Relay, enqueue and next in batches of " +
+			"100, complete one by one",
+		Setup: setupMillraceHTTP("batches"),
 	},
 	{
 		Name:    "millrace-http-single",
@@ -142,9 +143,10 @@ var cases = []Case{
 		Setup:   setupBacklog,
 	},
 	{
-		Name:    "forgerun-submit",
-		Summary: "Millrace's binary over HTTP on SQLite: ForgeRun, single submits on 64 connections, nothing runs them",
-		Setup:   setupForge(forgeSubmit, "--no-workers"),
+		Name: "forgerun-submit",
+		Summary: "Millrace's binary over HTTP on SQLite: ForgeRun, single submits on 64 " +
+			"connections, nothing runs them",
+		Setup: setupForge(forgeSubmit, "--no-workers"),
 	},
 	{
 		Name:    "forgerun-submit-paced",
@@ -158,9 +160,10 @@ var cases = []Case{
 		Setup:   setupForge(forgeStart, forgeWorkers...),
 	},
 	{
-		Name:    "forgerun-scheduled",
-		Summary: "ForgeRun with n jobs scheduled for later: how late 500 jobs are that come due within 5 s",
-		Setup:   setupForge(forgeScheduled, forgeWorkers...),
+		Name: "forgerun-scheduled",
+		Summary: "ForgeRun with n jobs scheduled for later: how late 500 jobs are that come due " +
+			"within 5 s",
+		Setup: setupForge(forgeScheduled, forgeWorkers...),
 	},
 	{
 		Name:    "taskflow-submit",
@@ -173,9 +176,10 @@ var cases = []Case{
 		Setup:   setupFlow(flowSubmit, true),
 	},
 	{
-		Name:    "taskflow-graph",
-		Summary: "Millrace's binary over HTTP on SQLite: one graph in layers, workers claim 250 at a time and complete in one request",
-		Setup:   setupFlow(flowGraph, false),
+		Name: "taskflow-graph",
+		Summary: "Millrace's binary over HTTP on SQLite: one graph in layers, workers claim 250 " +
+			"at a time and complete in one request",
+		Setup: setupFlow(flowGraph, false),
 	},
 	{
 		Name:    "taskflow-graph-postgres",
@@ -203,9 +207,10 @@ var cases = []Case{
 		Setup:   setupFlow(flowGraphSDK, true),
 	},
 	{
-		Name:    "taskflow-engine",
-		Summary: "the same graph through the engine in process on SQLite: workers claim and finish 250 at a time",
-		Setup:   setupFlowEngine(false),
+		Name: "taskflow-engine",
+		Summary: "the same graph through the engine in process on SQLite: workers claim and " +
+			"finish 250 at a time",
+		Setup: setupFlowEngine(false),
 	},
 	{
 		Name:    "taskflow-engine-postgres",
@@ -213,9 +218,10 @@ var cases = []Case{
 		Setup:   setupFlowEngine(true),
 	},
 	{
-		Name:    "taskflow-search",
-		Summary: "Millrace's binary over HTTP on SQLite with n jobs: a page with every combination of filters, one at a time",
-		Setup:   setupFlowSearch(false),
+		Name: "taskflow-search",
+		Summary: "Millrace's binary over HTTP on SQLite with n jobs: a page with every " +
+			"combination of filters, one at a time",
+		Setup: setupFlowSearch(false),
 	},
 	{
 		Name:    "taskflow-search-postgres",
@@ -223,10 +229,11 @@ var cases = []Case{
 		Setup:   setupFlowSearch(true),
 	},
 	{
-		Name:    "images-process",
-		Summary: "a JPEG of 12 Mpx into 1600, 800, 400 and 100 pixels, as the server has it done: one child a picture",
-		Divide:  2000,
-		Setup:   setupImages,
+		Name: "images-process",
+		Summary: "a JPEG of 12 Mpx into 1600, 800, 400 and 100 pixels, as the server has it " +
+			"done: one child a picture",
+		Divide: 2000,
+		Setup:  setupImages,
 	},
 	{
 		Name:    "images-vipsthumbnail",
@@ -235,19 +242,22 @@ var cases = []Case{
 		Setup:   setupVips,
 	},
 	{
-		Name:    "floor-downloads",
-		Summary: "a bare loop of net/http's client, 8 at a time: 16 KiB each from a server that answers after 20 ms",
-		Setup:   setupFloorDownloads,
+		Name: "floor-downloads",
+		Summary: "a bare loop of net/http's client, 8 at a time: 16 KiB each from a server that " +
+			"answers after 20 ms",
+		Setup: setupFloorDownloads,
 	},
 	{
-		Name:    "fetchbox-downloads",
-		Summary: "Millrace's binary on SQLite: the same downloads by manifests of 1000, into the directory store",
-		Setup:   setupFetch,
+		Name: "fetchbox-downloads",
+		Summary: "Millrace's binary on SQLite: the same downloads by manifests of 1000, into the " +
+			"directory store",
+		Setup: setupFetch,
 	},
 	{
-		Name:    "asynq",
-		Summary: "asynq on Redis without persistence: single enqueues, no-op handler, finished tasks deleted",
-		Setup:   setupAsynqMemory,
+		Name: "asynq",
+		Summary: "asynq on Redis without persistence: single enqueues, no-op handler, finished " +
+			"tasks deleted",
+		Setup: setupAsynqMemory,
 	},
 	{
 		Name:    "asynq-durable",

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Small downloads: so many at a time, so large, and from a server that takes so long to answer, as one does that is not
-// on the same machine. A manifest has so many of them.
+// Small downloads: so many at a time, so large, and from a server that takes so long to answer, as
+// one does that is not on the same machine. A manifest has so many of them.
 const (
 	fetchParallel = 8
 	fetchSize     = 16 << 10
@@ -36,19 +36,21 @@ func newFetchOrigin() (*fetchOrigin, error) {
 		return nil, err
 	}
 	body := make([]byte, fetchSize)
-	o := &fetchOrigin{url: "http://" + listener.Addr().String() + "/", server: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(fetchLatency)
-		w.Header().Set("Content-Type", "image/jpeg")
-		_, _ = w.Write(body)
-	})}}
+	o := &fetchOrigin{url: "http://" + listener.Addr().String() + "/",
+		server: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			time.Sleep(fetchLatency)
+			w.Header().Set("Content-Type", "image/jpeg")
+			_, _ = w.Write(body)
+		})}}
 	go func() { _ = o.server.Serve(listener) }() // ends with Close
 	return o, nil
 }
 
 func (o *fetchOrigin) Close() error { return o.server.Close() }
 
-// floorDownloads is a bare loop of Go's client, as parallel as FetchBox: once it throws away what it gets, once it leaves
-// each on the disk before it goes on.
+// floorDownloads is a bare loop of Go's client, as parallel as FetchBox: once it throws away what
+// it gets, once it leaves each on the disk before it goes on.
 type floorDownloads struct {
 	*fetchOrigin
 	client *http.Client
@@ -61,7 +63,9 @@ func setupFloorDownloads(_ context.Context, env *Env) (Runner, error) {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp(env.Dir, "downloads-")
-	return &floorDownloads{fetchOrigin: o, dir: dir, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: fetchParallel, DisableCompression: true}}}, err
+	return &floorDownloads{fetchOrigin: o, dir: dir,
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: fetchParallel,
+			DisableCompression: true}}}, err
 }
 
 func (f *floorDownloads) Durability() string {
@@ -69,7 +73,10 @@ func (f *floorDownloads) Durability() string {
 }
 
 func (f *floorDownloads) Run(ctx context.Context, n int) ([]Phase, error) {
-	discarded, err := f.loop(ctx, phaseTotal, n, func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
+	discarded, err := f.loop(ctx, phaseTotal, n, func(r io.Reader) error {
+		_, err := io.Copy(io.Discard, r)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +85,14 @@ func (f *floorDownloads) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	var names atomic.Int64
-	written, err := f.loop(ctx, "kept", n, func(r io.Reader) error { return writeFileSynced(dir, strconv.FormatInt(names.Add(1), 10), r) })
+	written, err := f.loop(ctx, "kept", n, func(r io.Reader) error {
+		return writeFileSynced(dir, strconv.FormatInt(names.Add(1), 10), r)
+	})
 	return []Phase{discarded, written}, err
 }
 
-func (f *floorDownloads) loop(ctx context.Context, phase string, n int, consume func(io.Reader) error) (Phase, error) {
+func (f *floorDownloads) loop(ctx context.Context, phase string, n int,
+	consume func(io.Reader) error) (Phase, error) {
 	started := time.Now()
 	latency, err := runParallel(ctx, fetchParallel, n, func(ctx context.Context, _, _ int) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
@@ -128,9 +138,10 @@ func (f *floorDownloads) Close() error {
 	return f.fetchOrigin.Close()
 }
 
-// fetchRunner is the real binary: manifests are submitted one after another, and downloaded meanwhile. Each run has a
-// server process, a database, streams and objects of its own. Its files stay until the bench ends: for minutes after many
-// were removed, ext4 searches their places whenever it makes one, which costs more than all the rest of making it.
+// fetchRunner is the real binary: manifests are submitted one after another, and downloaded
+// meanwhile. Each run has a server process, a database, streams and objects of its own. Its files
+// stay until the bench ends: for minutes after many were removed, ext4 searches their places
+// whenever it makes one, which costs more than all the rest of making it.
 type fetchRunner struct {
 	*fetchOrigin
 	binary     string
@@ -149,14 +160,16 @@ func setupFetch(ctx context.Context, env *Env) (Runner, error) {
 		f.binary, err = buildMillrace(ctx, f.dir)
 	}
 	if err == nil {
-		settings := fmt.Sprintf("[job_types.bench.options]\nmax_parallel_downloads = %d\n[fetchbox]\nmax_per_host = %d\n", fetchParallel, fetchParallel)
+		settings := fmt.Sprintf(
+			"[job_types.bench.options]\nmax_parallel_downloads = %d\n[fetchbox]\nmax_per_host = %d\n", fetchParallel, fetchParallel)
 		err = os.WriteFile(filepath.Join(f.dir, "millrace.toml"), []byte(settings), 0o600)
 	}
 	return f, err
 }
 
 func (f *fetchRunner) Durability() string {
-	return "SQLite WAL synchronous=FULL, manifests, objects and stream messages with fsync; " + f.durability
+	return "SQLite WAL synchronous=FULL, manifests, objects and stream messages with fsync; " +
+		f.durability
 }
 
 func (f *fetchRunner) Run(ctx context.Context, n int) ([]Phase, error) {
@@ -169,7 +182,8 @@ func (f *fetchRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer log.Close() // the process has its own
-	s, err := serveMillrace(ctx, f.binary, data, log, "--config", filepath.Join(f.dir, "millrace.toml"))
+	s, err := serveMillrace(ctx, f.binary, data, log, "--config",
+		filepath.Join(f.dir, "millrace.toml"))
 	if err != nil {
 		return nil, err
 	}
@@ -190,12 +204,14 @@ func (f *fetchRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	spent := s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()
-	f.durability = fmt.Sprintf("the server used %v of processor time (%v a download)", spent.Round(10*time.Millisecond), formatDuration(spent/time.Duration(n)))
+	f.durability = fmt.Sprintf("the server used %v of processor time (%v a download)",
+		spent.Round(10*time.Millisecond), formatDuration(spent/time.Duration(n)))
 	return []Phase{insert, all}, nil
 }
 
 // submit hands in n resources and returns the jobs with their sizes. The latency is a manifest's.
-func (f *fetchRunner) submit(ctx context.Context, addr string, n int) (map[string]int, Phase, error) {
+func (f *fetchRunner) submit(ctx context.Context, addr string, n int) (map[string]int, Phase,
+	error) {
 	jobs, phase, started := map[string]int{}, Phase{Name: phaseInsert, Jobs: n}, time.Now()
 	for remaining := n; remaining > 0; remaining -= fetchManifest {
 		count := min(remaining, fetchManifest)
@@ -212,7 +228,8 @@ func (f *fetchRunner) submit(ctx context.Context, addr string, n int) (map[strin
 			JobID string `json:"job_id"`
 		}
 		sent := time.Now()
-		if err := f.call(ctx, http.MethodPost, "http://"+addr+"/jobs", &b, http.StatusAccepted, &accepted); err != nil {
+		if err := f.call(ctx, http.MethodPost, "http://"+addr+"/jobs", &b, http.StatusAccepted,
+			&accepted); err != nil {
 			return nil, phase, err
 		}
 		phase.Latency = append(phase.Latency, time.Since(sent))
@@ -230,14 +247,16 @@ func (f *fetchRunner) wait(ctx context.Context, addr, id string, count int) erro
 			Completed int    `json:"resource_completed"`
 			LastError any    `json:"last_error"`
 		}
-		if err := f.call(ctx, http.MethodGet, "http://"+addr+"/operators/jobs/"+id, nil, http.StatusOK, &job); err != nil {
+		if err := f.call(ctx, http.MethodGet, "http://"+addr+"/operators/jobs/"+id, nil,
+			http.StatusOK, &job); err != nil {
 			return err
 		}
 		switch {
 		case job.Status == "completed" && job.Completed == count:
 			return nil
 		case job.Status == "completed", job.Status == "failed":
-			return fmt.Errorf("a job of %d is %s with %d: %v", count, job.Status, job.Completed, job.LastError)
+			return fmt.Errorf("a job of %d is %s with %d: %v", count, job.Status, job.Completed,
+				job.LastError)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -247,7 +266,8 @@ func (f *fetchRunner) wait(ctx context.Context, addr, id string, count int) erro
 	}
 }
 
-func (f *fetchRunner) call(ctx context.Context, method, url string, body io.Reader, status int, answer any) error {
+func (f *fetchRunner) call(ctx context.Context, method, url string, body io.Reader, status int,
+	answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return err

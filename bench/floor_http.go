@@ -38,8 +38,11 @@ func newFloorHTTP(clients int) (*floorHTTP, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	f := &floorHTTP{server: &http.Server{Handler: answer}, addr: listener.Addr().String(), clients: clients}
+	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})
+	f := &floorHTTP{server: &http.Server{Handler: answer}, addr: listener.Addr().String(),
+		clients: clients}
 	go func() { _ = f.server.Serve(listener) }() // ends with Close
 	return f, nil
 }
@@ -49,11 +52,15 @@ func (f *floorHTTP) Durability() string { return "none: nothing is stored" }
 func (f *floorHTTP) Run(ctx context.Context, n int) ([]Phase, error) {
 	if f.client == nil {
 		request := fmt.Appendf(nil, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", f.addr)
-		phase, err := sendMany(ctx, f.addr, f.clients, n, http.StatusNoContent, func(int) []byte { return request })
+		phase, err := sendMany(ctx, f.addr, f.clients, n, http.StatusNoContent, func(int) []byte {
+			return request
+		})
 		return []Phase{phase}, err
 	}
 	started := time.Now()
-	latency, err := runParallel(ctx, f.clients, n, func(ctx context.Context, _, _ int) error { return f.get(ctx) })
+	latency, err := runParallel(ctx, f.clients, n, func(ctx context.Context, _, _ int) error {
+		return f.get(ctx)
+	})
 	return []Phase{{Name: phaseRequest, Jobs: n, Took: time.Since(started), Latency: latency}}, err
 }
 

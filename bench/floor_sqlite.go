@@ -59,7 +59,8 @@ func setupFloorSQLite(ctx context.Context, env *Env) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	pragmas := url.Values{"_pragma": {"journal_mode(wal)", "synchronous(full)", "busy_timeout(5000)"}}
+	pragmas := url.Values{"_pragma": {"journal_mode(wal)", "synchronous(full)",
+		"busy_timeout(5000)"}}
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "floor.db")+"?"+pragmas.Encode())
 	if err != nil {
 		return nil, err

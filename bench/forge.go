@@ -26,11 +26,13 @@ type forgeRunner struct {
 type forgeLoad func(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error)
 
 // forgeLimits keep the limits of a client out of what is measured.
-var forgeLimits = []string{"--set", "forgerun.rate_limit_per_minute=1000000000", "--set", "forgerun.queue_size=1000000000"}
+var forgeLimits = []string{"--set", "forgerun.rate_limit_per_minute=1000000000", "--set",
+	"forgerun.queue_size=1000000000"}
 
 // forgeWorkers are workers that are idle most of the time, with work that is over
 // at once.
-var forgeWorkers = []string{"--set", "forgerun.workers=16", "--set", "forgerun.duration_scale=0.001"}
+var forgeWorkers = []string{"--set", "forgerun.workers=16", "--set",
+	"forgerun.duration_scale=0.001"}
 
 func setupForge(load forgeLoad, flags ...string) func(context.Context, *Env) (Runner, error) {
 	return func(ctx context.Context, env *Env) (Runner, error) {
@@ -39,12 +41,14 @@ func setupForge(load forgeLoad, flags ...string) func(context.Context, *Env) (Ru
 			return nil, err
 		}
 		binary, err := buildMillrace(ctx, dir)
-		return &forgeRunner{binary: binary, dir: dir, clients: env.Clients, serverFlags: slices.Concat(flags, forgeLimits), load: load}, err
+		return &forgeRunner{binary: binary, dir: dir, clients: env.Clients,
+			serverFlags: slices.Concat(flags, forgeLimits), load: load}, err
 	}
 }
 
 func (f *forgeRunner) Durability() string {
-	return "SQLite WAL synchronous=FULL: an fsync before every answer; log lines of requests and jobs to a file; " + f.durability
+	return "SQLite WAL synchronous=FULL: an fsync before every answer; log lines of requests and " +
+		"jobs to a file; " + f.durability
 }
 
 func (f *forgeRunner) Close() error { return nil }
@@ -67,7 +71,8 @@ func (f *forgeRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	spent := s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()
-	f.durability = fmt.Sprintf("the server used %v of processor time (%v a job) and %s", spent.Round(10*time.Millisecond), formatDuration(spent/time.Duration(n)), memory)
+	f.durability = fmt.Sprintf("the server used %v of processor time (%v a job) and %s",
+		spent.Round(10*time.Millisecond), formatDuration(spent/time.Duration(n)), memory)
 	return phases, nil
 }
 
@@ -103,7 +108,8 @@ func (s *forgeServer) request(path string, body []byte) []byte {
 		head = fmt.Appendf(head, "Authorization: Bearer %s\r\n", s.key)
 	}
 	if body != nil {
-		head = fmt.Appendf(head, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+		head = fmt.Appendf(head, "Content-Type: application/json\r\nContent-Length: %d\r\n",
+			len(body))
 	}
 	return append(append(head, "\r\n"...), body...)
 }
@@ -119,7 +125,8 @@ func (s *forgeServer) createClient(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err = conns[0].Expect(s.request("/v1/clients/"+member(body, "client_id")+"/keys", []byte("{}")), http.StatusCreated)
+	body, err = conns[0].Expect(s.request("/v1/clients/"+member(body, "client_id")+"/keys",
+		[]byte("{}")), http.StatusCreated)
 	s.key = member(body, "api_key")
 	return err
 }
@@ -138,7 +145,9 @@ func (s *forgeServer) submission(i int, due time.Time) []byte {
 	if !due.IsZero() {
 		typ, at = "DEFERRED", `,"execution_at":"`+due.UTC().Format(time.RFC3339Nano)+`"`
 	}
-	return s.request("/v1/jobs", fmt.Appendf(nil, `{"type":"%s","work_kind":"SUCCESS_FAST","idempotency_key":"bench-%d-%d"%s}`, typ, due.Unix(), i, at))
+	return s.request("/v1/jobs", fmt.Appendf(nil,
+		`{"type":"%s","work_kind":"SUCCESS_FAST","idempotency_key":"bench-%d-%d"%s}`, typ,
+		due.Unix(), i, at))
 }
 
 // submit hands one job in and remembers it.
@@ -151,7 +160,8 @@ func (s *forgeServer) submit(c *rawConn, i int, j *forgeJob) error {
 }
 
 // reports waits until the jobs are final and reads their reports.
-func (s *forgeServer) reports(ctx context.Context, conns []*rawConn, jobs []forgeJob) ([]forgeReport, error) {
+func (s *forgeServer) reports(ctx context.Context, conns []*rawConn,
+	jobs []forgeJob) ([]forgeReport, error) {
 	reports := make([]forgeReport, len(jobs))
 	_, err := runParallel(ctx, len(conns), len(jobs), func(ctx context.Context, g, i int) error {
 		request := s.request("/v1/jobs/"+jobs[i].id+"/report", nil)
@@ -193,13 +203,15 @@ func (r *forgeReport) timeOf(name string) (at time.Time, err error) {
 		}
 	}
 	if found != 1 || r.Outcome != "SUCCESS" {
-		return at, fmt.Errorf("a report with the outcome %q has %d events %s, not one", r.Outcome, found, name)
+		return at, fmt.Errorf("a report with the outcome %q has %d events %s, not one", r.Outcome,
+			found, name)
 	}
 	return at, nil
 }
 
 // delaysSince are the times from what since answers to the named event of each report.
-func delaysSince(reports []forgeReport, name string, since func(i int) (time.Time, error)) ([]time.Duration, error) {
+func delaysSince(reports []forgeReport, name string,
+	since func(i int) (time.Time, error)) ([]time.Duration, error) {
 	took := make([]time.Duration, len(reports))
 	for i := range reports {
 		from, err := since(i)

@@ -15,7 +15,9 @@ const (
 
 // forgeSubmit hands jobs in as fast as they are taken. Nothing runs them.
 func forgeSubmit(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
-	phase, err := sendMany(ctx, s.addr, conns, n, http.StatusAccepted, func(i int) []byte { return s.submission(i, time.Time{}) })
+	phase, err := sendMany(ctx, s.addr, conns, n, http.StatusAccepted, func(i int) []byte {
+		return s.submission(i, time.Time{})
+	})
 	phase.Name = phaseInsert
 	return []Phase{phase}, err
 }
@@ -34,10 +36,13 @@ func forgeSubmitPaced(ctx context.Context, s *forgeServer, conns, n int) ([]Phas
 
 // submitSteadily hands n jobs in at a rate. Two phases tell how long it took: from when
 // each was meant to be sent, and from when it was.
-func (s *forgeServer) submitSteadily(ctx context.Context, conns []*rawConn, n, rate int) ([]forgeJob, []Phase, error) {
+func (s *forgeServer) submitSteadily(ctx context.Context, conns []*rawConn, n,
+	rate int) ([]forgeJob, []Phase, error) {
 	jobs := make([]forgeJob, n)
 	started := time.Now()
-	meant, sent, err := runPaced(ctx, len(conns), n, rate, func(_ context.Context, g, i int) error { return s.submit(conns[g], i, &jobs[i]) })
+	meant, sent, err := runPaced(ctx, len(conns), n, rate, func(_ context.Context, g, i int) error {
+		return s.submit(conns[g], i, &jobs[i])
+	})
 	took := time.Since(started)
 	return jobs, []Phase{
 		{Name: phaseInsert, Jobs: n, Took: took, Latency: meant},
@@ -68,9 +73,15 @@ func forgeStart(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, err
 		event string
 		since func(i int) (time.Time, error)
 	}{
-		{"assigned, from created", "job_assigned", func(i int) (time.Time, error) { return reports[i].timeOf("job_created") }},
-		{"started, from created", "job_started", func(i int) (time.Time, error) { return reports[i].timeOf("job_created") }},
-		{"started, from sending", "job_started", func(i int) (time.Time, error) { return jobs[i].sent, nil }},
+		{"assigned, from created", "job_assigned", func(i int) (time.Time, error) {
+			return reports[i].timeOf("job_created")
+		}},
+		{"started, from created", "job_started", func(i int) (time.Time, error) {
+			return reports[i].timeOf("job_created")
+		}},
+		{"started, from sending", "job_started", func(i int) (time.Time, error) {
+			return jobs[i].sent, nil
+		}},
 	} {
 		delay, err := delaysSince(reports, from.event, from.since)
 		if err != nil {
@@ -103,13 +114,16 @@ func forgeScheduled(ctx context.Context, s *forgeServer, conns, n int) ([]Phase,
 		return nil, fmt.Errorf("jobs of later: %w", err)
 	}
 	insert.Name = phaseInsert
-	open, closeAll, err := dialMany(ctx, s.addr, conns) // only now: one that is idle for long is closed
+	// only now: one that is idle for long is closed
+	open, closeAll, err := dialMany(ctx, s.addr, conns)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll()
 	jobs := spreadJobs(time.Now().Add(forgeScheduleDelay), forgeScheduledJobs, forgeScheduleSpan)
-	if _, err := runParallel(ctx, len(open), len(jobs), func(_ context.Context, g, i int) error { return s.submit(open[g], i, &jobs[i]) }); err != nil {
+	if _, err := runParallel(ctx, len(open), len(jobs), func(_ context.Context, g, i int) error {
+		return s.submit(open[g], i, &jobs[i])
+	}); err != nil {
 		return nil, err
 	}
 	if remaining := time.Until(jobs[0].due); remaining < 0 {
@@ -143,10 +157,13 @@ func spreadJobs(first time.Time, n int, span time.Duration) []forgeJob {
 // latenessPhase is how much after its time the named event of each job was. It is an error
 // when one was before its time, beyond what is allowed.
 func latenessPhase(phase, event string, jobs []forgeJob, reports []forgeReport) (Phase, error) {
-	by, err := delaysSince(reports, event, func(i int) (time.Time, error) { return jobs[i].due, nil })
+	by, err := delaysSince(reports, event, func(i int) (time.Time, error) {
+		return jobs[i].due, nil
+	})
 	for i, d := range by {
 		if d < -maxEarly {
-			return Phase{}, fmt.Errorf("job %s had its %s %v before its time", jobs[i].id, event, -d)
+			return Phase{}, fmt.Errorf("job %s had its %s %v before its time", jobs[i].id, event,
+				-d)
 		}
 	}
 	return Phase{Name: phase, Jobs: len(jobs), Took: forgeScheduleSpan, Latency: by}, err

@@ -17,13 +17,14 @@ func TestPacedCountsFromTheMeantTime(t *testing.T) {
 		// the next ones were quick, and late all the same.
 		started := time.Now()
 		var starts []time.Duration
-		meant, began, err := runPaced(t.Context(), 1, 5, 10, func(ctx context.Context, _, i int) error {
-			starts = append(starts, time.Since(started))
-			if i == 1 {
-				return sleep(ctx, 250*time.Millisecond)
-			}
-			return sleep(ctx, 10*time.Millisecond)
-		})
+		meant, began, err := runPaced(t.Context(), 1, 5, 10,
+			func(ctx context.Context, _, i int) error {
+				starts = append(starts, time.Since(started))
+				if i == 1 {
+					return sleep(ctx, 250*time.Millisecond)
+				}
+				return sleep(ctx, 10*time.Millisecond)
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,15 +52,20 @@ func TestPacedEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		ran := 0
-		_, _, err := runPaced(ctx, 1, 1000, 2, func(context.Context, int, int) error { ran++; return nil })
+		_, _, err := runPaced(ctx, 1, 1000, 2, func(context.Context, int, int) error {
+			ran++
+			return nil
+		})
 		if err == nil || ran > 3 {
-			t.Errorf("%d operations ran and err = %v, want those of the first second and an error", ran, err)
+			t.Errorf("%d operations ran and err = %v, want those of the first second and an error",
+				ran, err)
 		}
 	})
 }
 
 // reportOf is a report whose events are so long after zero.
-func reportOf(t *testing.T, outcome string, zero time.Time, events map[string]time.Duration) (r forgeReport) {
+func reportOf(t *testing.T, outcome string, zero time.Time,
+	events map[string]time.Duration) (r forgeReport) {
 	t.Helper()
 	all := []map[string]any{}
 	for name, after := range events {
@@ -78,7 +84,8 @@ func reportOf(t *testing.T, outcome string, zero time.Time, events map[string]ti
 func TestReportNeedsItsEventOnce(t *testing.T) {
 	t.Parallel()
 	zero := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	good := reportOf(t, "SUCCESS", zero, map[string]time.Duration{"job_created": 0, "job_started": time.Second})
+	good := reportOf(t, "SUCCESS", zero,
+		map[string]time.Duration{"job_created": 0, "job_started": time.Second})
 	if at, err := good.timeOf("job_started"); err != nil || !at.Equal(zero.Add(time.Second)) {
 		t.Errorf("job_started = %v, %v; want a second after the first event", at, err)
 	}
@@ -99,12 +106,14 @@ func TestReportNeedsItsEventOnce(t *testing.T) {
 func TestLate(t *testing.T) {
 	t.Parallel()
 	jobs := spreadJobs(time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC), 4, 2*time.Second)
-	if got, want := jobs[3].due, time.Date(2026, 1, 2, 3, 4, 6, 500_000_000, time.UTC); !got.Equal(want) {
+	if got, want := jobs[3].due, time.Date(2026, 1, 2, 3, 4, 6, 500_000_000,
+		time.UTC); !got.Equal(want) {
 		t.Fatalf("the last of four is due at %v, want %v", got, want)
 	}
 	after := func(by ...time.Duration) (reports []forgeReport) {
 		for i, d := range by {
-			reports = append(reports, reportOf(t, "SUCCESS", jobs[i].due, map[string]time.Duration{"job_queued": d}))
+			reports = append(reports, reportOf(t, "SUCCESS", jobs[i].due,
+				map[string]time.Duration{"job_queued": d}))
 		}
 		return reports
 	}
@@ -114,7 +123,8 @@ func TestLate(t *testing.T) {
 		t.Errorf("late by %v (%v), want %v: a second early is allowed", phase.Latency, err, by)
 	}
 	by[1] = -maxEarly - time.Millisecond
-	if _, err := latenessPhase("queued", "job_queued", jobs, after(by...)); err == nil || !strings.Contains(err.Error(), "before its time") {
+	if _, err := latenessPhase("queued", "job_queued", jobs, after(by...)); err == nil ||
+		!strings.Contains(err.Error(), "before its time") {
 		t.Errorf("err = %v, want one that says that a job was too early", err)
 	}
 }
@@ -133,14 +143,16 @@ func TestSubmission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			head, body, _ := strings.Cut(string(tc.request), "\r\n\r\n")
-			if !strings.HasPrefix(head, "POST /v1/jobs HTTP/1.1\r\n") || !strings.Contains(head, "\r\nAuthorization: Bearer secret") {
+			if !strings.HasPrefix(head, "POST /v1/jobs HTTP/1.1\r\n") ||
+				!strings.Contains(head, "\r\nAuthorization: Bearer secret") {
 				t.Errorf("the head is %q", head)
 			}
 			var sent map[string]string
 			if err := json.Unmarshal([]byte(body), &sent); err != nil {
 				t.Fatal(err)
 			}
-			if sent["type"] != tc.typ || sent["execution_at"] != tc.due || sent["idempotency_key"] == "" {
+			if sent["type"] != tc.typ || sent["execution_at"] != tc.due ||
+				sent["idempotency_key"] == "" {
 				t.Errorf("the body is %s, want type %s and execution_at %q", body, tc.typ, tc.due)
 			}
 		})

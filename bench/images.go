@@ -22,8 +22,8 @@ const phasePictures = "pictures"
 // imageSizes are the variants a picture gets by default.
 var imageSizes = []int{1600, 800, 400, 100}
 
-// imageRunner makes the variants of one picture of 12 megapixels again and again, one after another, each in processes
-// of its own.
+// imageRunner makes the variants of one picture of 12 megapixels again and again, one after
+// another, each in processes of its own.
 type imageRunner struct {
 	dir      string
 	original []byte
@@ -42,7 +42,8 @@ func setupImages(ctx context.Context, env *Env) (Runner, error) {
 		return nil, err
 	}
 	p := &picture.Processor{Command: []string{binary, "picture"},
-		Limits: picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory, Timeout: picture.DefaultTimeout}}
+		Limits: picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory,
+			Timeout: picture.DefaultTimeout}}
 	r.make = func(ctx context.Context, original []byte, dir string) (string, error) {
 		info, _, err := p.Run(ctx, bytes.NewReader(original), imageSizes, dir)
 		return fmt.Sprintf("one child a picture, of at most %d MiB", info.Peak>>20), err
@@ -71,7 +72,8 @@ func setupVips(_ context.Context, env *Env) (Runner, error) {
 		}
 		for _, size := range imageSizes {
 			to := filepath.Join(dir, strconv.Itoa(size)+".jpg")
-			out, err := exec.CommandContext(ctx, tool, "--size", strconv.Itoa(size), "-o", to+"[Q=80,strip]", from).CombinedOutput()
+			out, err := exec.CommandContext(ctx, tool, "--size", strconv.Itoa(size), "-o",
+				to+"[Q=80,strip]", from).CombinedOutput()
 			if err != nil {
 				return "", fmt.Errorf("vipsthumbnail: %w: %s", err, singleLine(string(out)))
 			}
@@ -110,7 +112,8 @@ func (r *imageRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		}
 		phase.Took += took
 		phase.Latency = append(phase.Latency, took)
-		r.note = fmt.Sprintf("a JPEG of 12 Mpx and %.1f MB into %v; %s", float64(len(r.original))/1e6, imageSizes, note)
+		r.note = fmt.Sprintf("a JPEG of 12 Mpx and %.1f MB into %v; %s",
+			float64(len(r.original))/1e6, imageSizes, note)
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, err
 		}
@@ -120,8 +123,8 @@ func (r *imageRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 
 func (r *imageRunner) Close() error { return nil }
 
-// drawPhotograph draws a JPEG that is as hard to decode as one of a camera: gradients, edges, texture, noise of a
-// sensor; a third of a byte per pixel, 4:2:0.
+// drawPhotograph draws a JPEG that is as hard to decode as one of a camera: gradients, edges,
+// texture, noise of a sensor; a third of a byte per pixel, 4:2:0.
 func drawPhotograph(width, height int) ([]byte, error) {
 	img := image.NewYCbCr(image.Rect(0, 0, width, height), image.YCbCrSubsampleRatio420)
 	noise := uint32(1)
@@ -131,7 +134,8 @@ func drawPhotograph(width, height int) ([]byte, error) {
 	}
 	for y := range height {
 		for x := range width {
-			v := 40 + 150*float64(x)/float64(width) + 25*math.Sin(float64(x)*0.31+float64(y)*0.017)*math.Sin(float64(y)*0.23) + grain()
+			v := 40 + 150*float64(x)/float64(width) +
+				25*math.Sin(float64(x)*0.31+float64(y)*0.017)*math.Sin(float64(y)*0.23) + grain()
 			if (x/97+y/61)%5 == 0 {
 				v += 40
 			}

@@ -25,9 +25,10 @@ type Machine struct {
 // SQLite and Redis will be.
 func inspectMachine(dir string) Machine {
 	return Machine{
-		CPU:     cpuModel(),
-		Cores:   runtime.GOMAXPROCS(0),
-		System:  runtime.GOOS + "/" + runtime.GOARCH + " " + firstWord("/proc/sys/kernel/osrelease"),
+		CPU:   cpuModel(),
+		Cores: runtime.GOMAXPROCS(0),
+		System: runtime.GOOS + "/" + runtime.GOARCH + " " +
+			firstWord("/proc/sys/kernel/osrelease"),
 		Go:      runtime.Version(),
 		Load:    firstWord("/proc/loadavg"),
 		Fsync:   fsyncMedian(dir),
@@ -52,7 +53,8 @@ func cpuModel() string {
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok &&
+			strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(value)
 		}
 	}

@@ -34,7 +34,8 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() {
-		fmt.Fprintln(stderr, "usage: go run . [flags] [case ...]   (flags before cases; no case means all)")
+		fmt.Fprintln(stderr,
+			"usage: go run . [flags] [case ...]   (flags before cases; no case means all)")
 		f.PrintDefaults()
 	}
 	f.IntVar(&s.jobs, "n", 20_000, "jobs per run; slow cases do a fraction of it")
@@ -43,14 +44,17 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f.IntVar(&s.clients, "clients", 64, "goroutines or connections of cases with single jobs")
 	f.StringVar(&s.ref, "ref", "", "case the ratios refer to (default river, else the first case)")
 	f.StringVar(&s.json, "json", "", "also write the report to this `file`")
-	f.StringVar(&s.dir, "dir", "", "folder for the files of SQLite and Redis (default the system's temporary folder)")
+	f.StringVar(&s.dir, "dir", "",
+		"folder for the files of SQLite and Redis (default the system's temporary folder)")
 	f.DurationVar(&s.timeout, "timeout", time.Minute, "longest time for one run of one case")
 	f.DurationVar(&s.maxTime, "max-time", 15*time.Minute, "longest time for the whole bench")
 	f.BoolVar(&s.list, "list", false, "list the cases and end")
 	f.IntVar(&s.tune.PostgresConns, "postgres-conns", 4, "connections of floor-postgres")
 	f.IntVar(&s.tune.RiverWorkers, "river-workers", 2000, "River's MaxWorkers")
-	f.IntVar(&s.tune.RiverConns, "river-conns", 16, "connections of River's pool (river-single: at least -clients)")
-	f.IntVar(&s.tune.RiverInserters, "river-inserters", 4, "goroutines that insert batches into River")
+	f.IntVar(&s.tune.RiverConns, "river-conns", 16,
+		"connections of River's pool (river-single: at least -clients)")
+	f.IntVar(&s.tune.RiverInserters, "river-inserters", 4,
+		"goroutines that insert batches into River")
 	f.IntVar(&s.tune.AsynqServers, "asynq-servers", 32, "asynq servers in the process")
 	f.IntVar(&s.tune.AsynqConcurrency, "asynq-concurrency", 16, "Concurrency of each asynq server")
 	f.IntVar(&s.tune.AsynqClients, "asynq-clients", 64, "goroutines that enqueue into asynq")
@@ -170,7 +174,8 @@ func bench(ctx context.Context, s settings, log io.Writer) (report Report, err e
 		Machine: inspectMachine(env.Dir),
 		Jobs:    s.jobs, Rounds: s.rounds, Clients: s.clients, Tuning: s.tune,
 	}
-	b := &Bench{Env: env, Jobs: s.jobs, Warmup: s.warmup, Rounds: s.rounds, Timeout: s.timeout, Log: log}
+	b := &Bench{Env: env, Jobs: s.jobs, Warmup: s.warmup, Rounds: s.rounds, Timeout: s.timeout,
+		Log: log}
 	tracks, err := b.Run(ctx, s.chosen)
 	if err != nil {
 		report.StopReason = err.Error()

@@ -19,14 +19,17 @@ import (
 // Two contracts of the bench: one keeps settled jobs, as River does, the other
 // removes them, as Relay does.
 var (
-	benchPhases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased, "done": job.Done}
-	benchMoves  = []job.Move{
+	benchPhases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased,
+		"done": job.Done}
+	benchMoves = []job.Move{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Expired, To: "queued"},
 	}
-	machineKeeping  = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: "done"}))
-	machineDeleting = job.MustMachine(benchPhases, append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: job.StateNone}))
+	machineKeeping = job.MustMachine(benchPhases,
+		append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: "done"}))
+	machineDeleting = job.MustMachine(benchPhases,
+		append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: job.StateNone}))
 )
 
 // millraceRunner is Millrace's engine in this process, called as River's client
@@ -42,7 +45,8 @@ type millraceRunner struct {
 	runs       int
 }
 
-func setupMillracePostgres(machine *job.Machine, insert, callers int) func(context.Context, *Env) (Runner, error) {
+func setupMillracePostgres(machine *job.Machine, insert, callers int) func(context.Context,
+	*Env) (Runner, error) {
 	return func(ctx context.Context, env *Env) (Runner, error) {
 		pg, err := env.Postgres(ctx, "millrace")
 		if err != nil {
@@ -56,7 +60,8 @@ func setupMillracePostgres(machine *job.Machine, insert, callers int) func(conte
 					return err
 				}
 				defer pool.Close()
-				for _, q := range []string{"TRUNCATE jobs, bodies, counts, events, outbox", "VACUUM jobs"} {
+				for _, q := range []string{"TRUNCATE jobs, bodies, counts, events, outbox",
+					"VACUUM jobs"} {
 					if _, err := pool.Exec(ctx, q); err != nil {
 						return err
 					}
@@ -65,21 +70,26 @@ func setupMillracePostgres(machine *job.Machine, insert, callers int) func(conte
 			}
 			return s, clear, err
 		}
-		return &millraceRunner{open: open, machine: machine, insert: insert, claim: 500, callers: callers, durability: pg.Durability()}, nil
+		return &millraceRunner{open: open, machine: machine, insert: insert, claim: 500,
+			callers: callers, durability: pg.Durability()}, nil
 	}
 }
 
-func setupMillraceSQLite(machine *job.Machine, insert, callers int) func(context.Context, *Env) (Runner, error) {
+func setupMillraceSQLite(machine *job.Machine, insert, callers int) func(context.Context,
+	*Env) (Runner, error) {
 	return func(_ context.Context, env *Env) (Runner, error) {
 		dir, err := env.Folder("millrace-sqlite")
 		if err != nil {
 			return nil, err
 		}
-		open := func(ctx context.Context, run int) (store.Store, func(context.Context) error, error) {
-			s, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir, strconv.Itoa(run)+".db"), Now: time.Now})
+		open := func(ctx context.Context, run int) (store.Store, func(context.Context) error,
+			error) {
+			s, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir,
+				strconv.Itoa(run)+".db"), Now: time.Now})
 			return s, func(context.Context) error { return nil }, err
 		}
-		return &millraceRunner{open: open, machine: machine, insert: insert, claim: 100, callers: callers,
+		return &millraceRunner{open: open, machine: machine, insert: insert, claim: 100,
+			callers:    callers,
 			durability: "SQLite WAL synchronous=FULL: an fsync before every answer"}, nil
 	}
 }
@@ -99,8 +109,12 @@ func (m *millraceRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	start := time.Now()
-	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Contracts: []engine.Contract{{Name: "bench", Machine: m.machine}},
-		Random: func() (r [16]byte) { rand.Read(r[:]); return r }, Monotonic: func() time.Duration { return time.Since(start) }})
+	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(),
+		Contracts: []engine.Contract{{Name: "bench", Machine: m.machine}},
+		Random: func() (r [16]byte) {
+			rand.Read(r[:])
+			return r
+		}, Monotonic: func() time.Duration { return time.Since(start) }})
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +140,10 @@ func (m *millraceRunner) insertAll(ctx context.Context, e *engine.Engine, n int)
 			if err != nil {
 				return err
 			}
-			batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{Contract: "bench", Scope: "default", Key: strconv.Itoa(num)},
-				Queue: "default", Lease: time.Minute, Payload: payload}})
+			batch = append(batch,
+				engine.Submission{Job: job.Job{ID: job.ID{Contract: "bench", Scope: "default",
+					Key: strconv.Itoa(num)},
+					Queue: "default", Lease: time.Minute, Payload: payload}})
 		}
 		_, err := e.Submit(ctx, engine.Unique, batch)
 		return err
@@ -140,7 +156,8 @@ func (m *millraceRunner) workAll(ctx context.Context, e *engine.Engine, n int) (
 	started := time.Now()
 	_, err := runParallel(ctx, m.callers, m.callers, func(ctx context.Context, _, _ int) error {
 		for {
-			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: "bench", Queues: []string{"default"}, Max: m.claim, Worker: "bench"})
+			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: "bench",
+				Queues: []string{"default"}, Max: m.claim, Worker: "bench"})
 			if err != nil || len(jobs) == 0 {
 				return err
 			}
@@ -151,7 +168,8 @@ func (m *millraceRunner) workAll(ctx context.Context, e *engine.Engine, n int) (
 					return err
 				}
 				tally.MarkWorked(work.Num)
-				endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+				endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
+					Outcome: engine.Outcome{On: job.Succeeded}}
 			}
 			for _, ended := range e.FinishAll(ctx, endings) {
 				if ended.Err != nil {

@@ -60,7 +60,8 @@ func (b *backlog) Run(ctx context.Context, n int) ([]Phase, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.memory = fmt.Sprintf("%d queued: ready after %v, resident memory after the claims %s", n, server.ready.Round(time.Millisecond), residentMemory(server.cmd.Process.Pid))
+	b.memory = fmt.Sprintf("%d queued: ready after %v, resident memory after the claims %s", n,
+		server.ready.Round(time.Millisecond), residentMemory(server.cmd.Process.Pid))
 	return []Phase{insert, claim, {Name: "start", Jobs: n, Took: server.ready}}, nil
 }
 
@@ -70,13 +71,19 @@ func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {
 		return Phase{}, err
 	}
 	defer s.Close()
-	contract, err := relay.New(relay.Config{Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), MaxNumJobs: 1000, BodyLimit: 1 << 20, RetryableStatus: 429})
+	contract, err := relay.New(relay.Config{Registry: prometheus.NewRegistry(),
+		Log: slog.New(slog.DiscardHandler), MaxNumJobs: 1000, BodyLimit: 1 << 20,
+		RetryableStatus: 429})
 	if err != nil {
 		return Phase{}, err
 	}
 	start := time.Now()
-	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Contracts: []engine.Contract{contract.Contract()},
-		Random: func() (r [16]byte) { rand.Read(r[:]); return r }, Monotonic: func() time.Duration { return time.Since(start) }})
+	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(),
+		Contracts: []engine.Contract{contract.Contract()},
+		Random: func() (r [16]byte) {
+			rand.Read(r[:])
+			return r
+		}, Monotonic: func() time.Duration { return time.Since(start) }})
 	if err != nil {
 		return Phase{}, err
 	}
@@ -85,8 +92,10 @@ func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {
 	_, err = runParallel(ctx, 2, len(cut), func(ctx context.Context, _, i int) error {
 		var batch []engine.Submission
 		for num := cut[i][0]; num < cut[i][1]; num++ {
-			batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{Contract: relay.Name, Scope: "q", Key: strconv.Itoa(num)},
-				Queue: "q", Lease: time.Hour, Payload: appendPayload(nil, num)}})
+			batch = append(batch,
+				engine.Submission{Job: job.Job{ID: job.ID{Contract: relay.Name, Scope: "q",
+					Key: strconv.Itoa(num)},
+					Queue: "q", Lease: time.Hour, Payload: appendPayload(nil, num)}})
 		}
 		_, err := e.Submit(ctx, engine.Unique, batch)
 		return err
@@ -116,7 +125,8 @@ func (b *backlog) claimAll(ctx context.Context, addr string, n int) (Phase, erro
 		claim.Latency, claim.Took = append(claim.Latency, took), claim.Took+took
 		id, _, _ := strings.Cut(textAfter(string(body), `"id":"`), `"`)
 		run, _, _ := strings.Cut(textAfter(string(body), `"run_id":"`), `"`)
-		status, _, err = conn.Do(fmt.Appendf(nil, "DELETE /v2/queues/q/jobs/%s/run-id/%s HTTP/1.1\r\nHost: %s\r\n\r\n", id, run, addr))
+		status, _, err = conn.Do(fmt.Appendf(nil,
+			"DELETE /v2/queues/q/jobs/%s/run-id/%s HTTP/1.1\r\nHost: %s\r\n\r\n", id, run, addr))
 		if err == nil && status != http.StatusOK {
 			err = errors.New("a complete was answered " + strconv.Itoa(status))
 		}

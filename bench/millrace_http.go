@@ -45,7 +45,8 @@ func (m *millraceHTTP) Run(ctx context.Context, n int) ([]Phase, error) {
 	if m.load == "singles" {
 		jobs, singles = singles, jobs
 	}
-	cmd := exec.CommandContext(ctx, m.binary, "bench", "--json", "--dir", m.dir, "--jobs", jobs, "--singles", singles)
+	cmd := exec.CommandContext(ctx, m.binary, "bench", "--json", "--dir", m.dir, "--jobs", jobs,
+		"--singles", singles)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -52,7 +52,8 @@ func createPostgres(ctx context.Context, name string) (*Postgres, error) {
 			return nil, skipf("PostgreSQL: %v", err)
 		}
 	}
-	p := &Postgres{admin: config.ConnConfig.Copy(), dsn: config, name: name, settings: map[string]string{}}
+	p := &Postgres{admin: config.ConnConfig.Copy(), dsn: config, name: name,
+		settings: map[string]string{}}
 	p.admin.ConnectTimeout = 5 * time.Second
 	conn, err := pgx.ConnectConfig(ctx, p.admin)
 	if err != nil {
@@ -130,15 +131,18 @@ func (p *Postgres) Durability() string {
 	case commit == "off":
 		return "NOT durable at acknowledgement: synchronous_commit=off"
 	default:
-		return "durable: fsync before each commit returns (fsync=on, synchronous_commit=" + commit + ")"
+		return "durable: fsync before each commit returns (fsync=on, synchronous_commit=" + commit +
+			")"
 	}
 }
 
 // URL is DSN in the form in which Millrace's settings take it.
 func (p *Postgres) URL() string {
 	c := p.dsn.ConnConfig
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(c.User, c.Password), Path: "/" + c.Database,
-		RawQuery: url.Values{"host": {c.Host}, "port": {strconv.Itoa(int(c.Port))}, "sslmode": {"disable"}}.Encode()}
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(c.User, c.Password),
+		Path: "/" + c.Database,
+		RawQuery: url.Values{"host": {c.Host}, "port": {strconv.Itoa(int(c.Port))},
+			"sslmode": {"disable"}}.Encode()}
 	if c.TLSConfig != nil {
 		u.RawQuery = strings.Replace(u.RawQuery, "disable", "require", 1)
 	}
@@ -173,6 +177,7 @@ func (p *Postgres) Drop(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("drop %s: %w", p.name, err)
 	}
-	_, err = conn.Exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{p.name}.Sanitize()+" WITH (FORCE)")
+	_, err = conn.Exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{p.name}.Sanitize()+
+		" WITH (FORCE)")
 	return errors.Join(err, conn.Close(ctx))
 }

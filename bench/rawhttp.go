@@ -96,7 +96,8 @@ func (c *rawConn) Expect(request []byte, want int) ([]byte, error) {
 }
 
 // dialMany opens so many connections, which fail when ctx ends.
-func dialMany(ctx context.Context, addr string, n int) (conns []*rawConn, closeAll func(), err error) {
+func dialMany(ctx context.Context, addr string, n int) (conns []*rawConn, closeAll func(),
+	err error) {
 	closeAll = func() {
 		for _, c := range conns {
 			c.Close()
@@ -117,7 +118,8 @@ func dialMany(ctx context.Context, addr string, n int) (conns []*rawConn, closeA
 // sendMany keeps so many connections busy until n requests are answered with the
 // wanted status. Request i is what build answers. The connections are made
 // outside the clock.
-func sendMany(ctx context.Context, addr string, conns, n, want int, build func(i int) []byte) (Phase, error) {
+func sendMany(ctx context.Context, addr string, conns, n, want int,
+	build func(i int) []byte) (Phase, error) {
 	open, closeAll, err := dialMany(ctx, addr, min(conns, n))
 	if err != nil {
 		return Phase{}, err

@@ -170,20 +170,23 @@ func (r Report) writeTable(w io.Writer) error {
 	if r.Reference != "" {
 		ratioTitle = "x " + r.Reference
 	}
-	fmt.Fprintf(table, "case\tphase\tjobs\trounds\tmedian/s\tmin-max/s\t%s\tmin-max\tp50\tp99\tmax\t\n", ratioTitle)
+	fmt.Fprintf(table,
+		"case\tphase\tjobs\trounds\tmedian/s\tmin-max/s\t%s\tmin-max\tp50\tp99\tmax\t\n",
+		ratioTitle)
 	for _, c := range r.Cases {
 		for _, p := range c.Phases {
 			cells := []string{
 				c.Name, p.Name, fmt.Sprint(p.Jobs), fmt.Sprint(p.Rate.Rounds),
-				fmt.Sprintf("%.0f", p.Rate.Median), fmt.Sprintf("%.0f-%.0f", p.Rate.Min, p.Rate.Max),
-				"-", "-", "-", "-", "-",
+				fmt.Sprintf("%.0f", p.Rate.Median),
+				fmt.Sprintf("%.0f-%.0f", p.Rate.Min, p.Rate.Max), "-", "-", "-", "-", "-",
 			}
 			if p.Ratio != nil {
 				cells[6] = fmt.Sprintf("%.2f", p.Ratio.Median)
 				cells[7] = fmt.Sprintf("%.2f-%.2f", p.Ratio.Min, p.Ratio.Max)
 			}
 			if p.Latency != nil {
-				cells[8], cells[9], cells[10] = formatDuration(p.Latency.P50), formatDuration(p.Latency.P99), formatDuration(p.Latency.Max)
+				cells[8], cells[9], cells[10] = formatDuration(p.Latency.P50),
+					formatDuration(p.Latency.P99), formatDuration(p.Latency.Max)
 			}
 			fmt.Fprintln(table, strings.Join(cells, "\t")+"\t")
 		}

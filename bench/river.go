@@ -68,7 +68,8 @@ func (r *riverRunner) migrate(ctx context.Context) error {
 		return err
 	}
 	defer pool.Close()
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: r.logger()})
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool),
+		&rivermigrate.Config{Logger: r.logger()})
 	if err != nil {
 		return err
 	}
@@ -138,35 +139,39 @@ func (r *riverRunner) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(r.env.Log, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-func (r *riverRunner) insert(ctx context.Context, client *river.Client[pgx.Tx], n int) (Phase, error) {
+func (r *riverRunner) insert(ctx context.Context, client *river.Client[pgx.Tx], n int) (Phase,
+	error) {
 	if r.insertMode == riverInsertSingle {
 		started := time.Now()
-		latency, err := runParallel(ctx, r.env.Clients, n, func(ctx context.Context, _, i int) error {
-			_, err := client.Insert(ctx, newJob(i), nil)
-			return err
-		})
+		latency, err := runParallel(ctx, r.env.Clients, n,
+			func(ctx context.Context, _, i int) error {
+				_, err := client.Insert(ctx, newJob(i), nil)
+				return err
+			})
 		return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}, err
 	}
 	cut := batches(n, riverBatch)
 	started := time.Now()
-	_, err := runParallel(ctx, r.env.Tuning.RiverInserters, len(cut), func(ctx context.Context, _, i int) error {
-		params := make([]river.InsertManyParams, 0, riverBatch)
-		for num := cut[i][0]; num < cut[i][1]; num++ {
-			params = append(params, river.InsertManyParams{Args: newJob(num)})
-		}
-		if r.insertMode == riverInsertCopy {
-			_, err := client.InsertManyFast(ctx, params)
+	_, err := runParallel(ctx, r.env.Tuning.RiverInserters, len(cut),
+		func(ctx context.Context, _, i int) error {
+			params := make([]river.InsertManyParams, 0, riverBatch)
+			for num := cut[i][0]; num < cut[i][1]; num++ {
+				params = append(params, river.InsertManyParams{Args: newJob(num)})
+			}
+			if r.insertMode == riverInsertCopy {
+				_, err := client.InsertManyFast(ctx, params)
+				return err
+			}
+			_, err := client.InsertMany(ctx, params)
 			return err
-		}
-		_, err := client.InsertMany(ctx, params)
-		return err
-	})
+		})
 	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started)}, err
 }
 
 // work starts the client, waits until each job has been worked and written as
 // completed, and stops the client.
-func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], tally *Tally, n int) (Phase, error) {
+func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], tally *Tally,
+	n int) (Phase, error) {
 	events, unsubscribe := client.SubscribeConfig(&river.SubscribeConfig{
 		ChanSize: n + 1, // an event that finds the channel full is dropped
 		Kinds:    []river.EventKind{river.EventKindJobCompleted},
@@ -188,7 +193,8 @@ func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], ta
 	select {
 	case end = <-completed:
 	case <-ctx.Done():
-		return Phase{}, fmt.Errorf("completions are missing: %w (stop: %v)", ctx.Err(), r.abort(ctx, client))
+		return Phase{}, fmt.Errorf("completions are missing: %w (stop: %v)", ctx.Err(),
+			r.abort(ctx, client))
 	}
 	if err := <-stopped; err != nil {
 		return Phase{}, err
@@ -215,7 +221,8 @@ func (r *riverRunner) abort(ctx context.Context, client *river.Client[pgx.Tx]) e
 // checkRiver proves that n rows were kept as completed.
 func checkRiver(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	var done int
-	err := pool.QueryRow(ctx, "SELECT count(*) FROM river_job WHERE state = 'completed'").Scan(&done)
+	err := pool.QueryRow(ctx,
+		"SELECT count(*) FROM river_job WHERE state = 'completed'").Scan(&done)
 	if err == nil && done != n {
 		err = fmt.Errorf("%d rows of %d are completed", done, n)
 	}

@@ -33,11 +33,15 @@ type millraceServer struct {
 
 // serveMillrace starts a server with its data in a folder, on a free port, and
 // waits until it listens. The settings are the defaults beside the flags.
-func serveMillrace(ctx context.Context, binary, data string, log io.Writer, flags ...string) (*millraceServer, error) {
-	args := []string{"serve", "--config", os.DevNull, "--set", "listen=127.0.0.1:0", "--set", "data_dir=" + data}
+func serveMillrace(ctx context.Context, binary, data string, log io.Writer,
+	flags ...string) (*millraceServer, error) {
+	args := []string{"serve", "--config", os.DevNull, "--set", "listen=127.0.0.1:0", "--set",
+		"data_dir=" + data}
 	cmd := exec.CommandContext(ctx, binary, append(args, flags...)...)
 	cmd.Stderr = log
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "MILLRACE_") })
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool {
+		return strings.HasPrefix(pair, "MILLRACE_")
+	})
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

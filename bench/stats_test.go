@@ -45,7 +45,8 @@ func TestSpread(t *testing.T) {
 	}{
 		{"none", nil, Spread{}},
 		{"only missing rounds", []float64{nan, nan}, Spread{}},
-		{"a missing round is left out", []float64{4, nan, 2}, Spread{Median: 3, Min: 2, Max: 4, Rounds: 2}},
+		{"a missing round is left out", []float64{4, nan, 2},
+			Spread{Median: 3, Min: 2, Max: 4, Rounds: 2}},
 		{"all", []float64{3, 1, 2}, Spread{Median: 2, Min: 1, Max: 3, Rounds: 3}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,8 +69,10 @@ func TestRatiosPairByRound(t *testing.T) {
 	}{
 		// The machine was ten times slower in round two for both: each pair says
 		// 2, while the ratio of the sorted values would say so only by luck.
-		{"same disturbance on both", []float64{200, 20, 400}, []float64{100, 10, 200}, []float64{2, 2, 2}, 2},
-		{"pairs, not the ratio of medians", []float64{1, 4, 9}, []float64{9, 4, 1}, []float64{1.0 / 9, 1, 9}, 1},
+		{"same disturbance on both", []float64{200, 20, 400}, []float64{100, 10, 200},
+			[]float64{2, 2, 2}, 2},
+		{"pairs, not the ratio of medians", []float64{1, 4, 9}, []float64{9, 4, 1},
+			[]float64{1.0 / 9, 1, 9}, 1},
 		{"missing on the left", []float64{nan, 6}, []float64{3, 3}, []float64{nan, 2}, 2},
 		{"missing on the right", []float64{6, 6}, []float64{nan, 3}, []float64{nan, 2}, 2},
 		{"nothing done by the reference", []float64{6, 6}, []float64{0, 2}, []float64{nan, 3}, 3},
@@ -78,7 +81,7 @@ func TestRatiosPairByRound(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got := ratios(tc.a, tc.b)
-			same := func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) }
+			same := func(x, y float64) bool { return x == y || (math.IsNaN(x) && math.IsNaN(y)) }
 			if !slices.EqualFunc(got, tc.want, same) {
 				t.Errorf("ratios = %v, want %v", got, tc.want)
 			}

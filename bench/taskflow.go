@@ -88,7 +88,8 @@ func (f *flowRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	spent := s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()
-	f.durability = fmt.Sprintf("the server used %v of processor time (%v a job)%s", spent.Round(10*time.Millisecond), formatDuration(spent/time.Duration(n)), s.note)
+	f.durability = fmt.Sprintf("the server used %v of processor time (%v a job)%s",
+		spent.Round(10*time.Millisecond), formatDuration(spent/time.Duration(n)), s.note)
 	return phases, nil
 }
 
@@ -98,7 +99,8 @@ func (f *flowRunner) serve(ctx context.Context, n int) (*flowServer, error) {
 	if err := os.RemoveAll(data); err != nil {
 		return nil, err
 	}
-	flags := []string{"--set", "taskflow.max_concurrent=" + strconv.Itoa(flowConcurrent), "--set", "taskflow.lease=10m"}
+	flags := []string{"--set", "taskflow.max_concurrent=" + strconv.Itoa(flowConcurrent), "--set",
+		"taskflow.lease=10m"}
 	if f.pg != nil {
 		if err := f.pg.Recreate(ctx); err != nil {
 			return nil, err
@@ -151,7 +153,8 @@ func flowGraphSingle(ctx context.Context, s *flowServer, conns, n int) ([]Phase,
 }
 
 // runGraph hands in a graph and has it worked on so many connections.
-func (s *flowServer) runGraph(ctx context.Context, n, conns int, work func(*graphWork, context.Context, int) error) ([]Phase, error) {
+func (s *flowServer) runGraph(ctx context.Context, n, conns int,
+	work func(*graphWork, context.Context, int) error) ([]Phase, error) {
 	one, closeOne, err := dialMany(ctx, s.addr, 1)
 	if err != nil {
 		return nil, err
@@ -168,7 +171,8 @@ func (s *flowServer) runGraph(ctx context.Context, n, conns int, work func(*grap
 		latency = append(latency, time.Since(sent))
 	}
 	insert := Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}
-	open, closeAll, err := dialMany(ctx, s.addr, conns) // only now: the server closes a connection that says nothing for long
+	// only now: the server closes a connection that says nothing for long
+	open, closeAll, err := dialMany(ctx, s.addr, conns)
 	if err != nil {
 		return nil, err
 	}
@@ -273,14 +277,18 @@ type graphWork struct {
 }
 
 // workGraph runs the jobs, which are all there is.
-func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []string, work func(*graphWork, context.Context, int) error) (Phase, error) {
-	w := &graphWork{flowServer: s, conns: conns, number: make(map[string]int, len(ids)), tally: newTally(len(ids)), claimed: make(chan flowRun, flowClaim)}
+func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []string,
+	work func(*graphWork, context.Context, int) error) (Phase, error) {
+	w := &graphWork{flowServer: s, conns: conns, number: make(map[string]int, len(ids)),
+		tally: newTally(len(ids)), claimed: make(chan flowRun, flowClaim)}
 	for i, id := range ids {
 		w.number[id] = i
 	}
 	w.claiming.Add(flowWorkers)
 	w.started = time.Now()
-	_, err := runParallel(ctx, len(conns), len(conns), func(ctx context.Context, _, g int) error { return work(w, ctx, g) })
+	_, err := runParallel(ctx, len(conns), len(conns), func(ctx context.Context, _, g int) error {
+		return work(w, ctx, g)
+	})
 	if err == nil {
 		err = errors.Join(w.tally.Wait(ctx), w.tally.Check())
 	}
@@ -300,7 +308,8 @@ func (w *graphWork) batches(_ context.Context, g int) error {
 			}
 			text = fmt.Appendf(text, `{"run_id":"%s","complete":{}}`, run.Run)
 		}
-		body, err := w.conns[g].Expect(w.request("/worker/v1/outcomes", append(text, "]}"...)), http.StatusOK)
+		body, err := w.conns[g].Expect(w.request("/worker/v1/outcomes", append(text, "]}"...)),
+			http.StatusOK)
 		if err == nil && bytes.Contains(body, []byte(`"code":`)) {
 			err = fmt.Errorf("a run could not be completed: %.200s", body)
 		}
@@ -333,7 +342,8 @@ func (w *graphWork) singles(ctx context.Context, g int) error {
 		go func() { w.claiming.Wait(); close(w.claimed) }()
 	}
 	for run := range w.claimed {
-		if _, err := w.conns[g].Expect(w.request("/worker/v1/runs/"+run.Run+"/complete", []byte("{}")), http.StatusOK); err != nil {
+		if _, err := w.conns[g].Expect(w.request("/worker/v1/runs/"+run.Run+"/complete",
+			[]byte("{}")), http.StatusOK); err != nil {
 			return err
 		}
 		w.done(run)
@@ -353,8 +363,12 @@ func (w *graphWork) runSDKWorker(ctx context.Context, _ int) error {
 		stop()
 	}()
 	worker := client.JobWorker{
-		API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: flowClaim, PollWait: time.Second, PollInterval: time.Millisecond,
-		Handlers: map[string]client.JobHandler{"bench": func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, nil }},
+		API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: flowClaim,
+		PollWait: time.Second, PollInterval: time.Millisecond,
+		Handlers: map[string]client.JobHandler{"bench": func(context.Context,
+			*client.JobRun) (json.RawMessage, error) {
+			return nil, nil
+		}},
 		AfterRun: func(j client.ClaimedJob) { w.done(flowRun{Run: j.RunID, ID: j.ID}) },
 	}
 	return worker.Run(ctx)
@@ -362,7 +376,9 @@ func (w *graphWork) runSDKWorker(ctx context.Context, _ int) error {
 
 // claim takes jobs until all are done.
 func (w *graphWork) claim(c *rawConn, handle func([]flowRun) error) error {
-	request := w.request("/worker/v1/claims", fmt.Appendf(nil, `{"contract":"taskflow","queues":["bench"],"max":%d,"wait_seconds":1}`, flowClaim))
+	request := w.request("/worker/v1/claims",
+		fmt.Appendf(nil, `{"contract":"taskflow","queues":["bench"],"max":%d,"wait_seconds":1}`,
+			flowClaim))
 	for w.tally.remaining.Load() > 0 {
 		body, err := c.Expect(request, http.StatusOK)
 		if err != nil {

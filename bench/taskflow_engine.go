@@ -52,7 +52,8 @@ func (f *flowInProcess) Close() error { return nil }
 func (f *flowInProcess) open(ctx context.Context) (store.Store, error) {
 	f.runs++
 	if f.pg == nil {
-		return sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(f.dir, strconv.Itoa(f.runs)+".db"), Now: time.Now})
+		return sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(f.dir,
+			strconv.Itoa(f.runs)+".db"), Now: time.Now})
 	}
 	if err := f.pg.Recreate(ctx); err != nil {
 		return nil, err
@@ -67,13 +68,15 @@ func (f *flowInProcess) Run(ctx context.Context, n int) ([]Phase, error) {
 	}
 	defer s.Close()
 	random := func() (r [16]byte) { rand.Read(r[:]); return r }
-	t, err := taskflow.New(taskflow.Config{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: time.Now, Random: random,
+	t, err := taskflow.New(taskflow.Config{Log: slog.New(slog.DiscardHandler),
+		Registry: prometheus.NewRegistry(), Now: time.Now, Random: random,
 		Lease: time.Minute, MaxConcurrent: flowConcurrent, BodyLimit: 1, GraphBodyLimit: 1})
 	if err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Contracts: []engine.Contract{t.Contract()}, Random: random,
+	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(),
+		Contracts: []engine.Contract{t.Contract()}, Random: random,
 		Monotonic: func() time.Duration { return time.Since(start) }})
 	if err != nil {
 		return nil, err
@@ -95,8 +98,10 @@ func (f *flowInProcess) insert(ctx context.Context, e *engine.Engine, n int) (Ph
 	for _, cut := range batches(n, flowGraphJobs) {
 		var batch []engine.Submission
 		for i := cut[0]; i < cut[1]; i++ {
-			s := engine.Submission{Job: job.Job{ID: flowID(i), Kind: "FIXED 60 3600", Queue: "bench", Priority: 5, MaxAttempts: 3, Lease: time.Minute,
-				Definition: []byte(`{"name":"job","dependencies":[]}`), Payload: appendPayload(nil, i)}}
+			s := engine.Submission{Job: job.Job{ID: flowID(i), Kind: "FIXED 60 3600",
+				Queue: "bench", Priority: 5, MaxAttempts: 3, Lease: time.Minute,
+				Definition: []byte(`{"name":"job","dependencies":[]}`),
+				Payload:    appendPayload(nil, i)}}
 			for _, d := range flowDependencies(i, n) {
 				s.DependsOn = append(s.DependsOn, flowID(d))
 			}
@@ -118,13 +123,15 @@ func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phas
 	var took atomic.Int64
 	_, err := runParallel(ctx, flowWorkers, flowWorkers, func(ctx context.Context, _, _ int) error {
 		for tally.remaining.Load() > 0 {
-			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{"bench"}, Max: flowClaim, Worker: "bench", Wait: time.Second})
+			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: taskflow.Name,
+				Queues: []string{"bench"}, Max: flowClaim, Worker: "bench", Wait: time.Second})
 			if err != nil {
 				return err
 			}
 			endings := make([]engine.FinishRequest, len(jobs))
 			for i, j := range jobs {
-				endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded, Result: []byte("{}")}}
+				endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
+					Outcome: engine.Outcome{On: job.Succeeded, Result: []byte("{}")}}
 			}
 			for i, ended := range e.FinishAll(ctx, endings) {
 				if ended.Err != nil {

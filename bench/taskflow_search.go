@@ -41,7 +41,10 @@ func (f *flowRunner) fillFlow(ctx context.Context, n int, now time.Time) error {
 		for i := cut[0]; i < cut[1]; i++ {
 			jobs = append(jobs, flowJob(random, i, n, now))
 		}
-		if err := s.Update(ctx, func(tx store.Tx) error { _, err := tx.Insert(jobs); return err }); err != nil {
+		if err := s.Update(ctx, func(tx store.Tx) error {
+			_, err := tx.Insert(jobs)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
@@ -53,7 +56,8 @@ func (f *flowRunner) open(ctx context.Context) (store.Store, error) {
 	if f.pg != nil {
 		return postgres.Open(ctx, postgres.Config{URL: f.pg.DSN()})
 	}
-	return sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(f.dir, "data", "millrace.db"), Now: time.Now})
+	return sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(f.dir, "data", "millrace.db"),
+		Now: time.Now})
 }
 
 // flowTime is when job i of n was created. The last fifth of every so many jobs is
@@ -62,7 +66,8 @@ func flowTime(i, n int, now time.Time) time.Time {
 	if at := i % searchGraphInterval; at > searchGraphInterval-flowGraphJobs {
 		i -= at - (searchGraphInterval - flowGraphJobs)
 	}
-	return now.Add(-flowAge + time.Duration(float64(flowAge)*float64(i)/float64(n)).Truncate(time.Microsecond))
+	return now.Add(-flowAge +
+		time.Duration(float64(flowAge)*float64(i)/float64(n)).Truncate(time.Microsecond))
 }
 
 func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
@@ -70,9 +75,13 @@ func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
 	for k := range raw {
 		raw[k] = byte(random.Uint32())
 	}
-	j := &job.Job{ID: job.ID{Contract: taskflow.Name, Key: fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])}, Kind: "FIXED 60 3600", Searchable: true, MaxAttempts: 3,
-		Lease: time.Minute, CreatedAt: flowTime(i, n, now), Priority: 5, Queue: "q" + strconv.Itoa(random.IntN(20)),
-		Definition: fmt.Appendf(nil, `{"name":"job %d","dependencies":[]}`, i), Payload: appendPayload(nil, i)}
+	j := &job.Job{ID: job.ID{Contract: taskflow.Name,
+		Key: fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])},
+		Kind: "FIXED 60 3600", Searchable: true, MaxAttempts: 3,
+		Lease: time.Minute, CreatedAt: flowTime(i, n, now), Priority: 5,
+		Queue:      "q" + strconv.Itoa(random.IntN(20)),
+		Definition: fmt.Appendf(nil, `{"name":"job %d","dependencies":[]}`, i),
+		Payload:    appendPayload(nil, i)}
 	j.OrderTime, j.DueAt, j.UpdatedAt = j.CreatedAt, j.CreatedAt, now
 	switch pick := random.IntN(100); {
 	case i%(n/20+1) == 7:
@@ -104,17 +113,27 @@ func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
 // flowFilters are all combinations of filters, page sizes and places to go on
 // from, as the query of a search.
 func flowFilters(n int, now time.Time) []string {
-	ago := func(d time.Duration) string { return url.QueryEscape(now.Add(-d).UTC().Format(time.RFC3339Nano)) }
-	graphTime := flowTime(n/2/searchGraphInterval*searchGraphInterval+searchGraphInterval-1, n, now).UTC()
-	cursor := func(at time.Time, id string) string { return "cursor=" + url.QueryEscape(cursorOf(at, id)) }
+	ago := func(d time.Duration) string {
+		return url.QueryEscape(now.Add(-d).UTC().Format(time.RFC3339Nano))
+	}
+	graphTime := flowTime(n/2/searchGraphInterval*searchGraphInterval+searchGraphInterval-1, n,
+		now).UTC()
+	cursor := func(at time.Time, id string) string {
+		return "cursor=" + url.QueryEscape(cursorOf(at, id))
+	}
 	choices := [][]string{
 		{"", "queue=main", "queue=q7", "queue=rare", "queue=none"},
-		{"", "status=PENDING", "status=READY", "status=RUNNING", "status=COMPLETED", "status=FAILED", "status=BLOCKED"},
-		{"", "priority_min=6", "priority_max=4", "priority_min=3&priority_max=7", "priority_min=5&priority_max=5"},
+		{"", "status=PENDING", "status=READY", "status=RUNNING", "status=COMPLETED",
+			"status=FAILED", "status=BLOCKED"},
+		{"", "priority_min=6", "priority_max=4", "priority_min=3&priority_max=7",
+			"priority_min=5&priority_max=5"},
 		{"", "created_after=" + ago(flowAge/10), "created_before=" + ago(flowAge/2),
 			"created_after=" + ago(flowAge/2) + "&created_before=" + ago(flowAge/2-time.Hour),
-			"created_after=" + url.QueryEscape(graphTime.Format(time.RFC3339Nano)) + "&created_before=" + url.QueryEscape(graphTime.Add(time.Microsecond).Format(time.RFC3339Nano))},
-		{"", cursor(graphTime, "80000000-0000-4000-8000-000000000000"), cursor(now.Add(-flowAge*9/10), "80000000-0000-4000-8000-000000000000")},
+			"created_after=" + url.QueryEscape(graphTime.Format(time.RFC3339Nano)) +
+				"&created_before=" +
+				url.QueryEscape(graphTime.Add(time.Microsecond).Format(time.RFC3339Nano))},
+		{"", cursor(graphTime, "80000000-0000-4000-8000-000000000000"),
+			cursor(now.Add(-flowAge*9/10), "80000000-0000-4000-8000-000000000000")},
 		{"limit=20", "limit=100"},
 	}
 	queries := []string{""}
@@ -154,7 +173,8 @@ func flowSearch(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	for range flowSearches {
 		for i, q := range queries {
 			sent := time.Now()
-			if _, err := open[0].Expect(s.request("/api/v1/jobs?"+q, nil), http.StatusOK); err != nil {
+			if _, err := open[0].Expect(s.request("/api/v1/jobs?"+q, nil),
+				http.StatusOK); err != nil {
 				return nil, fmt.Errorf("%s: %w", q, err)
 			}
 			took[i] = append(took[i], time.Since(sent))
@@ -173,9 +193,12 @@ func flowSearch(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	for i := range worst {
 		worst[i] = i
 	}
-	slices.SortFunc(worst, func(a, b int) int { return cmp.Compare(medians.Latency[b], medians.Latency[a]) })
+	slices.SortFunc(worst, func(a, b int) int {
+		return cmp.Compare(medians.Latency[b], medians.Latency[a])
+	})
 	for _, i := range worst[:3] {
-		s.note += fmt.Sprintf("; %v for %s", medians.Latency[i].Round(10*time.Microsecond), queries[i])
+		s.note += fmt.Sprintf("; %v for %s", medians.Latency[i].Round(10*time.Microsecond),
+			queries[i])
 	}
 	return []Phase{every, medians, bests}, nil
 }

@@ -78,7 +78,8 @@ func (t *Tally) Wait(ctx context.Context) error {
 	case <-t.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%d jobs of %d were not worked: %w", t.remaining.Load(), len(t.worked), ctx.Err())
+		return fmt.Errorf("%d jobs of %d were not worked: %w", t.remaining.Load(), len(t.worked),
+			ctx.Err())
 	}
 }
 
@@ -93,7 +94,8 @@ func (t *Tally) Check() error {
 // runParallel runs op for 0..n-1 from so many goroutines and answers the time of each
 // operation. Every goroutine takes the next number when it is free. The first
 // error ends the crowd.
-func runParallel(ctx context.Context, goroutines, n int, op func(ctx context.Context, goroutine, i int) error) ([]time.Duration, error) {
+func runParallel(ctx context.Context, goroutines, n int,
+	op func(ctx context.Context, goroutine, i int) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -127,7 +129,9 @@ func runParallel(ctx context.Context, goroutines, n int, op func(ctx context.Con
 // runPaced runs op for 0..n-1 at a rate per second, from so many goroutines. It
 // answers the time of each operation from when it was meant to begin, so that one
 // that had to wait for a goroutine counts as slow, and from when it began.
-func runPaced(ctx context.Context, goroutines, n, rate int, op func(ctx context.Context, goroutine, i int) error) (meant, began []time.Duration, err error) {
+func runPaced(ctx context.Context, goroutines, n, rate int,
+	op func(ctx context.Context, goroutine, i int) error) (meant, began []time.Duration,
+	err error) {
 	meant, began = make([]time.Duration, n), make([]time.Duration, n)
 	started := time.Now()
 	_, err = runParallel(ctx, goroutines, n, func(ctx context.Context, g, i int) error {

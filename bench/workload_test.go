@@ -84,7 +84,8 @@ func TestTally(t *testing.T) {
 				}
 			}
 			if done != tc.done || (tally.Check() == nil) != tc.fine {
-				t.Errorf("done %v, check %v; want done %v, fine %v", done, tally.Check(), tc.done, tc.fine)
+				t.Errorf("done %v, check %v; want done %v, fine %v", done, tally.Check(), tc.done,
+					tc.fine)
 			}
 		})
 	}
@@ -95,7 +96,8 @@ func TestTallyBegin(t *testing.T) {
 	tally := newTally(1)
 	ready := tally.created.Add(time.Hour)
 	if got := tally.StartTime(ready); !got.Equal(ready) {
-		t.Errorf("before the first job the clock starts at %v, want when the workers are ready", got)
+		t.Errorf("before the first job the clock starts at %v, want when the workers are ready",
+			got)
 	}
 	tally.MarkWorked(0)
 	if got := tally.StartTime(ready); !got.Before(ready) {
@@ -134,7 +136,8 @@ func TestCheckLocal(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{
 		"127.0.0.1": true, "127.0.0.2": true, "::1": true, "[::1]": true, "localhost": true,
-		"/var/run/postgresql": true, "10.0.0.1": false, "db.example.com": false, "": false, "0.0.0.0": false,
+		"/var/run/postgresql": true, "10.0.0.1": false, "db.example.com": false, "": false,
+		"0.0.0.0": false,
 	} {
 		if got := checkLocal(host) == nil; got != want {
 			t.Errorf("checkLocal(%q) allowed = %v, want %v", host, got, want)
@@ -152,7 +155,8 @@ func TestPostgresElsewhereIsSkipped(t *testing.T) {
 
 func TestDSNSurvivesQuotes(t *testing.T) {
 	t.Parallel()
-	config, err := pgxpool.ParseConfig(`host=127.0.0.1 port=5433 user=me password='a\'b\\c d' dbname=x sslmode=disable`)
+	config, err := pgxpool.ParseConfig(
+		`host=127.0.0.1 port=5433 user=me password='a\'b\\c d' dbname=x sslmode=disable`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,9 +191,12 @@ func TestRawHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	get := func(path string) []byte { return []byte("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n") }
+	get := func(path string) []byte {
+		return []byte("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")
+	}
 	for range 2 { // twice: the connection must be left at the next answer
-		if status, body, err := conn.Do(get("/body")); status != 200 || string(body) != "hello" || err != nil {
+		if status, body, err := conn.Do(get("/body")); status != 200 || string(body) != "hello" ||
+			err != nil {
 			t.Errorf("/body = %d %q %v, want 200 hello", status, body, err)
 		}
 		if status, body, err := conn.Do(get("/none")); status != 204 || body != nil || err != nil {
@@ -199,11 +206,14 @@ func TestRawHTTP(t *testing.T) {
 	if _, _, err := conn.Do(get("/chunked")); err == nil {
 		t.Error("a chunked answer was read as one without a body, want an error")
 	}
-	if _, err := sendMany(t.Context(), addr, 3, 50, 200, func(int) []byte { return get("/none") }); err == nil {
+	if _, err := sendMany(t.Context(), addr, 3, 50, 200, func(int) []byte {
+		return get("/none")
+	}); err == nil {
 		t.Error("an unwanted status counted as done, want an error")
 	}
 	phase, err := sendMany(t.Context(), addr, 3, 50, 200, func(int) []byte { return get("/body") })
 	if err != nil || phase.Jobs != 50 || len(phase.Latency) != 50 {
-		t.Errorf("crowd = %d jobs, %d latencies, %v; want 50, 50, none", phase.Jobs, len(phase.Latency), err)
+		t.Errorf("crowd = %d jobs, %d latencies, %v; want 50, 50, none", phase.Jobs,
+			len(phase.Latency), err)
 	}
 }

@@ -114,7 +114,9 @@ func httpClient(base *http.Client) *http.Client {
 		clone.Transport = newTransport()
 	}
 	if clone.CheckRedirect == nil {
-		clone.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		clone.CheckRedirect = func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}
 	}
 	return &clone
 }

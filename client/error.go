@@ -126,7 +126,8 @@ func (e *Error) Is(target error) bool {
 	case ErrRunLost:
 		return e.Status == http.StatusConflict && e.Code == codeRunLost
 	case ErrUnauthorized:
-		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden && e.Code != FetchUnsupportedJobType
+		return e.Status == http.StatusUnauthorized ||
+			(e.Status == http.StatusForbidden && e.Code != FetchUnsupportedJobType)
 	case ErrInvalid:
 		switch e.Status {
 		case http.StatusForbidden:

@@ -59,7 +59,8 @@ func ExampleWorker() {
 		return
 	}
 	err = c.Relay().Enqueue(ctx, []client.RelaySpec{{
-		Queue: "mail", ID: "1", Timeout: 30 * time.Second, Payload: json.RawMessage(`{"to":"a@example.org"}`),
+		Queue: "mail", ID: "1", Timeout: 30 * time.Second,
+		Payload: json.RawMessage(`{"to":"a@example.org"}`),
 	}}, client.RelayUnique)
 	if err != nil {
 		fmt.Println(err)
@@ -95,18 +96,20 @@ func ExampleRun_Requeue() {
 		return
 	}
 	relay := c.Relay()
-	err = relay.Enqueue(ctx, []client.RelaySpec{{Queue: "reports", ID: "daily", Timeout: time.Minute}}, client.RelayIgnore)
+	err = relay.Enqueue(ctx, []client.RelaySpec{{Queue: "reports", ID: "daily",
+		Timeout: time.Minute}}, client.RelayIgnore)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 
-	w := &client.Worker{Relay: relay, Queue: "reports", Handler: func(ctx context.Context, run *client.Run) error {
-		defer cancel()
-		repeated := run.Job.RelaySpec
-		repeated.RunAt = time.Now().Add(24 * time.Hour)
-		return run.Requeue(ctx, []client.RelaySpec{repeated}, client.RelayUnique)
-	}}
+	w := &client.Worker{Relay: relay, Queue: "reports",
+		Handler: func(ctx context.Context, run *client.Run) error {
+			defer cancel()
+			repeated := run.Job.RelaySpec
+			repeated.RunAt = time.Now().Add(24 * time.Hour)
+			return run.Requeue(ctx, []client.RelaySpec{repeated}, client.RelayUnique)
+		}}
 	fmt.Println("stopped:", w.Run(ctx))
 	there, err := relay.Exists(context.Background(), "reports", "daily")
 	fmt.Println("waits for tomorrow:", there, err)
@@ -122,7 +125,8 @@ func ExampleMiddleware() {
 			return func(ctx context.Context, run *client.Run) error {
 				start := time.Now()
 				err := next(ctx, run)
-				logger.Info("run", "job_id", run.Job.ID, "took", time.Since(start), "error_message", err)
+				logger.Info("run", "job_id", run.Job.ID, "took", time.Since(start), "error_message",
+					err)
 				return err
 			}
 		}

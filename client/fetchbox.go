@@ -81,16 +81,21 @@ func (f *FetchBox) Submit(ctx context.Context, spec FetchBoxSpec) (FetchBoxRecei
 		body = compress(body)
 		header.Set("Content-Encoding", "gzip") // FB-006
 	}
-	got, err := doJSON[FetchBoxReceipt](ctx, f.client, call{op: op, method: http.MethodPost, path: "/jobs", header: header,
-		body: body, accept: []int{http.StatusAccepted}})
+	got, err := doJSON[FetchBoxReceipt](ctx, f.client,
+		call{op: op, method: http.MethodPost, path: "/jobs", header: header,
+			body: body, accept: []int{http.StatusAccepted}})
 	got.IdempotencyKey = spec.IdempotencyKey
 	return got, err
 }
 
 func (s *FetchBoxSpec) header() (http.Header, error) {
 	header := http.Header{}
-	for _, h := range []struct{ what, name, value string }{{"job type", "X-Fetchbox-Job-Type", s.Type},
-		{"tenant", "X-Fetchbox-Tenant", s.Tenant}, {"idempotency key", "X-Fetchbox-Idempotency-Key", s.IdempotencyKey}} {
+	for _, h := range []struct {
+		what, name,
+		value string
+	}{{"job type", "X-Fetchbox-Job-Type", s.Type},
+		{"tenant", "X-Fetchbox-Tenant", s.Tenant},
+		{"idempotency key", "X-Fetchbox-Idempotency-Key", s.IdempotencyKey}} {
 		if h.value == "" {
 			continue
 		}
@@ -104,7 +109,10 @@ func (s *FetchBoxSpec) header() (http.Header, error) {
 
 // checkHeader refuses what would arrive as something else, or not at all.
 func checkHeader(what, value string) error {
-	if !utf8.ValidString(value) || strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if !utf8.ValidString(value) || strings.TrimSpace(value) != value ||
+		strings.ContainsFunc(value, func(r rune) bool {
+			return r < ' ' || r == 0x7f
+		}) {
 		return fmt.Errorf("%s %q cannot stand in a header", what, value)
 	}
 	return nil
@@ -166,8 +174,10 @@ func (f *FetchBox) Wait(ctx context.Context, jobID string) (FetchBoxJob, error) 
 // (FB-084), page by page of pageSize letters; 0 leaves that to the server. It
 // ends with the first error. What a replay has revived stays in the list until
 // its time is over (FB-092).
-func (f *FetchBox) DeadLetters(ctx context.Context, pageSize int) iter.Seq2[FetchBoxDeadLetter, error] {
-	return fetchPages[FetchBoxDeadLetter](ctx, f, "fetchbox dead letters", fetchLetters, url.Values{}, pageSize)
+func (f *FetchBox) DeadLetters(ctx context.Context, pageSize int) iter.Seq2[FetchBoxDeadLetter,
+	error] {
+	return fetchPages[FetchBoxDeadLetter](ctx, f, "fetchbox dead letters", fetchLetters,
+		url.Values{}, pageSize)
 }
 
 // Replay gives the download of a dead letter, named by its offset, new tries.
@@ -180,7 +190,8 @@ func (f *FetchBox) DeadLetters(ctx context.Context, pageSize int) iter.Seq2[Fetc
 // [Error.Uncertain]; one after it has failed again is another replay.
 func (f *FetchBox) Replay(ctx context.Context, offset uint64) (FetchBoxReplay, error) {
 	return fetchCall[FetchBoxReplay](ctx, f, call{op: "fetchbox replay", method: http.MethodPost,
-		path: fetchLetters + "/" + strconv.FormatUint(offset, 10) + "/replay", accept: []int{http.StatusAccepted}})
+		path:   fetchLetters + "/" + strconv.FormatUint(offset, 10) + "/replay",
+		accept: []int{http.StatusAccepted}})
 }
 
 // Health asks every part of the server how it is (FB-065). What is down is no
@@ -220,7 +231,8 @@ func (f *FetchBox) asOperator(c call) call {
 	return c
 }
 
-func fetchPages[T any](ctx context.Context, f *FetchBox, op, path string, query url.Values, size int) iter.Seq2[T, error] {
+func fetchPages[T any](ctx context.Context, f *FetchBox, op, path string, query url.Values,
+	size int) iter.Seq2[T, error] {
 	return pages(query, size, func(query url.Values) (page[T], error) {
 		return fetchCall[page[T]](ctx, f, call{op: op, path: path, query: query.Encode()})
 	})

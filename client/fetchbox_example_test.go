@@ -42,9 +42,11 @@ func ExampleFetchBox() {
 		fmt.Println(err)
 		return
 	}
-	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "pages", Manifest: manifest, IdempotencyKey: "crawl-42"})
+	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "pages", Manifest: manifest,
+		IdempotencyKey: "crawl-42"})
 	fmt.Println("accepted:", receipt.Resources, err)
-	repeated, err := box.Submit(ctx, client.FetchBoxSpec{Type: "pages", Manifest: manifest, IdempotencyKey: "crawl-42"})
+	repeated, err := box.Submit(ctx, client.FetchBoxSpec{Type: "pages", Manifest: manifest,
+		IdempotencyKey: "crawl-42"})
 	fmt.Println("the same:", repeated.JobID == receipt.JobID, err)
 	job, err := box.Wait(ctx, receipt.JobID)
 	fmt.Println(job.Status, job.Completed, job.Failed, job.LastError.Code, err)
@@ -72,7 +74,8 @@ func ExampleFetchBox_Logs() {
 		return
 	}
 	box := c.FetchBox()
-	manifest, err := client.FetchBoxManifest{Resources: []client.FetchBoxResource{{ID: "page", URL: origin.URL}}}.Encode()
+	manifest, err := client.FetchBoxManifest{Resources: []client.FetchBoxResource{{ID: "page",
+		URL: origin.URL}}}.Encode()
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -42,14 +42,16 @@ type FetchBoxLogOptions struct {
 //
 // It ends with the first error: [ErrNotFound], [ErrUnauthorized], or
 // [ErrRetryable] when the server stays away.
-func (f *FetchBox) Logs(ctx context.Context, jobID string, log FetchBoxLogOptions) iter.Seq2[FetchBoxLogEntry, error] {
+func (f *FetchBox) Logs(ctx context.Context, jobID string,
+	log FetchBoxLogOptions) iter.Seq2[FetchBoxLogEntry, error] {
 	return func(yield func(FetchBoxLogEntry, error) bool) {
 		const op = "fetchbox logs"
 		if err := checkName("job id", jobID); err != nil {
 			yield(FetchBoxLogEntry{}, invalid(op, "%v", err))
 			return
 		}
-		r := logReader{f: f, log: log, yield: yield, call: f.asOperator(call{op: op, path: fetchJobs + "/" + escape(jobID) + "/logs"})}
+		r := logReader{f: f, log: log, yield: yield,
+			call: f.asOperator(call{op: op, path: fetchJobs + "/" + escape(jobID) + "/logs"})}
 		if err := r.read(ctx); err != nil {
 			yield(FetchBoxLogEntry{}, err)
 		}
@@ -70,7 +72,7 @@ type logReader struct {
 func (r *logReader) read(ctx context.Context) error {
 	for failures := 0; ; {
 		fail := r.request(ctx)
-		if r.stopped || fail == nil && !r.log.Follow && r.count < logPage {
+		if r.stopped || (fail == nil && !r.log.Follow && r.count < logPage) {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -85,7 +87,8 @@ func (r *logReader) read(ctx context.Context) error {
 		failures++
 		pause := r.f.client.backoff.delay(failures, 0)
 		if fail != nil {
-			if tries := r.f.client.maxTries; !fail.Retryable() || fail.RetryAfter > maxRetryAfter || tries > 0 && failures >= tries {
+			if tries := r.f.client.maxTries; !fail.Retryable() || fail.RetryAfter > maxRetryAfter ||
+				(tries > 0 && failures >= tries) {
 				return fail
 			}
 			pause += fail.RetryAfter
@@ -139,7 +142,8 @@ func (r *logReader) entries(body io.Reader) *Error {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return &Error{Op: r.call.op, Err: fmt.Errorf("%w: %w", errLogInterrupted, err), transient: !errors.Is(err, bufio.ErrTooLong)}
+		return &Error{Op: r.call.op, Err: fmt.Errorf("%w: %w", errLogInterrupted, err),
+			transient: !errors.Is(err, bufio.ErrTooLong)}
 	}
 	return nil
 }

@@ -52,31 +52,36 @@ func (b *truncatedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A log that breaks off, in the middle of an entry or between two, goes on with the next: none is missing, none comes
-// twice.
+// A log that breaks off, in the middle of an entry or between two, goes on with the next: none is
+// missing, none comes twice.
 func TestFetchBoxLogsResume(t *testing.T) {
 	t.Parallel()
 	for _, follow := range []bool{false, true} {
 		c := &cuttingTransport{}
-		box, _ := mustBox(t, client.Config{HTTPClient: &http.Client{Transport: c}, Retry: client.Retry{BaseDelay: time.Millisecond}}, nil)
+		box, _ := mustBox(t, client.Config{HTTPClient: &http.Client{Transport: c},
+			Retry: client.Retry{BaseDelay: time.Millisecond}}, nil)
 		origin, _ := pagesOrigin(t)
-		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a", "b", "gone")})
+		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages",
+			Manifest: pagesManifest(t, origin, "a", "b", "gone")})
 		settled := func(e client.FetchBoxLogEntry) bool { return e.Message == "the job is failed" }
 		var want []client.FetchBoxLogEntry
-		for e, err := range box.Logs(testContext(t), job.JobID, client.FetchBoxLogOptions{Follow: true}) {
+		for e, err := range box.Logs(testContext(t), job.JobID,
+			client.FetchBoxLogOptions{Follow: true}) {
 			must(t, err)
 			if want = append(want, e); settled(e) {
 				break
 			}
 		}
-		if len(want) < 5 || want[0].JobID != job.JobID || want[0].TimestampMS == 0 || want[0].Message == "" {
+		if len(want) < 5 || want[0].JobID != job.JobID || want[0].TimestampMS == 0 ||
+			want[0].Message == "" {
 			t.Fatalf("the log is %+v", want)
 		}
 		c.mu.Lock()
 		c.cuts, c.requests = []int{0, 10, 300, 500, 501}, nil
 		c.mu.Unlock()
 		var got []client.FetchBoxLogEntry
-		for e, err := range box.Logs(testContext(t), job.JobID, client.FetchBoxLogOptions{Follow: follow}) {
+		for e, err := range box.Logs(testContext(t), job.JobID,
+			client.FetchBoxLogOptions{Follow: follow}) {
 			must(t, err)
 			if got = append(got, e); follow && len(got) == len(want) {
 				break
@@ -93,7 +98,8 @@ func TestFetchBoxLogsResume(t *testing.T) {
 		if len(c.requests) < 4 {
 			t.Errorf("follow %v: asked only for %q", follow, c.requests)
 		}
-		tail := mustCollect(t, box.Logs(testContext(t), job.JobID, client.FetchBoxLogOptions{Since: want[2].Offset}))
+		tail := mustCollect(t, box.Logs(testContext(t), job.JobID,
+			client.FetchBoxLogOptions{Since: want[2].Offset}))
 		if len(tail) < len(want)-2 || tail[0].Offset != want[2].Offset {
 			t.Errorf("from %d on came %+v", want[2].Offset, tail)
 		}
@@ -114,7 +120,9 @@ func TestFetchBoxLogsLong(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	got := mustCollect(t, mustClient(t, client.Config{BaseURL: server.URL}).FetchBox().Logs(testContext(t), "j", client.FetchBoxLogOptions{}))
+	got := mustCollect(t,
+		mustClient(t, client.Config{BaseURL: server.URL}).FetchBox().Logs(testContext(t), "j",
+			client.FetchBoxLogOptions{}))
 	if len(got) != entries || got[entries-1].Offset != entries || asked != 3 {
 		t.Errorf("%d entries came in %d answers", len(got), asked)
 	}
@@ -125,7 +133,8 @@ func TestFetchBoxLogsEnd(t *testing.T) {
 	t.Parallel()
 	box, _ := mustBox(t, client.Config{}, nil)
 	origin, _ := pagesOrigin(t)
-	job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a")})
+	job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages",
+		Manifest: pagesManifest(t, origin, "a")})
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(testContext(t))
 	defer cancel(nil)
@@ -137,12 +146,15 @@ func TestFetchBoxLogsEnd(t *testing.T) {
 		t.Errorf("got %v, want %v", last, why)
 	}
 	ended := 0
-	for _, err := range box.Logs(testContext(t), "019a0000-0000-7000-8000-000000000000", client.FetchBoxLogOptions{Follow: true}) {
+	for _, err := range box.Logs(testContext(t), "019a0000-0000-7000-8000-000000000000",
+		client.FetchBoxLogOptions{Follow: true}) {
 		wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
 		ended++
 	}
-	away := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1", Retry: client.Retry{MaxTries: 3, BaseDelay: time.Millisecond}})
-	for _, err := range away.FetchBox().Logs(testContext(t), "j", client.FetchBoxLogOptions{Follow: true}) {
+	away := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1",
+		Retry: client.Retry{MaxTries: 3, BaseDelay: time.Millisecond}})
+	for _, err := range away.FetchBox().Logs(testContext(t), "j",
+		client.FetchBoxLogOptions{Follow: true}) {
 		if !errors.Is(err, client.ErrRetryable) {
 			t.Errorf("got %v", err)
 		}

@@ -33,8 +33,8 @@ type boxServer struct {
 	dir string // objects are below objects/
 }
 
-// serveBox starts a server whose downloads may come from this machine; change may be nil. Jobs are of type "pages", which
-// has two tries close to each other.
+// serveBox starts a server whose downloads may come from this machine; change may be nil. Jobs are
+// of type "pages", which has two tries close to each other.
 func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err error) {
 	s = &boxServer{}
 	var closing []func()
@@ -54,25 +54,32 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	closing = append(closing, func() { os.RemoveAll(s.dir) })
 	ctx, log, started := context.Background(), slog.New(slog.DiscardHandler), time.Now()
 	elapsed := func() time.Duration { return time.Since(started) }
-	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": s.dir, "listen": "127.0.0.1:0"}})
+	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": s.dir,
+		"listen": "127.0.0.1:0"}})
 	if err != nil {
 		return nil, stop, err
 	}
-	streams, err := stream.Open(ctx, stream.Config{Dir: filepath.Join(s.dir, "streams"), Node: "test", Log: log, Now: time.Now,
+	streams, err := stream.Open(ctx, stream.Config{Dir: filepath.Join(s.dir, "streams"),
+		Node: "test", Log: log, Now: time.Now,
 		Specs: fetchbox.Streams(time.Hour, time.Hour, time.Hour)})
 	if err != nil {
 		return nil, stop, err
 	}
 	closing = append(closing, streams.Close)
-	objects, err := object.Open(ctx, object.Config{Dir: filepath.Join(s.dir, "objects"), Bucket: "millrace"})
+	objects, err := object.Open(ctx, object.Config{Dir: filepath.Join(s.dir, "objects"),
+		Bucket: "millrace"})
 	if err != nil {
 		return nil, stop, err
 	}
 	closing = append(closing, func() { objects.Close() })
-	c := fetchbox.Config{Log: log, Registry: prometheus.NewRegistry(), Now: time.Now, Elapsed: elapsed, Random: testkit.RandomBytes,
-		Node: "test", Objects: objects, Streams: streams, Types: map[string]fetchbox.Type{"pages": {}}, MaxResources: 2000,
-		MaxManifest: 5 << 20, Tries: 2, MaxLostRuns: 10, BackoffBase: 10 * time.Millisecond, Lease: 30 * time.Second, ConnectTimeout: time.Second,
-		DownloadTimeout: 10 * time.Second, MaxDownload: 1 << 20, MaxPerHost: 16, IdempotencyWindow: time.Hour, PruneInterval: time.Minute,
+	c := fetchbox.Config{Log: log, Registry: prometheus.NewRegistry(), Now: time.Now,
+		Elapsed: elapsed, Random: testkit.RandomBytes,
+		Node: "test", Objects: objects, Streams: streams,
+		Types: map[string]fetchbox.Type{"pages": {}}, MaxResources: 2000,
+		MaxManifest: 5 << 20, Tries: 2, MaxLostRuns: 10, BackoffBase: 10 * time.Millisecond,
+		Lease: 30 * time.Second, ConnectTimeout: time.Second,
+		DownloadTimeout: 10 * time.Second, MaxDownload: 1 << 20, MaxPerHost: 16,
+		IdempotencyWindow: time.Hour, PruneInterval: time.Minute,
 		LedgerRetention: time.Hour, Egress: egress.Config{AllowLocal: true}}
 	if change != nil {
 		change(&c)
@@ -81,16 +88,20 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	if err != nil {
 		return nil, stop, err
 	}
-	opened, err := sqlite.Open(ctx, sqlite.Config{Path: sqlite.Memory, Now: time.Now}) // closed by Run
+	// closed by Run
+	opened, err := sqlite.Open(ctx, sqlite.Config{Path: sqlite.Memory, Now: time.Now})
 	if err != nil {
 		return nil, stop, err
 	}
-	workers, err := workerapi.New(workerapi.Config{Log: log, Registry: prometheus.NewRegistry(), Contracts: []workerapi.Contract{room.RemoteWorkers()}})
+	workers, err := workerapi.New(workerapi.Config{Log: log, Registry: prometheus.NewRegistry(),
+		Contracts: []workerapi.Contract{room.RemoteWorkers()}})
 	if err != nil {
 		return nil, stop, errors.Join(err, opened.Close())
 	}
-	node, err := server.New(server.Config{Settings: settings, Store: opened, Contracts: []server.ServedContract{{Contract: room}}, Log: log, Node: "test",
-		APIs: []server.API{{Name: workerapi.Name, Mount: workers.Mount}}, Random: testkit.RandomBytes, Monotonic: elapsed})
+	node, err := server.New(server.Config{Settings: settings, Store: opened,
+		Contracts: []server.ServedContract{{Contract: room}}, Log: log, Node: "test",
+		APIs:   []server.API{{Name: workerapi.Name, Mount: workers.Mount}},
+		Random: testkit.RandomBytes, Monotonic: elapsed})
 	if err == nil {
 		err = node.Listen(ctx)
 	}
@@ -106,7 +117,8 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 }
 
 // mustBox is a server that ends with the test, and a client of it.
-func mustBox(tb testing.TB, cfg client.Config, change func(*fetchbox.Config)) (*client.FetchBox, *boxServer) {
+func mustBox(tb testing.TB, cfg client.Config, change func(*fetchbox.Config)) (*client.FetchBox,
+	*boxServer) {
 	tb.Helper()
 	s, stop, err := serveBox(change)
 	if err != nil {
@@ -122,7 +134,8 @@ func mustBox(tb testing.TB, cfg client.Config, change func(*fetchbox.Config)) (*
 // stored reads a download of the default place.
 func (s *boxServer) stored(tb testing.TB, jobID, resourceID string) string {
 	tb.Helper()
-	text, err := os.ReadFile(filepath.Join(s.dir, "objects", "millrace", "resources", "pages", jobID, resourceID))
+	text, err := os.ReadFile(filepath.Join(s.dir, "objects", "millrace", "resources", "pages",
+		jobID, resourceID))
 	must(tb, err)
 	return string(text)
 }

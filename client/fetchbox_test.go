@@ -29,14 +29,16 @@ func pagesManifest(tb testing.TB, origin string, paths ...string) json.RawMessag
 	tb.Helper()
 	var m client.FetchBoxManifest
 	for _, path := range paths {
-		m.Resources = append(m.Resources, client.FetchBoxResource{ID: path, URL: origin + "/" + path})
+		m.Resources = append(m.Resources,
+			client.FetchBoxResource{ID: path, URL: origin + "/" + path})
 	}
 	text, err := m.Encode()
 	must(tb, err)
 	return text
 }
 
-func mustSubmit(tb testing.TB, box *client.FetchBox, spec client.FetchBoxSpec) client.FetchBoxReceipt {
+func mustSubmit(tb testing.TB, box *client.FetchBox,
+	spec client.FetchBoxSpec) client.FetchBoxReceipt {
 	tb.Helper()
 	receipt, err := box.Submit(testContext(tb), spec)
 	must(tb, err)
@@ -44,7 +46,8 @@ func mustSubmit(tb testing.TB, box *client.FetchBox, spec client.FetchBoxSpec) c
 }
 
 // mustFinish waits for a job, which ends so.
-func mustFinish(tb testing.TB, box *client.FetchBox, jobID string, want client.FetchBoxStatus) client.FetchBoxJob {
+func mustFinish(tb testing.TB, box *client.FetchBox, jobID string,
+	want client.FetchBoxStatus) client.FetchBoxJob {
 	tb.Helper()
 	job, err := box.Wait(testContext(tb), jobID)
 	must(tb, err)
@@ -69,16 +72,20 @@ func TestFetchBox(t *testing.T) {
 	t.Parallel()
 	box, server := mustBox(t, client.Config{}, nil)
 	origin, back := pagesOrigin(t)
-	receipt := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Tenant: "acme", IdempotencyKey: "k",
-		Manifest: pagesManifest(t, origin, "a", "b", "gone")})
+	receipt := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Tenant: "acme",
+		IdempotencyKey: "k", Manifest: pagesManifest(t, origin, "a", "b", "gone")})
 	if want := (client.FetchBoxReceipt{JobID: receipt.JobID, Resources: 3, IdempotencyKey: "k",
-		ManifestKey: "s3://millrace/manifests/pages/" + receipt.JobID + "/metadata.json"}); receipt != want {
+		ManifestKey: "s3://millrace/manifests/pages/" + receipt.JobID +
+			"/metadata.json"}); receipt != want {
 		t.Errorf("got %+v, want %+v", receipt, want)
 	}
 	job := mustFinish(t, box, receipt.JobID, client.FetchFailed)
-	if job.ID != receipt.JobID || job.Type != "pages" || job.Tenant != "acme" || job.ManifestKey != receipt.ManifestKey ||
-		job.Total != 3 || job.Completed != 2 || job.Failed != 1 || job.Remaining() != 0 || job.LogCursor.Stream != "jobs.logs" ||
-		job.LastError == nil || job.LastError.Code != "HTTP_410" || job.UpdatedAt.Before(job.CreatedAt) {
+	if job.ID != receipt.JobID || job.Type != "pages" || job.Tenant != "acme" ||
+		job.ManifestKey != receipt.ManifestKey ||
+		job.Total != 3 || job.Completed != 2 || job.Failed != 1 || job.Remaining() != 0 ||
+		job.LogCursor.Stream != "jobs.logs" ||
+		job.LastError == nil || job.LastError.Code != "HTTP_410" ||
+		job.UpdatedAt.Before(job.CreatedAt) {
 		t.Errorf("the job is %+v with %+v", job, job.LastError)
 	}
 	if got := server.stored(t, job.ID, "a"); got != "this is /a" {
@@ -88,15 +95,18 @@ func TestFetchBox(t *testing.T) {
 	letters := awaitDeadLetter(t, box, job.ID)
 	var task client.FetchBoxTask
 	must(t, json.Unmarshal(letters.Task, &task))
-	if letters.Code != "HTTP_410" || letters.Attempts != 1 || task.ResourceID != "gone" || task.URL != origin+"/gone" || task.Tenant != "acme" {
+	if letters.Code != "HTTP_410" || letters.Attempts != 1 || task.ResourceID != "gone" ||
+		task.URL != origin+"/gone" || task.Tenant != "acme" {
 		t.Errorf("the letter is %+v with %+v", letters, task)
 	}
 	back.Store(true)
 	replay, err := box.Replay(testContext(t), letters.Offset)
-	if want := (client.FetchBoxReplay{JobID: job.ID, ResourceID: "gone", Status: "queued"}); err != nil || replay != want {
+	if want := (client.FetchBoxReplay{JobID: job.ID, ResourceID: "gone",
+		Status: "queued"}); err != nil || replay != want {
 		t.Fatalf("got %+v, %v", replay, err)
 	}
-	if job = mustFinish(t, box, job.ID, client.FetchCompleted); job.Completed != 3 || job.Failed != 0 {
+	if job = mustFinish(t, box, job.ID, client.FetchCompleted); job.Completed != 3 ||
+		job.Failed != 0 {
 		t.Errorf("after the replay the job is %+v", job)
 	}
 	if got := server.stored(t, job.ID, "gone"); got != "this is /gone" {
@@ -108,7 +118,8 @@ func TestFetchBox(t *testing.T) {
 	wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
 }
 
-// awaitDeadLetter waits for the dead letter of a job: it is published behind what it tells of, and nothing tells when.
+// awaitDeadLetter waits for the dead letter of a job: it is published behind what it tells of, and
+// nothing tells when.
 func awaitDeadLetter(tb testing.TB, box *client.FetchBox, jobID string) client.FetchBoxDeadLetter {
 	tb.Helper()
 	ctx, tick := testContext(tb), time.NewTicker(5*time.Millisecond)
@@ -149,7 +160,8 @@ func TestFetchBoxList(t *testing.T) {
 		if i == 2 {
 			path = "gone"
 		}
-		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, path)})
+		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages",
+			Manifest: pagesManifest(t, origin, path)})
 		if i == 2 {
 			mustFinish(t, box, job.JobID, client.FetchFailed)
 		} else {
@@ -166,7 +178,8 @@ func TestFetchBoxList(t *testing.T) {
 	if got := ids(client.FetchBoxFilter{PageSize: 2}); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := ids(client.FetchBoxFilter{Status: client.FetchFailed}); !slices.Equal(got, want[2:3]) {
+	if got := ids(client.FetchBoxFilter{Status: client.FetchFailed}); !slices.Equal(got,
+		want[2:3]) {
 		t.Errorf("failed are %v, want %v", got, want[2:3])
 	}
 	for _, err := range box.Jobs(testContext(t), client.FetchBoxFilter{Status: "lost"}) {
@@ -178,16 +191,19 @@ func TestFetchBoxHealth(t *testing.T) {
 	t.Parallel()
 	box, _ := mustBox(t, client.Config{}, nil)
 	health, err := box.Health(testContext(t))
-	if err != nil || health.Status != "ok" || len(health.Components) != 5 || health.Components["storage"].Status != "ok" {
+	if err != nil || health.Status != "ok" || len(health.Components) != 5 ||
+		health.Components["storage"].Status != "ok" {
 		t.Errorf("got %+v, %v", health, err)
 	}
 	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, `{"status":"down","components":{"ledger":{"status":"down","detail":"it does not answer"}}}`)
+		_, _ = io.WriteString(w,
+			`{"status":"down","components":{"ledger":{"status":"down","detail":"it does not answer"}}}`)
 	}))
 	t.Cleanup(down.Close)
 	health, err = mustClient(t, client.Config{BaseURL: down.URL}).FetchBox().Health(testContext(t))
-	if err != nil || health.Status != "down" || health.Components["ledger"].Detail != "it does not answer" {
+	if err != nil || health.Status != "down" ||
+		health.Components["ledger"].Detail != "it does not answer" {
 		t.Errorf("got %+v, %v", health, err)
 	}
 }
@@ -207,11 +223,13 @@ func TestFetchBoxTokens(t *testing.T) {
 	}
 	operator := box.WithOperatorToken("operators")
 	mustFinish(t, operator, receipt.JobID, client.FetchCompleted)
-	if len(mustCollect(t, operator.Logs(testContext(t), receipt.JobID, client.FetchBoxLogOptions{}))) == 0 {
+	if len(mustCollect(t, operator.Logs(testContext(t), receipt.JobID,
+		client.FetchBoxLogOptions{}))) == 0 {
 		t.Error("the log is empty")
 	}
 	mustSubmit(t, operator, spec) // still as a client
-	_, err = mustClient(t, client.Config{BaseURL: server.url}).FetchBox().Submit(testContext(t), spec)
+	_, err = mustClient(t, client.Config{BaseURL: server.url}).FetchBox().Submit(testContext(t),
+		spec)
 	wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
 }
 
@@ -225,7 +243,8 @@ func TestFetchBoxRefusals(t *testing.T) {
 	if errors.Is(err, client.ErrUnauthorized) {
 		t.Error("a job type that is not registered is taken for a wrong token")
 	}
-	_, err = box.Submit(testContext(t), client.FetchBoxSpec{Type: "pages", Manifest: json.RawMessage(`{"manifest_version":"v2"}`)})
+	_, err = box.Submit(testContext(t), client.FetchBoxSpec{Type: "pages",
+		Manifest: json.RawMessage(`{"manifest_version":"v2"}`)})
 	wantCode(t, err, client.ErrInvalid, client.FetchInvalidPayload)
 	large := json.RawMessage(`"` + strings.Repeat("a", 6<<20) + `"`)
 	_, err = box.Submit(testContext(t), client.FetchBoxSpec{Type: "pages", Manifest: large})
@@ -233,7 +252,8 @@ func TestFetchBoxRefusals(t *testing.T) {
 	_, err = box.Job(testContext(t), "019a0000-0000-7000-8000-000000000000")
 	wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
 
-	nobody := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1", Retry: client.Retry{MaxTries: 1}}).FetchBox()
+	nobody := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1",
+		Retry: client.Retry{MaxTries: 1}}).FetchBox()
 	for name, spec := range map[string]client.FetchBoxSpec{
 		"no type":          {Manifest: good},
 		"no manifest":      {Type: "pages"},
@@ -244,7 +264,8 @@ func TestFetchBoxRefusals(t *testing.T) {
 	} {
 		receipt, err := nobody.Submit(testContext(t), spec)
 		var fail *client.Error
-		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &fail) || fail.Uncertain || receipt.JobID != "" || receipt.IdempotencyKey == "" {
+		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &fail) || fail.Uncertain ||
+			receipt.JobID != "" || receipt.IdempotencyKey == "" {
 			t.Errorf("%s: got %+v, %v", name, receipt, err)
 		}
 	}
@@ -265,13 +286,16 @@ func TestFetchBoxManifest(t *testing.T) {
 	odd := json.RawMessage("{ \"z\":1.50e3 ,\"a\":\"<é>\\u0041\" }")
 	m := client.FetchBoxManifest{Metadata: odd, Attributes: json.RawMessage(`{"priority" :9}`)}
 	for i := range 2 {
-		m.Resources = append(m.Resources, client.FetchBoxResource{ID: fmt.Sprint("r", i), URL: "http://127.0.0.1:1/",
-			Headers: map[string]string{"X-B": "2", "X-A": "1"}, Tags: map[string]string{"t": "ü\""}})
+		m.Resources = append(m.Resources,
+			client.FetchBoxResource{ID: fmt.Sprint("r", i), URL: "http://127.0.0.1:1/",
+				Headers: map[string]string{"X-B": "2", "X-A": "1"},
+				Tags:    map[string]string{"t": "ü\""}})
 	}
 	text, err := m.Encode()
 	must(t, err)
 	one := `"url":"http://127.0.0.1:1/","headers":{"X-A":"1","X-B":"2"},"tags":{"t":"ü\""}}`
-	if want := `{"manifest_version":"v1","metadata":` + string(odd) + `,"resources":[{"id":"r0",` + one + `,{"id":"r1",` + one +
+	if want := `{"manifest_version":"v1","metadata":` + string(odd) + `,"resources":[{"id":"r0",` +
+		one + `,{"id":"r1",` + one +
 		`],"attributes":{"priority" :9}}`; string(text) != want {
 		t.Errorf("got\n%s, want\n%s", text, want)
 	}
@@ -280,7 +304,8 @@ func TestFetchBoxManifest(t *testing.T) {
 	must(t, err)
 	for i, text := range []json.RawMessage{text, long} {
 		receipt := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: text})
-		got, err := os.ReadFile(filepath.Join(server.dir, "objects", "millrace", "manifests", "pages", receipt.JobID, "metadata.json"))
+		got, err := os.ReadFile(filepath.Join(server.dir, "objects", "millrace", "manifests",
+			"pages", receipt.JobID, "metadata.json"))
 		if err != nil || !bytes.Equal(got, text) {
 			t.Errorf("manifest %d is stored as %.300s, %v", i, got, err)
 		}
@@ -322,12 +347,16 @@ func TestFetchBoxLostAnswer(t *testing.T) {
 		lost[key] = string(text)
 		return nil, errors.Join(io.ErrUnexpectedEOF, err)
 	})
-	box, _ := mustBox(t, client.Config{HTTPClient: &http.Client{Transport: transport}, Retry: client.Retry{BaseDelay: time.Millisecond}}, nil)
+	box, _ := mustBox(t, client.Config{HTTPClient: &http.Client{Transport: transport},
+		Retry: client.Retry{BaseDelay: time.Millisecond}}, nil)
 	origin, _ := pagesOrigin(t)
 	for _, key := range []string{"", "mine"} {
-		receipt := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a"), IdempotencyKey: key})
-		if text := lost[receipt.IdempotencyKey]; !strings.Contains(text, receipt.JobID) || receipt.JobID == "" {
-			t.Errorf("under key %q: the first answer was %s, the second is %+v", receipt.IdempotencyKey, text, receipt)
+		receipt := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages",
+			Manifest: pagesManifest(t, origin, "a"), IdempotencyKey: key})
+		if text := lost[receipt.IdempotencyKey]; !strings.Contains(text, receipt.JobID) ||
+			receipt.JobID == "" {
+			t.Errorf("under key %q: the first answer was %s, the second is %+v",
+				receipt.IdempotencyKey, text, receipt)
 		}
 	}
 	if got := mustCollect(t, box.Jobs(testContext(t), client.FetchBoxFilter{})); len(got) != 2 {
@@ -343,29 +372,34 @@ func TestFetchBoxWorker(t *testing.T) {
 	t.Cleanup(stop)
 	c := mustClient(t, client.Config{BaseURL: s.url})
 	t.Cleanup(c.CloseIdleConnections)
-	job := mustSubmit(t, c.FetchBox(), client.FetchBoxSpec{Type: "pages", Tenant: "acme", Manifest: pagesManifest(t, "http://nobody.test", "a", "b")})
+	job := mustSubmit(t, c.FetchBox(), client.FetchBoxSpec{Type: "pages", Tenant: "acme",
+		Manifest: pagesManifest(t, "http://nobody.test", "a", "b")})
 	var mu sync.Mutex
 	got := map[string]client.FetchBoxTask{}
 	ctx, end := context.WithCancel(testContext(t))
-	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractFetchBox, Concurrency: 2, Handlers: map[string]client.JobHandler{
-		"pages": client.TypedJob(func(_ context.Context, _ *client.JobRun, task client.FetchBoxTask) (any, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			got[task.ResourceID] = task
-			if task.ResourceID == "b" {
-				return nil, client.Final(errors.New("it cannot be had"))
-			}
-			return nil, nil
-		})}}
+	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractFetchBox, Concurrency: 2,
+		Handlers: map[string]client.JobHandler{
+			"pages": client.TypedJob(func(_ context.Context, _ *client.JobRun,
+				task client.FetchBoxTask) (any, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				got[task.ResourceID] = task
+				if task.ResourceID == "b" {
+					return nil, client.Final(errors.New("it cannot be had"))
+				}
+				return nil, nil
+			})}}
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	ended := mustFinish(t, c.FetchBox(), job.JobID, client.FetchFailed)
 	end()
 	must(t, <-done)
-	if ended.Completed != 1 || ended.Failed != 1 || ended.LastError == nil || ended.LastError.Message != "it cannot be had" {
+	if ended.Completed != 1 || ended.Failed != 1 || ended.LastError == nil ||
+		ended.LastError.Message != "it cannot be had" {
 		t.Errorf("the job is %+v with %+v", ended, ended.LastError)
 	}
-	if a := got["a"]; len(got) != 2 || a.JobID != job.JobID || a.URL != "http://nobody.test/a" || a.Tenant != "acme" {
+	if a := got["a"]; len(got) != 2 || a.JobID != job.JobID || a.URL != "http://nobody.test/a" ||
+		a.Tenant != "acme" {
 		t.Errorf("the tasks were %+v", got)
 	}
 }

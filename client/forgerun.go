@@ -28,7 +28,9 @@ type ForgeRun struct {
 func (c *Client) ForgeRun() *ForgeRun { return &ForgeRun{client: c} }
 
 // WithKey gives the contract under another API key, on the same connections.
-func (f *ForgeRun) WithKey(apiKey string) *ForgeRun { return &ForgeRun{client: f.client, key: apiKey} }
+func (f *ForgeRun) WithKey(apiKey string) *ForgeRun {
+	return &ForgeRun{client: f.client, key: apiKey}
+}
 
 // The codes of ForgeRun's errors (FR-005). Those of a job's failure are among
 // them too ([ForgeRunFailure]).
@@ -98,7 +100,8 @@ func forgePath(members ...string) string {
 	return path
 }
 
-func forgePages[T any](ctx context.Context, f *ForgeRun, op, path string, query url.Values, size int) iter.Seq2[T, error] {
+func forgePages[T any](ctx context.Context, f *ForgeRun, op, path string, query url.Values,
+	size int) iter.Seq2[T, error] {
 	return pages(query, size, func(query url.Values) (page[T], error) {
 		return forgeCall[page[T]](ctx, f, call{op: op, method: http.MethodGet, path: path,
 			query: query.Encode(), readOnly: true, accept: []int{http.StatusOK}})
@@ -114,7 +117,8 @@ type page[T any] struct {
 
 // pages goes through a list page by page, of size items or as many as the server
 // likes; it ends with the first error.
-func pages[T any](query url.Values, size int, read func(url.Values) (page[T], error)) iter.Seq2[T, error] {
+func pages[T any](query url.Values, size int, read func(url.Values) (page[T], error)) iter.Seq2[T,
+	error] {
 	return func(yield func(T, error) bool) {
 		query := cloneValues(query)
 		if size > 0 {

@@ -35,7 +35,8 @@ func ExampleForgeRun() {
 	}
 	forge := open.WithKey(key.APIKey)
 
-	receipt, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeRetryOnFail})
+	receipt, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute,
+		Kind: client.ForgeRetryOnFail})
 	fmt.Println("submitted:", receipt.State, err)
 	job, err := forge.Wait(ctx, receipt.JobID)
 	fmt.Println("ended:", job.State, err)
@@ -76,7 +77,8 @@ func ExampleVerifyWebhook() {
 // exampleForge is a stand-in for a server, with answers ready.
 func exampleForge() (baseURL string, stop func()) {
 	answers := []forgeAnswer{okAnswer(201, `{"client_id":"c-1"}`), okAnswer(201, forgeIssued),
-		okAnswer(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`), okAnswer(200, forgeJob),
+		okAnswer(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`),
+		okAnswer(200, forgeJob),
 		okAnswer(200, `{"job_id":"j-1","state":"QUEUED","updated_at":"`+forgeAt+`","attempt":1}`),
 		okAnswer(200, `{"job_id":"j-1","state":"SUCCEEDED","outcome":"SUCCESS"}`)}
 	server := httptest.NewServer(&forgeScript{answers: answers})

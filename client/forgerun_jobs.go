@@ -27,7 +27,8 @@ func (f *ForgeRun) Submit(ctx context.Context, spec ForgeRunSpec) (ForgeRunRecei
 		ExecutionAt *time.Time   `json:"execution_at,omitempty"`
 		Callback    string       `json:"callback,omitempty"`
 		Key         string       `json:"idempotency_key"`
-	}{Type: spec.Type, Kind: spec.Kind, Callback: spec.Callback, Key: orDefault(spec.IdempotencyKey, rand.Text())}
+	}{Type: spec.Type, Kind: spec.Kind, Callback: spec.Callback,
+		Key: orDefault(spec.IdempotencyKey, rand.Text())}
 	if at := spec.ExecutionAt.UTC(); !at.IsZero() {
 		if at.Year() < 1 || at.Year() > 9999 {
 			return ForgeRunReceipt{}, invalid(op, "execution time %v is in no four-digit year", at)
@@ -35,8 +36,9 @@ func (f *ForgeRun) Submit(ctx context.Context, spec ForgeRunSpec) (ForgeRunRecei
 		at = at.Truncate(time.Microsecond)
 		wire.ExecutionAt = &at
 	}
-	got, err := forgeCall[ForgeRunReceipt](ctx, f, call{op: op, method: http.MethodPost, path: "/v1/jobs",
-		body: encodeBody(wire), accept: []int{http.StatusAccepted}})
+	got, err := forgeCall[ForgeRunReceipt](ctx, f,
+		call{op: op, method: http.MethodPost, path: "/v1/jobs",
+			body: encodeBody(wire), accept: []int{http.StatusAccepted}})
 	got.IdempotencyKey = wire.Key
 	return got, err
 }
@@ -79,7 +81,8 @@ func (f *ForgeRun) Retry(ctx context.Context, jobID string) (ForgeRunChange, err
 }
 
 // forgeJob makes a call about one job.
-func forgeJob[T any](ctx context.Context, f *ForgeRun, op, method, jobID string, rest ...string) (T, error) {
+func forgeJob[T any](ctx context.Context, f *ForgeRun, op, method, jobID string, rest ...string) (T,
+	error) {
 	if err := checkName("job id", jobID); err != nil {
 		var none T
 		return none, invalid(op, "%v", err)

@@ -46,11 +46,13 @@ type ForgeRunKeyOptions struct {
 // server, and holds for 24 h (G-FR-24); empty means that one is made.
 //
 // Repeating under the same key gives the same client (FR-039).
-func (f *ForgeRun) CreateClient(ctx context.Context, idempotencyKey string) (clientID string, err error) {
+func (f *ForgeRun) CreateClient(ctx context.Context, idempotencyKey string) (clientID string,
+	err error) {
 	got, err := forgeCall[struct {
 		ID string `json:"client_id"`
 	}](ctx, f, call{op: "forgerun create client", method: http.MethodPost, path: "/v1/clients",
-		header: withoutCredentials(idempotencyHeader(idempotencyKey)), accept: []int{http.StatusCreated}})
+		header: withoutCredentials(idempotencyHeader(idempotencyKey)),
+		accept: []int{http.StatusCreated}})
 	return got.ID, err
 }
 
@@ -72,11 +74,13 @@ func (f *ForgeRun) FirstKey(ctx context.Context, clientID string) (ForgeRunIssue
 // Repeating: with Rotate, a repeat of a try that took effect finds its own key
 // refused, [ErrUnauthorized] and [Error.Uncertain]; the new secret is lost
 // with the answer and an operator recovers the client.
-func (f *ForgeRun) CreateKey(ctx context.Context, clientID string, opts ForgeRunKeyOptions) (ForgeRunIssuedKey, error) {
+func (f *ForgeRun) CreateKey(ctx context.Context, clientID string,
+	opts ForgeRunKeyOptions) (ForgeRunIssuedKey, error) {
 	return f.createKey(ctx, "forgerun create key", clientID, opts, false)
 }
 
-func (f *ForgeRun) createKey(ctx context.Context, op, clientID string, opts ForgeRunKeyOptions, anonymous bool) (ForgeRunIssuedKey, error) {
+func (f *ForgeRun) createKey(ctx context.Context, op, clientID string, opts ForgeRunKeyOptions,
+	anonymous bool) (ForgeRunIssuedKey, error) {
 	if err := checkName("client id", clientID); err != nil {
 		return ForgeRunIssuedKey{}, invalid(op, "%v", err)
 	}
@@ -86,7 +90,8 @@ func (f *ForgeRun) createKey(ctx context.Context, op, clientID string, opts Forg
 	}
 	return forgeCall[ForgeRunIssuedKey](ctx, f, call{op: op, method: http.MethodPost,
 		path: forgePath("clients", clientID, "keys"), header: header,
-		body: encodeBody(map[string]bool{"rotate": opts.Rotate}), accept: []int{http.StatusCreated, http.StatusOK}})
+		body:   encodeBody(map[string]bool{"rotate": opts.Rotate}),
+		accept: []int{http.StatusCreated, http.StatusOK}})
 }
 
 // RenewKey makes a new key in place of the one it is asked with, which may
@@ -125,5 +130,6 @@ func (f *ForgeRun) RevokeKey(ctx context.Context, clientID, keyID string) error 
 // Keys goes through the keys of this client, revoked ones too as long as they
 // are kept (FR-055). It ends with the first error.
 func (f *ForgeRun) Keys(ctx context.Context, clientID string) iter.Seq2[ForgeRunKey, error] {
-	return forgePages[ForgeRunKey](ctx, f, "forgerun keys", forgePath("clients", clientID, "keys"), nil, 0)
+	return forgePages[ForgeRunKey](ctx, f, "forgerun keys", forgePath("clients", clientID, "keys"),
+		nil, 0)
 }

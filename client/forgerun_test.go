@@ -43,7 +43,8 @@ func (s *forgeScript) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.requests = append(s.requests, forgeRequest{r.Method + " " + r.RequestURI, strings.Join(r.Header.Values("Authorization"), "|"),
+	s.requests = append(s.requests, forgeRequest{r.Method + " " + r.RequestURI,
+		strings.Join(r.Header.Values("Authorization"), "|"),
 		r.Header.Get("Idempotency-Key"), r.Header.Get("Content-Type"), string(text), time.Now()})
 	a := s.answers[min(len(s.requests), len(s.answers))-1]
 	if a.drop {
@@ -60,11 +61,14 @@ func (s *forgeScript) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-func okAnswer(status int, body string) forgeAnswer { return forgeAnswer{status: status, body: body} }
+func okAnswer(status int, body string) forgeAnswer {
+	return forgeAnswer{status: status, body: body}
+}
 
 func problemAnswer(status int, code, detail string) forgeAnswer {
-	return okAnswer(status, fmt.Sprintf(`{"type":"about:blank","title":%q,"status":%d,"detail":%q,"instance":"req-1","code":%q}`,
-		http.StatusText(status), status, detail, code))
+	return okAnswer(status,
+		fmt.Sprintf(`{"type":"about:blank","title":%q,"status":%d,"detail":%q,"instance":"req-1","code":%q}`,
+			http.StatusText(status), status, detail, code))
 }
 
 // mustForge connects to a script over a real connection.
@@ -79,7 +83,8 @@ func mustForge(tb testing.TB, answers ...forgeAnswer) (*client.ForgeRun, *forgeS
 }
 
 // directForge connects to a script without a network, for synctest.
-func directForge(tb testing.TB, cfg client.Config, answers ...forgeAnswer) (*client.ForgeRun, *forgeScript) {
+func directForge(tb testing.TB, cfg client.Config, answers ...forgeAnswer) (*client.ForgeRun,
+	*forgeScript) {
 	tb.Helper()
 	s := &forgeScript{answers: answers}
 	cfg.BaseURL, cfg.HTTPClient = "http://forge.test", &http.Client{Transport: direct{s}}
@@ -120,24 +125,36 @@ func ptr[T any](value T) *T { return &value }
 func TestForgeRun_routes(t *testing.T) {
 	t.Parallel()
 	at := forgeTime(forgeAt)
-	job := client.ForgeRunJob{ID: "j-1", Type: client.ForgeDeferred, Kind: client.ForgeFailAfterRetryable, State: client.ForgeFailed,
-		Outcome: client.ForgeOutcomeFailed, CreatedAt: at, UpdatedAt: forgeTime("2026-03-01T12:00:09Z"), Attempt: 2,
+	job := client.ForgeRunJob{ID: "j-1", Type: client.ForgeDeferred,
+		Kind: client.ForgeFailAfterRetryable, State: client.ForgeFailed,
+		Outcome: client.ForgeOutcomeFailed, CreatedAt: at,
+		UpdatedAt: forgeTime("2026-03-01T12:00:09Z"), Attempt: 2,
 		ExecutionAt: ptr(forgeTime("2026-03-01T12:00:01Z")), Callback: "http://127.0.0.1/x",
-		Definition: client.ForgeRunDefinition{Kind: client.ForgeFailAfterRetryable, DurationMS: 5000, ShouldFail: true, PayloadSize: 8192,
+		Definition: client.ForgeRunDefinition{Kind: client.ForgeFailAfterRetryable,
+			DurationMS: 5000, ShouldFail: true, PayloadSize: 8192,
 			ExecutionAt: ptr(forgeTime("2026-03-01T12:00:01Z")), Seed: 1772366400123},
 		Failure: &client.ForgeRunFailure{Code: client.ForgeTimeout, Message: "m", Retryable: true}}
 	jobOpen := client.ForgeRunJob{ID: "j-1", Type: client.ForgeExecute, State: client.ForgeRunning,
 		CreatedAt: forgeTime("2026-03-01T12:00:00Z"), UpdatedAt: forgeTime("2026-03-01T12:00:00Z")}
-	report := client.ForgeRunReport{JobID: "j-1", Outcome: client.ForgeOutcomeCanceled, FinishedAt: forgeTime("2026-03-01T12:00:09Z"),
-		Attempt: 1, Kind: client.ForgeSuccessFast, Events: []client.ForgeRunEvent{
-			{ID: "e-1", JobID: "j-1", Name: client.ForgeJobCreated, Next: client.ForgeCreated, At: at, Scenario: client.ForgeSuccessFast},
-			{ID: "e-2", JobID: "j-1", Name: client.ForgeJobFailed, Prev: client.ForgeRunning, Next: client.ForgeFailed,
-				At: at.Add(time.Microsecond), Scenario: client.ForgeSuccessFast, Reason: "runner_lost", Last: true}}}
-	delivery := client.ForgeRunDelivery{ID: "d-1", EventID: "e-1", EventName: client.ForgeJobCreated, URL: "http://x/", Status: client.ForgePending,
-		Tries: []client.ForgeRunTry{{At: forgeTime("2026-03-01T12:00:00Z"), StatusCode: 503, DurationMS: 12, Response: "busy"},
-			{At: forgeTime("2026-03-01T12:00:02Z"), Error: "refused", DurationMS: 1}}, NextTryAt: ptr(forgeTime("2026-03-01T12:00:05Z"))}
-	issued := client.ForgeRunIssuedKey{ForgeRunKey: client.ForgeRunKey{ID: "k-1", CreatedAt: at}, APIKey: "mr_new", CallbackSecret: "whsec_eA=="}
-	hook := client.ForgeRunWebhook{ID: "w-1", URL: "http://x/", Events: []client.ForgeRunEventName{client.ForgeJobFailed}, CreatedAt: at,
+	report := client.ForgeRunReport{JobID: "j-1", Outcome: client.ForgeOutcomeCanceled,
+		FinishedAt: forgeTime("2026-03-01T12:00:09Z"),
+		Attempt:    1, Kind: client.ForgeSuccessFast, Events: []client.ForgeRunEvent{
+			{ID: "e-1", JobID: "j-1", Name: client.ForgeJobCreated, Next: client.ForgeCreated,
+				At: at, Scenario: client.ForgeSuccessFast},
+			{ID: "e-2", JobID: "j-1", Name: client.ForgeJobFailed, Prev: client.ForgeRunning,
+				Next: client.ForgeFailed,
+				At:   at.Add(time.Microsecond), Scenario: client.ForgeSuccessFast,
+				Reason: "runner_lost", Last: true}}}
+	delivery := client.ForgeRunDelivery{ID: "d-1", EventID: "e-1",
+		EventName: client.ForgeJobCreated, URL: "http://x/", Status: client.ForgePending,
+		Tries: []client.ForgeRunTry{{At: forgeTime("2026-03-01T12:00:00Z"), StatusCode: 503,
+			DurationMS: 12, Response: "busy"},
+			{At: forgeTime("2026-03-01T12:00:02Z"), Error: "refused", DurationMS: 1}},
+		NextTryAt: ptr(forgeTime("2026-03-01T12:00:05Z"))}
+	issued := client.ForgeRunIssuedKey{ForgeRunKey: client.ForgeRunKey{ID: "k-1", CreatedAt: at},
+		APIKey: "mr_new", CallbackSecret: "whsec_eA=="}
+	hook := client.ForgeRunWebhook{ID: "w-1", URL: "http://x/",
+		Events: []client.ForgeRunEventName{client.ForgeJobFailed}, CreatedAt: at,
 		Disabled: true, DisabledReason: "gone"}
 	const hookText = `{"webhook_id":"w-1","url":"http://x/","events":["job_failed"],"created_at":"` + forgeAt + `","disabled":true,"disabled_reason":"gone"}`
 
@@ -150,61 +167,114 @@ func TestForgeRun_routes(t *testing.T) {
 		body   string
 		auth   string // "Bearer mr_key" unless given
 	}{
-		"FR-037 create client": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.CreateClient(ctx, "") },
+		"FR-037 create client": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.CreateClient(ctx, "")
+		},
 			okAnswer(201, `{"client_id":"c-1"}`), "c-1", "POST /v1/clients", "made", "", "none"},
-		"FR-042 first key": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.FirstKey(ctx, "c-1") },
-			okAnswer(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made", `{"rotate":false}`, "none"},
+		"FR-042 first key": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.FirstKey(ctx, "c-1")
+		},
+			okAnswer(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made",
+			`{"rotate":false}`, "none"},
 		"FR-043 existing key": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return f.CreateKey(ctx, "c-1", client.ForgeRunKeyOptions{IdempotencyKey: "mine"})
-		}, okAnswer(200, forgeExisting), client.ForgeRunIssuedKey{ForgeRunKey: client.ForgeRunKey{ID: "k-1", CreatedAt: at,
-			ExpiresAt: ptr(forgeTime("2026-05-30T12:00:00Z"))}}, "POST /v1/clients/c-1/keys", "mine", `{"rotate":false}`, ""},
+		}, okAnswer(200, forgeExisting),
+			client.ForgeRunIssuedKey{ForgeRunKey: client.ForgeRunKey{ID: "k-1", CreatedAt: at,
+				ExpiresAt: ptr(forgeTime("2026-05-30T12:00:00Z"))}}, "POST /v1/clients/c-1/keys",
+			"mine", `{"rotate":false}`, ""},
 		"FR-044 rotate": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return f.CreateKey(ctx, "c-1", client.ForgeRunKeyOptions{Rotate: true})
-		}, okAnswer(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made", `{"rotate":true}`, ""},
-		"FR-047 renew": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.RenewKey(ctx, "c/1") },
-			okAnswer(200, forgeIssued), issued, "POST /v1/clients/c%2F1/keys/renew", "made", `{}`, ""},
-		"FR-050 revoke": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return nil, f.RevokeKey(ctx, "c-1", "k-1") },
-			okAnswer(200, `{"revoked":true}`), nil, "POST /v1/clients/c-1/keys/revoke", "", `{"key_id":"k-1"}`, ""},
-		"keys": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return collect(f.Keys(ctx, "c-1")) },
-			okAnswer(200, `{"items":[{"key_id":"k-1","created_at":"`+forgeAt+`","expires_at":null,"revoked_at":"`+forgeAt+`"}],"next_cursor":null,"has_more":false}`),
-			[]client.ForgeRunKey{{ID: "k-1", CreatedAt: at, RevokedAt: &at}}, "GET /v1/clients/c-1/keys", "", "", ""},
+		}, okAnswer(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made",
+			`{"rotate":true}`, ""},
+		"FR-047 renew": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.RenewKey(ctx, "c/1")
+		},
+			okAnswer(200, forgeIssued), issued, "POST /v1/clients/c%2F1/keys/renew", "made", `{}`,
+			""},
+		"FR-050 revoke": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return nil, f.RevokeKey(ctx, "c-1", "k-1")
+		},
+			okAnswer(200, `{"revoked":true}`), nil, "POST /v1/clients/c-1/keys/revoke", "",
+			`{"key_id":"k-1"}`, ""},
+		"keys": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return collect(f.Keys(ctx, "c-1"))
+		},
+			okAnswer(200, `{"items":[{"key_id":"k-1","created_at":"`+forgeAt+
+				`","expires_at":null,"revoked_at":"`+forgeAt+
+				`"}],"next_cursor":null,"has_more":false}`),
+			[]client.ForgeRunKey{{ID: "k-1", CreatedAt: at, RevokedAt: &at}},
+			"GET /v1/clients/c-1/keys", "", "", ""},
 		"FR-056 submit": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return f.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred, Kind: client.ForgeScheduledOnTime, Callback: "http://x/",
-				ExecutionAt: time.Date(2026, 3, 1, 13, 0, 0, 123456789, time.FixedZone("", 3600)), IdempotencyKey: "mine"})
+			return f.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred,
+				Kind: client.ForgeScheduledOnTime, Callback: "http://x/",
+				ExecutionAt: time.Date(2026, 3, 1, 13, 0, 0, 123456789,
+					time.FixedZone("", 3600)),
+				IdempotencyKey: "mine"})
 		}, okAnswer(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`),
-			client.ForgeRunReceipt{JobID: "j-1", State: client.ForgeCreated, CreatedAt: at, IdempotencyKey: "mine"}, "POST /v1/jobs", "",
-			`{"type":"DEFERRED","work_kind":"SCHEDULED_ON_TIME","execution_at":"` + forgeAt + `","callback":"http://x/","idempotency_key":"mine"}`, ""},
-		"FR-120 get": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Get(ctx, "j-1") },
+			client.ForgeRunReceipt{JobID: "j-1", State: client.ForgeCreated, CreatedAt: at,
+				IdempotencyKey: "mine"}, "POST /v1/jobs", "",
+			`{"type":"DEFERRED","work_kind":"SCHEDULED_ON_TIME","execution_at":"` + forgeAt +
+				`","callback":"http://x/","idempotency_key":"mine"}`, ""},
+		"FR-120 get": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.Get(ctx, "j-1")
+		},
 			okAnswer(200, forgeJob), job, "GET /v1/jobs/j-1", "", "", ""},
-		"FR-121 get, not ended": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Get(ctx, "..") },
+		"FR-121 get, not ended": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.Get(ctx, "..")
+		},
 			okAnswer(200, forgeJobOpen), jobOpen, "GET /v1/jobs/%2E%2E", "", "", ""},
-		"FR-125 report": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Report(ctx, "j-1") },
+		"FR-125 report": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.Report(ctx, "j-1")
+		},
 			okAnswer(200, forgeReport), report, "GET /v1/jobs/j-1/report", "", "", ""},
-		"FR-133 cancel": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Cancel(ctx, "j-1") },
+		"FR-133 cancel": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.Cancel(ctx, "j-1")
+		},
 			okAnswer(200, `{"job_id":"j-1","state":"CANCELED","updated_at":"`+forgeAt+`"}`),
-			client.ForgeRunChange{JobID: "j-1", State: client.ForgeCanceled, UpdatedAt: at}, "POST /v1/jobs/j-1/cancel", "", "", ""},
-		"FR-139 retry": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.Retry(ctx, "j-1") },
-			okAnswer(200, `{"job_id":"j-1","state":"QUEUED","updated_at":"`+forgeAt+`","attempt":1}`),
-			client.ForgeRunChange{JobID: "j-1", State: client.ForgeQueued, UpdatedAt: at, Attempt: 1}, "POST /v1/jobs/j-1/retry", "", "", ""},
+			client.ForgeRunChange{JobID: "j-1", State: client.ForgeCanceled, UpdatedAt: at},
+			"POST /v1/jobs/j-1/cancel", "", "", ""},
+		"FR-139 retry": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.Retry(ctx, "j-1")
+		},
+			okAnswer(200, `{"job_id":"j-1","state":"QUEUED","updated_at":"`+forgeAt+
+				`","attempt":1}`),
+			client.ForgeRunChange{JobID: "j-1", State: client.ForgeQueued, UpdatedAt: at,
+				Attempt: 1}, "POST /v1/jobs/j-1/retry", "", "", ""},
 		"FR-185 register": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return f.RegisterWebhook(ctx, "http://x/", []client.ForgeRunEventName{client.ForgeJobFailed}, "")
+			return f.RegisterWebhook(ctx, "http://x/",
+				[]client.ForgeRunEventName{client.ForgeJobFailed}, "")
 		}, okAnswer(201, `{"webhook_id":"w-1","created_at":"`+forgeAt+`","secret":"whsec_eA=="}`),
-			client.ForgeRunRegistration{ID: "w-1", CreatedAt: at, Secret: "whsec_eA=="}, "POST /v1/webhooks", "made", `{"url":"http://x/","events":["job_failed"]}`, ""},
-		"webhooks": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return collect(f.Webhooks(ctx)) },
-			okAnswer(200, `{"items":[`+hookText+`],"next_cursor":null,"has_more":false}`), []client.ForgeRunWebhook{hook}, "GET /v1/webhooks", "", "", ""},
-		"FR-188 delete": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return nil, f.DeleteWebhook(ctx, "w-1") },
+			client.ForgeRunRegistration{ID: "w-1", CreatedAt: at, Secret: "whsec_eA=="},
+			"POST /v1/webhooks", "made", `{"url":"http://x/","events":["job_failed"]}`, ""},
+		"webhooks": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return collect(f.Webhooks(ctx))
+		},
+			okAnswer(200, `{"items":[`+hookText+`],"next_cursor":null,"has_more":false}`),
+			[]client.ForgeRunWebhook{hook}, "GET /v1/webhooks", "", "", ""},
+		"FR-188 delete": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return nil, f.DeleteWebhook(ctx, "w-1")
+		},
 			okAnswer(200, `{"deleted":true}`), nil, "DELETE /v1/webhooks/w-1", "", "", ""},
-		"rotate secret": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.RotateWebhookSecret(ctx, "w-1") },
-			okAnswer(200, `{"webhook_id":"w-1","secret":"whsec_eQ=="}`), "whsec_eQ==", "POST /v1/webhooks/w-1/rotate-secret", "", "", ""},
-		"enable": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.EnableWebhook(ctx, "w-1") },
+		"rotate secret": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.RotateWebhookSecret(ctx, "w-1")
+		},
+			okAnswer(200, `{"webhook_id":"w-1","secret":"whsec_eQ=="}`), "whsec_eQ==",
+			"POST /v1/webhooks/w-1/rotate-secret", "", "", ""},
+		"enable": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.EnableWebhook(ctx, "w-1")
+		},
 			okAnswer(200, hookText), hook, "POST /v1/webhooks/w-1/enable", "", "", ""},
 		"deliveries": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return collect(f.Deliveries(ctx, "w-1", 7))
 		},
-			okAnswer(200, `{"items":[`+forgeDelivery+`],"next_cursor":null,"has_more":false}`), []client.ForgeRunDelivery{delivery},
+			okAnswer(200, `{"items":[`+forgeDelivery+`],"next_cursor":null,"has_more":false}`),
+			[]client.ForgeRunDelivery{delivery},
 			"GET /v1/webhooks/w-1/deliveries?limit=7", "", "", ""},
-		"replay": {func(ctx context.Context, f *client.ForgeRun) (any, error) { return f.ReplayDelivery(ctx, "w-1", "d-1") },
-			okAnswer(202, forgeDelivery), delivery, "POST /v1/webhooks/w-1/deliveries/d-1/replay", "", "", ""},
+		"replay": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
+			return f.ReplayDelivery(ctx, "w-1", "d-1")
+		},
+			okAnswer(202, forgeDelivery), delivery, "POST /v1/webhooks/w-1/deliveries/d-1/replay",
+			"", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,7 +294,8 @@ func TestForgeRun_routes(t *testing.T) {
 				asked.key = "made"
 			}
 			asked.at = time.Time{}
-			if want := (forgeRequest{line: tt.line, auth: auth, key: tt.key, mediaType: mediaType, body: tt.body}); asked != want {
+			if want := (forgeRequest{line: tt.line, auth: auth, key: tt.key, mediaType: mediaType,
+				body: tt.body}); asked != want {
 				t.Errorf("asked %+v\nwant  %+v", asked, want)
 			}
 		})
@@ -250,11 +321,13 @@ func TestForgeRun_pages(t *testing.T) {
 		okAnswer(200, `{"items":[],"next_cursor":"c","has_more":true}`),
 		okAnswer(200, `{"items":[{"job_id":"3"}],"next_cursor":null,"has_more":false}`)}
 	f, script := mustForge(t, pages...)
-	jobs, err := collect(f.Jobs(t.Context(), client.ForgeRunFilter{State: client.ForgeFailed, PageSize: 2}))
+	jobs, err := collect(f.Jobs(t.Context(),
+		client.ForgeRunFilter{State: client.ForgeFailed, PageSize: 2}))
 	if err != nil || len(jobs) != 3 || jobs[2].ID != "3" {
 		t.Errorf("got %+v, %v", jobs, err)
 	}
-	for i, want := range []string{"limit=2&state=FAILED", "cursor=a%26b&limit=2&state=FAILED", "cursor=c&limit=2&state=FAILED"} {
+	for i, want := range []string{"limit=2&state=FAILED", "cursor=a%26b&limit=2&state=FAILED",
+		"cursor=c&limit=2&state=FAILED"} {
 		if got := script.requests[i].line; got != "GET /v1/jobs?"+want {
 			t.Errorf("page %d: %s", i, got)
 		}
@@ -280,24 +353,30 @@ func TestForgeRun_pages(t *testing.T) {
 
 func TestForgeRun_errors(t *testing.T) {
 	t.Parallel()
-	f, _ := mustForge(t, problemAnswer(409, client.ForgeIdempotencyConflict, "the key has submitted another job"))
-	receipt, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute, IdempotencyKey: "k"})
+	f, _ := mustForge(t, problemAnswer(409, client.ForgeIdempotencyConflict,
+		"the key has submitted another job"))
+	receipt, err := f.Submit(t.Context(),
+		client.ForgeRunSpec{Type: client.ForgeExecute, IdempotencyKey: "k"})
 	var fail *client.Error
 	if !errors.As(err, &fail) || !errors.Is(err, client.ErrConflict) || fail.Retryable() {
 		t.Fatalf("%v", err)
 	}
-	if fail.Code != client.ForgeIdempotencyConflict || fail.Status != 409 || fail.Message != "the key has submitted another job" ||
-		fail.Instance != "req-1" || fail.RetryAfter != 0 || fail.Uncertain || receipt.IdempotencyKey != "k" {
+	if fail.Code != client.ForgeIdempotencyConflict || fail.Status != 409 ||
+		fail.Message != "the key has submitted another job" ||
+		fail.Instance != "req-1" || fail.RetryAfter != 0 || fail.Uncertain ||
+		receipt.IdempotencyKey != "k" {
 		t.Errorf("%+v, receipt %+v", fail, receipt)
 	}
-	for _, part := range []string{"forgerun submit", "409", client.ForgeIdempotencyConflict, "another job", "req-1"} {
+	for _, part := range []string{"forgerun submit", "409", client.ForgeIdempotencyConflict,
+		"another job", "req-1"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %s", err, part)
 		}
 	}
 
 	for name, answer := range map[string]forgeAnswer{
-		"no problem document": {status: 409, body: "<html>", header: map[string]string{"Content-Type": "text/html"}},
+		"no problem document": {status: 409, body: "<html>",
+			header: map[string]string{"Content-Type": "text/html"}},
 		"a broken one":        okAnswer(409, `{"code":`),
 		"one without members": okAnswer(409, `{}`),
 		"one of another kind": okAnswer(409, `["code"]`),
@@ -310,16 +389,19 @@ func TestForgeRun_errors(t *testing.T) {
 	}
 
 	f, _ = mustForge(t, okAnswer(202, `{"job_id":7}`))
-	if _, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute}); !errors.As(err, &fail) || !fail.Uncertain {
+	if _, err := f.Submit(t.Context(),
+		client.ForgeRunSpec{Type: client.ForgeExecute}); !errors.As(err, &fail) || !fail.Uncertain {
 		t.Errorf("an answer that cannot be read: %v", err)
 	}
 	f, script := mustForge(t)
 	_, getErr := f.Get(t.Context(), "")
-	_, yearErr := f.Submit(t.Context(), client.ForgeRunSpec{ExecutionAt: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)})
+	_, yearErr := f.Submit(t.Context(), client.ForgeRunSpec{ExecutionAt: time.Date(20000, 1, 1, 0,
+		0, 0, 0, time.UTC)})
 	_, replayErr := f.ReplayDelivery(t.Context(), "w", "")
 	_, keyErr := f.CreateKey(t.Context(), "", client.ForgeRunKeyOptions{})
 	_, renewErr := f.RenewKey(t.Context(), "\xff")
-	for name, err := range map[string]error{"id": getErr, "year": yearErr, "delivery": replayErr, "client": keyErr, "renew": renewErr,
+	for name, err := range map[string]error{"id": getErr, "year": yearErr, "delivery": replayErr,
+		"client": keyErr, "renew": renewErr,
 		"revoke": f.RevokeKey(t.Context(), "", "k"), "webhook": f.DeleteWebhook(t.Context(), "")} {
 		if !errors.Is(err, client.ErrInvalid) || len(script.requests) != 0 {
 			t.Errorf("%s: %v, %d requests", name, err, len(script.requests))
@@ -341,7 +423,8 @@ func TestForgeRun_repeats(t *testing.T) {
 		if err != nil || got.JobID != "j-1" || len(script.requests) != 4 {
 			t.Fatalf("%+v, %v after %d requests", got, err, len(script.requests))
 		}
-		if wait := script.requests[2].at.Sub(script.requests[1].at); wait < 20*time.Second || wait > 21*time.Second {
+		if wait := script.requests[2].at.Sub(script.requests[1].at); wait < 20*time.Second ||
+			wait > 21*time.Second {
 			t.Errorf("waited %s, asked for 20 s", wait)
 		}
 		var sent struct {
@@ -352,7 +435,8 @@ func TestForgeRun_repeats(t *testing.T) {
 				t.Errorf("repeated as %s, first %s", a.body, script.requests[0].body)
 			}
 		}
-		if err := json.Unmarshal([]byte(script.requests[0].body), &sent); err != nil || sent.Key == "" || sent.Key != got.IdempotencyKey {
+		if err := json.Unmarshal([]byte(script.requests[0].body), &sent); err != nil ||
+			sent.Key == "" || sent.Key != got.IdempotencyKey {
 			t.Errorf("key %q, receipt %q, %v", sent.Key, got.IdempotencyKey, err)
 		}
 		repeated, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute})
@@ -361,13 +445,15 @@ func TestForgeRun_repeats(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // bounded by the context
-		f, _ := directForge(t, client.Config{Retry: client.Retry{MaxTries: -1}}, forgeAnswer{drop: true})
+		f, _ := directForge(t, client.Config{Retry: client.Retry{MaxTries: -1}},
+			forgeAnswer{drop: true})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		started := time.Now()
 		receipt, err := f.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute})
 		var fail *client.Error
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &fail) || !fail.Uncertain || time.Since(started) != time.Minute {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &fail) || !fail.Uncertain ||
+			time.Since(started) != time.Minute {
 			t.Errorf("%v after %s", err, time.Since(started))
 		}
 		if receipt.IdempotencyKey == "" {
@@ -386,13 +472,21 @@ func TestForgeRun_Wait(t *testing.T) {
 		least   time.Duration
 		most    time.Duration
 	}{
-		"ended already":    {[]forgeAnswer{ended}, 1, nil, 0, 0},
-		"ends":             {[]forgeAnswer{okAnswer(200, forgeJobOpen), okAnswer(200, forgeJobOpen), ended}, 3, nil, 50 * time.Millisecond, 150 * time.Millisecond},
-		"server away":      {[]forgeAnswer{{drop: true}, {drop: true}, {drop: true}, {drop: true}, {drop: true}, {drop: true}, {drop: true}, ended}, 8, nil, 0, 5 * time.Second},
-		"asked to wait":    {[]forgeAnswer{{status: 503, header: map[string]string{"Retry-After": "120"}}, ended}, 2, nil, 2 * time.Minute, 2*time.Minute + time.Second},
-		"unknown":          {[]forgeAnswer{problemAnswer(404, client.ForgeNotFound, "no such job")}, 1, client.ErrNotFound, 0, 0},
-		"context":          {[]forgeAnswer{okAnswer(200, forgeJobOpen)}, 0, context.DeadlineExceeded, 10 * time.Minute, 10 * time.Minute},
-		"context, no luck": {[]forgeAnswer{{status: 503, header: map[string]string{"Retry-After": "3600"}}}, 1, context.DeadlineExceeded, 10 * time.Minute, 10 * time.Minute},
+		"ended already": {[]forgeAnswer{ended}, 1, nil, 0, 0},
+		"ends": {[]forgeAnswer{okAnswer(200, forgeJobOpen), okAnswer(200, forgeJobOpen),
+			ended}, 3, nil, 50 * time.Millisecond, 150 * time.Millisecond},
+		"server away": {[]forgeAnswer{{drop: true}, {drop: true}, {drop: true}, {drop: true},
+			{drop: true}, {drop: true}, {drop: true}, ended}, 8, nil, 0, 5 * time.Second},
+		"asked to wait": {[]forgeAnswer{{status: 503,
+			header: map[string]string{"Retry-After": "120"}}, ended}, 2, nil, 2 * time.Minute,
+			2*time.Minute + time.Second},
+		"unknown": {[]forgeAnswer{problemAnswer(404, client.ForgeNotFound, "no such job")},
+			1, client.ErrNotFound, 0, 0},
+		"context": {[]forgeAnswer{okAnswer(200, forgeJobOpen)}, 0,
+			context.DeadlineExceeded, 10 * time.Minute, 10 * time.Minute},
+		"context, no luck": {[]forgeAnswer{{status: 503,
+			header: map[string]string{"Retry-After": "3600"}}}, 1, context.DeadlineExceeded,
+			10 * time.Minute, 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

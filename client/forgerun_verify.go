@@ -50,22 +50,27 @@ type ForgeRunWebhookEvent struct {
 //
 // Errors: [ErrInvalidWebhook]; another one when the body is genuine and still not
 // an event, or when a secret cannot be read.
-func VerifyWebhook(secrets []string, header http.Header, body []byte, now time.Time) (ForgeRunWebhookEvent, error) {
+func VerifyWebhook(secrets []string, header http.Header, body []byte,
+	now time.Time) (ForgeRunWebhookEvent, error) {
 	id, stamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if id == "" || err != nil {
-		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: webhook-id or webhook-timestamp is missing or malformed", ErrInvalidWebhook)
+		return ForgeRunWebhookEvent{},
+			fmt.Errorf("%w: webhook-id or webhook-timestamp is missing or malformed",
+				ErrInvalidWebhook)
 	}
 	signed := time.Unix(seconds, 0).UTC()
 	if off := now.Sub(signed); off > WebhookTolerance || off < -WebhookTolerance {
-		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: signed at %s, which is too far from now", ErrInvalidWebhook, signed.Format(time.RFC3339))
+		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: signed at %s, which is too far from now",
+			ErrInvalidWebhook, signed.Format(time.RFC3339))
 	}
 	genuine, err := signedByAny(secrets, id+"."+stamp+".", body, header.Values("Webhook-Signature"))
 	if err != nil {
 		return ForgeRunWebhookEvent{}, err
 	}
 	if !genuine {
-		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: no signature of it is valid", ErrInvalidWebhook)
+		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: no signature of it is valid",
+			ErrInvalidWebhook)
 	}
 	notice := ForgeRunWebhookEvent{SignedAt: signed}
 	if err := json.Unmarshal(body, &notice); err != nil {
@@ -90,7 +95,7 @@ func signedByAny(secrets []string, head string, body []byte, signatures []string
 		for _, one := range given {
 			version, text, _ := strings.Cut(one, ",")
 			got, err := base64.StdEncoding.DecodeString(text)
-			genuine = genuine || version == "v1" && err == nil && hmac.Equal(got, want)
+			genuine = genuine || (version == "v1" && err == nil && hmac.Equal(got, want))
 		}
 	}
 	return genuine, nil

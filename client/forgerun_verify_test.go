@@ -23,7 +23,8 @@ const (
 )
 
 func webhookHeader(id, stamp string, signatures ...string) http.Header {
-	return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {stamp}, "Webhook-Signature": signatures}
+	return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {stamp},
+		"Webhook-Signature": signatures}
 }
 
 func signed(key []byte, id, stamp, body string) string {
@@ -43,34 +44,58 @@ func TestVerifyWebhook(t *testing.T) {
 		now     time.Time
 		genuine bool
 	}{
-		"the shared example":       {one, webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, true},
-		"a secret without prefix":  {[]string{vectorSecret[6:]}, webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, true},
-		"one of two signatures":    {one, webhookHeader(vectorID, stamp, "v1,AAAA "+vectorSignature), vectorBody, now, true},
-		"in two header lines":      {one, webhookHeader(vectorID, stamp, "v1,AAAA", vectorSignature), vectorBody, now, true},
-		"one of two secrets":       {[]string{"whsec_eHl6", vectorSecret}, webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, true},
-		"five minutes late":        {one, webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now.Add(5 * time.Minute), true},
-		"later than that":          {one, webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now.Add(5*time.Minute + time.Second), false},
-		"from the future":          {one, webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now.Add(-5*time.Minute - time.Second), false},
-		"another body":             {one, webhookHeader(vectorID, stamp, vectorSignature), vectorBody + " ", now, false},
-		"another id":               {one, webhookHeader(vectorID+"x", stamp, vectorSignature), vectorBody, now, false},
-		"another time":             {one, webhookHeader(vectorID, strconv.Itoa(vectorAt+1), vectorSignature), vectorBody, now, false},
-		"another secret":           {[]string{"whsec_eHl6"}, webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, false},
-		"another version":          {one, webhookHeader(vectorID, stamp, "v2"+vectorSignature[2:]), vectorBody, now, false},
-		"no signature":             {one, webhookHeader(vectorID, stamp), vectorBody, now, false},
-		"an empty signature":       {one, webhookHeader(vectorID, stamp, "v1,"), vectorBody, now, false},
-		"a part of the signature":  {one, webhookHeader(vectorID, stamp, vectorSignature[:20]), vectorBody, now, false},
-		"no id":                    {one, webhookHeader("", stamp, vectorSignature), vectorBody, now, false},
-		"no time":                  {one, webhookHeader(vectorID, "", vectorSignature), vectorBody, now, false},
-		"a time that is no number": {one, webhookHeader(vectorID, stamp+".0", vectorSignature), vectorBody, now, false},
-		"no secret":                {nil, webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, false},
+		"the shared example": {one, webhookHeader(vectorID, stamp, vectorSignature),
+			vectorBody, now, true},
+		"a secret without prefix": {[]string{vectorSecret[6:]},
+			webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, true},
+		"one of two signatures": {one,
+			webhookHeader(vectorID, stamp, "v1,AAAA "+vectorSignature), vectorBody, now, true},
+		"in two header lines": {one,
+			webhookHeader(vectorID, stamp, "v1,AAAA", vectorSignature), vectorBody, now, true},
+		"one of two secrets": {[]string{"whsec_eHl6", vectorSecret},
+			webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, true},
+		"five minutes late": {one, webhookHeader(vectorID, stamp, vectorSignature),
+			vectorBody, now.Add(5 * time.Minute), true},
+		"later than that": {one, webhookHeader(vectorID, stamp, vectorSignature),
+			vectorBody, now.Add(5*time.Minute + time.Second), false},
+		"from the future": {one, webhookHeader(vectorID, stamp, vectorSignature),
+			vectorBody, now.Add(-5*time.Minute - time.Second), false},
+		"another body": {one, webhookHeader(vectorID, stamp, vectorSignature),
+			vectorBody + " ", now, false},
+		"another id": {one, webhookHeader(vectorID+"x", stamp, vectorSignature),
+			vectorBody, now, false},
+		"another time": {one,
+			webhookHeader(vectorID, strconv.Itoa(vectorAt+1), vectorSignature), vectorBody, now,
+			false},
+		"another secret": {[]string{"whsec_eHl6"},
+			webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, false},
+		"another version": {one, webhookHeader(vectorID, stamp, "v2"+vectorSignature[2:]),
+			vectorBody, now, false},
+		"no signature": {one, webhookHeader(vectorID, stamp), vectorBody, now, false},
+		"an empty signature": {one, webhookHeader(vectorID, stamp, "v1,"), vectorBody, now,
+			false},
+		"a part of the signature": {one, webhookHeader(vectorID, stamp, vectorSignature[:20]),
+			vectorBody, now, false},
+		"no id": {one, webhookHeader("", stamp, vectorSignature), vectorBody,
+			now, false},
+		"no time": {one, webhookHeader(vectorID, "", vectorSignature), vectorBody,
+			now, false},
+		"a time that is no number": {one, webhookHeader(vectorID, stamp+".0", vectorSignature),
+			vectorBody, now, false},
+		"no secret": {nil, webhookHeader(vectorID, stamp, vectorSignature),
+			vectorBody, now, false},
 	} {
 		_, err := client.VerifyWebhook(tt.secrets, tt.header, []byte(tt.body), tt.now)
-		if tt.genuine && err != nil || !tt.genuine && !errors.Is(err, client.ErrInvalidWebhook) {
+		if (tt.genuine && err != nil) ||
+			(!tt.genuine && !errors.Is(err, client.ErrInvalidWebhook)) {
 			t.Errorf("G-FR-48 %s: %v", name, err)
 		}
 	}
-	for name, secret := range map[string]string{"empty": "", "empty after the prefix": "whsec_", "not base64": "whsec_???"} {
-		_, err := client.VerifyWebhook([]string{secret}, webhookHeader(vectorID, stamp, signed(nil, vectorID, stamp, vectorBody)), []byte(vectorBody), now)
+	for name, secret := range map[string]string{"empty": "", "empty after the prefix": "whsec_",
+		"not base64": "whsec_???"} {
+		_, err := client.VerifyWebhook([]string{secret},
+			webhookHeader(vectorID, stamp, signed(nil, vectorID, stamp, vectorBody)),
+			[]byte(vectorBody), now)
 		if err == nil || errors.Is(err, client.ErrInvalidWebhook) {
 			t.Errorf("a secret that is %s: %v", name, err)
 		}
@@ -83,15 +108,20 @@ func TestVerifyWebhook_notice(t *testing.T) {
 		`"occurred_at":"2026-03-01T12:00:00.123456Z","scenario":"RETRY_LIMIT_REACHED","final":true,"later":"unknown"}`
 	now := time.Unix(vectorAt, 0).UTC()
 	header := func(text string) http.Header {
-		return webhookHeader("e-1", strconv.Itoa(vectorAt), signed([]byte("key"), "e-1", strconv.Itoa(vectorAt), text))
+		return webhookHeader("e-1", strconv.Itoa(vectorAt),
+			signed([]byte("key"), "e-1", strconv.Itoa(vectorAt), text))
 	}
-	got, err := client.VerifyWebhook([]string{"whsec_a2V5"}, header(body), []byte(body), now.Add(time.Second))
-	want := client.ForgeRunWebhookEvent{EventID: "e-1", JobID: "j-1", Name: client.ForgeJobFailed, Prev: client.ForgeRunning, Next: client.ForgeFailed,
-		OccurredAt: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC), Scenario: client.ForgeRetryLimitReached, Last: true, SignedAt: now}
+	got, err := client.VerifyWebhook([]string{"whsec_a2V5"}, header(body), []byte(body),
+		now.Add(time.Second))
+	want := client.ForgeRunWebhookEvent{EventID: "e-1", JobID: "j-1", Name: client.ForgeJobFailed,
+		Prev: client.ForgeRunning, Next: client.ForgeFailed,
+		OccurredAt: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC),
+		Scenario:   client.ForgeRetryLimitReached, Last: true, SignedAt: now}
 	if err != nil || got != want {
 		t.Errorf("FR-196 %v\ngot  %+v\nwant %+v", err, got, want)
 	}
-	if _, err := client.VerifyWebhook([]string{"whsec_a2V5"}, header("{"), []byte("{"), now); err == nil || errors.Is(err, client.ErrInvalidWebhook) {
+	if _, err := client.VerifyWebhook([]string{"whsec_a2V5"}, header("{"), []byte("{"),
+		now); err == nil || errors.Is(err, client.ErrInvalidWebhook) {
 		t.Errorf("a genuine body that is no event: %v", err)
 	}
 }

@@ -75,13 +75,16 @@ type ForgeRunTry struct {
 // are registered already (FR-187).
 //
 // Repeating under the same key gives the same webhook without its secret.
-func (f *ForgeRun) RegisterWebhook(ctx context.Context, url string, events []ForgeRunEventName, idempotencyKey string) (ForgeRunRegistration, error) {
+func (f *ForgeRun) RegisterWebhook(ctx context.Context, url string, events []ForgeRunEventName,
+	idempotencyKey string) (ForgeRunRegistration, error) {
 	wire := struct {
 		URL    string              `json:"url"`
 		Events []ForgeRunEventName `json:"events"`
 	}{url, events}
-	return forgeCall[ForgeRunRegistration](ctx, f, call{op: "forgerun register webhook", method: http.MethodPost,
-		path: "/v1/webhooks", header: idempotencyHeader(idempotencyKey), body: encodeBody(wire), accept: []int{http.StatusCreated}})
+	return forgeCall[ForgeRunRegistration](ctx, f,
+		call{op: "forgerun register webhook", method: http.MethodPost,
+			path: "/v1/webhooks", header: idempotencyHeader(idempotencyKey), body: encodeBody(wire),
+			accept: []int{http.StatusCreated}})
 }
 
 // Webhooks goes through the webhooks of this client. It ends with the first
@@ -95,7 +98,8 @@ func (f *ForgeRun) Webhooks(ctx context.Context) iter.Seq2[ForgeRunWebhook, erro
 // Errors: [ErrNotFound], also of a repeat after a lost answer
 // ([Error.Uncertain]).
 func (f *ForgeRun) DeleteWebhook(ctx context.Context, webhookID string) error {
-	_, err := forgeWebhook[struct{}](ctx, f, "forgerun delete webhook", http.MethodDelete, webhookID)
+	_, err := forgeWebhook[struct{}](ctx, f, "forgerun delete webhook", http.MethodDelete,
+		webhookID)
 	return err
 }
 
@@ -103,32 +107,40 @@ func (f *ForgeRun) DeleteWebhook(ctx context.Context, webhookID string) error {
 // (G-FR-48), so that a receiver has time to change.
 //
 // Repeating makes yet another one.
-func (f *ForgeRun) RotateWebhookSecret(ctx context.Context, webhookID string) (secret string, err error) {
-	got, err := forgeWebhook[ForgeRunRegistration](ctx, f, "forgerun rotate webhook secret", http.MethodPost, webhookID, "rotate-secret")
+func (f *ForgeRun) RotateWebhookSecret(ctx context.Context, webhookID string) (secret string,
+	err error) {
+	got, err := forgeWebhook[ForgeRunRegistration](ctx, f, "forgerun rotate webhook secret",
+		http.MethodPost, webhookID, "rotate-secret")
 	return got.Secret, err
 }
 
 // EnableWebhook takes a disabled webhook back. Repeating is safe.
 func (f *ForgeRun) EnableWebhook(ctx context.Context, webhookID string) (ForgeRunWebhook, error) {
-	return forgeWebhook[ForgeRunWebhook](ctx, f, "forgerun enable webhook", http.MethodPost, webhookID, "enable")
+	return forgeWebhook[ForgeRunWebhook](ctx, f, "forgerun enable webhook", http.MethodPost,
+		webhookID, "enable")
 }
 
 // Deliveries goes through the deliveries of a webhook, pageSize at a time (0
 // leaves it to the server). It ends with the first error.
-func (f *ForgeRun) Deliveries(ctx context.Context, webhookID string, pageSize int) iter.Seq2[ForgeRunDelivery, error] {
-	return forgePages[ForgeRunDelivery](ctx, f, "forgerun deliveries", forgePath("webhooks", webhookID, "deliveries"), nil, pageSize)
+func (f *ForgeRun) Deliveries(ctx context.Context, webhookID string,
+	pageSize int) iter.Seq2[ForgeRunDelivery, error] {
+	return forgePages[ForgeRunDelivery](ctx, f, "forgerun deliveries",
+		forgePath("webhooks", webhookID, "deliveries"), nil, pageSize)
 }
 
 // ReplayDelivery sends an event to a webhook once more, whatever became of it
 // before.
 //
 // Errors: [ErrNotFound]. Repeating may send it yet again.
-func (f *ForgeRun) ReplayDelivery(ctx context.Context, webhookID, deliveryID string) (ForgeRunDelivery, error) {
-	return forgeWebhook[ForgeRunDelivery](ctx, f, "forgerun replay delivery", http.MethodPost, webhookID, "deliveries", deliveryID, "replay")
+func (f *ForgeRun) ReplayDelivery(ctx context.Context, webhookID,
+	deliveryID string) (ForgeRunDelivery, error) {
+	return forgeWebhook[ForgeRunDelivery](ctx, f, "forgerun replay delivery", http.MethodPost,
+		webhookID, "deliveries", deliveryID, "replay")
 }
 
 // forgeWebhook makes a call about one webhook.
-func forgeWebhook[T any](ctx context.Context, f *ForgeRun, op, method, webhookID string, rest ...string) (T, error) {
+func forgeWebhook[T any](ctx context.Context, f *ForgeRun, op, method, webhookID string,
+	rest ...string) (T, error) {
 	for _, member := range append([]string{webhookID}, rest...) {
 		if err := checkName("webhook or delivery id", member); err != nil {
 			var none T
@@ -136,5 +148,6 @@ func forgeWebhook[T any](ctx context.Context, f *ForgeRun, op, method, webhookID
 		}
 	}
 	return forgeCall[T](ctx, f, call{op: op, method: method,
-		path: forgePath(append([]string{"webhooks", webhookID}, rest...)...), accept: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted}})
+		path:   forgePath(append([]string{"webhooks", webhookID}, rest...)...),
+		accept: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted}})
 }

@@ -128,11 +128,12 @@ type ForgeRunFailure struct {
 
 // ForgeRunJob is a job as the server has it (FR-120, G-FR-38).
 type ForgeRunJob struct {
-	ID         string             `json:"job_id"`
-	Type       ForgeRunType       `json:"type"`
-	Kind       ForgeRunKind       `json:"work_kind"`
-	State      ForgeRunState      `json:"state"`
-	Outcome    ForgeRunOutcome    `json:"outcome"` // empty until final, and again while a retry runs
+	ID    string        `json:"job_id"`
+	Type  ForgeRunType  `json:"type"`
+	Kind  ForgeRunKind  `json:"work_kind"`
+	State ForgeRunState `json:"state"`
+	// empty until final, and again while a retry runs
+	Outcome    ForgeRunOutcome    `json:"outcome"`
 	CreatedAt  time.Time          `json:"created_at"`
 	UpdatedAt  time.Time          `json:"updated_at"`
 	Attempt    int                `json:"attempt"` // 0 for the first run (G-FR-20)

@@ -26,19 +26,21 @@ const (
 // success. Other statuses, also other 2xx, are errors: a proxy's friendly page
 // must not count as an accepted job.
 type call struct {
-	op            string
-	method        string
-	path          string        // escaped, from the contract's mount on
-	query         string        // encoded
-	body          []byte        // JSON; nil sends no body and no Content-Type
-	stream        *streamedBody // in place of body; its Content-Type is in header
-	header        http.Header   // an Authorization in it, also an empty one, takes the place of Config.Token
-	wait          time.Duration // what a long poll may take beyond the request timeout
-	accept        []int
-	wantBody      bool
-	readOnly      bool // changes nothing at the server, so is never uncertain
-	noRetry       bool // no retries
-	notRepeatable bool // doing it twice would do harm: repeated only if no try can have taken effect
+	op     string
+	method string
+	path   string        // escaped, from the contract's mount on
+	query  string        // encoded
+	body   []byte        // JSON; nil sends no body and no Content-Type
+	stream *streamedBody // in place of body; its Content-Type is in header
+	// an Authorization in it, also an empty one, takes the place of Config.Token
+	header   http.Header
+	wait     time.Duration // what a long poll may take beyond the request timeout
+	accept   []int
+	wantBody bool
+	readOnly bool // changes nothing at the server, so is never uncertain
+	noRetry  bool // no retries
+	// doing it twice would do harm: repeated only if no try can have taken effect
+	notRepeatable bool
 }
 
 // answer is a success.
@@ -69,7 +71,8 @@ func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error
 		}
 		uncertain = uncertain || fail.Uncertain
 		fail.Uncertain = uncertain && !call.readOnly
-		lastErr := call.noRetry || call.notRepeatable && uncertain || c.maxTries > 0 && try >= c.maxTries && !hasUnlimitedRetries(ctx)
+		lastErr := call.noRetry || (call.notRepeatable && uncertain) ||
+			(c.maxTries > 0 && try >= c.maxTries && !hasUnlimitedRetries(ctx))
 		if lastErr || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
 			return fail
 		}
@@ -84,18 +87,21 @@ func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error
 	}
 }
 
-// maxRetryPause is the most that a patient call waits between two tries: a server that is back must hear of an outcome
-// before the lease is over.
+// maxRetryPause is the most that a patient call waits between two tries: a server that is back must
+// hear of an outcome before the lease is over.
 const maxRetryPause = 2 * time.Second
 
 type unlimitedRetriesKey struct{}
 
-// withUnlimitedRetries is a context whose calls are tried for as long as it lasts, however few tries the client was made for.
+// withUnlimitedRetries is a context whose calls are tried for as long as it lasts, however few
+// tries the client was made for.
 func withUnlimitedRetries(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unlimitedRetriesKey{}, true)
 }
 
-func hasUnlimitedRetries(ctx context.Context) bool { return ctx.Value(unlimitedRetriesKey{}) != nil }
+func hasUnlimitedRetries(ctx context.Context) bool {
+	return ctx.Value(unlimitedRetriesKey{}) != nil
+}
 
 // doJSON makes a call whose answer is JSON. Its error is an *Error.
 func doJSON[T any](ctx context.Context, c *Client, call call) (T, error) {
@@ -106,7 +112,8 @@ func doJSON[T any](ctx context.Context, c *Client, call call) (T, error) {
 		return value, err
 	}
 	if err := json.Unmarshal(got.body, &value); err != nil {
-		return value, &Error{Op: call.op, Uncertain: !call.readOnly, Err: fmt.Errorf("answer: %w", err)}
+		return value, &Error{Op: call.op, Uncertain: !call.readOnly,
+			Err: fmt.Errorf("answer: %w", err)}
 	}
 	return value, nil
 }
@@ -145,7 +152,8 @@ func (c *Client) doOnce(ctx context.Context, call call) (answer, *Error) {
 	}
 	if int64(len(got.body)) > c.maxResponse {
 		return answer{}, &Error{Op: call.op, Uncertain: true,
-			Err: fmt.Errorf("answer is larger than %d bytes (Config.MaxResponseBytes)", c.maxResponse)}
+			Err: fmt.Errorf("answer is larger than %d bytes (Config.MaxResponseBytes)",
+				c.maxResponse)}
 	}
 	return got, nil
 }
@@ -246,7 +254,7 @@ func contextError(ctx context.Context) error {
 // neverSent: without a connection the server cannot have seen the request.
 func neverSent(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || certificateRejected(err)
+	return (errors.As(err, &op) && op.Op == "dial") || certificateRejected(err)
 }
 
 // certificateRejected: another try meets the same certificate.

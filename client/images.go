@@ -77,11 +77,13 @@ func (m *Images) Variant(ctx context.Context, fileID string, size int) (io.ReadC
 	return m.download(ctx, "images variant", fileID, "/variants/"+strconv.Itoa(size))
 }
 
-func (m *Images) download(ctx context.Context, op, fileID, part string) (body io.ReadCloser, err error) {
+func (m *Images) download(ctx context.Context, op, fileID, part string) (body io.ReadCloser,
+	err error) {
 	if err := checkName("file id", fileID); err != nil {
 		return nil, invalid(op, "%v", err)
 	}
-	c := call{op: op, method: http.MethodGet, path: imageFiles + "/" + escape(fileID) + part, accept: []int{http.StatusOK}, readOnly: true}
+	c := call{op: op, method: http.MethodGet, path: imageFiles + "/" + escape(fileID) + part,
+		accept: []int{http.StatusOK}, readOnly: true}
 	fail := m.client.retryCall(ctx, c, func() (fail *Error) {
 		body, fail = m.client.openStream(ctx, c)
 		return fail
@@ -115,7 +117,8 @@ func (m *Images) Delete(ctx context.Context, fileID string) (jobID string, err e
 // more; [ErrInvalid], [ErrUnauthorized]. A repeat would make a second job, so a
 // try whose answer was lost is not repeated: see [Error.Uncertain]. A second job
 // costs time and changes nothing (IP-037).
-func (m *Images) CreateJob(ctx context.Context, jobType, fileID string, sizes []int) (ImageJob, error) {
+func (m *Images) CreateJob(ctx context.Context, jobType, fileID string, sizes []int) (ImageJob,
+	error) {
 	const op = "images create job"
 	body, err := json.Marshal(struct {
 		Type   string `json:"type"`
@@ -125,8 +128,9 @@ func (m *Images) CreateJob(ctx context.Context, jobType, fileID string, sizes []
 	if err != nil {
 		return ImageJob{}, invalid(op, "%v", err)
 	}
-	return doJSON[ImageJob](ctx, m.client, call{op: op, method: http.MethodPost, path: imageJobs, body: body,
-		accept: []int{http.StatusAccepted}, notRepeatable: true})
+	return doJSON[ImageJob](ctx, m.client,
+		call{op: op, method: http.MethodPost, path: imageJobs, body: body,
+			accept: []int{http.StatusAccepted}, notRepeatable: true})
 }
 
 // Job reads a job (IP-028).
@@ -178,8 +182,10 @@ func (m *Images) SendMessage(ctx context.Context, jobID string) (status ImageSta
 	if err := checkName("job id", jobID); err != nil {
 		return "", invalid(op, "%v", err)
 	}
-	receipt, err := doJSON[ImageReceipt](ctx, m.client, call{op: op, method: http.MethodPost, path: "/images/v1/messages",
-		body: append(appendString([]byte(`{"job_id":`), jobID), '}'), accept: []int{http.StatusAccepted}})
+	receipt, err := doJSON[ImageReceipt](ctx, m.client,
+		call{op: op, method: http.MethodPost, path: "/images/v1/messages",
+			body:   append(appendString([]byte(`{"job_id":`), jobID), '}'),
+			accept: []int{http.StatusAccepted}})
 	return receipt.Status, err
 }
 
@@ -188,7 +194,8 @@ func (m *Images) SendMessage(ctx context.Context, jobID string) (status ImageSta
 // ends with the first error. What a replay has made good stays in the list until
 // its time is over.
 func (m *Images) DeadLetters(ctx context.Context, pageSize int) iter.Seq2[ImageDeadLetter, error] {
-	return imagePages[ImageDeadLetter](ctx, m, "images dead letters", imageLetters, url.Values{}, pageSize)
+	return imagePages[ImageDeadLetter](ctx, m, "images dead letters", imageLetters, url.Values{},
+		pageSize)
 }
 
 // Replay makes a new job that does what a dead letter was to do (G-IP-08).
@@ -201,8 +208,9 @@ func (m *Images) Replay(ctx context.Context, jobID string) (ImageJob, error) {
 	if err := checkName("job id", jobID); err != nil {
 		return ImageJob{}, invalid(op, "%v", err)
 	}
-	return doJSON[ImageJob](ctx, m.client, call{op: op, method: http.MethodPost, path: imageLetters + "/" + escape(jobID) + "/replay",
-		accept: []int{http.StatusAccepted}, notRepeatable: true})
+	return doJSON[ImageJob](ctx, m.client,
+		call{op: op, method: http.MethodPost, path: imageLetters + "/" + escape(jobID) + "/replay",
+			accept: []int{http.StatusAccepted}, notRepeatable: true})
 }
 
 // imageRead reads the one of a collection that has an id.
@@ -215,10 +223,12 @@ func imageRead[T any](ctx context.Context, m *Images, op, what, in, id string) (
 }
 
 func imageGet[T any](ctx context.Context, m *Images, op, path, query string) (T, error) {
-	return doJSON[T](ctx, m.client, call{op: op, method: http.MethodGet, path: path, query: query, accept: []int{http.StatusOK}, readOnly: true})
+	return doJSON[T](ctx, m.client, call{op: op, method: http.MethodGet, path: path, query: query,
+		accept: []int{http.StatusOK}, readOnly: true})
 }
 
-func imagePages[T any](ctx context.Context, m *Images, op, path string, query url.Values, size int) iter.Seq2[T, error] {
+func imagePages[T any](ctx context.Context, m *Images, op, path string, query url.Values,
+	size int) iter.Seq2[T, error] {
 	return pages(query, size, func(query url.Values) (page[T], error) {
 		return imageGet[page[T]](ctx, m, op, path, query.Encode())
 	})

@@ -24,7 +24,8 @@ func ExampleImages() {
 		return
 	}
 	images := c.Images()
-	receipt, err := images.Upload(ctx, client.ImageUpload{Body: bytes.NewReader(redPNG(80, 40)), Name: "red.png", Sizes: []int{20, 400}})
+	receipt, err := images.Upload(ctx, client.ImageUpload{Body: bytes.NewReader(redPNG(80, 40)),
+		Name: "red.png", Sizes: []int{20, 400}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -40,13 +40,15 @@ var pictureChild = sync.OnceValues(func() (binary string, err error) {
 		return "", err
 	}
 	binary = filepath.Join(childDir, "child")
-	if out, err := exec.Command("go", "build", "-o", binary, "../internal/contract/images/picture/testdata/child").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", binary,
+		"../internal/contract/images/picture/testdata/child").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return binary, nil
 })
 
-// serveImages starts a real server of Images with streams and objects of its own, whose workers process pictures.
+// serveImages starts a real server of Images with streams and objects of its own, whose workers
+// process pictures.
 func serveImages(change func(*images.Config)) (url string, stop func(), err error) {
 	var closing []func()
 	stop = func() {
@@ -69,20 +71,27 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 	}
 	closing = append(closing, func() { os.RemoveAll(dir) })
 	ctx, log := context.Background(), slog.New(slog.DiscardHandler)
-	streams, err := stream.Open(ctx, stream.Config{Dir: filepath.Join(dir, "streams"), Node: "test", Log: log, Now: time.Now, Specs: images.Streams()})
+	streams, err := stream.Open(ctx, stream.Config{Dir: filepath.Join(dir, "streams"), Node: "test",
+		Log: log, Now: time.Now, Specs: images.Streams()})
 	if err != nil {
 		return "", stop, err
 	}
 	closing = append(closing, streams.Close)
-	objects, err := object.Open(ctx, object.Config{Dir: filepath.Join(dir, "objects"), Bucket: "millrace"})
+	objects, err := object.Open(ctx, object.Config{Dir: filepath.Join(dir, "objects"),
+		Bucket: "millrace"})
 	if err != nil {
 		return "", stop, err
 	}
 	closing = append(closing, func() { objects.Close() })
-	c := images.Config{Log: log, API: prometheus.NewRegistry(), Worker: prometheus.NewRegistry(), Now: time.Now, Random: testkit.RandomBytes, Node: "test",
-		Objects: objects, Bucket: "millrace", Queue: images.Embedded(streams, log), WorkDir: dir, LockTimeout: time.Minute, MaxAttempts: 3,
-		Processor: &picture.Processor{Command: []string{child}, Limits: picture.Limits{Pixels: 1_000_000, Memory: picture.DefaultMemory, Timeout: picture.DefaultTimeout}},
-		Sizes:     []int{16, 64}, MaxUpload: 1 << 20, MaxPixels: 1_000_000, Workers: 1, Grace: 10 * time.Second}
+	c := images.Config{Log: log, API: prometheus.NewRegistry(), Worker: prometheus.NewRegistry(),
+		Now: time.Now, Random: testkit.RandomBytes, Node: "test",
+		Objects: objects, Bucket: "millrace", Queue: images.Embedded(streams, log), WorkDir: dir,
+		LockTimeout: time.Minute, MaxAttempts: 3,
+		Processor: &picture.Processor{Command: []string{child},
+			Limits: picture.Limits{Pixels: 1_000_000, Memory: picture.DefaultMemory,
+				Timeout: picture.DefaultTimeout}},
+		Sizes: []int{16, 64}, MaxUpload: 1 << 20, MaxPixels: 1_000_000, Workers: 1,
+		Grace: 10 * time.Second}
 	if change != nil {
 		change(&c)
 	}
@@ -99,18 +108,24 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 }
 
 // serveNode runs a server of one contract.
-func serveNode(dir string, log *slog.Logger, room server.Contract) (url string, stop func(), err error) {
+func serveNode(dir string, log *slog.Logger, room server.Contract) (url string, stop func(),
+	err error) {
 	ctx, started := context.Background(), time.Now()
-	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": dir, "listen": "127.0.0.1:0"}})
+	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": dir,
+		"listen": "127.0.0.1:0"}})
 	if err != nil {
 		return "", nil, err
 	}
-	opened, err := sqlite.Open(ctx, sqlite.Config{Path: sqlite.Memory, Now: time.Now}) // closed by Run
+	// closed by Run
+	opened, err := sqlite.Open(ctx, sqlite.Config{Path: sqlite.Memory, Now: time.Now})
 	if err != nil {
 		return "", nil, err
 	}
-	node, err := server.New(server.Config{Settings: settings, Store: opened, Contracts: []server.ServedContract{{Contract: room}}, Log: log, Node: "test",
-		Random: testkit.RandomBytes, Monotonic: func() time.Duration { return time.Since(started) }})
+	node, err := server.New(server.Config{Settings: settings, Store: opened,
+		Contracts: []server.ServedContract{{Contract: room}}, Log: log, Node: "test",
+		Random: testkit.RandomBytes, Monotonic: func() time.Duration {
+			return time.Since(started)
+		}})
 	if err == nil {
 		err = node.Listen(ctx)
 	}

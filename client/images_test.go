@@ -55,12 +55,14 @@ func TestImages(t *testing.T) {
 	t.Parallel()
 	m, ctx, original := mustImages(t, client.Config{}, nil), testContext(t), redPNG(80, 40)
 	up := func() client.ImageUpload {
-		return client.ImageUpload{Body: bytes.NewReader(original), Name: "a.PNG", UserID: "u 1", IdempotencyKey: "k"}
+		return client.ImageUpload{Body: bytes.NewReader(original), Name: "a.PNG", UserID: "u 1",
+			IdempotencyKey: "k"}
 	}
 	receipt := mustUpload(t, m, up())
 	file, err := m.Wait(ctx, receipt.FileID)
 	must(t, err)
-	if file.Status != client.ImageFileReady || file.Type != "image/png" || file.Bytes != int64(len(original)) || file.Width != 80 || file.Height != 40 ||
+	if file.Status != client.ImageFileReady || file.Type != "image/png" ||
+		file.Bytes != int64(len(original)) || file.Width != 80 || file.Height != 40 ||
 		file.JobID != receipt.JobID || len(file.Variants) != 2 {
 		t.Errorf("the file is %+v", file)
 	}
@@ -70,9 +72,11 @@ func TestImages(t *testing.T) {
 			text := mustRead(t, body, err)
 			made, err := png.Decode(bytes.NewReader(text))
 			must(t, err)
-			if r, g, b, a := made.At(3, 3).RGBA(); int64(len(text)) != v.Bytes || made.Bounds().Dx() != v.Width || v.Width != v.Size || v.Height != v.Size/2 ||
+			if r, g, b, a := made.At(3, 3).RGBA(); int64(len(text)) != v.Bytes ||
+				made.Bounds().Dx() != v.Width || v.Width != v.Size || v.Height != v.Size/2 ||
 				r>>8 != 255 || g+b > 0 || a>>8 != 255 {
-				t.Errorf("%+v has %d bytes, bounds %v and the colour %d %d %d", v, len(text), made.Bounds(), r, g, b)
+				t.Errorf("%+v has %d bytes, bounds %v and the colour %d %d %d", v, len(text),
+					made.Bounds(), r, g, b)
 			}
 		}
 		body, err := m.Content(ctx, file.ID)
@@ -84,19 +88,23 @@ func TestImages(t *testing.T) {
 	})
 	t.Run("the same key is the same file", func(t *testing.T) {
 		repeated := mustUpload(t, m, up())
-		if repeated.FileID != receipt.FileID || repeated.JobID != receipt.JobID || repeated.Status != client.ImageCompleted || repeated.IdempotencyKey != "k" {
+		if repeated.FileID != receipt.FileID || repeated.JobID != receipt.JobID ||
+			repeated.Status != client.ImageCompleted || repeated.IdempotencyKey != "k" {
 			t.Errorf("got %+v, first %+v", repeated, receipt)
 		}
 	})
 	t.Run("IP-027 IP-028 another job makes more variants", func(t *testing.T) {
 		j, err := m.CreateJob(ctx, client.ImageProcess, file.ID, []int{24})
 		must(t, err)
-		if j, err = m.WaitJob(ctx, j.ID); err != nil || j.Status != client.ImageCompleted || j.Type != client.ImageProcess || j.UserID != "u 1" ||
-			j.Attempts != 1 || j.MaxAttempts != 3 || j.LastError != "" || j.FileID != file.ID || j.CreatedAt.IsZero() || j.LockedAt != nil {
+		if j, err = m.WaitJob(ctx, j.ID); err != nil || j.Status != client.ImageCompleted ||
+			j.Type != client.ImageProcess || j.UserID != "u 1" ||
+			j.Attempts != 1 || j.MaxAttempts != 3 || j.LastError != "" || j.FileID != file.ID ||
+			j.CreatedAt.IsZero() || j.LockedAt != nil {
 			t.Errorf("the job is %+v, %v", j, err)
 		}
 		more, err := m.File(ctx, file.ID)
-		if err != nil || len(more.Variants) != 3 || more.Variants[1].Size != 24 || more.JobID != j.ID {
+		if err != nil || len(more.Variants) != 3 || more.Variants[1].Size != 24 ||
+			more.JobID != j.ID {
 			t.Errorf("the file is %+v, %v", more, err)
 		}
 		if status, err := m.SendMessage(ctx, j.ID); err != nil || status != client.ImageCompleted {
@@ -109,10 +117,12 @@ func TestImages(t *testing.T) {
 		if repeated, err := m.Delete(ctx, file.ID); err != nil || repeated != id {
 			t.Errorf("deleted again by %s, %v", repeated, err)
 		}
-		if j, err := m.WaitJob(ctx, id); err != nil || j.Type != client.ImageDelete || j.Status != client.ImageCompleted {
+		if j, err := m.WaitJob(ctx, id); err != nil || j.Type != client.ImageDelete ||
+			j.Status != client.ImageCompleted {
 			t.Errorf("the job is %+v, %v", j, err)
 		}
-		if gone, err := m.Wait(ctx, file.ID); err != nil || gone.Status != client.ImageFileDeleted || len(gone.Variants) > 0 {
+		if gone, err := m.Wait(ctx, file.ID); err != nil ||
+			gone.Status != client.ImageFileDeleted || len(gone.Variants) > 0 {
 			t.Errorf("the file is %+v, %v", gone, err)
 		}
 		_, err = m.Content(ctx, file.ID)
@@ -128,8 +138,10 @@ func TestImagesDeadLetters(t *testing.T) {
 	m, ctx := mustImages(t, client.Config{}, nil), testContext(t)
 	var ids []string
 	for range 3 {
-		bad := mustUpload(t, m, client.ImageUpload{Body: strings.NewReader("no picture"), Type: "image/jpeg", Sizes: []int{10, 20}})
-		if file, err := m.Wait(ctx, bad.FileID); err != nil || file.Status != client.ImageFileFailed || file.Width != 0 {
+		bad := mustUpload(t, m, client.ImageUpload{Body: strings.NewReader("no picture"),
+			Type: "image/jpeg", Sizes: []int{10, 20}})
+		if file, err := m.Wait(ctx, bad.FileID); err != nil ||
+			file.Status != client.ImageFileFailed || file.Width != 0 {
 			t.Errorf("the file is %+v, %v", file, err)
 		}
 		ids = append(ids, bad.JobID)
@@ -139,7 +151,8 @@ func TestImagesDeadLetters(t *testing.T) {
 		var listed []string
 		for _, l := range mustCollect(t, m.DeadLetters(ctx, 2)) {
 			listed = append(listed, l.JobID)
-			if l.ErrorType != "decode_error" || l.Error == "" || l.Attempts != 1 || l.Type != client.ImageProcess || l.FileID == "" || l.FailedAt.IsZero() {
+			if l.ErrorType != "decode_error" || l.Error == "" || l.Attempts != 1 ||
+				l.Type != client.ImageProcess || l.FileID == "" || l.FailedAt.IsZero() {
 				t.Errorf("the letter is %+v", l)
 			}
 		}
@@ -147,20 +160,26 @@ func TestImagesDeadLetters(t *testing.T) {
 			t.Errorf("listed %v, want %v", listed, ids)
 		}
 		var jobs []string
-		for _, j := range mustCollect(t, m.Jobs(ctx, client.ImageFilter{Status: client.ImageFailed, Type: client.ImageProcess, PageSize: 1})) {
+		for _, j := range mustCollect(t,
+			m.Jobs(ctx, client.ImageFilter{Status: client.ImageFailed, Type: client.ImageProcess,
+				PageSize: 1})) {
 			jobs = append(jobs, j.ID)
 		}
-		if !slices.Equal(jobs, ids) || len(mustCollect(t, m.Jobs(ctx, client.ImageFilter{Type: client.ImageDelete}))) > 0 {
+		if !slices.Equal(jobs, ids) || len(mustCollect(t,
+			m.Jobs(ctx, client.ImageFilter{Type: client.ImageDelete}))) > 0 {
 			t.Errorf("jobs %v, want %v", jobs, ids)
 		}
 	})
 	t.Run("G-IP-08 a replay is a new job", func(t *testing.T) {
 		repeated, err := m.Replay(ctx, ids[0])
 		must(t, err)
-		if repeated, err = m.WaitJob(ctx, repeated.ID); err != nil || slices.Contains(ids, repeated.ID) || repeated.Status != client.ImageFailed || repeated.LastErrorType != "decode_error" {
+		if repeated, err = m.WaitJob(ctx, repeated.ID); err != nil ||
+			slices.Contains(ids, repeated.ID) || repeated.Status != client.ImageFailed ||
+			repeated.LastErrorType != "decode_error" {
 			t.Errorf("the job is %+v, %v", repeated, err)
 		}
-		good := mustUpload(t, m, client.ImageUpload{Body: bytes.NewReader(redPNG(4, 4)), Type: "image/png"})
+		good := mustUpload(t, m, client.ImageUpload{Body: bytes.NewReader(redPNG(4, 4)),
+			Type: "image/png"})
 		_, err = m.WaitJob(ctx, good.JobID)
 		must(t, err)
 		_, err = m.Replay(ctx, good.JobID)
@@ -171,15 +190,20 @@ func TestImagesDeadLetters(t *testing.T) {
 			up   client.ImageUpload
 			code string
 		}{
-			{client.ImageUpload{Body: strings.NewReader("<svg/>"), Name: "a.svg"}, client.ImageUnsupported},
-			{client.ImageUpload{Body: strings.NewReader("x"), Type: "image/png", Sizes: []int{0}}, client.ImageInvalid},
-			{client.ImageUpload{Body: bytes.NewReader(make([]byte, 1<<20+1)), Type: "image/png"}, client.ImageTooLarge},
-			{client.ImageUpload{Body: io.LimitReader(endless{}, 1<<20+1), Type: "image/png"}, client.ImageTooLarge},
+			{client.ImageUpload{Body: strings.NewReader("<svg/>"), Name: "a.svg"},
+				client.ImageUnsupported},
+			{client.ImageUpload{Body: strings.NewReader("x"), Type: "image/png", Sizes: []int{0}},
+				client.ImageInvalid},
+			{client.ImageUpload{Body: bytes.NewReader(make([]byte, 1<<20+1)), Type: "image/png"},
+				client.ImageTooLarge},
+			{client.ImageUpload{Body: io.LimitReader(endless{}, 1<<20+1), Type: "image/png"},
+				client.ImageTooLarge},
 		} {
 			_, err := m.Upload(ctx, c.up)
 			wantCode(t, err, client.ErrInvalid, c.code)
 		}
-		for _, up := range []client.ImageUpload{{Type: "image/png"}, {Body: strings.NewReader("x"), UserID: " u"}} {
+		for _, up := range []client.ImageUpload{{Type: "image/png"},
+			{Body: strings.NewReader("x"), UserID: " u"}} {
 			if _, err := m.Upload(ctx, up); !errors.Is(err, client.ErrInvalid) {
 				t.Errorf("got %v", err)
 			}
@@ -199,7 +223,8 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-// An upload whose answers are lost is one file all the same, sent whole each time; what cannot be read again is sent once.
+// An upload whose answers are lost is one file all the same, sent whole each time; what cannot be
+// read again is sent once.
 func TestImagesUploadAgain(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Int32
@@ -211,7 +236,8 @@ func TestImagesUploadAgain(t *testing.T) {
 		}
 		return resp, err
 	})
-	m := mustImages(t, client.Config{HTTPClient: &http.Client{Transport: lossy}, Retry: client.Retry{BaseDelay: time.Millisecond}},
+	m := mustImages(t, client.Config{HTTPClient: &http.Client{Transport: lossy},
+		Retry: client.Retry{BaseDelay: time.Millisecond}},
 		func(c *images.Config) { c.NoLocalWorkers = true })
 	original := redPNG(300, 300)
 	body := bytes.NewReader(append([]byte("passed over"), original...))
@@ -221,12 +247,15 @@ func TestImagesUploadAgain(t *testing.T) {
 	receipt := mustUpload(t, m, client.ImageUpload{Body: body, Type: "image/png"})
 	opened, err := m.Content(testContext(t), receipt.FileID)
 	if text := mustRead(t, opened, err); !bytes.Equal(text, original) || lost.Load() != -1 {
-		t.Errorf("%d bytes of %d are stored, %d answers were to be lost still", len(text), len(original), lost.Load())
+		t.Errorf("%d bytes of %d are stored, %d answers were to be lost still", len(text),
+			len(original), lost.Load())
 	}
 	lost.Store(1)
-	receipt, err = m.Upload(testContext(t), client.ImageUpload{Body: io.MultiReader(bytes.NewReader(original)), Type: "image/png"})
+	receipt, err = m.Upload(testContext(t),
+		client.ImageUpload{Body: io.MultiReader(bytes.NewReader(original)), Type: "image/png"})
 	var fail *client.Error
-	if !errors.As(err, &fail) || !fail.Uncertain || receipt.IdempotencyKey == "" || lost.Load() != 0 {
+	if !errors.As(err, &fail) || !fail.Uncertain || receipt.IdempotencyKey == "" ||
+		lost.Load() != 0 {
 		t.Errorf("got %v with the key %q", err, receipt.IdempotencyKey)
 	}
 	if jobs := mustCollect(t, m.Jobs(testContext(t), client.ImageFilter{})); len(jobs) != 2 {
@@ -253,15 +282,17 @@ func TestImagesUploadStall(t *testing.T) {
 	m := mustClient(t, client.Config{BaseURL: s.URL, RequestTimeout: limit}).Images()
 	started, piece := time.Now(), time.NewTicker(limit/8)
 	defer piece.Stop()
-	mustUpload(t, m, client.ImageUpload{Type: "image/png", Body: readerFunc(func(b []byte) (int, error) {
-		if time.Since(started) > 2*limit {
-			return 0, io.EOF
-		}
-		<-piece.C
-		return copy(b, "x"), nil
-	})})
+	mustUpload(t, m, client.ImageUpload{Type: "image/png",
+		Body: readerFunc(func(b []byte) (int, error) {
+			if time.Since(started) > 2*limit {
+				return 0, io.EOF
+			}
+			<-piece.C
+			return copy(b, "x"), nil
+		})})
 	silent.Store(true)
-	_, err := m.Upload(testContext(t), client.ImageUpload{Body: io.MultiReader(strings.NewReader("x")), Type: "image/png"})
+	_, err := m.Upload(testContext(t),
+		client.ImageUpload{Body: io.MultiReader(strings.NewReader("x")), Type: "image/png"})
 	if !errors.Is(err, client.ErrRetryable) {
 		t.Errorf("got %v", err)
 	}

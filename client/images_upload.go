@@ -42,21 +42,26 @@ func (m *Images) Upload(ctx context.Context, up ImageUpload) (ImageReceipt, erro
 	if up.Sizes != nil {
 		query.Set("sizes", joinInts(up.Sizes))
 	}
-	got, err := doJSON[ImageReceipt](ctx, m.client, call{op: op, method: http.MethodPost, path: imageFiles, query: query.Encode(),
-		header: header, stream: body, noRetry: body.seeker == nil, accept: []int{http.StatusAccepted}})
+	got, err := doJSON[ImageReceipt](ctx, m.client,
+		call{op: op, method: http.MethodPost, path: imageFiles, query: query.Encode(),
+			header: header, stream: body, noRetry: body.seeker == nil,
+			accept: []int{http.StatusAccepted}})
 	got.IdempotencyKey = up.IdempotencyKey
 	return got, err
 }
 
 // imageTypes are the types that are taken, by the extensions of file names (G-IP-17).
-var imageTypes = map[string]string{".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".gif": "image/gif", ".webp": "image/webp"}
+var imageTypes = map[string]string{".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png",
+	".gif": "image/gif", ".webp": "image/webp"}
 
 func (up *ImageUpload) header() (http.Header, error) {
 	// What has another extension is refused by the server, whose word it is.
-	kind := orDefault(orDefault(up.Type, imageTypes[strings.ToLower(path.Ext(up.Name))]), "application/octet-stream")
+	kind := orDefault(orDefault(up.Type, imageTypes[strings.ToLower(path.Ext(up.Name))]),
+		"application/octet-stream")
 	header := http.Header{}
 	for _, h := range []struct{ what, name, value string }{{"type", "Content-Type", kind},
-		{"user id", "X-User-Id", up.UserID}, {"idempotency key", "Idempotency-Key", up.IdempotencyKey}} {
+		{"user id", "X-User-Id", up.UserID},
+		{"idempotency key", "Idempotency-Key", up.IdempotencyKey}} {
 		if h.value == "" {
 			continue
 		}
@@ -147,7 +152,8 @@ func (p *bodyReader) end() {
 
 // boundTry bounds one try of a call in time. What is told to be alive has the whole
 // time before it again.
-func (c *Client) boundTry(ctx context.Context, call call) (bounded context.Context, onRead func(), cancel func()) {
+func (c *Client) boundTry(ctx context.Context, call call) (bounded context.Context, onRead func(),
+	cancel func()) {
 	limit := c.requestTimeout + call.wait
 	if call.stream == nil {
 		bounded, cancel := context.WithTimeout(ctx, limit)

@@ -33,8 +33,9 @@ type ImageFileStatus string
 const (
 	ImageFileProcessing ImageFileStatus = "processing" // its first variants are to come
 	ImageFileReady      ImageFileStatus = "ready"      // it has variants; more may come
-	ImageFileFailed     ImageFileStatus = "failed"     // there will be none, unless a replay makes them
-	ImageFileDeleted    ImageFileStatus = "deleted"    // also while its objects are being removed
+	// there will be none, unless a replay makes them
+	ImageFileFailed  ImageFileStatus = "failed"
+	ImageFileDeleted ImageFileStatus = "deleted" // also while its objects are being removed
 )
 
 // ImageUpload is a picture as it is uploaded: JPEG, PNG, GIF or WebP, by what it

@@ -96,7 +96,8 @@ func TestRhythm(t *testing.T) {
 	} {
 		every, missed := heartbeatSchedule(tc.timeout, tc.maxInterval)
 		if every != tc.every || missed != tc.misses {
-			t.Errorf("rhythm(%s, %s) = %s, %d, want %s, %d", tc.timeout, tc.maxInterval, every, missed, tc.every, tc.misses)
+			t.Errorf("rhythm(%s, %s) = %s, %d, want %s, %d", tc.timeout, tc.maxInterval, every,
+				missed, tc.every, tc.misses)
 		}
 	}
 }

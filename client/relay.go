@@ -103,8 +103,9 @@ func (r *Relay) Enqueue(ctx context.Context, jobs []RelaySpec, mode RelayMode) e
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodPost, path: "/v2/queues/jobs",
-		query: modeParam(mode), body: body, accept: []int{http.StatusAccepted}})
+	_, err = r.client.doWithRetries(ctx,
+		call{op: op, method: http.MethodPost, path: "/v2/queues/jobs",
+			query: modeParam(mode), body: body, accept: []int{http.StatusAccepted}})
 	return err
 }
 
@@ -121,11 +122,13 @@ func (r *Relay) Enqueue(ctx context.Context, jobs []RelaySpec, mode RelayMode) e
 // Repeating: jobs in a lost answer are in flight with nobody working on them;
 // they return when their timeout is over, at the price of one retry. A repeat
 // hands out others (G-RL-20).
-func (r *Relay) Next(ctx context.Context, queue string, numJobs int, wait time.Duration) ([]RelayJob, error) {
+func (r *Relay) Next(ctx context.Context, queue string, numJobs int,
+	wait time.Duration) ([]RelayJob, error) {
 	return r.next(ctx, queue, numJobs, wait, false)
 }
 
-func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.Duration, noRetry bool) ([]RelayJob, error) {
+func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.Duration,
+	noRetry bool) ([]RelayJob, error) {
 	const op = "relay next"
 	if err := checkName("queue", queue); err != nil {
 		return nil, invalid(op, "%v", err)
@@ -213,7 +216,8 @@ func (r *Relay) Complete(ctx context.Context, run RelayRun) error {
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
+	_, err = r.client.doWithRetries(ctx,
+		call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
 	return err
 }
 
@@ -228,7 +232,8 @@ func (r *Relay) Delete(ctx context.Context, queue, id string) error {
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
+	_, err = r.client.doWithRetries(ctx,
+		call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
 	return err
 }
 
@@ -240,8 +245,9 @@ func (r *Relay) Exists(ctx context.Context, queue, id string) (bool, error) {
 	if err != nil {
 		return false, invalid(op, "%v", err)
 	}
-	got, err := r.client.doWithRetries(ctx, call{op: op, method: http.MethodHead, path: path, readOnly: true,
-		accept: []int{http.StatusOK, http.StatusNotFound}})
+	got, err := r.client.doWithRetries(ctx,
+		call{op: op, method: http.MethodHead, path: path, readOnly: true,
+			accept: []int{http.StatusOK, http.StatusNotFound}})
 	return err == nil && got.status == http.StatusOK, err
 }
 
@@ -254,8 +260,9 @@ func (r *Relay) Get(ctx context.Context, queue, id string) (RelayJob, error) {
 	if err != nil {
 		return RelayJob{}, invalid(op, "%v", err)
 	}
-	got, err := r.client.doWithRetries(ctx, call{op: op, method: http.MethodGet, path: path, readOnly: true,
-		wantBody: true, accept: []int{http.StatusOK}})
+	got, err := r.client.doWithRetries(ctx,
+		call{op: op, method: http.MethodGet, path: path, readOnly: true,
+			wantBody: true, accept: []int{http.StatusOK}})
 	if err != nil {
 		return RelayJob{}, err
 	}

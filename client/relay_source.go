@@ -41,7 +41,8 @@ func (l *relayLease) handle(ctx context.Context, a *attempt) error {
 	return l.handler(ctx, &Run{Job: l.job, attempt: a, relay: l.relay})
 }
 
-func (l *relayLease) heartbeat(ctx context.Context, state json.RawMessage) (cancel bool, err error) {
+func (l *relayLease) heartbeat(ctx context.Context, state json.RawMessage) (cancel bool,
+	err error) {
 	return false, l.relay.Heartbeat(ctx, l.job.Run(), state)
 }
 

@@ -55,7 +55,8 @@ func must(tb testing.TB, err error) {
 }
 
 func relaySpec(queue, id string) client.RelaySpec {
-	return client.RelaySpec{Queue: queue, ID: id, Timeout: 30 * time.Second, Payload: json.RawMessage(`{}`)}
+	return client.RelaySpec{Queue: queue, ID: id, Timeout: 30 * time.Second,
+		Payload: json.RawMessage(`{}`)}
 }
 
 func mustEnqueue(tb testing.TB, relay *client.Relay, jobs ...client.RelaySpec) {
@@ -84,9 +85,10 @@ func mustExist(tb testing.TB, relay *client.Relay, queue, id string, want bool) 
 
 // awkwardNames are names that paths, proxies and net/url like to change.
 var awkwardNames = []string{
-	"plain", "jobs", "run-id", "a/b", "/", "//", "a//b", "%", "%2F", "%2f", "100%", "?", "a?b=c", "#", "a#b",
-	" ", "a b", "+", "a+b", ".", "..", "...", "../..", "./x", "a/../b", "%2E%2E", "é", "日本語", "🦀", "\\", "&=;:@",
-	"\"<>'", "\t\r\n", "\u2028", strings.Repeat("ü/", 512),
+	"plain", "jobs", "run-id", "a/b", "/", "//", "a//b", "%", "%2F", "%2f", "100%", "?", "a?b=c",
+	"#", "a#b",
+	" ", "a b", "+", "a+b", ".", "..", "...", "../..", "./x", "a/../b", "%2E%2E", "é", "日本語", "🦀",
+	"\\", "&=;:@", "\"<>'", "\t\r\n", "\u2028", strings.Repeat("ü/", 512),
 }
 
 // RL-095, RL-097, RL-098: whatever the name, every call reaches its job.
@@ -129,7 +131,8 @@ func enqueueAndGet(t *testing.T, relay *client.Relay, queue, id string) {
 		t.Fatalf("got job %q in %q, want %q in %q", job.ID, job.Queue, id, queue)
 	}
 	must(t, relay.Heartbeat(ctx, job.Run(), json.RawMessage(`1`)))
-	must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{relaySpec(queue, id)}, client.RelayUnique))
+	must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{relaySpec(queue, id)},
+		client.RelayUnique))
 	if err := relay.Heartbeat(ctx, job.Run(), nil); !errors.Is(err, client.ErrRunLost) {
 		t.Fatalf("heartbeat of the old run: %v, want ErrRunLost", err)
 	}
@@ -151,8 +154,10 @@ func TestRelay_jsonByteForByte(t *testing.T) {
 	t.Parallel()
 	relay := mustRelay(t, newFakeRelay(), client.Config{})
 	for i, raw := range []string{
-		`null`, `true`, `""`, `[]`, `{}`, `9223372036854775807`, `18446744073709551616`, `-0`, `1.0`, `1e400`,
-		`0.1000000000000000055511151231257827`, `"<a href=\"x\">&amp;</a>"`, `"\u003c\/\ud83e\udd80"`, "\"\u2028\"",
+		`null`, `true`, `""`, `[]`, `{}`, `9223372036854775807`, `18446744073709551616`, `-0`,
+		`1.0`, `1e400`,
+		`0.1000000000000000055511151231257827`, `"<a href=\"x\">&amp;</a>"`,
+		`"\u003c\/\ud83e\udd80"`, "\"\u2028\"",
 		`{"b":1,"a":{"z":null,"b":2},"b":1}`, "{ \"spaced\" :\n\t[ 1 , 2 ] }", `"\ud800"`,
 	} {
 		job := relaySpec("json", fmt.Sprint(i))
@@ -187,14 +192,16 @@ func TestRelay_members(t *testing.T) {
 	at := time.Date(2020, 5, 1, 14, 0, 0, 123_000_000, time.FixedZone("", 2*3600))
 	mustEnqueue(t, relay, client.RelaySpec{Queue: "q", ID: "full", Timeout: 1500 * time.Millisecond,
 		MaxRetries: &retries, State: json.RawMessage(`[1]`), RunAt: at})
-	mustEnqueue(t, relay, client.RelaySpec{Queue: "q", ID: "bare", Timeout: 2147483647 * time.Second})
+	mustEnqueue(t, relay, client.RelaySpec{Queue: "q", ID: "bare",
+		Timeout: 2147483647 * time.Second})
 
 	full, err := relay.Get(t.Context(), "q", "full")
 	must(t, err)
 	switch {
 	case full.Timeout != 2*time.Second:
 		t.Errorf("timeout = %s, want it rounded up to 2s", full.Timeout)
-	case full.MaxRetries == nil || *full.MaxRetries != 3 || full.RetriesRemaining == nil || *full.RetriesRemaining != 3:
+	case full.MaxRetries == nil || *full.MaxRetries != 3 || full.RetriesRemaining == nil ||
+		*full.RetriesRemaining != 3:
 		t.Errorf("retries = %v, %v, want 3, 3", full.MaxRetries, full.RetriesRemaining)
 	case !full.RunAt.Equal(at) || full.RunAt.Location() != time.UTC:
 		t.Errorf("run_at = %s, want %s in UTC", full.RunAt, at)
@@ -203,11 +210,13 @@ func TestRelay_members(t *testing.T) {
 	case full.RunID != "" || full.CreatedAt.IsZero() || full.UpdatedAt.IsZero():
 		t.Errorf("run id %q, created %s, updated %s", full.RunID, full.CreatedAt, full.UpdatedAt)
 	}
-	if job := mustNext(t, relay, "q"); job.ID != "full" || job.RunID == "" || job.Run().RunID != job.RunID {
+	if job := mustNext(t, relay, "q"); job.ID != "full" || job.RunID == "" ||
+		job.Run().RunID != job.RunID {
 		t.Errorf("first job = %q, run %q, want the one due first, with a run id", job.ID, job.RunID)
 	}
 	bare := mustNext(t, relay, "q")
-	if bare.MaxRetries != nil || bare.RetriesRemaining != nil || bare.State != nil || bare.Timeout != 2147483647*time.Second {
+	if bare.MaxRetries != nil || bare.RetriesRemaining != nil || bare.State != nil ||
+		bare.Timeout != 2147483647*time.Second {
 		t.Errorf("bare job = %+v", bare)
 	}
 	none, err := relay.Next(t.Context(), "q", 5, 0) // RL-038
@@ -224,9 +233,11 @@ func TestRelay_modes(t *testing.T) {
 	must(t, relay.Enqueue(ctx, nil, "")) // RL-025
 	mustEnqueue(t, relay, relaySpec("q", "1"))
 
-	err := relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "0"), relaySpec("q", "1")}, client.RelayUnique)
+	err := relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "0"), relaySpec("q", "1")},
+		client.RelayUnique)
 	var fail *client.Error
-	if !errors.Is(err, client.ErrConflict) || !errors.As(err, &fail) || !strings.Contains(fail.Message, "job 1") || fail.Uncertain {
+	if !errors.Is(err, client.ErrConflict) || !errors.As(err, &fail) ||
+		!strings.Contains(fail.Message, "job 1") || fail.Uncertain {
 		t.Errorf("unique: %#v, want a plain conflict that names the job", err)
 	}
 	mustExist(t, relay, "q", "0", false)
@@ -236,14 +247,17 @@ func TestRelay_modes(t *testing.T) {
 	if err := relay.Heartbeat(ctx, job.Run(), nil); !errors.Is(err, client.ErrRunLost) { // RL-020
 		t.Errorf("heartbeat after replace: %v, want ErrRunLost", err)
 	}
-	must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{relaySpec("q", "spawned")}, client.RelayUnique)) // G-RL-02
+	// G-RL-02
+	must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{relaySpec("q", "spawned")},
+		client.RelayUnique))
 	mustExist(t, relay, "q", "spawned", false)
 	must(t, relay.Complete(ctx, job.Run())) // RL-076
 	mustExist(t, relay, "q", "1", true)
 	if err := relay.Enqueue(ctx, nil, "typo"); !errors.Is(err, client.ErrInvalid) { // RL-021
 		t.Errorf("unknown mode: %v, want ErrInvalid", err)
 	}
-	for i, want := range []string{"", "mode=unique", "mode=unique", "mode=ignore", "mode=replace", "mode=typo"} {
+	for i, want := range []string{"", "mode=unique", "mode=unique", "mode=ignore", "mode=replace",
+		"mode=typo"} {
 		if _, got, _ := strings.Cut(d.requestsOf("enqueue")[i].uri, "?"); got != want {
 			t.Errorf("enqueue %d: query %q, want %q", i, got, want)
 		}
@@ -261,7 +275,8 @@ func TestRelay_headers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range d.requestsOf("") {
-		if e.header.Get("Authorization") != "Bearer secret" || e.header.Get("User-Agent") != "tester/1" {
+		if e.header.Get("Authorization") != "Bearer secret" ||
+			e.header.Get("User-Agent") != "tester/1" {
 			t.Errorf("%s: headers %v", e.op, e.header)
 		}
 	}
@@ -270,7 +285,8 @@ func TestRelay_headers(t *testing.T) {
 	}
 	polls := d.requestsOf("next")
 	if polls[0].header.Get("Prefer") != "" || polls[1].header.Get("Prefer") != "wait=1" {
-		t.Errorf("Prefer = %q and %q, want none and wait=1", polls[0].header.Get("Prefer"), polls[1].header.Get("Prefer"))
+		t.Errorf("Prefer = %q and %q, want none and wait=1", polls[0].header.Get("Prefer"),
+			polls[1].header.Get("Prefer"))
 	}
 	if polls[1].query.Get("num_jobs") != "7" {
 		t.Errorf("num_jobs = %s, want 7", polls[1].query.Get("num_jobs"))
@@ -311,7 +327,8 @@ func TestRelay_refusedUnsent(t *testing.T) {
 		"base nonsense": newErr("http://%zz"),
 	} {
 		var fail *client.Error
-		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &fail) || fail.Retryable() || fail.Status != 0 {
+		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &fail) || fail.Retryable() ||
+			fail.Status != 0 {
 			t.Errorf("%s: %v, want an unsent ErrInvalid", name, err)
 		}
 	}
@@ -353,14 +370,19 @@ func TestRelay_statuses(t *testing.T) {
 		t.Run(http.StatusText(tc.status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newFakeRelay()
-				d.inject(injectedFault{on: "enqueue", times: -1, status: tc.status, body: " explained \n",
+				d.inject(injectedFault{on: "enqueue", times: -1, status: tc.status,
+					body:   " explained \n",
 					header: http.Header{"Location": {"http://elsewhere.test/"}}})
-				err := directRelay(t, d).Enqueue(t.Context(), []client.RelaySpec{relaySpec("q", "1")}, "")
+				err := directRelay(t, d).Enqueue(t.Context(),
+					[]client.RelaySpec{relaySpec("q", "1")}, "")
 				var fail *client.Error
-				if !errors.As(err, &fail) || fail.Status != tc.status || fail.Message != "explained" || fail.Uncertain != tc.uncertain {
+				if !errors.As(err, &fail) || fail.Status != tc.status ||
+					fail.Message != "explained" || fail.Uncertain != tc.uncertain {
 					t.Fatalf("got %#v", err)
 				}
-				for _, kind := range []error{client.ErrInvalid, client.ErrUnauthorized, client.ErrNotFound, client.ErrConflict, client.ErrRetryable, client.ErrRunLost} {
+				for _, kind := range []error{client.ErrInvalid, client.ErrUnauthorized,
+					client.ErrNotFound, client.ErrConflict, client.ErrRetryable,
+					client.ErrRunLost} {
 					if errors.Is(err, kind) != (kind == tc.kind) {
 						t.Errorf("errors.Is(%v) = %v", kind, errors.Is(err, kind))
 					}
@@ -390,12 +412,23 @@ func TestRelay_retries(t *testing.T) {
 			return r.Heartbeat(ctx, run, json.RawMessage(`{"a":1}`))
 		},
 		"requeue": func(ctx context.Context, r *client.Relay) error {
-			return r.Requeue(ctx, run, []client.RelaySpec{relaySpec("other", "1")}, client.RelayUnique)
+			return r.Requeue(ctx, run, []client.RelaySpec{relaySpec("other", "1")},
+				client.RelayUnique)
 		},
-		"complete": func(ctx context.Context, r *client.Relay) error { return r.Complete(ctx, run) },
-		"delete":   func(ctx context.Context, r *client.Relay) error { return r.Delete(ctx, "q", "1") },
-		"exists":   func(ctx context.Context, r *client.Relay) error { _, err := r.Exists(ctx, "q", "1"); return err },
-		"get":      func(ctx context.Context, r *client.Relay) error { _, err := r.Get(ctx, "q", "1"); return err },
+		"complete": func(ctx context.Context, r *client.Relay) error {
+			return r.Complete(ctx, run)
+		},
+		"delete": func(ctx context.Context, r *client.Relay) error {
+			return r.Delete(ctx, "q", "1")
+		},
+		"exists": func(ctx context.Context, r *client.Relay) error {
+			_, err := r.Exists(ctx, "q", "1")
+			return err
+		},
+		"get": func(ctx context.Context, r *client.Relay) error {
+			_, err := r.Get(ctx, "q", "1")
+			return err
+		},
 	}
 	for op, do := range calls {
 		t.Run(op, func(t *testing.T) {
@@ -405,9 +438,11 @@ func TestRelay_retries(t *testing.T) {
 				mustEnqueue(t, relay, relaySpec("q", "1"))
 				mustNext(t, relay, "q")
 				before := len(d.requestsOf(op))
-				d.inject(injectedFault{on: op, status: 429, header: http.Header{"Retry-After": {"3"}}})
+				d.inject(injectedFault{on: op, status: 429,
+					header: http.Header{"Retry-After": {"3"}}})
 				d.inject(injectedFault{on: op, drop: true})
-				d.inject(injectedFault{on: op, status: 503, header: http.Header{"Retry-After": {"5"}}})
+				d.inject(injectedFault{on: op, status: 503,
+					header: http.Header{"Retry-After": {"5"}}})
 				start := time.Now()
 				must(t, do(t.Context(), relay))
 				tries := d.requestsOf(op)[before:]
@@ -416,7 +451,8 @@ func TestRelay_retries(t *testing.T) {
 				}
 				for _, try := range tries[1:] {
 					if try.body != tries[0].body || try.uri != tries[0].uri {
-						t.Errorf("repeated as %s %q, first %s %q", try.uri, try.body, tries[0].uri, tries[0].body)
+						t.Errorf("repeated as %s %q, first %s %q", try.uri, try.body, tries[0].uri,
+							tries[0].body)
 					}
 				}
 				took := time.Since(start)
@@ -453,7 +489,8 @@ func TestRelay_lostAnswers(t *testing.T) {
 		lose("heartbeat")
 		must(t, relay.Heartbeat(ctx, job.Run(), json.RawMessage(`5`)))
 		lose("requeue")
-		must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{relaySpec("q2", "1")}, client.RelayUnique))
+		must(t, relay.Requeue(ctx, job.Run(), []client.RelaySpec{relaySpec("q2", "1")},
+			client.RelayUnique))
 		mustExist(t, relay, "q", "1", false)
 		mustExist(t, relay, "q2", "1", true)
 		job = mustNext(t, relay, "q2")
@@ -466,7 +503,8 @@ func TestRelay_lostAnswers(t *testing.T) {
 func TestRelay_retryBounds(t *testing.T) {
 	t.Parallel()
 	endless := func(t *testing.T, d *fakeRelay, tries int) *client.Relay {
-		return mustClient(t, client.Config{BaseURL: "http://relay.test", Retry: client.Retry{MaxTries: tries},
+		return mustClient(t, client.Config{BaseURL: "http://relay.test",
+			Retry:      client.Retry{MaxTries: tries},
 			HTTPClient: &http.Client{Transport: direct{d}}}).Relay()
 	}
 	for name, tc := range map[string]struct {
@@ -478,12 +516,15 @@ func TestRelay_retryBounds(t *testing.T) {
 		"the context ends endless tries": {-1, "", func(n int) bool { return n > 10 }, time.Minute},
 		"MaxTries one":                   {1, "", func(n int) bool { return n == 1 }, 0},
 		"too long a Retry-After":         {0, "61", func(n int) bool { return n == 1 }, 0},
-		"a Retry-After beyond the end":   {0, "59", func(n int) bool { return n == 2 }, time.Minute},
+		"a Retry-After beyond the end": {0, "59", func(n int) bool {
+			return n == 2
+		}, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newFakeRelay()
-				d.inject(injectedFault{on: "delete", times: -1, status: 429, header: http.Header{"Retry-After": {tc.retryAfter}}})
+				d.inject(injectedFault{on: "delete", times: -1, status: 429,
+					header: http.Header{"Retry-After": {tc.retryAfter}}})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()
@@ -515,18 +556,22 @@ func TestRelay_silence(t *testing.T) {
 			tries.Add(1)
 			<-r.Context().Done()
 		})
-		relay := mustClient(t, client.Config{BaseURL: "http://relay.test", RequestTimeout: 5 * time.Second,
-			Retry: client.Retry{MaxTries: 1}, HTTPClient: &http.Client{Transport: direct{silent}}}).Relay()
+		relay := mustClient(t, client.Config{BaseURL: "http://relay.test",
+			RequestTimeout: 5 * time.Second,
+			Retry:          client.Retry{MaxTries: 1},
+			HTTPClient:     &http.Client{Transport: direct{silent}}}).Relay()
 		start := time.Now()
 		_, err := relay.Next(t.Context(), "q", 1, 20*time.Second)
-		if took := time.Since(start); !errors.Is(err, client.ErrRetryable) || took != 25*time.Second {
+		if took := time.Since(start); !errors.Is(err, client.ErrRetryable) ||
+			took != 25*time.Second {
 			t.Errorf("poll ended after %s with %v, want 25s and retryable", took, err)
 		}
 		cause := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
 		defer cancel()
 		err = relay.Delete(ctx, "q", "1")
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cause) || errors.Is(err, client.ErrRetryable) {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cause) ||
+			errors.Is(err, client.ErrRetryable) {
 			t.Errorf("got %v, want the context's end and its cause", err)
 		}
 		var fail *client.Error
@@ -565,7 +610,8 @@ func TestRelay_badAnswers(t *testing.T) {
 	}
 	t.Run("members left out", func(t *testing.T) { // RL-083
 		d := newFakeRelay()
-		d.inject(injectedFault{on: "get", status: 200, body: `{"queue":"q","id":"1","timeout":1,"payload":{},"extra":1}`})
+		d.inject(injectedFault{on: "get", status: 200,
+			body: `{"queue":"q","id":"1","timeout":1,"payload":{},"extra":1}`})
 		job, err := mustRelay(t, d, client.Config{}).Get(t.Context(), "q", "1")
 		if err != nil || job.RunID != "" || job.State != nil || job.MaxRetries != nil {
 			t.Errorf("got %+v, %v", job, err)
@@ -586,7 +632,8 @@ func TestRelay_connections(t *testing.T) {
 		}
 	}
 	server.Start()
-	c := mustClient(t, client.Config{BaseURL: server.URL, Retry: client.Retry{MaxTries: 2, BaseDelay: 1}})
+	c := mustClient(t, client.Config{BaseURL: server.URL,
+		Retry: client.Retry{MaxTries: 2, BaseDelay: 1}})
 	relay := c.Relay()
 	for i := range 20 {
 		mustEnqueue(t, relay, relaySpec("q", fmt.Sprint(i)))

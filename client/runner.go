@@ -86,7 +86,8 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		leases, err := r.source.claim(pollCtx, free, r.pollWait)
 		cancelPoll()
 		if surplus := len(leases) - free; surplus > 0 {
-			r.log.Error("server handed out more than was asked for; the rest will time out", "surplus", surplus)
+			r.log.Error("server handed out more than was asked for; the rest will time out",
+				"surplus", surplus)
 			leases = leases[:free]
 		}
 		afterStop := ctx.Err() != nil
@@ -194,7 +195,8 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 		return nil
 	default:
 	}
-	r.log.Warn("handlers did not finish in time; ending their contexts", "drain_timeout", r.drainTimeout)
+	r.log.Warn("handlers did not finish in time; ending their contexts", "drain_timeout",
+		r.drainTimeout)
 	kill(ErrDrainTimeout)
 	<-done
 	return ErrDrainTimeout
@@ -214,7 +216,8 @@ func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 	defer a.close()
 	if g, ok := l.(releaser); ok && afterStop {
 		if err := a.finish(context.WithoutCancel(killCtx), g.release); err != nil {
-			logUnfinished(a, "job that came after the stop not given back; it is held until its lease is over", err)
+			logUnfinished(a, "job that came after the stop not given back; it is held until its "+
+				"lease is over", err)
 		}
 		return
 	}
@@ -250,7 +253,8 @@ func invoke(ctx context.Context, a *attempt) (err error) {
 		value := recover()
 		switch {
 		case value != nil:
-			a.log.Error("handler panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			a.log.Error("handler panicked", "panic", fmt.Sprint(value), "stack",
+				string(debug.Stack()))
 			err = &panicError{value}
 		case !returned:
 			a.log.Error("handler ended its goroutine; the run ends with its lease")
@@ -293,7 +297,8 @@ func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error) {
 func logUnfinished(a *attempt, msg string, err error) {
 	var fail *Error
 	if errors.Is(err, ErrRunLost) && errors.As(err, &fail) && fail.Uncertain {
-		a.log.Warn("an answer was lost and the run is over now; its outcome was probably taken", "error_message", err)
+		a.log.Warn("an answer was lost and the run is over now; its outcome was probably taken",
+			"error_message", err)
 		return
 	}
 	a.log.Error(msg, "error_message", err)

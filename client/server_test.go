@@ -25,7 +25,8 @@ import (
 
 // exampleServer starts a real server for the examples.
 func exampleServer() (baseURL string, stop func()) {
-	room, err := relay.New(relay.Config{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), V1: true, MaxNumJobs: 1000,
+	room, err := relay.New(relay.Config{Log: slog.New(slog.DiscardHandler),
+		Registry: prometheus.NewRegistry(), V1: true, MaxNumJobs: 1000,
 		BodyLimit: 1 << 20, RetryableStatus: 429})
 	if err != nil {
 		panic(err)
@@ -118,7 +119,9 @@ func (d *fakeRelay) clearFaults() {
 func (d *fakeRelay) requestsOf(op string) []recordedRequest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(d.requests), func(e recordedRequest) bool { return op != "" && e.op != op })
+	return slices.DeleteFunc(slices.Clone(d.requests), func(e recordedRequest) bool {
+		return op != "" && e.op != op
+	})
 }
 
 func (d *fakeRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +173,8 @@ func (d *fakeRelay) record(e *recordedRequest) *injectedFault {
 
 // parseExchange matches the path escaped and decodes its members (RL-097).
 func parseExchange(r *http.Request, body string) recordedRequest {
-	e := recordedRequest{method: r.Method, uri: r.RequestURI, header: r.Header, query: r.URL.Query(), body: body, at: time.Now()}
+	e := recordedRequest{method: r.Method, uri: r.RequestURI, header: r.Header,
+		query: r.URL.Query(), body: body, at: time.Now()}
 	_, e.contentTypePresent = r.Header["Content-Type"]
 	escaped, _, _ := strings.Cut(r.RequestURI, "?")
 	parts := strings.Split(strings.TrimPrefix(escaped, "/v2/queues/"), "/")
@@ -179,8 +183,8 @@ func parseExchange(r *http.Request, body string) recordedRequest {
 	}
 	shape := fmt.Sprintf("%s %d", r.Method, len(parts))
 	e.op = map[string]string{
-		"POST 1": "enqueue", "GET 2": "next", "DELETE 3": "delete", "HEAD 3": "exists", "GET 3": "get",
-		"PATCH 5": "heartbeat", "PUT 5": "requeue", "DELETE 5": "complete",
+		"POST 1": "enqueue", "GET 2": "next", "DELETE 3": "delete", "HEAD 3": "exists",
+		"GET 3": "get", "PATCH 5": "heartbeat", "PUT 5": "requeue", "DELETE 5": "complete",
 	}[shape]
 	if len(parts) >= 2 {
 		e.queue = parts[0]
@@ -232,7 +236,8 @@ func (d *fakeRelay) route(w http.ResponseWriter, r *http.Request, e recordedRequ
 	}
 }
 
-func (d *fakeRelay) heartbeat(w http.ResponseWriter, e recordedRequest, job *fakeJob, current bool) {
+func (d *fakeRelay) heartbeat(w http.ResponseWriter, e recordedRequest, job *fakeJob,
+	current bool) {
 	if !current {
 		http.Error(w, "job not found", http.StatusNotFound)
 		return
@@ -264,7 +269,8 @@ func (d *fakeRelay) store(w http.ResponseWriter, e recordedRequest, remove *fake
 	for _, spec := range specs {
 		old := d.jobs[[2]string{spec.Queue, spec.ID}]
 		if old != nil && old != remove && (mode == "" || mode == "unique") {
-			http.Error(w, fmt.Sprintf("job %s exists in queue %s", spec.ID, spec.Queue), http.StatusConflict)
+			http.Error(w, fmt.Sprintf("job %s exists in queue %s", spec.ID, spec.Queue),
+				http.StatusConflict)
 			return
 		}
 		if spec.Timeout == nil || *spec.Timeout < 0 || utf8.RuneCountInString(spec.Queue) > 1024 {
@@ -293,7 +299,8 @@ func (d *fakeRelay) put(spec fakeSpec, mode string) {
 		spec.RunAt = &now
 	}
 	d.order++
-	d.jobs[key] = &fakeJob{spec: spec, remaining: spec.MaxRetries, created: now, updated: now, order: d.order}
+	d.jobs[key] = &fakeJob{spec: spec, remaining: spec.MaxRetries, created: now, updated: now,
+		order: d.order}
 }
 
 func (d *fakeRelay) next(w http.ResponseWriter, r *http.Request, e recordedRequest) {
@@ -303,7 +310,8 @@ func (d *fakeRelay) next(w http.ResponseWriter, r *http.Request, e recordedReque
 		return
 	}
 	var wait time.Duration
-	if seconds, err := strconv.Atoi(strings.TrimPrefix(e.header.Get("Prefer"), "wait=")); err == nil {
+	if seconds, err := strconv.Atoi(strings.TrimPrefix(e.header.Get("Prefer"),
+		"wait=")); err == nil {
 		wait = time.Duration(min(seconds, 30)) * time.Second
 		w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", seconds))
 	}
@@ -393,9 +401,11 @@ func (j *fakeJob) encode() []byte {
 	if j.runID != "" {
 		run = quote(j.runID)
 	}
-	return fmt.Appendf(nil, `{"queue":%s,"id":%s,"timeout":%d,"max_retries":%s,"retries_remaining":%s,`+
-		`"payload":%s,"state":%s,"run_id":%s,"run_at":%s,"updated_at":%s,"created_at":%s}`,
-		quote(j.spec.Queue), quote(j.spec.ID), *j.spec.Timeout, quote(j.spec.MaxRetries), quote(j.remaining),
+	return fmt.Appendf(nil,
+		`{"queue":%s,"id":%s,"timeout":%d,"max_retries":%s,"retries_remaining":%s,`+
+			`"payload":%s,"state":%s,"run_id":%s,"run_at":%s,"updated_at":%s,"created_at":%s}`,
+		quote(j.spec.Queue), quote(j.spec.ID), *j.spec.Timeout, quote(j.spec.MaxRetries),
+		quote(j.remaining),
 		j.spec.Payload, state, run, quote(j.spec.RunAt), quote(j.updated), quote(j.created))
 }
 

@@ -72,7 +72,8 @@ func (t *TaskFlow) Get(ctx context.Context, id string) (TaskFlowJob, error) {
 // Errors: [ErrNotFound]; [ErrInvalid]; [ErrConflict] for a job that has ended
 // (TF-075) and for open dependencies of a job that is READY or RUNNING
 // (G-TF-09); [ErrCycle]. Repeating is safe.
-func (t *TaskFlow) Update(ctx context.Context, id string, patch TaskFlowPatch) (TaskFlowJob, error) {
+func (t *TaskFlow) Update(ctx context.Context, id string, patch TaskFlowPatch) (TaskFlowJob,
+	error) {
 	const op = "taskflow update"
 	path, err := taskFlowPath(id)
 	var body []byte
@@ -82,7 +83,8 @@ func (t *TaskFlow) Update(ctx context.Context, id string, patch TaskFlowPatch) (
 	if err != nil {
 		return TaskFlowJob{}, invalid(op, "%v", err)
 	}
-	return taskFlowJob(ctx, t, call{op: op, method: http.MethodPut, path: path, body: body, accept: []int{http.StatusOK}})
+	return taskFlowJob(ctx, t, call{op: op, method: http.MethodPut, path: path, body: body,
+		accept: []int{http.StatusOK}})
 }
 
 // Delete removes a job (TF-081), also one that runs: its run is lost (TF-084).
@@ -96,7 +98,8 @@ func (t *TaskFlow) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = t.client.doWithRetries(ctx, call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusNoContent}})
+	_, err = t.client.doWithRetries(ctx,
+		call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusNoContent}})
 	var fail *Error
 	if errors.As(err, &fail) && fail.Status == http.StatusNotFound && fail.Uncertain {
 		return nil
@@ -173,7 +176,8 @@ type TaskFlowPage struct {
 //
 // Errors: [ErrInvalid] for a bad filter or cursor (TF-095, TF-102);
 // [ErrUnauthorized]; [ErrRetryable]. Repeating is safe.
-func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter, cursor string) (TaskFlowPage, error) {
+func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter, cursor string) (TaskFlowPage,
+	error) {
 	query := filter.query()
 	if cursor != "" {
 		query.Set("cursor", cursor)
@@ -182,8 +186,8 @@ func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter, cursor strin
 		Items []taskFlowWire `json:"items"`
 		Next  string         `json:"next_cursor"`
 		More  bool           `json:"has_more"`
-	}](ctx, t.client, call{op: "taskflow search", method: http.MethodGet, path: taskFlowJobs, query: query.Encode(),
-		readOnly: true, accept: []int{http.StatusOK}})
+	}](ctx, t.client, call{op: "taskflow search", method: http.MethodGet, path: taskFlowJobs,
+		query: query.Encode(), readOnly: true, accept: []int{http.StatusOK}})
 	page := TaskFlowPage{Jobs: make([]TaskFlowJob, len(wire.Items))}
 	for i, item := range wire.Items {
 		page.Jobs[i] = item.job()
@@ -197,7 +201,8 @@ func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter, cursor strin
 // Search goes through all jobs that the filter finds, page by page: each that
 // is there throughout comes exactly once (TF-101). It ends with the first
 // error, which is one of those of [TaskFlow.Page].
-func (t *TaskFlow) Search(ctx context.Context, filter TaskFlowFilter) iter.Seq2[TaskFlowJob, error] {
+func (t *TaskFlow) Search(ctx context.Context, filter TaskFlowFilter) iter.Seq2[TaskFlowJob,
+	error] {
 	return func(yield func(TaskFlowJob, error) bool) {
 		for cursor := ""; ; {
 			page, err := t.Page(ctx, filter, cursor)

@@ -36,7 +36,8 @@ func ExampleTaskFlow_Submit() {
 	}
 	defer os.RemoveAll(folder)
 	file := func(name string) string { return filepath.Join(folder, name) }
-	for name, text := range map[string]string{"north.csv": "pears, 3\n\napples,4\n", "south.csv": "apples,5\n# end\n"} {
+	for name, text := range map[string]string{"north.csv": "pears, 3\n\napples,4\n",
+		"south.csv": "apples,5\n# end\n"} {
 		if err := os.WriteFile(file(name), []byte(text), 0o600); err != nil {
 			fmt.Println(err)
 			return
@@ -55,11 +56,13 @@ func ExampleTaskFlow_Submit() {
 			payload = fmt.Appendf(payload, ",%q", from)
 		}
 		payload = fmt.Appendf(payload, `],"to":%q}`, s.To)
-		return g.Add(name, client.TaskFlowSpec{Name: name, Queue: queue, Payload: payload}, after...)
+		return g.Add(name, client.TaskFlowSpec{Name: name, Queue: queue, Payload: payload},
+			after...)
 	}
 	north := job("clean north", "clean", step{[]string{file("north.csv")}, file("north.clean")})
 	south := job("clean south", "clean", step{[]string{file("south.csv")}, file("south.clean")})
-	sum := job("sum", "sum", step{[]string{file("north.clean"), file("south.clean")}, file("sum")}, north, south)
+	sum := job("sum", "sum", step{[]string{file("north.clean"), file("south.clean")}, file("sum")},
+		north, south)
 	ids, err := c.TaskFlow().Submit(context.Background(), &g)
 	if err != nil {
 		fmt.Println(err)
@@ -67,8 +70,10 @@ func ExampleTaskFlow_Submit() {
 	}
 
 	ctx, end := context.WithCancel(context.Background())
-	worker := client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: 2,
-		Handlers: map[string]client.JobHandler{"clean": client.TypedJob(cleanSales), "sum": client.TypedJob(sumSales)}}
+	worker := client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow,
+		Concurrency: 2,
+		Handlers: map[string]client.JobHandler{"clean": client.TypedJob(cleanSales),
+			"sum": client.TypedJob(sumSales)}}
 	done := make(chan error)
 	go func() { done <- worker.Run(ctx) }()
 	graph, err := c.TaskFlow().WaitGraph(ctx, ids[sum])
@@ -120,5 +125,6 @@ func sumSales(_ context.Context, _ *client.JobRun, s step) (map[string]int, erro
 			sums[what] += n
 		}
 	}
-	return sums, os.WriteFile(s.To, fmt.Appendf(nil, "apples=%d pears=%d", sums["apples"], sums["pears"]), 0o600)
+	return sums, os.WriteFile(s.To, fmt.Appendf(nil, "apples=%d pears=%d", sums["apples"],
+		sums["pears"]), 0o600)
 }

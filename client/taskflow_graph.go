@@ -68,7 +68,8 @@ func (g *TaskFlowBuilder) check(op string) error {
 		}
 		for _, ref := range part.dependsOn {
 			if _, added := g.index[ref]; !added {
-				return invalid(op, "job %q comes after %q, which is not in the graph", part.ref, ref)
+				return invalid(op, "job %q comes after %q, which is not in the graph", part.ref,
+					ref)
 			}
 		}
 	}
@@ -127,7 +128,8 @@ func (g *TaskFlowBuilder) encode() ([]byte, error) {
 		if b, err = part.spec.appendMembers(b); err != nil {
 			return nil, fmt.Errorf("job %q: %w", part.ref, err)
 		}
-		b = appendStrings(append(b, `,"depends_on":`...), slices.Concat(part.dependsOn, part.spec.Dependencies))
+		b = appendStrings(append(b, `,"depends_on":`...),
+			slices.Concat(part.dependsOn, part.spec.Dependencies))
 		b = append(b, '}')
 	}
 	return append(b, "]}"...), nil
@@ -197,8 +199,9 @@ func (t *TaskFlow) Graph(ctx context.Context, id string) (TaskFlowGraph, error) 
 	if err != nil {
 		return TaskFlowGraph{}, invalid(op, "%v", err)
 	}
-	return doJSON[TaskFlowGraph](ctx, t.client, call{op: op, method: http.MethodGet, path: path + "/graph",
-		readOnly: true, accept: []int{http.StatusOK}})
+	return doJSON[TaskFlowGraph](ctx, t.client,
+		call{op: op, method: http.MethodGet, path: path + "/graph",
+			readOnly: true, accept: []int{http.StatusOK}})
 }
 
 // WaitGraph looks at the graph around a job until every job of it has ended,

@@ -18,12 +18,15 @@ import (
 // serveFlow starts a real server of TaskFlow and the worker API, in memory.
 func serveFlow() (baseURL string, stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
-	room, err := taskflow.New(taskflow.Config{Log: log, Registry: prometheus.NewRegistry(), Now: time.Now, Random: testkit.RandomBytes,
-		Lease: time.Minute, MaxConcurrent: 1000, BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20, Runner: taskflow.Runner{Disabled: true}})
+	room, err := taskflow.New(taskflow.Config{Log: log, Registry: prometheus.NewRegistry(),
+		Now: time.Now, Random: testkit.RandomBytes,
+		Lease: time.Minute, MaxConcurrent: 1000, BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20,
+		Runner: taskflow.Runner{Disabled: true}})
 	if err != nil {
 		return "", nil, err
 	}
-	workers, err := workerapi.New(workerapi.Config{Log: log, Contracts: []workerapi.Contract{room.RemoteWorkers()}})
+	workers, err := workerapi.New(workerapi.Config{Log: log,
+		Contracts: []workerapi.Contract{room.RemoteWorkers()}})
 	if err != nil {
 		return "", nil, err
 	}

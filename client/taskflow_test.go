@@ -32,18 +32,23 @@ func TestTaskFlow_jobs(t *testing.T) {
 	tf := flowServer(t).TaskFlow()
 	first := mustTask(t, tf, taskSpec("first"))
 	t.Run("TF-069 TF-005 a job comes back as it was sent", func(t *testing.T) {
-		spec := client.TaskFlowSpec{Name: "näme \"1\"", Queue: "etl_1", Payload: json.RawMessage(`{"big": 12345678901234567890, "a":[1.50]}`),
+		spec := client.TaskFlowSpec{Name: "näme \"1\"", Queue: "etl_1",
+			Payload:  json.RawMessage(`{"big": 12345678901234567890, "a":[1.50]}`),
 			Priority: 7, Dependencies: []string{first.ID},
-			Retry: client.TaskFlowRetry{MaxAttempts: 5, Strategy: client.TaskLinear, BaseDelay: 1500 * time.Millisecond, MaxDelay: time.Minute}}
+			Retry: client.TaskFlowRetry{MaxAttempts: 5, Strategy: client.TaskLinear,
+				BaseDelay: 1500 * time.Millisecond, MaxDelay: time.Minute}}
 		made := mustTask(t, tf, spec)
 		got, err := tf.Get(t.Context(), made.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, job := range []client.TaskFlowJob{made, got} {
-			if job.Name != spec.Name || job.Queue != spec.Queue || string(job.Payload) != string(spec.Payload) || job.Priority != 7 ||
-				!slices.Equal(job.Dependencies, spec.Dependencies) || job.Status != client.TaskPending || job.AttemptCount != 0 ||
-				job.CreatedAt.IsZero() || job.CreatedAt.Location() != time.UTC || !job.NextRunAt.IsZero() {
+			if job.Name != spec.Name || job.Queue != spec.Queue ||
+				string(job.Payload) != string(spec.Payload) || job.Priority != 7 ||
+				!slices.Equal(job.Dependencies, spec.Dependencies) ||
+				job.Status != client.TaskPending || job.AttemptCount != 0 ||
+				job.CreatedAt.IsZero() || job.CreatedAt.Location() != time.UTC ||
+				!job.NextRunAt.IsZero() {
 				t.Errorf("got %+v", job)
 			}
 			want := spec.Retry
@@ -54,20 +59,27 @@ func TestTaskFlow_jobs(t *testing.T) {
 		}
 	})
 	t.Run("TF-013 defaults", func(t *testing.T) {
-		want := client.TaskFlowRetry{MaxAttempts: 3, Strategy: client.TaskExponential, BaseDelay: 10 * time.Second, MaxDelay: 300 * time.Second}
-		if first.Priority != 5 || string(first.Payload) != "{}" || first.Retry != want || first.Status != client.TaskReady {
+		want := client.TaskFlowRetry{MaxAttempts: 3, Strategy: client.TaskExponential,
+			BaseDelay: 10 * time.Second, MaxDelay: 300 * time.Second}
+		if first.Priority != 5 || string(first.Payload) != "{}" || first.Retry != want ||
+			first.Status != client.TaskReady {
 			t.Errorf("got %+v", first)
 		}
 	})
 	t.Run("TF-073 TF-078 an update changes what it names", func(t *testing.T) {
 		made := mustTask(t, tf, taskSpec("before", first.ID))
 		name, priority, none := "after", 9, []string{}
-		got, err := tf.Update(t.Context(), made.ID, client.TaskFlowPatch{Name: &name, Priority: &priority, Payload: json.RawMessage("null")})
-		if err != nil || got.Name != name || got.Priority != 9 || string(got.Payload) != "null" || got.Queue != "q" || len(got.Dependencies) != 1 {
+		got, err := tf.Update(t.Context(), made.ID,
+			client.TaskFlowPatch{Name: &name, Priority: &priority,
+				Payload: json.RawMessage("null")})
+		if err != nil || got.Name != name || got.Priority != 9 || string(got.Payload) != "null" ||
+			got.Queue != "q" || len(got.Dependencies) != 1 {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		got, err = tf.Update(t.Context(), made.ID, client.TaskFlowPatch{Dependencies: &none, Retry: &client.TaskFlowRetry{MaxAttempts: 1}})
-		if err != nil || len(got.Dependencies) != 0 || got.Status != client.TaskReady || got.Retry.MaxAttempts != 1 {
+		got, err = tf.Update(t.Context(), made.ID,
+			client.TaskFlowPatch{Dependencies: &none, Retry: &client.TaskFlowRetry{MaxAttempts: 1}})
+		if err != nil || len(got.Dependencies) != 0 || got.Status != client.TaskReady ||
+			got.Retry.MaxAttempts != 1 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
@@ -101,22 +113,36 @@ func TestTaskFlow_errors(t *testing.T) {
 			_, err := tf.Create(ctx, taskSpec("x", unknown))
 			return err
 		}, client.ErrInvalid, client.TaskFlowValidationError},
-		"TF-072 unknown": {func(ctx context.Context) error { _, err := tf.Get(ctx, unknown); return err },
+		"TF-072 unknown": {func(ctx context.Context) error {
+			_, err := tf.Get(ctx, unknown)
+			return err
+		},
 			client.ErrNotFound, client.TaskFlowNotFound},
-		"TF-072 graph of an unknown": {func(ctx context.Context) error { _, err := tf.Graph(ctx, unknown); return err },
+		"TF-072 graph of an unknown": {func(ctx context.Context) error {
+			_, err := tf.Graph(ctx, unknown)
+			return err
+		},
 			client.ErrNotFound, client.TaskFlowNotFound},
-		"TF-082 delete of an unknown": {func(ctx context.Context) error { return tf.Delete(ctx, unknown) },
+		"TF-082 delete of an unknown": {func(ctx context.Context) error {
+			return tf.Delete(ctx, unknown)
+		},
 			client.ErrNotFound, client.TaskFlowNotFound},
-		"TF-083 delete of a dependency": {func(ctx context.Context) error { return tf.Delete(ctx, a.ID) },
+		"TF-083 delete of a dependency": {func(ctx context.Context) error {
+			return tf.Delete(ctx, a.ID)
+		},
 			client.ErrConflict, client.TaskFlowConflict},
 		"TF-034 cycle": {func(ctx context.Context) error {
 			_, err := tf.Update(ctx, a.ID, client.TaskFlowPatch{Dependencies: &[]string{b.ID}})
 			return err
 		}, client.ErrCycle, client.TaskFlowConflict},
-		"TF-102 bad cursor": {func(ctx context.Context) error { _, err := tf.Page(ctx, client.TaskFlowFilter{}, "!"); return err },
+		"TF-102 bad cursor": {func(ctx context.Context) error {
+			_, err := tf.Page(ctx, client.TaskFlowFilter{}, "!")
+			return err
+		},
 			client.ErrInvalid, client.TaskFlowValidationError},
 		"TF-004 payload that is not JSON": {func(ctx context.Context) error {
-			_, err := tf.Create(ctx, client.TaskFlowSpec{Name: "x", Queue: "q", Payload: json.RawMessage("{")})
+			_, err := tf.Create(ctx, client.TaskFlowSpec{Name: "x", Queue: "q",
+				Payload: json.RawMessage("{")})
 			return err
 		}, client.ErrInvalid, ""},
 	} {
@@ -124,7 +150,8 @@ func TestTaskFlow_errors(t *testing.T) {
 			t.Parallel()
 			err := tc.call(t.Context())
 			var fail *client.Error
-			if !errors.As(err, &fail) || !errors.Is(err, tc.kind) || fail.Code != tc.code || fail.Code != "" && fail.Message == "" {
+			if !errors.As(err, &fail) || !errors.Is(err, tc.kind) || fail.Code != tc.code ||
+				(fail.Code != "" && fail.Message == "") {
 				t.Fatalf("got %#v", err)
 			}
 			if errors.Is(err, client.ErrCycle) && !slices.Equal(fail.Cycle, []string{a.ID, b.ID}) {
@@ -198,7 +225,8 @@ func TestTaskFlow_graph(t *testing.T) {
 	if err != nil || len(graph.Nodes) != 4 || graph.Truncated || graph.Final() {
 		t.Fatalf("Graph = %+v, %v", graph, err)
 	}
-	for _, edge := range []client.TaskFlowEdge{{From: before.ID, To: ids["extract"]}, {From: ids["extract"], To: ids["clean"]},
+	for _, edge := range []client.TaskFlowEdge{{From: before.ID, To: ids["extract"]},
+		{From: ids["extract"], To: ids["clean"]},
 		{From: ids["extract"], To: ids["load"]}, {From: ids["clean"], To: ids["load"]}} {
 		if !slices.Contains(graph.Edges, edge) {
 			t.Errorf("G-TF-36 no edge %+v in %+v", edge, graph.Edges)
@@ -208,8 +236,11 @@ func TestTaskFlow_graph(t *testing.T) {
 
 func TestTaskFlow_graphMistakes(t *testing.T) {
 	t.Parallel()
-	tf := mustClient(t, client.Config{BaseURL: "http://taskflow.test", HTTPClient: &http.Client{Transport: direct{
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("something was sent") })}}}).TaskFlow()
+	tf := mustClient(t, client.Config{BaseURL: "http://taskflow.test",
+		HTTPClient: &http.Client{Transport: direct{
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				t.Error("something was sent")
+			})}}}).TaskFlow()
 	add := func(build func(*client.TaskFlowBuilder)) error {
 		var g client.TaskFlowBuilder
 		build(&g)
@@ -217,8 +248,11 @@ func TestTaskFlow_graphMistakes(t *testing.T) {
 		return err
 	}
 	for name, err := range map[string]error{
-		"empty":   add(func(*client.TaskFlowBuilder) {}),
-		"twice":   add(func(g *client.TaskFlowBuilder) { g.Add("a", taskSpec("a")); g.Add("a", taskSpec("a")) }),
+		"empty": add(func(*client.TaskFlowBuilder) {}),
+		"twice": add(func(g *client.TaskFlowBuilder) {
+			g.Add("a", taskSpec("a"))
+			g.Add("a", taskSpec("a"))
+		}),
 		"unknown": add(func(g *client.TaskFlowBuilder) { g.Add("a", taskSpec("a"), "b") }),
 		"nameless": add(func(g *client.TaskFlowBuilder) {
 			g.Add("a", client.TaskFlowSpec{Queue: "q"})
@@ -235,7 +269,8 @@ func TestTaskFlow_graphMistakes(t *testing.T) {
 		g.Add("c", taskSpec("c"), "a")
 	})
 	var fail *client.Error
-	if !errors.As(err, &fail) || !errors.Is(err, client.ErrCycle) || !slices.Equal(fail.Cycle, []string{"a", "b", "c"}) {
+	if !errors.As(err, &fail) || !errors.Is(err, client.ErrCycle) ||
+		!slices.Equal(fail.Cycle, []string{"a", "b", "c"}) {
 		t.Errorf("TF-037 cycle: %v", err)
 	}
 	err = add(func(g *client.TaskFlowBuilder) { // TF-038: no cycle; TF-041: deep
@@ -248,7 +283,8 @@ func TestTaskFlow_graphMistakes(t *testing.T) {
 	}
 }
 
-// What must not be done twice is not repeated after a lost answer, but is when nothing can have happened.
+// What must not be done twice is not repeated after a lost answer, but is when nothing can have
+// happened.
 func TestTaskFlow_uncertain(t *testing.T) {
 	t.Parallel()
 	lost := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
@@ -258,7 +294,10 @@ func TestTaskFlow_uncertain(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"code":"NOT_FOUND","message":"gone"}`)
 	}
-	create := func(tf *client.TaskFlow) error { _, err := tf.Create(t.Context(), taskSpec("a")); return err }
+	create := func(tf *client.TaskFlow) error {
+		_, err := tf.Create(t.Context(), taskSpec("a"))
+		return err
+	}
 	remove := func(tf *client.TaskFlow) error { return tf.Delete(t.Context(), "x") }
 	for name, tc := range map[string]struct {
 		call      func(*client.TaskFlow) error
@@ -267,20 +306,26 @@ func TestTaskFlow_uncertain(t *testing.T) {
 		uncertain bool
 		kind      error
 	}{
-		"TF-069 a create whose answer was lost": {create, []func(http.ResponseWriter){busy, lost, gone}, 2, true, client.ErrRetryable},
-		"TF-081 a delete whose answer was lost": {remove, []func(http.ResponseWriter){lost, gone}, 2, false, nil},
-		"TF-082 a delete that found nothing":    {remove, []func(http.ResponseWriter){busy, gone}, 2, false, client.ErrNotFound},
+		"TF-069 a create whose answer was lost": {create,
+			[]func(http.ResponseWriter){busy, lost, gone}, 2, true, client.ErrRetryable},
+		"TF-081 a delete whose answer was lost": {remove, []func(http.ResponseWriter){lost, gone},
+			2, false, nil},
+		"TF-082 a delete that found nothing": {remove, []func(http.ResponseWriter){busy, gone},
+			2, false, client.ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tries := 0
-			tf := mustClient(t, client.Config{BaseURL: "http://taskflow.test", Retry: client.Retry{BaseDelay: 1},
-				HTTPClient: &http.Client{Transport: direct{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					tries++
-					tc.answers[tries-1](w)
-				})}}}).TaskFlow()
+			tf := mustClient(t, client.Config{BaseURL: "http://taskflow.test",
+				Retry: client.Retry{BaseDelay: 1},
+				HTTPClient: &http.Client{Transport: direct{http.HandlerFunc(
+					func(w http.ResponseWriter, r *http.Request) {
+						tries++
+						tc.answers[tries-1](w)
+					})}}}).TaskFlow()
 			err := tc.call(tf)
 			var fail *client.Error
-			if !errors.Is(err, tc.kind) || tries != tc.tries || errors.As(err, &fail) && fail.Uncertain != tc.uncertain {
+			if !errors.Is(err, tc.kind) || tries != tc.tries ||
+				(errors.As(err, &fail) && fail.Uncertain != tc.uncertain) {
 				t.Errorf("got %v after %d tries", err, tries)
 			}
 		})

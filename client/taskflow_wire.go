@@ -238,7 +238,8 @@ func (w taskFlowWire) job() TaskFlowJob {
 	return TaskFlowJob{
 		ID: w.ID,
 		TaskFlowSpec: TaskFlowSpec{
-			Name: w.Name, Queue: w.Queue, Payload: w.Payload, Priority: w.Priority, Dependencies: w.Dependencies,
+			Name: w.Name, Queue: w.Queue, Payload: w.Payload, Priority: w.Priority,
+			Dependencies: w.Dependencies,
 			Retry: TaskFlowRetry{MaxAttempts: w.Retry.MaxAttempts, Strategy: w.Retry.Strategy,
 				BaseDelay: time.Duration(w.Retry.BaseDelay) * time.Second,
 				MaxDelay:  time.Duration(w.Retry.MaxDelay) * time.Second},
@@ -281,5 +282,6 @@ func appendStrings(b []byte, values []string) []byte {
 
 // cycleError is a cycle found before anything was sent.
 func cycleError(op string, path []string) *Error {
-	return &Error{Op: op, Cycle: path, Err: fmt.Errorf("%w: %w of %d jobs", ErrInvalid, ErrCycle, len(path))}
+	return &Error{Op: op, Cycle: path, Err: fmt.Errorf("%w: %w of %d jobs", ErrInvalid, ErrCycle,
+		len(path))}
 }

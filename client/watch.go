@@ -14,7 +14,8 @@ const (
 
 // watch looks until what it sees is done. It goes on while the server is away
 // or asks for patience; other errors, and the end of the context, end it.
-func watch[T any](ctx context.Context, c *Client, op string, poll func() (T, error), done func(T) bool) (T, error) {
+func watch[T any](ctx context.Context, c *Client, op string, poll func() (T, error),
+	done func(T) bool) (T, error) {
 	pause := minWatchPause
 	for {
 		value, err := poll()

@@ -60,7 +60,8 @@ type claimedWire struct {
 }
 
 func (w claimedWire) job() ClaimedJob {
-	job := ClaimedJob{ID: w.ID, Contract: w.Contract, Queue: w.Queue, RunID: w.RunID, Attempt: w.Attempt,
+	job := ClaimedJob{ID: w.ID, Contract: w.Contract, Queue: w.Queue, RunID: w.RunID,
+		Attempt: w.Attempt,
 		Payload: w.Payload, State: w.State, Lease: time.Duration(w.Lease * float64(time.Second))}
 	if string(w.State) == "null" {
 		job.State = nil
@@ -87,22 +88,26 @@ type ClaimQuery struct {
 // the server serve; [ErrUnauthorized]; [ErrRetryable].
 //
 // Jobs in an answer that was lost return when their lease is over.
-func (w *WorkerAPI) Claim(ctx context.Context, query ClaimQuery, wait time.Duration) ([]ClaimedJob, error) {
+func (w *WorkerAPI) Claim(ctx context.Context, query ClaimQuery, wait time.Duration) ([]ClaimedJob,
+	error) {
 	return w.claim(ctx, query, wait, false)
 }
 
-func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Duration, noRetry bool) ([]ClaimedJob, error) {
+func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Duration,
+	noRetry bool) ([]ClaimedJob, error) {
 	request := struct {
 		Contract string   `json:"contract"`
 		Queues   []string `json:"queues,omitempty"`
 		Max      int      `json:"max"`
 		Wait     int64    `json:"wait_seconds"`
 		Worker   string   `json:"worker,omitempty"`
-	}{query.Contract, query.Queues, orDefault(query.Max, 1), wholeSeconds(max(wait, 0)), query.Worker}
+	}{query.Contract, query.Queues, orDefault(query.Max, 1), wholeSeconds(max(wait, 0)),
+		query.Worker}
 	answer, err := doJSON[struct {
 		Jobs []claimedWire `json:"jobs"`
 	}](ctx, w.client, call{op: "worker claim", method: http.MethodPost, path: "/worker/v1/claims",
-		body: encodeBody(request), wait: max(wait, 0), noRetry: noRetry, accept: []int{http.StatusOK}})
+		body: encodeBody(request), wait: max(wait, 0), noRetry: noRetry,
+		accept: []int{http.StatusOK}})
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +125,8 @@ func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Durat
 //
 // A job in an answer that was lost returns when its lease is over; until then
 // a repeat is an [ErrConflict] that is Uncertain.
-func (w *WorkerAPI) ClaimJob(ctx context.Context, contract, jobID, worker string) (ClaimedJob, error) {
+func (w *WorkerAPI) ClaimJob(ctx context.Context, contract, jobID, worker string) (ClaimedJob,
+	error) {
 	const op = "worker claim"
 	if err := checkName("job id", jobID); err != nil {
 		return ClaimedJob{}, invalid(op, "%v", err)
@@ -130,7 +136,8 @@ func (w *WorkerAPI) ClaimJob(ctx context.Context, contract, jobID, worker string
 		Worker   string `json:"worker,omitempty"`
 	}{contract, worker}
 	wire, err := doJSON[claimedWire](ctx, w.client, call{op: op, method: http.MethodPost,
-		path: "/worker/v1/jobs/" + escape(jobID) + "/claim", body: encodeBody(request), accept: []int{http.StatusOK}})
+		path: "/worker/v1/jobs/" + escape(jobID) + "/claim", body: encodeBody(request),
+		accept: []int{http.StatusOK}})
 	if err != nil {
 		return ClaimedJob{}, err
 	}
@@ -150,7 +157,8 @@ type HeartbeatReply struct {
 //
 // Errors: [ErrRunLost]; [ErrInvalid]; [ErrUnauthorized]; [ErrRetryable].
 // Repeating is safe.
-func (w *WorkerAPI) Heartbeat(ctx context.Context, runID string, state json.RawMessage) (HeartbeatReply, error) {
+func (w *WorkerAPI) Heartbeat(ctx context.Context, runID string,
+	state json.RawMessage) (HeartbeatReply, error) {
 	const op = "worker heartbeat"
 	request, err := objectOf("state", state)
 	if err != nil {
@@ -276,7 +284,7 @@ func (o RunOutcome) append(request []byte) ([]byte, error) {
 	verb, reqBody := "complete", []byte("{}")
 	var err error
 	switch {
-	case o.Failure != nil && o.Released || o.Result != nil && (o.Failure != nil || o.Released):
+	case (o.Failure != nil && o.Released) || (o.Result != nil && (o.Failure != nil || o.Released)):
 		err = errors.New("there is more than one of Result, Failure and Released")
 	case o.Failure != nil:
 		verb, reqBody = "fail", encodeBody(o.Failure)
@@ -290,12 +298,13 @@ func (o RunOutcome) append(request []byte) ([]byte, error) {
 
 // drainBody is ask for a call whose answer reads differently after a try that may
 // have taken effect.
-func (w *WorkerAPI) finish(ctx context.Context, call call, outcomes []RunOutcome) ([]FinishResult, error) {
+func (w *WorkerAPI) finish(ctx context.Context, call call, outcomes []RunOutcome) ([]FinishResult,
+	error) {
 	var got answer
 	uncertain := false
 	fail := w.client.retryCall(ctx, call, func() (fail *Error) {
 		got, fail = w.client.doOnce(ctx, call)
-		uncertain = uncertain || fail != nil && fail.Uncertain
+		uncertain = uncertain || (fail != nil && fail.Uncertain)
 		return fail
 	})
 	if fail != nil {
@@ -305,7 +314,10 @@ func (w *WorkerAPI) finish(ctx context.Context, call call, outcomes []RunOutcome
 		Outcomes []finishWire `json:"outcomes"`
 	}
 	err := json.Unmarshal(got.body, &reply)
-	if err == nil && !slices.EqualFunc(reply.Outcomes, outcomes, func(w finishWire, o RunOutcome) bool { return w.RunID == o.RunID }) {
+	if err == nil && !slices.EqualFunc(reply.Outcomes, outcomes,
+		func(w finishWire, o RunOutcome) bool {
+			return w.RunID == o.RunID
+		}) {
 		err = errors.New("it is not of these runs")
 	}
 	if err != nil {
@@ -348,13 +360,15 @@ const codeInvalid = "VALIDATION_ERROR"
 
 // runCall makes a call about a run. An [ErrRunLost] is one however it is
 // looked at.
-func runCall[T any](ctx context.Context, w *WorkerAPI, op, runID, verb string, request []byte) (T, error) {
+func runCall[T any](ctx context.Context, w *WorkerAPI, op, runID, verb string, request []byte) (T,
+	error) {
 	if err := checkName("run id", runID); err != nil {
 		var none T
 		return none, invalid(op, "%v", err)
 	}
 	value, err := doJSON[T](ctx, w.client, call{op: op, method: http.MethodPost,
-		path: "/worker/v1/runs/" + escape(runID) + "/" + verb, body: request, accept: []int{http.StatusOK}})
+		path: "/worker/v1/runs/" + escape(runID) + "/" + verb, body: request,
+		accept: []int{http.StatusOK}})
 	var fail *Error
 	if errors.As(err, &fail) && fail.Code == codeRunLost {
 		fail.Err = ErrRunLost

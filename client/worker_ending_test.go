@@ -40,12 +40,14 @@ func (o *outcomeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// Runs that end at about the same time end in few requests, each as its handler says (G-X-20); what does not fit into a
-// request with others goes by itself, and what the server refuses for all of them is found out one by one.
+// Runs that end at about the same time end in few requests, each as its handler says (G-X-20); what
+// does not fit into a request with others goes by itself, and what the server refuses for all of
+// them is found out one by one.
 func TestJobWorker_endsTogether(t *testing.T) {
 	t.Parallel()
 	const jobs = 200
-	deep := json.RawMessage(strings.Repeat("[", 510) + strings.Repeat("]", 510)) // fits by itself only
+	// fits by itself only
+	deep := json.RawMessage(strings.Repeat("[", 510) + strings.Repeat("]", 510))
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
 		result    json.RawMessage
@@ -55,12 +57,18 @@ func TestJobWorker_endsTogether(t *testing.T) {
 		most      int64 // singles
 		atBatches bool
 	}{
-		"results":             {result: json.RawMessage(`{"a": 1.0}`), want: client.TaskCompleted, most: jobs / 4, atBatches: true},
-		"failures":            {err: client.Final(broken), want: client.TaskFailed, most: jobs / 4, atBatches: true},
-		"an answer is lost":   {want: client.TaskCompleted, loses: true, most: jobs / 4, atBatches: true},
-		"results too large":   {result: json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`), want: client.TaskCompleted, most: jobs},
-		"refused in a batch":  {result: deep, want: client.TaskCompleted, most: 2 * jobs, atBatches: true},
-		"refused all the way": {result: json.RawMessage("\"\xff\""), want: client.TaskFailed, most: 3 * jobs, atBatches: true},
+		"results": {result: json.RawMessage(`{"a": 1.0}`), want: client.TaskCompleted,
+			most: jobs / 4, atBatches: true},
+		"failures": {err: client.Final(broken), want: client.TaskFailed, most: jobs / 4,
+			atBatches: true},
+		"an answer is lost": {want: client.TaskCompleted, loses: true, most: jobs / 4,
+			atBatches: true},
+		"results too large": {result: json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`),
+			want: client.TaskCompleted, most: jobs},
+		"refused in a batch": {result: deep, want: client.TaskCompleted, most: 2 * jobs,
+			atBatches: true},
+		"refused all the way": {result: json.RawMessage("\"\xff\""), want: client.TaskFailed,
+			most: 3 * jobs, atBatches: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +79,9 @@ func TestJobWorker_endsTogether(t *testing.T) {
 			t.Cleanup(stop)
 			paths := &outcomeTransport{}
 			paths.loseFirst.Store(tt.loses)
-			c := mustClient(t, client.Config{BaseURL: url, HTTPClient: &http.Client{Transport: paths}, Retry: client.Retry{BaseDelay: time.Millisecond}})
+			c := mustClient(t, client.Config{BaseURL: url,
+				HTTPClient: &http.Client{Transport: paths},
+				Retry:      client.Retry{BaseDelay: time.Millisecond}})
 			graph := &client.TaskFlowBuilder{}
 			for i := range jobs {
 				graph.Add(fmt.Sprint(i), client.TaskFlowSpec{Name: "n", Queue: "q"})
@@ -80,17 +90,24 @@ func TestJobWorker_endsTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log := runConcurrently(t, c, jobs, func() (json.RawMessage, error) { return tt.result, tt.err })
+			log := runConcurrently(t, c, jobs, func() (json.RawMessage, error) {
+				return tt.result, tt.err
+			})
 			for _, id := range ids {
-				if job, err := c.TaskFlow().Get(t.Context(), id); err != nil || job.Status != tt.want || job.Status == client.TaskCompleted && string(job.Result) != string(tt.result) {
-					t.Fatalf("job %s is %s with the result %.20s, %v", id, job.Status, job.Result, err)
+				if job, err := c.TaskFlow().Get(t.Context(), id); err != nil ||
+					job.Status != tt.want ||
+					(job.Status == client.TaskCompleted &&
+						string(job.Result) != string(tt.result)) {
+					t.Fatalf("job %s is %s with the result %.20s, %v", id, job.Status, job.Result,
+						err)
 				}
 			}
 			batches, singles := paths.batches.Load(), paths.singles.Load()
 			if singles > tt.most || tt.atBatches != (batches > 0) || batches > jobs/4 {
 				t.Errorf("%d batches and %d requests for one run", batches, singles)
 			}
-			if tt.loses != strings.Contains(log, "probably taken") || tt.want == client.TaskCompleted && strings.Contains(log, "ERROR") {
+			if tt.loses != strings.Contains(log, "probably taken") ||
+				(tt.want == client.TaskCompleted && strings.Contains(log, "ERROR")) {
 				t.Errorf("logged: %.2000s", log)
 			}
 		})
@@ -98,7 +115,8 @@ func TestJobWorker_endsTogether(t *testing.T) {
 }
 
 // runConcurrently runs the handler for jobs that are all at work before the first of them ends.
-func runConcurrently(t *testing.T, c *client.Client, jobs int, handle func() (json.RawMessage, error)) (log string) {
+func runConcurrently(t *testing.T, c *client.Client, jobs int,
+	handle func() (json.RawMessage, error)) (log string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -110,9 +128,11 @@ func runConcurrently(t *testing.T, c *client.Client, jobs int, handle func() (js
 		stop()
 	}()
 	text := &bytes.Buffer{}
-	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: jobs, Logger: slog.New(slog.NewTextHandler(text, nil)),
+	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: jobs,
+		Logger:   slog.New(slog.NewTextHandler(text, nil)),
 		AfterRun: func(client.ClaimedJob) { over.Done() },
-		Handlers: map[string]client.JobHandler{"q": func(context.Context, *client.JobRun) (json.RawMessage, error) {
+		Handlers: map[string]client.JobHandler{"q": func(context.Context,
+			*client.JobRun) (json.RawMessage, error) {
 			started.Done()
 			started.Wait()
 			return handle()

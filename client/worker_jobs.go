@@ -65,7 +65,8 @@ func Final(err error) error {
 // json.Number, so none is rounded. A payload that does not decode, and a result
 // that does not encode, fail the job for good, with the types "payload" and
 // "result".
-func TypedJob[P, R any](handle func(ctx context.Context, run *JobRun, payload P) (R, error)) JobHandler {
+func TypedJob[P, R any](handle func(ctx context.Context, run *JobRun, payload P) (R,
+	error)) JobHandler {
 	return func(ctx context.Context, run *JobRun) (json.RawMessage, error) {
 		var payload P
 		if err := decodeExact(run.Job.Payload, &payload); err != nil {
@@ -164,7 +165,8 @@ func (w *JobWorker) Run(ctx context.Context) error {
 		query.Queues = slices.Sorted(maps.Keys(handlers))
 	}
 	r := runner{
-		source:               &jobSource{api: w.API, outcomes: outcomeSender{api: w.API}, query: query, handlers: handlers, afterRun: w.AfterRun},
+		source: &jobSource{api: w.API, outcomes: outcomeSender{api: w.API},
+			query: query, handlers: handlers, afterRun: w.AfterRun},
 		slots:                make(slots, orDefault(w.Concurrency, 1)),
 		pollWait:             min(max(orDefault(w.PollWait, 30*time.Second), 0), 30*time.Second),
 		pollPause:            orDefault(w.PollInterval, time.Second),
@@ -249,5 +251,7 @@ func (r *JobRun) Release(ctx context.Context) error {
 	if r.attempt == nil {
 		return invalid("job run", "not handed out by a JobWorker")
 	}
-	return r.attempt.finish(ctx, func(ctx context.Context) error { return r.api.Release(ctx, r.Job.RunID) })
+	return r.attempt.finish(ctx, func(ctx context.Context) error {
+		return r.api.Release(ctx, r.Job.RunID)
+	})
 }

@@ -34,8 +34,9 @@ type fakeWorkerAPI struct {
 func (d *fakeWorkerAPI) put(run, queue, payload string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.jobs = append(d.jobs, fmt.Sprintf(`{"job_id":"j-%s","contract":"taskflow","queue":%q,"run_id":%q,"attempt":2,"payload":%s,"state":null,"lease_seconds":30}`,
-		run, queue, run, payload))
+	d.jobs = append(d.jobs,
+		fmt.Sprintf(`{"job_id":"j-%s","contract":"taskflow","queue":%q,"run_id":%q,"attempt":2,"payload":%s,"state":null,"lease_seconds":30}`,
+			run, queue, run, payload))
 }
 
 func (d *fakeWorkerAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +113,9 @@ func answerRefusal(w http.ResponseWriter, status int, code string) {
 func (d *fakeWorkerAPI) outcomes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(d.received), func(s string) bool { return strings.HasPrefix(s, "empty") })
+	return slices.DeleteFunc(slices.Clone(d.received), func(s string) bool {
+		return strings.HasPrefix(s, "empty")
+	})
 }
 
 func directWorker(tb testing.TB, d http.Handler) *client.WorkerAPI {
@@ -121,14 +124,17 @@ func directWorker(tb testing.TB, d http.Handler) *client.WorkerAPI {
 		HTTPClient: &http.Client{Transport: direct{d}}}).WorkerAPI()
 }
 
-// inWorkerBench runs one job "r1" of queue q under a handler until the worker has nothing more to do.
-func inWorkerBench(t *testing.T, d *fakeWorkerAPI, w client.JobWorker, handle client.JobHandler) (received []string, log string) {
+// inWorkerBench runs one job "r1" of queue q under a handler until the worker has nothing more to
+// do.
+func inWorkerBench(t *testing.T, d *fakeWorkerAPI, w client.JobWorker,
+	handle client.JobHandler) (received []string, log string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		d.put("r1", "q", `{"n":12345678901234567890}`)
 		over := make(chan struct{})
-		w.API, w.Contract, w.Handlers = directWorker(t, d), client.ContractTaskFlow, map[string]client.JobHandler{"q": handle}
+		w.API, w.Contract, w.Handlers = directWorker(t, d), client.ContractTaskFlow,
+			map[string]client.JobHandler{"q": handle}
 		w.Logger = slog.New(slog.NewTextHandler(&text, nil))
 		w.AfterRun = func(client.ClaimedJob) { close(over) }
 		ctx, stop := context.WithCancel(t.Context())
@@ -154,33 +160,49 @@ func TestJobWorker_outcomes(t *testing.T) {
 		want   []string
 	}{
 		"TF-026 success completes with the typed result, numbers unrounded": {
-			handle: client.TypedJob(func(_ context.Context, _ *client.JobRun, in input) (input, error) { return in, nil }),
-			want:   []string{`complete r1 {"result":{"N":12345678901234567890}}`}},
+			handle: client.TypedJob(func(_ context.Context, _ *client.JobRun, in input) (input,
+				error) {
+				return in, nil
+			}),
+			want: []string{`complete r1 {"result":{"N":12345678901234567890}}`}},
 		"TF-026 no result": {
-			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, nil },
-			want:   []string{`complete r1 {}`}},
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) {
+				return nil, nil
+			},
+			want: []string{`complete r1 {}`}},
 		"TF-027 an error may be retried": {
-			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, broken },
-			want:   []string{`fail r1 {"error":"broken","retryable":true}`}},
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) {
+				return nil, broken
+			},
+			want: []string{`fail r1 {"error":"broken","retryable":true}`}},
 		"G-TF-30 a final error is not": {
-			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, client.Final(broken) },
-			want:   []string{`fail r1 {"error":"broken","retryable":false}`}},
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) {
+				return nil, client.Final(broken)
+			},
+			want: []string{`fail r1 {"error":"broken","retryable":false}`}},
 		"G-TF-30 type of a wrapped error": {
 			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) {
-				return nil, client.Final(fmt.Errorf("step: %w", &client.JobError{Err: broken, Type: "disk"}))
+				return nil, client.Final(fmt.Errorf("step: %w",
+					&client.JobError{Err: broken, Type: "disk"}))
 			},
 			want: []string{`fail r1 {"error":"step: broken","error_type":"disk","retryable":false}`}},
 		"G-X-20 a panic is a failure": {
 			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { panic("oh") },
 			want:   []string{`fail r1 {"error":"panic: oh","error_type":"panic","retryable":true}`}},
 		"G-X-20 a payload that does not decode": {
-			handle: client.TypedJob(func(context.Context, *client.JobRun, []string) (any, error) { return nil, nil }),
-			want:   []string{`fail r1 {"error":"payload: json: cannot unmarshal object into Go value of type []string","error_type":"payload","retryable":false}`}},
+			handle: client.TypedJob(func(context.Context, *client.JobRun, []string) (any, error) {
+				return nil, nil
+			}),
+			want: []string{`fail r1 {"error":"payload: json: cannot unmarshal object into Go value of type []string","error_type":"payload","retryable":false}`}},
 		"G-X-20 a result that is not JSON": {
-			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return json.RawMessage("{"), nil },
-			want:   []string{`fail r1 {"error":"the handler's result is not JSON","error_type":"result","retryable":false}`}},
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) {
+				return json.RawMessage("{"), nil
+			},
+			want: []string{`fail r1 {"error":"the handler's result is not JSON","error_type":"result","retryable":false}`}},
 		"G-X-20 a result that is refused": {
-			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { return json.RawMessage("1"), nil },
+			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) {
+				return json.RawMessage("1"), nil
+			},
 			double: &fakeWorkerAPI{faults: map[string]string{"complete": "PAYLOAD_TOO_LARGE"}},
 			want: []string{`fail r1 {"error":"result refused: millrace: worker complete: 413 Request Entity Too Large: ` +
 				`PAYLOAD_TOO_LARGE: explained","error_type":"result","retryable":false}`}},
@@ -199,14 +221,16 @@ func TestJobWorker_outcomes(t *testing.T) {
 			handle: func(_ context.Context, run *client.JobRun) (json.RawMessage, error) {
 				return nil, errors.Join(run.SetState(json.RawMessage(`[1]`)), broken)
 			},
-			want: []string{`heartbeat r1 {"state":[1]}`, `fail r1 {"error":"broken","retryable":true}`}},
+			want: []string{`heartbeat r1 {"state":[1]}`,
+				`fail r1 {"error":"broken","retryable":true}`}},
 		"G-X-20 asked to end": {
 			handle: func(ctx context.Context, _ *client.JobRun) (json.RawMessage, error) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			},
 			double: &fakeWorkerAPI{cancel: true},
-			want:   []string{`heartbeat r1 {}`, `fail r1 {"error":"run canceled","error_type":"canceled","retryable":true}`}},
+			want: []string{`heartbeat r1 {}`,
+				`fail r1 {"error":"run canceled","error_type":"canceled","retryable":true}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +238,8 @@ func TestJobWorker_outcomes(t *testing.T) {
 			if double == nil {
 				double = &fakeWorkerAPI{}
 			}
-			if said, log := inWorkerBench(t, double, client.JobWorker{}, tc.handle); !slices.Equal(said, tc.want) {
+			if said, log := inWorkerBench(t, double, client.JobWorker{},
+				tc.handle); !slices.Equal(said, tc.want) {
 				t.Errorf("said\n%q, want\n%q\nlog: %s", said, tc.want, log)
 			}
 		})
@@ -224,7 +249,10 @@ func TestJobWorker_outcomes(t *testing.T) {
 func TestJobWorker_lostAnswer(t *testing.T) {
 	t.Parallel()
 	d := &fakeWorkerAPI{faults: map[string]string{"complete": "drop"}}
-	said, log := inWorkerBench(t, d, client.JobWorker{}, func(context.Context, *client.JobRun) (json.RawMessage, error) { return nil, nil })
+	said, log := inWorkerBench(t, d, client.JobWorker{},
+		func(context.Context, *client.JobRun) (json.RawMessage, error) {
+			return nil, nil
+		})
 	if want := []string{"complete r1 {}"}; !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}
@@ -234,7 +262,8 @@ func TestJobWorker_lostAnswer(t *testing.T) {
 }
 
 // A run goes on under its heartbeats, a third of the lease apart.
-// A server that is away when a run ends, as at a restart, hears of it when it is back, however few tries a call has.
+// A server that is away when a run ends, as at a restart, hears of it when it is back, however few
+// tries a call has.
 func TestJobWorker_serverAwayAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -250,15 +279,20 @@ func TestJobWorker_serverAwayAtTheEnd(t *testing.T) {
 				d := &fakeWorkerAPI{}
 				d.put("r1", "q", `1`)
 				var back time.Time // when the server is, once a run has ended
-				api := directWorker(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				api := directWorker(t, http.HandlerFunc(func(w http.ResponseWriter,
+					r *http.Request) {
 					if time.Now().Before(back) {
 						panic(http.ErrAbortHandler)
 					}
 					d.ServeHTTP(w, r)
 				}))
 				ctx, stop := context.WithCancel(t.Context())
-				w := client.JobWorker{API: api, Contract: client.ContractTaskFlow, AfterRun: func(client.ClaimedJob) { stop() },
-					Handlers: map[string]client.JobHandler{"q": func(context.Context, *client.JobRun) (json.RawMessage, error) {
+				w := client.JobWorker{API: api, Contract: client.ContractTaskFlow,
+					AfterRun: func(client.ClaimedJob) {
+						stop()
+					},
+					Handlers: map[string]client.JobHandler{"q": func(context.Context,
+						*client.JobRun) (json.RawMessage, error) {
 						back = time.Now().Add(15 * time.Second)
 						return json.RawMessage("1"), tc.err
 					}}}
@@ -275,10 +309,11 @@ func TestJobWorker_serverAwayAtTheEnd(t *testing.T) {
 
 func TestJobWorker_beats(t *testing.T) {
 	t.Parallel()
-	said, _ := inWorkerBench(t, &fakeWorkerAPI{}, client.JobWorker{}, func(context.Context, *client.JobRun) (json.RawMessage, error) {
-		time.Sleep(65 * time.Second)
-		return nil, nil
-	})
+	said, _ := inWorkerBench(t, &fakeWorkerAPI{}, client.JobWorker{},
+		func(context.Context, *client.JobRun) (json.RawMessage, error) {
+			time.Sleep(65 * time.Second)
+			return nil, nil
+		})
 	beats := 0
 	for _, s := range said {
 		if strings.HasPrefix(s, "heartbeat") {
@@ -298,7 +333,8 @@ func TestJobWorker_drain(t *testing.T) {
 	}{
 		"G-TF-30 what is cut short is given back":         {errors.New("stopped"), `release r1 {}`},
 		"G-TF-30 what succeeds all the same is completed": {nil, `complete r1 {}`},
-		"G-TF-30 a final failure is told":                 {client.Final(errors.New("no")), `fail r1 {"error":"no","retryable":false}`},
+		"G-TF-30 a final failure is told": {client.Final(errors.New("no")),
+			`fail r1 {"error":"no","retryable":false}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -306,8 +342,10 @@ func TestJobWorker_drain(t *testing.T) {
 				d := &fakeWorkerAPI{}
 				d.put("r1", "q", "1")
 				ctx, stop := context.WithCancel(t.Context())
-				w := client.JobWorker{API: directWorker(t, d), Contract: client.ContractTaskFlow, DrainTimeout: 5 * time.Second,
-					Handlers: map[string]client.JobHandler{"": func(ctx context.Context, _ *client.JobRun) (json.RawMessage, error) {
+				w := client.JobWorker{API: directWorker(t, d), Contract: client.ContractTaskFlow,
+					DrainTimeout: 5 * time.Second,
+					Handlers: map[string]client.JobHandler{"": func(ctx context.Context,
+						_ *client.JobRun) (json.RawMessage, error) {
 						stop()
 						<-ctx.Done()
 						if !errors.Is(context.Cause(ctx), client.ErrDrainTimeout) {
@@ -326,8 +364,8 @@ func TestJobWorker_drain(t *testing.T) {
 	}
 }
 
-// What a poll brings that was under way when the worker stopped is given back, and a poll that brings nothing then is cut
-// off.
+// What a poll brings that was under way when the worker stopped is given back, and a poll that
+// brings nothing then is cut off.
 func TestJobWorker_stopsDuringPoll(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -335,7 +373,8 @@ func TestJobWorker_stopsDuringPoll(t *testing.T) {
 		want  []string
 		ends  time.Duration
 	}{
-		"G-TF-30 a job that comes late is given back": {100 * time.Millisecond, []string{"release r1 {}"}, 100 * time.Millisecond},
+		"G-TF-30 a job that comes late is given back": {100 * time.Millisecond,
+			[]string{"release r1 {}"}, 100 * time.Millisecond},
 		"nothing comes": {time.Hour, nil, 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -344,7 +383,8 @@ func TestJobWorker_stopsDuringPoll(t *testing.T) {
 				d := &fakeWorkerAPI{}
 				d.put("r1", "q", "1")
 				ctx, stop := context.WithCancel(t.Context())
-				api := directWorker(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				api := directWorker(t, http.HandlerFunc(func(w http.ResponseWriter,
+					r *http.Request) {
 					if r.URL.Path == "/worker/v1/claims" {
 						stop()
 						select {
@@ -356,8 +396,12 @@ func TestJobWorker_stopsDuringPoll(t *testing.T) {
 					d.ServeHTTP(w, r)
 				}))
 				told := 0
-				w := client.JobWorker{API: api, Contract: client.ContractTaskFlow, AfterRun: func(client.ClaimedJob) { told++ },
-					Handlers: map[string]client.JobHandler{"": func(context.Context, *client.JobRun) (json.RawMessage, error) {
+				w := client.JobWorker{API: api, Contract: client.ContractTaskFlow,
+					AfterRun: func(client.ClaimedJob) {
+						told++
+					},
+					Handlers: map[string]client.JobHandler{"": func(context.Context,
+						*client.JobRun) (json.RawMessage, error) {
 						t.Error("a job was begun after the stop")
 						return nil, nil
 					}}}
@@ -389,7 +433,8 @@ func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		handle := func(queue string) client.JobHandler {
 			return func(_ context.Context, run *client.JobRun) (json.RawMessage, error) {
-				if run.Job.Queue != queue || run.Job.Attempt != 2 || run.Job.Lease != 30*time.Second {
+				if run.Job.Queue != queue || run.Job.Attempt != 2 ||
+					run.Job.Lease != 30*time.Second {
 					t.Errorf("handler of %s got %+v", queue, run.Job)
 				}
 				n := now.Add(1)
@@ -401,8 +446,9 @@ func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 				return nil, nil
 			}
 		}
-		w := client.JobWorker{API: directWorker(t, d), Contract: client.ContractTaskFlow, Concurrency: slots,
-			Handlers: map[string]client.JobHandler{"a": handle("a"), "b": handle("b")},
+		w := client.JobWorker{API: directWorker(t, d), Contract: client.ContractTaskFlow,
+			Concurrency: slots,
+			Handlers:    map[string]client.JobHandler{"a": handle("a"), "b": handle("b")},
 			Middleware: []client.JobMiddleware{func(next client.JobHandler) client.JobHandler {
 				return func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
 					wrapped.Add(1)
@@ -418,14 +464,16 @@ func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 			t.Errorf("Run = %v", err)
 		}
 		if most.Load() != slots || wrapped.Load() != jobs || len(d.outcomes()) != jobs {
-			t.Errorf("at most %d at once, %d wrapped, %d outcomes", most.Load(), wrapped.Load(), len(d.outcomes()))
+			t.Errorf("at most %d at once, %d wrapped, %d outcomes", most.Load(), wrapped.Load(),
+				len(d.outcomes()))
 		}
 	})
 }
 
 func TestJobWorker_unfit(t *testing.T) {
 	t.Parallel()
-	err := (&client.JobWorker{Concurrency: -1, Handlers: map[string]client.JobHandler{"q": nil}}).Run(t.Context())
+	err := (&client.JobWorker{Concurrency: -1,
+		Handlers: map[string]client.JobHandler{"q": nil}}).Run(t.Context())
 	for _, part := range []string{"API", "Contract", `queue "q"`, "Concurrency"} {
 		if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), part) {
 			t.Errorf("Run = %v, want a complaint about %s", err, part)

@@ -51,7 +51,8 @@ type jobLease struct {
 func (l *jobLease) timeout() time.Duration { return l.job.Lease }
 
 func (l *jobLease) logAttrs() []any {
-	return []any{"queue", l.job.Queue, "job_id", l.job.ID, "run_id", l.job.RunID, "attempt", l.job.Attempt}
+	return []any{"queue", l.job.Queue, "job_id", l.job.ID, "run_id", l.job.RunID, "attempt",
+		l.job.Attempt}
 }
 
 // errNotStarted: the run could not even be started.
@@ -73,7 +74,8 @@ func (l *jobLease) handle(ctx context.Context, a *attempt) error {
 	}
 	result, err := handler(ctx, &JobRun{Job: l.job, attempt: a, api: l.source.api})
 	if err == nil && result != nil && !json.Valid(result) {
-		err = &JobError{Err: errors.New("the handler's result is not JSON"), Type: "result", Final: true}
+		err = &JobError{Err: errors.New("the handler's result is not JSON"), Type: "result",
+			Final: true}
 	}
 	l.result = result
 	return err
@@ -84,13 +86,15 @@ func (l *jobLease) heartbeat(ctx context.Context, state json.RawMessage) (cancel
 	return beat.Cancel, err
 }
 
-// complete sends the result. What the server refuses it would refuse again, after another run as well: a form that does
-// not fit is the handler's. Images refuses also what it does not find, which another run may well leave there.
+// complete sends the result. What the server refuses it would refuse again, after another run as
+// well: a form that does not fit is the handler's. Images refuses also what it does not find, which
+// another run may well leave there.
 func (l *jobLease) complete(ctx context.Context) error {
 	err := l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Result: l.result})
 	if errors.Is(err, ErrInvalid) {
-		return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &JobFailure{Error: truncate("result refused: " + err.Error()), Type: "result",
-			Retryable: l.job.Contract == ContractImages}})
+		return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID,
+			Failure: &JobFailure{Error: truncate("result refused: " + err.Error()), Type: "result",
+				Retryable: l.job.Contract == ContractImages}})
 	}
 	return err
 }
@@ -121,7 +125,8 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 		reported.Type = "canceled"
 	}
 	err := l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &reported})
-	if errors.Is(err, ErrInvalid) && reported.Type != "" { // the handler's own word: the failure counts without it too
+	// the handler's own word: the failure counts without it too
+	if errors.Is(err, ErrInvalid) && reported.Type != "" {
 		reported.Type = ""
 		err = l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &reported})
 	}

@@ -36,7 +36,8 @@ func withWorkerBench(t *testing.T, test func(b *workerBench)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFakeRelay()
-		test(&workerBench{T: t, double: d, relay: directRelay(t, d), log: &bytes.Buffer{}, done: make(chan error, 1)})
+		test(&workerBench{T: t, double: d, relay: directRelay(t, d), log: &bytes.Buffer{},
+			done: make(chan error, 1)})
 	})
 }
 
@@ -53,7 +54,7 @@ func (b *workerBench) start(w client.Worker) {
 func (b *workerBench) finish(want error) {
 	b.Helper()
 	b.stop()
-	if err := <-b.done; !errors.Is(err, want) || want == nil && err != nil {
+	if err := <-b.done; !errors.Is(err, want) || (want == nil && err != nil) {
 		b.Errorf("Run = %v, want %v", err, want)
 	}
 }
@@ -112,13 +113,14 @@ func TestWorker_concurrencyIsBounded(t *testing.T) {
 		}
 		var done atomic.Int32
 		finished := make(chan struct{})
-		b.start(client.Worker{Concurrency: slots, Handler: func(_ context.Context, run *client.Run) error {
-			time.Sleep(time.Duration(run.Job.ID[0]%7+1) * time.Second)
-			if done.Add(1) == jobs {
-				close(finished)
-			}
-			return nil
-		}})
+		b.start(client.Worker{Concurrency: slots,
+			Handler: func(_ context.Context, run *client.Run) error {
+				time.Sleep(time.Duration(run.Job.ID[0]%7+1) * time.Second)
+				if done.Add(1) == jobs {
+					close(finished)
+				}
+				return nil
+			}})
 		<-finished
 		b.finish(nil)
 		if b.double.maxInFlight != slots {
@@ -126,7 +128,7 @@ func TestWorker_concurrencyIsBounded(t *testing.T) {
 		}
 		for i, poll := range b.double.requestsOf("next") {
 			asked := poll.query.Get("num_jobs")
-			if i == 0 && asked != "4" || asked > "4" {
+			if (i == 0 && asked != "4") || asked > "4" {
 				b.Errorf("poll %d asked for %s jobs", i, asked)
 			}
 		}
@@ -138,9 +140,13 @@ func TestWorker_concurrencyIsBounded(t *testing.T) {
 func TestWorker_surplusIsNotRun(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		const job = `{"queue":"q","id":"%d","timeout":30,"payload":1,"run_id":"r%d"}`
-		b.double.inject(injectedFault{on: "next", status: 200, body: "[" + fmt.Sprintf(job, 1, 1) + "," + fmt.Sprintf(job, 2, 2) + "]"})
+		b.double.inject(injectedFault{on: "next", status: 200,
+			body: "[" + fmt.Sprintf(job, 1, 1) + "," + fmt.Sprintf(job, 2, 2) + "]"})
 		var runs atomic.Int32
-		b.start(client.Worker{Handler: func(context.Context, *client.Run) error { runs.Add(1); return nil }})
+		b.start(client.Worker{Handler: func(context.Context, *client.Run) error {
+			runs.Add(1)
+			return nil
+		}})
 		synctest.Wait()
 		b.finish(nil)
 		if runs.Load() != 1 {
@@ -165,10 +171,11 @@ func TestWorker_beatsAtAThird(t *testing.T) {
 			withWorkerBench(t, func(b *workerBench) {
 				b.enqueue("1", tc.timeout)
 				start := time.Now()
-				b.start(client.Worker{MaxHeartbeatInterval: tc.maxInterval, Handler: func(ctx context.Context, _ *client.Run) error {
-					time.Sleep(tc.work)
-					return context.Cause(ctx)
-				}})
+				b.start(client.Worker{MaxHeartbeatInterval: tc.maxInterval,
+					Handler: func(ctx context.Context, _ *client.Run) error {
+						time.Sleep(tc.work)
+						return context.Cause(ctx)
+					}})
 				time.Sleep(tc.work + time.Millisecond)
 				mustExist(b, b.relay, "q", "1", false)
 				b.finish(nil)
@@ -233,7 +240,8 @@ func TestWorker_lostRunIsNeverCompleted(t *testing.T) {
 		must(b, b.relay.Enqueue(b.Context(), []client.RelaySpec{future}, client.RelayReplace))
 		time.Sleep(11 * time.Second)
 		b.finish(nil)
-		for name, err := range map[string]error{"cause": cause, "Requeue": requeue, "SaveState": save, "SetState": set} {
+		for name, err := range map[string]error{"cause": cause, "Requeue": requeue,
+			"SaveState": save, "SetState": set} {
 			if !errors.Is(err, client.ErrRunLost) {
 				b.Errorf("%s = %v, want ErrRunLost", name, err)
 			}
@@ -279,7 +287,8 @@ func TestWorker_survivesAnOutage(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
 		b.double.inject(injectedFault{on: "heartbeat", times: 7, status: 503})
-		b.double.inject(injectedFault{on: "complete", times: 3, status: 429, header: http.Header{"Retry-After": {"2"}}})
+		b.double.inject(injectedFault{on: "complete", times: 3, status: 429,
+			header: http.Header{"Retry-After": {"2"}}})
 		b.start(client.Worker{Handler: func(ctx context.Context, _ *client.Run) error {
 			time.Sleep(50 * time.Second)
 			return context.Cause(ctx)
@@ -290,8 +299,8 @@ func TestWorker_survivesAnOutage(t *testing.T) {
 	})
 }
 
-// After a heartbeat that failed in all its tries the next ones are sent at the usual pace, and one that was confirmed
-// makes up for those that failed before.
+// After a heartbeat that failed in all its tries the next ones are sent at the usual pace, and one
+// that was confirmed makes up for those that failed before.
 func TestWorker_beatsAfterAFailure(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
@@ -326,7 +335,8 @@ func TestWorker_beatsAfterAFailure(t *testing.T) {
 func TestWorker_completionGivesUpWithTheLease(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
-		b.double.inject(injectedFault{on: "complete", times: -1, status: 429, header: http.Header{"Retry-After": {"7"}}})
+		b.double.inject(injectedFault{on: "complete", times: -1, status: 429,
+			header: http.Header{"Retry-After": {"7"}}})
 		b.start(client.Worker{Handler: func(context.Context, *client.Run) error { return nil }})
 		time.Sleep(25 * time.Second) // the slot is free again before the lease is over
 		b.finish(nil)
@@ -402,14 +412,16 @@ func TestWorker_requeue(t *testing.T) {
 		b.enqueue("1", 30*time.Second)
 		mustEnqueue(b, b.relay, relaySpec("other", "taken"))
 		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
-			err := run.Requeue(ctx, []client.RelaySpec{relaySpec("other", "taken")}, client.RelayUnique)
+			err := run.Requeue(ctx, []client.RelaySpec{relaySpec("other", "taken")},
+				client.RelayUnique)
 			if !errors.Is(err, client.ErrConflict) {
 				b.Errorf("Requeue = %v, want ErrConflict", err)
 			}
 			time.Sleep(11 * time.Second) // still ours: a beat goes through
 			repeated := run.Job.RelaySpec
 			repeated.RunAt = time.Now().Add(24 * time.Hour)
-			must(b, run.Requeue(ctx, []client.RelaySpec{repeated, relaySpec("other", "new")}, client.RelayUnique))
+			must(b, run.Requeue(ctx, []client.RelaySpec{repeated, relaySpec("other", "new")},
+				client.RelayUnique))
 			if err := run.Requeue(ctx, nil, ""); !errors.Is(err, client.ErrRunSettled) {
 				b.Errorf("second Requeue = %v, want ErrRunSettled", err)
 			}
@@ -430,9 +442,11 @@ func TestWorker_requeue(t *testing.T) {
 func TestWorker_requeueUnderBeats(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 3*time.Second)
-		b.double.inject(injectedFault{on: "requeue", after: true, status: 429, header: http.Header{"Retry-After": {"2"}}})
+		b.double.inject(injectedFault{on: "requeue", after: true, status: 429,
+			header: http.Header{"Retry-After": {"2"}}})
 		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
-			must(b, run.Requeue(ctx, []client.RelaySpec{relaySpec("other", "new")}, client.RelayUnique))
+			must(b, run.Requeue(ctx, []client.RelaySpec{relaySpec("other", "new")},
+				client.RelayUnique))
 			return ctx.Err()
 		}})
 		time.Sleep(5 * time.Second)
@@ -485,11 +499,12 @@ func TestWorker_drains(t *testing.T) {
 		b.enqueue("1", 3*time.Second)
 		b.enqueue("2", 3*time.Second)
 		started := make(chan struct{}, 2)
-		b.start(client.Worker{DrainTimeout: time.Minute, Handler: func(ctx context.Context, _ *client.Run) error {
-			started <- struct{}{}
-			time.Sleep(20*time.Second + time.Millisecond)
-			return ctx.Err()
-		}})
+		b.start(client.Worker{DrainTimeout: time.Minute,
+			Handler: func(ctx context.Context, _ *client.Run) error {
+				started <- struct{}{}
+				time.Sleep(20*time.Second + time.Millisecond)
+				return ctx.Err()
+			}})
 		<-started
 		b.finish(nil)
 		mustExist(b, b.relay, "q", "1", false)
@@ -532,11 +547,12 @@ func TestWorker_noDrain(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
 		started := make(chan struct{})
-		b.start(client.Worker{DrainTimeout: -1, Handler: func(ctx context.Context, _ *client.Run) error {
-			close(started)
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}})
+		b.start(client.Worker{DrainTimeout: -1,
+			Handler: func(ctx context.Context, _ *client.Run) error {
+				close(started)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}})
 		<-started
 		start := time.Now()
 		b.finish(client.ErrDrainTimeout)
@@ -550,7 +566,9 @@ func TestWorker_noDrain(t *testing.T) {
 // bring what was on its way.
 func TestWorker_stopsWhilePolling(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
-		b.start(client.Worker{Concurrency: 3, Handler: func(context.Context, *client.Run) error { return nil }})
+		b.start(client.Worker{Concurrency: 3, Handler: func(context.Context, *client.Run) error {
+			return nil
+		}})
 		time.Sleep(45 * time.Second) // in the middle of the second poll
 		start := time.Now()
 		b.finish(nil)
@@ -568,21 +586,28 @@ func TestWorker_doesNotSpin(t *testing.T) {
 		fault    injectedFault
 		min, max int // polls in a minute
 	}{
-		"errors":         {fault: injectedFault{status: 500}, min: 8, max: 40},
-		"broken":         {fault: injectedFault{drop: true}, min: 8, max: 40},
-		"unauthorized":   {fault: injectedFault{status: 401}, min: 8, max: 40},
-		"Retry-After":    {fault: injectedFault{status: 429, header: http.Header{"Retry-After": {"20"}}}, min: 2, max: 4},
+		"errors":       {fault: injectedFault{status: 500}, min: 8, max: 40},
+		"broken":       {fault: injectedFault{drop: true}, min: 8, max: 40},
+		"unauthorized": {fault: injectedFault{status: 401}, min: 8, max: 40},
+		"Retry-After": {fault: injectedFault{status: 429,
+			header: http.Header{"Retry-After": {"20"}}}, min: 2, max: 4},
 		"answers nobody": {fault: injectedFault{status: 200, body: "[]"}, min: 60, max: 61},
-		"empty at once":  {fault: injectedFault{status: 204, header: http.Header{"Preference-Applied": {"wait=30"}}}, min: 60, max: 61},
-		"slow interval":  {worker: client.Worker{PollInterval: 20 * time.Second}, fault: injectedFault{status: 204}, min: 3, max: 4},
-		"no long poll":   {worker: client.Worker{PollWait: -1}, fault: injectedFault{status: 204}, min: 60, max: 61},
+		"empty at once": {fault: injectedFault{status: 204,
+			header: http.Header{"Preference-Applied": {"wait=30"}}}, min: 60, max: 61},
+		"slow interval": {worker: client.Worker{PollInterval: 20 * time.Second},
+			fault: injectedFault{status: 204}, min: 3, max: 4},
+		"no long poll": {worker: client.Worker{PollWait: -1}, fault: injectedFault{status: 204},
+			min: 60, max: 61},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withWorkerBench(t, func(b *workerBench) {
 				tc.fault.on, tc.fault.times = "next", -1
 				b.double.inject(tc.fault)
 				var runs atomic.Int32
-				tc.worker.Handler = func(context.Context, *client.Run) error { runs.Add(1); return nil }
+				tc.worker.Handler = func(context.Context, *client.Run) error {
+					runs.Add(1)
+					return nil
+				}
 				b.start(tc.worker)
 				time.Sleep(time.Minute)
 				polls := b.double.requestsOf("next")
@@ -625,7 +650,8 @@ func TestWorker_middleware(t *testing.T) {
 			}})
 		synctest.Wait()
 		b.finish(nil)
-		if got, want := strings.Join(trace, ", "), "in a, in b, handler in b, out b, out a"; got != want {
+		if got, want := strings.Join(trace, ", "),
+			"in a, in b, handler in b, out b, out a"; got != want {
 			b.Errorf("trace %s, want %s", got, want)
 		}
 		b.wantLogged("through both")
@@ -641,7 +667,10 @@ func TestTyped(t *testing.T) {
 	run := &client.Run{Job: client.RelayJob{RelaySpec: client.RelaySpec{
 		Payload: json.RawMessage(`{"id":9223372036854775807,"extra":18446744073709551616}`)}}}
 	var got mail
-	handle := client.Typed(func(_ context.Context, _ *client.Run, m mail) error { got = m; return nil })
+	handle := client.Typed(func(_ context.Context, _ *client.Run, m mail) error {
+		got = m
+		return nil
+	})
 	must(t, handle(t.Context(), run))
 	if got.ID != 9223372036854775807 || got.Extra != json.Number("18446744073709551616") {
 		t.Errorf("got %+v, want the numbers unrounded", got)
@@ -696,7 +725,10 @@ func TestWorker_onARealServer(t *testing.T) {
 	done := make(chan error)
 	for range workers {
 		w := &client.Worker{Relay: relay, Queue: "q/ü", Concurrency: 4,
-			Handler: func(_ context.Context, run *client.Run) error { ran <- run.Job.ID; return nil }}
+			Handler: func(_ context.Context, run *client.Run) error {
+				ran <- run.Job.ID
+				return nil
+			}}
 		go func() { done <- w.Run(ctx) }()
 	}
 	visited := map[string]bool{}
@@ -708,7 +740,8 @@ func TestWorker_onARealServer(t *testing.T) {
 		must(t, <-done)
 	}
 	if len(visited) != jobs || len(ran) != 0 {
-		t.Errorf("%d different jobs and %d more runs, want %d and none", len(visited), len(ran), jobs)
+		t.Errorf("%d different jobs and %d more runs, want %d and none", len(visited), len(ran),
+			jobs)
 	}
 	for id := range visited {
 		mustExist(t, relay, "q/ü", id, false)

@@ -40,14 +40,20 @@ var slow = map[string]struct {
 		"runs the real binary: kills it in the middle of work, runs the examples of the docs, simulates users"},
 	"internal/engine": {5 * time.Minute,
 		"154 s of processor time with the race detector: crowds and random operations on every database"},
-	"internal/contract/fetchbox": {5 * time.Minute, "downloads by the thousand, on every database and S3"},
-	"internal/contract/forgerun": {5 * time.Minute, "crowds of jobs and receivers, on every database"},
-	"internal/contract/images":   {5 * time.Minute, "decodes pictures in child processes, on every database, S3 and SQS"},
-	"internal/contract/taskflow": {5 * time.Minute, "graphs of thousands of jobs, on every database"},
+	"internal/contract/fetchbox": {5 * time.Minute,
+		"downloads by the thousand, on every database and S3"},
+	"internal/contract/forgerun": {5 * time.Minute,
+		"crowds of jobs and receivers, on every database"},
+	"internal/contract/images": {5 * time.Minute,
+		"decodes pictures in child processes, on every database, S3 and SQS"},
+	"internal/contract/taskflow": {5 * time.Minute,
+		"graphs of thousands of jobs, on every database"},
 	"internal/store/postgres": {5 * time.Minute,
 		"the conformance suite twice, once through a pooler; standbys and crashes of servers"},
-	"internal/store/sqlite": {5 * time.Minute, "the conformance suite, and faults of the disk at every call of the driver"},
-	"internal/stream":       {5 * time.Minute, "elections and crashes in clusters of three servers, one after the other"},
+	"internal/store/sqlite": {5 * time.Minute,
+		"the conformance suite, and faults of the disk at every call of the driver"},
+	"internal/stream": {5 * time.Minute,
+		"elections and crashes in clusters of three servers, one after the other"},
 }
 
 // bounds are what a package may use.
@@ -93,10 +99,12 @@ func (b bounds) run(command []string) int {
 	b.note(name, cmd.ProcessState, used)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		fmt.Fprintf(os.Stderr, "bounds: %s did not end %v after its %v were over and was killed\n", name, grace, b.time)
+		fmt.Fprintf(os.Stderr, "bounds: %s did not end %v after its %v were over and was killed\n",
+			name, grace, b.time)
 		return 1
 	case used > b.memory:
-		fmt.Fprintf(os.Stderr, "bounds: the tests of %s used %d MiB of memory, more than %d MiB\n", name, used, b.memory)
+		fmt.Fprintf(os.Stderr, "bounds: the tests of %s used %d MiB of memory, more than %d MiB\n",
+			name, used, b.memory)
 		return 1
 	case err != nil:
 		return max(1, cmd.ProcessState.ExitCode())
@@ -106,7 +114,9 @@ func (b bounds) run(command []string) int {
 
 // limited gives the test binary's arguments with our limit of time.
 func limited(args []string, limit time.Duration) []string {
-	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-test.timeout=") })
+	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+		return strings.HasPrefix(a, "-test.timeout=")
+	})
 	return append([]string{"-test.timeout=" + limit.String()}, args...)
 }
 

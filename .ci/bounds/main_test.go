@@ -70,7 +70,8 @@ func TestBounds(t *testing.T) {
 		{"eats", "the tests of .ci/bounds used", bounds{memory: 64}, 1},
 		{"hangs", "TestHangs (1s)", bounds{memory: defaultMemory, time: time.Second}, 2},
 	} {
-		code, said := under(t, c.part, c.bounds, "-test.timeout=30m0s", "-test.run=^TestHangs$", "-test.paniconexit0")
+		code, said := under(t, c.part, c.bounds, "-test.timeout=30m0s", "-test.run=^TestHangs$",
+			"-test.paniconexit0")
 		if code != c.code || !strings.Contains(said, c.says) {
 			t.Errorf("%s: exit code %d, want %d; it says:\n%s", c.part, code, c.code, said)
 		}
@@ -84,7 +85,8 @@ func TestBounds(t *testing.T) {
 // TestSlow: what is listed is there, and says why it is.
 func TestSlow(t *testing.T) {
 	for dir, s := range slow {
-		if _, err := os.Stat(filepath.Join("../..", dir)); err != nil || s.limit <= defaultTime || s.reason == "" {
+		if _, err := os.Stat(filepath.Join("../..", dir)); err != nil || s.limit <= defaultTime ||
+			s.reason == "" {
 			t.Errorf("%s: %+v, %v", dir, s, err)
 		}
 	}

@@ -45,19 +45,22 @@ run on it, and the client takes its part.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if f.jobs < 0 || f.singles < 0 || f.batch < 1 || f.payload < 0 || f.connections < 1 {
-				return usageError("--jobs, --singles and --payload are not negative; --batch and --connections are at least 1")
+				return usageError(
+					"--jobs, --singles and --payload are not negative; --batch and --connections are at least 1")
 			}
 			return f.run(p)
 		},
 	}
 	f.remote.register(c)
-	c.Flags().Lookup("server").Usage = "address of a server to measure (" + envServer + "); without one a fresh server is"
+	c.Flags().Lookup("server").Usage = "address of a server to measure (" + envServer +
+		"); without one a fresh server is"
 	c.Flags().IntVar(&f.jobs, "jobs", 50_000, "jobs in batches")
 	c.Flags().IntVar(&f.singles, "singles", 20_000, "jobs one by one")
 	c.Flags().IntVar(&f.batch, "batch", 100, "jobs of a batch")
 	c.Flags().IntVar(&f.payload, "payload", 100, "bytes of a payload")
 	c.Flags().IntVar(&f.connections, "connections", 64, "connections")
-	c.Flags().StringVar(&f.dir, "dir", "", "where the fresh server's directory is made (default: that of temporary files); the disk there is measured")
+	c.Flags().StringVar(&f.dir, "dir", "",
+		"where the fresh server's directory is made (default: that of temporary files); the disk there is measured")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
@@ -79,13 +82,14 @@ func (f *benchFlags) run(p process) error {
 		}
 		defer server.stop(10 * time.Second)
 		address = server.url
-		b.durability = "every answer came after an fsync (SQLite, WAL, synchronous=FULL) in " + filepath.Dir(dir)
+		b.durability = "every answer came after an fsync (SQLite, WAL, synchronous=FULL) in " +
+			filepath.Dir(dir)
 		if onMemoryFileSystem(dir) {
 			b.durability += ", which is memory: nothing was written to a disk, see --dir"
 		}
 	}
 	target, err := url.Parse(address)
-	if err != nil || target.Host == "" || target.Scheme != "http" && target.Scheme != "https" {
+	if err != nil || target.Host == "" || (target.Scheme != "http" && target.Scheme != "https") {
 		return usageError("%q is not the address of a server", address)
 	}
 	b.target, b.token = target, f.remote.bearerToken(p)
@@ -156,7 +160,8 @@ func (b *bench) run(ctx context.Context) error {
 // loadUntilKilled puts jobs through: each connection enqueues a batch, takes a batch and
 // completes job by job, over and over, until all jobs are completed.
 func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
-	f := &benchRun{b: b, queue: "bench-" + rand.Text()[:8], jobs: jobs, batch: batch, bar: b.p.newProgress(name, int64(jobs))}
+	f := &benchRun{b: b, queue: "bench-" + rand.Text()[:8], jobs: jobs, batch: batch,
+		bar: b.p.newProgress(name, int64(jobs))}
 	defer f.bar.end()
 	f.prepare()
 	conns := min(b.flags.connections, jobs)
@@ -189,14 +194,16 @@ func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
 	for i, verb := range benchVerbs {
 		times := f.times[i]
 		slices.Sort(times)
-		load.Verbs = append(load.Verbs, benchVerb{verb, len(times), times[len(times)/2], times[len(times)*99/100]})
+		load.Verbs = append(load.Verbs, benchVerb{verb, len(times), times[len(times)/2],
+			times[len(times)*99/100]})
 	}
 	b.loads = append(b.loads, load)
 	return nil
 }
 
 func statusError(verb string, status int, body []byte) error {
-	err := fmt.Errorf("%s was answered %d %s: %s", verb, status, http.StatusText(status), strings.TrimSpace(string(body)))
+	err := fmt.Errorf("%s was answered %d %s: %s", verb, status, http.StatusText(status),
+		strings.TrimSpace(string(body)))
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
 		return withCode(exitServer, err)
 	}
@@ -205,18 +212,24 @@ func statusError(verb string, status int, body []byte) error {
 
 func (b *bench) write() error {
 	if b.flags.asJSON {
-		return withCode(exitFailed, json.NewEncoder(b.p.stdout).Encode(map[string]any{"loads": b.loads,
-			"durability": b.durability, "cpus": runtime.NumCPU(), "version": readBuildInfo().Version}))
+		return withCode(exitFailed,
+			json.NewEncoder(b.p.stdout).Encode(map[string]any{"loads": b.loads,
+				"durability": b.durability, "cpus": runtime.NumCPU(),
+				"version": readBuildInfo().Version}))
 	}
 	w := b.p.stdout
 	for _, l := range b.loads {
-		fmt.Fprintf(w, "%s of %d: %d jobs enqueued, taken and completed on %d connections: %.0f jobs/s\n",
+		fmt.Fprintf(w, "%s of %d: %d jobs enqueued, taken and completed on %d connections: %.0f "+
+			"jobs/s\n",
 			l.Load, l.Batch, l.Jobs, l.Connections, float64(l.Jobs)/l.Took.Seconds())
 		for _, v := range l.Verbs {
-			fmt.Fprintf(w, "  %-9s %8d requests   p50 %8s   p99 %8s\n", v.Verb, v.Requests, formatDuration(v.P50), formatDuration(v.P99))
+			fmt.Fprintf(w, "  %-9s %8d requests   p50 %8s   p99 %8s\n", v.Verb, v.Requests,
+				formatDuration(v.P50), formatDuration(v.P99))
 		}
 	}
-	fmt.Fprintf(w, "\ncomplete is always one request a job; payloads of %d bytes\n", b.flags.payload)
-	fmt.Fprintf(w, "%s; %d CPUs for client and what else runs here\n", b.durability, runtime.NumCPU())
+	fmt.Fprintf(w, "\ncomplete is always one request a job; payloads of %d bytes\n",
+		b.flags.payload)
+	fmt.Fprintf(w, "%s; %d CPUs for client and what else runs here\n", b.durability,
+		runtime.NumCPU())
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// benchConn is one keep-alive connection that sends ready-made bytes: on a small machine a comfortable client would
-// cost as much as the server that is measured.
+// benchConn is one keep-alive connection that sends ready-made bytes: on a small machine a
+// comfortable client would cost as much as the server that is measured.
 type benchConn struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -28,7 +28,8 @@ func dialBench(ctx context.Context, target *url.URL, trust *tls.Config) (*benchC
 		dial = (&tls.Dialer{Config: trust}).DialContext
 	}
 	if target.Port() == "" {
-		address = net.JoinHostPort(target.Hostname(), map[string]string{"http": "80", "https": "443"}[target.Scheme])
+		address = net.JoinHostPort(target.Hostname(),
+			map[string]string{"http": "80", "https": "443"}[target.Scheme])
 	}
 	conn, err := dial(ctx, "tcp", address)
 	if err != nil {
@@ -86,12 +87,14 @@ func (c *benchConn) length() (n int, err error) {
 // benchRequest writes a request once, to be sent many times.
 func benchRequest(target *url.URL, token, method, path string, body []byte) []byte {
 	var b strings.Builder
-	b.WriteString(method + " " + strings.TrimRight(target.EscapedPath(), "/") + path + " HTTP/1.1\r\nHost: " + target.Host + "\r\n")
+	b.WriteString(method + " " + strings.TrimRight(target.EscapedPath(), "/") + path +
+		" HTTP/1.1\r\nHost: " + target.Host + "\r\n")
 	if token != "" {
 		b.WriteString("Authorization: Bearer " + token + "\r\n")
 	}
 	if body != nil {
-		b.WriteString("Content-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n")
+		b.WriteString("Content-Type: application/json\r\nContent-Length: " +
+			strconv.Itoa(len(body)) + "\r\n")
 	}
 	b.WriteString("\r\n")
 	b.Write(body)

@@ -38,12 +38,15 @@ func (f *benchRun) prepare() {
 		var body strings.Builder
 		for i := from; i < min(from+f.batch, f.jobs); i++ {
 			body.WriteByte("[,"[min(i-from, 1)])
-			fmt.Fprintf(&body, `{"queue":%q,"id":"%010d","timeout":600,"payload":%s}`, f.queue, i, payload)
+			fmt.Fprintf(&body, `{"queue":%q,"id":"%010d","timeout":600,"payload":%s}`, f.queue, i,
+				payload)
 		}
 		body.WriteByte(']')
-		f.enqueues = append(f.enqueues, benchRequest(f.b.target, f.b.token, http.MethodPost, "/v2/queues/jobs", []byte(body.String())))
+		f.enqueues = append(f.enqueues, benchRequest(f.b.target, f.b.token, http.MethodPost,
+			"/v2/queues/jobs", []byte(body.String())))
 	}
-	f.next = benchRequest(f.b.target, f.b.token, http.MethodGet, fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", f.queue, f.batch), nil)
+	f.next = benchRequest(f.b.target, f.b.token, http.MethodGet,
+		fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", f.queue, f.batch), nil)
 	f.head, f.tail, _ = strings.Cut(string(benchRequest(f.b.target, f.b.token, http.MethodDelete,
 		// The braces, as the name of the queue may hold any letters.
 		"/v2/queues/"+f.queue+"/jobs/{id}", nil)), "{id}")
@@ -82,7 +85,8 @@ func (f *benchRun) drive(ctx context.Context, c *benchConn) error {
 	return nil
 }
 
-func (f *benchRun) send(c *benchConn, verb int, times *[3][]time.Duration, request []byte, want ...int) ([]byte, error) {
+func (f *benchRun) send(c *benchConn, verb int, times *[3][]time.Duration, request []byte,
+	want ...int) ([]byte, error) {
 	start := f.b.p.elapsed()
 	status, body, err := c.do(request)
 	times[verb] = append(times[verb], f.b.p.elapsed()-start)

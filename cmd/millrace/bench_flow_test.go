@@ -13,7 +13,8 @@ func TestBenchCompletes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &benchRun{b: &bench{flags: &benchFlags{}, target: target}, queue: "bench-IDIDIDID", jobs: 1, batch: 1}
+	f := &benchRun{b: &bench{flags: &benchFlags{}, target: target}, queue: "bench-IDIDIDID",
+		jobs: 1, batch: 1}
 	f.prepare()
 	got, _, _ := strings.Cut(f.head+"7/run-id/r"+f.tail, "\r\n")
 	if want := "DELETE /v2/queues/bench-IDIDIDID/jobs/7/run-id/r HTTP/1.1"; got != want {

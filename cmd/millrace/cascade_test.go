@@ -16,9 +16,10 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// TestCascadeCrash kills the real binary with SIGKILL while a job's end spreads to those that wait for it, a thousand and
-// more, and looks at the graph after each restart: the cascade has happened as a whole or not at all (TF-049), what was
-// not answered can be said again, and at the end every job was released or blocked exactly once (TF-046, TF-047, TF-050).
+// TestCascadeCrash kills the real binary with SIGKILL while a job's end spreads to those that wait
+// for it, a thousand and more, and looks at the graph after each restart: the cascade has happened
+// as a whole or not at all (TF-049), what was not answered can be said again, and at the end every
+// job was released or blocked exactly once (TF-046, TF-047, TF-050).
 func TestCascadeCrash(t *testing.T) {
 	t.Parallel()
 	binary := mustBuild(t)
@@ -39,7 +40,8 @@ func TestCascadeCrash(t *testing.T) {
 		t.Parallel()
 		url, name := pgtest.URL(t), rand.Text()
 		db := pgtest.DB(t, url)
-		c := &cascade{crashTest: &crashTest{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"),
+		c := &cascade{crashTest: &crashTest{t: t, binary: binary,
+			dir:      filepath.Join(t.TempDir(), "data"),
 			settings: append(settings, "--set", "store="+url+"&application_name="+name)}}
 		c.awaitSessionsEnded = func() { awaitNoSessions(t, db, name) }
 		c.repeatRounds()
@@ -58,8 +60,9 @@ type cascade struct {
 	*crashTest
 	took time.Duration // how long a cascade takes that nobody cuts
 
-	graphs, blocked       int // graphs stored, those of them whose root failed
-	before, after, midway int // kills that came before a cascade was on disk, after it, and among many small ones
+	graphs, blocked int // graphs stored, those of them whose root failed
+	// kills that came before a cascade was on disk, after it, and among many small ones
+	before, after, midway int
 }
 
 // againAndAgain kills until the kills have met both sides of the commit often enough.
@@ -74,18 +77,21 @@ func (c *cascade) repeatRounds() {
 	c.round(false, false)
 	for n := 1; (c.before < enough || c.after < enough || c.midway < enough) && !c.t.Failed(); n++ {
 		if n == 60 {
-			c.t.Errorf("of %d kills %d came before the cascade was on disk, %d after, %d midway (seed %d)", n, c.before, c.after, c.midway, seed)
+			c.t.Errorf("of %d kills %d came before the cascade was on disk, %d after, %d midway "+
+				"(seed %d)", n, c.before, c.after, c.midway, seed)
 		}
 		c.round(true, n%2 == 0)
 	}
 	if err := c.server.terminate(); err != nil {
 		c.t.Error(err)
 	}
-	c.t.Logf("%d graphs, %d with a root that failed; kills: %d before the cascade was on disk, %d after, %d midway; a cascade took %s",
+	c.t.Logf("%d graphs, %d with a root that failed; kills: %d before the cascade was on disk, "+
+		"%d after, %d midway; a cascade took %s",
 		c.graphs, c.blocked, c.before, c.after, c.midway, c.took)
 }
 
-// round stores a graph, ends its root, with a kill meanwhile if that is wanted, and then what waited for it.
+// round stores a graph, ends its root, with a kill meanwhile if that is wanted, and then what
+// waited for it.
 func (c *cascade) round(kill, fails bool) {
 	c.t.Helper()
 	ids := c.submit()
@@ -109,7 +115,8 @@ func (c *cascade) round(kill, fails bool) {
 			c.request(http.MethodPost, path, body, http.StatusOK, nil)
 		case status == ended:
 			c.after++
-			c.request(http.MethodPost, path, body, http.StatusConflict, nil) // RUN_LOST: it has been
+			// RUN_LOST: it has been
+			c.request(http.MethodPost, path, body, http.StatusConflict, nil)
 		default:
 			c.t.Errorf("after the kill the root is %s, its end was acknowledged: %v", status, told)
 		}
@@ -132,7 +139,8 @@ func (c *cascade) submit() map[string]string {
 	}
 	for i := range cascadeTails {
 		ref := fmt.Sprint("tail", i)
-		g.Add(ref, client.TaskFlowSpec{Name: ref, Queue: "tail"}, fmt.Sprint("wide", 2*i), fmt.Sprint("wide", 2*i+1))
+		g.Add(ref, client.TaskFlowSpec{Name: ref, Queue: "tail"}, fmt.Sprint("wide", 2*i),
+			fmt.Sprint("wide", 2*i+1))
 	}
 	ids, err := c.client().TaskFlow().Submit(c.t.Context(), g)
 	if err != nil {
@@ -157,9 +165,11 @@ func (c *cascade) claimRoot(id string) (runID string) {
 	return j.RunID
 }
 
-// cut ends the root and kills the server at some moment of the time that takes; told is whether the end was acknowledged.
+// cut ends the root and kills the server at some moment of the time that takes; told is whether the
+// end was acknowledged.
 func (c *cascade) endRootAndKill(path, body string) (acknowledged bool) {
-	moment := time.Duration(c.random.Int64N(int64(c.took) * 3)) // under the load of the kills it takes longer than alone
+	// under the load of the kills it takes longer than alone
+	moment := time.Duration(c.random.Int64N(int64(c.took) * 3))
 	process := c.server.cmd.Process
 	killer := time.AfterFunc(moment, func() { _ = process.Kill() })
 	defer killer.Stop()
@@ -181,7 +191,8 @@ func (c *cascade) restart() {
 	c.start()
 }
 
-// look reads the graph and checks that every job is where the others have led it; it returns the statuses by name.
+// look reads the graph and checks that every job is where the others have led it; it returns the
+// statuses by name.
 func (c *cascade) readStatuses(ids map[string]string) map[string]client.TaskFlowStatus {
 	c.t.Helper()
 	g, err := c.client().TaskFlow().Graph(c.t.Context(), ids["root"])
@@ -211,11 +222,13 @@ func (c *cascade) readStatuses(ids map[string]string) map[string]client.TaskFlow
 }
 
 // wantConsistent reports whether a job is as its dependencies are.
-func (c *cascade) wantConsistent(statuses map[string]client.TaskFlowStatus, name string, status client.TaskFlowStatus) bool {
+func (c *cascade) wantConsistent(statuses map[string]client.TaskFlowStatus, name string,
+	status client.TaskFlowStatus) bool {
 	on := []client.TaskFlowStatus{statuses["root"]}
 	var tail int
 	if n, _ := fmt.Sscanf(name, "tail%d", &tail); n == 1 {
-		on = []client.TaskFlowStatus{statuses[fmt.Sprint("wide", 2*tail)], statuses[fmt.Sprint("wide", 2*tail+1)]}
+		on = []client.TaskFlowStatus{statuses[fmt.Sprint("wide", 2*tail)],
+			statuses[fmt.Sprint("wide", 2*tail+1)]}
 	}
 	want := client.TaskReady
 	for _, s := range on {
@@ -227,16 +240,18 @@ func (c *cascade) wantConsistent(statuses map[string]client.TaskFlowStatus, name
 		}
 	}
 	released := status == client.TaskRunning || status == client.TaskCompleted
-	return status == want || want == client.TaskReady && released
+	return status == want || (want == client.TaskReady && released)
 }
 
-// finishWide claims what the root has released and completes it, eight at a time, with a kill in the middle if that is
-// wanted.
+// finishWide claims what the root has released and completes it, eight at a time, with a kill in
+// the middle if that is wanted.
 func (c *cascade) finishWide(ids map[string]string, kill bool) {
 	c.t.Helper()
 	runs := map[string]string{} // by id
 	for len(runs) < cascadeWide {
-		jobs, err := c.client().WorkerAPI().Claim(c.t.Context(), client.ClaimQuery{Contract: client.ContractTaskFlow, Queues: []string{"wide"}, Max: 1000}, 0)
+		jobs, err := c.client().WorkerAPI().Claim(c.t.Context(),
+			client.ClaimQuery{Contract: client.ContractTaskFlow, Queues: []string{"wide"},
+				Max: 1000}, 0)
 		if err != nil || len(jobs) == 0 {
 			c.t.Fatalf("%d released jobs can be claimed, %v", len(runs), err)
 		}
@@ -255,22 +270,25 @@ func (c *cascade) finishWide(ids map[string]string, kill bool) {
 	}
 	var mu sync.Mutex
 	c.inParallel(all, func(id string) {
-		status, ok := c.tryRequest(http.MethodPost, "/worker/v1/runs/"+runs[id]+"/complete", "{}", nil)
+		status, ok := c.tryRequest(http.MethodPost, "/worker/v1/runs/"+runs[id]+"/complete", "{}",
+			nil)
 		mu.Lock()
 		defer mu.Unlock()
-		if !ok || status != http.StatusOK && (!kill || status != http.StatusConflict) || acked[id] && status == http.StatusOK {
+		if !ok || (status != http.StatusOK && (!kill || status != http.StatusConflict)) ||
+			(acked[id] && status == http.StatusOK) {
 			c.t.Errorf("completing %s, acknowledged before: %v: status %d", id, acked[id], status)
 		}
 	})
 	for name, status := range c.readStatuses(ids) {
-		if want := map[byte]client.TaskFlowStatus{'r': client.TaskCompleted, 'w': client.TaskCompleted, 't': client.TaskReady}[name[0]]; status != want {
+		if want := map[byte]client.TaskFlowStatus{'r': client.TaskCompleted,
+			'w': client.TaskCompleted, 't': client.TaskReady}[name[0]]; status != want {
 			c.t.Fatalf("%s is %s, want %s", name, status, want)
 		}
 	}
 }
 
-// completeUntilKilled completes jobs until the server is killed after some acknowledgements, starts it anew, and returns what was
-// acknowledged.
+// completeUntilKilled completes jobs until the server is killed after some acknowledgements, starts
+// it anew, and returns what was acknowledged.
 func (c *cascade) completeUntilKilled(all []string, runs map[string]string) map[string]bool {
 	acked := map[string]bool{}
 	at := 1 + c.random.IntN(cascadeWide*3/4)
@@ -282,7 +300,8 @@ func (c *cascade) completeUntilKilled(all []string, runs map[string]string) map[
 		if enough {
 			return
 		}
-		status, ok := c.tryRequest(http.MethodPost, "/worker/v1/runs/"+runs[id]+"/complete", "{}", nil)
+		status, ok := c.tryRequest(http.MethodPost, "/worker/v1/runs/"+runs[id]+"/complete", "{}",
+			nil)
 		mu.Lock()
 		defer mu.Unlock()
 		if ok && status != http.StatusOK {
@@ -310,7 +329,8 @@ func (c *cascade) count(db *sql.DB) {
 		"failed_for_good": c.blocked,
 	}
 	got := map[string]int{}
-	rows, err := db.QueryContext(c.t.Context(), "SELECT cause, count(*), count(DISTINCT seq) FROM events GROUP BY cause")
+	rows, err := db.QueryContext(c.t.Context(),
+		"SELECT cause, count(*), count(DISTINCT seq) FROM events GROUP BY cause")
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// child is a process of this same binary. It ends when its standard input does, so none outlives us, however we end.
+// child is a process of this same binary. It ends when its standard input does, so none outlives
+// us, however we end.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -20,8 +21,8 @@ type child struct {
 	err   error          // how; read it after done
 }
 
-// startChild starts a subcommand in a process group of its own, so that Ctrl-C is ours to handle. Its errors go to
-// stderr.
+// startChild starts a subcommand in a process group of its own, so that Ctrl-C is ours to handle.
+// Its errors go to stderr.
 func startChild(p process, stderr io.Writer, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -42,7 +43,8 @@ func startChild(p process, stderr io.Writer, args ...string) (*child, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &child{cmd: cmd, stdin: stdin, lines: bufio.NewScanner(stdout), done: make(chan struct{})}, nil
+	return &child{cmd: cmd, stdin: stdin, lines: bufio.NewScanner(stdout),
+		done: make(chan struct{})}, nil
 }
 
 // childEnviron leaves settings out: what a demo or a bench starts has the defaults.
@@ -56,7 +58,8 @@ func childEnviron(environ []string) []string {
 	return filtered
 }
 
-// readTo gives fn every line of standard output and then waits for the process. It must be called, once.
+// readTo gives fn every line of standard output and then waits for the process. It must be called,
+// once.
 func (c *child) read(fn func(line string)) {
 	go func() {
 		defer close(c.done)
@@ -88,11 +91,12 @@ type serverChild struct {
 	url string
 }
 
-// startServer starts a server of embedded defaults whose data is in dir, on a port of its own, and waits until it
-// listens.
-func startServer(ctx context.Context, p process, dir string, settings ...string) (*serverChild, error) {
-	args := []string{"serve", "--config", os.DevNull, "--until-stdin-ends", "--set", "data_dir=" + dir, "--set", "listen=127.0.0.1:0",
-		"--set", "log.level=warn"}
+// startServer starts a server of embedded defaults whose data is in dir, on a port of its own, and
+// waits until it listens.
+func startServer(ctx context.Context, p process, dir string, settings ...string) (*serverChild,
+	error) {
+	args := []string{"serve", "--config", os.DevNull, "--until-stdin-ends", "--set",
+		"data_dir=" + dir, "--set", "listen=127.0.0.1:0", "--set", "log.level=warn"}
 	for _, s := range settings {
 		args = append(args, "--set", s)
 	}

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// The crash test's own books, kept outside of the server: what was acknowledged, what was under way when the process
-// was killed, and nothing else.
+// The crash test's own books, kept outside of the server: what was acknowledged, what was under way
+// when the process was killed, and nothing else.
 
 // jobStanding is what the ledger knows of a job.
 type jobStanding int
@@ -101,7 +101,8 @@ func (l *ledger) recordEnqueued(ids []string, ok bool) {
 	l.ack()
 }
 
-// recordClaimed books an answer of next. A job that was handed out or ended before must not be in it.
+// recordClaimed books an answer of next. A job that was handed out or ended before must not be in
+// it.
 func (l *ledger) recordClaimed(jobs []wireJob) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +113,8 @@ func (l *ledger) recordClaimed(jobs []wireJob) {
 			l.addProblem("next handed out %s, which nobody made", w.ID)
 			continue
 		case j.standing != standingSent && j.standing != standingQueued:
-			l.addProblem("next handed out %s a second time (standing %d, run %s, now %s)", w.ID, j.standing, j.run, w.RunID)
+			l.addProblem("next handed out %s a second time (standing %d, run %s, now %s)", w.ID,
+				j.standing, j.run, w.RunID)
 		}
 		j.standing, j.run = standingClaimed, w.RunID
 	}
@@ -179,7 +181,8 @@ func (l *ledger) recordHeartbeat(j *ledgerJob, state string, ok bool) {
 	l.ack()
 }
 
-// settle resolves what was in doubt by what is there after the restart: a request happened as a whole or not at all.
+// settle resolves what was in doubt by what is there after the restart: a request happened as a
+// whole or not at all.
 func (l *ledger) resolve(onServer map[string]*wireJob) {
 	for _, d := range l.uncertain {
 		found := 0
@@ -189,7 +192,8 @@ func (l *ledger) resolve(onServer map[string]*wireJob) {
 			}
 		}
 		if found != 0 && found != len(d.adds) {
-			l.addProblem("%s of %v was cut off and happened in part: %d of %d", d.verb, d.adds, found, len(d.adds))
+			l.addProblem("%s of %v was cut off and happened in part: %d of %d", d.verb, d.adds,
+				found, len(d.adds))
 		}
 		for _, id := range d.adds {
 			j := l.jobs[id]
@@ -206,7 +210,8 @@ func (l *ledger) resolve(onServer map[string]*wireJob) {
 				j.standing = standingClaimed
 			}
 			if d.verb == "requeue" && len(d.adds) > 0 && (onServer[d.ends] != nil) == (found > 0) {
-				l.addProblem("requeue of %s was cut off: the old job and the new ones are both there, or neither is", d.ends)
+				l.addProblem("requeue of %s was cut off: the old job and the new ones are both "+
+					"there, or neither is", d.ends)
 			}
 		}
 	}
@@ -230,7 +235,8 @@ func (l *ledger) compare(onServer map[string]*wireJob) {
 			adopted++
 			j.standing, j.run = standingClaimed, w.RunID
 		case j.standing == standingClaimed && w.RunID != j.run:
-			l.addProblem("%s was handed out under run %s, and its lease did not survive: run %q", id, j.run, w.RunID)
+			l.addProblem("%s was handed out under run %s, and its lease did not survive: run %q",
+				id, j.run, w.RunID)
 		case j.standing == standingClaimed:
 			if got := string(w.State); got != j.state && !slices.Contains(j.tried, got) {
 				l.addProblem("%s has state %s, acknowledged was %s", id, got, j.state)
@@ -239,7 +245,8 @@ func (l *ledger) compare(onServer map[string]*wireJob) {
 		}
 	}
 	if adopted > l.maybeClaimed {
-		l.addProblem("%d jobs are in flight, and cut-off answers can have held %d", adopted, l.maybeClaimed)
+		l.addProblem("%d jobs are in flight, and cut-off answers can have held %d", adopted,
+			l.maybeClaimed)
 	}
 	l.maybeClaimed = 0
 }

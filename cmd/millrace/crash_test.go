@@ -20,12 +20,14 @@ import (
 
 var (
 	crashSeed  = flag.Uint64("crash.seed", 0, "seed of the crash test; 0 draws one")
-	crashKills = flag.Int("crash.kills", 0, "kills of the crash test; 0 is 50 (12 on PostgreSQL), or 6 with -short")
+	crashKills = flag.Int("crash.kills", 0,
+		"kills of the crash test; 0 is 50 (12 on PostgreSQL), or 6 with -short")
 )
 
-// TestCrash kills the real binary with SIGKILL right after an acknowledgement, again and again, and holds what is there
-// after each restart against a ledger kept outside: no acknowledged job is lost (RL-034), none is handed out or done
-// twice, requests that were cut off happened as a whole or not at all, and runs handed out before the kill go on.
+// TestCrash kills the real binary with SIGKILL right after an acknowledgement, again and again, and
+// holds what is there after each restart against a ledger kept outside: no acknowledged job is lost
+// (RL-034), none is handed out or done twice, requests that were cut off happened as a whole or not
+// at all, and runs handed out before the kill go on.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	binary := mustBuild(t)
@@ -50,13 +52,14 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// awaitNoSessions waits until the database has ended what a killed process began: a commit that was sent is carried out
-// with nobody there to hear of it.
+// awaitNoSessions waits until the database has ended what a killed process began: a commit that was
+// sent is carried out with nobody there to hear of it.
 func awaitNoSessions(t *testing.T, db *sql.DB, name string) {
 	t.Helper()
 	pollUntil(t.Fatalf, "the sessions of a killed process to end", func() bool {
 		n := -1
-		if err := db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", name).Scan(&n); err != nil {
+		if err := db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1",
+			name).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n == 0
@@ -76,7 +79,8 @@ func (c *crashTest) repeatKills(kills int) {
 	}
 	defer func() {
 		if t.Failed() {
-			t.Logf("again with: go test ./cmd/millrace -run TestCrash -crash.seed=%d -crash.kills=%d", seed, kills)
+			t.Logf("again with: go test ./cmd/millrace -run TestCrash -crash.seed=%d "+
+				"-crash.kills=%d", seed, kills)
 		}
 	}()
 	c.ledger, c.random = newLedger(), mathrand.New(mathrand.NewPCG(seed, 1))
@@ -98,12 +102,13 @@ func (c *crashTest) repeatKills(kills int) {
 	t.Logf("%d kills, %d acknowledgements, %d jobs", kills, c.ledger.acks, c.ledger.made)
 }
 
-// checkLeaseExpires: a lease that was running when the process was killed ends in its time; its run is dead then (RL-085,
-// RL-091).
+// checkLeaseExpires: a lease that was running when the process was killed ends in its time; its run
+// is dead then (RL-085, RL-091).
 func (c *crashTest) checkLeaseExpires() {
 	t := c.t
 	c.start()
-	if !c.request(http.MethodPost, "/v2/queues/jobs", `[{"queue":"q","id":"j","timeout":1,"max_retries":5,"payload":1}]`, 202, nil) {
+	if !c.request(http.MethodPost, "/v2/queues/jobs",
+		`[{"queue":"q","id":"j","timeout":1,"max_retries":5,"payload":1}]`, 202, nil) {
 		t.Fatal("not stored")
 	}
 	var first, second []wireJob
@@ -111,7 +116,8 @@ func (c *crashTest) checkLeaseExpires() {
 	c.server.kill()
 	c.start()
 	c.request(http.MethodGet, "/v2/queues/q/jobs", "", 200, &second) // waits for it
-	if len(first) != 1 || len(second) != 1 || first[0].RunID == second[0].RunID || *second[0].Left != 4 {
+	if len(first) != 1 || len(second) != 1 || first[0].RunID == second[0].RunID ||
+		*second[0].Left != 4 {
 		t.Fatalf("before the kill %+v, after it %+v", first, second)
 	}
 	for run, want := range map[string]int{first[0].RunID: 404, second[0].RunID: 202} {
@@ -126,11 +132,12 @@ func (c *crashTest) checkLeaseExpires() {
 
 // crashTest is a server that is killed, and what was agreed with it.
 type crashTest struct {
-	t                  *testing.T
-	binary             string
-	dir                string
-	settings           []string
-	awaitSessionsEnded func() // waits until nothing of a killed process is left; nil where nothing can be
+	t        *testing.T
+	binary   string
+	dir      string
+	settings []string
+	// waits until nothing of a killed process is left; nil where nothing can be
+	awaitSessionsEnded func()
 
 	ledger *ledger
 	random *mathrand.Rand
@@ -178,7 +185,8 @@ func (c *crashTest) start() {
 	c.t.Cleanup(s.kill)
 }
 
-// request makes a request. False is a request that was cut off; any answer but the wanted one is a failure.
+// request makes a request. False is a request that was cut off; any answer but the wanted one is a
+// failure.
 func (c *crashTest) request(method, path, body string, want int, into any) bool {
 	status, ok := c.tryRequest(method, path, body, into)
 	if ok && status != want {
@@ -237,7 +245,8 @@ func (c *crashTest) audit() {
 	var mu sync.Mutex
 	var known []string
 	for _, id := range c.ledger.order {
-		if c.ledger.jobs[id].standing != standingGone || c.random.IntN(20) == 0 { // what is gone is looked at now and then
+		// what is gone is looked at now and then
+		if c.ledger.jobs[id].standing != standingGone || c.random.IntN(20) == 0 {
 			known = append(known, id)
 		}
 	}
@@ -298,7 +307,8 @@ func (c *crashTest) continueRuns() {
 	claimed := c.ledger.inStanding(standingClaimed)
 	for _, j := range claimed[:len(claimed)*3/4] {
 		j.standing = standingEnding
-		c.ledger.recordEnd("complete", j, nil, c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
+		c.ledger.recordEnd("complete", j, nil,
+			c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
 	}
 }
 
@@ -310,7 +320,8 @@ func idsOf(jobs []*ledgerJob) []string {
 	return all
 }
 
-// loadUntilKilled has a crowd of clients do everything at once until the server is killed under them.
+// loadUntilKilled has a crowd of clients do everything at once until the server is killed under
+// them.
 func (c *crashTest) loadUntilKilled(round int) {
 	l := c.ledger
 	l.mu.Lock()
@@ -336,7 +347,8 @@ func (c *crashTest) sendRandomRequest(r *mathrand.Rand) bool {
 	switch n := r.IntN(100); {
 	case n < 30 && l.count(standingQueued) < 200:
 		fresh := l.newIDs(1 + r.IntN(8))
-		ok := c.request(http.MethodPost, "/v2/queues/jobs", jobsBody(fresh), http.StatusAccepted, nil)
+		ok := c.request(http.MethodPost, "/v2/queues/jobs", jobsBody(fresh), http.StatusAccepted,
+			nil)
 		l.recordEnqueued(fresh, ok)
 		return ok
 	case n < 60:
@@ -351,7 +363,8 @@ func (c *crashTest) sendRandomRequest(r *mathrand.Rand) bool {
 	case n < 85:
 		if j := l.pick(r, standingEnding); j != nil {
 			fresh := l.newIDs(r.IntN(3))
-			ok := c.request(http.MethodPut, runPath(j), requeueBody(fresh), http.StatusAccepted, nil)
+			ok := c.request(http.MethodPut, runPath(j), requeueBody(fresh), http.StatusAccepted,
+				nil)
 			l.recordEnd("requeue", j, fresh, ok)
 			return ok
 		}
@@ -422,7 +435,8 @@ func (c *crashTest) drain() {
 	}
 	for _, j := range c.ledger.inStanding(standingClaimed) {
 		j.standing = standingEnding
-		c.ledger.recordEnd("complete", j, nil, c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
+		c.ledger.recordEnd("complete", j, nil,
+			c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
 	}
 	c.inParallel(c.ledger.order, func(id string) {
 		c.request(http.MethodHead, crashQueue+"/"+id, "", http.StatusNotFound, nil)

@@ -46,7 +46,8 @@ FOLDER and leaves nothing behind.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if f.workers < 2 || f.concurrency < 1 || f.timeout < time.Second {
-				return usageError("--workers is at least 2 (one of them is killed), --concurrency 1, --timeout 1s")
+				return usageError(
+					"--workers is at least 2 (one of them is killed), --concurrency 1, --timeout 1s")
 			}
 			folder, err := os.Getwd()
 			if err != nil {
@@ -62,9 +63,11 @@ FOLDER and leaves nothing behind.`,
 	}
 	c.Flags().IntVar(&f.workers, "workers", 3, "worker processes; one of them is killed")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 4, "files that a worker has in hand at a time")
-	c.Flags().DurationVar(&f.pace, "pace", -1, "least `time` for a file, so that there is something to see; 0 is full speed")
+	c.Flags().DurationVar(&f.pace, "pace", -1,
+		"least `time` for a file, so that there is something to see; 0 is full speed")
 	c.Flags().Lookup("pace").DefValue = "a few seconds for all"
-	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Second, "timeout of the jobs: how long a killed worker's jobs are missing")
+	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Second,
+		"timeout of the jobs: how long a killed worker's jobs are missing")
 	return c
 }
 
@@ -85,7 +88,8 @@ func (f *demoFlags) run(p process, folder string) error {
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(p.stdout, "%d files in %s\n", len(files.order), folder)
-	server, err := startServer(ctx, p, filepath.Join(dir, "data"), slices.Concat(demoForgeSettings, demoFetchSettings)...)
+	server, err := startServer(ctx, p, filepath.Join(dir, "data"),
+		slices.Concat(demoForgeSettings, demoFetchSettings)...)
 	if err != nil {
 		return err
 	}
@@ -95,10 +99,11 @@ func (f *demoFlags) run(p process, folder string) error {
 	if err != nil {
 		return withCode(exitFailed, err)
 	}
-	d := &demo{p: p, flags: *f, files: files, dir: dir, url: server.url, relay: api.Relay(), events: make(chan demoEvent, 256),
-		tally: newDemoTally(files)}
+	d := &demo{p: p, flags: *f, files: files, dir: dir, url: server.url, relay: api.Relay(),
+		events: make(chan demoEvent, 256), tally: newDemoTally(files)}
 	if d.flags.pace < 0 {
-		d.flags.pace = min(5*time.Second*time.Duration(f.workers*f.concurrency)/time.Duration(len(files.order)), 250*time.Millisecond)
+		d.flags.pace = min(5*time.Second*time.Duration(f.workers*f.concurrency)/time.Duration(
+			len(files.order)), 250*time.Millisecond)
 	}
 	return d.run(ctx)
 }
@@ -125,7 +130,8 @@ type demoEvent struct {
 	result  *demoResult
 }
 
-// stallTimeout is how long nothing at all may happen before the demo gives up and says what is missing.
+// stallTimeout is how long nothing at all may happen before the demo gives up and says what is
+// missing.
 const stallTimeout = 30 * time.Second
 
 func (d *demo) run(ctx context.Context) error {
@@ -195,7 +201,8 @@ func (d *demo) submit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		batch = append(batch, client.RelaySpec{Queue: demoFiles, ID: path, Timeout: d.flags.timeout, MaxRetries: &retries, Payload: payload})
+		batch = append(batch, client.RelaySpec{Queue: demoFiles, ID: path, Timeout: d.flags.timeout,
+			MaxRetries: &retries, Payload: payload})
 		if len(batch) < 500 && i+1 < len(d.files.order) {
 			continue
 		}
@@ -236,7 +243,8 @@ func (d *demo) startWorkers(ctx context.Context) error {
 }
 
 func (d *demo) startWorker(ctx context.Context, number int) error {
-	c, err := startChild(d.p, d.p.stderr, "demo-worker", "--server", d.url, "--root", d.files.root, "--number", strconv.Itoa(number),
+	c, err := startChild(d.p, d.p.stderr, "demo-worker", "--server", d.url, "--root", d.files.root,
+		"--number", strconv.Itoa(number),
 		"--concurrency", strconv.Itoa(d.flags.concurrency), "--pace", d.flags.pace.String())
 	if err != nil {
 		return err
@@ -304,7 +312,8 @@ func (d *demo) record(e demoEvent) {
 	case e.result != nil:
 		if b.addResult(*e.result, d.p.elapsed()) {
 			d.reportTakeover(*e.result)
-			d.bar.add(1, fmt.Sprintf("%d of %d files done, %d in hand", len(b.results), len(d.files.order), b.countInProgress()))
+			d.bar.add(1, fmt.Sprintf("%d of %d files done, %d in hand", len(b.results),
+				len(d.files.order), b.countInProgress()))
 		}
 	case e.ended:
 		b.alive--
@@ -317,14 +326,16 @@ func (d *demo) record(e demoEvent) {
 	if b.killDue() {
 		d.workers[demoVictim-1].kill()
 		b.kill(demoVictim, d.p.elapsed())
-		d.bar.printf("killed worker %d (SIGKILL) with %s in hand", demoVictim, pluralize(int64(len(b.inProgressAtKill)), "file"))
+		d.bar.printf("killed worker %d (SIGKILL) with %s in hand", demoVictim,
+			pluralize(int64(len(b.inProgressAtKill)), "file"))
 	}
 }
 
 // reportTakeover tells of a file that the killed worker had in hand and another has done.
 func (d *demo) reportTakeover(r demoResult) {
 	if b := d.tally; b.inProgressAtKill[r.Path] && r.Tries > 1 {
-		d.bar.printf("taken over from worker %d by worker %d, %s after the kill, in run %d: %s", b.killed, r.Worker,
+		d.bar.printf("taken over from worker %d by worker %d, %s after the kill, in run %d: %s",
+			b.killed, r.Worker,
 			formatDuration(d.p.elapsed()-b.killedAt), r.Tries, printable(r.Path))
 	}
 }

@@ -36,7 +36,8 @@ type demoTally struct {
 }
 
 func newDemoTally(files *listing) *demoTally {
-	return &demoTally{files: files, results: map[string]demoResult{}, inProgress: map[int]map[string]bool{}, done: map[int]int{}}
+	return &demoTally{files: files, results: map[string]demoResult{},
+		inProgress: map[int]map[string]bool{}, done: map[int]int{}}
 }
 
 func (b *demoTally) complete() bool { return len(b.results) == len(b.files.order) }
@@ -57,8 +58,8 @@ func (b *demoTally) start(worker int, path string) {
 	b.inProgress[worker][path] = true
 }
 
-// enter books a result and reports whether it settles its file. A result may be handed out twice like any job: the same
-// run is the same result.
+// enter books a result and reports whether it settles its file. A result may be handed out twice
+// like any job: the same run is the same result.
 func (b *demoTally) addResult(r demoResult, now time.Duration) bool {
 	delete(b.inProgress[r.Worker], r.Path)
 	if _, known := b.files.files[r.Path]; !known {
@@ -90,8 +91,8 @@ func (b *demoTally) countInProgress() int {
 	return n
 }
 
-// killDue reports whether it is time to kill the worker whose part that is: it has files in hand, and a third of all files
-// is done or all are begun.
+// killDue reports whether it is time to kill the worker whose part that is: it has files in hand,
+// and a third of all files is done or all are begun.
 func (b *demoTally) killDue() bool {
 	if b.killed != 0 || len(b.unfinished(demoVictim)) == 0 {
 		return false
@@ -138,7 +139,8 @@ func (b *demoTally) verify() {
 func (b *demoTally) lost() int { return len(b.files.order) - len(b.results) }
 
 func (b *demoTally) balanced() bool {
-	return b.lost() == 0 && b.duplicates == 0 && b.unexpected == 0 && b.remaining == 0 && len(b.problems) == 0
+	return b.lost() == 0 && b.duplicates == 0 && b.unexpected == 0 && b.remaining == 0 &&
+		len(b.problems) == 0
 }
 
 func (b *demoTally) write(w io.Writer, d *demo) {
@@ -153,7 +155,9 @@ func (b *demoTally) write(w io.Writer, d *demo) {
 	row("jobs submitted", len(b.files.order), "one for each file, acknowledged when on disk")
 	row("jobs done", len(b.results), b.perWorker())
 	if b.killed != 0 {
-		row("in the killed hands", len(b.inProgressAtKill), fmt.Sprintf("worker %d, killed after %s", b.killed, formatDuration(b.killedAt-b.started)))
+		row("in the killed hands", len(b.inProgressAtKill),
+			fmt.Sprintf("worker %d, killed after %s", b.killed,
+				formatDuration(b.killedAt-b.started)))
 		row("taken back from them", b.takenOver, b.takeoverNote())
 	} else {
 		row("killed workers", 0, "none had a file in hand when the time had come")
@@ -164,11 +168,13 @@ func (b *demoTally) write(w io.Writer, d *demo) {
 	row("lost", b.lost(), b.missing())
 	row("doubled", b.duplicates+b.unexpected, "")
 	row("left in a queue", b.remaining, "")
-	row("wrong", len(b.problems), "size, lines and SHA-256 compared with a count of our own"+joinNames(b.problems))
+	row("wrong", len(b.problems), "size, lines and SHA-256 compared with a count of our own"+
+		joinNames(b.problems))
 	if b.changed > 0 {
 		row("not compared", b.changed, "changed while the demo ran")
 	}
-	fmt.Fprintf(w, "\n%d jobs in %s (%s, each held for %s to be seen) on %s\n", len(b.results), formatDuration(b.took),
+	fmt.Fprintf(w, "\n%d jobs in %s (%s, each held for %s to be seen) on %s\n", len(b.results),
+		formatDuration(b.took),
 		formatRate(int64(len(b.results)), b.took), formatDuration(d.flags.pace), d.url)
 }
 

@@ -34,13 +34,16 @@ func TestBooks(t *testing.T) {
 		leftOver int
 		balanced bool
 	}{
-		"each once":           {[]demoResult{result("a", "1"), result("b", "2")}, 0, true},
-		"the same result met": {[]demoResult{result("a", "1"), result("b", "2"), result("a", "1")}, 0, true},
-		"lost":                {[]demoResult{result("a", "1")}, 0, false},
-		"doubled":             {[]demoResult{result("a", "1"), result("b", "2"), result("a", "3")}, 0, false},
-		"strange":             {[]demoResult{result("a", "1"), result("b", "2"), result("c", "3")}, 0, false},
-		"wrong":               {[]demoResult{result("a", "1"), wrong}, 0, false},
-		"left in a queue":     {[]demoResult{result("a", "1"), result("b", "2")}, 1, false},
+		"each once": {[]demoResult{result("a", "1"), result("b", "2")}, 0, true},
+		"the same result met": {[]demoResult{result("a", "1"), result("b", "2"), result("a", "1")},
+			0, true},
+		"lost": {[]demoResult{result("a", "1")}, 0, false},
+		"doubled": {[]demoResult{result("a", "1"), result("b", "2"), result("a", "3")},
+			0, false},
+		"strange": {[]demoResult{result("a", "1"), result("b", "2"), result("c", "3")},
+			0, false},
+		"wrong":           {[]demoResult{result("a", "1"), wrong}, 0, false},
+		"left in a queue": {[]demoResult{result("a", "1"), result("b", "2")}, 1, false},
 	} {
 		files, err := listFiles(dir)
 		if err != nil || len(files.order) != 2 {
@@ -53,7 +56,8 @@ func TestBooks(t *testing.T) {
 		b.remaining = tt.leftOver
 		b.verify()
 		if b.balanced() != tt.balanced {
-			t.Errorf("%s: balanced %v: lost %d, doubled %d, strange %d, wrong %v", name, b.balanced(), b.lost(), b.duplicates, b.unexpected, b.problems)
+			t.Errorf("%s: balanced %v: lost %d, doubled %d, strange %d, wrong %v", name,
+				b.balanced(), b.lost(), b.duplicates, b.unexpected, b.problems)
 		}
 	}
 }
@@ -104,7 +108,8 @@ func TestBooksKill(t *testing.T) {
 	}
 	b.start(1, "c")
 	b.start(1, "d")
-	b.addResult(demoResult{Path: "d", Run: "9", Worker: 2, Tries: 2}, 0) // the lease was lost before
+	// the lease was lost before
+	b.addResult(demoResult{Path: "d", Run: "9", Worker: 2, Tries: 2}, 0)
 	if !b.killDue() {
 		t.Fatal("not due")
 	}
@@ -113,11 +118,14 @@ func TestBooksKill(t *testing.T) {
 	if b.tookOver() || b.killDue() {
 		t.Errorf("took over %v, due %v after the kill", b.tookOver(), b.killDue())
 	}
-	for _, r := range []demoResult{{Path: "b", Run: "3", Worker: 2, Tries: 1}, {Path: "c", Run: "4", Worker: 2, Tries: 2},
+	for _, r := range []demoResult{{Path: "b", Run: "3", Worker: 2, Tries: 1},
+		{Path: "c", Run: "4", Worker: 2, Tries: 2},
 		{Path: "f", Run: "6", Worker: 2, Tries: 2}} {
 		b.addResult(r, 3*time.Second)
 	}
-	if len(b.inProgressAtKill) != 2 || b.takenOver != 2 || b.takenOverAfter != 2*time.Second || b.redelivered != 1 || !b.complete() || !b.tookOver() {
-		t.Errorf("held %v, back %d after %s, again %d", b.inProgressAtKill, b.takenOver, b.takenOverAfter, b.redelivered)
+	if len(b.inProgressAtKill) != 2 || b.takenOver != 2 || b.takenOverAfter != 2*time.Second ||
+		b.redelivered != 1 || !b.complete() || !b.tookOver() {
+		t.Errorf("held %v, back %d after %s, again %d", b.inProgressAtKill, b.takenOver,
+			b.takenOverAfter, b.redelivered)
 	}
 }

@@ -20,7 +20,8 @@ import (
 // demoFetchSettings let a download that failed be tried again before anybody gets impatient.
 var demoFetchSettings = []string{"fetchbox.backoff_base=200ms"}
 
-// The demo's downloads: so many files of the listing, none larger than that, and three that are something special.
+// The demo's downloads: so many files of the listing, none larger than that, and three that are
+// something special.
 const (
 	demoFetchFiles = 12
 	demoFetchSize  = 1 << 20
@@ -52,11 +53,13 @@ func newDemoOrigin(files *listing) *demoOrigin {
 		if files.files[path].size > demoFetchSize {
 			continue
 		}
-		if text, err := os.ReadFile(filepath.Join(files.root, filepath.FromSlash(path))); err == nil && len(text) <= demoFetchSize {
+		if text, err := os.ReadFile(filepath.Join(files.root,
+			filepath.FromSlash(path))); err == nil && len(text) <= demoFetchSize {
 			o.files[fmt.Sprintf("file-%02d", len(o.files)+1)] = text
 		}
 	}
-	o.files[demoFlaky], o.files[demoRedirectTarget] = []byte("this was not to be had at first\n"), []byte("this has moved\n")
+	o.files[demoFlaky], o.files[demoRedirectTarget] = []byte("this was not to be had at first\n"),
+		[]byte("this has moved\n")
 	return o
 }
 
@@ -110,8 +113,9 @@ func (o *demoOrigin) content(id string) ([]byte, bool) {
 	return text, found
 }
 
-// fetchBox shows FetchBox: a manifest of files that a server of the demo's own has, one of which has moved, one of which
-// fails at first and one of which is not there. It says whether every object is what the origin has, byte for byte.
+// fetchBox shows FetchBox: a manifest of files that a server of the demo's own has, one of which
+// has moved, one of which fails at first and one of which is not there. It says whether every
+// object is what the origin has, byte for byte.
 func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	o := newDemoOrigin(d.files)
 	if err := o.start(); err != nil {
@@ -133,12 +137,15 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, withCode(exitFailed, err)
 	}
-	fmt.Fprintf(d.p.stdout, "\nFetchBox: a manifest of %d files, and of one that has moved, one that fails its first try and one that is not there\n", o.fileCount())
+	fmt.Fprintf(d.p.stdout,
+		"\nFetchBox: a manifest of %d files, and of one that has moved, one that fails its first try and one that is not there\n", o.fileCount())
 	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "default", Manifest: text})
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
-	job := &fetchedJob{Manifest: "fetchbox", FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Total: receipt.Resources, Status: client.FetchQueued}}
+	job := &fetchedJob{Manifest: "fetchbox",
+		FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Total: receipt.Resources,
+			Status: client.FetchQueued}}
 	if err := follow(ctx, d.p, box, []*fetchedJob{job}); err != nil {
 		return false, err
 	}
@@ -147,7 +154,8 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, remoteError(ctx, err)
 	}
-	wrong := o.audit(job.FetchBoxJob, letters, filepath.Join(d.dir, "data", "objects", "millrace", "resources", "default", job.ID))
+	wrong := o.audit(job.FetchBoxJob, letters,
+		filepath.Join(d.dir, "data", "objects", "millrace", "resources", "default", job.ID))
 	o.write(d.p.stdout, job, letters, took)
 	for _, what := range wrong {
 		fmt.Fprintf(d.p.stdout, "  %s\n", what)
@@ -155,8 +163,10 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	return len(wrong) == 0, nil
 }
 
-// awaitDeadLetters waits for a dead letter of each download that failed: they are published behind what they tell of.
-func awaitDeadLetters(ctx context.Context, box *client.FetchBox, job *fetchedJob) (letters []client.FetchBoxDeadLetter, err error) {
+// awaitDeadLetters waits for a dead letter of each download that failed: they are published behind
+// what they tell of.
+func awaitDeadLetters(ctx context.Context, box *client.FetchBox,
+	job *fetchedJob) (letters []client.FetchBoxDeadLetter, err error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -185,15 +195,21 @@ func taskOf(letter client.FetchBoxDeadLetter) (task client.FetchBoxTask) {
 }
 
 // audit compares what became of the job with what the origin has; objects are in folder.
-func (o *demoOrigin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLetter, folder string) (wrong []string) {
+func (o *demoOrigin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLetter,
+	folder string) (wrong []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	ids := o.resources()
-	if job.Status != client.FetchFailed || job.Total != len(ids) || job.Completed != len(ids)-1 || job.Failed != 1 {
-		complain("the job is %s with %d of %d done and %d failed", job.Status, job.Completed, job.Total, job.Failed)
+	complain := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf(format, args...))
 	}
-	if len(letters) != 1 || taskOf(letters[0]).ResourceID != demoMissing || letters[0].Code != "HTTP_404" {
+	ids := o.resources()
+	if job.Status != client.FetchFailed || job.Total != len(ids) || job.Completed != len(ids)-1 ||
+		job.Failed != 1 {
+		complain("the job is %s with %d of %d done and %d failed", job.Status, job.Completed,
+			job.Total, job.Failed)
+	}
+	if len(letters) != 1 || taskOf(letters[0]).ResourceID != demoMissing ||
+		letters[0].Code != "HTTP_404" {
 		complain("the dead letters are %+v", letters)
 	}
 	for _, id := range ids {
@@ -213,11 +229,13 @@ func (o *demoOrigin) audit(job client.FetchBoxJob, letters []client.FetchBoxDead
 	return wrong
 }
 
-func (o *demoOrigin) write(w io.Writer, job *fetchedJob, letters []client.FetchBoxDeadLetter, took time.Duration) {
+func (o *demoOrigin) write(w io.Writer, job *fetchedJob, letters []client.FetchBoxDeadLetter,
+	took time.Duration) {
 	fmt.Fprintf(w, "  job %s is %s: %s\n", job.ID, job.Status, job.progress())
 	for _, letter := range letters {
 		task := taskOf(letter)
-		fmt.Fprintf(w, "  dead letter %d: %s, %s after %s: %s\n", letter.Offset, printable(task.ResourceID), letter.Code,
+		fmt.Fprintf(w, "  dead letter %d: %s, %s after %s: %s\n", letter.Offset,
+			printable(task.ResourceID), letter.Code,
 			pluralize(int64(letter.Attempts), "try"), printable(letter.Message))
 	}
 	var size int64
@@ -225,6 +243,7 @@ func (o *demoOrigin) write(w io.Writer, job *fetchedJob, letters []client.FetchB
 		text, _ := o.content(id)
 		size += int64(len(text))
 	}
-	fmt.Fprintf(w, "\n%d downloads in %s; %d objects with %d bytes compared byte for byte with what the origin has\n", job.Total, formatDuration(took),
+	fmt.Fprintf(w, "\n%d downloads in %s; %d objects with %d bytes compared byte for byte with "+
+		"what the origin has\n", job.Total, formatDuration(took),
 		job.Completed, size)
 }

@@ -37,16 +37,21 @@ func TestDemoFetch(t *testing.T) {
 		"it is completed":     func(w *world) { w.job.Status = client.FetchCompleted },
 		"one counted twice":   func(w *world) { w.job.Completed++ },
 		"no letter":           func(w *world) { w.letters = nil },
-		"another's letter":    func(w *world) { w.letters[0].Task = []byte(`{"resource_id":"once"}`) },
-		"another failure":     func(w *world) { w.letters[0].Code = "HTTP_500" },
-		"one is torn":         func(w *world) { mustWrite(t, w.folder, "file-01", []byte{0}) },
-		"one is not there":    func(w *world) { os.Remove(filepath.Join(w.folder, "file-02")) },
-		"what is not there":   func(w *world) { mustWrite(t, w.folder, demoMissing, nil) },
+		"another's letter": func(w *world) {
+			w.letters[0].Task = []byte(`{"resource_id":"once"}`)
+		},
+		"another failure":   func(w *world) { w.letters[0].Code = "HTTP_500" },
+		"one is torn":       func(w *world) { mustWrite(t, w.folder, "file-01", []byte{0}) },
+		"one is not there":  func(w *world) { os.Remove(filepath.Join(w.folder, "file-02")) },
+		"what is not there": func(w *world) { mustWrite(t, w.folder, demoMissing, nil) },
 	} {
 		w := &world{o: newDemoOrigin(files), folder: t.TempDir(),
-			job:     client.FetchBoxJob{Status: client.FetchFailed, Total: 5, Completed: 4, Failed: 1},
-			letters: []client.FetchBoxDeadLetter{{Task: []byte(`{"resource_id":"missing"}`), Code: "HTTP_404", Attempts: 1}}}
-		for _, id := range []string{"file-01", "file-02", demoMoved, demoFlaky, demoFlaky, demoMissing} {
+			job: client.FetchBoxJob{Status: client.FetchFailed, Total: 5, Completed: 4,
+				Failed: 1},
+			letters: []client.FetchBoxDeadLetter{{Task: []byte(`{"resource_id":"missing"}`),
+				Code: "HTTP_404", Attempts: 1}}}
+		for _, id := range []string{"file-01", "file-02", demoMoved, demoFlaky, demoFlaky,
+			demoMissing} {
 			path := "/" + id
 			for range 2 { // a redirect is followed
 				got := httptest.NewRecorder()

@@ -61,7 +61,8 @@ type listing struct {
 	skipped int // neither file nor folder, unreadable, or with a name that is no text
 }
 
-// listFiles walks a folder. What is hidden is not input, and neither are the data of a server, which change.
+// listFiles walks a folder. What is hidden is not input, and neither are the data of a server,
+// which change.
 func listFiles(root string) (*listing, error) {
 	l := &listing{root: root, files: map[string]demoFile{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -81,7 +82,8 @@ func listFiles(root string) (*listing, error) {
 		rel, relErr := filepath.Rel(root, path)
 		info, infoErr := d.Info()
 		rel = filepath.ToSlash(rel)
-		if relErr != nil || infoErr != nil || !info.Mode().IsRegular() || !utf8.ValidString(rel) || utf8.RuneCountInString(rel) > 1024 {
+		if relErr != nil || infoErr != nil || !info.Mode().IsRegular() || !utf8.ValidString(rel) ||
+			utf8.RuneCountInString(rel) > 1024 {
 			l.skipped++
 			return nil
 		}
@@ -109,7 +111,8 @@ func (l *listing) unchanged(rel string) bool {
 
 var modulePattern = regexp.MustCompile(`(?m)^module\s+github\.com/millrace/millrace\s*$`)
 
-// sourceRoot returns the root of Millrace's source tree when from is inside of it, else from itself.
+// sourceRoot returns the root of Millrace's source tree when from is inside of it, else from
+// itself.
 func sourceRoot(from string) string {
 	for dir := from; ; {
 		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))

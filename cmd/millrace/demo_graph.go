@@ -27,8 +27,8 @@ type demoStep struct {
 // demoQueue is the queue of the demo's graph.
 const demoQueue = "demo"
 
-// demoSteps are what the graph does with the files of the demo: list them in three parts, measure each part, merge what
-// was found into one manifest, and pack and sum that up.
+// demoSteps are what the graph does with the files of the demo: list them in three parts, measure
+// each part, merge what was found into one manifest, and pack and sum that up.
 var demoSteps = []demoStep{
 	{"list", nil, (*demoGraph).list},
 	{"measure 1", []string{"list"}, func(g *demoGraph) error { return g.measure(1) }},
@@ -62,8 +62,9 @@ type demoLine struct {
 	Error string `json:"error,omitempty"`
 }
 
-// taskFlow shows TaskFlow: a graph over the files of the demo, done by a worker of this process over HTTP. It draws the
-// graph and says whether every step ran as often as it should, after what it waits for, and left what is true.
+// taskFlow shows TaskFlow: a graph over the files of the demo, done by a worker of this process
+// over HTTP. It draws the graph and says whether every step ran as often as it should, after what
+// it waits for, and left what is true.
 func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 	c, err := client.New(client.Config{BaseURL: d.url})
 	if err != nil {
@@ -74,8 +75,10 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 	defer cancel()
 	var b client.TaskFlowBuilder
 	for _, step := range demoSteps {
-		b.Add(step.name, client.TaskFlowSpec{Name: step.name, Queue: demoQueue, Payload: json.RawMessage(`{}`),
-			Retry: client.TaskFlowRetry{BaseDelay: time.Second, Strategy: client.TaskFixed}}, step.dependsOn...)
+		b.Add(step.name, client.TaskFlowSpec{Name: step.name, Queue: demoQueue,
+			Payload: json.RawMessage(`{}`),
+			Retry:   client.TaskFlowRetry{BaseDelay: time.Second, Strategy: client.TaskFixed}},
+			step.dependsOn...)
 	}
 	ids, err := c.TaskFlow().Submit(ctx, &b)
 	if err != nil {
@@ -87,10 +90,12 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 		return false, remoteError(ctx, err)
 	}
 	took := d.p.elapsed() - started
-	fmt.Fprintf(d.p.stdout, "\nTaskFlow: a graph of %d steps over the files, '%s' fails its first try\n%s", len(demoSteps), demoFlakyStep,
-		drawGraph(graph, "", false))
+	fmt.Fprintf(d.p.stdout,
+		"\nTaskFlow: a graph of %d steps over the files, '%s' fails its first try\n%s",
+		len(demoSteps), demoFlakyStep, drawGraph(graph, "", false))
 	g.verify(graph, d.tally)
-	fmt.Fprintf(d.p.stdout, "\n%d steps in %d runs in %s; %d files in the manifest, compared with what the workers found\n",
+	fmt.Fprintf(d.p.stdout,
+		"\n%d steps in %d runs in %s; %d files in the manifest, compared with what the workers found\n",
 		len(graph.Nodes), g.allRuns(), formatDuration(took), len(d.files.order))
 	for _, what := range g.problems {
 		fmt.Fprintf(d.p.stdout, "  %s\n", what)
@@ -99,7 +104,8 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 }
 
 // work does the steps until the graph is at its end.
-func (g *demoGraph) work(ctx context.Context, p process, c *client.Client, ids map[string]string) (client.TaskFlowGraph, error) {
+func (g *demoGraph) work(ctx context.Context, p process, c *client.Client,
+	ids map[string]string) (client.TaskFlowGraph, error) {
 	names := map[string]string{}
 	for name, id := range ids {
 		names[id] = name
@@ -107,8 +113,10 @@ func (g *demoGraph) work(ctx context.Context, p process, c *client.Client, ids m
 	bar := p.newProgress("taskflow", int64(len(demoSteps)))
 	defer bar.end()
 	working, stop := context.WithCancel(ctx)
-	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: demoParts,
-		Handlers: map[string]client.JobHandler{demoQueue: func(_ context.Context, run *client.JobRun) (json.RawMessage, error) {
+	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow,
+		Concurrency: demoParts,
+		Handlers: map[string]client.JobHandler{demoQueue: func(_ context.Context,
+			run *client.JobRun) (json.RawMessage, error) {
 			name := names[run.Job.ID]
 			if err := g.step(name); err != nil {
 				return nil, err
@@ -117,7 +125,8 @@ func (g *demoGraph) work(ctx context.Context, p process, c *client.Client, ids m
 			return nil, nil
 		}}}
 	var all sync.WaitGroup
-	all.Go(func() { _ = w.Run(working) }) // it is fit to run; whatever else is missing shows in the graph
+	// it is fit to run; whatever else is missing shows in the graph
+	all.Go(func() { _ = w.Run(working) })
 	graph, err := c.TaskFlow().WaitGraph(ctx, ids[demoSteps[0].name])
 	stop()
 	all.Wait()
@@ -227,25 +236,31 @@ func (g *demoGraph) sum() error {
 
 // verify compares what the steps left with what the workers of the files have found.
 func (g *demoGraph) verify(graph client.TaskFlowGraph, b *demoTally) {
-	complain := func(format string, args ...any) { g.problems = append(g.problems, fmt.Sprintf(format, args...)) }
+	complain := func(format string, args ...any) {
+		g.problems = append(g.problems, fmt.Sprintf(format, args...))
+	}
 	for _, n := range graph.Nodes {
 		runs := 1
 		if n.Name == demoFlakyStep {
 			runs = 2
 		}
 		if n.Status != client.TaskCompleted || g.runs[n.Name] != runs || n.AttemptCount != runs-1 {
-			complain("%s is %s after %d runs of %d, with %d failures", n.Name, n.Status, g.runs[n.Name], runs, n.AttemptCount)
+			complain("%s is %s after %d runs of %d, with %d failures", n.Name, n.Status,
+				g.runs[n.Name], runs, n.AttemptCount)
 		}
 	}
 	packed, err := readLines(g.file("manifest.gz"))
 	sum, broken := readLines(g.file("sum"))
-	if err := errors.Join(err, broken); err != nil || len(packed) != len(g.files.order) || len(sum) != 1 || len(graph.Nodes) != len(demoSteps) {
-		complain("%d of %d steps left %d of %d files and %d sums: %v", len(graph.Nodes), len(demoSteps), len(packed), len(g.files.order), len(sum), err)
+	if err := errors.Join(err, broken); err != nil || len(packed) != len(g.files.order) ||
+		len(sum) != 1 || len(graph.Nodes) != len(demoSteps) {
+		complain("%d of %d steps left %d of %d files and %d sums: %v", len(graph.Nodes),
+			len(demoSteps), len(packed), len(g.files.order), len(sum), err)
 		return
 	}
 	for _, l := range packed {
 		r := b.results[l.Path]
-		if (r.fileStats != l.fileStats || (r.Error == "") != (l.Error == "")) && g.files.unchanged(l.Path) {
+		if (r.fileStats != l.fileStats || (r.Error == "") != (l.Error == "")) &&
+			g.files.unchanged(l.Path) {
 			complain("%s was found to be %+v and %+v", l.Path, r.fileStats, l.fileStats)
 		}
 		sum[0].Size -= l.Size

@@ -29,12 +29,17 @@ func TestDemoGraph(t *testing.T) {
 		}
 		found.addResult(demoResult{Path: path, Run: path, fileStats: m}, 0)
 	}
-	order := []string{"list", "measure 1", "measure 2", "measure 2", "measure 3", "merge", "sum", "pack"}
+	order := []string{"list", "measure 1", "measure 2", "measure 2", "measure 3", "merge", "sum",
+		"pack"}
 	for name, spoil := range map[string]func(g *demoGraph, graph *client.TaskFlowGraph){
-		"":                  func(*demoGraph, *client.TaskFlowGraph) {},
-		"one run more":      func(g *demoGraph, _ *client.TaskFlowGraph) { g.runs["merge"]++ },
-		"one step less":     func(_ *demoGraph, graph *client.TaskFlowGraph) { graph.Nodes = graph.Nodes[1:] },
-		"a step is blocked": func(_ *demoGraph, graph *client.TaskFlowGraph) { graph.Nodes[6].Status = client.TaskBlocked },
+		"":             func(*demoGraph, *client.TaskFlowGraph) {},
+		"one run more": func(g *demoGraph, _ *client.TaskFlowGraph) { g.runs["merge"]++ },
+		"one step less": func(_ *demoGraph, graph *client.TaskFlowGraph) {
+			graph.Nodes = graph.Nodes[1:]
+		},
+		"a step is blocked": func(_ *demoGraph, graph *client.TaskFlowGraph) {
+			graph.Nodes[6].Status = client.TaskBlocked
+		},
 		"the sum is off": func(g *demoGraph, _ *client.TaskFlowGraph) {
 			mustLines(t, g.file("sum"), demoLine{fileStats: fileStats{Size: 7}})
 		},
@@ -44,14 +49,17 @@ func TestDemoGraph(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"nothing is packed": func(g *demoGraph, _ *client.TaskFlowGraph) { os.Remove(g.file("manifest.gz")) },
+		"nothing is packed": func(g *demoGraph, _ *client.TaskFlowGraph) {
+			os.Remove(g.file("manifest.gz"))
+		},
 		"too early": func(g *demoGraph, _ *client.TaskFlowGraph) {
 			g.completed = nil
 			g.startRun("sum", []string{"merge"})
 			g.runs["sum"]--
 		},
 	} {
-		g := &demoGraph{files: files, dir: t.TempDir(), runs: map[string]int{}, completed: map[string]bool{}}
+		g := &demoGraph{files: files, dir: t.TempDir(), runs: map[string]int{},
+			completed: map[string]bool{}}
 		failures := 0
 		for _, step := range order {
 			if err := g.step(step); err != nil {

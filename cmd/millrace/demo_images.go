@@ -34,8 +34,8 @@ type demoPicture struct {
 // demoSizes are the longer sides of the variants; the last is larger than one of the pictures.
 var demoSizes = []int{64, 200, 800}
 
-// images shows Images: it uploads pictures that it has drawn itself, one of which is none, has their variants made and
-// deletes one. It says whether every variant shows what was drawn.
+// images shows Images: it uploads pictures that it has drawn itself, one of which is none, has
+// their variants made and deletes one. It says whether every variant shows what was drawn.
 func (d *demo) images(ctx context.Context) (bool, error) {
 	pictures, err := drawPictures()
 	if err != nil {
@@ -50,7 +50,9 @@ func (d *demo) images(ctx context.Context) (bool, error) {
 	images, started := c.Images(), d.p.elapsed()
 	bar := d.p.newProgress("images", int64(len(pictures)))
 	for _, p := range pictures {
-		receipt, err := images.Upload(ctx, client.ImageUpload{Body: bytes.NewReader(p.data), Name: p.name, Sizes: demoSizes, UserID: "demo"})
+		receipt, err := images.Upload(ctx,
+			client.ImageUpload{Body: bytes.NewReader(p.data), Name: p.name, Sizes: demoSizes,
+				UserID: "demo"})
 		if err != nil {
 			return false, remoteError(ctx, err)
 		}
@@ -142,18 +144,24 @@ func auditPictures(pictures []*demoPicture, letters []client.ImageDeadLetter) (w
 }
 
 func (p *demoPicture) audit(letter client.ImageDeadLetter) (wrong []string) {
-	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	complain := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf(format, args...))
+	}
 	if p.job.Attempts != 1 {
 		complain("it took %d attempts", p.job.Attempts)
 	}
 	if p.drawn == nil {
-		if p.file.Status != client.ImageFileFailed || len(p.variants) > 0 || letter.ErrorType != "decode_error" || letter.Attempts != 1 {
-			complain("it is %s with %d variants and the dead letter %+v", p.file.Status, len(p.variants), letter)
+		if p.file.Status != client.ImageFileFailed || len(p.variants) > 0 ||
+			letter.ErrorType != "decode_error" || letter.Attempts != 1 {
+			complain("it is %s with %d variants and the dead letter %+v", p.file.Status,
+				len(p.variants), letter)
 		}
 		return wrong
 	}
-	if p.file.Status != client.ImageFileReady || letter.JobID != "" || len(p.file.Variants) != len(demoSizes) {
-		complain("it is %s with %d variants: %s", p.file.Status, len(p.file.Variants), p.job.LastError)
+	if p.file.Status != client.ImageFileReady || letter.JobID != "" ||
+		len(p.file.Variants) != len(demoSizes) {
+		complain("it is %s with %d variants: %s", p.file.Status, len(p.file.Variants),
+			p.job.LastError)
 	}
 	for i, v := range p.file.Variants {
 		if i < len(demoSizes) && v.Size != demoSizes[i] {
@@ -163,8 +171,10 @@ func (p *demoPicture) audit(letter client.ImageDeadLetter) (wrong []string) {
 			complain("size %d: %v", v.Size, err)
 		}
 	}
-	if p.remove && (p.deletion.Status != client.ImageCompleted || p.statusAfterDelete != client.ImageFileDeleted || p.contentRemained) {
-		complain("its deletion is %s, the file is %s, its content is there: %t", p.deletion.Status, p.statusAfterDelete, p.contentRemained)
+	if p.remove && (p.deletion.Status != client.ImageCompleted ||
+		p.statusAfterDelete != client.ImageFileDeleted || p.contentRemained) {
+		complain("its deletion is %s, the file is %s, its content is there: %t", p.deletion.Status,
+			p.statusAfterDelete, p.contentRemained)
 	}
 	return wrong
 }
@@ -179,7 +189,8 @@ func (p *demoPicture) compare(v client.ImageVariant) error {
 		return fmt.Errorf("it has %d bytes, not %d", len(p.variants[v.Size]), v.Bytes)
 	}
 	is, was := got.Bounds(), p.drawn.Bounds()
-	if want := min(v.Size, max(was.Dx(), was.Dy())); max(is.Dx(), is.Dy()) != want || is.Dx() != v.Width || is.Dy() != v.Height {
+	if want := min(v.Size, max(was.Dx(), was.Dy())); max(is.Dx(), is.Dy()) != want ||
+		is.Dx() != v.Width || is.Dy() != v.Height {
 		return fmt.Errorf("it is %d×%d, said to be %d×%d", is.Dx(), is.Dy(), v.Width, v.Height)
 	}
 	for _, at := range demoPoints {
@@ -192,8 +203,10 @@ func (p *demoPicture) compare(v client.ImageVariant) error {
 	return nil
 }
 
-func writePictures(w io.Writer, pictures []*demoPicture, letters []client.ImageDeadLetter, took time.Duration) {
-	fmt.Fprintf(w, "\nImages: a JPEG, a PNG with transparency that is deleted in the end, and a text called .jpg\n")
+func writePictures(w io.Writer, pictures []*demoPicture, letters []client.ImageDeadLetter,
+	took time.Duration) {
+	fmt.Fprintf(w, "\nImages: a JPEG, a PNG with transparency that is deleted in the end, and a "+
+		"text called .jpg\n")
 	made := 0
 	for _, p := range pictures {
 		size, end := "no picture", ""
@@ -203,14 +216,18 @@ func writePictures(w io.Writer, pictures []*demoPicture, letters []client.ImageD
 		if p.statusAfterDelete != "" {
 			end = ", now " + string(p.statusAfterDelete)
 		}
-		fmt.Fprintf(w, "  %-12s %-10s %7d bytes  %s%s\n", p.name, size, len(p.data), p.file.Status, end)
+		fmt.Fprintf(w, "  %-12s %-10s %7d bytes  %s%s\n", p.name, size, len(p.data), p.file.Status,
+			end)
 		for _, v := range p.file.Variants {
-			fmt.Fprintf(w, "  %12d %-10s %7d bytes\n", v.Size, fmt.Sprintf("%d×%d", v.Width, v.Height), v.Bytes)
+			fmt.Fprintf(w, "  %12d %-10s %7d bytes\n", v.Size,
+				fmt.Sprintf("%d×%d", v.Width, v.Height), v.Bytes)
 		}
 		made += len(p.variants)
 	}
 	for _, letter := range letters {
-		fmt.Fprintf(w, "  dead letter %s: %s after %s: %s\n", letter.JobID, letter.ErrorType, pluralize(int64(letter.Attempts), "attempt"), printable(letter.Error))
+		fmt.Fprintf(w, "  dead letter %s: %s after %s: %s\n", letter.JobID, letter.ErrorType,
+			pluralize(int64(letter.Attempts), "attempt"), printable(letter.Error))
 	}
-	fmt.Fprintf(w, "\n%d pictures in %s; %d variants decoded and compared with what was drawn\n", len(pictures), formatDuration(took), made)
+	fmt.Fprintf(w, "\n%d pictures in %s; %d variants decoded and compared with what was drawn\n",
+		len(pictures), formatDuration(took), made)
 }

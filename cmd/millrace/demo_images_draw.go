@@ -8,14 +8,15 @@ import (
 	"image/png"
 )
 
-// demoPoints are where the colours of pictures are compared, in hundredths of their sides: away from all edges, as these
-// are smooth in a smaller picture.
+// demoPoints are where the colours of pictures are compared, in hundredths of their sides: away
+// from all edges, as these are smooth in a smaller picture.
 var demoPoints = [][2]int{{5, 5}, {50, 50}, {95, 5}, {5, 95}, {95, 95}, {50, 92}}
 
 // demoTolerance is how far a colour may be off, of 255: JPEG does not keep colours exactly.
 const demoTolerance = 16
 
-// colorDistance is the largest difference of two colours, in red, green, blue or opacity, from 0 to 255.
+// colorDistance is the largest difference of two colours, in red, green, blue or opacity, from 0 to
+// 255.
 func colorDistance(a, b color.Color) int {
 	ar, ag, ab, aa := a.RGBA()
 	br, bg, bb, ba := b.RGBA()
@@ -49,10 +50,12 @@ func drawSunset(width, height int) image.Image {
 	m := image.NewRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
 		for x := range width {
-			m.SetRGBA(x, y, color.RGBA{uint8(255 - 55*x/width), uint8(200 - 150*y/height), uint8(60 + 150*x/width), 255})
+			m.SetRGBA(x, y, color.RGBA{uint8(255 - 55*x/width), uint8(200 - 150*y/height),
+				uint8(60 + 150*x/width), 255})
 		}
 	}
-	drawLetters(m, image.Rect(width/5, height*3/5, width*4/5, height*7/10), color.RGBA{40, 20, 60, 255})
+	drawLetters(m, image.Rect(width/5, height*3/5, width*4/5, height*7/10),
+		color.RGBA{40, 20, 60, 255})
 	return m
 }
 
@@ -70,7 +73,8 @@ func drawBadge(width, height int) image.Image {
 			}
 		}
 	}
-	drawLetters(m, image.Rect(width/4, height*3/10, width*3/4, height*4/10), color.NRGBA{255, 255, 255, 255})
+	drawLetters(m, image.Rect(width/4, height*3/10, width*3/4, height*4/10),
+		color.NRGBA{255, 255, 255, 255})
 	return m
 }
 

@@ -25,29 +25,56 @@ func TestDemoImages(t *testing.T) {
 			small[p.name][size] = shrinkImage(t, p.drawn, size)
 		}
 	}
-	for name, spoil := range map[string]func(photo, badge, broken *demoPicture, letter *client.ImageDeadLetter){
-		"":                 func(_, _, _ *demoPicture, _ *client.ImageDeadLetter) {},
-		"another's":        func(p, b, _ *demoPicture, _ *client.ImageDeadLetter) { p.variants, b.variants = b.variants, p.variants },
-		"torn":             func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) { p.variants[64] = p.variants[64][:100] },
-		"larger":           func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) { p.variants[64] = p.variants[200] },
-		"one is missing":   func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) { p.file.Variants = p.file.Variants[1:] },
-		"opaque":           func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { fillOpaque(t, b, 200) },
-		"tried twice":      func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) { p.job.Attempts++ },
-		"not deleted":      func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { b.statusAfterDelete = client.ImageFileReady },
-		"content is left":  func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { b.contentRemained = true },
-		"deletion failed":  func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) { b.deletion.Status = client.ImageFailed },
-		"text is ready":    func(_, _, n *demoPicture, _ *client.ImageDeadLetter) { n.file.Status = client.ImageFileReady },
-		"another failure":  func(_, _, _ *demoPicture, l *client.ImageDeadLetter) { l.ErrorType = "worker_lost" },
-		"another's letter": func(p, _, _ *demoPicture, l *client.ImageDeadLetter) { l.JobID = p.job.ID },
-		"a stray letter":   func(_, _, _ *demoPicture, l *client.ImageDeadLetter) { l.JobID = "?" },
+	for name, spoil := range map[string]func(photo, badge, broken *demoPicture,
+		letter *client.ImageDeadLetter){
+		"": func(_, _, _ *demoPicture, _ *client.ImageDeadLetter) {},
+		"another's": func(p, b, _ *demoPicture, _ *client.ImageDeadLetter) {
+			p.variants, b.variants = b.variants, p.variants
+		},
+		"torn": func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) {
+			p.variants[64] = p.variants[64][:100]
+		},
+		"larger": func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) {
+			p.variants[64] = p.variants[200]
+		},
+		"one is missing": func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) {
+			p.file.Variants = p.file.Variants[1:]
+		},
+		"opaque": func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) {
+			fillOpaque(t, b, 200)
+		},
+		"tried twice": func(p, _, _ *demoPicture, _ *client.ImageDeadLetter) {
+			p.job.Attempts++
+		},
+		"not deleted": func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) {
+			b.statusAfterDelete = client.ImageFileReady
+		},
+		"content is left": func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) {
+			b.contentRemained = true
+		},
+		"deletion failed": func(_, b, _ *demoPicture, _ *client.ImageDeadLetter) {
+			b.deletion.Status = client.ImageFailed
+		},
+		"text is ready": func(_, _, n *demoPicture, _ *client.ImageDeadLetter) {
+			n.file.Status = client.ImageFileReady
+		},
+		"another failure": func(_, _, _ *demoPicture, l *client.ImageDeadLetter) {
+			l.ErrorType = "worker_lost"
+		},
+		"another's letter": func(p, _, _ *demoPicture, l *client.ImageDeadLetter) {
+			l.JobID = p.job.ID
+		},
+		"a stray letter": func(_, _, _ *demoPicture, l *client.ImageDeadLetter) { l.JobID = "?" },
 	} {
 		var world []*demoPicture
 		for _, p := range pictures {
 			world = append(world, finishedPicture(t, *p, small[p.name]))
 		}
-		letter := client.ImageDeadLetter{JobID: "broken.jpg", ErrorType: "decode_error", Attempts: 1}
+		letter := client.ImageDeadLetter{JobID: "broken.jpg", ErrorType: "decode_error",
+			Attempts: 1}
 		spoil(world[0], world[1], world[2], &letter)
-		if wrong := auditPictures(world, []client.ImageDeadLetter{letter}); (len(wrong) == 0) != (name == "") {
+		if wrong := auditPictures(world,
+			[]client.ImageDeadLetter{letter}); (len(wrong) == 0) != (name == "") {
 			t.Errorf("%q: %v", name, wrong)
 		}
 	}
@@ -69,7 +96,9 @@ func finishedPicture(t *testing.T, p demoPicture, variants map[int][]byte) *demo
 			t.Fatal(err)
 		}
 		p.variants[size] = text
-		p.file.Variants = append(p.file.Variants, client.ImageVariant{Size: size, Width: c.Width, Height: c.Height, Bytes: int64(len(text))})
+		p.file.Variants = append(p.file.Variants,
+			client.ImageVariant{Size: size, Width: c.Width, Height: c.Height,
+				Bytes: int64(len(text))})
 	}
 	if p.remove {
 		p.deletion.Status, p.statusAfterDelete = client.ImageCompleted, client.ImageFileDeleted

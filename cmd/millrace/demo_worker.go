@@ -13,15 +13,15 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// The demo's queues. A worker puts what it has found out into the second, in place of the job of the first: one
-// transaction, so a file is in exactly one of them at any time.
+// The demo's queues. A worker puts what it has found out into the second, in place of the job of
+// the first: one transaction, so a file is in exactly one of them at any time.
 const (
 	demoFiles   = "files"
 	demoResults = "results"
 )
 
-// demoVictim is the number of the worker that is killed. It always has a file in hand that it does not finish, so that
-// there is something to take over whenever that happens.
+// demoVictim is the number of the worker that is killed. It always has a file in hand that it does
+// not finish, so that there is something to take over whenever that happens.
 const demoVictim = 1
 
 // demoTask is the payload of a job.
@@ -42,8 +42,8 @@ type demoResult struct {
 // demoRetries is more than ever needed; what is left of it counts the hand-outs.
 const demoRetries = 100
 
-// demoWorkerCommand is a worker of the demo: a process of its own, so that it can be killed. It says on standard output
-// what it begins, and ends when its standard input does.
+// demoWorkerCommand is a worker of the demo: a process of its own, so that it can be killed. It
+// says on standard output what it begins, and ends when its standard input does.
 func demoWorkerCommand(p process) *cobra.Command {
 	var remote remoteFlags
 	var root string
@@ -63,9 +63,12 @@ func demoWorkerCommand(p process) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w := &client.Worker{Relay: api.Relay(), Queue: demoFiles, Concurrency: concurrency, DrainTimeout: 5 * time.Second,
-				Logger: slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-				Handler: client.Typed(func(ctx context.Context, run *client.Run, task demoTask) error {
+			w := &client.Worker{Relay: api.Relay(), Queue: demoFiles, Concurrency: concurrency,
+				DrainTimeout: 5 * time.Second,
+				Logger: slog.New(slog.NewTextHandler(p.stderr,
+					&slog.HandlerOptions{Level: slog.LevelError})),
+				Handler: client.Typed(func(ctx context.Context, run *client.Run,
+					task demoTask) error {
 					fmt.Fprintf(p.stdout, "begin %q\n", run.Job.ID)
 					if number == demoVictim {
 						select {
@@ -89,7 +92,8 @@ func demoWorkerCommand(p process) *cobra.Command {
 	return c
 }
 
-func demoHandle(ctx context.Context, run *client.Run, task demoTask, root string, number int, pace time.Duration) error {
+func demoHandle(ctx context.Context, run *client.Run, task demoTask, root string, number int,
+	pace time.Duration) error {
 	minRunTime := time.NewTimer(pace)
 	defer minRunTime.Stop()
 	result := demoResult{Path: task.Path, Worker: number, Run: run.Job.RunID, Tries: 1}
@@ -110,5 +114,6 @@ func demoHandle(ctx context.Context, run *client.Run, task demoTask, root string
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return run.Requeue(ctx, []client.RelaySpec{{Queue: demoResults, ID: run.Job.ID, Timeout: time.Minute, Payload: payload}}, client.RelayUnique)
+	return run.Requeue(ctx, []client.RelaySpec{{Queue: demoResults, ID: run.Job.ID,
+		Timeout: time.Minute, Payload: payload}}, client.RelayUnique)
 }

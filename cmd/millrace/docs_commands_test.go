@@ -63,7 +63,8 @@ func TestCommandsOfTheDocs(t *testing.T) {
 	if !strings.Contains(documents(t)["README.md"], `export PATH="$PWD:$PATH"`) {
 		t.Error("the README does not say how millrace is put on the path")
 	}
-	for _, file := range regexp.MustCompile(`cp (internal/\S+) photo`).FindAllStringSubmatch(documents(t)["README.md"], -1) {
+	for _, file := range regexp.MustCompile(`cp (internal/\S+) photo`).FindAllStringSubmatch(
+		documents(t)["README.md"], -1) {
 		if _, err := os.Stat(filepath.Join("../..", file[1])); err != nil {
 			t.Error(err)
 		}
@@ -76,8 +77,10 @@ func TestGraphOfTheDocs(t *testing.T) {
 	s := launchNode(t, "data", "--set", "contracts=taskflow")
 	dir, script := t.TempDir(), "set -e\n"
 	for _, block := range shellBlocks.FindAllStringSubmatch(documents(t)["taskflow.md"], -1) {
-		if strings.Contains(block[1], "cat > graph.json") || strings.Contains(block[1], "cat > load.sh") {
-			script += strings.ReplaceAll(block[1], "--wait ", "") // for its worker, which the page has in another terminal
+		if strings.Contains(block[1], "cat > graph.json") ||
+			strings.Contains(block[1], "cat > load.sh") {
+			// for its worker, which the page has in another terminal
+			script += strings.ReplaceAll(block[1], "--wait ", "")
 		}
 	}
 	script = strings.Replace(script, "--concurrency 4", "--concurrency 4 --max-jobs 2", 1)
@@ -95,12 +98,14 @@ func TestGraphOfTheDocs(t *testing.T) {
 func TestWorkerOfTheDocsFails(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data", "--set", "contracts=taskflow")
-	python, file := pythonOf(t, "taskflow.md", "127.0.0.1:8080", strings.TrimPrefix(s.url, "http://"))
+	python, file := pythonOf(t, "taskflow.md", "127.0.0.1:8080",
+		strings.TrimPrefix(s.url, "http://"))
 	api, err := client.New(client.Config{BaseURL: s.url})
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := api.TaskFlow().Create(t.Context(), client.TaskFlowSpec{Name: "n", Queue: "etl", Retry: client.TaskFlowRetry{MaxAttempts: 1}})
+	made, err := api.TaskFlow().Create(t.Context(),
+		client.TaskFlowSpec{Name: "n", Queue: "etl", Retry: client.TaskFlowRetry{MaxAttempts: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,8 @@ func statements(snippet string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimSpace(snippet), ";"), ";\n")
 }
 
-// TestPostgresOfTheDocs: a role, a database, rights and a pooler as docs/operating.md has them are all
-// that nodes need, with the schema made by the owner or by a node.
+// TestPostgresOfTheDocs: a role, a database, rights and a pooler as docs/operating.md has them are
+// all that nodes need, with the schema made by the owner or by a node.
 func TestPostgresOfTheDocs(t *testing.T) {
 	t.Parallel()
 	sql, ini := codeBlocks(t, "operating.md", "sql"), codeBlocks(t, "operating.md", "ini")
@@ -45,13 +45,16 @@ func TestPostgresOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := server.URL("millrace", "millrace")
-	if out, err := exec.Command(binary, "migrate", "--config", os.DevNull, "--set", "store="+owner).CombinedOutput(); err != nil {
+	if out, err := exec.Command(binary, "migrate", "--config", os.DevNull, "--set",
+		"store="+owner).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	server.Exec("millrace", statements(sql[1])...)
-	pooler := outside.NewPgBouncerFromFiles(t, server, ini[0], "\"millrace\" \"secret\"\n\"millrace_node\" \"secret\"\n")
+	pooler := outside.NewPgBouncerFromFiles(t, server, ini[0],
+		"\"millrace\" \"secret\"\n\"millrace_node\" \"secret\"\n")
 	data := filepath.Join(t.TempDir(), "data") // of all nodes, one after the other
-	for i, store := range []string{owner, server.URL("millrace_node", "millrace"), pooler.URL("millrace:secret", "millrace"),
+	for i, store := range []string{owner, server.URL("millrace_node", "millrace"),
+		pooler.URL("millrace:secret", "millrace"),
 		pooler.URL("millrace_node:secret", "millrace")} {
 		s := launchIn(t, data, "--no-workers", "--set", "store="+store)
 		ready := requestCheck{method: "GET", path: "/health/ready"}

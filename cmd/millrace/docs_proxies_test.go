@@ -25,8 +25,8 @@ type proxiedServer struct {
 	client *http.Client
 }
 
-// proxyBlock is the configuration in a language of docs/proxies.md. replace holds pairs: a text that stands in it once,
-// and what the test has in its place.
+// proxyBlock is the configuration in a language of docs/proxies.md. replace holds pairs: a text
+// that stands in it once, and what the test has in its place.
 func proxyBlock(t *testing.T, language string, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "proxies.md"))
@@ -60,10 +60,13 @@ func proxyProgram(t *testing.T, name string) string {
 	return path
 }
 
-// startBehindProxy starts a server and a proxy in front of it; run writes the proxy's configuration and gives the command.
-func startBehindProxy(t *testing.T, scheme string, run func(dir, address, upstream string) *exec.Cmd) *proxiedServer {
+// startBehindProxy starts a server and a proxy in front of it; run writes the proxy's configuration
+// and gives the command.
+func startBehindProxy(t *testing.T, scheme string,
+	run func(dir, address, upstream string) *exec.Cmd) *proxiedServer {
 	t.Helper()
-	p := &proxiedServer{server: launchNode(t, "data", "--set", "trusted_proxies=127.0.0.1/32", "--set", "log.level=info")}
+	p := &proxiedServer{server: launchNode(t, "data", "--set", "trusted_proxies=127.0.0.1/32",
+		"--set", "log.level=info")}
 	dir, address := t.TempDir(), freeAddress(t)
 	cmd := run(dir, address, strings.TrimPrefix(p.server.url, "http://"))
 	output, err := os.Create(filepath.Join(dir, "output"))
@@ -84,7 +87,8 @@ func startBehindProxy(t *testing.T, scheme string, run func(dir, address, upstre
 			t.Logf("the output of the proxy:\n%s", text)
 		}
 	})
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+		error) {
 		return dialerFrom("127.0.0.2").DialContext(ctx, "tcp", address)
 	}, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -106,12 +110,14 @@ func dialerFrom(address string) *net.Dialer {
 }
 
 // request sends a request; the path goes out as it is written. header holds pairs.
-func (p *proxiedServer) do(t *testing.T, method, path, body string, header ...string) (int, string) {
+func (p *proxiedServer) do(t *testing.T, method, path, body string, header ...string) (int,
+	string) {
 	t.Helper()
 	return sendTo(t, p.client, method, p.url+path, body, header...)
 }
 
-func sendTo(t *testing.T, client *http.Client, method, target, body string, header ...string) (int, string) {
+func sendTo(t *testing.T, client *http.Client, method, target, body string, header ...string) (int,
+	string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 	if err != nil {
@@ -142,7 +148,8 @@ func (p *proxiedServer) checkAll(t *testing.T) {
 	t.Run("the caller's address", p.checkClientAddress) // stops the server
 }
 
-// jobPath is where a job lies whose queue has the same name. Dots are escaped as well: as `.` and `..` must be.
+// jobPath is where a job lies whose queue has the same name. Dots are escaped as well: as `.` and
+// `..` must be.
 func jobPath(name string) string {
 	escaped := strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
 	return "/v2/queues/" + escaped + "/jobs/" + escaped
@@ -157,11 +164,13 @@ func (p *proxiedServer) submit(t *testing.T, name string) {
 }
 
 func (p *proxiedServer) checkNames(t *testing.T) {
-	for _, name := range []string{"plain", "a/b", "a//b", "/", "%2F", "%252F", "a%b", ".", "..", "a/../b", "a.b.", "a b",
+	for _, name := range []string{"plain", "a/b", "a//b", "/", "%2F", "%252F", "a%b", ".", "..",
+		"a/../b", "a.b.", "a b",
 		"a+b", "ä€", "a?b#c", "a;b=c,d", "a\\b"} {
 		p.submit(t, name)
 		status, text := p.do(t, "GET", jobPath(name), "")
-		if want := fmt.Sprintf(`"queue":%q,"id":%q`, name, name); status != 200 || !strings.Contains(text, want) {
+		if want := fmt.Sprintf(`"queue":%q,"id":%q`, name, name); status != 200 ||
+			!strings.Contains(text, want) {
 			t.Errorf("GET %s: %d %s", jobPath(name), status, text)
 			continue
 		}
@@ -180,18 +189,24 @@ func (p *proxiedServer) checkLargeBodies(t *testing.T) {
 	if status, text := p.do(t, "POST", "/v2/queues/jobs", body); status != http.StatusAccepted {
 		t.Fatalf("%d %s", status, text)
 	}
-	if status, text := p.do(t, "GET", "/v2/queues/large/jobs", ""); status != 200 || !strings.Contains(text, payload) {
+	if status, text := p.do(t, "GET", "/v2/queues/large/jobs", ""); status != 200 ||
+		!strings.Contains(text, payload) {
 		t.Errorf("%d, %d bytes", status, len(text))
 	}
 }
 
-// checkFollowedLog reads a log through the proxy. The answer has no end, so what is buffered until there is one never comes.
+// checkFollowedLog reads a log through the proxy. The answer has no end, so what is buffered until
+// there is one never comes.
 func (p *proxiedServer) checkFollowedLog(t *testing.T) {
 	hold := make(chan struct{})
-	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }))
+	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		<-hold
+	}))
 	t.Cleanup(origin.Close)
 	t.Cleanup(func() { close(hold) })
-	id := mustPost(t, p.server.url, "", `{"manifest_version":"v1","metadata":{},"resources":[{"id":"a","url":"`+origin.URL+`/a"}]}`)
+	id := mustPost(t, p.server.url, "",
+		`{"manifest_version":"v1","metadata":{},"resources":[{"id":"a","url":"`+origin.URL+`/a"}]}`)
 	resp, err := p.client.Get(p.url + "/operators/jobs/" + id + "/logs?follow=true")
 	if err != nil {
 		t.Fatal(err)
@@ -205,16 +220,19 @@ func (p *proxiedServer) checkFollowedLog(t *testing.T) {
 
 // checkClientAddress looks in the log for who asked. It stops the server, so that all is written.
 func (p *proxiedServer) checkClientAddress(t *testing.T) {
-	forged := []string{"X-Forwarded-For", "192.0.2.66", "Forwarded", "for=192.0.2.66", "X-Request-Id"}
+	forged := []string{"X-Forwarded-For", "192.0.2.66", "Forwarded", "for=192.0.2.66",
+		"X-Request-Id"}
 	p.do(t, "GET", "/v1/jobs", "", append(forged, "through-the-proxy")...)
-	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialerFrom("127.0.0.3").DialContext}}
+	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: dialerFrom("127.0.0.3").DialContext}}
 	sendTo(t, direct, "GET", p.server.url+"/v1/jobs", "", append(forged, "past-the-proxy")...)
 	p.client.CloseIdleConnections()
 	if err := p.server.terminate(); err != nil {
 		t.Fatal(err)
 	}
 	log := p.server.stderr.String()
-	for id, want := range map[string]string{"through-the-proxy": "remote=127.0.0.2 ", "past-the-proxy": "remote=127.0.0.3:"} {
+	for id, want := range map[string]string{"through-the-proxy": "remote=127.0.0.2 ",
+		"past-the-proxy": "remote=127.0.0.3:"} {
 		found := 0
 		for line := range strings.Lines(log) {
 			if !strings.Contains(line, "msg=request ") || !strings.Contains(line, id) {
@@ -239,14 +257,16 @@ func behindNginx(t *testing.T, replace ...string) *proxiedServer {
 	nginx := proxyProgram(t, "nginx")
 	cert, key := certificateFiles(t)
 	return startBehindProxy(t, "https", func(dir, address, upstream string) *exec.Cmd {
-		site := proxyBlock(t, "nginx", append(replace, "listen 443 ssl;", "listen "+address+" ssl;", "/etc/ssl/jobs.crt", cert,
-			"/etc/ssl/jobs.key", key, "127.0.0.1:8080", upstream)...)
-		conf := "daemon off; master_process off; error_log stderr; pid pid;\nevents {}\nhttp {\naccess_log off;\n"
+		site := proxyBlock(t, "nginx", append(replace, "listen 443 ssl;", "listen "+address+" ssl;",
+			"/etc/ssl/jobs.crt", cert, "/etc/ssl/jobs.key", key, "127.0.0.1:8080", upstream)...)
+		conf := "daemon off; master_process off; error_log stderr; pid pid;\nevents {}\nhttp " +
+			"{\naccess_log off;\n"
 		for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 			conf += temp + "_temp_path " + temp + ";\n"
 		}
 		mustWrite(t, dir, "nginx.conf", []byte(conf+site+"}\n"))
-		return exec.Command(nginx, "-p", dir, "-e", "stderr", "-c", filepath.Join(dir, "nginx.conf"))
+		return exec.Command(nginx, "-p", dir, "-e", "stderr", "-c",
+			filepath.Join(dir, "nginx.conf"))
 	})
 }
 
@@ -280,10 +300,13 @@ func TestBehindCaddy(t *testing.T) {
 			t.Parallel()
 			p := startBehindProxy(t, "http", func(dir, address, upstream string) *exec.Cmd {
 				// Without TLS: Caddy would ask an authority for the certificate.
-				site := proxyBlock(t, "caddyfile", "jobs.example.org", "http://"+address, "127.0.0.1:8080", scheme+upstream)
+				site := proxyBlock(t, "caddyfile", "jobs.example.org", "http://"+address,
+					"127.0.0.1:8080", scheme+upstream)
 				mustWrite(t, dir, "Caddyfile", []byte("{\n\tadmin off\n\tauto_https off\n}\n"+site))
-				cmd := exec.Command(caddy, "run", "--config", filepath.Join(dir, "Caddyfile"), "--adapter", "caddyfile")
-				cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+				cmd := exec.Command(caddy, "run", "--config", filepath.Join(dir, "Caddyfile"),
+					"--adapter", "caddyfile")
+				cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir,
+					"XDG_CONFIG_HOME="+dir)
 				return cmd
 			})
 			p.submit(t, "../..")

@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// pythonOf writes the Python program of a page of docs to a file; replace are pairs of a text of it and what the test
-// has in its place.
+// pythonOf writes the Python program of a page of docs to a file; replace are pairs of a text of it
+// and what the test has in its place.
 func pythonOf(t *testing.T, page string, replace ...string) (python, file string) {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -55,13 +55,16 @@ func pythonOf(t *testing.T, page string, replace ...string) (python, file string
 func TestProducerOfTheDocs(t *testing.T) {
 	t.Parallel()
 	python, file := pythonOf(t, "producers.md")
-	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.URL.Path)) }))
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(r.URL.Path))
+	}))
 	t.Cleanup(origin.Close)
 	address := freeAddress(t)
 	s := launchNode(t, "data", "--set", "stream.listen="+address)
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, python, file, address, origin.URL+"/a", origin.URL+"/b").CombinedOutput()
+	out, err := exec.CommandContext(ctx, python, file, address, origin.URL+"/a",
+		origin.URL+"/b").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -70,7 +73,8 @@ func TestProducerOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, done := strings.TrimSpace(string(out)), client.FetchBoxJob{}
-	pollUntil(t.Fatalf, "both downloads", func() bool { // a job is there when its first task was taken in
+	// a job is there when its first task was taken in
+	pollUntil(t.Fatalf, "both downloads", func() bool {
 		done, err = c.FetchBox().Job(ctx, id)
 		return err == nil && done.Completed == 2
 	})
@@ -79,8 +83,8 @@ func TestProducerOfTheDocs(t *testing.T) {
 	}
 }
 
-// The worker of docs/taskflow.md outlives servers that are killed or stopped and started again: it claims what comes
-// afterwards, and a run that ends while there is no server completes its job.
+// The worker of docs/taskflow.md outlives servers that are killed or stopped and started again: it
+// claims what comes afterwards, and a run that ends while there is no server completes its job.
 func TestWorkerOfTheDocs(t *testing.T) {
 	t.Parallel()
 	const work = `
@@ -94,14 +98,16 @@ def work(gate):
 
 `
 	address, dir := freeAddress(t), t.TempDir()
-	python, file := pythonOf(t, "taskflow.md", "127.0.0.1:8080", address, "while True:\n    for job in", work+"while True:\n    for job in")
+	python, file := pythonOf(t, "taskflow.md", "127.0.0.1:8080", address,
+		"while True:\n    for job in", work+"while True:\n    for job in")
 	binary, err := exec.LookPath("millrace")
 	if err != nil {
 		t.Fatal(err)
 	}
 	start := func() *launchedServer {
 		t.Helper()
-		s, err := launch(binary, filepath.Join(dir, "data"), nil, "--set", "log.level=warn", "--set", "listen="+address)
+		s, err := launch(binary, filepath.Join(dir, "data"), nil, "--set", "log.level=warn",
+			"--set", "listen="+address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,14 +137,18 @@ def work(gate):
 			t.Error(err)
 		}
 	}
-	for how, end := range map[string]func(*launchedServer){"killed": (*launchedServer).kill, "stopped": stop} {
-		pollUntil(t.Fatalf, "the worker to ask for jobs", func() bool { return isClaimURL(server.url) })
+	for how, end := range map[string]func(*launchedServer){"killed": (*launchedServer).kill,
+		"stopped": stop} {
+		pollUntil(t.Fatalf, "the worker to ask for jobs", func() bool {
+			return isClaimURL(server.url)
+		})
 		end(server)
 		rejectUntilAsked(t, address, "/claims")
 		server = start()
 
 		gate := filepath.Join(dir, how)
-		j, err := c.TaskFlow().Create(t.Context(), client.TaskFlowSpec{Name: how, Queue: "etl", Payload: fmt.Appendf(nil, "%q", gate)})
+		j, err := c.TaskFlow().Create(t.Context(),
+			client.TaskFlowSpec{Name: how, Queue: "etl", Payload: fmt.Appendf(nil, "%q", gate)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +175,8 @@ func isClaimURL(url string) bool {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return err == nil && strings.Contains(string(text), `millrace_worker_api_waiting_claims{contract="taskflow"} 1`)
+	return err == nil && strings.Contains(string(text),
+		`millrace_worker_api_waiting_claims{contract="taskflow"} 1`)
 }
 
 func fileExists(path string) bool {

@@ -63,10 +63,13 @@ leave out what was accepted, go on with --from-line as the failure says.`,
 	c.Flags().StringVar(&f.format.queue, "queue", "", "queue of bare payloads")
 	c.Flags().DurationVar(&f.format.timeout, "timeout", 0, "timeout of bare payloads, such as 30s")
 	c.Flags().StringVar(&f.format.idFrom, "id-from", "", "member of the payload that is the id")
-	c.Flags().IntVar(&f.maxRetries, "max-retries", 0, "how often bare payloads may time out; without limit when left out")
-	c.Flags().StringVar(&f.mode, "mode", string(client.RelayIgnore), "about jobs that exist: ignore, replace or unique")
+	c.Flags().IntVar(&f.maxRetries, "max-retries", 0,
+		"how often bare payloads may time out; without limit when left out")
+	c.Flags().StringVar(&f.mode, "mode", string(client.RelayIgnore),
+		"about jobs that exist: ignore, replace or unique")
 	c.Flags().IntVar(&f.batch, "batch", 500, "jobs in one request")
-	c.Flags().IntVar(&f.connections, "connections", 4, "requests at a time; 1 keeps the order of the input")
+	c.Flags().IntVar(&f.connections, "connections", 4,
+		"requests at a time; 1 keeps the order of the input")
 	c.Flags().IntVar(&f.fromLine, "from-line", 1, "line to begin with")
 	return c
 }
@@ -74,14 +77,16 @@ leave out what was accepted, go on with --from-line as the failure says.`,
 func (f *enqueueFlags) validate(c *cobra.Command) error {
 	given := func(name string) bool { return c.Flags().Changed(name) }
 	switch {
-	case f.mode != string(client.RelayIgnore) && f.mode != string(client.RelayReplace) && f.mode != string(client.RelayUnique):
+	case f.mode != string(client.RelayIgnore) && f.mode != string(client.RelayReplace) &&
+		f.mode != string(client.RelayUnique):
 		return usageError("--mode is ignore, replace or unique")
 	case given("queue") != given("timeout"):
 		return usageError("--queue and --timeout go together: they make jobs of bare payloads")
 	case given("queue") && f.format.queue == "":
 		return usageError("--queue is empty")
 	case !given("queue") && (given("id-from") || given("max-retries")):
-		return usageError("--id-from and --max-retries are for bare payloads, with --queue and --timeout")
+		return usageError("--id-from and --max-retries are for bare payloads, with --queue and " +
+			"--timeout")
 	case f.batch < 1 || f.connections < 1 || f.fromLine < 1:
 		return usageError("--batch, --connections and --from-line are at least 1")
 	}
@@ -107,8 +112,10 @@ func (f *enqueueFlags) run(p process, name string) error {
 	if err != nil {
 		return err
 	}
-	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode), progress: p.newProgress("enqueue", size),
-		unacknowledged: map[int]bool{}, fromLine: f.fromLine, idsMade: f.format.queue != "" && f.format.idFrom == ""}
+	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode),
+		progress:       p.newProgress("enqueue", size),
+		unacknowledged: map[int]bool{}, fromLine: f.fromLine,
+		idsMade: f.format.queue != "" && f.format.idFrom == ""}
 	e.progress.changesOnly = true // the input may be open for days
 	started := p.elapsed()
 	err = e.feed(ctx, newLineReader(ctx, in, f.format, f.batch, f.fromLine), f.connections)
@@ -162,14 +169,16 @@ func (e *enqueuer) feed(ctx context.Context, r *lineReader, connections int) err
 }
 
 // dispatch hands the batches out until the input or the context ends.
-func (e *enqueuer) dispatch(ctx context.Context, r *lineReader, batches chan<- jobBatch) *lineError {
+func (e *enqueuer) dispatch(ctx context.Context, r *lineReader,
+	batches chan<- jobBatch) *lineError {
 	for {
 		b, err := r.next(ctx)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case ctx.Err() != nil:
-			return &lineError{r.line, withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
+			return &lineError{r.line, withCode(exitInterrupted,
+				fmt.Errorf("interrupted; %s", e.resumeHint()))}
 		case err != nil:
 			return &lineError{r.line, failedError("%w; %s", err, e.resumeHint())}
 		}
@@ -177,7 +186,8 @@ func (e *enqueuer) dispatch(ctx context.Context, r *lineReader, batches chan<- j
 		select {
 		case batches <- b:
 		case <-ctx.Done():
-			return &lineError{b.lines[0], withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
+			return &lineError{b.lines[0],
+				withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
 		}
 	}
 }
@@ -198,7 +208,8 @@ func earliest(failures <-chan lineError) error {
 		return 0
 	}
 	for f := range failures {
-		if first == nil || cmp.Or(cmp.Compare(rank(&f), rank(first)), cmp.Compare(f.line, first.line)) < 0 {
+		if first == nil || cmp.Or(cmp.Compare(rank(&f), rank(first)),
+			cmp.Compare(f.line, first.line)) < 0 {
 			first = &f
 		}
 	}
@@ -221,12 +232,15 @@ func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
 	}
 	err = remoteError(ctx, err)
 	if exitCode(err) == exitInterrupted {
-		return &lineError{line, withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
+		return &lineError{line, withCode(exitInterrupted,
+			fmt.Errorf("interrupted; %s", e.resumeHint()))}
 	}
-	return &lineError{line, withCode(exitCode(err), fmt.Errorf("%s: %w; %s", where, err, e.resumeHint()))}
+	return &lineError{line, withCode(exitCode(err),
+		fmt.Errorf("%s: %w; %s", where, err, e.resumeHint()))}
 }
 
-// failingLine finds the line that the server speaks of, by its place in the batch or the names it quotes.
+// failingLine finds the line that the server speaks of, by its place in the batch or the names it
+// quotes.
 func failingLine(b jobBatch, err error) (int, bool) {
 	var refused *client.Error
 	if len(b.lines) == 1 {
@@ -236,11 +250,13 @@ func failingLine(b jobBatch, err error) (int, bool) {
 		return 0, false
 	}
 	var at int
-	if _, err := fmt.Sscanf(refused.Message, "job %d:", &at); err == nil && at >= 0 && at < len(b.lines) {
+	if _, err := fmt.Sscanf(refused.Message, "job %d:", &at); err == nil && at >= 0 &&
+		at < len(b.lines) {
 		return b.lines[at], true
 	}
 	for i, job := range b.jobs {
-		if strings.Contains(refused.Message, fmt.Sprintf("queue %q and id %q ", job.Queue, job.ID)) {
+		if strings.Contains(refused.Message,
+			fmt.Sprintf("queue %q and id %q ", job.Queue, job.ID)) {
 			return b.lines[i], true
 		}
 	}
@@ -273,7 +289,8 @@ func (e *enqueuer) resumeHint() string {
 	if from == e.fromLine {
 		return "run it again"
 	}
-	return fmt.Sprintf("everything before line %d was accepted: go on with --from-line %d", from, from)
+	return fmt.Sprintf("everything before line %d was accepted: go on with --from-line %d", from,
+		from)
 }
 
 func (e *enqueuer) report(w io.Writer, took time.Duration) {
@@ -285,5 +302,6 @@ func (e *enqueuer) report(w io.Writer, took time.Duration) {
 	default:
 		note = "; jobs still queued under the same id are counted too, and stayed as they were"
 	}
-	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", pluralize(e.accepted, "job"), formatDuration(took), formatRate(e.accepted, took), note)
+	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", pluralize(e.accepted, "job"), formatDuration(took),
+		formatRate(e.accepted, took), note)
 }

@@ -64,7 +64,8 @@ var errInterrupted = &exitError{exitInterrupted, errors.New("interrupted")}
 // errLogged is a failure that the log has told of.
 var errLogged = errors.New("logged")
 
-// exitCode tells how the process ends. What carries no code came from cobra: the command line is wrong.
+// exitCode tells how the process ends. What carries no code came from cobra: the command line is
+// wrong.
 func exitCode(err error) int {
 	var f *exitError
 	switch {
@@ -87,7 +88,8 @@ func errorText(err error) string {
 	if errors.As(err, &settings) {
 		return settings.Error() // a line for each problem
 	}
-	text := strings.ReplaceAll("millrace: "+err.Error(), ": millrace: ", ": ") // the SDK names itself too
+	// the SDK names itself too
+	text := strings.ReplaceAll("millrace: "+err.Error(), ": millrace: ", ": ")
 	var f *exitError
 	if !errors.As(err, &f) {
 		text += "\nRun 'millrace --help' for usage."
@@ -104,8 +106,10 @@ func remoteError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return errInterrupted
 	case errors.Is(err, client.ErrUnauthorized):
-		return withCode(exitServer, fmt.Errorf("the server refuses the token (--token or MILLRACE_TOKEN): %w", err))
-	case errors.As(err, &e) && e.Status == 0 && (errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrCycle)):
+		return withCode(exitServer,
+			fmt.Errorf("the server refuses the token (--token or MILLRACE_TOKEN): %w", err))
+	case errors.As(err, &e) && e.Status == 0 &&
+		(errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrCycle)):
 		return withCode(exitUsage, &unsent{err}) // nothing was sent
 	case certificateRejected(err):
 		return withCode(exitServer, fmt.Errorf(

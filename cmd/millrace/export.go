@@ -56,14 +56,15 @@ was when it was read.`,
 		", which others cannot see)"
 	c.Flags().StringVar(&f.since, "since", "", "leave out jobs created before this time")
 	c.Flags().StringVar(&f.until, "until", "", "leave out jobs created at this time or later")
-	c.Flags().StringVar(&f.status, "status", "", "only jobs with one of these statuses: queued, in_progress, completed, failed; separated by commas")
+	c.Flags().StringVar(&f.status, "status", "",
+		"only jobs with one of these statuses: queued, in_progress, completed, failed; separated by commas")
 	c.MarkFlagsMutuallyExclusive("server", "config")
 	c.MarkFlagsMutuallyExclusive("server", "set")
 	return c
 }
 
-// exportFilter is a part of the ledger: the jobs created at or after since and before until, zero times being no bounds, that
-// have one of the statuses, or any for none.
+// exportFilter is a part of the ledger: the jobs created at or after since and before until, zero
+// times being no bounds, that have one of the statuses, or any for none.
 type exportFilter struct {
 	since, until time.Time
 	statuses     []client.FetchBoxStatus
@@ -82,7 +83,8 @@ func (f *exportFlags) run(p process, c *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return remoteError(ctx, part.write(p.stdout, c.FetchBox().Jobs(ctx, client.FetchBoxFilter{PageSize: 100})))
+		return remoteError(ctx, part.write(p.stdout,
+			c.FetchBox().Jobs(ctx, client.FetchBoxFilter{PageSize: 100})))
 	}
 	s, err := f.settings.load(p, c)
 	if err != nil {
@@ -107,7 +109,8 @@ func (f *exportFlags) filter(p process) (l exportFilter, err error) {
 			l.statuses = append(l.statuses, status)
 		case "":
 		default:
-			return l, fmt.Errorf("--status: %q is none of queued, in_progress, completed and failed", status)
+			return l, fmt.Errorf(
+				"--status: %q is none of queued, in_progress, completed and failed", status)
 		}
 	}
 	return l, nil
@@ -126,7 +129,9 @@ func parseTimeOrAge(now time.Time, flag, text string) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s: %q is no time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", flag, text)
+	return time.Time{},
+		fmt.Errorf("%s: %q is no time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", flag,
+			text)
 }
 
 // exportStore reads the store of the settings.
@@ -180,8 +185,8 @@ type exportLine struct {
 	Tenant      *string `json:"tenant"`
 }
 
-// write writes the jobs of the part. They come the newest first, and of all statuses: one that changes its status
-// meanwhile would be missed by who asks for each.
+// write writes the jobs of the part. They come the newest first, and of all statuses: one that
+// changes its status meanwhile would be missed by who asks for each.
 func (l *exportFilter) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, error]) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
@@ -193,10 +198,12 @@ func (l *exportFilter) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, err
 		if !l.since.IsZero() && j.CreatedAt.Before(l.since) {
 			break
 		}
-		if !l.until.IsZero() && !j.CreatedAt.Before(l.until) || len(l.statuses) > 0 && !slices.Contains(l.statuses, j.Status) {
+		if (!l.until.IsZero() && !j.CreatedAt.Before(l.until)) ||
+			(len(l.statuses) > 0 && !slices.Contains(l.statuses, j.Status)) {
 			continue
 		}
-		line := exportLine{FetchBoxJob: j, ManifestKey: textOrNull(j.ManifestKey), Tenant: textOrNull(j.Tenant)}
+		line := exportLine{FetchBoxJob: j, ManifestKey: textOrNull(j.ManifestKey),
+			Tenant: textOrNull(j.Tenant)}
 		if err := lines.Encode(line); err != nil {
 			return failedError("%w", err)
 		}

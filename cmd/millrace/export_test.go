@@ -31,7 +31,8 @@ func TestExportPostgres(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		receipt, err := c.FetchBox().Submit(t.Context(), client.FetchBoxSpec{Type: "default", Manifest: manifest})
+		receipt, err := c.FetchBox().Submit(t.Context(),
+			client.FetchBoxSpec{Type: "default", Manifest: manifest})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,12 +57,15 @@ func TestExportPostgres(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "none")
 	var lines []string
-	pollUntil(t.Fatalf, "the ledger to come to rest", func() bool { // the handlers are told of the end
-		lines = strings.Split(strings.TrimSpace(export("--config", os.DevNull, "--set", store, "--set", "data_dir="+dir)), "\n")
+	// the handlers are told of the end
+	pollUntil(t.Fatalf, "the ledger to come to rest", func() bool {
+		lines = strings.Split(strings.TrimSpace(export("--config", os.DevNull, "--set", store,
+			"--set", "data_dir="+dir)), "\n")
 		return !strings.Contains(strings.Join(lines, ""), `"finished_at":null`)
 	})
 	for i, id := range ids {
-		if len(lines) != len(ids) || !strings.HasPrefix(lines[i], `{"job_id":"`+id+`","job_type":"default","status":"failed",`) {
+		if len(lines) != len(ids) || !strings.HasPrefix(lines[i],
+			`{"job_id":"`+id+`","job_type":"default","status":"failed",`) {
 			t.Fatalf("got %q, want %v", lines, ids)
 		}
 	}

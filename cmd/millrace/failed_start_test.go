@@ -30,7 +30,8 @@ func unreachableAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// A start that fails says why in one line, with the setting and where that points, and makes nothing.
+// A start that fails says why in one line, with the setting and where that points, and makes
+// nothing.
 func TestFailedStartMakesNothing(t *testing.T) {
 	t.Parallel()
 	taken, away, folder := occupiedAddress(t), unreachableAddress(t), t.TempDir()
@@ -40,18 +41,32 @@ func TestFailedStartMakesNothing(t *testing.T) {
 		set      []string
 		wantText []string
 	}{
-		"listen":              {[]string{"listen=" + taken}, []string{"the address " + taken + " is in use", "set listen to"}},
-		"listen of a room":    {[]string{"relay.listen=" + taken}, []string{"the address " + taken + " is in use", "set relay.listen to"}},
-		"stream.listen":       {[]string{"stream.listen=" + taken}, []string{"the address " + taken + " is in use", "set stream.listen to"}},
-		"one address for two": {[]string{"listen=" + away, "stream.listen=" + away}, []string{"the address " + away + " is in use", "set stream.listen to"}},
-		"stream.url":          {[]string{"stream.url=nats://" + away}, []string{"stream.url (" + away + "): the server of the streams cannot be reached (connection refused)\n"}},
-		"an old stream.url":   {[]string{"stream.url=" + serveOldNATS(t, "2.11.4")}, []string{"stream.url (", "NATS 2.12"}},
-		"store":               {[]string{"store=postgres://u:hunter2@" + away + "/x"}, []string{"(setting store) cannot be opened: the store is away (" + away + ": connection refused)\n"}},
-		"TLS without files":   {[]string{"tls.cert=" + text + "0", "tls.key=" + text + "0"}, []string{"tls.cert, tls.key", text + "0"}},
-		"TLS with other text": {[]string{"tls.cert=" + text, "tls.key=" + text}, []string{"tls.cert, tls.key"}},
-		"objects.url":         {[]string{"objects.url=s3://?region=eu-west-1&profile=nobody"}, []string{"objects.url", "nobody"}},
-		"images.queue_url":    {[]string{"images.queue_url=awssqs://x/y?nonsense=1"}, []string{"images.queue_url", "nonsense"}},
-		"pepper":              {[]string{"secrets.pepper_file=" + text + "0"}, []string{"secrets.pepper_file", text + "0"}},
+		"listen": {[]string{"listen=" + taken},
+			[]string{"the address " + taken + " is in use", "set listen to"}},
+		"listen of a room": {[]string{"relay.listen=" + taken},
+			[]string{"the address " + taken + " is in use", "set relay.listen to"}},
+		"stream.listen": {[]string{"stream.listen=" + taken},
+			[]string{"the address " + taken + " is in use", "set stream.listen to"}},
+		"one address for two": {[]string{"listen=" + away, "stream.listen=" + away},
+			[]string{"the address " + away + " is in use", "set stream.listen to"}},
+		"stream.url": {[]string{"stream.url=nats://" + away},
+			[]string{"stream.url (" + away +
+				"): the server of the streams cannot be reached (connection refused)\n"}},
+		"an old stream.url": {[]string{"stream.url=" + serveOldNATS(t, "2.11.4")},
+			[]string{"stream.url (", "NATS 2.12"}},
+		"store": {[]string{"store=postgres://u:hunter2@" + away + "/x"},
+			[]string{"(setting store) cannot be opened: the store is away (" + away +
+				": connection refused)\n"}},
+		"TLS without files": {[]string{"tls.cert=" + text + "0", "tls.key=" + text + "0"},
+			[]string{"tls.cert, tls.key", text + "0"}},
+		"TLS with other text": {[]string{"tls.cert=" + text, "tls.key=" + text},
+			[]string{"tls.cert, tls.key"}},
+		"objects.url": {[]string{"objects.url=s3://?region=eu-west-1&profile=nobody"},
+			[]string{"objects.url", "nobody"}},
+		"images.queue_url": {[]string{"images.queue_url=awssqs://x/y?nonsense=1"},
+			[]string{"images.queue_url", "nonsense"}},
+		"pepper": {[]string{"secrets.pepper_file=" + text + "0"},
+			[]string{"secrets.pepper_file", text + "0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +76,8 @@ func TestFailedStartMakesNothing(t *testing.T) {
 				args = append(args, "--set", pair)
 			}
 			code, out, errs := runCommand(t, nil, args...)
-			if code != exitUnable || out != "" || strings.Count(errs, "\n") != 1 || strings.Contains(errs, "hunter2") {
+			if code != exitUnable || out != "" || strings.Count(errs, "\n") != 1 ||
+				strings.Contains(errs, "hunter2") {
 				t.Errorf("exit code %d, output %q: %s", code, out, errs)
 			}
 			for _, part := range c.wantText {

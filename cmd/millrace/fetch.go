@@ -52,7 +52,8 @@ that failed, or with --json a line of JSON of each job:
 --job follows jobs that were submitted before; nothing is submitted twice.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args)+len(f.urls)+len(f.jobs) == 0 {
-				return usageError("nothing to fetch: name manifests, URLs with --url, or jobs with --job")
+				return usageError(
+					"nothing to fetch: name manifests, URLs with --url, or jobs with --job")
 			}
 			if f.key != "" && len(args)+min(len(f.urls), 1) != 1 {
 				return usageError("--key is that of one manifest")
@@ -61,10 +62,13 @@ that failed, or with --json a line of JSON of each job:
 		},
 	}
 	f.remote.register(c)
-	c.Flags().StringVar(&f.operator, "operator-token", "", "token of the operator, who sees jobs (MILLRACE_OPERATOR_TOKEN, else that of the contract)")
-	c.Flags().StringVar(&f.jobType, "type", "default", "job type, which is registered in the server's settings")
+	c.Flags().StringVar(&f.operator, "operator-token", "",
+		"token of the operator, who sees jobs (MILLRACE_OPERATOR_TOKEN, else that of the contract)")
+	c.Flags().StringVar(&f.jobType, "type", "default",
+		"job type, which is registered in the server's settings")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "tenant that is recorded with the jobs")
-	c.Flags().StringVar(&f.key, "key", "", "idempotency key: a manifest that was submitted under it is not fetched again")
+	c.Flags().StringVar(&f.key, "key", "",
+		"idempotency key: a manifest that was submitted under it is not fetched again")
 	c.Flags().StringArrayVar(&f.urls, "url", nil, "a URL to fetch; may be repeated")
 	c.Flags().StringArrayVar(&f.jobs, "job", nil, "id of a job to follow; may be repeated")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print a line of JSON for each job")
@@ -104,7 +108,8 @@ func (f *fetchFlags) run(p process, names []string) error {
 		return err
 	}
 	if err := follow(ctx, p, box, jobs); err != nil {
-		if exitCode(err) != exitInterrupted { // what --job names and nobody has seen may not be there
+		// what --job names and nobody has seen may not be there
+		if exitCode(err) != exitInterrupted {
 			jobs = slices.DeleteFunc(jobs, func(j *fetchedJob) bool { return j.Status == "" })
 		}
 		printJobs(p.stderr, "the jobs go on; to follow them", jobs)
@@ -129,14 +134,17 @@ func (f *fetchFlags) submit(ctx context.Context, p process, box *client.FetchBox
 	shown := p.newProgress("submit", int64(len(manifests)))
 	defer shown.end()
 	for i, manifest := range manifests {
-		receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: f.jobType, Tenant: f.tenant, IdempotencyKey: f.key, Manifest: manifest})
+		receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: f.jobType, Tenant: f.tenant,
+			IdempotencyKey: f.key, Manifest: manifest})
 		if err != nil {
 			shown.end()
 			printJobs(p.stderr, "submitted so far", jobs)
 			err = remoteError(ctx, err)
 			return nil, withCode(exitCode(err), fmt.Errorf("%s: %w", titles[i], err))
 		}
-		j := &fetchedJob{Manifest: titles[i], FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued, Total: receipt.Resources}}
+		j := &fetchedJob{Manifest: titles[i],
+			FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued,
+				Total: receipt.Resources}}
 		if f.key == "" { // else it may be the job of another one
 			j.urls = urlsOf(manifest)
 		}
@@ -166,7 +174,8 @@ func (f *fetchFlags) manifests(ctx context.Context, p process, names []string) (
 	return append(titles, pluralize(int64(len(f.urls)), "URL")), append(manifests, text), err
 }
 
-// manifestOf makes a manifest of plain URLs. Their ids begin with a number, as two URLs may end the same.
+// manifestOf makes a manifest of plain URLs. Their ids begin with a number, as two URLs may end the
+// same.
 func manifestOf(urls []string) (json.RawMessage, error) {
 	var m client.FetchBoxManifest
 	for i, text := range urls {
@@ -217,7 +226,8 @@ func (f *fetchFlags) report(w io.Writer, jobs []*fetchedJob) error {
 }
 
 // verdict fails if a job did, and tells which downloads failed.
-func (f *fetchFlags) failedJobsError(ctx context.Context, p process, box *client.FetchBox, jobs []*fetchedJob) error {
+func (f *fetchFlags) failedJobsError(ctx context.Context, p process, box *client.FetchBox,
+	jobs []*fetchedJob) error {
 	bad := 0
 	for _, j := range jobs {
 		if j.Status != client.FetchCompleted {
@@ -241,7 +251,8 @@ func writeFetched(w io.Writer, jobs []*fetchedJob) error {
 		if e := j.LastError; e != nil {
 			last = e.Code + ": " + printable(e.Message)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d\t%s\n", j.ID, cmp.Or(j.Manifest, "-"), j.Status, j.Completed, j.Total, j.Failed, last)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d\t%s\n", j.ID, cmp.Or(j.Manifest, "-"),
+			j.Status, j.Completed, j.Total, j.Failed, last)
 	}
 	return table.Flush()
 }

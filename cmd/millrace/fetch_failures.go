@@ -16,8 +16,8 @@ import (
 // logTimeout is how long logs may be behind the jobs they tell of.
 const logTimeout = 3 * time.Second
 
-// printFailures writes a line for each download that failed. The table of jobs has been written: what cannot be told here
-// changes nothing.
+// printFailures writes a line for each download that failed. The table of jobs has been written:
+// what cannot be told here changes nothing.
 func printFailures(ctx context.Context, p process, box *client.FetchBox, jobs []*fetchedJob) {
 	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	head := "\nJOB\tFAILED RESOURCE\tURL\tERROR\n"
@@ -28,7 +28,8 @@ func printFailures(ctx context.Context, p process, box *client.FetchBox, jobs []
 		}
 		found, err := j.failures(ctx, box, func() bool { return p.elapsed() < until })
 		for _, e := range found {
-			fmt.Fprintf(table, "%s%s\t%s\t%s\t%v: %s\n", head, j.ID, printable(e.ResourceID), cmp.Or(printable(j.urls[e.ResourceID]), "-"),
+			fmt.Fprintf(table, "%s%s\t%s\t%s\t%v: %s\n", head, j.ID, printable(e.ResourceID),
+				cmp.Or(printable(j.urls[e.ResourceID]), "-"),
 				e.Fields["code"], printable(fmt.Sprint(e.Fields["message"])))
 			head = ""
 		}
@@ -36,16 +37,18 @@ func printFailures(ctx context.Context, p process, box *client.FetchBox, jobs []
 		case err != nil:
 			fmt.Fprintf(p.stderr, "%s: its log cannot be read: %v\n", j.title(), err)
 		case len(found) < j.Failed:
-			fmt.Fprintf(p.stderr, "%s: its log tells of %d of %d failures\n", j.title(), len(found), j.Failed)
+			fmt.Fprintf(p.stderr, "%s: its log tells of %d of %d failures\n", j.title(), len(found),
+				j.Failed)
 		}
 	}
 	_ = table.Flush()
 }
 
-// failures reads from the log of a settled job why downloads failed: what the last entry of a resource says, as a replay
-// may have brought another end. A job may be seen to be settled before its log is, which is looked at again while wait
-// says so.
-func (j *fetchedJob) failures(ctx context.Context, box *client.FetchBox, wait func() bool) ([]client.FetchBoxLogEntry, error) {
+// failures reads from the log of a settled job why downloads failed: what the last entry of a
+// resource says, as a replay may have brought another end. A job may be seen to be settled before
+// its log is, which is looked at again while wait says so.
+func (j *fetchedJob) failures(ctx context.Context, box *client.FetchBox,
+	wait func() bool) ([]client.FetchBoxLogEntry, error) {
 	last := map[string]client.FetchBoxLogEntry{}
 	for log := (client.FetchBoxLogOptions{}); ; {
 		for e, err := range box.Logs(ctx, j.ID, log) {

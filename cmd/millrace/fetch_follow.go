@@ -30,7 +30,9 @@ func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetche
 		case ctx.Err() != nil:
 			return errInterrupted
 		case errors.Is(err, client.ErrUnauthorized):
-			return withCode(exitServer, fmt.Errorf("the server refuses the operator's token (--operator-token or MILLRACE_OPERATOR_TOKEN): %w", err))
+			return withCode(exitServer,
+				fmt.Errorf("the server refuses the operator's token (--operator-token or "+
+					"MILLRACE_OPERATOR_TOKEN): %w", err))
 		case err != nil && !lost:
 			return remoteError(ctx, err)
 		case lost && !away:
@@ -52,7 +54,8 @@ func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetche
 }
 
 // look reads the jobs that are open and counts those that still are.
-func refreshJobs(ctx context.Context, box *client.FetchBox, jobs []*fetchedJob) (open int, err error) {
+func refreshJobs(ctx context.Context, box *client.FetchBox, jobs []*fetchedJob) (open int,
+	err error) {
 	for _, j := range jobs {
 		if j.Status.Final() {
 			continue
@@ -68,7 +71,8 @@ func refreshJobs(ctx context.Context, box *client.FetchBox, jobs []*fetchedJob) 
 }
 
 // readFetched leaves a job as it was where it cannot be read.
-func readFetched(ctx context.Context, box *client.FetchBox, j *fetchedJob) (client.FetchBoxJob, error) {
+func readFetched(ctx context.Context, box *client.FetchBox, j *fetchedJob) (client.FetchBoxJob,
+	error) {
 	now, err := box.Job(ctx, j.ID)
 	if err != nil {
 		return j.FetchBoxJob, fmt.Errorf("job %s: %w", j.ID, err)
@@ -85,7 +89,9 @@ type fetchReporter interface {
 
 func (p process) newFetchReporter(jobs []*fetchedJob) fetchReporter {
 	if f, ok := p.stderr.(*os.File); ok && isTerminal(p.stderr) {
-		return &fetchBars{out: p.stderr, size: func() (int, int, error) { return term.GetSize(int(f.Fd())) }}
+		return &fetchBars{out: p.stderr, size: func() (int, int, error) {
+			return term.GetSize(int(f.Fd()))
+		}}
 	}
 	return &fetchLines{all: p.newProgress("fetch", 0), reported: map[string]bool{}}
 }
@@ -184,7 +190,8 @@ func renderBars(jobs []*fetchedJob, columns, lines int) []string {
 	widest = min(widest, max(columns-barWidth-40, 12))
 	var text []string
 	for _, j := range shown {
-		text = append(text, truncate(fmt.Sprintf("%-*s %s %s, %s", widest, truncate(j.title(), widest), j.bar(), j.Status, j.progress()), columns-1))
+		text = append(text, truncate(fmt.Sprintf("%-*s %s %s, %s", widest,
+			truncate(j.title(), widest), j.bar(), j.Status, j.progress()), columns-1))
 	}
 	if more := len(jobs) - len(shown); more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))
@@ -197,7 +204,8 @@ func (j *fetchedJob) bar() string {
 	total := max(j.Total, 1)
 	done := barWidth * j.Completed / total
 	lost := barWidth*(j.Completed+j.Failed)/total - done
-	return "[" + strings.Repeat("█", done) + strings.Repeat("x", lost) + strings.Repeat("·", barWidth-done-lost) + "]"
+	return "[" + strings.Repeat("█", done) + strings.Repeat("x", lost) +
+		strings.Repeat("·", barWidth-done-lost) + "]"
 }
 
 // truncate shortens a text to n characters at most.

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// scriptOrigin is `origin`: what is to be downloaded, at $ORIGIN. /slow answers when the script ends, /once fails at first,
-// what ends in /gone always.
+// scriptOrigin is `origin`: what is to be downloaded, at $ORIGIN. /slow answers when the script
+// ends, /once fails at first, what ends in /gone always.
 func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: origin")
@@ -43,9 +43,12 @@ func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 func TestFetchScreen(t *testing.T) {
 	t.Parallel()
 	made := func(title string, status client.FetchBoxStatus, done, failed, total int) *fetchedJob {
-		return &fetchedJob{Manifest: title, FetchBoxJob: client.FetchBoxJob{Status: status, Completed: done, Failed: failed, Total: total}}
+		return &fetchedJob{Manifest: title,
+			FetchBoxJob: client.FetchBoxJob{Status: status, Completed: done, Failed: failed,
+				Total: total}}
 	}
-	jobs := []*fetchedJob{made("a.json", client.FetchCompleted, 4, 0, 4), made("b.json", client.FetchInProgress, 1, 1, 4), made("c", client.FetchQueued, 0, 0, 0)}
+	jobs := []*fetchedJob{made("a.json", client.FetchCompleted, 4, 0, 4),
+		made("b.json", client.FetchInProgress, 1, 1, 4), made("c", client.FetchQueued, 0, 0, 0)}
 	for _, c := range []struct {
 		columns, lines int
 		want           []string
@@ -61,7 +64,8 @@ func TestFetchScreen(t *testing.T) {
 		{20, 3, []string{"b.json [██████xxxx…", "and 2 more"}},
 	} {
 		if got := renderBars(jobs, c.columns, c.lines); !slices.Equal(got, c.want) {
-			t.Errorf("%d×%d: got\n%s\nwant\n%s", c.columns, c.lines, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			t.Errorf("%d×%d: got\n%s\nwant\n%s", c.columns, c.lines, strings.Join(got, "\n"),
+				strings.Join(c.want, "\n"))
 		}
 	}
 }
@@ -70,8 +74,11 @@ func TestFetchScreen(t *testing.T) {
 func TestFetchBars(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	b := &fetchBars{out: &out, size: func() (int, int, error) { return 0, 0, fmt.Errorf("no terminal") }}
-	jobs := []*fetchedJob{{Manifest: "a", FetchBoxJob: client.FetchBoxJob{Status: client.FetchQueued, Total: 1}}}
+	b := &fetchBars{out: &out, size: func() (int, int, error) {
+		return 0, 0, fmt.Errorf("no terminal")
+	}}
+	jobs := []*fetchedJob{{Manifest: "a",
+		FetchBoxJob: client.FetchBoxJob{Status: client.FetchQueued, Total: 1}}}
 	first := renderBars(jobs, 80, 24)[0] + "\n"
 	b.show(jobs)
 	b.show(jobs)
@@ -87,13 +94,15 @@ func TestFetchBars(t *testing.T) {
 func TestManifestOf(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 200)
-	got, err := manifestOf([]string{"http://x/a/logo.png?v=1", "http://x", "http://y/a/logo.png", "http://x/../..", "http://x/" + long})
+	got, err := manifestOf([]string{"http://x/a/logo.png?v=1", "http://x", "http://y/a/logo.png",
+		"http://x/../..", "http://x/" + long})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"manifest_version":"v1","metadata":{},"resources":[` +
 		`{"id":"001-logo.png","url":"http://x/a/logo.png?v=1"},{"id":"002","url":"http://x"},{"id":"003-logo.png","url":"http://y/a/logo.png"},` +
-		`{"id":"004","url":"http://x/../.."},{"id":"005-` + long[:2*124] + `","url":"http://x/` + long + `"}]}`
+		`{"id":"004","url":"http://x/../.."},{"id":"005-` + long[:2*124] + `","url":"http://x/` +
+		long + `"}]}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -102,7 +111,8 @@ func TestManifestOf(t *testing.T) {
 func TestReadMoment(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	for text, want := range map[string]string{"": "0001-01-01T00:00:00Z", "36h": "2026-03-01T00:00:00Z", "2026-03-01": "2026-03-01T00:00:00Z",
+	for text, want := range map[string]string{"": "0001-01-01T00:00:00Z",
+		"36h": "2026-03-01T00:00:00Z", "2026-03-01": "2026-03-01T00:00:00Z",
 		"2026-03-01T10:00:00+02:00": "2026-03-01T08:00:00Z", "yesterday": "error", "-": "error"} {
 		at, err := parseTimeOrAge(now, "--since", text)
 		got := at.UTC().Format(time.RFC3339Nano)

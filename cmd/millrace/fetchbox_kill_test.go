@@ -24,7 +24,8 @@ func (k *killedFetchBox) start(t *testing.T, args ...string) {
 
 func (k *killedFetchBox) bucket() string { return filepath.Join(k.dir, "objects", "millrace") }
 
-// TestFetchBoxKilledAfterAccepting kills the server the moment it has accepted a manifest, twenty times.
+// TestFetchBoxKilledAfterAccepting kills the server the moment it has accepted a manifest, twenty
+// times.
 func TestFetchBoxKilledAfterAccepting(t *testing.T) {
 	t.Parallel()
 	const kills, n = 20, 8
@@ -66,7 +67,8 @@ func TestFetchBoxKilledAfterAccepting(t *testing.T) {
 		for id := range jobs {
 			pollUntil(t.Fatalf, "the log of "+id, func() bool {
 				lines := logOf(t, k.url, id)
-				return len(lines) > 0 && strings.HasPrefix(lines[len(lines)-1].Message, "the job is completed")
+				return len(lines) > 0 &&
+					strings.HasPrefix(lines[len(lines)-1].Message, "the job is completed")
 			})
 			stored, before := map[string]int{}, uint64(0)
 			for i, l := range logOf(t, k.url, id) {
@@ -89,14 +91,17 @@ func TestFetchBoxKilledAfterAccepting(t *testing.T) {
 	}
 }
 
-// partialBodies are the bodies that are being written; attributes that objects share lie beside them.
+// partialBodies are the bodies that are being written; attributes that objects share lie beside
+// them.
 func (k *killedFetchBox) partialBodies(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(k.dir, "objects", ".temp", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(files, func(name string) bool { return filepath.Ext(name) == ".attrs" })
+	return slices.DeleteFunc(files, func(name string) bool {
+		return filepath.Ext(name) == ".attrs"
+	})
 }
 
 // TestFetchBoxKilledInMidDownload kills the server while resources are half there.
@@ -139,7 +144,8 @@ func TestFetchBoxKilledInMidDownload(t *testing.T) {
 	awaitFetched(t, k.url, id, n)
 	t.Run("FB-087 all are taken up again", func(t *testing.T) {
 		for i := range n {
-			key, want := fmt.Sprintf("resources/default/%s/r%d", id, i), strings.Repeat(bodyOf(fmt.Sprint("/big/", i)), 10_000)
+			key, want := fmt.Sprintf("resources/default/%s/r%d", id, i),
+				strings.Repeat(bodyOf(fmt.Sprint("/big/", i)), 10_000)
 			if got := filesBelow(t, "resources", k.bucket())[key]; got != want {
 				t.Errorf("%s has %d bytes, want %d", key, len(got), len(want))
 			}

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// sharedFetchBox is what two nodes of FetchBox have in common: a database, a NATS server and an S3 server.
+// sharedFetchBox is what two nodes of FetchBox have in common: a database, a NATS server and an S3
+// server.
 type sharedFetchBox struct {
 	nats  *outside.NATSServer
 	s3    *outside.S3Server
@@ -25,15 +26,18 @@ type sharedFetchBox struct {
 
 func newFetchShared(t *testing.T) *sharedFetchBox {
 	t.Helper()
-	s := &sharedFetchBox{nats: outside.NewNATS(t, ""), s3: outside.NewS3(t, "millrace"), dir: t.TempDir()}
-	s.args = []string{"--set", "store=" + pgtest.URL(t), "--set", "stream.url=" + s.nats.URL, "--set", "objects.url=" + s.s3.Setting()}
+	s := &sharedFetchBox{nats: outside.NewNATS(t, ""), s3: outside.NewS3(t, "millrace"),
+		dir: t.TempDir()}
+	s.args = []string{"--set", "store=" + pgtest.URL(t), "--set", "stream.url=" + s.nats.URL,
+		"--set", "objects.url=" + s.s3.Setting()}
 	return s
 }
 
 func (s *sharedFetchBox) node(t *testing.T, args ...string) *launchedServer {
 	t.Helper()
 	s.nodes++
-	return launchFetchBox(t, filepath.Join(s.dir, fmt.Sprint("node", s.nodes)), append(s.args, args...)...)
+	return launchFetchBox(t, filepath.Join(s.dir, fmt.Sprint("node", s.nodes)),
+		append(s.args, args...)...)
 }
 
 func (s *sharedFetchBox) objects(t *testing.T, prefix string) map[string]string {
@@ -41,13 +45,15 @@ func (s *sharedFetchBox) objects(t *testing.T, prefix string) map[string]string 
 	return filesBelow(t, prefix, filepath.Join(s.s3.Root, "millrace"))
 }
 
-// TestFetchBoxCrowd gives two nodes 50 manifests of 100 resources and a limit of 8, and kills one of them in the middle.
+// TestFetchBoxCrowd gives two nodes 50 manifests of 100 resources and a limit of 8, and kills one
+// of them in the middle.
 func TestFetchBoxCrowd(t *testing.T) {
 	const manifests, n, limit = 50, 100, 8
 	site := newOrigin(t, nil)
 	s := newFetchShared(t)
 	config := filepath.Join(s.dir, "limit.toml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "[job_types.default.options]\nmax_parallel_downloads = %d\n", limit), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil,
+		"[job_types.default.options]\nmax_parallel_downloads = %d\n", limit), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	limited := []string{"--config", config, "--set", "fetchbox.tries=10"}
@@ -116,10 +122,12 @@ func TestFetchBoxOutages(t *testing.T) {
 		jobs[running] = before
 		outage.kill()
 		t.Run("FB-035 FB-044 "+outage.name+" are away", func(t *testing.T) {
-			if status, id := postManifest(t, node.url, during, site.resources(during, n)); status != http.StatusInternalServerError || id != "" {
+			if status, id := postManifest(t, node.url, during,
+				site.resources(during, n)); status != http.StatusInternalServerError || id != "" {
 				t.Errorf("got status %d and job %q, want 500", status, id)
 			}
-			if repeated := mustPost(t, node.url, before, site.resources(before, n)); repeated != running {
+			if repeated := mustPost(t, node.url, before,
+				site.resources(before, n)); repeated != running {
 				t.Errorf("got job %s for the key of %s", repeated, running)
 			}
 		})

@@ -32,7 +32,8 @@ func TestFetchBoxStreams(t *testing.T) {
 			free.Close()
 			args := []string{"--set", "stream.listen=" + address}
 			if c.logs != 30*day {
-				args = append(args, "--set", fmt.Sprint("fetchbox.logs_retention=", c.logs), "--set", fmt.Sprint("fetchbox.dlq_retention=", c.dead))
+				args = append(args, "--set", fmt.Sprint("fetchbox.logs_retention=", c.logs),
+					"--set", fmt.Sprint("fetchbox.dlq_retention=", c.dead))
 			}
 			s := launchFetchBox(t, dir, args...)
 			conn, err := nats.Connect("nats://" + address)
@@ -44,7 +45,8 @@ func TestFetchBoxStreams(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, want := range map[string]time.Duration{"JOBS_LOGS": c.logs, "JOBS_DLQ": c.dead} {
+			for name, want := range map[string]time.Duration{"JOBS_LOGS": c.logs,
+				"JOBS_DLQ": c.dead} {
 				found, err := js.Stream(t.Context(), name)
 				if err != nil {
 					t.Fatal(err)

@@ -28,13 +28,16 @@ type origin struct {
 func newOrigin(t *testing.T, answer http.HandlerFunc) *origin {
 	t.Helper()
 	if answer == nil {
-		answer = func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, bodyOf(r.URL.Path)) }
+		answer = func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, bodyOf(r.URL.Path))
+		}
 	}
 	o := &origin{requests: map[string]int{}}
 	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := o.now.Add(1)
 		defer o.now.Add(-1)
-		for most := o.peak.Load(); n > most && !o.peak.CompareAndSwap(most, n); most = o.peak.Load() {
+		for most := o.peak.Load(); n > most &&
+			!o.peak.CompareAndSwap(most, n); most = o.peak.Load() {
 		}
 		o.mu.Lock()
 		o.requests[r.URL.Path]++
@@ -60,13 +63,15 @@ func (o *origin) resources(name string, n int) string {
 	for i := range entries {
 		entries[i] = fmt.Sprintf(`{"id":"r%d","url":"%s/%s/%d"}`, i, o.URL, name, i)
 	}
-	return `{"manifest_version":"v1","metadata":{},"resources":[` + strings.Join(entries, ",") + `]}`
+	return `{"manifest_version":"v1","metadata":{},"resources":[` + strings.Join(entries, ",") +
+		`]}`
 }
 
 // launchFetchBox starts a server of FetchBox on a directory. Workers that die are missed soon.
 func launchFetchBox(t *testing.T, dir string, args ...string) *launchedServer {
 	t.Helper()
-	return launchIn(t, dir, append([]string{"--set", "contracts=fetchbox", "--set", "log.level=warn",
+	return launchIn(t, dir, append([]string{"--set", "contracts=fetchbox", "--set",
+		"log.level=warn",
 		"--set", "fetchbox.lease=1s", "--set", "fetchbox.backoff_base=10ms"}, args...)...)
 }
 
@@ -81,9 +86,11 @@ type fetchJob struct {
 }
 
 // fetchClient speaks to FetchBox. Connections are not kept: servers come and go.
-var fetchClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
+var fetchClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+	Timeout: testTimeout}
 
-// postManifest submits a manifest, under a key if it is not empty. Status 0 is a request that was cut off.
+// postManifest submits a manifest, under a key if it is not empty. Status 0 is a request that was
+// cut off.
 func postManifest(t *testing.T, url, key, body string) (status int, jobID string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, url+"/jobs", strings.NewReader(body))
@@ -144,7 +151,8 @@ func awaitFetched(t *testing.T, url, id string, n int) {
 		j = got
 		return j.Status == "completed" || j.Status == "failed"
 	})
-	if want := (fetchJob{JobID: id, Status: "completed", Total: n, Completed: n, LastError: j.LastError}); j != want {
+	if want := (fetchJob{JobID: id, Status: "completed", Total: n, Completed: n,
+		LastError: j.LastError}); j != want {
 		t.Fatalf("got %+v, want %+v", j, want)
 	}
 }
@@ -175,19 +183,20 @@ func logOf(t *testing.T, url, id string) (lines []logLine) {
 	}
 }
 
-// filesBelow are the files below some directories by their path in the bucket, without those that hold attributes.
-// Where two have the same path they must be the same.
+// filesBelow are the files below some directories by their path in the bucket, without those that
+// hold attributes. Where two have the same path they must be the same.
 func filesBelow(t *testing.T, prefix string, buckets ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, bucket := range buckets {
 		var names []string
-		err := filepath.WalkDir(filepath.Join(bucket, prefix), func(path string, e os.DirEntry, err error) error {
-			if err == nil && e.Type().IsRegular() && !strings.HasSuffix(path, ".attrs") {
-				names = append(names, path)
-			}
-			return err
-		})
+		err := filepath.WalkDir(filepath.Join(bucket, prefix),
+			func(path string, e os.DirEntry, err error) error {
+				if err == nil && e.Type().IsRegular() && !strings.HasSuffix(path, ".attrs") {
+					names = append(names, path)
+				}
+				return err
+			})
 		if err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
@@ -206,8 +215,8 @@ func filesBelow(t *testing.T, prefix string, buckets ...string) map[string]strin
 	return all
 }
 
-// wantObjects wants the objects of jobs, and no others, to be what an origin has; jobs are ids and the names of their
-// manifests.
+// wantObjects wants the objects of jobs, and no others, to be what an origin has; jobs are ids and
+// the names of their manifests.
 func wantObjects(t *testing.T, files map[string]string, jobs map[string]string, n int) {
 	t.Helper()
 	if len(files) != len(jobs)*n {
@@ -215,7 +224,8 @@ func wantObjects(t *testing.T, files map[string]string, jobs map[string]string, 
 	}
 	for id, name := range jobs {
 		for i := range n {
-			key, want := fmt.Sprintf("resources/default/%s/r%d", id, i), bodyOf(fmt.Sprintf("/%s/%d", name, i))
+			key, want := fmt.Sprintf("resources/default/%s/r%d", id, i),
+				bodyOf(fmt.Sprintf("/%s/%d", name, i))
 			if got := files[key]; got != want {
 				t.Errorf("%s is %q, want %q", key, got, want)
 			}

@@ -22,7 +22,8 @@ func (k *deps) endFormerTerms(ctx context.Context) {
 	}
 	isNews := ctx.Err() == nil && !job.IsKind(err, job.Conflict)
 	if err != nil && isNews { // else another process runs on it as well
-		k.log.Warn("the terms of the process before this one could not be ended; they will end by themselves",
+		k.log.Warn("the terms of the process before this one could not be ended; they will end "+
+			"by themselves",
 			telemetry.ErrorMessage, err)
 	}
 }

@@ -35,7 +35,9 @@ func TestKilledInItsTerm(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		url := pgtest.URL(t)
-		killDuringTerm(t, binary, filepath.Join(t.TempDir(), "data"), func() *sql.DB { return pgtest.DB(t, url) },
+		killDuringTerm(t, binary, filepath.Join(t.TempDir(), "data"), func() *sql.DB {
+			return pgtest.DB(t, url)
+		},
 			"--set", "store="+url)
 	})
 }
@@ -89,8 +91,9 @@ func killDuringTerm(t *testing.T, binary, dir string, database func() *sql.DB, a
 // submitWithReceiver submits a job of a new client whose changes a receiver is told.
 func submitWithReceiver(t *testing.T, at, receiver string) {
 	t.Helper()
-	if _, err := forgeClient(t, at).Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute,
-		Kind: client.ForgeSuccessFast, Callback: receiver}); err != nil {
+	if _, err := forgeClient(t, at).Submit(t.Context(),
+		client.ForgeRunSpec{Type: client.ForgeExecute,
+			Kind: client.ForgeSuccessFast, Callback: receiver}); err != nil {
 		t.Fatal(err)
 	}
 }

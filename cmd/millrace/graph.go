@@ -36,7 +36,8 @@ func graphCommand(p process) *cobra.Command {
 
 func (f *graphFlags) register(c *cobra.Command) {
 	f.remote.register(c)
-	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every job has ended; exit with 1 if one did not complete")
+	c.Flags().BoolVar(&f.wait, "wait", false,
+		"wait until every job has ended; exit with 1 if one did not complete")
 	c.Flags().BoolVar(&f.ascii, "ascii", false, "draw with ASCII characters only")
 }
 
@@ -164,8 +165,8 @@ type graphJob struct {
 	} `json:"retry_policy"`
 }
 
-// parseGraph reads what a user wrote. A member that is not known is a slip of the pen, which the server would not
-// notice.
+// parseGraph reads what a user wrote. A member that is not known is a slip of the pen, which the
+// server would not notice.
 func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 	var file struct {
 		Jobs []graphJob `json:"jobs"`
@@ -205,7 +206,8 @@ func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 func graphSyntaxError(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("not a graph: %s is of type %s", cmp.Or(wrong.Field, "the whole"), wrong.Value)
+		return fmt.Errorf("not a graph: %s is of type %s", cmp.Or(wrong.Field, "the whole"),
+			wrong.Value)
 	}
 	return fmt.Errorf("not a graph: %w", err)
 }
@@ -218,8 +220,10 @@ func (j *graphJob) spec() (client.TaskFlowSpec, error) {
 		name string
 		raw  json.RawMessage
 		to   *int
-	}{{"priority", j.Priority, &spec.Priority}, {"retry_policy.max_attempts", j.Retry.MaxAttempts, &spec.Retry.MaxAttempts},
-		{"retry_policy.base_delay_seconds", j.Retry.BaseDelay, &baseDelay}, {"retry_policy.max_delay_seconds", j.Retry.MaxDelay, &maxDelay}} {
+	}{{"priority", j.Priority, &spec.Priority},
+		{"retry_policy.max_attempts", j.Retry.MaxAttempts, &spec.Retry.MaxAttempts},
+		{"retry_policy.base_delay_seconds", j.Retry.BaseDelay, &baseDelay},
+		{"retry_policy.max_delay_seconds", j.Retry.MaxDelay, &maxDelay}} {
 		if m.raw == nil {
 			continue
 		}
@@ -230,7 +234,8 @@ func (j *graphJob) spec() (client.TaskFlowSpec, error) {
 		*m.to = int(n)
 	}
 	spec.Retry.Strategy = j.Retry.Strategy
-	spec.Retry.BaseDelay, spec.Retry.MaxDelay = time.Duration(baseDelay)*time.Second, time.Duration(maxDelay)*time.Second
+	spec.Retry.BaseDelay, spec.Retry.MaxDelay = time.Duration(baseDelay)*time.Second,
+		time.Duration(maxDelay)*time.Second
 	return spec, nil
 }
 
@@ -240,8 +245,8 @@ func isUUID(text string) bool {
 	}
 	for i, c := range []byte(text) {
 		dash := i == 8 || i == 13 || i == 18 || i == 23
-		hex := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
-		if dash != (c == '-') || !dash && !hex {
+		hex := ('0' <= c && c <= '9') || ('a' <= c|0x20 && c|0x20 <= 'f')
+		if dash != (c == '-') || (!dash && !hex) {
 			return false
 		}
 	}
@@ -303,8 +308,10 @@ func graphNote(g client.TaskFlowGraph) (over int64, note string) {
 	return over, note
 }
 
-// draw draws the graph around a job, once it has ended if that is asked for; then it fails if a job did.
-func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow, id string) (client.TaskFlowGraph, error) {
+// draw draws the graph around a job, once it has ended if that is asked for; then it fails if a job
+// did.
+func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow,
+	id string) (client.TaskFlowGraph, error) {
 	read := tf.Graph
 	if f.wait {
 		read = func(ctx context.Context, id string) (client.TaskFlowGraph, error) {

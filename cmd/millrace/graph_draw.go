@@ -12,16 +12,19 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// A drawing has a line for each job, dependencies above what waits for them. On its left run lanes: one for each job
-// further down that something above it leads to. Below a job a line connects it to the lanes of its dependents.
+// A drawing has a line for each job, dependencies above what waits for them. On its left run lanes:
+// one for each job further down that something above it leads to. Below a job a line connects it to
+// the lanes of its dependents.
 
 var statusMarks = map[client.TaskFlowStatus]string{
 	client.TaskPending: "○", client.TaskReady: "◎", client.TaskRunning: "◐",
 	client.TaskCompleted: "●", client.TaskFailed: "✗", client.TaskBlocked: "⊘",
 }
 
-var toASCII = strings.NewReplacer("│", "|", "─", "-", "├", "+", "┤", "+", "┼", "+", "┬", "+", "┴", "+",
-	"╭", "+", "╮", "+", "╰", "+", "╯", "+", "○", "o", "◎", "O", "◐", "@", "●", "*", "✗", "x", "⊘", "#")
+var toASCII = strings.NewReplacer("│", "|", "─", "-", "├", "+", "┤", "+", "┼", "+", "┬", "+", "┴",
+	"+",
+	"╭", "+", "╮", "+", "╰", "+", "╯", "+", "○", "o", "◎", "O", "◐", "@", "●", "*", "✗", "x", "⊘",
+	"#")
 
 // drawGraph draws a graph; the job with the id is pointed at.
 func drawGraph(g client.TaskFlowGraph, id string, ascii bool) string {
@@ -53,7 +56,8 @@ func drawGraph(g client.TaskFlowGraph, id string, ascii bool) string {
 			b.WriteString(rails + "\n")
 			continue
 		}
-		line := fmt.Sprintf("%s  %s  %-9s  %s  %s", pad(rails, width), pad(printable(row.node.Name), names), row.node.Status,
+		line := fmt.Sprintf("%s  %s  %-9s  %s  %s", pad(rails, width),
+			pad(printable(row.node.Name), names), row.node.Status,
 			pad(printable(row.node.Queue), queues), row.node.ID)
 		if n := row.node.AttemptCount; n > 0 {
 			line += fmt.Sprintf("  failed %d×", n)
@@ -86,8 +90,9 @@ func printable(text string) string {
 	return text
 }
 
-// orderNodes puts the nodes in an order in which dependencies come first and gives for each the places of its dependents.
-// Edges that lead out of a truncated graph are left out; what a cycle would hold comes last.
+// orderNodes puts the nodes in an order in which dependencies come first and gives for each the
+// places of its dependents. Edges that lead out of a truncated graph are left out; what a cycle
+// would hold comes last.
 func orderNodes(g client.TaskFlowGraph) (ordered []client.TaskFlowNode, next [][]int) {
 	all := slices.Clone(g.Nodes)
 	slices.SortStableFunc(all, func(a, b client.TaskFlowNode) int {
@@ -192,8 +197,8 @@ func (l *lanes) take(to int) int {
 	return i
 }
 
-// connect opens lanes from the job that was passed last to its dependents, or joins those there are, and draws that;
-// nothing if it just goes straight on.
+// connect opens lanes from the job that was passed last to its dependents, or joins those there
+// are, and draws that; nothing if it just goes straight on.
 func (l *lanes) connect(dependents []int) string {
 	opened, joined := map[int]bool{}, map[int]bool{}
 	var fresh []int

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// setProcessGroup gives the command a process group of its own: signals from the terminal reach it only through us.
+// setProcessGroup gives the command a process group of its own: signals from the terminal reach it
+// only through us.
 func setProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // signalGroup signals the process and everything it has started and not taken out of its group.

@@ -23,13 +23,14 @@ type imageJob struct {
 	Attempts int `json:"attempt_count"`
 }
 
-// TestImagesKill kills the real binary with SIGKILL while it processes a picture: after the lock time-out the job is
-// finished by whoever is there then, and there are no half objects.
+// TestImagesKill kills the real binary with SIGKILL while it processes a picture: after the lock
+// time-out the job is finished by whoever is there then, and there are no half objects.
 func TestImagesKill(t *testing.T) {
 	t.Parallel()
 	binary := mustBuild(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	settings := []string{"--set", "contracts=images", "--set", "images.lock_timeout=2s", "--set", "images.sizes=50,1000", "--set", "log.level=warn"}
+	settings := []string{"--set", "contracts=images", "--set", "images.lock_timeout=2s", "--set",
+		"images.sizes=50,1000", "--set", "log.level=warn"}
 	server, err := launch(binary, dir, nil, settings...)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,9 @@ func TestImagesKill(t *testing.T) {
 		imageCall(t, at, "GET", "/images/v1/jobs/"+made.JobID, nil, 200, &j)
 		return j
 	}
-	pollUntil(t.Fatalf, "the job to be processed", func() bool { return job(server.url).Status == "processing" })
+	pollUntil(t.Fatalf, "the job to be processed", func() bool {
+		return job(server.url).Status == "processing"
+	})
 	server.kill()
 
 	repeated, err := launch(binary, dir, nil, settings...)
@@ -54,7 +57,9 @@ func TestImagesKill(t *testing.T) {
 		t.Fatalf("after the kill the job is %s: it was not killed while it was processed", s)
 	}
 	t.Run("IP-051 after the lock time-out the job is finished", func(t *testing.T) {
-		pollUntil(t.Fatalf, "the job to be completed", func() bool { return job(repeated.url).Status == "completed" })
+		pollUntil(t.Fatalf, "the job to be completed", func() bool {
+			return job(repeated.url).Status == "completed"
+		})
 		if n := job(repeated.url).Attempts; n != 2 {
 			t.Errorf("%d attempts, want 2", n)
 		}
@@ -74,11 +79,13 @@ func TestImagesKill(t *testing.T) {
 		for _, v := range file.Variants {
 			body := imageCall(t, repeated.url, "GET", v.URL, nil, 200, nil)
 			got, err := jpeg.Decode(bytes.NewReader(body))
-			if err != nil || len(body) != v.Bytes || got.Bounds().Dx() != v.Width || got.Bounds().Dy() != v.Height {
+			if err != nil || len(body) != v.Bytes || got.Bounds().Dx() != v.Width ||
+				got.Bounds().Dy() != v.Height {
 				t.Errorf("%s: %d bytes, %v", v.URL, len(body), err)
 			}
 		}
-		if got := imageCall(t, repeated.url, "GET", "/images/v1/files/"+made.FileID+"/content", nil, 200, nil); !bytes.Equal(got, picture) {
+		if got := imageCall(t, repeated.url, "GET", "/images/v1/files/"+made.FileID+"/content", nil,
+			200, nil); !bytes.Equal(got, picture) {
 			t.Error("the original is another")
 		}
 	})
@@ -87,12 +94,13 @@ func TestImagesKill(t *testing.T) {
 	}
 	var left []string
 	for _, below := range []string{"objects", "work"} {
-		err := filepath.WalkDir(filepath.Join(dir, below), func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && !strings.HasSuffix(path, ".attrs") {
-				left = append(left, filepath.Base(path))
-			}
-			return err
-		})
+		err := filepath.WalkDir(filepath.Join(dir, below),
+			func(path string, d fs.DirEntry, err error) error {
+				if err == nil && !d.IsDir() && !strings.HasSuffix(path, ".attrs") {
+					left = append(left, filepath.Base(path))
+				}
+				return err
+			})
 		if err != nil {
 			t.Error(err)
 		}

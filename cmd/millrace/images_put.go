@@ -73,7 +73,8 @@ At the end a table tells of each variant, or with --json a line of JSON of each 
 		},
 	}
 	f.remote.register(c)
-	c.Flags().StringVar(&f.sizes, "sizes", "", "longer sides of the variants, such as 100,400 (default those of the server's settings)")
+	c.Flags().StringVar(&f.sizes, "sizes", "",
+		"longer sides of the variants, such as 100,400 (default those of the server's settings)")
 	c.Flags().StringVar(&f.user, "user", "", "user id that is recorded with the pictures")
 	c.Flags().StringVar(&f.out, "out", "", "`folder` to save the variants in")
 	c.Flags().BoolVar(&f.wait, "wait", true, "wait for the variants")
@@ -89,7 +90,8 @@ func readSizes(text string) (sizes []int, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil {
-			return nil, usageError("--sizes are whole numbers, such as 100,400, and %q is none", word)
+			return nil, usageError("--sizes are whole numbers, such as 100,400, and %q is none",
+				word)
 		}
 		sizes = append(sizes, n)
 	}
@@ -132,7 +134,8 @@ func (f *putFlags) validate(paths []string) error {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err == nil && info.IsDir() {
-			return usageError("%s is a folder: name the pictures in it, such as %s", path, filepath.Join(path, "*.jpg"))
+			return usageError("%s is a folder: name the pictures in it, such as %s", path,
+				filepath.Join(path, "*.jpg"))
 		}
 		if err == nil && !info.Mode().IsRegular() {
 			err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file")}
@@ -141,7 +144,8 @@ func (f *putFlags) validate(paths []string) error {
 			return withCode(exitUsage, err)
 		}
 		if other, duplicate := stems[baseName(path)]; duplicate && f.out != "" {
-			return usageError("--out would save the variants of %s and of %s under the same names", other, path)
+			return usageError("--out would save the variants of %s and of %s under the same names",
+				other, path)
 		}
 		stems[baseName(path)] = path
 	}
@@ -160,9 +164,10 @@ func baseName(path string) string {
 // maxUploads is how many pictures are uploaded or waited for at a time.
 const maxUploads = 8
 
-// putAll uploads the pictures. It goes on after one that is refused; what keeps all others from being uploaded as well
-// is its error.
-func (f *putFlags) putAll(ctx context.Context, p process, images *client.Images, pictures []*putPicture) error {
+// putAll uploads the pictures. It goes on after one that is refused; what keeps all others from
+// being uploaded as well is its error.
+func (f *putFlags) putAll(ctx context.Context, p process, images *client.Images,
+	pictures []*putPicture) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	bar := p.newProgress("images", int64(len(pictures)))
@@ -206,11 +211,13 @@ func (f *putFlags) put(ctx context.Context, images *client.Images, picture *putP
 		return err
 	}
 	defer file.Close()
-	receipt, err := images.Upload(ctx, client.ImageUpload{Body: file, Name: picture.Path, Sizes: f.sizeList, UserID: f.user})
+	receipt, err := images.Upload(ctx, client.ImageUpload{Body: file, Name: picture.Path,
+		Sizes: f.sizeList, UserID: f.user})
 	if err != nil {
 		return err
 	}
-	picture.ID, picture.JobID, picture.Status = receipt.FileID, receipt.JobID, client.ImageFileProcessing
+	picture.ID, picture.JobID, picture.Status = receipt.FileID, receipt.JobID,
+		client.ImageFileProcessing
 	if !f.wait {
 		return nil
 	}
@@ -233,7 +240,8 @@ func (f *putFlags) save(ctx context.Context, images *client.Images, picture *put
 		return nil
 	}
 	for _, v := range picture.Variants {
-		path := filepath.Join(f.out, fmt.Sprintf("%s-%d%s", baseName(picture.Path), v.Size, filepath.Ext(v.Key)))
+		path := filepath.Join(f.out, fmt.Sprintf("%s-%d%s", baseName(picture.Path), v.Size,
+			filepath.Ext(v.Key)))
 		if err := saveVariant(ctx, images, picture.ID, v.Size, path); err != nil {
 			return err
 		}
@@ -243,7 +251,8 @@ func (f *putFlags) save(ctx context.Context, images *client.Images, picture *put
 }
 
 // saveVariant writes a file that is there whole or not at all.
-func saveVariant(ctx context.Context, images *client.Images, fileID string, size int, path string) error {
+func saveVariant(ctx context.Context, images *client.Images, fileID string, size int,
+	path string) error {
 	body, err := images.Variant(ctx, fileID, size)
 	if err != nil {
 		return err
@@ -307,7 +316,7 @@ func (f *putFlags) printUploaded(w io.Writer, pictures []*putPicture) {
 func (f *putFlags) report(p process, pictures []*putPicture) error {
 	bad := 0
 	for _, picture := range pictures {
-		if picture.Error != "" || f.wait && picture.Status != client.ImageFileReady {
+		if picture.Error != "" || (f.wait && picture.Status != client.ImageFileReady) {
 			bad++
 		}
 	}
@@ -316,7 +325,8 @@ func (f *putFlags) report(p process, pictures []*putPicture) error {
 		return failedError("%w", err)
 	}
 	if bad > 0 {
-		return failedError("%d of %s came to nothing, or not to all that was asked for", bad, pluralize(int64(len(pictures)), "picture"))
+		return failedError("%d of %s came to nothing, or not to all that was asked for", bad,
+			pluralize(int64(len(pictures)), "picture"))
 	}
 	return nil
 }
@@ -346,7 +356,8 @@ func (f *putFlags) write(p process, pictures []*putPicture) error {
 			fmt.Fprintf(table, "%s\t%s\t-\t-\t-\t%s\n", name, picture.status(), url)
 		}
 		for _, v := range picture.Variants {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d×%d\t%d\t%s\n", name, picture.status(), v.Size, v.Width, v.Height, v.Bytes, at+v.URL)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d×%d\t%d\t%s\n", name, picture.status(), v.Size,
+				v.Width, v.Height, v.Bytes, at+v.URL)
 		}
 	}
 	return table.Flush()

@@ -25,8 +25,9 @@ func scriptPictures(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// builtBinary is the program as it is shipped. Tests run themselves in its place, but no test can be the child that
-// processes a picture: the limits of that would count the memory of the race detector.
+// builtBinary is the program as it is shipped. Tests run themselves in its place, but no test can
+// be the child that processes a picture: the limits of that would count the memory of the race
+// detector.
 var builtBinary = sync.OnceValues(func() (path string, err error) {
 	if builtDir, err = os.MkdirTemp("", "millrace-built-"); err != nil {
 		return "", err
@@ -54,7 +55,8 @@ var builtDir string
 type cleaningM struct{ testscript.TestingM }
 
 func (l cleaningM) Run() int {
-	if signal.Ignored(syscall.SIGHUP) { // as under nohup: the programs that tests start would ignore it too
+	// as under nohup: the programs that tests start would ignore it too
+	if signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	code := l.TestingM.Run()

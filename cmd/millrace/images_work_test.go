@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestImagesWork runs the example of the papers: a worker outside that makes the variants with vipsthumbnail.
+// TestImagesWork runs the example of the papers: a worker outside that makes the variants with
+// vipsthumbnail.
 func TestImagesWork(t *testing.T) {
 	t.Parallel()
 	for _, needed := range []string{"vipsthumbnail", "vipsheader", "jq"} {
@@ -28,15 +29,16 @@ func TestImagesWork(t *testing.T) {
 	}
 	binary := mustBuild(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	server, err := launch(binary, dir, nil, "--no-workers", "--set", "contracts=images", "--set", "images.sizes=100,8192",
-		"--set", "images.backoff_base=1ms", "--set", "log.level=warn")
+	server, err := launch(binary, dir, nil, "--no-workers", "--set", "contracts=images", "--set",
+		"images.sizes=100,8192", "--set", "images.backoff_base=1ms", "--set", "log.level=warn")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.kill)
 	work := func(objects string, args ...string) {
 		t.Helper()
-		c := exec.Command(binary, append([]string{"work", "--server", server.url, "--contract", "images"}, args...)...)
+		c := exec.Command(binary, append([]string{"work", "--server", server.url, "--contract",
+			"images"}, args...)...)
 		c.Env = append(os.Environ(), "OBJECTS="+objects)
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -60,7 +62,8 @@ func TestImagesWork(t *testing.T) {
 	there := filepath.Join(dir, "objects", "millrace")
 	good := upload(rotatedJPEG(largeJPEG(t)))
 	work(t.TempDir(), "--max-jobs", "1", "process_file", "--", script)
-	if j := state(good.JobID); j.Status != "failed_retryable" || !strings.Contains(j.Error, "No such file") {
+	if j := state(good.JobID); j.Status != "failed_retryable" ||
+		!strings.Contains(j.Error, "No such file") {
 		t.Errorf("where the objects are away: %+v", j)
 	}
 	pollUntil(t.Fatalf, "the picture", func() bool {
@@ -76,7 +79,8 @@ func TestImagesWork(t *testing.T) {
 		t.Errorf("upright it is %+v", file)
 	}
 	for size, want := range map[string][2]int{"100": {83, 100}, "8192": {5000, 6000}} {
-		got, err := jpeg.Decode(bytes.NewReader(imageCall(t, server.url, "GET", "/images/v1/files/"+good.FileID+"/variants/"+size, nil, 200, nil)))
+		got, err := jpeg.Decode(bytes.NewReader(imageCall(t, server.url, "GET",
+			"/images/v1/files/"+good.FileID+"/variants/"+size, nil, 200, nil)))
 		if err != nil || got.Bounds().Dx() != want[0] || got.Bounds().Dy() != want[1] {
 			t.Errorf("size %s: %v, %v", size, got.Bounds(), err)
 		}
@@ -101,8 +105,10 @@ func TestImagesWork(t *testing.T) {
 	}
 
 	liar := upload(largeJPEG(t))
-	work(there, "--max-jobs", "1", "process_file", "--", "echo", `{"width":6000,"height":5000,"variants":[]}`)
-	if j := state(liar.JobID); j.Status != "failed_retryable" || j.Type != "result" || !strings.Contains(j.Error, "must have 2 variants") {
+	work(there, "--max-jobs", "1", "process_file", "--", "echo",
+		`{"width":6000,"height":5000,"variants":[]}`)
+	if j := state(liar.JobID); j.Status != "failed_retryable" || j.Type != "result" ||
+		!strings.Contains(j.Error, "must have 2 variants") {
 		t.Errorf("a result that does not hold: %+v", j)
 	}
 	if err := server.terminate(); err != nil {

@@ -51,12 +51,13 @@ func (c *pipedCommand) wantExit(t *testing.T, code int) {
 	defer hang.Stop()
 	_ = c.cmd.Wait() // which closes the standard input afterwards
 	if c.cmd.ProcessState.ExitCode() != code {
-		t.Errorf("it ended with %v, want exit code %d\n%s%s", c.cmd.ProcessState, code, &c.out, &c.err)
+		t.Errorf("it ended with %v, want exit code %d\n%s%s", c.cmd.ProcessState, code, &c.out,
+			&c.err)
 	}
 }
 
-// A line of an input that stays open is sent without waiting for a full batch, and the first signal ends the command
-// while it waits for the next line.
+// A line of an input that stays open is sent without waiting for a full batch, and the first signal
+// ends the command while it waits for the next line.
 func TestEnqueueOfAnOpenPipe(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data", "--set", "contracts=relay")
@@ -64,8 +65,10 @@ func TestEnqueueOfAnOpenPipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, signal := range map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP} {
-		e := startPiped(t, "enqueue", "--server", s.url, "--queue", name, "--timeout", "30s", "--id-from", "id", "-")
+	for name, signal := range map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM,
+		"HUP": syscall.SIGHUP} {
+		e := startPiped(t, "enqueue", "--server", s.url, "--queue", name, "--timeout", "30s",
+			"--id-from", "id", "-")
 		e.write(t, `{"id":"first"}`+"\n")
 		pollUntil(t.Fatalf, "the line to be sent", func() bool {
 			there, err := c.Relay().Exists(t.Context(), name, "first")
@@ -75,14 +78,15 @@ func TestEnqueueOfAnOpenPipe(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.wantExit(t, exitInterrupted)
-		if !strings.Contains(e.err.String(), "interrupted; everything before line 2 was accepted") || e.out.Len() > 0 {
+		if !strings.Contains(e.err.String(),
+			"interrupted; everything before line 2 was accepted") || e.out.Len() > 0 {
 			t.Errorf("%s: it says %s%s", name, &e.out, &e.err)
 		}
 	}
 }
 
-// A graph that is whole is submitted although its input stays open; a signal ends the wait for the rest of one that is
-// not.
+// A graph that is whole is submitted although its input stays open; a signal ends the wait for the
+// rest of one that is not.
 func TestGraphOfAnOpenPipe(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data", "--set", "contracts=taskflow")
@@ -95,7 +99,8 @@ func TestGraphOfAnOpenPipe(t *testing.T) {
 	}
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		half := startPiped(t, "graph", "submit", "--server", s.url, "-")
-		half.write(t, `{"jobs":[{"ref":"a",`+strings.Repeat(" ", 128<<10)) // more than a pipe holds: it is being read
+		// more than a pipe holds: it is being read
+		half.write(t, `{"jobs":[{"ref":"a",`+strings.Repeat(" ", 128<<10))
 		if err := half.cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +122,8 @@ func TestHangUp(t *testing.T) {
 	}
 
 	nohup := filepath.Join(t.TempDir(), "nohup")
-	if err := os.WriteFile(nohup, []byte("#!/bin/sh\ntrap '' HUP\nexec "+mustMillrace(t)+" \"$@\"\n"), 0o700); err != nil {
+	if err := os.WriteFile(nohup, []byte("#!/bin/sh\ntrap '' HUP\nexec "+mustMillrace(t)+
+		" \"$@\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s, err := launch(nohup, filepath.Join(t.TempDir(), "data"), nil, "--set", "contracts=relay")

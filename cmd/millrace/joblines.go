@@ -21,11 +21,13 @@ import (
 // maxLine is the server's own default limit for a body.
 const maxLine = 64 << 20
 
-// lineFormat says what a line of JSON stands for: a whole Relay job or, with a queue, a bare payload.
+// lineFormat says what a line of JSON stands for: a whole Relay job or, with a queue, a bare
+// payload.
 type lineFormat struct {
-	queue      string
-	timeout    time.Duration
-	idFrom     string // member of the payload that is the id; empty for an id made of line and position
+	queue   string
+	timeout time.Duration
+	// member of the payload that is the id; empty for an id made of line and position
+	idFrom     string
 	maxRetries *int
 }
 
@@ -133,11 +135,12 @@ func (f lineFormat) parse(text []byte, line int) (client.RelaySpec, error) {
 		return client.RelaySpec{}, err
 	}
 	id, err := f.id(payload, text, line)
-	return client.RelaySpec{Queue: f.queue, ID: id, Timeout: f.timeout, MaxRetries: f.maxRetries, Payload: payload}, err
+	return client.RelaySpec{Queue: f.queue, ID: id, Timeout: f.timeout, MaxRetries: f.maxRetries,
+		Payload: payload}, err
 }
 
-// id names a bare payload so that the same line of the same input always gets the same name: a run that is repeated
-// after a failure meets its own jobs.
+// id names a bare payload so that the same line of the same input always gets the same name: a run
+// that is repeated after a failure meets its own jobs.
 func (f lineFormat) id(payload, text []byte, line int) (string, error) {
 	if f.idFrom == "" {
 		h := sha256.New()
@@ -161,11 +164,12 @@ func (f lineFormat) id(payload, text []byte, line int) (string, error) {
 	if err := json.Unmarshal(raw, &number); err == nil && number != "" {
 		return number.String(), nil
 	}
-	return "", fmt.Errorf("--id-from %s: the member is neither a number nor a string with something in it", f.idFrom)
+	return "", fmt.Errorf("--id-from %s: the member is neither a number nor a string with "+
+		"something in it", f.idFrom)
 }
 
-// fullJob is a line that is a Relay job. Members it does not name are left out, as the server would (RL-015), so that
-// what `next` answered can be enqueued again.
+// fullJob is a line that is a Relay job. Members it does not name are left out, as the server would
+// (RL-015), so that what `next` answered can be enqueued again.
 type fullJob struct {
 	Queue      string          `json:"queue"`
 	ID         string          `json:"id"`
@@ -182,11 +186,13 @@ func parseFullJob(text []byte) (client.RelaySpec, error) {
 		return client.RelaySpec{}, err
 	}
 	if err := json.Unmarshal(text, &w); err != nil {
-		return client.RelaySpec{}, fmt.Errorf("not a job (%w); bare payloads need --queue and --timeout", err)
+		return client.RelaySpec{},
+			fmt.Errorf("not a job (%w); bare payloads need --queue and --timeout", err)
 	}
 	switch {
 	case w.Queue == "":
-		return client.RelaySpec{}, errors.New("the job has no queue; bare payloads need --queue and --timeout")
+		return client.RelaySpec{},
+			errors.New("the job has no queue; bare payloads need --queue and --timeout")
 	case w.ID == "":
 		return client.RelaySpec{}, errors.New("the job has no id")
 	case w.Timeout == nil:
@@ -217,7 +223,8 @@ func parseFullJob(text []byte) (client.RelaySpec, error) {
 	return job, nil
 }
 
-// integer reads a number that is integral however it is written (G-RL-26); its bounds are the server's to judge.
+// integer reads a number that is integral however it is written (G-RL-26); its bounds are the
+// server's to judge.
 func integer(member string, n json.Number) (int64, error) {
 	f, err := n.Float64()
 	if err != nil || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {

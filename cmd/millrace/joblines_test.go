@@ -11,7 +11,8 @@ import (
 
 func TestLineReader(t *testing.T) {
 	t.Parallel()
-	r := newLineReader(t.Context(), strings.NewReader("1\n\n2\r\n3\n4"), lineFormat{queue: "q", timeout: time.Second}, 2, 2)
+	r := newLineReader(t.Context(), strings.NewReader("1\n\n2\r\n3\n4"),
+		lineFormat{queue: "q", timeout: time.Second}, 2, 2)
 	var lines []int
 	var payloads string
 	bytes := int64(0)
@@ -36,8 +37,10 @@ func TestLineReader(t *testing.T) {
 
 // FuzzParseLine: whatever the line, it is a job that JSON can carry or an error that says why.
 func FuzzParseLine(f *testing.F) {
-	for _, seed := range []string{`{"queue":"q","id":"1","timeout":30,"payload":{"a":1}}`, `{"queue":"q","id":"1","timeout":1e1,"payload":null,"state":null,"max_retries":2,"run_at":"2026-01-01T00:00:00Z"}`,
-		`{"id":7}`, `{"id":"x"}`, `{"id":null}`, `[`, `{"queue":"q","id":"1","timeout":1e99,"payload":1}`, "\xff"} {
+	for _, seed := range []string{`{"queue":"q","id":"1","timeout":30,"payload":{"a":1}}`,
+		`{"queue":"q","id":"1","timeout":1e1,"payload":null,"state":null,"max_retries":2,"run_at":"2026-01-01T00:00:00Z"}`,
+		`{"id":7}`, `{"id":"x"}`, `{"id":null}`, `[`,
+		`{"queue":"q","id":"1","timeout":1e99,"payload":1}`, "\xff"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -49,7 +52,8 @@ func FuzzParseLine(f *testing.F) {
 				}
 				continue
 			}
-			if job.Queue == "" || job.ID == "" || !json.Valid(job.Payload) || job.State != nil && !json.Valid(job.State) {
+			if job.Queue == "" || job.ID == "" || !json.Valid(job.Payload) ||
+				(job.State != nil && !json.Valid(job.State)) {
 				t.Errorf("%q became %+v", line, job)
 			}
 			repeated, err := format.parse([]byte(line), 1)

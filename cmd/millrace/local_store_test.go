@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// TestLocalStore: who goes from SQLite to PostgreSQL in the same directory is told of the jobs that stay behind, before
-// anything is made, also while the server that has them still runs.
+// TestLocalStore: who goes from SQLite to PostgreSQL in the same directory is told of the jobs that
+// stay behind, before anything is made, also while the server that has them still runs.
 func TestLocalStore(t *testing.T) {
 	t.Parallel()
 	binary, err := exec.LookPath("millrace")
@@ -23,7 +23,8 @@ func TestLocalStore(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "data")
 	start := func(args ...string) (*launchedServer, error) {
-		s, err := launch(binary, dir, nil, append([]string{"--set", "contracts=relay", "--set", "log.level=warn"}, args...)...)
+		s, err := launch(binary, dir, nil,
+			append([]string{"--set", "contracts=relay", "--set", "log.level=warn"}, args...)...)
 		if err == nil {
 			t.Cleanup(s.kill)
 		}
@@ -43,7 +44,9 @@ func TestLocalStore(t *testing.T) {
 		t.Helper()
 		files, _ := os.ReadDir(dir)
 		_, err := start("--set", other)
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("data_dir: %q holds a SQLite database with %s", dir, jobs)) || !strings.Contains(err.Error(), "--set ignore_local_store=true") {
+		if err == nil || !strings.Contains(err.Error(),
+			fmt.Sprintf("data_dir: %q holds a SQLite database with %s", dir, jobs)) ||
+			!strings.Contains(err.Error(), "--set ignore_local_store=true") {
 			t.Errorf("with %s: got %v", jobs, err)
 		}
 		if after, _ := os.ReadDir(dir); len(after) != len(files) {
@@ -52,7 +55,8 @@ func TestLocalStore(t *testing.T) {
 	}
 	post := func(body string) {
 		t.Helper()
-		if status, text := sendRequest(t, "POST", local.url+"/v2/queues/jobs", body, "Content-Type", "application/json"); status != 202 {
+		if status, text := sendRequest(t, "POST", local.url+"/v2/queues/jobs", body, "Content-Type",
+			"application/json"); status != 202 {
 			t.Fatalf("got %d %s", status, text)
 		}
 	}

@@ -58,8 +58,10 @@ any language over plain HTTP, and the tools to feed and watch them.
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
-		enqueueCommand(p), workCommand(p), graphCommand(p), fetchCommand(p), imagesCommand(p), exportCommand(p),
-		demoCommand(p), demoWorkerCommand(p), pictureCommand(p), simulateCommand(p), benchCommand(p),
+		enqueueCommand(p), workCommand(p), graphCommand(p), fetchCommand(p), imagesCommand(p),
+		exportCommand(p),
+		demoCommand(p), demoWorkerCommand(p), pictureCommand(p), simulateCommand(p),
+		benchCommand(p),
 	)
 	return root
 }

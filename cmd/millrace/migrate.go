@@ -47,7 +47,8 @@ func migrate(ctx context.Context, p process, s *config.Settings, status bool) er
 		case have > want:
 			return failedError("the schema is newer than this binary: run the newer version")
 		case have < want:
-			return failedError("the schema is not up to date: run 'millrace migrate', or start a server")
+			return failedError(
+				"the schema is not up to date: run 'millrace migrate', or start a server")
 		}
 		return nil
 	}

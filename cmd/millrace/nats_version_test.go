@@ -36,15 +36,18 @@ func serveOldNATS(t *testing.T, version string) string {
 	return "nats://" + listener.Addr().String()
 }
 
-// A NATS server that is too old is refused at the start, by its version; the README says which is asked for, and that
-// one node needs none.
+// A NATS server that is too old is refused at the start, by its version; the README says which is
+// asked for, and that one node needs none.
 func TestOldNATS(t *testing.T) {
 	t.Parallel()
-	code, _, errs := runCommand(t, nil, "serve", "--set", "listen=127.0.0.1:0", "--set", "stream.url="+serveOldNATS(t, "2.11.4"))
-	if code != exitUnable || !strings.Contains(errs, "the streams need NATS 2.12 or newer, and the server is 2.11.4") {
+	code, _, errs := runCommand(t, nil, "serve", "--set", "listen=127.0.0.1:0", "--set",
+		"stream.url="+serveOldNATS(t, "2.11.4"))
+	if code != exitUnable || !strings.Contains(errs,
+		"the streams need NATS 2.12 or newer, and the server is 2.11.4") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	if readme := documents(t)["README.md"]; !strings.Contains(readme, "NATS 2.12 or newer") || !strings.Contains(readme, "NATS embedded") {
+	if readme := documents(t)["README.md"]; !strings.Contains(readme, "NATS 2.12 or newer") ||
+		!strings.Contains(readme, "NATS embedded") {
 		t.Error("the README does not say which NATS is asked for, or that it is embedded")
 	}
 }

@@ -60,8 +60,8 @@ func launchNode(t *testing.T, name string, args ...string) *launchedServer {
 	return launchIn(t, filepath.Join(t.TempDir(), name), args...)
 }
 
-// TestTraceOfAJob: what happens to a job is one trace, from the request over queue and run to the report and what its
-// callback is told, and it is sent before the process ends.
+// TestTraceOfAJob: what happens to a job is one trace, from the request over queue and run to the
+// report and what its callback is told, and it is sent before the process ends.
 func TestTraceOfAJob(t *testing.T) {
 	t.Parallel()
 	collector := testkit.NewCollector(t)
@@ -71,18 +71,21 @@ func TestTraceOfAJob(t *testing.T) {
 		told <- struct{}{}
 	}))
 	defer receiver.Close()
-	s := launchNode(t, "data", "--set", "telemetry.otlp_endpoint="+collector.URL, "--set", "forgerun.duration_scale=0.001")
+	s := launchNode(t, "data", "--set", "telemetry.otlp_endpoint="+collector.URL, "--set",
+		"forgerun.duration_scale=0.001")
 	forge := forgeClient(t, s.url)
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	done, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeSuccessFast, Callback: receiver.URL})
+	done, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute,
+		Kind: client.ForgeSuccessFast, Callback: receiver.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := forge.Wait(ctx, done.JobID); err != nil {
 		t.Fatal(err)
 	}
-	later, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred, Kind: client.ForgeSuccessFast, ExecutionAt: time.Now().Add(time.Hour)})
+	later, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred,
+		Kind: client.ForgeSuccessFast, ExecutionAt: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +128,8 @@ func TestTraceOfAJob(t *testing.T) {
 	}
 }
 
-// TestTraceOfWorkersJobs: jobs that workers run are part of their caller's trace from the request to their end.
+// TestTraceOfWorkersJobs: jobs that workers run are part of their caller's trace from the request
+// to their end.
 func TestTraceOfWorkersJobs(t *testing.T) {
 	t.Parallel()
 	collector := testkit.NewCollector(t)
@@ -136,7 +140,8 @@ func TestTraceOfWorkersJobs(t *testing.T) {
 	)
 	send := func(method, path, body, trace string) string {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), method, s.url+path,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +166,8 @@ func TestTraceOfWorkersJobs(t *testing.T) {
 		run, _, _ := strings.Cut(rest, `"`)
 		return run
 	}
-	send("POST", "/v2/queues/jobs", `[{"queue":"mail","id":"1","timeout":60,"payload":{}}]`, relayed)
+	send("POST", "/v2/queues/jobs", `[{"queue":"mail","id":"1","timeout":60,"payload":{}}]`,
+		relayed)
 	run := runOf(send("GET", "/v2/queues/mail/jobs", "", ""))
 	send("DELETE", "/v2/queues/mail/jobs/1/run-id/"+run, "", "")
 	send("POST", "/api/v1/jobs", `{"name":"n","queue":"etl"}`, flowed)
@@ -170,7 +176,8 @@ func TestTraceOfWorkersJobs(t *testing.T) {
 	if err := s.terminate(); err != nil {
 		t.Fatal(err)
 	}
-	for trace, want := range map[string]string{relayed: "end enqueue queue run", flowed: "create end queue run! wait"} {
+	for trace, want := range map[string]string{relayed: "end enqueue queue run",
+		flowed: "create end queue run! wait"} {
 		spans := collector.Trace(trace)
 		if got := testkit.NamesOf(spans); got != want {
 			t.Errorf("the trace has the spans %s, want %s", got, want)
@@ -183,17 +190,19 @@ func TestTraceOfWorkersJobs(t *testing.T) {
 	}
 }
 
-// TestWorkIsShared: one node takes requests, others run the jobs; one of these is killed, and what it had in hand is
-// accounted for.
+// TestWorkIsShared: one node takes requests, others run the jobs; one of these is killed, and what
+// it had in hand is accounted for.
 func TestWorkIsShared(t *testing.T) {
 	t.Parallel()
 	pepper := filepath.Join(t.TempDir(), "pepper")
-	if err := os.WriteFile(pepper, []byte(strings.Repeat("0123456789abcdef", 4)), 0o600); err != nil {
+	if err := os.WriteFile(pepper, []byte(strings.Repeat("0123456789abcdef", 4)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	shared := []string{"--set", "store=" + pgtest.URL(t), "--set", "secrets.pepper_file=" + pepper, "--set", "contracts=forgerun",
-		"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=200ms", "--set", "forgerun.duration_scale=0.2",
-		"--set", "forgerun.rate_limit_per_minute=1000000"}
+	shared := []string{"--set", "store=" + pgtest.URL(t), "--set", "secrets.pepper_file=" + pepper,
+		"--set", "contracts=forgerun",
+		"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=200ms", "--set",
+		"forgerun.duration_scale=0.2", "--set", "forgerun.rate_limit_per_minute=1000000"}
 	api := launchNode(t, "api", append(shared, "--no-workers")...)
 	doomed := launchNode(t, "doomed", append(shared, "--workers-only")...)
 	forge := forgeClient(t, api.url)
@@ -201,7 +210,8 @@ func TestWorkIsShared(t *testing.T) {
 	defer cancel()
 	var ids []string
 	for range 12 {
-		made, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeSuccessFast})
+		made, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute,
+			Kind: client.ForgeSuccessFast})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +245,8 @@ func TestWorkIsShared(t *testing.T) {
 			}
 		}
 		if running != 1 || final != 1 {
-			t.Errorf("FR-171 %s ran %d times and ended %d times: %+v", id, running, final, report.Events)
+			t.Errorf("FR-171 %s ran %d times and ended %d times: %+v", id, running, final,
+				report.Events)
 		}
 		if job.Failure != nil {
 			lost++

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// TestBucketMissing: a bucket that was not made is told of at the start, by name, and holds no start up.
+// TestBucketMissing: a bucket that was not made is told of at the start, by name, and holds no
+// start up.
 func TestBucketMissing(t *testing.T) {
 	storage := outside.NewS3(t, "millrace")
 	binary, err := exec.LookPath("millrace")
@@ -17,7 +18,8 @@ func TestBucketMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for bucket, want := range map[string]int{"millrace": 0, "forgotten": 1} {
-		s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set", "contracts=images", "--set", "log.level=warn",
+		s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set",
+			"contracts=images", "--set", "log.level=warn",
 			"--set", "objects.url="+storage.Setting(), "--set", "objects.bucket="+bucket)
 		if err != nil {
 			t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
-// operatorToken sees to it that there is a token for the operator: the one that is set, the one in the data directory,
-// or a new one there that only this user can read.
+// operatorToken sees to it that there is a token for the operator: the one that is set, the one in
+// the data directory, or a new one there that only this user can read.
 func operatorToken(s *config.Settings, log *slog.Logger) error {
 	if !s.Operator.Token.Empty() {
 		return nil
@@ -32,7 +32,8 @@ func operatorToken(s *config.Settings, log *slog.Logger) error {
 		return unableError("the operator's token cannot be stored: %v", err)
 	}
 	s.Operator.Token = config.NewSecret(token)
-	log.Info("made a token for the operator; /operators asks for none until operator.token is set", "file", path)
+	log.Info("made a token for the operator; /operators asks for none until operator.token is set",
+		"file", path)
 	return nil
 }
 

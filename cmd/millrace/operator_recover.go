@@ -44,8 +44,9 @@ must be the servers'.
 
 Exit codes: 0 done, 1 there is no such client, 2 the command line or a setting is
 wrong, 3 the store or the pepper file is not to be had.`,
-		Example: "  millrace operator recover 7b0c7d1e-3f0f-4a55-9a39-0d8f6c2a4f11 --config millrace.toml",
-		Args:    oneClientArg,
+		Example: "  millrace operator recover 7b0c7d1e-3f0f-4a55-9a39-0d8f6c2a4f11 --config " +
+			"millrace.toml",
+		Args: oneClientArg,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := flags.load(p, c)
 			if err != nil {
@@ -62,7 +63,8 @@ wrong, 3 the store or the pepper file is not to be had.`,
 
 // oneClientArg takes the arguments of recover.
 func oneClientArg(_ *cobra.Command, args []string) error {
-	const expected = "operator recover expects one CLIENT_ID, the UUID that POST /v1/clients answered with as client_id"
+	const expected = "operator recover expects one CLIENT_ID, the UUID that POST /v1/clients " +
+		"answered with as client_id"
 	if len(args) != 1 {
 		return usageError("%s, and there are %s", expected, pluralize(int64(len(args)), "argument"))
 	}
@@ -80,7 +82,8 @@ func recoverKey(ctx context.Context, p process, s *config.Settings, clientID str
 		return err
 	}
 	if have != want {
-		return unableError("the store %s in %s has schema %d and this binary knows %d: use the servers' settings and version", s.Store, s.DataDir, have, want)
+		return unableError("the store %s in %s has schema %d and this binary knows %d: use the "+
+			"servers' settings and version", s.Store, s.DataDir, have, want)
 	}
 	if _, err := os.Stat(s.PepperFile()); errors.Is(err, fs.ErrNotExist) {
 		return unableError("there is no pepper file %s: use the servers' settings", s.PepperFile())
@@ -92,18 +95,22 @@ func recoverKey(ctx context.Context, p process, s *config.Settings, clientID str
 	opened, err := openStore(ctx, p, s, func(string, time.Duration, error) {})
 	if err != nil {
 		if !s.Store.Postgres() {
-			return withCode(exitUnable, fmt.Errorf("%w; a server that runs on it must be stopped first", err))
+			return withCode(exitUnable,
+				fmt.Errorf("%w; a server that runs on it must be stopped first", err))
 		}
 		return err
 	}
 	defer opened.Close()
-	e, err := engine.New(engine.Config{Store: opened, Node: nodeName(), Random: randomBytes, Monotonic: p.elapsed})
+	e, err := engine.New(engine.Config{Store: opened, Node: nodeName(), Random: randomBytes,
+		Monotonic: p.elapsed})
 	if err != nil {
 		return withCode(exitFailed, err)
 	}
 	defer e.Close()
-	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: s.ForgeRun.KeyLifetime,
-		RevokedRetention: s.ForgeRun.RevokedKeyRetention, RatePerMinute: s.ForgeRun.RateLimitPerMinute, QuotaPerDay: s.ForgeRun.QuotaPerDay,
+	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper,
+		KeyLifetime:      s.ForgeRun.KeyLifetime,
+		RevokedRetention: s.ForgeRun.RevokedKeyRetention,
+		RatePerMinute:    s.ForgeRun.RateLimitPerMinute, QuotaPerDay: s.ForgeRun.QuotaPerDay,
 		AnonymousPerMinute: s.ForgeRun.AnonymousRateLimitPerMinute, Elapsed: p.elapsed})
 	if err != nil {
 		return withCode(exitFailed, err)
@@ -139,9 +146,12 @@ func printKey(p process, issued account.Issued) error {
 	if !issued.Key.ExpiresAt.IsZero() {
 		until = "expires at " + issued.Key.ExpiresAt.Format(time.RFC3339)
 	}
-	fmt.Fprintf(p.stderr, "key %s of client %s %s; earlier keys of the client are refused from now on\n", issued.Key.ID, issued.Key.ClientID, until)
+	fmt.Fprintf(p.stderr,
+		"key %s of client %s %s; earlier keys of the client are refused from now on\n",
+		issued.Key.ID, issued.Key.ClientID, until)
 	if issued.CallbackSecret != "" {
-		fmt.Fprintf(p.stderr, "it is the client's first key; callbacks are signed with %s\n", issued.CallbackSecret)
+		fmt.Fprintf(p.stderr, "it is the client's first key; callbacks are signed with %s\n",
+			issued.CallbackSecret)
 	}
 	_, err := fmt.Fprintln(p.stdout, issued.Secret)
 	return withCode(exitFailed, err)

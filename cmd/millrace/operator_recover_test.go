@@ -27,7 +27,8 @@ type accountFixture struct {
 func newAccountFixture(tb testing.TB, set ...string) *accountFixture {
 	tb.Helper()
 	dir := filepath.Join(tb.TempDir(), "data")
-	l := &accountFixture{TB: tb, settings: []string{"--config", os.DevNull, "--set", "data_dir=" + dir}}
+	l := &accountFixture{TB: tb, settings: []string{"--config", os.DevNull, "--set",
+		"data_dir=" + dir}}
 	flags := map[string]string{"data_dir": dir}
 	for _, pair := range set {
 		l.settings = append(l.settings, "--set", pair)
@@ -63,10 +64,12 @@ func (l *accountFixture) withAccounts(fn func(*account.Accounts)) {
 	l.noError(err)
 	defer s.Close()
 	p := l.process()
-	e, err := engine.New(engine.Config{Store: s, Node: nodeName(), Random: randomBytes, Monotonic: p.elapsed})
+	e, err := engine.New(engine.Config{Store: s, Node: nodeName(), Random: randomBytes,
+		Monotonic: p.elapsed})
 	l.noError(err)
 	defer e.Close()
-	a, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: time.Hour, RatePerMinute: 1, AnonymousPerMinute: 1, Elapsed: p.elapsed})
+	a, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: time.Hour,
+		RatePerMinute: 1, AnonymousPerMinute: 1, Elapsed: p.elapsed})
 	l.noError(err)
 	fn(a)
 }
@@ -81,7 +84,8 @@ func (l *accountFixture) runRecover(clientID string, code int, complains string)
 	l.Helper()
 	var out, errs bytes.Buffer
 	p := l.process()
-	p.args, p.stdout, p.stderr = append([]string{"operator", "recover", clientID}, l.settings...), &out, &errs
+	p.args, p.stdout, p.stderr = append([]string{"operator", "recover", clientID}, l.settings...),
+		&out, &errs
 	if got := run(p); got != code || !strings.Contains(errs.String(), complains) {
 		l.Fatalf("exit code %d, want %d and %q: %s%s", got, code, complains, &out, &errs)
 	}
@@ -95,7 +99,7 @@ func (l *accountFixture) wantRefused(a *account.Accounts, key string, want accou
 	l.Helper()
 	_, err := a.Authenticate(context.WithoutCancel(l.Context()), key)
 	var d *account.Denied
-	if errors.As(err, &d) && d.Reason == want || err == nil && want == "" {
+	if (errors.As(err, &d) && d.Reason == want) || (err == nil && want == "") {
 		return
 	}
 	l.Errorf("got %v, want %q", err, want)
@@ -110,7 +114,8 @@ func TestOperatorRecover(t *testing.T) {
 		l.withAccounts(func(*account.Accounts) {
 			l.runRecover(client, exitUnable, "must be stopped first")
 		})
-		key := strings.TrimSuffix(l.runRecover(client, exitOK, "earlier keys of the client are refused"), "\n")
+		key := strings.TrimSuffix(l.runRecover(client, exitOK,
+			"earlier keys of the client are refused"), "\n")
 		if strings.ContainsAny(key, " \n") {
 			t.Errorf("the key is not alone: %q", key)
 		}
@@ -145,7 +150,8 @@ func TestOperatorRecover(t *testing.T) {
 		l.noError(os.Chmod(pepper, 0o644))
 		l.runRecover(client, exitUnable, "chmod 600")
 		l.noError(os.Rename(pepper+".away", pepper))
-		l.withAccounts(func(a *account.Accounts) { l.wantRefused(a, l.issued.Secret, "") }) // nothing has changed
+		// nothing has changed
+		l.withAccounts(func(a *account.Accounts) { l.wantRefused(a, l.issued.Secret, "") })
 
 		nowhere := filepath.Join(t.TempDir(), "nowhere")
 		l.settings = []string{"--config", os.DevNull, "--set", "data_dir=" + nowhere}

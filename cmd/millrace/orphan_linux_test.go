@@ -14,15 +14,16 @@ import (
 	"time"
 )
 
-// A command does not outlive the worker that runs it, whether that is killed itself or gives up on one that is deaf to
-// being asked. Each begins by telling its process group.
+// A command does not outlive the worker that runs it, whether that is killed itself or gives up on
+// one that is deaf to being asked. Each begins by telling its process group.
 func TestWorkLeavesNoCommand(t *testing.T) {
 	t.Parallel()
 	binary, err := exec.LookPath("millrace")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set", "contracts=relay", "--set", "log.level=warn")
+	server, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set",
+		"contracts=relay", "--set", "log.level=warn")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,13 +34,15 @@ func TestWorkLeavesNoCommand(t *testing.T) {
 		signal         syscall.Signal
 	}{
 		{"killed", "echo $$; exec sleep 600", nil, syscall.SIGKILL},
-		{"deaf", "trap '' TERM; echo $$; while :; do sleep 0.05; done", []string{"--drain", "0", "--kill-after", "0"}, syscall.SIGTERM},
+		{"deaf", "trap '' TERM; echo $$; while :; do sleep 0.05; done",
+			[]string{"--drain", "0", "--kill-after", "0"}, syscall.SIGTERM},
 		{"deaf-child", "trap exit TERM; (trap '' TERM; echo $$; while :; do sleep 0.05; done) & wait",
 			[]string{"--drain", "0", "--kill-after", "50ms"}, syscall.SIGTERM},
 	} {
 		t.Run(c.queue, func(t *testing.T) {
 			body := fmt.Sprintf(`[{"queue":%q,"id":"j","timeout":600,"payload":0}]`, c.queue)
-			resp, err := http.Post(server.url+"/v2/queues/jobs", "application/json", strings.NewReader(body))
+			resp, err := http.Post(server.url+"/v2/queues/jobs", "application/json",
+				strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,8 +58,8 @@ func TestWorkLeavesNoCommand(t *testing.T) {
 	}
 }
 
-// wantKilledWith starts a worker and, once its command runs, ends it: nothing may go on then. Whatever of the command runs holds
-// the worker's standard output.
+// wantKilledWith starts a worker and, once its command runs, ends it: nothing may go on then.
+// Whatever of the command runs holds the worker's standard output.
 func wantKilledWith(t *testing.T, work *exec.Cmd, end func()) {
 	out, held, err := os.Pipe()
 	if err != nil {

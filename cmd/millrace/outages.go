@@ -52,7 +52,8 @@ func (k *deps) queuePart() *outage.Part {
 }
 
 func (k *deps) tracesPart() *outage.Part {
-	return k.newPart("traces", "telemetry.otlp_endpoint", hostsOf(k.settings.Telemetry.OTLPEndpoint, ""))
+	return k.newPart("traces", "telemetry.otlp_endpoint",
+		hostsOf(k.settings.Telemetry.OTLPEndpoint, ""))
 }
 
 // hostOf is what stands where a URL has its host, also in what is no URL.
@@ -136,7 +137,8 @@ func (p process) captureLibraryLogs(log *slog.Logger) (end func()) {
 	real := os.Stderr
 	read, write, err := os.Pipe()
 	if err != nil {
-		log.Debug("what libraries write to standard error is not captured", telemetry.ErrorMessage, err)
+		log.Debug("what libraries write to standard error is not captured", telemetry.ErrorMessage,
+			err)
 		return func() {}
 	}
 	os.Stderr = write

@@ -24,14 +24,17 @@ func (s *launchedServer) countLogged(t *testing.T, message, part string) int {
 // outage is one line and its end another; every line of standard error is JSON; and the lines
 // say where the part is and which setting says so.
 func TestOutagesAreToldOnce(t *testing.T) {
-	postgres, nats, s3 := outside.NewPostgres(t), outside.NewNATS(t, ""), outside.NewS3(t, "millrace")
+	postgres, nats, s3 := outside.NewPostgres(t), outside.NewNATS(t, ""),
+		outside.NewS3(t, "millrace")
 	binary, err := exec.LookPath("millrace")
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := postgres.Database("mine")
-	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), os.Environ(), "--set", "log.format=json", "--set", "store="+store,
-		"--set", "stream.url="+nats.URL, "--set", "objects.url="+s3.Setting(), "--set", "forgerun.workers=20", "--set", "forgerun.log_requests=false")
+	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), os.Environ(), "--set",
+		"log.format=json", "--set", "store="+store,
+		"--set", "stream.url="+nats.URL, "--set", "objects.url="+s3.Setting(), "--set",
+		"forgerun.workers=20", "--set", "forgerun.log_requests=false")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +44,10 @@ func TestOutagesAreToldOnce(t *testing.T) {
 		begin, end             func()
 		request                requestCheck
 	}{
-		{"store", "store", store[strings.Index(store, "@")+1 : strings.LastIndex(store, "/")], postgres.Stop, func() { postgres.Start() },
+		{"store", "store", store[strings.Index(store, "@")+1 : strings.LastIndex(store, "/")],
+			postgres.Stop, func() {
+				postgres.Start()
+			},
 			requestCheck{method: "POST", path: "/api/v1/jobs", body: `{"name":"n","queue":"q"}`}},
 		{"streams", "stream.url", strings.TrimPrefix(nats.URL, "nats://"), nats.Kill, nats.Restart,
 			requestCheck{method: "GET", path: "/operators/health"}},
@@ -92,14 +98,16 @@ func TestFailedStartInJSON(t *testing.T) {
 		{"store=postgres://nobody@127.0.0.1:1/none?sslmode=disable", "127.0.0.1:1"},
 		{"stream.url=nats://127.0.0.1:1", "127.0.0.1:1"},
 	} {
-		s, err := launch(binary, filepath.Join(t.TempDir(), "data"), os.Environ(), "--set", "log.format=json", "--set", c.setting)
+		s, err := launch(binary, filepath.Join(t.TempDir(), "data"), os.Environ(), "--set",
+			"log.format=json", "--set", c.setting)
 		if err == nil {
 			s.kill()
 			t.Fatalf("%s: it starts", c.setting)
 		}
 		_, output, _ := strings.Cut(err.Error(), "{")
 		name, _, _ := strings.Cut(c.setting, "=")
-		if !strings.Contains(output, name) || !strings.Contains(output, c.address) || !strings.Contains(output, `"exit_code":3`) {
+		if !strings.Contains(output, name) || !strings.Contains(output, c.address) ||
+			!strings.Contains(output, `"exit_code":3`) {
 			t.Errorf("%s: it says %s", c.setting, err)
 		}
 	}

@@ -130,7 +130,8 @@ func TestFetchBoxWorkersKilled(t *testing.T) {
 		} else {
 			script += "exec sleep 60"
 		}
-		work := exec.CommandContext(t.Context(), mustMillrace(t), "work", "--server", s.url, "--contract",
+		work := exec.CommandContext(t.Context(), mustMillrace(t), "work", "--server", s.url,
+			"--contract",
 			"fetchbox", "--max-jobs", "1", "--quiet", "default", "--", "sh", "-c", script, started)
 		if err := work.Start(); err != nil {
 			t.Fatal(err)
@@ -146,7 +147,8 @@ func TestFetchBoxWorkersKilled(t *testing.T) {
 		}
 		_ = work.Wait()
 		if got := strings.TrimSpace(string(text)); got != run.attempt {
-			t.Errorf("a run that is %s was told that it is attempt %s, want %s", run.ends, got, run.attempt)
+			t.Errorf("a run that is %s was told that it is attempt %s, want %s", run.ends, got,
+				run.attempt)
 		}
 	}
 	var letters struct {

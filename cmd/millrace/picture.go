@@ -13,8 +13,8 @@ import (
 // pictureName is the subcommand that processes one picture: the server starts it for each.
 const pictureName = "picture"
 
-// pictureChild is how a server starts the child that processes a picture: this very binary, on Linux even when another
-// has been put in its place meanwhile, as the two must speak the same.
+// pictureChild is how a server starts the child that processes a picture: this very binary, on
+// Linux even when another has been put in its place meanwhile, as the two must speak the same.
 func pictureChild() ([]string, error) {
 	if runtime.GOOS == "linux" {
 		return []string{"/proc/self/exe", pictureName}, nil

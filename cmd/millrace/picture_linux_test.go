@@ -17,26 +17,36 @@ import (
 	"github.com/millrace/millrace/internal/contract/images/picture"
 )
 
-// TestPicture processes pictures with the real binary as the child, and measures the memory it held at most.
+// TestPicture processes pictures with the real binary as the child, and measures the memory it held
+// at most.
 func TestPicture(t *testing.T) {
 	t.Parallel()
 	binary := mustBuild(t)
 	command := slices.Concat([]string{binary}, mustPictureChild(t)[1:])
-	limits := picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory, Timeout: picture.DefaultTimeout}
+	limits := picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory,
+		Timeout: picture.DefaultTimeout}
 	for _, c := range []struct {
 		name     string
 		original func(t *testing.T) []byte
 		most     int64 // MiB
 	}{
-		{"a JPEG of 12 Mpx in 300 MiB", func(t *testing.T) []byte { return texturedJPEG(t, 4000, 3000) }, 300},
-		{"a PNG of 12 Mpx with transparency in 300 MiB", func(t *testing.T) []byte { return flatPNG(t, 4000, 3000) }, 300},
-		{"a PNG of 50 Mpx of 16 bits with transparency", func(t *testing.T) []byte { return flatPNG(t, 8600, 5810) }, 1536},
+		{"a JPEG of 12 Mpx in 300 MiB", func(t *testing.T) []byte {
+			return texturedJPEG(t, 4000, 3000)
+		}, 300},
+		{"a PNG of 12 Mpx with transparency in 300 MiB", func(t *testing.T) []byte {
+			return flatPNG(t, 4000, 3000)
+		}, 300},
+		{"a PNG of 50 Mpx of 16 bits with transparency", func(t *testing.T) []byte {
+			return flatPNG(t, 8600, 5810)
+		}, 1536},
 		{"a progressive JPEG of 50 Mpx", hugeFixture("50mpx-progressive.jpg.gz"), 1536},
 		{"a progressive CMYK JPEG of 50 Mpx", hugeFixture("50mpx-progressive-cmyk.jpg.gz"), 1536},
 	} {
-		t.Run(c.name, func(t *testing.T) { // one at a time: together they are larger than a small machine
+		// one at a time: together they are larger than a small machine
+		t.Run(c.name, func(t *testing.T) {
 			p := &picture.Processor{Command: command, Limits: limits}
-			info, variants, err := p.Run(context.Background(), bytes.NewReader(c.original(t)), []int{100, 400, 800, 1600}, t.TempDir())
+			info, variants, err := p.Run(context.Background(), bytes.NewReader(c.original(t)),
+				[]int{100, 400, 800, 1600}, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +135,8 @@ func (f flatImage) At(int, int) color.Color { return color.NRGBA64{0x8000, 0x400
 func flatPNG(t *testing.T, width, height int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b, flatImage{image.Rect(0, 0, width, height)}); err != nil {
+	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b,
+		flatImage{image.Rect(0, 0, width, height)}); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

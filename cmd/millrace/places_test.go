@@ -15,7 +15,8 @@ import (
 )
 
 // ask gives the answer to a request, whatever it is.
-func sendRequest(t *testing.T, method, url, body string, header ...string) (status int, text string) {
+func sendRequest(t *testing.T, method, url, body string, header ...string) (status int,
+	text string) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -47,31 +48,39 @@ func wantRefusing(t *testing.T, node *launchedServer, why string) {
 	}{
 		{"POST", "/images/v1/files", "x", []string{"Content-Type", "image/jpeg"}, 503},
 		{"GET", "/images/v1/jobs", "", nil, 503},
-		{"POST", "/jobs", manifest, []string{"Content-Type", "application/json", "X-Fetchbox-Job-Type", "default"}, 500},
+		{"POST", "/jobs", manifest, []string{"Content-Type", "application/json",
+			"X-Fetchbox-Job-Type", "default"}, 500},
 		{"GET", "/operators/jobs", "", nil, 500},
 		{"GET", "/operators/health", "", nil, 503},
 		{"GET", "/health/ready", "", nil, 503},
 	} {
-		if status, text := sendRequest(t, c.method, node.url+c.path, c.body, c.header...); status != c.status || !strings.Contains(text, why) {
-			t.Errorf("%s %s: got %d %s, want %d and %q", c.method, c.path, status, text, c.status, why)
+		if status, text := sendRequest(t, c.method, node.url+c.path, c.body,
+			c.header...); status != c.status || !strings.Contains(text, why) {
+			t.Errorf("%s %s: got %d %s, want %d and %q", c.method, c.path, status, text, c.status,
+				why)
 		}
 	}
-	if log := node.stderr.String(); strings.Count(log, "this node refuses FetchBox and Images") != 1 || !strings.Contains(log, why) {
+	if log := node.stderr.String(); strings.Count(log,
+		"this node refuses FetchBox and Images") != 1 || !strings.Contains(log, why) {
 		t.Errorf("the log says %s", log)
 	}
 }
 
 const (
-	otherPlacesMessage  = "the objects and streams of this node are not those of the other nodes on this database"
-	otherObjectsMessage = "the objects of this node are not those of the other nodes on this database"
-	otherStreamsMessage = "the streams of this node are not those of the other nodes on this database"
+	otherPlacesMessage = "the objects and streams of this node are not those of the other nodes " +
+		"on this database"
+	otherObjectsMessage = "the objects of this node are not those of the other nodes on this " +
+		"database"
+	otherStreamsMessage = "the streams of this node are not those of the other nodes on this " +
+		"database"
 )
 
-// TestNodesWithOtherPlaces starts two nodes on one database with nothing else set: each has objects and streams of its
-// own, and the second one must not lose what it would be given.
+// TestNodesWithOtherPlaces starts two nodes on one database with nothing else set: each has objects
+// and streams of its own, and the second one must not lose what it would be given.
 func TestNodesWithOtherPlaces(t *testing.T) {
 	t.Parallel()
-	shared := []string{"--set", "store=" + pgtest.URL(t), "--set", "contracts=fetchbox,images,relay", "--set", "log.level=warn", "--set", "images.sizes=50"}
+	shared := []string{"--set", "store=" + pgtest.URL(t), "--set",
+		"contracts=fetchbox,images,relay", "--set", "log.level=warn", "--set", "images.sizes=50"}
 	binary, err := builtBinary() // pictures are processed by what is shipped
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +95,9 @@ func TestNodesWithOtherPlaces(t *testing.T) {
 	}
 	first, second := start("first"), start("second")
 	wantRefusing(t, second, otherPlacesMessage)
-	if status, text := sendRequest(t, "POST", second.url+"/v2/queues/jobs", `[{"queue":"q","id":"1","timeout":9,"payload":1}]`, "Content-Type", "application/json"); status != 202 {
+	if status, text := sendRequest(t, "POST", second.url+"/v2/queues/jobs",
+		`[{"queue":"q","id":"1","timeout":9,"payload":1}]`, "Content-Type",
+		"application/json"); status != 202 {
 		t.Errorf("Relay, which needs neither: got %d %s", status, text)
 	}
 	if status, text := sendRequest(t, "GET", first.url+"/health/ready", ""); status != 200 {
@@ -119,19 +130,23 @@ func TestNodesWithOtherPlaces(t *testing.T) {
 	}
 }
 
-// TestNodesWithOneSharedPlace: what only one of objects and streams is, is named as well; nodes that have both in common
-// are fine, also one that serves less.
+// TestNodesWithOneSharedPlace: what only one of objects and streams is, is named as well; nodes
+// that have both in common are fine, also one that serves less.
 func TestNodesWithOneSharedPlace(t *testing.T) {
 	s := newFetchShared(t)
 	args := append(s.args, "--set", "contracts=fetchbox,images")
 	launchNode(t, "first", args...)
-	for contracts := range map[string]bool{"fetchbox,images": true, "images": true, "fetchbox": true} {
+	for contracts := range map[string]bool{"fetchbox,images": true, "images": true,
+		"fetchbox": true} {
 		node := launchNode(t, "alike", append(args, "--set", "contracts="+contracts)...)
-		if status, text := sendRequest(t, "GET", node.url+"/health/ready", ""); status != 200 || strings.Contains(text, "fails") {
+		if status, text := sendRequest(t, "GET", node.url+"/health/ready", ""); status != 200 ||
+			strings.Contains(text, "fails") {
 			t.Errorf("%s: got %d %s", contracts, status, text)
 		}
 	}
-	wantRefusing(t, launchNode(t, "objects", append(args, "--set", "objects.url=")...), otherObjectsMessage)
+	wantRefusing(t, launchNode(t, "objects", append(args, "--set", "objects.url=")...),
+		otherObjectsMessage)
 	others := outside.NewNATS(t, "")
-	wantRefusing(t, launchNode(t, "streams", append(args, "--set", "stream.url="+others.URL)...), otherStreamsMessage)
+	wantRefusing(t, launchNode(t, "streams", append(args, "--set", "stream.url="+others.URL)...),
+		otherStreamsMessage)
 }

@@ -36,17 +36,25 @@ func outageChecks(n int) []requestCheck {
 	return []requestCheck{
 		{name: "Relay", method: "POST", path: "/v2/queues/jobs", status: http.StatusTooManyRequests,
 			body: `[{"queue":"mail","id":"` + key + `","timeout":1,"payload":1}]`},
-		{name: "ForgeRun FR-021", method: "POST", path: "/v1/clients", status: http.StatusServiceUnavailable,
-			contains: `"code":"RFA_STORAGE_DB_ERROR"`},
-		{name: "TaskFlow G-TF-32", method: "POST", path: "/api/v1/jobs", status: http.StatusServiceUnavailable,
+		{name: "ForgeRun FR-021", method: "POST", path: "/v1/clients",
+			status: http.StatusServiceUnavailable, contains: `"code":"RFA_STORAGE_DB_ERROR"`},
+		{name: "TaskFlow G-TF-32", method: "POST", path: "/api/v1/jobs",
+			status:   http.StatusServiceUnavailable,
 			contains: `"code":"INTERNAL_ERROR"`, body: `{"name":"n","queue":"q"}`},
-		{name: "FetchBox FB-044", method: "POST", path: "/jobs", status: http.StatusInternalServerError,
-			contains: `"code":"INTERNAL_ERROR"`, header: map[string]string{"X-Fetchbox-Job-Type": "default", "X-Fetchbox-Idempotency-Key": key},
+		{name: "FetchBox FB-044", method: "POST", path: "/jobs",
+			status:   http.StatusInternalServerError,
+			contains: `"code":"INTERNAL_ERROR"`,
+			header: map[string]string{"X-Fetchbox-Job-Type": "default",
+				"X-Fetchbox-Idempotency-Key": key},
 			body: `{"manifest_version":"v1","metadata":{},"resources":[{"id":"a","url":"http://127.0.0.1:1/"}]}`},
-		{name: "Images", method: "POST", path: "/images/v1/files?sizes=1", status: http.StatusServiceUnavailable,
-			contains: `"code":"SERVICE_UNAVAILABLE"`, header: map[string]string{"Content-Type": "image/gif"}, body: "GIF89a"},
-		{name: "worker API", method: "POST", path: "/worker/v1/claims", status: http.StatusServiceUnavailable,
-			contains: `"code":"STORAGE_UNAVAILABLE"`, body: `{"contract":"taskflow","queues":["waiting"],"worker":"w"}`},
+		{name: "Images", method: "POST", path: "/images/v1/files?sizes=1",
+			status:   http.StatusServiceUnavailable,
+			contains: `"code":"SERVICE_UNAVAILABLE"`,
+			header:   map[string]string{"Content-Type": "image/gif"}, body: "GIF89a"},
+		{name: "worker API", method: "POST", path: "/worker/v1/claims",
+			status:   http.StatusServiceUnavailable,
+			contains: `"code":"STORAGE_UNAVAILABLE"`,
+			body:     `{"contract":"taskflow","queues":["waiting"],"worker":"w"}`},
 	}
 }
 
@@ -69,23 +77,28 @@ func TestDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	server := outside.NewPostgres(t)
 	s := launchOn(t, server.Database("mine"))
-	waiting := requestCheck{method: "POST", path: "/api/v1/jobs", body: `{"name":"n","queue":"waiting"}`}
+	waiting := requestCheck{method: "POST", path: "/api/v1/jobs",
+		body: `{"name":"n","queue":"waiting"}`}
 	if status, body := waiting.send(t, s.url); status != http.StatusCreated {
 		t.Fatal(status, body)
 	}
 	const closed = "the database refuses the connection"
 	for i, c := range []struct{ state, because, refuse, allow string }{
-		{"55000", closed, "ALTER DATABASE mine ALLOW_CONNECTIONS false", "ALTER DATABASE mine ALLOW_CONNECTIONS true"},
-		{"53300", closed, "ALTER DATABASE mine CONNECTION LIMIT 0", "ALTER DATABASE mine CONNECTION LIMIT -1"},
+		{"55000", closed, "ALTER DATABASE mine ALLOW_CONNECTIONS false",
+			"ALTER DATABASE mine ALLOW_CONNECTIONS true"},
+		{"53300", closed, "ALTER DATABASE mine CONNECTION LIMIT 0",
+			"ALTER DATABASE mine CONNECTION LIMIT -1"},
 		{"28000", closed, "ALTER ROLE mine NOLOGIN", "ALTER ROLE mine LOGIN"},
-		{"42P01", "the store's schema is not", "ALTER SCHEMA public RENAME TO away", "ALTER SCHEMA away RENAME TO public"},
+		{"42P01", "the store's schema is not", "ALTER SCHEMA public RENAME TO away",
+			"ALTER SCHEMA away RENAME TO public"},
 		{"XX000", "the store failed", "", ""}, {"53200", "the store is away", "", ""},
 		{"58030", "the store is away", "", ""}, {"55006", "the store failed", "", ""},
 	} {
 		t.Run(c.state, func(t *testing.T) {
 			refuse, allow, database := c.refuse, c.allow, "postgres"
 			if refuse == "" {
-				refuse, allow = fmt.Sprintf(refuseFunctionSQL, c.state), "DROP TRIGGER refuse ON jobs; DROP TRIGGER refuse ON records"
+				refuse, allow = fmt.Sprintf(refuseFunctionSQL, c.state),
+					"DROP TRIGGER refuse ON jobs; DROP TRIGGER refuse ON records"
 			}
 			if !strings.Contains(refuse, "ALTER DATABASE") {
 				database = "mine"
@@ -96,8 +109,10 @@ func TestDatabaseRefuses(t *testing.T) {
 				if a.name == "Relay" {
 					a.contains = c.because
 				}
-				if status, body := a.send(t, s.url); status != a.status || !strings.Contains(body, a.contains) {
-					t.Errorf("%s answers %d %s, want %d with %s", a.name, status, body, a.status, a.contains)
+				if status, body := a.send(t, s.url); status != a.status ||
+					!strings.Contains(body, a.contains) {
+					t.Errorf("%s answers %d %s, want %d with %s", a.name, status, body, a.status,
+						a.contains)
 				}
 			}
 			server.Exec(database, allow)
@@ -105,7 +120,10 @@ func TestDatabaseRefuses(t *testing.T) {
 				if a.name == "worker API" {
 					continue // it takes the job that the next round waits for
 				}
-				pollUntil(t.Fatalf, a.name+" to work again", func() bool { status, _ := a.send(t, s.url); return status < 300 })
+				pollUntil(t.Fatalf, a.name+" to work again", func() bool {
+					status, _ := a.send(t, s.url)
+					return status < 300
+				})
 			}
 			pollUntil(t.Fatalf, "the end of the outage in the log", func() bool {
 				return strings.Count(s.stderr.String(), "a part works again") == i+1
@@ -115,7 +133,8 @@ func TestDatabaseRefuses(t *testing.T) {
 	if err := s.terminate(); err != nil {
 		t.Fatal(err)
 	}
-	for _, state := range []string{"55000", "53300", "28000", "42P01", "XX000", "53200", "58030", "55006"} {
+	for _, state := range []string{"55000", "53300", "28000", "42P01", "XX000", "53200", "58030",
+		"55006"} {
 		if !strings.Contains(s.stderr.String(), "SQLSTATE "+state) {
 			t.Errorf("the log does not tell of %s", state)
 		}
@@ -127,7 +146,8 @@ func TestLeasesOutliveRefusals(t *testing.T) {
 	t.Parallel()
 	server := outside.NewPostgres(t)
 	s := launchOn(t, server.Database("mine"), "--set", "contracts=relay")
-	put := requestCheck{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":1,"max_retries":9,"payload":1}]`}
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs",
+		body: `[{"queue":"mail","id":"1","timeout":1,"max_retries":9,"payload":1}]`}
 	if status, body := put.send(t, s.url); status != http.StatusAccepted {
 		t.Fatal(status, body)
 	}
@@ -168,10 +188,12 @@ func TestNodesBehindPooler(t *testing.T) {
 	b := launchOn(t, store, "--set", "contracts=relay")
 	got := make(chan int)
 	go func() {
-		status, _ := requestCheck{method: "GET", path: "/v2/queues/mail/jobs", header: map[string]string{"Prefer": "wait=30"}}.send(t, b.url)
+		status, _ := requestCheck{method: "GET", path: "/v2/queues/mail/jobs",
+			header: map[string]string{"Prefer": "wait=30"}}.send(t, b.url)
 		got <- status
 	}()
-	put := requestCheck{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs",
+		body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
 	if status, body := put.send(t, a.url); status != http.StatusAccepted {
 		t.Errorf("%d %s", status, body)
 	}
@@ -194,10 +216,12 @@ func TestStandby(t *testing.T) {
 	t.Parallel()
 	primary := outside.NewPostgres(t)
 	pepper := filepath.Join(t.TempDir(), "pepper")
-	if err := os.WriteFile(pepper, []byte(strings.Repeat("0123456789abcdef", 4)), 0o600); err != nil {
+	if err := os.WriteFile(pepper, []byte(strings.Repeat("0123456789abcdef", 4)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	settings := []string{"--set", "contracts=forgerun,relay", "--set", "secrets.pepper_file=" + pepper}
+	settings := []string{"--set", "contracts=forgerun,relay", "--set",
+		"secrets.pepper_file=" + pepper}
 	first := launchOn(t, primary.Database("mine"), settings...)
 	join := requestCheck{method: "POST", path: "/v1/clients"}
 	if status, body := join.send(t, first.url); status != http.StatusCreated {
@@ -209,19 +233,26 @@ func TestStandby(t *testing.T) {
 	standby := primary.Standby()
 	primary.Stop()
 	s := launchOn(t, standby.URL("mine", "mine"), settings...)
-	put := requestCheck{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs",
+		body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
 	for _, a := range []requestCheck{
-		{method: "GET", path: "/health/ready", status: 503, contains: "store fails: the store is read-only: this PostgreSQL is a standby"},
+		{method: "GET", path: "/health/ready", status: 503,
+			contains: "store fails: the store is read-only: this PostgreSQL is a standby"},
 		{method: "POST", path: "/v1/clients", status: 503, contains: "RFA_STORAGE_DB_ERROR"},
 		{method: "POST", path: put.path, body: put.body, status: 429, contains: "read-only"},
 	} {
-		if status, body := a.send(t, s.url); status != a.status || !strings.Contains(body, a.contains) || strings.Contains(body, "pepper fails") {
-			t.Errorf("%s %s: got %d %s, want %d with %q", a.method, a.path, status, body, a.status, a.contains)
+		if status, body := a.send(t, s.url); status != a.status ||
+			!strings.Contains(body, a.contains) || strings.Contains(body, "pepper fails") {
+			t.Errorf("%s %s: got %d %s, want %d with %q", a.method, a.path, status, body, a.status,
+				a.contains)
 		}
 	}
 	standby.Promote()
 	ready := requestCheck{method: "GET", path: "/health/ready"}
-	pollUntil(t.Fatalf, "the node to be ready", func() bool { status, _ := ready.send(t, s.url); return status == http.StatusOK })
+	pollUntil(t.Fatalf, "the node to be ready", func() bool {
+		status, _ := ready.send(t, s.url)
+		return status == http.StatusOK
+	})
 	if status, body := put.send(t, s.url); status != http.StatusAccepted {
 		t.Errorf("%d %s", status, body)
 	}

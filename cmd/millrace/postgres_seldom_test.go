@@ -103,7 +103,8 @@ func TestAwayStoreIsAskedSeldom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set", "store="+direct.String())
+	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set",
+		"store="+direct.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,8 @@ func TestAwayStoreIsAskedSeldom(t *testing.T) {
 		}
 		return tries > 0 && time.Since(quiet) > retryPause/2
 	})
-	put := requestCheck{method: "POST", path: "/v2/queues/jobs", body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
+	put := requestCheck{method: "POST", path: "/v2/queues/jobs",
+		body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
 	started, before := time.Now(), proxy.count()
 	pollUntil(t.Fatalf, "ten tries", func() bool {
 		if status, body := put.send(t, s.url); status != http.StatusTooManyRequests {
@@ -129,7 +131,10 @@ func TestAwayStoreIsAskedSeldom(t *testing.T) {
 		t.Errorf("%d tries where %.0f are allowed", proxy.count()-before, most)
 	}
 	proxy.setClosed(false)
-	pollUntil(t.Fatalf, "the store to be used again", func() bool { status, _ := put.send(t, s.url); return status == http.StatusAccepted })
+	pollUntil(t.Fatalf, "the store to be used again", func() bool {
+		status, _ := put.send(t, s.url)
+		return status == http.StatusAccepted
+	})
 	if err := s.terminate(); err != nil {
 		t.Error(err)
 	}

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// process is what the operating system gives a command. Commands touch nothing of the outside but through it.
+// process is what the operating system gives a command. Commands touch nothing of the outside but
+// through it.
 type process struct {
 	args    []string
 	environ []string
@@ -58,8 +59,8 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// untilUnread returns a context that ends when nobody reads standard output any more: what was made on the way is then
-// cleared away, where the signal of a broken pipe would end the process at once.
+// untilUnread returns a context that ends when nobody reads standard output any more: what was made
+// on the way is then cleared away, where the signal of a broken pipe would end the process at once.
 func (p process) untilUnread(ctx context.Context) (process, context.Context) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := context.WithCancel(ctx)
@@ -82,8 +83,8 @@ func (o *readOutput) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// untilStdinEnds returns a context that ends when standard input does: the sign, for a process that another one has
-// started, that the other is gone, however it went.
+// untilStdinEnds returns a context that ends when standard input does: the sign, for a process that
+// another one has started, that the other is gone, however it went.
 func (p process) untilStdinEnds(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	go func() {

@@ -33,15 +33,18 @@ type progress struct {
 }
 
 func (p process) newProgress(what string, total int64) *progress {
-	g := &progress{label: what, total: total, out: p.stderr, elapsed: p.elapsed, started: p.elapsed(),
-		stopped: make(chan struct{})}
+	g := &progress{label: what, total: total, out: p.stderr, elapsed: p.elapsed,
+		started: p.elapsed(), stopped: make(chan struct{})}
 	if isTerminal(p.stderr) {
 		if total < 1 {
 			total = -1
 		}
-		g.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.stderr), progressbar.OptionSetDescription(what),
-			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
-			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionShowElapsedTimeOnFinish())
+		g.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.stderr),
+			progressbar.OptionSetDescription(what),
+			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetPredictTime(total > 0),
+			progressbar.OptionShowElapsedTimeOnFinish())
 		_ = g.bar.RenderBlank()
 	}
 	go g.reportLoop()
@@ -148,7 +151,8 @@ func (g *progress) end() {
 // formatDuration writes a duration with no more digits than anybody reads.
 func formatDuration(d time.Duration) string {
 	for _, step := range []struct{ from, to time.Duration }{{10 * time.Second, time.Second},
-		{time.Second, 10 * time.Millisecond}, {10 * time.Millisecond, 100 * time.Microsecond}, {0, 10 * time.Microsecond}} {
+		{time.Second, 10 * time.Millisecond}, {10 * time.Millisecond, 100 * time.Microsecond},
+		{0, 10 * time.Microsecond}} {
 		if d >= step.from {
 			return d.Round(step.to).String()
 		}

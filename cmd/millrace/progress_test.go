@@ -15,26 +15,36 @@ import (
 func TestWaitingIsNotSilent(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
-	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		<-over
+	}))
 	t.Cleanup(silent.Close)
 	t.Cleanup(func() { close(over) })
 	idle := launchNode(t, "data", "--no-workers")
 	s := launchNode(t, "data")
 	dir := t.TempDir()
 	mustWrite(t, dir, "picture.jpg", largeJPEG(t))
-	mustWrite(t, dir, "graph.json", []byte(`{"jobs":[{"ref":"a","queue":"q"},{"ref":"b","queue":"q","depends_on":["a"]}]}`))
+	mustWrite(t, dir, "graph.json",
+		[]byte(`{"jobs":[{"ref":"a","queue":"q"},{"ref":"b","queue":"q","depends_on":["a"]}]}`))
 	for name, tt := range map[string]struct {
 		args []string
 		line string
 	}{
-		"graph submit": {[]string{"graph", "submit", "--wait", "--server", s.url, filepath.Join(dir, "graph.json")},
+		"graph submit": {[]string{"graph", "submit", "--wait", "--server", s.url,
+			filepath.Join(dir, "graph.json")},
 			`(?m)^graph: 0 of 2 jobs over, 1 READY, 1 PENDING \(0 %\), \d`},
-		"fetch":      {[]string{"fetch", "--server", s.url, "--url", silent.URL}, `(?m)^fetch: 0 of 1 done, 0 failed \(0 %\), \d`},
-		"submit":     {[]string{"fetch", "--server", silent.URL, "--url", silent.URL}, `(?m)^submit: 0 %, \d`},
-		"images put": {[]string{"images", "put", "--server", idle.url, filepath.Join(dir, "picture.jpg")}, `(?m)^images: 0 %, \d`},
-		"load": {[]string{"simulate", "--server", idle.url, "--rate", "0.01", "--mix", "SUCCESS_FAST", "--duration", "10m"},
+		"fetch": {[]string{"fetch", "--server", s.url, "--url", silent.URL},
+			`(?m)^fetch: 0 of 1 done, 0 failed \(0 %\), \d`},
+		"submit": {[]string{"fetch", "--server", silent.URL, "--url", silent.URL},
+			`(?m)^submit: 0 %, \d`},
+		"images put": {[]string{"images", "put", "--server", idle.url,
+			filepath.Join(dir, "picture.jpg")}, `(?m)^images: 0 %, \d`},
+		"load": {[]string{"simulate", "--server", idle.url, "--rate", "0.01", "--mix",
+			"SUCCESS_FAST", "--duration", "10m"},
 			`(?m)^load: 1 play begun, 0 ended \(0 % of the time\), \d`},
-		"settle": {[]string{"simulate", "--server", idle.url, "--rate", "1", "--mix", "SUCCESS_FAST", "--duration", "1s"},
+		"settle": {[]string{"simulate", "--server", idle.url, "--rate", "1", "--mix",
+			"SUCCESS_FAST", "--duration", "1s"},
 			`(?m)^settle: \d plays? begun, 0 ended \(0 % of the plays\), \d`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +61,9 @@ func TestWaitingIsNotSilent(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines, text := regexp.MustCompile(tt.line), []byte(nil)
-			pollUntil(func(format string, args ...any) { t.Errorf(format+": %s", append(args, text)...) }, "two lines", func() bool {
+			pollUntil(func(format string, args ...any) {
+				t.Errorf(format+": %s", append(args, text)...)
+			}, "two lines", func() bool {
 				text, err = os.ReadFile(output)
 				return err == nil && len(lines.FindAll(text, 2)) == 2
 			})

@@ -33,7 +33,8 @@ func TestReadyTellsOfWrites(t *testing.T) {
 		{"REVOKE INSERT, UPDATE ON ALL TABLES IN SCHEMA public FROM mine",
 			"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO mine",
 			"permission denied by the database: the role has no right to INSERT on jobs"},
-		{"REVOKE ALL ON SEQUENCE job_numbers FROM mine", "GRANT ALL ON SEQUENCE job_numbers TO mine",
+		{"REVOKE ALL ON SEQUENCE job_numbers FROM mine",
+			"GRANT ALL ON SEQUENCE job_numbers TO mine",
 			"permission denied by the database: the role has no right to USAGE on job_numbers"},
 		{"ALTER TABLE dead_letters RENAME TO moved", "ALTER TABLE moved RENAME TO dead_letters",
 			"the store's schema is not the one that is needed: it has no dead_letters"},
@@ -46,7 +47,8 @@ func TestReadyTellsOfWrites(t *testing.T) {
 	answers(http.StatusOK, "store ok")
 	put := requestCheck{method: "POST", path: "/v2/queues/jobs",
 		body: `[{"queue":"mail","id":"1","timeout":30,"payload":1}]`}
-	server.Exec("mine", fmt.Sprintf(refuseFunctionSQL, "58030")) // of which the catalogue says nothing
+	// of which the catalogue says nothing
+	server.Exec("mine", fmt.Sprintf(refuseFunctionSQL, "58030"))
 	if status, body := put.send(t, s.url); status != http.StatusTooManyRequests {
 		t.Errorf("%d %s", status, body)
 	}

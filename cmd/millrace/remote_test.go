@@ -36,12 +36,14 @@ func certificateFiles(t *testing.T) (cert, key string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	mustWrite(t, dir, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	mustWrite(t, dir, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: s.Certificate().Raw}))
 	mustWrite(t, dir, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 	return filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 }
 
-// A server whose certificate is not trusted is not reached, whatever the command; --cacert trusts it.
+// A server whose certificate is not trusted is not reached, whatever the command; --cacert trusts
+// it.
 func TestCACert(t *testing.T) {
 	t.Parallel()
 	cert, key := certificateFiles(t)
@@ -68,38 +70,48 @@ func TestCACert(t *testing.T) {
 		if i >= 6 { // they take their time with a server that they reach
 			continue
 		}
-		code, _, errs = runCommand(t, []string{"MILLRACE_SERVER=" + s.url}, append([]string{args[0], "--cacert", cert}, args[1:]...)...)
+		code, _, errs = runCommand(t, []string{"MILLRACE_SERVER=" + s.url},
+			append([]string{args[0], "--cacert", cert}, args[1:]...)...)
 		if args[0] == "graph" || args[0] == "images" { // the flag belongs to the subcommand
-			code, _, errs = runCommand(t, []string{"MILLRACE_SERVER=" + s.url, "MILLRACE_CACERT=" + cert}, args...)
+			code, _, errs = runCommand(t,
+				[]string{"MILLRACE_SERVER=" + s.url, "MILLRACE_CACERT=" + cert}, args...)
 		}
 		if want := map[bool]int{true: exitFailed}[args[0] == "fetch"]; code != want {
 			t.Errorf("%s, trusted: exit code %d, want %d: %s", args, code, want, errs)
 		}
 	}
-	code, _, errs := runCommand(t, nil, "enqueue", "--server", strings.Replace(s.url, "https", "http", 1), "--queue", "q", "--timeout", "9s", filepath.Join(dir, "line"))
+	code, _, errs := runCommand(t, nil, "enqueue", "--server",
+		strings.Replace(s.url, "https", "http", 1), "--queue", "q", "--timeout", "9s",
+		filepath.Join(dir, "line"))
 	if code != exitServer || !strings.Contains(errs, "https://") {
 		t.Errorf("without TLS: exit code %d: %s", code, errs)
 	}
 	for _, wrong := range []string{key, filepath.Join(dir, "none")} {
-		if code, _, errs = runCommand(t, nil, "export", "--server", s.url, "--cacert", wrong); code != exitUsage || !strings.Contains(errs, "--cacert") {
+		if code, _, errs = runCommand(t, nil, "export", "--server", s.url, "--cacert",
+			wrong); code != exitUsage || !strings.Contains(errs, "--cacert") {
 			t.Errorf("--cacert %s: exit code %d: %s", wrong, code, errs)
 		}
 	}
 }
 
-// A server is named with or without a scheme, by flag or environment, also for export, which else reads the store.
+// A server is named with or without a scheme, by flag or environment, also for export, which else
+// reads the store.
 func TestServerIsNamed(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data")
 	host := strings.TrimPrefix(s.url, "http://")
 	dir := t.TempDir()
 	mustWrite(t, dir, "line", []byte("1\n"))
-	for _, name := range []string{host, strings.Replace(host, "127.0.0.1", "localhost", 1), s.url, s.url + "/"} {
-		for _, args := range [][]string{{"enqueue", "--queue", "q", "--timeout", "9s", filepath.Join(dir, "line")}, {"export"}} {
-			if code, _, errs := runCommand(t, nil, append(args, "--server", name)...); code != exitOK {
+	for _, name := range []string{host, strings.Replace(host, "127.0.0.1", "localhost", 1), s.url,
+		s.url + "/"} {
+		for _, args := range [][]string{{"enqueue", "--queue", "q", "--timeout", "9s",
+			filepath.Join(dir, "line")}, {"export"}} {
+			if code, _, errs := runCommand(t, nil,
+				append(args, "--server", name)...); code != exitOK {
 				t.Errorf("--server %s %s: exit code %d: %s", name, args, code, errs)
 			}
-			if code, _, errs := runCommand(t, []string{"MILLRACE_SERVER=" + name}, args...); code != exitOK {
+			if code, _, errs := runCommand(t, []string{"MILLRACE_SERVER=" + name},
+				args...); code != exitOK {
 				t.Errorf("MILLRACE_SERVER=%s %s: exit code %d: %s", name, args, code, errs)
 			}
 		}
@@ -108,7 +120,8 @@ func TestServerIsNamed(t *testing.T) {
 	if code, _, errs := runCommand(t, away, "export"); code != exitServer {
 		t.Errorf("the server is away: exit code %d: %s", code, errs)
 	}
-	if code, _, errs := runCommand(t, away, "export", "--set", "data_dir=none"); code != exitUnable || !strings.Contains(errs, "none") {
+	if code, _, errs := runCommand(t, away, "export", "--set",
+		"data_dir=none"); code != exitUnable || !strings.Contains(errs, "none") {
 		t.Errorf("the store is named: exit code %d: %s", code, errs)
 	}
 	if code, _, _ := runCommand(t, nil, "export", "--server", "nowhere"); code != exitUsage {

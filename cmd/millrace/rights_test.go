@@ -31,7 +31,8 @@ func TestLeastRights(t *testing.T) {
 		_, _ = w.Write([]byte(bodyOf(r.URL.Path)))
 	})
 	node, err := launch(mustBuild(t), filepath.Join(t.TempDir(), "data"), nil,
-		"--set", "store="+pgtest.URL(t), "--set", "contracts=fetchbox,images", "--set", "objects.url="+rights.Setting(),
+		"--set", "store="+pgtest.URL(t), "--set", "contracts=fetchbox,images", "--set",
+		"objects.url="+rights.Setting(),
 		"--set", "images.sizes=50", "--set", "fetchbox.backoff_base=10ms",
 		"--set", "images.backoff_base=10ms", "--set", "images.max_attempts=2")
 	if err != nil {
@@ -73,7 +74,9 @@ func TestLeastRights(t *testing.T) {
 	rights.SetUnavailable(true)
 	lost := rights.UnavailableCount()
 	close(gate)
-	pollUntil(t.Fatalf, "the storage to be missed", func() bool { return rights.UnavailableCount() > lost+n })
+	pollUntil(t.Fatalf, "the storage to be missed", func() bool {
+		return rights.UnavailableCount() > lost+n
+	})
 	pollUntil(t.Fatalf, "a node that says so", func() bool {
 		status, _ := sendRequest(t, "GET", node.url+"/operators/health", "")
 		return status == 503
@@ -95,7 +98,8 @@ func TestLeastRights(t *testing.T) {
 		map[string]string{before: "before", during: "held", after: "after"}, n)
 }
 
-// checkLostPicture uploads a picture whose objects get lost: that is an error of its own, and an end.
+// checkLostPicture uploads a picture whose objects get lost: that is an error of its own, and an
+// end.
 func checkLostPicture(t *testing.T, url, root string) {
 	t.Helper()
 	var picture bytes.Buffer
@@ -128,7 +132,8 @@ func checkLostPicture(t *testing.T, url, root string) {
 		}
 	}
 	body := fmt.Sprintf(`{"type":"process_file","file_id":%q,"sizes":[40]}`, made.FileID)
-	status, text := sendRequest(t, "POST", url+"/images/v1/jobs", body, "Content-Type", "application/json")
+	status, text := sendRequest(t, "POST", url+"/images/v1/jobs", body, "Content-Type",
+		"application/json")
 	if status != 202 {
 		t.Fatalf("got %d %s", status, text)
 	}
@@ -136,7 +141,8 @@ func checkLostPicture(t *testing.T, url, root string) {
 	if err := json.Unmarshal([]byte(text), &made); err != nil {
 		t.Fatal(err)
 	}
-	if j := ended(made.JobID); j.Status != "failed" || j.Type != "original_missing" || j.Attempts != 2 {
+	if j := ended(made.JobID); j.Status != "failed" || j.Type != "original_missing" ||
+		j.Attempts != 2 {
 		t.Errorf("the original is lost: got %+v", j)
 	}
 }

@@ -48,7 +48,8 @@ func (k *deps) bindStorage() {
 }
 
 func (k *deps) openObjects(ctx context.Context) (err error) {
-	k.objects, err = object.Open(ctx, object.Config{Dir: filepath.Join(k.settings.DataDir, "objects"), URL: k.settings.Objects.URL,
+	k.objects, err = object.Open(ctx, object.Config{Dir: filepath.Join(k.settings.DataDir,
+		"objects"), URL: k.settings.Objects.URL,
 		Bucket: k.settings.Objects.Bucket, Part: k.objectsPart()})
 	if err != nil {
 		return unableError("objects.url: %s", plainError(err))
@@ -61,7 +62,8 @@ func (k *deps) openObjects(ctx context.Context) (err error) {
 func (k *deps) streamSpecs() []stream.Spec {
 	var specs []stream.Spec
 	if s := &k.settings.FetchBox; k.settings.Serves(fetchbox.Name) {
-		specs = append(specs, fetchbox.Streams(s.TasksRetention, s.LogsRetention, s.DLQRetention)...)
+		specs = append(specs, fetchbox.Streams(s.TasksRetention, s.LogsRetention,
+			s.DLQRetention)...)
 	}
 	if k.settings.Serves(images.Name) && k.settings.Images.QueueURL == "" {
 		specs = append(specs, images.Streams()...)
@@ -71,8 +73,10 @@ func (k *deps) streamSpecs() []stream.Spec {
 
 func (k *deps) openStreams(ctx context.Context) (err error) {
 	s := &k.settings.Stream
-	k.streams, err = stream.Open(ctx, stream.Config{URL: s.URL, Listen: s.Listen, Token: s.Token.Reveal(), Dir: filepath.Join(k.settings.DataDir, "streams"),
-		Node: k.node, Specs: k.streamSpecs(), Log: k.log, Part: k.streamsPart(), Now: k.process.now})
+	k.streams, err = stream.Open(ctx, stream.Config{URL: s.URL, Listen: s.Listen,
+		Token: s.Token.Reveal(), Dir: filepath.Join(k.settings.DataDir, "streams"),
+		Node: k.node, Specs: k.streamSpecs(), Log: k.log, Part: k.streamsPart(),
+		Now: k.process.now})
 	if err != nil && s.URL != "" {
 		return unableError("stream.url (%s): %s", hostsOf(s.URL, "4222"), plainError(err))
 	}
@@ -85,8 +89,8 @@ func (k *deps) openStreams(ctx context.Context) (err error) {
 // probeTimeout bounds how long a start waits for the object storage.
 const probeTimeout = 3 * time.Second
 
-// probeObjects tells at once of a storage that is away or a bucket that nobody has made. The node starts all the same, and
-// goes on when they are there.
+// probeObjects tells at once of a storage that is away or a bucket that nobody has made. The node
+// starts all the same, and goes on when they are there.
 func (k *deps) probeObjects(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -109,15 +113,17 @@ func (k *deps) closeStorage() {
 func newFetchBoxContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	s, grace := &p.settings.FetchBox, p.settings.ShutdownGrace
 	f, err := fetchbox.New(fetchbox.Config{
-		Log: log, Registry: p.registries.For(fetchbox.Name, ""), Now: p.process.now, Elapsed: p.process.elapsed, Random: randomBytes,
+		Log: log, Registry: p.registries.For(fetchbox.Name, ""), Now: p.process.now,
+		Elapsed: p.process.elapsed, Random: randomBytes,
 		Token: s.Token, OperatorToken: p.operatorToken, Tracing: p.tracing, Node: p.node,
 		Objects: p.objects, Streams: p.streams, Shared: p.places, Types: jobTypes(p.settings),
 		Pools:        proxyPools(p.settings),
 		MaxResources: s.MaxResources, MaxManifest: s.MaxManifest, Tries: s.MaxAttempts,
 		MaxLostRuns: s.MaxLostRuns, BackoffBase: s.BackoffBase, Lease: s.Lease,
-		ConnectTimeout: s.ConnectTimeout, DownloadTimeout: s.DownloadTimeout, MaxDownload: s.MaxDownload, MaxPerHost: s.MaxPerHost,
-		IdempotencyWindow: s.IdempotencyWindow, LedgerRetention: s.LedgerRetention, LedgerMaxBytes: s.LedgerMaxBytes,
-		PruneInterval:  p.settings.PruneInterval,
+		ConnectTimeout: s.ConnectTimeout, DownloadTimeout: s.DownloadTimeout,
+		MaxDownload: s.MaxDownload, MaxPerHost: s.MaxPerHost,
+		IdempotencyWindow: s.IdempotencyWindow, LedgerRetention: s.LedgerRetention,
+		LedgerMaxBytes: s.LedgerMaxBytes, PruneInterval: p.settings.PruneInterval,
 		NoLocalWorkers: p.noWorkers, Grace: grace - grace/8,
 		Egress: egress.Config{AllowLocal: p.settings.OnLoopback(), Allow: p.settings.Egress.Allow,
 			UserAgent: userAgent()},
@@ -136,8 +142,8 @@ func jobTypes(s *config.Settings) map[string]fetchbox.Type {
 		for header, value := range t.DefaultHeaders {
 			headers[header] = value.Reveal()
 		}
-		one := fetchbox.Type{Handler: t.Handler, DefaultHeaders: headers, Bucket: t.Bucket, KeyPrefix: t.KeyPrefix,
-			MaxParallel: t.MaxParallel(), Options: t.Options}
+		one := fetchbox.Type{Handler: t.Handler, DefaultHeaders: headers, Bucket: t.Bucket,
+			KeyPrefix: t.KeyPrefix, MaxParallel: t.MaxParallel(), Options: t.Options}
 		if t.ProxyPrimary != "" || len(t.ProxyFallbacks) > 0 {
 			one.Proxy = &handler.Proxy{Primary: t.ProxyPrimary, Fallbacks: t.ProxyFallbacks}
 		}

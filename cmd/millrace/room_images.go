@@ -34,13 +34,17 @@ func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error)
 		workers = runtime.NumCPU()
 	}
 	r, err := images.New(images.Config{
-		Log: log, API: p.registries.For(images.Name, "api"), Worker: p.registries.For(images.Name, "worker"), Now: p.process.now, Random: randomBytes,
+		Log: log, API: p.registries.For(images.Name, "api"),
+		Worker: p.registries.For(images.Name, "worker"), Now: p.process.now, Random: randomBytes,
 		Token: s.Token, Tracing: p.tracing, Node: p.node, Objects: p.objects, Shared: p.places,
 		Bucket: p.settings.Objects.Bucket, Queue: p.messages, CDN: p.cdn,
-		Processor: &picture.Processor{Command: child, Limits: picture.Limits{Pixels: int64(s.MaxPixels), Memory: picture.DefaultMemory,
-			Timeout: picture.DefaultTimeout}},
-		WorkDir: workDir, LockTimeout: s.LockTimeout, MaxAttempts: s.MaxAttempts, BackoffBase: s.BackoffBase, BackoffMax: s.BackoffMax,
-		Sizes: s.Sizes, MaxUpload: s.MaxUpload, MaxPixels: int64(s.MaxPixels), NoLocalWorkers: p.noWorkers, Workers: workers, Grace: grace - grace/8,
+		Processor: &picture.Processor{Command: child,
+			Limits: picture.Limits{Pixels: int64(s.MaxPixels), Memory: picture.DefaultMemory,
+				Timeout: picture.DefaultTimeout}},
+		WorkDir: workDir, LockTimeout: s.LockTimeout, MaxAttempts: s.MaxAttempts,
+		BackoffBase: s.BackoffBase, BackoffMax: s.BackoffMax,
+		Sizes: s.Sizes, MaxUpload: s.MaxUpload, MaxPixels: int64(s.MaxPixels),
+		NoLocalWorkers: p.noWorkers, Workers: workers, Grace: grace - grace/8,
 	})
 	if err != nil {
 		return server.ServedContract{}, err
@@ -89,7 +93,8 @@ func imageCDN(ctx context.Context, p *deps) (cdn.CDN, error) {
 	case config.CDNHTTP:
 		return p.monitored(&cdn.HTTP{URL: s.CDNURL, Client: p.egress}), nil
 	case config.CDNCloudFront:
-		network, err := cdn.NewCloudFront(context.WithoutCancel(ctx), s.CloudFrontDistribution, p.egress)
+		network, err := cdn.NewCloudFront(context.WithoutCancel(ctx), s.CloudFrontDistribution,
+			p.egress)
 		return p.monitored(network), err
 	}
 	return nil, nil

@@ -47,7 +47,8 @@ type deps struct {
 	// operatorToken is what /operators asks for; empty where it is open (G-FB-31).
 	operatorToken config.Secret
 
-	remoteContracts []workerapi.Contract // of the rooms that were made, whose jobs may be run by workers outside
+	// of the rooms that were made, whose jobs may be run by workers outside
+	remoteContracts []workerapi.Contract
 }
 
 // contractBuilder makes the room of one contract; log names the contract.
@@ -98,7 +99,8 @@ func newRelayContract(p *deps, log *slog.Logger) (server.ServedContract, error) 
 func loadPepper(s *config.Settings) ([]byte, error) {
 	if path := s.Secrets.PepperFile; path != "" {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, unableError("secrets.pepper_file: there is no file %s; copy the one of the other nodes there, or write 32 random bytes or more to it (mode 0600)", path)
+			return nil, unableError(
+				"secrets.pepper_file: there is no file %s; copy the one of the other nodes there, or write 32 random bytes or more to it (mode 0600)", path)
 		}
 	}
 	pepper, err := account.LoadPepper(s.PepperFile())
@@ -122,15 +124,22 @@ func newForgeRunContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 		Log: log, LogRequests: s.LogRequests, Registry: p.registries.For(forgerun.Name, ""),
 		Now: p.process.now, Elapsed: p.process.elapsed, Random: randomBytes,
 		Pepper: pepper, Node: p.node, Client: p.egress, Tracing: p.tracing,
-		Types: s.Types, Workers: workers, JobsPerWorker: s.JobsPerWorker, Lease: s.Lease, Heartbeat: s.Heartbeat,
+		Types: s.Types, Workers: workers, JobsPerWorker: s.JobsPerWorker, Lease: s.Lease,
+		Heartbeat:  s.Heartbeat,
 		Grace:      grace - grace/8, // the rest is for writing what became of what did not end
-		MaxRunTime: s.MaxRunTime, CancelWindow: s.CancelWindow, MaxRetries: s.MaxRetries, BackoffBase: s.BackoffBase,
-		BackoffMax: s.BackoffMax, AutoRetry: s.AutoRetry, RatePerMinute: s.RateLimitPerMinute, QuotaPerDay: s.QuotaPerDay,
-		AnonymousPerMinute: s.AnonymousRateLimitPerMinute, MaxActiveJobs: s.MaxActiveJobs, QueueSize: s.QueueSize,
-		BodyLimit: s.BodyLimit, PayloadLimit: s.PayloadLimit, FailureProbability: s.FailureProbability,
-		DurationScale: s.DurationScale, Retention: s.Retention, RevokedKeyRetention: s.RevokedKeyRetention, KeyLifetime: s.KeyLifetime,
-		Webhook: forgerun.Webhook{Timeout: hook.Timeout, MaxTries: hook.MaxAttempts, BackoffBase: hook.BackoffBase,
-			BackoffMax: hook.BackoffMax, BackoffFactor: hook.BackoffFactor},
+		MaxRunTime: s.MaxRunTime, CancelWindow: s.CancelWindow, MaxRetries: s.MaxRetries,
+		BackoffBase: s.BackoffBase,
+		BackoffMax:  s.BackoffMax, AutoRetry: s.AutoRetry, RatePerMinute: s.RateLimitPerMinute,
+		QuotaPerDay:        s.QuotaPerDay,
+		AnonymousPerMinute: s.AnonymousRateLimitPerMinute, MaxActiveJobs: s.MaxActiveJobs,
+		QueueSize: s.QueueSize,
+		BodyLimit: s.BodyLimit, PayloadLimit: s.PayloadLimit,
+		FailureProbability: s.FailureProbability,
+		DurationScale:      s.DurationScale, Retention: s.Retention,
+		RevokedKeyRetention: s.RevokedKeyRetention, KeyLifetime: s.KeyLifetime,
+		Webhook: forgerun.Webhook{Timeout: hook.Timeout, MaxTries: hook.MaxAttempts,
+			BackoffBase: hook.BackoffBase,
+			BackoffMax:  hook.BackoffMax, BackoffFactor: hook.BackoffFactor},
 	})
 	if err != nil {
 		return server.ServedContract{}, err
@@ -149,11 +158,15 @@ func newTaskFlowContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 	s, grace := &p.settings.TaskFlow, p.settings.ShutdownGrace
 	queues := map[string]taskflow.Queue{}
 	for name, q := range s.Queues {
-		queues[name] = taskflow.Queue{Handler: q.Handler, URL: q.URL, Secret: q.Secret, Timeout: q.Timeout, MaxConcurrent: q.MaxConcurrent}
+		queues[name] = taskflow.Queue{Handler: q.Handler, URL: q.URL, Secret: q.Secret,
+			Timeout: q.Timeout, MaxConcurrent: q.MaxConcurrent}
 	}
-	t, err := taskflow.New(taskflow.Config{Log: log, Registry: p.registries.For(taskflow.Name, ""), Now: p.process.now, Random: randomBytes,
-		Token: s.Token, Tracing: p.tracing, Lease: s.Lease, MaxConcurrent: s.MaxConcurrent, BodyLimit: taskFlowBodyLimit, GraphBodyLimit: taskFlowGraphLimit,
-		Queues: queues, Runner: taskflow.Runner{Disabled: p.noWorkers, Node: p.node, Client: p.egress, Grace: grace - grace/8}})
+	t, err := taskflow.New(taskflow.Config{Log: log, Registry: p.registries.For(taskflow.Name, ""),
+		Now: p.process.now, Random: randomBytes,
+		Token: s.Token, Tracing: p.tracing, Lease: s.Lease, MaxConcurrent: s.MaxConcurrent,
+		BodyLimit: taskFlowBodyLimit, GraphBodyLimit: taskFlowGraphLimit,
+		Queues: queues, Runner: taskflow.Runner{Disabled: p.noWorkers, Node: p.node,
+			Client: p.egress, Grace: grace - grace/8}})
 	if err != nil {
 		return server.ServedContract{}, err
 	}
@@ -161,7 +174,8 @@ func newTaskFlowContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 	return server.ServedContract{Contract: t, Listen: s.Listen, OpenAPI: taskflow.OpenAPI}, nil
 }
 
-// buildAPIs makes what is served beside the rooms: the worker API, where there are jobs for it and it may be served.
+// buildAPIs makes what is served beside the rooms: the worker API, where there are jobs for it and
+// it may be served.
 func buildAPIs(p *deps) ([]server.API, error) {
 	if len(p.remoteContracts) == 0 {
 		return nil, nil
@@ -171,8 +185,8 @@ func buildAPIs(p *deps) ([]server.API, error) {
 		return nil, nil
 	}
 	api, err := workerapi.New(workerapi.Config{Log: p.log.With(telemetry.Contract, workerapi.Name),
-		Registry: p.registries.For(workerapi.Name, ""), Tracing: p.tracing, Token: p.settings.Worker.Token, Contracts: p.remoteContracts,
-		Refused: places.Refused})
+		Registry: p.registries.For(workerapi.Name, ""), Tracing: p.tracing,
+		Token: p.settings.Worker.Token, Contracts: p.remoteContracts, Refused: places.Refused})
 	if err != nil {
 		return nil, withCode(exitFailed, err)
 	}

@@ -55,7 +55,8 @@ func TestScripts(t *testing.T) {
 
 const testTimeout = 30 * time.Second
 
-// scriptCode is `code N PROGRAM [ARG...]`: the program exits with N, within a time in which nothing hangs.
+// scriptCode is `code N PROGRAM [ARG...]`: the program exits with N, within a time in which nothing
+// hangs.
 func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N program [arg...]")
@@ -78,7 +79,8 @@ func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptEnviron(ts *testscript.TestScript) []string {
 	var environ []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "MILLRACE_SERVER", "MILLRACE_TOKEN", "MILLRACE__LISTEN", "MILLRACE__RELAY__TOKEN"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "MILLRACE_SERVER",
+		"MILLRACE_TOKEN", "MILLRACE__LISTEN", "MILLRACE__RELAY__TOKEN"} {
 		if value := ts.Getenv(name); value != "" {
 			environ = append(environ, name+"="+value)
 		}
@@ -86,7 +88,8 @@ func scriptEnviron(ts *testscript.TestScript) []string {
 	return environ
 }
 
-// scriptServer is `server NAME [ARG...]`: a server with its data in $WORK/NAME; MILLRACE_SERVER becomes its address.
+// scriptServer is `server NAME [ARG...]`: a server with its data in $WORK/NAME; MILLRACE_SERVER
+// becomes its address.
 func scriptServer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: server name [arg...]")
@@ -120,12 +123,14 @@ func scriptStop(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(s.(*launchedServer).terminate())
 }
 
-// scriptHTTP is `http METHOD PATH STATUS [BODY]` against MILLRACE_SERVER; the answer is the standard output.
+// scriptHTTP is `http METHOD PATH STATUS [BODY]` against MILLRACE_SERVER; the answer is the
+// standard output.
 func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: http method path status [body]")
 	}
-	req, err := http.NewRequest(args[0], ts.Getenv("MILLRACE_SERVER")+args[1], strings.NewReader(strings.Join(args[3:], " ")))
+	req, err := http.NewRequest(args[0], ts.Getenv("MILLRACE_SERVER")+args[1],
+		strings.NewReader(strings.Join(args[3:], " ")))
 	ts.Check(err)
 	if len(args) > 3 {
 		req.Header.Set("Content-Type", "application/json")
@@ -144,8 +149,8 @@ func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scriptForge is `forge key`, which makes a ForgeRun client whose key is MILLRACE_TOKEN from then on, or `forge job BODY`,
-// which submits a job whose id is JOB from then on.
+// scriptForge is `forge key`, which makes a ForgeRun client whose key is MILLRACE_TOKEN from then
+// on, or `forge job BODY`, which submits a job whose id is JOB from then on.
 func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
 	switch {
 	case !neg && len(args) == 1 && args[0] == "key":
@@ -168,7 +173,8 @@ func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func forgePost(ts *testscript.TestScript, path, body string, answer any) {
-	req, err := http.NewRequest(http.MethodPost, ts.Getenv("MILLRACE_SERVER")+path, strings.NewReader(body))
+	req, err := http.NewRequest(http.MethodPost, ts.Getenv("MILLRACE_SERVER")+path,
+		strings.NewReader(body))
 	ts.Check(err)
 	req.Header.Set("Content-Type", "application/json")
 	if token := ts.Getenv("MILLRACE_TOKEN"); token != "" {
@@ -189,7 +195,9 @@ func scriptMeets(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: meets path text")
 	}
 	want, body := strings.Join(args[1:], " "), []byte(nil)
-	pollUntil(func(format string, a ...any) { ts.Fatalf(format+": "+string(body), a...) }, want+" at "+args[0], func() bool {
+	pollUntil(func(format string, a ...any) {
+		ts.Fatalf(format+": "+string(body), a...)
+	}, want+" at "+args[0], func() bool {
 		req, err := http.NewRequest(http.MethodGet, ts.Getenv("MILLRACE_SERVER")+args[0], nil)
 		ts.Check(err)
 		req.Header.Set("Authorization", "Bearer "+ts.Getenv("MILLRACE_TOKEN"))
@@ -249,8 +257,8 @@ type launchedServer struct {
 
 // launch starts a server on a data directory and waits until it listens.
 func launch(binary, dir string, environ []string, args ...string) (*launchedServer, error) {
-	cmd := exec.Command(binary, append([]string{"serve", "--config", os.DevNull, "--set", "data_dir=" + dir,
-		"--set", "listen=127.0.0.1:0"}, args...)...)
+	cmd := exec.Command(binary, append([]string{"serve", "--config", os.DevNull, "--set",
+		"data_dir=" + dir, "--set", "listen=127.0.0.1:0"}, args...)...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = filepath.Dir(dir), environ, &syscall.SysProcAttr{}
 	killWithParent(cmd) // also where the tests are ended by their time-out
 	s := &launchedServer{cmd: cmd, stderr: &testkit.LogBuffer{}, ended: make(chan struct{})}
@@ -292,7 +300,8 @@ func (s *launchedServer) terminate() error {
 	defer hang.Stop()
 	<-s.ended
 	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
-		return errors.New("the server ended with " + s.cmd.ProcessState.String() + "\n" + s.stderr.String())
+		return errors.New("the server ended with " + s.cmd.ProcessState.String() + "\n" +
+			s.stderr.String())
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// listeningOn stands before the address in the line that serve prints. Who starts a server reads it there: with port 0
-// nobody else knows it.
+// listeningOn stands before the address in the line that serve prints. Who starts a server reads it
+// there: with port 0 nobody else knows it.
 const listeningOn = " listening on "
 
 func serveCommand(p process) *cobra.Command {
@@ -59,10 +59,13 @@ and metrics.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().BoolVar(&mode.noWorkers, "no-workers", false, "run no jobs in this process; webhook deliveries go on")
-	c.Flags().BoolVar(&mode.workersOnly, "workers-only", false, "run jobs; serve nothing but health and metrics")
+	c.Flags().BoolVar(&mode.noWorkers, "no-workers", false,
+		"run no jobs in this process; webhook deliveries go on")
+	c.Flags().BoolVar(&mode.workersOnly, "workers-only", false,
+		"run jobs; serve nothing but health and metrics")
 	c.MarkFlagsMutuallyExclusive("no-workers", "workers-only")
-	c.Flags().BoolVar(&untilStdinEnds, "until-stdin-ends", false, "stop when standard input ends, for whoever starts a server as a child")
+	c.Flags().BoolVar(&untilStdinEnds, "until-stdin-ends", false,
+		"stop when standard input ends, for whoever starts a server as a child")
 	_ = c.Flags().MarkHidden("until-stdin-ends")
 	return c
 }
@@ -138,8 +141,8 @@ func loggedAs(p process, format string, err error) error {
 	return withCode(exitCode(err), errLogged)
 }
 
-// checkStart finds out what most often stops a start, before anything is made: a node that does not start leaves nothing
-// behind.
+// checkStart finds out what most often stops a start, before anything is made: a node that does not
+// start leaves nothing behind.
 func checkStart(ctx context.Context, s *config.Settings) error {
 	if s.Serves(forgerun.Name) && s.Secrets.PepperFile != "" {
 		if _, err := loadPepper(s); err != nil {
@@ -175,8 +178,10 @@ func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveM
 	return node, withCode(exitUnable, node.Listen(ctx))
 }
 
-func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (*server.Server, error) {
-	if set := k.settings.Operator.Token; !set.Empty() { // one that was made asks nobody who is on loopback
+func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (*server.Server,
+	error) {
+	// one that was made asks nobody who is on loopback
+	if set := k.settings.Operator.Token; !set.Empty() {
 		k.operatorToken = set
 	}
 	if err := operatorToken(k.settings, k.log); err != nil {
@@ -194,7 +199,8 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	if err != nil {
 		return nil, err
 	}
-	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Contracts: contracts, APIs: apis, Log: k.log,
+	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Contracts: contracts,
+		APIs: apis, Log: k.log,
 		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuildInfo().Version,
 		Page: k.page(mode.workersOnly), Random: randomBytes, Monotonic: k.process.elapsed,
 		WorkersOnly: mode.workersOnly,
@@ -226,7 +232,8 @@ func (k *deps) connectEgress(ctx context.Context) (err error) {
 	}
 	k.tracing, err = telemetry.NewTracing(ctx, k.settings.Telemetry.OTLPEndpoint,
 		k.tracesPart(), attribute.String("service.name", "millrace"),
-		attribute.String("service.version", readBuildInfo().Version), attribute.String("service.instance.id", k.node))
+		attribute.String("service.version", readBuildInfo().Version),
+		attribute.String("service.instance.id", k.node))
 	return err
 }
 
@@ -254,7 +261,8 @@ func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) err
 	for _, name := range e.Contracts() {
 		contract, _, _ := strings.Cut(name, ".") // a room may have jobs of several sorts
 		metric := strings.ReplaceAll(name, ".", "_") + "_queue_jobs"
-		depth := &telemetry.QueueDepth{Name: metric, Contract: name, Queues: e.Queues, MaxQueues: 100, Timeout: 5 * time.Second}
+		depth := &telemetry.QueueDepth{Name: metric, Contract: name, Queues: e.Queues,
+			MaxQueues: 100, Timeout: 5 * time.Second}
 		if err := registries.For(contract, "").Register(depth); err != nil {
 			return err
 		}

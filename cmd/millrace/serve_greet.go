@@ -14,10 +14,12 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// printGreeting says that the server listens: in one line on standard output, for whoever has started it, and with what it is
-// and what can be done with it, in the log or, where standard output is a terminal, below that line.
+// printGreeting says that the server listens: in one line on standard output, for whoever has
+// started it, and with what it is and what can be done with it, in the log or, where standard
+// output is a terminal, below that line.
 func (k *deps) printGreeting(urls []string, workersOnly bool) {
-	fmt.Fprintf(k.process.stdout, "millrace %s%s%s\n", readBuildInfo().Version, listeningOn, strings.Join(urls, " and "))
+	fmt.Fprintf(k.process.stdout, "millrace %s%s%s\n", readBuildInfo().Version, listeningOn,
+		strings.Join(urls, " and "))
 	facts := append(k.dataFacts(), k.serviceFacts(workersOnly)...)
 	if !isTerminal(k.process.stdout) {
 		args := []any{"version", readBuildInfo().Version}
@@ -49,12 +51,16 @@ func (k *deps) serviceFacts(workersOnly bool) []server.Fact {
 	if workersOnly {
 		return []server.Fact{{Name: "serves", Text: "health and metrics alone; it runs jobs"}}
 	}
-	return []server.Fact{{Name: "serves", Text: strings.Join(k.settings.Contracts, ", ")}, {Name: "open", Text: k.openAccess()}}
+	return []server.Fact{{Name: "serves", Text: strings.Join(k.settings.Contracts, ", ")},
+		{Name: "open", Text: k.openAccess()}}
 }
 
-// page is what a browser is told at "/": as at the start, but for where the data are, which is no stranger's business.
+// page is what a browser is told at "/": as at the start, but for where the data are, which is no
+// stranger's business.
 func (k *deps) page(workersOnly bool) *server.Page {
-	return &server.Page{Facts: k.serviceFacts(workersOnly), Commands: func(url string) []string { return k.exampleCommands(url, workersOnly) }}
+	return &server.Page{Facts: k.serviceFacts(workersOnly), Commands: func(url string) []string {
+		return k.exampleCommands(url, workersOnly)
+	}}
 }
 
 // open says what anybody who reaches the server may use.
@@ -64,7 +70,8 @@ func (k *deps) openAccess() string {
 	for _, c := range []struct {
 		name  string
 		token config.Secret
-	}{{images.Name, s.Images.Token}, {taskflow.Name, s.TaskFlow.Token}, {fetchbox.Name, s.FetchBox.Token}, {relay.Name, s.Relay.Token}} {
+	}{{images.Name, s.Images.Token}, {taskflow.Name, s.TaskFlow.Token},
+		{fetchbox.Name, s.FetchBox.Token}, {relay.Name, s.Relay.Token}} {
 		if s.Serves(c.name) && c.token.Empty() {
 			open = append(open, c.name)
 		}
@@ -99,7 +106,8 @@ func (k *deps) exampleCommands(url string, workersOnly bool) []string {
 	case workersOnly:
 		return []string{"curl " + url + "/health/ready"}
 	case s.Serves(relay.Name) && s.Relay.Token.Empty():
-		return []string{`echo '{"to":"a@example.com"}' | millrace enqueue` + at + " --queue mail --timeout 30s",
+		return []string{`echo '{"to":"a@example.com"}' | millrace enqueue` + at +
+			" --queue mail --timeout 30s",
 			"millrace work" + at + " mail -- cat"}
 	case s.Serves(forgerun.Name):
 		return []string{"millrace simulate" + at + " --duration 10s"}

@@ -43,7 +43,8 @@ func TestServeOnATerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(mustMillrace(t), "serve", "--set", "data_dir=data", "--set", "listen=127.0.0.1:0", "--set", "log.level=warn")
+	c := exec.Command(mustMillrace(t), "serve", "--set", "data_dir=data", "--set",
+		"listen=127.0.0.1:0", "--set", "log.level=warn")
 	c.Dir, c.Stdout = dir, far
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

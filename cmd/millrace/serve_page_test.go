@@ -21,7 +21,8 @@ var (
 	commandPattern = regexp.MustCompile(`<pre><code>(.+)</code></pre>`)
 )
 
-// What a browser is told at "/" is true: each link leads somewhere and the first command works as it stands there.
+// What a browser is told at "/" is true: each link leads somewhere and the first command works as
+// it stands there.
 func TestPageOfAServer(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data")
@@ -29,9 +30,11 @@ func TestPageOfAServer(t *testing.T) {
 	if status != 200 {
 		t.Fatalf("GET / answers %d: %s", status, page)
 	}
-	for _, want := range []string{"<dt>serves</dt><dd>forgerun, images, taskflow, fetchbox, relay</dd>",
+	for _, want := range []string{"<dt>serves</dt><dd>forgerun, images, taskflow, fetchbox, " +
+		"relay</dd>",
 		"<dt>open</dt><dd>without a token: images, taskflow, fetchbox, relay, /worker, /operators, /v1/clients (to this machine alone)</dd>",
-		"<code>/v2/queues/</code> <code>/v1/queues/</code>", "<code>/v1/</code>", "<code>/api/v1/</code>", "<code>/jobs</code>",
+		"<code>/v2/queues/</code> <code>/v1/queues/</code>", "<code>/v1/</code>",
+		"<code>/api/v1/</code>", "<code>/jobs</code>",
 		"<code>/images/v1/</code>", "<code>/worker/v1/</code>"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("there is no %s in\n%s", want, page)
@@ -59,17 +62,21 @@ func TestPageOfAServer(t *testing.T) {
 	}
 }
 
-// The page goes with the settings: what has a token is not open, and a node that only runs jobs offers none.
+// The page goes with the settings: what has a token is not open, and a node that only runs jobs
+// offers none.
 func TestPageGoesWithTheSettings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args     []string
 		has, not []string
 	}{
-		"tokens": {[]string{"--set", "relay.token=0123456789abcdef0123", "--set", "contracts=relay,forgerun"},
-			[]string{"<dd>without a token: /worker, /v1/clients (to this machine alone)</dd>", "millrace simulate --server", "<code>/v1/</code>"},
+		"tokens": {[]string{"--set", "relay.token=0123456789abcdef0123", "--set",
+			"contracts=relay,forgerun"},
+			[]string{"<dd>without a token: /worker, /v1/clients (to this machine alone)</dd>",
+				"millrace simulate --server", "<code>/v1/</code>"},
 			[]string{"millrace enqueue", "/images/v1/", "openapi/taskflow.yaml"}},
-		"workers only": {[]string{"--workers-only"}, []string{"<dd>health and metrics alone; it runs jobs</dd>", `href="/metrics"`},
+		"workers only": {[]string{"--workers-only"},
+			[]string{"<dd>health and metrics alone; it runs jobs</dd>", `href="/metrics"`},
 			[]string{"/v2/queues/", "openapi", "<dt>open</dt>"}},
 	} {
 		t.Run(name, func(t *testing.T) {

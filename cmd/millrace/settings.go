@@ -16,8 +16,10 @@ type settingsFlags struct {
 }
 
 func (f *settingsFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.file, "config", "", "settings file (TOML); "+config.DefaultFile+" of the working directory if there is one")
-	c.Flags().StringArrayVar(&f.set, "set", nil, "a setting as KEY=VALUE, over file and environment; may be repeated. Others can see it: keep secrets in the file")
+	c.Flags().StringVar(&f.file, "config", "",
+		"settings file (TOML); "+config.DefaultFile+" of the working directory if there is one")
+	c.Flags().StringArrayVar(&f.set, "set", nil,
+		"a setting as KEY=VALUE, over file and environment; may be repeated. Others can see it: keep secrets in the file")
 }
 
 // otherVariables are those that commands read or `work` sets; with the last one tests are told

@@ -63,19 +63,30 @@ machine under the address of --sink.`,
 		},
 	}
 	f.remote.registerServer(c)
-	c.Flags().Float64Var(&f.rate, "rate", 10, "plays a second, at most; a play is a job, for some kinds two")
-	c.Flags().StringVar(&f.mix, "mix", "all", "work kinds as `KIND=WEIGHT,...`; KIND may end in *, all is every kind alike")
+	c.Flags().Float64Var(&f.rate, "rate", 10,
+		"plays a second, at most; a play is a job, for some kinds two")
+	c.Flags().StringVar(&f.mix, "mix", "all",
+		"work kinds as `KIND=WEIGHT,...`; KIND may end in *, all is every kind alike")
 	c.Flags().DurationVar(&f.duration, "duration", 30*time.Second, "how long jobs are submitted")
-	c.Flags().DurationVar(&f.settleTimeout, "settle", 15*time.Minute, "how long to wait for jobs and webhooks afterwards, and for a server that answers nothing, at most")
-	c.Flags().IntVar(&f.clients, "clients", 4, "clients; four kinds of webhook troubles have one more each")
-	c.Flags().IntVar(&f.concurrency, "concurrency", 64, "plays under way at a time, but for jobs that wait for their time")
+	c.Flags().DurationVar(&f.settleTimeout, "settle", 15*time.Minute,
+		"how long to wait for jobs and webhooks afterwards, and for a server that answers nothing, at most")
+	c.Flags().IntVar(&f.clients, "clients", 4,
+		"clients; four kinds of webhook troubles have one more each")
+	c.Flags().IntVar(&f.concurrency, "concurrency", 64,
+		"plays under way at a time, but for jobs that wait for their time")
 	c.Flags().Uint64Var(&f.seed, "seed", 0, "draws the same plays again; 0 draws one")
-	c.Flags().StringVar(&f.sink, "sink", "127.0.0.1", "`address` where webhooks are received, on ports of their own")
-	c.Flags().Float64Var(&f.faults.drop, "refuse", 0, "`share` of events whose first try the sink drops, from 0 to 1")
-	c.Flags().Float64Var(&f.faults.stall, "stall", 0, "`share` of events whose first try the sink never answers")
-	c.Flags().Float64Var(&f.faults.fail, "fail", 0, "`share` of events whose first try the sink answers 503")
-	c.Flags().DurationVar(&f.faults.slow, "slow", time.Second, "how long the receiver of WEBHOOK_SLOW_RECEIVER takes to answer")
-	c.Flags().BoolVar(&f.lostRuns, "lost-runs", false, "accept lost runs though the server was never away: one of several nodes may have died")
+	c.Flags().StringVar(&f.sink, "sink", "127.0.0.1",
+		"`address` where webhooks are received, on ports of their own")
+	c.Flags().Float64Var(&f.faults.drop, "refuse", 0,
+		"`share` of events whose first try the sink drops, from 0 to 1")
+	c.Flags().Float64Var(&f.faults.stall, "stall", 0,
+		"`share` of events whose first try the sink never answers")
+	c.Flags().Float64Var(&f.faults.fail, "fail", 0,
+		"`share` of events whose first try the sink answers 503")
+	c.Flags().DurationVar(&f.faults.slow, "slow", time.Second,
+		"how long the receiver of WEBHOOK_SLOW_RECEIVER takes to answer")
+	c.Flags().BoolVar(&f.lostRuns, "lost-runs", false,
+		"accept lost runs though the server was never away: one of several nodes may have died")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
@@ -83,7 +94,8 @@ machine under the address of --sink.`,
 func (f *simulateFlags) validate() (*simMix, error) {
 	fractions := []float64{f.faults.drop, f.faults.stall, f.faults.fail}
 	switch {
-	case !(f.rate > 0) || f.rate > 1e6 || f.duration <= 0 || f.settleTimeout <= 0 || f.faults.slow <= 0:
+	case !(f.rate > 0) || f.rate > 1e6 || f.duration <= 0 || f.settleTimeout <= 0 ||
+		f.faults.slow <= 0:
 		return nil, usageError("--rate, --duration, --settle and --slow are more than 0")
 	case f.clients < 1 || f.clients > 10_000 || f.concurrency < 1:
 		return nil, usageError("--clients is from 1 to 10000, --concurrency at least 1")
@@ -135,8 +147,9 @@ func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) 
 	if f.seed == 0 {
 		f.seed = mathrand.Uint64()
 	}
-	s := &simulator{p: p, flags: f, mix: mix, name: rand.Text()[:10], laneClients: map[client.ForgeRunKind]*simClient{},
-		watches: simWatches{jobs: map[string]*simWatch{}}, outages: simOutages{now: p.now}}
+	s := &simulator{p: p, flags: f, mix: mix, name: rand.Text()[:10],
+		laneClients: map[client.ForgeRunKind]*simClient{},
+		watches:     simWatches{jobs: map[string]*simWatch{}}, outages: simOutages{now: p.now}}
 	transport, err := f.remote.transport(p)
 	if err != nil {
 		return nil, err
@@ -144,8 +157,9 @@ func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) 
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, 256,
 		30*time.Second
 	cfg := client.Config{BaseURL: f.remote.address(p), UserAgent: userAgent(),
-		HTTPClient: &http.Client{Transport: outageTransport{transport, &s.outages}}, RequestTimeout: 15 * time.Second,
-		Retry: client.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}}
+		HTTPClient:     &http.Client{Transport: outageTransport{transport, &s.outages}},
+		RequestTimeout: 15 * time.Second,
+		Retry:          client.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}}
 	hasty, err := client.New(cfg)
 	if err != nil {
 		return nil, withCode(exitUsage, err)
@@ -160,9 +174,10 @@ func newSimulator(p process, f *simulateFlags, mix *simMix) (*simulator, error) 
 		return nil, withCode(exitUsage, err)
 	}
 	s.address = hostPort(target.Scheme, target.Host)
-	s.sink, err = newSink(f.sink, p.now, f.faults, mathrand.New(mathrand.NewPCG(f.seed, 2)), func(n client.ForgeRunWebhookEvent) {
-		s.watches.record(n.JobID, n.Next, n.OccurredAt)
-	})
+	s.sink, err = newSink(f.sink, p.now, f.faults, mathrand.New(mathrand.NewPCG(f.seed, 2)),
+		func(n client.ForgeRunWebhookEvent) {
+			s.watches.record(n.JobID, n.Next, n.OccurredAt)
+		})
 	return s, err
 }
 
@@ -201,15 +216,18 @@ func (s *simulator) run(ctx context.Context) error {
 	return nil
 }
 
-// loadAndSettle begins plays at the rate until the load is over, and waits until they have all ended.
+// loadAndSettle begins plays at the rate until the load is over, and waits until they have all
+// ended.
 func (s *simulator) loadAndSettle(ctx context.Context) {
-	playing, end := context.WithTimeoutCause(ctx, s.flags.duration+s.flags.settleTimeout, errors.New("it did not end within --settle"))
+	playing, end := context.WithTimeoutCause(ctx, s.flags.duration+s.flags.settleTimeout,
+		errors.New("it did not end within --settle"))
 	defer end()
 	random := mathrand.New(mathrand.NewPCG(s.flags.seed, 1))
 	draw := s.mix.newDraw(random)
 	slots := make(chan struct{}, s.flags.concurrency)
 	var plays sync.WaitGroup
-	count := &simProgress{since: s.p.elapsed, bar: s.p.newProgress("load", s.flags.duration.Milliseconds()), reportedAt: s.p.elapsed()}
+	count := &simProgress{since: s.p.elapsed,
+		bar: s.p.newProgress("load", s.flags.duration.Milliseconds()), reportedAt: s.p.elapsed()}
 	count.bar.totalUnit = " of the time"
 	started := s.p.elapsed()
 	ends, next := started+s.flags.duration, started
@@ -240,7 +258,8 @@ func (s *simulator) loadAndSettle(ctx context.Context) {
 // catchUp is how far the load may fall behind its rate and hurry afterwards.
 const catchUp = 200 * time.Millisecond
 
-// waitUntil waits until next, which is a time since the beginning; false when the load is over before it.
+// waitUntil waits until next, which is a time since the beginning; false when the load is over
+// before it.
 func (s *simulator) waitUntil(ctx context.Context, next, ends time.Duration) bool {
 	if next >= ends || ctx.Err() != nil {
 		return false
@@ -255,8 +274,8 @@ func (s *simulator) waitUntil(ctx context.Context, next, ends time.Duration) boo
 	}
 }
 
-// simProgress tells how many plays have begun and ended: of the load how much of its time is over, and after it how many of
-// its plays.
+// simProgress tells how many plays have begun and ended: of the load how much of its time is over,
+// and after it how many of its plays.
 type simProgress struct {
 	since      func() time.Duration
 	mu         sync.Mutex

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// The simulator's account: what was asked for, answered and heard, held against what the server says in the end. It
-// asks nobody and knows no clock, so that it can be tried on made-up histories.
+// The simulator's account: what was asked for, answered and heard, held against what the server
+// says in the end. It asks nobody and knows no clock, so that it can be tried on made-up histories.
 
 // simSnapshot is all there is to account for.
 type simSnapshot struct {
@@ -78,8 +78,8 @@ type simReport struct {
 
 // audit holds everything against everything.
 func (w *simSnapshot) audit() *simReport {
-	a := &simAudit{simSnapshot: w, result: &simReport{}, byID: map[string]*simObservedJob{}, submissionOf: map[string]*simSubmission{},
-		events: map[string]string{}}
+	a := &simAudit{simSnapshot: w, result: &simReport{}, byID: map[string]*simObservedJob{},
+		submissionOf: map[string]*simSubmission{}, events: map[string]string{}}
 	for i := range w.observed {
 		t := &w.observed[i]
 		if a.byID[t.job.ID] != nil {
@@ -94,7 +94,9 @@ func (w *simSnapshot) audit() *simReport {
 		t := &w.observed[i]
 		o := a.submissionOf[t.job.ID]
 		if o == nil {
-			a.addViolation("strange", nil, t.job.ID, "nobody has submitted it, or its submit was refused or never answered: %s %s", t.job.Kind, t.job.State)
+			a.addViolation("strange", nil, t.job.ID,
+				"nobody has submitted it, or its submit was refused or never answered: %s %s",
+				t.job.Kind, t.job.State)
 			continue
 		}
 		a.checkJob(o, t)
@@ -124,21 +126,24 @@ func (a *simAudit) addViolation(sort string, o *simSubmission, jobID, format str
 	a.result.violations = append(a.result.violations, violation)
 }
 
-// submits accounts for what was answered to an order's submits: each acknowledged one has its job, one key has one
-// job, and two keys have two (FR-067, FR-073, FR-113).
+// submits accounts for what was answered to an order's submits: each acknowledged one has its job,
+// one key has one job, and two keys have two (FR-067, FR-073, FR-113).
 func (a *simAudit) checkRequests(o *simSubmission) {
 	byKey := map[string]string{}
 	for _, s := range o.requests {
 		switch {
 		case s.failure != "":
-			a.addViolation("unanswered", o, "", "the submit under key %s was not answered: %s", s.key, s.failure)
+			a.addViolation("unanswered", o, "", "the submit under key %s was not answered: %s",
+				s.key, s.failure)
 		case o.kind.action == simRefused && s.code == client.ForgeValidationFailed:
 		case o.kind.action == simRefused:
-			a.addViolation("accepted", o, s.jobID, "it is to be refused with %s; got %q", client.ForgeValidationFailed, s.code)
+			a.addViolation("accepted", o, s.jobID, "it is to be refused with %s; got %q",
+				client.ForgeValidationFailed, s.code)
 		case s.late:
 			a.result.late++
 		case s.code != "":
-			a.addViolation("refused", o, "", "the submit under key %s was refused: %s", s.key, s.code)
+			a.addViolation("refused", o, "", "the submit under key %s was refused: %s", s.key,
+				s.code)
 		}
 		if s.jobID == "" {
 			continue
@@ -153,7 +158,8 @@ func (a *simAudit) checkRequests(o *simSubmission) {
 		byKey[s.key] = s.jobID
 		a.submissionOf[s.jobID] = o
 		if a.byID[s.jobID] == nil {
-			a.addViolation("lost", o, s.jobID, "it was acknowledged under key %s and the server does not list it", s.key)
+			a.addViolation("lost", o, s.jobID,
+				"it was acknowledged under key %s and the server does not list it", s.key)
 		}
 	}
 	if o.abortReason != "" {
@@ -174,15 +180,18 @@ func (o *simSubmission) anyJob() string {
 func (a *simAudit) checkJob(o *simSubmission, t *simObservedJob) {
 	j := &t.job
 	if t.client != o.client {
-		a.addViolation("strange", o, j.ID, "client %d submitted it and client %d has it", o.client, t.client)
+		a.addViolation("strange", o, j.ID, "client %d submitted it and client %d has it", o.client,
+			t.client)
 	}
 	a.checkDefinition(o, j)
 	if !j.State.Final() {
-		a.addViolation("unfinished", o, j.ID, "it is %s, attempt %d, since %s", j.State, j.Attempt, j.UpdatedAt.Format(time.RFC3339))
+		a.addViolation("unfinished", o, j.ID, "it is %s, attempt %d, since %s", j.State, j.Attempt,
+			j.UpdatedAt.Format(time.RFC3339))
 		return
 	}
 	if t.report == nil {
-		a.addViolation("report", o, j.ID, "it is %s and has none: %s", j.State, t.noReportReason) // FR-129
+		// FR-129
+		a.addViolation("report", o, j.ID, "it is %s and has none: %s", j.State, t.noReportReason)
 		return
 	}
 	if len(t.report.Events) == 0 {
@@ -197,7 +206,8 @@ func (a *simAudit) checkJob(o *simSubmission, t *simObservedJob) {
 // checkDefinition: the server simulates what the catalogue says (FR-075, FR-114).
 func (a *simAudit) checkDefinition(o *simSubmission, j *client.ForgeRunJob) {
 	d := j.Definition
-	if j.Kind != o.kind.name || d.Kind != o.kind.name || d.ShouldFail != o.kind.fails || d.PayloadSize != o.kind.payloadKB<<10 {
+	if j.Kind != o.kind.name || d.Kind != o.kind.name || d.ShouldFail != o.kind.fails ||
+		d.PayloadSize != o.kind.payloadKB<<10 {
 		a.addViolation("definition", o, j.ID, "the server has %s: %+v", j.Kind, d)
 	}
 	switch at := j.ExecutionAt; {
@@ -206,8 +216,8 @@ func (a *simAudit) checkDefinition(o *simSubmission, j *client.ForgeRunJob) {
 	}
 }
 
-// simTransitions are the moves of the state machine (FR-155 to FR-161) with the name of their event. That from ASSIGNED back
-// to QUEUED is the system's alone (G-FR-01).
+// simTransitions are the moves of the state machine (FR-155 to FR-161) with the name of their
+// event. That from ASSIGNED back to QUEUED is the system's alone (G-FR-01).
 var simTransitions = map[[2]client.ForgeRunState]client.ForgeRunEventName{
 	{"", client.ForgeCreated}:                    client.ForgeJobCreated,
 	{client.ForgeCreated, client.ForgeQueued}:    client.ForgeJobQueued,
@@ -231,18 +241,21 @@ func (a *simAudit) checkPath(o *simSubmission, t *simObservedJob) {
 		name, legal := simTransitions[[2]client.ForgeRunState{e.Prev, e.Next}]
 		switch {
 		case e.Prev != prev:
-			a.addViolation("path", o, j.ID, "event %d leaves %q while the job was %q", i, e.Prev, prev)
+			a.addViolation("path", o, j.ID, "event %d leaves %q while the job was %q", i, e.Prev,
+				prev)
 		case !legal:
 			a.addViolation("path", o, j.ID, "event %d goes from %q to %q", i, e.Prev, e.Next)
 		case e.Name != name:
-			a.addViolation("path", o, j.ID, "event %d from %q to %q is called %s", i, e.Prev, e.Next, e.Name)
+			a.addViolation("path", o, j.ID, "event %d from %q to %q is called %s", i, e.Prev,
+				e.Next, e.Name)
 		case !e.At.After(at):
 			a.addViolation("path", o, j.ID, "event %d is not later than the one before", i)
 		case e.JobID != j.ID || e.Scenario != o.kind.name:
 			a.addViolation("path", o, j.ID, "event %d is of job %s, %s", i, e.JobID, e.Scenario)
 		}
 		if other, known := a.events[e.ID]; known || e.ID == "" {
-			a.addViolation("path", o, j.ID, "event %d has the id %q, as one of job %s", i, e.ID, other)
+			a.addViolation("path", o, j.ID, "event %d has the id %q, as one of job %s", i, e.ID,
+				other)
 		}
 		a.events[e.ID] = j.ID
 		switch {
@@ -261,7 +274,8 @@ func (a *simAudit) checkPath(o *simSubmission, t *simObservedJob) {
 		a.addViolation("path", o, j.ID, "its events end in %s, it is %s", prev, j.State)
 	}
 	if retries != j.Attempt || j.Attempt < o.attempt {
-		a.addViolation("attempt", o, j.ID, "attempt %d, %d retries in its events, %d acknowledged", j.Attempt, retries, o.attempt)
+		a.addViolation("attempt", o, j.ID, "attempt %d, %d retries in its events, %d acknowledged",
+			j.Attempt, retries, o.attempt)
 	}
 	a.checkNotEarly(o, t)
 }
@@ -278,14 +292,18 @@ func (a *simAudit) checkLostRun(o *simSubmission, jobID string, from, to time.Ti
 		a.result.lost++
 		return
 	}
-	a.addViolation("lost run", o, jobID, "its runner was lost between %s and %s, and the server was not away then", from.Format(time.RFC3339), to.Format(time.RFC3339))
+	a.addViolation("lost run", o, jobID,
+		"its runner was lost between %s and %s, and the server was not away then",
+		from.Format(time.RFC3339), to.Format(time.RFC3339))
 }
 
 // checkNotEarly: no job starts before its time, with a tolerance of a second (FR-164).
 func (a *simAudit) checkNotEarly(o *simSubmission, t *simObservedJob) {
 	for _, e := range t.report.Events {
-		if !o.due.IsZero() && e.Next != client.ForgeCreated && e.Next != client.ForgeCanceled && e.At.Before(o.due.Add(-time.Second)) {
-			a.addViolation("early", o, t.job.ID, "%s at %s, due at %s", e.Name, e.At.Format(time.RFC3339Nano), o.due.Format(time.RFC3339Nano))
+		if !o.due.IsZero() && e.Next != client.ForgeCreated && e.Next != client.ForgeCanceled &&
+			e.At.Before(o.due.Add(-time.Second)) {
+			a.addViolation("early", o, t.job.ID, "%s at %s, due at %s", e.Name,
+				e.At.Format(time.RFC3339Nano), o.due.Format(time.RFC3339Nano))
 			return
 		}
 	}
@@ -311,18 +329,23 @@ func (a *simAudit) checkReport(o *simSubmission, t *simObservedJob) {
 	off := time.Duration(r.DurationMS)*time.Millisecond - took // however it was rounded
 	switch {
 	case r.JobID != j.ID || r.Outcome != j.Outcome:
-		a.addViolation("report", o, j.ID, "it is of job %s and says %s, the job %s", r.JobID, r.Outcome, j.Outcome)
+		a.addViolation("report", o, j.ID, "it is of job %s and says %s, the job %s", r.JobID,
+			r.Outcome, j.Outcome)
 	case !r.FinishedAt.Equal(last.At):
-		a.addViolation("report", o, j.ID, "finished at %v, its last event is of %v", r.FinishedAt, last.At)
-	case (started == nil) != (r.StartedAt == nil) || started != nil && !started.Equal(*r.StartedAt):
-		a.addViolation("report", o, j.ID, "started at %v, by its events at %v", r.StartedAt, started)
+		a.addViolation("report", o, j.ID, "finished at %v, its last event is of %v", r.FinishedAt,
+			last.At)
+	case (started == nil) != (r.StartedAt == nil) ||
+		(started != nil && !started.Equal(*r.StartedAt)):
+		a.addViolation("report", o, j.ID, "started at %v, by its events at %v", r.StartedAt,
+			started)
 	case off.Abs() >= time.Millisecond:
 		a.addViolation("report", o, j.ID, "it took %d ms, by its events %s", r.DurationMS, took)
 	}
 }
 
 var simOutcomes = map[client.ForgeRunState]client.ForgeRunOutcome{client.ForgeSucceeded: client.ForgeOutcomeSuccess,
-	client.ForgeFailed: client.ForgeOutcomeFailed, client.ForgeCanceled: client.ForgeOutcomeCanceled}
+	client.ForgeFailed:   client.ForgeOutcomeFailed,
+	client.ForgeCanceled: client.ForgeOutcomeCanceled}
 
 // checkOutcome: the job ended as its kind does, after what was asked for.
 func (a *simAudit) checkOutcome(o *simSubmission, t *simObservedJob) {
@@ -346,14 +369,20 @@ func (a *simAudit) checkOutcome(o *simSubmission, t *simObservedJob) {
 	case last.Reason == runnerLost && o.canceled == "":
 		// Accounted for with its event.
 	case j.Outcome != want:
-		a.addViolation("outcome", o, j.ID, "%s (%s), the catalogue says %s", j.Outcome, failure.Code, want)
-	case o.kind.name == client.ForgeRunsOverTimeout && (failure.Code != client.ForgeTimeout || last.Reason == ""):
-		a.addViolation("outcome", o, j.ID, "it failed with %s, its event with %q: neither may hide the time-out", failure.Code, last.Reason)
+		a.addViolation("outcome", o, j.ID, "%s (%s), the catalogue says %s", j.Outcome,
+			failure.Code, want)
+	case o.kind.name == client.ForgeRunsOverTimeout &&
+		(failure.Code != client.ForgeTimeout || last.Reason == ""):
+		a.addViolation("outcome", o, j.ID,
+			"it failed with %s, its event with %q: neither may hide the time-out", failure.Code,
+			last.Reason)
 	case o.kind.name == client.ForgeFailAfterRetryable && !failure.Retryable:
 		a.addViolation("outcome", o, j.ID, "its failure is not marked retryable")
 	case o.kind.action == simRetryOnce && j.Attempt == 0:
 		a.addViolation("outcome", o, j.ID, "it succeeded without having failed")
 	case o.kind.action == simRetryUntilRefused && (!o.refused || !last.Last):
-		a.addViolation("outcome", o, j.ID, "its retries are used up (%v) and its last event says so (%v): both must be", o.refused, last.Last)
+		a.addViolation("outcome", o, j.ID,
+			"its retries are used up (%v) and its last event says so (%v): both must be", o.refused,
+			last.Last)
 	}
 }

@@ -45,17 +45,20 @@ func (a *simAudit) checkReceiver(h *simReceiver) {
 		t := a.byID[jobID]
 		for _, r := range receipts {
 			if r.forgeryReason != "" {
-				a.addViolation("forged", nil, jobID, "%s was sent event %s: %s", h.name, r.eventID, r.forgeryReason)
+				a.addViolation("forged", nil, jobID, "%s was sent event %s: %s", h.name, r.eventID,
+					r.forgeryReason)
 			}
 		}
-		if t == nil || t.client != h.client || h.webhookID == "" && t.job.Callback != h.url {
-			a.addViolation("foreign", nil, jobID, "%s heard of it and is none of its listeners", h.name)
+		if t == nil || t.client != h.client || (h.webhookID == "" && t.job.Callback != h.url) {
+			a.addViolation("foreign", nil, jobID, "%s heard of it and is none of its listeners",
+				h.name)
 		}
 	}
 	listens := false
 	for i := range a.observed {
 		t := &a.observed[i]
-		if t.client != h.client || t.report == nil || h.webhookID == "" && t.job.Callback != h.url {
+		if t.client != h.client || t.report == nil ||
+			(h.webhookID == "" && t.job.Callback != h.url) {
 			continue
 		}
 		listens = true
@@ -67,7 +70,8 @@ func (a *simAudit) checkReceiver(h *simReceiver) {
 	}
 	for eventID := range records {
 		if a.events[eventID] == "" && a.allReported(h.client) {
-			a.addViolation("delivery", nil, "", "%s has a delivery of event %s, which is in no report", h.name, eventID)
+			a.addViolation("delivery", nil, "",
+				"%s has a delivery of event %s, which is in no report", h.name, eventID)
 		}
 	}
 }
@@ -88,15 +92,16 @@ func (a *simAudit) deliveryRecords(h *simReceiver) map[string]*client.ForgeRunDe
 	for i := range h.deliveries {
 		d := &h.deliveries[i]
 		if records[d.EventID] != nil {
-			a.addViolation("delivery", nil, a.events[d.EventID], "%s has two deliveries of event %s", h.name, d.EventID)
+			a.addViolation("delivery", nil, a.events[d.EventID],
+				"%s has two deliveries of event %s", h.name, d.EventID)
 		}
 		records[d.EventID] = d
 	}
 	return records
 }
 
-// order: a listener hears of a job's events in their order; the tries of a later event begin when those of the earlier
-// ones are over (G-FR-48). The same event may come again: at least once.
+// order: a listener hears of a job's events in their order; the tries of a later event begin when
+// those of the earlier ones are over (G-FR-48). The same event may come again: at least once.
 func (a *simAudit) checkEventOrder(h *simReceiver, t *simObservedJob) {
 	firstIndex := map[string]int{}
 	for i, e := range t.report.Events {
@@ -108,10 +113,12 @@ func (a *simAudit) checkEventOrder(h *simReceiver, t *simObservedJob) {
 		i, known := firstIndex[r.eventID]
 		switch {
 		case !known:
-			a.addViolation("foreign", nil, t.job.ID, "%s heard of event %s, which is not in its report", h.name, r.eventID)
+			a.addViolation("foreign", nil, t.job.ID,
+				"%s heard of event %s, which is not in its report", h.name, r.eventID)
 			continue
 		case i < reached:
-			a.addViolation("order", nil, t.job.ID, "%s heard of event %d after event %d", h.name, i, reached)
+			a.addViolation("order", nil, t.job.ID, "%s heard of event %d after event %d", h.name, i,
+				reached)
 		case accepted[r.eventID]:
 			a.result.repeated++
 		}
@@ -121,7 +128,8 @@ func (a *simAudit) checkEventOrder(h *simReceiver, t *simObservedJob) {
 }
 
 // heard: every event was accepted, or the record says how far it is.
-func (a *simAudit) checkDelivered(h *simReceiver, t *simObservedJob, records map[string]*client.ForgeRunDelivery) {
+func (a *simAudit) checkDelivered(h *simReceiver, t *simObservedJob,
+	records map[string]*client.ForgeRunDelivery) {
 	accepted, tried := map[string]bool{}, map[string]bool{}
 	for _, r := range h.receipts[t.job.ID] {
 		tried[r.eventID] = true
@@ -135,20 +143,27 @@ func (a *simAudit) checkDelivered(h *simReceiver, t *simObservedJob, records map
 		}
 		switch {
 		case d == nil && h.webhookID != "":
-			a.addViolation("delivery", nil, t.job.ID, "%s has no delivery of event %d (%s)", h.name, i, e.Name)
+			a.addViolation("delivery", nil, t.job.ID, "%s has no delivery of event %d (%s)", h.name,
+				i, e.Name)
 		case status == client.ForgeDelivered && !accepted[e.ID]:
-			a.addViolation("delivery", nil, t.job.ID, "event %d (%s) is recorded as delivered, and %s has not accepted it", i, e.Name, h.name)
+			a.addViolation("delivery", nil, t.job.ID,
+				"event %d (%s) is recorded as delivered, and %s has not accepted it", i, e.Name,
+				h.name)
 		case accepted[e.ID] && status == client.ForgeExhausted:
-			a.addViolation("delivery", nil, t.job.ID, "event %d (%s) is recorded as given up, and %s has accepted it", i, e.Name, h.name)
+			a.addViolation("delivery", nil, t.job.ID,
+				"event %d (%s) is recorded as given up, and %s has accepted it", i, e.Name, h.name)
 		case accepted[e.ID]:
 		case h.behavior == simAccepts || h.behavior == simSlow:
-			a.addViolation("undelivered", nil, t.job.ID, "%s has not heard of event %d (%s), recorded as %q", h.name, i, e.Name, status)
+			a.addViolation("undelivered", nil, t.job.ID,
+				"%s has not heard of event %d (%s), recorded as %q", h.name, i, e.Name, status)
 		case status == client.ForgeExhausted && tried[e.ID]:
 			a.result.givenUp++
-		case h.behavior == simNeverAccepts && status == client.ForgePending: // the next try of it, or of an earlier one, is far away
+		case h.behavior == simNeverAccepts && status == client.ForgePending:
+			// the next try of it, or of an earlier one, is far away
 			a.result.pending++
 		default:
-			a.addViolation("undelivered", nil, t.job.ID, "%s has not accepted event %d (%s), recorded as %q", h.name, i, e.Name, status)
+			a.addViolation("undelivered", nil, t.job.ID,
+				"%s has not accepted event %d (%s), recorded as %q", h.name, i, e.Name, status)
 		}
 	}
 }

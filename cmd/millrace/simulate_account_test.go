@@ -12,14 +12,19 @@ import (
 
 var simStart = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// simFixture is a made-up world in which everything is as it should be. Its jobs live a second for each event.
+// simFixture is a made-up world in which everything is as it should be. Its jobs live a second for
+// each event.
 type simFixture struct{ simSnapshot }
 
 func newSimFixture() *simFixture {
-	m := &simFixture{simSnapshot{observed: make([]simObservedJob, 0, 100)}} // pointers into it stay good
+	// pointers into it stay good
+	m := &simFixture{simSnapshot{observed: make([]simObservedJob, 0, 100)}}
 	for n := range 2 {
-		m.receivers = append(m.receivers, &simReceiver{name: fmt.Sprintf("sound/%d", n), client: n, webhookID: fmt.Sprintf("w-%d", n), receipts: map[string][]simReceipt{}},
-			&simReceiver{name: fmt.Sprintf("callback/%d", n), client: n, url: fmt.Sprintf("http://callback/%d", n), receipts: map[string][]simReceipt{}})
+		m.receivers = append(m.receivers,
+			&simReceiver{name: fmt.Sprintf("sound/%d", n), client: n,
+				webhookID: fmt.Sprintf("w-%d", n), receipts: map[string][]simReceipt{}},
+			&simReceiver{name: fmt.Sprintf("callback/%d", n), client: n,
+				url: fmt.Sprintf("http://callback/%d", n), receipts: map[string][]simReceipt{}})
 	}
 	return m
 }
@@ -29,25 +34,31 @@ func simKindOf(name client.ForgeRunKind) *simKind {
 }
 
 // order submits a job of client 0 that goes through the given states after CREATED.
-func (m *simFixture) addSubmission(name client.ForgeRunKind, states ...client.ForgeRunState) (*simSubmission, *simObservedJob) {
+func (m *simFixture) addSubmission(name client.ForgeRunKind,
+	states ...client.ForgeRunState) (*simSubmission, *simObservedJob) {
 	kind, id := simKindOf(name), fmt.Sprintf("job-%d", len(m.observed))
 	o := &simSubmission{kind: kind, requests: []simRequest{{key: "key-" + id, jobID: id}}}
 	m.submissions = append(m.submissions, o)
-	m.observed = append(m.observed, simObservedJob{job: client.ForgeRunJob{ID: id, Kind: kind.name, CreatedAt: simStart,
-		Callback:   "http://callback/0",
-		Definition: client.ForgeRunDefinition{Kind: kind.name, ShouldFail: kind.fails, PayloadSize: kind.payloadKB << 10}}})
+	m.observed = append(m.observed, simObservedJob{job: client.ForgeRunJob{ID: id, Kind: kind.name,
+		CreatedAt: simStart,
+		Callback:  "http://callback/0",
+		Definition: client.ForgeRunDefinition{Kind: kind.name, ShouldFail: kind.fails,
+			PayloadSize: kind.payloadKB << 10}}})
 	t := &m.observed[len(m.observed)-1]
 	m.addHistory(o, t, states...)
 	return o, t
 }
 
 // tell writes the job's history and lets all listeners hear of it.
-func (m *simFixture) addHistory(o *simSubmission, t *simObservedJob, states ...client.ForgeRunState) {
+func (m *simFixture) addHistory(o *simSubmission, t *simObservedJob,
+	states ...client.ForgeRunState) {
 	r := &client.ForgeRunReport{JobID: t.job.ID}
 	prev := client.ForgeRunState("")
 	for i, next := range append([]client.ForgeRunState{client.ForgeCreated}, states...) {
-		e := client.ForgeRunEvent{ID: fmt.Sprintf("%s-%d", t.job.ID, i), JobID: t.job.ID, Name: simTransitions[[2]client.ForgeRunState{prev, next}],
-			Prev: prev, Next: next, At: simStart.Add(time.Duration(i) * time.Second), Scenario: o.kind.name}
+		e := client.ForgeRunEvent{ID: fmt.Sprintf("%s-%d", t.job.ID, i), JobID: t.job.ID,
+			Name: simTransitions[[2]client.ForgeRunState{prev, next}],
+			Prev: prev, Next: next, At: simStart.Add(time.Duration(i) * time.Second),
+			Scenario: o.kind.name}
 		if prev == client.ForgeFailed {
 			t.job.Attempt++
 			r.StartedAt = nil
@@ -74,9 +85,11 @@ func (m *simFixture) addHistory(o *simSubmission, t *simObservedJob, states ...c
 			continue
 		}
 		for _, e := range r.Events {
-			h.receipts[t.job.ID] = append(h.receipts[t.job.ID], simReceipt{eventID: e.ID, at: e.At, accepted: true})
+			h.receipts[t.job.ID] = append(h.receipts[t.job.ID],
+				simReceipt{eventID: e.ID, at: e.At, accepted: true})
 			if h.webhookID != "" {
-				h.deliveries = append(h.deliveries, client.ForgeRunDelivery{EventID: e.ID, Status: client.ForgeDelivered})
+				h.deliveries = append(h.deliveries,
+					client.ForgeRunDelivery{EventID: e.ID, Status: client.ForgeDelivered})
 			}
 		}
 	}
@@ -88,13 +101,17 @@ func (t *simObservedJob) lastEvent() *client.ForgeRunEvent {
 
 // The ways that jobs take.
 var (
-	pathSucceeds        = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, client.ForgeSucceeded}
-	pathFails           = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, client.ForgeFailed}
-	pathRetried         = append(slices.Clone(pathFails), pathSucceeds...)
-	pathFailsTwice      = append(slices.Clone(pathFails), pathFails...)
-	pathRequeued        = append([]client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned}, pathSucceeds...)
+	pathSucceeds = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned,
+		client.ForgeRunning, client.ForgeSucceeded}
+	pathFails = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned,
+		client.ForgeRunning, client.ForgeFailed}
+	pathRetried    = append(slices.Clone(pathFails), pathSucceeds...)
+	pathFailsTwice = append(slices.Clone(pathFails), pathFails...)
+	pathRequeued   = append([]client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned},
+		pathSucceeds...)
 	pathCanceledEarly   = []client.ForgeRunState{client.ForgeQueued, client.ForgeCanceled}
-	pathCanceledRunning = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, client.ForgeCanceled}
+	pathCanceledRunning = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned,
+		client.ForgeRunning, client.ForgeCanceled}
 )
 
 // An honest world balances: whatever a kind is for, and whatever a server that dies may do.
@@ -105,7 +122,9 @@ func TestSimAuditHonest(t *testing.T) {
 		kind := &simKinds[i]
 		switch {
 		case kind.action == simRefused:
-			m.submissions = append(m.submissions, &simSubmission{kind: kind, requests: []simRequest{{key: "r", code: client.ForgeValidationFailed}}})
+			m.submissions = append(m.submissions,
+				&simSubmission{kind: kind,
+					requests: []simRequest{{key: "r", code: client.ForgeValidationFailed}}})
 		case kind.action == simRetryOnce:
 			o, _ := m.addSubmission(kind.name, pathRetried...)
 			o.attempt = 1
@@ -135,12 +154,16 @@ func TestSimAuditHonest(t *testing.T) {
 	m.addSubmission(client.ForgeSuccessFast, pathRequeued...)
 	_, lost := m.addSubmission(client.ForgeSuccessFast, pathFails...)
 	lost.job.Failure.Code, lost.lastEvent().Reason = runnerLost, runnerLost
-	m.outages = []simOutage{{lost.lastEvent().At.Add(-3 * time.Second), lost.lastEvent().At.Add(-time.Second)}}
-	m.submissions = append(m.submissions, &simSubmission{kind: simKindOf(client.ForgeScheduledOnTime), due: simStart,
-		requests: []simRequest{{key: "l", code: client.ForgeValidationFailed, late: true}}})
+	m.outages = []simOutage{{lost.lastEvent().At.Add(-3 * time.Second),
+		lost.lastEvent().At.Add(-time.Second)}}
+	m.submissions = append(m.submissions,
+		&simSubmission{kind: simKindOf(client.ForgeScheduledOnTime), due: simStart,
+			requests: []simRequest{{key: "l", code: client.ForgeValidationFailed, late: true}}})
 	h := m.receivers[0]
-	h.receipts["job-0"] = slices.Insert(h.receipts["job-0"], 1, h.receipts["job-0"][0]) // at least once
-	h.receipts["job-0"][0].accepted = false                                             // and not at the first try
+	// at least once
+	h.receipts["job-0"] = slices.Insert(h.receipts["job-0"], 1, h.receipts["job-0"][0])
+	// and not at the first try
+	h.receipts["job-0"][0].accepted = false
 
 	v := m.audit()
 	for _, o := range v.violations {
@@ -168,7 +191,9 @@ func (c simCorruption) test(t *testing.T) {
 		c.corrupt(m, o, x)
 	}
 	v := m.audit()
-	if !slices.ContainsFunc(v.violations, func(o simViolation) bool { return o.What == c.wantSort && o.Detail != "" }) {
+	if !slices.ContainsFunc(v.violations, func(o simViolation) bool {
+		return o.What == c.wantSort && o.Detail != ""
+	}) {
 		t.Errorf("want an offence of the sort %q, got %+v", c.wantSort, v.violations)
 	}
 }
@@ -179,40 +204,82 @@ const simFast = client.ForgeSuccessFast
 func TestSimAuditCheatsSubmits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]simCorruption{
-		"FR-177 an acknowledged job is gone": {"lost", simFast, pathSucceeds, func(m *simFixture, _ *simSubmission, _ *simObservedJob) { m.observed = nil }},
-		"a submit without an answer":         {"unanswered", simFast, pathSucceeds, func(_ *simFixture, o *simSubmission, _ *simObservedJob) { o.requests[0].failure = "reset" }},
-		"a valid submit is refused":          {"refused", simFast, pathSucceeds, func(_ *simFixture, o *simSubmission, _ *simObservedJob) { o.requests[0].code = "400" }},
-		"FR-030 a refused submit left a job": {"strange", simFast, pathSucceeds, func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
-			o.requests[0].jobID, o.requests[0].code = "", "503"
-		}},
-		"G-FR-12 a late one left a job": {"strange", simFast, pathSucceeds, func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
-			o.requests[0].jobID, o.requests[0].late = "", true
-		}},
-		"FR-113 PAYLOAD_INVALID is accepted": {"accepted", client.ForgePayloadInvalid, pathSucceeds, nil},
-		"FR-113 or refused with another code": {"accepted", client.ForgePayloadInvalid, pathSucceeds, func(m *simFixture, o *simSubmission, _ *simObservedJob) {
-			m.observed, o.requests[0].jobID, o.requests[0].code = nil, "", client.ForgeMalformed
-		}},
-		"a play broke off": {"stuck", simFast, pathSucceeds, func(_ *simFixture, o *simSubmission, _ *simObservedJob) { o.abortReason = "it did not end" }},
-		"FR-067 one key, two jobs": {"doubled", client.ForgeDuplicateSameKey, pathSucceeds, func(m *simFixture, o *simSubmission, _ *simObservedJob) {
-			_, second := m.addSubmission(client.ForgeDuplicateSameKey, pathSucceeds...)
-			o.requests = append(o.requests, simRequest{key: o.requests[0].key, jobID: second.job.ID})
-			m.submissions = m.submissions[:1]
-		}},
-		"FR-073 two keys, one job": {"doubled", client.ForgeDuplicateOtherKey, pathSucceeds, func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
-			o.requests = append(o.requests, simRequest{key: "other", jobID: o.requests[0].jobID})
-		}},
-		"FR-079 one id for two orders": {"doubled", simFast, pathSucceeds, func(m *simFixture, o *simSubmission, _ *simObservedJob) {
-			m.submissions = append(m.submissions, &simSubmission{kind: o.kind, requests: []simRequest{{key: "x", jobID: o.requests[0].jobID}}})
-		}},
-		"a job is listed twice":        {"doubled", simFast, pathSucceeds, func(m *simFixture, _ *simSubmission, x *simObservedJob) { m.observed = append(m.observed, *x) }},
-		"a job that nobody submitted":  {"strange", simFast, pathSucceeds, func(m *simFixture, _ *simSubmission, _ *simObservedJob) { m.submissions = nil }},
-		"FR-033 another client has it": {"strange", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.client = 1 }},
-		"FR-114 another definition":    {"definition", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.job.Definition.ShouldFail = true }},
-		"FR-085 another payload":       {"definition", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.job.Definition.PayloadSize = 1 }},
-		"FR-064 a time of its own":     {"definition", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.job.ExecutionAt = new(time.Time) }},
-		"FR-166 another time": {"definition", client.ForgeScheduledOnTime, pathSucceeds, func(_ *simFixture, o *simSubmission, x *simObservedJob) {
-			o.due, x.job.ExecutionAt = simStart, new(time.Time)
-		}},
+		"FR-177 an acknowledged job is gone": {"lost", simFast, pathSucceeds,
+			func(m *simFixture, _ *simSubmission, _ *simObservedJob) {
+				m.observed = nil
+			}},
+		"a submit without an answer": {"unanswered", simFast, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.requests[0].failure = "reset"
+			}},
+		"a valid submit is refused": {"refused", simFast, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.requests[0].code = "400"
+			}},
+		"FR-030 a refused submit left a job": {"strange", simFast, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.requests[0].jobID, o.requests[0].code = "", "503"
+			}},
+		"G-FR-12 a late one left a job": {"strange", simFast, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.requests[0].jobID, o.requests[0].late = "", true
+			}},
+		"FR-113 PAYLOAD_INVALID is accepted": {"accepted", client.ForgePayloadInvalid, pathSucceeds,
+			nil},
+		"FR-113 or refused with another code": {"accepted", client.ForgePayloadInvalid,
+			pathSucceeds, func(m *simFixture, o *simSubmission, _ *simObservedJob) {
+				m.observed, o.requests[0].jobID, o.requests[0].code = nil, "", client.ForgeMalformed
+			}},
+		"a play broke off": {"stuck", simFast, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.abortReason = "it did not end"
+			}},
+		"FR-067 one key, two jobs": {"doubled", client.ForgeDuplicateSameKey, pathSucceeds,
+			func(m *simFixture, o *simSubmission, _ *simObservedJob) {
+				_, second := m.addSubmission(client.ForgeDuplicateSameKey, pathSucceeds...)
+				o.requests = append(o.requests,
+					simRequest{key: o.requests[0].key, jobID: second.job.ID})
+				m.submissions = m.submissions[:1]
+			}},
+		"FR-073 two keys, one job": {"doubled", client.ForgeDuplicateOtherKey, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.requests = append(o.requests,
+					simRequest{key: "other", jobID: o.requests[0].jobID})
+			}},
+		"FR-079 one id for two orders": {"doubled", simFast, pathSucceeds,
+			func(m *simFixture, o *simSubmission, _ *simObservedJob) {
+				m.submissions = append(m.submissions,
+					&simSubmission{kind: o.kind,
+						requests: []simRequest{{key: "x", jobID: o.requests[0].jobID}}})
+			}},
+		"a job is listed twice": {"doubled", simFast, pathSucceeds,
+			func(m *simFixture, _ *simSubmission, x *simObservedJob) {
+				m.observed = append(m.observed, *x)
+			}},
+		"a job that nobody submitted": {"strange", simFast, pathSucceeds,
+			func(m *simFixture, _ *simSubmission, _ *simObservedJob) {
+				m.submissions = nil
+			}},
+		"FR-033 another client has it": {"strange", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.client = 1
+			}},
+		"FR-114 another definition": {"definition", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.job.Definition.ShouldFail = true
+			}},
+		"FR-085 another payload": {"definition", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.job.Definition.PayloadSize = 1
+			}},
+		"FR-064 a time of its own": {"definition", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.job.ExecutionAt = new(time.Time)
+			}},
+		"FR-166 another time": {"definition", client.ForgeScheduledOnTime, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, x *simObservedJob) {
+				o.due, x.job.ExecutionAt = simStart, new(time.Time)
+			}},
 	} {
 		t.Run(name, c.test)
 	}
@@ -221,48 +288,107 @@ func TestSimAuditCheatsSubmits(t *testing.T) {
 // What the server tells of a job's life.
 func TestSimAuditCheatsHistory(t *testing.T) {
 	t.Parallel()
-	canceled := func(_ *simFixture, o *simSubmission, _ *simObservedJob) { o.canceled = client.ForgeCanceled }
+	canceled := func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+		o.canceled = client.ForgeCanceled
+	}
 	for name, c := range map[string]simCorruption{
-		"FR-182 it never ends":         {"unfinished", simFast, pathSucceeds[:3], nil},
-		"FR-129 no report":             {"report", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.report = nil }},
-		"a report of another outcome":  {"report", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.report.Outcome = outcomeFailed }},
-		"a report of another job":      {"report", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.report.JobID = "other" }},
-		"FR-128 a wrong duration":      {"report", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.report.DurationMS++ }},
-		"FR-128 a wrong start":         {"report", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.report.StartedAt = &simStart }},
-		"a wrong end":                  {"report", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.report.FinishedAt = simStart }},
-		"FR-131 a start without a run": {"report", client.ForgeCancelBeforeStart, pathCanceledEarly, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.report.StartedAt = &simStart }},
-		"G-FR-09 the start of an earlier run": {"report", client.ForgeRetryOnFail, pathRetried, func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
-			x.report.StartedAt = &x.report.Events[3].At
-		}},
-		"FR-125 no events":                      {"path", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.report.Events = nil }},
-		"FR-151 it does not begin with CREATED": {"path", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.report.Events = x.report.Events[1:] }},
-		"FR-148 an event is missing": {"path", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
-			x.report.Events = slices.Delete(x.report.Events, 2, 3)
-		}},
-		"FR-156 QUEUED to RUNNING":             {"path", simFast, []client.ForgeRunState{client.ForgeQueued, client.ForgeRunning, client.ForgeSucceeded}, nil},
-		"FR-158 RUNNING to QUEUED":             {"path", simFast, append(pathSucceeds[:3:3], pathSucceeds...), nil},
-		"FR-160 SUCCEEDED and once more":       {"path", simFast, append(slices.Clone(pathSucceeds), pathSucceeds[1:]...), nil},
-		"FR-161 CANCELED twice":                {"path", client.ForgeCancelBeforeStart, append(slices.Clone(pathCanceledEarly), client.ForgeCanceled), canceled},
-		"FR-135 succeeded after a cancel":      {"path", client.ForgeCancelDuringRun, append(slices.Clone(pathCanceledRunning), client.ForgeSucceeded), canceled},
-		"FR-153 a wrong name":                  {"path", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.lastEvent().Name = client.ForgeJobFailed }},
-		"FR-119 another scenario":              {"path", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.lastEvent().Scenario = "" }},
-		"an event of another job":              {"path", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.lastEvent().JobID = "other" }},
-		"the job is elsewhere than its events": {"path", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.job.State = client.ForgeCanceled }},
-		"G-FR-01 requeued under another name": {"path", simFast, pathRequeued, func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
-			x.report.Events[3].Name = client.ForgeJobQueued
-		}},
-		"FR-149 two events at one time": {"path", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
-			x.report.Events[2].At = x.report.Events[1].At
-		}},
-		"FR-149 one id, two events": {"path", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
-			x.report.Events[2].ID = x.report.Events[1].ID
-		}},
-		"FR-140 attempt and retries differ": {"attempt", client.ForgeRetryOnFail, pathRetried, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.job.Attempt++ }},
-		"an acknowledged retry is gone":     {"attempt", client.ForgeRetryOnFail, pathRetried, func(_ *simFixture, o *simSubmission, _ *simObservedJob) { o.attempt = 2 }},
-		"FR-164 it ran before its time": {"early", client.ForgeScheduledOnTime, pathSucceeds, func(_ *simFixture, o *simSubmission, x *simObservedJob) {
-			o.due = simStart.Add(time.Minute)
-			x.job.ExecutionAt = &o.due
-		}},
+		"FR-182 it never ends": {"unfinished", simFast, pathSucceeds[:3], nil},
+		"FR-129 no report": {"report", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report = nil
+			}},
+		"a report of another outcome": {"report", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.Outcome = outcomeFailed
+			}},
+		"a report of another job": {"report", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.JobID = "other"
+			}},
+		"FR-128 a wrong duration": {"report", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.DurationMS++
+			}},
+		"FR-128 a wrong start": {"report", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.StartedAt = &simStart
+			}},
+		"a wrong end": {"report", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.FinishedAt = simStart
+			}},
+		"FR-131 a start without a run": {"report", client.ForgeCancelBeforeStart, pathCanceledEarly,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.StartedAt = &simStart
+			}},
+		"G-FR-09 the start of an earlier run": {"report", client.ForgeRetryOnFail, pathRetried,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.StartedAt = &x.report.Events[3].At
+			}},
+		"FR-125 no events": {"path", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.Events = nil
+			}},
+		"FR-151 it does not begin with CREATED": {"path", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.Events = x.report.Events[1:]
+			}},
+		"FR-148 an event is missing": {"path", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.Events = slices.Delete(x.report.Events, 2, 3)
+			}},
+		"FR-156 QUEUED to RUNNING": {"path", simFast,
+			[]client.ForgeRunState{client.ForgeQueued, client.ForgeRunning, client.ForgeSucceeded},
+			nil},
+		"FR-158 RUNNING to QUEUED": {"path", simFast,
+			append(pathSucceeds[:3:3], pathSucceeds...), nil},
+		"FR-160 SUCCEEDED and once more": {"path", simFast,
+			append(slices.Clone(pathSucceeds), pathSucceeds[1:]...), nil},
+		"FR-161 CANCELED twice": {"path", client.ForgeCancelBeforeStart,
+			append(slices.Clone(pathCanceledEarly), client.ForgeCanceled), canceled},
+		"FR-135 succeeded after a cancel": {"path", client.ForgeCancelDuringRun,
+			append(slices.Clone(pathCanceledRunning), client.ForgeSucceeded), canceled},
+		"FR-153 a wrong name": {"path", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.lastEvent().Name = client.ForgeJobFailed
+			}},
+		"FR-119 another scenario": {"path", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.lastEvent().Scenario = ""
+			}},
+		"an event of another job": {"path", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.lastEvent().JobID = "other"
+			}},
+		"the job is elsewhere than its events": {"path", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.job.State = client.ForgeCanceled
+			}},
+		"G-FR-01 requeued under another name": {"path", simFast, pathRequeued,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.Events[3].Name = client.ForgeJobQueued
+			}},
+		"FR-149 two events at one time": {"path", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.Events[2].At = x.report.Events[1].At
+			}},
+		"FR-149 one id, two events": {"path", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.report.Events[2].ID = x.report.Events[1].ID
+			}},
+		"FR-140 attempt and retries differ": {"attempt", client.ForgeRetryOnFail, pathRetried,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.job.Attempt++
+			}},
+		"an acknowledged retry is gone": {"attempt", client.ForgeRetryOnFail, pathRetried,
+			func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.attempt = 2
+			}},
+		"FR-164 it ran before its time": {"early", client.ForgeScheduledOnTime, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, x *simObservedJob) {
+				o.due = simStart.Add(time.Minute)
+				x.job.ExecutionAt = &o.due
+			}},
 	} {
 		t.Run(name, c.test)
 	}
@@ -272,26 +398,47 @@ func TestSimAuditCheatsHistory(t *testing.T) {
 func TestSimAuditCheatsOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]simCorruption{
-		"FR-083 it fails":                      {"outcome", simFast, pathFails, nil},
-		"FR-086 it succeeds":                   {"outcome", client.ForgeFailImmediate, pathSucceeds, nil},
-		"FR-090 it does not name the time-out": {"outcome", client.ForgeRunsOverTimeout, pathFails, nil},
-		"FR-098 it succeeds at once":           {"outcome", client.ForgeRetryOnFail, pathSucceeds, nil},
-		"it was canceled and nobody asked":     {"outcome", simFast, pathCanceledRunning, nil},
-		"FR-088 it is not retryable": {"outcome", client.ForgeFailAfterRetryable, pathFails, func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
-			x.job.Failure.Retryable = false
-		}},
-		"a failure without a reason":           {"outcome", client.ForgeFailImmediate, pathFails, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.job.Failure = nil }},
-		"FR-138 the answer to cancel lied":     {"outcome", client.ForgeCancelDuringRun, pathSucceeds, func(_ *simFixture, o *simSubmission, _ *simObservedJob) { o.canceled = client.ForgeCanceled }},
-		"FR-134 cancel did nothing":            {"outcome", client.ForgeCancelDuringRun, pathSucceeds, func(_ *simFixture, o *simSubmission, _ *simObservedJob) { o.canceled = client.ForgeRunning }},
-		"FR-099 its retries do not end":        {"outcome", client.ForgeRetryLimitReached, pathFailsTwice, func(_ *simFixture, _ *simSubmission, x *simObservedJob) { x.lastEvent().Last = true }},
-		"FR-143 its last failure is not final": {"outcome", client.ForgeRetryLimitReached, pathFailsTwice, func(_ *simFixture, o *simSubmission, _ *simObservedJob) { o.refused = true }},
-		"FR-121 the outcome is not the state's": {"outcome", simFast, pathSucceeds, func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
-			x.job.Outcome, x.report.Outcome = outcomeFailed, outcomeFailed
-		}},
-		"G-FR-35 a run was lost for nothing": {"lost run", simFast, pathFails, func(m *simFixture, _ *simSubmission, x *simObservedJob) {
-			x.lastEvent().Reason = runnerLost
-			m.outages = []simOutage{{simStart.Add(time.Hour), simStart.Add(2 * time.Hour)}}
-		}},
+		"FR-083 it fails": {"outcome", simFast, pathFails, nil},
+		"FR-086 it succeeds": {"outcome", client.ForgeFailImmediate, pathSucceeds,
+			nil},
+		"FR-090 it does not name the time-out": {"outcome", client.ForgeRunsOverTimeout, pathFails,
+			nil},
+		"FR-098 it succeeds at once": {"outcome", client.ForgeRetryOnFail, pathSucceeds,
+			nil},
+		"it was canceled and nobody asked": {"outcome", simFast, pathCanceledRunning, nil},
+		"FR-088 it is not retryable": {"outcome", client.ForgeFailAfterRetryable, pathFails,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.job.Failure.Retryable = false
+			}},
+		"a failure without a reason": {"outcome", client.ForgeFailImmediate, pathFails,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.job.Failure = nil
+			}},
+		"FR-138 the answer to cancel lied": {"outcome", client.ForgeCancelDuringRun, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.canceled = client.ForgeCanceled
+			}},
+		"FR-134 cancel did nothing": {"outcome", client.ForgeCancelDuringRun, pathSucceeds,
+			func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.canceled = client.ForgeRunning
+			}},
+		"FR-099 its retries do not end": {"outcome", client.ForgeRetryLimitReached, pathFailsTwice,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.lastEvent().Last = true
+			}},
+		"FR-143 its last failure is not final": {"outcome", client.ForgeRetryLimitReached,
+			pathFailsTwice, func(_ *simFixture, o *simSubmission, _ *simObservedJob) {
+				o.refused = true
+			}},
+		"FR-121 the outcome is not the state's": {"outcome", simFast, pathSucceeds,
+			func(_ *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.job.Outcome, x.report.Outcome = outcomeFailed, outcomeFailed
+			}},
+		"G-FR-35 a run was lost for nothing": {"lost run", simFast, pathFails,
+			func(m *simFixture, _ *simSubmission, x *simObservedJob) {
+				x.lastEvent().Reason = runnerLost
+				m.outages = []simOutage{{simStart.Add(time.Hour), simStart.Add(2 * time.Hour)}}
+			}},
 	} {
 		t.Run(name, c.test)
 	}
@@ -318,53 +465,87 @@ func TestSimAuditCheatsWebhooks(t *testing.T) {
 		cheat spoil
 	}{
 		"all is well": {"", func(*simFixture, *simObservedJob, *simReceiver, *simReceiver) {}},
-		"FR-191 an event is not heard of": {"undelivered", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.receipts[id], h.deliveries[4].Status = h.receipts[id][:4], client.ForgePending
-		}},
-		"FR-189 nor by a callback": {"undelivered", func(_ *simFixture, _ *simObservedJob, _, c *simReceiver) { delete(c.receipts, id) }},
-		"a sound receiver is given up": {"undelivered", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.receipts[id][4].accepted, h.deliveries[4].Status = false, client.ForgeExhausted
-		}},
-		"it is said to be delivered": {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) { h.receipts[id][2].accepted = false }},
-		"it is said to be given up": {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.deliveries[2].Status = client.ForgeExhausted
-		}},
-		"a record is missing": {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) { h.deliveries = h.deliveries[1:] }},
-		"G-FR-47 a record too many": {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.deliveries = append(h.deliveries, h.deliveries[0])
-		}},
-		"a record of nothing": {"delivery", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.deliveries = append(h.deliveries, client.ForgeRunDelivery{EventID: "x"})
-		}},
-		"G-FR-48 out of order": {"order", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.receipts[id][2], h.receipts[id][3] = h.receipts[id][3], h.receipts[id][2]
-		}},
-		"an earlier event is tried later": {"order", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.receipts[id] = append(h.receipts[id], h.receipts[id][0])
-		}},
-		"G-FR-48 a bad signature": {"forged", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.receipts[id][0].forgeryReason = "no signature"
-		}},
-		"one that names no job": {"forged", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.receipts[""] = []simReceipt{{forgeryReason: "no signature"}}
-		}},
-		"FR-034 another client hears": {"foreign", func(m *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			m.receivers[2].receipts[id] = h.receipts[id]
-		}},
-		"a callback that it has not": {"foreign", func(_ *simFixture, x *simObservedJob, _, _ *simReceiver) { x.job.Callback = "" }},
-		"an event that is not there": {"foreign", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.receipts[id] = append(h.receipts[id], simReceipt{eventID: "x"})
-		}},
-		"a job that is not there": {"foreign", func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
-			h.receipts["job-9"] = []simReceipt{{eventID: "x"}}
-		}},
+		"FR-191 an event is not heard of": {"undelivered",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.receipts[id], h.deliveries[4].Status = h.receipts[id][:4], client.ForgePending
+			}},
+		"FR-189 nor by a callback": {"undelivered",
+			func(_ *simFixture, _ *simObservedJob, _, c *simReceiver) {
+				delete(c.receipts, id)
+			}},
+		"a sound receiver is given up": {"undelivered",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.receipts[id][4].accepted, h.deliveries[4].Status = false, client.ForgeExhausted
+			}},
+		"it is said to be delivered": {"delivery",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.receipts[id][2].accepted = false
+			}},
+		"it is said to be given up": {"delivery",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.deliveries[2].Status = client.ForgeExhausted
+			}},
+		"a record is missing": {"delivery",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.deliveries = h.deliveries[1:]
+			}},
+		"G-FR-47 a record too many": {"delivery",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.deliveries = append(h.deliveries, h.deliveries[0])
+			}},
+		"a record of nothing": {"delivery",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.deliveries = append(h.deliveries, client.ForgeRunDelivery{EventID: "x"})
+			}},
+		"G-FR-48 out of order": {"order",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.receipts[id][2], h.receipts[id][3] = h.receipts[id][3], h.receipts[id][2]
+			}},
+		"an earlier event is tried later": {"order",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.receipts[id] = append(h.receipts[id], h.receipts[id][0])
+			}},
+		"G-FR-48 a bad signature": {"forged",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.receipts[id][0].forgeryReason = "no signature"
+			}},
+		"one that names no job": {"forged",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.receipts[""] = []simReceipt{{forgeryReason: "no signature"}}
+			}},
+		"FR-034 another client hears": {"foreign",
+			func(m *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				m.receivers[2].receipts[id] = h.receipts[id]
+			}},
+		"a callback that it has not": {"foreign",
+			func(_ *simFixture, x *simObservedJob, _, _ *simReceiver) {
+				x.job.Callback = ""
+			}},
+		"an event that is not there": {"foreign",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.receipts[id] = append(h.receipts[id], simReceipt{eventID: "x"})
+			}},
+		"a job that is not there": {"foreign",
+			func(_ *simFixture, _ *simObservedJob, h, _ *simReceiver) {
+				h.receipts["job-9"] = []simReceipt{{eventID: "x"}}
+			}},
 		"FR-192 never accepted, given up": {"", tellNobody(client.ForgeExhausted, nil)},
 		"never accepted, on its way":      {"", tellNobody(client.ForgePending, nil)},
 		"never accepted, said to be":      {"delivery", tellNobody(client.ForgeDelivered, nil)},
-		"never accepted, not recorded":    {"delivery", tellNobody(client.ForgePending, func(h *simReceiver) { h.deliveries = nil })},
-		"never tried":                     {"undelivered", tellNobody(client.ForgePending, func(h *simReceiver) { clear(h.receipts) })},
-		"given up untried":                {"undelivered", tellNobody(client.ForgeExhausted, func(h *simReceiver) { clear(h.receipts) })},
-		"it fails first and is left":      {"undelivered", tellNobody(client.ForgePending, func(h *simReceiver) { h.behavior = simFails })},
+		"never accepted, not recorded": {"delivery",
+			tellNobody(client.ForgePending, func(h *simReceiver) {
+				h.deliveries = nil
+			})},
+		"never tried": {"undelivered", tellNobody(client.ForgePending, func(h *simReceiver) {
+			clear(h.receipts)
+		})},
+		"given up untried": {"undelivered", tellNobody(client.ForgeExhausted, func(h *simReceiver) {
+			clear(h.receipts)
+		})},
+		"it fails first and is left": {"undelivered",
+			tellNobody(client.ForgePending, func(h *simReceiver) {
+				h.behavior = simFails
+			})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -372,7 +553,10 @@ func TestSimAuditCheatsWebhooks(t *testing.T) {
 			_, x := m.addSubmission(client.ForgeWebhookSuccess, pathSucceeds...)
 			tt.cheat(m, x, m.receivers[0], m.receivers[1])
 			v := m.audit()
-			if tt.want == "" && len(v.violations) > 0 || tt.want != "" && !slices.ContainsFunc(v.violations, func(o simViolation) bool { return o.What == tt.want }) {
+			if (tt.want == "" && len(v.violations) > 0) ||
+				(tt.want != "" && !slices.ContainsFunc(v.violations, func(o simViolation) bool {
+					return o.What == tt.want
+				})) {
 				t.Errorf("want %q, got %+v", tt.want, v.violations)
 			}
 		})

@@ -43,8 +43,8 @@ func (s *simulator) collect(ctx context.Context) (*simSnapshot, error) {
 // partialTimeout bounds what is still read after a signal.
 const partialTimeout = 20 * time.Second
 
-// partial reads what there is of the plays that had ended when a signal came. The others, and webhooks that were still to
-// come, would look like offences and are none.
+// partial reads what there is of the plays that had ended when a signal came. The others, and
+// webhooks that were still to come, would look like offences and are none.
 func (s *simulator) partial(ctx context.Context) (*simSnapshot, error) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), partialTimeout)
 	defer end()
@@ -67,13 +67,17 @@ func (s *simulator) partial(ctx context.Context) (*simSnapshot, error) {
 		}
 	}
 	// Where plays were cut short, the jobs of nobody are theirs.
-	w.observed = slices.DeleteFunc(observed, func(t simObservedJob) bool { return w.unfinished > 0 && !ended[t.job.ID] })
+	w.observed = slices.DeleteFunc(observed, func(t simObservedJob) bool {
+		return w.unfinished > 0 && !ended[t.job.ID]
+	})
 	return w, nil
 }
 
 // isComplete reports whether a play has gone through to its end.
 func (o *simSubmission) isComplete() bool {
-	return o.abortReason == "" && !slices.ContainsFunc(o.requests, func(one simRequest) bool { return one.failure != "" })
+	return o.abortReason == "" && !slices.ContainsFunc(o.requests, func(one simRequest) bool {
+		return one.failure != ""
+	})
 }
 
 // jobs reads all jobs of all clients.
@@ -92,9 +96,10 @@ func (s *simulator) jobs(ctx context.Context, bar *progress) (all []simObservedJ
 // errServerSilent ends the reading of an account.
 var errServerSilent = errors.New("nothing could be read for as long as --settle")
 
-// forEachClient does something for every client at once and returns the first error. It goes on for as long as something is heard:
-// clients have a limit of requests, so many jobs take long to read.
-func (s *simulator) forEachClient(ctx context.Context, do func(context.Context, *simClient) error) error {
+// forEachClient does something for every client at once and returns the first error. It goes on for
+// as long as something is heard: clients have a limit of requests, so many jobs take long to read.
+func (s *simulator) forEachClient(ctx context.Context,
+	do func(context.Context, *simClient) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.silenceTimer = time.AfterFunc(s.flags.settleTimeout, func() { cancel(errServerSilent) })
@@ -115,7 +120,8 @@ func (s *simulator) forEachClient(ctx context.Context, do func(context.Context, 
 func (s *simulator) resetSilence() { s.silenceTimer.Reset(s.flags.settleTimeout) }
 
 // jobsOf reads all jobs of a client and the reports of those that have ended.
-func (s *simulator) jobsOf(ctx context.Context, c *simClient, bar *progress) ([]simObservedJob, error) {
+func (s *simulator) jobsOf(ctx context.Context, c *simClient, bar *progress) ([]simObservedJob,
+	error) {
 	var observed []simObservedJob
 	for job, err := range c.forge.Jobs(ctx, client.ForgeRunFilter{PageSize: 100}) {
 		if err != nil {
@@ -149,14 +155,15 @@ func (s *simulator) jobsOf(ctx context.Context, c *simClient, bar *progress) ([]
 	return observed, ctx.Err()
 }
 
-// awaitWebhooks waits until every receiver that accepts has accepted everything, and until those that never do are left
-// alone for a while.
+// awaitWebhooks waits until every receiver that accepts has accepted everything, and until those
+// that never do are left alone for a while.
 func (s *simulator) awaitWebhooks(ctx context.Context, w *simSnapshot, bar *progress) {
 	knownEvents := map[*simReceiver]map[string][]string{}
 	for _, h := range w.receivers {
 		knownEvents[h] = map[string][]string{}
 		for _, t := range w.observed {
-			if t.client != h.client || t.report == nil || h.webhookID == "" && t.job.Callback != h.url {
+			if t.client != h.client || t.report == nil ||
+				(h.webhookID == "" && t.job.Callback != h.url) {
 				continue
 			}
 			for _, e := range t.report.Events {
@@ -166,7 +173,8 @@ func (s *simulator) awaitWebhooks(ctx context.Context, w *simSnapshot, bar *prog
 	}
 	ctx, end := context.WithTimeout(ctx, s.flags.settleTimeout)
 	defer end()
-	last, lastArrival := -1, s.p.elapsed() // requests that had come, and since when there are no more
+	// requests that had come, and since when there are no more
+	last, lastArrival := -1, s.p.elapsed()
 	for {
 		missing := 0
 		for h, jobs := range knownEvents {
@@ -178,7 +186,9 @@ func (s *simulator) awaitWebhooks(ctx context.Context, w *simSnapshot, bar *prog
 			last, lastArrival = came, s.p.elapsed()
 		}
 		silence := s.p.elapsed() - lastArrival
-		if missing == 0 && !s.pending(ctx, w, knownEvents, quietReceiverTime, true) || silence > maxWebhookSilence && !s.pending(ctx, w, knownEvents, s.flags.settleTimeout, false) {
+		if (missing == 0 && !s.pending(ctx, w, knownEvents, quietReceiverTime, true)) ||
+			(silence > maxWebhookSilence &&
+				!s.pending(ctx, w, knownEvents, s.flags.settleTimeout, false)) {
 			return
 		}
 		bar.add(0, fmt.Sprintf("reports read; %d webhooks to come", missing))
@@ -197,14 +207,18 @@ func (s *simulator) awaitWebhooks(ctx context.Context, w *simSnapshot, bar *prog
 }
 
 const (
-	// quietReceiverTime is how long a receiver that never accepts must be left alone to be no longer waited for.
+	// quietReceiverTime is how long a receiver that never accepts must be left alone to be no
+	// longer waited for.
 	quietReceiverTime = 10 * time.Second
-	// maxWebhookSilence is how long nothing must come for what the server does not mean to try again to be no longer waited for.
+	// maxWebhookSilence is how long nothing must come for what the server does not mean to try
+	// again to be no longer waited for.
 	maxWebhookSilence = 10 * time.Second
 )
 
-// pending reports whether a delivery is about to be tried within a time: of receivers that never accept, or of others.
-func (s *simulator) pending(ctx context.Context, w *simSnapshot, known map[*simReceiver]map[string][]string, within time.Duration, never bool) bool {
+// pending reports whether a delivery is about to be tried within a time: of receivers that never
+// accept, or of others.
+func (s *simulator) pending(ctx context.Context, w *simSnapshot,
+	known map[*simReceiver]map[string][]string, within time.Duration, never bool) bool {
 	for _, h := range w.receivers {
 		if h.webhookID == "" || (h.behavior == simNeverAccepts) != never || len(known[h]) == 0 {
 			continue
@@ -216,7 +230,8 @@ func (s *simulator) pending(ctx context.Context, w *simSnapshot, known map[*simR
 			if d.Status != client.ForgePending {
 				continue
 			}
-			if d.NextTryAt == nil && len(d.Tries) > 0 || d.NextTryAt != nil && d.NextTryAt.Before(s.p.now().Add(within)) {
+			if (d.NextTryAt == nil && len(d.Tries) > 0) ||
+				(d.NextTryAt != nil && d.NextTryAt.Before(s.p.now().Add(within))) {
 				return true
 			}
 		}

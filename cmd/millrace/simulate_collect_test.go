@@ -18,7 +18,8 @@ import (
 func TestSimulateReadsOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulator{flags: &simulateFlags{settleTimeout: time.Minute}, clients: []*simClient{{}, {}}}
+		s := &simulator{flags: &simulateFlags{settleTimeout: time.Minute},
+			clients: []*simClient{{}, {}}}
 		started := time.Now()
 		err := s.forEachClient(t.Context(), func(ctx context.Context, _ *simClient) error {
 			for range 60 {
@@ -31,7 +32,10 @@ func TestSimulateReadsOn(t *testing.T) {
 			t.Errorf("read for %s: %v", took, err)
 		}
 		started = time.Now()
-		err = s.forEachClient(t.Context(), func(ctx context.Context, _ *simClient) error { <-ctx.Done(); return ctx.Err() })
+		err = s.forEachClient(t.Context(), func(ctx context.Context, _ *simClient) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
 		if took := time.Since(started); !errors.Is(err, errServerSilent) || took != time.Minute {
 			t.Errorf("silent for %s: %v", took, err)
 		}
@@ -50,18 +54,23 @@ func TestSimulateReadsDeliveriesOn(t *testing.T) {
 				return nil, r.Context().Err()
 			}
 			left--
-			page := fmt.Sprintf(`{"items":[{"delivery_id":"%d"}],"next_cursor":"%d","has_more":%t}`, left, left, left > 0)
-			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-				Body: io.NopCloser(strings.NewReader(page)), Request: r}, nil
+			page := fmt.Sprintf(`{"items":[{"delivery_id":"%d"}],"next_cursor":"%d","has_more":%t}`,
+				left, left, left > 0)
+			return &http.Response{StatusCode: http.StatusOK,
+				Header: http.Header{"Content-Type": {"application/json"}},
+				Body:   io.NopCloser(strings.NewReader(page)), Request: r}, nil
 		})
-		api, err := client.New(client.Config{BaseURL: "http://localhost", HTTPClient: &http.Client{Transport: slow},
-			RequestTimeout: time.Minute})
+		api, err := client.New(client.Config{BaseURL: "http://localhost",
+			HTTPClient: &http.Client{Transport: slow}, RequestTimeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &simulator{flags: &simulateFlags{settleTimeout: time.Minute}, clients: []*simClient{{forge: api.ForgeRun()}}}
+		s := &simulator{flags: &simulateFlags{settleTimeout: time.Minute},
+			clients: []*simClient{{forge: api.ForgeRun()}}}
 		h := &simReceiver{webhookID: "w"}
-		err = s.forEachClient(t.Context(), func(ctx context.Context, c *simClient) error { return s.readDeliveries(ctx, c, h) })
+		err = s.forEachClient(t.Context(), func(ctx context.Context, c *simClient) error {
+			return s.readDeliveries(ctx, c, h)
+		})
 		if err != nil || len(h.deliveries) != 60 {
 			t.Errorf("read %d: %v", len(h.deliveries), err)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// fakeForgeRun is a ForgeRun in memory: honest enough to be simulated against, unless it is told to cheat. It proves
-// nothing about the real server.
+// fakeForgeRun is a ForgeRun in memory: honest enough to be simulated against, unless it is told to
+// cheat. It proves nothing about the real server.
 type fakeForgeRun struct {
 	cheat   string
 	stopped chan struct{}
@@ -52,7 +52,8 @@ type fakeForgeJob struct {
 }
 
 func newFakeForgeRun(cheat string) *fakeForgeRun {
-	return &fakeForgeRun{cheat: cheat, stopped: make(chan struct{}), clients: map[string]*fakeClient{}}
+	return &fakeForgeRun{cheat: cheat, stopped: make(chan struct{}),
+		clients: map[string]*fakeClient{}}
 }
 
 func (d *fakeForgeRun) stop() {
@@ -90,9 +91,11 @@ func (d *fakeForgeRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case what == "POST clients":
 		forgeAnswerTo(w, 201, map[string]any{"client_id": d.id("c")})
 	case what == "POST clients//":
-		key, c := d.id("mr"), &fakeClient{id: path[1], secret: newFakeSecret(), byKey: map[string]*fakeForgeJob{}}
+		key, c := d.id("mr"), &fakeClient{id: path[1], secret: newFakeSecret(),
+			byKey: map[string]*fakeForgeJob{}}
 		d.clients[key] = c
-		forgeAnswerTo(w, 201, map[string]any{"api_key": key, "key_id": key, "callback_secret": c.secret})
+		forgeAnswerTo(w, 201, map[string]any{"api_key": key, "key_id": key,
+			"callback_secret": c.secret})
 	case c == nil:
 		forgeAnswerTo(w, 401, map[string]any{"code": client.ForgeInvalidCredentials})
 	case what == "POST webhooks":
@@ -100,7 +103,9 @@ func (d *fakeForgeRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.hooks = append(c.hooks, h)
 		forgeAnswerTo(w, 201, map[string]any{"webhook_id": h.id, "secret": h.secret})
 	case what == "GET webhooks//":
-		h := c.hooks[slices.IndexFunc(c.hooks, func(h *fakeWebhook) bool { return h.id == path[1] })]
+		h := c.hooks[slices.IndexFunc(c.hooks, func(h *fakeWebhook) bool {
+			return h.id == path[1]
+		})]
 		forgeAnswerTo(w, 200, map[string]any{"items": h.deliveries})
 	case what == "POST jobs":
 		if body.Kind == client.ForgePayloadInvalid && !d.cheatOnce("accepts anything") {
@@ -145,11 +150,13 @@ func (d *fakeForgeRun) job(w http.ResponseWriter, c *fakeClient, what string, pa
 		d.move(j, client.ForgeQueued)
 		d.wg.Go(func() { d.run(j) })
 	}
-	forgeAnswerTo(w, 200, map[string]any{"job_id": j.ID, "state": j.State, "attempt": j.Attempt, "updated_at": j.UpdatedAt})
+	forgeAnswerTo(w, 200, map[string]any{"job_id": j.ID, "state": j.State, "attempt": j.Attempt,
+		"updated_at": j.UpdatedAt})
 }
 
 func (d *fakeForgeRun) report(w http.ResponseWriter, j *fakeForgeJob) {
-	r := client.ForgeRunReport{JobID: j.ID, Outcome: j.Outcome, Events: j.events, FinishedAt: j.UpdatedAt}
+	r := client.ForgeRunReport{JobID: j.ID, Outcome: j.Outcome, Events: j.events,
+		FinishedAt: j.UpdatedAt}
 	for _, e := range j.events {
 		if e.Next == client.ForgeRunning {
 			r.StartedAt, r.DurationMS = &e.At, j.UpdatedAt.Sub(e.At).Milliseconds()
@@ -161,7 +168,9 @@ func (d *fakeForgeRun) report(w http.ResponseWriter, j *fakeForgeJob) {
 	forgeAnswerTo(w, 200, r)
 }
 
-func newFakeSecret() string { return "whsec_" + base64.StdEncoding.EncodeToString([]byte(rand.Text())) }
+func newFakeSecret() string {
+	return "whsec_" + base64.StdEncoding.EncodeToString([]byte(rand.Text()))
+}
 
 func forgeAnswerTo(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
@@ -172,11 +181,14 @@ func forgeAnswerTo(w http.ResponseWriter, status int, value any) {
 	_ = json.NewEncoder(w).Encode(value)
 }
 
-func (d *fakeForgeRun) submit(c *fakeClient, kind client.ForgeRunKind, callback string, at *time.Time) *fakeForgeJob {
+func (d *fakeForgeRun) submit(c *fakeClient, kind client.ForgeRunKind, callback string,
+	at *time.Time) *fakeForgeJob {
 	k := simKindOf(kind)
 	j := &fakeForgeJob{owner: c, lines: map[string]chan func(){}, canceled: make(chan struct{})}
-	j.ForgeRunJob = client.ForgeRunJob{ID: d.id("j"), Kind: kind, Callback: callback, ExecutionAt: at,
-		Definition: client.ForgeRunDefinition{Kind: kind, ShouldFail: k.fails, PayloadSize: k.payloadKB << 10}}
+	j.ForgeRunJob = client.ForgeRunJob{ID: d.id("j"), Kind: kind, Callback: callback,
+		ExecutionAt: at,
+		Definition: client.ForgeRunDefinition{Kind: kind, ShouldFail: k.fails,
+			PayloadSize: k.payloadKB << 10}}
 	c.jobs = append(c.jobs, j)
 	d.move(j, client.ForgeCreated)
 	j.CreatedAt = j.UpdatedAt
@@ -190,7 +202,8 @@ func (d *fakeForgeRun) run(j *fakeForgeJob) {
 	if j.ExecutionAt != nil {
 		wait = time.Until(*j.ExecutionAt)
 	}
-	steps := []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning, ""}
+	steps := []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning,
+		""}
 	for _, next := range steps {
 		timer := time.NewTimer(wait)
 		select {
@@ -217,7 +230,8 @@ func (d *fakeForgeRun) run(j *fakeForgeJob) {
 			d.move(j, client.ForgeSucceeded)
 		}
 		d.mu.Unlock()
-		if wait = 5 * time.Millisecond; next == client.ForgeRunning && j.Kind == client.ForgeCancelDuringRun {
+		if wait = 5 * time.Millisecond; next == client.ForgeRunning &&
+			j.Kind == client.ForgeCancelDuringRun {
 			wait = time.Minute
 		}
 	}
@@ -229,7 +243,8 @@ func (d *fakeForgeRun) move(j *fakeForgeJob, next client.ForgeRunState) {
 	if !now.After(j.UpdatedAt) {
 		now = j.UpdatedAt.Add(time.Microsecond)
 	}
-	e := client.ForgeRunEvent{ID: d.id("e"), JobID: j.ID, Name: simTransitions[[2]client.ForgeRunState{j.State, next}], Prev: j.State, Next: next,
+	e := client.ForgeRunEvent{ID: d.id("e"), JobID: j.ID,
+		Name: simTransitions[[2]client.ForgeRunState{j.State, next}], Prev: j.State, Next: next,
 		At: now, Scenario: j.Kind, Last: j.Attempt == 2}
 	if j.Failure != nil && j.Failure.Code == client.ForgeTimeout {
 		e.Reason = "timeout"
@@ -242,7 +257,8 @@ func (d *fakeForgeRun) move(j *fakeForgeJob, next client.ForgeRunState) {
 	j.State, j.Outcome, j.UpdatedAt = next, simOutcomes[next], now
 	j.events = append(j.events, e)
 	for _, h := range j.owner.hooks {
-		delivery := &client.ForgeRunDelivery{ID: d.id("d"), EventID: e.ID, EventName: e.Name, URL: h.url, Status: client.ForgePending}
+		delivery := &client.ForgeRunDelivery{ID: d.id("d"), EventID: e.ID, EventName: e.Name,
+			URL: h.url, Status: client.ForgePending}
 		h.deliveries = append(h.deliveries, delivery)
 		d.queueDelivery(j, e, h.url, h.secret, delivery)
 	}
@@ -252,7 +268,8 @@ func (d *fakeForgeRun) move(j *fakeForgeJob, next client.ForgeRunState) {
 }
 
 // tell queues a delivery behind the earlier ones of the job at the URL.
-func (d *fakeForgeRun) queueDelivery(j *fakeForgeJob, e client.ForgeRunEvent, url, secret string, delivery *client.ForgeRunDelivery) {
+func (d *fakeForgeRun) queueDelivery(j *fakeForgeJob, e client.ForgeRunEvent, url, secret string,
+	delivery *client.ForgeRunDelivery) {
 	line := j.lines[url]
 	if line == nil {
 		line = make(chan func(), 100)
@@ -277,11 +294,14 @@ func (d *fakeForgeRun) queueDelivery(j *fakeForgeJob, e client.ForgeRunEvent, ur
 	line <- send
 }
 
-func (d *fakeForgeRun) deliver(e client.ForgeRunEvent, url, secret string, delivery *client.ForgeRunDelivery, forged bool) {
-	body, _ := json.Marshal(client.ForgeRunWebhookEvent{EventID: e.ID, JobID: e.JobID, Name: e.Name, Prev: e.Prev, Next: e.Next,
+func (d *fakeForgeRun) deliver(e client.ForgeRunEvent, url, secret string,
+	delivery *client.ForgeRunDelivery, forged bool) {
+	body, _ := json.Marshal(client.ForgeRunWebhookEvent{EventID: e.ID, JobID: e.JobID, Name: e.Name,
+		Prev: e.Prev, Next: e.Next,
 		OccurredAt: e.At, Scenario: e.Scenario, Reason: e.Reason, Last: e.Last})
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-	impatient := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	impatient := &http.Client{Timeout: time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true}}
 	status := client.ForgeExhausted
 	for range 4 {
 		stamp := strconv.FormatInt(time.Now().Unix(), 10)

@@ -18,9 +18,10 @@ import (
 	"time"
 )
 
-// The server is killed with SIGKILL again and again while it is simulated against, and started again on the same
-// directory and address: what was acknowledged is there (FR-177, FR-249), runs that were lost are accounted for
-// (FR-175, FR-182), and webhooks that were pending are delivered (FR-195).
+// The server is killed with SIGKILL again and again while it is simulated against, and started
+// again on the same directory and address: what was acknowledged is there (FR-177, FR-249), runs
+// that were lost are accounted for (FR-175, FR-182), and webhooks that were pending are delivered
+// (FR-195).
 func TestSimulateUnderKills(t *testing.T) {
 	t.Parallel()
 	binary, err := exec.LookPath("millrace")
@@ -30,10 +31,14 @@ func TestSimulateUnderKills(t *testing.T) {
 	address, dir := freeAddress(t), filepath.Join(t.TempDir(), "data")
 	start := func() *launchedServer {
 		t.Helper()
-		s, err := launch(binary, dir, nil, "--set", "listen="+address, "--set", "forgerun.duration_scale=0.01", "--set", "forgerun.workers=16",
-			"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=200ms", "--set", "forgerun.backoff_base=50ms",
-			"--set", "forgerun.rate_limit_per_minute=1000000", "--set", "forgerun.anonymous_rate_limit_per_minute=1000",
-			"--set", "webhook.backoff_base=50ms", "--set", "webhook.timeout=1s", "--set", "webhook.backoff_factor=1.5", "--set", "log.level=error")
+		s, err := launch(binary, dir, nil, "--set", "listen="+address, "--set",
+			"forgerun.duration_scale=0.01", "--set", "forgerun.workers=16",
+			"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=200ms", "--set",
+			"forgerun.backoff_base=50ms",
+			"--set", "forgerun.rate_limit_per_minute=1000000", "--set",
+			"forgerun.anonymous_rate_limit_per_minute=1000",
+			"--set", "webhook.backoff_base=50ms", "--set", "webhook.timeout=1s", "--set",
+			"webhook.backoff_factor=1.5", "--set", "log.level=error")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +56,8 @@ func TestSimulateUnderKills(t *testing.T) {
 	go func() {
 		var e end
 		close(started)
-		e.code, e.m, e.out, e.errs = runSimulation(t, "http://"+address, "--rate", "40", "--duration", "6s", "--settle", "100s", "--slow", "100ms",
-			"--concurrency", "150")
+		e.code, e.m, e.out, e.errs = runSimulation(t, "http://"+address, "--rate", "40",
+			"--duration", "6s", "--settle", "100s", "--slow", "100ms", "--concurrency", "150")
 		ended <- e
 	}()
 	<-started
@@ -64,10 +69,11 @@ func TestSimulateUnderKills(t *testing.T) {
 	select {
 	case e := <-ended:
 		if e.code != 0 || !e.m.Balanced || e.m.Outages == 0 {
-			t.Errorf("code %d, %d outages: %s%s\n%s", e.code, e.m.Outages, e.out, e.errs, server.stderr.String())
+			t.Errorf("code %d, %d outages: %s%s\n%s", e.code, e.m.Outages, e.out, e.errs,
+				server.stderr.String())
 		}
-		t.Logf("%d jobs, %d runs lost, %d requeued, %d events, %d accepted again, %d outages", e.m.Jobs, e.m.LostRuns, e.m.Requeued, e.m.Events,
-			e.m.Repeated, e.m.Outages)
+		t.Logf("%d jobs, %d runs lost, %d requeued, %d events, %d accepted again, %d outages",
+			e.m.Jobs, e.m.LostRuns, e.m.Requeued, e.m.Events, e.m.Repeated, e.m.Outages)
 	case <-time.After(4 * time.Minute):
 		t.Fatal("the simulation does not end")
 	}
@@ -115,7 +121,8 @@ func TestSimulateInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "simulate", "--server", server.URL, "--duration", "1m", "--mix", "SUCCESS_FAST,SCHEDULED_FAR_FUTURE", "--json")
+	cmd := exec.Command(binary, "simulate", "--server", server.URL, "--duration", "1m", "--mix",
+		"SUCCESS_FAST,SCHEDULED_FAR_FUTURE", "--json")
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
 	stderr, err := cmd.StderrPipe()
@@ -136,10 +143,12 @@ func TestSimulateInterrupted(t *testing.T) {
 		}
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || output != "millrace: interrupted" {
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted ||
+		output != "millrace: interrupted" {
 		t.Errorf("code %d, %q, %s", code, output, &stdout)
 	}
-	if !regexp.MustCompile(`^load: \d+ plays? begun, \d+ ended \(\d % of the time\), `).MatchString(load) {
+	if !regexp.MustCompile(`^load: \d+ plays? begun, \d+ ended \(\d % of the time\), `).MatchString(
+		load) {
 		t.Errorf("the load says %q", load)
 	}
 	var m simSummary
@@ -147,7 +156,8 @@ func TestSimulateInterrupted(t *testing.T) {
 		t.Fatalf("%v: %s", err, &stdout)
 	}
 	fast, far := m.Kinds["SUCCESS_FAST"], m.Kinds["SCHEDULED_FAR_FUTURE"]
-	if m.Balanced || !m.Interrupted || m.Violations != 0 || m.Unfinished == 0 || fast == nil || fast.Submits == 0 || fast.Outcomes["SUCCESS"] != fast.Submits || far != nil {
+	if m.Balanced || !m.Interrupted || m.Violations != 0 || m.Unfinished == 0 || fast == nil ||
+		fast.Submits == 0 || fast.Outcomes["SUCCESS"] != fast.Submits || far != nil {
 		t.Errorf("got %s", &stdout)
 	}
 }

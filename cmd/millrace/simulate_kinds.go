@@ -25,8 +25,8 @@ const (
 	simScheduledAfterLoad           // with a time after the end of the load
 )
 
-// simKind is one row of the catalogue of work kinds, as the requirements have it (FR-083 to FR-114): the simulator
-// knows it by itself, so that a server with another catalogue shows.
+// simKind is one row of the catalogue of work kinds, as the requirements have it (FR-083 to
+// FR-114): the simulator knows it by itself, so that a server with another catalogue shows.
 type simKind struct {
 	name      client.ForgeRunKind
 	payloadKB int64
@@ -55,34 +55,45 @@ var simKinds = []simKind{
 	{name: client.ForgeIOHeavy, payloadKB: 32, outcome: outcomeSuccess},
 	{name: client.ForgeManySmallOutputs, payloadKB: 16, outcome: outcomeSuccess},
 	{name: client.ForgeLargeOutput, payloadKB: 256, outcome: outcomeSuccess},
-	{name: client.ForgeCancelBeforeStart, payloadKB: 4, outcome: outcomeSuccess, action: simCancelAtOnce},
-	{name: client.ForgeCancelDuringRun, payloadKB: 4, outcome: outcomeSuccess, action: simCancelRunning},
-	{name: client.ForgeRetryOnFail, payloadKB: 4, fails: true, outcome: outcomeSuccess, action: simRetryOnce},
-	{name: client.ForgeRetryLimitReached, payloadKB: 4, fails: true, outcome: outcomeFailed, action: simRetryUntilRefused},
+	{name: client.ForgeCancelBeforeStart, payloadKB: 4, outcome: outcomeSuccess,
+		action: simCancelAtOnce},
+	{name: client.ForgeCancelDuringRun, payloadKB: 4, outcome: outcomeSuccess,
+		action: simCancelRunning},
+	{name: client.ForgeRetryOnFail, payloadKB: 4, fails: true, outcome: outcomeSuccess,
+		action: simRetryOnce},
+	{name: client.ForgeRetryLimitReached, payloadKB: 4, fails: true, outcome: outcomeFailed,
+		action: simRetryUntilRefused},
 	{name: client.ForgeDuplicateSameKey, payloadKB: 4, outcome: outcomeSuccess, action: simSameKey},
-	{name: client.ForgeDuplicateOtherKey, payloadKB: 4, outcome: outcomeSuccess, action: simTwoKeys},
+	{name: client.ForgeDuplicateOtherKey, payloadKB: 4, outcome: outcomeSuccess,
+		action: simTwoKeys},
 	{name: client.ForgeWebhookSuccess, payloadKB: 4, outcome: outcomeSuccess},
 	{name: client.ForgeWebhookTimeout, payloadKB: 4, outcome: outcomeSuccess, behavior: simStalls},
 	{name: client.ForgeWebhook5XX, payloadKB: 4, outcome: outcomeSuccess, behavior: simFails},
-	{name: client.ForgeWebhookExhausted, payloadKB: 4, outcome: outcomeSuccess, behavior: simNeverAccepts},
-	{name: client.ForgeWebhookSlowReceiver, payloadKB: 4, outcome: outcomeSuccess, behavior: simSlow},
-	{name: client.ForgeScheduledOnTime, payloadKB: 4, outcome: outcomeSuccess, action: simScheduledSoon},
-	{name: client.ForgeScheduledLate, payloadKB: 4, outcome: outcomeSuccess, action: simScheduledSoon},
-	{name: client.ForgeScheduledFarFuture, payloadKB: 4, outcome: outcomeSuccess, action: simScheduledAfterLoad},
+	{name: client.ForgeWebhookExhausted, payloadKB: 4, outcome: outcomeSuccess,
+		behavior: simNeverAccepts},
+	{name: client.ForgeWebhookSlowReceiver, payloadKB: 4, outcome: outcomeSuccess,
+		behavior: simSlow},
+	{name: client.ForgeScheduledOnTime, payloadKB: 4, outcome: outcomeSuccess,
+		action: simScheduledSoon},
+	{name: client.ForgeScheduledLate, payloadKB: 4, outcome: outcomeSuccess,
+		action: simScheduledSoon},
+	{name: client.ForgeScheduledFarFuture, payloadKB: 4, outcome: outcomeSuccess,
+		action: simScheduledAfterLoad},
 	{name: client.ForgePayloadSmall, payloadKB: 1, outcome: outcomeSuccess},
 	{name: client.ForgePayloadMedium, payloadKB: 16, outcome: outcomeSuccess},
 	{name: client.ForgePayloadLarge, payloadKB: 256, outcome: outcomeSuccess},
 	{name: client.ForgePayloadInvalid, action: simRefused},
 }
 
-// simMix draws kinds: each once in some order, so that a short simulation has them all, and then by weight.
+// simMix draws kinds: each once in some order, so that a short simulation has them all, and then by
+// weight.
 type simMix struct {
 	kinds      []*simKind
 	cumulative []int // sums of the weights
 }
 
-// parseMix reads KIND=WEIGHT,…; a kind may end in * for all that begin so, and without a weight has 1. A later entry
-// counts for the kinds it names. "all" is every kind once.
+// parseMix reads KIND=WEIGHT,…; a kind may end in * for all that begin so, and without a weight has
+// 1. A later entry counts for the kinds it names. "all" is every kind once.
 func parseMix(text string) (*simMix, error) {
 	weights := make([]int, len(simKinds))
 	for entry := range strings.SplitSeq(text, ",") {
@@ -98,7 +109,7 @@ func parseMix(text string) (*simMix, error) {
 		prefix, many := strings.CutSuffix(name, "*")
 		for i := range simKinds {
 			kind := string(simKinds[i].name)
-			if name == "all" || kind == name || many && strings.HasPrefix(kind, prefix) {
+			if name == "all" || kind == name || (many && strings.HasPrefix(kind, prefix)) {
 				weights[i], found = weight, true
 			}
 		}

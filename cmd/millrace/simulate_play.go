@@ -34,8 +34,10 @@ func (c *simClient) call(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// order plans the nth play. What is left open is drawn here, by one goroutine, so that a seed gives the same plans.
-func (s *simulator) planSubmission(kind *simKind, r *rand.Rand, n int) (*simSubmission, client.ForgeRunSpec) {
+// order plans the nth play. What is left open is drawn here, by one goroutine, so that a seed gives
+// the same plans.
+func (s *simulator) planSubmission(kind *simKind, r *rand.Rand, n int) (*simSubmission,
+	client.ForgeRunSpec) {
 	c := s.clients[n%s.flags.clients]
 	if lane := s.laneClients[kind.name]; lane != nil {
 		c = lane
@@ -72,7 +74,8 @@ func (s *simulator) planSubmission(kind *simKind, r *rand.Rand, n int) (*simSubm
 }
 
 // play goes through one order. begun is called when its job, or jobs, no longer count as under way.
-func (s *simulator) runSubmission(ctx context.Context, o *simSubmission, spec client.ForgeRunSpec, started func()) {
+func (s *simulator) runSubmission(ctx context.Context, o *simSubmission, spec client.ForgeRunSpec,
+	started func()) {
 	defer started()
 	c := s.client(o.client)
 	s.submit(ctx, c, o, spec)
@@ -85,7 +88,8 @@ func (s *simulator) runSubmission(ctx context.Context, o *simSubmission, spec cl
 }
 
 // submit sends all submits of an order at once.
-func (s *simulator) submit(ctx context.Context, c *simClient, o *simSubmission, spec client.ForgeRunSpec) {
+func (s *simulator) submit(ctx context.Context, c *simClient, o *simSubmission,
+	spec client.ForgeRunSpec) {
 	var all sync.WaitGroup
 	for i := range o.requests {
 		one := &o.requests[i]
@@ -102,7 +106,8 @@ func (s *simulator) submit(ctx context.Context, c *simClient, o *simSubmission, 
 			var fail *client.Error
 			switch refused := errors.As(err, &fail) && fail.Status != 0 && !fail.Retryable(); {
 			case err == nil:
-			case refused && fail.Code == client.ForgeValidationFailed && !o.due.IsZero() && s.p.now().After(o.due):
+			case refused && fail.Code == client.ForgeValidationFailed && !o.due.IsZero() &&
+				s.p.now().After(o.due):
 				one.code, one.late = fail.Code, true
 			case refused:
 				one.code = fmt.Sprintf("%d %s", fail.Status, fail.Code)
@@ -125,7 +130,9 @@ func (s *simulator) follow(ctx context.Context, c *simClient, o *simSubmission) 
 		case simCancelAtOnce:
 			err = s.cancel(ctx, c, o, jobID)
 		case simCancelRunning:
-			_, _, err = s.await(ctx, c, jobID, time.Time{}, func(st client.ForgeRunState) bool { return st == client.ForgeRunning || st.Final() })
+			_, _, err = s.await(ctx, c, jobID, time.Time{}, func(st client.ForgeRunState) bool {
+				return st == client.ForgeRunning || st.Final()
+			})
 			if err == nil {
 				err = s.cancel(ctx, c, o, jobID)
 			}
@@ -155,7 +162,8 @@ func (o *simSubmission) jobs() []string {
 	return ids
 }
 
-func (s *simulator) cancel(ctx context.Context, c *simClient, o *simSubmission, jobID string) error {
+func (s *simulator) cancel(ctx context.Context, c *simClient, o *simSubmission,
+	jobID string) error {
 	return c.call(ctx, func() error {
 		change, err := c.forge.Cancel(ctx, jobID)
 		if err == nil {
@@ -171,7 +179,8 @@ func (s *simulator) retry(ctx context.Context, c *simClient, o *simSubmission, j
 	since := time.Time{}
 	for {
 		state, at, err := s.await(ctx, c, jobID, since, client.ForgeRunState.Final)
-		if err != nil || state != client.ForgeFailed || o.kind.action == simRetryOnce && o.attempt > 0 {
+		if err != nil || state != client.ForgeFailed ||
+			(o.kind.action == simRetryOnce && o.attempt > 0) {
 			return err
 		}
 		var change client.ForgeRunChange

@@ -16,13 +16,15 @@ import (
 )
 
 // sdkServer is a real server for the SDK, and a client of it that has a key.
-func sdkServer(t *testing.T) (open *client.ForgeRun, clientID string, key client.ForgeRunIssuedKey) {
+func sdkServer(t *testing.T) (open *client.ForgeRun, clientID string,
+	key client.ForgeRunIssuedKey) {
 	t.Helper()
 	binary, err := exec.LookPath("millrace")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set", "forgerun.duration_scale=0.001", "--set", "forgerun.backoff_base=1ms",
+	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set",
+		"forgerun.duration_scale=0.001", "--set", "forgerun.backoff_base=1ms",
 		"--set", "webhook.backoff_base=10ms", "--set", "log.level=error")
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +41,8 @@ func sdkServer(t *testing.T) (open *client.ForgeRun, clientID string, key client
 		t.Fatalf("FR-039 clients %q and %q, %v, %v", id, repeated, err, errAgain)
 	}
 	key, err = open.FirstKey(t.Context(), id)
-	if err != nil || key.APIKey == "" || key.ID == "" || key.CallbackSecret == "" || key.ExpiresAt == nil {
+	if err != nil || key.APIKey == "" || key.ID == "" || key.CallbackSecret == "" ||
+		key.ExpiresAt == nil {
 		t.Fatalf("FR-040 %+v, %v", key, err)
 	}
 	return open, id, key
@@ -49,7 +52,8 @@ func sdkServer(t *testing.T) (open *client.ForgeRun, clientID string, key client
 func wantCode(t *testing.T, what string, err, kind error, code string) {
 	t.Helper()
 	var fail *client.Error
-	if !errors.As(err, &fail) || !errors.Is(err, kind) || fail.Code != code || fail.Instance == "" || fail.Message == "" {
+	if !errors.As(err, &fail) || !errors.Is(err, kind) || fail.Code != code ||
+		fail.Instance == "" || fail.Message == "" {
 		t.Errorf("%s: %v, want %v and %s", what, err, kind, code)
 	}
 }
@@ -72,11 +76,13 @@ func TestSDKKeys(t *testing.T) {
 	open, id, first := sdkServer(t)
 	forge := open.WithKey(first.APIKey)
 	_, err := open.FirstKey(ctx, id)
-	wantCode(t, "FR-042 a second first key", err, client.ErrUnauthorized, client.ForgeInvalidCredentials)
+	wantCode(t, "FR-042 a second first key", err, client.ErrUnauthorized,
+		client.ForgeInvalidCredentials)
 	_, err = open.FirstKey(ctx, "nobody")
 	wantCode(t, "FR-046 an unknown client", err, client.ErrNotFound, client.ForgeNotFound)
 	same, err := forge.CreateKey(ctx, id, client.ForgeRunKeyOptions{})
-	if err != nil || same.ID != first.ID || same.APIKey != "" || !same.CreatedAt.Equal(first.CreatedAt) {
+	if err != nil || same.ID != first.ID || same.APIKey != "" ||
+		!same.CreatedAt.Equal(first.CreatedAt) {
 		t.Errorf("FR-043 %+v, %v", same, err)
 	}
 	rotated, err := forge.CreateKey(ctx, id, client.ForgeRunKeyOptions{Rotate: true})
@@ -95,7 +101,8 @@ func TestSDKKeys(t *testing.T) {
 	if len(keys) != 3 || active < 0 || keys[active].ID != renewed.ID {
 		t.Errorf("keys %+v", keys)
 	}
-	wantCode(t, "FR-051 an unknown key", forge.RevokeKey(ctx, id, id), client.ErrNotFound, client.ForgeNotFound)
+	wantCode(t, "FR-051 an unknown key", forge.RevokeKey(ctx, id, id), client.ErrNotFound,
+		client.ForgeNotFound)
 	if err := forge.RevokeKey(ctx, id, first.ID); err != nil {
 		t.Errorf("G-FR-25 %v", err)
 	}
@@ -113,48 +120,60 @@ func TestSDKJobs(t *testing.T) {
 	defer cancel()
 	open, id, key := sdkServer(t)
 	forge := open.WithKey(key.APIKey)
-	spec := client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeFailAfterRetryable, IdempotencyKey: "one", Callback: "http://127.0.0.1:1/"}
+	spec := client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeFailAfterRetryable,
+		IdempotencyKey: "one", Callback: "http://127.0.0.1:1/"}
 	first, err := forge.Submit(ctx, spec)
-	if err != nil || first.State != client.ForgeCreated || first.JobID == "" || first.CreatedAt.IsZero() {
+	if err != nil || first.State != client.ForgeCreated || first.JobID == "" ||
+		first.CreatedAt.IsZero() {
 		t.Fatalf("FR-056 %+v, %v", first, err)
 	}
-	if repeated, err := forge.Submit(ctx, spec); err != nil || repeated.JobID != first.JobID || !repeated.CreatedAt.Equal(first.CreatedAt) {
+	if repeated, err := forge.Submit(ctx, spec); err != nil || repeated.JobID != first.JobID ||
+		!repeated.CreatedAt.Equal(first.CreatedAt) {
 		t.Errorf("FR-067 %+v, %v", repeated, err)
 	}
 	spec.Kind = client.ForgeSuccessFast
 	_, err = forge.Submit(ctx, spec)
-	wantCode(t, "FR-068 another job under the key", err, client.ErrConflict, client.ForgeIdempotencyConflict)
+	wantCode(t, "FR-068 another job under the key", err, client.ErrConflict,
+		client.ForgeIdempotencyConflict)
 	_, err = forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred})
 	wantCode(t, "FR-063 no time", err, client.ErrInvalid, client.ForgeValidationFailed)
 
 	job, err := forge.Wait(ctx, first.JobID)
-	if err != nil || job.State != client.ForgeFailed || job.Failure == nil || !job.Failure.Retryable || job.Definition.DurationMS != 5000 ||
-		job.Definition.Seed == 0 || job.Type != client.ForgeExecute || job.Callback == "" || job.ExecutionAt != nil {
+	if err != nil || job.State != client.ForgeFailed || job.Failure == nil ||
+		!job.Failure.Retryable || job.Definition.DurationMS != 5000 ||
+		job.Definition.Seed == 0 || job.Type != client.ForgeExecute || job.Callback == "" ||
+		job.ExecutionAt != nil {
 		t.Fatalf("FR-120 %+v, %v", job, err)
 	}
 	report, err := forge.Report(ctx, first.JobID)
-	if err != nil || len(report.Events) != 5 || report.Events[4].Name != client.ForgeJobFailed || report.StartedAt == nil ||
-		report.Kind != client.ForgeFailAfterRetryable || report.Failure == nil || report.Outcome != client.ForgeOutcomeFailed {
+	if err != nil || len(report.Events) != 5 || report.Events[4].Name != client.ForgeJobFailed ||
+		report.StartedAt == nil ||
+		report.Kind != client.ForgeFailAfterRetryable || report.Failure == nil ||
+		report.Outcome != client.ForgeOutcomeFailed {
 		t.Errorf("FR-125 %+v, %v", report, err)
 	}
-	if change, err := forge.Retry(ctx, first.JobID); err != nil || change.State != client.ForgeQueued || change.Attempt != 1 {
+	if change, err := forge.Retry(ctx, first.JobID); err != nil ||
+		change.State != client.ForgeQueued || change.Attempt != 1 {
 		t.Errorf("FR-139 %+v, %v", change, err)
 	}
 	if job, err = forge.Wait(ctx, first.JobID); err != nil || job.Attempt != 1 {
 		t.Errorf("FR-140 %+v, %v", job, err)
 	}
-	if change, err := forge.Cancel(ctx, first.JobID); err != nil || change.State != client.ForgeFailed || !change.UpdatedAt.Equal(job.UpdatedAt) {
+	if change, err := forge.Cancel(ctx, first.JobID); err != nil ||
+		change.State != client.ForgeFailed || !change.UpdatedAt.Equal(job.UpdatedAt) {
 		t.Errorf("FR-137 %+v, %v", change, err)
 	}
 	_, err = forge.Get(ctx, id)
 	wantCode(t, "FR-124 an unknown job", err, client.ErrNotFound, client.ForgeNotFound)
 
 	due := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-	later, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred, ExecutionAt: due})
+	later, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred,
+		ExecutionAt: due})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if job, err := forge.Get(ctx, later.JobID); err != nil || job.ExecutionAt == nil || !job.ExecutionAt.Equal(due) || job.Outcome != "" {
+	if job, err := forge.Get(ctx, later.JobID); err != nil || job.ExecutionAt == nil ||
+		!job.ExecutionAt.Equal(due) || job.Outcome != "" {
 		t.Errorf("FR-166 %+v, %v", job, err)
 	}
 	_, err = forge.Report(ctx, later.JobID)
@@ -166,7 +185,8 @@ func TestSDKJobs(t *testing.T) {
 	if len(all) != 2 || len(created) != 1 || created[0].ID != later.JobID {
 		t.Errorf("G-FR-43 %d jobs, created %+v", len(all), created)
 	}
-	if change, err := forge.Cancel(ctx, later.JobID); err != nil || change.State != client.ForgeCanceled {
+	if change, err := forge.Cancel(ctx, later.JobID); err != nil ||
+		change.State != client.ForgeCanceled {
 		t.Errorf("FR-134 %+v, %v", change, err)
 	}
 }
@@ -206,7 +226,8 @@ func TestSDKWebhooks(t *testing.T) {
 	if err != nil || hook.ID == "" || hook.Secret == "" {
 		t.Fatalf("FR-185 %+v, %v", hook, err)
 	}
-	if repeated, err := forge.RegisterWebhook(ctx, receiver.URL, events, "mine"); err != nil || repeated.ID != hook.ID || repeated.Secret != "" {
+	if repeated, err := forge.RegisterWebhook(ctx, receiver.URL, events, "mine"); err != nil ||
+		repeated.ID != hook.ID || repeated.Secret != "" {
 		t.Errorf("G-FR-58 %+v, %v", repeated, err)
 	}
 	_, err = forge.RegisterWebhook(ctx, receiver.URL, events, "")
@@ -220,15 +241,18 @@ func TestSDKWebhooks(t *testing.T) {
 		t.Fatalf("%q, %v", fresh, err)
 	}
 	list := mustCollect(t, forge.Webhooks(ctx))
-	if len(list) != 1 || list[0].ID != hook.ID || list[0].URL != receiver.URL || !slices.Equal(list[0].Events, events) || list[0].Disabled {
+	if len(list) != 1 || list[0].ID != hook.ID || list[0].URL != receiver.URL ||
+		!slices.Equal(list[0].Events, events) || list[0].Disabled {
 		t.Errorf("%+v", list)
 	}
-	receipt, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeEmitEvent, Kind: client.ForgeSuccessFast})
+	receipt, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeEmitEvent,
+		Kind: client.ForgeSuccessFast})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := receive(hook.Secret) // both sign for a day
-	if told.JobID != receipt.JobID || told.Name != client.ForgeJobSucceeded || told.Prev != client.ForgeRunning || told.Scenario != client.ForgeSuccessFast {
+	if told.JobID != receipt.JobID || told.Name != client.ForgeJobSucceeded ||
+		told.Prev != client.ForgeRunning || told.Scenario != client.ForgeSuccessFast {
 		t.Errorf("FR-196 %+v", told)
 	}
 	var deliveries []client.ForgeRunDelivery
@@ -236,7 +260,8 @@ func TestSDKWebhooks(t *testing.T) {
 		deliveries = mustCollect(t, forge.Deliveries(ctx, hook.ID, 1))
 		return len(deliveries) == 1 && deliveries[0].Status == client.ForgeDelivered
 	})
-	if d := deliveries[0]; d.EventID != told.EventID || len(d.Tries) != 1 || d.Tries[0].StatusCode != 200 || d.NextTryAt != nil {
+	if d := deliveries[0]; d.EventID != told.EventID || len(d.Tries) != 1 ||
+		d.Tries[0].StatusCode != 200 || d.NextTryAt != nil {
 		t.Errorf("G-FR-62 %+v", d)
 	}
 	replay, err := forge.ReplayDelivery(ctx, hook.ID, deliveries[0].ID)
@@ -246,21 +271,25 @@ func TestSDKWebhooks(t *testing.T) {
 	if repeated := receive(fresh); repeated.EventID != told.EventID {
 		t.Errorf("replayed %+v", repeated)
 	}
-	if enabled, err := forge.EnableWebhook(ctx, hook.ID); err != nil || enabled.Disabled || enabled.ID != hook.ID {
+	if enabled, err := forge.EnableWebhook(ctx, hook.ID); err != nil || enabled.Disabled ||
+		enabled.ID != hook.ID {
 		t.Errorf("%+v, %v", enabled, err)
 	}
 	if err := forge.DeleteWebhook(ctx, hook.ID); err != nil {
 		t.Error(err)
 	}
-	wantCode(t, "FR-188 again", forge.DeleteWebhook(ctx, hook.ID), client.ErrNotFound, client.ForgeNotFound)
+	wantCode(t, "FR-188 again", forge.DeleteWebhook(ctx, hook.ID), client.ErrNotFound,
+		client.ForgeNotFound)
 	_, err = forge.RotateWebhookSecret(ctx, id)
 	wantCode(t, "an unknown one", err, client.ErrNotFound, client.ForgeNotFound)
 
-	_, err = forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute, Kind: client.ForgeSuccessFast, Callback: receiver.URL + "/callback"})
+	_, err = forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute,
+		Kind: client.ForgeSuccessFast, Callback: receiver.URL + "/callback"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []client.ForgeRunEventName{client.ForgeJobCreated, client.ForgeJobQueued, client.ForgeJobAssigned, client.ForgeJobStarted, client.ForgeJobSucceeded} {
+	for _, want := range []client.ForgeRunEventName{client.ForgeJobCreated, client.ForgeJobQueued,
+		client.ForgeJobAssigned, client.ForgeJobStarted, client.ForgeJobSucceeded} {
 		if told := receive(key.CallbackSecret); told.Name != want {
 			t.Errorf("FR-189 %s, want %s", told.Name, want)
 		}

@@ -8,8 +8,9 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// prepare makes the clients with their keys and listeners. Each has a sound receiver that hears of everything, which is
-// how the simulator knows where its jobs are; the clients of the lanes have one with troubles besides.
+// prepare makes the clients with their keys and listeners. Each has a sound receiver that hears of
+// everything, which is how the simulator knows where its jobs are; the clients of the lanes have
+// one with troubles besides.
 func (s *simulator) prepare(ctx context.Context) error {
 	count := s.flags.clients
 	for _, kind := range s.mix.kinds {
@@ -48,12 +49,14 @@ func (s *simulator) prepare(ctx context.Context) error {
 // client finds one by its number.
 func (s *simulator) client(number int) *simClient { return s.clients[number] }
 
-func (s *simulator) newClient(ctx context.Context, number int, behavior simBehavior) (*simClient, error) {
+func (s *simulator) newClient(ctx context.Context, number int, behavior simBehavior) (*simClient,
+	error) {
 	id, key, err := s.firstKey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &simClient{number: number, id: id, callSlots: make(chan struct{}, maxCalls), forge: s.setupClient.WithKey(key.APIKey)}
+	c := &simClient{number: number, id: id, callSlots: make(chan struct{}, maxCalls),
+		forge: s.setupClient.WithKey(key.APIKey)}
 	c.callback = s.sink.addReceiver(fmt.Sprintf("/callback/%d", number), simAccepts, number)
 	if key.CallbackSecret == "" {
 		return nil, failedError("the first key of client %s came without a callback secret", id)
@@ -72,8 +75,10 @@ func (s *simulator) newClient(ctx context.Context, number int, behavior simBehav
 	return c, nil
 }
 
-// firstKey makes a client. When the answer with the key was lost nobody knows it, and another client is made.
-func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRunIssuedKey, err error) {
+// firstKey makes a client. When the answer with the key was lost nobody knows it, and another
+// client is made.
+func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRunIssuedKey,
+	err error) {
 	for range 5 {
 		if id, err = s.setupClient.CreateClient(ctx, ""); err != nil {
 			return "", key, err
@@ -88,7 +93,8 @@ func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRu
 }
 
 func (s *simulator) register(ctx context.Context, c *simClient, behavior simBehavior) error {
-	name := map[simBehavior]string{simAccepts: "sound", simStalls: "stalls", simFails: "fails", simSlow: "slow", simNeverAccepts: "never"}[behavior]
+	name := map[simBehavior]string{simAccepts: "sound", simStalls: "stalls", simFails: "fails",
+		simSlow: "slow", simNeverAccepts: "never"}[behavior]
 	h := s.sink.addReceiver(fmt.Sprintf("/%s/%d", name, c.number), behavior, c.number)
 	made, err := c.forge.RegisterWebhook(ctx, h.url, client.ForgeRunEvents(), "")
 	if err != nil {

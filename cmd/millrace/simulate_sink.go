@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// simFaults is what receivers do besides their manner: the share of first tries that even a sound one turns down, each
-// between 0 and 1.
+// simFaults is what receivers do besides their manner: the share of first tries that even a sound
+// one turns down, each between 0 and 1.
 type simFaults struct {
 	drop  float64       // drop the connection
 	stall float64       // never answer
@@ -23,8 +23,8 @@ type simFaults struct {
 	slow  time.Duration // how long the slow receiver takes
 }
 
-// simSink receives webhooks: one listener for each manner, so that one manner's troubles are not another's. It accepts,
-// stalls and fails as the manners say, and keeps what came.
+// simSink receives webhooks: one listener for each manner, so that one manner's troubles are not
+// another's. It accepts, stalls and fails as the manners say, and keeps what came.
 type simSink struct {
 	now     func() time.Time
 	faults  simFaults
@@ -42,8 +42,10 @@ type simSink struct {
 	requestCount    int                     // requests
 }
 
-func newSink(host string, now func() time.Time, spoil simFaults, random *rand.Rand, heard func(client.ForgeRunWebhookEvent)) (*simSink, error) {
-	s := &simSink{now: now, faults: spoil, onEvent: heard, random: random, bases: map[simBehavior]string{}, receivers: map[string]*simReceiver{}}
+func newSink(host string, now func() time.Time, spoil simFaults, random *rand.Rand,
+	heard func(client.ForgeRunWebhookEvent)) (*simSink, error) {
+	s := &simSink{now: now, faults: spoil, onEvent: heard, random: random,
+		bases: map[simBehavior]string{}, receivers: map[string]*simReceiver{}}
 	s.ctx, s.close = context.WithCancel(context.Background())
 	for behavior := simAccepts; behavior <= simNeverAccepts; behavior++ {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -51,7 +53,8 @@ func newSink(host string, now func() time.Time, spoil simFaults, random *rand.Ra
 			s.stop()
 			return nil, unableError("the webhook sink: %v", err)
 		}
-		server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second,
+			ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 			BaseContext: func(net.Listener) context.Context { return s.ctx }}
 		s.servers, s.bases[behavior] = append(s.servers, server), "http://"+l.Addr().String()
 		s.wg.Go(func() { _ = server.Serve(l) })
@@ -72,7 +75,8 @@ func (s *simSink) stop() {
 func (s *simSink) addReceiver(path string, behavior simBehavior, clientNumber int) *simReceiver {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := &simReceiver{name: path, url: s.bases[behavior] + path, client: clientNumber, behavior: behavior, receipts: map[string][]simReceipt{}}
+	h := &simReceiver{name: path, url: s.bases[behavior] + path, client: clientNumber,
+		behavior: behavior, receipts: map[string][]simReceipt{}}
 	s.receivers[path] = h
 	return h
 }
@@ -105,7 +109,8 @@ func (s *simSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	notice, forged := verifyRequest(secrets, r, body, at)
 	s.mu.Lock()
 	accept, act := s.decide(h, notice)
-	h.receipts[notice.JobID] = append(h.receipts[notice.JobID], simReceipt{notice.EventID, at, accept, forged})
+	h.receipts[notice.JobID] = append(h.receipts[notice.JobID],
+		simReceipt{notice.EventID, at, accept, forged})
 	s.mu.Unlock()
 	if forged == "" {
 		s.onEvent(notice)
@@ -114,7 +119,8 @@ func (s *simSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // verifyRequest verifies a request. What is forged is read all the same, for the account.
-func verifyRequest(secrets []string, r *http.Request, body []byte, at time.Time) (client.ForgeRunWebhookEvent, string) {
+func verifyRequest(secrets []string, r *http.Request, body []byte,
+	at time.Time) (client.ForgeRunWebhookEvent, string) {
 	notice, err := client.VerifyWebhook(secrets, r.Header, body, at)
 	switch {
 	case errors.Is(err, client.ErrInvalidWebhook):
@@ -130,7 +136,8 @@ func verifyRequest(secrets []string, r *http.Request, body []byte, at time.Time)
 }
 
 // decide says whether a try is accepted and how it is answered; the caller holds the lock.
-func (s *simSink) decide(h *simReceiver, n client.ForgeRunWebhookEvent) (accept bool, act http.HandlerFunc) {
+func (s *simSink) decide(h *simReceiver, n client.ForgeRunWebhookEvent) (accept bool,
+	act http.HandlerFunc) {
 	tries := 0
 	for _, r := range h.receipts[n.JobID] {
 		if r.eventID == n.EventID {
@@ -146,7 +153,8 @@ func (s *simSink) decide(h *simReceiver, n client.ForgeRunWebhookEvent) (accept 
 	case tries > 0:
 		return true, answerWith(http.StatusOK)
 	case h.behavior == simFails:
-		return false, answerWith([]int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable}[int(draw*3)])
+		return false, answerWith([]int{http.StatusInternalServerError, http.StatusBadGateway,
+			http.StatusServiceUnavailable}[int(draw*3)])
 	case h.behavior == simStalls && draw < 0.3:
 		return false, stallRequest
 	case h.behavior == simAccepts && draw < s.faults.drop:
@@ -189,7 +197,8 @@ func (s *simSink) requests() (all, unknown int) {
 	return s.requestCount, s.unknownRequests
 }
 
-// missing counts the events that a listener will still accept and has not. known are all events of its jobs.
+// missing counts the events that a listener will still accept and has not. known are all events of
+// its jobs.
 func (s *simSink) missing(h *simReceiver, known map[string][]string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

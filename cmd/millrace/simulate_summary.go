@@ -91,10 +91,15 @@ type simSummary struct {
 const maxListedViolations = 20
 
 func (s *simulator) summarize(w *simSnapshot, v *simReport, limited, full int) *simSummary {
-	m := &simSummary{Balanced: len(v.violations) == 0 && !w.interrupted, Interrupted: w.interrupted, Unfinished: w.unfinished, Violations: len(v.violations), ViolationsBySort: map[string]int{}, Seed: s.flags.seed,
-		Server: s.flags.remote.address(s.p), Took: s.loadTime, Plays: len(w.submissions), Jobs: len(w.observed), Late: v.late, Kinds: map[string]*simKindCount{},
-		LostRuns: v.lost, Requeued: v.requeued, Repeated: v.repeated, GivenUp: v.givenUp, Pending: v.pending, Limited: limited, Full: full,
-		Outages: len(w.outages), FirstViolations: v.violations[:min(len(v.violations), maxListedViolations)]}
+	m := &simSummary{Balanced: len(v.violations) == 0 && !w.interrupted, Interrupted: w.interrupted,
+		Unfinished: w.unfinished, Violations: len(v.violations), ViolationsBySort: map[string]int{},
+		Seed:   s.flags.seed,
+		Server: s.flags.remote.address(s.p), Took: s.loadTime, Plays: len(w.submissions),
+		Jobs: len(w.observed), Late: v.late, Kinds: map[string]*simKindCount{},
+		LostRuns: v.lost, Requeued: v.requeued, Repeated: v.repeated, GivenUp: v.givenUp,
+		Pending: v.pending, Limited: limited, Full: full,
+		Outages: len(w.outages), FirstViolations: v.violations[:min(len(v.violations),
+			maxListedViolations)]}
 	for _, o := range v.violations {
 		m.ViolationsBySort[o.What]++
 	}
@@ -149,7 +154,8 @@ func (m *simSummary) countKinds(w *simSnapshot) {
 	}
 }
 
-// latencies: of submits by our clock, of starts and schedules by the server's, of webhooks from the server's to ours.
+// latencies: of submits by our clock, of starts and schedules by the server's, of webhooks from the
+// server's to ours.
 func (s *simulator) latencies(w *simSnapshot) []simLatency {
 	var starts, schedules, webhooks []time.Duration
 	at := map[string]time.Time{}
@@ -184,8 +190,8 @@ func (s *simulator) latencies(w *simSnapshot) []simLatency {
 			}
 		}
 	}
-	return []simLatency{latency("submit", s.times.submits), latency("submit to RUNNING", starts), latency("due to QUEUED", schedules),
-		latency("event to webhook", webhooks)}
+	return []simLatency{latency("submit", s.times.submits), latency("submit to RUNNING", starts),
+		latency("due to QUEUED", schedules), latency("event to webhook", webhooks)}
 }
 
 func (m *simSummary) write(w io.Writer, asJSON bool) error {
@@ -196,21 +202,32 @@ func (m *simSummary) write(w io.Writer, asJSON bool) error {
 	row := func(name string, n int, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-22s %8d  %s\n", name, n, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintf(&b, "\n  %-31s %8s %8s %8s %8s %8s\n", "work kind", "submits", "success", "failed", "canceled", "refused")
+	fmt.Fprintf(&b, "\n  %-31s %8s %8s %8s %8s %8s\n", "work kind", "submits", "success", "failed",
+		"canceled", "refused")
 	for _, kind := range slices.Sorted(maps.Keys(m.Kinds)) {
 		c := m.Kinds[kind]
-		fmt.Fprintf(&b, "  %-31s %8d %8d %8d %8d %8d\n", kind, c.Submits, c.Outcomes["SUCCESS"], c.Outcomes["FAILED"], c.Outcomes["CANCELED"], c.Refused)
+		fmt.Fprintf(&b, "  %-31s %8d %8d %8d %8d %8d\n", kind, c.Submits, c.Outcomes["SUCCESS"],
+			c.Outcomes["FAILED"], c.Outcomes["CANCELED"], c.Refused)
 	}
-	fmt.Fprintf(&b, "\n  %-18s %8s %10s %10s %10s %10s\n", "latency", "count", "p50", "p95", "p99", "max")
+	fmt.Fprintf(&b, "\n  %-18s %8s %10s %10s %10s %10s\n", "latency", "count", "p50", "p95", "p99",
+		"max")
 	for _, l := range m.Latencies {
-		fmt.Fprintf(&b, "  %-18s %8d %10s %10s %10s %10s\n", l.What, l.Count, formatDuration(l.P50), formatDuration(l.P95), formatDuration(l.P99), formatDuration(l.Max))
+		fmt.Fprintf(&b, "  %-18s %8d %10s %10s %10s %10s\n", l.What, l.Count, formatDuration(l.P50),
+			formatDuration(l.P95), formatDuration(l.P99), formatDuration(l.Max))
 	}
 	fmt.Fprintf(&b, "\nThe accounts\n")
-	row("submits", m.Submits, "%d acknowledged, %d refused as they should be, %d too late after an outage", m.Acked, m.Refused, m.Late)
-	row("jobs", m.Jobs, "with %d events; %d leases ended before the run, %d runs were lost in outages", m.Events, m.Requeued, m.LostRuns)
-	row("webhook requests", m.Requests, "%d events accepted, %d of them again", m.Accepted, m.Repeated)
-	row("deliveries given up", m.GivenUp, "of receivers that never accept; %d more wait for a try that is far away", m.Pending)
-	row("outages", m.Outages, "the server was away for %s in all; %d answers 429, %d answers 503", formatDuration(m.OutageTime), m.Limited, m.Full)
+	row("submits", m.Submits,
+		"%d acknowledged, %d refused as they should be, %d too late after an outage", m.Acked,
+		m.Refused, m.Late)
+	row("jobs", m.Jobs,
+		"with %d events; %d leases ended before the run, %d runs were lost in outages", m.Events,
+		m.Requeued, m.LostRuns)
+	row("webhook requests", m.Requests, "%d events accepted, %d of them again", m.Accepted,
+		m.Repeated)
+	row("deliveries given up", m.GivenUp,
+		"of receivers that never accept; %d more wait for a try that is far away", m.Pending)
+	row("outages", m.Outages, "the server was away for %s in all; %d answers 429, %d answers 503",
+		formatDuration(m.OutageTime), m.Limited, m.Full)
 	row("offences", m.Violations, "%s", m.violationsText())
 	for _, o := range m.FirstViolations {
 		fmt.Fprintf(&b, "  %s: %s %s: %s\n", o.What, o.Kind, o.Job, o.Detail)
@@ -218,9 +235,11 @@ func (m *simSummary) write(w io.Writer, asJSON bool) error {
 	if m.Violations > len(m.FirstViolations) {
 		fmt.Fprintf(&b, "  … and %d more\n", m.Violations-len(m.FirstViolations))
 	}
-	fmt.Fprintf(&b, "\n%d plays in %s (%s) on %s, seed %d\n", m.Plays, formatDuration(m.Took), formatRate(int64(m.Plays), m.Took), m.Server, m.Seed)
+	fmt.Fprintf(&b, "\n%d plays in %s (%s) on %s, seed %d\n", m.Plays, formatDuration(m.Took),
+		formatRate(int64(m.Plays), m.Took), m.Server, m.Seed)
 	if m.Interrupted {
-		fmt.Fprintf(&b, "It was interrupted: these are the accounts of the plays that had ended, without webhooks. %s cut short.\n", pluralize(int64(m.Unfinished), "more play"))
+		fmt.Fprintf(&b, "It was interrupted: these are the accounts of the plays that had ended, "+
+			"without webhooks. %s cut short.\n", pluralize(int64(m.Unfinished), "more play"))
 	}
 	if m.Balanced {
 		fmt.Fprintln(&b, "The accounts balance.")

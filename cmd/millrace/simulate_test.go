@@ -11,12 +11,16 @@ import (
 )
 
 // runSimulation runs a simulation in this process.
-func runSimulation(t *testing.T, server string, args ...string) (code int, m simSummary, out, errs string) {
+func runSimulation(t *testing.T, server string, args ...string) (code int, m simSummary, out,
+	errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	start := time.Now()
-	code = run(process{args: append([]string{"simulate", "--server", server, "--json"}, args...), stdin: strings.NewReader(""),
-		stdout: &stdout, stderr: &stderr, now: time.Now, elapsed: func() time.Duration { return time.Since(start) }})
+	code = run(process{args: append([]string{"simulate", "--server", server, "--json"}, args...),
+		stdin:  strings.NewReader(""),
+		stdout: &stdout, stderr: &stderr, now: time.Now, elapsed: func() time.Duration {
+			return time.Since(start)
+		}})
 	if stdout.Len() > 0 {
 		if err := json.Unmarshal(stdout.Bytes(), &m); err != nil {
 			t.Fatalf("%v in %s", err, &stdout)
@@ -31,8 +35,10 @@ func TestSimulateHonest(t *testing.T) {
 	d := newFakeForgeRun("")
 	server := httptest.NewServer(d)
 	t.Cleanup(func() { server.Close(); d.stop() })
-	code, m, out, errs := runSimulation(t, server.URL, "--rate", "60", "--duration", "1s", "--seed", "1", "--slow", "50ms",
-		"--refuse", "0.1", "--fail", "0.1", "--stall", "0.005", "--clients", "3", "--concurrency", "200", "--settle", "25s")
+	code, m, out, errs := runSimulation(t, server.URL, "--rate", "60", "--duration", "1s", "--seed",
+		"1", "--slow", "50ms",
+		"--refuse", "0.1", "--fail", "0.1", "--stall", "0.005", "--clients", "3", "--concurrency",
+		"200", "--settle", "25s")
 	if code != 0 || !m.Balanced {
 		t.Fatalf("code %d: %s%s", code, out, errs)
 	}
@@ -42,7 +48,8 @@ func TestSimulateHonest(t *testing.T) {
 			t.Errorf("%s was not played", k.name)
 		}
 	}
-	if m.GivenUp == 0 || m.Pending != 0 || m.Accepted < m.Events || m.Outages != 0 || m.Late != 0 || m.Jobs < m.Plays || m.Acked < m.Jobs {
+	if m.GivenUp == 0 || m.Pending != 0 || m.Accepted < m.Events || m.Outages != 0 || m.Late != 0 ||
+		m.Jobs < m.Plays || m.Acked < m.Jobs {
 		t.Errorf("%s", out)
 	}
 	for _, l := range m.Latencies {
@@ -56,17 +63,23 @@ func TestSimulateHonest(t *testing.T) {
 func TestSimulateCheats(t *testing.T) {
 	t.Parallel()
 	for cheat, want := range map[string]string{
-		"accepts anything": "accepted", "forgets keys": "doubled", "loses a job": "lost", "skips an event": "path",
-		"forges a signature": "forged", "keeps an event back": "undelivered", "loses a run": "lost run",
+		"accepts anything": "accepted", "forgets keys": "doubled", "loses a job": "lost",
+		"skips an event":     "path",
+		"forges a signature": "forged", "keeps an event back": "undelivered",
+		"loses a run": "lost run",
 	} {
 		t.Run(cheat, func(t *testing.T) {
 			t.Parallel()
 			d := newFakeForgeRun(cheat)
 			server := httptest.NewServer(d)
 			t.Cleanup(func() { server.Close(); d.stop() })
-			code, m, out, errs := runSimulation(t, server.URL, "--rate", "100", "--duration", "300ms", "--seed", "1", "--settle", "3s",
+			code, m, out, errs := runSimulation(t, server.URL, "--rate", "100", "--duration",
+				"300ms", "--seed", "1", "--settle", "3s",
 				"--mix", "SUCCESS_FAST,PAYLOAD_INVALID,DUPLICATE_SUBMIT_SAME_KEY")
-			if code != exitFailed || m.ViolationsBySort[want] == 0 || !slices.ContainsFunc(m.FirstViolations, func(o simViolation) bool { return o.What == want }) {
+			if code != exitFailed || m.ViolationsBySort[want] == 0 ||
+				!slices.ContainsFunc(m.FirstViolations, func(o simViolation) bool {
+					return o.What == want
+				}) {
 				t.Errorf("code %d, want an offence %q: %s%s", code, want, out, errs)
 			}
 		})

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// simWatches know how far each job is, by the webhooks that come in. A job may be heard of before its submit is
-// answered.
+// simWatches know how far each job is, by the webhooks that come in. A job may be heard of before
+// its submit is answered.
 type simWatches struct {
 	mu   sync.Mutex
 	jobs map[string]*simWatch
@@ -60,8 +60,10 @@ func (w *simWatches) latest(jobID string) (client.ForgeRunState, time.Time, <-ch
 // quiet is how long nothing may be heard of a job before the server is asked about it.
 const pollAfter = 10 * time.Second
 
-// await waits until a job is in a state that will do, and was moved there after since; a zero time is any.
-func (s *simulator) await(ctx context.Context, c *simClient, jobID string, since time.Time, until func(client.ForgeRunState) bool) (client.ForgeRunState, time.Time, error) {
+// await waits until a job is in a state that will do, and was moved there after since; a zero time
+// is any.
+func (s *simulator) await(ctx context.Context, c *simClient, jobID string, since time.Time,
+	until func(client.ForgeRunState) bool) (client.ForgeRunState, time.Time, error) {
 	for {
 		state, at, changed := s.watches.latest(jobID)
 		if at.After(since) && until(state) {
@@ -143,8 +145,8 @@ func (w outageTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// requestCheck is connected to the server all the time, so that an outage is noticed also while nothing is asked of it, and
-// however soon the server is back.
+// requestCheck is connected to the server all the time, so that an outage is noticed also while
+// nothing is asked of it, and however soon the server is back.
 func (o *simOutages) probe(ctx context.Context, address string) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	for ctx.Err() == nil {
@@ -166,8 +168,8 @@ func (o *simOutages) probe(ctx context.Context, address string) {
 	}
 }
 
-// holdOpen says nothing on a connection for a second. Every server has the patience for that: one that is closed ended with
-// its process, and is an error.
+// holdOpen says nothing on a connection for a second. Every server has the patience for that: one
+// that is closed ended with its process, and is an error.
 func holdOpen(ctx context.Context, conn net.Conn) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
@@ -183,5 +185,6 @@ func hostPort(scheme, host string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return host
 	}
-	return net.JoinHostPort(strings.Trim(host, "[]"), map[string]string{"http": "80", "https": "443"}[scheme])
+	return net.JoinHostPort(strings.Trim(host, "[]"),
+		map[string]string{"http": "80", "https": "443"}[scheme])
 }

@@ -24,7 +24,8 @@ func TestAShortOutageIsNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if visited, _, _ := o.counts(); len(visited) != min(want, 1) { // the others are merged with the first
+		// the others are merged with the first
+		if visited, _, _ := o.counts(); len(visited) != min(want, 1) {
 			t.Errorf("%d outages noticed after %d", len(visited), want)
 		}
 		conn.Close()

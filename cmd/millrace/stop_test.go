@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// G-X-13: a process that is asked to stop wakes its long polls, which answer 204 (G-RL-30), and exits with 0.
+// G-X-13: a process that is asked to stop wakes its long polls, which answer 204 (G-RL-30), and
+// exits with 0.
 func TestStopUnderLongPoll(t *testing.T) {
 	t.Parallel()
 	binary, err := exec.LookPath("millrace")

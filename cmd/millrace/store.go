@@ -22,7 +22,8 @@ import (
 func databaseFile(s *config.Settings) string { return filepath.Join(s.DataDir, "millrace.db") }
 
 // openStore opens what the settings name and brings its schema up to date.
-func openStore(ctx context.Context, p process, s *config.Settings, observe func(string, time.Duration, error)) (store.Store, error) {
+func openStore(ctx context.Context, p process, s *config.Settings,
+	observe func(string, time.Duration, error)) (store.Store, error) {
 	if s.Store.Postgres() {
 		log, err := telemetry.NewLogger(p.stderr, s.Log.Format, s.Log.Level)
 		if err != nil {
@@ -36,7 +37,8 @@ func openStore(ctx context.Context, p process, s *config.Settings, observe func(
 		}
 		return opened, nil
 	}
-	opened, err := sqlite.Open(ctx, sqlite.Config{Path: databaseFile(s), Now: p.now, Observe: observe})
+	opened, err := sqlite.Open(ctx, sqlite.Config{Path: databaseFile(s), Now: p.now,
+		Observe: observe})
 	if err != nil {
 		return nil, storeError(s, err)
 	}
@@ -54,20 +56,22 @@ func checkLocalStore(ctx context.Context, s *config.Settings) error {
 	jobs, others, err := sqlite.IsLocked(ctx, databaseFile(s), config.ContractNames()...)
 	switch {
 	case err != nil:
-		return unableError("data_dir: %q holds a SQLite database that cannot be read (%v); start with --set ignore_local_store=true to leave it there",
+		return unableError("data_dir: %q holds a SQLite database that cannot be read (%v); start "+
+			"with --set ignore_local_store=true to leave it there",
 			s.DataDir, err)
 	case jobs == 1:
 		return unableError("data_dir: %q holds a SQLite database with 1 job, which is not in %s: %s", s.DataDir, s.Store, hint)
 	case jobs > 1:
 		return unableError("data_dir: %q holds a SQLite database with %d jobs, which are not in %s: %s", s.DataDir, jobs, s.Store, hint)
 	case others > 0:
-		return unableError("data_dir: %q holds a SQLite database with work that is not in %s: %s", s.DataDir, s.Store, hint)
+		return unableError("data_dir: %q holds a SQLite database with work that is not in %s: %s",
+			s.DataDir, s.Store, hint)
 	}
 	return nil
 }
 
-// schemaVersion reports the schema of the configured store and the newest that this binary knows. It makes no database
-// where there is none.
+// schemaVersion reports the schema of the configured store and the newest that this binary knows.
+// It makes no database where there is none.
 func schemaVersion(ctx context.Context, s *config.Settings) (have, want int64, err error) {
 	if s.Store.Postgres() {
 		have, want, err = postgres.SchemaVersion(ctx, s.Store.Reveal())

@@ -29,8 +29,8 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), hint)
 }
 
-// warnMisspelledVariables names environment variables that were most likely meant as others, which would have no effect. What
-// serves, and config, tell it with their settings.
+// warnMisspelledVariables names environment variables that were most likely meant as others, which
+// would have no effect. What serves, and config, tell it with their settings.
 func warnMisspelledVariables(p process, c *cobra.Command) {
 	if c.Name() == "serve" || c.Name() == "config" {
 		return

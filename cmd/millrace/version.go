@@ -77,7 +77,8 @@ func versionCommand(p process) *cobra.Command {
 				return withCode(exitFailed, json.NewEncoder(p.stdout).Encode(b))
 			}
 			fmt.Fprintf(p.stdout, "millrace %s\n", b.Version)
-			for _, line := range [][2]string{{"revision", b.Revision}, {"time", b.Time}, {"go", b.Go},
+			for _, line := range [][2]string{{"revision", b.Revision}, {"time", b.Time},
+				{"go", b.Go},
 				{"platform", b.Platform}, {"sqlite", b.SQLite}, {"postgres", b.Postgres}} {
 				if line[1] != "" {
 					fmt.Fprintf(p.stdout, "%-9s %s\n", line[0], line[1])

@@ -82,18 +82,22 @@ func workCommand(p process) *cobra.Command {
 		Short: "Run a command for each job of a queue",
 		Long:  workHelp,
 		Args: func(c *cobra.Command, args []string) error {
-			if n := c.ArgsLenAtDash(); n < 1 || n == len(args) || n > 1 && f.contract == contractRelay {
-				return usageError("work takes a queue, or several with --contract, then -- and a command: millrace work QUEUE -- COMMAND [ARG...]")
+			if n := c.ArgsLenAtDash(); n < 1 || n == len(args) ||
+				(n > 1 && f.contract == contractRelay) {
+				return usageError(
+					"work takes a queue, or several with --contract, then -- and a command: millrace work QUEUE -- COMMAND [ARG...]")
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			queues, command := args[:c.ArgsLenAtDash()], args[c.ArgsLenAtDash():]
-			if slices.Contains(queues, "") { // an unset variable, which would mean the jobs of all queues
+			// an unset variable, which would mean the jobs of all queues
+			if slices.Contains(queues, "") {
 				return usageError("the name of the queue is empty")
 			}
 			if f.concurrency < 1 || f.maxJobs < 0 || f.drain < 0 || f.killAfter < 0 {
-				return usageError("--concurrency is at least 1; --max-jobs, --drain and --kill-after are not negative")
+				return usageError(
+					"--concurrency is at least 1; --max-jobs, --drain and --kill-after are not negative")
 			}
 			if !slices.Contains(workContracts, f.contract) {
 				return usageError("--contract is one of %s", strings.Join(workContracts, ", "))
@@ -105,14 +109,19 @@ func workCommand(p process) *cobra.Command {
 		},
 	}
 	f.remote.register(c)
-	c.Flags().Lookup("token").Usage = "worker.token of the server, or relay.token for Relay (MILLRACE_TOKEN, which others cannot see)"
-	c.Flags().StringVar(&f.contract, "contract", contractRelay, "whose queue it is: relay, taskflow, forgerun, images or fetchbox")
+	c.Flags().Lookup("token").Usage = "worker.token of the server, or relay.token for Relay " +
+		"(MILLRACE_TOKEN, which others cannot see)"
+	c.Flags().StringVar(&f.contract, "contract", contractRelay,
+		"whose queue it is: relay, taskflow, forgerun, images or fetchbox")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 1, "commands at a time")
 	c.Flags().IntVar(&f.maxJobs, "max-jobs", 0, "stop after so many jobs; 0 is no limit")
-	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false, "stop when the queue has nothing to hand out and no command runs; what waits for its retry is left")
+	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false,
+		"stop when the queue has nothing to hand out and no command runs; what waits for its retry is left")
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "write about failures only")
-	c.Flags().DurationVar(&f.drain, "drain", 25*time.Second, "time that running commands get after the first signal")
-	c.Flags().DurationVar(&f.killAfter, "kill-after", 5*time.Second, "time that a terminated command gets before it is killed")
+	c.Flags().DurationVar(&f.drain, "drain", 25*time.Second,
+		"time that running commands get after the first signal")
+	c.Flags().DurationVar(&f.killAfter, "kill-after", 5*time.Second,
+		"time that a terminated command gets before it is killed")
 	return c
 }
 
@@ -120,7 +129,8 @@ func workCommand(p process) *cobra.Command {
 func (f *workFlags) checkQueues(queues []string) error {
 	for _, queue := range queues {
 		if f.contract == client.ContractTaskFlow && !taskflow.IsQueue(queue) {
-			return usageError("%q can be no queue of TaskFlow: they have 1 to 64 letters, digits and underscores", queue)
+			return usageError("%q can be no queue of TaskFlow: they have 1 to 64 letters, digits "+
+				"and underscores", queue)
 		}
 	}
 	return nil
@@ -136,7 +146,8 @@ func (f *workFlags) run(p process, queues, command []string) error {
 	if err != nil {
 		return err
 	}
-	transport.MaxIdleConnsPerHost = f.concurrency + 1 // the beats and completions of all commands, and the poll
+	// the beats and completions of all commands, and the poll
+	transport.MaxIdleConnsPerHost = f.concurrency + 1
 	g := &pollGate{polls: relayPolls{}, next: transport, stop: stopPolling, remaining: f.maxJobs,
 		limited: f.maxJobs > 0, untilEmpty: f.untilEmpty}
 	if f.contract != contractRelay {
@@ -147,17 +158,17 @@ func (f *workFlags) run(p process, queues, command []string) error {
 		return err
 	}
 	log := f.log(p.stderr)
-	r := &commandRunner{contract: f.contract, args: command, environ: p.environ, stdout: p.stdout, stderr: p.stderr, killAfter: f.killAfter,
-		log: log, gate: g}
+	r := &commandRunner{contract: f.contract, args: command, environ: p.environ, stdout: p.stdout,
+		stderr: p.stderr, killAfter: f.killAfter, log: log, gate: g}
 	hard, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	r.killCtx = hard
 	go f.handleSignals(g, log, polling, stopPolling, end)
 
-	log.Info("waiting for jobs", "contract", f.contract, "queues", strings.Join(queues, ","), "server", f.remote.address(p),
-		"concurrency", f.concurrency)
-	n := &queueNameWatch{metrics: strings.TrimRight(f.remote.address(p), "/") + "/metrics", http: &http.Client{Transport: transport},
-		contract: f.contract, queues: queues, log: log}
+	log.Info("waiting for jobs", "contract", f.contract, "queues", strings.Join(queues, ","),
+		"server", f.remote.address(p), "concurrency", f.concurrency)
+	n := &queueNameWatch{metrics: strings.TrimRight(f.remote.address(p), "/") + "/metrics",
+		http: &http.Client{Transport: transport}, contract: f.contract, queues: queues, log: log}
 	n.check(polling)
 	go n.run(polling, g)
 
@@ -169,13 +180,14 @@ func (f *workFlags) run(p process, queues, command []string) error {
 		return err
 	}
 	if r.cut.Load() {
-		return withCode(exitInterrupted, errors.New("stopped before all commands had finished; their jobs come back"))
+		return withCode(exitInterrupted,
+			errors.New("stopped before all commands had finished; their jobs come back"))
 	}
 	return nil
 }
 
-// log writes what the worker has to say. That a job was started or completed is a detail in the log of a server, and
-// what this command is watched for.
+// log writes what the worker has to say. That a job was started or completed is a detail in the log
+// of a server, and what this command is watched for.
 func (f *workFlags) log(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: aboutCommands}
 	if f.quiet {
@@ -187,10 +199,12 @@ func (f *workFlags) log(w io.Writer) *slog.Logger {
 const contractRelay = "relay"
 
 // workContracts are the contracts whose jobs commands can do.
-var workContracts = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun, client.ContractImages, client.ContractFetchBox}
+var workContracts = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun,
+	client.ContractImages, client.ContractFetchBox}
 
 // worker is the worker of the contract, with a drain that never ends: obey ends the commands.
-func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner, log *slog.Logger) interface {
+func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner,
+	log *slog.Logger) interface {
 	Run(context.Context) error
 } {
 	wait, interval := time.Duration(0), time.Duration(0) // the usual ones
@@ -198,20 +212,26 @@ func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner, 
 		wait, interval = -1, 100*time.Millisecond
 	}
 	if f.contract == contractRelay {
-		return &client.Worker{Relay: c.Relay(), Queue: queues[0], Concurrency: f.concurrency, Handler: r.handle, Logger: log,
-			MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
+		return &client.Worker{Relay: c.Relay(), Queue: queues[0], Concurrency: f.concurrency,
+			Handler: r.handle, Logger: log,
+			MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait,
+			PollInterval: interval}
 	}
 	handlers := map[string]client.JobHandler{}
 	for _, queue := range queues {
 		handlers[queue] = r.handleJob
 	}
 	return &client.JobWorker{API: c.WorkerAPI(), Contract: f.contract, Handlers: handlers,
-		Concurrency: f.concurrency, Logger: log, AfterRun: func(client.ClaimedJob) { r.gate.runEnded() },
-		MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait, PollInterval: interval}
+		Concurrency: f.concurrency, Logger: log, AfterRun: func(client.ClaimedJob) {
+			r.gate.runEnded()
+		},
+		MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait,
+		PollInterval: interval}
 }
 
 // handleSignals turns signals into the end of polling, then into the end of the commands.
-func (f *workFlags) handleSignals(g *pollGate, log *slog.Logger, polling context.Context, stopPolling context.CancelFunc, end context.CancelCauseFunc) {
+func (f *workFlags) handleSignals(g *pollGate, log *slog.Logger, polling context.Context,
+	stopPolling context.CancelFunc, end context.CancelCauseFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, stopSignals()...)
 	select {
@@ -271,15 +291,18 @@ func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 	err = withReason(err, reason.lastLine())
 	if errors.Is(err, errCannotRun) {
 		r.stopWorker(err)
-		// Relay has no release, and a timeout would count: the same job takes the place of this one.
-		err = errors.Join(err, run.Requeue(context.WithoutCancel(ctx), []client.RelaySpec{run.Job.RelaySpec}, client.RelayUnique))
+		// Relay has no release, and a timeout would count: the same job takes the place of this
+		// one.
+		err = errors.Join(err, run.Requeue(context.WithoutCancel(ctx),
+			[]client.RelaySpec{run.Job.RelaySpec}, client.RelayUnique))
 	}
 	return r.told(err)
 }
 
 // refuse stops the worker because of a command that would fail for every other job too.
 func (r *commandRunner) stopWorker(err error) {
-	r.gate.stopWith(exitUnable, fmt.Errorf("no more jobs are taken, and this one went back: %w", err))
+	r.gate.stopWith(exitUnable, fmt.Errorf("no more jobs are taken, and this one went back: %w",
+		err))
 }
 
 // withKill ends the context with that of the commands too.

@@ -20,15 +20,17 @@ const (
 )
 
 // handleJob is the worker's handler for contracts that hear of outcomes: the output is the result.
-func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
+func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json.RawMessage,
+	error) {
 	bound, cancel := r.withKill(ctx)
 	defer cancel()
 	out, reason := &headBuffer{limit: maxResultBytes}, &tailBuffer{limit: maxReasonBytes}
-	err := r.execute(bound, claimedTask(run.Job), io.MultiWriter(r.stdout, out), io.MultiWriter(r.stderr, reason))
+	err := r.execute(bound, claimedTask(run.Job), io.MultiWriter(r.stdout, out),
+		io.MultiWriter(r.stderr, reason))
 	if err == nil {
 		if out.size > maxResultBytes {
-			r.log.Warn("the output is too long for a result; its beginning is, as a string", "job_id", run.Job.ID,
-				"bytes", out.size, "kept", maxResultBytes)
+			r.log.Warn("the output is too long for a result; its beginning is, as a string",
+				"job_id", run.Job.ID, "bytes", out.size, "kept", maxResultBytes)
 		}
 		return out.result(), nil
 	}
@@ -85,8 +87,9 @@ func (h *headBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// result is the output as JSON: as it is, or as a string. None is no result. Of one that is too long it is the beginning,
-// as a string whatever it was, as for the server's own handlers (G-TF-37).
+// result is the output as JSON: as it is, or as a string. None is no result. Of one that is too
+// long it is the beginning, as a string whatever it was, as for the server's own handlers
+// (G-TF-37).
 func (h *headBuffer) result() json.RawMessage {
 	whole := h.size == int64(len(h.text))
 	text := bytes.TrimSpace(h.text)

@@ -28,11 +28,13 @@ type task struct {
 }
 
 func relayTask(job client.RelayJob) task {
-	return task{job.Payload, job.State, []string{"MILLRACE_QUEUE=" + job.Queue, "MILLRACE_JOB_ID=" + job.ID, "MILLRACE_RUN_ID=" + job.RunID}}
+	return task{job.Payload, job.State, []string{"MILLRACE_QUEUE=" + job.Queue,
+		"MILLRACE_JOB_ID=" + job.ID, "MILLRACE_RUN_ID=" + job.RunID}}
 }
 
 func claimedTask(job client.ClaimedJob) task {
-	return task{job.Payload, job.State, []string{"MILLRACE_QUEUE=" + job.Queue, "MILLRACE_JOB_ID=" + job.ID, "MILLRACE_RUN_ID=" + job.RunID,
+	return task{job.Payload, job.State, []string{"MILLRACE_QUEUE=" + job.Queue,
+		"MILLRACE_JOB_ID=" + job.ID, "MILLRACE_RUN_ID=" + job.RunID,
 		"MILLRACE_CONTRACT=" + job.Contract, "MILLRACE_ATTEMPT=" + strconv.Itoa(job.Attempt)}}
 }
 
@@ -40,7 +42,8 @@ func claimedTask(job client.ClaimedJob) task {
 func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io.Writer) error {
 	r.gate.countJob()
 	if len(job.state) > maxVariableBytes {
-		return fmt.Errorf("the job's state has %d bytes and does not fit into MILLRACE_STATE", len(job.state))
+		return fmt.Errorf("the job's state has %d bytes and does not fit into MILLRACE_STATE",
+			len(job.state))
 	}
 	cmd := exec.CommandContext(ctx, r.args[0], r.args[1:]...)
 	cmd.Stdin = bytes.NewReader(job.payload)
@@ -69,16 +72,19 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 	return err
 }
 
-// errCannotRun is the end of a command that cannot be run on this machine, for which no job is to blame.
+// errCannotRun is the end of a command that cannot be run on this machine, for which no job is to
+// blame.
 var errCannotRun = errors.New("the command cannot be run")
 
-// The exit codes by which a shell, and a script like one, says that a program cannot be run or is not there.
+// The exit codes by which a shell, and a script like one, says that a program cannot be run or is
+// not there.
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
 
-// isCannotRun reports whether a command ended because it, or a program that it needs, cannot be run on this machine.
+// isCannotRun reports whether a command ended because it, or a program that it needs, cannot be run
+// on this machine.
 func isCannotRun(err error) bool {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

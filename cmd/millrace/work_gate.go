@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// gate stands between a worker and its server and knows from the polls that pass when to stop: after a number of jobs,
-// when the queue has nothing left, or when asking again cannot help.
+// gate stands between a worker and its server and knows from the polls that pass when to stop:
+// after a number of jobs, when the queue has nothing left, or when asking again cannot help.
 type pollGate struct {
 	polls      pollKind
 	next       http.RoundTripper
@@ -32,7 +32,8 @@ type pollGate struct {
 	stopReason error // why it was stopped, when that was not wanted
 }
 
-// patience is how many polls without an answer --until-empty endures: a script should not wait for a server for ever.
+// patience is how many polls without an answer --until-empty endures: a script should not wait for
+// a server for ever.
 const maxUnansweredPolls = 8
 
 // maxRefusalBytes is how much of a refusal is read.
@@ -48,7 +49,8 @@ type pollKind interface {
 	limitToOne(req *http.Request) (*http.Request, error)
 	// jobs says how many jobs a 2xx brought.
 	jobs(resp *http.Response) (int, error)
-	// counted reports whether jobs count as running from the answer on, not only from the start of their commands.
+	// counted reports whether jobs count as running from the answer on, not only from the start of
+	// their commands.
 	countsOnClaim() bool
 }
 
@@ -91,7 +93,9 @@ type relayPolls struct{}
 
 func (relayPolls) isPoll(req *http.Request) bool { return req.Method == http.MethodGet }
 
-func (relayPolls) limitToOne(req *http.Request) (*http.Request, error) { return limitToOne(req), nil }
+func (relayPolls) limitToOne(req *http.Request) (*http.Request, error) {
+	return limitToOne(req), nil
+}
 
 func (relayPolls) countsOnClaim() bool { return false }
 
@@ -114,7 +118,9 @@ func limitToOne(req *http.Request) *http.Request {
 func (g *pollGate) unanswered(err error) {
 	g.failures++
 	if certificateRejected(err) {
-		g.stopWith(exitServer, fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", envCACert, err))
+		g.stopWith(exitServer,
+			fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", envCACert,
+				err))
 	}
 	if g.untilEmpty && g.failures >= maxUnansweredPolls {
 		g.stopWith(exitServer, unreachableError(err))
@@ -134,13 +140,17 @@ func (g *pollGate) answered(resp *http.Response, jobs int, wasIdle bool) {
 			g.stop()
 		}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		g.stopWith(exitServer, errors.New("the server refuses the token (--token or MILLRACE_TOKEN)"))
-	case status >= 400 && status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout:
-		g.stopWith(exitFailed, fmt.Errorf("the server refuses the poll: %d %s%s", status, http.StatusText(status), refusalText(resp)))
+		g.stopWith(exitServer,
+			errors.New("the server refuses the token (--token or MILLRACE_TOKEN)"))
+	case status >= 400 && status < 500 && status != http.StatusTooManyRequests &&
+		status != http.StatusRequestTimeout:
+		g.stopWith(exitFailed, fmt.Errorf("the server refuses the poll: %d %s%s", status,
+			http.StatusText(status), refusalText(resp)))
 	}
 }
 
-// refusalText is what a refusal says: the detail of a problem document, or plain text. The worker can still read it.
+// refusalText is what a refusal says: the detail of a problem document, or plain text. The worker
+// can still read it.
 func refusalText(resp *http.Response) string {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusalBytes))
 	resp.Body.Close()

@@ -15,8 +15,10 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// runWork runs `millrace work` with nothing on its path but the programs that are named, until it ends by itself.
-func runWork(t *testing.T, server string, programs []string, args ...string) (code int, output string) {
+// runWork runs `millrace work` with nothing on its path but the programs that are named, until it
+// ends by itself.
+func runWork(t *testing.T, server string, programs []string, args ...string) (code int,
+	output string) {
 	t.Helper()
 	bin := t.TempDir()
 	for _, name := range programs {
@@ -30,7 +32,8 @@ func runWork(t *testing.T, server string, programs []string, args ...string) (co
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c := exec.CommandContext(ctx, mustMillrace(t), append([]string{"work", "--server", server}, args...)...)
+	c := exec.CommandContext(ctx, mustMillrace(t),
+		append([]string{"work", "--server", server}, args...)...)
 	c.Env = []string{"PATH=" + bin, "OBJECTS=" + t.TempDir()}
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
@@ -49,8 +52,8 @@ func mustMillrace(t *testing.T) string {
 	return binary
 }
 
-// G-X-18 What a machine lacks is no job's fault, whatever the contract: the job goes back with all its tries, and the
-// worker stops with exit code 3 instead of spending the next one.
+// G-X-18 What a machine lacks is no job's fault, whatever the contract: the job goes back with all
+// its tries, and the worker stops with exit code 3 instead of spending the next one.
 func TestWorkWithoutItsProgram(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data", "--no-workers", "--set", "taskflow.max_concurrent=100")
@@ -70,36 +73,43 @@ func TestWorkWithoutItsProgram(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			one := 1
-			job := client.RelaySpec{Queue: name, ID: "j", Timeout: 30 * time.Second, MaxRetries: &one, Payload: []byte(`{"n": 1.0}`)}
+			job := client.RelaySpec{Queue: name, ID: "j", Timeout: 30 * time.Second,
+				MaxRetries: &one, Payload: []byte(`{"n": 1.0}`)}
 			if err := c.Relay().Enqueue(t.Context(), []client.RelaySpec{job}, ""); err != nil {
 				t.Fatal(err)
 			}
-			code, output := runWork(t, s.url, []string{"sh"}, append([]string{name, "--"}, command...)...)
+			code, output := runWork(t, s.url, []string{"sh"},
+				append([]string{name, "--"}, command...)...)
 			if code != exitUnable || !strings.Contains(output, "the command cannot be run") {
 				t.Errorf("relay: exit code %d: %s", code, output)
 			}
 			repeated, err := c.Relay().Next(t.Context(), name, 1, 0)
-			if err != nil || len(repeated) != 1 || string(repeated[0].Payload) != `{"n": 1.0}` || *repeated[0].RetriesRemaining != 1 {
+			if err != nil || len(repeated) != 1 || string(repeated[0].Payload) != `{"n": 1.0}` ||
+				*repeated[0].RetriesRemaining != 1 {
 				t.Errorf("relay: handed out again is %+v, %v", repeated, err)
 			}
 
-			made, err := c.TaskFlow().Create(t.Context(), client.TaskFlowSpec{Name: "n", Queue: name, Retry: client.TaskFlowRetry{MaxAttempts: 1}})
+			made, err := c.TaskFlow().Create(t.Context(),
+				client.TaskFlowSpec{Name: "n", Queue: name,
+					Retry: client.TaskFlowRetry{MaxAttempts: 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			code, output = runWork(t, s.url, []string{"sh"}, append([]string{name, "--contract", "taskflow", "--"}, command...)...)
+			code, output = runWork(t, s.url, []string{"sh"},
+				append([]string{name, "--contract", "taskflow", "--"}, command...)...)
 			if code != exitUnable || !strings.Contains(output, "the command cannot be run") {
 				t.Errorf("taskflow: exit code %d: %s", code, output)
 			}
-			if made, err = c.TaskFlow().Get(t.Context(), made.ID); err != nil || made.Status != client.TaskReady || made.AttemptCount != 0 {
+			if made, err = c.TaskFlow().Get(t.Context(), made.ID); err != nil ||
+				made.Status != client.TaskReady || made.AttemptCount != 0 {
 				t.Errorf("taskflow: the job is %+v, %v", made, err)
 			}
 		})
 	}
 }
 
-// A failure of the command itself is the job's, as before: an exit code beside 126 and 127, and an environment that the
-// job makes too large.
+// A failure of the command itself is the job's, as before: an exit code beside 126 and 127, and an
+// environment that the job makes too large.
 func TestCannotRun(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]bool{1: false, 64: false, 125: false, 126: true, 127: true} {
@@ -118,13 +128,15 @@ func TestCannotRun(t *testing.T) {
 	}
 }
 
-// The script of docs/images-worker.md asks for no job where libvips is missing, and one that is run for a job all the
-// same does not make it the picture's fault.
+// The script of docs/images-worker.md asks for no job where libvips is missing, and one that is run
+// for a job all the same does not make it the picture's fault.
 func TestThumbsWithoutLibvips(t *testing.T) {
 	t.Parallel()
-	s := launchNode(t, "data", "--no-workers", "--set", "contracts=images", "--set", "log.level=warn")
+	s := launchNode(t, "data", "--no-workers", "--set", "contracts=images", "--set",
+		"log.level=warn")
 	var picture imageJob
-	imageCall(t, s.url, "POST", "/images/v1/files", []byte("\xff\xd8\xff\xe0 and so on"), 202, &picture)
+	imageCall(t, s.url, "POST", "/images/v1/files", []byte("\xff\xd8\xff\xe0 and so on"), 202,
+		&picture)
 	script, err := filepath.Abs("../../docs/thumbs.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -136,14 +148,18 @@ func TestThumbsWithoutLibvips(t *testing.T) {
 	}
 
 	alone := exec.Command("/bin/sh", script)
-	alone.Env = []string{"PATH=" + filepath.Dir(mustMillrace(t)), "OBJECTS=" + t.TempDir(), "MILLRACE_SERVER=" + s.url}
+	alone.Env = []string{"PATH=" + filepath.Dir(mustMillrace(t)), "OBJECTS=" + t.TempDir(),
+		"MILLRACE_SERVER=" + s.url}
 	out, err := alone.CombinedOutput()
-	if alone.ProcessState.ExitCode() != 127 || !strings.Contains(string(out), "needs vips") || status() != "queued" {
+	if alone.ProcessState.ExitCode() != 127 || !strings.Contains(string(out), "needs vips") ||
+		status() != "queued" {
 		t.Errorf("by hand: %v: %s; the job is %s", err, out, status())
 	}
 
-	code, output := runWork(t, s.url, []string{"sh", "cat"}, "--contract", "images", "process_file", "--", script)
-	if code != exitUnable || !strings.Contains(output, "libvips-tools") || status() != "failed_retryable" {
+	code, output := runWork(t, s.url, []string{"sh", "cat"}, "--contract", "images", "process_file",
+		"--", script)
+	if code != exitUnable || !strings.Contains(output, "libvips-tools") ||
+		status() != "failed_retryable" {
 		t.Errorf("for a job: exit code %d: %s; the job is %s", code, output, status())
 	}
 }

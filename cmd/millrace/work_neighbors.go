@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// queueNameWatch notices that nobody feeds the queues of a worker while another contract has a queue of the same name, which
-// is then most likely the one that was meant. It reads the metrics of the server, where it may.
+// queueNameWatch notices that nobody feeds the queues of a worker while another contract has a
+// queue of the same name, which is then most likely the one that was meant. It reads the metrics of
+// the server, where it may.
 type queueNameWatch struct {
 	metrics  string // URL
 	http     *http.Client
@@ -76,7 +77,8 @@ func (n *queueNameWatch) warn(depths map[queueName]int) {
 				continue
 			}
 			n.warned = true
-			n.log.Warn(fmt.Sprintf("the queue %q of %s has no jobs, but that of %s has %d; for those use --contract %s",
+			n.log.Warn(fmt.Sprintf(
+				"the queue %q of %s has no jobs, but that of %s has %d; for those use --contract %s",
 				queue, n.contract, other, jobs, other))
 		}
 	}
@@ -86,7 +88,8 @@ func (n *queueNameWatch) warn(depths map[queueName]int) {
 type queueName struct{ contract, queue string }
 
 // depthLine is a line of the metrics CONTRACT_queue_jobs of one phase.
-var depthLine = regexp.MustCompile(`^[a-z_]+_queue_jobs\{(?:component="[^"]*",)?contract="([a-z]+)",phase="[a-z]+",queue="((?:[^"\\]|\\.)*)"\} ([0-9.e+]+)$`)
+var depthLine = regexp.MustCompile(
+	`^[a-z_]+_queue_jobs\{(?:component="[^"]*",)?contract="([a-z]+)",phase="[a-z]+",queue="((?:[^"\\]|\\.)*)"\} ([0-9.e+]+)$`)
 
 // queueDepths reads how many jobs each queue has that are not over.
 func queueDepths(metrics io.Reader) map[queueName]int {

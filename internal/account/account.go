@@ -99,10 +99,14 @@ func New(c Config) (*Accounts, error) {
 	names, _ := derive(c.Pepper, purposeIdempotencyKeys)
 	check, _ := derive(c.Pepper, purposePepperCheck)
 	c.Pepper = nil
-	a := &Accounts{Config: c, vault: vault, idempotencyHashKey: names, pepperCheck: check, keys: newKeyCache(c.Elapsed), callbacks: &callbackCache{}}
+	a := &Accounts{Config: c, vault: vault, idempotencyHashKey: names, pepperCheck: check,
+		keys: newKeyCache(c.Elapsed), callbacks: &callbackCache{}}
 	a.digesters.New = func() any { return &digester{Hash: hmac.New(sha256.New, tokens)} }
-	a.clients = newLimiter(a, "c/", maxClientBuckets, []quota{{"per day", c.QuotaPerDay, 24 * time.Hour}, {"per minute", c.RatePerMinute, time.Minute}})
-	a.addresses = newLimiter(a, "a/", maxAddressBuckets, []quota{{"per minute", c.AnonymousPerMinute, time.Minute}})
+	a.clients = newLimiter(a, "c/", maxClientBuckets,
+		[]quota{{"per day", c.QuotaPerDay, 24 * time.Hour},
+			{"per minute", c.RatePerMinute, time.Minute}})
+	a.addresses = newLimiter(a, "a/", maxAddressBuckets,
+		[]quota{{"per minute", c.AnonymousPerMinute, time.Minute}})
 	return a, nil
 }
 
@@ -200,7 +204,9 @@ type Denied struct {
 	KeyID    string // likewise
 }
 
-func (d *Denied) Error() string { return "account: access denied: the API key is " + string(d.Reason) }
+func (d *Denied) Error() string {
+	return "account: access denied: the API key is " + string(d.Reason)
+}
 
 // Errors of callers with a good key.
 var (
@@ -242,7 +248,8 @@ func readRecord[T any](r engine.RecordReader, kind, key string) (*job.Record, *T
 
 func decodeRecord(record *job.Record, body any) error {
 	if err := json.Unmarshal(record.Body, body); err != nil {
-		return &job.Error{Op: "account.read", Msg: "a stored record cannot be read", Err: fmt.Errorf("%s: %w", record.Kind, err)}
+		return &job.Error{Op: "account.read", Msg: "a stored record cannot be read",
+			Err: fmt.Errorf("%s: %w", record.Kind, err)}
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func (a *Accounts) Authenticate(ctx context.Context, bearer string) (Identity, e
 		return Identity{}, a.logDenial(ctx, err)
 	}
 	if v.expired(a.Elapsed()) {
-		return Identity{}, a.logDenial(ctx, &Denied{Reason: Expired, ClientID: v.key.ClientID, KeyID: v.key.ID})
+		return Identity{}, a.logDenial(ctx,
+			&Denied{Reason: Expired, ClientID: v.key.ClientID, KeyID: v.key.ID})
 	}
 	return Identity{ClientID: v.key.ClientID, KeyID: v.key.ID}, nil
 }

@@ -14,47 +14,51 @@ import (
 
 func TestAuthenticate(t *testing.T) {
 	t.Parallel()
-	t.Run("FR-012 FR-015 FR-035 G-FR-11 every refusal says why, and to the log for whom", func(t *testing.T) {
-		onEveryDatabase(t, func(w *world) {
-			i, gone := w.clientWithKey(), w.clientWithKey()
-			w.noError(w.RevokeKey(w.Context(), *w.identity(gone), gone.Key.ID))
-			old := w.clientWithKey()
-			for _, c := range []struct {
-				key    string
-				want   account.Reason
-				client string
-				id     string
-			}{
-				{"", account.Missing, "", ""},
-				{"?", account.Malformed, "", ""},
-				{i.Secret[:len(i.Secret)-1], account.Malformed, "", ""},
-				{account.UnknownToken(), account.Unknown, "", ""},
-				{account.ForgeToken(i.Secret), account.Unknown, i.Key.ClientID, i.Key.ID},
-				{gone.Secret, account.Disabled, gone.Key.ClientID, gone.Key.ID},
-				{old.Secret, account.Expired, old.Key.ClientID, old.Key.ID},
-			} {
-				if c.want == account.Expired {
-					w.clock.Advance(90 * day)
+	t.Run("FR-012 FR-015 FR-035 G-FR-11 every refusal says why, and to the log for whom",
+		func(t *testing.T) {
+			onEveryDatabase(t, func(w *world) {
+				i, gone := w.clientWithKey(), w.clientWithKey()
+				w.noError(w.RevokeKey(w.Context(), *w.identity(gone), gone.Key.ID))
+				old := w.clientWithKey()
+				for _, c := range []struct {
+					key    string
+					want   account.Reason
+					client string
+					id     string
+				}{
+					{"", account.Missing, "", ""},
+					{"?", account.Malformed, "", ""},
+					{i.Secret[:len(i.Secret)-1], account.Malformed, "", ""},
+					{account.UnknownToken(), account.Unknown, "", ""},
+					{account.ForgeToken(i.Secret), account.Unknown, i.Key.ClientID, i.Key.ID},
+					{gone.Secret, account.Disabled, gone.Key.ClientID, gone.Key.ID},
+					{old.Secret, account.Expired, old.Key.ClientID, old.Key.ID},
+				} {
+					if c.want == account.Expired {
+						w.clock.Advance(90 * day)
+					}
+					_, err := w.Authenticate(w.Context(), c.key)
+					d := w.wantDenied(err, c.want)
+					if d.ClientID != c.client || d.KeyID != c.id {
+						w.Errorf("%s: got %+v", c.want, *d)
+					}
+					var line map[string]any
+					w.noError(json.Unmarshal([]byte(w.log.last()), &line))
+					if line["reason"] != string(c.want) || line["level"] != "WARN" ||
+						line["request_id"] != "the-request" {
+						w.Errorf("%s: logged %v", c.want, line)
+					}
+					if got, _ := line["client_id"].(string); got != c.client {
+						w.Errorf("%s: logged the client %q, want %q", c.want, got, c.client)
+					}
+					if c.key != "" && c.key != "?" &&
+						(strings.Contains(w.log.String(), c.key) ||
+							strings.Contains(err.Error(), c.key)) {
+						w.Errorf("%s: the key is told", c.want)
+					}
 				}
-				_, err := w.Authenticate(w.Context(), c.key)
-				d := w.wantDenied(err, c.want)
-				if d.ClientID != c.client || d.KeyID != c.id {
-					w.Errorf("%s: got %+v", c.want, *d)
-				}
-				var line map[string]any
-				w.noError(json.Unmarshal([]byte(w.log.last()), &line))
-				if line["reason"] != string(c.want) || line["level"] != "WARN" || line["request_id"] != "the-request" {
-					w.Errorf("%s: logged %v", c.want, line)
-				}
-				if got, _ := line["client_id"].(string); got != c.client {
-					w.Errorf("%s: logged the client %q, want %q", c.want, got, c.client)
-				}
-				if c.key != "" && c.key != "?" && (strings.Contains(w.log.String(), c.key) || strings.Contains(err.Error(), c.key)) {
-					w.Errorf("%s: the key is told", c.want)
-				}
-			}
+			})
 		})
-	})
 	t.Run("FR-028 a key in the header lets in", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			i := w.clientWithKey()
@@ -75,8 +79,11 @@ func TestAuthenticate(t *testing.T) {
 					w.Errorf("the store has %s", records[0].Body)
 				}
 			}
-			wrong, _ := w.node(func(c *account.Config) { c.Pepper = append([]byte("another "), pepper...) })
-			w.wantAuth(wrong, i.Secret, account.Unknown) // a copy of the store is of no use without the pepper
+			wrong, _ := w.node(func(c *account.Config) {
+				c.Pepper = append([]byte("another "), pepper...)
+			})
+			// a copy of the store is of no use without the pepper
+			w.wantAuth(wrong, i.Secret, account.Unknown)
 		})
 	})
 	t.Run("FR-249 keys survive a restart", func(t *testing.T) {
@@ -94,7 +101,8 @@ func TestAuthenticateCost(t *testing.T) {
 	i := w.clientWithKey()
 	t.Run("FR-012 what is no key costs no look into the store", func(t *testing.T) {
 		before := w.store.views.Load()
-		for _, key := range []string{"", "x", i.Secret + "x", i.Secret[:20], strings.Repeat("x", 1<<20)} {
+		for _, key := range []string{"", "x", i.Secret + "x", i.Secret[:20],
+			strings.Repeat("x", 1<<20)} {
 			if _, err := w.Authenticate(t.Context(), key); err == nil {
 				t.Errorf("%.100q was taken", key)
 			}
@@ -119,7 +127,9 @@ func TestAuthenticateCost(t *testing.T) {
 	})
 	t.Run("unknown keys are not held", func(t *testing.T) {
 		before, _ := w.CacheSize()
-		runConcurrently(256, func(int) { _, _ = w.Authenticate(t.Context(), account.UnknownToken()) })
+		runConcurrently(256, func(int) {
+			_, _ = w.Authenticate(t.Context(), account.UnknownToken())
+		})
 		if keys, reads := w.CacheSize(); keys != before || reads != 0 {
 			t.Errorf("%d keys are held, %d before; %d reads", keys, before, reads)
 		}
@@ -139,14 +149,17 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	t.Run("G-FR-30 another pepper is noticed", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
-			wrong, _ := w.node(func(c *account.Config) { c.Pepper = append([]byte("another "), pepper...) })
+			wrong, _ := w.node(func(c *account.Config) {
+				c.Pepper = append([]byte("another "), pepper...)
+			})
 			w.noError(wrong.Check(w.Context())) // who only asks binds nothing
 			runConcurrently(4, func(int) {
 				if err := w.Bind(w.Context()); err != nil {
 					w.Error(err)
 				}
 			})
-			for name, fails := range map[string]func(context.Context) error{"check": wrong.Check, "bind": wrong.Bind} {
+			for name, fails := range map[string]func(context.Context) error{"check": wrong.Check,
+				"bind": wrong.Bind} {
 				if err := fails(w.Context()); !errors.Is(err, account.ErrPepper) {
 					w.Errorf("%s: got %v", name, err)
 				}

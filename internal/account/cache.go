@@ -39,12 +39,14 @@ type keyRead struct {
 }
 
 func newKeyCache(elapsed func() time.Duration) *keyCache {
-	return &keyCache{elapsed: elapsed, young: map[uuid.UUID]*keyView{}, reads: map[uuid.UUID]*keyRead{}}
+	return &keyCache{elapsed: elapsed, young: map[uuid.UUID]*keyView{},
+		reads: map[uuid.UUID]*keyRead{}}
 }
 
 // get returns a key as it was at most maxKeyAge ago, and as it was after every
 // drop of it that has returned. nil if there is none.
-func (c *keyCache) get(ctx context.Context, id uuid.UUID, read func(context.Context, uuid.UUID) (*keyView, error)) (*keyView, error) {
+func (c *keyCache) get(ctx context.Context, id uuid.UUID,
+	read func(context.Context, uuid.UUID) (*keyView, error)) (*keyView, error) {
 	if v := c.lookup(id); v != nil {
 		return v, nil
 	}

@@ -16,14 +16,17 @@ func TestKeyCache(t *testing.T) {
 	t.Run("FR-050 what is dropped while it is read is not kept", func(t *testing.T) {
 		t.Parallel()
 		c := newKeyCache(func() time.Duration { return 0 })
-		view, err := c.get(t.Context(), exampleID, func(context.Context, uuid.UUID) (*keyView, error) {
-			c.invalidate(exampleID.String())
-			return &keyView{key: Key{ID: "old"}}, nil
-		})
+		view, err := c.get(t.Context(), exampleID,
+			func(context.Context, uuid.UUID) (*keyView, error) {
+				c.invalidate(exampleID.String())
+				return &keyView{key: Key{ID: "old"}}, nil
+			})
 		if err != nil || view == nil {
 			t.Fatal(view, err)
 		}
-		view, _ = c.get(t.Context(), exampleID, func(context.Context, uuid.UUID) (*keyView, error) { return &keyView{key: Key{ID: "new"}}, nil })
+		view, _ = c.get(t.Context(), exampleID, func(context.Context, uuid.UUID) (*keyView, error) {
+			return &keyView{key: Key{ID: "new"}}, nil
+		})
 		if view.key.ID != "new" {
 			t.Error("the key as it was before the change was kept")
 		}
@@ -34,11 +37,12 @@ func TestKeyCache(t *testing.T) {
 		reading, joined := make(chan struct{}), make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, err := c.get(t.Context(), exampleID, func(context.Context, uuid.UUID) (*keyView, error) {
-				close(reading)
-				<-joined
-				return nil, errors.New("the caller went away")
-			})
+			_, err := c.get(t.Context(), exampleID,
+				func(context.Context, uuid.UUID) (*keyView, error) {
+					close(reading)
+					<-joined
+					return nil, errors.New("the caller went away")
+				})
 			if err == nil {
 				t.Error("the error got lost")
 			}
@@ -50,7 +54,10 @@ func TestKeyCache(t *testing.T) {
 			t.Error("who went away got an answer")
 		}
 		wg.Go(func() {
-			v, err := c.get(t.Context(), exampleID, func(context.Context, uuid.UUID) (*keyView, error) { return &keyView{}, nil })
+			v, err := c.get(t.Context(), exampleID,
+				func(context.Context, uuid.UUID) (*keyView, error) {
+					return &keyView{}, nil
+				})
 			if v == nil || err != nil {
 				t.Error(v, err)
 			}
@@ -63,9 +70,15 @@ func TestKeyCache(t *testing.T) {
 		c := newKeyCache(func() time.Duration { return 0 })
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = c.get(t.Context(), exampleID, func(context.Context, uuid.UUID) (*keyView, error) { panic("x") })
+			_, _ = c.get(t.Context(), exampleID,
+				func(context.Context, uuid.UUID) (*keyView, error) {
+					panic("x")
+				})
 		}()
-		if v, err := c.get(t.Context(), exampleID, func(context.Context, uuid.UUID) (*keyView, error) { return &keyView{}, nil }); v == nil || err != nil {
+		if v, err := c.get(t.Context(), exampleID,
+			func(context.Context, uuid.UUID) (*keyView, error) {
+				return &keyView{}, nil
+			}); v == nil || err != nil {
 			t.Error(v, err)
 		}
 	})
@@ -73,7 +86,9 @@ func TestKeyCache(t *testing.T) {
 		t.Parallel()
 		now := time.Duration(0)
 		c := newKeyCache(func() time.Duration { return now })
-		read := func(context.Context, uuid.UUID) (*keyView, error) { return &keyView{readAt: now}, nil }
+		read := func(context.Context, uuid.UUID) (*keyView, error) {
+			return &keyView{readAt: now}, nil
+		}
 		for i := range 3 * maxCachedKeys {
 			_, _ = c.get(t.Context(), uuid.UUID{byte(i), byte(i >> 8), byte(i >> 16)}, read)
 		}

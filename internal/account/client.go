@@ -62,10 +62,12 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 			}
 		}
 		client, created = Client{ID: id.String(), CreatedAt: storeNow(w)}, true
-		if err := putRecord(w, job.Record{Kind: clientKind, Key: client.ID}, clientBody{SealedCallbackSecret: callback}); err != nil || request == "" {
+		if err := putRecord(w, job.Record{Kind: clientKind, Key: client.ID},
+			clientBody{SealedCallbackSecret: callback}); err != nil || request == "" {
 			return err
 		}
-		return putRecord(w, job.Record{Kind: idempotencyKind, Key: request, ExpiresAt: w.Now().Add(idempotencyTTL)}, idempotencyBody{ID: client.ID})
+		return putRecord(w, job.Record{Kind: idempotencyKind, Key: request,
+			ExpiresAt: w.Now().Add(idempotencyTTL)}, idempotencyBody{ID: client.ID})
 	})
 	if err != nil {
 		return Client{}, err

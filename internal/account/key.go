@@ -43,7 +43,8 @@ const (
 )
 
 func newKey(r *job.Record, b *keyBody) Key {
-	return Key{ID: r.Key, ClientID: r.Owner, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: b.ExpiresAt, RevokedAt: b.RevokedAt}
+	return Key{ID: r.Key, ClientID: r.Owner, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: b.ExpiresAt,
+		RevokedAt: b.RevokedAt}
 }
 
 // changeKey is a new key on its way through a transaction, which may run again.
@@ -63,12 +64,14 @@ type grant struct {
 //
 // Errors: NotFound for no such client, ErrForbidden when by is another's,
 // *Denied.
-func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity, rotate bool, idempotencyKey string) (Issued, error) {
+func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity, rotate bool,
+	idempotencyKey string) (Issued, error) {
 	request := idempotentRequest{rotate: rotate}
 	if idempotencyKey != "" {
 		request.hashedKey = a.hashIdempotencyKey(idempotencyKey)
 	}
-	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody, g *grant) error {
+	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody,
+		g *grant) error {
 		if by == nil {
 			if c.HadKey || rotate {
 				return &Denied{Reason: Missing, ClientID: id}
@@ -103,11 +106,13 @@ type idempotentRequest struct {
 
 // findIssued reports whether an earlier request with the same Idempotency-Key made
 // a key, and tells about it.
-func (a *Accounts) findIssued(w engine.RecordWriter, clientID string, request idempotentRequest, g *grant) (bool, error) {
+func (a *Accounts) findIssued(w engine.RecordWriter, clientID string, request idempotentRequest,
+	g *grant) (bool, error) {
 	if request.hashedKey == "" {
 		return false, nil
 	}
-	_, earlier, err := readRecord[idempotencyBody](w, idempotencyKind, clientID+"/"+request.hashedKey)
+	_, earlier, err := readRecord[idempotencyBody](w, idempotencyKind,
+		clientID+"/"+request.hashedKey)
 	if err != nil || earlier == nil {
 		return false, err
 	}
@@ -151,12 +156,14 @@ func (a *Accounts) RenewKey(ctx context.Context, clientID, bearer string) (Issue
 	if err != nil {
 		return Issued{}, a.logDenial(ctx, err)
 	}
-	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody, g *grant) error {
+	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody,
+		g *grant) error {
 		if presented.key.ClientID != id {
 			return ErrForbidden
 		}
 		if c.ActiveKeyID != presented.key.ID {
-			return conflict("the key was replaced or revoked in the meantime; there is nothing to renew", nil)
+			return conflict("the key was replaced or revoked in the meantime; there is nothing "+
+				"to renew", nil)
 		}
 		g.replacedKeyID, g.reason = c.ActiveKeyID, renewed
 		return a.issue(w, id, c, g, idempotentRequest{})
@@ -166,7 +173,8 @@ func (a *Accounts) RenewKey(ctx context.Context, clientID, bearer string) (Issue
 // Recover gives a client that is locked out a fresh key and revokes the one it
 // may have. It is the operator's (G-FR-03).
 func (a *Accounts) Recover(ctx context.Context, clientID string) (Issued, error) {
-	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody, g *grant) error {
+	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody,
+		g *grant) error {
 		g.replacedKeyID, g.reason = c.ActiveKeyID, recovered
 		return a.issue(w, id, c, g, idempotentRequest{})
 	})
@@ -174,7 +182,8 @@ func (a *Accounts) Recover(ctx context.Context, clientID string) (Issued, error)
 
 // changeKey runs fn under the lock of a client. When it fails nothing has changed;
 // when the store cannot tell whether it has, it is asked (FR-048).
-func (a *Accounts) changeKey(ctx context.Context, clientID string, fn func(w engine.RecordWriter, id string, c *clientBody, g *grant) error) (Issued, error) {
+func (a *Accounts) changeKey(ctx context.Context, clientID string,
+	fn func(w engine.RecordWriter, id string, c *clientBody, g *grant) error) (Issued, error) {
 	id, ok := canonicalID(clientID)
 	if !ok {
 		return Issued{}, notFound("client")
@@ -196,7 +205,9 @@ func (a *Accounts) changeKey(ctx context.Context, clientID string, fn func(w eng
 		return Issued{}, a.logDenial(ctx, err)
 	}
 	if g.issued.Created {
-		a.Log.InfoContext(ctx, "made an API key", a.logAttrs(ctx, telemetry.ClientID, id, keyIDAttr, g.issued.Key.ID, reasonAttr, g.reason)...)
+		a.Log.InfoContext(ctx, "made an API key",
+			a.logAttrs(ctx, telemetry.ClientID, id, keyIDAttr, g.issued.Key.ID, reasonAttr,
+				g.reason)...)
 	}
 	return g.issued, nil
 }
@@ -213,7 +224,8 @@ func (a *Accounts) keyExists(ctx context.Context, keyID string) bool {
 }
 
 // issue makes a key the one of a client.
-func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, g *grant, request idempotentRequest) error {
+func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, g *grant,
+	request idempotentRequest) error {
 	if g.replacedKeyID != "" {
 		if err := a.markRevoked(w, g.replacedKeyID, g.reason); err != nil {
 			return err
@@ -240,10 +252,12 @@ func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, 
 		}
 	}
 	c.HadKey, c.ActiveKeyID = true, record.Key
-	if err := putRecord(w, job.Record{Kind: clientKind, Key: clientID}, c); err != nil || request.hashedKey == "" {
+	if err := putRecord(w, job.Record{Kind: clientKind, Key: clientID}, c); err != nil ||
+		request.hashedKey == "" {
 		return err
 	}
-	return putRecord(w, job.Record{Kind: idempotencyKind, Key: clientID + "/" + request.hashedKey, Owner: clientID, ExpiresAt: w.Now().Add(idempotencyTTL)},
+	return putRecord(w, job.Record{Kind: idempotencyKind, Key: clientID + "/" + request.hashedKey,
+		Owner: clientID, ExpiresAt: w.Now().Add(idempotencyTTL)},
 		idempotencyBody{ID: record.Key, Rotate: request.rotate})
 }
 
@@ -290,7 +304,8 @@ func (a *Accounts) RevokeKey(ctx context.Context, by Identity, keyID string) err
 		return a.revoke(w, by.ClientID, id)
 	})
 	if err == nil && changed {
-		a.Log.InfoContext(ctx, "revoked an API key", a.logAttrs(ctx, telemetry.ClientID, by.ClientID, keyIDAttr, id)...)
+		a.Log.InfoContext(ctx, "revoked an API key",
+			a.logAttrs(ctx, telemetry.ClientID, by.ClientID, keyIDAttr, id)...)
 	}
 	return a.logDenial(ctx, err)
 }

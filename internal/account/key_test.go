@@ -65,7 +65,8 @@ func TestClients(t *testing.T) {
 	})
 	t.Run("FR-046 what is no client is not found", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
-			for _, id := range []string{"", "x", unknownClientID, "urn:uuid:" + unknownClientID, "{" + unknownClientID + "}", strings.ReplaceAll(unknownClientID, "-", ""), "\x00"} {
+			for _, id := range []string{"", "x", unknownClientID, "urn:uuid:" + unknownClientID,
+				"{" + unknownClientID + "}", strings.ReplaceAll(unknownClientID, "-", ""), "\x00"} {
 				_, err := w.Client(w.Context(), id)
 				w.wantKind(err, job.NotFound)
 				_, err = w.CreateKey(w.Context(), id, nil, false, "")
@@ -98,7 +99,8 @@ func TestClients(t *testing.T) {
 			}
 			other, _ := w.node()
 			for _, node := range []*account.Accounts{w.Accounts, w.Accounts, other} {
-				if got, err := node.CallbackSecret(w.Context(), i.Key.ClientID); err != nil || got != i.CallbackSecret {
+				if got, err := node.CallbackSecret(w.Context(), i.Key.ClientID); err != nil ||
+					got != i.CallbackSecret {
 					w.Errorf("got %v, not what was shown", err)
 				}
 			}
@@ -115,7 +117,8 @@ func TestCreateKey(t *testing.T) {
 	t.Run("FR-040 FR-042 the first key needs none", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			i := w.clientWithKey()
-			if !i.Created || i.Secret == "" || i.Key.ID == "" || !i.Key.CreatedAt.Equal(w.clock.Now()) || i.Key.CreatedAt.Location() != time.UTC {
+			if !i.Created || i.Secret == "" || i.Key.ID == "" ||
+				!i.Key.CreatedAt.Equal(w.clock.Now()) || i.Key.CreatedAt.Location() != time.UTC {
 				w.Errorf("got %+v", i.Key)
 			}
 			if by := w.identity(i); by.ClientID != i.Key.ClientID || by.KeyID != i.Key.ID {
@@ -152,7 +155,8 @@ func TestCreateKey(t *testing.T) {
 			old := w.clientWithKey()
 			next, err := w.CreateKey(w.Context(), old.Key.ClientID, w.identity(old), true, "")
 			w.noError(err)
-			if w.guardSecrets(next); !next.Created || next.Key.ID == old.Key.ID || next.Secret == old.Secret {
+			if w.guardSecrets(next); !next.Created || next.Key.ID == old.Key.ID ||
+				next.Secret == old.Secret {
 				w.Errorf("got %+v", next.Key)
 			}
 			w.wantAuth(w.Accounts, old.Secret, account.Disabled)
@@ -163,11 +167,13 @@ func TestCreateKey(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			mine, theirs := w.clientWithKey(), w.clientWithKey()
 			for _, rotate := range []bool{false, true} {
-				if _, err := w.CreateKey(w.Context(), theirs.Key.ClientID, w.identity(mine), rotate, ""); !errors.Is(err, account.ErrForbidden) {
+				if _, err := w.CreateKey(w.Context(), theirs.Key.ClientID, w.identity(mine), rotate,
+					""); !errors.Is(err, account.ErrForbidden) {
 					w.Errorf("got %v", err)
 				}
 			}
-			if _, err := w.RenewKey(w.Context(), theirs.Key.ClientID, mine.Secret); !errors.Is(err, account.ErrForbidden) {
+			if _, err := w.RenewKey(w.Context(), theirs.Key.ClientID, mine.Secret); !errors.Is(err,
+				account.ErrForbidden) {
 				w.Errorf("got %v", err)
 			}
 			w.wantAuth(w.Accounts, theirs.Secret, "")
@@ -198,7 +204,8 @@ func TestCrowds(t *testing.T) {
 				if n%2 == 0 {
 					node = other
 				}
-				i, err := node.CreateKey(w.Context(), client, nil, false, fmt.Sprint("request ", n%3))
+				i, err := node.CreateKey(w.Context(), client, nil, false,
+					fmt.Sprint("request ", n%3))
 				if err == nil {
 					w.guardSecrets(i)
 					made.Add(1)
@@ -237,13 +244,15 @@ func TestCrowds(t *testing.T) {
 				case err == nil:
 					w.guardSecrets(next)
 					made.Add(1)
-				case errors.As(err, &d) && d.Reason == account.Disabled, job.IsKind(err, job.Conflict):
+				case errors.As(err, &d) && d.Reason == account.Disabled,
+					job.IsKind(err, job.Conflict):
 				default:
 					w.Error(err)
 				}
 			})
 			if made.Load() != 1 || len(w.active(i.Key.ClientID)) != 1 {
-				w.Errorf("%d callers got a key, %d are active", made.Load(), len(w.active(i.Key.ClientID)))
+				w.Errorf("%d callers got a key, %d are active", made.Load(),
+					len(w.active(i.Key.ClientID)))
 			}
 		})
 	})
@@ -256,7 +265,8 @@ func TestKeyIdempotency(t *testing.T) {
 			i := w.clientWithKey()
 			next, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(i), true, "once")
 			w.noError(err)
-			again, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(w.guardSecrets(next)), true, "once")
+			again, err := w.CreateKey(w.Context(), i.Key.ClientID, w.identity(w.guardSecrets(next)),
+				true, "once")
 			w.noError(err)
 			if again != (account.Issued{Key: next.Key}) {
 				w.Errorf("got %+v, want the metadata of %+v", again, next.Key)
@@ -327,8 +337,10 @@ func TestRenew(t *testing.T) {
 	t.Run("FR-047 renewing needs a key", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			i := w.clientWithKey()
-			for key, want := range map[string]account.Reason{"": account.Missing, "x": account.Malformed,
-				account.UnknownToken(): account.Unknown, account.ForgeToken(i.Secret): account.Unknown} {
+			for key, want := range map[string]account.Reason{"": account.Missing,
+				"x":                          account.Malformed,
+				account.UnknownToken():       account.Unknown,
+				account.ForgeToken(i.Secret): account.Unknown} {
 				_, err := w.RenewKey(w.Context(), i.Key.ClientID, key)
 				w.wantDenied(err, want)
 			}
@@ -344,13 +356,15 @@ func TestRevoke(t *testing.T) {
 			by := *w.identity(mine)
 			w.wantKind(w.RevokeKey(w.Context(), by, unknownClientID), job.NotFound)
 			w.wantKind(w.RevokeKey(w.Context(), by, "x"), job.NotFound)
-			if err := w.RevokeKey(w.Context(), by, theirs.Key.ID); !errors.Is(err, account.ErrForbidden) {
+			if err := w.RevokeKey(w.Context(), by, theirs.Key.ID); !errors.Is(err,
+				account.ErrForbidden) {
 				w.Errorf("another client's key: %v", err)
 			}
 			w.wantAuth(w.Accounts, theirs.Secret, "")
 			w.noError(w.RevokeKey(w.Context(), by, strings.ToUpper(mine.Key.ID))) // G-FR-26: itself
 			w.wantAuth(w.Accounts, mine.Secret, account.Disabled)
-			w.noError(w.RevokeKey(w.Context(), by, mine.Key.ID)) // G-FR-25: of one who was authenticated before
+			// G-FR-25: of one who was authenticated before
+			w.noError(w.RevokeKey(w.Context(), by, mine.Key.ID))
 		})
 	})
 	t.Run("FR-051 a key that was replaced revokes no other", func(t *testing.T) {
@@ -359,7 +373,8 @@ func TestRevoke(t *testing.T) {
 			by := *w.identity(old)
 			next, err := w.CreateKey(w.Context(), old.Key.ClientID, &by, true, "")
 			w.noError(err)
-			w.wantDenied(w.RevokeKey(w.Context(), by, w.guardSecrets(next).Key.ID), account.Disabled)
+			w.wantDenied(w.RevokeKey(w.Context(), by, w.guardSecrets(next).Key.ID),
+				account.Disabled)
 			_, err = w.CreateKey(w.Context(), old.Key.ClientID, &by, true, "")
 			w.wantDenied(err, account.Disabled)
 			w.wantAuth(w.Accounts, next.Secret, "")
@@ -387,10 +402,12 @@ func TestRevoke(t *testing.T) {
 			w.guardSecrets(next)
 			w.clock.Advance(90*day - time.Second)
 			keys, err := w.Keys(w.Context(), i.Key.ClientID, "", 10)
-			if w.noError(err); len(keys) != 2 || keys[0].ID != i.Key.ID || !keys[0].RevokedAt.Equal(next.Key.CreatedAt) || keys[1] != next.Key {
+			if w.noError(err); len(keys) != 2 || keys[0].ID != i.Key.ID ||
+				!keys[0].RevokedAt.Equal(next.Key.CreatedAt) || keys[1] != next.Key {
 				w.Errorf("got %+v", keys)
 			}
-			if page, err := w.Keys(w.Context(), i.Key.ClientID, keys[0].ID, 10); err != nil || len(page) != 1 || page[0] != next.Key {
+			if page, err := w.Keys(w.Context(), i.Key.ClientID, keys[0].ID, 10); err != nil ||
+				len(page) != 1 || page[0] != next.Key {
 				w.Errorf("after the first: %+v, %v", page, err)
 			}
 			w.clock.Advance(time.Second)
@@ -417,7 +434,8 @@ func TestRecover(t *testing.T) {
 				}
 				w.wantAuth(w.Accounts, next.Secret, "")
 				w.wantAuth(w.Accounts, i.Secret, account.Disabled)
-				if active := w.active(i.Key.ClientID); len(active) != 1 || active[0] != next.Key.ID || active[0] == old.Key.ID {
+				if active := w.active(i.Key.ClientID); len(active) != 1 ||
+					active[0] != next.Key.ID || active[0] == old.Key.ID {
 					w.Errorf("the client has the keys %v", active)
 				}
 			}
@@ -463,7 +481,8 @@ func TestKeyFailures(t *testing.T) {
 			w.store.loseAnswers.Store(true)
 			_, err := w.CreateClient(w.Context(), "try again")
 			w.wantKind(err, job.Unavailable)
-			_, err = w.CreateClient(w.Context(), "try again") // reads only: the answer is lost all the same
+			// reads only: the answer is lost all the same
+			_, err = w.CreateClient(w.Context(), "try again")
 			w.wantKind(err, job.Unavailable)
 			w.store.loseAnswers.Store(false)
 			c, err := w.CreateClient(w.Context(), "try again")
@@ -475,10 +494,12 @@ func TestKeyFailures(t *testing.T) {
 			w.noError(err)
 			w.wantAuth(w.Accounts, w.guardSecrets(next).Secret, "")
 			w.wantAuth(w.Accounts, i.Secret, account.Disabled)
-			if err := w.RevokeKey(w.Context(), *w.identity(next), next.Key.ID); !job.IsKind(err, job.Unavailable) {
+			if err := w.RevokeKey(w.Context(), *w.identity(next), next.Key.ID); !job.IsKind(err,
+				job.Unavailable) {
 				w.Error(err)
 			}
-			w.wantAuth(w.Accounts, next.Secret, account.Disabled) // it was, and nobody is told otherwise
+			// it was, and nobody is told otherwise
+			w.wantAuth(w.Accounts, next.Secret, account.Disabled)
 		})
 	})
 	t.Run("FR-044 FR-204 a transaction that runs again", func(t *testing.T) {

@@ -64,7 +64,8 @@ type limiter struct {
 }
 
 func newLimiter(a *Accounts, prefix string, maxBuckets int, quotas []quota) *limiter {
-	l := &limiter{engine: a.Engine, prefix: prefix, maxBuckets: maxBuckets, elapsed: a.Elapsed, clock: storeClock{elapsed: a.Elapsed},
+	l := &limiter{engine: a.Engine, prefix: prefix, maxBuckets: maxBuckets, elapsed: a.Elapsed,
+		clock:   storeClock{elapsed: a.Elapsed},
 		buckets: map[string]*bucket{}, evictAt: min(1024, maxBuckets)}
 	for _, q := range quotas {
 		if q.limit > 0 {
@@ -93,7 +94,8 @@ func (l *limiter) allow(ctx context.Context, caller string) (Decision, error) {
 			return v, err // else others have used up what did not have to be leased
 		}
 	}
-	return Decision{}, &job.Error{Kind: job.Unavailable, Op: "account.allow", Msg: "too many requests of this caller at a time"}
+	return Decision{}, &job.Error{Kind: job.Unavailable, Op: "account.allow",
+		Msg: "too many requests of this caller at a time"}
 }
 
 // maxLeaseTries bounds how often a request finds that others were faster.
@@ -102,25 +104,27 @@ const maxLeaseTries = 100
 // lease takes more of the windows for a meter whose turn the caller has, and one
 // request out of that. It goes by the store's time in the transaction: what it is
 // told then holds, however long the answer took.
-func (l *limiter) leaseMore(ctx context.Context, caller string, m *bucket) (v Decision, decided bool, err error) {
+func (l *limiter) leaseMore(ctx context.Context, caller string, m *bucket) (v Decision,
+	decided bool, err error) {
 	var leased []lease
 	var now time.Time
 	before := l.elapsed()
-	err = l.engine.ChangeRecords(ctx, "account.usage/"+l.prefix+caller, func(w engine.RecordWriter) error {
-		now, leased = w.Now(), make([]lease, len(l.quotas))
-		for i, s := range m.currentLeases(l.quotas, now) {
-			if s.remaining > 0 {
-				continue
+	err = l.engine.ChangeRecords(ctx, "account.usage/"+l.prefix+caller,
+		func(w engine.RecordWriter) error {
+			now, leased = w.Now(), make([]lease, len(l.quotas))
+			for i, s := range m.currentLeases(l.quotas, now) {
+				if s.remaining > 0 {
+					continue
+				}
+				if leased[i], err = l.extendLease(w, caller, l.quotas[i], s); err != nil {
+					return err
+				}
+				if leased[i].remaining == 0 {
+					break // the request is refused: it needs nothing of the others
+				}
 			}
-			if leased[i], err = l.extendLease(w, caller, l.quotas[i], s); err != nil {
-				return err
-			}
-			if leased[i].remaining == 0 {
-				break // the request is refused: it needs nothing of the others
-			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		return Decision{}, false, err
 	}
@@ -137,7 +141,8 @@ type usage struct {
 
 // extendLease leases a piece of what is left of a quota's window, on top of what the
 // node holds of it.
-func (l *limiter) extendLease(w engine.RecordWriter, caller string, q quota, current lease) (lease, error) {
+func (l *limiter) extendLease(w engine.RecordWriter, caller string, q quota, current lease) (lease,
+	error) {
 	key := l.prefix + caller + "/" + q.name
 	_, used, err := readRecord[usage](w, usageKind, key)
 	if err != nil {

@@ -17,7 +17,8 @@ func limits(perMinute, perDay, anonymous int) func(*account.Config) {
 
 // countGranted asks for n requests of a client and returns how many were granted and
 // the last refusal.
-func (w *world) countGranted(a *account.Accounts, client string, n int) (granted int, refusal account.Decision) {
+func (w *world) countGranted(a *account.Accounts, client string, n int) (granted int,
+	refusal account.Decision) {
 	w.Helper()
 	for range n {
 		v, err := a.Allow(w.Context(), client)
@@ -36,9 +37,11 @@ func TestLimits(t *testing.T) {
 		for _, limit := range []int{1, 7, 20, 160, 601} {
 			t.Run(fmt.Sprint(limit), func(t *testing.T) {
 				onEveryDatabase(t, func(w *world) {
-					w.clock.Advance(20 * time.Second) // the windows are the clock's, not the caller's
+					// the windows are the clock's, not the caller's
+					w.clock.Advance(20 * time.Second)
 					got, refusal := w.countGranted(w.Accounts, "c", limit+5)
-					if got != limit || refusal != (account.Decision{Limit: "per minute", RetryAfter: 40 * time.Second}) {
+					if got != limit || refusal != (account.Decision{Limit: "per minute",
+						RetryAfter: 40 * time.Second}) {
 						w.Errorf("granted %d, then %+v", got, refusal)
 					}
 					if got, _ := w.countGranted(w.Accounts, "other", 1); got != 1 {
@@ -65,9 +68,11 @@ func TestLimits(t *testing.T) {
 					wantLimit = "per day"
 				}
 				if got != want || refusal.Limit != wantLimit {
-					w.Errorf("minute %d: granted %d, then %+v; want %d, then %s", minute, got, refusal, want, wantLimit)
+					w.Errorf("minute %d: granted %d, then %+v; want %d, then %s", minute, got,
+						refusal, want, wantLimit)
 				}
-				if until := w.clock.Now().Add(refusal.RetryAfter); wantLimit == "per day" && !until.Equal(testDay.Add(day)) {
+				if until := w.clock.Now().Add(refusal.RetryAfter); wantLimit == "per day" &&
+					!until.Equal(testDay.Add(day)) {
 					w.Errorf("the day ends at %v", until)
 				}
 				w.clock.Advance(time.Minute)
@@ -131,7 +136,8 @@ func TestLimits(t *testing.T) {
 			w.countGranted(w.Accounts, "c", 6)
 			w.clock.Jump(-time.Hour)
 			w.clock.Advance(time.Minute) // the node believes its own clock until the window is over
-			if got, refusal := w.countGranted(w.Accounts, "c", 6); got != 5 || refusal.RetryAfter > time.Minute {
+			if got, refusal := w.countGranted(w.Accounts, "c", 6); got != 5 ||
+				refusal.RetryAfter > time.Minute {
 				w.Errorf("granted %d, then %+v", got, refusal)
 			}
 		}, limits(5, 0, 1))
@@ -184,7 +190,8 @@ func TestLimitsOfManyNodes(t *testing.T) {
 			used, _ := w.countGranted(other, "c", 1)
 			got, _ := w.countGranted(w.Accounts, "c", 700)
 			if total := used + got; total > 600 || total < 600-7 {
-				w.Errorf("granted %d: more than the limit, or less than 8 at a time can explain", total)
+				w.Errorf("granted %d: more than the limit, or less than 8 at a time can explain",
+					total)
 			}
 		}, limits(600, 0, 1))
 	})
@@ -198,7 +205,8 @@ func TestLimitsForgetful(t *testing.T) {
 			if n%500 == 0 {
 				w.clock.Advance(time.Minute)
 			}
-			if v, err := w.AllowAddress(t.Context(), fmt.Sprintf("10.0.%d.%d", n/250, n%250)); err != nil || !v.Allowed {
+			if v, err := w.AllowAddress(t.Context(),
+				fmt.Sprintf("10.0.%d.%d", n/250, n%250)); err != nil || !v.Allowed {
 				t.Fatal(v, err)
 			}
 		}

@@ -49,7 +49,8 @@ func readPepper(path string) ([]byte, error) {
 		return nil, errors.New("it is not a file")
 	}
 	if mode := info.Mode().Perm(); mode&0o027 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("others may read or change it (mode %04o): chmod 600 it, and rotate the keys if they may have", mode)
+		return nil, fmt.Errorf(
+			"others may read or change it (mode %04o): chmod 600 it, and rotate the keys if they may have", mode)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxPepperFileBytes+1))
 	if err != nil {
@@ -63,7 +64,8 @@ func readPepper(path string) ([]byte, error) {
 
 func decodePepper(text []byte) ([]byte, error) {
 	pepper := text
-	if plain := bytes.TrimSpace(text); len(plain) > 0 && len(bytes.Trim(plain, "0123456789abcdefABCDEF")) == 0 {
+	if plain := bytes.TrimSpace(text); len(plain) > 0 &&
+		len(bytes.Trim(plain, "0123456789abcdefABCDEF")) == 0 {
 		pepper = make([]byte, len(plain)/2)
 		if _, err := hex.Decode(pepper, plain); err != nil {
 			return nil, errors.New("it holds an odd number of hexadecimal digits")
@@ -72,7 +74,8 @@ func decodePepper(text []byte) ([]byte, error) {
 		pepper = bytes.TrimSuffix(text, []byte("\n")) // of an editor
 	}
 	if len(pepper) < minPepperBytes {
-		return nil, fmt.Errorf("it holds %d bytes, at least %d are needed", len(pepper), minPepperBytes)
+		return nil, fmt.Errorf("it holds %d bytes, at least %d are needed", len(pepper),
+			minPepperBytes)
 	}
 	return pepper, nil
 }

@@ -29,7 +29,8 @@ const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // formatToken writes a key.
 func formatToken(id uuid.UUID, secret [secretBytes]byte) string {
-	text := tokenPrefix + hex.EncodeToString(id[:]) + "_" + digits(new(big.Int).SetBytes(secret[:]), secretLen)
+	text := tokenPrefix + hex.EncodeToString(id[:]) + "_" +
+		digits(new(big.Int).SetBytes(secret[:]), secretLen)
 	return text + checksum(text)
 }
 

@@ -14,13 +14,16 @@ var exampleID = uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057")
 
 func TestToken(t *testing.T) {
 	t.Parallel()
-	for name, secret := range map[string][secretBytes]byte{"small": {31: 1}, "large": [secretBytes]byte(bytes.Repeat([]byte{255}, secretBytes))} {
+	for name, secret := range map[string][secretBytes]byte{"small": {31: 1},
+		"large": [secretBytes]byte(bytes.Repeat([]byte{255}, secretBytes))} {
 		text := formatToken(exampleID, secret)
 		if id, ok := parseToken(text); !ok || id != exampleID || len(text) != tokenLen {
 			t.Errorf("%s: %q is read as %v, %v", name, text, id, ok)
 		}
 	}
-	if got, want := formatToken(exampleID, [secretBytes]byte{31: 61}), "mr_01890a5dac96774bbcceb302099a8057_"+strings.Repeat("0", 42)+"z"; !strings.HasPrefix(got, want) {
+	if got, want := formatToken(exampleID, [secretBytes]byte{31: 61}),
+		"mr_01890a5dac96774bbcceb302099a8057_"+strings.Repeat("0", 42)+
+			"z"; !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q and a checksum: clients hold such keys", got, want)
 	}
 	t.Run("FR-012 every mistyped character is noticed", func(t *testing.T) {
@@ -51,7 +54,8 @@ func TestToken(t *testing.T) {
 		var last string
 		for range 100 {
 			id, text, err := newToken(rand.Reader, now)
-			if err != nil || id.String() <= last || id.Version() != 7 || id.Variant() != uuid.RFC4122 || !isToken(text) {
+			if err != nil || id.String() <= last || id.Version() != 7 ||
+				id.Variant() != uuid.RFC4122 || !isToken(text) {
 				t.Fatalf("%v after %v, %v", id, last, err)
 			}
 			last, now = id.String(), now.Add(time.Millisecond)
@@ -96,7 +100,9 @@ func FuzzToken(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, raw []byte, _ bool) {
 		if id, ok := parseToken(text); ok {
 			body := text[:checksumOffset]
-			if len(text) != tokenLen || body[idOffset:secretOffset-1] != strings.ReplaceAll(id.String(), "-", "") || text != body+checksum(body) {
+			if len(text) != tokenLen ||
+				body[idOffset:secretOffset-1] != strings.ReplaceAll(id.String(), "-", "") ||
+				text != body+checksum(body) {
 				t.Errorf("%q was taken for a key", text)
 			}
 		}

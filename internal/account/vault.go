@@ -26,7 +26,8 @@ const (
 // derive makes a key for one purpose.
 func derive(pepper []byte, purpose string) ([]byte, error) {
 	if len(pepper) < minPepperBytes {
-		return nil, fmt.Errorf("account: the pepper has %d bytes, at least %d are needed", len(pepper), minPepperBytes)
+		return nil, fmt.Errorf("account: the pepper has %d bytes, at least %d are needed",
+			len(pepper), minPepperBytes)
 	}
 	return hkdf.Key(sha256.New, pepper, nil, purpose, 32)
 }
@@ -51,7 +52,8 @@ func NewVault(pepper []byte) (*Vault, error) {
 
 const sealPrefix = "v1:" // AES-256-GCM, nonce first, base64
 
-var errSeal = errors.New("account: a sealed secret cannot be opened: it was changed, or sealed under another pepper")
+var errSeal = errors.New("account: a sealed secret cannot be opened: it was changed, or sealed " +
+	"under another pepper")
 
 // Seal encrypts and authenticates plain. Sealing the same twice gives two texts.
 func (v *Vault) Seal(plain []byte) (string, error) {

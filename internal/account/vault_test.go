@@ -20,10 +20,11 @@ func TestVault(t *testing.T) {
 		t.Fatal(err)
 	}
 	same, _ := NewVault(pepper)
-	for _, plain := range []string{"", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", strings.Repeat("x", 1<<16)} {
+	for _, plain := range []string{"", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+		strings.Repeat("x", 1<<16)} {
 		one, _ := v.Seal([]byte(plain))
 		two, _ := v.Seal([]byte(plain))
-		if one == two || len(plain) > 8 && strings.Contains(one, plain[8:]) {
+		if one == two || (len(plain) > 8 && strings.Contains(one, plain[8:])) {
 			t.Error("a sealed secret shows what it is")
 		}
 		if got, err := same.Open(one); err != nil || string(got) != plain {
@@ -75,7 +76,7 @@ func TestPepper(t *testing.T) {
 			}
 		}
 		info, err := os.Stat(path)
-		if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		if err != nil || (runtime.GOOS != "windows" && info.Mode().Perm() != 0o600) {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
 		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
@@ -92,15 +93,17 @@ func TestPepper(t *testing.T) {
 		want    string // the pepper, or part of the error
 		fails   bool
 	}{
-		"plain":             {string(raw[:]), 0o600, string(raw[:]), false},
-		"hex":               {text, 0o600, string(raw[:]), false},
-		"hex with a line":   {strings.ToUpper(text) + "\r\n", 0o640, string(raw[:]), false},
-		"a passphrase":      {strings.Repeat("pass phrase ", 3) + "\n", 0o400, strings.Repeat("pass phrase ", 3), false},
-		"empty":             {"", 0o600, "0 bytes, at least 32", true},
-		"short":             {string(raw[1:]), 0o600, "31 bytes, at least 32", true},
-		"short hex":         {text[:40], 0o600, "20 bytes, at least 32", true},
-		"odd hex":           {text + "a", 0o600, "odd number", true},
-		"huge":              {strings.Repeat("x", maxPepperFileBytes+1), 0o600, "larger than", true},
+		"plain":           {string(raw[:]), 0o600, string(raw[:]), false},
+		"hex":             {text, 0o600, string(raw[:]), false},
+		"hex with a line": {strings.ToUpper(text) + "\r\n", 0o640, string(raw[:]), false},
+		"a passphrase": {strings.Repeat("pass phrase ", 3) + "\n", 0o400,
+			strings.Repeat("pass phrase ", 3), false},
+		"empty":     {"", 0o600, "0 bytes, at least 32", true},
+		"short":     {string(raw[1:]), 0o600, "31 bytes, at least 32", true},
+		"short hex": {text[:40], 0o600, "20 bytes, at least 32", true},
+		"odd hex":   {text + "a", 0o600, "odd number", true},
+		"huge": {strings.Repeat("x", maxPepperFileBytes+1), 0o600, "larger than",
+			true},
 		"readable by all":   {text, 0o604, "chmod 600", true},
 		"writable by group": {text, 0o620, "chmod 600", true},
 	} {
@@ -117,7 +120,8 @@ func TestPepper(t *testing.T) {
 			switch {
 			case !c.fails && (err != nil || string(got) != c.want):
 				t.Errorf("got %q, %v, want %q", got, err, c.want)
-			case c.fails && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), path) != 1):
+			case c.fails && (err == nil || !strings.Contains(err.Error(), c.want) ||
+				strings.Count(err.Error(), path) != 1):
 				t.Errorf("got %v, want an error with the path once and %q", err, c.want)
 			case c.fails && strings.Contains(err.Error(), text[:8]):
 				t.Errorf("the error tells the pepper: %v", err)

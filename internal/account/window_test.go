@@ -22,8 +22,9 @@ func TestLease(t *testing.T) {
 		taken, pieces := 0, 0
 		for rest := c.limit; rest > 0; pieces++ {
 			n := q.leaseSize(rest, taken)
-			if n < 1 || n > rest || pieces < len(c.want) && n != c.want[pieces] {
-				t.Fatalf("limit %d: piece %d is %d of %d, want %v", c.limit, pieces, n, rest, c.want)
+			if n < 1 || n > rest || (pieces < len(c.want) && n != c.want[pieces]) {
+				t.Fatalf("limit %d: piece %d is %d of %d, want %v", c.limit, pieces, n, rest,
+					c.want)
 			}
 			taken, rest = taken+n, rest-n
 		}
@@ -43,7 +44,8 @@ func TestLease(t *testing.T) {
 	if s.leased != 16 || s.remaining != 16 {
 		t.Errorf("two leases of one window make %+v", s)
 	}
-	if s.add(lease{windowEnd: time.Unix(120, 0), leased: 8, remaining: 8}); s.leased != 8 || s.remaining != 8 {
+	if s.add(lease{windowEnd: time.Unix(120, 0), leased: 8, remaining: 8}); s.leased != 8 ||
+		s.remaining != 8 {
 		t.Errorf("what was left of a window counts in the next: %+v", s)
 	}
 }

@@ -54,7 +54,8 @@ func newWorld(tb testing.TB, database string, changes ...func(*account.Config)) 
 	if database == "postgres" {
 		url := pgtest.URL(tb)
 		w.openStore = func() *faultyStore {
-			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: w.clock.Now, Conns: 8})
+			s, err := postgres.Open(context.Background(),
+				postgres.Config{URL: url, Now: w.clock.Now, Conns: 8})
 			w.noError(err)
 			tb.Cleanup(func() { s.Close() })
 			return &faultyStore{Store: s}
@@ -73,7 +74,8 @@ func (w *world) node(changes ...func(*account.Config)) (*account.Accounts, *faul
 	w.Helper()
 	s := w.openStore()
 	e := testkit.NewEngine(w, s, w.clock)
-	c := account.Config{Engine: e, Pepper: pepper, KeyLifetime: 90 * day, RevokedRetention: 90 * day, RatePerMinute: 600, AnonymousPerMinute: 60,
+	c := account.Config{Engine: e, Pepper: pepper, KeyLifetime: 90 * day,
+		RevokedRetention: 90 * day, RatePerMinute: 600, AnonymousPerMinute: 60,
 		Log: slog.New(slog.NewJSONHandler(w.log, nil)), Elapsed: w.clock.Monotonic,
 		RequestID: func(context.Context) string { return "the-request" }}
 	for _, change := range changes {
@@ -224,7 +226,9 @@ func (s *faultyStore) Update(ctx context.Context, fn func(store.Tx) error) error
 		return errLost
 	}
 	if s.rerun.Load() {
-		err := s.Store.Update(ctx, func(tx store.Tx) error { return errors.Join(fn(tx), errDiscarded) })
+		err := s.Store.Update(ctx, func(tx store.Tx) error {
+			return errors.Join(fn(tx), errDiscarded)
+		})
 		if !errors.Is(err, errDiscarded) {
 			return err
 		}

@@ -28,7 +28,9 @@ type file struct {
 }
 
 func (f *file) in(dirs ...string) bool {
-	return slices.ContainsFunc(dirs, func(d string) bool { return f.dir == d || strings.HasPrefix(f.dir, d+"/") })
+	return slices.ContainsFunc(dirs, func(d string) bool {
+		return f.dir == d || strings.HasPrefix(f.dir, d+"/")
+	})
 }
 
 func load(t *testing.T) []*file {
@@ -45,7 +47,8 @@ func load(t *testing.T) []*file {
 		rel, _ := filepath.Rel(root, path)
 		rel = filepath.ToSlash(rel)
 		if d.IsDir() {
-			if strings.HasPrefix(d.Name(), ".") && rel != "." || rel == "bench" || d.Name() == "testdata" || d.Name() == "node_modules" {
+			if (strings.HasPrefix(d.Name(), ".") && rel != ".") || rel == "bench" ||
+				d.Name() == "testdata" || d.Name() == "node_modules" {
 				return filepath.SkipDir
 			}
 			return nil
@@ -83,7 +86,8 @@ func parse(t *testing.T, path, rel string) *file {
 
 // isTestPackage reports packages that only tests may import.
 func isTestPackage(dir string) bool {
-	return strings.HasPrefix(dir, "internal/testkit") || strings.HasPrefix(dir, "internal/store/storetest")
+	return strings.HasPrefix(dir, "internal/testkit") ||
+		strings.HasPrefix(dir, "internal/store/storetest")
 }
 
 // rule says that files it holds for import nothing that is forbidden.
@@ -98,10 +102,13 @@ func standard(path string) bool {
 }
 
 func under(path string, packages ...string) bool {
-	return slices.ContainsFunc(packages, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
+	return slices.ContainsFunc(packages, func(p string) bool {
+		return path == p || strings.HasPrefix(path, p+"/")
+	})
 }
 
-var drivers = []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", module + "/internal/store/sqlite", module + "/internal/store/postgres"}
+var drivers = []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5",
+	module + "/internal/store/sqlite", module + "/internal/store/postgres"}
 
 var rules = []rule{
 	{"1: job imports only the standard library, and no I/O",
@@ -115,7 +122,8 @@ var rules = []rule{
 	{"2: database libraries are imported under store alone",
 		func(f *file) bool { return !f.test && !f.in("internal/store") },
 		func(_ *file, p string) bool {
-			return under(p, "database/sql", "github.com/pressly/goose/v3", "github.com/jackc/pgx/v5", "modernc.org/sqlite")
+			return under(p, "database/sql", "github.com/pressly/goose/v3",
+				"github.com/jackc/pgx/v5", "modernc.org/sqlite")
 		}},
 	{"2: SQS is spoken in message alone",
 		func(f *file) bool { return !f.test && !f.in("internal/message") },
@@ -124,7 +132,9 @@ var rules = []rule{
 		}},
 	{"2: CloudFront is spoken in cdn alone",
 		func(f *file) bool { return !f.test && !f.in("internal/contract/images/cdn") },
-		func(_ *file, p string) bool { return under(p, "github.com/aws/aws-sdk-go-v2/service/cloudfront") }},
+		func(_ *file, p string) bool {
+			return under(p, "github.com/aws/aws-sdk-go-v2/service/cloudfront")
+		}},
 	{"2: NATS is imported under stream alone",
 		func(f *file) bool { return !f.test && !f.in("internal/stream") },
 		func(_ *file, p string) bool { return under(p, "github.com/nats-io") }},
@@ -139,7 +149,8 @@ var rules = []rule{
 	{"4: a contract imports no other contract",
 		func(f *file) bool { return f.in("internal/contract") },
 		func(f *file, p string) bool {
-			own := strings.Join(append([]string{module}, strings.Split(f.dir, "/")[:min(3, strings.Count(f.dir, "/")+1)]...), "/")
+			own := strings.Join(append([]string{module},
+				strings.Split(f.dir, "/")[:min(3, strings.Count(f.dir, "/")+1)]...), "/")
 			return under(p, module+"/internal/contract") && !under(p, own)
 		}},
 	{"6: default loggers stay out",
@@ -151,17 +162,21 @@ var rules = []rule{
 	{"8: test packages are imported by tests only",
 		func(f *file) bool { return !f.test },
 		func(_ *file, p string) bool {
-			return isTestPackage(strings.TrimPrefix(p, module+"/")) || p == "testing" || strings.HasPrefix(p, "testing/")
+			return isTestPackage(strings.TrimPrefix(p, module+"/")) || p == "testing" ||
+				strings.HasPrefix(p, "testing/")
 		}},
 	{"reading downwards: job, store, engine, duty, contract",
 		func(f *file) bool {
-			return !f.test && f.in("internal/job", "internal/store", "internal/engine", "internal/maintenance")
+			return !f.test && f.in("internal/job", "internal/store", "internal/engine",
+				"internal/maintenance")
 		},
 		func(f *file, p string) bool {
-			layers := []string{"internal/job", "internal/store", "internal/engine", "internal/maintenance"}
+			layers := []string{"internal/job", "internal/store", "internal/engine",
+				"internal/maintenance"}
 			for i, l := range layers {
 				if f.in(l) {
-					for _, above := range append(layers[i+1:], "internal/contract", "internal/httpapi", "internal/server", "cmd") {
+					for _, above := range append(layers[i+1:], "internal/contract",
+						"internal/httpapi", "internal/server", "cmd") {
 						if under(p, module+"/"+above) {
 							return true
 						}
@@ -204,15 +219,22 @@ var calls = []struct {
 }{
 	{"3: only engine opens a transaction", []string{"*.Update"},
 		func(f *file) bool { return f.in("internal/engine", "internal/store") }},
-	{"5: outbound HTTP goes through egress", []string{"http.Client", "http.Transport", "http.DefaultClient", "http.DefaultTransport",
-		"http.Get", "http.Head", "http.Post", "http.PostForm", "net.Dial", "net.DialTimeout", "tls.Dial"},
+	{"5: outbound HTTP goes through egress",
+		[]string{"http.Client", "http.Transport", "http.DefaultClient", "http.DefaultTransport",
+			"http.Get", "http.Head", "http.Post", "http.PostForm", "net.Dial", "net.DialTimeout",
+			"tls.Dial"},
 		func(f *file) bool { return f.in("cmd", "internal/egress", "client") }},
-	{"6: the clock is read in cmd and where a clock is made", []string{"time.Now", "time.Since", "time.Until"},
-		func(f *file) bool { return f.in("cmd", "internal/telemetry", "client") || measures[f.path] != "" }},
+	{"6: the clock is read in cmd and where a clock is made",
+		[]string{"time.Now", "time.Since", "time.Until"},
+		func(f *file) bool {
+			return f.in("cmd", "internal/telemetry", "client") || measures[f.path] != ""
+		}},
 	{"6: the environment is read in cmd", []string{"os.Getenv", "os.Environ", "os.LookupEnv"},
 		func(f *file) bool { return f.in("cmd") }},
-	{"6: default loggers and registries stay out", []string{"slog.Default", "slog.SetDefault", "prometheus.MustRegister",
-		"prometheus.DefaultRegisterer", "prometheus.DefaultGatherer", "slog.Info", "slog.Warn", "slog.Error", "slog.Debug"},
+	{"6: default loggers and registries stay out",
+		[]string{"slog.Default", "slog.SetDefault", "prometheus.MustRegister",
+			"prometheus.DefaultRegisterer", "prometheus.DefaultGatherer", "slog.Info", "slog.Warn",
+			"slog.Error", "slog.Debug"},
 		func(f *file) bool { return f.in("cmd") }},
 }
 
@@ -244,7 +266,8 @@ func TestCalls(t *testing.T) {
 					if sel.Sel.Name != fn || c.allowed(f) {
 						continue
 					}
-					if pkg == "*" && isStoreUpdate(sel) || x != nil && x.Name == pkg && x.Obj == nil {
+					if (pkg == "*" && isStoreUpdate(sel)) ||
+						(x != nil && x.Name == pkg && x.Obj == nil) {
 						t.Errorf("law %s: %s uses %s", c.law, f.fset.Position(sel.Pos()), name)
 					}
 				}
@@ -285,7 +308,8 @@ func TestSizes(t *testing.T) {
 			}
 			lines := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1
 			if lines > funcLimit && larger[f.path+" "+fn.Name.Name] == "" {
-				t.Errorf("%s: %s has %d lines, more than %d", f.path, fn.Name.Name, lines, funcLimit)
+				t.Errorf("%s: %s has %d lines, more than %d", f.path, fn.Name.Name, lines,
+					funcLimit)
 			}
 		}
 	}
@@ -300,7 +324,8 @@ func TestContractsAreAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, room := range rooms {
-		for _, name := range []string{"doc.go", "contract.go", "machine.go", "routes.go", "wire.go", "errors.go", "openapi.yaml"} {
+		for _, name := range []string{"doc.go", "contract.go", "machine.go", "routes.go", "wire.go",
+			"errors.go", "openapi.yaml"} {
 			if _, err := os.Stat(filepath.Join("../contract", room.Name(), name)); err != nil {
 				t.Errorf("%s has no %s", room.Name(), name)
 			}

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// addressValue is host:port, [v6]:port or :port, which is every interface; an optional one may be empty.
+// addressValue is host:port, [v6]:port or :port, which is every interface; an optional one may be
+// empty.
 type addressValue struct {
 	p        *string
 	optional bool
@@ -16,7 +17,7 @@ type addressValue struct {
 
 func (v addressValue) set(in input) error {
 	s, ok := in.textValue()
-	if !ok || !validAddress(s) && (s != "" || !v.optional) {
+	if !ok || (!validAddress(s) && (s != "" || !v.optional)) {
 		return errors.New("expected an address such as 127.0.0.1:8080, :8080 or [::1]:8080")
 	}
 	*v.p = s
@@ -43,15 +44,16 @@ func validAddress(s string) bool {
 func validHostname(host string) bool {
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	for _, l := range labels {
-		if l == "" || strings.Trim(strings.ToLower(l), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if l == "" || strings.Trim(strings.ToLower(l),
+			"abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			return false
 		}
 	}
 	return strings.Trim(labels[len(labels)-1], "0123456789") != ""
 }
 
-// IsLoopback tells whether a listen address can be reached from this machine only. Names other than localhost are not
-// looked up and count as reachable.
+// IsLoopback tells whether a listen address can be reached from this machine only. Names other than
+// localhost are not looked up and count as reachable.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

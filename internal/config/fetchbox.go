@@ -54,7 +54,8 @@ type JobType struct {
 	Options        map[string]any    // the handler's, and maxParallel
 }
 
-// MaxParallel is how many downloads of the type may run at a time, over all nodes (FB-074); 0 is no limit.
+// MaxParallel is how many downloads of the type may run at a time, over all nodes (FB-074); 0 is no
+// limit.
 func (t *JobType) MaxParallel() int {
 	n, _ := t.Options[maxParallel].(int64)
 	return int(n)
@@ -62,7 +63,9 @@ func (t *JobType) MaxParallel() int {
 
 // unknown are the options of the type that are not among those known.
 func (t *JobType) unknown(known []string) []string {
-	return slices.DeleteFunc(sortedNames(t.Options), func(option string) bool { return slices.Contains(known, option) })
+	return slices.DeleteFunc(sortedNames(t.Options), func(option string) bool {
+		return slices.Contains(known, option)
+	})
 }
 
 const maxParallel = "max_parallel_downloads"
@@ -76,9 +79,10 @@ type ProxyPool struct {
 // sortedNames gives the names of a map in their order.
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// checkFetchBox is the rule that what settings refer to is there (FB-069, G-FB-26). handlers are those compiled in, with
-// their options; nil where nobody said.
-func (s *Settings) checkFetchBox(valid func(...string) bool, handlers map[string][]string) (problems []Problem) {
+// checkFetchBox is the rule that what settings refer to is there (FB-069, G-FB-26). handlers are
+// those compiled in, with their options; nil where nobody said.
+func (s *Settings) checkFetchBox(valid func(...string) bool,
+	handlers map[string][]string) (problems []Problem) {
 	report := func(key, format string, v ...any) {
 		if valid(key) {
 			text := fmt.Sprintf("%q (%s): ", key, s.origin(key)) + fmt.Sprintf(format, v...)
@@ -96,12 +100,14 @@ func (s *Settings) checkFetchBox(valid func(...string) bool, handlers map[string
 		t, at := s.JobTypes[name], jobTypeSection.section+"."+name+"."
 		options, known := handlers[t.Handler]
 		if handlers != nil && !known {
-			report(at+"handler", "there is no handler %s; did you mean %q?", quote(t.Handler), nearest(t.Handler, sortedNames(handlers)))
+			report(at+"handler", "there is no handler %s; did you mean %q?", quote(t.Handler),
+				nearest(t.Handler, sortedNames(handlers)))
 		}
 		if known {
 			options = append([]string{maxParallel}, options...)
 			for _, option := range t.unknown(options) {
-				report(at+"options", "the handler %s has no option %s; did you mean %q?", t.Handler, quote(option), nearest(option, options))
+				report(at+"options", "the handler %s has no option %s; did you mean %q?", t.Handler,
+					quote(option), nearest(option, options))
 			}
 		}
 		if t.ProxyPrimary != "" {
@@ -144,8 +150,8 @@ func (s *Settings) fallbackCycle(from, to string, visited []string) []string {
 	return nil
 }
 
-// checkStream is the security rule of the streams: beyond loopback their server asks for a token, on a network where
-// nobody reads it, as it speaks no TLS (G-FB-36).
+// checkStream is the security rule of the streams: beyond loopback their server asks for a token,
+// on a network where nobody reads it, as it speaks no TLS (G-FB-36).
 func (s *Settings) checkStream() []Problem {
 	at, text := "stream.listen", ""
 	var missing []string
@@ -153,7 +159,8 @@ func (s *Settings) checkStream() []Problem {
 	case s.Stream.Listen == "":
 		return nil
 	case s.Stream.URL != "":
-		text = fmt.Sprintf(`the server in the process is not used: "stream.url" is set (%s)`, s.origin("stream.url"))
+		text = fmt.Sprintf(`the server in the process is not used: "stream.url" is set (%s)`,
+			s.origin("stream.url"))
 	case IsLoopback(s.Stream.Listen):
 		return nil
 	default:
@@ -161,12 +168,15 @@ func (s *Settings) checkStream() []Problem {
 			missing = append(missing, "set stream.token")
 		}
 		if !s.TrustedNetwork {
-			missing = append(missing, "set trusted_network = true, as the streams are served without TLS")
+			missing = append(missing,
+				"set trusted_network = true, as the streams are served without TLS")
 		}
-		text = quote(s.Stream.Listen) + " is not loopback; " + strings.Join(missing, "; ") + "; or listen on 127.0.0.1"
+		text = quote(s.Stream.Listen) + " is not loopback; " + strings.Join(missing, "; ") +
+			"; or listen on 127.0.0.1"
 		if len(missing) == 0 {
 			return nil
 		}
 	}
-	return []Problem{{Key: at, Origin: s.origin(at), Text: fmt.Sprintf("%q (%s): %s", at, s.origin(at), text)}}
+	return []Problem{{Key: at, Origin: s.origin(at),
+		Text: fmt.Sprintf("%q (%s): %s", at, s.origin(at), text)}}
 }

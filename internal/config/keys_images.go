@@ -42,33 +42,41 @@ var imagesKeys = []key{
 		func(s *Settings) value { return addressValue{p: &s.Images.Listen, optional: true} }},
 	{"images.token", "", "Token that Images clients send; open on loopback when empty.",
 		func(s *Settings) value { return secretValue{&s.Images.Token} }},
-	{"images.lock_timeout", "10m", "Time without a sign of its worker after which an image job may be taken over.",
+	{"images.lock_timeout", "10m",
+		"Time without a sign of its worker after which an image job may be taken over.",
 		func(s *Settings) value {
 			return durationValue{&s.Images.LockTimeout, 100 * time.Millisecond, 24 * time.Hour}
 		}},
 	{"images.max_attempts", "3", "Attempts after which an image job has failed for good.",
 		func(s *Settings) value { return intValue{&s.Images.MaxAttempts, 1, 1000} }},
-	{"images.backoff_base", "5s", "Wait after the first failed attempt; each further one doubles it.",
+	{"images.backoff_base", "5s",
+		"Wait after the first failed attempt; each further one doubles it.",
 		func(s *Settings) value { return durationValue{&s.Images.BackoffBase, 0, 24 * time.Hour} }},
 	{"images.backoff_max", "5m", "Longest wait between two attempts.",
 		func(s *Settings) value { return durationValue{&s.Images.BackoffMax, 0, 24 * time.Hour} }},
-	{"images.sizes", "100,400,800,1600", "Sizes in pixels of the variants of an upload that asks for none.",
+	{"images.sizes", "100,400,800,1600",
+		"Sizes in pixels of the variants of an upload that asks for none.",
 		func(s *Settings) value { return sizesValue{&s.Images.Sizes} }},
 	{"images.max_upload", "32MiB", "Largest image that is taken.",
 		func(s *Settings) value { return sizeValue{&s.Images.MaxUpload, 1 << 10, 1 << 30} }},
-	{"images.max_pixels", "50000000", "Most pixels (width × height × frames) of an image that is decoded.",
+	{"images.max_pixels", "50000000",
+		"Most pixels (width × height × frames) of an image that is decoded.",
 		func(s *Settings) value { return intValue{&s.Images.MaxPixels, 1, billion} }},
 	{"images.workers", "0", "Image jobs that this node runs at a time; 0 is one for each CPU.",
 		func(s *Settings) value { return intValue{&s.Images.Workers, 0, 1000} }},
-	{"images.queue_url", "", "URL of an SQS queue (awssqs://) for the messages of image jobs; the streams when empty.",
+	{"images.queue_url", "",
+		"URL of an SQS queue (awssqs://) for the messages of image jobs; the streams when empty.",
 		func(s *Settings) value { return queueURLValue{&s.Images.QueueURL} }},
-	{"images.cdn", CDNNone, "How a CDN is told of changed images: none, http (PURGE requests to cdn_url) or cloudfront.",
+	{"images.cdn", CDNNone,
+		"How a CDN is told of changed images: none, http (PURGE requests to cdn_url) or cloudfront.",
 		func(s *Settings) value {
 			return choiceValue{&s.Images.CDN, []string{CDNNone, CDNHTTP, CDNCloudFront}}
 		}},
-	{"images.cdn_url", "", "Where the PURGE requests of the CDN http go, each followed by an object's key.",
+	{"images.cdn_url", "",
+		"Where the PURGE requests of the CDN http go, each followed by an object's key.",
 		func(s *Settings) value { return urlValue{&s.Images.CDNURL} }},
-	{"images.cloudfront_distribution", "", "Id of the distribution that the CDN cloudfront invalidates.",
+	{"images.cloudfront_distribution", "",
+		"Id of the distribution that the CDN cloudfront invalidates.",
 		func(s *Settings) value { return wordValue{&s.Images.CloudFrontDistribution} }},
 }
 
@@ -82,7 +90,8 @@ const (
 type sizesValue struct{ p *[]int }
 
 func (v sizesValue) set(in input) error {
-	wrong := fmt.Errorf("expected 1 to %d whole numbers from 1 to %d, each once", maxSizes, maxPixelSize)
+	wrong := fmt.Errorf("expected 1 to %d whole numbers from 1 to %d, each once", maxSizes,
+		maxPixelSize)
 	sizes, ok := in.integers()
 	if !ok || len(sizes) < 1 || len(sizes) > maxSizes {
 		return wrong
@@ -127,14 +136,17 @@ func (in input) integers() (all []int, ok bool) {
 	return all, ok
 }
 
-// queueURLValue is the address of an SQS queue, or empty. Credentials do not belong in it: it is shown.
+// queueURLValue is the address of an SQS queue, or empty. Credentials do not belong in it: it is
+// shown.
 type queueURLValue struct{ p *string }
 
 func (v queueURLValue) set(in input) error {
 	s, ok := in.textValue()
 	u, err := url.Parse(s)
-	if !ok || s != "" && (err != nil || u.Scheme != "awssqs" || u.Host == "" || u.User != nil || u.Path == "" || u.Fragment != "") {
-		return errors.New("expected a URL such as awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1")
+	if !ok || (s != "" && (err != nil || u.Scheme != "awssqs" || u.Host == "" || u.User != nil ||
+		u.Path == "" || u.Fragment != "")) {
+		return errors.New("expected a URL such as " +
+			"awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1")
 	}
 	*v.p = s
 	return nil
@@ -170,5 +182,6 @@ func (s *Settings) checkImages() []Problem {
 		return nil
 	}
 	return []Problem{{Key: needs, Origin: s.origin(needs),
-		Text: fmt.Sprintf("%q is missing: images.cdn is %s (%s), which needs it", needs, s.Images.CDN, s.origin("images.cdn"))}}
+		Text: fmt.Sprintf("%q is missing: images.cdn is %s (%s), which needs it", needs,
+			s.Images.CDN, s.origin("images.cdn"))}}
 }

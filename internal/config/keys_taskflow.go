@@ -16,9 +16,11 @@ var taskFlowKeys = []key{
 		func(s *Settings) value { return addressValue{p: &s.TaskFlow.Listen, optional: true} }},
 	{"taskflow.token", "", "Token that TaskFlow clients send; open on loopback when empty.",
 		func(s *Settings) value { return secretValue{&s.TaskFlow.Token} }},
-	{"taskflow.max_concurrent", "10", "TaskFlow jobs that run at a time, over all queues and nodes.",
+	{"taskflow.max_concurrent", "10",
+		"TaskFlow jobs that run at a time, over all queues and nodes.",
 		func(s *Settings) value { return intValue{&s.TaskFlow.MaxConcurrent, 1, 1_000_000} }},
-	{"taskflow.lease", "60s", "Time without a heartbeat after which a TaskFlow job's worker is taken for dead.",
+	{"taskflow.lease", "60s",
+		"Time without a heartbeat after which a TaskFlow job's worker is taken for dead.",
 		func(s *Settings) value {
 			return durationValue{&s.TaskFlow.Lease, 100 * time.Millisecond, 24 * time.Hour}
 		}},
@@ -26,7 +28,8 @@ var taskFlowKeys = []key{
 
 // workerKeys are those of the worker API.
 var workerKeys = []key{
-	{"worker.token", "", "Token that workers outside the server send; open on loopback when empty, needed elsewhere.",
+	{"worker.token", "",
+		"Token that workers outside the server send; open on loopback when empty, needed elsewhere.",
 		func(s *Settings) value { return secretValue{&s.Worker.Token} }},
 }
 
@@ -40,29 +43,39 @@ const (
 const queuesSection = "taskflow.queues"
 
 // queueSection declares the settings of single queues (G-TF-37).
-var queueSection = &namedSection{section: queuesSection, valid: validQueue, validNames: "1 to 64 letters, digits and underscores",
-	names: func(s *Settings) []string { return sortedNames(s.TaskFlow.Queues) },
+var queueSection = &namedSection{section: queuesSection, valid: validQueue,
+	validNames: "1 to 64 letters, digits and underscores",
+	names:      func(s *Settings) []string { return sortedNames(s.TaskFlow.Queues) },
 	members: []member{
-		{"handler", "Who runs the queue's jobs: http (the server calls url), simulate, or none but workers.",
+		{"handler", "Who runs the queue's jobs: http (the server calls url), simulate, or none " +
+			"but workers.",
 			func(s *Settings, name string) value {
-				return choiceValue{&s.TaskFlow.queue(name).Handler, []string{HandlerNone, HandlerHTTP, HandlerSimulate}}
+				return choiceValue{&s.TaskFlow.queue(name).Handler,
+					[]string{HandlerNone, HandlerHTTP, HandlerSimulate}}
 			}},
 		{"url", "Where the handler http sends the payloads of the queue's jobs.",
 			func(s *Settings, name string) value { return urlValue{&s.TaskFlow.queue(name).URL} }},
-		{"secret", "Secret (whsec_ and base64) that the requests of the handler http are signed with; unsigned when empty.",
-			func(s *Settings, name string) value { return signingValue{&s.TaskFlow.queue(name).Secret} }},
+		{"secret", "Secret (whsec_ and base64) that the requests of the handler http are signed " +
+			"with; unsigned when empty.",
+			func(s *Settings, name string) value {
+				return signingValue{&s.TaskFlow.queue(name).Secret}
+			}},
 		{"timeout", "Time that url has to answer.",
 			func(s *Settings, name string) value {
-				return durationValue{&s.TaskFlow.queue(name).Timeout, 100 * time.Millisecond, time.Hour}
+				return durationValue{&s.TaskFlow.queue(name).Timeout, 100 * time.Millisecond,
+					time.Hour}
 			}},
-		{"max_concurrent", "The queue's jobs that run at a time, over all nodes; 0 is no limit of its own.",
+		{"max_concurrent",
+			"The queue's jobs that run at a time, over all nodes; 0 is no limit of its own.",
 			func(s *Settings, name string) value {
 				return intValue{&s.TaskFlow.queue(name).MaxConcurrent, 0, 1_000_000}
 			}},
 	}}
 
 // validQueue tells whether a text can be a queue's name (TF-003).
-func validQueue(s string) bool { return s != "" && len(s) <= 64 && strings.Trim(s, nameLetters) == "" }
+func validQueue(s string) bool {
+	return s != "" && len(s) <= 64 && strings.Trim(s, nameLetters) == ""
+}
 
 // queue gives a queue's settings, with the defaults if nothing is set yet.
 func (t *TaskFlow) queue(name string) *TaskFlowQueue {
@@ -85,21 +98,23 @@ func (s *Settings) checkQueues(valid func(...string) bool) []Problem {
 		}
 		handler := fmt.Sprintf("%q is %s (%s)", at+"handler", q.Handler, s.origin(at+"handler"))
 		if q.Handler == HandlerHTTP && q.URL == "" {
-			problems = append(problems, Problem{Key: at + "url", Origin: s.origin(at + "url"), Text: fmt.Sprintf("%q is missing: %s", at+"url", handler)})
+			problems = append(problems, Problem{Key: at + "url", Origin: s.origin(at + "url"),
+				Text: fmt.Sprintf("%q is missing: %s", at+"url", handler)})
 		}
 		for member, set := range map[string]bool{"url": q.URL != "", "secret": !q.Secret.Empty()} {
 			if set && q.Handler != HandlerHTTP {
 				problems = append(problems, Problem{Key: at + member, Origin: s.origin(at + member),
-					Text: fmt.Sprintf("%q (%s) is for the handler http, and %s", at+member, s.origin(at+member), handler)})
+					Text: fmt.Sprintf("%q (%s) is for the handler http, and %s", at+member,
+						s.origin(at+member), handler)})
 			}
 		}
 	}
 	return problems
 }
 
-// checkWorkers is the security rule of the worker API, which is served beside TaskFlow and ForgeRun on the common
-// listener: beyond loopback it has a token, and nobody reads that on the wire (G-X-20). Where TaskFlow is not served it
-// is left out instead, see ServesWorkers.
+// checkWorkers is the security rule of the worker API, which is served beside TaskFlow and ForgeRun
+// on the common listener: beyond loopback it has a token, and nobody reads that on the wire
+// (G-X-20). Where TaskFlow is not served it is left out instead, see ServesWorkers.
 func (s *Settings) checkWorkers(problems []Problem) []Problem {
 	if IsLoopback(s.Listen) || !s.servesRemoteJobs() {
 		return problems
@@ -109,7 +124,8 @@ func (s *Settings) checkWorkers(problems []Problem) []Problem {
 			Text: fmt.Sprintf(`"worker.token" is missing: "listen" (%s), %s, is not loopback, and the worker API is served there with taskflow`,
 				s.origin("listen"), quote(s.Listen))})
 	}
-	if s.Worker.Token.Empty() || hasProblem(problems, "listen") || s.TLS.Enabled() || s.TrustedNetwork {
+	if s.Worker.Token.Empty() || hasProblem(problems, "listen") || s.TLS.Enabled() ||
+		s.TrustedNetwork {
 		return problems
 	}
 	return append(problems, Problem{Key: "listen", Origin: s.origin("listen"),
@@ -118,14 +134,17 @@ func (s *Settings) checkWorkers(problems []Problem) []Problem {
 }
 
 // missesWorkerToken tells whether the worker API is served, if not for its token.
-func (s *Settings) missesWorkerToken() bool { return s.Serves("taskflow") && s.Worker.Token.Empty() }
+func (s *Settings) missesWorkerToken() bool {
+	return s.Serves("taskflow") && s.Worker.Token.Empty()
+}
 
 // servesRemoteJobs tells whether jobs are served that workers outside may run.
 func (s *Settings) servesRemoteJobs() bool {
 	return slices.ContainsFunc([]string{"forgerun", "images", "taskflow", "fetchbox"}, s.Serves)
 }
 
-// ServesWorkers tells whether the worker API is served: there are jobs for it, and beyond loopback it has a token.
+// ServesWorkers tells whether the worker API is served: there are jobs for it, and beyond loopback
+// it has a token.
 func (s Settings) ServesWorkers() bool {
 	return s.servesRemoteJobs() && (IsLoopback(s.Listen) || !s.Worker.Token.Empty())
 }
@@ -137,7 +156,8 @@ func (v signingValue) set(in input) error {
 	s, ok := in.textValue()
 	encoded, prefixed := strings.CutPrefix(s, "whsec_")
 	plain, err := base64.StdEncoding.DecodeString(encoded)
-	if !ok || s != "" && (!prefixed || err != nil || strings.ContainsAny(s, "\r\n") || len(plain) < 24 || len(plain) > 64) {
+	if !ok || (s != "" && (!prefixed || err != nil || strings.ContainsAny(s, "\r\n") ||
+		len(plain) < 24 || len(plain) > 64)) {
 		return errors.New("expected whsec_ and the base64 of 24 to 64 bytes")
 	}
 	*v.p = NewSecret(s)

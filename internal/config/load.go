@@ -18,21 +18,26 @@ const (
 	originDefault = "default"
 )
 
-// Sources is everything settings come from. Only cmd knows the process's environment and passes it in.
+// Sources is everything settings come from. Only cmd knows the process's environment and passes it
+// in.
 type Sources struct {
-	File           string              // TOML file; empty for none
-	Explicit       bool                // the operator named File, so it has to be there
-	Environ        []string            // NAME=value, as os.Environ gives it
-	Flags          map[string]string   // key → value; an empty value is a value
-	OtherVariables []string            // variables that begin as those of settings do and are something else; PREFIX_ is all that begin so
-	Handlers       map[string][]string // of FetchBox that are compiled in → the options they know; nil leaves both unchecked
+	File     string            // TOML file; empty for none
+	Explicit bool              // the operator named File, so it has to be there
+	Environ  []string          // NAME=value, as os.Environ gives it
+	Flags    map[string]string // key → value; an empty value is a value
+	// variables that begin as those of settings do and are something else; PREFIX_ is all that
+	// begin so
+	OtherVariables []string
+	// of FetchBox that are compiled in → the options they know; nil leaves both unchecked
+	Handlers map[string][]string
 }
 
 // loader gathers the layers into settings and everything that is wrong with them.
 type loader struct {
 	settings Settings
 	problems []Problem
-	failed   map[string]bool // keys with a problem of their own: their value says nothing to checks across keys
+	// keys with a problem of their own: their value says nothing to checks across keys
+	failed map[string]bool
 }
 
 // Load resolves the settings. Its error is an *Error with all problems; there are no settings then.
@@ -46,7 +51,8 @@ func Load(src Sources) (*Settings, error) {
 	return &l.settings, nil
 }
 
-// LogFormat is the format that the log would have, also where something else is wrong with the settings.
+// LogFormat is the format that the log would have, also where something else is wrong with the
+// settings.
 func LogFormat(src Sources) string { return gather(src).settings.Log.Format }
 
 // gather applies the layers one over the other.
@@ -56,7 +62,8 @@ func gather(src Sources) *loader {
 	l.environment(src.Environ)
 	l.settings.unknownVariables = unknownVariables(src.Environ, src.OtherVariables)
 	for _, name := range slices.Sorted(maps.Keys(src.Flags)) {
-		l.apply(name, input{raw: src.Flags[name], isText: true}, "flag --set "+printable(shorten(name)))
+		l.apply(name, input{raw: src.Flags[name], isText: true},
+			"flag --set "+printable(shorten(name)))
 	}
 	return l
 }
@@ -127,8 +134,8 @@ func pathlessError(err error) string {
 	return err.Error()
 }
 
-// environment reads MILLRACE__SECTION__KEY. Names with other prefixes, MILLRACE_SERVER among them, are not settings.
-// Those that look like it are told by Settings.Strays.
+// environment reads MILLRACE__SECTION__KEY. Names with other prefixes, MILLRACE_SERVER among them,
+// are not settings. Those that look like it are told by Settings.Strays.
 func (l *loader) environment(environ []string) {
 	values := map[string]string{}
 	for _, pair := range environ {

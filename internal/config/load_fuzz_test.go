@@ -7,13 +7,18 @@ import (
 	"testing"
 )
 
-// FuzzLoad reads any bytes as the file's text: it never panics, and what is wrong has a name on a line of its own.
+// FuzzLoad reads any bytes as the file's text: it never panics, and what is wrong has a name on a
+// line of its own.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
-		"", "listen = \":8080\"\n[relay]\ntoken = \"hush\"", "relay.body_limit = \"1KiB\"", "a = 1_000_000_000_000_000_000_000",
-		"[[relay]]\nv1 = true", "\"a.b\" = {c = [1, {d = 2}]}", "a.b.c.d.e.f.g.h.i = 1979-05-27T07:32:00Z", "x = nan\ny = 07:32:00",
-		"store = \"postgres://u:p@h\"\ncontracts = [\"relay\", \"x\"]", "'' = ''", "relay = {}", "[tls]\ncert = 'a'", "a = \"\\uD800\"",
-		"listen = \"\xff\"", "a = [[[[[[[[]]]]]]]]", "0\r", "[\n", "'a\u0085' = 1", "\ufefflisten = 1", "tls.key = \"\"\"\n-----BEGIN\"\"\"",
+		"", "listen = \":8080\"\n[relay]\ntoken = \"hush\"", "relay.body_limit = \"1KiB\"",
+		"a = 1_000_000_000_000_000_000_000",
+		"[[relay]]\nv1 = true", "\"a.b\" = {c = [1, {d = 2}]}",
+		"a.b.c.d.e.f.g.h.i = 1979-05-27T07:32:00Z", "x = nan\ny = 07:32:00",
+		"store = \"postgres://u:p@h\"\ncontracts = [\"relay\", \"x\"]", "'' = ''", "relay = {}",
+		"[tls]\ncert = 'a'", "a = \"\\uD800\"",
+		"listen = \"\xff\"", "a = [[[[[[[[]]]]]]]]", "0\r", "[\n", "'a\u0085' = 1",
+		"\ufefflisten = 1", "tls.key = \"\"\"\n-----BEGIN\"\"\"",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -27,10 +32,13 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("got %#v", err)
 		}
 		for _, p := range e.Problems {
-			whole := p.Key == "" && p.Origin == "file fuzz.toml" && strings.HasPrefix(p.Text, p.Origin+" ")
-			named := strings.Contains(p.Text, quote(p.Key)) && strings.Contains(p.Text, "("+p.Origin+")")
-			missing := p.Origin == originDefault && strings.Contains(p.Text, strconv.Quote(p.Key)+" is missing")
-			if !whole && !named && !missing || strings.ContainsAny(p.Text, "\n\r") {
+			whole := p.Key == "" && p.Origin == "file fuzz.toml" &&
+				strings.HasPrefix(p.Text, p.Origin+" ")
+			named := strings.Contains(p.Text, quote(p.Key)) &&
+				strings.Contains(p.Text, "("+p.Origin+")")
+			missing := p.Origin == originDefault &&
+				strings.Contains(p.Text, strconv.Quote(p.Key)+" is missing")
+			if (!whole && !named && !missing) || strings.ContainsAny(p.Text, "\n\r") {
 				t.Errorf("nothing is named: %+v", p)
 			}
 		}
@@ -54,17 +62,20 @@ func FuzzSecret(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const secret = "7316058429731605842973160584"
 		start := strings.TrimLeft(before, " \t\r\n")
-		known := strings.HasPrefix(start, "relay.token = ") || strings.HasPrefix(start, "operator.token = ")
+		known := strings.HasPrefix(start, "relay.token = ") ||
+			strings.HasPrefix(start, "operator.token = ")
 		if !known || strings.ContainsAny(before[1:], "\n\r#") || strings.Count(before, "=") > 1 {
 			return
 		}
-		if err := loadDocument([]byte(before + secret + after)); err != nil && strings.Contains(err.Error(), secret) {
+		if err := loadDocument([]byte(before + secret + after)); err != nil &&
+			strings.Contains(err.Error(), secret) {
 			t.Errorf("shown: %v", err)
 		}
 	})
 }
 
-// FuzzStoreURL holds the two readings of a URL together: what is accepted shows no part of its password.
+// FuzzStoreURL holds the two readings of a URL together: what is accepted shows no part of its
+// password.
 func FuzzStoreURL(f *testing.F) {
 	f.Add("p@ss/w?rd#", "h:5432/db?sslmode=require")
 	f.Add("%41", "[::1]/db")

@@ -31,7 +31,8 @@ func mustLoad(tb testing.TB, src Sources) *Settings {
 	return s
 }
 
-// loadProblems loads what must not load and gives the lines of the error, with the file's directory cut off.
+// loadProblems loads what must not load and gives the lines of the error, with the file's directory
+// cut off.
 func loadProblems(tb testing.TB, src Sources) []string {
 	tb.Helper()
 	s, err := Load(src)
@@ -56,10 +57,12 @@ func TestDefaults(t *testing.T) {
 	if store.Reveal() != "sqlite" || store.Postgres() {
 		t.Errorf("store %v", store)
 	}
-	if !slices.Equal(contracts, []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}) || !got.Serves("relay") || !got.Serves("forgerun") || !got.Serves("images") {
+	if !slices.Equal(contracts, []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}) ||
+		!got.Serves("relay") || !got.Serves("forgerun") || !got.Serves("images") {
 		t.Errorf("contracts %v", contracts)
 	}
-	if got.Listen != "127.0.0.1:8080" || got.DataDir != "millrace-data" || got.TrustedNetwork || got.TLS.Enabled() {
+	if got.Listen != "127.0.0.1:8080" || got.DataDir != "millrace-data" || got.TrustedNetwork ||
+		got.TLS.Enabled() {
 		t.Errorf("got %+v", got)
 	}
 	if got.ShutdownGrace != 25*time.Second || got.PruneInterval != time.Minute {
@@ -81,21 +84,28 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// checkForgeRunDefaults holds the figures of the requirements: FR-142, FR-172, FR-174, FR-176, FR-212, FR-055, G-FR-06,
-// G-FR-14, G-FR-17, G-FR-27, G-FR-32, G-FR-37, G-FR-48.
+// checkForgeRunDefaults holds the figures of the requirements: FR-142, FR-172, FR-174, FR-176,
+// FR-212, FR-055, G-FR-06, G-FR-14, G-FR-17, G-FR-27, G-FR-32, G-FR-37, G-FR-48.
 func checkForgeRunDefaults(t *testing.T, got Settings) {
 	t.Helper()
-	want := ForgeRun{LogRequests: true, Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}, Workers: 4, JobsPerWorker: 1, Lease: 30 * time.Second,
-		Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second, MaxRetries: 3, BackoffBase: time.Second, BackoffMax: time.Minute,
-		RateLimitPerMinute: 600, AnonymousRateLimitPerMinute: 60, MaxActiveJobs: 1000, QueueSize: 100_000, BodyLimit: 1 << 20,
-		PayloadLimit: 256 << 10, FailureProbability: 0.2, DurationScale: 1, Retention: 30 * 24 * time.Hour,
+	want := ForgeRun{LogRequests: true, Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"},
+		Workers: 4, JobsPerWorker: 1, Lease: 30 * time.Second,
+		Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second, MaxRetries: 3,
+		BackoffBase: time.Second, BackoffMax: time.Minute,
+		RateLimitPerMinute: 600, AnonymousRateLimitPerMinute: 60, MaxActiveJobs: 1000,
+		QueueSize: 100_000, BodyLimit: 1 << 20,
+		PayloadLimit: 256 << 10, FailureProbability: 0.2, DurationScale: 1,
+		Retention:           30 * 24 * time.Hour,
 		RevokedKeyRetention: 90 * 24 * time.Hour, KeyLifetime: 90 * 24 * time.Hour}
 	if !reflect.DeepEqual(got.ForgeRun, want) {
 		t.Errorf("forgerun %+v, want %+v", got.ForgeRun, want)
 	}
-	hook := Webhook{Timeout: 5 * time.Second, MaxAttempts: 8, BackoffBase: time.Second, BackoffFactor: 5, BackoffMax: 2 * time.Hour}
-	if got.Webhook != hook || got.Egress.Allow != nil || got.Telemetry.OTLPEndpoint != "" || got.PepperFile() != "millrace-data/pepper" {
-		t.Errorf("webhook %+v, egress %+v, telemetry %+v, pepper %s", got.Webhook, got.Egress, got.Telemetry, got.PepperFile())
+	hook := Webhook{Timeout: 5 * time.Second, MaxAttempts: 8, BackoffBase: time.Second,
+		BackoffFactor: 5, BackoffMax: 2 * time.Hour}
+	if got.Webhook != hook || got.Egress.Allow != nil || got.Telemetry.OTLPEndpoint != "" ||
+		got.PepperFile() != "millrace-data/pepper" {
+		t.Errorf("webhook %+v, egress %+v, telemetry %+v, pepper %s", got.Webhook, got.Egress,
+			got.Telemetry, got.PepperFile())
 	}
 }
 
@@ -117,8 +127,10 @@ v1 = false
 	s := mustLoad(t, Sources{
 		File: path,
 		Environ: []string{
-			"MILLRACE__DATA_DIR=from-env", "MILLRACE__LOG__LEVEL=warn", "MILLRACE__RELAY__BODY_LIMIT=5GB",
-			"MILLRACE__RELAY__MAX_NUM_JOBS=", "MILLRACE__RELAY__TYPO=", "MILLRACE_SERVER=http://x", "MILLRACE_TOKEN=t",
+			"MILLRACE__DATA_DIR=from-env", "MILLRACE__LOG__LEVEL=warn",
+			"MILLRACE__RELAY__BODY_LIMIT=5GB",
+			"MILLRACE__RELAY__MAX_NUM_JOBS=", "MILLRACE__RELAY__TYPO=", "MILLRACE_SERVER=http://x",
+			"MILLRACE_TOKEN=t",
 			"MILLRACE__RELAY__BODY_LIMIT=1MiB", "PATH=/bin", "=C:=C:\\", "NOVALUE",
 		},
 		Flags: map[string]string{"data_dir": "from-flag", "relay.listen": ""},
@@ -153,24 +165,29 @@ func TestFile(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing file: %v is not fs.ErrNotExist", err)
 	}
-	if want := "config: file " + missing + " cannot be read: no such file or directory"; err == nil || err.Error() != want {
+	if want := "config: file " + missing +
+		" cannot be read: no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %v", err, want)
 	}
 	tests := []struct{ name, text, want string }{
 		{"syntax", "listen = \n", "line 1, column 10: "},
 		{"unfinished", "[relay\n", "file millrace.toml is not valid TOML: line "},
-		{"twice", "listen = \"a:1\"\nlisten = \"a:2\"\n", "not valid TOML: key listen is already defined"},
+		{"twice", "listen = \"a:1\"\nlisten = \"a:2\"\n",
+			"not valid TOML: key listen is already defined"},
 		{"not UTF-8", "listen = \"\xff\"\n", "invalid UTF-8"},
 		{"long number", "listen = 1234567890123456789012\n", "couldn't parse decimal number"},
-		{"long number, divided", "listen = 123456789_123456789_123456789\n", "couldn't parse decimal number"},
+		{"long number, divided", "listen = 123456789_123456789_123456789\n",
+			"couldn't parse decimal number"},
 		{"large", "# " + strings.Repeat("x", maxFileSize), "larger than 1MiB"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			// A file that cannot be read leaves checks across keys aside: only it is reported.
-			got := loadProblems(t, Sources{File: mustFile(t, tt.text), Flags: map[string]string{"listen": ":1"}})
-			if len(got) != 1 || !strings.HasPrefix(got[0], "config: file millrace.toml ") || !strings.Contains(got[0], tt.want) {
+			got := loadProblems(t, Sources{File: mustFile(t, tt.text),
+				Flags: map[string]string{"listen": ":1"}})
+			if len(got) != 1 || !strings.HasPrefix(got[0], "config: file millrace.toml ") ||
+				!strings.Contains(got[0], tt.want) {
 				t.Errorf("got %q, want %q in it", got, tt.want)
 			}
 			if strings.Contains(got[0], "123456789") {
@@ -179,10 +196,12 @@ func TestFile(t *testing.T) {
 		})
 	}
 	got := loadProblems(t, Sources{Explicit: true})
-	if want := []string{"config: the path of the settings file is empty"}; !slices.Equal(got, want) {
+	if want := []string{"config: the path of the settings file is empty"}; !slices.Equal(got,
+		want) {
 		t.Errorf("got %q", got)
 	}
-	if got := loadProblems(t, Sources{File: t.TempDir()}); !strings.Contains(got[0], "is a directory") {
+	if got := loadProblems(t, Sources{File: t.TempDir()}); !strings.Contains(got[0],
+		"is a directory") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -257,7 +276,8 @@ func TestUnknownKeys(t *testing.T) {
 func TestAllProblemsAtOnceSorted(t *testing.T) {
 	t.Parallel()
 	src := Sources{
-		File:    mustFile(t, "zebra = 1\nlisten = 8080\ndata_dir = \"\"\n[relay]\nv1 = \"yes\"\n[tls]\ncert = \"c.pem\"\n"),
+		File: mustFile(t,
+			"zebra = 1\nlisten = 8080\ndata_dir = \"\"\n[relay]\nv1 = \"yes\"\n[tls]\ncert = \"c.pem\"\n"),
 		Environ: []string{"MILLRACE__RELAY__V1=no", "MILLRACE__LOG__FORMAT=xml"},
 		Flags:   map[string]string{"relay.v1": "true", "relay.max_num_jobs": "0"},
 	}
@@ -278,7 +298,8 @@ func TestAllProblemsAtOnceSorted(t *testing.T) {
 	}
 	_, err := Load(src)
 	e, ok := errors.AsType[*Error](err)
-	if !ok || len(e.Problems) != len(want) || e.Problems[0].Key != "data_dir" || e.Problems[0].Origin != "file "+src.File {
+	if !ok || len(e.Problems) != len(want) || e.Problems[0].Key != "data_dir" ||
+		e.Problems[0].Origin != "file "+src.File {
 		t.Errorf("got %#v", err)
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"strings"
 )
 
-// splitURL cuts at the same places for masking and for checking: scheme, user:password, hosts, and from the path on. It
-// does without net/url, which refuses several hosts and whose errors repeat the URL.
+// splitURL cuts at the same places for masking and for checking: scheme, user:password, hosts, and
+// from the path on. It does without net/url, which refuses several hosts and whose errors repeat
+// the URL.
 func splitURL(s string) (scheme, user, hosts, tail string, ok bool) {
 	scheme, rest, ok := strings.Cut(s, "://")
-	if !ok || scheme == "" || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") != "" {
+	if !ok || scheme == "" || strings.Trim(scheme,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") != "" {
 		return "", "", "", "", false
 	}
 	hosts = rest
@@ -23,14 +25,14 @@ func splitURL(s string) (scheme, user, hosts, tail string, ok bool) {
 	return scheme, user, hosts, tail, true
 }
 
-// maskURL writes *** for the password of a URL. Where a raw / ? # or @ in a password could have moved the borders,
-// nothing after the scheme is written.
+// maskURL writes *** for the password of a URL. Where a raw / ? # or @ in a password could have
+// moved the borders, nothing after the scheme is written.
 func maskURL(s string) string {
 	scheme, user, hosts, tail, ok := splitURL(s)
 	if !ok {
 		return mask
 	}
-	if strings.ContainsAny(tail, "@#") || user == "" && !validHosts(hosts) {
+	if strings.ContainsAny(tail, "@#") || (user == "" && !validHosts(hosts)) {
 		return scheme + "://" + mask
 	}
 	if name, _, found := strings.Cut(user, ":"); found {
@@ -51,7 +53,8 @@ func maskURL(s string) string {
 	return scheme + "://" + user + hosts + path + "?" + strings.Join(pairs, "&")
 }
 
-// maskStore shows a store as far as it holds no password: a word such as sqlite, or a URL without it.
+// maskStore shows a store as far as it holds no password: a word such as sqlite, or a URL without
+// it.
 func maskStore(s string) string {
 	word := strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 	if word && len(s) <= 16 {
@@ -65,7 +68,8 @@ func maskUnknown(s string) string {
 	switch lower := strings.ToLower(s); {
 	case strings.Contains(s, "://"):
 		return maskURL(s)
-	case strings.Contains(s, "-----BEGIN"), strings.Contains(s, "@"), strings.Contains(lower, "password"):
+	case strings.Contains(s, "-----BEGIN"), strings.Contains(s, "@"),
+		strings.Contains(lower, "password"):
 		return mask
 	}
 	return s
@@ -74,7 +78,7 @@ func maskUnknown(s string) string {
 // validPostgresURL checks what would otherwise fail late, in an error that repeats the password.
 func validPostgresURL(s string) bool {
 	scheme, user, hosts, tail, ok := splitURL(s)
-	if !ok || scheme != "postgres" && scheme != "postgresql" || user+hosts+tail == "" {
+	if !ok || (scheme != "postgres" && scheme != "postgresql") || user+hosts+tail == "" {
 		return false
 	}
 	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
@@ -93,7 +97,8 @@ func validPostgresURL(s string) bool {
 	return !strings.ContainsAny(path, "@#") && !strings.Contains(query, "#") && validHosts(hosts)
 }
 
-// validHosts checks host[:port][,host[:port]…]; an empty one is for a URL that names its host in the query.
+// validHosts checks host[:port][,host[:port]…]; an empty one is for a URL that names its host in
+// the query.
 func validHosts(hosts string) bool {
 	for host := range strings.SplitSeq(hosts, ",") {
 		name, port, found := strings.Cut(host[strings.LastIndexByte(host, ']')+1:], ":")

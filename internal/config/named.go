@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// namedSection declares a section that has the same settings for each of many names, such as [taskflow.queues.NAME].
+// namedSection declares a section that has the same settings for each of many names, such as
+// [taskflow.queues.NAME].
 type namedSection struct {
 	section    string
 	allowDots  bool                     // a name may hold dots
@@ -33,7 +34,10 @@ const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 
 // key is the setting of one name.
 func (n *namedSection) key(name string, m *member) key {
-	return key{name: n.section + "." + name + "." + m.name, description: m.description, bind: func(s *Settings) value { return m.bind(s, name) }}
+	return key{name: n.section + "." + name + "." + m.name, description: m.description,
+		bind: func(s *Settings) value {
+			return m.bind(s, name)
+		}}
 }
 
 // suffix gives what stands after the section in a key.
@@ -55,14 +59,15 @@ func findNamedKey(at string) (key, bool) {
 	return key{}, false
 }
 
-// findNamedSection tells whether a key is a named section, or the part of one that belongs to a name.
+// findNamedSection tells whether a key is a named section, or the part of one that belongs to a
+// name.
 func findNamedSection(at string) (n *namedSection, name string, ok bool) {
 	if _, ok := findNamedKey(at); ok {
 		return nil, "", false
 	}
 	for _, n := range namedSections {
 		rest, below := n.suffix(at)
-		if at == n.section || below && n.valid(rest) {
+		if at == n.section || (below && n.valid(rest)) {
 			return n, rest, true
 		}
 		if strings.HasPrefix(n.section, at+".") {
@@ -116,11 +121,13 @@ func (s *Settings) namedKeys() []key {
 
 // allowsDots tells whether the members of a table are names that may hold dots.
 func allowsDots(section string) bool {
-	return slices.ContainsFunc(namedSections, func(n *namedSection) bool { return n.allowDots && n.section == section })
+	return slices.ContainsFunc(namedSections, func(n *namedSection) bool {
+		return n.allowDots && n.section == section
+	})
 }
 
-// tableValue is a value that is written as a table. Where there is only text, in the environment and in flags, its entries are
-// keys of their own.
+// tableValue is a value that is written as a table. Where there is only text, in the environment
+// and in flags, its entries are keys of their own.
 type tableValue interface {
 	value
 	table() map[string]any // a copy of what is stored, as a file would have it
@@ -166,7 +173,8 @@ func isTableKey(at string) bool {
 // flatten gives the keys of a document with their values.
 func flatten(tree map[string]any, prefix string, result map[string]any) map[string]any {
 	for name, v := range tree {
-		if table, isTable := v.(map[string]any); isTable && len(table) > 0 && !isTableKey(prefix+name) {
+		if table, isTable := v.(map[string]any); isTable && len(table) > 0 &&
+			!isTableKey(prefix+name) {
 			flatten(table, prefix+name+".", result)
 			continue
 		}

@@ -41,12 +41,16 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:
-		return network, fmt.Errorf("expected networks such as 10.0.0.0/8 or fd00::/8, a single address as 10.1.2.3/32; %s is none",
+		return network, fmt.Errorf(
+			"expected networks such as 10.0.0.0/8 or fd00::/8, a single address as 10.1.2.3/32; %s is none",
 			quote(maskUnknown(s)))
 	case network.Addr().Is4In6():
-		return network, fmt.Errorf("expected IPv4 networks in their own form, such as 10.0.0.0/8; %s is IPv4 within IPv6", network)
+		return network, fmt.Errorf(
+			"expected IPv4 networks in their own form, such as 10.0.0.0/8; %s is IPv4 within IPv6",
+			network)
 	case network != network.Masked():
-		return network, fmt.Errorf("expected networks without a host part; for %s that is %s", network, network.Masked())
+		return network, fmt.Errorf("expected networks without a host part; for %s that is %s",
+			network, network.Masked())
 	}
 	return network, nil
 }
@@ -59,13 +63,15 @@ func (v networksValue) show() string {
 	return strings.Join(words, ",")
 }
 
-// urlValue is the address of a service over HTTP, or empty. Credentials do not belong in it: it is shown.
+// urlValue is the address of a service over HTTP, or empty. Credentials do not belong in it: it is
+// shown.
 type urlValue struct{ p *string }
 
 func (v urlValue) set(in input) error {
 	s, ok := in.textValue()
-	if !ok || s != "" && !validServiceURL(s) {
-		return errors.New("expected a URL such as https://example.org:8443/path, without user, password, query and fragment")
+	if !ok || (s != "" && !validServiceURL(s)) {
+		return errors.New("expected a URL such as https://example.org:8443/path, without user, " +
+			"password, query and fragment")
 	}
 	*v.p = s
 	return nil
@@ -75,7 +81,8 @@ func (v urlValue) show() string { return *v.p }
 
 func validServiceURL(s string) bool {
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(s, "?#@ ") || !validHosts(u.Host) {
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") ||
+		strings.ContainsAny(s, "?#@ ") || !validHosts(u.Host) {
 		return false
 	}
 	_, err = netip.ParseAddr(u.Hostname())

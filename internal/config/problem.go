@@ -47,7 +47,8 @@ func newError(problems []Problem) error {
 		return nil
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Text, b.Text))
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Origin, b.Origin),
+			cmp.Compare(a.Text, b.Text))
 	})
 	return &Error{Problems: problems}
 }
@@ -65,13 +66,15 @@ func unknownKey(name, origin string) Problem {
 		hint += " (" + envName(similar) + ")"
 	}
 	return Problem{Key: name, Origin: origin,
-		Text: fmt.Sprintf("unknown key %s (%s); did you mean %s?%s", quote(name), origin, hint, nameHint(similar))}
+		Text: fmt.Sprintf("unknown key %s (%s); did you mean %s?%s", quote(name), origin, hint,
+			nameHint(similar))}
 }
 
 func wrongValue(k key, v value, in input, origin string, err error) Problem {
 	shown := mask
 	switch v.(type) {
-	case secretValue, signingValue, entryValue, objectsValue: // what does not belong in the last may be a key
+	case secretValue, signingValue, entryValue, objectsValue:
+		// what does not belong in the last may be a key
 	case storeValue:
 		shown = formatRaw(in.raw, maskStore)
 	default:
@@ -120,22 +123,23 @@ func shorten(s string) string {
 	return s[:end] + "…"
 }
 
-// nearest gives the name that the word was most likely meant to be, the first in the alphabet among equals.
+// nearest gives the name that the word was most likely meant to be, the first in the alphabet among
+// equals.
 func nearest(word string, names []string) string {
 	word = strings.ToLower(shorten(word))
 	best, minDistance, spelled := "", math.MaxInt, math.MaxInt
 	for _, n := range slices.Sorted(slices.Values(names)) {
 		lower := strings.ToLower(n)
 		d := editDistance(word, lower)
-		if m := keyDistance(word, lower, d); m < minDistance || m == minDistance && d < spelled {
+		if m := keyDistance(word, lower, d); m < minDistance || (m == minDistance && d < spelled) {
 			best, minDistance, spelled = n, m, d
 		}
 	}
 	return best
 }
 
-// keyDistance measures how far a key is from a known one: by letters, or less where its last member is right and its section
-// is missing or wrong, or its section is right and the rest is wrong.
+// keyDistance measures how far a key is from a known one: by letters, or less where its last member
+// is right and its section is missing or wrong, or its section is right and the rest is wrong.
 func keyDistance(word, name string, letters int) int {
 	wordHead, nameHead := word, name
 	if i := strings.IndexByte(word, '.'); i >= 0 {
@@ -145,14 +149,16 @@ func keyDistance(word, name string, letters int) int {
 		nameHead = name[:i]
 	}
 	d := min(letters, 2+editDistance(wordHead, nameHead))
-	tail := editDistance(word[strings.LastIndexByte(word, '.')+1:], name[strings.LastIndexByte(name, '.')+1:])
+	tail := editDistance(word[strings.LastIndexByte(word, '.')+1:],
+		name[strings.LastIndexByte(name, '.')+1:])
 	if tail <= 1 {
 		d = min(d, 1+tail)
 	}
 	return d
 }
 
-// editDistance is the least number of letters to insert, delete, replace, or exchange with their neighbors.
+// editDistance is the least number of letters to insert, delete, replace, or exchange with their
+// neighbors.
 func editDistance(a, b string) int {
 	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -12,8 +12,10 @@ const testSigningSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, Sources{
-		File: mustFile(t, "[taskflow.queues]\n[taskflow.queues.Mail]\nhandler = \"http\"\nurl = \"http://127.0.0.1:9/x\"\n"+
-			"secret = \""+testSigningSecret+"\"\n[taskflow.queues.empty]\n[taskflow.queues.slow]\nmax_concurrent = 2\n"),
+		File: mustFile(t, "[taskflow.queues]\n[taskflow.queues.Mail]\nhandler = \"http\"\nurl = "+
+			"\"http://127.0.0.1:9/x\"\n"+
+			"secret = \""+testSigningSecret+
+			"\"\n[taskflow.queues.empty]\n[taskflow.queues.slow]\nmax_concurrent = 2\n"),
 		Environ: []string{"MILLRACE__TASKFLOW__QUEUES__DEMO__HANDLER=simulate"},
 		Flags:   map[string]string{"taskflow.queues.Mail.timeout": "5s"},
 	})
@@ -27,7 +29,8 @@ func TestQueues(t *testing.T) {
 			t.Errorf("%s has no settings", name)
 			continue
 		}
-		if secret := got.Secret.Reveal(); name == "Mail" && secret != testSigningSecret || name != "Mail" && secret != "" {
+		if secret := got.Secret.Reveal(); (name == "Mail" && secret != testSigningSecret) ||
+			(name != "Mail" && secret != "") {
 			t.Errorf("%s: the secret is %q", name, secret)
 		}
 		plain := *got
@@ -43,7 +46,8 @@ func TestQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Join(strings.Fields(b.String()), " ")
-	for _, want := range []string{"taskflow.queues.Mail.secret *** file ", "taskflow.queues.Mail.timeout 5s flag --set taskflow.queues.Mail.timeout",
+	for _, want := range []string{"taskflow.queues.Mail.secret *** file ",
+		"taskflow.queues.Mail.timeout 5s flag --set taskflow.queues.Mail.timeout",
 		"taskflow.queues.demo.handler simulate environment MILLRACE__TASKFLOW__QUEUES__DEMO__HANDLER", "taskflow.queues.slow.max_concurrent 2 file "} {
 		if !strings.Contains(lines, want) {
 			t.Errorf("%q is missing in %s", want, b.String())
@@ -64,7 +68,8 @@ func TestServesWorkers(t *testing.T) {
 		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"forgerun"}}, true},
 		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"relay"}}, false},
 		{Settings{Listen: ":1", Contracts: []string{"forgerun"}}, false},
-		{Settings{Listen: ":1", Contracts: []string{"forgerun"}, Worker: Worker{Token: NewSecret("w")}}, true},
+		{Settings{Listen: ":1", Contracts: []string{"forgerun"},
+			Worker: Worker{Token: NewSecret("w")}}, true},
 	} {
 		if got := tt.s.ServesWorkers(); got != tt.want {
 			t.Errorf("%+v: got %v", tt.s, got)

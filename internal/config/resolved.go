@@ -26,7 +26,8 @@ type Entries []Entry
 func (s Settings) Resolved() Entries {
 	entries := make(Entries, 0, len(keys))
 	for _, k := range slices.Concat(keys, s.namedKeys()) {
-		entries = append(entries, Entry{Key: k.name, Value: k.bind(&s).show(), Origin: s.origin(k.name), Description: k.description})
+		entries = append(entries, Entry{Key: k.name, Value: k.bind(&s).show(),
+			Origin: s.origin(k.name), Description: k.description})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Key, b.Key) })
 	return entries
@@ -41,7 +42,8 @@ func (s *Settings) origin(name string) string {
 func (e Entries) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, x := range e {
-		if _, err := fmt.Fprintf(t, "%s\t%s\t%s\n", x.Key, printable(x.Value), printable(x.Origin)); err != nil {
+		if _, err := fmt.Fprintf(t, "%s\t%s\t%s\n", x.Key, printable(x.Value),
+			printable(x.Origin)); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,8 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	var s Settings
 	for _, k := range keys {
-		if seen[k.name] || isSection(k.name) || strings.Count(k.name, ".") >= maxDepth || k.name != strings.ToLower(k.name) {
+		if seen[k.name] || isSection(k.name) || strings.Count(k.name, ".") >= maxDepth ||
+			k.name != strings.ToLower(k.name) {
 			t.Errorf("%s is a bad name", k.name)
 		}
 		seen[k.name] = true
@@ -25,7 +26,8 @@ func TestTable(t *testing.T) {
 		}
 	}
 	for _, c := range unauthenticatedContracts {
-		if !slices.Contains(contractNames, c.name) || !seen[c.name+".listen"] || !seen[c.name+".token"] {
+		if !slices.Contains(contractNames, c.name) || !seen[c.name+".listen"] ||
+			!seen[c.name+".token"] {
 			t.Errorf("%s lacks a key", c.name)
 		}
 	}
@@ -33,7 +35,8 @@ func TestTable(t *testing.T) {
 
 func TestResolved(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, Sources{Flags: map[string]string{"relay.token": "hush", "data_dir": "mein Ordner\u2028", "store": "postgres://u:hush@h/a&b",
+	s := mustLoad(t, Sources{Flags: map[string]string{"relay.token": "hush",
+		"data_dir": "mein Ordner\u2028", "store": "postgres://u:hush@h/a&b",
 		"egress.allow": "10.0.0.0/8, fd00::/8"}})
 	const want = `contracts forgerun,images,taskflow,fetchbox,relay default
 data_dir "mein Ordner\u2028" flag --set data_dir
@@ -143,7 +146,9 @@ worker.token "" default
 `
 	for range 3 {
 		var b bytes.Buffer
-		if err := s.Resolved().WriteText(&b); err != nil || strings.Join(strings.Fields(b.String()), " ") != strings.Join(strings.Fields(want), " ") {
+		if err := s.Resolved().WriteText(&b); err != nil ||
+			strings.Join(strings.Fields(b.String()), " ") != strings.Join(strings.Fields(want),
+				" ") {
 			t.Fatalf("%v, got\n%s\nwant\n%s", err, b.String(), want)
 		}
 	}
@@ -152,12 +157,15 @@ worker.token "" default
 		t.Fatal(err)
 	}
 	var entries []Entry
-	if err := json.Unmarshal(b.Bytes(), &entries); err != nil || !slices.Equal(entries, s.Resolved()) {
+	if err := json.Unmarshal(b.Bytes(), &entries); err != nil ||
+		!slices.Equal(entries, s.Resolved()) {
 		t.Errorf("%v, got %s", err, b.String())
 	}
-	const first = "[\n  {\n    \"key\": \"contracts\",\n    \"value\": \"forgerun,images,taskflow,fetchbox,relay\",\n    \"origin\": \"default\",\n" +
+	const first = "[\n  {\n    \"key\": \"contracts\",\n    \"value\": " +
+		"\"forgerun,images,taskflow,fetchbox,relay\",\n    \"origin\": \"default\",\n" +
 		"    \"doc\": \"Contracts that are served.\"\n  },\n"
-	if !strings.HasPrefix(b.String(), first) || !strings.Contains(b.String(), "a&b") || strings.Contains(b.String(), "hush") {
+	if !strings.HasPrefix(b.String(), first) || !strings.Contains(b.String(), "a&b") ||
+		strings.Contains(b.String(), "hush") {
 		t.Errorf("got %s", b.String())
 	}
 }

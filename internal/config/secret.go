@@ -10,9 +10,9 @@ import (
 
 const mask = "***"
 
-// Secret is a string that is never printed: every way of writing it gives ***, or nothing when it is empty. It is held
-// behind a pointer because fmt reads unexported fields of a foreign struct without asking their methods; so == compares
-// nothing of use.
+// Secret is a string that is never printed: every way of writing it gives ***, or nothing when it
+// is empty. It is held behind a pointer because fmt reads unexported fields of a foreign struct
+// without asking their methods; so == compares nothing of use.
 type Secret struct{ text *string }
 
 // NewSecret wraps text.
@@ -58,8 +58,8 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 const sqliteStore = "sqlite"
 
-// StoreURL says where jobs live: sqlite, which the zero value means, or a PostgreSQL URL. It prints with its password
-// as ***; Reveal gives it whole.
+// StoreURL says where jobs live: sqlite, which the zero value means, or a PostgreSQL URL. It prints
+// with its password as ***; Reveal gives it whole.
 type StoreURL struct{ text *string }
 
 // NewStoreURL wraps text, which is taken to be valid.
@@ -75,7 +75,8 @@ func (u StoreURL) Reveal() string {
 
 // Postgres tells whether the store is a PostgreSQL URL.
 func (u StoreURL) Postgres() bool {
-	return strings.HasPrefix(u.Reveal(), "postgres://") || strings.HasPrefix(u.Reveal(), "postgresql://")
+	return strings.HasPrefix(u.Reveal(), "postgres://") ||
+		strings.HasPrefix(u.Reveal(), "postgresql://")
 }
 
 func (u StoreURL) String() string { return maskStore(u.Reveal()) }

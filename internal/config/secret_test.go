@@ -15,7 +15,8 @@ const testSecret = "hush-hush-hush"
 func renderings(tb testing.TB, v any) map[string]string {
 	tb.Helper()
 	out := map[string]string{}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%10s", "%p", "%U"} {
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%10s",
+		"%p", "%U"} {
 		out[verb] = fmt.Sprintf(verb, v)
 	}
 	text, err := json.Marshal(v)
@@ -34,18 +35,23 @@ func renderings(tb testing.TB, v any) map[string]string {
 func TestSecretIsNeverPrinted(t *testing.T) {
 	t.Parallel()
 	url := "postgres://u:" + testSecret + "@h/db"
-	s := mustLoad(t, Sources{Flags: map[string]string{"operator.token": testSecret, "relay.token": testSecret, "store": url}})
-	if s.Relay.Token.Reveal() != testSecret || s.Operator.Token.Reveal() != testSecret || s.Store.Reveal() != url || !s.Store.Postgres() {
+	s := mustLoad(t, Sources{Flags: map[string]string{"operator.token": testSecret,
+		"relay.token": testSecret, "store": url}})
+	if s.Relay.Token.Reveal() != testSecret || s.Operator.Token.Reveal() != testSecret ||
+		s.Store.Reveal() != url || !s.Store.Postgres() {
 		t.Fatal("the secret is lost")
 	}
 	type holder struct{ settings Settings } // fmt asks no methods of unexported fields
 	values := map[string]any{
-		"secret": s.Relay.Token, "pointer": &s.Relay.Token, "store": s.Store, "settings": s, "value": *s, "holder": holder{*s},
-		"slice": []any{s.Relay.Token, s.Store}, "map": map[Secret]StoreURL{s.Relay.Token: s.Store}, "resolved": s.Resolved(),
+		"secret": s.Relay.Token, "pointer": &s.Relay.Token, "store": s.Store, "settings": s,
+		"value": *s, "holder": holder{*s},
+		"slice": []any{s.Relay.Token, s.Store}, "map": map[Secret]StoreURL{s.Relay.Token: s.Store},
+		"resolved": s.Resolved(),
 	}
 	for name, v := range values {
 		for how, text := range renderings(t, v) {
-			if strings.Contains(text, testSecret) || strings.Contains(text, fmt.Sprintf("%x", testSecret)) {
+			if strings.Contains(text, testSecret) ||
+				strings.Contains(text, fmt.Sprintf("%x", testSecret)) {
 				t.Errorf("%s by %s: %s", name, how, text)
 			}
 		}
@@ -61,7 +67,8 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 	if got, err := s.Relay.Token.MarshalText(); string(got) != "***" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := s.Store.MarshalText(); string(got) != "postgres://u:***@h/db" || err != nil || s.Store.GoString() != string(got) {
+	if got, err := s.Store.MarshalText(); string(got) != "postgres://u:***@h/db" || err != nil ||
+		s.Store.GoString() != string(got) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
@@ -70,7 +77,8 @@ func TestEmptySecret(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Secret{{}, NewSecret("")} {
 		text, err := json.Marshal(s)
-		if !s.Empty() || s.Reveal() != "" || fmt.Sprint(s) != "" || string(text) != `""` || err != nil {
+		if !s.Empty() || s.Reveal() != "" || fmt.Sprint(s) != "" || string(text) != `""` ||
+			err != nil {
 			t.Errorf("got %v, %s, %v", s, text, err)
 		}
 	}
@@ -96,7 +104,8 @@ func TestStoreURL(t *testing.T) {
 		{"postgres://u:hush@[::1]:5432/db", true, "postgres://u:***@[::1]:5432/db"},
 		{"postgres://u:hush@a:1,b:2/db", true, "postgres://u:***@a:1,b:2/db"},
 		{"postgres:///db?host=/run/postgresql", true, "postgres:///db?host=/run/postgresql"},
-		{"postgres://h/db?user=u&password=hush&x=1", true, "postgres://h/db?user=u&password=***&x=1"},
+		{"postgres://h/db?user=u&password=hush&x=1", true,
+			"postgres://h/db?user=u&password=***&x=1"},
 		{"postgres://h/db?sslpassword=hush", true, "postgres://h/db?sslpassword=***"},
 		{"postgres://h/db?p%61ssword=hush", true, "postgres://h/db?p%61ssword=***"},
 		{"postgres://h/db?a=b;password=hush", false, "postgres://h/db?a=***"},

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Settings is everything an operator can set, resolved. It is filled by Load and passed on by value; nobody changes it.
+// Settings is everything an operator can set, resolved. It is filled by Load and passed on by
+// value; nobody changes it.
 type Settings struct {
 	Listen           string   // address of the common listener
 	DataDir          string   // directory of everything this node keeps on disk
@@ -40,7 +41,8 @@ type Settings struct {
 	RebindStorage    bool                  // this node's objects and streams become the database's
 
 	unknownVariables []string
-	origins          map[string]string // key → where its value was written; a key left out has its default
+	// key → where its value was written; a key left out has its default
+	origins map[string]string
 }
 
 // Postgres is how a node uses PostgreSQL.
@@ -48,8 +50,8 @@ type Postgres struct {
 	MaxConnections int
 }
 
-// UnknownVariables is a sentence about each environment variable that looks like a setting and is none, so that nothing is set by
-// it.
+// UnknownVariables is a sentence about each environment variable that looks like a setting and is
+// none, so that nothing is set by it.
 func (s *Settings) UnknownVariables() []string { return s.unknownVariables }
 
 // TLS names the certificate of all listeners; both files are set or neither is.
@@ -169,13 +171,14 @@ type Relay struct {
 // Listener is an address to listen on, with the setting it is from.
 type Listener struct{ Setting, Address string }
 
-// Listeners are the addresses to listen on: the common one, those of contracts that have their own, and the one of the
-// NATS server in the process. Contracts may share an address.
+// Listeners are the addresses to listen on: the common one, those of contracts that have their own,
+// and the one of the NATS server in the process. Contracts may share an address.
 func (s Settings) Listeners() []Listener {
 	all := []Listener{{"listen", s.Listen}}
 	add := func(setting, address string, used bool) {
 		same := func(l Listener) bool { return l.Address == address }
-		if used && address != "" && (setting == "stream.listen" || !slices.ContainsFunc(all, same)) {
+		if used && address != "" && (setting == "stream.listen" ||
+			!slices.ContainsFunc(all, same)) {
 			all = append(all, Listener{setting, address})
 		}
 	}
@@ -193,9 +196,13 @@ func (s Settings) UsesStreams() bool {
 	return s.Serves("fetchbox") || (s.Serves("images") && s.Images.QueueURL == "")
 }
 
-// OnLoopback tells whether every listener can be reached from this machine only, that of the streams among them.
+// OnLoopback tells whether every listener can be reached from this machine only, that of the
+// streams among them.
 func (s Settings) OnLoopback() bool {
-	return (s.Stream.Listen == "" || IsLoopback(s.Stream.Listen)) && !slices.ContainsFunc(s.Listeners(), func(l Listener) bool { return !IsLoopback(l.Address) })
+	return (s.Stream.Listen == "" || IsLoopback(s.Stream.Listen)) &&
+		!slices.ContainsFunc(s.Listeners(), func(l Listener) bool {
+			return !IsLoopback(l.Address)
+		})
 }
 
 // Serves tells whether the contract is switched on.

@@ -19,7 +19,8 @@ const (
 // document reads the TOML layer.
 func (l *loader) document(data []byte, origin string) {
 	if len(data) > maxFileSize {
-		l.addFileProblem(origin, fmt.Sprintf("%s cannot be read: larger than %s", origin, formatSize(maxFileSize)), nil)
+		l.addFileProblem(origin, fmt.Sprintf("%s cannot be read: larger than %s", origin,
+			formatSize(maxFileSize)), nil)
 		return
 	}
 	p := &parser{}
@@ -50,8 +51,9 @@ func (c bytesProvider) ReadBytes() ([]byte, error) { return c, nil }
 
 func (c bytesProvider) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
 
-// parser guards koanf's TOML parser: what it panics on is an error, no error repeats the document's text (a secret may
-// stand there), and keys that koanf would mix up, with a dot inside a member or nested without end, are set aside.
+// parser guards koanf's TOML parser: what it panics on is an error, no error repeats the document's
+// text (a secret may stand there), and keys that koanf would mix up, with a dot inside a member or
+// nested without end, are set aside.
 type parser struct{ refused []string }
 
 func (p *parser) Unmarshal(data []byte) (tree map[string]any, err error) {
@@ -78,7 +80,8 @@ func (p *parser) prune(tree map[string]any, prefix []string) {
 		table, isTable := v.(map[string]any)
 		switch {
 		case isTable && isTableKey(strings.Join(path, ".")):
-		case member == "" || strings.Contains(member, ".") && !allowsDots(strings.Join(prefix, ".")):
+		case member == "" || (strings.Contains(member, ".") &&
+			!allowsDots(strings.Join(prefix, "."))):
 			path[len(prefix)] = "'" + member + "'"
 			p.refused = append(p.refused, strings.Join(path, "."))
 			delete(tree, member)
@@ -93,7 +96,8 @@ func (p *parser) prune(tree map[string]any, prefix []string) {
 	}
 }
 
-// syntaxError keeps the position and what the parser has to say by itself; strconv's part repeats the value.
+// syntaxError keeps the position and what the parser has to say by itself; strconv's part repeats
+// the value.
 func syntaxError(err error) error {
 	text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), ": strconv.")
 	text = printable(text)

@@ -9,7 +9,7 @@ import (
 
 // parseDuration reads 30s, 10m, 1h30m; a number without a unit is refused, zero too.
 func parseDuration(s string) (time.Duration, bool) {
-	if s == "" || s[len(s)-1] >= '0' && s[len(s)-1] <= '9' {
+	if s == "" || (s[len(s)-1] >= '0' && s[len(s)-1] <= '9') {
 		return 0, false
 	}
 	d, err := time.ParseDuration(s)

@@ -16,13 +16,22 @@ type unauthenticatedContract struct {
 }
 
 var unauthenticatedContracts = []unauthenticatedContract{
-	{"images", func(s *Settings) string { return s.Images.Listen }, func(s *Settings) *Secret { return &s.Images.Token }},
-	{"taskflow", func(s *Settings) string { return s.TaskFlow.Listen }, func(s *Settings) *Secret { return &s.TaskFlow.Token }},
-	{"fetchbox", func(s *Settings) string { return s.FetchBox.Listen }, func(s *Settings) *Secret { return &s.FetchBox.Token }},
-	{"relay", func(s *Settings) string { return s.Relay.Listen }, func(s *Settings) *Secret { return &s.Relay.Token }},
+	{"images", func(s *Settings) string {
+		return s.Images.Listen
+	}, func(s *Settings) *Secret { return &s.Images.Token }},
+	{"taskflow", func(s *Settings) string {
+		return s.TaskFlow.Listen
+	}, func(s *Settings) *Secret { return &s.TaskFlow.Token }},
+	{"fetchbox", func(s *Settings) string {
+		return s.FetchBox.Listen
+	}, func(s *Settings) *Secret { return &s.FetchBox.Token }},
+	{"relay", func(s *Settings) string {
+		return s.Relay.Listen
+	}, func(s *Settings) *Secret { return &s.Relay.Token }},
 }
 
-// applyCommonToken gives the common token to the open contracts that have none of their own, and to the API of their workers.
+// applyCommonToken gives the common token to the open contracts that have none of their own, and to
+// the API of their workers.
 func (s *Settings) applyCommonToken() {
 	if s.Token.Empty() {
 		return
@@ -73,7 +82,8 @@ func (s *Settings) check(failed map[string]bool, handlers map[string][]string) [
 	if valid("images.cdn", "images.cdn_url", "images.cloudfront_distribution") {
 		problems = append(problems, s.checkImages()...)
 	}
-	if !valid("listen", "contracts", "token", "operator.token", "tls.cert", "tls.key", "trusted_network") {
+	if !valid("listen", "contracts", "token", "operator.token", "tls.cert", "tls.key",
+		"trusted_network") {
 		return problems
 	}
 	open := s.checkOpen(valid)
@@ -96,18 +106,26 @@ type durationOrder struct {
 
 var durationOrders = []durationOrder{
 	{"forgerun.heartbeat", "forgerun.lease", true,
-		func(s *Settings) (time.Duration, time.Duration) { return s.ForgeRun.Heartbeat, s.ForgeRun.Lease }},
+		func(s *Settings) (time.Duration, time.Duration) {
+			return s.ForgeRun.Heartbeat, s.ForgeRun.Lease
+		}},
 	{"forgerun.backoff_base", "forgerun.backoff_max", false,
-		func(s *Settings) (time.Duration, time.Duration) { return s.ForgeRun.BackoffBase, s.ForgeRun.BackoffMax }},
+		func(s *Settings) (time.Duration, time.Duration) {
+			return s.ForgeRun.BackoffBase, s.ForgeRun.BackoffMax
+		}},
 	{"images.backoff_base", "images.backoff_max", false,
-		func(s *Settings) (time.Duration, time.Duration) { return s.Images.BackoffBase, s.Images.BackoffMax }},
+		func(s *Settings) (time.Duration, time.Duration) {
+			return s.Images.BackoffBase, s.Images.BackoffMax
+		}},
 	{"webhook.backoff_base", "webhook.backoff_max", false,
-		func(s *Settings) (time.Duration, time.Duration) { return s.Webhook.BackoffBase, s.Webhook.BackoffMax }},
+		func(s *Settings) (time.Duration, time.Duration) {
+			return s.Webhook.BackoffBase, s.Webhook.BackoffMax
+		}},
 }
 
 func (s *Settings) checkOrder(o durationOrder) []Problem {
 	smaller, larger := o.durations(s)
-	if smaller < larger || smaller == larger && (!o.strict || smaller == 0) {
+	if smaller < larger || (smaller == larger && (!o.strict || smaller == 0)) {
 		return nil
 	}
 	words := "must not be above"
@@ -115,22 +133,25 @@ func (s *Settings) checkOrder(o durationOrder) []Problem {
 		words = "must be below"
 	}
 	return []Problem{{Key: o.smaller, Origin: s.origin(o.smaller),
-		Text: fmt.Sprintf("%q (%s): %s %s %q, which is %s (%s)", o.smaller, s.origin(o.smaller), formatDuration(smaller), words,
-			o.larger, formatDuration(larger), s.origin(o.larger))}}
+		Text: fmt.Sprintf("%q (%s): %s %s %q, which is %s (%s)", o.smaller, s.origin(o.smaller),
+			formatDuration(smaller), words, o.larger, formatDuration(larger), s.origin(o.larger))}}
 }
 
-// checkPlaintext is the rule for ForgeRun, whose document knows keys: beyond loopback nobody may read them on the wire. Where
-// another contract on the same address has said so already, it says nothing.
+// checkPlaintext is the rule for ForgeRun, whose document knows keys: beyond loopback nobody may
+// read them on the wire. Where another contract on the same address has said so already, it says
+// nothing.
 func (s *Settings) checkPlaintext(problems []Problem) []Problem {
 	name, address := "forgerun.listen", s.ForgeRun.Listen
 	if address == "" {
 		name, address = "listen", s.Listen
 	}
-	if hasProblem(problems, name) || !s.Serves("forgerun") || IsLoopback(address) || s.TLS.Enabled() || s.TrustedNetwork {
+	if hasProblem(problems, name) || !s.Serves("forgerun") || IsLoopback(address) ||
+		s.TLS.Enabled() || s.TrustedNetwork {
 		return problems
 	}
 	return append(problems, Problem{Key: name, Origin: s.origin(name),
-		Text: fmt.Sprintf("%q (%s): %s is not loopback and serves forgerun, whose API keys would travel in the clear; %s; "+
+		Text: fmt.Sprintf("%q (%s): %s is not loopback and serves forgerun, whose API keys would "+
+			"travel in the clear; %s; "+
 			"or listen on 127.0.0.1", name, s.origin(name), quote(address), encryptionHint)})
 }
 
@@ -150,11 +171,12 @@ func (s *Settings) checkTLS() []Problem {
 		return nil
 	}
 	return []Problem{{Key: missing, Origin: s.origin(missing),
-		Text: fmt.Sprintf("%q is missing: %q is set (%s), and one needs the other", missing, set, s.origin(set))}}
+		Text: fmt.Sprintf("%q is missing: %q is set (%s), and one needs the other", missing, set,
+			s.origin(set))}}
 }
 
-// checkOpen is the security rule: an open contract leaves loopback with a token of its own, a known operator token, and
-// a wire that nobody reads. What is missing is told once for each address.
+// checkOpen is the security rule: an open contract leaves loopback with a token of its own, a known
+// operator token, and a wire that nobody reads. What is missing is told once for each address.
 func (s *Settings) checkOpen(valid func(...string) bool) (problems []Problem) {
 	open := map[string][]unauthenticatedContract{} // by the key of their address
 	for _, c := range unauthenticatedContracts {
@@ -180,14 +202,15 @@ func (s *Settings) checkOpen(valid func(...string) bool) (problems []Problem) {
 			hints = slices.Insert(hints, 0, missingTokensText(tokens))
 		}
 		problems = append(problems, Problem{Key: name, Origin: s.origin(name),
-			Text: fmt.Sprintf("%q (%s): %s is not loopback, and %s; %s; or listen on 127.0.0.1", name, s.origin(name), quote(address),
+			Text: fmt.Sprintf("%q (%s): %s is not loopback, and %s; %s; or listen on 127.0.0.1",
+				name, s.origin(name), quote(address),
 				withoutAuthentication(open[name]), strings.Join(hints, "; "))})
 	}
 	return problems
 }
 
-// missingProtection is what has to be set before open contracts of one address may be reached from outside: their tokens, and
-// what is needed whatever they are.
+// missingProtection is what has to be set before open contracts of one address may be reached from
+// outside: their tokens, and what is needed whatever they are.
 func (s *Settings) missingProtection(contracts []unauthenticatedContract) (tokens, hints []string) {
 	for _, c := range contracts {
 		if c.token(s).Empty() {

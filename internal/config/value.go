@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// input is a value as it was written: text from the environment, a flag or the defaults, or whatever TOML made of it.
+// input is a value as it was written: text from the environment, a flag or the defaults, or
+// whatever TOML made of it.
 type input struct {
 	raw    any
 	isText bool // raw is a string that stands for any type
@@ -19,7 +20,8 @@ type input struct {
 type value interface {
 	// set stores the input, or changes nothing and says what is expected.
 	set(input) error
-	// show writes the stored value, secrets masked; set accepts what show wrote unless it was masked.
+	// show writes the stored value, secrets masked; set accepts what show wrote unless it was
+	// masked.
 	show() string
 }
 
@@ -37,7 +39,7 @@ type pathValue struct {
 
 func (v pathValue) set(in input) error {
 	s, ok := in.textValue()
-	if !ok || strings.ContainsFunc(s, isControl) || s == "" && !v.optional {
+	if !ok || strings.ContainsFunc(s, isControl) || (s == "" && !v.optional) {
 		return errors.New("expected a path")
 	}
 	*v.p = s
@@ -124,9 +126,9 @@ type boolValue struct{ p *bool }
 
 func (v boolValue) set(in input) error {
 	switch {
-	case in.raw == true || in.isText && in.raw == "true":
+	case in.raw == true || (in.isText && in.raw == "true"):
 		*v.p = true
-	case in.raw == false || in.isText && in.raw == "false":
+	case in.raw == false || (in.isText && in.raw == "false"):
 		*v.p = false
 	default:
 		return errors.New("expected true or false")
@@ -170,7 +172,8 @@ type numberValue struct {
 func (v numberValue) set(in input) error {
 	n, ok := in.number()
 	if !ok || !(n >= v.min && n <= v.max) { // not what is no number either
-		return fmt.Errorf("expected a number from %s to %s", formatNumber(v.min), formatNumber(v.max))
+		return fmt.Errorf("expected a number from %s to %s", formatNumber(v.min),
+			formatNumber(v.max))
 	}
 	*v.p = n
 	return nil
@@ -255,7 +258,8 @@ func (v sizeValue) show() string { return formatSize(*v.p) }
 
 type secretValue struct{ p *Secret }
 
-// set takes what fits in an Authorization header: a token with a stray line end would never match one.
+// set takes what fits in an Authorization header: a token with a stray line end would never match
+// one.
 func (v secretValue) set(in input) error {
 	s, ok := in.textValue()
 	if !ok || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -271,7 +275,7 @@ type storeValue struct{ p *StoreURL }
 
 func (v storeValue) set(in input) error {
 	s, ok := in.textValue()
-	if !ok || s != sqliteStore && !validPostgresURL(s) {
+	if !ok || (s != sqliteStore && !validPostgresURL(s)) {
 		return errors.New("expected sqlite, or postgres://USER:PASSWORD@HOST:PORT/DATABASE " +
 			"with / ? # @ and % in the password percent-encoded")
 	}

@@ -41,7 +41,9 @@ type nameValue struct {
 
 func (v nameValue) set(in input) error {
 	s, ok := in.textValue()
-	if !ok || len(s) > 200 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) || s == "" && !v.optional {
+	if !ok || len(s) > 200 || strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~'
+	}) || (s == "" && !v.optional) {
 		return errors.New("expected a name")
 	}
 	*v.p = s
@@ -78,7 +80,7 @@ type bucketValue struct {
 
 func (v bucketValue) set(in input) error {
 	s, ok := in.textValue()
-	if !ok || !name.ValidBucket(s) && (s != "" || !v.optional) {
+	if !ok || (!name.ValidBucket(s) && (s != "" || !v.optional)) {
 		return errors.New("expected 3 to 63 lower-case letters, digits, dots and hyphens")
 	}
 	*v.p = s
@@ -92,8 +94,9 @@ type prefixValue struct{ p *string }
 
 func (v prefixValue) set(in input) error {
 	s, ok := in.textValue()
-	if !ok || len(s) > 500 || s != "" && !name.ValidKey(strings.TrimSuffix(s, "/")) {
-		return errors.New("expected the beginning of a key, such as gallery/, without a / in front and without .. in it")
+	if !ok || len(s) > 500 || (s != "" && !name.ValidKey(strings.TrimSuffix(s, "/"))) {
+		return errors.New("expected the beginning of a key, such as gallery/, without a / in " +
+			"front and without .. in it")
 	}
 	*v.p = s
 	return nil
@@ -105,13 +108,16 @@ func (v prefixValue) show() string { return *v.p }
 type objectsValue struct{ p *string }
 
 // s3Members are what the address of an S3 store may say.
-var s3Members = []string{"region", "endpoint", "profile", "role", "anonymous", "use_path_style", "disable_https", "hostname_immutable",
-	"accelerate", "dualstack", "fips", "ssetype", "kmskeyid", "request_checksum_calculation", "response_checksum_validation"}
+var s3Members = []string{"region", "endpoint", "profile", "role", "anonymous", "use_path_style",
+	"disable_https", "hostname_immutable",
+	"accelerate", "dualstack", "fips", "ssetype", "kmskeyid", "request_checksum_calculation",
+	"response_checksum_validation"}
 
 func (v objectsValue) set(in input) error {
 	s, ok := in.textValue()
-	if !ok || s != "" && !validObjects(s) {
-		return errors.New("expected s3://?region=REGION&endpoint=URL, or what else there is to say out of " + strings.Join(s3Members, ", ") +
+	if !ok || (s != "" && !validObjects(s)) {
+		return errors.New("expected s3://?region=REGION&endpoint=URL, or what else there is to " +
+			"say out of " + strings.Join(s3Members, ", ") +
 			"; the bucket stands in objects.bucket, and keys where AWS clients look for them, such as AWS_ACCESS_KEY_ID")
 	}
 	*v.p = s
@@ -120,12 +126,14 @@ func (v objectsValue) set(in input) error {
 
 func validObjects(s string) bool {
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "s3" || u.Host != "" || u.User != nil || u.Path != "" || u.Fragment != "" || !strings.HasPrefix(s, "s3://") {
+	if err != nil || u.Scheme != "s3" || u.Host != "" || u.User != nil || u.Path != "" ||
+		u.Fragment != "" || !strings.HasPrefix(s, "s3://") {
 		return false
 	}
 	members, err := url.ParseQuery(u.RawQuery)
 	for member, values := range members {
-		if !slices.Contains(s3Members, member) || len(values) != 1 || values[0] == "" || member == "endpoint" && !validServiceURL(values[0]) {
+		if !slices.Contains(s3Members, member) || len(values) != 1 || values[0] == "" ||
+			(member == "endpoint" && !validServiceURL(values[0])) {
 			return false
 		}
 	}
@@ -134,7 +142,8 @@ func validObjects(s string) bool {
 
 func (v objectsValue) show() string { return *v.p }
 
-// streamsValue is the addresses of a NATS cluster. The token does not belong in them: they are shown.
+// streamsValue is the addresses of a NATS cluster. The token does not belong in them: they are
+// shown.
 type streamsValue struct{ p *string }
 
 func (v streamsValue) set(in input) error {
@@ -143,8 +152,9 @@ func (v streamsValue) set(in input) error {
 		scheme, host, _ := strings.Cut(strings.TrimSpace(address), "://")
 		ok = ok && (scheme == "nats" || scheme == "tls") && validAddress(host) && host[0] != ':'
 	}
-	if !ok && s != "" || in.raw != s {
-		return errors.New("expected nats://HOST:PORT or tls://HOST:PORT, several divided by commas; the token stands in stream.token")
+	if (!ok && s != "") || in.raw != s {
+		return errors.New("expected nats://HOST:PORT or tls://HOST:PORT, several divided by " +
+			"commas; the token stands in stream.token")
 	}
 	*v.p = s
 	return nil
@@ -157,7 +167,9 @@ type proxiesValue struct{ p *[]Secret }
 
 func (v proxiesValue) set(in input) error {
 	list, ok := in.list()
-	if !ok || len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return !validProxy(s) }) {
+	if !ok || len(list) == 0 || slices.ContainsFunc(list, func(s string) bool {
+		return !validProxy(s)
+	}) {
 		return errors.New(`expected a list of http, https or socks5 URLs such as ["http://USER:PASSWORD@HOST:PORT"], without path and query`)
 	}
 	proxies := make([]Secret, len(list))
@@ -170,7 +182,8 @@ func (v proxiesValue) set(in input) error {
 
 func validProxy(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) && validAddress(u.Host) && u.Hostname() != "" &&
+	return err == nil && slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) &&
+		validAddress(u.Host) && u.Hostname() != "" &&
 		(u.Path == "" || u.Path == "/") && !strings.ContainsAny(s, "?#")
 }
 

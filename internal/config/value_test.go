@@ -12,7 +12,8 @@ var valueTests = []struct {
 	text string // "" leaves environment and flags out
 	want string // as resolved; "!" and what is expected when it is wrong
 }{
-	{"listen", `":8080"`, "", "!relay.token and worker.token; set operator.token; set tls.cert and tls.key, or trusted_network = true"},
+	{"listen", `":8080"`, "",
+		"!relay.token and worker.token; set operator.token; set tls.cert and tls.key, or trusted_network = true"},
 	{"listen", `"[::1]:0"`, "[::1]:0", "[::1]:0"},
 	{"listen", `"localhost:65535"`, "localhost:65535", "localhost:65535"},
 	{"listen", `""`, "", "!an address"},
@@ -30,7 +31,8 @@ var valueTests = []struct {
 	{"data_dir", `"a\nb"`, "a\nb", "!a path"},
 	{"data_dir", `5`, "", "!a path"},
 	{"store", `"sqlite"`, "sqlite", "sqlite"},
-	{"store", `"postgres://u:hush@h:5432/db?sslmode=require"`, "postgres://u:hush@h:5432/db?sslmode=require",
+	{"store", `"postgres://u:hush@h:5432/db?sslmode=require"`,
+		"postgres://u:hush@h:5432/db?sslmode=require",
 		"postgres://u:***@h:5432/db?sslmode=require"},
 	{"store", `"mysql://u:hush@h/db"`, "mysql://u:hush@h/db", `!expected sqlite, or postgres://`},
 	{"store", `"host=h password=hush"`, "host=h password=hush", `!expected sqlite, or postgres://`},
@@ -38,11 +40,14 @@ var valueTests = []struct {
 	{"contracts", `["relay"]`, " relay ", "relay"},
 	{"contracts", `[]`, ",", "!expected"},
 	{"contracts", `"relay"`, "", `!"relay"; expected a list such as ["forgerun"]`},
-	{"contracts", `["relai"]`, "relai", `!expected names out of forgerun, images, taskflow, fetchbox, relay; unknown "relai", did you mean "relay"?`},
-	{"contracts", `["relay", "relay"]`, "relay,relay", `!expected each name once; "relay" comes twice`},
+	{"contracts", `["relai"]`, "relai",
+		`!expected names out of forgerun, images, taskflow, fetchbox, relay; unknown "relai", did you mean "relay"?`},
+	{"contracts", `["relay", "relay"]`, "relay,relay",
+		`!expected each name once; "relay" comes twice`},
 	{"contracts", `["relay", 5]`, "", `!["relay", 5]; expected a list such as ["forgerun"]`},
 	{"contracts", `["a://u:hush@h"]`, "a://u:hush@h", `!unknown "a://u:***@h"`},
-	{"contracts", `[[1,2,3,4,5,6,7,8,9],{a=1}]`, "", `![[1, 2, 3, 4, 5, 6, 7, 8, …], a table]; expected`},
+	{"contracts", `[[1,2,3,4,5,6,7,8,9],{a=1}]`, "",
+		`![[1, 2, 3, 4, 5, 6, 7, 8, …], a table]; expected`},
 	{"contracts", `["relay", "forgerun"]`, "relay, forgerun", "relay,forgerun"},
 	{"trusted_network", `true`, "true", "true"},
 	{"trusted_network", `false`, "false", "false"},
@@ -100,14 +105,19 @@ var valueTests = []struct {
 	{"egress.allow", `[]`, "", ""},
 	{"egress.allow", `["10.1.2.3/32"]`, "10.1.2.3/32", "10.1.2.3/32"},
 	{"egress.allow", `"10.0.0.0/8"`, "", `!expected a list of networks such as ["10.0.0.0/8"]`},
-	{"egress.allow", `["10.0.0.1/8"]`, "10.0.0.1/8", "!without a host part; for 10.0.0.1/8 that is 10.0.0.0/8"},
-	{"egress.allow", `["10.1.2.3"]`, "10.1.2.3", `!a single address as 10.1.2.3/32; "10.1.2.3" is none`},
+	{"egress.allow", `["10.0.0.1/8"]`, "10.0.0.1/8",
+		"!without a host part; for 10.0.0.1/8 that is 10.0.0.0/8"},
+	{"egress.allow", `["10.1.2.3"]`, "10.1.2.3",
+		`!a single address as 10.1.2.3/32; "10.1.2.3" is none`},
 	{"egress.allow", `["::ffff:10.0.0.0/104"]`, "::ffff:10.0.0.0/104", "!is IPv4 within IPv6"},
 	{"egress.allow", `["10.0.0.0/33"]`, "fe80::%eth0/64", "!expected networks such as"},
 	{"egress.allow", `["example.org", "10.0.0.0/8"]`, ",", "!expected networks such as"},
-	{"egress.allow", `["10.0.0.0/8", "10.0.0.0/8"]`, "10.0.0.0/8,10.0.0.0/8", "!10.0.0.0/8 comes twice"},
-	{"telemetry.otlp_endpoint", `"http://127.0.0.1:4318"`, "http://127.0.0.1:4318", "http://127.0.0.1:4318"},
-	{"telemetry.otlp_endpoint", `"https://otel.example.org/base"`, "", "https://otel.example.org/base"},
+	{"egress.allow", `["10.0.0.0/8", "10.0.0.0/8"]`, "10.0.0.0/8,10.0.0.0/8",
+		"!10.0.0.0/8 comes twice"},
+	{"telemetry.otlp_endpoint", `"http://127.0.0.1:4318"`, "http://127.0.0.1:4318",
+		"http://127.0.0.1:4318"},
+	{"telemetry.otlp_endpoint", `"https://otel.example.org/base"`, "",
+		"https://otel.example.org/base"},
 	{"telemetry.otlp_endpoint", "", "https://[::1]:4318/", "https://[::1]:4318/"},
 	{"telemetry.otlp_endpoint", `""`, "", ""},
 	{"telemetry.otlp_endpoint", `"127.0.0.1:4318"`, "otel:4318", "!a URL"},
@@ -169,21 +179,28 @@ var valueTests = []struct {
 	{"taskflow.queues.mail_2.handler", `"simulate"`, "simulate", "simulate"},
 	{"taskflow.queues.mail.handler", `"none"`, "none", "none"},
 	{"taskflow.queues.mail.handler", `""`, "exec", "!expected none, http or simulate"},
-	{"taskflow.queues.mail.handler", `"http"`, "http", `!"taskflow.queues.mail.url" is missing: "taskflow.queues.mail.handler" is http`},
-	{"taskflow.queues.mail.url", `"http://h/p"`, "http://h/p", `!is for the handler http, and "taskflow.queues.mail.handler" is none (default)`},
+	{"taskflow.queues.mail.handler", `"http"`, "http",
+		`!"taskflow.queues.mail.url" is missing: "taskflow.queues.mail.handler" is http`},
+	{"taskflow.queues.mail.url", `"http://h/p"`, "http://h/p",
+		`!is for the handler http, and "taskflow.queues.mail.handler" is none (default)`},
 	{"taskflow.queues.mail.url", `"http://u:hush@h/"`, "ftp://h/", "!expected a URL such as"},
-	{"taskflow.queues.mail.secret", `"hush"`, "whsec_hush", "!expected whsec_ and the base64 of 24 to 64 bytes"},
+	{"taskflow.queues.mail.secret", `"hush"`, "whsec_hush",
+		"!expected whsec_ and the base64 of 24 to 64 bytes"},
 	{"taskflow.queues.mail.timeout", `"1s"`, "1s", "1s"},
 	{"taskflow.queues.mail.timeout", `"0s"`, "61m", "!from 100ms to 1h"},
 	{"taskflow.queues.mail.max_concurrent", `0`, "0", "0"},
 	{"taskflow.queues.mail.max_concurrent", `-1`, "1000001", "!from 0 to 1000000"},
-	{"objects.url", `"s3://?region=eu-central-1&endpoint=http://h:1&use_path_style=true"`, "s3://?region=eu-central-1&endpoint=http://h:1&use_path_style=true",
+	{"objects.url", `"s3://?region=eu-central-1&endpoint=http://h:1&use_path_style=true"`,
+		"s3://?region=eu-central-1&endpoint=http://h:1&use_path_style=true",
 		"s3://?region=eu-central-1&endpoint=http://h:1&use_path_style=true"},
-	{"objects.url", `"s3://bucket?region=x"`, "s3://?secret=hush", "!the bucket stands in objects.bucket, and keys where AWS clients look"},
-	{"objects.url", `"s3://?endpoint=http://u:hush@h"`, "file:///x", "!expected s3://?region=REGION"},
+	{"objects.url", `"s3://bucket?region=x"`, "s3://?secret=hush",
+		"!the bucket stands in objects.bucket, and keys where AWS clients look"},
+	{"objects.url", `"s3://?endpoint=http://u:hush@h"`, "file:///x",
+		"!expected s3://?region=REGION"},
 	{"objects.bucket", `"my-bucket.1"`, "my-bucket.1", "my-bucket.1"},
 	{"objects.bucket", `""`, "../x", "!expected 3 to 63 lower-case letters"},
-	{"stream.url", `"nats://h:4222,tls://[::1]:4222"`, "nats://h:4222,tls://[::1]:4222", "nats://h:4222,tls://[::1]:4222"},
+	{"stream.url", `"nats://h:4222,tls://[::1]:4222"`, "nats://h:4222,tls://[::1]:4222",
+		"nats://h:4222,tls://[::1]:4222"},
 	{"stream.url", `"nats://u:hush@h:4222"`, "nats://h", "!the token stands in stream.token"},
 	{"stream.url", `"http://h:4222"`, "nats://h:4222,", "!expected nats://HOST:PORT"},
 	{"stream.token", `"t"`, "t", "***"},
@@ -223,7 +240,8 @@ func checkValue(t *testing.T, src Sources, key, want string) {
 	t.Helper()
 	s, err := Load(src)
 	if text, wrong := strings.CutPrefix(want, "!"); wrong {
-		if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), `"`+key) {
+		if err == nil || !strings.Contains(err.Error(), text) ||
+			!strings.Contains(err.Error(), `"`+key) {
 			t.Errorf("%+v:\ngot  %v\nwant %s", src, err, text)
 		} else if strings.Contains(err.Error(), "hush") {
 			t.Errorf("%+v: a secret is shown: %v", src, err)
@@ -244,19 +262,22 @@ func checkValue(t *testing.T, src Sources, key, want string) {
 // TestShownIsAccepted keeps show and set each other's inverse.
 func TestShownIsAccepted(t *testing.T) {
 	t.Parallel()
-	for _, d := range []time.Duration{0, 1, time.Second, 90 * time.Second, time.Minute, time.Hour, 61 * time.Minute, 720 * time.Hour,
+	for _, d := range []time.Duration{0, 1, time.Second, 90 * time.Second, time.Minute, time.Hour,
+		61 * time.Minute, 720 * time.Hour,
 		time.Hour + time.Second, 10 * time.Minute, 10 * time.Hour} {
 		if got, ok := parseDuration(formatDuration(d)); !ok || got != d {
 			t.Errorf("%v is shown as %q", d, formatDuration(d))
 		}
 	}
-	for n, want := range map[int64]string{0: "0B", 1: "1B", 1000: "1KB", 1024: "1KiB", 64 << 20: "64MiB", 5e9: "5GB",
+	for n, want := range map[int64]string{0: "0B", 1: "1B", 1000: "1KB", 1024: "1KiB",
+		64 << 20: "64MiB", 5e9: "5GB",
 		1<<63 - 1: "9223372036854775807B", 1 << 40: "1TiB", 1500: "1500B"} {
 		if got, ok := parseSize(formatSize(n)); !ok || got != n || formatSize(n) != want {
 			t.Errorf("%d is shown as %q, want %q", n, formatSize(n), want)
 		}
 	}
-	for d, want := range map[time.Duration]string{25 * time.Second: "25s", time.Minute: "1m", 720 * time.Hour: "720h",
+	for d, want := range map[time.Duration]string{25 * time.Second: "25s", time.Minute: "1m",
+		720 * time.Hour:  "720h",
 		10 * time.Second: "10s", 10 * time.Minute: "10m", 90 * time.Minute: "1h30m"} {
 		if got := formatDuration(d); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -267,7 +288,8 @@ func TestShownIsAccepted(t *testing.T) {
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	names := []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}
-	for word, want := range map[string]string{"relai": "relay", "Relay": "relay", "fetch": "fetchbox", "image": "images",
+	for word, want := range map[string]string{"relai": "relay", "Relay": "relay",
+		"fetch": "fetchbox", "image": "images",
 		strings.Repeat("x", 1<<20): "fetchbox"} {
 		if got := nearest(word, names); got != want {
 			t.Errorf("%.20s: got %s, want %s", word, got, want)
@@ -276,7 +298,8 @@ func TestNearest(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"abc", "abc", 0}, {"ab", "ba", 1}, {"sevre", "serve", 1}, {"wrok", "work", 1}, {"ca", "abc", 3}} {
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"abc", "abc", 0},
+		{"ab", "ba", 1}, {"sevre", "serve", 1}, {"wrok", "work", 1}, {"ca", "abc", 3}} {
 		if got := editDistance(tt.a, tt.b); got != tt.want {
 			t.Errorf("%s to %s: got %d, want %d", tt.a, tt.b, got, tt.want)
 		}

@@ -14,19 +14,22 @@ import (
 	"time"
 )
 
-// Config says what a client may do. The zero value calls public addresses, follows nothing, and waits as long as its
-// requests' contexts do.
+// Config says what a client may do. The zero value calls public addresses, follows nothing, and
+// waits as long as its requests' contexts do.
 type Config struct {
-	AllowLocal bool           // every listener is on loopback: loopback and private addresses may be called
+	// every listener is on loopback: loopback and private addresses may be called
+	AllowLocal bool
 	Allow      []netip.Prefix // what else may be called, whatever it is
 
-	// MaxRedirects is how many are followed, at most 10. With 0 the answer that redirects is the answer; beyond more it
-	// is ErrRedirects.
+	// MaxRedirects is how many are followed, at most 10. With 0 the answer that redirects is the
+	// answer; beyond more it is ErrRedirects.
 	MaxRedirects int
 
 	ConnectTimeout time.Duration // 0 is 10 s; the TLS handshake has as long again
-	HeaderTimeout  time.Duration // from the request sent to the header of the answer; 0 is no limit but the context's
-	Timeout        time.Duration // of the whole exchange, reading the body included; 0 is no limit but the context's
+	// from the request sent to the header of the answer; 0 is no limit but the context's
+	HeaderTimeout time.Duration
+	// of the whole exchange, reading the body included; 0 is no limit but the context's
+	Timeout time.Duration
 
 	UserAgent string        // of requests that name none; "" is millrace
 	Resolver  *net.Resolver // nil is the system's
@@ -46,7 +49,8 @@ const (
 // ErrRedirects says that an answer redirects once more than is followed.
 var ErrRedirects = errors.New("egress: too many redirects")
 
-// ErrProtocolSwitch says that the other end wants to go on in another protocol, which nobody asked for.
+// ErrProtocolSwitch says that the other end wants to go on in another protocol, which nobody asked
+// for.
 var ErrProtocolSwitch = errors.New("egress: the answer switches protocols")
 
 // Client makes requests. It may be used by many at a time.
@@ -58,7 +62,8 @@ type Client struct {
 // New makes a client. Close it when no request is under way any more.
 func New(c Config) (*Client, error) {
 	if c.MaxRedirects < 0 || c.MaxRedirects > maxRedirects {
-		return nil, fmt.Errorf("egress: MaxRedirects is %d, not 0 to %d", c.MaxRedirects, maxRedirects)
+		return nil, fmt.Errorf("egress: MaxRedirects is %d, not 0 to %d", c.MaxRedirects,
+			maxRedirects)
 	}
 	if slices.ContainsFunc(c.Allow, func(p netip.Prefix) bool { return !p.IsValid() }) {
 		return nil, errors.New("egress: Allow holds a prefix that is none")
@@ -81,11 +86,13 @@ func New(c Config) (*Client, error) {
 		dialer := &net.Dialer{Timeout: c.ConnectTimeout, Control: g.control, Resolver: c.Resolver}
 		transport = newTransport(c, dialer.DialContext)
 	}
-	return &Client{agent: c.UserAgent, http: &http.Client{Transport: transport, Timeout: c.Timeout, CheckRedirect: redirectPolicy(c.MaxRedirects)}}, nil
+	return &Client{agent: c.UserAgent, http: &http.Client{Transport: transport, Timeout: c.Timeout,
+		CheckRedirect: redirectPolicy(c.MaxRedirects)}}, nil
 }
 
 // newTransport speaks HTTP over connections that dial makes.
-func newTransport(c Config, dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+func newTransport(c Config, dial func(ctx context.Context, network, address string) (net.Conn,
+	error)) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // never the environment's
 		DialContext:            dial,
@@ -113,8 +120,8 @@ func unmapPrefixes(prefixes []netip.Prefix) []netip.Prefix {
 	return all
 }
 
-// Do makes a request whose URL is as ParseURL wants it. A Refused is in the chain of the error when the address is not
-// to be called.
+// Do makes a request whose URL is as ParseURL wants it. A Refused is in the chain of the error when
+// the address is not to be called.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	if err := checkURL(req.URL); err != nil {
 		return nil, err
@@ -149,9 +156,12 @@ func redirectPolicy(limit int) func(*http.Request, []*http.Request) error {
 			return err
 		}
 		next.Header.Del("Referer")
-		// Once away from where it was meant to go a request stays without credentials, also when it is sent back there.
+		// Once away from where it was meant to go a request stays without credentials, also when it
+		// is sent back there.
 		crossOrigin := func(u *url.URL) bool { return origin(u) != origin(via[0].URL) }
-		if crossOrigin(next.URL) || slices.ContainsFunc(via, func(r *http.Request) bool { return crossOrigin(r.URL) }) {
+		if crossOrigin(next.URL) || slices.ContainsFunc(via, func(r *http.Request) bool {
+			return crossOrigin(r.URL)
+		}) {
 			keepSafeHeaders(next.Header)
 		}
 		return nil
@@ -168,7 +178,8 @@ func origin(u *url.URL) string {
 }
 
 // safeHeaders are the headers that go along to another host: any other may be a credential.
-var safeHeaders = []string{"Accept", "Accept-Language", "Accept-Encoding", "Content-Type", "Range", "User-Agent"}
+var safeHeaders = []string{"Accept", "Accept-Language", "Accept-Encoding", "Content-Type", "Range",
+	"User-Agent"}
 
 func keepSafeHeaders(h http.Header) {
 	for name := range h {

@@ -19,7 +19,9 @@ import (
 
 func TestRedirectsAreNotFollowedUnlessAsked(t *testing.T) {
 	t.Parallel()
-	s := newTarget(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) })
+	s := newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/again", http.StatusFound)
+	})
 	status, _, err := get(t, newClient(t, egress.Config{AllowLocal: true}), s.URL)
 	if status != http.StatusFound || err != nil || s.hits.Load() != 1 {
 		t.Errorf("got %d, %v after %d requests", status, err, s.hits.Load())
@@ -53,15 +55,21 @@ func TestRedirectsAreCounted(t *testing.T) {
 func TestRedirectsToWhereNothingIsCalled(t *testing.T) {
 	t.Parallel()
 	inner := newTarget(t, nil)
-	for _, to := range []string{"http://127.0.0.2:" + inner.port(), "http://0x7f.0.0.2:" + inner.port(), "http://[::1]:" + inner.port(), "http://0.0.0.0:" + inner.port(),
-		"http://169.254.169.254/latest/meta-data", "file:///etc/passwd", "ftp://127.0.0.1/", "gopher://127.0.0.1:" + inner.port(),
-		"http://u:p@127.0.0.1:" + inner.port(), "http://127.0.0.1:0/", "//127.0.0.2:" + inner.port() + "/x"} {
+	for _, to := range []string{"http://127.0.0.2:" + inner.port(),
+		"http://0x7f.0.0.2:" + inner.port(), "http://[::1]:" + inner.port(),
+		"http://0.0.0.0:" + inner.port(),
+		"http://169.254.169.254/latest/meta-data", "file:///etc/passwd", "ftp://127.0.0.1/",
+		"gopher://127.0.0.1:" + inner.port(),
+		"http://u:p@127.0.0.1:" + inner.port(), "http://127.0.0.1:0/",
+		"//127.0.0.2:" + inner.port() + "/x"} {
 		outer := newTarget(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", to)
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		})
 		c := newClient(t, egress.Config{Allow: parsePrefixes("127.0.0.1/32"), MaxRedirects: 10,
-			Resolver: resolverFor(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.2") })})
+			Resolver: resolverFor(t, func(string, int) netip.Addr {
+				return netip.MustParseAddr("127.0.0.2")
+			})})
 		if status, _, err := get(t, c, outer.URL); err == nil || outer.hits.Load() != 1 {
 			t.Errorf("%s: %d, %v after %d requests", to, status, err, outer.hits.Load())
 		}
@@ -92,7 +100,8 @@ func TestRedirectsDropCredentials(t *testing.T) {
 		http.Redirect(w, r, home.URL+"/back", http.StatusFound)
 	})
 	c := newClient(t, egress.Config{AllowLocal: true, MaxRedirects: 10, UserAgent: "tester"})
-	_, _, err := get(t, c, home.URL+"/start", "Authorization", "Bearer s3cret", "Cookie", "a=s3cret", "X-Api-Key", "s3cret", "Accept", "text/plain")
+	_, _, err := get(t, c, home.URL+"/start", "Authorization", "Bearer s3cret", "Cookie",
+		"a=s3cret", "X-Api-Key", "s3cret", "Accept", "text/plain")
 	if err != nil || len(seen) != 4 {
 		t.Fatalf("%d requests, %v", len(seen), err)
 	}
@@ -101,27 +110,36 @@ func TestRedirectsDropCredentials(t *testing.T) {
 		if has := strings.Contains(fmt.Sprint(h), "s3cret"); has != whole {
 			t.Errorf("request %d came with %v", i, h)
 		}
-		if h.Get("Accept") != "text/plain" || h.Get("User-Agent") != "tester" || h.Get("Referer") != "" {
+		if h.Get("Accept") != "text/plain" || h.Get("User-Agent") != "tester" ||
+			h.Get("Referer") != "" {
 			t.Errorf("request %d came with %v", i, h)
 		}
 	}
 }
 
-// The environment's proxies are for others: through one the guard would see nothing. (t.Setenv: not parallel.)
+// The environment's proxies are for others: through one the guard would see nothing. (t.Setenv: not
+// parallel.)
 func TestNoProxyOfTheEnvironment(t *testing.T) {
 	proxy, s := newTarget(t, nil), newTarget(t, nil)
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"} {
 		t.Setenv(name, proxy.URL)
 	}
-	c := newClient(t, egress.Config{AllowLocal: true, Resolver: resolverFor(t, func(string, int) netip.Addr { return netip.MustParseAddr("127.0.0.1") })})
-	if _, _, err := get(t, c, "http://some.example:"+s.port()); err != nil || proxy.hits.Load() != 0 || s.hits.Load() != 1 {
-		t.Errorf("%v; the proxy got %d requests, the host %d", err, proxy.hits.Load(), s.hits.Load())
+	c := newClient(t, egress.Config{AllowLocal: true,
+		Resolver: resolverFor(t, func(string, int) netip.Addr {
+			return netip.MustParseAddr("127.0.0.1")
+		})})
+	if _, _, err := get(t, c, "http://some.example:"+s.port()); err != nil ||
+		proxy.hits.Load() != 0 || s.hits.Load() != 1 {
+		t.Errorf("%v; the proxy got %d requests, the host %d", err, proxy.hits.Load(),
+			s.hits.Load())
 	}
 }
 
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
-	large := newTarget(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Large", strings.Repeat("x", 100_000)) })
+	large := newTarget(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Large", strings.Repeat("x", 100_000))
+	})
 	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true}), large.URL); err == nil {
 		t.Error("a header of 100 kB was taken")
 	}
@@ -134,7 +152,8 @@ func TestAnswersAreBounded(t *testing.T) {
 		_, _ = z.Write(make([]byte, 1<<20))
 		z.Close()
 	})
-	if status, body, err := get(t, newClient(t, egress.Config{AllowLocal: true}), packed.URL); err != nil || status != 200 || len(body) > 10_000 {
+	if status, body, err := get(t, newClient(t, egress.Config{AllowLocal: true}),
+		packed.URL); err != nil || status != 200 || len(body) > 10_000 {
 		t.Errorf("a compressed answer came as %d with %d bytes: %v", status, len(body), err)
 	}
 }
@@ -149,10 +168,12 @@ func TestStallingReceivers(t *testing.T) {
 		<-release
 	})
 	defer close(release)
-	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true, HeaderTimeout: 20 * time.Millisecond}), silent.URL); err == nil {
+	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true,
+		HeaderTimeout: 20 * time.Millisecond}), silent.URL); err == nil {
 		t.Error("no header came and nobody minded")
 	}
-	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true, Timeout: 50 * time.Millisecond}), dripping.URL); err == nil {
+	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true,
+		Timeout: 50 * time.Millisecond}), dripping.URL); err == nil {
 		t.Error("no body came and nobody minded")
 	}
 }
@@ -160,7 +181,8 @@ func TestStallingReceivers(t *testing.T) {
 func TestDoChecksTheURL(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, egress.Config{AllowLocal: true})
-	for _, u := range []*url.URL{nil, {Scheme: "file", Path: "/etc/passwd"}, {Scheme: "http"}, {Scheme: "http", Host: "a", User: url.User("u")}} {
+	for _, u := range []*url.URL{nil, {Scheme: "file", Path: "/etc/passwd"}, {Scheme: "http"},
+		{Scheme: "http", Host: "a", User: url.User("u")}} {
 		if _, err := c.Do(&http.Request{URL: u}); err == nil {
 			t.Errorf("%v was called", u)
 		}
@@ -177,11 +199,16 @@ func TestDoChecksTheURL(t *testing.T) {
 
 func TestParseURL(t *testing.T) {
 	t.Parallel()
-	good := []string{"http://a", "https://a.example/x?y=z", "HTTP://A.example:8080", "http://[::1]:80/", "http://127.0.0.1:1/", "http://0x7f.1/",
-		"https://bücher.example/ü", "http://a#fragment", "http://a:65535", "http://a/" + strings.Repeat("x", egress.MaxURL-9)}
-	bad := []string{"", " ", "a", "/x", "//a/x", "http:", "http://", "http:///x", "http:a", "http://:80", "ftp://a", "file:///etc/passwd", "javascript:alert(1)",
-		"http://a b", "http://a/b c", "http://a\n", "http://a/\r\nHost: b", "http://a\x00", "http://u@a", "http://u:p@a", "http://@a", "http://example.com:80@127.0.0.1",
-		"http://a:0", "http://a:65536", "http://a:-1", "http://a:x", "http://[::1", "http://[fe80::1%25eth0]/", "http://%zz/", "\xff://a", "http://a/\xff",
+	good := []string{"http://a", "https://a.example/x?y=z", "HTTP://A.example:8080",
+		"http://[::1]:80/", "http://127.0.0.1:1/", "http://0x7f.1/",
+		"https://bücher.example/ü", "http://a#fragment", "http://a:65535",
+		"http://a/" + strings.Repeat("x", egress.MaxURL-9)}
+	bad := []string{"", " ", "a", "/x", "//a/x", "http:", "http://", "http:///x", "http:a",
+		"http://:80", "ftp://a", "file:///etc/passwd", "javascript:alert(1)",
+		"http://a b", "http://a/b c", "http://a\n", "http://a/\r\nHost: b", "http://a\x00",
+		"http://u@a", "http://u:p@a", "http://@a", "http://example.com:80@127.0.0.1",
+		"http://a:0", "http://a:65536", "http://a:-1", "http://a:x", "http://[::1",
+		"http://[fe80::1%25eth0]/", "http://%zz/", "\xff://a", "http://a/\xff",
 		"http://a/" + strings.Repeat("x", egress.MaxURL), "https:/a", "http//a"}
 	for _, raw := range good {
 		if u, err := egress.ParseURL(raw); err != nil || u.Hostname() == "" {
@@ -197,14 +224,18 @@ func TestParseURL(t *testing.T) {
 
 func TestCheckHeader(t *testing.T) {
 	t.Parallel()
-	for _, ok := range [][2]string{{"Authorization", "Bearer x"}, {"X-Any", ""}, {"accept", "*/*"}, {"Cookie", "a=b"}, {"Proxied", "x"}} {
+	for _, ok := range [][2]string{{"Authorization", "Bearer x"}, {"X-Any", ""}, {"accept", "*/*"},
+		{"Cookie", "a=b"}, {"Proxied", "x"}} {
 		if err := egress.CheckHeader(ok[0], ok[1]); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, bad := range [][2]string{{"Host", "a"}, {"hOST", "a"}, {"Connection", "close"}, {"Keep-Alive", "1"}, {"Proxy-Authorization", "x"}, {"proxy-connection", "x"},
-		{"Transfer-Encoding", "chunked"}, {"Content-Length", "1"}, {"TE", "trailers"}, {"Trailer", "x"}, {"Upgrade", "h2c"}, {"HTTP2-Settings", "x"},
-		{"Expect", "100-continue"}, {"Sec-Fetch-Site", "x"}, {"", "x"}, {"a b", "x"}, {"a:", "x"}, {"ü", "x"}, {"X-A\r\nHost", "x"}, {"X-A", "s3cret\r\nHost: b"}, {"X-A", "s3cret\x00"}} {
+	for _, bad := range [][2]string{{"Host", "a"}, {"hOST", "a"}, {"Connection", "close"},
+		{"Keep-Alive", "1"}, {"Proxy-Authorization", "x"}, {"proxy-connection", "x"},
+		{"Transfer-Encoding", "chunked"}, {"Content-Length", "1"}, {"TE", "trailers"},
+		{"Trailer", "x"}, {"Upgrade", "h2c"}, {"HTTP2-Settings", "x"},
+		{"Expect", "100-continue"}, {"Sec-Fetch-Site", "x"}, {"", "x"}, {"a b", "x"}, {"a:", "x"},
+		{"ü", "x"}, {"X-A\r\nHost", "x"}, {"X-A", "s3cret\r\nHost: b"}, {"X-A", "s3cret\x00"}} {
 		err := egress.CheckHeader(bad[0], bad[1])
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v", bad, err)
@@ -212,9 +243,11 @@ func TestCheckHeader(t *testing.T) {
 	}
 }
 
-// Whatever is accepted can be called without a surprise: it stays what it was through one more reading.
+// Whatever is accepted can be called without a surprise: it stays what it was through one more
+// reading.
 func FuzzParseURL(f *testing.F) {
-	for _, s := range []string{"http://a", "http://[::1]:80/x?y#z", "http://u@a", "http://0x7f.1:0/", "http://a:80:90", "http://a\\@b", "http://１２７.0.0.1"} {
+	for _, s := range []string{"http://a", "http://[::1]:80/x?y#z", "http://u@a",
+		"http://0x7f.1:0/", "http://a:80:90", "http://a\\@b", "http://１２７.0.0.1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -226,7 +259,8 @@ func FuzzParseURL(f *testing.F) {
 		if len(u.String()) > egress.MaxURL { // escaping made it longer
 			return
 		}
-		if err != nil || again.Host != u.Host || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
+		if err != nil || again.Host != u.Host || u.User != nil ||
+			(u.Scheme != "http" && u.Scheme != "https") {
 			t.Fatalf("%q is %q, then %v, %v", raw, u, again, err)
 		}
 	})
@@ -243,13 +277,15 @@ func TestProtocolsAreNotSwitched(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
+			"websocket\r\n\r\n")
 		rw.Flush()
 		_, _ = rw.ReadByte() // until the other end has gone
 		conn.Close()
 		close(held)
 	})
-	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true}), s.URL); !errors.Is(err, egress.ErrProtocolSwitch) {
+	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true}), s.URL); !errors.Is(err,
+		egress.ErrProtocolSwitch) {
 		t.Errorf("got %v", err)
 	}
 	<-held

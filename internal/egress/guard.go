@@ -23,7 +23,8 @@ const (
 	Embedded    Class = "IPv4 in IPv6"
 )
 
-// RefusedError says that an address is not called from here. It is in the chain of the error of Client.Do.
+// RefusedError says that an address is not called from here. It is in the chain of the error of
+// Client.Do.
 type RefusedError struct {
 	Address netip.Addr
 	Class   Class
@@ -33,14 +34,15 @@ func (r *RefusedError) Error() string {
 	return fmt.Sprintf("egress: the address %s is refused: %s", r.Address, r.Class)
 }
 
-// classes are the special-purpose blocks of IANA's registries; the first that holds an address decides. Of IPv6 only
-// 2000::/3 is in use as public, so the rest needs no list.
+// classes are the special-purpose blocks of IANA's registries; the first that holds an address
+// decides. Of IPv6 only 2000::/3 is in use as public, so the rest needs no list.
 var classes = []struct {
 	netip.Prefix
 	Class
 }{
 	{netip.MustParsePrefix("0.0.0.0/32"), Unspecified},
-	{netip.MustParsePrefix("0.0.0.0/8"), Reserved}, // "this network": some systems take it for loopback
+	// "this network": some systems take it for loopback
+	{netip.MustParsePrefix("0.0.0.0/8"), Reserved},
 	{netip.MustParsePrefix("10.0.0.0/8"), Private},
 	{netip.MustParsePrefix("100.64.0.0/10"), CarrierNAT},
 	{netip.MustParsePrefix("127.0.0.0/8"), Loopback},
@@ -76,8 +78,9 @@ var classes = []struct {
 
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// Classify says what an address is. A mapped IPv4 address is that IPv4 address; one behind the common NAT64 prefix, which
-// is how a network without IPv4 reaches public ones, or in an ISATAP address is Embedded unless it is public.
+// Classify says what an address is. A mapped IPv4 address is that IPv4 address; one behind the
+// common NAT64 prefix, which is how a network without IPv4 reaches public ones, or in an ISATAP
+// address is Embedded unless it is public.
 func Classify(a netip.Addr) Class {
 	a = a.WithZone("").Unmap()
 	if !a.IsValid() {
@@ -121,7 +124,7 @@ type guard struct {
 func (g *guard) checkAddress(a netip.Addr) error {
 	unmapped := a.WithZone("").Unmap()
 	class := Classify(unmapped)
-	allowed := class == Public || g.allowLocal && (class == Loopback || class == Private) ||
+	allowed := class == Public || (g.allowLocal && (class == Loopback || class == Private)) ||
 		slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(unmapped) })
 	if allowed {
 		return nil

@@ -20,11 +20,13 @@ type ProxyError struct {
 	Err   error
 }
 
-func (p *ProxyError) Error() string { return fmt.Sprintf("egress: the proxy %s: %v", p.Proxy, p.Err) }
+func (p *ProxyError) Error() string {
+	return fmt.Sprintf("egress: the proxy %s: %v", p.Proxy, p.Err)
+}
 func (p *ProxyError) Unwrap() error { return p.Err }
 
-// ParseProxy reads the URL of a proxy: http or socks5, a host, and credentials if it wants some. Errors do not repeat
-// it, as they are logged.
+// ParseProxy reads the URL of a proxy: http or socks5, a host, and credentials if it wants some.
+// Errors do not repeat it, as they are logged.
 func ParseProxy(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || len(raw) > MaxURL {
@@ -33,7 +35,7 @@ func ParseProxy(raw string) (*url.URL, error) {
 	if u.Scheme != "http" && u.Scheme != "socks5" {
 		return nil, errors.New("the proxy's URL is neither http nor socks5")
 	}
-	if u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
+	if (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("the proxy's URL has more than a host")
 	}
 	user := u.User
@@ -41,20 +43,24 @@ func ParseProxy(raw string) (*url.URL, error) {
 	if err := checkURL(&url.URL{Scheme: "http", Host: u.Host, Opaque: u.Opaque}); err != nil {
 		return nil, fmt.Errorf("a proxy: %w", err)
 	}
-	if password, _ := user.Password(); len(user.Username()) > maxSOCKSCredential || len(password) > maxSOCKSCredential {
-		return nil, fmt.Errorf("the proxy's credentials have more than %d bytes", maxSOCKSCredential)
+	if password, _ := user.Password(); len(user.Username()) > maxSOCKSCredential ||
+		len(password) > maxSOCKSCredential {
+		return nil, fmt.Errorf("the proxy's credentials have more than %d bytes",
+			maxSOCKSCredential)
 	}
 	u.User, u.Path = user, ""
 	if u.Port() == "" {
-		u.Host = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "socks5": "1080"}[u.Scheme])
+		u.Host = net.JoinHostPort(u.Hostname(),
+			map[string]string{"http": "80", "socks5": "1080"}[u.Scheme])
 	}
 	return u, nil
 }
 
-// proxyTransport makes each hop's connection through a proxy, which is an operator's choice and may be anywhere; what lies
-// behind it may not. Names are looked up here, and the proxy is given the address that was checked, wherever its
-// protocol has a place for one: in SOCKS5, and in CONNECT, which carries https. A plain request to an HTTP proxy names
-// the host, and the proxy looks it up once more by itself: there all its addresses must be allowed.
+// proxyTransport makes each hop's connection through a proxy, which is an operator's choice and may
+// be anywhere; what lies behind it may not. Names are looked up here, and the proxy is given the
+// address that was checked, wherever its protocol has a place for one: in SOCKS5, and in CONNECT,
+// which carries https. A plain request to an HTTP proxy names the host, and the proxy looks it up
+// once more by itself: there all its addresses must be allowed.
 type proxyTransport struct {
 	proxy    *url.URL
 	guard    *guard
@@ -69,7 +75,8 @@ func newProxyTransport(c Config, g *guard) (*proxyTransport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("egress: %w", err)
 	}
-	p := &proxyTransport{proxy: u, guard: g, resolver: c.Resolver, dialer: &net.Dialer{Timeout: c.ConnectTimeout, Resolver: c.Resolver}}
+	p := &proxyTransport{proxy: u, guard: g, resolver: c.Resolver,
+		dialer: &net.Dialer{Timeout: c.ConnectTimeout, Resolver: c.Resolver}}
 	p.tunnel = newTransport(c, p.dialTarget)
 	if u.Scheme == "http" {
 		p.plain = newTransport(c, p.dialProxy)
@@ -90,7 +97,8 @@ func (p *proxyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp, err := p.plain.RoundTrip(req)
-	if err != nil && req.Context().Err() == nil { // who it asked is the proxy, and the proxy did not answer
+	// who it asked is the proxy, and the proxy did not answer
+	if err != nil && req.Context().Err() == nil {
 		err = &ProxyError{p.proxy.Host, err}
 	}
 	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired {
@@ -108,9 +116,10 @@ func (p *proxyTransport) CloseIdleConnections() {
 	}
 }
 
-// resolveAllowed looks a host up and returns those of its addresses that may be called. With all, one that may not is an
-// error, else only none that may.
-func (p *proxyTransport) resolveAllowed(ctx context.Context, host string, all bool) (allowed []netip.Addr, err error) {
+// resolveAllowed looks a host up and returns those of its addresses that may be called. With all,
+// one that may not is an error, else only none that may.
+func (p *proxyTransport) resolveAllowed(ctx context.Context, host string,
+	all bool) (allowed []netip.Addr, err error) {
 	resolver := p.resolver
 	if resolver == nil {
 		resolver = net.DefaultResolver
@@ -202,10 +211,12 @@ func (u *targetError) Error() string { return "egress: through the proxy: " + u.
 
 // connect asks an HTTP proxy for a tunnel.
 func (p *proxyTransport) connect(conn net.Conn, address string) error {
-	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
+		Header: http.Header{}}
 	if user := p.proxy.User; user != nil {
 		password, _ := user.Password()
-		req.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+		req.Header.Set("Proxy-Authorization",
+			"Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
 	}
 	if err := req.Write(conn); err != nil {
 		return err
@@ -221,7 +232,8 @@ func (p *proxyTransport) connect(conn net.Conn, address string) error {
 		return nil
 	case resp.StatusCode == http.StatusProxyAuthRequired:
 		return errors.New("it refuses the credentials")
-	case resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusForbidden:
+	case resp.StatusCode < http.StatusInternalServerError &&
+		resp.StatusCode != http.StatusForbidden:
 		return fmt.Errorf("it answers a CONNECT with %d", resp.StatusCode)
 	}
 	return &targetError{fmt.Sprintf("it answers %d", resp.StatusCode)}

@@ -24,8 +24,10 @@ const (
 )
 
 // targetReplies are the answers that are about the address and not the proxy.
-var targetReplies = map[byte]string{2: "its rules forbid the address", 3: "the network cannot be reached", 4: "the host cannot be reached",
-	5: "the connection is refused", 6: "the way is too long", 8: "it does not know the kind of address"}
+var targetReplies = map[byte]string{2: "its rules forbid the address",
+	3: "the network cannot be reached", 4: "the host cannot be reached",
+	5: "the connection is refused", 6: "the way is too long",
+	8: "it does not know the kind of address"}
 
 // socksHandshake asks a SOCKS5 proxy for a connection to an address.
 func socksHandshake(conn net.Conn, user *url.Userinfo, target netip.AddrPort) error {

@@ -13,14 +13,18 @@ import (
 // MaxURL is how many bytes a URL may have.
 const MaxURL = 2048
 
-// ParseURL reads the URL of something to call: http or https with a host, and without credentials, which would end up in
-// every log. Whether its address may be called is decided when it is. Errors are safe to show to who sent it.
+// ParseURL reads the URL of something to call: http or https with a host, and without credentials,
+// which would end up in every log. Whether its address may be called is decided when it is. Errors
+// are safe to show to who sent it.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
 		return nil, InvalidURLError(fmt.Sprintf("the URL has more than %d bytes", MaxURL))
 	}
-	if !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return nil, InvalidURLError("the URL holds spaces, control characters, or bytes that are not UTF-8")
+	if !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool {
+		return r <= ' ' || r == 0x7f
+	}) {
+		return nil, InvalidURLError(
+			"the URL holds spaces, control characters, or bytes that are not UTF-8")
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -29,7 +33,8 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, checkURL(u)
 }
 
-// InvalidURLError says what is wrong with a URL. It is in the chain of the error of Client.Do for one that redirects there.
+// InvalidURLError says what is wrong with a URL. It is in the chain of the error of Client.Do for
+// one that redirects there.
 type InvalidURLError string
 
 func (b InvalidURLError) Error() string { return string(b) }
@@ -37,14 +42,15 @@ func (b InvalidURLError) Error() string { return string(b) }
 // check says what is wrong with a URL.
 func checkURL(u *url.URL) error {
 	switch {
-	case u == nil || u.Scheme != "http" && u.Scheme != "https":
+	case u == nil || (u.Scheme != "http" && u.Scheme != "https"):
 		return InvalidURLError("the URL is neither http nor https")
 	case u.Hostname() == "" || u.Opaque != "":
 		return InvalidURLError("the URL names no host")
 	case u.User != nil:
 		return InvalidURLError("the URL holds credentials")
 	case strings.Contains(u.Hostname(), "%"):
-		return InvalidURLError("the URL's host has a zone, which means something on one machine only")
+		return InvalidURLError(
+			"the URL's host has a zone, which means something on one machine only")
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
@@ -54,13 +60,13 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// forbiddenHeaders are the headers that belong to the connection or the transport and are never taken from users; all that
-// begin with Proxy- or Sec- are as well.
-var forbiddenHeaders = []string{"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer",
-	"transfer-encoding", "upgrade", "via"}
+// forbiddenHeaders are the headers that belong to the connection or the transport and are never
+// taken from users; all that begin with Proxy- or Sec- are as well.
+var forbiddenHeaders = []string{"connection", "content-length", "expect", "host", "http2-settings",
+	"keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "via"}
 
-// CheckHeader says what is wrong with a header somebody wants to be sent along. Errors are safe to show to them and do
-// not repeat the value.
+// CheckHeader says what is wrong with a header somebody wants to be sent along. Errors are safe to
+// show to them and do not repeat the value.
 func CheckHeader(name, value string) error {
 	lower := strings.ToLower(name)
 	if !httpguts.ValidHeaderFieldName(name) {

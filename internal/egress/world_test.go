@@ -16,11 +16,13 @@ import (
 	"github.com/millrace/millrace/internal/egress"
 )
 
-// resolverFor is a DNS server of a test's own, as a resolver. answer gives the address of a name the n-th time its IPv4
-// address is asked for, counting from 0; it has no others.
+// resolverFor is a DNS server of a test's own, as a resolver. answer gives the address of a name
+// the n-th time its IPv4 address is asked for, counting from 0; it has no others.
 func resolverFor(t *testing.T, answer func(name string, n int) netip.Addr) *net.Resolver {
 	t.Helper()
-	return serveDNS(t, func(name string, n int) []netip.Addr { return []netip.Addr{answer(name, n)} })
+	return serveDNS(t, func(name string, n int) []netip.Addr {
+		return []netip.Addr{answer(name, n)}
+	})
 }
 
 func serveDNS(t *testing.T, answer func(name string, n int) []netip.Addr) *net.Resolver {
@@ -45,9 +47,10 @@ func serveDNS(t *testing.T, answer func(name string, n int) []netip.Addr) *net.R
 			}
 		}
 	}()
-	return &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", conn.LocalAddr().String())
-	}}
+	return &net.Resolver{PreferGo: true, StrictErrors: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "udp", conn.LocalAddr().String())
+		}}
 }
 
 // resolverWithTwo resolves every name to two addresses.

@@ -19,18 +19,24 @@ import (
 // gone is a machine that keeps nothing, kept one that keeps settled rows.
 var (
 	phases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased, "done": job.Done}
-	begin  = []job.Move{{From: job.StateNone, On: job.Submitted, To: "queued"}, {From: "queued", On: job.Claimed, To: "running"}, {From: "running", On: job.Expired, To: "queued"}}
-	gone   = job.MustMachine(phases, append(begin, job.Move{From: "running", On: job.Succeeded, To: job.StateNone}))
-	kept   = job.MustMachine(phases, append(begin, job.Move{From: "running", On: job.Succeeded, To: "done"}))
+	begin  = []job.Move{{From: job.StateNone, On: job.Submitted, To: "queued"},
+		{From: "queued", On: job.Claimed, To: "running"},
+		{From: "running", On: job.Expired, To: "queued"}}
+	gone = job.MustMachine(phases, append(begin,
+		job.Move{From: "running", On: job.Succeeded, To: job.StateNone}))
+	kept = job.MustMachine(phases, append(begin,
+		job.Move{From: "running", On: job.Succeeded, To: "done"}))
 )
 
 func BenchmarkThrough(b *testing.B) {
 	for _, db := range []string{"sqlite", "postgres"} {
 		for name, m := range map[string]*job.Machine{"gone": gone, "kept": kept} {
 			for _, shape := range []struct{ batch, callers int }{{100, 4}, {1, 64}, {1000, 4}} {
-				b.Run(fmt.Sprintf("%s/%s/batch=%d,callers=%d", db, name, shape.batch, shape.callers), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/%s/batch=%d,callers=%d", db, name, shape.batch,
+					shape.callers), func(b *testing.B) {
 					c := &realClock{start: time.Now()}
-					e := newEngine(b, benchStore(b, db), c, engine.Contract{Name: "made", Machine: m})
+					e := newEngine(b, benchStore(b, db), c,
+						engine.Contract{Name: "made", Machine: m})
 					through(b, e, shape.batch, shape.callers)
 				})
 			}
@@ -42,8 +48,10 @@ type realClock struct{ start time.Time }
 
 func (c *realClock) Monotonic() time.Duration { return time.Since(c.start) }
 
-func newEngine(tb testing.TB, s store.Store, c *realClock, contracts ...engine.Contract) *engine.Engine {
-	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: "bench", Random: testkit.RandomBytes, Monotonic: c.Monotonic})
+func newEngine(tb testing.TB, s store.Store, c *realClock,
+	contracts ...engine.Contract) *engine.Engine {
+	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: "bench",
+		Random: testkit.RandomBytes, Monotonic: c.Monotonic})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -55,7 +63,8 @@ func benchStore(tb testing.TB, db string) store.Store {
 	if db == "postgres" {
 		return openPostgres(tb)
 	}
-	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(tb.TempDir(), "m.db"), Now: time.Now})
+	s, err := sqlite.Open(context.Background(),
+		sqlite.Config{Path: filepath.Join(tb.TempDir(), "m.db"), Now: time.Now})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -79,22 +88,27 @@ func through(b *testing.B, e *engine.Engine, batch, callers int) {
 				n := min(batch, b.N-from)
 				subs := make([]engine.Submission, n)
 				for i := range subs {
-					subs[i].Job = job.Job{ID: job.ID{Contract: "made", Scope: "q", Key: fmt.Sprint("job-", from+i)}, Queue: "q",
+					subs[i].Job = job.Job{ID: job.ID{Contract: "made", Scope: "q",
+						Key: fmt.Sprint("job-", from+i)}, Queue: "q",
 						Lease: time.Minute, Payload: []byte(`{"file":"a/b/c/d.txt","size":123456}`)}
 				}
 				if _, err := e.Submit(ctx, engine.Unique, subs); err != nil {
 					b.Error(err)
 					return
 				}
-				for left := n; left > 0 && int(done.Load()) < b.N; { // others may hold rows for a moment, or take ours
-					jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: "made", Queues: []string{"q"}, Max: left, Worker: "w"})
+				// others may hold rows for a moment, or take ours
+				for left := n; left > 0 && int(done.Load()) < b.N; {
+					jobs, err := e.Claim(ctx,
+						engine.ClaimRequest{Contract: "made", Queues: []string{"q"}, Max: left,
+							Worker: "w"})
 					if err != nil {
 						b.Error(err)
 						return
 					}
 					requests := make([]engine.FinishRequest, len(jobs))
 					for i, j := range jobs {
-						requests[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+						requests[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
+							Outcome: engine.Outcome{On: job.Succeeded}}
 					}
 					for _, results := range e.FinishAll(ctx, requests) {
 						if results.Err != nil {

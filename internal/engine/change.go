@@ -16,7 +16,8 @@ import (
 //
 // Errors: NotFound, Conflict where the machine does not hold it, that of edit,
 // and those of the store.
-func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause, edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
+func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
+	edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
 	if _, err := e.contract(id.Contract); err != nil {
 		return nil, err
 	}
@@ -60,11 +61,13 @@ func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
 	if !u.e.contracts[j.ID.Contract].acceptsPriority(draft.Priority) {
 		return errPriorityOutOfRange(j.ID)
 	}
-	j.Owner, j.Priority, j.OrderTime, j.DueAt = draft.Owner, draft.Priority, draft.OrderTime, draft.DueAt
+	j.Owner, j.Priority, j.OrderTime, j.DueAt = draft.Owner, draft.Priority, draft.OrderTime,
+		draft.DueAt
 	j.Lease, j.MaxAttempts, j.Trace = draft.Lease, draft.MaxAttempts, draft.Trace
 	j.Kind, j.Alias = draft.Kind, draft.Alias
 	for p := range job.Parts {
-		if was, is := *j.Body(p), *draft.Body(p); !bytes.Equal(was, is) || (was == nil) != (is == nil) {
+		if was, is := *j.Body(p), *draft.Body(p); !bytes.Equal(was, is) ||
+			(was == nil) != (is == nil) {
 			u.setBody(j, p, is)
 		}
 	}
@@ -80,7 +83,8 @@ func (u *unit) ensureNoDependents(j *job.Job) error {
 		return err
 	}
 	if len(edges) > 0 {
-		return &job.Error{Kind: job.Conflict, Op: "engine.removed", ID: j.ID, Msg: "another job depends on it"}
+		return &job.Error{Kind: job.Conflict, Op: "engine.removed", ID: j.ID,
+			Msg: "another job depends on it"}
 	}
 	return nil
 }
@@ -119,5 +123,6 @@ func (u *unit) lockOne(id job.ID) (*job.Job, error) {
 }
 
 func errNotFound(id job.ID) error {
-	return &job.Error{Kind: job.NotFound, Op: "engine", ID: id, Msg: fmt.Sprintf("there is no job %q", id.Key)}
+	return &job.Error{Kind: job.NotFound, Op: "engine", ID: id,
+		Msg: fmt.Sprintf("there is no job %q", id.Key)}
 }

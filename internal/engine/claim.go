@@ -107,7 +107,8 @@ func (e *Engine) claimOnce(ctx context.Context, req ClaimRequest) ([]*job.Job, e
 func (e *Engine) ReleaseClaimed(jobs []*job.Job) {
 	requests := make([]FinishRequest, len(jobs))
 	for i, j := range jobs {
-		requests[i] = FinishRequest{Run: Run{ID: j.ID, Run: j.Run}, Outcome: Outcome{On: job.Released}}
+		requests[i] = FinishRequest{Run: Run{ID: j.ID, Run: j.Run},
+			Outcome: Outcome{On: job.Released}}
 	}
 	for i, results := range e.FinishAll(context.Background(), requests) {
 		if results.Err != nil {
@@ -135,7 +136,9 @@ func (u *unit) claimTx(group []*ticket[claimCall]) error {
 	if err := u.claimPasses(group); err != nil {
 		return err
 	}
-	short := slices.ContainsFunc(group, func(t *ticket[claimCall]) bool { return t.call.wantsMore() })
+	short := slices.ContainsFunc(group, func(t *ticket[claimCall]) bool {
+		return t.call.wantsMore()
+	})
 	if !short {
 		return nil
 	}
@@ -215,7 +218,9 @@ func (u *unit) claimPasses(group []*ticket[claimCall]) error {
 		if err := u.claimPass(group); err != nil {
 			return err
 		}
-		empty := func(t *ticket[claimCall]) bool { return len(t.call.jobs) == 0 && t.call.wantsMore() }
+		empty := func(t *ticket[claimCall]) bool {
+			return len(t.call.jobs) == 0 && t.call.wantsMore()
+		}
 		if !u.truncatedBySize || !slices.ContainsFunc(group, empty) {
 			return nil
 		}
@@ -337,7 +342,8 @@ func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 		return nil, err
 	}
 	large := func(j *job.Job) bool { return j.OutOfLine != 0 }
-	u.truncatedBySize = u.truncatedBySize || len(found) < asked && slices.ContainsFunc(found, large)
+	u.truncatedBySize = u.truncatedBySize ||
+		(len(found) < asked && slices.ContainsFunc(found, large))
 	found = slices.DeleteFunc(found, func(j *job.Job) bool { return picked[j.Seq] })
 	u.exhausted[key] = len(found) == 0
 	return found[:min(n, len(found))], nil
@@ -392,7 +398,8 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 			return err
 		}
 		if !free {
-			return &job.Error{Kind: job.Conflict, Op: "engine.claim", ID: id, Msg: "the job cannot be claimed now"}
+			return &job.Error{Kind: job.Conflict, Op: "engine.claim", ID: id,
+				Msg: "the job cannot be claimed now"}
 		}
 		if err := u.tx.LoadBodies([]*job.Job{j}); err != nil {
 			return err
@@ -406,8 +413,8 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 	return claimed, nil
 }
 
-// lockUnderLimits locks a job and, before it, the limits that its run would be under: names come before rows for
-// everybody.
+// lockUnderLimits locks a job and, before it, the limits that its run would be under: names come
+// before rows for everybody.
 func (u *unit) lockUnderLimits(id job.ID) (*job.Job, error) {
 	found, err := u.tx.Get([]job.ID{id})
 	if err != nil {

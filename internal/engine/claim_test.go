@@ -18,15 +18,20 @@ import (
 func TestClaimOrder(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		old := func(s *engine.Submission) { s.Job.OrderTime = w.Now().Add(-time.Minute) }
-		w.submit(sub("brief/c"), sub("brief/a"), sub("brief/low", priority(-1), old), sub("brief/high", priority(1)),
-			sub("brief/old", old), sub("brief/q2", in("q2"), old), sub("brief/q3", in("q3"), priority(5)))
-		if got, want := names(w.claim("brief", 2, "q")), []string{"brief/high", "brief/old"}; !slices.Equal(got, want) {
+		w.submit(sub("brief/c"), sub("brief/a"), sub("brief/low", priority(-1), old),
+			sub("brief/high", priority(1)),
+			sub("brief/old", old), sub("brief/q2", in("q2"), old),
+			sub("brief/q3", in("q3"), priority(5)))
+		if got, want := names(w.claim("brief", 2, "q")),
+			[]string{"brief/high", "brief/old"}; !slices.Equal(got, want) {
 			w.Errorf("got %v, want %v", got, want)
 		}
-		if got, want := names(w.claim("brief", 2, "q2", "q", "q2", "empty")), []string{"brief/q2", "brief/c"}; !slices.Equal(got, want) {
+		if got, want := names(w.claim("brief", 2, "q2", "q", "q2", "empty")),
+			[]string{"brief/q2", "brief/c"}; !slices.Equal(got, want) {
 			w.Errorf("got %v, want %v", got, want)
 		}
-		if got, want := names(w.claim("brief", 9)), []string{"brief/q3", "brief/a", "brief/low"}; !slices.Equal(got, want) {
+		if got, want := names(w.claim("brief", 9)),
+			[]string{"brief/q3", "brief/a", "brief/low"}; !slices.Equal(got, want) {
 			w.Errorf("got %v, want %v", got, want)
 		}
 		if got := w.claim("brief", 9); len(got) > 0 {
@@ -38,14 +43,17 @@ func TestClaimOrder(t *testing.T) {
 
 func TestClaimHandsOutWhatIsStored(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("brief/a", with(func(j *job.Job) { j.Definition, j.Progress = []byte("{}"), []byte("7") })))
+		w.submit(sub("brief/a", with(func(j *job.Job) {
+			j.Definition, j.Progress = []byte("{}"), []byte("7")
+		})))
 		w.Advance(time.Second)
 		j := w.claim("brief", 1, "q")[0]
 		stored := *w.get("brief/a")
 		if fmt.Sprintf("%+v", *j) != fmt.Sprintf("%+v", stored) {
 			w.Errorf("handed out %+v\nstored     %+v", *j, stored)
 		}
-		if j.Run.Seq() != j.Seq || j.Worker != "worker" || j.Attempts != 1 || !j.StartedAt.Equal(w.Now()) || !j.LeaseUntil.Equal(w.Now().Add(j.Lease)) {
+		if j.Run.Seq() != j.Seq || j.Worker != "worker" || j.Attempts != 1 ||
+			!j.StartedAt.Equal(w.Now()) || !j.LeaseUntil.Equal(w.Now().Add(j.Lease)) {
 			w.Errorf("handed out %+v", *j)
 		}
 	})
@@ -60,10 +68,12 @@ func TestClaimTakesWhatLapsedAndWhatIsDue(t *testing.T) {
 				w.submit(sub("brief/lost"))
 				w.run("brief/lost")
 				w.Advance(time.Second)
-				w.submit(sub("brief/due", due(20*time.Second)), sub("brief/ready"), sub("brief/far", due(time.Hour)), sub("graph/lost"))
+				w.submit(sub("brief/due", due(20*time.Second)), sub("brief/ready"),
+					sub("brief/far", due(time.Hour)), sub("graph/lost"))
 				w.run("graph/lost")
 				w.Advance(31 * time.Second)
-				if got, want := names(w.claim("brief", 9, queues...)), []string{"brief/lost", "brief/due", "brief/ready"}; !slices.Equal(got, want) {
+				if got, want := names(w.claim("brief", 9, queues...)),
+					[]string{"brief/lost", "brief/due", "brief/ready"}; !slices.Equal(got, want) {
 					w.Errorf("got %v, want %v", got, want)
 				}
 				w.is(`brief/due: running leased runs=1 until=30s
@@ -79,9 +89,14 @@ func TestClaimTakesWhatLapsedAndWhatIsDue(t *testing.T) {
 }
 
 func TestClaimJob(t *testing.T) {
-	everywhere(t, madeWith("locked", func(c *engine.Contract) { c.MaxRunning = 2 }), func(w *world) {
-		claim := func(key string) (*job.Job, error) { return w.ClaimJob(w.ctx, id("locked/"+key), "w") }
-		w.submit(sub("locked/a", limit(2)), sub("locked/b"), sub("locked/c"), sub("locked/later", due(time.Hour)), sub("locked/paused", in("p")))
+	everywhere(t, madeWith("locked", func(c *engine.Contract) {
+		c.MaxRunning = 2
+	}), func(w *world) {
+		claim := func(key string) (*job.Job, error) {
+			return w.ClaimJob(w.ctx, id("locked/"+key), "w")
+		}
+		w.submit(sub("locked/a", limit(2)), sub("locked/b"), sub("locked/c"),
+			sub("locked/later", due(time.Hour)), sub("locked/paused", in("p")))
 		w.fails(second(claim("none")), job.NotFound)
 		w.fails(second(claim("later")), job.Conflict)
 		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "locked", Queue: "p", Paused: true}))
@@ -99,7 +114,8 @@ func TestClaimJob(t *testing.T) {
 		w.Advance(30 * time.Second)
 		again, err := claim("a")
 		w.ok(err)
-		w.fails(second(w.Finish(w.ctx, engine.Run{Run: first.Run}, engine.Outcome{On: job.Succeeded})), job.RunLost)
+		w.fails(second(w.Finish(w.ctx, engine.Run{Run: first.Run},
+			engine.Outcome{On: job.Succeeded})), job.RunLost)
 		w.ok(second(w.Heartbeat(w.ctx, engine.Run{ID: id("locked/a"), Run: again.Run}, nil)))
 		w.is(`locked/a: processing leased runs=2 failures=1 until=30s [submitted>queued claimed>processing expired>stale claimed>processing]
 			locked/b: processing leased runs=1 until=0s [submitted>queued claimed>processing]
@@ -167,11 +183,13 @@ func TestPauseAndQueueLimit(t *testing.T) {
 		other := w.node(made())
 		set := func(paused bool, limit int) {
 			w.Helper()
-			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: paused, MaxRunning: limit}))
+			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: paused,
+				MaxRunning: limit}))
 			w.ok(other.LoadQueues(w.ctx))
 		}
 		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief"}), job.Invalid)
-		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: -1}), job.Invalid)
+		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: -1}),
+			job.Invalid)
 		set(true, 0)
 		if got := w.claim("brief", 9, "q"); len(got) > 0 {
 			w.Errorf("claimed %v of a paused queue", names(got))
@@ -181,14 +199,19 @@ func TestPauseAndQueueLimit(t *testing.T) {
 		}
 		set(false, 2)
 		held := w.claim("brief", 9) // of all queues, with one limited
-		if got, want := names(held), []string{"brief/q0", "brief/q1", "brief/r1", "brief/r2", "brief/r3"}; !slices.Equal(got, want) {
+		if got, want := names(held), []string{"brief/q0", "brief/q1", "brief/r1", "brief/r2",
+			"brief/r3"}; !slices.Equal(got, want) {
 			w.Errorf("got %v, want %v", got, want)
 		}
-		if got, err := other.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 9}); len(got) > 0 || err != nil {
+		if got, err := other.Claim(w.ctx,
+			engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 9}); len(got) > 0 ||
+			err != nil {
 			w.Errorf("another node claimed %v, %v beyond the limit", names(got), err)
 		}
 		w.finish(engine.Run{Run: held[0].Run}, job.Succeeded)
-		if got, err := other.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 9}); len(got) != 1 || err != nil {
+		if got, err := other.Claim(w.ctx,
+			engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 9}); len(got) != 1 ||
+			err != nil {
 			w.Errorf("another node claimed %v, %v of one free slot", names(got), err)
 		}
 		w.Advance(time.Minute) // lapsed runs leave their slots
@@ -232,7 +255,9 @@ func TestRunLimitsAreExact(t *testing.T) {
 			wg.Go(func() {
 				queues := [][]string{nil, {"q"}, {"r", "q"}, {"q", "s"}}[i%4]
 				for finished.Load() < 300 {
-					jobs, err := nodes[i%2].Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1 + i%3, Worker: "w"})
+					jobs, err := nodes[i%2].Claim(w.ctx,
+						engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1 + i%3,
+							Worker: "w"})
 					if err != nil {
 						w.Error(err)
 						return
@@ -241,12 +266,16 @@ func TestRunLimitsAreExact(t *testing.T) {
 						take(j.Queue, 1)
 					}
 					for len(jobs) > 0 {
-						ending := engine.FinishRequest{Run: engine.Run{Run: jobs[0].Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+						ending := engine.FinishRequest{Run: engine.Run{Run: jobs[0].Run},
+							Outcome: engine.Outcome{On: job.Succeeded}}
 						if i >= 16 { // these go on with what the end brings
-							ending.Next = &engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1, Worker: "w"}
+							ending.Next = &engine.ClaimRequest{Contract: "brief", Queues: queues,
+								Max: 1, Worker: "w"}
 						}
-						take(jobs[0].Queue, -1) // before the end, so that a slot is never counted twice
-						results := nodes[(i+1)%2].FinishAll(w.ctx, []engine.FinishRequest{ending})[0]
+						// before the end, so that a slot is never counted twice
+						take(jobs[0].Queue, -1)
+						results := nodes[(i+1)%2].FinishAll(w.ctx,
+							[]engine.FinishRequest{ending})[0]
 						if results.Err != nil {
 							w.Error(results.Err)
 						}
@@ -273,8 +302,12 @@ func TestLongPollWakes(t *testing.T) {
 		contract, queue string
 		before          func(w *world) func() // prepares and returns what wakes
 	}{
-		"on submit":           {"brief", "q", func(w *world) func() { return func() { w.submit(sub("brief/a")) } }},
-		"any queue on submit": {"brief", "", func(w *world) func() { return func() { w.submit(sub("brief/a", in("x"))) } }},
+		"on submit": {"brief", "q", func(w *world) func() {
+			return func() { w.submit(sub("brief/a")) }
+		}},
+		"any queue on submit": {"brief", "", func(w *world) func() {
+			return func() { w.submit(sub("brief/a", in("x"))) }
+		}},
 		"on release": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
 			r := w.run("brief/a")
@@ -283,7 +316,9 @@ func TestLongPollWakes(t *testing.T) {
 		"on requeue": {"brief", "r", func(w *world) func() {
 			w.submit(sub("brief/a"))
 			r := w.run("brief/a")
-			return func() { w.ok(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b", in("r"))))) }
+			return func() {
+				w.ok(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b", in("r")))))
+			}
 		}},
 		"on promote": {"phased", "q", func(w *world) func() {
 			w.submit(sub("phased/a", due(time.Minute)))
@@ -309,7 +344,9 @@ func TestLongPollWakes(t *testing.T) {
 		"on the end of a pause": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
 			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
-			return func() { w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"})) }
+			return func() {
+				w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+			}
 		}},
 		"on a raised limit of a queue": {"brief", "", func(w *world) func() {
 			w.submit(sub("brief/a"), sub("brief/b"))
@@ -372,7 +409,8 @@ func TestWakeUpIsHandedOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "memory", made())
 	engine.WithoutFloor(w.Engine)
-	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w", Wait: time.Minute}
+	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
+		Wait: time.Minute}
 	for i := range 50 {
 		leaver, leave := context.WithCancel(w.ctx)
 		stayer, stop := context.WithCancel(w.ctx)
@@ -395,7 +433,8 @@ func TestWakeUpIsHandedOn(t *testing.T) {
 		if first == 1 {
 			stop()
 		}
-		if first+<-got != 1 { // if the leaver got nothing the other does, without any further wake-up
+		// if the leaver got nothing the other does, without any further wake-up
+		if first+<-got != 1 {
 			w.Fatal("the job was left lying")
 		}
 		stop()
@@ -406,7 +445,8 @@ func TestWakeUpIsHandedOn(t *testing.T) {
 
 func TestLongPollEndsEmpty(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w", Wait: 20 * time.Millisecond}
+		req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
+			Wait: 20 * time.Millisecond}
 		if jobs, err := w.Claim(w.ctx, req); len(jobs) > 0 || err != nil {
 			w.Errorf("after its time: %v, %v", jobs, err)
 		}
@@ -452,7 +492,9 @@ func TestClaimForLeaverGoesBack(t *testing.T) {
 		defer leave()
 		w.Engine = testkit.NewEngine(w, leaving{w.Store, leave}, w.Clock, made()...)
 		for _, wait := range []time.Duration{0, time.Minute} {
-			if jobs, err := w.Claim(ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "w", Wait: wait}); len(jobs) > 0 || err != nil {
+			if jobs, err := w.Claim(ctx,
+				engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "w",
+					Wait: wait}); len(jobs) > 0 || err != nil {
 				w.Errorf("the leaver got %v, %v", names(jobs), err)
 			}
 		}
@@ -490,7 +532,9 @@ func TestNoJobLeaks(t *testing.T) {
 			ctx, leave := context.WithCancel(w.ctx)
 			defer leave()
 			wg.Go(func() {
-				jobs, err := w.Claim(ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 5, Worker: "w", Wait: time.Millisecond})
+				jobs, err := w.Claim(ctx,
+					engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 5,
+						Worker: "w", Wait: time.Millisecond})
 				if err != nil {
 					w.Error(err)
 				}
@@ -506,7 +550,8 @@ func TestNoJobLeaks(t *testing.T) {
 		}
 		wg.Wait()
 		counts, err := w.Queues(w.ctx, "brief")
-		if err != nil || counts[0].Leased != int64(len(known)) || counts[0].Ready != int64(200-len(known)) {
+		if err != nil || counts[0].Leased != int64(len(known)) ||
+			counts[0].Ready != int64(200-len(known)) {
 			w.Errorf("%d jobs are known to be leased; counts %+v, %v", len(known), counts, err)
 		}
 		w.sound()

@@ -126,7 +126,8 @@ func isStoreFailure(err error) bool {
 func (c *combiner[C]) serveRecovered(group []*ticket[C]) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &job.Error{Kind: job.Internal, Op: "engine", Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+			err = &job.Error{Kind: job.Internal, Op: "engine",
+				Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 		}
 	}()
 	for _, t := range group {

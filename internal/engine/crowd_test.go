@@ -46,12 +46,14 @@ func (c *crowd) run() {
 	var next atomic.Int64
 	for i := range submitters {
 		wg.Go(func() {
-			for from := int(next.Add(batch)) - batch; from < c.total; from = int(next.Add(batch)) - batch {
+			for from := int(next.Add(batch)) - batch; from < c.total; from = int(
+				next.Add(batch)) - batch {
 				subs := make([]engine.Submission, batch)
 				for k := range subs {
 					subs[k] = sub(fmt.Sprintf("brief/%05d", from+k), in(fmt.Sprint("q", k%2)))
 				}
-				if _, err := c.engines[i%len(c.engines)].Submit(c.w.ctx, engine.Unique, subs); err != nil {
+				if _, err := c.engines[i%len(c.engines)].Submit(c.w.ctx, engine.Unique,
+					subs); err != nil {
 					c.w.Error(err)
 				}
 			}
@@ -70,8 +72,9 @@ func (c *crowd) run() {
 func (c *crowd) poll(i int) {
 	queues := [][]string{{"q0"}, {"q1"}, {"q0", "q1"}, nil}[i%4]
 	for c.finished.Load() < int64(c.total) && !c.w.Failed() {
-		jobs, err := c.engines[i%len(c.engines)].Claim(c.w.ctx, engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1 + i, Worker: "w",
-			Wait: 100 * time.Millisecond})
+		jobs, err := c.engines[i%len(c.engines)].Claim(c.w.ctx,
+			engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1 + i, Worker: "w",
+				Wait: 100 * time.Millisecond})
 		if err != nil {
 			c.w.Error(err)
 			return
@@ -81,7 +84,8 @@ func (c *crowd) poll(i int) {
 			if _, twice := c.handed.LoadOrStore(j.ID.Key, true); twice {
 				c.w.Errorf("%s was handed out twice", j.ID.Key)
 			}
-			requests[k] = engine.FinishRequest{Run: engine.Run{ID: j.ID, Run: j.Run}, Outcome: engine.Outcome{On: job.Succeeded}}
+			requests[k] = engine.FinishRequest{Run: engine.Run{ID: j.ID, Run: j.Run},
+				Outcome: engine.Outcome{On: job.Succeeded}}
 		}
 		for _, e := range c.engines[(i+1)%len(c.engines)].FinishAll(c.w.ctx, requests) {
 			if e.Err != nil {

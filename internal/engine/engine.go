@@ -65,7 +65,8 @@ type Contract struct {
 	// RetryDelay says how long a job waits after the failure just counted, in the
 	// state that led to; nil is no delay. It may be asked again.
 	RetryDelay func(*job.Job) time.Duration
-	// LostFailure is the Failure that a run leaves which nobody has ended; nil leaves the one there is.
+	// LostFailure is the Failure that a run leaves which nobody has ended; nil leaves the one there
+	// is.
 	LostFailure []byte
 	// Body is what the contract adds to a message; nil adds nothing. It sees the
 	// job with all its bodies as it was right after the change.
@@ -80,12 +81,13 @@ type Contract struct {
 type Moved struct {
 	// Job is as it was right after the change. Of its bodies only the definition is sure
 	// to be there, where the contract has a Body.
-	Job    job.Job
-	On     job.Cause
-	From   job.State
-	To     job.State
-	At     time.Time
-	Since  time.Time // when it was last changed before: a job that no worker has had then, since when it was in From
+	Job  job.Job
+	On   job.Cause
+	From job.State
+	To   job.State
+	At   time.Time
+	// when it was last changed before: a job that no worker has had then, since when it was in From
+	Since  time.Time
 	Reason string
 }
 
@@ -138,14 +140,18 @@ func New(c Config) (*Engine, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{store: c.Store, contracts: map[string]*Contract{}, node: c.Node, random: c.Random, log: c.Log,
+	e := &Engine{store: c.Store, contracts: map[string]*Contract{}, node: c.Node, random: c.Random,
+		log: c.Log,
 		hub: newHub(), guard: clockGuard{monotonic: c.Monotonic}, pollInterval: pollInterval}
 	for _, contract := range c.Contracts {
 		if contract.Name == "" || contract.Machine == nil || e.contracts[contract.Name] != nil {
-			return nil, fmt.Errorf("engine: contract %q needs a name of its own and a machine", contract.Name)
+			return nil, fmt.Errorf("engine: contract %q needs a name of its own and a machine",
+				contract.Name)
 		}
 		if contract.Graph && !contract.waitsForDependencies() {
-			return nil, fmt.Errorf("engine: contract %q has a graph but no state in which a new job waits for others", contract.Name)
+			return nil, fmt.Errorf(
+				"engine: contract %q has a graph but no state in which a new job waits for others",
+				contract.Name)
 		}
 		e.contracts[contract.Name] = &contract
 		e.names = append(e.names, contract.Name)
@@ -193,7 +199,8 @@ func (e *Engine) Ping(ctx context.Context) error { return e.store.Ping(ctx) }
 func (e *Engine) contract(name string) (*Contract, error) {
 	c := e.contracts[name]
 	if c == nil {
-		return nil, &job.Error{Kind: job.NotFound, Op: "engine", Msg: fmt.Sprintf("there is no contract %q", name)}
+		return nil, &job.Error{Kind: job.NotFound, Op: "engine",
+			Msg: fmt.Sprintf("there is no contract %q", name)}
 	}
 	return c, nil
 }
@@ -206,7 +213,8 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	defer e.guard.end(waiting)
 	err := e.store.Update(ctx, func(tx store.Tx) error {
 		u = newUnit(e, tx) // anew: fn may run again
-		if message, by := e.guard.observe(u.now, waiting.since, e.guard.monotonic()); message != "" {
+		if message, by := e.guard.observe(u.now, waiting.since,
+			e.guard.monotonic()); message != "" {
 			level := slog.LevelWarn
 			if message == messageStoreAway { // of which the store tells itself
 				level = slog.LevelDebug

@@ -35,7 +35,8 @@ func (t *countingTx) Counts(contract string) ([]job.QueueCount, error) {
 // another queue is at work already.
 var handsOut = map[string]func(w *world, e *engine.Engine, x engine.Run) []*job.Job{
 	"Claim": func(w *world, e *engine.Engine, _ engine.Run) []*job.Job {
-		jobs, err := e.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "b"})
+		jobs, err := e.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"},
+			Max: 2, Worker: "b"})
 		if err != nil {
 			w.Error(err)
 		}
@@ -53,7 +54,8 @@ var handsOut = map[string]func(w *world, e *engine.Engine, x engine.Run) []*job.
 	},
 	"FinishAll": func(w *world, e *engine.Engine, x engine.Run) []*job.Job {
 		next := &engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "b"}
-		results := e.FinishAll(w.ctx, []engine.FinishRequest{{Run: x, Outcome: engine.Outcome{On: job.Succeeded}, Next: next}})[0]
+		results := e.FinishAll(w.ctx, []engine.FinishRequest{{Run: x,
+			Outcome: engine.Outcome{On: job.Succeeded}, Next: next}})[0]
 		if results.Err != nil {
 			w.Error(results.Err)
 		}
@@ -82,7 +84,8 @@ func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second 
 	let := make(chan struct{})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	tb.Cleanup(cancel)
-	p := &pair{world: &world{TB: tb, Clock: clock, ctx: ctx}, stopped: make(chan struct{}), counted: make(chan struct{}, 10)}
+	p := &pair{world: &world{TB: tb, Clock: clock, ctx: ctx}, stopped: make(chan struct{}),
+		counted: make(chan struct{}, 10)}
 	p.release = sync.OnceFunc(func() { close(let) })
 	tb.Cleanup(p.release)
 	stop := sync.OnceFunc(func() { close(p.stopped); <-let })
@@ -102,13 +105,15 @@ func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second 
 	return p
 }
 
-// exclude has the first node stop in a claim after it has counted. The second begins meanwhile; where it has to wait for
-// the first is seen by waits. Both together hand out the one job that the limit allows.
+// exclude has the first node stop in a claim after it has counted. The second begins meanwhile;
+// where it has to wait for the first is seen by waits. Both together hand out the one job that the
+// limit allows.
 func (p *pair) exclude(verb string, waits func()) {
 	var byFirst, bySecond []*job.Job
 	var both sync.WaitGroup
 	both.Go(func() {
-		jobs, err := p.first.Claim(p.ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "a"})
+		jobs, err := p.first.Claim(p.ctx,
+			engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "a"})
 		if err != nil {
 			p.Error(err)
 		}
@@ -122,12 +127,14 @@ func (p *pair) exclude(verb string, waits func()) {
 	p.release()
 	both.Wait()
 	if len(byFirst) != 1 || len(bySecond) != 0 {
-		p.Errorf("the first node has %v, the second %v; the limit leaves one", names(byFirst), names(bySecond))
+		p.Errorf("the first node has %v, the second %v; the limit leaves one", names(byFirst),
+			names(bySecond))
 	}
 	p.sound()
 }
 
-// eachVerb runs a test for every verb that hands out jobs, under a limit of its queue and of its contract.
+// eachVerb runs a test for every verb that hands out jobs, under a limit of its queue and of its
+// contract.
 func eachVerb(t *testing.T, test func(t *testing.T, verb, limited string)) {
 	t.Helper()
 	t.Parallel()
@@ -144,8 +151,8 @@ func eachVerb(t *testing.T, test func(t *testing.T, verb, limited string)) {
 	}
 }
 
-// Who is to hand out jobs under a limit waits for the one who has counted under it and not yet committed, and counts
-// after it.
+// Who is to hand out jobs under a limit waits for the one who has counted under it and not yet
+// committed, and counts after it.
 func TestLimitsExcludeOnPostgres(t *testing.T) {
 	eachVerb(t, func(t *testing.T, verb, limited string) {
 		clock, url, application := testkit.NewClock(), pgtest.URL(t), rand.Text()
@@ -160,7 +167,8 @@ func TestLimitsExcludeOnPostgres(t *testing.T) {
 					return true
 				}
 				var waiting int
-				if err := db.QueryRow(`SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+				if err := db.QueryRow(
+					`SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
 					WHERE locktype='advisory' AND NOT granted AND application_name=$1`, application).Scan(&waiting); err != nil {
 					t.Fatal(err)
 				}

@@ -10,7 +10,9 @@ import (
 // is being served.
 func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 	hash := queueHashesOf(req)[1]
-	await("callers to wait for jobs", func() bool { return e.hub.waiting(hash) >= n && !e.claims.busy() })
+	await("callers to wait for jobs", func() bool {
+		return e.hub.waiting(hash) >= n && !e.claims.busy()
+	})
 }
 
 // Servers is how many groups of a verb are served at a time.
@@ -58,7 +60,8 @@ func AwaitUpdates(e *Engine, n int) {
 func ClaimTogether(e *Engine, callers int, req ClaimRequest) (got []int, err error) {
 	var group []*ticket[claimCall]
 	for range callers {
-		group = append(group, &ticket[claimCall]{call: claimCall{ctx: context.Background(), req: req}})
+		group = append(group, &ticket[claimCall]{call: claimCall{ctx: context.Background(),
+			req: req}})
 	}
 	err = e.claimGroup(group)
 	for _, t := range group {

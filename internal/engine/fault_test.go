@@ -92,15 +92,19 @@ func TestLostAnswers(t *testing.T) {
 				wg.Go(func() {
 					for k := range each {
 						key := fmt.Sprintf("graph/%d-%d", i, k)
-						err := again(func() error { return second(w.Submit(w.ctx, engine.Unique, subs(sub(key)))) })
-						if err != nil && !job.IsKind(err, job.Conflict) { // stored by the call whose answer was lost
+						err := again(func() error {
+							return second(w.Submit(w.ctx, engine.Unique, subs(sub(key))))
+						})
+						// stored by the call whose answer was lost
+						if err != nil && !job.IsKind(err, job.Conflict) {
 							w.Error(err)
 						}
 					}
 				})
 				wg.Go(func() {
 					for range each * 2 {
-						jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: "graph", Max: 2, Worker: "w"})
+						jobs, err := w.Claim(w.ctx,
+							engine.ClaimRequest{Contract: "graph", Max: 2, Worker: "w"})
 						if err != nil && !job.IsKind(err, job.Unavailable) {
 							w.Error(err)
 						}
@@ -129,7 +133,8 @@ func TestLostAnswers(t *testing.T) {
 						}
 					}
 					if err != nil || good != 1 || accepted[key] != 1 {
-						w.Errorf("%s succeeded %d times, was accepted %d times: %v, %v", key, good, accepted[key], history(events), err)
+						w.Errorf("%s succeeded %d times, was accepted %d times: %v, %v", key, good,
+							accepted[key], history(events), err)
 					}
 				}
 			}
@@ -144,7 +149,8 @@ func TestLostAnswers(t *testing.T) {
 // endOnce ends a run and tells when it was this run that ended the job.
 func (w *world) endOnce(j *job.Job, accepted func()) {
 	err := again(func() error {
-		return second(w.Finish(w.ctx, engine.Run{ID: j.ID, Run: j.Run}, engine.Outcome{On: job.Succeeded, Result: []byte(j.Run.String())}))
+		return second(w.Finish(w.ctx, engine.Run{ID: j.ID, Run: j.Run},
+			engine.Outcome{On: job.Succeeded, Result: []byte(j.Run.String())}))
 	})
 	if err == nil {
 		accepted()
@@ -170,9 +176,10 @@ func TestStoreAway(t *testing.T) {
 	inner := w.Store
 	w.Engine = testkit.NewEngine(t, away{inner}, w.Clock, made()...)
 	for what, err := range map[string]error{
-		"submit":   second(w.Submit(w.ctx, engine.Unique, subs(sub("brief/c")))),
-		"replace":  second(w.Submit(w.ctx, engine.Replace, subs(sub("brief/b")))),
-		"claim":    second(w.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour})),
+		"submit":  second(w.Submit(w.ctx, engine.Unique, subs(sub("brief/c")))),
+		"replace": second(w.Submit(w.ctx, engine.Replace, subs(sub("brief/b")))),
+		"claim": second(w.Claim(w.ctx,
+			engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour})),
 		"claimJob": second(w.ClaimJob(w.ctx, id("brief/b"), "w")),
 		"finish":   second(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})),
 		"beat":     second(w.Heartbeat(w.ctx, r, nil)),
@@ -185,8 +192,9 @@ func TestStoreAway(t *testing.T) {
 		"get":      second(w.Get(w.ctx, id("brief/a"))),
 		"list":     second(w.List(w.ctx, store.Filter{})),
 		"queues":   w.LoadQueues(w.ctx),
-		"set":      w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}),
-		"publish":  second(w.Publish(w.ctx, nil)),
+		"set": w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+			Paused: true}),
+		"publish": second(w.Publish(w.ctx, nil)),
 	} {
 		if !job.IsKind(err, job.Unavailable) {
 			t.Errorf("%s: got %v, want unavailable", what, err)

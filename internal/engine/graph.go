@@ -10,7 +10,8 @@ import (
 
 // Dependencies returns what each of the jobs depends on, by key. A job that
 // depends on nothing, or does not exist, is not there.
-func (e *Engine) Dependencies(ctx context.Context, ids []job.ID) (all map[job.ID][]job.ID, err error) {
+func (e *Engine) Dependencies(ctx context.Context, ids []job.ID) (all map[job.ID][]job.ID,
+	err error) {
 	err = e.view(ctx, func(r reader) error { all, err = r.Dependencies(ids); return err })
 	for _, list := range all {
 		slices.SortFunc(list, compareKeys)
@@ -23,7 +24,8 @@ func compareKeys(a, b job.ID) int { return strings.Compare(a.Key, b.Key) }
 // Graph returns the jobs that hang together with a job over dependencies in
 // either direction, nearest first, with no body but the definition, and the edges
 // between them. Of more than limit jobs it returns so many and says truncated.
-func (e *Engine) Graph(ctx context.Context, id job.ID, limit int) (jobs []*job.Job, edges []job.Edge, truncated bool, err error) {
+func (e *Engine) Graph(ctx context.Context, id job.ID, limit int) (jobs []*job.Job,
+	edges []job.Edge, truncated bool, err error) {
 	err = e.view(ctx, func(r reader) error {
 		w := neighbourhood{reader: r, limit: max(1, limit)}
 		jobs, edges, err = w.explore(id)

@@ -15,8 +15,11 @@ func TestRelinksThatCloseACircle(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		other := w.node(made())
 		for i := range rounds(100) {
-			r, s, a, b, c, d := fmt.Sprint("graph/r", i), fmt.Sprint("graph/s", i), fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i), fmt.Sprint("graph/d", i)
-			w.submit(sub(r, due(time.Hour)), sub(s, due(time.Hour)), sub(a, after(r)), sub(c, after(s)), sub(b, after(c)), sub(d, after(a)))
+			r, s, a, b, c, d := fmt.Sprint("graph/r", i), fmt.Sprint("graph/s", i),
+				fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i),
+				fmt.Sprint("graph/d", i)
+			w.submit(sub(r, due(time.Hour)), sub(s, due(time.Hour)), sub(a, after(r)),
+				sub(c, after(s)), sub(b, after(c)), sub(d, after(a)))
 			// Each of the two looks at jobs the other does not touch.
 			errA, errB := both(
 				func() error { return w.relink(a, r, b) },
@@ -40,8 +43,10 @@ func TestRelinkWhileDependenciesSettle(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		other := w.node(made())
 		for i := range rounds(100) {
-			old, next, slow, b, c := fmt.Sprint("graph/o", i), fmt.Sprint("graph/n", i), fmt.Sprint("graph/s", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
-			w.submit(sub(old), sub(next), sub(slow, due(time.Hour)), sub(b, after(old)), sub(c, after(b)))
+			old, next, slow, b, c := fmt.Sprint("graph/o", i), fmt.Sprint("graph/n", i),
+				fmt.Sprint("graph/s", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
+			w.submit(sub(old), sub(next), sub(slow, due(time.Hour)), sub(b, after(old)),
+				sub(c, after(b)))
 			deps := [][]string{{next}, {next, slow}, {}, {old, next}}[i%4]
 			on := job.Succeeded
 			if i%3 == 0 {
@@ -49,7 +54,9 @@ func TestRelinkWhileDependenciesSettle(t *testing.T) {
 			}
 			var requests []engine.FinishRequest
 			for _, j := range w.claim("graph", 2) {
-				requests = append(requests, engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: on}})
+				requests = append(requests,
+					engine.FinishRequest{Run: engine.Run{Run: j.Run},
+						Outcome: engine.Outcome{On: on}})
 			}
 			errLink, errEnd := both(
 				func() error { return w.relink(b, deps...) },
@@ -86,9 +93,13 @@ func TestRemoveWhileOthersBeginToDepend(t *testing.T) {
 		for i := range rounds(100) {
 			a, b, c := fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
 			w.submit(sub(a, due(time.Hour)), sub(c+"root", due(time.Hour)), sub(c, after(c+"root")))
-			begin := func() error { return second(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a))))) }
+			begin := func() error {
+				return second(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a)))))
+			}
 			if i%2 == 0 {
-				begin = func() error { return second(other.SetDependencies(w.ctx, id(c), ids(a), nil)) }
+				begin = func() error {
+					return second(other.SetDependencies(w.ctx, id(c), ids(a), nil))
+				}
 			}
 			errRemove, errBegin := both(func() error { return w.Remove(w.ctx, id(a)) }, begin)
 			if (errRemove == nil) == (errBegin == nil) {
@@ -110,22 +121,27 @@ func TestDiamondIsReleasedOnce(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		other := w.node(made())
 		for i := range rounds(100) {
-			root, l, r, end := fmt.Sprint("graph/a", i), fmt.Sprint("graph/l", i), fmt.Sprint("graph/r", i), fmt.Sprint("graph/z", i)
+			root, l, r, end := fmt.Sprint("graph/a", i), fmt.Sprint("graph/l", i),
+				fmt.Sprint("graph/r", i), fmt.Sprint("graph/z", i)
 			w.submit(sub(root), sub(l, after(root)), sub(r, after(root)), sub(end, after(l, r)))
 			w.finish(w.run(root), job.Succeeded)
 			sides := w.claim("graph", 2)
 			errL, errR := both(
 				func() error {
-					return second(w.Finish(w.ctx, engine.Run{Run: sides[0].Run}, engine.Outcome{On: job.Succeeded}))
+					return second(w.Finish(w.ctx, engine.Run{Run: sides[0].Run},
+						engine.Outcome{On: job.Succeeded}))
 				},
 				func() error {
-					return second(other.Finish(w.ctx, engine.Run{Run: sides[1].Run}, engine.Outcome{On: job.Succeeded}))
+					return second(other.Finish(w.ctx, engine.Run{Run: sides[1].Run},
+						engine.Outcome{On: job.Succeeded}))
 				})
 			w.ok(errL)
 			w.ok(errR)
 			w.finish(w.run(end), job.Succeeded)
 			events, err := w.History(w.ctx, id(end))
-			if w.ok(err); history(events) != " [submitted>pending satisfied>ready claimed>running succeeded>completed]" {
+			if w.ok(err); history(
+				events) != " [submitted>pending satisfied>ready claimed>running "+
+				"succeeded>completed]" {
 				w.Fatalf("round %d: %s", i, history(events))
 			}
 		}
@@ -147,7 +163,9 @@ func TestDependentCreatedWhileItsDependencyEnds(t *testing.T) {
 			}
 			errEnd, errCreate := both(
 				func() error { return second(w.Finish(w.ctx, run, engine.Outcome{On: on})) },
-				func() error { return second(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a))))) })
+				func() error {
+					return second(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a)))))
+				})
 			w.ok(errEnd)
 			w.ok(errCreate)
 			if got := w.get(b); string(got.State) != want {

@@ -17,11 +17,12 @@ const maxClockDrift = time.Second
 type clockGuard struct {
 	monotonic func() time.Duration
 
-	mu                sync.Mutex
-	waiting           map[*waitingUpdate]bool // updates that wait for the store
-	refusedSince      *waitingUpdate          // the first that the store refused since it last served one
-	lastNow           time.Time               // the clock at the last look
-	lastMonotonic     time.Duration           // the monotonic clock, not later than that look
+	mu      sync.Mutex
+	waiting map[*waitingUpdate]bool // updates that wait for the store
+	// the first that the store refused since it last served one
+	refusedSince      *waitingUpdate
+	lastNow           time.Time     // the clock at the last look
+	lastMonotonic     time.Duration // the monotonic clock, not later than that look
 	jumpedAt          time.Time
 	mustShortenLeases bool // it jumped back and leases were not cut since
 	wasStalled        bool // the store stalled at the last look
@@ -89,7 +90,8 @@ func (g *clockGuard) stalled(at time.Duration) (longest time.Duration) {
 // observe compares a reading of the store's clock that was taken between two
 // readings of the monotonic one. Waiting for the store between them only makes
 // it look more forgiving. It returns what is new to an operator, and how much of it.
-func (g *clockGuard) observe(now time.Time, before, after time.Duration) (message string, by time.Duration) {
+func (g *clockGuard) observe(now time.Time, before, after time.Duration) (message string,
+	by time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	stalled := g.stalled(after)

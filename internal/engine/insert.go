@@ -57,7 +57,8 @@ func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
 	last := job.Move{On: job.Submitted, To: j.State}
 	for _, s := range moves {
 		last.On, last.DeadLetter = s.On, last.DeadLetter || s.DeadLetter
-		u.record(c, j, job.RunID{}, s.at, job.Event{Cause: s.On, Prev: s.From, Next: s.To, At: s.at})
+		u.record(c, j, job.RunID{}, s.at,
+			job.Event{Cause: s.On, Prev: s.From, Next: s.To, At: s.at})
 	}
 	u.recordEffects(c, j, last, job.Done)
 }
@@ -78,7 +79,7 @@ func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
 	}
 	for _, on := range causes {
 		mv, ok := c.Machine.Next(j.State, on)
-		if !ok || on == job.Due && j.OpenDeps > 0 {
+		if !ok || (on == job.Due && j.OpenDeps > 0) {
 			continue
 		}
 		if on == job.Unsatisfiable && c.Machine.Phase(mv.To) == job.Ready {
@@ -110,7 +111,8 @@ func (u *unit) checkQueueSize() error {
 		}
 		if left < 0 {
 			return &job.Error{Kind: job.Full, Op: "engine.submit",
-				Msg: fmt.Sprintf("%s holds its limit of %d jobs", name, u.e.contracts[name].MaxQueueSize)}
+				Msg: fmt.Sprintf("%s holds its limit of %d jobs", name,
+					u.e.contracts[name].MaxQueueSize)}
 		}
 	}
 	return nil

@@ -48,7 +48,8 @@ func (u *unit) link(batch []Submission) (*links, error) {
 	}
 	for _, id := range outside {
 		if l.known[id] == nil {
-			return nil, &job.Error{Kind: job.NotFound, Op: "engine.submit", ID: id, Msg: fmt.Sprintf("there is no job %q to wait for", id.Key)}
+			return nil, &job.Error{Kind: job.NotFound, Op: "engine.submit", ID: id,
+				Msg: fmt.Sprintf("there is no job %q to wait for", id.Key)}
 		}
 	}
 	return l, l.check(u)
@@ -105,13 +106,15 @@ func (u *unit) reopen(p *job.Job) error {
 		return u.move(p, job.Retried)
 	}
 	if p.Phase == job.Done {
-		return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: p.ID, Msg: "the parent is settled"}
+		return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: p.ID,
+			Msg: "the parent is settled"}
 	}
 	return nil
 }
 
 func errCycle(path []string) error {
-	return &job.Error{Kind: job.Cycle, Op: "engine.submit", Msg: "the dependencies close a circle", Path: path}
+	return &job.Error{Kind: job.Cycle, Op: "engine.submit", Msg: "the dependencies close a circle",
+		Path: path}
 }
 
 // apply sets what a new job waits for and reports whether it never can be

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// watched is a store whose transactions lock in the one order that cannot end in a deadlock: the limits of runs before any
-// row. It keeps what the last one locked.
+// watched is a store whose transactions lock in the one order that cannot end in a deadlock: the
+// limits of runs before any row. It keeps what the last one locked.
 type watched struct {
 	wrapped
 
@@ -62,19 +62,22 @@ func (t *watchedTx) saw(jobs []*job.Job, err error) ([]*job.Job, error) {
 	return jobs, err
 }
 
-func (t *watchedTx) Lock(ids []job.ID) ([]*job.Job, error)      { return t.saw(t.Tx.Lock(ids)) }
-func (t *watchedTx) LockBySeq(seqs []int64) ([]*job.Job, error) { return t.saw(t.Tx.LockBySeq(seqs)) }
+func (t *watchedTx) Lock(ids []job.ID) ([]*job.Job, error) { return t.saw(t.Tx.Lock(ids)) }
+func (t *watchedTx) LockBySeq(seqs []int64) ([]*job.Job, error) {
+	return t.saw(t.Tx.LockBySeq(seqs))
+}
 func (t *watchedTx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 	return t.saw(t.Tx.LockReady(contract, queue, n))
 }
 
-// A job that is claimed by its identity while a late worker ends a run of it, and asks for the next one under the same
-// limit, is locked after that limit too.
+// A job that is claimed by its identity while a late worker ends a run of it, and asks for the next
+// one under the same limit, is locked after that limit too.
 func TestClaimJobLocksItsLimitsFirst(t *testing.T) {
 	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.MaxRunning = 1 }), func(w *world) {
 		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
 		w.submit(sub("graph/a"))
-		if _, err := w.ClaimJob(w.ctx, id("graph/a"), "w"); err != nil { // the world complains of the order
+		// the world complains of the order
+		if _, err := w.ClaimJob(w.ctx, id("graph/a"), "w"); err != nil {
 			w.Fatal(err)
 		}
 		w.fails(second(w.ClaimJob(w.ctx, id("graph/a"), "w")), job.Conflict)
@@ -82,11 +85,12 @@ func TestClaimJobLocksItsLimitsFirst(t *testing.T) {
 	})
 }
 
-// Parents are locked in the order of their numbers, whatever their children have to tell them: one that failed comes
-// first in what it tells, but not in what is locked.
+// Parents are locked in the order of their numbers, whatever their children have to tell them: one
+// that failed comes first in what it tells, but not in what is locked.
 func TestParentsAreLockedInOneOrder(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("family/p"), sub("family/q"), sub("part/a", childOf("family/p")), sub("part/b", childOf("family/q"), limit(3)))
+		w.submit(sub("family/p"), sub("family/q"), sub("part/a", childOf("family/p")),
+			sub("part/b", childOf("family/q"), limit(3)))
 		runs := map[string]engine.Run{}
 		for _, j := range w.claim("part", 2, "q") {
 			runs[name(j.ID)] = engine.Run{ID: j.ID, Run: j.Run}
@@ -105,11 +109,12 @@ func TestParentsAreLockedInOneOrder(t *testing.T) {
 	})
 }
 
-// A claim of a child has nothing to tell a parent that has begun, and does not lock it: claims of the many children of one
-// job do not wait for each other.
+// A claim of a child has nothing to tell a parent that has begun, and does not lock it: claims of
+// the many children of one job do not wait for each other.
 func TestParentThatHasBegunIsNotLocked(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("family/p"), sub("part/a", childOf("family/p")), sub("part/b", childOf("family/p")))
+		w.submit(sub("family/p"), sub("part/a", childOf("family/p")),
+			sub("part/b", childOf("family/p")))
 		p := w.get("family/p").Seq
 		for i, want := range []bool{true, false} {
 			w.claim("part", 1, "q")

@@ -67,7 +67,8 @@ type side struct {
 
 func newLockstep(t *testing.T, seed uint64, places ...string) *lockstep {
 	contracts := madeWith("part", func(c *engine.Contract) { c.MaxRunning = 4 })
-	l := &lockstep{T: t, random: rand.New(rand.NewPCG(seed, 1)), contracts: contracts, model: newModel(contracts, testkit.StartTime)}
+	l := &lockstep{T: t, random: rand.New(rand.NewPCG(seed, 1)), contracts: contracts,
+		model: newModel(contracts, testkit.StartTime)}
 	for _, position := range places {
 		real := strings.Replace(position, "twice", "memory", 1)
 		w := newWorld(t, real, contracts)
@@ -102,8 +103,10 @@ func (l *lockstep) step() {
 	ops := []struct {
 		weight int
 		op     func()
-	}{{20, l.submit}, {18, l.claim}, {4, l.claimJob}, {24, l.finish}, {5, l.beat}, {4, l.requeue}, {3, l.cancel}, {5, l.retry}, {4, l.remove},
-		{3, l.replace}, {4, l.sweep}, {12, l.advance}, {2, l.setQueue}, {2, l.publish}, {1, l.prune}, {1, l.restart}}
+	}{{20, l.submit}, {18, l.claim}, {4, l.claimJob}, {24, l.finish}, {5, l.beat}, {4, l.requeue},
+		{3, l.cancel}, {5, l.retry}, {4, l.remove},
+		{3, l.replace}, {4, l.sweep}, {12, l.advance}, {2, l.setQueue}, {2, l.publish},
+		{1, l.prune}, {1, l.restart}}
 	total := 0
 	for _, o := range ops {
 		total += o.weight
@@ -124,7 +127,8 @@ func (l *lockstep) same(op, want string, got func(*side) string) {
 	l.log = append(l.log, op+" → "+want)
 	for _, s := range l.sides {
 		if is := got(s); is != want {
-			l.Fatalf("%s says %s, the model %s, to\n%s", s.name, is, want, strings.Join(l.log[max(0, len(l.log)-40):], "\n"))
+			l.Fatalf("%s says %s, the model %s, to\n%s", s.name, is, want,
+				strings.Join(l.log[max(0, len(l.log)-40):], "\n"))
 		}
 	}
 }
@@ -141,7 +145,8 @@ func (l *lockstep) compare() {
 	for _, s := range l.sides {
 		want := l.model.picture(s.world)
 		if got := strings.Join(sorted(strings.Split(s.picture(), "\n")), "\n"); got != want {
-			l.Fatalf("%s is\n%s\nthe model is\n%s\nafter\n%s", s.name, got, want, strings.Join(l.log, "\n"))
+			l.Fatalf("%s is\n%s\nthe model is\n%s\nafter\n%s", s.name, got, want,
+				strings.Join(l.log, "\n"))
 		}
 		s.sound()
 	}
@@ -159,7 +164,8 @@ func (l *lockstep) id() job.ID {
 
 func (l *lockstep) batch(contract string) (batch []engine.Submission) {
 	for range 1 + l.random.IntN(4) {
-		s := sub(contract+"/"+strconv.Itoa(l.random.IntN(12)), in(pick(l, "q", "r")), limit(l.random.IntN(4)), priority(l.random.IntN(3)-1))
+		s := sub(contract+"/"+strconv.Itoa(l.random.IntN(12)), in(pick(l, "q", "r")),
+			limit(l.random.IntN(4)), priority(l.random.IntN(3)-1))
 		if l.random.IntN(4) == 0 {
 			s.Job.DueAt = l.model.now.Add(time.Duration(l.random.IntN(40)-10) * time.Second)
 		}
@@ -205,7 +211,8 @@ func (l *lockstep) relatives() (batch []engine.Submission) {
 		batch = subs(sub(parent))
 	}
 	for range 1 + l.random.IntN(3) {
-		batch = append(batch, sub(key("part"), childOf(parent), limit(1+l.random.IntN(2)), in(pick(l, "q", "r"))))
+		batch = append(batch, sub(key("part"), childOf(parent), limit(1+l.random.IntN(2)),
+			in(pick(l, "q", "r"))))
 	}
 	return batch
 }
@@ -220,12 +227,15 @@ func (l *lockstep) submit() {
 		mode = engine.Ignore // a machine that lets a job be replaced as it runs is for Change
 	}
 	want := l.model.atomically(func() string { return l.model.submit(mode, batch) })
-	l.same(fmt.Sprint("submit ", mode, " ", describe(batch)), want, func(s *side) string { return receipt(s.Submit(s.ctx, mode, batch)) })
+	l.same(fmt.Sprint("submit ", mode, " ", describe(batch)), want, func(s *side) string {
+		return receipt(s.Submit(s.ctx, mode, batch))
+	})
 }
 
 func describe(batch []engine.Submission) (text string) {
 	for _, s := range batch {
-		text += fmt.Sprintf("%s(%s limit=%d prio=%d", name(s.Job.ID), s.Job.Queue, s.Job.MaxAttempts, s.Job.Priority)
+		text += fmt.Sprintf("%s(%s limit=%d prio=%d", name(s.Job.ID), s.Job.Queue,
+			s.Job.MaxAttempts, s.Job.Priority)
 		for _, d := range s.DependsOn {
 			text += " after " + name(d)
 		}
@@ -293,7 +303,8 @@ func (l *lockstep) finish() {
 	want, op := "", "finish"
 	for range 1 + l.random.IntN(4) {
 		h := l.handleOf()
-		o := engine.Outcome{On: pick(l, job.Started, job.Started, job.Succeeded, job.Succeeded, job.Failed, job.FailedForGood, job.Released, job.Canceled)}
+		o := engine.Outcome{On: pick(l, job.Started, job.Started, job.Succeeded, job.Succeeded,
+			job.Failed, job.FailedForGood, job.Released, job.Canceled)}
 		if o.On != job.Started && l.random.IntN(3) == 0 {
 			o.Result = []byte(fmt.Sprint("result of ", h))
 		}
@@ -352,7 +363,8 @@ func (l *lockstep) requeue() {
 	})
 }
 
-func (l *lockstep) change(op string, on job.Cause, edit func(*job.Job), do func(*side, job.ID) (*job.Job, error)) {
+func (l *lockstep) change(op string, on job.Cause, edit func(*job.Job),
+	do func(*side, job.ID) (*job.Job, error)) {
 	id := l.id()
 	want := l.model.atomically(func() string { return l.model.change(id, on, edit) })
 	l.same(op+" "+name(id), want, func(s *side) string {
@@ -365,7 +377,9 @@ func (l *lockstep) change(op string, on job.Cause, edit func(*job.Job), do func(
 }
 
 func (l *lockstep) cancel() {
-	l.change("cancel", job.Canceled, func(*job.Job) {}, func(s *side, id job.ID) (*job.Job, error) { return s.Cancel(s.ctx, id) })
+	l.change("cancel", job.Canceled, func(*job.Job) {}, func(s *side, id job.ID) (*job.Job, error) {
+		return s.Cancel(s.ctx, id)
+	})
 }
 
 func (l *lockstep) retry() {
@@ -375,27 +389,40 @@ func (l *lockstep) retry() {
 }
 
 func (l *lockstep) remove() {
-	l.change("remove", job.Removed, func(*job.Job) {}, func(s *side, id job.ID) (*job.Job, error) { return &job.Job{}, s.Remove(s.ctx, id) })
+	l.change("remove", job.Removed, func(*job.Job) {}, func(s *side, id job.ID) (*job.Job, error) {
+		return &job.Job{}, s.Remove(s.ctx, id)
+	})
 }
 
 func (l *lockstep) replace() {
-	p, q, body := l.random.IntN(3), pick(l, "q", "r"), []byte(strings.Repeat("new", pick(l, 1, 4000)))
+	p, q, body := l.random.IntN(3), pick(l, "q", "r"),
+		[]byte(strings.Repeat("new", pick(l, 1, 4000)))
 	edit := func(j *job.Job) { j.Priority, j.Queue, j.Payload = p, q, body }
 	l.change("replace", job.Replaced, edit, func(s *side, id job.ID) (*job.Job, error) {
-		return s.Change(s.ctx, id, job.Replaced, func(j *job.Job, _ time.Time) error { edit(j); return nil })
+		return s.Change(s.ctx, id, job.Replaced, func(j *job.Job, _ time.Time) error {
+			edit(j)
+			return nil
+		})
 	})
 }
 
 func (l *lockstep) sweep() {
 	if l.random.IntN(2) == 0 {
-		l.same("expire", strconv.Itoa(l.model.expire(nil)), func(s *side) string { n, err := s.Expire(s.ctx); return outcome(err, strconv.Itoa(n)) })
+		l.same("expire", strconv.Itoa(l.model.expire(nil)), func(s *side) string {
+			n, err := s.Expire(s.ctx)
+			return outcome(err, strconv.Itoa(n))
+		})
 		return
 	}
-	l.same("promote", strconv.Itoa(l.model.promoteDue()), func(s *side) string { n, err := s.Promote(s.ctx); return outcome(err, strconv.Itoa(n)) })
+	l.same("promote", strconv.Itoa(l.model.promoteDue()), func(s *side) string {
+		n, err := s.Promote(s.ctx)
+		return outcome(err, strconv.Itoa(n))
+	})
 }
 
 func (l *lockstep) advance() {
-	d := pick(l, 100*time.Millisecond, time.Second, 5*time.Second, 15*time.Second, 31*time.Second, 2*time.Minute)
+	d := pick(l, 100*time.Millisecond, time.Second, 5*time.Second, 15*time.Second, 31*time.Second,
+		2*time.Minute)
 	if l.random.IntN(30) == 0 {
 		d = 61 * time.Minute
 	}
@@ -405,15 +432,21 @@ func (l *lockstep) advance() {
 
 func (l *lockstep) setQueue() {
 	contract := pick(l, "brief", "part", "graph")
-	q := job.QueueSettings{Contract: contract, Queue: pick(l, "q", "r"), Paused: l.random.IntN(4) == 0, MaxRunning: l.random.IntN(4)}
-	l.model.paused[contract+" "+q.Queue], l.model.limits[contract+" "+q.Queue] = q.Paused, q.MaxRunning
-	l.same(fmt.Sprintf("setQueue %+v", q), "", func(s *side) string { return outcome(s.SetQueue(s.ctx, q), "") })
+	q := job.QueueSettings{Contract: contract, Queue: pick(l, "q", "r"),
+		Paused: l.random.IntN(4) == 0, MaxRunning: l.random.IntN(4)}
+	l.model.paused[contract+" "+q.Queue], l.model.limits[contract+" "+q.Queue] = q.Paused,
+		q.MaxRunning
+	l.same(fmt.Sprintf("setQueue %+v", q), "", func(s *side) string {
+		return outcome(s.SetQueue(s.ctx, q), "")
+	})
 }
 
 // publish drains the outbox. Between jobs the order is open, for each it is not.
 func (l *lockstep) publish() {
 	byJob := func(all []string) string {
-		slices.SortStableFunc(all, func(a, b string) int { return strings.Compare(strings.Fields(a)[0], strings.Fields(b)[0]) })
+		slices.SortStableFunc(all, func(a, b string) int {
+			return strings.Compare(strings.Fields(a)[0], strings.Fields(b)[0])
+		})
 		return strings.Join(all, "\n")
 	}
 	want := byJob(l.model.out)

@@ -110,8 +110,8 @@ var part = job.MustMachine(map[job.State]job.Phase{
 // locked is claimed by key, and its stale lock is taken over: that is a state
 // which its contract shows as processing.
 var locked = job.MustMachine(map[job.State]job.Phase{
-	"queued": job.Ready, "processing": job.Leased, "stale": job.Ready, "failed_retryable": job.Ready,
-	"completed": job.Done, "failed": job.Done,
+	"queued": job.Ready, "processing": job.Leased, "stale": job.Ready,
+	"failed_retryable": job.Ready, "completed": job.Done, "failed": job.Done,
 }, []job.Move{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "processing"},
@@ -126,19 +126,20 @@ var locked = job.MustMachine(map[job.State]job.Phase{
 })
 
 // brief keeps nothing of a job that is over but dead letters.
-var brief = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
-	{From: job.StateNone, On: job.Submitted, To: "queued"},
-	{From: "queued", On: job.Replaced, To: "queued"},
-	{From: "queued", On: job.Claimed, To: "running"},
-	{From: "queued", On: job.Removed, To: job.StateNone},
-	{From: "running", On: job.Succeeded, To: job.StateNone},
-	{From: "running", On: job.Requeued, To: job.StateNone},
-	{From: "running", On: job.Removed, To: job.StateNone},
-	{From: "running", On: job.Replaced, To: "queued"},
-	{From: "running", On: job.Released, To: "queued"},
-	{From: "running", On: job.Expired, To: "queued", CountsFailed: true},
-	{From: "running", On: job.ExpiredForGood, To: job.StateNone, DeadLetter: true},
-})
+var brief = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased},
+	[]job.Move{
+		{From: job.StateNone, On: job.Submitted, To: "queued"},
+		{From: "queued", On: job.Replaced, To: "queued"},
+		{From: "queued", On: job.Claimed, To: "running"},
+		{From: "queued", On: job.Removed, To: job.StateNone},
+		{From: "running", On: job.Succeeded, To: job.StateNone},
+		{From: "running", On: job.Requeued, To: job.StateNone},
+		{From: "running", On: job.Removed, To: job.StateNone},
+		{From: "running", On: job.Replaced, To: "queued"},
+		{From: "running", On: job.Released, To: "queued"},
+		{From: "running", On: job.Expired, To: "queued", CountsFailed: true},
+		{From: "running", On: job.ExpiredForGood, To: job.StateNone, DeadLetter: true},
+	})
 
 // perFailure is a delay that shows how many failures there were, and none for a
 // lock that is taken over.
@@ -150,17 +151,21 @@ func perFailure(j *job.Job) time.Duration {
 }
 
 func bodyOf(j *job.Job, ev job.Event) []byte {
-	return []byte(string(ev.Next) + " runs=" + string(rune('0'+j.Attempts)) + " payload=" + short(j.Payload) + " result=" + short(j.Result))
+	return []byte(string(ev.Next) + " runs=" + string(rune('0'+j.Attempts)) + " payload=" +
+		short(j.Payload) + " result=" + short(j.Result))
 }
 
 // made returns all made-up contracts.
 func made() []engine.Contract {
 	return []engine.Contract{
-		{Name: "phased", Machine: phased, History: true, Publish: true, Body: bodyOf, Retention: time.Hour},
-		{Name: "graph", Machine: graph, History: true, Publish: true, Graph: true, RetryDelay: perFailure},
+		{Name: "phased", Machine: phased, History: true, Publish: true, Body: bodyOf,
+			Retention: time.Hour},
+		{Name: "graph", Machine: graph, History: true, Publish: true, Graph: true,
+			RetryDelay: perFailure},
 		{Name: "family", Machine: family, History: true},
 		{Name: "part", Machine: part, History: true, RetryDelay: perFailure, MaxLostAttempts: 2},
-		{Name: "locked", Machine: locked, History: true, RetryDelay: perFailure, DeadLetterRetention: time.Hour},
+		{Name: "locked", Machine: locked, History: true, RetryDelay: perFailure,
+			DeadLetterRetention: time.Hour},
 		{Name: "brief", Machine: brief},
 	}
 }

@@ -38,7 +38,8 @@ type modelLetter struct {
 }
 
 func newModel(contracts []engine.Contract, now time.Time) *model {
-	m := &model{now: now, contracts: map[string]engine.Contract{}, jobs: map[int64]modelJob{}, paused: map[string]bool{}, limits: map[string]int{}}
+	m := &model{now: now, contracts: map[string]engine.Contract{}, jobs: map[int64]modelJob{},
+		paused: map[string]bool{}, limits: map[string]int{}}
 	for _, c := range contracts {
 		m.contracts[c.Name] = c
 	}
@@ -72,7 +73,9 @@ func (m *model) find(id job.ID) int64 {
 
 func (m *model) seqs() []int64 { return slices.Sorted(maps.Keys(m.jobs)) }
 
-func (m *model) lapsed(j modelJob) bool { return j.Phase == job.Leased && !j.LeaseUntil.After(m.now) }
+func (m *model) lapsed(j modelJob) bool {
+	return j.Phase == job.Leased && !j.LeaseUntil.After(m.now)
+}
 
 func (m *model) due(j modelJob) bool {
 	return j.Phase == job.Waiting && j.OpenDeps == 0 && !j.DueAt.After(m.now)
@@ -94,7 +97,8 @@ func (m *model) move(seq int64, on job.Cause) bool {
 	}
 	if mv.CountsLost {
 		j.LostAttempts++
-		if limit := m.contracts[j.ID.Contract].MaxLostAttempts; limit > 0 && j.LostAttempts >= limit {
+		if limit := m.contracts[j.ID.Contract].MaxLostAttempts; limit > 0 &&
+			j.LostAttempts >= limit {
 			mv, _ = machine.Next(j.State, on.ForGood())
 		}
 	}
@@ -114,7 +118,8 @@ func (m *model) enter(seq int64, mv job.Move) {
 	c := m.contracts[j.ID.Contract]
 	ran := j.Phase == job.Leased
 	j.State, j.Phase = mv.To, c.Machine.Phase(mv.To)
-	late := j.DueAt.After(m.now) && !(ran && (mv.On == job.Failed || mv.On == job.Expired || mv.On == job.Released))
+	late := j.DueAt.After(m.now) && !(ran &&
+		(mv.On == job.Failed || mv.On == job.Expired || mv.On == job.Released))
 	if mv.CountsFailed && j.Phase != job.Done && c.RetryDelay != nil {
 		j.DueAt = m.now.Add(c.RetryDelay(&j.Job))
 		late = j.DueAt.After(m.now)
@@ -138,7 +143,9 @@ func (m *model) enter(seq int64, mv job.Move) {
 		}
 	}
 	if mv.DeadLetter {
-		m.dead = append(m.dead, modelLetter{j.ID.Contract, fmt.Sprintf("dead %s %s payload=%s failure=", name(j.ID), mv.On, short(j.Payload)), m.now})
+		m.dead = append(m.dead, modelLetter{j.ID.Contract,
+			fmt.Sprintf("dead %s %s payload=%s failure=", name(j.ID), mv.On, short(j.Payload)),
+			m.now})
 	}
 	m.jobs[seq] = j
 }
@@ -156,7 +163,8 @@ func (m *model) settled(seq int64, was job.Job) {
 		return
 	}
 	c := m.contracts[j.ID.Contract]
-	good := c.Machine.IsSuccess(j.State) && j.State != job.StateNone // no made-up contract with relatives succeeds to nowhere
+	// no made-up contract with relatives succeeds to nowhere
+	good := c.Machine.IsSuccess(j.State) && j.State != job.StateNone
 	if before {
 		good = c.Machine.IsSuccess(was.State)
 	}
@@ -239,7 +247,9 @@ func (m *model) promoteDue() (n int) {
 func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 	for _, s := range batch {
 		for _, id := range append([]job.ID{s.Parent}, s.DependsOn...) {
-			inside := slices.ContainsFunc(batch, func(o engine.Submission) bool { return o.Job.ID == id })
+			inside := slices.ContainsFunc(batch, func(o engine.Submission) bool {
+				return o.Job.ID == id
+			})
 			if id != (job.ID{}) && !inside && m.find(id) == 0 {
 				return "!" + job.NotFound.String()
 			}
@@ -261,9 +271,13 @@ func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 			stored--
 		case again: // the last of the batch counts, as if the others were not there
 			m.drop(found)
-			fresh = append(slices.DeleteFunc(fresh, func(seq int64) bool { return seq == found }), m.insert(s))
+			fresh = append(slices.DeleteFunc(fresh, func(seq int64) bool {
+				return seq == found
+			}), m.insert(s))
 		default:
-			last := !slices.ContainsFunc(batch[i+1:], func(o engine.Submission) bool { return o.Job.ID == s.Job.ID })
+			last := !slices.ContainsFunc(batch[i+1:], func(o engine.Submission) bool {
+				return o.Job.ID == s.Job.ID
+			})
 			if last && !m.redefine(found, s) {
 				return "!" + job.Conflict.String()
 			}
@@ -271,7 +285,8 @@ func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 	}
 	for _, s := range batch {
 		p := m.jobs[m.find(s.Parent)]
-		if p.Seq != 0 && !slices.Contains(fresh, p.Seq) && !m.move(p.Seq, job.Retried) && p.Phase == job.Done {
+		if p.Seq != 0 && !slices.Contains(fresh, p.Seq) && !m.move(p.Seq, job.Retried) &&
+			p.Phase == job.Done {
 			return "!" + job.Conflict.String()
 		}
 	}
@@ -284,7 +299,8 @@ func (m *model) drop(seq int64) { delete(m.jobs, seq) }
 func (m *model) insert(s engine.Submission) int64 {
 	m.seq++
 	d := s.Job
-	m.jobs[m.seq] = modelJob{Job: job.Job{Seq: m.seq, ID: d.ID, Queue: d.Queue, Priority: d.Priority, OrderTime: m.now, DueAt: m.dueAt(d),
+	m.jobs[m.seq] = modelJob{Job: job.Job{Seq: m.seq, ID: d.ID, Queue: d.Queue,
+		Priority: d.Priority, OrderTime: m.now, DueAt: m.dueAt(d),
 		Lease: d.Lease, MaxAttempts: d.MaxAttempts, Payload: d.Payload, Progress: d.Progress}}
 	return m.seq
 }
@@ -298,8 +314,10 @@ func (m *model) dueAt(d job.Job) time.Time {
 
 func (m *model) redefine(seq int64, s engine.Submission) bool {
 	j, d := m.jobs[seq], s.Job
-	j.Priority, j.Lease, j.MaxAttempts, j.Queue, j.OrderTime, j.DueAt = d.Priority, d.Lease, d.MaxAttempts, d.Queue, m.now, m.dueAt(d)
-	j.Attempts, j.FailedAttempts, j.LostAttempts, j.Payload, j.Progress, j.Result, j.Failure = 0, 0, 0, d.Payload, d.Progress, nil, nil
+	j.Priority, j.Lease, j.MaxAttempts, j.Queue, j.OrderTime, j.DueAt = d.Priority, d.Lease,
+		d.MaxAttempts, d.Queue, m.now, m.dueAt(d)
+	j.Attempts, j.FailedAttempts, j.LostAttempts, j.Payload, j.Progress, j.Result, j.Failure = 0, 0,
+		0, d.Payload, d.Progress, nil, nil
 	m.jobs[seq] = j
 	return m.move(seq, job.Replaced)
 }
@@ -309,7 +327,9 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 	blocked := map[int64]bool{}
 	for _, seq := range fresh {
 		j := m.jobs[seq]
-		s := batch[slices.IndexFunc(batch, func(s engine.Submission) bool { return s.Job.ID == j.ID })]
+		s := batch[slices.IndexFunc(batch, func(s engine.Submission) bool {
+			return s.Job.ID == j.ID
+		})]
 		for _, id := range s.DependsOn {
 			d := m.find(id)
 			if slices.Contains(j.deps, d) {
@@ -338,8 +358,9 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 		for _, on := range []job.Cause{job.Submitted, job.Unsatisfiable, job.Satisfied, job.Due} {
 			j := m.jobs[seq]
 			mv, ok := machine.Next(j.State, on)
-			if !ok || on == job.Unsatisfiable && !blocked[seq] || on == job.Satisfied && (blocked[seq] || j.OpenDeps > 0) ||
-				on == job.Due && (blocked[seq] || j.OpenDeps > 0 || j.DueAt.After(m.now)) {
+			if !ok || (on == job.Unsatisfiable && !blocked[seq]) ||
+				(on == job.Satisfied && (blocked[seq] || j.OpenDeps > 0)) ||
+				(on == job.Due && (blocked[seq] || j.OpenDeps > 0 || j.DueAt.After(m.now))) {
 				continue
 			}
 			m.enter(seq, mv)
@@ -363,7 +384,8 @@ func (m *model) free(contract, queue string) int {
 			continue
 		}
 		for _, j := range m.jobs {
-			if j.ID.Contract == contract && j.Phase == job.Leased && (l.queue == "" || j.Queue == l.queue) {
+			if j.ID.Contract == contract && j.Phase == job.Leased &&
+				(l.queue == "" || j.Queue == l.queue) {
 				l.max--
 			}
 		}
@@ -393,7 +415,9 @@ func (m *model) claim(contract string, queues []string, n int) (seqs []int64) {
 		var ready []*job.Job
 		for _, seq := range m.seqs() {
 			j := m.jobs[seq]
-			if j.ID.Contract == contract && j.Phase == job.Ready && (len(queues) == 0 || slices.Contains(queues, j.Queue)) && !m.paused[contract+" "+j.Queue] {
+			if j.ID.Contract == contract && j.Phase == job.Ready &&
+				(len(queues) == 0 || slices.Contains(queues, j.Queue)) &&
+				!m.paused[contract+" "+j.Queue] {
 				ready = append(ready, &j.Job)
 			}
 		}
@@ -410,7 +434,10 @@ func (m *model) claim(contract string, queues []string, n int) (seqs []int64) {
 	if len(seqs) < n && m.expire(mine)+m.promoteDue() > 0 {
 		serve()
 	}
-	slices.SortFunc(seqs, func(a, b int64) int { x, y := m.jobs[a].Job, m.jobs[b].Job; return job.CompareClaim(&x, &y) })
+	slices.SortFunc(seqs, func(a, b int64) int {
+		x, y := m.jobs[a].Job, m.jobs[b].Job
+		return job.CompareClaim(&x, &y)
+	})
 	return seqs
 }
 
@@ -425,7 +452,8 @@ func (m *model) claimJob(id job.ID) string {
 		m.promote(seq)
 	}
 	j, there := m.jobs[seq]
-	if !there || j.Phase != job.Ready || m.paused[j.ID.Contract+" "+j.Queue] || m.free(j.ID.Contract, j.Queue) == 0 {
+	if !there || j.Phase != job.Ready || m.paused[j.ID.Contract+" "+j.Queue] ||
+		m.free(j.ID.Contract, j.Queue) == 0 {
 		return "!" + job.Conflict.String()
 	}
 	m.lease(seq)
@@ -510,7 +538,8 @@ func (m *model) change(id job.ID, on job.Cause, edit func(*job.Job)) string {
 
 func (m *model) prune() {
 	for seq, j := range m.jobs {
-		if keep := m.contracts[j.ID.Contract].Retention; keep > 0 && j.Phase == job.Done && j.FinishedAt.Before(m.now.Add(-keep)) {
+		if keep := m.contracts[j.ID.Contract].Retention; keep > 0 && j.Phase == job.Done &&
+			j.FinishedAt.Before(m.now.Add(-keep)) {
 			delete(m.jobs, seq)
 		}
 	}
@@ -538,7 +567,8 @@ func (m *model) picture(w *world) string {
 		}
 	}
 	for key, c := range counts {
-		lines = append(lines, fmt.Sprintf("%s: %d waiting %d ready %d leased", key, c[job.Waiting], c[job.Ready], c[job.Leased]))
+		lines = append(lines, fmt.Sprintf("%s: %d waiting %d ready %d leased", key, c[job.Waiting],
+			c[job.Ready], c[job.Leased]))
 	}
 	for _, l := range m.dead {
 		lines = append(lines, l.line)

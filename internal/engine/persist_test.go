@@ -20,12 +20,16 @@ func TestPersist(t *testing.T) {
 		want  job.Kind
 		fails bool
 	}{
-		"well":                      {errs: []error{nil}, calls: 1},
-		"the store was away":        {errs: []error{of(job.Unavailable), of(job.ReadOnly), of(job.Timeout), of(job.Aborted), of(job.Internal), nil}, calls: 6},
-		"no error of ours":          {errs: []error{errors.New("eof"), nil}, calls: 2},
-		"the run is lost":           {errs: []error{of(job.Unavailable), of(job.RunLost)}, calls: 2, want: job.RunLost, fails: true},
-		"refused":                   {errs: []error{of(job.Conflict)}, calls: 1, want: job.Conflict, fails: true},
-		"away until the time is up": {errs: []error{of(job.Unavailable)}, calls: 14, want: job.Unavailable, fails: true},
+		"well": {errs: []error{nil}, calls: 1},
+		"the store was away": {errs: []error{of(job.Unavailable), of(job.ReadOnly),
+			of(job.Timeout), of(job.Aborted), of(job.Internal), nil}, calls: 6},
+		"no error of ours": {errs: []error{errors.New("eof"), nil}, calls: 2},
+		"the run is lost": {errs: []error{of(job.Unavailable), of(job.RunLost)}, calls: 2,
+			want: job.RunLost, fails: true},
+		"refused": {errs: []error{of(job.Conflict)}, calls: 1, want: job.Conflict,
+			fails: true},
+		"away until the time is up": {errs: []error{of(job.Unavailable)}, calls: 14,
+			want: job.Unavailable, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +41,7 @@ func TestPersist(t *testing.T) {
 					calls++
 					return tc.errs[min(calls, len(tc.errs))-1]
 				})
-				if (err != nil) != tc.fails || tc.fails && job.KindOf(err) != tc.want {
+				if (err != nil) != tc.fails || (tc.fails && job.KindOf(err) != tc.want) {
 					t.Errorf("got %v", err)
 				}
 				if calls != tc.calls {

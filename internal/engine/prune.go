@@ -43,7 +43,8 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 		}
 		jobs, removed = settled.Jobs, settled.Jobs+settled.Children
 		if c.DeadLetterRetention > 0 {
-			dead, err := u.tx.PruneDeadLetters(c.Name, u.now.Add(-c.DeadLetterRetention), pruneBatch)
+			dead, err := u.tx.PruneDeadLetters(c.Name, u.now.Add(-c.DeadLetterRetention),
+				pruneBatch)
 			if err != nil {
 				return err
 			}

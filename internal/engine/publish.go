@@ -19,21 +19,27 @@ const (
 // outlet is where the messages of some contracts leave. What holds one up holds up
 // no other.
 type outboxPublisher struct {
-	contracts   []string
-	leaderUntil atomic.Int64  // until when this node publishes here, by the store's clock, in microseconds since 1970
+	contracts []string
+	// until when this node publishes here, by the store's clock, in microseconds since 1970
+	leaderUntil atomic.Int64
 	ready       chan struct{} // holds one nudge
 }
 
 // outlet returns that of the contracts; none means all that publish.
 func (e *Engine) publisher(contracts []string) *outboxPublisher {
 	if len(contracts) == 0 {
-		contracts = slices.DeleteFunc(slices.Clone(e.names), func(name string) bool { return !e.contracts[name].Publish })
+		contracts = slices.DeleteFunc(slices.Clone(e.names), func(name string) bool {
+			return !e.contracts[name].Publish
+		})
 	}
-	found, _ := e.publishers.LoadOrStore(strings.Join(contracts, " "), &outboxPublisher{contracts: contracts, ready: make(chan struct{}, 1)})
+	found, _ := e.publishers.LoadOrStore(strings.Join(contracts, " "),
+		&outboxPublisher{contracts: contracts, ready: make(chan struct{}, 1)})
 	return found.(*outboxPublisher)
 }
 
-func (o *outboxPublisher) electionName() string { return "publish " + strings.Join(o.contracts, " ") }
+func (o *outboxPublisher) electionName() string {
+	return "publish " + strings.Join(o.contracts, " ")
+}
 
 // signalPublishers nudges whoever publishes the messages of a contract.
 func (e *Engine) signalPublishers(contract string) {
@@ -50,7 +56,8 @@ func (e *Engine) signalPublishers(contract string) {
 // error. For the same contracts one node does it at a time, so that messages of a
 // job stay in order; a crash in between delivers some again. It reports how many
 // were delivered.
-func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error, contracts ...string) (n int, err error) {
+func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error,
+	contracts ...string) (n int, err error) {
 	o := e.publisher(contracts)
 	for delivered := []int64(nil); ; {
 		batch, err := e.nextMessages(ctx, o, delivered)
@@ -76,7 +83,8 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 
 // nextMessages removes the messages that were delivered and returns the next
 // batch, none where another node delivers. An idle outbox costs no write.
-func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher, delivered []int64) (batch []job.Message, err error) {
+func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
+	delivered []int64) (batch []job.Message, err error) {
 	var term time.Time
 	err = e.update(ctx, func(u *unit) error {
 		batch, term = nil, time.UnixMicro(o.leaderUntil.Load())
@@ -95,7 +103,8 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher, delivered
 			term = u.now.Add(publishTerm)
 		}
 		var err error
-		batch, err = u.tx.Messages(o.contracts, publishBatch) // after the election: who had the term before may have delivered some since
+		// after the election: who had the term before may have delivered some since
+		batch, err = u.tx.Messages(o.contracts, publishBatch)
 		return err
 	})
 	if err == nil {

@@ -25,13 +25,15 @@ func (t *betweenTx) Messages(contracts []string, n int) ([]job.Message, error) {
 	return all, err
 }
 
-// What was written in one transaction is published in its order, also where it is of two contracts and comes while the
-// outbox is looked at: all that a look sees is of one moment.
+// What was written in one transaction is published in its order, also where it is of two contracts
+// and comes while the outbox is looked at: all that a look sees is of one moment.
 func TestPublishOfTwoContractsKeepsOrder(t *testing.T) {
 	t.Parallel()
 	bare := openPostgres(t)
 	add := func(messages ...job.Message) {
-		if err := bare.Update(context.Background(), func(tx store.Tx) error { return tx.AddMessages(messages) }); err != nil {
+		if err := bare.Update(context.Background(), func(tx store.Tx) error {
+			return tx.AddMessages(messages)
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

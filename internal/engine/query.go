@@ -9,7 +9,9 @@ import (
 
 type reader = store.Reader
 
-func (e *Engine) view(ctx context.Context, fn func(reader) error) error { return e.store.View(ctx, fn) }
+func (e *Engine) view(ctx context.Context, fn func(reader) error) error {
+	return e.store.View(ctx, fn)
+}
 
 // Get returns a job with its bodies, NotFound if there is none.
 func (e *Engine) Get(ctx context.Context, id job.ID) (found *job.Job, err error) {
@@ -27,7 +29,8 @@ func (e *Engine) Get(ctx context.Context, id job.ID) (found *job.Job, err error)
 }
 
 // GetByAlias returns the job with an alias, NotFound if there is none.
-func (e *Engine) GetByAlias(ctx context.Context, alias job.IdentityHash) (found *job.Job, err error) {
+func (e *Engine) GetByAlias(ctx context.Context, alias job.IdentityHash) (found *job.Job,
+	err error) {
 	err = e.view(ctx, func(r reader) error {
 		jobs, err := r.GetByAlias([]job.IdentityHash{alias})
 		if err == nil && len(jobs) == 0 {
@@ -82,8 +85,12 @@ func (e *Engine) History(ctx context.Context, id job.ID) (events []job.Event, er
 }
 
 // DeadLetters returns dead letters of a contract after a number, oldest first.
-func (e *Engine) DeadLetters(ctx context.Context, contract string, after int64, limit int) (letters []job.DeadLetter, err error) {
-	err = e.view(ctx, func(r reader) error { letters, err = r.DeadLetters(contract, after, limit); return err })
+func (e *Engine) DeadLetters(ctx context.Context, contract string, after int64,
+	limit int) (letters []job.DeadLetter, err error) {
+	err = e.view(ctx, func(r reader) error {
+		letters, err = r.DeadLetters(contract, after, limit)
+		return err
+	})
 	return letters, err
 }
 

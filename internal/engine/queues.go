@@ -30,7 +30,8 @@ func (e *Engine) SetQueue(ctx context.Context, q job.QueueSettings) error {
 
 func isSettable(queue string, limit int) bool { return queue != "" && limit >= 0 }
 
-var errUnsettable = &job.Error{Kind: job.Invalid, Op: "engine.queue", Msg: "a queue has a name and a limit of 0 or more"}
+var errUnsettable = &job.Error{Kind: job.Invalid, Op: "engine.queue",
+	Msg: "a queue has a name and a limit of 0 or more"}
 
 // reloadQueues takes in what this node has just set and tells the others.
 func (e *Engine) reloadQueues(ctx context.Context) error {
@@ -42,8 +43,8 @@ func (e *Engine) reloadQueues(ctx context.Context) error {
 // the empty name.
 var settingsHash = job.QueueHashOf("", "")
 
-// LimitQueues sets how many jobs of queues of a contract are leased at a time: those that are not named have no limit of
-// their own from then on. Pauses stay. It holds as SetQueue does.
+// LimitQueues sets how many jobs of queues of a contract are leased at a time: those that are not
+// named have no limit of their own from then on. Pauses stay. It holds as SetQueue does.
 func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[string]int) error {
 	if _, err := e.contract(contract); err != nil {
 		return err
@@ -74,7 +75,8 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 			}
 		}
 		for _, queue := range slices.Sorted(maps.Keys(wanted)) {
-			if err := u.tx.SetQueue(job.QueueSettings{Contract: contract, Queue: queue, MaxRunning: wanted[queue]}); err != nil {
+			if err := u.tx.SetQueue(job.QueueSettings{Contract: contract, Queue: queue,
+				MaxRunning: wanted[queue]}); err != nil {
 				return err
 			}
 		}
@@ -86,8 +88,8 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 	return e.reloadQueues(ctx)
 }
 
-// LoadQueues takes in the settings of queues, as other nodes may have set them. Where they have changed, whoever waits
-// for jobs looks again.
+// LoadQueues takes in the settings of queues, as other nodes may have set them. Where they have
+// changed, whoever waits for jobs looks again.
 func (e *Engine) LoadQueues(ctx context.Context) error {
 	return e.view(ctx, func(r reader) error {
 		settings, err := settingsIn(r)
@@ -103,8 +105,8 @@ func (e *Engine) LoadQueues(ctx context.Context) error {
 	})
 }
 
-// loadSettings gives a unit the settings of queues. The first one of a node reads them: nothing is handed out against a limit or
-// a pause that stands already.
+// loadSettings gives a unit the settings of queues. The first one of a node reads them: nothing is
+// handed out against a limit or a pause that stands already.
 func (e *Engine) loadSettings(u *unit) error {
 	if e.settings.Load() == nil {
 		settings, err := settingsIn(u.tx)

@@ -16,8 +16,8 @@ func into(queue string) func(*job.Job, time.Time) error {
 	return func(j *job.Job, _ time.Time) error { j.Queue = queue; return nil }
 }
 
-// G-TF-25: the limits of the queues of a contract are replaced as a whole, on all nodes; pauses and other contracts
-// stay as they are.
+// G-TF-25: the limits of the queues of a contract are replaced as a whole, on all nodes; pauses and
+// other contracts stay as they are.
 func TestLimitQueues(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		for _, queue := range []string{"q", "r", "s"} {
@@ -35,7 +35,8 @@ func TestLimitQueues(t *testing.T) {
 		hands := func(contract string, want ...string) {
 			w.Helper()
 			for _, e := range []*engine.Engine{w.Engine, other} {
-				jobs, err := e.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Max: 99, Worker: "w"})
+				jobs, err := e.Claim(w.ctx,
+					engine.ClaimRequest{Contract: contract, Max: 99, Worker: "w"})
 				w.ok(err)
 				got := names(jobs)
 				slices.Sort(got)
@@ -47,7 +48,8 @@ func TestLimitQueues(t *testing.T) {
 				}
 			}
 		}
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", Paused: true, MaxRunning: 2}))
+		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", Paused: true,
+			MaxRunning: 2}))
 		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "part", Queue: "q", MaxRunning: 1}))
 		limit(map[string]int{"q": 1, "r": 2})
 		hands("brief", "brief/q1", "brief/r1", "brief/r2")
@@ -55,7 +57,8 @@ func TestLimitQueues(t *testing.T) {
 		hands("brief", "brief/q1", "brief/q2", "brief/r1", "brief/r2", "brief/r3")
 		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", MaxRunning: 1}))
 		limit(nil)
-		hands("brief", "brief/q1", "brief/q2", "brief/q3", "brief/r1", "brief/r2", "brief/r3", "brief/s1", "brief/s2", "brief/s3")
+		hands("brief", "brief/q1", "brief/q2", "brief/q3", "brief/r1", "brief/r2", "brief/r3",
+			"brief/s1", "brief/s2", "brief/s3")
 		hands("part", "part/q1", "part/r1", "part/r2", "part/r3", "part/s1", "part/s2", "part/s3")
 		w.fails(w.LimitQueues(w.ctx, "nobody", nil), job.NotFound)
 		w.fails(w.LimitQueues(w.ctx, "brief", map[string]int{"q": -1}), job.Invalid)
@@ -66,8 +69,12 @@ func TestLimitQueues(t *testing.T) {
 // G-TF-37: a claim of all queues leaves those out that are served otherwise, also while it waits.
 func TestClaimExcept(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("brief/q1"), sub("brief/h1", in("here")), sub("brief/q2"), sub("brief/h2", in("here")))
-		req := engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w", Skip: func(queue string) bool { return queue == "here" }}
+		w.submit(sub("brief/q1"), sub("brief/h1", in("here")), sub("brief/q2"),
+			sub("brief/h2", in("here")))
+		req := engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w",
+			Skip: func(queue string) bool {
+				return queue == "here"
+			}}
 		jobs, err := w.Claim(w.ctx, req)
 		w.ok(err)
 		if got, want := names(jobs), []string{"brief/q1", "brief/q2"}; !slices.Equal(got, want) {
@@ -100,8 +107,8 @@ func TestClaimExcept(t *testing.T) {
 	})
 }
 
-// A node that has just started hands out nothing against the limits and pauses that stand: it knows them before its first
-// claim, without being told to load them.
+// A node that has just started hands out nothing against the limits and pauses that stand: it knows
+// them before its first claim, without being told to load them.
 func TestSettingsHoldFromTheStart(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c", in("paused")))
@@ -117,7 +124,8 @@ func TestSettingsHoldFromTheStart(t *testing.T) {
 	})
 }
 
-// What one node sets for a queue reaches long polls of another at once: no poll and no sweep is needed.
+// What one node sets for a queue reaches long polls of another at once: no poll and no sweep is
+// needed.
 func TestSettingsAreHeard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "postgres", made())
@@ -131,7 +139,8 @@ func TestSettingsAreHeard(t *testing.T) {
 	w.submit(sub("brief/a"))
 	w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
 	w.ok(other.LoadQueues(w.ctx))
-	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w", Wait: time.Minute}
+	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
+		Wait: time.Minute}
 	got := make(chan []*job.Job, 1)
 	go func() {
 		jobs, err := other.Claim(w.ctx, req)

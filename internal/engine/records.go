@@ -48,7 +48,9 @@ type recordChange struct {
 	tx store.Tx
 }
 
-func (c recordChange) UpsertRecords(records ...job.Record) error { return c.tx.UpsertRecords(records) }
+func (c recordChange) UpsertRecords(records ...job.Record) error {
+	return c.tx.UpsertRecords(records)
+}
 
 func (c recordChange) DeleteRecords(kind string, keys ...string) error {
 	return c.tx.DeleteRecords(kind, keys)
@@ -63,7 +65,8 @@ func (e *Engine) ViewRecords(ctx context.Context, fn func(RecordReader) error) e
 // ChangeRecords returns without an error, and none of it is there otherwise.
 // Changes with the same lock run one after another, on all nodes. fn may run
 // again, so it changes nothing outside until ChangeRecords has returned.
-func (e *Engine) ChangeRecords(ctx context.Context, lock string, fn func(RecordWriter) error) error {
+func (e *Engine) ChangeRecords(ctx context.Context, lock string,
+	fn func(RecordWriter) error) error {
 	return e.update(ctx, func(u *unit) error {
 		if err := u.tx.LockName("records:" + lock); err != nil {
 			return err

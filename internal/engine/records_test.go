@@ -16,12 +16,16 @@ import (
 func TestRecords(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		refused := errors.New("refused")
-		change := func(fn func(engine.RecordWriter) error) error { return w.ChangeRecords(w.ctx, "lock", fn) }
+		change := func(fn func(engine.RecordWriter) error) error {
+			return w.ChangeRecords(w.ctx, "lock", fn)
+		}
 		w.ok(change(func(r engine.RecordWriter) error {
-			return r.UpsertRecords(job.Record{Kind: "k", Key: "b", Owner: "o"}, job.Record{Kind: "k", Key: "a", Owner: "o", ExpiresAt: r.Now().Add(time.Minute)})
+			return r.UpsertRecords(job.Record{Kind: "k", Key: "b", Owner: "o"},
+				job.Record{Kind: "k", Key: "a", Owner: "o", ExpiresAt: r.Now().Add(time.Minute)})
 		}))
 		if err := change(func(r engine.RecordWriter) error {
-			return errors.Join(r.DeleteRecords("k", "a", "b"), r.UpsertRecords(job.Record{Kind: "k", Key: "c"}), refused)
+			return errors.Join(r.DeleteRecords("k", "a", "b"),
+				r.UpsertRecords(job.Record{Kind: "k", Key: "c"}), refused)
 		}); !errors.Is(err, refused) {
 			w.Error(err)
 		}
@@ -37,7 +41,8 @@ func TestRecords(t *testing.T) {
 					w.Errorf("the records are %v, want %v", keys, want)
 				}
 				for _, key := range []string{"a", "b", "c"} {
-					if one, err := r.Record("k", key); err != nil || (one != nil) != slices.Contains(want, key) {
+					if one, err := r.Record("k", key); err != nil ||
+						(one != nil) != slices.Contains(want, key) {
 						w.Error(key, one, err)
 					}
 				}
@@ -63,15 +68,17 @@ func TestRecordChangesRunOneAfterAnother(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				for range 10 {
-					if err := nodes[i%2].ChangeRecords(w.ctx, "counter", func(r engine.RecordWriter) error {
-						n := 0
-						if one, err := r.Record("k", "n"); err != nil {
-							return err
-						} else if one != nil {
-							n, _ = strconv.Atoi(string(one.Body))
-						}
-						return r.UpsertRecords(job.Record{Kind: "k", Key: "n", Body: fmt.Append(nil, n+1)})
-					}); err != nil {
+					if err := nodes[i%2].ChangeRecords(w.ctx, "counter",
+						func(r engine.RecordWriter) error {
+							n := 0
+							if one, err := r.Record("k", "n"); err != nil {
+								return err
+							} else if one != nil {
+								n, _ = strconv.Atoi(string(one.Body))
+							}
+							return r.UpsertRecords(job.Record{Kind: "k", Key: "n",
+								Body: fmt.Append(nil, n+1)})
+						}); err != nil {
 						w.Error(err)
 					}
 				}
@@ -130,13 +137,16 @@ func TestOutcomeDelaysAndReasons(t *testing.T) {
 		w.submit(sub("graph/a"))
 		for i, on := range []job.Cause{job.Failed, job.Released} {
 			r := w.run("graph/a")
-			_, err := w.Finish(w.ctx, r, engine.Outcome{On: on, Reason: "later", Progress: []byte{byte(i)}, Delay: time.Hour})
+			_, err := w.Finish(w.ctx, r,
+				engine.Outcome{On: on, Reason: "later", Progress: []byte{byte(i)},
+					Delay: time.Hour})
 			w.ok(err)
 			if got := w.claim("graph", 1); len(got) != 0 {
 				w.Errorf("%s: claimed at once", on)
 			}
 			j := w.get("graph/a")
-			if j.Phase != job.Waiting || !j.DueAt.Equal(w.Now().Add(time.Hour)) || j.Progress[0] != byte(i) {
+			if j.Phase != job.Waiting || !j.DueAt.Equal(w.Now().Add(time.Hour)) ||
+				j.Progress[0] != byte(i) {
 				w.Errorf("%s: %+v", on, j)
 			}
 			w.Advance(time.Hour)

@@ -44,7 +44,8 @@ func (w *world) end(contract string, bad ...string) {
 		if slices.Contains(bad, j.ID.Key) {
 			on = job.FailedForGood
 		}
-		requests = append(requests, engine.FinishRequest{Run: engine.Run{Run: j.Run}, Outcome: engine.Outcome{On: on}})
+		requests = append(requests, engine.FinishRequest{Run: engine.Run{Run: j.Run},
+			Outcome: engine.Outcome{On: on}})
 	}
 	for _, e := range w.FinishAll(w.ctx, requests) {
 		w.ok(e.Err)
@@ -54,7 +55,8 @@ func (w *world) end(contract string, bad ...string) {
 // TF-046, TF-047, G-TF-10: whole graphs, from their submission on.
 func TestDependencies(t *testing.T) {
 	diamond := func() []engine.Submission {
-		return subs(sub("graph/d", after("graph/b", "graph/c", "graph/b")), sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c", after("graph/a")),
+		return subs(sub("graph/d", after("graph/b", "graph/c", "graph/b")), sub("graph/a"),
+			sub("graph/b", after("graph/a")), sub("graph/c", after("graph/a")),
 			sub("graph/e", after("graph/d")))
 	}
 	for what, c := range map[string]struct {
@@ -70,14 +72,20 @@ func TestDependencies(t *testing.T) {
 		"diamond whose root fails": {[][]engine.Submission{diamond()}, []string{"a"}, []string{
 			"a=ready b=pending c=pending d=pending e=pending",
 			"a=failed b=blocked c=blocked d=blocked e=blocked"}},
-		"diamond with one good and one bad side": {[][]engine.Submission{diamond()}, []string{"c"}, []string{
-			"a=ready b=pending c=pending d=pending e=pending",
-			"a=completed b=ready c=ready d=pending e=pending",
-			"a=completed b=completed c=failed d=blocked e=blocked"}},
-		"bad and still open": {[][]engine.Submission{subs(sub("graph/a"), sub("graph/slow", due(time.Hour)), sub("graph/b", after("graph/a", "graph/slow")))},
-			[]string{"a"}, []string{"a=ready b=pending slow=ready", "a=failed b=blocked slow=ready"}},
-		"one after the other": {[][]engine.Submission{subs(sub("graph/a")), subs(sub("graph/b", after("graph/a"))), subs(sub("graph/c", after("graph/b", "graph/a")))},
-			nil, []string{"a=ready b=pending c=pending", "a=completed b=ready c=pending", "a=completed b=completed c=ready"}},
+		"diamond with one good and one bad side": {[][]engine.Submission{diamond()}, []string{"c"},
+			[]string{
+				"a=ready b=pending c=pending d=pending e=pending",
+				"a=completed b=ready c=ready d=pending e=pending",
+				"a=completed b=completed c=failed d=blocked e=blocked"}},
+		"bad and still open": {[][]engine.Submission{subs(sub("graph/a"),
+			sub("graph/slow", due(time.Hour)), sub("graph/b", after("graph/a", "graph/slow")))},
+			[]string{"a"}, []string{"a=ready b=pending slow=ready",
+				"a=failed b=blocked slow=ready"}},
+		"one after the other": {[][]engine.Submission{subs(sub("graph/a")),
+			subs(sub("graph/b", after("graph/a"))),
+			subs(sub("graph/c", after("graph/b", "graph/a")))},
+			nil, []string{"a=ready b=pending c=pending", "a=completed b=ready c=pending",
+				"a=completed b=completed c=ready"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			everywhere(t, made(), func(w *world) {
@@ -100,8 +108,10 @@ func TestDependenciesThatAreSettled(t *testing.T) {
 		w.submit(sub("graph/good"), sub("graph/bad"), sub("graph/open", due(time.Hour)))
 		w.end("graph", "bad")
 		w.submit(sub("graph/a", after("graph/good")))
-		w.submit(sub("graph/b", after("graph/good", "graph/bad", "graph/open")), sub("graph/c", after("graph/b")))
-		w.submit(sub("graph/d", after("graph/open")), sub("graph/e", after("graph/good", "graph/open"), due(2*time.Hour)))
+		w.submit(sub("graph/b", after("graph/good", "graph/bad", "graph/open")),
+			sub("graph/c", after("graph/b")))
+		w.submit(sub("graph/d", after("graph/open")),
+			sub("graph/e", after("graph/good", "graph/open"), due(2*time.Hour)))
 		w.is(`graph/a: ready ready [submitted>pending satisfied>ready]
 			graph/b: blocked done [submitted>pending unsatisfiable>blocked]
 			graph/bad: failed done runs=1 [submitted>pending satisfied>ready claimed>running failed_for_good>failed]
@@ -116,8 +126,10 @@ func TestDependenciesThatAreSettled(t *testing.T) {
 			dead graph/c unsatisfiable payload=graph/c failure=`)
 		w.Advance(time.Hour)
 		w.end("graph")
-		w.statesAre("graph", "a=completed b=blocked bad=failed c=blocked d=ready e=ready good=completed open=completed")
-		if got := names(w.claim("graph", 9)); !slices.Equal(got, []string{"graph/d"}) { // e is satisfied but not due
+		w.statesAre("graph",
+			"a=completed b=blocked bad=failed c=blocked d=ready e=ready good=completed open=completed")
+		// e is satisfied but not due
+		if got := names(w.claim("graph", 9)); !slices.Equal(got, []string{"graph/d"}) {
 			w.Errorf("claimed %v", got)
 		}
 	})
@@ -133,8 +145,10 @@ func TestCircles(t *testing.T) {
 			path  string
 		}{
 			{subs(sub("graph/a", after("graph/a"))), "[a]"},
-			{subs(sub("graph/x"), sub("graph/a", after("graph/b", "graph/there")), sub("graph/b", after("graph/c")), sub("graph/c", after("graph/a"))), "[a b c]"},
-			{subs(sub("family/a", childOf("family/b")), sub("family/b", childOf("family/a"))), "[a b]"},
+			{subs(sub("graph/x"), sub("graph/a", after("graph/b", "graph/there")),
+				sub("graph/b", after("graph/c")), sub("graph/c", after("graph/a"))), "[a b c]"},
+			{subs(sub("family/a", childOf("family/b")), sub("family/b", childOf("family/a"))),
+				"[a b]"},
 			{subs(sub("family/a", childOf("family/a"))), "[a]"},
 			{subs(sub("graph/a", childOf("graph/b"), after("graph/b")), sub("graph/b")), "[a b]"},
 			{subs(sub("graph/a", childOf("graph/there"), after("graph/there"))), "[a there]"},
@@ -156,7 +170,8 @@ func TestWideFanOut(t *testing.T) {
 			wide = 200
 		}
 		for i := range wide {
-			batch = append(batch, sub(fmt.Sprintf("graph/d%d", i), after("graph/root")), sub(fmt.Sprintf("graph/e%d", i), after("graph/bad", "graph/root")))
+			batch = append(batch, sub(fmt.Sprintf("graph/d%d", i), after("graph/root")),
+				sub(fmt.Sprintf("graph/e%d", i), after("graph/bad", "graph/root")))
 		}
 		w.submit(batch...)
 		w.end("graph", "bad")
@@ -187,7 +202,8 @@ func TestDependenciesThatSettleTogether(t *testing.T) {
 				if j.ID.Key == "b7" || j.ID.Key == "a8" || j.ID.Key == "b8" {
 					on = job.FailedForGood
 				}
-				if _, err := e.Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: on}); err != nil {
+				if _, err := e.Finish(w.ctx, engine.Run{Run: j.Run},
+					engine.Outcome{On: on}); err != nil {
 					w.Error(err)
 				}
 			})
@@ -216,7 +232,8 @@ func TestRemove(t *testing.T) {
 		w.is("")
 		w.fails(second(w.History(w.ctx, id("graph/a"))), job.NotFound)
 		w.submit(sub("graph/a")) // its history begins anew
-		w.is("graph/a: ready ready [submitted>pending satisfied>ready]\ngraph q: 0 waiting 1 ready 0 leased")
+		w.is("graph/a: ready ready [submitted>pending satisfied>ready]\ngraph q: 0 waiting 1 " +
+			"ready 0 leased")
 		w.submit(sub("phased/a"))
 		w.fails(w.Remove(w.ctx, id("phased/a")), job.Conflict) // no such move
 	})
@@ -226,7 +243,8 @@ func TestRemove(t *testing.T) {
 // the last is settled, and opens again when one is replayed (G-FB-37).
 func TestParentAndChildren(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("family/p"), sub("part/a", childOf("family/p"), limit(1)), sub("part/b", childOf("family/p"), limit(2)))
+		w.submit(sub("family/p"), sub("part/a", childOf("family/p"), limit(1)),
+			sub("part/b", childOf("family/p"), limit(2)))
 		w.is(`family/p: queued waiting open=2 children=2 [submitted>queued]
 			part/a: todo ready [submitted>todo]
 			part/b: todo ready [submitted>todo]
@@ -244,7 +262,11 @@ func TestParentAndChildren(t *testing.T) {
 			dead part/a failed_for_good payload=part/a failure=`)
 		w.end("family", "p")
 		w.statesAre("family", "p=failed")
-		w.ok(second(w.Change(w.ctx, id("part/a"), job.Retried, func(j *job.Job, now time.Time) error { j.MaxAttempts = j.FailedAttempts + 3; return nil })))
+		w.ok(second(w.Change(w.ctx, id("part/a"), job.Retried,
+			func(j *job.Job, now time.Time) error {
+				j.MaxAttempts = j.FailedAttempts + 3
+				return nil
+			})))
 		w.is(`family/p: reopened waiting runs=1 open=1 children=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened]
 			part/a: todo ready runs=1 [submitted>todo claimed>fetching failed_for_good>dead retried>todo]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
@@ -270,7 +292,8 @@ func TestChildrenThatComeLate(t *testing.T) {
 		w.end("locked")
 		w.submit(sub("part/late", childOf("family/p")), sub("part/later", childOf("family/p")))
 		w.statesAre("family", "p=reopened")
-		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("part/z", childOf("locked/over"))))), job.Conflict)
+		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("part/z", childOf("locked/over"))))),
+			job.Conflict)
 		w.end("part")
 		w.statesAre("family", "p=closing")
 		w.submit(sub("part/last", childOf("family/p")))
@@ -287,7 +310,8 @@ func TestChildrenThatComeLate(t *testing.T) {
 // once; runs that come later find it started.
 func TestClaimedChildrenStartTheirParents(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("family/p"), sub("part/a", childOf("family/p")), sub("part/b", childOf("family/p")))
+		w.submit(sub("family/p"), sub("part/a", childOf("family/p")),
+			sub("part/b", childOf("family/p")))
 		w.submit(sub("family/q"), sub("part/c", childOf("family/q")))
 		r := w.run("part/a")
 		w.statesAre("family", "p=in_progress q=queued")
@@ -307,7 +331,8 @@ func TestClaimedChildrenStartTheirParents(t *testing.T) {
 // FB-057: what a parent says went wrong is what went wrong with a child last.
 func TestFailuresOfChildren(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("family/p"), sub("part/a", childOf("family/p")), sub("part/b", childOf("family/p")), sub("part/c", childOf("family/p")))
+		w.submit(sub("family/p"), sub("part/a", childOf("family/p")),
+			sub("part/b", childOf("family/p")), sub("part/c", childOf("family/p")))
 		said := func(want string) {
 			w.Helper()
 			if got := string(w.get("family/p").Failure); got != want {
@@ -316,7 +341,8 @@ func TestFailuresOfChildren(t *testing.T) {
 		}
 		finish := func(key string, on job.Cause, failure string) {
 			w.Helper()
-			w.ok(second(w.Finish(w.ctx, w.run(key), engine.Outcome{On: on, Failure: []byte(failure)})))
+			w.ok(second(w.Finish(w.ctx, w.run(key),
+				engine.Outcome{On: on, Failure: []byte(failure)})))
 		}
 		finish("part/a", job.Failed, "to be tried again")
 		said("to be tried again")
@@ -334,7 +360,9 @@ func TestFailuresOfChildren(t *testing.T) {
 // their children; what children account for counts with the parent.
 func TestPrunedBySize(t *testing.T) {
 	var told, worlds atomic.Int64
-	contracts := madeWith("family", func(c *engine.Contract) { c.MaxBytes, c.Pruned = 1000, func(n int) { told.Add(int64(n)) } })
+	contracts := madeWith("family", func(c *engine.Contract) {
+		c.MaxBytes, c.Pruned = 1000, func(n int) { told.Add(int64(n)) }
+	})
 	t.Cleanup(func() {
 		if n := worlds.Load(); told.Load() != 2*n {
 			t.Errorf("told of %d jobs in %d worlds", told.Load(), n)
@@ -342,10 +370,13 @@ func TestPrunedBySize(t *testing.T) {
 	})
 	everywhere(t, contracts, func(w *world) {
 		worlds.Add(1)
-		size := func(n int64) func(*engine.Submission) { return func(s *engine.Submission) { s.Job.Size = n } }
+		size := func(n int64) func(*engine.Submission) {
+			return func(s *engine.Submission) { s.Job.Size = n }
+		}
 		for _, key := range []string{"1", "2", "3", "4"} {
 			p := "family/" + key
-			w.submit(sub(p, size(100)), sub("part/a"+key, childOf(p), size(100)), sub("part/b"+key, childOf(p), size(100)))
+			w.submit(sub(p, size(100)), sub("part/a"+key, childOf(p), size(100)),
+				sub("part/b"+key, childOf(p), size(100)))
 			w.submit(sub("part/c"+key, childOf(p), size(50)))
 			if got := w.get(p).Size; got != 350 {
 				w.Errorf("the size of %s is %d", p, got)
@@ -388,7 +419,8 @@ func TestFamilies(t *testing.T) {
 		w.end("family")
 		w.statesAre("family", "p=completed")
 
-		w.submit(sub("family/childless"), sub("part/z", childOf("family/c")), sub("family/c", childOf("family/b")), sub("family/b", childOf("family/a")),
+		w.submit(sub("family/childless"), sub("part/z", childOf("family/c")),
+			sub("family/c", childOf("family/b")), sub("family/b", childOf("family/a")),
 			sub("part/y", childOf("family/b")), sub("family/a"))
 		w.statesAre("family", "a=queued b=queued c=queued childless=finalizing p=completed")
 		w.end("part", "z")
@@ -396,7 +428,8 @@ func TestFamilies(t *testing.T) {
 		w.statesAre("family", "a=queued b=finalizing c=failed childless=completed p=completed")
 		w.end("family")
 		w.statesAre("family", "a=finalizing b=completed c=failed childless=completed p=completed")
-		if a, b := w.get("family/a"), w.get("family/b"); a.FailedDeps != 0 || b.FailedDeps != 1 || b.Parent != a.Seq {
+		if a, b := w.get("family/a"), w.get("family/b"); a.FailedDeps != 0 || b.FailedDeps != 1 ||
+			b.Parent != a.Seq {
 			w.Errorf("a %+v, b %+v", a, b)
 		}
 	})
@@ -421,13 +454,15 @@ func TestManyChildrenSettleTogether(t *testing.T) {
 				on = job.FailedForGood
 			}
 			wg.Go(func() {
-				if _, err := e.Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: on}); err != nil {
+				if _, err := e.Finish(w.ctx, engine.Run{Run: j.Run},
+					engine.Outcome{On: on}); err != nil {
 					w.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		if p := w.get("family/p"); p.State != "finalizing" || p.OpenDeps != 0 || p.FailedDeps != (n+2)/3 {
+		if p := w.get("family/p"); p.State != "finalizing" || p.OpenDeps != 0 ||
+			p.FailedDeps != (n+2)/3 {
 			w.Errorf("the parent is %+v", p)
 		}
 		w.sound()
@@ -437,9 +472,12 @@ func TestManyChildrenSettleTogether(t *testing.T) {
 func TestChange(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		refuse := &job.Error{Kind: job.Invalid, Msg: "no"}
-		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("phased/a"), sub("phased/b", due(time.Hour)))
+		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("phased/a"),
+			sub("phased/b", due(time.Hour)))
 		w.fails(second(w.Change(w.ctx, id("graph/none"), job.Replaced, nil)), job.NotFound)
-		if _, err := w.Change(w.ctx, id("graph/a"), job.Replaced, func(*job.Job, time.Time) error { return refuse }); err != refuse {
+		if _, err := w.Change(w.ctx, id("graph/a"), job.Replaced, func(*job.Job, time.Time) error {
+			return refuse
+		}); err != refuse {
 			w.Errorf("got %v", err)
 		}
 		// What an edit may change is kept, what it may not is not (G-TF-08).
@@ -449,12 +487,15 @@ func TestChange(t *testing.T) {
 				if string(j.Payload) != key || !now.Equal(w.Now()) {
 					w.Errorf("the edit sees %+v at %v", j, now)
 				}
-				j.Priority, j.MaxAttempts, j.Queue, j.Definition, j.Trace = 7, 9, "r", []byte("new"), "t"
-				j.ID.Key, j.Seq, j.State, j.Phase, j.Attempts, j.OpenDeps, j.Run = "x", 1, "blocked", job.Done, 99, 99, job.RunID{}
+				j.Priority, j.MaxAttempts, j.Queue, j.Definition, j.Trace = 7, 9, "r",
+					[]byte("new"), "t"
+				j.ID.Key, j.Seq, j.State, j.Phase, j.Attempts, j.OpenDeps, j.Run = "x", 1,
+					"blocked", job.Done, 99, 99, job.RunID{}
 				return nil
 			})
 			w.ok(err)
-			if got := w.get(key); got.Priority != 7 || got.MaxAttempts != 9 || got.Queue != "r" || string(got.Definition) != "new" || got.Trace != "t" || name(j.ID) != key {
+			if got := w.get(key); got.Priority != 7 || got.MaxAttempts != 9 || got.Queue != "r" ||
+				string(got.Definition) != "new" || got.Trace != "t" || name(j.ID) != key {
 				w.Errorf("changed to %+v", got)
 			}
 		}

@@ -19,7 +19,8 @@ import (
 // dependency, whose ID it has, Cycle with the keys along the circle from the job
 // on, Conflict for a job that is over or must not wait, Invalid for a dependency
 // on another contract's job.
-func (e *Engine) SetDependencies(ctx context.Context, id job.ID, deps []job.ID, edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
+func (e *Engine) SetDependencies(ctx context.Context, id job.ID, deps []job.ID,
+	edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
 	c, err := e.contract(id.Contract)
 	if err != nil {
 		return nil, err
@@ -87,7 +88,9 @@ func (r *dependencyUpdate) lockAll() error {
 	if err != nil {
 		return err
 	}
-	others := slices.DeleteFunc(unique(slices.Concat(old, r.deps)), func(id job.ID) bool { return id == r.id })
+	others := slices.DeleteFunc(unique(slices.Concat(old, r.deps)), func(id job.ID) bool {
+		return id == r.id
+	})
 	locked, err := r.tx.Lock(others)
 	if err != nil {
 		return err
@@ -99,7 +102,8 @@ func (r *dependencyUpdate) lockAll() error {
 	if r.job, err = r.lockOne(r.id); err != nil {
 		return err
 	}
-	if r.old, err = r.currentDependencies(); err == nil && !slices.Equal(r.old, old) { // removed and stored anew meanwhile
+	// removed and stored anew meanwhile
+	if r.old, err = r.currentDependencies(); err == nil && !slices.Equal(r.old, old) {
 		return errConcurrentInsert
 	}
 	return err
@@ -126,7 +130,8 @@ func (r *dependencyUpdate) check() error {
 			j = r.job
 		}
 		if j == nil {
-			return &job.Error{Kind: job.NotFound, Op: "engine.relink", ID: id, Msg: fmt.Sprintf("there is no job %q to wait for", id.Key)}
+			return &job.Error{Kind: job.NotFound, Op: "engine.relink", ID: id,
+				Msg: fmt.Sprintf("there is no job %q to wait for", id.Key)}
 		}
 		seqs[i] = j.Seq
 	}
@@ -134,7 +139,8 @@ func (r *dependencyUpdate) check() error {
 	if err != nil || path == nil {
 		return err
 	}
-	return &job.Error{Kind: job.Cycle, Op: "engine.relink", ID: r.id, Msg: "the dependencies close a circle", Path: path}
+	return &job.Error{Kind: job.Cycle, Op: "engine.relink", ID: r.id,
+		Msg: "the dependencies close a circle", Path: path}
 }
 
 func (r *dependencyUpdate) refuse(why string) error {
@@ -211,7 +217,8 @@ func (r *dependencyUpdate) evaluate() error {
 	blockedMove, waits := machine.Next(j.State, job.Unsatisfiable)
 	open, failed := r.count(r.deps)
 	if !waits && open+failed > 0 {
-		return r.refuse(fmt.Sprintf("the job is %s and can only depend on what ended well", j.State))
+		return r.refuse(fmt.Sprintf("the job is %s and can only depend on what ended well",
+			j.State))
 	}
 	if waits {
 		was, _ := r.count(r.old)

@@ -58,13 +58,15 @@ func (w *world) waiting() {
 			if d.Phase != job.Done {
 				open[e.Dependent]++
 			}
-			if from := by[e.Dependent]; from.State == "pending" && d.Phase == job.Done && d.State != "completed" {
+			if from := by[e.Dependent]; from.State == "pending" && d.Phase == job.Done &&
+				d.State != "completed" {
 				return fmt.Errorf("%s waits although %s is %s", name(from.ID), name(d.ID), d.State)
 			}
 		}
 		for _, j := range jobs {
 			if j.State == "pending" && (j.OpenDeps != open[j.Seq] || j.OpenDeps == 0) {
-				return fmt.Errorf("%s waits for %d, of its dependencies %d are open", name(j.ID), j.OpenDeps, open[j.Seq])
+				return fmt.Errorf("%s waits for %d, of its dependencies %d are open", name(j.ID),
+					j.OpenDeps, open[j.Seq])
 			}
 		}
 		return nil
@@ -89,21 +91,28 @@ func TestRelinkEvaluates(t *testing.T) {
 		states string // of what changes; the rest stays
 		err    job.Kind
 	}{
-		"to none":                       {"p", nil, "p=ready pp=pending", 0},
-		"to what ended well":            {"p", []string{"good"}, "p=ready pp=pending", 0},
-		"to what ended ill":             {"p", []string{"bad"}, "p=blocked pp=blocked", 0},
-		"to what is blocked, and open":  {"p", []string{"blocked", "slow", "good"}, "p=blocked pp=blocked", 0},
-		"to something else that waits":  {"p", []string{"slow", "good", "slow"}, "p=pending pp=pending", 0},
-		"ready, to none":                {"ready", nil, "p=pending pp=pending", 0},
-		"ready, to what ended well":     {"ready", []string{"good"}, "p=pending pp=pending", 0},
-		"ready, to what is open":        {"ready", []string{"good", "slow"}, "p=pending pp=pending", job.Conflict},
-		"ready, to what ended ill":      {"ready", []string{"bad"}, "p=pending pp=pending", job.Conflict},
-		"running, to what ended well":   {"run", []string{"good"}, "p=pending pp=pending", 0},
-		"running, to what is open":      {"run", []string{"slow"}, "p=pending pp=pending", job.Conflict},
-		"over":                          {"good", nil, "p=pending pp=pending", job.Conflict},
-		"to itself":                     {"p", []string{"p"}, "p=pending pp=pending", job.Cycle},
-		"to what waits for it":          {"p", []string{"good", "pp"}, "p=pending pp=pending", job.Cycle},
-		"to what is not there":          {"p", []string{"good", "none"}, "p=pending pp=pending", job.NotFound},
+		"to none":            {"p", nil, "p=ready pp=pending", 0},
+		"to what ended well": {"p", []string{"good"}, "p=ready pp=pending", 0},
+		"to what ended ill":  {"p", []string{"bad"}, "p=blocked pp=blocked", 0},
+		"to what is blocked, and open": {"p", []string{"blocked", "slow", "good"},
+			"p=blocked pp=blocked", 0},
+		"to something else that waits": {"p", []string{"slow", "good", "slow"},
+			"p=pending pp=pending", 0},
+		"ready, to none":            {"ready", nil, "p=pending pp=pending", 0},
+		"ready, to what ended well": {"ready", []string{"good"}, "p=pending pp=pending", 0},
+		"ready, to what is open": {"ready", []string{"good", "slow"}, "p=pending pp=pending",
+			job.Conflict},
+		"ready, to what ended ill": {"ready", []string{"bad"}, "p=pending pp=pending",
+			job.Conflict},
+		"running, to what ended well": {"run", []string{"good"}, "p=pending pp=pending", 0},
+		"running, to what is open": {"run", []string{"slow"}, "p=pending pp=pending",
+			job.Conflict},
+		"over":      {"good", nil, "p=pending pp=pending", job.Conflict},
+		"to itself": {"p", []string{"p"}, "p=pending pp=pending", job.Cycle},
+		"to what waits for it": {"p", []string{"good", "pp"}, "p=pending pp=pending",
+			job.Cycle},
+		"to what is not there": {"p", []string{"good", "none"}, "p=pending pp=pending",
+			job.NotFound},
 		"of what is not there":          {"none", nil, "p=pending pp=pending", job.NotFound},
 		"running, to what waits for it": {"run", []string{"p"}, "p=pending pp=pending", job.Cycle},
 	} {
@@ -111,8 +120,10 @@ func TestRelinkEvaluates(t *testing.T) {
 			everywhere(t, made(), func(w *world) {
 				w.submit(sub("graph/good"), sub("graph/bad"))
 				w.end("graph", "bad")
-				w.submit(sub("graph/run"), sub("graph/ready", due(time.Hour)), sub("graph/slow", due(time.Hour)), sub("graph/blocked", after("graph/bad")),
-					sub("graph/p", after("graph/run", "graph/good")), sub("graph/pp", after("graph/p")))
+				w.submit(sub("graph/run"), sub("graph/ready", due(time.Hour)),
+					sub("graph/slow", due(time.Hour)), sub("graph/blocked", after("graph/bad")),
+					sub("graph/p", after("graph/run", "graph/good")),
+					sub("graph/pp", after("graph/p")))
 				run := w.run("graph/run")
 				before, _ := w.Get(w.ctx, id("graph/"+c.id))
 				was := w.picture()
@@ -128,11 +139,14 @@ func TestRelinkEvaluates(t *testing.T) {
 				} else {
 					w.ok(err)
 					w.dependsOn("graph/"+c.id, sorted(unique(deps))...)
-					if at := w.get("graph/" + c.id).UpdatedAt; at.Before(w.Now()) || before.CreatedAt != w.get("graph/"+c.id).CreatedAt { // TF-079
+					// TF-079
+					if at := w.get("graph/" + c.id).UpdatedAt; at.Before(w.Now()) ||
+						before.CreatedAt != w.get("graph/"+c.id).CreatedAt {
 						w.Errorf("updated at %v", at)
 					}
 				}
-				w.statesAre("graph", "bad=failed blocked=blocked good=completed "+c.states+" ready=ready run=running slow=ready")
+				w.statesAre("graph", "bad=failed blocked=blocked good=completed "+c.states+
+					" ready=ready run=running slow=ready")
 				w.linked()
 				w.ok(second(w.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded})))
 				w.linked()
@@ -146,24 +160,28 @@ func unique(texts []string) []string { return slices.Compact(sorted(slices.Clone
 // TF-033, TF-037, G-TF-33: the path of the circle that is refused.
 func TestRelinkCircles(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("graph/root"), sub("graph/a", after("graph/root")), sub("graph/b", after("graph/a")), sub("graph/c", after("graph/b", "graph/root")),
+		w.submit(sub("graph/root"), sub("graph/a", after("graph/root")),
+			sub("graph/b", after("graph/a")), sub("graph/c", after("graph/b", "graph/root")),
 			sub("graph/d", after("graph/b", "graph/c")))
 		was := w.picture()
 		for _, c := range []struct {
 			id, dep string
 			path    string
-		}{{"a", "a", "a"}, {"a", "b", "a b"}, {"a", "c", "a c b"}, {"root", "c", "root c"}, {"b", "d", "b d"}} {
+		}{{"a", "a", "a"}, {"a", "b", "a b"}, {"a", "c", "a c b"}, {"root", "c", "root c"},
+			{"b", "d", "b d"}} {
 			err := w.relink("graph/"+c.id, "graph/root", "graph/"+c.dep)
 			if c.id == "root" {
 				err = w.relink("graph/root", "graph/"+c.dep)
 			}
 			var e *job.Error
-			if !errors.As(err, &e) || e.Kind != job.Cycle || len(e.Path) < 1 || e.Path[0] != c.id || c.id != "root" && strings.Join(e.Path, " ") != c.path {
+			if !errors.As(err, &e) || e.Kind != job.Cycle || len(e.Path) < 1 || e.Path[0] != c.id ||
+				(c.id != "root" && strings.Join(e.Path, " ") != c.path) {
 				w.Errorf("%s on %s: %v %+v, want the path %s", c.id, c.dep, err, e, c.path)
 			}
 		}
 		var unknown *job.Error
-		if err := w.relink("graph/b", "graph/a", "graph/nobody"); !errors.As(err, &unknown) || unknown.ID != id("graph/nobody") {
+		if err := w.relink("graph/b", "graph/a", "graph/nobody"); !errors.As(err, &unknown) ||
+			unknown.ID != id("graph/nobody") {
 			w.Errorf("unknown: %v", err)
 		}
 		w.fails(w.relink("graph/b", "family/x"), job.Invalid)
@@ -187,7 +205,8 @@ func TestRelinkDeepChain(t *testing.T) {
 		w.submit(batch...)
 		err := w.relink("graph/0", fmt.Sprint("graph/", n-1))
 		w.fails(err, job.Cycle)
-		if path := err.(*job.Error).Path; len(path) != n || path[0] != "0" || path[1] != fmt.Sprint(n-1) || path[n-1] != "1" {
+		if path := err.(*job.Error).Path; len(path) != n || path[0] != "0" ||
+			path[1] != fmt.Sprint(n-1) || path[n-1] != "1" {
 			w.Errorf("a path of %d from %s over %s", len(path), path[0], path[1])
 		}
 		w.ok(w.relink(fmt.Sprint("graph/", n-1), fmt.Sprint("graph/", n-3)))
@@ -199,19 +218,24 @@ func TestRelinkEdits(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")))
 		refuse := errors.New("no")
-		_, err := w.SetDependencies(w.ctx, id("graph/b"), ids("graph/none"), func(*job.Job, time.Time) error { return refuse })
+		_, err := w.SetDependencies(w.ctx, id("graph/b"), ids("graph/none"),
+			func(*job.Job, time.Time) error {
+				return refuse
+			})
 		if !errors.Is(err, refuse) {
 			w.Errorf("got %v", err)
 		}
-		j, err := w.SetDependencies(w.ctx, id("graph/b"), nil, func(j *job.Job, now time.Time) error {
-			if string(j.Payload) != "graph/b" || j.State != "pending" {
-				w.Errorf("the edit sees %+v", j)
-			}
-			j.Priority, j.Queue, j.Definition, j.OpenDeps = 7, "r", []byte("new"), 99
-			return nil
-		})
+		j, err := w.SetDependencies(w.ctx, id("graph/b"), nil,
+			func(j *job.Job, now time.Time) error {
+				if string(j.Payload) != "graph/b" || j.State != "pending" {
+					w.Errorf("the edit sees %+v", j)
+				}
+				j.Priority, j.Queue, j.Definition, j.OpenDeps = 7, "r", []byte("new"), 99
+				return nil
+			})
 		w.ok(err)
-		if got := w.get("graph/b"); j.State != "ready" || got.Queue != "r" || got.Priority != 7 || string(got.Definition) != "new" || got.OpenDeps != 0 {
+		if got := w.get("graph/b"); j.State != "ready" || got.Queue != "r" || got.Priority != 7 ||
+			string(got.Definition) != "new" || got.OpenDeps != 0 {
 			w.Errorf("changed to %+v", got)
 		}
 		if jobs := w.claim("graph", 9, "r"); len(jobs) != 1 {
@@ -227,7 +251,8 @@ func TestRelinkEdits(t *testing.T) {
 // TestGraph reads what hangs together.
 func TestGraph(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c", after("graph/a")), sub("graph/d", after("graph/b", "graph/c")),
+		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c", after("graph/a")),
+			sub("graph/d", after("graph/b", "graph/c")),
 			sub("graph/other"), sub("graph/side", after("graph/other")))
 		picture := func(from string, limit int) string {
 			jobs, edges, truncated, err := w.Graph(w.ctx, id("graph/"+from), limit)
@@ -248,7 +273,8 @@ func TestGraph(t *testing.T) {
 			limit int
 			want  string
 		}{
-			{"a", 100, "abcd b>a c>a d>b d>c false"}, {"d", 4, "dbca d>b d>c b>a c>a false"}, {"b", 3, "bad b>a d>b true"},
+			{"a", 100, "abcd b>a c>a d>b d>c false"}, {"d", 4, "dbca d>b d>c b>a c>a false"},
+			{"b", 3, "bad b>a d>b true"},
 			{"a", 1, "a true"}, {"side", 2, "sideother side>other false"},
 		} {
 			if got := picture(c.from, c.limit); got != c.want {

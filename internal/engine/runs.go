@@ -82,7 +82,8 @@ func (e *Engine) FinishAll(_ context.Context, requests []FinishRequest) []Finish
 	if len(requests) == 0 {
 		return nil
 	}
-	call, err := e.finishes.do(finishCall{requests: requests, results: make([]FinishResult, len(requests))}, len(requests))
+	call, err := e.finishes.do(finishCall{requests: requests,
+		results: make([]FinishResult, len(requests))}, len(requests))
 	if err != nil {
 		for i := range call.results {
 			call.results[i] = FinishResult{Err: err}
@@ -136,16 +137,20 @@ type chainedClaim struct {
 	result *FinishResult
 }
 
-// chainedClaims are the claims that come with the endings of a group and that nobody else waits for. Queues that share a limit
-// have none: there a slot that becomes free is for whoever looks, also on another node.
+// chainedClaims are the claims that come with the endings of a group and that nobody else waits
+// for. Queues that share a limit have none: there a slot that becomes free is for whoever looks,
+// also on another node.
 func (e *Engine) chainedClaims(group []*ticket[finishCall]) (claims []chainedClaim) {
 	if e.hub.isClosed() {
 		return nil
 	}
 	for _, t := range group {
 		for i, ending := range t.call.requests {
-			if next := ending.Next; next != nil && e.contracts[next.Contract].MaxRunning == 0 && !e.hasWaiters(*next) {
-				claims = append(claims, chainedClaim{&ticket[claimCall]{call: claimCall{ctx: context.Background(), req: *next}}, &t.call.results[i]})
+			if next := ending.Next; next != nil && e.contracts[next.Contract].MaxRunning == 0 &&
+				!e.hasWaiters(*next) {
+				claims = append(claims,
+					chainedClaim{&ticket[claimCall]{call: claimCall{ctx: context.Background(),
+						req: *next}}, &t.call.results[i]})
 			}
 		}
 	}
@@ -204,8 +209,10 @@ func (u *unit) lockBySeq(seqs []int64) (map[int64]*job.Job, error) {
 // currentRun returns the job if the run is its current one.
 func currentRun(jobs map[int64]*job.Job, run Run) (*job.Job, error) {
 	j := jobs[run.Run.Seq()]
-	if j == nil || run.Run.IsZero() || j.Run != run.Run || run.ID != (job.ID{}) && run.ID != j.ID {
-		return nil, &job.Error{Kind: job.RunLost, Op: "engine.run", ID: run.ID, Msg: "the run is no longer the job's current one"}
+	if j == nil || run.Run.IsZero() || j.Run != run.Run ||
+		(run.ID != (job.ID{}) && run.ID != j.ID) {
+		return nil, &job.Error{Kind: job.RunLost, Op: "engine.run", ID: run.ID,
+			Msg: "the run is no longer the job's current one"}
 	}
 	return j, nil
 }
@@ -240,7 +247,8 @@ func (u *unit) end(j *job.Job, o Outcome) error {
 	if err := u.moveWith(j, o.On, o.Reason, o.Delay); err != nil {
 		return err
 	}
-	for p, body := range [job.Parts][]byte{job.Result: o.Result, job.Failure: o.Failure, job.Progress: o.Progress} {
+	for p, body := range [job.Parts][]byte{job.Result: o.Result, job.Failure: o.Failure,
+		job.Progress: o.Progress} {
 		if body != nil {
 			u.setBody(j, job.Part(p), body)
 		}
@@ -268,7 +276,8 @@ type heartbeatCall struct {
 // Heartbeat tells that a run is alive: its lease begins anew, also when it was over
 // and nobody has noticed yet. progress replaces the job's; nil leaves it.
 // RunLost means that the worker should stop.
-func (e *Engine) Heartbeat(ctx context.Context, run Run, progress []byte) (until time.Time, err error) {
+func (e *Engine) Heartbeat(ctx context.Context, run Run, progress []byte) (until time.Time,
+	err error) {
 	call, err := e.heartbeats.do(heartbeatCall{run: run, progress: progress}, 1)
 	if err != nil {
 		return time.Time{}, err
@@ -308,7 +317,10 @@ func (u *unit) heartbeat(j *job.Job, progress []byte) time.Time {
 // HeartbeatJob is Beat for whatever run the job has now: for protocols whose
 // heartbeat names no run. RunLost means that it has none.
 func (e *Engine) HeartbeatJob(ctx context.Context, id job.ID, progress []byte) error {
-	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error { u.heartbeat(j, progress); return nil })
+	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error {
+		u.heartbeat(j, progress)
+		return nil
+	})
 }
 
 // Requeue swaps the job of a run for new ones in one transaction: either the job
@@ -337,17 +349,21 @@ func (e *Engine) RequeueJob(ctx context.Context, id job.ID, mode Mode, batch []S
 	if err := e.check(mode, batch); err != nil {
 		return err
 	}
-	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error { return u.requeue(j, mode, batch) })
+	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error {
+		return u.requeue(j, mode, batch)
+	})
 }
 
-func (e *Engine) onCurrentRun(ctx context.Context, id job.ID, fn func(*unit, *job.Job) error) error {
+func (e *Engine) onCurrentRun(ctx context.Context, id job.ID,
+	fn func(*unit, *job.Job) error) error {
 	if _, err := e.contract(id.Contract); err != nil {
 		return err
 	}
 	return e.updateRetryingRaces(ctx, func(u *unit) error {
 		j, err := u.lockOne(id)
-		if job.IsKind(err, job.NotFound) || err == nil && j.Run.IsZero() {
-			return &job.Error{Kind: job.RunLost, Op: "engine.run", ID: id, Msg: "the job is not in flight"}
+		if job.IsKind(err, job.NotFound) || (err == nil && j.Run.IsZero()) {
+			return &job.Error{Kind: job.RunLost, Op: "engine.run", ID: id,
+				Msg: "the job is not in flight"}
 		}
 		if err != nil {
 			return err

@@ -18,16 +18,20 @@ func TestTwoPhases(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("phased/a", limit(2)))
 		r := w.run("phased/a")
-		w.fails(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.Conflict) // not started
+		// not started
+		w.fails(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.Conflict)
 		w.Advance(20 * time.Second)
 		j, err := w.Start(w.ctx, r)
 		w.ok(err)
-		if j.State != "running" || !j.LeaseUntil.Equal(w.Now().Add(30*time.Second)) || !j.StartedAt.Equal(w.Now()) {
+		if j.State != "running" || !j.LeaseUntil.Equal(w.Now().Add(30*time.Second)) ||
+			!j.StartedAt.Equal(w.Now()) {
 			w.Errorf("started: %+v", j)
 		}
-		w.fails(second(w.Start(w.ctx, engine.Run{ID: id("phased/b"), Run: r.Run})), job.RunLost) // another job's run
+		// another job's run
+		w.fails(second(w.Start(w.ctx, engine.Run{ID: id("phased/b"), Run: r.Run})), job.RunLost)
 		w.Advance(30 * time.Second)
-		if n, err := w.Expire(w.ctx); n != 1 || err != nil { // a running job that is lost fails, FR-175
+		// a running job that is lost fails, FR-175
+		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
 			w.Fatal(n, err)
 		}
 		w.is(`phased/a: failed done runs=1 failures=1 [submitted>created due>queued claimed>assigned started>running expired>failed]`)
@@ -54,18 +58,20 @@ func TestFinishBy(t *testing.T) {
 		a, b := w.run("brief/a"), w.run("brief/b")
 		refusal := errors.New("not yet")
 		refuse := func(*job.Job) (engine.Outcome, error) { return engine.Outcome{}, refusal }
-		results := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: a, Decide: refuse}, {Run: b, Outcome: engine.Outcome{On: job.Succeeded}}})
+		results := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: a, Decide: refuse},
+			{Run: b, Outcome: engine.Outcome{On: job.Succeeded}}})
 		if results[0].Err != refusal || results[1].Err != nil {
 			w.Fatal(results)
 		}
 		w.is(`brief/a: running leased runs=1 until=30s
 			brief q: 0 waiting 0 ready 1 leased`)
-		j, err := w.FinishBy(w.ctx, engine.Run{Run: a.Run}, func(j *job.Job) (engine.Outcome, error) {
-			if j.ID != id("brief/a") || j.Run != a.Run || j.Attempts != 1 {
-				w.Errorf("the judge saw %+v", j)
-			}
-			return engine.Outcome{On: job.Released}, nil
-		})
+		j, err := w.FinishBy(w.ctx, engine.Run{Run: a.Run},
+			func(j *job.Job) (engine.Outcome, error) {
+				if j.ID != id("brief/a") || j.Run != a.Run || j.Attempts != 1 {
+					w.Errorf("the judge saw %+v", j)
+				}
+				return engine.Outcome{On: job.Released}, nil
+			})
 		w.ok(err)
 		if j.Phase != job.Ready {
 			w.Errorf("released: %+v", j)
@@ -92,7 +98,8 @@ func TestStaleRunsChangeNothing(t *testing.T) {
 		nowhere := engine.Run{Run: job.NewRunID(1<<40, [16]byte{1})}
 		w.ok(second(w.Heartbeat(w.ctx, current, []byte("mine"))))
 		before := w.picture()
-		for what, r := range map[string]engine.Run{"released": released, "expired": expired, "made up": made, "of no job": nowhere,
+		for what, r := range map[string]engine.Run{"released": released, "expired": expired,
+			"made up": made, "of no job": nowhere,
 			"zero": {}, "of another job": {ID: id("brief/other"), Run: current.Run}} {
 			for i, err := range w.writes(r) {
 				if !job.IsKind(err, job.RunLost) {
@@ -104,7 +111,8 @@ func TestStaleRunsChangeNothing(t *testing.T) {
 		w.fails(w.HeartbeatJob(w.ctx, id("brief/other"), nil), job.RunLost)
 		w.fails(w.RequeueJob(w.ctx, id("brief/none"), engine.Unique, nil), job.RunLost)
 		w.finish(current, job.Succeeded)
-		w.fails(second(w.Finish(w.ctx, current, engine.Outcome{On: job.Succeeded})), job.RunLost) // I4
+		// I4
+		w.fails(second(w.Finish(w.ctx, current, engine.Outcome{On: job.Succeeded})), job.RunLost)
 		w.is("brief/other: queued ready priority=-1\nbrief q: 0 waiting 1 ready 0 leased")
 	})
 }
@@ -119,7 +127,9 @@ func TestBeat(t *testing.T) {
 			w.Advance(20 * time.Second)
 			until, err := w.Heartbeat(w.ctx, r, progress)
 			j := w.get("brief/a")
-			if err != nil || !until.Equal(w.Now().Add(30*time.Second)) || !j.LeaseUntil.Equal(until) || !bytes.Equal(j.Progress, want) || !j.UpdatedAt.Equal(w.Now()) {
+			if err != nil || !until.Equal(w.Now().Add(30*time.Second)) ||
+				!j.LeaseUntil.Equal(until) || !bytes.Equal(j.Progress, want) ||
+				!j.UpdatedAt.Equal(w.Now()) {
 				w.Fatalf("beat until %v, %v; the job is %+v", until, err, j)
 			}
 		}
@@ -152,11 +162,16 @@ func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 			runs = append(runs, engine.Run{ID: j.ID, Run: j.Run})
 		}
 		end := func(r engine.Run, on job.Cause) engine.FinishRequest {
-			return engine.FinishRequest{Run: r, Outcome: engine.Outcome{On: on, Result: []byte(on), Failure: []byte(on)}}
+			return engine.FinishRequest{Run: r,
+				Outcome: engine.Outcome{On: on, Result: []byte(on), Failure: []byte(on)}}
 		}
 		got := ""
-		for _, e := range w.FinishAll(w.ctx, []engine.FinishRequest{end(runs[0], job.Succeeded), end(runs[0], job.Failed), end(runs[1], job.Failed),
-			end(engine.Run{}, job.Succeeded), end(runs[2], job.Canceled), end(runs[2], job.Started), end(runs[2], job.Failed), end(runs[3], job.Released)}) {
+		for _, e := range w.FinishAll(w.ctx,
+			[]engine.FinishRequest{end(runs[0], job.Succeeded), end(runs[0], job.Failed),
+				end(runs[1], job.Failed),
+				end(engine.Run{}, job.Succeeded), end(runs[2], job.Canceled),
+				end(runs[2], job.Started),
+				end(runs[2], job.Failed), end(runs[3], job.Released)}) {
 			if e.Err != nil {
 				got += job.KindOf(e.Err).String() + ", "
 				continue
@@ -196,7 +211,8 @@ func TestOneOfManyEndingsCounts(t *testing.T) {
 					var err error
 					if i < 2 {
 						_, err = e.Heartbeat(w.ctx, r, []byte("late"))
-					} else if _, err = e.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded}); err == nil {
+					} else if _, err = e.Finish(w.ctx, r,
+						engine.Outcome{On: job.Succeeded}); err == nil {
 						mu.Lock()
 						updates++
 						mu.Unlock()
@@ -226,7 +242,8 @@ func TestDeadLetters(t *testing.T) {
 		w.submit(sub("graph/a", limit(1), full), sub("brief/a", limit(1), full))
 		r := w.run("graph/a")
 		w.run("brief/a")
-		w.ok(second(w.Finish(w.ctx, r, engine.Outcome{On: job.FailedForGood, Failure: body('f', 7<<10), Result: []byte("r")})))
+		w.ok(second(w.Finish(w.ctx, r, engine.Outcome{On: job.FailedForGood,
+			Failure: body('f', 7<<10), Result: []byte("r")})))
 		w.Advance(time.Minute)
 		w.ok(second(w.Expire(w.ctx)))
 		letter := func(contract string) job.DeadLetter {
@@ -236,23 +253,28 @@ func TestDeadLetters(t *testing.T) {
 				w.Fatalf("%v, %v", all, err)
 			}
 			l := all[0]
-			if !bytes.Equal(l.Job.Definition, body('d', 5<<10)) || !bytes.Equal(l.Job.Payload, body('p', 6<<10)) || !bytes.Equal(l.Job.Progress, body('s', 10)) || l.Job.Attempts != 1 {
+			if !bytes.Equal(l.Job.Definition, body('d', 5<<10)) ||
+				!bytes.Equal(l.Job.Payload, body('p', 6<<10)) ||
+				!bytes.Equal(l.Job.Progress, body('s', 10)) || l.Job.Attempts != 1 {
 				w.Errorf("the letter is %+v", l)
 			}
 			return l
 		}
 		g, b := letter("graph"), letter("brief")
-		if g.Cause != job.FailedForGood || !bytes.Equal(g.Job.Failure, body('f', 7<<10)) || string(g.Job.Result) != "r" || g.Job.State != "failed" {
+		if g.Cause != job.FailedForGood || !bytes.Equal(g.Job.Failure, body('f', 7<<10)) ||
+			string(g.Job.Result) != "r" || g.Job.State != "failed" {
 			w.Errorf("the letter is %+v", g)
 		}
-		if b.Cause != job.ExpiredForGood || !b.CreatedAt.Equal(w.Now()) || b.Job.FailedAttempts != 1 {
+		if b.Cause != job.ExpiredForGood || !b.CreatedAt.Equal(w.Now()) ||
+			b.Job.FailedAttempts != 1 {
 			w.Errorf("the letter is %+v", b)
 		}
 		if is, err := w.Exists(w.ctx, id("brief/a")); is || err != nil {
 			w.Error(is, err)
 		}
 		w.submit(engine.Submission{Job: b.Job}) // replayed
-		if j := w.claim("brief", 1); len(j) != 1 || j[0].Attempts != 1 || j[0].FailedAttempts != 0 || !bytes.Equal(j[0].Payload, body('p', 6<<10)) {
+		if j := w.claim("brief", 1); len(j) != 1 || j[0].Attempts != 1 ||
+			j[0].FailedAttempts != 0 || !bytes.Equal(j[0].Payload, body('p', 6<<10)) {
 			w.Errorf("replayed as %+v", j)
 		}
 		if after, err := w.DeadLetters(w.ctx, "brief", b.ID, 9); len(after) > 0 || err != nil {
@@ -267,13 +289,17 @@ func TestRequeue(t *testing.T) {
 		w.submit(sub("brief/a"), sub("brief/there"))
 		r := w.run("brief/a")
 		before := w.picture()
-		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/there"))), job.Conflict)
-		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/\x00"))), job.Invalid)
-		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("nobody/b"))), job.NotFound)
+		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/there"))),
+			job.Conflict)
+		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/\x00"))),
+			job.Invalid)
+		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("nobody/b"))),
+			job.NotFound)
 		w.is(before)
 		w.ok(second(w.Heartbeat(w.ctx, r, nil))) // still its run
 		// Its own identity is free within the swap; another contract may take over.
-		w.ok(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/a", in("r"), priority(3)), sub("phased/b", due(time.Second)))))
+		w.ok(w.Requeue(w.ctx, r, engine.Unique,
+			subs(sub("brief/a", in("r"), priority(3)), sub("phased/b", due(time.Second)))))
 		w.is(`brief/a: queued ready priority=3
 			brief/there: queued ready
 			phased/b: created waiting due=1s [submitted>created]
@@ -282,9 +308,11 @@ func TestRequeue(t *testing.T) {
 			phased q: 1 waiting 0 ready 0 leased`)
 		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/c"))), job.RunLost)
 		w.run("brief/a")
-		w.ok(w.RequeueJob(w.ctx, id("brief/a"), engine.Replace, subs(sub("brief/there", priority(4)), sub("brief/new"))))
+		w.ok(w.RequeueJob(w.ctx, id("brief/a"), engine.Replace,
+			subs(sub("brief/there", priority(4)), sub("brief/new"))))
 		w.run("brief/there")
-		w.ok(w.RequeueJob(w.ctx, id("brief/there"), engine.Ignore, subs(sub("brief/new", priority(5)), sub("brief/newer"))))
+		w.ok(w.RequeueJob(w.ctx, id("brief/there"), engine.Ignore,
+			subs(sub("brief/new", priority(5)), sub("brief/newer"))))
 		w.run("brief/new")
 		w.ok(w.RequeueJob(w.ctx, id("brief/new"), engine.Unique, nil)) // for nothing
 		w.fails(w.RequeueJob(w.ctx, id("brief/newer"), engine.Unique, nil), job.RunLost)
@@ -326,14 +354,17 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// What the end of a run leaves free, ready again or satisfied can be claimed with it, in the order of any claim.
+// What the end of a run leaves free, ready again or satisfied can be claimed with it, in the order
+// of any claim.
 func TestTheEndBringsTheNext(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c"))
-		next := &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 3, Worker: "next"}
+		next := &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 3,
+			Worker: "next"}
 		end := func(r engine.Run, on job.Cause) engine.FinishResult {
-			return w.FinishAll(w.ctx, []engine.FinishRequest{{Run: r, Outcome: engine.Outcome{On: on, Result: []byte("done")}, Next: next}})[0]
+			return w.FinishAll(w.ctx, []engine.FinishRequest{{Run: r,
+				Outcome: engine.Outcome{On: on, Result: []byte("done")}, Next: next}})[0]
 		}
 		took := func(what string, results engine.FinishResult, want string) engine.Run {
 			w.Helper()
@@ -370,7 +401,8 @@ func TestTheEndBringsTheNext(t *testing.T) {
 
 		w.submit(sub("graph/d"), sub("graph/e"))
 		d := w.run("graph/d")
-		waits := engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1, Worker: "other", Wait: time.Minute}
+		waits := engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1,
+			Worker: "other", Wait: time.Minute}
 		other := make(chan []*job.Job)
 		go func() {
 			jobs, err := w.Claim(w.ctx, waits)
@@ -396,13 +428,16 @@ func TestTheEndBringsTheNext(t *testing.T) {
 	})
 }
 
-// Where queues share a limit the slot of a run that has ended is for whoever looks, and not for those who have it.
+// Where queues share a limit the slot of a run that has ended is for whoever looks, and not for
+// those who have it.
 func TestTheEndBringsNothingUnderASharedLimit(t *testing.T) {
 	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.MaxRunning = 1 }), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b"), sub("graph/other", in("other")))
 		a := engine.Run{Run: w.claim("graph", 1, "q")[0].Run}
-		results := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: a, Outcome: engine.Outcome{On: job.Succeeded},
-			Next: &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1, Worker: "next"}}})[0]
+		results := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: a,
+			Outcome: engine.Outcome{On: job.Succeeded},
+			Next: &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1,
+				Worker: "next"}}})[0]
 		w.ok(results.Err)
 		if len(results.Next) != 0 {
 			w.Errorf("got %v", names(results.Next))

@@ -23,7 +23,8 @@ func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, e
 		return nil, err
 	}
 	if !c.Searchable {
-		return nil, &job.Error{Kind: job.Invalid, Op: "engine.search", Msg: fmt.Sprintf("the jobs of %s are not listed", c.Name)}
+		return nil, &job.Error{Kind: job.Invalid, Op: "engine.search",
+			Msg: fmt.Sprintf("the jobs of %s are not listed", c.Name)}
 	}
 	err = e.view(ctx, func(r reader) error { jobs, err = r.Search(s); return err })
 	return jobs, err
@@ -32,7 +33,8 @@ func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, e
 // SearchStates is Search in several states at once, each asked by itself, or in all
 // where none is given; jobs that keep, unless it is nil, does not want are passed
 // over.
-func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.State, keep func(*job.Job) bool) ([]*job.Job, error) {
+func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.State,
+	keep func(*job.Job) bool) ([]*job.Job, error) {
 	if len(states) == 0 {
 		states = []job.State{""}
 	}
@@ -66,10 +68,11 @@ func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.
 
 // acceptsPriority reports whether a job of the priority can be found where it must be.
 func (c *Contract) acceptsPriority(priority int) bool {
-	return !c.Searchable || priority >= store.MinPriority && priority <= store.MaxPriority
+	return !c.Searchable || (priority >= store.MinPriority && priority <= store.MaxPriority)
 }
 
 func errPriorityOutOfRange(id job.ID) error {
 	return &job.Error{Kind: job.Invalid, Op: "engine", ID: id,
-		Msg: fmt.Sprintf("a job that is listed has a priority from %d to %d", store.MinPriority, store.MaxPriority)}
+		Msg: fmt.Sprintf("a job that is listed has a priority from %d to %d", store.MinPriority,
+			store.MaxPriority)}
 }

@@ -13,12 +13,15 @@ import (
 
 // TF-087 ff.: the jobs of a contract that lists them are found as they are now.
 func TestSearch(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.Searchable = true }), func(w *world) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) {
+		c.Searchable = true
+	}), func(w *world) {
 		for i := range 4 { // one after the other, as they are created
 			w.submit(sub(fmt.Sprint("graph/", i), priority(5+i), in([]string{"q", "r"}[i%2])))
 			w.Advance(time.Second)
 		}
-		w.submit(sub("graph/b", priority(1), after("graph/0")), sub("graph/a", priority(1), after("graph/0")), sub("part/x"))
+		w.submit(sub("graph/b", priority(1), after("graph/0")),
+			sub("graph/a", priority(1), after("graph/0")), sub("part/x"))
 		w.finish(engine.Run{Run: w.claim("graph", 1, "r")[0].Run}, job.Succeeded)
 		for _, c := range []struct {
 			s    store.Search
@@ -28,7 +31,8 @@ func TestSearch(t *testing.T) {
 			{store.Search{State: "completed"}, []string{"3"}},
 			{store.Search{State: "ready", PriorityMax: 6}, []string{"1", "0"}},
 			{store.Search{Queue: "q", State: "pending"}, []string{"a", "b"}},
-			{store.Search{Queue: "q", Limit: 2, AfterTime: w.Now(), AfterKey: "a"}, []string{"b", "2"}},
+			{store.Search{Queue: "q", Limit: 2, AfterTime: w.Now(), AfterKey: "a"},
+				[]string{"b", "2"}},
 			{store.Search{State: "nonsense"}, nil},
 		} {
 			c.s.Contract, c.s.Limit = "graph", max(c.s.Limit, 1)
@@ -55,9 +59,12 @@ func TestSearch(t *testing.T) {
 
 // What a search could not find is not stored.
 func TestListedPriorities(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.Searchable = true }), func(w *world) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) {
+		c.Searchable = true
+	}), func(w *world) {
 		for _, p := range []int{-1, 0, 11} {
-			w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("graph/a", priority(p))))), job.Invalid)
+			w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("graph/a", priority(p))))),
+				job.Invalid)
 		}
 		w.submit(sub("graph/a", priority(10)), sub("part/a", priority(99)))
 		edit := func(j *job.Job, _ time.Time) error { j.Priority = 11; return nil }

@@ -73,7 +73,8 @@ func (u *unit) applyParentUpdates() error {
 			u.edit(p)
 			u.setBody(p, job.Failure, n.failure)
 		}
-		if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); ok && n.childStarted && p.Phase == job.Waiting {
+		if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); ok &&
+			n.childStarted && p.Phase == job.Waiting {
 			if err := u.move(p, job.Started); err != nil {
 				return err
 			}
@@ -82,8 +83,9 @@ func (u *unit) applyParentUpdates() error {
 	return nil
 }
 
-// skipStartedParents forgets parents that have nothing to hear: one that has begun does not wait to begin again, and to hold its
-// row for that would have all claims of its children wait for each other.
+// skipStartedParents forgets parents that have nothing to hear: one that has begun does not wait to
+// begin again, and to hold its row for that would have all claims of its children wait for each
+// other.
 func (u *unit) skipStartedParents(updates map[int64]*parentUpdate) error {
 	var seqs []int64
 	for seq, n := range updates {
@@ -152,7 +154,8 @@ func (u *unit) followChildren(p *job.Job, reopened bool) error {
 // satisfy lets a job that waits for nothing any more go on, where its machine
 // says how.
 func (u *unit) satisfy(j *job.Job) error {
-	if _, ok := u.e.contracts[j.ID.Contract].Machine.Next(j.State, job.Satisfied); j.OpenDeps > 0 || !ok {
+	if _, ok := u.e.contracts[j.ID.Contract].Machine.Next(j.State, job.Satisfied); j.OpenDeps > 0 ||
+		!ok {
 		return nil
 	}
 	return u.move(j, job.Satisfied)
@@ -166,7 +169,7 @@ func (u *unit) updateDependents(wave []finishedJob) error {
 	closed := map[int64]int{} // by how much a dependency lessens OpenDeps; 0 if it ended badly
 	var seqs []int64
 	for _, s := range wave {
-		if !u.e.contracts[s.job.ID.Contract].Graph || s.sign < 0 && !s.success {
+		if !u.e.contracts[s.job.ID.Contract].Graph || (s.sign < 0 && !s.success) {
 			continue
 		}
 		closed[s.job.Seq] = 0

@@ -19,10 +19,12 @@ import (
 // liveAndDead claims two jobs, of which the first is to be kept alive.
 func liveAndDead(t *testing.T, e *engine.Engine) []*job.Job {
 	t.Helper()
-	if _, err := e.Submit(t.Context(), engine.Unique, subs(sub("brief/live"), sub("brief/dead"))); err != nil {
+	if _, err := e.Submit(t.Context(), engine.Unique,
+		subs(sub("brief/live"), sub("brief/dead"))); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := e.Claim(t.Context(), engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2})
+	jobs, err := e.Claim(t.Context(), engine.ClaimRequest{Contract: "brief", Queues: []string{"q"},
+		Max: 2})
 	if err != nil || len(jobs) != 2 {
 		t.Fatal(jobs, err)
 	}
@@ -44,7 +46,11 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		if err := s.Update(ctx, func(store.Tx) error { close(held); <-release; return nil }); err != nil {
+		if err := s.Update(ctx, func(store.Tx) error {
+			close(held)
+			<-release
+			return nil
+		}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -87,7 +93,8 @@ func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
 	jobs := liveAndDead(t, e)
 	outage := func(long time.Duration) {
 		s.Store = away{there}
-		if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err, job.Unavailable) {
+		if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err,
+			job.Unavailable) {
 			t.Fatal(err)
 		}
 		clock.Advance(long)
@@ -116,13 +123,16 @@ func TestJumpsAreLogged(t *testing.T) {
 	there := testkit.MemoryStore(t, clock.Now)
 	s := &switched{Store: there}
 	var log bytes.Buffer
-	e, err := engine.New(engine.Config{Store: s, Contracts: made(), Node: "a", Random: testkit.RandomBytes, Monotonic: clock.Monotonic,
-		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
-				return slog.Attr{}
-			}
-			return a
-		}}))})
+	e, err := engine.New(engine.Config{Store: s, Contracts: made(), Node: "a",
+		Random: testkit.RandomBytes, Monotonic: clock.Monotonic,
+		Log: slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{Level: slog.LevelDebug,
+				ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+						return slog.Attr{}
+					}
+					return a
+				}}))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +186,8 @@ func TestARefusedUpdateIsNoOutage(t *testing.T) {
 	e := testkit.NewEngine(t, s, clock, made()...)
 	jobs := liveAndDead(t, e)
 	s.Store = troubled{there}
-	if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err, job.Unavailable) {
+	if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err,
+		job.Unavailable) {
 		t.Fatal(err)
 	}
 	s.Store = there
@@ -201,7 +212,8 @@ func TestClaimsOfLargeJobsTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := engine.ClaimTogether(e, jobs, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1})
+	got, err := engine.ClaimTogether(e, jobs,
+		engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,10 @@ func (s *Submission) hasRelatives() bool { return len(s.DependsOn) > 0 || s.Pare
 // fresh is the job as it is stored: what a submitter says and nothing else.
 func (s *Submission) fresh() job.Job {
 	j := s.Job
-	return job.Job{ID: j.ID, Alias: j.Alias, Kind: j.Kind, Queue: j.Queue, Owner: j.Owner, Priority: j.Priority, OrderTime: j.OrderTime, DueAt: j.DueAt,
-		Lease: j.Lease, MaxAttempts: j.MaxAttempts, Size: j.Size, Definition: j.Definition, Payload: j.Payload, Progress: j.Progress, Trace: j.Trace}
+	return job.Job{ID: j.ID, Alias: j.Alias, Kind: j.Kind, Queue: j.Queue, Owner: j.Owner,
+		Priority: j.Priority, OrderTime: j.OrderTime, DueAt: j.DueAt,
+		Lease: j.Lease, MaxAttempts: j.MaxAttempts, Size: j.Size, Definition: j.Definition,
+		Payload: j.Payload, Progress: j.Progress, Trace: j.Trace}
 }
 
 // SubmitResult says what became of a batch.
@@ -140,7 +142,8 @@ func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) 
 			return err
 		}
 	}
-	return &job.Error{Kind: job.Unavailable, Op: "engine.submit", Msg: "other requests keep storing the same jobs"}
+	return &job.Error{Kind: job.Unavailable, Op: "engine.submit",
+		Msg: "other requests keep storing the same jobs"}
 }
 
 // writeTimeout bounds a transaction that serves many callers, none of whom may end
@@ -167,7 +170,9 @@ func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
 // mode Unique none of whose jobs could be stored is told of its conflict; one of
 // whose batch a part could be stored makes everybody be served apart.
 func (u *unit) submitTogether(group []*ticket[submitCall]) error {
-	slices.SortStableFunc(group, func(a, b *ticket[submitCall]) int { return strings.Compare(u.e.sortKey(a), u.e.sortKey(b)) })
+	slices.SortStableFunc(group, func(a, b *ticket[submitCall]) int {
+		return strings.Compare(u.e.sortKey(a), u.e.sortKey(b))
+	})
 	var all []Submission
 	for _, t := range group {
 		all = append(all, t.call.batch...)
@@ -239,5 +244,6 @@ func (u *unit) result(c *submitCall, jobs []*job.Job, existing []int) SubmitResu
 }
 
 func errExists(id job.ID) error {
-	return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: id, Msg: fmt.Sprintf("job %q exists already", id.Key)}
+	return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: id,
+		Msg: fmt.Sprintf("job %q exists already", id.Key)}
 }

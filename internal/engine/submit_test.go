@@ -28,9 +28,11 @@ func TestSubmitModes(t *testing.T) {
 			{engine.Unique, nil, "stored 0 taken []"},
 			{engine.Unique, subs(sub("brief/a:2"), sub("brief/a:1")), "conflict"},
 			{engine.Unique, subs(sub("brief/a:3"), sub("brief/a:3")), "conflict"},
-			{engine.Ignore, subs(sub("brief/a:1", priority(9)), sub("brief/a:4"), sub("brief/a:4", priority(1)), sub("brief/b:1")), "stored 1 taken [0 2 3]"},
+			{engine.Ignore, subs(sub("brief/a:1", priority(9)), sub("brief/a:4"),
+				sub("brief/a:4", priority(1)), sub("brief/b:1")), "stored 1 taken [0 2 3]"},
 			{engine.Ignore, subs(sub("brief/a:4")), "stored 0 taken [0]"},
-			{engine.Replace, subs(sub("brief/a:1", priority(1)), sub("brief/a:5", priority(7)), sub("brief/a:5"), sub("brief/a:1", priority(2))), "stored 4 taken []"},
+			{engine.Replace, subs(sub("brief/a:1", priority(1)), sub("brief/a:5", priority(7)),
+				sub("brief/a:5"), sub("brief/a:1", priority(2))), "stored 4 taken []"},
 			{engine.Unique, subs(sub("nobody/a")), "not found"},
 			{engine.Unique, subs(sub("brief/a:6", in(""))), "invalid"},
 			{engine.Unique, subs(sub("brief/a:6"), sub("brief/nul\x00")), "invalid"},
@@ -65,17 +67,23 @@ func receipt(r engine.SubmitResult, err error) string {
 func TestSubmittedJobBeginsAnew(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		s := sub("phased/a", with(func(j *job.Job) {
-			j.Seq, j.State, j.Phase, j.Run, j.Attempts, j.FailedAttempts = 99, "failed", job.Done, job.RunID{1}, 5, 4
+			j.Seq, j.State, j.Phase, j.Run, j.Attempts, j.FailedAttempts = 99, "failed", job.Done,
+				job.RunID{1}, 5, 4
 			j.OpenDeps, j.FailedDeps, j.Parent, j.Worker, j.OutOfLine = 3, 2, 1, "w", 31
 			j.LeaseUntil, j.FinishedAt, j.StartedAt = long, long, long
-			j.Result, j.Failure, j.Progress, j.Definition = []byte("r"), []byte("f"), []byte("p"), []byte("d")
-			j.Owner, j.Trace, j.Priority, j.MaxAttempts, j.Kind, j.Alias = "owner", "trace", 3, 4, "kind", job.IdentityHash{1}
+			j.Result, j.Failure, j.Progress, j.Definition = []byte("r"), []byte("f"), []byte("p"),
+				[]byte("d")
+			j.Owner, j.Trace, j.Priority, j.MaxAttempts, j.Kind, j.Alias = "owner", "trace", 3, 4,
+				"kind", job.IdentityHash{1}
 		}))
 		w.submit(s)
 		got := w.get("phased/a")
-		want := job.Job{Seq: got.Seq, ID: id("phased/a"), Alias: job.IdentityHash{1}, Kind: "kind", Queue: "q", Owner: "owner", Trace: "trace", State: "queued", Phase: job.Ready,
-			Priority: 3, MaxAttempts: 4, Lease: 30 * time.Second, Definition: []byte("d"), Payload: []byte("phased/a"), Progress: []byte("p"),
-			OrderTime: w.Now(), DueAt: w.Now(), CreatedAt: w.Now(), UpdatedAt: w.Now().Add(time.Microsecond)}
+		want := job.Job{Seq: got.Seq, ID: id("phased/a"), Alias: job.IdentityHash{1}, Kind: "kind",
+			Queue: "q", Owner: "owner", Trace: "trace", State: "queued", Phase: job.Ready,
+			Priority: 3, MaxAttempts: 4, Lease: 30 * time.Second, Definition: []byte("d"),
+			Payload: []byte("phased/a"), Progress: []byte("p"),
+			OrderTime: w.Now(), DueAt: w.Now(), CreatedAt: w.Now(),
+			UpdatedAt: w.Now().Add(time.Microsecond)}
 		if fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", want) {
 			w.Errorf("got  %+v\nwant %+v", *got, want)
 		}
@@ -86,7 +94,8 @@ var long = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestSubmitSchedules(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		w.submit(sub("phased/now"), sub("phased/later", due(time.Minute)), sub("brief/later", due(time.Minute)), sub("graph/later", due(time.Minute)))
+		w.submit(sub("phased/now"), sub("phased/later", due(time.Minute)),
+			sub("brief/later", due(time.Minute)), sub("graph/later", due(time.Minute)))
 		w.is(`brief/later: queued waiting due=1m0s
 			graph/later: ready waiting due=1m0s [submitted>pending satisfied>ready]
 			phased/later: created waiting due=1m0s [submitted>created]
@@ -121,12 +130,16 @@ func TestReplaceWhileRunning(t *testing.T) {
 		created := w.get("brief/a").CreatedAt
 		w.Advance(time.Second)
 		big := bytes.Repeat([]byte("x"), 9<<10)
-		if got := receipt(w.Submit(w.ctx, engine.Replace, subs(sub("brief/a", due(3*time.Second), in("r"), with(func(j *job.Job) { j.Payload = big }))))); got != "stored 1 taken []" {
+		if got := receipt(w.Submit(w.ctx, engine.Replace,
+			subs(sub("brief/a", due(3*time.Second), in("r"), with(func(j *job.Job) {
+				j.Payload = big
+			}))))); got != "stored 1 taken []" {
 			w.Fatal(got)
 		}
 		w.is(`brief/a: queued waiting due=2s
 			brief r: 1 waiting 0 ready 0 leased`)
-		if j := w.get("brief/a"); !bytes.Equal(j.Payload, big) || !j.CreatedAt.Equal(created) || j.MaxAttempts != 0 {
+		if j := w.get("brief/a"); !bytes.Equal(j.Payload, big) || !j.CreatedAt.Equal(created) ||
+			j.MaxAttempts != 0 {
 			w.Errorf("got %+v", j)
 		}
 		for _, err := range w.writes(r) {
@@ -145,26 +158,36 @@ func second[A any](_ A, err error) error { return err }
 // writes tries every write of a worker under a run.
 func (w *world) writes(r engine.Run) []error {
 	var all []error
-	for _, on := range []job.Cause{job.Started, job.Succeeded, job.Failed, job.FailedForGood, job.Released} {
-		_, err := w.Finish(w.ctx, r, engine.Outcome{On: on, Result: []byte("stale"), Failure: []byte("stale")})
+	for _, on := range []job.Cause{job.Started, job.Succeeded, job.Failed, job.FailedForGood,
+		job.Released} {
+		_, err := w.Finish(w.ctx, r, engine.Outcome{On: on, Result: []byte("stale"),
+			Failure: []byte("stale")})
 		all = append(all, err)
 	}
-	return append(all, second(w.Heartbeat(w.ctx, r, []byte("stale"))), w.Requeue(w.ctx, r, engine.Ignore, subs(sub("brief/spawned"))))
+	return append(all, second(w.Heartbeat(w.ctx, r, []byte("stale"))),
+		w.Requeue(w.ctx, r, engine.Ignore, subs(sub("brief/spawned"))))
 }
 
 func TestQueueSize(t *testing.T) {
-	everywhere(t, madeWith("phased", func(c *engine.Contract) { c.MaxQueueSize = 3 }), func(w *world) {
+	everywhere(t, madeWith("phased", func(c *engine.Contract) {
+		c.MaxQueueSize = 3
+	}), func(w *world) {
 		w.submit(sub("phased/a"), sub("phased/b", in("other")))
 		w.submit(sub("brief/x"), sub("brief/y"), sub("brief/z")) // another contract's do not count
-		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/c"), sub("phased/d")))), job.Full)
-		w.submit(sub("phased/c"), sub("phased/late", due(time.Hour)), sub("phased/later", due(2*time.Hour))) // scheduled ones do not count
+		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/c"), sub("phased/d")))),
+			job.Full)
+		// scheduled ones do not count
+		w.submit(sub("phased/c"), sub("phased/late", due(time.Hour)),
+			sub("phased/later", due(2*time.Hour)))
 		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/d")))), job.Full)
 		// What is there already is no new load: who repeats a submission finds the truth.
 		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/a")))), job.Conflict)
-		if got := receipt(w.Submit(w.ctx, engine.Ignore, subs(sub("phased/a")))); got != "stored 0 taken [0]" {
+		if got := receipt(w.Submit(w.ctx, engine.Ignore,
+			subs(sub("phased/a")))); got != "stored 0 taken [0]" {
 			w.Error(got)
 		}
-		w.fails(second(w.Submit(w.ctx, engine.Ignore, subs(sub("phased/a"), sub("phased/d")))), job.Full)
+		w.fails(second(w.Submit(w.ctx, engine.Ignore, subs(sub("phased/a"), sub("phased/d")))),
+			job.Full)
 		w.claim("phased", 1) // what runs leaves room
 		w.submit(sub("phased/d"))
 		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/e")))), job.Full)
@@ -201,7 +224,9 @@ func TestQueueSize(t *testing.T) {
 // What waits to be tried again has its place already: a queue that is full of it
 // goes on.
 func TestFullQueueGoesOn(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.MaxQueueSize = 2 }), func(w *world) {
+	everywhere(t, madeWith("graph", func(c *engine.Contract) {
+		c.MaxQueueSize = 2
+	}), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b"))
 		for _, j := range w.claim("graph", 2) {
 			w.finish(engine.Run{Run: j.Run}, job.Failed)
@@ -220,7 +245,8 @@ func TestFullQueueGoesOn(t *testing.T) {
 // Callers that are served by one transaction keep their own outcomes, whatever
 // the others bring along.
 func TestSubmitTogetherKeepsOutcomesApart(t *testing.T) {
-	for what, kinds := range map[string][]int{"with conflicts": {0, 2, 3, 4}, "without": {3, 4}, "with poison": {0, 1, 2, 3, 4}} {
+	for what, kinds := range map[string][]int{"with conflicts": {0, 2, 3, 4}, "without": {3, 4},
+		"with poison": {0, 1, 2, 3, 4}} {
 		t.Run(what, func(t *testing.T) {
 			everywhere(t, made(), func(w *world) { submitTogether(w, kinds) })
 		})
@@ -233,7 +259,9 @@ func submitTogether(w *world, kinds []int) {
 	const each = 8
 	var wg sync.WaitGroup
 	for i := range engine.Servers(w.Engine) { // keep the combiner busy while the others gather
-		wg.Go(func() { w.ok(second(w.Submit(w.ctx, engine.Unique, subs(sub(fmt.Sprint("locked/", i)))))) })
+		wg.Go(func() {
+			w.ok(second(w.Submit(w.ctx, engine.Unique, subs(sub(fmt.Sprint("locked/", i))))))
+		})
 		engine.AwaitSubmits(w.Engine, i+1, 0)
 	}
 	got := make([]string, each*len(kinds))
@@ -266,7 +294,8 @@ func submitTogether(w *world, kinds []int) {
 		case 2:
 			want["2 conflict"] = each
 		case 3:
-			want["3 stored 2 taken []"], want["3 stored 1 taken [1]"], stored = 1, each-1, stored+each+1
+			want["3 stored 2 taken []"], want["3 stored 1 taken [1]"], stored = 1, each-1,
+				stored+each+1
 		case 4:
 			want["4 stored 1 taken []"], stored = each, stored+each
 		}
@@ -278,7 +307,8 @@ func submitTogether(w *world, kinds []int) {
 	if fmt.Sprint(counts) != fmt.Sprint(want) {
 		w.Errorf("got %v\nwant %v", counts, want)
 	}
-	if c, err := w.Queues(w.ctx, "brief"); err != nil || len(c) != 1 || c[0].Ready != int64(stored) {
+	if c, err := w.Queues(w.ctx, "brief"); err != nil || len(c) != 1 ||
+		c[0].Ready != int64(stored) {
 		w.Errorf("counts %v, %v, want %d", c, err, stored)
 	}
 	w.sound()
@@ -333,18 +363,25 @@ func TestPanicHitsItsCallerAlone(t *testing.T) {
 func TestEngineIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t, "memory", nil).Store
-	good := engine.Config{Store: s, Node: "n", Random: func() (r [16]byte) { return r }, Monotonic: func() time.Duration { return 0 }}
+	good := engine.Config{Store: s, Node: "n", Random: func() (r [16]byte) {
+		return r
+	}, Monotonic: func() time.Duration { return 0 }}
 	for what, spoil := range map[string]func(*engine.Config){
 		"no store":     func(c *engine.Config) { c.Store = nil },
 		"no node":      func(c *engine.Config) { c.Node = "" },
 		"no random":    func(c *engine.Config) { c.Random = nil },
 		"no monotonic": func(c *engine.Config) { c.Monotonic = nil },
-		"no name":      func(c *engine.Config) { c.Contracts = []engine.Contract{{Machine: brief}} },
-		"no machine":   func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a"}} },
-		"twice": func(c *engine.Config) {
-			c.Contracts = []engine.Contract{{Name: "a", Machine: brief}, {Name: "a", Machine: brief}}
+		"no name": func(c *engine.Config) {
+			c.Contracts = []engine.Contract{{Machine: brief}}
 		},
-		"no waiting": func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a", Machine: brief, Graph: true}} },
+		"no machine": func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a"}} },
+		"twice": func(c *engine.Config) {
+			c.Contracts = []engine.Contract{{Name: "a", Machine: brief},
+				{Name: "a", Machine: brief}}
+		},
+		"no waiting": func(c *engine.Config) {
+			c.Contracts = []engine.Contract{{Name: "a", Machine: brief, Graph: true}}
+		},
 	} {
 		c := good
 		spoil(&c)
@@ -383,7 +420,8 @@ func TestVerbsOfUnknownContracts(t *testing.T) {
 	}
 	results, cancel := context.WithCancel(w.ctx)
 	cancel()
-	if jobs, err := w.Claim(results, engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour}); len(jobs) > 0 || err != nil && !errors.Is(err, context.Canceled) {
+	if jobs, err := w.Claim(results, engine.ClaimRequest{Contract: "brief", Max: 1,
+		Wait: time.Hour}); len(jobs) > 0 || (err != nil && !errors.Is(err, context.Canceled)) {
 		t.Error(jobs, err)
 	}
 }

@@ -172,13 +172,16 @@ func (e *Engine) shortenLeases(ctx context.Context) error {
 	for after := int64(0); ; {
 		var leased []*job.Job
 		if err := e.view(ctx, func(r reader) (err error) {
-			leased, err = r.List(store.Filter{Phases: []job.Phase{job.Leased}, After: after, Limit: sweepBatch})
+			leased, err = r.List(store.Filter{Phases: []job.Phase{job.Leased}, After: after,
+				Limit: sweepBatch})
 			return err
 		}); err != nil || len(leased) == 0 {
 			return err
 		}
 		after = leased[len(leased)-1].Seq
-		if err := e.update(ctx, func(u *unit) error { return u.shortenLeases(leased) }); err != nil {
+		if err := e.update(ctx, func(u *unit) error {
+			return u.shortenLeases(leased)
+		}); err != nil {
 			return err
 		}
 	}

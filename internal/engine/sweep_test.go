@@ -21,7 +21,8 @@ func TestSweepsCountOnce(t *testing.T) {
 		nodes := []*engine.Engine{w.Engine, w.node(made()), w.node(made())}
 		var batch []engine.Submission
 		for i := range 400 {
-			batch = append(batch, sub(fmt.Sprint("graph/lost", i)), sub(fmt.Sprint("phased/due", i), due(time.Minute)))
+			batch = append(batch, sub(fmt.Sprint("graph/lost", i)),
+				sub(fmt.Sprint("phased/due", i), due(time.Minute)))
 		}
 		w.submit(batch...)
 		w.claim("graph", 400)
@@ -51,7 +52,9 @@ func TestSweepsCountOnce(t *testing.T) {
 		jobs, err := w.List(w.ctx, store.Filter{})
 		w.ok(err)
 		for _, j := range jobs {
-			if j.ID.Contract == "graph" && (j.FailedAttempts != 1 || !j.DueAt.Equal(w.Now().Add(10*time.Second))) || j.ID.Contract == "phased" && j.State != "queued" {
+			if (j.ID.Contract == "graph" &&
+				(j.FailedAttempts != 1 || !j.DueAt.Equal(w.Now().Add(10*time.Second)))) ||
+				(j.ID.Contract == "phased" && j.State != "queued") {
 				w.Errorf("%+v", j)
 			}
 		}
@@ -77,7 +80,8 @@ func TestLeasesSurviveRestarts(t *testing.T) {
 			w.Fatal(n, err)
 		}
 		w.finish(engine.Run{Run: jobs[0].Run}, job.Succeeded)
-		w.fails(second(w.Finish(w.ctx, engine.Run{Run: jobs[1].Run}, engine.Outcome{On: job.Succeeded})), job.RunLost)
+		w.fails(second(w.Finish(w.ctx, engine.Run{Run: jobs[1].Run},
+			engine.Outcome{On: job.Succeeded})), job.RunLost)
 		w.is(`graph/a: completed done runs=1 progress=50% [submitted>pending satisfied>ready claimed>running succeeded>completed]
 			graph/b: failed done runs=1 failures=1 [submitted>pending satisfied>ready claimed>running expired_for_good>failed]
 			phased/a: created waiting due=30s [submitted>created]
@@ -161,7 +165,8 @@ func TestClockJumpsBack(t *testing.T) {
 		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
 			w.Error(n, err)
 		}
-		if got, want := names(w.claim("brief", 9)), []string{"brief/dead", "brief/released", "brief/ready"}; !slices.Equal(got, want) {
+		if got, want := names(w.claim("brief", 9)),
+			[]string{"brief/dead", "brief/released", "brief/ready"}; !slices.Equal(got, want) {
 			w.Errorf("got %v, want %v", got, want)
 		}
 		w.finish(engine.Run{Run: jobs[0].Run}, job.Succeeded)
@@ -180,7 +185,9 @@ func TestOutletsAreApart(t *testing.T) {
 		w.submit(batch...)
 		w.submit(sub("phased/a"))
 		away := errors.New("the receiver is away")
-		if n, err := w.Publish(w.ctx, func(context.Context, []job.Message) error { return away }, "graph"); n != 0 || !errors.Is(err, away) {
+		if n, err := w.Publish(w.ctx, func(context.Context, []job.Message) error {
+			return away
+		}, "graph"); n != 0 || !errors.Is(err, away) {
 			w.Errorf("published %d, %v", n, err)
 		}
 		select {
@@ -250,7 +257,8 @@ func TestPublish(t *testing.T) {
 			w.Error(n, err)
 		}
 		want := []string{"0 created", "0 queued", "1 created", "1 queued", "2 created", "2 queued"}
-		if !slices.Equal(got, append(want, want...)) || !slices.Equal(ids[:6], ids[6:]) || !slices.IsSorted(ids[:6]) {
+		if !slices.Equal(got, append(want, want...)) || !slices.Equal(ids[:6], ids[6:]) ||
+			!slices.IsSorted(ids[:6]) {
 			w.Errorf("delivered %v with ids %v", got, ids)
 		}
 		w.submit(sub("phased/3"))
@@ -292,7 +300,8 @@ func TestPublishKeepsOrder(t *testing.T) {
 			workers.Go(func() {
 				for k := range 15 {
 					key := fmt.Sprintf("phased/%d-%d", i, k)
-					if _, err := nodes[k%2].Submit(w.ctx, engine.Unique, subs(sub(key))); err != nil {
+					if _, err := nodes[k%2].Submit(w.ctx, engine.Unique,
+						subs(sub(key))); err != nil {
 						w.Error(err)
 					}
 					j, err := nodes[(k+1)%2].ClaimJob(w.ctx, id(key), "w")
@@ -301,7 +310,8 @@ func TestPublishKeepsOrder(t *testing.T) {
 						continue
 					}
 					for _, on := range []job.Cause{job.Started, job.Succeeded} {
-						if _, err := nodes[k%2].Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: on}); err != nil {
+						if _, err := nodes[k%2].Finish(w.ctx, engine.Run{Run: j.Run},
+							engine.Outcome{On: on}); err != nil {
 							w.Error(err)
 						}
 					}
@@ -347,7 +357,8 @@ func TestPrune(t *testing.T) {
 		finishAll := func(contract string) {
 			for _, j := range w.claim(contract, 300) {
 				w.ok(second(w.Start(w.ctx, engine.Run{Run: j.Run})))
-				w.ok(second(w.Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: job.FailedForGood})))
+				w.ok(second(w.Finish(w.ctx, engine.Run{Run: j.Run},
+					engine.Outcome{On: job.FailedForGood})))
 			}
 		}
 		finishAll("phased")

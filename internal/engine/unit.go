@@ -24,17 +24,20 @@ type unit struct {
 	deletes  set
 	bodies   [job.Parts]set
 
-	events          []pendingEvent
-	composed        int // of events whose message bodies are made
-	deadLetters     []pendingDeadLetter
-	finished        []finishedJob
-	counts          map[queueKey]*job.QueueCount // changes that are not written
-	storedCounts    map[string][]job.QueueCount  // what the store said, by contract
-	leasedNow       map[queueKey]map[int64]bool  // leased and not written, for whoever selects again
-	exhausted       map[queueKey]bool            // queues found to have nothing to hand out
-	truncatedBySize bool                         // a look brought less than it could, as bodies are large
+	events       []pendingEvent
+	composed     int // of events whose message bodies are made
+	deadLetters  []pendingDeadLetter
+	finished     []finishedJob
+	counts       map[queueKey]*job.QueueCount // changes that are not written
+	storedCounts map[string][]job.QueueCount  // what the store said, by contract
+	// leased and not written, for whoever selects again
+	leasedNow map[queueKey]map[int64]bool
+	exhausted map[queueKey]bool // queues found to have nothing to hand out
+	// a look brought less than it could, as bodies are large
+	truncatedBySize bool
 
-	parentUpdates map[int64]*parentUpdate // what parents are to hear of their children, beside how they settle
+	// what parents are to hear of their children, beside how they settle
+	parentUpdates map[int64]*parentUpdate
 
 	becameReady map[queueKey]int // jobs that became ready
 	freedSlots  map[string]bool  // contracts with a limit under which a run ended
@@ -68,8 +71,10 @@ type finishedJob struct {
 }
 
 func newUnit(e *Engine, tx store.Tx) *unit {
-	return &unit{e: e, tx: tx, now: tx.Now(), startedAt: e.guard.monotonic(), counts: map[queueKey]*job.QueueCount{},
-		storedCounts: map[string][]job.QueueCount{}, leasedNow: map[queueKey]map[int64]bool{}, exhausted: map[queueKey]bool{},
+	return &unit{e: e, tx: tx, now: tx.Now(), startedAt: e.guard.monotonic(),
+		counts:       map[queueKey]*job.QueueCount{},
+		storedCounts: map[string][]job.QueueCount{}, leasedNow: map[queueKey]map[int64]bool{},
+		exhausted:   map[queueKey]bool{},
 		becameReady: map[queueKey]int{}, freedSlots: map[string]bool{}}
 }
 
@@ -127,7 +132,8 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
 	u.applyMove(c, j, mv, delay)
 	u.recordEffects(c, j, mv, was)
-	u.record(c, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt, Reason: reason})
+	u.record(c, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt,
+		Reason: reason})
 	if mv.To == job.StateNone {
 		u.deletes.add(j)
 	} else {
@@ -168,7 +174,8 @@ func stateName(s job.State) string {
 // whatever the clock does.
 func (u *unit) applyMove(c *Contract, j *job.Job, mv job.Move, delay time.Duration) {
 	ran := j.Phase == job.Leased
-	j.State, j.Phase, j.UpdatedAt = mv.To, c.Machine.Phase(mv.To), later(u.now, j.UpdatedAt.Add(time.Microsecond))
+	j.State, j.Phase, j.UpdatedAt = mv.To, c.Machine.Phase(mv.To),
+		later(u.now, j.UpdatedAt.Add(time.Microsecond))
 	if delay == 0 && mv.CountsFailed && c.RetryDelay != nil && j.Phase != job.Done {
 		delay = c.RetryDelay(j)
 	}
@@ -178,7 +185,8 @@ func (u *unit) applyMove(c *Contract, j *job.Job, mv job.Move, delay time.Durati
 	}
 	// A run that ended without a delay needs no second look at its due time: it
 	// had come before, whatever the clock says now.
-	again := ran && !delayed && (mv.On == job.Failed || mv.On == job.Expired || mv.On == job.Released)
+	again := ran && !delayed && (mv.On == job.Failed || mv.On == job.Expired ||
+		mv.On == job.Released)
 	if j.Phase == job.Ready && j.DueAt.After(u.now) && !again {
 		j.Phase = job.Waiting // claimable by its state, but not yet
 	}
@@ -215,7 +223,7 @@ func (u *unit) recordEffects(c *Contract, j *job.Job, mv job.Move, was job.Phase
 		u.count(j, j.State, j.Phase, +1)
 	}
 	if before, now := stored && was == job.Done, j.Phase == job.Done; now && !before {
-		good := mv.On == job.Succeeded || j.State != job.StateNone && c.Machine.IsSuccess(j.State)
+		good := mv.On == job.Succeeded || (j.State != job.StateNone && c.Machine.IsSuccess(j.State))
 		u.finished = append(u.finished, finishedJob{j, good, +1})
 	} else if before && !now {
 		u.finished = append(u.finished, finishedJob{j, c.Machine.IsSuccess(mv.From), -1})
@@ -234,8 +242,8 @@ func (u *unit) recordEffects(c *Contract, j *job.Job, mv job.Move, was job.Phase
 	}
 }
 
-// slotFreed lets whoever waits look again when a run under a limit ended: that of the contract concerns all of its queues,
-// that of a queue is like a job there that became ready.
+// slotFreed lets whoever waits look again when a run under a limit ended: that of the contract
+// concerns all of its queues, that of a queue is like a job there that became ready.
 func (u *unit) slotFreed(key queueKey) {
 	if u.e.contracts[key.contract].MaxRunning > 0 {
 		u.freedSlots[key.contract] = true
@@ -291,7 +299,9 @@ func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, e
 		if u.moved == nil {
 			u.moved = map[string][]Moved{}
 		}
-		u.moved[c.Name] = append(u.moved[c.Name], Moved{Job: *j, On: ev.Cause, From: ev.Prev, To: ev.Next, At: ev.At, Since: since, Reason: ev.Reason})
+		u.moved[c.Name] = append(u.moved[c.Name],
+			Moved{Job: *j, On: ev.Cause, From: ev.Prev, To: ev.Next, At: ev.At, Since: since,
+				Reason: ev.Reason})
 	}
 }
 
@@ -324,8 +334,8 @@ func (u *unit) setQueue(j *job.Job, queue string) {
 	u.rewrites.add(j)
 }
 
-// leaseEnd is when a lease that is given now ends. It counts from now and not from when the transaction began, which may have
-// waited long for a lock.
+// leaseEnd is when a lease that is given now ends. It counts from now and not from when the
+// transaction began, which may have waited long for a lock.
 func (u *unit) leaseEnd(j *job.Job) time.Time {
 	return u.now.Add((u.e.guard.monotonic() - u.startedAt).Truncate(time.Microsecond) + j.Lease)
 }

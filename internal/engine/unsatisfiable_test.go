@@ -10,7 +10,8 @@ import (
 
 // column goes on whatever becomes of the job before it.
 var column = job.MustMachine(map[job.State]job.Phase{
-	"waiting": job.Waiting, "pending": job.Ready, "sending": job.Leased, "sent": job.Done, "lost": job.Done,
+	"waiting": job.Waiting, "pending": job.Ready, "sending": job.Leased, "sent": job.Done,
+	"lost": job.Done,
 }, []job.Move{
 	{From: job.StateNone, On: job.Submitted, To: "waiting"},
 	{From: "waiting", On: job.Satisfied, To: "pending"},
@@ -25,27 +26,29 @@ var column = job.MustMachine(map[job.State]job.Phase{
 // A job that goes on although what it waited for ended badly waits for its time
 // as any other afterwards: nothing is open any more that could hold it up.
 func TestUnsatisfiableGoesOn(t *testing.T) {
-	everywhere(t, []engine.Contract{{Name: "column", Machine: column, Graph: true}}, func(w *world) {
-		w.submit(sub("column/a"))
-		w.submit(sub("column/b", after("column/a"))) // there when it ends
-		w.end("column", "a")
-		w.submit(sub("column/x", due(time.Hour)))
-		w.submit(sub("column/c", after("column/a", "column/x"))) // and not yet
-		if got := w.states("column"); got != "a=lost b=pending c=pending x=pending" {
-			t.Fatal(got)
-		}
-		for _, j := range w.claim("column", 2) {
-			_, err := w.Finish(w.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: job.Failed, Delay: time.Minute})
+	everywhere(t, []engine.Contract{{Name: "column", Machine: column, Graph: true}},
+		func(w *world) {
+			w.submit(sub("column/a"))
+			w.submit(sub("column/b", after("column/a"))) // there when it ends
+			w.end("column", "a")
+			w.submit(sub("column/x", due(time.Hour)))
+			w.submit(sub("column/c", after("column/a", "column/x"))) // and not yet
+			if got := w.states("column"); got != "a=lost b=pending c=pending x=pending" {
+				t.Fatal(got)
+			}
+			for _, j := range w.claim("column", 2) {
+				_, err := w.Finish(w.ctx, engine.Run{Run: j.Run},
+					engine.Outcome{On: job.Failed, Delay: time.Minute})
+				w.ok(err)
+			}
+			if early := w.claim("column", 2); len(early) != 0 {
+				t.Fatalf("claimed before their time: %v", names(early))
+			}
+			w.Advance(time.Minute)
+			n, err := w.Promote(w.ctx)
 			w.ok(err)
-		}
-		if early := w.claim("column", 2); len(early) != 0 {
-			t.Fatalf("claimed before their time: %v", names(early))
-		}
-		w.Advance(time.Minute)
-		n, err := w.Promote(w.ctx)
-		w.ok(err)
-		if jobs := w.claim("column", 2); n != 2 || len(jobs) != 2 {
-			t.Errorf("%d promoted, claimed %v, want both", n, names(jobs))
-		}
-	})
+			if jobs := w.claim("column", 2); n != 2 || len(jobs) != 2 {
+				t.Errorf("%d promoted, claimed %v, want both", n, names(jobs))
+			}
+		})
 }

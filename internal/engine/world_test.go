@@ -129,7 +129,8 @@ func name(id job.ID) string {
 
 // sub is a submission to queue q with a lease of 30 s.
 func sub(text string, with ...func(*engine.Submission)) engine.Submission {
-	s := engine.Submission{Job: job.Job{ID: id(text), Queue: "q", Lease: 30 * time.Second, Payload: []byte(text)}}
+	s := engine.Submission{Job: job.Job{ID: id(text), Queue: "q", Lease: 30 * time.Second,
+		Payload: []byte(text)}}
 	for _, f := range with {
 		f(&s)
 	}
@@ -181,7 +182,8 @@ func (w *world) submit(batch ...engine.Submission) {
 // claimOnce claims up to n jobs of the queues and returns the run of the one.
 func (w *world) claim(contract string, n int, queues ...string) []*job.Job {
 	w.Helper()
-	jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Queues: queues, Max: n, Worker: "worker"})
+	jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Queues: queues, Max: n,
+		Worker: "worker"})
 	if err != nil {
 		w.Fatalf("claim: %v", err)
 	}
@@ -262,7 +264,9 @@ func (w *world) picture() string {
 		if err != nil {
 			return err
 		}
-		slices.SortStableFunc(jobs, func(a, b *job.Job) int { return strings.Compare(name(a.ID), name(b.ID)) })
+		slices.SortStableFunc(jobs, func(a, b *job.Job) int {
+			return strings.Compare(name(a.ID), name(b.ID))
+		})
 		for _, j := range jobs {
 			events, err := r.Events(j.Seq)
 			if err != nil {
@@ -281,7 +285,8 @@ func rest(r store.Reader) (lines []string, err error) {
 	counts, err := r.Counts("")
 	for _, c := range counts {
 		if c.Jobs() != 0 {
-			lines = append(lines, fmt.Sprintf("%s %s: %d waiting %d ready %d leased", c.Contract, c.Queue, c.Waiting+c.Delayed, c.Ready, c.Leased))
+			lines = append(lines, fmt.Sprintf("%s %s: %d waiting %d ready %d leased", c.Contract,
+				c.Queue, c.Waiting+c.Delayed, c.Ready, c.Leased))
 		}
 	}
 	slices.Sort(lines) // the store has no order of counts
@@ -291,7 +296,8 @@ func rest(r store.Reader) (lines []string, err error) {
 			return nil, err
 		}
 		for _, l := range letters {
-			lines = append(lines, fmt.Sprintf("dead %s %s payload=%s failure=%s", name(l.Job.ID), l.Cause, short(l.Job.Payload), short(l.Job.Failure)))
+			lines = append(lines, fmt.Sprintf("dead %s %s payload=%s failure=%s", name(l.Job.ID),
+				l.Cause, short(l.Job.Payload), short(l.Job.Failure)))
 		}
 	}
 	return lines, err
@@ -365,7 +371,8 @@ func (w *world) messages() (all []string) {
 		slices.SortFunc(messages, func(a, b job.Message) int { return cmp.Compare(a.ID, b.ID) })
 		all = nil
 		for _, m := range messages {
-			all = append(all, fmt.Sprintf("%s %s %s>%s %s", name(m.JobID), m.Cause, m.Prev, m.Next, m.Body))
+			all = append(all, fmt.Sprintf("%s %s %s>%s %s", name(m.JobID), m.Cause, m.Prev, m.Next,
+				m.Body))
 		}
 		return nil
 	}))
@@ -398,7 +405,8 @@ func (w *world) sound() {
 }
 
 // invariants checks I3, I5, I13 and I14 of reliability.md on a snapshot.
-func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job.Event) (wrong []string) {
+func invariants(jobs []*job.Job, counts []job.QueueCount,
+	events map[int64][]job.Event) (wrong []string) {
 	machines := map[string]engine.Contract{}
 	for _, c := range made() {
 		machines[c.Name] = c
@@ -407,10 +415,12 @@ func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job
 	for _, j := range jobs {
 		c := machines[j.ID.Contract]
 		bad := func(what string) { wrong = append(wrong, name(j.ID)+" "+what) }
-		if phase := c.Machine.Phase(j.State); phase != j.Phase && (phase != job.Ready || j.Phase != job.Waiting) {
+		if phase := c.Machine.Phase(j.State); phase != j.Phase &&
+			(phase != job.Ready || j.Phase != job.Waiting) {
 			bad("is " + string(j.State) + " but " + j.Phase.String())
 		}
-		if leased := j.Phase == job.Leased; leased == j.Run.IsZero() || leased == j.LeaseUntil.IsZero() || leased && j.Run.Seq() != j.Seq {
+		if leased := j.Phase == job.Leased; leased == j.Run.IsZero() ||
+			leased == j.LeaseUntil.IsZero() || (leased && j.Run.Seq() != j.Seq) {
 			bad("has a run without being leased, or the other way round")
 		}
 		if (j.Phase == job.Done) == j.FinishedAt.IsZero() {
@@ -422,7 +432,8 @@ func invariants(jobs []*job.Job, counts []job.QueueCount, events map[int64][]job
 				retries++
 			}
 		}
-		if j.MaxAttempts > 0 && j.FailedAttempts > j.MaxAttempts+retries || j.FailedAttempts+j.LostAttempts > j.Attempts || j.OpenDeps < 0 || j.FailedDeps < 0 {
+		if (j.MaxAttempts > 0 && j.FailedAttempts > j.MaxAttempts+retries) ||
+			j.FailedAttempts+j.LostAttempts > j.Attempts || j.OpenDeps < 0 || j.FailedDeps < 0 {
 			bad("has a counter out of range")
 		}
 		if c.History {
@@ -469,7 +480,8 @@ func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
 	for _, ev := range events {
 		mv, ok := m.Next(ev.Prev, ev.Cause)
 		if !ok || ev.Prev != state || mv.To != ev.Next || !ev.At.After(at) {
-			wrong = append(wrong, fmt.Sprintf("%s has the event %+v after %s", name(j.ID), ev, state))
+			wrong = append(wrong, fmt.Sprintf("%s has the event %+v after %s", name(j.ID), ev,
+				state))
 		}
 		at, state = ev.At, ev.Next
 		if ev.Cause == job.Claimed {
@@ -479,11 +491,14 @@ func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
 			runs = append(runs, ev.Run)
 		}
 		if m.Phase(ev.Prev) == job.Leased && (len(runs) == 0 || ev.Run != runs[len(runs)-1]) {
-			wrong = append(wrong, fmt.Sprintf("%s has an event of a run that is not its current one: %+v", name(j.ID), ev))
+			wrong = append(wrong,
+				fmt.Sprintf("%s has an event of a run that is not its current one: %+v", name(j.ID),
+					ev))
 		}
 	}
 	if state != j.State || len(runs) != j.Attempts {
-		wrong = append(wrong, fmt.Sprintf("%s is %s after %d runs, its history says %s after %d", name(j.ID), j.State, j.Attempts, state, len(runs)))
+		wrong = append(wrong, fmt.Sprintf("%s is %s after %d runs, its history says %s after %d",
+			name(j.ID), j.State, j.Attempts, state, len(runs)))
 	}
 	return wrong
 }

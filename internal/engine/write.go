@@ -17,7 +17,8 @@ func (u *unit) flush() error {
 // writeJobsMoved writes the jobs moved so far and what depends on them, so that a
 // later look in the same transaction finds it.
 func (u *unit) writeJobsMoved() error {
-	for _, step := range []func() error{u.applyParentUpdates, u.propagateFinished, u.writeDeadLetters, u.composeMessages, u.writeJobs, u.writeBodies} {
+	for _, step := range []func() error{u.applyParentUpdates, u.propagateFinished,
+		u.writeDeadLetters, u.composeMessages, u.writeJobs, u.writeBodies} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -121,7 +122,8 @@ func (u *unit) writeJobs() error {
 	return u.tx.UpdateState(saves)
 }
 
-// saveWith saves those of the jobs of which the body is set as well, in one write, and returns the others.
+// saveWith saves those of the jobs of which the body is set as well, in one write, and returns the
+// others.
 func (u *unit) saveWith(p job.Part, jobs []*job.Job) (left []*job.Job, err error) {
 	if len(u.bodies[p].jobs) == 0 {
 		return jobs, nil
@@ -177,8 +179,8 @@ func (u *unit) writeEvents() error {
 			events = append(events, ev)
 		}
 		if c.Publish {
-			messages = append(messages, job.Message{JobID: p.job.ID, Job: ev.Job, Cause: ev.Cause, Prev: ev.Prev, Next: ev.Next,
-				At: ev.At, Reason: ev.Reason, Body: p.body})
+			messages = append(messages, job.Message{JobID: p.job.ID, Job: ev.Job, Cause: ev.Cause,
+				Prev: ev.Prev, Next: ev.Next, At: ev.At, Reason: ev.Reason, Body: p.body})
 		}
 	}
 	if err := u.tx.AddEvents(events); err != nil {

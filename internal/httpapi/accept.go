@@ -9,7 +9,8 @@ import (
 )
 
 // ErrNotAcceptable is the answer to who cannot take what there is.
-var ErrNotAcceptable = &StatusError{http.StatusNotAcceptable, "the answers of this path are application/json, which Accept does not admit"}
+var ErrNotAcceptable = &StatusError{http.StatusNotAcceptable,
+	"the answers of this path are application/json, which Accept does not admit"}
 
 // AcceptsJSON reports whether the caller takes JSON: Accept is absent, or admits
 // application/json, itself or by a wildcard. The most specific range counts.
@@ -30,8 +31,8 @@ func (c *Call) AcceptsJSON() bool {
 	return accepts
 }
 
-// AcceptsHTML reports whether the caller names text/html among what it takes, as browsers do. A wildcard does not:
-// programs send one that know nothing of HTML.
+// AcceptsHTML reports whether the caller names text/html among what it takes, as browsers do. A
+// wildcard does not: programs send one that know nothing of HTML.
 func AcceptsHTML(r *http.Request) bool {
 	for kind, acceptable := range acceptedTypes(r.Header["Accept"]) {
 		if kind == "text/html" && acceptable {

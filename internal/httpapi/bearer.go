@@ -32,5 +32,6 @@ func (b *bearer) matches(r *http.Request) bool {
 	}
 	scheme, token, _ := strings.Cut(given[0], " ")
 	digest := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	return subtle.ConstantTimeCompare(digest[:], b.digest[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	return subtle.ConstantTimeCompare(digest[:], b.digest[:]) == 1 &&
+		strings.EqualFold(scheme, "Bearer")
 }

@@ -39,7 +39,8 @@ const drainTimeout = time.Second
 // would read some of that first, however long it takes to come.
 func (c *Call) shortenReadDeadline() {
 	if c.HasBody() {
-		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(telemetry.Deadline(drainTimeout))
+		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(
+			telemetry.Deadline(drainTimeout))
 	}
 }
 
@@ -52,7 +53,8 @@ func (c *Call) bodyLimit() int64 {
 
 func (c *Call) tooLargeError() error {
 	c.Header().Set("Connection", "close") // there may be no end of it
-	return &StatusError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", c.bodyLimit())}
+	return &StatusError{http.StatusRequestEntityTooLarge,
+		fmt.Sprintf("the body is larger than %d bytes", c.bodyLimit())}
 }
 
 // Body reads the whole body. What is over the limit is a Refusal with
@@ -134,7 +136,8 @@ func (c *Call) bodyError(err error) error {
 		c.Header().Set("Connection", "close")
 		return &StatusError{http.StatusRequestTimeout, "the body came too slowly"}
 	}
-	return &job.Error{Kind: job.Malformed, Op: "httpapi.body", Msg: "the body could not be read to its end", Err: err}
+	return &job.Error{Kind: job.Malformed, Op: "httpapi.body",
+		Msg: "the body could not be read to its end", Err: err}
 }
 
 // HasJSONContentType reports whether the request declares its body as JSON, sent as it is.
@@ -147,20 +150,25 @@ func (c *Call) HasJSONContentType() bool {
 		return true
 	}
 	kind, _, err := mime.ParseMediaType(given[0])
-	return err == nil && (kind == JSON[0] || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json"))
+	return err == nil && (kind == JSON[0] ||
+		(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")))
 }
 
 // ErrNotJSON is the answer to a body that does not say it is JSON.
-var ErrNotJSON = &StatusError{http.StatusUnsupportedMediaType, "the body's Content-Type must be application/json, and no Content-Encoding is taken"}
+var ErrNotJSON = &StatusError{http.StatusUnsupportedMediaType,
+	"the body's Content-Type must be application/json, and no Content-Encoding is taken"}
 
 // HasContentEncoding reports whether a body comes in another form than its own, such as gzip.
 // Whoever does not undo that must not take it.
 func HasContentEncoding(h http.Header) bool {
-	return slices.ContainsFunc(h["Content-Encoding"], func(encoding string) bool { return encoding != "" && !strings.EqualFold(encoding, "identity") })
+	return slices.ContainsFunc(h["Content-Encoding"], func(encoding string) bool {
+		return encoding != "" && !strings.EqualFold(encoding, "identity")
+	})
 }
 
 // ErrContentEncoding is the answer to such a body.
-var ErrContentEncoding = &StatusError{http.StatusUnsupportedMediaType, "no Content-Encoding is taken here"}
+var ErrContentEncoding = &StatusError{http.StatusUnsupportedMediaType,
+	"no Content-Encoding is taken here"}
 
 // JSONBody is Body for routes that take nothing but JSON. It does not look at
 // what the body says.

@@ -55,7 +55,8 @@ const maxRequestID = 128
 func (c *Call) RequestID() string {
 	if c.id == "" {
 		if c.id = c.Request.Header.Get("X-Request-Id"); !validRequestID(c.id) {
-			c.id = c.router.requestIDPrefix + "-" + strconv.FormatUint(c.router.requestCount.Add(1), 10)
+			c.id = c.router.requestIDPrefix + "-" +
+				strconv.FormatUint(c.router.requestCount.Add(1), 10)
 		}
 	}
 	return c.id
@@ -188,16 +189,16 @@ func (c *Call) observe() {
 // methodLabel is a method of a request, or "other" if it is none of HTTP's.
 func methodLabel(method string) string {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions:
 		return method
 	}
 	return "other"
 }
 
 func (c *Call) logPanic(p any) {
-	c.router.Log.Error("a handler panicked", telemetry.RequestID, c.RequestID(), telemetry.ErrorMessage, fmt.Sprint(p),
-		telemetry.Stack, string(debug.Stack()))
+	c.router.Log.Error("a handler panicked", telemetry.RequestID, c.RequestID(),
+		telemetry.ErrorMessage, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
 }
 
 // level is how much an answer matters to whoever runs the server.

@@ -31,7 +31,8 @@ func (c *Call) SendContent(modified time.Time, content io.ReadSeeker) error {
 // a far store.
 func withSingleRange(r *http.Request) *http.Request {
 	given := r.Header.Get("Range")
-	if given == "" || r.Method == http.MethodGet && strings.HasPrefix(given, "bytes=") && !strings.Contains(given, ",") {
+	if given == "" || (r.Method == http.MethodGet && strings.HasPrefix(given, "bytes=") &&
+		!strings.Contains(given, ",")) {
 		return r
 	}
 	r = r.Clone(r.Context())

@@ -33,14 +33,16 @@ func writeErrorKind(c *httpapi.Call, err error) {
 }
 
 // serveRoute serves one request by a table of one route, POST /made/{a}.
-func serveRoute(t *testing.T, router *httpapi.Router, handle httpapi.Handler, req *http.Request) *httptest.ResponseRecorder {
+func serveRoute(t *testing.T, router *httpapi.Router, handle httpapi.Handler,
+	req *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	router.Name, router.Prefixes, router.WriteError = "made", []string{"/made/"}, writeErrorKind
 	router.BodyLimit = 1 << 10
 	if router.Log == nil {
 		router.Log = slog.New(slog.DiscardHandler)
 	}
-	router.Routes = []httpapi.Route{{Method: "POST", Pattern: "/made/{a}", Action: "submit", Handle: handle, ReadsBody: true}}
+	router.Routes = []httpapi.Route{{Method: "POST", Pattern: "/made/{a}", Action: "submit",
+		Handle: handle, ReadsBody: true}}
 	w := httptest.NewRecorder()
 	router.MustMount().Handler.ServeHTTP(w, req)
 	return w
@@ -53,7 +55,8 @@ func post(path, body string) *http.Request {
 func TestRequestLine(t *testing.T) {
 	t.Parallel()
 	handle := func(c *httpapi.Call) error {
-		c.AddAttrs(slog.String(telemetry.ClientID, "c1"), slog.String(telemetry.JobID, c.PathValue("a")))
+		c.AddAttrs(slog.String(telemetry.ClientID, "c1"),
+			slog.String(telemetry.JobID, c.PathValue("a")))
 		if c.PathValue("a") == "wrong" {
 			c.AddAttrs(slog.String(telemetry.ErrorCode, "E1"))
 			return &job.Error{Kind: job.Conflict, Msg: "it is so"}
@@ -62,24 +65,29 @@ func TestRequestLine(t *testing.T) {
 		return nil
 	}
 	for path, want := range map[string][]string{
-		"/made/j1":    {"level=INFO", "status=202", "client_id=c1", "job_id=j1", "action=submit", "request_id=r-1"},
-		"/made/wrong": {"level=ERROR", "client_id=c1", "error_code=E1", `error_message="it is so"`, "action=submit"},
-		"/made/":      {"level=INFO", "status=404"},
+		"/made/j1": {"level=INFO", "status=202", "client_id=c1", "job_id=j1", "action=submit",
+			"request_id=r-1"},
+		"/made/wrong": {"level=ERROR", "client_id=c1", "error_code=E1", `error_message="it is so"`,
+			"action=submit"},
+		"/made/": {"level=INFO", "status=404"},
 	} {
 		for _, timeout := range []time.Duration{0, time.Minute} {
 			var log bytes.Buffer
 			req := post(path, "")
 			req.Header.Set("X-Request-Id", "r-1")
-			serveRoute(t, &httpapi.Router{Info: true, Timeout: timeout, Log: slog.New(slog.NewTextHandler(&log, nil))}, handle, req)
+			serveRoute(t, &httpapi.Router{Info: true, Timeout: timeout,
+				Log: slog.New(slog.NewTextHandler(&log, nil))}, handle, req)
 			for _, w := range want {
 				if strings.Count(log.String(), w) != 1 || strings.Count(log.String(), "\n") != 1 {
-					t.Errorf("FR-215 FR-216 FR-217 FR-218 FR-220 %s: %q is not there once: %s", path, w, log.String())
+					t.Errorf("FR-215 FR-216 FR-217 FR-218 FR-220 %s: %q is not there once: %s",
+						path, w, log.String())
 				}
 			}
 		}
 	}
 	var log bytes.Buffer
-	serveRoute(t, &httpapi.Router{Log: slog.New(slog.NewTextHandler(&log, nil))}, handle, post("/made/j1", ""))
+	serveRoute(t, &httpapi.Router{Log: slog.New(slog.NewTextHandler(&log, nil))}, handle,
+		post("/made/j1", ""))
 	if log.Len() != 0 {
 		t.Errorf("a table that does not ask for it logs: %s", log.String())
 	}
@@ -100,21 +108,24 @@ func TestTimeout(t *testing.T) {
 	w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, stuck, post("/made/a", "x"))
 	close(release)
 	<-ended
-	if w.Code != 504 || w.Body.String() != "the request took longer than 10ms" || w.Header().Get("X-Request-Id") == "" {
+	if w.Code != 504 || w.Body.String() != "the request took longer than 10ms" ||
+		w.Header().Get("X-Request-Id") == "" {
 		t.Errorf("FR-203 got %d %s %v", w.Code, w.Body, w.Header())
 	}
 	listening := func(c *httpapi.Call) error {
 		<-c.Request.Context().Done()
 		return &job.Error{Kind: job.Aborted, Err: c.Request.Context().Err()}
 	}
-	if w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, listening, post("/made/a", "")); w.Code != 504 {
+	if w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, listening,
+		post("/made/a", "")); w.Code != 504 {
 		t.Errorf("FR-203 got %d %s", w.Code, w.Body)
 	}
 	definite := func(c *httpapi.Call) error {
 		<-c.Request.Context().Done()
 		return &httpapi.StatusError{Status: 409, Msg: "known all the same"}
 	}
-	if w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, definite, post("/made/a", "")); w.Code != 409 && w.Code != 504 {
+	if w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, definite,
+		post("/made/a", "")); w.Code != 409 && w.Code != 504 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }
@@ -131,7 +142,8 @@ func TestWithinTimeout(t *testing.T) {
 		c.Send(202, httpapi.JSON, append(body, c.PathValue("a")...))
 		return err
 	})
-	if w.Code != 202 || w.Body.String() != "bodya" || w.Header().Get("Location") != "/x" || w.Header().Get("Content-Type") != "application/json" {
+	if w.Code != 202 || w.Body.String() != "bodya" || w.Header().Get("Location") != "/x" ||
+		w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("got %d %s %v", w.Code, w.Body, w.Header())
 	}
 	w = serve(func(c *httpapi.Call) error { _, err := io.WriteString(c, "plain"); return err })
@@ -141,7 +153,10 @@ func TestWithinTimeout(t *testing.T) {
 	if w = serve(func(*httpapi.Call) error { return nil }); w.Code != 200 || w.Body.Len() != 0 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	w = serve(func(c *httpapi.Call) error { c.Send(200, httpapi.Text, []byte("half")); panic("the secret cause") })
+	w = serve(func(c *httpapi.Call) error {
+		c.Send(200, httpapi.Text, []byte("half"))
+		panic("the secret cause")
+	})
 	if w.Code != 500 || w.Body.String() != "internal" {
 		t.Errorf("a panic: got %d %s", w.Code, w.Body)
 	}
@@ -165,11 +180,15 @@ func TestWithinTimeout(t *testing.T) {
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]bool{
-		"": true, "application/json": true, "*/*": true, "application/*": true, "text/html, application/json;q=0.5": true,
-		"text/html, */*;q=0.1": true, "APPLICATION/JSON": true, "application/json; charset=utf-8": true, "*/*;q=x": true,
-		"text/html": false, "application/xml": false, "application/json;q=0": false, "application/json;q=0, */*": false,
-		"*/*;q=0": false, "application/problem+json": false, ";;;": false, "application/json;q=0.000": false,
-		"text/*, application/xml": false, "application/*;q=0, application/json": true,
+		"": true, "application/json": true, "*/*": true, "application/*": true,
+		"text/html, application/json;q=0.5": true,
+		"text/html, */*;q=0.1":              true, "APPLICATION/JSON": true,
+		"application/json; charset=utf-8": true, "*/*;q=x": true,
+		"text/html": false, "application/xml": false, "application/json;q=0": false,
+		"application/json;q=0, */*": false,
+		"*/*;q=0":                   false, "application/problem+json": false, ";;;": false,
+		"application/json;q=0.000": false,
+		"text/*, application/xml":  false, "application/*;q=0, application/json": true,
 	} {
 		c := &httpapi.Call{Request: post("/", "")}
 		if accept != "" {
@@ -188,8 +207,10 @@ func TestAccept(t *testing.T) {
 
 func TestContentType(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[string]bool{"application/json": true, "application/json; charset=utf-8": true, "Application/JSON": true,
-		"": false, "application/problem+json": false, "text/json": false, "application/jsonx": false, "application/json;": true,
+	for kind, want := range map[string]bool{"application/json": true,
+		"application/json; charset=utf-8": true, "Application/JSON": true,
+		"": false, "application/problem+json": false, "text/json": false,
+		"application/jsonx": false, "application/json;": true,
 		"application/json; charset": false} {
 		c := &httpapi.Call{Request: post("/", "")}
 		if kind != "" {
@@ -204,15 +225,18 @@ func TestContentType(t *testing.T) {
 // A body in another form than its own is none that says it is JSON.
 func TestEncoded(t *testing.T) {
 	t.Parallel()
-	for encoding, want := range map[string]bool{"": false, "identity": false, "Identity": false, "gzip": true, "identity, gzip": true, "br": true} {
+	for encoding, want := range map[string]bool{"": false, "identity": false, "Identity": false,
+		"gzip": true, "identity, gzip": true, "br": true} {
 		c := &httpapi.Call{Request: post("/", "")}
 		c.Request.Header.Set("Content-Type", "application/json")
 		c.Request.Header.Set("Content-Encoding", encoding)
-		if got := httpapi.HasContentEncoding(c.Request.Header); got != want || c.HasJSONContentType() == want {
+		if got := httpapi.HasContentEncoding(c.Request.Header); got != want ||
+			c.HasJSONContentType() == want {
 			t.Errorf("%q: encoded %v, JSON %v", encoding, got, c.HasJSONContentType())
 		}
 	}
-	if httpapi.HasContentEncoding(http.Header{}) || !httpapi.HasContentEncoding(http.Header{"Content-Encoding": {"identity", "gzip"}}) {
+	if httpapi.HasContentEncoding(http.Header{}) ||
+		!httpapi.HasContentEncoding(http.Header{"Content-Encoding": {"identity", "gzip"}}) {
 		t.Error("no line, or a second one, is read wrongly")
 	}
 }
@@ -254,12 +278,15 @@ func TestSpans(t *testing.T) {
 		t.Fatalf("FR-242 got %d spans", len(spans))
 	}
 	for i, s := range spans[:2] {
-		if s.Name != "submit" || hex.EncodeToString(s.ParentSpanId) != "b7ad6b7169203331" || testkit.AttributeOf(s, "job_id") != "j1" ||
-			testkit.AttributeOf(s, "http.route") != "/made/{a}" || !strings.Contains(testkit.AttributeOf(s, "http.response.status_code"), "202") {
+		if s.Name != "submit" || hex.EncodeToString(s.ParentSpanId) != "b7ad6b7169203331" ||
+			testkit.AttributeOf(s, "job_id") != "j1" ||
+			testkit.AttributeOf(s, "http.route") != "/made/{a}" ||
+			!strings.Contains(testkit.AttributeOf(s, "http.response.status_code"), "202") {
 			t.Errorf("%d: got %v", i, s)
 		}
 	}
-	if s := spans[2]; s.Name != "submit" || s.Status.GetCode() != 2 || carrier != "00-"+hex.EncodeToString(s.TraceId)+"-"+hex.EncodeToString(s.SpanId)+"-01" {
+	if s := spans[2]; s.Name != "submit" || s.Status.GetCode() != 2 ||
+		carrier != "00-"+hex.EncodeToString(s.TraceId)+"-"+hex.EncodeToString(s.SpanId)+"-01" {
 		t.Errorf("got %v, the handler saw %s", s, carrier)
 	}
 	if s := spans[3]; s.Name != "unmatched" || s.Status.GetCode() != 0 {
@@ -285,9 +312,12 @@ func TestReader(t *testing.T) {
 		c.Send(http.StatusOK, httpapi.Text, body)
 		return nil
 	}
-	router := &httpapi.Router{Name: "t", Prefixes: []string{"/t/"}, BodyLimit: 4, Log: slog.New(slog.DiscardHandler),
-		Routes: []httpapi.Route{{Method: http.MethodPost, Pattern: "/t/usual", Handle: read, ReadsBody: true},
-			{Method: http.MethodPost, Pattern: "/t/large", Handle: read, ReadsBody: true, BodyLimit: 3 << 20}},
+	router := &httpapi.Router{Name: "t", Prefixes: []string{"/t/"}, BodyLimit: 4,
+		Log: slog.New(slog.DiscardHandler),
+		Routes: []httpapi.Route{{Method: http.MethodPost, Pattern: "/t/usual", Handle: read,
+			ReadsBody: true},
+			{Method: http.MethodPost, Pattern: "/t/large", Handle: read, ReadsBody: true,
+				BodyLimit: 3 << 20}},
 		WriteError: func(c *httpapi.Call, err error) {
 			var r *httpapi.StatusError
 			if errors.As(err, &r) {
@@ -303,7 +333,8 @@ func TestReader(t *testing.T) {
 		size      int
 		announced bool
 		want      int
-	}{{"usual", 4, true, 200}, {"usual", 5, true, 413}, {"usual", 5, false, 413}, {"large", 3 << 20, true, 200}, {"large", 3 << 20, false, 200},
+	}{{"usual", 4, true, 200}, {"usual", 5, true, 413}, {"usual", 5, false, 413},
+		{"large", 3 << 20, true, 200}, {"large", 3 << 20, false, 200},
 		{"large", 3<<20 + 1, true, 413}, {"large", 3<<20 + 1, false, 413}} {
 		body := strings.Repeat("x", c.size)
 		req, _ := http.NewRequest(http.MethodPost, server.URL+"/t/"+c.path, strings.NewReader(body))
@@ -316,7 +347,7 @@ func TestReader(t *testing.T) {
 		}
 		got, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != c.want || c.want == 200 && string(got) != body {
+		if resp.StatusCode != c.want || (c.want == 200 && string(got) != body) {
 			t.Errorf("%+v: %d, %d bytes", c, resp.StatusCode, len(got))
 		}
 	}

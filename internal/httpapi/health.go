@@ -44,7 +44,8 @@ func Health(checks ...Check) PrefixHandler {
 			writeReadiness(w, r, checks)
 		}
 	}
-	return PrefixHandler{Name: "health", Prefixes: []string{"/health"}, Handler: http.HandlerFunc(serve)}
+	return PrefixHandler{Name: "health", Prefixes: []string{"/health"},
+		Handler: http.HandlerFunc(serve)}
 }
 
 func writeReadiness(w http.ResponseWriter, r *http.Request, checks []Check) {
@@ -52,7 +53,8 @@ func writeReadiness(w http.ResponseWriter, r *http.Request, checks []Check) {
 	defer cancel()
 	errs := make([]error, len(checks))
 	var all sync.WaitGroup
-	for i, c := range checks { // at the same time: one that takes all of it leaves the others theirs
+	// at the same time: one that takes all of it leaves the others theirs
+	for i, c := range checks {
 		all.Go(func() { errs[i] = c.Run(ctx) })
 	}
 	all.Wait()

@@ -34,13 +34,14 @@ func chunkedBody(n int) []byte {
 	return append(bytes.Repeat(one, n), "0\r\n\r\n"...)
 }
 
-// A client that sends all it has before it looks for the answer reads the refusal, whether it says how much comes, wants
-// the connection closed, or has a wrong token.
+// A client that sends all it has before it looks for the answer reads the refusal, whether it says
+// how much comes, wants the connection closed, or has a wrong token.
 func TestRefusalIsReadAfterTheBody(t *testing.T) {
 	t.Parallel()
 	const size = 40 << 20 // far more than any buffer between the two
 	whole, inChunks := make([]byte, size), chunkedBody(40)
-	open, closed := newServer(t, "", slog.LevelError), newServer(t, "a token that is not sent", slog.LevelError)
+	open, closed := newServer(t, "", slog.LevelError),
+		newServer(t, "a token that is not sent", slog.LevelError)
 	announced := fmt.Sprintf("HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
 	for _, c := range []struct {
 		name, header string
@@ -49,10 +50,12 @@ func TestRefusalIsReadAfterTheBody(t *testing.T) {
 		status       int
 	}{
 		{"announced", "POST /made/echo " + announced, open, whole, 413},
-		{"chunked", "POST /made/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", open, inChunks, 413},
+		{"chunked", "POST /made/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+			open, inChunks, 413},
 		{"unwanted", "PUT /made/a/x/b " + announced, open, whole, 413},
 		{"without a token", "POST /made/echo " + announced, closed, whole, 401},
-		{"HTTP/1.0", strings.Replace("POST /made/echo "+announced, "1.1", "1.0", 1), closed, whole, 401},
+		{"HTTP/1.0", strings.Replace("POST /made/echo "+announced, "1.1", "1.0", 1), closed, whole,
+			401},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +70,8 @@ func TestRefusalIsReadAfterTheBody(t *testing.T) {
 					t.Fatal(err)
 				}
 				text, err := io.ReadAll(resp.Body)
-				if resp.StatusCode != c.status || err != nil || !bytes.HasPrefix(text, []byte("made: ")) {
+				if resp.StatusCode != c.status || err != nil ||
+					!bytes.HasPrefix(text, []byte("made: ")) {
 					t.Errorf("got %d %q %v", resp.StatusCode, text, err)
 				}
 			}
@@ -93,7 +97,8 @@ func TestRefusedBodyHasAnEnd(t *testing.T) {
 	refused := func(t *testing.T) *net.TCPConn {
 		t.Helper()
 		conn := s.dial(t)
-		fmt.Fprintf(conn, "POST /made/echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 1<<40)
+		fmt.Fprintf(conn, "POST /made/echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
+			1<<40)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || resp.StatusCode != 413 {
 			t.Fatalf("got %v %v", resp, err)
@@ -148,13 +153,16 @@ func TestRefusalKeepsTheConnection(t *testing.T) {
 	from := bufio.NewReader(conn)
 	for _, size := range []int{0, 10, 100 << 10} {
 		for _, token := range []string{"wrong", "secret"} {
-			fmt.Fprintf(conn, "POST /made/echo HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", token, size, make([]byte, size))
+			fmt.Fprintf(conn, "POST /made/echo HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
+				"%s\r\nContent-Length: %d\r\n\r\n%s", token, size, make([]byte, size))
 			resp, err := http.ReadResponse(from, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			n, _ := io.Copy(io.Discard, resp.Body)
-			if want := map[string]int{"wrong": 401, "secret": 200}[token]; resp.StatusCode != want || want == 200 && n != int64(size) {
+			if want := map[string]int{"wrong": 401,
+				"secret": 200}[token]; resp.StatusCode != want ||
+				(want == 200 && n != int64(size)) {
 				t.Errorf("%d bytes, %s: got %d with %d bytes", size, token, resp.StatusCode, n)
 			}
 		}

@@ -26,7 +26,8 @@ func (c *Call) SendPage(n int, next string, write func(i int, o *strictjson.Obje
 
 // FormatCursor names the last item of a page by when it was created and its key.
 func FormatCursor(at time.Time, key string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(at.UnixMicro(), 10) + "." + key))
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(at.UnixMicro(), 10) + "." +
+		key))
 }
 
 // ParseCursor reads what Cursor wrote; ok is false for what it never writes. Whether

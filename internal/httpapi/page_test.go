@@ -15,7 +15,8 @@ func TestCursors(t *testing.T) {
 	if !ok || !got.Equal(at) || key != "a.b" {
 		t.Errorf("read %s %q %t", got, key, ok)
 	}
-	for _, text := range []string{"", "%", ".", "x.a", "-1.a", "0.a", "9007199254740993.a", "99999999999999999999.a"} {
+	for _, text := range []string{"", "%", ".", "x.a", "-1.a", "0.a", "9007199254740993.a",
+		"99999999999999999999.a"} {
 		if _, _, ok := httpapi.ParseCursor(base64.RawURLEncoding.EncodeToString([]byte(text))); ok {
 			t.Errorf("%q is read as a cursor", text)
 		}

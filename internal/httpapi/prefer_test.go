@@ -46,7 +46,8 @@ func FuzzPreferWait(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		if seconds, given := httpapi.PreferWait(http.Header{"Prefer": {line}}); seconds < 0 || seconds > 1<<31-1 || !given && seconds != 0 {
+		if seconds, given := httpapi.PreferWait(http.Header{"Prefer": {line}}); seconds < 0 ||
+			seconds > 1<<31-1 || (!given && seconds != 0) {
 			t.Errorf("%q: got %d %v", line, seconds, given)
 		}
 	})

@@ -21,11 +21,13 @@ func (c *Call) Query(name string) (value string, given bool, err error) {
 			continue // escaped wrongly and so not this one
 		}
 		if given {
-			return "", true, &job.Error{Kind: job.Malformed, Op: "httpapi.query", Msg: fmt.Sprintf("%s is given twice", name)}
+			return "", true, &job.Error{Kind: job.Malformed, Op: "httpapi.query",
+				Msg: fmt.Sprintf("%s is given twice", name)}
 		}
 		given = true
 		if value, err = url.QueryUnescape(v); err != nil {
-			return "", true, &job.Error{Kind: job.Malformed, Op: "httpapi.query", Msg: fmt.Sprintf("%s is escaped wrongly", name)}
+			return "", true, &job.Error{Kind: job.Malformed, Op: "httpapi.query",
+				Msg: fmt.Sprintf("%s is escaped wrongly", name)}
 		}
 	}
 	return value, given, nil
@@ -52,7 +54,8 @@ func (c *Call) CheckQuery() error {
 			hint = "takes " + strings.Join(c.Route.Query, ", ")
 		}
 		return &job.Error{Kind: job.Malformed, Op: "httpapi.query",
-			Msg: fmt.Sprintf("the query parameter %q is not known; this route %s", escaped[:min(len(escaped), maxQuoted)], hint)}
+			Msg: fmt.Sprintf("the query parameter %q is not known; this route %s",
+				escaped[:min(len(escaped), maxQuoted)], hint)}
 	}
 	return nil
 }

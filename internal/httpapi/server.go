@@ -11,11 +11,12 @@ import (
 
 // Limits of every server.
 const (
-	headerTimeout  = 5 * time.Second
-	readTimeout    = 60 * time.Second // of a request; a large body gets more while it moves
-	writeTimeout   = 75 * time.Second // from the end of the header: a poll of 30 s and its answer
-	idleTimeout    = 60 * time.Second
-	maxHeaderBytes = 32 << 10 // a queue and an id of 1024 characters each, percent-encoded, are 24 KiB
+	headerTimeout = 5 * time.Second
+	readTimeout   = 60 * time.Second // of a request; a large body gets more while it moves
+	writeTimeout  = 75 * time.Second // from the end of the header: a poll of 30 s and its answer
+	idleTimeout   = 60 * time.Second
+	// a queue and an id of 1024 characters each, percent-encoded, are 24 KiB
+	maxHeaderBytes = 32 << 10
 	maxConnections = 16 << 10
 )
 
@@ -40,4 +41,6 @@ func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 }
 
 // LimitConnections bounds the connections of a listener; more wait to be accepted.
-func LimitConnections(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }
+func LimitConnections(l net.Listener) net.Listener {
+	return netutil.LimitListener(l, maxConnections)
+}

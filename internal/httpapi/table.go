@@ -93,8 +93,10 @@ type routeKey struct{ method, pattern string }
 
 // PrefixHandler checks the table and makes a mount of it.
 func (t *Router) Mount() (PrefixHandler, error) {
-	if t.Name == "" || len(t.Prefixes) == 0 || t.WriteError == nil || t.BodyLimit <= 0 || t.Log == nil {
-		return PrefixHandler{}, fmt.Errorf("httpapi: table %q needs Name, Prefixes, Answer, BodyLimit and Log", t.Name)
+	if t.Name == "" || len(t.Prefixes) == 0 || t.WriteError == nil || t.BodyLimit <= 0 ||
+		t.Log == nil {
+		return PrefixHandler{},
+			fmt.Errorf("httpapi: table %q needs Name, Prefixes, Answer, BodyLimit and Log", t.Name)
 	}
 	t.mux, t.routes, t.requestIDPrefix = chi.NewRouter(), map[routeKey]*Route{}, rand.Text()[:12]
 	t.routeContexts.New = func() any { return chi.NewRouteContext() }
@@ -102,14 +104,19 @@ func (t *Router) Mount() (PrefixHandler, error) {
 	for i := range t.Routes {
 		r := &t.Routes[i]
 		key := routeKey{r.Method, r.Pattern}
-		if r.Handle == nil || t.routes[key] != nil || !slices.ContainsFunc(t.Prefixes, func(p string) bool { return prefixMatches(p, r.Pattern) }) {
-			return PrefixHandler{}, fmt.Errorf("httpapi: %s %s is there twice, has no handler or lies outside the mount", r.Method, r.Pattern)
+		if r.Handle == nil || t.routes[key] != nil ||
+			!slices.ContainsFunc(t.Prefixes, func(p string) bool {
+				return prefixMatches(p, r.Pattern)
+			}) {
+			return PrefixHandler{},
+				fmt.Errorf("httpapi: %s %s is there twice, has no handler or lies outside the mount", r.Method, r.Pattern)
 		}
 		if r.DecodePathValue == nil {
 			r.DecodePathValue = DecodePathValue
 		}
 		if r.pathValueNames = pathValueNames(r.Pattern); len(r.pathValueNames) > maxPathValues {
-			return PrefixHandler{}, fmt.Errorf("httpapi: %s has more than %d members", r.Pattern, maxPathValues)
+			return PrefixHandler{}, fmt.Errorf("httpapi: %s has more than %d members", r.Pattern,
+				maxPathValues)
 		}
 		t.routes[key] = r
 		t.mux.Method(r.Method, r.Pattern, http.NotFoundHandler()) // chi finds; it never serves
@@ -245,7 +252,8 @@ func (t *Router) unmatched(c *Call, path string) error {
 		return &StatusError{http.StatusNotFound, notFoundText}
 	}
 	c.Header().Set("Allow", strings.Join(allowed, ", "))
-	return &StatusError{http.StatusMethodNotAllowed, "this path takes " + strings.Join(allowed, ", ")}
+	return &StatusError{http.StatusMethodNotAllowed,
+		"this path takes " + strings.Join(allowed, ", ")}
 }
 
 // StatusError is a request turned down for what HTTP says of it; errors of the

@@ -43,20 +43,31 @@ func newTestRouter(log *slog.Logger, token string) *httpapi.Router {
 		return nil
 	}
 	return &httpapi.Router{
-		Name: "made", Prefixes: []string{"/made/"}, BodyLimit: testBodyLimit, Log: log, Token: config.NewSecret(token),
+		Name: "made", Prefixes: []string{"/made/"}, BodyLimit: testBodyLimit, Log: log,
+		Token: config.NewSecret(token),
 		Routes: []httpapi.Route{
 			{Method: "POST", Pattern: "/made/echo", Handle: echo, ReadsBody: true},
 			{Method: "GET", Pattern: "/made/{a}", Handle: member, NoStore: true},
 			{Method: "GET", Pattern: "/made/{a}/x/{b}", Handle: member},
 			{Method: "PUT", Pattern: "/made/{a}/x/{b}", Handle: member},
-			{Method: "GET", Pattern: "/made/fixed/x/y", Handle: func(c *httpapi.Call) error { c.WriteHeader(204); return nil }},
-			{Method: "GET", Pattern: "/made/panic", Handle: func(*httpapi.Call) error { panic("the secret cause") }},
-			{Method: "GET", Pattern: "/made/late-panic", Handle: func(c *httpapi.Call) error { c.Send(200, httpapi.Text, nil); panic("late") }},
+			{Method: "GET", Pattern: "/made/fixed/x/y", Handle: func(c *httpapi.Call) error {
+				c.WriteHeader(204)
+				return nil
+			}},
+			{Method: "GET", Pattern: "/made/panic", Handle: func(*httpapi.Call) error {
+				panic("the secret cause")
+			}},
+			{Method: "GET", Pattern: "/made/late-panic", Handle: func(c *httpapi.Call) error {
+				c.Send(200, httpapi.Text, nil)
+				panic("late")
+			}},
 			{Method: "GET", Pattern: "/made/half", Handle: func(c *httpapi.Call) error {
 				_, _ = c.Write([]byte("half"))
 				return errors.New("and then it broke")
 			}},
-			{Method: "GET", Pattern: "/made/full", Handle: func(*httpapi.Call) error { return &job.Error{Kind: job.Full} }},
+			{Method: "GET", Pattern: "/made/full", Handle: func(*httpapi.Call) error {
+				return &job.Error{Kind: job.Full}
+			}},
 			{Method: "GET", Pattern: "/made/large", Handle: func(c *httpapi.Call) error {
 				c.Send(200, httpapi.Text, bytes.Repeat([]byte("0123456789abcdef"), 1<<18))
 				return nil
@@ -122,7 +133,8 @@ func newServer(t *testing.T, token string, level slog.Level) *server {
 	return s
 }
 
-func (s *server) do(t *testing.T, method, path string, body io.Reader, header ...string) (*http.Response, string) {
+func (s *server) do(t *testing.T, method, path string, body io.Reader,
+	header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, s.URL+path, body)
 	if err != nil {
@@ -176,7 +188,8 @@ func TestRouting(t *testing.T) {
 	} {
 		resp, body := s.do(t, c.method, c.path, nil)
 		if resp.StatusCode != c.status || body != c.body {
-			t.Errorf("%s %s: got %d %q, want %d %q", c.method, c.path, resp.StatusCode, body, c.status, c.body)
+			t.Errorf("%s %s: got %d %q, want %d %q", c.method, c.path, resp.StatusCode, body,
+				c.status, c.body)
 		}
 	}
 	resp, _ := s.do(t, "GET", "/made/1", nil)
@@ -192,7 +205,8 @@ func TestPanicsAndErrors(t *testing.T) {
 	if resp.StatusCode != 500 || body != "made: failed" {
 		t.Errorf("got %d %s", resp.StatusCode, body)
 	}
-	if log := s.log.drain(); strings.Count(log, "the secret cause") != 1 || !strings.Contains(log, "table_test.go") {
+	if log := s.log.drain(); strings.Count(log, "the secret cause") != 1 ||
+		!strings.Contains(log, "table_test.go") {
 		t.Errorf("the log has %s", log)
 	}
 	for _, path := range []string{"/made/half", "/made/late-panic"} {
@@ -221,8 +235,10 @@ func TestDebugLine(t *testing.T) {
 	s.do(t, "GET", "/made/", nil)
 	log := s.log.drain()
 	lines := strings.Split(strings.TrimSpace(log), "\n")
-	if len(lines) != 3 || !strings.Contains(lines[0], `"request_id":"mine"`) || strings.Contains(lines[1], "plain") ||
-		!strings.Contains(lines[0], `"route":"/made/{a}"`) || !strings.Contains(lines[2], `"status":404`) {
+	if len(lines) != 3 || !strings.Contains(lines[0], `"request_id":"mine"`) ||
+		strings.Contains(lines[1], "plain") ||
+		!strings.Contains(lines[0], `"route":"/made/{a}"`) ||
+		!strings.Contains(lines[2], `"status":404`) {
 		t.Errorf("the log has %s", log)
 	}
 	resp, _ := s.do(t, "GET", "/made/", nil, "X-Request-Id", "mine")
@@ -234,18 +250,22 @@ func TestDebugLine(t *testing.T) {
 func TestBearer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "secret", slog.LevelInfo)
-	for header, status := range map[string]int{"": 401, "Bearer secret": 200, "bearer  secret": 200, "Bearer secre": 401, "Bearer secretx": 401,
+	for header, status := range map[string]int{"": 401, "Bearer secret": 200, "bearer  secret": 200,
+		"Bearer secre": 401, "Bearer secretx": 401,
 		"Basic secret": 401, "secret": 401, "Bearer": 401} {
 		args := []string{"Authorization", header}
 		if header == "" {
 			args = nil
 		}
 		resp, body := s.do(t, "GET", "/made/1", nil, args...)
-		if resp.StatusCode != status || status == 401 && (body != "made: a valid bearer token is needed" || resp.Header.Get("WWW-Authenticate") == "") {
+		if resp.StatusCode != status || (status == 401 &&
+			(body != "made: a valid bearer token is needed" ||
+				resp.Header.Get("WWW-Authenticate") == "")) {
 			t.Errorf("%q: got %d %s", header, resp.StatusCode, body)
 		}
 	}
-	if resp, _ := s.do(t, "GET", "/made/1", nil, "Authorization", "Bearer secret", "Authorization", "Bearer secret"); resp.StatusCode != 401 {
+	if resp, _ := s.do(t, "GET", "/made/1", nil, "Authorization", "Bearer secret", "Authorization",
+		"Bearer secret"); resp.StatusCode != 401 {
 		t.Errorf("two tokens: got %d", resp.StatusCode)
 	}
 }
@@ -255,11 +275,14 @@ func TestBodies(t *testing.T) {
 	s := newServer(t, "", slog.LevelInfo)
 	for _, size := range []int{0, 1, 4095, 4096, 4097, 1 << 20, 1<<20 + 1, testBodyLimit} {
 		body := strings.Repeat("x", size)
-		for name, r := range map[string]io.Reader{"announced": strings.NewReader(body), "chunked": io.MultiReader(strings.NewReader(body))} {
-			if resp, got := s.do(t, "POST", "/made/echo", r); resp.StatusCode != 200 || got != body {
+		for name, r := range map[string]io.Reader{"announced": strings.NewReader(body),
+			"chunked": io.MultiReader(strings.NewReader(body))} {
+			if resp, got := s.do(t, "POST", "/made/echo", r); resp.StatusCode != 200 ||
+				got != body {
 				t.Errorf("%s %d: got %d with %d bytes", name, size, resp.StatusCode, len(got))
 			}
-			if resp, _ := s.do(t, "PUT", "/made/1/x/2", io.MultiReader(strings.NewReader(body))); resp.StatusCode != 200 {
+			if resp, _ := s.do(t, "PUT", "/made/1/x/2",
+				io.MultiReader(strings.NewReader(body))); resp.StatusCode != 200 {
 				t.Errorf("%s %d unwanted: got %d", name, size, resp.StatusCode)
 			}
 		}
@@ -267,13 +290,16 @@ func TestBodies(t *testing.T) {
 	over := strings.Repeat("x", testBodyLimit+1)
 	for _, path := range []string{"POST /made/echo", "PUT /made/1/x/2"} {
 		method, path, _ := strings.Cut(path, " ")
-		for name, r := range map[string]io.Reader{"announced": strings.NewReader(over), "chunked": io.MultiReader(strings.NewReader(over))} {
-			if resp, got := s.do(t, method, path, r); resp.StatusCode != 413 || !strings.HasPrefix(got, "made: ") {
+		for name, r := range map[string]io.Reader{"announced": strings.NewReader(over),
+			"chunked": io.MultiReader(strings.NewReader(over))} {
+			if resp, got := s.do(t, method, path, r); resp.StatusCode != 413 ||
+				!strings.HasPrefix(got, "made: ") {
 				t.Errorf("%s %s: got %d %s", name, path, resp.StatusCode, got)
 			}
 		}
 	}
-	if resp, got := s.do(t, "GET", "/made/large", nil); resp.StatusCode != 200 || len(got) != 4<<20 {
+	if resp, got := s.do(t, "GET", "/made/large", nil); resp.StatusCode != 200 ||
+		len(got) != 4<<20 {
 		t.Errorf("got %d with %d bytes", resp.StatusCode, len(got))
 	}
 }
@@ -291,7 +317,8 @@ func TestAnnouncedBody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "POST /made/echo HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n%s", c.length, c.sent)
+		fmt.Fprintf(conn, "POST /made/echo HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n%s",
+			c.length, c.sent)
 		if c.sent != "" {
 			_ = conn.(*net.TCPConn).CloseWrite()
 		}
@@ -310,9 +337,11 @@ func TestAnnouncedBody(t *testing.T) {
 func TestQuery(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "", slog.LevelInfo)
-	for query, want := range map[string]string{"": "false", "q=": "true", "q": "true", "q=1": "1true", "x=2&q=a+b%2B&y": "a b+true",
+	for query, want := range map[string]string{"": "false", "q=": "true", "q": "true",
+		"q=1": "1true", "x=2&q=a+b%2B&y": "a b+true",
 		"%71=1": "1true", "qq=1": "false", "Q=1": "false", "%zz=1&q=2": "2true"} {
-		if resp, got := s.do(t, "GET", "/made/query?"+query, nil); resp.StatusCode != 200 || got != want {
+		if resp, got := s.do(t, "GET", "/made/query?"+query, nil); resp.StatusCode != 200 ||
+			got != want {
 			t.Errorf("%s: got %d %s, want %s", query, resp.StatusCode, got, want)
 		}
 	}
@@ -328,17 +357,20 @@ func TestMountsAreChecked(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	handle := func(*httpapi.Call) error { return nil }
 	for name, spoil := range map[string]func(*httpapi.Router){
-		"no name":        func(t *httpapi.Router) { t.Name = "" },
-		"no limit":       func(t *httpapi.Router) { t.BodyLimit = 0 },
-		"no answer":      func(t *httpapi.Router) { t.WriteError = nil },
-		"no handler":     func(t *httpapi.Router) { t.Routes[0].Handle = nil },
-		"twice":          func(t *httpapi.Router) { t.Routes = append(t.Routes, t.Routes[0]) },
-		"outside":        func(t *httpapi.Router) { t.Routes[0].Pattern = "/other" },
-		"many members":   func(t *httpapi.Router) { t.Routes[0].Pattern = "/made/{a}/{b}/{c}/{d}/{e}" },
+		"no name":    func(t *httpapi.Router) { t.Name = "" },
+		"no limit":   func(t *httpapi.Router) { t.BodyLimit = 0 },
+		"no answer":  func(t *httpapi.Router) { t.WriteError = nil },
+		"no handler": func(t *httpapi.Router) { t.Routes[0].Handle = nil },
+		"twice":      func(t *httpapi.Router) { t.Routes = append(t.Routes, t.Routes[0]) },
+		"outside":    func(t *httpapi.Router) { t.Routes[0].Pattern = "/other" },
+		"many members": func(t *httpapi.Router) {
+			t.Routes[0].Pattern = "/made/{a}/{b}/{c}/{d}/{e}"
+		},
 		"nothing spoilt": func(*httpapi.Router) {},
 	} {
 		router := newTestRouter(log, "")
-		router.Routes = append(router.Routes, httpapi.Route{Method: "GET", Pattern: "/made/more", Handle: handle})
+		router.Routes = append(router.Routes,
+			httpapi.Route{Method: "GET", Pattern: "/made/more", Handle: handle})
 		spoil(router)
 		if _, err := router.Mount(); (err == nil) != (name == "nothing spoilt") {
 			t.Errorf("%s: %v", name, err)
@@ -349,15 +381,19 @@ func TestMountsAreChecked(t *testing.T) {
 func TestRoot(t *testing.T) {
 	t.Parallel()
 	says := func(text string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, text)
+		})
 	}
-	root := httpapi.NewMux(httpapi.PrefixHandler{Prefixes: []string{"/v1/", "/jobs"}, Handler: says("short")},
+	root := httpapi.NewMux(httpapi.PrefixHandler{Prefixes: []string{"/v1/", "/jobs"},
+		Handler: says("short")},
 		httpapi.PrefixHandler{Prefixes: []string{"/v1/queues/"}, Handler: says("long")})
-	for path, want := range map[string]string{"/v1/": "short", "/v1/x": "short", "/v1/queues/x": "long", "/v1/queues": "short", "/jobs": "short",
+	for path, want := range map[string]string{"/v1/": "short", "/v1/x": "short",
+		"/v1/queues/x": "long", "/v1/queues": "short", "/jobs": "short",
 		"/jobs/1": "short", "/jobsite": "", "/v1": "", "/v1%2Fx": "", "/": ""} {
 		w := httptest.NewRecorder()
 		root.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-		if want == "" && w.Code != 404 || want != "" && w.Body.String() != want {
+		if (want == "" && w.Code != 404) || (want != "" && w.Body.String() != want) {
 			t.Errorf("%s: got %d %s, want %s", path, w.Code, w.Body, want)
 		}
 	}
@@ -366,30 +402,41 @@ func TestRoot(t *testing.T) {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
-	away := &job.Error{Kind: job.Unavailable, Msg: "it is away", Err: errors.New("a cause for the log alone")}
+	away := &job.Error{Kind: job.Unavailable, Msg: "it is away",
+		Err: errors.New("a cause for the log alone")}
 	lasting := &job.Error{Kind: job.ReadOnly, Msg: "somebody must act"}
 	var store, objects error
-	m := httpapi.Health(httpapi.Check{Name: "store", Run: func(context.Context) error { return store }},
-		httpapi.Check{Name: "objects", Run: func(context.Context) error { return objects }, Optional: true})
+	m := httpapi.Health(httpapi.Check{Name: "store", Run: func(context.Context) error {
+		return store
+	}},
+		httpapi.Check{Name: "objects", Run: func(context.Context) error {
+			return objects
+		}, Optional: true})
 	for _, c := range []struct {
 		method, path   string
 		store, objects error
 		status         int
 		body           string
 	}{
-		{"GET", "/health", down, nil, 200, ""}, {"GET", "/health/live", down, down, 200, ""}, {"HEAD", "/health", nil, nil, 200, ""},
-		{"GET", "/health/ready", nil, nil, 200, "store ok\nobjects ok\n"}, {"GET", "/health/ready", down, nil, 503, "store fails\nobjects ok\n"},
-		{"GET", "/health/ready", nil, down, 200, "store ok\nobjects fails\n"}, {"GET", "/health/ready", down, down, 503, "store fails\nobjects fails\n"},
-		{"GET", "/health/ready", away, away, 503, "store fails: it is away\nobjects fails: it is away\n"},
+		{"GET", "/health", down, nil, 200, ""}, {"GET", "/health/live", down, down, 200, ""},
+		{"HEAD", "/health", nil, nil, 200, ""},
+		{"GET", "/health/ready", nil, nil, 200, "store ok\nobjects ok\n"},
+		{"GET", "/health/ready", down, nil, 503, "store fails\nobjects ok\n"},
+		{"GET", "/health/ready", nil, down, 200, "store ok\nobjects fails\n"},
+		{"GET", "/health/ready", down, down, 503, "store fails\nobjects fails\n"},
+		{"GET", "/health/ready", away, away, 503,
+			"store fails: it is away\nobjects fails: it is away\n"},
 		{"GET", "/health/ready", nil, away, 200, "store ok\nobjects fails: it is away\n"},
 		{"GET", "/health/ready", nil, lasting, 503, "store ok\nobjects fails: somebody must act\n"},
-		{"POST", "/health", nil, nil, 405, "this path takes GET, HEAD\n"}, {"GET", "/health/x", nil, nil, 404, "there is nothing at this path\n"},
+		{"POST", "/health", nil, nil, 405, "this path takes GET, HEAD\n"},
+		{"GET", "/health/x", nil, nil, 404, "there is nothing at this path\n"},
 	} {
 		store, objects = c.store, c.objects
 		w := httptest.NewRecorder()
 		httpapi.NewMux(m).ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
 		if w.Code != c.status || w.Body.String() != c.body {
-			t.Errorf("%s %s: got %d %q, want %d %q", c.method, c.path, w.Code, w.Body, c.status, c.body)
+			t.Errorf("%s %s: got %d %q, want %d %q", c.method, c.path, w.Code, w.Body, c.status,
+				c.body)
 		}
 	}
 }
@@ -401,8 +448,10 @@ func TestHealthOfPartsThatHang(t *testing.T) {
 		hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		answers := func(ctx context.Context) error { return ctx.Err() }
 		w := httptest.NewRecorder()
-		httpapi.NewMux(httpapi.Health(httpapi.Check{Name: "a", Run: hangs}, httpapi.Check{Name: "b", Run: answers}, httpapi.Check{Name: "c", Run: hangs},
-			httpapi.Check{Name: "d", Run: answers})).ServeHTTP(w, httptest.NewRequest("GET", "/health/ready", nil))
+		httpapi.NewMux(httpapi.Health(httpapi.Check{Name: "a", Run: hangs},
+			httpapi.Check{Name: "b", Run: answers}, httpapi.Check{Name: "c", Run: hangs},
+			httpapi.Check{Name: "d", Run: answers})).ServeHTTP(w,
+			httptest.NewRequest("GET", "/health/ready", nil))
 		if w.Code != 503 || w.Body.String() != "a fails\nb ok\nc fails\nd ok\n" {
 			t.Errorf("got %d %q", w.Code, w.Body)
 		}
@@ -412,7 +461,8 @@ func TestHealthOfPartsThatHang(t *testing.T) {
 func TestServerLimits(t *testing.T) {
 	t.Parallel()
 	s := httpapi.NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
-	if s.ReadHeaderTimeout != 5*time.Second || s.ReadTimeout != time.Minute || s.IdleTimeout != time.Minute || s.MaxHeaderBytes != 32<<10 ||
+	if s.ReadHeaderTimeout != 5*time.Second || s.ReadTimeout != time.Minute ||
+		s.IdleTimeout != time.Minute || s.MaxHeaderBytes != 32<<10 ||
 		s.WriteTimeout <= 30*time.Second {
 		t.Errorf("got %+v", s)
 	}
@@ -420,7 +470,8 @@ func TestServerLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if limited := httpapi.LimitConnections(l); limited.Addr().String() != l.Addr().String() || limited.Close() != nil {
+	if limited := httpapi.LimitConnections(l); limited.Addr().String() != l.Addr().String() ||
+		limited.Close() != nil {
 		t.Error("Limit changes the listener")
 	}
 }

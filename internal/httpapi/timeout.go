@@ -64,12 +64,14 @@ func (t *Router) handleWithTimeout(c *Call) error {
 }
 
 func (t *Router) timeoutError(err error) error {
-	return &job.Error{Kind: job.Timeout, Op: "httpapi", Msg: fmt.Sprintf("the request took longer than %s", t.Timeout), Err: err}
+	return &job.Error{Kind: job.Timeout, Op: "httpapi",
+		Msg: fmt.Sprintf("the request took longer than %s", t.Timeout), Err: err}
 }
 
 // isInterrupted reports an error that says no more than that the time was up.
 func isInterrupted(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || job.IsKind(err, job.Aborted)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		job.IsKind(err, job.Aborted)
 }
 
 // withWriter is a call that answers elsewhere.
@@ -77,7 +79,8 @@ func (c *Call) withWriter(ctx context.Context, w http.ResponseWriter) *Call {
 	if c.attrList == nil {
 		c.attrList = &attrList{}
 	}
-	return &Call{ResponseWriter: w, Request: c.Request.WithContext(ctx), Route: c.Route, router: c.router, pathValues: c.pathValues,
+	return &Call{ResponseWriter: w, Request: c.Request.WithContext(ctx), Route: c.Route,
+		router: c.router, pathValues: c.pathValues,
 		stopwatch: c.stopwatch, id: c.RequestID(), attrList: c.attrList}
 }
 

@@ -31,7 +31,8 @@ func (c *Call) endTrace() {
 		return
 	}
 	attrs := []attribute.KeyValue{attribute.String("http.request.method", c.Request.Method),
-		attribute.Int("http.response.status_code", c.status), attribute.String(telemetry.RequestID, c.RequestID())}
+		attribute.Int("http.response.status_code", c.status),
+		attribute.String(telemetry.RequestID, c.RequestID())}
 	if c.Route != nil {
 		name := c.Route.Action
 		if name == "" {

@@ -16,7 +16,8 @@ const (
 
 var strategyNames = [...]string{Fixed: "FIXED", Linear: "LINEAR", Exponential: "EXPONENTIAL"}
 
-// ParseStrategy knows exactly FIXED, LINEAR and EXPONENTIAL; any other spelling, lower case included, is not ok (TF-019).
+// ParseStrategy knows exactly FIXED, LINEAR and EXPONENTIAL; any other spelling, lower case
+// included, is not ok (TF-019).
 func ParseStrategy(s string) (strategy Strategy, ok bool) {
 	for i, name := range strategyNames {
 		if s == name {
@@ -38,11 +39,12 @@ func (s Strategy) String() string {
 type Backoff struct {
 	Strategy Strategy
 	Base     time.Duration
-	Max      time.Duration // does not bound Fixed: whoever validates the policy has made sure that Base ≤ Max (G-TF-12)
+	// does not bound Fixed: whoever validates the policy has made sure that Base ≤ Max (G-TF-12)
+	Max time.Duration
 }
 
-// Delay returns the wait after the n-th attempt has failed; n counts from 1 and anything lower counts as 1.
-// Whole seconds in, whole seconds out, and no n overflows (TF-060 to TF-064).
+// Delay returns the wait after the n-th attempt has failed; n counts from 1 and anything lower
+// counts as 1. Whole seconds in, whole seconds out, and no n overflows (TF-060 to TF-064).
 func (b Backoff) Delay(n int) time.Duration {
 	switch b.Strategy {
 	case Linear:
@@ -54,13 +56,14 @@ func (b Backoff) Delay(n int) time.Duration {
 	}
 }
 
-// Jittered returns the wait after the n-th try: a uniform draw from [d/2, d], where d = min(base × factor^(n−1), limit)
-// (G-FR-64). random is 64 fresh random bits, passed in because nothing in this package draws lots; its high bits weigh
-// most. A factor below 2 leaves d at its base.
+// Jittered returns the wait after the n-th try: a uniform draw from [d/2, d], where d = min(base ×
+// factor^(n−1), limit) (G-FR-64). random is 64 fresh random bits, passed in because nothing in this
+// package draws lots; its high bits weigh most. A factor below 2 leaves d at its base.
 func Jittered(base, limit time.Duration, factor, n int, random uint64) time.Duration {
 	d := exponential(base, limit, factor, n)
 	low := d / 2
-	// The high word of the product is random scaled to [0, span): no float, no modulo and no bias worth the name.
+	// The high word of the product is random scaled to [0, span): no float, no modulo and no bias
+	// worth the name.
 	span := uint64(d-low) + 1
 	offset, _ := bits.Mul64(random, span)
 	return low + time.Duration(offset)
@@ -71,7 +74,8 @@ func linear(base, limit time.Duration, n int) time.Duration {
 	if base <= 0 || limit <= 0 {
 		return 0
 	}
-	// base × n > limit exactly when n > limit ÷ base rounded down: the product is only made when it fits.
+	// base × n > limit exactly when n > limit ÷ base rounded down: the product is only made when it
+	// fits.
 	if times := time.Duration(max(n, 1)); times <= limit/base {
 		return base * times
 	}

@@ -62,7 +62,8 @@ func TestBackoffEdges(t *testing.T) {
 	}
 }
 
-// exactDelay is TF-060 to TF-062 with numbers that cannot overflow. n must be small enough to shift by.
+// exactDelay is TF-060 to TF-062 with numbers that cannot overflow. n must be small enough to shift
+// by.
 func exactDelay(b job.Backoff, n int) time.Duration {
 	d := big.NewInt(int64(b.Base))
 	switch b.Strategy {
@@ -111,7 +112,8 @@ func FuzzBackoffOverflow(f *testing.F) {
 		if base < 0 || limit < 0 || n < 1 || n > 1<<16 {
 			return
 		}
-		b := job.Backoff{Strategy: job.Strategy(strategy % 3), Base: time.Duration(base), Max: time.Duration(limit)}
+		b := job.Backoff{Strategy: job.Strategy(strategy % 3), Base: time.Duration(base),
+			Max: time.Duration(limit)}
 		if got, want := b.Delay(n), exactDelay(b, n); got != want {
 			t.Errorf("%+v.Delay(%d) = %d, want %d", b, n, got, want)
 		}
@@ -142,8 +144,10 @@ func TestJitteredBounds(t *testing.T) {
 			random uint64
 			want   time.Duration
 		}{{0, tt.d / 2}, {math.MaxUint64, tt.d}} {
-			if got := job.Jittered(time.Second, tt.limit, tt.factor, tt.n, draw.random); got != draw.want {
-				t.Errorf("Jittered(1s, %v, %d, %d, %x) = %v, want %v", tt.limit, tt.factor, tt.n, draw.random, got, draw.want)
+			if got := job.Jittered(time.Second, tt.limit, tt.factor, tt.n,
+				draw.random); got != draw.want {
+				t.Errorf("Jittered(1s, %v, %d, %d, %x) = %v, want %v", tt.limit, tt.factor, tt.n,
+					draw.random, got, draw.want)
 			}
 		}
 	}

@@ -27,8 +27,8 @@ const (
 	kinds
 )
 
-var kindNames = [...]string{"internal", "malformed", "invalid", "not found", "conflict", "cycle", "run lost",
-	"too large", "full", "unavailable", "read-only", "aborted", "timeout"}
+var kindNames = [...]string{"internal", "malformed", "invalid", "not found", "conflict", "cycle",
+	"run lost", "too large", "full", "unavailable", "read-only", "aborted", "timeout"}
 
 func (k Kind) String() string { return kindNames[k] }
 

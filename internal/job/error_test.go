@@ -37,7 +37,8 @@ func TestErrorTellsItsKind(t *testing.T) {
 		{nil, job.Internal, ""},
 		{io.EOF, job.Internal, "EOF"},
 		{inner, job.Full, "engine.submit: too many: EOF"},
-		{outer, job.Conflict, "again: conflict: engine.submit: too many: EOF"}, // the outermost decides
+		// the outermost decides
+		{outer, job.Conflict, "again: conflict: engine.submit: too many: EOF"},
 		{errors.Join(io.EOF, inner), job.Full, "EOF\nengine.submit: too many: EOF"},
 		{&job.Error{}, job.Internal, "internal"},
 		{&job.Error{Kind: job.RunLost, Op: "x"}, job.RunLost, "x: run lost"},

@@ -2,16 +2,18 @@ package job
 
 import "slices"
 
-// CycleDetectionResult is the answer of the pure check of TF-037. CyclePath lists the jobs along the cycle in the order
-// of the dependencies, each once (G-TF-33); it is empty without a cycle.
+// CycleDetectionResult is the answer of the pure check of TF-037. CyclePath lists the jobs along
+// the cycle in the order of the dependencies, each once (G-TF-33); it is empty without a cycle.
 type CycleDetectionResult[K comparable] struct {
 	HasCycle  bool
 	CyclePath []K
 }
 
-// DetectCycle says whether the jobs in known would hold a cycle once changed depends on dependencies. What known says
-// about changed itself is ignored, so the same call serves a new job and an edited one (G-TF-04).
-func DetectCycle[K comparable](changed K, dependencies []K, known map[K][]K) CycleDetectionResult[K] {
+// DetectCycle says whether the jobs in known would hold a cycle once changed depends on
+// dependencies. What known says about changed itself is ignored, so the same call serves a new job
+// and an edited one (G-TF-04).
+func DetectCycle[K comparable](changed K, dependencies []K,
+	known map[K][]K) CycleDetectionResult[K] {
 	path := FindCycle(changed, func(id K) []K {
 		if id == changed {
 			return dependencies
@@ -23,21 +25,25 @@ func DetectCycle[K comparable](changed K, dependencies []K, known map[K][]K) Cyc
 
 // FindCycle returns a cycle that can be reached from changed, or nil.
 //
-// Promises: a job is on the path only while the walk stands below it, so diamonds are no cycles (TF-038). An id for
-// which deps returns nothing, known or not, ends its branch (TF-036, TF-039). The path starts with changed and names
-// each job once along the dependencies; a job depending on itself is a path of one (TF-035, G-TF-33). Only where no
-// cycle runs through changed, but one that was there before lies behind it, does the path start elsewhere.
-// deps is called at most once for an id; time and memory grow with jobs plus edges, and the goroutine's stack does not
-// grow at all (TF-041). An edge costs one look-up by id: where graphs are large, the store's seq is a better K than text.
+// Promises: a job is on the path only while the walk stands below it, so diamonds are no cycles
+// (TF-038). An id for which deps returns nothing, known or not, ends its branch (TF-036, TF-039).
+// The path starts with changed and names each job once along the dependencies; a job depending on
+// itself is a path of one (TF-035, G-TF-33). Only where no cycle runs through changed, but one that
+// was there before lies behind it, does the path start elsewhere. deps is called at most once for
+// an id; time and memory grow with jobs plus edges, and the goroutine's stack does not grow at all
+// (TF-041). An edge costs one look-up by id: where graphs are large, the store's seq is a better K
+// than text.
 func FindCycle[K comparable](changed K, deps func(K) []K) []K {
 	w := depthFirst[K]{deps: deps, index: make(map[K]int)}
 	return w.from(changed)
 }
 
-// FindGraphCycle returns one cycle among everything that can be reached from nodes, or nil: the check for a graph that
-// is submitted as a whole. The same nodes in the same order give the same path; the promises of FindCycle hold.
+// FindGraphCycle returns one cycle among everything that can be reached from nodes, or nil: the
+// check for a graph that is submitted as a whole. The same nodes in the same order give the same
+// path; the promises of FindCycle hold.
 func FindGraphCycle[K comparable](nodes []K, deps func(K) []K) []K {
-	w := depthFirst[K]{deps: deps, index: make(map[K]int, len(nodes)), nodes: make([]node[K], 0, len(nodes))}
+	w := depthFirst[K]{deps: deps, index: make(map[K]int, len(nodes)),
+		nodes: make([]node[K], 0, len(nodes))}
 	for _, id := range nodes {
 		if cycle := w.from(id); cycle != nil {
 			return cycle
@@ -46,8 +52,9 @@ func FindGraphCycle[K comparable](nodes []K, deps func(K) []K) []K {
 	return nil
 }
 
-// depthFirst is a depth-first search that keeps its own stack, since a chain may be as long as the store has jobs.
-// An id is looked up once per edge, which is where the time goes; everything else is kept by the id's number.
+// depthFirst is a depth-first search that keeps its own stack, since a chain may be as long as the
+// store has jobs. An id is looked up once per edge, which is where the time goes; everything else
+// is kept by the id's number.
 type depthFirst[K comparable] struct {
 	deps  func(K) []K
 	index map[K]int // id → its place in seen
@@ -62,8 +69,9 @@ type node[K comparable] struct {
 	depth     int // on the path counted from 1; 0 once everything behind the job is done
 }
 
-// from walks everything not seen before that root can reach. All of it is seen even when a cycle turns up early, unless
-// the cycle goes through root: that one is worth more, because it is the one the change has closed.
+// from walks everything not seen before that root can reach. All of it is seen even when a cycle
+// turns up early, unless the cycle goes through root: that one is worth more, because it is the one
+// the change has closed.
 func (w *depthFirst[K]) from(root K) (cycle []K) {
 	if _, seen := w.index[root]; seen {
 		return nil
@@ -107,8 +115,9 @@ func (w *depthFirst[K]) pathFrom(depth int) []K {
 	return ids
 }
 
-// FindIndexCycle is FindGraphCycle for jobs that are numbered from 0: deps[i] are the numbers of those i depends on. It
-// gives the same path and looks nothing up, so that 100,000 jobs take milliseconds.
+// FindIndexCycle is FindGraphCycle for jobs that are numbered from 0: deps[i] are the numbers of
+// those i depends on. It gives the same path and looks nothing up, so that 100,000 jobs take
+// milliseconds.
 func FindIndexCycle(deps [][]int) []int {
 	const done = -1
 	depths := make([]int32, len(deps)) // on the path counted from 1; 0 is not met
@@ -146,13 +155,15 @@ func FindIndexCycle(deps [][]int) []int {
 	return nil
 }
 
-// Outcome is what a dependent needs to know about a job it depends on. The zero value is the careful one.
+// Outcome is what a dependent needs to know about a job it depends on. The zero value is the
+// careful one.
 type Outcome uint8
 
 const (
 	OutcomeOpen      Outcome = iota // not settled: the dependent waits
 	OutcomeSucceeded                // settled well
-	OutcomeFailed                   // settled and will never succeed: failed for good, blocked or canceled
+	// settled and will never succeed: failed for good, blocked or canceled
+	OutcomeFailed
 )
 
 // DependencyStatus is what the dependencies of a job together mean for it.
@@ -176,8 +187,9 @@ func (s DependencyStatus) String() string {
 	}
 }
 
-// EvaluateDependencies applies the rules in their order: none at all is SATISFIED (TF-042), any failed one is BLOCKED
-// even while others are open (TF-043), any open one is WAITING (TF-044), all succeeded is SATISFIED (TF-045).
+// EvaluateDependencies applies the rules in their order: none at all is SATISFIED (TF-042), any
+// failed one is BLOCKED even while others are open (TF-043), any open one is WAITING (TF-044), all
+// succeeded is SATISFIED (TF-045).
 func EvaluateDependencies(outcomes []Outcome) DependencyStatus {
 	if slices.Contains(outcomes, OutcomeFailed) {
 		return DependenciesBlocked

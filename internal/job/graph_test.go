@@ -27,15 +27,23 @@ func TestFindCycle(t *testing.T) {
 		{"itself", map[string][]string{"a": {"a"}}, []string{"a"}},
 		{"itself after others", map[string][]string{"a": {"b", "a"}, "b": {"c"}}, []string{"a"}},
 		{"two", map[string][]string{"a": {"b"}, "b": {"a"}}, []string{"a", "b"}},
-		{"along the dependencies", map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"a"}}, []string{"a", "b", "c"}},
+		{"along the dependencies", map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"a"}},
+			[]string{"a", "b", "c"}},
 		{"diamond", map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"}}, nil},
-		{"diamond twice", map[string][]string{"a": {"b", "c", "d"}, "b": {"c", "d"}, "c": {"d"}, "d": {"e"}}, nil},
-		{"dead ends first", map[string][]string{"a": {"x", "b"}, "x": {"y"}, "b": {"x", "c"}, "c": {"a"}}, []string{"a", "b", "c"}},
-		{"closed below a diamond", map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": {"a"}}, []string{"a", "b", "d"}},
+		{"diamond twice", map[string][]string{"a": {"b", "c", "d"}, "b": {"c", "d"}, "c": {"d"},
+			"d": {"e"}}, nil},
+		{"dead ends first", map[string][]string{"a": {"x", "b"}, "x": {"y"}, "b": {"x", "c"},
+			"c": {"a"}}, []string{"a", "b", "c"}},
+		{"closed below a diamond", map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"},
+			"d": {"a"}}, []string{"a", "b", "d"}},
 		{"same dependency twice", map[string][]string{"a": {"b", "b"}}, nil},
-		{"an old cycle behind", map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b"}}, []string{"b", "c", "d"}},
-		{"the own cycle before an old one", map[string][]string{"a": {"b", "d"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}, []string{"a", "d"}},
-		{"an old cycle nobody reaches", map[string][]string{"a": {"b"}, "x": {"y"}, "y": {"x"}}, nil},
+		{"an old cycle behind", map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b"}},
+			[]string{"b", "c", "d"}},
+		{"the own cycle before an old one",
+			map[string][]string{"a": {"b", "d"}, "b": {"c"}, "c": {"b"}, "d": {"a"}},
+			[]string{"a", "d"}},
+		{"an old cycle nobody reaches", map[string][]string{"a": {"b"}, "x": {"y"}, "y": {"x"}},
+			nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -58,7 +66,8 @@ func TestDetectCycleTakesTheNewDependencies(t *testing.T) {
 	if got := job.DetectCycle("a", nil, map[string][]string{"a": {"b"}, "b": {"a"}}); got.HasCycle {
 		t.Errorf("taking the dependency away: %+v, want no cycle", got)
 	}
-	if got := job.DetectCycle("c", []string{"a"}, known); !slices.Equal(got.CyclePath, []string{"c", "a", "b"}) {
+	if got := job.DetectCycle("c", []string{"a"}, known); !slices.Equal(got.CyclePath,
+		[]string{"c", "a", "b"}) {
 		t.Errorf("closing the circle: %+v, want c a b", got)
 	}
 }
@@ -69,7 +78,8 @@ func TestFindGraphCycle(t *testing.T) {
 	if got := job.FindGraphCycle([]int{1, 2, 3}, depsOf(graph)); got != nil {
 		t.Errorf("without a cycle: %v", got)
 	}
-	if got, want := job.FindGraphCycle([]int{1, 2, 3, 4, 5, 6}, depsOf(graph)), []int{5, 6}; !slices.Equal(got, want) {
+	if got, want := job.FindGraphCycle([]int{1, 2, 3, 4, 5, 6}, depsOf(graph)),
+		[]int{5, 6}; !slices.Equal(got, want) {
 		t.Errorf("with a cycle: %v, want %v", got, want)
 	}
 }
@@ -115,7 +125,8 @@ func reaches(graph map[int][]int, a, b int) bool {
 	return false
 }
 
-// mustBeCycle checks a path against G-TF-33: each job once, each an edge of the next, the last one back to the first.
+// mustBeCycle checks a path against G-TF-33: each job once, each an edge of the next, the last one
+// back to the first.
 func mustBeCycle(tb rapid.TB, graph map[int][]int, path []int) {
 	tb.Helper()
 	seen := map[int]bool{}
@@ -143,7 +154,9 @@ func TestCyclesAgainstBruteForce(t *testing.T) {
 		onCycle := func(id int) bool { return reaches(graph, id, id) }
 
 		path := job.FindCycle(0, depsOf(graph))
-		reachable := slices.ContainsFunc(nodes, func(id int) bool { return onCycle(id) && (id == 0 || reaches(graph, 0, id)) })
+		reachable := slices.ContainsFunc(nodes, func(id int) bool {
+			return onCycle(id) && (id == 0 || reaches(graph, 0, id))
+		})
 		if (path != nil) != reachable {
 			rt.Fatalf("FindCycle = %v in %v, brute force says %v", path, graph, reachable)
 		}
@@ -160,7 +173,9 @@ func TestCyclesAgainstBruteForce(t *testing.T) {
 
 		lists := make([][]int, n)
 		for id := range n {
-			lists[id] = slices.DeleteFunc(slices.Clone(graph[id]), func(d int) bool { return d == n })
+			lists[id] = slices.DeleteFunc(slices.Clone(graph[id]), func(d int) bool {
+				return d == n
+			})
 		}
 		if fast := job.FindIndexCycle(lists); !slices.Equal(fast, whole) {
 			rt.Fatalf("FindIndexCycle = %v in %v, FindGraphCycle = %v", fast, graph, whole)
@@ -192,7 +207,8 @@ func TestEvaluateDependencies(t *testing.T) {
 		}
 	}
 	visit(nil)
-	if got := job.EvaluateDependencies([]job.Outcome{job.OutcomeSucceeded, 77}); got != job.DependenciesWaiting {
+	if got := job.EvaluateDependencies([]job.Outcome{job.OutcomeSucceeded,
+		77}); got != job.DependenciesWaiting {
 		t.Errorf("an outcome nobody knows: %s, want WAITING", got)
 	}
 }

@@ -82,8 +82,9 @@ type Job struct {
 	OpenDeps       int // dependencies (or children) not yet settled
 	FailedDeps     int // children that ended badly
 	Parent         int64
-	Children       int   // how many it ever had
-	Size           int64 // bytes its contract accounts to it and its children, see Contract.MaxBytes of the engine
+	Children       int // how many it ever had
+	// bytes its contract accounts to it and its children, see Contract.MaxBytes of the engine
+	Size int64
 
 	Definition []byte // the contract's own JSON
 	Payload    []byte // bodies are kept byte for byte as sent
@@ -195,7 +196,8 @@ type QueueCount struct {
 
 // Plus returns the sum of two counts of one queue.
 func (c QueueCount) Plus(o QueueCount) QueueCount {
-	c.Waiting, c.Delayed, c.Ready, c.Leased = c.Waiting+o.Waiting, c.Delayed+o.Delayed, c.Ready+o.Ready, c.Leased+o.Leased
+	c.Waiting, c.Delayed, c.Ready, c.Leased = c.Waiting+o.Waiting, c.Delayed+o.Delayed,
+		c.Ready+o.Ready, c.Leased+o.Leased
 	return c
 }
 

@@ -18,8 +18,10 @@ func TestIdentsAndLanesAreStable(t *testing.T) {
 	}{
 		{job.ID{}, "709e80c88487a2411e1ee4dfb9f22a86"},
 		{job.ID{Contract: "relay", Scope: "mails", Key: "a"}, "57a60d9ea7d7de4df1b1fd937ad9d2a6"},
-		{job.ID{Contract: "taskflow", Key: "0198c0de-0000-7000-8000-000000000001"}, "3358649cb7ba0ff6998c0a46d27113d4"},
-		{job.ID{Contract: "relay", Scope: strings.Repeat("é", 1024), Key: strings.Repeat("x", 1024)}, "aa7f51051b647b118984a883523d16a9"},
+		{job.ID{Contract: "taskflow", Key: "0198c0de-0000-7000-8000-000000000001"},
+			"3358649cb7ba0ff6998c0a46d27113d4"},
+		{job.ID{Contract: "relay", Scope: strings.Repeat("é", 1024),
+			Key: strings.Repeat("x", 1024)}, "aa7f51051b647b118984a883523d16a9"},
 	} {
 		if got := fmt.Sprintf("%x", c.id.IdentityHash()); got != c.want {
 			t.Errorf("ident of %.40v: got %s, want %s", c.id, got, c.want)
@@ -28,11 +30,13 @@ func TestIdentsAndLanesAreStable(t *testing.T) {
 	for _, c := range []struct {
 		contract, queue string
 		want            job.QueueHash
-	}{{"relay", "mails", 778451479881273989}, {"relay", "", 4504490694320614244}, {"taskflow", "default", -5008193951135269284}} {
+	}{{"relay", "mails", 778451479881273989}, {"relay", "", 4504490694320614244},
+		{"taskflow", "default", -5008193951135269284}} {
 		if got := job.QueueHashOf(c.contract, c.queue); got != c.want {
 			t.Errorf("lane of %s %s: got %d, want %d", c.contract, c.queue, got, c.want)
 		}
-		if j := (&job.Job{ID: job.ID{Contract: c.contract}, Queue: c.queue}); j.QueueHash() != c.want {
+		if j := (&job.Job{ID: job.ID{Contract: c.contract},
+			Queue: c.queue}); j.QueueHash() != c.want {
 			t.Errorf("lane of %s %s: got %d, want %d", c.contract, c.queue, j.QueueHash(), c.want)
 		}
 	}
@@ -43,7 +47,8 @@ func TestIdentsTellPartsApart(t *testing.T) {
 	t.Parallel()
 	seen := map[job.IdentityHash]job.ID{}
 	lanes := map[job.QueueHash]string{}
-	for _, parts := range []string{"a|b|c", "ab||c", "a|bc|", "|ab|c", "abc||", "||abc", "|abc|", "a||bc", "a|b|C", "a|b|c\x00", "a|b\x01c|", "a\x01b||c"} {
+	for _, parts := range []string{"a|b|c", "ab||c", "a|bc|", "|ab|c", "abc||", "||abc", "|abc|",
+		"a||bc", "a|b|C", "a|b|c\x00", "a|b\x01c|", "a\x01b||c"} {
 		p := strings.Split(parts, "|")
 		id := job.ID{Contract: p[0], Scope: p[1], Key: p[2]}
 		if other, twice := seen[id.IdentityHash()]; twice {
@@ -63,7 +68,8 @@ func TestIdentsTellPartsApart(t *testing.T) {
 
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	j := &job.Job{Definition: []byte("0"), Payload: []byte("1"), Progress: []byte("2"), Result: []byte("3"), Failure: []byte("4")}
+	j := &job.Job{Definition: []byte("0"), Payload: []byte("1"), Progress: []byte("2"),
+		Result: []byte("3"), Failure: []byte("4")}
 	for p := range job.Parts {
 		if got := string(*j.Body(p)); got != fmt.Sprint(int(p)) {
 			t.Errorf("body %d is %s", p, got)

@@ -56,7 +56,8 @@ const (
 
 // Causes returns every cause, for exhaustive tests.
 func Causes() []Cause {
-	return []Cause{Submitted, Replaced, Due, Satisfied, Unsatisfiable, Claimed, Started, Succeeded, Failed,
+	return []Cause{Submitted, Replaced, Due, Satisfied, Unsatisfiable, Claimed, Started, Succeeded,
+		Failed,
 		FailedForGood, Expired, ExpiredForGood, Released, Requeued, Canceled, Retried, Removed}
 }
 
@@ -94,7 +95,8 @@ type trigger struct {
 // which a job would be stuck: a ready one that cannot be claimed, a leased one
 // that cannot expire, a waiting one that neither time nor dependencies end.
 func NewMachine(phases map[State]Phase, moves []Move) (*Machine, error) {
-	m := &Machine{phases: maps.Clone(phases), moves: make(map[trigger]Move, len(moves)), successes: map[State]bool{}}
+	m := &Machine{phases: maps.Clone(phases), moves: make(map[trigger]Move, len(moves)),
+		successes: map[State]bool{}}
 	for _, mv := range moves {
 		t := trigger{mv.From, mv.On}
 		if _, twice := m.moves[t]; twice {
@@ -139,7 +141,8 @@ func (m *Machine) validateStates() error {
 			continue
 		}
 		if !slices.ContainsFunc(ways, func(on Cause) bool { _, ok := m.Next(s, on); return ok }) {
-			return fmt.Errorf("machine: a job would be stuck in %q, which is %s and has no move for any of %v", s, m.phases[s], ways)
+			return fmt.Errorf("machine: a job would be stuck in %q, which is %s and has no move "+
+				"for any of %v", s, m.phases[s], ways)
 		}
 	}
 	return nil
@@ -156,7 +159,8 @@ func (m *Machine) validateMove(mv Move) error {
 	}
 	leased := mv.To != StateNone && m.phases[mv.To] == Leased
 	if mv.On == Claimed && (m.phases[mv.From] != Ready || !leased) {
-		return fmt.Errorf("machine: %q on %s must lead from a ready to a leased state", mv.From, mv.On)
+		return fmt.Errorf("machine: %q on %s must lead from a ready to a leased state", mv.From,
+			mv.On)
 	}
 	if leased && mv.On != Claimed && (mv.From == StateNone || m.phases[mv.From] != Leased) {
 		return fmt.Errorf("machine: %q on %s enters a leased state without a claim", mv.From, mv.On)

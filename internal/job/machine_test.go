@@ -10,7 +10,8 @@ import (
 
 // example has a state of each phase, a move that counts, one that buries, one
 // that removes and one that leaves a settled state.
-var examplePhases = map[job.State]job.Phase{"scheduled": job.Waiting, "queued": job.Ready, "running": job.Leased, "done": job.Done, "failed": job.Done}
+var examplePhases = map[job.State]job.Phase{"scheduled": job.Waiting, "queued": job.Ready,
+	"running": job.Leased, "done": job.Done, "failed": job.Done}
 
 var exampleMoves = []job.Move{
 	{From: job.StateNone, On: job.Submitted, To: "scheduled"},
@@ -43,8 +44,10 @@ func TestMachineHoldsItsTableOnly(t *testing.T) {
 	for _, from := range append(m.States(), job.StateNone, "unheard of") {
 		for _, on := range job.Causes() {
 			mv, ok := m.Next(from, on)
-			i := slices.IndexFunc(exampleMoves, func(mv job.Move) bool { return mv.From == from && mv.On == on })
-			if ok != (i >= 0) || ok && mv != exampleMoves[i] {
+			i := slices.IndexFunc(exampleMoves, func(mv job.Move) bool {
+				return mv.From == from && mv.On == on
+			})
+			if ok != (i >= 0) || (ok && mv != exampleMoves[i]) {
 				t.Errorf("%q on %s: got %+v, %t", from, on, mv, ok)
 			}
 			if ok {
@@ -55,7 +58,8 @@ func TestMachineHoldsItsTableOnly(t *testing.T) {
 	if allowed != len(exampleMoves) {
 		t.Errorf("%d moves are allowed, want %d", allowed, len(exampleMoves))
 	}
-	if got := m.States(); !slices.Equal(got, []job.State{"done", "failed", "queued", "running", "scheduled"}) {
+	if got := m.States(); !slices.Equal(got,
+		[]job.State{"done", "failed", "queued", "running", "scheduled"}) {
 		t.Errorf("states %v", got)
 	}
 }
@@ -71,7 +75,8 @@ func TestMachinePhasesAndGood(t *testing.T) {
 			t.Errorf("%s is good: %t", s, got)
 		}
 	}
-	if m.Phase(job.StateNone) != job.Done || m.Has(job.StateNone) || m.Has("unheard of") || m.IsSuccess("unheard of") {
+	if m.Phase(job.StateNone) != job.Done || m.Has(job.StateNone) || m.Has("unheard of") ||
+		m.IsSuccess("unheard of") {
 		t.Error("nowhere is over, and no state")
 	}
 	for p, want := range []string{"waiting", "ready", "leased", "done"} {
@@ -99,33 +104,57 @@ func TestMachineKeepsItsOwnTable(t *testing.T) {
 func TestMachineIsRefused(t *testing.T) {
 	t.Parallel()
 	without := func(from job.State, on job.Cause) []job.Move {
-		return slices.DeleteFunc(slices.Clone(exampleMoves), func(mv job.Move) bool { return mv.From == from && mv.On == on })
+		return slices.DeleteFunc(slices.Clone(exampleMoves), func(mv job.Move) bool {
+			return mv.From == from && mv.On == on
+		})
 	}
-	with := func(moves ...job.Move) []job.Move { return append(slices.Clone(exampleMoves), moves...) }
+	with := func(moves ...job.Move) []job.Move {
+		return append(slices.Clone(exampleMoves), moves...)
+	}
 	for what, c := range map[string]struct {
 		moves []job.Move
 		state job.State
 		phase job.Phase
 		want  string
 	}{
-		"nothing begins":                {moves: without(job.StateNone, job.Submitted), want: "no move for submitted"},
-		"begins nowhere":                {moves: append(without(job.StateNone, job.Submitted), job.Move{On: job.Submitted}), want: "no move for submitted"},
-		"unknown target":                {moves: with(job.Move{From: "queued", On: job.Canceled, To: "canceled"}), want: "has no phase"},
-		"unknown source":                {moves: with(job.Move{From: "canceled", On: job.Retried, To: "queued"}), want: "has no phase"},
-		"decided twice":                 {moves: with(job.Move{From: "failed", On: job.Retried, To: "done"}), want: "decided twice"},
-		"counts without a last failure": {moves: without("running", job.FailedForGood), want: "no last time"},
-		"counts without a last expiry":  {moves: without("running", job.ExpiredForGood), want: "no last time"},
-		"a cause that cannot count":     {moves: with(job.Move{From: "running", On: job.Requeued, To: "queued", CountsFailed: true}), want: "no last time"},
-		"a last time that counts":       {moves: append(without("running", job.FailedForGood), job.Move{From: "running", On: job.FailedForGood, To: "failed", CountsFailed: true}), want: "no last time"},
-		"claimed while not ready":       {moves: with(job.Move{From: "scheduled", On: job.Claimed, To: "running"}), want: "from a ready to a leased"},
-		"claimed into no lease":         {moves: append(without("queued", job.Claimed), job.Move{From: "queued", On: job.Claimed, To: "done"}), want: "from a ready to a leased"},
-		"claimed into nowhere":          {moves: append(without("queued", job.Claimed), job.Move{From: "queued", On: job.Claimed}), want: "from a ready to a leased"},
-		"leased without a claim":        {moves: with(job.Move{From: "failed", On: job.Canceled, To: "running"}), want: "without a claim"},
-		"begins leased":                 {moves: append(without(job.StateNone, job.Submitted), job.Move{On: job.Submitted, To: "running"}), want: "without a claim"},
-		"ready and never claimed":       {moves: exampleMoves, state: "stuck", phase: job.Ready, want: "stuck"},
-		"leased and never lost":         {moves: exampleMoves, state: "stuck", phase: job.Leased, want: "stuck"},
-		"waiting for nothing":           {moves: exampleMoves, state: "stuck", phase: job.Waiting, want: "stuck"},
-		"happens to what is not there":  {moves: with(job.Move{On: job.Retried, To: "queued"}), want: "nowhere"},
+		"nothing begins": {moves: without(job.StateNone, job.Submitted),
+			want: "no move for submitted"},
+		"begins nowhere": {moves: append(without(job.StateNone, job.Submitted),
+			job.Move{On: job.Submitted}), want: "no move for submitted"},
+		"unknown target": {moves: with(job.Move{From: "queued", On: job.Canceled,
+			To: "canceled"}), want: "has no phase"},
+		"unknown source": {moves: with(job.Move{From: "canceled", On: job.Retried,
+			To: "queued"}), want: "has no phase"},
+		"decided twice": {moves: with(job.Move{From: "failed", On: job.Retried,
+			To: "done"}), want: "decided twice"},
+		"counts without a last failure": {moves: without("running", job.FailedForGood),
+			want: "no last time"},
+		"counts without a last expiry": {moves: without("running", job.ExpiredForGood),
+			want: "no last time"},
+		"a cause that cannot count": {moves: with(job.Move{From: "running", On: job.Requeued,
+			To: "queued", CountsFailed: true}), want: "no last time"},
+		"a last time that counts": {moves: append(without("running", job.FailedForGood),
+			job.Move{From: "running", On: job.FailedForGood, To: "failed", CountsFailed: true}),
+			want: "no last time"},
+		"claimed while not ready": {moves: with(job.Move{From: "scheduled", On: job.Claimed,
+			To: "running"}), want: "from a ready to a leased"},
+		"claimed into no lease": {moves: append(without("queued", job.Claimed),
+			job.Move{From: "queued", On: job.Claimed, To: "done"}),
+			want: "from a ready to a leased"},
+		"claimed into nowhere": {moves: append(without("queued", job.Claimed),
+			job.Move{From: "queued", On: job.Claimed}), want: "from a ready to a leased"},
+		"leased without a claim": {moves: with(job.Move{From: "failed", On: job.Canceled,
+			To: "running"}), want: "without a claim"},
+		"begins leased": {moves: append(without(job.StateNone, job.Submitted),
+			job.Move{On: job.Submitted, To: "running"}), want: "without a claim"},
+		"ready and never claimed": {moves: exampleMoves, state: "stuck", phase: job.Ready,
+			want: "stuck"},
+		"leased and never lost": {moves: exampleMoves, state: "stuck", phase: job.Leased,
+			want: "stuck"},
+		"waiting for nothing": {moves: exampleMoves, state: "stuck", phase: job.Waiting,
+			want: "stuck"},
+		"happens to what is not there": {moves: with(job.Move{On: job.Retried, To: "queued"}),
+			want: "nowhere"},
 	} {
 		phases := map[job.State]job.Phase{}
 		for s, p := range examplePhases {
@@ -153,7 +182,8 @@ func TestMachineIsRefused(t *testing.T) {
 func TestForGood(t *testing.T) {
 	t.Parallel()
 	for _, c := range job.Causes() {
-		want := map[job.Cause]job.Cause{job.Failed: job.FailedForGood, job.Expired: job.ExpiredForGood, job.Released: job.ExpiredForGood}[c]
+		want := map[job.Cause]job.Cause{job.Failed: job.FailedForGood,
+			job.Expired: job.ExpiredForGood, job.Released: job.ExpiredForGood}[c]
 		if want == "" {
 			want = c
 		}
@@ -161,7 +191,8 @@ func TestForGood(t *testing.T) {
 			t.Errorf("%s for good is %s", c, got)
 		}
 	}
-	if all := job.Causes(); len(all) != 17 || len(slices.Compact(slices.Sorted(slices.Values(all)))) != 17 {
+	if all := job.Causes(); len(all) != 17 ||
+		len(slices.Compact(slices.Sorted(slices.Values(all)))) != 17 {
 		t.Errorf("causes %v", all)
 	}
 }

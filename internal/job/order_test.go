@@ -39,13 +39,15 @@ func TestCompareClaimIsAnOrder(t *testing.T) {
 	t.Parallel()
 	jobs := rapid.Custom(func(t *rapid.T) *job.Job {
 		small := rapid.IntRange(-1, 1)
-		return &job.Job{Priority: small.Draw(t, "priority"), OrderTime: time.Unix(int64(small.Draw(t, "time")), 0), Seq: int64(small.Draw(t, "seq"))}
+		return &job.Job{Priority: small.Draw(t, "priority"),
+			OrderTime: time.Unix(int64(small.Draw(t, "time")), 0), Seq: int64(small.Draw(t, "seq"))}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := jobs.Draw(t, "a"), jobs.Draw(t, "b"), jobs.Draw(t, "c")
-		ab, ba, bc, ac := job.CompareClaim(a, b), job.CompareClaim(b, a), job.CompareClaim(b, c), job.CompareClaim(a, c)
+		ab, ba, bc, ac := job.CompareClaim(a, b), job.CompareClaim(b, a), job.CompareClaim(b, c),
+			job.CompareClaim(a, c)
 		same := a.Priority == b.Priority && a.OrderTime.Equal(b.OrderTime) && a.Seq == b.Seq
-		if ab != -ba || (ab == 0) != same || ab < 0 && bc < 0 && ac >= 0 {
+		if ab != -ba || (ab == 0) != same || (ab < 0 && bc < 0 && ac >= 0) {
 			t.Fatalf("%d %d %d %d", ab, ba, bc, ac)
 		}
 	})

@@ -33,7 +33,8 @@ func TestRunID(t *testing.T) {
 			t.Fatalf("run %s of %d says %d", id, seq, id.Seq())
 		}
 		u, err := uuid.Parse(id.String())
-		if err != nil || u != uuid.UUID(id) || u.Version() != 8 || u.Variant() != uuid.RFC4122 || u.String() != id.String() {
+		if err != nil || u != uuid.UUID(id) || u.Version() != 8 || u.Variant() != uuid.RFC4122 ||
+			u.String() != id.String() {
 			t.Fatalf("%s: %v, version %d, variant %s", id, err, u.Version(), u.Variant())
 		}
 		for i := 6; i < 16; i++ {
@@ -62,7 +63,8 @@ func TestRunID(t *testing.T) {
 // Run ids are stored and named by workers across restarts and upgrades.
 func TestRunIDIsStable(t *testing.T) {
 	t.Parallel()
-	id := job.NewRunID(0x123456789abc, [16]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 2, 3, 4, 5, 6, 7, 8})
+	id := job.NewRunID(0x123456789abc, [16]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0xff,
+		2, 3, 4, 5, 6, 7, 8})
 	if got, want := id.String(), "12345678-9abc-8f01-bf02-030405060708"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -71,8 +73,10 @@ func TestRunIDIsStable(t *testing.T) {
 func TestParseRunIDRefuses(t *testing.T) {
 	t.Parallel()
 	good := "12345678-9abc-8f01-bf02-030405060708"
-	for _, text := range []string{"", "x", good[1:], good + "0", " " + good[1:], "{" + good + "}", "urn:uuid:" + good, strings.ReplaceAll(good, "-", ""),
-		strings.Replace(good, "-", "_", 1), strings.Replace(good, "1", "g", 1), strings.Replace(good, "1", "\x00", 1), "1234567-89abc-8f01-bf02-030405060708",
+	for _, text := range []string{"", "x", good[1:], good + "0", " " + good[1:], "{" + good + "}",
+		"urn:uuid:" + good, strings.ReplaceAll(good, "-", ""),
+		strings.Replace(good, "-", "_", 1), strings.Replace(good, "1", "g", 1),
+		strings.Replace(good, "1", "\x00", 1), "1234567-89abc-8f01-bf02-030405060708",
 		strings.Repeat("-", 36), strings.Repeat("é", 18), good[:35] + "é"} {
 		if id, err := job.ParseRunID(text); err == nil || !id.IsZero() {
 			t.Errorf("%q was read as %s", text, id)

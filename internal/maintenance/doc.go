@@ -31,7 +31,8 @@ type Runner struct {
 // Run does all duties until ctx ends, then returns when the last is done.
 func (r *Runner) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, d := range []func(context.Context){r.promote, r.expire, r.publish, r.prune, r.gauge, r.Engine.Listen} {
+	for _, d := range []func(context.Context){r.promote, r.expire, r.publish, r.prune, r.gauge,
+		r.Engine.Listen} {
 		wg.Go(func() { d(ctx) })
 	}
 	wg.Wait()

@@ -20,7 +20,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-var machine = job.MustMachine(map[job.State]job.Phase{"created": job.Waiting, "queued": job.Ready, "running": job.Leased, "done": job.Done}, []job.Move{
+var machine = job.MustMachine(map[job.State]job.Phase{"created": job.Waiting, "queued": job.Ready,
+	"running": job.Leased, "done": job.Done}, []job.Move{
 	{From: job.StateNone, On: job.Submitted, To: "created"},
 	{From: "created", On: job.Due, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
@@ -53,26 +54,29 @@ func (l *logs) Write(p []byte) (int, error) {
 
 func (l *logs) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.String() }
 
-func start(t *testing.T, s store.Store, monotonic func() time.Duration, with func(*maintenance.Runner)) *node {
+func start(t *testing.T, s store.Store, monotonic func() time.Duration,
+	with func(*maintenance.Runner)) *node {
 	t.Helper()
 	n := &node{TB: t, moves: make(chan engine.Moved, 1000), log: &logs{}}
 	var cancel context.CancelFunc
 	n.ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
-	e, err := engine.New(engine.Config{Store: s, Node: "node", Random: testkit.RandomBytes, Monotonic: monotonic, Contracts: []engine.Contract{{
-		Name: "made", Machine: machine, History: true, Publish: true, Retention: time.Hour,
-		MovedOn: job.Causes(), Moved: func(all []engine.Moved) {
-			for _, m := range all {
-				n.moves <- m
-			}
-		},
-	}}})
+	e, err := engine.New(engine.Config{Store: s, Node: "node", Random: testkit.RandomBytes,
+		Monotonic: monotonic, Contracts: []engine.Contract{{
+			Name: "made", Machine: machine, History: true, Publish: true, Retention: time.Hour,
+			MovedOn: job.Causes(), Moved: func(all []engine.Moved) {
+				for _, m := range all {
+					n.moves <- m
+				}
+			},
+		}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
 	n.Engine = e
-	r := &maintenance.Runner{Engine: e, Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})), PruneInterval: 5 * time.Millisecond}
+	r := &maintenance.Runner{Engine: e, Log: slog.New(slog.NewTextHandler(n.log,
+		&slog.HandlerOptions{Level: slog.LevelDebug})), PruneInterval: 5 * time.Millisecond}
 	with(r)
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -84,14 +88,17 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration, with fun
 
 func (n *node) submit(key string, due time.Time) {
 	n.Helper()
-	if _, err := n.Submit(n.ctx, engine.Unique, []engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: key}, Queue: "q", Lease: 30 * time.Second, DueAt: due}}}); err != nil {
+	if _, err := n.Submit(n.ctx, engine.Unique,
+		[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: key}, Queue: "q",
+			Lease: 30 * time.Second, DueAt: due}}}); err != nil {
 		n.Fatal(err)
 	}
 }
 
 func (n *node) claim(wait time.Duration) []*job.Job {
 	n.Helper()
-	jobs, err := n.Claim(n.ctx, engine.ClaimRequest{Contract: "made", Max: 1, Worker: "w", Wait: wait})
+	jobs, err := n.Claim(n.ctx, engine.ClaimRequest{Contract: "made", Max: 1, Worker: "w",
+		Wait: wait})
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -165,10 +172,12 @@ func TestDutiesDoTheirSteps(t *testing.T) {
 	first := n.claim(0)[0]
 	n.expires("later", c)
 	j := n.claim(0)[0]
-	if _, err := n.Finish(n.ctx, engine.Run{Run: first.Run}, engine.Outcome{On: job.Succeeded}); !job.IsKind(err, job.RunLost) {
+	if _, err := n.Finish(n.ctx, engine.Run{Run: first.Run},
+		engine.Outcome{On: job.Succeeded}); !job.IsKind(err, job.RunLost) {
 		t.Error(err)
 	}
-	if _, err := n.Finish(n.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: job.Succeeded}); err != nil {
+	if _, err := n.Finish(n.ctx, engine.Run{Run: j.Run},
+		engine.Outcome{On: job.Succeeded}); err != nil {
 		t.Fatal(err)
 	}
 	c.Advance(time.Hour + time.Second)
@@ -198,7 +207,8 @@ func TestPromoteIsNotEarly(t *testing.T) {
 	due := time.Now().Add(300 * time.Millisecond)
 	n.submit("soon", due)
 	jobs := n.claim(30 * time.Second)
-	if now := time.Now(); len(jobs) != 1 || now.Before(due) || jobs[0].StartedAt.Before(jobs[0].DueAt) {
+	if now := time.Now(); len(jobs) != 1 || now.Before(due) ||
+		jobs[0].StartedAt.Before(jobs[0].DueAt) {
 		t.Errorf("claimed %v at %v, due at %v", jobs, now, due)
 	}
 	t.Logf("claimed %v after it was due", time.Since(due))
@@ -244,7 +254,8 @@ func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
 	duties := []string{"promote", "expire", "publish", "prune", "gauge"}
 	testkit.WaitUntil(t, "every duty to meet the store", func() bool {
 		return !slices.ContainsFunc(duties, func(d string) bool {
-			return !strings.Contains(n.log.text(), "level=DEBUG msg=\"a loop waits for a part\" loop="+d)
+			return !strings.Contains(n.log.text(),
+				"level=DEBUG msg=\"a loop waits for a part\" loop="+d)
 		})
 	})
 	if calls := s.calls.Load() - before; calls > 200 {
@@ -293,7 +304,10 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	c := testkit.NewClock()
 	n := start(t, hanging{testkit.MemoryStore(t, c.Now)}, c.Monotonic, func(r *maintenance.Runner) {
 		r.Log, r.PruneInterval = nil, 0
-		r.Publishers = to(func(ctx context.Context, _ []job.Message) error { <-ctx.Done(); return ctx.Err() })
+		r.Publishers = to(func(ctx context.Context, _ []job.Message) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
 	})
 	n.stop()
 }

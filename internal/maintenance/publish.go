@@ -26,8 +26,8 @@ const resignTimeout = time.Second
 type Publisher struct {
 	Contracts []string // none means all
 	Deliver   func(context.Context, []job.Message) error
-	// Await, when set, is waited for before anything is delivered here. Where it is false nothing ever is: another node
-	// delivers.
+	// Await, when set, is waited for before anything is delivered here. Where it is false nothing
+	// ever is: another node delivers.
 	Await func(context.Context) bool
 }
 

@@ -7,7 +7,9 @@ import (
 
 // Message is what is sent.
 type Message struct {
-	ID   string // one that was sent a moment ago under the same id is the same, where the queue knows that; empty: never
+	// one that was sent a moment ago under the same id is the same, where the queue knows that;
+	// empty: never
+	ID   string
 	Body []byte
 }
 
@@ -22,8 +24,8 @@ type Delivery struct {
 type Queue interface {
 	// Send returns when all messages are on stable storage. After an error some may be.
 	Send(ctx context.Context, all []Message) error
-	// Receive hands out one message at a time until ctx is done; the next one is asked for when take returns. While
-	// the queue is away it waits for it.
+	// Receive hands out one message at a time until ctx is done; the next one is asked for when
+	// take returns. While the queue is away it waits for it.
 	Receive(ctx context.Context, handle func(context.Context, Delivery))
 	// Ping tells whether the queue answers.
 	Ping(ctx context.Context) error

@@ -28,13 +28,15 @@ var discardLog = slog.New(slog.DiscardHandler)
 
 func newSubject(t *testing.T) message.Queue {
 	t.Helper()
-	s, err := stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Node: "n", Log: discardLog, Now: time.Now,
-		Specs: []stream.Spec{{Name: "WORK", Subjects: []string{"work"}, MaxAge: time.Hour}}})
+	s, err := stream.Open(context.Background(),
+		stream.Config{Dir: t.TempDir(), Node: "n", Log: discardLog, Now: time.Now,
+			Specs: []stream.Spec{{Name: "WORK", Subjects: []string{"work"}, MaxAge: time.Hour}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return &message.Subject{Streams: s, Stream: "WORK", Subject: "work", Durable: "test", Log: discardLog}
+	return &message.Subject{Streams: s, Stream: "WORK", Subject: "work", Durable: "test",
+		Log: discardLog}
 }
 
 func newSQS(t *testing.T) (message.Queue, *outside.SQSServer) {
@@ -55,7 +57,8 @@ func forEachQueue(t *testing.T, test func(*testing.T, message.Queue)) {
 }
 
 // receiveBodies takes messages until enough have come; settle is given each.
-func receiveBodies(t *testing.T, q message.Queue, count int, settle func(message.Delivery)) (all []string) {
+func receiveBodies(t *testing.T, q message.Queue, count int,
+	settle func(message.Delivery)) (all []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -96,24 +99,27 @@ func TestQueue(t *testing.T) {
 				want = append(want, fmt.Sprintf(`{"n":%02d,"text":"é \u0000"}`, i))
 			}
 			sendBodies(t, q, want...)
-			if got := receiveBodies(t, q, 30, func(d message.Delivery) { d.Ack() }); !slices.Equal(got, want) {
+			if got := receiveBodies(t, q, 30, func(d message.Delivery) {
+				d.Ack()
+			}); !slices.Equal(got, want) {
 				t.Errorf("got %q", got)
 			}
 		})
-		t.Run("what is given back comes again, and what is acknowledged does not", func(t *testing.T) {
-			sendBodies(t, q, "again", "once")
-			counts := map[string]int{}
-			receiveBodies(t, q, 3, func(d message.Delivery) {
-				if counts[string(d.Body)]++; string(d.Body) == "again" && counts["again"] == 1 {
-					d.Nak()
-					return
+		t.Run("what is given back comes again, and what is acknowledged does not",
+			func(t *testing.T) {
+				sendBodies(t, q, "again", "once")
+				counts := map[string]int{}
+				receiveBodies(t, q, 3, func(d message.Delivery) {
+					if counts[string(d.Body)]++; string(d.Body) == "again" && counts["again"] == 1 {
+						d.Nak()
+						return
+					}
+					d.Ack()
+				})
+				if counts["again"] != 2 || counts["once"] != 1 {
+					t.Errorf("came %v", counts)
 				}
-				d.Ack()
 			})
-			if counts["again"] != 2 || counts["once"] != 1 {
-				t.Errorf("came %v", counts)
-			}
-		})
 		t.Run("who sends under an id that was just used sends the same", func(t *testing.T) {
 			if _, known := q.(*message.Subject); !known {
 				return // SQS knows no ids: duplicates are found in the database
@@ -123,14 +129,17 @@ func TestQueue(t *testing.T) {
 				t.Fatal(err)
 			}
 			sendBodies(t, q, "y")
-			if got := receiveBodies(t, q, 2, func(d message.Delivery) { d.Ack() }); !slices.Equal(got, []string{"x", "y"}) {
+			if got := receiveBodies(t, q, 2, func(d message.Delivery) {
+				d.Ack()
+			}); !slices.Equal(got, []string{"x", "y"}) {
 				t.Errorf("got %q", got)
 			}
 		})
 	})
 }
 
-// A worker that dies with a message loses nothing: it comes again when it was in its hands for too long.
+// A worker that dies with a message loses nothing: it comes again when it was in its hands for too
+// long.
 func TestVisibility(t *testing.T) {
 	q, _ := newSQS(t)
 	sendBodies(t, q, "m")
@@ -145,7 +154,10 @@ func TestQueueAway(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	var receiving sync.WaitGroup
 	receiving.Go(func() {
-		q.Receive(ctx, func(_ context.Context, d message.Delivery) { came <- string(d.Body); d.Ack() })
+		q.Receive(ctx, func(_ context.Context, d message.Delivery) {
+			came <- string(d.Body)
+			d.Ack()
+		})
 	})
 	defer receiving.Wait()
 	defer stop()
@@ -156,7 +168,8 @@ func TestQueueAway(t *testing.T) {
 	server.Kill()
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := q.Send(short, []message.Message{{Body: []byte("lost")}}); !job.IsKind(err, job.Unavailable) && !job.IsKind(err, job.Timeout) {
+	if err := q.Send(short, []message.Message{{Body: []byte("lost")}}); !job.IsKind(err,
+		job.Unavailable) && !job.IsKind(err, job.Timeout) {
 		t.Errorf("got %v", err)
 	}
 	if err := q.Ping(short); !job.IsKind(err, job.Unavailable) && !job.IsKind(err, job.Timeout) {
@@ -190,8 +203,11 @@ func TestQueueAwayIsTold(t *testing.T) {
 	defer refusing.Close()
 	var log testkit.LogBuffer
 	logger, started := slog.New(slog.NewTextHandler(&log, nil)), time.Now()
-	part := outage.NewPart(logger, func() time.Duration { return time.Since(started) }, outage.Endpoint{Name: "messages"})
-	q, err := message.OpenSQS(ctx, "awssqs://"+refusing.Listener.Addr().String()+"/1/q?region=x&endpoint="+refusing.URL, logger, part)
+	part := outage.NewPart(logger, func() time.Duration {
+		return time.Since(started)
+	}, outage.Endpoint{Name: "messages"})
+	q, err := message.OpenSQS(ctx, "awssqs://"+refusing.Listener.Addr().String()+
+		"/1/q?region=x&endpoint="+refusing.URL, logger, part)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +219,9 @@ func TestQueueAwayIsTold(t *testing.T) {
 	}
 	stop()
 	receiving.Wait()
-	if got := log.String(); strings.Count(got, "\n") != 1 || strings.Count(got, "a part is degraded") != 1 || strings.Contains(got, ".go:") || strings.Contains(got, `\n`) {
+	if got := log.String(); strings.Count(got, "\n") != 1 ||
+		strings.Count(got, "a part is degraded") != 1 || strings.Contains(got, ".go:") ||
+		strings.Contains(got, `\n`) {
 		t.Errorf("the log says %s", got)
 	}
 }
@@ -211,7 +229,8 @@ func TestQueueAwayIsTold(t *testing.T) {
 func TestOpenSQS(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"", "sqs://x/y", "awssqs://x/y?nonsense=1", "://"} {
-		if q, err := message.OpenSQS(context.Background(), at, discardLog, nil); !job.IsKind(err, job.Invalid) {
+		if q, err := message.OpenSQS(context.Background(), at, discardLog, nil); !job.IsKind(err,
+			job.Invalid) {
 			t.Errorf("%q: %v, %v", at, q, err)
 		}
 	}

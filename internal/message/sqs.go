@@ -21,8 +21,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// SQS is a queue of SQS, or of what speaks its protocol. How long a message may be in somebody's hands is the queue's own
-// setting (its visibility time-out).
+// SQS is a queue of SQS, or of what speaks its protocol. How long a message may be in somebody's
+// hands is the queue's own setting (its visibility time-out).
 type SQS struct {
 	queue  string // its URL
 	client *sqs.Client
@@ -34,12 +34,14 @@ type SQS struct {
 // pollWait is how long one look at an empty queue waits for a message.
 const pollWait = 10 * time.Second
 
-// OpenSQS opens the queue of a URL such as awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1;
-// credentials come from where AWS clients look for them. The queue is not asked before it is needed. part is told how it
+// OpenSQS opens the queue of a URL such as
+// awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1; credentials come from
+// where AWS clients look for them. The queue is not asked before it is needed. part is told how it
 // answers; nil tells nobody.
 func OpenSQS(ctx context.Context, at string, log *slog.Logger, part *outage.Part) (*SQS, error) {
 	invalidURL := func(err error) error {
-		return &job.Error{Kind: job.Invalid, Op: "message.open", Msg: "the URL of the queue cannot be used", Err: err}
+		return &job.Error{Kind: job.Invalid, Op: "message.open",
+			Msg: "the URL of the queue cannot be used", Err: err}
 	}
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != awssnssqs.SQSScheme {
@@ -53,7 +55,8 @@ func OpenSQS(ctx context.Context, at string, log *slog.Logger, part *outage.Part
 	if strings.HasPrefix(u.Query().Get("endpoint"), "http://") { // of servers that speak SQS
 		scheme = "http"
 	}
-	s := &SQS{queue: scheme + "://" + u.Host + u.Path, client: sqs.NewFromConfig(settings), log: log, part: part}
+	s := &SQS{queue: scheme + "://" + u.Host + u.Path, client: sqs.NewFromConfig(settings),
+		log: log, part: part}
 	s.topic = awssnssqs.OpenSQSTopic(ctx, s.client, s.queue, nil)
 	return s, nil
 }
@@ -130,21 +133,26 @@ func (s *SQS) Receive(ctx context.Context, handle func(context.Context, Delivery
 	}
 }
 
-// receiveBodies polls until there is an error, after which the library's subscription is of no use any more.
+// receiveBodies polls until there is an error, after which the library's subscription is of no use
+// any more.
 func (s *SQS) receive(ctx context.Context, handle func(context.Context, Delivery)) error {
-	// One message is asked for at a time: what waits in memory here would run out of its time there.
-	subscription := awssnssqs.OpenSubscription(ctx, s.client, s.queue, &awssnssqs.SubscriptionOptions{Raw: true, NackLazy: true, WaitTime: pollWait,
-		ReceiveBatcherOptions: batcher.Options{MaxBatchSize: 1, MaxHandlers: 1}})
+	// One message is asked for at a time: what waits in memory here would run out of its time
+	// there.
+	subscription := awssnssqs.OpenSubscription(ctx, s.client, s.queue,
+		&awssnssqs.SubscriptionOptions{Raw: true, NackLazy: true, WaitTime: pollWait,
+			ReceiveBatcherOptions: batcher.Options{MaxBatchSize: 1, MaxHandlers: 1}})
 	stopOnce := sync.OnceFunc(func() { // sends the last acknowledgements
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if err := subscription.Shutdown(ctx); err != nil {
-			s.log.Debug("a subscription was not closed in time", telemetry.ErrorMessage, err.Error())
+			s.log.Debug("a subscription was not closed in time", telemetry.ErrorMessage,
+				err.Error())
 		}
 	})
 	defer stopOnce()
 	for {
-		// Receive leaves a goroutine behind for ever when its own context ends just as a message comes.
+		// Receive leaves a goroutine behind for ever when its own context ends just as a message
+		// comes.
 		stop := context.AfterFunc(ctx, stopOnce)
 		m, err := subscription.Receive(context.WithoutCancel(ctx))
 		stop()

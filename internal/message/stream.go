@@ -19,7 +19,8 @@ type Subject struct {
 }
 
 const (
-	// maxDeliveries is after how many a message is dropped: whoever sent it looks after what it is about.
+	// maxDeliveries is after how many a message is dropped: whoever sent it looks after what it is
+	// about.
 	maxDeliveries = 20
 	// redeliveryDelay is when a message that was given back comes again.
 	redeliveryDelay = time.Second
@@ -37,7 +38,8 @@ func (s *Subject) Send(ctx context.Context, all []Message) error {
 
 // Receive consumes messages.
 func (s *Subject) Receive(ctx context.Context, handle func(context.Context, Delivery)) {
-	c := stream.Consumer{Stream: s.Stream, Subject: s.Subject, Durable: s.Durable, MaxDeliver: maxDeliveries, AckWait: visibilityTimeout, Batch: 1}
+	c := stream.Consumer{Stream: s.Stream, Subject: s.Subject, Durable: s.Durable,
+		MaxDeliver: maxDeliveries, AckWait: visibilityTimeout, Batch: 1}
 	err := s.Streams.Consume(ctx, c, func(ctx context.Context, batch []stream.Delivery) {
 		for i := range batch {
 			d := &batch[i]

@@ -18,16 +18,20 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// directory keeps the object KEY of a bucket in the file BUCKET/KEY, and its attributes in BUCKET/KEY.attrs, in the form
-// that gocloud.dev/blob/fileblob reads. Files are written elsewhere, synced, and then renamed. Attributes that object
-// after object has, as small downloads do, are one file with many names: that spares a sync and the room of a file.
+// directory keeps the object KEY of a bucket in the file BUCKET/KEY, and its attributes in
+// BUCKET/KEY.attrs, in the form that gocloud.dev/blob/fileblob reads. Files are written elsewhere,
+// synced, and then renamed. Attributes that object after object has, as small downloads do, are one
+// file with many names: that spares a sync and the room of a file.
 type directory struct {
 	path string
 	root *os.Root // nothing outside can be reached, whatever a key or a link says
 
-	mu               sync.RWMutex      // an object and its attributes are renamed together, read together
-	syncedFolders    map[string]bool   // folders that are on the disk, and whether another file system has them
-	sharedAttributes map[string]string // attributes as text, and a temporary name of the file that holds them
+	// an object and its attributes are renamed together, read together
+	mu sync.RWMutex
+	// folders that are on the disk, and whether another file system has them
+	syncedFolders map[string]bool
+	// attributes as text, and a temporary name of the file that holds them
+	sharedAttributes map[string]string
 }
 
 const (
@@ -45,7 +49,8 @@ type attrs struct {
 
 func openDirectory(dir string) (*directory, error) {
 	openError := func(err error) error {
-		return &job.Error{Kind: job.ReadOnly, Op: "object.open", Msg: "the directory of the objects cannot be used", Err: err}
+		return &job.Error{Kind: job.ReadOnly, Op: "object.open",
+			Msg: "the directory of the objects cannot be used", Err: err}
 	}
 	if err := os.RemoveAll(filepath.Join(dir, tempDir)); err != nil {
 		return nil, openError(err)
@@ -57,7 +62,8 @@ func openDirectory(dir string) (*directory, error) {
 	if err != nil {
 		return nil, openError(err)
 	}
-	return &directory{path: dir, root: root, syncedFolders: map[string]bool{}, sharedAttributes: map[string]string{}}, nil
+	return &directory{path: dir, root: root, syncedFolders: map[string]bool{},
+		sharedAttributes: map[string]string{}}, nil
 }
 
 func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a Attributes) error {
@@ -76,7 +82,8 @@ func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a
 	}
 	name := bucket + "/" + key
 	err = d.move(name, data, attributesFile)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EXDEV) { // somebody removed a folder that is known, or mounted one
+	// somebody removed a folder that is known, or mounted one
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EXDEV) {
 		d.forgetFolders()
 		err = d.move(name, data, attributesFile)
 	}
@@ -109,7 +116,8 @@ func (d *directory) writeAttributes(a Attributes) (name string, err error) {
 	return name, err
 }
 
-// shareAttributes keeps a file of attributes for objects to come, under a name of its own, where files can have several.
+// shareAttributes keeps a file of attributes for objects to come, under a name of its own, where
+// files can have several.
 func (d *directory) shareAttributes(text, name string) {
 	kept := tempName() + sidecar
 	if d.root.Link(name, kept) != nil {
@@ -149,8 +157,8 @@ func (d *directory) write(name string, body io.Reader) error {
 // writerOnly hides what io.Copy would rather use than the buffer.
 type writerOnly struct{ io.Writer }
 
-// commit gives the temporary files their names. A crash between the two leaves the attributes of an object that was
-// never acknowledged.
+// commit gives the temporary files their names. A crash between the two leaves the attributes of an
+// object that was never acknowledged.
 func (d *directory) commit(name, data, attributesFile string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,8 +182,9 @@ func (d *directory) commit(name, data, attributesFile string) error {
 	return d.root.Rename(data, name)
 }
 
-// folder makes a folder and those above it, each on the disk, and tells whether another file system than that of the
-// temporary files has it. One that is there already may be a mount: that is tried with a temporary file.
+// folder makes a folder and those above it, each on the disk, and tells whether another file system
+// than that of the temporary files has it. One that is there already may be a mount: that is tried
+// with a temporary file.
 func (d *directory) makeFolder(name, data string) (otherFS bool, err error) {
 	if name == "." {
 		return false, nil
@@ -284,15 +293,19 @@ func (d *directory) close() error { return d.root.Close() }
 // wrapNotFound tells a name that names nothing from trouble.
 func wrapNotFound(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return &job.Error{Kind: job.NotFound, Op: "object", Msg: "there is no such object", Err: err}
+		return &job.Error{Kind: job.NotFound, Op: "object", Msg: "there is no such object",
+			Err: err}
 	}
 	return err
 }
 
 // wrapConflict tells keys that cannot be there together from trouble.
 func wrapConflict(err error) error {
-	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.ENOTEMPTY) {
-		return &job.Error{Kind: job.Conflict, Op: "object.put", Msg: "another object's key begins with this key, or this one's with another's", Err: err}
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) ||
+		errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.ENOTEMPTY) {
+		return &job.Error{Kind: job.Conflict, Op: "object.put",
+			Msg: "another object's key begins with this key, or this one's with another's",
+			Err: err}
 	}
 	return err
 }

@@ -31,7 +31,8 @@ func TestDirectoryFiles(t *testing.T) {
 	if _, err := w.Put(t.Context(), "", "a/full", strings.NewReader("content"), full); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := w.fileNames(t), []string{"millrace/a/full", "millrace/a/full.attrs", "millrace/a/plain"}; !slices.Equal(got, want) {
+	if got, want := w.fileNames(t), []string{"millrace/a/full", "millrace/a/full.attrs",
+		"millrace/a/plain"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	theirs, err := fileblob.OpenBucket(filepath.Join(w.dir, "millrace"), nil)
@@ -55,13 +56,15 @@ func TestDirectoryFiles(t *testing.T) {
 	}
 }
 
-// TestDirectorySharedAttributes gives objects with the same attributes one file of them, and each its own when they part.
+// TestDirectorySharedAttributes gives objects with the same attributes one file of them, and each
+// its own when they part.
 func TestDirectorySharedAttributes(t *testing.T) {
 	t.Parallel()
 	w := mustOpenDirectory(t)
 	putKind := func(key, kind string) {
 		t.Helper()
-		if _, err := w.Put(t.Context(), "", key, strings.NewReader(key), object.Attributes{ContentType: kind}); err != nil {
+		if _, err := w.Put(t.Context(), "", key, strings.NewReader(key),
+			object.Attributes{ContentType: kind}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +84,9 @@ func TestDirectorySharedAttributes(t *testing.T) {
 			}
 			files = append(files, stat)
 		}
-		return !slices.ContainsFunc(files, func(f os.FileInfo) bool { return !os.SameFile(f, files[0]) })
+		return !slices.ContainsFunc(files, func(f os.FileInfo) bool {
+			return !os.SameFile(f, files[0])
+		})
 	}
 	for _, key := range []string{"a", "b", "c", "c"} { // the last in its own place
 		putKind(key, "image/png")
@@ -113,16 +118,19 @@ func TestDirectoryAfterCrash(t *testing.T) {
 	t.Parallel()
 	w := mustOpenDirectory(t)
 	w.mustPut(t, "kept", "x")
-	for name, text := range map[string]string{".temp/HALF": "hal", "millrace/torn.attrs": `{"user.content_type":"a/b"}`} {
+	for name, text := range map[string]string{".temp/HALF": "hal",
+		"millrace/torn.attrs": `{"user.content_type":"a/b"}`} {
 		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	repeated := &fixture{mustOpen(t, object.Config{Dir: w.dir, Bucket: "millrace"}), w.dir}
-	if got := repeated.fileNames(t); slices.Contains(got, ".temp/HALF") || !slices.Contains(got, "millrace/kept") {
+	if got := repeated.fileNames(t); slices.Contains(got, ".temp/HALF") ||
+		!slices.Contains(got, "millrace/kept") {
 		t.Errorf("got %v", got)
 	}
-	if got, err := repeated.List(t.Context(), "", "", "", 10); err != nil || !slices.Equal(got, []string{"kept"}) {
+	if got, err := repeated.List(t.Context(), "", "", "", 10); err != nil ||
+		!slices.Equal(got, []string{"kept"}) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	repeated.mustPut(t, "torn", "whole")
@@ -138,11 +146,13 @@ func TestDirectoryConflicts(t *testing.T) {
 	w.mustPut(t, "a/b", "x")
 	before := w.fileNames(t)
 	for _, key := range []string{"a", "a/b/c", "a/b/c/d"} {
-		if _, err := w.Put(t.Context(), "", key, strings.NewReader("y"), object.Attributes{ContentType: "a/b"}); !job.IsKind(err, job.Conflict) {
+		if _, err := w.Put(t.Context(), "", key, strings.NewReader("y"),
+			object.Attributes{ContentType: "a/b"}); !job.IsKind(err, job.Conflict) {
 			t.Errorf("%s: got %v", key, err)
 		}
 	}
-	if text, info := w.mustGet(t, "", "a/b"); text != "x" || info.ContentType != "application/octet-stream" {
+	if text, info := w.mustGet(t, "", "a/b"); text != "x" ||
+		info.ContentType != "application/octet-stream" {
 		t.Errorf("got %q, %+v", text, info)
 	}
 	if after := w.fileNames(t); !slices.Equal(after, before) {
@@ -159,7 +169,8 @@ func TestDirectoryLinks(t *testing.T) {
 	if err := os.Symlink(outsideOf, filepath.Join(w.dir, "millrace", "link")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Put(t.Context(), "", "link/file", strings.NewReader("y"), object.Attributes{}); err == nil {
+	if _, err := w.Put(t.Context(), "", "link/file", strings.NewReader("y"),
+		object.Attributes{}); err == nil {
 		t.Error("it was written through the link")
 	}
 	if left, err := os.ReadDir(outsideOf); err != nil || len(left) != 0 {
@@ -191,13 +202,15 @@ func TestAway(t *testing.T) {
 		if err := w.Ping(t.Context()); !job.IsKind(err, job.Unavailable) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), object.Attributes{}); !job.IsKind(err, job.Unavailable) {
+		if _, err := w.Put(t.Context(), "", "k", strings.NewReader("x"),
+			object.Attributes{}); !job.IsKind(err, job.Unavailable) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a bucket that is not there", func(t *testing.T) {
 		server := outside.NewS3(t)
-		w := &fixture{Objects: mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"})}
+		w := &fixture{Objects: mustOpen(t,
+			object.Config{URL: server.Setting(), Bucket: "millrace"})}
 		_, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), object.Attributes{})
 		_, _, err2 := w.Open(t.Context(), "", "k")
 		for i, err := range []error{err, err2, w.Ping(t.Context())} {
@@ -208,7 +221,8 @@ func TestAway(t *testing.T) {
 	})
 	t.Run("a store that was killed", func(t *testing.T) {
 		server := outside.NewS3(t, "millrace")
-		w := &fixture{Objects: mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"})}
+		w := &fixture{Objects: mustOpen(t,
+			object.Config{URL: server.Setting(), Bucket: "millrace"})}
 		server.Kill()
 		_, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), object.Attributes{})
 		_, err2 := w.Exists(t.Context(), "", "k")
@@ -218,8 +232,10 @@ func TestAway(t *testing.T) {
 			}
 		}
 	})
-	for name, c := range map[string]object.Config{"no name": {Dir: t.TempDir()}, "not S3": {URL: "file:///tmp", Bucket: "millrace"},
-		"a bucket in the URL": {URL: "s3://millrace", Bucket: "millrace"}, "unknown member": {URL: "s3://?regoin=x", Bucket: "millrace"}} {
+	for name, c := range map[string]object.Config{"no name": {Dir: t.TempDir()},
+		"not S3":              {URL: "file:///tmp", Bucket: "millrace"},
+		"a bucket in the URL": {URL: "s3://millrace", Bucket: "millrace"},
+		"unknown member":      {URL: "s3://?regoin=x", Bucket: "millrace"}} {
 		if _, err := object.Open(t.Context(), c); !job.IsKind(err, job.Invalid) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -228,7 +244,8 @@ func TestAway(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := object.Open(t.Context(), object.Config{Dir: file, Bucket: "millrace"}); !job.IsKind(err, job.ReadOnly) {
+	if _, err := object.Open(t.Context(),
+		object.Config{Dir: file, Bucket: "millrace"}); !job.IsKind(err, job.ReadOnly) {
 		t.Errorf("a file: got %v", errors.Unwrap(err))
 	}
 }

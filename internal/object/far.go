@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// errOtherFileSystem says that a file cannot be renamed into a folder, as another file system has that: the folder of a bucket, or one
-// below it, is a mount.
+// errOtherFileSystem says that a file cannot be renamed into a folder, as another file system has
+// that: the folder of a bucket, or one below it, is a mount.
 var errOtherFileSystem = errors.New("the folder is on another file system")
 
-// onOtherFileSystem tries whether a temporary file can have a name in a folder. A file system without links is asked as well: it is
-// compared first.
+// onOtherFileSystem tries whether a temporary file can have a name in a folder. A file system
+// without links is asked as well: it is compared first.
 func (d *directory) onOtherFileSystem(folder, data string) bool {
 	name := folderTempName(folder)
 	err := d.root.Link(data, name)
@@ -22,7 +22,8 @@ func (d *directory) onOtherFileSystem(folder, data string) bool {
 	return errors.Is(err, syscall.EXDEV)
 }
 
-// folderTempName is a name for a file that is being written in the folder of an object. It is no object's key.
+// folderTempName is a name for a file that is being written in the folder of an object. It is no
+// object's key.
 func folderTempName(folder string) string { return folder + "/" + rand.Text() + sidecar }
 
 // move is commit, also where the temporary files have to be copied into the folder first.

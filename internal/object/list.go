@@ -8,8 +8,10 @@ import (
 	"strings"
 )
 
-// list goes through the folders in the order of keys, and leaves out those that can hold none that is asked for.
-func (d *directory) list(ctx context.Context, bucket, prefix, after string, n int) ([]string, error) {
+// list goes through the folders in the order of keys, and leaves out those that can hold none that
+// is asked for.
+func (d *directory) list(ctx context.Context, bucket, prefix, after string, n int) ([]string,
+	error) {
 	l := &lister{ctx: ctx, fsys: d.root.FS(), bucket: bucket, prefix: prefix, after: after, n: n}
 	err := l.walkFolder("")
 	if errors.Is(err, fs.ErrNotExist) && len(l.found) == 0 {
@@ -49,7 +51,8 @@ func (l *lister) walkFolder(parent string) error {
 		if err := l.ctx.Err(); err != nil {
 			return err
 		}
-		if err := l.walkEntry(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // removed in the meantime
+		// removed in the meantime
+		if err := l.walkEntry(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -58,7 +61,8 @@ func (l *lister) walkFolder(parent string) error {
 
 func (l *lister) walkEntry(name string) error {
 	if strings.HasSuffix(name, "/") {
-		if !strings.HasPrefix(name, l.prefix) && !strings.HasPrefix(l.prefix, name) || name < l.after && !strings.HasPrefix(l.after, name) {
+		if (!strings.HasPrefix(name, l.prefix) && !strings.HasPrefix(l.prefix, name)) ||
+			(name < l.after && !strings.HasPrefix(l.after, name)) {
 			return nil
 		}
 		return l.walkFolder(name)

@@ -18,8 +18,9 @@ import (
 
 // Config says where objects are kept.
 type Config struct {
-	Dir    string       // the directory, when URL is empty; it belongs to one process
-	URL    string       // s3://?region=…&endpoint=…: an S3 store, its keys found as AWS clients find them
+	Dir string // the directory, when URL is empty; it belongs to one process
+	// s3://?region=…&endpoint=…: an S3 store, its keys found as AWS clients find them
+	URL    string
 	Bucket string       // the bucket that an empty name means
 	Part   *outage.Part // is told how the place answers; nil: nobody
 }
@@ -59,8 +60,8 @@ type Objects struct {
 	probe   probe
 }
 
-// Open opens the place. A directory is made, and what a crash left half written in it is removed; an S3 store is not
-// asked before it is needed, see Ping.
+// Open opens the place. A directory is made, and what a crash left half written in it is removed;
+// an S3 store is not asked before it is needed, see Ping.
 func Open(ctx context.Context, c Config) (*Objects, error) {
 	if !ValidBucket(c.Bucket) {
 		return nil, invalid("the default bucket has no valid name")
@@ -79,7 +80,8 @@ func Open(ctx context.Context, c Config) (*Objects, error) {
 }
 
 // Put writes an object and gives its size. An object that is there is replaced.
-func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) (Info, error) {
+func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) (Info,
+	error) {
 	bucket, err := o.name(bucket, key)
 	if err != nil {
 		return Info{}, err
@@ -93,11 +95,12 @@ func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a
 	if err != nil && counter.err != nil && ctx.Err() == nil {
 		return Info{}, counter.err
 	}
-	return Info{Key: key, Size: counter.n, Attributes: a}, reportResult(ctx, report, "object.put", err)
+	return Info{Key: key, Size: counter.n, Attributes: a},
+		reportResult(ctx, report, "object.put", err)
 }
 
-// Open reads an object, which keeps being what it is now while it is read from its beginning on; who seeks may find it
-// replaced. The caller closes it.
+// Open reads an object, which keeps being what it is now while it is read from its beginning on;
+// who seeks may find it replaced. The caller closes it.
 func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
 	bucket, err := o.name(bucket, key)
 	if err != nil {
@@ -106,7 +109,8 @@ func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekClos
 	report := o.part.Begin()
 	body, info, err := o.backend.open(ctx, bucket, key)
 	info.Key = key
-	return body, info, reportResult(ctx, report, "object.open", o.missingObjectError(ctx, bucket, err))
+	return body, info, reportResult(ctx, report, "object.open",
+		o.missingObjectError(ctx, bucket, err))
 }
 
 // Exists tells whether there is an object.
@@ -144,8 +148,8 @@ func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 	return err
 }
 
-// List gives up to n keys that begin with prefix and come after a key, in the order of their bytes. What lies between is
-// skipped, not read.
+// List gives up to n keys that begin with prefix and come after a key, in the order of their bytes.
+// What lies between is skipped, not read.
 func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int) ([]string, error) {
 	bucket = cmp.Or(bucket, o.bucket)
 	if !ValidBucket(bucket) {
@@ -153,8 +157,10 @@ func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int)
 	}
 	report := o.part.Begin()
 	found, err := o.backend.list(ctx, bucket, prefix, after, n)
-	if isDenied(err) && o.ping(ctx, []string{bucket}) == nil { // the storage is not away: a right is missing
-		err = &job.Error{Kind: job.Internal, Op: "object.list", Msg: "the bucket " + bucket + " may not be listed", Err: err}
+	// the storage is not away: a right is missing
+	if isDenied(err) && o.ping(ctx, []string{bucket}) == nil {
+		err = &job.Error{Kind: job.Internal, Op: "object.list",
+			Msg: "the bucket " + bucket + " may not be listed", Err: err}
 	}
 	return found, reportResult(ctx, report, "object.list", err)
 }
@@ -185,7 +191,9 @@ const maxMetadataBytes = 2 << 10
 // validate refuses attributes that do not survive being headers of HTTP.
 func (a Attributes) validate() (Attributes, error) {
 	a.ContentType = cmp.Or(a.ContentType, defaultContentType)
-	if strings.ContainsFunc(a.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) || len(a.ContentType) > 255 {
+	if strings.ContainsFunc(a.ContentType, func(r rune) bool {
+		return r < ' ' || r > '~'
+	}) || len(a.ContentType) > 255 {
 		return a, invalid("the object's content type is not valid")
 	}
 	size, lower := 0, make(map[string]string, len(a.Metadata))
@@ -193,8 +201,10 @@ func (a Attributes) validate() (Attributes, error) {
 		value := a.Metadata[name]
 		size += len(name) + len(value)
 		name = strings.ToLower(name)
-		if _, duplicate := lower[name]; duplicate || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-			return a, invalid("a name of the object's metadata is not valid: letters, digits, - and _, each name once")
+		if _, duplicate := lower[name]; duplicate || name == "" ||
+			strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return a, invalid("a name of the object's metadata is not valid: letters, digits, - " +
+				"and _, each name once")
 		}
 		lower[name] = value
 	}

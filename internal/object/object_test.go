@@ -19,19 +19,23 @@ import (
 
 func TestPut(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, w *fixture) {
-		full := object.Attributes{ContentType: "image/png", Metadata: map[string]string{"Source": "a b/ü%", "empty": "", "x_y-1": "z"}}
-		info, err := w.Put(t.Context(), "", "a/b.c/d", iotest.OneByteReader(strings.NewReader("content")), full)
+		full := object.Attributes{ContentType: "image/png",
+			Metadata: map[string]string{"Source": "a b/ü%", "empty": "", "x_y-1": "z"}}
+		info, err := w.Put(t.Context(), "", "a/b.c/d",
+			iotest.OneByteReader(strings.NewReader("content")), full)
 		if err != nil || info.Size != 7 || info.Key != "a/b.c/d" {
 			t.Fatalf("got %+v, %v", info, err)
 		}
 		text, info := w.mustGet(t, "", "a/b.c/d")
 		want := map[string]string{"source": "a b/ü%", "empty": "", "x_y-1": "z"}
-		if text != "content" || info.Size != 7 || info.ContentType != "image/png" || !maps.Equal(info.Metadata, want) || info.Modified.IsZero() {
+		if text != "content" || info.Size != 7 || info.ContentType != "image/png" ||
+			!maps.Equal(info.Metadata, want) || info.Modified.IsZero() {
 			t.Errorf("got %q, %+v", text, info)
 		}
 		// Another one in its place, without its attributes.
 		w.mustPut(t, "a/b.c/d", "")
-		if text, info := w.mustGet(t, "millrace", "a/b.c/d"); text != "" || info.ContentType != "application/octet-stream" || len(info.Metadata) != 0 {
+		if text, info := w.mustGet(t, "millrace", "a/b.c/d"); text != "" ||
+			info.ContentType != "application/octet-stream" || len(info.Metadata) != 0 {
 			t.Errorf("got %q, %+v", text, info)
 		}
 		if got := w.URI("", "a/b"); got != "s3://millrace/a/b" {
@@ -46,7 +50,8 @@ func TestPut(t *testing.T) {
 func TestBuckets(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, w *fixture) {
 		w.mustPut(t, "k", "here")
-		if _, err := w.Put(t.Context(), "other", "k", strings.NewReader("there"), object.Attributes{}); err != nil {
+		if _, err := w.Put(t.Context(), "other", "k", strings.NewReader("there"),
+			object.Attributes{}); err != nil {
 			t.Fatal(err)
 		}
 		here, _ := w.mustGet(t, "", "k")
@@ -66,12 +71,18 @@ func TestPutFails(t *testing.T) {
 		for _, size := range []int64{0, 10, 40 << 20} { // nothing, little, more than one part
 			for _, key := range []string{"kept", "new"} {
 				body := io.MultiReader(io.LimitReader(zeroes{}, size), iotest.ErrReader(torn))
-				if _, err := w.Put(t.Context(), "", key, body, object.Attributes{ContentType: "text/plain"}); err != torn {
+				if _, err := w.Put(t.Context(), "", key, body,
+					object.Attributes{ContentType: "text/plain"}); err != torn {
 					t.Errorf("%s after %d bytes: got %v", key, size, err)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				body = io.MultiReader(io.LimitReader(zeroes{}, size), readerFunc(func([]byte) (int, error) { cancel(); return 0, nil }), zeroes{})
-				if _, err := w.Put(ctx, "", key, body, object.Attributes{}); !job.IsKind(err, job.Aborted) {
+				body = io.MultiReader(io.LimitReader(zeroes{}, size),
+					readerFunc(func([]byte) (int, error) {
+						cancel()
+						return 0, nil
+					}), zeroes{})
+				if _, err := w.Put(ctx, "", key, body, object.Attributes{}); !job.IsKind(err,
+					job.Aborted) {
 					t.Errorf("%s canceled after %d bytes: got %v", key, size, err)
 				}
 			}
@@ -128,7 +139,8 @@ func TestList(t *testing.T) {
 		if got, err := w.List(t.Context(), "", "", "", 10); len(got) != 0 || err != nil {
 			t.Errorf("of nothing: got %v, %v", got, err)
 		}
-		keys := []string{"a-b", "a.b", "a/1", "a/2/x", "a/2/y", "a/3", "ab", "b/1", "ü"} // as their bytes are ordered
+		// as their bytes are ordered
+		keys := []string{"a-b", "a.b", "a/1", "a/2/x", "a/2/y", "a/3", "ab", "b/1", "ü"}
 		for i := range keys {
 			w.mustPut(t, keys[len(keys)-1-i], "x")
 		}
@@ -150,8 +162,10 @@ func TestList(t *testing.T) {
 			{"c", "", 100, nil},
 			{"", "ü", 100, nil},
 		} {
-			if got, err := w.List(t.Context(), "", tt.prefix, tt.after, tt.n); err != nil || !slices.Equal(got, tt.want) {
-				t.Errorf("%d of %q after %q: got %v, want %v (%v)", tt.n, tt.prefix, tt.after, got, tt.want, err)
+			if got, err := w.List(t.Context(), "", tt.prefix, tt.after, tt.n); err != nil ||
+				!slices.Equal(got, tt.want) {
+				t.Errorf("%d of %q after %q: got %v, want %v (%v)", tt.n, tt.prefix, tt.after, got,
+					tt.want, err)
 			}
 		}
 	})
@@ -161,7 +175,8 @@ func TestList(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, w *fixture) {
 		before := w.fileNames(t)
-		for _, key := range []string{"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "a\x00b", "a\nb", `a\b`, "a.attrs",
+		for _, key := range []string{"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b",
+			"a/./b", "a/..", "a\x00b", "a\nb", `a\b`, "a.attrs",
 			"a.attrs/b", "\xff", strings.Repeat("k", 241), strings.Repeat("k/", 600) + "k"} {
 			_, err := w.Put(t.Context(), "", key, strings.NewReader("x"), object.Attributes{})
 			_, _, err2 := w.Open(t.Context(), "", key)
@@ -172,7 +187,8 @@ func TestInvalid(t *testing.T) {
 				}
 			}
 		}
-		for _, bucket := range []string{"..", ".temp", "ab", "Upper", "a/b", "-abc", "abc.", "a..b", strings.Repeat("b", 64)} {
+		for _, bucket := range []string{"..", ".temp", "ab", "Upper", "a/b", "-abc", "abc.", "a..b",
+			strings.Repeat("b", 64)} {
 			_, err := w.Put(t.Context(), bucket, "k", strings.NewReader("x"), object.Attributes{})
 			_, err2 := w.List(t.Context(), bucket, "", "", 1)
 			if !job.IsKind(err, job.Invalid) || !job.IsKind(err2, job.Invalid) {
@@ -187,7 +203,8 @@ func TestInvalid(t *testing.T) {
 			"more than 2 KiB":  {Metadata: map[string]string{"a": strings.Repeat("x", 2048)}},
 			"no type but long": {ContentType: strings.Repeat("x", 256)},
 		} {
-			if _, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), a); !job.IsKind(err, job.Invalid) {
+			if _, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), a); !job.IsKind(err,
+				job.Invalid) {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}
@@ -197,13 +214,14 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
-// TestPutAtTheSameTime lets many write one key and others beside it (FB-086): a reader always sees one of them whole,
-// with its own attributes.
+// TestPutAtTheSameTime lets many write one key and others beside it (FB-086): a reader always sees
+// one of them whole, with its own attributes.
 func TestPutAtTheSameTime(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, w *fixture) {
 		put := func(i int) {
 			text := strings.Repeat(fmt.Sprint(i), 1000)
-			a := object.Attributes{ContentType: fmt.Sprint("x/", i), Metadata: map[string]string{"i": fmt.Sprint(i)}}
+			a := object.Attributes{ContentType: fmt.Sprint("x/", i),
+				Metadata: map[string]string{"i": fmt.Sprint(i)}}
 			for _, key := range []string{"one", fmt.Sprint("beside/", i, "/x")} {
 				if _, err := w.Put(t.Context(), "", key, strings.NewReader(text), a); err != nil {
 					t.Error(err)
@@ -217,7 +235,8 @@ func TestPutAtTheSameTime(t *testing.T) {
 			wait.Go(func() {
 				for range 10 {
 					text, info := w.mustGet(t, "", "one")
-					if i := info.Metadata["i"]; text != strings.Repeat(i, 1000) || info.ContentType != "x/"+i || info.Size != 1000 {
+					if i := info.Metadata["i"]; text != strings.Repeat(i, 1000) ||
+						info.ContentType != "x/"+i || info.Size != 1000 {
 						t.Errorf("got %d bytes that begin with %.5s, %+v", len(text), text, info)
 					}
 				}
@@ -234,7 +253,8 @@ func TestPutAtTheSameTime(t *testing.T) {
 func TestOpenKeeps(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, w *fixture) {
 		large := bytes.Repeat([]byte("0123456789"), 1<<20)
-		if _, err := w.Put(t.Context(), "", "k", bytes.NewReader(large), object.Attributes{}); err != nil {
+		if _, err := w.Put(t.Context(), "", "k", bytes.NewReader(large),
+			object.Attributes{}); err != nil {
 			t.Fatal(err)
 		}
 		body, info, err := w.Open(t.Context(), "", "k")

@@ -15,8 +15,8 @@ import (
 // reservedPrefix begins the keys of what the node keeps for itself in a bucket.
 const reservedPrefix = ".millrace/"
 
-// probe is the object that Ping writes, reads and deletes. It has one key for the life of the process: credentials that
-// may not delete it leave one object behind and not one for each look.
+// probe is the object that Ping writes, reads and deletes. It has one key for the life of the
+// process: credentials that may not delete it leave one object behind and not one for each look.
 type probe struct {
 	key  string
 	text []byte
@@ -24,7 +24,8 @@ type probe struct {
 }
 
 func newProbe() probe {
-	p := probe{key: reservedPrefix + "health/" + rand.Text(), text: []byte("ping"), slot: make(chan struct{}, 1)}
+	p := probe{key: reservedPrefix + "health/" + rand.Text(), text: []byte("ping"),
+		slot: make(chan struct{}, 1)}
 	p.slot <- struct{}{}
 	return p
 }
@@ -39,13 +40,15 @@ func (p *probe) acquire(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// Ping tells whether objects can be written, read and deleted in the buckets; no bucket means the default one. It does
-// what the work does, and needs no other rights. ReadOnly lasts until an operator acts.
+// Ping tells whether objects can be written, read and deleted in the buckets; no bucket means the
+// default one. It does what the work does, and needs no other rights. ReadOnly lasts until an
+// operator acts.
 func (o *Objects) Ping(ctx context.Context, buckets ...string) error {
 	report := o.part.Begin()
 	err := o.ping(ctx, buckets)
 	if job.IsKind(err, job.Timeout) { // nothing of the caller's was waited for
-		err = &job.Error{Kind: job.Unavailable, Op: "object.ping", Msg: "the storage does not answer", Err: err}
+		err = &job.Error{Kind: job.Unavailable, Op: "object.ping",
+			Msg: "the storage does not answer", Err: err}
 	}
 	report(err)
 	return err
@@ -69,10 +72,12 @@ func (o *Objects) ping(ctx context.Context, buckets []string) error {
 }
 
 func (o *Objects) pingBucket(ctx context.Context, bucket string) error {
-	if _, err := o.Put(ctx, bucket, o.probe.key, bytes.NewReader(o.probe.text), Attributes{}); err != nil {
+	if _, err := o.Put(ctx, bucket, o.probe.key, bytes.NewReader(o.probe.text),
+		Attributes{}); err != nil {
 		return bucketError(bucket, "written", err)
 	}
-	if text, err := o.read(ctx, bucket, o.probe.key); err != nil || !bytes.Equal(text, o.probe.text) {
+	if text, err := o.read(ctx, bucket, o.probe.key); err != nil ||
+		!bytes.Equal(text, o.probe.text) {
 		return bucketError(bucket, "read", cmp.Or(err, errContentMismatch))
 	}
 	err := wrapError(ctx, "object.delete", o.backend.remove(ctx, bucket, o.probe.key))
@@ -97,9 +102,9 @@ func (o *Objects) read(ctx context.Context, bucket, key string) ([]byte, error) 
 	return text, wrapError(ctx, "object.read", err)
 }
 
-// missingObjectError is what an answer about one object means. S3 refuses those who may not list buckets where it
-// would tell others that there is no such object: who may read what it writes in the bucket is
-// refused for no other reason.
+// missingObjectError is what an answer about one object means. S3 refuses those who may not list
+// buckets where it would tell others that there is no such object: who may read what it writes in
+// the bucket is refused for no other reason.
 func (o *Objects) missingObjectError(ctx context.Context, bucket string, err error) error {
 	if !isDenied(err) || o.ping(ctx, []string{bucket}) != nil {
 		return err
@@ -107,13 +112,15 @@ func (o *Objects) missingObjectError(ctx context.Context, bucket string, err err
 	return notFoundError(err)
 }
 
-// bucketError says what cannot be done in a bucket. What is neither away nor slow nor full stays so until an operator acts.
+// bucketError says what cannot be done in a bucket. What is neither away nor slow nor full stays so
+// until an operator acts.
 func bucketError(bucket, verb string, err error) error {
 	var jobErr *job.Error
 	if errors.As(err, &jobErr) && jobErr.Msg != "" && jobErr.Kind == job.Unavailable {
 		return err // it says more: that there is no such bucket
 	}
-	e := &job.Error{Kind: job.KindOf(err), Op: "object.ping", Msg: "the bucket " + bucket + " cannot be " + verb, Err: err}
+	e := &job.Error{Kind: job.KindOf(err), Op: "object.ping",
+		Msg: "the bucket " + bucket + " cannot be " + verb, Err: err}
 	var number syscall.Errno
 	var answer interface{ ErrorCode() string }
 	switch {

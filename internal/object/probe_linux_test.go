@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/object"
 )
 
-// mountTmpfs makes a directory a file system of its own, in memory, until the test is over. Where that is not allowed the test
-// is skipped, but not where all tests must run.
+// mountTmpfs makes a directory a file system of its own, in memory, until the test is over. Where
+// that is not allowed the test is skipped, but not where all tests must run.
 func mountTmpfs(t *testing.T, dir string, flags uintptr) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -33,8 +33,8 @@ func mountTmpfs(t *testing.T, dir string, flags uintptr) {
 	})
 }
 
-// TestFarFolders puts objects into folders that are another file system than that of the temporary files: that of the
-// bucket, and one in it that is mounted while the node runs.
+// TestFarFolders puts objects into folders that are another file system than that of the temporary
+// files: that of the bucket, and one in it that is mounted while the node runs.
 func TestFarFolders(t *testing.T) {
 	t.Parallel()
 	w := mustOpenDirectory(t)
@@ -46,7 +46,8 @@ func TestFarFolders(t *testing.T) {
 		if _, err := w.Put(t.Context(), "", key, strings.NewReader(text), a); err != nil {
 			t.Fatal(err)
 		}
-		if got, info := w.mustGet(t, "", key); got != text || info.Metadata["a"] != a.Metadata["a"] {
+		if got, info := w.mustGet(t, "", key); got != text ||
+			info.Metadata["a"] != a.Metadata["a"] {
 			t.Errorf("%s: got %q, %+v", key, got, info)
 		}
 	}
@@ -67,7 +68,8 @@ func TestFarFolders(t *testing.T) {
 	if err := w.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got, want := w.fileNames(t), []string{"millrace/a/b/k", "millrace/a/b/k.attrs", "millrace/k", "millrace/k.attrs"}; !slices.Equal(got, want) {
+	if got, want := w.fileNames(t), []string{"millrace/a/b/k", "millrace/a/b/k.attrs", "millrace/k",
+		"millrace/k.attrs"}; !slices.Equal(got, want) {
 		t.Errorf("got files %v, want %v", got, want)
 	}
 }
@@ -85,8 +87,9 @@ func TestPingLooksInTheBucket(t *testing.T) {
 		spoil func(*testing.T, string)
 		msg   string
 	}{
-		"a file":                  {file, "the bucket photos cannot be written: not a directory"},
-		"a read-only file system": {readOnly, "the bucket photos cannot be written: read-only file system"},
+		"a file": {file, "the bucket photos cannot be written: not a directory"},
+		"a read-only file system": {readOnly,
+			"the bucket photos cannot be written: read-only file system"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := mustOpenDirectory(t)

@@ -14,7 +14,8 @@ import (
 func TestLeastRights(t *testing.T) {
 	server := outside.NewS3(t, "millrace", "other")
 	rights := server.Restricted(t)
-	w := &fixture{mustOpen(t, object.Config{URL: rights.Setting(), Bucket: "millrace"}), server.Root}
+	w := &fixture{mustOpen(t, object.Config{URL: rights.Setting(), Bucket: "millrace"}),
+		server.Root}
 	first, err := w.ID(t.Context())
 	if err != nil || first == "" {
 		t.Fatalf("the marker is made: got %q, %v", first, err)

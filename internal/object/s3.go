@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// An object is sent in parts of partSize bytes, parts at a time. Both bound the memory of a put, and 10,000 parts the
-// size of an object.
+// An object is sent in parts of partSize bytes, parts at a time. Both bound the memory of a put,
+// and 10,000 parts the size of an object.
 const (
 	partSize          = 8 << 20
 	uploadConcurrency = 2
@@ -39,7 +39,8 @@ func openS3(ctx context.Context, at, bucket string) (*s3, error) {
 	}
 	s := &s3{url: *u, buckets: map[string]*blob.Bucket{}}
 	if _, err = s.bucket(ctx, bucket); err != nil {
-		return nil, &job.Error{Kind: job.Invalid, Op: "object.open", Msg: "the URL of the objects cannot be used", Err: err}
+		return nil, &job.Error{Kind: job.Invalid, Op: "object.open",
+			Msg: "the URL of the objects cannot be used", Err: err}
 	}
 	return s, nil
 }
@@ -61,18 +62,21 @@ func (s *s3) bucket(ctx context.Context, name string) (*blob.Bucket, error) {
 }
 
 func (s *s3) put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error {
-	return s.upload(ctx, bucket, key, body, &blob.WriterOptions{ContentType: a.ContentType, Metadata: a.Metadata})
+	return s.upload(ctx, bucket, key, body,
+		&blob.WriterOptions{ContentType: a.ContentType, Metadata: a.Metadata})
 }
 
 func (s *s3) create(ctx context.Context, bucket, key string, body io.Reader) error {
-	err := s.upload(ctx, bucket, key, body, &blob.WriterOptions{ContentType: defaultContentType, IfNotExist: true})
+	err := s.upload(ctx, bucket, key, body,
+		&blob.WriterOptions{ContentType: defaultContentType, IfNotExist: true})
 	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
 		return nil // another node was faster
 	}
 	return err
 }
 
-func (s *s3) upload(ctx context.Context, bucket, key string, body io.Reader, o *blob.WriterOptions) error {
+func (s *s3) upload(ctx context.Context, bucket, key string, body io.Reader,
+	o *blob.WriterOptions) error {
 	b, err := s.bucket(ctx, bucket)
 	if err != nil {
 		return err
@@ -83,8 +87,8 @@ func (s *s3) upload(ctx context.Context, bucket, key string, body io.Reader, o *
 	return bucketErrorKind(bucket, b.Upload(ctx, key, body, o))
 }
 
-// cleanupGrace is how long a put whose caller is gone gets to remove the parts it has sent: the store keeps, and bills, what
-// nobody removes.
+// cleanupGrace is how long a put whose caller is gone gets to remove the parts it has sent: the
+// store keeps, and bills, what nobody removes.
 const cleanupGrace = 10 * time.Second
 
 // withGrace gives a context that ends some time after another; the body of a put ends at once.
@@ -103,7 +107,8 @@ func (s *s3) open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, I
 	if err != nil {
 		return nil, Info{}, bucketErrorKind(bucket, err)
 	}
-	info := Info{Size: body.Size(), Modified: body.ModTime().UTC(), Attributes: Attributes{ContentType: body.ContentType(), Metadata: map[string]string{}}}
+	info := Info{Size: body.Size(), Modified: body.ModTime().UTC(),
+		Attributes: Attributes{ContentType: body.ContentType(), Metadata: map[string]string{}}}
 	var answer awss3.GetObjectOutput
 	if body.As(&answer) {
 		for name, value := range answer.Metadata {
@@ -115,11 +120,14 @@ func (s *s3) open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, I
 	return body, info, nil
 }
 
-// disableChecksumWarnings keeps the library from writing a line of its own, past the log, of every object that has no checksum.
+// disableChecksumWarnings keeps the library from writing a line of its own, past the log, of every
+// object that has no checksum.
 func disableChecksumWarnings(as func(any) bool) error {
 	var options *[]func(*awss3.Options)
 	if as(&options) {
-		*options = append(*options, func(o *awss3.Options) { o.DisableLogOutputChecksumValidationSkipped = true })
+		*options = append(*options, func(o *awss3.Options) {
+			o.DisableLogOutputChecksumValidationSkipped = true
+		})
 	}
 	return nil
 }
@@ -178,14 +186,15 @@ func (s *s3) close() error {
 	return err
 }
 
-// bucketErrorKind gives an answer of the store its kind. The store calls a missing bucket not found as well, which is no answer
-// about an object.
+// bucketErrorKind gives an answer of the store its kind. The store calls a missing bucket not found
+// as well, which is no answer about an object.
 func bucketErrorKind(bucket string, err error) error {
 	if gcerrors.Code(err) != gcerrors.NotFound {
 		return err
 	}
 	if hasCode(err, "NoSuchBucket") {
-		return &job.Error{Kind: job.Unavailable, Op: "object", Msg: "there is no bucket " + bucket, Err: err}
+		return &job.Error{Kind: job.Unavailable, Op: "object", Msg: "there is no bucket " + bucket,
+			Err: err}
 	}
 	return notFoundError(err)
 }

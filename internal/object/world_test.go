@@ -26,7 +26,8 @@ func forEachBackend(t *testing.T, test func(*testing.T, *fixture)) {
 	})
 	t.Run("S3", func(t *testing.T) {
 		server := outside.NewS3(t, "millrace", "other")
-		test(t, &fixture{mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"}), server.Root})
+		test(t, &fixture{mustOpen(t, object.Config{URL: server.Setting(), Bucket: "millrace"}),
+			server.Root})
 	})
 }
 
@@ -47,7 +48,8 @@ func mustOpen(tb testing.TB, c object.Config) *object.Objects {
 
 func (w *fixture) mustPut(tb testing.TB, key, text string) {
 	tb.Helper()
-	if _, err := w.Put(tb.Context(), "", key, strings.NewReader(text), object.Attributes{}); err != nil {
+	if _, err := w.Put(tb.Context(), "", key, strings.NewReader(text),
+		object.Attributes{}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -66,8 +68,8 @@ func (w *fixture) mustGet(tb testing.TB, bucket, key string) (string, object.Inf
 	return string(text), info
 }
 
-// fileNames are what stands in the directory, whatever it is, but for empty folders, attributes that are kept for objects to
-// come, and the locks of the S3 server.
+// fileNames are what stands in the directory, whatever it is, but for empty folders, attributes
+// that are kept for objects to come, and the locks of the S3 server.
 func (w *fixture) fileNames(tb testing.TB) (all []string) {
 	tb.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {

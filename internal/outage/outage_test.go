@@ -42,7 +42,8 @@ func pass(d time.Duration) {
 
 // lines counts what the log has of an outage and of its end.
 func (p *part) lines() [2]int {
-	return [2]int{strings.Count(p.log.String(), "is degraded"), strings.Count(p.log.String(), "a part works again")}
+	return [2]int{strings.Count(p.log.String(), "is degraded"),
+		strings.Count(p.log.String(), "a part works again")}
 }
 
 var away = error(&job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away"})
@@ -70,7 +71,9 @@ func TestOneLineForAnOutage(t *testing.T) {
 		if p.lines() != [2]int{1, 1} {
 			t.Fatalf("the log is %s", p.log.String())
 		}
-		for _, has := range []string{"level=WARN", "part=store setting=store address=db.example:5432", "the store is away", "level=INFO", "duration=2s"} {
+		for _, has := range []string{"level=WARN",
+			"part=store setting=store address=db.example:5432", "the store is away", "level=INFO",
+			"duration=2s"} {
 			if !strings.Contains(p.log.String(), has) {
 				t.Errorf("the log lacks %s: %s", has, p.log.String())
 			}
@@ -171,7 +174,9 @@ func TestLoop(t *testing.T) {
 	}
 	cancel()
 	l.Report(ctx, broken)
-	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=WARN msg=\"a loop fails and is tried again until it works\" loop=promotion error_message=broken") ||
+	if text := log.String(); strings.Count(text, "\n") != 2 ||
+		!strings.Contains(text,
+			"level=WARN msg=\"a loop fails and is tried again until it works\" loop=promotion error_message=broken") ||
 		!strings.Contains(text, "level=INFO msg=\"a loop works again\" loop=promotion") {
 		t.Errorf("the log is %s", text)
 	}

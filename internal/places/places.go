@@ -114,7 +114,8 @@ func (p *Places) bind(ctx context.Context, e *engine.Engine) error {
 			case bound != nil && !p.Rebind:
 				wrong = append(wrong, name)
 			default:
-				unbound = append(unbound, job.Record{Kind: kind, Key: name, Body: []byte(ids[name])})
+				unbound = append(unbound,
+					job.Record{Kind: kind, Key: name, Body: []byte(ids[name])})
 			}
 		}
 		if len(wrong) > 0 || len(unbound) == 0 {

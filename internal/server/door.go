@@ -24,9 +24,11 @@ type httpListener struct {
 	listener net.Listener
 }
 
-func newListener(address string, handlers []httpapi.PrefixHandler, proxies []netip.Prefix, credentials *tls.Config, log *slog.Logger) *httpListener {
+func newListener(address string, handlers []httpapi.PrefixHandler, proxies []netip.Prefix,
+	credentials *tls.Config, log *slog.Logger) *httpListener {
 	handler := httpapi.TrustProxies(proxies, httpapi.NewMux(handlers...))
-	d := &httpListener{address: address, useTLS: credentials != nil, server: httpapi.NewServer(handler, log)}
+	d := &httpListener{address: address, useTLS: credentials != nil,
+		server: httpapi.NewServer(handler, log)}
 	d.server.TLSConfig = credentials
 	for _, m := range handlers {
 		d.handlers = append(d.handlers, m.Name)
@@ -57,13 +59,15 @@ func (s *Server) Listen(ctx context.Context) error {
 		d.listener = httpapi.LimitConnections(l)
 	}
 	for _, d := range s.listeners {
-		s.log.Info("listening", "address", d.url(), "serves", d.handlers, "version", s.config.Version, "node", s.config.Node)
+		s.log.Info("listening", "address", d.url(), "serves", d.handlers, "version",
+			s.config.Version, "node", s.config.Node)
 	}
 	return nil
 }
 
-// CheckListen finds out whether the addresses of the settings are free, all at the same time, and their certificate is one,
-// so that a node that cannot start finds it out before it makes anything. Listen has the last word.
+// CheckListen finds out whether the addresses of the settings are free, all at the same time, and
+// their certificate is one, so that a node that cannot start finds it out before it makes anything.
+// Listen has the last word.
 func CheckListen(ctx context.Context, s *config.Settings) error {
 	if _, err := loadTLS(s.TLS); err != nil {
 		return err
@@ -90,7 +94,8 @@ func (s *Server) closeListeners() {
 func listenError(setting, address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("the address %s is in use by another process or setting; set %s to a free one (port 0 picks one)", address, setting)
+		return fmt.Errorf("the address %s is in use by another process or setting; set %s to a "+
+			"free one (port 0 picks one)", address, setting)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("the address %s (%s) is not one of this machine's", address, setting)
 	case errors.Is(err, syscall.EACCES):
@@ -99,8 +104,8 @@ func listenError(setting, address string, err error) error {
 	return fmt.Errorf("cannot listen on %s (%s): %w", address, setting, err)
 }
 
-// URLs are where the node is served: the common listener first, then those of rooms of their own. Ports are the real
-// ones.
+// URLs are where the node is served: the common listener first, then those of rooms of their own.
+// Ports are the real ones.
 func (s *Server) URLs() []string {
 	urls := make([]string, len(s.listeners))
 	for i, d := range s.listeners {

@@ -21,14 +21,17 @@ func cleartextHTTP2(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// TestCleartextHTTP2: listeners without TLS serve HTTP/2 with prior knowledge, the common one and those of contracts, and
-// HTTP/1.1 to everybody else.
+// TestCleartextHTTP2: listeners without TLS serve HTTP/2 with prior knowledge, the common one and
+// those of contracts, and HTTP/1.1 to everybody else.
 func TestCleartextHTTP2(t *testing.T) {
 	t.Parallel()
-	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	})
 	n := startNode(t, nil, server.ServedContract{Contract: r, Listen: "127.0.0.1:0"})
 	body := strings.Repeat("a body of more than one frame ", 10_000)
-	for want, client := range map[string]*http.Client{"HTTP/2.0": cleartextHTTP2(t), "HTTP/1.1": n.http} {
+	for want, client := range map[string]*http.Client{"HTTP/2.0": cleartextHTTP2(t),
+		"HTTP/1.1": n.http} {
 		for _, url := range []string{n.URLs()[0] + "/health", n.URLs()[1] + "/health"} {
 			resp, err := client.Get(url)
 			if err != nil {
@@ -51,7 +54,8 @@ func TestCleartextHTTP2(t *testing.T) {
 	}
 }
 
-// TestStopWakesLongPollsOfHTTP2: requests of one HTTP/2 connection are answered when the node stops.
+// TestStopWakesLongPollsOfHTTP2: requests of one HTTP/2 connection are answered when the node
+// stops.
 func TestStopWakesLongPollsOfHTTP2(t *testing.T) {
 	t.Parallel()
 	r := newFakeContract(longPoll)

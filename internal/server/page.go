@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// Page is what a node tells a browser of itself at "/", beside its version and what it serves where.
+// Page is what a node tells a browser of itself at "/", beside its version and what it serves
+// where.
 type Page struct {
 	Facts []Fact
 	// Commands returns commands to go on with, for a node that is reached at url.
@@ -33,35 +34,39 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// page answers what no other mount of the common listener holds: a browser that asks for "/" gets the page, everything
-// else is a 404.
+// page answers what no other mount of the common listener holds: a browser that asks for "/" gets
+// the page, everything else is a 404.
 func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
-	return httpapi.PrefixHandler{Name: "page", Prefixes: []string{"/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		readOnly := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if r.URL.Path != "/" || !readOnly || !httpapi.AcceptsHTML(r) {
-			httpapi.NotFound(w)
-			return
-		}
-		var text bytes.Buffer
-		err := pageTemplate.Execute(&text, map[string]any{"Version": s.config.Version, "Facts": s.config.Page.Facts,
-			"Tries": s.config.Page.Commands(s.baseURL(r)), "Served": entries, "Metrics": s.config.Metrics != nil})
-		if err != nil {
-			s.log.Error("the page at / cannot be made", "error_message", err)
-			http.Error(w, "the page cannot be made", http.StatusInternalServerError)
-			return
-		}
-		h := w.Header()
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cache-Control", "no-store")
-		h.Set("Vary", "Accept")
-		_, _ = w.Write(text.Bytes())
-	})}
+	return httpapi.PrefixHandler{Name: "page", Prefixes: []string{"/"},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			readOnly := r.Method == http.MethodGet || r.Method == http.MethodHead
+			if r.URL.Path != "/" || !readOnly || !httpapi.AcceptsHTML(r) {
+				httpapi.NotFound(w)
+				return
+			}
+			var text bytes.Buffer
+			err := pageTemplate.Execute(&text,
+				map[string]any{"Version": s.config.Version, "Facts": s.config.Page.Facts,
+					"Tries": s.config.Page.Commands(s.baseURL(r)), "Served": entries,
+					"Metrics": s.config.Metrics != nil})
+			if err != nil {
+				s.log.Error("the page at / cannot be made", "error_message", err)
+				http.Error(w, "the page cannot be made", http.StatusInternalServerError)
+				return
+			}
+			h := w.Header()
+			h.Set("Content-Type", "text/html; charset=utf-8")
+			h.Set("Content-Security-Policy",
+				"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+			h.Set("X-Content-Type-Options", "nosniff")
+			h.Set("Cache-Control", "no-store")
+			h.Set("Vary", "Accept")
+			_, _ = w.Write(text.Bytes())
+		})}
 }
 
-// baseURL is the node's URL as the caller knows it. People copy commands with it into a shell: a Host with more than
-// names and ports consist of is replaced by the node's own address.
+// baseURL is the node's URL as the caller knows it. People copy commands with it into a shell: a
+// Host with more than names and ports consist of is replaced by the node's own address.
 func (s *Server) baseURL(r *http.Request) string {
 	if r.Host == "" || strings.ContainsFunc(r.Host, invalidInHost) {
 		return s.URLs()[0]
@@ -74,5 +79,6 @@ func (s *Server) baseURL(r *http.Request) string {
 }
 
 func invalidInHost(c rune) bool {
-	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune(".:-[]", c)
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
+		!strings.ContainsRune(".:-[]", c)
 }

@@ -51,20 +51,22 @@ func answerText(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
 // Only a browser that asks for "/" gets the page; everybody else gets what was there without it.
 func TestPageIsForBrowsers(t *testing.T) {
 	t.Parallel()
-	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText), OpenAPI: []byte("openapi: 3")})
+	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText),
+		OpenAPI: []byte("openapi: 3")})
 	url := n.URLs()[0]
 	for name, c := range map[string]struct {
 		method, path, accept string
 		status               int
 		kind                 string
 	}{
-		"a browser":            {"GET", "/", browser, 200, "text/html; charset=utf-8"},
-		"HEAD":                 {"HEAD", "/", browser, 200, "text/html; charset=utf-8"},
-		"with a query":         {"GET", "/?a=b", browser, 200, "text/html; charset=utf-8"},
-		"no Accept":            {"GET", "/", "", 404, "text/plain; charset=utf-8"},
-		"a wildcard":           {"GET", "/", "*/*", 404, "text/plain; charset=utf-8"},
-		"JSON":                 {"GET", "/", "application/json", 404, "text/plain; charset=utf-8"},
-		"anything but HTML":    {"GET", "/", "text/html;q=0, */*", 404, "text/plain; charset=utf-8"},
+		"a browser":    {"GET", "/", browser, 200, "text/html; charset=utf-8"},
+		"HEAD":         {"HEAD", "/", browser, 200, "text/html; charset=utf-8"},
+		"with a query": {"GET", "/?a=b", browser, 200, "text/html; charset=utf-8"},
+		"no Accept":    {"GET", "/", "", 404, "text/plain; charset=utf-8"},
+		"a wildcard":   {"GET", "/", "*/*", 404, "text/plain; charset=utf-8"},
+		"JSON":         {"GET", "/", "application/json", 404, "text/plain; charset=utf-8"},
+		"anything but HTML": {"GET", "/", "text/html;q=0, */*", 404,
+			"text/plain; charset=utf-8"},
 		"POST":                 {"POST", "/", browser, 404, "text/plain; charset=utf-8"},
 		"a path of nobody":     {"GET", "/nowhere", browser, 404, "text/plain; charset=utf-8"},
 		"a slash too many":     {"GET", "//", browser, 404, "text/plain; charset=utf-8"},
@@ -75,7 +77,8 @@ func TestPageIsForBrowsers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, body := n.fetch(t, c.method, url+c.path, c.accept, "")
-			if kind := resp.Header.Get("Content-Type"); resp.StatusCode != c.status || kind != c.kind {
+			if kind := resp.Header.Get("Content-Type"); resp.StatusCode != c.status ||
+				kind != c.kind {
 				t.Errorf("%d %s, want %d %s", resp.StatusCode, kind, c.status, c.kind)
 			}
 			if c.status == 404 && body != "there is nothing at this path\n" {
@@ -85,23 +88,28 @@ func TestPageIsForBrowsers(t *testing.T) {
 	}
 }
 
-// The page names what is served where, with text as text, and the address that the caller has used unless that is more
-// than a host and a port: people copy it into a shell.
+// The page names what is served where, with text as text, and the address that the caller has used
+// unless that is more than a host and a port: people copy it into a shell.
 func TestPageNamesWhatIsServed(t *testing.T) {
 	t.Parallel()
-	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText), OpenAPI: []byte("openapi: 3")})
+	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText),
+		OpenAPI: []byte("openapi: 3")})
 	url := n.URLs()[0]
 	resp, body := n.fetch(t, "GET", url+"/", browser, "millrace.test:8080")
-	for _, want := range []string{"Millrace <small>v</small>", "<dt>made</dt>", "<code>/made/</code>", `href="/openapi/made.yaml"`,
-		`href="/metrics"`, `href="/health/ready"`, "&lt;b&gt;all&lt;/b&gt;", "<code>curl http://millrace.test:8080/made/x</code>"} {
+	for _, want := range []string{"Millrace <small>v</small>", "<dt>made</dt>",
+		"<code>/made/</code>", `href="/openapi/made.yaml"`,
+		`href="/metrics"`, `href="/health/ready"`, "&lt;b&gt;all&lt;/b&gt;",
+		"<code>curl http://millrace.test:8080/made/x</code>"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("there is no %s in\n%s", want, body)
 		}
 	}
-	if policy := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") {
+	if policy := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy,
+		"default-src 'none';") {
 		t.Errorf("Content-Security-Policy is %q", policy)
 	}
-	if _, body := n.fetch(t, "GET", url+"/", browser, "a;reboot"); !strings.Contains(body, "<code>curl "+url+"/made/x</code>") {
+	if _, body := n.fetch(t, "GET", url+"/", browser, "a;reboot"); !strings.Contains(body,
+		"<code>curl "+url+"/made/x</code>") {
 		t.Errorf("with a Host for the shell it says\n%s", body)
 	}
 }
@@ -109,8 +117,10 @@ func TestPageNamesWhatIsServed(t *testing.T) {
 // A room with an address of its own is named with it, and has no page there.
 func TestPageOfOwnListener(t *testing.T) {
 	t.Parallel()
-	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText), Listen: "127.0.0.1:0"})
-	if _, body := n.fetch(t, "GET", n.URLs()[0]+"/", browser, ""); !strings.Contains(body, "<code>/made/</code> on 127.0.0.1:0") {
+	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText),
+		Listen: "127.0.0.1:0"})
+	if _, body := n.fetch(t, "GET", n.URLs()[0]+"/", browser, ""); !strings.Contains(body,
+		"<code>/made/</code> on 127.0.0.1:0") {
 		t.Errorf("it says\n%s", body)
 	}
 	if resp, _ := n.fetch(t, "GET", n.URLs()[1]+"/", browser, ""); resp.StatusCode != 404 {

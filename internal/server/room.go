@@ -12,20 +12,23 @@ import (
 
 // What a room may have beside a contract and a mount.
 type (
-	// multiContract is a room whose work is more than one contract of the engine; Contract is among them.
+	// multiContract is a room whose work is more than one contract of the engine; Contract is among
+	// them.
 	multiContract interface{ Contracts() []engine.Contract }
 
-	// backgroundRunner is a room that does something by itself: it runs jobs or sends what is due. Run is called once the engine is
-	// bound and ends, with all it started, within the grace after ctx has ended.
+	// backgroundRunner is a room that does something by itself: it runs jobs or sends what is due.
+	// Run is called once the engine is bound and ends, with all it started, within the grace after
+	// ctx has ended.
 	backgroundRunner interface{ Run(ctx context.Context) }
 
-	// told is a room that takes the messages of its contracts' outbox, oldest first and at least once. After an error it
-	// is given the same ones again.
+	// told is a room that takes the messages of its contracts' outbox, oldest first and at least
+	// once. After an error it is given the same ones again.
 	outboxConsumer interface {
 		Deliver(ctx context.Context, messages []job.Message) error
 	}
 
-	// deliveryWaiter is a room that is told no messages before it is known that this node may take them.
+	// deliveryWaiter is a room that is told no messages before it is known that this node may take
+	// them.
 	deliveryWaiter interface {
 		Await(ctx context.Context) bool
 	}
@@ -63,7 +66,8 @@ func healthChecks(contracts []ServedContract) []httpapi.Check {
 	return all
 }
 
-// runContracts runs what is active in the rooms until ctx ends, and returns when all of it has ended.
+// runContracts runs what is active in the rooms until ctx ends, and returns when all of it has
+// ended.
 func (s *Server) runContracts(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, p := range s.config.Contracts {

@@ -27,8 +27,12 @@ type backgroundContract struct {
 }
 
 func newBackgroundContract() *backgroundContract {
-	return &backgroundContract{fakeContract: newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") }),
-		started: make(chan struct{}), stopRequested: make(chan struct{}), allowStop: make(chan struct{})}
+	return &backgroundContract{fakeContract: newFakeContract(func(_ *engine.Engine,
+		w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "room")
+	}),
+		started: make(chan struct{}), stopRequested: make(chan struct{}),
+		allowStop: make(chan struct{})}
 }
 
 func (b *backgroundContract) Mount(e *engine.Engine) httpapi.PrefixHandler {
@@ -45,8 +49,8 @@ func (b *backgroundContract) Run(ctx context.Context) {
 		[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: "last"}, Queue: "q"}}})
 }
 
-// TestRoomRuns: what a room does by itself begins with the node, is told when it stops, and has the store until it is
-// done.
+// TestRoomRuns: what a room does by itself begins with the node, is told when it stops, and has the
+// store until it is done.
 func TestRoomRuns(t *testing.T) {
 	t.Parallel()
 	b := newBackgroundContract()
@@ -70,13 +74,17 @@ func TestWorkersOnly(t *testing.T) {
 	t.Parallel()
 	b := newBackgroundContract()
 	close(b.allowStop)
-	n := startNodeWith(t, nil, func(c *server.Config) { c.WorkersOnly = true }, server.ServedContract{Contract: b, OpenAPI: []byte("x")},
-		server.ServedContract{Contract: secondContract{newFakeContract(longPoll)}, Listen: "127.0.0.1:0"})
+	n := startNodeWith(t, nil, func(c *server.Config) {
+		c.WorkersOnly = true
+	}, server.ServedContract{Contract: b, OpenAPI: []byte("x")},
+		server.ServedContract{Contract: secondContract{newFakeContract(longPoll)},
+			Listen: "127.0.0.1:0"})
 	testkit.Receive(t, "the room to begin", b.started)
 	if urls := n.URLs(); len(urls) != 1 {
 		t.Errorf("it listens on %v", urls)
 	}
-	for path, want := range map[string]int{"/health": 200, "/health/ready": 200, "/metrics": 200, "/made/x": 404, "/openapi/made.yaml": 404} {
+	for path, want := range map[string]int{"/health": 200, "/health/ready": 200, "/metrics": 200,
+		"/made/x": 404, "/openapi/made.yaml": 404} {
 		if status, _ := n.get(n.URLs()[0] + path); status != want {
 			t.Errorf("GET %s: %d, want %d", path, status, want)
 		}
@@ -92,7 +100,8 @@ type publishingContract struct {
 }
 
 func newPublishingContract(names ...string) *publishingContract {
-	return &publishingContract{fakeContract: newFakeContract(longPoll), names: names, delivered: make(chan []job.Message, 100)}
+	return &publishingContract{fakeContract: newFakeContract(longPoll), names: names,
+		delivered: make(chan []job.Message, 100)}
 }
 
 func (p *publishingContract) Contract() engine.Contract {
@@ -116,7 +125,9 @@ func (p *publishingContract) Deliver(_ context.Context, messages []job.Message) 
 }
 
 func (p *publishingContract) Checks() []httpapi.Check {
-	return []httpapi.Check{{Name: "a part of " + p.names[0], Run: func(context.Context) error { return errors.New("broken") }}}
+	return []httpapi.Check{{Name: "a part of " + p.names[0], Run: func(context.Context) error {
+		return errors.New("broken")
+	}}}
 }
 
 // contractWithoutConsumer is a room whose contract publishes and that takes no messages.
@@ -126,18 +137,23 @@ func (contractWithoutConsumer) Contract() engine.Contract {
 	return engine.Contract{Name: "silent", Machine: testMachine, Publish: true}
 }
 
-// TestDeliver: each room gets the messages of its contracts and no others, in order, again after it failed; nothing is
-// kept for a room that takes none.
+// TestDeliver: each room gets the messages of its contracts and no others, in order, again after it
+// failed; nothing is kept for a room that takes none.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	first, second := newPublishingContract("a", "a2"), newPublishingContract("b")
 	second.failures.Store(2)
 	var e *engine.Engine
-	n := startNodeWith(t, nil, func(c *server.Config) { c.ConfigureEngine = func(made *engine.Engine) error { e = made; return nil } },
-		server.ServedContract{Contract: first}, server.ServedContract{Contract: second}, server.ServedContract{Contract: contractWithoutConsumer{newFakeContract(longPoll)}})
-	for _, id := range []job.ID{{Contract: "a", Key: "1"}, {Contract: "silent", Key: "1"}, {Contract: "b", Key: "1"}, {Contract: "a2", Key: "1"},
+	n := startNodeWith(t, nil, func(c *server.Config) {
+		c.ConfigureEngine = func(made *engine.Engine) error { e = made; return nil }
+	},
+		server.ServedContract{Contract: first}, server.ServedContract{Contract: second},
+		server.ServedContract{Contract: contractWithoutConsumer{newFakeContract(longPoll)}})
+	for _, id := range []job.ID{{Contract: "a", Key: "1"}, {Contract: "silent", Key: "1"},
+		{Contract: "b", Key: "1"}, {Contract: "a2", Key: "1"},
 		{Contract: "a", Key: "2"}} {
-		if _, err := e.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{ID: id, Queue: "q"}}}); err != nil {
+		if _, err := e.Submit(t.Context(), engine.Unique,
+			[]engine.Submission{{Job: job.Job{ID: id, Queue: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,7 +183,8 @@ func TestDeliver(t *testing.T) {
 	}, "silent"); err != nil {
 		t.Error(err)
 	}
-	if status, body := n.get(n.URLs()[0] + "/health/ready"); status != 503 || body != "store ok\nshutdown ok\na part of a fails\na part of b fails\n" {
+	if status, body := n.get(n.URLs()[0] + "/health/ready"); status != 503 ||
+		body != "store ok\nshutdown ok\na part of a fails\na part of b fails\n" {
 		t.Errorf("ready: %d %q", status, body)
 	}
 }

@@ -9,13 +9,16 @@ import (
 	"github.com/millrace/millrace/internal/maintenance"
 )
 
-// Run serves until ctx ends or a listener fails, stops gracefully, and closes the store. Listen comes before. When it
-// returns nothing of the node is left running, but for a store that does not close.
+// Run serves until ctx ends or a listener fails, stops gracefully, and closes the store. Listen
+// comes before. When it returns nothing of the node is left running, but for a store that does not
+// close.
 func (s *Server) Run(ctx context.Context) error {
 	maintenanceCtx, stopMaintenance := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMaintenance()
 	var wg sync.WaitGroup
-	background := maintenance.Runner{Engine: s.engine, Log: s.log, PruneInterval: s.config.Settings.PruneInterval, Publishers: outboxOutlets(s.config.Contracts)}
+	background := maintenance.Runner{Engine: s.engine, Log: s.log,
+		PruneInterval: s.config.Settings.PruneInterval,
+		Publishers:    outboxOutlets(s.config.Contracts)}
 	wg.Go(func() { background.Run(maintenanceCtx) })
 	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
@@ -49,7 +52,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// shutDownListeners ends the listeners and lets requests finish, for the grace less what the rest of the stop may need.
+// shutDownListeners ends the listeners and lets requests finish, for the grace less what the rest
+// of the stop may need.
 func (s *Server) shutDownListeners(grace time.Duration) {
 	s.engine.Close() // long polls answer 204
 	ctx, cancel := context.WithTimeout(context.Background(), grace-grace/8)
@@ -58,7 +62,8 @@ func (s *Server) shutDownListeners(grace time.Duration) {
 	for _, d := range s.listeners {
 		wg.Go(func() {
 			if err := d.server.Shutdown(ctx); err != nil {
-				s.log.Warn("requests did not end within the grace and are cut off", "address", d.address)
+				s.log.Warn("requests did not end within the grace and are cut off", "address",
+					d.address)
 				_ = d.server.Close()
 			}
 		})
@@ -66,10 +71,12 @@ func (s *Server) shutDownListeners(grace time.Duration) {
 	wg.Wait()
 }
 
-// workGrace is what executors get beyond the grace to write what became of the jobs they could not end.
+// workGrace is what executors get beyond the grace to write what became of the jobs they could not
+// end.
 const workGrace = 3 * time.Second
 
-// awaitWork waits for what the rooms do by themselves, which had the grace from the same moment as the requests.
+// awaitWork waits for what the rooms do by themselves, which had the grace from the same moment as
+// the requests.
 func (s *Server) awaitWork(workDone <-chan struct{}, remaining time.Duration) {
 	timer := time.NewTimer(max(0, remaining) + workGrace)
 	defer timer.Stop()

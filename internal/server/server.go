@@ -18,7 +18,8 @@ import (
 // Contract is a contract as a node needs it. It may have more than that, see room.go.
 type Contract interface {
 	Contract() engine.Contract
-	// Mount hands over the engine and makes the room's part of the API. It is called once, before anything runs.
+	// Mount hands over the engine and makes the room's part of the API. It is called once, before
+	// anything runs.
 	Mount(*engine.Engine) httpapi.PrefixHandler
 }
 
@@ -29,7 +30,8 @@ type ServedContract struct {
 	OpenAPI  []byte // its description, served as /openapi/NAME.yaml; nil serves none
 }
 
-// API is a part of the API that is no contract: it has no jobs of its own. It is served on the common address.
+// API is a part of the API that is no contract: it has no jobs of its own. It is served on the
+// common address.
 type API struct {
 	Name    string
 	Mount   func(*engine.Engine) httpapi.PrefixHandler // called once, after those of the rooms
@@ -53,13 +55,16 @@ type Config struct {
 	// WorkersOnly serves no contract, only health and metrics: the node is there to run jobs.
 	WorkersOnly bool
 
-	// ConfigureEngine, when set, is given the engine once it is made: for what has to be told of it before anything is served.
+	// ConfigureEngine, when set, is given the engine once it is made: for what has to be told of it
+	// before anything is served.
 	ConfigureEngine func(*engine.Engine) error
 }
 
 func (c *Config) validate() error {
-	for name, missing := range map[string]bool{"Settings": c.Settings == nil, "Store": c.Store == nil, "Places": len(c.Contracts) == 0,
-		"Log": c.Log == nil, "Node": c.Node == "", "Random": c.Random == nil, "Elapsed": c.Monotonic == nil} {
+	for name, missing := range map[string]bool{"Settings": c.Settings == nil,
+		"Store": c.Store == nil, "Places": len(c.Contracts) == 0,
+		"Log": c.Log == nil, "Node": c.Node == "", "Random": c.Random == nil,
+		"Elapsed": c.Monotonic == nil} {
 		if missing {
 			return fmt.Errorf("server: Config.%s is missing", name)
 		}
@@ -81,8 +86,8 @@ func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	e, err := engine.New(engine.Config{Store: c.Store, Contracts: allEngineContracts(c.Contracts), Node: c.Node, Random: c.Random,
-		Monotonic: c.Monotonic, Log: c.Log})
+	e, err := engine.New(engine.Config{Store: c.Store, Contracts: allEngineContracts(c.Contracts),
+		Node: c.Node, Random: c.Random, Monotonic: c.Monotonic, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +104,8 @@ func New(c Config) (*Server, error) {
 func (s *Server) buildListeners() error {
 	common := []httpapi.PrefixHandler{s.health()}
 	if s.config.Metrics != nil {
-		common = append(common, httpapi.PrefixHandler{Name: "metrics", Prefixes: []string{"/metrics"}, Handler: s.config.Metrics})
+		common = append(common, httpapi.PrefixHandler{Name: "metrics",
+			Prefixes: []string{"/metrics"}, Handler: s.config.Metrics})
 	}
 	if !s.config.WorkersOnly {
 		common = append(common, openAPIHandler(s.config.Contracts, s.config.APIs))
@@ -112,7 +118,8 @@ func (s *Server) buildListeners() error {
 		if s.config.WorkersOnly {
 			continue
 		}
-		entries = append(entries, pageEntry{p.Contract.Contract().Name, m.Prefixes, p.Listen, openAPIPath(p.Contract.Contract().Name, p.OpenAPI)})
+		entries = append(entries, pageEntry{p.Contract.Contract().Name, m.Prefixes, p.Listen,
+			openAPIPath(p.Contract.Contract().Name, p.OpenAPI)})
 		if p.Listen == "" {
 			common = append(common, m)
 			continue
@@ -127,7 +134,8 @@ func (s *Server) buildListeners() error {
 		for _, f := range s.config.APIs {
 			m := f.Mount(s.engine)
 			common = append(common, m)
-			entries = append(entries, pageEntry{f.Name, m.Prefixes, "", openAPIPath(f.Name, f.OpenAPI)})
+			entries = append(entries, pageEntry{f.Name, m.Prefixes, "",
+				openAPIPath(f.Name, f.OpenAPI)})
 		}
 	}
 	if s.config.Page != nil {
@@ -137,9 +145,12 @@ func (s *Server) buildListeners() error {
 	if err != nil {
 		return err
 	}
-	s.listeners = []*httpListener{newListener(s.config.Settings.Listen, common, s.config.Settings.TrustedProxies, credentials, s.log)}
+	s.listeners = []*httpListener{newListener(s.config.Settings.Listen, common,
+		s.config.Settings.TrustedProxies, credentials, s.log)}
 	for _, address := range addresses {
-		s.listeners = append(s.listeners, newListener(address, byAddress[address], s.config.Settings.TrustedProxies, credentials, s.log))
+		s.listeners = append(s.listeners,
+			newListener(address, byAddress[address], s.config.Settings.TrustedProxies, credentials,
+				s.log))
 	}
 	return nil
 }
@@ -154,20 +165,21 @@ func openAPIHandler(contracts []ServedContract, apis []API) httpapi.PrefixHandle
 		files[openAPIPath(f.Name, f.OpenAPI)] = f.OpenAPI
 	}
 	delete(files, "")
-	return httpapi.PrefixHandler{Name: "openapi", Prefixes: []string{"/openapi/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, found := files[r.URL.Path]
-		if found && r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "this path takes GET, HEAD", http.StatusMethodNotAllowed)
-			return
-		}
-		if !found {
-			httpapi.NotFound(w)
-			return
-		}
-		w.Header().Set("Content-Type", "application/yaml")
-		_, _ = w.Write(text)
-	})}
+	return httpapi.PrefixHandler{Name: "openapi", Prefixes: []string{"/openapi/"},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			text, found := files[r.URL.Path]
+			if found && r.Method != http.MethodGet && r.Method != http.MethodHead {
+				w.Header().Set("Allow", "GET, HEAD")
+				http.Error(w, "this path takes GET, HEAD", http.StatusMethodNotAllowed)
+				return
+			}
+			if !found {
+				httpapi.NotFound(w)
+				return
+			}
+			w.Header().Set("Content-Type", "application/yaml")
+			_, _ = w.Write(text)
+		})}
 }
 
 // openAPIPath is where an OpenAPI document is served; empty where there is none.
@@ -184,7 +196,8 @@ func (s *Server) health() httpapi.PrefixHandler {
 		{Name: "store", Run: func(ctx context.Context) error { return s.engine.Ping(ctx) }},
 		{Name: "shutdown", Run: func(context.Context) error {
 			if s.stopping.Load() {
-				return &job.Error{Kind: job.Unavailable, Op: "server.health", Msg: "the node is stopping"}
+				return &job.Error{Kind: job.Unavailable, Op: "server.health",
+					Msg: "the node is stopping"}
 			}
 			return nil
 		}},

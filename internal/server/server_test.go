@@ -32,14 +32,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var testMachine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
+var testMachine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready,
+	"running": job.Leased}, []job.Move{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
 	{From: "running", On: job.Succeeded, To: job.StateNone},
 	{From: "running", On: job.Expired, To: "queued"},
 })
 
-// fakeContract is a contract with one path that says when it is asked and then does what the test wants.
+// fakeContract is a contract with one path that says when it is asked and then does what the test
+// wants.
 type fakeContract struct {
 	requested chan struct{}
 	serve     func(*engine.Engine, http.ResponseWriter, *http.Request)
@@ -54,14 +56,16 @@ func (*fakeContract) Contract() engine.Contract {
 }
 
 func (r *fakeContract) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	return httpapi.PrefixHandler{Name: "made", Prefixes: []string{"/made/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.requested <- struct{}{}
-		r.serve(e, w, req)
-	})}
+	return httpapi.PrefixHandler{Name: "made", Prefixes: []string{"/made/"},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			r.requested <- struct{}{}
+			r.serve(e, w, req)
+		})}
 }
 
 func longPoll(e *engine.Engine, w http.ResponseWriter, r *http.Request) {
-	jobs, err := e.Claim(r.Context(), engine.ClaimRequest{Contract: "made", Queues: []string{"q"}, Max: 1, Wait: time.Minute})
+	jobs, err := e.Claim(r.Context(), engine.ClaimRequest{Contract: "made", Queues: []string{"q"},
+		Max: 1, Wait: time.Minute})
 	if err != nil || len(jobs) > 0 {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
@@ -91,18 +95,23 @@ func testSettings(t *testing.T, set map[string]string) *config.Settings {
 	return s
 }
 
-func newServer(t *testing.T, set map[string]string, contracts ...server.ServedContract) (*server.Server, store.Store) {
+func newServer(t *testing.T, set map[string]string,
+	contracts ...server.ServedContract) (*server.Server, store.Store) {
 	t.Helper()
 	return newServerWith(t, set, nil, contracts...)
 }
 
-func newServerWith(t *testing.T, set map[string]string, change func(*server.Config), contracts ...server.ServedContract) (*server.Server, store.Store) {
+func newServerWith(t *testing.T, set map[string]string, change func(*server.Config),
+	contracts ...server.ServedContract) (*server.Server, store.Store) {
 	t.Helper()
 	clock := testkit.NewClock()
 	opened := testkit.MemoryStore(t, clock.Now)
-	c := server.Config{Settings: testSettings(t, set), Store: opened, Contracts: contracts, Log: slog.New(slog.DiscardHandler),
+	c := server.Config{Settings: testSettings(t, set), Store: opened, Contracts: contracts,
+		Log:  slog.New(slog.DiscardHandler),
 		Node: "n", Version: "v", Random: testkit.RandomBytes, Monotonic: clock.Monotonic,
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })}
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "metrics")
+		})}
 	if change != nil {
 		change(&c)
 	}
@@ -118,15 +127,19 @@ func startNode(t *testing.T, set map[string]string, contracts ...server.ServedCo
 	return startNodeWith(t, set, nil, contracts...)
 }
 
-func startNodeWith(t *testing.T, set map[string]string, change func(*server.Config), contracts ...server.ServedContract) *node {
+func startNodeWith(t *testing.T, set map[string]string, change func(*server.Config),
+	contracts ...server.ServedContract) *node {
 	t.Helper()
 	s, opened := newServerWith(t, set, change, contracts...)
 	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	n := &node{Server: s, store: opened, stop: stop, ended: make(chan error, 1), http: &http.Client{Transport: &http.Transport{},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	n := &node{Server: s, store: opened, stop: stop, ended: make(chan error, 1),
+		http: &http.Client{Transport: &http.Transport{},
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			}}}
 	go func() { n.ended <- s.Run(ctx); close(n.ended) }()
 	t.Cleanup(func() {
 		stop()
@@ -152,7 +165,9 @@ func (n *node) get(url string) (int, string) {
 
 func TestRoutes(t *testing.T) {
 	t.Parallel()
-	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") })
+	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "room")
+	})
 	n := startNode(t, nil, server.ServedContract{Contract: r, OpenAPI: []byte("openapi: 3")})
 	for path, want := range map[string]struct {
 		status int
@@ -180,11 +195,14 @@ func TestRoutes(t *testing.T) {
 
 func TestOwnListener(t *testing.T) {
 	t.Parallel()
-	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "room") })
+	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "room")
+	})
 	n := startNode(t, nil, server.ServedContract{Contract: r, Listen: "127.0.0.1:0"})
 	urls := n.URLs()
-	for url, want := range map[string]int{urls[0] + "/made/x": 404, urls[0] + "/health": 200, urls[0] + "/metrics": 200,
-		urls[1] + "/made/x": 200, urls[1] + "/health": 200, urls[1] + "/metrics": 404} {
+	for url, want := range map[string]int{urls[0] + "/made/x": 404, urls[0] + "/health": 200,
+		urls[0] + "/metrics": 200,
+		urls[1] + "/made/x":  200, urls[1] + "/health": 200, urls[1] + "/metrics": 404} {
 		if status, _ := n.get(url); status != want {
 			t.Errorf("GET %s: %d, want %d", url, status, want)
 		}
@@ -264,8 +282,12 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 // What does not end within the grace is cut off; the stop is a good one all the same.
 func TestStopCutsOff(t *testing.T) {
 	t.Parallel()
-	r := newFakeContract(func(_ *engine.Engine, _ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
-	n := startNode(t, map[string]string{"shutdown_grace": "50ms"}, server.ServedContract{Contract: r})
+	r := newFakeContract(func(_ *engine.Engine, _ http.ResponseWriter,
+		req *http.Request) {
+		<-req.Context().Done()
+	})
+	n := startNode(t, map[string]string{"shutdown_grace": "50ms"},
+		server.ServedContract{Contract: r})
 	answer := make(chan int, 1)
 	go func() {
 		status, _ := n.get(n.URLs()[0] + "/made/never")
@@ -287,7 +309,9 @@ func TestReadyNamesWhatFails(t *testing.T) {
 	if err := n.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if status, body := n.get(n.URLs()[0] + "/health/ready"); status != http.StatusServiceUnavailable || !strings.Contains(body, "store") {
+	if status, body := n.get(n.URLs()[0] +
+		"/health/ready"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "store") {
 		t.Errorf("%d %q, want 503 and the store", status, body)
 	}
 	if status, _ := n.get(n.URLs()[0] + "/health/live"); status != http.StatusOK {
@@ -303,12 +327,16 @@ func TestListenErrors(t *testing.T) {
 	}
 	defer taken.Close()
 	for address, want := range map[string]string{
-		taken.Addr().String():    "the address " + taken.Addr().String() + " is in use by another process",
+		taken.Addr().String(): "the address " + taken.Addr().String() +
+			" is in use by another process",
 		"192.0.2.1:0":            "not one of this machine's",
 		"no.such.host.invalid:1": "cannot listen on",
 	} {
-		s, _ := newServer(t, map[string]string{"relay.token": "t", "operator.token": "t", "trusted_network": "true"},
-			server.ServedContract{Contract: newFakeContract(longPoll)}, server.ServedContract{Contract: secondContract{newFakeContract(longPoll)}, Listen: address})
+		s, _ := newServer(t, map[string]string{"relay.token": "t", "operator.token": "t",
+			"trusted_network": "true"},
+			server.ServedContract{Contract: newFakeContract(longPoll)},
+			server.ServedContract{Contract: secondContract{newFakeContract(longPoll)},
+				Listen: address})
 		if err := s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
@@ -325,7 +353,8 @@ func (secondContract) Contract() engine.Contract {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	cert, key, pool := writeCertificate(t)
-	n := startNode(t, map[string]string{"tls.cert": cert, "tls.key": key}, server.ServedContract{Contract: newFakeContract(longPoll)})
+	n := startNode(t, map[string]string{"tls.cert": cert, "tls.key": key},
+		server.ServedContract{Contract: newFakeContract(longPoll)})
 	if !strings.HasPrefix(n.URLs()[0], "https://") {
 		t.Fatal(n.URLs())
 	}
@@ -342,8 +371,10 @@ func writeCertificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPo
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -355,7 +386,8 @@ func writeCertificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPo
 	dir := t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	pool = x509.NewCertPool()
-	for name, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
+	for name, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
 		text := pem.EncodeToMemory(block)
 		if block.Type == "CERTIFICATE" {
 			pool.AppendCertsFromPEM(text)
@@ -369,28 +401,35 @@ func writeCertificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPo
 
 func TestConfigNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	if _, err := server.New(server.Config{Settings: testSettings(t, nil)}); err == nil || !strings.Contains(err.Error(), "Config.") {
+	if _, err := server.New(server.Config{Settings: testSettings(t, nil)}); err == nil ||
+		!strings.Contains(err.Error(), "Config.") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestSurface: a part of the API that is no contract is served on the common address, unless the node serves nothing.
+// TestSurface: a part of the API that is no contract is served on the common address, unless the
+// node serves nothing.
 func TestSurface(t *testing.T) {
 	t.Parallel()
-	surface := server.API{Name: "side", OpenAPI: []byte("side: 1"), Mount: func(e *engine.Engine) httpapi.PrefixHandler {
-		return httpapi.PrefixHandler{Name: "side", Prefixes: []string{"/side/"}, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, strings.Join(e.Contracts(), ","))
-		})}
-	}}
+	surface := server.API{Name: "side", OpenAPI: []byte("side: 1"),
+		Mount: func(e *engine.Engine) httpapi.PrefixHandler {
+			return httpapi.PrefixHandler{Name: "side", Prefixes: []string{"/side/"},
+				Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = io.WriteString(w, strings.Join(e.Contracts(), ","))
+				})}
+		}}
 	for _, only := range []bool{false, true} {
-		n := startNodeWith(t, nil, func(c *server.Config) { c.APIs, c.WorkersOnly = []server.API{surface}, only },
+		n := startNodeWith(t, nil, func(c *server.Config) {
+			c.APIs, c.WorkersOnly = []server.API{surface}, only
+		},
 			server.ServedContract{Contract: newFakeContract(longPoll), Listen: "127.0.0.1:0"})
 		want := map[string]int{"/side/x": 200, "/openapi/side.yaml": 200, "/health": 200}
 		if only {
 			want = map[string]int{"/side/x": 404, "/openapi/side.yaml": 404, "/health": 200}
 		}
 		for path, status := range want {
-			if got, body := n.get(n.URLs()[0] + path); got != status || got == 200 && path == "/side/x" && body != "made" {
+			if got, body := n.get(n.URLs()[0] + path); got != status ||
+				(got == 200 && path == "/side/x" && body != "made") {
 				t.Errorf("workers only %v: GET %s: %d %q, want %d", only, path, got, body, status)
 			}
 		}

@@ -13,10 +13,11 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// The tests of clusters run one after another: beside each other, on few processors, three servers each would be slow to
-// elect their leaders.
+// The tests of clusters run one after another: beside each other, on few processors, three servers
+// each would be slow to elect their leaders.
 
-// mustCluster starts a cluster and streams on it. The servers have not elected their leader when Open comes.
+// mustCluster starts a cluster and streams on it. The servers have not elected their leader when
+// Open comes.
 func mustCluster(t *testing.T) (*outside.NATSCluster, *fixture) {
 	t.Helper()
 	cluster := outside.NewNATSCluster(t, "hush")
@@ -65,7 +66,8 @@ func (w *fixture) leader(t *testing.T, name string) (index int) {
 }
 
 // publishUntilAcked publishes until it is acknowledged.
-func (w *fixture) publishUntilAcked(ctx context.Context, t *testing.T, m []stream.Message) []uint64 {
+func (w *fixture) publishUntilAcked(ctx context.Context, t *testing.T,
+	m []stream.Message) []uint64 {
 	t.Helper()
 	for {
 		offsets, err := w.Publish(ctx, m)
@@ -89,12 +91,16 @@ func TestCluster(t *testing.T) {
 	}
 	work := newMessages("work", "m", 30)
 	for range 2 { // the second time the stream knows them
-		if offsets := w.publishUntilAcked(t.Context(), t, work); offsets[0] != 1 || offsets[29] != 30 {
+		if offsets := w.publishUntilAcked(t.Context(), t, work); offsets[0] != 1 ||
+			offsets[29] != 30 {
 			t.Errorf("got offsets %v", offsets)
 		}
 	}
-	waitUntil(t, "all messages to be in the copies", func() bool { return len(w.mustRead(t, "WORK", "work", 0, 100)) == 30 })
-	if newest, err := w.Newest(t.Context(), "WORK", "work", 0, 2); err != nil || !slices.Equal(dataOf(newest), []string{"m29", "m28"}) {
+	waitUntil(t, "all messages to be in the copies", func() bool {
+		return len(w.mustRead(t, "WORK", "work", 0, 100)) == 30
+	})
+	if newest, err := w.Newest(t.Context(), "WORK", "work", 0, 2); err != nil ||
+		!slices.Equal(dataOf(newest), []string{"m29", "m28"}) {
 		t.Errorf("got %v, %v", dataOf(newest), err)
 	}
 	if e, err := w.Get(t.Context(), "WORK", 7); err != nil || string(e.Data) != "m6" {
@@ -109,18 +115,23 @@ func TestCluster(t *testing.T) {
 	if err := w.Prune(t.Context()); err != nil {
 		t.Error(err)
 	}
-	waitUntil(t, "all messages to be pruned", func() bool { return len(w.mustRead(t, "WORK", "work", 0, 100)) == 0 })
+	waitUntil(t, "all messages to be pruned", func() bool {
+		return len(w.mustRead(t, "WORK", "work", 0, 100)) == 0
+	})
 	if err := w.js.DeleteStream(t.Context(), "LOGS"); err != nil {
 		t.Fatal(err)
 	}
-	if offsets := w.publishUntilAcked(t.Context(), t, newMessages("logs.a", "anew", 20)); offsets[19] != 20 {
+	if offsets := w.publishUntilAcked(t.Context(), t,
+		newMessages("logs.a", "anew", 20)); offsets[19] != 20 {
 		t.Errorf("got offsets %v", offsets)
 	}
 }
 
-// TestClusterServerKilled kills a server under a publisher, a consumer and a follower, and starts it again.
+// TestClusterServerKilled kills a server under a publisher, a consumer and a follower, and starts
+// it again.
 func TestClusterServerKilled(t *testing.T) {
-	for name, after := range map[string]struct{ connected, killed int }{ // counted from the leader on
+	// counted from the leader on
+	for name, after := range map[string]struct{ connected, killed int }{
 		"the leader of the stream":     {1, 0},
 		"the server of the connection": {1, 1},
 		"the server that is both":      {0, 0},
@@ -152,8 +163,11 @@ func TestClusterServerKilled(t *testing.T) {
 				}
 			}
 			l.wantAll(t, acknowledged)
-			waitUntil(t, "all messages to be in the copies", func() bool { return len(w.mustRead(t, "WORK", "work", 0, 1000)) >= len(acknowledged) })
-			if stored := dataOf(w.mustRead(t, "WORK", "work", 0, 1000)); !slices.Equal(stored, acknowledged) {
+			waitUntil(t, "all messages to be in the copies", func() bool {
+				return len(w.mustRead(t, "WORK", "work", 0, 1000)) >= len(acknowledged)
+			})
+			if stored := dataOf(w.mustRead(t, "WORK", "work", 0, 1000)); !slices.Equal(stored,
+				acknowledged) {
 				t.Errorf("%d were acknowledged, and stored are %v", len(acknowledged), stored)
 			}
 		})
@@ -170,7 +184,8 @@ type receivedLog struct {
 func (w *fixture) listen(ctx context.Context, t *testing.T) *receivedLog {
 	l := &receivedLog{consumed: map[string]int{}}
 	c := workerConsumer()
-	c.AckWait = 3 * time.Second // what was on its way to or from the killed server comes again after it
+	// what was on its way to or from the killed server comes again after it
+	c.AckWait = 3 * time.Second
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
@@ -201,8 +216,8 @@ func (w *fixture) listen(ctx context.Context, t *testing.T) *receivedLog {
 	return l
 }
 
-// wantAll waits until all was heard: by the follower in order and once, by the consumer once, or again where the server's
-// end came between a delivery and its acknowledgement.
+// wantAll waits until all was heard: by the follower in order and once, by the consumer once, or
+// again where the server's end came between a delivery and its acknowledgement.
 func (l *receivedLog) wantAll(t *testing.T, want []string) {
 	t.Helper()
 	waitUntil(t, "all messages to be consumed and followed", func() bool {
@@ -238,7 +253,8 @@ func TestClusterWithoutQuorum(t *testing.T) {
 	var wait sync.WaitGroup
 	for _, n := range []int{1, 20} {
 		wait.Go(func() {
-			if _, err := w.Publish(ctx, newMessages("work", "meanwhile", n)); !job.IsKind(err, job.Unavailable) {
+			if _, err := w.Publish(ctx, newMessages("work", "meanwhile", n)); !job.IsKind(err,
+				job.Unavailable) {
 				t.Errorf("without a quorum: got %v", err)
 			}
 		})

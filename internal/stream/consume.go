@@ -13,10 +13,11 @@ import (
 
 // Consumer says what is consumed and how. Nodes with the same Durable share the work.
 type Consumer struct {
-	Stream     string
-	Subject    string
-	Durable    string
-	MaxDeliver int           // hand-outs of one message after which it is settled, one way or the other
+	Stream  string
+	Subject string
+	Durable string
+	// hand-outs of one message after which it is settled, one way or the other
+	MaxDeliver int
 	AckWait    time.Duration // a message that is not settled within it is handed out again
 	Batch      int           // most messages at a time
 }
@@ -33,7 +34,8 @@ type Delivery struct {
 // Header gives a header of the message.
 func (d *Delivery) Header(name string) string { return d.msg.Headers().Get(name) }
 
-// Ack says that the message is done with. If that does not reach the server, it is handed out again.
+// Ack says that the message is done with. If that does not reach the server, it is handed out
+// again.
 func (d *Delivery) Ack() { _ = d.msg.Ack() }
 
 // Term says that the message can never be done with.
@@ -48,8 +50,8 @@ func (d *Delivery) Nak(delay time.Duration) {
 	_ = d.msg.NakWithDelay(delay)
 }
 
-// heartbeatInterval is how often a consumer of the server shows that it is there. After two that are missing it is looked for
-// again: the server of a cluster that had it may be dead.
+// heartbeatInterval is how often a consumer of the server shows that it is there. After two that
+// are missing it is looked for again: the server of a cluster that had it may be dead.
 const heartbeatInterval = 2 * time.Second
 
 // The pauses before a consumer is set up again after trouble.
@@ -58,9 +60,10 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// Consume hands out what the subject has that is not settled yet, until ctx is done. The stream and the consumer are
-// made again where they are gone; while the streams are away it waits for them.
-func (s *Streams) Consume(ctx context.Context, c Consumer, fn func(context.Context, []Delivery)) error {
+// Consume hands out what the subject has that is not settled yet, until ctx is done. The stream and
+// the consumer are made again where they are gone; while the streams are away it waits for them.
+func (s *Streams) Consume(ctx context.Context, c Consumer,
+	fn func(context.Context, []Delivery)) error {
 	pause, loop := minPause, outage.Loop{Log: s.config.Log, Name: "consumer of " + c.Stream}
 	for {
 		err := s.consume(ctx, &c, func(batch []Delivery) {
@@ -83,9 +86,11 @@ func (s *Streams) Consume(ctx context.Context, c Consumer, fn func(context.Conte
 
 // consume waits for a message, takes what else is there, and hands all of it out.
 func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery)) error {
-	// The server hands out without end: only here it is known what the last time was, also after a crash.
+	// The server hands out without end: only here it is known what the last time was, also after a
+	// crash.
 	config := jetstream.ConsumerConfig{Durable: c.Durable, FilterSubject: c.Subject,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1, MaxAckPending: max(1000, c.Batch)}
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1,
+		MaxAckPending: max(1000, c.Batch)}
 	report := s.config.Part.Begin()
 	var consumer jetstream.Consumer
 	err := s.retryUntilAnswered(ctx, func(ctx context.Context) (err error) {
@@ -116,16 +121,19 @@ func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery))
 	return nil
 }
 
-// nextMessage waits for a message until ctx is done. The library gets no deadline: near one it would refuse the heartbeat.
+// nextMessage waits for a message until ctx is done. The library gets no deadline: near one it
+// would refuse the heartbeat.
 func nextMessage(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	return consumer.Next(jetstream.FetchContext(within), jetstream.FetchHeartbeat(heartbeatInterval))
+	return consumer.Next(jetstream.FetchContext(within),
+		jetstream.FetchHeartbeat(heartbeatInterval))
 }
 
 // takeAvailable adds up to n messages that are there at the moment.
-func takeAvailable(batch []jetstream.Msg, consumer jetstream.Consumer, n int) ([]jetstream.Msg, error) {
+func takeAvailable(batch []jetstream.Msg, consumer jetstream.Consumer, n int) ([]jetstream.Msg,
+	error) {
 	if n < 1 {
 		return batch, nil
 	}
@@ -147,7 +155,8 @@ func (c *Consumer) deliveries(batch []jetstream.Msg) ([]Delivery, error) {
 			return nil, err
 		}
 		attempt := int(meta.NumDelivered)
-		all[i] = Delivery{Entry: entryOfDelivery(msg, meta), Attempt: attempt, Last: attempt >= c.MaxDeliver, msg: msg}
+		all[i] = Delivery{Entry: entryOfDelivery(msg, meta), Attempt: attempt,
+			Last: attempt >= c.MaxDeliver, msg: msg}
 	}
 	return all, nil
 }

@@ -18,13 +18,15 @@ func TestConsume(t *testing.T) {
 		w.mustPublish(t, m...)
 		got := w.consumeN(t, workerConsumer(), 25, (*stream.Delivery).Ack)
 		for i, d := range got {
-			if string(d.Data) != fmt.Sprint("m", i) || d.Offset != uint64(i+1) || d.Attempt != 1 || d.Last || (d.Header("Millrace-Outbox") == "1") != (i == 0) {
+			if string(d.Data) != fmt.Sprint("m", i) || d.Offset != uint64(i+1) || d.Attempt != 1 ||
+				d.Last || (d.Header("Millrace-Outbox") == "1") != (i == 0) {
 				t.Errorf("delivery %d is %s, %+v", i, d.Data, d.Entry)
 			}
 		}
 		// Another one goes on where this one stopped.
 		w.mustPublish(t, newMessages("work", "next", 1)...)
-		if got := w.consumeN(t, workerConsumer(), 1, (*stream.Delivery).Ack); string(got[0].Data) != "next0" || got[0].Attempt != 1 {
+		if got := w.consumeN(t, workerConsumer(), 1,
+			(*stream.Delivery).Ack); string(got[0].Data) != "next0" || got[0].Attempt != 1 {
 			t.Errorf("got %s", got[0].Data)
 		}
 	})
@@ -43,7 +45,8 @@ func TestConsumeBounded(t *testing.T) {
 			t.Errorf("got %v, want %v", last, want)
 		}
 		w.mustPublish(t, newMessages("work", "good", 1)...)
-		if got := w.consumeN(t, workerConsumer(), 1, (*stream.Delivery).Term); string(got[0].Data) != "good0" {
+		if got := w.consumeN(t, workerConsumer(), 1,
+			(*stream.Delivery).Term); string(got[0].Data) != "good0" {
 			t.Errorf("got %s: what was given up came back", got[0].Data)
 		}
 		w.awaitSettled(t, func(floor uint64, open int) bool { return floor == 2 && open == 0 })
@@ -61,17 +64,18 @@ func TestConsumeShared(t *testing.T) {
 		var wait sync.WaitGroup
 		for range 2 {
 			wait.Go(func() {
-				_ = w.Consume(ctx, workerConsumer(), func(_ context.Context, batch []stream.Delivery) {
-					mu.Lock()
-					defer mu.Unlock()
-					for i := range batch {
-						visited[string(batch[i].Data)]++
-						batch[i].Ack()
-					}
-					if len(visited) == 300 {
-						cancel()
-					}
-				})
+				_ = w.Consume(ctx, workerConsumer(),
+					func(_ context.Context, batch []stream.Delivery) {
+						mu.Lock()
+						defer mu.Unlock()
+						for i := range batch {
+							visited[string(batch[i].Data)]++
+							batch[i].Ack()
+						}
+						if len(visited) == 300 {
+							cancel()
+						}
+					})
 			})
 		}
 		wait.Wait()

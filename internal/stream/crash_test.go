@@ -14,8 +14,8 @@ import (
 
 const answerTimeout = 10 * time.Second
 
-// TestServerKilled kills the server in the middle of publishing: what was acknowledged is there after its restart, in
-// order and once, and consuming and following go on by themselves.
+// TestServerKilled kills the server in the middle of publishing: what was acknowledged is there
+// after its restart, in order and once, and consuming and following go on by themselves.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := outside.NewNATS(t, "")
@@ -38,13 +38,15 @@ func TestServerKilled(t *testing.T) {
 	}
 	got := w.consumeN(t, workerConsumer(), len(stored), (*stream.Delivery).Ack)
 	if len(acknowledged) < 100 || len(got) != len(stored) {
-		t.Errorf("acknowledged %d, stored %d, handed out %d", len(acknowledged), len(stored), len(got))
+		t.Errorf("acknowledged %d, stored %d, handed out %d", len(acknowledged), len(stored),
+			len(got))
 	}
 }
 
-// publishDuringRestarts publishes while the server is killed and started again, a batch and a single message in turn, each
-// until it is acknowledged.
-func (w *fixture) publishDuringRestarts(ctx context.Context, t *testing.T, server *outside.NATSServer) (acknowledged []string) {
+// publishDuringRestarts publishes while the server is killed and started again, a batch and a
+// single message in turn, each until it is acknowledged.
+func (w *fixture) publishDuringRestarts(ctx context.Context, t *testing.T,
+	server *outside.NATSServer) (acknowledged []string) {
 	t.Helper()
 	restarted := make(chan struct{})
 	failures := 0
@@ -92,7 +94,10 @@ func TestServerKilledWhileWaiting(t *testing.T) {
 	followed, consumed := make(chan string, 10), make(chan string, 10)
 	ended := make(chan error, 2)
 	go func() {
-		ended <- w.Follow(ctx, "LOGS", "logs.f", 0, func(e stream.Entry) error { followed <- string(e.Data); return nil })
+		ended <- w.Follow(ctx, "LOGS", "logs.f", 0, func(e stream.Entry) error {
+			followed <- string(e.Data)
+			return nil
+		})
 	}()
 	go func() {
 		ended <- w.Consume(ctx, workerConsumer(), func(_ context.Context, batch []stream.Delivery) {
@@ -114,7 +119,8 @@ func TestServerKilledWhileWaiting(t *testing.T) {
 			}
 		}
 	}
-	for repeated := "before0"; repeated == "before0"; repeated = got[len(got)-1] { // an acknowledgement may have been lost with the server
+	// an acknowledgement may have been lost with the server
+	for repeated := "before0"; repeated == "before0"; repeated = got[len(got)-1] {
 		got = append(got, <-consumed)
 	}
 	got = append(got, <-followed)

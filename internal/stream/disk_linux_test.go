@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// fillDisk makes every file of messages below a directory that is open be on a full disk, and reports whether there is one.
+// fillDisk makes every file of messages below a directory that is open be on a full disk, and
+// reports whether there is one.
 func fillDisk(t *testing.T, dir string) (filled bool) {
 	t.Helper()
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
@@ -39,8 +40,8 @@ func fillDisk(t *testing.T, dir string) (filled bool) {
 	return filled
 }
 
-// TestDiskFull: the embedded server, which takes nothing more after a write that failed, works again when the disk does,
-// by itself, and holds what it had acknowledged.
+// TestDiskFull: the embedded server, which takes nothing more after a write that failed, works
+// again when the disk does, by itself, and holds what it had acknowledged.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
@@ -63,7 +64,8 @@ func TestDiskFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := dataOf(w.mustRead(t, "LOGS", "logs.a", 0, 100)); failures == 0 || len(got) != 21 || got[0] != "before0" || got[20] != "after0" {
+	if got := dataOf(w.mustRead(t, "LOGS", "logs.a", 0, 100)); failures == 0 || len(got) != 21 ||
+		got[0] != "before0" || got[20] != "after0" {
 		t.Errorf("after %d failures got %v", failures, got)
 	}
 	if w.Address() != address {

@@ -25,7 +25,8 @@ import (
 func (s *Streams) startEmbedded() error {
 	c := &s.config
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return &job.Error{Kind: job.ReadOnly, Op: "stream.open", Msg: "the directory of the streams is not writable", Err: err}
+		return &job.Error{Kind: job.ReadOnly, Op: "stream.open",
+			Msg: "the directory of the streams is not writable", Err: err}
 	}
 	unlock, err := disk.Lock(filepath.Join(c.Dir, "lock"))
 	if err != nil {
@@ -37,7 +38,8 @@ func (s *Streams) startEmbedded() error {
 		return err
 	}
 	lifeCtx, close := context.WithCancel(context.Background())
-	s.embedded = &embedded{options: options, log: c.Log, part: c.Part, writeFailed: make(chan struct{}, 1), ctx: lifeCtx, close: close}
+	s.embedded = &embedded{options: options, log: c.Log, part: c.Part,
+		writeFailed: make(chan struct{}, 1), ctx: lifeCtx, close: close}
 	if err := s.embedded.start(); err != nil {
 		return err
 	}
@@ -47,14 +49,16 @@ func (s *Streams) startEmbedded() error {
 
 // serverOptions is how the server is set up. SyncAlways: what it acknowledges is on the disk.
 func (c *Config) serverOptions() (*server.Options, error) {
-	options := &server.Options{ServerName: c.Node, DontListen: c.Listen == "", Authorization: c.Token, JetStream: true, StoreDir: c.Dir,
+	options := &server.Options{ServerName: c.Node, DontListen: c.Listen == "",
+		Authorization: c.Token, JetStream: true, StoreDir: c.Dir,
 		SyncAlways: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true}
 	if c.Listen == "" {
 		return options, nil
 	}
 	host, port, err := net.SplitHostPort(c.Listen)
 	if options.Port, _ = strconv.Atoi(port); err != nil {
-		return nil, &job.Error{Kind: job.Invalid, Op: "stream.open", Msg: "stream.listen is no address", Err: err}
+		return nil, &job.Error{Kind: job.Invalid, Op: "stream.open",
+			Msg: "stream.listen is no address", Err: err}
 	}
 	if options.Host = host; options.Port == 0 {
 		options.Port = server.RANDOM_PORT
@@ -62,8 +66,9 @@ func (c *Config) serverOptions() (*server.Options, error) {
 	return options, nil
 }
 
-// embedded is the server in the process. One that could not write, as when the disk was full, refuses every message until
-// it is started anew; here that is done as soon as the disk takes something again.
+// embedded is the server in the process. One that could not write, as when the disk was full,
+// refuses every message until it is started anew; here that is done as soon as the disk takes
+// something again.
 type embedded struct {
 	options     *server.Options
 	log         *slog.Logger
@@ -78,7 +83,8 @@ type embedded struct {
 	address string
 }
 
-// InProcessConn implements nats.InProcessConnProvider: whoever connects again reaches the server that runs then.
+// InProcessConn implements nats.InProcessConnProvider: whoever connects again reaches the server
+// that runs then.
 func (e *embedded) InProcessConn() (net.Conn, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,7 +98,8 @@ func (e *embedded) start() error {
 	options := *e.options // the server writes to them
 	s, err := server.NewServer(&options)
 	if err != nil {
-		return &job.Error{Kind: job.Internal, Op: "stream.open", Msg: "the embedded server of the streams cannot be made", Err: err}
+		return &job.Error{Kind: job.Internal, Op: "stream.open",
+			Msg: "the embedded server of the streams cannot be made", Err: err}
 	}
 	l := &logger{Logger: e.log, writeFailed: e.writeFailed, part: e.part}
 	s.SetLoggerV2(l, false, false, false)
@@ -112,7 +119,8 @@ func (e *embedded) start() error {
 		}
 	}
 	shutdownServer(s)
-	return &job.Error{Kind: job.Unavailable, Op: "stream.open", Msg: "the embedded server of the streams did not start" + l.startFailure()}
+	return &job.Error{Kind: job.Unavailable, Op: "stream.open",
+		Msg: "the embedded server of the streams did not start" + l.startFailure()}
 }
 
 // repairInterval is between two looks at a disk that takes nothing.
@@ -208,7 +216,8 @@ func (l *logger) Errorf(format string, v ...any) {
 		case l.writeFailed <- struct{}{}:
 		default:
 		}
-		l.part.Begin()(&job.Error{Kind: job.Unavailable, Op: "stream.write", Msg: fmt.Sprintf(format, v...)})
+		l.part.Begin()(&job.Error{Kind: job.Unavailable, Op: "stream.write",
+			Msg: fmt.Sprintf(format, v...)})
 		return
 	}
 	l.Error("the server of the streams", "error_message", fmt.Sprintf(format, v...))

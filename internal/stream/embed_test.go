@@ -37,13 +37,14 @@ func TestEmbeddedListens(t *testing.T) {
 	if _, err := producer.Request("work", []byte("proposal"), answerTimeout); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := heard.Read(t.Context(), "WORK", "work", 0, 10); err != nil || !slices.Equal(dataOf(got), []string{"proposal"}) {
+	if got, err := heard.Read(t.Context(), "WORK", "work", 0, 10); err != nil ||
+		!slices.Equal(dataOf(got), []string{"proposal"}) {
 		t.Errorf("got %v, %v", dataOf(got), err)
 	}
 }
 
-// TestEmbeddedDirectory keeps messages over a restart, belongs to one process at a time, and begins anew when it is
-// emptied.
+// TestEmbeddedDirectory keeps messages over a restart, belongs to one process at a time, and begins
+// anew when it is emptied.
 func TestEmbeddedDirectory(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
@@ -53,11 +54,13 @@ func TestEmbeddedDirectory(t *testing.T) {
 	}
 	w := &fixture{Streams: first}
 	w.mustPublish(t, newMessages("logs.a", "m", 100)...)
-	if _, err := stream.Open(t.Context(), c); !job.IsKind(err, job.Conflict) || !strings.Contains(err.Error(), "in use by process") {
+	if _, err := stream.Open(t.Context(), c); !job.IsKind(err, job.Conflict) ||
+		!strings.Contains(err.Error(), "in use by process") {
 		t.Errorf("a second one: got %v", err)
 	}
 	first.Close()
-	if _, err := first.Publish(t.Context(), newMessages("logs.a", "late", 1)); !job.IsKind(err, job.Unavailable) {
+	if _, err := first.Publish(t.Context(), newMessages("logs.a", "late", 1)); !job.IsKind(err,
+		job.Unavailable) {
 		t.Errorf("after the end: got %v", err)
 	}
 
@@ -90,7 +93,11 @@ func TestOpenErrors(t *testing.T) {
 	nobody := testConfig(t)
 	nobody.URL = "nats://127.0.0.1:1"
 	taken := testConfig(t)
-	taken.Listen = mustFixture(t, func() stream.Config { c := testConfig(t); c.Listen = "127.0.0.1:0"; return c }()).Address()
+	taken.Listen = mustFixture(t, func() stream.Config {
+		c := testConfig(t)
+		c.Listen = "127.0.0.1:0"
+		return c
+	}()).Address()
 	twice := testConfig(t)
 	twice.Specs = append(twice.Specs, stream.Spec{Name: "OTHER", Subjects: []string{"logs.a"}})
 	for _, tt := range []struct {
@@ -104,7 +111,8 @@ func TestOpenErrors(t *testing.T) {
 		{"the port is taken", "did not start", taken, job.Unavailable},
 		{"two streams take a subject", "the stream OTHER cannot be made", twice, job.Internal},
 	} {
-		if s, err := stream.Open(t.Context(), tt.c); job.KindOf(err) != tt.want || !strings.Contains(err.Error(), tt.text) {
+		if s, err := stream.Open(t.Context(), tt.c); job.KindOf(err) != tt.want ||
+			!strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%s: got %v", tt.name, err)
 			if err == nil {
 				s.Close()

@@ -14,8 +14,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// wrapError gives an error its kind, and leaves one that has a kind as it is. What the server refuses as wrong is a defect
-// of ours; everything else that can go wrong between here and a stream may pass.
+// wrapError gives an error its kind, and leaves one that has a kind as it is. What the server
+// refuses as wrong is a defect of ours; everything else that can go wrong between here and a stream
+// may pass.
 func wrapError(op, msg string, err error) error {
 	var jobErr *job.Error
 	if err == nil || errors.As(err, &jobErr) {
@@ -55,7 +56,8 @@ func errorKind(err error) job.Kind {
 		return job.Timeout
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return job.NotFound
-	case errors.Is(err, nats.ErrMaxPayload), hasCode(err, jetstream.JSErrCodeStreamMessageExceedsMaximum):
+	case errors.Is(err, nats.ErrMaxPayload),
+		hasCode(err, jetstream.JSErrCodeStreamMessageExceedsMaximum):
 		return job.TooLarge
 	case errors.As(err, &api) && api.Code == 400:
 		return job.Internal
@@ -66,8 +68,10 @@ func errorKind(err error) job.Kind {
 // isMissing tells whether an error may mean that a stream or consumer is not there.
 func isMissing(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
-		hasCode(err, jetstream.JSErrCodeStreamNotFound) || hasCode(err, jetstream.JSErrCodeConsumerNotFound) ||
-		hasCode(err, jetstream.JSErrCodeConsumerDoesNotExist) || errors.Is(err, jetstream.ErrConsumerDeleted)
+		hasCode(err, jetstream.JSErrCodeStreamNotFound) ||
+		hasCode(err, jetstream.JSErrCodeConsumerNotFound) ||
+		hasCode(err, jetstream.JSErrCodeConsumerDoesNotExist) ||
+		errors.Is(err, jetstream.ErrConsumerDeleted)
 }
 
 // codeNoLeader is how a cluster turns away what needs its leader while it has none.
@@ -82,15 +86,17 @@ func hasCode(err error, code jetstream.ErrorCode) bool {
 	return errors.As(err, &js) && js.APIError() != nil && js.APIError().ErrorCode == code
 }
 
-// withAnswerTimeout bounds a verb by patience. Done in the caller's time it stays the caller's error; after ours the streams
-// are away.
+// withAnswerTimeout bounds a verb by patience. Done in the caller's time it stays the caller's
+// error; after ours the streams are away.
 func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, answerTimeout, errUnavailable)
 }
 
-var errUnavailable = &job.Error{Kind: job.Unavailable, Op: "stream", Msg: "the streams do not answer"}
+var errUnavailable = &job.Error{Kind: job.Unavailable, Op: "stream",
+	Msg: "the streams do not answer"}
 
-// supportsBatches tells whether a server's version has what is used here: batches that are stored together (2.12).
+// supportsBatches tells whether a server's version has what is used here: batches that are stored
+// together (2.12).
 func supportsBatches(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 3 {
@@ -98,5 +104,5 @@ func supportsBatches(version string) bool {
 	}
 	major, _ := strconv.Atoi(parts[0])
 	minor, _ := strconv.Atoi(parts[1])
-	return major > 2 || major == 2 && minor >= 12
+	return major > 2 || (major == 2 && minor >= 12)
 }

@@ -8,28 +8,32 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// followCheckInterval is how long nothing has come when it is looked whether the stream is still the one that is followed.
+// followCheckInterval is how long nothing has come when it is looked whether the stream is still
+// the one that is followed.
 const followCheckInterval = 5 * time.Second
 
-// Follow gives fn the messages of a subject from an offset on, and then each as it is stored, in order and without
-// gaps, until ctx is done, which is no error, or fn returns an error, which is returned. An offset that the stream has not
-// come to is one of a stream that was there before it, as when its files were lost: then all of this one follows.
+// Follow gives fn the messages of a subject from an offset on, and then each as it is stored, in
+// order and without gaps, until ctx is done, which is no error, or fn returns an error, which is
+// returned. An offset that the stream has not come to is one of a stream that was there before it,
+// as when its files were lost: then all of this one follows.
 //
 // Trouble on the way is waited out; only what cannot be followed to begin with is an error.
-func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint64, fn func(Entry) error) error {
+func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint64,
+	fn func(Entry) error) error {
 	f := &follower{s: s, stream: stream, subject: subject, next: from, fn: fn}
 	for {
 		err := f.followOnce(ctx)
 		switch {
 		case f.fnErr != nil:
 			return f.fnErr
-		case ctx.Err() != nil || f.started && s.conn.IsClosed():
+		case ctx.Err() != nil || (f.started && s.conn.IsClosed()):
 			return nil
 		case !f.started:
 			return wrapError("stream.follow", "", err)
 		case err != nil:
 			_ = s.reportResult(s.config.Part.Begin(), "stream.follow", err)
-			s.config.Log.Debug("a follower of the streams starts again", "stream", stream, "error_message", err.Error())
+			s.config.Log.Debug("a follower of the streams starts again", "stream", stream,
+				"error_message", err.Error())
 			sleep(ctx, time.Second)
 		}
 	}
@@ -69,7 +73,8 @@ func (f *follower) followOnce(ctx context.Context) error {
 }
 
 // wait gives the next message; none when the stream is found to be another one.
-func (f *follower) wait(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg, error) {
+func (f *follower) wait(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg,
+	error) {
 	for {
 		within, cancel := context.WithTimeout(ctx, followCheckInterval)
 		msg, err := messages.Next(jetstream.NextContext(within))
@@ -91,16 +96,16 @@ func (f *follower) offsetAhead(ctx context.Context) bool {
 	return err == nil && f.next > last+1
 }
 
-// open begins where it is to go on. Each time it has a new consumer: one that a cluster gave to a server that is dead
-// would never come.
+// open begins where it is to go on. Each time it has a new consumer: one that a cluster gave to a
+// server that is dead would never come.
 func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext, err error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	if f.offsetAhead(ctx) {
 		f.next = 0
 	}
-	config := jetstream.ConsumerConfig{FilterSubject: f.subject, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true,
-		InactiveThreshold: time.Minute}
+	config := jetstream.ConsumerConfig{FilterSubject: f.subject, AckPolicy: jetstream.AckNonePolicy,
+		Replicas: 1, MemoryStorage: true, InactiveThreshold: time.Minute}
 	if f.next > 0 {
 		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, f.next
 	}
@@ -114,10 +119,12 @@ func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext
 	if err != nil {
 		return nil, err
 	}
-	return consumer.Messages(jetstream.PullHeartbeat(heartbeatInterval), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	return consumer.Messages(jetstream.PullHeartbeat(heartbeatInterval),
+		jetstream.WithMessagesErrOnMissingHeartbeat(true))
 }
 
 // entryOfDelivery is the entry that a consumer was handed.
 func entryOfDelivery(msg jetstream.Msg, meta *jetstream.MsgMetadata) Entry {
-	return Entry{Offset: meta.Sequence.Stream, Subject: msg.Subject(), Data: msg.Data(), Time: meta.Timestamp.UTC()}
+	return Entry{Offset: meta.Sequence.Stream, Subject: msg.Subject(), Data: msg.Data(),
+		Time: meta.Timestamp.UTC()}
 }

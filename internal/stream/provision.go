@@ -17,8 +17,8 @@ const dedupWindow = 2 * time.Minute
 // maxReplicas is how many nodes of a cluster keep each message of a stream that is made there.
 const maxReplicas = 3
 
-// provision makes a stream, or changes what it must have; the rest, such as where a cluster keeps it, is the
-// operator's. Two nodes may do so at the same time.
+// provision makes a stream, or changes what it must have; the rest, such as where a cluster keeps
+// it, is the operator's. Two nodes may do so at the same time.
 func (s *Streams) provision(ctx context.Context, spec *Spec) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
@@ -46,11 +46,12 @@ func (s *Streams) change(ctx context.Context, spec *Spec) error {
 		_, err := s.js.UpdateStream(ctx, want)
 		return err
 	})
-	return wrapError("stream.provision", "the stream "+spec.Name+" cannot be changed to what is needed", err)
+	return wrapError("stream.provision",
+		"the stream "+spec.Name+" cannot be changed to what is needed", err)
 }
 
-// create makes a stream with copies where the cluster has room for them. That it has no leader yet says nothing of that:
-// a stream made with one copy would keep to one.
+// create makes a stream with copies where the cluster has room for them. That it has no leader yet
+// says nothing of that: a stream made with one copy would keep to one.
 func (s *Streams) create(ctx context.Context, spec *Spec) error {
 	config := jetstream.StreamConfig{Name: spec.Name, Replicas: 1}
 	if s.conn.ConnectedClusterName() != "" {
@@ -65,8 +66,10 @@ func (s *Streams) create(ctx context.Context, spec *Spec) error {
 		return err
 	}
 	err := s.retryUntilAnswered(ctx, create)
-	if api := (*jetstream.APIError)(nil); config.Replicas > 1 && errors.As(err, &api) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		s.config.Log.Warn("the cluster has no room for copies of a stream: it gets one", "stream", spec.Name, "error_message", err.Error())
+	if api := (*jetstream.APIError)(nil); config.Replicas > 1 && errors.As(err, &api) &&
+		!errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		s.config.Log.Warn("the cluster has no room for copies of a stream: it gets one", "stream",
+			spec.Name, "error_message", err.Error())
 		config.Replicas = 1
 		err = s.retryUntilAnswered(ctx, create)
 	}
@@ -88,11 +91,13 @@ func (s *Spec) applyTo(c *jetstream.StreamConfig) {
 	c.AllowDirect, c.AllowAtomicPublish = true, true
 }
 
-// retryRecreated runs a verb on a stream, and once more where the stream was gone and has been made anew. The servers of a cluster
-// do not learn of that at the same time, so it may take several tries there.
+// retryRecreated runs a verb on a stream, and once more where the stream was gone and has been made
+// anew. The servers of a cluster do not learn of that at the same time, so it may take several
+// tries there.
 func (s *Streams) retryRecreated(ctx context.Context, spec *Spec, verb func() error) error {
 	err := verb()
-	for pause := time.Duration(0); isMissing(err) && spec != nil && ctx.Err() == nil; pause = minPause {
+	for pause := time.Duration(0); isMissing(err) && spec != nil &&
+		ctx.Err() == nil; pause = minPause {
 		if err := s.provision(ctx, spec); err != nil {
 			return err
 		}
@@ -109,13 +114,14 @@ const idMetadata = "millrace_id"
 func (s *Streams) loadID(ctx context.Context, spec *Spec) error {
 	current, err := s.info(ctx, spec.Name)
 	if err == nil {
-		spec.id = cmp.Or(current.Config.Metadata[idMetadata], current.Created.UTC().Format(time.RFC3339Nano))
+		spec.id = cmp.Or(current.Config.Metadata[idMetadata],
+			current.Created.UTC().Format(time.RFC3339Nano))
 	}
 	return err
 }
 
-// IDs tell each stream, by its name, from those of the same name on other servers. A stream that is lost while a node has
-// it open is made again under its id.
+// IDs tell each stream, by its name, from those of the same name on other servers. A stream that is
+// lost while a node has it open is made again under its id.
 func (s *Streams) IDs() map[string]string {
 	ids := map[string]string{}
 	for i := range s.config.Specs {

@@ -7,7 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestProvision changes what the settings say and leaves what is the operator's; a second time nothing happens.
+// TestProvision changes what the settings say and leaves what is the operator's; a second time
+// nothing happens.
 func TestProvision(t *testing.T) {
 	forEachServer(t, func(t *testing.T, w *fixture) {
 		streamConfig := func() jetstream.StreamConfig {
@@ -18,7 +19,8 @@ func TestProvision(t *testing.T) {
 			}
 			return found.CachedInfo().Config
 		}
-		if c := streamConfig(); c.MaxAge != 30*24*time.Hour || c.Duplicates != 2*time.Minute || c.Storage != jetstream.FileStorage {
+		if c := streamConfig(); c.MaxAge != 30*24*time.Hour || c.Duplicates != 2*time.Minute ||
+			c.Storage != jetstream.FileStorage {
 			t.Errorf("got %+v", c)
 		}
 		w.mustPublish(t, newMessages("logs.a", "m", 3)...)
@@ -34,7 +36,8 @@ func TestProvision(t *testing.T) {
 			c.URL = "nats://" + w.Address()
 		}
 		w.Streams = mustOpen(t, c)
-		if c := streamConfig(); c.MaxAge != time.Minute || c.Duplicates != time.Minute || c.MaxBytes != 1<<30 || c.Description != "theirs" {
+		if c := streamConfig(); c.MaxAge != time.Minute || c.Duplicates != time.Minute ||
+			c.MaxBytes != 1<<30 || c.Description != "theirs" {
 			t.Errorf("got %+v", c)
 		}
 		if got := w.mustRead(t, "LOGS", "logs.a", 0, 10); len(got) != 3 {

@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Prune removes what is past its age in the streams whose consumer must have settled it first (FB-094); the server sees
-// to the others by itself. Every node may run it.
+// Prune removes what is past its age in the streams whose consumer must have settled it first
+// (FB-094); the server sees to the others by itself. Every node may run it.
 func (s *Streams) Prune(ctx context.Context) error {
 	for i := range s.config.Specs {
 		spec := &s.config.Specs[i]
@@ -26,7 +26,8 @@ func (s *Streams) prune(ctx context.Context, spec *Spec) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	consumer, err := s.js.Consumer(ctx, spec.Name, spec.Consumer)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // nothing is settled yet
 	}
 	if err != nil {

@@ -17,32 +17,34 @@ import (
 
 // Message is what is published.
 type Message struct {
-	Subject   string
-	ID        string // the same id within the window is the same message; empty: never the same
-	FirstOnly bool   // of those with the ID and Subject only the first is stored, whatever the others say
+	Subject string
+	ID      string // the same id within the window is the same message; empty: never the same
+	// of those with the ID and Subject only the first is stored, whatever the others say
+	FirstOnly bool
 	Data      []byte
 	Header    map[string]string
 }
 
-// Many messages of one stream travel as batches: the server syncs a batch once. Below fewest that costs more than it
-// saves; above most and heaviest the server refuses.
+// Many messages of one stream travel as batches: the server syncs a batch once. Below fewest that
+// costs more than it saves; above most and heaviest the server refuses.
 const (
 	minBatch      = 16
 	maxBatch      = 1000
 	maxBatchBytes = 16 << 20
 )
 
-// Publish stores messages and returns their offsets when all are on stable storage. Those of one stream keep their
-// order. After an error some may be stored: publish them again under their ids.
+// Publish stores messages and returns their offsets when all are on stable storage. Those of one
+// stream keep their order. After an error some may be stored: publish them again under their ids.
 //
-// A message whose id the stream knows is not stored twice, and gets the offset it has. Where something else stands
-// under that id, or nothing any more, as after a purge, it is stored.
+// A message whose id the stream knows is not stored twice, and gets the offset it has. Where
+// something else stands under that id, or nothing any more, as after a purge, it is stored.
 func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, error) {
 	groups := map[*Spec][]int{}
 	for i := range messages {
 		spec := s.specForSubject(messages[i].Subject)
 		if spec == nil {
-			return nil, &job.Error{Kind: job.Invalid, Op: "stream.publish", Msg: "no stream takes the subject " + strconv.Quote(messages[i].Subject)}
+			return nil, &job.Error{Kind: job.Invalid, Op: "stream.publish",
+				Msg: "no stream takes the subject " + strconv.Quote(messages[i].Subject)}
 		}
 		groups[spec] = append(groups[spec], i)
 	}
@@ -73,26 +75,30 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 func batchLength(messages []Message, members []int) int {
 	bytes := 0
 	for n, i := range members {
-		if bytes += len(messages[i].Data); n > 0 && bytes > maxBatchBytes || n == maxBatch {
+		if bytes += len(messages[i].Data); (n > 0 && bytes > maxBatchBytes) || n == maxBatch {
 			return n
 		}
 	}
 	return len(members)
 }
 
-// publishTo writes the members of one stream, and again if there is no answer; those without an id could be stored twice by
-// that, and are not.
-func (s *Streams) publishTo(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
-	publish := func(ctx context.Context) error { return s.publishOnce(ctx, spec, messages, members, offsets) }
+// publishTo writes the members of one stream, and again if there is no answer; those without an id
+// could be stored twice by that, and are not.
+func (s *Streams) publishTo(ctx context.Context, spec *Spec, messages []Message, members []int,
+	offsets []uint64) error {
+	publish := func(ctx context.Context) error {
+		return s.publishOnce(ctx, spec, messages, members, offsets)
+	}
 	if slices.ContainsFunc(members, func(m int) bool { return messages[m].ID == "" }) {
 		return publish(ctx)
 	}
 	return s.retryUntilAnsweredWithin(ctx, firstAnswerTimeout, publish)
 }
 
-// publishOnce writes them together if they are many. A batch that the server refuses, as it does when it knows one of the
-// ids, is stored one by one.
-func (s *Streams) publishOnce(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
+// publishOnce writes them together if they are many. A batch that the server refuses, as it does
+// when it knows one of the ids, is stored one by one.
+func (s *Streams) publishOnce(ctx context.Context, spec *Spec, messages []Message, members []int,
+	offsets []uint64) error {
 	if len(members) >= minBatch {
 		last, err := s.publishBatch(ctx, messages, members)
 		if err == nil {
@@ -105,11 +111,14 @@ func (s *Streams) publishOnce(ctx context.Context, spec *Spec, messages []Messag
 			return err
 		}
 	}
-	return s.retryRecreated(ctx, spec, func() error { return s.publishEach(ctx, spec, messages, members, offsets) })
+	return s.retryRecreated(ctx, spec, func() error {
+		return s.publishEach(ctx, spec, messages, members, offsets)
+	})
 }
 
 // publishBatch stores messages as one batch and gives the offset of the last one.
-func (s *Streams) publishBatch(ctx context.Context, messages []Message, members []int) (uint64, error) {
+func (s *Streams) publishBatch(ctx context.Context, messages []Message, members []int) (uint64,
+	error) {
 	id := fmt.Sprintf("%s-%d", s.conn.NewInbox()[len("_INBOX."):], s.batches.Add(1))
 	for i, m := range members {
 		msg := messages[m].natsMessage(messages[m].ID)
@@ -153,7 +162,8 @@ func (s *Streams) contextCause(ctx context.Context, err error) error {
 }
 
 // publishEach stores messages one by one, all under way at a time.
-func (s *Streams) publishEach(ctx context.Context, spec *Spec, messages []Message, members []int, offsets []uint64) error {
+func (s *Streams) publishEach(ctx context.Context, spec *Spec, messages []Message, members []int,
+	offsets []uint64) error {
 	futures := make([]jetstream.PubAckFuture, len(members))
 	for i, m := range members {
 		var err error
@@ -174,14 +184,16 @@ func (s *Streams) publishEach(ctx context.Context, spec *Spec, messages []Messag
 	return nil
 }
 
-// ensureDistinct looks whether what the stream has under the message's id is the message; if not it is stored under an id
-// that is made of the old one, so that this too happens once.
-func (s *Streams) ensureDistinct(ctx context.Context, spec *Spec, m *Message, ack *jetstream.PubAck) (*jetstream.PubAck, error) {
+// ensureDistinct looks whether what the stream has under the message's id is the message; if not it
+// is stored under an id that is made of the old one, so that this too happens once.
+func (s *Streams) ensureDistinct(ctx context.Context, spec *Spec, m *Message,
+	ack *jetstream.PubAck) (*jetstream.PubAck, error) {
 	id := m.ID
 	for ack.Duplicate {
 		stored, err := s.Get(ctx, spec.Name, ack.Sequence)
 		switch {
-		case err == nil && stored.Subject == m.Subject && (m.FirstOnly || bytes.Equal(stored.Data, m.Data)):
+		case err == nil && stored.Subject == m.Subject &&
+			(m.FirstOnly || bytes.Equal(stored.Data, m.Data)):
 			return ack, nil
 		case err != nil && !job.IsKind(err, job.NotFound):
 			return nil, err
@@ -198,12 +210,15 @@ func (s *Streams) ensureDistinct(ctx context.Context, spec *Spec, m *Message, ac
 	return ack, nil
 }
 
-// send does not leave trying again to the library, which has a timer for each message and loses their order.
+// send does not leave trying again to the library, which has a timer for each message and loses
+// their order.
 func (s *Streams) send(m *Message, id string) (jetstream.PubAckFuture, error) {
-	return s.js.PublishMsgAsync(m.natsMessage(id), jetstream.WithStallWait(answerTimeout), jetstream.WithRetryAttempts(0))
+	return s.js.PublishMsgAsync(m.natsMessage(id), jetstream.WithStallWait(answerTimeout),
+		jetstream.WithRetryAttempts(0))
 }
 
-func (s *Streams) awaitAck(ctx context.Context, future jetstream.PubAckFuture) (*jetstream.PubAck, error) {
+func (s *Streams) awaitAck(ctx context.Context, future jetstream.PubAckFuture) (*jetstream.PubAck,
+	error) {
 	select {
 	case ack := <-future.Ok():
 		return ack, nil

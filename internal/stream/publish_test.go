@@ -16,9 +16,11 @@ func TestPublish(t *testing.T) {
 	forEachServer(t, func(t *testing.T, w *fixture) {
 		var mixed []stream.Message
 		for i := range 2500 { // several batches, and a few messages of another stream between them
-			mixed = append(mixed, stream.Message{Subject: fmt.Sprint("logs.j", i%5), ID: fmt.Sprint("m", i), Data: fmt.Appendf(nil, "%d", i)})
+			mixed = append(mixed, stream.Message{Subject: fmt.Sprint("logs.j", i%5),
+				ID: fmt.Sprint("m", i), Data: fmt.Appendf(nil, "%d", i)})
 			if i%500 == 0 {
-				mixed = append(mixed, stream.Message{Subject: "dead", Data: []byte("d"), Header: map[string]string{"Some": "thing"}})
+				mixed = append(mixed, stream.Message{Subject: "dead", Data: []byte("d"),
+					Header: map[string]string{"Some": "thing"}})
 			}
 		}
 		offsets := w.mustPublish(t, mixed...)
@@ -26,14 +28,18 @@ func TestPublish(t *testing.T) {
 		for i, m := range mixed {
 			name, _, _ := strings.Cut(m.Subject, ".")
 			if next[name]++; offsets[i] != next[name] {
-				t.Fatalf("message %d of %s has offset %d, want %d", i, m.Subject, offsets[i], next[name])
+				t.Fatalf("message %d of %s has offset %d, want %d", i, m.Subject, offsets[i],
+					next[name])
 			}
 		}
 		found := w.mustRead(t, "LOGS", "logs.j3", 0, 1000)
-		if len(found) != 500 || string(found[0].Data) != "3" || string(found[499].Data) != "2498" || found[0].Offset != 4 || found[0].Time.IsZero() {
+		if len(found) != 500 || string(found[0].Data) != "3" || string(found[499].Data) != "2498" ||
+			found[0].Offset != 4 || found[0].Time.IsZero() {
 			t.Errorf("got %d entries, the first %+v", len(found), found[0])
 		}
-		if !slices.IsSortedFunc(found, func(a, b stream.Entry) int { return int(a.Offset) - int(b.Offset) }) {
+		if !slices.IsSortedFunc(found, func(a, b stream.Entry) int {
+			return int(a.Offset) - int(b.Offset)
+		}) {
 			t.Error("entries are out of order")
 		}
 	})
@@ -47,7 +53,8 @@ func TestPublishAtTheSameTime(t *testing.T) {
 		for c := range callers {
 			wait.Go(func() {
 				for i := 0; i < each; i += 20 {
-					offsets, err := w.Publish(t.Context(), newMessages("logs.x", fmt.Sprint("c", c, "-", i, "-"), 20))
+					offsets, err := w.Publish(t.Context(),
+						newMessages("logs.x", fmt.Sprint("c", c, "-", i, "-"), 20))
 					if err != nil {
 						t.Error(err)
 					}
@@ -57,8 +64,10 @@ func TestPublishAtTheSameTime(t *testing.T) {
 		}
 		wait.Wait()
 		all := slices.Sorted(slices.Values(slices.Concat(taken...)))
-		if len(slices.Compact(all)) != callers*each || len(w.mustRead(t, "LOGS", "logs.x", 0, 5000)) != callers*each {
-			t.Errorf("offsets: %d, stored: %d", len(all), len(w.mustRead(t, "LOGS", "logs.x", 0, 5000)))
+		if len(slices.Compact(all)) != callers*each ||
+			len(w.mustRead(t, "LOGS", "logs.x", 0, 5000)) != callers*each {
+			t.Errorf("offsets: %d, stored: %d", len(all),
+				len(w.mustRead(t, "LOGS", "logs.x", 0, 5000)))
 		}
 	})
 }
@@ -66,12 +75,15 @@ func TestPublishAtTheSameTime(t *testing.T) {
 func TestPublishAgain(t *testing.T) {
 	forEachServer(t, func(t *testing.T, w *fixture) {
 		one := stream.Message{Subject: "logs.a", ID: "one", Data: []byte("first")}
-		other := stream.Message{Subject: "logs.a", ID: "one", Data: []byte("another under the same id")}
+		other := stream.Message{Subject: "logs.a", ID: "one",
+			Data: []byte("another under the same id")}
 		for i, tt := range []struct {
 			m    stream.Message
 			want uint64
-		}{{one, 1}, {one, 1}, {other, 2}, {other, 2}, {one, 1}, {stream.Message{Subject: "logs.b", ID: "one", Data: one.Data}, 3},
-			{stream.Message{Subject: "logs.a", Data: one.Data}, 4}, {stream.Message{Subject: "logs.a", Data: one.Data}, 5}} {
+		}{{one, 1}, {one, 1}, {other, 2}, {other, 2}, {one, 1},
+			{stream.Message{Subject: "logs.b", ID: "one", Data: one.Data}, 3},
+			{stream.Message{Subject: "logs.a", Data: one.Data}, 4},
+			{stream.Message{Subject: "logs.a", Data: one.Data}, 5}} {
 			if got := w.mustPublish(t, tt.m); got[0] != tt.want {
 				t.Errorf("%d: got offset %d, want %d", i, got[0], tt.want)
 			}
@@ -80,12 +92,14 @@ func TestPublishAgain(t *testing.T) {
 		first := stream.Message{Subject: "dead", ID: "first", Data: []byte("this"), FirstOnly: true}
 		late := first
 		late.Data = []byte("that")
-		for _, batch := range [][]stream.Message{{first}, {late}, append([]stream.Message{late}, newMessages("dead", "d", 20)...)} {
+		for _, batch := range [][]stream.Message{{first}, {late},
+			append([]stream.Message{late}, newMessages("dead", "d", 20)...)} {
 			if got := w.mustPublish(t, batch...); got[0] != 1 {
 				t.Errorf("got offset %d", got[0])
 			}
 		}
-		if got := w.mustRead(t, "DEAD", "dead", 0, 100); len(got) != 21 || string(got[0].Data) != "this" {
+		if got := w.mustRead(t, "DEAD", "dead", 0, 100); len(got) != 21 ||
+			string(got[0].Data) != "this" {
 			t.Errorf("got %v", dataOf(got))
 		}
 		// A batch that holds a known id is stored but for that one.
@@ -106,7 +120,8 @@ func TestPublishAgain(t *testing.T) {
 		}
 		for range 2 {
 			w.mustPublish(t, batch...)
-			if got := w.mustRead(t, "LOGS", "logs.*", 0, 100); len(got) != 41 || got[0].Offset != 46 {
+			if got := w.mustRead(t, "LOGS", "logs.*", 0, 100); len(got) != 41 ||
+				got[0].Offset != 46 {
 				t.Errorf("got %d entries", len(got))
 			}
 		}
@@ -123,11 +138,14 @@ func TestPublishErrors(t *testing.T) {
 			m    []stream.Message
 			want job.Kind
 		}{
-			{"no stream takes the subject", t.Context(), newMessages("elsewhere", "x", 1), job.Invalid},
+			{"no stream takes the subject", t.Context(), newMessages("elsewhere", "x", 1),
+				job.Invalid},
 			{"nor one level deeper", t.Context(), newMessages("logs.a.b", "x", 1), job.Invalid},
-			{"larger than the server takes", t.Context(), []stream.Message{{Subject: "dead", Data: make([]byte, 2<<20)}}, job.TooLarge},
+			{"larger than the server takes", t.Context(),
+				[]stream.Message{{Subject: "dead", Data: make([]byte, 2<<20)}}, job.TooLarge},
 			{"the caller went away", canceled, newMessages("dead", "x", 1), job.Aborted},
-			{"the caller of a batch went away", canceled, newMessages("dead", "x", 40), job.Aborted},
+			{"the caller of a batch went away", canceled, newMessages("dead", "x", 40),
+				job.Aborted},
 		} {
 			if _, err := w.Publish(tt.ctx, tt.m); !job.IsKind(err, tt.want) {
 				t.Errorf("%s: got %v", tt.name, err)
@@ -144,9 +162,9 @@ func TestPublishErrors(t *testing.T) {
 	})
 }
 
-// TestStreamRemoved removes a stream behind our back: every verb makes it again, and offsets begin anew. Each has a
-// server of its own: one that is still clearing a stream's directory away cannot remove the stream of that name again,
-// and would bring its messages back.
+// TestStreamRemoved removes a stream behind our back: every verb makes it again, and offsets begin
+// anew. Each has a server of its own: one that is still clearing a stream's directory away cannot
+// remove the stream of that name again, and would bring its messages back.
 func TestStreamRemoved(t *testing.T) {
 	t.Parallel()
 	for name, verb := range map[string]func(*testing.T, *fixture){
@@ -166,7 +184,8 @@ func TestStreamRemoved(t *testing.T) {
 			}
 		},
 		"newest": func(t *testing.T, w *fixture) {
-			if got, err := w.Newest(t.Context(), "LOGS", "logs.a", 0, 10); err != nil || len(got) != 0 {
+			if got, err := w.Newest(t.Context(), "LOGS", "logs.a", 0, 10); err != nil ||
+				len(got) != 0 {
 				t.Errorf("got %v, %v", dataOf(got), err)
 			}
 		},

@@ -35,14 +35,17 @@ type request struct {
 // maxAnswerBytes bounds one answer of the server; a longer list takes several.
 const maxAnswerBytes = 8 << 20
 
-// Read gives the messages of a subject from an offset on, in order, up to limit or the stream's present end. On a
-// cluster that end may be that of a copy which is a moment behind.
-func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64, limit int) ([]Entry, error) {
+// Read gives the messages of a subject from an offset on, in order, up to limit or the stream's
+// present end. On a cluster that end may be that of a copy which is a moment behind.
+func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64,
+	limit int) ([]Entry, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	var all []Entry
 	for {
-		part, more, err := s.fetch(ctx, stream, request{Seq: max(from, 1), NextFor: subject, Batch: limit - len(all), MaxBytes: maxAnswerBytes})
+		part, more, err := s.fetch(ctx, stream,
+			request{Seq: max(from, 1), NextFor: subject, Batch: limit - len(all),
+				MaxBytes: maxAnswerBytes})
 		if err != nil {
 			return nil, wrapError("stream.read", "", err)
 		}
@@ -61,17 +64,19 @@ func (s *Streams) First(ctx context.Context, stream, subject string) (uint64, er
 		return 0, err
 	}
 	if len(found) == 0 {
-		return 0, &job.Error{Kind: job.NotFound, Op: "stream.first", Msg: "the stream has no message of the subject"}
+		return 0, &job.Error{Kind: job.NotFound, Op: "stream.first",
+			Msg: "the stream has no message of the subject"}
 	}
 	return found[0].Offset, nil
 }
 
-// Get gives one message; NotFound if it is not there, or not any more. On a cluster the stream's leader answers, which
-// has what was acknowledged; a copy may not have it yet.
+// Get gives one message; NotFound if it is not there, or not any more. On a cluster the stream's
+// leader answers, which has what was acknowledged; a copy may not have it yet.
 func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (e Entry, err error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	notFound := &job.Error{Kind: job.NotFound, Op: "stream.get", Msg: "the stream has no message at that offset"}
+	notFound := &job.Error{Kind: job.NotFound, Op: "stream.get",
+		Msg: "the stream has no message at that offset"}
 	if offset == 0 {
 		return Entry{}, notFound
 	}
@@ -89,7 +94,8 @@ func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (e Entr
 
 // getFromLeader asks the stream's leader for a message.
 func (s *Streams) getFromLeader(ctx context.Context, stream string, offset uint64) (Entry, error) {
-	answer, err := s.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"seq":%d}`, offset))
+	answer, err := s.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream,
+		fmt.Appendf(nil, `{"seq":%d}`, offset))
 	if err != nil {
 		return Entry{}, err
 	}
@@ -112,10 +118,11 @@ func (s *Streams) getFromLeader(ctx context.Context, stream string, offset uint6
 	return Entry{Offset: m.Seq, Subject: m.Subject, Data: m.Data, Time: m.Time}, nil
 }
 
-// Newest gives the messages of a subject below an offset, or all when it is zero, the newest first, up to limit. It
-// looks at a stretch of the stream before that offset, then at one before that; it is for streams whose messages are
-// mostly of the subject.
-func (s *Streams) Newest(ctx context.Context, stream, subject string, before uint64, limit int) ([]Entry, error) {
+// Newest gives the messages of a subject below an offset, or all when it is zero, the newest first,
+// up to limit. It looks at a stretch of the stream before that offset, then at one before that; it
+// is for streams whose messages are mostly of the subject.
+func (s *Streams) Newest(ctx context.Context, stream, subject string, before uint64,
+	limit int) ([]Entry, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	first, last, err := s.offsetRange(ctx, stream)
@@ -139,7 +146,8 @@ func (s *Streams) Newest(ctx context.Context, stream, subject string, before uin
 }
 
 // readRange gives the messages of a subject from one offset to another, which is not among them.
-func (s *Streams) readRange(ctx context.Context, stream, subject string, from, to uint64) ([]Entry, error) {
+func (s *Streams) readRange(ctx context.Context, stream, subject string, from, to uint64) ([]Entry,
+	error) {
 	found, err := s.Read(ctx, stream, subject, from, int(to-from))
 	if end := slices.IndexFunc(found, func(e Entry) bool { return e.Offset >= to }); end >= 0 {
 		found = found[:end]
@@ -171,7 +179,8 @@ func (s *Streams) info(ctx context.Context, stream string) (info *jetstream.Stre
 }
 
 // fetch gives one answer; more tells that the server had further messages.
-func (s *Streams) fetch(ctx context.Context, stream string, r request) (found []Entry, more bool, err error) {
+func (s *Streams) fetch(ctx context.Context, stream string, r request) (found []Entry, more bool,
+	err error) {
 	err = s.retryRecreated(ctx, s.specByName(stream), func() error {
 		return s.retryUntilAnsweredWithin(ctx, firstAnswerTimeout, func(ctx context.Context) error {
 			found, more, err = s.sendRequest(ctx, stream, r)
@@ -181,7 +190,8 @@ func (s *Streams) fetch(ctx context.Context, stream string, r request) (found []
 	return found, more, err
 }
 
-func (s *Streams) sendRequest(ctx context.Context, stream string, r request) (found []Entry, more bool, err error) {
+func (s *Streams) sendRequest(ctx context.Context, stream string, r request) (found []Entry,
+	more bool, err error) {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, false, err
@@ -214,7 +224,8 @@ func (s *Streams) sendRequest(ctx context.Context, stream string, r request) (fo
 		case "503":
 			return nil, false, nats.ErrNoResponders
 		default:
-			return nil, false, fmt.Errorf("the server answers %s %s", status, msg.Header.Get("Description"))
+			return nil, false, fmt.Errorf("the server answers %s %s", status,
+				msg.Header.Get("Description"))
 		}
 	}
 }
@@ -223,5 +234,6 @@ func (s *Streams) sendRequest(ctx context.Context, stream string, r request) (fo
 func parseEntry(msg *nats.Msg) (Entry, error) {
 	offset, err := strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
 	stored, err2 := time.Parse(time.RFC3339Nano, msg.Header.Get(jetstream.TimeStampHeaer))
-	return Entry{Offset: offset, Subject: msg.Header.Get(jetstream.SubjectHeader), Data: msg.Data, Time: stored}, errors.Join(err, err2)
+	return Entry{Offset: offset, Subject: msg.Header.Get(jetstream.SubjectHeader), Data: msg.Data,
+		Time: stored}, errors.Join(err, err2)
 }

@@ -15,7 +15,8 @@ func TestRead(t *testing.T) {
 	forEachServer(t, func(t *testing.T, w *fixture) {
 		var all []stream.Message
 		for i := range 30 {
-			all = append(all, stream.Message{Subject: fmt.Sprint("logs.", i%3), Data: fmt.Append(nil, i)})
+			all = append(all, stream.Message{Subject: fmt.Sprint("logs.", i%3),
+				Data: fmt.Append(nil, i)})
 		}
 		w.mustPublish(t, all...)
 		for _, tt := range []struct {
@@ -33,8 +34,10 @@ func TestRead(t *testing.T) {
 			{"logs.none", 0, 10, nil},
 			{"logs.*", 29, 10, []string{"28", "29"}},
 		} {
-			if got := dataOf(w.mustRead(t, "LOGS", tt.subject, tt.from, tt.limit)); !slices.Equal(got, tt.want) {
-				t.Errorf("%s from %d, %d of them: got %v, want %v", tt.subject, tt.from, tt.limit, got, tt.want)
+			if got := dataOf(w.mustRead(t, "LOGS", tt.subject, tt.from,
+				tt.limit)); !slices.Equal(got, tt.want) {
+				t.Errorf("%s from %d, %d of them: got %v, want %v", tt.subject, tt.from, tt.limit,
+					got, tt.want)
 			}
 		}
 		if first, err := w.First(t.Context(), "LOGS", "logs.2"); first != 3 || err != nil {
@@ -43,7 +46,8 @@ func TestRead(t *testing.T) {
 		if _, err := w.First(t.Context(), "LOGS", "logs.none"); !job.IsKind(err, job.NotFound) {
 			t.Errorf("got %v", err)
 		}
-		if e, err := w.Get(t.Context(), "LOGS", 30); err != nil || string(e.Data) != "29" || e.Subject != "logs.2" || e.Offset != 30 {
+		if e, err := w.Get(t.Context(), "LOGS", 30); err != nil || string(e.Data) != "29" ||
+			e.Subject != "logs.2" || e.Offset != 30 {
 			t.Errorf("got %+v, %v", e, err)
 		}
 		for _, offset := range []uint64{0, 31, 1 << 62} {
@@ -108,7 +112,8 @@ func TestNewest(t *testing.T) {
 		} {
 			got, err := w.Newest(t.Context(), "DEAD", "dead", tt.before, tt.limit)
 			if err != nil || !slices.Equal(dataOf(got), tt.want) {
-				t.Errorf("%d before %d: got %v, want %v (%v)", tt.limit, tt.before, dataOf(got), tt.want, err)
+				t.Errorf("%d before %d: got %v, want %v (%v)", tt.limit, tt.before, dataOf(got),
+					tt.want, err)
 			}
 		}
 	})
@@ -130,11 +135,14 @@ func TestFollow(t *testing.T) {
 			}
 			return nil
 		})
-		if want := []string{"old1", "old2", "new0", "new1"}; err != nil || !slices.Equal(got, want) {
+		if want := []string{"old1", "old2", "new0", "new1"}; err != nil ||
+			!slices.Equal(got, want) {
 			t.Errorf("got %v, want %v (%v)", got, want, err)
 		}
 		full := errors.New("full")
-		if err := w.Follow(t.Context(), "LOGS", "logs.f", 0, func(stream.Entry) error { return full }); err != full {
+		if err := w.Follow(t.Context(), "LOGS", "logs.f", 0, func(stream.Entry) error {
+			return full
+		}); err != full {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -18,10 +18,12 @@ import (
 
 // Spec is one stream as a contract wants it.
 type Spec struct {
-	Name     string        // such as JOBS_LOGS
-	Subjects []string      // such as jobs.logs.*; a message goes to the first stream that takes its subject
+	Name string // such as JOBS_LOGS
+	// such as jobs.logs.*; a message goes to the first stream that takes its subject
+	Subjects []string
 	MaxAge   time.Duration // messages are removed after it; zero is never
-	Consumer string        // a durable consumer: what it has not settled stays beyond MaxAge (see Prune)
+	// a durable consumer: what it has not settled stays beyond MaxAge (see Prune)
+	Consumer string
 
 	id string // see IDs
 }
@@ -41,7 +43,8 @@ type Config struct {
 
 func (c *Config) validate() error {
 	var missing []string
-	for name, isMissing := range map[string]bool{"Dir": c.URL == "" && c.Dir == "", "Node": c.Node == "", "Specs": len(c.Specs) == 0,
+	for name, isMissing := range map[string]bool{"Dir": c.URL == "" && c.Dir == "",
+		"Node": c.Node == "", "Specs": len(c.Specs) == 0,
 		"Log": c.Log == nil, "Now": c.Now == nil} {
 		if isMissing {
 			missing = append(missing, name)
@@ -66,8 +69,8 @@ type Streams struct {
 // answerTimeout is how long one request may take before the streams count as away.
 const answerTimeout = 10 * time.Second
 
-// Open starts the embedded server, or connects, and provisions the streams. It fails where that cannot be done: a
-// server that comes up without its streams would only fail later.
+// Open starts the embedded server, or connects, and provisions the streams. It fails where that
+// cannot be done: a server that comes up without its streams would only fail later.
 func Open(ctx context.Context, c Config) (*Streams, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -82,8 +85,10 @@ func Open(ctx context.Context, c Config) (*Streams, error) {
 }
 
 func (s *Streams) open(ctx context.Context) (err error) {
-	options := []nats.Option{nats.Name("millrace " + s.config.Node), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
-		nats.Timeout(5 * time.Second), nats.ErrorHandler(s.logAsyncError), nats.DisconnectErrHandler(s.disconnected),
+	options := []nats.Option{nats.Name("millrace " + s.config.Node), nats.MaxReconnects(-1),
+		nats.ReconnectBufSize(-1),
+		nats.Timeout(5 * time.Second), nats.ErrorHandler(s.logAsyncError),
+		nats.DisconnectErrHandler(s.disconnected),
 		nats.ReconnectHandler(func(*nats.Conn) { s.config.Part.Begin()(nil) })}
 	if s.config.Token != "" {
 		options = append(options, nats.Token(s.config.Token))
@@ -95,14 +100,18 @@ func (s *Streams) open(ctx context.Context) (err error) {
 		options = append(options, nats.InProcessServer(s.embedded))
 	}
 	if s.conn, err = nats.Connect(s.config.URL, options...); err != nil {
-		return wrapError("stream.open", "the server of the streams cannot be reached", &connectFailure{err})
+		return wrapError("stream.open", "the server of the streams cannot be reached",
+			&connectFailure{err})
 	}
 	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(answerTimeout),
-		jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(answerTimeout)); err != nil {
+		jetstream.WithPublishAsyncMaxPending(4096),
+		jetstream.WithPublishAsyncTimeout(answerTimeout)); err != nil {
 		return wrapError("stream.open", "", err)
 	}
 	if !supportsBatches(s.conn.ConnectedServerVersion()) {
-		return &job.Error{Kind: job.Invalid, Op: "stream.open", Msg: "the streams need NATS 2.12 or newer, and the server is " + s.conn.ConnectedServerVersion()}
+		return &job.Error{Kind: job.Invalid, Op: "stream.open",
+			Msg: "the streams need NATS 2.12 or newer, and the server is " +
+				s.conn.ConnectedServerVersion()}
 	}
 	for i := range s.config.Specs {
 		spec := &s.config.Specs[i]
@@ -120,7 +129,8 @@ func (s *Streams) open(ctx context.Context) (err error) {
 // connection that was lost or is made again brings with it is told by the part.
 func (s *Streams) logAsyncError(conn *nats.Conn, _ *nats.Subscription, err error) {
 	if conn.IsConnected() && !errors.Is(err, nats.ErrNoHeartbeat) {
-		s.config.Log.Warn("trouble with the connection to the streams", "error_message", err.Error())
+		s.config.Log.Warn("trouble with the connection to the streams", "error_message",
+			err.Error())
 	}
 }
 
@@ -147,17 +157,20 @@ func (s *Streams) Ping(ctx context.Context) error {
 	return s.reportResult(report, "stream.ping", s.contextCause(ctx, err))
 }
 
-// retryUntilAnswered asks until there is an answer: while a cluster elects a leader, a question is turned away or lost.
-func (s *Streams) retryUntilAnswered(ctx context.Context, request func(context.Context) error) error {
+// retryUntilAnswered asks until there is an answer: while a cluster elects a leader, a question is
+// turned away or lost.
+func (s *Streams) retryUntilAnswered(ctx context.Context,
+	request func(context.Context) error) error {
 	return s.retryUntilAnsweredWithin(ctx, time.Second, request)
 }
 
-// firstAnswerTimeout is how long what is large is waited for before it is asked for, or published, again: a leader that dies takes
-// the question or its answer with it.
+// firstAnswerTimeout is how long what is large is waited for before it is asked for, or published,
+// again: a leader that dies takes the question or its answer with it.
 const firstAnswerTimeout = 4 * time.Second
 
 // retryUntilAnsweredWithin is insist that waits so long for the first answer.
-func (s *Streams) retryUntilAnsweredWithin(ctx context.Context, wait time.Duration, request func(context.Context) error) error {
+func (s *Streams) retryUntilAnsweredWithin(ctx context.Context, wait time.Duration,
+	request func(context.Context) error) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	for {
@@ -228,7 +241,7 @@ func subjectMatches(pattern, subject string) bool {
 		switch {
 		case want == ">" && got != "":
 			return true
-		case got == "" || want != "*" && want != got || more != next:
+		case got == "" || (want != "*" && want != got) || more != next:
 			return false
 		case !more:
 			return true

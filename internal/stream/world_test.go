@@ -51,7 +51,8 @@ func testSpecs() []stream.Spec {
 }
 
 func testConfig(tb testing.TB) stream.Config {
-	return stream.Config{Dir: filepath.Join(tb.TempDir(), "streams"), Node: "n1", Specs: testSpecs(), Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	return stream.Config{Dir: filepath.Join(tb.TempDir(), "streams"), Node: "n1",
+		Specs: testSpecs(), Log: slog.New(slog.DiscardHandler), Now: time.Now}
 }
 
 func mustOpen(tb testing.TB, c stream.Config) *stream.Streams {
@@ -73,7 +74,8 @@ func mustFixture(tb testing.TB, c stream.Config) *fixture {
 	if url == "" {
 		url = "nats://" + w.Address()
 	}
-	conn, err := nats.Connect(url, nats.Token(c.Token), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	conn, err := nats.Connect(url, nats.Token(c.Token), nats.MaxReconnects(-1),
+		nats.ReconnectWait(10*time.Millisecond))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -105,7 +107,8 @@ func forEachServer(t *testing.T, test func(*testing.T, *fixture)) {
 func newMessages(subject, prefix string, n int) []stream.Message {
 	all := make([]stream.Message, n)
 	for i := range all {
-		all[i] = stream.Message{Subject: subject, ID: fmt.Sprint(prefix, i), Data: fmt.Appendf(nil, "%s%d", prefix, i)}
+		all[i] = stream.Message{Subject: subject, ID: fmt.Sprint(prefix, i),
+			Data: fmt.Appendf(nil, "%s%d", prefix, i)}
 	}
 	return all
 }
@@ -119,7 +122,8 @@ func (w *fixture) mustPublish(tb testing.TB, m ...stream.Message) []uint64 {
 	return offsets
 }
 
-func (w *fixture) mustRead(tb testing.TB, name, subject string, from uint64, limit int) []stream.Entry {
+func (w *fixture) mustRead(tb testing.TB, name, subject string, from uint64,
+	limit int) []stream.Entry {
 	tb.Helper()
 	found, err := w.Read(tb.Context(), name, subject, from, limit)
 	if err != nil {
@@ -129,7 +133,8 @@ func (w *fixture) mustRead(tb testing.TB, name, subject string, from uint64, lim
 }
 
 // consumeN runs Consume until enough deliveries have come, then ends it.
-func (w *fixture) consumeN(tb testing.TB, c stream.Consumer, count int, settle func(*stream.Delivery)) []stream.Delivery {
+func (w *fixture) consumeN(tb testing.TB, c stream.Consumer, count int,
+	settle func(*stream.Delivery)) []stream.Delivery {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
 	defer cancel()
@@ -149,7 +154,8 @@ func (w *fixture) consumeN(tb testing.TB, c stream.Consumer, count int, settle f
 }
 
 func workerConsumer() stream.Consumer {
-	return stream.Consumer{Stream: "WORK", Subject: "work", Durable: "worker", MaxDeliver: 3, AckWait: 30 * time.Second, Batch: 10}
+	return stream.Consumer{Stream: "WORK", Subject: "work", Durable: "worker", MaxDeliver: 3,
+		AckWait: 30 * time.Second, Batch: 10}
 }
 
 func dataOf(entries []stream.Entry) (all []string) {

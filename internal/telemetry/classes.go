@@ -11,13 +11,15 @@ import (
 // StatusClassObserver returns what times the requests of a route in seconds, whose labels are
 // the route and the class of the status. A class is there from its first request
 // on: most routes have one or two of them, and each is a dozen lines of a scrape.
-func StatusClassObserver(seconds *prometheus.HistogramVec, route string) func(status int, took time.Duration) {
+func StatusClassObserver(seconds *prometheus.HistogramVec, route string) func(status int,
+	took time.Duration) {
 	var observers sync.Map // class to its histogram
 	return func(status int, took time.Duration) {
 		class := status / 100
 		h, ok := observers.Load(class)
 		if !ok {
-			h, _ = observers.LoadOrStore(class, seconds.WithLabelValues(route, fmt.Sprintf("%dxx", class)))
+			h, _ = observers.LoadOrStore(class,
+				seconds.WithLabelValues(route, fmt.Sprintf("%dxx", class)))
 		}
 		h.(prometheus.Observer).Observe(took.Seconds())
 	}

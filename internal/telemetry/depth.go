@@ -28,7 +28,8 @@ type QueueDepth struct {
 }
 
 func (d *QueueDepth) desc() *prometheus.Desc {
-	return prometheus.NewDesc(d.Name, "Jobs that are not over, by queue and phase.", []string{"queue", "phase"}, nil)
+	return prometheus.NewDesc(d.Name, "Jobs that are not over, by queue and phase.",
+		[]string{"queue", "phase"}, nil)
 }
 
 // Describe implements prometheus.Collector, as does Collect.
@@ -49,7 +50,8 @@ func (d *QueueDepth) Collect(out chan<- prometheus.Metric) {
 			phase job.Phase
 			n     int64
 		}{{job.Waiting, q.Waiting + q.Delayed}, {job.Ready, q.Ready}, {job.Leased, q.Leased}} {
-			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v.n), q.Queue, v.phase.String())
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v.n), q.Queue,
+				v.phase.String())
 		}
 	}
 }

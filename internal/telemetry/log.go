@@ -36,8 +36,9 @@ func durationText(_ []string, a slog.Attr) slog.Attr {
 
 // LogFinalFailure logs the end of a job that nobody tries again by itself: the same line in
 // every contract.
-func LogFinalFailure(log *slog.Logger, jobID, queue string, attempt int, reason string, more ...slog.Attr) {
-	attrs := append([]slog.Attr{slog.String(JobID, jobID), slog.String(Queue, queue), slog.Int(Attempt, attempt),
-		slog.String(ErrorMessage, reason)}, more...)
+func LogFinalFailure(log *slog.Logger, jobID, queue string, attempt int, reason string,
+	more ...slog.Attr) {
+	attrs := append([]slog.Attr{slog.String(JobID, jobID), slog.String(Queue, queue),
+		slog.Int(Attempt, attempt), slog.String(ErrorMessage, reason)}, more...)
 	log.LogAttrs(context.Background(), slog.LevelWarn, "a job failed for good", attrs...)
 }

@@ -15,10 +15,12 @@ const (
 	TraceState  = "Tracestate"
 )
 
-// maxTraceState is how much of a tracestate is kept and sent on: what the specification asks for at least.
+// maxTraceState is how much of a tracestate is kept and sent on: what the specification asks for at
+// least.
 const maxTraceState = 512
 
-// Extract returns ctx at the place that the header of a request names. A header that is wrong, or there twice, names none.
+// Extract returns ctx at the place that the header of a request names. A header that is wrong, or
+// there twice, names none.
 func Extract(ctx context.Context, h http.Header) context.Context {
 	if len(h[TraceParent]) != 1 {
 		return ctx
@@ -26,7 +28,8 @@ func Extract(ctx context.Context, h http.Header) context.Context {
 	return resume(ctx, h[TraceParent][0], strings.Join(h[TraceState], ","))
 }
 
-// Inject writes the place in ctx into the header of a request; without one the header stays as it is.
+// Inject writes the place in ctx into the header of a request; without one the header stays as it
+// is.
 func Inject(ctx context.Context, h http.Header) {
 	parent, state, _ := strings.Cut(Carrier(ctx), " ")
 	if parent == "" {
@@ -38,8 +41,8 @@ func Inject(ctx context.Context, h http.Header) {
 	}
 }
 
-// Carrier returns the place in ctx as text that is kept with a job: a traceparent and, after a space, the tracestate if
-// there is one. It is empty where there is no place.
+// Carrier returns the place in ctx as text that is kept with a job: a traceparent and, after a
+// space, the tracestate if there is one. It is empty where there is no place.
 func Carrier(ctx context.Context) string {
 	spanContext := trace.SpanContextFromContext(ctx)
 	if !spanContext.IsValid() {
@@ -64,8 +67,8 @@ func truncateTraceState(state string) string {
 	return state
 }
 
-// Resume returns ctx at the place that a Carrier names: what is started from it goes on from there. A wrong one is taken
-// for none.
+// Resume returns ctx at the place that a Carrier names: what is started from it goes on from there.
+// A wrong one is taken for none.
 func Resume(ctx context.Context, carrier string) context.Context {
 	parent, state, _ := strings.Cut(carrier, " ")
 	return resume(ctx, parent, state)
@@ -75,5 +78,6 @@ func resume(ctx context.Context, parent, state string) context.Context {
 	if parent == "" {
 		return ctx
 	}
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent, "tracestate": state})
+	return propagation.TraceContext{}.Extract(ctx,
+		propagation.MapCarrier{"traceparent": parent, "tracestate": state})
 }

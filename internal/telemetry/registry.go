@@ -101,7 +101,9 @@ func (r *Registries) Gather() ([]*dto.MetricFamily, error) {
 	for _, f := range merged {
 		all = append(all, f)
 	}
-	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(all, func(a, b *dto.MetricFamily) int {
+		return cmp.Compare(a.GetName(), b.GetName())
+	})
 	return all, errs.MaybeUnwrap()
 }
 
@@ -111,10 +113,14 @@ func (r *Registries) Gather() ([]*dto.MetricFamily, error) {
 func withLabels(labels []*dto.LabelPair, c component) []*dto.LabelPair {
 	all := slices.Clone(labels)
 	for _, l := range [][2]string{{"contract", c.contract}, {"component", c.role}} {
-		if l[1] != "" && !slices.ContainsFunc(all, func(p *dto.LabelPair) bool { return p.GetName() == l[0] }) {
+		if l[1] != "" && !slices.ContainsFunc(all, func(p *dto.LabelPair) bool {
+			return p.GetName() == l[0]
+		}) {
 			all = append(all, &dto.LabelPair{Name: proto.String(l[0]), Value: proto.String(l[1])})
 		}
 	}
-	slices.SortFunc(all, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(all, func(a, b *dto.LabelPair) int {
+		return cmp.Compare(a.GetName(), b.GetName())
+	})
 	return all
 }

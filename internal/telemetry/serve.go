@@ -36,7 +36,8 @@ func (r *Registries) Handler(log *slog.Logger) http.Handler {
 			return
 		}
 		s := &scrapeWriter{ResponseWriter: w, log: log}
-		promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: s}).ServeHTTP(s, req)
+		promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,
+			ErrorLog: s}).ServeHTTP(s, req)
 	})
 }
 

@@ -12,11 +12,13 @@ import (
 
 // StoreObserver registers a histogram of the store's statements by name and
 // kind of error, and returns the function that a store calls after each.
-func StoreObserver(r prometheus.Registerer) (func(statement string, took time.Duration, err error), error) {
+func StoreObserver(r prometheus.Registerer) (func(statement string, took time.Duration, err error),
+	error) {
 	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "millrace_store_statement_seconds",
-		Help:    "Time that a statement of the store took, by its name and the kind of its error.",
-		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 1, 5},
+		Name: "millrace_store_statement_seconds",
+		Help: "Time that a statement of the store took, by its name and the kind of its error.",
+		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3,
+			100e-3, 250e-3, 1, 5},
 	}, []string{"statement", "error"})
 	if err := r.Register(vec); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)

@@ -46,15 +46,18 @@ func TestRegistries(t *testing.T) {
 		t.Fatal(err)
 	}
 	gauge := func(contract, role string, v float64) {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "job_queue_depth", Help: "Of " + contract}, []string{"queue"})
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "job_queue_depth",
+			Help: "Of " + contract}, []string{"queue"})
 		r.For(contract, role).MustRegister(g)
 		g.WithLabelValues("q").Set(v)
 	}
 	gauge("forgerun", "", 1)
 	gauge("images", "worker", 2)
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "job_queue_depth", Help: "another type"})
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "job_queue_depth",
+		Help: "another type"})
 	r.For("odd", "").MustRegister(c)
-	own := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "said_by_itself", Help: "x"}, []string{"contract"})
+	own := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "said_by_itself", Help: "x"},
+		[]string{"contract"})
 	r.For("forgerun", "").MustRegister(own)
 	own.WithLabelValues("its own").Set(1)
 
@@ -62,16 +65,19 @@ func TestRegistries(t *testing.T) {
 	if code != 200 || !strings.Contains(all, `go_goroutines{contract="core"}`) {
 		t.Errorf("got %d %s", code, all)
 	}
-	wantLines(t, all, `job_queue_depth{contract="forgerun",queue="q"} 1`, `job_queue_depth{component="worker",contract="images",queue="q"} 2`,
+	wantLines(t, all, `job_queue_depth{contract="forgerun",queue="q"} 1`,
+		`job_queue_depth{component="worker",contract="images",queue="q"} 2`,
 		`said_by_itself{contract="its own"} 1`)
-	if strings.Contains(all, `contract="odd"`) || strings.Count(all, "# TYPE job_queue_depth") != 1 {
+	if strings.Contains(all, `contract="odd"`) ||
+		strings.Count(all, "# TYPE job_queue_depth") != 1 {
 		t.Error("a name has two types")
 	}
 	_, one := scrapeMetrics(t, r, "GET", "/metrics/forgerun")
 	wantLines(t, one, `job_queue_depth{queue="q"} 1`)
 	_, one = scrapeMetrics(t, r, "GET", "/metrics/images/worker")
 	wantLines(t, one, `job_queue_depth{queue="q"} 2`)
-	for path, want := range map[string]int{"/metrics/": 404, "/metrics/nobody": 404, "/metrics/images": 404, "/metrics/images/": 404,
+	for path, want := range map[string]int{"/metrics/": 404, "/metrics/nobody": 404,
+		"/metrics/images": 404, "/metrics/images/": 404,
 		"/metrics/images/worker/": 404, "/metricsx": 404, "/metrics/core": 200} {
 		if code, _ := scrapeMetrics(t, r, "GET", path); code != want {
 			t.Errorf("%s: got %d", path, code)
@@ -105,18 +111,23 @@ func TestScraperHangsUp(t *testing.T) {
 	}
 	var b bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	r.Handler(log).ServeHTTP(&hangingUpWriter{httptest.NewRecorder(), 200}, httptest.NewRequest("GET", "/metrics", nil))
-	if got := b.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=DEBUG") || !strings.Contains(got, "broken pipe") {
+	r.Handler(log).ServeHTTP(&hangingUpWriter{httptest.NewRecorder(), 200},
+		httptest.NewRequest("GET", "/metrics", nil))
+	if got := b.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=DEBUG") ||
+		!strings.Contains(got, "broken pipe") {
 		t.Errorf("of a scraper that hung up the log has %q", got)
 	}
 	b.Reset()
 	d := &telemetry.QueueDepth{Name: "depth", Timeout: time.Second,
-		Queues: func(context.Context, string) ([]job.QueueCount, error) { return nil, errors.New("the store is away") }}
+		Queues: func(context.Context, string) ([]job.QueueCount, error) {
+			return nil, errors.New("the store is away")
+		}}
 	if err := r.For("relay", "").Register(d); err != nil {
 		t.Fatal(err)
 	}
 	r.Handler(log).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
-	if got := b.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "the store is away") {
+	if got := b.String(); !strings.Contains(got, "level=WARN") ||
+		!strings.Contains(got, "the store is away") {
 		t.Errorf("of metrics that are missing the log has %q", got)
 	}
 }
@@ -170,14 +181,17 @@ func TestScrapesAreBounded(t *testing.T) {
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "request_seconds", Help: "x"}, []string{"route", "code"})
+	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "request_seconds", Help: "x"},
+		[]string{"route", "code"})
 	r.MustRegister(vec)
-	jobs, _ := telemetry.StatusClassObserver(vec, "GET /jobs"), telemetry.StatusClassObserver(vec, "GET /never")
+	jobs, _ := telemetry.StatusClassObserver(vec, "GET /jobs"),
+		telemetry.StatusClassObserver(vec, "GET /never")
 	for _, status := range []int{200, 204, 404, 201} {
 		jobs(status, time.Second)
 	}
 	for class, want := range map[string]float64{"2xx": 3, "4xx": 1} {
-		sum, _ := testkit.MetricSum(t, r, "request_seconds", map[string]string{"route": "GET /jobs", "code": class})
+		sum, _ := testkit.MetricSum(t, r, "request_seconds",
+			map[string]string{"route": "GET /jobs", "code": class})
 		if sum != want {
 			t.Errorf("%s: got %v, want %v", class, sum, want)
 		}
@@ -194,24 +208,32 @@ func TestDepth(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failure error
-	d := &telemetry.QueueDepth{Name: "relay_queue_jobs", Contract: "relay", MaxQueues: 2, Timeout: time.Second,
+	d := &telemetry.QueueDepth{Name: "relay_queue_jobs", Contract: "relay", MaxQueues: 2,
+		Timeout: time.Second,
 		Queues: func(_ context.Context, contract string) ([]job.QueueCount, error) {
-			return []job.QueueCount{{Contract: contract, Queue: "small", Ready: 1}, {Queue: "large", Waiting: 5, Delayed: 4, Ready: 6, Leased: 7},
-				{Queue: "tiny", Leased: 1}, {Queue: "middle", Delayed: 8, Ready: 1}, {Queue: "_other", Delayed: 50, Ready: 100}}, failure
+			return []job.QueueCount{{Contract: contract, Queue: "small", Ready: 1},
+				{Queue: "large", Waiting: 5, Delayed: 4, Ready: 6, Leased: 7},
+				{Queue: "tiny", Leased: 1}, {Queue: "middle", Delayed: 8, Ready: 1},
+				{Queue: "_other", Delayed: 50, Ready: 100}}, failure
 		}}
 	if err := r.For("relay", "").Register(d); err != nil {
 		t.Fatal(err)
 	}
 	_, text := scrapeMetrics(t, r, "GET", "/metrics/relay")
-	wantLines(t, text, `relay_queue_jobs{phase="waiting",queue="large"} 9`, `relay_queue_jobs{phase="ready",queue="large"} 6`,
-		`relay_queue_jobs{phase="leased",queue="large"} 7`, `relay_queue_jobs{phase="waiting",queue="middle"} 8`,
-		`relay_queue_jobs{phase="ready",queue="middle"} 1`, `relay_queue_jobs{phase="waiting",queue="_other"} 50`,
-		`relay_queue_jobs{phase="ready",queue="_other"} 101`, `relay_queue_jobs{phase="leased",queue="_other"} 1`)
+	wantLines(t, text, `relay_queue_jobs{phase="waiting",queue="large"} 9`,
+		`relay_queue_jobs{phase="ready",queue="large"} 6`,
+		`relay_queue_jobs{phase="leased",queue="large"} 7`,
+		`relay_queue_jobs{phase="waiting",queue="middle"} 8`,
+		`relay_queue_jobs{phase="ready",queue="middle"} 1`,
+		`relay_queue_jobs{phase="waiting",queue="_other"} 50`,
+		`relay_queue_jobs{phase="ready",queue="_other"} 101`,
+		`relay_queue_jobs{phase="leased",queue="_other"} 1`)
 	if strings.Contains(text, "small") {
 		t.Error("there are more labels than the bound")
 	}
 	failure = errors.New("the store is away")
-	if code, text := scrapeMetrics(t, r, "GET", "/metrics"); code != 200 || !strings.Contains(text, "go_goroutines") {
+	if code, text := scrapeMetrics(t, r, "GET", "/metrics"); code != 200 ||
+		!strings.Contains(text, "go_goroutines") {
 		t.Errorf("one failure hides all metrics: %d", code)
 	}
 }
@@ -250,7 +272,9 @@ func TestLogger(t *testing.T) {
 		}
 		log.Info("left out")
 		log.Warn("a b", "took", 1500*time.Millisecond)
-		if got := b.String(); !strings.Contains(got, want) || !strings.Contains(strings.ReplaceAll(got, `"`, ""), "1.5s") || strings.Contains(got, "left") {
+		if got := b.String(); !strings.Contains(got, want) ||
+			!strings.Contains(strings.ReplaceAll(got, `"`, ""), "1.5s") ||
+			strings.Contains(got, "left") {
 			t.Errorf("%s: got %s", format, got)
 		}
 	}

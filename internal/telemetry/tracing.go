@@ -41,16 +41,19 @@ type Tracing struct {
 
 // NewTracing makes a Tracing that sends to the collector at endpoint, a URL of
 // OTLP over HTTP such as http://127.0.0.1:4318; with none it makes no spans.
-// part is told whether spans get there; nil tells nobody. The attributes describe this process. What has no parent is always recorded,
-// what has one as its parent is.
-func NewTracing(ctx context.Context, endpoint string, part *outage.Part, attrs ...attribute.KeyValue) (*Tracing, error) {
+// part is told whether spans get there; nil tells nobody. The attributes describe this process.
+// What has no parent is always recorded, what has one as its parent is.
+func NewTracing(ctx context.Context, endpoint string, part *outage.Part,
+	attrs ...attribute.KeyValue) (*Tracing, error) {
 	if endpoint == "" {
 		return &Tracing{}, nil
 	}
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(tracesURL(endpoint)),
-		otlptracehttp.WithTimeout(spanSendTimeout), otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second,
-			MaxInterval: spanSendTimeout, MaxElapsedTime: 4 * spanSendTimeout}))
+		otlptracehttp.WithTimeout(spanSendTimeout),
+		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true,
+			InitialInterval: time.Second,
+			MaxInterval:     spanSendTimeout, MaxElapsedTime: 4 * spanSendTimeout}))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: the collector of traces: %w", err)
 	}
@@ -58,10 +61,13 @@ func NewTracing(ctx context.Context, endpoint string, part *outage.Part, attrs .
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
 		sdktrace.WithResource(resource.NewSchemaless(attrs...)),
-		sdktrace.WithBatcher(&reportingExporter{SpanExporter: exporter, part: part, ctx: exportCtx}, sdktrace.WithMaxQueueSize(maxQueuedSpans),
-			sdktrace.WithMaxExportBatchSize(maxSpanBatch), sdktrace.WithBatchTimeout(spanBatchDelay),
+		sdktrace.WithBatcher(&reportingExporter{SpanExporter: exporter, part: part, ctx: exportCtx},
+			sdktrace.WithMaxQueueSize(maxQueuedSpans),
+			sdktrace.WithMaxExportBatchSize(maxSpanBatch),
+			sdktrace.WithBatchTimeout(spanBatchDelay),
 			sdktrace.WithExportTimeout(5*spanSendTimeout)))
-	return &Tracing{tracer: provider.Tracer("github.com/millrace/millrace"), provider: provider, cancelExport: cancelExport}, nil
+	return &Tracing{tracer: provider.Tracer("github.com/millrace/millrace"), provider: provider,
+		cancelExport: cancelExport}, nil
 }
 
 // tracesURL is the URL of the traces of an endpoint: that itself when it has a
@@ -80,21 +86,25 @@ func (t *Tracing) Enabled() bool { return t != nil && t.tracer != nil }
 
 // StartSpan begins a span of what this process does by itself, as a child of the
 // one in ctx. Whoever starts it ends it.
-func (t *Tracing) StartSpan(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+func (t *Tracing) StartSpan(ctx context.Context, name string,
+	attrs ...attribute.KeyValue) (context.Context, trace.Span) {
 	return t.start(ctx, name, trace.SpanKindInternal, attrs)
 }
 
 // StartServer is StartSpan for a request of somebody else's.
-func (t *Tracing) StartServer(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+func (t *Tracing) StartServer(ctx context.Context, name string,
+	attrs ...attribute.KeyValue) (context.Context, trace.Span) {
 	return t.start(ctx, name, trace.SpanKindServer, attrs)
 }
 
 // StartClient is StartSpan for a request to somebody else.
-func (t *Tracing) StartClient(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+func (t *Tracing) StartClient(ctx context.Context, name string,
+	attrs ...attribute.KeyValue) (context.Context, trace.Span) {
 	return t.start(ctx, name, trace.SpanKindClient, attrs)
 }
 
-func (t *Tracing) start(ctx context.Context, name string, kind trace.SpanKind, attrs []attribute.KeyValue) (context.Context, trace.Span) {
+func (t *Tracing) start(ctx context.Context, name string, kind trace.SpanKind,
+	attrs []attribute.KeyValue) (context.Context, trace.Span) {
 	if !t.Enabled() {
 		return ctx, noop.Span{}
 	}
@@ -103,21 +113,25 @@ func (t *Tracing) start(ctx context.Context, name string, kind trace.SpanKind, a
 
 // Record makes a span of something that is over: the time a job spent in a
 // queue, say. The context it returns is that of the span.
-func (t *Tracing) Record(ctx context.Context, name string, from, to time.Time, attrs ...attribute.KeyValue) context.Context {
+func (t *Tracing) Record(ctx context.Context, name string, from, to time.Time,
+	attrs ...attribute.KeyValue) context.Context {
 	if !t.Enabled() {
 		return ctx
 	}
-	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(attrs...))
+	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from),
+		trace.WithAttributes(attrs...))
 	span.End(trace.WithTimestamp(to))
 	return ctx
 }
 
 // RecordRun is Record for a run. why is the reason of its failure, empty where it did not fail.
-func (t *Tracing) RecordRun(ctx context.Context, reason string, from, to time.Time, attrs ...attribute.KeyValue) context.Context {
+func (t *Tracing) RecordRun(ctx context.Context, reason string, from, to time.Time,
+	attrs ...attribute.KeyValue) context.Context {
 	if !t.Enabled() {
 		return ctx
 	}
-	ctx, span := t.tracer.Start(ctx, "run", trace.WithTimestamp(from), trace.WithAttributes(attrs...))
+	ctx, span := t.tracer.Start(ctx, "run", trace.WithTimestamp(from),
+		trace.WithAttributes(attrs...))
 	if reason != "" {
 		FailSpan(span, reason)
 	}
@@ -165,7 +179,8 @@ func (s *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Re
 		if err == nil || s.ctx.Err() != nil {
 			return nil
 		}
-		return &job.Error{Kind: job.Unavailable, Op: "telemetry.export", Msg: "traces are dropped", Err: err}
+		return &job.Error{Kind: job.Unavailable, Op: "telemetry.export", Msg: "traces are dropped",
+			Err: err}
 	})
 	return nil
 }

@@ -24,8 +24,10 @@ import (
 func newTracing(t *testing.T, endpoint string, log io.Writer) *telemetry.Tracing {
 	t.Helper()
 	clock := telemetry.StartStopwatch()
-	part := outage.NewPart(slog.New(slog.NewTextHandler(log, nil)), clock.Elapsed, outage.Endpoint{Name: "traces", Setting: "telemetry.otlp_endpoint", Address: endpoint})
-	tr, err := telemetry.NewTracing(t.Context(), endpoint, part, attribute.String("service.name", "millrace"))
+	part := outage.NewPart(slog.New(slog.NewTextHandler(log, nil)), clock.Elapsed,
+		outage.Endpoint{Name: "traces", Setting: "telemetry.otlp_endpoint", Address: endpoint})
+	tr, err := telemetry.NewTracing(t.Context(), endpoint, part,
+		attribute.String("service.name", "millrace"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,8 @@ func TestTracing(t *testing.T) {
 	submit.End()
 
 	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	queued := there.Record(telemetry.Resume(t.Context(), kept), "queue", started, started.Add(time.Second))
+	queued := there.Record(telemetry.Resume(t.Context(), kept), "queue", started,
+		started.Add(time.Second))
 	_, run := there.StartSpan(queued, "run")
 	telemetry.FailSpan(run, "it broke")
 	run.End()
@@ -62,11 +65,13 @@ func TestTracing(t *testing.T) {
 	flushSpans(t, here)
 	flushSpans(t, there)
 
-	first, second, third, fourth := r.Find("submit"), r.Find("queue"), r.Find("run"), r.Find("webhook")
+	first, second, third, fourth := r.Find("submit"), r.Find("queue"), r.Find("run"),
+		r.Find("webhook")
 	if first == nil || second == nil || third == nil || fourth == nil {
 		t.Fatalf("FR-242 FR-244 spans are missing of %v", r.Spans())
 	}
-	if want := "00-" + hex.EncodeToString(first.TraceId) + "-" + hex.EncodeToString(first.SpanId) + "-01"; kept != want {
+	if want := "00-" + hex.EncodeToString(first.TraceId) + "-" + hex.EncodeToString(first.SpanId) +
+		"-01"; kept != want {
 		t.Errorf("the place is %q, want %q", kept, want)
 	}
 	for _, s := range []*otlp.Span{second, third, fourth} {
@@ -74,16 +79,21 @@ func TestTracing(t *testing.T) {
 			t.Errorf("%s is of another trace", s.Name)
 		}
 	}
-	if !bytes.Equal(second.ParentSpanId, first.SpanId) || !bytes.Equal(third.ParentSpanId, second.SpanId) {
+	if !bytes.Equal(second.ParentSpanId, first.SpanId) ||
+		!bytes.Equal(third.ParentSpanId, second.SpanId) {
 		t.Error("the order of the spans is lost")
 	}
-	if second.EndTimeUnixNano-second.StartTimeUnixNano != uint64(time.Second) || second.StartTimeUnixNano != uint64(started.UnixNano()) {
+	if second.EndTimeUnixNano-second.StartTimeUnixNano != uint64(time.Second) ||
+		second.StartTimeUnixNano != uint64(started.UnixNano()) {
 		t.Errorf("queue lasts from %d to %d", second.StartTimeUnixNano, second.EndTimeUnixNano)
 	}
-	if third.Status.Code != otlp.Status_STATUS_CODE_ERROR || third.Status.Message != "it broke" || third.Kind != otlp.Span_SPAN_KIND_INTERNAL {
+	if third.Status.Code != otlp.Status_STATUS_CODE_ERROR || third.Status.Message != "it broke" ||
+		third.Kind != otlp.Span_SPAN_KIND_INTERNAL {
 		t.Errorf("got %v", third)
 	}
-	if first.Kind != otlp.Span_SPAN_KIND_SERVER || first.Attributes[0].Value.GetStringValue() != "j" || fourth.Kind != otlp.Span_SPAN_KIND_CLIENT {
+	if first.Kind != otlp.Span_SPAN_KIND_SERVER ||
+		first.Attributes[0].Value.GetStringValue() != "j" ||
+		fourth.Kind != otlp.Span_SPAN_KIND_CLIENT {
 		t.Errorf("got %v and %v", first, fourth)
 	}
 	paths, services := r.Senders()
@@ -100,7 +110,8 @@ func TestSampling(t *testing.T) {
 	r := testkit.NewCollector(t)
 	tr := newTracing(t, r.URL, io.Discard)
 	for name, given := range map[string]string{"unrecorded": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
-		"recorded": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "alone": "", "broken": "00-zz-b7ad6b7169203331-01"} {
+		"recorded": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "alone": "",
+		"broken": "00-zz-b7ad6b7169203331-01"} {
 		ctx, span := tr.StartSpan(telemetry.Resume(t.Context(), given), name)
 		span.End()
 		if telemetry.Carrier(ctx) == "" {
@@ -108,7 +119,8 @@ func TestSampling(t *testing.T) {
 		}
 	}
 	flushSpans(t, tr)
-	if r.Find("unrecorded") != nil || r.Find("recorded") == nil || r.Find("alone") == nil || r.Find("broken") == nil {
+	if r.Find("unrecorded") != nil || r.Find("recorded") == nil || r.Find("alone") == nil ||
+		r.Find("broken") == nil {
 		t.Errorf("got %v", r.Spans())
 	}
 	if got := hex.EncodeToString(r.Find("recorded").ParentSpanId); got != "b7ad6b7169203331" {
@@ -139,7 +151,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestTraceState: what vendors keep in a trace comes along, through a job, a span and a request, up to a bound.
+// TestTraceState: what vendors keep in a trace comes along, through a job, a span and a request, up
+// to a bound.
 func TestTraceState(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -149,11 +162,12 @@ func TestTraceState(t *testing.T) {
 		sent []string
 		want string
 	}{
-		"one":      {[]string{"vendor=a-b"}, "vendor=a-b"},
-		"two":      {[]string{"vendor=a", "other=b"}, "vendor=a,other=b"},
-		"none":     {nil, ""},
-		"broken":   {[]string{"=;"}, ""},
-		"too long": {[]string{"vendor=a,long=" + strings.Repeat("b", 250), "more=" + strings.Repeat("c", 250)}, "vendor=a,long=" + strings.Repeat("b", 250)},
+		"one":    {[]string{"vendor=a-b"}, "vendor=a-b"},
+		"two":    {[]string{"vendor=a", "other=b"}, "vendor=a,other=b"},
+		"none":   {nil, ""},
+		"broken": {[]string{"=;"}, ""},
+		"too long": {[]string{"vendor=a,long=" + strings.Repeat("b", 250),
+			"more=" + strings.Repeat("c", 250)}, "vendor=a,long=" + strings.Repeat("b", 250)},
 	} {
 		h := http.Header{telemetry.TraceParent: {parent}}
 		if c.sent != nil {
@@ -167,7 +181,8 @@ func TestTraceState(t *testing.T) {
 		ctx, span := tr.StartSpan(telemetry.Resume(t.Context(), kept), name)
 		telemetry.Inject(ctx, out)
 		span.End()
-		place := "00-0af7651916cd43dd8448eb211c80319c-" + span.SpanContext().SpanID().String() + "-01"
+		place := "00-0af7651916cd43dd8448eb211c80319c-" + span.SpanContext().SpanID().String() +
+			"-01"
 		if out.Get("traceparent") != place || out.Get("tracestate") != c.want {
 			t.Errorf("%s: sent on as %v, want %s", name, out, place)
 		}
@@ -187,18 +202,21 @@ func TestTraceState(t *testing.T) {
 	}
 }
 
-// TestFailedRun: a reason of any bytes becomes the status of the span, and a run that ended well has none.
+// TestFailedRun: a reason of any bytes becomes the status of the span, and a run that ended well
+// has none.
 func TestFailedRun(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewCollector(t)
 	tr, done := r.Tracing(t)
 	now := time.Now()
 	tr.RecordRun(t.Context(), "", now, now, attribute.String("run", "good"))
-	tr.RecordRun(t.Context(), "broken \xff"+strings.Repeat("ä", 5000), now, now, attribute.String("run", "bad"))
+	tr.RecordRun(t.Context(), "broken \xff"+strings.Repeat("ä", 5000), now, now,
+		attribute.String("run", "bad"))
 	done()
 	for _, s := range r.Spans() {
 		failed := testkit.AttributeOf(s, "run") == "bad"
-		if (s.Status.GetCode() == otlp.Status_STATUS_CODE_ERROR) != failed || len(s.Status.GetMessage()) > 1<<10 ||
+		if (s.Status.GetCode() == otlp.Status_STATUS_CODE_ERROR) != failed ||
+			len(s.Status.GetMessage()) > 1<<10 ||
 			strings.HasPrefix(s.Status.GetMessage(), "broken ä") != failed {
 			t.Errorf("got %v", s)
 		}
@@ -211,10 +229,13 @@ func TestFailedRun(t *testing.T) {
 // TestNoTracing: without a collector nothing is made, and a caller's trace is
 // handed on.
 func TestNoTracing(t *testing.T) { // not parallel: it counts allocations
-	for name, tr := range map[string]*telemetry.Tracing{"nil": nil, "no endpoint": newTracing(t, "", io.Discard)} {
-		given := telemetry.Resume(t.Context(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	for name, tr := range map[string]*telemetry.Tracing{"nil": nil,
+		"no endpoint": newTracing(t, "", io.Discard)} {
+		given := telemetry.Resume(t.Context(),
+			"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 		ctx, span := tr.StartSpan(given, "x")
-		if tr.Enabled() || ctx != given || span.SpanContext().IsValid() || tr.Record(given, "x", time.Time{}, time.Time{}) != given {
+		if tr.Enabled() || ctx != given || span.SpanContext().IsValid() ||
+			tr.Record(given, "x", time.Time{}, time.Time{}) != given {
 			t.Errorf("%s makes spans", name)
 		}
 		span.End()
@@ -257,7 +278,9 @@ func TestCollectorAway(t *testing.T) {
 		t.Error("the shutdown says that everything was sent")
 	}
 
-	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+	}))
 	defer refusing.Close()
 	var log bytes.Buffer
 	tr = newTracing(t, refusing.URL, &log)

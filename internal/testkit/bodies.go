@@ -13,8 +13,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// bodyValidator validates JSON bodies as JSON Schema 2020-12 has it, the dialect of OpenAPI 3.1. kin-openapi validates most
-// of them by the rules of 3.0, which are more lenient (decision 0034).
+// bodyValidator validates JSON bodies as JSON Schema 2020-12 has it, the dialect of OpenAPI 3.1.
+// kin-openapi validates most of them by the rules of 3.0, which are more lenient (decision 0034).
 type bodyValidator struct {
 	mu       sync.Mutex
 	compiler *jsonschema.Compiler
@@ -42,9 +42,10 @@ func newBodyValidator(tb testing.TB, doc *openapi3.T) *bodyValidator {
 	return &bodyValidator{compiler: compiler, schemas: map[string]*jsonschema.Schema{}}
 }
 
-// validate checks a body against what the document has for its media type. place is where the request body or the
-// response stands. Of JSON lines each has to be valid.
-func (b *bodyValidator) validate(location string, content openapi3.Content, contentType string, body []byte) error {
+// validate checks a body against what the document has for its media type. place is where the
+// request body or the response stands. Of JSON lines each has to be valid.
+func (b *bodyValidator) validate(location string, content openapi3.Content, contentType string,
+	body []byte) error {
 	if len(content) == 0 {
 		return nil
 	}

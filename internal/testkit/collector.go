@@ -35,7 +35,8 @@ func NewCollector(tb testing.TB) *Collector {
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		export, err := readExport(req)
 		if err != nil || req.Header.Get("Content-Type") != "application/x-protobuf" {
-			tb.Errorf("%s %s of %s is not OTLP: %v", req.Method, req.URL.Path, req.Header.Get("Content-Type"), err)
+			tb.Errorf("%s %s of %s is not OTLP: %v", req.Method, req.URL.Path,
+				req.Header.Get("Content-Type"), err)
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -113,7 +114,9 @@ func (c *Collector) Tracing(tb testing.TB) (tracing *telemetry.Tracing, flush fu
 
 // Trace returns the spans of the trace that a traceparent names, by the order of their names.
 func (c *Collector) Trace(traceparent string) []*otlp.Span {
-	all := slices.DeleteFunc(c.Spans(), func(s *otlp.Span) bool { return hex.EncodeToString(s.TraceId) != traceparent[3:35] })
+	all := slices.DeleteFunc(c.Spans(), func(s *otlp.Span) bool {
+		return hex.EncodeToString(s.TraceId) != traceparent[3:35]
+	})
 	slices.SortStableFunc(all, func(a, b *otlp.Span) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

@@ -119,11 +119,13 @@ func (c *checkingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (c *checkingTransport) check(r *http.Request, sent []byte, resp *http.Response, got []byte, undocumented bool) {
+func (c *checkingTransport) check(r *http.Request, sent []byte, resp *http.Response, got []byte,
+	undocumented bool) {
 	doc := c.document.Doc
 	path, item, members := findPath(doc, r.URL)
 	if item == nil || item.GetOperation(r.Method) == nil {
-		if s := resp.StatusCode; strings.HasPrefix(r.URL.Path, "/v") && s != 404 && s != 405 && s != 401 {
+		if s := resp.StatusCode; strings.HasPrefix(r.URL.Path, "/v") && s != 404 && s != 405 &&
+			s != 401 {
 			c.tb.Errorf("%s %s is answered with %d and is not in the document", r.Method, r.URL, s)
 		}
 		return
@@ -132,10 +134,12 @@ func (c *checkingTransport) check(r *http.Request, sent []byte, resp *http.Respo
 	repeated.Body = io.NopCloser(bytes.NewReader(sent))
 	repeated.ContentLength = int64(len(sent))
 	input := &openapi3filter.RequestValidationInput{Request: repeated, PathParams: members,
-		Route: &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: item.GetOperation(r.Method)}}
+		Route: &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method,
+			Operation: item.GetOperation(r.Method)}}
 	if resp.StatusCode < 300 && !undocumented {
 		if err := c.document.checkRequest(input, sent); err != nil {
-			c.tb.Errorf("%s %s was accepted, but the document does not allow it: %v", r.Method, r.URL, err)
+			c.tb.Errorf("%s %s was accepted, but the document does not allow it: %v", r.Method,
+				r.URL, err)
 		}
 	}
 	if err := c.document.checkResponse(input, resp, got); err != nil {
@@ -153,16 +157,19 @@ func (d *Document) checkRequest(input *openapi3filter.RequestValidationInput, se
 	if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil || !isJSON {
 		return err
 	}
-	return d.bodyValidator.validate(schemaLocation(input.Route, body.Ref, "requestBody"), body.Value.Content, contentType, sent)
+	return d.bodyValidator.validate(schemaLocation(input.Route, body.Ref, "requestBody"),
+		body.Value.Content, contentType, sent)
 }
 
 // checkResponse leaves everything but the body to kin-openapi.
-func (d *Document) checkResponse(input *openapi3filter.RequestValidationInput, resp *http.Response, got []byte) error {
+func (d *Document) checkResponse(input *openapi3filter.RequestValidationInput, resp *http.Response,
+	got []byte) error {
 	documented := input.Route.Operation.Responses.Status(resp.StatusCode) // of HEAD as well
 	if documented == nil {
 		return fmt.Errorf("the document has no status %d", resp.StatusCode)
 	}
-	answer := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: resp.StatusCode, Header: resp.Header,
+	answer := &openapi3filter.ResponseValidationInput{RequestValidationInput: input,
+		Status: resp.StatusCode, Header: resp.Header,
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: true}}
 	err := openapi3filter.ValidateResponse(context.Background(), answer.SetBodyBytes(got))
 	if err != nil || input.Request.Method == http.MethodHead {
@@ -170,10 +177,12 @@ func (d *Document) checkResponse(input *openapi3filter.RequestValidationInput, r
 	}
 	status := fmt.Sprintf("responses/%d", resp.StatusCode)
 	contentType := resp.Header.Get("Content-Type")
-	return d.bodyValidator.validate(schemaLocation(input.Route, documented.Ref, status), documented.Value.Content, contentType, got)
+	return d.bodyValidator.validate(schemaLocation(input.Route, documented.Ref, status),
+		documented.Value.Content, contentType, got)
 }
 
-// schemaLocation is where the document holds a part of an operation: at ref, or within the operation.
+// schemaLocation is where the document holds a part of an operation: at ref, or within the
+// operation.
 func schemaLocation(route *routers.Route, ref, part string) string {
 	if ref != "" {
 		return ref

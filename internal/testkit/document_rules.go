@@ -9,8 +9,10 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// reservedNames are names of types and operations that collide with those of the languages code is generated for.
-var reservedNames = []string{"client", "delete", "error", "event", "file", "get", "headers", "next", "object", "range", "request", "response"}
+// reservedNames are names of types and operations that collide with those of the languages code is
+// generated for.
+var reservedNames = []string{"client", "delete", "error", "event", "file", "get", "headers", "next",
+	"object", "range", "request", "response"}
 
 // documentProblems says what a document lacks that linters and generators need (decision 0034).
 func documentProblems(doc *openapi3.T) []string {
@@ -51,17 +53,20 @@ func (f *documentChecker) described(what, description string) {
 func (f *documentChecker) name(where, name string) {
 	normalized := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
 	if slices.Contains(reservedNames, normalized) {
-		f.problems = append(f.problems, fmt.Sprintf("the name %s of %s is reserved in other languages", name, where))
+		f.problems = append(f.problems,
+			fmt.Sprintf("the name %s of %s is reserved in other languages", name, where))
 	}
 	if other := f.names[normalized]; other != "" {
-		f.problems = append(f.problems, fmt.Sprintf("the name %s of %s collides with one of %s", name, where, other))
+		f.problems = append(f.problems, fmt.Sprintf("the name %s of %s collides with one of %s",
+			name, where, other))
 	}
 	f.names[normalized] = where
 }
 
 func (f *documentChecker) operation(at string, op *openapi3.Operation) {
 	f.described(at, op.Description)
-	f.check("the id of "+at, op.OperationID != "" && !slices.Contains(reservedNames, strings.ToLower(op.OperationID)))
+	f.check("the id of "+at, op.OperationID != "" &&
+		!slices.Contains(reservedNames, strings.ToLower(op.OperationID)))
 	for _, p := range op.Parameters {
 		f.described(at+", "+p.Value.Name, p.Value.Description)
 	}

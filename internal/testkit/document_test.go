@@ -41,8 +41,8 @@ components:
       additionalProperties: false
 `
 
-// TestDocument shows that bodies are held against the document as JSON Schema has it: null is what a type of "null"
-// or no type at all allows, and a format is a rule.
+// TestDocument shows that bodies are held against the document as JSON Schema has it: null is what
+// a type of "null" or no type at all allows, and a format is a rule.
 func TestDocument(t *testing.T) {
 	doc, err := openapi3.NewLoader().LoadFromData([]byte(sampleDocument))
 	if err != nil {
@@ -64,10 +64,12 @@ func TestDocument(t *testing.T) {
 	} {
 		request := httptest.NewRequest(http.MethodPost, "/things", strings.NewReader(c.body))
 		request.Header.Set("Content-Type", "application/json; charset=utf-8")
-		input := &openapi3filter.RequestValidationInput{Request: request, Route: &routers.Route{Spec: d.Doc, Path: "/things",
-			PathItem: item, Method: http.MethodPost, Operation: item.Post}}
-		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-			Body: io.NopCloser(bytes.NewReader(nil))}
+		input := &openapi3filter.RequestValidationInput{Request: request,
+			Route: &routers.Route{Spec: d.Doc, Path: "/things",
+				PathItem: item, Method: http.MethodPost, Operation: item.Post}}
+		answer := &http.Response{StatusCode: http.StatusOK,
+			Header: http.Header{"Content-Type": {"application/json"}},
+			Body:   io.NopCloser(bytes.NewReader(nil))}
 		for side, err := range map[string]error{
 			"request":  d.checkRequest(input, []byte(c.body)),
 			"response": d.checkResponse(input, answer, []byte(c.body)),
@@ -105,9 +107,12 @@ components:
 		t.Fatal(err)
 	}
 	found := strings.Join(documentProblems(doc), "\n")
-	for _, want := range []string{"the version 3.0.3", "the license", "the servers", "description of info", "description of GET /things/{size}",
-		"the id of GET", "description of the parameter size", "description of the schema Size.width", "nullable in the schema Size.width",
-		"the name Size of schemas collides with one of parameters", "the name Error of schemas is reserved"} {
+	for _, want := range []string{"the version 3.0.3", "the license", "the servers",
+		"description of info", "description of GET /things/{size}",
+		"the id of GET", "description of the parameter size",
+		"description of the schema Size.width", "nullable in the schema Size.width",
+		"the name Size of schemas collides with one of parameters",
+		"the name Error of schemas is reserved"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("%q is not found in:\n%s", want, found)
 		}

@@ -9,7 +9,8 @@ import (
 
 // MetricSum sums a metric's values, or the number of what a histogram has seen, over
 // all children that have the labels, and counts these.
-func MetricSum(tb testing.TB, registry prometheus.Gatherer, name string, labels map[string]string) (sum float64, children int) {
+func MetricSum(tb testing.TB, registry prometheus.Gatherer, name string,
+	labels map[string]string) (sum float64, children int) {
 	tb.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -22,7 +23,8 @@ func MetricSum(tb testing.TB, registry prometheus.Gatherer, name string, labels 
 		for _, m := range f.Metric {
 			if hasLabels(m, labels) {
 				children++
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+					float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 		return sum, children

@@ -13,9 +13,10 @@ import (
 
 // Database is a database with its time.
 type Database struct {
-	Clock  *Clock
-	Store  store.Store
-	Reopen func(testing.TB) store.Store // opens another connection to the same database; nil where that cannot be
+	Clock *Clock
+	Store store.Store
+	// opens another connection to the same database; nil where that cannot be
+	Reopen func(testing.TB) store.Store
 }
 
 // InMemory is a place on SQLite, for what the database has no part in.
@@ -33,7 +34,8 @@ func OnPostgres(tb testing.TB) Database {
 	open := func(tb testing.TB) store.Store {
 		tb.Helper()
 		// Tests of many packages and nodes share the connections of one server.
-		s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: clock.Now, Conns: 8})
+		s, err := postgres.Open(context.Background(),
+			postgres.Config{URL: url, Now: clock.Now, Conns: 8})
 		if err != nil {
 			tb.Fatal(err)
 		}

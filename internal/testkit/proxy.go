@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// Proxy is a real proxy that notes what it is asked for. Names that end in .test are this machine to it.
+// Proxy is a real proxy that notes what it is asked for. Names that end in .test are this machine
+// to it.
 type Proxy struct {
 	URL string // with the credentials it wants
 
@@ -124,13 +125,15 @@ func (p *Proxy) splice(client io.ReadWriter, target string) {
 
 // resolveTarget is where a target is for a proxy.
 func resolveTarget(target string) string {
-	if host, port, err := net.SplitHostPort(target); err == nil && strings.HasSuffix(host, ".test") {
+	if host, port, err := net.SplitHostPort(target); err == nil &&
+		strings.HasSuffix(host, ".test") {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
 	return target
 }
 
-// HTTPProxy starts one that speaks HTTP: requests for http://, tunnels for the rest. user is USER:PASSWORD or "".
+// HTTPProxy starts one that speaks HTTP: requests for http://, tunnels for the rest. user is
+// USER:PASSWORD or "".
 func HTTPProxy(tb testing.TB, user string) *Proxy {
 	tb.Helper()
 	p := &Proxy{user: user}
@@ -151,7 +154,8 @@ func HTTPProxy(tb testing.TB, user string) *Proxy {
 // answer serves one request and reports whether another may come.
 func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport) bool {
 	respond := func(status int) bool {
-		resp := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Request: req, Header: http.Header{"Content-Length": {"0"}}}
+		resp := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Request: req,
+			Header: http.Header{"Content-Length": {"0"}}}
 		return resp.Write(conn) == nil && req.Method != http.MethodConnect
 	}
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.user))
@@ -194,7 +198,8 @@ func SOCKSProxy(tb testing.TB, user string) *Proxy {
 			return
 		}
 		refusing := p.recordTarget(target)
-		if _, err := conn.Write([]byte{5, refusing, 0, 3, 4, 'h', 'o', 's', 't', 0, 80}); err == nil && refusing == 0 {
+		if _, err := conn.Write([]byte{5, refusing, 0, 3, 4, 'h', 'o', 's', 't', 0,
+			80}); err == nil && refusing == 0 {
 			p.splice(conn, target)
 		}
 	})

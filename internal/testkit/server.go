@@ -18,14 +18,16 @@ import (
 // Serve starts a whole server of contracts on a store in memory, with its duties
 // and the real time, for what talks to it from outside: examples, clients. stop
 // ends it.
-func Serve(contracts []engine.Contract, mounts ...func(*engine.Engine) httpapi.PrefixHandler) (baseURL string, stop func(), err error) {
+func Serve(contracts []engine.Contract,
+	mounts ...func(*engine.Engine) httpapi.PrefixHandler) (baseURL string, stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
 	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: sqlite.Memory, Now: time.Now})
 	if err != nil {
 		return "", nil, fmt.Errorf("testkit: %w", err)
 	}
 	started := time.Now()
-	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: rand.Text(), Random: RandomBytes,
+	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: rand.Text(),
+		Random:    RandomBytes,
 		Monotonic: func() time.Duration { return time.Since(started) }, Log: log})
 	if err != nil {
 		s.Close()
@@ -33,7 +35,10 @@ func Serve(contracts []engine.Contract, mounts ...func(*engine.Engine) httpapi.P
 	}
 	ctx, end := context.WithCancel(context.Background())
 	var background sync.WaitGroup
-	background.Go(func() { (&maintenance.Runner{Engine: e, Log: log, PruneInterval: time.Minute}).Run(ctx) })
+	background.Go(func() {
+		(&maintenance.Runner{Engine: e, Log: log,
+			PruneInterval: time.Minute}).Run(ctx)
+	})
 	var mounted []httpapi.PrefixHandler
 	for _, m := range mounts {
 		mounted = append(mounted, m(e))

@@ -26,7 +26,8 @@ type APIServer struct {
 type ErrorReader func(tb testing.TB, r Reply) (code, text string)
 
 // StartServer serves mounts until the test ends.
-func StartServer(tb testing.TB, log *slog.Logger, document *Document, readError ErrorReader, mounts ...httpapi.PrefixHandler) *APIServer {
+func StartServer(tb testing.TB, log *slog.Logger, document *Document, readError ErrorReader,
+	mounts ...httpapi.PrefixHandler) *APIServer {
 	tb.Helper()
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = httpapi.NewServer(httpapi.NewMux(mounts...), log)
@@ -34,8 +35,11 @@ func StartServer(tb testing.TB, log *slog.Logger, document *Document, readError 
 	tb.Cleanup(server.Close)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	tb.Cleanup(transport.CloseIdleConnections)
-	return &APIServer{URL: server.URL, ReadError: readError, Client: &http.Client{Transport: document.Check(tb, transport),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &APIServer{URL: server.URL, ReadError: readError,
+		Client: &http.Client{Transport: document.Check(tb, transport),
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			}}}
 }
 
 // Do sends a request. A body comes as JSON unless header, which are pairs, says
@@ -151,8 +155,10 @@ func ProblemReader(prefix string) ErrorReader {
 	return func(tb testing.TB, r Reply) (code, text string) {
 		tb.Helper()
 		p := DecodeReply[Problem](tb, r)
-		if p.Status != r.Status || p.Title == "" || p.Type != prefix+p.Code || r.Header.Get("Content-Type") != "application/problem+json" {
-			tb.Errorf("a problem of type %q, answered with %d: %s", r.Header.Get("Content-Type"), r.Status, r.Body)
+		if p.Status != r.Status || p.Title == "" || p.Type != prefix+p.Code ||
+			r.Header.Get("Content-Type") != "application/problem+json" {
+			tb.Errorf("a problem of type %q, answered with %d: %s", r.Header.Get("Content-Type"),
+				r.Status, r.Body)
 		}
 		if p.Instance == "" || p.Instance != r.Header.Get("X-Request-Id") {
 			tb.Errorf("instance %q of request %q", p.Instance, r.Header.Get("X-Request-Id"))

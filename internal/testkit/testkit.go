@@ -59,9 +59,11 @@ func MemoryStore(tb testing.TB, now func() time.Time) store.Store {
 func RandomBytes() (r [16]byte) { rand.Read(r[:]); return r }
 
 // NewEngine makes an engine of contracts on a store, closed with the test.
-func NewEngine(tb testing.TB, s store.Store, c *Clock, contracts ...engine.Contract) *engine.Engine {
+func NewEngine(tb testing.TB, s store.Store, c *Clock,
+	contracts ...engine.Contract) *engine.Engine {
 	tb.Helper()
-	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: rand.Text(), Random: RandomBytes, Monotonic: c.Monotonic})
+	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: rand.Text(),
+		Random: RandomBytes, Monotonic: c.Monotonic})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -24,15 +24,19 @@ type ClaimedJob struct {
 	Payload  json.RawMessage
 }
 
-// OpenWorkers serves the worker API of a contract until the test ends. Without a token it asks for none.
-func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract, token string) *Workers {
+// OpenWorkers serves the worker API of a contract until the test ends. Without a token it asks for
+// none.
+func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract,
+	token string) *Workers {
 	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
-	api, err := workerapi.New(workerapi.Config{Log: log, Token: config.NewSecret(token), Contracts: []workerapi.Contract{contract}})
+	api, err := workerapi.New(workerapi.Config{Log: log, Token: config.NewSecret(token),
+		Contracts: []workerapi.Contract{contract}})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Workers{StartServer(tb, log, ReadDocument(tb, workerapi.OpenAPI, 1<<20), ProblemReader("urn:millrace:worker:"), api.Mount(e))}
+	return &Workers{StartServer(tb, log, ReadDocument(tb, workerapi.OpenAPI, 1<<20),
+		ProblemReader("urn:millrace:worker:"), api.Mount(e))}
 }
 
 // Post says something to a path below /worker/v1/.
@@ -44,7 +48,8 @@ func (w *Workers) Post(tb testing.TB, path, body string) Reply {
 // Claim asks for jobs.
 func (w *Workers) Claim(tb testing.TB, body string) []ClaimedJob {
 	tb.Helper()
-	return DecodeReply[struct{ Jobs []ClaimedJob }](tb, w.Post(tb, "claims", body).WantStatus(tb, 200)).Jobs
+	return DecodeReply[struct{ Jobs []ClaimedJob }](tb,
+		w.Post(tb, "claims", body).WantStatus(tb, 200)).Jobs
 }
 
 // ClaimOne asks for jobs and fails unless it is given one.

@@ -10,7 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Source makes ids that grow strictly, ahead of the clock where more are asked for than it has microseconds.
+// Source makes ids that grow strictly, ahead of the clock where more are asked for than it has
+// microseconds.
 type Source struct {
 	Now    func() time.Time
 	Random func() [16]byte
@@ -43,10 +44,12 @@ func newID(micros int64, random [16]byte) string {
 	return id.String()
 }
 
-// LowerBound is a text that sorts before every id made at a time or later, and after those made a millisecond before.
+// LowerBound is a text that sorts before every id made at a time or later, and after those made a
+// millisecond before.
 func LowerBound(at time.Time) string { return newID(at.UnixMilli()*1000, [16]byte{})[:14] }
 
-// Parse reads the usual 36 characters of a UUID of any version in any case and returns them in lower case.
+// Parse reads the usual 36 characters of a UUID of any version in any case and returns them in
+// lower case.
 func Parse(s string) (string, bool) {
 	if len(s) != 36 {
 		return "", false

@@ -30,14 +30,16 @@ func TestBrokenRecord(t *testing.T) {
 	good, _ := n.register(r.URL, "a")
 	n.notify(n.event("i", 1, "a", ""))
 	if err := n.engine.ChangeRecords(n.ctx, "x", func(to engine.RecordWriter) error {
-		return to.UpsertRecords(job.Record{Kind: "webhook", Key: broken.ID, Owner: owner, Body: []byte("{")})
+		return to.UpsertRecords(job.Record{Kind: "webhook", Key: broken.ID, Owner: owner,
+			Body: []byte("{")})
 	}); err != nil {
 		t.Fatal(err)
 	}
 	n.notify(n.event("j", 1, "a", ""))
 	n.run()
 	n.awaitDone(2)
-	if got := n.deliveries(good.ID); len(got) != 2 || got[0].Status != webhook.Delivered || got[1].Status != webhook.Delivered {
+	if got := n.deliveries(good.ID); len(got) != 2 || got[0].Status != webhook.Delivered ||
+		got[1].Status != webhook.Delivered {
 		t.Errorf("deliveries %+v", got)
 	}
 	if !strings.Contains(n.logs.text(), "passed over") {
@@ -50,7 +52,9 @@ func TestBrokenDelivery(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node()
 	id := job.ID{Contract: webhook.Name, Key: unknownID}
-	if _, err := n.engine.Submit(n.ctx, engine.Unique, []engine.Submission{{Job: job.Job{ID: id, Queue: "deliveries", Lease: time.Minute, Definition: []byte("[")}}}); err != nil {
+	if _, err := n.engine.Submit(n.ctx, engine.Unique,
+		[]engine.Submission{{Job: job.Job{ID: id, Queue: "deliveries", Lease: time.Minute,
+			Definition: []byte("[")}}}); err != nil {
 		t.Fatal(err)
 	}
 	n.run()
@@ -60,7 +64,8 @@ func TestBrokenDelivery(t *testing.T) {
 	}
 }
 
-// Each try is a span of the trace its event came from, tells of whom and how it went, and sends its place along.
+// Each try is a span of the trace its event came from, tells of whom and how it went, and sends its
+// place along.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -68,11 +73,14 @@ func TestSpans(t *testing.T) {
 	tracing, flush := collector.Tracing(t)
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {
 		c.MaxTries = 1
-		c.StartSpan = func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, oteltrace.Span) {
+		c.StartSpan = func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context,
+			oteltrace.Span) {
 			return tracing.StartClient(ctx, "deliver", attrs...)
 		}
 	}).node().run()
-	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, i int) { w.WriteHeader([]int{0, 200, 500}[i]) })
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, i int) {
+		w.WriteHeader([]int{0, 200, 500}[i])
+	})
 	hook, _ := n.register(r.URL+"?secret=hush", "a")
 	for i := range 2 {
 		ev := n.event("j", i, "a", "")
@@ -90,8 +98,10 @@ func TestSpans(t *testing.T) {
 	statuses := map[string]int{}
 	for _, s := range spans {
 		byParent["00-0af7651916cd43dd8448eb211c80319c-"+hex.EncodeToString(s.SpanId)+"-01"] = s
-		statuses[testkit.AttributeOf(s, "http.response.status_code")+" "+testkit.NamesOf([]*otlp.Span{s})]++
-		for _, key := range []string{"client_id", "job_id", "delivery_id", "webhook_ids", "event_id", "event_name", "attempt", "server.address"} {
+		statuses[testkit.AttributeOf(s, "http.response.status_code")+" "+
+			testkit.NamesOf([]*otlp.Span{s})]++
+		for _, key := range []string{"client_id", "job_id", "delivery_id", "webhook_ids",
+			"event_id", "event_name", "attempt", "server.address"} {
 			if testkit.AttributeOf(s, key) == "" {
 				t.Errorf("FR-244 a span has no %s: %v", key, s)
 			}
@@ -100,13 +110,15 @@ func TestSpans(t *testing.T) {
 			t.Errorf("a span has a secret: %v", s)
 		}
 	}
-	if len(spans) < 3 || statuses["int_value:200 deliver"] != 1 || statuses["int_value:500 deliver!"] != 1 {
+	if len(spans) < 3 || statuses["int_value:200 deliver"] != 1 ||
+		statuses["int_value:500 deliver!"] != 1 {
 		t.Errorf("FR-244 the spans are %v", statuses)
 	}
 	withState := 0
 	for _, q := range r.requests() {
 		s := byParent[q.header.Get("traceparent")]
-		if s == nil || !strings.Contains(s.String(), hook.ID) || testkit.AttributeOf(s, "event_id") != q.header.Get("webhook-id") {
+		if s == nil || !strings.Contains(s.String(), hook.ID) ||
+			testkit.AttributeOf(s, "event_id") != q.header.Get("webhook-id") {
 			t.Errorf("a request is of the span %v", s)
 		}
 		if q.header.Get("tracestate") == "vendor=a" {
@@ -135,7 +147,8 @@ func TestPanic(t *testing.T) {
 	var spans atomic.Int64
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {
 		c.MaxTries, c.Slots = 1, 1
-		c.StartSpan = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context, oteltrace.Span) {
+		c.StartSpan = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context,
+			oteltrace.Span) {
 			if spans.Add(1) == 1 {
 				panic("broken span")
 			}
@@ -148,7 +161,8 @@ func TestPanic(t *testing.T) {
 		n.awaitDone(1)
 	}
 	all, _, err := n.Deliveries(n.ctx, owner, "", 0, 9)
-	if err != nil || len(all) != 2 || all[0].Status != webhook.Delivered || all[1].Status != webhook.Exhausted {
+	if err != nil || len(all) != 2 || all[0].Status != webhook.Delivered ||
+		all[1].Status != webhook.Exhausted {
 		t.Errorf("deliveries %+v, %v", all, err)
 	}
 	if !strings.Contains(n.logs.text(), "broken span") {
@@ -157,12 +171,14 @@ func TestPanic(t *testing.T) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"", "1", "-1", "Sun, 01 Mar 2026 12:01:30 GMT", "99999999999999999999"} {
+	for _, s := range []string{"", "1", "-1", "Sun, 01 Mar 2026 12:01:30 GMT",
+		"99999999999999999999"} {
 		f.Add(s)
 	}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, value string) {
-		if d := webhook.ParseRetryAfter(http.Header{"Retry-After": {value}}, now); d < 0 || d > 24*time.Hour {
+		if d := webhook.ParseRetryAfter(http.Header{"Retry-After": {value}}, now); d < 0 ||
+			d > 24*time.Hour {
 			t.Errorf("%q asks for %v", value, d)
 		}
 	})

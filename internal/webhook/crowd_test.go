@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// Two nodes send the events of many jobs to receivers that fail now and then: each gets all of them, those of a job in
-// order and never two at a time.
+// Two nodes send the events of many jobs to receivers that fail now and then: each gets all of
+// them, those of a job in order and never two at a time.
 func TestOrderIsKept(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		w := newWorld(t, database, true, func(c *webhook.Config) {
@@ -92,8 +92,8 @@ func TestOrderIsKept(t *testing.T) {
 	})
 }
 
-// Receivers that stall with hundreds of deliveries each, and one with a URL of its own for each, do not delay another:
-// it gets its events while they hold all they can, and none of theirs is lost.
+// Receivers that stall with hundreds of deliveries each, and one with a URL of its own for each, do
+// not delay another: it gets its events while they hold all they can, and none of theirs is lost.
 func TestDeadReceiversDelayNobody(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		w := newWorld(t, database, true, func(c *webhook.Config) { c.Timeout = 10 * time.Minute })
@@ -107,7 +107,8 @@ func TestDeadReceiversDelayNobody(t *testing.T) {
 		good := newReceiver(t, nil)
 		var all []webhook.Notification
 		for i := range 300 {
-			all = append(all, n.event(fmt.Sprint("dead", i), 1, "a", dead.URL), n.event(fmt.Sprint("many", i), 1, "a", fmt.Sprint(many.URL, "/", i)))
+			all = append(all, n.event(fmt.Sprint("dead", i), 1, "a", dead.URL),
+				n.event(fmt.Sprint("many", i), 1, "a", fmt.Sprint(many.URL, "/", i)))
 		}
 		n.notify(all...)
 		n.run()
@@ -148,7 +149,8 @@ func TestRestart(t *testing.T) {
 			n := w.node()
 			r := newReceiver(t, nil)
 			h, secret := n.register(r.URL, "a")
-			n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""), n.event("k", 1, "a", ""))...)
+			n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""),
+				n.event("k", 1, "a", ""))...)
 			n.claimOne() // and die with it
 			n.engine.Close()
 			if err := n.store.Close(); err != nil {

@@ -24,16 +24,18 @@ const (
 
 // Delivery is one event on its way to one URL, in the shape of G-FR-62.
 type Delivery struct {
-	ID        string     `json:"delivery_id"`
-	EventID   string     `json:"event_id"`
-	EventName string     `json:"event_name"`
-	URL       string     `json:"url"`
-	Status    Status     `json:"status"`
-	Tries     []Try      `json:"tries"`
-	NextTryAt *time.Time `json:"next_try_at"` // nil when it is over, under way, or waits for the delivery before it
+	ID        string `json:"delivery_id"`
+	EventID   string `json:"event_id"`
+	EventName string `json:"event_name"`
+	URL       string `json:"url"`
+	Status    Status `json:"status"`
+	Tries     []Try  `json:"tries"`
+	// nil when it is over, under way, or waits for the delivery before it
+	NextTryAt *time.Time `json:"next_try_at"`
 }
 
-// Try is what one request came to. StatusCode and Response are nil when there was no answer, Error when all went well.
+// Try is what one request came to. StatusCode and Response are nil when there was no answer, Error
+// when all went well.
 type Try struct {
 	StartedAt  time.Time `json:"at"`
 	StatusCode *int      `json:"status_code"`
@@ -53,8 +55,8 @@ type delivery struct {
 	Callback        bool     `json:"callback,omitempty"` // the chain's callback is the URL
 }
 
-// listOwner is the owner of a delivery's job, by which it is listed: the eldest of its subscriptions, or else the callbacks of
-// its client.
+// listOwner is the owner of a delivery's job, by which it is listed: the eldest of its
+// subscriptions, or else the callbacks of its client.
 func (p *delivery) listOwner() string {
 	if len(p.SubscriptionIDs) > 0 {
 		return p.SubscriptionIDs[0]
@@ -64,15 +66,18 @@ func (p *delivery) listOwner() string {
 
 func callbackListOwner(owner string) string { return "callbacks/" + owner }
 
-func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string) (engine.Submission, error) {
+func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string) (engine.Submission,
+	error) {
 	definition, err := json.Marshal(p)
-	return engine.Submission{Job: job.Job{ID: jobID(id), Kind: p.EventName, Queue: queue, Owner: p.listOwner(), Lease: w.lease(),
+	return engine.Submission{Job: job.Job{ID: jobID(id), Kind: p.EventName, Queue: queue,
+		Owner: p.listOwner(), Lease: w.lease(),
 		MaxAttempts: w.MaxTries, Definition: definition, Payload: body, Trace: trace}}, err
 }
 
 func jobID(delivery string) job.ID { return job.ID{Contract: Name, Key: delivery} }
 
-// deliveryID is that of an event at a URL: whoever tells of an event twice makes one delivery of it (G-FR-47).
+// deliveryID is that of an event at a URL: whoever tells of an event twice makes one delivery of it
+// (G-FR-47).
 func deliveryID(owner, eventID, url string) string {
 	h := sha256.New()
 	for _, p := range []string{"delivery", owner, eventID, url} {
@@ -108,7 +113,8 @@ func newDelivery(j *job.Job) (Delivery, error) {
 	if tries == nil {
 		tries = []Try{}
 	}
-	d := Delivery{ID: j.ID.Key, EventID: p.EventID, EventName: p.EventName, URL: p.URL, Status: Pending, Tries: tries}
+	d := Delivery{ID: j.ID.Key, EventID: p.EventID, EventName: p.EventName, URL: p.URL,
+		Status: Pending, Tries: tries}
 	switch j.State {
 	case delivered:
 		d.Status = Delivered
@@ -121,10 +127,12 @@ func newDelivery(j *job.Job) (Delivery, error) {
 	return d, nil
 }
 
-// Deliveries returns the newest limit deliveries of a subscription that are older than before, or, with no hookID, of
-// all callbacks of a client. next is what to give as before to go on, 0 at the end. A delivery for several subscriptions
-// with one URL is listed with the eldest. Errors are those of Hook.
-func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string, before int64, limit int) (all []Delivery, next int64, err error) {
+// Deliveries returns the newest limit deliveries of a subscription that are older than before, or,
+// with no hookID, of all callbacks of a client. next is what to give as before to go on, 0 at the
+// end. A delivery for several subscriptions with one URL is listed with the eldest. Errors are
+// those of Hook.
+func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string, before int64,
+	limit int) (all []Delivery, next int64, err error) {
 	listOwner := callbackListOwner(owner)
 	if subscriptionID != "" {
 		h, err := w.Subscription(ctx, owner, subscriptionID)
@@ -134,7 +142,8 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string,
 		listOwner = h.ID
 	}
 	limit = max(1, limit)
-	jobs, err := w.engine.List(ctx, store.Filter{Contract: Name, Owner: listOwner, NewestFirst: true, Before: before, Limit: limit + 1})
+	jobs, err := w.engine.List(ctx, store.Filter{Contract: Name, Owner: listOwner,
+		NewestFirst: true, Before: before, Limit: limit + 1})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -151,23 +160,26 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string,
 	return all, next, nil
 }
 
-// Replay makes one more delivery of the same event, wherever the first stands, to the subscription alone.
+// Replay makes one more delivery of the same event, wherever the first stands, to the subscription
+// alone.
 //
-// Errors: those of Hook, NotFound for a delivery that is none of the subscription's, Conflict while that is disabled.
+// Errors: those of Hook, NotFound for a delivery that is none of the subscription's, Conflict while
+// that is disabled.
 func (w *Webhooks) Replay(ctx context.Context, owner, subscriptionID, id string) (Delivery, error) {
 	h, err := w.Subscription(ctx, owner, subscriptionID)
 	if err != nil {
 		return Delivery{}, err
 	}
 	if h.Disabled {
-		return Delivery{}, &job.Error{Kind: job.Conflict, Op: "webhook.replay", Msg: "the webhook is disabled: enable it first"}
+		return Delivery{}, &job.Error{Kind: job.Conflict, Op: "webhook.replay",
+			Msg: "the webhook is disabled: enable it first"}
 	}
 	id, ok := canonicalID(id)
 	if !ok {
 		return Delivery{}, notFound("delivery")
 	}
 	j, err := w.engine.Get(ctx, jobID(id))
-	if job.IsKind(err, job.NotFound) || err == nil && j.Owner != h.ID {
+	if job.IsKind(err, job.NotFound) || (err == nil && j.Owner != h.ID) {
 		return Delivery{}, notFound("delivery")
 	}
 	if err != nil {

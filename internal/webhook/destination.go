@@ -6,16 +6,18 @@ import (
 	"time"
 )
 
-// destinations sees to it that no receiver delays another: each has a number of tries that may be under way, which grows
-// while it answers well, less so if it does slowly, and shrinks to one while it does not. Those that have not answered well yet, or not
-// lately, share half of the slots, a quarter on any one host, so that however many are dead the others are served. One
-// nothing is known of, on a host nobody calls just now, gets its first try all the same, while its client's doubtful
-// receivers hold less than three quarters.
+// destinations sees to it that no receiver delays another: each has a number of tries that may be
+// under way, which grows while it answers well, less so if it does slowly, and shrinks to one while
+// it does not. Those that have not answered well yet, or not lately, share half of the slots, a
+// quarter on any one host, so that however many are dead the others are served. One nothing is
+// known of, on a host nobody calls just now, gets its first try all the same, while its client's
+// doubtful receivers hold less than three quarters.
 //
-// Who gets no slot is told when to come again. The waits of a host are booked one after another, as fast as it answers: of
-// a thousand deliveries to a dead one, a few come back at a time.
+// Who gets no slot is told when to come again. The waits of a host are booked one after another, as
+// fast as it answers: of a thousand deliveries to a dead one, a few come back at a time.
 //
-// A receiver is a URL without its query, of one client; so is a host: what another client's does is of no concern.
+// A receiver is a URL without its query, of one client; so is a host: what another client's does is
+// of no concern.
 type destinations struct {
 	mu              sync.Mutex
 	slots           int
@@ -44,9 +46,10 @@ type host struct {
 }
 
 const (
-	slowResponse    = time.Second
-	initialLimit    = 4                    // of a receiver nothing is known of
-	minStep         = 2 * time.Millisecond // between two waits that are booked at a doubtful receiver
+	slowResponse = time.Second
+	initialLimit = 4 // of a receiver nothing is known of
+	// between two waits that are booked at a doubtful receiver
+	minStep         = 2 * time.Millisecond
 	fastStep        = 100 * time.Microsecond
 	minWait         = 10 * time.Millisecond
 	maxWait         = time.Minute
@@ -55,7 +58,9 @@ const (
 )
 
 func newDestinations(slots int, elapsed func() time.Duration, draw func() float64) *destinations {
-	return &destinations{slots: slots, elapsed: elapsed, randomFloat: draw, byKey: map[string]*destination{}, hosts: map[string]*host{}, suspectByClient: map[string]int{}}
+	return &destinations{slots: slots, elapsed: elapsed, randomFloat: draw,
+		byKey: map[string]*destination{}, hosts: map[string]*host{},
+		suspectByClient: map[string]int{}}
 }
 
 // receiver is whom a delivery goes to. URL has no query.
@@ -76,15 +81,15 @@ func (ds *destinations) slotFraction(numerator, denominator int) int {
 	return max(1, ds.slots*numerator/denominator)
 }
 
-// acquire gives a slot at a receiver, or none and how long to wait for the next. doubtful says that it has not answered well
-// lately.
+// acquire gives a slot at a receiver, or none and how long to wait for the next. doubtful says that
+// it has not answered well lately.
 func (ds *destinations) acquire(r receiver) (s *slot, wait time.Duration, suspect bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	now := ds.elapsed()
 	d, h := ds.lookup(r, now)
 	d.lastUsed, h.lastUsed = now, now
-	if d.inFlight >= d.limit || !d.healthy && ds.overSuspectLimit(r, d, h) {
+	if d.inFlight >= d.limit || (!d.healthy && ds.overSuspectLimit(r, d, h)) {
 		return nil, ds.reserve(d, h, now), !d.healthy
 	}
 	s = &slot{receiver: r, destination: d, host: h, startedAt: now, suspect: !d.healthy}
@@ -104,7 +109,8 @@ func (ds *destinations) overSuspectLimit(r receiver, d *destination, h *host) bo
 		return true
 	}
 	untried := !d.tried && len(h.startTimes) == 0
-	return !untried && (ds.suspectInFlight >= ds.slotFraction(1, 2) || h.suspectInFlight >= ds.slotFraction(1, 4))
+	return !untried && (ds.suspectInFlight >= ds.slotFraction(1, 2) ||
+		h.suspectInFlight >= ds.slotFraction(1, 4))
 }
 
 // release gives a slot back with how its try went.
@@ -121,7 +127,9 @@ func (ds *destinations) release(s *slot, ok bool, took time.Duration) {
 	switch {
 	case ok && took < slowResponse:
 		d.healthy, d.limit, h.reservedUntil = true, min(d.limit+1, ds.slotFraction(3, 4)), 0
-	case ok: // slow: as many at a time as doubtful ones may have on a host, so that it keeps up if it can
+	case ok:
+		// slow: as many at a time as doubtful ones may have on a host, so that it keeps up if it
+		// can
 		d.healthy, d.limit = false, max(min(d.limit+1, ds.slotFraction(1, 4)), d.limit/2)
 	default:
 		d.healthy, d.limit = false, max(1, d.limit/2)
@@ -173,7 +181,8 @@ func (ds *destinations) lookup(r receiver, now time.Duration) (*destination, *ho
 	return d, h
 }
 
-// evict drops receivers nobody has called for a while, or, where there are too many, all that none is calling now.
+// evict drops receivers nobody has called for a while, or, where there are too many, all that none
+// is calling now.
 func (ds *destinations) evict(now time.Duration) {
 	for _, idle := range []time.Duration{evictAfter, 0} {
 		for key, d := range ds.byKey {
@@ -192,8 +201,8 @@ func (ds *destinations) evict(now time.Duration) {
 	}
 }
 
-// reserve returns how long to wait for a slot at a host, and keeps that place for whoever asked. A host that has let
-// somebody wait longer than it used to is expected to go on like that.
+// reserve returns how long to wait for a slot at a host, and keeps that place for whoever asked. A
+// host that has let somebody wait longer than it used to is expected to go on like that.
 func (ds *destinations) reserve(d *destination, h *host, now time.Duration) time.Duration {
 	took := h.averageDuration
 	if len(h.startTimes) > 0 {

@@ -20,7 +20,8 @@ func NewDestinations(slots int, elapsed func() time.Duration) Destinations {
 }
 
 // Acquire returns how to leave, or nil and the wait.
-func (p Destinations) Acquire(key, host string) (release func(ok bool, took time.Duration), wait time.Duration) {
+func (p Destinations) Acquire(key, host string) (release func(ok bool, took time.Duration),
+	wait time.Duration) {
 	s, wait, _ := p.destinations.acquire(receiver{"client", host, key})
 	if s == nil {
 		return nil, wait

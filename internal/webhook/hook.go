@@ -61,7 +61,8 @@ type record struct {
 }
 
 func (s *record) subscription(r *job.Record) Subscription {
-	return Subscription{ID: r.Key, Owner: r.Owner, URL: s.URL, Events: s.Events, Disabled: s.Disabled != "", DisabledReason: s.Disabled, CreatedAt: r.CreatedAt}
+	return Subscription{ID: r.Key, Owner: r.Owner, URL: s.URL, Events: s.Events,
+		Disabled: s.Disabled != "", DisabledReason: s.Disabled, CreatedAt: r.CreatedAt}
 }
 
 func (s *record) matches(url string, events []string) bool {
@@ -127,13 +128,14 @@ func findSubscription(r engine.RecordReader, owner, id string) (*job.Record, *re
 	return rec, s, err
 }
 
-// Register subscribes a client to events of its jobs and returns the secret with which its requests are signed; nobody
-// sees that again. A repeat under the same idempotency key, for a day, returns what the first made, and no secret
-// (G-FR-58).
+// Register subscribes a client to events of its jobs and returns the secret with which its requests
+// are signed; nobody sees that again. A repeat under the same idempotency key, for a day, returns
+// what the first made, and no secret (G-FR-58).
 //
-// Errors: Invalid for a URL or events that are none, Conflict for a URL with the same events that the client has
-// subscribed already (FR-187), or one subscription too many; ErrKeyReused.
-func (w *Webhooks) Register(ctx context.Context, owner, url string, events []string, idempotencyKey string) (h Subscription, plain string, err error) {
+// Errors: Invalid for a URL or events that are none, Conflict for a URL with the same events that
+// the client has subscribed already (FR-187), or one subscription too many; ErrKeyReused.
+func (w *Webhooks) Register(ctx context.Context, owner, url string, events []string,
+	idempotencyKey string) (h Subscription, plain string, err error) {
 	if events, err = validateSubscription(url, events); err != nil {
 		return Subscription{}, "", err
 	}
@@ -166,7 +168,9 @@ func (w *Webhooks) Register(ctx context.Context, owner, url string, events []str
 
 // validateSubscription says what is wrong with a subscription and returns its events, each once.
 func validateSubscription(url string, events []string) (unique []string, err error) {
-	invalid := func(msg string) error { return &job.Error{Kind: job.Invalid, Op: "webhook.register", Msg: msg} }
+	invalid := func(msg string) error {
+		return &job.Error{Kind: job.Invalid, Op: "webhook.register", Msg: msg}
+	}
 	if _, err := egress.ParseURL(url); err != nil {
 		return nil, invalid("url: " + err.Error())
 	}
@@ -184,7 +188,8 @@ func validateSubscription(url string, events []string) (unique []string, err err
 	return unique, nil
 }
 
-func (w *Webhooks) register(to engine.RecordWriter, owner, url string, events []string) (Subscription, string, error) {
+func (w *Webhooks) register(to engine.RecordWriter, owner, url string,
+	events []string) (Subscription, string, error) {
 	id, err := w.newID(to.Now())
 	if err != nil {
 		return Subscription{}, "", err
@@ -202,7 +207,9 @@ func (w *Webhooks) register(to engine.RecordWriter, owner, url string, events []
 
 // ensureNotDuplicate refuses what is there already.
 func ensureNotDuplicate(r engine.RecordReader, owner, url string, events []string) error {
-	conflict := func(msg string) error { return &job.Error{Kind: job.Conflict, Op: "webhook.register", Msg: msg} }
+	conflict := func(msg string) error {
+		return &job.Error{Kind: job.Conflict, Op: "webhook.register", Msg: msg}
+	}
 	all, err := r.Records(subscriptionRecord, owner, "", maxSubscriptions)
 	if err != nil {
 		return err
@@ -240,8 +247,10 @@ func request(url string, events []string) string {
 	return digest(append([]string{url}, sortedCopy(events)...)...)
 }
 
-// findByIdempotencyKey returns the subscription an idempotency key has made, nil if none or if that is deleted.
-func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []string, key string) (*Subscription, error) {
+// findByIdempotencyKey returns the subscription an idempotency key has made, nil if none or if that
+// is deleted.
+func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []string,
+	key string) (*Subscription, error) {
 	rec, err := r.Record(idempotencyKeyRecord, digest(owner, key))
 	if err != nil || rec == nil {
 		return nil, err
@@ -265,11 +274,13 @@ func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []str
 }
 
 func putIdempotencyRecord(to engine.RecordWriter, h Subscription, key string) error {
-	body, err := json.Marshal(idempotencyRecord{SubscriptionID: h.ID, RequestDigest: request(h.URL, h.Events)})
+	body, err := json.Marshal(idempotencyRecord{SubscriptionID: h.ID,
+		RequestDigest: request(h.URL, h.Events)})
 	if err != nil {
 		return err
 	}
-	return to.UpsertRecords(job.Record{Kind: idempotencyKeyRecord, Key: digest(h.Owner, key), Owner: h.Owner, Body: body, ExpiresAt: to.Now().Add(idempotencyTTL)})
+	return to.UpsertRecords(job.Record{Kind: idempotencyKeyRecord, Key: digest(h.Owner, key),
+		Owner: h.Owner, Body: body, ExpiresAt: to.Now().Add(idempotencyTTL)})
 }
 
 // Hook returns a subscription of a client: NotFound, or ErrForbidden if it is another's.
@@ -284,9 +295,10 @@ func (w *Webhooks) Subscription(ctx context.Context, owner, id string) (h Subscr
 	return h, err
 }
 
-// Hooks returns the first limit subscriptions of a client with an id above after, in the order they were made. Invalid
-// says that after is neither empty nor an id.
-func (w *Webhooks) Subscriptions(ctx context.Context, owner, after string, limit int) (subscriptions []Subscription, err error) {
+// Hooks returns the first limit subscriptions of a client with an id above after, in the order they
+// were made. Invalid says that after is neither empty nor an id.
+func (w *Webhooks) Subscriptions(ctx context.Context, owner, after string,
+	limit int) (subscriptions []Subscription, err error) {
 	after, ok := canonicalIDOrEmpty(after)
 	if !ok {
 		return nil, &job.Error{Kind: job.Invalid, Op: "webhook.hooks", Msg: "after is no id"}
@@ -307,7 +319,8 @@ func (w *Webhooks) Subscriptions(ctx context.Context, owner, after string, limit
 }
 
 // updateSubscription lets fn change a subscription of a client and keeps it.
-func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string, fn func(now time.Time, s *record) error) (h Subscription, err error) {
+func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
+	fn func(now time.Time, s *record) error) (h Subscription, err error) {
 	id, ok := canonicalID(id)
 	if !ok {
 		return Subscription{}, notFound("webhook")
@@ -326,7 +339,8 @@ func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string, fn 
 	return h, err
 }
 
-// Delete ends a subscription. No delivery of it starts afterwards; those that are pending end as exhausted (FR-188).
+// Delete ends a subscription. No delivery of it starts afterwards; those that are pending end as
+// exhausted (FR-188).
 func (w *Webhooks) Delete(ctx context.Context, owner, id string) error {
 	id, ok := canonicalID(id)
 	if !ok {

@@ -19,14 +19,18 @@ func TestRegister(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false).node()
 		h, secret := n.register("https://a.example/x", "job_failed", "job_created", "job_failed")
-		if h.Owner != owner || h.URL != "https://a.example/x" || !slices.Equal(h.Events, []string{"job_failed", "job_created"}) || h.Disabled ||
-			!h.CreatedAt.Equal(n.Now()) || !strings.HasPrefix(secret, "whsec_") || len(secret) != 50 {
+		if h.Owner != owner || h.URL != "https://a.example/x" ||
+			!slices.Equal(h.Events, []string{"job_failed", "job_created"}) || h.Disabled ||
+			!h.CreatedAt.Equal(n.Now()) || !strings.HasPrefix(secret, "whsec_") ||
+			len(secret) != 50 {
 			t.Errorf("FR-185 registered %+v, %s", h, secret)
 		}
-		if got, err := n.Subscription(n.ctx, owner, strings.ToUpper(h.ID)); err != nil || !equalSubscriptions(got, h) {
+		if got, err := n.Subscription(n.ctx, owner, strings.ToUpper(h.ID)); err != nil ||
+			!equalSubscriptions(got, h) {
 			t.Errorf("reads %+v, %v", got, err)
 		}
-		if _, _, err := n.Register(n.ctx, owner, h.URL, []string{"job_created", "job_failed"}, ""); !job.IsKind(err, job.Conflict) {
+		if _, _, err := n.Register(n.ctx, owner, h.URL, []string{"job_created", "job_failed"},
+			""); !job.IsKind(err, job.Conflict) {
 			t.Errorf("FR-187 the same url and event set: %v", err)
 		}
 		if _, _, err := n.Register(n.ctx, owner, h.URL, []string{"job_created"}, ""); err != nil {
@@ -35,7 +39,8 @@ func TestRegister(t *testing.T) {
 		if _, _, err := n.Register(n.ctx, otherOwner, h.URL, h.Events, ""); err != nil {
 			t.Errorf("another client: %v", err)
 		}
-		for _, url := range []string{"", "ftp://a", "a.example", "http://", "http://u:p@a/", "http://a:0", "http://a b"} {
+		for _, url := range []string{"", "ftp://a", "a.example", "http://", "http://u:p@a/",
+			"http://a:0", "http://a b"} {
 			_, _, err := n.Register(n.ctx, owner, url, []string{"job_created"}, "k")
 			n.wantKind(err, job.Invalid)
 		}
@@ -43,21 +48,24 @@ func TestRegister(t *testing.T) {
 			_, _, err := n.Register(n.ctx, owner, "http://b", events, "k")
 			n.wantKind(err, job.Invalid)
 		}
-		if _, _, err := n.Register(n.ctx, owner, "http://b", []string{"job_created"}, "k"); err != nil {
+		if _, _, err := n.Register(n.ctx, owner, "http://b", []string{"job_created"},
+			"k"); err != nil {
 			t.Errorf("FR-072 a refused request has used up its key: %v", err)
 		}
 	})
 }
 
 func equalSubscriptions(a, b webhook.Subscription) bool {
-	return a.ID == b.ID && a.Owner == b.Owner && a.URL == b.URL && slices.Equal(a.Events, b.Events) && a.Disabled == b.Disabled &&
+	return a.ID == b.ID && a.Owner == b.Owner && a.URL == b.URL &&
+		slices.Equal(a.Events, b.Events) && a.Disabled == b.Disabled &&
 		a.DisabledReason == b.DisabledReason && a.CreatedAt.Equal(b.CreatedAt)
 }
 
 func TestRegisterAgain(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false).node()
-		register := func(who, url, key string, events ...string) (webhook.Subscription, string, error) {
+		register := func(who, url, key string, events ...string) (webhook.Subscription, string,
+			error) {
 			return n.Register(n.ctx, who, url, events, key)
 		}
 		h, _, err := register(owner, "http://a", "key", "x", "y")
@@ -65,13 +73,16 @@ func TestRegisterAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.Advance(time.Hour)
-		if again, secret, err := register(owner, "http://a", "key", "y", "x"); err != nil || !equalSubscriptions(again, h) || secret != "" {
+		if again, secret, err := register(owner, "http://a", "key", "y", "x"); err != nil ||
+			!equalSubscriptions(again, h) || secret != "" {
 			t.Errorf("G-FR-58 the same key: %+v, %q, %v", again, secret, err)
 		}
-		if _, _, err := register(owner, "http://a", "key", "x"); !errors.Is(err, webhook.ErrKeyReused) {
+		if _, _, err := register(owner, "http://a", "key", "x"); !errors.Is(err,
+			webhook.ErrKeyReused) {
 			t.Errorf("FR-018 another request: %v", err)
 		}
-		if mine, secret, err := register(otherOwner, "http://a", "key", "x", "y"); err != nil || mine.ID == h.ID || secret == "" {
+		if mine, secret, err := register(otherOwner, "http://a", "key", "x", "y"); err != nil ||
+			mine.ID == h.ID || secret == "" {
 			t.Errorf("FR-069 another client: %+v, %v", mine, err)
 		}
 		if err := n.Delete(n.ctx, owner, h.ID); err != nil {
@@ -98,7 +109,8 @@ func TestRegisterCrowd(t *testing.T) {
 			made, ids := 0, map[string]bool{}
 			for i := range 20 {
 				all.Go(func() {
-					h, secret, err := nodes[i%2].Register(w.ctx, owner, "http://a/"+key, []string{"x"}, key)
+					h, secret, err := nodes[i%2].Register(w.ctx, owner, "http://a/"+key,
+						[]string{"x"}, key)
 					mu.Lock()
 					defer mu.Unlock()
 					if err == nil {
@@ -124,19 +136,36 @@ func TestHooksOfOthers(t *testing.T) {
 		n := newWorld(t, database, false).node()
 		h, _ := n.register("http://a", "x")
 		verbs := map[string]func(who, id string) error{
-			"read":       func(who, id string) error { _, err := n.Subscription(n.ctx, who, id); return err },
-			"enable":     func(who, id string) error { _, err := n.Enable(n.ctx, who, id); return err },
-			"rotate":     func(who, id string) error { _, err := n.Rotate(n.ctx, who, id); return err },
-			"deliveries": func(who, id string) error { _, _, err := n.Deliveries(n.ctx, who, id, 0, 10); return err },
-			"replay":     func(who, id string) error { _, err := n.Replay(n.ctx, who, id, unknownID); return err },
-			"delete":     func(who, id string) error { return n.Delete(n.ctx, who, id) },
+			"read": func(who, id string) error {
+				_, err := n.Subscription(n.ctx, who, id)
+				return err
+			},
+			"enable": func(who, id string) error {
+				_, err := n.Enable(n.ctx, who, id)
+				return err
+			},
+			"rotate": func(who, id string) error {
+				_, err := n.Rotate(n.ctx, who, id)
+				return err
+			},
+			"deliveries": func(who, id string) error {
+				_, _, err := n.Deliveries(n.ctx, who, id, 0, 10)
+				return err
+			},
+			"replay": func(who, id string) error {
+				_, err := n.Replay(n.ctx, who, id, unknownID)
+				return err
+			},
+			"delete": func(who, id string) error { return n.Delete(n.ctx, who, id) },
 		}
 		for name, verb := range verbs {
 			if err := verb(otherOwner, h.ID); !errors.Is(err, webhook.ErrForbidden) {
 				t.Errorf("FR-034 %s of another client's: %v", name, err)
 			}
-			for _, id := range []string{unknownID, "x", "", "\x00", "../" + h.ID, strings.Repeat("9", 9999)} {
-				if err := verb(owner, id); !job.IsKind(err, job.NotFound) && !(name == "deliveries" && id == "") {
+			for _, id := range []string{unknownID, "x", "", "\x00", "../" + h.ID,
+				strings.Repeat("9", 9999)} {
+				if err := verb(owner, id); !job.IsKind(err, job.NotFound) &&
+					!(name == "deliveries" && id == "") {
 					t.Errorf("%s of %q: %v", name, id, err)
 				}
 			}

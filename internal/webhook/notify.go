@@ -22,7 +22,8 @@ type Notification struct {
 	Body       []byte    // the JSON to send
 	Callback   string    // a URL that gets every event of the chain; "" is none
 	Trace      string
-	// EarlierEvents returns the events of the chain before this one, in order. It is asked for only when somebody listens.
+	// EarlierEvents returns the events of the chain before this one, in order. It is asked for only
+	// when somebody listens.
 	EarlierEvents func(ctx context.Context) ([]EventRef, error)
 }
 
@@ -49,12 +50,14 @@ const (
 	maxNotifyBatch = 200
 	// maxEarlierEvents bounds how many earlier events of a chain are looked at.
 	maxEarlierEvents = 64
-	// maxConflictRetries is how often a group is looked at again, as another process makes the same deliveries.
+	// maxConflictRetries is how often a group is looked at again, as another process makes the same
+	// deliveries.
 	maxConflictRetries = 10
 )
 
-// Notify makes a delivery of each event for each distinct URL that listens to it. The events of a chain come in order;
-// each may come any number of times. When it returns without an error the deliveries are on stable storage.
+// Notify makes a delivery of each event for each distinct URL that listens to it. The events of a
+// chain come in order; each may come any number of times. When it returns without an error the
+// deliveries are on stable storage.
 func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
 	subscribers, err := w.subscribers(ctx, all)
 	if err != nil {
@@ -73,7 +76,8 @@ func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
 }
 
 // subscribers returns the subscriptions of every owner that is notified, the eldest first.
-func (w *Webhooks) subscribers(ctx context.Context, all []Notification) (byOwner map[string][]subscriber, err error) {
+func (w *Webhooks) subscribers(ctx context.Context,
+	all []Notification) (byOwner map[string][]subscriber, err error) {
 	err = w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		byOwner = map[string][]subscriber{}
 		for _, n := range all {
@@ -91,7 +95,9 @@ func (w *Webhooks) subscribers(ctx context.Context, all []Notification) (byOwner
 					w.Log.Error("a webhook cannot be read and is passed over", keyError, err)
 					continue
 				}
-				byOwner[n.Owner] = append(byOwner[n.Owner], subscriber{id: records[i].Key, url: s.URL, events: s.Events, createdAt: records[i].CreatedAt})
+				byOwner[n.Owner] = append(byOwner[n.Owner],
+					subscriber{id: records[i].Key, url: s.URL, events: s.Events,
+						createdAt: records[i].CreatedAt})
 			}
 		}
 		return nil
@@ -105,7 +111,8 @@ func (n *Notification) deliveries(all []subscriber) (parcels []delivery) {
 		i := slices.IndexFunc(parcels, func(p delivery) bool { return p.URL == url })
 		if i < 0 {
 			i = len(parcels)
-			parcels = append(parcels, delivery{EventID: n.Event.ID, EventName: n.Event.Name, URL: url, Client: n.Owner, Chain: n.Chain})
+			parcels = append(parcels, delivery{EventID: n.Event.ID, EventName: n.Event.Name,
+				URL: url, Client: n.Owner, Chain: n.Chain})
 		}
 		return &parcels[i]
 	}
@@ -122,7 +129,8 @@ func (n *Notification) deliveries(all []subscriber) (parcels []delivery) {
 }
 
 // pendingDeliveries returns the deliveries of a batch of events, each with what it comes after.
-func pendingDeliveries(ctx context.Context, all []Notification, subscribers map[string][]subscriber) (pending []*pendingDelivery, err error) {
+func pendingDeliveries(ctx context.Context, all []Notification,
+	subscribers map[string][]subscriber) (pending []*pendingDelivery, err error) {
 	type chainKey struct{ owner, chain, url string }
 	lastInChain := map[chainKey]string{}
 	queued := map[string]bool{}
@@ -131,7 +139,8 @@ func pendingDeliveries(ctx context.Context, all []Notification, subscribers map[
 		var earlier []EventRef
 		earlierLoaded := false
 		for _, p := range n.deliveries(subscribers[n.Owner]) {
-			d := &pendingDelivery{id: deliveryID(n.Owner, n.Event.ID, p.URL), delivery: p, body: n.Body, trace: n.Trace}
+			d := &pendingDelivery{id: deliveryID(n.Owner, n.Event.ID, p.URL), delivery: p,
+				body: n.Body, trace: n.Trace}
 			if queued[d.id] {
 				continue
 			}
@@ -145,7 +154,8 @@ func pendingDeliveries(ctx context.Context, all []Notification, subscribers map[
 					earlierLoaded = true
 				}
 				for _, e := range earlier[max(0, len(earlier)-maxEarlierEvents):] {
-					d.predecessorCandidates = append(d.predecessorCandidates, deliveryID(n.Owner, e.ID, p.URL))
+					d.predecessorCandidates = append(d.predecessorCandidates,
+						deliveryID(n.Owner, e.ID, p.URL))
 				}
 			}
 			lastInChain[inChain] = d.id
@@ -164,18 +174,20 @@ func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) 
 		}
 		_, err = w.engine.Submit(ctx, engine.Unique, batch)
 		switch {
-		case job.IsKind(err, job.Conflict), job.IsKind(err, job.NotFound): // made, or what it comes after pruned, since the look
+		case job.IsKind(err, job.Conflict), job.IsKind(err, job.NotFound):
+			// made, or what it comes after pruned, since the look
 			continue
 		case job.IsKind(err, job.Invalid):
 			return w.createEach(ctx, batch)
 		}
 		return err
 	}
-	return &job.Error{Kind: job.Unavailable, Op: "webhook.notify", Msg: "another process keeps making the same deliveries"}
+	return &job.Error{Kind: job.Unavailable, Op: "webhook.notify",
+		Msg: "another process keeps making the same deliveries"}
 }
 
-// createEach stores deliveries one by one and leaves out what no store can keep: it would hold up everything behind it for
-// ever. One whose forerunner is left out goes without.
+// createEach stores deliveries one by one and leaves out what no store can keep: it would hold up
+// everything behind it for ever. One whose forerunner is left out goes without.
 func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) error {
 	for _, s := range batch {
 		_, err := w.engine.Submit(ctx, engine.Unique, []engine.Submission{s})
@@ -186,7 +198,8 @@ func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) er
 		switch {
 		case err == nil || job.IsKind(err, job.Conflict):
 		case job.IsKind(err, job.Invalid):
-			w.Log.Error("a delivery cannot be kept and is left out", keyDelivery, s.Job.ID.Key, keyError, err)
+			w.Log.Error("a delivery cannot be kept and is left out", keyDelivery, s.Job.ID.Key,
+				keyError, err)
 		default:
 			return err
 		}
@@ -194,8 +207,10 @@ func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) er
 	return nil
 }
 
-// missingSubmissions looks at what is there of a group and what came before it, and returns the rest to be submitted.
-func (w *Webhooks) missingSubmissions(ctx context.Context, group []*pendingDelivery) (batch []engine.Submission, err error) {
+// missingSubmissions looks at what is there of a group and what came before it, and returns the
+// rest to be submitted.
+func (w *Webhooks) missingSubmissions(ctx context.Context,
+	group []*pendingDelivery) (batch []engine.Submission, err error) {
 	var ids []job.ID
 	for _, d := range group {
 		ids = append(ids, jobID(d.id))

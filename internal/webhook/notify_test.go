@@ -35,7 +35,9 @@ func setEarlier(all ...webhook.Notification) []webhook.Notification {
 				refs = append(refs, before.Event)
 			}
 		}
-		all[i].EarlierEvents = func(context.Context) ([]webhook.EventRef, error) { return refs, nil }
+		all[i].EarlierEvents = func(context.Context) ([]webhook.EventRef, error) {
+			return refs, nil
+		}
 	}
 	return all
 }
@@ -46,17 +48,21 @@ func TestNotifyMakesOneDeliveryForEachURL(t *testing.T) {
 		n.register("http://both", "a", "b")
 		n.register("http://only-b", "b")
 		n.register("http://both", "a") // the same URL once more
-		if _, _, err := n.Register(n.ctx, otherOwner, "http://other", []string{"a", "b"}, ""); err != nil {
+		if _, _, err := n.Register(n.ctx, otherOwner, "http://other", []string{"a", "b"},
+			""); err != nil {
 			t.Fatal(err)
 		}
-		events := setEarlier(n.event("j", 1, "a", "http://both"), n.event("j", 2, "b", "http://callback"), n.event("j", 3, "c", "http://callback"))
-		want := []string{"j.1.a http://both", "j.2.b http://both", "j.2.b http://callback", "j.2.b http://only-b", "j.3.c http://callback"}
+		events := setEarlier(n.event("j", 1, "a", "http://both"),
+			n.event("j", 2, "b", "http://callback"), n.event("j", 3, "c", "http://callback"))
+		want := []string{"j.1.a http://both", "j.2.b http://both", "j.2.b http://callback",
+			"j.2.b http://only-b", "j.3.c http://callback"}
 		for range 3 { // at least once each, in any cut
 			n.notify(events...)
 			n.notify(events[1:]...)
 			var got []string
 			for _, j := range n.jobs() {
-				id, rest, _ := strings.Cut(strings.TrimPrefix(string(j.Definition), `{"event_id":"`), `"`)
+				id, rest, _ := strings.Cut(strings.TrimPrefix(string(j.Definition),
+					`{"event_id":"`), `"`)
 				_, url, _ := strings.Cut(rest, `"url":"`)
 				url, _, _ = strings.Cut(url, `"`)
 				got = append(got, id+" "+url)
@@ -73,7 +79,9 @@ func TestNotifyAsksOnlyWhenSomebodyListens(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node()
 	ev := n.event("j", 1, "a", "")
-	ev.EarlierEvents = func(context.Context) ([]webhook.EventRef, error) { return nil, errors.New("asked") }
+	ev.EarlierEvents = func(context.Context) ([]webhook.EventRef, error) {
+		return nil, errors.New("asked")
+	}
 	n.notify(ev)
 	n.notify()
 	n.register("http://a", "b")
@@ -103,7 +111,8 @@ func TestNotifyKeepsChains(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false).node()
 		n.register("http://odd", "a", "c")
-		events := setEarlier(n.event("j", 1, "a", "http://cb"), n.event("j", 2, "b", "http://cb"), n.event("j", 3, "c", "http://cb"), n.event("k", 1, "a", ""),
+		events := setEarlier(n.event("j", 1, "a", "http://cb"), n.event("j", 2, "b", "http://cb"),
+			n.event("j", 3, "c", "http://cb"), n.event("k", 1, "a", ""),
 			n.event("j", 4, "a", "http://cb"))
 		n.notify(events[0])
 		n.notify(events[1:3]...)
@@ -111,7 +120,8 @@ func TestNotifyKeepsChains(t *testing.T) {
 		n.notify(events...)
 		order := map[string][]string{}
 		for { // run the machine by hand: one claim brings the heads of all chains
-			jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: webhook.Name, Max: 100, Worker: "w"})
+			jobs, err := n.engine.Claim(n.ctx,
+				engine.ClaimRequest{Contract: webhook.Name, Max: 100, Worker: "w"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,12 +139,14 @@ func TestNotifyKeepsChains(t *testing.T) {
 				seen[line] = true
 				order[line] = append(order[line], all[len(`{"event_id":"`):][2:3])
 				on := []job.Cause{job.Succeeded, job.FailedForGood}[i%2]
-				if _, err := n.engine.Finish(n.ctx, engine.Run{Run: j.Run}, engine.Outcome{On: on}); err != nil {
+				if _, err := n.engine.Finish(n.ctx, engine.Run{Run: j.Run},
+					engine.Outcome{On: on}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		if got := fmt.Sprint(order); got != "map[http://cb j:[1 2 3 4] http://odd j:[1 3 4] http://odd k:[1]]" {
+		if got := fmt.Sprint(order); got != "map[http://cb j:[1 2 3 4] http://odd j:[1 3 4] "+
+			"http://odd k:[1]]" {
 			t.Errorf("G-FR-48 order %s", got)
 		}
 	})
@@ -143,14 +155,18 @@ func TestNotifyKeepsChains(t *testing.T) {
 // A delivery that was pruned is waited for by nobody.
 func TestNotifyAfterPruning(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
-		n := newWorld(t, database, false, func(c *webhook.Config) { c.Retention = time.Hour }).node()
+		n := newWorld(t, database, false, func(c *webhook.Config) {
+			c.Retention = time.Hour
+		}).node()
 		events := setEarlier(n.event("j", 1, "a", "http://cb"), n.event("j", 2, "a", "http://cb"))
 		n.notify(events[0])
-		jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: webhook.Name, Max: 1, Worker: "w"})
+		jobs, err := n.engine.Claim(n.ctx,
+			engine.ClaimRequest{Contract: webhook.Name, Max: 1, Worker: "w"})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
-		if _, err := n.engine.Finish(n.ctx, engine.Run{Run: jobs[0].Run}, engine.Outcome{On: job.Succeeded}); err != nil {
+		if _, err := n.engine.Finish(n.ctx, engine.Run{Run: jobs[0].Run},
+			engine.Outcome{On: job.Succeeded}); err != nil {
 			t.Fatal(err)
 		}
 		n.Advance(2 * time.Hour)
@@ -206,7 +222,8 @@ func TestNotifyOfWhatCannotBeKept(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false).node()
 		unstorable := n.event("j", 1, "a\x00", "http://cb")
-		n.notify(setEarlier(n.event("i", 1, "a", "http://cb"), unstorable, n.event("j", 2, "a", "http://cb"))...)
+		n.notify(setEarlier(n.event("i", 1, "a", "http://cb"), unstorable,
+			n.event("j", 2, "a", "http://cb"))...)
 		if got := len(n.jobs()); got != 2 || !strings.Contains(n.logs.text(), "left out") {
 			t.Errorf("%d deliveries, logged %s", got, n.logs.text())
 		}

@@ -15,20 +15,24 @@ import (
 // The example of the specification's reference implementations.
 func TestSignatureOfTheSpecification(t *testing.T) {
 	t.Parallel()
-	got, err := webhook.Signatures([]string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAAA"}, "msg_p5jXN8AQM9LWM0D4loKWxJek",
-		time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	got, err := webhook.Signatures([]string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAAA"},
+		"msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	first, second, _ := strings.Cut(got, " ")
-	if err != nil || first != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" || !strings.HasPrefix(second, "v1,") {
+	if err != nil || first != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" ||
+		!strings.HasPrefix(second, "v1,") {
 		t.Errorf("G-FR-48 signature: got %q, %v", got, err)
 	}
 }
 
 func TestBackoff(t *testing.T) {
 	t.Parallel()
-	want := []time.Duration{time.Second, 5 * time.Second, 25 * time.Second, 125 * time.Second, 625 * time.Second, 3125 * time.Second, 2 * time.Hour, 2 * time.Hour}
+	want := []time.Duration{time.Second, 5 * time.Second, 25 * time.Second, 125 * time.Second,
+		625 * time.Second, 3125 * time.Second, 2 * time.Hour, 2 * time.Hour}
 	for i, d := range want {
 		n := i + 1
-		b := func(draw float64) time.Duration { return webhook.Backoff(time.Second, 2*time.Hour, 5, n, draw) }
+		b := func(draw float64) time.Duration {
+			return webhook.Backoff(time.Second, 2*time.Hour, 5, n, draw)
+		}
 		if got := b(0.5); got != d {
 			t.Errorf("G-FR-48 after try %d: %v, want %v", n, got, d)
 		}
@@ -52,7 +56,8 @@ func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "7": 7 * time.Second, " 120 ": 2 * time.Minute, "86400": 24 * time.Hour, "86401": 24 * time.Hour,
+		"": 0, "0": 0, "7": 7 * time.Second, " 120 ": 2 * time.Minute, "86400": 24 * time.Hour,
+		"86401":                   24 * time.Hour,
 		"99999999999999999999999": 24 * time.Hour, "-5": 0, "1.5": 0, "soon": 0, "5s": 0, "\x00": 0,
 		"Sun, 01 Mar 2026 12:01:30 GMT":      90 * time.Second,
 		"Sun, 01 Mar 2026 11:00:00 GMT":      0,
@@ -90,8 +95,10 @@ func TestReadable(t *testing.T) {
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		" submitted": "waiting", "waiting satisfied": "pending", "waiting unsatisfiable": "pending", "pending claimed": "sending",
-		"sending succeeded": "delivered", "sending failed": "pending", "sending failed_for_good": "exhausted", "sending released": "pending",
+		" submitted": "waiting", "waiting satisfied": "pending", "waiting unsatisfiable": "pending",
+		"pending claimed":   "sending",
+		"sending succeeded": "delivered", "sending failed": "pending",
+		"sending failed_for_good": "exhausted", "sending released": "pending",
 		"sending expired": "pending",
 	}
 	seen := 0
@@ -102,7 +109,8 @@ func TestMachine(t *testing.T) {
 			if key == "sending "+string(job.FailedForGood) {
 				key = "sending failed_for_good"
 			}
-			if to := want[key]; ok != (to != "") || string(mv.To) != to || mv.CountsFailed != (on == job.Failed && ok) {
+			if to := want[key]; ok != (to != "") || string(mv.To) != to ||
+				mv.CountsFailed != (on == job.Failed && ok) {
 				t.Errorf("%s leads to %q, want %q", key, mv.To, to)
 			} else if ok {
 				seen++
@@ -177,7 +185,7 @@ func TestBookings(t *testing.T) {
 	last := time.Duration(0)
 	for i := range 1000 {
 		_, wait := p.Acquire("dead", "h")
-		if i < 12 && wait != last+5*time.Second || wait > time.Minute || wait < 5*time.Second {
+		if (i < 12 && wait != last+5*time.Second) || wait > time.Minute || wait < 5*time.Second {
 			t.Fatalf("wait %d is %v after %v", i, wait, last)
 		}
 		last = wait
@@ -213,11 +221,21 @@ func TestNewRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, invalidate := range map[string]func(*webhook.Config){
-		"no vault": func(c *webhook.Config) { c.Vault = nil }, "no client": func(c *webhook.Config) { c.Client = nil },
-		"no callback secret": func(c *webhook.Config) { c.CallbackSecret = nil }, "no chance": func(c *webhook.Config) { c.Random = nil },
-		"no clock": func(c *webhook.Config) { c.Elapsed = nil }, "no timeout": func(c *webhook.Config) { c.Timeout = 0 },
-		"no tries": func(c *webhook.Config) { c.MaxTries = 0 }, "negative slots": func(c *webhook.Config) { c.Slots = -1 },
-		"no base": func(c *webhook.Config) { c.BackoffBase = 0 }, "most below least": func(c *webhook.Config) { c.BackoffMax = time.Millisecond },
+		"no vault": func(c *webhook.Config) {
+			c.Vault = nil
+		}, "no client": func(c *webhook.Config) { c.Client = nil },
+		"no callback secret": func(c *webhook.Config) {
+			c.CallbackSecret = nil
+		}, "no chance": func(c *webhook.Config) { c.Random = nil },
+		"no clock": func(c *webhook.Config) {
+			c.Elapsed = nil
+		}, "no timeout": func(c *webhook.Config) { c.Timeout = 0 },
+		"no tries": func(c *webhook.Config) {
+			c.MaxTries = 0
+		}, "negative slots": func(c *webhook.Config) { c.Slots = -1 },
+		"no base": func(c *webhook.Config) {
+			c.BackoffBase = 0
+		}, "most below least": func(c *webhook.Config) { c.BackoffMax = time.Millisecond },
 		"a shrinking backoff": func(c *webhook.Config) { c.BackoffFactor = 0.5 },
 	} {
 		c := good

@@ -13,8 +13,8 @@ const maxRetryAfter = 24 * time.Hour
 // jitterFraction is how far a wait may be off, either way.
 const jitterFraction = 0.2
 
-// backoff is the wait after the n-th failed try, counted from 1: base × factor^(n−1), at most limit, off by up to a fifth
-// as draw from [0, 1) says, and again at most limit.
+// backoff is the wait after the n-th failed try, counted from 1: base × factor^(n−1), at most
+// limit, off by up to a fifth as draw from [0, 1) says, and again at most limit.
 func backoff(base, limit time.Duration, factor float64, n int, draw float64) time.Duration {
 	d := float64(base)
 	for ; n > 1 && d < float64(limit) && factor > 1; n-- {
@@ -24,7 +24,8 @@ func backoff(base, limit time.Duration, factor float64, n int, draw float64) tim
 	return time.Duration(min(d*(1-jitterFraction+2*jitterFraction*draw), float64(limit)))
 }
 
-// parseRetryAfter reads the header of that name: seconds or a date. What cannot be read asks for nothing.
+// parseRetryAfter reads the header of that name: seconds or a date. What cannot be read asks for
+// nothing.
 func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {
@@ -44,8 +45,9 @@ func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// retryDelay is how long the next try waits. A receiver may ask for more than the backoff, never for less: its deliveries are
-// to survive an outage longer than what it expects.
+// retryDelay is how long the next try waits. A receiver may ask for more than the backoff, never
+// for less: its deliveries are to survive an outage longer than what it expects.
 func (w *Webhooks) retryDelay(n int, requested time.Duration) time.Duration {
-	return max(backoff(w.BackoffBase, w.BackoffMax, w.BackoffFactor, n, w.randomFloat()), requested).Truncate(time.Microsecond)
+	return max(backoff(w.BackoffBase, w.BackoffMax, w.BackoffFactor, n, w.randomFloat()),
+		requested).Truncate(time.Microsecond)
 }

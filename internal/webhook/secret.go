@@ -35,7 +35,8 @@ func (w *Webhooks) newSecret() (plain string, s secret, err error) {
 	return plain, s, err
 }
 
-// rotateSecrets is a list of secrets with a new one at its front and the one it replaces about to end.
+// rotateSecrets is a list of secrets with a new one at its front and the one it replaces about to
+// end.
 func rotateSecrets(all []secret, now time.Time, replacement secret) []secret {
 	next := []secret{replacement}
 	for _, s := range validSecrets(all, now) {
@@ -71,8 +72,8 @@ func signatures(secrets []string, eventID string, at time.Time, body []byte) (st
 	return strings.Join(all, " "), nil
 }
 
-// Sign puts the headers of Standard Webhooks onto a request: who gets it knows by them that the body is from whoever
-// shares the secret, and recognises by id what it has got before.
+// Sign puts the headers of Standard Webhooks onto a request: who gets it knows by them that the
+// body is from whoever shares the secret, and recognises by id what it has got before.
 func Sign(h http.Header, secret, id string, at time.Time, body []byte) error {
 	return sign(h, []string{secret}, id, at, body)
 }

@@ -33,16 +33,21 @@ func verified(t *testing.T, secret string, q request) {
 func TestDelivery(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false).node().run()
-		r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { fmt.Fprint(w, "thanks\x00\xff") })
+		r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
+			fmt.Fprint(w, "thanks\x00\xff")
+		})
 		h, secret := n.register(r.URL+"/hook", "a")
-		n.notify(setEarlier(n.event("j", 1, "a", r.URL+"/callback"), n.event("j", 2, "b", r.URL+"/callback"))...)
+		n.notify(setEarlier(n.event("j", 1, "a", r.URL+"/callback"),
+			n.event("j", 2, "b", r.URL+"/callback"))...)
 		n.awaitDone(3)
 		var got []string
 		for _, q := range r.requests() {
 			got = append(got, q.path+" "+q.header.Get("webhook-id"))
 			verified(t, map[string]string{"/hook": secret, "/callback": callbackSecret}[q.path], q)
-			if q.header.Get("Content-Type") != "application/json" || q.header.Get("webhook-timestamp") != fmt.Sprint(n.Now().Unix()) ||
-				q.body != `{"event_id":"`+q.header.Get("webhook-id")+`"}` || q.header.Get("User-Agent") != "millrace" {
+			if q.header.Get("Content-Type") != "application/json" ||
+				q.header.Get("webhook-timestamp") != fmt.Sprint(n.Now().Unix()) ||
+				q.body != `{"event_id":"`+q.header.Get("webhook-id")+`"}` ||
+				q.header.Get("User-Agent") != "millrace" {
 				t.Errorf("request %+v", q)
 			}
 		}
@@ -67,7 +72,8 @@ func TestDelivery(t *testing.T) {
 	})
 }
 
-// Tries until they are used up, each after its wait, with one id and a fresh timestamp; then the next of the chain.
+// Tries until they are used up, each after its wait, with one id and a fresh timestamp; then the
+// next of the chain.
 func TestTriesAreUsedUp(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false, func(c *webhook.Config) { c.MaxTries = 4 }).node().run()
@@ -85,7 +91,9 @@ func TestTriesAreUsedUp(t *testing.T) {
 				t.Errorf("FR-191 after try %d the wait is %v", try, wait)
 			}
 			d := n.deliveries(h.ID)
-			if d[1].Status != webhook.Pending || len(d[1].Tries) != try || !d[1].NextTryAt.Equal(m.Job.DueAt) || d[0].NextTryAt != nil || len(d[0].Tries) != 0 {
+			if d[1].Status != webhook.Pending || len(d[1].Tries) != try ||
+				!d[1].NextTryAt.Equal(m.Job.DueAt) || d[0].NextTryAt != nil ||
+				len(d[0].Tries) != 0 {
 				t.Errorf("deliveries %+v", d)
 			}
 			n.advanceAndPromote(base*12/10 + time.Millisecond)
@@ -93,7 +101,8 @@ func TestTriesAreUsedUp(t *testing.T) {
 		n.await("j.1.a", job.FailedForGood)
 		n.await("j.2.b", job.Succeeded)
 		d := n.deliveries(h.ID)
-		if d[1].Status != webhook.Exhausted || len(d[1].Tries) != 4 || d[1].NextTryAt != nil || d[0].Status != webhook.Delivered {
+		if d[1].Status != webhook.Exhausted || len(d[1].Tries) != 4 || d[1].NextTryAt != nil ||
+			d[0].Status != webhook.Delivered {
 			t.Errorf("FR-192 FR-211 deliveries %+v", d)
 		}
 		if try := d[1].Tries[3]; *try.StatusCode != 503 || !strings.Contains(*try.Error, "503") {
@@ -102,7 +111,8 @@ func TestTriesAreUsedUp(t *testing.T) {
 		last := ""
 		for _, q := range r.requests() {
 			verified(t, secret, q)
-			if at := q.header.Get("webhook-timestamp"); q.header.Get("webhook-id") == "j.1.a" && at <= last {
+			if at := q.header.Get("webhook-timestamp"); q.header.Get("webhook-id") == "j.1.a" &&
+				at <= last {
 				t.Errorf("timestamp %s after %s", at, last)
 			} else {
 				last = at
@@ -111,8 +121,10 @@ func TestTriesAreUsedUp(t *testing.T) {
 		if n.tries[true] != 1 || n.tries[false] != 4 {
 			t.Errorf("G-FR-59 tries counted %v", n.tries)
 		}
-		if logged := n.logs.text(); strings.Count(logged, "level=DEBUG msg=\"a delivery was tried\"") != 4 ||
-			strings.Count(logged, "level=WARN msg=\"a delivery is given up\"") != 1 || strings.Count(logged, "status=503") != 4 || strings.Contains(logged, "whsec_") ||
+		if logged := n.logs.text(); strings.Count(logged,
+			"level=DEBUG msg=\"a delivery was tried\"") != 4 ||
+			strings.Count(logged, "level=WARN msg=\"a delivery is given up\"") != 1 ||
+			strings.Count(logged, "status=503") != 4 || strings.Contains(logged, "whsec_") ||
 			!strings.Contains(logged, "client_id="+owner) || !strings.Contains(logged, "job_id=j") {
 			t.Errorf("FR-197 logged %s", logged)
 		}
@@ -145,13 +157,18 @@ func TestFailures(t *testing.T) {
 		status    int
 		strict    bool
 	}{
-		"FR-191 refused":            {closed.URL + "/?token=s3cret", "connection refused", 0, false},
-		"FR-191 no answer":          {stalling.URL + "/?token=s3cret", "no answer within 100ms", 0, false},
-		"FR-191 cut off":            {cut.URL + "/?token=s3cret", "EOF", 0, false},
-		"FR-191 unknown host":       {"http://nowhere.invalid/?token=s3cret", "", 0, false},
-		"G-FR-48 a redirect":        {redirecting.URL + "/?token=s3cret", "the answer was 307", 307, false},
-		"FR-191 an error":           {large.URL + "/?token=s3cret", "the answer was 500", 500, false},
-		"G-FR-50 a refused address": {closed.URL + "/?token=s3cret", "the address is refused: loopback", 0, true},
+		"FR-191 refused": {closed.URL + "/?token=s3cret", "connection refused", 0,
+			false},
+		"FR-191 no answer": {stalling.URL + "/?token=s3cret", "no answer within 100ms", 0,
+			false},
+		"FR-191 cut off":      {cut.URL + "/?token=s3cret", "EOF", 0, false},
+		"FR-191 unknown host": {"http://nowhere.invalid/?token=s3cret", "", 0, false},
+		"G-FR-48 a redirect": {redirecting.URL + "/?token=s3cret", "the answer was 307", 307,
+			false},
+		"FR-191 an error": {large.URL + "/?token=s3cret", "the answer was 500", 500,
+			false},
+		"G-FR-50 a refused address": {closed.URL + "/?token=s3cret",
+			"the address is refused: loopback", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,10 +186,14 @@ func TestFailures(t *testing.T) {
 			n.notify(n.event("j", 1, "a", ""))
 			n.await("j.1.a", job.Failed)
 			try := n.deliveries(h.ID)[0].Tries[0]
-			if try.Error == nil || !strings.Contains(*try.Error, c.want) || strings.Contains(*try.Error, "s3cret") || strings.Contains(*try.Error, "127.0.0.1") {
+			if try.Error == nil || !strings.Contains(*try.Error, c.want) ||
+				strings.Contains(*try.Error, "s3cret") ||
+				strings.Contains(*try.Error, "127.0.0.1") {
 				t.Errorf("told %+v", try)
 			}
-			if (try.StatusCode == nil) != (c.status == 0) || c.status != 0 && *try.StatusCode != c.status || (try.Response == nil) != (c.status == 0) {
+			if (try.StatusCode == nil) != (c.status == 0) ||
+				(c.status != 0 && *try.StatusCode != c.status) ||
+				(try.Response == nil) != (c.status == 0) {
 				t.Errorf("try %+v", try)
 			}
 			if c.status == 500 && *try.Response != strings.Repeat("é", 2048) {
@@ -191,15 +212,21 @@ func TestFailures(t *testing.T) {
 // FR-194: a delivery made under a shorter time-out has a lease for no longer tries.
 func TestTimeoutIsRaised(t *testing.T) {
 	t.Parallel()
-	stalling := newReceiver(t, func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() })
-	w := newWorld(t, "memory", false, func(c *webhook.Config) { c.Timeout = 100 * time.Millisecond })
+	stalling := newReceiver(t, func(_ http.ResponseWriter, r *http.Request,
+		_ int) {
+		<-r.Context().Done()
+	})
+	w := newWorld(t, "memory", false, func(c *webhook.Config) {
+		c.Timeout = 100 * time.Millisecond
+	})
 	n := w.node()
 	h, _ := n.register(stalling.URL, "a")
 	n.notify(n.event("j", 1, "a", ""))
 	w.config.Timeout = 30 * time.Second
 	n = w.node().run()
 	n.await("j.1.a", job.Failed)
-	if try := n.deliveries(h.ID)[0].Tries[0]; try.Error == nil || *try.Error != "no answer within 100ms" {
+	if try := n.deliveries(h.ID)[0].Tries[0]; try.Error == nil ||
+		*try.Error != "no answer within 100ms" {
 		t.Errorf("told %+v", try)
 	}
 }
@@ -208,7 +235,8 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node().run()
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, i int) {
-		w.Header().Set("Retry-After", []string{"", "90", "0", testkitDate(n.Now().Add(time.Hour))}[min(i, 3)])
+		w.Header().Set("Retry-After", []string{"", "90", "0",
+			testkitDate(n.Now().Add(time.Hour))}[min(i, 3)])
 		w.WriteHeader(429)
 	})
 	n.register(r.URL, "a")
@@ -217,7 +245,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		m := n.await("j.1.a", job.Failed)
 		wait := m.Job.DueAt.Sub(n.Now())
 		exact := i != 1 // but for the fraction of a second, which a date has not
-		if off := (wait - want).Abs(); exact && off >= time.Second || off > want/5 {
+		if off := (wait - want).Abs(); (exact && off >= time.Second) || off > want/5 {
 			t.Errorf("G-FR-48 after try %d the wait is %v, want %v", i+1, wait, want)
 		}
 		n.advanceAndPromote(wait)
@@ -226,8 +254,8 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 
 func testkitDate(at time.Time) string { return at.UTC().Format(http.TimeFormat) }
 
-// 410 ends the delivery at once and disables the webhook; what comes then is recorded and not sent; enabled again it is
-// served, and what was missed can be replayed.
+// 410 ends the delivery at once and disables the webhook; what comes then is recorded and not sent;
+// enabled again it is served, and what was missed can be replayed.
 func TestGone(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false).node().run()
@@ -240,16 +268,19 @@ func TestGone(t *testing.T) {
 		n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""))...)
 		n.await("j.1.a", job.FailedForGood)
 		n.await("j.2.a", job.FailedForGood)
-		if got, err := n.Subscription(n.ctx, owner, h.ID); err != nil || !got.Disabled || !strings.Contains(got.DisabledReason, "410") {
+		if got, err := n.Subscription(n.ctx, owner, h.ID); err != nil || !got.Disabled ||
+			!strings.Contains(got.DisabledReason, "410") {
 			t.Errorf("G-FR-48 the webhook is %+v, %v", got, err)
 		}
 		d := n.deliveries(h.ID)
-		if d[0].Status != webhook.Exhausted || len(d[0].Tries) != 0 || d[1].Status != webhook.Exhausted || len(d[1].Tries) != 1 || len(r.requests()) != 1 {
+		if d[0].Status != webhook.Exhausted || len(d[0].Tries) != 0 ||
+			d[1].Status != webhook.Exhausted || len(d[1].Tries) != 1 || len(r.requests()) != 1 {
 			t.Errorf("deliveries %+v after %d requests", d, len(r.requests()))
 		}
 		_, err := n.Replay(n.ctx, owner, h.ID, d[0].ID)
 		n.wantKind(err, job.Conflict)
-		if got, err := n.Enable(n.ctx, owner, h.ID); err != nil || got.Disabled || got.DisabledReason != "" {
+		if got, err := n.Enable(n.ctx, owner, h.ID); err != nil || got.Disabled ||
+			got.DisabledReason != "" {
 			t.Errorf("enabled %+v, %v", got, err)
 		}
 		again, err := n.Replay(n.ctx, owner, h.ID, d[0].ID)
@@ -259,7 +290,8 @@ func TestGone(t *testing.T) {
 		n.await("j.2.a", job.Succeeded)
 		n.notify(n.event("j", 3, "a", ""))
 		n.await("j.3.a", job.Succeeded)
-		if got := n.deliveries(h.ID); len(got) != 4 || got[1].ID != again.ID || got[1].Status != webhook.Delivered {
+		if got := n.deliveries(h.ID); len(got) != 4 || got[1].ID != again.ID ||
+			got[1].Status != webhook.Delivered {
 			t.Errorf("deliveries %+v", got)
 		}
 		for _, q := range r.requests() {
@@ -273,7 +305,8 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// A webhook none of whose tries has succeeded for a day is disabled; one good answer begins the day anew.
+// A webhook none of whose tries has succeeded for a day is disabled; one good answer begins the day
+// anew.
 func TestLongFailureDisables(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false, func(c *webhook.Config) { c.MaxTries = 1 }).node().run()
@@ -349,7 +382,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// One URL that is callback and webhook gets one request, which both can verify; without the webhook it is the callback's.
+// One URL that is callback and webhook gets one request, which both can verify; without the webhook
+// it is the callback's.
 func TestSharedURL(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node().run()

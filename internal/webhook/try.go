@@ -59,13 +59,17 @@ type attempt struct {
 	loadErr       error // why it is not known who is still there to be told
 }
 
-// deliverRecovered is deliver, and a panic is a try that failed: it is the trouble of one delivery, not of the process.
+// deliverRecovered is deliver, and a panic is a try that failed: it is the trouble of one delivery,
+// not of the process.
 func (w *Webhooks) deliverRecovered(ctx context.Context, a *attempt) (o engine.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.destinations.releaseUnused(a.slot)
-			w.Log.Error("a delivery panicked", append(a.logAttrs(), keyError, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))...)
-			o = engine.Outcome{On: job.Failed, Reason: "panic", Delay: w.retryDelay(a.job.FailedAttempts+1, 0)}
+			w.Log.Error("a delivery panicked",
+				append(a.logAttrs(), keyError, fmt.Sprint(p), telemetry.Stack,
+					string(debug.Stack()))...)
+			o = engine.Outcome{On: job.Failed, Reason: "panic",
+				Delay: w.retryDelay(a.job.FailedAttempts+1, 0)}
 		}
 	}()
 	return w.deliver(ctx, a)
@@ -84,7 +88,8 @@ func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 		return engine.Outcome{On: job.FailedForGood, Reason: err.Error()}
 	case err != nil:
 		w.destinations.releaseUnused(a.slot)
-		w.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a delivery cannot be tried now", append(a.logAttrs(), keyError, err)...)
+		w.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a delivery cannot be tried now",
+			append(a.logAttrs(), keyError, err)...)
 		return engine.Outcome{On: job.Released, Reason: "not now", Delay: releaseDelay}
 	}
 	startedAt := w.Elapsed()
@@ -98,10 +103,13 @@ func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 
 // postTraced is post within a span.
 func (w *Webhooks) postTraced(ctx context.Context, a *attempt) (Try, http.Header, error) {
-	ctx, span := w.StartSpan(telemetry.Resume(ctx, a.job.Trace), attribute.String(telemetry.ClientID, a.Client),
+	ctx, span := w.StartSpan(telemetry.Resume(ctx, a.job.Trace),
+		attribute.String(telemetry.ClientID, a.Client),
 		attribute.String(telemetry.JobID, a.Chain), attribute.String(keyDelivery, a.job.ID.Key),
-		attribute.StringSlice(keyWebhooks, a.SubscriptionIDs), attribute.String(keyEvent, a.EventID), attribute.String(keyName, a.EventName),
-		attribute.Int(telemetry.Attempt, a.job.FailedAttempts+1), attribute.String("server.address", a.receiver().host))
+		attribute.StringSlice(keyWebhooks, a.SubscriptionIDs),
+		attribute.String(keyEvent, a.EventID), attribute.String(keyName, a.EventName),
+		attribute.Int(telemetry.Attempt, a.job.FailedAttempts+1),
+		attribute.String("server.address", a.receiver().host))
 	defer span.End()
 	t, header, err := w.post(ctx, a)
 	if t.StatusCode != nil {
@@ -115,8 +123,10 @@ func (w *Webhooks) postTraced(ctx context.Context, a *attempt) (Try, http.Header
 
 // logAttrs are the members of a log line: of the URL the host alone, as the rest may be secret.
 func (a *attempt) logAttrs() []any {
-	return []any{telemetry.ClientID, a.Client, telemetry.JobID, a.Chain, keyDelivery, a.job.ID.Key, keyWebhooks, strings.Join(a.SubscriptionIDs, " "),
-		keyEvent, a.EventID, keyName, a.EventName, keyHost, a.receiver().host, telemetry.Attempt, a.job.FailedAttempts + 1}
+	return []any{telemetry.ClientID, a.Client, telemetry.JobID, a.Chain, keyDelivery, a.job.ID.Key,
+		keyWebhooks, strings.Join(a.SubscriptionIDs, " "),
+		keyEvent, a.EventID, keyName, a.EventName, keyHost, a.receiver().host, telemetry.Attempt,
+		a.job.FailedAttempts + 1}
 }
 
 // loadRecipients finds who is still there to be told by tries that are about to begin.
@@ -133,7 +143,8 @@ func (w *Webhooks) loadRecipients(ctx context.Context, all []*attempt) {
 		}
 		byID := map[[2]string]result{}
 		for _, a := range all {
-			a.startedAt, a.failingSince, a.sealedSecrets, a.loadErr = r.Now(), map[string]time.Time{}, nil, nil
+			a.startedAt, a.failingSince, a.sealedSecrets, a.loadErr = r.Now(),
+				map[string]time.Time{}, nil, nil
 			for _, id := range a.SubscriptionIDs {
 				key := [2]string{a.Client, id}
 				if _, ok := byID[key]; !ok {
@@ -141,7 +152,8 @@ func (w *Webhooks) loadRecipients(ctx context.Context, all []*attempt) {
 					byID[key] = result{s, err}
 				}
 				s := byID[key]
-				if job.IsKind(s.err, job.NotFound) || errors.Is(s.err, ErrForbidden) || s.err == nil && s.Disabled != "" {
+				if job.IsKind(s.err, job.NotFound) || errors.Is(s.err, ErrForbidden) ||
+					(s.err == nil && s.Disabled != "") {
 					continue
 				}
 				if s.err != nil {
@@ -211,16 +223,20 @@ func (w *Webhooks) post(ctx context.Context, a *attempt) (Try, http.Header, erro
 	return t, resp.Header, err
 }
 
-// tryTimeout is how long a try may take. The lease of a delivery that was made under a shorter Timeout is for that one: with
-// more its tries would be over before their end, and begin anew for ever.
-func (w *Webhooks) tryTimeout(j *job.Job) time.Duration { return min(w.Timeout, j.Lease-writeMargin) }
+// tryTimeout is how long a try may take. The lease of a delivery that was made under a shorter
+// Timeout is for that one: with more its tries would be over before their end, and begin anew for
+// ever.
+func (w *Webhooks) tryTimeout(j *job.Job) time.Duration {
+	return min(w.Timeout, j.Lease-writeMargin)
+}
 
-// exchange sends the request and reads what is kept of the answer. Once there is a status, what goes wrong with the rest
-// of the answer is of no concern.
+// exchange sends the request and reads what is kept of the answer. Once there is a status, what
+// goes wrong with the rest of the answer is of no concern.
 func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.tryTimeout(a.job))
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL, bytes.NewReader(a.job.Payload))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL,
+		bytes.NewReader(a.job.Payload))
 	if err != nil {
 		return nil, "", err
 	}
@@ -238,8 +254,8 @@ func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, st
 	return resp, truncateUTF8(kept), nil
 }
 
-// truncateUTF8 is text in valid UTF-8 of at most maxResponseBytes bytes: a character cut in two at the end goes, other bytes that
-// are none become question marks.
+// truncateUTF8 is text in valid UTF-8 of at most maxResponseBytes bytes: a character cut in two at
+// the end goes, other bytes that are none become question marks.
 func truncateUTF8(b []byte) string {
 	for cut := 1; len(b) == maxResponseBytes && cut < utf8.UTFMax; cut++ {
 		if at := len(b) - cut; utf8.RuneStart(b[at]) {
@@ -252,8 +268,8 @@ func truncateUTF8(b []byte) string {
 	return strings.ToValidUTF8(string(b), "?")
 }
 
-// describeError says to a client why there was no good answer: without its URL, whose query may be secret, and without the
-// addresses that names have where this runs.
+// describeError says to a client why there was no good answer: without its URL, whose query may be
+// secret, and without the addresses that names have where this runs.
 func describeError(err error, limit time.Duration) string {
 	var refused *egress.RefusedError
 	var dns *net.DNSError
@@ -278,7 +294,8 @@ func describeError(err error, limit time.Duration) string {
 }
 
 // decideOutcome says what a try means for its delivery and its subscriptions, and logs it (FR-197).
-func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header http.Header, err error) engine.Outcome {
+func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header http.Header,
+	err error) engine.Outcome {
 	attrs := append(a.logAttrs(), telemetry.Duration, time.Duration(t.DurationMS)*time.Millisecond)
 	if t.StatusCode != nil {
 		attrs = append(attrs, telemetry.Status, *t.StatusCode)
@@ -287,7 +304,8 @@ func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header 
 		attrs = append(attrs, keyError, *t.Error)
 	}
 	gone := t.StatusCode != nil && *t.StatusCode == http.StatusGone
-	last := gone || err != nil && a.job.MaxAttempts > 0 && a.job.FailedAttempts+1 >= a.job.MaxAttempts
+	last := gone || (err != nil && a.job.MaxAttempts > 0 &&
+		a.job.FailedAttempts+1 >= a.job.MaxAttempts)
 	if attrs = append(attrs, "delivered", err == nil, "last", err == nil || last); last {
 		w.Log.Warn("a delivery is given up", attrs...)
 	} else {
@@ -319,8 +337,8 @@ func appendTry(j *job.Job, t Try) []byte {
 	return body
 }
 
-// recordTryResult keeps with the subscriptions of a try how it went, where that changes something: since when they fail, and that
-// they are disabled. Where it cannot be kept the next try does.
+// recordTryResult keeps with the subscriptions of a try how it went, where that changes something:
+// since when they fail, and that they are disabled. Where it cannot be kept the next try does.
 func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
@@ -344,10 +362,12 @@ func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone boo
 			return nil
 		})
 		if err != nil && !job.IsKind(err, job.NotFound) {
-			w.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "how a webhook does could not be written", "webhook_id", id, keyError, err)
+			w.Log.Log(ctx, outage.Level(slog.LevelWarn, err),
+				"how a webhook does could not be written", "webhook_id", id, keyError, err)
 		}
 		if err == nil && h.Disabled {
-			w.Log.Warn("a webhook is disabled", telemetry.ClientID, a.Client, "webhook_id", id, "reason", h.DisabledReason)
+			w.Log.Warn("a webhook is disabled", telemetry.ClientID, a.Client, "webhook_id", id,
+				"reason", h.DisabledReason)
 		}
 	}
 }

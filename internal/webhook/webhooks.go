@@ -57,7 +57,8 @@ type Config struct {
 	Log     *slog.Logger
 	// OnTry is told of each try that was made.
 	OnTry func(ok bool, took time.Duration)
-	// StartSpan begins the span of a try; ctx is at the place in the trace that its event came from.
+	// StartSpan begins the span of a try; ctx is at the place in the trace that its event came
+	// from.
 	StartSpan func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span)
 }
 
@@ -70,12 +71,14 @@ func (c *Config) validate() error {
 	case c.Timeout <= 0 || c.MaxTries <= 0 || c.Slots < 0:
 		return errors.New("webhook: Timeout and MaxTries must be positive, Slots not negative")
 	case c.BackoffBase <= 0 || c.BackoffMax < c.BackoffBase || !(c.BackoffFactor >= 1):
-		return errors.New("webhook: BackoffBase must be positive, BackoffMax not below it, BackoffFactor at least 1")
+		return errors.New("webhook: BackoffBase must be positive, BackoffMax not below it, " +
+			"BackoffFactor at least 1")
 	}
 	return nil
 }
 
-// Webhooks keeps subscriptions and makes deliveries. Bind gives it its engine before anything else is called.
+// Webhooks keeps subscriptions and makes deliveries. Bind gives it its engine before anything else
+// is called.
 type Webhooks struct {
 	Config
 	engine       *engine.Engine
@@ -98,7 +101,8 @@ func New(c Config) (*Webhooks, error) {
 		c.OnTry = func(bool, time.Duration) {}
 	}
 	if c.StartSpan == nil {
-		c.StartSpan = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context, trace.Span) {
+		c.StartSpan = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context,
+			trace.Span) {
 			return ctx, noop.Span{}
 		}
 	}
@@ -115,8 +119,8 @@ func (w *Webhooks) Contract() engine.Contract {
 // Bind gives the engine, which has the Contract.
 func (w *Webhooks) Bind(e *engine.Engine) { w.engine = e }
 
-// writeMargin is how long what a try came to may take to be written. It is also by how much later than its time-out a try of a
-// node that died is made again.
+// writeMargin is how long what a try came to may take to be written. It is also by how much later
+// than its time-out a try of a node that died is made again.
 const writeMargin = 10 * time.Second
 
 // lease is how long a try may be silent.

@@ -104,7 +104,8 @@ var databases = map[string]func(testing.TB, func() time.Time) func() store.Store
 				return s
 			}
 			var err error
-			if s, err = sqlite.Open(context.Background(), sqlite.Config{Path: path, Now: now}); err != nil {
+			if s, err = sqlite.Open(context.Background(),
+				sqlite.Config{Path: path, Now: now}); err != nil {
 				tb.Fatal(err)
 			}
 			return s
@@ -113,7 +114,8 @@ var databases = map[string]func(testing.TB, func() time.Time) func() store.Store
 	"postgres": func(tb testing.TB, now func() time.Time) func() store.Store {
 		url := pgtest.URL(tb)
 		return func() store.Store {
-			s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: now, Conns: 8})
+			s, err := postgres.Open(context.Background(),
+				postgres.Config{URL: url, Now: now, Conns: 8})
 			if err != nil {
 				tb.Fatal(err)
 			}
@@ -123,9 +125,11 @@ var databases = map[string]func(testing.TB, func() time.Time) func() store.Store
 	},
 }
 
-func newWorld(tb testing.TB, database string, real bool, configure ...func(*webhook.Config)) *world {
+func newWorld(tb testing.TB, database string, real bool,
+	configure ...func(*webhook.Config)) *world {
 	tb.Helper()
-	w := &world{TB: tb, Clock: testkit.NewClock(), realTime: real, logs: &logs{}, tries: map[bool]int{}}
+	w := &world{TB: tb, Clock: testkit.NewClock(), realTime: real, logs: &logs{},
+		tries: map[bool]int{}}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	tb.Cleanup(cancel)
 	w.ctx, w.now = ctx, w.Now
@@ -138,16 +142,24 @@ func newWorld(tb testing.TB, database string, real bool, configure ...func(*webh
 	}
 	tb.Cleanup(client.Close)
 	startedAt := time.Now()
-	w.config = webhook.Config{Vault: vault{}, Client: client, Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second,
-		BackoffMax: 2 * time.Hour, BackoffFactor: 5, Slots: 16, Random: rand.Reader, Retention: 720 * time.Hour,
-		Elapsed: func() time.Duration { return time.Since(startedAt) }, Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	w.config = webhook.Config{Vault: vault{}, Client: client, Timeout: 5 * time.Second, MaxTries: 8,
+		BackoffBase: time.Second,
+		BackoffMax:  2 * time.Hour, BackoffFactor: 5, Slots: 16, Random: rand.Reader,
+		Retention: 720 * time.Hour,
+		Elapsed: func() time.Duration {
+			return time.Since(startedAt)
+		}, Log: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		CallbackSecret: func(_ context.Context, client string) (string, error) {
 			if client != owner {
 				return "", &job.Error{Kind: job.NotFound}
 			}
 			return callbackSecret, nil
 		},
-		OnTry: func(ok bool, took time.Duration) { w.mu.Lock(); defer w.mu.Unlock(); w.tries[ok]++ }}
+		OnTry: func(ok bool, took time.Duration) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.tries[ok]++
+		}}
 	for _, f := range configure {
 		f(&w.config)
 	}
@@ -162,7 +174,8 @@ func (w *world) node() *node {
 	if err != nil {
 		w.Fatal(err)
 	}
-	n := &node{world: w, Webhooks: hooks, store: w.openStore(), transitions: make(chan engine.Moved, 100_000), stop: func() {}}
+	n := &node{world: w, Webhooks: hooks, store: w.openStore(),
+		transitions: make(chan engine.Moved, 100_000), stop: func() {}}
 	c := hooks.Contract()
 	c.MovedOn, c.Moved = job.Causes(), func(all []engine.Moved) {
 		for _, m := range all {
@@ -173,7 +186,8 @@ func (w *world) node() *node {
 	if w.realTime {
 		monotonic = w.config.Elapsed
 	}
-	n.engine, err = engine.New(engine.Config{Store: n.store, Contracts: []engine.Contract{c}, Node: rand.Text(), Random: testkit.RandomBytes, Monotonic: monotonic})
+	n.engine, err = engine.New(engine.Config{Store: n.store, Contracts: []engine.Contract{c},
+		Node: rand.Text(), Random: testkit.RandomBytes, Monotonic: monotonic})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -249,7 +263,8 @@ func (n *node) register(url string, events ...string) (webhook.Subscription, str
 // event is a notification of the owner's; name and chain come from its id: chain.number.name.
 func (n *node) event(chain string, number int, name, callback string) webhook.Notification {
 	id := fmt.Sprintf("%s.%d.%s", chain, number, name)
-	return webhook.Notification{Owner: owner, Chain: chain, Event: webhook.EventRef{ID: id, Name: name}, OccurredAt: n.now(), Callback: callback,
+	return webhook.Notification{Owner: owner, Chain: chain,
+		Event: webhook.EventRef{ID: id, Name: name}, OccurredAt: n.now(), Callback: callback,
 		Body: []byte(`{"event_id":"` + id + `"}`)}
 }
 
@@ -290,8 +305,10 @@ type request struct {
 	body   string
 }
 
-// newReceiver starts a receiver; answer gets the number of the request, counted from 1. nil answers 200.
-func newReceiver(tb testing.TB, answer func(w http.ResponseWriter, r *http.Request, n int)) *receiver {
+// newReceiver starts a receiver; answer gets the number of the request, counted from 1. nil answers
+// 200.
+func newReceiver(tb testing.TB, answer func(w http.ResponseWriter, r *http.Request,
+	n int)) *receiver {
 	tb.Helper()
 	rc := &receiver{ids: make(chan string, 100_000)}
 	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -332,7 +349,8 @@ func onEveryDatabase(t *testing.T, test func(t *testing.T, database string)) {
 // claimOne takes a delivery as a process does that dies of it.
 func (n *node) claimOne() {
 	n.Helper()
-	jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: webhook.Name, Max: 1, Worker: "dead"})
+	jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: webhook.Name, Max: 1,
+		Worker: "dead"})
 	if err != nil || len(jobs) != 1 {
 		n.Fatal(jobs, err)
 	}

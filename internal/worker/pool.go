@@ -45,8 +45,8 @@ type Config struct {
 
 	// Claim is how a worker gets jobs; nil is that of Engine. Like that one it waits for the first.
 	Claim func(context.Context, engine.ClaimRequest) ([]*job.Job, error)
-	// Finish is how the end of a run is written; nil is that of Engine. With neither, a slot whose run ends takes its next
-	// job in the same transaction.
+	// Finish is how the end of a run is written; nil is that of Engine. With neither, a slot whose
+	// run ends takes its next job in the same transaction.
 	Finish func(context.Context, engine.Run, engine.Outcome) (*job.Job, error)
 	// OnPanic says how a run whose handler panicked has ended; nil is Failed.
 	OnPanic func(*Task, any) engine.Outcome
@@ -70,8 +70,10 @@ type Pool struct {
 
 // New checks the config. Nothing runs yet.
 func New(c Config) (*Pool, error) {
-	if c.Engine == nil || c.Contract == "" || c.Name == "" || c.Handler == nil || c.HeartbeatInterval <= 0 || c.Workers < 0 || c.Slots < 0 {
-		return nil, errors.New("worker: Engine, Contract, Name, Handler and Beat are needed, Workers and Slots not below 0")
+	if c.Engine == nil || c.Contract == "" || c.Name == "" || c.Handler == nil ||
+		c.HeartbeatInterval <= 0 || c.Workers < 0 || c.Slots < 0 {
+		return nil, errors.New(
+			"worker: Engine, Contract, Name, Handler and Beat are needed, Workers and Slots not below 0")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +86,9 @@ func New(c Config) (*Pool, error) {
 		c.Finish = c.Engine.Finish
 	}
 	c.Workers, c.Slots = max(1, c.Workers), max(1, c.Slots)
-	return &Pool{Config: c, chainClaims: chained, claimLoop: outage.Loop{Log: c.Log, Name: "claims of " + c.Contract}, inFlight: map[job.ID]*execution{}}, nil
+	return &Pool{Config: c, chainClaims: chained,
+		claimLoop: outage.Loop{Log: c.Log, Name: "claims of " + c.Contract},
+		inFlight:  map[job.ID]*execution{}}, nil
 }
 
 // Busy is how many runs are under way.
@@ -114,7 +118,8 @@ const stopTimeout = time.Second
 func (p *Pool) Run(ctx context.Context, grace time.Duration) {
 	var claiming sync.WaitGroup
 	for i := range p.Workers {
-		w := &worker{pool: p, name: fmt.Sprintf("%s/%d", p.Name, i+1), slots: make(chan struct{}, p.Slots)}
+		w := &worker{pool: p, name: fmt.Sprintf("%s/%d", p.Name, i+1),
+			slots: make(chan struct{}, p.Slots)}
 		claiming.Go(func() { w.claimLoop(ctx) })
 	}
 	claiming.Wait()
@@ -130,7 +135,8 @@ func (p *Pool) Run(ctx context.Context, grace time.Duration) {
 		return
 	}
 	for _, r := range p.executions() {
-		p.Log.Warn("a run does not end although it was told to; its job is given back", telemetry.JobID, r.task.Job.ID.Key)
+		p.Log.Warn("a run does not end although it was told to; its job is given back",
+			telemetry.JobID, r.task.Job.ID.Key)
 		r.abandon()
 		_, _ = p.Engine.Release(context.WithoutCancel(ctx), r.id)
 	}
@@ -209,7 +215,7 @@ func (w *worker) claimLoop(ctx context.Context) {
 			w.start(ctx, j)
 		}
 		p.claimLoop.Report(ctx, err)
-		if len(jobs) > 0 || err == nil && !returnedEarly {
+		if len(jobs) > 0 || (err == nil && !returnedEarly) {
 			pause = minPause
 			continue
 		}
@@ -235,7 +241,8 @@ func (w *worker) waitForSlot(ctx context.Context) int {
 }
 
 func (w *worker) claimRequest(maxJobs int) engine.ClaimRequest {
-	return engine.ClaimRequest{Contract: w.pool.Contract, Queues: w.pool.Queues, Max: maxJobs, Worker: w.name, Wait: claimWait}
+	return engine.ClaimRequest{Contract: w.pool.Contract, Queues: w.pool.Queues, Max: maxJobs,
+		Worker: w.name, Wait: claimWait}
 }
 
 // start runs a job and, as long as the end of one brings the next, those after it.
@@ -282,12 +289,14 @@ func (w *worker) nextClaim(ctx context.Context) *engine.ClaimRequest {
 }
 
 // finish writes the end of a run and returns the job that was asked for with it.
-func (p *Pool) finish(ctx context.Context, run engine.Run, o engine.Outcome, next *engine.ClaimRequest) (*job.Job, error) {
+func (p *Pool) finish(ctx context.Context, run engine.Run, o engine.Outcome,
+	next *engine.ClaimRequest) (*job.Job, error) {
 	if next == nil {
 		_, err := p.Finish(ctx, run, o)
 		return nil, err
 	}
-	outcomes := p.Engine.FinishAll(ctx, []engine.FinishRequest{{Run: run, Outcome: o, Next: next}})[0]
+	outcomes := p.Engine.FinishAll(ctx, []engine.FinishRequest{{Run: run, Outcome: o,
+		Next: next}})[0]
 	if len(outcomes.Next) == 0 {
 		return nil, outcomes.Err
 	}

@@ -30,7 +30,8 @@ func (t *Task) Start(context.Context) error {
 		after, err := r.pool.Engine.Start(r.engineCtx, r.id)
 		if err == nil {
 			r.renewLease()
-			t.Job.State, t.Job.Phase, t.Job.StartedAt, t.Job.UpdatedAt = after.State, after.Phase, after.StartedAt, after.UpdatedAt
+			t.Job.State, t.Job.Phase, t.Job.StartedAt, t.Job.UpdatedAt = after.State, after.Phase,
+				after.StartedAt, after.UpdatedAt
 			t.Job.LeaseUntil = after.LeaseUntil
 		}
 		return err
@@ -101,20 +102,28 @@ func (r *execution) isLost() bool { return r.leaseCtx.Err() != nil }
 func (r *execution) execute(nextClaim func() *engine.ClaimRequest) (next *job.Job) {
 	o := r.heartbeatUntil(r.handle())
 	if r.isLost() {
-		r.pool.Log.Debug("a run is no longer its job's and was stopped", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
+		r.pool.Log.Debug("a run is no longer its job's and was stopped", telemetry.JobID,
+			r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
 		return nil
 	}
 	if o.On == "" {
 		o.On = job.Released
 	}
-	err := engine.Persist(r.leaseCtx, func() (err error) { next, err = r.pool.finish(r.engineCtx, r.id, o, nextClaim()); return err })
+	err := engine.Persist(r.leaseCtx, func() (err error) {
+		next, err = r.pool.finish(r.engineCtx, r.id, o, nextClaim())
+		return err
+	})
 	switch {
 	case err == nil:
-	case job.IsKind(err, job.RunLost): // canceled at the last moment, or written by a try whose answer was lost
-		r.pool.Log.Debug("a run ended and its job had gone on without it", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
+	case job.IsKind(err, job.RunLost):
+		// canceled at the last moment, or written by a try whose answer was lost
+		r.pool.Log.Debug("a run ended and its job had gone on without it", telemetry.JobID,
+			r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
 	default:
 		r.pool.Log.Log(context.Background(), outage.Level(slog.LevelError, err),
-			"the end of a run could not be written; its lease will end it", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker, telemetry.NextState, string(o.On), telemetry.ErrorMessage, err)
+			"the end of a run could not be written; its lease will end it", telemetry.JobID,
+			r.task.Job.ID.Key, telemetry.Worker, r.task.Worker, telemetry.NextState, string(o.On),
+			telemetry.ErrorMessage, err)
 	}
 	return next
 }
@@ -136,7 +145,8 @@ func (r *execution) handle() <-chan engine.Outcome {
 }
 
 func (r *execution) panicOutcome(p any) engine.Outcome {
-	r.pool.Log.Error("a handler panicked", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker,
+	r.pool.Log.Error("a handler panicked", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker,
+		r.task.Worker,
 		telemetry.ErrorMessage, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
 	if r.pool.OnPanic != nil {
 		return r.pool.OnPanic(r.task, p)

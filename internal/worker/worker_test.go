@@ -35,13 +35,15 @@ func TestCrowd(t *testing.T) {
 		return succeeded
 	})
 	for i := range 3 {
-		w.startPool(worker.Config{Name: "n" + strconv.Itoa(i), Workers: 4, Slots: 2, Handler: h}, time.Minute)
+		w.startPool(worker.Config{Name: "n" + strconv.Itoa(i), Workers: 4, Slots: 2, Handler: h},
+			time.Minute)
 	}
 	w.submit(jobs, time.Minute)
 	w.waitForState("succeeded", jobs)
 	for i := range jobs {
 		key := strconv.Itoa(i)
-		if p := w.stateHistory(key); handled[key] != 1 || p != " queued assigned running succeeded" {
+		if p := w.stateHistory(key); handled[key] != 1 ||
+			p != " queued assigned running succeeded" {
 			t.Errorf("FR-171 %s was handled %d times: %s", key, handled[key], p)
 		}
 	}
@@ -61,7 +63,8 @@ func TestTheEndBringsTheNext(t *testing.T) {
 	w.submit(jobs, time.Hour)
 	var returned int64
 	runs := 0
-	p := w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context, task *worker.Task) engine.Outcome {
+	p := w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context,
+		task *worker.Task) engine.Outcome {
 		if n := w.store.updates.Load() - returned; runs > 0 && n != 1 {
 			t.Errorf("%d updates between two runs", n)
 		}
@@ -85,11 +88,12 @@ func TestSlots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	entered, let := make(chan struct{}, 10), make(chan struct{})
-	p := w.startPool(worker.Config{Workers: 2, Slots: 2, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
-		entered <- struct{}{}
-		<-let
-		return succeeded
-	})}, time.Minute)
+	p := w.startPool(worker.Config{Workers: 2, Slots: 2,
+		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+			entered <- struct{}{}
+			<-let
+			return succeeded
+		})}, time.Minute)
 	w.submit(6, time.Minute)
 	for range 4 {
 		testkit.Receive(t, "a run to begin", entered)
@@ -120,7 +124,10 @@ func TestBeats(t *testing.T) {
 		case beaten <- struct{}{}:
 		default:
 		}
-	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
+	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+		<-let
+		return succeeded
+	})}, time.Minute)
 	w.submit(1, time.Hour)
 	w.waitForState("running", 1)
 	w.clock.Advance(30 * time.Minute)
@@ -144,12 +151,16 @@ func TestBeatsAfterAFailure(t *testing.T) {
 		case beaten <- struct{}{}:
 		default:
 		}
-	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
+	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+		<-let
+		return succeeded
+	})}, time.Minute)
 	w.submit(1, time.Hour)
 	w.waitForState("running", 1)
 	for range 3 {
 		w.store.unavailable.Store(true)
-		testkit.Receive(t, "a heartbeat to fail", w.store.failed) // the only slot is taken: nothing else is asked
+		// the only slot is taken: nothing else is asked
+		testkit.Receive(t, "a heartbeat to fail", w.store.failed)
 		w.store.unavailable.Store(false)
 		testkit.Receive(t, "a heartbeat after one that failed", beaten)
 	}
@@ -162,8 +173,12 @@ func TestBeatsOfAShortLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	beaten, let := make(chan struct{}), make(chan struct{})
-	w.startPool(worker.Config{HeartbeatInterval: time.Hour, OnHeartbeat: func() { beaten <- struct{}{} },
-		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { <-let; return succeeded })}, time.Minute)
+	w.startPool(worker.Config{HeartbeatInterval: time.Hour,
+		OnHeartbeat: func() { beaten <- struct{}{} },
+		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+			<-let
+			return succeeded
+		})}, time.Minute)
 	w.submit(1, 2*time.Second)
 	w.waitForState("running", 1)
 	testkit.Receive(t, "a heartbeat", beaten)
@@ -197,7 +212,8 @@ func TestCanceled(t *testing.T) {
 			if _, err := w.Cancel(t.Context(), id("0")); err != nil {
 				t.Fatal(err)
 			}
-			if cause := testkit.Receive(t, "the end of a handler's context", causes); cause != worker.ErrLost {
+			if cause := testkit.Receive(t, "the end of a handler's context",
+				causes); cause != worker.ErrLost {
 				t.Errorf("the cause is %v", cause)
 			}
 			p.stop()
@@ -215,7 +231,8 @@ func TestCanceledBeforeStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	claimed, let, answers := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	p := w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context, t *worker.Task) engine.Outcome {
+	p := w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context,
+		t *worker.Task) engine.Outcome {
 		close(claimed)
 		<-let
 		answers <- t.Start(ctx)
@@ -243,7 +260,8 @@ func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	claimed, let := make(chan struct{}), make(chan struct{})
-	w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context, t *worker.Task) engine.Outcome {
+	w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context,
+		t *worker.Task) engine.Outcome {
 		close(claimed)
 		<-let
 		if err := t.Start(ctx); err != nil {
@@ -279,14 +297,16 @@ func TestLeaseOver(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		causes := make(chan error, 1)
-		p := w.startPool(worker.Config{HeartbeatInterval: 5 * time.Millisecond, Handler: startFirst(func(ctx context.Context, _ *worker.Task) engine.Outcome {
-			w.store.unavailable.Store(true)
-			<-ctx.Done()
-			causes <- context.Cause(ctx)
-			return succeeded
-		})}, time.Minute)
+		p := w.startPool(worker.Config{HeartbeatInterval: 5 * time.Millisecond,
+			Handler: startFirst(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+				w.store.unavailable.Store(true)
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return succeeded
+			})}, time.Minute)
 		w.submit(1, 100*time.Millisecond)
-		if cause := testkit.Receive(t, "the end of a handler's context", causes); cause != worker.ErrLost {
+		if cause := testkit.Receive(t, "the end of a handler's context",
+			causes); cause != worker.ErrLost {
 			t.Errorf("the cause is %v", cause)
 		}
 		p.stop()
@@ -300,10 +320,12 @@ func TestLeaseOver(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		var log bytes.Buffer
-		p := w.startPool(worker.Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
-			w.store.unavailable.Store(true)
-			return succeeded
-		})}, time.Minute)
+		p := w.startPool(worker.Config{Log: slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{Level: slog.LevelDebug})),
+			Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+				w.store.unavailable.Store(true)
+				return succeeded
+			})}, time.Minute)
 		w.submit(1, 100*time.Millisecond)
 		w.waitForState("running", 1)
 		p.stop()
@@ -321,7 +343,9 @@ func TestClaimsFail(t *testing.T) {
 	var log bytes.Buffer
 	w.store.unavailable.Store(true)
 	p := w.startPool(worker.Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Workers: 5,
-		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { return succeeded })}, time.Minute)
+		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+			return succeeded
+		})}, time.Minute)
 	for range 3 {
 		testkit.Receive(t, "a call that the store refuses", w.store.failed)
 	}
@@ -347,15 +371,18 @@ func TestDrain(t *testing.T) {
 		end   engine.Outcome
 		want  string
 	}{
-		{"the run ends within the grace", time.Minute, let, succeeded, " queued assigned running succeeded"},
+		{"the run ends within the grace", time.Minute, let, succeeded,
+			" queued assigned running succeeded"},
 		{"the run is given back", 0, none, engine.Outcome{}, " queued assigned running queued"},
-		{"the handler says how it ended", 0, none, engine.Outcome{On: job.Failed}, " queued assigned running failed"},
+		{"the handler says how it ended", 0, none, engine.Outcome{On: job.Failed},
+			" queued assigned running failed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			stopped := make(chan struct{})
-			p := w.startPool(worker.Config{Handler: startFirst(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+			p := w.startPool(worker.Config{Handler: startFirst(func(ctx context.Context,
+				_ *worker.Task) engine.Outcome {
 				<-stopped
 				select {
 				case <-tt.let:
@@ -385,7 +412,9 @@ func TestDrain(t *testing.T) {
 // submitMore checks that a pool that has stopped claims nothing.
 func (w *world) submitMore(t *testing.T) {
 	t.Helper()
-	if _, err := w.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{ID: id("more"), Queue: "q", Lease: time.Hour}}}); err != nil {
+	if _, err := w.Submit(t.Context(), engine.Unique,
+		[]engine.Submission{{Job: job.Job{ID: id("more"), Queue: "q",
+			Lease: time.Hour}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.state("more"); got != "queued" {
@@ -399,7 +428,8 @@ func TestDeaf(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	let, left := make(chan struct{}), make(chan struct{})
-	p := w.startPool(worker.Config{Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+	p := w.startPool(worker.Config{Handler: startFirst(func(context.Context,
+		*worker.Task) engine.Outcome {
 		defer close(left)
 		<-let
 		return succeeded
@@ -433,18 +463,23 @@ func TestPanic(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			var log bytes.Buffer
-			p := w.startPool(worker.Config{OnPanic: tt.panicked, Log: slog.New(slog.NewTextHandler(&log, nil)),
-				Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { panic("the cause") })}, time.Minute)
+			p := w.startPool(worker.Config{OnPanic: tt.panicked,
+				Log: slog.New(slog.NewTextHandler(&log, nil)),
+				Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+					panic("the cause")
+				})}, time.Minute)
 			w.submit(2, time.Minute) // the pool goes on
 			w.waitForState("failed", 2)
 			p.stop()
 			p.wait()
 			events, err := w.History(t.Context(), id("0"))
 			j, err2 := w.Get(t.Context(), id("0"))
-			if err != nil || err2 != nil || events[len(events)-1].Reason+" "+string(j.Failure) != tt.want {
+			if err != nil || err2 != nil ||
+				events[len(events)-1].Reason+" "+string(j.Failure) != tt.want {
 				t.Errorf("got %+v %s, %v %v", events, j.Failure, err, err2)
 			}
-			if strings.Count(log.String(), "a handler panicked") != 2 || !strings.Contains(log.String(), "worker_test.go") {
+			if strings.Count(log.String(), "a handler panicked") != 2 ||
+				!strings.Contains(log.String(), "worker_test.go") {
 				t.Errorf("the log says %s", log.String())
 			}
 		})
@@ -454,12 +489,19 @@ func TestPanic(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	whole := worker.Config{Engine: w.Engine, Contract: "made", Name: "n", HeartbeatInterval: time.Second, Handler: startFirst(nil)}
+	whole := worker.Config{Engine: w.Engine, Contract: "made", Name: "n",
+		HeartbeatInterval: time.Second, Handler: startFirst(nil)}
 	if _, err := worker.New(whole); err != nil {
 		t.Error(err)
 	}
-	for i, invalidate := range []func(*worker.Config){func(c *worker.Config) { c.Engine = nil }, func(c *worker.Config) { c.Contract = "" },
-		func(c *worker.Config) { c.Name = "" }, func(c *worker.Config) { c.HeartbeatInterval = 0 }, func(c *worker.Config) { c.Handler = nil },
+	for i, invalidate := range []func(*worker.Config){func(c *worker.Config) {
+		c.Engine = nil
+	}, func(c *worker.Config) { c.Contract = "" },
+		func(c *worker.Config) {
+			c.Name = ""
+		}, func(c *worker.Config) {
+			c.HeartbeatInterval = 0
+		}, func(c *worker.Config) { c.Handler = nil },
 		func(c *worker.Config) { c.Slots = -1 }, func(c *worker.Config) { c.Workers = -1 }} {
 		c := whole
 		invalidate(&c)
@@ -476,7 +518,10 @@ func TestClaim(t *testing.T) {
 	w.submit(3, time.Minute)
 	wanted := make(chan string, 1)
 	wanted <- "1"
-	p := w.startPool(worker.Config{Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome { return succeeded }),
+	p := w.startPool(worker.Config{Handler: startFirst(func(context.Context,
+		*worker.Task) engine.Outcome {
+		return succeeded
+	}),
 		Claim: func(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
 			select {
 			case key := <-wanted:

@@ -20,7 +20,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // machine tells assigned from running and ends in states that are kept.
-var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assigned": job.Leased, "running": job.Leased,
+var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assigned": job.Leased,
+	"running":   job.Leased,
 	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done}, []job.Move{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "assigned"},
@@ -71,8 +72,9 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, clock: testkit.NewClock(), transitions: make(chan engine.Moved, 10_000)}
 	w.store = &faultyStore{Store: testkit.MemoryStore(t, w.clock.Now), failed: make(chan struct{})}
-	w.Engine = testkit.NewEngine(t, w.store, w.clock, engine.Contract{Name: "made", Machine: machine, History: true,
-		Moved: w.recordTransitions, MovedOn: job.Causes()})
+	w.Engine = testkit.NewEngine(t, w.store, w.clock,
+		engine.Contract{Name: "made", Machine: machine, History: true,
+			Moved: w.recordTransitions, MovedOn: job.Causes()})
 	return w
 }
 
@@ -92,7 +94,8 @@ func (w *world) submit(n int, lease time.Duration) {
 	w.Helper()
 	batch := make([]engine.Submission, n)
 	for i := range batch {
-		batch[i] = engine.Submission{Job: job.Job{ID: id(strconv.Itoa(i)), Queue: "q", Lease: lease}}
+		batch[i] = engine.Submission{Job: job.Job{ID: id(strconv.Itoa(i)), Queue: "q",
+			Lease: lease}}
 	}
 	if _, err := w.Submit(w.Context(), engine.Unique, batch); err != nil {
 		w.Fatal(err)

@@ -39,17 +39,23 @@ func smallDownloads(b *testing.B, after time.Duration) string {
 	}).URL
 }
 
-// BenchmarkDownloads compares small downloads with a bare loop of Go's client, as parallel, in the same run: one that
-// throws away what it gets, and one that leaves it on the disk as the directory store does. One operation is a download.
+// BenchmarkDownloads compares small downloads with a bare loop of Go's client, as parallel, in the
+// same run: one that throws away what it gets, and one that leaves it on the disk as the directory
+// store does. One operation is a download.
 func BenchmarkDownloads(b *testing.B) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} {
 		b.Run("after "+latency.String(), func(b *testing.B) {
 			b.Run("bare", func(b *testing.B) {
-				bareLoop(b, smallDownloads(b, latency), func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
+				bareLoop(b, smallDownloads(b, latency), func(r io.Reader) error {
+					_, err := io.Copy(io.Discard, r)
+					return err
+				})
 			})
 			b.Run("bare, kept", func(b *testing.B) {
 				dir, n := b.TempDir(), atomic.Int64{}
-				bareLoop(b, smallDownloads(b, latency), func(r io.Reader) error { return writeFileSynced(dir, strconv.FormatInt(n.Add(1), 10), r) })
+				bareLoop(b, smallDownloads(b, latency), func(r io.Reader) error {
+					return writeFileSynced(dir, strconv.FormatInt(n.Add(1), 10), r)
+				})
 			})
 			b.Run("fetchbox", func(b *testing.B) { fetchLoop(b, smallDownloads(b, latency)) })
 		})
@@ -115,7 +121,8 @@ func syncDir(dir string) error {
 // fetchLoop downloads what stands in the database, with everything a server does meanwhile.
 func fetchLoop(b *testing.B, url string) {
 	clock := testkit.NewClock()
-	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(b.TempDir(), "jobs.db"), Now: clock.Now})
+	s, err := sqlite.Open(context.Background(),
+		sqlite.Config{Path: filepath.Join(b.TempDir(), "jobs.db"), Now: clock.Now})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -133,7 +140,8 @@ func fetchLoop(b *testing.B, url string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var duties sync.WaitGroup
 	duties.Go(func() {
-		(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), Publishers: []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
+		(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler),
+			Publishers: []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
 	})
 	stop := w.live(b)
 	for range manifests {
@@ -146,7 +154,8 @@ func fetchLoop(b *testing.B, url string) {
 	duties.Wait()
 }
 
-// BenchmarkLargeDownload stores one large file and reports the most memory that was in use meanwhile.
+// BenchmarkLargeDownload stores one large file and reports the most memory that was in use
+// meanwhile.
 func BenchmarkLargeDownload(b *testing.B) {
 	const size = 1 << 30
 	chunk := make([]byte, 1<<20)
@@ -176,7 +185,10 @@ func BenchmarkLargeDownload(b *testing.B) {
 				}
 			}
 		}()
-		if r := wantSuccess(b, w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.ResourceID = "large" }), 0)); r.Size != size {
+		if r := wantSuccess(b, w.fetch(context.Background(),
+			taskOf(s.URL, func(task *handler.Task) {
+				task.ResourceID = "large"
+			}), 0)); r.Size != size {
 			b.Fatalf("got %+v", r)
 		}
 		close(over)

@@ -31,21 +31,24 @@ var OpenAPI []byte
 
 // Config is what a FetchBox is made of.
 type Config struct {
-	Log           *slog.Logger
-	Registry      prometheus.Registerer // the contract's own
-	Now           func() time.Time      // what ids begin with; the store's clock decides what a task does
-	Elapsed       func() time.Duration  // a clock that never jumps
-	Random        func() [16]byte       // of cryptographic quality
-	Token         config.Secret         // of POST /jobs; empty: open
-	OperatorToken config.Secret         // of /operators; empty: open (G-FB-31)
-	Tracing       *telemetry.Tracing    // nil makes no spans
-	Node          string                // names this node's workers
+	Log      *slog.Logger
+	Registry prometheus.Registerer // the contract's own
+	// what ids begin with; the store's clock decides what a task does
+	Now           func() time.Time
+	Elapsed       func() time.Duration // a clock that never jumps
+	Random        func() [16]byte      // of cryptographic quality
+	Token         config.Secret        // of POST /jobs; empty: open
+	OperatorToken config.Secret        // of /operators; empty: open (G-FB-31)
+	Tracing       *telemetry.Tracing   // nil makes no spans
+	Node          string               // names this node's workers
 
 	Objects *object.Objects // closed by whoever opened them, as are the streams
 	Streams *stream.Streams
-	Shared  *places.Places  // refuses a node whose objects and streams are not the database's; nil where no other node can have it
-	Types   map[string]Type // the job types that are registered
-	Pools   map[string]Pool
+	// refuses a node whose objects and streams are not the database's; nil where no other node can
+	// have it
+	Shared *places.Places
+	Types  map[string]Type // the job types that are registered
+	Pools  map[string]Pool
 
 	MaxResources      int
 	MaxManifest       int64 // bytes, after decompression
@@ -86,17 +89,22 @@ type Pool struct {
 
 func (c *Config) validate() error {
 	for wrong, is := range map[string]bool{
-		"Log, Registry, Now, Elapsed and Random are needed":    c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil,
-		"Node, Objects and Streams are needed":                 c.Node == "" || c.Objects == nil || c.Streams == nil,
-		"MaxResources and MaxManifest must be 1 or more":       c.MaxResources < 1 || c.MaxManifest < 1,
-		"Tries and MaxLostRuns must be 1 or more":              c.Tries < 1 || c.MaxLostRuns < 1,
-		"BackoffBase must not be below 0":                      c.BackoffBase < 0,
-		"Lease must be above 0":                                c.Lease <= 0,
-		"ConnectTimeout, DownloadTimeout, MaxDownload above 0": c.ConnectTimeout <= 0 || c.DownloadTimeout <= 0 || c.MaxDownload <= 0,
-		"MaxPerHost must not be below 0":                       c.MaxPerHost < 0,
-		"IdempotencyWindow must be above 0":                    c.IdempotencyWindow <= 0,
-		"PruneInterval must be above 0":                        c.PruneInterval <= 0,
-		"LedgerRetention and LedgerMaxBytes must be 0 or more": c.LedgerRetention < 0 || c.LedgerMaxBytes < 0,
+		"Log, Registry, Now, Elapsed and Random are needed": c.Log == nil || c.Registry == nil ||
+			c.Now == nil || c.Elapsed == nil || c.Random == nil,
+		"Node, Objects and Streams are needed": c.Node == "" || c.Objects == nil ||
+			c.Streams == nil,
+		"MaxResources and MaxManifest must be 1 or more": c.MaxResources < 1 ||
+			c.MaxManifest < 1,
+		"Tries and MaxLostRuns must be 1 or more": c.Tries < 1 || c.MaxLostRuns < 1,
+		"BackoffBase must not be below 0":         c.BackoffBase < 0,
+		"Lease must be above 0":                   c.Lease <= 0,
+		"ConnectTimeout, DownloadTimeout, MaxDownload above 0": c.ConnectTimeout <= 0 ||
+			c.DownloadTimeout <= 0 || c.MaxDownload <= 0,
+		"MaxPerHost must not be below 0":    c.MaxPerHost < 0,
+		"IdempotencyWindow must be above 0": c.IdempotencyWindow <= 0,
+		"PruneInterval must be above 0":     c.PruneInterval <= 0,
+		"LedgerRetention and LedgerMaxBytes must be 0 or more": c.LedgerRetention < 0 ||
+			c.LedgerMaxBytes < 0,
 	} {
 		if is {
 			return errors.New("fetchbox: " + wrong)
@@ -142,7 +150,8 @@ func New(c Config) (*FetchBox, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	f := &FetchBox{Config: c, types: map[string]*jobType{}, ids: &uuids.Source{Now: c.Now, Random: c.Random}, publish: c.Streams.Publish,
+	f := &FetchBox{Config: c, types: map[string]*jobType{},
+		ids: &uuids.Source{Now: c.Now, Random: c.Random}, publish: c.Streams.Publish,
 		storages: storages(c.Types)}
 	registry := handler.Registry()
 	for name, t := range c.Types {
@@ -162,7 +171,9 @@ func New(c Config) (*FetchBox, error) {
 		return nil, err
 	}
 	f.hosts = newHosts(c.MaxPerHost, c.Elapsed)
-	f.proxyRoutes, err = newProxyRoutes(&c, func(pool string) { f.metrics.proxyFailures.WithLabelValues(pool).Inc() })
+	f.proxyRoutes, err = newProxyRoutes(&c, func(pool string) {
+		f.metrics.proxyFailures.WithLabelValues(pool).Inc()
+	})
 	return f, err
 }
 
@@ -175,27 +186,34 @@ func orDefault(name string) string {
 
 // Contract is what the engine is told of the ledger.
 func (f *FetchBox) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: jobMachine, History: true, Publish: true, Searchable: true, Body: jobMessages,
+	return engine.Contract{Name: Name, Machine: jobMachine, History: true, Publish: true,
+		Searchable: true, Body: jobMessages,
 		Retention: f.LedgerRetention, MaxBytes: f.LedgerMaxBytes, Pruned: f.metrics.pruned}
 }
 
 // Contracts are all that the engine is to serve: the ledger, and the tasks.
 func (f *FetchBox) Contracts() []engine.Contract {
-	return []engine.Contract{f.Contract(), {Name: Tasks, Machine: taskMachine, History: true, Publish: true, Body: taskMessages,
-		RetryDelay: f.retryDelay, MaxLostAttempts: f.MaxLostRuns, LostFailure: workerLost.encode(), Moved: f.onDeadTasks, MovedOn: []job.Cause{job.FailedForGood, job.ExpiredForGood}}}
+	return []engine.Contract{f.Contract(),
+		{Name: Tasks, Machine: taskMachine, History: true, Publish: true, Body: taskMessages,
+			RetryDelay: f.retryDelay, MaxLostAttempts: f.MaxLostRuns,
+			LostFailure: workerLost.encode(),
+			Moved:       f.onDeadTasks, MovedOn: []job.Cause{job.FailedForGood,
+				job.ExpiredForGood}}}
 }
 
 // maxBackoff bounds the growing delays between tries.
 const maxBackoff = 5 * time.Minute
 
-// retryDelay is how long a task waits after the failure just counted. One that was replayed begins anew.
+// retryDelay is how long a task waits after the failure just counted. One that was replayed begins
+// anew.
 func (f *FetchBox) retryDelay(j *job.Job) time.Duration {
 	before := max(0, j.MaxAttempts-f.Tries) // see revive
-	return job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase, Max: maxBackoff}.Delay(max(1, j.FailedAttempts-before))
+	return job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase,
+		Max: maxBackoff}.Delay(max(1, j.FailedAttempts-before))
 }
 
-// Await waits until the node is known to have the database's objects and streams; false is that it has others. Nothing is
-// published before.
+// Await waits until the node is known to have the database's objects and streams; false is that it
+// has others. Nothing is published before.
 func (f *FetchBox) Await(ctx context.Context) bool { return f.Shared.Await(ctx) }
 
 // Run downloads, tells handlers of jobs that ended, takes in what direct producers
@@ -206,7 +224,8 @@ func (f *FetchBox) Run(ctx context.Context) {
 		return
 	}
 	var all sync.WaitGroup
-	for _, task := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper, f.runPruner} {
+	for _, task := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper,
+		f.runPruner} {
 		all.Go(func() { task(ctx) })
 	}
 	all.Go(func() {

@@ -34,11 +34,12 @@ const (
 // statusRetention is how long the changes of jobs are kept (design, section 7).
 const statusRetention = 14 * 24 * time.Hour
 
-// Streams are those the contract publishes to, with how long their messages are kept (FB-090 to FB-092). A task that
-// nobody has taken in is kept beyond that (FB-094).
+// Streams are those the contract publishes to, with how long their messages are kept (FB-090 to
+// FB-092). A task that nobody has taken in is kept beyond that (FB-094).
 func Streams(tasks, logs, dlq time.Duration) []stream.Spec {
 	return []stream.Spec{
-		{Name: tasksStream, Subjects: []string{tasksSubject}, MaxAge: tasks, Consumer: producersDurable},
+		{Name: tasksStream, Subjects: []string{tasksSubject}, MaxAge: tasks,
+			Consumer: producersDurable},
 		{Name: statusStream, Subjects: []string{statusSubject}, MaxAge: statusRetention},
 		{Name: logsStream, Subjects: []string{logsSubject + ".*"}, MaxAge: logs},
 		{Name: dlqStream, Subjects: []string{dlqSubject}, MaxAge: dlq},
@@ -71,9 +72,11 @@ func (l *logEntry) append(o *strictjson.Object, fields func(*strictjson.Object))
 	o.Optional("trace_id", l.traceID)
 }
 
-// The body of an outbox message holds what is to be published of a change: one member for each subject.
+// The body of an outbox message holds what is to be published of a change: one member for each
+// subject.
 
-// jobMessages is what a change of a job tells: its status where that has changed, and a line of its log.
+// jobMessages is what a change of a job tells: its status where that has changed, and a line of its
+// log.
 func jobMessages(j *job.Job, ev job.Event) []byte {
 	e := decodeJobDetails(j)
 	l := logEntry{jobID: j.ID.Key, traceID: e.traceID, level: levelInfo, at: ev.At}
@@ -91,7 +94,8 @@ func jobMessages(j *job.Job, ev job.Event) []byte {
 	case job.Succeeded, job.FailedForGood:
 		l.message = "the job is " + string(ev.Next)
 		if _, wrong := readFailure(j.Failure); wrong && ev.Prev == finalizing && ev.Reason != "" {
-			l.level, l.message = levelError, "the job is "+string(ev.Next)+", but its handler failed to take that in"
+			l.level, l.message = levelError,
+				"the job is "+string(ev.Next)+", but its handler failed to take that in"
 		}
 	case job.Submitted: // the log begins before: see openLog
 	default:
@@ -105,7 +109,8 @@ func jobMessages(j *job.Job, ev job.Event) []byte {
 			})
 		})
 	}
-	if ev.Cause != job.Succeeded && (ev.Cause != job.Satisfied || j.FailedDeps == 0) { // else it is that of before
+	// else it is that of before
+	if ev.Cause != job.Succeeded && (ev.Cause != job.Satisfied || j.FailedDeps == 0) {
 		o.Object(statusSubject, func(o *strictjson.Object) { appendStatus(o, j, &e, ev.At) })
 	}
 	return o.End()
@@ -123,8 +128,8 @@ func appendStatus(o *strictjson.Object, j *job.Job, e *jobDetails, at time.Time)
 	o.Time("timestamp", at)
 }
 
-// taskMessages is what a change of a task tells: the task itself where it is to be done, a line of its job's log, and its
-// dead letter.
+// taskMessages is what a change of a task tells: the task itself where it is to be done, a line of
+// its job's log, and its dead letter.
 func taskMessages(j *job.Job, ev job.Event) []byte {
 	l := decodeTaskLabel(j)
 	o := strictjson.NewObject(make([]byte, 0, 512+len(j.Payload)))
@@ -145,8 +150,8 @@ func taskMessages(j *job.Job, ev job.Event) []byte {
 	return o.End()
 }
 
-// tryNumber is which try of a task a change belongs to. One that was given back, because its host wants to be left alone or the
-// node stopped, was none, as is one whose worker was lost.
+// tryNumber is which try of a task a change belongs to. One that was given back, because its host
+// wants to be left alone or the node stopped, was none, as is one whose worker was lost.
 func tryNumber(j *job.Job, on job.Cause) int {
 	if on == job.Failed {
 		return j.FailedAttempts // it is counted
@@ -155,7 +160,8 @@ func tryNumber(j *job.Job, on job.Cause) int {
 }
 
 func appendTaskLog(o *strictjson.Object, j *job.Job, l *taskLabel, ev job.Event) {
-	e := logEntry{jobID: l.jobID, resourceID: l.resourceID, traceID: l.traceID, level: levelInfo, at: ev.At}
+	e := logEntry{jobID: l.jobID, resourceID: l.resourceID, traceID: l.traceID, level: levelInfo,
+		at: ev.At}
 	logText := map[job.Cause]struct{ level, message string }{
 		job.Submitted:      {levelInfo, "the task is queued"},
 		job.Claimed:        {levelInfo, "the download begins"},
@@ -174,8 +180,10 @@ func appendTaskLog(o *strictjson.Object, j *job.Job, l *taskLabel, ev job.Event)
 		case job.Claimed:
 			o.Text("worker", j.Worker)
 		case job.Succeeded:
-			var line bytes.Buffer // an entry is one line, however a worker outside spaces its result
-			if strictjson.KindOf(j.Result) == strictjson.KindObject && len(j.Result) <= maxTaskMessage && json.Compact(&line, j.Result) == nil {
+			// an entry is one line, however a worker outside spaces its result
+			var line bytes.Buffer
+			if strictjson.KindOf(j.Result) == strictjson.KindObject &&
+				len(j.Result) <= maxTaskMessage && json.Compact(&line, j.Result) == nil {
 				o.Raw("result", line.Bytes())
 			}
 		case job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood:
@@ -197,13 +205,14 @@ func appendDeadLetter(o *strictjson.Object, task []byte, why failure, attempts i
 	o.Time("failed_at", at)
 }
 
-// Deliver publishes what has happened to jobs and tasks. It may be given the same messages again: the streams know them
-// by their ids, as the times of a job's changes grow strictly.
+// Deliver publishes what has happened to jobs and tasks. It may be given the same messages again:
+// the streams know them by their ids, as the times of a job's changes grow strictly.
 func (f *FetchBox) Deliver(ctx context.Context, messages []job.Message) error {
 	all := make([]stream.Message, 0, 2*len(messages))
 	for i := range messages {
 		m := &messages[i]
-		id := m.JobID.Contract + "/" + m.JobID.Key + "/" + strconv.FormatInt(m.At.UnixMicro(), 10) + "/"
+		id := m.JobID.Contract + "/" + m.JobID.Key + "/" + strconv.FormatInt(m.At.UnixMicro(), 10) +
+			"/"
 		for name, value := range strictjson.Members(m.Body) {
 			subject := string(name)
 			out := stream.Message{Subject: subject, ID: id + subject, Data: value}

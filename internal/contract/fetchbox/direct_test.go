@@ -44,8 +44,10 @@ func (w *world) takeIn(t testing.TB, conn *nats.Conn) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.fetchbox.RunProducers(ctx) }()
 	w.marks++
-	publish(t, conn, strings.Replace(directTask(fmt.Sprintf("00000000-0000-7000-8000-%012d", w.marks), "mark"), gallery, "marks", 1))
-	jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: fetchbox.Tasks, Queues: []string{"marks"}, Max: 1, Worker: "a worker", Wait: time.Minute})
+	publish(t, conn, strings.Replace(directTask(fmt.Sprintf("00000000-0000-7000-8000-%012d",
+		w.marks), "mark"), gallery, "marks", 1))
+	jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: fetchbox.Tasks,
+		Queues: []string{"marks"}, Max: 1, Worker: "a worker", Wait: time.Minute})
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("got %d jobs: %v", len(jobs), err)
 	}
@@ -64,7 +66,9 @@ const foreignTask = "0192f3a0-1111-7222-8333-444455556666"
 func TestDirectProducers(t *testing.T) {
 	c := config()
 	c.Types["marks"] = fetchbox.Type{}
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { testDirectProducers(t, newWorldAt(t, p, c)) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		testDirectProducers(t, newWorldAt(t, p, c))
+	})
 }
 
 func testDirectProducers(t *testing.T, w *world) {
@@ -81,7 +85,8 @@ func testDirectProducers(t *testing.T, w *world) {
 		publish(t, conn, directTask(foreignTask, "a"), directTask(foreignTask, "b"))
 		w.takeIn(t, conn)
 		v := w.status(t, foreignTask, "queued")
-		assertEqual(t, "entry", fmt.Sprint(v.JobType, v.Total, v.ManifestKey, v.Tenant), "gallery2s3://theirs/m.jsonthem")
+		assertEqual(t, "entry", fmt.Sprint(v.JobType, v.Total, v.ManifestKey, v.Tenant),
+			"gallery2s3://theirs/m.jsonthem")
 		assertEqual(t, "log", w.logs(t, foreignTask, "")[0].Message, "the job is accepted")
 	})
 	t.Run("FB-080 the job type holds for it as for others", func(t *testing.T) {
@@ -94,7 +99,8 @@ func testDirectProducers(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 		assertEqual(t, "headers", fmt.Sprint(m.Headers), "map[X-From:type user-agent:mine]")
-		assertEqual(t, "place", m.Storage.Bucket+" "+m.Storage.Key, "pictures gallery/"+foreignTask+"/a")
+		assertEqual(t, "place", m.Storage.Bucket+" "+m.Storage.Key,
+			"pictures gallery/"+foreignTask+"/a")
 	})
 	t.Run("FB-096 FB-086 FB-056 delivered five times it counts once", func(t *testing.T) {
 		for range 5 {
@@ -145,14 +151,16 @@ func testDirectProducers(t *testing.T, w *world) {
 	})
 	t.Run("FB-096 what they say is taken as correct", func(t *testing.T) {
 		const id = "0192f3a0-1111-7222-8333-444455557777"
-		publish(t, conn, strings.Replace(directTask(id, "ftp"), "https://", "ftp://", 1)) // the fetcher refuses it (FB-081)
+		// the fetcher refuses it (FB-081)
+		publish(t, conn, strings.Replace(directTask(id, "ftp"), "https://", "ftp://", 1))
 		w.takeIn(t, conn)
 		w.status(t, id, "queued")
 	})
 	t.Run("FB-095 500 at once", func(t *testing.T) {
 		const id = "0192f3a0-1111-7222-8333-444455558888"
 		for i := range 500 {
-			if err := conn.Publish("jobs.tasks", []byte(directTask(id, fmt.Sprint("r", i)))); err != nil {
+			if err := conn.Publish("jobs.tasks",
+				[]byte(directTask(id, fmt.Sprint("r", i)))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -177,11 +185,14 @@ func testMalformed(t *testing.T, w *world, conn *nats.Conn) {
 		{"a job id that is none", directTask("../../up", "x"), "SYSTEM_MALFORMED_TASK"},
 		{"a job id that is a pattern", directTask(">", "x"), "SYSTEM_MALFORMED_TASK"},
 		{"no resource", directTask(foreignTask, ""), "SYSTEM_MALFORMED_TASK"},
-		{"a long resource", directTask(foreignTask, strings.Repeat("x", 129)), "SYSTEM_MALFORMED_TASK"},
+		{"a long resource", directTask(foreignTask, strings.Repeat("x", 129)),
+			"SYSTEM_MALFORMED_TASK"},
 		{"no url", strings.Replace(good, `"url"`, `"uri"`, 1), "SYSTEM_MALFORMED_TASK"},
 		{"a number for a header", strings.Replace(good, `"mine"`, "7", 1), "SYSTEM_MALFORMED_TASK"},
-		{"a huge one", strings.Replace(good, "mine", strings.Repeat("m", 300<<10), 1), "SYSTEM_MALFORMED_TASK"},
-		{"an unknown job type", strings.Replace(good, gallery, "unknown", 1), "SYSTEM_UNKNOWN_JOB_TYPE"},
+		{"a huge one", strings.Replace(good, "mine", strings.Repeat("m", 300<<10), 1),
+			"SYSTEM_MALFORMED_TASK"},
+		{"an unknown job type", strings.Replace(good, gallery, "unknown", 1),
+			"SYSTEM_UNKNOWN_JOB_TYPE"},
 	}
 	for _, c := range cases {
 		publish(t, conn, c.message)
@@ -202,7 +213,8 @@ func testMalformed(t *testing.T, w *world, conn *nats.Conn) {
 		})
 	}
 	t.Run("FB-099 none of them is a task", func(t *testing.T) {
-		assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), before+1) // what ingestBatch waits for
+		// what ingestBatch waits for
+		assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), before+1)
 	})
 }
 

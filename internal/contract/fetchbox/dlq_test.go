@@ -29,7 +29,8 @@ type letters struct {
 
 func (w *world) letters(t testing.TB, query string) letters {
 	t.Helper()
-	return testkit.DecodeReply[letters](t, w.Do(t, "GET", "/operators/dlq"+query, "").WantStatus(t, 200))
+	return testkit.DecodeReply[letters](t,
+		w.Do(t, "GET", "/operators/dlq"+query, "").WantStatus(t, 200))
 }
 
 func (w *world) replay(t testing.TB, offset uint64) testkit.Reply {
@@ -51,7 +52,8 @@ func TestGivenBackIsNoTry(t *testing.T) {
 	}
 	w.deliver(t)
 	assertEqual(t, "attempts", w.letters(t, "").Items[0].Attempts, tries)
-	failed := w.log.Lines(t, map[string]any{"msg": "a job failed for good", "job_id": r.JobID, "attempt": float64(tries)})
+	failed := w.log.Lines(t, map[string]any{"msg": "a job failed for good", "job_id": r.JobID,
+		"attempt": float64(tries)})
 	if len(failed) != 1 || failed[0]["resource_id"] == "" {
 		t.Errorf("the log says %v of a job that failed for good", failed)
 	}
@@ -78,13 +80,15 @@ func TestDeadLetters(t *testing.T) {
 		t.Run("FB-084 FB-037 a record of each", func(t *testing.T) {
 			got := w.letters(t, "")
 			assertEqual(t, "letters", len(got.Items), 2)
-			for i, want := range []string{"HTTP_403 it broke 1 r0002", "HTTP_503 it broke 3 r0001"} {
+			for i, want := range []string{"HTTP_403 it broke 1 r0002",
+				"HTTP_503 it broke 3 r0001"} {
 				l := got.Items[i]
 				var task taskMessage
 				if err := json.Unmarshal(l.Task, &task); err != nil {
 					t.Fatal(err)
 				}
-				assertEqual(t, "letter", fmt.Sprint(l.Code, " ", l.Message, " ", l.Attempts, " ", task.ResourceID), want)
+				assertEqual(t, "letter",
+					fmt.Sprint(l.Code, " ", l.Message, " ", l.Attempts, " ", task.ResourceID), want)
 				if l.Offset == 0 || l.FailedAt.IsZero() || task.JobID != r.JobID {
 					t.Errorf("got %+v", l)
 				}
@@ -97,9 +101,11 @@ func TestDeadLetters(t *testing.T) {
 				t.Fatalf("got %+v", first)
 			}
 			second := w.letters(t, "?limit=1&cursor="+*first.NextCursor)
-			assertEqual(t, "codes", first.Items[0].Code+" "+second.Items[0].Code, "HTTP_403 HTTP_503")
+			assertEqual(t, "codes", first.Items[0].Code+" "+second.Items[0].Code,
+				"HTTP_403 HTTP_503")
 			assertEqual(t, "more", second.HasMore, false)
-			for _, query := range []string{"limit=0", "limit=101", "cursor=x", "cursor=0", "cursor=-1"} {
+			for _, query := range []string{"limit=0", "limit=101", "cursor=x", "cursor=0",
+				"cursor=-1"} {
 				w.Do(t, "GET", "/operators/dlq?"+query, "").WantError(t, 400, "INVALID_PAYLOAD")
 			}
 		})
@@ -107,7 +113,8 @@ func TestDeadLetters(t *testing.T) {
 		t.Run("G-FB-37 a replay has new tries, and the job is open again", func(t *testing.T) {
 			w.status(t, r.JobID, "failed")
 			a := testkit.DecodeReply[map[string]string](t, w.replay(t, offset).WantStatus(t, 202))
-			assertEqual(t, "answer", fmt.Sprint(a["job_id"], " ", a["resource_id"], " ", a["status"]), r.JobID+" r0001 queued")
+			assertEqual(t, "answer", fmt.Sprint(a["job_id"], " ", a["resource_id"], " ",
+				a["status"]), r.JobID+" r0001 queued")
 			v := w.status(t, r.JobID, "in_progress")
 			assertEqual(t, "counts", fmt.Sprint(v.Completed, v.Failed), "1 1")
 			w.replay(t, offset).WantError(t, 409, "CONFLICT", "queued")
@@ -146,7 +153,8 @@ func TestDeadLetters(t *testing.T) {
 		})
 		t.Run("an unknown offset", func(t *testing.T) {
 			for _, offset := range []string{"0", "99", "x", "-1", "99999999999999999999"} {
-				w.Do(t, "POST", "/operators/dlq/"+offset+"/replay", "").WantError(t, 404, "NOT_FOUND")
+				w.Do(t, "POST", "/operators/dlq/"+offset+"/replay", "").WantError(t, 404,
+					"NOT_FOUND")
 			}
 		})
 		t.Run("a task that is not there any more", func(t *testing.T) {
@@ -165,7 +173,9 @@ func TestReplays(t *testing.T) {
 		w.awaitEnd(t, r.JobID, brokeOutcome)
 		w.deliver(t)
 		won := 0
-		for _, got := range testkit.RunConcurrently(20, func(int) testkit.Reply { return w.replay(t, 1) }) {
+		for _, got := range testkit.RunConcurrently(20, func(int) testkit.Reply {
+			return w.replay(t, 1)
+		}) {
 			if got.Status == 202 {
 				won++
 			} else {

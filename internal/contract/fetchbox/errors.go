@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/places"
 )
 
-// code is what the body of an error names it by: those of the document (FB-039 to FB-044), and those of what it does not
-// speak of (G-FB-19, G-FB-38).
+// code is what the body of an error names it by: those of the document (FB-039 to FB-044), and
+// those of what it does not speak of (G-FB-19, G-FB-38).
 type code string
 
 const (
@@ -35,7 +35,8 @@ type errorInfo struct {
 
 var internalError = errorInfo{http.StatusInternalServerError, codeInternal}
 
-// errorInfos says what each kind of error is. Whatever is away, the document knows one answer (G-FB-20).
+// errorInfos says what each kind of error is. Whatever is away, the document knows one answer
+// (G-FB-20).
 var errorInfos = map[job.Kind]errorInfo{
 	job.Internal:    internalError,
 	job.Malformed:   {http.StatusBadRequest, codeInvalid},
@@ -70,15 +71,18 @@ func conflict(format string, args ...any) error {
 }
 
 func errNoJob(key string) error {
-	return &job.Error{Kind: job.NotFound, Op: Name, ID: engineJobID(key), Msg: "there is no such job"}
+	return &job.Error{Kind: job.NotFound, Op: Name, ID: engineJobID(key),
+		Msg: "there is no such job"}
 }
 
 // errorInfoOf says what an error is in HTTP, and what may be shown of it.
 func errorInfoOf(err error) (errorInfo, string) {
-	return httpapi.MapError(err, errorInfos, httpErrorInfos, errorInfo{http.StatusBadRequest, codeInvalid})
+	return httpapi.MapError(err, errorInfos, httpErrorInfos,
+		errorInfo{http.StatusBadRequest, codeInvalid})
 }
 
-// sendError writes an error (FB-045). What is our own fault is not explained beyond the number under which the log has it.
+// sendError writes an error (FB-045). What is our own fault is not explained beyond the number
+// under which the log has it.
 func (f *FetchBox) sendError(c *httpapi.Call, err error) {
 	m, msg := errorInfoOf(err)
 	if refused, isRefused := places.Refused(err); isRefused {

@@ -22,7 +22,8 @@ func TestDocument(t *testing.T) {
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	document(t).WantUnknownQueriesRefused(t, "INVALID_PAYLOAD", func(method, path string) testkit.Reply {
-		return w.Do(t, method, path, "")
-	})
+	document(t).WantUnknownQueriesRefused(t, "INVALID_PAYLOAD",
+		func(method, path string) testkit.Reply {
+			return w.Do(t, method, path, "")
+		})
 }

@@ -16,16 +16,20 @@ const exportPageSize = 500
 // View reads a store.
 type View func(context.Context, func(store.Reader) error) error
 
-// Export reads the ledger in a store, as operators see it and the newest first, of the jobs created at or after from and
-// before a time; zero times are no bounds. Each job that is there throughout comes exactly once, as it was when its page
-// was read. It ends with the first error (FB-093).
+// Export reads the ledger in a store, as operators see it and the newest first, of the jobs created
+// at or after from and before a time; zero times are no bounds. Each job that is there throughout
+// comes exactly once, as it was when its page was read. It ends with the first error (FB-093).
 func Export(ctx context.Context, view View, from, before time.Time) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		s := store.Search{Contract: Name, PriorityMin: defaultPriority, PriorityMax: defaultPriority, CreatedFrom: from,
+		s := store.Search{Contract: Name, PriorityMin: defaultPriority,
+			PriorityMax: defaultPriority, CreatedFrom: from,
 			CreatedBefore: before, Limit: exportPageSize}
 		for {
 			var jobs []*job.Job
-			err := view(ctx, func(r store.Reader) (err error) { jobs, err = r.Search(s); return err })
+			err := view(ctx, func(r store.Reader) (err error) {
+				jobs, err = r.Search(s)
+				return err
+			})
 			if err != nil {
 				yield(nil, err)
 				return

@@ -37,13 +37,19 @@ func (f *FetchBox) WithHandler(name string, h handler.Handler) { f.types[name].h
 // Hosts are the hosts of a node.
 type Hosts struct{ *hosts }
 
-func NewHosts(most int, elapsed func() time.Duration) Hosts { return Hosts{newHosts(most, elapsed)} }
+func NewHosts(most int, elapsed func() time.Duration) Hosts {
+	return Hosts{newHosts(most, elapsed)}
+}
 
 func (h Hosts) Acquire(ctx context.Context, name string) (leave func(), later time.Duration) {
 	return h.acquire(ctx, name)
 }
 func (h Hosts) Pause(name string, d time.Duration) { h.pause(name, d) }
-func (h Hosts) Len() int                           { h.mu.Lock(); defer h.mu.Unlock(); return len(h.all) }
+func (h Hosts) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.all)
+}
 
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	return parseRetryAfter(http.Header{"Retry-After": {value}}, now)

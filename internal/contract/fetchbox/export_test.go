@@ -33,7 +33,9 @@ func MeaningOf(k job.Kind) (status int, name string) {
 }
 
 // ReadManifest is readManifest, with the text of its error.
-func ReadManifest(text []byte, most int) (handler.Manifest, error) { return readManifest(text, most) }
+func ReadManifest(text []byte, most int) (handler.Manifest, error) {
+	return readManifest(text, most)
+}
 
 // Routes are all routes, METHOD PATTERN each.
 func Routes() (all []string) {
@@ -52,10 +54,13 @@ func (f *FetchBox) RunProducers(ctx context.Context) { f.runProducers(ctx) }
 func (f *FetchBox) Limit(ctx context.Context)        { f.runLimits(ctx) }
 
 // Propose takes a batch of deliveries in as if it came from a stream.
-func (f *FetchBox) Propose(ctx context.Context, batch []stream.Delivery) { f.ingestBatch(ctx, batch) }
+func (f *FetchBox) Propose(ctx context.Context, batch []stream.Delivery) {
+	f.ingestBatch(ctx, batch)
+}
 
 // Publishing puts something between FetchBox and the streams.
-func (f *FetchBox) Publishing(between func(next func(context.Context, []stream.Message) ([]uint64, error)) func(context.Context, []stream.Message) ([]uint64, error)) {
+func (f *FetchBox) Publishing(between func(next func(context.Context, []stream.Message) ([]uint64,
+	error)) func(context.Context, []stream.Message) ([]uint64, error)) {
 	f.publish = between(f.publish)
 }
 

@@ -58,19 +58,23 @@ type storageError struct{ error }
 func (s *storageError) Unwrap() error { return s.error }
 
 // errInvalidObjectKey says that a task's object can be nowhere.
-var errInvalidObjectKey = &fetchError{code: codeUploadKey, message: "the object's bucket or key is not one", fromStorage: true}
+var errInvalidObjectKey = &fetchError{code: codeUploadKey,
+	message: "the object's bucket or key is not one", fromStorage: true}
 
 // statusError is an answer that is no success.
 func statusError(status int) *fetchError {
-	retryable := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+	retryable := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests ||
+		status >= http.StatusInternalServerError
 	text := http.StatusText(status)
 	if text != "" {
 		text = " " + text
 	}
-	return &fetchError{code: "HTTP_" + strconv.Itoa(status), message: "the answer is " + strconv.Itoa(status) + text, retryable: retryable}
+	return &fetchError{code: "HTTP_" + strconv.Itoa(status),
+		message: "the answer is " + strconv.Itoa(status) + text, retryable: retryable}
 }
 
-// toFetchError makes a fault of any error. Messages name nothing of where this runs: neither addresses nor proxies.
+// toFetchError makes a fault of any error. Messages name nothing of where this runs: neither
+// addresses nor proxies.
 func (f *FetchBox) toFetchError(err error) *fetchError {
 	var (
 		known   *fetchError
@@ -90,21 +94,26 @@ func (f *FetchBox) toFetchError(err error) *fetchError {
 	case errors.As(err, &storage):
 		return f.storageFetchError(storage.error)
 	case errors.As(err, &refused):
-		return &fetchError{code: codeRefused, message: fmt.Sprintf("the address is refused: %s", refused.Class)}
+		return &fetchError{code: codeRefused,
+			message: fmt.Sprintf("the address is refused: %s", refused.Class)}
 	case errors.Is(err, egress.ErrRedirects):
-		return &fetchError{code: codeRedirects, message: fmt.Sprintf("there are more than %d redirects", maxRedirects)}
+		return &fetchError{code: codeRedirects,
+			message: fmt.Sprintf("there are more than %d redirects", maxRedirects)}
 	case errors.As(err, &url):
 		return &fetchError{code: codeURL, message: "in a redirect: " + string(url)}
 	case errors.As(err, &proxy):
 		return &fetchError{code: codeProxy, message: "no proxy works", retryable: true}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return &fetchError{code: codeTimeout, message: fmt.Sprintf("it took longer than %s, or %s to connect", f.DownloadTimeout, f.ConnectTimeout), retryable: true}
+		return &fetchError{code: codeTimeout,
+			message: fmt.Sprintf("it took longer than %s, or %s to connect", f.DownloadTimeout,
+				f.ConnectTimeout), retryable: true}
 	case errors.As(err, &dns):
 		return &fetchError{code: codeUnknownHost, message: "the host is not known", retryable: true}
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert):
 		return &fetchError{code: codeTLS, message: "there is no secure connection", retryable: true}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &fetchError{code: codeTruncated, message: "the answer ended too early", retryable: true}
+		return &fetchError{code: codeTruncated, message: "the answer ended too early",
+			retryable: true}
 	}
 	return &fetchError{code: codeConnection, message: "the connection failed", retryable: true}
 }
@@ -112,11 +121,15 @@ func (f *FetchBox) toFetchError(err error) *fetchError {
 // storageFetchError says what is wrong with the storage; the server's log says more.
 func (f *FetchBox) storageFetchError(err error) *fetchError {
 	switch {
-	case job.IsKind(err, job.Invalid), job.IsKind(err, job.Conflict): // not a key, or one that lies below an object
+	case job.IsKind(err, job.Invalid), job.IsKind(err, job.Conflict):
+		// not a key, or one that lies below an object
 		return errInvalidObjectKey
 	case job.IsKind(err, job.Timeout), errors.Is(err, context.DeadlineExceeded):
-		return &fetchError{code: codeTimeout, message: fmt.Sprintf("it took longer than %s", f.DownloadTimeout), retryable: true}
+		return &fetchError{code: codeTimeout,
+			message: fmt.Sprintf("it took longer than %s", f.DownloadTimeout), retryable: true}
 	}
-	f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err), "a download cannot be stored", telemetry.ErrorMessage, err)
-	return &fetchError{code: codeUpload, message: "the object cannot be stored", retryable: true, fromStorage: true}
+	f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err),
+		"a download cannot be stored", telemetry.ErrorMessage, err)
+	return &fetchError{code: codeUpload, message: "the object cannot be stored", retryable: true,
+		fromStorage: true}
 }

@@ -50,7 +50,8 @@ func origin(t testing.TB, h http.HandlerFunc) *httptest.Server {
 
 // taskOf is a task of type default; change may be nil.
 func taskOf(url string, change func(*handler.Task)) *handler.Task {
-	task := &handler.Task{JobID: "019a0000-0000-7000-8000-000000000001", JobType: "default", ResourceID: "r", URL: url}
+	task := &handler.Task{JobID: "019a0000-0000-7000-8000-000000000001", JobType: "default",
+		ResourceID: "r", URL: url}
 	if change != nil {
 		change(task)
 	}
@@ -62,7 +63,8 @@ const defaultKey = "resources/default/019a0000-0000-7000-8000-000000000001/r"
 
 // fetch makes one try of a task; failures are those before it.
 func (w *fetching) fetch(ctx context.Context, task *handler.Task, failures int) engine.Outcome {
-	return w.fetchbox.Fetch(ctx, &job.Job{Queue: task.JobType, Payload: fetchbox.EncodeTask(task), FailedAttempts: failures, MaxAttempts: tries})
+	return w.fetchbox.Fetch(ctx, &job.Job{Queue: task.JobType, Payload: fetchbox.EncodeTask(task),
+		FailedAttempts: failures, MaxAttempts: tries})
 }
 
 // result is what a download leaves.
@@ -108,7 +110,8 @@ func wantFailure(t testing.TB, o engine.Outcome, code string, retryable bool) (m
 func (w *fetching) files(t testing.TB) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && !strings.HasSuffix(path, ".attrs") && filepath.Base(path) != "metadata.json" {
+		if err == nil && !d.IsDir() && !strings.HasSuffix(path, ".attrs") &&
+			filepath.Base(path) != "metadata.json" {
 			rel, _ := filepath.Rel(w.dir, path)
 			all = append(all, filepath.ToSlash(rel))
 		}

@@ -31,8 +31,10 @@ func (f *FetchBox) runFetchers(ctx context.Context) {
 	defer f.proxyRoutes.close()
 	var all sync.WaitGroup
 	for name, t := range f.types {
-		pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Tasks, Queues: []string{name}, Name: f.Node + "/" + name,
-			Slots: min(cmp.Or(t.MaxParallel, defaultParallel), maxParallel), HeartbeatInterval: f.Lease / 3, Handler: &fetcher{f, t}, Log: f.Log,
+		pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Tasks,
+			Queues: []string{name}, Name: f.Node + "/" + name,
+			Slots:             min(cmp.Or(t.MaxParallel, defaultParallel), maxParallel),
+			HeartbeatInterval: f.Lease / 3, Handler: &fetcher{f, t}, Log: f.Log,
 			OnPanic: panicOutcome})
 		if err != nil {
 			panic(err) // New has let nothing pass that is refused here
@@ -66,7 +68,8 @@ func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	if wrong != nil {
 		return f.failureOutcome(wrong)
 	}
-	if s := task.Storage; !object.ValidKey(s.Key) || s.Bucket != "" && !object.ValidBucket(s.Bucket) {
+	if s := task.Storage; !object.ValidKey(s.Key) ||
+		(s.Bucket != "" && !object.ValidBucket(s.Bucket)) {
 		return f.failureOutcome(errInvalidObjectKey)
 	}
 	routes, err := f.proxyRoutes.routesFor(task.Proxy)
@@ -76,19 +79,23 @@ func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	f.awaitStorage(ctx, f.storageOf(task.Storage.Bucket))
 	release, retryAfter := f.hosts.acquire(ctx, req.URL.Host)
 	if retryAfter > 0 {
-		return engine.Outcome{On: job.Released, Delay: retryAfter, Reason: "the host is left alone for a while"}
+		return engine.Outcome{On: job.Released, Delay: retryAfter,
+			Reason: "the host is left alone for a while"}
 	}
 	defer release()
 	return f.try(ctx, t.Job, &task, req, f.proxyRoutes.rotate(routes, t.Job.FailedAttempts))
 }
 
 // try downloads and stores, and says how that ended.
-func (f *fetcher) try(ctx context.Context, j *job.Job, task *handler.Task, req *http.Request, routes []route) engine.Outcome {
+func (f *fetcher) try(ctx context.Context, j *job.Job, task *handler.Task, req *http.Request,
+	routes []route) engine.Outcome {
 	f.metrics.inflight.Inc()
 	defer f.metrics.inflight.Dec()
 	startedAt := f.Elapsed()
 	within, span := f.Tracing.StartClient(telemetry.Resume(ctx, j.Trace), "download",
-		attribute.String(telemetry.JobID, task.JobID), attribute.String("resource_id", task.ResourceID), attribute.Int("attempt", j.FailedAttempts+1),
+		attribute.String(telemetry.JobID, task.JobID),
+		attribute.String("resource_id", task.ResourceID),
+		attribute.Int("attempt", j.FailedAttempts+1),
 		attribute.String("server.address", req.URL.Host))
 	defer span.End()
 	inject(within, req.Header)
@@ -102,9 +109,11 @@ func (f *fetcher) try(ctx context.Context, j *job.Job, task *handler.Task, req *
 	if err != nil {
 		wrong := f.toFetchError(err)
 		telemetry.FailSpan(span, wrong.code)
-		f.Log.Debug("a download failed", telemetry.JobID, task.JobID, "resource_id", task.ResourceID, "attempt", j.FailedAttempts+1, telemetry.ErrorMessage, err)
+		f.Log.Debug("a download failed", telemetry.JobID, task.JobID, "resource_id",
+			task.ResourceID, "attempt", j.FailedAttempts+1, telemetry.ErrorMessage, err)
 		o := f.failureOutcome(wrong)
-		if _, storageState := errors.AsType[*storageError](err); storageState && wrong.retryable && !f.storageResponds(ctx, f.storageOf(task.Storage.Bucket)) {
+		if _, storageState := errors.AsType[*storageError](err); storageState && wrong.retryable &&
+			!f.storageResponds(ctx, f.storageOf(task.Storage.Bucket)) {
 			o.On = job.Released // it costs no try
 		}
 		return o
@@ -129,7 +138,8 @@ func (f *fetcher) failureOutcome(it *fetchError) engine.Outcome {
 	return failureOutcome(it.code, it.message, it.retryable, it.delay)
 }
 
-// newRequest is the request that a task asks for, checked as if nobody had done so before: a direct producer's was not.
+// newRequest is the request that a task asks for, checked as if nobody had done so before: a direct
+// producer's was not.
 func newRequest(task *handler.Task) (*http.Request, *fetchError) {
 	u, err := egress.ParseURL(task.URL)
 	if err != nil {
@@ -144,7 +154,8 @@ func newRequest(task *handler.Task) (*http.Request, *fetchError) {
 	}
 	req, err := http.NewRequest(http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, &fetchError{code: codeURL, message: fmt.Sprintf("the URL cannot be asked for: %v", err)}
+		return nil, &fetchError{code: codeURL,
+			message: fmt.Sprintf("the URL cannot be asked for: %v", err)}
 	}
 	req.Header = header
 	return req, nil

@@ -47,7 +47,8 @@ func TestDownload(t *testing.T) {
 	ctx := context.Background()
 	t.Run("FB-082 the default key, size, digest and type", func(t *testing.T) {
 		r := wantSuccess(t, w.fetch(ctx, taskOf(s.URL, nil), 0))
-		want := result{URI: "s3://millrace/" + defaultKey, Size: 7, SHA256: digest("picture"), ContentType: "image/png; charset=utf-8"}
+		want := result{URI: "s3://millrace/" + defaultKey, Size: 7, SHA256: digest("picture"),
+			ContentType: "image/png; charset=utf-8"}
 		if r != want || string(w.object(t, r.URI)) != "picture" {
 			t.Errorf("got %+v, want %+v", r, want)
 		}
@@ -60,24 +61,31 @@ func TestDownload(t *testing.T) {
 	t.Run("FB-023 the headers of the task win over its type's", func(t *testing.T) {
 		task := taskOf(s.URL, func(task *handler.Task) {
 			task.JobType = gallery
-			task.Headers = map[string]string{"x-from": "task", "Referer": "https://example.com/page.html", "Authorization": "Bearer s3cret"}
+			task.Headers = map[string]string{"x-from": "task",
+				"Referer": "https://example.com/page.html", "Authorization": "Bearer s3cret"}
 		})
 		wantSuccess(t, w.fetch(ctx, task, 0))
 		h := <-headers
-		for name, want := range map[string]string{"X-From": "task", "User-Agent": "FetchBox/1.0", "Referer": "https://example.com/page.html", "Authorization": "Bearer s3cret"} {
+		for name, want := range map[string]string{"X-From": "task", "User-Agent": "FetchBox/1.0",
+			"Referer": "https://example.com/page.html", "Authorization": "Bearer s3cret"} {
 			if got := h.Values(name); !slices.Equal(got, []string{want}) {
 				t.Errorf("%s is %q, want %q", name, got, want)
 			}
 		}
 	})
-	t.Run("FB-071 FB-080 a direct producer's task gets bucket and prefix of its type", func(t *testing.T) {
-		r := wantSuccess(t, w.fetch(ctx, taskOf(s.URL, func(task *handler.Task) { task.JobType = gallery }), 0))
-		assertEqual(t, "uri", r.URI, "s3://pictures/gallery/019a0000-0000-7000-8000-000000000001/r")
-		<-headers
-	})
+	t.Run("FB-071 FB-080 a direct producer's task gets bucket and prefix of its type",
+		func(t *testing.T) {
+			r := wantSuccess(t, w.fetch(ctx, taskOf(s.URL, func(task *handler.Task) {
+				task.JobType = gallery
+			}), 0))
+			assertEqual(t, "uri", r.URI,
+				"s3://pictures/gallery/019a0000-0000-7000-8000-000000000001/r")
+			<-headers
+		})
 	t.Run("FB-079 FB-021 a place and metadata of the task's own, tags kept", func(t *testing.T) {
 		r := wantSuccess(t, w.fetch(ctx, taskOf(s.URL, func(task *handler.Task) {
-			task.Storage = &handler.Storage{Bucket: "elsewhere", Key: "my/key", Metadata: map[string]string{"Page": "7"}}
+			task.Storage = &handler.Storage{Bucket: "elsewhere", Key: "my/key",
+				Metadata: map[string]string{"Page": "7"}}
 			task.Tags = map[string]string{"page": "9", "kind": "cover", "bad name": "x", "ü": "x"}
 		}), 0))
 		assertEqual(t, "uri", r.URI, "s3://elsewhere/my/key")
@@ -107,30 +115,37 @@ func TestTaxonomy(t *testing.T) {
 	t.Parallel()
 	w := newFetching(t, assertNear())
 	status := func(code int) http.HandlerFunc {
-		return func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(code); _, _ = io.WriteString(rw, "no") }
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(code)
+			_, _ = io.WriteString(rw, "no")
+		}
 	}
 	for name, tt := range map[string]struct {
 		answer http.HandlerFunc
 		code   string
 		again  bool
 	}{
-		"400":                       {status(400), "HTTP_400", false},
-		"401":                       {status(401), "HTTP_401", false},
-		"403":                       {status(403), "HTTP_403", false},
-		"404":                       {status(404), "HTTP_404", false},
-		"410":                       {status(410), "HTTP_410", false},
-		"451":                       {status(451), "HTTP_451", false},
-		"304":                       {status(304), "HTTP_304", false},
-		"408":                       {status(408), "HTTP_408", true},
-		"429":                       {status(429), "HTTP_429", true},
-		"500":                       {status(500), "HTTP_500", true},
-		"502":                       {status(502), "HTTP_502", true},
-		"503":                       {status(503), "HTTP_503", true},
-		"599":                       {status(599), "HTTP_599", true},
-		"a connection that is cut":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "DOWNLOAD_CONNECTION", true},
+		"400": {status(400), "HTTP_400", false},
+		"401": {status(401), "HTTP_401", false},
+		"403": {status(403), "HTTP_403", false},
+		"404": {status(404), "HTTP_404", false},
+		"410": {status(410), "HTTP_410", false},
+		"451": {status(451), "HTTP_451", false},
+		"304": {status(304), "HTTP_304", false},
+		"408": {status(408), "HTTP_408", true},
+		"429": {status(429), "HTTP_429", true},
+		"500": {status(500), "HTTP_500", true},
+		"502": {status(502), "HTTP_502", true},
+		"503": {status(503), "HTTP_503", true},
+		"599": {status(599), "HTTP_599", true},
+		"a connection that is cut": {func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		}, "DOWNLOAD_CONNECTION", true},
 		"an answer that ends early": {truncatedAnswer("10", "half"), "DOWNLOAD_TRUNCATED", true},
 		"chunks that end early":     {abortAnswer, "DOWNLOAD_TRUNCATED", true},
-		"too many redirects":        {func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, "/", http.StatusFound) }, "DOWNLOAD_TOO_MANY_REDIRECTS", false},
+		"too many redirects": {func(rw http.ResponseWriter, r *http.Request) {
+			http.Redirect(rw, r, "/", http.StatusFound)
+		}, "DOWNLOAD_TOO_MANY_REDIRECTS", false},
 		"a redirect to another world": {func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, "ftp://example.com/", http.StatusFound)
 		}, "DOWNLOAD_INVALID_URL", false},
@@ -153,7 +168,8 @@ func TestTaxonomy(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		w.nothingStored(t)
-		assertEqual(t, "counted", w.counter(t, "worker_download_failures_total", "code", "HTTP_403"), 1)
+		assertEqual(t, "counted", w.counter(t, "worker_download_failures_total", "code",
+			"HTTP_403"), 1)
 	})
 }
 
@@ -189,7 +205,8 @@ func TestFailuresWithoutAnAnswer(t *testing.T) {
 		wantFailure(t, w.fetch(ctx, taskOf(secure.URL, nil), 0), "DOWNLOAD_TLS", true)
 	})
 	t.Run("FB-083 a name nobody knows", func(t *testing.T) {
-		wantFailure(t, w.fetch(ctx, taskOf("http://nobody.invalid./", nil), 0), "DOWNLOAD_UNKNOWN_HOST", true)
+		wantFailure(t, w.fetch(ctx, taskOf("http://nobody.invalid./", nil), 0),
+			"DOWNLOAD_UNKNOWN_HOST", true)
 	})
 	t.Run("G-FB-29 FB-083 no answer, and half of one, in time", func(t *testing.T) {
 		release := make(chan struct{})
@@ -209,7 +226,8 @@ func TestFailuresWithoutAnAnswer(t *testing.T) {
 		w.nothingStored(t)
 	})
 	t.Run("a task that is none", func(t *testing.T) {
-		wantFailure(t, w.fetchbox.Fetch(ctx, &job.Job{Queue: "default", Payload: []byte("[]")}), "SYSTEM_MALFORMED_TASK", false)
+		wantFailure(t, w.fetchbox.Fetch(ctx, &job.Job{Queue: "default", Payload: []byte("[]")}),
+			"SYSTEM_MALFORMED_TASK", false)
 	})
 	w.nothingStored(t)
 }
@@ -231,12 +249,15 @@ func TestRedirects(t *testing.T) {
 	away = origin(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header })
 	t.Run("G-FB-38 ten are followed", func(t *testing.T) {
 		wantSuccess(t, w.fetch(context.Background(), taskOf(home.URL+"/10", nil), 0))
-		wantFailure(t, w.fetch(context.Background(), taskOf(home.URL+"/11", nil), 0), "DOWNLOAD_TOO_MANY_REDIRECTS", false)
+		wantFailure(t, w.fetch(context.Background(), taskOf(home.URL+"/11", nil), 0),
+			"DOWNLOAD_TOO_MANY_REDIRECTS", false)
 	})
 	t.Run("G-FB-29 credentials stay", func(t *testing.T) {
-		wantSuccess(t, w.fetch(context.Background(), taskOf(home.URL+"/away", func(task *handler.Task) {
-			task.Headers = map[string]string{"Authorization": "s3cret", "Cookie": "s3cret", "X-Key": "s3cret", "Accept": "image/*"}
-		}), 0))
+		wantSuccess(t, w.fetch(context.Background(),
+			taskOf(home.URL+"/away", func(task *handler.Task) {
+				task.Headers = map[string]string{"Authorization": "s3cret", "Cookie": "s3cret",
+					"X-Key": "s3cret", "Accept": "image/*"}
+			}), 0))
 		if h := <-seen; strings.Contains(fmt.Sprint(h), "s3cret") || h.Get("Accept") != "image/*" {
 			t.Errorf("the other host got %v", h)
 		}
@@ -262,16 +283,19 @@ func TestSizeLimit(t *testing.T) {
 	})
 	for _, path := range []string{"/told", "/untold"} {
 		t.Run("G-FB-29 "+path, func(t *testing.T) {
-			wantFailure(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100001", nil), 0), "DOWNLOAD_TOO_LARGE", false)
+			wantFailure(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100001", nil), 0),
+				"DOWNLOAD_TOO_LARGE", false)
 			w.nothingStored(t)
 		})
 	}
 	for _, path := range []string{"/told", "/untold"} {
-		if r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100000", nil), 0)); r.Size != 100_000 {
+		if r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100000", nil),
+			0)); r.Size != 100_000 {
 			t.Errorf("got %+v", r)
 		}
 	}
-	if r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL+"/told?n=0", nil), 0)); r.Size != 0 || r.SHA256 != digest("") {
+	if r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL+"/told?n=0", nil),
+		0)); r.Size != 0 || r.SHA256 != digest("") {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -279,20 +303,26 @@ func TestSizeLimit(t *testing.T) {
 func TestChecksums(t *testing.T) {
 	t.Parallel()
 	w := newFetching(t, assertNear())
-	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "picture") })
+	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(rw, "picture")
+	})
 	fetch := func(hint string) engine.Outcome {
-		return w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.Tags = map[string]string{"checksum_hint": hint} }), 0)
+		return w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) {
+			task.Tags = map[string]string{"checksum_hint": hint}
+		}), 0)
 	}
 	t.Run("a wrong one leaves no object", func(t *testing.T) {
 		wantFailure(t, fetch("sha256:"+digest("other")), "DOWNLOAD_CHECKSUM_MISMATCH", true)
 		w.nothingStored(t)
 	})
-	for _, hint := range []string{"sha256:" + digest("picture"), "SHA256:" + strings.ToUpper(digest("picture"))} {
+	for _, hint := range []string{"sha256:" + digest("picture"),
+		"SHA256:" + strings.ToUpper(digest("picture"))} {
 		if r := wantSuccess(t, fetch(hint)); !r.Verified {
 			t.Errorf("%s was not looked at", hint)
 		}
 	}
-	for _, hint := range []string{"", "sha256:deadbeef", "sha256:", "md5:d41d8cd98f00b204e9800998ecf8427e", "nonsense", "sha256:" + strings.Repeat("z", 64)} {
+	for _, hint := range []string{"", "sha256:deadbeef", "sha256:",
+		"md5:d41d8cd98f00b204e9800998ecf8427e", "nonsense", "sha256:" + strings.Repeat("z", 64)} {
 		if r := wantSuccess(t, fetch(hint)); r.Verified {
 			t.Errorf("%q counts as verified", hint)
 		}
@@ -305,22 +335,31 @@ func TestHostileTasks(t *testing.T) {
 	var hits atomic.Int64
 	s := origin(t, func(http.ResponseWriter, *http.Request) { hits.Add(1) })
 	w := newFetching(t, assertNear())
-	for _, url := range []string{"", "ftp://127.0.0.1/x", "file:///etc/passwd", "gopher://127.0.0.1", "javascript:alert(1)", "//127.0.0.1/x", "http://", "http:///x",
-		"http://u:s3cret@127.0.0.1/", "http://127.0.0.1:0/", "http://127.0.0.1:99999/", "http://a b/", "http://a/\r\nX: y", "\x00", "http://[fe80::1%25eth0]/",
+	for _, url := range []string{"", "ftp://127.0.0.1/x", "file:///etc/passwd",
+		"gopher://127.0.0.1", "javascript:alert(1)", "//127.0.0.1/x", "http://", "http:///x",
+		"http://u:s3cret@127.0.0.1/", "http://127.0.0.1:0/", "http://127.0.0.1:99999/",
+		"http://a b/", "http://a/\r\nX: y", "\x00", "http://[fe80::1%25eth0]/",
 		s.URL + "/" + strings.Repeat("x", egress.MaxURL)} {
 		t.Run(fmt.Sprintf("FB-081 %.40q", url), func(t *testing.T) {
-			wantFailure(t, w.fetch(context.Background(), taskOf(url, nil), 0), "DOWNLOAD_INVALID_URL", false)
+			wantFailure(t, w.fetch(context.Background(), taskOf(url, nil), 0),
+				"DOWNLOAD_INVALID_URL", false)
 		})
 	}
-	for name, value := range map[string]string{"Host": "other", "Connection": "close", "Proxy-Authorization": "s3cret", "Transfer-Encoding": "chunked", "Content-Length": "7",
-		"X-A\r\nHost": "x", "X-A": "s3cret\r\nHost: b", "": "x", "Sec-Fetch-Mode": "x", "Upgrade": "h2c", "TE": "x", "Expect": "100-continue"} {
+	for name, value := range map[string]string{"Host": "other", "Connection": "close",
+		"Proxy-Authorization": "s3cret", "Transfer-Encoding": "chunked", "Content-Length": "7",
+		"X-A\r\nHost": "x", "X-A": "s3cret\r\nHost: b", "": "x", "Sec-Fetch-Mode": "x",
+		"Upgrade": "h2c", "TE": "x", "Expect": "100-continue"} {
 		t.Run(fmt.Sprintf("FB-020 %q", name), func(t *testing.T) {
-			task := taskOf(s.URL, func(task *handler.Task) { task.Headers = map[string]string{name: value} })
+			task := taskOf(s.URL, func(task *handler.Task) {
+				task.Headers = map[string]string{name: value}
+			})
 			wantFailure(t, w.fetch(context.Background(), task, 0), "DOWNLOAD_INVALID_HEADER", false)
 		})
 	}
-	for _, place := range []handler.Storage{{Key: "../up"}, {Key: "/etc/passwd"}, {Key: "a/../../b"}, {Key: "a\x00b"}, {Key: "a//b"}, {Key: "x.attrs"}, {Key: `a\b`},
-		{Key: strings.Repeat("x", 2000)}, {Bucket: ".."}, {Bucket: "../up"}, {Bucket: "a/b"}, {Bucket: "UPPER"}} {
+	for _, place := range []handler.Storage{{Key: "../up"}, {Key: "/etc/passwd"},
+		{Key: "a/../../b"}, {Key: "a\x00b"}, {Key: "a//b"}, {Key: "x.attrs"}, {Key: `a\b`},
+		{Key: strings.Repeat("x", 2000)}, {Bucket: ".."}, {Bucket: "../up"}, {Bucket: "a/b"},
+		{Bucket: "UPPER"}} {
 		t.Run(fmt.Sprintf("FB-085 %.40q in %q", place.Key, place.Bucket), func(t *testing.T) {
 			before := hits.Load()
 			task := taskOf(s.URL, func(task *handler.Task) { task.Storage = &place })
@@ -334,10 +373,15 @@ func TestHostileTasks(t *testing.T) {
 		t.Errorf("beside the objects there are %v", names)
 	}
 	w.nothingStored(t)
-	for i, id := range []string{"../../up", "/abs", "..", ".", "a/b", "nul\x00", "x.attrs", strings.Repeat("ü", 128), "%2e%2e", "a\\b", "a\nb"} {
+	for i, id := range []string{"../../up", "/abs", "..", ".", "a/b", "nul\x00", "x.attrs",
+		strings.Repeat("ü", 128), "%2e%2e", "a\\b", "a\nb"} {
 		t.Run(fmt.Sprintf("FB-085 G-FB-33 id %.20q", id), func(t *testing.T) {
-			r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.ResourceID = id }), 0))
-			rest, below := strings.CutPrefix(r.URI, "s3://millrace/resources/default/019a0000-0000-7000-8000-000000000001/")
+			r := wantSuccess(t, w.fetch(context.Background(),
+				taskOf(s.URL, func(task *handler.Task) {
+					task.ResourceID = id
+				}), 0))
+			rest, below := strings.CutPrefix(r.URI,
+				"s3://millrace/resources/default/019a0000-0000-7000-8000-000000000001/")
 			if !below || strings.ContainsAny(rest, "/\\\x00\n") || len(w.files(t)) != i+1 {
 				t.Errorf("it is at %s, one of %v", r.URI, w.files(t))
 			}
@@ -353,9 +397,11 @@ func TestGuard(t *testing.T) {
 	c := config() // nothing of this machine is allowed
 	w := newFetching(t, c)
 	port := inner.URL[strings.LastIndex(inner.URL, ":"):]
-	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254", "10.0.0.1", "192.168.0.1", "100.64.0.1"} {
+	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::1]",
+		"[::ffff:127.0.0.1]", "169.254.169.254", "10.0.0.1", "192.168.0.1", "100.64.0.1"} {
 		t.Run("G-FB-30 "+host, func(t *testing.T) {
-			wantFailure(t, w.fetch(context.Background(), taskOf("http://"+host+port, nil), 0), "DOWNLOAD_ADDRESS_REFUSED", false)
+			wantFailure(t, w.fetch(context.Background(), taskOf("http://"+host+port, nil), 0),
+				"DOWNLOAD_ADDRESS_REFUSED", false)
 		})
 	}
 	c.Egress.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
@@ -363,7 +409,8 @@ func TestGuard(t *testing.T) {
 	outer := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, "http://127.0.0.2"+port, http.StatusFound)
 	})
-	wantFailure(t, w.fetch(context.Background(), taskOf(outer.URL, nil), 0), "DOWNLOAD_ADDRESS_REFUSED", false)
+	wantFailure(t, w.fetch(context.Background(), taskOf(outer.URL, nil), 0),
+		"DOWNLOAD_ADDRESS_REFUSED", false)
 	if hits.Load() != 0 {
 		t.Errorf("%d requests arrived", hits.Load())
 	}
@@ -371,31 +418,40 @@ func TestGuard(t *testing.T) {
 
 func TestStorageFails(t *testing.T) {
 	t.Parallel()
-	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, strings.Repeat("x", 1<<20)) })
+	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(rw, strings.Repeat("x", 1<<20))
+	})
 	w := newFetching(t, assertNear())
 	place := func(key string) *handler.Task {
 		return taskOf(s.URL, func(task *handler.Task) { task.Storage = &handler.Storage{Key: key} })
 	}
 	wantSuccess(t, w.fetch(context.Background(), place("a"), 0))
 	wantFailure(t, w.fetch(context.Background(), place("a/below"), 0), "UPLOAD_INVALID_KEY", false)
-	if err := os.Symlink(t.TempDir(), filepath.Join(w.dir, "other")); err != nil { // a bucket that takes nothing
+	// a bucket that takes nothing
+	if err := os.Symlink(t.TempDir(), filepath.Join(w.dir, "other")); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("FB-083 the storage answers and takes nothing", func(t *testing.T) {
-		o := w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) { task.Storage = &handler.Storage{Bucket: "other", Key: "k"} }), 0)
+		o := w.fetch(context.Background(), taskOf(s.URL, func(task *handler.Task) {
+			task.Storage = &handler.Storage{Bucket: "other", Key: "k"}
+		}), 0)
 		if message := wantFailure(t, o, "UPLOAD_FAILED", true); strings.Contains(message, w.dir) {
 			t.Errorf("it names the directory: %s", message)
 		}
 	})
-	assertEqual(t, "counted", w.counter(t, "worker_storage_failures_total", "code", "UPLOAD_FAILED"), 1)
+	assertEqual(t, "counted", w.counter(t, "worker_storage_failures_total", "code",
+		"UPLOAD_FAILED"), 1)
 }
 
-// TestStorageAway: a try that meets a storage that is away is put back and costs nothing, and until it is back no origin
-// is asked for what could not be kept.
+// TestStorageAway: a try that meets a storage that is away is put back and costs nothing, and until
+// it is back no origin is asked for what could not be kept.
 func TestStorageAway(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
-	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) { hits.Add(1); _, _ = io.WriteString(rw, "x") })
+	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) {
+		hits.Add(1)
+		_, _ = io.WriteString(rw, "x")
+	})
 	c := assertNear()
 	c.Tries = 1
 	w := newFetching(t, c)
@@ -426,7 +482,8 @@ func TestStorageAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL, nil), 0))
-	assertEqual(t, "lines of downloads about a storage that tells of itself", len(w.log.Lines(t, map[string]any{"level": "WARN"})), 0)
+	assertEqual(t, "lines of downloads about a storage that tells of itself",
+		len(w.log.Lines(t, map[string]any{"level": "WARN"})), 0)
 	done := w.tells(nil)
 	w.live(t)
 	assertEqual(t, "completed with its only try", done.wait(t).Completed, 1)
@@ -456,16 +513,18 @@ func TestMetadataHasRoom(t *testing.T) {
 	t.Parallel()
 	task := taskOf("", func(task *handler.Task) {
 		task.Storage = &handler.Storage{Metadata: map[string]string{"mine": "stays"}}
-		task.Tags = map[string]string{"a": strings.Repeat("x", 1000), "b": strings.Repeat("ü", 1000), "c": "fits", "Mine": "not"}
+		task.Tags = map[string]string{"a": strings.Repeat("x", 1000),
+			"b": strings.Repeat("ü", 1000), "c": "fits", "Mine": "not"}
 	})
 	got := fetchbox.MetadataOf(task, http.Header{"Content-Encoding": {"gzip"}})
-	if len(got) != 4 || got["mine"] != "stays" || got["c"] != "fits" || len(got["a"]) != 1000 || got["content_encoding"] != "gzip" {
+	if len(got) != 4 || got["mine"] != "stays" || got["c"] != "fits" || len(got["a"]) != 1000 ||
+		got["content_encoding"] != "gzip" {
 		t.Errorf("got %d: %.200v", len(got), got)
 	}
 }
 
-// TestDownloadTrace: a download is a span of the trace its job came from, whose place goes along with the request, unless
-// the task has one of its own.
+// TestDownloadTrace: a download is a span of the trace its job came from, whose place goes along
+// with the request, unless the task has one of its own.
 func TestDownloadTrace(t *testing.T) {
 	t.Parallel()
 	const (
@@ -484,8 +543,9 @@ func TestDownloadTrace(t *testing.T) {
 	var flush func()
 	traced.Tracing, flush = collector.Tracing(t)
 	fetch := func(w *fetching, path, trace string, change func(*handler.Task)) http.Header {
-		w.fetchbox.Fetch(context.Background(), &job.Job{Queue: "default", Trace: trace, MaxAttempts: tries,
-			Payload: fetchbox.EncodeTask(taskOf(s.URL+path, change))})
+		w.fetchbox.Fetch(context.Background(),
+			&job.Job{Queue: "default", Trace: trace, MaxAttempts: tries,
+				Payload: fetchbox.EncodeTask(taskOf(s.URL+path, change))})
 		return <-headers
 	}
 	with, without := newFetching(t, traced), newFetching(t, assertNear())
@@ -493,10 +553,13 @@ func TestDownloadTrace(t *testing.T) {
 		"download":  fetch(with, "/", caller+" vendor=a", nil).Get("Traceparent"),
 		"download!": fetch(with, "/none", caller, nil).Get("Traceparent"),
 	}
-	h := fetch(with, "/", caller+" vendor=a", func(task *handler.Task) { task.Headers = map[string]string{"traceparent": own} })
+	h := fetch(with, "/", caller+" vendor=a", func(task *handler.Task) {
+		task.Headers = map[string]string{"traceparent": own}
+	})
 	assertEqual(t, "the task's own place", h.Get("Traceparent")+h.Get("Tracestate"), own)
 	h = fetch(without, "/", caller+" vendor=a", nil)
-	assertEqual(t, "without a collector", h.Get("Traceparent")+" "+h.Get("Tracestate"), caller+" vendor=a")
+	assertEqual(t, "without a collector", h.Get("Traceparent")+" "+h.Get("Tracestate"),
+		caller+" vendor=a")
 	h = fetch(without, "/", "", nil)
 	assertEqual(t, "without a trace", h.Get("Traceparent")+h.Get("Tracestate"), "")
 	flush()
@@ -504,7 +567,8 @@ func TestDownloadTrace(t *testing.T) {
 	assertEqual(t, "spans", testkit.NamesOf(spans), "download download! download")
 	for name, parent := range sent {
 		found := slices.ContainsFunc(spans, func(s *otlp.Span) bool {
-			return parent == caller[:36]+hex.EncodeToString(s.SpanId)+"-01" && testkit.NamesOf([]*otlp.Span{s}) == name
+			return parent == caller[:36]+hex.EncodeToString(s.SpanId)+"-01" &&
+				testkit.NamesOf([]*otlp.Span{s}) == name
 		})
 		if !found {
 			t.Errorf("%s was sent with %q, which is not its span", name, parent)

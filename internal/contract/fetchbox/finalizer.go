@@ -24,10 +24,11 @@ const (
 	deadLetterRetryDelay   = 10 * time.Second       // until the job gets its next one
 )
 
-// runFinalizer tells handlers of the jobs that ended, and lets the jobs end, until ctx ends. It is a duty of every node,
-// also of those without downloads: tasks may be run outside.
+// runFinalizer tells handlers of the jobs that ended, and lets the jobs end, until ctx ends. It is
+// a duty of every node, also of those without downloads: tasks may be run outside.
 func (f *FetchBox) runFinalizer(ctx context.Context) {
-	pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Name, Name: f.Node + "/finalizer", Slots: maxFinalizers,
+	pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Name,
+		Name: f.Node + "/finalizer", Slots: maxFinalizers,
 		HeartbeatInterval: f.Lease / 3, Handler: &finalizer{f}, Log: f.Log})
 	if err != nil {
 		panic(err) // New has let nothing pass that is refused here
@@ -41,7 +42,8 @@ type finalizer struct{ *FetchBox }
 func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	o := engine.Outcome{On: finalCause(t.Job)}
 	if o.On == job.FailedForGood && !f.awaitDeadLetters(ctx) {
-		return engine.Outcome{On: job.Released, Delay: deadLetterRetryDelay, Reason: "its dead letters are not published yet"}
+		return engine.Outcome{On: job.Released, Delay: deadLetterRetryDelay,
+			Reason: "its dead letters are not published yet"}
 	}
 	if t.Job.State != awaitingDeadLetters {
 		return o
@@ -49,7 +51,8 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	if t.Start(ctx) != nil {
 		return engine.Outcome{}
 	}
-	within, span := f.Tracing.StartSpan(telemetry.Resume(ctx, t.Job.Trace), "finalize", attribute.String(telemetry.JobID, t.Job.ID.Key))
+	within, span := f.Tracing.StartSpan(telemetry.Resume(ctx, t.Job.Trace), "finalize",
+		attribute.String(telemetry.JobID, t.Job.ID.Key))
 	defer span.End()
 	within, cancel := context.WithTimeout(within, finalizeTimeout)
 	defer cancel()
@@ -59,14 +62,17 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	}
 	if err != nil {
 		telemetry.FailSpan(span, codeHandlerFinalize)
-		f.Log.Warn("a handler failed to take in the end of a job", telemetry.JobID, t.Job.ID.Key, telemetry.ErrorMessage, err)
-		o.Failure, o.Reason = failure{codeHandlerFinalize, err.Error()}.encode(), codeHandlerFinalize
+		f.Log.Warn("a handler failed to take in the end of a job", telemetry.JobID, t.Job.ID.Key,
+			telemetry.ErrorMessage, err)
+		o.Failure, o.Reason = failure{codeHandlerFinalize, err.Error()}.encode(),
+			codeHandlerFinalize
 	}
 	return o
 }
 
-// awaitDeadLetters waits until the dead letters of a job that failed are in their stream, which whoever sees the job failed
-// reads next. The outbox is published in order: they are there when what was its newest message is.
+// awaitDeadLetters waits until the dead letters of a job that failed are in their stream, which
+// whoever sees the job failed reads next. The outbox is published in order: they are there when
+// what was its newest message is.
 func (f *finalizer) awaitDeadLetters(ctx context.Context) (published bool) {
 	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
@@ -86,7 +92,8 @@ func (f *finalizer) awaitDeadLetters(ctx context.Context) (published bool) {
 	}
 }
 
-// finalize tells the handler of the job's type. A type that is registered no more has nobody to be told.
+// finalize tells the handler of the job's type. A type that is registered no more has nobody to be
+// told.
 func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
 	of := f.types[j.Queue]
 	if of == nil {
@@ -94,14 +101,16 @@ func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			f.Log.Error("a handler panicked", telemetry.JobID, j.ID.Key, telemetry.ErrorMessage, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
+			f.Log.Error("a handler panicked", telemetry.JobID, j.ID.Key, telemetry.ErrorMessage,
+				fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
 			err = fmt.Errorf("the handler broke: %v", p)
 		}
 	}()
 	e := decodeJobDetails(j)
 	return of.handler.Finalize(ctx, handler.Summary{
-		Job:    handler.Job{ID: j.ID.Key, Type: j.Queue, Tenant: e.tenant, ManifestKey: e.manifestKey, TraceID: e.traceID},
-		Status: outcomeOf(j), Total: j.Children, Completed: j.Children - j.OpenDeps - j.FailedDeps, Failed: j.FailedDeps,
-		CreatedAt: j.CreatedAt, SettledAt: j.UpdatedAt,
+		Job: handler.Job{ID: j.ID.Key, Type: j.Queue, Tenant: e.tenant,
+			ManifestKey: e.manifestKey, TraceID: e.traceID},
+		Status: outcomeOf(j), Total: j.Children, Completed: j.Children - j.OpenDeps - j.FailedDeps,
+		Failed: j.FailedDeps, CreatedAt: j.CreatedAt, SettledAt: j.UpdatedAt,
 	})
 }

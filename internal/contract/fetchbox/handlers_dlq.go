@@ -61,7 +61,8 @@ func (f *FetchBox) replay(c *httpapi.Call) error {
 	}
 	jobID, resourceID, ok := deadLetterTask(deadLetter.Data)
 	if !ok {
-		return conflict("the dead letter is not that of a task with a row: it was never taken in, and whoever published it must do so again")
+		return conflict("the dead letter is not that of a task with a row: it was never taken " +
+			"in, and whoever published it must do so again")
 	}
 	task, err := f.retryDead(ctx, jobID, resourceID)
 	if err != nil {
@@ -75,7 +76,8 @@ func (f *FetchBox) replay(c *httpapi.Call) error {
 	return nil
 }
 
-// buried reads which task a dead letter is about; false where it is about none that could be taken in.
+// buried reads which task a dead letter is about; false where it is about none that could be taken
+// in.
 func deadLetterTask(deadLetter []byte) (jobID, resourceID string, ok bool) {
 	for name, value := range strictjson.Members(deadLetter) {
 		if string(name) == "task" {
@@ -102,10 +104,11 @@ func (f *FetchBox) retryDead(ctx context.Context, jobID, resourceID string) (*jo
 	if err != nil {
 		return nil, err
 	}
-	after, err := f.engine.Change(ctx, there.ID, job.Retried, func(j *job.Job, now time.Time) error {
-		j.MaxAttempts, j.DueAt = j.FailedAttempts+f.Tries, now
-		return nil
-	})
+	after, err := f.engine.Change(ctx, there.ID, job.Retried,
+		func(j *job.Job, now time.Time) error {
+			j.MaxAttempts, j.DueAt = j.FailedAttempts+f.Tries, now
+			return nil
+		})
 	if job.IsKind(err, job.Conflict) {
 		return nil, conflict("the task is not dead: it is %s", there.State)
 	}

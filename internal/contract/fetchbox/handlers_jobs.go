@@ -39,8 +39,8 @@ func (f *FetchBox) submit(c *httpapi.Call) error {
 	return nil
 }
 
-// acceptManifest judges a manifest and stores it, or finds what was stored under its key. Nothing is stored of what is refused
-// (FB-026), and a key does not excuse a broken body (FB-051).
+// acceptManifest judges a manifest and stores it, or finds what was stored under its key. Nothing
+// is stored of what is refused (FB-026), and a key does not excuse a broken body (FB-051).
 func (f *FetchBox) acceptManifest(c *httpapi.Call) (r *receipt, size int, err error) {
 	h, err := f.readHeaders(c)
 	if err != nil {
@@ -124,10 +124,14 @@ type page struct {
 	afterKey  string
 }
 
-// newestJobs finds the jobs of a page. Of those that stand for two statuses the others are passed over.
+// newestJobs finds the jobs of a page. Of those that stand for two statuses the others are passed
+// over.
 func (f *FetchBox) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) {
-	s := store.Search{Contract: Name, PriorityMin: defaultPriority, PriorityMax: defaultPriority, AfterTime: p.afterTime, AfterKey: p.afterKey, Limit: p.limit}
-	return f.engine.SearchStates(ctx, s, statuses[p.status], func(j *job.Job) bool { return p.status == "" || statusOf(j) == p.status })
+	s := store.Search{Contract: Name, PriorityMin: defaultPriority, PriorityMax: defaultPriority,
+		AfterTime: p.afterTime, AfterKey: p.afterKey, Limit: p.limit}
+	return f.engine.SearchStates(ctx, s, statuses[p.status], func(j *job.Job) bool {
+		return p.status == "" || statusOf(j) == p.status
+	})
 }
 
 func (p *page) readCursor(c *httpapi.Call) error {

@@ -62,8 +62,8 @@ func readLogQuery(c *httpapi.Call) (q logQuery, err error) {
 	return q, err
 }
 
-// resume begins behind the last event that the caller has seen. It is newer than since_offset: an EventSource that connects
-// again asks for the same URL (G-FB-21).
+// resume begins behind the last event that the caller has seen. It is newer than since_offset: an
+// EventSource that connects again asks for the same URL (G-FB-21).
 func (q *logQuery) resume(c *httpapi.Call) error {
 	text, err := readHeader(c, lastEventHeader)
 	if err != nil || text == "" {
@@ -108,7 +108,8 @@ func (f *FetchBox) logs(c *httpapi.Call) error {
 	if q.follow {
 		return f.followLog(c, j.ID.Key, &q)
 	}
-	entries, err := f.Streams.Read(c.Request.Context(), logsStream, logSubject(j.ID.Key), q.since, q.limit)
+	entries, err := f.Streams.Read(c.Request.Context(), logsStream, logSubject(j.ID.Key), q.since,
+		q.limit)
 	if err != nil {
 		return err
 	}
@@ -120,8 +121,8 @@ func (f *FetchBox) logs(c *httpapi.Call) error {
 	return nil
 }
 
-// logStart is where the log of a job begins: at the stored cursor (FB-060). Where the stream was made anew something else
-// may stand there, or nothing yet; then it is the first entry there is.
+// logStart is where the log of a job begins: at the stored cursor (FB-060). Where the stream was
+// made anew something else may stand there, or nothing yet; then it is the first entry there is.
 func (f *FetchBox) logStart(ctx context.Context, j *job.Job) (uint64, error) {
 	cursor := decodeJobDetails(j).cursor
 	first, err := f.Streams.Get(ctx, logsStream, cursor)
@@ -157,8 +158,8 @@ func (q *logQuery) write(b *bytes.Buffer, e *stream.Entry) {
 // errLimitReached ends a log that has been followed to its limit, or that nobody reads any more.
 var errLimitReached = errors.New("no more entries are wanted")
 
-// followLog sends what there is and then each entry as it comes, until the caller leaves, the node stops, or as many as
-// were asked for are sent.
+// followLog sends what there is and then each entry as it comes, until the caller leaves, the node
+// stops, or as many as were asked for are sent.
 func (f *FetchBox) followLog(c *httpapi.Call, jobID string, q *logQuery) error {
 	ctx, cancel := context.WithCancel(c.Request.Context())
 	defer cancel()
@@ -168,14 +169,15 @@ func (f *FetchBox) followLog(c *httpapi.Call, jobID string, q *logQuery) error {
 		return nil // nobody reads any more
 	}
 	sent := 0
-	err := f.Streams.Follow(ctx, logsStream, logSubject(jobID), q.since, func(e stream.Entry) error {
-		var b bytes.Buffer
-		q.write(&b, &e)
-		if sent++; c.Stream(b.Bytes()) != nil || sent == q.limit {
-			return errLimitReached
-		}
-		return nil
-	})
+	err := f.Streams.Follow(ctx, logsStream, logSubject(jobID), q.since,
+		func(e stream.Entry) error {
+			var b bytes.Buffer
+			q.write(&b, &e)
+			if sent++; c.Stream(b.Bytes()) != nil || sent == q.limit {
+				return errLimitReached
+			}
+			return nil
+		})
 	if errors.Is(err, errLimitReached) || job.IsKind(err, job.Aborted) {
 		return nil
 	}

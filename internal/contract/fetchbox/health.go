@@ -35,15 +35,18 @@ const componentTimeout = 5 * time.Second
 func (f *FetchBox) components(ctx context.Context) []component {
 	ctx, cancel := context.WithTimeout(ctx, componentTimeout)
 	defer cancel()
-	all := []component{{name: "api", status: healthOK}, {name: "ledger", critical: true}, {name: "stream", critical: true},
+	all := []component{{name: "api", status: healthOK}, {name: "ledger", critical: true},
+		{name: "stream", critical: true},
 		{name: "storage", critical: true}, {name: "proxy_pools"}}
 	var checks sync.WaitGroup
-	for i, ask := range map[int]func(context.Context) error{1: f.engine.Ping, 2: f.Streams.Ping, 3: f.pingStorage} {
+	for i, ask := range map[int]func(context.Context) error{1: f.engine.Ping, 2: f.Streams.Ping,
+		3: f.pingStorage} {
 		checks.Go(func() {
 			c := &all[i]
 			if err := ask(ctx); err != nil {
 				c.status, c.detail = healthDown, componentDetail(err)
-				f.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a part of the contract is down", "component", c.name, "error_message", err)
+				f.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a part of the contract is down",
+					"component", c.name, "error_message", err)
 				return
 			}
 			c.status = healthOK
@@ -63,10 +66,11 @@ func componentDetail(err error) string {
 	return "it does not answer; the server's log says why"
 }
 
-// Checks are what FetchBox needs to be of use beside the store: the streams, and the buckets of its job types. Other
-// contracts can do without.
+// Checks are what FetchBox needs to be of use beside the store: the streams, and the buckets of its
+// job types. Other contracts can do without.
 func (f *FetchBox) Checks() []httpapi.Check {
-	return []httpapi.Check{{Name: Name + " storage", Run: f.pingStorage, Optional: true}, {Name: Name + " stream", Run: f.Streams.Ping, Optional: true}}
+	return []httpapi.Check{{Name: Name + " storage", Run: f.pingStorage, Optional: true},
+		{Name: Name + " stream", Run: f.Streams.Ping, Optional: true}}
 }
 
 // GET /operators/health

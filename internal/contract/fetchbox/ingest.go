@@ -26,9 +26,10 @@ const (
 
 var errUnchanged = errors.New("nothing is to be changed")
 
-// findByIdempotencyKey finds the job that was submitted under an idempotency key, nil when there is none or its window is over: then
-// the key is free from here on (FB-050).
-func (f *FetchBox) findByIdempotencyKey(ctx context.Context, alias job.IdentityHash) (*receipt, error) {
+// findByIdempotencyKey finds the job that was submitted under an idempotency key, nil when there is
+// none or its window is over: then the key is free from here on (FB-050).
+func (f *FetchBox) findByIdempotencyKey(ctx context.Context, alias job.IdentityHash) (*receipt,
+	error) {
 	j, err := f.engine.GetByAlias(ctx, alias)
 	if job.IsKind(err, job.NotFound) {
 		return nil, nil
@@ -70,11 +71,13 @@ type ingest struct {
 }
 
 // ingest builds what is to be stored of a manifest. Nothing is until store.
-func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manifest, text []byte) (*ingest, error) {
+func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manifest,
+	text []byte) (*ingest, error) {
 	trace := telemetry.Carrier(ctx)
 	ids := f.ids.Next(1)
 	in := &ingest{f: f, text: text, resources: len(m.Resources), trace: trace, createdAt: f.Now(),
-		job: handler.Job{ID: ids[0], Type: h.jobType.name, Tenant: h.tenant, TraceID: traceIDOf(trace)}}
+		job: handler.Job{ID: ids[0], Type: h.jobType.name, Tenant: h.tenant,
+			TraceID: traceIDOf(trace)}}
 	in.job.ManifestKey = f.Objects.URI("", in.manifest())
 	if h.key != "" {
 		in.alias = keyAlias(h.tenant, h.jobType.name, h.key)
@@ -106,7 +109,8 @@ func (in *ingest) store(ctx context.Context) (*receipt, error) {
 		if r, err = in.attempt(ctx); err == nil {
 			return r, nil
 		}
-		if k := job.KindOf(err); !in.manifestStored || k != job.Unavailable && k != job.Timeout && k != job.Internal {
+		if k := job.KindOf(err); !in.manifestStored ||
+			(k != job.Unavailable && k != job.Timeout && k != job.Internal) {
 			break // also where the storage failed: it has been tried by its client
 		}
 	}
@@ -114,16 +118,18 @@ func (in *ingest) store(ctx context.Context) (*receipt, error) {
 	return nil, err
 }
 
-// attempt does what earlier ones have left undone: the manifest, the first entry of the log, which shows that the streams
-// take what the outbox will bring, and the rows in one transaction.
+// attempt does what earlier ones have left undone: the manifest, the first entry of the log, which
+// shows that the streams take what the outbox will bring, and the rows in one transaction.
 func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	f := in.f
 	if !in.manifestStored {
-		_, err := f.Objects.Put(ctx, "", in.manifest(), bytes.NewReader(in.text), object.Attributes{ContentType: "application/json"})
+		_, err := f.Objects.Put(ctx, "", in.manifest(), bytes.NewReader(in.text),
+			object.Attributes{ContentType: "application/json"})
 		if err != nil { // whatever it is, it is not the caller's fault
-			return nil, &job.Error{Kind: job.Unavailable, Op: Name, Msg: "the manifest could not be stored", Err: err}
+			return nil, &job.Error{Kind: job.Unavailable, Op: Name,
+				Msg: "the manifest could not be stored", Err: err}
 		}
 		in.manifestStored = true
 	}
@@ -145,16 +151,20 @@ func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 	return nil, err
 }
 
-// openLog stores the first entry of a job's log and returns its offset (FB-060). Stored again, also by a node that takes
-// in another task of a direct producer's job at the same time, it is the same entry.
-func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at time.Time) (uint64, error) {
+// openLog stores the first entry of a job's log and returns its offset (FB-060). Stored again, also
+// by a node that takes in another task of a direct producer's job at the same time, it is the same
+// entry.
+func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at time.Time) (uint64,
+	error) {
 	o := strictjson.NewObject(make([]byte, 0, 256))
-	l := logEntry{jobID: j.ID, traceID: j.TraceID, level: levelInfo, message: "the job is accepted", at: at}
+	l := logEntry{jobID: j.ID, traceID: j.TraceID, level: levelInfo, message: "the job is accepted",
+		at: at}
 	l.append(&o, func(o *strictjson.Object) {
 		o.Text("job_type", j.Type)
 		o.Int("resources", int64(resources))
 	})
-	offsets, err := f.publish(ctx, []stream.Message{{Subject: logSubject(j.ID), ID: j.ID + "/accepted", FirstOnly: true, Data: o.End()}})
+	offsets, err := f.publish(ctx, []stream.Message{{Subject: logSubject(j.ID),
+		ID: j.ID + "/accepted", FirstOnly: true, Data: o.End()}})
 	if err != nil {
 		return 0, err
 	}
@@ -162,7 +172,8 @@ func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at
 }
 
 func (in *ingest) rows() []engine.Submission {
-	e := jobDetails{manifestKey: in.job.ManifestKey, tenant: in.job.Tenant, resources: in.resources, cursor: in.cursor, traceID: in.job.TraceID}
+	e := jobDetails{manifestKey: in.job.ManifestKey, tenant: in.job.Tenant, resources: in.resources,
+		cursor: in.cursor, traceID: in.job.TraceID}
 	batch := make([]engine.Submission, 0, 1+len(in.tasks))
 	batch = append(batch, in.f.jobRow(in.job.ID, in.job.Type, in.alias, &e, in.trace))
 	for i := range in.tasks {
@@ -175,8 +186,8 @@ func (in *ingest) receipt() *receipt {
 	return &receipt{jobID: in.job.ID, manifestKey: in.job.ManifestKey, resources: in.resources}
 }
 
-// resolveConflict says what a conflict means: the rows were stored by an attempt whose answer was lost, or the key is another's,
-// who came first (FB-048).
+// resolveConflict says what a conflict means: the rows were stored by an attempt whose answer was
+// lost, or the key is another's, who came first (FB-048).
 func (in *ingest) resolveConflict(ctx context.Context) (*receipt, error) {
 	own, err := in.f.engine.Exists(ctx, engineJobID(in.job.ID))
 	if err != nil {
@@ -191,14 +202,15 @@ func (in *ingest) resolveConflict(ctx context.Context) (*receipt, error) {
 		return nil, err
 	}
 	if first == nil { // it has ended since
-		return nil, &job.Error{Kind: job.Unavailable, Op: Name, Msg: "another request had the same idempotency key"}
+		return nil, &job.Error{Kind: job.Unavailable, Op: Name,
+			Msg: "another request had the same idempotency key"}
 	}
 	in.undo(ctx)
 	return first, nil
 }
 
-// undo takes the manifest of a job that does not exist away. Where nobody knows whether it does, and where this fails, the
-// sweep looks later.
+// undo takes the manifest of a job that does not exist away. Where nobody knows whether it does,
+// and where this fails, the sweep looks later.
 func (in *ingest) undo(ctx context.Context) {
 	if !in.manifestStored || in.outcomeUnknown {
 		return
@@ -206,7 +218,9 @@ func (in *ingest) undo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if err := in.f.Objects.Delete(ctx, "", in.manifest()); err != nil {
-		in.f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err), "a manifest without a job is left to the sweep", telemetry.JobID, in.job.ID, telemetry.ErrorMessage, err)
+		in.f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err),
+			"a manifest without a job is left to the sweep", telemetry.JobID, in.job.ID,
+			telemetry.ErrorMessage, err)
 	}
 }
 

@@ -13,17 +13,18 @@ const keyHeader = "X-Fetchbox-Idempotency-Key"
 
 func TestKeys(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		t.Run("FB-008 FB-046 a repeat is answered with the first job and publishes nothing", func(t *testing.T) {
-			first := w.post(t, manifest(3), keyHeader, "a").WantStatus(t, 202)
-			w.deliver(t)
-			before := len(w.messages(t))
-			second := w.post(t, manifest(3), keyHeader, "a").WantStatus(t, 202)
-			assertEqual(t, "answer", second.Body, first.Body)
-			w.deliver(t)
-			assertEqual(t, "messages", len(w.messages(t)), before)
-			assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), 1)
-			assertEqual(t, "manifests", len(w.stored(t)), 1)
-		})
+		t.Run("FB-008 FB-046 a repeat is answered with the first job and publishes nothing",
+			func(t *testing.T) {
+				first := w.post(t, manifest(3), keyHeader, "a").WantStatus(t, 202)
+				w.deliver(t)
+				before := len(w.messages(t))
+				second := w.post(t, manifest(3), keyHeader, "a").WantStatus(t, 202)
+				assertEqual(t, "answer", second.Body, first.Body)
+				w.deliver(t)
+				assertEqual(t, "messages", len(w.messages(t)), before)
+				assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), 1)
+				assertEqual(t, "manifests", len(w.stored(t)), 1)
+			})
 		t.Run("G-FB-05 whatever the body", func(t *testing.T) {
 			first := w.submit(t, manifest(2), keyHeader, "b")
 			assertEqual(t, "again", w.submit(t, manifest(9), keyHeader, "b"), first)
@@ -33,14 +34,16 @@ func TestKeys(t *testing.T) {
 			for _, tenant := range []string{"", "t", "u"} {
 				for _, kind := range []string{gallery, "default"} {
 					for _, key := range []string{"x", "y"} {
-						seen[w.submit(t, manifest(1), keyHeader, key, "X-Fetchbox-Tenant", tenant, "X-Fetchbox-Job-Type", kind).JobID] = true
+						seen[w.submit(t, manifest(1), keyHeader, key, "X-Fetchbox-Tenant", tenant,
+							"X-Fetchbox-Job-Type", kind).JobID] = true
 					}
 				}
 			}
 			assertEqual(t, "jobs", len(seen), 12)
 		})
 		t.Run("FB-008 without a key each is a job", func(t *testing.T) {
-			if a, b := w.submit(t, manifest(1)), w.submit(t, manifest(1), keyHeader, ""); a.JobID == b.JobID {
+			if a, b := w.submit(t, manifest(1)),
+				w.submit(t, manifest(1), keyHeader, ""); a.JobID == b.JobID {
 				t.Error("they are one")
 			}
 		})
@@ -60,7 +63,9 @@ func TestKeys(t *testing.T) {
 				func() { w.finalize(t, 1) },
 			} {
 				move()
-				assertEqual(t, "in "+w.get(t, first.JobID).Status, w.submit(t, manifest(1), keyHeader, "e", "X-Fetchbox-Job-Type", "default"), first)
+				assertEqual(t, "in "+w.get(t, first.JobID).Status,
+					w.submit(t, manifest(1), keyHeader, "e", "X-Fetchbox-Job-Type", "default"),
+					first)
 			}
 		})
 		t.Run("FB-050 G-FB-07 a key is over with its window", func(t *testing.T) {
@@ -122,7 +127,9 @@ func TestCrowd(t *testing.T) {
 		first := w.submit(t, manifest(1), keyHeader, "one")
 		w.clock.Advance(window)
 		seen := map[string]bool{}
-		for _, r := range testkit.RunConcurrently(50, func(int) testkit.Reply { return w.post(t, manifest(2), keyHeader, "one") }) {
+		for _, r := range testkit.RunConcurrently(50, func(int) testkit.Reply {
+			return w.post(t, manifest(2), keyHeader, "one")
+		}) {
 			seen[testkit.DecodeReply[receipt](t, r.WantStatus(t, 202)).JobID] = true
 		}
 		if len(seen) != 1 || seen[first.JobID] {

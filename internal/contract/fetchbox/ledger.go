@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// defaultPriority is that of every job: attributes.priority has no effect on order (G-FB-28), but a list needs one.
+// defaultPriority is that of every job: attributes.priority has no effect on order (G-FB-28), but a
+// list needs one.
 const defaultPriority = 5
 
 func engineJobID(key string) job.ID  { return job.ID{Contract: Name, Key: key} }

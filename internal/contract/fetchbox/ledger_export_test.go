@@ -36,29 +36,35 @@ func TestExport(t *testing.T) {
 			second := w.submit(t, manifest(2))
 			lines := exported(t, w, time.Time{}, time.Time{}, func() {})
 			for i, id := range []string{second.JobID, first.JobID} { // the newest first
-				if want := w.Do(t, "GET", "/operators/jobs/"+id, "").WantStatus(t, 200).Body; i >= len(lines) || lines[i] != want {
+				if want := w.Do(t, "GET", "/operators/jobs/"+id, "").WantStatus(t,
+					200).Body; i >= len(lines) || lines[i] != want {
 					t.Errorf("job %d is %v, want %s", i, lines, want)
 				}
 			}
 			half := w.clock.Now().Add(-30 * time.Minute)
-			if late := exported(t, w, half, time.Time{}, func() {}); len(late) != 1 || !strings.Contains(late[0], second.JobID) {
+			if late := exported(t, w, half, time.Time{}, func() {}); len(late) != 1 ||
+				!strings.Contains(late[0], second.JobID) {
 				t.Errorf("since then came %v", late)
 			}
-			if early := exported(t, w, time.Time{}, half, func() {}); len(early) != 1 || !strings.Contains(early[0], first.JobID) {
+			if early := exported(t, w, time.Time{}, half, func() {}); len(early) != 1 ||
+				!strings.Contains(early[0], first.JobID) {
 				t.Errorf("until then came %v", early)
 			}
 		})
 	})
 }
 
-// Jobs that come, change and go while an export of several pages is under way leave no gap in it, and come once.
+// Jobs that come, change and go while an export of several pages is under way leave no gap in it,
+// and come once.
 func TestExportUnderWrites(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		const many = 1100 // three pages
 		there := map[string]bool{}
 		row := func(n int) engine.Submission {
-			return engine.Submission{Job: job.Job{ID: job.ID{Contract: fetchbox.Name, Key: fmt.Sprintf("019a0000-0000-7000-8000-%012d", n)},
-				Queue: gallery, Priority: 5, Definition: []byte(`{"manifest_key":"s3://millrace/x"}`)}}
+			return engine.Submission{Job: job.Job{ID: job.ID{Contract: fetchbox.Name,
+				Key: fmt.Sprintf("019a0000-0000-7000-8000-%012d", n)},
+				Queue: gallery, Priority: 5,
+				Definition: []byte(`{"manifest_key":"s3://millrace/x"}`)}}
 		}
 		put := func(batch []engine.Submission) {
 			if _, err := w.engine.Submit(context.Background(), engine.Unique, batch); err != nil {
@@ -80,7 +86,10 @@ func TestExportUnderWrites(t *testing.T) {
 			if n++; n%100 == 50 {
 				w.clock.Advance(time.Millisecond)
 				put([]engine.Submission{row(many + n)})
-				if _, err := w.engine.Change(context.Background(), row(n*7%many).Job.ID, job.Replaced, func(j *job.Job, _ time.Time) error { return nil }); err != nil {
+				if _, err := w.engine.Change(context.Background(), row(n*7%many).Job.ID,
+					job.Replaced, func(j *job.Job, _ time.Time) error {
+						return nil
+					}); err != nil {
 					t.Fatal(err)
 				}
 			}

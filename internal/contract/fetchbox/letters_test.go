@@ -13,24 +13,29 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TestLettersBeforeTheEnd stalls the streams: a job whose task is dead is not over before its dead letter can be listed.
+// TestLettersBeforeTheEnd stalls the streams: a job whose task is dead is not over before its dead
+// letter can be listed.
 func TestLettersBeforeTheEnd(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		w := fetchingOn(t, p, assertNear())
 		h := w.tells(nil)
-		s := origin(t, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusForbidden) })
+		s := origin(t, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(http.StatusForbidden)
+		})
 		id := w.submitTo(t, "default", resourcesOf(s.URL, 1)).JobID
 		var stalled atomic.Bool
 		stalled.Store(true)
 		refused := make(chan struct{}, 1000)
-		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64, error)) publisher {
+		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64,
+			error)) publisher {
 			return func(ctx context.Context, messages []stream.Message) ([]uint64, error) {
 				if stalled.Load() {
 					select {
 					case refused <- struct{}{}:
 					default:
 					}
-					return nil, &job.Error{Kind: job.Unavailable, Op: "test", Msg: "the streams are stalled"}
+					return nil, &job.Error{Kind: job.Unavailable, Op: "test",
+						Msg: "the streams are stalled"}
 				}
 				return next(ctx, messages)
 			}
@@ -51,6 +56,8 @@ func TestLettersBeforeTheEnd(t *testing.T) {
 		stalled.Store(false)
 		assertEqual(t, "told status", h.wait(t).Status, "failed")
 		assertEqual(t, "letters when the end is told", len(w.letters(t, "").Items), 1)
-		testkit.WaitUntil(t, "the job to be over", func() bool { return w.get(t, id).Status == "failed" })
+		testkit.WaitUntil(t, "the job to be over", func() bool {
+			return w.get(t, id).Status == "failed"
+		})
 	})
 }

@@ -41,7 +41,8 @@ func TestStreams(t *testing.T) {
 	for id, c := range map[string]struct {
 		stream string
 		age    time.Duration
-	}{"FB-090": {"JOBS_TASKS", 7 * day}, "G-FB-36": {"JOBS_STATUS", 14 * day}, "FB-091": {"JOBS_LOGS", 30 * day}, "FB-092": {"JOBS_DLQ", 90 * day}} {
+	}{"FB-090": {"JOBS_TASKS", 7 * day}, "G-FB-36": {"JOBS_STATUS", 14 * day},
+		"FB-091": {"JOBS_LOGS", 30 * day}, "FB-092": {"JOBS_DLQ", 90 * day}} {
 		t.Run(id+" "+c.stream, func(t *testing.T) { assertEqual(t, "age", ages[c.stream], c.age) })
 	}
 }
@@ -57,7 +58,9 @@ func TestTasksArePruned(t *testing.T) {
 	go func() { defer close(ended); w.fetchbox.Run(ctx) }()
 	defer func() { stop(); <-ended }()
 	publish(t, w.producer(t), directTask(foreignTask, "a"))
-	testkit.WaitUntil(t, "the task to be taken in", func() bool { return len(w.all(t, fetchbox.Tasks)) == 1 })
+	testkit.WaitUntil(t, "the task to be taken in", func() bool {
+		return len(w.all(t, fetchbox.Tasks)) == 1
+	})
 	w.ahead.Store(int64(8 * 24 * time.Hour))
 	testkit.WaitUntil(t, "the message to be pruned (G-FB-40)", func() bool {
 		return len(read[taskMessage](t, w, "JOBS_TASKS", "jobs.tasks")) == 0
@@ -78,14 +81,20 @@ func TestTasksRetention(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	w.ahead.Store(int64(8 * 24 * time.Hour))
-	t.Run("FB-094 a task that is not taken in stays", func(t *testing.T) { assertEqual(t, "messages", pruned(), 2) })
+	t.Run("FB-094 a task that is not taken in stays", func(t *testing.T) {
+		assertEqual(t, "messages", pruned(), 2)
+	})
 	go func() { defer close(ended); w.fetchbox.RunProducers(ctx) }()
 	defer func() { stop(); <-ended }()
-	if jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: fetchbox.Tasks, Queues: []string{gallery}, Max: 2, Worker: "a worker", Wait: time.Minute}); err != nil || len(jobs) == 0 {
+	if jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: fetchbox.Tasks,
+		Queues: []string{gallery}, Max: 2, Worker: "a worker", Wait: time.Minute}); err != nil ||
+		len(jobs) == 0 {
 		t.Fatalf("got %d jobs: %v", len(jobs), err)
 	}
 	w.ahead.Store(int64(6 * 24 * time.Hour))
-	t.Run("FB-090 one that is taken in stays for 7 days", func(t *testing.T) { assertEqual(t, "messages", pruned(), 2) })
+	t.Run("FB-090 one that is taken in stays for 7 days", func(t *testing.T) {
+		assertEqual(t, "messages", pruned(), 2)
+	})
 	w.ahead.Store(int64(7*24*time.Hour + time.Hour))
 	t.Run("FB-090 and no longer", func(t *testing.T) {
 		// That they were taken in is known to the streams a little later.

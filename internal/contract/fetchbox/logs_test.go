@@ -26,14 +26,17 @@ func TestLogs(t *testing.T) {
 			var logText []string
 			last := uint64(0)
 			for _, l := range all {
-				if l.JobID != one.JobID || l.Offset <= last || l.TimestampMS == 0 || l.Fields == nil || l.Level == "" {
+				if l.JobID != one.JobID || l.Offset <= last || l.TimestampMS == 0 ||
+					l.Fields == nil || l.Level == "" {
 					t.Errorf("after %d: %+v", last, l)
 				}
 				last = l.Offset
 				logText = append(logText, strings.TrimSpace(l.ResourceID+" "+l.Message))
 			}
-			want := []string{"the job is accepted", "r0000 the task is queued", "r0001 the task is queued", "the first task is taken up",
-				"r0000 the download begins", "r0000 the resource is stored", "r0001 the download begins",
+			want := []string{"the job is accepted", "r0000 the task is queued",
+				"r0001 the task is queued", "the first task is taken up",
+				"r0000 the download begins", "r0000 the resource is stored",
+				"r0001 the download begins",
 				"r0001 the task failed and is not tried again", "all tasks are settled"}
 			assertEqual(t, "entries", len(logText), len(want))
 			for _, line := range want {
@@ -50,7 +53,8 @@ func TestLogs(t *testing.T) {
 			if err := json.Unmarshal([]byte(r.Body), &members); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"job_id", "resource_id", "level", "message", "fields", "timestamp_ms", "trace_id", "offset"} {
+			for _, name := range []string{"job_id", "resource_id", "level", "message", "fields",
+				"timestamp_ms", "trace_id", "offset"} {
 				if _, there := members[name]; !there {
 					t.Errorf("%s is missing", name)
 				}
@@ -58,7 +62,8 @@ func TestLogs(t *testing.T) {
 		})
 		t.Run("FB-060 it starts at the stored cursor", func(t *testing.T) {
 			for _, r := range []receipt{one, other} {
-				assertEqual(t, "first", w.logs(t, r.JobID, "")[0].Offset, w.get(t, r.JobID).LogCursor.Offset)
+				assertEqual(t, "first", w.logs(t, r.JobID, "")[0].Offset,
+					w.get(t, r.JobID).LogCursor.Offset)
 			}
 		})
 		t.Run("FB-061 from an offset on, without gaps or repeats", func(t *testing.T) {
@@ -79,16 +84,20 @@ func TestLogs(t *testing.T) {
 			assertEqual(t, "entries", len(again), len(all))
 		})
 		t.Run("FB-061 behind the end there is nothing", func(t *testing.T) {
-			assertEqual(t, "entries", len(w.logs(t, one.JobID, "?since_offset=9223372036854775807")), 0)
+			assertEqual(t, "entries", len(w.logs(t, one.JobID,
+				"?since_offset=9223372036854775807")), 0)
 		})
-		for _, query := range []string{"since_offset=-1", "since_offset=x", "since_offset=", "since_offset=1.5", "since_offset=99999999999999999999",
+		for _, query := range []string{"since_offset=-1", "since_offset=x", "since_offset=",
+			"since_offset=1.5", "since_offset=99999999999999999999",
 			"limit=0", "limit=1001", "follow=yes", "since_offset=1&since_offset=2"} {
 			t.Run("FB-063 a wrong "+query, func(t *testing.T) {
-				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?"+query, "").WantError(t, 400, "INVALID_PAYLOAD")
+				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?"+query, "").WantError(t, 400,
+					"INVALID_PAYLOAD")
 			})
 		}
 		t.Run("G-FB-21 as events", func(t *testing.T) {
-			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?limit=2", "", "Accept", "text/event-stream").WantStatus(t, 200)
+			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs?limit=2", "", "Accept",
+				"text/event-stream").WantStatus(t, 200)
 			assertEqual(t, "type", r.Header.Get("Content-Type"), "text/event-stream")
 			events := strings.Split(strings.TrimSuffix(r.Body, "\n\n"), "\n\n")
 			assertEqual(t, "events", len(events), 2)
@@ -105,19 +114,23 @@ func TestLogs(t *testing.T) {
 				for _, query := range []string{"", fmt.Sprintf("?since_offset=%d", all[0].Offset)} {
 					got := w.events(t, one.JobID, query, fmt.Sprint(l.Offset))
 					assertEqual(t, "events", strings.Count(got, "\n\n"), len(all)-i-1)
-					assertEqual(t, "repeats", strings.Contains(got, fmt.Sprintf("id: %d\n", l.Offset)), false)
+					assertEqual(t, "repeats",
+						strings.Contains(got, fmt.Sprintf("id: %d\n", l.Offset)), false)
 				}
 			}
 			assertEqual(t, "behind the end", w.events(t, one.JobID, "", "9223372036854775807"), "")
-			assertEqual(t, "none seen", strings.Count(w.events(t, one.JobID, "", ""), "\n\n"), len(all))
+			assertEqual(t, "none seen", strings.Count(w.events(t, one.JobID, "", ""), "\n\n"),
+				len(all))
 		})
 		t.Run("G-FB-21 a last event is one of events", func(t *testing.T) {
-			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Last-Event-ID", fmt.Sprint(all[0].Offset)).WantStatus(t, 200)
+			r := w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Last-Event-ID",
+				fmt.Sprint(all[0].Offset)).WantStatus(t, 200)
 			assertEqual(t, "lines", strings.Count(r.Body, "\n"), len(all))
 		})
 		for _, id := range []string{"x", "-1", "1.5", "99999999999999999999"} {
 			t.Run("FB-063 a wrong Last-Event-ID "+id, func(t *testing.T) {
-				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Accept", "text/event-stream", "Last-Event-ID", id).WantError(t, 400, "INVALID_PAYLOAD")
+				w.Do(t, "GET", "/operators/jobs/"+one.JobID+"/logs", "", "Accept",
+					"text/event-stream", "Last-Event-ID", id).WantError(t, 400, "INVALID_PAYLOAD")
 			})
 		}
 	})
@@ -126,10 +139,12 @@ func TestLogs(t *testing.T) {
 // events reads the log of a job as events, behind the last one seen.
 func (w *world) events(t *testing.T, id, query, last string) string {
 	t.Helper()
-	return w.Do(t, "GET", "/operators/jobs/"+id+"/logs"+query, "", "Accept", "text/event-stream", "Last-Event-ID", last).WantStatus(t, 200).Body
+	return w.Do(t, "GET", "/operators/jobs/"+id+"/logs"+query, "", "Accept", "text/event-stream",
+		"Last-Event-ID", last).WantStatus(t, 200).Body
 }
 
-// TestLogsOfAStreamMadeAnew: what a job has to say after its log was lost is shown, although its cursor is of before.
+// TestLogsOfAStreamMadeAnew: what a job has to say after its log was lost is shown, although its
+// cursor is of before.
 func TestLogsOfAStreamMadeAnew(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
@@ -139,7 +154,8 @@ func TestLogsOfAStreamMadeAnew(t *testing.T) {
 	w.deliver(t)
 	live := w.follow(t, t.Context(), r.JobID, "")
 	nextLine(t, live)
-	if answer, err := w.producer(t).Request("$JS.API.STREAM.DELETE.JOBS_LOGS", nil, 10*time.Second); err != nil || !strings.Contains(string(answer.Data), `"success":true`) {
+	if answer, err := w.producer(t).Request("$JS.API.STREAM.DELETE.JOBS_LOGS", nil,
+		10*time.Second); err != nil || !strings.Contains(string(answer.Data), `"success":true`) {
 		t.Fatal(err, string(answer.Data))
 	}
 	assertEqual(t, "entries", len(w.logs(t, r.JobID, "")), 0)
@@ -149,20 +165,28 @@ func TestLogsOfAStreamMadeAnew(t *testing.T) {
 	if len(all) == 0 || all[0].Offset >= w.get(t, r.JobID).LogCursor.Offset {
 		t.Fatalf("got %+v", all)
 	}
-	assertEqual(t, "followed", nextLine(t, w.follow(t, t.Context(), r.JobID, "")).Offset, all[0].Offset)
+	assertEqual(t, "followed", nextLine(t, w.follow(t, t.Context(), r.JobID, "")).Offset,
+		all[0].Offset)
 	nextLine(t, live)
 	assertEqual(t, "followed live", nextLine(t, live).Offset, all[0].Offset)
 	cursor := w.get(t, r.JobID).LogCursor.Offset
-	assertEqual(t, "followed from the old cursor", nextLine(t, w.follow(t, t.Context(), r.JobID, fmt.Sprint("&since_offset=", cursor))).Offset, all[0].Offset)
-	late := w.follow(t, t.Context(), r.JobID, "", "Accept", "text/event-stream", "Last-Event-ID", fmt.Sprint(cursor))
+	assertEqual(t, "followed from the old cursor",
+		nextLine(t, w.follow(t, t.Context(), r.JobID, fmt.Sprint("&since_offset=", cursor))).Offset,
+		all[0].Offset)
+	late := w.follow(t, t.Context(), r.JobID, "", "Accept", "text/event-stream", "Last-Event-ID",
+		fmt.Sprint(cursor))
 	assertEqual(t, "events behind an old one", nextEvent(t, late), all[0].Offset)
-	assertEqual(t, "from the cursor", len(w.logs(t, r.JobID, fmt.Sprint("?since_offset=", cursor))), 0)
+	assertEqual(t, "from the cursor", len(w.logs(t, r.JobID, fmt.Sprint("?since_offset=", cursor))),
+		0)
 }
 
-// follow opens the log of a job and returns its lines; the response ends with the test. header are pairs.
-func (w *world) follow(t *testing.T, ctx context.Context, id, query string, header ...string) *bufio.Reader {
+// follow opens the log of a job and returns its lines; the response ends with the test. header are
+// pairs.
+func (w *world) follow(t *testing.T, ctx context.Context, id, query string,
+	header ...string) *bufio.Reader {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL+"/operators/jobs/"+id+"/logs?follow=true"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		w.URL+"/operators/jobs/"+id+"/logs?follow=true"+query, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,12 +253,14 @@ func TestFollow(t *testing.T) {
 		r := w.submit(t, manifest(2))
 		w.deliver(t)
 		all := w.logs(t, r.JobID, "")
-		query := fmt.Sprint("&since_offset=", all[0].Offset) // the same URL, as an EventSource asks again
+		// the same URL, as an EventSource asks again
+		query := fmt.Sprint("&since_offset=", all[0].Offset)
 		events := []string{"Accept", "text/event-stream"}
 		first := w.follow(t, t.Context(), r.JobID, query, events...)
 		assertEqual(t, "first", nextEvent(t, first), all[0].Offset)
 		assertEqual(t, "second", nextEvent(t, first), all[1].Offset)
-		again := w.follow(t, t.Context(), r.JobID, query, append(events, "Last-Event-ID", fmt.Sprint(all[1].Offset))...)
+		again := w.follow(t, t.Context(), r.JobID, query,
+			append(events, "Last-Event-ID", fmt.Sprint(all[1].Offset))...)
 		assertEqual(t, "third", nextEvent(t, again), all[2].Offset)
 		w.awaitEnd(t, r.JobID, storedOutcome)
 		w.deliver(t)
@@ -253,7 +279,8 @@ func TestFollow(t *testing.T) {
 	t.Run("G-FB-21 the header is sent before there is an entry", func(t *testing.T) {
 		w := inMemory(t, config())
 		r := w.submit(t, manifest(1))
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a header that is held back never comes
+		// a header that is held back never comes
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		w.follow(t, ctx, r.JobID, "&since_offset=1000000")
 		w.follow(t, ctx, r.JobID, "&since_offset=1000000", "Accept", "text/event-stream")
@@ -271,7 +298,8 @@ func TestFollow(t *testing.T) {
 		}()
 		leave()
 		<-ended
-		// That the handler ends as well is what the server's Close at the end of the test waits for.
+		// That the handler ends as well is what the server's Close at the end of the test waits
+		// for.
 	})
 	t.Run("G-FB-21 it ends when the node stops", func(t *testing.T) {
 		w := inMemory(t, config())
@@ -308,12 +336,15 @@ func TestStatusMessages(t *testing.T) {
 		t.Run("FB-055 queued, in_progress, failed", func(t *testing.T) {
 			var got []string
 			for _, m := range read[message](t, w, "JOBS_STATUS", "jobs.status") {
-				if m.JobID != r.JobID || m.JobType != gallery || m.ManifestKey != r.ManifestKey || m.Tenant != "t" || m.Timestamp == "" {
+				if m.JobID != r.JobID || m.JobType != gallery || m.ManifestKey != r.ManifestKey ||
+					m.Tenant != "t" || m.Timestamp == "" {
 					t.Errorf("got %+v", m)
 				}
-				got = append(got, fmt.Sprint(m.Status, m.Total, m.Completed, m.Failed, m.LastError != nil))
+				got = append(got, fmt.Sprint(m.Status, m.Total, m.Completed, m.Failed,
+					m.LastError != nil))
 			}
-			assertEqual(t, "messages", strings.Join(got, "; "), "queued2 0 0 false; in_progress2 0 0 false; failed2 1 1 true")
+			assertEqual(t, "messages", strings.Join(got, "; "),
+				"queued2 0 0 false; in_progress2 0 0 false; failed2 1 1 true")
 		})
 	})
 }

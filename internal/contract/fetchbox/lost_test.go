@@ -44,7 +44,8 @@ func TestLostWorkers(t *testing.T) {
 				w.status(t, r.JobID, "in_progress")
 				assertEqual(t, "lost before", w.expireRun(t, r.JobID).LostAttempts, n)
 			}
-			assertEqual(t, "last error", w.status(t, r.JobID, "in_progress").LastError.Code, "SYSTEM_WORKER_LOST")
+			assertEqual(t, "last error", w.status(t, r.JobID, "in_progress").LastError.Code,
+				"SYSTEM_WORKER_LOST")
 			w.deliver(t)
 			last := w.letters(t, "").Items[0]
 			assertEqual(t, "code", last.Code, "SYSTEM_WORKER_LOST")

@@ -2,8 +2,8 @@ package fetchbox
 
 import "github.com/millrace/millrace/internal/job"
 
-// Name is the contract's name in settings, in metrics and for workers outside. In the store it is that of the jobs, the
-// ledger; Tasks is that of their tasks.
+// Name is the contract's name in settings, in metrics and for workers outside. In the store it is
+// that of the jobs, the ledger; Tasks is that of their tasks.
 const (
 	Name  = "fetchbox"
 	Tasks = "fetchbox.task"
@@ -18,18 +18,22 @@ const (
 	finalizing          job.State = "finalizing"  // it is being told
 	completed           job.State = "completed"   // all tasks succeeded
 	failed              job.State = "failed"      // not all did
-	// A job whose tasks were opened again when the handler had been told. It is not told again (G-FB-37).
+	// A job whose tasks were opened again when the handler had been told. It is not told again
+	// (G-FB-37).
 	replaying job.State = "replaying"
 	replayed  job.State = "replayed"
 	closing   job.State = "closing"
 )
 
-// jobMachine is the life of a job. Only the end of the last task and the finalizer move it; Replaced clears an
-// idempotency key whose window is over and changes no state.
+// jobMachine is the life of a job. Only the end of the last task and the finalizer move it;
+// Replaced clears an idempotency key whose window is over and changes no state.
 var jobMachine = job.MustMachine(
-	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting, awaitingFinalizer: job.Ready, awaitingDeadLetters: job.Leased, finalizing: job.Leased,
-		completed: job.Done, failed: job.Done, replaying: job.Waiting, replayed: job.Ready, closing: job.Leased},
-	append(replacedAnywhere(queued, inProgress, awaitingFinalizer, awaitingDeadLetters, finalizing, completed, failed, replaying, replayed, closing), []job.Move{
+	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting,
+		awaitingFinalizer: job.Ready, awaitingDeadLetters: job.Leased, finalizing: job.Leased,
+		completed: job.Done, failed: job.Done, replaying: job.Waiting, replayed: job.Ready,
+		closing: job.Leased},
+	append(replacedAnywhere(queued, inProgress, awaitingFinalizer, awaitingDeadLetters, finalizing,
+		completed, failed, replaying, replayed, closing), []job.Move{
 		{From: job.StateNone, On: job.Submitted, To: queued},
 
 		{From: queued, On: job.Started, To: inProgress},
@@ -44,7 +48,8 @@ var jobMachine = job.MustMachine(
 		{From: awaitingDeadLetters, On: job.Retried, To: inProgress}, // nobody was told yet
 		{From: finalizing, On: job.Succeeded, To: completed},
 		{From: finalizing, On: job.FailedForGood, To: failed},
-		{From: finalizing, On: job.Expired, To: awaitingFinalizer}, // who told it died: it is told again
+		// who told it died: it is told again
+		{From: finalizing, On: job.Expired, To: awaitingFinalizer},
 		{From: finalizing, On: job.Released, To: awaitingFinalizer},
 		{From: finalizing, On: job.Retried, To: replaying},
 
@@ -77,7 +82,8 @@ const (
 
 // taskMachine is the life of a task: one resource of a job.
 var taskMachine = job.MustMachine(
-	map[job.State]job.Phase{waiting: job.Ready, downloading: job.Leased, done: job.Done, dead: job.Done},
+	map[job.State]job.Phase{waiting: job.Ready, downloading: job.Leased, done: job.Done,
+		dead: job.Done},
 	[]job.Move{
 		{From: job.StateNone, On: job.Submitted, To: waiting},
 
@@ -101,13 +107,16 @@ const (
 	statusFailed     = "failed"
 )
 
-// statuses says which states have a status. A job whose tasks are settled is completed where none failed; else it is in
-// progress until it has ended, which is after its dead letters were published (G-FB-03).
+// statuses says which states have a status. A job whose tasks are settled is completed where none
+// failed; else it is in progress until it has ended, which is after its dead letters were published
+// (G-FB-03).
 var statuses = map[string][]job.State{
-	statusQueued:     {queued},
-	statusInProgress: {inProgress, replaying, awaitingFinalizer, awaitingDeadLetters, finalizing, replayed, closing},
-	statusCompleted:  {completed, awaitingFinalizer, awaitingDeadLetters, finalizing, replayed, closing},
-	statusFailed:     {failed},
+	statusQueued: {queued},
+	statusInProgress: {inProgress, replaying, awaitingFinalizer, awaitingDeadLetters, finalizing,
+		replayed, closing},
+	statusCompleted: {completed, awaitingFinalizer, awaitingDeadLetters, finalizing, replayed,
+		closing},
+	statusFailed: {failed},
 }
 
 // statusOf is what is shown of where a job stands (FB-055).

@@ -50,7 +50,8 @@ var (
 	}
 )
 
-// TestMachines holds every state and every cause against the lists: what they do not name does not happen.
+// TestMachines holds every state and every cause against the lists: what they do not name does not
+// happen.
 func TestMachines(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -69,18 +70,21 @@ func TestMachines(t *testing.T) {
 				for _, on := range job.Causes() {
 					mv, ok := c.machine.Next(from, on)
 					want, allowed := c.moves[[2]string{string(from), string(on)}]
-					if on == job.Replaced && from != job.StateNone && c.machine == fetchbox.JobMachine {
+					if on == job.Replaced && from != job.StateNone &&
+						c.machine == fetchbox.JobMachine {
 						want, allowed = from, true // a key is cleared: nothing moves
 						seen--
 					}
-					if ok != allowed || ok && mv.To != want {
-						t.Errorf("%q on %s leads to %q (%t), want %q (%t)", from, on, mv.To, ok, want, allowed)
+					if ok != allowed || (ok && mv.To != want) {
+						t.Errorf("%q on %s leads to %q (%t), want %q (%t)", from, on, mv.To, ok,
+							want, allowed)
 					}
 					if ok {
 						seen++
-						assertEqual(t, string(from+" on "+job.State(on))+" counts", mv.CountsFailed, slices.Contains(c.counts, on))
-						assertEqual(t, string(from+" on "+job.State(on))+" counts as lost", mv.CountsLost,
-							slices.Contains(c.lost, on))
+						assertEqual(t, string(from+" on "+job.State(on))+" counts", mv.CountsFailed,
+							slices.Contains(c.counts, on))
+						assertEqual(t, string(from+" on "+job.State(on))+" counts as lost",
+							mv.CountsLost, slices.Contains(c.lost, on))
 					}
 				}
 			}
@@ -98,7 +102,8 @@ func TestStatuses(t *testing.T) {
 			for _, failed := range []int{0, 1} {
 				shown := fetchbox.StatusOf(&job.Job{State: s, FailedDeps: failed})
 				if !slices.Contains(fetchbox.Statuses[shown], s) {
-					t.Errorf("%s with %d failed tasks is shown as %s and not found there", s, failed, shown)
+					t.Errorf("%s with %d failed tasks is shown as %s and not found there", s,
+						failed, shown)
 				}
 			}
 		}

@@ -17,8 +17,8 @@ const (
 	maxMapValue = 1024 // bytes (FB-019)
 )
 
-// readManifest reads and judges a manifest of up to most resources (FB-010 to FB-022). Metadata and attributes are parts
-// of text. Members it does not know are of no matter.
+// readManifest reads and judges a manifest of up to most resources (FB-010 to FB-022). Metadata and
+// attributes are parts of text. Members it does not know are of no matter.
 func readManifest(text []byte, maxResources int) (m handler.Manifest, err error) {
 	if err := strictjson.Check(text); err != nil {
 		return m, invalid("the body is not JSON: %v", err)
@@ -75,7 +75,8 @@ func readResources(raw []byte, maxResources int) (all []handler.Resource, err er
 	return all, nil
 }
 
-// validationError is what is wrong with a part of a manifest; whoever knows where that stands says so.
+// validationError is what is wrong with a part of a manifest; whoever knows where that stands says
+// so.
 type validationError string
 
 func (f validationError) Error() string { return string(f) }
@@ -134,7 +135,8 @@ func readMap(raw []byte) (map[string]string, error) {
 	return m, nil
 }
 
-// checkHeaders refuses what cannot be sent as a header (FB-020), and what a download does not take from others.
+// checkHeaders refuses what cannot be sent as a header (FB-020), and what a download does not take
+// from others.
 func checkHeaders(headers map[string]string) error {
 	for name, value := range headers {
 		if err := egress.CheckHeader(name, value); err != nil {
@@ -154,7 +156,8 @@ func validType(name string) bool {
 	}
 	for i := range len(name) {
 		c := name[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-') {
+		if !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+			c == '.' || c == '_' || c == '-') {
 			return false
 		}
 	}

@@ -34,33 +34,39 @@ func TestManifest(t *testing.T) {
 	one := `[{"id":"r","url":"http://example.com"}]`
 	id := func(id string) string { return `{"id":"` + id + `","url":"http://example.com"}` }
 	for name, body := range map[string]string{
-		"FB-010 no version":                 `{"metadata":{},"resources":` + one + `}`,
-		"FB-010 another version":            `{"manifest_version":"v2","metadata":{},"resources":` + one + `}`,
-		"FB-010 a version as a number":      `{"manifest_version":1,"metadata":{},"resources":` + one + `}`,
-		"FB-011 an array":                   `{"manifest_version":"v1","metadata":[],"resources":` + one + `}`,
-		"FB-011 a string":                   `{"manifest_version":"v1","metadata":"x","resources":` + one + `}`,
-		"FB-011 null":                       `{"manifest_version":"v1","metadata":null,"resources":` + one + `}`,
-		"FB-012 no metadata":                `{"manifest_version":"v1","resources":` + one + `}`,
-		"FB-014 no resources":               `{"manifest_version":"v1","metadata":{}}`,
-		"FB-014 null":                       resources("null"),
-		"FB-014 none":                       resources("[]"),
-		"FB-014 1001":                       manifest(1001),
-		"FB-014 an object":                  resources(`{"id":"r","url":"http://example.com"}`),
-		"FB-014 a resource is text":         resources(`["http://example.com"]`),
-		"FB-015 no id":                      resources(`[{"url":"http://example.com"}]`),
-		"FB-015 an empty id":                resources("[" + id("") + "]"),
-		"FB-015 129 characters":             resources("[" + id(strings.Repeat("é", 129)) + "]"),
-		"FB-015 twice":                      resources("[" + id("a") + "," + id(`\u0061`) + "]"),
-		"FB-015 half a character":           resources("[" + id(`\ud800`) + "]"),
-		"FB-085 an id with NUL":             resources("[" + id(`a\u0000`) + "]"),
-		"FB-015 a number":                   resources(`[{"id":7,"url":"http://example.com"}]`),
-		"FB-016 no url":                     resources(`[{"id":"r"}]`),
-		"FB-016 null":                       resources(`[{"id":"r","url":null}]`),
-		"FB-016 G-FB-13 ftp":                resources(`[{"id":"r","url":"ftp://example.com/a"}]`),
-		"FB-016 file":                       resources(`[{"id":"r","url":"file:///etc/passwd"}]`),
-		"FB-016 no scheme":                  resources(`[{"id":"r","url":"//example.com/a"}]`),
-		"FB-016 no host":                    resources(`[{"id":"r","url":"http:///a"}]`),
-		"FB-016 a line break":               resources(`[{"id":"r","url":"http://example.com/\n"}]`),
+		"FB-010 no version": `{"metadata":{},"resources":` + one + `}`,
+		"FB-010 another version": `{"manifest_version":"v2","metadata":{},"resources":` +
+			one + `}`,
+		"FB-010 a version as a number": `{"manifest_version":1,"metadata":{},"resources":` +
+			one + `}`,
+		"FB-011 an array": `{"manifest_version":"v1","metadata":[],"resources":` +
+			one + `}`,
+		"FB-011 a string": `{"manifest_version":"v1","metadata":"x","resources":` + one +
+			`}`,
+		"FB-011 null": `{"manifest_version":"v1","metadata":null,"resources":` + one +
+			`}`,
+		"FB-012 no metadata":        `{"manifest_version":"v1","resources":` + one + `}`,
+		"FB-014 no resources":       `{"manifest_version":"v1","metadata":{}}`,
+		"FB-014 null":               resources("null"),
+		"FB-014 none":               resources("[]"),
+		"FB-014 1001":               manifest(1001),
+		"FB-014 an object":          resources(`{"id":"r","url":"http://example.com"}`),
+		"FB-014 a resource is text": resources(`["http://example.com"]`),
+		"FB-015 no id":              resources(`[{"url":"http://example.com"}]`),
+		"FB-015 an empty id":        resources("[" + id("") + "]"),
+		"FB-015 129 characters":     resources("[" + id(strings.Repeat("é", 129)) + "]"),
+		"FB-015 twice":              resources("[" + id("a") + "," + id(`\u0061`) + "]"),
+		"FB-015 half a character":   resources("[" + id(`\ud800`) + "]"),
+		"FB-085 an id with NUL":     resources("[" + id(`a\u0000`) + "]"),
+		"FB-015 a number":           resources(`[{"id":7,"url":"http://example.com"}]`),
+		"FB-016 no url":             resources(`[{"id":"r"}]`),
+		"FB-016 null":               resources(`[{"id":"r","url":null}]`),
+		"FB-016 G-FB-13 ftp":        resources(`[{"id":"r","url":"ftp://example.com/a"}]`),
+		"FB-016 file":               resources(`[{"id":"r","url":"file:///etc/passwd"}]`),
+		"FB-016 no scheme":          resources(`[{"id":"r","url":"//example.com/a"}]`),
+		"FB-016 no host":            resources(`[{"id":"r","url":"http:///a"}]`),
+		"FB-016 a line break": resources(
+			`[{"id":"r","url":"http://example.com/\n"}]`),
 		"FB-017 a number":                   manifestWith(`,"headers":{"A":1}`),
 		"FB-017 null":                       manifestWith(`,"headers":{"A":null}`),
 		"FB-017 no map":                     manifestWith(`,"headers":["A"]`),
@@ -75,13 +81,16 @@ func TestManifest(t *testing.T) {
 		"FB-021 a tag as a number":          manifestWith(`,"tags":{"A":1}`),
 		"FB-021 G-FB-18 11 tags":            manifestWith(`,"tags":` + pairs(11, 1)),
 		"FB-021 G-FB-18 1025 bytes":         manifestWith(`,"tags":` + pairs(1, 1025)),
-		"FB-022 an array":                   strings.Replace(manifest(1), `"metadata"`, `"attributes":[],"metadata"`, 1),
-		"FB-022 null":                       strings.Replace(manifest(1), `"metadata"`, `"attributes":null,"metadata"`, 1),
-		"FB-039 no JSON":                    `{"manifest_version":`,
-		"FB-039 more than one":              manifest(1) + "{}",
-		"FB-039 an array":                   "[" + manifest(1) + "]",
-		"FB-039 no UTF-8":                   strings.Replace(manifest(1), "crawl", "\xff", 1),
-		"FB-039 too deep":                   strings.Replace(manifest(1), `{"crawl":1}`, `{"a":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+"}", 1),
+		"FB-022 an array": strings.Replace(manifest(1), `"metadata"`,
+			`"attributes":[],"metadata"`, 1),
+		"FB-022 null": strings.Replace(manifest(1), `"metadata"`,
+			`"attributes":null,"metadata"`, 1),
+		"FB-039 no JSON":       `{"manifest_version":`,
+		"FB-039 more than one": manifest(1) + "{}",
+		"FB-039 an array":      "[" + manifest(1) + "]",
+		"FB-039 no UTF-8":      strings.Replace(manifest(1), "crawl", "\xff", 1),
+		"FB-039 too deep": strings.Replace(manifest(1), `{"crawl":1}`,
+			`{"a":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+"}", 1),
 	} {
 		t.Run(name, func(t *testing.T) { w.post(t, body).WantError(t, 400, "INVALID_PAYLOAD") })
 	}
@@ -99,31 +108,38 @@ func TestManifestAccepts(t *testing.T) {
 		sent := w.messages(t)
 		return sent[len(sent)-1]
 	}
-	t.Run("FB-014 1000 resources", func(t *testing.T) { assertEqual(t, "resources", w.submit(t, manifest(1000)).ResourceCount, 1000) })
+	t.Run("FB-014 1000 resources", func(t *testing.T) {
+		assertEqual(t, "resources", w.submit(t, manifest(1000)).ResourceCount, 1000)
+	})
 	t.Run("FB-015 an id of 128 characters of any kind", func(t *testing.T) {
 		id := strings.Repeat("é/", 64)
 		w.submit(t, resources(`[{"id":"`+id+`","url":"HTTPS://example.com"}]`))
 		assertEqual(t, "id", last(t).ResourceID, id)
 	})
-	t.Run("FB-018 FB-019 G-FB-18 as many and as long as may be, beside the defaults", func(t *testing.T) {
-		w.submit(t, manifestWith(`,"headers":`+pairs(10, 1024)+`,"tags":`+pairs(10, 1024)))
-		m := last(t)
-		assertEqual(t, "headers and tags", fmt.Sprint(len(m.Headers), len(m.Tags)), "12 10")
-	})
+	t.Run("FB-018 FB-019 G-FB-18 as many and as long as may be, beside the defaults",
+		func(t *testing.T) {
+			w.submit(t, manifestWith(`,"headers":`+pairs(10, 1024)+`,"tags":`+pairs(10, 1024)))
+			m := last(t)
+			assertEqual(t, "headers and tags", fmt.Sprint(len(m.Headers), len(m.Tags)), "12 10")
+		})
 	t.Run("FB-017 FB-023 a resource's header wins, however it is spelled", func(t *testing.T) {
 		w.submit(t, manifestWith(`,"headers":{"user-agent":"mine","Referer":"x"}`))
 		m := last(t)
-		assertEqual(t, "headers", fmt.Sprint(m.Headers), "map[Referer:x X-From:type user-agent:mine]")
+		assertEqual(t, "headers", fmt.Sprint(m.Headers),
+			"map[Referer:x X-From:type user-agent:mine]")
 	})
 	t.Run("FB-021 tags are handed on", func(t *testing.T) {
 		w.submit(t, manifestWith(`,"tags":{"content_type":"image/jpeg","é":"\u0001"}`))
-		assertEqual(t, "tags", fmt.Sprintf("%q", last(t).Tags), `map["content_type":"image/jpeg" "é":"\x01"]`)
+		assertEqual(t, "tags", fmt.Sprintf("%q", last(t).Tags),
+			`map["content_type":"image/jpeg" "é":"\x01"]`)
 	})
 	t.Run("FB-022 G-FB-28 attributes are data", func(t *testing.T) {
-		w.submit(t, strings.Replace(manifest(1), `"metadata"`, `"attributes":{"priority":"high"},"metadata"`, 1))
+		w.submit(t, strings.Replace(manifest(1), `"metadata"`,
+			`"attributes":{"priority":"high"},"metadata"`, 1))
 	})
 	t.Run("G-X-15 the last of two members counts", func(t *testing.T) {
-		w.submit(t, strings.Replace(manifest(1), `{"manifest_version":"v1"`, `{"manifest_version":"v0","manifest_version":"v1"`, 1))
+		w.submit(t, strings.Replace(manifest(1), `{"manifest_version":"v1"`,
+			`{"manifest_version":"v0","manifest_version":"v1"`, 1))
 	})
 	t.Run("FB-075 the number of resources is a setting", func(t *testing.T) {
 		c := config()
@@ -166,10 +182,13 @@ func TestSizes(t *testing.T) {
 		r := w.submit(t, body)
 		assertEqual(t, "stored", len(w.object(t, r.ManifestKey)), maxManifest)
 	})
-	t.Run("FB-024 FB-042 one byte more", func(t *testing.T) { w.post(t, sized(maxManifest+1)).WantError(t, 413, "PAYLOAD_TOO_LARGE") })
+	t.Run("FB-024 FB-042 one byte more", func(t *testing.T) {
+		w.post(t, sized(maxManifest+1)).WantError(t, 413, "PAYLOAD_TOO_LARGE")
+	})
 	t.Run("FB-024 far more, announced and not", func(t *testing.T) {
 		w.post(t, sized(2*maxManifest)).WantError(t, 413, "PAYLOAD_TOO_LARGE")
-		req, _ := http.NewRequest("POST", w.URL+"/jobs", struct{ *strings.Reader }{strings.NewReader(sized(2 * maxManifest))})
+		req, _ := http.NewRequest("POST", w.URL+"/jobs",
+			struct{ *strings.Reader }{strings.NewReader(sized(2 * maxManifest))})
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Fetchbox-Job-Type", gallery)
 		w.Send(t, req).WantError(t, 413, "PAYLOAD_TOO_LARGE")
@@ -184,7 +203,9 @@ func TestSizes(t *testing.T) {
 		text := manifest(7)
 		w.submit(t, zip(t, text[:20], text[20:]), encoded...)
 	})
-	t.Run("FB-006 exactly 5 MiB, zipped", func(t *testing.T) { w.submit(t, zip(t, sized(maxManifest)), encoded...) })
+	t.Run("FB-006 exactly 5 MiB, zipped", func(t *testing.T) {
+		w.submit(t, zip(t, sized(maxManifest)), encoded...)
+	})
 	t.Run("FB-025 one byte more, zipped", func(t *testing.T) {
 		w.post(t, zip(t, sized(maxManifest+1)), encoded...).WantError(t, 413, "PAYLOAD_TOO_LARGE")
 	})
@@ -205,9 +226,10 @@ func TestSizes(t *testing.T) {
 	})
 	before := len(w.all(t, fetchbox.Name))
 	for name, c := range map[string]struct{ encoding, body string }{
-		"FB-007 no gzip":                   {"gzip", manifest(1)},
-		"FB-007 cut off":                   {"gzip", zip(t, manifest(9))[:60]},
-		"FB-007 a wrong checksum":          {"gzip", zip(t, manifest(1))[:len(zip(t, manifest(1)))-8] + "12345678"},
+		"FB-007 no gzip": {"gzip", manifest(1)},
+		"FB-007 cut off": {"gzip", zip(t, manifest(9))[:60]},
+		"FB-007 a wrong checksum": {"gzip",
+			zip(t, manifest(1))[:len(zip(t, manifest(1)))-8] + "12345678"},
 		"FB-007 G-FB-09 bytes after it":    {"gzip", zip(t, manifest(1)) + "x"},
 		"FB-007 nothing":                   {"gzip", ""},
 		"FB-007 G-FB-09 another encoding":  {"br", manifest(1)},
@@ -216,17 +238,26 @@ func TestSizes(t *testing.T) {
 		"FB-024 identity that is not JSON": {"identity", "{"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.post(t, c.body, "Content-Encoding", c.encoding, "Content-Type", "application/json").WantError(t, 400, "INVALID_PAYLOAD")
+			w.post(t, c.body, "Content-Encoding", c.encoding, "Content-Type",
+				"application/json").WantError(t, 400, "INVALID_PAYLOAD")
 		})
 	}
-	t.Run("FB-026 nothing is left of them", func(t *testing.T) { assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), before) })
-	t.Run("FB-007 identity", func(t *testing.T) { w.submit(t, manifest(1), "Content-Encoding", "identity") })
+	t.Run("FB-026 nothing is left of them", func(t *testing.T) {
+		assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), before)
+	})
+	t.Run("FB-007 identity", func(t *testing.T) {
+		w.submit(t, manifest(1), "Content-Encoding", "identity")
+	})
 }
 
-// FuzzManifest: whatever the text, it is refused as the caller's fault, or it is JSON whose parts keep the limits.
+// FuzzManifest: whatever the text, it is refused as the caller's fault, or it is JSON whose parts
+// keep the limits.
 func FuzzManifest(f *testing.F) {
-	for _, seed := range []string{manifest(1), manifest(3), manifestWith(`,"headers":{"A":"b"},"tags":{"c":"d"}`), resources("[]"), `{}`, `[[[[`, "{\"\xff\":1}",
-		manifestWith(`,"headers":{"\ud83d":"b"}`), manifestWith(`,"tags":{"a":"\u0000"}`), `{"manifest_version":"v1","metadata":{"a":1e999},"resources":[{"id":"\ud800","url":"http://x"}]}`} {
+	for _, seed := range []string{manifest(1), manifest(3),
+		manifestWith(`,"headers":{"A":"b"},"tags":{"c":"d"}`), resources("[]"), `{}`, `[[[[`,
+		"{\"\xff\":1}",
+		manifestWith(`,"headers":{"\ud83d":"b"}`), manifestWith(`,"tags":{"a":"\u0000"}`),
+		`{"manifest_version":"v1","metadata":{"a":1e999},"resources":[{"id":"\ud800","url":"http://x"}]}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -237,14 +268,16 @@ func FuzzManifest(f *testing.F) {
 			}
 			return
 		}
-		if !json.Valid(text) || !json.Valid(m.Metadata) || m.Metadata[0] != '{' || m.Attributes != nil && m.Attributes[0] != '{' {
+		if !json.Valid(text) || !json.Valid(m.Metadata) || m.Metadata[0] != '{' ||
+			(m.Attributes != nil && m.Attributes[0] != '{') {
 			t.Fatalf("%q is accepted", text)
 		}
 		seen := map[string]bool{}
 		for _, r := range m.Resources {
 			n := utf8.RuneCountInString(r.ID)
 			lower := strings.ToLower(r.URL)
-			if seen[r.ID] || n < 1 || n > 128 || !strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "https://") {
+			if seen[r.ID] || n < 1 || n > 128 ||
+				(!strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "https://")) {
 				t.Fatalf("the resource %q %q is accepted", r.ID, r.URL)
 			}
 			seen[r.ID] = true

@@ -38,10 +38,13 @@ type metrics struct {
 	prunedJobs prometheus.Counter
 }
 
-// The codes that failures are counted by from the start; other statuses of HTTP come as they happen.
+// The codes that failures are counted by from the start; other statuses of HTTP come as they
+// happen.
 var (
-	downloadCodes = []string{codeURL, codeHeader, codeRefused, codeRedirects, codeDownloadTooLarge, codeChecksum, codeTimeout, codeUnknownHost, codeTLS,
-		codeConnection, codeTruncated, codeProxy, codeUnknownPool, "HTTP_403", "HTTP_404", "HTTP_429", "HTTP_500", "HTTP_503"}
+	downloadCodes = []string{codeURL, codeHeader, codeRefused, codeRedirects, codeDownloadTooLarge,
+		codeChecksum, codeTimeout, codeUnknownHost, codeTLS,
+		codeConnection, codeTruncated, codeProxy, codeUnknownPool, "HTTP_403", "HTTP_404",
+		"HTTP_429", "HTTP_500", "HTTP_503"}
 	storageCodes = []string{codeUpload, codeUploadKey}
 )
 
@@ -50,29 +53,42 @@ func newMetrics(r prometheus.Registerer, pools map[string]Pool) (*metrics, error
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fetchbox_" + name, Help: help})
 	}
 	counters := func(name, help string, label ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fetchbox_" + name, Help: help}, label)
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fetchbox_" + name,
+			Help: help}, label)
 	}
 	histogram := func(name, help string, buckets ...float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fetchbox_" + name, Help: help, Buckets: buckets})
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fetchbox_" + name,
+			Help: help, Buckets: buckets})
 	}
 	m := &metrics{
-		requests:    counters("api_requests_total", "Requests by route and status.", "route", "status"),
-		ingested:    counters("ingest_jobs_total", "Manifests by what became of them.", "result"),
-		ingestBytes: counter("ingest_bytes_total", "Bytes of the manifests that were accepted, after decompression."),
-		ingestSeconds: histogram("ingest_duration_seconds", "Time from the header of a submit to its answer.",
+		requests: counters("api_requests_total", "Requests by route and status.", "route",
+			"status"),
+		ingested: counters("ingest_jobs_total", "Manifests by what became of them.", "result"),
+		ingestBytes: counter("ingest_bytes_total",
+			"Bytes of the manifests that were accepted, after decompression."),
+		ingestSeconds: histogram("ingest_duration_seconds",
+			"Time from the header of a submit to its answer.",
 			1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 10),
-		inflight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fetchbox_worker_tasks_inflight", Help: "Downloads under way on this node."}),
-		downloadSeconds: histogram("worker_download_seconds", "Time of one try of a download, storing included.",
+		inflight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fetchbox_worker_tasks_inflight",
+			Help: "Downloads under way on this node."}),
+		downloadSeconds: histogram("worker_download_seconds",
+			"Time of one try of a download, storing included.",
 			5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60),
-		downloadBytes:    counter("worker_download_bytes_total", "Bytes downloaded."),
-		downloadFailures: counters("worker_download_failures_total", "Tries that failed, by the code of the failure.", "code"),
-		storageFailures:  counters("worker_storage_failures_total", "Downloads that could not be stored, by the code of the failure.", "code"),
-		deadLetters:      counter("worker_dlq_total", "Dead letters."),
-		proxyFailures:    counters("proxy_failures_total", "Tries that failed at a proxy, by its pool.", "pool"),
-		prunedJobs:       counter("ledger_pruned_jobs_total", "Jobs removed from the ledger by age or size."),
+		downloadBytes: counter("worker_download_bytes_total", "Bytes downloaded."),
+		downloadFailures: counters("worker_download_failures_total",
+			"Tries that failed, by the code of the failure.", "code"),
+		storageFailures: counters("worker_storage_failures_total",
+			"Downloads that could not be stored, by the code of the failure.", "code"),
+		deadLetters: counter("worker_dlq_total", "Dead letters."),
+		proxyFailures: counters("proxy_failures_total",
+			"Tries that failed at a proxy, by its pool.", "pool"),
+		prunedJobs: counter("ledger_pruned_jobs_total",
+			"Jobs removed from the ledger by age or size."),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.ingested, m.ingestBytes, m.ingestSeconds, m.inflight, m.downloadSeconds,
-		m.downloadBytes, m.downloadFailures, m.storageFailures, m.deadLetters, m.proxyFailures, m.prunedJobs} {
+	for _, c := range []prometheus.Collector{m.requests, m.ingested, m.ingestBytes, m.ingestSeconds,
+		m.inflight, m.downloadSeconds,
+		m.downloadBytes, m.downloadFailures, m.storageFailures, m.deadLetters, m.proxyFailures,
+		m.prunedJobs} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("fetchbox: %w", err)
 		}
@@ -92,7 +108,8 @@ func newMetrics(r prometheus.Registerer, pools map[string]Pool) (*metrics, error
 	return m, nil
 }
 
-// observe makes the requests of routes count, those to come with the statuses they are usually answered with.
+// observe makes the requests of routes count, those to come with the statuses they are usually
+// answered with.
 func (m *metrics) observe(routes []httpapi.Route) {
 	for i := range routes {
 		r := &routes[i]

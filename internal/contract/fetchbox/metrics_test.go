@@ -15,10 +15,12 @@ import (
 
 // names are all metrics with the labels they have (G-FB-42).
 var names = map[string][]string{
-	"api_requests_total": {"route", "status"}, "ingest_jobs_total": {"result"}, "ingest_bytes_total": nil, "ingest_duration_seconds": nil,
-	"worker_tasks_inflight": nil, "worker_download_seconds": nil, "worker_download_bytes_total": nil,
-	"worker_download_failures_total": {"code"}, "worker_storage_failures_total": {"code"}, "worker_dlq_total": nil,
-	"proxy_failures_total": {"pool"}, "ledger_pruned_jobs_total": nil,
+	"api_requests_total": {"route", "status"}, "ingest_jobs_total": {"result"},
+	"ingest_bytes_total": nil, "ingest_duration_seconds": nil,
+	"worker_tasks_inflight": nil, "worker_download_seconds": nil,
+	"worker_download_bytes_total":    nil,
+	"worker_download_failures_total": {"code"}, "worker_storage_failures_total": {"code"},
+	"worker_dlq_total": nil, "proxy_failures_total": {"pool"}, "ledger_pruned_jobs_total": nil,
 }
 
 func TestMetrics(t *testing.T) {
@@ -59,14 +61,18 @@ func TestMetrics(t *testing.T) {
 		w.submit(t, manifest(2), keyHeader, "k")
 		w.post(t, "{}").WantStatus(t, 400)
 		w.Do(t, "GET", "/operators/jobs", "").WantStatus(t, 200)
-		for result, want := range map[string]float64{"accepted": 1, "repeated": 1, "rejected": 1, "failed": 0} {
+		for result, want := range map[string]float64{"accepted": 1, "repeated": 1, "rejected": 1,
+			"failed": 0} {
 			assertEqual(t, result, w.counter(t, "ingest_jobs_total", "result", result), want)
 		}
 		assertEqual(t, "bytes", w.counter(t, "ingest_bytes_total"), float64(len(manifest(2))))
 		assertEqual(t, "durations", w.counter(t, "ingest_duration_seconds"), 3)
-		assertEqual(t, "accepted", w.counter(t, "api_requests_total", "route", "POST /jobs", "status", "202"), 2)
-		assertEqual(t, "refused", w.counter(t, "api_requests_total", "route", "POST /jobs", "status", "400"), 1)
-		assertEqual(t, "lists", w.counter(t, "api_requests_total", "route", "GET /operators/jobs", "status", "200"), 1)
+		assertEqual(t, "accepted", w.counter(t, "api_requests_total", "route", "POST /jobs",
+			"status", "202"), 2)
+		assertEqual(t, "refused", w.counter(t, "api_requests_total", "route", "POST /jobs",
+			"status", "400"), 1)
+		assertEqual(t, "lists", w.counter(t, "api_requests_total", "route", "GET /operators/jobs",
+			"status", "200"), 1)
 	})
 }
 
@@ -104,15 +110,17 @@ func TestPrune(t *testing.T) {
 				w.prune(t)
 				assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), 3)
 			})
-			t.Run("FB-088 FB-094 then those that are settled, with their tasks", func(t *testing.T) {
-				w.clock.Advance(2 * time.Second)
-				w.prune(t)
-				w.Do(t, "GET", "/operators/jobs/"+old.JobID, "").WantError(t, 404, "NOT_FOUND")
-				w.status(t, open.JobID, "in_progress")
-				w.status(t, young.JobID, "completed")
-				assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 5)
-				assertEqual(t, "ledger_pruned_jobs_total", w.counter(t, "ledger_pruned_jobs_total"), 1)
-			})
+			t.Run("FB-088 FB-094 then those that are settled, with their tasks",
+				func(t *testing.T) {
+					w.clock.Advance(2 * time.Second)
+					w.prune(t)
+					w.Do(t, "GET", "/operators/jobs/"+old.JobID, "").WantError(t, 404, "NOT_FOUND")
+					w.status(t, open.JobID, "in_progress")
+					w.status(t, young.JobID, "completed")
+					assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 5)
+					assertEqual(t, "ledger_pruned_jobs_total",
+						w.counter(t, "ledger_pruned_jobs_total"), 1)
+				})
 			t.Run("FB-094 a job that is not settled is never removed", func(t *testing.T) {
 				w.clock.Advance(365 * 24 * time.Hour)
 				w.prune(t)
@@ -126,39 +134,45 @@ func TestPrune(t *testing.T) {
 			c := config()
 			c.LedgerMaxBytes = 40000
 			w := newWorldAt(t, p, c)
-			t.Run("FB-089 G-FB-40 the oldest settled ones go until the rest is below the cap", func(t *testing.T) {
-				open := w.submit(t, manifest(10))
-				var all []receipt
-				for range 20 {
-					all = append(all, ended(t, w, 10))
-					w.clock.Advance(time.Second)
-				}
-				size := func() (n int64) {
-					if err := w.store.Update(context.Background(), func(tx store.Tx) (err error) { n, err = tx.Size(fetchbox.Name); return err }); err != nil {
-						t.Fatal(err)
+			t.Run("FB-089 G-FB-40 the oldest settled ones go until the rest is below the cap",
+				func(t *testing.T) {
+					open := w.submit(t, manifest(10))
+					var all []receipt
+					for range 20 {
+						all = append(all, ended(t, w, 10))
+						w.clock.Advance(time.Second)
 					}
-					return n
-				}
-				if was := size(); was < 2*c.LedgerMaxBytes {
-					t.Fatalf("the ledger has %d bytes only", was)
-				}
-				w.prune(t)
-				if is := size(); is > c.LedgerMaxBytes || is < c.LedgerMaxBytes/2 {
-					t.Errorf("the ledger has %d bytes", is)
-				}
-				w.status(t, open.JobID, "queued")
-				gone := true
-				for i, r := range all { // a stretch from the oldest on is gone
-					there := w.Do(t, "GET", "/operators/jobs/"+r.JobID, "").Status == 200
-					if gone = gone && !there; !gone && !there {
-						t.Errorf("job %d is gone and an older one is not", i)
+					size := func() (n int64) {
+						if err := w.store.Update(context.Background(),
+							func(tx store.Tx) (err error) {
+								n, err = tx.Size(fetchbox.Name)
+								return err
+							}); err != nil {
+							t.Fatal(err)
+						}
+						return n
 					}
-				}
-				w.status(t, all[len(all)-1].JobID, "completed")
-				left := len(w.all(t, fetchbox.Name))
-				assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 10*left)
-				assertEqual(t, "pruned", fmt.Sprint(w.counter(t, "ledger_pruned_jobs_total")), fmt.Sprint(21-left))
-			})
+					if was := size(); was < 2*c.LedgerMaxBytes {
+						t.Fatalf("the ledger has %d bytes only", was)
+					}
+					w.prune(t)
+					if is := size(); is > c.LedgerMaxBytes || is < c.LedgerMaxBytes/2 {
+						t.Errorf("the ledger has %d bytes", is)
+					}
+					w.status(t, open.JobID, "queued")
+					gone := true
+					for i, r := range all { // a stretch from the oldest on is gone
+						there := w.Do(t, "GET", "/operators/jobs/"+r.JobID, "").Status == 200
+						if gone = gone && !there; !gone && !there {
+							t.Errorf("job %d is gone and an older one is not", i)
+						}
+					}
+					w.status(t, all[len(all)-1].JobID, "completed")
+					left := len(w.all(t, fetchbox.Name))
+					assertEqual(t, "tasks", len(w.all(t, fetchbox.Tasks)), 10*left)
+					assertEqual(t, "pruned", fmt.Sprint(w.counter(t, "ledger_pruned_jobs_total")),
+						fmt.Sprint(21-left))
+				})
 		})
 	})
 }

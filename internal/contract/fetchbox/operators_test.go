@@ -20,7 +20,8 @@ func TestSnapshot(t *testing.T) {
 		r := w.submit(t, manifest(3))
 		t.Run("FB-052 FB-054 FB-055 FB-056 FB-057 FB-058 a job on its way", func(t *testing.T) {
 			was := w.status(t, r.JobID, "queued")
-			if was.LastError != nil || was.LogCursor.Stream != "jobs.logs" || was.LogCursor.Offset == 0 {
+			if was.LastError != nil || was.LogCursor.Stream != "jobs.logs" ||
+				was.LogCursor.Offset == 0 {
 				t.Errorf("got %+v", was)
 			}
 			for i, step := range []struct {
@@ -42,7 +43,8 @@ func TestSnapshot(t *testing.T) {
 				if v.LastError != nil {
 					last = v.LastError.Code
 				}
-				assertEqual(t, fmt.Sprint("step ", i), fmt.Sprint(v.Status, v.Total, v.Completed, v.Failed, last),
+				assertEqual(t, fmt.Sprint("step ", i),
+					fmt.Sprint(v.Status, v.Total, v.Completed, v.Failed, last),
 					fmt.Sprint(step.status, 3, step.completed, step.failed, step.last))
 				if !v.UpdatedAt.After(was.UpdatedAt) {
 					t.Errorf("step %d: updated at %s after %s", i, v.UpdatedAt, was.UpdatedAt)
@@ -73,7 +75,8 @@ func TestSnapshot(t *testing.T) {
 			again := fetchbox.BrokenOutcome("HTTP_503", true, 0)
 			for n := 1; n < tries; n++ {
 				w.awaitEnd(t, r.JobID, again)
-				assertEqual(t, "counts", fmt.Sprint(w.status(t, r.JobID, "in_progress").Failed), "0")
+				assertEqual(t, "counts", fmt.Sprint(w.status(t, r.JobID, "in_progress").Failed),
+					"0")
 				w.clock.Advance(time.Hour)
 				w.sweep(t)
 			}
@@ -83,7 +86,8 @@ func TestSnapshot(t *testing.T) {
 			assertEqual(t, "last error", *v.LastError, problem{"HTTP_503", "it broke"})
 		})
 		t.Run("FB-053 an unknown id", func(t *testing.T) {
-			for _, id := range []string{"00000000-0000-7000-8000-000000000000", "nothing", "%00", strings.Repeat("x", 300)} {
+			for _, id := range []string{"00000000-0000-7000-8000-000000000000", "nothing", "%00",
+				strings.Repeat("x", 300)} {
 				w.Do(t, "GET", "/operators/jobs/"+id, "").WantError(t, 404, "NOT_FOUND")
 				w.Do(t, "GET", "/operators/jobs/"+id+"/logs", "").WantError(t, 404, "NOT_FOUND")
 			}
@@ -124,8 +128,10 @@ func TestList(t *testing.T) {
 				for _, v := range p.Items {
 					ids = append(ids, v.JobID)
 				}
-				if p.HasMore != (p.NextCursor != nil) || len(p.Items) > 4 || p.HasMore && len(p.Items) < 4 {
-					t.Fatalf("a page of %d, more %t, cursor %v", len(p.Items), p.HasMore, p.NextCursor)
+				if p.HasMore != (p.NextCursor != nil) || len(p.Items) > 4 ||
+					(p.HasMore && len(p.Items) < 4) {
+					t.Fatalf("a page of %d, more %t, cursor %v", len(p.Items), p.HasMore,
+						p.NextCursor)
 				}
 				if !p.HasMore {
 					return ids
@@ -138,14 +144,17 @@ func TestList(t *testing.T) {
 		})
 		for status, want := range byStatus {
 			t.Run("G-FB-37 those that are "+status, func(t *testing.T) {
-				assertEqual(t, "jobs", strings.Join(pages("&status="+status), " "), strings.Join(want, " "))
+				assertEqual(t, "jobs", strings.Join(pages("&status="+status), " "),
+					strings.Join(want, " "))
 			})
 		}
 		t.Run("G-FB-37 20 at a time", func(t *testing.T) {
-			p := testkit.DecodeReply[struct{ Items []view }](t, w.Do(t, "GET", "/operators/jobs", "").WantStatus(t, 200))
+			p := testkit.DecodeReply[struct{ Items []view }](t,
+				w.Do(t, "GET", "/operators/jobs", "").WantStatus(t, 200))
 			assertEqual(t, "items", len(p.Items), 20)
 		})
-		for _, query := range []string{"status=done", "status=QUEUED", "limit=0", "limit=101", "limit=x", "cursor=x", "cursor=MS54", "limit=1&limit=2"} {
+		for _, query := range []string{"status=done", "status=QUEUED", "limit=0", "limit=101",
+			"limit=x", "cursor=x", "cursor=MS54", "limit=1&limit=2"} {
 			t.Run("G-FB-37 a wrong "+query, func(t *testing.T) {
 				w.Do(t, "GET", "/operators/jobs?"+query, "").WantError(t, 400, "INVALID_PAYLOAD")
 			})
@@ -156,26 +165,33 @@ func TestList(t *testing.T) {
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	c := config()
-	c.Token, c.OperatorToken = settings.NewSecret("client-token"), settings.NewSecret("operator-token")
+	c.Token, c.OperatorToken = settings.NewSecret("client-token"),
+		settings.NewSecret("operator-token")
 	w := inMemory(t, c)
-	routes := []struct{ method, path string }{{"GET", "/operators/jobs"}, {"GET", "/operators/jobs/x"}, {"GET", "/operators/jobs/x/logs"},
-		{"GET", "/operators/health"}, {"GET", "/operators/dlq"}, {"POST", "/operators/dlq/1/replay"}}
+	routes := []struct{ method, path string }{{"GET", "/operators/jobs"},
+		{"GET", "/operators/jobs/x"}, {"GET", "/operators/jobs/x/logs"},
+		{"GET", "/operators/health"}, {"GET", "/operators/dlq"},
+		{"POST", "/operators/dlq/1/replay"}}
 	for _, r := range routes {
 		t.Run("FB-067 G-FB-01 "+r.method+" "+r.path, func(t *testing.T) {
-			for _, header := range []string{"", "Bearer client-token", "Bearer x", "operator-token"} {
-				got := w.Do(t, r.method, r.path, "", "Authorization", header).WantError(t, 401, "UNAUTHORIZED")
+			for _, header := range []string{"", "Bearer client-token", "Bearer x",
+				"operator-token"} {
+				got := w.Do(t, r.method, r.path, "", "Authorization", header).WantError(t, 401,
+					"UNAUTHORIZED")
 				if got.Header.Get("WWW-Authenticate") == "" {
 					t.Error("it does not say how")
 				}
 			}
-			if got := w.Do(t, r.method, r.path, "", "Authorization", "Bearer operator-token"); got.Status == 401 {
+			if got := w.Do(t, r.method, r.path, "", "Authorization",
+				"Bearer operator-token"); got.Status == 401 {
 				t.Errorf("got %d", got.Status)
 			}
 		})
 	}
 	t.Run("FB-040 G-FB-31 POST /jobs", func(t *testing.T) {
 		w.post(t, manifest(1)).WantError(t, 401, "UNAUTHORIZED")
-		w.post(t, manifest(1), "Authorization", "Bearer operator-token").WantError(t, 401, "UNAUTHORIZED")
+		w.post(t, manifest(1), "Authorization", "Bearer operator-token").WantError(t, 401,
+			"UNAUTHORIZED")
 		w.post(t, manifest(1), "Authorization", "Bearer client-token").WantStatus(t, 202)
 	})
 	t.Run("FB-067 open without a token", func(t *testing.T) {
@@ -191,7 +207,8 @@ func TestHealth(t *testing.T) {
 		Components map[string]struct{ Status, Detail string }
 	}
 	read := func(t *testing.T, w *world, status int) answer {
-		return testkit.DecodeReply[answer](t, w.Do(t, http.MethodGet, "/operators/health", "").WantStatus(t, status))
+		return testkit.DecodeReply[answer](t,
+			w.Do(t, http.MethodGet, "/operators/health", "").WantStatus(t, status))
 	}
 	t.Run("FB-065 G-FB-39 all five", func(t *testing.T) {
 		a := read(t, inMemory(t, config()), 200)
@@ -210,13 +227,15 @@ func TestHealth(t *testing.T) {
 	})
 	t.Run("FB-065 FB-066 the bucket of a job type that takes nothing is named", func(t *testing.T) {
 		w := inMemory(t, config())
-		if err := os.WriteFile(filepath.Join(w.dir, "pictures"), nil, 0o600); err != nil { // a file where the bucket should be
+		// a file where the bucket should be
+		if err := os.WriteFile(filepath.Join(w.dir, "pictures"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		const why = "the bucket pictures cannot be written: not a directory"
 		assertEqual(t, "detail", read(t, w, 503).Components["storage"].Detail, why)
 		for _, c := range w.fetchbox.Checks() {
-			if err := c.Run(t.Context()); c.Name == "fetchbox storage" && (!job.IsKind(err, job.ReadOnly) || !strings.Contains(err.Error(), why)) {
+			if err := c.Run(t.Context()); c.Name == "fetchbox storage" &&
+				(!job.IsKind(err, job.ReadOnly) || !strings.Contains(err.Error(), why)) {
 				t.Errorf("ready: got %v", err)
 			}
 		}

@@ -16,11 +16,12 @@ const (
 	codeWorkerLost  = "SYSTEM_WORKER_LOST"      // the run of a task was silent for its lease
 	codeMalformed   = "SYSTEM_MALFORMED_TASK"   // a direct producer's message is no task
 	codeUnknownType = "SYSTEM_UNKNOWN_JOB_TYPE" // or one of a job type that is not registered
-	codeWorker      = "SYSTEM_WORKER_ERROR"     // a worker outside failed and did not say by which code
+	// a worker outside failed and did not say by which code
+	codeWorker = "SYSTEM_WORKER_ERROR"
 )
 
-// failure is why something went wrong, as it is kept with a task, becomes the last error of its job and is told in the
-// dead letter.
+// failure is why something went wrong, as it is kept with a task, becomes the last error of its job
+// and is told in the dead letter.
 type failure struct{ code, message string }
 
 func (f failure) encode() []byte {
@@ -52,14 +53,15 @@ func successOutcome(result []byte) engine.Outcome {
 	return engine.Outcome{On: job.Succeeded, Result: result}
 }
 
-// failureOutcome is the outcome of a run that failed: tried again after delay where that may help and tries are left, 0
-// leaves the delay to the backoff (FB-083).
+// failureOutcome is the outcome of a run that failed: tried again after delay where that may help
+// and tries are left, 0 leaves the delay to the backoff (FB-083).
 func failureOutcome(code, message string, retry bool, delay time.Duration) engine.Outcome {
 	on := job.FailedForGood
 	if retry {
 		on = job.Failed
 	}
-	return engine.Outcome{On: on, Failure: failure{code, message}.encode(), Reason: code, Delay: delay}
+	return engine.Outcome{On: on, Failure: failure{code, message}.encode(), Reason: code,
+		Delay: delay}
 }
 
 // workerLost is the failure of a run that was silent for its lease.
@@ -71,6 +73,7 @@ func (f *FetchBox) onDeadTasks(moves []engine.Moved) {
 	for i := range moves {
 		j := &moves[i].Job
 		l := decodeTaskLabel(j)
-		telemetry.LogFinalFailure(f.Log, l.jobID, j.Queue, tryNumber(j, moves[i].On), cmp.Or(moves[i].Reason, codeWorkerLost), slog.String("resource_id", l.resourceID))
+		telemetry.LogFinalFailure(f.Log, l.jobID, j.Queue, tryNumber(j, moves[i].On),
+			cmp.Or(moves[i].Reason, codeWorkerLost), slog.String("resource_id", l.resourceID))
 	}
 }

@@ -6,8 +6,8 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// RemoteWorkers is how tasks are run by workers outside the process, where this one downloads nothing itself. A task goes by
-// an id of its own there; its payload is the message (G-FB-35).
+// RemoteWorkers is how tasks are run by workers outside the process, where this one downloads
+// nothing itself. A task goes by an id of its own there; its payload is the message (G-FB-35).
 func (f *FetchBox) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{Name: Name, EngineName: Tasks,
 		Attempt: func(j *job.Job) int { return tryNumber(j, job.Claimed) }, // G-FB-43

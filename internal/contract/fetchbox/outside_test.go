@@ -35,25 +35,30 @@ func TestOutside(t *testing.T) {
 			if !uuidText.MatchString(j.JobID) || j.JobID == r.JobID || m.JobID != r.JobID {
 				t.Errorf("got %+v", j)
 			}
-			assertEqual(t, "task", fmt.Sprint(j.Contract, j.Queue, j.Attempt, m.ResourceID), "fetchboxgallery1r0000")
+			assertEqual(t, "task", fmt.Sprint(j.Contract, j.Queue, j.Attempt, m.ResourceID),
+				"fetchboxgallery1r0000")
 			o.Post(t, "runs/"+j.RunID+"/heartbeat", "{}").WantStatus(t, 200)
 			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":{"size_bytes":7}}`).WantStatus(t, 200)
-			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":{"size_bytes":7}}`).WantError(t, 409, "RUN_LOST")
+			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":{"size_bytes":7}}`).WantError(t, 409,
+				"RUN_LOST")
 		}
 		v := w.status(t, r.JobID, "in_progress")
 		assertEqual(t, "counts", fmt.Sprint(v.Completed, v.Failed), "1 0")
 	})
 	t.Run("FB-083 G-FB-24 failures", func(t *testing.T) {
 		j := o.ClaimOne(t, aTask)
-		o.Post(t, "runs/"+j.RunID+"/fail", `{"error":"forbidden","error_type":"HTTP_403","retryable":false}`).WantStatus(t, 200)
+		o.Post(t, "runs/"+j.RunID+"/fail",
+			`{"error":"forbidden","error_type":"HTTP_403","retryable":false}`).WantStatus(t, 200)
 		assertEqual(t, "last error", *w.get(t, r.JobID).LastError, problem{"HTTP_403", "forbidden"})
 		for range tries {
 			j := o.ClaimOne(t, aTask)
-			o.Post(t, "runs/"+j.RunID+"/fail", `{"error":"oops","retryable":true}`).WantStatus(t, 200)
+			o.Post(t, "runs/"+j.RunID+"/fail", `{"error":"oops","retryable":true}`).WantStatus(t,
+				200)
 			w.clock.Advance(time.Hour)
 			w.sweep(t)
 		}
-		assertEqual(t, "last error", *w.status(t, r.JobID, "in_progress").LastError, problem{"SYSTEM_WORKER_ERROR", "oops"})
+		assertEqual(t, "last error", *w.status(t, r.JobID, "in_progress").LastError,
+			problem{"SYSTEM_WORKER_ERROR", "oops"})
 	})
 	t.Run("G-FB-43 a lost run is no try", func(t *testing.T) {
 		w.submit(t, manifest(1))
@@ -71,7 +76,8 @@ func TestOutside(t *testing.T) {
 			tried(1)
 			passes(lease + time.Second)
 		}
-		o.Post(t, "runs/"+tried(1).RunID+"/fail", `{"error":"oops","retryable":true}`).WantStatus(t, 200)
+		o.Post(t, "runs/"+tried(1).RunID+"/fail", `{"error":"oops","retryable":true}`).WantStatus(t,
+			200)
 		passes(time.Hour)
 		tried(2)
 		passes(lease + time.Second)
@@ -81,10 +87,13 @@ func TestOutside(t *testing.T) {
 		w.submit(t, manifest(1))
 		j := o.ClaimOne(t, aTask)
 		o.Post(t, "runs/"+j.RunID+"/release", "{}").WantStatus(t, 200)
-		again := testkit.DecodeReply[testkit.ClaimedJob](t, o.Post(t, "jobs/"+j.JobID+"/claim", `{"contract":"fetchbox"}`).WantStatus(t, 200))
+		again := testkit.DecodeReply[testkit.ClaimedJob](t,
+			o.Post(t, "jobs/"+j.JobID+"/claim", `{"contract":"fetchbox"}`).WantStatus(t, 200))
 		assertEqual(t, "job", again.JobID, j.JobID)
-		o.Post(t, "jobs/"+j.JobID+"/claim", `{"contract":"fetchbox"}`).WantError(t, 409, "NOT_CLAIMABLE")
-		o.Post(t, "jobs/"+r.JobID+"/claim", `{"contract":"fetchbox"}`).WantError(t, 404, "NOT_FOUND")
+		o.Post(t, "jobs/"+j.JobID+"/claim", `{"contract":"fetchbox"}`).WantError(t, 409,
+			"NOT_CLAIMABLE")
+		o.Post(t, "jobs/"+r.JobID+"/claim", `{"contract":"fetchbox"}`).WantError(t, 404,
+			"NOT_FOUND")
 	})
 	t.Run("the ledger is nobody's to claim", func(t *testing.T) {
 		if got := o.Post(t, "claims", `{"contract":"fetchbox.task"}`); got.Status != 400 {
@@ -92,7 +101,8 @@ func TestOutside(t *testing.T) {
 		}
 	})
 	t.Run("not where the node downloads itself", func(t *testing.T) {
-		inMemory(t, config()).outside(t).Post(t, "claims", `{"contract":"fetchbox"}`).WantStatus(t, 409)
+		inMemory(t, config()).outside(t).Post(t, "claims", `{"contract":"fetchbox"}`).WantStatus(t,
+			409)
 	})
 }
 
@@ -105,7 +115,8 @@ func TestOutsideSpacing(t *testing.T) {
 	o := w.outside(t)
 	r := w.submit(t, manifest(1))
 	run := o.ClaimOne(t, aTask).RunID
-	o.Post(t, "runs/"+run+"/complete", "{\"result\":{\n\"size_bytes\":\r\n7,\n\n\"note\":\"a\\nb\"}}").WantStatus(t, 200)
+	o.Post(t, "runs/"+run+"/complete",
+		"{\"result\":{\n\"size_bytes\":\r\n7,\n\n\"note\":\"a\\nb\"}}").WantStatus(t, 200)
 	w.deliver(t)
 	results := 0
 	for _, l := range w.logs(t, r.JobID, "") { // fails where a line is no entry

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Hosts are not asked for more at a time than is set, and not at all while they want to be left alone.
+// Hosts are not asked for more at a time than is set, and not at all while they want to be left
+// alone.
 const (
 	hostSlotTimeout = 2 * time.Second // how long a download waits for others from its host
 	retryLater      = time.Second     // how long one that waited in vain is given back for
@@ -37,9 +38,10 @@ func newHosts(maxPerHost int, elapsed func() time.Duration) *hosts {
 	return &hosts{maxPerHost: maxPerHost, elapsed: elapsed, all: map[string]*host{}}
 }
 
-// acquire takes a place at a host. later, if not 0, is when to come again instead: the host wants to be left alone, or has
-// too many downloads under way. leave gives the place back.
-func (h *hosts) acquire(ctx context.Context, name string) (release func(), retryAfter time.Duration) {
+// acquire takes a place at a host. later, if not 0, is when to come again instead: the host wants
+// to be left alone, or has too many downloads under way. leave gives the place back.
+func (h *hosts) acquire(ctx context.Context, name string) (release func(),
+	retryAfter time.Duration) {
 	h.mu.Lock()
 	it := h.lookup(name)
 	it.users++

@@ -17,10 +17,13 @@ func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := testkit.StartTime
 	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7.5": 0, "soon": 0, "3600": time.Hour, "86400": time.Hour,
+		"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7.5": 0, "soon": 0,
+		"3600": time.Hour, "86400": time.Hour,
 		"99999999999999999999999999": time.Hour, "18446744073709551615": time.Hour,
-		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second, now.Add(-time.Minute).Format(http.TimeFormat): 0,
-		now.AddDate(100, 0, 0).Format(http.TimeFormat): time.Hour, now.Add(time.Minute).Format(time.RFC850): time.Minute,
+		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
+		now.Add(-time.Minute).Format(http.TimeFormat):     0,
+		now.AddDate(100, 0, 0).Format(http.TimeFormat):    time.Hour,
+		now.Add(time.Minute).Format(time.RFC850):          time.Minute,
 	} {
 		if got := fetchbox.ParseRetryAfter(value, now); got != want {
 			t.Errorf("%q is %s, want %s", value, got, want)
@@ -28,11 +31,13 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A host that wants to be left alone is left alone by all its downloads, and only the one it told has used a try.
+// A host that wants to be left alone is left alone by all its downloads, and only the one it told
+// has used a try.
 func TestHostsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
-		for form, value := range map[string]string{"seconds": "90", "a date": testkit.StartTime.Add(90 * time.Second).Format(http.TimeFormat)} {
+		for form, value := range map[string]string{"seconds": "90",
+			"a date": testkit.StartTime.Add(90 * time.Second).Format(http.TimeFormat)} {
 			t.Run("FB-083 Retry-After as "+form, func(t *testing.T) {
 				t.Parallel()
 				w := newFetching(t, assertNear())
@@ -50,7 +55,9 @@ func TestHostsAreLeftAlone(t *testing.T) {
 				wantFailure(t, o, "HTTP_"+map[int]string{429: "429", 503: "503"}[status], true)
 				assertEqual(t, "the delay of the one that was told", o.Delay, 90*time.Second)
 				w.clock.Advance(30 * time.Second)
-				other := taskOf(s.URL+"/other", func(task *handler.Task) { task.ResourceID = "other" })
+				other := taskOf(s.URL+"/other", func(task *handler.Task) {
+					task.ResourceID = "other"
+				})
 				o = w.fetch(ctx, other, 0)
 				if o.On != job.Released || o.Delay != time.Minute || asked != 1 {
 					t.Errorf("another ended as %+v after %d requests", o, asked)

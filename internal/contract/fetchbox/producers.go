@@ -27,7 +27,8 @@ const (
 	maxConflictTries   = 5
 )
 
-// proposal is a task that somebody else published. The message is a proposal: it is work when its row exists (G-FB-22).
+// proposal is a task that somebody else published. The message is a proposal: it is work when its
+// row exists (G-FB-22).
 type proposal struct {
 	delivery *stream.Delivery
 	task     handler.Task
@@ -35,7 +36,8 @@ type proposal struct {
 
 // runProducers takes in what others publish on jobs.tasks, until ctx ends (FB-095, G-FB-23).
 func (f *FetchBox) runProducers(ctx context.Context) {
-	c := stream.Consumer{Stream: tasksStream, Subject: tasksSubject, Durable: producersDurable, MaxDeliver: maxDirectTries, AckWait: directFetchTimeout, Batch: maxDirectBatch}
+	c := stream.Consumer{Stream: tasksStream, Subject: tasksSubject, Durable: producersDurable,
+		MaxDeliver: maxDirectTries, AckWait: directFetchTimeout, Batch: maxDirectBatch}
 	if err := f.Streams.Consume(ctx, c, f.ingestBatch); err != nil && ctx.Err() == nil {
 		f.Log.Error("tasks of direct producers are not taken in", telemetry.ErrorMessage, err)
 	}
@@ -91,13 +93,15 @@ func (f *FetchBox) settleMessage(ctx context.Context, d *stream.Delivery, err er
 		}
 	case d.Last || k == job.Invalid || k == job.Malformed || k == job.TooLarge:
 		f.publishInvalid(ctx, d, failure{codeMalformed, "the task cannot be stored"})
-		f.Log.Error("a task of a direct producer could not be taken in", telemetry.ErrorMessage, err)
+		f.Log.Error("a task of a direct producer could not be taken in", telemetry.ErrorMessage,
+			err)
 	default:
 		d.Nak(directRetryDelay)
 	}
 }
 
-// propose stores tasks of one job, and the job where there is none (FB-097). Conflict says that one of them exists.
+// propose stores tasks of one job, and the job where there is none (FB-097). Conflict says that one
+// of them exists.
 func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
 	first := &group[0].task
 	keys := f.ids.Next(len(group))
@@ -121,7 +125,8 @@ func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
 		}
 		_, err = f.engine.Submit(ctx, engine.Unique, batch)
 		var e *job.Error
-		raced := errors.As(err, &e) && e.ID == engineJobID(first.JobID) && (e.Kind == job.Conflict || e.Kind == job.NotFound)
+		raced := errors.As(err, &e) && e.ID == engineJobID(first.JobID) &&
+			(e.Kind == job.Conflict || e.Kind == job.NotFound)
 		if !raced {
 			return err
 		}
@@ -129,21 +134,26 @@ func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
 	return &job.Error{Kind: job.Unavailable, Op: Name, Msg: "the job comes and goes", Err: err}
 }
 
-// directJob is the ledger's entry of a job that nobody submitted. What is known of it is what its first task says.
+// directJob is the ledger's entry of a job that nobody submitted. What is known of it is what its
+// first task says.
 func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submission, error) {
-	j := handler.Job{ID: t.JobID, Type: t.JobType, Tenant: t.Tenant, ManifestKey: t.ManifestKey, TraceID: t.TraceID}
+	j := handler.Job{ID: t.JobID, Type: t.JobType, Tenant: t.Tenant, ManifestKey: t.ManifestKey,
+		TraceID: t.TraceID}
 	offset, err := f.openLog(ctx, j, 0, f.Now())
 	if err != nil {
 		return engine.Submission{}, err
 	}
-	e := jobDetails{manifestKey: t.ManifestKey, tenant: t.Tenant, cursor: offset, traceID: t.TraceID}
+	e := jobDetails{manifestKey: t.ManifestKey, tenant: t.Tenant, cursor: offset,
+		traceID: t.TraceID}
 	return f.jobRow(t.JobID, t.JobType, job.IdentityHash{}, &e, ""), nil
 }
 
-// readDirect reads the message of a direct producer. It must say what it is about; whether the rest is of use the worker
-// finds out (FB-096).
+// readDirect reads the message of a direct producer. It must say what it is about; whether the rest
+// is of use the worker finds out (FB-096).
 func (f *FetchBox) readDirect(ctx context.Context, data []byte) (t handler.Task, why failure) {
-	malformed := func(msg string) (handler.Task, failure) { return handler.Task{}, failure{codeMalformed, msg} }
+	malformed := func(msg string) (handler.Task, failure) {
+		return handler.Task{}, failure{codeMalformed, msg}
+	}
 	if err := strictjson.Check(data); err != nil {
 		return malformed("the message is not JSON: " + err.Error())
 	}
@@ -164,9 +174,11 @@ func (f *FetchBox) readDirect(ctx context.Context, data []byte) (t handler.Task,
 	}
 	registered := f.types[t.JobType]
 	if registered == nil {
-		return t, failure{codeUnknownType, "the job type " + strconv.Quote(t.JobType) + " is not registered"}
+		return t, failure{codeUnknownType,
+			"the job type " + strconv.Quote(t.JobType) + " is not registered"}
 	}
-	if whole, err := registered.fillDefaults(ctx, t); err == nil { // else the worker says what is wrong
+	// else the worker says what is wrong
+	if whole, err := registered.fillDefaults(ctx, t); err == nil {
 		t = whole
 	}
 	if len(encodeTask(&t)) > maxTaskMessage {
@@ -182,15 +194,18 @@ const maxInvalidMessage = 64 << 10
 func (f *FetchBox) publishInvalid(ctx context.Context, d *stream.Delivery, why failure) {
 	task := d.Data
 	if strictjson.Check(task) != nil || len(task) > maxTaskMessage {
-		task, _ = json.Marshal(strings.ToValidUTF8(string(task[:min(len(task), maxInvalidMessage)]), "\uFFFD"))
+		task, _ = json.Marshal(strings.ToValidUTF8(string(task[:min(len(task), maxInvalidMessage)]),
+			"\uFFFD"))
 	}
 	o := strictjson.NewObject(make([]byte, 0, 256+len(task)))
 	appendDeadLetter(&o, task, why, 0, d.Time)
 	id := "direct/" + strconv.FormatUint(d.Offset, 10)
-	if _, err := f.publish(ctx, []stream.Message{{Subject: dlqSubject, ID: id, Data: o.End()}}); err != nil {
+	if _, err := f.publish(ctx, []stream.Message{{Subject: dlqSubject, ID: id,
+		Data: o.End()}}); err != nil {
 		return // it comes again when its time is over
 	}
 	f.metrics.deadLetters.Inc()
-	f.Log.Warn("a message on "+tasksSubject+" is no task and became a dead letter", telemetry.ErrorCode, why.code, telemetry.ErrorMessage, why.message)
+	f.Log.Warn("a message on "+tasksSubject+" is no task and became a dead letter",
+		telemetry.ErrorCode, why.code, telemetry.ErrorMessage, why.message)
 	d.Ack()
 }

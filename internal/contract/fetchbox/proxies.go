@@ -53,7 +53,8 @@ func newProxyRoutes(c *Config, failed func(pool string)) (*proxyRoutes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fetchbox: %w", err)
 	}
-	w := &proxyRoutes{direct: direct, pools: c.Pools, proxies: map[string]*proxy{}, elapsed: c.Elapsed, onProxyFailure: failed}
+	w := &proxyRoutes{direct: direct, pools: c.Pools, proxies: map[string]*proxy{},
+		elapsed: c.Elapsed, onProxyFailure: failed}
 	for name, pool := range c.Pools {
 		for _, raw := range pool.Primary {
 			if guarded.Proxy, err = egress.ParseProxy(raw); err != nil {
@@ -67,7 +68,8 @@ func newProxyRoutes(c *Config, failed func(pool string)) (*proxyRoutes, error) {
 		}
 		for _, other := range pool.Fallbacks {
 			if _, found := c.Pools[other]; !found {
-				return nil, fmt.Errorf("fetchbox: pool %s: there is no pool %s to fall back on", name, other)
+				return nil, fmt.Errorf("fetchbox: pool %s: there is no pool %s to fall back on",
+					name, other)
 			}
 		}
 	}
@@ -87,9 +89,10 @@ func (w *proxyRoutes) close() {
 	}
 }
 
-// of lists the ways of a task in the order of its pools (FB-070): the primary one, what that falls back on, the others.
+// of lists the ways of a task in the order of its pools (FB-070): the primary one, what that falls
+// back on, the others.
 func (w *proxyRoutes) routesFor(p *handler.Proxy) ([]route, error) {
-	if p == nil || p.Primary == "" && len(p.Fallbacks) == 0 {
+	if p == nil || (p.Primary == "" && len(p.Fallbacks) == 0) {
 		return []route{{client: w.direct}}, nil
 	}
 	var all []route
@@ -107,7 +110,8 @@ func (w *proxyRoutes) routesFor(p *handler.Proxy) ([]route, error) {
 		for _, raw := range pool.Primary {
 			if !visited[raw] {
 				visited[raw] = true
-				all = append(all, route{client: w.proxies[raw].client, proxy: w.proxies[raw], pool: name})
+				all = append(all, route{client: w.proxies[raw].client, proxy: w.proxies[raw],
+					pool: name})
 			}
 		}
 		for _, other := range pool.Fallbacks {
@@ -132,12 +136,14 @@ func (w *proxyRoutes) routesFor(p *handler.Proxy) ([]route, error) {
 	return all, nil
 }
 
-// rotate orders ways for a try: each try begins one further than the one before it (FB-083), and those that failed lately
-// come last.
+// rotate orders ways for a try: each try begins one further than the one before it (FB-083), and
+// those that failed lately come last.
 func (w *proxyRoutes) rotate(all []route, try int) []route {
 	first := try % len(all)
 	rotated := append(slices.Clone(all[first:]), all[:first]...)
-	slices.SortStableFunc(rotated, func(a, b route) int { return w.cooldownRank(a.proxy) - w.cooldownRank(b.proxy) })
+	slices.SortStableFunc(rotated, func(a, b route) int {
+		return w.cooldownRank(a.proxy) - w.cooldownRank(b.proxy)
+	})
 	return rotated
 }
 
@@ -154,8 +160,8 @@ func (w *proxyRoutes) cooldownRank(p *proxy) int {
 	return 0
 }
 
-// do makes a request by the first way that works: a proxy that fails itself costs no try. What lies behind it is another
-// matter, that is the try's.
+// do makes a request by the first way that works: a proxy that fails itself costs no try. What lies
+// behind it is another matter, that is the try's.
 func (w *proxyRoutes) do(req *http.Request, routes []route) (resp *http.Response, err error) {
 	for _, r := range routes {
 		resp, err = r.client.Do(req)
@@ -181,7 +187,8 @@ func (p *proxy) setCooldown(coolingDown bool, until time.Duration) {
 	p.coolingDown, p.cooldownUntil = coolingDown, until
 }
 
-// health asks every proxy and says how the pools are: down where none of a pool answers, degraded where some do not.
+// health asks every proxy and says how the pools are: down where none of a pool answers, degraded
+// where some do not.
 func (w *proxyRoutes) health(ctx context.Context) (status, detail string) {
 	answers := map[string]bool{}
 	var mu sync.Mutex
@@ -213,7 +220,8 @@ func (w *proxyRoutes) health(ctx context.Context) (status, detail string) {
 		case status == healthOK:
 			status = healthDegraded
 		}
-		problems = append(problems, fmt.Sprintf("%s: %d of %d proxies work", name, working, len(urls)))
+		problems = append(problems, fmt.Sprintf("%s: %d of %d proxies work", name, working,
+			len(urls)))
 	}
 	return status, strings.Join(problems, "; ")
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// proxied is a world with proxies of both kinds: eu has two of them and falls back on global, and emergency stands alone.
+// proxied is a world with proxies of both kinds: eu has two of them and falls back on global, and
+// emergency stands alone.
 type proxied struct {
 	*fetching
 	first, second, global, emergency *testkit.Proxy
@@ -26,8 +27,8 @@ type proxied struct {
 
 func newProxied(t *testing.T) *proxied {
 	t.Helper()
-	p := &proxied{first: testkit.HTTPProxy(t, ""), second: testkit.SOCKSProxy(t, "user:s3cret"), global: testkit.HTTPProxy(t, "user:s3cret"),
-		emergency: testkit.SOCKSProxy(t, "")}
+	p := &proxied{first: testkit.HTTPProxy(t, ""), second: testkit.SOCKSProxy(t, "user:s3cret"),
+		global: testkit.HTTPProxy(t, "user:s3cret"), emergency: testkit.SOCKSProxy(t, "")}
 	p.url = origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		p.hits.Add(1)
 		rw.Header().Set("Connection", "close") // each try asks a proxy anew
@@ -38,12 +39,15 @@ func newProxied(t *testing.T) *proxied {
 	}).URL
 	c := assertNear()
 	c.Pools = map[string]fetchbox.Pool{
-		"proxies/eu":        {Primary: []string{p.first.URL, p.second.URL}, Fallbacks: []string{"proxies/global"}},
-		"proxies/global":    {Primary: []string{p.global.URL}, Fallbacks: []string{"proxies/eu"}}, // a circle ends where it began
+		"proxies/eu": {Primary: []string{p.first.URL, p.second.URL},
+			Fallbacks: []string{"proxies/global"}},
+		// a circle ends where it began
+		"proxies/global":    {Primary: []string{p.global.URL}, Fallbacks: []string{"proxies/eu"}},
 		"proxies/emergency": {Primary: []string{p.emergency.URL}},
 		"proxies/none":      {},
 	}
-	c.Types["default"] = fetchbox.Type{Proxy: &handler.Proxy{Primary: "proxies/eu", Fallbacks: []string{"proxies/emergency"}}}
+	c.Types["default"] = fetchbox.Type{Proxy: &handler.Proxy{Primary: "proxies/eu",
+		Fallbacks: []string{"proxies/emergency"}}}
 	p.fetching = newFetching(t, c)
 	return p
 }
@@ -69,23 +73,32 @@ func TestProxyOrder(t *testing.T) {
 		wantSuccess(t, p.fetch(ctx, taskOf(p.url, nil), failures))
 		assertEqual(t, "proxies used", p.used(&seen), want)
 	}
-	t.Run("FB-070 the primary pool first", func(t *testing.T) { try(t, 0, "first"); try(t, 0, "first") })
+	t.Run("FB-070 the primary pool first", func(t *testing.T) {
+		try(t, 0, "first")
+		try(t, 0, "first")
+	})
 	t.Run("FB-083 each try begins with the next proxy", func(t *testing.T) {
 		for failures, want := range []string{"first", "second", "global", "emergency", "first"} {
 			try(t, failures, want)
 		}
 	})
-	t.Run("FB-070 one that fails is passed over in the same try, and left to rest", func(t *testing.T) {
-		p.first.SetBroken(true)
-		try(t, 0, "second")
-		assertEqual(t, "failures of the pool", p.counter(t, "proxy_failures_total", "pool", "proxies/eu"), 1)
-		try(t, 0, "second")
-		assertEqual(t, "failures of the pool", p.counter(t, "proxy_failures_total", "pool", "proxies/eu"), 1) // it was not asked again
-		status, detail := p.fetchbox.ProxyHealth(ctx)
-		if status != "degraded" || detail != "proxies/eu: 1 of 2 proxies work; proxies/global: 0 of 1 proxies work" && detail != "proxies/eu: 1 of 2 proxies work" {
-			t.Errorf("got %s, %s", status, detail)
-		}
-	})
+	t.Run("FB-070 one that fails is passed over in the same try, and left to rest",
+		func(t *testing.T) {
+			p.first.SetBroken(true)
+			try(t, 0, "second")
+			assertEqual(t, "failures of the pool",
+				p.counter(t, "proxy_failures_total", "pool", "proxies/eu"), 1)
+			try(t, 0, "second")
+			// it was not asked again
+			assertEqual(t, "failures of the pool",
+				p.counter(t, "proxy_failures_total", "pool", "proxies/eu"), 1)
+			status, detail := p.fetchbox.ProxyHealth(ctx)
+			if status != "degraded" ||
+				(detail != "proxies/eu: 1 of 2 proxies work; proxies/global: 0 of 1 proxies work" &&
+					detail != "proxies/eu: 1 of 2 proxies work") {
+				t.Errorf("got %s, %s", status, detail)
+			}
+		})
 	t.Run("FB-070 after the pool its fallbacks in order", func(t *testing.T) {
 		p.second.SetBroken(true)
 		try(t, 0, "global")
@@ -95,7 +108,9 @@ func TestProxyOrder(t *testing.T) {
 		try(t, 0, "emergency")
 	})
 	t.Run("FB-065 health asks them", func(t *testing.T) {
-		if status, detail := p.fetchbox.ProxyHealth(ctx); status != "down" || !strings.Contains(detail, "proxies/eu: 0 of 2 proxies work") || strings.Contains(detail, "s3cret") {
+		if status, detail := p.fetchbox.ProxyHealth(ctx); status != "down" ||
+			!strings.Contains(detail, "proxies/eu: 0 of 2 proxies work") ||
+			strings.Contains(detail, "s3cret") {
 			t.Errorf("got %s, %s", status, detail)
 		}
 	})
@@ -123,7 +138,9 @@ func TestProxiesOfTasks(t *testing.T) {
 	ctx := context.Background()
 	var seen [4]int
 	with := func(primary string, fallbacks ...string) *handler.Task {
-		return taskOf(p.url, func(task *handler.Task) { task.Proxy = &handler.Proxy{Primary: primary, Fallbacks: fallbacks} })
+		return taskOf(p.url, func(task *handler.Task) {
+			task.Proxy = &handler.Proxy{Primary: primary, Fallbacks: fallbacks}
+		})
 	}
 	t.Run("FB-078 a task's own pools", func(t *testing.T) {
 		wantSuccess(t, p.fetch(ctx, with("proxies/emergency"), 0))
@@ -134,7 +151,8 @@ func TestProxiesOfTasks(t *testing.T) {
 		assertEqual(t, "proxies used", p.used(&seen), "")
 	})
 	t.Run("pools that are not there", func(t *testing.T) {
-		wantFailure(t, p.fetch(ctx, with("proxies/nowhere"), 0), "DOWNLOAD_UNKNOWN_PROXY_POOL", false)
+		wantFailure(t, p.fetch(ctx, with("proxies/nowhere"), 0), "DOWNLOAD_UNKNOWN_PROXY_POOL",
+			false)
 		wantFailure(t, p.fetch(ctx, with("proxies/none"), 0), "DOWNLOAD_UNKNOWN_PROXY_POOL", false)
 	})
 	t.Run("FB-083 what the origin says is not the proxy's failure", func(t *testing.T) {
@@ -162,7 +180,9 @@ func TestProxySettings(t *testing.T) {
 	t.Parallel()
 	w := newFetching(t, assertNear())
 	for name, change := range map[string]func(*fetchbox.Config){
-		"a fallback that is not there": func(c *fetchbox.Config) { c.Pools = map[string]fetchbox.Pool{"a": {Fallbacks: []string{"b"}}} },
+		"a fallback that is not there": func(c *fetchbox.Config) {
+			c.Pools = map[string]fetchbox.Pool{"a": {Fallbacks: []string{"b"}}}
+		},
 		"a URL that is none": func(c *fetchbox.Config) {
 			c.Pools = map[string]fetchbox.Pool{"a": {Primary: []string{"ftp://u:s3cret@p"}}}
 		},
@@ -172,7 +192,8 @@ func TestProxySettings(t *testing.T) {
 	} {
 		t.Run("G-FB-26 "+name, func(t *testing.T) {
 			c := assertNear()
-			c.Registry, c.Now, c.Elapsed, c.Random, c.Node, c.Log = prometheus.NewRegistry(), w.clock.Now, w.clock.Monotonic, testkit.RandomBytes, "test", w.fetchbox.Log
+			c.Registry, c.Now, c.Elapsed, c.Random, c.Node, c.Log = prometheus.NewRegistry(),
+				w.clock.Now, w.clock.Monotonic, testkit.RandomBytes, "test", w.fetchbox.Log
 			c.Objects, c.Streams = w.objects, w.streams
 			change(&c)
 			if _, err := fetchbox.New(c); err == nil || strings.Contains(err.Error(), "s3cret") {

@@ -41,7 +41,8 @@ func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
 		return h, invalid("%s is missing", typeHeader)
 	}
 	if !validType(name) { // G-FB-15
-		return h, invalid("%s must be 1 to 64 letters, digits, dots, hyphens and underscores, and not begin with a dot", typeHeader)
+		return h, invalid("%s must be 1 to 64 letters, digits, dots, hyphens and underscores, "+
+			"and not begin with a dot", typeHeader)
 	}
 	if h.key, err = readHeader(c, keyHeader); err != nil {
 		return h, err
@@ -53,7 +54,8 @@ func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
 		return h, err
 	}
 	if h.jobType = f.types[name]; h.jobType == nil { // G-FB-16
-		return h, &httpapi.StatusError{Status: http.StatusForbidden, Msg: fmt.Sprintf("the job type %q is not registered", name)}
+		return h, &httpapi.StatusError{Status: http.StatusForbidden,
+			Msg: fmt.Sprintf("the job type %q is not registered", name)}
 	}
 	return h, nil
 }
@@ -87,7 +89,8 @@ func isGzipped(c *httpapi.Call) (bool, error) {
 	return false, invalid("Content-Encoding must be gzip or identity")
 }
 
-// readBody reads the manifest as it was before compression, and no more than it may have (FB-024, FB-025).
+// readBody reads the manifest as it was before compression, and no more than it may have (FB-024,
+// FB-025).
 func (f *FetchBox) readBody(c *httpapi.Call, zipped bool) ([]byte, error) {
 	body, err := c.Body()
 	if err != nil {
@@ -99,13 +102,14 @@ func (f *FetchBox) readBody(c *httpapi.Call, zipped bool) ([]byte, error) {
 		}
 	}
 	if int64(len(body)) > f.MaxManifest {
-		return nil, &job.Error{Kind: job.TooLarge, Op: Name, Msg: fmt.Sprintf("the manifest is larger than %d bytes", f.MaxManifest)}
+		return nil, &job.Error{Kind: job.TooLarge, Op: Name,
+			Msg: fmt.Sprintf("the manifest is larger than %d bytes", f.MaxManifest)}
 	}
 	return body, nil
 }
 
-// gunzip expands one more byte than limit at most. Several members are one text; what follows the last is an error
-// (G-FB-38).
+// gunzip expands one more byte than limit at most. Several members are one text; what follows the
+// last is an error (G-FB-38).
 func gunzip(body []byte, limit int64) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
@@ -118,5 +122,6 @@ func gunzip(body []byte, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// gzipOverhead is by how much a body may be larger than what it expands to: gzip adds a little to what cannot be compressed.
+// gzipOverhead is by how much a body may be larger than what it expands to: gzip adds a little to
+// what cannot be compressed.
 func gzipOverhead(limit int64) int64 { return limit/1000 + 1<<10 }

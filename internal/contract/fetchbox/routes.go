@@ -19,7 +19,8 @@ const (
 // submitRoutes is what clients use.
 func (f *FetchBox) submitRoutes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodPost, Pattern: submitPath, Action: "submit", Handle: f.submit, ReadsBody: true},
+		{Method: http.MethodPost, Pattern: submitPath, Action: "submit", Handle: f.submit,
+			ReadsBody: true},
 	}
 }
 
@@ -28,20 +29,27 @@ func (f *FetchBox) operatorRoutes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodGet, Pattern: jobsPath, Action: "list", Handle: f.list, NoStore: true},
 		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: f.get, NoStore: true},
-		{Method: http.MethodGet, Pattern: jobPath + "/logs", Action: "read_logs", Handle: f.logs, NoStore: true},
-		{Method: http.MethodGet, Pattern: operatorsPath + "health", Action: "health", Handle: f.health, NoStore: true},
-		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "list_dead_letters", Handle: f.deadLetters, NoStore: true},
-		{Method: http.MethodPost, Pattern: deadLettersPath + "/{offset}/replay", Action: "replay", Handle: f.replay},
+		{Method: http.MethodGet, Pattern: jobPath + "/logs", Action: "read_logs", Handle: f.logs,
+			NoStore: true},
+		{Method: http.MethodGet, Pattern: operatorsPath + "health", Action: "health",
+			Handle: f.health, NoStore: true},
+		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "list_dead_letters",
+			Handle: f.deadLetters, NoStore: true},
+		{Method: http.MethodPost, Pattern: deadLettersPath + "/{offset}/replay", Action: "replay",
+			Handle: f.replay},
 	}
 }
 
-// Mount makes FetchBox serve its paths by an engine. It is called once. Clients and operators have a table each, as each
-// has a token of its own.
+// Mount makes FetchBox serve its paths by an engine. It is called once. Clients and operators have
+// a table each, as each has a token of its own.
 func (f *FetchBox) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	f.engine = e
-	clients := httpapi.Router{Name: Name, Prefixes: []string{submitPath}, Routes: f.submitRoutes(), Token: f.Token,
-		BodyLimit: f.MaxManifest + gzipOverhead(f.MaxManifest), WriteError: f.sendError, Log: f.Log, Tracing: f.Tracing}
-	operators := httpapi.Router{Name: Name, Prefixes: []string{operatorsPath}, Routes: f.operatorRoutes(), Token: f.OperatorToken,
+	clients := httpapi.Router{Name: Name, Prefixes: []string{submitPath}, Routes: f.submitRoutes(),
+		Token:     f.Token,
+		BodyLimit: f.MaxManifest + gzipOverhead(f.MaxManifest), WriteError: f.sendError, Log: f.Log,
+		Tracing: f.Tracing}
+	operators := httpapi.Router{Name: Name, Prefixes: []string{operatorsPath},
+		Routes: f.operatorRoutes(), Token: f.OperatorToken,
 		BodyLimit: maxOperatorBody, WriteError: f.sendError, Log: f.Log, Tracing: f.Tracing}
 	for _, routes := range [][]httpapi.Route{clients.Routes, operators.Routes} {
 		for i := range routes {

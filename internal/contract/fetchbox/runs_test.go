@@ -56,8 +56,9 @@ func (w *fetching) live(t testing.TB) (stop func()) {
 	all.Go(func() { w.fetchbox.RunFetchers(ctx) })
 	all.Go(func() { w.fetchbox.RunFinalizer(ctx) })
 	all.Go(func() {
-		(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneInterval: time.Hour,
-			Publishers: []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
+		(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler),
+			PruneInterval: time.Hour,
+			Publishers:    []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
 	})
 	stop = func() { cancel(); all.Wait() }
 	t.Cleanup(stop)
@@ -79,7 +80,8 @@ func resourcesOf(base string, n int) string {
 
 func (w *fetching) submitTo(t testing.TB, jobType, body string) receipt {
 	t.Helper()
-	return testkit.DecodeReply[receipt](t, w.Do(t, http.MethodPost, "/jobs", body, "X-Fetchbox-Job-Type", jobType).WantStatus(t, 202))
+	return testkit.DecodeReply[receipt](t,
+		w.Do(t, http.MethodPost, "/jobs", body, "X-Fetchbox-Job-Type", jobType).WantStatus(t, 202))
 }
 
 // measured is an origin that knows how many are asking at a time.
@@ -94,7 +96,8 @@ func measure(t testing.TB) *measured {
 	m.Server = origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		n := m.now.Add(1)
 		defer m.now.Add(-1)
-		for most := m.most.Load(); n > most && !m.most.CompareAndSwap(most, n); most = m.most.Load() {
+		for most := m.most.Load(); n > most &&
+			!m.most.CompareAndSwap(most, n); most = m.most.Load() {
 		}
 		m.all.Add(1)
 		_, _ = io.WriteString(rw, r.URL.Path)
@@ -126,7 +129,8 @@ func manyDownloads(t *testing.T, p testkit.Database, nodes, each int) {
 	}
 	for range manifests {
 		s := h.wait(t)
-		if !jobs[s.ID] || s.Status != "completed" || s.Total != each || s.Completed != each || s.Failed != 0 {
+		if !jobs[s.ID] || s.Status != "completed" || s.Total != each || s.Completed != each ||
+			s.Failed != 0 {
 			t.Errorf("told of %+v", s)
 		}
 		delete(jobs, s.ID) // each is told of once
@@ -173,8 +177,10 @@ func TestMixedJob(t *testing.T) {
 	id := w.submitTo(t, "default", resourcesOf(s.URL, 5)).JobID
 	told := h.wait(t)
 	t.Run("FB-077 the summary", func(t *testing.T) {
-		if told.ID != id || told.Type != "default" || told.Status != "failed" || told.Total != 5 || told.Completed != 3 || told.Failed != 2 || told.SettledAt.IsZero() ||
-			told.CreatedAt.IsZero() || !strings.HasPrefix(told.ManifestKey, "s3://millrace/manifests/default/") {
+		if told.ID != id || told.Type != "default" || told.Status != "failed" || told.Total != 5 ||
+			told.Completed != 3 || told.Failed != 2 || told.SettledAt.IsZero() ||
+			told.CreatedAt.IsZero() || !strings.HasPrefix(told.ManifestKey,
+			"s3://millrace/manifests/default/") {
 			t.Errorf("told of %+v", told)
 		}
 	})
@@ -187,7 +193,8 @@ func TestMixedJob(t *testing.T) {
 		}
 	})
 	v := w.get(t, id)
-	if v.Status != "failed" || v.Completed != 3 || v.Failed != 2 || v.LastError == nil || !strings.HasPrefix(v.LastError.Code, "HTTP_") {
+	if v.Status != "failed" || v.Completed != 3 || v.Failed != 2 || v.LastError == nil ||
+		!strings.HasPrefix(v.LastError.Code, "HTTP_") {
 		t.Errorf("got %+v", v)
 	}
 	assertEqual(t, "dead letters counted", w.counter(t, "worker_dlq_total"), 2)
@@ -211,7 +218,8 @@ func TestFinalizeFails(t *testing.T) {
 			h.wait(t)
 			stop()
 			v := w.status(t, id, "completed")
-			if v.LastError == nil || v.LastError.Code != "HANDLER_FINALIZE" || !strings.Contains(v.LastError.Message, "no more paper") {
+			if v.LastError == nil || v.LastError.Code != "HANDLER_FINALIZE" ||
+				!strings.Contains(v.LastError.Message, "no more paper") {
 				t.Errorf("got %+v", v.LastError)
 			}
 			w.deliver(t)
@@ -219,7 +227,8 @@ func TestFinalizeFails(t *testing.T) {
 			for _, l := range w.logs(t, id, "") {
 				last = l
 			}
-			if last.Level != "error" || !strings.Contains(fmt.Sprint(last.Fields), "HANDLER_FINALIZE") {
+			if last.Level != "error" || !strings.Contains(fmt.Sprint(last.Fields),
+				"HANDLER_FINALIZE") {
 				t.Errorf("the log ends with %+v", last)
 			}
 			if len(h.finalized) != 0 {
@@ -283,10 +292,13 @@ func TestHandlerBreaksInTheWorker(t *testing.T) {
 	c := assertNear()
 	c.BackoffBase = 0
 	w := newFetching(t, c)
-	h := &brokenHandler{recordingHandler: recordingHandler{finalized: make(chan handler.Summary, 10)}}
+	h := &brokenHandler{recordingHandler: recordingHandler{finalized: make(chan handler.Summary,
+		10)}}
 	w.fetchbox.WithHandler("default", h)
 	adjusted := make(chan string, 10)
-	s := origin(t, func(_ http.ResponseWriter, r *http.Request) { adjusted <- r.Header.Get("X-Adjusted") })
+	s := origin(t, func(_ http.ResponseWriter, r *http.Request) {
+		adjusted <- r.Header.Get("X-Adjusted")
+	})
 	w.live(t)
 	w.submitTo(t, "default", resourcesOf(s.URL, 1))
 	if told := h.wait(t); told.Completed != 1 {

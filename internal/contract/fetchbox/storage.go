@@ -10,9 +10,9 @@ import (
 // storagePollInterval is between two looks at a bucket that is away.
 const storagePollInterval = time.Second
 
-// storage is what this node knows of one bucket that the settings name. While it is away nothing that is downloaded can be
-// kept there: a try that has met it is put back without being counted, and the next ones wait before they ask an origin for
-// anything.
+// storage is what this node knows of one bucket that the settings name. While it is away nothing
+// that is downloaded can be kept there: a try that has met it is put back without being counted,
+// and the next ones wait before they ask an origin for anything.
 type storage struct {
 	bucket      string
 	unavailable atomic.Bool
@@ -35,8 +35,8 @@ func storages(types map[string]Type) []*storage {
 	return all
 }
 
-// storageOf is where a bucket's objects go. Of one that only a task names nobody knows that it should be there: a task
-// that cannot be stored in it fails, and does not wait.
+// storageOf is where a bucket's objects go. Of one that only a task names nobody knows that it
+// should be there: a task that cannot be stored in it fails, and does not wait.
 func (f *FetchBox) storageOf(bucket string) *storage {
 	i := slices.IndexFunc(f.storages, func(s *storage) bool { return s.bucket == bucket })
 	return f.storages[max(0, i)]
@@ -65,7 +65,8 @@ func (f *FetchBox) storageResponds(ctx context.Context, s *storage) bool {
 	return err == nil
 }
 
-// awaitStorage returns when the bucket is there, at once where nobody has found it away, or when ctx ends.
+// awaitStorage returns when the bucket is there, at once where nobody has found it away, or when
+// ctx ends.
 func (f *FetchBox) awaitStorage(ctx context.Context, s *storage) {
 	for s.unavailable.Load() {
 		select {

@@ -43,8 +43,8 @@ func (f *FetchBox) runEvery(ctx context.Context, interval time.Duration, what st
 	}
 }
 
-// sweep removes the manifests of submits that failed in the middle (G-FB-02). Ids follow time, so those of a stretch of
-// time are listed without looking at others.
+// sweep removes the manifests of submits that failed in the middle (G-FB-02). Ids follow time, so
+// those of a stretch of time are listed without looking at others.
 func (f *FetchBox) sweep(ctx context.Context) error {
 	now, from := f.Now(), sweepMaxAge
 	if f.LedgerRetention > 0 {
@@ -52,7 +52,8 @@ func (f *FetchBox) sweep(ctx context.Context) error {
 	}
 	for name := range f.types {
 		prefix := manifestPrefix + name + "/"
-		after, end := prefix+uuids.LowerBound(now.Add(-from)), prefix+uuids.LowerBound(now.Add(-sweepMinAge))
+		after, end := prefix+uuids.LowerBound(now.Add(-from)),
+			prefix+uuids.LowerBound(now.Add(-sweepMinAge))
 		for {
 			found, err := f.Objects.List(ctx, "", prefix, after, sweepPageSize)
 			if err != nil {

@@ -16,8 +16,10 @@ import (
 // maxTaskMessage bounds the message of a task: a stream takes no larger ones.
 const maxTaskMessage = 256 << 10
 
-// build lets the handler of a job type make the tasks of a manifest. An error of the handler refuses the job.
-func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task, error) {
+// build lets the handler of a job type make the tasks of a manifest. An error of the handler
+// refuses the job.
+func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task,
+	error) {
 	m, err := t.handler.Prepare(ctx, j, m)
 	if err != nil {
 		return nil, invalid("the job type %s refuses the manifest: %v", t.name, err)
@@ -29,16 +31,21 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 	seen := map[string]bool{}
 	for i := range tasks {
 		task := &tasks[i]
-		task.JobID, task.JobType, task.Tenant, task.TraceID, task.ManifestKey, task.Attempt = j.ID, t.name, j.Tenant, j.TraceID, j.ManifestKey, 1
+		task.JobID, task.JobType, task.Tenant, task.TraceID, task.ManifestKey, task.Attempt = j.ID,
+			t.name, j.Tenant, j.TraceID, j.ManifestKey, 1
 		if *task, err = t.fillDefaults(ctx, *task); err != nil {
-			return nil, invalid("the job type %s refuses the resource %q: %v", t.name, task.ResourceID, err)
+			return nil, invalid("the job type %s refuses the resource %q: %v", t.name,
+				task.ResourceID, err)
 		}
 		if task.ResourceID == "" || seen[task.ResourceID] {
-			return nil, &job.Error{Kind: job.Internal, Op: Name, Msg: fmt.Sprintf("the handler of %s made two tasks of one resource, or one of none", t.name)}
+			return nil, &job.Error{Kind: job.Internal, Op: Name,
+				Msg: fmt.Sprintf("the handler of %s made two tasks of one resource, or one of none",
+					t.name)}
 		}
 		seen[task.ResourceID] = true
 		if len(encodeTask(task)) > maxTaskMessage {
-			return nil, invalid("the resource %q makes a task of more than %d bytes", task.ResourceID, maxTaskMessage)
+			return nil, invalid("the resource %q makes a task of more than %d bytes",
+				task.ResourceID, maxTaskMessage)
 		}
 	}
 	if len(tasks) == 0 {
@@ -47,8 +54,9 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 	return tasks, nil
 }
 
-// fillDefaults gives a task what it leaves open and the job type says: default headers, proxies, bucket and key, and whatever
-// else the handler does to each task. It is the same wherever a task comes from (FB-080), and twice is once.
+// fillDefaults gives a task what it leaves open and the job type says: default headers, proxies,
+// bucket and key, and whatever else the handler does to each task. It is the same wherever a task
+// comes from (FB-080), and twice is once.
 func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.Task, error) {
 	if a, adjusts := t.handler.(handler.Adjuster); adjusts {
 		var err error
@@ -77,7 +85,8 @@ func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.
 	return task, nil
 }
 
-// mergeHeaders lays headers over defaults: a resource's own value wins, however its name is spelled (FB-023).
+// mergeHeaders lays headers over defaults: a resource's own value wins, however its name is spelled
+// (FB-023).
 func mergeHeaders(own, defaults map[string]string) map[string]string {
 	all := make(map[string]string, len(own)+len(defaults))
 	for name, value := range defaults {
@@ -147,17 +156,21 @@ func decodeTaskLabel(j *job.Job) (l taskLabel) {
 const rowOverhead = 256
 
 // taskRow is a task as the engine takes it.
-func (f *FetchBox) taskRow(key string, t *handler.Task, trace string, direct bool) engine.Submission {
+func (f *FetchBox) taskRow(key string, t *handler.Task, trace string,
+	direct bool) engine.Submission {
 	l := taskLabel{t.JobID, t.ResourceID, t.TraceID, direct}
-	j := job.Job{ID: engineTaskID(key), Alias: taskAlias(t.JobID, t.ResourceID), Queue: t.JobType, Lease: f.Lease, MaxAttempts: f.Tries,
+	j := job.Job{ID: engineTaskID(key), Alias: taskAlias(t.JobID, t.ResourceID), Queue: t.JobType,
+		Lease: f.Lease, MaxAttempts: f.Tries,
 		Definition: l.encode(), Payload: encodeTask(t), Trace: trace}
 	j.Size = int64(rowOverhead + len(j.Definition) + len(j.Payload))
 	return engine.Submission{Job: j, Parent: engineJobID(t.JobID)}
 }
 
 // jobRow is a job as the engine takes it.
-func (f *FetchBox) jobRow(key, jobType string, alias job.IdentityHash, e *jobDetails, trace string) engine.Submission {
-	j := job.Job{ID: engineJobID(key), Alias: alias, Queue: jobType, Priority: defaultPriority, Lease: f.Lease, Definition: e.encode(), Trace: trace}
+func (f *FetchBox) jobRow(key, jobType string, alias job.IdentityHash, e *jobDetails,
+	trace string) engine.Submission {
+	j := job.Job{ID: engineJobID(key), Alias: alias, Queue: jobType, Priority: defaultPriority,
+		Lease: f.Lease, Definition: e.encode(), Trace: trace}
 	j.Size = int64(rowOverhead + len(j.Definition))
 	return engine.Submission{Job: j}
 }

@@ -44,7 +44,8 @@ func (f *flakyStore) Update(ctx context.Context, fn func(store.Tx) error) error 
 	return errAway
 }
 
-// TestTrouble: whatever fails on the way in, the answer is 500, there is no half job, and the same key works afterwards.
+// TestTrouble: whatever fails on the way in, the answer is 500, there is no half job, and the same
+// key works afterwards.
 func TestTrouble(t *testing.T) {
 	t.Parallel()
 	afterwards := func(t *testing.T, w *world) {
@@ -57,7 +58,8 @@ func TestTrouble(t *testing.T) {
 		w := inMemory(t, config())
 		bucket := filepath.Join(w.dir, "millrace")
 		_ = os.RemoveAll(bucket)
-		if err := os.WriteFile(bucket, nil, 0o600); err != nil { // a file where the bucket should be
+		// a file where the bucket should be
+		if err := os.WriteFile(bucket, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		w.post(t, manifest(3), keyHeader, "k").WantError(t, 500, "INTERNAL_ERROR")
@@ -69,12 +71,16 @@ func TestTrouble(t *testing.T) {
 	})
 	t.Run("FB-044 G-FB-20 an S3 store that hangs up", func(t *testing.T) {
 		var asked atomic.Int32
-		s3 := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1); panic(http.ErrAbortHandler) }))
+		s3 := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			asked.Add(1)
+			panic(http.ErrAbortHandler)
+		}))
 		defer s3.Close()
 		w := inMemory(t, config())
 		var err error
 		if w.objects, err = object.Open(t.Context(), object.Config{Bucket: "millrace",
-			URL: "s3://?region=us-east-1&use_path_style=true&anonymous=true&endpoint=" + s3.URL}); err != nil {
+			URL: "s3://?region=us-east-1&use_path_style=true&anonymous=true&endpoint=" +
+				s3.URL}); err != nil {
 			t.Fatal(err)
 		}
 		defer w.objects.Close()
@@ -88,7 +94,8 @@ func TestTrouble(t *testing.T) {
 		var away atomic.Bool
 		away.Store(true)
 		var asked atomic.Int32
-		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64, error)) publisher {
+		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64,
+			error)) publisher {
 			return func(ctx context.Context, messages []stream.Message) ([]uint64, error) {
 				if away.Load() {
 					asked.Add(1)
@@ -107,7 +114,8 @@ func TestTrouble(t *testing.T) {
 		w := inMemory(t, config())
 		var failures atomic.Int32
 		failures.Store(2)
-		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64, error)) publisher {
+		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64,
+			error)) publisher {
 			return func(ctx context.Context, messages []stream.Message) ([]uint64, error) {
 				offsets, err := next(ctx, messages)
 				if failures.Add(-1) >= 0 { // stored, but the answer was lost
@@ -135,7 +143,8 @@ func TestTroubleOfStore(t *testing.T) {
 					f.failing.Store(0)
 					if !after {
 						r.WantError(t, 500, "INTERNAL_ERROR")
-						assertEqual(t, "jobs", len(w.all(t, fetchbox.Name))+len(w.all(t, fetchbox.Tasks)), 0)
+						assertEqual(t, "jobs",
+							len(w.all(t, fetchbox.Name))+len(w.all(t, fetchbox.Tasks)), 0)
 					} else { // the second try finds what the first has done
 						r.WantStatus(t, 202)
 					}
@@ -161,7 +170,8 @@ func TestCallerLeaves(t *testing.T) {
 	t.Run("FB-035 a caller who leaves while the manifest is stored", func(t *testing.T) {
 		w := inMemory(t, config())
 		ctx, leave := context.WithCancel(context.Background())
-		w.fetchbox.Publishing(func(func(context.Context, []stream.Message) ([]uint64, error)) publisher {
+		w.fetchbox.Publishing(func(func(context.Context, []stream.Message) ([]uint64,
+			error)) publisher {
 			return func(ctx context.Context, _ []stream.Message) ([]uint64, error) {
 				assertEqual(t, "manifests before", len(w.stored(t)), 1)
 				leave()

@@ -21,7 +21,8 @@ import (
 
 var errSeen = errors.New("seen")
 
-// TestWhole runs everything a node runs, and watches it by the stream of statuses as somebody else would.
+// TestWhole runs everything a node runs, and watches it by the stream of statuses as somebody else
+// would.
 func TestWhole(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		w := fetchingOn(t, p, assertNear())
@@ -39,24 +40,28 @@ func TestWhole(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() { w.fetchbox.Run(ctx) })
 		all.Go(func() {
-			(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler), PruneInterval: time.Hour, Publishers: []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
+			(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler),
+				PruneInterval: time.Hour,
+				Publishers:    []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
 		})
 		t.Cleanup(func() { stop(); all.Wait() })
 		ended := func(t *testing.T, id string) (status string) {
 			t.Helper()
-			err := w.streams.Follow(t.Context(), "JOBS_STATUS", "jobs.status", 0, func(e stream.Entry) error {
-				var m struct {
-					JobID  string `json:"job_id"`
-					Status string
-				}
-				if err := json.Unmarshal(e.Data, &m); err != nil {
-					return err
-				}
-				if status = m.Status; m.JobID == id && (status == "completed" || status == "failed") {
-					return errSeen
-				}
-				return nil
-			})
+			err := w.streams.Follow(t.Context(), "JOBS_STATUS", "jobs.status", 0,
+				func(e stream.Entry) error {
+					var m struct {
+						JobID  string `json:"job_id"`
+						Status string
+					}
+					if err := json.Unmarshal(e.Data, &m); err != nil {
+						return err
+					}
+					if status = m.Status; m.JobID == id &&
+						(status == "completed" || status == "failed") {
+						return errSeen
+					}
+					return nil
+				})
 			if !errors.Is(err, errSeen) {
 				t.Fatal(err)
 			}
@@ -66,10 +71,13 @@ func TestWhole(t *testing.T) {
 			r := w.submitTo(t, "default", resourcesOf(site.URL, 3))
 			assertEqual(t, "status", ended(t, r.JobID), "completed")
 			assertEqual(t, "completed", w.status(t, r.JobID, "completed").Completed, 3)
-			assertEqual(t, "object", string(w.object(t, "s3://millrace/resources/default/"+r.JobID+"/r1")), "body of /1")
+			assertEqual(t, "object", string(w.object(t,
+				"s3://millrace/resources/default/"+r.JobID+"/r1")), "body of /1")
 		})
 		t.Run("FB-036 nobody is told by a request", func(t *testing.T) {
-			body := strings.Replace(resourcesOf(site.URL, 2), `"metadata"`, `"callback_url":"`+site.URL+`/callback","attributes":{"callback_url":"`+site.URL+`/callback"},"metadata"`, 1)
+			body := strings.Replace(resourcesOf(site.URL, 2), `"metadata"`,
+				`"callback_url":"`+site.URL+`/callback","attributes":{"callback_url":"`+site.URL+
+					`/callback"},"metadata"`, 1)
 			r := w.submitTo(t, "default", body)
 			assertEqual(t, "status", ended(t, r.JobID), "completed")
 			assertEqual(t, "requests", called.Load(), 0)
@@ -82,29 +90,35 @@ func TestWhole(t *testing.T) {
 				t.Errorf("got %+v", v)
 			}
 			assertEqual(t, "dead letters counted", w.counter(t, "worker_dlq_total"), 1)
-			err := w.streams.Follow(t.Context(), "JOBS_DLQ", "jobs.dlq", 0, func(e stream.Entry) error {
-				var l letter
-				if err := json.Unmarshal(e.Data, &l); err != nil {
-					return err
-				}
-				assertEqual(t, "dead letter", fmt.Sprint(l.Code, " ", l.Attempts, " ", strings.Contains(string(l.Task), r.JobID)), "HTTP_403 1 true")
-				return errSeen
-			})
+			err := w.streams.Follow(t.Context(), "JOBS_DLQ", "jobs.dlq", 0,
+				func(e stream.Entry) error {
+					var l letter
+					if err := json.Unmarshal(e.Data, &l); err != nil {
+						return err
+					}
+					assertEqual(t, "dead letter",
+						fmt.Sprint(l.Code, " ", l.Attempts, " ",
+							strings.Contains(string(l.Task), r.JobID)), "HTTP_403 1 true")
+					return errSeen
+				})
 			if !errors.Is(err, errSeen) {
 				t.Error(err)
 			}
 		})
 		t.Run("FB-095 FB-099 a direct task behind one that is none", func(t *testing.T) {
 			conn := w.producer(t)
-			task := `{"job_id":"` + foreignTask + `","job_type":"default","resource_id":"a","url":"` + site.URL + `/9"}`
+			task := `{"job_id":"` + foreignTask +
+				`","job_type":"default","resource_id":"a","url":"` + site.URL + `/9"}`
 			publish(t, conn, "{", task)
 			assertEqual(t, "status", ended(t, foreignTask), "completed")
-			assertEqual(t, "object", string(w.object(t, "s3://millrace/resources/default/"+foreignTask+"/a")), "body of /9")
+			assertEqual(t, "object", string(w.object(t,
+				"s3://millrace/resources/default/"+foreignTask+"/a")), "body of /9")
 		})
 		t.Run("FB-081 a direct task of another scheme", func(t *testing.T) {
 			conn := w.producer(t)
 			const id = "0192f3a0-1111-7222-8333-444455559999"
-			publish(t, conn, `{"job_id":"`+id+`","job_type":"default","resource_id":"a","url":"file:///etc/passwd"}`)
+			publish(t, conn, `{"job_id":"`+id+
+				`","job_type":"default","resource_id":"a","url":"file:///etc/passwd"}`)
 			assertEqual(t, "status", ended(t, id), "failed")
 			assertEqual(t, "last error", w.get(t, id).LastError.Code, "DOWNLOAD_INVALID_URL")
 		})

@@ -15,7 +15,8 @@ type receipt struct {
 
 func newReceipt(j *job.Job) *receipt {
 	e := decodeJobDetails(j)
-	return &receipt{jobID: j.ID.Key, manifestKey: e.manifestKey, resources: e.resources, repeated: true}
+	return &receipt{jobID: j.ID.Key, manifestKey: e.manifestKey, resources: e.resources,
+		repeated: true}
 }
 
 func (r *receipt) encode() []byte {

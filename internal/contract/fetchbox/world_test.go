@@ -43,55 +43,71 @@ const (
 )
 
 func config() fetchbox.Config {
-	return fetchbox.Config{MaxResources: 1000, MaxManifest: maxManifest, Tries: tries, MaxLostRuns: maxLostRuns, BackoffBase: time.Second, Lease: lease,
-		ConnectTimeout: 10 * time.Second, DownloadTimeout: 60 * time.Second, MaxDownload: 1 << 30, MaxPerHost: 16,
-		IdempotencyWindow: window, LedgerRetention: 30 * 24 * time.Hour, LedgerMaxBytes: 5e9, PruneInterval: time.Minute,
+	return fetchbox.Config{MaxResources: 1000, MaxManifest: maxManifest, Tries: tries,
+		MaxLostRuns: maxLostRuns, BackoffBase: time.Second, Lease: lease,
+		ConnectTimeout: 10 * time.Second, DownloadTimeout: 60 * time.Second, MaxDownload: 1 << 30,
+		MaxPerHost:        16,
+		IdempotencyWindow: window, LedgerRetention: 30 * 24 * time.Hour, LedgerMaxBytes: 5e9,
+		PruneInterval: time.Minute,
 		Types: map[string]fetchbox.Type{
 			"default": {},
-			gallery: {DefaultHeaders: map[string]string{"User-Agent": "FetchBox/1.0", "X-From": "type"}, Bucket: "pictures",
+			gallery: {DefaultHeaders: map[string]string{"User-Agent": "FetchBox/1.0",
+				"X-From": "type"}, Bucket: "pictures",
 				KeyPrefix: "gallery/", MaxParallel: 2},
 		}}
 }
 
-// world is a whole FetchBox behind a real server, on a clock that stands still, with streams and objects of its own. Its
-// tasks are run by the tests; nothing happens by itself.
+// world is a whole FetchBox behind a real server, on a clock that stands still, with streams and
+// objects of its own. Its tasks are run by the tests; nothing happens by itself.
 type world struct {
 	*testkit.APIServer
-	clock       *testkit.Clock
-	store       store.Store
-	engine      *engine.Engine
-	fetchbox    *fetchbox.FetchBox
-	streams     *stream.Streams
-	objects     *object.Objects
-	dir         string        // of the objects
-	ahead       *atomic.Int64 // how far the clock of the streams is ahead of that of the machine, in nanoseconds
-	registry    *prometheus.Registry
-	log         *testkit.LogBuffer
-	handler     http.Handler
-	marks       int                          // see ingestBatch
-	reopenStore func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	clock    *testkit.Clock
+	store    store.Store
+	engine   *engine.Engine
+	fetchbox *fetchbox.FetchBox
+	streams  *stream.Streams
+	objects  *object.Objects
+	dir      string // of the objects
+	// how far the clock of the streams is ahead of that of the machine, in nanoseconds
+	ahead    *atomic.Int64
+	registry *prometheus.Registry
+	log      *testkit.LogBuffer
+	handler  http.Handler
+	marks    int // see ingestBatch
+	// opens another connection to the same jobs; nil where that cannot be
+	reopenStore func(testing.TB) store.Store
 }
 
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, config())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		test(t, newWorldAt(t, p, config()))
+	})
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c fetchbox.Config) *world { return newWorldAt(t, testkit.InMemory(t), c) }
+func inMemory(t testing.TB, c fetchbox.Config) *world {
+	return newWorldAt(t, testkit.InMemory(t), c)
+}
 
 func newWorldAt(t testing.TB, p testkit.Database, c fetchbox.Config) *world {
 	t.Helper()
-	w := &world{clock: p.Clock, store: p.Store, reopenStore: p.Reopen, dir: t.TempDir(), ahead: &atomic.Int64{}}
+	w := &world{clock: p.Clock, store: p.Store, reopenStore: p.Reopen, dir: t.TempDir(),
+		ahead: &atomic.Int64{}}
 	log := slog.New(slog.DiscardHandler)
 	var err error
-	w.streams, err = stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Node: "test", Log: log, Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
-		Specs: fetchbox.Streams(7*24*time.Hour, 30*24*time.Hour, 90*24*time.Hour)})
+	w.streams, err = stream.Open(context.Background(),
+		stream.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Node: "test", Log: log,
+			Now: func() time.Time {
+				return time.Now().Add(time.Duration(w.ahead.Load()))
+			},
+			Specs: fetchbox.Streams(7*24*time.Hour, 30*24*time.Hour, 90*24*time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.streams.Close)
-	if w.objects, err = object.Open(context.Background(), object.Config{Dir: w.dir, Bucket: "millrace"}); err != nil {
+	if w.objects, err = object.Open(context.Background(),
+		object.Config{Dir: w.dir, Bucket: "millrace"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.objects.Close() })
@@ -113,7 +129,8 @@ func (w *world) node(t testing.TB, c fetchbox.Config) *world {
 func (w *world) open(t testing.TB, c fetchbox.Config) {
 	t.Helper()
 	w.registry, w.log = prometheus.NewRegistry(), &testkit.LogBuffer{}
-	c.Registry, c.Now, c.Elapsed, c.Random, c.Node = w.registry, w.clock.Now, w.clock.Monotonic, testkit.RandomBytes, "test"
+	c.Registry, c.Now, c.Elapsed, c.Random, c.Node = w.registry, w.clock.Now, w.clock.Monotonic,
+		testkit.RandomBytes, "test"
 	c.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	c.Objects, c.Streams = w.objects, w.streams
 	var err error
@@ -129,7 +146,8 @@ func (w *world) open(t testing.TB, c fetchbox.Config) {
 
 // wantRefused is why a config is.
 func (w *world) wantRefused(c fetchbox.Config) error {
-	c.Registry, c.Now, c.Elapsed, c.Random, c.Node = prometheus.NewRegistry(), w.clock.Now, w.clock.Monotonic, testkit.RandomBytes, "test"
+	c.Registry, c.Now, c.Elapsed, c.Random, c.Node = prometheus.NewRegistry(), w.clock.Now,
+		w.clock.Monotonic, testkit.RandomBytes, "test"
 	c.Log, c.Objects, c.Streams = slog.New(slog.DiscardHandler), w.objects, w.streams
 	_, err := fetchbox.New(c)
 	return err
@@ -224,7 +242,8 @@ func manifestWith(members string) string {
 // post submits a manifest as a job type; header are further ones in pairs.
 func (w *world) post(t testing.TB, body string, header ...string) testkit.Reply {
 	t.Helper()
-	return w.Do(t, http.MethodPost, "/jobs", body, append([]string{"X-Fetchbox-Job-Type", gallery}, header...)...)
+	return w.Do(t, http.MethodPost, "/jobs", body,
+		append([]string{"X-Fetchbox-Job-Type", gallery}, header...)...)
 }
 
 // submit submits what must be accepted.
@@ -235,7 +254,8 @@ func (w *world) submit(t testing.TB, body string, header ...string) receipt {
 
 func (w *world) get(t testing.TB, id string) view {
 	t.Helper()
-	return testkit.DecodeReply[view](t, w.Do(t, http.MethodGet, "/operators/jobs/"+id, "").WantStatus(t, 200))
+	return testkit.DecodeReply[view](t, w.Do(t, http.MethodGet, "/operators/jobs/"+id,
+		"").WantStatus(t, 200))
 }
 
 // status fails unless a job has one.
@@ -256,7 +276,8 @@ func (w *world) claim(t testing.TB, n int) []*job.Job {
 
 func (w *world) claimOf(t testing.TB, contract string, n int) []*job.Job {
 	t.Helper()
-	jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{Contract: contract, Max: n, Worker: "a worker"})
+	jobs, err := w.engine.Claim(context.Background(),
+		engine.ClaimRequest{Contract: contract, Max: n, Worker: "a worker"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,7 +484,8 @@ func (w *world) dropJob(t testing.TB, jobID string) {
 	}
 }
 
-// claimOnly takes the next task of a job up and leaves it; finishHeld ends the first one that is held.
+// claimOnly takes the next task of a job up and leaves it; finishHeld ends the first one that is
+// held.
 func (w *world) claimOnly(t testing.TB, jobID string) *job.Job {
 	t.Helper()
 	for _, j := range w.all(t, fetchbox.Tasks) {

@@ -23,11 +23,15 @@ func TestNoKey(t *testing.T) {
 		}
 		path := fillPath(s.path, c.id, id, hook)
 		t.Run("FR-012 FR-028 "+s.name, func(t *testing.T) {
-			for _, a := range []string{"", "Bearer", "Bearer ", "Bearer x", "Basic " + c.key, c.key, "Bearer " + unknown, "Bearer " + c.key + "x",
-				"Bearer " + strings.ToLower(c.key), "Token " + c.key, "Bearer " + c.key + " " + c.key} {
-				w.Do(t, s.method, path, s.body, "Authorization", a).WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+			for _, a := range []string{"", "Bearer", "Bearer ", "Bearer x", "Basic " + c.key, c.key,
+				"Bearer " + unknown, "Bearer " + c.key + "x",
+				"Bearer " + strings.ToLower(c.key), "Token " + c.key,
+				"Bearer " + c.key + " " + c.key} {
+				w.Do(t, s.method, path, s.body, "Authorization", a).WantError(t, 401,
+					"RFA_AUTH_INVALID_CREDENTIALS")
 			}
-			w.Do(t, s.method, path+"?api_key="+c.key+"&access_token="+c.key, s.body, "X-Api-Key", c.key).WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+			w.Do(t, s.method, path+"?api_key="+c.key+"&access_token="+c.key, s.body, "X-Api-Key",
+				c.key).WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
 		})
 		if s.method != "POST" {
 			continue
@@ -49,10 +53,12 @@ func TestNoKey(t *testing.T) {
 	})
 	t.Run("FR-031 the same for every job", func(t *testing.T) {
 		strip := func(r testkit.Reply) string {
-			p := testkit.DecodeReply[testkit.Problem](t, r.WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS"))
+			p := testkit.DecodeReply[testkit.Problem](t,
+				r.WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS"))
 			return strings.ReplaceAll(r.Body, p.Instance, "")
 		}
-		assertEqual(t, "body", strip(w.Do(t, "GET", "/v1/jobs/"+id, "")), strip(w.Do(t, "GET", "/v1/jobs/"+nobody, "")))
+		assertEqual(t, "body", strip(w.Do(t, "GET", "/v1/jobs/"+id, "")),
+			strip(w.Do(t, "GET", "/v1/jobs/"+nobody, "")))
 		if body := w.Do(t, "GET", "/v1/jobs/"+id, "").Body; strings.Contains(body, id) {
 			t.Errorf("the answer has %s", body)
 		}
@@ -69,9 +75,13 @@ func TestKeyStates(t *testing.T) {
 	other := w.customer(t)
 	t.Run("FR-015 FR-050 revoked", func(t *testing.T) {
 		old := c.key
-		c.key = *testkit.DecodeReply[issued](t, c.Do(t, "POST", "/v1/clients/"+c.id+"/keys", `{"rotate":true}`).WantStatus(t, 201)).APIKey
-		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+old).WantError(t, 403, "RFA_AUTH_API_KEY_DISABLED")
-		w.Do(t, "POST", "/v1/jobs", submitBody(""), "Authorization", "Bearer "+old).WantError(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+		c.key = *testkit.DecodeReply[issued](t,
+			c.Do(t, "POST", "/v1/clients/"+c.id+"/keys", `{"rotate":true}`).WantStatus(t,
+				201)).APIKey
+		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+old).WantError(t, 403,
+			"RFA_AUTH_API_KEY_DISABLED")
+		w.Do(t, "POST", "/v1/jobs", submitBody(""), "Authorization", "Bearer "+old).WantError(t,
+			403, "RFA_AUTH_API_KEY_DISABLED")
 		assertEqual(t, "jobs", w.jobs(t), 0)
 	})
 	t.Run("FR-013 FR-053 expired", func(t *testing.T) {
@@ -82,10 +92,13 @@ func TestKeyStates(t *testing.T) {
 		c.Do(t, "POST", "/v1/jobs", "{").WantError(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
 	})
 	t.Run("FR-035 denials in the log", func(t *testing.T) {
-		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer nonsense-key", "X-Request-Id", "denied-1").WantStatus(t, 401)
-		assertEqual(t, "lines", len(w.log.Lines(t, map[string]any{"level": "WARN", "reason": "malformed", "request_id": "denied-1"})), 1)
+		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer nonsense-key", "X-Request-Id",
+			"denied-1").WantStatus(t, 401)
+		assertEqual(t, "lines", len(w.log.Lines(t,
+			map[string]any{"level": "WARN", "reason": "malformed", "request_id": "denied-1"})), 1)
 		for reason, id := range map[string]string{"expired": c.id, "disabled": c.id} {
-			if len(w.log.Lines(t, map[string]any{"level": "WARN", "reason": reason, "client_id": id})) == 0 {
+			if len(w.log.Lines(t, map[string]any{"level": "WARN", "reason": reason,
+				"client_id": id})) == 0 {
 				t.Errorf("no line for %s", reason)
 			}
 		}
@@ -125,22 +138,26 @@ func TestOthers(t *testing.T) {
 	t.Run("FR-033 nothing has changed", func(t *testing.T) {
 		assertEqual(t, "job", theirs.Do(t, "GET", "/v1/jobs/"+id, "").Body, before)
 		theirs.Do(t, "GET", "/v1/webhooks/"+hook+"/deliveries", "").WantStatus(t, 200)
-		if got := mine.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200).Body; strings.Contains(got, id) {
+		if got := mine.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200).Body; strings.Contains(got,
+			id) {
 			t.Errorf("the list has %s", got)
 		}
-		if got := mine.Do(t, "GET", "/v1/webhooks", "").WantStatus(t, 200).Body; strings.Contains(got, hook) {
+		if got := mine.Do(t, "GET", "/v1/webhooks", "").WantStatus(t,
+			200).Body; strings.Contains(got, hook) {
 			t.Errorf("the list has %s", got)
 		}
 		theirs.Do(t, "GET", "/v1/clients/"+theirs.id+"/keys", "").WantStatus(t, 200)
 	})
 	t.Run("FR-032 a key of another cannot be revoked", func(t *testing.T) {
-		mine.Do(t, "POST", "/v1/clients/"+mine.id+"/keys/revoke", `{"key_id":"`+theirs.keyID+`"}`).WantError(t, 403, "RFA_AUTH_FORBIDDEN")
+		mine.Do(t, "POST", "/v1/clients/"+mine.id+"/keys/revoke",
+			`{"key_id":"`+theirs.keyID+`"}`).WantError(t, 403, "RFA_AUTH_FORBIDDEN")
 		theirs.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200)
 	})
 	t.Run("FR-046 a client that does not exist", func(t *testing.T) { // G-FR-65
 		for _, id := range []string{nobody, "x"} {
 			for _, s := range sample[1:5] {
-				mine.Do(t, s.method, fillPath(s.path, id, "", ""), s.body).WantError(t, 404, "RFA_JOB_NOT_FOUND")
+				mine.Do(t, s.method, fillPath(s.path, id, "", ""), s.body).WantError(t, 404,
+					"RFA_JOB_NOT_FOUND")
 			}
 			w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 		}

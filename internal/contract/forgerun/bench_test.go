@@ -21,7 +21,8 @@ import (
 // benchServer is a ForgeRun on a database file behind a real listener, and a
 // client of it. Nobody runs its jobs.
 func benchServer(b *testing.B) (c *customer, e *engine.Engine) {
-	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(b.TempDir(), "jobs.db"), Now: time.Now})
+	s, err := sqlite.Open(context.Background(),
+		sqlite.Config{Path: filepath.Join(b.TempDir(), "jobs.db"), Now: time.Now})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -29,7 +30,9 @@ func benchServer(b *testing.B) (c *customer, e *engine.Engine) {
 	began := time.Now()
 	config := config()
 	config.Log, config.Registry = slog.New(slog.NewTextHandler(io.Discard, nil)), newRegistry()
-	config.Now, config.Elapsed, config.Random = time.Now, func() time.Duration { return time.Since(began) }, testkit.RandomBytes
+	config.Now, config.Elapsed, config.Random = time.Now, func() time.Duration {
+		return time.Since(began)
+	}, testkit.RandomBytes
 	config.QueueSize, config.RatePerMinute = 1_000_000_000, 1_000_000_000
 	f, err := forgerun.New(config)
 	if err != nil {
@@ -45,7 +48,8 @@ func benchServer(b *testing.B) (c *customer, e *engine.Engine) {
 	b.Cleanup(func() { server.Close() })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	b.Cleanup(transport.CloseIdleConnections)
-	w := &world{APIServer: &testkit.APIServer{URL: "http://" + l.Addr().String(), Client: &http.Client{Transport: transport}}}
+	w := &world{APIServer: &testkit.APIServer{URL: "http://" + l.Addr().String(),
+		Client: &http.Client{Transport: transport}}}
 	return w.customer(b), e
 }
 
@@ -73,7 +77,8 @@ func BenchmarkSubmit(b *testing.B) {
 	b.SetParallelism(32)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			benchCall(b, c, "POST", "/v1/jobs", `{"type":"EXECUTE","work_kind":"SUCCESS_FAST"}`, 202)
+			benchCall(b, c, "POST", "/v1/jobs", `{"type":"EXECUTE","work_kind":"SUCCESS_FAST"}`,
+				202)
 		}
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")

@@ -15,7 +15,8 @@ func (c *customer) submitIntoState(t testing.TB, state string) (id string, j *jo
 	t.Helper()
 	switch state {
 	case "CREATED":
-		return c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(c.w.clock.Now().Add(1000*time.Hour)))), nil
+		return c.submit(t, submitBody("SUCCESS_FAST",
+			executionAtMember(c.w.clock.Now().Add(1000*time.Hour)))), nil
 	case "QUEUED":
 		return c.submit(t, submitBody("SUCCESS_FAST")), nil
 	case "CANCELED":
@@ -43,8 +44,10 @@ func (c *customer) submitIntoState(t testing.TB, state string) (id string, j *jo
 func TestCancel(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c := w.customer(t)
-		events := map[string]string{"CREATED": "created canceled", "QUEUED": "created queued canceled",
-			"ASSIGNED": "created queued assigned canceled", "RUNNING": "created queued assigned started canceled"}
+		events := map[string]string{"CREATED": "created canceled",
+			"QUEUED":   "created queued canceled",
+			"ASSIGNED": "created queued assigned canceled",
+			"RUNNING":  "created queued assigned started canceled"}
 		for _, state := range []string{"CREATED", "QUEUED", "ASSIGNED", "RUNNING"} {
 			t.Run("FR-133 FR-134 from "+state, func(t *testing.T) {
 				id, _ := c.submitIntoState(t, state)
@@ -78,17 +81,20 @@ func TestCancel(t *testing.T) {
 			id, j := c.submitIntoState(t, "RUNNING")
 			c.cancel(t, id)
 			for _, on := range []job.Cause{job.Succeeded, job.Failed, job.Released} {
-				if _, err := w.engine.Finish(context.Background(), currentRun(j), engine.Outcome{On: on}); !job.IsKind(err, job.RunLost) {
+				if _, err := w.engine.Finish(context.Background(), currentRun(j),
+					engine.Outcome{On: on}); !job.IsKind(err, job.RunLost) {
 					t.Errorf("%s: %v", on, err)
 				}
 			}
-			if _, err := w.engine.Heartbeat(context.Background(), currentRun(j), nil); !job.IsKind(err, job.RunLost) {
+			if _, err := w.engine.Heartbeat(context.Background(), currentRun(j),
+				nil); !job.IsKind(err, job.RunLost) {
 				t.Errorf("a heartbeat: %v", err)
 			}
 			c.wantState(t, id, "CANCELED")
 		})
 		t.Run("FR-136 a canceled job never runs", func(t *testing.T) {
-			id := c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Minute))))
+			id := c.submit(t, submitBody("SUCCESS_FAST",
+				executionAtMember(w.clock.Now().Add(time.Minute))))
 			c.cancel(t, id)
 			w.clock.Advance(time.Hour)
 			w.runMaintenance(t)
@@ -102,7 +108,8 @@ func TestCancel(t *testing.T) {
 		t.Run("FR-016 FR-006 unknown job, broken body", func(t *testing.T) {
 			c.Do(t, "POST", "/v1/jobs/"+nobody+"/cancel", "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 			id, _ := c.submitIntoState(t, "QUEUED")
-			c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "{").WantError(t, 400, "RFA_REQUEST_MALFORMED")
+			c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "{").WantError(t, 400,
+				"RFA_REQUEST_MALFORMED")
 			c.wantState(t, id, "QUEUED")
 			c.Do(t, "POST", "/v1/jobs/"+strings.ToUpper(id)+"/cancel", "{}").WantStatus(t, 200)
 			c.wantState(t, id, "CANCELED")
@@ -117,7 +124,8 @@ func TestRetry(t *testing.T) {
 			id, _ := c.submitIntoState(t, "FAILED")
 			assertEqual(t, "attempt", c.get(t, id).Attempt, 0)
 			v := c.retry(t, id)
-			if v.JobID != id || v.State != "QUEUED" || v.Attempt != 1 || !v.UpdatedAt.Equal(c.get(t, id).UpdatedAt) {
+			if v.JobID != id || v.State != "QUEUED" || v.Attempt != 1 ||
+				!v.UpdatedAt.Equal(c.get(t, id).UpdatedAt) {
 				t.Errorf("%+v", v)
 			}
 			got := c.wantState(t, id, "QUEUED")
@@ -127,11 +135,13 @@ func TestRetry(t *testing.T) {
 			c.cancel(t, id)
 			assertEqual(t, "attempt", c.get(t, id).Attempt, 1)
 		})
-		for _, state := range []string{"CREATED", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED", "CANCELED"} {
+		for _, state := range []string{"CREATED", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED",
+			"CANCELED"} {
 			t.Run("FR-141 of a job that is "+state, func(t *testing.T) { // G-FR-07
 				id, _ := c.submitIntoState(t, state)
 				before := c.Do(t, "GET", "/v1/jobs/"+id, "").Body
-				c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantError(t, 409, "RFA_JOB_CONFLICT", state)
+				c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantError(t, 409, "RFA_JOB_CONFLICT",
+					state)
 				assertEqual(t, "job", c.Do(t, "GET", "/v1/jobs/"+id, "").Body, before)
 				c.cancel(t, id)
 			})
@@ -155,8 +165,10 @@ func TestRetry(t *testing.T) {
 			w.engine.Start(context.Background(), currentRun(j))
 			repeat("RUNNING")
 			w.finish(t, j, engine.Outcome{On: job.Succeeded})
-			c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantError(t, 409, "RFA_JOB_CONFLICT", "SUCCEEDED")
-			assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started failed queued assigned started succeeded")
+			c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantError(t, 409, "RFA_JOB_CONFLICT",
+				"SUCCEEDED")
+			assertEqual(t, "events", c.report(t, id).names(),
+				"created queued assigned started failed queued assigned started succeeded")
 		})
 		t.Run("FR-142 FR-143 three retries", func(t *testing.T) { // G-FR-08
 			id := c.submit(t, submitBody("SUCCESS_FAST"))
@@ -174,7 +186,8 @@ func TestRetry(t *testing.T) {
 				}
 			}
 			before := c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Body
-			c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantError(t, 409, "RFA_JOB_CONFLICT", "FAILED", "3")
+			c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantError(t, 409, "RFA_JOB_CONFLICT",
+				"FAILED", "3")
 			c.wantState(t, id, "FAILED")
 			assertEqual(t, "report", c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").Body, before)
 			for _, e := range c.report(t, id).Events {
@@ -222,7 +235,8 @@ func TestRetrySettings(t *testing.T) {
 	})
 	t.Run("FR-144 FR-248 base and maximum", func(t *testing.T) {
 		config := config()
-		config.BackoffBase, config.BackoffMax, config.MaxRetries = 10*time.Second, 20*time.Second, 10
+		config.BackoffBase, config.BackoffMax, config.MaxRetries = 10*time.Second, 20*time.Second,
+			10
 		w := inMemory(t, config)
 		c := w.customer(t)
 		waits := map[time.Duration]bool{}
@@ -252,7 +266,8 @@ func TestRetrySettings(t *testing.T) {
 			config.AutoRetry = on
 			w := inMemory(t, config)
 			c := w.customer(t)
-			retryable, not := c.submit(t, submitBody("RETRY_ON_FAIL")), c.submit(t, submitBody("FAIL_IMMEDIATE"))
+			retryable, not := c.submit(t, submitBody("RETRY_ON_FAIL")),
+				c.submit(t, submitBody("FAIL_IMMEDIATE"))
 			w.claimAndRun(t)
 			w.claimAndRun(t)
 			c.wantState(t, retryable, "FAILED")

@@ -31,14 +31,16 @@ var OpenAPI []byte
 
 // Config is what a ForgeRun is made of.
 type Config struct {
-	Log         *slog.Logger
-	LogRequests bool                  // requests and changes of state at Info, as the document has it, and not at Debug
+	Log *slog.Logger
+	// requests and changes of state at Info, as the document has it, and not at Debug
+	LogRequests bool
 	Registry    prometheus.Registerer // the contract's own
-	Now         func() time.Time      // what requests are held against; the store's clock decides what a job does
-	Elapsed     func() time.Duration  // a clock that never jumps
-	Random      func() [16]byte       // of cryptographic quality
-	Pepper      []byte                // see account.Config
-	Node        string                // names this node's workers
+	// what requests are held against; the store's clock decides what a job does
+	Now     func() time.Time
+	Elapsed func() time.Duration // a clock that never jumps
+	Random  func() [16]byte      // of cryptographic quality
+	Pepper  []byte               // see account.Config
+	Node    string               // names this node's workers
 
 	Types         []string // that may be submitted (FR-059)
 	Workers       int      // of this node; 0 runs nothing here
@@ -101,23 +103,32 @@ func (c *Config) validate() error {
 		}
 	}
 	for problem, violated := range map[string]bool{
-		"Log, Registry, Now, Elapsed and Random are needed":      c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil,
-		"Types must not be empty":                                len(c.Types) == 0,
-		"Workers must not be below 0":                            c.Workers < 0,
-		"JobsPerWorker must be 1 or more":                        c.JobsPerWorker < 1,
-		"Heartbeat must be above 0 and below Lease":              c.Heartbeat <= 0 || c.Heartbeat >= c.Lease,
-		"MaxRunTime must be above 0":                             c.MaxRunTime <= 0,
-		"CancelWindow must not be below 0":                       c.CancelWindow < 0,
-		"MaxRetries must not be below 0":                         c.MaxRetries < 0,
-		"BackoffBase must be from 0 to BackoffMax":               c.BackoffBase < 0 || c.BackoffBase > c.BackoffMax,
-		"RatePerMinute and AnonymousPerMinute must be 1 or more": c.RatePerMinute < 1 || c.AnonymousPerMinute < 1,
-		"QuotaPerDay must not be below 0":                        c.QuotaPerDay < 0,
-		"MaxActiveJobs and QueueSize must be 1 or more":          c.MaxActiveJobs < 1 || c.QueueSize < 1,
-		"BodyLimit and PayloadLimit must be 1 or more":           c.BodyLimit < 1 || c.PayloadLimit < 1,
-		"FailureProbability must be from 0 to 1":                 !(c.FailureProbability >= 0 && c.FailureProbability <= 1),
-		"DurationScale must be above 0":                          !(c.DurationScale > 0),
-		"Retention and the like must not be below 0":             c.Retention < 0 || c.RevokedKeyRetention < 0 || c.KeyLifetime < 0,
-		"RequestTimeout and Grace must not be below 0":           c.RequestTimeout < 0 || c.Grace < 0,
+		"Log, Registry, Now, Elapsed and Random are needed": c.Log == nil ||
+			c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil,
+		"Types must not be empty":         len(c.Types) == 0,
+		"Workers must not be below 0":     c.Workers < 0,
+		"JobsPerWorker must be 1 or more": c.JobsPerWorker < 1,
+		"Heartbeat must be above 0 and below Lease": c.Heartbeat <= 0 ||
+			c.Heartbeat >= c.Lease,
+		"MaxRunTime must be above 0":       c.MaxRunTime <= 0,
+		"CancelWindow must not be below 0": c.CancelWindow < 0,
+		"MaxRetries must not be below 0":   c.MaxRetries < 0,
+		"BackoffBase must be from 0 to BackoffMax": c.BackoffBase < 0 ||
+			c.BackoffBase > c.BackoffMax,
+		"RatePerMinute and AnonymousPerMinute must be 1 or more": c.RatePerMinute < 1 ||
+			c.AnonymousPerMinute < 1,
+		"QuotaPerDay must not be below 0": c.QuotaPerDay < 0,
+		"MaxActiveJobs and QueueSize must be 1 or more": c.MaxActiveJobs < 1 ||
+			c.QueueSize < 1,
+		"BodyLimit and PayloadLimit must be 1 or more": c.BodyLimit < 1 ||
+			c.PayloadLimit < 1,
+		"FailureProbability must be from 0 to 1": !(c.FailureProbability >= 0 &&
+			c.FailureProbability <= 1),
+		"DurationScale must be above 0": !(c.DurationScale > 0),
+		"Retention and the like must not be below 0": c.Retention < 0 ||
+			c.RevokedKeyRetention < 0 || c.KeyLifetime < 0,
+		"RequestTimeout and Grace must not be below 0": c.RequestTimeout < 0 ||
+			c.Grace < 0,
 	} {
 		if violated {
 			return errors.New("forgerun: " + problem)
@@ -155,14 +166,19 @@ func New(c Config) (*ForgeRun, error) {
 		return nil, err
 	}
 	f := &ForgeRun{Config: c, produce: produce,
-		rules: definitionRules{maxRunTime: c.MaxRunTime, payloadLimit: c.PayloadLimit, failureProbability: c.FailureProbability}}
-	if f.metrics, err = newMetrics(c.Registry, &depth{engine: f.bound.Load}, f.available); err != nil {
+		rules: definitionRules{maxRunTime: c.MaxRunTime, payloadLimit: c.PayloadLimit,
+			failureProbability: c.FailureProbability}}
+	if f.metrics, err = newMetrics(c.Registry, &depth{engine: f.bound.Load},
+		f.available); err != nil {
 		return nil, err
 	}
 	f.metrics.workers.Set(float64(c.Workers))
-	f.webhooks, err = webhook.New(webhook.Config{Vault: vault, Client: c.Client, CallbackSecret: f.callbackSecret,
-		Timeout: c.Webhook.Timeout, MaxTries: c.Webhook.MaxTries, BackoffBase: c.Webhook.BackoffBase, BackoffMax: c.Webhook.BackoffMax,
-		BackoffFactor: c.Webhook.BackoffFactor, Slots: c.Webhook.Slots, Retention: c.Retention, Random: rand.Reader,
+	f.webhooks, err = webhook.New(webhook.Config{Vault: vault, Client: c.Client,
+		CallbackSecret: f.callbackSecret,
+		Timeout:        c.Webhook.Timeout, MaxTries: c.Webhook.MaxTries,
+		BackoffBase: c.Webhook.BackoffBase, BackoffMax: c.Webhook.BackoffMax,
+		BackoffFactor: c.Webhook.BackoffFactor, Slots: c.Webhook.Slots, Retention: c.Retention,
+		Random:  rand.Reader,
 		Elapsed: c.Elapsed, Log: c.Log, OnTry: f.metrics.countTry, StartSpan: f.deliverySpan})
 	return f, err
 }
@@ -181,8 +197,10 @@ func (f *ForgeRun) available() float64 {
 
 // Contract is what the engine is told of the jobs of clients.
 func (f *ForgeRun) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, History: true, Publish: true, MaxRunning: f.MaxActiveJobs,
-		MaxQueueSize: f.QueueSize, Retention: f.Retention, Moved: f.onTransitions, MovedOn: job.Causes()}
+	return engine.Contract{Name: Name, Machine: machine, History: true, Publish: true,
+		MaxRunning:   f.MaxActiveJobs,
+		MaxQueueSize: f.QueueSize, Retention: f.Retention, Moved: f.onTransitions,
+		MovedOn: job.Causes()}
 }
 
 // Contracts are all that the engine is to serve: the jobs, and the deliveries of
@@ -196,20 +214,27 @@ func (f *ForgeRun) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	if err := f.bind(e); err != nil {
 		panic(err) // New has let nothing pass that is refused here
 	}
-	t := httpapi.Router{Name: Name, Prefixes: []string{"/v1/"}, Routes: f.routes(), BodyLimit: f.BodyLimit, AuthenticatesFirst: true, WriteError: f.sendError,
-		Log: f.Log, ObserveUnmatched: f.metrics.unmatched, Timeout: f.RequestTimeout, Info: f.LogRequests, Tracing: f.Tracing}
+	t := httpapi.Router{Name: Name, Prefixes: []string{"/v1/"}, Routes: f.routes(),
+		BodyLimit: f.BodyLimit, AuthenticatesFirst: true, WriteError: f.sendError,
+		Log: f.Log, ObserveUnmatched: f.metrics.unmatched, Timeout: f.RequestTimeout,
+		Info: f.LogRequests, Tracing: f.Tracing}
 	return t.MustMount()
 }
 
 func (f *ForgeRun) bind(e *engine.Engine) (err error) {
 	f.engine = e
 	f.webhooks.Bind(e)
-	f.accounts, err = account.New(account.Config{Engine: e, Pepper: f.Pepper, KeyLifetime: f.KeyLifetime,
-		RevokedRetention: f.RevokedKeyRetention, RatePerMinute: f.RatePerMinute, QuotaPerDay: f.QuotaPerDay,
-		AnonymousPerMinute: f.AnonymousPerMinute, Log: f.Log, Elapsed: f.Elapsed, RequestID: requestIDFrom})
+	f.accounts, err = account.New(account.Config{Engine: e, Pepper: f.Pepper,
+		KeyLifetime:      f.KeyLifetime,
+		RevokedRetention: f.RevokedKeyRetention, RatePerMinute: f.RatePerMinute,
+		QuotaPerDay:        f.QuotaPerDay,
+		AnonymousPerMinute: f.AnonymousPerMinute, Log: f.Log, Elapsed: f.Elapsed,
+		RequestID: requestIDFrom})
 	if err == nil && f.Workers > 0 {
-		f.pool, err = worker.New(worker.Config{Engine: e, Contract: Name, Name: f.Node, Workers: f.Workers, Slots: f.JobsPerWorker,
-			HeartbeatInterval: f.Heartbeat, Handler: handler{f}, Log: f.Log, OnPanic: panicOutcome, OnHeartbeat: f.metrics.heartbeats.Inc})
+		f.pool, err = worker.New(worker.Config{Engine: e, Contract: Name, Name: f.Node,
+			Workers: f.Workers, Slots: f.JobsPerWorker,
+			HeartbeatInterval: f.Heartbeat, Handler: handler{f}, Log: f.Log, OnPanic: panicOutcome,
+			OnHeartbeat: f.metrics.heartbeats.Inc})
 	}
 	f.bound.Store(e)
 	return err

@@ -94,17 +94,22 @@ func TestCrowd(t *testing.T) {
 		}
 	})
 	t.Run("FR-118 FR-179 the counters of the nodes add up", func(t *testing.T) {
-		for name, want := range map[string]float64{"jobs_submitted_total": jobs, "jobs_queued_total": jobs, "jobs_running_total": jobs,
-			"jobs_succeeded_total": jobs / 2, "jobs_failed_total": jobs / 2, "jobs_canceled_total": 0, "job_execution_seconds": jobs,
+		for name, want := range map[string]float64{"jobs_submitted_total": jobs,
+			"jobs_queued_total": jobs, "jobs_running_total": jobs,
+			"jobs_succeeded_total": jobs / 2, "jobs_failed_total": jobs / 2,
+			"jobs_canceled_total": 0, "job_execution_seconds": jobs,
 			"idempotency_new_total": jobs} {
 			assertEqual(t, name, sumMetric(t, all, name, nil), want)
 		}
-		assertEqual(t, "FAIL_IMMEDIATE", sumMetric(t, all, "jobs_by_scenario_total", map[string]string{"scenario": "FAIL_IMMEDIATE", "outcome": "FAILED"}), jobs/4)
+		assertEqual(t, "FAIL_IMMEDIATE",
+			sumMetric(t, all, "jobs_by_scenario_total",
+				map[string]string{"scenario": "FAIL_IMMEDIATE", "outcome": "FAILED"}), jobs/4)
 		assertEqual(t, "depth", all[2].metric(t, "job_queue_depth", nil), 0)
 	})
 	t.Run("FR-070 50 submits with one key over three nodes", func(t *testing.T) {
 		ids := testkit.RunConcurrently(50, func(i int) string {
-			return (&customer{w: all[i%3], id: c.id, key: c.key}).submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "shared")
+			return (&customer{w: all[i%3], id: c.id, key: c.key}).submit(t,
+				submitBody("SUCCESS_FAST"), "Idempotency-Key", "shared")
 		})
 		for _, id := range ids {
 			assertEqual(t, "id", id, ids[0])
@@ -113,10 +118,12 @@ func TestCrowd(t *testing.T) {
 		assertEqual(t, "submitted", sumMetric(t, all, "jobs_submitted_total", nil), float64(jobs+1))
 	})
 	t.Run("FR-015 a revoked key on other nodes", func(t *testing.T) {
-		c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).WantStatus(t, 200)
+		c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke",
+			`{"key_id":"`+c.keyID+`"}`).WantStatus(t, 200)
 		for _, w := range all {
 			w.clock.Advance(time.Second)
-			w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+c.key).WantError(t, 403, "RFA_AUTH_API_KEY_DISABLED")
+			w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+c.key).WantError(t, 403,
+				"RFA_AUTH_API_KEY_DISABLED")
 		}
 	})
 }
@@ -137,7 +144,8 @@ func TestCancelRace(t *testing.T) {
 						answer = c.cancel(t, id)
 						return true
 					}
-					_, err := w.engine.Finish(context.Background(), currentRun(j), engine.Outcome{On: job.Succeeded})
+					_, err := w.engine.Finish(context.Background(), currentRun(j),
+						engine.Outcome{On: job.Succeeded})
 					return err == nil || job.IsKind(err, job.RunLost)
 				})
 				v := c.get(t, id)
@@ -149,8 +157,10 @@ func TestCancelRace(t *testing.T) {
 				assertEqual(t, "outcome", r.Outcome, *v.Outcome)
 			}
 			assertEqual(t, "ends", ends["SUCCEEDED"]+ends["CANCELED"], 200)
-			assertEqual(t, "succeeded", w.metric(t, "jobs_succeeded_total", nil), float64(ends["SUCCEEDED"]))
-			assertEqual(t, "canceled", w.metric(t, "jobs_canceled_total", nil), float64(ends["CANCELED"]))
+			assertEqual(t, "succeeded", w.metric(t, "jobs_succeeded_total", nil),
+				float64(ends["SUCCEEDED"]))
+			assertEqual(t, "canceled", w.metric(t, "jobs_canceled_total", nil),
+				float64(ends["CANCELED"]))
 		})
 	})
 }

@@ -20,8 +20,10 @@ type definition struct {
 }
 
 // define makes the definition of a kind asked for at a time.
-func (r *definitionRules) define(k *kind, executionAt time.Time, callback string, seed int64) definition {
-	return definition{kind: k.name, durationMS: k.duration(r.maxRunTime).Milliseconds(), shouldFail: k.fails(),
+func (r *definitionRules) define(k *kind, executionAt time.Time, callback string,
+	seed int64) definition {
+	return definition{kind: k.name, durationMS: k.duration(r.maxRunTime).Milliseconds(),
+		shouldFail:  k.fails(),
 		payloadSize: k.outputKiB << 10, executionAt: executionAt, seed: seed, callback: callback}
 }
 
@@ -52,7 +54,8 @@ var errNoDefinition = errors.New("the job's definition is missing or cannot be r
 // decodeDefinition reads what encode wrote. Anything else is no definition: a run
 // is never made up (FR-181).
 func decodeDefinition(raw []byte) (d definition, err error) {
-	if len(raw) == 0 || strictjson.Check(raw) != nil || strictjson.KindOf(raw) != strictjson.KindObject {
+	if len(raw) == 0 || strictjson.Check(raw) != nil ||
+		strictjson.KindOf(raw) != strictjson.KindObject {
 		return d, errNoDefinition
 	}
 	var errs [7]error
@@ -75,7 +78,8 @@ func decodeDefinition(raw []byte) (d definition, err error) {
 			d.callback, errs[6] = strictjson.String(value)
 		}
 	}
-	if errors.Join(errs[:]...) != nil || kindByName[d.kind] == nil || d.durationMS < 0 || d.payloadSize < 0 {
+	if errors.Join(errs[:]...) != nil || kindByName[d.kind] == nil || d.durationMS < 0 ||
+		d.payloadSize < 0 {
 		return definition{}, errNoDefinition
 	}
 	return d, nil

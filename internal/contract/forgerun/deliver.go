@@ -38,7 +38,8 @@ func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
 }
 
 // jobsByNumber reads the jobs of messages, by their number.
-func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (map[int64]*job.Job, error) {
+func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (map[int64]*job.Job,
+	error) {
 	jobs := map[int64]*job.Job{}
 	var seqs []int64
 	for i := range messages {
@@ -60,13 +61,17 @@ func (f *ForgeRun) notification(j *job.Job, m *job.Message) webhook.Notification
 	o := strictjson.NewObject(make([]byte, 0, 384))
 	e.append(&o, j.ID.Key, j.Kind, "occurred_at")
 	d, _ := decodeDefinition(j.Definition) // without one there is no callback either
-	return webhook.Notification{Owner: j.Owner, Chain: j.ID.Key, Event: webhook.EventRef{ID: e.id, Name: e.name}, OccurredAt: m.At,
+	return webhook.Notification{Owner: j.Owner, Chain: j.ID.Key,
+		Event: webhook.EventRef{ID: e.id, Name: e.name}, OccurredAt: m.At,
 		Body: o.End(), Callback: d.callback, Trace: j.Trace,
-		EarlierEvents: func(ctx context.Context) ([]webhook.EventRef, error) { return f.earlierEvents(ctx, j.ID, m.At) }}
+		EarlierEvents: func(ctx context.Context) ([]webhook.EventRef, error) {
+			return f.earlierEvents(ctx, j.ID, m.At)
+		}}
 }
 
 // earlierEvents are the events of a job before a time.
-func (f *ForgeRun) earlierEvents(ctx context.Context, id job.ID, before time.Time) ([]webhook.EventRef, error) {
+func (f *ForgeRun) earlierEvents(ctx context.Context, id job.ID,
+	before time.Time) ([]webhook.EventRef, error) {
 	history, err := f.engine.History(ctx, id)
 	if job.IsKind(err, job.NotFound) {
 		return nil, nil

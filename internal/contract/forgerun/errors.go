@@ -50,22 +50,23 @@ type codeInfo struct {
 
 // codeInfos is the document's table of codes.
 var codeInfos = map[code]codeInfo{
-	codeMalformed:         {http.StatusBadRequest, "The request is malformed"},
-	codeMediaType:         {http.StatusUnsupportedMediaType, "The media type is not supported"},
-	codeMethod:            {http.StatusMethodNotAllowed, "The method is not allowed"},
-	codeNotAcceptable:     {http.StatusNotAcceptable, "No acceptable media type"},
-	codeTooLarge:          {http.StatusRequestEntityTooLarge, "The body is too large"},
-	codeRateLimited:       {http.StatusTooManyRequests, "Too many requests"},
-	codeCredentials:       {http.StatusUnauthorized, "Invalid credentials"},
-	codeExpired:           {http.StatusUnauthorized, "The API key has expired"},
-	codeForbidden:         {http.StatusForbidden, "Not allowed"},
-	codeDisabled:          {http.StatusForbidden, "The API key is disabled"},
-	codeInvalid:           {http.StatusBadRequest, "The request breaks a rule"},
-	codeNotFound:          {http.StatusNotFound, "Not found"},
-	codeConflict:          {http.StatusConflict, "Conflict"},
-	codeQueueFull:         {http.StatusServiceUnavailable, "The queue is full"},
-	codeTimeout:           {http.StatusGatewayTimeout, "The operation took too long"},
-	codeIdempotency:       {http.StatusConflict, "The idempotency key was used with another payload"},
+	codeMalformed:     {http.StatusBadRequest, "The request is malformed"},
+	codeMediaType:     {http.StatusUnsupportedMediaType, "The media type is not supported"},
+	codeMethod:        {http.StatusMethodNotAllowed, "The method is not allowed"},
+	codeNotAcceptable: {http.StatusNotAcceptable, "No acceptable media type"},
+	codeTooLarge:      {http.StatusRequestEntityTooLarge, "The body is too large"},
+	codeRateLimited:   {http.StatusTooManyRequests, "Too many requests"},
+	codeCredentials:   {http.StatusUnauthorized, "Invalid credentials"},
+	codeExpired:       {http.StatusUnauthorized, "The API key has expired"},
+	codeForbidden:     {http.StatusForbidden, "Not allowed"},
+	codeDisabled:      {http.StatusForbidden, "The API key is disabled"},
+	codeInvalid:       {http.StatusBadRequest, "The request breaks a rule"},
+	codeNotFound:      {http.StatusNotFound, "Not found"},
+	codeConflict:      {http.StatusConflict, "Conflict"},
+	codeQueueFull:     {http.StatusServiceUnavailable, "The queue is full"},
+	codeTimeout:       {http.StatusGatewayTimeout, "The operation took too long"},
+	codeIdempotency: {http.StatusConflict,
+		"The idempotency key was used with another payload"},
 	codeNoWorker:          {http.StatusServiceUnavailable, "No worker is available"},
 	codeDatabase:          {http.StatusServiceUnavailable, "The database is unavailable"},
 	codeUnavailable:       {http.StatusServiceUnavailable, "A dependency is unavailable"},
@@ -131,8 +132,8 @@ func notFound(what string) error {
 func conflict(msg string) error { return &problem{code: codeConflict, detail: msg} }
 
 // retryAfterByCode is what is said of errors that pass by themselves.
-var retryAfterByCode = map[code]time.Duration{codeQueueFull: time.Second, codeDatabase: time.Second, codeUnavailable: time.Second,
-	codeTimeout: time.Second, codeDependencyTimeout: time.Second}
+var retryAfterByCode = map[code]time.Duration{codeQueueFull: time.Second, codeDatabase: time.Second,
+	codeUnavailable: time.Second, codeTimeout: time.Second, codeDependencyTimeout: time.Second}
 
 // judge finds what an error is to the caller.
 func toProblem(err error) *problem {
@@ -148,7 +149,8 @@ func toProblem(err error) *problem {
 	case errors.Is(err, account.ErrForbidden), errors.Is(err, webhook.ErrForbidden):
 		return errForbidden
 	case errors.Is(err, account.ErrKeyReused), errors.Is(err, webhook.ErrKeyReused):
-		return &problem{code: codeIdempotency, detail: "the idempotency key was used with another request", cause: err}
+		return &problem{code: codeIdempotency,
+			detail: "the idempotency key was used with another request", cause: err}
 	}
 	var refusal *httpapi.StatusError
 	if errors.As(err, &refusal) {
@@ -190,7 +192,8 @@ func (p *problem) publicDetail(requestID string) string {
 	switch {
 	case p.code == codeInternal:
 		return "an unexpected error; the server's log has it under " + requestID
-	case m.status >= http.StatusInternalServerError && p.code != codeQueueFull && p.code != codeTimeout || p.detail == "":
+	case (m.status >= http.StatusInternalServerError && p.code != codeQueueFull &&
+		p.code != codeTimeout) || p.detail == "":
 		return m.title + "; try again later"
 	}
 	return p.detail
@@ -214,7 +217,8 @@ func (f *ForgeRun) sendError(c *httpapi.Call, err error) {
 	if m.status == http.StatusUnauthorized {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="forgerun"`)
 	}
-	c.SendProblem(httpapi.Problem{Contract: Name, Code: string(p.code), Status: m.status, Title: m.title, Detail: p.publicDetail(c.RequestID())})
+	c.SendProblem(httpapi.Problem{Contract: Name, Code: string(p.code), Status: m.status,
+		Title: m.title, Detail: p.publicDetail(c.RequestID())})
 }
 
 // wholeSeconds writes a wait in whole seconds, never less than it is (G-FR-65).

@@ -13,8 +13,8 @@ import (
 )
 
 // eventNames are all that happens to a job and may be listened for (FR-153).
-var eventNames = []string{"job_created", "job_queued", "job_assigned", "job_started", "job_succeeded", "job_failed",
-	"job_canceled", "job_requeued"}
+var eventNames = []string{"job_created", "job_queued", "job_assigned", "job_started",
+	"job_succeeded", "job_failed", "job_canceled", "job_requeued"}
 
 // eventName says what a change is called. A job that comes back from a worker
 // that did not start it was requeued (G-FR-01).
@@ -73,7 +73,8 @@ type event struct {
 }
 
 // newEvent reads an event of the history or the outbox.
-func newEvent(jobID string, cause job.Cause, prev, next job.State, at time.Time, reason string) event {
+func newEvent(jobID string, cause job.Cause, prev, next job.State, at time.Time,
+	reason string) event {
 	e := event{name: eventName(prev, next), prev: prev, next: next, at: at, reason: reason}
 	e.id = eventID(jobID, at, e.name)
 	if reason == "" {
@@ -89,7 +90,8 @@ func defaultReason(cause job.Cause, prev job.State) string {
 		return leaseExpired
 	case prev == assigned && cause == job.Released:
 		return released
-	case prev == running && (cause == job.Expired || cause == job.ExpiredForGood || cause == job.Released):
+	case prev == running && (cause == job.Expired || cause == job.ExpiredForGood ||
+		cause == job.Released):
 		return runnerLost
 	}
 	return ""

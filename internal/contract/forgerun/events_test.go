@@ -27,11 +27,13 @@ func TestEvents(t *testing.T) {
 			w.runMaintenance(t)
 			w.claimAndRun(t)
 			r := c.report(t, id)
-			assertEqual(t, "events", r.names(), "created queued assigned started failed queued assigned requeued assigned started succeeded")
+			assertEqual(t, "events", r.names(),
+				"created queued assigned started failed queued assigned requeued assigned started succeeded")
 			seen := map[string]bool{}
 			for i, e := range r.Events {
 				if i > 0 && !e.Timestamp.After(r.Events[i-1].Timestamp) {
-					t.Errorf("event %d at %v, the one before at %v", i, e.Timestamp, r.Events[i-1].Timestamp)
+					t.Errorf("event %d at %v, the one before at %v", i, e.Timestamp,
+						r.Events[i-1].Timestamp)
 				}
 				if i > 0 && (e.PrevState == nil || *e.PrevState != r.Events[i-1].NextState) {
 					t.Errorf("event %d begins elsewhere", i)
@@ -53,8 +55,10 @@ func TestEvents(t *testing.T) {
 			w.clock.Advance(time.Hour)
 			w.claimAndRun(t)
 			for i, e := range c.report(t, id).Events[:len(first)] {
-				assertEqual(t, "event", fmt.Sprint(e.EventID, e.Timestamp, e.EventName, e.NextState, e.Reason, *derefBool(e.Final)),
-					fmt.Sprint(first[i].EventID, first[i].Timestamp, first[i].EventName, first[i].NextState, first[i].Reason, *derefBool(first[i].Final)))
+				assertEqual(t, "event", fmt.Sprint(e.EventID, e.Timestamp, e.EventName, e.NextState,
+					e.Reason, *derefBool(e.Final)),
+					fmt.Sprint(first[i].EventID, first[i].Timestamp, first[i].EventName,
+						first[i].NextState, first[i].Reason, *derefBool(first[i].Final)))
 			}
 		})
 		t.Run("FR-152 FR-025 a time-out is named", func(t *testing.T) {
@@ -91,7 +95,8 @@ func TestEvents(t *testing.T) {
 			"job_created job_queued job_assigned job_started job_succeeded job_failed job_canceled job_requeued")
 		for pair := range allowed {
 			from, to, _ := strings.Cut(pair, " ")
-			want := map[string]string{"QUEUED": "job_queued", "ASSIGNED": "job_assigned", "RUNNING": "job_started", "SUCCEEDED": "job_succeeded",
+			want := map[string]string{"QUEUED": "job_queued", "ASSIGNED": "job_assigned",
+				"RUNNING": "job_started", "SUCCEEDED": "job_succeeded",
 				"FAILED": "job_failed", "CANCELED": "job_canceled"}[to]
 			if from == "ASSIGNED" && to == "QUEUED" {
 				want = "job_requeued"
@@ -102,8 +107,10 @@ func TestEvents(t *testing.T) {
 	})
 	t.Run("FR-149 an event's id is made of what makes it unique", func(t *testing.T) {
 		at := time.Date(2026, 3, 1, 12, 0, 0, 1000, time.UTC)
-		assertEqual(t, "id", forgerun.EventID(nobody, at, "job_created"), "0ad963e4-1cbb-8c0c-a083-388bab17864d")
-		for _, other := range []string{forgerun.EventID(nobody, at.Add(time.Microsecond), "job_created"), forgerun.EventID(nobody, at, "job_queued"),
+		assertEqual(t, "id", forgerun.EventID(nobody, at, "job_created"),
+			"0ad963e4-1cbb-8c0c-a083-388bab17864d")
+		for _, other := range []string{forgerun.EventID(nobody, at.Add(time.Microsecond),
+			"job_created"), forgerun.EventID(nobody, at, "job_queued"),
 			forgerun.EventID(nobody[:35]+"2", at, "job_created")} {
 			if other == forgerun.EventID(nobody, at, "job_created") {
 				t.Error("two events have one id")
@@ -123,10 +130,12 @@ func TestSchedule(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c := w.customer(t)
 		due := w.clock.Now().Add(time.Minute)
-		t.Run("FR-163 FR-164 FR-165 CREATED until its time", func(t *testing.T) { // G-FR-19: EXECUTE as well
+		// G-FR-19: EXECUTE as well
+		t.Run("FR-163 FR-164 FR-165 CREATED until its time", func(t *testing.T) {
 			for _, typ := range []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"} {
 				due = w.clock.Now().Add(time.Minute)
-				id := c.submit(t, submitBody("SUCCESS_FAST", fmt.Sprintf(`"type":%q`, typ), executionAtMember(due)))
+				id := c.submit(t, submitBody("SUCCESS_FAST", fmt.Sprintf(`"type":%q`, typ),
+					executionAtMember(due)))
 				w.runMaintenance(t)
 				w.clock.Advance(time.Minute - time.Microsecond)
 				w.runMaintenance(t)
@@ -148,16 +157,21 @@ func TestSchedule(t *testing.T) {
 		})
 		t.Run("FR-166 UTC", func(t *testing.T) {
 			due := w.clock.Now().Add(time.Hour)
-			id := c.submit(t, submitBody("SUCCESS_FAST", fmt.Sprintf(`"execution_at":%q`, due.In(time.FixedZone("", -5*3600)).Format(time.RFC3339Nano))))
+			id := c.submit(t, submitBody("SUCCESS_FAST",
+				fmt.Sprintf(`"execution_at":%q`,
+					due.In(time.FixedZone("", -5*3600)).Format(time.RFC3339Nano))))
 			body := c.Do(t, "GET", "/v1/jobs/"+id, "").Body
-			if want := fmt.Sprintf(`"execution_at":%q`, due.UTC().Format(time.RFC3339Nano)); !strings.Contains(body, want) {
+			if want := fmt.Sprintf(`"execution_at":%q`,
+				due.UTC().Format(time.RFC3339Nano)); !strings.Contains(body, want) {
 				t.Errorf("%s is not in %s", want, body)
 			}
 		})
 		t.Run("FR-169 by creation, not by schedule", func(t *testing.T) { // G-FR-39
-			first := c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(20*time.Second))))
+			first := c.submit(t, submitBody("SUCCESS_FAST",
+				executionAtMember(w.clock.Now().Add(20*time.Second))))
 			w.clock.Advance(time.Second)
-			second := c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Second))))
+			second := c.submit(t, submitBody("SUCCESS_FAST",
+				executionAtMember(w.clock.Now().Add(time.Second))))
 			w.clock.Advance(20 * time.Second)
 			third := c.submit(t, submitBody("SUCCESS_FAST"))
 			w.runMaintenance(t)
@@ -178,23 +192,29 @@ func TestRestart(t *testing.T) {
 	hook, _ := c.register(t, "http://localhost:9/some", "job_failed")
 	done := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "kept")
 	w.claimAndRun(t)
-	due := c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Minute))))
-	later := c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(10*time.Hour))))
+	due := c.submit(t, submitBody("SUCCESS_FAST",
+		executionAtMember(w.clock.Now().Add(time.Minute))))
+	later := c.submit(t, submitBody("SUCCESS_FAST",
+		executionAtMember(w.clock.Now().Add(10*time.Hour))))
 	queued := c.submit(t, submitBody("SUCCESS_FAST"))
 	report := c.Do(t, "GET", "/v1/jobs/"+done+"/report", "").WantStatus(t, 200).Body
 	w.clock.Advance(time.Hour) // nobody is there
 	next := newWorld(t, w.clock, w.reopenStore(t), config())
 	c = &customer{w: next, id: c.id, key: c.key, keyID: c.keyID}
 	t.Run("FR-038 FR-132 FR-249 clients, keys, jobs, reports, webhooks", func(t *testing.T) {
-		assertEqual(t, "report", c.Do(t, "GET", "/v1/jobs/"+done+"/report", "").WantStatus(t, 200).Body, report)
-		assertEqual(t, "key", testkit.DecodeReply[issued](t, c.Do(t, "POST", "/v1/clients/"+c.id+"/keys", "").WantStatus(t, 200)).KeyID, c.keyID)
-		if body := c.Do(t, "GET", "/v1/webhooks", "").WantStatus(t, 200).Body; !strings.Contains(body, hook) {
+		assertEqual(t, "report", c.Do(t, "GET", "/v1/jobs/"+done+"/report", "").WantStatus(t,
+			200).Body, report)
+		assertEqual(t, "key", testkit.DecodeReply[issued](t,
+			c.Do(t, "POST", "/v1/clients/"+c.id+"/keys", "").WantStatus(t, 200)).KeyID, c.keyID)
+		if body := c.Do(t, "GET", "/v1/webhooks", "").WantStatus(t,
+			200).Body; !strings.Contains(body, hook) {
 			t.Errorf("%s is not in %s", hook, body)
 		}
 		assertEqual(t, "jobs", next.jobs(t), 4)
 	})
 	t.Run("FR-071 a key still deduplicates", func(t *testing.T) {
-		assertEqual(t, "id", c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "kept"), done)
+		assertEqual(t, "id", c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "kept"),
+			done)
 	})
 	t.Run("FR-167 FR-168 FR-108 what came due meanwhile is queued, once", func(t *testing.T) {
 		c.wantState(t, due, "CREATED")

@@ -23,9 +23,10 @@ func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := w.customer(t)
-	document(t).WantUnknownQueriesRefused(t, "RFA_REQUEST_MALFORMED", func(method, path string) testkit.Reply {
-		return c.Do(t, method, path, "")
-	})
+	document(t).WantUnknownQueriesRefused(t, "RFA_REQUEST_MALFORMED",
+		func(method, path string) testkit.Reply {
+			return c.Do(t, method, path, "")
+		})
 	w.Do(t, "POST", "/v1/jobs?filter=x", "").WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
 	anonymous := "/v1/clients/" + w.newClient(t) + "/keys?rotate=true"
 	w.Do(t, "POST", anonymous, "").WantError(t, 400, "RFA_REQUEST_MALFORMED", "rotate")

@@ -54,14 +54,16 @@ type Kind struct {
 func Kinds(limit time.Duration) (all []Kind) {
 	for i := range kinds {
 		k := &kinds[i]
-		all = append(all, Kind{k.name, k.duration(limit), k.outputKiB << 10, k.fails(), k.ending == rejected, k.retryable, k.choosable, k.expected()})
+		all = append(all, Kind{k.name, k.duration(limit), k.outputKiB << 10, k.fails(),
+			k.ending == rejected, k.retryable, k.choosable, k.expected()})
 	}
 	return all
 }
 
 // Choose is rules.choose.
 func Choose(seed int64, failing float64, payloadLimit int64) string {
-	return (&definitionRules{failureProbability: failing, payloadLimit: payloadLimit, maxRunTime: time.Minute}).choose(seed).name
+	return (&definitionRules{failureProbability: failing, payloadLimit: payloadLimit,
+		maxRunTime: time.Minute}).choose(seed).name
 }
 
 // ParseSubmission reads a submit and holds it against the rules.
@@ -77,7 +79,8 @@ func ParseSubmission(body []byte, now time.Time) error {
 func ParseWebhook(body []byte) error { _, err := parseWebhook(body); return err }
 
 // Simulate is ForgeRun.simulate.
-func (f *ForgeRun) Simulate(ctx context.Context, j *job.Job, start func(context.Context) error) engine.Outcome {
+func (f *ForgeRun) Simulate(ctx context.Context, j *job.Job,
+	start func(context.Context) error) engine.Outcome {
 	return f.simulate(ctx, j, start)
 }
 

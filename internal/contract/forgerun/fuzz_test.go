@@ -14,7 +14,8 @@ func FuzzSubmission(f *testing.F) {
 	for _, r := range rejected {
 		f.Add([]byte(r.body))
 	}
-	f.Add([]byte(submitBody("IO_HEAVY", executionAtMember(testkit.StartTime), `"callback":"http://localhost/x"`, `"idempotency_key":"k"`)))
+	f.Add([]byte(submitBody("IO_HEAVY", executionAtMember(testkit.StartTime),
+		`"callback":"http://localhost/x"`, `"idempotency_key":"k"`)))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		wantClientError(t, forgerun.ParseSubmission(body, testkit.StartTime))
 	})

@@ -41,11 +41,13 @@ func requestIDFrom(ctx context.Context) string {
 // serve takes a request through an action: who sends it and whether that one may
 // send more, what HTTP says of it, and only then what it says (FR-029).
 func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
-	v := &request{ctx: context.WithValue(c.Request.Context(), requestIDKey{}, c.RequestID()), call: c}
+	v := &request{ctx: context.WithValue(c.Request.Context(), requestIDKey{}, c.RequestID()),
+		call: c}
 	if err := f.admit(v, a.access); err != nil {
 		return err
 	}
-	if a.access != authOptional || v.identity.ClientID != "" { // else the action finds out first whether a key is needed
+	// else the action finds out first whether a key is needed
+	if a.access != authOptional || v.identity.ClientID != "" {
 		if err := c.CheckQuery(); err != nil {
 			return err
 		}
@@ -83,7 +85,7 @@ func (f *ForgeRun) admit(v *request, required access) error {
 	}
 	given := v.call.Request.Header["Authorization"]
 	v.bearer = account.Bearer(given)
-	if required == authNone || required == authOptional && len(given) == 0 {
+	if required == authNone || (required == authOptional && len(given) == 0) {
 		return f.allowAddress(v)
 	}
 	identity, err := f.accounts.Authenticate(v.ctx, v.bearer)
@@ -122,7 +124,9 @@ func rateLimitError(decision account.Decision, err error, caller string) error {
 	if err != nil || decision.Allowed {
 		return err
 	}
-	return &problem{code: codeRateLimited, detail: caller + " has sent more requests than it may " + decision.Limit, retryAfter: decision.RetryAfter}
+	return &problem{code: codeRateLimited,
+		detail:     caller + " has sent more requests than it may " + decision.Limit,
+		retryAfter: decision.RetryAfter}
 }
 
 // errForbidden is the answer to who asks for what is another client's (FR-014).

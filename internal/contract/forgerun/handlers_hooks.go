@@ -36,7 +36,8 @@ func (f *ForgeRun) registerWebhook(v *request) error {
 	if err != nil {
 		return err
 	}
-	subscription, secret, err := f.webhooks.Register(v.ctx, v.identity.ClientID, h.url, h.events, key)
+	subscription, secret, err := f.webhooks.Register(v.ctx, v.identity.ClientID, h.url, h.events,
+		key)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,9 @@ func (f *ForgeRun) listDeliveries(v *request) error {
 	if more > 0 {
 		next = p.nextCursor(strconv.FormatInt(more, 10))
 	}
-	v.call.SendPage(len(all), next, func(i int, o *strictjson.Object) { appendDelivery(o, &all[i]) })
+	v.call.SendPage(len(all), next, func(i int, o *strictjson.Object) {
+		appendDelivery(o, &all[i])
+	})
 	return nil
 }
 
@@ -182,7 +185,9 @@ func appendDelivery(o *strictjson.Object, d *webhook.Delivery) {
 	o.Text("event_name", d.EventName)
 	o.Text("url", d.URL)
 	o.Text("status", string(d.Status))
-	o.Objects("tries", len(d.Tries), func(i int, o *strictjson.Object) { appendTry(o, &d.Tries[i]) })
+	o.Objects("tries", len(d.Tries), func(i int, o *strictjson.Object) {
+		appendTry(o, &d.Tries[i])
+	})
 	if d.NextTryAt == nil {
 		o.Null("next_try_at")
 	} else {

@@ -100,7 +100,8 @@ func (f *ForgeRun) submit(v *request) error {
 			return err
 		}
 	}
-	return &job.Error{Kind: job.Unavailable, Op: "forgerun.submit", Msg: "the job could not be given an id"}
+	return &job.Error{Kind: job.Unavailable, Op: "forgerun.submit",
+		Msg: "the job could not be given an id"}
 }
 
 // judge holds a submission against the rules and finds its kind.
@@ -113,7 +114,8 @@ func (f *ForgeRun) validateSubmission(s *submission, now time.Time) (*kind, erro
 		k = f.rules.choose(now.UnixMilli())
 	}
 	if size := k.outputKiB << 10; size > f.PayloadLimit { // FR-082
-		return nil, invalid("payload_size of work_kind " + k.name + " is " + strconv.FormatInt(size, 10) + " bytes, and a job may have " +
+		return nil, invalid("payload_size of work_kind " + k.name + " is " +
+			strconv.FormatInt(size, 10) + " bytes, and a job may have " +
 			strconv.FormatInt(f.PayloadLimit, 10))
 	}
 	return k, nil
@@ -122,7 +124,8 @@ func (f *ForgeRun) validateSubmission(s *submission, now time.Time) (*kind, erro
 // newJob makes a job of what was asked for. It lacks its id.
 func (f *ForgeRun) newJob(v *request, s *submission, k *kind, now time.Time) job.Job {
 	d := f.rules.define(k, s.executionAt, s.callback, now.UnixMilli())
-	j := job.Job{Kind: k.name, Queue: queue, Owner: v.identity.ClientID, DueAt: s.executionAt, Lease: f.Lease, MaxAttempts: f.MaxRetries + 1,
+	j := job.Job{Kind: k.name, Queue: queue, Owner: v.identity.ClientID, DueAt: s.executionAt,
+		Lease: f.Lease, MaxAttempts: f.MaxRetries + 1,
 		Definition: d.encode(), Payload: s.jobSpec.encode(), Trace: telemetry.Carrier(v.ctx)}
 	if f.CancelWindow > 0 && k.name == cancelBeforeStart && s.executionAt.IsZero() {
 		j.DueAt = now.Add(f.CancelWindow)
@@ -134,12 +137,14 @@ func (f *ForgeRun) newJob(v *request, s *submission, k *kind, now time.Time) job
 // QUEUED: it cannot be claimed before its window is over (G-FR-32). Where it
 // fails the job is queued when it is due.
 func (f *ForgeRun) scheduleCancelWindow(v *request, j *job.Job) {
-	if j.Kind != cancelBeforeStart || f.CancelWindow <= 0 || !decodeJobSpec(j.Payload).executionAt.IsZero() {
+	if j.Kind != cancelBeforeStart || f.CancelWindow <= 0 ||
+		!decodeJobSpec(j.Payload).executionAt.IsZero() {
 		return
 	}
 	if _, err := f.engine.Change(v.ctx, j.ID, job.Due, nil); err != nil {
-		f.Log.Log(v.ctx, outage.Level(slog.LevelWarn, err), "a job is queued at the end of its cancel window only", telemetry.RequestID, requestIDFrom(v.ctx),
-			telemetry.JobID, j.ID.Key, telemetry.ErrorMessage, err)
+		f.Log.Log(v.ctx, outage.Level(slog.LevelWarn, err),
+			"a job is queued at the end of its cancel window only", telemetry.RequestID,
+			requestIDFrom(v.ctx), telemetry.JobID, j.ID.Key, telemetry.ErrorMessage, err)
 	}
 }
 
@@ -151,7 +156,7 @@ func (f *ForgeRun) idempotentOr(v *request, key string, t jobSpec, ruleErr error
 	}
 	err := f.sendIdempotent(v, job.AliasOf(Name, v.identity.ClientID, key), t)
 	var p *problem
-	if job.IsKind(err, job.NotFound) || errors.As(err, &p) && p.code == codeIdempotency {
+	if job.IsKind(err, job.NotFound) || (errors.As(err, &p) && p.code == codeIdempotency) {
 		return ruleErr
 	}
 	return err
@@ -167,7 +172,8 @@ func (f *ForgeRun) sendIdempotent(v *request, alias job.IdentityHash, t jobSpec)
 	v.logAttr(telemetry.JobID, j.ID.Key)
 	if !decodeJobSpec(j.Payload).equal(t) {
 		f.metrics.idempotencyConflicts.Inc()
-		return &problem{code: codeIdempotency, detail: "the idempotency key belongs to a job with another payload"}
+		return &problem{code: codeIdempotency,
+			detail: "the idempotency key belongs to a job with another payload"}
 	}
 	f.metrics.idempotencyHits.Inc()
 	return v.sendSubmitted(j.ID.Key, j.State, j.CreatedAt)
@@ -201,7 +207,8 @@ func (f *ForgeRun) report(v *request) error {
 			return err
 		}
 		if !final(j.State) { // FR-126, G-FR-09
-			return &problem{code: codeNotFound, detail: "the job is " + string(j.State) + " and has no report yet"}
+			return &problem{code: codeNotFound,
+				detail: "the job is " + string(j.State) + " and has no report yet"}
 		}
 		history, err := f.engine.History(v.ctx, j.ID)
 		if err != nil {
@@ -209,7 +216,9 @@ func (f *ForgeRun) report(v *request) error {
 		}
 		// A retry between the two looks shows in the history: both begin anew.
 		if n := len(history); n > 0 && history[n-1].At.Equal(j.FinishedAt) {
-			return v.sendObject(200, func(o *strictjson.Object) { appendReport(o, j, eventsOf(j.ID.Key, history)) })
+			return v.sendObject(200, func(o *strictjson.Object) {
+				appendReport(o, j, eventsOf(j.ID.Key, history))
+			})
 		}
 	}
 	return &job.Error{Kind: job.Unavailable, Op: "forgerun.report", Msg: "the job keeps changing"}
@@ -220,7 +229,8 @@ var errUnchanged = errors.New("nothing to change")
 
 // change lets a cause happen to a client's own job. decide sees the job under its
 // lock; errUnchanged means that it stays as it is, which is no error.
-func (f *ForgeRun) change(v *request, on job.Cause, decide func(j *job.Job, now time.Time) error) (*job.Job, error) {
+func (f *ForgeRun) change(v *request, on job.Cause,
+	decide func(j *job.Job, now time.Time) error) (*job.Job, error) {
 	id, err := v.jobID()
 	if err != nil {
 		return nil, err
@@ -286,10 +296,12 @@ func (f *ForgeRun) retry(v *request) error {
 func (f *ForgeRun) prepareRetry(j *job.Job, now time.Time) error {
 	switch {
 	case j.State == failed && j.MaxAttempts > 0 && j.FailedAttempts >= j.MaxAttempts: // FR-142
-		return conflict("the job is FAILED and its " + strconv.Itoa(j.MaxAttempts-1) + " retries are used up")
+		return conflict("the job is FAILED and its " + strconv.Itoa(j.MaxAttempts-1) +
+			" retries are used up")
 	case j.State == failed:
 		random := f.Random()
-		j.DueAt = now.Add(job.Jittered(f.BackoffBase, f.BackoffMax, 2, attempt(j)+1, binary.BigEndian.Uint64(random[:8])))
+		j.DueAt = now.Add(job.Jittered(f.BackoffBase, f.BackoffMax, 2, attempt(j)+1,
+			binary.BigEndian.Uint64(random[:8])))
 		j.Failure = nil
 		return nil
 	case !final(j.State) && attempt(j) > 0: // FR-145
@@ -319,7 +331,8 @@ func (f *ForgeRun) list(v *request) error {
 	if err != nil {
 		return err
 	}
-	filter := store.Filter{Contract: Name, Owner: v.identity.ClientID, NewestFirst: true, Limit: p.limit + 1}
+	filter := store.Filter{Contract: Name, Owner: v.identity.ClientID, NewestFirst: true,
+		Limit: p.limit + 1}
 	if filter.Before, err = p.number(); err != nil {
 		return err
 	}
@@ -337,7 +350,9 @@ func (f *ForgeRun) list(v *request) error {
 	if err != nil {
 		return err
 	}
-	return sendPage(v, p, jobs, func(j *job.Job) string { return strconv.FormatInt(j.Seq, 10) }, appendJob)
+	return sendPage(v, p, jobs, func(j *job.Job) string {
+		return strconv.FormatInt(j.Seq, 10)
+	}, appendJob)
 }
 
 var stateNames = func() string {

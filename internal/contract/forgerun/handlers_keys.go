@@ -99,8 +99,10 @@ func (f *ForgeRun) keyNeededOr(v *request, by *account.Identity, id string, body
 
 // errClientHasKey answers who shows no key and is not to make a client's first one
 // (G-FR-03, G-FR-57).
-var errClientHasKey = &problem{code: codeCredentials, detail: "only the first key of a client is made without one, and without rotate: show the client's key, " +
-	"as the header Authorization: Bearer API_KEY; a client that lost its key gets another from the operator, by millrace operator recover"}
+var errClientHasKey = &problem{code: codeCredentials,
+	detail: "only the first key of a client is made without one, and without rotate: show the " +
+		"client's key, " +
+		"as the header Authorization: Bearer API_KEY; a client that lost its key gets another from the operator, by millrace operator recover"}
 
 func (v *request) sendIssued(status int, issued account.Issued) error {
 	return v.sendObject(status, func(o *strictjson.Object) {
@@ -166,7 +168,9 @@ func (f *ForgeRun) listKeys(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "client")
 	}
-	return sendPage(v, p, keys, func(k account.Key) string { return k.ID }, func(o *strictjson.Object, k account.Key) {
+	return sendPage(v, p, keys, func(k account.Key) string {
+		return k.ID
+	}, func(o *strictjson.Object, k account.Key) {
 		o.Text("key_id", k.ID)
 		o.Time("created_at", k.CreatedAt)
 		o.Time("expires_at", k.ExpiresAt)

@@ -70,8 +70,9 @@ func newReceiver(t testing.TB) *receiver {
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	g := receivedEvent{id: req.Header.Get("Webhook-Id"), signature: req.Header.Get("Webhook-Signature"), timestamp: req.Header.Get("Webhook-Timestamp"),
-		trace: req.Header.Get("Traceparent")}
+	g := receivedEvent{id: req.Header.Get("Webhook-Id"),
+		signature: req.Header.Get("Webhook-Signature"),
+		timestamp: req.Header.Get("Webhook-Timestamp"), trace: req.Header.Get("Traceparent")}
 	g.body, _ = io.ReadAll(req.Body)
 	_ = json.Unmarshal(g.body, &g.event)
 	r.mu.Lock()
@@ -95,7 +96,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *receiver) wait(t testing.TB, n int) []receivedEvent {
 	t.Helper()
 	late := false
-	limit := time.AfterFunc(testkit.WaitTimeout, func() { r.mu.Lock(); late = true; r.mu.Unlock(); r.changed.Broadcast() })
+	limit := time.AfterFunc(testkit.WaitTimeout, func() {
+		r.mu.Lock()
+		late = true
+		r.mu.Unlock()
+		r.changed.Broadcast()
+	})
 	defer limit.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,29 +137,39 @@ func TestRegister(t *testing.T) {
 		t.Run("FR-185 answer", func(t *testing.T) {
 			r := post(`{"url":"http://localhost/a","events":["job_failed","job_created","job_failed"]}`).WantStatus(t, 201)
 			v := testkit.DecodeReply[map[string]any](t, r)
-			if v["webhook_id"] == "" || v["created_at"] == "" || !strings.HasPrefix(v["secret"].(string), "whsec_") {
+			if v["webhook_id"] == "" || v["created_at"] == "" ||
+				!strings.HasPrefix(v["secret"].(string), "whsec_") {
 				t.Error(r.Body)
 			}
 		})
 		for name, bad := range map[string]struct{ body, code string }{
-			"no url":            {`{"events":["job_failed"]}`, "RFA_REQUEST_MALFORMED"},
-			"null url":          {`{"url":null,"events":["job_failed"]}`, "RFA_REQUEST_MALFORMED"},
-			"url as a number":   {`{"url":1,"events":["job_failed"]}`, "RFA_REQUEST_MALFORMED"},
-			"no events":         {`{"url":"http://localhost/b"}`, "RFA_REQUEST_MALFORMED"},
-			"events as a text":  {`{"url":"http://localhost/b","events":"job_failed"}`, "RFA_REQUEST_MALFORMED"},
-			"event as a number": {`{"url":"http://localhost/b","events":[1]}`, "RFA_REQUEST_MALFORMED"},
-			"ftp":               {`{"url":"ftp://localhost/b","events":["job_failed"]}`, "RFA_JOB_VALIDATION_FAILED"},
-			"no host":           {`{"url":"http:///b","events":["job_failed"]}`, "RFA_JOB_VALIDATION_FAILED"},
-			"empty url":         {`{"url":"","events":["job_failed"]}`, "RFA_JOB_VALIDATION_FAILED"},
-			"empty events":      {`{"url":"http://localhost/b","events":[]}`, "RFA_JOB_VALIDATION_FAILED"},
-			"unknown event":     {`{"url":"http://localhost/b","events":["job_failed","job_lost"]}`, "RFA_JOB_VALIDATION_FAILED"},
-			"event in capitals": {`{"url":"http://localhost/b","events":["JOB_FAILED"]}`, "RFA_JOB_VALIDATION_FAILED"},
-			"both wrong":        {`{"url":"","events":7}`, "RFA_REQUEST_MALFORMED"},
+			"no url":          {`{"events":["job_failed"]}`, "RFA_REQUEST_MALFORMED"},
+			"null url":        {`{"url":null,"events":["job_failed"]}`, "RFA_REQUEST_MALFORMED"},
+			"url as a number": {`{"url":1,"events":["job_failed"]}`, "RFA_REQUEST_MALFORMED"},
+			"no events":       {`{"url":"http://localhost/b"}`, "RFA_REQUEST_MALFORMED"},
+			"events as a text": {`{"url":"http://localhost/b","events":"job_failed"}`,
+				"RFA_REQUEST_MALFORMED"},
+			"event as a number": {`{"url":"http://localhost/b","events":[1]}`,
+				"RFA_REQUEST_MALFORMED"},
+			"ftp": {`{"url":"ftp://localhost/b","events":["job_failed"]}`,
+				"RFA_JOB_VALIDATION_FAILED"},
+			"no host": {`{"url":"http:///b","events":["job_failed"]}`,
+				"RFA_JOB_VALIDATION_FAILED"},
+			"empty url": {`{"url":"","events":["job_failed"]}`,
+				"RFA_JOB_VALIDATION_FAILED"},
+			"empty events": {`{"url":"http://localhost/b","events":[]}`,
+				"RFA_JOB_VALIDATION_FAILED"},
+			"unknown event": {`{"url":"http://localhost/b","events":["job_failed","job_lost"]}`,
+				"RFA_JOB_VALIDATION_FAILED"},
+			"event in capitals": {`{"url":"http://localhost/b","events":["JOB_FAILED"]}`,
+				"RFA_JOB_VALIDATION_FAILED"},
+			"both wrong": {`{"url":"","events":7}`, "RFA_REQUEST_MALFORMED"},
 		} {
 			t.Run("FR-186 "+name, func(t *testing.T) { post(bad.body).WantError(t, 400, bad.code) })
 		}
 		t.Run("FR-186 who gives no events, or others, is told which there are", func(t *testing.T) {
-			for _, events := range []string{"", `,"events":null`, `,"events":[]`, `,"events":["job_lost"]`} {
+			for _, events := range []string{"", `,"events":null`, `,"events":[]`,
+				`,"events":["job_lost"]`} {
 				r := post(`{"url":"http://localhost/b"`+events+`}`).WantStatus(t, 400)
 				r.WantErrorText(t, append([]string{"events"}, forgerun.EventNames...)...)
 			}
@@ -165,24 +181,31 @@ func TestRegister(t *testing.T) {
 			}
 		})
 		t.Run("FR-187 the same twice", func(t *testing.T) {
-			post(`{"url":"http://localhost/a","events":["job_created","job_failed"]}`).WantError(t, 409, "RFA_JOB_CONFLICT")
+			post(`{"url":"http://localhost/a","events":["job_created","job_failed"]}`).WantError(t,
+				409, "RFA_JOB_CONFLICT")
 			post(`{"url":"http://localhost/a","events":["job_created"]}`).WantStatus(t, 201)
-			other.Do(t, "POST", "/v1/webhooks", `{"url":"http://localhost/a","events":["job_created","job_failed"]}`).WantStatus(t, 201)
+			other.Do(t, "POST", "/v1/webhooks",
+				`{"url":"http://localhost/a","events":["job_created","job_failed"]}`).WantStatus(t,
+				201)
 		})
 		t.Run("FR-187 under one Idempotency-Key", func(t *testing.T) { // G-FR-58
 			body := `{"url":"http://localhost/c","events":["job_created"]}`
 			a := post(body, "Idempotency-Key", "hook").WantStatus(t, 201)
 			b := post(body, "Idempotency-Key", "hook").WantStatus(t, 201)
-			assertEqual(t, "webhook", testkit.DecodeReply[map[string]any](t, a)["webhook_id"], testkit.DecodeReply[map[string]any](t, b)["webhook_id"])
+			assertEqual(t, "webhook", testkit.DecodeReply[map[string]any](t, a)["webhook_id"],
+				testkit.DecodeReply[map[string]any](t, b)["webhook_id"])
 			if testkit.DecodeReply[map[string]any](t, b)["secret"] != nil {
 				t.Error("the secret is shown again")
 			}
-			post(`{"url":"http://localhost/d","events":["job_created"]}`, "Idempotency-Key", "hook").WantError(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
+			post(`{"url":"http://localhost/d","events":["job_created"]}`, "Idempotency-Key",
+				"hook").WantError(t, 409, "RFA_EXEC_IDEMPOTENCY_CONFLICT")
 		})
 		t.Run("FR-188 delete", func(t *testing.T) {
 			id, _ := c.register(t, "http://localhost/e", "job_created")
-			assertEqual(t, "answer", c.Do(t, "DELETE", "/v1/webhooks/"+id, "").WantStatus(t, 200).Body, `{"deleted":true}`)
-			c.Do(t, "DELETE", "/v1/webhooks/"+id, "").WantError(t, 404, "RFA_JOB_NOT_FOUND", "webhook")
+			assertEqual(t, "answer", c.Do(t, "DELETE", "/v1/webhooks/"+id, "").WantStatus(t,
+				200).Body, `{"deleted":true}`)
+			c.Do(t, "DELETE", "/v1/webhooks/"+id, "").WantError(t, 404, "RFA_JOB_NOT_FOUND",
+				"webhook")
 			c.Do(t, "DELETE", "/v1/webhooks/"+nobody, "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 			c.Do(t, "DELETE", "/v1/webhooks/x", "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 		})
@@ -190,7 +213,8 @@ func TestRegister(t *testing.T) {
 			seen := 0
 			cursor := ""
 			for {
-				l := testkit.DecodeReply[jobList](t, c.Do(t, "GET", "/v1/webhooks?limit=2"+cursor, "").WantStatus(t, 200))
+				l := testkit.DecodeReply[jobList](t,
+					c.Do(t, "GET", "/v1/webhooks?limit=2"+cursor, "").WantStatus(t, 200))
 				seen += len(l.Items)
 				if !l.HasMore {
 					break
@@ -220,9 +244,12 @@ func TestDeliveries(t *testing.T) {
 			assertEqual(t, "events", names(got), "created queued assigned started succeeded")
 			for i, e := range c.report(t, id).Events {
 				g := got[i]
-				assertEqual(t, "FR-196 body", fmt.Sprint(g.event.EventID, g.event.JobID, g.event.NextState, g.event.OccurredAt.Equal(e.Timestamp), g.event.Scenario),
+				assertEqual(t, "FR-196 body",
+					fmt.Sprint(g.event.EventID, g.event.JobID, g.event.NextState,
+						g.event.OccurredAt.Equal(e.Timestamp), g.event.Scenario),
 					fmt.Sprint(e.EventID, id, e.NextState, true, "SUCCESS_FAST"))
-				assertEqual(t, "prev_state", fmt.Sprint(e.PrevState == nil), fmt.Sprint(g.event.PrevState == nil))
+				assertEqual(t, "prev_state", fmt.Sprint(e.PrevState == nil),
+					fmt.Sprint(g.event.PrevState == nil))
 				assertEqual(t, "webhook-id", g.id, e.EventID)
 				g.signed(t, c.callback)
 			}
@@ -237,30 +264,35 @@ func TestDeliveries(t *testing.T) {
 			if err := json.Unmarshal(all.wait(t, 1)[0].body, &m); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"job_id", "event_id", "event_name", "prev_state", "next_state", "occurred_at", "scenario"} {
+			for _, name := range []string{"job_id", "event_id", "event_name", "prev_state",
+				"next_state", "occurred_at", "scenario"} {
 				if _, there := m[name]; !there {
 					t.Errorf("%s is missing in %v", name, m)
 				}
 			}
 		})
-		t.Run("FR-193 FR-105 FR-106 a slow and a failing receiver hold up nothing", func(t *testing.T) {
-			stall := make(chan struct{})
-			slow := newReceiver(t)
-			slow.set(0, stall)
-			id := c.submit(t, submitBody("WEBHOOK_SLOW_RECEIVER", fmt.Sprintf(`"callback":%q`, slow.url)))
-			w.timersAsked(t, 1)
-			w.timers.advance(2 * time.Second)
-			w.await(t, id, "SUCCEEDED")
-			assertEqual(t, "duration_ms", c.report(t, id).DurationMS, 2000)
-			assertEqual(t, "requests", len(slow.wait(t, 1)), 1)
-			close(stall)
-			assertEqual(t, "events", names(slow.wait(t, 5)), "created queued assigned started succeeded")
-			dead := c.submit(t, submitBody("WEBHOOK_RETRIES_EXHAUSTED", `"callback":"http://127.0.0.1:1/nobody"`))
-			w.timersAsked(t, 1)
-			w.timers.advance(2 * time.Second)
-			w.await(t, dead, "SUCCEEDED")
-			assertEqual(t, "duration_ms", c.report(t, dead).DurationMS, 2000)
-		})
+		t.Run("FR-193 FR-105 FR-106 a slow and a failing receiver hold up nothing",
+			func(t *testing.T) {
+				stall := make(chan struct{})
+				slow := newReceiver(t)
+				slow.set(0, stall)
+				id := c.submit(t, submitBody("WEBHOOK_SLOW_RECEIVER",
+					fmt.Sprintf(`"callback":%q`, slow.url)))
+				w.timersAsked(t, 1)
+				w.timers.advance(2 * time.Second)
+				w.await(t, id, "SUCCEEDED")
+				assertEqual(t, "duration_ms", c.report(t, id).DurationMS, 2000)
+				assertEqual(t, "requests", len(slow.wait(t, 1)), 1)
+				close(stall)
+				assertEqual(t, "events", names(slow.wait(t, 5)),
+					"created queued assigned started succeeded")
+				dead := c.submit(t, submitBody("WEBHOOK_RETRIES_EXHAUSTED",
+					`"callback":"http://127.0.0.1:1/nobody"`))
+				w.timersAsked(t, 1)
+				w.timers.advance(2 * time.Second)
+				w.await(t, dead, "SUCCEEDED")
+				assertEqual(t, "duration_ms", c.report(t, dead).DurationMS, 2000)
+			})
 		t.Run("FR-034 nobody else is told", func(t *testing.T) {
 			mine := other.submit(t, submitBody("SUCCESS_FAST"))
 			w.timersAsked(t, 1)
@@ -274,7 +306,8 @@ func TestDeliveries(t *testing.T) {
 			hook, _ := c.register(t, gone.url, "job_created")
 			c.register(t, kept.url, "job_created")
 			c.Do(t, "DELETE", "/v1/webhooks/"+hook, "").WantStatus(t, 200)
-			c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(1000*time.Hour))))
+			c.submit(t, submitBody("SUCCESS_FAST",
+				executionAtMember(w.clock.Now().Add(1000*time.Hour))))
 			kept.wait(t, 1)
 			assertEqual(t, "requests", len(gone.wait(t, 0)), 0)
 		})
@@ -309,7 +342,8 @@ func TestTries(t *testing.T) {
 	r.set(500, nil)
 	hook, _ := c.register(t, r.url, "job_created", "job_canceled")
 	path := "/v1/webhooks/" + hook + "/deliveries"
-	id := c.submit(t, submitBody("WEBHOOK_5XX", executionAtMember(w.clock.Now().Add(10_000*time.Hour))))
+	id := c.submit(t, submitBody("WEBHOOK_5XX",
+		executionAtMember(w.clock.Now().Add(10_000*time.Hour))))
 	w.runServer(t)
 	list := func() deliveries {
 		return testkit.DecodeReply[deliveries](t, c.Do(t, "GET", path, "").WantStatus(t, 200))
@@ -317,13 +351,18 @@ func TestTries(t *testing.T) {
 	tries := func(n int) {
 		t.Helper()
 		r.wait(t, n)
-		w.watcher.waitFor(t, fmt.Sprint(n, " tries"), func() bool { return strings.Count(w.log.String(), `"status":500`) >= n })
+		w.watcher.waitFor(t, fmt.Sprint(n, " tries"), func() bool {
+			return strings.Count(w.log.String(), `"status":500`) >= n
+		})
 	}
 	t.Run("FR-191 FR-103 FR-104 it is recorded and tried again", func(t *testing.T) {
 		tries(1)
-		w.awaitDelivery(t, list, func(d deliveries) bool { return len(d.Items) == 1 && len(d.Items[0].Tries) == 1 })
+		w.awaitDelivery(t, list, func(d deliveries) bool {
+			return len(d.Items) == 1 && len(d.Items[0].Tries) == 1
+		})
 		d := list().Items[0]
-		assertEqual(t, "delivery", fmt.Sprint(d.EventName, d.Status, *d.Tries[0].StatusCode, *d.Tries[0].Response, d.NextTryAt != nil), "job_createdpending500thankstrue")
+		assertEqual(t, "delivery", fmt.Sprint(d.EventName, d.Status, *d.Tries[0].StatusCode,
+			*d.Tries[0].Response, d.NextTryAt != nil), "job_createdpending500thankstrue")
 		w.timers.advance(2 * time.Second)
 		if _, err := w.engine.Promote(context.Background()); err != nil {
 			t.Fatal(err)
@@ -335,7 +374,9 @@ func TestTries(t *testing.T) {
 		w.awaitDelivery(t, list, func(d deliveries) bool { return len(d.Items[0].Tries) == 2 })
 		w.timers.advance(10 * time.Second)
 		tries(3)
-		w.awaitDelivery(t, list, func(d deliveries) bool { return d.Items[0].Status == "exhausted" })
+		w.awaitDelivery(t, list, func(d deliveries) bool {
+			return d.Items[0].Status == "exhausted"
+		})
 		d := list().Items[0]
 		assertEqual(t, "tries", len(d.Tries), 3)
 		w.timers.advance(10 * time.Hour)
@@ -347,42 +388,57 @@ func TestTries(t *testing.T) {
 	t.Run("FR-195 FR-185 replay", func(t *testing.T) {
 		r.set(204, nil)
 		d := list().Items[0]
-		again := testkit.DecodeReply[map[string]any](t, c.Do(t, "POST", path+"/"+d.DeliveryID+"/replay", "").WantStatus(t, 200))
+		again := testkit.DecodeReply[map[string]any](t,
+			c.Do(t, "POST", path+"/"+d.DeliveryID+"/replay", "").WantStatus(t, 200))
 		if again["delivery_id"] == d.DeliveryID || again["event_id"] == "" {
 			t.Errorf("%v", again)
 		}
 		r.wait(t, 4)
-		w.awaitDelivery(t, list, func(d deliveries) bool { return len(d.Items) == 2 && d.Items[0].Status == "delivered" })
-		c.Do(t, "POST", path+"/"+nobody+"/replay", "").WantError(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
+		w.awaitDelivery(t, list, func(d deliveries) bool {
+			return len(d.Items) == 2 && d.Items[0].Status == "delivered"
+		})
+		c.Do(t, "POST", path+"/"+nobody+"/replay", "").WantError(t, 404, "RFA_JOB_NOT_FOUND",
+			"delivery")
 		c.Do(t, "POST", path+"/x/replay", "").WantError(t, 404, "RFA_JOB_NOT_FOUND", "delivery")
 		assertEqual(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)
 	})
 	t.Run("FR-185 pages of deliveries", func(t *testing.T) {
-		first := testkit.DecodeReply[deliveries](t, c.Do(t, "GET", path+"?limit=1", "").WantStatus(t, 200))
-		second := testkit.DecodeReply[deliveries](t, c.Do(t, "GET", path+"?limit=1&cursor="+*first.NextCursor, "").WantStatus(t, 200))
-		assertEqual(t, "more", fmt.Sprint(first.HasMore, second.HasMore, first.Items[0].Status, second.Items[0].Status), "true falsedeliveredexhausted")
+		first := testkit.DecodeReply[deliveries](t,
+			c.Do(t, "GET", path+"?limit=1", "").WantStatus(t, 200))
+		second := testkit.DecodeReply[deliveries](t,
+			c.Do(t, "GET", path+"?limit=1&cursor="+*first.NextCursor, "").WantStatus(t, 200))
+		assertEqual(t, "more", fmt.Sprint(first.HasMore, second.HasMore, first.Items[0].Status,
+			second.Items[0].Status), "true falsedeliveredexhausted")
 	})
 	t.Run("FR-194 rotate and disable", func(t *testing.T) {
-		secret := testkit.DecodeReply[map[string]string](t, c.Do(t, "POST", "/v1/webhooks/"+hook+"/rotate-secret", "").WantStatus(t, 200))["secret"]
+		secret := testkit.DecodeReply[map[string]string](t,
+			c.Do(t, "POST", "/v1/webhooks/"+hook+"/rotate-secret", "").WantStatus(t, 200))["secret"]
 		r.set(410, nil)
 		c.cancel(t, id)
 		got := r.wait(t, 5)
 		got[4].signed(t, secret)
-		w.awaitDelivery(t, list, func(d deliveries) bool { return d.Items[0].Status == "exhausted" })
-		if body := c.Do(t, "GET", "/v1/webhooks", "").Body; !strings.Contains(body, `"disabled":true`) {
+		w.awaitDelivery(t, list, func(d deliveries) bool {
+			return d.Items[0].Status == "exhausted"
+		})
+		if body := c.Do(t, "GET", "/v1/webhooks", "").Body; !strings.Contains(body,
+			`"disabled":true`) {
 			t.Error(body)
 		}
-		c.Do(t, "POST", path+"/"+list().Items[0].DeliveryID+"/replay", "").WantError(t, 409, "RFA_JOB_CONFLICT", "disabled")
-		v := testkit.DecodeReply[map[string]any](t, c.Do(t, "POST", "/v1/webhooks/"+hook+"/enable", "").WantStatus(t, 200))
+		c.Do(t, "POST", path+"/"+list().Items[0].DeliveryID+"/replay", "").WantError(t, 409,
+			"RFA_JOB_CONFLICT", "disabled")
+		v := testkit.DecodeReply[map[string]any](t,
+			c.Do(t, "POST", "/v1/webhooks/"+hook+"/enable", "").WantStatus(t, 200))
 		assertEqual(t, "disabled", v["disabled"].(bool), false)
 	})
 	t.Run("FR-197 every try is logged", func(t *testing.T) {
-		assertEqual(t, "tries", len(w.log.Lines(t, map[string]any{"status": float64(500), "job_id": id})), 3)
+		assertEqual(t, "tries", len(w.log.Lines(t,
+			map[string]any{"status": float64(500), "job_id": id})), 3)
 	})
 }
 
 // awaitDelivery asks for the deliveries again whenever something was logged.
-func (w *world) awaitDelivery(t testing.TB, list func() deliveries, condition func(deliveries) bool) {
+func (w *world) awaitDelivery(t testing.TB, list func() deliveries,
+	condition func(deliveries) bool) {
 	t.Helper()
 	for range 1000 {
 		if condition(list()) { // itself a line of the log
@@ -401,7 +457,8 @@ func TestPendingDeliveries(t *testing.T) {
 	c := w.customer(t)
 	r := newReceiver(t)
 	c.register(t, r.url, "job_created", "job_canceled")
-	first := c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Hour))))
+	first := c.submit(t, submitBody("SUCCESS_FAST",
+		executionAtMember(w.clock.Now().Add(time.Hour))))
 	w.deliver(t) // made, not sent
 	c.cancel(t, first)
 	w.clock.Advance(time.Minute) // in which the node that is gone would still be the one that tells

@@ -83,7 +83,8 @@ func TestKinds(t *testing.T) {
 	}
 	t.Run("FR-113 PAYLOAD_INVALID", func(t *testing.T) {
 		before := w.jobs(t)
-		c.Do(t, "POST", "/v1/jobs", submitBody("PAYLOAD_INVALID")).WantError(t, 400, "RFA_JOB_VALIDATION_FAILED", "work_kind")
+		c.Do(t, "POST", "/v1/jobs", submitBody("PAYLOAD_INVALID")).WantError(t, 400,
+			"RFA_JOB_VALIDATION_FAILED", "work_kind")
 		assertEqual(t, "jobs", w.jobs(t), before)
 	})
 	t.Run("FR-114 the table and nothing else", func(t *testing.T) {
@@ -91,13 +92,15 @@ func TestKinds(t *testing.T) {
 		assertEqual(t, "kinds", len(all), len(catalogue)+1)
 		for i, k := range catalogue {
 			g := all[i]
-			if g.Name != k.kind || g.Fails != k.fails || g.Size != k.kib<<10 || g.Duration.Milliseconds() != k.ms || g.Refused {
+			if g.Name != k.kind || g.Fails != k.fails || g.Size != k.kib<<10 ||
+				g.Duration.Milliseconds() != k.ms || g.Refused {
 				t.Errorf("%+v, want %+v", g, k)
 			}
 		}
 	})
 	t.Run("FR-088 FR-099 retryable", func(t *testing.T) {
-		for kind, want := range map[string]bool{"FAIL_IMMEDIATE": false, "FAIL_AFTER_RETRYABLE": true, "RETRY_ON_FAIL": true,
+		for kind, want := range map[string]bool{"FAIL_IMMEDIATE": false,
+			"FAIL_AFTER_RETRYABLE": true, "RETRY_ON_FAIL": true,
 			"RETRY_LIMIT_REACHED": true, "RUNS_OVER_TIMEOUT": false} {
 			id := c.submit(t, submitBody(kind))
 			w.claimAndRun(t)
@@ -160,7 +163,8 @@ func TestKindScripts(t *testing.T) {
 			if !strings.HasPrefix(k.Name, "WEBHOOK_") && !strings.HasPrefix(k.Name, "DUPLICATE_") {
 				continue
 			}
-			assertEqual(t, k.Name, fmt.Sprintln(k.Duration, k.Size, k.Fails, k.Expected), "2s 4096 false SUCCEEDED\n")
+			assertEqual(t, k.Name, fmt.Sprintln(k.Duration, k.Size, k.Fails, k.Expected),
+				"2s 4096 false SUCCEEDED\n")
 		}
 	})
 }
@@ -194,7 +198,8 @@ func TestDefinitions(t *testing.T) {
 		}
 		for seed := range int64(20_000) {
 			k := kinds[forgerun.Choose(seed, 0.5, 256<<10)]
-			if ms := k.Duration.Milliseconds(); ms < 500 || ms > 120_000 || k.Size < 1<<10 || k.Size > 256<<10 {
+			if ms := k.Duration.Milliseconds(); ms < 500 || ms > 120_000 || k.Size < 1<<10 ||
+				k.Size > 256<<10 {
 				t.Fatalf("%+v", k)
 			}
 		}
@@ -202,7 +207,8 @@ func TestDefinitions(t *testing.T) {
 	t.Run("FR-074 G-FR-02 only kinds that need nobody", func(t *testing.T) {
 		for seed := range int64(20_000) {
 			name := forgerun.Choose(seed, 0.5, 256<<10)
-			for _, not := range []string{"PAYLOAD_INVALID", "RUNS_OVER_TIMEOUT", "CANCEL_", "WEBHOOK_", "DUPLICATE_", "SCHEDULED_", "RETRY_"} {
+			for _, not := range []string{"PAYLOAD_INVALID", "RUNS_OVER_TIMEOUT", "CANCEL_",
+				"WEBHOOK_", "DUPLICATE_", "SCHEDULED_", "RETRY_"} {
 				if strings.HasPrefix(name, not) {
 					t.Fatalf("%s was chosen", name)
 				}
@@ -213,7 +219,8 @@ func TestDefinitions(t *testing.T) {
 		for _, share := range []float64{0, 0.2, 0.5, 1} {
 			fails := 0
 			for seed := range int64(10_000) {
-				if strings.HasPrefix(forgerun.Choose(1_770_000_000_000+seed, share, 256<<10), "FAIL_") {
+				if strings.HasPrefix(forgerun.Choose(1_770_000_000_000+seed, share, 256<<10),
+					"FAIL_") {
 					fails++
 				}
 			}
@@ -224,7 +231,9 @@ func TestDefinitions(t *testing.T) {
 	})
 	t.Run("FR-082 a choice fits the payload limit", func(t *testing.T) {
 		for seed := range int64(2_000) {
-			if name := forgerun.Choose(seed, 0, 4<<10); !slices.Contains([]string{"SUCCESS_FAST", "CPU_BURST", "PAYLOAD_SMALL"}, name) {
+			if name := forgerun.Choose(seed, 0,
+				4<<10); !slices.Contains([]string{"SUCCESS_FAST", "CPU_BURST", "PAYLOAD_SMALL"},
+				name) {
 				t.Fatalf("%s is too large", name)
 			}
 		}
@@ -232,7 +241,8 @@ func TestDefinitions(t *testing.T) {
 	t.Run("FR-077 members", func(t *testing.T) {
 		due := w.clock.Now().Add(time.Hour)
 		instant := c.get(t, c.submit(t, submitBody("IO_HEAVY")))
-		deferred := c.get(t, c.submit(t, submitBody("IO_HEAVY", `"type":"DEFERRED"`, executionAtMember(due))))
+		deferred := c.get(t, c.submit(t,
+			submitBody("IO_HEAVY", `"type":"DEFERRED"`, executionAtMember(due))))
 		if instant.Definition.ExecutionAt != nil {
 			t.Error("an instant definition has a time")
 		}
@@ -260,10 +270,12 @@ func TestCancelWindow(t *testing.T) {
 		w.clock.Advance(10 * time.Second)
 		w.claimAndRun(t)
 		who.wantState(t, id, "SUCCEEDED")
-		assertEqual(t, "events", who.report(t, id).names(), "created queued assigned started succeeded")
+		assertEqual(t, "events", who.report(t, id).names(),
+			"created queued assigned started succeeded")
 	})
 	t.Run("FR-096 a scheduled one has its own time", func(t *testing.T) {
-		id := who.submit(t, submitBody("CANCEL_BEFORE_START", executionAtMember(w.clock.Now().Add(time.Minute))))
+		id := who.submit(t, submitBody("CANCEL_BEFORE_START",
+			executionAtMember(w.clock.Now().Add(time.Minute))))
 		who.wantState(t, id, "CREATED")
 	})
 }

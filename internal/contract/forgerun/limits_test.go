@@ -16,7 +16,8 @@ func TestRateLimits(t *testing.T) {
 	config.RatePerMinute, config.AnonymousPerMinute = 10, 30
 	w := inMemory(t, config)
 	c, other := w.customer(t), w.customer(t)
-	t.Run("FR-205 FR-019 over the limit", func(t *testing.T) { // G-FR-15: every authenticated request counts
+	// G-FR-15: every authenticated request counts
+	t.Run("FR-205 FR-019 over the limit", func(t *testing.T) {
 		for i := range 10 {
 			if i%2 == 0 {
 				c.submit(t, submitBody(""))
@@ -53,8 +54,10 @@ func TestRateLimits(t *testing.T) {
 				w.newClient(t)
 			}
 		}
-		w.Do(t, "POST", "/v1/clients", "").WantError(t, 429, "RFA_REQUEST_RATE_LIMITED", "per minute")
-		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer x").WantError(t, 429, "RFA_REQUEST_RATE_LIMITED")
+		w.Do(t, "POST", "/v1/clients", "").WantError(t, 429, "RFA_REQUEST_RATE_LIMITED",
+			"per minute")
+		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer x").WantError(t, 429,
+			"RFA_REQUEST_RATE_LIMITED")
 		c.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200)
 	})
 }
@@ -92,21 +95,26 @@ func TestQueueLimits(t *testing.T) {
 		t.Run("FR-208 FR-023 FR-247 the queue is full", func(t *testing.T) { // G-FR-12
 			kept := c.submit(t, submitBody(""), "Idempotency-Key", "first")
 			c.submit(t, submitBody(""))
-			scheduled := c.submit(t, submitBody("", executionAtMember(w.clock.Now().Add(time.Minute)))) // not in the queue yet
+			// not in the queue yet
+			scheduled := c.submit(t, submitBody("",
+				executionAtMember(w.clock.Now().Add(time.Minute))))
 			c.submit(t, submitBody(""))
 			r := c.Do(t, "POST", "/v1/jobs", submitBody(""), "Idempotency-Key", "refused")
 			r.WantError(t, 503, "RFA_EXEC_QUEUE_FULL")
 			assertEqual(t, "retry-after", r.Header.Get("Retry-After"), "1")
 			assertEqual(t, "jobs", w.jobs(t), 4)
-			assertEqual(t, "a replay", c.submit(t, submitBody(""), "Idempotency-Key", "first"), kept)
-			c.submit(t, submitBody("", executionAtMember(w.clock.Now().Add(time.Hour)))) // waits elsewhere
+			assertEqual(t, "a replay", c.submit(t, submitBody(""), "Idempotency-Key", "first"),
+				kept)
+			// waits elsewhere
+			c.submit(t, submitBody("", executionAtMember(w.clock.Now().Add(time.Hour))))
 			w.clock.Advance(time.Minute)
 			w.runMaintenance(t)
 			c.wantState(t, scheduled, "CREATED")
 			c.cancel(t, kept)
 			w.runMaintenance(t)
 			c.wantState(t, scheduled, "QUEUED")
-			c.Do(t, "POST", "/v1/jobs", submitBody(""), "Idempotency-Key", "refused").WantError(t, 503, "RFA_EXEC_QUEUE_FULL")
+			c.Do(t, "POST", "/v1/jobs", submitBody(""), "Idempotency-Key", "refused").WantError(t,
+				503, "RFA_EXEC_QUEUE_FULL")
 		})
 		t.Run("FR-207 FR-247 so many are active", func(t *testing.T) { // G-FR-13
 			jobs := w.claims(t, 10)
@@ -127,7 +135,9 @@ func TestQueueLimits(t *testing.T) {
 			w.runMaintenance(t)
 			accepted := 0
 			before := w.metric(t, "job_queue_depth", nil)
-			for _, r := range testkit.RunConcurrently(30, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs", submitBody("")) }) {
+			for _, r := range testkit.RunConcurrently(30, func(int) testkit.Reply {
+				return c.Do(t, "POST", "/v1/jobs", submitBody(""))
+			}) {
 				if r.Status == 202 {
 					accepted++
 					continue
@@ -162,11 +172,13 @@ func TestRetention(t *testing.T) {
 		open, _ := c.submitIntoState(t, "CREATED")
 		t.Run("FR-212 thirty days after the end", func(t *testing.T) {
 			w.clock.Advance(720*time.Hour - time.Hour)
-			c.key = *testkit.DecodeReply[issued](t, c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/renew", "").WantStatus(t, 200)).APIKey
+			c.key = *testkit.DecodeReply[issued](t,
+				c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/renew", "").WantStatus(t, 200)).APIKey
 			c.retry(t, again) // is not final any more
 			prune()
 			c.report(t, id)
-			assertEqual(t, "FR-071 id", c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "kept as long"), id)
+			assertEqual(t, "FR-071 id", c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key",
+				"kept as long"), id)
 			w.clock.Advance(time.Hour + 5*time.Second)
 			prune()
 		})
@@ -174,7 +186,8 @@ func TestRetention(t *testing.T) {
 			for _, path := range []string{"", "/report"} {
 				c.Do(t, "GET", "/v1/jobs/"+id+path, "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 			}
-			if fresh := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "kept as long"); fresh == id {
+			if fresh := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key",
+				"kept as long"); fresh == id {
 				t.Error("FR-079 the id is used again")
 			}
 		})

@@ -20,7 +20,8 @@ const (
 
 // logAttrs are the attributes of every line about a job.
 func (f *ForgeRun) logAttrs(j *job.Job) []slog.Attr {
-	attrs := []slog.Attr{slog.String(telemetry.JobID, j.ID.Key), slog.String(telemetry.ClientID, j.Owner),
+	attrs := []slog.Attr{slog.String(telemetry.JobID, j.ID.Key),
+		slog.String(telemetry.ClientID, j.Owner),
 		slog.String(scenarioAttr, j.Kind), slog.Int(telemetry.Attempt, attempt(j))}
 	if k := kindByName[j.Kind]; k != nil {
 		attrs = append(attrs, slog.Int64(durationAttr, k.duration(f.MaxRunTime).Milliseconds()),
@@ -48,7 +49,8 @@ func (f *ForgeRun) logTransition(m *engine.Moved) {
 		slog.String(telemetry.NextState, string(m.To)), slog.String(eventAttr, e.name))
 	if m.To == failed {
 		attrs = append(attrs, slog.String(telemetry.ErrorCode, e.reason),
-			slog.String(telemetry.ErrorMessage, cmp.Or(failureText[e.reason], e.reason, "the run failed")))
+			slog.String(telemetry.ErrorMessage,
+				cmp.Or(failureText[e.reason], e.reason, "the run failed")))
 	} else if e.reason != "" {
 		attrs = append(attrs, slog.String("reason", e.reason))
 	}

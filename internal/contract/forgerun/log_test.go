@@ -16,7 +16,8 @@ func TestLogRequests(t *testing.T) {
 			c.LogRequests = set
 			w := inMemory(t, c)
 			who := w.customer(t)
-			well, ill := who.submit(t, submitBody("SUCCESS_FAST")), who.submit(t, submitBody("FAIL_IMMEDIATE"))
+			well, ill := who.submit(t, submitBody("SUCCESS_FAST")),
+				who.submit(t, submitBody("FAIL_IMMEDIATE"))
 			for range 2 {
 				w.claimAndRun(t)
 				w.clock.Advance(time.Minute)
@@ -24,9 +25,14 @@ func TestLogRequests(t *testing.T) {
 			who.wantState(t, well, "SUCCEEDED")
 			who.wantState(t, ill, "FAILED")
 			lines := func(members map[string]any) int { return len(w.log.Lines(t, members)) }
-			assertEqual(t, "FR-215 requests", lines(map[string]any{"msg": "request", "level": level, "status": 202.0}), 2)
-			assertEqual(t, "FR-219 ends", lines(map[string]any{"msg": "job", "level": level, "job_id": well, "next_state": "SUCCEEDED"}), 1)
-			assertEqual(t, "FR-220 failures", lines(map[string]any{"msg": "job", "level": "WARN", "job_id": ill, "next_state": "FAILED"}), 1)
+			assertEqual(t, "FR-215 requests",
+				lines(map[string]any{"msg": "request", "level": level, "status": 202.0}), 2)
+			assertEqual(t, "FR-219 ends",
+				lines(map[string]any{"msg": "job", "level": level, "job_id": well,
+					"next_state": "SUCCEEDED"}), 1)
+			assertEqual(t, "FR-220 failures",
+				lines(map[string]any{"msg": "job", "level": "WARN", "job_id": ill,
+					"next_state": "FAILED"}), 1)
 		})
 	}
 }

@@ -27,8 +27,8 @@ var states = []job.State{created, queued, assigned, running, succeeded, failed, 
 // as retries are left (FR-142). A job that was handed out and did not start is
 // nobody's failure.
 var machine = job.MustMachine(
-	map[job.State]job.Phase{created: job.Waiting, queued: job.Ready, assigned: job.Leased, running: job.Leased,
-		succeeded: job.Done, failed: job.Done, canceled: job.Done},
+	map[job.State]job.Phase{created: job.Waiting, queued: job.Ready, assigned: job.Leased,
+		running: job.Leased, succeeded: job.Done, failed: job.Done, canceled: job.Done},
 	[]job.Move{
 		{From: job.StateNone, On: job.Submitted, To: created},
 
@@ -49,7 +49,8 @@ var machine = job.MustMachine(
 		{From: running, On: job.FailedForGood, To: failed},
 		{From: running, On: job.Expired, To: failed, CountsFailed: true}, // G-FR-35
 		{From: running, On: job.ExpiredForGood, To: failed},
-		{From: running, On: job.Released, To: failed, CountsFailed: true}, // a run that was given up is lost (G-X-18)
+		// a run that was given up is lost (G-X-18)
+		{From: running, On: job.Released, To: failed, CountsFailed: true},
 
 		{From: failed, On: job.Retried, To: queued},
 	})

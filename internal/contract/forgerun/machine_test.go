@@ -20,13 +20,15 @@ var allowed = map[string][]job.Cause{
 	"ASSIGNED CANCELED": {job.Canceled},
 	"ASSIGNED QUEUED":   {job.Expired, job.Released},
 	"RUNNING SUCCEEDED": {job.Succeeded},
-	"RUNNING FAILED":    {job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood, job.Released},
-	"RUNNING CANCELED":  {job.Canceled},
-	"FAILED QUEUED":     {job.Retried},
+	"RUNNING FAILED": {job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood,
+		job.Released},
+	"RUNNING CANCELED": {job.Canceled},
+	"FAILED QUEUED":    {job.Retried},
 }
 
 // requirement of the state that a pair begins in.
-var requirement = map[job.State]string{"CREATED": "FR-155", "QUEUED": "FR-156", "ASSIGNED": "FR-157", "RUNNING": "FR-158",
+var requirement = map[job.State]string{"CREATED": "FR-155", "QUEUED": "FR-156",
+	"ASSIGNED": "FR-157", "RUNNING": "FR-158",
 	"FAILED": "FR-159", "SUCCEEDED": "FR-160", "CANCELED": "FR-161"}
 
 // TestMachine holds every pair of states and every cause against the list: what
@@ -34,7 +36,8 @@ var requirement = map[job.State]string{"CREATED": "FR-155", "QUEUED": "FR-156", 
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	m := forgerun.Machine
-	all := []job.State{"CREATED", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED"}
+	all := []job.State{"CREATED", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED", "FAILED",
+		"CANCELED"}
 	t.Run("FR-154 the seven states", func(t *testing.T) {
 		want := slices.Sorted(slices.Values(all))
 		if got := m.States(); !slices.Equal(got, want) {
@@ -72,7 +75,8 @@ func TestMachineCounts(t *testing.T) {
 	for _, from := range []job.State{"ASSIGNED", "RUNNING"} {
 		for _, on := range []job.Cause{job.Failed, job.Expired, job.Released} {
 			mv, ok := forgerun.Machine.Next(from, on)
-			assertEqual(t, fmt.Sprintf("%s on %s counts", from, on), ok && mv.CountsFailed, from == "RUNNING")
+			assertEqual(t, fmt.Sprintf("%s on %s counts", from, on), ok && mv.CountsFailed,
+				from == "RUNNING")
 		}
 	}
 }
@@ -84,22 +88,29 @@ func TestRaces(t *testing.T) {
 		t.Run("FR-162 FR-204 many cancel at once", func(t *testing.T) {
 			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			w.claimAndStart(t)
-			answers := testkit.RunConcurrently(20, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "") })
+			answers := testkit.RunConcurrently(20, func(int) testkit.Reply {
+				return c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "")
+			})
 			for _, r := range answers {
-				assertEqual(t, "state", testkit.DecodeReply[jobView](t, r.WantStatus(t, 200)).State, "CANCELED")
+				assertEqual(t, "state", testkit.DecodeReply[jobView](t, r.WantStatus(t, 200)).State,
+					"CANCELED")
 			}
-			assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
+			assertEqual(t, "events", c.report(t, id).names(),
+				"created queued assigned started canceled")
 		})
 		t.Run("FR-162 FR-204 many retry at once", func(t *testing.T) {
 			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			w.fail(t)
-			answers := testkit.RunConcurrently(20, func(int) testkit.Reply { return c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "") })
+			answers := testkit.RunConcurrently(20, func(int) testkit.Reply {
+				return c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "")
+			})
 			for _, r := range answers {
 				v := testkit.DecodeReply[jobView](t, r.WantStatus(t, 200))
 				assertEqual(t, "state and attempt", fmt.Sprint(v.State, v.Attempt), "QUEUED1")
 			}
 			c.cancel(t, id)
-			assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started failed queued canceled")
+			assertEqual(t, "events", c.report(t, id).names(),
+				"created queued assigned started failed queued canceled")
 		})
 		t.Run("FR-204 cancel and retry at once", func(t *testing.T) {
 			for range 10 {
@@ -113,7 +124,8 @@ func TestRaces(t *testing.T) {
 					t.Fatalf("the job is %s", v.State)
 				}
 				c.cancel(t, id)
-				assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started failed queued canceled")
+				assertEqual(t, "events", c.report(t, id).names(),
+					"created queued assigned started failed queued canceled")
 			}
 		})
 	})

@@ -53,13 +53,17 @@ func gauge(name, help string) prometheus.Gauge {
 }
 
 func histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help,
+		Buckets: buckets})
 }
 
 var (
-	waitBuckets    = []float64{1e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
-	runBuckets     = []float64{5e-3, 50e-3, 500e-3, 1, 2, 3, 5, 8, 10, 15, 20, 30, 60, 90, 110, 120, 300}
-	requestBuckets = []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 10, 30}
+	waitBuckets = []float64{1e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5,
+		10, 30, 60, 300, 1800, 3600}
+	runBuckets = []float64{5e-3, 50e-3, 500e-3, 1, 2, 3, 5, 8, 10, 15, 20, 30, 60, 90, 110, 120,
+		300}
+	requestBuckets = []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3,
+		250e-3, 500e-3, 1, 2.5, 10, 30}
 )
 
 // newMetrics registers all of them, each with a value from the start.
@@ -73,31 +77,50 @@ func newMetrics(r prometheus.Registerer, depth *depth, available func() float64)
 			failed:    counter("jobs_failed_total", "Entries into FAILED."),
 			canceled:  counter("jobs_canceled_total", "Entries into CANCELED."),
 		},
-		idempotencyNew:       counter("idempotency_new_total", "Submits that made a job."),
-		idempotencyHits:      counter("idempotency_hits_total", "Submits answered with the job that their key had made before."),
-		idempotencyConflicts: counter("idempotency_conflicts_total", "Submits refused because their key belongs to another payload."),
-		queueWait:            histogram("job_queue_wait_seconds", "Time from QUEUED to ASSIGNED.", waitBuckets),
-		assigned:             histogram("job_assigned_seconds", "Time from ASSIGNED to RUNNING.", waitBuckets),
-		execution:            histogram("job_execution_seconds", "Time from RUNNING to the state after it.", runBuckets),
-		scenarios:            counters("jobs_by_scenario_total", "Entries into a final state, by work kind and outcome.", "scenario", "outcome"),
-		scenarioSubmits:      counters("jobs_submitted_by_scenario_total", "Jobs stored by submits, by work kind.", "scenario"),
-		retries:              counter("job_retries_total", "Failed jobs that were queued again."),
-		retrySuccesses:       counter("job_retry_successes_total", "Jobs that succeeded after a retry."),
-		deliveries:           counter("webhook_deliveries_total", "Tries of deliveries that were sent."),
-		deliveryFailures:     counter("webhook_failures_total", "Tries of deliveries that failed: no answer, too late, or not 2xx."),
-		deliverySeconds:      histogram("webhook_delivery_seconds", "Time that a try of a delivery took.", requestBuckets),
-		heartbeats:           counter("worker_heartbeats_total", "Heartbeats of this node's workers."),
-		workers:              gauge("workers", "Workers of this node."),
-		requests:             counters("http_requests_total", "Requests, by route and status.", "method", "route", "status_code"),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
-			Help: "Time from the header of a request to its answer, by route.", Buckets: requestBuckets}, []string{"method", "route"}),
-		errors:         counters("http_errors_total", "Requests answered with an error, by its code.", "error_code"),
-		databaseErrors: counter("database_errors_total", "Requests and runs that met an error of the database."),
+		idempotencyNew: counter("idempotency_new_total", "Submits that made a job."),
+		idempotencyHits: counter("idempotency_hits_total",
+			"Submits answered with the job that their key had made before."),
+		idempotencyConflicts: counter("idempotency_conflicts_total",
+			"Submits refused because their key belongs to another payload."),
+		queueWait: histogram("job_queue_wait_seconds", "Time from QUEUED to ASSIGNED.",
+			waitBuckets),
+		assigned: histogram("job_assigned_seconds", "Time from ASSIGNED to RUNNING.",
+			waitBuckets),
+		execution: histogram("job_execution_seconds",
+			"Time from RUNNING to the state after it.", runBuckets),
+		scenarios: counters("jobs_by_scenario_total",
+			"Entries into a final state, by work kind and outcome.", "scenario", "outcome"),
+		scenarioSubmits: counters("jobs_submitted_by_scenario_total",
+			"Jobs stored by submits, by work kind.", "scenario"),
+		retries: counter("job_retries_total", "Failed jobs that were queued again."),
+		retrySuccesses: counter("job_retry_successes_total",
+			"Jobs that succeeded after a retry."),
+		deliveries: counter("webhook_deliveries_total",
+			"Tries of deliveries that were sent."),
+		deliveryFailures: counter("webhook_failures_total",
+			"Tries of deliveries that failed: no answer, too late, or not 2xx."),
+		deliverySeconds: histogram("webhook_delivery_seconds",
+			"Time that a try of a delivery took.", requestBuckets),
+		heartbeats: counter("worker_heartbeats_total",
+			"Heartbeats of this node's workers."),
+		workers: gauge("workers", "Workers of this node."),
+		requests: counters("http_requests_total", "Requests, by route and status.",
+			"method", "route", "status_code"),
+		latency: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "http_request_duration_seconds",
+				Help:    "Time from the header of a request to its answer, by route.",
+				Buckets: requestBuckets}, []string{"method", "route"}),
+		errors: counters("http_errors_total",
+			"Requests answered with an error, by its code.", "error_code"),
+		databaseErrors: counter("database_errors_total",
+			"Requests and runs that met an error of the database."),
 	}
-	all := []prometheus.Collector{m.idempotencyNew, m.idempotencyHits, m.idempotencyConflicts, m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
-		m.retries, m.retrySuccesses, m.deliveries, m.deliveryFailures, m.deliverySeconds, m.heartbeats, m.workers, m.requests,
-		m.latency, m.errors, m.databaseErrors, depth,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "workers_available", Help: "Workers of this node that can take a job."}, available)}
+	all := []prometheus.Collector{m.idempotencyNew, m.idempotencyHits, m.idempotencyConflicts,
+		m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
+		m.retries, m.retrySuccesses, m.deliveries, m.deliveryFailures, m.deliverySeconds,
+		m.heartbeats, m.workers, m.requests, m.latency, m.errors, m.databaseErrors, depth,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "workers_available",
+			Help: "Workers of this node that can take a job."}, available)}
 	for _, c := range m.entries {
 		all = append(all, c)
 	}
@@ -168,13 +191,16 @@ func (m *metrics) countTry(ok bool, elapsed time.Duration) {
 // route returns what counts and times the requests of a route.
 func (m *metrics) route(method, pattern string) func(int, time.Duration) {
 	latency := m.latency.WithLabelValues(method, pattern)
-	m.requests.WithLabelValues(method, pattern, strconv.Itoa(successStatus(method, pattern))) // there from the start
-	var counters sync.Map                                                                     // status to its counter
+	// there from the start
+	m.requests.WithLabelValues(method, pattern, strconv.Itoa(successStatus(method, pattern)))
+	// status to its counter
+	var counters sync.Map
 	return func(status int, elapsed time.Duration) {
 		latency.Observe(elapsed.Seconds())
 		c, ok := counters.Load(status)
 		if !ok {
-			c, _ = counters.LoadOrStore(status, m.requests.WithLabelValues(method, pattern, strconv.Itoa(status)))
+			c, _ = counters.LoadOrStore(status,
+				m.requests.WithLabelValues(method, pattern, strconv.Itoa(status)))
 		}
 		c.(prometheus.Counter).Inc()
 	}
@@ -185,7 +211,8 @@ func successStatus(method, pattern string) int {
 	switch {
 	case method == http.MethodPost && pattern == "/v1/jobs":
 		return http.StatusAccepted
-	case method == http.MethodPost && (pattern == "/v1/clients" || pattern == clientKeysPath || pattern == "/v1/webhooks"):
+	case method == http.MethodPost && (pattern == "/v1/clients" || pattern == clientKeysPath ||
+		pattern == "/v1/webhooks"):
 		return http.StatusCreated
 	}
 	return http.StatusOK
@@ -207,9 +234,11 @@ type depth struct {
 const depthTimeout = 5 * time.Second
 
 var (
-	depthDesc     = prometheus.NewDesc("job_queue_depth", "Jobs that are QUEUED.", nil, nil)
-	activeDesc    = prometheus.NewDesc("jobs_active", "Jobs that are ASSIGNED or RUNNING.", nil, nil)
-	scheduledDesc = prometheus.NewDesc("jobs_scheduled", "Jobs that are CREATED and wait for their time.", nil, nil)
+	depthDesc  = prometheus.NewDesc("job_queue_depth", "Jobs that are QUEUED.", nil, nil)
+	activeDesc = prometheus.NewDesc("jobs_active", "Jobs that are ASSIGNED or RUNNING.", nil,
+		nil)
+	scheduledDesc = prometheus.NewDesc("jobs_scheduled",
+		"Jobs that are CREATED and wait for their time.", nil, nil)
 )
 
 // Describe implements prometheus.Collector, as does Collect.
@@ -234,7 +263,8 @@ func (d *depth) Collect(out chan<- prometheus.Metric) {
 			all = all.Plus(c)
 		}
 	}
-	for desc, n := range map[*prometheus.Desc]int64{depthDesc: all.Ready + all.Delayed, activeDesc: all.Leased, scheduledDesc: all.Waiting} {
+	for desc, n := range map[*prometheus.Desc]int64{depthDesc: all.Ready + all.Delayed,
+		activeDesc: all.Leased, scheduledDesc: all.Waiting} {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n))
 	}
 }

@@ -24,19 +24,27 @@ import (
 
 // metricNames are those there are from the start, with their requirements.
 var metricNames = map[string]string{
-	"jobs_submitted_total": "FR-221", "jobs_queued_total": "FR-222", "jobs_running_total": "FR-223", "jobs_succeeded_total": "FR-224",
-	"jobs_failed_total": "FR-225", "jobs_canceled_total": "FR-226", "job_queue_depth": "FR-227", "job_queue_wait_seconds": "FR-228",
-	"job_execution_seconds": "FR-229", "webhook_deliveries_total": "FR-230", "webhook_failures_total": "FR-231",
-	"job_assigned_seconds": "FR-233", "job_retries_total": "FR-237", "job_retry_successes_total": "FR-237",
-	"idempotency_hits_total": "FR-238", "idempotency_new_total": "FR-238", "worker_heartbeats_total": "FR-239", "workers_available": "FR-239",
-	"database_errors_total": "FR-240", "jobs_by_scenario_total": "FR-118", "http_request_duration_seconds": "FR-235",
+	"jobs_submitted_total": "FR-221", "jobs_queued_total": "FR-222", "jobs_running_total": "FR-223",
+	"jobs_succeeded_total": "FR-224",
+	"jobs_failed_total":    "FR-225", "jobs_canceled_total": "FR-226", "job_queue_depth": "FR-227",
+	"job_queue_wait_seconds": "FR-228",
+	"job_execution_seconds":  "FR-229", "webhook_deliveries_total": "FR-230",
+	"webhook_failures_total": "FR-231",
+	"job_assigned_seconds":   "FR-233", "job_retries_total": "FR-237",
+	"job_retry_successes_total": "FR-237",
+	"idempotency_hits_total":    "FR-238", "idempotency_new_total": "FR-238",
+	"worker_heartbeats_total": "FR-239", "workers_available": "FR-239",
+	"database_errors_total": "FR-240", "jobs_by_scenario_total": "FR-118",
+	"http_request_duration_seconds": "FR-235",
 }
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	for name, id := range metricNames {
-		t.Run(id+" zero from the start "+name, func(t *testing.T) { assertEqual(t, name, w.metric(t, name, nil), 0) })
+		t.Run(id+" zero from the start "+name, func(t *testing.T) {
+			assertEqual(t, name, w.metric(t, name, nil), 0)
+		})
 	}
 	c := w.customer(t)
 	well := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", "k")
@@ -55,22 +63,31 @@ func TestMetrics(t *testing.T) {
 	w.clock.Advance(time.Minute)
 	w.claimAndRun(t)
 	c.wantState(t, well, "SUCCEEDED")
-	for name, want := range map[string]float64{"jobs_submitted_total": 4, "jobs_queued_total": 4, "jobs_running_total": 4, "jobs_succeeded_total": 2,
-		"jobs_failed_total": 1, "jobs_canceled_total": 1, "job_queue_depth": 0, "job_queue_wait_seconds": 4, "job_assigned_seconds": 4,
-		"job_execution_seconds": 4, "job_retries_total": 1, "job_retry_successes_total": 1, "idempotency_hits_total": 1,
-		"idempotency_new_total": 4, "idempotency_conflicts_total": 1, "jobs_scheduled": 1} {
-		t.Run(metricNames[name]+" FR-232 FR-233 "+name, func(t *testing.T) { assertEqual(t, name, w.metric(t, name, nil), want) })
+	for name, want := range map[string]float64{"jobs_submitted_total": 4, "jobs_queued_total": 4,
+		"jobs_running_total": 4, "jobs_succeeded_total": 2,
+		"jobs_failed_total": 1, "jobs_canceled_total": 1, "job_queue_depth": 0,
+		"job_queue_wait_seconds": 4, "job_assigned_seconds": 4,
+		"job_execution_seconds": 4, "job_retries_total": 1, "job_retry_successes_total": 1,
+		"idempotency_hits_total": 1,
+		"idempotency_new_total":  4, "idempotency_conflicts_total": 1, "jobs_scheduled": 1} {
+		t.Run(metricNames[name]+" FR-232 FR-233 "+name, func(t *testing.T) {
+			assertEqual(t, name, w.metric(t, name, nil), want)
+		})
 	}
 	for _, s := range []struct {
 		scenario, outcome string
 		want              float64
-	}{{"SUCCESS_FAST", "SUCCESS", 1}, {"RETRY_ON_FAIL", "FAILED", 1}, {"RETRY_ON_FAIL", "SUCCESS", 1}, {"CANCEL_DURING_RUN", "CANCELED", 1}, {"IO_HEAVY", "SUCCESS", 0}} {
+	}{{"SUCCESS_FAST", "SUCCESS", 1}, {"RETRY_ON_FAIL", "FAILED", 1},
+		{"RETRY_ON_FAIL", "SUCCESS", 1}, {"CANCEL_DURING_RUN", "CANCELED", 1},
+		{"IO_HEAVY", "SUCCESS", 0}} {
 		t.Run("FR-118 scenario "+s.scenario+" "+s.outcome, func(t *testing.T) {
-			assertEqual(t, "jobs", w.metric(t, "jobs_by_scenario_total", map[string]string{"scenario": s.scenario, "outcome": s.outcome}), s.want)
+			assertEqual(t, "jobs", w.metric(t, "jobs_by_scenario_total",
+				map[string]string{"scenario": s.scenario, "outcome": s.outcome}), s.want)
 		})
 	}
 	t.Run("FR-118 submits by scenario", func(t *testing.T) {
-		assertEqual(t, "jobs", w.metric(t, "jobs_submitted_by_scenario_total", map[string]string{"scenario": "SUCCESS_FAST"}), 2)
+		assertEqual(t, "jobs", w.metric(t, "jobs_submitted_by_scenario_total",
+			map[string]string{"scenario": "SUCCESS_FAST"}), 2)
 	})
 	t.Run("FR-234 requests by route and status", func(t *testing.T) {
 		route := map[string]string{"method": "POST", "route": "/v1/jobs", "status_code": "202"}
@@ -80,26 +97,32 @@ func TestMetrics(t *testing.T) {
 		for range 3 {
 			w.Do(t, "BREW", "/v1/nothing", "").WantStatus(t, 404)
 		}
-		assertEqual(t, "none", w.metric(t, "http_requests_total", map[string]string{"method": "other", "route": "none", "status_code": "404"}), 3)
+		assertEqual(t, "none", w.metric(t, "http_requests_total",
+			map[string]string{"method": "other", "route": "none", "status_code": "404"}), 3)
 		w.Do(t, "PUT", "/v1/jobs", "").WantStatus(t, 405)
-		assertEqual(t, "405", w.metric(t, "http_requests_total", map[string]string{"method": "PUT", "route": "none", "status_code": "405"}), 1)
+		assertEqual(t, "405", w.metric(t, "http_requests_total",
+			map[string]string{"method": "PUT", "route": "none", "status_code": "405"}), 1)
 		for method, want := range map[string]float64{"other": 3, "PUT": 1} {
 			labels := map[string]string{"method": method, "route": "none"}
-			assertEqual(t, "times of "+method, w.metric(t, "http_request_duration_seconds", labels), want)
+			assertEqual(t, "times of "+method, w.metric(t, "http_request_duration_seconds", labels),
+				want)
 		}
 	})
 	t.Run("FR-235 FR-236 FR-228 FR-229 times in buckets", func(t *testing.T) {
-		assertEqual(t, "latency", w.metric(t, "http_request_duration_seconds", map[string]string{"method": "POST", "route": "/v1/jobs"}), 6)
+		assertEqual(t, "latency", w.metric(t, "http_request_duration_seconds",
+			map[string]string{"method": "POST", "route": "/v1/jobs"}), 6)
 		families, err := w.registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]float64{"job_queue_wait_seconds": 3 + 4 + 7 + 60, "job_execution_seconds": 1 + 3 + 0 + 3}
+		want := map[string]float64{"job_queue_wait_seconds": 3 + 4 + 7 + 60,
+			"job_execution_seconds": 1 + 3 + 0 + 3}
 		for _, f := range families {
 			if sum, known := want[f.GetName()]; known {
 				h := f.Metric[0].GetHistogram()
 				if len(h.Bucket) < 10 || h.GetSampleSum() < sum-0.1 || h.GetSampleSum() > sum+0.1 {
-					t.Errorf("%s has %d buckets and the sum %v, want %v", f.GetName(), len(h.Bucket), h.GetSampleSum(), sum)
+					t.Errorf("%s has %d buckets and the sum %v, want %v", f.GetName(),
+						len(h.Bucket), h.GetSampleSum(), sum)
 				}
 			}
 		}
@@ -111,10 +134,13 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := w.customer(t)
-	id := testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs", submitBody("FAIL_IMMEDIATE"), "X-Request-Id", "r-submit").WantStatus(t, 202)).JobID
+	id := testkit.DecodeReply[jobView](t,
+		c.Do(t, "POST", "/v1/jobs", submitBody("FAIL_IMMEDIATE"), "X-Request-Id",
+			"r-submit").WantStatus(t, 202)).JobID
 	w.claimAndRun(t)
-	for action, path := range map[string]string{"get": "GET /v1/jobs/" + id, "report": "GET /v1/jobs/" + id + "/report",
-		"retry": "POST /v1/jobs/" + id + "/retry", "cancel": "POST /v1/jobs/" + id + "/cancel"} {
+	for action, path := range map[string]string{"get": "GET /v1/jobs/" + id,
+		"report": "GET /v1/jobs/" + id + "/report",
+		"retry":  "POST /v1/jobs/" + id + "/retry", "cancel": "POST /v1/jobs/" + id + "/cancel"} {
 		method, path, _ := strings.Cut(path, " ")
 		if action == "retry" || action == "cancel" {
 			continue
@@ -136,24 +162,31 @@ func TestLog(t *testing.T) {
 			}
 		})
 	}
-	for request, states := range map[string][2]string{"r-retry": {"FAILED", "QUEUED"}, "r-cancel": {"QUEUED", "CANCELED"}} {
+	for request, states := range map[string][2]string{"r-retry": {"FAILED", "QUEUED"},
+		"r-cancel": {"QUEUED", "CANCELED"}} {
 		t.Run("FR-219 transition by "+request, func(t *testing.T) {
-			assertEqual(t, "lines", len(w.log.Lines(t, map[string]any{"request_id": request, "current_state": states[0], "next_state": states[1]})), 1)
+			assertEqual(t, "lines", len(w.log.Lines(t,
+				map[string]any{"request_id": request, "current_state": states[0],
+					"next_state": states[1]})), 1)
 		})
 	}
-	for _, states := range [][2]string{{"", "CREATED"}, {"CREATED", "QUEUED"}, {"QUEUED", "ASSIGNED"}, {"ASSIGNED", "RUNNING"}, {"RUNNING", "FAILED"},
+	for _, states := range [][2]string{{"", "CREATED"}, {"CREATED", "QUEUED"},
+		{"QUEUED", "ASSIGNED"}, {"ASSIGNED", "RUNNING"}, {"RUNNING", "FAILED"},
 		{"FAILED", "QUEUED"}, {"QUEUED", "CANCELED"}} {
 		t.Run("FR-219 FR-117 transition "+states[0]+" to "+states[1], func(t *testing.T) {
-			lines := w.log.Lines(t, map[string]any{"msg": "job", "job_id": id, "current_state": states[0], "next_state": states[1]})
+			lines := w.log.Lines(t, map[string]any{"msg": "job", "job_id": id,
+				"current_state": states[0], "next_state": states[1]})
 			assertEqual(t, "lines", len(lines), 1)
 			l := lines[0]
-			if l["client_id"] != c.id || l["scenario"] != "FAIL_IMMEDIATE" || l["scenario_duration_ms"] != float64(500) || l["expected_outcome"] != "FAILED" {
+			if l["client_id"] != c.id || l["scenario"] != "FAIL_IMMEDIATE" ||
+				l["scenario_duration_ms"] != float64(500) || l["expected_outcome"] != "FAILED" {
 				t.Errorf("%v", l)
 			}
 		})
 	}
 	t.Run("FR-241 FR-220 a failure and its reason", func(t *testing.T) {
-		lines := w.log.Lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": id, "next_state": "FAILED", "error_code": "simulated_failure"})
+		lines := w.log.Lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": id,
+			"next_state": "FAILED", "error_code": "simulated_failure"})
 		if len(lines) != 1 || lines[0]["error_message"] == "" {
 			t.Errorf("%v", lines)
 		}
@@ -161,14 +194,16 @@ func TestLog(t *testing.T) {
 		w.claimAndStart(t)
 		w.clock.Advance(30 * time.Second)
 		w.runMaintenance(t)
-		lines = w.log.Lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": lost, "error_code": "runner_lost"})
+		lines = w.log.Lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": lost,
+			"error_code": "runner_lost"})
 		if len(lines) != 1 || lines[0]["error_message"] == "" {
 			t.Errorf("%v", lines)
 		}
 	})
 	t.Run("FR-220 requests that fail", func(t *testing.T) {
 		c.Do(t, "POST", "/v1/jobs", `{"type":"DREAM"}`, "X-Request-Id", "r-bad").WantStatus(t, 400)
-		lines := w.log.Lines(t, map[string]any{"request_id": "r-bad", "error_code": "RFA_JOB_VALIDATION_FAILED", "action": "submit", "client_id": c.id})
+		lines := w.log.Lines(t, map[string]any{"request_id": "r-bad",
+			"error_code": "RFA_JOB_VALIDATION_FAILED", "action": "submit", "client_id": c.id})
 		if len(lines) != 1 || !strings.Contains(lines[0]["error_message"].(string), "type") {
 			t.Errorf("%v", lines)
 		}
@@ -178,8 +213,10 @@ func TestLog(t *testing.T) {
 		c := w.customer(t)
 		f.failReads(errors.New("SELECT secret"))
 		c.Do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "r-defect").WantStatus(t, 500)
-		lines := w.log.Lines(t, map[string]any{"request_id": "r-defect", "level": "ERROR", "error_code": "RFA_INTERNAL"})
-		if len(lines) != 1 || !strings.Contains(lines[0]["error_message"].(string), "SELECT secret") {
+		lines := w.log.Lines(t, map[string]any{"request_id": "r-defect", "level": "ERROR",
+			"error_code": "RFA_INTERNAL"})
+		if len(lines) != 1 || !strings.Contains(lines[0]["error_message"].(string),
+			"SELECT secret") {
 			t.Errorf("%v", lines)
 		}
 	})
@@ -189,7 +226,8 @@ func TestLog(t *testing.T) {
 		w.forge.Random = func() [16]byte { panic("no randomness") }
 		r := c.Do(t, "POST", "/v1/jobs", submitBody(""))
 		r.WantError(t, 500, "RFA_INTERNAL")
-		if strings.Contains(r.Body, "randomness") || !strings.Contains(w.log.String(), "no randomness") {
+		if strings.Contains(r.Body, "randomness") ||
+			!strings.Contains(w.log.String(), "no randomness") {
 			t.Errorf("%s", r.Body)
 		}
 	})
@@ -204,7 +242,11 @@ func TestGoneCaller(t *testing.T) {
 	busy, free := make(chan struct{}), make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() {
-		err := w.store.Update(context.Background(), func(store.Tx) error { close(busy); <-free; return nil })
+		err := w.store.Update(context.Background(), func(store.Tx) error {
+			close(busy)
+			<-free
+			return nil
+		})
 		if err != nil {
 			t.Error(err)
 		}
@@ -212,7 +254,10 @@ func TestGoneCaller(t *testing.T) {
 	<-busy
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { leave() }})
+	ctx = httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
+			leave()
+		}})
 	req, err := http.NewRequestWithContext(ctx, "POST", w.URL+"/v1/jobs/"+id+"/cancel", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +267,9 @@ func TestGoneCaller(t *testing.T) {
 		t.Errorf("the caller got %v", err)
 	}
 	line := map[string]any{"msg": "request", "request_id": "r-gone", "action": "cancel"}
-	w.watcher.waitFor(t, "the end of the request", func() bool { return len(w.log.Lines(t, line)) == 1 })
+	w.watcher.waitFor(t, "the end of the request", func() bool {
+		return len(w.log.Lines(t, line)) == 1
+	})
 	close(free)
 	writer.Wait()
 	t.Run("FR-240", func(t *testing.T) {
@@ -236,7 +283,8 @@ func TestGoneCaller(t *testing.T) {
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	collector := testkit.NewCollector(t)
-	tracing, err := telemetry.NewTracing(context.Background(), collector.URL, nil, attribute.String("service.name", "millrace"))
+	tracing, err := telemetry.NewTracing(context.Background(), collector.URL, nil,
+		attribute.String("service.name", "millrace"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,10 +312,12 @@ func TestTraces(t *testing.T) {
 	w.timersAsked(t, 1)
 	c.Do(t, "POST", "/v1/jobs/"+second+"/cancel", "", "Traceparent", canceler).WantStatus(t, 200)
 	const scheduler = "00-3af7651916cd43dd8448eb211c80319c-b7ad6b7169203334-01"
-	c.cancel(t, c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Hour))), "Traceparent", scheduler))
+	c.cancel(t, c.submit(t, submitBody("SUCCESS_FAST",
+		executionAtMember(w.clock.Now().Add(time.Hour))), "Traceparent", scheduler))
 	const early = "00-4af7651916cd43dd8448eb211c80319c-b7ad6b7169203335-01"
 	c.cancel(t, c.submit(t, submitBody("CANCEL_BEFORE_START"), "Traceparent", early))
-	c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).WantStatus(t, 200)
+	c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/revoke", `{"key_id":"`+c.keyID+`"}`).WantStatus(t,
+		200)
 	w.awaitTry(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -284,21 +334,27 @@ func TestTraces(t *testing.T) {
 		return names
 	}
 	t.Run("FR-242 submit to report", func(t *testing.T) {
-		assertEqual(t, "spans", strings.Join(spansOf(caller), " "), "assign enqueue report run start submit")
+		assertEqual(t, "spans", strings.Join(spansOf(caller), " "),
+			"assign enqueue report run start submit")
 	})
 	t.Run("FR-243 FR-244 retry, and the delivery of what came of it", func(t *testing.T) {
-		assertEqual(t, "spans", strings.Join(spansOf(retrier), " "), "assign deliver enqueue report retry run start")
+		assertEqual(t, "spans", strings.Join(spansOf(retrier), " "),
+			"assign deliver enqueue report retry run start")
 		s := collector.Find("deliver")
 		r.mu.Lock()
 		told := r.received[0]
 		r.mu.Unlock()
-		assertEqual(t, "the receiver's traceparent", told.trace, retrier[:36]+hex.EncodeToString(s.SpanId)+"-01")
+		assertEqual(t, "the receiver's traceparent", told.trace,
+			retrier[:36]+hex.EncodeToString(s.SpanId)+"-01")
 		assertEqual(t, "event", testkit.AttributeOf(s, "event_id"), told.id)
-		assertEqual(t, "status", testkit.AttributeOf(s, "http.response.status_code"), "int_value:200")
+		assertEqual(t, "status", testkit.AttributeOf(s, "http.response.status_code"),
+			"int_value:200")
 	})
 	t.Run("FR-242 FR-243 the run that failed has an error, the other none", func(t *testing.T) {
-		assertEqual(t, "failed", testkit.NamesOf(collector.Trace(caller)), "assign enqueue report run! start submit")
-		assertEqual(t, "succeeded", testkit.NamesOf(collector.Trace(retrier)), "assign deliver enqueue report retry run start")
+		assertEqual(t, "failed", testkit.NamesOf(collector.Trace(caller)),
+			"assign enqueue report run! start submit")
+		assertEqual(t, "succeeded", testkit.NamesOf(collector.Trace(retrier)),
+			"assign deliver enqueue report retry run start")
 	})
 	t.Run("FR-245 cancel", func(t *testing.T) {
 		assertEqual(t, "spans", strings.Join(spansOf(canceler), " "), "cancel")
@@ -308,8 +364,10 @@ func TestTraces(t *testing.T) {
 		}
 	})
 	t.Run("FR-245 what a canceled job never came to has no span", func(t *testing.T) {
-		assertEqual(t, "canceled while CREATED", strings.Join(spansOf(scheduler), " "), "report submit")
-		assertEqual(t, "canceled while QUEUED", strings.Join(spansOf(early), " "), "enqueue report submit")
+		assertEqual(t, "canceled while CREATED", strings.Join(spansOf(scheduler), " "),
+			"report submit")
+		assertEqual(t, "canceled while QUEUED", strings.Join(spansOf(early), " "),
+			"enqueue report submit")
 	})
 	t.Run("FR-246 keys", func(t *testing.T) {
 		for _, name := range []string{"create_key", "revoke_key", "create_client"} {
@@ -333,7 +391,9 @@ func traceOf(s *otlp.Span) string {
 // awaitTry waits until the receiver's answer was recorded.
 func (w *world) awaitTry(t testing.TB) {
 	t.Helper()
-	w.watcher.waitFor(t, "a delivery", func() bool { return w.metric(t, "webhook_deliveries_total", nil) > 0 })
+	w.watcher.waitFor(t, "a delivery", func() bool {
+		return w.metric(t, "webhook_deliveries_total", nil) > 0
+	})
 }
 
 // TestChecks are what readiness asks for (FR-024, FR-027).

@@ -13,10 +13,12 @@ import (
 // run before they end it. Where this node has workers of its own it hands out none.
 func (f *ForgeRun) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{
-		Name:        Name,
-		Attempt:     func(j *job.Job) int { return attempt(j) + 1 },
-		Payload:     workPayload,
-		Complete:    func(_ *job.Job, result []byte) engine.Outcome { return completeOutcome(result) },
+		Name:    Name,
+		Attempt: func(j *job.Job) int { return attempt(j) + 1 },
+		Payload: workPayload,
+		Complete: func(_ *job.Job, result []byte) engine.Outcome {
+			return completeOutcome(result)
+		},
 		Fail:        failOutcome,
 		RunsLocally: func(string) bool { return f.Workers > 0 },
 		TimedOut:    f.runTimedOut,

@@ -39,13 +39,16 @@ func TestOutside(t *testing.T) {
 				WorkKind string `json:"work_kind"`
 				Callback *string
 			}
-			if err := json.Unmarshal(j.Payload, &d); err != nil || d.WorkKind != "FAIL_AFTER_RETRYABLE" || d.Callback != nil || j.JobID != id || j.Attempt != 1 {
+			if err := json.Unmarshal(j.Payload, &d); err != nil ||
+				d.WorkKind != "FAIL_AFTER_RETRYABLE" || d.Callback != nil || j.JobID != id ||
+				j.Attempt != 1 {
 				t.Errorf("got %+v, %s", j, j.Payload)
 			}
 			c.wantState(t, id, "ASSIGNED")
 		})
 		t.Run("a run is started before it ends", func(t *testing.T) {
-			for verb, body := range map[string]string{"complete": "", "fail": `{"error":"e","retryable":true}`} {
+			for verb, body := range map[string]string{"complete": "",
+				"fail": `{"error":"e","retryable":true}`} {
 				o.Post(t, "runs/"+j.RunID+"/"+verb, body).WantError(t, 409, "CONFLICT")
 			}
 			c.wantState(t, id, "ASSIGNED")
@@ -53,10 +56,13 @@ func TestOutside(t *testing.T) {
 			c.wantState(t, id, "RUNNING")
 		})
 		t.Run("a failure that is not retryable is no final one", func(t *testing.T) {
-			r := o.Post(t, "runs/"+j.RunID+"/fail", `{"error":"out of paper","error_type":"printer","retryable":false}`).WantStatus(t, 200)
+			r := o.Post(t, "runs/"+j.RunID+"/fail",
+				`{"error":"out of paper","error_type":"printer","retryable":false}`).WantStatus(t,
+				200)
 			assertEqual(t, "answer", r.Body, `{"job_id":"`+id+`","status":"FAILED"}`)
 			v := c.wantState(t, id, "FAILED")
-			if v.Failure.Code != "printer" || v.Failure.Message != "out of paper" || v.Failure.Retryable {
+			if v.Failure.Code != "printer" || v.Failure.Message != "out of paper" ||
+				v.Failure.Retryable {
 				t.Errorf("got %+v", v.Failure)
 			}
 			assertEqual(t, "attempt", c.retry(t, id).Attempt, 1)
@@ -65,7 +71,8 @@ func TestOutside(t *testing.T) {
 			w.clock.Advance(2 * time.Minute)
 			again := o.ClaimOne(t, aJob)
 			assertEqual(t, "attempt", again.Attempt, 2)
-			for verb, body := range map[string]string{"start": "", "heartbeat": "", "complete": "", "release": "", "fail": `{"error":"e","retryable":true}`} {
+			for verb, body := range map[string]string{"start": "", "heartbeat": "", "complete": "",
+				"release": "", "fail": `{"error":"e","retryable":true}`} {
 				o.Post(t, "runs/"+j.RunID+"/"+verb, body).WantError(t, 409, "RUN_LOST")
 			}
 			j = again
@@ -76,23 +83,26 @@ func TestOutside(t *testing.T) {
 			j = o.ClaimOne(t, aJob)
 			assertEqual(t, "attempt", j.Attempt, 2)
 		})
-		t.Run("FR-180 G-FR-55 a run that takes too long is told to end and has failed", func(t *testing.T) {
-			id := c.submit(t, submitBody("SUCCESS_FAST"))
-			j := o.ClaimOne(t, aJob)
-			o.Post(t, "runs/"+j.RunID+"/start", "{}").WantStatus(t, 200)
-			beat := func() testkit.Reply {
-				return o.Post(t, "runs/"+j.RunID+"/heartbeat", `{"state":{"done":3}}`).WantStatus(t, 200)
-			}
-			for range 5 { // 120 s and not a moment less
+		t.Run("FR-180 G-FR-55 a run that takes too long is told to end and has failed",
+			func(t *testing.T) {
+				id := c.submit(t, submitBody("SUCCESS_FAST"))
+				j := o.ClaimOne(t, aJob)
+				o.Post(t, "runs/"+j.RunID+"/start", "{}").WantStatus(t, 200)
+				beat := func() testkit.Reply {
+					return o.Post(t, "runs/"+j.RunID+"/heartbeat",
+						`{"state":{"done":3}}`).WantStatus(t, 200)
+				}
+				for range 5 { // 120 s and not a moment less
+					assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
+					w.clock.Advance(24 * time.Second)
+				}
 				assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
-				w.clock.Advance(24 * time.Second)
-			}
-			assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
-			w.clock.Advance(time.Millisecond)
-			assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":true`), true)
-			assertEqual(t, "failure", c.wantState(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
-			o.Post(t, "runs/"+j.RunID+"/complete", "").WantError(t, 409, "RUN_LOST")
-		})
+				w.clock.Advance(time.Millisecond)
+				assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":true`), true)
+				assertEqual(t, "failure", c.wantState(t, id, "FAILED").Failure.Code,
+					"RFA_EXEC_TIMEOUT")
+				o.Post(t, "runs/"+j.RunID+"/complete", "").WantError(t, 409, "RUN_LOST")
+			})
 		t.Run("FR-180 a result that comes too late does not count", func(t *testing.T) {
 			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			j := o.ClaimOne(t, aJob)
@@ -108,11 +118,13 @@ func TestOutside(t *testing.T) {
 		})
 		t.Run("a result ends it well", func(t *testing.T) {
 			id := c.submit(t, submitBody("SUCCESS_FAST"))
-			j := testkit.DecodeReply[testkit.ClaimedJob](t, o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).WantStatus(t, 200))
+			j := testkit.DecodeReply[testkit.ClaimedJob](t,
+				o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).WantStatus(t, 200))
 			o.Post(t, "runs/"+j.RunID+"/start", "").WantStatus(t, 200)
 			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":{"ok":true}}`).WantStatus(t, 200)
 			c.wantState(t, id, "SUCCEEDED")
-			o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).WantError(t, 409, "NOT_CLAIMABLE")
+			o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).WantError(t, 409,
+				"NOT_CLAIMABLE")
 		})
 		t.Run("FR-135 a canceled job's run is lost", func(t *testing.T) {
 			id := c.submit(t, submitBody("SUCCESS_FAST"))

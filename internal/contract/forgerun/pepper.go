@@ -27,9 +27,10 @@ func (f *ForgeRun) runPepper(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, account.ErrPepper) {
-			f.Log.Error("this node answers every request of ForgeRun with 503: start it again with the pepper file of the node that was "+
-				"started first on this store (secrets.pepper_file, else pepper in its data_dir)", telemetry.ErrorCode, string(codeConfig),
-				telemetry.ErrorMessage, err)
+			f.Log.Error("this node answers every request of ForgeRun with 503: start it again "+
+				"with the pepper file of the node that was "+
+				"started first on this store (secrets.pepper_file, else pepper in its data_dir)",
+				telemetry.ErrorCode, string(codeConfig), telemetry.ErrorMessage, err)
 			return
 		}
 		bindLoop.Report(ctx, err)

@@ -22,12 +22,17 @@ func TestPepperOfTheFirstNode(t *testing.T) {
 		wrong.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 401)
 		wrong.Do(t, "DELETE", "/v1/webhooks/"+nobody, "").WantStatus(t, 401)
 		w.runServer(t)
-		w.watcher.waitFor(t, "the pepper", func() bool { return strings.Contains(w.log.String(), "the pepper is the store's") })
+		w.watcher.waitFor(t, "the pepper", func() bool {
+			return strings.Contains(w.log.String(), "the pepper is the store's")
+		})
 		wrong.runServer(t)
 		refused := map[string]any{"level": "ERROR", "error_code": "RFA_CONFIG_INVALID"}
-		wrong.watcher.waitFor(t, "a line about the pepper", func() bool { return len(wrong.log.Lines(t, refused)) > 0 })
+		wrong.watcher.waitFor(t, "a line about the pepper", func() bool {
+			return len(wrong.log.Lines(t, refused)) > 0
+		})
 		line := wrong.log.Lines(t, refused)[0]
-		if !strings.Contains(line["msg"].(string), "secrets.pepper_file") || !strings.Contains(line["error_message"].(string), "the pepper is not the one") {
+		if !strings.Contains(line["msg"].(string), "secrets.pepper_file") ||
+			!strings.Contains(line["error_message"].(string), "the pepper is not the one") {
 			t.Errorf("got %v", line)
 		}
 		if !ready(w) || ready(wrong) {
@@ -47,7 +52,9 @@ func TestPepperIsBoundLater(t *testing.T) {
 	w.Do(t, "POST", "/v1/clients", "").WantError(t, 503, "RFA_STORAGE_DB_ERROR")
 	w.runServer(t)
 	line := map[string]any{"msg": "a loop waits for a part", "loop": "binding of the pepper"}
-	w.watcher.waitFor(t, "a line about the pepper", func() bool { return len(w.log.Lines(t, line)) > 0 })
+	w.watcher.waitFor(t, "a line about the pepper", func() bool {
+		return len(w.log.Lines(t, line)) > 0
+	})
 	f.failWrites(nil)
 	w.customer(t)
 }

@@ -75,7 +75,8 @@ type player struct {
 }
 
 func (p *player) submits(rt *rapid.T) {
-	kind := rapid.SampledFrom([]string{"", "SUCCESS_FAST", "FAIL_IMMEDIATE", "RETRY_ON_FAIL"}).Draw(rt, "kind")
+	kind := rapid.SampledFrom([]string{"", "SUCCESS_FAST", "FAIL_IMMEDIATE",
+		"RETRY_ON_FAIL"}).Draw(rt, "kind")
 	if key := rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "key"); key != "" {
 		r := p.c.Do(p.t, "POST", "/v1/jobs", submitBody(kind), "Idempotency-Key", key)
 		if r.Status == 409 {
@@ -180,8 +181,10 @@ func (p *player) audit() {
 			depth++
 		}
 	}
-	for name, state := range map[string]job.State{"jobs_submitted_total": "CREATED", "jobs_queued_total": "QUEUED", "jobs_running_total": "RUNNING",
-		"jobs_succeeded_total": "SUCCEEDED", "jobs_failed_total": "FAILED", "jobs_canceled_total": "CANCELED"} {
+	for name, state := range map[string]job.State{"jobs_submitted_total": "CREATED",
+		"jobs_queued_total": "QUEUED", "jobs_running_total": "RUNNING",
+		"jobs_succeeded_total": "SUCCEEDED", "jobs_failed_total": "FAILED",
+		"jobs_canceled_total": "CANCELED"} {
 		if got := p.metric(p.t, name, nil); got != entered[state] {
 			p.Fatalf("%s is %v, the events say %v", name, got, entered[state])
 		}
@@ -210,7 +213,8 @@ func (p *player) auditScenarios(outcomes map[string]float64) {
 				labels[l.GetName()] = l.GetValue()
 			}
 			seen++
-			if got, want := m.GetCounter().GetValue(), outcomes[labels["scenario"]+states[labels["outcome"]]]; got != want {
+			if got, want := m.GetCounter().GetValue(),
+				outcomes[labels["scenario"]+states[labels["outcome"]]]; got != want {
 				p.Fatalf("%v: %v, the events say %v", labels, got, want)
 			}
 		}
@@ -227,7 +231,7 @@ func (p *player) auditJob(j *job.Job, history []job.Event) {
 	var ids []string
 	for _, e := range history {
 		_, listed := allowed[string(e.Prev+" "+e.Next)]
-		if e.Prev != state || !e.At.After(at) || !listed && e.Prev != job.StateNone {
+		if e.Prev != state || !e.At.After(at) || (!listed && e.Prev != job.StateNone) {
 			p.Fatalf("job %s has the history %+v", j.ID.Key, history)
 		}
 		if e.Prev == "FAILED" {
@@ -244,12 +248,15 @@ func (p *player) auditJob(j *job.Job, history []job.Event) {
 		p.Fatalf("told of %s, happened %s", got, strings.Join(ids, " "))
 	}
 	r := p.c.Do(p.t, "GET", "/v1/jobs/"+j.ID.Key+"/report", "")
-	if final := forgerun.Machine.Phase(state) == job.Done; (r.Status == 200) != final || (v.Outcome != nil) != final {
-		p.Fatalf("a job that is %s has the report %d and the outcome %v", state, r.Status, v.Outcome)
+	if final := forgerun.Machine.Phase(state) == job.Done; (r.Status == 200) != final ||
+		(v.Outcome != nil) != final {
+		p.Fatalf("a job that is %s has the report %d and the outcome %v", state, r.Status,
+			v.Outcome)
 	}
 	if r.Status == 200 {
 		report := testkit.DecodeReply[jobReport](p.t, r)
-		if report.Outcome != *v.Outcome || len(report.Events) != len(history) || report.Events[len(history)-1].EventID != ids[len(ids)-1] ||
+		if report.Outcome != *v.Outcome || len(report.Events) != len(history) ||
+			report.Events[len(history)-1].EventID != ids[len(ids)-1] ||
 			!report.FinishedAt.Equal(at) {
 			p.Fatalf("the report %s after the history %+v", fmt.Sprint(report), history)
 		}

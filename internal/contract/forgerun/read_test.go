@@ -27,7 +27,8 @@ func TestRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			names := slices.Sorted(maps.Keys(got))
-			assertEqual(t, "members", strings.Join(names, " "), "attempt callback created_at definition execution_at failure job_id outcome state type updated_at work_kind")
+			assertEqual(t, "members", strings.Join(names, " "),
+				"attempt callback created_at definition execution_at failure job_id outcome state type updated_at work_kind")
 			for _, name := range []string{"outcome", "execution_at", "callback", "failure"} {
 				if got[name] != nil {
 					t.Errorf("%s is %v", name, got[name])
@@ -37,7 +38,8 @@ func TestRead(t *testing.T) {
 			w.claimAndRun(t)
 			v := c.wantState(t, id, "FAILED")
 			assertEqual(t, "outcome", *v.Outcome, "FAILED")
-			if v.Failure == nil || v.Failure.Code != "simulated_failure" || v.Failure.Message == "" {
+			if v.Failure == nil || v.Failure.Code != "simulated_failure" ||
+				v.Failure.Message == "" {
 				t.Errorf("failure %+v", v.Failure)
 			}
 		})
@@ -60,7 +62,8 @@ func TestRead(t *testing.T) {
 			if _, err := w.engine.Heartbeat(context.Background(), currentRun(j), nil); err != nil {
 				t.Fatal(err)
 			}
-			assertEqual(t, "after a heartbeat", c.Do(t, "GET", "/v1/jobs/"+id, "").WantStatus(t, 200).Body, first)
+			assertEqual(t, "after a heartbeat",
+				c.Do(t, "GET", "/v1/jobs/"+id, "").WantStatus(t, 200).Body, first)
 			c.cancel(t, id)
 		})
 		t.Run("FR-125 FR-127 FR-128 the report of a run", func(t *testing.T) {
@@ -71,7 +74,8 @@ func TestRead(t *testing.T) {
 			assertEqual(t, "job and outcome", r.JobID+r.Outcome, id+"SUCCESS")
 			assertEqual(t, "events", r.names(), "created queued assigned started succeeded")
 			assertEqual(t, "duration_ms", r.DurationMS, 1000)
-			assertEqual(t, "duration_ms is the difference", r.FinishedAt.Sub(*r.StartedAt).Round(time.Millisecond), time.Second)
+			assertEqual(t, "duration_ms is the difference",
+				r.FinishedAt.Sub(*r.StartedAt).Round(time.Millisecond), time.Second)
 			states := []string{"CREATED", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED"}
 			for i, e := range r.Events {
 				prev := "null"
@@ -86,16 +90,19 @@ func TestRead(t *testing.T) {
 				assertEqual(t, "FR-119 scenario", e.Scenario, "SUCCESS_FAST")
 				assertEqual(t, "job_id", e.JobID, id)
 			}
-			if !r.Events[4].Timestamp.Equal(r.FinishedAt) || !r.Events[3].Timestamp.Equal(*r.StartedAt) {
+			if !r.Events[4].Timestamp.Equal(r.FinishedAt) ||
+				!r.Events[3].Timestamp.Equal(*r.StartedAt) {
 				t.Errorf("times %v to %v", r.StartedAt, r.FinishedAt)
 			}
 		})
 		t.Run("FR-126 FR-129 none before the end", func(t *testing.T) {
-			id := c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Second))))
+			id := c.submit(t, submitBody("SUCCESS_FAST",
+				executionAtMember(w.clock.Now().Add(time.Second))))
 			none := func(state string) {
 				t.Helper()
 				c.wantState(t, id, state)
-				c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantError(t, 404, "RFA_JOB_NOT_FOUND", state)
+				c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantError(t, 404, "RFA_JOB_NOT_FOUND",
+					state)
 			}
 			none("CREATED")
 			w.clock.Advance(time.Second)
@@ -113,7 +120,8 @@ func TestRead(t *testing.T) {
 			w.claimAndRun(t)
 			first := c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantStatus(t, 200).Body
 			w.clock.Advance(time.Hour)
-			assertEqual(t, "a finished report", c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantStatus(t, 200).Body, first)
+			assertEqual(t, "a finished report",
+				c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantStatus(t, 200).Body, first)
 			c.retry(t, id)
 			c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 			v := c.get(t, id)
@@ -124,7 +132,8 @@ func TestRead(t *testing.T) {
 			began := w.clock.Now()
 			w.claimAndRun(t)
 			r := c.report(t, id)
-			assertEqual(t, "events", r.names(), "created queued assigned started failed queued assigned started succeeded")
+			assertEqual(t, "events", r.names(),
+				"created queued assigned started failed queued assigned started succeeded")
 			assertEqual(t, "duration_ms", r.DurationMS, 3000)
 			if r.StartedAt.Before(began) {
 				t.Errorf("started_at %v is that of the first run", r.StartedAt)
@@ -139,7 +148,8 @@ func TestRead(t *testing.T) {
 				w.clock.Advance(time.Second)
 				c.cancel(t, id)
 				r := c.report(t, id)
-				if r.StartedAt != nil || r.DurationMS != 0 || !r.FinishedAt.Equal(c.get(t, id).UpdatedAt) {
+				if r.StartedAt != nil || r.DurationMS != 0 ||
+					!r.FinishedAt.Equal(c.get(t, id).UpdatedAt) {
 					t.Errorf("%+v", r)
 				}
 			}
@@ -188,7 +198,8 @@ func TestList(t *testing.T) {
 		walk := func(query string) (got []string, pages int) {
 			cursor := ""
 			for {
-				l := testkit.DecodeReply[jobList](t, c.Do(t, "GET", "/v1/jobs?"+query+cursor, "").WantStatus(t, 200))
+				l := testkit.DecodeReply[jobList](t,
+					c.Do(t, "GET", "/v1/jobs?"+query+cursor, "").WantStatus(t, 200))
 				pages++
 				for _, v := range l.Items {
 					got = append(got, v.JobID)
@@ -201,7 +212,8 @@ func TestList(t *testing.T) {
 			}
 		}
 		t.Run("FR-250 all of the client's jobs, newest first", func(t *testing.T) { // G-FR-43
-			for query, pages := range map[string]int{"": 3, "limit=100": 1, "limit=1": 45, "limit=45": 1, "limit=44": 2} {
+			for query, pages := range map[string]int{"": 3, "limit=100": 1, "limit=1": 45,
+				"limit=45": 1, "limit=44": 2} {
 				got, n := walk(query)
 				assertEqual(t, query+" pages", n, pages)
 				if !slices.Equal(got, ids) {
@@ -224,19 +236,25 @@ func TestList(t *testing.T) {
 				t.Errorf("%s is not in %s", one, r.Body)
 			}
 		})
-		next := *testkit.DecodeReply[jobList](t, c.Do(t, "GET", "/v1/jobs?limit=1", "").WantStatus(t, 200)).NextCursor
-		for _, query := range []string{"limit=0", "limit=101", "limit=-1", "limit=x", "limit=", "limit=1.5", "limit=99999999999999999999", "state=", "state=queued",
-			"state=NOTHING", "cursor=", "cursor=x", "cursor=%00", "cursor=ajow", "cursor=" + next + "x", "cursor=azox"} {
+		next := *testkit.DecodeReply[jobList](t,
+			c.Do(t, "GET", "/v1/jobs?limit=1", "").WantStatus(t, 200)).NextCursor
+		for _, query := range []string{"limit=0", "limit=101", "limit=-1", "limit=x", "limit=",
+			"limit=1.5", "limit=99999999999999999999", "state=", "state=queued",
+			"state=NOTHING", "cursor=", "cursor=x", "cursor=%00", "cursor=ajow",
+			"cursor=" + next + "x", "cursor=azox"} {
 			t.Run("FR-007 refused "+query, func(t *testing.T) { // G-X-19, G-FR-61
-				c.Do(t, "GET", "/v1/jobs?"+query, "").WantError(t, 400, "RFA_JOB_VALIDATION_FAILED", query[:strings.IndexByte(query, '=')])
+				c.Do(t, "GET", "/v1/jobs?"+query, "").WantError(t, 400, "RFA_JOB_VALIDATION_FAILED",
+					query[:strings.IndexByte(query, '=')])
 			})
 		}
 		t.Run("FR-006 given twice", func(t *testing.T) {
-			c.Do(t, "GET", "/v1/jobs?limit=1&limit=2", "").WantError(t, 400, "RFA_REQUEST_MALFORMED", "limit")
+			c.Do(t, "GET", "/v1/jobs?limit=1&limit=2", "").WantError(t, 400,
+				"RFA_REQUEST_MALFORMED", "limit")
 		})
 		t.Run("FR-007 a cursor of another list", func(t *testing.T) {
 			for _, path := range []string{"/v1/webhooks", "/v1/clients/" + c.id + "/keys"} {
-				c.Do(t, "GET", path+"?cursor="+next, "").WantError(t, 400, "RFA_JOB_VALIDATION_FAILED", "cursor")
+				c.Do(t, "GET", path+"?cursor="+next, "").WantError(t, 400,
+					"RFA_JOB_VALIDATION_FAILED", "cursor")
 			}
 		})
 	})

@@ -37,7 +37,8 @@ type jobSpec struct {
 }
 
 func (t jobSpec) equal(o jobSpec) bool {
-	return t.typ == o.typ && t.kind == o.kind && t.callback == o.callback && t.executionAt.Equal(o.executionAt)
+	return t.typ == o.typ && t.kind == o.kind && t.callback == o.callback &&
+		t.executionAt.Equal(o.executionAt)
 }
 
 // encode writes terms as they are stored.
@@ -99,7 +100,8 @@ func readText(name string, raw []byte) (string, error) {
 	s, err := strictjson.String(raw)
 	switch {
 	case errors.Is(err, strictjson.ErrKind):
-		return "", malformed(fmt.Sprintf("%s must be a string and is of type %s", name, strictjson.KindOf(raw)))
+		return "", malformed(fmt.Sprintf("%s must be a string and is of type %s", name,
+			strictjson.KindOf(raw)))
 	case err != nil:
 		return "", invalid(fmt.Sprintf("%s: %v", name, err))
 	}
@@ -310,7 +312,8 @@ func parseWebhook(body []byte) (h webhookRequest, err error) {
 		return h, urlErr
 	}
 	if k := strictjson.KindOf(m["events"]); k != strictjson.KindArray {
-		return h, malformed(fmt.Sprintf("events must be an array and is of type %s%s", k, webhookMemberHelp["events"]))
+		return h, malformed(fmt.Sprintf("events must be an array and is of type %s%s", k,
+			webhookMemberHelp["events"]))
 	}
 	var eventErr error
 	for i, raw := range strictjson.Elements(m["events"]) {
@@ -319,7 +322,8 @@ func parseWebhook(body []byte) (h webhookRequest, err error) {
 		case isMalformed(err):
 			return h, err
 		case eventErr == nil && (err != nil || !slices.Contains(eventNames, name)):
-			eventErr = invalid(fmt.Sprintf("events[%d] is not the name of an event: %s%s", i, quote(name), webhookMemberHelp["events"]))
+			eventErr = invalid(fmt.Sprintf("events[%d] is not the name of an event: %s%s", i,
+				quote(name), webhookMemberHelp["events"]))
 		}
 		h.events = append(h.events, name)
 	}
@@ -327,7 +331,8 @@ func parseWebhook(body []byte) (h webhookRequest, err error) {
 		urlErr = checkURL("url", h.url)
 	}
 	if len(h.events) == 0 {
-		eventErr = invalid("events is empty, so the webhook would never be called" + webhookMemberHelp["events"])
+		eventErr = invalid("events is empty, so the webhook would never be called" +
+			webhookMemberHelp["events"])
 	}
 	slices.Sort(h.events)
 	h.events = slices.Compact(h.events)

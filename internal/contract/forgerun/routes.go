@@ -49,10 +49,13 @@ var actions = []action{
 	{"list_jobs", http.MethodGet, "/v1/jobs", authKey, (*ForgeRun).list},
 	{"list_keys", http.MethodGet, clientKeysPath, authKey, (*ForgeRun).listKeys},
 	{"list_webhooks", http.MethodGet, "/v1/webhooks", authKey, (*ForgeRun).listWebhooks},
-	{"list_deliveries", http.MethodGet, webhookPath + "/deliveries", authKey, (*ForgeRun).listDeliveries},
+	{"list_deliveries", http.MethodGet, webhookPath + "/deliveries", authKey,
+		(*ForgeRun).listDeliveries},
 	{"replay_delivery", http.MethodPost, replayPath, authKey, (*ForgeRun).replay},
-	{"rotate_webhook_secret", http.MethodPost, webhookPath + "/rotate-secret", authKey, (*ForgeRun).rotateSecret},
-	{"enable_webhook", http.MethodPost, webhookPath + "/enable", authKey, (*ForgeRun).enableWebhook},
+	{"rotate_webhook_secret", http.MethodPost, webhookPath + "/rotate-secret", authKey,
+		(*ForgeRun).rotateSecret},
+	{"enable_webhook", http.MethodPost, webhookPath + "/enable", authKey,
+		(*ForgeRun).enableWebhook},
 }
 
 // routes are the actions as the table of HTTP has them.
@@ -60,8 +63,11 @@ func (f *ForgeRun) routes() []httpapi.Route {
 	routes := make([]httpapi.Route, len(actions))
 	for i := range actions {
 		a := &actions[i]
-		routes[i] = httpapi.Route{Method: a.method, Pattern: a.path, Action: a.name, NoStore: true, ReadsBody: a.method == http.MethodPost,
-			Handle: func(c *httpapi.Call) error { return f.serve(c, a) }, Observe: f.metrics.route(a.method, a.path)}
+		routes[i] = httpapi.Route{Method: a.method, Pattern: a.path, Action: a.name, NoStore: true,
+			ReadsBody: a.method == http.MethodPost,
+			Handle: func(c *httpapi.Call) error {
+				return f.serve(c, a)
+			}, Observe: f.metrics.route(a.method, a.path)}
 	}
 	return routes
 }

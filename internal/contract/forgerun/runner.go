@@ -18,11 +18,17 @@ import (
 var (
 	simulatedFailure  = failure{code: "simulated_failure", message: "the work kind fails by design"}
 	missingDefinition = failure{code: "definition_missing", message: errNoDefinition.Error()}
-	invalidOutput     = failure{code: "output_invalid", message: "the output of the run is invalid or incomplete"}
-	runTimeout        = failure{code: string(codeTimeout), message: "the run took longer than jobs may run"}
-	runnerPanicked    = failure{code: "runner_broken", message: "the runner broke while the job ran", retryable: true}
-	failureText       = map[string]string{runnerLost: runnerLostFailure.message, simulatedFailure.code: simulatedFailure.message, missingDefinition.code: missingDefinition.message,
-		invalidOutput.code: invalidOutput.message, runTimeout.code: runTimeout.message, runnerPanicked.code: runnerPanicked.message}
+	invalidOutput     = failure{code: "output_invalid",
+		message: "the output of the run is invalid or incomplete"}
+	runTimeout = failure{code: string(codeTimeout),
+		message: "the run took longer than jobs may run"}
+	runnerPanicked = failure{code: "runner_broken",
+		message: "the runner broke while the job ran", retryable: true}
+	failureText = map[string]string{runnerLost: runnerLostFailure.message,
+		simulatedFailure.code:  simulatedFailure.message,
+		missingDefinition.code: missingDefinition.message,
+		invalidOutput.code:     invalidOutput.message, runTimeout.code: runTimeout.message,
+		runnerPanicked.code: runnerPanicked.message}
 )
 
 func (f failure) outcome() engine.Outcome {
@@ -43,7 +49,8 @@ func panicOutcome(*worker.Task, any) engine.Outcome { return runnerPanicked.outc
 // simulate is a run of a job: it waits as long as the work kind takes, leaves an
 // output and ends as the kind does (FR-116). It stops as soon as ctx ends; whoever
 // ended it knows what that means for the job.
-func (f *ForgeRun) simulate(ctx context.Context, j *job.Job, start func(context.Context) error) engine.Outcome {
+func (f *ForgeRun) simulate(ctx context.Context, j *job.Job,
+	start func(context.Context) error) engine.Outcome {
 	d, definitionErr := decodeDefinition(j.Definition)
 	if err := start(ctx); err != nil {
 		return engine.Outcome{On: job.Released, Reason: released}

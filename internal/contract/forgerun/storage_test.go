@@ -83,10 +83,15 @@ func TestStorageFailures(t *testing.T) {
 		status   int
 		code     string
 	}{
-		{"FR-021 FR-198 FR-199", "away", &job.Error{Kind: job.Unavailable, Op: "store", Msg: "no table at /dev/sda1", Err: errors.New("dial 10.1.2.3:5432")}, 503, "RFA_STORAGE_DB_ERROR"},
-		{"FR-021", "read-only", &job.Error{Kind: job.ReadOnly, Op: "store", Err: errors.New("/dev/sda1 is full")}, 503, "RFA_STORAGE_DB_ERROR"},
-		{"FR-202", "timeout", &job.Error{Kind: job.Unavailable, Op: "store", Err: context.DeadlineExceeded}, 503, "RFA_STORAGE_DB_ERROR"},
-		{"FR-020", "defect", &job.Error{Kind: job.Internal, Op: "store", Msg: "no such table: jobs", Err: errors.New("SELECT secret")}, 500, "RFA_INTERNAL"},
+		{"FR-021 FR-198 FR-199", "away",
+			&job.Error{Kind: job.Unavailable, Op: "store", Msg: "no table at /dev/sda1",
+				Err: errors.New("dial 10.1.2.3:5432")}, 503, "RFA_STORAGE_DB_ERROR"},
+		{"FR-021", "read-only", &job.Error{Kind: job.ReadOnly, Op: "store",
+			Err: errors.New("/dev/sda1 is full")}, 503, "RFA_STORAGE_DB_ERROR"},
+		{"FR-202", "timeout", &job.Error{Kind: job.Unavailable, Op: "store",
+			Err: context.DeadlineExceeded}, 503, "RFA_STORAGE_DB_ERROR"},
+		{"FR-020", "defect", &job.Error{Kind: job.Internal, Op: "store", Msg: "no such table: jobs",
+			Err: errors.New("SELECT secret")}, 500, "RFA_INTERNAL"},
 		{"FR-020", "unclassified", errors.New("SELECT secret FROM nowhere"), 500, "RFA_INTERNAL"},
 	}
 	for _, s := range sample {
@@ -99,7 +104,8 @@ func TestStorageFailures(t *testing.T) {
 				f.failReads(nil)
 				f.failWrites(nil)
 				r.WantError(t, fail.status, fail.code)
-				for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table", "store:", "deadline"} {
+				for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table",
+					"store:", "deadline"} {
 					if strings.Contains(r.Body, inside) {
 						t.Errorf("the answer tells of %s: %s", inside, r.Body)
 					}
@@ -107,7 +113,9 @@ func TestStorageFailures(t *testing.T) {
 			})
 		}
 	}
-	t.Run("FR-198 nothing is left behind", func(t *testing.T) { assertEqual(t, "jobs", w.jobs(t), 1) })
+	t.Run("FR-198 nothing is left behind", func(t *testing.T) {
+		assertEqual(t, "jobs", w.jobs(t), 1)
+	})
 	t.Run("FR-240 database errors are counted", func(t *testing.T) {
 		if got := w.metric(t, "database_errors_total", nil); got < float64(3*len(sample)) {
 			t.Errorf("%v errors", got)
@@ -132,11 +140,13 @@ func TestSubmitFails(t *testing.T) {
 		}
 		assertEqual(t, "retry-after", r.Header.Get("Retry-After"), "1")
 		assertEqual(t, "jobs", w.jobs(t), 0)
-		assertEqual(t, "kind", c.get(t, c.submit(t, submitBody("CPU_BURST"), "Idempotency-Key", "k")).WorkKind, "CPU_BURST")
+		assertEqual(t, "kind", c.get(t, c.submit(t, submitBody("CPU_BURST"), "Idempotency-Key",
+			"k")).WorkKind, "CPU_BURST")
 	})
 	t.Run("FR-071 FR-198 the answer was lost", func(t *testing.T) {
 		f.after.Store(&gone)
-		c.Do(t, "POST", "/v1/jobs", submitBody("IO_HEAVY"), "Idempotency-Key", "lost").WantError(t, 503, "RFA_STORAGE_DB_ERROR")
+		c.Do(t, "POST", "/v1/jobs", submitBody("IO_HEAVY"), "Idempotency-Key", "lost").WantError(t,
+			503, "RFA_STORAGE_DB_ERROR")
 		f.after.Store(nil)
 		before := w.jobs(t)
 		c.submit(t, submitBody("IO_HEAVY"), "Idempotency-Key", "lost")
@@ -192,7 +202,8 @@ func TestTogether(t *testing.T) {
 	for i, step := range []string{"events", "messages", "counts"} {
 		t.Run("FR-080 FR-081 FR-200 "+step+" fail", func(t *testing.T) {
 			f.fail.Store(&step)
-			c.Do(t, "POST", "/v1/jobs", submitBody("SUCCESS_FAST"), "Idempotency-Key", "k").WantError(t, 503, "RFA_STORAGE_DB_ERROR")
+			c.Do(t, "POST", "/v1/jobs", submitBody("SUCCESS_FAST"), "Idempotency-Key",
+				"k").WantError(t, 503, "RFA_STORAGE_DB_ERROR")
 			f.fail.Store(nil)
 			assertEqual(t, "jobs", w.jobs(t), i)
 			id := c.submit(t, submitBody("SUCCESS_FAST"), "Idempotency-Key", fmt.Sprint("well", i))
@@ -203,9 +214,11 @@ func TestTogether(t *testing.T) {
 			}
 			f.fail.Store(nil)
 			c.wantState(t, id, "RUNNING")
-			c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantError(t, 404, "RFA_JOB_NOT_FOUND") // FR-183
+			// FR-183
+			c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 			c.cancel(t, id)
-			assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started canceled")
+			assertEqual(t, "events", c.report(t, id).names(),
+				"created queued assigned started canceled")
 		})
 	}
 }

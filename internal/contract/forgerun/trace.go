@@ -18,8 +18,10 @@ func (f *ForgeRun) traceTransition(m *engine.Moved) {
 		return
 	}
 	ctx := telemetry.Resume(context.Background(), m.Job.Trace)
-	attrs := []attribute.KeyValue{attribute.String(telemetry.JobID, m.Job.ID.Key), attribute.String(telemetry.ClientID, m.Job.Owner),
-		attribute.String(scenarioAttr, m.Job.Kind), attribute.String(telemetry.NextState, string(m.To))}
+	attrs := []attribute.KeyValue{attribute.String(telemetry.JobID, m.Job.ID.Key),
+		attribute.String(telemetry.ClientID, m.Job.Owner),
+		attribute.String(scenarioAttr, m.Job.Kind),
+		attribute.String(telemetry.NextState, string(m.To))}
 	switch {
 	case m.From == running:
 		ctx = f.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At, attrs...)
@@ -36,6 +38,7 @@ func (f *ForgeRun) traceTransition(m *engine.Moved) {
 }
 
 // deliverySpan begins the span of a try of a delivery (FR-244).
-func (f *ForgeRun) deliverySpan(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+func (f *ForgeRun) deliverySpan(ctx context.Context, attrs ...attribute.KeyValue) (context.Context,
+	trace.Span) {
 	return f.Tracing.StartClient(ctx, "deliver", attrs...)
 }

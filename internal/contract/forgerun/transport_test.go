@@ -34,7 +34,8 @@ var sample = []struct{ name, method, path, body string }{
 	{"report", "GET", "/v1/jobs/%j/report", ""},
 	{"cancel", "POST", "/v1/jobs/%j/cancel", ""},
 	{"retry", "POST", "/v1/jobs/%j/retry", ""},
-	{"register_webhook", "POST", "/v1/webhooks", `{"url":"http://localhost:9/hook","events":["job_created"]}`},
+	{"register_webhook", "POST", "/v1/webhooks",
+		`{"url":"http://localhost:9/hook","events":["job_created"]}`},
 	{"list_webhooks", "GET", "/v1/webhooks", ""},
 	{"delete_webhook", "DELETE", "/v1/webhooks/%w", ""},
 	{"list_deliveries", "GET", "/v1/webhooks/%w/deliveries", ""},
@@ -77,42 +78,52 @@ func TestTransport(t *testing.T) {
 			}
 		})
 		t.Run("FR-010 not acceptable "+s.name, func(t *testing.T) {
-			for _, accept := range []string{"text/html", "application/problem+json", "text/*, image/png;q=0.5", "application/json;q=0", "*/*;q=0", "application/json;q=0, */*"} {
-				c.Do(t, s.method, path, s.body, "Accept", accept).WantError(t, 406, "RFA_REQUEST_NOT_ACCEPTABLE")
+			for _, accept := range []string{"text/html", "application/problem+json",
+				"text/*, image/png;q=0.5", "application/json;q=0", "*/*;q=0",
+				"application/json;q=0, */*"} {
+				c.Do(t, s.method, path, s.body, "Accept", accept).WantError(t, 406,
+					"RFA_REQUEST_NOT_ACCEPTABLE")
 			}
 		})
 		if s.method != "POST" {
 			continue
 		}
 		t.Run("FR-008 media type "+s.name, func(t *testing.T) {
-			for _, kind := range []string{"", "text/plain", "application/xml", "application/jsonp", "application/problem+json", "multipart/form-data; boundary=x", "json"} {
-				c.Do(t, "POST", path, `{"x":1}`, "Content-Type", kind).WantError(t, 415, "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE", "application/json")
+			for _, kind := range []string{"", "text/plain", "application/xml", "application/jsonp",
+				"application/problem+json", "multipart/form-data; boundary=x", "json"} {
+				c.Do(t, "POST", path, `{"x":1}`, "Content-Type", kind).WantError(t, 415,
+					"RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE", "application/json")
 			}
 		})
 		t.Run("FR-011 body too large "+s.name, func(t *testing.T) {
 			large := `{"x":"` + strings.Repeat("x", bodyLimit) + `"}`
 			c.Do(t, "POST", path, large).WantError(t, 413, "RFA_REQUEST_PAYLOAD_TOO_LARGE")
 			if path != "/v1/clients" { // FR-029: who asks is found out first
-				c.Do(t, "POST", path, large, "Authorization", "Bearer nonsense").WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
+				c.Do(t, "POST", path, large, "Authorization", "Bearer nonsense").WantError(t, 401,
+					"RFA_AUTH_INVALID_CREDENTIALS")
 			}
 		})
 		t.Run("FR-006 broken JSON "+s.name, func(t *testing.T) {
-			for _, body := range []string{"{", "nonsense", `{"a":1}}`, `{"a":"` + "\xff" + `"}`, "[]", "1", `"x"`, strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600)} {
+			for _, body := range []string{"{", "nonsense", `{"a":1}}`, `{"a":"` + "\xff" + `"}`,
+				"[]", "1", `"x"`, strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600)} {
 				c.Do(t, "POST", path, body).WantError(t, 400, "RFA_REQUEST_MALFORMED")
 			}
 		})
 	}
 	t.Run("FR-008 a charset is fine", func(t *testing.T) {
-		c.Do(t, "POST", "/v1/jobs", submitBody(""), "Content-Type", "Application/JSON; charset=utf-8").WantStatus(t, 202)
+		c.Do(t, "POST", "/v1/jobs", submitBody(""), "Content-Type",
+			"Application/JSON; charset=utf-8").WantStatus(t, 202)
 	})
 	t.Run("FR-010 what admits JSON", func(t *testing.T) {
-		for _, accept := range []string{"", "application/json", "*/*", "application/*", "text/html, */*;q=0.1", "text/html;q=0.9, Application/Json;q=0.2"} {
+		for _, accept := range []string{"", "application/json", "*/*", "application/*",
+			"text/html, */*;q=0.1", "text/html;q=0.9, Application/Json;q=0.2"} {
 			c.Do(t, "GET", "/v1/jobs/"+id, "", "Accept", accept).WantStatus(t, 200)
 		}
 	})
 	t.Run("FR-008 a body of unknown length", func(t *testing.T) {
 		for body, want := range map[string]int{"": 200, "{}": 415} {
-			req, _ := http.NewRequest("POST", w.URL+"/v1/jobs/"+id+"/cancel", io.MultiReader(strings.NewReader(body)))
+			req, _ := http.NewRequest("POST", w.URL+"/v1/jobs/"+id+"/cancel",
+				io.MultiReader(strings.NewReader(body)))
 			req.Header.Set("Authorization", "Bearer "+c.key)
 			resp, err := http.DefaultTransport.RoundTrip(req)
 			if err != nil {
@@ -143,7 +154,8 @@ func TestTransport(t *testing.T) {
 	t.Run("FR-001 FR-002 JSON both ways and its statuses", func(t *testing.T) {
 		for _, s := range sample[5:8] {
 			r := c.Do(t, s.method, fillPath(s.path, c.id, id, hook), s.body)
-			assertEqual(t, "status of "+s.name, r.Status, map[string]int{"submit": 202, "list_jobs": 200, "get": 200}[s.name])
+			assertEqual(t, "status of "+s.name, r.Status,
+				map[string]int{"submit": 202, "list_jobs": 200, "get": 200}[s.name])
 			assertEqual(t, "type of "+s.name, r.Header.Get("Content-Type"), "application/json")
 		}
 		for _, route := range forgerun.Routes() {
@@ -196,7 +208,8 @@ func (w *world) raw(t *testing.T, line string, header ...string) *http.Response 
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n", line, strings.Join(header, ""))
+	fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n", line,
+		strings.Join(header, ""))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +251,8 @@ func TestPaths(t *testing.T) {
 		})
 	}
 	t.Run("FR-003 no 100 Continue for a body that is refused", func(t *testing.T) {
-		resp := w.raw(t, "POST /v1/jobs", key, "Expect: 100-continue\r\nContent-Length: 999999999\r\nContent-Type: application/json\r\n")
+		resp := w.raw(t, "POST /v1/jobs", key,
+			"Expect: 100-continue\r\nContent-Length: 999999999\r\nContent-Type: application/json\r\n")
 		assertEqual(t, "status", resp.StatusCode, 413)
 	})
 	t.Run("FR-016 unknown path inside", func(t *testing.T) {
@@ -248,9 +262,11 @@ func TestPaths(t *testing.T) {
 		r := w.Do(t, "GET", "//v1/jobs", "").WantStatus(t, 404)
 		assertEqual(t, "type", r.Header.Get("Content-Type"), "text/plain; charset=utf-8")
 	})
-	for what, path := range map[string]string{"job": "/v1/jobs/%s", "report": "/v1/jobs/%s/report", "deliveries": "/v1/webhooks/%s/deliveries", "keys": "/v1/clients/%s/keys"} {
+	for what, path := range map[string]string{"job": "/v1/jobs/%s", "report": "/v1/jobs/%s/report",
+		"deliveries": "/v1/webhooks/%s/deliveries", "keys": "/v1/clients/%s/keys"} {
 		t.Run("FR-016 FR-124 unknown "+what, func(t *testing.T) {
-			for _, id := range []string{nobody, "1", "not-a-uuid", strings.Repeat("x", 5000), "%00", "7b1f6c523b0f4f3a9a520d7c9a1f4a11", "{" + nobody + "}"} {
+			for _, id := range []string{nobody, "1", "not-a-uuid", strings.Repeat("x", 5000), "%00",
+				"7b1f6c523b0f4f3a9a520d7c9a1f4a11", "{" + nobody + "}"} {
 				c.Do(t, "GET", fmt.Sprintf(path, id), "").WantError(t, 404, "RFA_JOB_NOT_FOUND")
 			}
 		})
@@ -268,11 +284,16 @@ func TestProblems(t *testing.T) {
 		}
 		assertEqual(t, "rows", len(forgerun.KindCodes), len(job.Kinds()))
 	})
-	want := map[string]int{"RFA_REQUEST_MALFORMED": 400, "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE": 415, "RFA_REQUEST_METHOD_NOT_ALLOWED": 405,
-		"RFA_REQUEST_NOT_ACCEPTABLE": 406, "RFA_REQUEST_PAYLOAD_TOO_LARGE": 413, "RFA_REQUEST_RATE_LIMITED": 429,
-		"RFA_AUTH_INVALID_CREDENTIALS": 401, "RFA_AUTH_TOKEN_EXPIRED": 401, "RFA_AUTH_FORBIDDEN": 403, "RFA_AUTH_API_KEY_DISABLED": 403,
-		"RFA_JOB_VALIDATION_FAILED": 400, "RFA_JOB_NOT_FOUND": 404, "RFA_JOB_CONFLICT": 409, "RFA_EXEC_QUEUE_FULL": 503, "RFA_EXEC_TIMEOUT": 504,
-		"RFA_EXEC_IDEMPOTENCY_CONFLICT": 409, "RFA_EXEC_WORKER_UNAVAILABLE": 503, "RFA_STORAGE_DB_ERROR": 503, "RFA_STORAGE_UNAVAILABLE": 503,
+	want := map[string]int{"RFA_REQUEST_MALFORMED": 400, "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE": 415,
+		"RFA_REQUEST_METHOD_NOT_ALLOWED": 405,
+		"RFA_REQUEST_NOT_ACCEPTABLE":     406, "RFA_REQUEST_PAYLOAD_TOO_LARGE": 413,
+		"RFA_REQUEST_RATE_LIMITED":     429,
+		"RFA_AUTH_INVALID_CREDENTIALS": 401, "RFA_AUTH_TOKEN_EXPIRED": 401,
+		"RFA_AUTH_FORBIDDEN": 403, "RFA_AUTH_API_KEY_DISABLED": 403,
+		"RFA_JOB_VALIDATION_FAILED": 400, "RFA_JOB_NOT_FOUND": 404, "RFA_JOB_CONFLICT": 409,
+		"RFA_EXEC_QUEUE_FULL": 503, "RFA_EXEC_TIMEOUT": 504,
+		"RFA_EXEC_IDEMPOTENCY_CONFLICT": 409, "RFA_EXEC_WORKER_UNAVAILABLE": 503,
+		"RFA_STORAGE_DB_ERROR": 503, "RFA_STORAGE_UNAVAILABLE": 503,
 		"RFA_DEPENDENCY_TIMEOUT": 504, "RFA_CONFIG_INVALID": 503, "RFA_INTERNAL": 500}
 	t.Run("FR-005 FR-024 the 22 codes and their statuses", func(t *testing.T) {
 		got := forgerun.CodeStatuses()
@@ -285,15 +306,18 @@ func TestProblems(t *testing.T) {
 		err  error
 		code string
 	}{
-		"FR-020 unexpected":            {errors.New("boom"), "RFA_INTERNAL"},
-		"FR-021 database":              {&job.Error{Kind: job.Unavailable}, "RFA_STORAGE_DB_ERROR"},
-		"FR-021 read-only database":    {&job.Error{Kind: job.ReadOnly}, "RFA_STORAGE_DB_ERROR"},
-		"FR-022 dependency down":       {fmt.Errorf("collector: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), "RFA_STORAGE_UNAVAILABLE"},
-		"FR-023 queue full":            {&job.Error{Kind: job.Full}, "RFA_EXEC_QUEUE_FULL"},
-		"FR-025 operation timed out":   {&job.Error{Kind: job.Timeout}, "RFA_EXEC_TIMEOUT"},
-		"FR-026 dependency timed out":  {fmt.Errorf("receiver: %w", context.DeadlineExceeded), "RFA_DEPENDENCY_TIMEOUT"},
-		"FR-026 dependency timed out2": {&net.OpError{Op: "read", Err: timeout{}}, "RFA_DEPENDENCY_TIMEOUT"},
-		"FR-017 conflict":              {&job.Error{Kind: job.Conflict}, "RFA_JOB_CONFLICT"},
+		"FR-020 unexpected":         {errors.New("boom"), "RFA_INTERNAL"},
+		"FR-021 database":           {&job.Error{Kind: job.Unavailable}, "RFA_STORAGE_DB_ERROR"},
+		"FR-021 read-only database": {&job.Error{Kind: job.ReadOnly}, "RFA_STORAGE_DB_ERROR"},
+		"FR-022 dependency down": {fmt.Errorf("collector: %w",
+			&net.OpError{Op: "dial", Err: errors.New("refused")}), "RFA_STORAGE_UNAVAILABLE"},
+		"FR-023 queue full":          {&job.Error{Kind: job.Full}, "RFA_EXEC_QUEUE_FULL"},
+		"FR-025 operation timed out": {&job.Error{Kind: job.Timeout}, "RFA_EXEC_TIMEOUT"},
+		"FR-026 dependency timed out": {fmt.Errorf("receiver: %w", context.DeadlineExceeded),
+			"RFA_DEPENDENCY_TIMEOUT"},
+		"FR-026 dependency timed out2": {&net.OpError{Op: "read", Err: timeout{}},
+			"RFA_DEPENDENCY_TIMEOUT"},
+		"FR-017 conflict": {&job.Error{Kind: job.Conflict}, "RFA_JOB_CONFLICT"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, status := forgerun.CodeOf(c.err)
@@ -304,12 +328,16 @@ func TestProblems(t *testing.T) {
 	w := inMemory(t, config())
 	t.Run("FR-004 FR-005 members and the log", func(t *testing.T) {
 		c := w.customer(t)
-		r := c.Do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "my-own-id").WantError(t, 404, "RFA_JOB_NOT_FOUND")
+		r := c.Do(t, "GET", "/v1/jobs/"+nobody, "", "X-Request-Id", "my-own-id").WantError(t, 404,
+			"RFA_JOB_NOT_FOUND")
 		assertEqual(t, "instance", testkit.DecodeReply[testkit.Problem](t, r).Instance, "my-own-id")
-		lines := w.log.Lines(t, map[string]any{"request_id": "my-own-id", "error_code": "RFA_JOB_NOT_FOUND", "client_id": c.id, "action": "get"})
+		lines := w.log.Lines(t, map[string]any{"request_id": "my-own-id",
+			"error_code": "RFA_JOB_NOT_FOUND", "client_id": c.id, "action": "get"})
 		assertEqual(t, "lines of the log", len(lines), 1)
-		other := testkit.DecodeReply[testkit.Problem](t, c.Do(t, "GET", "/v1/jobs/"+nobody, "").WantError(t, 404, "RFA_JOB_NOT_FOUND"))
-		assertEqual(t, "lines of the log", len(w.log.Lines(t, map[string]any{"request_id": other.Instance})), 1)
+		other := testkit.DecodeReply[testkit.Problem](t,
+			c.Do(t, "GET", "/v1/jobs/"+nobody, "").WantError(t, 404, "RFA_JOB_NOT_FOUND"))
+		assertEqual(t, "lines of the log",
+			len(w.log.Lines(t, map[string]any{"request_id": other.Instance})), 1)
 	})
 	t.Run("FR-027 the pepper of other keys", func(t *testing.T) {
 		c := config()

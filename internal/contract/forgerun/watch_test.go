@@ -99,7 +99,8 @@ func (w *world) runServer(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	runner := maintenance.Runner{Engine: w.engine, Publishers: []maintenance.Publisher{{Deliver: w.forge.Deliver}}}
+	runner := maintenance.Runner{Engine: w.engine,
+		Publishers: []maintenance.Publisher{{Deliver: w.forge.Deliver}}}
 	all.Go(func() { w.forge.Run(ctx) })
 	all.Go(func() { runner.Run(ctx) })
 	stop = sync.OnceFunc(func() {

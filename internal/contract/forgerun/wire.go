@@ -76,7 +76,8 @@ func (f *failure) encode() []byte {
 }
 
 // runnerLostFailure is the failure of a run that fell silent and so left none (G-FR-35).
-var runnerLostFailure = failure{code: runnerLost, message: "the runner was lost while the job ran", retryable: true}
+var runnerLostFailure = failure{code: runnerLost, message: "the runner was lost while the job ran",
+	retryable: true}
 
 // decodeFailure reads what a run left: what encode wrote, or whatever a worker
 // outside said of it.
@@ -114,7 +115,9 @@ func appendReport(o *strictjson.Object, j *job.Job, events []event) {
 	}
 	o.Text("job_id", j.ID.Key)
 	o.Text("outcome", outcome(j.State))
-	o.Objects("events", len(events), func(i int, o *strictjson.Object) { events[i].append(o, j.ID.Key, j.Kind, "timestamp") })
+	o.Objects("events", len(events), func(i int, o *strictjson.Object) {
+		events[i].append(o, j.ID.Key, j.Kind, "timestamp")
+	})
 	o.Time("started_at", started)
 	o.Time("finished_at", j.FinishedAt)
 	o.Int("duration_ms", duration)
@@ -203,7 +206,8 @@ func (p page) nextCursor(position string) string {
 
 // sendPage answers with a page of what was read, which is one item more than
 // fits where the list goes on.
-func sendPage[T any](v *request, p page, all []T, position func(T) string, write func(*strictjson.Object, T)) error {
+func sendPage[T any](v *request, p page, all []T, position func(T) string,
+	write func(*strictjson.Object, T)) error {
 	next := ""
 	if len(all) > p.limit {
 		all = all[:p.limit]

@@ -16,7 +16,8 @@ func TestWorkers(t *testing.T) {
 	t.Parallel()
 	config := config()
 	config.Workers = 2
-	config.Lease, config.Heartbeat = time.Hour, 30*time.Minute // no heartbeat tells a worker anything here
+	// no heartbeat tells a worker anything here
+	config.Lease, config.Heartbeat = time.Hour, 30*time.Minute
 	w := inMemory(t, config)
 	c := w.customer(t)
 	var ids []string
@@ -105,11 +106,13 @@ func TestLeases(t *testing.T) {
 			w.clock.Advance(time.Millisecond)
 			w.runMaintenance(t)
 			c.wantState(t, id, "QUEUED")
-			if _, err := w.engine.Start(context.Background(), currentRun(j)); !job.IsKind(err, job.RunLost) {
+			if _, err := w.engine.Start(context.Background(), currentRun(j)); !job.IsKind(err,
+				job.RunLost) {
 				t.Errorf("the run that lost it starts: %v", err)
 			}
 			w.claimAndRun(t)
-			assertEqual(t, "events", c.report(t, id).names(), "created queued assigned requeued assigned started succeeded")
+			assertEqual(t, "events", c.report(t, id).names(),
+				"created queued assigned requeued assigned started succeeded")
 			assertEqual(t, "attempt", c.get(t, id).Attempt, 0)
 		})
 		t.Run("FR-174 each heartbeat extends the lease", func(t *testing.T) {
@@ -118,7 +121,8 @@ func TestLeases(t *testing.T) {
 			for range 20 {
 				w.clock.Advance(5 * time.Second)
 				w.runMaintenance(t)
-				if _, err := w.engine.Heartbeat(context.Background(), currentRun(j), nil); err != nil {
+				if _, err := w.engine.Heartbeat(context.Background(), currentRun(j),
+					nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -133,10 +137,13 @@ func TestLeases(t *testing.T) {
 			w.clock.Advance(30 * time.Second)
 			w.runMaintenance(t)
 			v := c.wantState(t, id, "FAILED")
-			assertEqual(t, "failure", fmt.Sprint(v.Failure.Code, v.Failure.Retryable), "runner_losttrue")
+			assertEqual(t, "failure", fmt.Sprint(v.Failure.Code, v.Failure.Retryable),
+				"runner_losttrue")
 			r := c.report(t, id)
-			assertEqual(t, "event", r.names()+" "+r.Events[4].Reason, "created queued assigned started failed runner_lost")
-			if _, err := w.engine.Finish(context.Background(), currentRun(j), engine.Outcome{On: job.Succeeded}); !job.IsKind(err, job.RunLost) {
+			assertEqual(t, "event", r.names()+" "+r.Events[4].Reason,
+				"created queued assigned started failed runner_lost")
+			if _, err := w.engine.Finish(context.Background(), currentRun(j),
+				engine.Outcome{On: job.Succeeded}); !job.IsKind(err, job.RunLost) {
 				t.Errorf("the lost run finishes: %v", err)
 			}
 			assertEqual(t, "attempt", c.retry(t, id).Attempt, 1)
@@ -152,7 +159,9 @@ func TestLeases(t *testing.T) {
 				if n%2 == 0 {
 					w.clock.Advance(30 * time.Second)
 					w.runMaintenance(t)
-				} else if _, err := w.engine.Release(context.Background(), currentRun(j)); err != nil { // given up by a node that stops
+				} else if _, err := w.engine.Release(context.Background(),
+					currentRun(j)); err != nil {
+					// given up by a node that stops
 					t.Fatal(err)
 				}
 				v := c.wantState(t, id, "FAILED")
@@ -168,12 +177,16 @@ func TestLeases(t *testing.T) {
 			c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantError(t, 409, "RFA_JOB_CONFLICT")
 		})
 		t.Run("FR-181 a job without a definition", func(t *testing.T) { // G-FR-33
-			for _, spoiled := range []string{"", "{", "[]", `{"work_kind":"SUCCESS_FAST"}`, `{"work_kind":"NOTHING","duration_ms":1,"payload_size":1}`} {
-				id := c.submit(t, submitBody("SUCCESS_FAST", executionAtMember(w.clock.Now().Add(time.Hour))))
-				_, err := w.engine.Change(context.Background(), job.ID{Contract: "forgerun", Key: id}, job.Due, func(j *job.Job, now time.Time) error {
-					j.Definition, j.DueAt = []byte(spoiled), now
-					return nil
-				})
+			for _, spoiled := range []string{"", "{", "[]", `{"work_kind":"SUCCESS_FAST"}`,
+				`{"work_kind":"NOTHING","duration_ms":1,"payload_size":1}`} {
+				id := c.submit(t, submitBody("SUCCESS_FAST",
+					executionAtMember(w.clock.Now().Add(time.Hour))))
+				_, err := w.engine.Change(context.Background(),
+					job.ID{Contract: "forgerun", Key: id}, job.Due,
+					func(j *job.Job, now time.Time) error {
+						j.Definition, j.DueAt = []byte(spoiled), now
+						return nil
+					})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -183,7 +196,8 @@ func TestLeases(t *testing.T) {
 					t.Errorf("%+v", v)
 				}
 				assertEqual(t, "failure", v.Failure.Code, "definition_missing")
-				assertEqual(t, "events", c.report(t, id).names(), "created queued assigned started failed")
+				assertEqual(t, "events", c.report(t, id).names(),
+					"created queued assigned started failed")
 			}
 		})
 	})
@@ -205,7 +219,8 @@ func TestRuns(t *testing.T) {
 			config.DurationScale, config.MaxRunTime = scale, 15*time.Second
 			w := inMemory(t, config)
 			c := w.customer(t)
-			for kind, want := range map[string]string{"SUCCESS_NORMAL": "SUCCEEDED", "RUNS_OVER_TIMEOUT": "FAILED", "RUNS_LONG": "FAILED"} {
+			for kind, want := range map[string]string{"SUCCESS_NORMAL": "SUCCEEDED",
+				"RUNS_OVER_TIMEOUT": "FAILED", "RUNS_LONG": "FAILED"} {
 				id := c.submit(t, submitBody(kind))
 				w.claimAndRun(t)
 				c.wantState(t, id, want)
@@ -236,7 +251,8 @@ func TestRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		assertEqual(t, "bytes", testkit.DecodeReply[struct{ Bytes int }](t, testkit.Reply{Body: string(j.Result)}).Bytes, 256<<10)
+		assertEqual(t, "bytes", testkit.DecodeReply[struct{ Bytes int }](t,
+			testkit.Reply{Body: string(j.Result)}).Bytes, 256<<10)
 	})
 	t.Run("FR-135 a run stops when it is told to", func(t *testing.T) {
 		c.submit(t, submitBody("SUCCESS_SLOW"))
@@ -244,14 +260,19 @@ func TestRuns(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan engine.Outcome, 1)
 		go func() {
-			done <- w.forge.Simulate(ctx, j, func(ctx context.Context) error { _, err := w.engine.Start(ctx, currentRun(j)); return err })
+			done <- w.forge.Simulate(ctx, j, func(ctx context.Context) error {
+				_, err := w.engine.Start(ctx, currentRun(j))
+				return err
+			})
 		}()
 		<-w.timers.created
 		cancel()
 		assertEqual(t, "outcome", (<-done).On, job.Released)
 	})
 	t.Run("FR-181 a run that cannot start does nothing", func(t *testing.T) {
-		o := w.forge.Simulate(context.Background(), &job.Job{}, func(context.Context) error { return fmt.Errorf("lost") })
+		o := w.forge.Simulate(context.Background(), &job.Job{}, func(context.Context) error {
+			return fmt.Errorf("lost")
+		})
 		assertEqual(t, "outcome", o.On, job.Released)
 	})
 }

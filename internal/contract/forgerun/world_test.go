@@ -26,15 +26,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a whole ForgeRun behind a real server, on a clock that stands still.
 type world struct {
 	*testkit.APIServer
-	clock       *testkit.Clock
-	timers      *timers
-	store       store.Store
-	engine      *engine.Engine
-	forge       *forgerun.ForgeRun
-	registry    *prometheus.Registry
-	log         *testkit.LogBuffer
-	watcher     *watcher
-	reopenStore func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	clock    *testkit.Clock
+	timers   *timers
+	store    store.Store
+	engine   *engine.Engine
+	forge    *forgerun.ForgeRun
+	registry *prometheus.Registry
+	log      *testkit.LogBuffer
+	watcher  *watcher
+	// opens another connection to the same jobs; nil where that cannot be
+	reopenStore func(testing.TB) store.Store
 }
 
 // timers let runs wait for the world's clock.
@@ -82,19 +83,28 @@ var pepper = []byte("a pepper that is long enough for everybody")
 
 func config() forgerun.Config {
 	return forgerun.Config{
-		LogRequests: true, Pepper: pepper, Node: "node", Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}, Workers: 4, JobsPerWorker: 1,
-		Lease: 30 * time.Second, Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second, MaxRetries: 3,
-		BackoffBase: time.Second, BackoffMax: time.Minute, RatePerMinute: 1_000_000, AnonymousPerMinute: 1_000_000,
-		MaxActiveJobs: 1000, QueueSize: 100_000, BodyLimit: bodyLimit, PayloadLimit: 256 << 10, FailureProbability: 0.2,
-		Client: http.DefaultClient, Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second, BackoffMax: 2 * time.Hour, BackoffFactor: 5},
-		DurationScale: 1, Retention: 720 * time.Hour, RevokedKeyRetention: 2160 * time.Hour, KeyLifetime: 2160 * time.Hour,
+		LogRequests: true, Pepper: pepper, Node: "node",
+		Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}, Workers: 4, JobsPerWorker: 1,
+		Lease: 30 * time.Second, Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second,
+		MaxRetries:  3,
+		BackoffBase: time.Second, BackoffMax: time.Minute, RatePerMinute: 1_000_000,
+		AnonymousPerMinute: 1_000_000,
+		MaxActiveJobs:      1000, QueueSize: 100_000, BodyLimit: bodyLimit, PayloadLimit: 256 << 10,
+		FailureProbability: 0.2,
+		Client:             http.DefaultClient,
+		Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxTries: 8,
+			BackoffBase: time.Second, BackoffMax: 2 * time.Hour, BackoffFactor: 5},
+		DurationScale: 1, Retention: 720 * time.Hour, RevokedKeyRetention: 2160 * time.Hour,
+		KeyLifetime: 2160 * time.Hour,
 	}
 }
 
 // onEveryStore runs a test on SQLite and on PostgreSQL, each in a world of its own.
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, config())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		test(t, newWorldAt(t, p, config()))
+	})
 }
 
 // onPostgres is a world on a database of its own.
@@ -103,7 +113,9 @@ func onPostgres(t testing.TB, c forgerun.Config) *world {
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c forgerun.Config) *world { return newWorldAt(t, testkit.InMemory(t), c) }
+func inMemory(t testing.TB, c forgerun.Config) *world {
+	return newWorldAt(t, testkit.InMemory(t), c)
+}
 
 func newWorldAt(t testing.TB, p testkit.Database, c forgerun.Config) *world {
 	w := newWorld(t, p.Clock, p.Store, c)
@@ -113,10 +125,13 @@ func newWorldAt(t testing.TB, p testkit.Database, c forgerun.Config) *world {
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, timers: newTimers(clock), store: s, registry: prometheus.NewRegistry(), log: &testkit.LogBuffer{}}
-	c.Registry, c.Now, c.Elapsed, c.Random = w.registry, clock.Now, clock.Monotonic, testkit.RandomBytes
+	w := &world{clock: clock, timers: newTimers(clock), store: s,
+		registry: prometheus.NewRegistry(), log: &testkit.LogBuffer{}}
+	c.Registry, c.Now, c.Elapsed, c.Random = w.registry, clock.Now, clock.Monotonic,
+		testkit.RandomBytes
 	if c.Log == nil {
-		w.watcher = newWatcher(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		w.watcher = newWatcher(slog.NewJSONHandler(w.log,
+			&slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Log = slog.New(w.watcher)
 	}
 	if c.Timer == nil {
@@ -128,7 +143,8 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Conf
 	}
 	w.forge = f
 	w.engine = testkit.NewEngine(t, s, clock, f.Contracts()...)
-	w.APIServer = testkit.StartServer(t, c.Log, document(t), problemFormat, f.Mount(w.engine), httpapi.Health())
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), problemFormat, f.Mount(w.engine),
+		httpapi.Health())
 	return w
 }
 
@@ -163,14 +179,16 @@ func (w *world) newClient(t testing.TB) string {
 func (w *world) customer(t testing.TB) *customer {
 	t.Helper()
 	id := w.newClient(t)
-	k := testkit.DecodeReply[issued](t, w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").WantStatus(t, 201))
+	k := testkit.DecodeReply[issued](t, w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").WantStatus(t,
+		201))
 	return &customer{w, id, *k.APIKey, k.KeyID, k.CallbackSecret}
 }
 
 // Do sends a request with the client's key.
 func (c *customer) Do(t testing.TB, method, path, body string, header ...string) testkit.Reply {
 	t.Helper()
-	return c.w.Do(t, method, path, body, append([]string{"Authorization", "Bearer " + c.key}, header...)...)
+	return c.w.Do(t, method, path, body,
+		append([]string{"Authorization", "Bearer " + c.key}, header...)...)
 }
 
 // jobView is a job as it is shown.
@@ -248,7 +266,8 @@ func executionAtMember(t time.Time) string {
 // submit submits what must be accepted and returns the job's id.
 func (c *customer) submit(t testing.TB, body string, header ...string) string {
 	t.Helper()
-	return testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs", body, header...).WantStatus(t, 202)).JobID
+	return testkit.DecodeReply[jobView](t,
+		c.Do(t, "POST", "/v1/jobs", body, header...).WantStatus(t, 202)).JobID
 }
 
 // get reads a job that must be there.
@@ -260,17 +279,20 @@ func (c *customer) get(t testing.TB, id string) jobView {
 // report reads a report that must be there.
 func (c *customer) report(t testing.TB, id string) jobReport {
 	t.Helper()
-	return testkit.DecodeReply[jobReport](t, c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantStatus(t, 200))
+	return testkit.DecodeReply[jobReport](t,
+		c.Do(t, "GET", "/v1/jobs/"+id+"/report", "").WantStatus(t, 200))
 }
 
 func (c *customer) cancel(t testing.TB, id string) jobView {
 	t.Helper()
-	return testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "").WantStatus(t, 200))
+	return testkit.DecodeReply[jobView](t,
+		c.Do(t, "POST", "/v1/jobs/"+id+"/cancel", "").WantStatus(t, 200))
 }
 
 func (c *customer) retry(t testing.TB, id string) jobView {
 	t.Helper()
-	return testkit.DecodeReply[jobView](t, c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantStatus(t, 200))
+	return testkit.DecodeReply[jobView](t,
+		c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "").WantStatus(t, 200))
 }
 
 // wantState fails unless a job is in a state.
@@ -295,7 +317,8 @@ func (w *world) claim(t testing.TB) *job.Job {
 
 func (w *world) claims(t testing.TB, n int) []*job.Job {
 	t.Helper()
-	jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{Contract: forgerun.Name, Max: n, Worker: "a worker"})
+	jobs, err := w.engine.Claim(context.Background(),
+		engine.ClaimRequest{Contract: forgerun.Name, Max: n, Worker: "a worker"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +390,8 @@ func (t *timers) next() time.Duration {
 func (w *world) fail(t testing.TB) *job.Job {
 	t.Helper()
 	j := w.claimAndStart(t)
-	w.finish(t, j, engine.Outcome{On: job.Failed, Reason: "broken", Failure: []byte(`{"code":"broken","message":"it broke","retryable":true}`)})
+	w.finish(t, j, engine.Outcome{On: job.Failed, Reason: "broken",
+		Failure: []byte(`{"code":"broken","message":"it broke","retryable":true}`)})
 	return j
 }
 
@@ -395,10 +419,11 @@ func assertEqual[T comparable](t testing.TB, what string, got, want T) {
 func (w *world) deliver(t testing.TB) (all []job.Message) {
 	t.Helper()
 	for {
-		n, err := w.engine.Publish(context.Background(), func(ctx context.Context, batch []job.Message) error {
-			all = append(all, batch...)
-			return w.forge.Deliver(ctx, batch)
-		})
+		n, err := w.engine.Publish(context.Background(),
+			func(ctx context.Context, batch []job.Message) error {
+				all = append(all, batch...)
+				return w.forge.Deliver(ctx, batch)
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

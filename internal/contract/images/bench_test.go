@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkUpload uploads small pictures from 16 connections, each answered when it is on stable storage.
+// BenchmarkUpload uploads small pictures from 16 connections, each answered when it is on stable
+// storage.
 func BenchmarkUpload(b *testing.B) {
 	w := inMemory(b, config())
 	picture := string(jpegOf(b, 64, 64))

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// cdnServer is a CDN in a server of its own, which writes down what it is asked and answers as it is told.
+// cdnServer is a CDN in a server of its own, which writes down what it is asked and answers as it
+// is told.
 type cdnServer struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -34,7 +35,8 @@ func newCDNServer(t testing.TB) *cdnServer {
 	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		n.mu.Lock()
-		n.requests = append(n.requests, strings.TrimSpace(r.Method+" "+r.URL.EscapedPath()+" "+string(body)))
+		n.requests = append(n.requests, strings.TrimSpace(r.Method+" "+r.URL.EscapedPath()+" "+
+			string(body)))
 		status := 200
 		if len(n.status) > 0 {
 			status, n.status = n.status[0], n.status[1:]
@@ -83,17 +85,20 @@ func TestPurge(t *testing.T) {
 	for _, name := range []string{"original", "16.png", "64.png"} {
 		want = append(want, "PURGE /cache/images/"+r.FileID+"/"+name)
 	}
-	t.Run("G-IP-24 the file and each variant are purged, once, after the job is completed", func(t *testing.T) {
-		assertEqual(t, "asked before the outbox is delivered", len(n.nextRequest()), 0)
-		w.messages(t)
-		for range want {
-			<-n.arrived
-		}
-		w.messages(t) // again, as after a crash
-		assertEqual(t, "asked", strings.Join(n.nextRequest(), "\n"), strings.Join(want, "\n"))
-		w.purged(t, r.JobID, "done")
-		assertEqual(t, "IP-078 timed", metric(t, w.worker, "cloudfront_operation_duration_seconds", "operation", "purge"), 1.0)
-	})
+	t.Run("G-IP-24 the file and each variant are purged, once, after the job is completed",
+		func(t *testing.T) {
+			assertEqual(t, "asked before the outbox is delivered", len(n.nextRequest()), 0)
+			w.messages(t)
+			for range want {
+				<-n.arrived
+			}
+			w.messages(t) // again, as after a crash
+			assertEqual(t, "asked", strings.Join(n.nextRequest(), "\n"), strings.Join(want, "\n"))
+			w.purged(t, r.JobID, "done")
+			assertEqual(t, "IP-078 timed",
+				metric(t, w.worker, "cloudfront_operation_duration_seconds",
+					"operation", "purge"), 1.0)
+		})
 	t.Run("a purge that fails is tried again, and holds up nothing", func(t *testing.T) {
 		n.mu.Lock()
 		n.status = []int{503}
@@ -104,7 +109,9 @@ func TestPurge(t *testing.T) {
 		w.messages(t)
 		<-n.arrived
 		w.purged(t, deletion, "queued")
-		assertEqual(t, "IP-079 counted", metric(t, w.worker, "cloudfront_operation_errors_total", "operation", "purge", "error_code", "unavailable"), 1.0)
+		assertEqual(t, "IP-079 counted",
+			metric(t, w.worker, "cloudfront_operation_errors_total", "operation", "purge",
+				"error_code", "unavailable"), 1.0)
 		w.clock.Advance(1e9)
 		w.sweep(t)
 		for range want {
@@ -114,7 +121,8 @@ func TestPurge(t *testing.T) {
 		assertEqual(t, "asked", strings.Join(n.nextRequest()[1:], "\n"), strings.Join(want, "\n"))
 		stop()
 		running.Wait()
-		lines := w.log.Lines(t, map[string]any{"level": "DEBUG", "msg": "purge", "job_id": deletion, "file_id": r.FileID, "attempt": 1.0, "current_state": "queued"})
+		lines := w.log.Lines(t, map[string]any{"level": "DEBUG", "msg": "purge", "job_id": deletion,
+			"file_id": r.FileID, "attempt": 1.0, "current_state": "queued"})
 		if len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0]["reason"]), "503") {
 			t.Errorf("the log says %v", lines)
 		}
@@ -152,8 +160,11 @@ func TestPurgeGivenUp(t *testing.T) {
 	stop()
 	running.Wait()
 	assertEqual(t, "tries", len(n.nextRequest()), 12)
-	assertEqual(t, "tries that are told", len(w.log.Lines(t, map[string]any{"level": "DEBUG", "msg": "purge", "job_id": r.JobID})), 11)
-	lines := w.log.Lines(t, map[string]any{"level": "WARN", "msg": "purge", "job_id": r.JobID, "attempt": 12.0, "current_state": "failed"})
+	assertEqual(t, "tries that are told",
+		len(w.log.Lines(t, map[string]any{"level": "DEBUG", "msg": "purge", "job_id": r.JobID})),
+		11)
+	lines := w.log.Lines(t, map[string]any{"level": "WARN", "msg": "purge", "job_id": r.JobID,
+		"attempt": 12.0, "current_state": "failed"})
 	assertEqual(t, "the end that is told", len(lines), 1)
 }
 
@@ -181,17 +192,20 @@ func TestCloudFront(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.status = []int{201, 500}
-	if err := front.Purge(context.Background(), "job-1", []string{"images/a b/1.png", "images/x/2.png"}); err != nil {
+	if err := front.Purge(context.Background(), "job-1",
+		[]string{"images/a b/1.png", "images/x/2.png"}); err != nil {
 		t.Fatal(err)
 	}
 	asked := n.nextRequest()
-	for _, part := range []string{"POST /2020-05-31/distribution/E123/invalidation ", "<CallerReference>job-1</CallerReference>", "<Quantity>2</Quantity>",
+	for _, part := range []string{"POST /2020-05-31/distribution/E123/invalidation ",
+		"<CallerReference>job-1</CallerReference>", "<Quantity>2</Quantity>",
 		"<Path>/images/a%20b/1.png</Path>", "<Path>/images/x/2.png</Path>"} {
 		if !slices.ContainsFunc(asked, func(s string) bool { return strings.Contains(s, part) }) {
 			t.Errorf("IP-078 nothing has %s: %s", part, asked)
 		}
 	}
-	if err := front.Purge(context.Background(), "job-2", []string{"k"}); !job.IsKind(err, job.Unavailable) {
+	if err := front.Purge(context.Background(), "job-2", []string{"k"}); !job.IsKind(err,
+		job.Unavailable) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -201,7 +215,8 @@ func TestPurgeAnswers(t *testing.T) {
 	t.Parallel()
 	n := newCDNServer(t)
 	p := &cdn.HTTP{URL: n.URL, Client: outward(t)}
-	for status, want := range map[int]string{200: "", 204: "", 404: "", 403: "invalid", 405: "invalid", 429: "unavailable", 500: "unavailable"} {
+	for status, want := range map[int]string{200: "", 204: "", 404: "", 403: "invalid",
+		405: "invalid", 429: "unavailable", 500: "unavailable"} {
 		n.mu.Lock()
 		n.status = []int{status}
 		n.mu.Unlock()
@@ -218,7 +233,8 @@ func TestPurgeAnswers(t *testing.T) {
 	}
 	defer guarded.Close()
 	n.nextRequest()
-	if err := (&cdn.HTTP{URL: n.URL, Client: guarded}).Purge(context.Background(), "", []string{"k"}); err == nil || len(n.nextRequest()) > 0 {
+	if err := (&cdn.HTTP{URL: n.URL, Client: guarded}).Purge(context.Background(), "",
+		[]string{"k"}); err == nil || len(n.nextRequest()) > 0 {
 		t.Error("a private address was called")
 	}
 }

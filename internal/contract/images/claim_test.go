@@ -20,7 +20,9 @@ func TestClaimable(t *testing.T) {
 			status   job.State
 		}{
 			{"G-IP-02 queued", func(*testing.T, string) {}, true, 1, queued},
-			{"IP-045 a fresh lock", func(t *testing.T, id string) { w.mustClaim(t, id) }, false, 1, processing},
+			{"IP-045 a fresh lock", func(t *testing.T, id string) {
+				w.mustClaim(t, id)
+			}, false, 1, processing},
 			{"IP-045 a lock of exactly its time-out", func(t *testing.T, id string) {
 				w.mustClaim(t, id)
 				w.clock.Advance(lockTimeout)
@@ -40,24 +42,29 @@ func TestClaimable(t *testing.T) {
 				w.clock.Advance(5*time.Second - time.Microsecond)
 				w.sweep(t)
 			}, false, 1, retryable},
-			{"IP-044 G-IP-02 failed_retryable, and the delay is over", func(t *testing.T, id string) {
-				w.fail(t, id)
-				w.clock.Advance(5 * time.Second)
-			}, true, 2, retryable},
-			{"IP-044 G-IP-02 failed_retryable, and the end of the delay was found", func(t *testing.T, id string) {
-				w.fail(t, id)
-				w.clock.Advance(5 * time.Second)
-				w.sweep(t)
-			}, true, 2, retryable},
+			{"IP-044 G-IP-02 failed_retryable, and the delay is over",
+				func(t *testing.T, id string) {
+					w.fail(t, id)
+					w.clock.Advance(5 * time.Second)
+				}, true, 2, retryable},
+			{"IP-044 G-IP-02 failed_retryable, and the end of the delay was found",
+				func(t *testing.T, id string) {
+					w.fail(t, id)
+					w.clock.Advance(5 * time.Second)
+					w.sweep(t)
+				}, true, 2, retryable},
 			{"G-IP-21 given back", func(t *testing.T, id string) {
 				if err := w.end(w.mustClaim(t, id), engine.Outcome{On: job.Released}); err != nil {
 					t.Fatal(err)
 				}
 			}, true, 2, retryable},
-			{"IP-047 completed", func(t *testing.T, id string) { w.attempt(t, id) }, false, 1, completed},
+			{"IP-047 completed", func(t *testing.T, id string) {
+				w.attempt(t, id)
+			}, false, 1, completed},
 			{"IP-047 failed", func(t *testing.T, id string) {
 				j := w.mustClaim(t, id)
-				if err := w.end(j, images.FailureOutcome(j, "decode_error", "no picture", false)); err != nil {
+				if err := w.end(j, images.FailureOutcome(j, "decode_error", "no picture",
+					false)); err != nil {
 					t.Fatal(err)
 				}
 			}, false, 1, failed},
@@ -76,7 +83,8 @@ func TestClaimable(t *testing.T) {
 				if c.want {
 					w.status(t, id, processing)
 					assertEqual(t, "IP-049 locked now", v.LockedAt.Equal(now), true)
-					if after := v.UpdatedAt.Sub(now); after < 0 || after > time.Microsecond { // of two changes at once the second is later
+					// of two changes at once the second is later
+					if after := v.UpdatedAt.Sub(now); after < 0 || after > time.Microsecond {
 						t.Errorf("IP-049 updated %s after the claim", after)
 					}
 				} else {

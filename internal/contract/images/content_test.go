@@ -13,8 +13,10 @@ import (
 // safe are the headers that every answer with an object has.
 func safe(t *testing.T, r testkit.Reply, mime string) {
 	t.Helper()
-	for name, want := range map[string]string{"Content-Type": mime, "X-Content-Type-Options": "nosniff", "Accept-Ranges": "bytes",
-		"Content-Security-Policy": "default-src 'none'; sandbox", "Content-Disposition": "inline", "Content-Encoding": ""} {
+	for name, want := range map[string]string{"Content-Type": mime,
+		"X-Content-Type-Options": "nosniff", "Accept-Ranges": "bytes",
+		"Content-Security-Policy": "default-src 'none'; sandbox", "Content-Disposition": "inline",
+		"Content-Encoding": ""} {
 		assertEqual(t, name, r.Header.Get(name), want)
 	}
 }
@@ -29,10 +31,12 @@ func TestContent(t *testing.T) {
 	url := w.file(t, r.FileID, "ready").Variants[1].URL
 	w.partly(t, url, []byte(w.Do(t, "GET", url, "").Body))
 	t.Run("a variant has one address", func(t *testing.T) {
-		for size, want := range map[string]int{"16": 200, "%31%36": 200, "016": 404, "0016": 404, "+16": 404, "-16": 404, "16.0": 404,
+		for size, want := range map[string]int{"16": 200, "%31%36": 200, "016": 404, "0016": 404,
+			"+16": 404, "-16": 404, "16.0": 404,
 			"16%20": 404, "1_6": 404, "0": 404, "": 404} {
 			for _, method := range []string{"GET", "HEAD"} {
-				assertEqual(t, method+" "+size, w.Do(t, method, filesPath+"/"+r.FileID+"/variants/"+size, "").Status, want)
+				assertEqual(t, method+" "+size,
+					w.Do(t, method, filesPath+"/"+r.FileID+"/variants/"+size, "").Status, want)
 			}
 		}
 	})
@@ -42,7 +46,8 @@ func TestContent(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := w.Do(t, "GET", lost.URL, "").WantError(t, 500, "INTERNAL_ERROR")
-		assertEqual(t, "what is said of it", got.Header.Get("ETag")+got.Header.Get("Cache-Control"), "")
+		assertEqual(t, "what is said of it", got.Header.Get("ETag")+got.Header.Get("Cache-Control"),
+			"")
 		lines := w.log.Lines(t, map[string]any{"level": "ERROR", "action": "get_variant"})
 		if len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0]["error_message"]), lost.Key) {
 			t.Errorf("the log says %v", lines)
@@ -70,11 +75,13 @@ func (w *world) partly(t *testing.T, path string, whole []byte) {
 		t.Fatalf("tag %q, modified %q", tag, modified)
 	}
 	get := func(header ...string) testkit.Reply { return w.Do(t, "GET", path, "", header...) }
-	for given, want := range map[string][2]int{"bytes=0-0": {0, 1}, "bytes=0-9": {0, 10}, "bytes=100-": {100, size}, "bytes=-7": {size - 7, size},
+	for given, want := range map[string][2]int{"bytes=0-0": {0, 1}, "bytes=0-9": {0, 10},
+		"bytes=100-": {100, size}, "bytes=-7": {size - 7, size},
 		"bytes=5-99999999": {5, size}, "bytes=0-": {0, size}, "bytes=-99999999": {0, size}} {
 		got := get("Range", given).WantStatus(t, 206)
 		safe(t, got, "image/jpeg")
-		assertEqual(t, given, got.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/%d", want[0], want[1]-1, size))
+		assertEqual(t, given, got.Header.Get("Content-Range"),
+			fmt.Sprintf("bytes %d-%d/%d", want[0], want[1]-1, size))
 		assertEqual(t, given, got.Body == string(whole[want[0]:want[1]]), true)
 	}
 	for _, given := range []string{"items=0-1", "bytes=0-1,3-4", "0-1"} { // those are passed over
@@ -85,7 +92,9 @@ func (w *world) partly(t *testing.T, path string, whole []byte) {
 		got.WantError(t, 416, "RANGE_NOT_SATISFIABLE")
 		assertEqual(t, given, got.Header.Get("Cache-Control")+got.Header.Get("ETag"), "")
 	}
-	assertEqual(t, "what there is", get("Range", fmt.Sprintf("bytes=%d-", size)).Header.Get("Content-Range"), fmt.Sprintf("bytes */%d", size))
+	assertEqual(t, "what there is", get("Range",
+		fmt.Sprintf("bytes=%d-", size)).Header.Get("Content-Range"),
+		fmt.Sprintf("bytes */%d", size))
 	get("Range", "bytes=0-9", "If-Range", tag).WantStatus(t, 206)
 	get("Range", "bytes=0-9", "If-Range", `"other"`).WantStatus(t, 200)
 	early := testkit.StartTime.AddDate(-9, 0, 0).Format(time.RFC1123)[:26] + "GMT"
@@ -98,7 +107,8 @@ func (w *world) partly(t *testing.T, path string, whole []byte) {
 	w.Do(t, "HEAD", path, "", "Range", "bytes=0-9").WantStatus(t, 200).WantEmpty(t)
 	var again bytes.Buffer // as a download does that goes on where it was cut off
 	for at := 0; at < size; at += 1000 {
-		again.WriteString(get("Range", fmt.Sprintf("bytes=%d-%d", at, at+999), "If-Range", tag).WantStatus(t, 206).Body)
+		again.WriteString(get("Range", fmt.Sprintf("bytes=%d-%d", at, at+999), "If-Range",
+			tag).WantStatus(t, 206).Body)
 	}
 	assertEqual(t, "put together", bytes.Equal(again.Bytes(), whole), true)
 }

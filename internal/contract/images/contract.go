@@ -33,7 +33,8 @@ var OpenAPI []byte
 
 // Processor makes the variants of a picture; see picture.Processor.
 type Processor interface {
-	Run(ctx context.Context, original io.Reader, sizes []int, workDir string) (picture.Info, []picture.Variant, error)
+	Run(ctx context.Context, original io.Reader, sizes []int, workDir string) (picture.Info,
+		[]picture.Variant, error)
 }
 
 // Config is what Images is made of.
@@ -48,10 +49,12 @@ type Config struct {
 	Node    string                // names this node's workers
 
 	Objects *object.Objects // closed by whoever opened them, as is the queue
-	Shared  *places.Places  // refuses a node whose objects and streams are not the database's; nil where no other node can have it
-	Bucket  string          // the default one of Objects, for metrics
-	Queue   message.Queue
-	CDN     cdn.CDN // nil: none
+	// refuses a node whose objects and streams are not the database's; nil where no other node can
+	// have it
+	Shared *places.Places
+	Bucket string // the default one of Objects, for metrics
+	Queue  message.Queue
+	CDN    cdn.CDN // nil: none
 
 	Processor Processor
 	WorkDir   string // where the work directories of attempts are made; it exists
@@ -62,7 +65,8 @@ type Config struct {
 	BackoffMax  time.Duration
 	Sizes       []int // where an upload asks for none
 	MaxUpload   int64 // bytes
-	MaxPixels   int64 // of an original that a worker outside may have decoded; the Processor has a limit of its own
+	// of an original that a worker outside may have decoded; the Processor has a limit of its own
+	MaxPixels int64
 
 	NoLocalWorkers bool // no attempts in this process
 	Workers        int
@@ -71,9 +75,12 @@ type Config struct {
 
 func (c *Config) validate() error {
 	for problem, is := range map[string]bool{
-		"Log, API, Worker, Now and Random are needed":  c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil || c.Random == nil,
-		"Node, Objects, Bucket and Queue are needed":   c.Node == "" || c.Objects == nil || c.Bucket == "" || c.Queue == nil,
-		"Processor, WorkDir and Workers are needed":    !c.NoLocalWorkers && (c.Processor == nil || c.WorkDir == "" || c.Workers < 1),
+		"Log, API, Worker, Now and Random are needed": c.Log == nil || c.API == nil ||
+			c.Worker == nil || c.Now == nil || c.Random == nil,
+		"Node, Objects, Bucket and Queue are needed": c.Node == "" || c.Objects == nil ||
+			c.Bucket == "" || c.Queue == nil,
+		"Processor, WorkDir and Workers are needed": !c.NoLocalWorkers &&
+			(c.Processor == nil || c.WorkDir == "" || c.Workers < 1),
 		"LockTimeout must be above 0":                  c.LockTimeout <= 0,
 		"MaxAttempts and MaxUpload must be 1 or more":  c.MaxAttempts < 1 || c.MaxUpload < 1,
 		"MaxPixels must be 1 or more":                  c.MaxPixels < 1,
@@ -107,7 +114,8 @@ func New(c Config) (*Images, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	m := &Images{Config: c, ids: &uuids.Source{Now: c.Now, Random: c.Random}, proposals: make(chan message.Delivery)}
+	m := &Images{Config: c, ids: &uuids.Source{Now: c.Now, Random: c.Random},
+		proposals: make(chan message.Delivery)}
 	var err error
 	if m.api, err = newAPIMetrics(c.API); err != nil {
 		return nil, err
@@ -118,28 +126,33 @@ func New(c Config) (*Images, error) {
 
 // Contract is what the engine is told of the jobs.
 func (m *Images) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, History: true, Publish: true, Searchable: true,
-		RetryDelay: m.retryDelay, Body: messageBody, Moved: m.onTransitions,
-		MovedOn: []job.Cause{job.Claimed, job.Succeeded, job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood, job.Released}}
+	return engine.Contract{Name: Name, Machine: machine, History: true, Publish: true,
+		Searchable: true, RetryDelay: m.retryDelay, Body: messageBody, Moved: m.onTransitions,
+		MovedOn: []job.Cause{job.Claimed, job.Succeeded, job.Failed, job.FailedForGood, job.Expired,
+			job.ExpiredForGood, job.Released}}
 }
 
 // Contracts are all that the engine is to serve: the jobs, and the purges.
 func (m *Images) Contracts() []engine.Contract {
-	return []engine.Contract{m.Contract(), {Name: Purges, Machine: purgeMachine, History: true, RetryDelay: purgeDelay, Retention: purgeRetention,
-		Moved: m.onPurgeFailed, MovedOn: []job.Cause{job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood}}}
+	return []engine.Contract{m.Contract(),
+		{Name: Purges, Machine: purgeMachine, History: true, RetryDelay: purgeDelay,
+			Retention: purgeRetention,
+			Moved:     m.onPurgeFailed, MovedOn: []job.Cause{job.Failed, job.FailedForGood,
+				job.Expired, job.ExpiredForGood}}}
 }
 
-// retryDelay is how long a job waits after the failure just counted (IP-055); what was lost or given back waits for
-// nothing.
+// retryDelay is how long a job waits after the failure just counted (IP-055); what was lost or
+// given back waits for nothing.
 func (m *Images) retryDelay(j *job.Job) time.Duration {
 	if j.State != retryable {
 		return 0
 	}
-	return job.Backoff{Strategy: job.Exponential, Base: m.BackoffBase, Max: m.BackoffMax}.Delay(j.FailedAttempts)
+	return job.Backoff{Strategy: job.Exponential, Base: m.BackoffBase,
+		Max: m.BackoffMax}.Delay(j.FailedAttempts)
 }
 
-// Checks are what Images needs to be of use: where the objects are, and the queue that proposes jobs. Other contracts can
-// do without.
+// Checks are what Images needs to be of use: where the objects are, and the queue that proposes
+// jobs. Other contracts can do without.
 func (m *Images) Checks() []httpapi.Check {
 	objects := func(ctx context.Context) error {
 		if err := m.Shared.Check(); err != nil {
@@ -147,11 +160,12 @@ func (m *Images) Checks() []httpapi.Check {
 		}
 		return m.Objects.Ping(ctx)
 	}
-	return []httpapi.Check{{Name: Name + " objects", Run: objects, Optional: true}, {Name: Name + " messages", Run: m.Queue.Ping, Optional: true}}
+	return []httpapi.Check{{Name: Name + " objects", Run: objects, Optional: true},
+		{Name: Name + " messages", Run: m.Queue.Ping, Optional: true}}
 }
 
-// Await waits until the node is known to have the database's objects and streams; false is that it has others. No message
-// is sent before.
+// Await waits until the node is known to have the database's objects and streams; false is that it
+// has others. No message is sent before.
 func (m *Images) Await(ctx context.Context) bool { return m.Shared.Await(ctx) }
 
 // Run does what is due without a request until ctx ends: attempts, purges, and the sweeps.

@@ -102,7 +102,8 @@ var (
 	errNoVariant      = &problem{codeNotReady, "the file has no variant of this size"}
 	errVariantPending = &problem{codeNotReady, "the variant of this size is still being made"}
 	errDeleted        = &problem{codeDeleted, "the file is deleted"}
-	errUnsupported    = &problem{codeUnsupported, "an upload is a JPEG, PNG, GIF or WebP image and says so by its content type or the extension of its name"}
+	errUnsupported    = &problem{codeUnsupported,
+		"an upload is a JPEG, PNG, GIF or WebP image and says so by its content type or the extension of its name"}
 )
 
 func invalid(format string, args ...any) error {
@@ -129,8 +130,8 @@ func codeOf(err error) (code, string) {
 	return codeInternal, ""
 }
 
-// sendError writes an error as a problem document. What is our own fault is not explained beyond the number under which the
-// log has it.
+// sendError writes an error as a problem document. What is our own fault is not explained beyond
+// the number under which the log has it.
 func (m *Images) sendError(c *httpapi.Call, err error) {
 	code, detail := codeOf(err)
 	info := codeInfos[code]
@@ -146,5 +147,6 @@ func (m *Images) sendError(c *httpapi.Call, err error) {
 	case detail == "":
 		detail = info.title
 	}
-	c.SendProblem(httpapi.Problem{Contract: Name, Code: string(code), Status: info.status, Title: info.title, Detail: detail})
+	c.SendProblem(httpapi.Problem{Contract: Name, Code: string(code), Status: info.status,
+		Title: info.title, Detail: detail})
 }

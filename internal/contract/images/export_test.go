@@ -31,8 +31,11 @@ func Meaning(err error) (int, string) { c, _ := codeOf(err); return codeInfos[c]
 func KindHasCode(k job.Kind) bool { _, known := kindCodes[k]; return known }
 
 // ClaimProposed claims the job of a message as a worker does.
-func (m *Images) ClaimProposed(ctx context.Context, body []byte, worker string) (j *job.Job, acked bool, err error) {
-	j, err = m.claimProposed(ctx, message.Delivery{Body: body, Ack: func() { acked = true }, Nak: func() {}}, worker)
+func (m *Images) ClaimProposed(ctx context.Context, body []byte, worker string) (j *job.Job,
+	acked bool, err error) {
+	j, err = m.claimProposed(ctx, message.Delivery{Body: body, Ack: func() {
+		acked = true
+	}, Nak: func() {}}, worker)
 	return j, acked, err
 }
 

@@ -103,7 +103,8 @@ func (f *file) merge(result []byte) {
 	var earlier processResult
 	_ = json.Unmarshal(result, &earlier) // what was stored can be read
 	if f.processResult.MIME == "" {
-		f.processResult.MIME, f.processResult.Width, f.processResult.Height = earlier.MIME, earlier.Width, earlier.Height
+		f.processResult.MIME, f.processResult.Width, f.processResult.Height = earlier.MIME,
+			earlier.Width, earlier.Height
 	}
 	for _, v := range earlier.Variants {
 		if f.variant(v.Size) == nil {
@@ -214,14 +215,15 @@ func (m *Images) getVariant(c *httpapi.Call) error {
 	case v == nil:
 		return errNoVariant
 	}
-	return m.serveObject(c, f, v.Key, variantMIME(v.Key, f.id, v.Size), f.id+"-"+strconv.Itoa(v.Size))
+	return m.serveObject(c, f, v.Key, variantMIME(v.Key, f.id, v.Size),
+		f.id+"-"+strconv.Itoa(v.Size))
 }
 
 // cacheControl is how long others may keep an object: it never changes, but it may be deleted.
 const cacheControl = "max-age=3600"
 
-// serveObject answers with an object of a file. It comes from strangers, so a browser is told to take it for nothing but an
-// image.
+// serveObject answers with an object of a file. It comes from strangers, so a browser is told to
+// take it for nothing but an image.
 func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) error {
 	h := c.Header()
 	h.Set("ETag", `"`+tag+`"`)
@@ -233,7 +235,8 @@ func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) er
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Content-Disposition", "inline")
-	if matches(c.Request.Header.Values("If-None-Match"), `"`+tag+`"`) { // without a look at the object
+	// without a look at the object
+	if matches(c.Request.Header.Values("If-None-Match"), `"`+tag+`"`) {
 		c.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -246,7 +249,8 @@ func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) er
 	if err == nil {
 		return nil
 	}
-	for _, name := range []string{"ETag", "Last-Modified", "Cache-Control", "Content-Security-Policy", "Content-Disposition"} {
+	for _, name := range []string{"ETag", "Last-Modified", "Cache-Control",
+		"Content-Security-Policy", "Content-Disposition"} {
 		h.Del(name) // they are not of what is sent instead
 	}
 	if job.IsKind(err, job.NotFound) {
@@ -255,12 +259,17 @@ func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) er
 	return err
 }
 
-func (m *Images) openObject(ctx context.Context, key string) (body io.ReadSeekCloser, info object.Info, err error) {
-	err = m.api.object(opGet, func() (err error) { body, info, err = m.Objects.Open(ctx, "", key); return err })
+func (m *Images) openObject(ctx context.Context, key string) (body io.ReadSeekCloser,
+	info object.Info, err error) {
+	err = m.api.object(opGet, func() (err error) {
+		body, info, err = m.Objects.Open(ctx, "", key)
+		return err
+	})
 	return body, info, err
 }
 
-// missingObjectError is what a file's object that is not there means: a deletion came in between, or the object is lost.
+// missingObjectError is what a file's object that is not there means: a deletion came in between,
+// or the object is lost.
 func (m *Images) missingObjectError(ctx context.Context, fileID, key string) error {
 	f, err := m.findFile(ctx, fileID)
 	switch {
@@ -269,7 +278,8 @@ func (m *Images) missingObjectError(ctx context.Context, fileID, key string) err
 	case f.status == fileDeleted:
 		return errDeleted
 	}
-	return &job.Error{Kind: job.Internal, Op: "images.serve", Msg: "the object storage has lost " + key}
+	return &job.Error{Kind: job.Internal, Op: "images.serve",
+		Msg: "the object storage has lost " + key}
 }
 
 // matches reports whether a caller has the object already.

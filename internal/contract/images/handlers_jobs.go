@@ -35,8 +35,8 @@ func (m *Images) deleteFile(c *httpapi.Call) error {
 	return nil
 }
 
-// delete creates the job that deletes a file (IP-029). A second one is only made where the first has failed; the mark of
-// the first stays.
+// delete creates the job that deletes a file (IP-029). A second one is only made where the first
+// has failed; the mark of the first stays.
 func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 	if f.deletion != nil && f.deletion.State != failed {
 		return f.deletion, nil
@@ -49,7 +49,10 @@ func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 	}
 	j, err := m.store(ctx, s)
 	if job.IsKind(err, job.Conflict) { // another request was first
-		err = m.api.query(opSelect, func() (err error) { j, err = m.engine.GetByAlias(ctx, deletionAlias(f.id)); return err })
+		err = m.api.query(opSelect, func() (err error) {
+			j, err = m.engine.GetByAlias(ctx, deletionAlias(f.id))
+			return err
+		})
 	}
 	return j, err
 }
@@ -103,7 +106,10 @@ func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err erro
 	if !ok {
 		return nil, errNoJob
 	}
-	err = m.api.query(opSelect, func() (err error) { j, err = m.engine.Get(ctx, idOf(key)); return err })
+	err = m.api.query(opSelect, func() (err error) {
+		j, err = m.engine.Get(ctx, idOf(key))
+		return err
+	})
 	if job.IsKind(err, job.NotFound) {
 		err = errNoJob
 	}
@@ -130,7 +136,8 @@ func (m *Images) listJobs(c *httpapi.Call) error {
 		return err
 	}
 	if p.states = statesByStatus[job.State(status)]; status != "" && p.states == nil {
-		return invalid("status must be one of queued, processing, completed, failed_retryable and failed")
+		return invalid("status must be one of queued, processing, completed, failed_retryable " +
+			"and failed")
 	}
 	if p.jobType, _, err = c.Query("type"); err != nil {
 		return err
@@ -167,7 +174,8 @@ func (m *Images) replay(c *httpapi.Call) error {
 		return err
 	}
 	if !m.isDeadLetter(j) {
-		return &problem{codeNotReplayable, "the job is " + statusOf(j.State) + " and no dead letter"}
+		return &problem{codeNotReplayable,
+			"the job is " + statusOf(j.State) + " and no dead letter"}
 	}
 	f, err := m.findFile(ctx, j.Owner)
 	if err != nil {
@@ -260,7 +268,10 @@ func (m *Images) sendPage(c *httpapi.Call, p page, write func(*strictjson.Object
 	limit := p.limit
 	p.limit++
 	var jobs []*job.Job
-	err := m.api.query(opSelect, func() (err error) { jobs, err = m.newestJobs(c.Request.Context(), &p); return err })
+	err := m.api.query(opSelect, func() (err error) {
+		jobs, err = m.newestJobs(c.Request.Context(), &p)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -275,7 +286,7 @@ func (m *Images) sendPage(c *httpapi.Call, p page, write func(*strictjson.Object
 
 // newestJobs finds the jobs of a page.
 func (m *Images) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) {
-	s := store.Search{Contract: Name, Queue: p.jobType, PriorityMin: defaultPriority, PriorityMax: defaultPriority,
-		AfterTime: p.afterTime, AfterKey: p.afterKey, Limit: p.limit}
+	s := store.Search{Contract: Name, Queue: p.jobType, PriorityMin: defaultPriority,
+		PriorityMax: defaultPriority, AfterTime: p.afterTime, AfterKey: p.afterKey, Limit: p.limit}
 	return m.engine.SearchStates(ctx, s, p.states, p.filter)
 }

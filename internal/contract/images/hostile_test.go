@@ -30,7 +30,8 @@ func frames(n int) []byte {
 	return append(append(b, bytes.Repeat(frame, n)...), ';')
 }
 
-// Whatever strangers upload ends as failed with its type; the server goes on, and nothing of it reaches a variant.
+// Whatever strangers upload ends as failed with its type; the server goes on, and nothing of it
+// reaches a variant.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	c := config()
@@ -59,7 +60,8 @@ func TestHostile(t *testing.T) {
 			v := w.status(t, id.JobID, failed)
 			assertEqual(t, "type", text(v.LastErrorType), c.kind)
 			assertEqual(t, "attempts", v.AttemptCount, 1)
-			assertEqual(t, "counted", metric(t, w.worker, "image_processing_errors_total", "error_type", c.kind) > 0, true)
+			assertEqual(t, "counted", metric(t, w.worker, "image_processing_errors_total",
+				"error_type", c.kind) > 0, true)
 			w.file(t, id.FileID, "failed")
 		})
 	}
@@ -68,7 +70,9 @@ func TestHostile(t *testing.T) {
 		r := w.put(t, append(append([]byte(nil), whole...), secret...))
 		w.attempt(t, r.JobID)
 		for _, v := range w.file(t, r.FileID, "ready").Variants {
-			if got := w.Do(t, "GET", v.URL, "").WantStatus(t, 200); strings.Contains(got.Body, "script") || strings.Contains(got.Body, "PK") && strings.Contains(got.Body, "hidden") {
+			if got := w.Do(t, "GET", v.URL, "").WantStatus(t, 200); strings.Contains(got.Body,
+				"script") || (strings.Contains(got.Body, "PK") &&
+				strings.Contains(got.Body, "hidden")) {
 				t.Errorf("variant %d carries it", v.Size)
 			}
 		}
@@ -78,7 +82,8 @@ func TestHostile(t *testing.T) {
 		w.attempt(t, r.JobID)
 		f := w.file(t, r.FileID, "ready")
 		assertEqual(t, "type", f.MIME, "image/png")
-		assertEqual(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").Header.Get("Content-Type"), "image/png")
+		assertEqual(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content",
+			"").Header.Get("Content-Type"), "image/png")
 	})
 	t.Run("the server is untouched", func(t *testing.T) {
 		r := w.put(t, whole)
@@ -93,8 +98,10 @@ func TestHostile(t *testing.T) {
 func TestToken(t *testing.T) {
 	t.Parallel()
 	w := guarded(t)
-	for _, r := range []struct{ method, path string }{{"POST", filesPath}, {"GET", jobsPath}, {"GET", deadLettersPath}, {"GET", "/images/v1/x"}} {
+	for _, r := range []struct{ method, path string }{{"POST", filesPath}, {"GET", jobsPath},
+		{"GET", deadLettersPath}, {"GET", "/images/v1/x"}} {
 		w.Do(t, r.method, r.path, "").WantError(t, 401, "UNAUTHORIZED")
 	}
-	w.Do(t, "GET", jobsPath, "", "Authorization", "Bearer images-token-images-token").WantStatus(t, 200)
+	w.Do(t, "GET", jobsPath, "", "Authorization", "Bearer images-token-images-token").WantStatus(t,
+		200)
 }

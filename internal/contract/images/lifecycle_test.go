@@ -41,13 +41,16 @@ func TestAttempt(t *testing.T) {
 		r := w.put(t, jpegOf(t, 120, 60))
 		w.clock.Advance(time.Second)
 		j := w.mustClaim(t, r.JobID)
-		t.Run("IP-031 IP-015 IP-049 a claim takes the lock and counts an attempt", func(t *testing.T) {
-			v := w.status(t, r.JobID, processing)
-			assertEqual(t, "attempts", v.AttemptCount, 1)
-			if v.LockedAt == nil || !v.LockedAt.Equal(w.clock.Now()) || !v.UpdatedAt.Equal(w.clock.Now()) {
-				t.Errorf("locked %v, updated %s, now %s", v.LockedAt, v.UpdatedAt, w.clock.Now())
-			}
-		})
+		t.Run("IP-031 IP-015 IP-049 a claim takes the lock and counts an attempt",
+			func(t *testing.T) {
+				v := w.status(t, r.JobID, processing)
+				assertEqual(t, "attempts", v.AttemptCount, 1)
+				if v.LockedAt == nil || !v.LockedAt.Equal(w.clock.Now()) ||
+					!v.UpdatedAt.Equal(w.clock.Now()) {
+					t.Errorf("locked %v, updated %s, now %s", v.LockedAt, v.UpdatedAt,
+						w.clock.Now())
+				}
+			})
 		t.Run("IP-042 IP-046 whoever does not get the claim does nothing", func(t *testing.T) {
 			if w.claim(t, r.JobID) != nil {
 				t.Error("claimed twice")
@@ -63,20 +66,23 @@ func TestAttempt(t *testing.T) {
 			assertEqual(t, "error", text(v.LastError), "null")
 			assertEqual(t, "history", w.history(t, r.JobID), "queued processing completed")
 		})
-		t.Run("G-IP-14 G-IP-18 the variants are there, under keys made of file and size", func(t *testing.T) {
-			f := w.file(t, r.FileID, "ready")
-			assertEqual(t, "dimensions", [2]int{*f.Width, *f.Height}, [2]int{120, 60})
-			assertEqual(t, "variants", len(f.Variants), 2)
-			for i, want := range [][3]int{{16, 16, 8}, {64, 64, 32}} {
-				v := f.Variants[i]
-				assertEqual(t, "variant", [3]int{v.Size, v.Width, v.Height}, want)
-				got := w.Do(t, "GET", v.URL, "").WantStatus(t, 200)
-				assertEqual(t, "bytes", int64(len(got.Body)), v.Bytes)
-				assertEqual(t, "type", got.Header.Get("Content-Type"), "image/jpeg")
-				assertEqual(t, "stored", strings.Contains(strings.Join(w.stored(t), " "), v.Key), true)
-			}
-		})
-		t.Run("IP-037 IP-039 processing a file twice leaves the same variants, and one completion each", func(t *testing.T) {
+		t.Run("G-IP-14 G-IP-18 the variants are there, under keys made of file and size",
+			func(t *testing.T) {
+				f := w.file(t, r.FileID, "ready")
+				assertEqual(t, "dimensions", [2]int{*f.Width, *f.Height}, [2]int{120, 60})
+				assertEqual(t, "variants", len(f.Variants), 2)
+				for i, want := range [][3]int{{16, 16, 8}, {64, 64, 32}} {
+					v := f.Variants[i]
+					assertEqual(t, "variant", [3]int{v.Size, v.Width, v.Height}, want)
+					got := w.Do(t, "GET", v.URL, "").WantStatus(t, 200)
+					assertEqual(t, "bytes", int64(len(got.Body)), v.Bytes)
+					assertEqual(t, "type", got.Header.Get("Content-Type"), "image/jpeg")
+					assertEqual(t, "stored",
+						strings.Contains(strings.Join(w.stored(t), " "), v.Key), true)
+				}
+			})
+		t.Run("IP-037 IP-039 processing a file twice leaves the same variants, and one "+
+			"completion each", func(t *testing.T) {
 			before := w.content(t)
 			again := w.create(t, "process_file", r.FileID)
 			w.attempt(t, again.JobID)
@@ -84,12 +90,15 @@ func TestAttempt(t *testing.T) {
 			assertEqual(t, "objects", w.content(t), before)
 			assertEqual(t, "variants", len(w.file(t, r.FileID, "ready").Variants), 2)
 		})
-		t.Run("IP-021 IP-038 IP-047 IP-004 nothing moves a completed job", func(t *testing.T) { w.wantUnchanged(t, r.JobID, j) })
+		t.Run("IP-021 IP-038 IP-047 IP-004 nothing moves a completed job", func(t *testing.T) {
+			w.wantUnchanged(t, r.JobID, j)
+		})
 		t.Run("other sizes add to the variants", func(t *testing.T) {
 			w.attempt(t, w.create(t, "process_file", r.FileID, `"sizes":[500]`).JobID)
 			f := w.file(t, r.FileID, "ready")
 			assertEqual(t, "variants", len(f.Variants), 3)
-			assertEqual(t, "never enlarged", [2]int{f.Variants[2].Width, f.Variants[2].Height}, [2]int{120, 60})
+			assertEqual(t, "never enlarged", [2]int{f.Variants[2].Width, f.Variants[2].Height},
+				[2]int{120, 60})
 		})
 	})
 }
@@ -127,7 +136,8 @@ func (w *world) wantUnchanged(t testing.TB, id string, run *job.Job) {
 		}
 	}
 	for _, on := range job.Causes() {
-		if _, err := w.engine.Change(context.Background(), idOf(id), on, nil); !job.IsKind(err, job.Conflict) {
+		if _, err := w.engine.Change(context.Background(), idOf(id), on, nil); !job.IsKind(err,
+			job.Conflict) {
 			t.Errorf("%s: %v", on, err)
 		}
 	}
@@ -146,7 +156,8 @@ func TestRetries(t *testing.T) {
 		w.fail(t, r.JobID)
 		t.Run("IP-033 IP-017 IP-052 IP-057 a failure that may pass is failed_retryable, with its reason", func(t *testing.T) {
 			v := w.status(t, r.JobID, retryable)
-			assertEqual(t, "reason", text(v.LastErrorType)+": "+text(v.LastError), "storage_error: the disk is away")
+			assertEqual(t, "reason", text(v.LastErrorType)+": "+text(v.LastError),
+				"storage_error: the disk is away")
 			assertEqual(t, "file", w.file(t, r.FileID, "processing").JobID, r.JobID)
 		})
 		t.Run("IP-055 the next attempt comes after 5 s, then after 10", func(t *testing.T) {
@@ -168,16 +179,19 @@ func TestRetries(t *testing.T) {
 			w.status(t, r.JobID, retryable)
 			j := w.mustClaim(t, r.JobID)
 			assertEqual(t, "attempts", w.status(t, r.JobID, processing).AttemptCount, 3)
-			if err := w.end(j, images.FailureOutcome(j, "storage_error", "away", true)); err != nil {
+			if err := w.end(j, images.FailureOutcome(j, "storage_error", "away",
+				true)); err != nil {
 				t.Fatal(err)
 			}
 		})
-		t.Run("IP-054 IP-018 IP-014 G-IP-06 a failed third attempt is failed at once", func(t *testing.T) {
-			v := w.status(t, r.JobID, failed)
-			assertEqual(t, "attempts", v.AttemptCount, 3)
-			assertEqual(t, "history", w.history(t, r.JobID), "queued processing failed_retryable processing failed_retryable processing failed")
-			w.file(t, r.FileID, "failed")
-		})
+		t.Run("IP-054 IP-018 IP-014 G-IP-06 a failed third attempt is failed at once",
+			func(t *testing.T) {
+				v := w.status(t, r.JobID, failed)
+				assertEqual(t, "attempts", v.AttemptCount, 3)
+				assertEqual(t, "history", w.history(t, r.JobID),
+					"queued processing failed_retryable processing failed_retryable processing failed")
+				w.file(t, r.FileID, "failed")
+			})
 		t.Run("IP-053 what cannot be retried is failed at once", func(t *testing.T) {
 			other := w.put(t, []byte("\xff\xd8\xff no picture"))
 			j := w.mustClaim(t, other.JobID)
@@ -187,7 +201,9 @@ func TestRetries(t *testing.T) {
 			v := w.status(t, other.JobID, failed)
 			assertEqual(t, "attempts", v.AttemptCount, 1)
 			assertEqual(t, "type", text(v.LastErrorType), picture.DecodeError)
-			t.Run("IP-022 IP-047 nothing moves a failed job", func(t *testing.T) { w.wantUnchanged(t, other.JobID, j) })
+			t.Run("IP-022 IP-047 nothing moves a failed job", func(t *testing.T) {
+				w.wantUnchanged(t, other.JobID, j)
+			})
 		})
 		t.Run("IP-035 IP-020 what waits to be tried again can be dropped", func(t *testing.T) {
 			other := w.put(t, pngOf(t, 20, 20))
@@ -195,9 +211,11 @@ func TestRetries(t *testing.T) {
 			if _, err := w.engine.Cancel(context.Background(), idOf(other.JobID)); err != nil {
 				t.Fatal(err)
 			}
-			assertEqual(t, "reason", text(w.status(t, other.JobID, failed).LastErrorType), "storage_error")
+			assertEqual(t, "reason", text(w.status(t, other.JobID, failed).LastErrorType),
+				"storage_error")
 			fresh := w.put(t, pngOf(t, 20, 20))
-			if _, err := w.engine.Cancel(context.Background(), idOf(fresh.JobID)); !job.IsKind(err, job.Conflict) {
+			if _, err := w.engine.Cancel(context.Background(), idOf(fresh.JobID)); !job.IsKind(err,
+				job.Conflict) {
 				t.Errorf("IP-024: a queued job was dropped: %v", err)
 			}
 		})
@@ -216,11 +234,13 @@ func TestDeadLetters(t *testing.T) {
 			FailedAt  time.Time `json:"failed_at"`
 		}
 		letters := func(query string) []letter {
-			return testkit.DecodeReply[struct{ Items []letter }](t, w.Do(t, "GET", deadLettersPath+query, "").WantStatus(t, 200)).Items
+			return testkit.DecodeReply[struct{ Items []letter }](t,
+				w.Do(t, "GET", deadLettersPath+query, "").WantStatus(t, 200)).Items
 		}
 		r := w.put(t, []byte("GIF89a"))
 		assertEqual(t, "letters of a queued job", len(letters("")), 0)
-		w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantError(t, 409, "NOT_REPLAYABLE")
+		w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantError(t, 409,
+			"NOT_REPLAYABLE")
 		w.attempt(t, r.JobID)
 		t.Run("IP-056 a failed job is a dead letter with its last error", func(t *testing.T) {
 			all := letters("")
@@ -228,53 +248,62 @@ func TestDeadLetters(t *testing.T) {
 				t.Fatalf("%d letters", len(all))
 			}
 			got := all[0]
-			if got.JobID != r.JobID || got.FileID != r.FileID || got.ErrorType != picture.DecodeError || got.Error == "" || got.Attempts != 1 || !got.FailedAt.Equal(w.state(t, r.JobID).FinishedAt) {
+			if got.JobID != r.JobID || got.FileID != r.FileID ||
+				got.ErrorType != picture.DecodeError || got.Error == "" || got.Attempts != 1 ||
+				!got.FailedAt.Equal(w.state(t, r.JobID).FinishedAt) {
 				t.Errorf("got %+v", got)
 			}
 		})
 		t.Run("G-IP-08 a replay is a new job; failed stays failed", func(t *testing.T) {
-			again := testkit.DecodeReply[jobView](t, w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantStatus(t, 202))
-			assertEqual(t, "another job", again.JobID != r.JobID && again.FileID == r.FileID && again.Status == "queued", true)
+			again := testkit.DecodeReply[jobView](t,
+				w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantStatus(t, 202))
+			assertEqual(t, "another job",
+				again.JobID != r.JobID && again.FileID == r.FileID && again.Status == "queued",
+				true)
 			w.status(t, r.JobID, failed)
-			assertEqual(t, "definition", string(w.state(t, again.JobID).Definition), string(w.state(t, r.JobID).Definition))
-			w.Do(t, "POST", deadLettersPath+"/"+again.JobID+"/replay", "").WantError(t, 409, "NOT_REPLAYABLE")
-			w.Do(t, "POST", deadLettersPath+"/"+r.FileID+"/replay", "").WantError(t, 404, "JOB_NOT_FOUND")
+			assertEqual(t, "definition", string(w.state(t, again.JobID).Definition),
+				string(w.state(t, r.JobID).Definition))
+			w.Do(t, "POST", deadLettersPath+"/"+again.JobID+"/replay", "").WantError(t, 409,
+				"NOT_REPLAYABLE")
+			w.Do(t, "POST", deadLettersPath+"/"+r.FileID+"/replay", "").WantError(t, 404,
+				"JOB_NOT_FOUND")
 		})
-		t.Run("G-IP-20 a page is full as long as there is more, whatever else has failed", func(t *testing.T) {
-			var old, late []string // created in turns; the old ones failed long ago
-			for range 5 {
-				w.clock.Advance(time.Second)
-				old = append(old, w.put(t, []byte("GIF89a")).JobID)
-				w.clock.Advance(time.Second)
-				late = append([]string{w.put(t, []byte("GIF89a")).JobID}, late...)
-			}
-			for _, id := range old {
-				w.attempt(t, id)
-			}
-			w.clock.Advance(91 * 24 * time.Hour)
-			for _, id := range late {
-				w.attempt(t, id)
-			}
-			var got []string
-			sizes, query := "", "?limit=2"
-			for query != "" {
-				p := testkit.DecodeReply[struct {
-					Items []letter
-					Next  *string `json:"next_cursor"`
-					More  bool    `json:"has_more"`
-				}](t, w.Do(t, "GET", deadLettersPath+query, "").WantStatus(t, 200))
-				for _, l := range p.Items {
-					got = append(got, l.JobID)
+		t.Run("G-IP-20 a page is full as long as there is more, whatever else has failed",
+			func(t *testing.T) {
+				var old, late []string // created in turns; the old ones failed long ago
+				for range 5 {
+					w.clock.Advance(time.Second)
+					old = append(old, w.put(t, []byte("GIF89a")).JobID)
+					w.clock.Advance(time.Second)
+					late = append([]string{w.put(t, []byte("GIF89a")).JobID}, late...)
 				}
-				sizes += fmt.Sprint(len(p.Items), " ")
-				assertEqual(t, "more", p.More, p.Next != nil)
-				if query = ""; p.Next != nil {
-					query = "?limit=2&cursor=" + *p.Next
+				for _, id := range old {
+					w.attempt(t, id)
 				}
-			}
-			assertEqual(t, "pages", sizes, "2 2 1 ")
-			assertEqual(t, "letters", strings.Join(got, " "), strings.Join(late, " "))
-		})
+				w.clock.Advance(91 * 24 * time.Hour)
+				for _, id := range late {
+					w.attempt(t, id)
+				}
+				var got []string
+				sizes, query := "", "?limit=2"
+				for query != "" {
+					p := testkit.DecodeReply[struct {
+						Items []letter
+						Next  *string `json:"next_cursor"`
+						More  bool    `json:"has_more"`
+					}](t, w.Do(t, "GET", deadLettersPath+query, "").WantStatus(t, 200))
+					for _, l := range p.Items {
+						got = append(got, l.JobID)
+					}
+					sizes += fmt.Sprint(len(p.Items), " ")
+					assertEqual(t, "more", p.More, p.Next != nil)
+					if query = ""; p.Next != nil {
+						query = "?limit=2&cursor=" + *p.Next
+					}
+				}
+				assertEqual(t, "pages", sizes, "2 2 1 ")
+				assertEqual(t, "letters", strings.Join(got, " "), strings.Join(late, " "))
+			})
 	})
 }
 
@@ -283,14 +312,16 @@ func TestDeadLettersAreKept(t *testing.T) {
 		r := w.put(t, []byte("GIF89a"))
 		w.attempt(t, r.JobID)
 		letters := func() int {
-			return len(testkit.DecodeReply[struct{ Items []any }](t, w.Do(t, "GET", deadLettersPath, "").WantStatus(t, 200)).Items)
+			return len(testkit.DecodeReply[struct{ Items []any }](t,
+				w.Do(t, "GET", deadLettersPath, "").WantStatus(t, 200)).Items)
 		}
 		t.Run("G-IP-08 letters are kept for 90 days", func(t *testing.T) {
 			w.clock.Advance(90*24*time.Hour - time.Minute)
 			assertEqual(t, "letters", letters(), 1)
 			w.clock.Advance(time.Minute + time.Second)
 			assertEqual(t, "letters", letters(), 0)
-			w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantError(t, 409, "NOT_REPLAYABLE")
+			w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantError(t, 409,
+				"NOT_REPLAYABLE")
 		})
 	})
 }
@@ -308,7 +339,8 @@ func TestLocks(t *testing.T) {
 			assertEqual(t, "attempts", w.status(t, r.JobID, processing).AttemptCount, 1)
 		})
 		t.Run("G-IP-05 a heartbeat renews it", func(t *testing.T) {
-			if _, err := w.engine.Heartbeat(context.Background(), engine.Run{ID: first.ID, Run: first.Run}, nil); err != nil {
+			if _, err := w.engine.Heartbeat(context.Background(),
+				engine.Run{ID: first.ID, Run: first.Run}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if v := w.job(t, r.JobID); !v.LockedAt.Equal(w.clock.Now()) {
@@ -321,20 +353,24 @@ func TestLocks(t *testing.T) {
 		})
 		w.clock.Advance(time.Microsecond)
 		second := w.mustClaim(t, r.JobID)
-		t.Run("IP-044 G-IP-03 an older one is taken over: processing still, one attempt more", func(t *testing.T) {
-			v := w.status(t, r.JobID, processing)
-			assertEqual(t, "attempts", v.AttemptCount, 2)
-			assertEqual(t, "history", w.history(t, r.JobID), "queued processing")
-			if !v.LockedAt.Equal(w.clock.Now()) {
-				t.Errorf("locked at %s", v.LockedAt)
-			}
-			assertEqual(t, "lines", len(w.log.Lines(t, map[string]any{"msg": "lock taken over", "job_id": r.JobID})), 1)
-		})
+		t.Run("IP-044 G-IP-03 an older one is taken over: processing still, one attempt more",
+			func(t *testing.T) {
+				v := w.status(t, r.JobID, processing)
+				assertEqual(t, "attempts", v.AttemptCount, 2)
+				assertEqual(t, "history", w.history(t, r.JobID), "queued processing")
+				if !v.LockedAt.Equal(w.clock.Now()) {
+					t.Errorf("locked at %s", v.LockedAt)
+				}
+				assertEqual(t, "lines", len(w.log.Lines(t,
+					map[string]any{"msg": "lock taken over", "job_id": r.JobID})), 1)
+			})
 		t.Run("IP-041 the late result of the old worker is refused", func(t *testing.T) {
-			if _, err := w.images.Attempt(context.Background(), first); !job.IsKind(err, job.RunLost) {
+			if _, err := w.images.Attempt(context.Background(), first); !job.IsKind(err,
+				job.RunLost) {
 				t.Errorf("got %v", err)
 			}
-			if err := w.end(first, images.FailureOutcome(first, "storage_error", "late", true)); !job.IsKind(err, job.RunLost) {
+			if err := w.end(first, images.FailureOutcome(first, "storage_error", "late",
+				true)); !job.IsKind(err, job.RunLost) {
 				t.Errorf("got %v", err)
 			}
 			assertEqual(t, "run", w.state(t, r.JobID).Run, second.Run)
@@ -370,14 +406,16 @@ func TestDeletion(t *testing.T) {
 		waiting := w.create(t, "process_file", r.FileID)
 		w.fail(t, waiting.JobID)
 		url := w.file(t, r.FileID, "ready").Variants[0].URL
-		deletion := testkit.DecodeReply[receipt](t, w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
+		deletion := testkit.DecodeReply[receipt](t,
+			w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
 		t.Run("IP-029 a deletion is another job, and changes no other", func(t *testing.T) {
 			v := w.status(t, deletion, queued)
 			assertEqual(t, "type", v.JobType, "delete_file")
 			w.status(t, r.JobID, completed)
 			w.status(t, queuedJob.JobID, queued)
 			w.status(t, waiting.JobID, retryable)
-			again := testkit.DecodeReply[receipt](t, w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
+			again := testkit.DecodeReply[receipt](t,
+				w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
 			assertEqual(t, "a second one", again, deletion)
 			assertEqual(t, "as a job", w.create(t, "delete_file", r.FileID).JobID, deletion)
 		})
@@ -385,20 +423,25 @@ func TestDeletion(t *testing.T) {
 			assertEqual(t, "variants", len(w.file(t, r.FileID, "deleted").Variants), 0)
 			w.Do(t, "GET", url, "").WantError(t, 410, "FILE_DELETED")
 			w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").WantError(t, 410, "FILE_DELETED")
-			w.Do(t, "POST", jobsPath, `{"type":"process_file","file_id":"`+r.FileID+`"}`).WantError(t, 410, "FILE_DELETED")
+			w.Do(t, "POST", jobsPath, `{"type":"process_file","file_id":"`+r.FileID+
+				`"}`).WantError(t, 410, "FILE_DELETED")
 		})
-		t.Run("G-IP-15 a job that is claimed later ends as failed, with nothing written", func(t *testing.T) {
-			w.attempt(t, queuedJob.JobID)
-			assertEqual(t, "reason", text(w.status(t, queuedJob.JobID, failed).LastErrorType), "file_deleted")
-		})
+		t.Run("G-IP-15 a job that is claimed later ends as failed, with nothing written",
+			func(t *testing.T) {
+				w.attempt(t, queuedJob.JobID)
+				assertEqual(t, "reason", text(w.status(t, queuedJob.JobID, failed).LastErrorType),
+					"file_deleted")
+			})
 		w.attempt(t, deletion)
 		w.messages(t)
 		t.Run("G-IP-07 IP-020 what waits to be tried again is given up", func(t *testing.T) {
-			assertEqual(t, "reason", text(w.status(t, waiting.JobID, failed).LastErrorType), "file_deleted")
+			assertEqual(t, "reason", text(w.status(t, waiting.JobID, failed).LastErrorType),
+				"file_deleted")
 		})
 		w.status(t, deletion, completed)
 		assertEqual(t, "objects", len(w.stored(t)), 0)
-		w.Do(t, "POST", deadLettersPath+"/"+waiting.JobID+"/replay", "").WantError(t, 410, "FILE_DELETED")
+		w.Do(t, "POST", deadLettersPath+"/"+waiting.JobID+"/replay", "").WantError(t, 410,
+			"FILE_DELETED")
 	})
 }
 
@@ -408,7 +451,8 @@ type interruptedProcessor struct {
 	meanwhile func()
 }
 
-func (i *interruptedProcessor) Run(ctx context.Context, original io.Reader, sizes []int, dir string) (picture.Info, []picture.Variant, error) {
+func (i *interruptedProcessor) Run(ctx context.Context, original io.Reader, sizes []int,
+	dir string) (picture.Info, []picture.Variant, error) {
 	info, variants, err := i.Processor.Run(ctx, original, sizes, dir)
 	i.meanwhile()
 	return info, variants, err
@@ -423,7 +467,8 @@ func TestDeletionMeanwhile(t *testing.T) {
 	w := inMemory(t, c)
 	r := w.put(t, pngOf(t, 90, 30))
 	p.meanwhile = func() {
-		id := testkit.DecodeReply[receipt](t, w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
+		id := testkit.DecodeReply[receipt](t,
+			w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)).JobID
 		w.attempt(t, id)
 	}
 	w.attempt(t, r.JobID)
@@ -449,7 +494,8 @@ func TestStalledWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.images.Attempt(context.Background(), w.mustClaim(t, r.JobID)); !job.IsKind(err, job.RunLost) {
+	if _, err := w.images.Attempt(context.Background(), w.mustClaim(t, r.JobID)); !job.IsKind(err,
+		job.RunLost) {
 		t.Fatalf("IP-041 the stalled worker's result: %v", err)
 	}
 	assertEqual(t, "attempts", w.status(t, r.JobID, completed).AttemptCount, 2)
@@ -459,7 +505,8 @@ func TestStalledWriter(t *testing.T) {
 // failingProcessor is a processor that fails with what it has.
 type failingProcessor struct{ err error }
 
-func (s failingProcessor) Run(context.Context, io.Reader, []int, string) (picture.Info, []picture.Variant, error) {
+func (s failingProcessor) Run(context.Context, io.Reader, []int, string) (picture.Info,
+	[]picture.Variant, error) {
 	return picture.Info{}, nil, s.err
 }
 
@@ -482,18 +529,22 @@ func TestErrors(t *testing.T) {
 		r := w.put(t, pngOf(t, 2, 2))
 		w.attempt(t, r.JobID)
 		assertEqual(t, c.kind, text(w.status(t, r.JobID, c.status).LastErrorType), c.kind)
-		assertEqual(t, "counted", metric(t, w.worker, "image_processing_errors_total", "error_type", c.kind), 1.0)
+		assertEqual(t, "counted", metric(t, w.worker, "image_processing_errors_total", "error_type",
+			c.kind), 1.0)
 	}
 	w := inMemory(t, config())
 	r := w.put(t, pngOf(t, 2, 2))
-	if err := w.objects.Delete(context.Background(), "", "images/"+r.FileID+"/original"); err != nil {
+	if err := w.objects.Delete(context.Background(), "",
+		"images/"+r.FileID+"/original"); err != nil {
 		t.Fatal(err)
 	}
 	w.attempt(t, r.JobID)
-	assertEqual(t, "an original that is gone", text(w.status(t, r.JobID, failed).LastErrorType), "original_missing")
+	assertEqual(t, "an original that is gone", text(w.status(t, r.JobID, failed).LastErrorType),
+		"original_missing")
 }
 
-// An original that is missing on this node may be with another one, where nodes share the database: it is tried again.
+// An original that is missing on this node may be with another one, where nodes share the database:
+// it is tried again.
 func TestOriginalMissingOnASharedStore(t *testing.T) {
 	t.Parallel()
 	conf := config()
@@ -515,7 +566,8 @@ func TestOriginalMissingOnASharedStore(t *testing.T) {
 	}
 	w.attempt(t, r.JobID)
 	assertEqual(t, "why", text(w.status(t, r.JobID, retryable).LastErrorType), "original_missing")
-	if _, err := w.objects.Put(t.Context(), "", key, bytes.NewReader(original), object.Attributes{ContentType: "image/png"}); err != nil {
+	if _, err := w.objects.Put(t.Context(), "", key, bytes.NewReader(original),
+		object.Attributes{ContentType: "image/png"}); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Advance(time.Minute)

@@ -27,7 +27,8 @@ const (
 
 	stale    job.State = "stale"     // the lock ran out: processing, to be taken over (G-IP-03)
 	retryDue job.State = "retry_due" // failed_retryable, and the delay is over
-	released job.State = "released"  // failed_retryable: given back by its worker, due at once (G-IP-21)
+	// failed_retryable: given back by its worker, due at once (G-IP-21)
+	released job.State = "released"
 )
 
 // statesByStatus are the states of the machine by what the document calls them.
@@ -52,8 +53,9 @@ func statusOf(s job.State) string {
 
 // machine is the whole life of a job. Nothing leaves completed and failed (IP-021, IP-022).
 var machine = job.MustMachine(
-	map[job.State]job.Phase{queued: job.Ready, processing: job.Leased, stale: job.Ready, retryable: job.Waiting,
-		retryDue: job.Ready, released: job.Ready, completed: job.Done, failed: job.Done},
+	map[job.State]job.Phase{queued: job.Ready, processing: job.Leased, stale: job.Ready,
+		retryable: job.Waiting,
+		retryDue:  job.Ready, released: job.Ready, completed: job.Done, failed: job.Done},
 	[]job.Move{
 		{From: job.StateNone, On: job.Submitted, To: queued},
 
@@ -85,7 +87,8 @@ const (
 
 // purgeMachine is the life of a purge: it is tried again until it works or its tries are used up.
 var purgeMachine = job.MustMachine(
-	map[job.State]job.Phase{purgeQueued: job.Ready, purgeRunning: job.Leased, purgeDone: job.Done, purgeFailed: job.Done},
+	map[job.State]job.Phase{purgeQueued: job.Ready, purgeRunning: job.Leased, purgeDone: job.Done,
+		purgeFailed: job.Done},
 	[]job.Move{
 		{From: job.StateNone, On: job.Submitted, To: purgeQueued},
 		{From: purgeQueued, On: job.Claimed, To: purgeRunning},

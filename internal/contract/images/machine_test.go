@@ -11,21 +11,23 @@ import (
 
 // allowed are the transitions of the document, each with what may cause it.
 var allowed = map[string][]job.Cause{
-	"queued processing":                 {job.Claimed},
-	"processing completed":              {job.Succeeded},
-	"processing failed_retryable":       {job.Failed, job.Released},
-	"processing failed":                 {job.FailedForGood, job.ExpiredForGood},
-	"failed_retryable processing":       {job.Claimed},
-	"failed_retryable failed":           {job.Canceled},
-	"processing processing":             {job.Expired, job.Claimed}, // a lock that ran out and is taken over (G-IP-03)
-	"failed_retryable failed_retryable": {job.Due},                  // the delay is over
+	"queued processing":           {job.Claimed},
+	"processing completed":        {job.Succeeded},
+	"processing failed_retryable": {job.Failed, job.Released},
+	"processing failed":           {job.FailedForGood, job.ExpiredForGood},
+	"failed_retryable processing": {job.Claimed},
+	"failed_retryable failed":     {job.Canceled},
+	// a lock that ran out and is taken over (G-IP-03)
+	"processing processing":             {job.Expired, job.Claimed},
+	"failed_retryable failed_retryable": {job.Due}, // the delay is over
 }
 
 // requirement of a pair; what is neither allowed nor forbidden by name does not happen either.
 var requirement = map[string]string{
-	"queued processing": "IP-015", "processing completed": "IP-016", "processing failed_retryable": "IP-017", "processing failed": "IP-018",
-	"failed_retryable processing": "IP-019", "failed_retryable failed": "IP-020", "queued failed_retryable": "IP-023",
-	"queued failed": "IP-024", "queued completed": "IP-025",
+	"queued processing": "IP-015", "processing completed": "IP-016",
+	"processing failed_retryable": "IP-017", "processing failed": "IP-018",
+	"failed_retryable processing": "IP-019", "failed_retryable failed": "IP-020",
+	"queued failed_retryable": "IP-023", "queued failed": "IP-024", "queued completed": "IP-025",
 }
 
 func idOfPair(from, to string) string {
@@ -41,8 +43,8 @@ func idOfPair(from, to string) string {
 	return "IP-026"
 }
 
-// TestMachine holds every pair of states and every cause against the document: what is not allowed does not happen,
-// whatever the cause.
+// TestMachine holds every pair of states and every cause against the document: what is not allowed
+// does not happen, whatever the cause.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	m := images.Machine
@@ -61,9 +63,12 @@ func TestMachine(t *testing.T) {
 		first, _ := m.Next(job.StateNone, job.Submitted)
 		assertEqual(t, "initial", first.To, queued)
 	})
-	for name, want := range map[string]job.Phase{"IP-010 queued": job.Ready, "IP-011 processing": job.Leased, "IP-012 completed": job.Done,
+	for name, want := range map[string]job.Phase{"IP-010 queued": job.Ready,
+		"IP-011 processing": job.Leased, "IP-012 completed": job.Done,
 		"IP-013 failed_retryable": job.Waiting, "IP-014 failed": job.Done} {
-		t.Run(name, func(t *testing.T) { assertEqual(t, "phase", m.Phase(job.State(name[7:])), want) })
+		t.Run(name, func(t *testing.T) {
+			assertEqual(t, "phase", m.Phase(job.State(name[7:])), want)
+		})
 	}
 	for _, from := range all {
 		for _, to := range all {

@@ -17,20 +17,23 @@ import (
 
 // The stream of the messages, where they do not go through SQS.
 const (
-	messagesStream   = "IMAGES_MESSAGES"
-	messagesSubject  = "images.messages"
-	messagesDurable  = "millrace-images"
-	messageRetention = 24 * time.Hour // what is older was lost or is long done with: sweeps send it again
+	messagesStream  = "IMAGES_MESSAGES"
+	messagesSubject = "images.messages"
+	messagesDurable = "millrace-images"
+	// what is older was lost or is long done with: sweeps send it again
+	messageRetention = 24 * time.Hour
 )
 
 // Streams are those the contract publishes to.
 func Streams() []stream.Spec {
-	return []stream.Spec{{Name: messagesStream, Subjects: []string{messagesSubject}, MaxAge: messageRetention}}
+	return []stream.Spec{{Name: messagesStream, Subjects: []string{messagesSubject},
+		MaxAge: messageRetention}}
 }
 
 // Embedded is the queue of messages in the streams.
 func Embedded(s *stream.Streams, log *slog.Logger) *message.Subject {
-	return &message.Subject{Log: log, Streams: s, Stream: messagesStream, Subject: messagesSubject, Durable: messagesDurable}
+	return &message.Subject{Log: log, Streams: s, Stream: messagesStream, Subject: messagesSubject,
+		Durable: messagesDurable}
 }
 
 // What a message of the outbox is for.
@@ -41,7 +44,8 @@ const (
 	kindFailed       = "failed"  // the file of a job that failed
 )
 
-// messageBody is what a change of a job tells: that it can be claimed (IP-003), or that its file has changed.
+// messageBody is what a change of a job tells: that it can be claimed (IP-003), or that its file
+// has changed.
 func messageBody(j *job.Job, ev job.Event) []byte {
 	o := strictjson.NewObject(make([]byte, 0, 256))
 	switch ev.Cause {
@@ -64,8 +68,8 @@ func messageBody(j *job.Job, ev job.Event) []byte {
 	return o.End()
 }
 
-// Deliver sends messages and draws what follows from a completed job. It may be given the same ones again: that changes
-// nothing.
+// Deliver sends messages and draws what follows from a completed job. It may be given the same ones
+// again: that changes nothing.
 func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
 	var out []message.Message
 	for i := range messages {
@@ -73,13 +77,16 @@ func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
 		for name, value := range strictjson.Members(msg.Body) {
 			switch string(name) {
 			case kindProposal:
-				out = append(out, message.Message{ID: msg.JobID.Key + "/" + strconv.FormatInt(msg.At.UnixMicro(), 10), Body: value})
+				out = append(out, message.Message{ID: msg.JobID.Key + "/" +
+					strconv.FormatInt(msg.At.UnixMicro(), 10), Body: value})
 			case kindVariantsMade, kindDeleted:
 				fileID, _ := strictjson.String(value)
-				if err := m.onFileChanged(ctx, fileID, msg.JobID.Key, string(name) == kindDeleted); err != nil {
+				if err := m.onFileChanged(ctx, fileID, msg.JobID.Key,
+					string(name) == kindDeleted); err != nil {
 					return err
 				}
-			case kindFailed: // after the deletion nobody else would look for what its last attempt has written
+			case kindFailed:
+				// after the deletion nobody else would look for what its last attempt has written
 				fileID, _ := strictjson.String(value)
 				if err := m.ensureNotDeleted(ctx, fileID); err != nil && err != errFileGone {
 					return err
@@ -107,8 +114,8 @@ func (m *Images) sendMessages(ctx context.Context, jobs ...*job.Job) error {
 	return m.send(ctx, out)
 }
 
-// onFileChanged is told of a file one of whose jobs is completed: what waits to be tried again for a file that is deleted is
-// given up (G-IP-07), and the CDN forgets the file.
+// onFileChanged is told of a file one of whose jobs is completed: what waits to be tried again for
+// a file that is deleted is given up (G-IP-07), and the CDN forgets the file.
 func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, deleted bool) error {
 	if deleted {
 		if err := m.cancelWaiting(ctx, fileID); err != nil {
@@ -125,10 +132,11 @@ func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, delete
 	return m.submitPurge(ctx, f, jobID)
 }
 
-// cancelWaiting ends the jobs of a deleted file that wait to be tried again. One that was claimed meanwhile finds out by
-// itself.
+// cancelWaiting ends the jobs of a deleted file that wait to be tried again. One that was claimed
+// meanwhile finds out by itself.
 func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
-	jobs, err := m.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true, States: statesByStatus[retryable]})
+	jobs, err := m.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
+		States: statesByStatus[retryable]})
 	if err != nil {
 		return err
 	}
@@ -162,8 +170,9 @@ func (m *Images) runReceiver(ctx context.Context) {
 	})
 }
 
-// claim is how a worker gets a job: it waits for a message and claims the job that this proposes (IP-042). Only the first
-// time it takes what has waited the longest: a message that was in the hands of a node that was killed comes again late.
+// claim is how a worker gets a job: it waits for a message and claims the job that this proposes
+// (IP-042). Only the first time it takes what has waited the longest: a message that was in the
+// hands of a node that was killed comes again late.
 func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
 	if m.unclaimedWorkers.Add(-1) >= 0 {
 		if jobs, err := m.claimOldest(ctx, req); err != nil || len(jobs) > 0 {
@@ -191,24 +200,33 @@ func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job
 }
 
 // claimOldest claims what is first in claim order, none where nothing waits.
-func (m *Images) claimOldest(ctx context.Context, req engine.ClaimRequest) (jobs []*job.Job, err error) {
+func (m *Images) claimOldest(ctx context.Context, req engine.ClaimRequest) (jobs []*job.Job,
+	err error) {
 	req.Wait = 0
-	err = m.worker.query(opClaim, func() (err error) { jobs, err = m.engine.Claim(context.WithoutCancel(ctx), req); return err })
+	err = m.worker.query(opClaim, func() (err error) {
+		jobs, err = m.engine.Claim(context.WithoutCancel(ctx), req)
+		return err
+	})
 	return jobs, err
 }
 
-// take claims the job of a message and settles the message, whatever the claim said: a job that cannot be claimed is
-// over, somebody else's, or held back for a while, after which it is proposed again (IP-038, IP-046). Only while the
-// store is away nobody knows.
-func (m *Images) claimProposed(ctx context.Context, d message.Delivery, worker string) (j *job.Job, err error) {
+// take claims the job of a message and settles the message, whatever the claim said: a job that
+// cannot be claimed is over, somebody else's, or held back for a while, after which it is proposed
+// again (IP-038, IP-046). Only while the store is away nobody knows.
+func (m *Images) claimProposed(ctx context.Context, d message.Delivery, worker string) (j *job.Job,
+	err error) {
 	id, ok := proposedJob(d.Body)
 	if !ok {
 		m.Log.Warn("a message that proposes no job is passed over")
 		d.Ack()
 		return nil, nil
 	}
-	claiming := context.WithoutCancel(ctx) // a claim that was made is told of, also to a node that stops
-	err = m.worker.query(opClaim, func() (err error) { j, err = m.engine.ClaimJob(claiming, id, worker); return err })
+	// a claim that was made is told of, also to a node that stops
+	claiming := context.WithoutCancel(ctx)
+	err = m.worker.query(opClaim, func() (err error) {
+		j, err = m.engine.ClaimJob(claiming, id, worker)
+		return err
+	})
 	switch {
 	case err == nil:
 		d.Ack()

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// What was about to be claimed when a node was killed is not left waiting for its message to come again.
+// What was about to be claimed when a node was killed is not left waiting for its message to come
+// again.
 func TestMessageInHand(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
@@ -33,7 +34,8 @@ func TestMessageInHand(t *testing.T) {
 	}
 	stop()
 	running.Wait()
-	assertEqual(t, "IP-076 ends that were written", metric(t, w.worker, "db_query_duration_seconds", "query_type", "update"), 2.0)
+	assertEqual(t, "IP-076 ends that were written",
+		metric(t, w.worker, "db_query_duration_seconds", "query_type", "update"), 2.0)
 }
 
 func TestMessages(t *testing.T) {
@@ -41,7 +43,9 @@ func TestMessages(t *testing.T) {
 		r := w.put(t, pngOf(t, 20, 20), "X-User-Id", "u")
 		t.Run("IP-003 IP-008 a new job is proposed by a message", func(t *testing.T) {
 			all := w.messages(t)
-			want := `{"jobId":"` + r.JobID + `","type":"process_file","fileId":"` + r.FileID + `","userId":"u","storageKey":"images/` + r.FileID + `/original","requestedSizes":[16,64]}`
+			want := `{"jobId":"` + r.JobID + `","type":"process_file","fileId":"` + r.FileID +
+				`","userId":"u","storageKey":"images/` + r.FileID +
+				`/original","requestedSizes":[16,64]}`
 			if len(all) != 1 || string(all[0].Body) != want {
 				t.Errorf("got %s, want %s", all, want)
 			}
@@ -64,7 +68,8 @@ func TestMessages(t *testing.T) {
 			one(t, "the lock ran out")
 			other := w.put(t, pngOf(t, 20, 20))
 			one(t, "created")
-			if err := w.end(w.mustClaim(t, other.JobID), engine.Outcome{On: job.Released}); err != nil {
+			if err := w.end(w.mustClaim(t, other.JobID),
+				engine.Outcome{On: job.Released}); err != nil {
 				t.Fatal(err)
 			}
 			one(t, "given back")
@@ -77,7 +82,8 @@ func TestMessages(t *testing.T) {
 			w.messages(t)
 			w.Do(t, "DELETE", filesPath+"/"+r.FileID, "").WantStatus(t, 202)
 			all := w.messages(t)
-			want := `{"jobId":"` + w.file(t, r.FileID, "deleted").JobID + `","type":"delete_file","fileId":"` + r.FileID + `","userId":"u"}`
+			want := `{"jobId":"` + w.file(t, r.FileID, "deleted").JobID +
+				`","type":"delete_file","fileId":"` + r.FileID + `","userId":"u"}`
 			if len(all) != 1 || string(all[0].Body) != want {
 				t.Errorf("got %s, want %s", all, want)
 			}
@@ -91,10 +97,12 @@ func TestMessages(t *testing.T) {
 			for _, body := range []string{`{}`, `{"job_id":7}`, `[`} {
 				w.Do(t, "POST", "/images/v1/messages", body).WantError(t, 400, "VALIDATION_FAILED")
 			}
-			w.Do(t, "POST", "/images/v1/messages", `{"job_id":"x"}`, testkit.HeaderUndocumented, "1").WantError(t, 404, "JOB_NOT_FOUND")
+			w.Do(t, "POST", "/images/v1/messages", `{"job_id":"x"}`, testkit.HeaderUndocumented,
+				"1").WantError(t, 404, "JOB_NOT_FOUND")
 		})
 		t.Run("what proposes nothing is passed over", func(t *testing.T) {
-			for _, body := range []string{``, `{}`, `{"jobId":"x"}`, `nonsense`, `{"jobId":7}`, string(proposal(r.FileID))} {
+			for _, body := range []string{``, `{}`, `{"jobId":"x"}`, `nonsense`, `{"jobId":7}`,
+				string(proposal(r.FileID))} {
 				j, acked, err := w.images.ClaimProposed(context.Background(), []byte(body), "w")
 				if j != nil || !acked || err != nil {
 					t.Errorf("%q: %v, acknowledged %t, %v", body, j, acked, err)
@@ -113,8 +121,10 @@ func TestQueueAway(t *testing.T) {
 	if _, err := w.engine.Publish(context.Background(), w.images.Deliver); err == nil {
 		t.Error("published")
 	}
-	w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).WantError(t, 503, "SERVICE_UNAVAILABLE")
-	assertEqual(t, "failures", metric(t, w.api, "external_error_total", "service", "sqs", "error_code", "unavailable"), 2.0)
+	w.Do(t, "POST", "/images/v1/messages", `{"job_id":"`+r.JobID+`"}`).WantError(t, 503,
+		"SERVICE_UNAVAILABLE")
+	assertEqual(t, "failures", metric(t, w.api, "external_error_total", "service", "sqs",
+		"error_code", "unavailable"), 2.0)
 	w.queue.fail = nil
 	assertEqual(t, "messages", len(w.messages(t)), 1)
 }
@@ -134,48 +144,50 @@ func TestSweep(t *testing.T) {
 		assertEqual(t, "before a minute", swept(t), 0)
 		w.clock.Advance(time.Minute)
 		assertEqual(t, "G-IP-16 after a minute", swept(t), 1)
-		t.Run("G-IP-16 whatever can be claimed is proposed again, and nothing else", func(t *testing.T) {
-			w.clock.Advance(time.Hour)
-			swept(t)
-			want := map[string]bool{}
-			made := func(waits bool) string {
-				id := w.put(t, pngOf(t, 2, 2)).JobID
-				if waits {
-					want[id] = true
+		t.Run("G-IP-16 whatever can be claimed is proposed again, and nothing else",
+			func(t *testing.T) {
+				w.clock.Advance(time.Hour)
+				swept(t)
+				want := map[string]bool{}
+				made := func(waits bool) string {
+					id := w.put(t, pngOf(t, 2, 2)).JobID
+					if waits {
+						want[id] = true
+					}
+					return id
 				}
-				return id
-			}
-			w.mustClaim(t, made(true)) // its lock will run out
-			w.clock.Advance(lockTimeout - 5*time.Second)
-			made(true) // queued
-			w.fail(t, made(true))
-			if err := w.end(w.mustClaim(t, made(true)), engine.Outcome{On: job.Released}); err != nil {
-				t.Fatal(err)
-			}
-			w.attempt(t, made(false))
-			w.clock.Advance(6 * time.Second)
-			w.sweep(t) // the lock has run out, the delay is over
-			w.mustClaim(t, made(false))
-			w.messages(t) // lost
-			w.clock.Advance(time.Minute)
-			if err := sweep(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range w.queue.receive() {
-				var of struct{ JobID string }
-				if err := json.Unmarshal(m.Body, &of); err != nil || m.ID != "" {
-					t.Errorf("%s %q: %v", m.Body, m.ID, err)
+				w.mustClaim(t, made(true)) // its lock will run out
+				w.clock.Advance(lockTimeout - 5*time.Second)
+				made(true) // queued
+				w.fail(t, made(true))
+				if err := w.end(w.mustClaim(t, made(true)),
+					engine.Outcome{On: job.Released}); err != nil {
+					t.Fatal(err)
 				}
-				if of.JobID == first {
-					continue
+				w.attempt(t, made(false))
+				w.clock.Advance(6 * time.Second)
+				w.sweep(t) // the lock has run out, the delay is over
+				w.mustClaim(t, made(false))
+				w.messages(t) // lost
+				w.clock.Advance(time.Minute)
+				if err := sweep(context.Background()); err != nil {
+					t.Fatal(err)
 				}
-				if !want[of.JobID] {
-					t.Errorf("%s is proposed", of.JobID)
+				for _, m := range w.queue.receive() {
+					var of struct{ JobID string }
+					if err := json.Unmarshal(m.Body, &of); err != nil || m.ID != "" {
+						t.Errorf("%s %q: %v", m.Body, m.ID, err)
+					}
+					if of.JobID == first {
+						continue
+					}
+					if !want[of.JobID] {
+						t.Errorf("%s is proposed", of.JobID)
+					}
+					delete(want, of.JobID)
 				}
-				delete(want, of.JobID)
-			}
-			assertEqual(t, "not proposed", len(want), 0)
-		})
+				assertEqual(t, "not proposed", len(want), 0)
+			})
 		t.Run("one node sweeps at a time", func(t *testing.T) {
 			other := w.node(t, config())
 			if err := other.images.Sweeper()(context.Background()); err != nil {
@@ -187,7 +199,8 @@ func TestSweep(t *testing.T) {
 			id := w.put(t, pngOf(t, 2, 2)).FileID
 			kept := len(w.stored(t))
 			orphan := "images/" + id[:len(id)-4] + "ffff/original" // of the same moment
-			if _, err := w.objects.Put(context.Background(), "", orphan, http1(), objectOfPNG); err != nil {
+			if _, err := w.objects.Put(context.Background(), "", orphan, http1(),
+				objectOfPNG); err != nil {
 				t.Fatal(err)
 			}
 			w.clock.Advance(time.Hour - time.Minute)
@@ -205,37 +218,42 @@ func TestSweep(t *testing.T) {
 // One message twenty times, in parallel, to four workers on two nodes: one attempt.
 func TestDuplicates(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, place testkit.Database) {
-		t.Run("IP-040 IP-004 IP-042 IP-046 twenty deliveries, four workers, one attempt", func(t *testing.T) {
-			var processed atomic.Int32
-			c := config()
-			c.Processor = &interruptedProcessor{processor(), func() { processed.Add(1) }}
-			w := newWorldAt(t, place, c)
-			r := w.put(t, pngOf(t, 30, 30))
-			w.messages(t)
-			other := w.node(t, c)
-			ctx, stop := context.WithCancel(context.Background())
-			var running, sends sync.WaitGroup
-			for _, node := range []*world{w, other} {
-				running.Go(func() { node.images.Run(ctx) })
-			}
-			var acked atomic.Int32
-			for i := range 20 {
-				sends.Go(func() {
-					settled := make(chan struct{})
-					d := message.Delivery{Body: proposal(r.JobID), Ack: func() { acked.Add(1); close(settled) }, Nak: func() { close(settled) }}
-					[]*world{w, other}[i%2].images.Propose(ctx, d)
-					<-settled
-				})
-			}
-			sends.Wait()
-			assertEqual(t, "acknowledged", acked.Load(), 20)
-			stop()
-			running.Wait()
-			assertEqual(t, "attempts", w.status(t, r.JobID, completed).AttemptCount, 1)
-			sum := metric(t, w.worker, "job_processed_total", "status", "completed") + metric(t, other.worker, "job_processed_total", "status", "completed")
-			assertEqual(t, "attempts counted", sum, 1.0)
-			assertEqual(t, "processed", processed.Load(), 1)
-		})
+		t.Run("IP-040 IP-004 IP-042 IP-046 twenty deliveries, four workers, one attempt",
+			func(t *testing.T) {
+				var processed atomic.Int32
+				c := config()
+				c.Processor = &interruptedProcessor{processor(), func() { processed.Add(1) }}
+				w := newWorldAt(t, place, c)
+				r := w.put(t, pngOf(t, 30, 30))
+				w.messages(t)
+				other := w.node(t, c)
+				ctx, stop := context.WithCancel(context.Background())
+				var running, sends sync.WaitGroup
+				for _, node := range []*world{w, other} {
+					running.Go(func() { node.images.Run(ctx) })
+				}
+				var acked atomic.Int32
+				for i := range 20 {
+					sends.Go(func() {
+						settled := make(chan struct{})
+						d := message.Delivery{Body: proposal(r.JobID), Ack: func() {
+							acked.Add(1)
+							close(settled)
+						}, Nak: func() { close(settled) }}
+						[]*world{w, other}[i%2].images.Propose(ctx, d)
+						<-settled
+					})
+				}
+				sends.Wait()
+				assertEqual(t, "acknowledged", acked.Load(), 20)
+				stop()
+				running.Wait()
+				assertEqual(t, "attempts", w.status(t, r.JobID, completed).AttemptCount, 1)
+				sum := metric(t, w.worker, "job_processed_total", "status", "completed") +
+					metric(t, other.worker, "job_processed_total", "status", "completed")
+				assertEqual(t, "attempts counted", sum, 1.0)
+				assertEqual(t, "processed", processed.Load(), 1)
+			})
 	})
 }
 
@@ -248,7 +266,9 @@ func TestClaimCrowd(t *testing.T) {
 			for round := range 50 {
 				id := w.create(t, "process_file", r.FileID).JobID
 				wins := testkit.RunConcurrently(32, func(i int) bool {
-					j, acked, err := []*world{w, other}[i%2].images.ClaimProposed(context.Background(), proposal(id), fmt.Sprint("w", i))
+					j, acked, err := []*world{w,
+						other}[i%2].images.ClaimProposed(context.Background(), proposal(id),
+						fmt.Sprint("w", i))
 					if err != nil || !acked {
 						t.Errorf("acknowledged %t: %v", acked, err)
 					}
@@ -271,14 +291,18 @@ func TestClaimCrowd(t *testing.T) {
 func TestThroughStreams(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	s, err := stream.Open(context.Background(), stream.Config{Dir: t.TempDir(), Node: "n", Specs: images.Streams(), Log: log, Now: time.Now})
+	s, err := stream.Open(context.Background(),
+		stream.Config{Dir: t.TempDir(), Node: "n", Specs: images.Streams(), Log: log,
+			Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	c := config()
 	c.Queue = images.Embedded(s, log)
-	t.Run("G-IP-12 upload, outbox, stream, claim, attempt", func(t *testing.T) { runThrough(t, inMemory(t, c)) })
+	t.Run("G-IP-12 upload, outbox, stream, claim, attempt", func(t *testing.T) {
+		runThrough(t, inMemory(t, c))
+	})
 }
 
 // runThrough runs a room until a file that is uploaded is ready.
@@ -300,25 +324,31 @@ func runThrough(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.waitForState(t, other.JobID, completed)
-	assertEqual(t, "IP-038 attempts of the job whose message came twice", w.job(t, r.JobID).AttemptCount, 1)
+	assertEqual(t, "IP-038 attempts of the job whose message came twice",
+		w.job(t, r.JobID).AttemptCount, 1)
 	assertEqual(t, "variants", len(w.file(t, other.FileID, "ready").Variants), 2)
 }
 
 // until asks until a job has a status.
 func (w *world) waitForState(t testing.TB, id string, want job.State) {
 	t.Helper()
-	testkit.WaitUntil(t, "job "+id+" to be "+string(want), func() bool { return w.job(t, id).Status == string(want) })
+	testkit.WaitUntil(t, "job "+id+" to be "+string(want), func() bool {
+		return w.job(t, id).Status == string(want)
+	})
 }
 
 // The same way through SQS, in a server of its own.
 func TestThroughSQS(t *testing.T) {
 	server := outside.NewSQS(t, 30*time.Second)
-	queue, err := message.OpenSQS(context.Background(), server.Setting(), slog.New(slog.DiscardHandler), nil)
+	queue, err := message.OpenSQS(context.Background(), server.Setting(),
+		slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer queue.Close()
 	c := config()
 	c.Queue = queue
-	t.Run("G-IP-12 upload, outbox, SQS, claim, attempt", func(t *testing.T) { runThrough(t, inMemory(t, c)) })
+	t.Run("G-IP-12 upload, outbox, SQS, claim, attempt", func(t *testing.T) {
+		runThrough(t, inMemory(t, c))
+	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// watch times calls and counts those that fail. An answer that there is no such thing, or that it has changed meanwhile,
-// is no failure.
+// watch times calls and counts those that fail. An answer that there is no such thing, or that it
+// has changed meanwhile, is no failure.
 type watch struct {
 	seconds  *prometheus.HistogramVec
 	failures *prometheus.CounterVec // with one label more, for the kind of the error
@@ -22,8 +22,10 @@ type watch struct {
 
 func newWatch(seconds, failures string, code string, buckets []float64, labels ...string) watch {
 	return watch{
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: seconds, Help: "Time of calls, by what was called.", Buckets: buckets}, labels),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: failures, Help: "Calls that failed, by what was called and the kind of error."},
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: seconds,
+			Help: "Time of calls, by what was called.", Buckets: buckets}, labels),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: failures,
+			Help: "Calls that failed, by what was called and the kind of error."},
 			append(slices.Clone(labels), code)),
 	}
 }
@@ -75,16 +77,24 @@ type apiMetrics struct {
 func newAPIMetrics(r prometheus.Registerer) (*apiMetrics, error) {
 	buckets := []float64{0.1, 0.3, 0.5, 1, 2, 5, 10}
 	m := &apiMetrics{
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
-			Help: "Time from the header of a request to its answer.", Buckets: buckets}, []string{"method", "route", "status_code"}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total", Help: "Requests."},
+		seconds: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "http_request_duration_seconds",
+				Help: "Time from the header of a request to its answer.", Buckets: buckets},
 			[]string{"method", "route", "status_code"}),
-		uploads: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "upload_size_bytes", Help: "Sizes of accepted uploads.",
-			Buckets: []float64{1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576}}, []string{"mime_type"}),
-		db:       newWatch("db_query_duration_seconds", "db_query_error_total", "error_code", buckets, "operation", "table"),
-		external: newWatch("external_duration_seconds", "external_error_total", "error_code", buckets, "service", "operation"),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total",
+			Help: "Requests."},
+			[]string{"method", "route", "status_code"}),
+		uploads: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "upload_size_bytes",
+			Help: "Sizes of accepted uploads.",
+			Buckets: []float64{1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288,
+				1048576}}, []string{"mime_type"}),
+		db: newWatch("db_query_duration_seconds", "db_query_error_total", "error_code",
+			buckets, "operation", "table"),
+		external: newWatch("external_duration_seconds", "external_error_total", "error_code",
+			buckets, "service", "operation"),
 	}
-	for _, c := range []prometheus.Collector{m.seconds, m.requests, m.uploads, m.db.seconds, m.db.failures, m.external.seconds, m.external.failures} {
+	for _, c := range []prometheus.Collector{m.seconds, m.requests, m.uploads, m.db.seconds,
+		m.db.failures, m.external.seconds, m.external.failures} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("images: %w", err)
 		}

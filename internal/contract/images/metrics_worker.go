@@ -24,11 +24,12 @@ const (
 )
 
 // errorTypes are all that the label error_type may have.
-var errorTypes = []string{picture.DecodeError, picture.TooLarge, picture.Unsupported, picture.Timeout, picture.OutOfMemory, picture.Crashed,
+var errorTypes = []string{picture.DecodeError, picture.TooLarge, picture.Unsupported,
+	picture.Timeout, picture.OutOfMemory, picture.Crashed,
 	typeDeleted, typeStorage, typeOriginal, typeInternal, typeWorkerLost, typeOther}
 
-// workerMetrics are those of what runs jobs (IP-070 to IP-084). What counts attempts is driven by the moves the engine
-// tells of, so that workers outside count as well (G-IP-21).
+// workerMetrics are those of what runs jobs (IP-070 to IP-084). What counts attempts is driven by
+// the moves the engine tells of, so that workers outside count as well (G-IP-21).
 type workerMetrics struct {
 	bucket string
 
@@ -41,23 +42,36 @@ type workerMetrics struct {
 	cdn       watch
 }
 
-func newWorkerMetrics(r prometheus.Registerer, bucket string, e func() *engine.Engine) (*workerMetrics, error) {
+func newWorkerMetrics(r prometheus.Registerer, bucket string,
+	e func() *engine.Engine) (*workerMetrics, error) {
 	runs := []float64{0.1, 0.3, 0.5, 0.7, 1, 3, 5, 7, 10}
 	calls := []float64{0.1, 0.3, 0.5, 1, 3, 5, 7, 10}
 	m := &workerMetrics{bucket: bucket,
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "job_processing_duration_seconds",
-			Help: "Time of attempts, by what they led to.", Buckets: runs}, []string{"job_type", "status"}),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "job_queue_latency_milliseconds",
-			Help: "Time from when a job could be claimed to the claim.", Buckets: latencyBuckets()}, []string{"job_type"}),
-		processed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "job_processed_total", Help: "Attempts, by what they led to."},
+		seconds: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "job_processing_duration_seconds",
+				Help: "Time of attempts, by what they led to.", Buckets: runs},
 			[]string{"job_type", "status"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "image_processing_errors_total",
-			Help: "Attempts to process an image that failed, by the type of the error."}, []string{"error_type"}),
-		s3:  newWatch("s3_operation_duration_seconds", "s3_operation_errors_total", "error_code", calls, "operation", "bucket"),
-		db:  newWatch("db_query_duration_seconds", "db_query_errors_total", "error_type", runs, "query_type"),
-		cdn: newWatch("cloudfront_operation_duration_seconds", "cloudfront_operation_errors_total", "error_code", calls, "operation"),
+		latency: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "job_queue_latency_milliseconds",
+				Help:    "Time from when a job could be claimed to the claim.",
+				Buckets: latencyBuckets()},
+			[]string{"job_type"}),
+		processed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "job_processed_total",
+			Help: "Attempts, by what they led to."},
+			[]string{"job_type", "status"}),
+		errors: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "image_processing_errors_total",
+				Help: "Attempts to process an image that failed, by the type of the error."},
+			[]string{"error_type"}),
+		s3: newWatch("s3_operation_duration_seconds", "s3_operation_errors_total", "error_code",
+			calls, "operation", "bucket"),
+		db: newWatch("db_query_duration_seconds", "db_query_errors_total", "error_type", runs,
+			"query_type"),
+		cdn: newWatch("cloudfront_operation_duration_seconds", "cloudfront_operation_errors_total",
+			"error_code", calls, "operation"),
 	}
-	for _, c := range []prometheus.Collector{m.seconds, m.latency, m.processed, m.errors, m.s3.seconds, m.s3.failures, m.db.seconds, m.db.failures,
+	for _, c := range []prometheus.Collector{m.seconds, m.latency, m.processed, m.errors,
+		m.s3.seconds, m.s3.failures, m.db.seconds, m.db.failures,
 		m.cdn.seconds, m.cdn.failures, &depth{e}} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("images: %w", err)
@@ -100,7 +114,9 @@ func latencyBuckets() []float64 {
 
 func (m *workerMetrics) query(kind string, fn func() error) error { return m.db.call(fn, kind) }
 
-func (m *workerMetrics) object(op string, fn func() error) error { return m.s3.call(fn, op, m.bucket) }
+func (m *workerMetrics) object(op string, fn func() error) error {
+	return m.s3.call(fn, op, m.bucket)
+}
 
 // claimed observes how long a job could have been claimed before it was (G-IP-13).
 func (m *workerMetrics) claimed(c *engine.Moved) {
@@ -108,17 +124,19 @@ func (m *workerMetrics) claimed(c *engine.Moved) {
 	if c.From == retryDue { // it was made ready some time after that
 		since = c.Job.DueAt
 	}
-	m.latency.WithLabelValues(jobTypeLabel(&c.Job)).Observe(max(0, float64(c.At.Sub(since).Microseconds())/1000))
+	m.latency.WithLabelValues(jobTypeLabel(&c.Job)).Observe(max(0,
+		float64(c.At.Sub(since).Microseconds())/1000))
 }
 
-// attempted counts an attempt that has ended, under the status it led to (G-IP-11): one that was lost has failed and may
-// be tried again.
+// attempted counts an attempt that has ended, under the status it led to (G-IP-11): one that was
+// lost has failed and may be tried again.
 func (m *workerMetrics) attempted(c *engine.Moved) {
 	status := statusOf(c.To)
 	if c.To == stale {
 		status = string(retryable)
 	}
-	m.seconds.WithLabelValues(jobTypeLabel(&c.Job), status).Observe(c.At.Sub(c.Job.StartedAt).Seconds())
+	m.seconds.WithLabelValues(jobTypeLabel(&c.Job),
+		status).Observe(c.At.Sub(c.Job.StartedAt).Seconds())
 	m.processed.WithLabelValues(jobTypeLabel(&c.Job), status).Inc()
 	if c.Job.Queue == processFile && c.On != job.Succeeded {
 		m.errors.WithLabelValues(errorType(c)).Inc()
@@ -157,8 +175,10 @@ type depth struct {
 const depthTimeout = 5 * time.Second
 
 var (
-	depthDesc  = prometheus.NewDesc("job_queue_depth", "Jobs that wait to be claimed or for their next attempt.", []string{"job_type"}, nil)
-	activeDesc = prometheus.NewDesc("job_active_count", "Attempts in progress.", []string{"job_type"}, nil)
+	depthDesc = prometheus.NewDesc("job_queue_depth",
+		"Jobs that wait to be claimed or for their next attempt.", []string{"job_type"}, nil)
+	activeDesc = prometheus.NewDesc("job_active_count", "Attempts in progress.",
+		[]string{"job_type"}, nil)
 )
 
 // Describe implements prometheus.Collector, as does Collect.
@@ -184,7 +204,9 @@ func (d *depth) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, jobType := range jobTypes {
 		c := all[jobType]
-		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(c.Waiting+c.Delayed+c.Ready), jobType)
-		out <- prometheus.MustNewConstMetric(activeDesc, prometheus.GaugeValue, float64(c.Leased), jobType)
+		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue,
+			float64(c.Waiting+c.Delayed+c.Ready), jobType)
+		out <- prometheus.MustNewConstMetric(activeDesc, prometheus.GaugeValue, float64(c.Leased),
+			jobType)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// RemoteWorkers is how jobs are run by workers outside the process, where this one runs none. What they say they have made is
-// looked for before it is believed: see docs/images-worker.md.
+// RemoteWorkers is how jobs are run by workers outside the process, where this one runs none. What
+// they say they have made is looked for before it is believed: see docs/images-worker.md.
 func (m *Images) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{Name: Name, State: func(s job.State) string { return statusOf(s) },
 		ID: func(jobID string) (job.ID, bool) {
@@ -32,8 +32,10 @@ func (m *Images) RemoteWorkers() workerapi.Contract {
 		Check:       m.Shared.Check}
 }
 
-// verifyOutcome judges what a worker outside says it has done. What cannot be is refused, and the run goes on.
-func (m *Images) verifyOutcome(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error) {
+// verifyOutcome judges what a worker outside says it has done. What cannot be is refused, and the
+// run goes on.
+func (m *Images) verifyOutcome(ctx context.Context, j *job.Job, result []byte) (engine.Outcome,
+	error) {
 	if j.Queue == deleteFile {
 		return m.verifyDeletion(ctx, j)
 	}
@@ -48,7 +50,9 @@ func (m *Images) verifyOutcome(ctx context.Context, j *job.Job, result []byte) (
 		return engine.Outcome{}, err
 	}
 	if int64(made.Height) > m.MaxPixels/int64(made.Width) {
-		return failureOutcome(j, picture.TooLarge, fmt.Sprintf("%d × %d pixels, more than %d", made.Width, made.Height, m.MaxPixels), false), nil
+		return failureOutcome(j, picture.TooLarge,
+			fmt.Sprintf("%d × %d pixels, more than %d", made.Width, made.Height, m.MaxPixels),
+			false), nil
 	}
 	return engine.Outcome{On: job.Succeeded, Result: made.encode()}, nil
 }
@@ -62,11 +66,13 @@ func (m *Images) verifyDeletion(ctx context.Context, j *job.Job) (engine.Outcome
 	return engine.Outcome{On: job.Succeeded}, err
 }
 
-// verifyResult holds a result against the job and the object storage: a variant of each size, under its key, as large as it is
-// said to be.
-func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (made processResult, err error) {
+// verifyResult holds a result against the job and the object storage: a variant of each size, under
+// its key, as large as it is said to be.
+func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (made processResult,
+	err error) {
 	if err := json.Unmarshal(result, &made); err != nil || made.Width < 1 || made.Height < 1 {
-		return made, invalid("the result must have width and height, whole numbers of pixels, and variants")
+		return made, invalid("the result must have width and height, whole numbers of pixels, " +
+			"and variants")
 	}
 	u := uploadOf(j)
 	if made.MIME == "" {
@@ -85,7 +91,8 @@ func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (m
 			return made, invalid("the result must have a variant of size %d", u.Sizes[i])
 		}
 		if longer := max(made.Width, made.Height); v.Width > longer || v.Height > longer {
-			return made, invalid("the variant of size %d cannot be larger than the original", v.Size)
+			return made, invalid("the variant of size %d cannot be larger than the original",
+				v.Size)
 		}
 		if err := m.verifyVariant(ctx, j, v); err != nil {
 			return made, err
@@ -96,7 +103,8 @@ func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (m
 
 func (m *Images) verifyVariant(ctx context.Context, j *job.Job, v *variant) error {
 	if variantMIME(v.Key, j.Owner, v.Size) == "" {
-		return invalid("the key of the variant of size %d must be %s.jpg or .png", v.Size, variantStem(j.Owner, v.Size))
+		return invalid("the key of the variant of size %d must be %s.jpg or .png", v.Size,
+			variantStem(j.Owner, v.Size))
 	}
 	if longer := max(v.Width, v.Height); v.Width < 1 || v.Height < 1 || longer > v.Size {
 		return invalid("the variant of size %d cannot be %d × %d pixels", v.Size, v.Width, v.Height)

@@ -18,7 +18,8 @@ const heartbeatsPerLock = 3
 
 // runAttempts runs jobs that messages propose until ctx ends.
 func (m *Images) runAttempts(ctx context.Context) {
-	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Name, Name: m.Node, Workers: m.Workers, HeartbeatInterval: m.LockTimeout / heartbeatsPerLock,
+	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Name, Name: m.Node,
+		Workers: m.Workers, HeartbeatInterval: m.LockTimeout / heartbeatsPerLock,
 		Claim: m.claim, Finish: m.finish, Handler: attempts{m}, Log: m.Log,
 		OnPanic: func(t *worker.Task, _ any) engine.Outcome {
 			return failureOutcome(t.Job, typeInternal, "the attempt broke", true)
@@ -31,8 +32,12 @@ func (m *Images) runAttempts(ctx context.Context) {
 }
 
 // finish writes the end of an attempt.
-func (m *Images) finish(ctx context.Context, run engine.Run, o engine.Outcome) (j *job.Job, err error) {
-	err = m.worker.query(opUpdate, func() (err error) { j, err = m.engine.Finish(ctx, run, o); return err })
+func (m *Images) finish(ctx context.Context, run engine.Run, o engine.Outcome) (j *job.Job,
+	err error) {
+	err = m.worker.query(opUpdate, func() (err error) {
+		j, err = m.engine.Finish(ctx, run, o)
+		return err
+	})
 	return j, err
 }
 
@@ -91,8 +96,8 @@ func failureOutcome(j *job.Job, kind, text string, retryable bool) engine.Outcom
 	return engine.Outcome{On: on, Failure: f.encode(), Reason: kind + ": " + text}
 }
 
-// process makes the variants of a file (G-IP-14). It may be done twice, also at the same time: what it writes is the
-// same.
+// process makes the variants of a file (G-IP-14). It may be done twice, also at the same time: what
+// it writes is the same.
 func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := m.ensureNotDeleted(ctx, j.Owner); err != nil {
 		return nil, err
@@ -110,7 +115,8 @@ func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
 		return nil, err
 	}
 	stored, err := m.putVariants(ctx, j.Owner, variants)
-	// A deletion that came while they were written may have missed some: also those of an attempt that is told to end.
+	// A deletion that came while they were written may have missed some: also those of an attempt
+	// that is told to end.
 	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if err := m.ensureNotDeleted(looking, j.Owner); err != nil {
@@ -124,27 +130,32 @@ func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
 }
 
 // putVariants stores variants under their keys, and tells which.
-func (m *Images) putVariants(ctx context.Context, fileID string, variants []picture.Variant) (stored []variant, err error) {
+func (m *Images) putVariants(ctx context.Context, fileID string,
+	variants []picture.Variant) (stored []variant, err error) {
 	for _, v := range variants {
 		key := variantStem(fileID, v.Size) + variantExtensions[v.MIME]
 		if err := m.putFile(ctx, key, v.Path, v.MIME); err != nil {
 			return nil, err
 		}
-		stored = append(stored, variant{Size: v.Size, Width: v.Width, Height: v.Height, Bytes: v.Bytes, Key: key})
+		stored = append(stored, variant{Size: v.Size, Width: v.Width, Height: v.Height,
+			Bytes: v.Bytes, Key: key})
 	}
 	return stored, nil
 }
 
 // render runs the processor on the original.
-func (m *Images) render(ctx context.Context, j *job.Job, dir string) (picture.Info, []picture.Variant, error) {
+func (m *Images) render(ctx context.Context, j *job.Job, dir string) (picture.Info,
+	[]picture.Variant, error) {
 	var original io.ReadCloser
 	err := m.worker.object(opGet, func() (err error) {
 		original, _, err = m.Objects.Open(ctx, "", originalKey(j.Owner))
 		return err
 	})
 	if job.IsKind(err, job.NotFound) {
-		// Where nodes share the database another one may have it, and be about to be given the same storage.
-		err = &picture.Error{Type: typeOriginal, Msg: "the uploaded file is not in the object storage", Final: m.Shared == nil}
+		// Where nodes share the database another one may have it, and be about to be given the same
+		// storage.
+		err = &picture.Error{Type: typeOriginal,
+			Msg: "the uploaded file is not in the object storage", Final: m.Shared == nil}
 	}
 	if err != nil {
 		return picture.Info{}, nil, err
@@ -166,7 +177,8 @@ func (m *Images) putFile(ctx context.Context, key, path, mime string) error {
 	})
 }
 
-// ensureNotDeleted fails where the file was deleted, and removes what an attempt may have written since (G-IP-15).
+// ensureNotDeleted fails where the file was deleted, and removes what an attempt may have written
+// since (G-IP-15).
 func (m *Images) ensureNotDeleted(ctx context.Context, fileID string) error {
 	err := m.worker.query(opSelect, func() error {
 		_, err := m.engine.GetByAlias(ctx, deletionAlias(fileID))
@@ -204,7 +216,9 @@ func (m *Images) removeObjects(ctx context.Context, fileID string) error {
 			return err
 		}
 		for _, key := range found {
-			if err := m.worker.object(opDelete, func() error { return m.Objects.Delete(ctx, "", key) }); err != nil {
+			if err := m.worker.object(opDelete, func() error {
+				return m.Objects.Delete(ctx, "", key)
+			}); err != nil {
 				return err
 			}
 		}

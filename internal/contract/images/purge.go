@@ -22,10 +22,12 @@ const (
 )
 
 func purgeDelay(j *job.Job) time.Duration {
-	return job.Backoff{Strategy: job.Exponential, Base: purgeBackoffBase, Max: purgeBackoffMax}.Delay(j.FailedAttempts)
+	return job.Backoff{Strategy: job.Exponential, Base: purgeBackoffBase,
+		Max: purgeBackoffMax}.Delay(j.FailedAttempts)
 }
 
-// submitPurge stores that the CDN is to forget a file and its variants, once for each job that changed it (G-IP-24).
+// submitPurge stores that the CDN is to forget a file and its variants, once for each job that
+// changed it (G-IP-24).
 func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	keys := []string{originalKey(f.id)}
 	for _, v := range f.processResult.Variants {
@@ -33,8 +35,10 @@ func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	}
 	text, _ := json.Marshal(keys)
 	return m.worker.query(opInsert, func() error {
-		_, err := m.engine.Submit(ctx, engine.Ignore, []engine.Submission{{Job: job.Job{ID: job.ID{Contract: Purges, Key: jobID},
-			Queue: purgeQueue, Owner: f.id, Lease: purgeLease, MaxAttempts: maxPurgeTries, Payload: text}}})
+		_, err := m.engine.Submit(ctx, engine.Ignore,
+			[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: Purges, Key: jobID},
+				Queue: purgeQueue, Owner: f.id, Lease: purgeLease, MaxAttempts: maxPurgeTries,
+				Payload: text}}})
 		return err
 	})
 }
@@ -44,7 +48,8 @@ func (m *Images) runPurges(ctx context.Context) {
 	if m.CDN == nil {
 		return
 	}
-	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Purges, Name: m.Node + "/purge", Workers: purgeWorkers,
+	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Purges,
+		Name: m.Node + "/purge", Workers: purgeWorkers,
 		HeartbeatInterval: purgeLease / heartbeatsPerLock, Handler: purges{m}, Log: m.Log})
 	if err != nil {
 		panic(err) // nothing here depends on settings
@@ -59,7 +64,9 @@ func (p purges) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	var keys []string
 	err := json.Unmarshal(t.Job.Payload, &keys)
 	if err == nil {
-		err = p.worker.cdn.call(func() error { return p.CDN.Purge(ctx, t.Job.ID.Key, keys) }, p.CDN.Operation())
+		err = p.worker.cdn.call(func() error {
+			return p.CDN.Purge(ctx, t.Job.ID.Key, keys)
+		}, p.CDN.Operation())
 	}
 	switch {
 	case err == nil:

@@ -30,7 +30,8 @@ type slowProcessor struct {
 	takes time.Duration
 }
 
-func (l *slowProcessor) Run(ctx context.Context, original io.Reader, sizes []int, dir string) (picture.Info, []picture.Variant, error) {
+func (l *slowProcessor) Run(ctx context.Context, original io.Reader, sizes []int,
+	dir string) (picture.Info, []picture.Variant, error) {
 	select {
 	case <-time.After(l.takes):
 	case <-ctx.Done():
@@ -39,7 +40,8 @@ func (l *slowProcessor) Run(ctx context.Context, original io.Reader, sizes []int
 	return l.Processor.Run(ctx, original, sizes, dir)
 }
 
-// timed is a whole Images inside a bubble whose time passes when all in it wait. Such a bubble has no network.
+// timed is a whole Images inside a bubble whose time passes when all in it wait. Such a bubble has
+// no network.
 type timed struct {
 	images *images.Images
 	engine *engine.Engine
@@ -47,16 +49,19 @@ type timed struct {
 
 func newTimed(t *testing.T, takes time.Duration) *timed {
 	t.Helper()
-	jobs, err := sqlite.Open(context.Background(), sqlite.Config{Path: sqlite.Memory, Now: time.Now})
+	jobs, err := sqlite.Open(context.Background(),
+		sqlite.Config{Path: sqlite.Memory, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { jobs.Close() })
 	c := config()
-	c.API, c.Worker, c.Log = prometheus.NewRegistry(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	c.API, c.Worker, c.Log = prometheus.NewRegistry(), prometheus.NewRegistry(),
+		slog.New(slog.DiscardHandler)
 	c.Now, c.Random, c.Node, c.Queue = time.Now, testkit.RandomBytes, "test", &memoryQueue{}
 	c.Bucket, c.WorkDir, c.Processor = bucket, t.TempDir(), &slowProcessor{processor(), takes}
-	if c.Objects, err = object.Open(context.Background(), object.Config{Dir: t.TempDir(), Bucket: bucket}); err != nil {
+	if c.Objects, err = object.Open(context.Background(),
+		object.Config{Dir: t.TempDir(), Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Objects.Close() })
@@ -65,7 +70,8 @@ func newTimed(t *testing.T, takes time.Duration) *timed {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	x.engine, err = engine.New(engine.Config{Store: jobs, Contracts: x.images.Contracts(), Node: "n", Random: testkit.RandomBytes,
+	x.engine, err = engine.New(engine.Config{Store: jobs, Contracts: x.images.Contracts(),
+		Node: "n", Random: testkit.RandomBytes,
 		Monotonic: func() time.Duration { return time.Since(began) }})
 	if err != nil {
 		t.Fatal(err)
@@ -81,14 +87,18 @@ func (x *timed) upload(t *testing.T) receipt {
 	req.Header.Set("Content-Type", "image/png")
 	answer := httptest.NewRecorder()
 	x.images.Mount(x.engine).Handler.ServeHTTP(answer, req)
-	return testkit.DecodeReply[receipt](t, testkit.Reply{Status: answer.Code, Body: answer.Body.String()}.WantStatus(t, 202))
+	return testkit.DecodeReply[receipt](t,
+		testkit.Reply{Status: answer.Code, Body: answer.Body.String()}.WantStatus(t, 202))
 }
 
-// The pool renews the lock of a job that takes two and a half times its time-out, at a third of that, and nobody takes it
-// over, although others propose, claim and look for stale locks all the time.
+// The pool renews the lock of a job that takes two and a half times its time-out, at a third of
+// that, and nobody takes it over, although others propose, claim and look for stale locks all the
+// time.
 func TestLongJob(t *testing.T) {
 	t.Parallel()
-	t.Run("G-IP-05 a lock is renewed while its worker lives", func(t *testing.T) { synctest.Test(t, longJob) })
+	t.Run("G-IP-05 a lock is renewed while its worker lives", func(t *testing.T) {
+		synctest.Test(t, longJob)
+	})
 }
 
 func longJob(t *testing.T) {
@@ -105,8 +115,10 @@ func longJob(t *testing.T) {
 	for time.Since(began) < takes-time.Second {
 		time.Sleep(10 * time.Second)
 		testkit.RunMaintenance(t, x.engine)
-		if j, acked, err := x.images.ClaimProposed(ctx, proposal(id), "another"); j != nil || !acked || err != nil {
-			t.Fatalf("after %s another worker got %v, acknowledged %t, %v", time.Since(began), j, acked, err)
+		if j, acked, err := x.images.ClaimProposed(ctx, proposal(id), "another"); j != nil ||
+			!acked || err != nil {
+			t.Fatalf("after %s another worker got %v, acknowledged %t, %v", time.Since(began), j,
+				acked, err)
 		}
 		j := x.state(t, id)
 		if at := j.LeaseUntil.Add(-j.Lease).Sub(began); at > 0 && !slices.Contains(renewed, at) {

@@ -21,23 +21,35 @@ const (
 	formOverhead = 64 << 10 // what a form may have around the file
 )
 
-// routes are those of the design: uploads and files, jobs, messages, dead letters. None changes what a job has come to:
-// that is for workers (IP-036).
+// routes are those of the design: uploads and files, jobs, messages, dead letters. None changes
+// what a job has come to: that is for workers (IP-036).
 func (m *Images) routes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodPost, Pattern: filesPath, Action: "upload", Handle: m.upload, Query: []string{"sizes"}, ReadsBody: true, BodyLimit: m.MaxUpload + formOverhead},
-		{Method: http.MethodGet, Pattern: filePath, Action: "get_file", Handle: m.getFile, NoStore: true},
-		{Method: http.MethodGet, Pattern: filePath + "/content", Action: "get_content", Handle: m.getContent},
-		{Method: http.MethodHead, Pattern: filePath + "/content", Action: "get_content", Handle: m.getContent},
-		{Method: http.MethodGet, Pattern: filePath + "/variants/{size}", Action: "get_variant", Handle: m.getVariant},
-		{Method: http.MethodHead, Pattern: filePath + "/variants/{size}", Action: "get_variant", Handle: m.getVariant},
+		{Method: http.MethodPost, Pattern: filesPath, Action: "upload", Handle: m.upload,
+			Query: []string{"sizes"}, ReadsBody: true, BodyLimit: m.MaxUpload + formOverhead},
+		{Method: http.MethodGet, Pattern: filePath, Action: "get_file", Handle: m.getFile,
+			NoStore: true},
+		{Method: http.MethodGet, Pattern: filePath + "/content", Action: "get_content",
+			Handle: m.getContent},
+		{Method: http.MethodHead, Pattern: filePath + "/content", Action: "get_content",
+			Handle: m.getContent},
+		{Method: http.MethodGet, Pattern: filePath + "/variants/{size}", Action: "get_variant",
+			Handle: m.getVariant},
+		{Method: http.MethodHead, Pattern: filePath + "/variants/{size}", Action: "get_variant",
+			Handle: m.getVariant},
 		{Method: http.MethodDelete, Pattern: filePath, Action: "delete_file", Handle: m.deleteFile},
-		{Method: http.MethodPost, Pattern: jobsPath, Action: "create_job", Handle: m.createJob, ReadsBody: true},
-		{Method: http.MethodGet, Pattern: jobsPath, Action: "list_jobs", Handle: m.listJobs, NoStore: true},
-		{Method: http.MethodGet, Pattern: jobsPath + "/{job_id}", Action: "get_job", Handle: m.getJob, NoStore: true},
-		{Method: http.MethodPost, Pattern: prefix + "messages", Action: "send_message", Handle: m.resendMessages, ReadsBody: true},
-		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "list_dead_letters", Handle: m.listDeadLetters, NoStore: true},
-		{Method: http.MethodPost, Pattern: deadLettersPath + "/{job_id}/replay", Action: "replay", Handle: m.replay},
+		{Method: http.MethodPost, Pattern: jobsPath, Action: "create_job", Handle: m.createJob,
+			ReadsBody: true},
+		{Method: http.MethodGet, Pattern: jobsPath, Action: "list_jobs", Handle: m.listJobs,
+			NoStore: true},
+		{Method: http.MethodGet, Pattern: jobsPath + "/{job_id}", Action: "get_job",
+			Handle: m.getJob, NoStore: true},
+		{Method: http.MethodPost, Pattern: prefix + "messages", Action: "send_message",
+			Handle: m.resendMessages, ReadsBody: true},
+		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "list_dead_letters",
+			Handle: m.listDeadLetters, NoStore: true},
+		{Method: http.MethodPost, Pattern: deadLettersPath + "/{job_id}/replay", Action: "replay",
+			Handle: m.replay},
 	}
 }
 
@@ -45,7 +57,8 @@ func (m *Images) routes() []httpapi.Route {
 func (m *Images) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	m.engine = e
 	m.bound.Store(e)
-	table := httpapi.Router{Name: Name, Prefixes: []string{prefix}, Routes: m.routes(), Token: m.Token, BodyLimit: maxJSONBody,
+	table := httpapi.Router{Name: Name, Prefixes: []string{prefix}, Routes: m.routes(),
+		Token: m.Token, BodyLimit: maxJSONBody,
 		WriteError: m.sendError, Log: m.Log, ObserveUnmatched: m.api.unmatched, Tracing: m.Tracing}
 	for i := range table.Routes {
 		r := &table.Routes[i]

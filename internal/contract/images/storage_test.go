@@ -19,7 +19,8 @@ import (
 // The whole life of a file with its objects in an S3 store, in a server of its own.
 func TestS3(t *testing.T) {
 	server := outside.NewS3(t, bucket)
-	objects, err := object.Open(context.Background(), object.Config{URL: server.Setting(), Bucket: bucket})
+	objects, err := object.Open(context.Background(),
+		object.Config{URL: server.Setting(), Bucket: bucket})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,11 +30,13 @@ func TestS3(t *testing.T) {
 	w.open(t, config())
 	picture := jpegOf(t, 300, 200)
 	r := w.put(t, picture)
-	assertEqual(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").WantStatus(t, 200).Body == string(picture), true)
+	assertEqual(t, "content", w.Do(t, "GET", filesPath+"/"+r.FileID+"/content", "").WantStatus(t,
+		200).Body == string(picture), true)
 	w.partly(t, filesPath+"/"+r.FileID+"/content", picture)
 	w.attempt(t, r.JobID)
 	for _, v := range w.file(t, r.FileID, "ready").Variants {
-		assertEqual(t, "bytes", int64(len(w.Do(t, "GET", v.URL, "").WantStatus(t, 200).Body)), v.Bytes)
+		assertEqual(t, "bytes", int64(len(w.Do(t, "GET", v.URL, "").WantStatus(t, 200).Body)),
+			v.Bytes)
 	}
 	w.send(t, "image/png", make([]byte, maxUpload+1), "").WantError(t, 413, "UPLOAD_TOO_LARGE")
 	assertEqual(t, "objects", len(w.stored(t)), 3)
@@ -44,13 +47,15 @@ func TestS3(t *testing.T) {
 // A node whose objects or messages are away says which. It stays ready, for the other contracts.
 func TestReady(t *testing.T) {
 	queues := outside.NewSQS(t, 30*time.Second)
-	queue, err := message.OpenSQS(context.Background(), queues.Setting(), slog.New(slog.DiscardHandler), nil)
+	queue, err := message.OpenSQS(context.Background(), queues.Setting(),
+		slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(queue.Close)
 	storage := outside.NewS3(t, bucket)
-	objects, err := object.Open(context.Background(), object.Config{URL: storage.Setting(), Bucket: bucket})
+	objects, err := object.Open(context.Background(),
+		object.Config{URL: storage.Setting(), Bucket: bucket})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +91,8 @@ func TestConstantMemory(t *testing.T) {
 	c := config()
 	c.MaxUpload = size
 	w := inMemory(t, c)
-	plain := &http.Client{Transport: &http.Transport{}} // the usual one keeps what it compares with the document
+	// the usual one keeps what it compares with the document
+	plain := &http.Client{Transport: &http.Transport{}}
 	defer plain.CloseIdleConnections()
 	do := func(req *http.Request) *http.Response {
 		resp, err := plain.Do(req)

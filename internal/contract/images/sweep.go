@@ -45,7 +45,9 @@ type sweeper struct {
 	minKey    string                 // older ones were looked at before
 }
 
-func newSweeper(m *Images) *sweeper { return &sweeper{Images: m, positions: map[job.State]*job.Job{}} }
+func newSweeper(m *Images) *sweeper {
+	return &sweeper{Images: m, positions: map[job.State]*job.Job{}}
+}
 
 // sweep looks for lost messages and for uploads without a job. One node at a time does so.
 func (s *sweeper) sweep(ctx context.Context) error {
@@ -71,7 +73,8 @@ func (s *sweeper) resendLost(ctx context.Context) error {
 
 // nextWaiting are the next jobs of a state that have been in it for a minute.
 func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job, error) {
-	search := store.Search{Contract: Name, State: state, PriorityMin: defaultPriority, PriorityMax: defaultPriority, Limit: sweepPageSize}
+	search := store.Search{Contract: Name, State: state, PriorityMin: defaultPriority,
+		PriorityMax: defaultPriority, Limit: sweepPageSize}
 	if last := s.positions[state]; last != nil {
 		search.AfterTime, search.AfterKey = last.CreatedAt, last.ID.Key
 	}
@@ -92,20 +95,21 @@ func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job,
 	return oldBefore, nil
 }
 
-// Uploads that have no job: a crash came between the object and the job. Younger ones may be on their way, and their
-// node's clock may be behind.
+// Uploads that have no job: a crash came between the object and the job. Younger ones may be on
+// their way, and their node's clock may be behind.
 const (
 	orphanMaxAge   = 2 * 24 * time.Hour
 	orphanMinAge   = 2 * uploadTimeout
 	orphanPageSize = 200
 )
 
-// removeOrphans removes the originals of uploads that were never acknowledged. Ids follow time, so those of a stretch of time
-// are listed without looking at others.
+// removeOrphans removes the originals of uploads that were never acknowledged. Ids follow time, so
+// those of a stretch of time are listed without looking at others.
 func (s *sweeper) removeOrphans(ctx context.Context) error {
 	now := s.Now()
 	if s.minKey == "" || s.lastKey >= s.minKey { // once around
-		s.lastKey, s.minKey = max(s.minKey, keyPrefix+uuids.LowerBound(now.Add(-orphanMaxAge))), keyPrefix+uuids.LowerBound(now.Add(-orphanMinAge))
+		s.lastKey, s.minKey = max(s.minKey, keyPrefix+uuids.LowerBound(now.Add(-orphanMaxAge))),
+			keyPrefix+uuids.LowerBound(now.Add(-orphanMinAge))
 	}
 	found, err := s.Objects.List(ctx, "", keyPrefix, s.lastKey, orphanPageSize)
 	if err != nil {
@@ -130,9 +134,12 @@ func (s *sweeper) removeOrphans(ctx context.Context) error {
 }
 
 func (s *sweeper) removeIfOrphan(ctx context.Context, fileID string) error {
-	jobs, err := s.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true, Limit: 1})
+	jobs, err := s.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
+		Limit: 1})
 	if err != nil || len(jobs) > 0 {
 		return err
 	}
-	return s.worker.object(opDelete, func() error { return s.Objects.Delete(ctx, "", originalKey(fileID)) })
+	return s.worker.object(opDelete, func() error {
+		return s.Objects.Delete(ctx, "", originalKey(fileID))
+	})
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TestTraces: what happens to a job goes on in the trace of the upload; an attempt that failed has an error.
+// TestTraces: what happens to a job goes on in the trace of the upload; an attempt that failed has
+// an error.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -26,7 +26,8 @@ import (
 )
 
 // mimeByExtension are the types that are taken, by the extensions of file names (G-IP-17).
-var mimeByExtension = map[string]string{".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".gif": "image/gif", ".webp": "image/webp"}
+var mimeByExtension = map[string]string{".jpg": "image/jpeg", ".jpeg": "image/jpeg",
+	".png": "image/png", ".gif": "image/gif", ".webp": "image/webp"}
 
 // supportedTypes are the types that are taken.
 func supportedTypes() iter.Seq[string] {
@@ -40,7 +41,8 @@ func supportedTypes() iter.Seq[string] {
 // octetStream says nothing of what something is.
 const octetStream = "application/octet-stream"
 
-// declaredType is what an upload says it is: by its content type or else by its name; "" for what is not taken.
+// declaredType is what an upload says it is: by its content type or else by its name; "" for what
+// is not taken.
 func declaredType(contentType, name string) string {
 	kind, _, err := mime.ParseMediaType(contentType)
 	if contentType == "" || kind == octetStream {
@@ -115,7 +117,8 @@ const maxNameBytes = 255
 
 // readHeader reads what the header says beside the type.
 func (in *uploadRequest) readHeader() (err error) {
-	if httpapi.HasContentEncoding(in.call.Request.Header) { // the original would be kept in that form
+	// the original would be kept in that form
+	if httpapi.HasContentEncoding(in.call.Request.Header) {
 		return httpapi.ErrContentEncoding
 	}
 	if in.key, err = plainHeader(in.call, "Idempotency-Key"); err != nil {
@@ -136,15 +139,22 @@ func plainHeader(c *httpapi.Call, name string) (string, error) {
 	if len(given) == 0 {
 		return "", nil
 	}
-	if len(given) > 1 || given[0] == "" || len(given[0]) > maxNameBytes || !utf8.ValidString(given[0]) || strings.ContainsFunc(given[0], func(r rune) bool { return r < ' ' }) {
+	if len(given) > 1 || given[0] == "" || len(given[0]) > maxNameBytes ||
+		!utf8.ValidString(given[0]) || strings.ContainsFunc(given[0], func(r rune) bool {
+		return r < ' '
+	}) {
 		return "", invalid("%s must be a text of 1 to %d bytes, given once", name, maxNameBytes)
 	}
 	return given[0], nil
 }
 
-// findByIdempotencyKey finds the job that an upload under the same key has made, nil if there is none.
+// findByIdempotencyKey finds the job that an upload under the same key has made, nil if there is
+// none.
 func (m *Images) findByIdempotencyKey(ctx context.Context, key string) (j *job.Job, err error) {
-	err = m.api.query(opSelect, func() (err error) { j, err = m.engine.GetByAlias(ctx, uploadAlias(key)); return err })
+	err = m.api.query(opSelect, func() (err error) {
+		j, err = m.engine.GetByAlias(ctx, uploadAlias(key))
+		return err
+	})
 	if job.IsKind(err, job.NotFound) {
 		return nil, nil
 	}
@@ -197,7 +207,8 @@ func (in *uploadRequest) readPart(part *multipart.Part) error {
 		if httpapi.HasContentEncoding(http.Header(part.Header)) {
 			return httpapi.ErrContentEncoding
 		}
-		return in.storeOriginal(declaredType(part.Header.Get("Content-Type"), part.FileName()), part)
+		return in.storeOriginal(declaredType(part.Header.Get("Content-Type"), part.FileName()),
+			part)
 	case "sizes":
 		text, err := io.ReadAll(io.LimitReader(part, maxFormField))
 		if err == nil {
@@ -217,7 +228,8 @@ func formError(err error) error {
 	if errors.As(err, &known) || errors.As(err, &refusal) || errors.As(err, &isProblem) {
 		return err
 	}
-	return &job.Error{Kind: job.Malformed, Op: Name, Msg: "the form could not be read to its end", Err: err}
+	return &job.Error{Kind: job.Malformed, Op: Name, Msg: "the form could not be read to its end",
+		Err: err}
 }
 
 // storeOriginal streams the original to the object storage: memory does not grow with its size.
@@ -229,7 +241,8 @@ func (in *uploadRequest) storeOriginal(kind string, body io.Reader) error {
 	var info object.Info
 	var err error
 	_ = in.api.object(opPut, func() error {
-		info, err = in.Objects.Put(in.call.Request.Context(), "", originalKey(in.fileID), counted, object.Attributes{ContentType: kind})
+		info, err = in.Objects.Put(in.call.Request.Context(), "", originalKey(in.fileID), counted,
+			object.Attributes{ContentType: kind})
 		if counted.err != nil {
 			return nil // no failure of the storage
 		}
@@ -245,8 +258,8 @@ func (in *uploadRequest) storeOriginal(kind string, body io.Reader) error {
 	return nil
 }
 
-// uploadTimeout is how long an upload may take. One that took longer than orphanMinAge would be taken for one that was left
-// behind.
+// uploadTimeout is how long an upload may take. One that took longer than orphanMinAge would be
+// taken for one that was left behind.
 const uploadTimeout = 30 * time.Minute
 
 // checkTimeout fails once an upload has taken too long.
@@ -254,10 +267,12 @@ func (in *uploadRequest) checkTimeout() error {
 	if in.Now().Sub(in.startedAt) < uploadTimeout {
 		return nil
 	}
-	return &httpapi.StatusError{Status: http.StatusRequestTimeout, Msg: fmt.Sprintf("the upload took longer than %s", uploadTimeout)}
+	return &httpapi.StatusError{Status: http.StatusRequestTimeout,
+		Msg: fmt.Sprintf("the upload took longer than %s", uploadTimeout)}
 }
 
-// limitedReader refuses what is larger than an upload may be, or takes longer, as soon as that is known.
+// limitedReader refuses what is larger than an upload may be, or takes longer, as soon as that is
+// known.
 type limitedReader struct {
 	r            io.Reader
 	n, max       int64
@@ -279,12 +294,14 @@ func (l *limitedReader) read(p []byte) (int, error) {
 	}
 	n, err := l.r.Read(p)
 	if l.n += int64(n); l.n > l.max {
-		return 0, &job.Error{Kind: job.TooLarge, Op: Name, Msg: fmt.Sprintf("the file is larger than %d bytes (images.max_upload)", l.max)}
+		return 0, &job.Error{Kind: job.TooLarge, Op: Name,
+			Msg: fmt.Sprintf("the file is larger than %d bytes (images.max_upload)", l.max)}
 	}
 	return n, err
 }
 
-// submit stores the job of the upload, or finds the one of another upload under the same key that was first.
+// submit stores the job of the upload, or finds the one of another upload under the same key that
+// was first.
 func (in *uploadRequest) submit() (*job.Job, error) {
 	if err := in.checkTimeout(); err != nil { // from here on it is a transaction, which is bounded
 		return nil, err
@@ -309,21 +326,25 @@ func (in *uploadRequest) submit() (*job.Job, error) {
 // undoTimeout bounds the removal of an original that gets no job.
 const undoTimeout = 10 * time.Second
 
-// discard removes the original of an upload that comes to nothing. Where a commit's answer was lost its job may be there
-// all the same: then nobody knows, and the sweep finds out later.
+// discard removes the original of an upload that comes to nothing. Where a commit's answer was lost
+// its job may be there all the same: then nobody knows, and the sweep finds out later.
 func (in *uploadRequest) discard() {
 	if !in.stored {
 		return
 	}
 	in.stored = false
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.call.Request.Context()), undoTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.call.Request.Context()),
+		undoTimeout)
 	defer cancel()
 	jobs, err := in.engine.List(ctx, fileJobsFilter(in.fileID))
 	if err == nil && len(jobs) == 0 {
-		err = in.api.object(opDelete, func() error { return in.Objects.Delete(ctx, "", originalKey(in.fileID)) })
+		err = in.api.object(opDelete, func() error {
+			return in.Objects.Delete(ctx, "", originalKey(in.fileID))
+		})
 	}
 	if err != nil {
-		in.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err), "an upload that came to nothing is removed later", telemetry.ErrorMessage, err)
+		in.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err),
+			"an upload that came to nothing is removed later", telemetry.ErrorMessage, err)
 	}
 }
 
@@ -331,12 +352,16 @@ func (in *uploadRequest) discard() {
 const defaultPriority = 5
 
 // submission is a new job of a file.
-func (m *Images) submission(ctx context.Context, jobType, fileID string, u jobInput) engine.Submission {
-	return engine.Submission{Job: job.Job{ID: idOf(m.ids.Next(1)[0]), Kind: jobType, Queue: jobType, Owner: fileID, Priority: defaultPriority,
-		Lease: m.LockTimeout + lockTimeoutSlack, MaxAttempts: m.MaxAttempts, Definition: u.encode(), Trace: telemetry.Carrier(ctx)}}
+func (m *Images) submission(ctx context.Context, jobType, fileID string,
+	u jobInput) engine.Submission {
+	return engine.Submission{Job: job.Job{ID: idOf(m.ids.Next(1)[0]), Kind: jobType, Queue: jobType,
+		Owner: fileID, Priority: defaultPriority,
+		Lease: m.LockTimeout + lockTimeoutSlack, MaxAttempts: m.MaxAttempts, Definition: u.encode(),
+		Trace: telemetry.Carrier(ctx)}}
 }
 
-// lockTimeoutSlack makes a lock that is exactly as old as its time-out one that still holds (IP-045).
+// lockTimeoutSlack makes a lock that is exactly as old as its time-out one that still holds
+// (IP-045).
 const lockTimeoutSlack = time.Microsecond
 
 // store stores a job and returns it as it is then.

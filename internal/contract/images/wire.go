@@ -12,7 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// jobInput is what each job of a file knows of it, and what it is to do. It is the definition of the job.
+// jobInput is what each job of a file knows of it, and what it is to do. It is the definition of
+// the job.
 type jobInput struct {
 	MIME   string `json:"mime_type"` // as declared
 	Bytes  int64  `json:"size_bytes"`
@@ -31,7 +32,8 @@ func uploadOf(j *job.Job) (u jobInput) {
 	return u
 }
 
-// processResult is what a completed process_file job has made: its result, as workers outside send it too.
+// processResult is what a completed process_file job has made: its result, as workers outside send
+// it too.
 type processResult struct {
 	MIME     string    `json:"mime_type"` // what the original really is
 	Width    int       `json:"width"`
@@ -56,8 +58,8 @@ func (m *processResult) encode() []byte {
 type failure struct {
 	Error string `json:"error"`
 	Type  string `json:"error_type"`
-	// Failures are those of the job with this one. The job has more when a later attempt was lost, or given back: those
-	// leave nothing behind.
+	// Failures are those of the job with this one. The job has more when a later attempt was lost,
+	// or given back: those leave nothing behind.
 	Failures int `json:"failures"`
 }
 
@@ -99,7 +101,8 @@ func variantStem(fileID string, size int) string { return filePrefix(fileID) + s
 // variantExtensions of variants.
 var variantExtensions = map[string]string{"image/jpeg": ".jpg", "image/png": ".png"}
 
-// variantMIME is what the object under a variant's key is; "" for a key that is none of a file's variant of a size.
+// variantMIME is what the object under a variant's key is; "" for a key that is none of a file's
+// variant of a size.
 func variantMIME(key, fileID string, size int) string {
 	for mime, ext := range variantExtensions {
 		if key == variantStem(fileID, size)+ext {
@@ -109,7 +112,8 @@ func variantMIME(key, fileID string, size int) string {
 	return ""
 }
 
-// workerPayload is what a worker is told of a job: the members of its message (IP-008), and where the results belong.
+// workerPayload is what a worker is told of a job: the members of its message (IP-008), and where
+// the results belong.
 func workerPayload(j *job.Job) []byte {
 	o := strictjson.NewObject(make([]byte, 0, 512))
 	appendMessage(&o, j)
@@ -146,7 +150,8 @@ func proposalMessage(j *job.Job) []byte {
 	return o.End()
 }
 
-// proposedJob is the job that a message is about; messages come from a queue that others may write to.
+// proposedJob is the job that a message is about; messages come from a queue that others may write
+// to.
 func proposedJob(text []byte) (job.ID, bool) {
 	var m struct {
 		JobID string `json:"jobId"`
@@ -215,7 +220,10 @@ const (
 )
 
 func validSizes(sizes []int) bool {
-	return len(sizes) > 0 && len(sizes) <= maxVariantSizes && !slices.ContainsFunc(sizes, func(n int) bool { return n < 1 || n > maxVariantSize })
+	return len(sizes) > 0 && len(sizes) <= maxVariantSizes &&
+		!slices.ContainsFunc(sizes, func(n int) bool {
+			return n < 1 || n > maxVariantSize
+		})
 }
 
 var errSizes = invalid("sizes must be 1 to 20 whole numbers from 1 to 8192, such as 100,400")

@@ -63,8 +63,10 @@ const (
 )
 
 func config() images.Config {
-	return images.Config{LockTimeout: lockTimeout, MaxAttempts: 3, BackoffBase: 5 * time.Second, BackoffMax: 5 * time.Minute,
-		Sizes: []int{16, 64}, MaxUpload: maxUpload, MaxPixels: maxPixels, Workers: 2, Grace: 5 * time.Second}
+	return images.Config{LockTimeout: lockTimeout, MaxAttempts: 3, BackoffBase: 5 * time.Second,
+		BackoffMax: 5 * time.Minute,
+		Sizes:      []int{16, 64}, MaxUpload: maxUpload, MaxPixels: maxPixels, Workers: 2,
+		Grace: 5 * time.Second}
 }
 
 // processor is the real one.
@@ -74,11 +76,12 @@ func processor() *picture.Processor {
 		panic(err)
 	}
 	return &picture.Processor{Command: []string{self, childWord},
-		Limits: picture.Limits{Pixels: maxPixels, Memory: picture.DefaultMemory, Timeout: picture.DefaultTimeout}}
+		Limits: picture.Limits{Pixels: maxPixels, Memory: picture.DefaultMemory,
+			Timeout: picture.DefaultTimeout}}
 }
 
-// world is a whole Images behind a real server, on a clock that stands still, with objects in a directory. Nothing
-// happens by itself: messages are delivered and attempts are made by the tests.
+// world is a whole Images behind a real server, on a clock that stands still, with objects in a
+// directory. Nothing happens by itself: messages are delivered and attempts are made by the tests.
 type world struct {
 	*testkit.APIServer
 	clock       *testkit.Clock
@@ -90,12 +93,15 @@ type world struct {
 	dir         string // of the objects
 	api, worker *prometheus.Registry
 	log         *testkit.LogBuffer
-	reopenStore func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	// opens another connection to the same jobs; nil where that cannot be
+	reopenStore func(testing.TB) store.Store
 }
 
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, config())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		test(t, newWorldAt(t, p, config()))
+	})
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
@@ -103,9 +109,11 @@ func inMemory(t testing.TB, c images.Config) *world { return newWorldAt(t, testk
 
 func newWorldAt(t testing.TB, p testkit.Database, c images.Config) *world {
 	t.Helper()
-	w := &world{clock: p.Clock, store: p.Store, reopenStore: p.Reopen, dir: t.TempDir(), queue: &memoryQueue{}}
+	w := &world{clock: p.Clock, store: p.Store, reopenStore: p.Reopen, dir: t.TempDir(),
+		queue: &memoryQueue{}}
 	var err error
-	if w.objects, err = object.Open(context.Background(), object.Config{Dir: w.dir, Bucket: bucket}); err != nil {
+	if w.objects, err = object.Open(context.Background(),
+		object.Config{Dir: w.dir, Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.objects.Close() })
@@ -126,8 +134,10 @@ func (w *world) node(t testing.TB, c images.Config) *world {
 
 func (w *world) open(t testing.TB, c images.Config) {
 	t.Helper()
-	w.api, w.worker, w.log = prometheus.NewRegistry(), prometheus.NewRegistry(), &testkit.LogBuffer{}
-	c.API, c.Worker, c.Now, c.Random, c.Node = w.api, w.worker, w.clock.Now, testkit.RandomBytes, "test"
+	w.api, w.worker, w.log = prometheus.NewRegistry(), prometheus.NewRegistry(),
+		&testkit.LogBuffer{}
+	c.API, c.Worker, c.Now, c.Random, c.Node = w.api, w.worker, w.clock.Now, testkit.RandomBytes,
+		"test"
 	c.Log = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c.Objects, c.Bucket, c.WorkDir = w.objects, bucket, t.TempDir()
 	if c.Queue == nil {
@@ -141,7 +151,9 @@ func (w *world) open(t testing.TB, c images.Config) {
 		t.Fatal(err)
 	}
 	w.engine = testkit.NewEngine(t, w.store, w.clock, w.images.Contracts()...)
-	w.APIServer = testkit.StartServer(t, c.Log, document(t), testkit.ProblemReader("urn:millrace:images:"), w.images.Mount(w.engine), httpapi.Health(w.images.Checks()...))
+	w.APIServer = testkit.StartServer(t, c.Log, document(t),
+		testkit.ProblemReader("urn:millrace:images:"), w.images.Mount(w.engine),
+		httpapi.Health(w.images.Checks()...))
 }
 
 // memoryQueue is a queue whose messages lie where tests see them.
@@ -189,7 +201,8 @@ func drawImage(width, height int) image.Image {
 	m := image.NewNRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
 		for x := range width {
-			m.SetNRGBA(x, y, color.NRGBA{uint8(x * 255 / width), uint8(y * 255 / height), uint8((x ^ y) & 255), 255})
+			m.SetNRGBA(x, y, color.NRGBA{uint8(x * 255 / width), uint8(y * 255 / height),
+				uint8((x ^ y) & 255), 255})
 		}
 	}
 	return m
@@ -220,9 +233,11 @@ type receipt struct {
 }
 
 // send uploads a body as it is.
-func (w *world) send(t testing.TB, mime string, body []byte, query string, header ...string) testkit.Reply {
+func (w *world) send(t testing.TB, mime string, body []byte, query string,
+	header ...string) testkit.Reply {
 	t.Helper()
-	return w.Do(t, "POST", filesPath+query, string(body), append([]string{"Content-Type", mime}, header...)...)
+	return w.Do(t, "POST", filesPath+query, string(body),
+		append([]string{"Content-Type", mime}, header...)...)
 }
 
 // formPart is one of a form.
@@ -251,7 +266,9 @@ func (w *world) form(t testing.TB, parts ...formPart) testkit.Reply {
 	}
 	f.Close()
 	header := []string{"Content-Type", f.FormDataContentType()}
-	if slices.ContainsFunc(parts, func(p formPart) bool { return p.name != "file" && p.name != "sizes" }) {
+	if slices.ContainsFunc(parts, func(p formPart) bool {
+		return p.name != "file" && p.name != "sizes"
+	}) {
 		header = append(header, testkit.HeaderUndocumented, "1") // it is passed over
 	}
 	return w.Do(t, "POST", filesPath, b.String(), header...)
@@ -260,7 +277,8 @@ func (w *world) form(t testing.TB, parts ...formPart) testkit.Reply {
 // storeOriginal uploads what must be accepted.
 func (w *world) put(t testing.TB, body []byte, header ...string) receipt {
 	t.Helper()
-	return testkit.DecodeReply[receipt](t, w.send(t, http.DetectContentType(body), body, "", header...).WantStatus(t, 202))
+	return testkit.DecodeReply[receipt](t,
+		w.send(t, http.DetectContentType(body), body, "", header...).WantStatus(t, 202))
 }
 
 // jobView is a job as it is shown.
@@ -321,7 +339,8 @@ func (w *world) file(t testing.TB, id, status string) fileView {
 // create creates a job that must be accepted.
 func (w *world) create(t testing.TB, jobType, fileID string, members ...string) jobView {
 	t.Helper()
-	body := `{"type":"` + jobType + `","file_id":"` + fileID + `"` + strings.Join(append([]string{""}, members...), ",") + `}`
+	body := `{"type":"` + jobType + `","file_id":"` + fileID + `"` +
+		strings.Join(append([]string{""}, members...), ",") + `}`
 	return testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, body).WantStatus(t, 202))
 }
 
@@ -379,7 +398,8 @@ func (w *world) end(j *job.Job, o engine.Outcome) error {
 func (w *world) fail(t testing.TB, id string) {
 	t.Helper()
 	j := w.mustClaim(t, id)
-	if err := w.end(j, images.FailureOutcome(j, "storage_error", "the disk is away", true)); err != nil {
+	if err := w.end(j, images.FailureOutcome(j, "storage_error", "the disk is away",
+		true)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -467,7 +487,8 @@ func TestDocument(t *testing.T) {
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	document(t).WantUnknownQueriesRefused(t, "VALIDATION_FAILED", func(method, path string) testkit.Reply {
-		return w.Do(t, method, path, "")
-	})
+	document(t).WantUnknownQueriesRefused(t, "VALIDATION_FAILED",
+		func(method, path string) testkit.Reply {
+			return w.Do(t, method, path, "")
+		})
 }

@@ -23,7 +23,8 @@ import (
 
 // benchServer is a Relay on a database file behind a real listener.
 func benchServer(b *testing.B) (url string, client *http.Client) {
-	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(b.TempDir(), "jobs.db"), Now: time.Now})
+	s, err := sqlite.Open(context.Background(),
+		sqlite.Config{Path: filepath.Join(b.TempDir(), "jobs.db"), Now: time.Now})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func BenchmarkSingle(b *testing.B) {
 			}
 			_, after, _ := strings.Cut(got, `"id":"`)
 			mine, _, _ := strings.Cut(after, `"`)
-			benchCall(b, c, "DELETE", url+"/v2/queues/single/jobs/"+mine+"/run-id/"+runs[0], "", 200)
+			benchCall(b, c, "DELETE", url+"/v2/queues/single/jobs/"+mine+"/run-id/"+runs[0], "",
+				200)
 		}
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")

@@ -41,7 +41,8 @@ func (c *Config) validate() error {
 		return errors.New("relay: MaxNumJobs must be 1 or more")
 	case c.BodyLimit < 1:
 		return errors.New("relay: BodyLimit must be 1 or more")
-	case c.RetryableStatus != http.StatusTooManyRequests && c.RetryableStatus != http.StatusServiceUnavailable:
+	case c.RetryableStatus != http.StatusTooManyRequests &&
+		c.RetryableStatus != http.StatusServiceUnavailable:
 		return errors.New("relay: RetryableStatus must be 429 or 503")
 	}
 	return nil
@@ -119,6 +120,7 @@ func (r *Relay) onTransitions(moves []engine.Moved) {
 			continue
 		}
 		q.exhausted.Inc()
-		telemetry.LogFinalFailure(r.Log, m.Job.ID.Key, m.Job.Queue, m.Job.Attempts, "its timeout used up the last of its retries; it is a dead letter")
+		telemetry.LogFinalFailure(r.Log, m.Job.ID.Key, m.Job.Queue, m.Job.Attempts,
+			"its timeout used up the last of its retries; it is a dead letter")
 	}
 }

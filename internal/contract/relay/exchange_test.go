@@ -31,13 +31,16 @@ func TestUnknownQuery(t *testing.T) {
 			return w.Do(t, method, path, body)
 		}, "GET /v2/queues/{queue}/jobs", "GET /v1/queues/{queue}/jobs")
 		w.put(t, jobBody("listed", "1"))
-		for _, query := range []string{"state=dead", "num_jobs=1&state=dead", "Num_jobs=1", "%zz=1", "state"} {
-			w.Do(t, "GET", "/v2/queues/listed/jobs?"+query, "").WantStatus(t, 400).WantErrorText(t, "num_jobs")
+		for _, query := range []string{"state=dead", "num_jobs=1&state=dead", "Num_jobs=1", "%zz=1",
+			"state"} {
+			w.Do(t, "GET", "/v2/queues/listed/jobs?"+query, "").WantStatus(t, 400).WantErrorText(t,
+				"num_jobs")
 		}
 		if v := w.get(t, "listed", "1"); v.RunID != nil {
 			t.Error("a request that was refused took the job")
 		}
 		w.Do(t, "GET", "/v2/queues/listed/jobs?&num_jobs=1&", "").WantStatus(t, 200)
-		w.Do(t, "GET", jobPath("listed", "1")+"?pretty=1", "").WantStatus(t, 200) // it changes nothing
+		// it changes nothing
+		w.Do(t, "GET", jobPath("listed", "1")+"?pretty=1", "").WantStatus(t, 200)
 	})
 }

@@ -61,7 +61,8 @@ func TestStorageFailures(t *testing.T) {
 	run := jobPath("q", "1") + "/run-id/12345678-1234-8123-8123-123456789abc"
 	routes := []struct{ ids, method, path, body string }{
 		{"RL-029 RL-030 enqueue", "POST", "/v2/queues/jobs", "[" + jobBody("q", "1") + "]"},
-		{"RL-029 RL-030 enqueue_replace", "POST", "/v2/queues/jobs?mode=replace", "[" + jobBody("q", "1") + "]"},
+		{"RL-029 RL-030 enqueue_replace", "POST", "/v2/queues/jobs?mode=replace",
+			"[" + jobBody("q", "1") + "]"},
 		{"RL-048 next", "GET", "/v2/queues/q/jobs", ""},
 		{"RL-056 heartbeat", "PATCH", run, "1"},
 		{"RL-069 requeue", "PUT", run, "[" + jobBody("q", "1") + "]"},
@@ -78,12 +79,16 @@ func TestStorageFailures(t *testing.T) {
 		err    error
 		status int
 	}{
-		{"unavailable", &job.Error{Kind: job.Unavailable, Op: "store", Err: errors.New("dial 10.1.2.3:5432")}, 429},
-		{"read_only", &job.Error{Kind: job.ReadOnly, Op: "store", Err: errors.New("disk /dev/sda1 is full")}, 429},
+		{"unavailable", &job.Error{Kind: job.Unavailable, Op: "store",
+			Err: errors.New("dial 10.1.2.3:5432")}, 429},
+		{"read_only", &job.Error{Kind: job.ReadOnly, Op: "store",
+			Err: errors.New("disk /dev/sda1 is full")}, 429},
 		{"timeout", &job.Error{Kind: job.Timeout, Op: "store"}, 429},
 		{"aborted", &job.Error{Kind: job.Aborted, Op: "store"}, 429},
-		{"invalid", &job.Error{Kind: job.Invalid, Op: "store", Msg: "the payload is more than the store can keep"}, 422},
-		{"internal", &job.Error{Kind: job.Internal, Op: "store", Msg: "no such table: jobs", Err: errors.New("SELECT secret")}, 500},
+		{"invalid", &job.Error{Kind: job.Invalid, Op: "store",
+			Msg: "the payload is more than the store can keep"}, 422},
+		{"internal", &job.Error{Kind: job.Internal, Op: "store", Msg: "no such table: jobs",
+			Err: errors.New("SELECT secret")}, 500},
 		{"unclassified", errors.New("SELECT secret FROM nowhere"), 500},
 	}
 	for _, status := range []int{429, 503} {
@@ -92,7 +97,8 @@ func TestStorageFailures(t *testing.T) {
 		w, f := faultyWorld(t, c)
 		for _, r := range routes {
 			for _, fail := range failures {
-				if fail.status == 422 && strings.Contains(r.path, "/jobs") && r.method == "GET" && !strings.Contains(r.path, "jobs/") {
+				if fail.status == 422 && strings.Contains(r.path, "/jobs") && r.method == "GET" &&
+					!strings.Contains(r.path, "jobs/") {
 					continue // next has no 422, and nothing that could be invalid
 				}
 				t.Run(fmt.Sprintf("%s_%s_%d", r.ids, fail.name, status), func(t *testing.T) {
@@ -103,7 +109,8 @@ func TestStorageFailures(t *testing.T) {
 						want = status // G-RL-09
 					}
 					got := w.Do(t, r.method, r.path, r.body).WantStatus(t, want)
-					assertEqual(t, "retry-after", got.Header.Get("Retry-After"), map[bool]string{true: "1", false: ""}[want == status])
+					assertEqual(t, "retry-after", got.Header.Get("Retry-After"),
+						map[bool]string{true: "1", false: ""}[want == status])
 					if got.Header.Get("X-Request-Id") == "" {
 						t.Error("the answer has no request id")
 					}
@@ -112,7 +119,8 @@ func TestStorageFailures(t *testing.T) {
 						return
 					}
 					got.WantErrorText(t)
-					for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table", "store:"} {
+					for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table",
+						"store:"} {
 						if strings.Contains(got.Body, inside) {
 							t.Errorf("the answer tells of %s: %s", inside, got.Body)
 						}
@@ -120,8 +128,10 @@ func TestStorageFailures(t *testing.T) {
 				})
 			}
 		}
-		if log := w.log.String(); !strings.Contains(log, "SELECT secret") || strings.Count(log, "level=ERROR") != 2*len(routes) {
-			t.Errorf("each defect is logged once with its cause, got %d", strings.Count(log, "level=ERROR"))
+		if log := w.log.String(); !strings.Contains(log, "SELECT secret") ||
+			strings.Count(log, "level=ERROR") != 2*len(routes) {
+			t.Errorf("each defect is logged once with its cause, got %d",
+				strings.Count(log, "level=ERROR"))
 		}
 		w.put(t, jobBody("q", "after")) // and it works again
 	}
@@ -164,13 +174,17 @@ func TestToken(t *testing.T) {
 	c := config()
 	c.Token = relayToken("correct horse")
 	w := inMemory(t, c)
-	for _, authorization := range []string{"", "Bearer", "Bearer wrong", "Basic correct horse", "correct horse", "Bearer correct horse battery"} {
-		r := w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", authorization).WantStatus(t, 401).WantErrorText(t, "token")
+	for _, authorization := range []string{"", "Bearer", "Bearer wrong", "Basic correct horse",
+		"correct horse", "Bearer correct horse battery"} {
+		r := w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", authorization).WantStatus(t,
+			401).WantErrorText(t, "token")
 		assertEqual(t, "challenge", r.Header.Get("WWW-Authenticate"), `Bearer realm="millrace"`)
 	}
 	w.Do(t, "GET", "/v2/queues/nothing/here/at/all", "").WantStatus(t, 401)
-	w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", "Bearer correct horse").WantStatus(t, 204)
-	w.Do(t, "GET", "/v1/queues/q/jobs", "", "Authorization", "bearer correct horse").WantStatus(t, 204)
+	w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", "Bearer correct horse").WantStatus(t,
+		204)
+	w.Do(t, "GET", "/v1/queues/q/jobs", "", "Authorization", "bearer correct horse").WantStatus(t,
+		204)
 	w.Do(t, "GET", "/health", "").WantStatus(t, 200)
 	if strings.Contains(w.log.String(), "correct horse") {
 		t.Error("the token is in the log")

@@ -16,7 +16,8 @@ import (
 // is the caller's fault, and what is accepted keeps the limits and can be shown
 // as JSON with the bytes that were sent.
 func FuzzEnqueueBody(f *testing.F) {
-	for _, seed := range []string{`[]`, `[{}]`, `{}`, "[" + jobBody("q", "1", `"state":null,"max_retries":3`) + "]", `[{"queue":"\u0000"}]`,
+	for _, seed := range []string{`[]`, `[{}]`, `{}`,
+		"[" + jobBody("q", "1", `"state":null,"max_retries":3`) + "]", `[{"queue":"\u0000"}]`,
 		`[{"queue":"q","id":"\ud83d\ude00","timeout":1e0,"payload":[1,{"a":-0}],"run_at":"2030-01-01T00:00:60Z","max_retries":null}]`,
 		`[{"queue":"q","queue":1}]`, `[[[[`, `[null,7]`, "[\"\xff\"]"} {
 		f.Add([]byte(seed))
@@ -41,11 +42,13 @@ func FuzzEnqueueBody(f *testing.F) {
 func checkAccepted(t *testing.T, s engine.Submission) {
 	j := s.Job
 	for _, name := range []string{j.ID.Scope, j.ID.Key} {
-		if n := utf8.RuneCountInString(name); n < 1 || n > 1024 || !utf8.ValidString(name) || strings.Contains(name, "\x00") {
+		if n := utf8.RuneCountInString(name); n < 1 || n > 1024 || !utf8.ValidString(name) ||
+			strings.Contains(name, "\x00") {
 			t.Fatalf("name %q is accepted", name)
 		}
 	}
-	if j.Queue != j.ID.Scope || j.MaxAttempts < 0 || j.MaxAttempts > 32768 || j.Lease < 0 || len(j.Payload) == 0 {
+	if j.Queue != j.ID.Scope || j.MaxAttempts < 0 || j.MaxAttempts > 32768 || j.Lease < 0 ||
+		len(j.Payload) == 0 {
 		t.Fatalf("job %+v is accepted", j)
 	}
 	var shown map[string]json.RawMessage
@@ -64,7 +67,8 @@ func checkAccepted(t *testing.T, s engine.Submission) {
 // FuzzPathNames: a name that was stored is found under its escaped form, and
 // found as itself.
 func FuzzPathNames(f *testing.F) {
-	for _, seed := range []string{"a", "a/b", "%2F", "..", "+", " ", "ü", "\x00", "\xff", "a?b#c", "jobs"} {
+	for _, seed := range []string{"a", "a/b", "%2F", "..", "+", " ", "ü", "\x00", "\xff", "a?b#c",
+		"jobs"} {
 		f.Add(seed, seed+"x")
 	}
 	w := inMemory(f, config())
@@ -80,7 +84,9 @@ func FuzzPathNames(f *testing.F) {
 			return b.String()
 		}
 		path := "/v2/queues/" + escape(queue) + "/jobs/" + escape(id)
-		valid := func(s string) bool { return s != "" && utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+		valid := func(s string) bool {
+			return s != "" && utf8.ValidString(s) && !strings.Contains(s, "\x00")
+		}
 		r := w.Do(t, "DELETE", path, "")
 		if !valid(queue) || !valid(id) {
 			if r.Status != 404 {
@@ -91,11 +97,13 @@ func FuzzPathNames(f *testing.F) {
 		body := `[{"queue":` + quote(queue) + `,"id":` + quote(id) + `,"timeout":1,"payload":1}]`
 		w.Do(t, "POST", "/v2/queues/jobs", body).WantStatus(t, 202)
 		var v jobView
-		if err := json.Unmarshal([]byte(w.Do(t, "GET", path, "").WantStatus(t, 200).Body), &v); err != nil || v.Queue != queue || v.ID != id {
+		if err := json.Unmarshal([]byte(w.Do(t, "GET", path, "").WantStatus(t, 200).Body),
+			&v); err != nil || v.Queue != queue || v.ID != id {
 			t.Fatalf("%q %q became %q %q: %v", queue, id, v.Queue, v.ID, err)
 		}
 		w.Do(t, "DELETE", path, "").WantStatus(t, 200)
-		if m, ok := relay.UnescapeMemberV1(strings.ReplaceAll(escape(queue), "%20", "+")); !ok || m != queue {
+		if m, ok := relay.UnescapeMemberV1(strings.ReplaceAll(escape(queue), "%20", "+")); !ok ||
+			m != queue {
 			t.Fatalf("version 1 reads %q as %q", queue, m)
 		}
 	})
@@ -103,7 +111,8 @@ func FuzzPathNames(f *testing.F) {
 
 // FuzzNumJobs: any text is 204 on an empty queue or 400, and never more.
 func FuzzNumJobs(f *testing.F) {
-	for _, seed := range []string{"1", "0", "-1", "", "99999999999999999999", "1&num_jobs=2", "%31", "%", "１", "1;2"} {
+	for _, seed := range []string{"1", "0", "-1", "", "99999999999999999999", "1&num_jobs=2", "%31",
+		"%", "１", "1;2"} {
 		f.Add(seed)
 	}
 	w := inMemory(f, config())
@@ -113,9 +122,10 @@ func FuzzNumJobs(f *testing.F) {
 				return // no client can send it
 			}
 		}
-		digits := text != "" && strings.Trim(text, "0123456789") == "" && strings.Trim(text, "0") != ""
+		digits := text != "" && strings.Trim(text, "0123456789") == "" &&
+			strings.Trim(text, "0") != ""
 		r := w.Do(t, "GET", "/v2/queues/empty/jobs?num_jobs="+text, "", beyondDocument, "1")
-		if r.Status != 204 && r.Status != 400 || digits && r.Status != 204 {
+		if (r.Status != 204 && r.Status != 400) || (digits && r.Status != 204) {
 			t.Fatalf("num_jobs=%s: got %d %s", text, r.Status, r.Body)
 		}
 	})

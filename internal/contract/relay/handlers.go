@@ -64,7 +64,8 @@ func (r *Relay) numJobs(c *httpapi.Call) (int, error) {
 	}
 	n, ok := httpapi.ParseDigits(text)
 	if !ok || n == 0 {
-		return 0, malformed("num_jobs must be a whole number of 1 or more, not " + strconv.Quote(text))
+		return 0, malformed("num_jobs must be a whole number of 1 or more, not " +
+			strconv.Quote(text))
 	}
 	return min(n, r.MaxNumJobs), nil
 }
@@ -109,8 +110,9 @@ func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte
 		c.Header().Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
 	}
 	queue := c.PathValue("queue")
-	jobs, err := r.engine.Claim(c.Request.Context(), engine.ClaimRequest{Contract: Name, Queues: []string{queue}, Max: n,
-		Worker: c.Request.RemoteAddr, Wait: time.Duration(seconds) * time.Second})
+	jobs, err := r.engine.Claim(c.Request.Context(),
+		engine.ClaimRequest{Contract: Name, Queues: []string{queue}, Max: n,
+			Worker: c.Request.RemoteAddr, Wait: time.Duration(seconds) * time.Second})
 	if err != nil {
 		return err
 	}
@@ -180,7 +182,8 @@ func (r *Relay) requeue(c *httpapi.Call) error {
 
 // sendRequeued answers a swap. One by a run that was lost has done nothing, and says
 // so to nobody (G-RL-02).
-func (r *Relay) sendRequeued(c *httpapi.Call, id job.ID, batch []engine.Submission, err error) error {
+func (r *Relay) sendRequeued(c *httpapi.Call, id job.ID, batch []engine.Submission,
+	err error) error {
 	if err != nil && !job.IsKind(err, job.RunLost) {
 		return err
 	}

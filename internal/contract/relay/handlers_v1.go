@@ -27,7 +27,8 @@ func (r *Relay) rescheduleV1(c *httpapi.Call) error {
 		return err
 	}
 	batch := []engine.Submission{s}
-	return r.sendRequeued(c, s.Job.ID, batch, r.engine.RequeueJob(c.Request.Context(), s.Job.ID, engine.Replace, batch))
+	return r.sendRequeued(c, s.Job.ID, batch,
+		r.engine.RequeueJob(c.Request.Context(), s.Job.ID, engine.Replace, batch))
 }
 
 // GET /v1/queues/{queue}/jobs?num_jobs=

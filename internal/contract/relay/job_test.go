@@ -35,12 +35,14 @@ func testIdentity(t *testing.T, w *world) {
 			w.put(t, jobBody(long, c.name))
 			assertEqual(t, "queue", w.get(t, long, c.name).Queue, long)
 			assertEqual(t, "next", w.claim(t, long).Queue, long)
-			w.enqueue(t, "", jobBody(long+c.letter, "1")).WantStatus(t, 422).WantErrorText(t, "queue", "1024")
+			w.enqueue(t, "", jobBody(long+c.letter, "1")).WantStatus(t, 422).WantErrorText(t,
+				"queue", "1024")
 		})
 		t.Run("RL-003 id_1024_"+c.name, func(t *testing.T) {
 			w.put(t, jobBody("long-"+c.name, long))
 			assertEqual(t, "id", w.get(t, "long-"+c.name, long).ID, long)
-			w.enqueue(t, "", jobBody("long-"+c.name, long+c.letter)).WantStatus(t, 422).WantErrorText(t, "id", "1024")
+			w.enqueue(t, "", jobBody("long-"+c.name, long+c.letter)).WantStatus(t,
+				422).WantErrorText(t, "id", "1024")
 			w.put(t, jobBody(long, long)) // the longest path there is
 			for _, v := range w.next(t, long, 5) {
 				w.heartbeat(t, v, "1").WantStatus(t, 202)
@@ -66,7 +68,8 @@ func testIdentity(t *testing.T, w *world) {
 		}
 	})
 	t.Run("RL-015 unknown_members_are_ignored", func(t *testing.T) {
-		w.put(t, jobBody("unknown", "1", `"updated_at":null,"run_id":"x","created_at":7,"Queue":"other","retries_remaining":99,"\u0000":[]`))
+		w.put(t, jobBody("unknown", "1",
+			`"updated_at":null,"run_id":"x","created_at":7,"Queue":"other","retries_remaining":99,"\u0000":[]`))
 		v := w.get(t, "unknown", "1")
 		assertEqual(t, "retries_remaining", number(v.RetriesRemaining), "null")
 		assertEqual(t, "created_at", v.CreatedAt, w.clock.Now())
@@ -81,7 +84,8 @@ func testIdentity(t *testing.T, w *world) {
 				}
 			}
 			name, _, _ := strings.Cut(strings.Trim(all[i], `"`), `"`)
-			w.enqueue(t, "", "{"+strings.Join(rest, ",")+"}").WantStatus(t, 400).WantErrorText(t, name, "missing")
+			w.enqueue(t, "", "{"+strings.Join(rest, ",")+"}").WantStatus(t, 400).WantErrorText(t,
+				name, "missing")
 		}
 		w.put(t, "{"+strings.Join(all, ",")+"}")
 	})
@@ -135,10 +139,13 @@ func testNumbers(t *testing.T, w *world) {
 
 func testBodies(t *testing.T, w *world) {
 	values := map[string]string{
-		"null": `null`, "string": `"a\u0000b\ud83d\ude00ü\/"`, "big": `123456789012345678901234567890`, "i64": `9007199254740993`,
-		"decimal": `0.1000000000000000055511151231257827`, "exponent": `1E-400`, "minus_zero": `-0.0`, "array": `[1,[2,[3]],{}]`,
-		"order": `{"b":1,"a":{"z":null,"y":[true,false]},"b":2}`, "space": `{ "a" : 1 ,  "b":2 }`, "false": `false`,
-		"deep": strings.Repeat("[", 500) + strings.Repeat("]", 500), "surrogate": `"\ud800"`,
+		"null": `null`, "string": `"a\u0000b\ud83d\ude00ü\/"`,
+		"big": `123456789012345678901234567890`, "i64": `9007199254740993`,
+		"decimal": `0.1000000000000000055511151231257827`, "exponent": `1E-400`,
+		"minus_zero": `-0.0`, "array": `[1,[2,[3]],{}]`,
+		"order": `{"b":1,"a":{"z":null,"y":[true,false]},"b":2}`, "space": `{ "a" : 1 ,  "b":2 }`,
+		"false": `false`,
+		"deep":  strings.Repeat("[", 500) + strings.Repeat("]", 500), "surrogate": `"\ud800"`,
 		"large": `"` + strings.Repeat("0123456789", 10_000) + `"`,
 	}
 	for name, value := range values {
@@ -182,7 +189,8 @@ func testTimes(t *testing.T, w *world) {
 		{"RL-011 null_is_now", `null`, ""},
 		{"RL-014 milliseconds", `"2030-01-02T03:04:05.678Z"`, "2030-01-02T03:04:05.678Z"},
 		{"RL-014 microseconds", `"2030-01-02T03:04:05.678901Z"`, "2030-01-02T03:04:05.678901Z"},
-		{"RL-014 beyond_microseconds_is_cut", `"2030-01-02T03:04:05.6789019Z"`, "2030-01-02T03:04:05.678901Z"},
+		{"RL-014 beyond_microseconds_is_cut", `"2030-01-02T03:04:05.6789019Z"`,
+			"2030-01-02T03:04:05.678901Z"},
 		{"RL-011 zero_time_of_go", `"0001-01-01T00:00:00Z"`, "0001-01-01T00:00:00.000001Z"},
 		{"RL-011 first_year", `"0000-01-01T00:00:00Z"`, "0000-01-01T00:00:00Z"},
 		{"RL-011 last_year", `"9999-12-31T23:59:59.999999Z"`, "9999-12-31T23:59:59.999999Z"},
@@ -202,9 +210,11 @@ func testTimes(t *testing.T, w *world) {
 		w.put(t, jobBody("now", "1"))
 		assertEqual(t, "run_at", w.get(t, "now", "1").RunAt, now)
 	})
-	for _, bad := range []string{`"tomorrow"`, `"2030-01-02"`, `"2030-01-02 03:04:05Z"`, `"2030-02-30T00:00:00Z"`, `7`, `{}`, `""`} {
+	for _, bad := range []string{`"tomorrow"`, `"2030-01-02"`, `"2030-01-02 03:04:05Z"`,
+		`"2030-02-30T00:00:00Z"`, `7`, `{}`, `""`} {
 		t.Run("G-RL-25_run_at_"+bad, func(t *testing.T) {
-			w.enqueue(t, "", jobBody("times", "bad", `"run_at":`+bad)).WantStatus(t, 400).WantErrorText(t, "run_at")
+			w.enqueue(t, "", jobBody("times", "bad", `"run_at":`+bad)).WantStatus(t,
+				400).WantErrorText(t, "run_at")
 		})
 	}
 	t.Run("RL-012 updated_at_moves", func(t *testing.T) {

@@ -34,7 +34,8 @@ func (g *gatedStore) Update(ctx context.Context, fn func(store.Tx) error) error 
 func TestCallerThatLeft(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
-	g := &gatedStore{Store: testkit.MemoryStore(t, clock.Now), reached: make(chan struct{}), open: make(chan struct{})}
+	g := &gatedStore{Store: testkit.MemoryStore(t, clock.Now), reached: make(chan struct{}),
+		open: make(chan struct{})}
 	c := config()
 	c.Log, c.Registry = slog.New(slog.DiscardHandler), newRegistry()
 	r, err := relay.New(c)
@@ -51,7 +52,8 @@ func TestCallerThatLeft(t *testing.T) {
 		served <- struct{}{}
 	}))
 	t.Cleanup(server.Close)
-	w := &world{clock: clock, APIServer: &testkit.APIServer{URL: server.URL, Client: server.Client()}}
+	w := &world{clock: clock, APIServer: &testkit.APIServer{URL: server.URL,
+		Client: server.Client()}}
 	w.put(t, jobBody("left", "1", `"max_retries":0`))
 	<-served
 

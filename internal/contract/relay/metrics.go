@@ -31,8 +31,9 @@ type metrics struct {
 
 // queueMetrics are one queue's, so that a request looks up one name.
 type queueMetrics struct {
-	enqueued, fetched, read, exists, heartbeats, completed, requeued, deleted, retries, exhausted prometheus.Counter
-	latency, duration                                                                             prometheus.Observer
+	enqueued, fetched, read, exists, heartbeats, completed, requeued, deleted, retries,
+	exhausted prometheus.Counter
+	latency, duration prometheus.Observer
 }
 
 // observeRun notes how long a run took.
@@ -56,20 +57,27 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
 	m := &metrics{
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_latency_seconds",
-			Help: "Time from when a job could run to when it was handed out.", Buckets: buckets}, []string{"queue"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_duration_seconds",
-			Help: "Time from a hand-out to its completion or timeout.", Buckets: buckets}, []string{"queue"}),
+			Help: "Time from when a job could run to when it was handed out.", Buckets: buckets},
+			[]string{"queue"}),
+		duration: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "relay_duration_seconds",
+				Help: "Time from a hand-out to its completion or timeout.", Buckets: buckets},
+			[]string{"queue"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_errors_total",
 			Help: "Requests answered with an error, by its kind."}, []string{"type"}),
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_http_request_duration_seconds",
-			Help:    "Time from the header of a request to its answer, by route and class of status; long polls include their wait.",
-			Buckets: []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 500e-3, 2.5, 10, 30}}, []string{"route", "code"}),
+		requests: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "relay_http_request_duration_seconds",
+				Help: "Time from the header of a request to its answer, by route and class of " +
+					"status; long polls include their wait.",
+				Buckets: []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3,
+					500e-3, 2.5, 10, 30}}, []string{"route", "code"}),
 		events: map[string]*prometheus.CounterVec{},
 		queues: map[string]*queueMetrics{},
 	}
 	all := []prometheus.Collector{m.latency, m.duration, m.errors, m.requests}
 	for name, help := range eventNames {
-		m.events[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_" + name + "_total", Help: help}, []string{"queue"})
+		m.events[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_" + name +
+			"_total", Help: help}, []string{"queue"})
 		all = append(all, m.events[name])
 	}
 	for _, c := range all {
@@ -84,7 +92,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 func (m *metrics) newQueueMetrics(label string) *queueMetrics {
 	count := func(name string) prometheus.Counter { return m.events[name].WithLabelValues(label) }
 	return &queueMetrics{
-		enqueued: count("enqueued"), fetched: count("fetched"), read: count("get"), exists: count("exists"),
+		enqueued: count("enqueued"), fetched: count("fetched"), read: count("get"),
+		exists:     count("exists"),
 		heartbeats: count("heartbeat"), completed: count("completed"), requeued: count("requeued"),
 		deleted: count("deleted"), retries: count("retries"), exhausted: count("exhausted"),
 		latency: m.latency.WithLabelValues(label), duration: m.duration.WithLabelValues(label),

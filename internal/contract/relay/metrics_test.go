@@ -13,7 +13,8 @@ import (
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
 // metric sums a metric over all children that have the labels, and counts these.
-func (w *world) metric(t *testing.T, name string, labels map[string]string) (sum float64, children int) {
+func (w *world) metric(t *testing.T, name string, labels map[string]string) (sum float64,
+	children int) {
 	t.Helper()
 	return testkit.MetricSum(t, w.registry, name, labels)
 }
@@ -22,8 +23,10 @@ func (w *world) metric(t *testing.T, name string, labels map[string]string) (sum
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	w.put(t, jobBody("m", "1", `"timeout":5,"max_retries":1`), jobBody("m", "2"), jobBody("m", "3"), jobBody("m", "4"))
-	w.enqueue(t, "ignore", jobBody("m", "1"), jobBody("m", "5"), jobBody("n", "1")).WantStatus(t, 202)
+	w.put(t, jobBody("m", "1", `"timeout":5,"max_retries":1`), jobBody("m", "2"), jobBody("m", "3"),
+		jobBody("m", "4"))
+	w.enqueue(t, "ignore", jobBody("m", "1"), jobBody("m", "5"), jobBody("n", "1")).WantStatus(t,
+		202)
 	w.enqueue(t, "", jobBody("m", "1")).WantStatus(t, 409)
 	w.clock.Advance(2 * time.Second)
 	runs := w.next(t, "m", 5)
@@ -31,7 +34,8 @@ func TestMetrics(t *testing.T) {
 	w.Do(t, "DELETE", runs[1].runPath(), "").WantStatus(t, 200)
 	w.Do(t, "DELETE", runs[1].runPath(), "").WantStatus(t, 200)
 	w.Do(t, "PUT", runs[2].runPath(), "["+jobBody("m", "6")+"]").WantStatus(t, 202)
-	w.Do(t, "PUT", runs[2].runPath(), "["+jobBody("m", "7")+"]").WantStatus(t, 202) // of a lost run: counts nowhere
+	// of a lost run: counts nowhere
+	w.Do(t, "PUT", runs[2].runPath(), "["+jobBody("m", "7")+"]").WantStatus(t, 202)
 	w.Do(t, "DELETE", jobPath("m", "4"), "").WantStatus(t, 200)
 	w.Do(t, "DELETE", jobPath("m", "4"), "").WantStatus(t, 200)
 	w.Do(t, "HEAD", jobPath("m", "1"), "").WantStatus(t, 200)
@@ -41,15 +45,19 @@ func TestMetrics(t *testing.T) {
 	w.claim(t, "m")
 	w.clock.Advance(5 * time.Second)
 	w.runMaintenance(t)
-	for name, want := range map[string]float64{"relay_enqueued_total": 6, "relay_fetched_total": 6, "relay_heartbeat_total": 1,
-		"relay_completed_total": 1, "relay_requeued_total": 1, "relay_deleted_total": 1, "relay_exists_total": 1, "relay_get_total": 1,
-		"relay_retries_total": 1, "relay_exhausted_total": 1, "relay_latency_seconds": 6, "relay_duration_seconds": 3} {
+	for name, want := range map[string]float64{"relay_enqueued_total": 6, "relay_fetched_total": 6,
+		"relay_heartbeat_total": 1,
+		"relay_completed_total": 1, "relay_requeued_total": 1, "relay_deleted_total": 1,
+		"relay_exists_total": 1, "relay_get_total": 1,
+		"relay_retries_total": 1, "relay_exhausted_total": 1, "relay_latency_seconds": 6,
+		"relay_duration_seconds": 3} {
 		got, _ := w.metric(t, name, map[string]string{"queue": "m"})
 		assertEqual(t, name, got, want)
 	}
 	conflicts, _ := w.metric(t, "relay_errors_total", map[string]string{"type": "conflict"})
 	assertEqual(t, "conflicts", conflicts, 1)
-	posts, _ := w.metric(t, "relay_http_request_duration_seconds", map[string]string{"route": "POST /v2/queues/jobs", "code": "2xx"})
+	posts, _ := w.metric(t, "relay_http_request_duration_seconds",
+		map[string]string{"route": "POST /v2/queues/jobs", "code": "2xx"})
 	assertEqual(t, "posts", posts, 2)
 }
 

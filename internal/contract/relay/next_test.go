@@ -16,23 +16,28 @@ func TestNext(t *testing.T) {
 		t.Run("what", func(t *testing.T) { testNextWhat(t, w) })
 		t.Run("when", func(t *testing.T) { testNextWhen(t, w) })
 		t.Run("num_jobs", func(t *testing.T) { testNumJobs(t, w) })
-		t.Run("RL-042 concurrent_callers_share_nothing", func(t *testing.T) { testConcurrentNext(t, w) })
+		t.Run("RL-042 concurrent_callers_share_nothing", func(t *testing.T) {
+			testConcurrentNext(t, w)
+		})
 	})
 }
 
 func testNextWhat(t *testing.T, w *world) {
 	t.Run("RL-036 jobs_with_all_members", func(t *testing.T) {
 		run := w.clock.Now().Add(-time.Minute)
-		w.put(t, jobBody("all", "1", `"timeout":9,"max_retries":3,"payload":{"p":1},"state":["s"]`, at(run)), jobBody("all", "2"))
+		w.put(t, jobBody("all", "1", `"timeout":9,"max_retries":3,"payload":{"p":1},"state":["s"]`,
+			at(run)), jobBody("all", "2"))
 		w.clock.Advance(time.Second)
 		jobs := w.next(t, "all", 5)
 		if len(jobs) != 2 {
 			t.Fatalf("got %d jobs", len(jobs))
 		}
 		v := jobs[0]
-		got := fmt.Sprint(v.Queue, v.ID, v.Timeout, number(v.MaxRetries), number(v.RetriesRemaining), string(v.Payload), string(v.State),
+		got := fmt.Sprint(v.Queue, v.ID, v.Timeout, number(v.MaxRetries),
+			number(v.RetriesRemaining), string(v.Payload), string(v.State),
 			v.RunAt, v.UpdatedAt, v.CreatedAt)
-		want := fmt.Sprint("all", "1", 9, "3", "3", `{"p":1}`, `["s"]`, run, w.clock.Now(), w.clock.Now().Add(-time.Second))
+		want := fmt.Sprint("all", "1", 9, "3", "3", `{"p":1}`, `["s"]`, run, w.clock.Now(),
+			w.clock.Now().Add(-time.Second))
 		assertEqual(t, "job", got, want)
 		if v.RunID == nil || jobs[1].RunID == nil || *v.RunID == *jobs[1].RunID {
 			t.Error("the run ids are not fresh")
@@ -46,7 +51,8 @@ func testNextWhat(t *testing.T, w *world) {
 		assertEqual(t, "preference", r.Header.Get("Preference-Applied"), "")
 	})
 	t.Run("RL-038 nothing_available", func(t *testing.T) {
-		w.put(t, jobBody("future", "1", at(w.clock.Now().Add(time.Hour))), jobBody("flying", "1"), jobBody("done", "1"))
+		w.put(t, jobBody("future", "1", at(w.clock.Now().Add(time.Hour))), jobBody("flying", "1"),
+			jobBody("done", "1"))
 		w.claim(t, "flying")
 		w.Do(t, "DELETE", w.claim(t, "done").runPath(), "").WantStatus(t, 200)
 		for _, queue := range []string{"unknown", "future", "flying", "done"} {
@@ -55,11 +61,13 @@ func testNextWhat(t *testing.T, w *world) {
 		}
 	})
 	t.Run("RL-043 only_the_named_queue", func(t *testing.T) {
-		w.put(t, jobBody("named", "1"), jobBody("Named", "2"), jobBody("named ", "3"), jobBody("name", "4"))
+		w.put(t, jobBody("named", "1"), jobBody("Named", "2"), jobBody("named ", "3"),
+			jobBody("name", "4"))
 		assertEqual(t, "jobs", ids(w.next(t, "named", 9)), "1")
 	})
 	t.Run("RL-044 in_flight_is_not_returned_again", func(t *testing.T) {
-		w.put(t, jobBody("again", "timeout", `"timeout":10`), jobBody("again", "replace"), jobBody("again", "requeue"))
+		w.put(t, jobBody("again", "timeout", `"timeout":10`), jobBody("again", "replace"),
+			jobBody("again", "requeue"))
 		jobs := w.next(t, "again", 9)
 		assertEqual(t, "first", ids(jobs), "timeout replace requeue")
 		assertEqual(t, "in flight", len(w.next(t, "again", 9)), 0)
@@ -98,15 +106,18 @@ func testNextWhen(t *testing.T, w *world) {
 	})
 	t.Run("RL-041 by_run_at_then_insertion", func(t *testing.T) {
 		now := w.clock.Now()
-		w.put(t, jobBody("order", "c"), jobBody("order", "a", at(now.Add(-time.Hour))), jobBody("order", "d"),
-			jobBody("order", "b", at(now.Add(-time.Minute))), jobBody("order", "later", at(now.Add(time.Minute))))
+		w.put(t, jobBody("order", "c"), jobBody("order", "a", at(now.Add(-time.Hour))),
+			jobBody("order", "d"),
+			jobBody("order", "b", at(now.Add(-time.Minute))),
+			jobBody("order", "later", at(now.Add(time.Minute))))
 		w.put(t, jobBody("order", "e"))
 		w.clock.Advance(time.Second)
 		w.put(t, jobBody("order", "f"), jobBody("order", "0", at(now.Add(-2*time.Hour))))
 		assertEqual(t, "first", ids(w.next(t, "order", 3)), "0 a b")
 		assertEqual(t, "rest", ids(w.next(t, "order", 9)), "c d e f")
 		w.clock.Advance(time.Minute)
-		assertEqual(t, "due since, and timed out", ids(w.next(t, "order", 9)), "0 a b c d e f later")
+		assertEqual(t, "due since, and timed out", ids(w.next(t, "order", 9)),
+			"0 a b c d e f later")
 	})
 	t.Run("RL-041 what_has_lapsed_comes_before_younger_ones", func(t *testing.T) {
 		w.put(t, jobBody("mixed", "old", `"timeout":1`))
@@ -158,9 +169,11 @@ func testNumJobs(t *testing.T, w *world) {
 		specs = append(specs, jobBody("many", fmt.Sprint(i)))
 	}
 	w.put(t, specs...)
-	for _, bad := range []string{"0", "-1", "x", "1.0", "", "1e3", "%2B1", "0x1", "1&num_jobs=1", "00"} {
+	for _, bad := range []string{"0", "-1", "x", "1.0", "", "1e3", "%2B1", "0x1", "1&num_jobs=1",
+		"00"} {
 		t.Run("RL-046 num_jobs_"+bad, func(t *testing.T) {
-			w.Do(t, "GET", "/v2/queues/many/jobs?num_jobs="+bad, "").WantStatus(t, 400).WantErrorText(t, "num_jobs")
+			w.Do(t, "GET", "/v2/queues/many/jobs?num_jobs="+bad, "").WantStatus(t,
+				400).WantErrorText(t, "num_jobs")
 		})
 	}
 	t.Run("RL-037 default_is_one", func(t *testing.T) {
@@ -168,7 +181,8 @@ func testNumJobs(t *testing.T, w *world) {
 		assertEqual(t, "jobs", strings.Count(r.Body, `"run_id"`), 1)
 	})
 	t.Run("RL-047 huge_values_are_capped", func(t *testing.T) {
-		r := w.Do(t, "GET", "/v2/queues/many/jobs?num_jobs=99999999999999999999999999", "", beyondDocument, "1").WantStatus(t, 200)
+		r := w.Do(t, "GET", "/v2/queues/many/jobs?num_jobs=99999999999999999999999999", "",
+			beyondDocument, "1").WantStatus(t, 200)
 		assertEqual(t, "jobs", strings.Count(r.Body, `"run_id"`), 50)
 	})
 	t.Run("RL-039 fewer_than_asked_for", func(t *testing.T) {
@@ -218,7 +232,9 @@ func TestLongPoll(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		poll := func(t *testing.T, queue, prefer string) <-chan testkit.Reply {
 			done := make(chan testkit.Reply, 1)
-			go func() { done <- w.Do(t, "GET", "/v2/queues/"+queue+"/jobs?num_jobs=5", "", "Prefer", prefer) }()
+			go func() {
+				done <- w.Do(t, "GET", "/v2/queues/"+queue+"/jobs?num_jobs=5", "", "Prefer", prefer)
+			}()
 			return done
 		}
 		t.Run("G-RL-30_answers_with_the_first_job", func(t *testing.T) {
@@ -230,12 +246,15 @@ func TestLongPoll(t *testing.T) {
 		})
 		t.Run("G-RL-30_job_that_is_there_needs_no_wait", func(t *testing.T) {
 			w.put(t, jobBody("there", "1"))
-			r := w.Do(t, "GET", "/v2/queues/there/jobs", "", "Prefer", "wait=9999").WantStatus(t, 200)
+			r := w.Do(t, "GET", "/v2/queues/there/jobs", "", "Prefer", "wait=9999").WantStatus(t,
+				200)
 			assertEqual(t, "at most", r.Header.Get("Preference-Applied"), "wait=30")
 		})
 		t.Run("G-RL-30_zero_and_nonsense_do_not_wait", func(t *testing.T) {
-			assertEqual(t, "zero", w.Do(t, "GET", "/v2/queues/none/jobs", "", "Prefer", "wait=0").WantStatus(t, 204).Header.Get("Preference-Applied"), "wait=0")
-			assertEqual(t, "nonsense", w.Do(t, "GET", "/v2/queues/none/jobs", "", "Prefer", "wait=soon").WantStatus(t, 204).Header.Get("Preference-Applied"), "")
+			assertEqual(t, "zero", w.Do(t, "GET", "/v2/queues/none/jobs", "", "Prefer",
+				"wait=0").WantStatus(t, 204).Header.Get("Preference-Applied"), "wait=0")
+			assertEqual(t, "nonsense", w.Do(t, "GET", "/v2/queues/none/jobs", "", "Prefer",
+				"wait=soon").WantStatus(t, 204).Header.Get("Preference-Applied"), "")
 		})
 		t.Run("G-RL-30_a_stopping_server_answers", func(t *testing.T) {
 			waiting := poll(t, "stop", "wait=30")

@@ -22,26 +22,42 @@ var (
 // routes is version 2. A GET of next takes jobs, so it changes something.
 func (r *Relay) routes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodPost, Pattern: "/v2/queues/jobs", Action: "enqueue", Handle: r.enqueue, Query: modeOnly, ReadsBody: true, DecodePathValue: unescapeMember},
-		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs", Action: "next", Handle: r.next, Query: numJobsOnly, Mutates: true, NoStore: true, DecodePathValue: unescapeMember},
-		{Method: http.MethodPatch, Pattern: runPath, Action: "heartbeat", Handle: r.heartbeat, ReadsBody: true, DecodePathValue: unescapeMember},
-		{Method: http.MethodPut, Pattern: runPath, Action: "requeue", Handle: r.requeue, Query: modeOnly, ReadsBody: true, DecodePathValue: unescapeMember},
-		{Method: http.MethodDelete, Pattern: runPath, Action: "complete", Handle: r.complete, DecodePathValue: unescapeMember},
-		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: r.remove, DecodePathValue: unescapeMember},
-		{Method: http.MethodHead, Pattern: jobPath, Action: "exists", Handle: r.exists, NoStore: true, DecodePathValue: unescapeMember},
-		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: r.get, NoStore: true, DecodePathValue: unescapeMember},
+		{Method: http.MethodPost, Pattern: "/v2/queues/jobs", Action: "enqueue", Handle: r.enqueue,
+			Query: modeOnly, ReadsBody: true, DecodePathValue: unescapeMember},
+		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs", Action: "next", Handle: r.next,
+			Query: numJobsOnly, Mutates: true, NoStore: true, DecodePathValue: unescapeMember},
+		{Method: http.MethodPatch, Pattern: runPath, Action: "heartbeat", Handle: r.heartbeat,
+			ReadsBody: true, DecodePathValue: unescapeMember},
+		{Method: http.MethodPut, Pattern: runPath, Action: "requeue", Handle: r.requeue,
+			Query: modeOnly, ReadsBody: true, DecodePathValue: unescapeMember},
+		{Method: http.MethodDelete, Pattern: runPath, Action: "complete", Handle: r.complete,
+			DecodePathValue: unescapeMember},
+		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: r.remove,
+			DecodePathValue: unescapeMember},
+		{Method: http.MethodHead, Pattern: jobPath, Action: "exists", Handle: r.exists,
+			NoStore: true, DecodePathValue: unescapeMember},
+		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: r.get, NoStore: true,
+			DecodePathValue: unescapeMember},
 	}
 }
 
 // routesV1 is version 1, for the public Go client (G-RL-22).
 func (r *Relay) routesV1() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodPost, Pattern: "/v1/queues/jobs", Action: "enqueue", Handle: r.enqueueV1, ReadsBody: true, DecodePathValue: unescapeMemberV1},
-		{Method: http.MethodPut, Pattern: "/v1/queues/jobs", Action: "reschedule", Handle: r.rescheduleV1, ReadsBody: true, DecodePathValue: unescapeMemberV1},
-		{Method: http.MethodGet, Pattern: "/v1/queues/{queue}/jobs", Action: "next", Handle: r.nextV1, Query: numJobsOnly, Mutates: true, NoStore: true, DecodePathValue: unescapeMemberV1},
-		{Method: http.MethodPatch, Pattern: jobPathV1, Action: "heartbeat", Handle: r.heartbeatV1, ReadsBody: true, DecodePathValue: unescapeMemberV1},
-		{Method: http.MethodDelete, Pattern: jobPathV1, Action: "delete", Handle: r.remove, DecodePathValue: unescapeMemberV1},
-		{Method: http.MethodHead, Pattern: jobPathV1, Action: "exists", Handle: r.exists, NoStore: true, DecodePathValue: unescapeMemberV1},
-		{Method: http.MethodGet, Pattern: jobPathV1, Action: "get", Handle: r.getV1, NoStore: true, DecodePathValue: unescapeMemberV1},
+		{Method: http.MethodPost, Pattern: "/v1/queues/jobs", Action: "enqueue",
+			Handle: r.enqueueV1, ReadsBody: true, DecodePathValue: unescapeMemberV1},
+		{Method: http.MethodPut, Pattern: "/v1/queues/jobs", Action: "reschedule",
+			Handle: r.rescheduleV1, ReadsBody: true, DecodePathValue: unescapeMemberV1},
+		{Method: http.MethodGet, Pattern: "/v1/queues/{queue}/jobs", Action: "next",
+			Handle: r.nextV1, Query: numJobsOnly, Mutates: true, NoStore: true,
+			DecodePathValue: unescapeMemberV1},
+		{Method: http.MethodPatch, Pattern: jobPathV1, Action: "heartbeat", Handle: r.heartbeatV1,
+			ReadsBody: true, DecodePathValue: unescapeMemberV1},
+		{Method: http.MethodDelete, Pattern: jobPathV1, Action: "delete", Handle: r.remove,
+			DecodePathValue: unescapeMemberV1},
+		{Method: http.MethodHead, Pattern: jobPathV1, Action: "exists", Handle: r.exists,
+			NoStore: true, DecodePathValue: unescapeMemberV1},
+		{Method: http.MethodGet, Pattern: jobPathV1, Action: "get", Handle: r.getV1, NoStore: true,
+			DecodePathValue: unescapeMemberV1},
 	}
 }

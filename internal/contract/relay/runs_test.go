@@ -22,22 +22,26 @@ func TestHeartbeat(t *testing.T) {
 			w.runMaintenance(t)
 			assertEqual(t, "still in flight", *w.get(t, "beat", "1").RunID, *v.RunID)
 		})
-		for _, state := range []string{`{"a":[1.0]}`, `[]`, `"s"`, `12345678901234567890`, `true`, ` {"space" : 1} `} {
+		for _, state := range []string{`{"a":[1.0]}`, `[]`, `"s"`, `12345678901234567890`, `true`,
+			` {"space" : 1} `} {
 			t.Run("RL-052 state_"+state, func(t *testing.T) {
 				queue := "state " + state
 				w.put(t, jobBody("states", queue))
 				v := w.claim(t, "states")
 				w.heartbeat(t, v, state).WantStatus(t, 202)
-				assertEqual(t, "state", string(w.get(t, "states", queue).State), strings.TrimSpace(state))
+				assertEqual(t, "state", string(w.get(t, "states", queue).State),
+					strings.TrimSpace(state))
 			})
 		}
 		t.Run("RL-053 without_body_the_state_stays", func(t *testing.T) {
 			w.put(t, jobBody("stays", "1", `"state":{"at":7}`))
 			v := w.claim(t, "stays")
 			w.heartbeat(t, v, "").WantStatus(t, 202)
-			w.Do(t, "PATCH", v.runPath(), "", "Content-Type", "application/json", beyondDocument, "1").WantStatus(t, 202)
+			w.Do(t, "PATCH", v.runPath(), "", "Content-Type", "application/json", beyondDocument,
+				"1").WantStatus(t, 202)
 			w.Do(t, "PATCH", v.runPath(), " \r\n\t", beyondDocument, "1").WantStatus(t, 202)
-			w.Do(t, "PATCH", v.runPath(), " ", "Content-Type", "text/plain", beyondDocument, "1").WantStatus(t, 202)
+			w.Do(t, "PATCH", v.runPath(), " ", "Content-Type", "text/plain", beyondDocument,
+				"1").WantStatus(t, 202)
 			assertEqual(t, "state", string(w.get(t, "stays", "1").State), `{"at":7}`)
 			w.heartbeat(t, v, "null").WantStatus(t, 202)
 			assertEqual(t, "G-RL-05 null clears", string(w.get(t, "stays", "1").State), "null")
@@ -70,7 +74,8 @@ func TestHeartbeat(t *testing.T) {
 			v := w.claim(t, "broken")
 			before := w.Do(t, "GET", jobPath("broken", "1"), "").Body
 			w.clock.Advance(9 * time.Second)
-			for _, body := range []string{`{`, `{"a":}`, `1 2`, `nul`, "\"\xff\"", strings.Repeat("[", 513) + strings.Repeat("]", 513)} {
+			for _, body := range []string{`{`, `{"a":}`, `1 2`, `nul`, "\"\xff\"",
+				strings.Repeat("[", 513) + strings.Repeat("]", 513)} {
 				w.heartbeat(t, v, body).WantStatus(t, 422).WantErrorText(t, "JSON")
 			}
 			w.Do(t, "PATCH", v.runPath(), `1`, "Content-Type", "text/plain").WantStatus(t, 415)
@@ -120,7 +125,8 @@ func TestRequeue(t *testing.T) {
 		}
 		t.Run("RL-059 swaps_in_one_transaction", func(t *testing.T) {
 			v := start(t, "swap")
-			requeue(t, v, "unique", jobBody("swap", "2"), jobBody("swap-b", "3")).WantStatus(t, 202).WantEmpty(t)
+			requeue(t, v, "unique", jobBody("swap", "2"), jobBody("swap-b", "3")).WantStatus(t,
+				202).WantEmpty(t)
 			w.wantGone(t, "swap", "1")
 			w.get(t, "swap", "2")
 			w.get(t, "swap-b", "3")
@@ -129,7 +135,8 @@ func TestRequeue(t *testing.T) {
 		t.Run("RL-060 both_or_neither", func(t *testing.T) {
 			v := start(t, "neither")
 			w.put(t, jobBody("neither-b", "taken"))
-			requeue(t, v, "unique", jobBody("neither", "1"), jobBody("neither-b", "new"), jobBody("neither-b", "taken")).WantStatus(t, 409)
+			requeue(t, v, "unique", jobBody("neither", "1"), jobBody("neither-b", "new"),
+				jobBody("neither-b", "taken")).WantStatus(t, 409)
 			assertEqual(t, "in flight", *w.get(t, "neither", "1").RunID, *v.RunID)
 			w.wantGone(t, "neither-b", "new")
 		})
@@ -157,7 +164,8 @@ func TestRequeue(t *testing.T) {
 			v := start(t, "conflict", `"state":"s"`)
 			w.put(t, jobBody("conflict-b", "taken", `"payload":"old"`))
 			before := w.Do(t, "GET", jobPath("conflict", "1"), "").Body
-			requeue(t, v, "unique", jobBody("conflict-b", "taken")).WantStatus(t, 409).WantErrorText(t, "conflict-b", "taken")
+			requeue(t, v, "unique", jobBody("conflict-b", "taken")).WantStatus(t,
+				409).WantErrorText(t, "conflict-b", "taken")
 			assertEqual(t, "job", w.Do(t, "GET", jobPath("conflict", "1"), "").Body, before)
 			assertEqual(t, "not available", len(w.next(t, "conflict", 1)), 0)
 			w.heartbeat(t, v, "2").WantStatus(t, 202)
@@ -171,7 +179,8 @@ func TestRequeue(t *testing.T) {
 		t.Run("RL-064 ignore_deletes_the_current_one", func(t *testing.T) {
 			v := start(t, "ignored")
 			w.put(t, jobBody("ignored-b", "taken", `"payload":"old"`))
-			requeue(t, v, "ignore", jobBody("ignored-b", "taken", `"payload":"new"`)).WantStatus(t, 202)
+			requeue(t, v, "ignore", jobBody("ignored-b", "taken", `"payload":"new"`)).WantStatus(t,
+				202)
 			w.wantGone(t, "ignored", "1")
 			assertEqual(t, "payload", string(w.get(t, "ignored-b", "taken").Payload), `"old"`)
 		})
@@ -179,7 +188,8 @@ func TestRequeue(t *testing.T) {
 			v := start(t, "replaced")
 			w.put(t, jobBody("replaced-b", "taken", `"payload":"old"`))
 			other := w.claim(t, "replaced-b")
-			requeue(t, v, "replace", jobBody("replaced-b", "taken", `"payload":"new"`), jobBody("replaced", "1", `"payload":"self"`)).WantStatus(t, 202)
+			requeue(t, v, "replace", jobBody("replaced-b", "taken", `"payload":"new"`),
+				jobBody("replaced", "1", `"payload":"self"`)).WantStatus(t, 202)
 			assertEqual(t, "payload", string(w.get(t, "replaced-b", "taken").Payload), `"new"`)
 			assertEqual(t, "self", string(w.get(t, "replaced", "1").Payload), `"self"`)
 			w.wantLost(t, other)
@@ -189,7 +199,8 @@ func TestRequeue(t *testing.T) {
 			v := start(t, "lost")
 			w.enqueue(t, "replace", jobBody("lost", "1", `"payload":"kept"`)).WantStatus(t, 202)
 			for _, mode := range []string{"unique", "ignore", "replace"} {
-				requeue(t, v, mode, jobBody("lost", "1"), jobBody("lost", "2")).WantStatus(t, 202).WantEmpty(t)
+				requeue(t, v, mode, jobBody("lost", "1"), jobBody("lost", "2")).WantStatus(t,
+					202).WantEmpty(t)
 			}
 			assertEqual(t, "payload", string(w.get(t, "lost", "1").Payload), `"kept"`)
 			w.wantGone(t, "lost", "2")
@@ -218,16 +229,20 @@ func TestRequeue(t *testing.T) {
 		})
 		t.Run("RL-069 refusals_as_for_enqueue", func(t *testing.T) {
 			v := start(t, "refused")
-			requeue(t, v, "uniqe", jobBody("refused", "1")).WantStatus(t, 400).WantErrorText(t, "mode")
+			requeue(t, v, "uniqe", jobBody("refused", "1")).WantStatus(t, 400).WantErrorText(t,
+				"mode")
 			w.Do(t, "PUT", v.runPath(), "{").WantStatus(t, 400).WantErrorText(t)
-			w.Do(t, "PUT", v.runPath(), "["+jobBody("", "1")+"]").WantStatus(t, 422).WantErrorText(t)
-			w.Do(t, "PUT", v.runPath(), "[]", "Content-Type", "text/plain").WantStatus(t, 415).WantErrorText(t)
+			w.Do(t, "PUT", v.runPath(), "["+jobBody("", "1")+"]").WantStatus(t,
+				422).WantErrorText(t)
+			w.Do(t, "PUT", v.runPath(), "[]", "Content-Type", "text/plain").WantStatus(t,
+				415).WantErrorText(t)
 			w.heartbeat(t, v, "").WantStatus(t, 202)
 		})
 		t.Run("RL-070 run_at_schedules_the_next_run", func(t *testing.T) {
 			v := start(t, "repeat")
 			for range 3 {
-				requeue(t, v, "unique", jobBody("repeat", "1", at(w.clock.Now().Add(time.Hour)))).WantStatus(t, 202)
+				requeue(t, v, "unique", jobBody("repeat", "1",
+					at(w.clock.Now().Add(time.Hour)))).WantStatus(t, 202)
 				w.clock.Advance(time.Hour - time.Microsecond)
 				assertEqual(t, "before", len(w.next(t, "repeat", 1)), 0)
 				w.clock.Advance(time.Microsecond)
@@ -247,7 +262,9 @@ func TestDelete(t *testing.T) {
 		t.Run("RL-071 in_flight_or_not", func(t *testing.T) {
 			w.put(t, jobBody("delete", "flying"))
 			w.claim(t, "delete")
-			w.put(t, jobBody("delete", "ready"), jobBody("delete", "waiting", at(w.clock.Now().Add(time.Hour))), jobBody("delete", "kept"))
+			w.put(t, jobBody("delete", "ready"),
+				jobBody("delete", "waiting", at(w.clock.Now().Add(time.Hour))),
+				jobBody("delete", "kept"))
 			for _, id := range []string{"flying", "ready", "waiting"} {
 				remove(t, jobPath("delete", id))
 				w.wantGone(t, "delete", id)
@@ -289,7 +306,8 @@ func TestDelete(t *testing.T) {
 			w.put(t, jobBody("meanwhile", "replaced"), jobBody("meanwhile", "requeued"))
 			runs := w.next(t, "meanwhile", 2)
 			w.enqueue(t, "replace", jobBody("meanwhile", "replaced")).WantStatus(t, 202)
-			w.Do(t, "PUT", runs[1].runPath(), "["+jobBody("meanwhile", "requeued")+"]").WantStatus(t, 202)
+			w.Do(t, "PUT", runs[1].runPath(),
+				"["+jobBody("meanwhile", "requeued")+"]").WantStatus(t, 202)
 			for _, v := range runs {
 				remove(t, v.runPath())
 				w.get(t, "meanwhile", v.ID)
@@ -318,9 +336,11 @@ func TestExistsAndGet(t *testing.T) {
 			w.put(t, jobBody("get", "1", `"max_retries":2,"state":3,"payload":"p","timeout":4`))
 			v := w.get(t, "get", "1")
 			assertEqual(t, "run_id", v.RunID == nil, true)
-			assertEqual(t, "job", fmt.Sprint(v.Queue, v.ID, v.Timeout, number(v.MaxRetries), number(v.RetriesRemaining), string(v.Payload),
+			assertEqual(t, "job", fmt.Sprint(v.Queue, v.ID, v.Timeout, number(v.MaxRetries),
+				number(v.RetriesRemaining), string(v.Payload),
 				string(v.State), v.RunAt, v.UpdatedAt, v.CreatedAt),
-				fmt.Sprint("get", "1", 4, "2", "2", `"p"`, "3", w.clock.Now(), w.clock.Now(), w.clock.Now()))
+				fmt.Sprint("get", "1", 4, "2", "2", `"p"`, "3", w.clock.Now(), w.clock.Now(),
+					w.clock.Now()))
 			w.claim(t, "get")
 			w.Do(t, "GET", jobPath("get", "2"), "").WantStatus(t, 404).WantErrorText(t)
 		})

@@ -14,20 +14,24 @@ import (
 func TestSDK(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	c, err := client.New(client.Config{BaseURL: w.URL, HTTPClient: w.Client, Retry: client.Retry{MaxTries: 1}})
+	c, err := client.New(client.Config{BaseURL: w.URL, HTTPClient: w.Client,
+		Retry: client.Retry{MaxTries: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, relay, three := context.Background(), c.Relay(), 3
-	s := client.RelaySpec{Queue: "sdk / ü", ID: "../1+2 3", Timeout: 30 * time.Second, MaxRetries: &three, Payload: json.RawMessage(`{"n":1.50}`)}
+	s := client.RelaySpec{Queue: "sdk / ü", ID: "../1+2 3", Timeout: 30 * time.Second,
+		MaxRetries: &three, Payload: json.RawMessage(`{"n":1.50}`)}
 	if err := relay.Enqueue(ctx, []client.RelaySpec{s}, client.RelayUnique); err != nil {
 		t.Fatal(err)
 	}
-	if err := relay.Enqueue(ctx, []client.RelaySpec{s}, client.RelayUnique); !errors.Is(err, client.ErrConflict) {
+	if err := relay.Enqueue(ctx, []client.RelaySpec{s}, client.RelayUnique); !errors.Is(err,
+		client.ErrConflict) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	jobs, err := relay.Next(ctx, s.Queue, 5, 10*time.Second)
-	if err != nil || len(jobs) != 1 || jobs[0].ID != s.ID || string(jobs[0].Payload) != `{"n":1.50}` {
+	if err != nil || len(jobs) != 1 || jobs[0].ID != s.ID ||
+		string(jobs[0].Payload) != `{"n":1.50}` {
 		t.Fatalf("got %+v, %v", jobs, err)
 	}
 	run := jobs[0].Run()
@@ -38,7 +42,8 @@ func TestSDK(t *testing.T) {
 		t.Error(err)
 	}
 	got, err := relay.Get(ctx, s.Queue, s.ID)
-	if err != nil || string(got.State) != `"half"` || *got.RetriesRemaining != 3 || got.RunID != run.RunID {
+	if err != nil || string(got.State) != `"half"` || *got.RetriesRemaining != 3 ||
+		got.RunID != run.RunID {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if err := relay.Requeue(ctx, run, []client.RelaySpec{s}, client.RelayUnique); err != nil {

@@ -49,7 +49,8 @@ func TestTimeouts(t *testing.T) {
 			}
 			found := 0
 			for _, d := range dead {
-				if d.Job.Queue == "over" && d.Job.ID.Key == "1" && string(d.Job.Payload) == `"what was lost"` && d.Cause == job.ExpiredForGood {
+				if d.Job.Queue == "over" && d.Job.ID.Key == "1" &&
+					string(d.Job.Payload) == `"what was lost"` && d.Cause == job.ExpiredForGood {
 					found++
 				}
 			}
@@ -59,14 +60,16 @@ func TestTimeouts(t *testing.T) {
 		t.Run("RL-088 without_limit_it_returns_for_ever", func(t *testing.T) {
 			w.put(t, jobBody("unlimited", "1", `"timeout":1`))
 			for range 40 {
-				assertEqual(t, "retries_remaining", number(w.claim(t, "unlimited").RetriesRemaining), "null")
+				assertEqual(t, "retries_remaining",
+					number(w.claim(t, "unlimited").RetriesRemaining), "null")
 				w.clock.Advance(time.Second)
 				w.runMaintenance(t)
 			}
 			w.get(t, "unlimited", "1")
 		})
 		t.Run("RL-089 never_returned_early", func(t *testing.T) {
-			w.put(t, jobBody("early", "1", `"timeout":2147483647`), jobBody("early-b", "1", `"timeout":3`))
+			w.put(t, jobBody("early", "1", `"timeout":2147483647`),
+				jobBody("early-b", "1", `"timeout":3`))
 			w.claim(t, "early")
 			v := w.claim(t, "early-b")
 			w.clock.Advance(3*time.Second - time.Microsecond)
@@ -108,13 +111,15 @@ func TestTimeouts(t *testing.T) {
 			w.clock.Advance(5 * time.Second)
 			w.runMaintenance(t)
 			assertEqual(t, "after a timeout", number(w.get(t, "only", "1").RetriesRemaining), "1")
-			w.enqueue(t, "replace", jobBody("only", "1", `"timeout":5,"max_retries":2`)).WantStatus(t, 202)
+			w.enqueue(t, "replace", jobBody("only", "1",
+				`"timeout":5,"max_retries":2`)).WantStatus(t, 202)
 			assertEqual(t, "after replace", number(w.get(t, "only", "1").RetriesRemaining), "2")
 			w.claim(t, "only")
 			w.clock.Advance(5 * time.Second)
 			v = w.claim(t, "only")
 			assertEqual(t, "after a timeout", number(v.RetriesRemaining), "1")
-			w.Do(t, "PUT", v.runPath(), "["+jobBody("only", "1", `"max_retries":2`)+"]").WantStatus(t, 202)
+			w.Do(t, "PUT", v.runPath(), "["+jobBody("only", "1", `"max_retries":2`)+
+				"]").WantStatus(t, 202)
 			assertEqual(t, "after requeue", number(w.get(t, "only", "1").RetriesRemaining), "2")
 		})
 		t.Run("RL-094 run_at_is_unchanged", func(t *testing.T) {
@@ -127,7 +132,9 @@ func TestTimeouts(t *testing.T) {
 			assertEqual(t, "run_at", w.get(t, "older", "old").RunAt, run)
 			assertEqual(t, "order", ids(w.next(t, "older", 2)), "old young")
 		})
-		t.Run("RL-093 several_servers_count_a_timeout_once", func(t *testing.T) { testSeveralServers(t, w) })
+		t.Run("RL-093 several_servers_count_a_timeout_once", func(t *testing.T) {
+			testSeveralServers(t, w)
+		})
 	})
 }
 
@@ -165,7 +172,8 @@ func testSeveralServers(t *testing.T, w *world) {
 			}
 		}
 		wg.Wait()
-		for _, v := range w.next(t, "servers", 8) { // what a poll passed over because another held it
+		// what a poll passed over because another held it
+		for _, v := range w.next(t, "servers", 8) {
 			got[v.ID] = number(v.RetriesRemaining)
 		}
 		assertEqual(t, "jobs", len(got), 8)
@@ -196,7 +204,7 @@ func TestMachine(t *testing.T) {
 		for _, on := range job.Causes() {
 			mv, ok := relay.Machine.Next(from, on)
 			to, wanted := want[[2]string{string(from), string(on)}]
-			if ok != wanted || ok && string(mv.To) != to {
+			if ok != wanted || (ok && string(mv.To) != to) {
 				t.Errorf("%q on %s leads to %q (%v), want %q (%v)", from, on, mv.To, ok, to, wanted)
 			}
 			assertEqual(t, "counts", mv.CountsFailed, ok && on == job.Expired)

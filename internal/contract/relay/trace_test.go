@@ -16,7 +16,8 @@ const (
 	older     = "00-3123456789abcdef0123456789abcdef-0123456789abcdef-01"
 )
 
-// TestTraces: what happens to a job goes on in the trace of the request that stored it, until the job is gone.
+// TestTraces: what happens to a job goes on in the trace of the request that stored it, until the
+// job is gone.
 func TestTraces(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		collector := testkit.NewCollector(t)
@@ -25,7 +26,8 @@ func TestTraces(t *testing.T) {
 		c.Tracing, flush = collector.Tracing(t)
 		w := newWorldAt(t, p, c)
 		put := func(trace, spec string) {
-			w.Do(t, "POST", "/v2/queues/jobs", "["+spec+"]", "Traceparent", trace, "Tracestate", "vendor=a-b").WantStatus(t, 202)
+			w.Do(t, "POST", "/v2/queues/jobs", "["+spec+"]", "Traceparent", trace, "Tracestate",
+				"vendor=a-b").WantStatus(t, 202)
 		}
 		put(completer, jobBody("trace", "a"))
 		run := w.claim(t, "trace")
@@ -40,10 +42,12 @@ func TestTraces(t *testing.T) {
 
 		put(completer, jobBody("trace", "c"))
 		run = w.claim(t, "trace")
-		w.Do(t, "PUT", run.runPath(), "["+jobBody("trace", "d")+"]", "Traceparent", swapper).WantStatus(t, 202)
+		w.Do(t, "PUT", run.runPath(), "["+jobBody("trace", "d")+"]", "Traceparent",
+			swapper).WantStatus(t, 202)
 		w.Do(t, "DELETE", jobPath("trace", "d"), "").WantStatus(t, 200)
 
-		w.Do(t, "POST", "/v1/queues/jobs", "["+jobBody("trace", "e")+"]", "Traceparent", older).WantStatus(t, 202)
+		w.Do(t, "POST", "/v1/queues/jobs", "["+jobBody("trace", "e")+"]", "Traceparent",
+			older).WantStatus(t, 202)
 		w.claim(t, "trace")
 		w.Do(t, "DELETE", "/v1/queues/trace/jobs/e", "").WantStatus(t, 200)
 		flush()
@@ -62,7 +66,8 @@ func TestTraces(t *testing.T) {
 			if s.TraceState != "vendor=a-b" {
 				t.Errorf("%s has the tracestate %q", s.Name, s.TraceState)
 			}
-			if s.Name == "run" && (testkit.AttributeOf(s, telemetry.JobID) == "" || testkit.AttributeOf(s, telemetry.Queue) != "trace") {
+			if s.Name == "run" && (testkit.AttributeOf(s, telemetry.JobID) == "" ||
+				testkit.AttributeOf(s, telemetry.Queue) != "trace") {
 				t.Errorf("the run does not say of what it is: %v", s)
 			}
 		}

@@ -57,7 +57,8 @@ func (c clientV1) heartbeat(t *testing.T, j jobV1, state any) testkit.Reply {
 
 func (c clientV1) next(t *testing.T, queue string, n int) (jobs []jobV1) {
 	t.Helper()
-	r := c.w.Do(t, "GET", fmt.Sprintf("/v1/queues/%s/jobs?num_jobs=%d", url.QueryEscape(queue), n), "")
+	r := c.w.Do(t, "GET", fmt.Sprintf("/v1/queues/%s/jobs?num_jobs=%d", url.QueryEscape(queue), n),
+		"")
 	if r.Status == 204 {
 		return nil
 	}
@@ -85,13 +86,15 @@ func TestV1(t *testing.T) {
 		c := clientV1{w}
 		run := w.clock.Now().Truncate(time.Millisecond)
 		t.Run("RL-101 one_time_job", func(t *testing.T) {
-			j := jobV1{ID: "one time/%é+ job", Queue: "v1 queue+x", Timeout: 30, MaxRetries: 3, RunAt: &run}
+			j := jobV1{ID: "one time/%é+ job", Queue: "v1 queue+x", Timeout: 30, MaxRetries: 3,
+				RunAt: &run}
 			w.Do(t, "HEAD", c.path(j.Queue, j.ID), "").WantStatus(t, 404)
 			w.Do(t, "GET", c.path(j.Queue, j.ID), "").WantStatus(t, 404)
 			c.enqueue(t, j).WantStatus(t, 202).WantEmpty(t)
 			w.Do(t, "HEAD", c.path(j.Queue, j.ID), "").WantStatus(t, 200).WantEmpty(t)
 			var got jobV1
-			if err := json.Unmarshal([]byte(w.Do(t, "GET", c.path(j.Queue, j.ID), "").WantStatus(t, 200).Body), &got); err != nil {
+			if err := json.Unmarshal([]byte(w.Do(t, "GET", c.path(j.Queue, j.ID), "").WantStatus(t,
+				200).Body), &got); err != nil {
 				t.Fatal(err)
 			}
 			assertSame(t, got, j)
@@ -112,35 +115,43 @@ func TestV1(t *testing.T) {
 		t.Run("RL-101 reschedule", func(t *testing.T) {
 			j := jobV1{ID: "1", Queue: "v1-again", Timeout: 30, MaxRetries: 3, RunAt: &run}
 			c.enqueue(t, j).WantStatus(t, 202)
-			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "1", Queue: "v1-again", Timeout: 5}).WantStatus(t, 202)
-			assertSame(t, c.next(t, "v1-again", 1)[0], j) // it was not in flight, so nothing changed
+			c.send(t, "PUT", "/v1/queues/jobs",
+				jobV1{ID: "1", Queue: "v1-again", Timeout: 5}).WantStatus(t, 202)
+			// it was not in flight, so nothing changed
+			assertSame(t, c.next(t, "v1-again", 1)[0], j)
 			later := w.clock.Now().Add(time.Hour)
 			j.RunAt, j.Timeout = &later, 7
 			c.send(t, "PUT", "/v1/queues/jobs", j).WantStatus(t, 202).WantEmpty(t)
 			assertEqual(t, "before its time", len(c.next(t, "v1-again", 1)), 0)
 			w.clock.Advance(time.Hour)
 			assertSame(t, c.next(t, "v1-again", 1)[0], j)
-			c.send(t, "PUT", "/v1/queues/jobs", jobV1{ID: "unknown", Queue: "v1-again", Timeout: 5}).WantStatus(t, 202)
+			c.send(t, "PUT", "/v1/queues/jobs",
+				jobV1{ID: "unknown", Queue: "v1-again", Timeout: 5}).WantStatus(t, 202)
 			w.wantGone(t, "v1-again", "unknown")
 		})
 		t.Run("RL-101 several_jobs_are_ignored_when_there", func(t *testing.T) {
-			a, b := jobV1{ID: "a", Queue: "v1-many", Timeout: 30, RunAt: &run}, jobV1{ID: "b", Queue: "v1-many", Timeout: 30, RunAt: &run}
+			a, b := jobV1{ID: "a", Queue: "v1-many", Timeout: 30, RunAt: &run},
+				jobV1{ID: "b", Queue: "v1-many", Timeout: 30, RunAt: &run}
 			c.enqueue(t, a).WantStatus(t, 202)
 			c.enqueue(t, a, b).WantStatus(t, 202)
 			assertEqual(t, "jobs", len(c.next(t, "v1-many", 3)), 2)
 			c.enqueue(t, []jobV1{}...).WantStatus(t, 202).WantEmpty(t)
 		})
 		t.Run("G-RL-29_members_left_out_and_minus_one", func(t *testing.T) {
-			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"1","timeout":5}]`).WantStatus(t, 202)
+			w.Do(t, "POST", "/v1/queues/jobs",
+				`[{"queue":"v1-out","id":"1","timeout":5}]`).WantStatus(t, 202)
 			v := w.get(t, "v1-out", "1")
 			assertEqual(t, "payload", string(v.Payload), "null")
 			assertEqual(t, "max_retries", number(v.MaxRetries), "0")
-			w.Do(t, "POST", "/v1/queues/jobs", `[{"queue":"v1-out","id":"2","timeout":5,"max_retries":-1}]`).WantStatus(t, 202)
+			w.Do(t, "POST", "/v1/queues/jobs",
+				`[{"queue":"v1-out","id":"2","timeout":5,"max_retries":-1}]`).WantStatus(t, 202)
 			assertEqual(t, "max_retries", number(w.get(t, "v1-out", "2").MaxRetries), "null")
-			if r := w.Do(t, "GET", "/v1/queues/v1-out/jobs/2", ""); !strings.Contains(r.Body, `"max_retries":-1,`) {
+			if r := w.Do(t, "GET", "/v1/queues/v1-out/jobs/2", ""); !strings.Contains(r.Body,
+				`"max_retries":-1,`) {
 				t.Errorf("got %s", r.Body)
 			}
-			w.Do(t, "PUT", "/v1/queues/jobs", `{"queue":"v1-out","id":"3"}`).WantStatus(t, 400).WantErrorText(t, "timeout")
+			w.Do(t, "PUT", "/v1/queues/jobs", `{"queue":"v1-out","id":"3"}`).WantStatus(t,
+				400).WantErrorText(t, "timeout")
 			w.Do(t, "PUT", "/v1/queues/jobs", `[]`).WantStatus(t, 400).WantErrorText(t, "object")
 			w.Do(t, "PUT", "/v1/queues/jobs", `{`).WantStatus(t, 400).WantErrorText(t, "JSON")
 			w.Do(t, "PUT", "/v1/queues/jobs", `{}`, "Content-Type", "text/plain").WantStatus(t, 415)
@@ -162,8 +173,10 @@ func TestV1Forms(t *testing.T) {
 		t.Run("G-RL-29_numbers", func(t *testing.T) {
 			for _, c := range []struct{ retries, timeout, wantRetries, wantTimeout string }{
 				{"-1", "5", "null", "5"}, {"-2", "0", "null", "0"}, {"-32769", "-1", "null", "0"},
-				{"-9999999999999999999999", "-9999999999999999999999", "null", "0"}, {"0", "2147483647", "0", "2147483647"},
-				{"32767", "-0", "32767", "0"}, {"32768", "1e1", "32767", "10"}, {"99999999999999999999", "5.0", "32767", "5"},
+				{"-9999999999999999999999", "-9999999999999999999999", "null", "0"},
+				{"0", "2147483647", "0", "2147483647"},
+				{"32767", "-0", "32767", "0"}, {"32768", "1e1", "32767", "10"},
+				{"99999999999999999999", "5.0", "32767", "5"},
 			} {
 				r, id := post(t, fmt.Sprintf(`"timeout":%s,"max_retries":%s`, c.timeout, c.retries))
 				r.WantStatus(t, 202)
@@ -171,32 +184,47 @@ func TestV1Forms(t *testing.T) {
 				assertEqual(t, "max_retries "+c.retries, number(v.MaxRetries), c.wantRetries)
 				assertEqual(t, "timeout "+c.timeout, fmt.Sprint(v.Timeout), c.wantTimeout)
 			}
-			for member, status := range map[string]int{`"timeout":2147483648`: 422, `"timeout":1e400`: 422, `"timeout":1.5`: 400,
-				`"timeout":"5"`: 400, `"timeout":5,"max_retries":0.5`: 400, `"timeout":5,"max_retries":"1"`: 400} {
+			for member, status := range map[string]int{`"timeout":2147483648`: 422,
+				`"timeout":1e400`: 422, `"timeout":1.5`: 400,
+				`"timeout":"5"`: 400, `"timeout":5,"max_retries":0.5`: 400,
+				`"timeout":5,"max_retries":"1"`: 400} {
 				r, _ := post(t, member)
 				r.WantStatus(t, status).WantErrorText(t)
 			}
 		})
 		t.Run("G-RL-29_run_at", func(t *testing.T) {
 			for text, want := range map[string]string{
-				`"2022-09-05T04:37:23Z"`: "2022-09-05T04:37:23Z", `"2022-09-05 04:37:23"`: "2022-09-05T04:37:23Z",
-				`"2022-09-05 04:37:23.25"`: "2022-09-05T04:37:23.25Z", `"2022-09-05 04:37:23+02:00"`: "2022-09-05T02:37:23Z",
-				`"2022-09-05 04:37:23 +0200"`: "2022-09-05T02:37:23Z", `"2022-09-05 04:37:23 UTC"`: "2022-09-05T04:37:23Z",
-				`"2022-09-05 04:37"`: "2022-09-05T04:37:00Z", `"2022-09-05T04:37:23"`: "2022-09-05T04:37:23Z",
-				`"2022-09-05"`: "2022-09-05T00:00:00Z", `"2022/09/05"`: "2022-09-05T00:00:00Z",
-				`"2022/09/05 04:37:23"`: "2022-09-05T04:37:23Z", `"1662352643"`: "2022-09-05T04:37:23Z", `1662352643`: "2022-09-05T04:37:23Z",
-				`1662352643123`: "2022-09-05T04:37:23.123Z", `"1662352643123456"`: "2022-09-05T04:37:23.123456Z",
-				`"1662352643123456789"`: "2022-09-05T04:37:23.123456Z", `0`: "1970-01-01T00:00:00Z",
-				`"Mon, 5 Sep 2022 04:37:23 +0200"`: "2022-09-05T02:37:23Z", `"Mon, 05 Sep 2022 04:37:23 GMT"`: "2022-09-05T04:37:23Z",
-				`"5 Sep 2022 04:37 -0700"`: "2022-09-05T11:37:00Z", `"Mon, 05 Sep 2022 04:37:23 EST"`: "2022-09-05T09:37:23Z",
+				`"2022-09-05T04:37:23Z"`:           "2022-09-05T04:37:23Z",
+				`"2022-09-05 04:37:23"`:            "2022-09-05T04:37:23Z",
+				`"2022-09-05 04:37:23.25"`:         "2022-09-05T04:37:23.25Z",
+				`"2022-09-05 04:37:23+02:00"`:      "2022-09-05T02:37:23Z",
+				`"2022-09-05 04:37:23 +0200"`:      "2022-09-05T02:37:23Z",
+				`"2022-09-05 04:37:23 UTC"`:        "2022-09-05T04:37:23Z",
+				`"2022-09-05 04:37"`:               "2022-09-05T04:37:00Z",
+				`"2022-09-05T04:37:23"`:            "2022-09-05T04:37:23Z",
+				`"2022-09-05"`:                     "2022-09-05T00:00:00Z",
+				`"2022/09/05"`:                     "2022-09-05T00:00:00Z",
+				`"2022/09/05 04:37:23"`:            "2022-09-05T04:37:23Z",
+				`"1662352643"`:                     "2022-09-05T04:37:23Z",
+				`1662352643`:                       "2022-09-05T04:37:23Z",
+				`1662352643123`:                    "2022-09-05T04:37:23.123Z",
+				`"1662352643123456"`:               "2022-09-05T04:37:23.123456Z",
+				`"1662352643123456789"`:            "2022-09-05T04:37:23.123456Z",
+				`0`:                                "1970-01-01T00:00:00Z",
+				`"Mon, 5 Sep 2022 04:37:23 +0200"`: "2022-09-05T02:37:23Z",
+				`"Mon, 05 Sep 2022 04:37:23 GMT"`:  "2022-09-05T04:37:23Z",
+				`"5 Sep 2022 04:37 -0700"`:         "2022-09-05T11:37:00Z",
+				`"Mon, 05 Sep 2022 04:37:23 EST"`:  "2022-09-05T09:37:23Z",
 			} {
 				r, id := post(t, `"timeout":5,"run_at":`+text)
 				r.WantStatus(t, 202)
 				at := w.get(t, "v1-forms", id).RunAt
 				assertEqual(t, "run_at "+text, at.UTC().Format(time.RFC3339Nano), want)
 			}
-			for _, text := range []string{`"tomorrow"`, `""`, `" "`, `"2022-13-05"`, `"2022-09-05 25:00:00"`, `true`, `[]`, `-5`, `1.5`,
-				`"9999999999999999999"`, `"99999999999999999999"`, `"Mon, 05 Sep 2022 04:37:23 XYZ"`, `"0000-01-01 00:00:00+23:00"`,
+			for _, text := range []string{`"tomorrow"`, `""`, `" "`, `"2022-13-05"`,
+				`"2022-09-05 25:00:00"`, `true`, `[]`, `-5`, `1.5`,
+				`"9999999999999999999"`, `"99999999999999999999"`,
+				`"Mon, 05 Sep 2022 04:37:23 XYZ"`, `"0000-01-01 00:00:00+23:00"`,
 				`"\ud800"`} {
 				r, _ := post(t, `"timeout":5,"run_at":`+text)
 				r.WantStatus(t, 400).WantErrorText(t, "run_at")
@@ -204,7 +232,8 @@ func TestV1Forms(t *testing.T) {
 		})
 		t.Run("RL-011_version_2_takes_RFC_3339_alone", func(t *testing.T) {
 			for _, text := range []string{`"2022-09-05 04:37:23"`, `"2022-09-05"`, `1662352643`} {
-				w.enqueue(t, "", jobBody("v2-forms", "1", `"run_at":`+text)).WantStatus(t, 400).WantErrorText(t, "RFC 3339")
+				w.enqueue(t, "", jobBody("v2-forms", "1", `"run_at":`+text)).WantStatus(t,
+					400).WantErrorText(t, "RFC 3339")
 			}
 		})
 	})
@@ -212,7 +241,8 @@ func TestV1Forms(t *testing.T) {
 
 // FuzzV1: whatever is read as a time by version 1 can be shown as one.
 func FuzzV1(f *testing.F) {
-	for _, seed := range []string{"2022-09-05 04:37:23", "1662352643", "Mon, 5 Sep 2022 04:37:23 EST", " ", "99999999999999999", "2022-09-05"} {
+	for _, seed := range []string{"2022-09-05 04:37:23", "1662352643",
+		"Mon, 5 Sep 2022 04:37:23 EST", " ", "99999999999999999", "2022-09-05"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -224,7 +254,8 @@ func FuzzV1(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if shown := at.Format(time.RFC3339Nano); at.Location() != time.UTC || len(shown) < len("2006-01-02T15:04:05Z") {
+		if shown := at.Format(time.RFC3339Nano); at.Location() != time.UTC ||
+			len(shown) < len("2006-01-02T15:04:05Z") {
 			t.Fatalf("%q is read as %s", text, shown)
 		}
 	})

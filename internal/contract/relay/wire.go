@@ -111,21 +111,24 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 		return nil, malformed("the body is not JSON: " + err.Error())
 	}
 	if kind := strictjson.KindOf(body); kind != strictjson.KindArray {
-		return nil, malformed(fmt.Sprintf("the body is of type %s and must be an array of jobs", kind))
+		return nil, malformed(fmt.Sprintf("the body is of type %s and must be an array of jobs",
+			kind))
 	}
 	const usual = 128 // bytes of a small job
 	batch := make([]engine.Submission, 0, min(1+len(body)/usual, 1000))
 	var limitErr error
 	for i, raw := range strictjson.Elements(body) {
 		if i == maxBatch {
-			return nil, &job.Error{Kind: job.TooLarge, Op: "relay.decode", Msg: fmt.Sprintf("more than %d jobs in one request", maxBatch)}
+			return nil, &job.Error{Kind: job.TooLarge, Op: "relay.decode",
+				Msg: fmt.Sprintf("more than %d jobs in one request", maxBatch)}
 		}
 		batch = append(batch, engine.Submission{})
 		err := decodeJob(raw, v, &batch[i].Job)
 		if err == nil {
 			continue
 		}
-		at := &job.Error{Kind: job.KindOf(err), Op: "relay.decode", Msg: fmt.Sprintf("job %d: %v", i, errorText(err))}
+		at := &job.Error{Kind: job.KindOf(err), Op: "relay.decode",
+			Msg: fmt.Sprintf("job %d: %v", i, errorText(err))}
 		if at.Kind == job.Malformed {
 			return nil, at
 		}

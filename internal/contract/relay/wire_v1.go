@@ -56,7 +56,8 @@ func readClampedInteger(what string, raw []byte) (int64, error) {
 	return n, nil
 }
 
-const runAtFormsV1 = "run_at must be a time, as in RFC 3339, RFC 2822 or RFC 1123, 2022-09-05 04:37:23, " +
+const runAtFormsV1 = "run_at must be a time, as in RFC 3339, RFC 2822 or RFC 1123, 2022-09-05 " +
+	"04:37:23, " +
 	"a date, or the number of seconds since 1970"
 
 // readRunAtV1 reads run_at in any of its forms; times without a zone are in UTC.
@@ -112,8 +113,8 @@ var timeLayoutsV1 = []string{
 
 // numericZones are the names of zones that RFC 2822 knows (4.3).
 var numericZones = map[string]string{
-	"UT": "+0000", "GMT": "+0000", "UTC": "+0000", "Z": "+0000", "EST": "-0500", "EDT": "-0400", "CST": "-0600",
-	"CDT": "-0500", "MST": "-0700", "MDT": "-0600", "PST": "-0800", "PDT": "-0700",
+	"UT": "+0000", "GMT": "+0000", "UTC": "+0000", "Z": "+0000", "EST": "-0500", "EDT": "-0400",
+	"CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600", "PST": "-0800", "PDT": "-0700",
 }
 
 // withNumericZone replaces the name of a zone at the end.

@@ -24,12 +24,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a whole Relay behind a real server, on a clock that stands still.
 type world struct {
 	*testkit.APIServer
-	clock       *testkit.Clock
-	store       store.Store
-	engine      *engine.Engine
-	registry    *prometheus.Registry
-	log         *testkit.LogBuffer
-	reopenStore func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	clock    *testkit.Clock
+	store    store.Store
+	engine   *engine.Engine
+	registry *prometheus.Registry
+	log      *testkit.LogBuffer
+	// opens another connection to the same jobs; nil where that cannot be
+	reopenStore func(testing.TB) store.Store
 }
 
 const bodyLimit = 1 << 20
@@ -42,7 +43,9 @@ func config() relay.Config {
 // own. Subtests share it, so they use queues of their own.
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorldAt(t, p, config())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		test(t, newWorldAt(t, p, config()))
+	})
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
@@ -56,7 +59,8 @@ func newWorldAt(t testing.TB, p testkit.Database, c relay.Config) *world {
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c relay.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &testkit.LogBuffer{}}
+	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(),
+		log: &testkit.LogBuffer{}}
 	c.Registry = w.registry
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(w.log, nil))
@@ -66,7 +70,8 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c relay.Config)
 		t.Fatal(err)
 	}
 	w.engine = testkit.NewEngine(t, s, clock, r.Contract())
-	w.APIServer = testkit.StartServer(t, c.Log, document(t), wantError, r.Mount(w.engine), httpapi.Health())
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), wantError, r.Mount(w.engine),
+		httpapi.Health())
 	return w
 }
 
@@ -195,7 +200,8 @@ func (w *world) wantLost(t testing.TB, v jobView) {
 	w.Do(t, "DELETE", v.runPath(), "").WantStatus(t, 200)
 	w.Do(t, "PUT", v.runPath(), "["+jobBody(v.Queue, v.ID+" of a lost run")+"]").WantStatus(t, 202)
 	w.wantGone(t, v.Queue, v.ID+" of a lost run")
-	if after := w.Do(t, "GET", jobPath(v.Queue, v.ID), ""); after.Status != r.Status || after.Body != r.Body {
+	if after := w.Do(t, "GET", jobPath(v.Queue, v.ID), ""); after.Status != r.Status ||
+		after.Body != r.Body {
 		t.Errorf("a lost run changed %s to %s", r.Body, after.Body)
 	}
 }

@@ -81,10 +81,11 @@ func New(c Config) (*TaskFlow, error) {
 
 // Contract is what the engine is told of TaskFlow.
 func (t *TaskFlow) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, History: true, Graph: true, Searchable: true, MaxRunning: t.MaxConcurrent,
+	return engine.Contract{Name: Name, Machine: machine, History: true, Graph: true,
+		Searchable: true, MaxRunning: t.MaxConcurrent,
 		RetryDelay: retryDelay, LostFailure: lostRunFailure, Moved: t.onTransitions,
-		MovedOn: []job.Cause{job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed, job.Succeeded, job.Failed, job.FailedForGood,
-			job.Expired, job.ExpiredForGood}}
+		MovedOn: []job.Cause{job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed,
+			job.Succeeded, job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood}}
 }
 
 // moved is told of everything that happens to jobs on this node.
@@ -106,14 +107,16 @@ func (t *TaskFlow) traceTransition(m *engine.Moved) {
 		return
 	}
 	ctx := telemetry.Resume(context.Background(), m.Job.Trace)
-	attrs := []attribute.KeyValue{attribute.String(telemetry.JobID, m.Job.ID.Key), attribute.String(telemetry.NextState, string(m.To))}
+	attrs := []attribute.KeyValue{attribute.String(telemetry.JobID, m.Job.ID.Key),
+		attribute.String(telemetry.NextState, string(m.To))}
 	switch m.From {
 	case Pending:
 		t.Tracing.Record(ctx, "wait", m.Job.CreatedAt, m.At, attrs...)
 	case Ready:
 		t.Tracing.Record(ctx, "queue", m.Since, m.At, attrs...)
 	case Running:
-		t.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At, append(attrs, attribute.Int(telemetry.Attempt, m.Job.Attempts))...)
+		t.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At,
+			append(attrs, attribute.Int(telemetry.Attempt, m.Job.Attempts))...)
 	}
 	if terminal(m.To) {
 		t.Tracing.Record(ctx, "end", m.At, m.At, attrs...)

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-var uuidText = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+var uuidText = regexp.MustCompile(
+	`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
 // hastyStore is a store behind which something happens between a commit and its answer.
 type hastyStore struct {
@@ -35,14 +36,16 @@ func (h *hastyStore) Update(ctx context.Context, fn func(store.Tx) error) error 
 	return err
 }
 
-// A job that is stored is told as it was stored, whatever has become of it by the time of the answer.
+// A job that is stored is told as it was stored, whatever has become of it by the time of the
+// answer.
 func TestCreateOvertaken(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		h := &hastyStore{Store: p.Store}
 		w := newWorld(t, p.Clock, h, config())
 		for _, members := range []string{`"priority":7`, dependenciesMember(w.create(t).ID)} {
 			removed := func() {
-				newest, err := w.engine.Search(t.Context(), store.Search{Contract: taskflow.Name, Queue: "late", Limit: 1})
+				newest, err := w.engine.Search(t.Context(),
+					store.Search{Contract: taskflow.Name, Queue: "late", Limit: 1})
 				if err == nil {
 					err = w.engine.Remove(t.Context(), newest[0].ID)
 				}
@@ -51,7 +54,8 @@ func TestCreateOvertaken(t *testing.T) {
 				}
 			}
 			h.before.Store(&removed)
-			v := testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, jobSpec(`"queue":"late"`, members)).WantStatus(t, 201))
+			v := testkit.DecodeReply[jobView](t,
+				w.Do(t, "POST", jobsPath, jobSpec(`"queue":"late"`, members)).WantStatus(t, 201))
 			assertEqual(t, "name queue", v.Name+v.Queue, "nlate")
 			w.Do(t, "GET", pathOf(v.ID), "").WantError(t, 404, "NOT_FOUND")
 		}
@@ -64,24 +68,30 @@ func TestCreate(t *testing.T) {
 			r := w.Do(t, "POST", jobsPath, jobSpec(`"priority":7`)).WantStatus(t, 201)
 			v := testkit.DecodeReply[jobView](t, r)
 			assertEqual(t, "name queue priority", fmt.Sprint(v.Name, v.Queue, v.Priority), "nq7")
-			assertEqual(t, "read again", w.Do(t, "GET", pathOf(v.ID), "").WantStatus(t, 200).Body, r.Body)
+			assertEqual(t, "read again", w.Do(t, "GET", pathOf(v.ID), "").WantStatus(t, 200).Body,
+				r.Body)
 		})
-		t.Run("TF-069 TF-032 as it is read, in every state that it may begin in", func(t *testing.T) {
-			failed, open := w.create(t), w.create(t)
-			w.fail(t, failed.ID, false)
-			large := `"payload":"` + strings.Repeat("x", 60_000) + `"`
-			for status, members := range map[string]string{"READY": large, "PENDING": dependenciesMember(open.ID), "BLOCKED": dependenciesMember(open.ID, failed.ID)} {
-				r := w.Do(t, "POST", jobsPath, jobSpec(members)).WantStatus(t, 201)
-				v := testkit.DecodeReply[jobView](t, r)
-				assertEqual(t, "status", v.Status, status)
-				assertEqual(t, "read again", w.Do(t, "GET", pathOf(v.ID), "").WantStatus(t, 200).Body, r.Body)
-			}
-		})
+		t.Run("TF-069 TF-032 as it is read, in every state that it may begin in",
+			func(t *testing.T) {
+				failed, open := w.create(t), w.create(t)
+				w.fail(t, failed.ID, false)
+				large := `"payload":"` + strings.Repeat("x", 60_000) + `"`
+				for status, members := range map[string]string{"READY": large,
+					"PENDING": dependenciesMember(open.ID),
+					"BLOCKED": dependenciesMember(open.ID, failed.ID)} {
+					r := w.Do(t, "POST", jobsPath, jobSpec(members)).WantStatus(t, 201)
+					v := testkit.DecodeReply[jobView](t, r)
+					assertEqual(t, "status", v.Status, status)
+					assertEqual(t, "read again",
+						w.Do(t, "GET", pathOf(v.ID), "").WantStatus(t, 200).Body, r.Body)
+				}
+			})
 		t.Run("TF-001 the id is a UUID of the server", func(t *testing.T) {
 			seen := map[string]bool{}
 			for range 50 {
 				v := w.create(t, `"id":"00000000-0000-7000-8000-000000000000"`)
-				if !uuidText.MatchString(v.ID) || seen[v.ID] || strings.HasPrefix(v.ID, "00000000") {
+				if !uuidText.MatchString(v.ID) || seen[v.ID] ||
+					strings.HasPrefix(v.ID, "00000000") {
 					t.Fatalf("id %q", v.ID)
 				}
 				seen[v.ID] = true
@@ -89,7 +99,9 @@ func TestCreate(t *testing.T) {
 		})
 		t.Run("TF-001 many at once", func(t *testing.T) {
 			seen := map[string]bool{}
-			for _, r := range testkit.RunConcurrently(40, func(int) testkit.Reply { return w.Do(t, "POST", jobsPath, jobSpec()) }) {
+			for _, r := range testkit.RunConcurrently(40, func(int) testkit.Reply {
+				return w.Do(t, "POST", jobsPath, jobSpec())
+			}) {
 				seen[testkit.DecodeReply[jobView](t, r.WantStatus(t, 201)).ID] = true
 			}
 			assertEqual(t, "ids", len(seen), 40)
@@ -97,7 +109,8 @@ func TestCreate(t *testing.T) {
 		t.Run("TF-013 TF-009 TF-014 TF-015 TF-016 TF-017 what is usual", func(t *testing.T) {
 			v := w.create(t)
 			assertEqual(t, "policy", v.RetryPolicy, policy{3, "EXPONENTIAL", 10, 300})
-			assertEqual(t, "the rest", fmt.Sprint(v.Priority, string(v.Payload), v.Dependencies), "5{}[]")
+			assertEqual(t, "the rest", fmt.Sprint(v.Priority, string(v.Payload), v.Dependencies),
+				"5{}[]")
 			if v.NextRunAt != nil {
 				t.Error("it waits for nothing")
 			}
@@ -115,10 +128,13 @@ func TestCreate(t *testing.T) {
 			assertEqual(t, "status attempts", fmt.Sprint(v.Status, v.AttemptCount), "READY0")
 		})
 		t.Run("TF-005 payloads come back as the same value", func(t *testing.T) {
-			for _, payload := range []string{`null`, `true`, `"a\u00e9\u0000\ud800"`, `123456789012345678901234567890.10`, `[]`, `{"a":{"b":[1,{"c":null}]},"a":2}`, `-0`} {
+			for _, payload := range []string{`null`, `true`, `"a\u00e9\u0000\ud800"`,
+				`123456789012345678901234567890.10`, `[]`, `{"a":{"b":[1,{"c":null}]},"a":2}`,
+				`-0`} {
 				v := w.create(t, `"payload": `+payload+" ")
 				assertEqual(t, "payload", string(v.Payload), payload)
-				if again := w.Do(t, "GET", pathOf(v.ID), "").WantStatus(t, 200).Body; !strings.Contains(again, `"payload":`+payload+`,`) {
+				if again := w.Do(t, "GET", pathOf(v.ID), "").WantStatus(t,
+					200).Body; !strings.Contains(again, `"payload":`+payload+`,`) {
 					t.Errorf("%s became %s", payload, again)
 				}
 			}
@@ -127,26 +143,40 @@ func TestCreate(t *testing.T) {
 			large := `"` + strings.Repeat("é", 32767) + `"`
 			assertEqual(t, "bytes", len(large), 65536)
 			assertEqual(t, "payload", string(w.create(t, `"payload":`+large).Payload), large)
-			w.Do(t, "POST", jobsPath, jobSpec(`"payload":"`+strings.Repeat("x", 65535)+`"`)).WantError(t, 400, "VALIDATION_ERROR", "payload")
+			w.Do(t, "POST", jobsPath, jobSpec(`"payload":"`+strings.Repeat("x", 65535)+
+				`"`)).WantError(t, 400, "VALIDATION_ERROR", "payload")
 			w.create(t, `"payload":   `+large+strings.Repeat(" ", 100))
 		})
 		t.Run("TF-020 a part of a policy is completed", func(t *testing.T) {
-			assertEqual(t, "base", w.create(t, `"retry_policy":{"base_delay_seconds":300}`).RetryPolicy, policy{3, "EXPONENTIAL", 300, 300})
-			assertEqual(t, "none", w.create(t, `"retry_policy":{}`).RetryPolicy, policy{3, "EXPONENTIAL", 10, 300})
-			assertEqual(t, "all", w.create(t, `"retry_policy":{"max_attempts":10,"backoff_strategy":"LINEAR","base_delay_seconds":1,"max_delay_seconds":3600,"x":1}`).RetryPolicy,
+			assertEqual(t, "base", w.create(t,
+				`"retry_policy":{"base_delay_seconds":300}`).RetryPolicy,
+				policy{3, "EXPONENTIAL", 300, 300})
+			assertEqual(t, "none", w.create(t, `"retry_policy":{}`).RetryPolicy,
+				policy{3, "EXPONENTIAL", 10, 300})
+			assertEqual(t, "all", w.create(t,
+				`"retry_policy":{"max_attempts":10,"backoff_strategy":"LINEAR","base_delay_seconds":1,"max_delay_seconds":3600,"x":1}`).RetryPolicy,
 				policy{10, "LINEAR", 1, 3600})
-			w.Do(t, "POST", jobsPath, jobSpec(`"retry_policy":{"max_delay_seconds":9}`)).WantError(t, 400, "VALIDATION_ERROR", "max_delay_seconds")
+			w.Do(t, "POST", jobsPath,
+				jobSpec(`"retry_policy":{"max_delay_seconds":9}`)).WantError(t, 400,
+				"VALIDATION_ERROR", "max_delay_seconds")
 		})
 		t.Run("TF-019 each strategy", func(t *testing.T) {
 			for _, s := range []string{"FIXED", "LINEAR", "EXPONENTIAL"} {
-				assertEqual(t, "strategy", w.create(t, `"retry_policy":{"backoff_strategy":"`+s+`"}`).RetryPolicy.Strategy, s)
+				assertEqual(t, "strategy",
+					w.create(t, `"retry_policy":{"backoff_strategy":"`+s+`"}`).RetryPolicy.Strategy,
+					s)
 			}
 		})
 		t.Run("TF-002 TF-003 TF-006 the ends of the ranges", func(t *testing.T) {
 			long := strings.Repeat("é", 255)
-			v := testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, `{"name":"`+long+`","queue":"`+strings.Repeat("Z", 64)+`","priority":1e1}`).WantStatus(t, 201))
+			v := testkit.DecodeReply[jobView](t,
+				w.Do(t, "POST", jobsPath,
+					`{"name":"`+long+`","queue":"`+strings.Repeat("Z", 64)+
+						`","priority":1e1}`).WantStatus(t, 201))
 			assertEqual(t, "name priority", fmt.Sprint(v.Name, v.Priority), long+"10")
-			v = testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, `{"name":" ","queue":"_","priority":1.0}`).WantStatus(t, 201))
+			v = testkit.DecodeReply[jobView](t,
+				w.Do(t, "POST", jobsPath, `{"name":" ","queue":"_","priority":1.0}`).WantStatus(t,
+					201))
 			assertEqual(t, "name priority", fmt.Sprint(v.Name, v.Priority), " 1")
 		})
 		t.Run("TF-008 dependencies", func(t *testing.T) {
@@ -155,11 +185,16 @@ func TestCreate(t *testing.T) {
 			for range 50 {
 				fifty = append(fifty, w.create(t).ID)
 			}
-			assertEqual(t, "dependencies", fmt.Sprint(w.create(t, dependenciesMember(fifty...)).Dependencies), fmt.Sprint(fifty))
-			w.Do(t, "POST", jobsPath, jobSpec(dependenciesMember(append(fifty, first)...))).WantError(t, 400, "VALIDATION_ERROR", "dependencies")
+			assertEqual(t, "dependencies",
+				fmt.Sprint(w.create(t, dependenciesMember(fifty...)).Dependencies),
+				fmt.Sprint(fifty))
+			w.Do(t, "POST", jobsPath,
+				jobSpec(dependenciesMember(append(fifty, first)...))).WantError(t, 400,
+				"VALIDATION_ERROR", "dependencies")
 			n := w.jobs(t)
 			stranger := "00000000-0000-4000-8000-000000000000"
-			w.Do(t, "POST", jobsPath, jobSpec(dependenciesMember(first, stranger))).WantError(t, 400, "VALIDATION_ERROR", "dependencies", stranger)
+			w.Do(t, "POST", jobsPath, jobSpec(dependenciesMember(first, stranger))).WantError(t,
+				400, "VALIDATION_ERROR", "dependencies", stranger)
 			assertEqual(t, "stored", w.jobs(t), n)
 			v := w.create(t, dependenciesMember(strings.ToUpper(first), first)) // G-TF-18, G-TF-35
 			assertEqual(t, "once", fmt.Sprint(v.Dependencies), fmt.Sprint([]string{first}))
@@ -170,23 +205,44 @@ func TestCreate(t *testing.T) {
 // refused are creates that break one rule each: what they say, and what the
 // message speaks of.
 var refused = []struct{ id, body, word string }{
-	{"TF-002", `{"queue":"q"}`, "name"}, {"TF-002", `{"name":"","queue":"q"}`, "name"}, {"TF-002", `{"name":"` + strings.Repeat("é", 256) + `","queue":"q"}`, "name"},
-	{"TF-002", `{"name":7,"queue":"q"}`, "name"}, {"TF-002", `{"name":null,"queue":"q"}`, "name"}, {"TF-002", `{"name":"\u0000","queue":"q"}`, "name"},
-	{"TF-013", `{"name":"n"}`, "queue"}, {"TF-003", `{"name":"n","queue":""}`, "queue"}, {"TF-003", `{"name":"n","queue":"a-b"}`, "queue"},
-	{"TF-003", `{"name":"n","queue":"a b"}`, "queue"}, {"TF-003", `{"name":"n","queue":"é"}`, "queue"}, {"TF-003", `{"name":"n","queue":"` + strings.Repeat("q", 65) + `"}`, "queue"},
-	{"TF-006", jobSpec(`"priority":0`), "priority"}, {"TF-006", jobSpec(`"priority":11`), "priority"}, {"TF-006", jobSpec(`"priority":1.5`), "priority"},
-	{"TF-006", jobSpec(`"priority":"5"`), "priority"}, {"TF-006", jobSpec(`"priority":1e400`), "priority"}, {"TF-006", jobSpec(`"priority":null`), "priority"},
+	{"TF-002", `{"queue":"q"}`, "name"}, {"TF-002", `{"name":"","queue":"q"}`, "name"},
+	{"TF-002", `{"name":"` + strings.Repeat("é", 256) + `","queue":"q"}`, "name"},
+	{"TF-002", `{"name":7,"queue":"q"}`, "name"}, {"TF-002", `{"name":null,"queue":"q"}`, "name"},
+	{"TF-002", `{"name":"\u0000","queue":"q"}`, "name"},
+	{"TF-013", `{"name":"n"}`, "queue"}, {"TF-003", `{"name":"n","queue":""}`, "queue"},
+	{"TF-003", `{"name":"n","queue":"a-b"}`, "queue"},
+	{"TF-003", `{"name":"n","queue":"a b"}`, "queue"},
+	{"TF-003", `{"name":"n","queue":"é"}`, "queue"},
+	{"TF-003", `{"name":"n","queue":"` + strings.Repeat("q", 65) + `"}`, "queue"},
+	{"TF-006", jobSpec(`"priority":0`), "priority"},
+	{"TF-006", jobSpec(`"priority":11`), "priority"},
+	{"TF-006", jobSpec(`"priority":1.5`), "priority"},
+	{"TF-006", jobSpec(`"priority":"5"`), "priority"},
+	{"TF-006", jobSpec(`"priority":1e400`), "priority"},
+	{"TF-006", jobSpec(`"priority":null`), "priority"},
 	{"TF-004", jobSpec(`"payload":"` + strings.Repeat("x", 65535) + `"`), "payload"},
-	{"TF-008", jobSpec(`"dependencies":"x"`), "dependencies"}, {"TF-008", jobSpec(`"dependencies":[7]`), "dependencies[0]"}, {"TF-008", jobSpec(`"dependencies":["x"]`), "dependencies[0]"},
+	{"TF-008", jobSpec(`"dependencies":"x"`), "dependencies"},
+	{"TF-008", jobSpec(`"dependencies":[7]`), "dependencies[0]"},
+	{"TF-008", jobSpec(`"dependencies":["x"]`), "dependencies[0]"},
 	{"TF-008", jobSpec(`"dependencies":null`), "dependencies"},
-	{"TF-021", jobSpec(`"retry_policy":{"max_attempts":0}`), "max_attempts"}, {"TF-021", jobSpec(`"retry_policy":{"max_attempts":11}`), "max_attempts"},
+	{"TF-021", jobSpec(`"retry_policy":{"max_attempts":0}`), "max_attempts"},
+	{"TF-021", jobSpec(`"retry_policy":{"max_attempts":11}`), "max_attempts"},
 	{"TF-014", jobSpec(`"retry_policy":{"max_attempts":2.5}`), "max_attempts"},
-	{"TF-021", jobSpec(`"retry_policy":{"base_delay_seconds":0}`), "base_delay_seconds"}, {"TF-021", jobSpec(`"retry_policy":{"base_delay_seconds":301,"max_delay_seconds":900}`), "base_delay_seconds"},
-	{"TF-021", jobSpec(`"retry_policy":{"max_delay_seconds":3601}`), "max_delay_seconds"}, {"TF-017", jobSpec(`"retry_policy":{"max_delay_seconds":0}`), "max_delay_seconds"},
-	{"TF-018", jobSpec(`"retry_policy":{"base_delay_seconds":20,"max_delay_seconds":19}`), "max_delay_seconds"},
-	{"TF-019", jobSpec(`"retry_policy":{"backoff_strategy":"fixed"}`), "backoff_strategy"}, {"TF-019", jobSpec(`"retry_policy":{"backoff_strategy":"RANDOM"}`), "backoff_strategy"},
-	{"TF-015", jobSpec(`"retry_policy":{"backoff_strategy":null}`), "backoff_strategy"}, {"TF-020", jobSpec(`"retry_policy":[]`), "retry_policy"}, {"TF-020", jobSpec(`"retry_policy":null`), "retry_policy"},
-	{"TF-086", `{`, "JSON"}, {"TF-086", `[]`, "object"}, {"TF-086", `7`, "object"}, {"TF-086", ` `, "body"}, {"TF-086", jobSpec() + "x", "JSON"}, {"TF-086", "{\"name\":\"\xff\",\"queue\":\"q\"}", "JSON"},
+	{"TF-021", jobSpec(`"retry_policy":{"base_delay_seconds":0}`), "base_delay_seconds"},
+	{"TF-021", jobSpec(`"retry_policy":{"base_delay_seconds":301,"max_delay_seconds":900}`),
+		"base_delay_seconds"},
+	{"TF-021", jobSpec(`"retry_policy":{"max_delay_seconds":3601}`), "max_delay_seconds"},
+	{"TF-017", jobSpec(`"retry_policy":{"max_delay_seconds":0}`), "max_delay_seconds"},
+	{"TF-018", jobSpec(`"retry_policy":{"base_delay_seconds":20,"max_delay_seconds":19}`),
+		"max_delay_seconds"},
+	{"TF-019", jobSpec(`"retry_policy":{"backoff_strategy":"fixed"}`), "backoff_strategy"},
+	{"TF-019", jobSpec(`"retry_policy":{"backoff_strategy":"RANDOM"}`), "backoff_strategy"},
+	{"TF-015", jobSpec(`"retry_policy":{"backoff_strategy":null}`), "backoff_strategy"},
+	{"TF-020", jobSpec(`"retry_policy":[]`), "retry_policy"},
+	{"TF-020", jobSpec(`"retry_policy":null`), "retry_policy"},
+	{"TF-086", `{`, "JSON"}, {"TF-086", `[]`, "object"}, {"TF-086", `7`, "object"},
+	{"TF-086", ` `, "body"}, {"TF-086", jobSpec() + "x", "JSON"},
+	{"TF-086", "{\"name\":\"\xff\",\"queue\":\"q\"}", "JSON"},
 	{"TF-086", strings.Repeat("[", 600) + strings.Repeat("]", 600), "JSON"},
 }
 
@@ -198,10 +254,12 @@ func TestRefused(t *testing.T) {
 		for i, c := range refused {
 			t.Run(fmt.Sprint(c.id, " TF-070 refused ", i), func(t *testing.T) {
 				w.Do(t, "POST", jobsPath, c.body).WantError(t, 400, "VALIDATION_ERROR", c.word)
-				if strings.HasSuffix(c.body, `"queue":"q"}`) && !strings.Contains(c.body, "name") || c.body == `{"name":"n"}` {
+				if (strings.HasSuffix(c.body, `"queue":"q"}`) &&
+					!strings.Contains(c.body, "name")) || c.body == `{"name":"n"}` {
 					return // an update may leave it out
 				}
-				w.Do(t, "PUT", pathOf(kept.ID), c.body).WantError(t, 400, "VALIDATION_ERROR", c.word)
+				w.Do(t, "PUT", pathOf(kept.ID), c.body).WantError(t, 400, "VALIDATION_ERROR",
+					c.word)
 			})
 		}
 		assertEqual(t, "TF-070 stored", w.jobs(t), 1)
@@ -213,16 +271,22 @@ func TestTransport(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	t.Run("TF-086 the body says it is something else", func(t *testing.T) {
-		w.Do(t, "POST", jobsPath, jobSpec(), "Content-Type", "text/plain").WantError(t, 400, "VALIDATION_ERROR", "Content-Type")
-		w.Do(t, "POST", jobsPath, jobSpec(), "Content-Type", "", beyondDocument, "1").WantStatus(t, 201)
-		w.Do(t, "POST", jobsPath, jobSpec(), "Content-Type", "application/json; charset=utf-8").WantStatus(t, 201)
+		w.Do(t, "POST", jobsPath, jobSpec(), "Content-Type", "text/plain").WantError(t, 400,
+			"VALIDATION_ERROR", "Content-Type")
+		w.Do(t, "POST", jobsPath, jobSpec(), "Content-Type", "", beyondDocument, "1").WantStatus(t,
+			201)
+		w.Do(t, "POST", jobsPath, jobSpec(), "Content-Type",
+			"application/json; charset=utf-8").WantStatus(t, 201)
 	})
 	t.Run("TF-085 larger than any body", func(t *testing.T) {
-		w.Do(t, "POST", jobsPath, strings.Repeat(" ", bodyLimit+1)).WantError(t, 413, "PAYLOAD_TOO_LARGE")
-		w.Do(t, "POST", jobsPath, strings.Repeat(" ", graphBodyLimit+1)).WantError(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(bodyLimit))
+		w.Do(t, "POST", jobsPath, strings.Repeat(" ", bodyLimit+1)).WantError(t, 413,
+			"PAYLOAD_TOO_LARGE")
+		w.Do(t, "POST", jobsPath, strings.Repeat(" ", graphBodyLimit+1)).WantError(t, 413,
+			"PAYLOAD_TOO_LARGE", fmt.Sprint(bodyLimit))
 	})
 	t.Run("TF-085 larger, and its size is not told", func(t *testing.T) {
-		for path, limit := range map[string]int64{jobsPath: bodyLimit, "/api/v1/graphs": graphBodyLimit} {
+		for path, limit := range map[string]int64{jobsPath: bodyLimit,
+			"/api/v1/graphs": graphBodyLimit} {
 			req, err := http.NewRequest("POST", w.URL+path, io.LimitReader(spaces{}, limit+1))
 			if err != nil {
 				t.Fatal(err)
@@ -234,8 +298,10 @@ func TestTransport(t *testing.T) {
 		w := inMemory(t, config())
 		id := w.create(t).ID
 		w.store.Close()
-		for _, r := range []testkit.Reply{w.Do(t, "GET", pathOf(id), ""), w.Do(t, "POST", jobsPath, jobSpec()), w.Do(t, "PUT", pathOf(id), "{}"),
-			w.Do(t, "DELETE", pathOf(id), ""), w.Do(t, "GET", jobsPath, ""), w.Do(t, "GET", pathOf(id)+"/graph", "")} {
+		for _, r := range []testkit.Reply{w.Do(t, "GET", pathOf(id), ""),
+			w.Do(t, "POST", jobsPath, jobSpec()), w.Do(t, "PUT", pathOf(id), "{}"),
+			w.Do(t, "DELETE", pathOf(id), ""), w.Do(t, "GET", jobsPath, ""),
+			w.Do(t, "GET", pathOf(id)+"/graph", "")} {
 			r.WantError(t, 503, "INTERNAL_ERROR")
 		}
 	})
@@ -251,7 +317,8 @@ func TestTransport(t *testing.T) {
 		w.Do(t, "POST", jobsPath, jobSpec(), "Authorization", "Bearer secret").WantStatus(t, 201)
 	})
 	t.Run("TF-085 each kind of error has its code", func(t *testing.T) {
-		codes := map[string]int{"VALIDATION_ERROR": 400, "NOT_FOUND": 404, "CONFLICT": 409, "PAYLOAD_TOO_LARGE": 413}
+		codes := map[string]int{"VALIDATION_ERROR": 400, "NOT_FOUND": 404, "CONFLICT": 409,
+			"PAYLOAD_TOO_LARGE": 413}
 		for _, k := range job.Kinds() {
 			status, code := taskflow.Meaning(&job.Error{Kind: k})
 			if code == "INTERNAL_ERROR" && (status == 500 || status == 503) {
@@ -330,7 +397,8 @@ func TestDelete(t *testing.T) {
 					}
 				}
 				if (answers[0].Status == 204) == (made > 0) {
-					t.Fatalf("the delete is answered %d, and %d dependents were made", answers[0].Status, made)
+					t.Fatalf("the delete is answered %d, and %d dependents were made",
+						answers[0].Status, made)
 				}
 			}
 		})

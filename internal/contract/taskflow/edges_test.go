@@ -27,12 +27,18 @@ func TestMoves(t *testing.T) {
 		}{
 			{"claimed", "RUNNING", func(t *testing.T, id string) { w.claimAndStart(t, id) }, false},
 			{"completed", "COMPLETED", func(t *testing.T, id string) { w.succeed(t, id) }, false},
-			{"to be tried again", "READY", func(t *testing.T, id string) { w.fail(t, id, true) }, false},
+			{"to be tried again", "READY", func(t *testing.T, id string) {
+				w.fail(t, id, true)
+			}, false},
 			{"given back", "READY", func(t *testing.T, id string) {
 				w.finish(t, w.claimAndStart(t, id), engine.Outcome{On: job.Released})
 			}, false},
 			{"failed", "FAILED", func(t *testing.T, id string) { w.fail(t, id, false) }, false},
-			{"its worker is gone", "READY", func(t *testing.T, id string) { w.claimAndStart(t, id); w.clock.Advance(lease); w.runMaintenance(t) }, false},
+			{"its worker is gone", "READY", func(t *testing.T, id string) {
+				w.claimAndStart(t, id)
+				w.clock.Advance(lease)
+				w.runMaintenance(t)
+			}, false},
 			{"released", "READY", func(t *testing.T, id string) { w.succeed(t, id) }, true},
 			{"blocked", "BLOCKED", func(t *testing.T, id string) { w.fail(t, id, false) }, true},
 		} {
@@ -68,9 +74,18 @@ func TestListed(t *testing.T) {
 		}{
 			{"PENDING", func(*testing.T, string, string) {}},
 			{"READY", func(t *testing.T, first, _ string) { w.succeed(t, first) }},
-			{"RUNNING", func(t *testing.T, first, second string) { w.succeed(t, first); w.claimAndStart(t, second) }},
-			{"COMPLETED", func(t *testing.T, first, second string) { w.succeed(t, first); w.succeed(t, second) }},
-			{"FAILED", func(t *testing.T, first, second string) { w.succeed(t, first); w.fail(t, second, false) }},
+			{"RUNNING", func(t *testing.T, first, second string) {
+				w.succeed(t, first)
+				w.claimAndStart(t, second)
+			}},
+			{"COMPLETED", func(t *testing.T, first, second string) {
+				w.succeed(t, first)
+				w.succeed(t, second)
+			}},
+			{"FAILED", func(t *testing.T, first, second string) {
+				w.succeed(t, first)
+				w.fail(t, second, false)
+			}},
 			{"BLOCKED", func(t *testing.T, first, _ string) { w.fail(t, first, false) }},
 		} {
 			t.Run("TF-083 by one that is "+c.status, func(t *testing.T) {
@@ -79,7 +94,8 @@ func TestListed(t *testing.T) {
 				c.reach(t, first, second)
 				was := w.status(t, second, c.status)
 				w.Do(t, "DELETE", pathOf(first), "").WantError(t, 409, "CONFLICT")
-				assertEqual(t, "unchanged", fmt.Sprintf("%+v", w.get(t, second)), fmt.Sprintf("%+v", was))
+				assertEqual(t, "unchanged", fmt.Sprintf("%+v", w.get(t, second)),
+					fmt.Sprintf("%+v", was))
 				w.Do(t, "DELETE", pathOf(second), "").WantStatus(t, 204)
 				w.Do(t, "DELETE", pathOf(first), "").WantStatus(t, 204)
 			})
@@ -99,23 +115,32 @@ func TestOneMember(t *testing.T) {
 			{"queue", `"queue":"other"`, func(v *jobView) { v.Queue = "other" }},
 			{"payload", `"payload":[2]`, func(v *jobView) { v.Payload = []byte("[2]") }},
 			{"priority", `"priority":1`, func(v *jobView) { v.Priority = 1 }},
-			{"retry_policy", attempts(4, "FIXED", 2, 3), func(v *jobView) { v.RetryPolicy = policy{4, "FIXED", 2, 3} }},
-			{"dependencies", dependenciesMember(other), func(v *jobView) { v.Dependencies = []string{other} }},
+			{"retry_policy", attempts(4, "FIXED", 2, 3), func(v *jobView) {
+				v.RetryPolicy = policy{4, "FIXED", 2, 3}
+			}},
+			{"dependencies", dependenciesMember(other), func(v *jobView) {
+				v.Dependencies = []string{other}
+			}},
 		} {
 			t.Run("TF-078 "+c.name, func(t *testing.T) {
-				want := w.create(t, `"payload":{"a":1},"priority":8`, attempts(5, "LINEAR", 7, 8), dependenciesMember(first))
+				want := w.create(t, `"payload":{"a":1},"priority":8`, attempts(5, "LINEAR", 7, 8),
+					dependenciesMember(first))
 				w.clock.Advance(time.Second)
 				got := w.put(t, want.ID, c.member)
 				c.change(&want)
 				want.UpdatedAt = w.clock.Now()
 				assertEqual(t, "answer", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
-				assertEqual(t, "read again", fmt.Sprintf("%+v", w.get(t, want.ID)), fmt.Sprintf("%+v", want))
+				assertEqual(t, "read again", fmt.Sprintf("%+v", w.get(t, want.ID)),
+					fmt.Sprintf("%+v", want))
 			})
 		}
 		t.Run("TF-077 TF-008 fifty-one dependencies in an update", func(t *testing.T) {
 			v := w.create(t, dependenciesMember(first))
-			w.Do(t, "PUT", pathOf(v.ID), `{"dependencies":["`+strings.Repeat(other+`","`, 50)+first+`"]}`).WantError(t, 400, "VALIDATION_ERROR", "dependencies")
-			assertEqual(t, "unchanged", fmt.Sprint(w.get(t, v.ID).Dependencies), fmt.Sprint([]string{first}))
+			w.Do(t, "PUT", pathOf(v.ID),
+				`{"dependencies":["`+strings.Repeat(other+`","`, 50)+first+`"]}`).WantError(t, 400,
+				"VALIDATION_ERROR", "dependencies")
+			assertEqual(t, "unchanged", fmt.Sprint(w.get(t, v.ID).Dependencies),
+				fmt.Sprint([]string{first}))
 		})
 	})
 }
@@ -162,14 +187,26 @@ func TestSlotOfTheDead(t *testing.T) {
 	c.MaxConcurrent = 1
 	onEveryStoreWith(t, c, func(t *testing.T, w *world) {
 		for name, end := range map[string]func(t *testing.T, j *job.Job){
-			"completed": func(t *testing.T, j *job.Job) { w.finish(t, j, taskflow.CompletedWith(j, nil)) },
-			"failed":    func(t *testing.T, j *job.Job) { w.finish(t, j, taskflow.FailedWith(j, "x", "y", false)) },
-			"retried":   func(t *testing.T, j *job.Job) { w.finish(t, j, taskflow.FailedWith(j, "x", "y", true)) },
-			"lost":      func(t *testing.T, _ *job.Job) { w.clock.Advance(lease); w.runMaintenance(t) },
-			"deleted":   func(t *testing.T, j *job.Job) { w.Do(t, "DELETE", pathOf(j.ID.Key), "").WantStatus(t, 204) },
+			"completed": func(t *testing.T, j *job.Job) {
+				w.finish(t, j, taskflow.CompletedWith(j, nil))
+			},
+			"failed": func(t *testing.T, j *job.Job) {
+				w.finish(t, j, taskflow.FailedWith(j, "x", "y", false))
+			},
+			"retried": func(t *testing.T, j *job.Job) {
+				w.finish(t, j, taskflow.FailedWith(j, "x", "y", true))
+			},
+			"lost": func(t *testing.T, _ *job.Job) {
+				w.clock.Advance(lease)
+				w.runMaintenance(t)
+			},
+			"deleted": func(t *testing.T, j *job.Job) {
+				w.Do(t, "DELETE", pathOf(j.ID.Key), "").WantStatus(t, 204)
+			},
 		} {
 			t.Run("TF-055 TF-084 TF-107 "+name, func(t *testing.T) {
-				j := w.claimAndStart(t, w.create(t, `"priority":9`, attempts(2, "FIXED", 300, 300)).ID)
+				j := w.claimAndStart(t, w.create(t, `"priority":9`,
+					attempts(2, "FIXED", 300, 300)).ID)
 				next := w.create(t).ID
 				assertEqual(t, "while it runs", len(w.claims(t, 10)), 0)
 				end(t, j)

@@ -43,8 +43,9 @@ var errorInfos = map[job.Kind]errorInfo{
 	job.Full:        {http.StatusServiceUnavailable, codeInternal},
 	job.Unavailable: {http.StatusServiceUnavailable, codeInternal},
 	job.ReadOnly:    {http.StatusServiceUnavailable, codeInternal},
-	job.Aborted:     {http.StatusServiceUnavailable, codeInternal}, // whoever reads this did not go away
-	job.Timeout:     {http.StatusServiceUnavailable, codeInternal},
+	// whoever reads this did not go away
+	job.Aborted: {http.StatusServiceUnavailable, codeInternal},
+	job.Timeout: {http.StatusServiceUnavailable, codeInternal},
 }
 
 // httpErrorInfos says what a request turned down by HTTP alone is. One whose body came
@@ -69,7 +70,8 @@ var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no suc
 
 // errorInfoOf says what an error is in HTTP, and what may be shown of it.
 func errorInfoOf(err error) (errorInfo, string) {
-	return httpapi.MapError(err, errorInfos, httpErrorInfos, errorInfo{http.StatusBadRequest, codeValidation})
+	return httpapi.MapError(err, errorInfos, httpErrorInfos,
+		errorInfo{http.StatusBadRequest, codeValidation})
 }
 
 // sendError writes an error (G-TF-21). What is our own fault is not explained beyond

@@ -22,10 +22,12 @@ func TestDocument(t *testing.T) {
 func TestUnknownQuery(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		kept := w.create(t)
-		document(t).WantUnknownQueriesRefused(t, "VALIDATION_ERROR", func(method, path string) testkit.Reply {
-			return w.Do(t, method, path, jobSpec())
-		})
-		w.Do(t, "DELETE", pathOf(kept.ID)+"?dry_run=true", "").WantError(t, 400, "VALIDATION_ERROR", "dry_run")
+		document(t).WantUnknownQueriesRefused(t, "VALIDATION_ERROR",
+			func(method, path string) testkit.Reply {
+				return w.Do(t, method, path, jobSpec())
+			})
+		w.Do(t, "DELETE", pathOf(kept.ID)+"?dry_run=true", "").WantError(t, 400, "VALIDATION_ERROR",
+			"dry_run")
 		assertEqual(t, "jobs", w.jobs(t), 1)
 	})
 }
@@ -58,13 +60,15 @@ func TestMisnamedMembers(t *testing.T) {
 			`"retry_policy":{"base-delay":1}`:     "retry_policy.base_delay_seconds",
 		} {
 			w.Do(t, "POST", jobsPath, jobSpec(member)).WantError(t, 400, "VALIDATION_ERROR", right)
-			w.Do(t, "PUT", pathOf(first.ID), "{"+member+"}").WantError(t, 400, "VALIDATION_ERROR", right)
+			w.Do(t, "PUT", pathOf(first.ID), "{"+member+"}").WantError(t, 400, "VALIDATION_ERROR",
+				right)
 			if right != "dependencies" {
 				w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+jobSpec(`"ref":"a"`, member)+`]}`).
 					WantError(t, 400, "VALIDATION_ERROR", "jobs[0]", right)
 			}
 		}
-		w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+jobSpec(`"ref":"a"`, dependenciesMember(first.ID))+`]}`).
+		w.Do(t, "POST", "/api/v1/graphs",
+			`{"jobs":[`+jobSpec(`"ref":"a"`, dependenciesMember(first.ID))+`]}`).
 			WantError(t, 400, "VALIDATION_ERROR", "jobs[0]", "depends_on")
 		assertEqual(t, "jobs", w.jobs(t), 1)
 		// What the contract has nowhere is passed over, and what the server sets (G-TF-15).

@@ -108,7 +108,8 @@ func resolveRefs(nodes []node, ids []string) (byRef map[string]string, err error
 				id, ok = uuids.Parse(text)
 			}
 			if !ok {
-				return nil, atGraphIndex(invalid("depends_on[%d] is neither a ref of this graph nor a UUID", k), i)
+				return nil, atGraphIndex(
+					invalid("depends_on[%d] is neither a ref of this graph nor a UUID", k), i)
 			}
 			if !seen[id] {
 				seen[id] = true

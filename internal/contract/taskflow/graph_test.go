@@ -15,13 +15,15 @@ import (
 // graph creates a graph that must be accepted and returns the ids by ref.
 func (w *world) graph(t testing.TB, jobs ...string) map[string]string {
 	t.Helper()
-	r := w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join(jobs, ",")+`]}`).WantStatus(t, 201)
+	r := w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join(jobs, ",")+`]}`).WantStatus(t,
+		201)
 	return testkit.DecodeReply[struct{ Jobs map[string]string }](t, r).Jobs
 }
 
 // vertex writes a job of a graph.
 func vertex(ref string, dependsOn ...string) string {
-	return fmt.Sprintf(`{"ref":%q,"name":%q,"queue":"g","depends_on":["%s"]}`, ref, ref, strings.Join(dependsOn, `","`))
+	return fmt.Sprintf(`{"ref":%q,"name":%q,"queue":"g","depends_on":["%s"]}`, ref, ref,
+		strings.Join(dependsOn, `","`))
 }
 
 func leaf(ref string) string { return fmt.Sprintf(`{"ref":%q,"name":%q,"queue":"g"}`, ref, ref) }
@@ -42,19 +44,26 @@ func TestGraphs(t *testing.T) {
 		t.Run("TF-008 TF-032 TF-038 a graph at once", func(t *testing.T) {
 			done := w.create(t).ID
 			w.succeed(t, done)
-			ids := w.graph(t, vertex("d", "b", "c"), vertex("b", "a"), vertex("c", "a", done, "a"), leaf("a"))
-			for ref, want := range map[string]string{"a": "READY", "b": "PENDING", "c": "PENDING", "d": "PENDING"} {
+			ids := w.graph(t, vertex("d", "b", "c"), vertex("b", "a"), vertex("c", "a", done, "a"),
+				leaf("a"))
+			for ref, want := range map[string]string{"a": "READY", "b": "PENDING", "c": "PENDING",
+				"d": "PENDING"} {
 				v := w.status(t, ids[ref], want)
 				assertEqual(t, "name", v.Name, ref)
 			}
-			assertEqual(t, "dependencies", fmt.Sprint(w.get(t, ids["c"]).Dependencies), fmt.Sprint([]string{ids["a"], done}))
+			assertEqual(t, "dependencies", fmt.Sprint(w.get(t, ids["c"]).Dependencies),
+				fmt.Sprint([]string{ids["a"], done}))
 			for _, ref := range []string{"a", "b", "c", "d"} {
 				w.succeed(t, ids[ref])
 			}
-			d := testkit.DecodeReply[drawing](t, w.Do(t, "GET", pathOf(ids["b"])+"/graph", "").WantStatus(t, 200))
-			assertEqual(t, "nodes and edges", fmt.Sprint(len(d.Nodes), len(d.Edges), d.Truncated), "5 5 false")
-			assertEqual(t, "the job itself is first", d.Nodes[0].JobID+d.Nodes[0].Status+d.Nodes[0].Queue, ids["b"]+"COMPLETEDg")
-			assertEqual(t, "an edge", slices.Contains(d.Edges, struct{ From, To string }{ids["a"], ids["b"]}), true)
+			d := testkit.DecodeReply[drawing](t,
+				w.Do(t, "GET", pathOf(ids["b"])+"/graph", "").WantStatus(t, 200))
+			assertEqual(t, "nodes and edges", fmt.Sprint(len(d.Nodes), len(d.Edges), d.Truncated),
+				"5 5 false")
+			assertEqual(t, "the job itself is first",
+				d.Nodes[0].JobID+d.Nodes[0].Status+d.Nodes[0].Queue, ids["b"]+"COMPLETEDg")
+			assertEqual(t, "an edge", slices.Contains(d.Edges,
+				struct{ From, To string }{ids["a"], ids["b"]}), true)
 		})
 		t.Run("TF-054 the order of a graph is that of its ids", func(t *testing.T) {
 			var all []string
@@ -78,23 +87,31 @@ func TestGraphs(t *testing.T) {
 		})
 		t.Run("TF-033 TF-037 TF-070 refused as a whole", func(t *testing.T) {
 			n := w.jobs(t)
-			p := w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join([]string{leaf("z"), vertex("a", "c"), vertex("b", "a"), vertex("c", "b")}, ",")+`]}`)
+			p := w.Do(t, "POST", "/api/v1/graphs",
+				`{"jobs":[`+strings.Join([]string{leaf("z"), vertex("a", "c"), vertex("b", "a"),
+					vertex("c", "b")}, ",")+`]}`)
 			assertEqual(t, "path", fmt.Sprint(cycle(t, p)), "[a c b]")
 			p = w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+vertex("a", "a")+`]}`)
 			assertEqual(t, "path of one", fmt.Sprint(cycle(t, p)), "[a]")
 			stranger := "00000000-0000-4000-8000-000000000000"
 			for _, c := range []struct{ body, word string }{
-				{`{}`, "jobs"}, {`{"jobs":[]}`, "jobs"}, {`{"jobs":{}}`, "jobs"}, {`{"jobs":[7]}`, "jobs[0]"}, {`[]`, "object"}, {`{`, "JSON"},
+				{`{}`, "jobs"}, {`{"jobs":[]}`, "jobs"}, {`{"jobs":{}}`, "jobs"},
+				{`{"jobs":[7]}`, "jobs[0]"}, {`[]`, "object"}, {`{`, "JSON"},
 				{`{"jobs":[` + leaf("a") + `,{"ref":"b","queue":"q"}]}`, "jobs[1]: name"},
-				{`{"jobs":[{"name":"n","queue":"q"}]}`, "ref"}, {`{"jobs":[{"ref":"","name":"n","queue":"q"}]}`, "ref"}, {`{"jobs":[{"ref":5,"name":"n","queue":"q"}]}`, "ref"},
+				{`{"jobs":[{"name":"n","queue":"q"}]}`, "ref"},
+				{`{"jobs":[{"ref":"","name":"n","queue":"q"}]}`, "ref"},
+				{`{"jobs":[{"ref":5,"name":"n","queue":"q"}]}`, "ref"},
 				{`{"jobs":[` + leaf("a") + `,` + leaf("a") + `]}`, "twice"},
 				{`{"jobs":[{"ref":"a","name":"n","queue":"q","dependencies":[]}]}`, "dependencies"},
-				{`{"jobs":[` + vertex("a", "nobody") + `]}`, "depends_on[0]"}, {`{"jobs":[` + leaf("z") + `,` + vertex("a", "z", stranger) + `]}`, stranger},
-				{`{"jobs":[` + vertex("a", slices.Repeat([]string{stranger}, 51)...) + `]}`, "depends_on"},
+				{`{"jobs":[` + vertex("a", "nobody") + `]}`, "depends_on[0]"},
+				{`{"jobs":[` + leaf("z") + `,` + vertex("a", "z", stranger) + `]}`, stranger},
+				{`{"jobs":[` + vertex("a", slices.Repeat([]string{stranger}, 51)...) + `]}`,
+					"depends_on"},
 				{`{"jobs":[{"ref":"a","name":"n","queue":"q","depends_on":null}]}`, "depends_on"},
 				{`{"jobs":[{"ref":"a","name":"n","queue":"q","priority":11}]}`, "priority"},
 			} {
-				w.Do(t, "POST", "/api/v1/graphs", c.body).WantError(t, 400, "VALIDATION_ERROR", c.word)
+				w.Do(t, "POST", "/api/v1/graphs", c.body).WantError(t, 400, "VALIDATION_ERROR",
+					c.word)
 			}
 			assertEqual(t, "stored", w.jobs(t), n)
 		})
@@ -103,9 +120,12 @@ func TestGraphs(t *testing.T) {
 			for i := 1; i < 10_000; i++ {
 				all = append(all, vertex(fmt.Sprint(i), fmt.Sprint((i-1)/2)))
 			}
-			w.Do(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join(append(all, leaf("more")), ",")+`]}`, beyondDocument, "1").WantError(t, 400, "VALIDATION_ERROR", "jobs")
+			w.Do(t, "POST", "/api/v1/graphs",
+				`{"jobs":[`+strings.Join(append(all, leaf("more")), ",")+`]}`, beyondDocument,
+				"1").WantError(t, 400, "VALIDATION_ERROR", "jobs")
 			ids := w.graph(t, all...)
-			d := testkit.DecodeReply[drawing](t, w.Do(t, "GET", pathOf(ids["77"])+"/graph", "").WantStatus(t, 200))
+			d := testkit.DecodeReply[drawing](t,
+				w.Do(t, "GET", pathOf(ids["77"])+"/graph", "").WantStatus(t, 200))
 			assertEqual(t, "shown", fmt.Sprint(len(d.Nodes), d.Truncated), "2000 true")
 			w.fail(t, ids["0"], false)
 			for _, i := range []int{1, 2, 77, 5000, 9999} {
@@ -113,7 +133,8 @@ func TestGraphs(t *testing.T) {
 			}
 		})
 		t.Run("TF-072 no graph of nothing", func(t *testing.T) {
-			w.Do(t, "GET", pathOf("00000000-0000-4000-8000-000000000000")+"/graph", "").WantError(t, 404, "NOT_FOUND")
+			w.Do(t, "GET", pathOf("00000000-0000-4000-8000-000000000000")+"/graph", "").WantError(t,
+				404, "NOT_FOUND")
 			w.Do(t, "GET", pathOf("x")+"/graph", "").WantError(t, 404, "NOT_FOUND")
 		})
 	})
@@ -124,16 +145,22 @@ func TestGraphs(t *testing.T) {
 func TestTies(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
-	w := newWorld(t, clock, testkit.MemoryStore(t, func() time.Time { clock.Advance(time.Microsecond); return clock.Now() }), config())
+	w := newWorld(t, clock, testkit.MemoryStore(t, func() time.Time {
+		clock.Advance(time.Microsecond)
+		return clock.Now()
+	}), config())
 	t.Run("TF-052 TF-053 TF-054 many creates at once", func(t *testing.T) {
 		var all []taskflow.Job
 		times := map[time.Time]bool{}
-		for i, r := range testkit.RunConcurrently(200, func(i int) testkit.Reply { return w.Do(t, "POST", jobsPath, jobSpec(fmt.Sprint(`"priority":`, 1+i%2))) }) {
+		for i, r := range testkit.RunConcurrently(200, func(i int) testkit.Reply {
+			return w.Do(t, "POST", jobsPath, jobSpec(fmt.Sprint(`"priority":`, 1+i%2)))
+		}) {
 			v := testkit.DecodeReply[jobView](t, r.WantStatus(t, 201))
 			all = append(all, taskflow.Job{ID: v.ID, Priority: 1 + i%2, CreatedAt: v.CreatedAt})
 			times[v.CreatedAt] = true
 		}
-		for _, id := range w.graph(t, leaf("b"), leaf("a"), leaf("c")) { // in one transaction for certain
+		// in one transaction for certain
+		for _, id := range w.graph(t, leaf("b"), leaf("a"), leaf("c")) {
 			v := w.get(t, id)
 			all = append(all, taskflow.Job{ID: v.ID, Priority: v.Priority, CreatedAt: v.CreatedAt})
 			times[v.CreatedAt] = true
@@ -151,8 +178,10 @@ func TestTies(t *testing.T) {
 
 // FuzzCreate: whatever the body, it is accepted or refused as the caller's fault.
 func FuzzCreate(f *testing.F) {
-	for _, seed := range []string{`{}`, `[]`, jobSpec(), jobSpec(`"priority":1e0`), jobSpec(`"retry_policy":{"max_attempts":null}`), `{"name":"\u0000","queue":"q"}`,
-		jobSpec(`"dependencies":["00000000-0000-4000-8000-000000000000"]`), `{"jobs":[` + vertex("a", "b") + "," + leaf("b") + `]}`} {
+	for _, seed := range []string{`{}`, `[]`, jobSpec(), jobSpec(`"priority":1e0`),
+		jobSpec(`"retry_policy":{"max_attempts":null}`), `{"name":"\u0000","queue":"q"}`,
+		jobSpec(`"dependencies":["00000000-0000-4000-8000-000000000000"]`),
+		`{"jobs":[` + vertex("a", "b") + "," + leaf("b") + `]}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -57,18 +57,21 @@ func (t *TaskFlow) create(c *httpapi.Call) error {
 		return err
 	}
 	ctx := c.Request.Context()
-	receipt, err := t.engine.Submit(ctx, engine.Unique, []engine.Submission{t.submission(ctx, &s, t.ids.Next(1)[0])})
+	receipt, err := t.engine.Submit(ctx, engine.Unique,
+		[]engine.Submission{t.submission(ctx, &s, t.ids.Next(1)[0])})
 	if err != nil {
 		return unknownDependency(err)
 	}
-	return sendJob(c, http.StatusCreated, receipt.Jobs[0]) // not read again: it may be running by now, or gone
+	// not read again: it may be running by now, or gone
+	return sendJob(c, http.StatusCreated, receipt.Jobs[0])
 }
 
 // submission is a new job as the engine takes it.
 func (t *TaskFlow) submission(ctx context.Context, s *jobSpec, key string) engine.Submission {
 	d := definition{s.name, s.dependencies}
 	return engine.Submission{
-		Job: job.Job{ID: engineJobID(key), Kind: s.policy.kind(), Queue: s.queue, Priority: s.priority, Lease: t.Lease, MaxAttempts: s.policy.MaxAttempts,
+		Job: job.Job{ID: engineJobID(key), Kind: s.policy.kind(), Queue: s.queue,
+			Priority: s.priority, Lease: t.Lease, MaxAttempts: s.policy.MaxAttempts,
 			Definition: d.encode(), Payload: s.payload, Trace: telemetry.Carrier(ctx)},
 		DependsOn: engineJobIDs(s.dependencies),
 	}
@@ -127,7 +130,8 @@ func (t *TaskFlow) update(c *httpapi.Call) error {
 	}
 	var j *job.Job
 	if broken == nil && s.has("dependencies") { // G-TF-09
-		j, err = t.engine.SetDependencies(c.Request.Context(), id, engineJobIDs(s.dependencies), edit)
+		j, err = t.engine.SetDependencies(c.Request.Context(), id, engineJobIDs(s.dependencies),
+			edit)
 	} else {
 		j, err = t.engine.Change(c.Request.Context(), id, job.Replaced, edit)
 	}
@@ -163,8 +167,10 @@ func (s *jobSpec) apply(j *job.Job) error {
 		d.dependencies = s.dependencies
 	}
 	if s.has("retry_policy") {
-		if s.policy.MaxAttempts <= j.FailedAttempts { // the run to come, or under way, is one more (TF-066)
-			return invalid("retry_policy.max_attempts is %d, and %d attempts have failed already: with the one to come it is %d or more",
+		// the run to come, or under way, is one more (TF-066)
+		if s.policy.MaxAttempts <= j.FailedAttempts {
+			return invalid("retry_policy.max_attempts is %d, and %d attempts have failed "+
+				"already: with the one to come it is %d or more",
 				s.policy.MaxAttempts, j.FailedAttempts, j.FailedAttempts+1)
 		}
 		j.Kind, j.MaxAttempts = s.policy.kind(), s.policy.MaxAttempts

@@ -18,10 +18,13 @@ func (t *TaskFlow) logTransitions(moves []engine.Moved) {
 		m := &moves[i]
 		switch {
 		case m.To == Failed:
-			telemetry.LogFinalFailure(t.Log, m.Job.ID.Key, m.Job.Queue, attemptCount(&m.Job), failureReason(m))
+			telemetry.LogFinalFailure(t.Log, m.Job.ID.Key, m.Job.Queue, attemptCount(&m.Job),
+				failureReason(m))
 		case m.From == Running && m.To == Ready:
-			t.Log.LogAttrs(context.Background(), slog.LevelDebug, "a try of a job failed", slog.String(telemetry.JobID, m.Job.ID.Key),
-				slog.String(telemetry.Queue, m.Job.Queue), slog.Int(telemetry.Attempt, attemptCount(&m.Job)),
+			t.Log.LogAttrs(context.Background(), slog.LevelDebug, "a try of a job failed",
+				slog.String(telemetry.JobID, m.Job.ID.Key),
+				slog.String(telemetry.Queue, m.Job.Queue),
+				slog.Int(telemetry.Attempt, attemptCount(&m.Job)),
 				slog.String(telemetry.ErrorMessage, failureReason(m)))
 		case m.To == Blocked:
 			blocked++

@@ -28,9 +28,11 @@ func TestLog(t *testing.T) {
 	w.create(t, dependenciesMember(a))
 	w.create(t, dependenciesMember(b))
 	try := func(n int) map[string]any {
-		return map[string]any{"level": "DEBUG", "msg": "a try of a job failed", "job_id": a, "queue": "q", "attempt": float64(n)}
+		return map[string]any{"level": "DEBUG", "msg": "a try of a job failed", "job_id": a,
+			"queue": "q", "attempt": float64(n)}
 	}
-	failed := map[string]any{"level": "WARN", "msg": "a job failed for good", "job_id": a, "queue": "q", "attempt": float64(2)}
+	failed := map[string]any{"level": "WARN", "msg": "a job failed for good", "job_id": a,
+		"queue": "q", "attempt": float64(2)}
 	w.fail(t, a, true)
 	lines(try(1), "broken: it broke")
 	lines(failed)
@@ -38,14 +40,17 @@ func TestLog(t *testing.T) {
 	w.claimAndStart(t, a)
 	w.clock.Advance(lease)
 	w.runMaintenance(t)
-	const silent = "lost: the run was neither prolonged nor ended by its worker before its lease was over"
+	const silent = "lost: the run was neither prolonged nor ended by its worker before its lease " +
+		"was over"
 	lines(failed, silent)
-	lines(map[string]any{"level": "INFO", "msg": "jobs are blocked by one that failed", "jobs": float64(3)}, "")
+	lines(map[string]any{"level": "INFO", "msg": "jobs are blocked by one that failed",
+		"jobs": float64(3)}, "")
 	lines(map[string]any{"level": "WARN"}, silent)
 	lines(map[string]any{"level": "INFO"}, "")
 
 	long := w.create(t).ID
 	j := w.claimAndStart(t, long)
 	w.finish(t, j, taskflow.FailedWith(j, strings.Repeat("ö", 20_000), "", false))
-	lines(map[string]any{"level": "WARN", "job_id": long, "attempt": float64(1)}, strings.Repeat("ö", 250)+"…")
+	lines(map[string]any{"level": "WARN", "job_id": long, "attempt": float64(1)},
+		strings.Repeat("ö", 250)+"…")
 }

@@ -20,12 +20,14 @@ var allowed = map[string][]job.Cause{
 }
 
 // requirement of a pair that is allowed.
-var requirement = map[string]string{"PENDING READY": "TF-023", "PENDING BLOCKED": "TF-024", "READY RUNNING": "TF-025",
+var requirement = map[string]string{"PENDING READY": "TF-023", "PENDING BLOCKED": "TF-024",
+	"READY RUNNING":     "TF-025",
 	"RUNNING COMPLETED": "TF-026", "RUNNING READY": "TF-027", "RUNNING FAILED": "TF-028"}
 
 // updates are the moves of an update and a delete, which change no status.
 func update(from, to job.State, on job.Cause) bool {
-	return on == job.Replaced && from == to && slices.Contains([]job.State{"PENDING", "READY", "RUNNING"}, from)
+	return on == job.Replaced && from == to &&
+		slices.Contains([]job.State{"PENDING", "READY", "RUNNING"}, from)
 }
 
 // TestMachine holds all pairs of statuses and all causes against the table.
@@ -70,7 +72,8 @@ func TestMachine(t *testing.T) {
 	t.Run("TF-031 what is over stays", func(t *testing.T) {
 		for _, s := range all {
 			over := s == "COMPLETED" || s == "FAILED" || s == "BLOCKED"
-			assertEqual(t, string(s)+" is over", m.Phase(s) == job.Done && taskflow.Terminal(s), over)
+			assertEqual(t, string(s)+" is over", m.Phase(s) == job.Done && taskflow.Terminal(s),
+				over)
 			for _, on := range job.Causes() {
 				if mv, ok := m.Next(s, on); over && ok && mv.To != job.StateNone {
 					t.Errorf("%s leads from %s to %s", on, s, mv.To)
@@ -79,7 +82,8 @@ func TestMachine(t *testing.T) {
 		}
 	})
 	t.Run("TF-030 unknown words are in no table", func(t *testing.T) {
-		for _, pair := range [][2]job.State{{"", "PENDING"}, {"PENDING", ""}, {"ready", "RUNNING"}, {"READY", "DONE"}, {"", ""}} {
+		for _, pair := range [][2]job.State{{"", "PENDING"}, {"PENDING", ""}, {"ready", "RUNNING"},
+			{"READY", "DONE"}, {"", ""}} {
 			assertEqual(t, fmt.Sprint(pair), taskflow.ValidTransition(pair[0], pair[1]), false)
 		}
 	})
@@ -89,7 +93,8 @@ func TestMachine(t *testing.T) {
 // given back does not.
 func TestMachineCounts(t *testing.T) {
 	t.Parallel()
-	for on, want := range map[job.Cause]bool{job.Failed: true, job.Expired: true, job.Released: false} {
+	for on, want := range map[job.Cause]bool{job.Failed: true, job.Expired: true,
+		job.Released: false} {
 		mv, ok := taskflow.Machine.Next("RUNNING", on)
 		assertEqual(t, string(on)+" counts", ok && mv.CountsFailed, want)
 	}

@@ -25,11 +25,14 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, error) {
 	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
 	entered := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "taskflow_transitions_total",
-		Help: "Jobs that entered a status; PENDING counts all that were created."}, []string{"status"})
+		Help: "Jobs that entered a status; PENDING counts all that were created."},
+		[]string{"status"})
 	m := &metrics{
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "taskflow_http_request_duration_seconds",
-			Help:    "Time from the header of a request to its answer, by route and class of status.",
-			Buckets: []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 500e-3, 2.5, 10, 30}}, []string{"route", "code"}),
+		requests: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "taskflow_http_request_duration_seconds",
+				Help: "Time from the header of a request to its answer, by route and class of status.",
+				Buckets: []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3,
+					500e-3, 2.5, 10, 30}}, []string{"route", "code"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "taskflow_errors_total",
 			Help: "Requests answered with an error, by its code."}, []string{"code"}),
 		retries: prometheus.NewCounter(prometheus.CounterOpts{Name: "taskflow_retries_total",
@@ -40,7 +43,8 @@ func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, err
 			Help: "Time from a hand-out to how it ended.", Buckets: buckets}),
 		transitions: map[job.State]prometheus.Counter{},
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.errors, m.retries, m.wait, m.run, entered, &depth{e}} {
+	for _, c := range []prometheus.Collector{m.requests, m.errors, m.retries, m.wait, m.run,
+		entered, &depth{e}} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("taskflow: %w", err)
 		}
@@ -86,7 +90,8 @@ type depth struct {
 // depthTimeout bounds the question of a scrape.
 const depthTimeout = 5 * time.Second
 
-var depthDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by status.", []string{"status"}, nil)
+var depthDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by status.",
+	[]string{"status"}, nil)
 
 // Describe implements prometheus.Collector, as does Collect.
 func (d *depth) Describe(out chan<- *prometheus.Desc) { out <- depthDesc }
@@ -106,7 +111,9 @@ func (d *depth) Collect(out chan<- prometheus.Metric) {
 			all = all.Plus(c)
 		}
 	}
-	for s, n := range map[job.State]int64{Pending: all.Waiting, Ready: all.Delayed + all.Ready, Running: all.Leased} {
-		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(n), string(s))
+	for s, n := range map[job.State]int64{Pending: all.Waiting, Ready: all.Delayed + all.Ready,
+		Running: all.Leased} {
+		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(n),
+			string(s))
 	}
 }

@@ -42,7 +42,9 @@ func (m *model) with(s job.State) (some []taskflow.Job) {
 
 // evaluate puts a job where its dependencies lead it.
 func (m *model) evaluate(j *taskflow.Job) {
-	j.Status = map[job.DependencyStatus]job.State{job.DependenciesSatisfied: "READY", job.DependenciesWaiting: "PENDING", job.DependenciesBlocked: "BLOCKED"}[taskflow.CheckDependencies(*j, m.statuses())]
+	j.Status = map[job.DependencyStatus]job.State{job.DependenciesSatisfied: "READY",
+		job.DependenciesWaiting: "PENDING",
+		job.DependenciesBlocked: "BLOCKED"}[taskflow.CheckDependencies(*j, m.statuses())]
 }
 
 func (m *model) settle(id string, s job.State) {
@@ -62,102 +64,109 @@ func (m *model) settle(id string, s job.State) {
 // the functions of the document: what the jobs are must be the same throughout.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	t.Run("TF-030 TF-042 TF-046 TF-047 TF-048 TF-054 TF-057 the engine does what the rules say", rapid.MakeCheck(func(rt *rapid.T) {
-		c := config()
-		c.MaxConcurrent = rapid.IntRange(1, 4).Draw(rt, "max_concurrent")
-		w := inMemory(t, c)
-		m := &model{limit: c.MaxConcurrent}
-		runs := map[string]*job.Job{}
-		pick := func() []string {
-			var ids []string
-			for _, j := range m.jobs {
-				if rapid.IntRange(0, 3).Draw(rt, "depends") == 0 {
-					ids = append(ids, j.ID)
-				}
-			}
-			return ids
-		}
-		rt.Repeat(map[string]func(*rapid.T){
-			"create": func(rt *rapid.T) {
-				priority := rapid.IntRange(1, 3).Draw(rt, "priority")
-				v := w.create(t, fmt.Sprint(`"priority":`, priority), dependenciesMember(pick()...), attempts(rapid.IntRange(1, 2).Draw(rt, "max_attempts"), "FIXED", 1, 1))
-				j := taskflow.Job{ID: v.ID, Priority: priority, CreatedAt: v.CreatedAt, Dependencies: v.Dependencies, Policy: taskflow.Policy{MaxAttempts: v.RetryPolicy.MaxAttempts}}
-				m.evaluate(&j)
-				m.jobs = append(m.jobs, j)
-			},
-			"claim": func(rt *rapid.T) {
-				w.clock.Advance(lease / 2) // whatever waited to be tried again
-				for _, j := range runs {
-					if _, err := w.engine.Heartbeat(t.Context(), runOf(j), nil); err != nil {
-						rt.Fatal(err)
-					}
-				}
-				w.runMaintenance(t)
-				n := rapid.IntRange(1, 3).Draw(rt, "n")
-				want := taskflow.SelectNext(m.with("READY"), len(m.with("RUNNING")), m.limit)
-				want = want[:min(n, len(want))]
-				got := w.claims(t, n)
+	t.Run("TF-030 TF-042 TF-046 TF-047 TF-048 TF-054 TF-057 the engine does what the rules say",
+		rapid.MakeCheck(func(rt *rapid.T) {
+			c := config()
+			c.MaxConcurrent = rapid.IntRange(1, 4).Draw(rt, "max_concurrent")
+			w := inMemory(t, c)
+			m := &model{limit: c.MaxConcurrent}
+			runs := map[string]*job.Job{}
+			pick := func() []string {
 				var ids []string
-				for _, j := range got {
-					ids = append(ids, j.ID.Key)
-					runs[j.ID.Key] = j
-					m.at(j.ID.Key).Status = "RUNNING"
-				}
-				if !slices.Equal(ids, keys(want)) {
-					rt.Fatalf("claimed %v, want %v", ids, keys(want))
-				}
-			},
-			"finish": func(rt *rapid.T) {
-				running := m.with("RUNNING")
-				if len(running) == 0 {
-					rt.Skip("nothing runs")
-				}
-				id := rapid.SampledFrom(keys(running)).Draw(rt, "id")
-				run := runs[id]
-				delete(runs, id)
-				if rapid.Bool().Draw(rt, "well") {
-					w.finish(t, run, taskflow.CompletedWith(run, nil))
-					m.settle(id, "COMPLETED")
-					return
-				}
-				w.finish(t, run, taskflow.FailedWith(run, "x", "y", true))
-				if m.at(id).AttemptCount++; taskflow.ShouldRetry(*m.at(id)) {
-					m.at(id).Status = "READY"
-				} else {
-					m.settle(id, "FAILED")
-				}
-			},
-			"relink": func(rt *rapid.T) {
-				if len(m.jobs) == 0 {
-					rt.Skip("there is no job")
-				}
-				j := m.at(rapid.SampledFrom(keys(m.jobs)).Draw(rt, "id"))
-				deps := pick()
-				m.relink(rt, w.Do(t, "PUT", pathOf(j.ID), "{"+dependenciesMember(deps...)+"}"), j, deps)
-			},
-			"": func(rt *rapid.T) {
-				ids := make([]job.ID, len(m.jobs))
-				for i, j := range m.jobs {
-					ids[i] = engineJobID(j.ID)
-				}
-				stored, err := w.engine.GetAll(t.Context(), ids)
-				if err != nil || len(stored) != len(m.jobs) {
-					rt.Fatalf("%d jobs are stored, want %d: %v", len(stored), len(m.jobs), err)
-				}
-				for _, j := range stored {
-					if want := m.at(j.ID.Key); j.State != want.Status {
-						rt.Fatalf("job %s is %s, want %s", want.ID, j.State, want.Status)
+				for _, j := range m.jobs {
+					if rapid.IntRange(0, 3).Draw(rt, "depends") == 0 {
+						ids = append(ids, j.ID)
 					}
 				}
-			},
-		})
-		for _, j := range m.jobs {
-			v := w.get(t, j.ID)
-			if v.Status != string(j.Status) || v.AttemptCount != j.AttemptCount || !slices.Equal(v.Dependencies, j.Dependencies) {
-				rt.Fatalf("the job is %+v, want %+v", v, j)
+				return ids
 			}
-		}
-	}))
+			rt.Repeat(map[string]func(*rapid.T){
+				"create": func(rt *rapid.T) {
+					priority := rapid.IntRange(1, 3).Draw(rt, "priority")
+					v := w.create(t, fmt.Sprint(`"priority":`, priority),
+						dependenciesMember(pick()...),
+						attempts(rapid.IntRange(1, 2).Draw(rt, "max_attempts"), "FIXED", 1, 1))
+					j := taskflow.Job{ID: v.ID, Priority: priority, CreatedAt: v.CreatedAt,
+						Dependencies: v.Dependencies,
+						Policy:       taskflow.Policy{MaxAttempts: v.RetryPolicy.MaxAttempts}}
+					m.evaluate(&j)
+					m.jobs = append(m.jobs, j)
+				},
+				"claim": func(rt *rapid.T) {
+					w.clock.Advance(lease / 2) // whatever waited to be tried again
+					for _, j := range runs {
+						if _, err := w.engine.Heartbeat(t.Context(), runOf(j), nil); err != nil {
+							rt.Fatal(err)
+						}
+					}
+					w.runMaintenance(t)
+					n := rapid.IntRange(1, 3).Draw(rt, "n")
+					want := taskflow.SelectNext(m.with("READY"), len(m.with("RUNNING")), m.limit)
+					want = want[:min(n, len(want))]
+					got := w.claims(t, n)
+					var ids []string
+					for _, j := range got {
+						ids = append(ids, j.ID.Key)
+						runs[j.ID.Key] = j
+						m.at(j.ID.Key).Status = "RUNNING"
+					}
+					if !slices.Equal(ids, keys(want)) {
+						rt.Fatalf("claimed %v, want %v", ids, keys(want))
+					}
+				},
+				"finish": func(rt *rapid.T) {
+					running := m.with("RUNNING")
+					if len(running) == 0 {
+						rt.Skip("nothing runs")
+					}
+					id := rapid.SampledFrom(keys(running)).Draw(rt, "id")
+					run := runs[id]
+					delete(runs, id)
+					if rapid.Bool().Draw(rt, "well") {
+						w.finish(t, run, taskflow.CompletedWith(run, nil))
+						m.settle(id, "COMPLETED")
+						return
+					}
+					w.finish(t, run, taskflow.FailedWith(run, "x", "y", true))
+					if m.at(id).AttemptCount++; taskflow.ShouldRetry(*m.at(id)) {
+						m.at(id).Status = "READY"
+					} else {
+						m.settle(id, "FAILED")
+					}
+				},
+				"relink": func(rt *rapid.T) {
+					if len(m.jobs) == 0 {
+						rt.Skip("there is no job")
+					}
+					j := m.at(rapid.SampledFrom(keys(m.jobs)).Draw(rt, "id"))
+					deps := pick()
+					m.relink(rt, w.Do(t, "PUT", pathOf(j.ID), "{"+dependenciesMember(deps...)+"}"),
+						j, deps)
+				},
+				"": func(rt *rapid.T) {
+					ids := make([]job.ID, len(m.jobs))
+					for i, j := range m.jobs {
+						ids[i] = engineJobID(j.ID)
+					}
+					stored, err := w.engine.GetAll(t.Context(), ids)
+					if err != nil || len(stored) != len(m.jobs) {
+						rt.Fatalf("%d jobs are stored, want %d: %v", len(stored), len(m.jobs), err)
+					}
+					for _, j := range stored {
+						if want := m.at(j.ID.Key); j.State != want.Status {
+							rt.Fatalf("job %s is %s, want %s", want.ID, j.State, want.Status)
+						}
+					}
+				},
+			})
+			for _, j := range m.jobs {
+				v := w.get(t, j.ID)
+				if v.Status != string(j.Status) || v.AttemptCount != j.AttemptCount ||
+					!slices.Equal(v.Dependencies, j.Dependencies) {
+					rt.Fatalf("the job is %+v, want %+v", v, j)
+				}
+			}
+		}))
 }
 
 // relink holds the answer to an update of dependencies against the rules.
@@ -172,7 +181,8 @@ func (m *model) relink(t *rapid.T, r testkit.Reply, j *taskflow.Job, deps []stri
 	satisfied := taskflow.CheckDependencies(changed, m.statuses()) == job.DependenciesSatisfied
 	switch {
 	case taskflow.Terminal(j.Status), found.HasCycle, j.Status != "PENDING" && !satisfied:
-		if r.Status != 409 || found.HasCycle && !taskflow.Terminal(j.Status) && !strings.Contains(r.Body, `"cycle_path":["`+j.ID) {
+		if r.Status != 409 || (found.HasCycle && !taskflow.Terminal(j.Status) &&
+			!strings.Contains(r.Body, `"cycle_path":["`+j.ID)) {
 			t.Fatalf("got %d %s for %s after %v", r.Status, r.Body, j.Status, deps)
 		}
 		return

@@ -70,15 +70,27 @@ var memberReaders = []struct {
 	name string
 	read func(s *jobSpec, raw []byte) error
 }{
-	{"name", func(s *jobSpec, raw []byte) (err error) { s.name, err = readName("name", raw, maxName); return err }},
-	{"queue", func(s *jobSpec, raw []byte) (err error) { s.queue, err = readQueue(raw); return err }},
+	{"name", func(s *jobSpec, raw []byte) (err error) {
+		s.name, err = readName("name", raw, maxName)
+		return err
+	}},
+	{"queue", func(s *jobSpec, raw []byte) (err error) {
+		s.queue, err = readQueue(raw)
+		return err
+	}},
 	{"payload", (*jobSpec).readPayload},
 	{"priority", func(s *jobSpec, raw []byte) (err error) {
 		s.priority, err = readInt("priority", raw, 1, maxPriority)
 		return err
 	}},
-	{"dependencies", func(s *jobSpec, raw []byte) (err error) { s.dependencies, err = readDependencies(raw); return err }},
-	{"retry_policy", func(s *jobSpec, raw []byte) (err error) { s.policy, err = readPolicy(raw); return err }},
+	{"dependencies", func(s *jobSpec, raw []byte) (err error) {
+		s.dependencies, err = readDependencies(raw)
+		return err
+	}},
+	{"retry_policy", func(s *jobSpec, raw []byte) (err error) {
+		s.policy, err = readPolicy(raw)
+		return err
+	}},
 }
 
 // readSpec reads a checked object. It refuses what is misnamed and ignores what else
@@ -230,7 +242,9 @@ func readPolicy(raw []byte) (Policy, error) {
 		name string
 		most int
 		to   *int
-	}{{"max_attempts", maxAttempts, &p.MaxAttempts}, {"base_delay_seconds", maxBaseDelay, &p.BaseDelay}, {"max_delay_seconds", maxMaxDelay, &p.MaxDelay}} {
+	}{{"max_attempts", maxAttempts, &p.MaxAttempts},
+		{"base_delay_seconds", maxBaseDelay, &p.BaseDelay},
+		{"max_delay_seconds", maxMaxDelay, &p.MaxDelay}} {
 		value := given[m.name]
 		if value == nil {
 			continue
@@ -252,7 +266,8 @@ func readPolicy(raw []byte) (Policy, error) {
 		}
 	}
 	if p.MaxDelay < p.BaseDelay { // TF-018
-		return p, invalid("retry_policy.max_delay_seconds is %d, which is below base_delay_seconds, %d", p.MaxDelay, p.BaseDelay)
+		return p, invalid("retry_policy.max_delay_seconds is %d, which is below "+
+			"base_delay_seconds, %d", p.MaxDelay, p.BaseDelay)
 	}
 	return p, nil
 }

@@ -14,12 +14,17 @@ const (
 // routes are the five of the document, and graphs.
 func (t *TaskFlow) routes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodPost, Pattern: jobsPath, Action: "create", Handle: t.create, ReadsBody: true},
-		{Method: http.MethodGet, Pattern: jobsPath, Action: "search", Handle: t.search, NoStore: true},
+		{Method: http.MethodPost, Pattern: jobsPath, Action: "create", Handle: t.create,
+			ReadsBody: true},
+		{Method: http.MethodGet, Pattern: jobsPath, Action: "search", Handle: t.search,
+			NoStore: true},
 		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: t.get, NoStore: true},
-		{Method: http.MethodPut, Pattern: jobPath, Action: "update", Handle: t.update, ReadsBody: true},
+		{Method: http.MethodPut, Pattern: jobPath, Action: "update", Handle: t.update,
+			ReadsBody: true},
 		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: t.remove},
-		{Method: http.MethodGet, Pattern: jobPath + "/graph", Action: "get_graph", Handle: t.graph, NoStore: true},
-		{Method: http.MethodPost, Pattern: "/api/v1/graphs", Action: "create_graph", Handle: t.createGraph, ReadsBody: true, BodyLimit: t.GraphBodyLimit},
+		{Method: http.MethodGet, Pattern: jobPath + "/graph", Action: "get_graph", Handle: t.graph,
+			NoStore: true},
+		{Method: http.MethodPost, Pattern: "/api/v1/graphs", Action: "create_graph",
+			Handle: t.createGraph, ReadsBody: true, BodyLimit: t.GraphBodyLimit},
 	}
 }

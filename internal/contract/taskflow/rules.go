@@ -36,12 +36,14 @@ type CycleDetectionResult = job.CycleDetectionResult[string]
 
 // DetectCycle says whether a job with these dependencies closes a cycle with those
 // that exist (2.1.1). An id outside of existing ends its branch (TF-039).
-func DetectCycle(newJobID string, newJobDependencies []string, existingJobs map[string][]string) CycleDetectionResult {
+func DetectCycle(newJobID string, newJobDependencies []string,
+	existingJobs map[string][]string) CycleDetectionResult {
 	return job.DetectCycle(newJobID, newJobDependencies, existingJobs)
 }
 
 // outcomes is what each status means to those that wait for it.
-var outcomes = map[job.State]job.Outcome{Completed: job.OutcomeSucceeded, Failed: job.OutcomeFailed, Blocked: job.OutcomeFailed}
+var outcomes = map[job.State]job.Outcome{Completed: job.OutcomeSucceeded, Failed: job.OutcomeFailed,
+	Blocked: job.OutcomeFailed}
 
 // CheckDependencies says what the statuses of a job's dependencies mean for it
 // (2.1.2). One of unknown status is waited for.
@@ -56,7 +58,8 @@ func CheckDependencies(j Job, dependencyStatuses map[string]job.State) job.Depen
 // CompareJobs is the order of execution (2.2.1): higher priority, then earlier
 // created, then lower id as text. Negative means a first.
 func CompareJobs(a, b Job) int {
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.CreatedAt.Compare(b.CreatedAt),
+		strings.Compare(a.ID, b.ID))
 }
 
 // OrderJobs returns the jobs in the order of execution; what it was given stays as
@@ -76,7 +79,8 @@ func SelectNext(ready []Job, runningCount, maxConcurrent int) []Job {
 // RetryDelay is the delay in seconds after an attempt has failed; attempts count
 // from 1 (2.3.1).
 func RetryDelay(p Policy, attempt int) int {
-	b := job.Backoff{Strategy: p.Strategy, Base: time.Duration(p.BaseDelay) * time.Second, Max: time.Duration(p.MaxDelay) * time.Second}
+	b := job.Backoff{Strategy: p.Strategy, Base: time.Duration(p.BaseDelay) * time.Second,
+		Max: time.Duration(p.MaxDelay) * time.Second}
 	return int(b.Delay(attempt) / time.Second)
 }
 

@@ -27,16 +27,20 @@ func TestRuns(t *testing.T) {
 			w.clock.Advance(time.Second)
 			w.finish(t, j, taskflow.CompletedWith(j, nil))
 			done := w.status(t, v.ID, "COMPLETED")
-			assertEqual(t, "moved and attempts", fmt.Sprint(done.UpdatedAt.After(running.UpdatedAt), done.AttemptCount), "true 0")
+			assertEqual(t, "moved and attempts",
+				fmt.Sprint(done.UpdatedAt.After(running.UpdatedAt), done.AttemptCount), "true 0")
 		})
-		for strategy, delays := range map[string][]int{"FIXED": {10, 10, 10}, "LINEAR": {10, 20, 25}, "EXPONENTIAL": {10, 20, 25}} {
+		for strategy, delays := range map[string][]int{"FIXED": {10, 10, 10},
+			"LINEAR": {10, 20, 25}, "EXPONENTIAL": {10, 20, 25}} {
 			t.Run("TF-027 TF-028 TF-065 TF-067 "+strategy, func(t *testing.T) {
 				id := w.create(t, attempts(4, strategy, 10, 25)).ID
 				for n, delay := range delays {
 					w.fail(t, id, true)
 					v := w.status(t, id, "READY")
 					assertEqual(t, "attempts", v.AttemptCount, n+1)
-					assertEqual(t, "next_run_at", v.NextRunAt.Equal(w.clock.Now().Add(time.Duration(delay)*time.Second)), true)
+					assertEqual(t, "next_run_at",
+						v.NextRunAt.Equal(w.clock.Now().Add(time.Duration(delay)*time.Second)),
+						true)
 					w.clock.Advance(time.Duration(delay)*time.Second - time.Microsecond)
 					w.runMaintenance(t)
 					_, err := w.engine.ClaimJob(t.Context(), engineJobID(id), "hasty")
@@ -58,7 +62,8 @@ func TestRuns(t *testing.T) {
 					w.fail(t, id, true)
 					w.clock.Advance(time.Second)
 				}
-				assertEqual(t, "runs", fmt.Sprint(runs, w.get(t, id).AttemptCount), fmt.Sprint(n, n))
+				assertEqual(t, "runs", fmt.Sprint(runs, w.get(t, id).AttemptCount),
+					fmt.Sprint(n, n))
 			}
 		})
 		t.Run("TF-028 not to be tried again", func(t *testing.T) { // G-TF-30
@@ -86,7 +91,8 @@ func TestRuns(t *testing.T) {
 				assertEqual(t, "its result", job.KindOf(err), job.RunLost)
 				if n == 1 {
 					v := w.status(t, id, "READY")
-					assertEqual(t, "next_run_at", v.NextRunAt.Equal(w.clock.Now().Add(7*time.Second)), true)
+					assertEqual(t, "next_run_at",
+						v.NextRunAt.Equal(w.clock.Now().Add(7*time.Second)), true)
 					w.clock.Advance(7 * time.Second)
 				}
 			}
@@ -105,7 +111,8 @@ func TestRuns(t *testing.T) {
 			assertEqual(t, "too early", len(w.claims(t, 10)), 0)
 			w.clock.Advance(time.Second)
 			jobs := w.claims(t, 10)
-			assertEqual(t, "jobs", len(jobs) == 1 && jobs[0].ID.Key == id && taskflow.Attempt(jobs[0]) == 2, true)
+			assertEqual(t, "jobs", len(jobs) == 1 && jobs[0].ID.Key == id &&
+				taskflow.Attempt(jobs[0]) == 2, true)
 		})
 	})
 }
@@ -122,11 +129,13 @@ func TestScheduling(t *testing.T) {
 		t.Run("TF-052 TF-053 TF-054 TF-057 the order", func(t *testing.T) {
 			var want []string
 			made := map[string][]string{}
-			for _, group := range []struct{ at, priority int }{{0, 5}, {0, 9}, {0, 1}, {1, 9}, {1, 5}} {
+			for _, group := range []struct{ at, priority int }{{0, 5}, {0, 9}, {0, 1}, {1, 9},
+				{1, 5}} {
 				key := fmt.Sprint(group.priority, group.at)
 				w.clock.Advance(time.Duration(group.at) * time.Second)
 				for range 3 {
-					made[key] = append(made[key], w.create(t, fmt.Sprint(`"priority":`, group.priority)).ID)
+					made[key] = append(made[key],
+						w.create(t, fmt.Sprint(`"priority":`, group.priority)).ID)
 				}
 			}
 			for _, key := range []string{"9 0", "9 1", "5 0", "5 1", "1 0"} {
@@ -145,7 +154,8 @@ func TestScheduling(t *testing.T) {
 			}
 			assertEqual(t, "order", fmt.Sprint(got), fmt.Sprint(want))
 			ordered := taskflow.Job{ID: want[0]}
-			assertEqual(t, "ids of equal time grow", taskflow.CompareJobs(ordered, taskflow.Job{ID: want[1]}) < 0, true)
+			assertEqual(t, "ids of equal time grow",
+				taskflow.CompareJobs(ordered, taskflow.Job{ID: want[1]}) < 0, true)
 		})
 		t.Run("TF-055 TF-056 TF-057 TF-058 slots", func(t *testing.T) {
 			for range 5 {
@@ -155,7 +165,8 @@ func TestScheduling(t *testing.T) {
 			first := w.claims(t, 10)
 			assertEqual(t, "started", len(first), 3)
 			assertEqual(t, "no slot", len(w.claims(t, 10)), 0)
-			_, err := w.engine.ClaimJob(t.Context(), engineJobID(w.create(t, `"queue":"other"`).ID), "w")
+			_, err := w.engine.ClaimJob(t.Context(), engineJobID(w.create(t, `"queue":"other"`).ID),
+				"w")
 			assertEqual(t, "no slot in another queue", job.KindOf(err), job.Conflict)
 			urgent := w.create(t, `"priority":10`).ID
 			w.finish(t, first[0], taskflow.CompletedWith(first[0], nil))
@@ -176,7 +187,8 @@ func TestScheduling(t *testing.T) {
 			for range 5 {
 				all := testkit.RunConcurrently(8, func(i int) []*job.Job {
 					node := []*world{w, other}[i%2]
-					jobs, _ := node.engine.Claim(t.Context(), engine.ClaimRequest{Contract: taskflow.Name, Max: 2, Worker: "w"})
+					jobs, _ := node.engine.Claim(t.Context(),
+						engine.ClaimRequest{Contract: taskflow.Name, Max: 2, Worker: "w"})
 					return jobs
 				})
 				n := 0
@@ -205,7 +217,8 @@ func TestDependencies(t *testing.T) {
 				"BLOCKED": {{failed}, {open, failed}, {done, failed, open}, {blocked}},
 			} {
 				for _, ids := range deps {
-					assertEqual(t, fmt.Sprint(ids), w.create(t, dependenciesMember(ids...)).Status, want)
+					assertEqual(t, fmt.Sprint(ids), w.create(t, dependenciesMember(ids...)).Status,
+						want)
 				}
 			}
 		})
@@ -228,7 +241,8 @@ func TestDependencies(t *testing.T) {
 			w.status(t, b, "PENDING")
 			w.clock.Advance(time.Second)
 			w.fail(t, a, true)
-			for id, want := range map[string]string{a: "FAILED", b: "BLOCKED", c: "BLOCKED", d: "PENDING"} {
+			for id, want := range map[string]string{a: "FAILED", b: "BLOCKED", c: "BLOCKED",
+				d: "PENDING"} {
 				w.status(t, id, want)
 			}
 			w.succeed(t, other)
@@ -242,7 +256,8 @@ func TestDependencies(t *testing.T) {
 				j := w.claimAndStart(t, a)
 				testkit.RunConcurrently(5, func(i int) bool {
 					if i == 0 {
-						_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.FailedWith(j, "x", "y", false))
+						_, err := w.engine.Finish(t.Context(), runOf(j),
+							taskflow.FailedWith(j, "x", "y", false))
 						return err == nil
 					}
 					for range 5 {
@@ -259,11 +274,15 @@ func TestDependencies(t *testing.T) {
 		t.Run("TF-050 both sides of a diamond at once", func(t *testing.T) {
 			for range 100 {
 				top := w.create(t).ID
-				left, right := w.create(t, dependenciesMember(top)).ID, w.create(t, dependenciesMember(top)).ID
+				left, right := w.create(t, dependenciesMember(top)).ID,
+					w.create(t, dependenciesMember(top)).ID
 				end := w.create(t, dependenciesMember(left, right)).ID
 				w.succeed(t, top)
 				runs := []*job.Job{w.claimAndStart(t, left), w.claimAndStart(t, right)}
-				testkit.RunConcurrently(2, func(i int) bool { w.finish(t, runs[i], taskflow.CompletedWith(runs[i], nil)); return true })
+				testkit.RunConcurrently(2, func(i int) bool {
+					w.finish(t, runs[i], taskflow.CompletedWith(runs[i], nil))
+					return true
+				})
 				w.status(t, end, "READY")
 				history, err := w.engine.History(t.Context(), engineJobID(end))
 				if err != nil || len(history) != 2 {
@@ -288,7 +307,8 @@ func TestDependencies(t *testing.T) {
 					}
 					return testkit.Reply{}
 				})
-				w.status(t, testkit.DecodeReply[jobView](t, answers[0].WantStatus(t, 201)).ID, map[bool]string{true: "READY", false: "BLOCKED"}[well])
+				w.status(t, testkit.DecodeReply[jobView](t, answers[0].WantStatus(t, 201)).ID,
+					map[bool]string{true: "READY", false: "BLOCKED"}[well])
 			}
 		})
 		t.Run("TF-046 TF-047 TF-049 a thousand wait for one", func(t *testing.T) {
@@ -309,7 +329,9 @@ func TestDependencies(t *testing.T) {
 		})
 		t.Run("TF-106 workers claim by queue", func(t *testing.T) {
 			id := w.create(t, `"queue":"mine"`).ID
-			jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{"mine"}, Max: 5, Worker: "w"})
+			jobs, err := w.engine.Claim(t.Context(),
+				engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{"mine"}, Max: 5,
+					Worker: "w"})
 			assertEqual(t, "job", err == nil && len(jobs) == 1 && jobs[0].ID.Key == id, true)
 			assertEqual(t, "payload", string(jobs[0].Payload), "{}")
 		})

@@ -32,7 +32,9 @@ type Queue struct {
 	MaxConcurrent int // over all nodes, 0: no limit of its own (G-TF-25)
 }
 
-func (q *Queue) hasHandler() bool { return q.Handler == handlerHTTP || q.Handler == handlerSimulate }
+func (q *Queue) hasHandler() bool {
+	return q.Handler == handlerHTTP || q.Handler == handlerSimulate
+}
 
 // Runner is how a node runs the jobs of queues with a handler.
 type Runner struct {
@@ -70,7 +72,8 @@ func realTimer(d time.Duration) (<-chan time.Time, func()) {
 // RemoteWorkers is how jobs are run by workers outside the process: those of queues
 // without a handler.
 func (t *TaskFlow) RemoteWorkers() workerapi.Contract {
-	return workerapi.Contract{Name: Name, Attempt: Attempt, State: StatusOf, Complete: CompletedWith, Fail: FailedWith,
+	return workerapi.Contract{Name: Name, Attempt: Attempt, State: StatusOf,
+		Complete: CompletedWith, Fail: FailedWith,
 		ID: func(jobID string) (job.ID, bool) {
 			key, ok := uuids.Parse(jobID)
 			return job.ID{Contract: Name, Key: key}, ok
@@ -96,8 +99,10 @@ func (t *TaskFlow) Run(ctx context.Context) {
 		if q.MaxConcurrent > 0 {
 			slots = min(slots, q.MaxConcurrent)
 		}
-		pool, err := worker.New(worker.Config{Engine: t.engine, Contract: Name, Queues: []string{name}, Name: t.Runner.Node + "/" + name,
-			Slots: min(slots, maxSlots), HeartbeatInterval: t.Lease / 3, Handler: t.handler(&q), Log: t.Log, OnPanic: panicOutcome})
+		pool, err := worker.New(worker.Config{Engine: t.engine, Contract: Name,
+			Queues: []string{name}, Name: t.Runner.Node + "/" + name,
+			Slots: min(slots, maxSlots), HeartbeatInterval: t.Lease / 3, Handler: t.handler(&q),
+			Log: t.Log, OnPanic: panicOutcome})
 		if err != nil {
 			panic(err) // New has let nothing pass that is refused here
 		}

@@ -46,14 +46,17 @@ func (c *httpHandler) Handle(ctx context.Context, t *worker.Task) engine.Outcome
 	case status >= 200 && status <= 299:
 		return CompletedWith(t.Job, encodeResult(answer))
 	}
-	again := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
-	return FailedWith(t.Job, strings.TrimSpace(fmt.Sprintf("the answer was %d %s", status, http.StatusText(status))), "http_"+strconv.Itoa(status), again)
+	again := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests ||
+		status >= http.StatusInternalServerError
+	return FailedWith(t.Job, strings.TrimSpace(fmt.Sprintf("the answer was %d %s", status,
+		http.StatusText(status))), "http_"+strconv.Itoa(status), again)
 }
 
 // call makes the request and reads what is kept of the answer, and of one that is
 // no success nothing.
 func (c *httpHandler) call(ctx context.Context, j *job.Job) (status int, answer []byte, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.queue.URL, bytes.NewReader(j.Payload))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.queue.URL,
+		bytes.NewReader(j.Payload))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -89,7 +92,8 @@ func encodeResult(answer []byte) []byte {
 	case len(answer) <= maxResponseBytes && strictjson.Check(text) == nil:
 		return text
 	}
-	return strictjson.AppendString(nil, strings.ToValidUTF8(string(answer[:min(len(answer), maxResponseBytes)]), "\uFFFD"))
+	return strictjson.AppendString(nil,
+		strings.ToValidUTF8(string(answer[:min(len(answer), maxResponseBytes)]), "\uFFFD"))
 }
 
 // describeError says why there was no whole answer, without addresses that names have

@@ -29,7 +29,8 @@ type simulation struct {
 	message   string
 }
 
-var errSimulation = errors.New("duration_ms (from 0 to 86400000) and fail_times must be whole numbers, fail true or false, error a string")
+var errSimulation = errors.New(
+	"duration_ms (from 0 to 86400000) and fail_times must be whole numbers, fail true or false, error a string")
 
 // readSimulation reads a payload. What it does not say is nothing to do.
 func readSimulation(payload []byte) (p simulation, err error) {
@@ -77,7 +78,8 @@ func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 
 func (p *simulation) outcome(j *job.Job) engine.Outcome {
 	if p.fails || Attempt(j) <= p.failTimes {
-		return FailedWith(j, cmp.Or(strings.ReplaceAll(p.message, "\x00", "\uFFFD"), "the payload asks for it"), "simulated", true)
+		return FailedWith(j, cmp.Or(strings.ReplaceAll(p.message, "\x00", "\uFFFD"),
+			"the payload asks for it"), "simulated", true)
 	}
 	return CompletedWith(j, []byte(`{"simulated":true}`))
 }

@@ -45,14 +45,17 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	s := &runningWorld{clock: testkit.NewClock(), moves: make(chan engine.Moved, 1000), waits: make(chan time.Duration, 100), timers: make(chan time.Time)}
+	s := &runningWorld{clock: testkit.NewClock(), moves: make(chan engine.Moved, 1000),
+		waits: make(chan time.Duration, 100), timers: make(chan time.Time)}
 	c := config()
-	c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), s.clock.Now, testkit.RandomBytes, slog.New(slog.DiscardHandler)
+	c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), s.clock.Now, testkit.RandomBytes,
+		slog.New(slog.DiscardHandler)
 	c.Lease = time.Hour // no heartbeat matters here
-	c.Runner = taskflow.Runner{Node: "node", Client: client, Grace: time.Minute, Timer: func(d time.Duration) (<-chan time.Time, func()) {
-		s.waits <- d
-		return s.timers, func() {}
-	}}
+	c.Runner = taskflow.Runner{Node: "node", Client: client, Grace: time.Minute,
+		Timer: func(d time.Duration) (<-chan time.Time, func()) {
+			s.waits <- d
+			return s.timers, func() {}
+		}}
 	change(&c)
 	if s.taskflow, err = taskflow.New(c); err != nil {
 		t.Fatal(err)
@@ -87,7 +90,8 @@ func (s *runningWorld) runServer(t *testing.T) (stop func()) {
 // create makes a job and returns its id.
 func (s *runningWorld) create(t *testing.T, queue, payload string) string {
 	t.Helper()
-	resp, err := http.Post(s.url+"/api/v1/jobs", "application/json", strings.NewReader(`{"name":"n","queue":"`+queue+`","payload":`+payload+`}`))
+	resp, err := http.Post(s.url+"/api/v1/jobs", "application/json",
+		strings.NewReader(`{"name":"n","queue":"`+queue+`","payload":`+payload+`}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +153,8 @@ func TestHandlerHTTP(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	s := newStaffed(t, func(c *taskflow.Config) {
 		c.Tracing = &telemetry.Tracing{} // without a collector
-		c.Queues = map[string]taskflow.Queue{"web": {Handler: "http", URL: receiver.URL + "/in", Secret: settings.NewSecret(signingSecret), Timeout: time.Minute}}
+		c.Queues = map[string]taskflow.Queue{"web": {Handler: "http", URL: receiver.URL + "/in",
+			Secret: settings.NewSecret(signingSecret), Timeout: time.Minute}}
 	})
 	s.runServer(t)
 	status := func(code int, body string) func(http.ResponseWriter) {
@@ -157,11 +162,13 @@ func TestHandlerHTTP(t *testing.T) {
 	}
 	t.Run("the trace of the job goes along", func(t *testing.T) {
 		const caller, state = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=a"
-		req, err := http.NewRequest("POST", s.url+"/api/v1/jobs", strings.NewReader(`{"name":"n","queue":"web"}`))
+		req, err := http.NewRequest("POST", s.url+"/api/v1/jobs",
+			strings.NewReader(`{"name":"n","queue":"web"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Traceparent": {caller}, "Tracestate": {state}}
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Traceparent": {caller},
+			"Tracestate": {state}}
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -179,7 +186,9 @@ func TestHandlerHTTP(t *testing.T) {
 		answer <- status(200, " {\"ok\":  true}\n")
 		j := s.awaitEnd(t, id)
 		x := <-got
-		if x.body != `{"b":  123456789012345678901}` || x.header.Get("Content-Type") != "application/json" || x.header.Get("Millrace-Job-Id") != id ||
+		if x.body != `{"b":  123456789012345678901}` ||
+			x.header.Get("Content-Type") != "application/json" ||
+			x.header.Get("Millrace-Job-Id") != id ||
 			x.header.Get("Millrace-Attempt") != "1" || len(x.header.Get("Millrace-Run-Id")) != 36 {
 			t.Errorf("got %q %v", x.body, x.header)
 		}
@@ -187,7 +196,8 @@ func TestHandlerHTTP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := verifier.VerifyIgnoringTimestamp([]byte(x.body), x.header); err != nil || x.header.Get("Webhook-Id") != id {
+		if err := verifier.VerifyIgnoringTimestamp([]byte(x.body), x.header); err != nil ||
+			x.header.Get("Webhook-Id") != id {
 			t.Errorf("%v: %v", x.header, err)
 		}
 		if j.State != taskflow.Completed || string(j.Result) != `{"ok":  true}` {
@@ -200,19 +210,29 @@ func TestHandlerHTTP(t *testing.T) {
 		kind   string
 		result string
 	}{
-		"204":                      {status(204, ""), taskflow.Completed, "", ""},
-		"a text":                   {status(201, "done\n"), taskflow.Completed, "", `"done\n"`},
-		"a long text":              {status(200, strings.Repeat("x", 70_000)), taskflow.Completed, "", `"` + strings.Repeat("x", 64<<10) + `"`},
-		"long JSON":                {status(200, "["+strings.Repeat("1,", 40_000)+"1]"), taskflow.Completed, "", ""},
-		"408":                      {status(408, ""), taskflow.Ready, "http_408", ""},
-		"429":                      {status(429, ""), taskflow.Ready, "http_429", ""},
-		"500":                      {status(500, "no"), taskflow.Ready, "http_500", ""},
-		"503":                      {status(503, ""), taskflow.Ready, "http_503", ""},
-		"400":                      {status(400, ""), taskflow.Failed, "http_400", ""},
-		"404":                      {status(404, ""), taskflow.Failed, "http_404", ""},
-		"302":                      {func(w http.ResponseWriter) { w.Header().Set("Location", "/other"); w.WriteHeader(302) }, taskflow.Failed, "http_302", ""},
-		"a connection that is cut": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, taskflow.Ready, "connection", ""},
-		"half an answer": {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "10"); _, _ = io.WriteString(w, "half") },
+		"204":    {status(204, ""), taskflow.Completed, "", ""},
+		"a text": {status(201, "done\n"), taskflow.Completed, "", `"done\n"`},
+		"a long text": {status(200, strings.Repeat("x", 70_000)), taskflow.Completed,
+			"", `"` + strings.Repeat("x", 64<<10) + `"`},
+		"long JSON": {status(200, "["+strings.Repeat("1,", 40_000)+"1]"),
+			taskflow.Completed, "", ""},
+		"408": {status(408, ""), taskflow.Ready, "http_408", ""},
+		"429": {status(429, ""), taskflow.Ready, "http_429", ""},
+		"500": {status(500, "no"), taskflow.Ready, "http_500", ""},
+		"503": {status(503, ""), taskflow.Ready, "http_503", ""},
+		"400": {status(400, ""), taskflow.Failed, "http_400", ""},
+		"404": {status(404, ""), taskflow.Failed, "http_404", ""},
+		"302": {func(w http.ResponseWriter) {
+			w.Header().Set("Location", "/other")
+			w.WriteHeader(302)
+		}, taskflow.Failed, "http_302", ""},
+		"a connection that is cut": {func(http.ResponseWriter) {
+			panic(http.ErrAbortHandler)
+		}, taskflow.Ready, "connection", ""},
+		"half an answer": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "half")
+		},
 			taskflow.Ready, "connection", ""},
 	} {
 		t.Run("G-TF-37 "+name, func(t *testing.T) {
@@ -224,12 +244,14 @@ func TestHandlerHTTP(t *testing.T) {
 				t.Fatalf("got %s with %s, want %s", j.State, j.Failure, tt.state)
 			}
 			if tt.state == taskflow.Completed {
-				if tt.result != "" && string(j.Result) != tt.result || len(j.Result) > 64<<10+2 || len(j.Result) > 0 && !json.Valid(j.Result) {
+				if (tt.result != "" && string(j.Result) != tt.result) || len(j.Result) > 64<<10+2 ||
+					(len(j.Result) > 0 && !json.Valid(j.Result)) {
 					t.Errorf("result of %d bytes: %.80s", len(j.Result), j.Result)
 				}
 				return
 			}
-			if message, kind := lastErrorOf(t, j); kind != tt.kind || message == "" || strings.Contains(message, "127.0.0.1") {
+			if message, kind := lastErrorOf(t, j); kind != tt.kind || message == "" ||
+				strings.Contains(message, "127.0.0.1") {
 				t.Errorf("got %q %q, want %q", message, kind, tt.kind)
 			}
 		})
@@ -247,20 +269,29 @@ func TestHandlerHTTPFailures(t *testing.T) {
 		client doerFunc
 		kind   string
 	}{
-		"time-out": {func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }, "timeout"},
-		"refused":  {func(*http.Request) (*http.Response, error) { return nil, &egress.RefusedError{} }, "refused"},
-		"anything": {func(*http.Request) (*http.Response, error) { return nil, errors.New("broken") }, "connection"},
-		"panic":    {func(*http.Request) (*http.Response, error) { panic("broken") }, "panic"},
+		"time-out": {func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}, "timeout"},
+		"refused": {func(*http.Request) (*http.Response, error) {
+			return nil, &egress.RefusedError{}
+		}, "refused"},
+		"anything": {func(*http.Request) (*http.Response, error) {
+			return nil, errors.New("broken")
+		}, "connection"},
+		"panic": {func(*http.Request) (*http.Response, error) { panic("broken") }, "panic"},
 	} {
 		t.Run("G-TF-37 "+name, func(t *testing.T) {
 			t.Parallel()
 			s := newStaffed(t, func(c *taskflow.Config) {
-				c.Queues = map[string]taskflow.Queue{"web": {Handler: "http", URL: "http://h", Timeout: 10 * time.Millisecond}}
+				c.Queues = map[string]taskflow.Queue{"web": {Handler: "http", URL: "http://h",
+					Timeout: 10 * time.Millisecond}}
 				c.Runner.Client = tt.client
 			})
 			s.runServer(t)
 			j := s.awaitEnd(t, s.create(t, "web", `{}`))
-			if _, kind := lastErrorOf(t, j); j.State != taskflow.Ready || kind != tt.kind || j.FailedAttempts != 1 {
+			if _, kind := lastErrorOf(t, j); j.State != taskflow.Ready || kind != tt.kind ||
+				j.FailedAttempts != 1 {
 				t.Errorf("got %s with %s after %d failures", j.State, j.Failure, j.FailedAttempts)
 			}
 		})
@@ -288,7 +319,8 @@ func TestHandlerSimulate(t *testing.T) {
 	t.Run("G-TF-37 a run as long as it says", func(t *testing.T) {
 		id := s.create(t, "sim", `{"duration_ms":1500}`)
 		run(t, 1500*time.Millisecond)
-		if j := s.awaitEnd(t, id); j.State != taskflow.Completed || string(j.Result) != `{"simulated":true}` {
+		if j := s.awaitEnd(t, id); j.State != taskflow.Completed ||
+			string(j.Result) != `{"simulated":true}` {
 			t.Errorf("got %s %s", j.State, j.Result)
 		}
 	})
@@ -296,7 +328,8 @@ func TestHandlerSimulate(t *testing.T) {
 		id := s.create(t, "sim", `{"fail_times":1,"error":"not yet"}`)
 		run(t, 0)
 		j := s.awaitEnd(t, id)
-		if message, kind := lastErrorOf(t, j); j.State != taskflow.Ready || message != "not yet" || kind != "simulated" {
+		if message, kind := lastErrorOf(t, j); j.State != taskflow.Ready || message != "not yet" ||
+			kind != "simulated" {
 			t.Fatalf("got %s %s", j.State, j.Failure)
 		}
 		s.clock.Advance(10 * time.Second)
@@ -310,7 +343,8 @@ func TestHandlerSimulate(t *testing.T) {
 		for n, want := range []job.State{taskflow.Ready, taskflow.Ready, taskflow.Failed} {
 			run(t, 0)
 			if j := s.awaitEnd(t, id); j.State != want || j.FailedAttempts != n+1 {
-				t.Fatalf("run %d: got %s after %d failures, want %s", n+1, j.State, j.FailedAttempts, want)
+				t.Fatalf("run %d: got %s after %d failures, want %s", n+1, j.State,
+					j.FailedAttempts, want)
 			}
 			s.clock.Advance(time.Minute)
 		}
@@ -318,11 +352,13 @@ func TestHandlerSimulate(t *testing.T) {
 	t.Run("G-TF-37 an error that no store keeps as it is", func(t *testing.T) {
 		id := s.create(t, "sim", `{"fail":true,"error":"a\u0000\ud800b"}`)
 		run(t, 0)
-		if message, kind := lastErrorOf(t, s.awaitEnd(t, id)); message != "a\uFFFD\uFFFDb" || kind != "simulated" {
+		if message, kind := lastErrorOf(t, s.awaitEnd(t, id)); message != "a\uFFFD\uFFFDb" ||
+			kind != "simulated" {
 			t.Errorf("got %q of kind %s", message, kind)
 		}
 	})
-	for _, payload := range []string{`{"duration_ms":-1}`, `{"duration_ms":"1"}`, `{"duration_ms":1e12}`, `{"fail":1}`, `{"fail_times":1.5}`, `{"error":{}}`} {
+	for _, payload := range []string{`{"duration_ms":-1}`, `{"duration_ms":"1"}`,
+		`{"duration_ms":1e12}`, `{"fail":1}`, `{"fail_times":1.5}`, `{"error":{}}`} {
 		t.Run("G-TF-37 nonsense "+payload, func(t *testing.T) {
 			j := s.awaitEnd(t, s.create(t, "sim", payload))
 			if _, kind := lastErrorOf(t, j); j.State != taskflow.Failed || kind != "payload" {
@@ -335,7 +371,8 @@ func TestHandlerSimulate(t *testing.T) {
 		id := s.create(t, "sim", `[]`)
 		run(t, 0)
 		s.awaitEnd(t, id)
-		if j, err := s.engine.Get(context.Background(), job.ID{Contract: taskflow.Name, Key: plain}); err != nil || j.State != taskflow.Ready {
+		if j, err := s.engine.Get(context.Background(),
+			job.ID{Contract: taskflow.Name, Key: plain}); err != nil || j.State != taskflow.Ready {
 			t.Errorf("got %+v, %v", j, err)
 		}
 	})
@@ -344,9 +381,13 @@ func TestHandlerSimulate(t *testing.T) {
 // G-X-13: what does not end within the grace is given back, and counts for nothing.
 func TestHandlersStop(t *testing.T) {
 	t.Parallel()
-	hangs := doerFunc(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() })
+	hangs := doerFunc(func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	})
 	s := newStaffed(t, func(c *taskflow.Config) {
-		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate"}, "web": {Handler: "http", URL: "http://h", Timeout: time.Hour}}
+		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate"},
+			"web": {Handler: "http", URL: "http://h", Timeout: time.Hour}}
 		c.Runner.Grace, c.Runner.Client = 0, hangs
 	})
 	stop := s.runServer(t)
@@ -368,10 +409,12 @@ func TestHandlersStop(t *testing.T) {
 func TestQueueLimits(t *testing.T) {
 	t.Parallel()
 	s := newStaffed(t, func(c *taskflow.Config) {
-		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate", MaxConcurrent: 2}, "plain": {MaxConcurrent: 1}}
+		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate", MaxConcurrent: 2},
+			"plain": {MaxConcurrent: 1}}
 	})
 	ctx := context.Background()
-	for _, q := range []job.QueueSettings{{Contract: taskflow.Name, Queue: "old", MaxRunning: 7}, {Contract: taskflow.Name, Queue: "sim", MaxRunning: 9},
+	for _, q := range []job.QueueSettings{{Contract: taskflow.Name, Queue: "old", MaxRunning: 7},
+		{Contract: taskflow.Name, Queue: "sim", MaxRunning: 9},
 		{Contract: taskflow.Name, Queue: "held", MaxRunning: 3, Paused: true}} {
 		if err := s.engine.SetQueue(ctx, q); err != nil {
 			t.Fatal(err)
@@ -388,7 +431,8 @@ func TestQueueLimits(t *testing.T) {
 	<-s.waits
 	t.Run("G-TF-25 a queue's own limit", func(t *testing.T) {
 		claim := func(queue string) int {
-			jobs, err := s.engine.Claim(ctx, engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{queue}, Max: 10})
+			jobs, err := s.engine.Claim(ctx,
+				engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{queue}, Max: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -409,7 +453,9 @@ func TestQueueLimits(t *testing.T) {
 func TestQueueConfig(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*taskflow.Config){
-		"no URL": func(c *taskflow.Config) { c.Queues = map[string]taskflow.Queue{"q": {Handler: "http", Timeout: 1}} },
+		"no URL": func(c *taskflow.Config) {
+			c.Queues = map[string]taskflow.Queue{"q": {Handler: "http", Timeout: 1}}
+		},
 		"no time-out": func(c *taskflow.Config) {
 			c.Queues = map[string]taskflow.Queue{"q": {Handler: "http", URL: "http://h"}}
 		},
@@ -417,10 +463,13 @@ func TestQueueConfig(t *testing.T) {
 			c.Queues = map[string]taskflow.Queue{"q": {Handler: "simulate"}}
 			c.Runner.Node = ""
 		},
-		"below 0": func(c *taskflow.Config) { c.Queues = map[string]taskflow.Queue{"q": {MaxConcurrent: -1}} },
+		"below 0": func(c *taskflow.Config) {
+			c.Queues = map[string]taskflow.Queue{"q": {MaxConcurrent: -1}}
+		},
 	} {
 		c := config()
-		c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), time.Now, testkit.RandomBytes, slog.New(slog.DiscardHandler)
+		c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), time.Now,
+			testkit.RandomBytes, slog.New(slog.DiscardHandler)
 		c.Runner = taskflow.Runner{Node: "n", Client: http.DefaultClient}
 		change(&c)
 		if _, err := taskflow.New(c); err == nil {

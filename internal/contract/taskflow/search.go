@@ -76,9 +76,11 @@ func readSearch(query string) (s store.Search, matchesNone bool, err error) {
 		s.PriorityMax = min(maxPriorityFilter, maxPriority)
 	}
 	// The zero time means no bound to the store; nothing is older.
-	before := p.text("created_before") != "" && s.CreatedBefore.IsZero() || s.AfterKey != "" && s.AfterTime.IsZero()
-	matchesNone = before || s.Queue != "" && !IsQueue(s.Queue) || hasMin && minPriority > maxPriority || hasMax && maxPriorityFilter < 1 ||
-		hasMin && hasMax && minPriority > maxPriorityFilter
+	before := (p.text("created_before") != "" && s.CreatedBefore.IsZero()) ||
+		(s.AfterKey != "" && s.AfterTime.IsZero())
+	matchesNone = before || (s.Queue != "" && !IsQueue(s.Queue)) ||
+		(hasMin && minPriority > maxPriority) || (hasMax && maxPriorityFilter < 1) ||
+		(hasMin && hasMax && minPriority > maxPriorityFilter)
 	return s, matchesNone, p.err
 }
 

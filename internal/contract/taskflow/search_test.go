@@ -23,10 +23,13 @@ type page struct {
 func (w *world) search(t testing.TB, query ...string) page {
 	t.Helper()
 	var header []string
-	if far := strings.Repeat("9", 20); slices.ContainsFunc(query, func(v string) bool { return v == "" || strings.HasSuffix(v, far) }) {
+	if far := strings.Repeat("9", 20); slices.ContainsFunc(query, func(v string) bool {
+		return v == "" || strings.HasSuffix(v, far)
+	}) {
 		header = []string{beyondDocument, "1"}
 	}
-	p := testkit.DecodeReply[page](t, w.Do(t, "GET", jobsPath+"?"+pairs(query...), "", header...).WantStatus(t, 200))
+	p := testkit.DecodeReply[page](t, w.Do(t, "GET", jobsPath+"?"+pairs(query...), "",
+		header...).WantStatus(t, 200))
 	if p.HasMore != (p.NextCursor != nil) {
 		t.Errorf("has_more is %t with cursor %v", p.HasMore, p.NextCursor)
 	}
@@ -69,12 +72,15 @@ func names(all []jobView) string {
 func TestSearch(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("TF-104 nothing at all", func(t *testing.T) {
-			assertEqual(t, "body", w.Do(t, "GET", jobsPath, "").WantStatus(t, 200).Body, `{"items":[],"next_cursor":null,"has_more":false}`)
+			assertEqual(t, "body", w.Do(t, "GET", jobsPath, "").WantStatus(t, 200).Body,
+				`{"items":[],"next_cursor":null,"has_more":false}`)
 		})
 		made := map[string]jobView{}
-		for i, c := range []struct{ queue, priority string }{{"a", "1"}, {"a", "5"}, {"b", "5"}, {"b", "10"}, {"a", "9"}, {"c", "3"}} {
+		for i, c := range []struct{ queue, priority string }{{"a", "1"}, {"a", "5"}, {"b", "5"},
+			{"b", "10"}, {"a", "9"}, {"c", "3"}} {
 			name := fmt.Sprint("j", i)
-			made[name] = w.create(t, nameMember(name), `"queue":"`+c.queue+`"`, `"priority":`+c.priority)
+			made[name] = w.create(t, nameMember(name), `"queue":"`+c.queue+`"`,
+				`"priority":`+c.priority)
 			w.clock.Advance(time.Second)
 		}
 		w.succeed(t, made["j0"].ID)
@@ -84,7 +90,9 @@ func TestSearch(t *testing.T) {
 		w.clock.Advance(time.Second)
 		w.create(t, nameMember("j7"), dependenciesMember(made["j1"].ID), `"queue":"b"`)
 		start := testkit.StartTime
-		at := func(seconds int) string { return start.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339) }
+		at := func(seconds int) string {
+			return start.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339)
+		}
 		for _, c := range []struct {
 			name  string
 			query []string
@@ -102,45 +110,67 @@ func TestSearch(t *testing.T) {
 			{"TF-089 RUNNING", []string{"status", "RUNNING"}, ""},
 			{"TF-090 priority_min", []string{"priority_min", "9"}, "j4 j3"},
 			{"TF-091 priority_max", []string{"priority_max", "3"}, "j5 j0"},
-			{"TF-090 TF-091 both", []string{"priority_min", "5", "priority_max", "9"}, "j7 j6 j4 j2 j1"},
+			{"TF-090 TF-091 both", []string{"priority_min", "5", "priority_max", "9"},
+				"j7 j6 j4 j2 j1"},
 			{"TF-090 above what there is", []string{"priority_min", "11"}, ""},
-			{"TF-090 below what there is", []string{"priority_min", "-99999999999999999999"}, "j7 j6 j5 j4 j3 j2 j1 j0"},
+			{"TF-090 below what there is", []string{"priority_min", "-99999999999999999999"},
+				"j7 j6 j5 j4 j3 j2 j1 j0"},
 			{"TF-091 below what there is", []string{"priority_max", "0"}, ""},
-			{"TF-091 above what there is", []string{"priority_max", "99999999999999999999"}, "j7 j6 j5 j4 j3 j2 j1 j0"},
-			{"TF-090 TF-091 the wrong way round", []string{"priority_min", "6", "priority_max", "5"}, ""},
+			{"TF-091 above what there is", []string{"priority_max", "99999999999999999999"},
+				"j7 j6 j5 j4 j3 j2 j1 j0"},
+			{"TF-090 TF-091 the wrong way round",
+				[]string{"priority_min", "6", "priority_max", "5"}, ""},
 			{"TF-092 created_after is inclusive", []string{"created_after", at(4)}, "j7 j6 j5 j4"},
-			{"TF-092 a microsecond later", []string{"created_after", start.Add(4*time.Second + time.Microsecond).Format(time.RFC3339Nano)}, "j7 j6 j5"},
+			{"TF-092 a microsecond later",
+				[]string{"created_after",
+					start.Add(4*time.Second + time.Microsecond).Format(time.RFC3339Nano)},
+				"j7 j6 j5"},
 			{"TF-093 created_before is exclusive", []string{"created_before", at(2)}, "j1 j0"},
-			{"TF-093 with an offset", []string{"created_before", start.Add(2 * time.Second).In(time.FixedZone("", 7200)).Format(time.RFC3339)}, "j1 j0"},
+			{"TF-093 with an offset", []string{"created_before",
+				start.Add(2 * time.Second).In(time.FixedZone("", 7200)).Format(time.RFC3339)},
+				"j1 j0"},
 			{"TF-093 before everything", []string{"created_before", "0001-01-01T00:00:00Z"}, ""},
-			{"TF-092 TF-093 an empty span", []string{"created_after", at(3), "created_before", at(3)}, ""},
+			{"TF-092 TF-093 an empty span",
+				[]string{"created_after", at(3), "created_before", at(3)}, ""},
 			{"TF-094 queue and status", []string{"queue", "a", "status", "READY"}, "j4 j1"},
-			{"TF-094 all filters", []string{"queue", "a", "status", "READY", "priority_min", "2", "priority_max", "9", "created_after", at(1), "created_before", at(4)}, "j1"},
-			{"TF-094 empty ones are none", []string{"queue", "", "status", "", "priority_min", "", "limit", "", "cursor", "", "created_after", ""}, "j7 j6 j5 j4 j3 j2 j1 j0"},
+			{"TF-094 all filters", []string{"queue", "a", "status", "READY", "priority_min", "2",
+				"priority_max", "9", "created_after", at(1), "created_before", at(4)}, "j1"},
+			{"TF-094 empty ones are none",
+				[]string{"queue", "", "status", "", "priority_min", "", "limit", "", "cursor", "",
+					"created_after", ""}, "j7 j6 j5 j4 j3 j2 j1 j0"},
 			{"TF-094 unknown ones are ignored", []string{"colour", "red", "queue", "c"}, "j5"},
 			{"TF-094 of two the first counts", []string{"queue", "c", "queue", "a"}, "j5"},
 			{"TF-104 no match", []string{"queue", "zzz"}, ""},
 			{"TF-097 limit", []string{"limit", "2"}, "j7 j6"},
 			{"TF-097 the greatest limit", []string{"limit", "100"}, "j7 j6 j5 j4 j3 j2 j1 j0"},
 		} {
-			t.Run(c.name, func(t *testing.T) { assertEqual(t, "names", names(w.search(t, c.query...).Items), c.want) })
+			t.Run(c.name, func(t *testing.T) {
+				assertEqual(t, "names", names(w.search(t, c.query...).Items), c.want)
+			})
 		}
 		t.Run("TF-087 items are whole jobs", func(t *testing.T) {
 			got := w.search(t, "queue", "b", "status", "PENDING")
-			assertEqual(t, "job", fmt.Sprintf("%+v", got.Items[0]), fmt.Sprintf("%+v", w.get(t, got.Items[0].ID)))
+			assertEqual(t, "job", fmt.Sprintf("%+v", got.Items[0]),
+				fmt.Sprintf("%+v", w.get(t, got.Items[0].ID)))
 		})
-		for _, query := range []string{"status=ready", "status=DONE", "priority_min=x", "priority_max=1.5", "priority_min=%2B1", "priority_max=--1", "created_after=yesterday",
-			"created_before=2026-01-01", "limit=0", "limit=101", "limit=x", "limit=-1", "limit=99999999999999999999", "queue=%zz"} {
+		for _, query := range []string{"status=ready", "status=DONE", "priority_min=x",
+			"priority_max=1.5", "priority_min=%2B1", "priority_max=--1", "created_after=yesterday",
+			"created_before=2026-01-01", "limit=0", "limit=101", "limit=x", "limit=-1",
+			"limit=99999999999999999999", "queue=%zz"} {
 			t.Run("TF-095 "+query, func(t *testing.T) {
 				name, _, _ := strings.Cut(query, "=")
 				w.Do(t, "GET", jobsPath+"?"+query, "").WantError(t, 400, "VALIDATION_ERROR", name)
 			})
 		}
 		id := made["j0"].ID
-		for name, cursor := range map[string]string{"no Base64": "!!!", "no bar": code("2026-03-01T12:00:00Z"), "a bad time": code("yesterday|" + id),
-			"a bad id": code("2026-03-01T12:00:00Z|7"), "two bars": code("2026-03-01T12:00:00Z|" + id + "|"), "a bar alone": code("|"), "a rest": code("2026-03-01T12:00:00Z|"+id) + "x"} {
+		for name, cursor := range map[string]string{"no Base64": "!!!",
+			"no bar": code("2026-03-01T12:00:00Z"), "a bad time": code("yesterday|" + id),
+			"a bad id": code("2026-03-01T12:00:00Z|7"),
+			"two bars": code("2026-03-01T12:00:00Z|" + id + "|"), "a bar alone": code("|"),
+			"a rest": code("2026-03-01T12:00:00Z|"+id) + "x"} {
 			t.Run("TF-102 "+name, func(t *testing.T) {
-				w.Do(t, "GET", jobsPath+"?"+pairs("cursor", cursor), "").WantError(t, 400, "VALIDATION_ERROR", "cursor")
+				w.Do(t, "GET", jobsPath+"?"+pairs("cursor", cursor), "").WantError(t, 400,
+					"VALIDATION_ERROR", "cursor")
 			})
 		}
 	})
@@ -166,28 +196,36 @@ func TestPages(t *testing.T) {
 			})
 			assertEqual(t, "sorted", sorted && len(all) == 25, true)
 		})
-		t.Run("TF-097 twenty are usual", func(t *testing.T) { assertEqual(t, "items", len(w.search(t, "queue", "p").Items), 20) })
+		t.Run("TF-097 twenty are usual", func(t *testing.T) {
+			assertEqual(t, "items", len(w.search(t, "queue", "p").Items), 20)
+		})
 		t.Run("TF-098 TF-099 TF-101 every limit gives the same walk", func(t *testing.T) {
 			whole := names(w.allPages(t, "queue", "p", "limit", "100"))
 			for limit := 1; limit <= 26; limit++ {
-				assertEqual(t, fmt.Sprint("limit ", limit), names(w.allPages(t, "queue", "p", "limit", fmt.Sprint(limit))), whole)
+				assertEqual(t, fmt.Sprint("limit ", limit),
+					names(w.allPages(t, "queue", "p", "limit", fmt.Sprint(limit))), whole)
 			}
 		})
 		t.Run("TF-105 exactly as many as asked for", func(t *testing.T) {
 			assertEqual(t, "has_more", w.search(t, "queue", "p", "limit", "25").HasMore, false)
 			assertEqual(t, "has_more", w.search(t, "queue", "p", "limit", "24").HasMore, true)
-			last := w.search(t, "queue", "p", "limit", "5", "cursor", *w.search(t, "queue", "p", "limit", "20").NextCursor)
-			assertEqual(t, "the last page", fmt.Sprint(len(last.Items), last.HasMore, last.NextCursor), "5 false <nil>")
+			last := w.search(t, "queue", "p", "limit", "5", "cursor",
+				*w.search(t, "queue", "p", "limit", "20").NextCursor)
+			assertEqual(t, "the last page",
+				fmt.Sprint(len(last.Items), last.HasMore, last.NextCursor), "5 false <nil>")
 		})
 		t.Run("TF-100 TF-103 what a cursor is", func(t *testing.T) {
 			p := w.search(t, "queue", "p", "limit", "7")
 			raw, err := base64.StdEncoding.DecodeString(*p.NextCursor)
 			last := p.Items[6]
-			if err != nil || string(raw) != last.CreatedAt.Format(time.RFC3339Nano)+"|"+last.ID || !strings.Contains(string(raw), ".00000") {
+			if err != nil || string(raw) != last.CreatedAt.Format(time.RFC3339Nano)+"|"+last.ID ||
+				!strings.Contains(string(raw), ".00000") {
 				t.Errorf("%q after %+v: %v", raw, last, err)
 			}
-			again := w.search(t, "queue", "p", "limit", "7", "cursor", strings.TrimRight(*p.NextCursor, "="))
-			assertEqual(t, "without padding", names(again.Items), names(w.search(t, "queue", "p", "limit", "7", "cursor", *p.NextCursor).Items))
+			again := w.search(t, "queue", "p", "limit", "7", "cursor",
+				strings.TrimRight(*p.NextCursor, "="))
+			assertEqual(t, "without padding", names(again.Items),
+				names(w.search(t, "queue", "p", "limit", "7", "cursor", *p.NextCursor).Items))
 		})
 		t.Run("TF-101 while jobs come and go", func(t *testing.T) {
 			var kept []string

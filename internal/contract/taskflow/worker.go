@@ -27,7 +27,8 @@ func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Ou
 	if retryable {
 		on = job.Failed
 	}
-	return engine.Outcome{On: on, Failure: encodeFailure(message, errorType, retryable), Reason: failureText(message, errorType)}
+	return engine.Outcome{On: on, Failure: encodeFailure(message, errorType, retryable),
+		Reason: failureText(message, errorType)}
 }
 
 func encodeFailure(message, errorType string, retryable bool) []byte {

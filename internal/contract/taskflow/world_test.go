@@ -25,13 +25,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a whole TaskFlow behind a real server, on a clock that stands still.
 type world struct {
 	*testkit.APIServer
-	clock       *testkit.Clock
-	store       store.Store
-	taskflow    *taskflow.TaskFlow
-	engine      *engine.Engine
-	registry    *prometheus.Registry
-	log         *testkit.LogBuffer
-	reopenStore func(testing.TB) store.Store // opens another connection to the same jobs; nil where that cannot be
+	clock    *testkit.Clock
+	store    store.Store
+	taskflow *taskflow.TaskFlow
+	engine   *engine.Engine
+	registry *prometheus.Registry
+	log      *testkit.LogBuffer
+	// opens another connection to the same jobs; nil where that cannot be
+	reopenStore func(testing.TB) store.Store
 }
 
 const (
@@ -43,7 +44,8 @@ const (
 )
 
 func config() taskflow.Config {
-	return taskflow.Config{Lease: lease, MaxConcurrent: 1000, BodyLimit: bodyLimit, GraphBodyLimit: graphBodyLimit}
+	return taskflow.Config{Lease: lease, MaxConcurrent: 1000, BodyLimit: bodyLimit,
+		GraphBodyLimit: graphBodyLimit}
 }
 
 // onEveryStore runs a test on SQLite and on PostgreSQL, each in a world of its own.
@@ -58,7 +60,9 @@ func onEveryStoreWith(t *testing.T, c taskflow.Config, test func(t *testing.T, w
 }
 
 // inMemory is a world on SQLite for what the store has no part in.
-func inMemory(t testing.TB, c taskflow.Config) *world { return newWorldAt(t, testkit.InMemory(t), c) }
+func inMemory(t testing.TB, c taskflow.Config) *world {
+	return newWorldAt(t, testkit.InMemory(t), c)
+}
 
 func newWorldAt(t testing.TB, p testkit.Database, c taskflow.Config) *world {
 	w := newWorld(t, p.Clock, p.Store, c)
@@ -68,7 +72,8 @@ func newWorldAt(t testing.TB, p testkit.Database, c taskflow.Config) *world {
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c taskflow.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(), log: &testkit.LogBuffer{}}
+	w := &world{clock: clock, store: s, registry: prometheus.NewRegistry(),
+		log: &testkit.LogBuffer{}}
 	c.Registry, c.Now, c.Random = w.registry, clock.Now, testkit.RandomBytes
 	c.Log = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	room, err := taskflow.New(c)
@@ -77,7 +82,8 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c taskflow.Conf
 	}
 	w.taskflow = room
 	w.engine = testkit.NewEngine(t, s, clock, room.Contract())
-	w.APIServer = testkit.StartServer(t, c.Log, document(t), errorOf, room.Mount(w.engine), httpapi.Health())
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), errorOf, room.Mount(w.engine),
+		httpapi.Health())
 	return w
 }
 
@@ -142,7 +148,8 @@ func dependenciesMember(ids ...string) string {
 // create creates what must be accepted.
 func (w *world) create(t testing.TB, members ...string) jobView {
 	t.Helper()
-	return testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, jobSpec(members...)).WantStatus(t, 201))
+	return testkit.DecodeReply[jobView](t,
+		w.Do(t, "POST", jobsPath, jobSpec(members...)).WantStatus(t, 201))
 }
 
 // get reads a job that must be there.
@@ -164,7 +171,8 @@ func (w *world) status(t testing.TB, id, want string) jobView {
 // put updates what must be accepted.
 func (w *world) put(t testing.TB, id string, members ...string) jobView {
 	t.Helper()
-	return testkit.DecodeReply[jobView](t, w.Do(t, "PUT", pathOf(id), "{"+strings.Join(members, ",")+"}").WantStatus(t, 200))
+	return testkit.DecodeReply[jobView](t,
+		w.Do(t, "PUT", pathOf(id), "{"+strings.Join(members, ",")+"}").WantStatus(t, 200))
 }
 
 func engineJobID(key string) job.ID { return job.ID{Contract: taskflow.Name, Key: key} }
@@ -172,7 +180,8 @@ func engineJobID(key string) job.ID { return job.ID{Contract: taskflow.Name, Key
 // claims hands out up to n jobs.
 func (w *world) claims(t testing.TB, n int) []*job.Job {
 	t.Helper()
-	jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{Contract: taskflow.Name, Max: n, Worker: "a worker"})
+	jobs, err := w.engine.Claim(context.Background(),
+		engine.ClaimRequest{Contract: taskflow.Name, Max: n, Worker: "a worker"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// AppendString appends s as a JSON string, quotes included. Only what JSON demands is escaped: quote, backslash and
-// control characters; text in any script stays readable and nothing is done for HTML. Bytes that are no UTF-8 are
-// written as U+FFFD, so what is appended always passes Check, and String gives valid text back unchanged.
+// AppendString appends s as a JSON string, quotes included. Only what JSON demands is escaped:
+// quote, backslash and control characters; text in any script stays readable and nothing is done
+// for HTML. Bytes that are no UTF-8 are written as U+FFFD, so what is appended always passes Check,
+// and String gives valid text back unchanged.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0 // of what is not yet copied
@@ -55,8 +56,9 @@ func appendEscape(dst []byte, ch byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[ch>>4], hex[ch&0xF])
 }
 
-// AppendTime appends t as a JSON string in the one form answers use (G-X-16): RFC 3339 in UTC with Z, cut to
-// microseconds, without trailing zeros, "2026-01-02T03:04:05.6Z". Years outside 0000 to 9999 have no such form.
+// AppendTime appends t as a JSON string in the one form answers use (G-X-16): RFC 3339 in UTC with
+// Z, cut to microseconds, without trailing zeros, "2026-01-02T03:04:05.6Z". Years outside 0000 to
+// 9999 have no such form.
 func AppendTime(dst []byte, t time.Time) []byte {
 	dst = append(dst, '"')
 	dst = t.UTC().Truncate(time.Microsecond).AppendFormat(dst, time.RFC3339Nano)

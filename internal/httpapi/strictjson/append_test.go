@@ -27,7 +27,8 @@ func TestAppendString(t *testing.T) {
 
 // Whatever the bytes, the outcome passes Check and is the string the standard encoder means.
 func FuzzAppendString(f *testing.F) {
-	for _, seed := range []string{"", "a\"b\\", "\x00\x1f\x7f", "é😀\u2029", "\xff\xed\xa0\x80", "<&>"} {
+	for _, seed := range []string{"", "a\"b\\", "\x00\x1f\x7f", "é😀\u2029", "\xff\xed\xa0\x80",
+		"<&>"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -8,7 +8,8 @@ import (
 // MaxDepth is how many arrays and objects may stand inside each other, the outermost included.
 const MaxDepth = 512
 
-// SyntaxError says why a text is not JSON. Msg is a sentence for people; Offset counts bytes from the start of the text.
+// SyntaxError says why a text is not JSON. Msg is a sentence for people; Offset counts bytes from
+// the start of the text.
 type SyntaxError struct {
 	Offset int64
 	Msg    string
@@ -18,9 +19,10 @@ func (e *SyntaxError) Error() string {
 	return e.Msg + " at byte " + strconv.FormatInt(e.Offset, 10)
 }
 
-// Check returns nil when data is one JSON value (RFC 8259) in valid UTF-8 with nothing but white space around it, nested
-// no deeper than MaxDepth; otherwise a *SyntaxError for the first thing that is wrong (G-X-15, G-RL-26). A byte order
-// mark is refused. Lone surrogates written as escapes are grammar, so they pass: String reports them.
+// Check returns nil when data is one JSON value (RFC 8259) in valid UTF-8 with nothing but white
+// space around it, nested no deeper than MaxDepth; otherwise a *SyntaxError for the first thing
+// that is wrong (G-X-15, G-RL-26). A byte order mark is refused. Lone surrogates written as escapes
+// are grammar, so they pass: String reports them.
 //
 // Check takes linear time, does not recurse and allocates only the error.
 func Check(data []byte) error {
@@ -43,8 +45,9 @@ func Check(data []byte) error {
 	}
 }
 
-// checker walks a text value by value. Two moves alternate: begin takes a scalar or opens a container, end takes what
-// may follow a finished value. Which containers are open is one bit per level, so the whole state lives on the stack.
+// checker walks a text value by value. Two moves alternate: begin takes a scalar or opens a
+// container, end takes what may follow a finished value. Which containers are open is one bit per
+// level, so the whole state lives on the stack.
 type checker struct {
 	data    []byte
 	pos     int
@@ -52,7 +55,8 @@ type checker struct {
 	objects [MaxDepth / 64]uint64 // bit n: the container at depth n+1 is an object
 }
 
-// begin takes the value at pos. opened means that a container was entered and its first value comes next.
+// begin takes the value at pos. opened means that a container was entered and its first value comes
+// next.
 func (c *checker) begin() (opened bool, err error) {
 	c.pos = skipSpace(c.data, c.pos)
 	if c.pos >= len(c.data) {
@@ -75,7 +79,8 @@ func (c *checker) begin() (opened bool, err error) {
 	return false, c.unexpected()
 }
 
-// open enters a container and, in an object, takes the first name. An empty container is taken whole.
+// open enters a container and, in an object, takes the first name. An empty container is taken
+// whole.
 func (c *checker) open(ch byte) (opened bool, err error) {
 	if c.depth == MaxDepth {
 		return false, c.fail("nested deeper than " + strconv.Itoa(MaxDepth))
@@ -99,8 +104,8 @@ func (c *checker) open(ch byte) (opened bool, err error) {
 	return true, c.name()
 }
 
-// end takes what follows a finished value: closing brackets and then a comma (with the next name, in an object), or
-// the end of the text, which is done.
+// end takes what follows a finished value: closing brackets and then a comma (with the next name,
+// in an object), or the end of the text, which is done.
 func (c *checker) end() (done bool, err error) {
 	for {
 		c.pos = skipSpace(c.data, c.pos)
@@ -280,8 +285,8 @@ func (c *checker) trailing() *SyntaxError {
 
 func isDigit(ch byte) bool { return '0' <= ch && ch <= '9' }
 
-// plainChars holds the bytes that stand for themselves in a string and need no second look: ASCII without control
-// characters, quote and backslash.
+// plainChars holds the bytes that stand for themselves in a string and need no second look: ASCII
+// without control characters, quote and backslash.
 var plainChars = func() (table [256]bool) {
 	for ch := 0x20; ch < utf8.RuneSelf; ch++ {
 		table[ch] = ch != '"' && ch != '\\'

@@ -91,10 +91,12 @@ func TestCheckRefuses(t *testing.T) {
 			continue
 		}
 		if got.Offset != tt.offset || got.Msg != tt.msg {
-			t.Errorf("Check(%q) = %q at %d, want %q at %d", tt.text, got.Msg, got.Offset, tt.msg, tt.offset)
+			t.Errorf("Check(%q) = %q at %d, want %q at %d", tt.text, got.Msg, got.Offset, tt.msg,
+				tt.offset)
 		}
 	}
-	if got, want := (&SyntaxError{7, "trailing data"}).Error(), "trailing data at byte 7"; got != want {
+	if got, want := (&SyntaxError{7, "trailing data"}).Error(),
+		"trailing data at byte 7"; got != want {
 		t.Errorf("Error() = %q, want %q", got, want)
 	}
 }
@@ -102,10 +104,12 @@ func TestCheckRefuses(t *testing.T) {
 func TestCheckAccepts(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"0", "-0", "1.0", "1e1", "1E+400", "-1.25e-3", "true", "false", "null", `""`, "[]", "{}", " [ ] ", "\t{\r\n}\n",
-		`"\"\\\/\b\f\n\r\t\u00e9\uD83D\uDE00"`, `"\ud800"`, `"\u0000"`, `{"":0}`, `{"a":1,"a":2}`, "\"\x7f\"",
-		"\"\u2028 é 日本 \U0001F600 \uFFFD \uFEFF\"", `[1,[2,{"a":[{}, [ ] ]}],"]}"]`, `[[],{},[[]],{"a":{}}]`,
-		strings.Repeat("1", 5000), `{"a" : 1 , "b" : [ 1 , 2 ] }`,
+		"0", "-0", "1.0", "1e1", "1E+400", "-1.25e-3", "true", "false", "null", `""`, "[]", "{}",
+		" [ ] ", "\t{\r\n}\n",
+		`"\"\\\/\b\f\n\r\t\u00e9\uD83D\uDE00"`, `"\ud800"`, `"\u0000"`, `{"":0}`, `{"a":1,"a":2}`,
+		"\"\x7f\"",
+		"\"\u2028 é 日本 \U0001F600 \uFFFD \uFEFF\"", `[1,[2,{"a":[{}, [ ] ]}],"]}"]`,
+		`[[],{},[[]],{"a":{}}]`, strings.Repeat("1", 5000), `{"a" : 1 , "b" : [ 1 , 2 ] }`,
 	} {
 		if err := Check([]byte(text)); err != nil {
 			t.Errorf("Check(%q) = %v", text, err)
@@ -113,10 +117,13 @@ func TestCheckAccepts(t *testing.T) {
 	}
 }
 
-// G-RL-26: 512 levels from the document's start, whatever they are made of; closed levels do not count.
+// G-RL-26: 512 levels from the document's start, whatever they are made of; closed levels do not
+// count.
 func TestCheckDepth(t *testing.T) {
 	t.Parallel()
-	nest := func(open, shut string, n int) string { return strings.Repeat(open, n) + "1" + strings.Repeat(shut, n) }
+	nest := func(open, shut string, n int) string {
+		return strings.Repeat(open, n) + "1" + strings.Repeat(shut, n)
+	}
 	for name, text := range map[string]string{
 		"arrays":  nest("[", "]", 512),
 		"objects": nest(`{"a":`, "}", 512),
@@ -135,7 +142,8 @@ func TestCheckDepth(t *testing.T) {
 		"only opened":  strings.Repeat("[", 1<<20),
 	} {
 		var got *SyntaxError
-		if err := Check([]byte(text)); !errors.As(err, &got) || got.Msg != "nested deeper than 512" {
+		if err := Check([]byte(text)); !errors.As(err, &got) ||
+			got.Msg != "nested deeper than 512" {
 			t.Errorf("%s: %v, want nested deeper than 512", name, err)
 		}
 	}
@@ -219,7 +227,8 @@ func nestingDepth(text []byte) (deepest int) {
 	return deepest
 }
 
-// Check is encoding/json's grammar and two rules more. Where it refuses, everything before the offset was fine.
+// Check is encoding/json's grammar and two rules more. Where it refuses, everything before the
+// offset was fine.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range fuzzSeeds {
 		f.Add([]byte(seed))
@@ -235,7 +244,8 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		var got *SyntaxError
-		if !errors.As(err, &got) || got.Offset < 0 || got.Offset > int64(len(text)) || got.Msg == "" {
+		if !errors.As(err, &got) || got.Offset < 0 || got.Offset > int64(len(text)) ||
+			got.Msg == "" {
 			t.Fatalf("Check(%q) = %#v", text, err)
 		}
 		if !utf8.Valid(text[:got.Offset]) {
@@ -246,8 +256,10 @@ func FuzzCheck(f *testing.F) {
 
 // fuzzSeeds are shared by the fuzz targets that read whole texts.
 var fuzzSeeds = []string{
-	relayBatch, "", "[]", "{}", " [1, 2.5e3, \"a\\u00e9\\ud83d\\ude00\", true, false, null] ", `{"a":{"b":[{}]},"a":2}`,
-	`{"\u0061":1,"\ud800":"\udc00\u0000"}`, "{\"\xff\":1}", `[1,]`, `{"a":1,}`, `"\`, `{"a`, `{"a":"\`, `[[[[`, "\xef\xbb\xbf[]",
+	relayBatch, "", "[]", "{}", " [1, 2.5e3, \"a\\u00e9\\ud83d\\ude00\", true, false, null] ",
+	`{"a":{"b":[{}]},"a":2}`,
+	`{"\u0061":1,"\ud800":"\udc00\u0000"}`, "{\"\xff\":1}", `[1,]`, `{"a":1,}`, `"\`, `{"a`,
+	`{"a":"\`, `[[[[`, "\xef\xbb\xbf[]",
 	`{"a" : [ 1 , { "b" : "}]\"" } ] , "c":-0.0e-0}`, "1 2", `"\u12`, `{:}`, `{"a":,}`, `[,]`,
 }
 

@@ -1,15 +1,17 @@
-// Package strictjson reads and writes JSON text where encoding/json is too lax or too slow for the contracts.
+// Package strictjson reads and writes JSON text where encoding/json is too lax or too slow for the
+// contracts.
 //
-// encoding/json accepts invalid UTF-8, nests to 10,000 levels, matches member names whatever their case, turns lone
-// surrogates silently into U+FFFD and reads numbers through floating point. Here (G-X-15, G-RL-26, G-RL-27):
+// encoding/json accepts invalid UTF-8, nests to 10,000 levels, matches member names whatever their
+// case, turns lone surrogates silently into U+FFFD and reads numbers through floating point. Here
+// (G-X-15, G-RL-26, G-RL-27):
 //
 //	body → Check → Members / Elements → String, Int, Bool, Time → the contract's own rules
 //
-// Check is the only function that judges text. It is called once, on the whole body; the depth limit counts from
-// there. Everything else trusts checked text and is a plain scan over sub-slices of it: payloads come out byte for
-// byte as they were sent (G-RL-12). Given text that was never checked, these functions neither panic nor loop; what
-// they return then means nothing.
+// Check is the only function that judges text. It is called once, on the whole body; the depth
+// limit counts from there. Everything else trusts checked text and is a plain scan over sub-slices
+// of it: payloads come out byte for byte as they were sent (G-RL-12). Given text that was never
+// checked, these functions neither panic nor loop; what they return then means nothing.
 //
-// All functions that take raw accept white space around the value. Errors of single values say what is wrong, not
-// where: the contract knows the member's name and the status that goes with it.
+// All functions that take raw accept white space around the value. Errors of single values say what
+// is wrong, not where: the contract knows the member's name and the status that goes with it.
 package strictjson

@@ -2,12 +2,12 @@ package strictjson
 
 import "math/bits"
 
-// Int reads a checked JSON number as a signed integer of the given width, without floating point. What counts is the
-// value, not the spelling: 1.0, 1e1 and 10e-1 are integers (G-X-15, G-RL-26).
+// Int reads a checked JSON number as a signed integer of the given width, without floating point.
+// What counts is the value, not the spelling: 1.0, 1e1 and 10e-1 are integers (G-X-15, G-RL-26).
 //
-// ErrKind: not a number. ErrNotInteger: a number with a fraction, 1.5 or 1e-400. ErrRange: an integer that does not fit,
-// 1e400 included. width is 1 to 64; anything else means 64. Int does not allocate and takes linear time whatever the
-// exponent.
+// ErrKind: not a number. ErrNotInteger: a number with a fraction, 1.5 or 1e-400. ErrRange: an
+// integer that does not fit, 1e400 included. width is 1 to 64; anything else means 64. Int does not
+// allocate and takes linear time whatever the exponent.
 func Int(raw []byte, width int) (int64, error) {
 	raw = Trim(raw)
 	if KindOf(raw) != KindNumber {
@@ -24,7 +24,8 @@ func Int(raw []byte, width int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	limit := uint64(1) << (width - 1) // the magnitude of the least value; that of the greatest is one less
+	// the magnitude of the least value; that of the greatest is one less
+	limit := uint64(1) << (width - 1)
 	switch {
 	case negative && magnitude <= limit:
 		return -int64(magnitude), nil // right for 1<<63 too, which is its own negative
@@ -34,8 +35,9 @@ func Int(raw []byte, width int) (int64, error) {
 	return 0, ErrRange
 }
 
-// parseMagnitude reads an unsigned number. Zeros are held back until a digit follows that needs them, so that in the end
-// value has no trailing zeros and the number is an integer exactly when the exponent that is left is not negative.
+// parseMagnitude reads an unsigned number. Zeros are held back until a digit follows that needs
+// them, so that in the end value has no trailing zeros and the number is an integer exactly when
+// the exponent that is left is not negative.
 func parseMagnitude(raw []byte) (value uint64, err error) {
 	var (
 		zeros    int64 // held back
@@ -80,8 +82,8 @@ func parseMagnitude(raw []byte) (value uint64, err error) {
 	return value, nil
 }
 
-// shiftDigit returns value × 10ⁿ + digit, and whether that fits. Zero stays zero and anything else is out of range after 20
-// steps, so n may be anything.
+// shiftDigit returns value × 10ⁿ + digit, and whether that fits. Zero stays zero and anything else
+// is out of range after 20 steps, so n may be anything.
 func shiftDigit(value uint64, n int64, digit uint64) (_ uint64, ok bool) {
 	for ; n > 0 && value != 0; n-- {
 		high, low := bits.Mul64(value, 10)
@@ -94,7 +96,8 @@ func shiftDigit(value uint64, n int64, digit uint64) (_ uint64, ok bool) {
 	return sum, carry == 0
 }
 
-// parseExponent reads [+-]?[0-9]+ and stops growing where no text is long enough to make a difference.
+// parseExponent reads [+-]?[0-9]+ and stops growing where no text is long enough to make a
+// difference.
 func parseExponent(raw []byte) (exponent int64) {
 	const maxExponent = 1 << 56
 	negative := false

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Object writes a JSON object member by member, in the order of the calls. Names are the server's own words or were
-// strings of checked text; that none is written twice is up to the caller.
+// Object writes a JSON object member by member, in the order of the calls. Names are the server's
+// own words or were strings of checked text; that none is written twice is up to the caller.
 type Object struct{ buf []byte }
 
 // NewObject begins an object behind what dst holds.

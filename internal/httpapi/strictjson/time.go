@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Time reads a checked JSON string that holds an RFC 3339 time: any offset, t and z in lower case too, with or without a
-// fraction. The answer is in UTC and cut, never rounded up, to microseconds (G-X-16), what a fraction adds beyond them
-// being read and dropped. A leap second (RL-011 takes what RFC 3339 takes), 23:59:60 UTC at the end of a month, is the
-// first second after it.
+// Time reads a checked JSON string that holds an RFC 3339 time: any offset, t and z in lower case
+// too, with or without a fraction. The answer is in UTC and cut, never rounded up, to microseconds
+// (G-X-16), what a fraction adds beyond them being read and dropped. A leap second (RL-011 takes
+// what RFC 3339 takes), 23:59:60 UTC at the end of a month, is the first second after it.
 //
-// ErrKind: not a string. ErrTime: a string of another form, an impossible date, or a time that falls outside the years
-// 0000 to 9999 in UTC, so that whatever Time accepts AppendTime can write.
+// ErrKind: not a string. ErrTime: a string of another form, an impossible date, or a time that
+// falls outside the years 0000 to 9999 in UTC, so that whatever Time accepts AppendTime can write.
 func Time(raw []byte) (time.Time, error) {
 	raw = Trim(raw)
 	if len(raw) < 2 || raw[0] != '"' {
@@ -24,7 +24,8 @@ func Time(raw []byte) (time.Time, error) {
 	return parseTime(inner)
 }
 
-// ParseTime is []byteime for text that comes without quotes, from a query string or a header. Any text may be passed.
+// ParseTime is []byteime for text that comes without quotes, from a query string or a header. Any
+// text may be passed.
 func ParseTime(s string) (time.Time, error) { return parseTime([]byte(s)) }
 
 // parseTime reads YYYY-MM-DDTHH:MM:SS, an optional fraction and the offset.
@@ -36,7 +37,8 @@ func parseTime(s []byte) (time.Time, error) {
 	year, month, day := decimal(s[:4]), decimal(s[5:7]), decimal(s[8:10])
 	hour, minute, second := decimal(s[11:13]), decimal(s[14:16]), decimal(s[17:19])
 	micros, rest, ok := fraction(s[len(layout):])
-	if !ok || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) || hour > 23 || minute > 59 || second > 60 {
+	if !ok || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) || hour > 23 ||
+		minute > 59 || second > 60 {
 		return time.Time{}, ErrTime
 	}
 	offset, ok := offsetSeconds(rest)

@@ -77,9 +77,10 @@ func Bool(raw []byte) (bool, error) {
 	return false, ErrKind
 }
 
-// String decodes a checked JSON string; anything else is ErrKind. A string that a text column cannot hold as it was sent
-// comes with ErrSurrogate or ErrNUL, whichever is met first: for identities a reason to refuse (G-RL-27), elsewhere the
-// caller may take s, in which lone surrogates are U+FFFD and U+0000 stands.
+// String decodes a checked JSON string; anything else is ErrKind. A string that a text column
+// cannot hold as it was sent comes with ErrSurrogate or ErrNUL, whichever is met first: for
+// identities a reason to refuse (G-RL-27), elsewhere the caller may take s, in which lone
+// surrogates are U+FFFD and U+0000 stands.
 func String(raw []byte) (s string, err error) {
 	raw = Trim(raw)
 	if len(raw) < 2 || raw[0] != '"' {
@@ -105,8 +106,9 @@ func unquote(quoted []byte) []byte {
 	return decoded
 }
 
-// appendDecoded appends inner with its escapes resolved; the first of them is at next. The result is never longer than
-// inner: the longest rune of one escape of six bytes has three, of two escapes four.
+// appendDecoded appends inner with its escapes resolved; the first of them is at next. The result
+// is never longer than inner: the longest rune of one escape of six bytes has three, of two escapes
+// four.
 func appendDecoded(dst, inner []byte, next int) (_ []byte, decodeErr error) {
 	for next >= 0 {
 		dst = append(dst, inner[:next]...)
@@ -126,8 +128,9 @@ func appendDecoded(dst, inner []byte, next int) (_ []byte, decodeErr error) {
 	return append(dst, inner...), decodeErr
 }
 
-// decodeEscape returns the rune of the escape at the start of b and the escape's length, two escapes where they make a
-// surrogate pair. A surrogate without its other half is returned as it is.
+// decodeEscape returns the rune of the escape at the start of b and the escape's length, two
+// escapes where they make a surrogate pair. A surrogate without its other half is returned as it
+// is.
 func decodeEscape(b []byte) (r rune, size int) {
 	if len(b) < 2 {
 		return utf8.RuneError, len(b)

@@ -13,8 +13,9 @@ import (
 func TestKindOf(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]Kind{
-		"null": KindNull, "true": KindBool, " false": KindBool, "-1": KindNumber, "0": KindNumber, `"null"`: KindString,
-		"\n[]": KindArray, "{}": KindObject, "": KindInvalid, "  ": KindInvalid, "x": KindInvalid,
+		"null": KindNull, "true": KindBool, " false": KindBool, "-1": KindNumber, "0": KindNumber,
+		`"null"`: KindString,
+		"\n[]":   KindArray, "{}": KindObject, "": KindInvalid, "  ": KindInvalid, "x": KindInvalid,
 	} {
 		if got := KindOf([]byte(raw)); got != want {
 			t.Errorf("KindOf(%q) = %v, want %v", raw, got, want)
@@ -79,9 +80,11 @@ func TestString(t *testing.T) {
 	}
 }
 
-// The text is the standard decoder's; a flaw is told exactly when writing the text back would not be the same string.
+// The text is the standard decoder's; a flaw is told exactly when writing the text back would not
+// be the same string.
 func FuzzString(f *testing.F) {
-	for _, seed := range append([]string{`"\ud800\udc00"`, `"\ud800"`, `"\u0000"`, `"\ufffd"`, `"\"`, `"`}, fuzzSeeds...) {
+	for _, seed := range append([]string{`"\ud800\udc00"`, `"\ud800"`, `"\u0000"`, `"\ufffd"`,
+		`"\"`, `"`}, fuzzSeeds...) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -102,9 +105,11 @@ func FuzzString(f *testing.F) {
 		if got != want || !utf8.ValidString(got) {
 			t.Fatalf("String(%s) = %q, want %q", raw, got, want)
 		}
-		honest := strings.Count(string(raw), "\uFFFD") + strings.Count(strings.ToLower(string(raw)), `\ufffd`)
+		honest := strings.Count(string(raw), "\uFFFD") +
+			strings.Count(strings.ToLower(string(raw)), `\ufffd`)
 		replaced := strings.Count(got, "\uFFFD") > honest
-		if nul := strings.Contains(got, "\x00"); (err != nil) != (replaced || nul) && !strings.Contains(string(raw), `\\`) {
+		if nul := strings.Contains(got, "\x00"); (err != nil) != (replaced || nul) &&
+			!strings.Contains(string(raw), `\\`) {
 			t.Fatalf("String(%s) = %q, %v", raw, got, err)
 		}
 	})
@@ -165,21 +170,25 @@ func TestInt(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got, err := Int([]byte(tt.raw), tt.width); got != tt.want || err != tt.err {
-			t.Errorf("Int(%.40s, %d) = %d, %v, want %d, %v", tt.raw, tt.width, got, err, tt.want, tt.err)
+			t.Errorf("Int(%.40s, %d) = %d, %v, want %d, %v", tt.raw, tt.width, got, err, tt.want,
+				tt.err)
 		}
 	}
 }
 
 func FuzzInt(f *testing.F) {
-	for _, seed := range []string{"0", "-1.0", "1e1", "10e-1", "1.5", "9223372036854775808", "-9223372036854775808.00", "12.3400e2", "1e400", "0e9", "5e-3"} {
+	for _, seed := range []string{"0", "-1.0", "1e1", "10e-1", "1.5", "9223372036854775808",
+		"-9223372036854775808.00", "12.3400e2", "1e400", "0e9", "5e-3"} {
 		f.Add(seed, 64)
 	}
 	f.Fuzz(func(t *testing.T, raw string, width int) {
 		got, err := Int([]byte(raw), width)
-		if width < 1 || width > 64 || Check([]byte(raw)) != nil || KindOf([]byte(raw)) != KindNumber {
+		if width < 1 || width > 64 || Check([]byte(raw)) != nil ||
+			KindOf([]byte(raw)) != KindNumber {
 			return
 		}
-		if _, exponent, _ := strings.Cut(strings.ToLower(raw), "e"); len(Trim([]byte(exponent))) > 5 {
+		if _, exponent, _ := strings.Cut(strings.ToLower(raw),
+			"e"); len(Trim([]byte(exponent))) > 5 {
 			return // math/big would fill the memory, which is the reason for Int
 		}
 		exact, ok := new(big.Rat).SetString(string(Trim([]byte(raw))))
@@ -195,7 +204,8 @@ func FuzzInt(f *testing.F) {
 			want = ErrRange
 		}
 		if err != want || (err == nil && got != exact.Num().Int64()) {
-			t.Fatalf("Int(%s, %d) = %d, %v, want %s, %v", raw, width, got, err, exact.RatString(), want)
+			t.Fatalf("Int(%s, %d) = %d, %v, want %s, %v", raw, width, got, err, exact.RatString(),
+				want)
 		}
 	})
 }
@@ -222,7 +232,8 @@ func TestTime(t *testing.T) {
 		"9999-12-31T23:59:59.999999Z":            "9999-12-31T23:59:59.999999Z",
 	} {
 		got, err := Time(AppendString(nil, in))
-		if err != nil || got.Location() != time.UTC || string(AppendTime(nil, got)) != `"`+want+`"` {
+		if err != nil || got.Location() != time.UTC ||
+			string(AppendTime(nil, got)) != `"`+want+`"` {
 			t.Errorf("Time(%s) = %v, %v, want %s", in, got, err, want)
 		}
 	}
@@ -230,13 +241,20 @@ func TestTime(t *testing.T) {
 		t.Errorf("with an escape: %v, %v", got, err)
 	}
 	for _, in := range []string{
-		"", "Z", "2026-01-02", "2026-01-02T03:04:05", "2026-01-02 03:04:05Z", "2026-01-02T03:04Z", "26-01-02T03:04:05Z",
-		"2026-1-02T03:04:05Z", "2026-06-02T3:04:05Z", "2026-13-02T03:04:05Z", "2026-00-02T03:04:05Z", "2026-01-00T03:04:05Z", "2026-01-32T03:04:05Z",
-		"2026-02-29T03:04:05Z", "2026-04-31T03:04:05Z", "2026-01-02T24:00:00Z", "2026-01-02T03:60:05Z", "2026-01-02T03:04:61Z",
-		"2026-01-02T03:04:60Z", "2026-12-30T23:59:60Z", "2026-12-31T23:59:60+01:00", "2026-01-02T03:04:05.Z", "2026-01-02T03:04:05,5Z",
-		"2026-01-02T03:04:05+0100", "2026-01-02T03:04:05+01", "2026-01-02T03:04:05+24:00", "2026-01-02T03:04:05+01:60",
-		"2026-01-02T03:04:05*01:00", "2026-01-02T03:04:05ZZ", "2026-01-02T03:04:05Z ", " 2026-01-02T03:04:05Z", "+2026-01-02T03:04:05Z",
-		"9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00+01:00", "9999-12-31T23:59:60Z", "now", "1767322800", "２026-01-02T03:04:05Z",
+		"", "Z", "2026-01-02", "2026-01-02T03:04:05", "2026-01-02 03:04:05Z", "2026-01-02T03:04Z",
+		"26-01-02T03:04:05Z",
+		"2026-1-02T03:04:05Z", "2026-06-02T3:04:05Z", "2026-13-02T03:04:05Z",
+		"2026-00-02T03:04:05Z", "2026-01-00T03:04:05Z", "2026-01-32T03:04:05Z",
+		"2026-02-29T03:04:05Z", "2026-04-31T03:04:05Z", "2026-01-02T24:00:00Z",
+		"2026-01-02T03:60:05Z", "2026-01-02T03:04:61Z",
+		"2026-01-02T03:04:60Z", "2026-12-30T23:59:60Z", "2026-12-31T23:59:60+01:00",
+		"2026-01-02T03:04:05.Z", "2026-01-02T03:04:05,5Z",
+		"2026-01-02T03:04:05+0100", "2026-01-02T03:04:05+01", "2026-01-02T03:04:05+24:00",
+		"2026-01-02T03:04:05+01:60",
+		"2026-01-02T03:04:05*01:00", "2026-01-02T03:04:05ZZ", "2026-01-02T03:04:05Z ",
+		" 2026-01-02T03:04:05Z", "+2026-01-02T03:04:05Z",
+		"9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00+01:00", "9999-12-31T23:59:60Z", "now",
+		"1767322800", "２026-01-02T03:04:05Z",
 	} {
 		if got, err := ParseTime(in); err != ErrTime || !got.IsZero() {
 			t.Errorf("ParseTime(%q) = %v, %v, want ErrTime", in, got, err)
@@ -249,14 +267,16 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// rfc3339 is the grammar, which time.Parse alone does not hold to: it takes one-digit hours, commas and +24:00.
-var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+// rfc3339 is the grammar, which time.Parse alone does not hold to: it takes one-digit hours, commas
+// and +24:00.
+var rfc3339 = regexp.MustCompile(
+	`^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
 // The grammar and time.Parse together are the judge; leap seconds are left to the table.
 func FuzzTime(f *testing.F) {
 	for _, seed := range []string{
-		"2026-01-02T03:04:05Z", "2026-01-02t03:04:05.1234567z", "2016-12-31T23:59:60Z", "2026-06-02T3:04:05Z",
-		"2024-02-29T23:59:59.999999999-12:34", "0000-01-01T00:00:00+00:01",
+		"2026-01-02T03:04:05Z", "2026-01-02t03:04:05.1234567z", "2016-12-31T23:59:60Z",
+		"2026-06-02T3:04:05Z", "2024-02-29T23:59:59.999999999-12:34", "0000-01-01T00:00:00+00:01",
 	} {
 		f.Add(seed)
 	}
@@ -272,7 +292,8 @@ func FuzzTime(f *testing.F) {
 		}
 		want, wantErr := time.Parse(time.RFC3339, strings.ToUpper(s))
 		year := want.UTC().Year()
-		if ok := wantErr == nil && rfc3339.MatchString(s) && year >= 0 && year <= 9999; (err == nil) != ok {
+		if ok := wantErr == nil && rfc3339.MatchString(s) && year >= 0 &&
+			year <= 9999; (err == nil) != ok {
 			t.Fatalf("ParseTime(%q) = %v, want ok %v", s, err, ok)
 		}
 		if err == nil && !got.Equal(want.Truncate(time.Microsecond)) {

@@ -75,7 +75,8 @@ func TestRawMembers(t *testing.T) {
 	}
 }
 
-// Leaving the loop early must leave the walk; what is yielded must not let an append write into the input.
+// Leaving the loop early must leave the walk; what is yielded must not let an append write into the
+// input.
 func TestWalkIsSafeToLeaveAndToAppendTo(t *testing.T) {
 	t.Parallel()
 	raw := []byte(`{"a":1,"b":2}`)
@@ -95,7 +96,8 @@ func TestWalkIsSafeToLeaveAndToAppendTo(t *testing.T) {
 // G-RL-25, G-TF-16.
 func TestTrim(t *testing.T) {
 	t.Parallel()
-	for raw, want := range map[string]string{"": "", " \t\r\n": "", " a b ": "a b", "\v1\v": "\v1\v", "\u00a0": "\u00a0"} {
+	for raw, want := range map[string]string{"": "", " \t\r\n": "", " a b ": "a b",
+		"\v1\v": "\v1\v", "\u00a0": "\u00a0"} {
 		if got := Trim([]byte(raw)); string(got) != want {
 			t.Errorf("Trim(%q) = %q, want %q", raw, got, want)
 		}
@@ -132,8 +134,8 @@ func rebuild(dst, raw []byte) []byte {
 	}
 }
 
-// On checked text the walk loses nothing: rebuilt, it is json.Compact's text, and each object's members are those the
-// standard decoder finds. On any other text it ends without a panic.
+// On checked text the walk loses nothing: rebuilt, it is json.Compact's text, and each object's
+// members are those the standard decoder finds. On any other text it ends without a panic.
 func FuzzWalk(f *testing.F) {
 	for _, seed := range fuzzSeeds {
 		f.Add([]byte(seed))

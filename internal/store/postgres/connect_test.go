@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// TestConnectFailure: why no connection could be made is said once, in one line, whatever the number of addresses that
-// were tried, with and without TLS.
+// TestConnectFailure: why no connection could be made is said once, in one line, whatever the
+// number of addresses that were tried, with and without TLS.
 func TestConnectFailure(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,9 +30,12 @@ func TestConnectFailure(t *testing.T) {
 	there.Path = "/nosuchdatabase"
 	for _, c := range []struct{ url, text string }{
 		{"postgres://u:hunter2@" + nobody + "/x", nobody + ": connection refused"},
-		{"postgres://u:hunter2@" + nobody + ",db.example/x?sslmode=disable", nobody + ",db.example:5432: no such host; connection refused"},
-		{"postgres://u:hunter2@db.example,db2.example:7/x", "db.example:5432,db2.example:7: no such host"},
-		{there.String(), there.Host + `: database "nosuchdatabase" does not exist (SQLSTATE 3D000)`},
+		{"postgres://u:hunter2@" + nobody + ",db.example/x?sslmode=disable",
+			nobody + ",db.example:5432: no such host; connection refused"},
+		{"postgres://u:hunter2@db.example,db2.example:7/x",
+			"db.example:5432,db2.example:7: no such host"},
+		{there.String(), there.Host +
+			`: database "nosuchdatabase" does not exist (SQLSTATE 3D000)`},
 	} {
 		config, err := pgx.ParseConfig(c.url)
 		if err != nil {
@@ -42,17 +45,20 @@ func TestConnectFailure(t *testing.T) {
 			if net.ParseIP(host) != nil {
 				return []string{host}, nil
 			}
-			return nil, &net.DNSError{Err: "no such host", Name: host, Server: "192.0.2.1:53", IsNotFound: true}
+			return nil, &net.DNSError{Err: "no such host", Name: host, Server: "192.0.2.1:53",
+				IsNotFound: true}
 		}
 		_, err = findRoute(t.Context(), config)
 		var e *job.Error
-		if err = translate("test", err); !errors.As(err, &e) || e.Kind != job.Unavailable || e.Err == nil || e.Err.Error() != c.text {
+		if err = translate("test", err); !errors.As(err, &e) || e.Kind != job.Unavailable ||
+			e.Err == nil || e.Err.Error() != c.text {
 			t.Errorf("%s: got %v, want %s", c.url, err, c.text)
 		}
 	}
 }
 
-// TestMigrationFailure: what the database says about a migration is not wrapped in what the tool says.
+// TestMigrationFailure: what the database says about a migration is not wrapped in what the tool
+// says.
 func TestMigrationFailure(t *testing.T) {
 	t.Parallel()
 	at := pgtest.URL(t)

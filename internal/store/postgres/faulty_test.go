@@ -22,12 +22,14 @@ import (
 
 // TestFaultyServer: a server that fails at the worst moments.
 func TestFaultyServer(t *testing.T) {
-	storetest.RunFaulty(t, func(tb testing.TB, clock func() time.Time, f *storetest.Faults) store.Store {
+	storetest.RunFaulty(t, func(tb testing.TB, clock func() time.Time,
+		f *storetest.Faults) store.Store {
 		return mustOpen(tb, postgres.Config{URL: faultyURL(tb, pgtest.URL(tb), f), Now: clock})
 	})
 }
 
-// faultyURL returns the URL of a relay to the server of another one: it makes faults in what both say to each other.
+// faultyURL returns the URL of a relay to the server of another one: it makes faults in what both
+// say to each other.
 func faultyURL(tb testing.TB, to string, f *storetest.Faults) string {
 	tb.Helper()
 	server, err := pgx.ParseConfig(to)
@@ -105,7 +107,8 @@ func message(from io.Reader, kinds int) (whole []byte, kind byte, err error) {
 	return append(whole, body...), whole[0], err
 }
 
-var refusal = &pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "XX000", Message: "the server was made to fail"}
+var refusal = &pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR",
+	Code: "XX000", Message: "the server was made to fail"}
 
 // say writes messages to the client.
 func (r *relay) say(messages ...pgproto3.BackendMessage) error {
@@ -138,8 +141,9 @@ func (r *relay) ask() {
 	}
 }
 
-// next is the client's next message that the server is to hear. A transaction that must not begin is refused here; one
-// that must be undone by its commit is rolled back, which the server says in its answer.
+// next is the client's next message that the server is to hear. A transaction that must not begin
+// is refused here; one that must be undone by its commit is rolled back, which the server says in
+// its answer.
 func (r *relay) next() ([]byte, error) {
 	for {
 		text, kind, err := message(r.client, 1)
@@ -160,7 +164,8 @@ func (r *relay) next() ([]byte, error) {
 	}
 }
 
-// answer hands on what the server says. After a row that was made an error nothing else comes of its statement.
+// answer hands on what the server says. After a row that was made an error nothing else comes of
+// its statement.
 func (r *relay) answer() {
 	defer r.close()
 	result, broken := 0, false

@@ -32,7 +32,8 @@ func migrate(ctx context.Context, c Config, r *route) error {
 	db := stdlib.OpenDB(*cfg)
 	defer db.Close()
 	lock := &schemaLock{log: c.Log, wait: c.SchemaWait}
-	return sqlstore.Migrate(ctx, goose.DialectPostgres, db, migrationFiles(), goose.WithLocker(lock))
+	return sqlstore.Migrate(ctx, goose.DialectPostgres, db, migrationFiles(),
+		goose.WithLocker(lock))
 }
 
 // schemaLock lets one node at a time migrate a schema. A transaction of its own
@@ -80,7 +81,8 @@ func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
 }
 
 // tryLock locks the schema, or tells which process of the server has it locked.
-func (l *schemaLock) tryLock(ctx context.Context, db *sql.DB) (locked bool, holder int64, err error) {
+func (l *schemaLock) tryLock(ctx context.Context, db *sql.DB) (locked bool, holder int64,
+	err error) {
 	tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return false, 0, err
@@ -90,7 +92,8 @@ func (l *schemaLock) tryLock(ctx context.Context, db *sql.DB) (locked bool, hold
 			_ = tx.Rollback()
 		}
 	}()
-	if _, err := tx.ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
+	if _, err := tx.ExecContext(ctx,
+		"SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
 		return false, 0, err
 	}
 	const try = "SELECT pg_try_advisory_xact_lock(" + schemaKey + ")"

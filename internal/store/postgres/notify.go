@@ -17,7 +17,8 @@ const (
 	channel             = "millrace"
 	coalesce            = 5 * time.Millisecond // between two notifications of a node
 	maxHashesPerMessage = 300                  // lanes; a payload may have 8000 bytes
-	growInterval        = 30 * time.Second     // until a connection that listens is asked whether it lives
+	// until a connection that listens is asked whether it lives
+	growInterval = 30 * time.Second
 )
 
 // Announce hands lanes to the one goroutine that notifies. When it lags, lanes

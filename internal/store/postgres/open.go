@@ -44,10 +44,11 @@ func (c Config) withDefaults() Config {
 // sets them: no statement, no wait for a lock and no idle transaction of ours is without an
 // end.
 var limits = map[string]string{
-	"application_name":                    "millrace",
-	"statement_timeout":                   "30s",
-	"lock_timeout":                        "10s",
-	"idle_in_transaction_session_timeout": "10s", // a node that stands still must not hold a limit for longer than a lease
+	"application_name":  "millrace",
+	"statement_timeout": "30s",
+	"lock_timeout":      "10s",
+	// a node that stands still must not hold a limit for longer than a lease
+	"idle_in_transaction_session_timeout": "10s",
 }
 
 // planning is set like limits. Every statement of ours finds its rows by index.
@@ -101,7 +102,8 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	rand.Read(node[:])
 	s := &Store{config: c, route: r, db: db, maxConns: c.Conns, node: hex.EncodeToString(node[:4]),
 		slots:         make(chan int64, c.Conns),
-		announcements: make(chan []job.QueueHash, 1024), stop: make(chan struct{}), stopped: make(chan struct{})}
+		announcements: make(chan []job.QueueHash, 1024), stop: make(chan struct{}),
+		stopped: make(chan struct{})}
 	for i := range c.Conns {
 		s.slots <- int64(node[4]%slotBases)*int64(c.Conns) + int64(i)
 	}
@@ -117,7 +119,8 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		// The parser's error repeats the URL without its password.
-		return nil, &job.Error{Kind: job.Invalid, Op: "store.open", Msg: "the PostgreSQL URL cannot be read", Err: err}
+		return nil, &job.Error{Kind: job.Invalid, Op: "store.open",
+			Msg: "the PostgreSQL URL cannot be read", Err: err}
 	}
 	for _, params := range []map[string]string{limits, planning} {
 		for name, value := range params {

@@ -29,7 +29,10 @@ func TestNodesStartTogether(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			if err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Exists(job.ID{}); return err }); err != nil {
+			if err := s.Update(context.Background(), func(tx store.Tx) error {
+				_, err := tx.Exists(job.ID{})
+				return err
+			}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -41,7 +44,8 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	mustOpen(t, postgres.Config{URL: url}).Close()
-	if _, err := pgtest.DB(t, url).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)"); err != nil {
+	if _, err := pgtest.DB(t,
+		url).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)"); err != nil {
 		t.Fatal(err)
 	}
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
@@ -166,7 +170,9 @@ func TestAnnouncementsArrive(t *testing.T) {
 
 	db := pgtest.DB(t, strings.Split(url, "&application_name")[0])
 	var killed int
-	if err := db.QueryRow("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name=$1 AND query LIKE 'LISTEN%'", name).Scan(&killed); err != nil || killed != 2 {
+	if err := db.QueryRow("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE "+
+		"application_name=$1 AND query LIKE 'LISTEN%'", name).Scan(&killed); err != nil ||
+		killed != 2 {
 		t.Fatalf("%d terminated, %v", killed, err)
 	}
 	other.hears(t, a, -3)

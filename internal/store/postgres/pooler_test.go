@@ -32,7 +32,8 @@ func TestStoreBehindPooler(t *testing.T) {
 		role := roles[0]
 		roles = roles[1:]
 		mu.Unlock()
-		return mustOpen(tb, postgres.Config{URL: pooler.URL(role, "postgres"), Now: clock, Conns: 8})
+		return mustOpen(tb, postgres.Config{URL: pooler.URL(role, "postgres"), Now: clock,
+			Conns: 8})
 	})
 }
 
@@ -68,10 +69,12 @@ func TestPoolers(t *testing.T) {
 	}
 	pooled := outside.NewPgBouncer(t, server, "pool_mode=transaction").URL("mine", "mine")
 	for url, want := range map[string]string{
-		outside.NewPgBouncer(t, server, "pool_mode=statement").URL("mine", "mine"): "pool_mode = transaction",
+		outside.NewPgBouncer(t, server, "pool_mode=statement").URL("mine",
+			"mine"): "pool_mode = transaction",
 		pooled + "&search_path=other": "ALTER ROLE … SET search_path",
 	} {
-		if _, err := postgres.Open(t.Context(), postgres.Config{URL: url}); !job.IsKind(err, job.Invalid) || !strings.Contains(err.Error(), want) {
+		if _, err := postgres.Open(t.Context(), postgres.Config{URL: url}); !job.IsKind(err,
+			job.Invalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -120,7 +123,9 @@ func TestSchemaLockBehindPooler(t *testing.T) {
 	}
 	all.Wait()
 	var locks int
-	if err := pgtest.DB(t, direct).QueryRow("SELECT count(*) FROM pg_locks WHERE locktype='advisory'").Scan(&locks); err != nil || locks != 0 {
+	if err := pgtest.DB(t,
+		direct).QueryRow("SELECT count(*) FROM pg_locks WHERE locktype='advisory'").Scan(
+		&locks); err != nil || locks != 0 {
 		t.Errorf("%d locks are held, %v", locks, err)
 	}
 }
@@ -135,18 +140,22 @@ func TestSchemaLockIsWaitedFor(t *testing.T) {
 	}
 	defer tx.Rollback()
 	var pid string
-	if err := tx.QueryRow("SELECT pg_backend_pid() FROM pg_advisory_xact_lock(hashtextextended('millrace.migrate.'||current_schema(), 0))").
+	if err := tx.QueryRow("SELECT pg_backend_pid() FROM " +
+		"pg_advisory_xact_lock(hashtextextended('millrace.migrate.'||current_schema(), 0))").
 		Scan(&pid); err != nil {
 		t.Fatal(err)
 	}
 	log := &lines{}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	_, err = postgres.Open(ctx, postgres.Config{URL: url, Log: log.logger(), SchemaWait: 300 * time.Millisecond})
-	if ctx.Err() != nil || !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "the session "+pid+" keeps the schema locked") {
+	_, err = postgres.Open(ctx, postgres.Config{URL: url, Log: log.logger(),
+		SchemaWait: 300 * time.Millisecond})
+	if ctx.Err() != nil || !job.IsKind(err, job.Unavailable) ||
+		!strings.Contains(err.Error(), "the session "+pid+" keeps the schema locked") {
 		t.Errorf("got %v", err)
 	}
-	if text := log.String(); strings.Count(text, "the start waits for it") != 1 || !strings.Contains(text, "pid="+pid) {
+	if text := log.String(); strings.Count(text, "the start waits for it") != 1 ||
+		!strings.Contains(text, "pid="+pid) {
 		t.Errorf("want %s in the log: %s", pid, text)
 	}
 	if err := tx.Rollback(); err != nil {
@@ -180,7 +189,9 @@ func TestServerIsFull(t *testing.T) {
 	}
 	hurried, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := s.Update(hurried, func(store.Tx) error { return nil }); !job.IsKind(err, job.Unavailable) || hurried.Err() == nil {
+	if err := s.Update(hurried, func(store.Tx) error {
+		return nil
+	}); !job.IsKind(err, job.Unavailable) || hurried.Err() == nil {
 		t.Errorf("a caller who does not wait for long: %v", err)
 	}
 	for i := range 6 {
@@ -205,11 +216,12 @@ func TestFullDiskIsAskedSeldom(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	var failed atomic.Int64
-	s := mustOpen(t, postgres.Config{URL: url, Observe: func(statement string, _ time.Duration, err error) {
-		if err != nil {
-			failed.Add(1)
-		}
-	}})
+	s := mustOpen(t, postgres.Config{URL: url,
+		Observe: func(statement string, _ time.Duration, err error) {
+			if err != nil {
+				failed.Add(1)
+			}
+		}})
 	mustInsert(t, s, "a")
 	db := pgtest.DB(t, url)
 	if _, err := db.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -218,7 +230,10 @@ func TestFullDiskIsAskedSeldom(t *testing.T) {
 		t.Fatal(err)
 	}
 	insert := func() error {
-		return s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{newJob("b")}); return err })
+		return s.Update(context.Background(), func(tx store.Tx) error {
+			_, err := tx.Insert([]*job.Job{newJob("b")})
+			return err
+		})
 	}
 	const callers = 8
 	began := time.Now()
@@ -226,11 +241,15 @@ func TestFullDiskIsAskedSeldom(t *testing.T) {
 	for range callers {
 		all.Go(func() {
 			for failed.Load() < callers+5 {
-				if err := insert(); !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "disk is full") {
+				if err := insert(); !job.IsKind(err, job.Unavailable) ||
+					!strings.Contains(err.Error(), "disk is full") {
 					t.Errorf("got %v", err)
 					return
 				}
-				if err := s.View(context.Background(), func(r store.Reader) error { _, err := r.Exists(newJob("a").ID); return err }); err != nil {
+				if err := s.View(context.Background(), func(r store.Reader) error {
+					_, err := r.Exists(newJob("a").ID)
+					return err
+				}); err != nil {
 					t.Errorf("a view: %v", err)
 					return
 				}

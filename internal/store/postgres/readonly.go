@@ -16,8 +16,8 @@ const readOnly = "default_transaction_read_only"
 // Views reads a database and changes nothing.
 type Views struct{ store *Store }
 
-// OpenViews connects for views alone. The database must have the schema this version knows; ReadOnly says that it has
-// not.
+// OpenViews connects for views alone. The database must have the schema this version knows;
+// ReadOnly says that it has not.
 func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	c.Conns = 1
 	c = c.withDefaults()

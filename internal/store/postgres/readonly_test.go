@@ -18,7 +18,9 @@ func TestViews(t *testing.T) {
 		t.Fatal("an empty database passes for one with jobs")
 	}
 	var tables int
-	if err := pgtest.DB(t, url).QueryRow("SELECT count(*) FROM pg_tables WHERE schemaname=current_schema()").Scan(&tables); err != nil || tables != 0 {
+	if err := pgtest.DB(t,
+		url).QueryRow("SELECT count(*) FROM pg_tables WHERE schemaname=current_schema()").Scan(
+		&tables); err != nil || tables != 0 {
 		t.Errorf("%d tables were made, %v", tables, err)
 	}
 	s := mustOpen(t, postgres.Config{URL: url})
@@ -35,13 +37,18 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := false
-	if err := v.View(t.Context(), func(r store.Reader) (err error) { there, err = r.Exists(id); return err }); err != nil || !there {
+	if err := v.View(t.Context(), func(r store.Reader) (err error) {
+		there, err = r.Exists(id)
+		return err
+	}); err != nil || !there {
 		t.Errorf("the job is seen: %v, %v", there, err)
 	}
-	if _, err := pgtest.DB(t, url).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)"); err != nil {
+	if _, err := pgtest.DB(t,
+		url).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = postgres.OpenViews(t.Context(), postgres.Config{URL: url}); !job.IsKind(err, job.ReadOnly) || !strings.Contains(err.Error(), "schema 99999") {
+	if _, err = postgres.OpenViews(t.Context(), postgres.Config{URL: url}); !job.IsKind(err,
+		job.ReadOnly) || !strings.Contains(err.Error(), "schema 99999") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -64,7 +64,8 @@ func (s *Store) state(ctx context.Context) (is state, err error) {
 
 // lacking is the error of a schema or a role with which some of the work fails.
 func (is *state) lacking() error {
-	msg := "permission denied by the database: the role has no right to " + is.right + " on " + is.relation
+	msg := "permission denied by the database: the role has no right to " + is.right + " on " +
+		is.relation
 	if is.right == "" {
 		msg = "the store's schema is not the one that is needed: it has no " + is.relation
 	}

@@ -58,7 +58,8 @@ func TestPingNamesWhatIsMissing(t *testing.T) {
 		if want == "" && err != nil {
 			t.Errorf("got %v", err)
 		}
-		if want != "" && (!job.IsKind(err, job.Unavailable) || !strings.HasSuffix(err.Error(), want)) {
+		if want != "" && (!job.IsKind(err, job.Unavailable) ||
+			!strings.HasSuffix(err.Error(), want)) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -35,13 +35,16 @@ var dialect = sqlstore.Dialect{
 func eachPriority() string {
 	var each []string
 	for i := range store.MaxPriority - store.MinPriority + 1 {
-		each = append(each, fmt.Sprintf("(SELECT seq,listed,key FROM jobs WHERE $n AND priority=$6::int8+%d AND $6::int8+%d<=$7::int8 ORDER BY listed,key LIMIT $5)", i, i))
+		each = append(each,
+			fmt.Sprintf("(SELECT seq,listed,key FROM jobs WHERE $n AND priority=$6::int8+%d AND "+
+				"$6::int8+%d<=$7::int8 ORDER BY listed,key LIMIT $5)", i, i))
 	}
 	return strings.Join(each, " UNION ALL ")
 }
 
 var (
-	lockName = &sqlstore.Statement{Name: "lock_name", SQL: "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"}
+	lockName = &sqlstore.Statement{Name: "lock_name",
+		SQL: "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"}
 )
 
 // readState follows BEGIN.
@@ -85,7 +88,8 @@ func (s *session) commit() error {
 	defer cancel()
 	results, err := s.simple(ctx, "COMMIT", "COMMIT")
 	if err == nil && results[0].CommandTag.String() != "COMMIT" {
-		return &job.Error{Kind: job.Unavailable, Op: "store.commit", Msg: "the store undid the transaction"}
+		return &job.Error{Kind: job.Unavailable, Op: "store.commit",
+			Msg: "the store undid the transaction"}
 	}
 	return translate("store.commit", err)
 }
@@ -104,7 +108,8 @@ func (s *session) discard() {
 }
 
 // simple runs a text of several statements in one round trip.
-func (s *session) simple(ctx context.Context, name, text string) (results []*pgconn.Result, err error) {
+func (s *session) simple(ctx context.Context, name, text string) (results []*pgconn.Result,
+	err error) {
 	started := time.Now()
 	err = s.conn.Raw(func(c any) error {
 		pg := c.(*stdlib.Conn).Conn().PgConn()
@@ -172,7 +177,8 @@ func sameInAll(rows [][]any, c int) bool {
 	raw, isBytes := first.([]byte)
 	for _, row := range rows[1:] {
 		other, otherBytes := row[c].([]byte)
-		if isBytes != otherBytes || isBytes && !bytes.Equal(raw, other) || !isBytes && row[c] != first {
+		if isBytes != otherBytes || (isBytes && !bytes.Equal(raw, other)) ||
+			(!isBytes && row[c] != first) {
 			return false
 		}
 	}

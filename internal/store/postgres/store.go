@@ -78,7 +78,8 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 
 // runTx runs fn in a transaction. again reports that the database asks for the
 // whole transaction to be run once more.
-func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) error) (again bool, err error) {
+func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) error) (again bool,
+	err error) {
 	var slot int64
 	select {
 	case slot = <-s.slots: // also keeps callers from queueing inside the pool
@@ -135,7 +136,8 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 			s.connectFailed(ctx, err)
 			return nil, err
 		}
-		se = &session{ctx: ctx, conn: conn, observe: s.config.Observe, slot: slot, local: s.route.local}
+		se = &session{ctx: ctx, conn: conn, observe: s.config.Observe, slot: slot,
+			local: s.route.local}
 		if err = se.begin(begin, s.config.Now); err == nil {
 			s.connectBreaker.reset()
 			return se, nil
@@ -197,7 +199,8 @@ func (s *Store) Ping(ctx context.Context) error {
 		return errReadOnly("store.ping", "the store is read-only: this PostgreSQL is a standby")
 	case is.refusesWrites:
 		s.resetPool()
-		return errReadOnly("store.ping", "the store is read-only: default_transaction_read_only is on")
+		return errReadOnly("store.ping",
+			"the store is read-only: default_transaction_read_only is on")
 	case is.relation != "":
 		return is.lacking()
 	}

@@ -22,7 +22,8 @@ import (
 )
 
 func newJob(key string) *job.Job {
-	return &job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: key}, Queue: "q", State: "queued", Phase: job.Ready}
+	return &job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: key}, Queue: "q",
+		State: "queued", Phase: job.Ready}
 }
 
 func mustInsert(tb testing.TB, s *postgres.Store, keys ...string) (jobs []*job.Job) {
@@ -30,7 +31,10 @@ func mustInsert(tb testing.TB, s *postgres.Store, keys ...string) (jobs []*job.J
 	for _, key := range keys {
 		jobs = append(jobs, newJob(key))
 	}
-	if err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert(jobs); return err }); err != nil {
+	if err := s.Update(context.Background(), func(tx store.Tx) error {
+		_, err := tx.Insert(jobs)
+		return err
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	return jobs
@@ -104,7 +108,8 @@ func TestDeadlockRunsAgain(t *testing.T) {
 // who waited for a lock sees what its last holder did, and nothing fails.
 func TestIsolationIsOurOwn(t *testing.T) {
 	t.Parallel()
-	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t) + "&default_transaction_isolation=serializable"})
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t) +
+		"&default_transaction_isolation=serializable"})
 	jobs := mustInsert(t, s, "a")
 	var tries atomic.Int32
 	var all sync.WaitGroup
@@ -137,12 +142,21 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 		j.Phase, j.DueAt, j.LeaseUntil, j.FinishedAt = job.Phase(i%4), now, now, now
 		jobs = append(jobs, j)
 	}
-	if err := s.Update(t.Context(), func(tx store.Tx) error { _, err := tx.Insert(jobs); return err }); err != nil {
+	if err := s.Update(t.Context(), func(tx store.Tx) error {
+		_, err := tx.Insert(jobs)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	verbs := map[string]func(tx store.Tx, n int) (int, error){
-		"due":   func(tx store.Tx, n int) (int, error) { all, err := tx.LockDue(n, nil); return len(all), err },
-		"ready": func(tx store.Tx, n int) (int, error) { all, err := tx.LockReady("relay", "q", n); return len(all), err },
+		"due": func(tx store.Tx, n int) (int, error) {
+			all, err := tx.LockDue(n, nil)
+			return len(all), err
+		},
+		"ready": func(tx store.Tx, n int) (int, error) {
+			all, err := tx.LockReady("relay", "q", n)
+			return len(all), err
+		},
 		"lapsed": func(tx store.Tx, n int) (int, error) {
 			all, err := tx.LockExpired(time.Time{}, n)
 			return len(all), err
@@ -159,7 +173,10 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 				return err
 			}
 			var second int
-			err = s.Update(t.Context(), func(tx store.Tx) (err error) { second, err = verb(tx, 10); return err })
+			err = s.Update(t.Context(), func(tx store.Tx) (err error) {
+				second, err = verb(tx, 10)
+				return err
+			})
 			if first != 2 || second != 1 {
 				t.Errorf("%s: %d, then %d", name, first, second)
 			}
@@ -176,7 +193,8 @@ func named(tb testing.TB) (url, name string) {
 	return pgtest.URL(tb) + "&application_name=" + name, name
 }
 
-const killAll = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name=$1 AND pid<>pg_backend_pid()"
+const killAll = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE " +
+	"application_name=$1 AND pid<>pg_backend_pid()"
 
 func TestTerminatedBackends(t *testing.T) {
 	t.Parallel()
@@ -224,11 +242,17 @@ func insertUntil(t *testing.T, s *postgres.Store, stop chan struct{}) map[string
 				default:
 				}
 				key := fmt.Sprint(i, "-", n)
-				err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{newJob(key)}); return err })
+				err := s.Update(context.Background(), func(tx store.Tx) error {
+					_, err := tx.Insert([]*job.Job{newJob(key)})
+					return err
+				})
 				mu.Lock()
 				told[key] = err
 				mu.Unlock()
-				verr := s.View(context.Background(), func(r store.Reader) error { _, err := r.Exists(newJob(key).ID); return err })
+				verr := s.View(context.Background(), func(r store.Reader) error {
+					_, err := r.Exists(newJob(key).ID)
+					return err
+				})
 				for _, err := range []error{err, verr} {
 					if err != nil && !job.IsKind(err, job.Unavailable) {
 						t.Errorf("got %v", err)
@@ -268,18 +292,20 @@ func audit(t *testing.T, s *postgres.Store, told map[string]error) {
 	}); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d updates, %d failed, %d stored though the answer was lost", len(told), failed, unknown)
+	t.Logf("%d updates, %d failed, %d stored though the answer was lost", len(told), failed,
+		unknown)
 }
 
 func TestStatementsHaveDeadlines(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	var told []job.Kind // to the observer
-	s := mustOpen(t, postgres.Config{URL: url + "&lock_timeout=100", Observe: func(_ string, _ time.Duration, err error) {
-		if err != nil {
-			told = append(told, job.KindOf(err))
-		}
-	}})
+	s := mustOpen(t, postgres.Config{URL: url + "&lock_timeout=100",
+		Observe: func(_ string, _ time.Duration, err error) {
+			if err != nil {
+				told = append(told, job.KindOf(err))
+			}
+		}})
 	err := s.Update(t.Context(), func(tx store.Tx) error {
 		if err := tx.LockName("name"); err != nil {
 			return err
@@ -328,13 +354,15 @@ func TestIdleTransactionsEnd(t *testing.T) {
 	mustInsert(t, s, "a")
 }
 
-// Nodes look at the outbox at the same time, of several contracts one after the other, while the one that publishes removes
-// what it has delivered: looking locks nothing, or they would meet in circles.
+// Nodes look at the outbox at the same time, of several contracts one after the other, while the
+// one that publishes removes what it has delivered: looking locks nothing, or they would meet in
+// circles.
 func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
-		return tx.AddMessages([]job.Message{{JobID: job.ID{Contract: "a", Key: "1"}}, {JobID: job.ID{Contract: "b", Key: "2"}}})
+		return tx.AddMessages([]job.Message{{JobID: job.ID{Contract: "a", Key: "1"}},
+			{JobID: job.ID{Contract: "b", Key: "2"}}})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +374,9 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 			t.Errorf("%v, %v", waiting, err)
 			return err
 		}
-		return s.Update(within, func(tx store.Tx) error { return tx.DeleteMessages([]int64{waiting[0].ID}) })
+		return s.Update(within, func(tx store.Tx) error {
+			return tx.DeleteMessages([]int64{waiting[0].ID})
+		})
 	}); err != nil {
 		t.Error(err)
 	}
@@ -381,7 +411,8 @@ func TestInsertsWaitInOneOrder(t *testing.T) {
 	}
 	all.Wait()
 	if tries.Load() != callers*rounds || stored.Load() != rounds*set {
-		t.Errorf("%d tries of %d updates, %d of %d stored", tries.Load(), callers*rounds, stored.Load(), rounds*set)
+		t.Errorf("%d tries of %d updates, %d of %d stored", tries.Load(), callers*rounds,
+			stored.Load(), rounds*set)
 	}
 }
 
@@ -417,7 +448,10 @@ func TestReadOnlyDatabase(t *testing.T) {
 	url := pgtest.URL(t)
 	mustInsert(t, mustOpen(t, postgres.Config{URL: url}), "a")
 	s := mustOpen(t, postgres.Config{URL: url + "&default_transaction_read_only=on"})
-	err := s.Update(t.Context(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{newJob("b")}); return err })
+	err := s.Update(t.Context(), func(tx store.Tx) error {
+		_, err := tx.Insert([]*job.Job{newJob("b")})
+		return err
+	})
 	if !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("a write: %v", err)
 	}

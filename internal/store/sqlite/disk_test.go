@@ -61,7 +61,10 @@ func (l *ledger) write(s *sqlite.Store, name string, broken bool, want int) erro
 				}
 				j := newJob(fmt.Sprint(name, i, "-", n))
 				j.Payload = body
-				err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{j}); return err })
+				err := s.Update(context.Background(), func(tx store.Tx) error {
+					_, err := tx.Insert([]*job.Job{j})
+					return err
+				})
 				l.mu.Lock()
 				l.stored[j.ID.Key] = err == nil
 				if err != nil && !job.IsKind(err, job.Unavailable) {
@@ -141,11 +144,12 @@ func TestDiskFull(t *testing.T) {
 	mib := 3
 	path := filepath.Join(dir, "millrace.db")
 	var refused atomic.Int64 // commits that the observer is told of as unavailable
-	s := mustOpen(t, sqlite.Config{Path: path, Observe: func(statement string, _ time.Duration, err error) {
-		if statement == "COMMIT" && job.IsKind(err, job.Unavailable) {
-			refused.Add(1)
-		}
-	}})
+	s := mustOpen(t, sqlite.Config{Path: path,
+		Observe: func(statement string, _ time.Duration, err error) {
+			if statement == "COMMIT" && job.IsKind(err, job.Unavailable) {
+				refused.Add(1)
+			}
+		}})
 	if err := breakAndHeal(s, func() error { return nil }, size(&mib, 6)); err != nil {
 		t.Error(err)
 	}
@@ -165,7 +169,10 @@ func fillUp(s *sqlite.Store) (err error) {
 	for i := 0; err == nil; i++ {
 		j := newJob(fmt.Sprint("fill", i))
 		j.Payload = bytes.Repeat([]byte("x"), 50_000)
-		err = s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{j}); return err })
+		err = s.Update(context.Background(), func(tx store.Tx) error {
+			_, err := tx.Insert([]*job.Job{j})
+			return err
+		})
 	}
 	return err
 }
@@ -202,13 +209,17 @@ func childLimit(path string) error {
 	var broken int64
 	err = breakAndHeal(s, func() error {
 		broken = log()
-		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: uint64(broken) + 5000, Max: all.Max})
+		return syscall.Setrlimit(syscall.RLIMIT_FSIZE,
+			&syscall.Rlimit{Cur: uint64(broken) + 5000, Max: all.Max})
 	}, func() error {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &all); err != nil {
 			return err
 		}
 		// The next update finds the log emptied by the reopening.
-		if err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Exists(job.ID{}); return err }); err != nil {
+		if err := s.Update(context.Background(), func(tx store.Tx) error {
+			_, err := tx.Exists(job.ID{})
+			return err
+		}); err != nil {
 			return err
 		}
 		if n := log(); n >= broken {
@@ -237,7 +248,8 @@ func TestReadOnlyFiles(t *testing.T) {
 	if err := update(s, "refused"); !job.IsKind(err, job.Unavailable) {
 		t.Errorf("read-only files: %v", err)
 	}
-	if err := update(s, "again"); !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "read-only") {
+	if err := update(s, "again"); !job.IsKind(err, job.Unavailable) ||
+		!strings.Contains(err.Error(), "read-only") {
 		t.Errorf("read-only files: %v", err)
 	}
 	if err := immutable("-i")(); err != nil {
@@ -273,7 +285,8 @@ func TestReadOnlyDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fault := filepath.Join("/sys/fs/ext4", filepath.Base(strings.TrimSpace(string(device))), "trigger_fs_error")
+	fault := filepath.Join("/sys/fs/ext4", filepath.Base(strings.TrimSpace(string(device))),
+		"trigger_fs_error")
 	for _, step := range []func() error{
 		func() error { return l.write(s, "before", false, 5) },
 		func() error { return os.WriteFile(fault, []byte("1"), 0o600) },
@@ -284,7 +297,8 @@ func TestReadOnlyDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := update(s, "refused"); !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "read-only") {
+	if err := update(s, "refused"); !job.IsKind(err, job.Unavailable) ||
+		!strings.Contains(err.Error(), "read-only") {
 		t.Errorf("a read-only disk: %v", err)
 	}
 	s.Close()
@@ -310,7 +324,10 @@ func TestReadOnlyDisk(t *testing.T) {
 
 // update inserts one small job.
 func update(s *sqlite.Store, key string) error {
-	return s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{newJob(key)}); return err })
+	return s.Update(context.Background(), func(tx store.Tx) error {
+		_, err := tx.Insert([]*job.Job{newJob(key)})
+		return err
+	})
 }
 
 func run(name string, args ...string) error {

@@ -17,7 +17,8 @@ import (
 
 // TestFaultyDriver: a driver that fails at the worst moments.
 func TestFaultyDriver(t *testing.T) {
-	storetest.RunFaulty(t, func(tb testing.TB, clock func() time.Time, f *storetest.Faults) store.Store {
+	storetest.RunFaulty(t, func(tb testing.TB, clock func() time.Time,
+		f *storetest.Faults) store.Store {
 		db, err := sql.Open("sqlite", ":memory:")
 		if err != nil {
 			tb.Fatal(err)
@@ -81,7 +82,8 @@ type faultyStmt struct {
 }
 
 // ExecContext implements driver.StmtExecContext.
-func (s *faultyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+func (s *faultyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result,
+	error) {
 	faults := s.conn.faults
 	switch {
 	case strings.HasPrefix(s.text, "BEGIN") && faults.Begins():
@@ -94,7 +96,8 @@ func (s *faultyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) 
 }
 
 // QueryContext implements driver.StmtQueryContext.
-func (s *faultyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+func (s *faultyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows,
+	error) {
 	rows, err := s.stmt.QueryContext(ctx, args)
 	if err != nil {
 		return nil, err

@@ -23,11 +23,12 @@ func TestGroupsShareCommits(t *testing.T) {
 	ran, times := map[string]int{}, map[time.Time]bool{}
 	var ticks atomic.Int64
 	clock := func() time.Time { return time.Unix(ticks.Add(1), 0) }
-	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "millrace.db"), Now: clock, Observe: func(name string, _ time.Duration, _ error) {
-		mu.Lock()
-		defer mu.Unlock()
-		ran[name]++
-	}})
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "millrace.db"), Now: clock,
+		Observe: func(name string, _ time.Duration, _ error) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran[name]++
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,11 @@ import (
 	"os"
 )
 
-// IsLocked counts the jobs of some contracts in a database file, dead letters among them, and beside them what others have
-// there, whatever schema it has. It changes nothing, and a file that is not there holds none.
-func IsLocked(ctx context.Context, path string, contracts ...string) (jobs, others int64, err error) {
+// IsLocked counts the jobs of some contracts in a database file, dead letters among them, and
+// beside them what others have there, whatever schema it has. It changes nothing, and a file that
+// is not there holds none.
+func IsLocked(ctx context.Context, path string, contracts ...string) (jobs, others int64,
+	err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, nil
 	}
@@ -21,7 +23,8 @@ func IsLocked(ctx context.Context, path string, contracts ...string) (jobs, othe
 	}
 	name := readerDSN(Config{Path: path, viewsOnly: true})
 	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
-		name += "&immutable=1" // nobody has it open: without this SQLite would make the files of a log
+		// nobody has it open: without this SQLite would make the files of a log
+		name += "&immutable=1"
 	}
 	db, err := sql.Open("sqlite", name)
 	if err != nil {
@@ -38,7 +41,8 @@ func IsLocked(ctx context.Context, path string, contracts ...string) (jobs, othe
 		if !is {
 			continue
 		}
-		const counted = "SELECT count(*) FILTER (WHERE contract IN (SELECT value FROM json_each($1))), count(*) FROM "
+		const counted = "SELECT count(*) FILTER (WHERE contract IN (SELECT value FROM " +
+			"json_each($1))), count(*) FROM "
 		if err := db.QueryRowContext(ctx, counted+table, string(names)).Scan(&n, &all); err != nil {
 			return 0, 0, translate("store.held", err)
 		}

@@ -18,14 +18,16 @@ import (
 )
 
 const (
-	endless = "INSERT INTO half WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n;\n"
+	endless = "INSERT INTO half WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) " +
+		"SELECT i FROM n;\n"
 	failing = "INSERT INTO nowhere VALUES (1);\n"
 	good    = "CREATE TABLE other (n INTEGER);\n"
 )
 
 // next is a schema after the newest, whose last statement is given.
 func next(last string) fstest.MapFS {
-	files := fstest.MapFS{"09999_next.sql": {Data: []byte("-- +goose Up\nCREATE TABLE half (n INTEGER);\nINSERT INTO half VALUES (1);\n" + last)}}
+	files := fstest.MapFS{"09999_next.sql": {Data: []byte(
+		"-- +goose Up\nCREATE TABLE half (n INTEGER);\nINSERT INTO half VALUES (1);\n" + last)}}
 	known, err := filepath.Glob("migrations/*.sql")
 	for _, path := range known {
 		var data []byte
@@ -44,13 +46,18 @@ func mustBeWhole(t *testing.T, path string) {
 	t.Helper()
 	s := mustOpen(t, sqlite.Config{Path: path})
 	mustInsert(t, s, time.Now().String())
-	if err := s.View(t.Context(), func(r store.Reader) error { _, err := r.Exists(job.ID{}); return err }); err != nil {
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		_, err := r.Exists(job.ID{})
+		return err
+	}); err != nil {
 		t.Error(err)
 	}
 	s.Close()
 	check(t, path)
 	var half int
-	if err := rawDB(t, path).QueryRow("SELECT count(*) FROM sqlite_schema WHERE name='half'").Scan(&half); err != nil || half != 0 {
+	if err := rawDB(t,
+		path).QueryRow("SELECT count(*) FROM sqlite_schema WHERE name='half'").Scan(
+		&half); err != nil || half != 0 {
 		t.Errorf("half: %d, %v", half, err)
 	}
 }
@@ -59,7 +66,8 @@ func mustBeWhole(t *testing.T, path string) {
 func check(tb testing.TB, path string) {
 	tb.Helper()
 	var verdict string
-	if err := rawDB(tb, path).QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+	if err := rawDB(tb, path).QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil ||
+		verdict != "ok" {
 		tb.Errorf("integrity: %s, %v", verdict, err)
 	}
 }
@@ -78,13 +86,15 @@ func TestMigrationThatFailsHalfWay(t *testing.T) {
 	if err := sqlstore.Migrate(t.Context(), goose.DialectSQLite3, db, next(good)); err != nil {
 		t.Error(err)
 	}
-	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Now: time.Now}); !job.IsKind(err, job.ReadOnly) {
+	if _, err := sqlite.Open(t.Context(),
+		sqlite.Config{Path: path, Now: time.Now}); !job.IsKind(err, job.ReadOnly) {
 		t.Errorf("the old binary after the new: %v", err)
 	}
 }
 
 func childMigrate(path string) error {
-	return sqlstore.Migrate(context.Background(), goose.DialectSQLite3, rawDB(nil, path), next(endless))
+	return sqlstore.Migrate(context.Background(), goose.DialectSQLite3, rawDB(nil, path),
+		next(endless))
 }
 
 func TestMigrationKilledHalfWay(t *testing.T) {
@@ -116,7 +126,8 @@ func TestMigrationKilledHalfWay(t *testing.T) {
 func TestFirstStartKilled(t *testing.T) {
 	t.Parallel()
 	started := time.Now()
-	if out, err := child("open", filepath.Join(t.TempDir(), "millrace.db")).CombinedOutput(); err != nil {
+	if out, err := child("open", filepath.Join(t.TempDir(),
+		"millrace.db")).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	whole := time.Since(started)

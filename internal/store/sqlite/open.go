@@ -63,7 +63,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	var unlock func()
 	if c.Path != Memory {
 		if err := createDir(filepath.Dir(c.Path)); err != nil {
-			return nil, &job.Error{Kind: job.ReadOnly, Op: "store.open", Msg: "the data directory cannot be made", Err: err}
+			return nil, &job.Error{Kind: job.ReadOnly, Op: "store.open",
+				Msg: "the data directory cannot be made", Err: err}
 		}
 		var err error
 		if unlock, err = disk.Lock(c.Path + ".lock"); err != nil {
@@ -90,7 +91,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return &job.Error{Kind: job.ReadOnly, Op: "store.open", Msg: "the database file cannot be written", Err: err}
+		return &job.Error{Kind: job.ReadOnly, Op: "store.open",
+			Msg: "the database file cannot be written", Err: err}
 	}
 	return f.Close()
 }
@@ -100,7 +102,8 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: c, requests: make(chan *request, 1024), stop: make(chan struct{}), stopped: make(chan struct{})}
+	s := &Store{config: c, requests: make(chan *request, 1024), stop: make(chan struct{}),
+		stopped: make(chan struct{})}
 	if c.Path != Memory {
 		s.readers = make(chan *session, c.Readers)
 		for range c.Readers {
@@ -114,7 +117,8 @@ func open(ctx context.Context, c Config) (*Store, error) {
 // openWriter opens the one writing connection.
 func openWriter(ctx context.Context, c Config) (*session, error) {
 	db, err := c.db(dsn(c.Path, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-32768)",
-		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "mmap_size(0)", "temp_store(MEMORY)"))
+		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "mmap_size(0)",
+		"temp_store(MEMORY)"))
 	if err != nil {
 		return nil, err
 	}
@@ -139,9 +143,11 @@ func reopenWriter(c Config) (*session, error) {
 		return nil, err
 	}
 	var busy, logged, written int
-	err = w.conn.QueryRowContext(w.ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &logged, &written)
+	err = w.conn.QueryRowContext(w.ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &logged,
+		&written)
 	if err == nil && busy != 0 {
-		err = &job.Error{Kind: job.Unavailable, Op: "store.reopen", Msg: "the store is busy after a disk error"}
+		err = &job.Error{Kind: job.Unavailable, Op: "store.reopen",
+			Msg: "the store is busy after a disk error"}
 	}
 	if err != nil {
 		w.close()
@@ -168,8 +174,8 @@ func (c *Config) db(name string) (*sql.DB, error) {
 	return sql.Open(cmp.Or(c.driver, "sqlite"), name)
 }
 
-// readerDSN opens a connection for reading, and for views alone the file as well: the last of its connections would else
-// write what the log holds into it.
+// readerDSN opens a connection for reading, and for views alone the file as well: the last of its
+// connections would else write what the log holds into it.
 func readerDSN(c Config) string {
 	name := dsn(c.Path, "query_only(1)", "cache_size(-4096)", "mmap_size(0)", "temp_store(MEMORY)")
 	if c.viewsOnly {
@@ -242,7 +248,9 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 				return nil
 			}
 			return &job.Error{Kind: job.ReadOnly, Op: "store.open",
-				Msg: fmt.Sprintf("SQLite %s can corrupt a database in WAL mode; %d.%d.%d or newer is needed", text, minVersion[0], minVersion[1], minVersion[2])}
+				Msg: fmt.Sprintf(
+					"SQLite %s can corrupt a database in WAL mode; %d.%d.%d or newer is needed",
+					text, minVersion[0], minVersion[1], minVersion[2])}
 		}
 	}
 	return nil

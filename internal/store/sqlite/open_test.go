@@ -52,7 +52,8 @@ func childOpen(path string) error {
 
 // childHangOn opens, says so and waits to be killed.
 func childHangOn(path string) error {
-	if _, err := sqlite.Open(context.Background(), sqlite.Config{Path: path, Now: time.Now}); err != nil {
+	if _, err := sqlite.Open(context.Background(),
+		sqlite.Config{Path: path, Now: time.Now}); err != nil {
 		return err
 	}
 	fmt.Println("open")
@@ -102,14 +103,18 @@ func TestOpenAfterKill(t *testing.T) {
 func mustInsert(tb testing.TB, s *sqlite.Store, key string) *job.Job {
 	tb.Helper()
 	j := newJob(key)
-	if err := s.Update(context.Background(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{j}); return err }); err != nil {
+	if err := s.Update(context.Background(), func(tx store.Tx) error {
+		_, err := tx.Insert([]*job.Job{j})
+		return err
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	return j
 }
 
 func newJob(key string) *job.Job {
-	return &job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: key}, Queue: "q", State: "queued", Phase: job.Ready}
+	return &job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: key}, Queue: "q",
+		State: "queued", Phase: job.Ready}
 }
 
 // TestNumbersAreNew: a number says which job a run id belongs to, for ever.
@@ -132,7 +137,9 @@ func TestNumbersAreNew(t *testing.T) {
 				t.Errorf("round %d: number %d after %d", round, j.Seq, last)
 			}
 			last = j.Seq
-			if err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Delete([]*job.Job{j}) }); err != nil {
+			if err := s.Update(t.Context(), func(tx store.Tx) error {
+				return tx.Delete([]*job.Job{j})
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -142,7 +149,10 @@ func TestNumbersAreNew(t *testing.T) {
 			for i := range jobs {
 				jobs[i] = newJob(fmt.Sprint("many", i))
 			}
-			if err := s.Update(t.Context(), func(tx store.Tx) error { _, err := tx.Insert(jobs); return err }); err != nil {
+			if err := s.Update(t.Context(), func(tx store.Tx) error {
+				_, err := tx.Insert(jobs)
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
 			for _, j := range jobs {
@@ -158,7 +168,8 @@ func TestNumbersAreNew(t *testing.T) {
 
 // rawDB opens a database file beside the store. A child has no tb.
 func rawDB(tb testing.TB, path string) *sql.DB {
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)&_pragma=cache_size(-200)")
+	db, err := sql.Open("sqlite", "file:"+path+
+		"?_pragma=busy_timeout(5000)&_pragma=cache_size(-200)")
 	if err != nil {
 		panic(err)
 	}
@@ -172,7 +183,8 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "millrace.db")
 	mustOpen(t, sqlite.Config{Path: path}).Close()
-	if _, err := rawDB(t, path).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, 1)"); err != nil {
+	if _, err := rawDB(t,
+		path).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, 1)"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -190,7 +202,8 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 func TestDamagedFileIsRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "millrace.db")
-	if err := os.WriteFile(path, []byte(strings.Repeat("this is no database. ", 1000)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Repeat("this is no database. ", 1000)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Now: time.Now})

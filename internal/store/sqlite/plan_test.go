@@ -12,17 +12,26 @@ import (
 
 // plans names the index each statement must use.
 var plans = map[string]string{
-	"lock_ready": "jobs_ready", "lock_due": "jobs_due", "lock_lapsed": "jobs_lapse", "next_due": "jobs_due",
-	"next_lease": "jobs_lapse", "settled": "jobs_settled", "get_events": "events_job", "drop_history": "events_job",
-	"get_jobs": "jobs_ident", "get_by_alias": "jobs_alias", "list_owned": "jobs_owner",
-	"get_records": "sqlite_autoindex_records_1", "list_records": "records_owner", "old_records": "records_age", "lock_seqs": "INTEGER PRIMARY KEY",
-	"list_children": "jobs_parent", "children": "jobs_parent", "sum_sizes": "COVERING INDEX jobs_size",
-	"edges_from": "PRIMARY KEY", "edges_to": "edges_dependency", "ancestry": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_ident",
-	"search_all":         "jobs_listed (contract=? AND priority=? AND (listed,key)>(?,?) AND listed<?)",
-	"search_queue":       "jobs_of_queue (contract=? AND queue=? AND priority=? AND (listed,key)>(?,?) AND listed<?)",
-	"search_state":       "jobs_in_state (contract=? AND state=? AND priority=? AND (listed,key)>(?,?) AND listed<?)",
-	"search_queue_state": "jobs_of_q_state (contract=? AND queue=? AND state=? AND priority=? AND (listed,key)>(?,?) AND listed<?)",
-	"get_messages":       "outbox_contract", "get_dead_letters": "dead_letters_contract",
+	"lock_ready": "jobs_ready", "lock_due": "jobs_due", "lock_lapsed": "jobs_lapse",
+	"next_due":   "jobs_due",
+	"next_lease": "jobs_lapse", "settled": "jobs_settled", "get_events": "events_job",
+	"drop_history": "events_job",
+	"get_jobs":     "jobs_ident", "get_by_alias": "jobs_alias", "list_owned": "jobs_owner",
+	"get_records": "sqlite_autoindex_records_1", "list_records": "records_owner",
+	"old_records": "records_age", "lock_seqs": "INTEGER PRIMARY KEY",
+	"list_children": "jobs_parent", "children": "jobs_parent",
+	"sum_sizes":  "COVERING INDEX jobs_size",
+	"edges_from": "PRIMARY KEY", "edges_to": "edges_dependency",
+	"ancestry": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_ident",
+	"search_all": "jobs_listed (contract=? AND priority=? AND (listed,key)>(?,?) AND " +
+		"listed<?)",
+	"search_queue": "jobs_of_queue (contract=? AND queue=? AND priority=? AND " +
+		"(listed,key)>(?,?) AND listed<?)",
+	"search_state": "jobs_in_state (contract=? AND state=? AND priority=? AND " +
+		"(listed,key)>(?,?) AND listed<?)",
+	"search_queue_state": "jobs_of_q_state (contract=? AND queue=? AND state=? AND priority=? " +
+		"AND (listed,key)>(?,?) AND listed<?)",
+	"get_messages": "outbox_contract", "get_dead_letters": "dead_letters_contract",
 	"old_dead_letters": "dead_letters_age",
 }
 

@@ -17,15 +17,16 @@ import (
 // Views reads a database that another process may have open for writing, and changes nothing.
 type Views struct{ store *Store }
 
-// OpenViews opens a database file for views alone. It must be there, with the schema this version knows; NotFound and
-// ReadOnly say that it is not.
+// OpenViews opens a database file for views alone. It must be there, with the schema this version
+// knows; NotFound and ReadOnly say that it is not.
 func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	if c.Now == nil {
 		return nil, errors.New("sqlite: Config.Now is missing")
 	}
 	c.Observe = c.Observe.WithKinds(translate)
 	if _, err := os.Stat(c.Path); errors.Is(err, fs.ErrNotExist) {
-		return nil, &job.Error{Kind: job.NotFound, Op: "store.open", Msg: "there is no database " + c.Path}
+		return nil, &job.Error{Kind: job.NotFound, Op: "store.open",
+			Msg: "there is no database " + c.Path}
 	}
 	c.viewsOnly = true
 	db, err := sql.Open("sqlite", readerDSN(c))

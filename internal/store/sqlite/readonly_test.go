@@ -105,7 +105,8 @@ func TestViewsNeedADatabase(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = sqlite.OpenViews(t.Context(), sqlite.Config{Path: path, Now: time.Now}); err == nil {
+	if _, err = sqlite.OpenViews(t.Context(),
+		sqlite.Config{Path: path, Now: time.Now}); err == nil {
 		t.Error("an empty file passes for a database")
 	}
 }

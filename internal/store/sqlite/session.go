@@ -32,7 +32,9 @@ var dialect = sqlstore.Dialect{
 func eachPriority() string {
 	var each []string
 	for p := store.MinPriority; p <= store.MaxPriority; p++ {
-		each = append(each, fmt.Sprintf("SELECT seq,listed,key FROM jobs WHERE $n AND priority=%d AND %d BETWEEN $6 AND $7", p, p))
+		each = append(each,
+			fmt.Sprintf("SELECT seq,listed,key FROM jobs WHERE $n AND priority=%d AND %d BETWEEN "+
+				"$6 AND $7", p, p))
 	}
 	return strings.Join(each, " UNION ALL ")
 }
@@ -43,7 +45,8 @@ const blockOfNumbers = 10_000
 // session is one connection with its prepared statements. It serves one
 // transaction at a time.
 type session struct {
-	ctx      context.Context // of statements: a caller that leaves must not break a shared transaction
+	// of statements: a caller that leaves must not break a shared transaction
+	ctx      context.Context
 	db       *sql.DB
 	conn     *sql.Conn
 	observe  sqlstore.Observer
@@ -56,7 +59,8 @@ type session struct {
 // numbers are the job numbers taken and not yet given.
 type numbers struct{ next, end int64 }
 
-var takeNumbers = &sqlstore.Statement{Name: "take_numbers", SQL: "UPDATE numbers SET next=next+$1 WHERE name='jobs' RETURNING next"}
+var takeNumbers = &sqlstore.Statement{Name: "take_numbers",
+	SQL: "UPDATE numbers SET next=next+$1 WHERE name='jobs' RETURNING next"}
 
 func newSession(ctx context.Context, db *sql.DB, c Config) (*session, error) {
 	conn, err := db.Conn(ctx)
@@ -64,7 +68,8 @@ func newSession(ctx context.Context, db *sql.DB, c Config) (*session, error) {
 		db.Close()
 		return nil, err
 	}
-	return &session{ctx: context.Background(), db: db, conn: conn, observe: c.Observe, clock: c.Now, prepared: map[any]*sql.Stmt{}}, nil
+	return &session{ctx: context.Background(), db: db, conn: conn, observe: c.Observe, clock: c.Now,
+		prepared: map[any]*sql.Stmt{}}, nil
 }
 
 func (s *session) close() {
@@ -144,7 +149,8 @@ func exec(ctx context.Context, p *sql.Stmt, args []any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// rowsAtOnce is how many rows go into one insert: a third of what a small row costs is the statement around it.
+// rowsAtOnce is how many rows go into one insert: a third of what a small row costs is the
+// statement around it.
 const rowsAtOnce = 32
 
 // Bulk inserts many rows at once and runs all else row by row.
@@ -182,7 +188,8 @@ func (s *session) observed(b *sqlstore.Bulk, run func() error) error {
 }
 
 // each runs b for every row and tells how many rows of the table it touched.
-func (s *session) each(b *sqlstore.Bulk, rows [][]any, touched func(row int, affected int64)) error {
+func (s *session) each(b *sqlstore.Bulk, rows [][]any,
+	touched func(row int, affected int64)) error {
 	p, err := s.prepare(b, b.Row)
 	for i := 0; i < len(rows) && err == nil; i++ {
 		var n int64

@@ -204,7 +204,8 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 	}
 	members := []*request{first}
 	var failed error
-	for end := time.Now().Add(maxGroupTime); failed == nil && len(members) < maxGroupSize && time.Now().Before(end); {
+	for end := time.Now().Add(maxGroupTime); failed == nil && len(members) < maxGroupSize &&
+		time.Now().Before(end); {
 		r := s.next()
 		if r == nil {
 			break
@@ -235,7 +236,7 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 func (s *session) rollback(numbers numbers, cause error) (broken bool) {
 	s.numbers = numbers
 	err := s.run("ROLLBACK")
-	return corruptsLog(cause) || err != nil && !isNoTransaction(err)
+	return corruptsLog(cause) || (err != nil && !isNoTransaction(err))
 }
 
 // next returns a waiting request, nil when there is none.

@@ -18,12 +18,14 @@ func TestStoreInMemory(t *testing.T) { storetest.Run(t, openMemory) }
 // luck is no order.
 func TestStoreOutOfOrder(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB, clock func() time.Time) store.Store {
-		return mustOpen(tb, sqlite.WithPragmas(sqlite.Config{Path: sqlite.Memory, Now: clock}, "reverse_unordered_selects(1)"))
+		return mustOpen(tb, sqlite.WithPragmas(sqlite.Config{Path: sqlite.Memory, Now: clock},
+			"reverse_unordered_selects(1)"))
 	})
 }
 
 func openFile(tb testing.TB, clock func() time.Time) store.Store {
-	return mustOpen(tb, sqlite.Config{Path: filepath.Join(tb.TempDir(), "data", "millrace.db"), Now: clock})
+	return mustOpen(tb, sqlite.Config{Path: filepath.Join(tb.TempDir(), "data", "millrace.db"),
+		Now: clock})
 }
 
 func openMemory(tb testing.TB, clock func() time.Time) store.Store {

@@ -10,12 +10,17 @@ import (
 var (
 	bodyKey = []Column{{"seq", "int8"}, {"part", "int8"}}
 
-	putBodies    = insertInto("put_bodies", "bodies", append(bodyKey[:2:2], Column{"data", "bytea"}), "ON CONFLICT (seq,part) DO UPDATE SET data=excluded.data")
-	getBodies    = &Statement{"get_bodies", "SELECT seq,part,data FROM bodies WHERE seq {in $1}"}
-	sizeBodies   = &Statement{"size_bodies", "SELECT seq,CAST(sum(octet_length(data)) AS BIGINT) FROM bodies WHERE seq {in $1} GROUP BY seq"}
+	putBodies = insertInto("put_bodies", "bodies",
+		append(bodyKey[:2:2], Column{"data", "bytea"}),
+		"ON CONFLICT (seq,part) DO UPDATE SET data=excluded.data")
+	getBodies  = &Statement{"get_bodies", "SELECT seq,part,data FROM bodies WHERE seq {in $1}"}
+	sizeBodies = &Statement{"size_bodies",
+		"SELECT seq,CAST(sum(octet_length(data)) AS BIGINT) FROM bodies WHERE seq {in $1} GROUP BY seq"}
 	deleteBodies = &Statement{"delete_bodies", "DELETE FROM bodies WHERE seq {in $1}"}
-	deletePart   = &Statement{"delete_body_part", "DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
-	loadBodies   = &Statement{"load_bodies", "SELECT seq,definition,payload,progress,result,failure FROM jobs WHERE seq {in $1}"}
+	deletePart   = &Statement{"delete_body_part",
+		"DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
+	loadBodies = &Statement{"load_bodies",
+		"SELECT seq,definition,payload,progress,result,failure FROM jobs WHERE seq {in $1}"}
 
 	setBody             = setBodies("set_", nil)
 	updateStatesAndBody = setBodies("save_with_", stateColumns)
@@ -24,7 +29,8 @@ var (
 // setBodies are the statements that set one body each, and other columns before it.
 func setBodies(verb string, others []Column) (all [job.Parts]*Bulk) {
 	for p, name := range bodyNames {
-		all[p] = updateOf(verb+name, "jobs", slices.Concat(others, []Column{{name, "bytea"}, {"apart", "int8"}, seqColumn}))
+		all[p] = updateOf(verb+name, "jobs",
+			slices.Concat(others, []Column{{name, "bytea"}, {"apart", "int8"}, seqColumn}))
 	}
 	return all
 }
@@ -141,7 +147,8 @@ func (t *Tx) UpdateStateAndBody(p job.Part, jobs []*job.Job) error {
 }
 
 // saveBodies runs b, which sets a body after the values of other columns.
-func (t *Tx) saveBodies(b *Bulk, p job.Part, jobs []*job.Job, others func([]any, *job.Job) []any) error {
+func (t *Tx) saveBodies(b *Bulk, p job.Part, jobs []*job.Job,
+	others func([]any, *job.Job) []any) error {
 	var rows [][]any
 	var apart []*job.Job
 	var inline []int64 // were apart and are not any more
@@ -155,7 +162,8 @@ func (t *Tx) saveBodies(b *Bulk, p job.Part, jobs []*job.Job, others func([]any,
 			j.OutOfLine &^= 1 << p
 			inline = append(inline, j.Seq)
 		}
-		rows = append(rows, append(others(make([]any, 0, len(b.Columns)), j), nullable(data), int64(j.OutOfLine), j.Seq))
+		rows = append(rows, append(others(make([]any, 0, len(b.Columns)), j), nullable(data),
+			int64(j.OutOfLine), j.Seq))
 	}
 	if err := t.bulk(b, rows); err != nil {
 		return err

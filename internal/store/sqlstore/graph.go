@@ -9,10 +9,13 @@ import (
 )
 
 var (
-	addEdges  = insertInto("add_edges", "edges", []Column{{"dependent", "int8"}, {"dependency", "int8"}}, "ON CONFLICT DO NOTHING")
+	addEdges = insertInto("add_edges", "edges",
+		[]Column{{"dependent", "int8"}, {"dependency", "int8"}}, "ON CONFLICT DO NOTHING")
 	dropEdges = &Statement{"drop_edges", "DELETE FROM edges WHERE dependent {in $1}"}
-	edgesFrom = &Statement{"edges_from", "SELECT dependent,dependency FROM edges WHERE dependent {in $1}"}
-	edgesTo   = &Statement{"edges_to", "SELECT dependent,dependency FROM edges WHERE dependency {in $1} {limit $2}"}
+	edgesFrom = &Statement{"edges_from",
+		"SELECT dependent,dependency FROM edges WHERE dependent {in $1}"}
+	edgesTo = &Statement{"edges_to",
+		"SELECT dependent,dependency FROM edges WHERE dependency {in $1} {limit $2}"}
 
 	// Jobs are met once each, whatever number of ways leads to them.
 	ancestry = &Statement{"ancestry", `WITH RECURSIVE met(seq) AS (
@@ -20,7 +23,8 @@ var (
 			UNION SELECT e.dependency FROM met JOIN edges e ON e.dependent=met.seq)
 		SELECT dependent,dependency FROM edges WHERE dependent {in $1}
 		UNION SELECT e.dependent,e.dependency FROM met JOIN edges e ON e.dependent=met.seq`}
-	dependencies = &Statement{"dependencies", `SELECT j.contract,j.scope,j.key,d.contract,d.scope,d.key
+	dependencies = &Statement{"dependencies",
+		`SELECT j.contract,j.scope,j.key,d.contract,d.scope,d.key
 		FROM jobs j JOIN edges e ON e.dependent=j.seq JOIN jobs d ON d.seq=e.dependency WHERE j.ident {blob in $1}`}
 )
 
@@ -28,7 +32,8 @@ var (
 func (t *Tx) Dependencies(ids []job.ID) (map[job.ID][]job.ID, error) {
 	type pair struct{ from, to job.ID }
 	pairs, err := collect(t, dependencies, func(rows *sql.Rows) (p pair, err error) {
-		err = rows.Scan(&p.from.Contract, &p.from.Scope, &p.from.Key, &p.to.Contract, &p.to.Scope, &p.to.Key)
+		err = rows.Scan(&p.from.Contract, &p.from.Scope, &p.from.Key, &p.to.Contract, &p.to.Scope,
+			&p.to.Key)
 		return p, err
 	}, t.s.IdentityHashes(idents(ids)))
 	all := map[job.ID][]job.ID{}

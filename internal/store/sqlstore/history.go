@@ -13,22 +13,28 @@ import (
 )
 
 var (
-	addEvents = insertInto("add_events", "events", []Column{{"seq", "int8"}, {"cause", "text"}, {"prev", "text"},
-		{"next", "text"}, {"run_id", "bytea"}, {"at", "int8"}, {"reason", "text"}}, "")
-	getEvents   = &Statement{"get_events", "SELECT id,seq,cause,prev,next,run_id,at,reason FROM events WHERE seq=$1 ORDER BY id"}
+	addEvents = insertInto("add_events", "events",
+		[]Column{{"seq", "int8"}, {"cause", "text"}, {"prev", "text"},
+			{"next", "text"}, {"run_id", "bytea"}, {"at", "int8"}, {"reason", "text"}}, "")
+	getEvents = &Statement{"get_events",
+		"SELECT id,seq,cause,prev,next,run_id,at,reason FROM events WHERE seq=$1 ORDER BY id"}
 	dropHistory = &Statement{"drop_history", "DELETE FROM events WHERE seq {in $1}"}
 
-	addMessages = insertInto("add_messages", "outbox", []Column{{"contract", "text"}, {"scope", "text"}, {"key", "text"},
-		{"seq", "int8"}, {"cause", "text"}, {"prev", "text"}, {"next", "text"}, {"at", "int8"},
-		{"reason", "text"}, {"body", "bytea"}}, "")
+	addMessages = insertInto("add_messages", "outbox",
+		[]Column{{"contract", "text"}, {"scope", "text"}, {"key", "text"},
+			{"seq", "int8"}, {"cause", "text"}, {"prev", "text"}, {"next", "text"}, {"at", "int8"},
+			{"reason", "text"}, {"body", "bytea"}}, "")
 	// An equation would let a planner read all messages by their numbers and pass over
 	// those of other contracts, however many wait there; this order only the index has.
 	getMessages   = messagesStatements() // by how many contracts, less one
 	newestMessage = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
 	dropMessages  = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
-	bury              = insertInto("bury", "dead_letters", []Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}}, "")
-	deadLetterColumns = &Statement{"get_dead_letters", `SELECT id,cause,buried_at,job FROM dead_letters
+	bury = insertInto("bury", "dead_letters",
+		[]Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}},
+		"")
+	deadLetterColumns = &Statement{"get_dead_letters",
+		`SELECT id,cause,buried_at,job FROM dead_letters
 		WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}`}
 	deleteDead = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
 	oldDead    = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
@@ -80,7 +86,8 @@ func (t *Tx) AddEvents(events []job.Event) error {
 		if !e.Run.IsZero() {
 			run = e.Run[:]
 		}
-		rows[i] = []any{e.Job, string(e.Cause), string(e.Prev), string(e.Next), run, Micros(e.At), e.Reason}
+		rows[i] = []any{e.Job, string(e.Cause), string(e.Prev), string(e.Next), run, Micros(e.At),
+			e.Reason}
 	}
 	return t.bulk(addEvents, rows)
 }
@@ -99,8 +106,8 @@ func (t *Tx) deleteRows(s *Statement, ids []int64) error {
 func (t *Tx) AddMessages(messages []job.Message) error {
 	rows := make([][]any, len(messages))
 	for i, m := range messages {
-		rows[i] = []any{m.JobID.Contract, m.JobID.Scope, m.JobID.Key, m.Job, string(m.Cause), string(m.Prev),
-			string(m.Next), Micros(m.At), m.Reason, nullable(m.Body)}
+		rows[i] = []any{m.JobID.Contract, m.JobID.Scope, m.JobID.Key, m.Job, string(m.Cause),
+			string(m.Prev), string(m.Next), Micros(m.At), m.Reason, nullable(m.Body)}
 	}
 	return t.bulk(addMessages, rows)
 }
@@ -113,12 +120,14 @@ func (t *Tx) Messages(contracts []string, n int) ([]job.Message, error) {
 	for _, c := range contracts {
 		args = append(args, c)
 	}
-	all, err := collect(t, getMessages[len(contracts)-1], func(rows *sql.Rows) (m job.Message, err error) {
-		var at int64
-		err = rows.Scan(&m.ID, &m.JobID.Contract, &m.JobID.Scope, &m.JobID.Key, &m.Job, &m.Cause, &m.Prev, &m.Next, &at, &m.Reason, (*blob)(&m.Body))
-		m.At = fromMicros(at)
-		return m, err
-	}, append(args, n)...)
+	all, err := collect(t, getMessages[len(contracts)-1],
+		func(rows *sql.Rows) (m job.Message, err error) {
+			var at int64
+			err = rows.Scan(&m.ID, &m.JobID.Contract, &m.JobID.Scope, &m.JobID.Key, &m.Job,
+				&m.Cause, &m.Prev, &m.Next, &at, &m.Reason, (*blob)(&m.Body))
+			m.At = fromMicros(at)
+			return m, err
+		}, append(args, n)...)
 	slices.SortFunc(all, func(a, b job.Message) int { return cmp.Compare(a.ID, b.ID) })
 	return all[:min(len(all), n)], err
 }

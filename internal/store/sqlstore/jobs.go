@@ -18,8 +18,10 @@ import (
 const maxInlineBody = 8 << 10
 
 // stateColumns lists what moves change, in the order of hotValues; seq is the key.
-var stateColumns = []Column{{"state", "text"}, {"phase", "int8"}, {"order_time", "int8"}, {"due_at", "int8"}, {"run_id", "bytea"},
-	{"lease_until", "int8"}, {"worker", "text"}, {"runs", "int8"}, {"failures", "int8"}, {"open_deps", "int8"},
+var stateColumns = []Column{{"state", "text"}, {"phase", "int8"}, {"order_time", "int8"},
+	{"due_at", "int8"}, {"run_id", "bytea"},
+	{"lease_until", "int8"}, {"worker", "text"}, {"runs", "int8"}, {"failures", "int8"},
+	{"open_deps", "int8"},
 	{"failed_deps", "int8"}, {"updated_at", "int8"}, {"started_at", "int8"},
 	{"settled_at", "int8"}, {"held", "int8"},
 	{"lost_runs", "int8"}}
@@ -27,21 +29,26 @@ var stateColumns = []Column{{"state", "text"}, {"phase", "int8"}, {"order_time",
 // leaseColumns lists what may change while a job stays in its state, in the order of
 // appendLease. A database that writes an index anew whenever a column of it is
 // named, changed or not, has hardly one to write.
-var leaseColumns = []Column{{"lease_until", "int8"}, {"open_deps", "int8"}, {"held", "int8"}, {"failed_deps", "int8"}, {"updated_at", "int8"}}
+var leaseColumns = []Column{{"lease_until", "int8"}, {"open_deps", "int8"}, {"held", "int8"},
+	{"failed_deps", "int8"}, {"updated_at", "int8"}}
 
 // definitionColumns lists what only a rewrite changes, in the order of coldValues.
-var definitionColumns = []Column{{"alias", "bytea"}, {"kind", "text"}, {"queue", "text"}, {"lane", "int8"}, {"owner", "text"}, {"priority", "int8"}, {"lease", "int8"},
-	{"run_limit", "int8"}, {"parent", "int8"}, {"trace", "text"}, {"created_at", "int8"}, {"listed", "int8"},
+var definitionColumns = []Column{{"alias", "bytea"}, {"kind", "text"}, {"queue", "text"},
+	{"lane", "int8"}, {"owner", "text"}, {"priority", "int8"}, {"lease", "int8"},
+	{"run_limit", "int8"}, {"parent", "int8"}, {"trace", "text"}, {"created_at", "int8"},
+	{"listed", "int8"},
 	{"children", "int8"}, {"size", "int8"}}
 
 var (
 	seqColumn = Column{"seq", "int8"}
-	identity  = []Column{{"ident", "bytea"}, {"contract", "text"}, {"scope", "text"}, {"key", "text"}}
+	identity  = []Column{{"ident", "bytea"}, {"contract", "text"}, {"scope", "text"},
+		{"key", "text"}}
 	bodyNames = [job.Parts]string{"definition", "payload", "progress", "result", "failure"}
 )
 
 // JobColumns are the columns InsertJobs takes, in the order of JobValues.
-var JobColumns = slices.Concat(identity, stateColumns, definitionColumns, bodyColumns(), []Column{{"apart", "int8"}})
+var JobColumns = slices.Concat(identity, stateColumns, definitionColumns, bodyColumns(),
+	[]Column{{"apart", "int8"}})
 
 func bodyColumns() []Column {
 	cols := make([]Column, job.Parts)
@@ -76,13 +83,15 @@ func appendState(v []any, j *job.Job) []any {
 		run = j.Run[:]
 	}
 	return append(v, string(j.State), int64(j.Phase), Micros(j.OrderTime), Micros(j.DueAt), run,
-		Micros(j.LeaseUntil), j.Worker, int64(j.Attempts), int64(j.FailedAttempts), int64(j.OpenDeps),
+		Micros(j.LeaseUntil), j.Worker, int64(j.Attempts), int64(j.FailedAttempts),
+		int64(j.OpenDeps),
 		int64(j.FailedDeps), Micros(j.UpdatedAt), Micros(j.StartedAt), Micros(j.FinishedAt),
 		hasOpenDeps(j), int64(j.LostAttempts))
 }
 
 func appendLease(v []any, j *job.Job) []any {
-	return append(v, Micros(j.LeaseUntil), int64(j.OpenDeps), hasOpenDeps(j), int64(j.FailedDeps), Micros(j.UpdatedAt))
+	return append(v, Micros(j.LeaseUntil), int64(j.OpenDeps), hasOpenDeps(j), int64(j.FailedDeps),
+		Micros(j.UpdatedAt))
 }
 
 func hasOpenDeps(j *job.Job) int64 {
@@ -97,8 +106,10 @@ func appendDefinition(v []any, j *job.Job) []any {
 	if j.Alias != (job.IdentityHash{}) {
 		alias = j.Alias[:]
 	}
-	return append(v, alias, j.Kind, j.Queue, int64(j.QueueHash()), j.Owner, int64(j.Priority), j.Lease.Microseconds(),
-		int64(j.MaxAttempts), j.Parent, j.Trace, Micros(j.CreatedAt), searchOrder(j), int64(j.Children), j.Size)
+	return append(v, alias, j.Kind, j.Queue, int64(j.QueueHash()), j.Owner, int64(j.Priority),
+		j.Lease.Microseconds(),
+		int64(j.MaxAttempts), j.Parent, j.Trace, Micros(j.CreatedAt), searchOrder(j),
+		int64(j.Children), j.Size)
 }
 
 // searchOrder is the place of a job in the order of a search, 0 where none finds it.
@@ -155,9 +166,12 @@ func newScanner(bodies job.Part) *scanner { return &scanner{bodies: bodies} }
 
 func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	j := &job.Job{}
-	c.dest = append(c.dest[:0], &j.Seq, &j.ID.Contract, &j.ID.Scope, &j.ID.Key, &c.state, &c.phase, &c.order, &c.due,
-		&c.run, &c.until, &j.Worker, &c.runs, &c.failures, &c.openDeps, &c.failedDeps, &c.updated, &c.started,
-		&c.settled, &c.alias, &j.Kind, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit, &j.Parent, &j.Trace, &c.created, &c.searchOrder,
+	c.dest = append(c.dest[:0], &j.Seq, &j.ID.Contract, &j.ID.Scope, &j.ID.Key, &c.state, &c.phase,
+		&c.order, &c.due,
+		&c.run, &c.until, &j.Worker, &c.runs, &c.failures, &c.openDeps, &c.failedDeps, &c.updated,
+		&c.started,
+		&c.settled, &c.alias, &j.Kind, &j.Queue, &j.Owner, &c.priority, &c.lease, &c.limit,
+		&j.Parent, &j.Trace, &c.created, &c.searchOrder,
 		&c.children, &j.Size, &c.outOfLine, &c.lost)
 	for p := range c.bodies {
 		c.dest = append(c.dest, (*blob)(j.Body(p)))
@@ -167,11 +181,13 @@ func (c *scanner) scan(rows *sql.Rows) (*job.Job, error) {
 	}
 	j.State, j.Phase = job.State(c.state), job.Phase(c.phase)
 	j.OrderTime, j.DueAt, j.LeaseUntil = fromMicros(c.order), fromMicros(c.due), fromMicros(c.until)
-	j.UpdatedAt, j.StartedAt, j.FinishedAt = fromMicros(c.updated), fromMicros(c.started), fromMicros(c.settled)
+	j.UpdatedAt, j.StartedAt, j.FinishedAt = fromMicros(c.updated), fromMicros(c.started),
+		fromMicros(c.settled)
 	j.CreatedAt, j.Lease = fromMicros(c.created), time.Duration(c.lease)*time.Microsecond
-	j.Attempts, j.FailedAttempts, j.LostAttempts, j.MaxAttempts = int(c.runs), int(c.failures), int(c.lost),
-		int(c.limit)
-	j.OpenDeps, j.FailedDeps, j.Priority, j.OutOfLine = int(c.openDeps), int(c.failedDeps), int(c.priority), uint8(c.outOfLine)
+	j.Attempts, j.FailedAttempts, j.LostAttempts, j.MaxAttempts = int(c.runs), int(c.failures),
+		int(c.lost), int(c.limit)
+	j.OpenDeps, j.FailedDeps, j.Priority, j.OutOfLine = int(c.openDeps), int(c.failedDeps),
+		int(c.priority), uint8(c.outOfLine)
 	j.Searchable, j.Children = c.searchOrder != 0, int(c.children)
 	if len(c.run) == len(j.Run) {
 		j.Run = job.RunID(c.run)
@@ -197,14 +213,21 @@ func (t *Tx) cores(s *Statement, args ...any) ([]*job.Job, error) {
 }
 
 var (
-	getJobs          = &Statement{"get_jobs", "SELECT " + fullColumns + " FROM jobs WHERE ident {blob in $1}"}
-	getSeqs          = &Statement{"get_seqs", "SELECT " + fullColumns + " FROM jobs WHERE seq {in $1}"}
-	byAlias          = &Statement{"get_by_alias", "SELECT " + fullColumns + " FROM jobs WHERE alias {blob in $1}"}
-	getWithoutBodies = &Statement{"get_briefs", "SELECT " + coreColumns + ",definition FROM jobs WHERE seq {in $1}"}
-	exists           = &Statement{"job_exists", "SELECT count(*) FROM jobs WHERE ident {blob in $1}"}
+	getJobs = &Statement{"get_jobs",
+		"SELECT " + fullColumns + " FROM jobs WHERE ident {blob in $1}"}
+	getSeqs = &Statement{"get_seqs",
+		"SELECT " + fullColumns + " FROM jobs WHERE seq {in $1}"}
+	byAlias = &Statement{"get_by_alias",
+		"SELECT " + fullColumns + " FROM jobs WHERE alias {blob in $1}"}
+	getWithoutBodies = &Statement{"get_briefs",
+		"SELECT " + coreColumns + ",definition FROM jobs WHERE seq {in $1}"}
+	exists = &Statement{"job_exists",
+		"SELECT count(*) FROM jobs WHERE ident {blob in $1}"}
 
-	lockJobs = &Statement{"lock_jobs", "SELECT " + coreColumns + " FROM jobs WHERE ident {blob in $1} ORDER BY seq {for update}"}
-	lockSeqs = &Statement{"lock_seqs", "SELECT " + coreColumns + " FROM jobs WHERE seq {in $1} ORDER BY seq {for update}"}
+	lockJobs = &Statement{"lock_jobs", "SELECT " + coreColumns +
+		" FROM jobs WHERE ident {blob in $1} ORDER BY seq {for update}"}
+	lockSeqs = &Statement{"lock_seqs", "SELECT " + coreColumns +
+		" FROM jobs WHERE seq {in $1} ORDER BY seq {for update}"}
 
 	// The partial index on phase 1 leads with the lane and is in claim order, so
 	// the cost is that of n rows, whatever the backlog.
@@ -220,8 +243,10 @@ var (
 		WHERE phase=2 AND lease_until<=$1 AND (updated_at>=$2 OR $2+lease<=$1)
 		ORDER BY lease_until {limit $3} {skip locked}`}
 
-	nextDue   = &Statement{"next_due", "SELECT due_at FROM jobs WHERE phase=0 AND held=0 ORDER BY due_at LIMIT 1"}
-	nextLease = &Statement{"next_lease", "SELECT lease_until FROM jobs WHERE phase=2 ORDER BY lease_until LIMIT 1"}
+	nextDue = &Statement{"next_due",
+		"SELECT due_at FROM jobs WHERE phase=0 AND held=0 ORDER BY due_at LIMIT 1"}
+	nextLease = &Statement{"next_lease",
+		"SELECT lease_until FROM jobs WHERE phase=2 ORDER BY lease_until LIMIT 1"}
 
 	listJobs = &Statement{"list_jobs", "SELECT " + fullColumns + ` FROM jobs
 		WHERE seq>$1 AND ($2='' OR contract=$2) AND ($3='' OR queue=$3) AND ($4='' OR owner=$4)
@@ -240,8 +265,9 @@ var (
 
 	updateStates = updateOf("save_jobs", "jobs", slices.Concat(stateColumns, []Column{seqColumn}))
 	updateLeases = updateOf("touch_jobs", "jobs", slices.Concat(leaseColumns, []Column{seqColumn}))
-	updateJobs   = updateOf("rewrite_jobs", "jobs", slices.Concat(stateColumns, definitionColumns, []Column{seqColumn}))
-	deleteJobs   = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
+	updateJobs   = updateOf("rewrite_jobs", "jobs",
+		slices.Concat(stateColumns, definitionColumns, []Column{seqColumn}))
+	deleteJobs = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
 )
 
 // InsertJobs is run by the session, as it differs how the numbers come: a row
@@ -322,10 +348,13 @@ func (t *Tx) Lock(ids []job.ID) ([]*job.Job, error) {
 	return t.cores(lockJobs, t.s.IdentityHashes(idents(ids)))
 }
 
-func (t *Tx) LockBySeq(seqs []int64) ([]*job.Job, error) { return t.cores(lockSeqs, t.s.Ints(seqs)) }
+func (t *Tx) LockBySeq(seqs []int64) ([]*job.Job, error) {
+	return t.cores(lockSeqs, t.s.Ints(seqs))
+}
 
 func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
-	found, err := collect(t, lockReady, newScanner(job.Parts).scan, int64(job.QueueHashOf(contract, queue)), contract, queue, n)
+	found, err := collect(t, lockReady, newScanner(job.Parts).scan,
+		int64(job.QueueHashOf(contract, queue)), contract, queue, n)
 	if err != nil {
 		return nil, err
 	}
@@ -390,9 +419,11 @@ func (t *Tx) Insert(jobs []*job.Job) ([]int, error) {
 // checkText refuses what one of the databases cannot keep in a text.
 func checkText(op string, jobs []*job.Job) error {
 	for _, j := range jobs {
-		for _, s := range [...]string{j.ID.Contract, j.ID.Scope, j.ID.Key, j.Kind, j.Queue, j.Owner, string(j.State), j.Worker, j.Trace} {
+		for _, s := range [...]string{j.ID.Contract, j.ID.Scope, j.ID.Key, j.Kind, j.Queue, j.Owner,
+			string(j.State), j.Worker, j.Trace} {
 			if !isText(s) {
-				return &job.Error{Kind: job.Invalid, Op: op, ID: j.ID, Msg: "a text is not UTF-8 or holds a NUL character"}
+				return &job.Error{Kind: job.Invalid, Op: op, ID: j.ID,
+					Msg: "a text is not UTF-8 or holds a NUL character"}
 			}
 		}
 		if len(j.Owner) > store.MaxNameBytes {
@@ -422,10 +453,14 @@ func isText(all ...string) bool {
 
 func (t *Tx) UpdateState(jobs []*job.Job) error { return t.update(updateStates, jobs, appendState) }
 
-func (t *Tx) UpdateLeases(jobs []*job.Job) error { return t.update(updateLeases, jobs, appendLease) }
+func (t *Tx) UpdateLeases(jobs []*job.Job) error {
+	return t.update(updateLeases, jobs, appendLease)
+}
 
 func (t *Tx) UpdateAll(jobs []*job.Job) error {
-	return t.update(updateJobs, jobs, func(v []any, j *job.Job) []any { return appendDefinition(appendState(v, j), j) })
+	return t.update(updateJobs, jobs, func(v []any, j *job.Job) []any {
+		return appendDefinition(appendState(v, j), j)
+	})
 }
 
 func (t *Tx) update(b *Bulk, jobs []*job.Job, values func([]any, *job.Job) []any) error {

@@ -15,7 +15,8 @@ import (
 // Migrate brings the schema to the newest of the numbered files in dir. Each
 // file runs in a transaction together with the note that it ran, so a process
 // killed half-way leaves either. A schema newer than the files is refused.
-func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS, options ...goose.ProviderOption) error {
+func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS,
+	options ...goose.ProviderOption) error {
 	p, err := goose.NewProvider(dialect, db, files, options...)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -26,7 +27,8 @@ func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS
 	}
 	if have > want {
 		return &job.Error{Kind: job.ReadOnly, Op: "store.migrate",
-			Msg: fmt.Sprintf("the database has schema %d, this version of Millrace knows up to %d: run the newer version", have, want)}
+			Msg: fmt.Sprintf("the database has schema %d, this version of Millrace knows up to "+
+				"%d: run the newer version", have, want)}
 	}
 	if have == want {
 		return nil
@@ -83,7 +85,8 @@ func versions(ctx context.Context, p *goose.Provider, dialect goose.Dialect, db 
 
 // SchemaVersion reports the schema the database has and the newest known. It changes
 // nothing.
-func SchemaVersion(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS) (have, want int64, err error) {
+func SchemaVersion(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS) (have,
+	want int64, err error) {
 	p, err := goose.NewProvider(dialect, db, files)
 	if err != nil {
 		return 0, 0, err
@@ -91,12 +94,14 @@ func SchemaVersion(ctx context.Context, dialect goose.Dialect, db *sql.DB, files
 	return versions(ctx, p, dialect, db)
 }
 
-// CheckSchema fails with ReadOnly unless the database has the newest schema known, for who must not change it.
+// CheckSchema fails with ReadOnly unless the database has the newest schema known, for who must not
+// change it.
 func CheckSchema(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS) error {
 	have, want, err := SchemaVersion(ctx, dialect, db, files)
 	if err == nil && have != want {
 		err = &job.Error{Kind: job.ReadOnly, Op: "store.open",
-			Msg: fmt.Sprintf("the database has schema %d and this version of Millrace reads %d", have, want)}
+			Msg: fmt.Sprintf("the database has schema %d and this version of Millrace reads %d",
+				have, want)}
 	}
 	return err
 }

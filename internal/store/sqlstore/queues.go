@@ -11,21 +11,26 @@ import (
 )
 
 var (
-	setQueue = &Statement{"set_queue", `INSERT INTO queues (lane,contract,queue,paused,run_limit) VALUES ($1,$2,$3,$4,$5)
+	setQueue = &Statement{"set_queue",
+		`INSERT INTO queues (lane,contract,queue,paused,run_limit) VALUES ($1,$2,$3,$4,$5)
 		ON CONFLICT (lane) DO UPDATE SET paused=excluded.paused, run_limit=excluded.run_limit`}
-	getQueues = &Statement{"get_queues", "SELECT contract,queue,paused,run_limit FROM queues ORDER BY contract,queue"}
+	getQueues = &Statement{"get_queues",
+		"SELECT contract,queue,paused,run_limit FROM queues ORDER BY contract,queue"}
 
 	// A queue has a counter for each slot, and its count is their sum: concurrent
 	// transactions use different slots and so do not wait for each other.
-	countBy = insertInto("count_by", "counts", []Column{{"lane", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
-		{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"}},
+	countBy = insertInto("count_by", "counts",
+		[]Column{{"lane", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
+			{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"}},
 		`ON CONFLICT (lane,slot) DO UPDATE SET waiting=counts.waiting+excluded.waiting, delayed=counts.delayed+excluded.delayed,
 		ready=counts.ready+excluded.ready, leased=counts.leased+excluded.leased`)
-	getCounts = &Statement{"get_counts", `SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased) FROM counts
+	getCounts = &Statement{"get_counts",
+		`SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased) FROM counts
 		WHERE $1='' OR contract=$1 GROUP BY contract,queue`}
 	emptyLanes = &Statement{"empty_lanes", `SELECT lane FROM counts GROUP BY lane
 		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 {limit $1}`}
-	lockCounts = &Statement{"lock_counts", "SELECT lane,slot,waiting,delayed,ready,leased FROM counts WHERE lane {in $1} ORDER BY lane,slot {for update}"}
+	lockCounts = &Statement{"lock_counts",
+		"SELECT lane,slot,waiting,delayed,ready,leased FROM counts WHERE lane {in $1} ORDER BY lane,slot {for update}"}
 	dropCounts = &Statement{"drop_counts", "DELETE FROM counts WHERE lane {in $1} AND slot {in $2}"}
 
 	elect = &Statement{"elect", `INSERT INTO duties (name,holder,until) VALUES ($1,$2,$3)
@@ -34,8 +39,10 @@ var (
 	dropDuties = &Statement{"drop_duties", "DELETE FROM duties WHERE holder=$1"}
 	settled    = &Statement{"settled", "SELECT " + coreColumns + ` FROM jobs
 		WHERE phase=3 AND contract=$1 AND settled_at<$2 ORDER BY settled_at,seq {limit $3} {skip locked}`}
-	children = &Statement{"children", "SELECT " + coreColumns + " FROM jobs WHERE parent {in $1} AND parent>0 {limit $2} {for update}"}
-	sumSizes = &Statement{"sum_sizes", "SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}
+	children = &Statement{"children", "SELECT " + coreColumns +
+		" FROM jobs WHERE parent {in $1} AND parent>0 {limit $2} {for update}"}
+	sumSizes = &Statement{"sum_sizes",
+		"SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}
 )
 
 // SetQueue is documented at the port, as are all verbs below.
@@ -44,7 +51,8 @@ func (t *Tx) SetQueue(q job.QueueSettings) error {
 	if q.Paused {
 		paused = 1
 	}
-	_, err := t.exec(setQueue, int64(job.QueueHashOf(q.Contract, q.Queue)), q.Contract, q.Queue, paused, int64(q.MaxRunning))
+	_, err := t.exec(setQueue, int64(job.QueueHashOf(q.Contract, q.Queue)), q.Contract, q.Queue,
+		paused, int64(q.MaxRunning))
 	return err
 }
 
@@ -67,7 +75,8 @@ func (t *Tx) AddCounts(deltas []job.QueueCount) error {
 	rows := make([][]any, 0, len(sums))
 	for _, lane := range slices.Sorted(maps.Keys(sums)) {
 		d := sums[lane]
-		rows = append(rows, []any{int64(lane), t.s.Slot(), d.Contract, d.Queue, d.Waiting, d.Delayed, d.Ready, d.Leased})
+		rows = append(rows, []any{int64(lane), t.s.Slot(), d.Contract, d.Queue, d.Waiting,
+			d.Delayed, d.Ready, d.Leased})
 	}
 	return t.bulk(countBy, rows)
 }
@@ -97,14 +106,16 @@ func (t *Tx) CompactCounts(n int) error {
 	sums, slots := map[int64]counter{}, map[int64][]int64{}
 	for _, c := range locked {
 		s := sums[c.lane]
-		sums[c.lane] = counter{waiting: s.waiting + c.waiting, delayed: s.delayed + c.delayed, ready: s.ready + c.ready, leased: s.leased + c.leased}
+		sums[c.lane] = counter{waiting: s.waiting + c.waiting, delayed: s.delayed + c.delayed,
+			ready: s.ready + c.ready, leased: s.leased + c.leased}
 		slots[c.lane] = append(slots[c.lane], c.slot)
 	}
 	for lane, s := range sums {
 		if s != (counter{}) {
 			continue
 		}
-		if _, err := t.exec(dropCounts, t.s.Ints([]int64{lane}), t.s.Ints(slots[lane])); err != nil {
+		if _, err := t.exec(dropCounts, t.s.Ints([]int64{lane}),
+			t.s.Ints(slots[lane])); err != nil {
 			return err
 		}
 	}
@@ -121,7 +132,8 @@ func (t *Tx) EndTerms(holder string) error {
 	return err
 }
 
-func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int) (store.Pruned, error) {
+func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int) (store.Pruned,
+	error) {
 	old, err := t.cores(settled, contract, Micros(before), n)
 	if err != nil || len(old) == 0 {
 		return store.Pruned{}, err

@@ -15,14 +15,22 @@ const (
 )
 
 var (
-	getRecords  = &Statement{"get_records", "SELECT " + recordColumns + " FROM records WHERE " + rowExists + " AND kind=$2 AND key {text in $3} ORDER BY key"}
-	listRecords = &Statement{"list_records", "SELECT " + recordColumns + " FROM records WHERE " + rowExists + " AND kind=$2 AND owner=$3 AND key>$4 ORDER BY key {limit $5}"}
-	putRecords  = insertInto("put_records", "records", []Column{{"kind", "text"}, {"key", "text"}, {"owner", "text"}, {"body", "bytea"},
-		{"created_at", "int8"}, {"updated_at", "int8"}, {"expires_at", "int8"}},
+	getRecords = &Statement{"get_records",
+		"SELECT " + recordColumns + " FROM records WHERE " + rowExists +
+			" AND kind=$2 AND key {text in $3} ORDER BY key"}
+	listRecords = &Statement{"list_records",
+		"SELECT " + recordColumns + " FROM records WHERE " + rowExists +
+			" AND kind=$2 AND owner=$3 AND key>$4 ORDER BY key {limit $5}"}
+	putRecords = insertInto("put_records", "records",
+		[]Column{{"kind", "text"}, {"key", "text"}, {"owner", "text"}, {"body", "bytea"},
+			{"created_at", "int8"}, {"updated_at", "int8"}, {"expires_at", "int8"}},
 		`ON CONFLICT (kind,key) DO UPDATE SET owner=excluded.owner, body=excluded.body, updated_at=excluded.updated_at, expires_at=excluded.expires_at,
 		created_at=CASE WHEN records.expires_at>0 AND records.expires_at<=excluded.updated_at THEN excluded.created_at ELSE records.created_at END`)
-	dropRecords = &Statement{"drop_records", "DELETE FROM records WHERE kind=$1 AND key {text in $2}"}
-	oldRecords  = &Statement{"old_records", "SELECT " + recordColumns + " FROM records WHERE expires_at>0 AND expires_at<=$1 ORDER BY expires_at {limit $2} {skip locked}"}
+	dropRecords = &Statement{"drop_records",
+		"DELETE FROM records WHERE kind=$1 AND key {text in $2}"}
+	oldRecords = &Statement{"old_records",
+		"SELECT " + recordColumns +
+			" FROM records WHERE expires_at>0 AND expires_at<=$1 ORDER BY expires_at {limit $2} {skip locked}"}
 )
 
 // Records is documented at the port, as are all verbs below.
@@ -37,7 +45,8 @@ func (t *Tx) ListRecords(kind, owner, after string, n int) ([]job.Record, error)
 func scanRecord(rows *sql.Rows) (r job.Record, err error) {
 	var created, updated, expires int64
 	err = rows.Scan(&r.Kind, &r.Key, &r.Owner, (*blob)(&r.Body), &created, &updated, &expires)
-	r.CreatedAt, r.UpdatedAt, r.ExpiresAt = fromMicros(created), fromMicros(updated), fromMicros(expires)
+	r.CreatedAt, r.UpdatedAt, r.ExpiresAt = fromMicros(created), fromMicros(updated),
+		fromMicros(expires)
 	return r, err
 }
 
@@ -45,13 +54,15 @@ func (t *Tx) UpsertRecords(records []job.Record) error {
 	rows := make([][]any, len(records))
 	for i, r := range records {
 		if !areValidTexts(r.Kind, r.Key, r.Owner) {
-			return &job.Error{Kind: job.Invalid, Op: putRecords.Name, Msg: "a name is too long, not UTF-8 or holds a NUL character"}
+			return &job.Error{Kind: job.Invalid, Op: putRecords.Name,
+				Msg: "a name is too long, not UTF-8 or holds a NUL character"}
 		}
 		body := r.Body
 		if body == nil {
 			body = []byte{}
 		}
-		rows[i] = []any{r.Kind, r.Key, r.Owner, body, Micros(t.Now()), Micros(t.Now()), Micros(r.ExpiresAt)}
+		rows[i] = []any{r.Kind, r.Key, r.Owner, body, Micros(t.Now()), Micros(t.Now()),
+			Micros(r.ExpiresAt)}
 	}
 	return t.bulk(putRecords, rows)
 }

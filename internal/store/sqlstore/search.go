@@ -28,14 +28,17 @@ var (
 // Search is documented at the port.
 func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 	if !isText(s.Contract, s.Queue, string(s.State), s.AfterKey) {
-		return nil, &job.Error{Kind: job.Invalid, Op: "search", Msg: "a text is not UTF-8 or holds a NUL character"}
+		return nil, &job.Error{Kind: job.Invalid, Op: "search",
+			Msg: "a text is not UTF-8 or holds a NUL character"}
 	}
-	least, most := max(store.MinPriority, s.PriorityMin), min(store.MaxPriority, cmp.Or(s.PriorityMax, store.MaxPriority))
+	least, most := max(store.MinPriority, s.PriorityMin),
+		min(store.MaxPriority, cmp.Or(s.PriorityMax, store.MaxPriority))
 	if s.Limit <= 0 || least > most {
 		return nil, nil
 	}
 	first, key, last := searchBounds(s)
-	page, err := collect(t, searchFor(s), scanFound, s.Contract, first, key, last, s.Limit, least, most, s.Queue, string(s.State))
+	page, err := collect(t, searchFor(s), scanFound, s.Contract, first, key, last, s.Limit, least,
+		most, s.Queue, string(s.State))
 	if err != nil || len(page) == 0 {
 		return nil, err
 	}

@@ -91,7 +91,8 @@ func (t *Tx) bulk(b *Bulk, rows [][]any) error {
 }
 
 // collect reads all rows with scan.
-func collect[T any](t *Tx, s *Statement, scan func(*sql.Rows) (T, error), args ...any) (all []T, err error) {
+func collect[T any](t *Tx, s *Statement, scan func(*sql.Rows) (T, error), args ...any) (all []T,
+	err error) {
 	err = t.try(func() error {
 		rows, err := t.s.Query(s, args...)
 		if err != nil {

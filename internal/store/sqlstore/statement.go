@@ -53,7 +53,8 @@ func (d *Dialect) Text(s *Statement) string {
 }
 
 func (d *Dialect) translate(s *Statement) string {
-	text := strings.NewReplacer("{for update}", d.ForUpdate, "{skip locked}", d.SkipLocked).Replace(s.SQL)
+	text := strings.NewReplacer("{for update}", d.ForUpdate, "{skip locked}",
+		d.SkipLocked).Replace(s.SQL)
 	text = replaceMark(text, "{limit ", d.Limit)
 	text = replaceMark(text, "{in ", d.In)
 	text = replaceMark(text, "{each priority ", d.EachPriority)
@@ -75,9 +76,12 @@ func replaceMark(text, mark, form string) string {
 
 // Narrow are the statements whose cost must not grow with the table. The tests of
 // each database look at their plans.
-var Narrow = []*Statement{lockReady, lockDue, lockLapsed, nextDue, nextLease, settled, getEvents, dropHistory,
-	getJobs, byAlias, listOwned, listChildren, children, sumSizes, getRecords, listRecords, oldRecords, lockSeqs, edgesFrom, edgesTo, ancestry, dependencies,
-	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], deadLetterColumns, oldDead}
+var Narrow = []*Statement{lockReady, lockDue, lockLapsed, nextDue, nextLease, settled, getEvents,
+	dropHistory,
+	getJobs, byAlias, listOwned, listChildren, children, sumSizes, getRecords, listRecords,
+	oldRecords, lockSeqs, edgesFrom, edgesTo, ancestry, dependencies,
+	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], deadLetterColumns,
+	oldDead}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {
@@ -90,8 +94,10 @@ type Column struct {
 type Bulk struct {
 	Name    string
 	Columns []Column
-	Key     int    // a column that differs from row to row
-	Row     string // for one row, parameters in the order of Columns: ?, as SQLite takes $1 for a name and looks it up
+	Key     int // a column that differs from row to row
+	// for one row, parameters in the order of Columns: ?, as SQLite takes $1 for a name and looks
+	// it up
+	Row string
 	// Rows is Row for so many rows, nil where each needs a statement of its own.
 	Rows func(n int) string
 
@@ -132,7 +138,8 @@ func insertInto(name, table string, cols []Column, tail string) *Bulk {
 	}
 	return &Bulk{Name: name, Columns: cols, Row: rows(1), Rows: rows,
 		set: func(values []string, from string) string {
-			return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s %s", table, list, strings.Join(values, ","), from, tail)
+			return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s %s", table, list,
+				strings.Join(values, ","), from, tail)
 		},
 	}
 }
@@ -150,9 +157,11 @@ func updateOf(name, table string, cols []Column) *Bulk {
 	}
 	key := cols[last].Name
 	return &Bulk{Name: name, Columns: cols, Key: last,
-		Row: fmt.Sprintf("UPDATE %s SET %s WHERE %s=?", table, assign(slices.Repeat([]string{"?"}, last)), key),
+		Row: fmt.Sprintf("UPDATE %s SET %s WHERE %s=?", table,
+			assign(slices.Repeat([]string{"?"}, last)), key),
 		set: func(values []string, from string) string {
-			return fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s.%s=u.%s", table, assign(values), from, table, key, key)
+			return fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s.%s=u.%s", table, assign(values),
+				from, table, key, key)
 		},
 	}
 }

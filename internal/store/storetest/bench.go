@@ -28,14 +28,23 @@ func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.
 		before func(w *world) []*job.Job // not measured
 		run    func(tx store.Tx, jobs []*job.Job) error
 	}{
-		{"insert", func(*world) []*job.Job { return jobs() }, func(tx store.Tx, jobs []*job.Job) error {
+		{"insert", func(*world) []*job.Job {
+			return jobs()
+		}, func(tx store.Tx, jobs []*job.Job) error {
 			_, err := tx.Insert(jobs)
 			return err
 		}},
-		{"claim", func(w *world) []*job.Job { w.insert(jobs()...); return nil }, func(tx store.Tx, _ []*job.Job) error {
+		{"claim", func(w *world) []*job.Job {
+			w.insert(jobs()...)
+			return nil
+		}, func(tx store.Tx, _ []*job.Job) error {
 			return claim(tx, set)
 		}},
-		{"finish", func(w *world) []*job.Job { all := jobs(); w.insert(all...); return all }, func(tx store.Tx, jobs []*job.Job) error {
+		{"finish", func(w *world) []*job.Job {
+			all := jobs()
+			w.insert(all...)
+			return all
+		}, func(tx store.Tx, jobs []*job.Job) error {
 			locked, err := tx.LockBySeq(seqs(jobs...))
 			if err != nil {
 				return err
@@ -62,7 +71,10 @@ func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				j := newJob(fmt.Sprint("crowd", n.Add(1)), func(j *job.Job) { j.Payload = payload })
-				if err := w.Update(b.Context(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{j}); return err }); err != nil {
+				if err := w.Update(b.Context(), func(tx store.Tx) error {
+					_, err := tx.Insert([]*job.Job{j})
+					return err
+				}); err != nil {
 					b.Error(err)
 				}
 			}
@@ -86,7 +98,8 @@ func claim(tx store.Tx, n int) error {
 		return fmt.Errorf("%d ready jobs", len(ready))
 	}
 	for i, j := range ready {
-		j.Phase, j.State, j.Run, j.Attempts = job.Leased, "running", job.NewRunID(j.Seq, [16]byte{15: byte(i)}), j.Attempts+1
+		j.Phase, j.State, j.Run, j.Attempts = job.Leased, "running",
+			job.NewRunID(j.Seq, [16]byte{15: byte(i)}), j.Attempts+1
 		j.Worker, j.LeaseUntil, j.UpdatedAt = "a worker", tx.Now().Add(time.Minute), tx.Now()
 	}
 	return tx.UpdateState(ready)

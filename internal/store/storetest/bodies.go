@@ -40,7 +40,8 @@ func (w *world) sameBodies(what string, got, want *job.Job) {
 	w.Helper()
 	for p := range job.Parts {
 		if g, x := *got.Body(p), *want.Body(p); !same(g, x) {
-			w.Errorf("%s, body %d: got %d bytes (nil %v), want %d (nil %v)", what, p, len(g), g == nil, len(x), x == nil)
+			w.Errorf("%s, body %d: got %d bytes (nil %v), want %d (nil %v)", what, p, len(g),
+				g == nil, len(x), x == nil)
 		}
 	}
 }
@@ -137,7 +138,8 @@ func deletedBodies(w *world) {
 // claimedBytes stores more than ReadyBytes in few jobs: one look brings what
 // fits, one job however large, and nothing is lost.
 func claimedBytes(w *world) {
-	for i, n := range []int{store.MaxReadyBytes/2 + 1, store.MaxReadyBytes / 2, 10, store.MaxReadyBytes + 1, 10} {
+	for i, n := range []int{store.MaxReadyBytes/2 + 1, store.MaxReadyBytes / 2, 10,
+		store.MaxReadyBytes + 1, 10} {
 		j := newJob(fmt.Sprint(i))
 		j.Payload = make([]byte, n)
 		w.insert(j)

@@ -49,7 +49,10 @@ func (w *world) claimAll(claimants, jobs int) {
 	for i := 0; i < jobs; i += 100 {
 		var set []*job.Job
 		for k := i; k < min(i+100, jobs); k++ {
-			set = append(set, newJob(fmt.Sprint(k), in("relay", fmt.Sprint("q", k%queues)), func(j *job.Job) { j.Payload = []byte(j.ID.Key) }))
+			set = append(set, newJob(fmt.Sprint(k), in("relay", fmt.Sprint("q", k%queues)),
+				func(j *job.Job) {
+					j.Payload = []byte(j.ID.Key)
+				}))
 		}
 		w.insert(set...)
 	}
@@ -65,7 +68,8 @@ func (w *world) claimAll(claimants, jobs int) {
 					return err
 				}
 				for _, j := range mine {
-					j.Phase, j.State, j.Attempts, j.Worker, j.LeaseUntil = job.Leased, "running", j.Attempts+1, worker, start.Add(time.Minute)
+					j.Phase, j.State, j.Attempts, j.Worker, j.LeaseUntil = job.Leased, "running",
+						j.Attempts+1, worker, start.Add(time.Minute)
 				}
 				return tx.UpdateState(mine)
 			})
@@ -149,7 +153,9 @@ func overlapping(w *world) {
 		return nil
 	})
 	sum := 0
-	for _, j := range read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetBySeq(seqs(jobs...)) }) {
+	for _, j := range read(w, func(r store.Reader) ([]*job.Job, error) {
+		return r.GetBySeq(seqs(jobs...))
+	}) {
 		sum += j.Attempts
 	}
 	equal(w, "increments", sum, members*rounds*each)

@@ -176,9 +176,12 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		n := fmt.Sprint(i)
 		ready = append(ready, newJob("r"+n, heavy))
 		due = append(due, newJob("d"+n, waiting(start, 0)))
-		lapsed = append(lapsed, newJob("l"+n, leased(start.Add(-time.Hour), start.Add(-time.Minute))))
+		lapsed = append(lapsed, newJob("l"+n,
+			leased(start.Add(-time.Hour), start.Add(-time.Minute))))
 		over = append(over, newJob("o"+n, settled("done", start.Add(-time.Hour))))
-		listed = append(listed, newJob("s"+n, func(j *job.Job) { j.Searchable, j.Priority = true, 5 }))
+		listed = append(listed, newJob("s"+n, func(j *job.Job) {
+			j.Searchable, j.Priority = true, 5
+		}))
 	}
 	for _, all := range [][]*job.Job{ready, due, lapsed, over, listed} {
 		w.insert(all...)
@@ -197,15 +200,16 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		}
 		letters := []job.DeadLetter{{Job: *ready[0], CreatedAt: start.Add(-time.Hour)},
 			{Job: *ready[1], CreatedAt: start.Add(-time.Hour)}}
-		records := []job.Record{{Kind: "k", Key: "a", Owner: "o"}, {Kind: "k", Key: "b", Owner: "o"},
+		records := []job.Record{{Kind: "k", Key: "a", Owner: "o"},
+			{Kind: "k", Key: "b", Owner: "o"},
 			{Kind: "k", Key: "old", ExpiresAt: start},
 			{Kind: "k", Key: "older", ExpiresAt: start.Add(-time.Hour)}}
 		message := job.Message{JobID: ready[0].ID, Job: first, At: start}
 		one := []job.QueueCount{{Contract: "relay", Queue: "q", Ready: 1},
 			{Contract: "relay", Queue: "r", Ready: 1},
 			{Contract: "relay", Queue: "empty"}}
-		return errors.Join(tx.AddEvents(events), tx.AddDeadLetters(letters), tx.UpsertRecords(records),
-			tx.AddCounts(one),
+		return errors.Join(tx.AddEvents(events), tx.AddDeadLetters(letters),
+			tx.UpsertRecords(records), tx.AddCounts(one),
 			tx.AddMessages([]job.Message{message, message}),
 			tx.AddEdges([]job.Edge{{Dependent: first, Dependency: second},
 				{Dependent: first, Dependency: due[0].Seq},
@@ -227,7 +231,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.List(store.Filter{Parent: over[0].Seq}))
 		},
 		"List of an owner": func(tx store.Tx) error {
-			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner", NewestFirst: true, Limit: 5}))
+			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner", NewestFirst: true,
+				Limit: 5}))
 		},
 		"Events":      func(tx store.Tx) error { return errOf(tx.Events(first)) },
 		"DeadLetters": func(tx store.Tx) error { return errOf(tx.DeadLetters("relay", 0, 5)) },
@@ -242,7 +247,9 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"Ancestry":      func(tx store.Tx) error { return errOf(tx.TransitiveEdges(both)) },
 		"QueueSettings": func(tx store.Tx) error { return errOf(tx.QueueSettings()) },
 		"Counts":        func(tx store.Tx) error { return errOf(tx.Counts("")) },
-		"Records":       func(tx store.Tx) error { return errOf(tx.Records("k", []string{"a", "b"})) },
+		"Records": func(tx store.Tx) error {
+			return errOf(tx.Records("k", []string{"a", "b"}))
+		},
 		"ListRecords":   func(tx store.Tx) error { return errOf(tx.ListRecords("k", "o", "", 5)) },
 		"NextDue":       func(tx store.Tx) error { _, _, err := tx.NextDue(); return err },
 		"Lock":          func(tx store.Tx) error { return errOf(tx.Lock(ids)) },
@@ -252,9 +259,11 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"LockLapsed":    func(tx store.Tx) error { return errOf(tx.LockExpired(time.Time{}, 5)) },
 		"LoadBodies":    func(tx store.Tx) error { return tx.LoadBodies(ready) },
 		"NewestMessage": func(tx store.Tx) error { return errOf(tx.NewestMessage()) },
-		"Messages":      func(tx store.Tx) error { return errOf(tx.Messages([]string{"relay"}, 5)) },
-		"FoldCounts":    func(tx store.Tx) error { return tx.CompactCounts(5) },
-		"PruneRecords":  func(tx store.Tx) error { return errOf(tx.PruneRecords(5)) },
+		"Messages": func(tx store.Tx) error {
+			return errOf(tx.Messages([]string{"relay"}, 5))
+		},
+		"FoldCounts":   func(tx store.Tx) error { return tx.CompactCounts(5) },
+		"PruneRecords": func(tx store.Tx) error { return errOf(tx.PruneRecords(5)) },
 		"PruneSettled": func(tx store.Tx) error {
 			return errOf(tx.PruneFinished("done", start, 0, 5))
 		},

@@ -24,7 +24,8 @@ func events(w *world) {
 	w.insert(a, b)
 	var want []job.Event
 	for i := range 120 {
-		e := job.Event{Job: a.Seq, Cause: job.Claimed, Prev: job.State(fmt.Sprint(i)), Next: "n", At: start.Add(time.Duration(-i) * time.Second)}
+		e := job.Event{Job: a.Seq, Cause: job.Claimed, Prev: job.State(fmt.Sprint(i)), Next: "n",
+			At: start.Add(time.Duration(-i) * time.Second)}
 		if i%2 == 0 {
 			e.Run = job.NewRunID(a.Seq, [16]byte{9: byte(i)})
 		}
@@ -48,7 +49,9 @@ func events(w *world) {
 	w.update(func(tx store.Tx) error { return tx.DeleteEvents([]int64{a.Seq}) })
 	w.update(func(tx store.Tx) error { return tx.DeleteEvents(nil) })
 	for seq, n := range map[int64]int{a.Seq: 0, b.Seq: 3, 1 << 50: 0} {
-		if got := read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(seq) }); len(got) != n {
+		if got := read(w, func(r store.Reader) ([]job.Event, error) {
+			return r.Events(seq)
+		}); len(got) != n {
 			w.Errorf("%d events of %d, want %d", len(got), seq, n)
 		}
 	}
@@ -57,7 +60,8 @@ func events(w *world) {
 func outbox(w *world) {
 	var want []job.Message
 	for i := range 25 {
-		want = append(want, job.Message{JobID: job.ID{Contract: "c", Scope: "s", Key: fmt.Sprint(i)}, Job: int64(i + 1),
+		want = append(want, job.Message{JobID: job.ID{Contract: "c", Scope: "s",
+			Key: fmt.Sprint(i)}, Job: int64(i + 1),
 			Cause: job.Failed, Prev: "p", Next: "n", At: start, Body: bytesOf(i*1000 - 1)})
 	}
 	w.update(func(tx store.Tx) error {
@@ -68,7 +72,9 @@ func outbox(w *world) {
 	})
 	w.update(func(tx store.Tx) error { return tx.AddMessages(nil) })
 	oldest := func(n int) []job.Message {
-		return change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages([]string{"c"}, n) })
+		return change(w, func(tx store.Tx) ([]job.Message, error) {
+			return tx.Messages([]string{"c"}, n)
+		})
 	}
 	other := job.Message{JobID: job.ID{Contract: "other"}, Job: 1, Cause: job.Failed, At: start}
 	w.update(func(tx store.Tx) error { return tx.AddMessages([]job.Message{other}) })
@@ -92,7 +98,9 @@ func outbox(w *world) {
 		w.Errorf("message %d after %d", again[0].ID, last)
 	}
 	w.update(func(tx store.Tx) error { return tx.DeleteMessages(nil) })
-	equal(w, "of another contract", len(change(w, func(tx store.Tx) ([]job.Message, error) { return tx.Messages([]string{"other"}, 10) })), 1)
+	equal(w, "of another contract", len(change(w, func(tx store.Tx) ([]job.Message, error) {
+		return tx.Messages([]string{"other"}, 10)
+	})), 1)
 }
 
 func newestMessage(w *world) {
@@ -101,7 +109,8 @@ func newestMessage(w *world) {
 	}
 	equal(w, "newest of none", newest(), int64(0))
 	w.update(func(tx store.Tx) error {
-		return tx.AddMessages([]job.Message{{JobID: job.ID{Contract: "a"}, Cause: job.Failed, At: start},
+		return tx.AddMessages([]job.Message{{JobID: job.ID{Contract: "a"}, Cause: job.Failed,
+			At: start},
 			{JobID: job.ID{Contract: "b"}, Cause: job.Failed, At: start}})
 	})
 	all := read(w, func(r store.Reader) ([]job.Message, error) {
@@ -115,15 +124,19 @@ func newestMessage(w *world) {
 func deadLetters(w *world) {
 	full := *micro(*fullJob("full"))
 	full.Seq, full.Payload = 77, bytesOf(20_000)
-	letters := []job.DeadLetter{{Job: full, Cause: job.FailedForGood, CreatedAt: start}, {Job: *newJob("b", in("other", "q")), Cause: job.Expired, CreatedAt: start}}
+	letters := []job.DeadLetter{{Job: full, Cause: job.FailedForGood, CreatedAt: start},
+		{Job: *newJob("b", in("other", "q")), Cause: job.Expired, CreatedAt: start}}
 	for range 4 {
-		letters = append(letters, job.DeadLetter{Job: full, Cause: job.ExpiredForGood, CreatedAt: start.Add(time.Second)})
+		letters = append(letters, job.DeadLetter{Job: full, Cause: job.ExpiredForGood,
+			CreatedAt: start.Add(time.Second)})
 	}
 	w.update(func(tx store.Tx) error { return tx.AddDeadLetters(letters) })
 	w.update(func(tx store.Tx) error { return tx.AddDeadLetters(nil) })
 	var got []job.DeadLetter
 	for after := int64(0); ; {
-		page := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("contract", after, 2) })
+		page := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+			return r.DeadLetters("contract", after, 2)
+		})
 		if len(page) == 0 {
 			break
 		}
@@ -143,19 +156,24 @@ func deadLetters(w *world) {
 	equal(w, "letter", got[0], letters[0])
 	w.update(func(tx store.Tx) error { return tx.DeleteDeadLetters([]int64{first, got[1].ID}) })
 	w.update(func(tx store.Tx) error { return tx.DeleteDeadLetters(nil) })
-	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("contract", 0, 10) })
+	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters("contract", 0, 10)
+	})
 	equal(w, "left", len(left), 3)
 }
 
 func pruneDeadLetters(w *world) {
 	var letters []job.DeadLetter
 	for i := range 10 {
-		letters = append(letters, job.DeadLetter{Job: *newJob(fmt.Sprint(i)), CreatedAt: start.Add(time.Duration(i) * time.Second)})
+		letters = append(letters, job.DeadLetter{Job: *newJob(fmt.Sprint(i)),
+			CreatedAt: start.Add(time.Duration(i) * time.Second)})
 	}
 	letters[0].Job.ID.Contract = "other"
 	w.update(func(tx store.Tx) error { return tx.AddDeadLetters(letters) })
 	prune := func(before time.Time, n int) int {
-		return change(w, func(tx store.Tx) (int, error) { return tx.PruneDeadLetters("relay", before, n) })
+		return change(w, func(tx store.Tx) (int, error) {
+			return tx.PruneDeadLetters("relay", before, n)
+		})
 	}
 	equal(w, "before all", prune(start.Add(time.Second), 10), 0)
 	equal(w, "two of three", prune(start.Add(4*time.Second), 2), 2)
@@ -164,32 +182,44 @@ func pruneDeadLetters(w *world) {
 	})
 	equal(w, "the oldest after two", after[0].Job.ID.Key, "3")
 	equal(w, "the third", prune(start.Add(4*time.Second), 2), 1)
-	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("relay", 0, 10) })
+	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters("relay", 0, 10)
+	})
 	equal(w, "left", len(left), 6)
 	equal(w, "the oldest", left[0].Job.ID.Key, "4")
-	equal(w, "of others", len(read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters("other", 0, 10) })), 1)
+	equal(w, "of others", len(read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters("other", 0, 10)
+	})), 1)
 }
 
 func pruneSettled(w *world) {
 	var jobs []*job.Job
 	for i := range 10 {
-		jobs = append(jobs, newJob(fmt.Sprint(i), settled("x", start.Add(time.Duration(10-i)*time.Second)), func(j *job.Job) { j.Payload = bytesOf(9000) }))
+		jobs = append(jobs, newJob(fmt.Sprint(i),
+			settled("x", start.Add(time.Duration(10-i)*time.Second)), func(j *job.Job) {
+				j.Payload = bytesOf(9000)
+			}))
 	}
 	w.insert(jobs...)
 	w.update(func(tx store.Tx) error {
 		for _, j := range jobs {
-			if err := tx.AddEvents([]job.Event{{Job: j.Seq, Cause: job.Due, At: start}}); err != nil {
+			if err := tx.AddEvents([]job.Event{{Job: j.Seq, Cause: job.Due,
+				At: start}}); err != nil {
 				return err
 			}
 		}
 		return tx.AddEdges([]job.Edge{{Dependent: jobs[9].Seq, Dependency: jobs[0].Seq}})
 	})
 	prune := func(n int) int {
-		return change(w, func(tx store.Tx) (int, error) { return pruned(tx.PruneFinished("x", start.Add(5*time.Second), 0, n)) })
+		return change(w, func(tx store.Tx) (int, error) {
+			return pruned(tx.PruneFinished("x", start.Add(5*time.Second), 0, n))
+		})
 	}
 	equal(w, "the oldest three", prune(3), 3)
 	listed := func() []string {
-		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) }))
+		return keys(read(w, func(r store.Reader) ([]*job.Job, error) {
+			return r.List(store.Filter{})
+		}))
 	}
 	equal(w, "left", listed(), []string{"0", "1", "2", "3", "4", "5", "6"})
 	equal(w, "the fourth", prune(3), 1)
@@ -199,10 +229,17 @@ func pruneSettled(w *world) {
 		if i >= 6 {
 			n = 0
 		}
-		equal(w, fmt.Sprint("events of ", i), len(read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(j.Seq) })), n)
+		equal(w, fmt.Sprint("events of ", i),
+			len(read(w, func(r store.Reader) ([]job.Event, error) {
+				return r.Events(j.Seq)
+			})), n)
 	}
-	equal(w, "edges", len(read(w, func(r store.Reader) ([]job.Edge, error) { return r.EdgesFrom(seqs(jobs...)) })), 0)
-	equal(w, "edges to", len(read(w, func(r store.Reader) ([]job.Edge, error) { return r.EdgesTo(seqs(jobs...), 0) })), 0)
+	equal(w, "edges", len(read(w, func(r store.Reader) ([]job.Edge, error) {
+		return r.EdgesFrom(seqs(jobs...))
+	})), 0)
+	equal(w, "edges to", len(read(w, func(r store.Reader) ([]job.Edge, error) {
+		return r.EdgesTo(seqs(jobs...), 0)
+	})), 0)
 }
 
 func pruned(p store.Pruned, err error) (int, error) { return p.Jobs + p.Children, err }
@@ -210,27 +247,44 @@ func pruned(p store.Pruned, err error) (int, error) { return p.Jobs + p.Children
 // Children go first, a few at a time, and sizes say how many parents go.
 func pruneFamilies(w *world) {
 	sized := func(bytes int64) func(*job.Job) { return func(j *job.Job) { j.Size = bytes } }
-	parents := []*job.Job{newJob("a", settled("x", start), sized(100)), newJob("b", settled("x", start.Add(time.Second)), sized(50)),
-		newJob("c", settled("x", start.Add(2*time.Second)), sized(25)), newJob("d", in("x", "q"), sized(5))}
+	parents := []*job.Job{newJob("a", settled("x", start), sized(100)),
+		newJob("b", settled("x", start.Add(time.Second)), sized(50)),
+		newJob("c", settled("x", start.Add(2*time.Second)), sized(25)),
+		newJob("d", in("x", "q"), sized(5))}
 	w.insert(parents...)
 	for i := range 5 {
-		w.insert(newJob(fmt.Sprint("child", i), settled("part", start), func(j *job.Job) { j.Parent = parents[0].Seq }))
+		w.insert(newJob(fmt.Sprint("child", i), settled("part", start), func(j *job.Job) {
+			j.Parent = parents[0].Seq
+		}))
 	}
 	w.insert(newJob("orphan", settled("part", start)))
-	size := func() int64 { return change(w, func(tx store.Tx) (int64, error) { return tx.Size("x") }) }
+	size := func() int64 {
+		return change(w, func(tx store.Tx) (int64, error) { return tx.Size("x") })
+	}
 	equal(w, "size", size(), int64(180))
-	equal(w, "size of nothing", change(w, func(tx store.Tx) (int64, error) { return tx.Size("none") }), int64(0))
+	equal(w, "size of nothing", change(w, func(tx store.Tx) (int64, error) {
+		return tx.Size("none")
+	}), int64(0))
 	for _, want := range []store.Pruned{{Children: 3}, {Children: 2}, {Jobs: 2}} {
-		got := change(w, func(tx store.Tx) (store.Pruned, error) { return tx.PruneFinished("x", start.Add(time.Hour), 101, 3) })
+		got := change(w, func(tx store.Tx) (store.Pruned, error) {
+			return tx.PruneFinished("x", start.Add(time.Hour), 101, 3)
+		})
 		equal(w, "pruned", got, want)
 	}
-	equal(w, "left", keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), []string{"c", "d", "orphan"})
+	equal(w, "left", keys(read(w, func(r store.Reader) ([]*job.Job, error) {
+		return r.List(store.Filter{})
+	})), []string{"c", "d", "orphan"})
 	equal(w, "size then", size(), int64(30))
 }
 
 func pruneKeeps(w *world) {
 	w.insert(newJob("other", settled("y", start)), newJob("ready", in("x", "q")),
-		newJob("leased", in("x", "q"), leased(start, start)), newJob("waiting", in("x", "q"), waiting(start, 0)))
-	equal(w, "pruned", change(w, func(tx store.Tx) (int, error) { return pruned(tx.PruneFinished("x", start.Add(time.Hour), 0, 10)) }), 0)
-	equal(w, "left", len(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), 4)
+		newJob("leased", in("x", "q"), leased(start, start)),
+		newJob("waiting", in("x", "q"), waiting(start, 0)))
+	equal(w, "pruned", change(w, func(tx store.Tx) (int, error) {
+		return pruned(tx.PruneFinished("x", start.Add(time.Hour), 0, 10))
+	}), 0)
+	equal(w, "left", len(read(w, func(r store.Reader) ([]*job.Job, error) {
+		return r.List(store.Filter{})
+	})), 4)
 }

@@ -20,7 +20,9 @@ var jobTests = []test{
 	{"insert tells what is taken", insertTaken},
 	{"of jobs with one identity the first is stored", insertFirst},
 	{"insert nothing", func(w *world) {
-		equal(w, "taken", change(w, func(tx store.Tx) ([]int, error) { return tx.Insert(nil) }), []int(nil))
+		equal(w, "taken", change(w, func(tx store.Tx) ([]int, error) {
+			return tx.Insert(nil)
+		}), []int(nil))
 	}},
 	{"a text is UTF-8 without NUL", badText},
 	{"an identity is free again after delete", deleteFrees},
@@ -37,20 +39,27 @@ var jobTests = []test{
 
 func fullJob(key string) *job.Job {
 	return &job.Job{
-		ID: job.ID{Contract: "contract", Scope: "scope", Key: key}, Alias: job.IdentityHash{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner", Searchable: true,
-		State: "a state", Phase: job.Leased, Priority: -7, OrderTime: start.Add(1), DueAt: start.Add(2 * time.Second),
-		Lease: 90*time.Second + 5*time.Microsecond, Run: job.RunID{0: 1, 7: 2, 15: 0xff}, LeaseUntil: start.Add(3 * time.Second),
-		Worker: "worker", Attempts: 4, FailedAttempts: 3, LostAttempts: 7, MaxAttempts: 5, OpenDeps: 6,
-		FailedDeps: 2, Parent: 1 << 40, Children: 9, Size: 1 << 50,
-		Definition: []byte(`{"a": 1}`), Payload: []byte{}, Progress: []byte{0, 0xff, 0xfe, '\''}, Result: []byte("\xc3\x28"), Failure: nil,
-		Trace: "00-trace", CreatedAt: start.Add(4 * time.Second), UpdatedAt: start.Add(5 * time.Second),
+		ID:    job.ID{Contract: "contract", Scope: "scope", Key: key},
+		Alias: job.IdentityHash{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner",
+		Searchable: true,
+		State:      "a state", Phase: job.Leased, Priority: -7, OrderTime: start.Add(1),
+		DueAt: start.Add(2 * time.Second),
+		Lease: 90*time.Second + 5*time.Microsecond, Run: job.RunID{0: 1, 7: 2, 15: 0xff},
+		LeaseUntil: start.Add(3 * time.Second),
+		Worker:     "worker", Attempts: 4, FailedAttempts: 3, LostAttempts: 7, MaxAttempts: 5,
+		OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40, Children: 9, Size: 1 << 50,
+		Definition: []byte(`{"a": 1}`), Payload: []byte{}, Progress: []byte{0, 0xff, 0xfe, '\''},
+		Result: []byte("\xc3\x28"), Failure: nil,
+		Trace: "00-trace", CreatedAt: start.Add(4 * time.Second),
+		UpdatedAt: start.Add(5 * time.Second),
 		StartedAt: start.Add(6 * time.Second), FinishedAt: start.Add(7 * time.Second),
 	}
 }
 
 // micro is what a store keeps of a job's times.
 func micro(j job.Job) *job.Job {
-	for _, t := range []*time.Time{&j.OrderTime, &j.DueAt, &j.LeaseUntil, &j.CreatedAt, &j.UpdatedAt, &j.StartedAt, &j.FinishedAt} {
+	for _, t := range []*time.Time{&j.OrderTime, &j.DueAt, &j.LeaseUntil, &j.CreatedAt,
+		&j.UpdatedAt, &j.StartedAt, &j.FinishedAt} {
 		*t = t.Truncate(time.Microsecond)
 	}
 	return &j
@@ -64,10 +73,16 @@ func everyField(w *world) {
 		}
 		want := micro(*j)
 		equal(w, "get", w.get(j), want)
-		equal(w, "get by number", read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetBySeq(seqs(j)) })[0], want)
-		equal(w, "list", read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{After: j.Seq - 1, Limit: 1}) })[0], want)
+		equal(w, "get by number", read(w, func(r store.Reader) ([]*job.Job, error) {
+			return r.GetBySeq(seqs(j))
+		})[0], want)
+		equal(w, "list", read(w, func(r store.Reader) ([]*job.Job, error) {
+			return r.List(store.Filter{After: j.Seq - 1, Limit: 1})
+		})[0], want)
 
-		locked := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.Lock([]job.ID{j.ID}) })[0]
+		locked := change(w, func(tx store.Tx) ([]*job.Job, error) {
+			return tx.Lock([]job.ID{j.ID})
+		})[0]
 		without := *want
 		for p := range job.Parts {
 			*without.Body(p) = nil
@@ -79,10 +94,12 @@ func everyField(w *world) {
 }
 
 func extremeTimes(w *world) {
-	for i, at := range []time.Time{{}, time.Time{}.Add(time.Microsecond), time.Unix(0, 0).UTC(), time.UnixMicro(-1).UTC(),
+	for i, at := range []time.Time{{}, time.Time{}.Add(time.Microsecond), time.Unix(0, 0).UTC(),
+		time.UnixMicro(-1).UTC(),
 		time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)} {
 		j := newJob(fmt.Sprint(i))
-		j.OrderTime, j.DueAt, j.LeaseUntil, j.CreatedAt, j.UpdatedAt, j.StartedAt, j.FinishedAt = at, at, at, at, at, at, at
+		j.OrderTime, j.DueAt, j.LeaseUntil, j.CreatedAt, j.UpdatedAt, j.StartedAt,
+			j.FinishedAt = at, at, at, at, at, at, at
 		w.insert(j)
 		equal(w, at.String(), w.get(j), j)
 	}
@@ -95,10 +112,13 @@ func longNames(w *world) {
 	a.Owner, a.Worker, a.Trace, a.Kind = long[:store.MaxNameBytes], long, long, long
 	w.insert(a, b)
 	equal(w, "job", w.get(a), a)
-	got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady("relay", long, 10) })
+	got := change(w, func(tx store.Tx) ([]*job.Job, error) {
+		return tx.LockReady("relay", long, 10)
+	})
 	equal(w, "ready", keys(got), []string{a.ID.Key, b.ID.Key})
 	equal(w, "settings", change(w, func(tx store.Tx) ([]job.QueueSettings, error) {
-		if err := tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: long, Paused: true}); err != nil {
+		if err := tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: long,
+			Paused: true}); err != nil {
 			return nil, err
 		}
 		return tx.QueueSettings()
@@ -169,9 +189,13 @@ func insertTaken(w *world) {
 		w.Fatalf("taken by alias: %v", refused)
 	}
 	stored := twice[1-refused[0] : 2-refused[0]]
-	equal(w, "taken again", change(w, func(tx store.Tx) ([]int, error) { return tx.Insert([]*job.Job{alias("g"), alias("h")}) }), []int{0, 1})
+	equal(w, "taken again", change(w, func(tx store.Tx) ([]int, error) {
+		return tx.Insert([]*job.Job{alias("g"), alias("h")})
+	}), []int{0, 1})
 	known := func() []*job.Job {
-		return read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetByAlias([]job.IdentityHash{twice[0].Alias, {}}) })
+		return read(w, func(r store.Reader) ([]*job.Job, error) {
+			return r.GetByAlias([]job.IdentityHash{twice[0].Alias, {}})
+		})
 	}
 	equal(w, "by alias", known(), stored)
 	w.update(func(tx store.Tx) error { return tx.Delete(stored) })
@@ -184,13 +208,20 @@ func insertTaken(w *world) {
 
 func badText(w *world) {
 	for name, spoil := range map[string]func(*job.Job){
-		"key": func(j *job.Job) { j.ID.Key = "a\x00b" }, "queue": func(j *job.Job) { j.Queue = "\xff" },
-		"kind": func(j *job.Job) { j.Kind = "\x00" }, "long owner": func(j *job.Job) { j.Owner = strings.Repeat("o", store.MaxNameBytes+1) },
-		"owner": func(j *job.Job) { j.Owner = "\x00" }, "trace": func(j *job.Job) { j.Trace = "\xc3\x28" },
+		"key": func(j *job.Job) {
+			j.ID.Key = "a\x00b"
+		}, "queue": func(j *job.Job) { j.Queue = "\xff" },
+		"kind": func(j *job.Job) {
+			j.Kind = "\x00"
+		}, "long owner": func(j *job.Job) { j.Owner = strings.Repeat("o", store.MaxNameBytes+1) },
+		"owner": func(j *job.Job) {
+			j.Owner = "\x00"
+		}, "trace": func(j *job.Job) { j.Trace = "\xc3\x28" },
 	} {
 		// The transaction goes on: nothing was asked of the database.
 		w.update(func(tx store.Tx) error {
-			if _, err := tx.Insert([]*job.Job{newJob(name), newJob("bad "+name, spoil)}); !job.IsKind(err, job.Invalid) {
+			if _, err := tx.Insert([]*job.Job{newJob(name),
+				newJob("bad "+name, spoil)}); !job.IsKind(err, job.Invalid) {
 				w.Errorf("%s: %v", name, err)
 			}
 			return nil
@@ -199,10 +230,14 @@ func badText(w *world) {
 	j := newJob("good")
 	w.insert(j)
 	j.Worker = "\x00"
-	if err := w.Update(w.context(), func(tx store.Tx) error { return tx.UpdateState([]*job.Job{j}) }); !job.IsKind(err, job.Invalid) {
+	if err := w.Update(w.context(), func(tx store.Tx) error {
+		return tx.UpdateState([]*job.Job{j})
+	}); !job.IsKind(err, job.Invalid) {
 		w.Errorf("save: %v", err)
 	}
-	equal(w, "stored", keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })), []string{"good"})
+	equal(w, "stored", keys(read(w, func(r store.Reader) ([]*job.Job, error) {
+		return r.List(store.Filter{})
+	})), []string{"good"})
 }
 
 func deleteFrees(w *world) {
@@ -245,7 +280,8 @@ func getExisting(w *world) {
 		none, err3 := r.Get(nil)
 		noneSeq, err4 := r.GetBySeq(nil)
 		if len(byID) != 50 || len(bySeq) != 50 || len(none)+len(noneSeq) != 0 {
-			w.Errorf("%d by id, %d by number, %d and %d by nothing", len(byID), len(bySeq), len(none), len(noneSeq))
+			w.Errorf("%d by id, %d by number, %d and %d by nothing", len(byID), len(bySeq),
+				len(none), len(noneSeq))
 		}
 		for i, want := range []bool{true, false} {
 			if is, err := r.Exists(ids[i]); err != nil || is != want {
@@ -274,14 +310,18 @@ func changed(j *job.Job) *job.Job {
 
 // keepCold gives c back what only a rewrite changes.
 func keepCold(c, j *job.Job) {
-	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.MaxAttempts = j.Alias, j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts
-	c.Parent, c.Trace, c.CreatedAt, c.Searchable, c.Children, c.Size = j.Parent, j.Trace, j.CreatedAt, j.Searchable, j.Children, j.Size
+	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.MaxAttempts = j.Alias, j.Kind,
+		j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts
+	c.Parent, c.Trace, c.CreatedAt, c.Searchable, c.Children, c.Size = j.Parent, j.Trace,
+		j.CreatedAt, j.Searchable, j.Children, j.Size
 }
 
 func saveWrites(w *world) {
 	var jobs, saved []*job.Job
 	for i := range 20 {
-		jobs = append(jobs, newJob(fmt.Sprint(i), func(j *job.Job) { j.Payload = []byte("as it was") }))
+		jobs = append(jobs, newJob(fmt.Sprint(i), func(j *job.Job) {
+			j.Payload = []byte("as it was")
+		}))
 	}
 	w.insert(jobs...)
 	for i, j := range jobs[:10] {
@@ -320,7 +360,9 @@ func saveWithWrites(w *world) {
 		equal(w, "job "+other.ID.Key, w.get(other), other)
 		broken := *c
 		broken.Worker = "\x00"
-		if err := w.Update(w.context(), func(tx store.Tx) error { return tx.UpdateStateAndBody(p, []*job.Job{&broken}) }); !job.IsKind(err, job.Invalid) {
+		if err := w.Update(w.context(), func(tx store.Tx) error {
+			return tx.UpdateStateAndBody(p, []*job.Job{&broken})
+		}); !job.IsKind(err, job.Invalid) {
 			w.Errorf("a text that cannot be kept: %v", err)
 		}
 	}
@@ -328,13 +370,16 @@ func saveWithWrites(w *world) {
 }
 
 func touchWrites(w *world) {
-	jobs := []*job.Job{newJob("a", func(j *job.Job) { j.Phase, j.OpenDeps = job.Waiting, 3 }), newJob("b", func(j *job.Job) { j.Phase = job.Waiting })}
+	jobs := []*job.Job{newJob("a", func(j *job.Job) {
+		j.Phase, j.OpenDeps = job.Waiting, 3
+	}), newJob("b", func(j *job.Job) { j.Phase = job.Waiting })}
 	w.insert(jobs...)
 	c := changed(jobs[0])
 	c.OpenDeps = 0
 	w.update(func(tx store.Tx) error { return tx.UpdateLeases([]*job.Job{c}) })
 	want := *jobs[0]
-	want.LeaseUntil, want.OpenDeps, want.FailedDeps, want.UpdatedAt = c.LeaseUntil, c.OpenDeps, c.FailedDeps, c.UpdatedAt
+	want.LeaseUntil, want.OpenDeps, want.FailedDeps, want.UpdatedAt = c.LeaseUntil, c.OpenDeps,
+		c.FailedDeps, c.UpdatedAt
 	equal(w, "a", w.get(jobs[0]), &want)
 	equal(w, "b", w.get(jobs[1]), jobs[1])
 	w.at(time.Hour)
@@ -352,17 +397,24 @@ func rewriteWrites(w *world) {
 	equal(w, "a", w.get(a), c)
 	equal(w, "b", w.get(b), b)
 	// The job's place in line went with its queue.
-	got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady(c.ID.Contract, c.Queue, 10) })
+	got := change(w, func(tx store.Tx) ([]*job.Job, error) {
+		return tx.LockReady(c.ID.Contract, c.Queue, 10)
+	})
 	equal(w, "ready in the new queue", keys(got), []string{"a"})
 }
 
 func listFilters(w *world) {
-	mk := func(key, contract, queue, owner string, state job.State, phase job.Phase, parent int64) *job.Job {
-		return newJob(key, in(contract, queue), func(j *job.Job) { j.Owner, j.State, j.Phase, j.Parent = owner, state, phase, parent })
+	mk := func(key, contract, queue, owner string, state job.State, phase job.Phase,
+		parent int64) *job.Job {
+		return newJob(key, in(contract, queue), func(j *job.Job) {
+			j.Owner, j.State, j.Phase, j.Parent = owner, state, phase, parent
+		})
 	}
 	w.insert(
-		mk("1", "x", "q1", "me", "A_B", job.Waiting, 0), mk("2", "x", "q2", "me", "AxB", job.Ready, 7),
-		mk("3", "y", "q1", "you", "a_b", job.Leased, 7), mk("4", "y", "q2", "you", "A,B", job.Done, 8),
+		mk("1", "x", "q1", "me", "A_B", job.Waiting, 0),
+		mk("2", "x", "q2", "me", "AxB", job.Ready, 7),
+		mk("3", "y", "q1", "you", "a_b", job.Leased, 7),
+		mk("4", "y", "q2", "you", "A,B", job.Done, 8),
 		mk("5", "x", "q1", "you", "%", job.Done, 0), mk("6", "x", "q1", "", "", job.Ready, 0))
 	for _, tt := range []struct {
 		f    store.Filter
@@ -380,7 +432,8 @@ func listFilters(w *world) {
 		{store.Filter{States: []job.State{"A"}}, []string{}},
 		{store.Filter{Phases: []job.Phase{job.Ready, job.Done}}, []string{"2", "4", "5", "6"}},
 		{store.Filter{Phases: []job.Phase{job.Waiting}}, []string{"1"}},
-		{store.Filter{Contract: "x", Owner: "me", States: []job.State{"AxB"}, Phases: []job.Phase{job.Ready}}, []string{"2"}},
+		{store.Filter{Contract: "x", Owner: "me", States: []job.State{"AxB"},
+			Phases: []job.Phase{job.Ready}}, []string{"2"}},
 		{store.Filter{Contract: "' OR 1=1 --"}, []string{}},
 	} {
 		tt.f.Limit = 10
@@ -397,7 +450,9 @@ func listPages(w *world) {
 		want = append(want, j.ID.Key)
 	}
 	for after := int64(0); ; {
-		page := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{After: after, Limit: 10}) })
+		page := read(w, func(r store.Reader) ([]*job.Job, error) {
+			return r.List(store.Filter{After: after, Limit: 10})
+		})
 		if len(page) == 0 {
 			break
 		}
@@ -415,15 +470,20 @@ func listOwned(w *world) {
 		}))
 	}
 	w.insert(all...)
-	w.insert(newJob("other", in("other", "q"), func(j *job.Job) { j.Owner = "one" }), newJob("nobody's", func(j *job.Job) { j.Owner = "" }))
+	w.insert(newJob("other", in("other", "q"), func(j *job.Job) {
+		j.Owner = "one"
+	}), newJob("nobody's", func(j *job.Job) { j.Owner = "" }))
 	list := func(f store.Filter) []string {
 		f.NewestFirst = true
 		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(f) }))
 	}
 	equal(w, "all", list(store.Filter{Contract: "relay", Owner: "one"}), []string{"4", "2", "0"})
-	equal(w, "two", list(store.Filter{Contract: "relay", Owner: "one", Limit: 2}), []string{"4", "2"})
-	equal(w, "before", list(store.Filter{Contract: "relay", Owner: "one", Before: all[4].Seq}), []string{"2", "0"})
-	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one", States: []job.State{"done", "lost"}}), []string{"2"})
+	equal(w, "two", list(store.Filter{Contract: "relay", Owner: "one", Limit: 2}),
+		[]string{"4", "2"})
+	equal(w, "before", list(store.Filter{Contract: "relay", Owner: "one", Before: all[4].Seq}),
+		[]string{"2", "0"})
+	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one",
+		States: []job.State{"done", "lost"}}), []string{"2"})
 	equal(w, "of nobody", list(store.Filter{Contract: "relay"}), []string{})
 }
 
@@ -433,5 +493,7 @@ func readBriefs(w *world) {
 	w.insert(j)
 	want := *micro(*j)
 	want.Payload, want.Progress, want.Result, want.Failure = nil, nil, nil, nil
-	equal(w, "brief", read(w, func(r store.Reader) ([]*job.Job, error) { return r.GetWithoutBodies([]int64{j.Seq, math.MaxInt64}) }), []*job.Job{&want})
+	equal(w, "brief", read(w, func(r store.Reader) ([]*job.Job, error) {
+		return r.GetWithoutBodies([]int64{j.Seq, math.MaxInt64})
+	}), []*job.Job{&want})
 }

@@ -37,10 +37,18 @@ func lockOrder(w *world) {
 	}
 	rand.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
 	rand.Shuffle(len(numbers), func(i, k int) { numbers[i], numbers[k] = numbers[k], numbers[i] })
-	equal(w, "by id", keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.Lock(append(ids, ids[0])) })), want)
-	equal(w, "by number", keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockBySeq(append(numbers, numbers[0])) })), want)
-	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.Lock(nil) })), 0)
-	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockBySeq(nil) })), 0)
+	equal(w, "by id", keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
+		return tx.Lock(append(ids, ids[0]))
+	})), want)
+	equal(w, "by number", keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
+		return tx.LockBySeq(append(numbers, numbers[0]))
+	})), want)
+	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) {
+		return tx.Lock(nil)
+	})), 0)
+	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) {
+		return tx.LockBySeq(nil)
+	})), 0)
 }
 
 func readyOrder(w *world) {
@@ -56,7 +64,9 @@ func readyOrder(w *world) {
 	want := slices.Clone(jobs)
 	slices.SortFunc(want, job.CompareClaim)
 	ready := func(n int) []string {
-		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady("relay", "q", n) }))
+		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
+			return tx.LockReady("relay", "q", n)
+		}))
 	}
 	equal(w, "all", ready(100), keys(want))
 	equal(w, "five", ready(5), keys(want[:5]))
@@ -68,8 +78,11 @@ func readyLane(w *world) {
 		newJob("waiting", in("x", "q"), waiting(start.Add(-time.Hour), 0)),
 		newJob("leased", in("x", "q"), leased(start, start)),
 		newJob("done", in("x", "q"), func(j *job.Job) { j.Phase = job.Done }))
-	for lane, want := range map[[2]string][]string{{"x", "q"}: {"a"}, {"y", "q"}: {"b"}, {"x", "r"}: {"c"}, {"y", "r"}: {}} {
-		got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady(lane[0], lane[1], 10) })
+	for lane, want := range map[[2]string][]string{{"x", "q"}: {"a"}, {"y", "q"}: {"b"},
+		{"x", "r"}: {"c"}, {"y", "r"}: {}} {
+		got := change(w, func(tx store.Tx) ([]*job.Job, error) {
+			return tx.LockReady(lane[0], lane[1], 10)
+		})
 		equal(w, fmt.Sprint(lane), keys(got), want)
 	}
 }
@@ -77,10 +90,14 @@ func readyLane(w *world) {
 func readyBodies(w *world) {
 	var jobs []*job.Job
 	for i, n := range sizes {
-		jobs = append(jobs, newJob(fmt.Sprint(i), func(j *job.Job) { j.Definition, j.Payload = bytesOf(n), bytesOf(n) }))
+		jobs = append(jobs, newJob(fmt.Sprint(i), func(j *job.Job) {
+			j.Definition, j.Payload = bytesOf(n), bytesOf(n)
+		}))
 	}
 	w.insert(jobs...)
-	got := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockReady("relay", "q", 100) })
+	got := change(w, func(tx store.Tx) ([]*job.Job, error) {
+		return tx.LockReady("relay", "q", 100)
+	})
 	equal(w, "ready", keys(got), keys(jobs))
 	for i := range got {
 		w.sameBodies(jobs[i].ID.Key, got[i], jobs[i])
@@ -90,15 +107,19 @@ func readyBodies(w *world) {
 func dueOrder(w *world) {
 	w.insert(
 		newJob("later", waiting(start.Add(time.Microsecond), 0)), newJob("now", waiting(start, 0)),
-		newJob("long ago", waiting(start.Add(-time.Hour), 0)), newJob("no time", waiting(time.Time{}, 0)),
+		newJob("long ago", waiting(start.Add(-time.Hour), 0)),
+		newJob("no time", waiting(time.Time{}, 0)),
 		newJob("open", waiting(start.Add(-time.Hour), 1)), newJob("ready"))
 	due := func(n int, except ...string) []string {
-		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDue(n, except) }))
+		return keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
+			return tx.LockDue(n, except)
+		}))
 	}
 	equal(w, "due", due(10), []string{"no time", "long ago", "now"})
 	equal(w, "two", due(2), []string{"no time", "long ago"})
 	w.insert(newJob("of another", waiting(start, 0), in("another", "queue")))
-	equal(w, "but of one contract", due(10, "another waiting", "another queued"), []string{"no time", "long ago", "now"})
+	equal(w, "but of one contract", due(10, "another waiting", "another queued"),
+		[]string{"no time", "long ago", "now"})
 	equal(w, "of none", due(10, "another waiting", newJob("").ID.Contract+" waiting"), []string{})
 	w.update(func(tx store.Tx) error {
 		locked, err := tx.Lock([]job.ID{{Contract: "another", Scope: "queue", Key: "of another"}})
@@ -114,14 +135,17 @@ func dueOrder(w *world) {
 // over returns the keys of the lapsed, in alphabetical order.
 func (w *world) over(jumped time.Time, n int) []string {
 	w.Helper()
-	all := keys(change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockExpired(jumped, n) }))
+	all := keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
+		return tx.LockExpired(jumped, n)
+	}))
 	slices.Sort(all)
 	return all
 }
 
 func lapsed(w *world) {
 	ago := start.Add(-time.Hour)
-	w.insert(newJob("over", leased(ago, start)), newJob("long over", leased(ago, start.Add(-time.Minute))),
+	w.insert(newJob("over", leased(ago, start)),
+		newJob("long over", leased(ago, start.Add(-time.Minute))),
 		newJob("running", leased(ago, start.Add(time.Microsecond))),
 		newJob("ready", func(j *job.Job) { j.LeaseUntil = start.Add(-time.Minute) }))
 	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over"})
@@ -142,8 +166,12 @@ func lapsedJump(w *world) {
 	before := start.Add(-time.Hour)
 	w.insert(
 		newJob("before", leased(before, before.Add(time.Minute))),
-		newJob("short", leased(before, before.Add(time.Second)), func(j *job.Job) { j.Lease = time.Second }),
-		newJob("after", leased(start, start.Add(20*time.Second)), func(j *job.Job) { j.Lease = 20 * time.Second }),
+		newJob("short", leased(before, before.Add(time.Second)), func(j *job.Job) {
+			j.Lease = time.Second
+		}),
+		newJob("after", leased(start, start.Add(20*time.Second)), func(j *job.Job) {
+			j.Lease = 20 * time.Second
+		}),
 		newJob("lately", leased(start.Add(30*time.Second), start.Add(90*time.Second))))
 	for _, tt := range []struct {
 		at   time.Duration
@@ -176,9 +204,11 @@ func nextDue(w *world) {
 	}
 	w.insert(newJob("ready"), newJob("open", waiting(start, 1)))
 	next(time.Time{}, time.Time{})
-	w.insert(newJob("soon", waiting(start.Add(time.Second), 0)), newJob("later", waiting(start.Add(time.Minute), 0)))
+	w.insert(newJob("soon", waiting(start.Add(time.Second), 0)),
+		newJob("later", waiting(start.Add(time.Minute), 0)))
 	next(start.Add(time.Second), time.Time{})
-	w.insert(newJob("leased", leased(start, start.Add(time.Hour))), newJob("leased too", leased(start, start.Add(time.Minute))))
+	w.insert(newJob("leased", leased(start, start.Add(time.Hour))),
+		newJob("leased too", leased(start, start.Add(time.Minute))))
 	next(start.Add(time.Second), start.Add(time.Minute))
 	w.insert(newJob("no time", waiting(time.Time{}, 0))) // is due at once
 	next(start, start.Add(time.Minute))
@@ -190,7 +220,9 @@ func edges(w *world) {
 		all = append(all, newJob(fmt.Sprint(i)))
 	}
 	w.insert(all...)
-	edge := func(from, to int) job.Edge { return job.Edge{Dependent: all[from].Seq, Dependency: all[to].Seq} }
+	edge := func(from, to int) job.Edge {
+		return job.Edge{Dependent: all[from].Seq, Dependency: all[to].Seq}
+	}
 	add := []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2), edge(5, 4)}
 	w.update(func(tx store.Tx) error { return tx.AddEdges(add) })
 	w.update(func(tx store.Tx) error {
@@ -199,31 +231,43 @@ func edges(w *world) {
 	w.update(func(tx store.Tx) error { return tx.AddEdges(nil) })
 	inOrder := func(edges []job.Edge, err error) ([]job.Edge, error) {
 		slices.SortFunc(edges, func(a, b job.Edge) int {
-			return cmp.Or(cmp.Compare(a.Dependent, b.Dependent), cmp.Compare(a.Dependency, b.Dependency))
+			return cmp.Or(cmp.Compare(a.Dependent, b.Dependent),
+				cmp.Compare(a.Dependency, b.Dependency))
 		})
 		return edges, err
 	}
 	from := func(seqs ...int64) []job.Edge {
-		return read(w, func(r store.Reader) ([]job.Edge, error) { return inOrder(r.EdgesFrom(seqs)) })
+		return read(w, func(r store.Reader) ([]job.Edge, error) {
+			return inOrder(r.EdgesFrom(seqs))
+		})
 	}
 	to := func(n int, seqs ...int64) []job.Edge {
-		return read(w, func(r store.Reader) ([]job.Edge, error) { return inOrder(r.EdgesTo(seqs, n)) })
+		return read(w, func(r store.Reader) ([]job.Edge, error) {
+			return inOrder(r.EdgesTo(seqs, n))
+		})
 	}
 	above := func(seqs ...int64) []job.Edge {
-		return read(w, func(r store.Reader) ([]job.Edge, error) { return inOrder(r.TransitiveEdges(seqs)) })
+		return read(w, func(r store.Reader) ([]job.Edge, error) {
+			return inOrder(r.TransitiveEdges(seqs))
+		})
 	}
 	equal(w, "from 3", from(all[3].Seq), []job.Edge{edge(3, 1), edge(3, 2)})
 	equal(w, "from 0 and 1", from(seqs(all[0], all[1])...), []job.Edge{edge(1, 0)})
 	equal(w, "to 1", to(0, all[1].Seq), []job.Edge{edge(3, 1)})
-	equal(w, "to 0 and 1", to(0, seqs(all[0], all[1])...), []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(4, 0)})
+	equal(w, "to 0 and 1", to(0, seqs(all[0], all[1])...),
+		[]job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(4, 0)})
 	equal(w, "two to 0", len(to(2, all[0].Seq)), 2)
-	equal(w, "above 3", above(all[3].Seq), []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2)})
-	equal(w, "above 2 and 5", above(seqs(all[2], all[5])...), []job.Edge{edge(2, 0), edge(4, 0), edge(5, 4)})
+	equal(w, "above 3", above(all[3].Seq),
+		[]job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2)})
+	equal(w, "above 2 and 5", above(seqs(all[2], all[5])...),
+		[]job.Edge{edge(2, 0), edge(4, 0), edge(5, 4)})
 	for _, none := range [][]job.Edge{from(), to(0), above(), above(all[0].Seq)} {
 		equal(w, "of none", none, []job.Edge(nil))
 	}
-	w.update(func(tx store.Tx) error { return tx.AddEdges([]job.Edge{edge(0, 3)}) }) // a circle, which no engine stores
-	equal(w, "around", above(all[1].Seq), []job.Edge{edge(0, 3), edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2)})
+	// a circle, which no engine stores
+	w.update(func(tx store.Tx) error { return tx.AddEdges([]job.Edge{edge(0, 3)}) })
+	equal(w, "around", above(all[1].Seq),
+		[]job.Edge{edge(0, 3), edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2)})
 	w.update(func(tx store.Tx) error { return tx.DeleteEdges(seqs(all[0])) })
 
 	listed := read(w, func(r store.Reader) (map[job.ID][]job.ID, error) {

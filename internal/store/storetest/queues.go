@@ -26,7 +26,9 @@ var queueTests = []test{
 
 func queueSettings(w *world) {
 	list := func() []job.QueueSettings {
-		return read(w, func(r store.Reader) ([]job.QueueSettings, error) { return r.QueueSettings() })
+		return read(w, func(r store.Reader) ([]job.QueueSettings, error) {
+			return r.QueueSettings()
+		})
 	}
 	equal(w, "at first", list(), []job.QueueSettings(nil))
 	a := job.QueueSettings{Contract: "x", Queue: "a", Paused: true}
@@ -58,14 +60,18 @@ func countsAdd(w *world) {
 		if err := tx.AddCounts(nil); err != nil {
 			return err
 		}
-		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "b", Ready: 2}, {Contract: "x", Queue: "a", Waiting: 1}, {Contract: "x", Queue: "b", Leased: 1}})
+		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "b", Ready: 2},
+			{Contract: "x", Queue: "a", Waiting: 1}, {Contract: "x", Queue: "b", Leased: 1}})
 	})
 	w.update(func(tx store.Tx) error {
-		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "b", Ready: -1, Leased: 1}, {Contract: "y", Queue: "b", Ready: 1 << 40}})
+		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "b", Ready: -1, Leased: 1},
+			{Contract: "y", Queue: "b", Ready: 1 << 40}})
 	})
-	x := []job.QueueCount{{Contract: "x", Queue: "a", Waiting: 1}, {Contract: "x", Queue: "b", Ready: 1, Leased: 2}}
+	x := []job.QueueCount{{Contract: "x", Queue: "a", Waiting: 1},
+		{Contract: "x", Queue: "b", Ready: 1, Leased: 2}}
 	equal(w, "of x", w.counts("x"), x)
-	equal(w, "of all", w.counts(""), append(x, job.QueueCount{Contract: "y", Queue: "b", Ready: 1 << 40}))
+	equal(w, "of all", w.counts(""), append(x,
+		job.QueueCount{Contract: "y", Queue: "b", Ready: 1 << 40}))
 	equal(w, "of none", w.counts("z"), []job.QueueCount(nil))
 }
 
@@ -107,8 +113,10 @@ func countsCrowd(w *world) {
 		for n := range 20 {
 			var deltas []job.QueueCount
 			for range 1 + rand.IntN(4) {
-				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: fmt.Sprint(rand.IntN(5)),
-					Waiting: rand.Int64N(5) - 2, Ready: rand.Int64N(5) - 2, Leased: rand.Int64N(5) - 2})
+				deltas = append(deltas, job.QueueCount{Contract: "x",
+					Queue:   fmt.Sprint(rand.IntN(5)),
+					Waiting: rand.Int64N(5) - 2, Ready: rand.Int64N(5) - 2,
+					Leased: rand.Int64N(5) - 2})
 			}
 			wanted := n%5 != 0
 			err := w.Update(w.context(), func(tx store.Tx) error {
@@ -133,17 +141,22 @@ func foldCrowd(w *world) {
 	w.crowd(20, func(i int) error {
 		for n := range 30 {
 			if i == 0 {
-				if err := w.Update(w.context(), func(tx store.Tx) error { return tx.CompactCounts(3) }); err != nil {
+				if err := w.Update(w.context(), func(tx store.Tx) error {
+					return tx.CompactCounts(3)
+				}); err != nil {
 					return err
 				}
 				continue
 			}
 			// A queue is empty half of the time.
-			deltas := []job.QueueCount{{Contract: "x", Queue: fmt.Sprint(i % 4), Ready: int64(1 - n%2*2)}}
+			deltas := []job.QueueCount{{Contract: "x", Queue: fmt.Sprint(i % 4),
+				Ready: int64(1 - n%2*2)}}
 			if n%10 == 9 {
 				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: "more", Leased: 1})
 			}
-			if err := w.Update(w.context(), func(tx store.Tx) error { return tx.AddCounts(deltas) }); err != nil {
+			if err := w.Update(w.context(), func(tx store.Tx) error {
+				return tx.AddCounts(deltas)
+			}); err != nil {
 				return err
 			}
 			t.add(deltas)
@@ -195,7 +208,9 @@ func electOne(w *world) {
 	equal(w, "b while a is", w.elect("b", start.Add(time.Hour)), false)
 	w.update(func(tx store.Tx) error { return tx.EndTerms("a") })
 	equal(w, "b when a's are dropped", w.elect("b", start.Add(time.Hour)), true)
-	equal(w, "another duty", change(w, func(tx store.Tx) (bool, error) { return tx.Elect("other", "b", start.Add(time.Hour)) }), true)
+	equal(w, "another duty", change(w, func(tx store.Tx) (bool, error) {
+		return tx.Elect("other", "b", start.Add(time.Hour))
+	}), true)
 }
 
 func electCrowd(w *world) {

@@ -27,7 +27,8 @@ func (w *world) records(kind string, keys ...string) []job.Record {
 }
 
 func record(key string, with ...func(*job.Record)) job.Record {
-	r := job.Record{Kind: "kind", Key: key, Owner: "owner", Body: []byte(key), CreatedAt: start, UpdatedAt: start}
+	r := job.Record{Kind: "kind", Key: key, Owner: "owner", Body: []byte(key), CreatedAt: start,
+		UpdatedAt: start}
 	for _, f := range with {
 		f(&r)
 	}
@@ -54,9 +55,13 @@ func records(w *world) {
 }
 
 func listRecords(w *world) {
-	w.put(record("c"), record("a"), record("b", func(r *job.Record) { r.Owner = "" }), record("d"), record("e", func(r *job.Record) { r.Kind = "other" }))
+	w.put(record("c"), record("a"), record("b", func(r *job.Record) {
+		r.Owner = ""
+	}), record("d"), record("e", func(r *job.Record) { r.Kind = "other" }))
 	list := func(owner, after string, n int) (keys []string) {
-		for _, r := range read(w, func(r store.Reader) ([]job.Record, error) { return r.ListRecords("kind", owner, after, n) }) {
+		for _, r := range read(w, func(r store.Reader) ([]job.Record, error) {
+			return r.ListRecords("kind", owner, after, n)
+		}) {
 			keys = append(keys, r.Key)
 		}
 		return keys
@@ -71,12 +76,17 @@ func recordsEnd(w *world) {
 	until := func(d time.Duration) func(*job.Record) {
 		return func(r *job.Record) { r.ExpiresAt = start.Add(d) }
 	}
-	w.put(record("a", until(time.Minute)), record("b", until(time.Second)), record("c"), record("d", until(time.Hour)))
-	prune := func(n int) int { return change(w, func(tx store.Tx) (int, error) { return tx.PruneRecords(n) }) }
+	w.put(record("a", until(time.Minute)), record("b", until(time.Second)), record("c"),
+		record("d", until(time.Hour)))
+	prune := func(n int) int {
+		return change(w, func(tx store.Tx) (int, error) { return tx.PruneRecords(n) })
+	}
 	equal(w, "nothing is over", prune(10), 0)
 	w.at(time.Minute)
 	equal(w, "what is over is not there", len(w.records("kind", "a", "b", "c", "d")), 2)
-	equal(w, "nor in a list", len(read(w, func(r store.Reader) ([]job.Record, error) { return r.ListRecords("kind", "owner", "", 10) })), 2)
+	equal(w, "nor in a list", len(read(w, func(r store.Reader) ([]job.Record, error) {
+		return r.ListRecords("kind", "owner", "", 10)
+	})), 2)
 	w.put(record("a", func(r *job.Record) { r.ExpiresAt = start.Add(time.Hour) }))
 	equal(w, "one anew", w.records("kind", "a")[0].CreatedAt, start.Add(time.Minute))
 	equal(w, "pruned", []int{prune(1), prune(10), prune(10)}, []int{1, 0, 0})
@@ -91,7 +101,9 @@ func oldestRecords(w *world) {
 	}
 	for _, want := range [][]string{{"a", "c"}, {"c"}, {}} {
 		w.at(time.Minute)
-		equal(w, "pruned", change(w, func(tx store.Tx) (int, error) { return tx.PruneRecords(1) }), 1)
+		equal(w, "pruned", change(w, func(tx store.Tx) (int, error) {
+			return tx.PruneRecords(1)
+		}), 1)
 		w.at(0) // when all that are stored are there
 		left := []string{}
 		for _, r := range w.records("kind", "a", "b", "c") {
@@ -104,7 +116,9 @@ func oldestRecords(w *world) {
 func recordNames(w *world) {
 	for _, bad := range []string{strings.Repeat("k", store.MaxNameBytes+1), "\x00", "\xff"} {
 		for _, r := range []job.Record{{Kind: bad}, {Key: bad}, {Owner: bad}} {
-			err := w.Update(w.context(), func(tx store.Tx) error { return tx.UpsertRecords([]job.Record{r}) })
+			err := w.Update(w.context(), func(tx store.Tx) error {
+				return tx.UpsertRecords([]job.Record{r})
+			})
 			if !job.IsKind(err, job.Invalid) {
 				w.Errorf("%.10q: %v", bad, err)
 			}

@@ -24,7 +24,9 @@ var searchStates = []job.State{"PENDING", "READY", "RUNNING", "COMPLETED", "FAIL
 
 // item is a listed job of priority 5.
 func item(key string, with ...func(*job.Job)) *job.Job {
-	j := newJob(key, in("x", "q"), func(j *job.Job) { j.Searchable, j.Priority, j.State = true, 5, "READY" })
+	j := newJob(key, in("x", "q"), func(j *job.Job) {
+		j.Searchable, j.Priority, j.State = true, 5, "READY"
+	})
 	for _, f := range with {
 		f(j)
 	}
@@ -50,24 +52,41 @@ func searchFilters(w *world) {
 	w.insert(
 		item("a", created(1*time.Second)),
 		item("b", created(2*time.Second), func(j *job.Job) { j.Queue = "other" }),
-		item("c", created(3*time.Second), func(j *job.Job) { j.State, j.Phase = "BLOCKED", job.Done }),
-		item("d", created(4*time.Second), func(j *job.Job) { j.Priority = 1; j.Payload = []byte(`{"a":1}`) }),
+		item("c", created(3*time.Second), func(j *job.Job) {
+			j.State, j.Phase = "BLOCKED", job.Done
+		}),
+		item("d", created(4*time.Second), func(j *job.Job) {
+			j.Priority = 1
+			j.Payload = []byte(`{"a":1}`)
+		}),
 		item("e", created(5*time.Second), func(j *job.Job) { j.Priority = 10 }),
-		item("f", in("y", "q"), created(6*time.Second)), item("g", func(j *job.Job) { j.Searchable = false }))
+		item("f", in("y", "q"), created(6*time.Second)), item("g", func(j *job.Job) {
+			j.Searchable = false
+		}))
 	for _, tt := range []struct {
 		s    store.Search
 		want string
 	}{
-		{store.Search{}, "edcba"}, {store.Search{Contract: "y"}, "f"}, {store.Search{Contract: "z"}, ""}, {store.Search{Limit: 2}, "ed"},
-		{store.Search{Queue: "other"}, "b"}, {store.Search{Queue: "q"}, "edca"}, {store.Search{Queue: "Q"}, ""},
-		{store.Search{State: "BLOCKED"}, "c"}, {store.Search{State: "READY"}, "edba"}, {store.Search{State: "ready"}, ""},
-		{store.Search{PriorityMin: 5}, "ecba"}, {store.Search{PriorityMin: 6}, "e"}, {store.Search{PriorityMax: 5}, "dcba"},
-		{store.Search{PriorityMin: 5, PriorityMax: 5}, "cba"}, {store.Search{PriorityMin: 6, PriorityMax: 5}, ""},
-		{store.Search{PriorityMin: 11}, ""}, {store.Search{PriorityMax: -1}, ""}, {store.Search{PriorityMin: -1, PriorityMax: 99}, "edcba"},
-		{store.Search{CreatedFrom: start.Add(3 * time.Second)}, "edc"}, {store.Search{CreatedBefore: start.Add(3 * time.Second)}, "ba"},
-		{store.Search{CreatedFrom: start.Add(3*time.Second + 1)}, "ed"}, {store.Search{CreatedBefore: start.Add(3*time.Second + 1)}, "cba"},
-		{store.Search{CreatedFrom: start.Add(2 * time.Second), CreatedBefore: start.Add(4 * time.Second)}, "cb"},
-		{store.Search{Queue: "q", State: "READY", PriorityMin: 5, CreatedBefore: start.Add(5 * time.Second)}, "a"},
+		{store.Search{}, "edcba"}, {store.Search{Contract: "y"}, "f"},
+		{store.Search{Contract: "z"}, ""}, {store.Search{Limit: 2}, "ed"},
+		{store.Search{Queue: "other"}, "b"}, {store.Search{Queue: "q"}, "edca"},
+		{store.Search{Queue: "Q"}, ""},
+		{store.Search{State: "BLOCKED"}, "c"}, {store.Search{State: "READY"}, "edba"},
+		{store.Search{State: "ready"}, ""},
+		{store.Search{PriorityMin: 5}, "ecba"}, {store.Search{PriorityMin: 6}, "e"},
+		{store.Search{PriorityMax: 5}, "dcba"},
+		{store.Search{PriorityMin: 5, PriorityMax: 5}, "cba"},
+		{store.Search{PriorityMin: 6, PriorityMax: 5}, ""},
+		{store.Search{PriorityMin: 11}, ""}, {store.Search{PriorityMax: -1}, ""},
+		{store.Search{PriorityMin: -1, PriorityMax: 99}, "edcba"},
+		{store.Search{CreatedFrom: start.Add(3 * time.Second)}, "edc"},
+		{store.Search{CreatedBefore: start.Add(3 * time.Second)}, "ba"},
+		{store.Search{CreatedFrom: start.Add(3*time.Second + 1)}, "ed"},
+		{store.Search{CreatedBefore: start.Add(3*time.Second + 1)}, "cba"},
+		{store.Search{CreatedFrom: start.Add(2 * time.Second),
+			CreatedBefore: start.Add(4 * time.Second)}, "cb"},
+		{store.Search{Queue: "q", State: "READY", PriorityMin: 5,
+			CreatedBefore: start.Add(5 * time.Second)}, "a"},
 		{store.Search{AfterTime: start.Add(3 * time.Second), AfterKey: "c"}, "ba"},
 		{store.Search{AfterTime: start.Add(3 * time.Second), AfterKey: "b", Queue: "q"}, "ca"},
 	} {
@@ -84,7 +103,8 @@ func searchFilters(w *world) {
 }
 
 func searchOrder(w *world) {
-	w.insert(item("b", created(1)), item("a-", created(1)), item("aa", created(1)), item("A", created(time.Second)), item("é", created(0)),
+	w.insert(item("b", created(1)), item("a-", created(1)), item("aa", created(1)),
+		item("A", created(time.Second)), item("é", created(0)),
 		item("z", created(0)), item("", created(0)))
 	want := []string{"A", "", "a-", "aa", "b", "z", "é"}
 	for _, s := range []store.Search{{}, {State: "READY"}, {Queue: "q"}} {
@@ -97,10 +117,13 @@ func found(all []*job.Job, s store.Search) (keys []string) {
 	var hits []*job.Job
 	for _, j := range all {
 		at := j.CreatedAt
-		if j.Searchable && j.ID.Contract == s.Contract && (s.Queue == "" || s.Queue == j.Queue) && (s.State == "" || s.State == j.State) &&
-			(s.PriorityMin == 0 || j.Priority >= s.PriorityMin) && (s.PriorityMax == 0 || j.Priority <= s.PriorityMax) &&
+		if j.Searchable && j.ID.Contract == s.Contract && (s.Queue == "" || s.Queue == j.Queue) &&
+			(s.State == "" || s.State == j.State) &&
+			(s.PriorityMin == 0 || j.Priority >= s.PriorityMin) &&
+			(s.PriorityMax == 0 || j.Priority <= s.PriorityMax) &&
 			!at.Before(s.CreatedFrom) && (s.CreatedBefore.IsZero() || at.Before(s.CreatedBefore)) &&
-			(s.AfterTime.IsZero() || at.Before(s.AfterTime) || at.Equal(s.AfterTime) && j.ID.Key > s.AfterKey) {
+			(s.AfterTime.IsZero() || at.Before(s.AfterTime) ||
+				(at.Equal(s.AfterTime) && j.ID.Key > s.AfterKey)) {
 			hits = append(hits, j)
 		}
 	}
@@ -117,9 +140,12 @@ func found(all []*job.Job, s store.Search) (keys []string) {
 // and many share a time.
 func (w *world) scatter(random *rand.Rand, n int) (all []*job.Job) {
 	for range n {
-		all = append(all, item(fmt.Sprintf("%08x", random.Uint32()), in([]string{"x", "x", "x", "y"}[random.IntN(4)], fmt.Sprint("q", random.IntN(3)*random.IntN(2))),
+		all = append(all, item(fmt.Sprintf("%08x", random.Uint32()),
+			in([]string{"x", "x", "x", "y"}[random.IntN(4)],
+				fmt.Sprint("q", random.IntN(3)*random.IntN(2))),
 			created(time.Duration(random.IntN(40))*time.Microsecond), func(j *job.Job) {
-				j.State, j.Priority = searchStates[random.IntN(6)*random.IntN(2)], 1+random.IntN(10)*random.IntN(2)
+				j.State, j.Priority = searchStates[random.IntN(6)*random.IntN(2)],
+					1+random.IntN(10)*random.IntN(2)
 				j.Searchable = random.IntN(20) > 0
 			}))
 	}
@@ -152,7 +178,8 @@ func searchRandom(w *world) {
 			s.CreatedBefore = start.Add(time.Duration(10+random.IntN(40)) * time.Microsecond)
 		}
 		if maybe() {
-			s.AfterTime, s.AfterKey = start.Add(time.Duration(random.IntN(40))*time.Microsecond), fmt.Sprintf("%08x", random.Uint32())
+			s.AfterTime, s.AfterKey = start.Add(time.Duration(random.IntN(40))*time.Microsecond),
+				fmt.Sprintf("%08x", random.Uint32())
 		}
 		var got []string
 		for _, j := range w.search(s) {
@@ -164,7 +191,8 @@ func searchRandom(w *world) {
 
 func searchPages(w *world) {
 	all := w.scatter(rand.New(rand.NewPCG(101, 87)), 400)
-	for _, s := range []store.Search{{Limit: 7}, {Limit: 1, Queue: "q1"}, {Limit: 30, Queue: "q0"}, {Limit: 11, State: "PENDING"}, {Limit: 50, PriorityMin: 1}} {
+	for _, s := range []store.Search{{Limit: 7}, {Limit: 1, Queue: "q1"}, {Limit: 30, Queue: "q0"},
+		{Limit: 11, State: "PENDING"}, {Limit: 50, PriorityMin: 1}} {
 		s.Contract = "x"
 		var got []string
 		for page, first := s, s; ; {
@@ -189,7 +217,8 @@ func searchListed(w *world) {
 	a.State, a.Phase = "COMPLETED", job.Done
 	w.update(func(tx store.Tx) error { return tx.UpdateState([]*job.Job{a}) })
 	equal(w, "as it was", len(w.search(store.Search{State: "READY"})), 0)
-	equal(w, "as it is", keys(w.search(store.Search{State: "COMPLETED", Queue: "q"})), []string{"a"})
+	equal(w, "as it is", keys(w.search(store.Search{State: "COMPLETED", Queue: "q"})),
+		[]string{"a"})
 	w.update(func(tx store.Tx) error { return tx.Delete([]*job.Job{a}) })
 	for _, s := range []store.Search{{}, {State: "COMPLETED"}, {Queue: "q"}} {
 		equal(w, fmt.Sprintf("deleted %+v", s), len(w.search(s)), 0)

@@ -164,7 +164,8 @@ func leftBefore(w *world) {
 	late, cancelLate := context.WithDeadline(context.Background(), time.Unix(1, 0))
 	defer cancelLate()
 	for range 20 {
-		for ctx, want := range map[context.Context]job.Kind{canceled: job.Aborted, late: job.Unavailable} {
+		for ctx, want := range map[context.Context]job.Kind{canceled: job.Aborted,
+			late: job.Unavailable} {
 			ran := false
 			err := w.Update(ctx, func(store.Tx) error { ran = true; return nil })
 			verr := w.View(ctx, func(store.Reader) error { ran = true; return nil })
@@ -251,7 +252,10 @@ func readYourWrites(w *world) {
 	w.crowd(8, func(i int) error {
 		for n := range 15 {
 			j := newJob(fmt.Sprint(i, "-", n))
-			if err := w.Update(w.context(), func(tx store.Tx) error { _, err := tx.Insert([]*job.Job{j}); return err }); err != nil {
+			if err := w.Update(w.context(), func(tx store.Tx) error {
+				_, err := tx.Insert([]*job.Job{j})
+				return err
+			}); err != nil {
 				return err
 			}
 			var there []*job.Job
@@ -283,7 +287,9 @@ func snapshot(w *world) {
 			return len(all)
 		}
 		equal(w, "at first", count(), 1)
-		go func() { done <- w.Update(w.context(), func(tx store.Tx) error { return insertOne(tx, "b") }) }()
+		go func() {
+			done <- w.Update(w.context(), func(tx store.Tx) error { return insertOne(tx, "b") })
+		}()
 		select {
 		case err := <-done:
 			done <- err
@@ -300,7 +306,9 @@ func snapshot(w *world) {
 
 func viewErrors(w *world) {
 	for range 10 { // more than there are connections for reading
-		if err := w.View(w.context(), func(store.Reader) error { return errUnwanted }); err != errUnwanted {
+		if err := w.View(w.context(), func(store.Reader) error {
+			return errUnwanted
+		}); err != errUnwanted {
 			w.Errorf("got %v", err)
 		}
 		func() {

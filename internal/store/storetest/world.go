@@ -24,8 +24,10 @@ func Run(t *testing.T, open func(tb testing.TB, clock func() time.Time) store.St
 		name  string
 		tests []test
 	}{
-		{"jobs", jobTests}, {"bodies", bodyTests}, {"locks", lockTests}, {"history", historyTests}, {"records", recordTests},
-		{"queues", queueTests}, {"updates", updateTests}, {"search", searchTests}, {"crowds", crowdTests},
+		{"jobs", jobTests}, {"bodies", bodyTests}, {"locks", lockTests}, {"history", historyTests},
+		{"records", recordTests},
+		{"queues", queueTests}, {"updates", updateTests}, {"search", searchTests},
+		{"crowds", crowdTests},
 	} {
 		for _, test := range group.tests {
 			t.Run(group.name+"/"+test.name, func(t *testing.T) {
@@ -155,15 +157,21 @@ func in(contract, queue string) func(*job.Job) {
 }
 
 func waiting(due time.Time, openDeps int) func(*job.Job) {
-	return func(j *job.Job) { j.Phase, j.State, j.DueAt, j.OpenDeps = job.Waiting, "waiting", due, openDeps }
+	return func(j *job.Job) {
+		j.Phase, j.State, j.DueAt, j.OpenDeps = job.Waiting, "waiting", due, openDeps
+	}
 }
 
 func leased(updated, until time.Time) func(*job.Job) {
-	return func(j *job.Job) { j.Phase, j.State, j.UpdatedAt, j.LeaseUntil = job.Leased, "running", updated, until }
+	return func(j *job.Job) {
+		j.Phase, j.State, j.UpdatedAt, j.LeaseUntil = job.Leased, "running", updated, until
+	}
 }
 
 func settled(contract string, at time.Time) func(*job.Job) {
-	return func(j *job.Job) { j.Phase, j.State, j.ID.Contract, j.FinishedAt = job.Done, "done", contract, at }
+	return func(j *job.Job) {
+		j.Phase, j.State, j.ID.Contract, j.FinishedAt = job.Done, "done", contract, at
+	}
 }
 
 func keys(jobs []*job.Job) []string {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// NATSServer is a NewNATS server with JetStream on a port of its own. What it acknowledges is on the disk.
+// NATSServer is a NewNATS server with JetStream on a port of its own. What it acknowledges is on
+// the disk.
 type NATSServer struct {
 	URL string
 
@@ -31,15 +32,17 @@ type NATSCluster struct {
 	URL     string // the addresses of all
 }
 
-// NewNATSCluster starts servers n0, n1 and n2, and ends them with the test. They have yet to elect their leader.
+// NewNATSCluster starts servers n0, n1 and n2, and ends them with the test. They have yet to elect
+// their leader.
 func NewNATSCluster(tb testing.TB, token string) *NATSCluster {
 	tb.Helper()
 	routes := []string{freeAddress(tb), freeAddress(tb), freeAddress(tb)}
 	c := &NATSCluster{}
 	var urls []string
 	for i, route := range routes {
-		server := startNATS(tb, token, fmt.Sprintf("server_name: n%d\ncluster { name: test, listen: %q, routes: [nats://%s] }\n",
-			i, route, strings.Join(routes, ", nats://")))
+		server := startNATS(tb, token,
+			fmt.Sprintf("server_name: n%d\ncluster { name: test, listen: %q, routes: [nats://%s] }\n",
+				i, route, strings.Join(routes, ", nats://")))
 		c.Servers, urls = append(c.Servers, server), append(urls, server.URL)
 	}
 	c.URL = strings.Join(urls, ",")
@@ -51,7 +54,8 @@ func startNATS(tb testing.TB, token, extraConfig string) *NATSServer {
 	tb.Helper()
 	dir := tb.TempDir()
 	s := &NATSServer{tb: tb, config: filepath.Join(dir, "nats.conf")}
-	text := "jetstream { store_dir: " + `"` + filepath.Join(dir, "js") + `"` + ", sync_interval: always }\n" + extraConfig
+	text := "jetstream { store_dir: " + `"` + filepath.Join(dir, "js") + `"` +
+		", sync_interval: always }\n" + extraConfig
 	if token != "" {
 		text += "authorization { token: " + token + " }\n"
 	}
@@ -65,7 +69,8 @@ func startNATS(tb testing.TB, token, extraConfig string) *NATSServer {
 func (s *NATSServer) start(port string) {
 	s.tb.Helper()
 	var lines []string
-	s.process, lines = startProcess(s.tb, "Server is ready", exec.Command(natsProgram().path(s.tb), "-c", s.config, "-a", "127.0.0.1", "-p", port))
+	s.process, lines = startProcess(s.tb, "Server is ready",
+		exec.Command(natsProgram().path(s.tb), "-c", s.config, "-a", "127.0.0.1", "-p", port))
 	for _, line := range lines {
 		if _, address, ok := strings.Cut(line, "Listening for client connections on "); ok {
 			s.URL = "nats://" + address

@@ -36,7 +36,8 @@ func TestPrograms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if name := conn.ConnectedServerName(); name != fmt.Sprint("n", i) || conn.ConnectedClusterName() == "" {
+			if name := conn.ConnectedServerName(); name != fmt.Sprint("n", i) ||
+				conn.ConnectedClusterName() == "" {
 				t.Errorf("server %d is %s of the cluster %q", i, name, conn.ConnectedClusterName())
 			}
 			conn.Close()
@@ -65,7 +66,8 @@ func TestPrograms(t *testing.T) {
 		psql := postgresProgram(t, "psql")
 		for range 2 {
 			for _, url := range []string{direct, pooled} {
-				if text, err := exec.Command(psql, "-X", url, "-c", "SELECT 1").CombinedOutput(); err != nil {
+				if text, err := exec.Command(psql, "-X", url, "-c",
+					"SELECT 1").CombinedOutput(); err != nil {
 					t.Errorf("%s: %v %s", url, err, text)
 				}
 			}

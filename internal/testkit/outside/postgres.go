@@ -82,7 +82,8 @@ func (s *PostgresServer) Schemas(n int) []string {
 	for i := range n {
 		name := fmt.Sprint("r", i)
 		names = append(names, name)
-		statements = append(statements, "CREATE ROLE "+name+" LOGIN; CREATE SCHEMA AUTHORIZATION "+name)
+		statements = append(statements, "CREATE ROLE "+name+" LOGIN; CREATE SCHEMA AUTHORIZATION "+
+			name)
 	}
 	s.Exec("postgres", strings.Join(statements, ";"))
 	s.roles = append(s.roles, names...)
@@ -94,7 +95,8 @@ func (s *PostgresServer) Standby() *PostgresServer {
 	s.tb.Helper()
 	standby := &PostgresServer{tb: s.tb, dir: serviceDir(s.tb), roles: s.roles}
 	_, standby.port, _ = strings.Cut(freeAddress(s.tb), ":")
-	copied := serviceCommand(s.tb, postgresProgram(s.tb, "pg_basebackup"), "-D", filepath.Join(standby.dir, "data"), "-R",
+	copied := serviceCommand(s.tb, postgresProgram(s.tb, "pg_basebackup"), "-D",
+		filepath.Join(standby.dir, "data"), "-R",
 		"--checkpoint=fast", "--no-sync", "-d", s.URL("postgres", "postgres"))
 	if text, err := copied.CombinedOutput(); err != nil {
 		s.tb.Fatalf("pg_basebackup: %v\n%s", err, text)
@@ -113,7 +115,8 @@ func (s *PostgresServer) Exec(database string, statements ...string) {
 	for _, statement := range statements {
 		args = append(args, "-c", statement)
 	}
-	if text, err := exec.Command(postgresProgram(s.tb, "psql"), args...).CombinedOutput(); err != nil {
+	if text, err := exec.Command(postgresProgram(s.tb, "psql"),
+		args...).CombinedOutput(); err != nil {
 		s.tb.Fatalf("%s: %v\n%s", strings.Join(statements, "; "), err, text)
 	}
 }
@@ -121,8 +124,9 @@ func (s *PostgresServer) Exec(database string, statements ...string) {
 // Disconnect ends all connections to a database.
 func (s *PostgresServer) Disconnect(database string) {
 	s.tb.Helper()
-	s.Exec("postgres", "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname='"+
-		database+"'")
+	s.Exec("postgres",
+		"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname='"+
+			database+"'")
 }
 
 // postgresProgram finds a program of PostgreSQL, on the path or where Debian has it: of the newest
@@ -136,7 +140,9 @@ func postgresProgram(tb testing.TB, name string) string {
 	if len(files) == 0 {
 		missingProgram(tb, name)
 	}
-	return slices.MaxFunc(files, func(a, b string) int { return postgresVersion(a) - postgresVersion(b) })
+	return slices.MaxFunc(files, func(a, b string) int {
+		return postgresVersion(a) - postgresVersion(b)
+	})
 }
 
 func postgresVersion(file string) int {
@@ -144,7 +150,8 @@ func postgresVersion(file string) int {
 	return n
 }
 
-// missingProgram skips a test whose program is not installed, or fails it where nothing may be skipped.
+// missingProgram skips a test whose program is not installed, or fails it where nothing may be
+// skipped.
 func missingProgram(tb testing.TB, name string) {
 	tb.Helper()
 	if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
@@ -168,12 +175,13 @@ func serviceCommand(tb testing.TB, file string, args ...string) *exec.Cmd {
 	if name == "" {
 		return exec.Command(file, args...)
 	}
-	setpriv, err := exec.LookPath("setpriv") // which becomes the program, so that it can be signaled
+	// which becomes the program, so that it can be signaled
+	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
 		missingProgram(tb, "setpriv")
 	}
-	return exec.Command(setpriv, append([]string{"--reuid=" + name, "--regid=" + name, "--clear-groups",
-		"--", file}, args...)...)
+	return exec.Command(setpriv, append([]string{"--reuid=" + name, "--regid=" + name,
+		"--clear-groups", "--", file}, args...)...)
 }
 
 // serviceDir is a directory for such a program. The path to the directories of tests is closed to
@@ -217,12 +225,15 @@ type PgBouncer struct {
 func NewPgBouncer(tb testing.TB, s *PostgresServer, settings ...string) *PgBouncer {
 	tb.Helper()
 	list := `"` + strings.Join(s.roles, "\" \"\"\n\"") + "\" \"\"\n"
-	return NewPgBouncerFromFiles(tb, s, "[databases]\n* = host=db.internal port=5432\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"+
-		"listen_port = 6432\nauth_type = trust\nauth_file = /etc/pgbouncer/userlist.txt\n"+strings.Join(settings, "\n"), list)
+	return NewPgBouncerFromFiles(tb, s,
+		"[databases]\n* = host=db.internal port=5432\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"+
+			"listen_port = 6432\nauth_type = trust\nauth_file = /etc/pgbouncer/userlist.txt\n"+
+			strings.Join(settings, "\n"), list)
 }
 
-// NewPgBouncerFromFiles starts a pooler of a configuration and a list of users, and ends it with the test. The
-// server is db.internal to it; its own port and the place of the list are changed to free ones.
+// NewPgBouncerFromFiles starts a pooler of a configuration and a list of users, and ends it with
+// the test. The server is db.internal to it; its own port and the place of the list are changed to
+// free ones.
 func NewPgBouncerFromFiles(tb testing.TB, s *PostgresServer, ini, list string) *PgBouncer {
 	tb.Helper()
 	file, err := exec.LookPath("pgbouncer")

@@ -1,5 +1,5 @@
-// Package outside runs servers of others as processes of their own, for tests that must hold against the real thing:
-// NewNATS, S3, NewSQS, PostgreSQL and PgBouncer.
+// Package outside runs servers of others as processes of their own, for tests that must hold
+// against the real thing: NewNATS, S3, NewSQS, PostgreSQL and PgBouncer.
 //
 // Those of PostgreSQL are where the system has them. The others are built into a directory of the
 // user's cache, or into MILLRACE_TEST_BIN. A test that does not find its program is skipped; where
@@ -29,11 +29,13 @@ var natsProgram = sync.OnceValue(func() program {
 	if err != nil {
 		version = []byte("unknown")
 	}
-	return program{module: module, command: "nats-server", version: strings.TrimSpace(string(version))}
+	return program{module: module, command: "nats-server",
+		version: strings.TrimSpace(string(version))}
 })
 
 func s3Program() program {
-	return program{module: "github.com/versity/versitygw/cmd/versitygw", command: "versitygw", version: "v1.8.0"}
+	return program{module: "github.com/versity/versitygw/cmd/versitygw", command: "versitygw",
+		version: "v1.8.0"}
 }
 
 // buildMu keeps the tests of a binary from building a program twice.
@@ -92,7 +94,8 @@ type process struct {
 	output *io.PipeWriter
 }
 
-// startProcess runs a program until a line of its output holds ready, and gives the lines up to that one.
+// startProcess runs a program until a line of its output holds ready, and gives the lines up to
+// that one.
 func startProcess(tb testing.TB, ready string, cmd *exec.Cmd) (*process, []string) {
 	tb.Helper()
 	read, write := io.Pipe()

@@ -26,8 +26,8 @@ type S3Server struct {
 	process *process
 }
 
-// NewS3 starts a server with the buckets, ends it with the test, and sets the environment that clients read their keys
-// from; so such a test cannot be parallel.
+// NewS3 starts a server with the buckets, ends it with the test, and sets the environment that
+// clients read their keys from; so such a test cannot be parallel.
 func NewS3(tb testing.TB, buckets ...string) *S3Server {
 	tb.Helper()
 	s := &S3Server{Root: tb.TempDir()}
@@ -48,7 +48,8 @@ func NewS3(tb testing.TB, buckets ...string) *S3Server {
 
 func (s *S3Server) start(address string) {
 	s.tb.Helper()
-	cmd := exec.Command(s.program, "--port", address, "--access", s3Access, "--secret", s3Secret, "posix", s.Root)
+	cmd := exec.Command(s.program, "--port", address, "--access", s3Access, "--secret", s3Secret,
+		"posix", s.Root)
 	s.process, _ = startProcess(s.tb, "service listening on", cmd)
 	s.await(s.tb)
 }

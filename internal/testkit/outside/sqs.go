@@ -25,11 +25,13 @@ type SQSServer struct {
 	process *process
 }
 
-// NewSQS starts a server whose queue hands a message out again when it has not been settled within visible, ends it with
-// the test, and sets the environment that clients read their keys from; so such a test cannot be parallel.
+// NewSQS starts a server whose queue hands a message out again when it has not been settled within
+// visible, ends it with the test, and sets the environment that clients read their keys from; so
+// such a test cannot be parallel.
 func NewSQS(tb testing.TB, visible time.Duration) *SQSServer {
 	tb.Helper()
-	s := &SQSServer{tb: tb, address: freeAddress(tb), init: filepath.Join(tb.TempDir(), "init.json")}
+	s := &SQSServer{tb: tb, address: freeAddress(tb),
+		init: filepath.Join(tb.TempDir(), "init.json")}
 	s.URL = "http://" + s.address
 	text, _ := json.Marshal(map[string]any{"queues": []any{map[string]any{"name": "images",
 		"attributes": map[string]string{"VisibilityTimeout": fmt.Sprint(int(visible.Seconds()))}}}})
@@ -47,7 +49,8 @@ func (s *SQSServer) Restart() {
 	s.tb.Helper()
 	_, port, _ := net.SplitHostPort(s.address)
 	cmd := exec.Command("node", sqsScript(s.tb))
-	cmd.Env = append(os.Environ(), "FAUXQS_PORT="+port, "FAUXQS_INIT="+s.init, "FAUXQS_HOST=localhost")
+	cmd.Env = append(os.Environ(), "FAUXQS_PORT="+port, "FAUXQS_INIT="+s.init,
+		"FAUXQS_HOST=localhost")
 	s.process, _ = startProcess(s.tb, "listening", cmd)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -67,7 +70,8 @@ func (s *SQSServer) Kill() { s.process.kill() }
 // Setting is images.queue_url for the server.
 func (s *SQSServer) Setting() string {
 	_, port, _ := net.SplitHostPort(s.address)
-	return "awssqs://sqs.us-east-1.localhost:" + port + "/000000000000/images?region=us-east-1&endpoint=" + s.URL
+	return "awssqs://sqs.us-east-1.localhost:" + port +
+		"/000000000000/images?region=us-east-1&endpoint=" + s.URL
 }
 
 // sqsScript gives the script of the server.
@@ -83,7 +87,8 @@ func sqsScript(tb testing.TB) string {
 	if os.Getenv("MILLRACE_TEST_REQUIRE") != "1" {
 		tb.Skipf("skipped: there is no %s", file)
 	}
-	install := exec.Command("npm", "install", "--no-audit", "--no-fund", "--prefix", dir, "fauxqs@"+fauxqsVersion)
+	install := exec.Command("npm", "install", "--no-audit", "--no-fund", "--prefix", dir,
+		"fauxqs@"+fauxqsVersion)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}

@@ -28,8 +28,8 @@ var OpenAPI []byte
 // bodyLimit holds for every request: results and states are answers, not archives.
 const bodyLimit = 4 << 20
 
-// Contract is what the API needs to know of a contract whose jobs it serves. Jobs that are given to the functions have
-// no bodies, unless said.
+// Contract is what the API needs to know of a contract whose jobs it serves. Jobs that are given to
+// the functions have no bodies, unless said.
 type Contract struct {
 	Name string
 	// EngineName is what the engine calls the contract of the jobs; "" is Name.
@@ -37,28 +37,32 @@ type Contract struct {
 
 	// Attempt is how often the job was handed out to be tried, this time included: from 1 on.
 	Attempt func(*job.Job) int
-	// Complete and Fail say how a run ends; they are asked in the transaction: see engine.DecideFunc. result is nil when none
-	// was sent.
+	// Complete and Fail say how a run ends; they are asked in the transaction: see
+	// engine.DecideFunc. result is nil when none was sent.
 	Complete func(j *job.Job, result []byte) engine.Outcome
 	Fail     func(j *job.Job, message, errorType string, retryable bool) engine.Outcome
-	// VerifyResult takes the place of Complete where more than the job tells whether it is done. It is asked before the
-	// transaction, of the job with its definition. An error refuses the result, and the run goes on.
+	// VerifyResult takes the place of Complete where more than the job tells whether it is done. It
+	// is asked before the transaction, of the job with its definition. An error refuses the result,
+	// and the run goes on.
 	VerifyResult func(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error)
 
-	// ID is the identity of the job that the contract shows under an id; false when there can be none. Nil takes the
-	// id as the key.
+	// ID is the identity of the job that the contract shows under an id; false when there can be
+	// none. Nil takes the id as the key.
 	ID func(jobID string) (job.ID, bool)
 	// State is how a state is called in answers; nil is its own name.
 	State func(job.State) string
-	// Payload is what a worker is given of a job with all its bodies; nil is the payload as it was sent.
+	// Payload is what a worker is given of a job with all its bodies; nil is the payload as it was
+	// sent.
 	Payload func(*job.Job) []byte
-	// RunsLocally reports whether the process runs the jobs of a queue itself, so that they are not handed out here; of ""
-	// whether it runs all of them. Nil is none.
+	// RunsLocally reports whether the process runs the jobs of a queue itself, so that they are not
+	// handed out here; of "" whether it runs all of them. Nil is none.
 	RunsLocally func(queue string) bool
-	// TimedOut is how a run ends that should have ended by now although its worker is alive, nil while it may go on. It is
-	// asked whenever the worker says something, which then comes too late, as Complete is. Without it no run is overdue.
+	// TimedOut is how a run ends that should have ended by now although its worker is alive, nil
+	// while it may go on. It is asked whenever the worker says something, which then comes too
+	// late, as Complete is. Without it no run is overdue.
 	TimedOut func(j *job.Job) *engine.Outcome
-	// Check says why this node must not hand out jobs of the contract or judge what came of them; nil is never.
+	// Check says why this node must not hand out jobs of the contract or judge what came of them;
+	// nil is never.
 	Check func() error
 	// OnHeartbeat is told of every heartbeat that got through; nil tells nobody.
 	OnHeartbeat func()
@@ -141,8 +145,11 @@ func New(c Config) (*API, error) {
 	a := &API{Config: c, contracts: map[string]*Contract{}, byEngine: map[string]*Contract{}}
 	for i := range c.Contracts {
 		contract := &c.Contracts[i]
-		if contract.Name == "" || contract.Attempt == nil || contract.Complete == nil && contract.VerifyResult == nil || contract.Fail == nil || a.contracts[contract.Name] != nil {
-			return nil, fmt.Errorf("workerapi: contract %q needs a name of its own, Attempt, Complete or Settle, and Fail", contract.Name)
+		if contract.Name == "" || contract.Attempt == nil ||
+			(contract.Complete == nil && contract.VerifyResult == nil) || contract.Fail == nil ||
+			a.contracts[contract.Name] != nil {
+			return nil, fmt.Errorf(
+				"workerapi: contract %q needs a name of its own, Attempt, Complete or Settle, and Fail", contract.Name)
 		}
 		a.contracts[contract.Name], a.byEngine[contract.engineName()] = contract, contract
 		a.needsVerify = a.needsVerify || contract.VerifyResult != nil
@@ -157,8 +164,10 @@ func New(c Config) (*API, error) {
 
 // Mount makes the API serve its paths by an engine.
 func (a *API) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	a = &API{Config: a.Config, contracts: a.contracts, byEngine: a.byEngine, needsVerify: a.needsVerify, metrics: a.metrics, engine: e}
-	t := httpapi.Router{Name: Name, Prefixes: []string{"/worker/v1/"}, Routes: a.routes(), Token: a.Token, BodyLimit: bodyLimit,
+	a = &API{Config: a.Config, contracts: a.contracts, byEngine: a.byEngine,
+		needsVerify: a.needsVerify, metrics: a.metrics, engine: e}
+	t := httpapi.Router{Name: Name, Prefixes: []string{"/worker/v1/"}, Routes: a.routes(),
+		Token: a.Token, BodyLimit: bodyLimit,
 		WriteError: a.sendError, Log: a.Log, Tracing: a.Tracing}
 	for i := range t.Routes {
 		t.Routes[i].Observe = a.metrics.route(t.Routes[i].Action)

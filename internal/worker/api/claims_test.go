@@ -28,10 +28,12 @@ func TestClaims(t *testing.T) {
 				t.Fatalf("got %d jobs", len(jobs))
 			}
 			j := jobs[0]
-			if j.JobID != "a-0" || j.Contract != testContract || j.Queue != "a" || j.Attempt != 1 || string(j.State) != "null" || j.LeaseSeconds != 30 {
+			if j.JobID != "a-0" || j.Contract != testContract || j.Queue != "a" || j.Attempt != 1 ||
+				string(j.State) != "null" || j.LeaseSeconds != 30 {
 				t.Errorf("got %+v", j)
 			}
-			if got, want := string(j.Payload), `{"n": 0,  "big": 123456789012345678901234567890}`; got != want {
+			if got, want := string(j.Payload),
+				`{"n": 0,  "big": 123456789012345678901234567890}`; got != want {
 				t.Errorf("payload %s, want %s", got, want)
 			}
 			stored := w.wantState(t, "a-0", "running")
@@ -54,8 +56,10 @@ func TestClaims(t *testing.T) {
 			}
 		})
 		t.Run("G-TF-37 a queue with a handler is refused by name", func(t *testing.T) {
-			w.post(t, "/worker/v1/claims", `{"contract":"made","queues":["a","here"]}`).WantError(t, 409, "NOT_CLAIMABLE")
-			w.post(t, "/worker/v1/jobs/here-0/claim", `{"contract":"made"}`).WantError(t, 409, "NOT_CLAIMABLE")
+			w.post(t, "/worker/v1/claims", `{"contract":"made","queues":["a","here"]}`).WantError(t,
+				409, "NOT_CLAIMABLE")
+			w.post(t, "/worker/v1/jobs/here-0/claim", `{"contract":"made"}`).WantError(t, 409,
+				"NOT_CLAIMABLE")
 			w.wantState(t, "here-0", "ready")
 		})
 	})
@@ -77,16 +81,20 @@ func TestClaimByID(t *testing.T) {
 		w.submit(t, testContract, "a", 1)
 		w.submit(t, otherContract, "o", 1)
 		path := "/worker/v1/jobs/a-0/claim"
-		j := testkit.DecodeReply[claimedJob](t, w.post(t, path, `{"contract":"made","worker":"me"}`).WantStatus(t, 200))
-		if j.JobID != "a-0" || j.Attempt != 1 || w.wantState(t, "a-0", "running").Run.String() != j.RunID {
+		j := testkit.DecodeReply[claimedJob](t,
+			w.post(t, path, `{"contract":"made","worker":"me"}`).WantStatus(t, 200))
+		if j.JobID != "a-0" || j.Attempt != 1 ||
+			w.wantState(t, "a-0", "running").Run.String() != j.RunID {
 			t.Errorf("got %+v", j)
 		}
 		w.post(t, path, `{"contract":"made"}`).WantError(t, 409, "NOT_CLAIMABLE") // leased
 		w.postRun(t, j.RunID, "complete", "").WantStatus(t, 200)
 		w.post(t, path, `{"contract":"made"}`).WantError(t, 409, "NOT_CLAIMABLE") // over
-		w.post(t, "/worker/v1/jobs/nobody/claim", `{"contract":"made"}`).WantError(t, 404, "NOT_FOUND")
+		w.post(t, "/worker/v1/jobs/nobody/claim", `{"contract":"made"}`).WantError(t, 404,
+			"NOT_FOUND")
 		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"made"}`).WantError(t, 404, "NOT_FOUND")
-		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"other"}`).WantError(t, 400, "VALIDATION_ERROR")
+		w.post(t, "/worker/v1/jobs/o-0/claim", `{"contract":"other"}`).WantError(t, 400,
+			"VALIDATION_ERROR")
 		w.post(t, path, ``).WantError(t, 400, "VALIDATION_ERROR")
 	})
 }
@@ -108,9 +116,11 @@ func TestClaimByIDWithoutSlot(t *testing.T) {
 func TestLongPoll(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		got := make(chan []claimedJob, 2)
-		for i, members := range []string{`,"queues":["a"],"wait_seconds":30`, `,"wait_seconds":30`} {
+		for i, members := range []string{`,"queues":["a"],"wait_seconds":30`,
+			`,"wait_seconds":30`} {
 			go func() { got <- w.claim(t, members) }()
-			w.submitOne(t, job.ID{Contract: testContract, Key: fmt.Sprint("late-", i)}, "a") // whether it waits already or not
+			// whether it waits already or not
+			w.submitOne(t, job.ID{Contract: testContract, Key: fmt.Sprint("late-", i)}, "a")
 			select {
 			case jobs := <-got:
 				if len(jobs) != 1 || jobs[0].Queue != "a" {
@@ -133,14 +143,18 @@ func TestLongPoll(t *testing.T) {
 	})
 }
 
-// A caller whose connection breaks before it has the whole answer has no jobs: they go back at once, with nothing counted.
+// A caller whose connection breaks before it has the whole answer has no jobs: they go back at
+// once, with nothing counted.
 func TestClaimIsCutOff(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		const jobs = 16
 		for i := range jobs {
-			one := engine.Submission{Job: job.Job{ID: job.ID{Contract: testContract, Key: fmt.Sprint(i)}, Queue: "a", Lease: time.Hour, MaxAttempts: 3,
-				Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}} // more than the connection holds
-			if _, err := w.engine.Submit(t.Context(), engine.Unique, []engine.Submission{one}); err != nil {
+			one := engine.Submission{Job: job.Job{ID: job.ID{Contract: testContract,
+				Key: fmt.Sprint(i)}, Queue: "a", Lease: time.Hour, MaxAttempts: 3,
+				// more than the connection holds
+				Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}}
+			if _, err := w.engine.Submit(t.Context(), engine.Unique,
+				[]engine.Submission{one}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -149,23 +163,29 @@ func TestClaimIsCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		body := fmt.Sprintf(`{"contract":"made","max":%d}`, jobs)
-		fmt.Fprintf(conn, "POST /worker/v1/claims HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		if line, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
+		fmt.Fprintf(conn, "POST /worker/v1/claims HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+			"application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		if line, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); err != nil ||
+			line != "HTTP/1.1 200 OK\r\n" {
 			t.Fatalf("answered %q, %v", line, err)
 		}
-		if leased, err := w.engine.Queues(t.Context(), testContract); err != nil || leased[0].Leased != jobs {
+		if leased, err := w.engine.Queues(t.Context(), testContract); err != nil ||
+			leased[0].Leased != jobs {
 			t.Fatalf("%+v, %v: want %d jobs handed out", leased, err, jobs)
 		}
 		_ = conn.(*net.TCPConn).SetLinger(0) // a reset
 		conn.Close()
 		for back := 0; back < jobs; {
-			again, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: testContract, Max: jobs, Worker: "w", Wait: 25 * time.Second})
+			again, err := w.engine.Claim(t.Context(),
+				engine.ClaimRequest{Contract: testContract, Max: jobs, Worker: "w",
+					Wait: 25 * time.Second})
 			if err != nil || len(again) == 0 {
 				t.Fatalf("%d of %d jobs came back, %v", back, jobs, err)
 			}
 			for _, j := range again {
 				if j.Attempts != 2 || j.FailedAttempts != 0 {
-					t.Errorf("job %s came back with %d runs, %d failures", j.ID.Key, j.Attempts, j.FailedAttempts)
+					t.Errorf("job %s came back with %d runs, %d failures", j.ID.Key, j.Attempts,
+						j.FailedAttempts)
 				}
 			}
 			back += len(again)
@@ -211,11 +231,15 @@ func TestValidation(t *testing.T) {
 	t.Run("G-X-20 members that are not known", func(t *testing.T) {
 		w.submit(t, testContract, "a", 1)
 		for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a-0/claim"} {
-			w.post(t, path, `{"contract":"made","queue":"b"}`).WantError(t, 400, "VALIDATION_ERROR", `"queue"`, "worker")
-			w.post(t, path, `{"contract":"made","Worker":null}`).WantError(t, 400, "VALIDATION_ERROR", `"Worker"`)
-			w.post(t, path, `{"contract":"made","`+strings.Repeat("x", 1<<20)+`":1}`).WantError(t, 400, "VALIDATION_ERROR", `"`+strings.Repeat("x", 100)+`"`)
+			w.post(t, path, `{"contract":"made","queue":"b"}`).WantError(t, 400, "VALIDATION_ERROR",
+				`"queue"`, "worker")
+			w.post(t, path, `{"contract":"made","Worker":null}`).WantError(t, 400,
+				"VALIDATION_ERROR", `"Worker"`)
+			w.post(t, path, `{"contract":"made","`+strings.Repeat("x", 1<<20)+`":1}`).WantError(t,
+				400, "VALIDATION_ERROR", `"`+strings.Repeat("x", 100)+`"`)
 		}
-		w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made","queues":["a"]}`).WantError(t, 400, "VALIDATION_ERROR", `"queues"`)
+		w.post(t, "/worker/v1/jobs/a-0/claim", `{"contract":"made","queues":["a"]}`).WantError(t,
+			400, "VALIDATION_ERROR", `"queues"`)
 		w.wantState(t, "a-0", "ready")
 	})
 	t.Run("many queues", func(t *testing.T) {
@@ -223,13 +247,16 @@ func TestValidation(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprintf(`"q%d"`, i)
 		}
-		w.post(t, "/worker/v1/claims", `{"contract":"made","queues":[`+strings.Join(names, ",")+`]}`).WantError(t, 400, "VALIDATION_ERROR")
+		w.post(t, "/worker/v1/claims", `{"contract":"made","queues":[`+strings.Join(names, ",")+
+			`]}`).WantError(t, 400, "VALIDATION_ERROR")
 	})
 	t.Run("no JSON by its type", func(t *testing.T) {
-		w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Content-Type", "text/plain").WantError(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+		w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Content-Type",
+			"text/plain").WantError(t, 415, "UNSUPPORTED_MEDIA_TYPE")
 	})
 	t.Run("too large", func(t *testing.T) {
-		w.post(t, "/worker/v1/claims", strings.Repeat(" ", 4<<20+1)).WantError(t, 413, "PAYLOAD_TOO_LARGE")
+		w.post(t, "/worker/v1/claims", strings.Repeat(" ", 4<<20+1)).WantError(t, 413,
+			"PAYLOAD_TOO_LARGE")
 	})
 	t.Run("G-X-02 paths and methods", func(t *testing.T) {
 		w.post(t, "/worker/v1/nothing", ``).WantError(t, 404, "NOT_FOUND")
@@ -242,16 +269,20 @@ func TestValidation(t *testing.T) {
 func TestToken(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "the-token", 0, newContract())
-	for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a/claim", "/worker/v1/runs/x/complete", "/worker/v1/outcomes", "/worker/v1/nothing"} {
+	for _, path := range []string{"/worker/v1/claims", "/worker/v1/jobs/a/claim",
+		"/worker/v1/runs/x/complete", "/worker/v1/outcomes", "/worker/v1/nothing"} {
 		w.post(t, path, `{"contract":"made"}`).WantError(t, 401, "UNAUTHORIZED")
-		w.post(t, path, `{"contract":"made"}`, "Authorization", "Bearer another").WantError(t, 401, "UNAUTHORIZED")
+		w.post(t, path, `{"contract":"made"}`, "Authorization", "Bearer another").WantError(t, 401,
+			"UNAUTHORIZED")
 	}
-	w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Authorization", "Bearer the-token").WantStatus(t, 200)
+	w.post(t, "/worker/v1/claims", `{"contract":"made"}`, "Authorization",
+		"Bearer the-token").WantStatus(t, 200)
 }
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	twice := workerapi.Config{Log: discard, Contracts: []workerapi.Contract{newContract(), newContract()}}
+	twice := workerapi.Config{Log: discard,
+		Contracts: []workerapi.Contract{newContract(), newContract()}}
 	half := newContract()
 	half.Fail = nil
 	for name, c := range map[string]workerapi.Config{"no log": {Contracts: []workerapi.Contract{newContract()}}, "none": {Log: discard}, "twice": twice,
@@ -272,9 +303,10 @@ func TestDocument(t *testing.T) {
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "", 0, newContract())
-	document(t).WantUnknownQueriesRefused(t, "VALIDATION_ERROR", func(method, path string) testkit.Reply {
-		return w.Do(t, method, path, "{}")
-	})
+	document(t).WantUnknownQueriesRefused(t, "VALIDATION_ERROR",
+		func(method, path string) testkit.Reply {
+			return w.Do(t, method, path, "{}")
+		})
 }
 
 func TestKinds(t *testing.T) {
@@ -284,9 +316,12 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s has no code", k)
 		}
 	}
-	for kind, want := range map[job.Kind]string{job.Unavailable: "STORAGE_UNAVAILABLE", job.ReadOnly: "STORAGE_UNAVAILABLE",
-		job.Timeout: "STORAGE_UNAVAILABLE", job.RunLost: "RUN_LOST", job.Internal: "INTERNAL_ERROR"} {
-		if code, status := workerapi.CodeOf(fmt.Errorf("wrapped: %w", &job.Error{Kind: kind})); code != want || status == 0 {
+	for kind, want := range map[job.Kind]string{job.Unavailable: "STORAGE_UNAVAILABLE",
+		job.ReadOnly: "STORAGE_UNAVAILABLE",
+		job.Timeout:  "STORAGE_UNAVAILABLE", job.RunLost: "RUN_LOST",
+		job.Internal: "INTERNAL_ERROR"} {
+		if code, status := workerapi.CodeOf(fmt.Errorf("wrapped: %w",
+			&job.Error{Kind: kind})); code != want || status == 0 {
 			t.Errorf("%s is %s %d, want %s", kind, code, status, want)
 		}
 	}
@@ -301,12 +336,16 @@ func TestStoreAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("G-X-20 STORAGE_UNAVAILABLE", func(t *testing.T) {
-		w.post(t, "/worker/v1/claims", `{"contract":"made"}`).WantError(t, 503, "STORAGE_UNAVAILABLE")
-		w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).WantError(t, 503, "STORAGE_UNAVAILABLE")
+		w.post(t, "/worker/v1/claims", `{"contract":"made"}`).WantError(t, 503,
+			"STORAGE_UNAVAILABLE")
+		w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).WantError(t, 503,
+			"STORAGE_UNAVAILABLE")
 		for _, verb := range []string{"start", "heartbeat", "complete", "release"} {
 			w.postRun(t, j.RunID, verb, ``).WantError(t, 503, "STORAGE_UNAVAILABLE")
 		}
-		w.post(t, "/worker/v1/outcomes", outcomes(outcomeJSON(j.RunID, "release", `{}`), outcomeJSON("no-uuid", "release", `{}`))).WantError(t, 503, "STORAGE_UNAVAILABLE")
+		w.post(t, "/worker/v1/outcomes",
+			outcomes(outcomeJSON(j.RunID, "release", `{}`),
+				outcomeJSON("no-uuid", "release", `{}`))).WantError(t, 503, "STORAGE_UNAVAILABLE")
 	})
 }
 

@@ -15,8 +15,12 @@ type finishPlan struct {
 }
 
 var (
-	started  = finishPlan{decide: func(*currentRun) (engine.Outcome, error) { return engine.Outcome{On: job.Started}, nil }}
-	released = finishPlan{outcomeReleased, func(*currentRun) (engine.Outcome, error) { return engine.Outcome{On: job.Released}, nil }}
+	started = finishPlan{decide: func(*currentRun) (engine.Outcome, error) {
+		return engine.Outcome{On: job.Started}, nil
+	}}
+	released = finishPlan{outcomeReleased, func(*currentRun) (engine.Outcome, error) {
+		return engine.Outcome{On: job.Released}, nil
+	}}
 )
 
 // completed leaves a result. It is errNeedsVerify where the contract has to look first.
@@ -39,7 +43,9 @@ func verified(o engine.Outcome) finishPlan {
 
 // rejected is what a contract that has looked did not believe: the run goes on.
 func rejected(err error) finishPlan {
-	return finishPlan{decide: func(*currentRun) (engine.Outcome, error) { return engine.Outcome{}, err }}
+	return finishPlan{decide: func(*currentRun) (engine.Outcome, error) {
+		return engine.Outcome{}, err
+	}}
 }
 
 func failedWith(f failure) finishPlan {
@@ -82,7 +88,10 @@ func (a *API) finishError(e *pendingFinish, err error) error {
 	case err == nil:
 		a.countFinished(e.current, e.plan.metricOutcome)
 	case job.IsKind(err, job.Conflict):
-		return &problem{code: codeConflict, detail: "the job is " + e.current.contract.state(e.state) + ", which this run cannot leave that way; it may have to be started first", cause: err}
+		return &problem{code: codeConflict,
+			detail: "the job is " + e.current.contract.state(e.state) +
+				", which this run cannot leave that way; it may have to be started first",
+			cause: err}
 	}
 	return err
 }

@@ -101,9 +101,12 @@ func errRunsLocally(what string) error {
 }
 
 var (
-	errRunLost     = &problem{code: codeRunLost, detail: "the run is not its job's current one: stop, nothing it writes counts"}
-	errRunTimedOut = &problem{code: codeRunLost, detail: "the run has taken longer than the job may run and has ended as failed: what its worker says comes too late"}
-	errNoJob       = &problem{code: codeNotFound, detail: "there is no such job"}
+	errRunLost = &problem{code: codeRunLost,
+		detail: "the run is not its job's current one: stop, nothing it writes counts"}
+	errRunTimedOut = &problem{code: codeRunLost,
+		detail: "the run has taken longer than the job may run and has ended as failed: what its " +
+			"worker says comes too late"}
+	errNoJob = &problem{code: codeNotFound, detail: "there is no such job"}
 )
 
 // toProblem finds what an error is to the caller.
@@ -133,8 +136,8 @@ func toProblem(err error) *problem {
 	}
 }
 
-// sendError writes an error as a problem document. What is our own fault is not explained beyond the number under which
-// the log has it.
+// sendError writes an error as a problem document. What is our own fault is not explained beyond
+// the number under which the log has it.
 func (a *API) sendError(c *httpapi.Call, err error) {
 	p := toProblem(err)
 	m := codeInfos[p.code]
@@ -155,12 +158,14 @@ func (a *API) sendError(c *httpapi.Call, err error) {
 	case detail == "":
 		detail = m.title
 	}
-	c.SendProblem(httpapi.Problem{Contract: "worker", Code: string(p.code), Status: m.status, Title: m.title, Detail: detail})
+	c.SendProblem(httpapi.Problem{Contract: "worker", Code: string(p.code), Status: m.status,
+		Title: m.title, Detail: detail})
 }
 
 // appendRefusal writes why one outcome of many is refused.
 func (a *API) appendRefusal(b []byte, p *problem) []byte {
 	a.metrics.errors.WithLabelValues(string(p.code)).Inc()
 	b = strictjson.AppendString(append(b, `"code":`...), string(p.code))
-	return strictjson.AppendString(append(b, `,"detail":`...), cmp.Or(p.detail, codeInfos[p.code].title))
+	return strictjson.AppendString(append(b, `,"detail":`...),
+		cmp.Or(p.detail, codeInfos[p.code].title))
 }

@@ -33,8 +33,10 @@ func (a *API) claim(c *httpapi.Call) error {
 	waiting := a.metrics.waiting.WithLabelValues(contract.Name)
 	waiting.Inc()
 	defer waiting.Dec()
-	jobs, err := a.engine.Claim(c.Request.Context(), engine.ClaimRequest{Contract: contract.engineName(), Queues: q.queues, Skip: contract.runsLocally,
-		Max: q.max, Worker: q.worker, Wait: time.Duration(q.waitSeconds) * time.Second})
+	jobs, err := a.engine.Claim(c.Request.Context(),
+		engine.ClaimRequest{Contract: contract.engineName(), Queues: q.queues,
+			Skip: contract.runsLocally,
+			Max:  q.max, Worker: q.worker, Wait: time.Duration(q.waitSeconds) * time.Second})
 	if err != nil {
 		return err
 	}
@@ -42,14 +44,16 @@ func (a *API) claim(c *httpapi.Call) error {
 	return nil
 }
 
-// sendJobs answers with jobs that were claimed. Those that do not get as far as the connection, because the caller is gone,
-// go back at once. What is lost behind it nobody knows: the lease ends that.
+// sendJobs answers with jobs that were claimed. Those that do not get as far as the connection,
+// because the caller is gone, go back at once. What is lost behind it nobody knows: the lease ends
+// that.
 func (a *API) sendJobs(c *httpapi.Call, contract *Contract, jobs []*job.Job, body []byte) {
 	a.metrics.claimed.WithLabelValues(contract.Name).Add(float64(len(jobs)))
 	c.Send(http.StatusOK, httpapi.JSON, body)
 	if err := http.NewResponseController(c).Flush(); err != nil && len(jobs) > 0 {
 		a.engine.ReleaseClaimed(jobs)
-		a.metrics.finished.WithLabelValues(contract.Name, outcomeUndelivered).Add(float64(len(jobs)))
+		a.metrics.finished.WithLabelValues(contract.Name,
+			outcomeUndelivered).Add(float64(len(jobs)))
 	}
 }
 
@@ -76,7 +80,9 @@ func (a *API) claimJob(c *httpapi.Call) error {
 	}
 	j, err := a.engine.ClaimJob(c.Request.Context(), id, q.worker)
 	if job.IsKind(err, job.Conflict) {
-		return &problem{code: codeNotClaimable, detail: "the job is " + contract.state(existing.State) + " and cannot be claimed now: it is not ready, not due, or held back by a limit or pause", cause: err}
+		return &problem{code: codeNotClaimable,
+			detail: "the job is " + contract.state(existing.State) +
+				" and cannot be claimed now: it is not ready, not due, or held back by a limit or pause", cause: err}
 	}
 	if err != nil {
 		return err
@@ -90,7 +96,8 @@ func (a *API) findContract(name string) (*Contract, error) {
 	if contract := a.contracts[name]; contract != nil {
 		return contract, contract.check()
 	}
-	return nil, invalid("contract " + strconv.Quote(name) + " is none whose jobs are handed out here")
+	return nil, invalid("contract " + strconv.Quote(name) +
+		" is none whose jobs are handed out here")
 }
 
 // held is a run that is its job's current one, or was a moment ago.
@@ -100,8 +107,8 @@ type currentRun struct {
 	run      engine.Run
 }
 
-// held tells whose run it is. One that is unknown or over, or of a job that is not served here, is lost like one that
-// was taken over (G-X-20).
+// held tells whose run it is. One that is unknown or over, or of a job that is not served here, is
+// lost like one that was taken over (G-X-20).
 func (a *API) checkRun(j *job.Job, run job.RunID) (*currentRun, error) {
 	contract := a.byEngine[j.ID.Contract]
 	if j.Run != run || contract == nil {
@@ -110,7 +117,8 @@ func (a *API) checkRun(j *job.Job, run job.RunID) (*currentRun, error) {
 	return &currentRun{contract, j, engine.Run{ID: j.ID, Run: run}}, contract.check()
 }
 
-// readCurrentRun reads the job of a run with its definition. What is written under the run finds out anew whose it is.
+// readCurrentRun reads the job of a run with its definition. What is written under the run finds
+// out anew whose it is.
 func (a *API) readCurrentRun(c *httpapi.Call) (*currentRun, error) {
 	run, err := parseRunID(c.PathValue("run_id"))
 	if err != nil {
@@ -134,7 +142,9 @@ func parseRunID(id string) (job.RunID, error) {
 	return run, nil
 }
 
-func logJob(c *httpapi.Call, h *currentRun) { c.AddAttrs(slog.String(telemetry.JobID, h.job.ID.Key)) }
+func logJob(c *httpapi.Call, h *currentRun) {
+	c.AddAttrs(slog.String(telemetry.JobID, h.job.ID.Key))
+}
 
 // POST /worker/v1/runs/{run_id}/heartbeat
 func (a *API) heartbeat(c *httpapi.Call) error {

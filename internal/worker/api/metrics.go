@@ -29,19 +29,29 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error) {
 	m := &metrics{
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "millrace_worker_api_request_duration_seconds",
-			Help:    "Time from the header of a request to its answer, by action and class of status; a claim may wait for 30 s.",
-			Buckets: []float64{500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 2.5, 10, 30, 60}}, []string{"action", "code"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_errors_total",
-			Help: "Requests, and outcomes of a batch, answered with an error, by its code."}, []string{"code"}),
-		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "millrace_worker_api_waiting_claims",
-			Help: "Claims that are being served or wait for a job."}, []string{"contract"}),
-		claimed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_claimed_jobs_total",
-			Help: "Jobs handed out."}, []string{"contract"}),
-		finished: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "millrace_worker_api_ended_runs_total",
-			Help: "Runs that ended here, by how; the rest of those handed out is under way, was canceled or fell silent."}, []string{"contract", "outcome"}),
+		requests: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "millrace_worker_api_request_duration_seconds",
+				Help: "Time from the header of a request to its answer, by action and class of " +
+					"status; a claim may wait for 30 s.",
+				Buckets: []float64{500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 2.5,
+					10, 30, 60}}, []string{"action", "code"}),
+		errors: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "millrace_worker_api_errors_total",
+				Help: "Requests, and outcomes of a batch, answered with an error, by its code."},
+			[]string{"code"}),
+		waiting: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Name: "millrace_worker_api_waiting_claims",
+				Help: "Claims that are being served or wait for a job."}, []string{"contract"}),
+		claimed: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "millrace_worker_api_claimed_jobs_total",
+				Help: "Jobs handed out."}, []string{"contract"}),
+		finished: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "millrace_worker_api_ended_runs_total",
+				Help: "Runs that ended here, by how; the rest of those handed out is under way, was " +
+					"canceled or fell silent."}, []string{"contract", "outcome"}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.errors, m.waiting, m.claimed, m.finished} {
+	for _, c := range []prometheus.Collector{m.requests, m.errors, m.waiting, m.claimed,
+		m.finished} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("workerapi: %w", err)
 		}
@@ -53,7 +63,8 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 		name := contracts[i].Name
 		m.waiting.WithLabelValues(name)
 		m.claimed.WithLabelValues(name)
-		for _, outcome := range []string{outcomeCompleted, outcomeFailed, outcomeReleased, outcomeOverdue, outcomeUndelivered} {
+		for _, outcome := range []string{outcomeCompleted, outcomeFailed, outcomeReleased,
+			outcomeOverdue, outcomeUndelivered} {
 			m.finished.WithLabelValues(name, outcome)
 		}
 	}

@@ -41,7 +41,8 @@ func (a *API) finish(c *httpapi.Call) error {
 	return nil
 }
 
-// verifyResults asks the contracts that have to look before they believe a result, one run after the other.
+// verifyResults asks the contracts that have to look before they believe a result, one run after
+// the other.
 func (a *API) verifyResults(ctx context.Context, all []*outcome) error {
 	jobs, err := a.completedJobs(ctx, all)
 	if err != nil {
@@ -82,12 +83,16 @@ func (a *API) completedJobs(ctx context.Context, all []*outcome) (map[int64]*job
 // settle has the contract look. A run that is overdue stays that: there is nothing to look for.
 func (o *outcome) verify(ctx context.Context, h *currentRun) error {
 	if timeout := h.contract.timedOut(h.job); timeout != nil {
-		o.plan.decide = func(*currentRun) (engine.Outcome, error) { o.timedOut = timeout; return *timeout, nil }
+		o.plan.decide = func(*currentRun) (engine.Outcome, error) {
+			o.timedOut = timeout
+			return *timeout, nil
+		}
 		return nil
 	}
 	verifiedOutcome, err := h.contract.VerifyResult(ctx, h.job, o.result)
 	if o.plan = verified(verifiedOutcome); err != nil {
-		o.plan = rejected(err) // unless the run is over by then: an outcome before this one may have ended it
+		// unless the run is over by then: an outcome before this one may have ended it
+		o.plan = rejected(err)
 	}
 	return err
 }
@@ -101,8 +106,8 @@ func affectsOneRun(err error) bool {
 	return c != codeUnavailable && c != codeInternal
 }
 
-// finishAll ends in one transaction what has not been refused yet. With ask it ends nothing and is errNeedsVerify if a
-// contract has to look first.
+// finishAll ends in one transaction what has not been refused yet. With ask it ends nothing and is
+// errNeedsVerify if a contract has to look first.
 func (a *API) finishAll(ctx context.Context, all []*outcome, checkFirst bool) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(o *outcome) bool { return o.err != nil })
 	var endings []engine.FinishRequest
@@ -113,12 +118,13 @@ func (a *API) finishAll(ctx context.Context, all []*outcome, checkFirst bool) er
 	checks := len(endings)
 	for _, o := range all {
 		judge := a.decide(&o.pendingFinish)
-		endings = append(endings, engine.FinishRequest{Run: engine.Run{Run: o.run}, Decide: func(j *job.Job) (engine.Outcome, error) {
-			if needsVerify {
-				return engine.Outcome{}, errNeedsVerify
-			}
-			return judge(j)
-		}})
+		endings = append(endings, engine.FinishRequest{Run: engine.Run{Run: o.run},
+			Decide: func(j *job.Job) (engine.Outcome, error) {
+				if needsVerify {
+					return engine.Outcome{}, errNeedsVerify
+				}
+				return judge(j)
+			}})
 	}
 	ended := a.engine.FinishAll(ctx, endings)[checks:]
 	if needsVerify {
@@ -133,19 +139,20 @@ func (a *API) finishAll(ctx context.Context, all []*outcome, checkFirst bool) er
 	return nil
 }
 
-// verifyChecks asks for all results, in the transaction and before any run ends, whether a contract has to look at them. So
-// nobody reads the jobs beforehand where none has to. It ends no run.
+// verifyChecks asks for all results, in the transaction and before any run ends, whether a contract
+// has to look at them. So nobody reads the jobs beforehand where none has to. It ends no run.
 func (a *API) verifyChecks(all []*outcome, needsVerify *bool) (checks []engine.FinishRequest) {
 	for _, o := range all {
 		if !o.completes {
 			continue
 		}
 		judge := a.decide(&o.pendingFinish)
-		checks = append(checks, engine.FinishRequest{Run: engine.Run{Run: o.run}, Decide: func(j *job.Job) (engine.Outcome, error) {
-			_, err := judge(j)
-			*needsVerify = *needsVerify || err == errNeedsVerify
-			return engine.Outcome{}, errCheckOnly
-		}})
+		checks = append(checks, engine.FinishRequest{Run: engine.Run{Run: o.run},
+			Decide: func(j *job.Job) (engine.Outcome, error) {
+				_, err := judge(j)
+				*needsVerify = *needsVerify || err == errNeedsVerify
+				return engine.Outcome{}, errCheckOnly
+			}})
 	}
 	return checks
 }

@@ -13,7 +13,8 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// A run that takes too long ends as the contract says, whatever its worker says next, and its heartbeat is told so.
+// A run that takes too long ends as the contract says, whatever its worker says next, and its
+// heartbeat is told so.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"heartbeat", "start", "complete", "fail", "release"} {
@@ -24,14 +25,16 @@ func TestOverdue(t *testing.T) {
 				if p.Clock.Now().Sub(j.StartedAt) <= time.Minute {
 					return nil
 				}
-				return &engine.Outcome{On: job.FailedForGood, Failure: []byte(`"too long"`), Reason: "slow"}
+				return &engine.Outcome{On: job.FailedForGood, Failure: []byte(`"too long"`),
+					Reason: "slow"}
 			}
 			w := newWorld(t, p, "", 0, c)
 			w.submit(t, testContract, "a", 1)
 			j := w.claimOne(t, "a")
 			for range 3 { // up to the limit it goes on
 				w.clock.Advance(20 * time.Second)
-				if r := w.postRun(t, j.RunID, "heartbeat", ``).WantStatus(t, 200); !strings.Contains(r.Body, `"cancel":false`) {
+				if r := w.postRun(t, j.RunID, "heartbeat", ``).WantStatus(t,
+					200); !strings.Contains(r.Body, `"cancel":false`) {
 					t.Errorf("got %s", r.Body)
 				}
 			}
@@ -81,7 +84,8 @@ func TestMetrics(t *testing.T) {
 	w.wantMetric(t, `errors_total{code="RUN_LOST"}`, 1)
 	w.wantMetric(t, `request_duration_seconds_count{action="release",code="2xx"}`, 1)
 	w.wantMetric(t, `request_duration_seconds_count{action="release",code="4xx"}`, 1)
-	if _, err := workerapi.New(workerapi.Config{Log: discard, Registry: w.registry, Contracts: []workerapi.Contract{newContract()}}); err == nil {
+	if _, err := workerapi.New(workerapi.Config{Log: discard, Registry: w.registry,
+		Contracts: []workerapi.Contract{newContract()}}); err == nil {
 		t.Error("the same names are registered twice")
 	}
 	if problems, err := testutil.GatherAndLint(w.registry); err != nil || len(problems) > 0 {
@@ -102,7 +106,8 @@ func (w *world) wantMetric(t testing.TB, line string, want float64) {
 			for _, l := range m.Label {
 				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
 			}
-			name, value := strings.TrimPrefix(f.GetName(), "millrace_worker_api_"), m.GetCounter().GetValue()+m.GetGauge().GetValue()
+			name, value := strings.TrimPrefix(f.GetName(), "millrace_worker_api_"),
+				m.GetCounter().GetValue()+m.GetGauge().GetValue()
 			if m.Histogram != nil {
 				name, value = name+"_count", float64(m.Histogram.GetSampleCount())
 			}

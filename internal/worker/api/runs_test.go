@@ -16,8 +16,8 @@ import (
 )
 
 // runVerbs are all writes of a run, each with a body that is good.
-var runVerbs = map[string]string{"start": ``, "heartbeat": `{"state":1}`, "complete": `{"result":1}`,
-	"fail": `{"error":"e","retryable":true}`, "release": `{}`}
+var runVerbs = map[string]string{"start": ``, "heartbeat": `{"state":1}`,
+	"complete": `{"result":1}`, "fail": `{"error":"e","retryable":true}`, "release": `{}`}
 
 func TestRuns(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
@@ -35,7 +35,8 @@ func TestRuns(t *testing.T) {
 				LeaseUntil time.Time `json:"lease_until"`
 				Cancel     bool
 			}](t, w.postRun(t, j.RunID, "heartbeat", `{"state": {"at":  1e3} }`).WantStatus(t, 200))
-			if want := w.wantState(t, "a-0", "running").LeaseUntil; !b.LeaseUntil.Equal(want) || b.Cancel || !want.After(w.clock.Now().Add(29*time.Second)) {
+			if want := w.wantState(t, "a-0", "running").LeaseUntil; !b.LeaseUntil.Equal(want) ||
+				b.Cancel || !want.After(w.clock.Now().Add(29*time.Second)) {
 				t.Errorf("got %+v, want %s", b, want)
 			}
 			w.postRun(t, j.RunID, "heartbeat", ``).WantStatus(t, 200)
@@ -43,19 +44,22 @@ func TestRuns(t *testing.T) {
 				t.Errorf("state %s", got)
 			}
 		})
-		t.Run("G-X-18 release counts nothing, and the state goes to whoever is next", func(t *testing.T) {
-			r := w.postRun(t, j.RunID, "release", ``).WantStatus(t, 200)
-			if r.Body != `{"job_id":"a-0","status":"READY"}` {
-				t.Errorf("got %s", r.Body)
-			}
-			again := w.claimOne(t, "a")
-			if again.RunID == j.RunID || again.Attempt != 1 || string(again.State) != `{"at":  1e3}` {
-				t.Errorf("got %+v", again)
-			}
-			j = again
-		})
+		t.Run("G-X-18 release counts nothing, and the state goes to whoever is next",
+			func(t *testing.T) {
+				r := w.postRun(t, j.RunID, "release", ``).WantStatus(t, 200)
+				if r.Body != `{"job_id":"a-0","status":"READY"}` {
+					t.Errorf("got %s", r.Body)
+				}
+				again := w.claimOne(t, "a")
+				if again.RunID == j.RunID || again.Attempt != 1 ||
+					string(again.State) != `{"at":  1e3}` {
+					t.Errorf("got %+v", again)
+				}
+				j = again
+			})
 		t.Run("a failure that is retryable is tried again after its delay", func(t *testing.T) {
-			r := w.postRun(t, j.RunID, "fail", `{"error":"no","error_type":"net","retryable":true}`).WantStatus(t, 200)
+			r := w.postRun(t, j.RunID, "fail",
+				`{"error":"no","error_type":"net","retryable":true}`).WantStatus(t, 200)
 			if r.Body != `{"job_id":"a-0","status":"READY"}` {
 				t.Errorf("got %s", r.Body)
 			}
@@ -82,7 +86,8 @@ func TestRuns(t *testing.T) {
 		t.Run("G-X-20 a run that is over is lost", func(t *testing.T) { w.wantLost(t, j.RunID) })
 		t.Run("a failure for good is final", func(t *testing.T) {
 			w.submit(t, testContract, "b", 1)
-			r := w.postRun(t, w.claimOne(t, "b").RunID, "fail", `{"error":"no","error_type":null,"retryable":false}`).WantStatus(t, 200)
+			r := w.postRun(t, w.claimOne(t, "b").RunID, "fail",
+				`{"error":"no","error_type":null,"retryable":false}`).WantStatus(t, 200)
 			if r.Body != `{"job_id":"b-0","status":"FAILED"}` {
 				t.Errorf("got %s", r.Body)
 			}
@@ -109,17 +114,20 @@ func TestFencing(t *testing.T) {
 		}
 		before := *w.wantState(t, "a-0", "running")
 		w.wantLost(t, first.RunID)
-		if after := w.wantState(t, "a-0", "running"); after.Run != before.Run || !after.UpdatedAt.Equal(before.UpdatedAt) || after.Progress != nil {
+		if after := w.wantState(t, "a-0", "running"); after.Run != before.Run ||
+			!after.UpdatedAt.Equal(before.UpdatedAt) || after.Progress != nil {
 			t.Errorf("an older run changed %+v into %+v", before, after)
 		}
 		t.Run("G-X-20 unknown runs", func(t *testing.T) {
 			made := job.NewRunID(before.Seq, [16]byte{1}).String()
-			for _, id := range []string{made, job.NewRunID(1<<40, [16]byte{}).String(), "00000000-0000-0000-0000-000000000000", "no-uuid", "%20"} {
+			for _, id := range []string{made, job.NewRunID(1<<40, [16]byte{}).String(),
+				"00000000-0000-0000-0000-000000000000", "no-uuid", "%20"} {
 				w.wantLost(t, id)
 			}
 		})
 		t.Run("C-15 a canceled job's run is lost", func(t *testing.T) {
-			if _, err := w.engine.Cancel(context.Background(), job.ID{Contract: testContract, Key: "a-0"}); err != nil {
+			if _, err := w.engine.Cancel(context.Background(),
+				job.ID{Contract: testContract, Key: "a-0"}); err != nil {
 				t.Fatal(err)
 			}
 			w.wantLost(t, second.RunID)
@@ -127,12 +135,14 @@ func TestFencing(t *testing.T) {
 	})
 }
 
-// The run of a contract that is not served is as good as unknown: Relay's runs end by Relay's own ways.
+// The run of a contract that is not served is as good as unknown: Relay's runs end by Relay's own
+// ways.
 func TestForeignRun(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "", 0, newContract())
 	w.submit(t, otherContract, "o", 1)
-	j, err := w.engine.ClaimJob(context.Background(), job.ID{Contract: otherContract, Key: "o-0"}, "w")
+	j, err := w.engine.ClaimJob(context.Background(), job.ID{Contract: otherContract, Key: "o-0"},
+		"w")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,10 +154,14 @@ func TestForeignRun(t *testing.T) {
 
 // badBodies are refused, by verb.
 var badBodies = map[string][]string{
-	"fail": {``, `{}`, `{"error":"e"}`, `{"retryable":true}`, `{"error":1,"retryable":true}`, `{"error":null,"retryable":true}`,
-		`{"error":"e","retryable":1}`, `{"error":"e","retryable":null}`, `{"error":"e","retryable":true,"error_type":""}`,
-		`{"error":"e","retryable":true,"error_type":"\u0000"}`, `{"error":"e","retryable":true,"error_type":7}`, `[]`, `{`},
-	"complete": {`1`, `{"result":}`}, "heartbeat": {`"x"`, `{"state"`}, "start": {`[]`, `x`}, "release": {`null`},
+	"fail": {``, `{}`, `{"error":"e"}`, `{"retryable":true}`, `{"error":1,"retryable":true}`,
+		`{"error":null,"retryable":true}`,
+		`{"error":"e","retryable":1}`, `{"error":"e","retryable":null}`,
+		`{"error":"e","retryable":true,"error_type":""}`,
+		`{"error":"e","retryable":true,"error_type":"\u0000"}`,
+		`{"error":"e","retryable":true,"error_type":7}`, `[]`, `{`},
+	"complete": {`1`, `{"result":}`}, "heartbeat": {`"x"`, `{"state"`}, "start": {`[]`, `x`},
+	"release": {`null`},
 }
 
 func TestBodies(t *testing.T) {
@@ -159,22 +173,29 @@ func TestBodies(t *testing.T) {
 		for _, body := range bodies {
 			w.postRun(t, j.RunID, verb, body).WantError(t, 400, "VALIDATION_ERROR")
 		}
-		w.post(t, "/worker/v1/runs/"+j.RunID+"/"+verb, `{"error":"e","retryable":true}`, "Content-Type", "text/plain").WantError(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+		w.post(t, "/worker/v1/runs/"+j.RunID+"/"+verb, `{"error":"e","retryable":true}`,
+			"Content-Type", "text/plain").WantError(t, 415, "UNSUPPORTED_MEDIA_TYPE")
 	}
 	w.wantState(t, "a-0", "running")
-	w.postRun(t, strings.ToUpper(j.RunID), "complete", `{"result":null,"more":1}`).WantStatus(t, 200)
+	w.postRun(t, strings.ToUpper(j.RunID), "complete", `{"result":null,"more":1}`).WantStatus(t,
+		200)
 	if got := string(w.wantState(t, "a-0", "completed").Result); got != "null" {
 		t.Errorf("result %q, want null", got)
 	}
 }
 
-// A worker gets rid of a run whatever it has to say of it: what no store keeps, or what is long, is kept as far as it can be.
+// A worker gets rid of a run whatever it has to say of it: what no store keeps, or what is long, is
+// kept as far as it can be.
 func TestFailureMessages(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		for queue, m := range map[string]struct{ sent, want string }{"nul": {`a\u0000b`, "a\uFFFDb"}, "half": {`\ud800`, "\uFFFD"},
+		for queue, m := range map[string]struct {
+			sent,
+			want string
+		}{"nul": {`a\u0000b`, "a\uFFFDb"}, "half": {`\ud800`, "\uFFFD"},
 			"empty": {}, "long": {strings.Repeat("ü", 10_000), strings.Repeat("ü", 8192)}} {
 			w.submit(t, testContract, queue, 1)
-			w.postRun(t, w.claimOne(t, queue).RunID, "fail", `{"error":"`+m.sent+`","retryable":false}`).WantStatus(t, 200)
+			w.postRun(t, w.claimOne(t, queue).RunID, "fail",
+				`{"error":"`+m.sent+`","retryable":false}`).WantStatus(t, 200)
 			if got := string(w.wantState(t, queue+"-0", "failed").Failure); got != `"`+m.want+`"` {
 				t.Errorf("%s: it kept %.40s", queue, got)
 			}
@@ -189,7 +210,8 @@ func TestManyEnd(t *testing.T) {
 		for _, j := range w.claim(t, `,"max":20`) {
 			var won atomic.Int32
 			var all sync.WaitGroup
-			for _, verb := range []string{"complete", "fail", "release", "complete", "fail", "release"} {
+			for _, verb := range []string{"complete", "fail", "release", "complete", "fail",
+				"release"} {
 				all.Go(func() {
 					switch r := w.postRun(t, j.RunID, verb, runVerbs[verb]); r.Status {
 					case 200:
@@ -207,7 +229,8 @@ func TestManyEnd(t *testing.T) {
 	})
 }
 
-// A contract may look at more than the job before it believes a result; what it refuses changes nothing.
+// A contract may look at more than the job before it believes a result; what it refuses changes
+// nothing.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	c := newContract()
@@ -221,12 +244,14 @@ func TestSettle(t *testing.T) {
 	w := inMemory(t, "", 0, c)
 	w.submit(t, testContract, "a", 1)
 	j := w.claimOne(t, "a")
-	w.postRun(t, j.RunID, "complete", `{"result":"bad"}`).WantError(t, 400, "VALIDATION_ERROR", "not good")
+	w.postRun(t, j.RunID, "complete", `{"result":"bad"}`).WantError(t, 400, "VALIDATION_ERROR",
+		"not good")
 	w.postRun(t, j.RunID, "heartbeat", ``).WantStatus(t, 200)
 	w.postRun(t, j.RunID, "complete", `{"result":"good"}`).WantStatus(t, 200)
 	w.wantState(t, "a-0", "completed")
 	c.VerifyResult = nil
-	if _, err := workerapi.New(workerapi.Config{Log: slog.New(slog.DiscardHandler), Contracts: []workerapi.Contract{c}}); err == nil {
+	if _, err := workerapi.New(workerapi.Config{Log: slog.New(slog.DiscardHandler),
+		Contracts: []workerapi.Contract{c}}); err == nil {
 		t.Error("a contract that cannot complete was taken")
 	}
 }

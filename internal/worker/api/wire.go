@@ -58,8 +58,8 @@ type claimRequest struct {
 	worker      string
 }
 
-// readClaim reads an object that has members of these names alone: where a misspelt queues were ignored as elsewhere, its
-// sender would be given the jobs of all queues.
+// readClaim reads an object that has members of these names alone: where a misspelt queues were
+// ignored as elsewhere, its sender would be given the jobs of all queues.
 func readClaim(c *httpapi.Call, allowed ...string) ([]byte, error) {
 	body, err := readObject(c)
 	if err != nil {
@@ -67,7 +67,8 @@ func readClaim(c *httpapi.Call, allowed ...string) ([]byte, error) {
 	}
 	for name := range strictjson.Members(body) {
 		if !slices.Contains(allowed, string(name)) {
-			return nil, invalid(fmt.Sprintf("the member %.100q is not known; there are %s", name, strings.Join(allowed, ", ")))
+			return nil, invalid(fmt.Sprintf("the member %.100q is not known; there are %s", name,
+				strings.Join(allowed, ", ")))
 		}
 	}
 	return body, nil
@@ -154,7 +155,8 @@ func readQueues(raw []byte) ([]string, error) {
 func readNumber(name string, raw []byte, minValue, maxValue int64) (int, error) {
 	n, err := strictjson.Int(raw, 64)
 	if err != nil || n < minValue {
-		return 0, invalid(name + " must be a whole number of " + strconv.FormatInt(minValue, 10) + " or more")
+		return 0, invalid(name + " must be a whole number of " + strconv.FormatInt(minValue, 10) +
+			" or more")
 	}
 	return int(min(n, maxValue)), nil
 }
@@ -163,7 +165,8 @@ func readNumber(name string, raw []byte, minValue, maxValue int64) (int, error) 
 func readText(name string, raw []byte, maxLen int) (string, error) {
 	s, err := strictjson.String(raw)
 	if err != nil || s == "" || utf8.RuneCountInString(s) > maxLen || strings.IndexByte(s, 0) >= 0 {
-		return "", invalid(name + " must be a string of 1 to " + strconv.Itoa(maxLen) + " characters without U+0000")
+		return "", invalid(name + " must be a string of 1 to " + strconv.Itoa(maxLen) +
+			" characters without U+0000")
 	}
 	return s, nil
 }
@@ -193,7 +196,8 @@ type failure struct {
 	retryable          bool
 }
 
-// readFailure reads a failure; at is where its members are, for whoever is told what is wrong with them.
+// readFailure reads a failure; at is where its members are, for whoever is told what is wrong with
+// them.
 func readFailure(at string, object []byte) (f failure, err error) {
 	var hasError, hasRetryable bool
 	for name, value := range strictjson.Members(object) {
@@ -224,8 +228,9 @@ func readFailure(at string, object []byte) (f failure, err error) {
 	return f, nil
 }
 
-// sanitizeMessage is what is kept of the message of a failure: a worker is to be rid of a run whatever it has to say of it. Stores
-// keep no U+0000, and half a surrogate pair has been read as U+FFFD already.
+// sanitizeMessage is what is kept of the message of a failure: a worker is to be rid of a run
+// whatever it has to say of it. Stores keep no U+0000, and half a surrogate pair has been read as
+// U+FFFD already.
 func sanitizeMessage(message string) string {
 	if len(message) > maxError {
 		message = strings.ToValidUTF8(message[:maxError], "")
@@ -233,7 +238,8 @@ func sanitizeMessage(message string) string {
 	return strings.ReplaceAll(message, "\x00", "\uFFFD")
 }
 
-// readOutcomes reads how many runs ended. Each outcome is read by the rules of the route for a single run.
+// readOutcomes reads how many runs ended. Each outcome is read by the rules of the route for a
+// single run.
 func readOutcomes(c *httpapi.Call) ([]*outcome, error) {
 	body, err := readObject(c)
 	if err != nil {
@@ -288,7 +294,8 @@ func readOutcome(at string, raw []byte) (*outcome, error) {
 	return o, err
 }
 
-// read reads the member that says how the run ended, which is what the body of the route of its name is.
+// read reads the member that says how the run ended, which is what the body of the route of its
+// name is.
 func (o *outcome) read(at, name string, value []byte) error {
 	if strictjson.KindOf(value) != strictjson.KindObject {
 		return invalid(at + " is not an object")

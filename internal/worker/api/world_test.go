@@ -28,7 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const testContract = "made"
 
 var madeMachine = job.MustMachine(
-	map[job.State]job.Phase{"ready": job.Ready, "running": job.Leased, "completed": job.Done, "failed": job.Done},
+	map[job.State]job.Phase{"ready": job.Ready, "running": job.Leased, "completed": job.Done,
+		"failed": job.Done},
 	[]job.Move{
 		{From: job.StateNone, On: job.Submitted, To: "ready"},
 		{From: "ready", On: job.Claimed, To: "running"},
@@ -56,12 +57,13 @@ func failedAs(_ *job.Job, message, errorType string, retryable bool) engine.Outc
 	if retryable {
 		on = job.Failed
 	}
-	return engine.Outcome{On: on, Failure: strictjson.AppendString(nil, message), Reason: errorType, Delay: time.Second}
+	return engine.Outcome{On: on, Failure: strictjson.AppendString(nil, message), Reason: errorType,
+		Delay: time.Second}
 }
 
 func newContract() workerapi.Contract {
-	return workerapi.Contract{Name: testContract, Attempt: attempts, Complete: completed, Fail: failedAs,
-		State:       func(s job.State) string { return strings.ToUpper(string(s)) },
+	return workerapi.Contract{Name: testContract, Attempt: attempts, Complete: completed,
+		Fail: failedAs, State: func(s job.State) string { return strings.ToUpper(string(s)) },
 		RunsLocally: func(queue string) bool { return queue == "here" }}
 }
 
@@ -76,24 +78,31 @@ type world struct {
 
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) { test(t, newWorld(t, p, "", 0, newContract())) })
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		test(t, newWorld(t, p, "", 0, newContract()))
+	})
 }
 
 func inMemory(t *testing.T, token string, limit int, c workerapi.Contract) *world {
 	return newWorld(t, testkit.InMemory(t), token, limit, c)
 }
 
-func newWorld(t *testing.T, p testkit.Database, token string, limit int, contracts ...workerapi.Contract) *world {
+func newWorld(t *testing.T, p testkit.Database, token string, limit int,
+	contracts ...workerapi.Contract) *world {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	api, err := workerapi.New(workerapi.Config{Log: discard, Registry: registry, Token: config.NewSecret(token), Contracts: contracts})
+	api, err := workerapi.New(workerapi.Config{Log: discard, Registry: registry,
+		Token: config.NewSecret(token), Contracts: contracts})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{clock: p.Clock, store: p.Store, registry: registry, engine: testkit.NewEngine(t, p.Store, p.Clock,
-		engine.Contract{Name: testContract, Machine: madeMachine, History: true, MaxRunning: limit},
-		engine.Contract{Name: otherContract, Machine: madeMachine})}
-	w.APIServer = testkit.StartServer(t, discard, document(t), testkit.ProblemReader("urn:millrace:worker:"), api.Mount(w.engine))
+	w := &world{clock: p.Clock, store: p.Store, registry: registry,
+		engine: testkit.NewEngine(t, p.Store, p.Clock,
+			engine.Contract{Name: testContract, Machine: madeMachine, History: true,
+				MaxRunning: limit},
+			engine.Contract{Name: otherContract, Machine: madeMachine})}
+	w.APIServer = testkit.StartServer(t, discard, document(t),
+		testkit.ProblemReader("urn:millrace:worker:"), api.Mount(w.engine))
 	return w
 }
 
@@ -106,8 +115,10 @@ func document(t testing.TB) *testkit.Document {
 // submitOne stores one job.
 func (w *world) submitOne(t testing.TB, id job.ID, queue string) {
 	t.Helper()
-	one := engine.Submission{Job: job.Job{ID: id, Queue: queue, Lease: 30 * time.Second, MaxAttempts: 3}}
-	if _, err := w.engine.Submit(context.Background(), engine.Unique, []engine.Submission{one}); err != nil {
+	one := engine.Submission{Job: job.Job{ID: id, Queue: queue, Lease: 30 * time.Second,
+		MaxAttempts: 3}}
+	if _, err := w.engine.Submit(context.Background(), engine.Unique,
+		[]engine.Submission{one}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -118,8 +129,10 @@ func (w *world) submit(t testing.TB, contract, queue string, n int) (ids []strin
 	batch := make([]engine.Submission, n)
 	for i := range batch {
 		id := fmt.Sprintf("%s-%d", queue, i)
-		batch[i] = engine.Submission{Job: job.Job{ID: job.ID{Contract: contract, Key: id}, Queue: queue, Lease: 30 * time.Second, MaxAttempts: 3,
-			Payload: []byte(`{"n": ` + fmt.Sprint(i) + `,  "big": 123456789012345678901234567890}`)}}
+		batch[i] = engine.Submission{Job: job.Job{ID: job.ID{Contract: contract, Key: id},
+			Queue: queue, Lease: 30 * time.Second, MaxAttempts: 3,
+			Payload: []byte(`{"n": ` + fmt.Sprint(i) +
+				`,  "big": 123456789012345678901234567890}`)}}
 		ids = append(ids, id)
 	}
 	if _, err := w.engine.Submit(context.Background(), engine.Unique, batch); err != nil {
@@ -150,7 +163,8 @@ type claimedJob struct {
 func (w *world) claim(t testing.TB, members string) []claimedJob {
 	t.Helper()
 	body := `{"contract":"made"` + members + `}`
-	return testkit.DecodeReply[struct{ Jobs []claimedJob }](t, w.post(t, "/worker/v1/claims", body).WantStatus(t, 200)).Jobs
+	return testkit.DecodeReply[struct{ Jobs []claimedJob }](t,
+		w.post(t, "/worker/v1/claims", body).WantStatus(t, 200)).Jobs
 }
 
 // claimOne claims the only job of a queue.

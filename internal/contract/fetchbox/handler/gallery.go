@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Gallery keeps the files of a gallery together: what has the tag "gallery" lies under that name, whatever job brought it,
-// with the ending of its URL so that a browser shows it. All carry their tags as metadata. It is the worked example of
-// docs/handlers.md.
+// Gallery keeps the files of a gallery together: what has the tag "gallery" lies under that name,
+// whatever job brought it, with the ending of its URL so that a browser shows it. All carry their
+// tags as metadata. It is the worked example of docs/handlers.md.
 //
 // Options: album, what the keys of all galleries begin with.
 type Gallery struct {
@@ -31,9 +31,11 @@ func newGallery(options map[string]any) (Handler, error) {
 }
 
 // imageExtensions are those a browser knows what to do with.
-var imageExtensions = map[string]bool{".avif": true, ".gif": true, ".jpeg": true, ".jpg": true, ".png": true, ".webp": true}
+var imageExtensions = map[string]bool{".avif": true, ".gif": true, ".jpeg": true, ".jpg": true,
+	".png": true, ".webp": true}
 
-// Adjust implements Adjuster. A task that says itself where it goes stays there, so adjusting twice is adjusting once.
+// Adjust implements Adjuster. A task that says itself where it goes stays there, so adjusting twice
+// is adjusting once.
 func (g *Gallery) Adjust(_ context.Context, t Task) (Task, error) {
 	storage := Storage{}
 	if t.Storage != nil {
@@ -45,7 +47,8 @@ func (g *Gallery) Adjust(_ context.Context, t Task) (Task, error) {
 			return t, fmt.Errorf("the URL of %q cannot be read", t.ResourceID)
 		}
 		storage.Key = Segment(g.album) + "/" + Segment(name) + "/" + Segment(t.ResourceID)
-		if extension := strings.ToLower(path.Ext(u.Path)); imageExtensions[extension] && !strings.HasSuffix(storage.Key, extension) {
+		if extension := strings.ToLower(path.Ext(u.Path)); imageExtensions[extension] &&
+			!strings.HasSuffix(storage.Key, extension) {
 			storage.Key += extension
 		}
 	}

@@ -11,8 +11,9 @@ const (
 	keptSegmentPrefix = 120
 )
 
-// Key is where the download of a resource goes unless somebody says otherwise (FB-082, G-FB-32): under the prefix of its
-// job type, then the job, then the resource. "" is the prefix of a type that sets none.
+// Key is where the download of a resource goes unless somebody says otherwise (FB-082, G-FB-32):
+// under the prefix of its job type, then the job, then the resource. "" is the prefix of a type
+// that sets none.
 func Key(prefix, jobType, jobID, resourceID string) string {
 	if prefix == "" {
 		prefix = "resources/" + jobType + "/"
@@ -20,9 +21,10 @@ func Key(prefix, jobType, jobID, resourceID string) string {
 	return prefix + Segment(jobID) + "/" + Segment(resourceID)
 }
 
-// Segment turns any text into one segment of a key that stays where it is put (FB-085, G-FB-33): percent-encoded but for
-// letters, digits, dots, hyphens and underscores, a first dot as well. What would be long, or end like a file that the
-// directory store keeps for itself, is shortened and made unique by a digest. Two texts never share a segment.
+// Segment turns any text into one segment of a key that stays where it is put (FB-085, G-FB-33):
+// percent-encoded but for letters, digits, dots, hyphens and underscores, a first dot as well. What
+// would be long, or end like a file that the directory store keeps for itself, is shortened and
+// made unique by a digest. Two texts never share a segment.
 func Segment(text string) string {
 	const hexDigits = "0123456789ABCDEF"
 	var b strings.Builder
@@ -45,5 +47,6 @@ func Segment(text string) string {
 }
 
 func isUnescaped(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_'
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+		c == '-' || c == '_'
 }

@@ -1,13 +1,14 @@
 package handler
 
-// Factory makes the handler of one job type from the type's options. max_parallel_downloads is not the handler's: it is
-// for every type.
+// Factory makes the handler of one job type from the type's options. max_parallel_downloads is not
+// the handler's: it is for every type.
 type Factory func(options map[string]any) (Handler, error)
 
 // Entry is a handler as it is registered.
 type Entry struct {
 	New Factory
-	// Options are the names that New knows. An option with another name stops the start, so that none is misspelt.
+	// Options are the names that New knows. An option with another name stops the start, so that
+	// none is misspelt.
 	Options []string
 }
 
@@ -18,7 +19,8 @@ func Registry() map[string]Entry {
 		"default": {New: func(map[string]any) (Handler, error) { return Default{}, nil }},
 		"gallery": gallery,
 
-		"fetchbox_handlers::gallery::GalleryHandler": gallery, // the name in the FetchBox document (G-FB-25)
+		// the name in the FetchBox document (G-FB-25)
+		"fetchbox_handlers::gallery::GalleryHandler": gallery,
 	}
 }
 

@@ -34,7 +34,8 @@ func (t task) args() []string {
 	for _, s := range t.sizes {
 		sizes = append(sizes, strconv.Itoa(s))
 	}
-	return []string{"-pixels", strconv.FormatInt(t.limits.Pixels, 10), "-memory", strconv.FormatInt(t.limits.Memory, 10),
+	return []string{"-pixels", strconv.FormatInt(t.limits.Pixels, 10), "-memory",
+		strconv.FormatInt(t.limits.Memory, 10),
 		"-time", t.limits.Timeout.String(), "-sizes", strings.Join(sizes, ",")}
 }
 
@@ -49,7 +50,8 @@ func parseTask(args []string) (task, error) {
 	if err := flags.Parse(args); err != nil {
 		return task{}, err
 	}
-	if t.limits.Pixels <= 0 || t.limits.Memory <= 0 || t.limits.Timeout < time.Millisecond || flags.NArg() > 0 {
+	if t.limits.Pixels <= 0 || t.limits.Memory <= 0 || t.limits.Timeout < time.Millisecond ||
+		flags.NArg() > 0 {
 		return task{}, errors.New("the child of a picture needs -pixels, -memory, -time and -sizes")
 	}
 	for s := range strings.SplitSeq(*list, ",") {
@@ -63,15 +65,17 @@ func parseTask(args []string) (task, error) {
 }
 
 func checkSizes(sizes []int) error {
-	if len(sizes) == 0 || len(sizes) > MaxSizes || slices.Min(sizes) < 1 || slices.Max(sizes) > MaxSize {
+	if len(sizes) == 0 || len(sizes) > MaxSizes || slices.Min(sizes) < 1 ||
+		slices.Max(sizes) > MaxSize {
 		return fmt.Errorf("sizes must be 1 to %d of 1 to %d", MaxSizes, MaxSize)
 	}
 	return nil
 }
 
-// Child is all that the child process does: it takes its limits, reads the picture from in, leaves the variants in the
-// current directory and its report on out, and returns the code to exit with. A code other than zero means that there
-// is no report. It is called once, in a process that does nothing else.
+// Child is all that the child process does: it takes its limits, reads the picture from in, leaves
+// the variants in the current directory and its report on out, and returns the code to exit with. A
+// code other than zero means that there is no report. It is called once, in a process that does
+// nothing else.
 func Child(in io.Reader, out io.Writer, args []string) int {
 	t, err := parseTask(args)
 	if err == nil {
@@ -134,7 +138,8 @@ func readAll(in io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// variants makes the files, the largest first, as fit wants it. Sizes of which the picture is the limit share a file.
+// variants makes the files, the largest first, as fit wants it. Sizes of which the picture is the
+// limit share a file.
 func (h *header) variants(r *raster, sizes []int) ([]Variant, error) {
 	mime := h.output(r)
 	longer := max(r.width, r.height)

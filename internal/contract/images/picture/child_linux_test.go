@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch makes the pipe a hanging child opens, and returns channels: it is open, and it is closed again by the end of all
-// that held it.
+// watch makes the pipe a hanging child opens, and returns channels: it is open, and it is closed
+// again by the end of all that held it.
 func watch(t *testing.T, dir string) (open, closed chan error) {
 	t.Helper()
 	pipe := filepath.Join(dir, "alive")
@@ -64,10 +64,12 @@ func TestChildIsKilled(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			open, closed := watch(t, dir)
-			ended := run(context.Background(), as(t, role, Limits{Pixels: 1, Memory: 1 << 30, Timeout: 5 * time.Second}), dir)
+			ended := run(context.Background(),
+				as(t, role, Limits{Pixels: 1, Memory: 1 << 30, Timeout: 5 * time.Second}), dir)
 			waitFor(t, "the start of the child", open)
 			var e *Error
-			if err := waitFor(t, "the end of Run", ended); !errors.As(err, &e) || e.Type != Timeout || e.Final {
+			if err := waitFor(t, "the end of Run", ended); !errors.As(err, &e) ||
+				e.Type != Timeout || e.Final {
 				t.Errorf("got %v", err)
 			}
 			waitFor(t, "the end of the child", closed)
@@ -82,7 +84,8 @@ func TestChildIsKilled(t *testing.T) {
 			gone := errors.New("the lock was lost")
 			cancel(gone)
 			var e *Error
-			if err := waitFor(t, "the end of Run", ended); !errors.Is(err, gone) || errors.As(err, &e) {
+			if err := waitFor(t, "the end of Run", ended); !errors.Is(err, gone) ||
+				errors.As(err, &e) {
 				t.Errorf("got %v, want the cause of the context's end", err)
 			}
 			waitFor(t, "the end of the child", closed)
@@ -113,26 +116,30 @@ func TestChildDies(t *testing.T) {
 	t.Parallel()
 	t.Run("by a panic", func(t *testing.T) {
 		t.Parallel()
-		if e := mustFail(t, as(t, "panic", wideImage), nil, Crashed, false); !strings.Contains(e.Msg, "at the disco") {
+		if e := mustFail(t, as(t, "panic", wideImage), nil, Crashed,
+			false); !strings.Contains(e.Msg, "at the disco") {
 			t.Errorf("got %v", e)
 		}
 	})
 	t.Run("by a kill", func(t *testing.T) {
 		t.Parallel()
-		if e := mustFail(t, as(t, "killed", wideImage), nil, Crashed, false); !strings.Contains(e.Msg, "killed") {
+		if e := mustFail(t, as(t, "killed", wideImage), nil, Crashed,
+			false); !strings.Contains(e.Msg, "killed") {
 			t.Errorf("got %v", e)
 		}
 	})
 	for _, mib := range []int64{64, 200, 400, 600} {
 		t.Run(fmt.Sprintf("by its memory limit of %d MiB", mib), func(t *testing.T) {
 			t.Parallel()
-			mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: mib << 20, Timeout: DefaultTimeout}),
+			mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: mib << 20,
+				Timeout: DefaultTimeout}),
 				gunzip(t, "50mpx-progressive.jpg.gz"), OutOfMemory, false)
 		})
 	}
 	t.Run("by its time limit", func(t *testing.T) {
 		t.Parallel()
-		mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: DefaultMemory, Timeout: 20 * time.Millisecond}),
+		mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: DefaultMemory,
+			Timeout: 20 * time.Millisecond}),
 			gunzip(t, "50mpx-progressive.jpg.gz"), Timeout, false)
 	})
 	t.Run("a child that cannot be started is no fault of the picture", func(t *testing.T) {
@@ -147,7 +154,8 @@ func TestChildDies(t *testing.T) {
 	t.Run("nor is a reader that fails", func(t *testing.T) {
 		t.Parallel()
 		broken := errors.New("the object storage is away")
-		_, _, err := assertWithin(t, wideImage).Run(context.Background(), io.MultiReader(strings.NewReader("\xff\xd8"), failing{broken}), []int{1}, t.TempDir())
+		_, _, err := assertWithin(t, wideImage).Run(context.Background(),
+			io.MultiReader(strings.NewReader("\xff\xd8"), failing{broken}), []int{1}, t.TempDir())
 		var e *Error
 		if !errors.Is(err, broken) || errors.As(err, &e) {
 			t.Errorf("got %v", err)
@@ -177,7 +185,8 @@ func TestSurroundings(t *testing.T) {
 	dir := t.TempDir()
 	p := as(t, "look", Limits{Pixels: 1, Memory: 1 << 30, Timeout: time.Minute})
 	_, _, err := p.Run(context.Background(), strings.NewReader(""), []int{1}, dir)
-	if want := fmt.Sprint(": ", 0, " ", dir, " ", true, " ", 1<<30, " ", 1<<30, " ", 0, " <nil>"); err == nil || !strings.HasSuffix(err.Error(), want) {
+	if want := fmt.Sprint(": ", 0, " ", dir, " ", true, " ", 1<<30, " ", 1<<30, " ", 0,
+		" <nil>"); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("the child sees %v, want %s", err, want)
 	}
 }
@@ -185,7 +194,8 @@ func TestSurroundings(t *testing.T) {
 func TestReportIsChecked(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, how string) error {
-		_, _, err := as(t, "lie", wideImage).Run(context.Background(), strings.NewReader(how), []int{1}, t.TempDir())
+		_, _, err := as(t, "lie", wideImage).Run(context.Background(), strings.NewReader(how),
+			[]int{1}, t.TempDir())
 		return err
 	}
 	if err := run(t, "the truth"); err != nil {

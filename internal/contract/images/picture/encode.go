@@ -10,25 +10,29 @@ import (
 	"io"
 )
 
-// jpegQuality is what variants are written with: hardly to be told from the original at the sizes they are shown in.
+// jpegQuality is what variants are written with: hardly to be told from the original at the sizes
+// they are shown in.
 const jpegQuality = 80
 
 // output is the type the variants of an original get (G-IP-18).
 func (h *header) output(r *raster) string {
-	if h.format.mime == "image/jpeg" || h.format.mime == "image/webp" && !r.planes[0].alpha {
+	if h.format.mime == "image/jpeg" || (h.format.mime == "image/webp" && !r.planes[0].alpha) {
 		return "image/jpeg"
 	}
 	return "image/png"
 }
 
-// encode writes the raster as a picture with the colour profile of the original and no other metadata.
+// encode writes the raster as a picture with the colour profile of the original and no other
+// metadata.
 func (h *header) encode(w io.Writer, r *raster, mime string) error {
 	to := bufio.NewWriter(w)
 	var err error
 	if mime == "image/jpeg" {
-		err = jpeg.Encode(&spliceWriter{w: to, offset: 2, extra: jpegProfile(h.profile)}, r.image(), &jpeg.Options{Quality: jpegQuality})
+		err = jpeg.Encode(&spliceWriter{w: to, offset: 2, extra: jpegProfile(h.profile)}, r.image(),
+			&jpeg.Options{Quality: jpegQuality})
 	} else {
-		err = png.Encode(&spliceWriter{w: to, offset: len(pngSignature) + 25, extra: append(h.colour, pngProfile(h.profile)...)}, r.image())
+		err = png.Encode(&spliceWriter{w: to, offset: len(pngSignature) + 25,
+			extra: append(h.colour, pngProfile(h.profile)...)}, r.image())
 	}
 	if err != nil {
 		return err
@@ -42,8 +46,8 @@ func (r *raster) image() image.Image {
 	p := r.planes
 	switch {
 	case len(p) == 3:
-		return &image.YCbCr{Y: p[0].pix, Cb: p[1].pix, Cr: p[2].pix, YStride: p[0].stride, CStride: p[1].stride,
-			SubsampleRatio: image.YCbCrSubsampleRatio420, Rect: bounds}
+		return &image.YCbCr{Y: p[0].pix, Cb: p[1].pix, Cr: p[2].pix, YStride: p[0].stride,
+			CStride: p[1].stride, SubsampleRatio: image.YCbCrSubsampleRatio420, Rect: bounds}
 	case p[0].channels == 1:
 		return &image.Gray{Pix: p[0].pix, Stride: p[0].stride, Rect: bounds}
 	case p[0].alpha:
@@ -52,7 +56,8 @@ func (r *raster) image() image.Image {
 	return &image.RGBA{Pix: p[0].pix, Stride: p[0].stride, Rect: bounds}
 }
 
-// spliceWriter writes extra bytes after the first ones of what it is given: encoders have no place for a profile.
+// spliceWriter writes extra bytes after the first ones of what it is given: encoders have no place
+// for a profile.
 type spliceWriter struct {
 	w      io.Writer
 	offset int

@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// orientation is how a stored picture becomes upright: mirrored along an axis or two, then rows and columns exchanged.
+// orientation is how a stored picture becomes upright: mirrored along an axis or two, then rows and
+// columns exchanged.
 type orientation struct {
 	flipX, flipY, transpose bool
 }
@@ -28,8 +29,8 @@ const (
 	typeShort      = 3
 )
 
-// exifOrientation reads the one thing of a picture's EXIF data that is used. Data that is broken, or says something
-// else, turns nothing: a picture is not refused for it.
+// exifOrientation reads the one thing of a picture's EXIF data that is used. Data that is broken,
+// or says something else, turns nothing: a picture is not refused for it.
 func exifOrientation(tiff []byte) orientation {
 	var order binary.ByteOrder = binary.BigEndian
 	switch {
@@ -48,7 +49,8 @@ func exifOrientation(tiff []byte) orientation {
 		if c.truncated {
 			return identityOrientation
 		}
-		tag, kind, count, value := entry.uint16(order), entry.uint16(order), entry.uint32(order), entry.uint16(order)
+		tag, kind, count, value := entry.uint16(order), entry.uint16(order), entry.uint32(order),
+			entry.uint16(order)
 		if tag != tagOrientation {
 			continue
 		}

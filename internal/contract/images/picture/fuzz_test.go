@@ -17,10 +17,12 @@ func seeds(f *testing.F) {
 		f.Add(h.data[:min(len(h.data), 1<<12)])
 	}
 	f.Add(withExif(asJPEG(f, drawing(f, "drawing.png")), exifData(6)))
-	f.Add(withChunks(asPNG(f, drawing(f, "drawing.png")), pngProfile(profileOf(profileRGB, 200)), appendChunk(nil, "eXIf", exifData(8))))
+	f.Add(withChunks(asPNG(f, drawing(f, "drawing.png")), pngProfile(profileOf(profileRGB, 200)),
+		appendChunk(nil, "eXIf", exifData(8))))
 }
 
-// FuzzHeader reads headers alone: whatever the bytes, the answer is a header within the limit or a final Error.
+// FuzzHeader reads headers alone: whatever the bytes, the answer is a header within the limit or a
+// final Error.
 func FuzzHeader(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -32,14 +34,16 @@ func FuzzHeader(f *testing.F) {
 			t.Errorf("the error %v is not final", err)
 		case h.width < 1 || h.height < 1 || h.frames < 1 || h.width*h.height*h.frames > fuzzPixels:
 			t.Errorf("%d × %d pixels in %d frames are let through", h.width, h.height, h.frames)
-		case len(h.profile) > maxProfile || len(h.profile) > 0 && checkProfile(h.profile, profileRGB) == nil && checkProfile(h.profile, profileGray) == nil:
+		case len(h.profile) > maxProfile ||
+			(len(h.profile) > 0 && checkProfile(h.profile, profileRGB) == nil &&
+				checkProfile(h.profile, profileGray) == nil):
 			t.Errorf("a profile of %d bytes is let through", len(h.profile))
 		}
 	})
 }
 
-// FuzzPicture goes all the way: what the headers let through is decoded, made smaller and encoded, or ends in a final
-// Error.
+// FuzzPicture goes all the way: what the headers let through is decoded, made smaller and encoded,
+// or ends in a final Error.
 func FuzzPicture(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -19,10 +19,12 @@ type header struct {
 	width, height int // as stored, not yet the right way up
 	frames        int
 	orientation   orientation
-	profile       []byte          // ICC, checked; nil without one
-	colour        []byte          // PNG chunks that say how numbers become colours, ready to be written again
-	still         []byte          // what the decoder is to read: the file, or for WebP one made of the first frame
-	frame         image.Rectangle // where that lies in the picture
+	profile       []byte // ICC, checked; nil without one
+	// PNG chunks that say how numbers become colours, ready to be written again
+	colour []byte
+	// what the decoder is to read: the file, or for WebP one made of the first frame
+	still []byte
+	frame image.Rectangle // where that lies in the picture
 }
 
 // format is a type of picture that can be read.
@@ -37,8 +39,12 @@ type format struct {
 var formats = []format{
 	{"image/jpeg", startsWith("\xff\xd8\xff"), readJPEG, jpeg.DecodeConfig, jpeg.Decode},
 	{"image/png", startsWith(pngSignature), readPNG, png.DecodeConfig, png.Decode},
-	{"image/gif", func(b []byte) bool { return startsWith("GIF87a")(b) || startsWith("GIF89a")(b) }, readGIF, gif.DecodeConfig, gif.Decode},
-	{"image/webp", func(b []byte) bool { return startsWith("RIFF")(b) && len(b) >= 12 && string(b[8:12]) == "WEBP" }, readWebP,
+	{"image/gif", func(b []byte) bool {
+		return startsWith("GIF87a")(b) || startsWith("GIF89a")(b)
+	}, readGIF, gif.DecodeConfig, gif.Decode},
+	{"image/webp", func(b []byte) bool {
+		return startsWith("RIFF")(b) && len(b) >= 12 && string(b[8:12]) == "WEBP"
+	}, readWebP,
 		webp.DecodeConfig, webp.Decode},
 }
 
@@ -51,8 +57,8 @@ var (
 	errMalformed = errors.New("the file's structure is broken")
 )
 
-// readHeader tells what a file is by its first bytes, whatever it is named, and refuses what must not be decoded. It
-// decodes nothing, and its cost does not depend on what the headers claim.
+// readHeader tells what a file is by its first bytes, whatever it is named, and refuses what must
+// not be decoded. It decodes nothing, and its cost does not depend on what the headers claim.
 func readHeader(data []byte, limit int64) (header, error) {
 	for i := range formats {
 		f := &formats[i]
@@ -69,14 +75,16 @@ func readHeader(data []byte, limit int64) (header, error) {
 	return header{}, errorf(DecodeError, "neither a JPEG, PNG, GIF nor WebP")
 }
 
-// check holds the header against the limit and against what the decoder will read, so that the two cannot disagree
-// about how much memory the picture takes.
+// check holds the header against the limit and against what the decoder will read, so that the two
+// cannot disagree about how much memory the picture takes.
 func (h *header) check(limit int64) error {
 	if h.width <= 0 || h.height <= 0 || h.frames <= 0 {
-		return errorf(DecodeError, "%s: a picture of %d × %d pixels in %d frames", h.format.mime, h.width, h.height, h.frames)
+		return errorf(DecodeError, "%s: a picture of %d × %d pixels in %d frames", h.format.mime,
+			h.width, h.height, h.frames)
 	}
 	if pixels := int64(h.width) * int64(h.height); pixels > limit/int64(h.frames) {
-		return errorf(TooLarge, "%d × %d pixels in %d frames, more than %d", h.width, h.height, h.frames, limit)
+		return errorf(TooLarge, "%d × %d pixels in %d frames, more than %d", h.width, h.height,
+			h.frames, limit)
 	}
 	if !h.frame.In(image.Rect(0, 0, h.width, h.height)) {
 		return errorf(DecodeError, "%s: the first frame lies outside of the picture", h.format.mime)
@@ -103,11 +111,12 @@ func decodeError(mime string, err error) error {
 
 // unchangedHeader is the header of a file that the decoder reads as it is.
 func unchangedHeader(data []byte, width, height, frames int) header {
-	return header{width: width, height: height, frames: frames, orientation: identityOrientation, still: data,
-		frame: image.Rect(0, 0, width, height)}
+	return header{width: width, height: height, frames: frames, orientation: identityOrientation,
+		still: data, frame: image.Rect(0, 0, width, height)}
 }
 
-// byteReader walks through bytes from strangers. A read beyond the end gives zeros and is remembered.
+// byteReader walks through bytes from strangers. A read beyond the end gives zeros and is
+// remembered.
 type byteReader struct {
 	remaining []byte
 	truncated bool

@@ -35,7 +35,7 @@ func readJPEG(data []byte) (header, error) {
 		if marker == markerEOI {
 			return header{}, errMalformed
 		}
-		if marker == 0x01 || marker >= 0xd0 && marker <= markerSOI {
+		if marker == 0x01 || (marker >= 0xd0 && marker <= markerSOI) {
 			continue // these have no length
 		}
 		segment := c.take(c.uint16(binary.BigEndian) - 2)
@@ -46,7 +46,8 @@ func readJPEG(data []byte) (header, error) {
 		case isSOF(marker) && components == 0:
 			s := byteReader{remaining: segment}
 			s.byte() // precision
-			height, width, components = s.uint16(binary.BigEndian), s.uint16(binary.BigEndian), int(s.byte())
+			height, width, components = s.uint16(binary.BigEndian), s.uint16(binary.BigEndian),
+				int(s.byte())
 			if s.truncated {
 				return header{}, errMalformed
 			}
@@ -62,7 +63,8 @@ func readJPEG(data []byte) (header, error) {
 	return h, nil
 }
 
-// nextMarker skips to the next marker. Bytes that belong to no segment are passed over, as the decoder does.
+// nextMarker skips to the next marker. Bytes that belong to no segment are passed over, as the
+// decoder does.
 func nextMarker(c *byteReader) byte {
 	for !c.truncated {
 		if c.byte() != 0xff {

@@ -5,14 +5,15 @@ import "math"
 // weightBits is the precision of weights: one is 1 << weightBits.
 const weightBits = 14
 
-// taps says how one sample of the result comes from samples of the source: from first on, one for each weight. The
-// weights add up to one exactly, so an even area stays as it is to the last bit.
+// taps says how one sample of the result comes from samples of the source: from first on, one for
+// each weight. The weights add up to one exactly, so an even area stays as it is to the last bit.
 type taps struct {
 	first   int
 	weights []int32
 }
 
-// catmullRom is the cubic kernel of that name: interpolating, slightly sharpening, two samples wide to each side.
+// catmullRom is the cubic kernel of that name: interpolating, slightly sharpening, two samples wide
+// to each side.
 func catmullRom(x float64) float64 {
 	x = math.Abs(x)
 	switch {
@@ -24,8 +25,8 @@ func catmullRom(x float64) float64 {
 	return 0
 }
 
-// tapsFor gives the taps of n samples that cover the length to, from samples of which cols are there and that cover the
-// length from; flipped takes them from the other end.
+// tapsFor gives the taps of n samples that cover the length to, from samples of which cols are
+// there and that cover the length from; flipped takes them from the other end.
 func tapsFor(n int, to float64, cols int, from float64, flipped bool) []taps {
 	all := make([]taps, n)
 	scale := from / to

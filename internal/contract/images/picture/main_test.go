@@ -42,7 +42,8 @@ var buildChild = sync.OnceValues(func() (binary string, err error) {
 		return "", err
 	}
 	binary = filepath.Join(childDir, "child")
-	if out, err := exec.Command("go", "build", "-o", binary, "./testdata/child").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", binary,
+		"./testdata/child").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return binary, nil
@@ -69,7 +70,8 @@ type renderedVariant struct {
 
 func mustRun(tb testing.TB, original []byte, sizes ...int) (Info, []renderedVariant) {
 	tb.Helper()
-	info, variants, err := assertWithin(tb, wideImage).Run(context.Background(), bytes.NewReader(original), sizes, tb.TempDir())
+	info, variants, err := assertWithin(tb, wideImage).Run(context.Background(),
+		bytes.NewReader(original), sizes, tb.TempDir())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -87,20 +89,24 @@ func mustRead(tb testing.TB, v Variant) renderedVariant {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	decode := map[string]func(io.Reader) (image.Image, error){"image/jpeg": jpeg.Decode, "image/png": png.Decode}[v.MIME]
+	decode := map[string]func(io.Reader) (image.Image, error){"image/jpeg": jpeg.Decode,
+		"image/png": png.Decode}[v.MIME]
 	img, err := decode(bytes.NewReader(data))
 	if err != nil {
 		tb.Fatalf("%s: %v", v.Path, err)
 	}
-	if size := img.Bounds().Size(); size != image.Pt(v.Width, v.Height) || int64(len(data)) != v.Bytes {
-		tb.Errorf("the file has %v pixels in %d bytes, the variant says %d × %d in %d", size, len(data), v.Width, v.Height, v.Bytes)
+	if size := img.Bounds().Size(); size != image.Pt(v.Width, v.Height) ||
+		int64(len(data)) != v.Bytes {
+		tb.Errorf("the file has %v pixels in %d bytes, the variant says %d × %d in %d", size,
+			len(data), v.Width, v.Height, v.Bytes)
 	}
 	return renderedVariant{v, data, img}
 }
 
 func mustFail(tb testing.TB, p *Processor, original []byte, want string, final bool) *Error {
 	tb.Helper()
-	_, variants, err := p.Run(context.Background(), bytes.NewReader(original), []int{100}, tb.TempDir())
+	_, variants, err := p.Run(context.Background(), bytes.NewReader(original), []int{100},
+		tb.TempDir())
 	var e *Error
 	if !errors.As(err, &e) {
 		tb.Fatalf("%d variants and %v, want an Error", len(variants), err)
@@ -154,14 +160,16 @@ func asJPEG(tb testing.TB, img image.Image) []byte {
 	return b.Bytes()
 }
 
-// scaled is what a picture should look like in another size, by a plain implementation of the same kernel.
+// scaled is what a picture should look like in another size, by a plain implementation of the same
+// kernel.
 func scaled(img image.Image, width, height int) *image.NRGBA {
 	m := image.NewNRGBA(image.Rect(0, 0, width, height))
 	draw.CatmullRom.Scale(m, m.Rect, img, img.Bounds(), draw.Src, nil)
 	return m
 }
 
-// psnr is how near two pictures are, in decibels: over what is seen of them, and their transparency.
+// psnr is how near two pictures are, in decibels: over what is seen of them, and their
+// transparency.
 func psnr(a, b image.Image) float64 {
 	if a.Bounds().Size() != b.Bounds().Size() {
 		return 0
@@ -169,9 +177,12 @@ func psnr(a, b image.Image) float64 {
 	sum, n := 0.0, 0
 	for y := range a.Bounds().Dy() {
 		for x := range a.Bounds().Dx() {
-			p := color.RGBA64Model.Convert(a.At(a.Bounds().Min.X+x, a.Bounds().Min.Y+y)).(color.RGBA64)
-			q := color.RGBA64Model.Convert(b.At(b.Bounds().Min.X+x, b.Bounds().Min.Y+y)).(color.RGBA64)
-			for _, d := range []float64{float64(p.R) - float64(q.R), float64(p.G) - float64(q.G), float64(p.B) - float64(q.B),
+			p := color.RGBA64Model.Convert(a.At(a.Bounds().Min.X+x,
+				a.Bounds().Min.Y+y)).(color.RGBA64)
+			q := color.RGBA64Model.Convert(b.At(b.Bounds().Min.X+x,
+				b.Bounds().Min.Y+y)).(color.RGBA64)
+			for _, d := range []float64{float64(p.R) - float64(q.R), float64(p.G) - float64(q.G),
+				float64(p.B) - float64(q.B),
 				float64(p.A) - float64(q.A)} {
 				sum += d * d
 				n++
@@ -185,7 +196,8 @@ func psnr(a, b image.Image) float64 {
 func assertNear(tb testing.TB, what string, got, want image.Image, minPSNR float64) {
 	tb.Helper()
 	if db := psnr(got, want); db < minPSNR {
-		tb.Errorf("%s: %.1f dB of what it should be (%v and %v), want %.0f", what, db, got.Bounds(), want.Bounds(), minPSNR)
+		tb.Errorf("%s: %.1f dB of what it should be (%v and %v), want %.0f", what, db, got.Bounds(),
+			want.Bounds(), minPSNR)
 	} else {
 		tb.Logf("%s: %.1f dB", what, db)
 	}

@@ -12,8 +12,8 @@ type Limits struct {
 	Timeout time.Duration // of the child, from its start to its end
 }
 
-// DefaultMemory is enough for a picture of 50 megapixels in any form that can be decoded; the greediest is a progressive CMYK
-// JPEG without subsampling.
+// DefaultMemory is enough for a picture of 50 megapixels in any form that can be decoded; the
+// greediest is a progressive CMYK JPEG without subsampling.
 const DefaultMemory = 3 << 29
 
 // DefaultTimeout is many times what such a picture takes.
@@ -30,7 +30,8 @@ type Info struct {
 	MIME          string // image/jpeg, image/png, image/gif or image/webp
 	Width, Height int    // the right way up
 	Bytes         int64  // of the whole file
-	Peak          int64  // bytes of memory the child held at most, zero where the system does not tell
+	// bytes of memory the child held at most, zero where the system does not tell
+	Peak int64
 }
 
 // Variant is one picture that was made.
@@ -52,8 +53,8 @@ const (
 	Crashed     = "crashed"       // the child died, or reported what cannot be
 )
 
-// Error says why a picture has no variants. Any other error of Run is about the surroundings (the disk, the reader, the
-// end of the context), not about the picture.
+// Error says why a picture has no variants. Any other error of Run is about the surroundings (the
+// disk, the reader, the end of the context), not about the picture.
 type Error struct {
 	Type  string
 	Final bool // the same bytes will fail again, so another attempt is in vain

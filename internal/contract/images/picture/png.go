@@ -10,8 +10,8 @@ import (
 
 const pngSignature = "\x89PNG\r\n\x1a\n"
 
-// pngColour are the chunks, with their only length, that say how the numbers of a PNG become colours. They are carried
-// over; they have no room for anything else.
+// pngColour are the chunks, with their only length, that say how the numbers of a PNG become
+// colours. They are carried over; they have no room for anything else.
 var pngColour = map[string]int{"gAMA": 4, "cHRM": 32, "sRGB": 1, "cICP": 4}
 
 // readPNG walks the chunks of the whole file: what turns it may stand after the pixels.
@@ -36,7 +36,8 @@ func readPNG(data []byte) (header, error) {
 			if length != 13 {
 				return header{}, errMalformed
 			}
-			h = unchangedHeader(data, int(binary.BigEndian.Uint32(body)), int(binary.BigEndian.Uint32(body[4:])), 1)
+			h = unchangedHeader(data, int(binary.BigEndian.Uint32(body)),
+				int(binary.BigEndian.Uint32(body[4:])), 1)
 			if colourType := body[9]; colourType == 0 {
 				want = profileGray
 			}
@@ -67,8 +68,8 @@ func appendChunk(to []byte, kind string, body []byte) []byte {
 	return binary.BigEndian.AppendUint32(to, crc32.ChecksumIEEE(to[start:]))
 }
 
-// inflateProfile unpacks the profile of an iCCP chunk: a name, a zero, the method zero, a zlib stream. It never unpacks
-// more than a profile may have.
+// inflateProfile unpacks the profile of an iCCP chunk: a name, a zero, the method zero, a zlib
+// stream. It never unpacks more than a profile may have.
 func inflateProfile(chunk []byte) []byte {
 	_, packed, ok := bytes.Cut(chunk, []byte{0})
 	if !ok || len(packed) == 0 || packed[0] != 0 {

@@ -16,10 +16,11 @@ import (
 	"time"
 )
 
-// Processor makes variants in child processes. It may be used from many goroutines, each with its own work directory.
+// Processor makes variants in child processes. It may be used from many goroutines, each with its
+// own work directory.
 type Processor struct {
-	// Command starts the child: the program, and the words before those that Run adds. The program calls Child with the
-	// added ones and exits with what it returns.
+	// Command starts the child: the program, and the words before those that Run adds. The program
+	// calls Child with the added ones and exits with what it returns.
 	Command []string
 	Limits  Limits
 }
@@ -27,11 +28,12 @@ type Processor struct {
 // originalName is the name of the copy in the work directory.
 const originalName = "original"
 
-// Run makes a variant of the original for each size and leaves them in workDir, an existing directory of the caller's
-// that is empty, that nobody else uses meanwhile and that the caller removes, however Run ends. Sizes are 1 to MaxSize, at
-// most MaxSizes; doubles are merged; variants come in rising size. No child is left when Run returns, and none outlives
-// this process.
-func (p *Processor) Run(ctx context.Context, from io.Reader, sizes []int, workDir string) (Info, []Variant, error) {
+// Run makes a variant of the original for each size and leaves them in workDir, an existing
+// directory of the caller's that is empty, that nobody else uses meanwhile and that the caller
+// removes, however Run ends. Sizes are 1 to MaxSize, at most MaxSizes; doubles are merged; variants
+// come in rising size. No child is left when Run returns, and none outlives this process.
+func (p *Processor) Run(ctx context.Context, from io.Reader, sizes []int, workDir string) (Info,
+	[]Variant, error) {
 	t := task{limits: p.Limits, sizes: slices.Compact(slices.Sorted(slices.Values(sizes)))}
 	if err := errors.Join(p.validate(), checkSizes(t.sizes)); err != nil {
 		return Info{}, nil, err
@@ -79,17 +81,21 @@ func copyTo(path string, from io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// runChild runs the child to its end and returns its report, or an Error when it did not come to one.
-func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir string) (report, error) {
+// runChild runs the child to its end and returns its report, or an Error when it did not come to
+// one.
+func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir string) (report,
+	error) {
 	limited, cancel := context.WithTimeout(ctx, p.Limits.Timeout)
 	defer cancel()
-	cmd := exec.CommandContext(limited, p.Command[0], append(slices.Clone(p.Command[1:]), t.args()...)...)
+	cmd := exec.CommandContext(limited, p.Command[0],
+		append(slices.Clone(p.Command[1:]), t.args()...)...)
 	stdout, stderr := &headBuffer{max: 64 << 10}, &headBuffer{max: 4 << 10}
 	cmd.Dir, cmd.Env = workDir, []string{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
 	cmd.WaitDelay = time.Second
 	isolateProcess(cmd)
-	// The kernel kills the child when the thread that started it ends, so the thread must last as long as the child.
+	// The kernel kills the child when the thread that started it ends, so the thread must last as
+	// long as the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -111,9 +117,11 @@ func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir s
 	return r, nil
 }
 
-// outOfMemoryMessages are the words of a runtime that the system gives no more memory: the last are those of a fault in its own
-// bookkeeping, which does not survive that either. A fault of any other code is a panic and reads otherwise.
-var outOfMemoryMessages = []string{"out of memory", "cannot allocate memory", "SIGSEGV: segmentation violation\nPC="}
+// outOfMemoryMessages are the words of a runtime that the system gives no more memory: the last are
+// those of a fault in its own bookkeeping, which does not survive that either. A fault of any other
+// code is a panic and reads otherwise.
+var outOfMemoryMessages = []string{"out of memory", "cannot allocate memory",
+	"SIGSEGV: segmentation violation\nPC="}
 
 // childError says why a child ended without a report.
 func childError(err error, stderr string) error {
@@ -126,19 +134,22 @@ func childError(err error, stderr string) error {
 	return errorf(Crashed, "the child ended with %v: %s", err, line)
 }
 
-// check holds a report against what was asked for and what lies in the work directory, so that even a child which a
-// picture has taken over can name no other file. It makes the paths whole.
+// check holds a report against what was asked for and what lies in the work directory, so that even
+// a child which a picture has taken over can name no other file. It makes the paths whole.
 func (r *report) check(t task, workDir string) error {
-	if len(r.Variants) != len(t.sizes) || !slices.ContainsFunc(formats, func(f format) bool { return f.mime == r.Info.MIME }) {
+	if len(r.Variants) != len(t.sizes) || !slices.ContainsFunc(formats, func(f format) bool {
+		return f.mime == r.Info.MIME
+	}) {
 		return fmt.Errorf("%d variants of an %q", len(r.Variants), r.Info.MIME)
 	}
 	for i := range r.Variants {
 		v := &r.Variants[i]
 		longer := max(v.Width, v.Height)
-		if v.Size != t.sizes[i] || longer > v.Size || longer > max(r.Info.Width, r.Info.Height) || min(v.Width, v.Height) < 1 {
+		if v.Size != t.sizes[i] || longer > v.Size || longer > max(r.Info.Width, r.Info.Height) ||
+			min(v.Width, v.Height) < 1 {
 			return fmt.Errorf("%d × %d pixels for size %d", v.Width, v.Height, v.Size)
 		}
-		if v.MIME != "image/jpeg" && v.MIME != "image/png" || v.Path != fileName(longer, v.MIME) {
+		if (v.MIME != "image/jpeg" && v.MIME != "image/png") || v.Path != fileName(longer, v.MIME) {
 			return fmt.Errorf("a file %q of type %q", v.Path, v.MIME)
 		}
 		v.Path = filepath.Join(workDir, v.Path)

@@ -11,8 +11,9 @@ const (
 	profileGray = "GRAY"
 )
 
-// checkProfile returns the profile when it is one, has exactly the length it says and describes the colours the
-// variants will have; else nil. A CMYK picture becomes RGB, so its profile, which no longer fits, is left behind.
+// checkProfile returns the profile when it is one, has exactly the length it says and describes the
+// colours the variants will have; else nil. A CMYK picture becomes RGB, so its profile, which no
+// longer fits, is left behind.
 func checkProfile(p []byte, space string) []byte {
 	const headerLen = 128
 	if len(p) < headerLen || len(p) > maxProfile || int(binary.BigEndian.Uint32(p)) != len(p) {

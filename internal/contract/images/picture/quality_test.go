@@ -9,8 +9,8 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// zonePlate is rings that become finer to the edge, where they are as fine as pixels allow: nothing shows faults of a
-// resampler better, and nothing in a photograph is as hard.
+// zonePlate is rings that become finer to the edge, where they are as fine as pixels allow: nothing
+// shows faults of a resampler better, and nothing in a photograph is as hard.
 func zonePlate(w, h int) *image.NRGBA {
 	img := image.NewNRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
@@ -37,7 +37,8 @@ func scenery(w, h int) *image.NRGBA {
 				edge = 60
 			}
 			base := 40 + 120*float64(x)/float64(w) + n + texture + edge
-			img.SetNRGBA(x, y, color.NRGBA{clamp(int(base)), clamp(int(220 - base + n)), clamp(int(200*float64(y)/float64(h) + texture + edge)), 255})
+			img.SetNRGBA(x, y, color.NRGBA{clamp(int(base)), clamp(int(220 - base + n)),
+				clamp(int(200*float64(y)/float64(h) + texture + edge)), 255})
 		}
 	}
 	return img
@@ -51,9 +52,9 @@ var lanczos = draw.Kernel{Support: 3, At: func(t float64) float64 {
 	return 3 * math.Sin(t) * math.Sin(t/3) / (t * t)
 }}
 
-// TestQuality holds the resampler, which halves first and then counts in integers, against reference implementations
-// that weigh all pixels at once in floating point. 40 dB are hard to see when two pictures are laid over each other. From
-// Catmull-Rom ours differs less than Lanczos does.
+// TestQuality holds the resampler, which halves first and then counts in integers, against
+// reference implementations that weigh all pixels at once in floating point. 40 dB are hard to see
+// when two pictures are laid over each other. From Catmull-Rom ours differs less than Lanczos does.
 func TestQuality(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

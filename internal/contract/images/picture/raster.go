@@ -7,22 +7,23 @@ import (
 	"image/color"
 )
 
-// raster is a decoded picture in the form it is resampled in: one plane of grey, three of Y, Cb and Cr, or one of four
-// channels.
+// raster is a decoded picture in the form it is resampled in: one plane of grey, three of Y, Cb and
+// Cr, or one of four channels.
 type raster struct {
 	width, height int
 	planes        []plane
 }
 
-// plane holds samples of 8 bits, row by row. A subsampled plane of a picture of odd size has a last sample that lies
-// half outside, so the size is not always a number of samples.
+// plane holds samples of 8 bits, row by row. A subsampled plane of a picture of odd size has a last
+// sample that lies half outside, so the size is not always a number of samples.
 type plane struct {
 	pix        []byte
 	stride     int
 	cols, rows int
 	w, h       float64
-	channels   int  // 1 or 4
-	alpha      bool // of four channels the last is transparency and used; the others are not multiplied with it yet
+	channels   int // 1 or 4
+	// of four channels the last is transparency and used; the others are not multiplied with it yet
+	alpha bool
 }
 
 // decode decodes the picture, or the first frame of it, whole.
@@ -37,8 +38,8 @@ func (h *header) decode() (*raster, error) {
 	return newRaster(img, image.Rect(0, 0, h.width, h.height), h.frame.Min.Add(img.Bounds().Min))
 }
 
-// newRaster puts img into a raster of the size of canvas, its upper left corner at the given point. Samples are shared
-// with img where they can be: img is not to be used afterwards.
+// newRaster puts img into a raster of the size of canvas, its upper left corner at the given point.
+// Samples are shared with img where they can be: img is not to be used afterwards.
 func newRaster(img image.Image, canvas image.Rectangle, at image.Point) (*raster, error) {
 	r := &raster{width: canvas.Dx(), height: canvas.Dy()}
 	if img.Bounds().Sub(img.Bounds().Min).Add(at) == canvas {
@@ -54,7 +55,8 @@ func newRaster(img image.Image, canvas image.Rectangle, at image.Point) (*raster
 			if !ok {
 				return nil, errorf(Unsupported, "a subsampling of %v", m.SubsampleRatio)
 			}
-			r.planes = []plane{r.plane(m.Y, m.YStride, 1, 1, 1), r.plane(m.Cb, m.CStride, 1, sx, sy), r.plane(m.Cr, m.CStride, 1, sx, sy)}
+			r.planes = []plane{r.plane(m.Y, m.YStride, 1, 1, 1),
+				r.plane(m.Cb, m.CStride, 1, sx, sy), r.plane(m.Cr, m.CStride, 1, sx, sy)}
 			return r, nil
 		}
 	}
@@ -109,7 +111,8 @@ func subsampling(ratio image.YCbCrSubsampleRatio) (sx, sy int, ok bool) {
 	return 0, 0, false
 }
 
-// fourChannels gives the picture as red, green, blue and transparency, in the memory it has where that suffices.
+// fourChannels gives the picture as red, green, blue and transparency, in the memory it has where
+// that suffices.
 func fourChannels(img image.Image) (pix []byte, stride int, alpha bool, err error) {
 	switch m := img.(type) {
 	case *image.NRGBA:
@@ -191,7 +194,8 @@ func interleavePixels(m *image.NYCbCrA) []byte {
 }
 
 // placeOnCanvas puts the pixels of a frame on an empty canvas.
-func placeOnCanvas(pix []byte, stride int, size image.Point, canvas image.Rectangle, at image.Point) []byte {
+func placeOnCanvas(pix []byte, stride int, size image.Point, canvas image.Rectangle,
+	at image.Point) []byte {
 	all := make([]byte, 4*canvas.Dx()*canvas.Dy())
 	for y := range size.Y {
 		copy(all[4*(canvas.Dx()*(at.Y+y)+at.X):], pix[stride*y:][:4*size.X])
@@ -199,8 +203,9 @@ func placeOnCanvas(pix []byte, stride int, size image.Point, canvas image.Rectan
 	return all
 }
 
-// widenRange stretches what a lossy WebP holds, luma of 16 to 235 and chroma of 16 to 240, to the full range that
-// pictures of this type have everywhere else; the decoder leaves that to its caller.
+// widenRange stretches what a lossy WebP holds, luma of 16 to 235 and chroma of 16 to 240, to the
+// full range that pictures of this type have everywhere else; the decoder leaves that to its
+// caller.
 func widenRange(img image.Image) {
 	var m *image.YCbCr
 	switch i := img.(type) {

@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// fit returns the picture in the given size, turned as o says; width and height are those before it is turned. It first
-// halves the raster itself, plane by plane and axis by axis, while a plane stays at least twice as large as needed: from
-// there the kernel has a few taps only. So sizes must be asked for from the largest to the smallest, and each costs
-// about its own area. As every size passes the same halves, it does not depend on the sizes before it.
+// fit returns the picture in the given size, turned as o says; width and height are those before it
+// is turned. It first halves the raster itself, plane by plane and axis by axis, while a plane
+// stays at least twice as large as needed: from there the kernel has a few taps only. So sizes must
+// be asked for from the largest to the smallest, and each costs about its own area. As every size
+// passes the same halves, it does not depend on the sizes before it.
 func (r *raster) fit(width, height int, o orientation) *raster {
 	to := &raster{width: width, height: height}
 	for i := range r.planes {
@@ -55,17 +56,20 @@ func (p *plane) half(x, y bool) plane {
 	return to
 }
 
-func (p *plane) row(y int) []byte { return p.pix[y*p.stride:][: p.cols*p.channels : p.cols*p.channels] }
+func (p *plane) row(y int) []byte {
+	return p.pix[y*p.stride:][: p.cols*p.channels : p.cols*p.channels]
+}
 
-// halve makes a row of two, and if sx is 2 one column of two. Halves are rounded up and down in turn, so that repeated
-// halving makes nothing brighter.
+// halve makes a row of two, and if sx is 2 one column of two. Halves are rounded up and down in
+// turn, so that repeated halving makes nothing brighter.
 func halve(out, upper, lower []byte, sx, channels, row int) {
 	for i := 0; i < len(out); i += channels {
 		left := i * sx
 		right := min(left+(sx-1)*channels, len(upper)-channels)
 		half := 1 + (i/channels+row)&1
 		for c := range channels {
-			sum := int(upper[left+c]) + int(upper[right+c]) + int(lower[left+c]) + int(lower[right+c])
+			sum := int(upper[left+c]) + int(upper[right+c]) + int(lower[left+c]) +
+				int(lower[right+c])
 			out[i+c] = byte((sum + half) >> 2)
 		}
 	}
@@ -76,7 +80,8 @@ func halveAlpha(out, upper, lower []byte, sx int) {
 	for i := 0; i < len(out); i += 4 {
 		left := i * sx
 		right := min(left+(sx-1)*4, len(upper)-4)
-		four := [4][]byte{upper[left : left+4], upper[right : right+4], lower[left : left+4], lower[right : right+4]}
+		four := [4][]byte{upper[left : left+4], upper[right : right+4], lower[left : left+4],
+			lower[right : right+4]}
 		var sum [4]int
 		for _, p := range four {
 			a := int(p[3])
@@ -98,8 +103,8 @@ func halveAlpha(out, upper, lower []byte, sx int) {
 // sampleBits is the precision of samples between the two passes, without sign.
 const sampleBits = 15
 
-// resample fills a plane of the given shape: for each row of the result it weighs rows of the source into one, then
-// columns of that. Nothing larger than a row stands between the passes.
+// resample fills a plane of the given shape: for each row of the result it weighs rows of the
+// source into one, then columns of that. Nothing larger than a row stands between the passes.
 func (p *plane) resample(to plane, o orientation) plane {
 	columns := tapsFor(to.cols, to.w, p.cols, p.w, o.flipX)
 	rows := tapsFor(to.rows, to.h, p.rows, p.h, o.flipY)
@@ -124,8 +129,8 @@ func (p *plane) resample(to plane, o orientation) plane {
 	return to
 }
 
-// resampleRows adds up the weighted rows and scales the sums to sampleBits. Colours are multiplied with their
-// transparency on the way.
+// resampleRows adds up the weighted rows and scales the sums to sampleBits. Colours are multiplied
+// with their transparency on the way.
 func (p *plane) resampleRows(sums []int32, t taps) {
 	if p.alpha {
 		for k, w := range t.weights {
@@ -227,7 +232,8 @@ func putPixel(out []byte, sum [4]int32) {
 
 // transposed exchanges rows and columns.
 func (p *plane) transposed() plane {
-	to := plane{cols: p.rows, rows: p.cols, w: p.h, h: p.w, channels: p.channels, alpha: p.alpha, stride: p.rows * p.channels}
+	to := plane{cols: p.rows, rows: p.cols, w: p.h, h: p.w, channels: p.channels, alpha: p.alpha,
+		stride: p.rows * p.channels}
 	to.pix = make([]byte, len(p.pix))
 	n := p.channels
 	for y := range p.rows {

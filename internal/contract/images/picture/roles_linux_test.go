@@ -30,7 +30,8 @@ func killed(err error) int {
 	return 0
 }
 
-// hangForever opens the pipe in the current directory, which tells the test that it runs, and holds it until it is killed.
+// hangForever opens the pipe in the current directory, which tells the test that it runs, and holds
+// it until it is killed.
 func hangForever([]string) int {
 	f, err := os.OpenFile("alive", os.O_WRONLY, 0)
 	if err != nil {
@@ -72,14 +73,18 @@ func inspect(args []string) int {
 	_ = unix.Getrlimit(unix.RLIMIT_CORE, &core)
 	dir, _ := os.Getwd()
 	group, _ := unix.Getpgid(0)
-	fmt.Fprintln(os.Stderr, len(os.Environ()), dir, group == os.Getpid(), data.Max, files.Max, core.Max, err)
+	fmt.Fprintln(os.Stderr, len(os.Environ()), dir, group == os.Getpid(), data.Max, files.Max,
+		core.Max, err)
 	return 1
 }
 
-// lies are reports of a child that a picture has taken over. Each is made of a good one for a file 1.png of 5 bytes.
+// lies are reports of a child that a picture has taken over. Each is made of a good one for a file
+// 1.png of 5 bytes.
 var lies = map[string]func(r *report, dir string){
 	"another file": func(r *report, _ string) { r.Variants[0].Path = "../../etc/passwd" },
-	"a whole path": func(r *report, dir string) { r.Variants[0].Path = filepath.Join(dir, "1.png") },
+	"a whole path": func(r *report, dir string) {
+		r.Variants[0].Path = filepath.Join(dir, "1.png")
+	},
 	"a link": func(_ *report, _ string) {
 		_ = os.Rename("1.png", "2.png") // as long
 		_ = os.Symlink("2.png", "1.png")
@@ -88,15 +93,17 @@ var lies = map[string]func(r *report, dir string){
 		_ = os.Remove("1.png")
 		_ = os.Mkdir("1.png", 0o700)
 	},
-	"another length":    func(r *report, _ string) { r.Variants[0].Bytes = 4 },
-	"no variant":        func(r *report, _ string) { r.Variants = nil },
-	"too many variants": func(r *report, _ string) { r.Variants = append(r.Variants, r.Variants[0]) },
-	"another size":      func(r *report, _ string) { r.Variants[0].Size = 2 },
-	"a large picture":   func(r *report, _ string) { r.Variants[0].Width = 2 },
-	"no height":         func(r *report, _ string) { r.Variants[0].Height = 0 },
-	"another type":      func(r *report, _ string) { r.Variants[0].MIME = "text/html" },
-	"an unknown kind":   func(r *report, _ string) { r.Info.MIME = "image/svg+xml" },
-	"a long report":     func(r *report, _ string) { r.Info.MIME = strings.Repeat("x", 1<<20) },
+	"another length": func(r *report, _ string) { r.Variants[0].Bytes = 4 },
+	"no variant":     func(r *report, _ string) { r.Variants = nil },
+	"too many variants": func(r *report, _ string) {
+		r.Variants = append(r.Variants, r.Variants[0])
+	},
+	"another size":    func(r *report, _ string) { r.Variants[0].Size = 2 },
+	"a large picture": func(r *report, _ string) { r.Variants[0].Width = 2 },
+	"no height":       func(r *report, _ string) { r.Variants[0].Height = 0 },
+	"another type":    func(r *report, _ string) { r.Variants[0].MIME = "text/html" },
+	"an unknown kind": func(r *report, _ string) { r.Info.MIME = "image/svg+xml" },
+	"a long report":   func(r *report, _ string) { r.Info.MIME = strings.Repeat("x", 1<<20) },
 }
 
 func lieOnce([]string) int {
@@ -106,7 +113,8 @@ func lieOnce([]string) int {
 		return 1
 	}
 	r := report{Info: Info{MIME: "image/png", Width: 9, Height: 9, Bytes: 3},
-		Variants: []Variant{{Size: 1, Width: 1, Height: 1, Bytes: 5, MIME: "image/png", Path: "1.png"}}}
+		Variants: []Variant{{Size: 1, Width: 1, Height: 1, Bytes: 5, MIME: "image/png",
+			Path: "1.png"}}}
 	if change := lies[string(how)]; change != nil {
 		change(&r, dir)
 	}

@@ -23,7 +23,8 @@ func kinds(t testing.TB) []struct {
 	opaque, alpha := drawing(t, "drawing.png"), drawing(t, "drawing-alpha.png")
 	grey := image.NewGray(opaque.Rect)
 	draw.Draw(grey, grey.Rect, opaque, image.Point{}, draw.Src)
-	grey16, deep, deepAlpha := image.NewGray16(opaque.Rect), image.NewRGBA64(opaque.Rect), image.NewNRGBA64(opaque.Rect)
+	grey16, deep, deepAlpha := image.NewGray16(opaque.Rect), image.NewRGBA64(opaque.Rect),
+		image.NewNRGBA64(opaque.Rect)
 	draw.Draw(grey16, grey.Rect, grey, image.Point{}, draw.Src)
 	draw.Draw(deep, deep.Rect, opaque, image.Point{}, draw.Src)
 	draw.Draw(deepAlpha, deep.Rect, alpha, image.Point{}, draw.Src)
@@ -60,31 +61,38 @@ func kinds(t testing.TB) []struct {
 		{"WebP lossy", fixture(t, "lossy.webp"), webps, jpg, opaque, 30},
 		{"WebP lossless", fixture(t, "lossless.webp"), webps, jpg, opaque, 31},
 		{"WebP lossy with transparency", fixture(t, "lossy-alpha.webp"), webps, pngs, alpha, 30},
-		{"WebP lossless with transparency", fixture(t, "lossless-alpha.webp"), webps, pngs, alpha, 100},
+		{"WebP lossless with transparency", fixture(t, "lossless-alpha.webp"), webps, pngs, alpha,
+			100},
 		{"WebP animated", fixture(t, "animated.webp"), webps, pngs, alpha, 30},
-		{"WebP animated, the first frame a part", fixture(t, "animated-offset.webp"), webps, pngs, part, 30},
+		{"WebP animated, the first frame a part", fixture(t, "animated-offset.webp"), webps, pngs,
+			part, 30},
 	}
 }
 
-// gifs draws a still GIF, one of three frames and one whose first frame is smaller than the picture.
+// gifs draws a still GIF, one of three frames and one whose first frame is smaller than the
+// picture.
 func gifs(t testing.TB, of image.Image) (still *image.Paletted, moving, offset []byte) {
 	t.Helper()
 	palette := color.Palette{color.NRGBA{}}
 	for i := range 255 {
-		palette = append(palette, color.NRGBA{uint8(i >> 5 * 36), uint8(i >> 2 & 7 * 36), uint8(i & 3 * 85), 0xff})
+		palette = append(palette, color.NRGBA{uint8(i >> 5 * 36), uint8(i >> 2 & 7 * 36),
+			uint8(i & 3 * 85), 0xff})
 	}
 	still = image.NewPaletted(of.Bounds(), palette)
 	draw.Draw(still, still.Rect, of, image.Point{}, draw.Src)
 	empty := image.NewPaletted(of.Bounds(), palette)
 	encode := func(frames ...*image.Paletted) []byte {
 		var b bytes.Buffer
-		g := &gif.GIF{Image: frames, Delay: make([]int, len(frames)), Config: image.Config{ColorModel: palette, Width: of.Bounds().Dx(), Height: of.Bounds().Dy()}}
+		g := &gif.GIF{Image: frames, Delay: make([]int, len(frames)),
+			Config: image.Config{ColorModel: palette, Width: of.Bounds().Dx(),
+				Height: of.Bounds().Dy()}}
 		if err := gif.EncodeAll(&b, g); err != nil {
 			t.Fatal(err)
 		}
 		return b.Bytes()
 	}
-	return still, encode(still, empty, still), encode(still.SubImage(image.Rect(20, 10, 80, 60)).(*image.Paletted), still)
+	return still, encode(still, empty, still),
+		encode(still.SubImage(image.Rect(20, 10, 80, 60)).(*image.Paletted), still)
 }
 
 func asGIF(t testing.TB, img *image.Paletted) []byte {
@@ -129,13 +137,15 @@ func TestSizes(t *testing.T) {
 		sizes []int
 		want  []image.Point
 	}{
-		{"the longer side is the size", image.NewGray(image.Rect(0, 0, 640, 480)), []int{320, 100, 7, 1},
-			[]image.Point{{1, 1}, {7, 5}, {100, 75}, {320, 240}}},
+		{"the longer side is the size", image.NewGray(image.Rect(0, 0, 640, 480)),
+			[]int{320, 100, 7, 1}, []image.Point{{1, 1}, {7, 5}, {100, 75}, {320, 240}}},
 		{"never enlarged", image.NewGray(image.Rect(0, 0, 30, 20)), []int{29, 30, 31, 8192},
 			[]image.Point{{29, 19}, {30, 20}, {30, 20}, {30, 20}}},
-		{"doubles are merged", image.NewGray(image.Rect(0, 0, 30, 20)), []int{10, 10, 15, 10}, []image.Point{{10, 7}, {15, 10}}},
+		{"doubles are merged", image.NewGray(image.Rect(0, 0, 30, 20)), []int{10, 10, 15, 10},
+			[]image.Point{{10, 7}, {15, 10}}},
 		{"no side is empty", tall, []int{500, 20, 1}, []image.Point{{1, 1}, {1, 20}, {2, 500}}},
-		{"one pixel", image.NewGray(image.Rect(0, 0, 1, 1)), []int{1, 100}, []image.Point{{1, 1}, {1, 1}}},
+		{"one pixel", image.NewGray(image.Rect(0, 0, 1, 1)), []int{1, 100},
+			[]image.Point{{1, 1}, {1, 1}}},
 	} {
 		t.Run("G-IP-18 "+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -154,13 +164,14 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestSameBytes shows that a variant depends on the original and its size alone, so a second attempt overwrites an
-// object with what it holds.
+// TestSameBytes shows that a variant depends on the original and its size alone, so a second
+// attempt overwrites an object with what it holds.
 func TestSameBytes(t *testing.T) {
 	t.Parallel()
 	t.Run("IP-037 the same original and size give the same bytes", func(t *testing.T) {
 		t.Parallel()
-		for _, original := range [][]byte{asJPEG(t, zonePlate(900, 700)), asPNG(t, drawing(t, "drawing-alpha.png"))} {
+		for _, original := range [][]byte{asJPEG(t, zonePlate(900, 700)),
+			asPNG(t, drawing(t, "drawing-alpha.png"))} {
 			_, all := mustRun(t, original, 10, 25, 50, 99, 200, 450)
 			_, again := mustRun(t, original, 450, 200, 99, 50, 25, 10)
 			for i, v := range all {
@@ -211,7 +222,8 @@ func TestTransparency(t *testing.T) {
 func TestEvenArea(t *testing.T) {
 	t.Parallel()
 	img := image.NewNRGBA(image.Rect(0, 0, 1001, 777))
-	draw.Draw(img, img.Rect, image.NewUniform(color.NRGBA{201, 100, 3, 77}), image.Point{}, draw.Src)
+	draw.Draw(img, img.Rect, image.NewUniform(color.NRGBA{201, 100, 3, 77}), image.Point{},
+		draw.Src)
 	for _, v := range resultsOf(mustRun(t, asPNG(t, img), 3, 10, 100, 300, 600, 1001)) {
 		m := nrgba(v.img)
 		for i := 0; i < len(m.Pix); i += 4 {
@@ -222,7 +234,8 @@ func TestEvenArea(t *testing.T) {
 	}
 }
 
-// TestBrightness shows that many halvings, each of which rounds, make a picture neither brighter nor darker.
+// TestBrightness shows that many halvings, each of which rounds, make a picture neither brighter
+// nor darker.
 func TestBrightness(t *testing.T) {
 	t.Parallel()
 	img := image.NewGray(image.Rect(0, 0, 2048, 2048))
@@ -255,7 +268,8 @@ func TestTaps(t *testing.T) {
 	for _, c := range []struct {
 		n, cols  int
 		to, from float64
-	}{{1600, 4000, 1600, 4000}, {61, 241, 60.5, 240.5}, {1, 1, 0.5, 0.5}, {1, 7, 1, 7}, {300, 100, 300, 100}, {3, 2, 2.5, 1.25}, {1000, 3999, 1000, 3999}} {
+	}{{1600, 4000, 1600, 4000}, {61, 241, 60.5, 240.5}, {1, 1, 0.5, 0.5}, {1, 7, 1, 7},
+		{300, 100, 300, 100}, {3, 2, 2.5, 1.25}, {1000, 3999, 1000, 3999}} {
 		for _, flipped := range []bool{false, true} {
 			for i, tap := range tapsFor(c.n, c.to, c.cols, c.from, flipped) {
 				sum, at := 0.0, 0.0
@@ -296,7 +310,8 @@ func TestOrientation(t *testing.T) {
 				if info.Width != 121 || info.Height != 81 {
 					t.Errorf("the original is %d × %d", info.Width, info.Height)
 				}
-				whole, small := 30.0, 28.0 // what a JPEG loses; a picture the wrong way up has about 15
+				// what a JPEG loses; a picture the wrong way up has about 15
+				whole, small := 30.0, 28.0
 				if name == "PNG" {
 					whole, small = 100, 40
 				}
@@ -307,8 +322,8 @@ func TestOrientation(t *testing.T) {
 	}
 }
 
-// orient stores a picture so that the orientation makes it upright again; the mapping is written down from the EXIF
-// standard: which corner of what is seen the stored row and column begin at.
+// orient stores a picture so that the orientation makes it upright again; the mapping is written
+// down from the EXIF standard: which corner of what is seen the stored row and column begin at.
 func orient(img *image.NRGBA, value int) *image.NRGBA {
 	w, h := img.Rect.Dx(), img.Rect.Dy()
 	at := [9]func(x, y int) (int, int){

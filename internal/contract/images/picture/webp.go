@@ -28,8 +28,9 @@ func (f *webpFrame) add(kind string, body []byte) {
 	}
 }
 
-// readWebP walks the chunks. What the decoder gets is a file of the first frame alone, made here: of an animation it
-// would read nothing, and a picture whose alpha flag and chunks disagree it would refuse.
+// readWebP walks the chunks. What the decoder gets is a file of the first frame alone, made here:
+// of an animation it would read nothing, and a picture whose alpha flag and chunks disagree it
+// would refuse.
 func readWebP(data []byte) (header, error) {
 	c := byteReader{remaining: data[4:]}
 	body := byteReader{remaining: c.take(c.uint32(binary.LittleEndian))}
@@ -90,7 +91,8 @@ func (h *header) addAnimationFrame(chunk []byte, frame *webpFrame) error {
 	})
 }
 
-// finish takes the size from the frame where the file gives no other, and builds what the decoder reads.
+// finish takes the size from the frame where the file gives no other, and builds what the decoder
+// reads.
 func (h *header) finish(f *webpFrame) error {
 	width, height, ok := f.size()
 	if !ok {
@@ -112,7 +114,8 @@ func (f *webpFrame) size() (width, height int, ok bool) {
 	p := f.pixels
 	switch {
 	case f.kind == "VP8 " && len(p) >= 10 && p[3] == 0x9d && p[4] == 0x01 && p[5] == 0x2a:
-		return int(binary.LittleEndian.Uint16(p[6:]) & 0x3fff), int(binary.LittleEndian.Uint16(p[8:]) & 0x3fff), true
+		return int(binary.LittleEndian.Uint16(p[6:]) & 0x3fff),
+			int(binary.LittleEndian.Uint16(p[8:]) & 0x3fff), true
 	case f.kind == "VP8L" && len(p) >= 5 && p[0] == 0x2f:
 		bits := binary.LittleEndian.Uint32(p[1:])
 		return int(bits&0x3fff) + 1, int(bits>>14&0x3fff) + 1, true

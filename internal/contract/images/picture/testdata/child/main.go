@@ -1,4 +1,5 @@
-// Command child is the child alone: small, and without the race detector, whose own memory the limits would count.
+// Command child is the child alone: small, and without the race detector, whose own memory the
+// limits would count.
 package main
 
 import (
