@@ -115,19 +115,8 @@ func newMetrics(r prometheus.Registerer, depth *depth, available func() float64)
 		databaseErrors: counter("database_errors_total",
 			"Requests and runs that met an error of the database."),
 	}
-	all := []prometheus.Collector{m.idempotencyNew, m.idempotencyHits, m.idempotencyConflicts,
-		m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
-		m.retries, m.retrySuccesses, m.deliveries, m.deliveryFailures, m.deliverySeconds,
-		m.heartbeats, m.workers, m.requests, m.latency, m.errors, m.databaseErrors, depth,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "workers_available",
-			Help: "Workers of this node that can take a job."}, available)}
-	for _, c := range m.entries {
-		all = append(all, c)
-	}
-	for _, c := range all {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("forgerun: %w", err)
-		}
+	if err := m.register(r, depth, available); err != nil {
+		return nil, err
 	}
 	for i := range kinds {
 		m.scenarioSubmits.WithLabelValues(kinds[i].name)
@@ -139,6 +128,24 @@ func newMetrics(r prometheus.Registerer, depth *depth, available func() float64)
 		m.errors.WithLabelValues(string(c))
 	}
 	return m, nil
+}
+
+func (m *metrics) register(r prometheus.Registerer, depth *depth, available func() float64) error {
+	all := []prometheus.Collector{m.idempotencyNew, m.idempotencyHits, m.idempotencyConflicts,
+		m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
+		m.retries, m.retrySuccesses, m.deliveries, m.deliveryFailures, m.deliverySeconds,
+		m.heartbeats, m.workers, m.requests, m.latency, m.errors, m.databaseErrors, depth,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "workers_available",
+			Help: "Workers of this node that can take a job."}, available)}
+	for _, c := range m.entries {
+		all = append(all, c)
+	}
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return fmt.Errorf("forgerun: %w", err)
+		}
+	}
+	return nil
 }
 
 // moved counts a change of a job.
