@@ -64,7 +64,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 		t.Error("the README does not say how millrace is put on the path")
 	}
 	for _, file := range regexp.MustCompile(`cp (internal/\S+) photo`).FindAllStringSubmatch(
-		documents(t)["README.md"], -1) {
+		documents(t)["images.md"], -1) {
 		if _, err := os.Stat(filepath.Join("../..", file[1])); err != nil {
 			t.Error(err)
 		}
