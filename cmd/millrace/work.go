@@ -163,7 +163,9 @@ func (f *workFlags) run(p process, queues, command []string) error {
 	hard, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	r.killCtx = hard
-	go f.handleSignals(g, log, polling, stopPolling, end)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, stopSignals()...) // before the first line that tells of the worker
+	go f.handleSignals(signals, g, log, polling, stopPolling, end)
 
 	log.Info("waiting for jobs", "contract", f.contract, "queues", strings.Join(queues, ","),
 		"server", f.remote.address(p), "concurrency", f.concurrency)
@@ -230,10 +232,8 @@ func (f *workFlags) worker(c *client.Client, queues []string, r *commandRunner,
 }
 
 // handleSignals turns signals into the end of polling, then into the end of the commands.
-func (f *workFlags) handleSignals(g *pollGate, log *slog.Logger, polling context.Context,
-	stopPolling context.CancelFunc, end context.CancelCauseFunc) {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, stopSignals()...)
+func (f *workFlags) handleSignals(signals <-chan os.Signal, g *pollGate, log *slog.Logger,
+	polling context.Context, stopPolling context.CancelFunc, end context.CancelCauseFunc) {
 	select {
 	case <-signals:
 	case <-polling.Done(): // --max-jobs or --until-empty: running commands are not hurried
