@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/clock"
 )
 
 // logTimeout is how long logs may be behind the jobs they tell of.
@@ -61,10 +62,7 @@ func (j *fetchedJob) failures(ctx context.Context, box *client.FetchBox,
 		if len(found) >= j.Failed || ctx.Err() != nil || !wait() {
 			return found, nil
 		}
-		select {
-		case <-time.After(fetchPollInterval):
-		case <-ctx.Done():
-		}
+		clock.Sleep(ctx, fetchPollInterval)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -256,13 +257,16 @@ func (k *deps) close() {
 	}
 }
 
+// maxQueueLabels is how many queues of a contract have a label of their own in the metrics.
+const maxQueueLabels = 100
+
 // registerQueueDepths shows how many jobs the queues of each contract hold.
 func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) error {
 	for _, name := range e.Contracts() {
 		contract, _, _ := strings.Cut(name, ".") // a room may have jobs of several sorts
 		metric := strings.ReplaceAll(name, ".", "_") + "_queue_jobs"
-		depth := &telemetry.QueueDepth{Name: metric, Contract: name, Queues: e.Queues,
-			MaxQueues: 100, Timeout: 5 * time.Second}
+		depth := telemetry.NewQueueDepth(metric, maxQueueLabels,
+			func(ctx context.Context) ([]job.QueueCount, error) { return e.Queues(ctx, name) })
 		if err := registries.For(contract, "").Register(depth); err != nil {
 			return err
 		}

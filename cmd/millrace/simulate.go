@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/clock"
 )
 
 type simulateFlags struct {
@@ -264,14 +265,7 @@ func (s *simulator) waitUntil(ctx context.Context, next, ends time.Duration) boo
 	if next >= ends || ctx.Err() != nil {
 		return false
 	}
-	timer := time.NewTimer(next - s.p.elapsed())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return clock.Sleep(ctx, next-s.p.elapsed())
 }
 
 // simProgress tells how many plays have begun and ended: of the load how much of its time is over,

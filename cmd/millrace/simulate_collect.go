@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/clock"
 )
 
 // collect reads what is there in the end, and waits for the webhooks that are still to come.
@@ -196,11 +197,7 @@ func (s *simulator) awaitWebhooks(ctx context.Context, w *simSnapshot, bar *prog
 		if missing == 0 {
 			pause = time.Second // the server is asked each time
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !clock.Sleep(ctx, pause) {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/clock"
 )
 
 // simFaults is what receivers do besides their manner: the share of first tries that even a sound
@@ -172,12 +173,7 @@ func answerWith(status int) http.HandlerFunc {
 }
 
 func (s *simSink) answerSlowly(w http.ResponseWriter, r *http.Request) {
-	timer := time.NewTimer(s.faults.slow)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.Context().Done():
-	}
+	clock.Sleep(r.Context(), s.faults.slow)
 	w.WriteHeader(http.StatusOK)
 }
 

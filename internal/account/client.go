@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // Client is somebody who submits jobs. The ID never changes (FR-038).
@@ -143,7 +144,7 @@ func (a *Accounts) openCallbackSecret(c *clientBody) (string, error) {
 
 // readClient reads a client's record; NotFound if there is none.
 func readClient(r engine.RecordReader, clientID string) (*job.Record, *clientBody, error) {
-	id, ok := canonicalID(clientID)
+	id, ok := uuids.Parse(clientID)
 	if !ok {
 		return nil, nil, notFound("client")
 	}

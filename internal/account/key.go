@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // ActiveKeyID is what is known of an API key once its secret was shown. Times are UTC.
@@ -184,7 +185,7 @@ func (a *Accounts) Recover(ctx context.Context, clientID string) (Issued, error)
 // when the store cannot tell whether it has, it is asked (FR-048).
 func (a *Accounts) changeKey(ctx context.Context, clientID string,
 	fn func(w engine.RecordWriter, id string, c *clientBody, g *grant) error) (Issued, error) {
-	id, ok := canonicalID(clientID)
+	id, ok := uuids.Parse(clientID)
 	if !ok {
 		return Issued{}, notFound("client")
 	}
@@ -278,7 +279,7 @@ func (a *Accounts) markRevoked(w engine.RecordWriter, keyID, reason string) erro
 // (G-FR-26). One that is revoked stays so (G-FR-25). Errors: NotFound,
 // ErrForbidden when it is another client's, *Denied.
 func (a *Accounts) RevokeKey(ctx context.Context, by Identity, keyID string) error {
-	id, ok := canonicalID(keyID)
+	id, ok := uuids.Parse(keyID)
 	if !ok {
 		return notFound("key")
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // Parts of a key. A secret is as long as the largest 32 bytes need in base62.
@@ -89,22 +91,8 @@ func newToken(random io.Reader, now time.Time) (id uuid.UUID, text string, err e
 	if _, err = io.ReadFull(random, id[6:]); err != nil {
 		return id, "", err
 	}
-	ms := uint64(now.UnixMilli())
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80
+	id = uuids.NewV7(now, id)
 	return id, formatToken(id, secret), nil
-}
-
-// canonicalID returns the one spelling of an id under which it is stored; anything
-// but a plain UUID is no id (G-FR-46).
-func canonicalID(text string) (string, bool) {
-	if len(text) != 36 {
-		return "", false
-	}
-	id, err := uuid.Parse(text)
-	return id.String(), err == nil
 }
 
 // Bearer finds the key in the values of a request's Authorization header: none

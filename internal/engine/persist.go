@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -23,11 +24,7 @@ func Persist(ctx context.Context, fn func() error) error {
 		if err == nil || !isTransient(err) || ctx.Err() != nil {
 			return err
 		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
+		if !clock.Sleep(ctx, pause) {
 			return err
 		}
 		pause = min(2*pause, maxPersistPause)

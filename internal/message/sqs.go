@@ -16,6 +16,7 @@ import (
 	"gocloud.dev/pubsub/awssnssqs"
 	"gocloud.dev/pubsub/batcher"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -122,12 +123,7 @@ func (s *SQS) Receive(ctx context.Context, handle func(context.Context, Delivery
 			return
 		}
 		s.part.Begin()(wrapError(ctx, "message.receive", err))
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-		}
+		clock.Sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 		_ = s.Ping(ctx) // an empty queue says nothing when it is back
 	}

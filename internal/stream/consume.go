@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/outage"
 )
 
@@ -79,7 +80,7 @@ func (s *Streams) Consume(ctx context.Context, c Consumer,
 			}
 		}
 		loop.Report(ctx, wrapError("stream.consume", "", err))
-		sleep(ctx, pause)
+		clock.Sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/disk"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
@@ -136,12 +137,8 @@ func (e *embedded) repair() {
 		}
 		e.stop()
 		for e.checkWritable() != nil || e.start() != nil {
-			timer := time.NewTimer(repairInterval)
-			select {
-			case <-e.ctx.Done():
-				timer.Stop()
+			if !clock.Sleep(e.ctx, repairInterval) {
 				return
-			case <-timer.C:
 			}
 		}
 		e.log.Debug("the server of the streams can write again and is started anew")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/millrace/internal/clock"
 )
 
 // followCheckInterval is how long nothing has come when it is looked whether the stream is still
@@ -34,7 +36,7 @@ func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint6
 			_ = s.reportResult(s.config.Part.Begin(), "stream.follow", err)
 			s.config.Log.Debug("a follower of the streams starts again", "stream", stream,
 				"error_message", err.Error())
-			sleep(ctx, time.Second)
+			clock.Sleep(ctx, time.Second)
 		}
 	}
 }

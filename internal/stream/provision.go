@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/millrace/internal/clock"
 )
 
 // dedupWindow is how long the id of a message is remembered.
@@ -101,7 +103,7 @@ func (s *Streams) retryRecreated(ctx context.Context, spec *Spec, verb func() er
 		if err := s.provision(ctx, spec); err != nil {
 			return err
 		}
-		sleep(ctx, pause)
+		clock.Sleep(ctx, pause)
 		err = verb()
 	}
 	return err

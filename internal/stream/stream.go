@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
 )
@@ -181,22 +182,12 @@ func (s *Streams) retryUntilAnsweredWithin(ctx context.Context, wait time.Durati
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)
 		case hasCode(err, codeNoLeader):
-			sleep(ctx, minPause)
+			clock.Sleep(ctx, minPause)
 		case errors.Is(err, context.DeadlineExceeded):
 			wait *= 2 // the answer may only be slow
 		default:
 			return err
 		}
-	}
-}
-
-// sleep waits, but not beyond ctx.
-func sleep(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

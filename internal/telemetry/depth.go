@@ -11,52 +11,65 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// OtherQueues is the label of queues beyond the bound.
-const OtherQueues = "_other"
+// queueCountTimeout bounds the query that one scrape makes.
+const queueCountTimeout = 5 * time.Second
 
-// QueueDepth is a collector of how many jobs the queues of a contract hold. It asks
-// at each scrape and keeps nothing.
-type QueueDepth struct {
-	Name     string // of the metric
-	Contract string
-	// Queues is engine.Queues.
-	Queues func(ctx context.Context, contract string) ([]job.QueueCount, error)
-	// MaxQueues is how many queues get a label of their own, the fullest first; the
-	// others are summed up under OtherQueues.
-	MaxQueues int
-	Timeout   time.Duration
+// QueueGauges is a collector of gauges that are computed from the counts of a contract's
+// queues. Each scrape reads the counts; nothing is kept between scrapes. When the counts
+// cannot be read, the scrape reports an invalid metric and the other metrics stay.
+type QueueGauges struct {
+	// Counts reads the counts. It may return none as long as there is no engine.
+	Counts func(ctx context.Context) ([]job.QueueCount, error)
+	Descs  []*prometheus.Desc
+	// Gauges calls set for every gauge that the counts yield.
+	Gauges func(counts []job.QueueCount, set SetGauge)
 }
 
-func (d *QueueDepth) desc() *prometheus.Desc {
-	return prometheus.NewDesc(d.Name, "Jobs that are not over, by queue and phase.",
-		[]string{"queue", "phase"}, nil)
+// SetGauge reports the value of one gauge, with the values of its labels.
+type SetGauge func(desc *prometheus.Desc, value int64, labels ...string)
+
+// Describe implements prometheus.Collector.
+func (q *QueueGauges) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range q.Descs {
+		out <- desc
+	}
 }
 
-// Describe implements prometheus.Collector, as does Collect.
-func (d *QueueDepth) Describe(out chan<- *prometheus.Desc) { out <- d.desc() }
-
-// Collect is Describe's other half.
-func (d *QueueDepth) Collect(out chan<- prometheus.Metric) {
-	desc := d.desc()
-	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
+// Collect implements prometheus.Collector.
+func (q *QueueGauges) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), queueCountTimeout)
 	defer cancel()
-	counts, err := d.Queues(ctx, d.Contract)
+	counts, err := q.Counts(ctx)
 	if err != nil {
-		out <- prometheus.NewInvalidMetric(desc, err)
+		out <- prometheus.NewInvalidMetric(q.Descs[0], err)
 		return
 	}
-	for _, q := range limitQueues(counts, d.MaxQueues) {
-		for _, v := range []struct {
-			phase job.Phase
-			n     int64
-		}{{job.Waiting, q.Waiting + q.Delayed}, {job.Ready, q.Ready}, {job.Leased, q.Leased}} {
-			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v.n), q.Queue,
-				v.phase.String())
-		}
-	}
+	q.Gauges(counts, func(desc *prometheus.Desc, value int64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+	})
 }
 
-// limitQueues returns the fullest queues and the sum of the rest.
+// OtherQueues is the label of the queues that have no label of their own.
+const OtherQueues = "_other"
+
+// NewQueueDepth makes a collector of one metric: the unfinished jobs of a contract, by queue
+// and phase. The fullest queues get a label of their own, at most maxQueues; the sum of the
+// others stands under OtherQueues.
+func NewQueueDepth(metric string, maxQueues int,
+	counts func(context.Context) ([]job.QueueCount, error)) *QueueGauges {
+	desc := prometheus.NewDesc(metric, "Jobs that are not over, by queue and phase.",
+		[]string{"queue", "phase"}, nil)
+	return &QueueGauges{Counts: counts, Descs: []*prometheus.Desc{desc},
+		Gauges: func(counts []job.QueueCount, set SetGauge) {
+			for _, q := range limitQueues(counts, maxQueues) {
+				set(desc, q.Waiting+q.Delayed, q.Queue, job.Waiting.String())
+				set(desc, q.Ready, q.Queue, job.Ready.String())
+				set(desc, q.Leased, q.Queue, job.Leased.String())
+			}
+		}}
+}
+
+// limitQueues returns the fullest queues and the sum of the others.
 func limitQueues(counts []job.QueueCount, limit int) []job.QueueCount {
 	named, other, remaining := slices.Clone(counts), job.QueueCount{Queue: OtherQueues}, 0
 	slices.SortFunc(named, func(a, b job.QueueCount) int {

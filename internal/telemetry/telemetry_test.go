@@ -118,10 +118,9 @@ func TestScraperHangsUp(t *testing.T) {
 		t.Errorf("of a scraper that hung up the log has %q", got)
 	}
 	b.Reset()
-	d := &telemetry.QueueDepth{Name: "depth", Timeout: time.Second,
-		Queues: func(context.Context, string) ([]job.QueueCount, error) {
-			return nil, errors.New("the store is away")
-		}}
+	d := telemetry.NewQueueDepth("depth", 2, func(context.Context) ([]job.QueueCount, error) {
+		return nil, errors.New("the store is away")
+	})
 	if err := r.For("relay", "").Register(d); err != nil {
 		t.Fatal(err)
 	}
@@ -208,14 +207,13 @@ func TestDepth(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failure error
-	d := &telemetry.QueueDepth{Name: "relay_queue_jobs", Contract: "relay", MaxQueues: 2,
-		Timeout: time.Second,
-		Queues: func(_ context.Context, contract string) ([]job.QueueCount, error) {
-			return []job.QueueCount{{Contract: contract, Queue: "small", Ready: 1},
+	d := telemetry.NewQueueDepth("relay_queue_jobs", 2,
+		func(context.Context) ([]job.QueueCount, error) {
+			return []job.QueueCount{{Queue: "small", Ready: 1},
 				{Queue: "large", Waiting: 5, Delayed: 4, Ready: 6, Leased: 7},
 				{Queue: "tiny", Leased: 1}, {Queue: "middle", Delayed: 8, Ready: 1},
 				{Queue: "_other", Delayed: 50, Ready: 100}}, failure
-		}}
+		})
 	if err := r.For("relay", "").Register(d); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // Status is where a delivery stands.
@@ -83,7 +84,7 @@ func deliveryID(owner, eventID, url string) string {
 	for _, p := range []string{"delivery", owner, eventID, url} {
 		fmt.Fprintf(h, "%d:%s", len(p), p)
 	}
-	return asUUID(job.RunID(h.Sum(nil)[:16]), 8)
+	return uuids.New(8, [16]byte(h.Sum(nil))).String()
 }
 
 func decodeDelivery(j *job.Job) (*delivery, error) {
@@ -174,7 +175,7 @@ func (w *Webhooks) Replay(ctx context.Context, owner, subscriptionID, id string)
 		return Delivery{}, &job.Error{Kind: job.Conflict, Op: "webhook.replay",
 			Msg: "the webhook is disabled: enable it first"}
 	}
-	id, ok := canonicalID(id)
+	id, ok := uuids.Parse(id)
 	if !ok {
 		return Delivery{}, notFound("delivery")
 	}

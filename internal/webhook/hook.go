@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // Hook is a subscription of a client to events of its jobs.
@@ -91,18 +92,12 @@ func notFound(what string) error {
 	return &job.Error{Kind: job.NotFound, Op: "webhook", Msg: "there is no such " + what}
 }
 
-// canonicalID is a UUID as it is stored; anything else names nothing.
-func canonicalID(id string) (string, bool) {
-	u, err := job.ParseRunID(id)
-	return u.String(), err == nil
-}
-
 // canonicalIDOrEmpty lets the empty id through.
 func canonicalIDOrEmpty(id string) (string, bool) {
 	if id == "" {
 		return "", true
 	}
-	return canonicalID(id)
+	return uuids.Parse(id)
 }
 
 // lockName is under what everything that changes a subscription is done.
@@ -110,7 +105,7 @@ func lockName(id string) string { return "webhook:" + id }
 
 // findSubscription reads a subscription that must be the owner's.
 func findSubscription(r engine.RecordReader, owner, id string) (*job.Record, *record, error) {
-	id, ok := canonicalID(id)
+	id, ok := uuids.Parse(id)
 	if !ok {
 		return nil, nil, notFound("webhook")
 	}
@@ -321,7 +316,7 @@ func (w *Webhooks) Subscriptions(ctx context.Context, owner, after string,
 // updateSubscription lets fn change a subscription of a client and keeps it.
 func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
 	fn func(now time.Time, s *record) error) (h Subscription, err error) {
-	id, ok := canonicalID(id)
+	id, ok := uuids.Parse(id)
 	if !ok {
 		return Subscription{}, notFound("webhook")
 	}
@@ -342,7 +337,7 @@ func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
 // Delete ends a subscription. No delivery of it starts afterwards; those that are pending end as
 // exhausted (FR-188).
 func (w *Webhooks) Delete(ctx context.Context, owner, id string) error {
-	id, ok := canonicalID(id)
+	id, ok := uuids.Parse(id)
 	if !ok {
 		return notFound("webhook")
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
@@ -52,7 +53,7 @@ func (w *Webhooks) Run(ctx context.Context) {
 		// Where many wait for receivers that do not answer, the next look goes past more of them at
 		// once.
 		extra = min(2*busy, maxExtraClaims)
-		if len(jobs) == 0 && !sleep(ctx, pollPause) {
+		if len(jobs) == 0 && !clock.Sleep(ctx, pollPause) {
 			return
 		}
 	}
@@ -74,16 +75,6 @@ func takeSlots(ctx context.Context, freeSlots chan struct{}) (n int) {
 			return n
 		}
 	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
 }
 
 // start begins up to most tries of jobs whose receivers have a slot, and gives the others back for

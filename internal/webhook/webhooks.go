@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // Name is that of the contract whose jobs deliveries are.
@@ -144,25 +144,16 @@ func (w *Webhooks) randomFloat() float64 {
 
 // newID makes a UUID of version 7, so that ids sort by the time they were made.
 func (w *Webhooks) newID(now time.Time) (string, error) {
-	var id job.RunID
+	var id [16]byte
 	if err := w.readRandom(id[6:]); err != nil {
 		return "", err
 	}
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli())<<16)
-	copy(id[:6], ms[:6])
-	return asUUID(id, 7), nil
+	return uuids.NewV7(now, id).String(), nil
 }
 
 // newRandomID makes one of version 4.
 func (w *Webhooks) newRandomID() (string, error) {
-	var id job.RunID
+	var id [16]byte
 	err := w.readRandom(id[:])
-	return asUUID(id, 4), err
-}
-
-func asUUID(id job.RunID, version byte) string {
-	id[6] = id[6]&0x0f | version<<4
-	id[8] = id[8]&0x3f | 0x80
-	return id.String()
+	return uuids.New(4, id).String(), err
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
@@ -219,7 +220,7 @@ func (w *worker) claimLoop(ctx context.Context) {
 			pause = minPause
 			continue
 		}
-		sleep(ctx, pause)
+		clock.Sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
 }
@@ -301,14 +302,4 @@ func (p *Pool) finish(ctx context.Context, run engine.Run, o engine.Outcome,
 		return nil, outcomes.Err
 	}
 	return outcomes.Next[0], outcomes.Err
-}
-
-// sleep waits for d, or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
@@ -86,7 +87,7 @@ func (f *finalizer) awaitDeadLetters(ctx context.Context) (published bool) {
 				return true
 			}
 		}
-		if !sleep(ctx, deadLetterPollInterval) {
+		if !clock.Sleep(ctx, deadLetterPollInterval) {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -102,7 +103,7 @@ func (in *ingest) manifest() string {
 func (in *ingest) store(ctx context.Context) (*receipt, error) {
 	var err error
 	for try := range maxStoreTries {
-		if try > 0 && !sleep(ctx, storeRetryDelay<<try) {
+		if try > 0 && !clock.Sleep(ctx, storeRetryDelay<<try) {
 			break
 		}
 		var r *receipt
@@ -221,17 +222,5 @@ func (in *ingest) undo(ctx context.Context) {
 		in.f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err),
 			"a manifest without a job is left to the sweep", telemetry.JobID, in.job.ID,
 			telemetry.ErrorMessage, err)
-	}
-}
-
-// sleep waits, and reports whether there was time.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

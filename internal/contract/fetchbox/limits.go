@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/outage"
 )
 
@@ -24,7 +25,7 @@ func (f *FetchBox) runLimits(ctx context.Context) {
 		if tries.Report(ctx, err); err == nil {
 			return
 		}
-		if !sleep(ctx, limitRetryInterval) {
+		if !clock.Sleep(ctx, limitRetryInterval) {
 			return
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/millrace/internal/clock"
 )
 
 // storagePollInterval is between two looks at a bucket that is away.
@@ -74,7 +76,7 @@ func (f *FetchBox) awaitStorage(ctx context.Context, s *storage) {
 		case <-ctx.Done():
 			return
 		}
-		is := !s.unavailable.Load() || f.storageResponds(ctx, s) || sleep(ctx, storagePollInterval)
+		is := !s.unavailable.Load() || f.storageResponds(ctx, s) || clock.Sleep(ctx, storagePollInterval)
 		s.polling <- struct{}{}
 		if !is {
 			return // ctx has ended

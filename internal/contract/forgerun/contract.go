@@ -168,7 +168,7 @@ func New(c Config) (*ForgeRun, error) {
 	f := &ForgeRun{Config: c, produce: produce,
 		rules: definitionRules{maxRunTime: c.MaxRunTime, payloadLimit: c.PayloadLimit,
 			failureProbability: c.FailureProbability}}
-	if f.metrics, err = newMetrics(c.Registry, &depth{engine: f.bound.Load},
+	if f.metrics, err = newMetrics(c.Registry, queueGauges(f.bound.Load),
 		f.available); err != nil {
 		return nil, err
 	}

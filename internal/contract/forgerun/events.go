@@ -6,10 +6,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // eventNames are all that happens to a job and may be listened for (FR-153).
@@ -50,10 +49,7 @@ func eventID(jobID string, at time.Time, name string) string {
 	text = append(text, ' ')
 	text = append(text, name...)
 	sum := sha256.Sum256(text)
-	id := uuid.UUID(sum[:16])
-	id[6] = id[6]&0x0f | 0x80 // version 8: made as its maker likes
-	id[8] = id[8]&0x3f | 0x80
-	return id.String()
+	return uuids.New(8, [16]byte(sum[:16])).String()
 }
 
 // Reasons of events and codes of failures that no run can report by itself.

@@ -4,12 +4,13 @@ import (
 	"strconv"
 
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/uuids"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
 // webhookID reads the webhook of the path; what is no UUID names none.
 func (v *request) webhookID() (string, error) {
-	id, ok := parseUUID(v.call.PathValue("webhook_id"))
+	id, ok := uuids.Parse(v.call.PathValue("webhook_id"))
 	if !ok {
 		return "", notFound("webhook")
 	}
@@ -167,7 +168,7 @@ func (f *ForgeRun) replay(v *request) error {
 	if err != nil {
 		return err
 	}
-	delivery, ok := parseUUID(v.call.PathValue("delivery_id"))
+	delivery, ok := uuids.Parse(v.call.PathValue("delivery_id"))
 	if !ok {
 		return notFound("delivery")
 	}

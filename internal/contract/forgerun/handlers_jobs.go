@@ -9,14 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // jobID makes the identity of a job.
@@ -24,7 +23,7 @@ func jobID(key string) job.ID { return job.ID{Contract: Name, Key: key} }
 
 // jobID reads the job of the path: what is no UUID names none (G-FR-46).
 func (v *request) jobID() (job.ID, error) {
-	key, ok := parseUUID(v.call.PathValue("job_id"))
+	key, ok := uuids.Parse(v.call.PathValue("job_id"))
 	if !ok {
 		return job.ID{}, notFound("job")
 	}
@@ -82,7 +81,7 @@ func (f *ForgeRun) submit(v *request) error {
 		j.Alias = job.AliasOf(Name, v.identity.ClientID, key) // FR-069
 	}
 	for range maxSubmitTries {
-		j.ID = jobID(uuid.UUID(f.newUUID()).String())
+		j.ID = jobID(uuids.New(4, f.Random()).String())
 		receipt, err := f.engine.Submit(v.ctx, engine.Unique, []engine.Submission{{Job: j}})
 		if err == nil {
 			v.logAttr(telemetry.JobID, j.ID.Key)
@@ -362,11 +361,3 @@ var stateNames = func() string {
 	}
 	return strings.Join(names, ", ")
 }()
-
-// newUUID draws a random UUID (version 4).
-func (f *ForgeRun) newUUID() [16]byte {
-	id := f.Random()
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return id
-}

@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // POST /v1/clients
@@ -29,7 +30,7 @@ func (f *ForgeRun) createClient(v *request) error {
 // it was not, the client of another is told from one that does not exist
 // (G-FR-65).
 func (f *ForgeRun) pathClient(v *request) (string, error) {
-	id, ok := parseUUID(v.call.PathValue("client_id"))
+	id, ok := uuids.Parse(v.call.PathValue("client_id"))
 	if !ok {
 		return "", notFound("client")
 	}

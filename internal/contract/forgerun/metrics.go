@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // metrics are FR-221 to FR-240 under the names of G-FR-59. What counts jobs is
@@ -67,7 +68,8 @@ var (
 )
 
 // newMetrics registers all of them, each with a value from the start.
-func newMetrics(r prometheus.Registerer, depth *depth, available func() float64) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
+	available func() float64) (*metrics, error) {
 	m := &metrics{
 		entries: map[job.State]prometheus.Counter{
 			created:   counter("jobs_submitted_total", "Jobs stored by submits."),
@@ -130,7 +132,8 @@ func newMetrics(r prometheus.Registerer, depth *depth, available func() float64)
 	return m, nil
 }
 
-func (m *metrics) register(r prometheus.Registerer, depth *depth, available func() float64) error {
+func (m *metrics) register(r prometheus.Registerer, depth prometheus.Collector,
+	available func() float64) error {
 	all := []prometheus.Collector{m.idempotencyNew, m.idempotencyHits, m.idempotencyConflicts,
 		m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
 		m.retries, m.retrySuccesses, m.deliveries, m.deliveryFailures, m.deliverySeconds,
@@ -231,15 +234,6 @@ func (m *metrics) unmatched(method string, status int, elapsed time.Duration) {
 	m.requests.WithLabelValues(method, "none", strconv.Itoa(status)).Inc()
 }
 
-// depth is a collector of how many jobs there are that are not over. It asks at
-// each scrape and keeps nothing.
-type depth struct {
-	engine func() *engine.Engine // nil while there is none
-}
-
-// depthTimeout bounds the question of a scrape.
-const depthTimeout = 5 * time.Second
-
 var (
 	depthDesc  = prometheus.NewDesc("job_queue_depth", "Jobs that are QUEUED.", nil, nil)
 	activeDesc = prometheus.NewDesc("jobs_active", "Jobs that are ASSIGNED or RUNNING.", nil,
@@ -248,30 +242,25 @@ var (
 		"Jobs that are CREATED and wait for their time.", nil, nil)
 )
 
-// Describe implements prometheus.Collector, as does Collect.
-func (d *depth) Describe(out chan<- *prometheus.Desc) {
-	out <- depthDesc
-	out <- activeDesc
-	out <- scheduledDesc
-}
-
-// Collect is Describe's other half.
-func (d *depth) Collect(out chan<- prometheus.Metric) {
-	var all job.QueueCount
-	if e := d.engine(); e != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
-		defer cancel()
-		counts, err := e.Queues(ctx, Name)
-		if err != nil {
-			out <- prometheus.NewInvalidMetric(depthDesc, err)
-			return
-		}
-		for _, c := range counts {
-			all = all.Plus(c)
-		}
-	}
-	for desc, n := range map[*prometheus.Desc]int64{depthDesc: all.Ready + all.Delayed,
-		activeDesc: all.Leased, scheduledDesc: all.Waiting} {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n))
-	}
+// queueGauges collects how many jobs there are that have not finished. There is no engine, and
+// there are no jobs, before the contract is bound to one.
+func queueGauges(bound func() *engine.Engine) prometheus.Collector {
+	return &telemetry.QueueGauges{
+		Descs: []*prometheus.Desc{depthDesc, activeDesc, scheduledDesc},
+		Counts: func(ctx context.Context) ([]job.QueueCount, error) {
+			e := bound()
+			if e == nil {
+				return nil, nil
+			}
+			return e.Queues(ctx, Name)
+		},
+		Gauges: func(counts []job.QueueCount, set telemetry.SetGauge) {
+			var all job.QueueCount
+			for _, c := range counts {
+				all = all.Plus(c)
+			}
+			set(depthDesc, all.Ready+all.Delayed)
+			set(activeDesc, all.Leased)
+			set(scheduledDesc, all.Waiting)
+		}}
 }

@@ -10,10 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // types are those there are (FR-058); which of them are allowed is a setting.
@@ -274,19 +273,10 @@ func parseKeyID(body []byte) (string, error) {
 	if err != nil {
 		return "", malformed("key_id must be a UUID")
 	}
-	if id, ok := parseUUID(id); ok {
+	if id, ok := uuids.Parse(id); ok {
 		return id, nil
 	}
 	return "", malformed("key_id must be a UUID")
-}
-
-// parseUUID reads the usual 36 characters in any case.
-func parseUUID(s string) (string, bool) {
-	if len(s) != 36 {
-		return "", false
-	}
-	id, err := uuid.Parse(s)
-	return id.String(), err == nil
 }
 
 // webhookRequest is a parsed request to register a webhook.

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // answer answers with one object.
@@ -192,7 +193,7 @@ func (p page) id() (string, error) {
 	if p.cursor == "" {
 		return "", nil
 	}
-	id, ok := parseUUID(p.cursor)
+	id, ok := uuids.Parse(p.cursor)
 	if !ok {
 		return "", errCursor
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // The types of errors, beside those of pictures.
@@ -72,7 +72,7 @@ func newWorkerMetrics(r prometheus.Registerer, bucket string,
 	}
 	for _, c := range []prometheus.Collector{m.seconds, m.latency, m.processed, m.errors,
 		m.s3.seconds, m.s3.failures, m.db.seconds, m.db.failures,
-		m.cdn.seconds, m.cdn.failures, &depth{e}} {
+		m.cdn.seconds, m.cdn.failures, queueGauges(e)} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("images: %w", err)
 		}
@@ -165,15 +165,6 @@ func errorType(c *engine.Moved) string {
 	return typeOther
 }
 
-// depth is a collector of how many jobs wait and how many are in progress. It asks at
-// each scrape and keeps nothing.
-type depth struct {
-	engine func() *engine.Engine // nil while there is none
-}
-
-// depthTimeout bounds the question of a scrape.
-const depthTimeout = 5 * time.Second
-
 var (
 	depthDesc = prometheus.NewDesc("job_queue_depth",
 		"Jobs that wait to be claimed or for their next attempt.", []string{"job_type"}, nil)
@@ -181,32 +172,27 @@ var (
 		[]string{"job_type"}, nil)
 )
 
-// Describe implements prometheus.Collector, as does Collect.
-func (d *depth) Describe(out chan<- *prometheus.Desc) {
-	out <- depthDesc
-	out <- activeDesc
-}
-
-// Collect is Describe's other half.
-func (d *depth) Collect(out chan<- prometheus.Metric) {
-	all := map[string]job.QueueCount{}
-	if e := d.engine(); e != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
-		defer cancel()
-		counts, err := e.Queues(ctx, Name)
-		if err != nil {
-			out <- prometheus.NewInvalidMetric(depthDesc, err)
-			return
-		}
-		for _, c := range counts {
-			all[c.Queue] = c
-		}
-	}
-	for _, jobType := range jobTypes {
-		c := all[jobType]
-		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue,
-			float64(c.Waiting+c.Delayed+c.Ready), jobType)
-		out <- prometheus.MustNewConstMetric(activeDesc, prometheus.GaugeValue, float64(c.Leased),
-			jobType)
-	}
+// queueGauges collects how many jobs of each type there are that have not finished. There is no
+// engine, and there are no jobs, before the contract is bound to one.
+func queueGauges(bound func() *engine.Engine) prometheus.Collector {
+	return &telemetry.QueueGauges{
+		Descs: []*prometheus.Desc{depthDesc, activeDesc},
+		Counts: func(ctx context.Context) ([]job.QueueCount, error) {
+			e := bound()
+			if e == nil {
+				return nil, nil
+			}
+			return e.Queues(ctx, Name)
+		},
+		Gauges: func(counts []job.QueueCount, set telemetry.SetGauge) {
+			all := map[string]job.QueueCount{}
+			for _, c := range counts {
+				all[c.Queue] = c
+			}
+			for _, jobType := range jobTypes {
+				c := all[jobType]
+				set(depthDesc, c.Waiting+c.Delayed+c.Ready, jobType)
+				set(activeDesc, c.Leased, jobType)
+			}
+		}}
 }

@@ -44,7 +44,7 @@ func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, err
 		transitions: map[job.State]prometheus.Counter{},
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.errors, m.retries, m.wait, m.run,
-		entered, &depth{e}} {
+		entered, queueGauges(e)} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("taskflow: %w", err)
 		}
@@ -81,39 +81,28 @@ func (m *metrics) route(name string) func(int, time.Duration) {
 	return telemetry.StatusClassObserver(m.requests, name)
 }
 
-// depth is a collector of how many jobs there are that are not over. It asks at
-// each scrape and keeps nothing.
-type depth struct {
-	engine func() *engine.Engine // nil while there is none
-}
-
-// depthTimeout bounds the question of a scrape.
-const depthTimeout = 5 * time.Second
-
-var depthDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by status.",
+var jobsDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by status.",
 	[]string{"status"}, nil)
 
-// Describe implements prometheus.Collector, as does Collect.
-func (d *depth) Describe(out chan<- *prometheus.Desc) { out <- depthDesc }
-
-// Collect is Describe's other half.
-func (d *depth) Collect(out chan<- prometheus.Metric) {
-	var all job.QueueCount
-	if e := d.engine(); e != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
-		defer cancel()
-		counts, err := e.Queues(ctx, Name)
-		if err != nil {
-			out <- prometheus.NewInvalidMetric(depthDesc, err)
-			return
-		}
-		for _, c := range counts {
-			all = all.Plus(c)
-		}
-	}
-	for s, n := range map[job.State]int64{Pending: all.Waiting, Ready: all.Delayed + all.Ready,
-		Running: all.Leased} {
-		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(n),
-			string(s))
-	}
+// queueGauges collects how many jobs there are that have not finished. There is no engine, and
+// there are no jobs, before the contract is bound to one.
+func queueGauges(bound func() *engine.Engine) prometheus.Collector {
+	return &telemetry.QueueGauges{
+		Descs: []*prometheus.Desc{jobsDesc},
+		Counts: func(ctx context.Context) ([]job.QueueCount, error) {
+			e := bound()
+			if e == nil {
+				return nil, nil
+			}
+			return e.Queues(ctx, Name)
+		},
+		Gauges: func(counts []job.QueueCount, set telemetry.SetGauge) {
+			var all job.QueueCount
+			for _, c := range counts {
+				all = all.Plus(c)
+			}
+			set(jobsDesc, all.Waiting, string(Pending))
+			set(jobsDesc, all.Delayed+all.Ready, string(Ready))
+			set(jobsDesc, all.Leased, string(Running))
+		}}
 }

@@ -1,4 +1,5 @@
-// Package uuids makes ids that follow time: UUIDs of version 7, each of a microsecond of its own.
+// Package uuids makes and reads the UUIDs of the project: ids that follow time (version 7), random
+// ones (version 4) and derived ones (version 8), always written in their canonical text.
 package uuids
 
 import (
@@ -33,15 +34,26 @@ func (s *Source) Next(n int) []string {
 	return all
 }
 
-// newID puts milliseconds where version 7 has them and the microseconds behind.
+// newID puts the milliseconds where version 7 has them and the microseconds behind them.
 func newID(micros int64, random [16]byte) string {
-	id := uuid.UUID(random)
+	binary.BigEndian.PutUint16(random[6:8], uint16(micros%1000)<<2)
+	return NewV7(time.UnixMicro(micros), random).String()
+}
+
+// NewV7 makes a UUID of version 7 that sorts by its millisecond, of the last ten of the random
+// bytes.
+func NewV7(at time.Time, random [16]byte) uuid.UUID {
 	var millis [8]byte
-	binary.BigEndian.PutUint64(millis[:], uint64(micros/1000)<<16)
-	copy(id[:6], millis[:6])
-	binary.BigEndian.PutUint16(id[6:8], 0x7000|uint16(micros%1000)<<2)
+	binary.BigEndian.PutUint64(millis[:], uint64(at.UnixMilli())<<16)
+	copy(random[:6], millis[:6])
+	return New(7, random)
+}
+
+// New makes a UUID of a version that leaves its bytes to the maker: 4 of random ones, 8 of any.
+func New(version byte, id [16]byte) uuid.UUID {
+	id[6] = id[6]&0x0f | version<<4
 	id[8] = id[8]&0x3f | 0x80
-	return id.String()
+	return id
 }
 
 // LowerBound is a text that sorts before every id made at a time or later, and after those made a
