@@ -10,6 +10,19 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
+// A claim goes through five functions, in the order of this file:
+//
+//	Claim       waits: it repeats claimOnce when the hub wakes it, or once a second
+//	claimOnce   joins the callers of the moment, which the combiner serves as one group
+//	claimTx     is the group's transaction: it locks the limits, makes a pass, and if
+//	            a caller wants more sweeps and makes a second pass
+//	selectJobs  returns the ready jobs that one demand may get; it changes no call
+//	lease       gives jobs to calls, each under a new run id
+//
+// Fairness: callers that name one and the same queue are one demand, in the order they came;
+// a caller that names several queues, or none, is a demand of its own and comes before those.
+// The limits of claims stand in claim_limits.go.
+
 // ClaimRequest asks for jobs.
 type ClaimRequest struct {
 	Contract string
@@ -28,16 +41,22 @@ type claimCall struct {
 	jobs []*job.Job
 }
 
-// claimGroup is the number of jobs handed out in one transaction.
+// missing returns how many more jobs the call asks for.
+func (c *claimCall) missing() int { return c.req.Max - len(c.jobs) }
+
+// wantsMore reports whether the call asks for more jobs and its caller still waits.
+func (c *claimCall) wantsMore() bool { return c.missing() > 0 && c.ctx.Err() == nil }
+
+// claimGroup is the number of jobs claimed in one transaction.
 const claimGroup = 1000
 
-// pollInterval is how often a waiting claim looks without being woken: what other
-// nodes announce may be lost.
+// pollInterval is how often a waiting claim asks the store without being woken: an announcement
+// of another node may be lost.
 const pollInterval = time.Second
 
-// Claim hands out up to Max ready jobs in claim order, each under a fresh run
-// id. With Wait it waits for the first; it never waits for more than are there.
-// It answers with none when the time is up, ctx ends or the engine closes.
+// Claim leases up to Max ready jobs in claim order, each under a fresh run id. With Wait it waits
+// for the first job, and never for more jobs than are ready. It returns no jobs when the time is
+// up, ctx ends or the engine closes.
 func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error) {
 	if _, err := e.contract(req.Contract); err != nil || req.Max <= 0 {
 		return nil, err
@@ -55,7 +74,7 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 			return jobs, nil
 		}
 		if err != nil || ctx.Err() != nil {
-			signal(w.ch) // what it was woken for it has not looked at: leave hands that on
+			signal(w.ch) // the wake-up may be unanswered: remove passes it to another waiter
 			return nil, err
 		}
 		poll := time.NewTimer(e.pollInterval)
@@ -74,6 +93,7 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 	}
 }
 
+// queueHashesOf returns what a waiting claim is woken for.
 func queueHashesOf(req ClaimRequest) []job.QueueHash {
 	hashes := []job.QueueHash{slotsHash(req.Contract)}
 	if len(req.Queues) == 0 {
@@ -85,8 +105,8 @@ func queueHashesOf(req ClaimRequest) []job.QueueHash {
 	return hashes
 }
 
-// claimOnce hands out what there is. Jobs handed to a caller that left meanwhile go
-// back at once.
+// claimOnce claims what is ready now. Jobs claimed for a caller that has left meanwhile are
+// released at once.
 func (e *Engine) claimOnce(ctx context.Context, req ClaimRequest) ([]*job.Job, error) {
 	if e.hub.isClosed() {
 		return nil, nil
@@ -102,231 +122,157 @@ func (e *Engine) claimOnce(ctx context.Context, req ClaimRequest) ([]*job.Job, e
 	return call.jobs, nil
 }
 
-// ReleaseClaimed releases claimed jobs that their caller did not receive; where it
-// fails the lease ends them.
-func (e *Engine) ReleaseClaimed(jobs []*job.Job) {
-	requests := make([]FinishRequest, len(jobs))
-	for i, j := range jobs {
-		requests[i] = FinishRequest{Run: Run{ID: j.ID, Run: j.Run},
-			Outcome: Outcome{On: job.Released}}
-	}
-	for i, results := range e.FinishAll(context.Background(), requests) {
-		if results.Err != nil {
-			e.log.Log(context.Background(), outage.Level(slog.LevelWarn, results.Err),
-				"a job claimed for a caller that left could not be given back",
-				"job_id", jobs[i].ID.Key, "error_message", results.Err)
-		}
-	}
-}
-
 func (e *Engine) claimGroup(group []*ticket[claimCall]) error {
-	return e.updateGroup(func(u *unit) error { return u.claimTx(group) })
+	calls := make([]*claimCall, len(group))
+	for i, t := range group {
+		calls[i] = &t.call
+	}
+	return e.updateGroup(func(u *unit) error { return u.claimTx(calls) })
 }
 
-// claimTx serves all calls of a group. When somebody gets less than asked for,
-// it lets what is due or lapsed right now become ready and looks once more, so
-// that neither has to wait for a sweep.
-func (u *unit) claimTx(group []*ticket[claimCall]) error {
-	for _, t := range group {
-		t.call.jobs = nil
+// claimTx serves the calls of a group. Where one of them gets less than it asked for, it ends the
+// leases that have expired and promotes the jobs that are due, and makes a second pass: neither
+// has to wait for the next sweep.
+func (u *unit) claimTx(calls []*claimCall) error {
+	for _, c := range calls {
+		c.jobs = nil // the transaction may run again
 	}
-	if err := u.lockLimits(group); err != nil {
+	if err := u.lockLimits(calls); err != nil {
 		return err
 	}
-	if err := u.claimPasses(group); err != nil {
+	if err := u.claimPass(calls); err != nil {
 		return err
 	}
-	short := slices.ContainsFunc(group, func(t *ticket[claimCall]) bool {
-		return t.call.wantsMore()
-	})
-	if !short {
+	if !slices.ContainsFunc(calls, (*claimCall).wantsMore) {
 		return nil
 	}
-	freed, err := u.sweep(sweepBatch)
-	if err != nil || freed == 0 {
+	swept, err := u.sweep(sweepBatch)
+	if err != nil || swept == 0 {
 		return err
 	}
-	if err := u.writeJobsMoved(); err != nil { // so that the next look sees it
+	if err := u.writeJobsMoved(); err != nil { // so that the second pass finds them
 		return err
 	}
-	if err := u.claimPasses(group); err != nil {
+	if err := u.claimPass(calls); err != nil {
 		return err
 	}
-	for _, t := range group {
-		slices.SortFunc(t.call.jobs, job.CompareClaim)
+	for _, c := range calls {
+		slices.SortFunc(c.jobs, job.CompareClaim)
 	}
 	return nil
 }
 
-// lockLimits makes transactions that hand out jobs under the same limits run one
-// after another, so that these are exact over all nodes. All names are locked
-// first and in one order, so that two such transactions cannot wait for each
-// other.
-func (u *unit) lockLimits(group []*ticket[claimCall]) error {
-	var keys []queueKey
-	for _, t := range group {
-		req := &t.call.req
-		keys = append(keys, queueKey{req.Contract, ""})
-		for _, q := range req.Queues {
-			keys = append(keys, queueKey{req.Contract, q})
-		}
-		if len(req.Queues) > 0 {
-			continue
-		}
-		for key := range *u.settings {
-			if key.contract == req.Contract {
-				keys = append(keys, key)
-			}
-		}
-	}
-	return u.lockRuns(keys)
-}
-
-func (u *unit) lockRuns(keys []queueKey) error {
-	var names []string
-	for _, key := range keys {
-		if u.maxRunning(key) > 0 {
-			names = append(names, "runs:"+key.contract+":"+key.queue)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if err := u.tx.LockName(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// maxRunning returns how many runs a queue, or with no name the whole contract, may
-// have at a time; 0 is no limit.
-func (u *unit) maxRunning(key queueKey) int {
-	if key.queue == "" {
-		return u.e.contracts[key.contract].MaxRunning
-	}
-	return u.settings.of(key).MaxRunning
-}
-
-// wantsMore reports whether a caller that is still there could take more.
-func (c *claimCall) wantsMore() bool { return len(c.jobs) < c.req.Max && c.ctx.Err() == nil }
-
-// claimPasses serves a group, and goes on while somebody has nothing although a look
-// brought less than there is, because bodies are large: see store.MaxReadyBytes.
-func (u *unit) claimPasses(group []*ticket[claimCall]) error {
+// claimPass selects and leases jobs for each demand of the calls. It is repeated while a call has
+// no job at all and a select was cut short because bodies are large, see store.MaxReadyBytes.
+func (u *unit) claimPass(calls []*claimCall) error {
+	empty := func(c *claimCall) bool { return len(c.jobs) == 0 && c.wantsMore() }
 	for {
 		u.truncatedBySize = false
-		if err := u.claimPass(group); err != nil {
-			return err
+		for _, d := range demandsOf(calls) {
+			jobs, err := u.selectJobs(d)
+			if err != nil {
+				return err
+			}
+			if err := u.lease(d.calls, jobs); err != nil {
+				return err
+			}
 		}
-		empty := func(t *ticket[claimCall]) bool {
-			return len(t.call.jobs) == 0 && t.call.wantsMore()
-		}
-		if !u.truncatedBySize || !slices.ContainsFunc(group, empty) {
+		if !u.truncatedBySize || !slices.ContainsFunc(calls, empty) {
 			return nil
 		}
-		if err := u.writeJobsMoved(); err != nil { // so that the next look passes over them
+		if err := u.writeJobsMoved(); err != nil { // so that the next select passes over them
 			return err
 		}
 	}
 }
 
-// claimPass hands ready jobs to the calls in the order they came; calls for the same
-// single queue share one look.
-func (u *unit) claimPass(group []*ticket[claimCall]) error {
-	shared := map[queueKey][]*claimCall{}
-	var order []queueKey
-	for _, t := range group {
-		c := &t.call
+// demand is what one select is for: a call, or all calls for one and the same queue.
+type demand struct {
+	contract string
+	queues   []string // none means all but those of skip
+	skip     func(queue string) bool
+	max      int
+	calls    []*claimCall
+}
+
+// demandsOf returns the demands of the calls that want more, in the order they are served.
+func demandsOf(calls []*claimCall) []*demand {
+	var all, shared []*demand
+	byQueue := map[queueKey]*demand{}
+	for _, c := range calls {
 		if !c.wantsMore() {
 			continue
 		}
-		if len(c.req.Queues) == 1 {
-			key := queueKey{c.req.Contract, c.req.Queues[0]}
-			if shared[key] == nil {
-				order = append(order, key)
-			}
-			shared[key] = append(shared[key], c)
+		own := &demand{contract: c.req.Contract, queues: c.req.Queues, skip: c.req.Skip,
+			max: c.missing(), calls: []*claimCall{c}}
+		if len(c.req.Queues) != 1 {
+			all = append(all, own)
 			continue
 		}
-		if err := u.claimFromQueues(c); err != nil {
-			return err
+		key := queueKey{c.req.Contract, c.req.Queues[0]}
+		if d := byQueue[key]; d != nil {
+			d.max += own.max
+			d.calls = append(d.calls, c)
+			continue
 		}
+		byQueue[key] = own
+		shared = append(shared, own)
 	}
-	for _, key := range order {
-		if err := u.claimFromQueue(key, shared[key]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return append(all, shared...)
 }
 
-func (u *unit) claimFromQueue(key queueKey, calls []*claimCall) error {
-	want := 0
-	for _, c := range calls {
-		want += c.req.Max - len(c.jobs)
-	}
-	ready, err := u.selectReady(key, want)
+// selectJobs returns the first ready jobs over the queues of a demand, locked and in claim order,
+// as many as it asks for and the limits leave.
+func (u *unit) selectJobs(d *demand) ([]*job.Job, error) {
+	queues, err := u.queuesOf(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, c := range calls {
-		n := min(len(ready), c.req.Max-len(c.jobs))
-		if err := u.leaseTo(c, ready[:n]); err != nil {
-			return err
-		}
-		ready = ready[n:]
-	}
-	return nil
-}
-
-// claimFromQueues hands out the first jobs over several queues.
-func (u *unit) claimFromQueues(c *claimCall) error {
-	queues := c.req.Queues
-	if len(queues) == 0 {
-		counts, err := u.currentCounts(c.req.Contract)
+	var jobs []*job.Job
+	for _, queue := range queues {
+		ready, err := u.selectReady(queueKey{d.contract, queue}, d.max)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, q := range counts {
-			if q.Ready > 0 && (c.req.Skip == nil || !c.req.Skip(q.Queue)) {
-				queues = append(queues, q.Queue)
-			}
-		}
+		jobs = append(jobs, ready...)
 	}
-	want := c.req.Max - len(c.jobs)
-	var all []*job.Job
-	for _, q := range queues {
-		ready, err := u.selectReady(queueKey{c.req.Contract, q}, want)
-		if err != nil {
-			return err
-		}
-		all = append(all, ready...)
+	if len(jobs) == 0 {
+		return nil, nil
 	}
-	slices.SortFunc(all, job.CompareClaim)
-	all = slices.CompactFunc(all, func(a, b *job.Job) bool { return a.Seq == b.Seq })
-	free, err := u.freeSlots(queueKey{c.req.Contract, ""}, want)
+	slices.SortFunc(jobs, job.CompareClaim)
+	// a queue may be named twice
+	jobs = slices.CompactFunc(jobs, func(a, b *job.Job) bool { return a.Seq == b.Seq })
+	free, err := u.freeSlots(queueKey{d.contract, ""}, d.max)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n := min(len(all), free)
-	for _, j := range all[n:] { // was locked for nothing: who passed over it meanwhile looks again
+	n := min(len(jobs), free)
+	for _, j := range jobs[n:] { // locked in vain: a claim that passed over it has to be woken
 		u.becameReady[queueKeyOf(j)]++
 	}
-	return u.leaseTo(c, all[:n])
+	return jobs[:n], nil
 }
 
-func (u *unit) leaseTo(c *claimCall, jobs []*job.Job) error {
-	for _, j := range jobs {
-		if err := u.lease(j, c.req.Worker); err != nil {
-			return err
-		}
-		c.jobs = append(c.jobs, j)
+// queuesOf returns the queues of a demand; where it names none, those that have ready jobs.
+func (u *unit) queuesOf(d *demand) ([]string, error) {
+	if len(d.queues) > 0 {
+		return d.queues, nil
 	}
-	return nil
+	counts, err := u.currentCounts(d.contract)
+	if err != nil {
+		return nil, err
+	}
+	var queues []string
+	for _, q := range counts {
+		if q.Ready > 0 && (d.skip == nil || !d.skip(q.Queue)) {
+			queues = append(queues, q.Queue)
+		}
+	}
+	return queues, nil
 }
 
-// selectReady returns the first n ready jobs of a queue that this transaction has not
-// leased yet and that limits and pauses allow.
+// selectReady returns the first n ready jobs of a queue that this transaction has not leased yet
+// and that limits and pauses allow.
 func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 	if u.exhausted[key] || u.settings.of(key).Paused {
 		return nil, nil
@@ -335,125 +281,74 @@ func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	picked := u.leasedNow[key]
-	asked := n + len(picked)
+	leased := u.leasedNow[key]
+	asked := n + len(leased)
 	found, err := u.tx.LockReady(key.contract, key.queue, asked)
 	if err != nil {
 		return nil, err
 	}
 	large := func(j *job.Job) bool { return j.OutOfLine != 0 }
-	u.truncatedBySize = u.truncatedBySize ||
-		(len(found) < asked && slices.ContainsFunc(found, large))
-	found = slices.DeleteFunc(found, func(j *job.Job) bool { return picked[j.Seq] })
+	if len(found) < asked && slices.ContainsFunc(found, large) {
+		u.truncatedBySize = true
+	}
+	found = slices.DeleteFunc(found, func(j *job.Job) bool { return leased[j.Seq] })
 	u.exhausted[key] = len(found) == 0
 	return found[:min(n, len(found))], nil
 }
 
-// freeRuns reports how many of n runs of a queue its limits leave.
-func (u *unit) freeRuns(key queueKey, n int) (int, error) {
-	n, err := u.freeSlots(queueKey{key.contract, ""}, n)
-	if err != nil || n == 0 {
-		return 0, err
-	}
-	return u.freeSlots(key, n)
-}
-
-// freeSlots reports how many of n runs one limit leaves. Its name is locked.
-func (u *unit) freeSlots(key queueKey, n int) (int, error) {
-	limit := u.maxRunning(key)
-	if limit == 0 {
-		return n, nil
-	}
-	counts, err := u.currentCounts(key.contract)
-	if err != nil {
-		return 0, err
-	}
-	free := int64(limit)
-	for _, c := range counts {
-		if key.queue == "" || c.Queue == key.queue {
-			free -= c.Leased
+// lease gives the jobs to the calls of a demand, in the order the calls came.
+func (u *unit) lease(calls []*claimCall, jobs []*job.Job) error {
+	for _, c := range calls {
+		n := min(len(jobs), c.missing())
+		for _, j := range jobs[:n] {
+			if err := u.leaseJob(j, c.req.Worker); err != nil {
+				return err
+			}
+			c.jobs = append(c.jobs, j)
 		}
-	}
-	return int(max(0, min(int64(n), free))), nil
-}
-
-// ClaimJob hands out one job by its identity, also one whose lease is over or
-// whose time has just come. Conflict means that it is not claimable now: leased,
-// waiting, over, or held back by a pause or limit. NotFound if there is none.
-func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.Job, error) {
-	if _, err := e.contract(id.Contract); err != nil {
-		return nil, err
-	}
-	var claimed *job.Job
-	err := e.updateRetryingRaces(ctx, func(u *unit) error {
-		j, err := u.lockUnderLimits(id)
-		if err != nil {
-			return err
-		}
-		if err := u.makeReady(j); err != nil {
-			return err
-		}
-		free, err := u.canRun(j)
-		if err != nil {
-			return err
-		}
-		if !free {
-			return &job.Error{Kind: job.Conflict, Op: "engine.claim", ID: id,
-				Msg: "the job cannot be claimed now"}
-		}
-		if err := u.tx.LoadBodies([]*job.Job{j}); err != nil {
-			return err
-		}
-		claimed = j
-		return u.lease(j, worker)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return claimed, nil
-}
-
-// lockUnderLimits locks a job and, before it, the limits that its run would be under: names come
-// before rows for everybody.
-func (u *unit) lockUnderLimits(id job.ID) (*job.Job, error) {
-	found, err := u.tx.Get([]job.ID{id})
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, errNotFound(id)
-	}
-	key := queueKeyOf(found[0])
-	if err := u.lockRuns([]queueKey{{key.contract, ""}, key}); err != nil {
-		return nil, err
-	}
-	j, err := u.lockOne(id)
-	if err == nil && queueKeyOf(j) != key {
-		err = errConcurrentInsert
-	}
-	return j, err
-}
-
-// canRun reports whether a job may be handed out now. Its limits are locked.
-func (u *unit) canRun(j *job.Job) (bool, error) {
-	key := queueKeyOf(j)
-	if j.Phase != job.Ready || u.settings.of(key).Paused || u.e.hub.isClosed() {
-		return false, nil
-	}
-	free, err := u.freeRuns(key, 1)
-	return free > 0, err
-}
-
-// makeReady lets a job's time come or its lapsed lease end, as the sweeps would.
-func (u *unit) makeReady(j *job.Job) error {
-	jumped := u.e.guard.lastJump()
-	expired := j.Phase == job.Leased && !j.LeaseUntil.After(u.now) &&
-		(jumped.IsZero() || !j.UpdatedAt.Before(jumped) || !jumped.Add(j.Lease).After(u.now))
-	if expired {
-		return u.expireRun(j)
-	}
-	if j.Phase == job.Waiting && j.OpenDeps == 0 && !j.DueAt.After(u.now) {
-		return u.promote(j)
+		jobs = jobs[n:]
 	}
 	return nil
+}
+
+// leaseJob makes a job the property of a new run of the worker.
+func (u *unit) leaseJob(j *job.Job, worker string) error {
+	j.Run = job.NewRunID(j.Seq, u.e.random())
+	j.LeaseUntil, j.Worker = u.leaseEnd(j), worker
+	j.Attempts++
+	key := queueKeyOf(j)
+	if u.leasedNow[key] == nil {
+		u.leasedNow[key] = map[int64]bool{}
+	}
+	u.leasedNow[key][j.Seq] = true
+	if j.Parent != 0 && j.Attempts == 1 {
+		u.parentUpdate(j.Parent).childStarted = true
+	}
+	return u.move(j, job.Claimed)
+}
+
+// leaseEnd is when a lease that is given now ends. It counts from now and not from the beginning
+// of the transaction, which may have waited long for a lock.
+func (u *unit) leaseEnd(j *job.Job) time.Time {
+	return u.now.Add((u.e.guard.monotonic() - u.startedAt).Truncate(time.Microsecond) + j.Lease)
+}
+
+// ReleaseClaimed releases claimed jobs that their caller did not receive. Where that fails their
+// leases end them.
+func (e *Engine) ReleaseClaimed(jobs []*job.Job) {
+	ctx := context.Background() // not the caller's, who has left
+	requests := make([]FinishRequest, len(jobs))
+	for i, j := range jobs {
+		requests[i] = FinishRequest{
+			Run:     Run{ID: j.ID, Run: j.Run},
+			Outcome: Outcome{On: job.Released},
+		}
+	}
+	for i, released := range e.FinishAll(ctx, requests) {
+		if released.Err != nil {
+			e.log.Log(ctx, outage.Level(slog.LevelWarn, released.Err),
+				"a job claimed for a caller that left could not be released",
+				"job_id", jobs[i].ID.Key, "error_message", released.Err)
+		}
+	}
 }

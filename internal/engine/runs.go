@@ -106,7 +106,7 @@ func (e *Engine) Release(ctx context.Context, run Run) (*job.Job, error) {
 func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 	return e.updateGroup(func(u *unit) error {
 		next := e.chainedClaims(group)
-		if err := u.lockLimits(ticketsOf(next)); err != nil {
+		if err := u.lockLimits(callsOf(next)); err != nil {
 			return err
 		}
 		jobs, err := u.current(group)
@@ -131,9 +131,9 @@ func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 	})
 }
 
-// chainedClaim is a claim that came with an ending.
+// chainedClaim is a claim that came with the end of a run.
 type chainedClaim struct {
-	ticket *ticket[claimCall]
+	call   *claimCall
 	result *FinishResult
 }
 
@@ -145,13 +145,15 @@ func (e *Engine) chainedClaims(group []*ticket[finishCall]) (claims []chainedCla
 		return nil
 	}
 	for _, t := range group {
-		for i, ending := range t.call.requests {
-			if next := ending.Next; next != nil && e.contracts[next.Contract].MaxRunning == 0 &&
-				!e.hasWaiters(*next) {
-				claims = append(claims,
-					chainedClaim{&ticket[claimCall]{call: claimCall{ctx: context.Background(),
-						req: *next}}, &t.call.results[i]})
+		for i := range t.call.requests {
+			next := t.call.requests[i].Next
+			if next == nil || e.contracts[next.Contract].MaxRunning > 0 || e.hasWaiters(*next) {
+				continue
 			}
+			claims = append(claims, chainedClaim{
+				call:   &claimCall{ctx: context.Background(), req: *next},
+				result: &t.call.results[i],
+			})
 		}
 	}
 	return claims
@@ -171,20 +173,20 @@ func (u *unit) claimChained(claims []chainedClaim) error {
 	if err := u.writeJobsMoved(); err != nil { // so that the claims see what has ended
 		return err
 	}
-	if err := u.claimPasses(ticketsOf(claims)); err != nil {
+	if err := u.claimPass(callsOf(claims)); err != nil {
 		return err
 	}
 	for _, c := range claims {
-		c.result.Next = c.ticket.call.jobs
+		c.result.Next = c.call.jobs
 	}
 	return nil
 }
 
-func ticketsOf(claims []chainedClaim) (tickets []*ticket[claimCall]) {
+func callsOf(claims []chainedClaim) (calls []*claimCall) {
 	for _, c := range claims {
-		tickets = append(tickets, c.ticket)
+		calls = append(calls, c.call)
 	}
-	return tickets
+	return calls
 }
 
 func (u *unit) current(group []*ticket[finishCall]) (map[int64]*job.Job, error) {

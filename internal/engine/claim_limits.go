@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Limits bound the jobs that are leased at a time: one for all queues of a contract
+// (Contract.MaxRunning), one for a queue (job.QueueSettings). They are exact over all nodes, as
+// every transaction that claims under a limit locks its name first and counts afterwards.
+
+// lockLimits locks the names of all limits that a group of claims may come under. They are locked
+// before anything else and in one order, so that two such transactions cannot deadlock.
+func (u *unit) lockLimits(calls []*claimCall) error {
+	var keys []queueKey
+	for _, c := range calls {
+		req := &c.req
+		keys = append(keys, queueKey{req.Contract, ""})
+		for _, q := range req.Queues {
+			keys = append(keys, queueKey{req.Contract, q})
+		}
+		if len(req.Queues) > 0 {
+			continue
+		}
+		for key := range *u.settings {
+			if key.contract == req.Contract {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return u.lockRuns(keys)
+}
+
+// lockRuns locks the names of those of the limits that are set.
+func (u *unit) lockRuns(keys []queueKey) error {
+	var names []string
+	for _, key := range keys {
+		if u.maxRunning(key) > 0 {
+			names = append(names, "runs:"+key.contract+":"+key.queue)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if err := u.tx.LockName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxRunning returns how many jobs of a queue, or with no name of the whole contract, may be
+// leased at a time; 0 is no limit.
+func (u *unit) maxRunning(key queueKey) int {
+	if key.queue == "" {
+		return u.e.contracts[key.contract].MaxRunning
+	}
+	return u.settings.of(key).MaxRunning
+}
+
+// freeRuns returns how many of n runs of a queue its limits leave. Their names are locked.
+func (u *unit) freeRuns(key queueKey, n int) (int, error) {
+	n, err := u.freeSlots(queueKey{key.contract, ""}, n)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	return u.freeSlots(key, n)
+}
+
+// freeSlots returns how many of n runs one limit leaves. Its name is locked.
+func (u *unit) freeSlots(key queueKey, n int) (int, error) {
+	limit := u.maxRunning(key)
+	if limit == 0 {
+		return n, nil
+	}
+	counts, err := u.currentCounts(key.contract)
+	if err != nil {
+		return 0, err
+	}
+	free := int64(limit)
+	for _, c := range counts {
+		if key.queue == "" || c.Queue == key.queue {
+			free -= c.Leased
+		}
+	}
+	return int(max(0, min(int64(n), free))), nil
+}
+
+// currentCounts returns the counts of a contract with the changes of this transaction. The store
+// is asked once: a caller that needs exact counts holds a lock since before that.
+func (u *unit) currentCounts(contract string) ([]job.QueueCount, error) {
+	stored, known := u.storedCounts[contract]
+	if !known {
+		var err error
+		if stored, err = u.tx.Counts(contract); err != nil {
+			return nil, err
+		}
+		u.storedCounts[contract] = stored
+	}
+	all := slices.Clone(stored)
+	for key, c := range u.counts {
+		if key.contract != contract {
+			continue
+		}
+		at := slices.IndexFunc(all, func(q job.QueueCount) bool { return q.Queue == key.queue })
+		if at < 0 {
+			all = append(all, *c)
+			continue
+		}
+		all[at] = all[at].Plus(*c)
+	}
+	return all, nil
+}
