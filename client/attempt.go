@@ -11,39 +11,49 @@ import (
 )
 
 const (
-	// zeroLeaseHeartbeat is how often a run with timeout 0 beats. Its lease cannot
-	// be prolonged (RL-090), but a beat learns that it is over.
+	// zeroLeaseHeartbeat is the heartbeat interval of a run with timeout 0. Its lease cannot be
+	// extended (RL-090), but the answer to a heartbeat shows when the run is lost.
 	zeroLeaseHeartbeat = time.Second
-	// heartbeatTimeout is the least time a heartbeat is given, however short its
-	// interval, so that a slow server can still answer.
+	// heartbeatTimeout is the least time that one heartbeat gets, however short its interval is,
+	// so that a slow server can still answer.
 	heartbeatTimeout = time.Second
-	// Completing or requeueing is tried for two thirds of the timeout, which is
-	// what is left of the lease after the last beat, within these bounds.
+	// A request that finishes a run is retried for two thirds of the lease, which is what remains
+	// of it after the latest heartbeat, within these bounds.
 	minFinishTimeout = 10 * time.Second
 	maxFinishTimeout = time.Minute
 )
 
+// phase is where an attempt stands. It leaves phaseRunning once.
 type phase int
 
 const (
 	phaseRunning  phase = iota
-	phaseLost           // the server gave the run up, or must have
-	phaseFinished       // completed or requeued, or its handler has returned
+	phaseLost           // the server ended the run, or must be presumed to have
+	phaseFinished       // completed, failed, requeued or released, or its handler has returned
 )
 
-// attempt is a run in the hands of this process: it keeps the lease, and makes
-// sure that nothing is said about the run after it was lost or settled.
+// attempt is one run of a job in this process. It keeps the lease alive while the handler works,
+// and makes sure that nothing is sent about the run after it was lost or finished:
+//
+//	            heartbeat refused, or none confirmed for a whole lease
+//	running ──────────────────────────────────────────────────────────▶ lost
+//	    │
+//	    └── completed, failed, requeued, released, handler returned ──▶ finished
+//
+// Heartbeats come from a goroutine of their own, and the handler may save a state or requeue its
+// job at any time. requestLock lets one request at a time through: a heartbeat that reached the
+// server after the completion would be answered as if the run were lost.
 type attempt struct {
 	lease       lease
 	log         *slog.Logger
 	cancel      context.CancelCauseFunc // ends the handler's context
-	requestLock chan struct{}           // held while talking to the server about this run
+	requestLock chan struct{}           // one element while a request about this run is sent
 	started     time.Time
 
 	mu        sync.Mutex
 	phase     phase
-	lossCause error            // the loss, in phase lost
-	staged    *json.RawMessage // waits for the next beat
+	lossCause error            // an ErrRunLost, in phaseLost
+	staged    *json.RawMessage // the state to send with the next heartbeat
 }
 
 func newAttempt(l lease, cancel context.CancelCauseFunc, log *slog.Logger) *attempt {
@@ -55,6 +65,9 @@ func newAttempt(l lease, cancel context.CancelCauseFunc, log *slog.Logger) *atte
 		started:     time.Now(),
 	}
 }
+
+// stage keeps a copy of a state for the next heartbeat. It replaces a state that was not sent
+// yet.
 
 // stage puts a state up for the next beat, in place of one still waiting. The
 // bytes are copied.
@@ -72,7 +85,7 @@ func (a *attempt) stage(state json.RawMessage) error {
 	return nil
 }
 
-// over tells why nothing more can be said about the run; nil while it goes on.
+// endError returns why nothing more can be sent about the run; nil while it is running.
 func (a *attempt) endError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,13 +97,12 @@ func (a *attempt) endErrorLocked() error {
 	case phaseLost:
 		return a.lossCause
 	case phaseFinished:
-		return ErrRunSettled
+		return ErrRunFinished
 	}
 	return nil
 }
 
-// markLost ends a running attempt and its handler's context. The reason is an
-// ErrRunLost.
+// markLost ends a running attempt and its handler's context. The cause is an ErrRunLost.
 func (a *attempt) markLost(cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,7 +113,7 @@ func (a *attempt) markLost(cause error) {
 	a.cancel(cause)
 }
 
-// close ends a running attempt whose handler has returned without success.
+// close ends a running attempt whose handler has returned and whose outcome was not accepted.
 func (a *attempt) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,8 +122,8 @@ func (a *attempt) close() {
 	}
 }
 
-// exchange talks to the server about the run, one talk at a time, and not at
-// all when the run is over.
+// withRequestLock sends a request about the run by fn, after the requests before it. It sends
+// nothing when the attempt has ended. A request that fails with ErrRunLost ends the attempt.
 func (a *attempt) withRequestLock(ctx context.Context, fn func() error) error {
 	select {
 	case a.requestLock <- struct{}{}:
@@ -129,13 +141,13 @@ func (a *attempt) withRequestLock(ctx context.Context, fn func() error) error {
 	return err
 }
 
-// heartbeat prolongs the lease, sending the staged state along.
+// heartbeat extends the lease and sends the staged state with it.
 func (a *attempt) heartbeat(ctx context.Context) error {
 	return a.withRequestLock(ctx, func() error { return a.sendHeartbeat(ctx) })
 }
 
-// save stages a state and sends it in the same turn, so that what comes back
-// is the server's word on this state.
+// save stages a state and sends it under the same lock, so that the result is the server's answer
+// to this very state.
 func (a *attempt) save(ctx context.Context, state json.RawMessage) error {
 	return a.withRequestLock(ctx, func() error {
 		if err := a.stage(state); err != nil {
@@ -145,8 +157,8 @@ func (a *attempt) save(ctx context.Context, state json.RawMessage) error {
 	})
 }
 
-// sendHeartbeat beats once; the caller has the turn. A state that the server refuses is
-// dropped: kept, it would fail every further beat.
+// sendHeartbeat sends one heartbeat; the caller has the request lock. A state that the server
+// refuses is dropped, because it would make every further heartbeat fail.
 func (a *attempt) sendHeartbeat(ctx context.Context) error {
 	a.mu.Lock()
 	staged := a.staged
@@ -159,13 +171,14 @@ func (a *attempt) sendHeartbeat(ctx context.Context) error {
 	if cancel {
 		a.cancel(ErrRunCanceled)
 	}
-	if staged != nil && (err == nil || errors.Is(err, ErrInvalid)) {
+	answered := err == nil || errors.Is(err, ErrInvalid)
+	if staged != nil && answered {
 		a.unstage(staged)
 	}
 	return err
 }
 
-// unstage takes a state back, unless a newer one has come.
+// unstage drops a state that was sent, unless a newer one was staged meanwhile.
 func (a *attempt) unstage(state *json.RawMessage) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -174,33 +187,32 @@ func (a *attempt) unstage(state *json.RawMessage) {
 	}
 }
 
+// hasStaged reports whether a state waits for the next heartbeat.
 func (a *attempt) hasStaged() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.staged != nil
 }
 
-// finish ends the run with success, unless it is over already. Beats wait
-// meanwhile: one that came after the server has settled would look like a
-// loss. So it is bounded by what is left of the lease.
+// finish ends the run by act, unless the attempt has ended already, and retries it for what is
+// left of the lease: heartbeats wait for the request lock meanwhile.
 func (a *attempt) finish(ctx context.Context, act func(ctx context.Context) error) error {
 	bound := min(max(a.lease.timeout()/3*2, minFinishTimeout), maxFinishTimeout)
 	ctx, stop := context.WithTimeout(withUnlimitedRetries(ctx), bound)
 	defer stop()
 	return a.withRequestLock(ctx, func() error {
-		err := act(ctx)
-		if err == nil {
-			a.mu.Lock()
-			a.phase = phaseFinished
-			a.mu.Unlock()
+		if err := act(ctx); err != nil {
+			return err
 		}
-		return err
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.phase = phaseFinished
+		return nil
 	})
 }
 
-// keepAlive beats until the context ends or the run is over. When no beat was
-// confirmed for a whole timeout the lease must be presumed over: somebody else
-// may be at work, so the run is given up as lost.
+// keepAlive sends heartbeats until the context or the attempt ends. When none was confirmed for a
+// whole lease, another worker may have the job by now: the run is marked lost.
 func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration) {
 	interval, allowedMisses := heartbeatSchedule(a.lease.timeout(), maxInterval)
 	ticker := time.NewTicker(interval)
@@ -228,7 +240,7 @@ func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration) {
 	}
 }
 
-// heartbeatWithin beats, a second time without the state if the first is refused.
+// heartbeatWithin sends a heartbeat, and a second one without the state if the state is refused.
 func (a *attempt) heartbeatWithin(ctx context.Context, bound time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, bound)
 	defer stop()
@@ -241,9 +253,9 @@ func (a *attempt) heartbeatWithin(ctx context.Context, bound time.Duration) erro
 	return err
 }
 
-// heartbeatSchedule gives the time between beats, a third of the timeout and no more than
-// longest if that is set, and how many beats may fail in a row before a whole
-// timeout has gone by; 0 means any number.
+// heartbeatSchedule returns the time between heartbeats, a third of the lease and at most
+// maxInterval if that is set, and how many of them may fail in a row before a whole lease has
+// passed; 0 means any number.
 func heartbeatSchedule(timeout, maxInterval time.Duration) (interval time.Duration, missed int) {
 	if timeout <= 0 {
 		if maxInterval <= 0 {

@@ -10,43 +10,41 @@ import (
 	"time"
 )
 
-// Config says where the server is and how to talk to it. Only BaseURL is
-// needed.
+// Config is the address of a server and how to reach it. BaseURL is required; the zero value of
+// every other field is a good default.
 type Config struct {
-	// BaseURL is the server's address, such as "https://jobs.example.org" or,
-	// behind a proxy, "https://example.org/millrace". A query or a fragment is
-	// refused.
+	// BaseURL is the server's address, such as "https://jobs.example.org" or, behind a proxy,
+	// "https://example.org/millrace". A URL with a query or a fragment is refused.
 	BaseURL string
 
 	// Token, when set, is sent as a bearer token with every request (G-RL-24).
 	Token string
 
-	// HTTPClient carries the requests. It is copied, so that redirects can be
-	// left unfollowed unless it says otherwise: no Millrace contract redirects.
-	// A Timeout in it would also cut long polls short; use RequestTimeout.
-	// Nil means a client with a connection pool of its own.
+	// HTTPClient sends the requests. New copies it. The copy does not follow redirects unless
+	// CheckRedirect is set, because no Millrace contract redirects. Leave its Timeout zero, which
+	// would also end long polls; use RequestTimeout. Nil means a client with a connection pool
+	// of its own.
 	HTTPClient *http.Client
 
 	// UserAgent is sent with every request. Empty means "millrace-go".
 	UserAgent string
 
-	// RequestTimeout bounds one try, from connecting to the last byte of the
-	// answer; a long poll may take as much longer as it asked to wait. A call
-	// may take several tries: bound it with its context. Zero means 30 s.
+	// RequestTimeout bounds one try, from connecting to the last byte of the answer. A long poll
+	// gets the time it asked the server to wait on top. To bound a whole call, which may take
+	// several tries, use its context. Zero means 30 s.
 	RequestTimeout time.Duration
 
-	// MaxResponseBytes bounds the body of an answer, after decompression. It
-	// should hold the payloads and states of all jobs asked for in one Next:
-	// jobs in an answer that is too large have been handed out and return only
-	// by their timeout. Zero means 256 MiB.
+	// MaxResponseBytes bounds the body of an answer, after decompression. It must be large enough
+	// for the payloads and states of all jobs that one claim asks for: jobs in an answer that is
+	// too large are claimed and return only after their timeout. Zero means 256 MiB.
 	MaxResponseBytes int64
 
-	// Retry says how often and how fast failed tries are repeated.
+	// Retry sets how often failed tries are repeated, and after which pauses.
 	Retry Retry
 }
 
-// Client is a connection to one Millrace server, shared by all contracts. It
-// is safe for concurrent use and should be made once.
+// Client sends requests to one Millrace server, for all contracts. It is safe for concurrent use
+// and should be made once, as it keeps a pool of connections.
 type Client struct {
 	base           *url.URL
 	token          string
@@ -58,8 +56,8 @@ type Client struct {
 	backoff        backoff
 }
 
-// New checks the config and makes a client. It does not connect. The error is
-// an [*Error] and [ErrInvalid].
+// New checks the config and makes a client. It does not connect. Its error is an [*Error] that is
+// [ErrInvalid].
 func New(cfg Config) (*Client, error) {
 	base, err := parseBase(cfg.BaseURL)
 	if err != nil {
@@ -85,10 +83,10 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// CloseIdleConnections closes the connections that no call is using. The
-// client stays usable.
+// CloseIdleConnections closes the connections that no call is using. The client stays usable.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
+// parseBase checks a base URL and drops the slashes at its end.
 func parseBase(raw string) (*url.URL, error) {
 	base, err := url.Parse(raw)
 	switch {
@@ -101,11 +99,12 @@ func parseBase(raw string) (*url.URL, error) {
 	case base.RawQuery != "" || base.Fragment != "":
 		return nil, errors.New("base URL has a query or a fragment")
 	}
-	// Kept escaped: contract paths are appended to it as they are.
+	// The path stays escaped, because the paths of the contracts, escaped too, are appended to it.
 	base.RawPath = strings.TrimRight(base.EscapedPath(), "/")
 	return base, nil
 }
 
+// httpClient copies a client, or makes one, that leaves redirects unfollowed by default.
 func httpClient(base *http.Client) *http.Client {
 	clone := http.Client{}
 	if base != nil {
@@ -121,8 +120,8 @@ func httpClient(base *http.Client) *http.Client {
 	return &clone
 }
 
-// newTransport keeps more idle connections per host than net/http does by
-// itself: a worker's polls, heartbeats and completions all go to one host.
+// newTransport keeps more idle connections per host than http.DefaultTransport: the polls,
+// heartbeats and completions of a worker all go to one host.
 func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -134,7 +133,7 @@ func newTransport() *http.Transport {
 	}
 }
 
-// orDefault gives the fallback in place of a zero value.
+// orDefault returns the value, or the fallback if the value is zero.
 func orDefault[T comparable](value, fallback T) T {
 	var zero T
 	if value == zero {

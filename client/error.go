@@ -8,84 +8,82 @@ import (
 	"time"
 )
 
-// Kinds of failure, for errors.Is on what a call returned.
+// The kinds of failure, for errors.Is on the error of a call.
 var (
-	// ErrNotFound: there is no such job (404), or no such file any more (410).
+	// ErrNotFound means that there is no such job (404), or that the file was deleted (410).
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: a job of the batch exists already and the mode is unique
-	// (409, RL-027). See [Error.Uncertain] for a conflict with one's own try.
+	// ErrConflict means that the present state forbids the call (409), such as a job of the batch
+	// that exists already in mode unique (RL-027). [Error.Uncertain] marks a conflict that may be
+	// with the call's own earlier try.
 	ErrConflict = errors.New("conflict")
-	// ErrCycle: the dependencies of a TaskFlow job would close a cycle (TF-033);
-	// it is an [ErrConflict] too where the server said so. See [Error.Cycle].
+	// ErrCycle means that the dependencies of a TaskFlow job would form a cycle (TF-033). When
+	// the server found it, the error is an [ErrConflict] too. [Error.Cycle] lists the jobs.
 	ErrCycle = errors.New("dependency cycle")
-	// ErrInvalid: the request was refused for what it says (400, 413, 415,
-	// 422, and FetchBox's 403), by the server or, where nothing needs to be sent to know it, by
-	// this package. Repeating it is pointless.
+	// ErrInvalid means that the content of the request was refused (400, 413, 415, 422, and the
+	// 403 of FetchBox), by the server or, before anything was sent, by this package. The same
+	// request will be refused again.
 	ErrInvalid = errors.New("invalid request")
-	// ErrUnauthorized: the token is missing, wrong or not enough (401, 403).
+	// ErrUnauthorized means that the token is missing, wrong or without permission (401, 403).
 	ErrUnauthorized = errors.New("unauthorized")
-	// ErrRetryable: the same call may succeed later. See [Error.Retryable].
+	// ErrRetryable means that the same call may succeed later, see [Error.Retryable].
 	ErrRetryable = errors.New("retryable")
-	// ErrRunLost: the run id is no longer the job's current one, because the
-	// job timed out, was replaced, requeued, completed or deleted (RL-054).
-	// It is also the cause of a handler's context ending for that reason.
+	// ErrRunLost means that the run id is not the job's current one any more, because the job
+	// timed out, was replaced, requeued, completed or deleted (RL-054). It is also the cause of
+	// the handler's context when that ends for this reason.
 	ErrRunLost = errors.New("run lost")
-	// ErrRunSettled: the handler has already requeued this run, or it has
-	// returned; there is nothing left to do with the run.
-	ErrRunSettled = errors.New("run already settled")
-	// ErrRunCanceled is the cause of a handler's context ending because the
-	// server asks the run to end, in the answer to a heartbeat. The run still
-	// holds its job: what the handler returns counts.
+	// ErrRunFinished means that the handler has already requeued or released this run, or has
+	// returned, so that nothing more can be sent for it.
+	ErrRunFinished = errors.New("run already finished")
+	// ErrRunCanceled is the cause of a handler's context when the answer to a heartbeat asked
+	// the run to end. The run still has its lease: what the handler returns counts.
 	ErrRunCanceled = errors.New("run canceled")
-	// ErrRelease, returned by a [JobHandler], gives the job back to its queue:
-	// the run could not do its work, for which the job is not to blame. No
-	// failure is counted where the contract allows that (G-X-18).
+	// ErrRelease is for a [JobHandler] to return: it releases the job, because the run could not
+	// do its work for a reason outside the job. No failure is counted where the contract allows
+	// that (G-X-18).
 	ErrRelease = errors.New("run released")
-	// ErrDrainTimeout: a worker's handlers did not finish within its
-	// DrainTimeout. It is the cause of their contexts ending, and what
-	// [Worker.Run] then returns.
+	// ErrDrainTimeout means that the handlers of a worker did not finish within its DrainTimeout.
+	// It is the cause of their contexts, and what [Worker.Run] and [JobWorker.Run] return.
 	ErrDrainTimeout = errors.New("drain timeout")
 )
 
-// codeRunLost is how the worker API calls a run that is not the job's current
-// one (G-X-20).
-const codeRunLost = "RUN_LOST"
+// The codes of the worker API's errors (G-X-20).
+const (
+	codeRunLost = "RUN_LOST"         // the run is not the job's current one
+	codeInvalid = "VALIDATION_ERROR" // a broken rule, or a result that the contract refuses
+)
 
-// Error is how every call of a contract fails.
+// Error is the error of every call of a contract.
 type Error struct {
-	// Op is the call, such as "relay enqueue".
+	// Op names the call, such as "relay enqueue".
 	Op string
 	// Status is the HTTP status of the last answer; 0 when none came.
 	Status int
-	// Code is the contract's own word for the failure, when the answer was a
-	// problem document (RFC 9457) or an error of TaskFlow or FetchBox; else empty.
-	// ForgeRun's are the RFA_ codes.
+	// Code is the contract's code of the failure: the code of a problem document (RFC 9457), or
+	// of an error of TaskFlow or FetchBox; else empty. Those of ForgeRun begin with RFA_.
 	Code string
-	// Message is the server's explanation, if it gave one: the detail of a
-	// problem document, the message of TaskFlow or FetchBox, else the body of the
-	// answer.
+	// Message is the server's explanation, if it gave one: the detail of a problem document, the
+	// message of TaskFlow or FetchBox, else the beginning of the answer's body.
 	Message string
-	// Cycle, with [ErrCycle], names the jobs along the cycle, each once, from
-	// the changed job on along its dependencies (TF-037, G-TF-33): by their
-	// ids, or by their refs where a graph was refused before it was sent.
+	// Cycle, with [ErrCycle], lists the jobs of the cycle, each once, from the changed job on
+	// along its dependencies (TF-037, G-TF-33): by their ids, or by their refs when a graph was
+	// refused before it was sent.
 	Cycle []string
-	// Instance names the request in the server's log (FR-005), when the answer
-	// was a problem document.
+	// Instance identifies the request in the server's log (FR-005), when the answer was a problem
+	// document.
 	Instance string
-	// RetryAfter is how long the server asked to wait; 0 when it did not.
+	// RetryAfter is how long the server asked the caller to wait; 0 when it did not.
 	RetryAfter time.Duration
-	// Uncertain is true when a try of this call may have taken effect although
-	// no success was seen: its answer was lost, or it was a 5xx. With
-	// [ErrConflict] it means that the conflicting job may be the caller's own.
+	// Uncertain is true when a try of this call may have taken effect although no success was
+	// seen: its answer was lost, or it was a 5xx. With [ErrConflict] it means that the
+	// conflicting job may be the one this call has stored.
 	Uncertain bool
-	// Err is the cause, such as a failed connection or the end of the
-	// context. May be nil.
+	// Err is the cause, such as a failed connection or the end of the context. It may be nil.
 	Err error
 
-	transient bool // no answer came, and another try may bring one
+	transient bool // no answer came, and another try may get one
 }
 
-// Error gives the call, the status and the explanation.
+// Error returns the call, the status, the code and the explanation in one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("millrace: ")
@@ -111,10 +109,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether the error is of the kind that target names.
+// Is reports whether the error is of the kind target, one of the Err variables.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrNotFound:
@@ -142,9 +140,9 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// Retryable reports whether the same call may succeed later: the server said
-// so (429, 503), a gateway could not reach it (502, 504), or the connection
-// failed. What the caller's own context ended without an answer is not.
+// Retryable reports whether the same call may succeed later: the server said so (429, 503), a
+// gateway could not reach it (502, 504), or the connection failed. A call that its own context
+// ended before an answer came is not retryable.
 func (e *Error) Retryable() bool {
 	switch e.Status {
 	case 0:
@@ -156,7 +154,7 @@ func (e *Error) Retryable() bool {
 	return false
 }
 
-// invalid is a request refused before it was sent.
+// invalid is the error of a request that was refused before it was sent.
 func invalid(op, format string, args ...any) *Error {
 	return &Error{Op: op, Err: fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)}
 }

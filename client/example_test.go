@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// A job enqueued, handed out, kept alive and completed, all by hand.
+// A job enqueued, claimed, kept alive and completed, without a worker.
 func Example() {
 	baseURL, stop := exampleServer()
 	defer stop()
@@ -30,7 +30,7 @@ func Example() {
 	fmt.Println("enqueued:", err)
 
 	jobs, err := relay.Next(ctx, "mail", 10, 0)
-	fmt.Println("handed out:", len(jobs), err)
+	fmt.Println("claimed:", len(jobs), err)
 	job := jobs[0]
 	fmt.Println(job.ID, string(job.Payload))
 	fmt.Println("heartbeat:", relay.Heartbeat(ctx, job.Run(), json.RawMessage(`{"sent":1}`)))
@@ -40,7 +40,7 @@ func Example() {
 	fmt.Println("gone:", errors.Is(err, client.ErrNotFound))
 	// Output:
 	// enqueued: <nil>
-	// handed out: 1 <nil>
+	// claimed: 1 <nil>
 	// welcome/42 {"to":"a@example.org"}
 	// heartbeat: <nil>
 	// completed: <nil>

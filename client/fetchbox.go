@@ -14,10 +14,6 @@ import (
 	"unicode/utf8"
 )
 
-// ContractFetchBox names FetchBox to a [JobWorker], whose queues are then job
-// types and whose payloads are task messages (G-FB-35).
-const ContractFetchBox = "fetchbox"
-
 // FetchBox speaks FetchBox: manifests of URLs that the server downloads to
 // object storage. Every error is an [*Error] whose Code is one of the Fetch
 // constants. Safe for concurrent use.

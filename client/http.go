@@ -18,37 +18,51 @@ import (
 )
 
 const (
-	maxMessage = 16 << 10 // of an error body, the part that is kept
-	maxDrain   = 64 << 10 // read to its end for keep-alive; beyond, the connection is dropped
+	maxMessage = 16 << 10 // how much of the body of an error is kept
+	maxDrain   = 64 << 10 // how much unread body is read so that the connection can be used again
 )
 
-// call is one exchange of a contract: what to send and which statuses mean
-// success. Other statuses, also other 2xx, are errors: a proxy's friendly page
-// must not count as an accepted job.
+// How a call travels. Each layer does one thing:
+//
+//	method of a contract      builds the call, explains its errors
+//	  doJSON                  decodes the answer
+//	    doWithRetries         repeats tries: retryCall decides whether and when
+//	      doOnce              one try: one HTTP request, bounded in time
+//	        responseError     an answer with a status that is not accepted, as an *Error
+//	        transportError    no answer, as an *Error
+//
+// Only retryCall knows earlier tries, so it alone decides whether an error is uncertain: whether
+// the call may have taken effect although it failed.
+
+// call is one request of a contract: what to send and which statuses mean success. All other
+// statuses are errors, other 2xx too: the welcome page of a proxy must not count as a stored job.
 type call struct {
 	op     string
 	method string
-	path   string        // escaped, from the contract's mount on
+	path   string        // escaped; it is appended to the path of the base URL
 	query  string        // encoded
 	body   []byte        // JSON; nil sends no body and no Content-Type
-	stream *streamedBody // in place of body; its Content-Type is in header
-	// an Authorization in it, also an empty one, takes the place of Config.Token
+	stream *streamedBody // instead of body, with its Content-Type in header
+	// header is sent in addition. An Authorization in it, even an empty one, replaces the
+	// bearer token of the Config.
 	header   http.Header
-	wait     time.Duration // what a long poll may take beyond the request timeout
-	accept   []int
-	wantBody bool
-	readOnly bool // changes nothing at the server, so is never uncertain
-	noRetry  bool // no retries
-	// doing it twice would do harm: repeated only if no try can have taken effect
+	wait     time.Duration // how much longer than the request timeout a long poll may take
+	accept   []int         // the statuses of a success
+	wantBody bool          // whether the body of a success is read
+	readOnly bool          // changes nothing in the server, so its errors are never uncertain
+	noRetry  bool          // is tried once
+	// notRepeatable is a call with a second effect when it is repeated. It is tried again only
+	// while no try can have taken effect.
 	notRepeatable bool
 }
 
-// answer is a success.
+// answer is the answer of a success.
 type answer struct {
 	status int
-	body   []byte // only when wanted
+	body   []byte // nil unless call.wantBody
 }
 
+// doWithRetries makes a call and repeats tries that failed. Its error is an *Error.
 // doWithRetries makes the call, repeating what is retryable. Its error is an *Error.
 func (c *Client) doWithRetries(ctx context.Context, call call) (got answer, err error) {
 	fail := c.retryCall(ctx, call, func() (fail *Error) {
@@ -61,7 +75,7 @@ func (c *Client) doWithRetries(ctx context.Context, call call) (got answer, err 
 	return got, nil
 }
 
-// retryCall tries a call until a try does not fail, or another is in vain.
+// retryCall makes tries until one succeeds, or until another try is not allowed or of no use.
 func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error) *Error {
 	uncertain := false
 	for try := 1; ; try++ {
@@ -71,9 +85,9 @@ func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error
 		}
 		uncertain = uncertain || fail.Uncertain
 		fail.Uncertain = uncertain && !call.readOnly
-		lastErr := call.noRetry || (call.notRepeatable && uncertain) ||
-			(c.maxTries > 0 && try >= c.maxTries && !hasUnlimitedRetries(ctx))
-		if lastErr || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
+		triesUsedUp := c.maxTries > 0 && try >= c.maxTries && !hasUnlimitedRetries(ctx)
+		lastTry := call.noRetry || triesUsedUp || (call.notRepeatable && uncertain)
+		if lastTry || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
 			return fail
 		}
 		pause := c.backoff.delay(try, fail.RetryAfter)
@@ -87,14 +101,14 @@ func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error
 	}
 }
 
-// maxRetryPause is the most that a patient call waits between two tries: a server that is back must
-// hear of an outcome before the lease is over.
+// maxRetryPause is the longest pause between two tries of a call with unlimited retries: it
+// reports an outcome, which has to reach a server that is back before the lease ends.
 const maxRetryPause = 2 * time.Second
 
 type unlimitedRetriesKey struct{}
 
-// withUnlimitedRetries is a context whose calls are tried for as long as it lasts, however few
-// tries the client was made for.
+// withUnlimitedRetries returns a context whose calls are tried until it ends, whatever
+// Retry.MaxTries says.
 func withUnlimitedRetries(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unlimitedRetriesKey{}, true)
 }
@@ -112,13 +126,13 @@ func doJSON[T any](ctx context.Context, c *Client, call call) (T, error) {
 		return value, err
 	}
 	if err := json.Unmarshal(got.body, &value); err != nil {
-		return value, &Error{Op: call.op, Uncertain: !call.readOnly,
-			Err: fmt.Errorf("answer: %w", err)}
+		err = fmt.Errorf("answer: %w", err)
+		return value, &Error{Op: call.op, Uncertain: !call.readOnly, Err: err}
 	}
 	return value, nil
 }
 
-// doOnce makes the call once.
+// doOnce makes one try of a call. The body of its answer has been read when it returns.
 func (c *Client) doOnce(ctx context.Context, call call) (answer, *Error) {
 	bounded, onRead, cancel := c.boundTry(ctx, call)
 	defer cancel()
@@ -127,12 +141,12 @@ func (c *Client) doOnce(ctx context.Context, call call) (answer, *Error) {
 		return answer{}, invalid(call.op, "%v", err)
 	}
 	if call.stream != nil {
-		pass, err := call.stream.begin(onRead)
+		body, err := call.stream.open(onRead)
 		if err != nil {
 			return answer{}, invalid(call.op, "%v", err)
 		}
-		defer pass.end()
-		req.Body, req.ContentLength = io.NopCloser(pass), call.stream.size
+		defer body.end()
+		req.Body, req.ContentLength = io.NopCloser(body), call.stream.size
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -151,26 +165,26 @@ func (c *Client) doOnce(ctx context.Context, call call) (answer, *Error) {
 		return answer{}, transportError(ctx, call, err)
 	}
 	if int64(len(got.body)) > c.maxResponse {
-		return answer{}, &Error{Op: call.op, Uncertain: true,
-			Err: fmt.Errorf("answer is larger than %d bytes (Config.MaxResponseBytes)",
-				c.maxResponse)}
+		err := fmt.Errorf("answer is larger than %d bytes (Config.MaxResponseBytes)", c.maxResponse)
+		return answer{}, &Error{Op: call.op, Uncertain: true, Err: err}
 	}
 	return got, nil
 }
 
+// request makes the HTTP request of a call, with the credentials of the client.
 func (c *Client) request(ctx context.Context, call call) (*http.Request, error) {
 	target := *c.base
 	target.RawQuery = call.query
 	target.RawPath = c.base.RawPath + call.path
-	// Path must be the decoded RawPath, else net/url ignores RawPath and
-	// encodes Path by its own, looser rules.
+	// Path must be the decoded RawPath. Otherwise net/url ignores RawPath and encodes Path by its
+	// own rules, which leave more characters as they are.
 	decoded, err := url.PathUnescape(target.RawPath)
 	if err != nil {
 		return nil, err
 	}
 	target.Path = decoded
 
-	var body io.Reader // a nil *bytes.Reader in it would be a body
+	var body io.Reader // stays nil without a body: a nil *bytes.Reader in it would count as one
 	if call.body != nil {
 		body = bytes.NewReader(call.body)
 	}
@@ -192,13 +206,13 @@ func (c *Client) request(ctx context.Context, call call) (*http.Request, error) 
 	return req, nil
 }
 
-// drainBody reads what little is left, so that the connection can be used again.
+// drainBody reads a short rest of a body, so that the connection can be used again.
 func drainBody(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	_ = body.Close()
 }
 
-// responseError is an answer that is not a success.
+// responseError is the error of an answer whose status is not accepted.
 func responseError(call call, resp *http.Response) *Error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
 	fail := &Error{
@@ -212,9 +226,8 @@ func responseError(call call, resp *http.Response) *Error {
 	return fail
 }
 
-// readProblem takes what a problem document says (RFC 9457), or an error of
-// TaskFlow (G-TF-21) or FetchBox (G-FB-19). What is none of them is left as plain
-// text.
+// readProblem takes code and message from a problem document (RFC 9457) or from an error of
+// TaskFlow (G-TF-21) or FetchBox (G-FB-19). With any other body Message stays the plain text.
 func (e *Error) readProblem(mediaType string, body []byte) {
 	base, _, _ := mime.ParseMediaType(mediaType)
 	if base == "application/json" {
@@ -230,8 +243,8 @@ func (e *Error) readProblem(mediaType string, body []byte) {
 	e.Message = orDefault(problem.Detail, problem.Title)
 }
 
-// transportError is a try that ended without one: the connection failed, or the
-// caller's context or the request timeout ended it.
+// transportError is the error of a try without an answer: the connection failed, or the caller's
+// context or the request timeout ended it.
 func transportError(ctx context.Context, call call, err error) *Error {
 	fail := &Error{Op: call.op, Err: err, Uncertain: !neverSent(err)}
 	if ctx.Err() != nil {
@@ -242,22 +255,24 @@ func transportError(ctx context.Context, call call, err error) *Error {
 	return fail
 }
 
-// ended says why a context ended, as its Err and its cause both.
+// contextError returns the error of a context that has ended, which is its Err and its cause both.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == err {
-		return err
+	if errors.Is(cause, err) {
+		return cause
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// neverSent: without a connection the server cannot have seen the request.
+// neverSent reports whether a try failed before a connection stood, so that the server cannot
+// have seen its request.
 func neverSent(err error) bool {
 	var op *net.OpError
 	return (errors.As(err, &op) && op.Op == "dial") || certificateRejected(err)
 }
 
-// certificateRejected: another try meets the same certificate.
+// certificateRejected reports whether the server's certificate was rejected. Another try would
+// be shown the same certificate, so it is of no use.
 func certificateRejected(err error) bool {
 	var verification *tls.CertificateVerificationError
 	return errors.As(err, &verification)

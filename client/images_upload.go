@@ -120,8 +120,8 @@ type bodyReader struct {
 	ended  bool
 }
 
-// begin gives a body from its start.
-func (s *streamedBody) begin(onRead func()) (*bodyReader, error) {
+// open returns a reader of the body from its start.
+func (s *streamedBody) open(onRead func()) (*bodyReader, error) {
 	if s.seeker != nil {
 		if _, err := s.seeker.Seek(s.start, io.SeekStart); err != nil {
 			return nil, err

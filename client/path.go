@@ -6,17 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// escape percent-encodes one member of a path, so that any text can stand
-// there (RL-095). Every byte outside the unreserved characters of RFC 3986 is
-// encoded, and so are the dots of "." and "..", which clients and proxies
-// would otherwise resolve as parts of the path (RL-097).
-func escape(member string) string {
+// escape percent-encodes one segment of a path, so that it can be any text (RL-095). Every byte
+// outside the unreserved characters of RFC 3986 is encoded, and so are the dots of "." and "..",
+// which clients and proxies would otherwise resolve as relative segments (RL-097).
+func escape(segment string) string {
 	const hex = "0123456789ABCDEF"
-	dots := member == "." || member == ".."
+	dots := segment == "." || segment == ".."
 	var b strings.Builder
-	b.Grow(len(member))
-	for i := range len(member) {
-		c := member[i]
+	b.Grow(len(segment))
+	for i := range len(segment) {
+		c := segment[i]
 		if unreserved(c) && !dots {
 			b.WriteByte(c)
 			continue
@@ -28,6 +27,7 @@ func escape(member string) string {
 	return b.String()
 }
 
+// unreserved reports whether RFC 3986 leaves a character as it is.
 func unreserved(c byte) bool {
 	switch {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
@@ -36,10 +36,9 @@ func unreserved(c byte) bool {
 	return c == '-' || c == '_' || c == '.' || c == '~'
 }
 
-// checkName refuses what cannot name anything: nothing at all, which would
-// change the path's shape, and bytes that are not UTF-8, which JSON would
-// silently turn into another name. Length and the like are the server's to
-// judge.
+// checkName refuses a name that could not reach the server as it is: the empty name, which would
+// change the shape of the path, and bytes that are not UTF-8, which JSON would silently turn into
+// another name. Everything else, such as the length, is for the server to check.
 func checkName(what, name string) error {
 	switch {
 	case name == "":

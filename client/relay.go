@@ -11,117 +11,114 @@ import (
 	"time"
 )
 
-// RelayMode says what becomes of a submitted job whose queue and id exist
-// already. The empty mode is the server's default, unique (RL-021).
+// RelayMode decides what happens to a submitted job whose queue and id exist already. The empty
+// mode is the server's default, unique (RL-021).
 type RelayMode string
 
 // The modes of Enqueue and Requeue.
 const (
-	// RelayUnique stores all jobs of the batch or, when one exists, none:
-	// [ErrConflict] (RL-017).
+	// RelayUnique stores all jobs of the batch or, when one of them exists, none: [ErrConflict]
+	// (RL-017).
 	RelayUnique RelayMode = "unique"
-	// RelayIgnore leaves existing jobs as they are, also in flight, and stores
-	// the others (RL-018).
+	// RelayIgnore leaves existing jobs as they are, also in flight, and stores the others
+	// (RL-018).
 	RelayIgnore RelayMode = "ignore"
-	// RelayReplace gives an existing job the new definition and takes it out
-	// of flight: whoever runs it has lost the run (RL-019, RL-020).
+	// RelayReplace gives an existing job the new definition and makes it due again; a run that
+	// was in flight is lost (RL-019, RL-020).
 	RelayReplace RelayMode = "replace"
 )
 
 // RelaySpec is a job as it is submitted.
 type RelaySpec struct {
-	// Queue and ID name the job together; each has 1 to 1024 characters, any
-	// of them (RL-001 to RL-003).
+	// Queue and ID identify the job together. Each has 1 to 1024 characters, which may be any
+	// (RL-001 to RL-003).
 	Queue string
 	ID    string
-	// Timeout is how long a run may go without a heartbeat: 0 to 2147483647 s
-	// (RL-004). The wire has whole seconds; fractions are rounded up.
+	// Timeout is how long a run lasts without a heartbeat: 0 to 2147483647 s (RL-004). The wire
+	// has whole seconds; fractions are rounded up.
 	Timeout time.Duration
-	// MaxRetries is how often a run may time out before the job is given up: 0
-	// to 32767, so that it runs at most MaxRetries+1 times (RL-087). Nil means
-	// without limit (RL-005).
+	// MaxRetries is how often a run may time out before the job is given up, 0 to 32767: the job
+	// runs at most MaxRetries+1 times (RL-087). Nil means without limit (RL-005).
 	MaxRetries *int
-	// Payload is any JSON value and never changes (RL-007). Nil is sent as
-	// null.
+	// Payload is any JSON value. It never changes (RL-007). Nil is sent as null.
 	Payload json.RawMessage
-	// State is any JSON value for the first run to start from; nil for none
-	// (RL-008).
+	// State is any JSON value from which the first run starts; nil for none (RL-008).
 	State json.RawMessage
-	// RunAt is when the job may first be handed out; zero means now (RL-011).
+	// RunAt is when the job may first be claimed; zero means now (RL-011).
 	RunAt time.Time
 }
 
 // RelayJob is a job as the server has it.
 type RelayJob struct {
-	// RelaySpec is the definition. State is the one last stored and nil when
-	// there is none. Submitting it again makes the same job anew.
+	// RelaySpec is the definition. Its State is the latest stored one, nil for none. Enqueueing
+	// it again makes an equal job.
 	RelaySpec
-	// RetriesRemaining counts down with each timeout; nil means without limit
-	// (RL-006, RL-086).
+	// RetriesRemaining is reduced by each timeout; nil means without limit (RL-006, RL-086).
 	RetriesRemaining *int
-	// RunID is the run this job is in flight with, else empty (RL-010).
+	// RunID is the run id of a job in flight, else empty (RL-010).
 	RunID string
-	// UpdatedAt moves with every update and heartbeat (RL-012).
+	// UpdatedAt is when the job was last changed or sent a heartbeat (RL-012).
 	UpdatedAt time.Time
 	// CreatedAt is when the job was enqueued or requeued (RL-013).
 	CreatedAt time.Time
 }
 
-// Run names the run the job is in flight with.
+// Run identifies the run that the job is in flight with.
 func (j RelayJob) Run() RelayRun { return RelayRun{Queue: j.Queue, ID: j.ID, RunID: j.RunID} }
 
-// RelayRun names one run of a job. Every hand-out has another run id (RL-045).
+// RelayRun identifies one run of a job. Every claim makes a fresh RunID (RL-045).
 type RelayRun struct {
 	Queue string
 	ID    string
 	RunID string
 }
 
-// Relay speaks Relay version 2. Every error is an [*Error]. Safe for
+// Relay is version 2 of the Relay contract. Every error is an [*Error]. A Relay is safe for
 // concurrent use.
 type Relay struct {
 	client *Client
 }
 
-// Relay gives the Relay contract on this client.
+// Relay returns the Relay contract on this client.
 func (c *Client) Relay() *Relay { return &Relay{client: c} }
 
-// Enqueue stores jobs, of one or several queues, all or none (RL-023, RL-024).
-// Once it returns nil they survive a crash of the server (RL-034). No jobs is
-// no error (RL-025).
+// Enqueue stores jobs of one or several queues, all or none (RL-023, RL-024). When it returns nil
+// they survive a crash of the server (RL-034). An empty list is no error (RL-025).
 //
-// Errors: [ErrConflict] in mode unique (RL-027), [ErrInvalid].
+// Errors: [ErrConflict] in mode unique (RL-027); [ErrInvalid].
 //
-// Repeating: in mode unique a repeat can conflict with the caller's own first
-// try, whose answer was lost; [Error.Uncertain] is then true, and [Relay.Get]
-// tells whose job it is. In mode ignore a repeat changes nothing. In mode
-// replace it replaces the job once more, and a run that began in between is
-// lost.
+// Repeating: in mode unique a repeat can conflict with the jobs of an earlier try whose answer
+// was lost; [Error.Uncertain] is then true, and [Relay.Get] shows the stored job. In mode ignore
+// a repeat changes nothing. In mode replace it replaces the jobs once more, and a run that began
+// in between is lost.
 func (r *Relay) Enqueue(ctx context.Context, jobs []RelaySpec, mode RelayMode) error {
 	const op = "relay enqueue"
 	body, err := encodeSpecs(jobs)
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.doWithRetries(ctx,
-		call{op: op, method: http.MethodPost, path: "/v2/queues/jobs",
-			query: modeParam(mode), body: body, accept: []int{http.StatusAccepted}})
+	_, err = r.client.doWithRetries(ctx, call{
+		op:     op,
+		method: http.MethodPost,
+		path:   "/v2/queues/jobs",
+		query:  modeParam(mode),
+		body:   body,
+		accept: []int{http.StatusAccepted},
+	})
 	return err
 }
 
-// Next hands out up to numJobs due jobs of a queue, those with the earliest
-// RunAt first, each in flight under a fresh RunID (RL-036, RL-041). There may
-// be fewer (RL-039), and when there are none the result is empty without an
-// error (RL-038).
+// Next claims up to numJobs due jobs of a queue, those with the earliest RunAt first, and gives
+// each a fresh RunID (RL-036, RL-041). There may be fewer (RL-039); when there are none the
+// result is empty without an error (RL-038).
 //
-// With wait above zero the server holds an empty answer back until a job comes
-// or that time, in whole seconds and at most 30, is over (G-RL-30).
+// With a wait above zero the server waits for a job before it answers that there is none, in
+// whole seconds, rounded up, and at most 30 (G-RL-30).
 //
 // Errors: [ErrInvalid], also for numJobs below 1 (RL-046).
 //
-// Repeating: jobs in a lost answer are in flight with nobody working on them;
-// they return when their timeout is over, at the price of one retry. A repeat
-// hands out others (G-RL-20).
+// Repeating: jobs in a lost answer are in flight without a worker. They return after their
+// timeout with one retry less. A repeat claims others (G-RL-20).
 func (r *Relay) Next(ctx context.Context, queue string, numJobs int,
 	wait time.Duration) ([]RelayJob, error) {
 	return r.next(ctx, queue, numJobs, wait, false)
@@ -137,11 +134,17 @@ func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.D
 	if seconds := wholeSeconds(wait); seconds > 0 {
 		header.Set("Prefer", "wait="+strconv.FormatInt(seconds, 10))
 	}
-	got, err := r.client.doWithRetries(ctx, call{op: op, method: http.MethodGet,
-		path:   "/v2/queues/" + escape(queue) + "/jobs",
-		query:  url.Values{"num_jobs": {strconv.Itoa(numJobs)}}.Encode(),
-		header: header, wait: max(wait, 0), noRetry: noRetry, wantBody: true,
-		accept: []int{http.StatusOK, http.StatusNoContent}})
+	got, err := r.client.doWithRetries(ctx, call{
+		op:       op,
+		method:   http.MethodGet,
+		path:     "/v2/queues/" + escape(queue) + "/jobs",
+		query:    url.Values{"num_jobs": {strconv.Itoa(numJobs)}}.Encode(),
+		header:   header,
+		wait:     max(wait, 0),
+		noRetry:  noRetry,
+		wantBody: true,
+		accept:   []int{http.StatusOK, http.StatusNoContent},
+	})
 	if err != nil || got.status == http.StatusNoContent {
 		return nil, err
 	}
@@ -152,25 +155,29 @@ func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.D
 	return jobs, nil
 }
 
-// Heartbeat starts the run's timeout anew and, when state is not nil, stores
-// it, any JSON value, as the job's state (RL-051, RL-052). A nil state leaves
-// the stored one as it is; a JSON null clears it (G-RL-05).
+// Heartbeat extends the lease of a run to a whole timeout. A state that is not nil, any JSON
+// value, is stored as the job's state (RL-051, RL-052). A nil state keeps the stored one; a JSON
+// null removes it (G-RL-05).
 //
-// Errors: [ErrRunLost] when the run is no longer the job's current one
-// (RL-054), [ErrInvalid].
+// Errors: [ErrRunLost] when the run is not the job's current one (RL-054); [ErrInvalid].
 //
-// Repeating is harmless: it stores the same state again.
+// Repeating is safe: it stores the same state again.
 func (r *Relay) Heartbeat(ctx context.Context, run RelayRun, state json.RawMessage) error {
 	const op = "relay heartbeat"
 	path, err := run.path()
-	if err == nil && state != nil {
-		err = checkJSON("state", state)
-	}
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodPatch, path: path,
-		body: state, accept: []int{http.StatusAccepted}})
+	if state != nil && !json.Valid(state) {
+		return invalid(op, "state is not JSON")
+	}
+	_, err = r.client.doWithRetries(ctx, call{
+		op:     op,
+		method: http.MethodPatch,
+		path:   path,
+		body:   state,
+		accept: []int{http.StatusAccepted},
+	})
 	var fail *Error
 	if errors.As(err, &fail) && fail.Status == http.StatusNotFound {
 		fail.Err = ErrRunLost
@@ -178,19 +185,17 @@ func (r *Relay) Heartbeat(ctx context.Context, run RelayRun, state json.RawMessa
 	return err
 }
 
-// Requeue removes the job this run belongs to and stores the given jobs, in
-// one transaction (RL-059, RL-060). They may have the same queue and id, also
-// in mode unique (RL-061), and are new in every respect (RL-068). No jobs at
-// all is the same as completing (RL-067).
+// Requeue removes the job of a run and stores the given jobs, in one transaction (RL-059,
+// RL-060). The given jobs may have the same queue and id, also in mode unique (RL-061), and are
+// new in every respect (RL-068). With an empty list Requeue is [Relay.Complete] (RL-067).
 //
-// When the run is lost the server answers success and does nothing (G-RL-02);
-// a [Run] in a [Worker] knows of the loss from its heartbeats.
+// When the run is lost the server answers with success and does nothing (G-RL-02). A [Run] of a
+// [Worker] detects the loss by its heartbeats.
 //
-// Errors: [ErrConflict] in mode unique, and the run goes on as it was
-// (G-RL-01); [ErrInvalid].
+// Errors: [ErrConflict] in mode unique, after which the run continues (G-RL-01); [ErrInvalid].
 //
-// Repeating is safe: after a success the run id is worth nothing, so a second
-// one neither removes nor stores anything (RL-066).
+// Repeating is safe: a success ends the run, and a request for a run that has ended removes and
+// stores nothing (RL-066).
 func (r *Relay) Requeue(ctx context.Context, run RelayRun, jobs []RelaySpec, mode RelayMode) error {
 	const op = "relay requeue"
 	path, err := run.path()
@@ -201,30 +206,34 @@ func (r *Relay) Requeue(ctx context.Context, run RelayRun, jobs []RelaySpec, mod
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.doWithRetries(ctx, call{op: op, method: http.MethodPut, path: path,
-		query: modeParam(mode), body: body, accept: []int{http.StatusAccepted}})
+	_, err = r.client.doWithRetries(ctx, call{
+		op:     op,
+		method: http.MethodPut,
+		path:   path,
+		query:  modeParam(mode),
+		body:   body,
+		accept: []int{http.StatusAccepted},
+	})
 	return err
 }
 
-// Complete removes the job, if this run is still its current one (RL-075). If
-// it is not, nothing is removed, and that is no error (G-RL-03).
+// Complete removes the job if this run is its current one (RL-075). If it is not, nothing is
+// removed, and that is no error (G-RL-03).
 //
-// Repeating is safe: it is guarded by the run id (RL-077, RL-078).
+// Errors: [ErrInvalid]. Repeating is safe, because the run id must match (RL-077, RL-078).
 func (r *Relay) Complete(ctx context.Context, run RelayRun) error {
 	const op = "relay complete"
 	path, err := run.path()
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.doWithRetries(ctx,
-		call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
-	return err
+	return r.remove(ctx, op, path)
 }
 
-// Delete removes a job, in flight or not (RL-071). One that does not exist is
-// no error (RL-072).
+// Delete removes a job, in flight or not (RL-071). Deleting a job that does not exist is no error
+// (RL-072).
 //
-// Repeating: a repeat also removes a job that was enqueued under the same
+// Errors: [ErrInvalid]. Repeating: a repeat also removes a job that was enqueued with the same
 // queue and id in between.
 func (r *Relay) Delete(ctx context.Context, queue, id string) error {
 	const op = "relay delete"
@@ -232,37 +241,58 @@ func (r *Relay) Delete(ctx context.Context, queue, id string) error {
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.doWithRetries(ctx,
-		call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusOK}})
+	return r.remove(ctx, op, path)
+}
+
+func (r *Relay) remove(ctx context.Context, op, path string) error {
+	_, err := r.client.doWithRetries(ctx, call{
+		op:     op,
+		method: http.MethodDelete,
+		path:   path,
+		accept: []int{http.StatusOK},
+	})
 	return err
 }
 
-// Exists reports whether there is such a job, due or not, in flight or not
-// (RL-035, RL-080). Repeating is safe.
+// Exists reports whether a job exists, due or not, in flight or not (RL-035, RL-080).
+//
+// Errors: [ErrInvalid]. Repeating is safe.
 func (r *Relay) Exists(ctx context.Context, queue, id string) (bool, error) {
 	const op = "relay exists"
 	path, err := jobPath(queue, id)
 	if err != nil {
 		return false, invalid(op, "%v", err)
 	}
-	got, err := r.client.doWithRetries(ctx,
-		call{op: op, method: http.MethodHead, path: path, readOnly: true,
-			accept: []int{http.StatusOK, http.StatusNotFound}})
-	return err == nil && got.status == http.StatusOK, err
+	got, err := r.client.doWithRetries(ctx, call{
+		op:       op,
+		method:   http.MethodHead,
+		path:     path,
+		readOnly: true,
+		accept:   []int{http.StatusOK, http.StatusNotFound},
+	})
+	if err != nil {
+		return false, err
+	}
+	return got.status == http.StatusOK, nil
 }
 
 // Get reads a job without claiming it (RL-082).
 //
-// Errors: [ErrNotFound]. Repeating is safe.
+// Errors: [ErrNotFound]; [ErrInvalid]. Repeating is safe.
 func (r *Relay) Get(ctx context.Context, queue, id string) (RelayJob, error) {
 	const op = "relay get"
 	path, err := jobPath(queue, id)
 	if err != nil {
 		return RelayJob{}, invalid(op, "%v", err)
 	}
-	got, err := r.client.doWithRetries(ctx,
-		call{op: op, method: http.MethodGet, path: path, readOnly: true,
-			wantBody: true, accept: []int{http.StatusOK}})
+	got, err := r.client.doWithRetries(ctx, call{
+		op:       op,
+		method:   http.MethodGet,
+		path:     path,
+		readOnly: true,
+		wantBody: true,
+		accept:   []int{http.StatusOK},
+	})
 	if err != nil {
 		return RelayJob{}, err
 	}

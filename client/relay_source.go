@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// relaySource hands out the jobs of one Relay queue.
+// relaySource claims the jobs of one Relay queue.
 type relaySource struct {
 	relay   *Relay
 	queue   string
@@ -26,7 +26,8 @@ func (s *relaySource) claim(ctx context.Context, max int, wait time.Duration) ([
 	return leases, nil
 }
 
-// relayLease is one run of a Relay job.
+// relayLease is one claimed job. Relay has no failure report and no release, so it is neither a
+// failureReporter nor a releaser.
 type relayLease struct {
 	relay   *Relay
 	job     RelayJob
@@ -41,8 +42,8 @@ func (l *relayLease) handle(ctx context.Context, a *attempt) error {
 	return l.handler(ctx, &Run{Job: l.job, attempt: a, relay: l.relay})
 }
 
-func (l *relayLease) heartbeat(ctx context.Context, state json.RawMessage) (cancel bool,
-	err error) {
+func (l *relayLease) heartbeat(ctx context.Context,
+	state json.RawMessage) (cancel bool, err error) {
 	return false, l.relay.Heartbeat(ctx, l.job.Run(), state)
 }
 
@@ -50,7 +51,8 @@ func (l *relayLease) complete(ctx context.Context) error {
 	return l.relay.Complete(ctx, l.job.Run())
 }
 
-// decodeExact decodes without rounding numbers of unknown type.
+// decodeExact decodes JSON. Numbers become json.Number in members of type any, so that none is
+// rounded.
 func decodeExact(raw json.RawMessage, target any) error {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()

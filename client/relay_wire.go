@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// encodeSpecs writes the body of Enqueue and Requeue. It is put together by
-// hand because encoding/json compacts and escapes raw values (RL-009 asks that
-// they come back as they were).
+// encodeSpecs encodes the body of Enqueue and Requeue. It does not use encoding/json, which
+// compacts and escapes raw values: payloads and states must come back byte for byte (RL-009).
 func encodeSpecs(jobs []RelaySpec) ([]byte, error) {
 	body := []byte{'['}
 	for i, job := range jobs {
@@ -73,7 +72,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, quoted...)
 }
 
-// checkJSON keeps a broken value from breaking the document around it.
+// checkJSON refuses a value that would break the JSON around it.
 func checkJSON(what string, raw json.RawMessage) error {
 	if !json.Valid(raw) {
 		return fmt.Errorf("%s is not JSON", what)
@@ -81,8 +80,8 @@ func checkJSON(what string, raw json.RawMessage) error {
 	return nil
 }
 
-// wholeSeconds rounds away from zero: a lease is never shorter than asked for,
-// and a negative one stays one, for the server to refuse.
+// wholeSeconds rounds away from zero: a lease is never shorter than asked for, and a negative
+// duration stays negative, for the server to refuse.
 func wholeSeconds(d time.Duration) int64 {
 	seconds := int64(d / time.Second)
 	switch rest := d % time.Second; {
@@ -109,7 +108,7 @@ type relayWire struct {
 	CreatedAt        time.Time       `json:"created_at"`
 }
 
-// job also reads members left out as null (RL-083).
+// job converts a job of an answer. A member that is missing counts as null (RL-083).
 func (w relayWire) job() (RelayJob, error) {
 	if w.Queue == "" || w.ID == "" {
 		return RelayJob{}, errors.New("a job without queue or id")
@@ -148,7 +147,7 @@ func decodeJob(body []byte) (RelayJob, error) {
 	return wire.job()
 }
 
-// decodeJobs reads what was handed out: each job must name its run.
+// decodeJobs reads claimed jobs, each of which must have a run id.
 func decodeJobs(body []byte) ([]RelayJob, error) {
 	var wires []relayWire
 	if err := json.Unmarshal(body, &wires); err != nil {
@@ -157,11 +156,11 @@ func decodeJobs(body []byte) ([]RelayJob, error) {
 	jobs := make([]RelayJob, 0, len(wires))
 	for _, wire := range wires {
 		job, err := wire.job()
-		if err == nil && job.RunID == "" {
-			err = fmt.Errorf("job %q was handed out without a run id", job.ID)
-		}
 		if err != nil {
 			return nil, err
+		}
+		if job.RunID == "" {
+			return nil, fmt.Errorf("claimed job %q has no run id", job.ID)
 		}
 		jobs = append(jobs, job)
 	}

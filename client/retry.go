@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// maxRetryAfter is the longest wait a server may ask of a call. Beyond it the
-// call fails with [Error.RetryAfter] set, and its caller decides.
+// maxRetryAfter is the longest Retry-After that a call waits for. A call whose server asks for
+// more fails with [Error.RetryAfter] set, and its caller decides.
 const maxRetryAfter = time.Minute
 
-// Retry says how failed tries of a call are repeated. The zero value is fit
-// for use.
+// Retry is the policy by which the tries of a call are repeated (see "Errors and retries" in the
+// comment of the package). The zero value is ready to use.
 type Retry struct {
-	// MaxTries is how often a call is tried in all. Zero means 6, one means no
-	// retries, a negative number means until the context ends. What a worker has
-	// to say of a run that is over is tried for as long as its Run says.
+	// MaxTries bounds the tries of one call, the first included. Zero means 6, one means no
+	// retries, and a negative number means until the context ends. The requests by which a
+	// worker finishes a run are tried as long as [Worker.Run] and [JobWorker.Run] say.
 	MaxTries int
-	// BaseDelay is the longest wait before the second try; it doubles with
-	// every further try. The wait is drawn evenly between zero and that (full
-	// jitter), and what Retry-After asks for is added. Zero means 100 ms.
+	// BaseDelay is the longest pause before the second try; it doubles with every further try.
+	// The pause is random between zero and that (full jitter), on top of Retry-After if the
+	// server sent it. Zero means 100 ms.
 	BaseDelay time.Duration
 	// MaxDelay is where the doubling ends. Zero means 10 s.
 	MaxDelay time.Duration
 }
 
+// resolve replaces zero members by their defaults.
 func (r Retry) resolve() Retry {
 	r.MaxTries = orDefault(r.MaxTries, 6)
 	r.BaseDelay = max(orDefault(r.BaseDelay, 100*time.Millisecond), 0)
@@ -33,14 +34,14 @@ func (r Retry) resolve() Retry {
 	return r
 }
 
-// backoff draws waits for a growing number of failures.
+// backoff computes pauses that grow with the number of failures.
 type backoff struct {
 	base, max time.Duration
-	random    func(limit time.Duration) time.Duration // evenly from [0, limit)
+	random    func(limit time.Duration) time.Duration // even over [0, limit)
 }
 
-// delay is the wait after the given number of failures in a row, from 1 on. It
-// is never less than what the server asked for.
+// delay returns the pause after that many failures in a row, from 1 on. It is never shorter than
+// retryAfter.
 func (b backoff) delay(failures int, retryAfter time.Duration) time.Duration {
 	ceiling := b.base
 	for range failures - 1 {
@@ -53,14 +54,14 @@ func (b backoff) delay(failures int, retryAfter time.Duration) time.Duration {
 	return retryAfter + b.random(ceiling+1)
 }
 
-// sleep waits, or returns false at once when the context ends.
+// sleep pauses for d. It returns false, and at once, when the context ends.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	return await(ctx, timer)
 }
 
-// await waits for a timer, or returns false at once when the context ends.
+// await waits for a timer. It returns false, and at once, when the context ends.
 func await(ctx context.Context, timer *time.Timer) bool {
 	select {
 	case <-timer.C:
@@ -70,20 +71,26 @@ func await(ctx context.Context, timer *time.Timer) bool {
 	}
 }
 
-// retryAfter reads the header in both its forms. A date is measured against
-// the server's own Date, so that the clocks need not agree.
+// retryAfter reads Retry-After, in seconds or as a date; 0 when there is none. A date is compared
+// with the server's own Date header, so that the clocks need not agree.
 func retryAfter(header http.Header) time.Duration {
 	value := header.Get("Retry-After")
-	if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
-		return max(time.Duration(seconds)*time.Second, 0)
+	seconds, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return untilDate(value, header.Get("Date"))
 	}
-	then, err := http.ParseTime(value)
+	return max(time.Duration(seconds)*time.Second, 0)
+}
+
+// untilDate returns the time between two HTTP dates; 0 when one of them is none.
+func untilDate(then, now string) time.Duration {
+	end, err := http.ParseTime(then)
 	if err != nil {
 		return 0
 	}
-	date, err := http.ParseTime(header.Get("Date"))
+	start, err := http.ParseTime(now)
 	if err != nil {
 		return 0
 	}
-	return max(then.Sub(date), 0)
+	return max(end.Sub(start), 0)
 }

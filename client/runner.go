@@ -10,25 +10,30 @@ import (
 	"time"
 )
 
-// runner works off what a source hands out. It knows nothing of the contract
-// behind it.
+// runner claims jobs from a source and runs a handler for each. It knows nothing of the contract
+// behind the source. One runner is one poll loop and, per claimed job, two goroutines:
+//
+//	poll ──▶ source.claim ──▶ process ──▶ handler
+//	 ▲                           │  └───── heartbeats, until the handler has returned
+//	 └── a slot is free ◀────────┴──────── complete, report or release the run
+//
+// A slot is reserved before a job is claimed for it, so no claimed job waits for a handler.
 type runner struct {
 	source               source
 	slots                slots
-	pollWait             time.Duration // what claim may wait; 0 for not at all
-	pollPause            time.Duration // least time from one fruitless claim to the next
+	pollWait             time.Duration // how long a claim may wait in the server; 0 for not at all
+	pollPause            time.Duration // least time from one claim without jobs to the next
 	drainTimeout         time.Duration
 	maxHeartbeatInterval time.Duration
 	backoff              backoff
 	log                  *slog.Logger
 }
 
-// slots bounds how many handlers run at once. A slot is taken before the work
-// for it is asked for, so that nothing is claimed without one.
+// slots bounds how many handlers run at once; each element of the channel is a slot in use.
 type slots chan struct{}
 
-// reserve waits for a free slot and takes all others that are free as well. It
-// takes none once the context has ended.
+// reserve waits for a free slot and takes the other free slots too. It takes none once the
+// context has ended.
 func (s slots) reserve(ctx context.Context) int {
 	if ctx.Err() != nil {
 		return 0
@@ -53,8 +58,8 @@ func (s slots) release(n int) {
 	}
 }
 
-// run claims and works until ctx ends, then drains. Handlers get the values
-// of ctx but outlive it. When run returns nothing of it is left running.
+// run claims and executes jobs until ctx ends, and drains then. The contexts of the handlers have
+// the values of ctx but not its end. No goroutine is left when run returns.
 func (r *runner) run(ctx context.Context) error {
 	killCtx, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
@@ -65,28 +70,27 @@ func (r *runner) run(ctx context.Context) error {
 	return r.drain(&handlers, kill)
 }
 
-// pollGrace is how long a poll that is under way when the worker stops may still
-// bring its answer: jobs in an answer that is cut off are held by nobody until
-// their leases are over.
+// pollGrace is how long the poll that is under way when the worker stops may still take: jobs in
+// an answer that is cut off have no worker until their leases expire.
 const pollGrace = 500 * time.Millisecond
 
-// poll claims as much as there are free slots, over and over, until ctx ends.
-// What is brought by a poll after that is late.
+// poll claims a job for every free slot, again and again, until ctx ends. afterStop marks the jobs
+// of the last poll that arrived after that.
 func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) {
-	failures, away := 0, pollOutage{log: r.log}
+	failures, outage := 0, pollOutage{log: r.log}
 	for {
 		free := r.slots.reserve(ctx)
 		if free == 0 {
 			return
 		}
-		// Started before the claim: a claim that waited at the server has
-		// paused enough, one that was answered at once has not.
+		// The timer starts before the claim: a claim that waited in the server has paused long
+		// enough, a claim that was answered at once has not.
 		pause := time.NewTimer(r.pollPause)
 		pollCtx, cancelPoll := withGrace(ctx, pollGrace)
 		leases, err := r.source.claim(pollCtx, free, r.pollWait)
 		cancelPoll()
 		if surplus := len(leases) - free; surplus > 0 {
-			r.log.Error("server handed out more than was asked for; the rest will time out",
+			r.log.Error("server sent more jobs than were asked for; the rest will time out",
 				"surplus", surplus)
 			leases = leases[:free]
 		}
@@ -97,25 +101,23 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		r.slots.release(free - len(leases))
 
 		switch {
-		case err != nil && ctx.Err() == nil:
-			failures++
-			away.failed(err)
-			r.pauseAfterFailure(ctx, failures, err)
-		case err == nil && len(leases) == 0:
+		case err == nil:
 			failures = 0
-			away.worked()
-			await(ctx, pause)
-		default:
-			failures = 0
-			if err == nil {
-				away.worked()
+			outage.ended()
+			if len(leases) == 0 {
+				await(ctx, pause)
 			}
+		case ctx.Err() == nil:
+			failures++
+			outage.failed(err)
+			r.pauseAfterFailure(ctx, failures, err)
 		}
 		pause.Stop()
 	}
 }
 
-// withGrace is a context that ends a while after another, or with the function.
+// withGrace returns a context that ends a while after ctx, or when the returned function is
+// called.
 func withGrace(ctx context.Context, grace time.Duration) (context.Context, func()) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -128,7 +130,7 @@ func withGrace(ctx context.Context, grace time.Duration) (context.Context, func(
 	}
 }
 
-// pauseAfterFailure waits after a failed claim, longer with each one.
+// pauseAfterFailure waits after a failed claim, longer with each failure in a row.
 func (r *runner) pauseAfterFailure(ctx context.Context, failures int, err error) {
 	retryAfter := time.Duration(0)
 	var fail *Error
@@ -138,11 +140,11 @@ func (r *runner) pauseAfterFailure(ctx context.Context, failures int, err error)
 	sleep(ctx, r.backoff.delay(failures, retryAfter))
 }
 
-// pollOutage tells once that polls fail, and once that they work again. Another
-// answer than before is told too: it may be another reason.
+// pollOutage logs an outage of the server once when it begins and once when it ends. It also logs
+// when the status of the answers changes, which may mean another cause.
 type pollOutage struct {
 	log    *slog.Logger
-	away   bool
+	active bool
 	status int
 	since  time.Time
 }
@@ -153,30 +155,30 @@ func (p *pollOutage) failed(err error) {
 	if errors.As(err, &fail) {
 		status = fail.Status
 	}
-	if p.away && p.status == status {
+	if p.active && p.status == status {
 		return
 	}
-	if !p.away {
+	if !p.active {
 		p.since = time.Now()
 	}
-	p.away, p.status = true, status
-	said := "the server refuses polls; they are repeated until it takes one"
+	p.active, p.status = true, status
+	msg := "the server refuses polls; they are repeated until it accepts one"
 	if status == 0 {
-		said = "the server does not answer; polls are repeated until it does"
+		msg = "the server does not answer; polls are repeated until it does"
 	}
-	p.log.Warn(said, "error_message", err)
+	p.log.Warn(msg, "error_message", err)
 }
 
-func (p *pollOutage) worked() {
-	if p.away {
+func (p *pollOutage) ended() {
+	if p.active {
 		p.log.Info("the server answers polls again", "duration", time.Since(p.since))
 	}
-	p.away = false
+	p.active = false
 }
 
-// drain waits for the handlers, at first leaving them alone, then ending their
-// contexts. A handler that ignores its context is waited for all the same: it
-// still holds a lease, and its beats go on.
+// drain waits for the handlers, and ends their contexts when the drain timeout has passed. It
+// waits for a handler that ignores its context too: that handler still has a lease, which its
+// heartbeats extend.
 func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) error {
 	done := make(chan struct{})
 	go func() {
@@ -191,7 +193,7 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 	case <-timer.C:
 	}
 	select {
-	case <-done: // both at once: nothing was cut short
+	case <-done: // the handlers finished just in time
 		return nil
 	default:
 	}
@@ -202,13 +204,12 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 	return ErrDrainTimeout
 }
 
-// process runs one handler under its lease, from the claim to its outcome. What
-// came late is given back where that is possible, else it is done in the time
-// there is.
+// process runs the handler of one job, from the claim to the outcome. A job that arrived after
+// the stop is released where the contract allows that, else it is executed in the time left.
 func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 	defer r.slots.release(1)
-	if f, ok := l.(endObserver); ok {
-		defer f.runOver() // before the slot is free
+	if observer, ok := l.(endObserver); ok {
+		defer observer.runEnded() // before the slot is free
 	}
 	ctx, cancel := context.WithCancelCause(killCtx)
 	defer cancel(nil)
@@ -216,22 +217,22 @@ func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 	defer a.close()
 	if g, ok := l.(releaser); ok && afterStop {
 		if err := a.finish(context.WithoutCancel(killCtx), g.release); err != nil {
-			logUnfinished(a, "job that came after the stop not given back; it is held until its "+
-				"lease is over", err)
+			logUnfinished(a, "job that arrived after the stop not released; "+
+				"it returns when its lease expires", err)
 		}
 		return
 	}
 	a.log.Debug("job started")
 	stop := r.startHeartbeats(context.WithoutCancel(killCtx), a)
-	defer stop() // also when the handler ends its goroutine
+	defer stop() // also when the handler calls runtime.Goexit
 	err := invoke(ctx, a)
 	cause := context.Cause(ctx)
 	stop()
 	r.finishRun(context.WithoutCancel(killCtx), a, err, cause)
 }
 
-// startHeartbeats beats until the returned function is called, which returns once
-// the beating has ended.
+// startHeartbeats sends heartbeats in a goroutine. The returned function stops it and returns
+// when it has ended.
 func (r *runner) startHeartbeats(ctx context.Context, a *attempt) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -245,8 +246,8 @@ func (r *runner) startHeartbeats(ctx context.Context, a *attempt) (stop func()) 
 	})
 }
 
-// invoke runs the handler and turns a panic into an error. runtime.Goexit
-// cannot be stopped; then only the deferred calls of process follow.
+// invoke calls the handler and turns a panic into an error. It cannot stop runtime.Goexit, after
+// which only the deferred calls of process run.
 func invoke(ctx context.Context, a *attempt) (err error) {
 	returned := false
 	defer func() {
@@ -265,22 +266,21 @@ func invoke(ctx context.Context, a *attempt) (err error) {
 	return err
 }
 
-// panicError is what a handler panicked with.
+// panicError is the error of a handler that panicked with value.
 type panicError struct{ value any }
 
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// finishRun says what came of the run; cause is why the handler's context had
-// ended, nil if it had not. Nothing is completed whose run was lost or already
-// settled.
+// finishRun sends the outcome of a run. cause is the cause of the handler's context if that had
+// ended, else nil. Nothing is sent about a run that was lost or has finished.
 func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error) {
-	over := a.endError()
+	ended := a.endError()
 	switch {
-	case errors.Is(over, ErrRunLost):
-		a.log.Warn("run lost; its outcome is dropped", "error_message", over, "outcome", err)
-	case over != nil && err != nil:
+	case errors.Is(ended, ErrRunLost):
+		a.log.Warn("run lost; its outcome is dropped", "error_message", ended, "outcome", err)
+	case ended != nil && err != nil:
 		a.log.Warn("handler failed after it had requeued its job", "error_message", err)
-	case over != nil:
+	case ended != nil:
 		a.log.Debug("job requeued or released", "duration", time.Since(a.started))
 	case err != nil:
 		r.fail(ctx, a, err, cause)
@@ -293,20 +293,19 @@ func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error) {
 	}
 }
 
-// logUnfinished logs that an outcome was not taken, or perhaps was.
+// logUnfinished logs that an outcome was not accepted, or may have been with a lost answer.
 func logUnfinished(a *attempt, msg string, err error) {
 	var fail *Error
 	if errors.Is(err, ErrRunLost) && errors.As(err, &fail) && fail.Uncertain {
-		a.log.Warn("an answer was lost and the run is over now; its outcome was probably taken",
+		a.log.Warn("an answer was lost and the run has ended; its outcome was probably accepted",
 			"error_message", err)
 		return
 	}
 	a.log.Error(msg, "error_message", err)
 }
 
-// fail reports a failure or, where there is no report, leaves the job to its
-// timeout. A state that the handler had put up still goes out, for the next run
-// to go on from.
+// fail reports the failure of a handler. In a contract without failure reports the job returns
+// when its lease expires. A staged state is sent first, for the next run to continue from.
 func (r *runner) fail(ctx context.Context, a *attempt, err, cause error) {
 	reporter, canReport := a.lease.(failureReporter)
 	if canReport {
@@ -324,7 +323,7 @@ func (r *runner) fail(ctx context.Context, a *attempt, err, cause error) {
 	}
 }
 
-// sendStagedState sends the state that is still waiting.
+// sendStagedState sends the state that waits for a heartbeat.
 func (r *runner) sendStagedState(ctx context.Context, a *attempt) {
 	if !a.hasStaged() {
 		return

@@ -6,43 +6,46 @@ import (
 	"time"
 )
 
-// source hands out leased work. It is what the runner needs of a contract.
+// A runner is made for any contract. These interfaces are what it needs of one: [Worker] gives it
+// the source of a Relay queue, [JobWorker] the source of a contract behind the worker API.
+
+// source claims jobs.
 type source interface {
-	// claim leases up to max pieces of work, waiting up to wait for the first
-	// one. None is no error. It tries once: the runner has its own backoff.
+	// claim leases up to max jobs and waits up to wait for the first one. None is no error. It
+	// makes one try, because the runner has its own backoff.
 	claim(ctx context.Context, max int, wait time.Duration) ([]lease, error)
 }
 
-// lease is one piece of leased work, a single run of it.
+// lease is one claimed job, under the run id of its claim.
 type lease interface {
-	// timeout is how long the lease lasts after it was given and after each
-	// beat; 0 means that beats cannot prolong it.
+	// timeout is how long the lease lasts after the claim and after each heartbeat; 0 means
+	// that heartbeats cannot extend it.
 	timeout() time.Duration
-	// logAttrs names the run in the log.
+	// logAttrs identifies the run in the log.
 	logAttrs() []any
-	// handle runs the caller's handler.
+	// handle calls the handler.
 	handle(ctx context.Context, a *attempt) error
-	// heartbeat prolongs the lease and stores the state unless it is nil. It fails
-	// with ErrRunLost when the lease is no longer held; cancel asks the run to
-	// end, though it is.
+	// heartbeat extends the lease and stores the state unless that is nil. It fails with
+	// ErrRunLost when the lease has ended. cancel is true when the server asks the run to end
+	// although it still has its lease.
 	heartbeat(ctx context.Context, state json.RawMessage) (cancel bool, err error)
-	// complete ends the lease with success. May run again.
+	// complete ends the lease with success. It may be called again after an error.
 	complete(ctx context.Context) error
 }
 
-// failureReporter is a lease whose contract wants to hear of failures. Others are left
-// to their timeout.
+// failureReporter is a lease whose contract has failure reports. Without them a failed job
+// returns when its lease expires.
 type failureReporter interface {
-	// report ends the lease of a handler that has failed; cause is why its
-	// context had ended by then, nil if it had not. May run again.
+	// report ends the lease of a handler that failed. cause is the cause of its context if that
+	// had ended before the handler returned, else nil. It may be called again after an error.
 	report(ctx context.Context, failure, cause error) error
 }
 
-// releaser is a lease that can be given back unharmed.
+// releaser is a lease that can be given back without an attempt counted.
 type releaser interface {
-	// release ends the lease as if it had not been. May run again.
+	// release gives the job back. It may be called again after an error.
 	release(ctx context.Context) error
 }
 
-// endObserver is a lease that is told when nothing more will be done about it.
-type endObserver interface{ runOver() }
+// endObserver is a lease that wants a call when nothing more will be sent about its run.
+type endObserver interface{ runEnded() }

@@ -6,24 +6,27 @@ import (
 	"time"
 )
 
-// How often watch looks: soon at first, then ever more seldom.
+// The pauses of watch grow from the first to the second.
 const (
 	minWatchPause = 50 * time.Millisecond
 	maxWatchPause = 2 * time.Second
 )
 
-// watch looks until what it sees is done. It goes on while the server is away
-// or asks for patience; other errors, and the end of the context, end it.
+// watch polls until done is true of a value, and returns that. Retryable errors do not end it, so
+// that it continues while the server is away or limits requests; other errors do, and so does the
+// end of the context.
 func watch[T any](ctx context.Context, c *Client, op string, poll func() (T, error),
 	done func(T) bool) (T, error) {
 	pause := minWatchPause
 	for {
 		value, err := poll()
-		if err == nil && done(value) {
-			return value, nil
-		}
 		var fail *Error
-		if err != nil && (!errors.As(err, &fail) || !fail.Retryable()) {
+		switch {
+		case err == nil:
+			if done(value) {
+				return value, nil
+			}
+		case !errors.As(err, &fail) || !fail.Retryable():
 			var none T
 			return none, err
 		}
@@ -31,7 +34,7 @@ func watch[T any](ctx context.Context, c *Client, op string, poll func() (T, err
 		if fail != nil {
 			minPause = fail.RetryAfter
 		}
-		// Between half and all of the pause, so that many waits spread out.
+		// The pause is random between its half and its whole, so that many callers spread out.
 		if !sleep(ctx, minPause+pause/2+c.backoff.random(pause/2)) {
 			return value, &Error{Op: op, Err: errors.Join(contextError(ctx), err)}
 		}

@@ -9,24 +9,22 @@ import (
 	"time"
 )
 
-// Handler works on one run of a job. Nil completes the job; an error leaves it
-// to its timeout, after which it is handed out again (RL-085).
+// Handler executes one run of a job. When it returns nil the job is completed. When it returns an
+// error, the job returns to its queue after its timeout (RL-085).
 //
-// The context ends when the run is lost, with a cause that is [ErrRunLost], or
-// when the worker's drain timeout is over, with [ErrDrainTimeout]; it does not
-// end with the context given to [Worker.Run], but has its values. After a loss
-// the job may already be at work elsewhere, and what the handler returns counts
-// for nothing.
+// The context ends when the run is lost, with a cause that is [ErrRunLost], and when the drain
+// timeout of the worker has passed, with the cause [ErrDrainTimeout]. It has the values of the
+// context given to [Worker.Run] but does not end with it. After a loss another worker may already
+// have the job, and the result of the handler is ignored.
 type Handler func(ctx context.Context, run *Run) error
 
-// Middleware wraps a handler, for logging, tracing and the like. A panic
-// passes through it; the worker recovers it outside of all middleware.
+// Middleware wraps a handler, for example to log or trace its runs. Panics pass through it: the
+// worker recovers them outside of all middleware.
 type Middleware func(Handler) Handler
 
-// Typed makes a handler of one that takes the payload decoded from JSON into a
-// T. Numbers in members of type any are json.Number, so none is rounded. A
-// payload that does not decode is an error of the handler: the job is handed
-// out again until its retries are used up.
+// Typed makes a [Handler] of a function that takes the payload, decoded from JSON, as a T. Numbers
+// in members of type any become json.Number, so that none is rounded. A payload that does not
+// decode is an error of the handler: the job returns until its retries are used up.
 func Typed[T any](handle func(ctx context.Context, run *Run, payload T) error) Handler {
 	return func(ctx context.Context, run *Run) error {
 		var payload T
@@ -37,59 +35,57 @@ func Typed[T any](handle func(ctx context.Context, run *Run, payload T) error) H
 	}
 }
 
-// Worker runs a handler for the jobs of one Relay queue. Relay, Queue and
-// Handler are needed. The fields must not change while it runs.
+// Worker claims the jobs of one Relay queue and runs a handler for each. Relay, Queue and Handler
+// are required. The fields must not change while it runs.
 type Worker struct {
-	// Relay is where the jobs come from.
+	// Relay is the contract to claim jobs from.
 	Relay *Relay
 	// Queue is the queue's name.
 	Queue string
-	// Concurrency is how many handlers run at once, and so the most jobs this
-	// worker ever holds. Zero means 1.
+	// Concurrency bounds the handlers that run at once, and so the jobs that this worker has
+	// claimed. Zero means 1.
 	Concurrency int
-	// Handler does the work.
+	// Handler is called for every job.
 	Handler Handler
 	// Middleware wraps the handler; the first is the outermost.
 	Middleware []Middleware
-	// PollWait is how long the server is asked to hold back an empty answer, at
-	// most 30 s (G-RL-30). Zero means 30 s, a negative value not at all.
+	// PollWait is how long the server may wait for a job before it answers that there is none, at
+	// most 30 s (G-RL-30). Zero means 30 s; with a negative value the server answers at once.
 	PollWait time.Duration
-	// PollInterval is the least time between polls that bring nothing: all
-	// there is against spinning where the server does not wait. Zero means 1 s.
+	// PollInterval is the least time between two polls that bring no job. It keeps the worker from
+	// polling in a tight loop when the server does not wait. Zero means 1 s.
 	PollInterval time.Duration
-	// MaxHeartbeatInterval bounds the time between heartbeats, which is a third
-	// of the job's timeout. A handler learns from them that its job was deleted
-	// or replaced; set it to learn sooner under long timeouts. Zero sets no
-	// bound.
+	// MaxHeartbeatInterval bounds the time between heartbeats, which is a third of the job's
+	// timeout. A handler learns from its heartbeats that its job was deleted or replaced; set
+	// this for it to learn that earlier under long timeouts. Zero means no bound.
 	MaxHeartbeatInterval time.Duration
-	// DrainTimeout is how long handlers may go on after the context of Run has
-	// ended. Zero means 25 s; a negative value ends their contexts at once.
+	// DrainTimeout is how long handlers may continue after the context of Run has ended. Zero
+	// means 25 s; a negative value ends their contexts at once.
 	DrainTimeout time.Duration
-	// Logger gets failures and losses, and at the level debug each job that is
-	// started and completed. Nil discards them.
+	// Logger gets failures and lost runs and, at level debug, each job that was started and
+	// completed. Nil discards them.
 	Logger *slog.Logger
 }
 
-// Run works until ctx ends, then drains: it stops polling and lets running
-// handlers finish, beating for them, for DrainTimeout; then it ends their
-// contexts and waits for them to return. Nothing is left running after it. A
-// poll that is under way when ctx ends has half a second to bring its answer,
-// whose jobs are still done. It is cut off then: jobs handed out in that very
-// moment return by their timeout.
+// Run claims and executes jobs until ctx ends, and drains then: it stops polling and lets running
+// handlers finish under their heartbeats. After DrainTimeout it ends their contexts and waits for
+// them to return. No goroutine is left when it returns. The poll that is under way when ctx ends
+// may take half a second more, and its jobs are executed; then it is cut off, and jobs that were
+// claimed in that moment return after their timeout.
 //
-// Per job it beats at a third of the timeout (RL-058), sending along the state
-// set meanwhile. With timeout 0 the lease cannot be prolonged (RL-090), and it
-// beats each second only to notice the loss. A run is lost when a heartbeat is
-// answered 404 (RL-054) or when none was confirmed for a whole timeout. A lost
-// run is never completed. When a handler returns nil the job is completed,
-// tried for as long as its lease lasts, at most a minute.
+// Each job gets a heartbeat at every third of its timeout (RL-058), which also stores the state
+// that the handler has set meanwhile. A lease of timeout 0 cannot be extended (RL-090); its
+// heartbeats, one a second, only detect the loss of the run. A run is lost when a heartbeat is
+// answered with 404 (RL-054), or when none was confirmed for a whole timeout. A lost run is never
+// completed. When the handler returns nil, the completion is tried for two thirds of the timeout,
+// for at least 10 s and at most a minute.
 //
-// While the server answers errors it polls again after growing, random waits,
-// no sooner than Retry-After says. Errors of single jobs are logged.
+// While the server answers with errors, the worker polls again after random pauses that grow, and
+// not before Retry-After. Errors of single jobs are logged.
 //
-// It returns nil after a drain in which all handlers finished,
-// [ErrDrainTimeout] when some had to be ended, and [ErrInvalid] at once when
-// the worker is not fit to run.
+// Run returns nil after a drain in which all handlers finished, [ErrDrainTimeout] when the
+// contexts of some had to be ended, and an [*Error] that is [ErrInvalid] at once when a field is
+// missing or wrong.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.validate(); err != nil {
 		return &Error{Op: "relay worker", Err: err}
@@ -115,6 +111,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.run(ctx)
 }
 
+// validate returns all that is missing or wrong in the fields.
 func (w *Worker) validate() error {
 	var problems []error
 	complain := func(bad bool, problem string) {
@@ -131,24 +128,21 @@ func (w *Worker) validate() error {
 	return errors.Join(problems...)
 }
 
-// Run is one run of a job in the hands of a handler. Its methods are safe for
-// concurrent use. Once the run is over they fail with [ErrRunLost] or
-// [ErrRunSettled] and send nothing.
+// Run is one run of a job, as its handler gets it. Its methods are safe for concurrent use. Once
+// the run has ended they fail with [ErrRunLost] or [ErrRunFinished] and send nothing.
 type Run struct {
-	// Job is the job as it was handed out, with the state that an earlier run
-	// has left (RL-057).
+	// Job is the job as it was claimed, with the state that an earlier run has stored (RL-057).
 	Job RelayJob
 
 	attempt *attempt
 	relay   *Relay
 }
 
-// SetState puts a state, any JSON value, up for the next heartbeat, in place of
-// one still waiting. It also goes out when the handler fails, but not when it
-// succeeds: the job is then gone. A state that the server refuses is logged
-// and dropped.
+// SetState sets a state, any JSON value, to be stored by the next heartbeat. It replaces a state
+// that was not sent yet. The state is also stored when the handler fails, but not when it
+// succeeds, as the job is removed then. A state that the server refuses is logged and dropped.
 //
-// Errors: [ErrInvalid] if it is not JSON.
+// Errors: [ErrInvalid] if the state is not JSON.
 func (r *Run) SetState(state json.RawMessage) error {
 	if r.attempt == nil {
 		return errDetached()
@@ -156,9 +150,8 @@ func (r *Run) SetState(state json.RawMessage) error {
 	return r.attempt.stage(state)
 }
 
-// SaveState stores a state at once, by a heartbeat of its own (RL-052), and
-// returns when the server has it. After a failure that may pass it stays up
-// for the next heartbeat.
+// SaveState stores a state at once, with a heartbeat of its own (RL-052), and returns when the
+// server has it. After a retryable error the state is sent with the next heartbeat.
 //
 // Errors: those of [Relay.Heartbeat].
 func (r *Run) SaveState(ctx context.Context, state json.RawMessage) error {
@@ -168,11 +161,11 @@ func (r *Run) SaveState(ctx context.Context, state json.RawMessage) error {
 	return r.attempt.save(ctx, state)
 }
 
-// Requeue puts jobs in the place of this one and ends the run (RL-059). The
-// worker will not complete it; the handler's context goes on until it returns.
-// To run again later, give run.Job.RelaySpec with another RunAt (RL-070).
+// Requeue replaces this job by others and ends the run (RL-059). The worker will not complete it;
+// the handler's context continues until the handler returns. To run the same job again later,
+// pass run.Job.RelaySpec with another RunAt (RL-070).
 //
-// Errors: those of [Relay.Requeue]; the run then goes on.
+// Errors: those of [Relay.Requeue], after which the run continues.
 func (r *Run) Requeue(ctx context.Context, jobs []RelaySpec, mode RelayMode) error {
 	if r.attempt == nil {
 		return errDetached()
@@ -182,6 +175,5 @@ func (r *Run) Requeue(ctx context.Context, jobs []RelaySpec, mode RelayMode) err
 	})
 }
 
-// errDetached: a Run made by hand, as in a handler's own test, has a Job but
-// no lease.
-func errDetached() error { return invalid("relay run", "not handed out by a Worker") }
+// errDetached is the error of a Run made by hand, as in the test of a handler: it has no lease.
+func errDetached() error { return invalid("relay run", "not claimed by a Worker") }

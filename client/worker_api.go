@@ -11,42 +11,49 @@ import (
 	"time"
 )
 
-// The contracts whose jobs are run through the worker API.
+// The contracts whose jobs workers outside the server can execute.
 const (
 	ContractTaskFlow = "taskflow"
 	ContractForgeRun = "forgerun"
 	ContractImages   = "images"
+	// ContractFetchBox is FetchBox, whose queues are its job types and whose payloads are task
+	// messages (G-FB-35), see [FetchBoxTask].
+	ContractFetchBox = "fetchbox"
 )
 
-// WorkerAPI speaks the worker API, by which jobs of any contract but Relay are
-// run from outside the server. [JobWorker] does with it what there is to do;
-// the calls are for those who need them one by one. Every error is an
-// [*Error]. Safe for concurrent use.
+// WorkerAPI is the worker API, by which programs outside the server execute the jobs of any
+// contract but Relay. A run goes through these calls:
 //
-// Its token is Config.Token, the setting worker.token of the server.
+//	Claim, ClaimJob ──▶ Start (ForgeRun only) ──▶ Heartbeat … ──▶ Complete, Fail or Release
+//
+// [JobWorker] makes all of them for a handler. Every error is an [*Error]. A WorkerAPI is safe
+// for concurrent use.
+//
+// Config.Token is its token, the setting worker.token of the server.
 type WorkerAPI struct{ client *Client }
 
-// WorkerAPI gives the worker API on this client.
+// WorkerAPI returns the worker API on this client.
 func (c *Client) WorkerAPI() *WorkerAPI { return &WorkerAPI{client: c} }
 
-// ClaimedJob is a job as it is handed out: one run of it, under a lease.
+// ClaimedJob is a job as it was claimed: one run of it, under a lease.
 type ClaimedJob struct {
-	// ID is what the contract calls the job by.
+	// ID is the job's id in its contract.
 	ID       string
 	Contract string
 	Queue    string
-	// RunID names this run in all that is said of it.
+	// RunID identifies this run in every later call about it.
 	RunID string
-	// Attempt counts the tries of the job, this one included: from 1 on.
+	// Attempt is the number of this attempt of the job, from 1 on.
 	Attempt int
 	// Payload is the job's input, byte for byte.
 	Payload json.RawMessage
-	// State is what an earlier run left by its heartbeats; nil for none.
+	// State is what an earlier run stored with its heartbeats; nil for none.
 	State json.RawMessage
-	// Lease is how long the run is held after the claim and after each
-	// heartbeat.
+	// Lease is how long the lease lasts after the claim and after each heartbeat.
 	Lease time.Duration
 }
+
+// claimedWire is a claimed job in an answer.
 
 type claimedWire struct {
 	ID       string          `json:"job_id"`
@@ -60,36 +67,42 @@ type claimedWire struct {
 }
 
 func (w claimedWire) job() ClaimedJob {
-	job := ClaimedJob{ID: w.ID, Contract: w.Contract, Queue: w.Queue, RunID: w.RunID,
-		Attempt: w.Attempt,
-		Payload: w.Payload, State: w.State, Lease: time.Duration(w.Lease * float64(time.Second))}
+	job := ClaimedJob{
+		ID:       w.ID,
+		Contract: w.Contract,
+		Queue:    w.Queue,
+		RunID:    w.RunID,
+		Attempt:  w.Attempt,
+		Payload:  w.Payload,
+		State:    w.State,
+		Lease:    time.Duration(w.Lease * float64(time.Second)),
+	}
 	if string(w.State) == "null" {
 		job.State = nil
 	}
 	return job
 }
 
-// ClaimQuery says which jobs are asked for. Contract is needed.
+// ClaimQuery selects the jobs of a claim. Contract is required.
 type ClaimQuery struct {
 	Contract string
-	// Queues are those to take jobs from; none means all that no handler in the
-	// server serves.
+	// Queues are the queues to claim from. Empty means all that no handler in the server serves.
 	Queues []string
-	// Max is how many jobs to take at most, up to 1000; 0 means 1.
+	// Max is the most jobs to claim, up to 1000; 0 means 1.
 	Max int
-	// Worker names who asks; empty means the caller's address.
+	// Worker identifies the caller in the server; empty means the caller's address.
 	Worker string
 }
 
-// Claim takes jobs, waiting up to wait, at most 30 s, for the first one
-// (G-X-20). None is no error.
+// Claim claims jobs and waits up to wait, at most 30 s, for the first one (G-X-20). The wire has
+// whole seconds; fractions are rounded up. When there are none it returns no jobs and no error.
 //
-// Errors: [ErrInvalid] for an unknown contract and for queues that handlers in
-// the server serve; [ErrUnauthorized]; [ErrRetryable].
+// Errors: [ErrInvalid] for an unknown contract and for queues that handlers in the server serve;
+// [ErrUnauthorized]; [ErrRetryable].
 //
-// Jobs in an answer that was lost return when their lease is over.
-func (w *WorkerAPI) Claim(ctx context.Context, query ClaimQuery, wait time.Duration) ([]ClaimedJob,
-	error) {
+// Repeating: jobs in a lost answer return when their leases expire; a repeat claims others.
+func (w *WorkerAPI) Claim(ctx context.Context, query ClaimQuery,
+	wait time.Duration) ([]ClaimedJob, error) {
 	return w.claim(ctx, query, wait, false)
 }
 
@@ -101,13 +114,24 @@ func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Durat
 		Max      int      `json:"max"`
 		Wait     int64    `json:"wait_seconds"`
 		Worker   string   `json:"worker,omitempty"`
-	}{query.Contract, query.Queues, orDefault(query.Max, 1), wholeSeconds(max(wait, 0)),
-		query.Worker}
+	}{
+		Contract: query.Contract,
+		Queues:   query.Queues,
+		Max:      orDefault(query.Max, 1),
+		Wait:     wholeSeconds(max(wait, 0)),
+		Worker:   query.Worker,
+	}
 	answer, err := doJSON[struct {
 		Jobs []claimedWire `json:"jobs"`
-	}](ctx, w.client, call{op: "worker claim", method: http.MethodPost, path: "/worker/v1/claims",
-		body: encodeBody(request), wait: max(wait, 0), noRetry: noRetry,
-		accept: []int{http.StatusOK}})
+	}](ctx, w.client, call{
+		op:      "worker claim",
+		method:  http.MethodPost,
+		path:    "/worker/v1/claims",
+		body:    encodeBody(request),
+		wait:    max(wait, 0),
+		noRetry: noRetry,
+		accept:  []int{http.StatusOK},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -118,15 +142,15 @@ func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Durat
 	return jobs, nil
 }
 
-// ClaimJob takes one job by its id; worker names who asks, as in [ClaimQuery].
+// ClaimJob claims one job by its id. worker identifies the caller, as in [ClaimQuery].
 //
-// Errors: [ErrNotFound]; [ErrConflict] when the job cannot run now, because it
-// is not ready or no slot is free (G-X-20); [ErrInvalid]; [ErrUnauthorized].
+// Errors: [ErrNotFound]; [ErrConflict] when the job cannot run now, because it is not ready or a
+// limit leaves no slot (G-X-20); [ErrInvalid]; [ErrUnauthorized].
 //
-// A job in an answer that was lost returns when its lease is over; until then
-// a repeat is an [ErrConflict] that is Uncertain.
-func (w *WorkerAPI) ClaimJob(ctx context.Context, contract, jobID, worker string) (ClaimedJob,
-	error) {
+// Repeating: a job in a lost answer returns when its lease expires. Until then a repeat is an
+// [ErrConflict] that is Uncertain.
+func (w *WorkerAPI) ClaimJob(ctx context.Context, contract, jobID,
+	worker string) (ClaimedJob, error) {
 	const op = "worker claim"
 	if err := checkName("job id", jobID); err != nil {
 		return ClaimedJob{}, invalid(op, "%v", err)
@@ -135,9 +159,13 @@ func (w *WorkerAPI) ClaimJob(ctx context.Context, contract, jobID, worker string
 		Contract string `json:"contract"`
 		Worker   string `json:"worker,omitempty"`
 	}{contract, worker}
-	wire, err := doJSON[claimedWire](ctx, w.client, call{op: op, method: http.MethodPost,
-		path: "/worker/v1/jobs/" + escape(jobID) + "/claim", body: encodeBody(request),
-		accept: []int{http.StatusOK}})
+	wire, err := doJSON[claimedWire](ctx, w.client, call{
+		op:     op,
+		method: http.MethodPost,
+		path:   "/worker/v1/jobs/" + escape(jobID) + "/claim",
+		body:   encodeBody(request),
+		accept: []int{http.StatusOK},
+	})
 	if err != nil {
 		return ClaimedJob{}, err
 	}
@@ -146,17 +174,16 @@ func (w *WorkerAPI) ClaimJob(ctx context.Context, contract, jobID, worker string
 
 // HeartbeatReply is the answer to a heartbeat.
 type HeartbeatReply struct {
-	// LeaseUntil is when the lease now ends, by the server's clock.
+	// LeaseUntil is when the lease ends now, by the server's clock.
 	LeaseUntil time.Time `json:"lease_until"`
-	// Cancel asks the run to end.
+	// Cancel is true when the server asks the run to end.
 	Cancel bool `json:"cancel"`
 }
 
-// Heartbeat prolongs the lease of a run and stores its state, any JSON; nil
-// keeps the state there is.
+// Heartbeat extends the lease of a run to its whole length and stores the run's state, any JSON.
+// A nil state keeps the stored one.
 //
-// Errors: [ErrRunLost]; [ErrInvalid]; [ErrUnauthorized]; [ErrRetryable].
-// Repeating is safe.
+// Errors: [ErrRunLost]; [ErrInvalid]; [ErrUnauthorized]; [ErrRetryable]. Repeating is safe.
 func (w *WorkerAPI) Heartbeat(ctx context.Context, runID string,
 	state json.RawMessage) (HeartbeatReply, error) {
 	const op = "worker heartbeat"
@@ -167,17 +194,17 @@ func (w *WorkerAPI) Heartbeat(ctx context.Context, runID string,
 	return runCall[HeartbeatReply](ctx, w, op, runID, "heartbeat", request)
 }
 
-// Start says that a claimed run has begun, which ForgeRun asks for (G-FR-01).
+// Start marks a claimed run as started. ForgeRun requires it before an outcome (G-FR-01).
 //
-// Errors: [ErrRunLost]; [ErrConflict] in a contract that knows no such step.
+// Errors: [ErrRunLost]; [ErrConflict] in a contract whose jobs have no such state.
 func (w *WorkerAPI) Start(ctx context.Context, runID string) error {
 	return w.postOutcome(ctx, "worker start", runID, "start", []byte("{}"))
 }
 
-// Complete ends a run with success and its result, any JSON; nil for none.
+// Complete ends a run with success. The job keeps the result, which is any JSON or nil.
 //
-// Errors: [ErrRunLost], which after a try whose answer was lost is Uncertain:
-// the run may have been completed by that; [ErrInvalid]; [ErrRetryable].
+// Errors: [ErrRunLost], which is Uncertain after a try whose answer was lost, because that try
+// may have completed the run; [ErrInvalid]; [ErrRetryable].
 func (w *WorkerAPI) Complete(ctx context.Context, runID string, result json.RawMessage) error {
 	const op = "worker complete"
 	request, err := objectOf("result", result)
@@ -187,29 +214,28 @@ func (w *WorkerAPI) Complete(ctx context.Context, runID string, result json.RawM
 	return w.postOutcome(ctx, op, runID, "complete", request)
 }
 
-// JobFailure is what is said of a run that failed.
+// JobFailure is the report of a run that failed.
 type JobFailure struct {
 	// Error is the explanation.
 	Error string `json:"error"`
-	// Type is a word for the kind of failure, of up to 255 characters; empty
-	// for none.
+	// Type names the kind of failure in up to 255 characters; empty for none.
 	Type string `json:"error_type,omitempty"`
-	// Retryable says that another run may succeed. If not, the job fails for
-	// good at once (G-TF-30).
+	// Retryable says that another run may succeed. If it is false, the job fails without another
+	// attempt (G-TF-30).
 	Retryable bool `json:"retryable"`
 }
 
-// Fail ends a run with a failure.
+// Fail ends a run without success. The contract decides by its policy whether the job is retried.
 //
-// Errors: as of [WorkerAPI.Complete].
+// Errors: those of [WorkerAPI.Complete].
 func (w *WorkerAPI) Fail(ctx context.Context, runID string, failure JobFailure) error {
 	return w.postOutcome(ctx, "worker fail", runID, "fail", encodeBody(failure))
 }
 
-// Release gives a run back: the job is handed out anew, and nothing is counted
-// against it where the contract allows that (G-X-18).
+// Release ends a run and gives its job back to the queue, without counting an attempt where the
+// contract allows that (G-X-18).
 //
-// Errors: as of [WorkerAPI.Complete].
+// Errors: those of [WorkerAPI.Complete].
 func (w *WorkerAPI) Release(ctx context.Context, runID string) error {
 	return w.postOutcome(ctx, "worker release", runID, "release", []byte("{}"))
 }
@@ -219,45 +245,43 @@ func (w *WorkerAPI) postOutcome(ctx context.Context, op, runID, verb string, req
 	return err
 }
 
-// RunOutcome is how a run ended: with Failure it failed, with Released it is
-// given back, with neither it was completed.
+// RunOutcome is the outcome of a run for [WorkerAPI.Finish]: with Failure the run failed, with
+// Released its job is given back, and with neither it is completed.
 type RunOutcome struct {
 	RunID string
-	// Result is what a completed run leaves, any JSON; nil for none.
+	// Result is the result of a completed run, any JSON; nil for none.
 	Result json.RawMessage
-	// Failure is what is said of a run that failed, as in [WorkerAPI.Fail].
+	// Failure is the report of a failed run, as in [WorkerAPI.Fail].
 	Failure *JobFailure
-	// Released gives the run back, as [WorkerAPI.Release] does.
+	// Released gives the job back, as [WorkerAPI.Release] does.
 	Released bool
 }
 
-// FinishResult is what became of a [RunOutcome].
+// FinishResult is the server's answer to one [RunOutcome].
 type FinishResult struct {
 	RunID string
-	// JobID is what the contract calls the job by, and Status where it stands
-	// now, in its contract's word. Both are empty with Err.
+	// JobID is the job's id in its contract, and Status its state now, in the contract's word.
+	// Both are empty when Err is set.
 	JobID  string
 	Status string
-	// Err says why the outcome did not count; nil if it did. It is the [*Error]
-	// of a call for this run alone: [ErrRunLost]; [ErrConflict] where the job's
-	// state forbids it; [ErrInvalid] for a result that its contract refuses.
-	// With the last two the run goes on.
+	// Err is why the outcome was not accepted; nil if it was. It is the [*Error] that a call for
+	// this run alone would have had: [ErrRunLost]; [ErrConflict] when the job's state forbids the
+	// outcome; [ErrInvalid] for a result that the contract refuses. After the last two the run
+	// continues.
 	Err error
 }
 
-// Finish ends up to 1000 runs, of one contract or several, in one request and
-// one transaction: for those who claim many jobs at a time. What became of each
-// comes back in the order of outcomes; one that does not count holds up none of
-// the others. Of a run that is named twice the first outcome counts. None is no
-// request and no error.
+// Finish ends up to 1000 runs, of one contract or several, in one request and one transaction. It
+// is for programs that claim many jobs at a time. The results are in the order of outcomes. An
+// outcome that is not accepted does not affect the others; when two outcomes have the same run
+// id, the first counts. Without outcomes Finish sends nothing.
 //
-// Errors: [ErrInvalid] when one of the outcomes breaks a rule, which Message
-// names by its index, when there are more than 1000, or when they have more than
-// 4 MiB together; [ErrUnauthorized]; [ErrRetryable]. No run has ended then,
-// unless it is Uncertain.
+// Errors: [ErrInvalid] when an outcome breaks a rule, which Message names by its index, and for
+// more than 1000 outcomes or 4 MiB; [ErrUnauthorized]; [ErrRetryable]. No run has ended then,
+// unless the error is Uncertain.
 //
-// After a try whose answer was lost an [ErrRunLost] is Uncertain: the run may
-// have been ended by that.
+// Repeating: after a try whose answer was lost, an [ErrRunLost] of a result is Uncertain, because
+// that try may have ended the run.
 func (w *WorkerAPI) Finish(ctx context.Context, outcomes []RunOutcome) ([]FinishResult, error) {
 	const op = "worker finish"
 	if len(outcomes) == 0 {
@@ -273,9 +297,17 @@ func (w *WorkerAPI) Finish(ctx context.Context, outcomes []RunOutcome) ([]Finish
 			return nil, invalid(op, "outcomes[%d]: %v", i, err)
 		}
 	}
-	return w.finish(ctx, call{op: op, method: http.MethodPost, path: "/worker/v1/outcomes",
-		body: append(request, "]}"...), accept: []int{http.StatusOK}, wantBody: true}, outcomes)
+	return w.finish(ctx, call{
+		op:       op,
+		method:   http.MethodPost,
+		path:     "/worker/v1/outcomes",
+		body:     append(request, "]}"...),
+		accept:   []int{http.StatusOK},
+		wantBody: true,
+	}, outcomes)
 }
+
+// append appends the outcome as it is on the wire.
 
 func (o RunOutcome) append(request []byte) ([]byte, error) {
 	if err := checkName("run id", o.RunID); err != nil {
@@ -283,8 +315,10 @@ func (o RunOutcome) append(request []byte) ([]byte, error) {
 	}
 	verb, reqBody := "complete", []byte("{}")
 	var err error
+	failedAndReleased := o.Failure != nil && o.Released
+	resultAndOther := o.Result != nil && (o.Failure != nil || o.Released)
 	switch {
-	case (o.Failure != nil && o.Released) || (o.Result != nil && (o.Failure != nil || o.Released)):
+	case failedAndReleased || resultAndOther:
 		err = errors.New("there is more than one of Result, Failure and Released")
 	case o.Failure != nil:
 		verb, reqBody = "fail", encodeBody(o.Failure)
@@ -296,10 +330,10 @@ func (o RunOutcome) append(request []byte) ([]byte, error) {
 	return fmt.Appendf(request, `{"run_id":%s,%q:%s}`, encodeBody(o.RunID), verb, reqBody), err
 }
 
-// drainBody is ask for a call whose answer reads differently after a try that may
-// have taken effect.
-func (w *WorkerAPI) finish(ctx context.Context, call call, outcomes []RunOutcome) ([]FinishResult,
-	error) {
+// finish makes the request of Finish. It needs to know whether an earlier try may have taken
+// effect, as doJSON does not tell: the results of the runs depend on it.
+func (w *WorkerAPI) finish(ctx context.Context, call call,
+	outcomes []RunOutcome) ([]FinishResult, error) {
 	var got answer
 	uncertain := false
 	fail := w.client.retryCall(ctx, call, func() (fail *Error) {
@@ -310,26 +344,34 @@ func (w *WorkerAPI) finish(ctx context.Context, call call, outcomes []RunOutcome
 	if fail != nil {
 		return nil, fail
 	}
+	wires, err := decodeOutcomes(got.body, outcomes)
+	if err != nil {
+		err = fmt.Errorf("answer: %w", err)
+		return nil, &Error{Op: call.op, Uncertain: true, Err: err}
+	}
+	results := make([]FinishResult, len(wires))
+	for i, wire := range wires {
+		results[i] = wire.result(call.op, uncertain)
+	}
+	return results, nil
+}
+
+// decodeOutcomes reads the answer to Finish, which must be about these outcomes in their order.
+func decodeOutcomes(body []byte, outcomes []RunOutcome) ([]finishWire, error) {
 	var reply struct {
 		Outcomes []finishWire `json:"outcomes"`
 	}
-	err := json.Unmarshal(got.body, &reply)
-	if err == nil && !slices.EqualFunc(reply.Outcomes, outcomes,
-		func(w finishWire, o RunOutcome) bool {
-			return w.RunID == o.RunID
-		}) {
-		err = errors.New("it is not of these runs")
+	if err := json.Unmarshal(body, &reply); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, &Error{Op: call.op, Uncertain: true, Err: fmt.Errorf("answer: %w", err)}
+	sameRun := func(w finishWire, o RunOutcome) bool { return w.RunID == o.RunID }
+	if !slices.EqualFunc(reply.Outcomes, outcomes, sameRun) {
+		return nil, errors.New("it is about other runs")
 	}
-	ends := make([]FinishResult, len(outcomes))
-	for i, wire := range reply.Outcomes {
-		ends[i] = wire.result(call.op, uncertain)
-	}
-	return ends, nil
+	return reply.Outcomes, nil
 }
 
+// finishWire is the result of one outcome in an answer.
 type finishWire struct {
 	RunID  string `json:"run_id"`
 	JobID  string `json:"job_id"`
@@ -339,9 +381,9 @@ type finishWire struct {
 }
 
 func (w finishWire) result(op string, uncertain bool) FinishResult {
-	end := FinishResult{RunID: w.RunID, JobID: w.JobID, Status: w.Status}
+	result := FinishResult{RunID: w.RunID, JobID: w.JobID, Status: w.Status}
 	if w.Code == "" {
-		return end
+		return result
 	}
 	fail := &Error{Op: op, Status: http.StatusConflict, Code: w.Code, Message: w.Detail}
 	switch w.Code {
@@ -350,25 +392,25 @@ func (w finishWire) result(op string, uncertain bool) FinishResult {
 	case codeInvalid:
 		fail.Status = http.StatusBadRequest
 	}
-	end.Err = fail
-	return end
+	result.Err = fail
+	return result
 }
 
-// codeInvalid is how the worker API calls what breaks a rule, a result that a
-// contract refuses included.
-const codeInvalid = "VALIDATION_ERROR"
-
-// runCall makes a call about a run. An [ErrRunLost] is one however it is
-// looked at.
-func runCall[T any](ctx context.Context, w *WorkerAPI, op, runID, verb string, request []byte) (T,
-	error) {
+// runCall makes a call about a run. A lost run has ErrRunLost as the cause of its error, so that
+// it stays one when the caller unwraps it.
+func runCall[T any](ctx context.Context, w *WorkerAPI, op, runID, verb string,
+	request []byte) (T, error) {
 	if err := checkName("run id", runID); err != nil {
 		var none T
 		return none, invalid(op, "%v", err)
 	}
-	value, err := doJSON[T](ctx, w.client, call{op: op, method: http.MethodPost,
-		path: "/worker/v1/runs/" + escape(runID) + "/" + verb, body: request,
-		accept: []int{http.StatusOK}})
+	value, err := doJSON[T](ctx, w.client, call{
+		op:     op,
+		method: http.MethodPost,
+		path:   "/worker/v1/runs/" + escape(runID) + "/" + verb,
+		body:   request,
+		accept: []int{http.StatusOK},
+	})
 	var fail *Error
 	if errors.As(err, &fail) && fail.Code == codeRunLost {
 		fail.Err = ErrRunLost
@@ -376,8 +418,8 @@ func runCall[T any](ctx context.Context, w *WorkerAPI, op, runID, verb string, r
 	return value, err
 }
 
-// objectOf is an object of one member, or of none if the value is nil; the value
-// stays byte for byte.
+// objectOf encodes an object with one member, or {} if the value is nil. The value stays byte for
+// byte.
 func objectOf(name string, value json.RawMessage) ([]byte, error) {
 	if value == nil {
 		return []byte("{}"), nil

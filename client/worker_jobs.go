@@ -12,43 +12,40 @@ import (
 	"time"
 )
 
-// JobHandler works on one run of a job. With nil the job is completed, and the
-// result, any JSON or nil for none, is kept with it. An error fails the run:
-// the contract tries the job again as its policy says, or not at all if the
-// error is a [JobError] that is Final. An error that is [ErrRelease] gives the
-// job back instead.
+// JobHandler executes one run of a job. When its error is nil, the job is completed and keeps the
+// result, which is any JSON or nil. An error fails the run: the contract retries the job by its
+// policy, or not at all if the error is a [JobError] that is Final. With an error that is
+// [ErrRelease] the job is released.
 //
-// The context ends when the run is lost, with the cause [ErrRunLost]; when the
-// server asks the run to end, with [ErrRunCanceled]; and when the worker's
-// drain timeout is over, with [ErrDrainTimeout]. It does not end with the
-// context given to [JobWorker.Run], but has its values. An error returned after
-// [ErrDrainTimeout] gives the job back without counting a failure, unless it is
-// Final (G-TF-30).
+// The context ends when the run is lost, with a cause that is [ErrRunLost]; when the server asks
+// the run to end, with [ErrRunCanceled]; and when the drain timeout of the worker has passed, with
+// [ErrDrainTimeout]. It has the values of the context given to [JobWorker.Run] but does not end
+// with it. An error returned after [ErrDrainTimeout] releases the job without counting a failure,
+// unless the error is Final (G-TF-30).
 type JobHandler func(ctx context.Context, run *JobRun) (result json.RawMessage, err error)
 
-// JobMiddleware wraps a handler, for logging, tracing and the like. A panic
-// passes through it; the worker recovers it outside of all middleware.
+// JobMiddleware wraps a handler, for example to log or trace its runs. Panics pass through it: the
+// worker recovers them outside of all middleware.
 type JobMiddleware func(JobHandler) JobHandler
 
-// JobError is an error of a handler with what the contract should know of it.
+// JobError is an error of a handler with what the failure report says about it.
 type JobError struct {
-	// Err is the explanation; needed.
+	// Err is the explanation. It is required.
 	Err error
-	// Type is a word for the kind of failure, of up to 255 characters; empty
-	// for none.
+	// Type names the kind of failure in up to 255 characters; empty for none.
 	Type string
-	// Final says that no other run can succeed.
+	// Final says that no other run can succeed: the job fails without another attempt.
 	Final bool
 }
 
-// Error gives the explanation.
+// Error returns the explanation.
 func (e *JobError) Error() string { return fmt.Sprint(e.Err) }
 
-// Unwrap gives the cause.
+// Unwrap returns Err.
 func (e *JobError) Unwrap() error { return e.Err }
 
-// Final marks an error of a handler as one that no other run can mend: the job
-// fails for good (G-TF-30). Nil stays nil.
+// Final marks an error of a handler as one that no other run can avoid: the job fails without
+// another attempt (G-TF-30). Final(nil) is nil.
 func Final(err error) error {
 	if err == nil {
 		return nil
@@ -60,13 +57,12 @@ func Final(err error) error {
 	return &JobError{Err: err, Final: true}
 }
 
-// TypedJob makes a handler of one that takes the payload decoded from JSON into
-// a P and returns a result to encode. Numbers in members of type any are
-// json.Number, so none is rounded. A payload that does not decode, and a result
-// that does not encode, fail the job for good, with the types "payload" and
-// "result".
-func TypedJob[P, R any](handle func(ctx context.Context, run *JobRun, payload P) (R,
-	error)) JobHandler {
+// TypedJob makes a [JobHandler] of a function that takes the payload, decoded from JSON, as a P
+// and returns a result to encode as JSON. Numbers in members of type any become json.Number, so
+// that none is rounded. A payload that does not decode and a result that does not encode fail the
+// job without another attempt, with the types "payload" and "result".
+func TypedJob[P, R any](
+	handle func(ctx context.Context, run *JobRun, payload P) (R, error)) JobHandler {
 	return func(ctx context.Context, run *JobRun) (json.RawMessage, error) {
 		var payload P
 		if err := decodeExact(run.Job.Payload, &payload); err != nil {
@@ -84,67 +80,63 @@ func TypedJob[P, R any](handle func(ctx context.Context, run *JobRun, payload P)
 	}
 }
 
-// JobWorker runs handlers for the jobs of one contract, over the worker API.
-// API, Contract and Handlers are needed. The fields must not change while it
-// runs.
+// JobWorker claims the jobs of one contract over the worker API and runs handlers for them. API,
+// Contract and Handlers are required. The fields must not change while it runs.
 type JobWorker struct {
-	// API is where the jobs come from.
+	// API is the worker API to claim jobs from.
 	API *WorkerAPI
-	// Contract is whose jobs are run, such as [ContractTaskFlow].
+	// Contract is the contract of the jobs, such as [ContractTaskFlow].
 	Contract string
-	// Handlers do the work, by queue. The worker asks for jobs of these queues
-	// alone; with one under "" it asks for those of all queues, and that
-	// handler gets what no other does.
+	// Handlers are the handlers by queue. The worker claims jobs of these queues only. With a
+	// handler under "" it claims jobs of all queues, and that handler gets those of the queues
+	// that have no other.
 	Handlers map[string]JobHandler
 	// Middleware wraps every handler; the first is the outermost.
 	Middleware []JobMiddleware
-	// Name tells the server who works. Empty means host name and process id.
+	// Name identifies the worker to the server. Empty means host name and process id.
 	Name string
-	// Concurrency is how many handlers run at once, and so the most jobs this
-	// worker ever holds. Zero means 1.
+	// Concurrency bounds the handlers that run at once, and so the jobs that this worker has
+	// claimed. Zero means 1.
 	Concurrency int
-	// PollWait is how long the server is asked to hold back an empty answer, at
-	// most 30 s. Zero means 30 s, a negative value not at all.
+	// PollWait is how long the server may wait for a job before it answers that there is none, at
+	// most 30 s. Zero means 30 s; with a negative value the server answers at once.
 	PollWait time.Duration
-	// PollInterval is the least time between polls that bring nothing. Zero
-	// means 1 s.
+	// PollInterval is the least time between two polls that bring no job. Zero means 1 s.
 	PollInterval time.Duration
-	// MaxHeartbeatInterval bounds the time between heartbeats, which is a third
-	// of the lease. Handlers learn from them that their run was lost or is
-	// asked to end. Zero sets no bound.
+	// MaxHeartbeatInterval bounds the time between heartbeats, which is a third of the lease.
+	// Handlers learn from their heartbeats that their run was lost or is asked to end. Zero means
+	// no bound.
 	MaxHeartbeatInterval time.Duration
-	// DrainTimeout is how long handlers may go on after the context of Run has
-	// ended. Zero means 25 s; a negative value ends their contexts at once.
+	// DrainTimeout is how long handlers may continue after the context of Run has ended. Zero
+	// means 25 s; a negative value ends their contexts at once.
 	DrainTimeout time.Duration
-	// AfterRun, when set, hears of each run when nothing more will be done
-	// about it: its outcome was taken, or given up. It is called by several
-	// goroutines.
+	// AfterRun, when set, is called for each run when nothing more will be sent about it: its
+	// outcome was accepted or given up. Several goroutines call it.
 	AfterRun func(ClaimedJob)
-	// Logger gets failures and losses, and at the level debug each job that is
-	// started and completed. Nil discards them.
+	// Logger gets failures and lost runs and, at level debug, each job that was started and
+	// completed. Nil discards them.
 	Logger *slog.Logger
 }
 
-// Run works until ctx ends, then drains: it stops polling and lets running
-// handlers finish, beating for them, for DrainTimeout; then it ends their
-// contexts, waits for them to return and gives their jobs back. Nothing is left
-// running after it. A poll that is under way when ctx ends has half a second to
-// bring its answer, and the jobs in it are given back. It is cut off then: jobs
-// handed out in that very moment return when their lease is over.
+// Run claims and executes jobs until ctx ends, and drains then: it stops polling and lets running
+// handlers finish under their heartbeats. After DrainTimeout it ends their contexts, waits for
+// them to return and releases their jobs. No goroutine is left when it returns. The poll that is
+// under way when ctx ends may take half a second more, and its jobs are released; then it is cut
+// off, and jobs that were claimed in that moment return when their leases expire.
 //
-// Per run it beats at a third of the lease, sending along the state set
-// meanwhile. A run is lost when the server says so or when no heartbeat was
-// confirmed for a whole lease; nothing is said about it then. Outcomes are
-// tried for as long as the lease lasts, at most a minute; those of runs that end
-// at about the same time go in one request, as by [WorkerAPI.Finish], except in
-// Images. A panic is a failure of the type "panic" that may be retried.
+// Each run gets a heartbeat at every third of its lease, which also stores the state that the
+// handler has set meanwhile. A run is lost when the server says so, or when no heartbeat was
+// confirmed for a whole lease; nothing more is sent about it then. An outcome is tried for two
+// thirds of the lease, for at least 10 s and at most a minute. Outcomes that are ready at about
+// the same time share a request, as with [WorkerAPI.Finish], except those of Images. A panic is
+// reported as a retryable failure of the type "panic".
 //
-// While the server answers errors it polls again after growing, random waits,
-// no sooner than Retry-After says. Errors of single jobs are logged.
+// While the server answers with errors, the worker polls again after random pauses that grow, and
+// not before Retry-After. Errors of single jobs are logged.
 //
-// It returns nil after a drain in which all handlers finished,
-// [ErrDrainTimeout] when some had to be ended, and [ErrInvalid] at once when
-// the worker is not fit to run.
+// Run returns nil after a drain in which all handlers finished, [ErrDrainTimeout] when the
+// contexts of some had to be ended, and an [*Error] that is [ErrInvalid] at once when a field is
+// missing or wrong.
 func (w *JobWorker) Run(ctx context.Context) error {
 	if err := w.validate(); err != nil {
 		return &Error{Op: "job worker", Err: err}
@@ -165,8 +157,13 @@ func (w *JobWorker) Run(ctx context.Context) error {
 		query.Queues = slices.Sorted(maps.Keys(handlers))
 	}
 	r := runner{
-		source: &jobSource{api: w.API, outcomes: outcomeSender{api: w.API},
-			query: query, handlers: handlers, afterRun: w.AfterRun},
+		source: &jobSource{
+			api:      w.API,
+			outcomes: outcomeSender{api: w.API},
+			query:    query,
+			handlers: handlers,
+			afterRun: w.AfterRun,
+		},
 		slots:                make(slots, orDefault(w.Concurrency, 1)),
 		pollWait:             min(max(orDefault(w.PollWait, 30*time.Second), 0), 30*time.Second),
 		pollPause:            orDefault(w.PollInterval, time.Second),
@@ -178,6 +175,7 @@ func (w *JobWorker) Run(ctx context.Context) error {
 	return r.run(ctx)
 }
 
+// validate returns all that is missing or wrong in the fields.
 func (w *JobWorker) validate() error {
 	var problems []error
 	complain := func(bad bool, problem string) {
@@ -188,8 +186,9 @@ func (w *JobWorker) validate() error {
 	complain(w.API == nil, "API is missing")
 	complain(w.Contract == "", "Contract is missing")
 	complain(len(w.Handlers) == 0, "Handlers are missing")
-	for queue, handler := range w.Handlers {
-		complain(handler == nil, fmt.Sprintf("the handler of queue %q is missing", queue))
+	for _, queue := range slices.Sorted(maps.Keys(w.Handlers)) {
+		problem := fmt.Sprintf("the handler of queue %q is missing", queue)
+		complain(w.Handlers[queue] == nil, problem)
 	}
 	complain(w.Concurrency < 0, "Concurrency is negative")
 	complain(w.PollInterval < 0, "PollInterval is negative")
@@ -197,7 +196,7 @@ func (w *JobWorker) validate() error {
 	return errors.Join(problems...)
 }
 
-// processName tells processes apart.
+// processName identifies this process among those of all hosts.
 func processName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -206,52 +205,53 @@ func processName() string {
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
-// JobRun is one run of a job in the hands of a handler. Its methods are safe
-// for concurrent use. Once the run is over they fail with [ErrRunLost] or
-// [ErrRunSettled] and send nothing.
+// JobRun is one run of a job, as its handler gets it. Its methods are safe for concurrent use.
+// Once the run has ended they fail with [ErrRunLost] or [ErrRunFinished] and send nothing.
 type JobRun struct {
-	// Job is the job as it was handed out, with the state that an earlier run
-	// has left.
+	// Job is the job as it was claimed, with the state that an earlier run has stored.
 	Job ClaimedJob
 
 	attempt *attempt
 	api     *WorkerAPI
 }
 
-// SetState puts a state, any JSON value, up for the next heartbeat, in place of
-// one still waiting. It also goes out when the handler fails. A state that the
-// server refuses is logged and dropped.
+// SetState sets a state, any JSON value, to be stored by the next heartbeat. It replaces a state
+// that was not sent yet. The state is also stored when the handler fails. A state that the server
+// refuses is logged and dropped.
 //
-// Errors: [ErrInvalid] if it is not JSON.
+// Errors: [ErrInvalid] if the state is not JSON.
 func (r *JobRun) SetState(state json.RawMessage) error {
 	if r.attempt == nil {
-		return invalid("job run", "not handed out by a JobWorker")
+		return errDetachedJob()
 	}
 	return r.attempt.stage(state)
 }
 
-// SaveState stores a state at once, by a heartbeat of its own, and returns when
-// the server has it. After a failure that may pass it stays up for the next
-// heartbeat.
+// SaveState stores a state at once, with a heartbeat of its own, and returns when the server has
+// it. After a retryable error the state is sent with the next heartbeat.
 //
 // Errors: those of [WorkerAPI.Heartbeat].
 func (r *JobRun) SaveState(ctx context.Context, state json.RawMessage) error {
 	if r.attempt == nil {
-		return invalid("job run", "not handed out by a JobWorker")
+		return errDetachedJob()
 	}
 	return r.attempt.save(ctx, state)
 }
 
-// Release gives the job back and ends the run, without counting it where the
-// contract allows that (G-X-18). What the handler then returns counts for
-// nothing; its context goes on until it returns.
+// Release releases the job and ends the run, without counting an attempt where the contract allows
+// that (G-X-18). The result of the handler is then ignored; its context continues until it
+// returns.
 //
-// Errors: those of [WorkerAPI.Release]; the run then goes on.
+// Errors: those of [WorkerAPI.Release], after which the run continues.
 func (r *JobRun) Release(ctx context.Context) error {
 	if r.attempt == nil {
-		return invalid("job run", "not handed out by a JobWorker")
+		return errDetachedJob()
 	}
 	return r.attempt.finish(ctx, func(ctx context.Context) error {
 		return r.api.Release(ctx, r.Job.RunID)
 	})
 }
+
+// errDetachedJob is the error of a JobRun made by hand, as in the test of a handler: it has no
+// lease.
+func errDetachedJob() error { return invalid("job run", "not claimed by a JobWorker") }

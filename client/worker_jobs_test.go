@@ -256,7 +256,7 @@ func TestJobWorker_lostAnswer(t *testing.T) {
 	if want := []string{"complete r1 {}"}; !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}
-	if !strings.Contains(log, "probably taken") || strings.Contains(log, "ERROR") {
+	if !strings.Contains(log, "probably accepted") || strings.Contains(log, "ERROR") {
 		t.Errorf("logged:\n%s", log)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// jobSource hands out jobs by the worker API.
+// jobSource claims jobs over the worker API and finishes them.
 type jobSource struct {
 	api      *WorkerAPI
 	outcomes outcomeSender
@@ -32,8 +32,9 @@ func (s *jobSource) claim(ctx context.Context, max int, wait time.Duration) ([]l
 	return leases, nil
 }
 
-// end ends a run; the context is that of a settlement. What Images has to look at
-// before it believes a result takes its time, which nobody else is to wait for.
+// finish sends the outcome of a run. The context must have a deadline. An outcome of Images goes
+// in a request of its own: the server checks the objects that a result names before it accepts
+// it, which takes time that the outcomes of other runs should not wait.
 func (s *jobSource) finish(ctx context.Context, outcome RunOutcome) error {
 	if s.query.Contract == ContractImages {
 		return s.outcomes.sendSingle(ctx, outcome)
@@ -41,7 +42,7 @@ func (s *jobSource) finish(ctx context.Context, outcome RunOutcome) error {
 	return s.outcomes.finish(ctx, outcome)
 }
 
-// jobLease is one run of a job.
+// jobLease is one claimed job.
 type jobLease struct {
 	source *jobSource
 	job    ClaimedJob
@@ -51,12 +52,19 @@ type jobLease struct {
 func (l *jobLease) timeout() time.Duration { return l.job.Lease }
 
 func (l *jobLease) logAttrs() []any {
-	return []any{"queue", l.job.Queue, "job_id", l.job.ID, "run_id", l.job.RunID, "attempt",
-		l.job.Attempt}
+	return []any{
+		"queue", l.job.Queue,
+		"job_id", l.job.ID,
+		"run_id", l.job.RunID,
+		"attempt", l.job.Attempt,
+	}
 }
 
-// errNotStarted: the run could not even be started.
+// errNotStarted is the error of a run whose handler was not called.
 var errNotStarted = fmt.Errorf("%w: not started", ErrRelease)
+
+// handle calls the handler of the job's queue. ForgeRun has a state for a claimed job that was
+// not started yet, so its runs are started first (G-FR-01).
 
 func (l *jobLease) handle(ctx context.Context, a *attempt) error {
 	handler := l.source.handlers[l.job.Queue]
@@ -73,46 +81,51 @@ func (l *jobLease) handle(ctx context.Context, a *attempt) error {
 		}
 	}
 	result, err := handler(ctx, &JobRun{Job: l.job, attempt: a, api: l.source.api})
-	if err == nil && result != nil && !json.Valid(result) {
-		err = &JobError{Err: errors.New("the handler's result is not JSON"), Type: "result",
-			Final: true}
+	if err != nil {
+		return err
+	}
+	if result != nil && !json.Valid(result) {
+		notJSON := errors.New("the handler's result is not JSON")
+		return &JobError{Err: notJSON, Type: "result", Final: true}
 	}
 	l.result = result
-	return err
+	return nil
 }
 
 func (l *jobLease) heartbeat(ctx context.Context, state json.RawMessage) (cancel bool, err error) {
-	beat, err := l.source.api.Heartbeat(ctx, l.job.RunID, state)
-	return beat.Cancel, err
+	reply, err := l.source.api.Heartbeat(ctx, l.job.RunID, state)
+	return reply.Cancel, err
 }
 
-// complete sends the result. What the server refuses it would refuse again, after another run as
-// well: a form that does not fit is the handler's. Images refuses also what it does not find, which
-// another run may well leave there.
+// complete sends the result. A result that the server refuses becomes a failure. It is final,
+// because the result of another run would have the same form, except in Images: that also refuses
+// a result whose objects it does not find, and another run may store them.
 func (l *jobLease) complete(ctx context.Context) error {
 	err := l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Result: l.result})
-	if errors.Is(err, ErrInvalid) {
-		return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID,
-			Failure: &JobFailure{Error: truncate("result refused: " + err.Error()), Type: "result",
-				Retryable: l.job.Contract == ContractImages}})
+	if !errors.Is(err, ErrInvalid) {
+		return err
 	}
-	return err
+	return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &JobFailure{
+		Error:     truncate("result refused: " + err.Error()),
+		Type:      "result",
+		Retryable: l.job.Contract == ContractImages,
+	}})
 }
 
 func (l *jobLease) release(ctx context.Context) error {
 	return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Released: true})
 }
 
-// report gives back what the end of the worker has cut short and what its
-// handler has released, and tells of other failures.
+// report releases a job whose handler was stopped by the drain of the worker or returned
+// ErrRelease, and reports every other failure.
 func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	var jobErr *JobError
 	var panicked *panicError
 	errors.As(failure, &jobErr)
 	isPanic := errors.As(failure, &panicked)
 	final := jobErr != nil && jobErr.Final
-	cut := errors.Is(cause, ErrDrainTimeout) && !isPanic && !final
-	if cut || (errors.Is(failure, ErrRelease) && !final) {
+	drained := errors.Is(cause, ErrDrainTimeout) && !isPanic
+	if (drained || errors.Is(failure, ErrRelease)) && !final {
 		return l.release(ctx)
 	}
 	reported := JobFailure{Error: truncate(failure.Error()), Retryable: !final}
@@ -125,7 +138,7 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 		reported.Type = "canceled"
 	}
 	err := l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &reported})
-	// the handler's own word: the failure counts without it too
+	// The type is the handler's own text. If the server refuses it, the failure counts without it.
 	if errors.Is(err, ErrInvalid) && reported.Type != "" {
 		reported.Type = ""
 		err = l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &reported})
@@ -136,7 +149,7 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	return err
 }
 
-func (l *jobLease) runOver() {
+func (l *jobLease) runEnded() {
 	if l.source.afterRun != nil {
 		l.source.afterRun(l.job)
 	}
@@ -145,6 +158,7 @@ func (l *jobLease) runOver() {
 // maxFailure is how many bytes of an explanation are sent.
 const maxFailure = 8 << 10
 
+// truncate cuts a text to what the worker API takes, and makes it UTF-8.
 func truncate(text string) string {
 	if len(text) > maxFailure {
 		text = text[:maxFailure] + "…"

@@ -422,8 +422,8 @@ func TestWorker_requeue(t *testing.T) {
 			repeated.RunAt = time.Now().Add(24 * time.Hour)
 			must(b, run.Requeue(ctx, []client.RelaySpec{repeated, relaySpec("other", "new")},
 				client.RelayUnique))
-			if err := run.Requeue(ctx, nil, ""); !errors.Is(err, client.ErrRunSettled) {
-				b.Errorf("second Requeue = %v, want ErrRunSettled", err)
+			if err := run.Requeue(ctx, nil, ""); !errors.Is(err, client.ErrRunFinished) {
+				b.Errorf("second Requeue = %v, want ErrRunFinished", err)
 			}
 			time.Sleep(30 * time.Second) // no beats for a run that is over
 			return ctx.Err()

@@ -7,14 +7,19 @@ import (
 	"time"
 )
 
-// ending says how runs end. One is said at once and by itself; what ends while
-// requests are under way goes together in the next one. So a worker of many short
-// jobs makes few requests, and who ends alone waits for nobody.
+// outcomeSender sends the outcomes of runs, several in one request where that costs no time. An
+// outcome is sent at once while fewer than maxSenders requests are under way. Outcomes that come
+// while all senders are busy wait and go together with the next request:
+//
+//	finish ──▶ pending ──▶ sender 1 … maxSenders ──▶ one outcome: Complete, Fail or Release
+//	                                             └─▶ several:     Finish
+//
+// So a worker with many short jobs makes few requests, and a single outcome waits for no other.
 type outcomeSender struct {
 	api *WorkerAPI
 
 	mu      sync.Mutex
-	senders int // requests that are under way
+	senders int // goroutines in send
 	pending []*pendingOutcome
 }
 
@@ -22,23 +27,25 @@ type outcomeSender struct {
 type pendingOutcome struct {
 	ctx     context.Context // of its caller, with a deadline
 	outcome RunOutcome
-	done    chan error // of one place
+	done    chan error // buffered for the one answer
 }
 
 const (
-	// maxSenders is how many requests may be under way: more than one, as one
-	// that hangs must not hold up all that ends meanwhile.
+	// maxSenders bounds the requests under way. It is more than one, so that a request that
+	// hangs does not delay every other outcome.
 	maxSenders = 4
-	// maxBatchOutcomes is how many outcomes a request may have.
+	// maxBatchOutcomes is the most outcomes in a request.
 	maxBatchOutcomes = 1000
-	// maxBatchedBytes is how many bytes an outcome may have to go with others: a
-	// thousand of them stay below what a request may have, and none holds up
-	// the others.
+	// maxBatchedBytes is the size up to which an outcome shares a request: a thousand of them stay
+	// below the limit of the request, and none delays the others.
 	maxBatchedBytes = 2 << 10
 )
 
-// errSendSingly: the outcome cannot go with others.
-var errSendSingly = errors.New("the outcome goes by itself")
+// errSendSingly means that an outcome must go in a request of its own.
+var errSendSingly = errors.New("the outcome needs a request of its own")
+
+// finish ends a run. The outcome may share its request with others. Errors are those of
+// [WorkerAPI.Complete]. The context must have a deadline.
 
 // end ends a run, with others if some end at the same time. Its errors are those
 // of [WorkerAPI.Complete]. The context must have a deadline.
@@ -53,7 +60,7 @@ func (e *outcomeSender) finish(ctx context.Context, outcome RunOutcome) error {
 	return err
 }
 
-// awaitBatch waits for the answer to the request that an outcome goes with.
+// awaitBatch queues an outcome for a request and waits for the answer.
 func (e *outcomeSender) awaitBatch(pending *pendingOutcome) error {
 	e.mu.Lock()
 	e.pending = append(e.pending, pending)
@@ -68,7 +75,7 @@ func (e *outcomeSender) awaitBatch(pending *pendingOutcome) error {
 	return <-pending.done
 }
 
-// sendHeartbeat sends what waits, one request after another, until nothing does.
+// send makes requests until no outcome is pending.
 func (e *outcomeSender) send() {
 	for {
 		e.mu.Lock()
@@ -90,32 +97,34 @@ func (e *outcomeSender) send() {
 	}
 }
 
-// sendBatch ends runs in one request. It is tried until the last of their callers
-// would give up: an answer that comes later for one of them does no harm. Where
-// the whole is refused, each learns by itself what is wrong with it.
+// sendBatch ends runs in one request. It is tried until the latest deadline of their callers: a
+// late answer does no harm to the callers that no longer wait. When the server refuses the whole
+// request, every outcome is sent again alone, to learn which one is wrong.
 func (e *outcomeSender) sendBatch(batch []*pendingOutcome) {
 	outcomes := make([]RunOutcome, len(batch))
-	var until time.Time
-	for i, one := range batch {
-		outcomes[i] = one.outcome
-		if its, _ := one.ctx.Deadline(); its.After(until) {
-			until = its
+	var latest time.Time
+	for i, pending := range batch {
+		outcomes[i] = pending.outcome
+		if deadline, _ := pending.ctx.Deadline(); deadline.After(latest) {
+			latest = deadline
 		}
 	}
-	ctx, stop := context.WithDeadline(context.WithoutCancel(batch[0].ctx), until)
+	ctx, stop := context.WithDeadline(context.WithoutCancel(batch[0].ctx), latest)
 	defer stop()
-	ends, err := e.api.Finish(ctx, outcomes)
+	results, err := e.api.Finish(ctx, outcomes)
 	if errors.Is(err, ErrInvalid) {
 		err = errSendSingly
 	}
-	for i, one := range batch {
-		if err == nil {
-			one.done <- ends[i].Err
-		} else {
-			one.done <- err
+	for i, pending := range batch {
+		if err != nil {
+			pending.done <- err
+			continue
 		}
+		pending.done <- results[i].Err
 	}
 }
+
+// sendSingle ends a run in a request of its own.
 
 func (e *outcomeSender) sendSingle(ctx context.Context, outcome RunOutcome) error {
 	switch {

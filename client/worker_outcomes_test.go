@@ -106,7 +106,7 @@ func TestJobWorker_endsTogether(t *testing.T) {
 			if singles > tt.most || tt.atBatches != (batches > 0) || batches > jobs/4 {
 				t.Errorf("%d batches and %d requests for one run", batches, singles)
 			}
-			if tt.loses != strings.Contains(log, "probably taken") ||
+			if tt.loses != strings.Contains(log, "probably accepted") ||
 				(tt.want == client.TaskCompleted && strings.Contains(log, "ERROR")) {
 				t.Errorf("logged: %.2000s", log)
 			}
