@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
-// bearer is the token of a mount. Digests are compared, in constant time, so
-// that neither content nor length of the token shows in how long it takes.
+// bearer checks the token of a Router. It compares digests in constant time, so that the time
+// it takes reveals neither the content nor the length of the token.
 type bearer struct {
 	required bool
 	digest   [sha256.Size]byte
@@ -20,8 +20,7 @@ func newBearer(token config.Secret) bearer {
 	return bearer{required: !token.Empty(), digest: sha256.Sum256([]byte(token.Reveal()))}
 }
 
-// matches reports whether a request carries the token, if one is needed
-// (G-X-17).
+// matches reports whether a request carries the token, or none is required (G-X-17).
 func (b *bearer) matches(r *http.Request) bool {
 	if !b.required {
 		return true

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"os"
 	"slices"
@@ -15,15 +14,15 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// A large body or answer is moved in pieces of chunkSize, and each may take
-// chunkTimeout: slow links are served, silent ones are not.
+// A large body or answer is moved in chunks, each with a timeout of its own: slow links are
+// served, silent ones are not.
 const (
 	chunkSize    = 1 << 20
 	chunkTimeout = 60 * time.Second
 )
 
-// extendDeadlines lets the connection have chunkTimeout from now on. Writers without
-// deadlines, as in tests, do without.
+// extendDeadlines gives the connection chunkTimeout from now on. Writers without deadlines, as
+// in tests, are left as they are.
 func (c *Call) extendDeadlines() {
 	deadline := telemetry.Deadline(chunkTimeout)
 	rc := http.NewResponseController(c.ResponseWriter)
@@ -31,12 +30,12 @@ func (c *Call) extendDeadlines() {
 	_ = rc.SetWriteDeadline(deadline)
 }
 
-// drainTimeout is how long the rest of a body is waited for that nobody wants any
-// more: the connection serves the next request if it comes, and ends if not.
+// drainTimeout is how long the server waits for the rest of a body that is not needed. If the
+// rest comes, the connection serves the next request; if not, it is closed.
 const drainTimeout = time.Second
 
-// shortenReadDeadline is for an answer that does not wait for the body: without it the server
-// would read some of that first, however long it takes to come.
+// shortenReadDeadline is called before an answer that does not need the body. Without it
+// net/http would first read some of the body, however slowly that comes.
 func (c *Call) shortenReadDeadline() {
 	if c.HasBody() {
 		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(
@@ -52,14 +51,13 @@ func (c *Call) bodyLimit() int64 {
 }
 
 func (c *Call) tooLargeError() error {
-	c.Header().Set("Connection", "close") // there may be no end of it
+	c.Header().Set("Connection", "close") // the rest of the body may be endless
 	return &StatusError{http.StatusRequestEntityTooLarge,
 		fmt.Sprintf("the body is larger than %d bytes", c.bodyLimit())}
 }
 
-// Body reads the whole body. What is over the limit is a Refusal with
-// 413, as soon as it is known; memory grows with what has come, not with what
-// was announced.
+// Body reads the whole body. A body over the limit is refused with 413 as soon as that is
+// known. Memory grows with what was received, not with the announced length.
 func (c *Call) Body() ([]byte, error) {
 	contentLength := c.Request.ContentLength
 	if contentLength == 0 {
@@ -94,8 +92,8 @@ func (c *Call) Body() ([]byte, error) {
 	}
 }
 
-// Reader is the body as a stream, for what need not be in memory whole: the limit is
-// that of Body, and so are its errors.
+// Reader returns the body as a stream, for bodies that need not be in memory as a whole. Limit
+// and errors are those of Body.
 func (c *Call) Reader() io.Reader { return &bodyReader{call: c} }
 
 type bodyReader struct {
@@ -119,7 +117,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// discardBody reads a body nobody wants up to the limit, which holds for every body.
+// discardBody reads a body that the route does not need. The limit holds for it too.
 func (c *Call) discardBody() error {
 	n, err := io.Copy(io.Discard, io.LimitReader(c.Request.Body, c.bodyLimit()+1))
 	if err != nil {
@@ -131,6 +129,7 @@ func (c *Call) discardBody() error {
 	return nil
 }
 
+// bodyError translates a failed read: a deadline is 408, everything else a malformed body.
 func (c *Call) bodyError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.Header().Set("Connection", "close")
@@ -140,38 +139,39 @@ func (c *Call) bodyError(err error) error {
 		Msg: "the body could not be read to its end", Err: err}
 }
 
-// HasJSONContentType reports whether the request declares its body as JSON, sent as it is.
+// HasJSONContentType reports whether the request declares its body as JSON, by
+// application/json or a type that ends in +json, without a content encoding.
 func (c *Call) HasJSONContentType() bool {
-	given := c.Request.Header["Content-Type"]
-	if len(given) != 1 || HasContentEncoding(c.Request.Header) {
+	header := c.Request.Header["Content-Type"]
+	if HasContentEncoding(c.Request.Header) {
 		return false
 	}
-	if given[0] == JSON[0] {
-		return true
+	if len(header) == 1 && header[0] == JSON[0] {
+		return true // the usual case, without parsing
 	}
-	kind, _, err := mime.ParseMediaType(given[0])
-	return err == nil && (kind == JSON[0] ||
-		(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")))
+	kind, ok := mediaType(header)
+	suffixed := strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
+	return ok && (kind == JSON[0] || suffixed)
 }
 
-// ErrNotJSON is the answer to a body that does not say it is JSON.
+// ErrNotJSON answers a body that is not declared as JSON.
 var ErrNotJSON = &StatusError{http.StatusUnsupportedMediaType,
 	"the body's Content-Type must be application/json, and no Content-Encoding is taken"}
 
-// HasContentEncoding reports whether a body comes in another form than its own, such as gzip.
-// Whoever does not undo that must not take it.
+// HasContentEncoding reports whether a body is encoded, for example with gzip. Code that does
+// not decode it must refuse it.
 func HasContentEncoding(h http.Header) bool {
 	return slices.ContainsFunc(h["Content-Encoding"], func(encoding string) bool {
 		return encoding != "" && !strings.EqualFold(encoding, "identity")
 	})
 }
 
-// ErrContentEncoding is the answer to such a body.
+// ErrContentEncoding answers an encoded body.
 var ErrContentEncoding = &StatusError{http.StatusUnsupportedMediaType,
 	"no Content-Encoding is taken here"}
 
-// JSONBody is Body for routes that take nothing but JSON. It does not look at
-// what the body says.
+// JSONBody is Body for routes that accept nothing but JSON. It checks the declared type and
+// does not parse the body.
 func (c *Call) JSONBody() ([]byte, error) {
 	if !c.HasJSONContentType() {
 		return nil, ErrNotJSON
@@ -179,9 +179,9 @@ func (c *Call) JSONBody() ([]byte, error) {
 	return c.Body()
 }
 
-// Stream sends a piece of an answer that goes on for as long as somebody reads
-// it, and the header with the first, which may be empty: neither this server nor a
-// proxy buffers any of it. Between pieces the connection may be silent.
+// Stream sends one chunk of an answer that goes on for as long as the caller reads it, and
+// the header with the first chunk, which may be empty. Neither this server nor a proxy buffers
+// any of it. Between chunks the connection may be silent.
 func (c *Call) Stream(chunk []byte) error {
 	if c.status == 0 {
 		c.Header().Set("X-Accel-Buffering", "no") // nginx would buffer the answer

@@ -16,18 +16,19 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Call is one request on its way through a table, and its answer.
+// Call is one request on its way through a Router, and the answer to it. Handlers read the
+// request and write the answer through it; it is used by one goroutine at a time.
 type Call struct {
 	http.ResponseWriter
 	Request *http.Request
-	Route   *Route // nil until one matched
+	Route   *Route // nil until a route has matched
 
 	router     *Router
 	pathValues [maxPathValues]string
 	stopwatch  telemetry.Stopwatch
 	id         string
-	status     int // of the answer; 0 while there is none
-	err        error
+	status     int   // of the answer; 0 while there is none
+	err        error // the error that was answered
 	attrList   *attrList
 	span       trace.Span // nil when there is none
 }
@@ -36,8 +37,8 @@ func newCall(t *Router, w http.ResponseWriter, r *http.Request) *Call {
 	return &Call{ResponseWriter: w, Request: r, router: t, stopwatch: telemetry.StartStopwatch()}
 }
 
-// Member returns a member of the path, decoded. Asking for one that the pattern
-// does not have is a defect.
+// PathValue returns a member of the path, decoded. It panics when the pattern has no member of
+// that name: the handler and its route contradict each other.
 func (c *Call) PathValue(name string) string {
 	for i, n := range c.Route.pathValueNames {
 		if n == name {
@@ -47,11 +48,11 @@ func (c *Call) PathValue(name string) string {
 	panic("the route has no member " + name)
 }
 
-// maxRequestID bounds what is taken over from a caller.
+// maxRequestID bounds the id that is taken over from a caller.
 const maxRequestID = 128
 
-// RequestID is the caller's X-Request-Id, if that is short and plain, or a
-// number of our own.
+// RequestID returns the caller's X-Request-Id, if it is short and printable ASCII, and otherwise
+// an id that is unique to this process.
 func (c *Call) RequestID() string {
 	if c.id == "" {
 		if c.id = c.Request.Header.Get("X-Request-Id"); !validRequestID(c.id) {
@@ -71,14 +72,14 @@ func validRequestID(id string) bool {
 	return id != "" && len(id) <= maxRequestID
 }
 
-// attrList are what handlers add to the line of a request. A handler that was given
-// up may still add some.
+// attrList holds what handlers add to the log line of a request. It has a lock because a
+// handler that timed out may still add attributes while the line is written.
 type attrList struct {
 	mu    sync.Mutex
 	attrs []slog.Attr
 }
 
-// AddAttrs adds to the line that is logged of this request and to its span.
+// AddAttrs adds attributes to the log line and to the span of the request.
 func (c *Call) AddAttrs(attrs ...slog.Attr) {
 	if c.attrList == nil {
 		c.attrList = &attrList{}
@@ -88,7 +89,7 @@ func (c *Call) AddAttrs(attrs ...slog.Attr) {
 	c.attrList.attrs = append(c.attrList.attrs, attrs...)
 }
 
-// attrs returns what was noted.
+// attrs returns the attributes that were added.
 func (c *Call) attrs() []slog.Attr {
 	if c.attrList == nil {
 		return nil
@@ -98,7 +99,7 @@ func (c *Call) attrs() []slog.Attr {
 	return slices.Clone(c.attrList.attrs)
 }
 
-// WriteHeader notes the status.
+// WriteHeader implements http.ResponseWriter and records the status.
 func (c *Call) WriteHeader(status int) {
 	if c.status == 0 && status >= http.StatusOK {
 		c.status = status
@@ -106,7 +107,7 @@ func (c *Call) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// Write notes the status.
+// Write implements http.ResponseWriter and records the status.
 func (c *Call) Write(p []byte) (int, error) {
 	if c.status == 0 {
 		c.status = http.StatusOK
@@ -114,10 +115,10 @@ func (c *Call) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController reach the connection.
 func (c *Call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// Send answers with a body. The header is shared: contentType is not copied.
+// Send answers with a body. The slice contentType is shared by all answers and not copied.
 func (c *Call) Send(status int, contentType []string, body []byte) {
 	h := c.Header()
 	h["Content-Type"] = contentType
@@ -126,7 +127,7 @@ func (c *Call) Send(status int, contentType []string, body []byte) {
 	c.write(body)
 }
 
-// write sends a body in pieces, so that a slow reader has its time for each.
+// write sends a body in pieces, each with deadlines of its own, for slow readers.
 func (c *Call) write(body []byte) {
 	for len(body) > chunkSize {
 		c.extendDeadlines()
@@ -144,8 +145,8 @@ var (
 	Text = []string{"text/plain; charset=utf-8"}
 )
 
-// fail answers an error through the table, unless an answer has begun: then the
-// connection is cut, so that nobody takes half an answer for a whole one.
+// fail answers an error through the router, unless an answer has begun. Then it cuts the
+// connection, so that the caller cannot take half an answer for a complete one.
 func (c *Call) fail(err error) {
 	c.err = err
 	if c.status != 0 {
@@ -160,8 +161,8 @@ func (c *Call) fail(err error) {
 	c.router.WriteError(c, err)
 }
 
-// finish closes the books on a call: a panic is answered, the route observed, the
-// line logged.
+// finish ends a call: it answers a panic, observes the route and logs the request. It is
+// deferred, since it recovers.
 func (c *Call) finish() {
 	if p := recover(); p != nil {
 		if e, ok := p.(error); ok && errors.Is(e, http.ErrAbortHandler) {
@@ -177,6 +178,7 @@ func (c *Call) finish() {
 	c.log(c.level())
 }
 
+// observe reports status and duration to the metrics of the route.
 func (c *Call) observe() {
 	switch {
 	case c.Route == nil && c.router.ObserveUnmatched != nil:
@@ -186,7 +188,7 @@ func (c *Call) observe() {
 	}
 }
 
-// methodLabel is a method of a request, or "other" if it is none of HTTP's.
+// methodLabel returns the method of a request, or "other" if it is none of HTTP's.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -201,15 +203,17 @@ func (c *Call) logPanic(p any) {
 		telemetry.ErrorMessage, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
 }
 
-// level is how much an answer matters to whoever runs the server.
+// level returns the level of the log line. Errors of this server are warnings or errors; those
+// of the caller, and those of a part that is away, which logs its outage itself, are not.
 func (c *Call) level() slog.Level {
 	normal := slog.LevelDebug
 	if c.router.Info {
 		normal = slog.LevelInfo
 	}
+	logged := errors.Is(c.err, errPanic) || outage.Is(c.err)
 	switch {
-	case c.err == nil || c.err == errPanic || outage.Is(c.err) || c.Request.Context().Err() != nil:
-		return normal // a part that is away tells of itself
+	case c.err == nil || logged || c.Request.Context().Err() != nil:
+		return normal
 	case c.status == http.StatusServiceUnavailable:
 		return slog.LevelWarn
 	case c.status >= http.StatusInternalServerError:
@@ -218,6 +222,7 @@ func (c *Call) level() slog.Level {
 	return normal
 }
 
+// log writes the one line of the request.
 func (c *Call) log(level slog.Level) {
 	ctx := c.Request.Context()
 	if !c.router.Log.Enabled(ctx, level) {

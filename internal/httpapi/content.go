@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// SendContent answers GET and HEAD with content, or with the part that the request
-// asks for, unless the caller has it already: http.ServeContent, for slow readers
-// too, and without answers in a form of its own. The header says what content is:
-// its type, its tag.
+// SendContent answers GET and HEAD with content: all of it, the requested range, or 304 when
+// the caller has it already. It is http.ServeContent with two differences: slow readers are
+// served, and errors are returned instead of written. Content-Type and ETag are taken from
+// the header that the caller of SendContent has set.
 //
-// Errors: Refusal for a range that is not there and for a precondition that fails,
-// and those of content.
+// Errors: a StatusError for a range that does not exist and for a failed precondition, and
+// the errors of content.
 func (c *Call) SendContent(modified time.Time, content io.ReadSeeker) error {
 	w, r := &contentWriter{Call: c}, &contentReader{ReadSeeker: content}
 	http.ServeContent(w, withSingleRange(c.Request), "", modified, r)
@@ -26,13 +26,13 @@ func (c *Call) SendContent(modified time.Time, content io.ReadSeeker) error {
 	return nil
 }
 
-// withSingleRange is a request without ranges that are passed over: of another method
-// or unit (RFC 9110, 14.2), and several at once, each of which may cost a look into
-// a far store.
+// withSingleRange returns the request without a Range header that is to be ignored: one of
+// another method or unit (RFC 9110, section 14.2), and one with several ranges, each of which
+// may cost a request to a remote object store.
 func withSingleRange(r *http.Request) *http.Request {
 	given := r.Header.Get("Range")
-	if given == "" || (r.Method == http.MethodGet && strings.HasPrefix(given, "bytes=") &&
-		!strings.Contains(given, ",")) {
+	single := strings.HasPrefix(given, "bytes=") && !strings.Contains(given, ",")
+	if given == "" || (single && r.Method == http.MethodGet) {
 		return r
 	}
 	r = r.Clone(r.Context())
@@ -40,7 +40,8 @@ func withSingleRange(r *http.Request) *http.Request {
 	return r
 }
 
-// contentWriter gives each piece its time, and keeps a refusal for the table.
+// contentWriter extends the deadlines as the content moves, and keeps the status of an error
+// for SendContent instead of writing it.
 type contentWriter struct {
 	*Call
 	refusedStatus int
@@ -66,7 +67,7 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 	return w.Call.Write(p)
 }
 
-// contentReader keeps the error that ended it.
+// contentReader remembers the error that ended the reading.
 type contentReader struct {
 	io.ReadSeeker
 	err error

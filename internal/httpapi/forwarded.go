@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// TrustProxies gives the requests that come from trusted proxies the address of the client
-// as RemoteAddr, without a port: that of X-Forwarded-For or, where there is none, of
-// Forwarded (RFC 7239). Of anybody else both are ignored.
+// TrustProxies replaces RemoteAddr by the address of the client, without a port, in requests
+// that come from trusted proxies. The address is taken from X-Forwarded-For or, where that is
+// absent, from Forwarded (RFC 7239). In requests of any other peer both are ignored.
 func TrustProxies(proxies []netip.Prefix, next http.Handler) http.Handler {
 	if len(proxies) == 0 {
 		return next
@@ -25,9 +25,9 @@ func TrustProxies(proxies []netip.Prefix, next http.Handler) http.Handler {
 	})
 }
 
-// clientAddr walks back from a peer as long as the proxies are trusted: each has added
-// the address of whoever it was asked by. What stands before an address that is
-// not trusted, or that cannot be read, was written by nobody who is believed.
+// clientAddr walks back from the peer as long as the proxies are trusted, since each has
+// appended the address of its own peer. Entries before an address that is not trusted, or that
+// cannot be parsed, may be forged and do not count.
 func clientAddr(peer netip.Addr, hops []string, trusted func(netip.Addr) bool) netip.Addr {
 	for _, hop := range slices.Backward(hops) {
 		if !trusted(peer) {
@@ -42,7 +42,7 @@ func clientAddr(peer netip.Addr, hops []string, trusted func(netip.Addr) bool) n
 	return peer
 }
 
-// forwardedHops are the addresses that proxies have written down, the nearest last.
+// forwardedHops returns the addresses that proxies have recorded, the nearest last.
 func forwardedHops(h http.Header) (all []string) {
 	if lines := h["X-Forwarded-For"]; len(lines) > 0 {
 		return strings.Split(strings.Join(lines, ","), ",")
@@ -55,7 +55,7 @@ func forwardedHops(h http.Header) (all []string) {
 	return all
 }
 
-// forParameter is the parameter "for" of an element of Forwarded.
+// forParameter returns the parameter "for" of an element of Forwarded.
 func forParameter(hop string) string {
 	for hop != "" {
 		var pair string
@@ -71,9 +71,10 @@ func forParameter(hop string) string {
 // parseAddr reads an address, with a port or without.
 func parseAddr(text string) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
-	if withPort, err := netip.ParseAddrPort(text); err == nil {
-		return withPort.Addr().WithZone("").Unmap(), true
+	addrPort, err := netip.ParseAddrPort(text)
+	addr := addrPort.Addr()
+	if err != nil {
+		addr, err = netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
 	}
-	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
-	return a.WithZone("").Unmap(), err == nil
+	return addr.WithZone("").Unmap(), err == nil
 }

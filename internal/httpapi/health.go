@@ -11,22 +11,22 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Check is one part of the process that has to work for it to be of use.
+// Check tests one part that the process depends on, such as the store.
 type Check struct {
 	Name string
 	Run  func(context.Context) error
-	// Optional is a part that only some requests need: when it fails it is named, and
-	// the node stays ready for the others, unless the failure lasts until an operator
-	// acts (job.ReadOnly).
+	// Optional says that only some requests need the part. When it fails, it is listed as
+	// failing and the node stays ready for other requests, unless the failure lasts until
+	// an operator acts (job.ReadOnly).
 	Optional bool
 }
 
 // healthTimeout bounds all checks of one request.
 const healthTimeout = 5 * time.Second
 
-// Health answers who asks whether the process lives: /health and /health/live
-// with 200 and nothing else (RL-099), /health/ready with a line for each part, as
-// 503 when one fails that is not a lesser one.
+// Health serves the health of the process: /health and /health/live answer 200 with an empty
+// body (RL-099), /health/ready answers with one line for each check, and with status 503 when
+// one fails that is not optional.
 func Health(checks ...Check) PrefixHandler {
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		path := escapedPath(r)
@@ -48,12 +48,13 @@ func Health(checks ...Check) PrefixHandler {
 		Handler: http.HandlerFunc(serve)}
 }
 
+// writeReadiness runs the checks at the same time, so that one that uses up the whole timeout
+// leaves the others theirs.
 func writeReadiness(w http.ResponseWriter, r *http.Request, checks []Check) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
 	errs := make([]error, len(checks))
 	var all sync.WaitGroup
-	// at the same time: one that takes all of it leaves the others theirs
 	for i, c := range checks {
 		all.Go(func() { errs[i] = c.Run(ctx) })
 	}
@@ -70,13 +71,13 @@ func writeReadiness(w http.ResponseWriter, r *http.Request, checks []Check) {
 	_, _ = w.Write([]byte(text))
 }
 
-// statusLine says how a part is, and of an error what callers may be shown.
+// statusLine describes the result of a check, with the part of an error that callers may see.
 func (c *Check) statusLine(err error) string {
-	if err == nil {
-		return c.Name + " ok\n"
-	}
 	var jobErr *job.Error
-	if errors.As(err, &jobErr) && jobErr.Msg != "" {
+	switch {
+	case err == nil:
+		return c.Name + " ok\n"
+	case errors.As(err, &jobErr) && jobErr.Msg != "":
 		return c.Name + " fails: " + jobErr.Msg + "\n"
 	}
 	return c.Name + " fails\n"

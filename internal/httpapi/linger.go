@@ -8,17 +8,17 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// What is still read of a body after it was refused: as long as it moves, and no
-// more than that.
+// The bounds of reading a refused body: it is read as long as it keeps moving, up to these.
 const (
 	lingerTimeout  = 10 * time.Second
 	maxLingerBytes = 64 << 20
 	lingerChunk    = 32 << 10 // must come within drainTimeout
 )
 
-// linger sends the answer and reads on. A connection that is closed while the
-// client still sends is reset, and many clients send all they have before they
-// look for the answer: they would never see it. (HTTP/2 tells the client to stop.)
+// linger sends the answer and then discards what the client still sends. A connection that is
+// closed while the client is sending is reset, and many clients send their whole body before
+// they read the answer: they would never see it. HTTP/2 needs no lingering, because it can
+// tell the client to stop.
 func (c *Call) linger() {
 	if !c.HasBody() || c.Request.ProtoMajor != 1 {
 		return
@@ -35,7 +35,7 @@ func (c *Call) linger() {
 		}
 		_ = rc.SetReadDeadline(deadline)
 		if _, err := io.CopyN(io.Discard, c.Request.Body, lingerChunk); err != nil {
-			return // its end, as a rule
+			return // the end of the body, or a client that stopped sending
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
-// SendPage answers with a page of a list, {items, next_cursor, has_more}: n items,
-// and the cursor of the next page, "" where this is the last.
+// SendPage answers with a page of a list, {items, next_cursor, has_more}: n items, and the
+// cursor of the next page, "" on the last page.
 func (c *Call) SendPage(n int, next string, write func(i int, o *strictjson.Object)) {
 	o := strictjson.NewObject(make([]byte, 0, 128+512*n))
 	o.Objects("items", n, write)
@@ -24,14 +24,15 @@ func (c *Call) SendPage(n int, next string, write func(i int, o *strictjson.Obje
 	c.Send(http.StatusOK, JSON, o.End())
 }
 
-// FormatCursor names the last item of a page by when it was created and its key.
+// FormatCursor makes the cursor that continues a list after the item with this time of creation
+// and key.
 func FormatCursor(at time.Time, key string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(at.UnixMicro(), 10) + "." +
-		key))
+	text := strconv.FormatInt(at.UnixMicro(), 10) + "." + key
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// ParseCursor reads what Cursor wrote; ok is false for what it never writes. Whether
-// the key can be one is the caller's to say.
+// ParseCursor reads a cursor of FormatCursor; ok is false for any other text. The caller checks
+// whether the key is valid.
 func ParseCursor(text string) (at time.Time, key string, ok bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// PreferWait returns the seconds of the preference wait=N (RFC 7240) and
-// whether there is one. Of several the first counts; one that is no number of
-// seconds is no preference, as the RFC demands of what is not understood.
+// PreferWait returns the seconds of the preference wait=N (RFC 7240) and whether it is given.
+// Of several the first one counts. A value that is not a number of seconds is ignored, as the
+// RFC demands of preferences that are not understood.
 func PreferWait(h http.Header) (seconds int, given bool) {
 	for _, line := range h["Prefer"] {
 		for rest := line; rest != ""; {
@@ -27,7 +27,7 @@ func PreferWait(h http.Header) (seconds int, given bool) {
 	return 0, false
 }
 
-// cutUnquoted cuts s at the first sep that stands in no quoted string.
+// cutUnquoted cuts s at the first sep outside of quoted strings.
 func cutUnquoted(s string, sep byte) (before, after string) {
 	quoted := false
 	for i := 0; i < len(s); i++ {
@@ -43,7 +43,7 @@ func cutUnquoted(s string, sep byte) (before, after string) {
 	return s, ""
 }
 
-// parseSeconds reads a number of seconds, quoted or not; a huge one is the largest.
+// parseSeconds reads a number of seconds, quoted or not.
 func parseSeconds(s string) (int, bool) {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]
@@ -51,8 +51,8 @@ func parseSeconds(s string) (int, bool) {
 	return ParseDigits(s)
 }
 
-// ParseDigits reads a decimal number without sign; one too large for an int32 is
-// that type's largest value.
+// ParseDigits reads a decimal number without a sign. A number too large for an int32 becomes
+// the largest int32.
 func ParseDigits(s string) (int, bool) {
 	n := 0
 	for i := range len(s) {

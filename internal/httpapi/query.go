@@ -10,15 +10,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Query returns a parameter of the query and whether it is there. Given twice,
-// or escaped wrongly, it is Malformed: nobody is to guess which one was meant.
+// Query returns a query parameter and whether it is given. A parameter that is given twice or
+// escaped wrongly is Malformed, since the server must not guess which value was meant.
 func (c *Call) Query(name string) (value string, given bool, err error) {
 	for rest := c.Request.URL.RawQuery; rest != ""; {
 		var pair string
 		pair, rest, _ = strings.Cut(rest, "&")
 		key, v, _ := strings.Cut(pair, "=")
 		if key, err = url.QueryUnescape(key); err != nil || key != name {
-			continue // escaped wrongly and so not this one
+			continue // a wrongly escaped name is not this one
 		}
 		if given {
 			return "", true, &job.Error{Kind: job.Malformed, Op: "httpapi.query",
@@ -33,12 +33,12 @@ func (c *Call) Query(name string) (value string, given bool, err error) {
 	return value, given, nil
 }
 
-// maxQuoted bounds how much of what a caller sent is repeated to them.
+// maxQuoted bounds how much of a parameter an error repeats to its sender.
 const maxQuoted = 64
 
-// CheckQuery refuses a query with parameters that the route does not take, as
-// Malformed, where the route changes something: a filter or a mode that is
-// misspelt would change other things than were meant. Other routes pass over them.
+// CheckQuery refuses unknown query parameters as Malformed where the route changes something: a
+// misspelt filter or mode would change other things than were meant. Routes that only read
+// ignore unknown parameters.
 func (c *Call) CheckQuery() error {
 	if c.Request.URL.RawQuery == "" || !c.Route.mutates() {
 		return nil
@@ -46,7 +46,8 @@ func (c *Call) CheckQuery() error {
 	for pair := range strings.SplitSeq(c.Request.URL.RawQuery, "&") {
 		escaped, _, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(escaped)
-		if pair == "" || (err == nil && slices.Contains(c.Route.Query, name)) {
+		known := slices.Contains(c.Route.Query, name) && err == nil
+		if pair == "" || known {
 			continue
 		}
 		hint := "takes none"

@@ -9,20 +9,20 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Limits of every server.
+// The limits of every server.
 const (
 	headerTimeout = 5 * time.Second
-	readTimeout   = 60 * time.Second // of a request; a large body gets more while it moves
+	readTimeout   = 60 * time.Second // of a request; a large body extends it while it moves
 	writeTimeout  = 75 * time.Second // from the end of the header: a poll of 30 s and its answer
 	idleTimeout   = 60 * time.Second
-	// a queue and an id of 1024 characters each, percent-encoded, are 24 KiB
+	// A path may name a queue and an id of 1024 characters each: percent-encoded 24 KiB.
 	maxHeaderBytes = 32 << 10
 	maxConnections = 16 << 10
 )
 
-// NewServer makes the server of one listener. It speaks HTTP/1 and HTTP/2, the latter
-// also on cleartext connections with prior knowledge (RFC 9113, section 3.3). Handlers
-// that move large bodies extend its deadlines piece by piece.
+// NewServer makes the server of one listener. It speaks HTTP/1 and HTTP/2, the latter also on
+// cleartext connections with prior knowledge (RFC 9113, section 3.3). Handlers that move large
+// bodies extend its deadlines piece by piece.
 func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -40,7 +40,8 @@ func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// LimitConnections bounds the connections of a listener; more wait to be accepted.
+// LimitConnections bounds the open connections of a listener. Further connections wait in the
+// system's backlog until one closes.
 func LimitConnections(l net.Listener) net.Listener {
 	return netutil.LimitListener(l, maxConnections)
 }

@@ -12,27 +12,28 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// bufferedResponse is an answer that has not been sent.
+// bufferedResponse is an answer that is kept until it is complete.
 type bufferedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (h *bufferedResponse) Header() http.Header { return h.header }
+func (b *bufferedResponse) Header() http.Header { return b.header }
 
-func (h *bufferedResponse) WriteHeader(status int) {
-	if h.status == 0 && status >= http.StatusOK {
-		h.status = status
+func (b *bufferedResponse) WriteHeader(status int) {
+	if b.status == 0 && status >= http.StatusOK {
+		b.status = status
 	}
 }
 
-func (h *bufferedResponse) Write(p []byte) (int, error) { return h.body.Write(p) }
+func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p) }
 
-// handleWithTimeout is handle within the table's Timeout: whatever a handler waits
-// for, its caller is answered by then (FR-203). The handler's context ends at the
-// same time; what it still does is of no consequence for the answer, so who asks
-// again under the same idempotency key finds out what became of it.
+// handleWithTimeout is handle with the router's Timeout: the caller is answered by then,
+// whatever the handler waits for (FR-203). The handler runs in a goroutine of its own and
+// writes to a buffer; its context ends at the same time. What it still does afterwards no
+// longer reaches the answer: a caller learns the outcome by repeating the request under the
+// same idempotency key.
 func (t *Router) handleWithTimeout(c *Call) error {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), t.Timeout)
 	defer cancel()
@@ -45,10 +46,11 @@ func (t *Router) handleWithTimeout(c *Call) error {
 	select {
 	case err := <-done:
 		maps.Copy(c.Header(), response.header)
+		timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded)
 		switch {
 		case errors.Is(err, http.ErrAbortHandler):
 			panic(http.ErrAbortHandler)
-		case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && isInterrupted(err):
+		case timedOut && isInterrupted(err):
 			return t.timeoutError(err)
 		case err != nil:
 			return err
@@ -68,23 +70,31 @@ func (t *Router) timeoutError(err error) error {
 		Msg: fmt.Sprintf("the request took longer than %s", t.Timeout), Err: err}
 }
 
-// isInterrupted reports an error that says no more than that the time was up.
+// isInterrupted reports an error that says no more than that the context ended.
 func isInterrupted(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
 		job.IsKind(err, job.Aborted)
 }
 
-// withWriter is a call that answers elsewhere.
+// withWriter returns a copy of the call with another context that answers to another writer.
 func (c *Call) withWriter(ctx context.Context, w http.ResponseWriter) *Call {
 	if c.attrList == nil {
 		c.attrList = &attrList{}
 	}
-	return &Call{ResponseWriter: w, Request: c.Request.WithContext(ctx), Route: c.Route,
-		router: c.router, pathValues: c.pathValues,
-		stopwatch: c.stopwatch, id: c.RequestID(), attrList: c.attrList}
+	return &Call{
+		ResponseWriter: w,
+		Request:        c.Request.WithContext(ctx),
+		Route:          c.Route,
+		router:         c.router,
+		pathValues:     c.pathValues,
+		stopwatch:      c.stopwatch,
+		id:             c.RequestID(),
+		attrList:       c.attrList,
+	}
 }
 
-// handleRecovered is handle, and a panic is an error.
+// handleRecovered is handle with panics returned as errors: a panic in a goroutine of ours
+// would end the process.
 func (t *Router) handleRecovered(c *Call) (err error) {
 	defer func() {
 		p := recover()

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// trace goes on where the caller's trace is, if it sent a valid one, and begins
-// the span of the request.
+// trace continues the caller's trace, if the request carries a valid one, and starts the span
+// of the request. The span gets its final name when the route is known.
 func (c *Call) trace() {
 	given := c.Request.Context()
 	ctx := telemetry.Extract(given, c.Request.Header)
@@ -22,6 +22,7 @@ func (c *Call) trace() {
 	}
 }
 
+// endTrace completes the span with route, status and attributes.
 func (c *Call) endTrace() {
 	if c.span == nil {
 		return

@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// AppendString appends s as a JSON string, quotes included. Only what JSON demands is escaped:
-// quote, backslash and control characters; text in any script stays readable and nothing is done
-// for HTML. Bytes that are no UTF-8 are written as U+FFFD, so what is appended always passes Check,
-// and String gives valid text back unchanged.
+// AppendString appends s as a JSON string, quotes included. It escapes only what JSON demands:
+// quote, backslash and control characters. Text in any script stays readable, and nothing is
+// escaped for HTML. Bytes that are not UTF-8 are written as U+FFFD, so the result always passes
+// Check, and String returns valid text unchanged.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
-	start := 0 // of what is not yet copied
+	start := 0 // of the bytes that are not copied yet
 	for i := 0; i < len(s); {
 		ch := s[i]
 		if plainChars[ch] {
@@ -56,9 +56,9 @@ func appendEscape(dst []byte, ch byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[ch>>4], hex[ch&0xF])
 }
 
-// AppendTime appends t as a JSON string in the one form answers use (G-X-16): RFC 3339 in UTC with
-// Z, cut to microseconds, without trailing zeros, "2026-01-02T03:04:05.6Z". Years outside 0000 to
-// 9999 have no such form.
+// AppendTime appends t as a JSON string in the form that all answers use (G-X-16): RFC 3339 in UTC
+// with Z, truncated to microseconds, without trailing zeros, "2026-01-02T03:04:05.6Z". Years
+// outside 0000 to 9999 have no such form.
 func AppendTime(dst []byte, t time.Time) []byte {
 	dst = append(dst, '"')
 	dst = t.UTC().Truncate(time.Microsecond).AppendFormat(dst, time.RFC3339Nano)

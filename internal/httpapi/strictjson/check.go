@@ -8,8 +8,7 @@ import (
 // MaxDepth is how many arrays and objects may stand inside each other, the outermost included.
 const MaxDepth = 512
 
-// SyntaxError says why a text is not JSON. Msg is a sentence for people; Offset counts bytes from
-// the start of the text.
+// SyntaxError says why a text is not JSON. Offset counts bytes from the start of the text.
 type SyntaxError struct {
 	Offset int64
 	Msg    string
@@ -20,9 +19,9 @@ func (e *SyntaxError) Error() string {
 }
 
 // Check returns nil when data is one JSON value (RFC 8259) in valid UTF-8 with nothing but white
-// space around it, nested no deeper than MaxDepth; otherwise a *SyntaxError for the first thing
-// that is wrong (G-X-15, G-RL-26). A byte order mark is refused. Lone surrogates written as escapes
-// are grammar, so they pass: String reports them.
+// space around it, nested no deeper than MaxDepth; otherwise a *SyntaxError for the first error
+// (G-X-15, G-RL-26). A byte order mark is refused. The grammar allows lone surrogates as escapes,
+// so Check does too; String reports them.
 //
 // Check takes linear time, does not recurse and allocates only the error.
 func Check(data []byte) error {
@@ -45,9 +44,9 @@ func Check(data []byte) error {
 	}
 }
 
-// checker walks a text value by value. Two moves alternate: begin takes a scalar or opens a
-// container, end takes what may follow a finished value. Which containers are open is one bit per
-// level, so the whole state lives on the stack.
+// checker reads a text value by value. Two steps alternate: begin reads a scalar or opens a
+// container, end reads what may follow a complete value. The open containers take one bit per
+// level, so the whole state fits on the stack.
 type checker struct {
 	data    []byte
 	pos     int
@@ -55,7 +54,7 @@ type checker struct {
 	objects [MaxDepth / 64]uint64 // bit n: the container at depth n+1 is an object
 }
 
-// begin takes the value at pos. opened means that a container was entered and its first value comes
+// begin reads the value at pos. opened reports that it entered a container, whose first value comes
 // next.
 func (c *checker) begin() (opened bool, err error) {
 	c.pos = skipSpace(c.data, c.pos)
@@ -79,8 +78,8 @@ func (c *checker) begin() (opened bool, err error) {
 	return false, c.unexpected()
 }
 
-// open enters a container and, in an object, takes the first name. An empty container is taken
-// whole.
+// open enters a container and, in an object, reads the first name. It reads an empty container to
+// its end.
 func (c *checker) open(ch byte) (opened bool, err error) {
 	if c.depth == MaxDepth {
 		return false, c.fail("nested deeper than " + strconv.Itoa(MaxDepth))
@@ -104,8 +103,8 @@ func (c *checker) open(ch byte) (opened bool, err error) {
 	return true, c.name()
 }
 
-// end takes what follows a finished value: closing brackets and then a comma (with the next name,
-// in an object), or the end of the text, which is done.
+// end reads what follows a complete value: closing brackets and then a comma, with the next name in
+// an object. done reports the end of the text.
 func (c *checker) end() (done bool, err error) {
 	for {
 		c.pos = skipSpace(c.data, c.pos)
@@ -136,7 +135,7 @@ func (c *checker) close() {
 	c.depth--
 }
 
-// name takes a member's name and the colon after it.
+// name reads the name of a member and the colon after it.
 func (c *checker) name() error {
 	if !c.atChar('"') {
 		return c.unexpected()
@@ -152,7 +151,7 @@ func (c *checker) name() error {
 	return nil
 }
 
-// stringValue takes the string whose opening quote is at pos.
+// stringValue reads the string whose opening quote is at pos.
 func (c *checker) stringValue() error {
 	data, i := c.data, c.pos+1
 	for i < len(data) {
@@ -176,7 +175,7 @@ func (c *checker) stringValue() error {
 				return c.unexpected()
 			}
 			i += size
-		default: // a control character: JSON wants it escaped
+		default: // a control character, which must be escaped
 			c.pos = i
 			return c.unexpected()
 		}
@@ -185,7 +184,7 @@ func (c *checker) stringValue() error {
 	return c.unexpected()
 }
 
-// escape takes the escape whose backslash is at pos.
+// escape reads the escape whose backslash is at pos.
 func (c *checker) escape() error {
 	c.pos++
 	if c.pos >= len(c.data) {
@@ -208,7 +207,7 @@ func (c *checker) escape() error {
 	return c.unexpected()
 }
 
-// number takes -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
+// number reads -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
 func (c *checker) number() error {
 	if c.atChar('-') {
 		c.pos++
@@ -234,7 +233,7 @@ func (c *checker) number() error {
 	return nil
 }
 
-// digits takes one digit or more.
+// digits reads one digit or more.
 func (c *checker) digits() error {
 	i := c.pos
 	for i < len(c.data) && isDigit(c.data[i]) {
@@ -263,7 +262,7 @@ func (c *checker) fail(msg string) *SyntaxError {
 	return &SyntaxError{Offset: int64(c.pos), Msg: msg}
 }
 
-// unexpected names what stands at pos, where something else had to stand.
+// unexpected is the error for the character at pos.
 func (c *checker) unexpected() *SyntaxError {
 	if c.pos >= len(c.data) {
 		return c.fail("unexpected end of input")
@@ -275,7 +274,7 @@ func (c *checker) unexpected() *SyntaxError {
 	return c.fail("unexpected character " + strconv.QuoteRune(r))
 }
 
-// trailing is for what follows the value; bytes that are no text at all are still called that.
+// trailing is the error for text after the value.
 func (c *checker) trailing() *SyntaxError {
 	if r, size := utf8.DecodeRune(c.data[c.pos:]); r == utf8.RuneError && size == 1 {
 		return c.fail("invalid UTF-8")
@@ -285,8 +284,8 @@ func (c *checker) trailing() *SyntaxError {
 
 func isDigit(ch byte) bool { return '0' <= ch && ch <= '9' }
 
-// plainChars holds the bytes that stand for themselves in a string and need no second look: ASCII
-// without control characters, quote and backslash.
+// plainChars marks the bytes that stand for themselves in a string: ASCII without control
+// characters, quote and backslash.
 var plainChars = func() (table [256]bool) {
 	for ch := 0x20; ch < utf8.RuneSelf; ch++ {
 		table[ch] = ch != '"' && ch != '\\'

@@ -7,10 +7,10 @@
 //
 //	body → Check → Members / Elements → String, Int, Bool, Time → the contract's own rules
 //
-// Check is the only function that judges text. It is called once, on the whole body; the depth
-// limit counts from there. Everything else trusts checked text and is a plain scan over sub-slices
-// of it: payloads come out byte for byte as they were sent (G-RL-12). Given text that was never
-// checked, these functions neither panic nor loop; what they return then means nothing.
+// Check is the only function that validates text. It is called once, on the whole body; the depth
+// limit counts from there. All other functions rely on checked text and scan sub-slices of it
+// without copying: payloads come out byte for byte as they were sent (G-RL-12). Given text that
+// was not checked, they neither panic nor loop, but their results are meaningless.
 //
 // All functions that take raw accept white space around the value. Errors of single values say what
 // is wrong, not where: the contract knows the member's name and the status that goes with it.

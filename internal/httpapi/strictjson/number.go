@@ -24,26 +24,26 @@ func Int(raw []byte, width int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// the magnitude of the least value; that of the greatest is one less
+	// limit is the magnitude of the smallest value; that of the largest is one less.
 	limit := uint64(1) << (width - 1)
 	switch {
 	case negative && magnitude <= limit:
-		return -int64(magnitude), nil // right for 1<<63 too, which is its own negative
+		return -int64(magnitude), nil // correct for 1<<63 too, which is its own negative
 	case !negative && magnitude < limit:
 		return int64(magnitude), nil
 	}
 	return 0, ErrRange
 }
 
-// parseMagnitude reads an unsigned number. Zeros are held back until a digit follows that needs
-// them, so that in the end value has no trailing zeros and the number is an integer exactly when
-// the exponent that is left is not negative.
+// parseMagnitude reads an unsigned number as value × 10^exponent. Zeros are counted, and become part
+// of value only when another digit follows them. In the end value has no trailing zeros, so the
+// number is an integer exactly when the exponent is not negative.
 func parseMagnitude(raw []byte) (value uint64, err error) {
 	var (
-		zeros    int64 // held back
+		zeros    int64 // counted, but not yet part of value
 		exponent int64
 		ok       = true
-		inside   bool // the fraction
+		inside   bool // in the fraction
 	)
 	for i, ch := range raw {
 		if ch == 'e' || ch == 'E' {
@@ -96,8 +96,8 @@ func shiftDigit(value uint64, n int64, digit uint64) (_ uint64, ok bool) {
 	return sum, carry == 0
 }
 
-// parseExponent reads [+-]?[0-9]+ and stops growing where no text is long enough to make a
-// difference.
+// parseExponent reads [+-]?[0-9]+. The result stops growing at a size that no text is long enough
+// to compensate with digits.
 func parseExponent(raw []byte) (exponent int64) {
 	const maxExponent = 1 << 56
 	negative := false

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Object writes a JSON object member by member, in the order of the calls. Names are the server's
-// own words or were strings of checked text; that none is written twice is up to the caller.
+// Object writes a JSON object member by member, in the order of the calls. It does not check for
+// duplicate names; the caller writes each name once.
 type Object struct{ buf []byte }
 
-// NewObject begins an object behind what dst holds.
+// NewObject begins an object that is appended to dst.
 func NewObject(dst []byte) Object { return Object{append(dst, '{')} }
 
-// End returns the bytes with the whole object. Nothing may be written after it.
+// End returns dst with the complete object. The Object must not be used afterwards.
 func (o *Object) End() []byte { return append(o.buf, '}') }
 
 func (o *Object) name(name string) {
@@ -29,7 +29,7 @@ func (o *Object) Text(name, value string) {
 	o.buf = AppendString(o.buf, value)
 }
 
-// Optional writes a string, null for an empty one.
+// Optional writes a string, or null for an empty one.
 func (o *Object) Optional(name, value string) {
 	if value == "" {
 		o.Null(name)
@@ -50,7 +50,7 @@ func (o *Object) Bool(name string, value bool) {
 	o.buf = strconv.AppendBool(o.buf, value)
 }
 
-// Time writes a time as AppendTime does, null for the zero time.
+// Time writes a time as AppendTime does, or null for the zero time.
 func (o *Object) Time(name string, value time.Time) {
 	if value.IsZero() {
 		o.Null(name)
@@ -69,7 +69,7 @@ func (o *Object) Raw(name string, value []byte) {
 	o.buf = append(o.buf, value...)
 }
 
-// Object writes an object that fill gives its members.
+// Object writes an object whose members fill writes.
 func (o *Object) Object(name string, fill func(*Object)) {
 	o.name(name)
 	inner := NewObject(o.buf)
@@ -77,7 +77,7 @@ func (o *Object) Object(name string, fill func(*Object)) {
 	o.buf = inner.End()
 }
 
-// Objects writes an array of n objects.
+// Objects writes an array of n objects; fill writes the members of each.
 func (o *Object) Objects(name string, n int, fill func(i int, o *Object)) {
 	o.name(name)
 	o.buf = append(o.buf, '[')

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Time reads a checked JSON string that holds an RFC 3339 time: any offset, t and z in lower case
-// too, with or without a fraction. The answer is in UTC and cut, never rounded up, to microseconds
-// (G-X-16), what a fraction adds beyond them being read and dropped. A leap second (RL-011 takes
-// what RFC 3339 takes), 23:59:60 UTC at the end of a month, is the first second after it.
+// Time reads a checked JSON string that contains an RFC 3339 time: any offset, T and Z in either
+// case, with or without a fraction. The result is in UTC and truncated to microseconds (G-X-16).
+// A leap second, 23:59:60 UTC at the end of a month, becomes the first second after it (RL-011
+// accepts what RFC 3339 accepts).
 //
-// ErrKind: not a string. ErrTime: a string of another form, an impossible date, or a time that
-// falls outside the years 0000 to 9999 in UTC, so that whatever Time accepts AppendTime can write.
+// ErrKind: not a string. ErrTime: a string of another form, an impossible date, or a time outside
+// the years 0000 to 9999 in UTC, so that AppendTime can write every time that Time accepts.
 func Time(raw []byte) (time.Time, error) {
 	raw = Trim(raw)
 	if len(raw) < 2 || raw[0] != '"' {
@@ -24,8 +24,7 @@ func Time(raw []byte) (time.Time, error) {
 	return parseTime(inner)
 }
 
-// ParseTime is []byteime for text that comes without quotes, from a query string or a header. Any
-// text may be passed.
+// ParseTime is Time for text without quotes, from a query string or a header. It accepts any text.
 func ParseTime(s string) (time.Time, error) { return parseTime([]byte(s)) }
 
 // parseTime reads YYYY-MM-DDTHH:MM:SS, an optional fraction and the offset.
@@ -55,7 +54,7 @@ func parseTime(s []byte) (time.Time, error) {
 	return t, nil
 }
 
-// matchesLayout compares byte by byte: 0 in form stands for any digit, T for itself in either case.
+// matchesLayout compares byte by byte: 0 in layout stands for any digit, T for t and T.
 func matchesLayout(s []byte, layout string) bool {
 	for i := range len(layout) {
 		switch ch := s[i]; layout[i] {
@@ -96,7 +95,8 @@ func daysIn(year, month int) int {
 	return 31
 }
 
-// fraction takes the point and its digits, one or more, if there is a point. Six of them count.
+// fraction reads a point and one digit or more, if there is a point, and returns the text after
+// them. Digits beyond the sixth are dropped.
 func fraction(s []byte) (micros int, rest []byte, ok bool) {
 	if len(s) == 0 || s[0] != '.' {
 		return 0, s, true

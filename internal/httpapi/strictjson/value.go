@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Errors of single values. They are compared with ==; nothing wraps them here.
+// The errors of single values. This package returns them unwrapped.
 var (
 	ErrKind       = errors.New("wrong JSON type")
 	ErrNotInteger = errors.New("not an integer")
@@ -21,7 +21,7 @@ var (
 type Kind uint8
 
 const (
-	KindInvalid Kind = iota // no value at all; never returned for checked text
+	KindInvalid Kind = iota // not a value; never returned for checked text
 	KindNull
 	KindBool
 	KindNumber
@@ -32,7 +32,7 @@ const (
 
 var kindNames = [...]string{"invalid", "null", "bool", "number", "string", "array", "object"}
 
-// String returns the name of the kind as a message to a caller may use it.
+// String returns the name of the kind for use in messages.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -40,7 +40,7 @@ func (k Kind) String() string {
 	return kindNames[KindInvalid]
 }
 
-// KindOf tells the type of a checked value by its first byte.
+// KindOf returns the type of a checked value, which its first byte determines.
 func KindOf(raw []byte) Kind {
 	i := skipSpace(raw, 0)
 	if i >= len(raw) {
@@ -63,7 +63,7 @@ func KindOf(raw []byte) Kind {
 	return KindInvalid
 }
 
-// IsNull says whether raw is null.
+// IsNull reports whether raw is null.
 func IsNull(raw []byte) bool { return string(Trim(raw)) == "null" }
 
 // Bool returns the value of true or false; anything else, "true" and 1 included, is ErrKind.
@@ -78,9 +78,9 @@ func Bool(raw []byte) (bool, error) {
 }
 
 // String decodes a checked JSON string; anything else is ErrKind. A string that a text column
-// cannot hold as it was sent comes with ErrSurrogate or ErrNUL, whichever is met first: for
-// identities a reason to refuse (G-RL-27), elsewhere the caller may take s, in which lone
-// surrogates are U+FFFD and U+0000 stands.
+// cannot store as it was sent is returned with ErrSurrogate or ErrNUL, whichever occurs first.
+// Identities are then refused (G-RL-27); elsewhere the caller may ignore the error and use s, in
+// which lone surrogates are replaced by U+FFFD and U+0000 is kept.
 func String(raw []byte) (s string, err error) {
 	raw = Trim(raw)
 	if len(raw) < 2 || raw[0] != '"' {
@@ -95,7 +95,8 @@ func String(raw []byte) (s string, err error) {
 	return string(decoded), err
 }
 
-// unquote is String for names: no copy unless there are escapes, flaws not told.
+// unquote is String for names: it copies only where there are escapes, and ignores ErrSurrogate
+// and ErrNUL.
 func unquote(quoted []byte) []byte {
 	inner := quoted[1:max(len(quoted)-1, 1)]
 	first := bytes.IndexByte(inner, '\\')
@@ -106,9 +107,9 @@ func unquote(quoted []byte) []byte {
 	return decoded
 }
 
-// appendDecoded appends inner with its escapes resolved; the first of them is at next. The result
-// is never longer than inner: the longest rune of one escape of six bytes has three, of two escapes
-// four.
+// appendDecoded appends inner with its escapes resolved; next is the index of the first escape. The
+// result is never longer than inner: an escape of six bytes yields at most three bytes, a surrogate
+// pair of twelve yields four.
 func appendDecoded(dst, inner []byte, next int) (_ []byte, decodeErr error) {
 	for next >= 0 {
 		dst = append(dst, inner[:next]...)
@@ -128,9 +129,8 @@ func appendDecoded(dst, inner []byte, next int) (_ []byte, decodeErr error) {
 	return append(dst, inner...), decodeErr
 }
 
-// decodeEscape returns the rune of the escape at the start of b and the escape's length, two
-// escapes where they make a surrogate pair. A surrogate without its other half is returned as it
-// is.
+// decodeEscape returns the rune of the escape at the start of b and the length of the escape, or of
+// both escapes of a surrogate pair. A lone surrogate is returned as it is.
 func decodeEscape(b []byte) (r rune, size int) {
 	if len(b) < 2 {
 		return utf8.RuneError, len(b)
@@ -151,10 +151,9 @@ func decodeEscape(b []byte) (r rune, size int) {
 		if !ok {
 			return utf8.RuneError, 2
 		}
-		if low, ok := decodeHex(b[6:]); ok && utf16.IsSurrogate(r) {
-			if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-				return pair, 12
-			}
+		low, _ := decodeHex(b[6:])
+		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+			return pair, 12
 		}
 		return r, 6
 	default: // quote, backslash, slash

@@ -5,10 +5,10 @@ import "iter"
 // Members iterates over the members of a checked object in the order they were sent: the decoded
 // name and the raw value without the white space around it. Anything but an object has no members.
 //
-// Names are compared by the caller and in their exact case. A name sent twice comes twice; for the
-// last one to win (G-X-15) the caller assigns. Both slices are parts of raw (a name with escapes is
-// a copy) and are good as long as raw is; `switch string(name)` does not allocate. A lone surrogate
-// in a name comes as U+FFFD: see RawMembers.
+// The caller compares names, in their exact case. A name that was sent twice is yielded twice; the
+// last one wins (G-X-15) when the caller simply assigns. Both slices are parts of raw (a name with
+// escapes is a copy) and are valid as long as raw is; `switch string(name)` does not allocate. A
+// lone surrogate in a name is yielded as U+FFFD; RawMembers reports it.
 func Members(raw []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		walkObject(raw, func(quoted, value []byte) bool {
@@ -17,14 +17,14 @@ func Members(raw []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// RawMembers is Members with the name as the JSON string it was sent as, for objects whose names
-// are the user's own: String decodes it and reports what the name cannot hold.
+// RawMembers is Members with each name as a raw JSON string, for objects whose names the user
+// chooses: String decodes it and reports lone surrogates and U+0000.
 func RawMembers(raw []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(quoted, value []byte) bool) { walkObject(raw, yield) }
 }
 
-// Elements iterates over the elements of a checked array: their index and the raw value without the
-// white space around it, a part of raw. Anything but an array has no elements.
+// Elements iterates over the elements of a checked array: the index and the raw value, a part of raw
+// without the white space around it. Anything but an array has no elements.
 func Elements(raw []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		i := skipSpace(raw, 0)
@@ -45,8 +45,8 @@ func Elements(raw []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// Trim returns raw without the white space of JSON around it. What is left of a body of white space
-// is empty (G-RL-25).
+// Trim returns raw without the white space around it. A body of white space alone becomes empty
+// (G-RL-25).
 func Trim(raw []byte) []byte {
 	start, end := skipSpace(raw, 0), len(raw)
 	for end > start && isSpace(raw[end-1]) {
@@ -55,6 +55,7 @@ func Trim(raw []byte) []byte {
 	return raw[start:end:end]
 }
 
+// walkObject yields the quoted name and the raw value of each member of a checked object.
 func walkObject(raw []byte, yield func(quoted, value []byte) bool) {
 	i := skipSpace(raw, 0)
 	if i >= len(raw) || raw[i] != '{' {
@@ -78,7 +79,7 @@ func walkObject(raw []byte, yield func(quoted, value []byte) bool) {
 	}
 }
 
-// skipValue returns the end of the checked value that starts at i; i itself when none does.
+// skipValue returns the end of the checked value that starts at i, or i when there is none.
 func skipValue(raw []byte, i int) int {
 	if i >= len(raw) {
 		return i
@@ -95,7 +96,8 @@ func skipValue(raw []byte, i int) int {
 	return i
 }
 
-// skipContainer counts brackets. In checked text they match, so their kinds need no look.
+// skipContainer returns the end of the container that starts at i. It only counts brackets: in
+// checked text they match.
 func skipContainer(raw []byte, i int) int {
 	for depth := 0; i < len(raw); {
 		switch raw[i] {
@@ -129,8 +131,8 @@ func skipString(raw []byte, i int) int {
 	return len(raw)
 }
 
-// skipSpace returns the position of the first byte from i on that is no white space. i may lie past
-// the end.
+// skipSpace returns the position of the first byte from i on that is not white space. i may lie
+// beyond the end.
 func skipSpace(raw []byte, i int) int {
 	for i < len(raw) && isSpace(raw[i]) {
 		i++
@@ -142,6 +144,6 @@ func isSpace(ch byte) bool {
 	return ch <= ' ' && (ch == ' ' || ch == '\n' || ch == '\r' || ch == '\t')
 }
 
-// endsScalar holds what ends a number, true, false or null.
+// endsScalar marks the bytes that end a number, true, false or null.
 var endsScalar = [256]bool{' ': true, '\n': true, '\r': true, '\t': true, ',': true, ']': true,
 	'}': true}

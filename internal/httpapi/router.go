@@ -15,121 +15,128 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/millrace/millrace/internal/config"
-	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Handler serves one route. An error it returns is answered by the table; it
-// must not have written anything then.
+// Handler serves one route. An error it returns is answered by the router's WriteError; the
+// handler must not have written anything before.
 type Handler func(*Call) error
 
-// Route is one row of a table. Pattern has members in braces:
+// Route is one method and path of a Router. Pattern has members in braces:
 // "/v2/queues/{queue}/jobs".
 type Route struct {
 	Method  string
 	Pattern string
 	Handle  Handler
-	// Action is what the route does, in one word, for the log and for traces.
+	// Action is the route's name in the log and in traces, in one word.
 	Action string
-	// ReadsBody says that Handle reads the body; of any other route it is
-	// discarded before.
+	// ReadsBody says that Handle reads the body. The body of any other route is
+	// discarded before Handle is called.
 	ReadsBody bool
-	// BodyLimit is the route's own, in bytes; 0 is the table's.
+	// BodyLimit is the route's own limit in bytes; 0 means the router's.
 	BodyLimit int64
-	// Query names the parameters of the query that the route takes. One that changes
+	// Query names the query parameters that the route supports. A route that changes
 	// something refuses all others.
 	Query []string
-	// Mutates says that a GET changes something, as every other method but HEAD does.
+	// Mutates says that a GET changes something. Every method but GET and HEAD does.
 	Mutates bool
-	// NoStore forbids caches to keep the answer.
+	// NoStore forbids caches to store the answer.
 	NoStore bool
-	// Member decodes and judges one member of the path; false means that the
-	// path matches nothing. Nil is Member of this package.
+	// DecodePathValue decodes one member of the path; false means that the path
+	// matches no route. Nil means the function DecodePathValue.
 	DecodePathValue func(escaped string) (member string, ok bool)
-	// Observe is told of every request that came this far; nil tells nobody.
+	// Observe, unless nil, is called once for every request of the route.
 	Observe func(status int, took time.Duration)
 
 	pathValueNames []string
 }
 
-// Router is a contract's API in HTTP.
+// Router serves a contract's API. Its exported fields are set once, before Mount.
 type Router struct {
 	Name      string
 	Prefixes  []string
 	Routes    []Route
-	Token     config.Secret // of the mount; empty asks for none
-	BodyLimit int64         // bytes, of every request but those whose route says otherwise
-	// AuthenticatesFirst leaves query and body to the handlers, which first find out who asks:
-	// each calls CheckQuery and reads its body, wanted or not, whose size does not
-	// matter until then.
+	Token     config.Secret // required of every request as a bearer token, unless empty
+	BodyLimit int64         // bytes, for routes without a limit of their own
+	// AuthenticatesFirst leaves query and body to the handlers, which authenticate the
+	// caller first: each then calls CheckQuery and reads its body, also where it needs
+	// none. An unauthenticated caller so learns nothing about either.
 	AuthenticatesFirst bool
-	// WriteError writes an error. It is the only place of a mount that does.
+	// WriteError answers an error. No other code of a contract writes errors.
 	WriteError func(*Call, error)
 	Log        *slog.Logger
-	// ObserveUnmatched is told of every request that no route was found for, as
-	// Route.Observe is of the others. The method is one of HTTP's or "other", so that
-	// callers cannot make labels without end. Nil tells nobody.
+	// ObserveUnmatched, unless nil, is called for every request that matches no route, as
+	// Route.Observe is for the others. The method is one of HTTP's or "other", so that
+	// callers cannot create metric labels without end.
 	ObserveUnmatched func(method string, status int, took time.Duration)
 
-	// Timeout bounds Handle; what takes longer is answered as job.Timeout.
-	// Answers are held back until they are whole then, so no route may stream. 0
-	// is no bound.
+	// Timeout bounds Handle; a request that takes longer is answered with job.Timeout.
+	// Answers are then buffered until they are complete, so no route may stream. 0
+	// means no bound.
 	Timeout time.Duration
-	// Info logs every request, not only those that went wrong on our side.
+	// Info logs successful requests at info level instead of debug.
 	Info bool
-	// Tracing makes a span of every request, named by the route's action.
+	// Tracing makes a span of every request, named after the route's action.
 	Tracing *telemetry.Tracing
 
 	mux             *chi.Mux
 	routes          map[routeKey]*Route
 	methods         []string
 	routeContexts   sync.Pool
-	requestIDPrefix string // begins the ids of requests
+	requestIDPrefix string // random, so that ids of several processes differ
 	requestCount    atomic.Uint64
 	token           bearer
 }
 
 type routeKey struct{ method, pattern string }
 
-// PrefixHandler checks the table and makes a mount of it.
+// Mount checks the router and returns it as the handler of its prefixes.
 func (t *Router) Mount() (PrefixHandler, error) {
 	if t.Name == "" || len(t.Prefixes) == 0 || t.WriteError == nil || t.BodyLimit <= 0 ||
 		t.Log == nil {
 		return PrefixHandler{},
-			fmt.Errorf("httpapi: table %q needs Name, Prefixes, Answer, BodyLimit and Log", t.Name)
+			fmt.Errorf("httpapi: router %q needs Name, Prefixes, WriteError, BodyLimit and Log",
+				t.Name)
 	}
-	t.mux, t.routes, t.requestIDPrefix = chi.NewRouter(), map[routeKey]*Route{}, rand.Text()[:12]
+	t.mux, t.routes = chi.NewRouter(), map[routeKey]*Route{}
+	t.requestIDPrefix = rand.Text()[:12]
 	t.routeContexts.New = func() any { return chi.NewRouteContext() }
 	t.token = newBearer(t.Token)
 	for i := range t.Routes {
-		r := &t.Routes[i]
-		key := routeKey{r.Method, r.Pattern}
-		if r.Handle == nil || t.routes[key] != nil ||
-			!slices.ContainsFunc(t.Prefixes, func(p string) bool {
-				return prefixMatches(p, r.Pattern)
-			}) {
-			return PrefixHandler{},
-				fmt.Errorf("httpapi: %s %s is there twice, has no handler or lies outside the mount", r.Method, r.Pattern)
-		}
-		if r.DecodePathValue == nil {
-			r.DecodePathValue = DecodePathValue
-		}
-		if r.pathValueNames = pathValueNames(r.Pattern); len(r.pathValueNames) > maxPathValues {
-			return PrefixHandler{}, fmt.Errorf("httpapi: %s has more than %d members", r.Pattern,
-				maxPathValues)
-		}
-		t.routes[key] = r
-		t.mux.Method(r.Method, r.Pattern, http.NotFoundHandler()) // chi finds; it never serves
-		if !slices.Contains(t.methods, r.Method) {
-			t.methods = append(t.methods, r.Method)
+		if err := t.add(&t.Routes[i]); err != nil {
+			return PrefixHandler{}, err
 		}
 	}
 	slices.Sort(t.methods)
 	return PrefixHandler{Name: t.Name, Prefixes: t.Prefixes, Handler: t}, nil
 }
 
-// MustMount is Mount for tables written in code: a wrong one is a defect found by
-// the first test that touches it.
+// add checks a route and makes it findable.
+func (t *Router) add(r *Route) error {
+	key := routeKey{r.Method, r.Pattern}
+	inside := slices.ContainsFunc(t.Prefixes, func(prefix string) bool {
+		return prefixMatches(prefix, r.Pattern)
+	})
+	if r.Handle == nil || t.routes[key] != nil || !inside {
+		return fmt.Errorf("httpapi: %s %s is a duplicate, has no handler or lies outside the prefixes",
+			r.Method, r.Pattern)
+	}
+	if r.DecodePathValue == nil {
+		r.DecodePathValue = DecodePathValue
+	}
+	if r.pathValueNames = pathValueNames(r.Pattern); len(r.pathValueNames) > maxPathValues {
+		return fmt.Errorf("httpapi: %s has more than %d members", r.Pattern, maxPathValues)
+	}
+	t.routes[key] = r
+	t.mux.Method(r.Method, r.Pattern, http.NotFoundHandler()) // chi only finds; it never serves
+	if !slices.Contains(t.methods, r.Method) {
+		t.methods = append(t.methods, r.Method)
+	}
+	return nil
+}
+
+// MustMount is Mount for routers written in code. A wrong one is a defect that the first test
+// of it finds.
 func (t *Router) MustMount() PrefixHandler {
 	m, err := t.Mount()
 	if err != nil {
@@ -147,8 +154,8 @@ func pathValueNames(pattern string) (names []string) {
 	return names
 }
 
-// Member decodes a member of a path. Empty ones, and those that are no UTF-8 or
-// hold U+0000 once decoded, name nothing.
+// DecodePathValue decodes a member of a path. It refuses empty members, and those that are not
+// UTF-8 or contain U+0000 once decoded: no database stores such a text.
 func DecodePathValue(escaped string) (string, bool) {
 	value, err := url.PathUnescape(escaped)
 	if err != nil || value == "" || !utf8.ValidString(value) || strings.IndexByte(value, 0) >= 0 {
@@ -166,7 +173,7 @@ func (t *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveCall answers a call and closes the books on it.
+// serveCall answers a call, then records it in metrics, log and trace.
 func (t *Router) serveCall(c *Call) {
 	if t.Tracing != nil {
 		c.trace()
@@ -178,6 +185,7 @@ func (t *Router) serveCall(c *Call) {
 	}
 }
 
+// dispatch checks the token, finds the route and calls its handler.
 func (t *Router) dispatch(c *Call) error {
 	if !t.token.matches(c.Request) {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
@@ -194,7 +202,7 @@ func (t *Router) dispatch(c *Call) error {
 	return t.handle(c)
 }
 
-// handle serves a call whose route is known.
+// handle checks the query and the size of the body, and calls the handler of the route.
 func (t *Router) handle(c *Call) error {
 	if c.Route.NoStore {
 		c.Header()["Cache-Control"] = noStore
@@ -218,10 +226,10 @@ func (t *Router) handle(c *Call) error {
 
 var noStore = []string{"no-store"}
 
-// maxPathValues is how many members a pattern may have.
+// maxPathValues bounds the members of a pattern.
 const maxPathValues = 4
 
-// match finds the route of a path and its members; nil if there is none.
+// match finds the route of a path and the values of its members; nil if there is none.
 func (t *Router) match(method, path string) (*Route, [maxPathValues]string) {
 	rctx := t.routeContexts.Get().(*chi.Context)
 	defer t.routeContexts.Put(rctx)
@@ -240,7 +248,7 @@ func (t *Router) match(method, path string) (*Route, [maxPathValues]string) {
 	return route, values
 }
 
-// unmatched tells a wrong method from a wrong path.
+// unmatched answers 405 where another method has a route at the path, and 404 elsewhere.
 func (t *Router) unmatched(c *Call, path string) error {
 	var allowed []string
 	for _, m := range t.methods {
@@ -255,15 +263,3 @@ func (t *Router) unmatched(c *Call, path string) error {
 	return &StatusError{http.StatusMethodNotAllowed,
 		"this path takes " + strings.Join(allowed, ", ")}
 }
-
-// StatusError is a request turned down for what HTTP says of it; errors of the
-// contract are *job.Error.
-type StatusError struct {
-	Status int
-	Msg    string
-}
-
-func (r *StatusError) Error() string { return r.Msg }
-
-// errPanic is what a caller is told of a panic: nothing.
-var errPanic = &job.Error{Kind: job.Internal, Op: "httpapi", Msg: "panic"}

@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// PrefixHandler is a part of the path space and who serves it. A prefix that ends in a
-// slash holds what is below it, one that does not also itself: "/jobs" holds
-// "/jobs" and "/jobs/7", but not "/jobsite".
+// PrefixHandler is a handler and the paths it serves. A prefix that ends in a slash covers the
+// paths below it; one that does not also covers itself: "/jobs" covers "/jobs" and "/jobs/7",
+// but not "/jobsite".
 type PrefixHandler struct {
 	Name     string
 	Prefixes []string
 	Handler  http.Handler
 }
 
-// NewMux serves mounts side by side. Of several prefixes that hold a path the
-// longest counts; what no mount holds is a 404 in plain text (G-X-02).
+// NewMux serves handlers side by side. Of several prefixes that cover a path the longest one
+// decides; a path that no prefix covers is answered with 404 in plain text (G-X-02).
 func NewMux(handlers ...PrefixHandler) http.Handler {
 	type entry struct {
 		prefix  string
 		handler http.Handler
 	}
 	var entries []entry
-	for _, m := range handlers {
-		for _, p := range m.Prefixes {
-			entries = append(entries, entry{p, m.Handler})
+	for _, h := range handlers {
+		for _, prefix := range h.Prefixes {
+			entries = append(entries, entry{prefix, h.Handler})
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b entry) int { return len(b.prefix) - len(a.prefix) })
@@ -41,21 +41,22 @@ func NewMux(handlers ...PrefixHandler) http.Handler {
 	})
 }
 
-// NotFound answers who asks for a path that nobody serves.
+// NotFound answers a request for a path that no handler serves.
 func NotFound(w http.ResponseWriter) {
 	http.Error(w, notFoundText, http.StatusNotFound)
 }
 
 const notFoundText = "there is nothing at this path"
 
+// prefixMatches reports whether a prefix covers a path, as PrefixHandler describes it.
 func prefixMatches(prefix, path string) bool {
 	rest, ok := strings.CutPrefix(path, prefix)
 	return ok && (rest == "" || prefix[len(prefix)-1] == '/' || rest[0] == '/')
 }
 
-// escapedPath is the path as it was sent. URL.EscapedPath alone is not: where
-// the path holds a character that should have been escaped and was not, it
-// escapes the decoded path anew, and an escaped slash becomes a real one.
+// escapedPath returns the path as it was sent. URL.EscapedPath alone does not: where the path
+// contains a character that should have been escaped and was not, it escapes the decoded path
+// again, and an escaped slash becomes a real one.
 func escapedPath(r *http.Request) string {
 	if r.URL.RawPath != "" {
 		return r.URL.RawPath
