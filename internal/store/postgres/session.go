@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -193,10 +194,14 @@ func array[T any](rows [][]any, col int, cast func(any) T) []T {
 	return values
 }
 
+// identColumn is where InsertValues has the identity of a job.
+var identColumn = slices.IndexFunc(sqlstore.InsertJobs.Columns,
+	func(c sqlstore.Column) bool { return c.Name == "ident" })
+
 func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 	values := make([][]any, len(jobs))
 	for i, j := range jobs {
-		values[i] = sqlstore.JobValues(j)
+		values[i] = sqlstore.InsertValues(j)
 	}
 	b := sqlstore.InsertJobs
 	text, args := parameters(b, values)
@@ -222,7 +227,7 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 		return nil, s.Translate(b.Name, err)
 	}
 	for i, j := range jobs {
-		ident := job.IdentityHash(values[i][0].([]byte))
+		ident := job.IdentityHash(values[i][identColumn].([]byte))
 		j.Seq = seqs[ident]
 		if j.Seq == 0 {
 			taken = append(taken, i)

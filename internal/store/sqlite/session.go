@@ -206,7 +206,7 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 		if j.Seq, err = s.number(len(jobs) - i); err != nil {
 			return nil, err
 		}
-		rows[i] = append(sqlstore.JobValues(j), j.Seq)
+		rows[i] = append(sqlstore.InsertValues(j), j.Seq)
 	}
 	err = s.observed(sqlstore.InsertJobs, func() error {
 		return s.each(sqlstore.InsertJobs, rows, func(row int, affected int64) {

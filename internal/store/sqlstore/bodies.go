@@ -19,18 +19,18 @@ var (
 	deleteBodies = &Statement{"delete_bodies", "DELETE FROM bodies WHERE seq {in $1}"}
 	deletePart   = &Statement{"delete_body_part",
 		"DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
-	loadBodies = &Statement{"load_bodies",
-		"SELECT seq,definition,payload,progress,result,failure FROM jobs WHERE seq {in $1}"}
+	loadedColumns = append([]jobColumn{seqColumn}, bodyColumns[:]...)
+	loadBodies    = &Statement{"load_bodies",
+		"SELECT " + selected(loadedColumns) + " FROM jobs WHERE seq {in $1}"}
 
-	setBody             = setBodies("set_", nil)
-	updateStatesAndBody = setBodies("save_with_", stateColumns)
+	updateBody         = updatesOfBodies("set_", nil)
+	updateStateAndBody = updatesOfBodies("save_with_", columnsOf(stateGroup))
 )
 
-// setBodies are the statements that set one body each, and other columns before it.
-func setBodies(verb string, others []Column) (all [job.Parts]*Bulk) {
-	for p, name := range bodyNames {
-		all[p] = updateOf(verb+name, "jobs",
-			slices.Concat(others, []Column{{name, "bytea"}, {"apart", "int8"}, seqColumn}))
+// updatesOfBodies returns the updates that set one body each, and other columns with it.
+func updatesOfBodies(verb string, others []jobColumn) (all [job.Parts]jobUpdate) {
+	for p, col := range bodyColumns {
+		all[p] = updateJobs(verb+col.Name, slices.Concat(others, []jobColumn{col, outOfLineColumn})...)
 	}
 	return all
 }
@@ -116,16 +116,16 @@ func (t *Tx) LoadBodies(jobs []*job.Job) error {
 	if len(seqs) == 0 {
 		return nil
 	}
+	row := newScanner(loadedColumns)
+	var read job.Job
 	_, err := collect(t, loadBodies, func(rows *sql.Rows) (struct{}, error) {
-		var seq int64
-		var b [job.Parts]blob
-		err := rows.Scan(&seq, &b[0], &b[1], &b[2], &b[3], &b[4])
-		for p := range job.Parts {
-			if j := bySeq[seq]; j != nil {
-				*j.Body(p) = b[p]
-			}
+		if err := row.scanInto(&read, rows); err != nil {
+			return struct{}{}, err
 		}
-		return struct{}{}, err
+		for p := range job.Parts {
+			*bySeq[read.Seq].Body(p) = *read.Body(p)
+		}
+		return struct{}{}, nil
 	}, t.s.Ints(seqs))
 	if err != nil {
 		return err
@@ -135,37 +135,34 @@ func (t *Tx) LoadBodies(jobs []*job.Job) error {
 
 // UpdateBodies is documented at the port.
 func (t *Tx) UpdateBodies(p job.Part, jobs []*job.Job) error {
-	return t.saveBodies(setBody[p], p, jobs, func(v []any, _ *job.Job) []any { return v })
+	return t.updateBodies(updateBody[p], p, jobs)
 }
 
 // UpdateStateAndBody is documented at the port.
 func (t *Tx) UpdateStateAndBody(p job.Part, jobs []*job.Job) error {
-	if err := checkText(updateStatesAndBody[p].Name, jobs); err != nil {
+	if err := checkText(updateStateAndBody[p].Name, jobs); err != nil {
 		return err
 	}
-	return t.saveBodies(updateStatesAndBody[p], p, jobs, appendState)
+	return t.updateBodies(updateStateAndBody[p], p, jobs)
 }
 
-// saveBodies runs b, which sets a body after the values of other columns.
-func (t *Tx) saveBodies(b *Bulk, p job.Part, jobs []*job.Job,
-	others func([]any, *job.Job) []any) error {
-	var rows [][]any
-	var apart []*job.Job
-	var inline []int64 // were apart and are not any more
+// updateBodies runs u, which sets body p, and moves the body between the row and the table
+// bodies where its size asks for it.
+func (t *Tx) updateBodies(u jobUpdate, p job.Part, jobs []*job.Job) error {
+	var outOfLine [][]any
+	var inline []int64 // were out of line and are not any more
 	for _, j := range jobs {
 		data, was := *j.Body(p), j.OutOfLine&(1<<p) != 0
-		if len(data) > maxInlineBody {
+		switch {
+		case len(data) > maxInlineBody:
 			j.OutOfLine |= 1 << p
-			apart = append(apart, j)
-			data = nil
-		} else if was {
+			outOfLine = append(outOfLine, []any{j.Seq, int64(p), data})
+		case was:
 			j.OutOfLine &^= 1 << p
 			inline = append(inline, j.Seq)
 		}
-		rows = append(rows, append(others(make([]any, 0, len(b.Columns)), j), nullable(data),
-			int64(j.OutOfLine), j.Seq))
 	}
-	if err := t.bulk(b, rows); err != nil {
+	if err := t.bulk(u.Bulk, u.rows(jobs)); err != nil {
 		return err
 	}
 	if len(inline) > 0 {
@@ -173,9 +170,5 @@ func (t *Tx) saveBodies(b *Bulk, p job.Part, jobs []*job.Job,
 			return err
 		}
 	}
-	rows = rows[:0]
-	for _, j := range apart {
-		rows = append(rows, []any{j.Seq, int64(p), *j.Body(p)})
-	}
-	return t.bulk(putBodies, rows)
+	return t.bulk(putBodies, outOfLine)
 }

@@ -37,9 +37,9 @@ var (
 		ON CONFLICT (name) DO UPDATE SET holder=excluded.holder, until=excluded.until
 		WHERE duties.holder=excluded.holder OR duties.until<=$4`}
 	dropDuties = &Statement{"drop_duties", "DELETE FROM duties WHERE holder=$1"}
-	settled    = &Statement{"settled", "SELECT " + coreColumns + ` FROM jobs
+	settled    = &Statement{"settled", "SELECT " + selected(coreColumns) + ` FROM jobs
 		WHERE phase=3 AND contract=$1 AND settled_at<$2 ORDER BY settled_at,seq {limit $3} {skip locked}`}
-	children = &Statement{"children", "SELECT " + coreColumns +
+	children = &Statement{"children", "SELECT " + selected(coreColumns) +
 		" FROM jobs WHERE parent {in $1} AND parent>0 {limit $2} {for update}"}
 	sumSizes = &Statement{"sum_sizes",
 		"SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}

@@ -24,7 +24,7 @@ func Run(t *testing.T, open func(tb testing.TB, clock func() time.Time) store.St
 		name  string
 		tests []test
 	}{
-		{"jobs", jobTests}, {"bodies", bodyTests}, {"locks", lockTests}, {"history", historyTests},
+		{"jobs", jobTests}, {"fields", fieldTests}, {"bodies", bodyTests}, {"locks", lockTests}, {"history", historyTests},
 		{"records", recordTests},
 		{"queues", queueTests}, {"updates", updateTests}, {"search", searchTests},
 		{"crowds", crowdTests},

@@ -1,0 +1,110 @@
+package engine_test
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store/storetest"
+)
+
+// engineFields are the fields of a job that the engine owns, each with the reason: what a
+// submitter leaves in them is not stored. Every other field is carried through submit, replace
+// and edit. A field added to job.Job is either in this list or carried.
+var engineFields = map[string]string{
+	"Seq":            "the store numbers jobs",
+	"Searchable":     "its contract says so",
+	"State":          "the machine's",
+	"Phase":          "the machine's",
+	"Run":            "of a claim",
+	"LeaseUntil":     "of a claim",
+	"Worker":         "of a claim",
+	"Attempts":       "counted",
+	"FailedAttempts": "counted",
+	"LostAttempts":   "counted",
+	"OpenDeps":       "counted",
+	"FailedDeps":     "counted",
+	"Parent":         "Submission.Parent says it",
+	"Children":       "counted",
+	"OutOfLine":      "the store's",
+	"CreatedAt":      "the time of the submission",
+	"UpdatedAt":      "the time of the change",
+	"StartedAt":      "the time of the start",
+	"FinishedAt":     "the time of the end",
+}
+
+// except returns engineFields and more.
+func except(more map[string]string) map[string]string {
+	all := maps.Clone(engineFields)
+	maps.Copy(all, more)
+	return all
+}
+
+// carried checks that got has every field of want but those the engine owns, and nothing of
+// given in those.
+func (w *world) carried(verb string, got, given *job.Job, owned map[string]string) {
+	w.Helper()
+	different := storetest.DifferentFields(got, given)
+	for _, name := range different {
+		if owned[name] == "" {
+			w.Errorf("%s: %s is not carried", verb, name)
+		}
+	}
+	for name, why := range owned {
+		if !slices.Contains(different, name) {
+			w.Errorf("%s: %s is taken from the caller, but it is the engine's: %s", verb, name, why)
+		}
+	}
+}
+
+// given is what a caller says: every field of a job, those of the engine too.
+func given(salt int) *job.Job {
+	j := storetest.FilledJob(salt)
+	j.ID = id("brief/a:1")
+	j.Searchable = true // the contract's jobs are not
+	return j
+}
+
+func TestFieldsAreCarried(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		outcome := map[string]string{"Result": "of an attempt", "Failure": "of an attempt"}
+		size := map[string]string{"Size": "a parent's has those of its children: only submitted"}
+		replaced := maps.Clone(outcome)
+		maps.Copy(replaced, size)
+
+		s := given(0)
+		w.submit(engine.Submission{Job: *s})
+		w.carried("submit", w.get("brief/a:1"), s, except(outcome))
+
+		s = given(1)
+		if _, err := w.Submit(w.ctx, engine.Replace, subs(engine.Submission{Job: *s})); err != nil {
+			w.Fatal(err)
+		}
+		w.carried("replace", w.get("brief/a:1"), s, except(replaced))
+
+		s = given(2)
+		w.ok(second(w.Change(w.ctx, s.ID, job.Replaced, func(j *job.Job, _ time.Time) error {
+			*j = *s
+			return nil
+		})))
+		w.carried("edit", w.get("brief/a:1"), s, except(size))
+	})
+}
+
+// TestEngineFieldsExist keeps the list true: a name in it is a field of a job.
+func TestEngineFieldsExist(t *testing.T) {
+	var strange []string
+	for name := range engineFields {
+		if _, is := reflect.TypeFor[job.Job]().FieldByName(name); !is {
+			strange = append(strange, name)
+		}
+	}
+	if len(strange) > 0 {
+		t.Errorf("no fields of a job: %s", strings.Join(strange, ", "))
+	}
+}

@@ -1,0 +1,204 @@
+package storetest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// FilledJob returns a job with a value of its own in every field, made from the type by
+// reflection, so that a field added to job.Job is filled without a change here. Jobs filled
+// with different small salts differ in every field; flags are set with salt 0 alone.
+func FilledJob(salt int) *job.Job {
+	f := filler{salt: salt}
+	j := &job.Job{}
+	f.fill("Job", reflect.ValueOf(j).Elem())
+	return j
+}
+
+// DifferentFields returns the names of the fields of a job in which two jobs differ. A nil
+// body and an empty one differ.
+func DifferentFields(a, b *job.Job) (names []string) {
+	va, vb := reflect.ValueOf(*a), reflect.ValueOf(*b)
+	for i := range va.NumField() {
+		if !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
+			names = append(names, va.Type().Field(i).Name)
+		}
+	}
+	return names
+}
+
+// filler counts the values it has given.
+type filler struct{ salt, count int }
+
+var (
+	timeType     = reflect.TypeFor[time.Time]()
+	durationType = reflect.TypeFor[time.Duration]()
+	bytesType    = reflect.TypeFor[[]byte]()
+)
+
+// next returns a number that no field before has and that fits a byte.
+func (f *filler) next() int {
+	f.count++
+	return 2*f.count + f.salt
+}
+
+func (f *filler) fill(name string, v reflect.Value) {
+	switch v.Type() {
+	case timeType:
+		v.Set(reflect.ValueOf(start.Add(time.Duration(f.next()) * time.Second)))
+		return
+	case durationType:
+		v.SetInt(int64(time.Duration(f.next()) * time.Microsecond))
+		return
+	case bytesType:
+		v.SetBytes(fmt.Appendf(nil, "%s %d", name, f.next()))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f.fill(name+"."+v.Type().Field(i).Name, v.Field(i))
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			f.fill(name, v.Index(i))
+		}
+		f.count -= v.Len() - 1
+	case reflect.String:
+		v.SetString(fmt.Sprintf("%s %d", name, f.next()))
+	case reflect.Bool:
+		v.SetBool(f.salt == 0)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(f.next()))
+	case reflect.Uint8:
+		v.SetUint(uint64(f.next()))
+	default:
+		panic(fmt.Sprintf("storetest: %s has type %s, which no value is known for", name, v.Type()))
+	}
+}
+
+// filledJob is a FilledJob as the store takes it: its number and OutOfLine are the store's.
+func filledJob(salt int) *job.Job {
+	j := FilledJob(salt)
+	j.Seq, j.OutOfLine = 0, 0
+	j.Phase = job.Ready
+	return j
+}
+
+var fieldTests = []test{
+	{"every field is stored by the insert and read back", fieldsInserted},
+	{"every field is stored by the updates", fieldsUpdated},
+	{"every field is in a dead letter", fieldsOfDeadLetters},
+}
+
+// sameFields fails with the names of the fields that were not stored or not read back.
+func (w *world) sameFields(what string, jobs []*job.Job, want *job.Job) {
+	w.Helper()
+	if len(jobs) != 1 {
+		w.Fatalf("%s: %d jobs", what, len(jobs))
+	}
+	if names := DifferentFields(jobs[0], want); len(names) > 0 {
+		w.Errorf("%s: not stored or not read back: %s", what, strings.Join(names, ", "))
+	}
+}
+
+// fieldsInserted reads one job in every way in which jobs are read.
+func fieldsInserted(w *world) {
+	j := filledJob(0)
+	w.insert(j)
+	w.view(func(r store.Reader) error {
+		for _, full := range []struct {
+			name string
+			read func() ([]*job.Job, error)
+		}{
+			{"Get", func() ([]*job.Job, error) { return r.Get([]job.ID{j.ID}) }},
+			{"GetBySeq", func() ([]*job.Job, error) { return r.GetBySeq(seqs(j)) }},
+			{"GetByAlias", func() ([]*job.Job, error) {
+				return r.GetByAlias([]job.IdentityHash{j.Alias})
+			}},
+			{"List", func() ([]*job.Job, error) { return r.List(store.Filter{}) }},
+			{"List of a parent", func() ([]*job.Job, error) {
+				return r.List(store.Filter{Parent: j.Parent})
+			}},
+			{"List of an owner", func() ([]*job.Job, error) {
+				return r.List(store.Filter{Contract: j.ID.Contract, Owner: j.Owner, NewestFirst: true})
+			}},
+		} {
+			jobs, err := full.read()
+			if err != nil {
+				return fmt.Errorf("%s: %w", full.name, err)
+			}
+			w.sameFields(full.name, jobs, j)
+		}
+		brief, err := r.GetWithoutBodies(seqs(j))
+		w.sameFields("GetWithoutBodies", brief, withBodies(j, job.Definition))
+		return err
+	})
+	w.update(func(tx store.Tx) error {
+		ready, err := tx.LockReady(j.ID.Contract, j.Queue, 1)
+		if err != nil {
+			return err
+		}
+		w.sameFields("LockReady", ready, j)
+		locked, err := tx.LockBySeq(seqs(j))
+		if err != nil {
+			return err
+		}
+		w.sameFields("LockBySeq", locked, withBodies(j))
+		err = tx.LoadBodies(locked)
+		w.sameFields("LoadBodies", locked, j)
+		return err
+	})
+}
+
+// withBodies returns the job with these bodies alone.
+func withBodies(j *job.Job, parts ...job.Part) *job.Job {
+	only := *j
+	for p := range job.Parts {
+		if !slices.Contains(parts, p) {
+			*only.Body(p) = nil
+		}
+	}
+	return &only
+}
+
+// fieldsUpdated writes everything but the identity with UpdateAll and UpdateBodies.
+func fieldsUpdated(w *world) {
+	j := filledJob(0)
+	w.insert(j)
+	want := filledJob(1)
+	want.Seq, want.ID = j.Seq, j.ID
+	w.update(func(tx store.Tx) error {
+		if err := tx.UpdateAll([]*job.Job{want}); err != nil {
+			return err
+		}
+		for p := range job.Parts {
+			if err := tx.UpdateBodies(p, []*job.Job{want}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.sameFields("UpdateAll and UpdateBodies",
+		read(w, func(r store.Reader) ([]*job.Job, error) { return r.Get([]job.ID{j.ID}) }), want)
+}
+
+func fieldsOfDeadLetters(w *world) {
+	j := FilledJob(0)
+	w.update(func(tx store.Tx) error {
+		return tx.AddDeadLetters([]job.DeadLetter{{Job: *j, Cause: "cause", CreatedAt: start}})
+	})
+	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters(j.ID.Contract, 0, 10)
+	})
+	if len(letters) != 1 {
+		w.Fatalf("%d dead letters", len(letters))
+	}
+	w.sameFields("DeadLetters", []*job.Job{&letters[0].Job}, j)
+}
