@@ -1,9 +1,16 @@
-// Package store is the storage port: what the engine needs of a database, and
-// what a database promises in return. The verbs take and return sets, so that
-// the work of many callers is one statement.
+// Package store is the storage port: what the engine needs of a database, and what a database
+// promises in return.
 //
-// Every promise stands in a comment here and has its test in storetest, which
-// runs on every implementation. Nothing but the engine calls Update.
+//	engine ── Update(fn) ──> Store ──> fn(Tx): Lock..., Insert, Update..., Add..., Delete...
+//	       ── View(fn) ────> Store ──> fn(Reader): Get..., List, Search, Counts, Records
+//
+// The methods take and return sets, so that the work of many callers is one statement. The
+// engine locks jobs in a transaction, applies transitions to them in memory and writes them
+// back; the store knows phases and times, but no machine and no contract.
+//
+// Package sqlstore implements the methods once, on database/sql. Packages sqlite and postgres
+// open a database and supply what differs. Every promise stands in a comment here and has its
+// test in package storetest, which runs on every implementation. Only the engine calls Update.
 package store
 
 import (
@@ -15,54 +22,60 @@ import (
 
 // Store is a database of jobs.
 //
-// Errors are *job.Error: Unavailable when the database is away, busy, full or
-// slow and trying again may help, ReadOnly when it refuses writes until someone
-// acts, Aborted when ctx was canceled first (a deadline that passed is
-// Unavailable), Invalid when a text is not UTF-8 or holds a NUL, Internal
-// otherwise. After any error but a lost answer to a commit nothing has changed;
-// that one is Unavailable too.
+// Every error is a *job.Error, and its kind says what the caller can do:
 //
-// A database error inside of fn ends its transaction: all further verbs return
-// it, and so does Update when fn does not return an error of its own. A panic in
-// fn reaches the caller of Update and nobody else. fn uses nothing of the Store
-// but what it is given: an Update in an Update may wait for itself.
+//   - Unavailable: the database is away, busy, full or slow, or a deadline has passed. The call
+//     may succeed later.
+//   - ReadOnly: the database refuses writes until an operator acts.
+//   - Aborted: the caller's ctx was canceled first.
+//   - Invalid: a text is not UTF-8 or holds a NUL character, or a name is too long.
+//   - TooLarge: a value is larger than the database can hold.
+//   - Internal: any other error, which is a defect.
+//
+// After an error nothing has changed. The one exception is a commit whose answer was lost: it
+// is Unavailable too, and its changes may have been kept.
+//
+// A database error inside fn ends the transaction: every later method returns the same error,
+// and so does Update if fn returns nil. A panic in fn reaches the caller of Update and no
+// other caller. fn must not use the Store itself: an Update inside an Update may wait forever.
 type Store interface {
-	// Update runs fn in a transaction and returns once its changes are on
-	// stable storage. When fn returns an error nothing of it is kept and Update
-	// returns that error. fn may run again (busy, serialization failure), so it
-	// changes nothing outside until Update has returned. Concurrent updates
-	// keep their own outcomes, also where they share one commit.
+	// Update runs fn in a transaction and returns once its changes are on stable storage. If
+	// fn returns an error, nothing is kept and Update returns that error. Update may run fn
+	// again after a conflict with another transaction, so fn changes nothing outside of the
+	// transaction. Concurrent updates keep their own outcomes even where they share a commit.
 	Update(ctx context.Context, fn func(Tx) error) error
 
-	// View runs fn on a consistent snapshot that includes every Update that has
-	// returned. It goes on working while writes fail, where the database can.
+	// View runs fn on a consistent snapshot that includes every Update that has returned.
+	// Where the database allows it, View keeps working while writes fail.
 	View(ctx context.Context, fn func(Reader) error) error
 
-	// Announce tells the other nodes that the lanes may have ready jobs. It
-	// returns at once and promises nothing: polling is the floor.
-	Announce(lanes []job.QueueHash)
+	// Announce notifies the other nodes that these queues may have ready jobs. It returns at
+	// once. An announcement may be lost, so nodes also poll.
+	Announce(queues []job.QueueHash)
 
-	// Listen calls fn with the lanes other nodes announce, until ctx ends.
+	// Listen calls fn with the queues that other nodes announce, until ctx ends.
 	Listen(ctx context.Context, fn func([]job.QueueHash))
 
-	// Writers is how many updates make progress at the same time: one where there
-	// is one writer. More callers than that had better share an update.
+	// Writers returns how many updates make progress at the same time: one for a database
+	// with a single writer. More concurrent callers should share an update.
 	Writers() int
 
-	// Ping reports whether the database answers and takes what the work writes, as far as
-	// is known without writing. An update that failed because of what it was asked for
-	// says nothing of that.
+	// Ping reports whether the database answers and accepts the writes of jobs, as far as
+	// that is known without writing. An update that failed because of its own arguments does
+	// not count.
 	Ping(ctx context.Context) error
 
+	// Close ends the updates that run and closes the connections. Later calls fail with
+	// Unavailable.
 	Close() error
 }
 
-// Reader reads. Jobs come with all their bodies.
+// Reader reads. Unless a method says otherwise, jobs come with all their bodies.
 type Reader interface {
-	// Now is the database's time when fn began, one value for all of it.
+	// Now returns the database's time when fn began. It stays the same throughout fn.
 	Now() time.Time
 
-	// Get returns the jobs that exist of those asked for, in no order.
+	// Get returns those of the jobs that exist, in no particular order.
 	Get(ids []job.ID) ([]*job.Job, error)
 	// GetBySeq is Get by Seq.
 	GetBySeq(seqs []int64) ([]*job.Job, error)
@@ -72,185 +85,190 @@ type Reader interface {
 	GetWithoutBodies(seqs []int64) ([]*job.Job, error)
 	// Exists reports whether the job is stored.
 	Exists(id job.ID) (bool, error)
-	// List returns the jobs that match f, by Seq ascending, at most f.Limit. It
-	// reads from f.After on until it has them, whatever else f says.
+	// List returns the first f.Limit jobs that match f, by Seq ascending. It scans from
+	// f.After until it has found them, so a rare match is expensive.
 	List(f Filter) ([]*job.Job, error)
 
-	// Events returns the history of a job in the order things happened.
+	// Events returns the history of a job in the order in which it happened.
 	Events(seq int64) ([]job.Event, error)
-	// DeadLetters returns those of a contract with an ID above after, by ID
-	// ascending.
+	// DeadLetters returns the first limit dead letters of a contract with an ID above after,
+	// by ID ascending.
 	DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error)
-	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as
-	// they were at one moment. It locks nothing: who may deliver them is decided by
-	// Elect.
+	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as they
+	// were at one moment. It locks nothing: Elect decides which node publishes them.
 	Messages(contracts []string, n int) ([]job.Message, error)
-	// NewestMessage returns the ID of the newest message in the outbox, 0 if there is none.
+	// NewestMessage returns the ID of the newest message in the outbox, 0 if it is empty.
 	NewestMessage() (int64, error)
-	// Search returns the listed jobs that match s, newest first and those created at
-	// the same time by key, which is compared byte by byte. It looks at priorities
-	// from MinPriority to MaxPriority; its cost grows with their number and with s.Limit
-	// only.
+	// Search returns the first s.Limit searchable jobs that match s: newest first, and jobs
+	// of the same time by key, compared byte by byte. It finds priorities from MinPriority to
+	// MaxPriority. Its cost grows with the number of priorities and with s.Limit, never with
+	// the number of jobs.
 	Search(s Search) ([]*job.Job, error)
 
-	// Dependencies returns what each of the jobs depends on, in no order.
+	// Dependencies returns what each of the jobs depends on, in no particular order.
 	Dependencies(ids []job.ID) (map[job.ID][]job.ID, error)
-	// EdgesFrom returns the edges of which a job is the dependent, EdgesTo up to n
-	// of those of which one is the dependency; 0 means all.
+	// EdgesFrom returns the edges from the given dependents.
 	EdgesFrom(seqs []int64) ([]job.Edge, error)
+	// EdgesTo returns up to n edges to the given dependencies; 0 means all.
 	EdgesTo(seqs []int64, n int) ([]job.Edge, error)
-	// TransitiveEdges returns every edge that is met by going from the jobs to what they
-	// depend on, and on from there.
+	// TransitiveEdges returns the edges from the given dependents and, transitively, from
+	// everything that they depend on.
 	TransitiveEdges(seqs []int64) ([]job.Edge, error)
 
-	// QueueSettings returns every queue that has settings of its own, by contract and
-	// queue.
+	// QueueSettings returns the settings of every queue that has any, by contract and queue.
 	QueueSettings() ([]job.QueueSettings, error)
-	// Counts returns the jobs in each phase of each queue, in no order, kept exact by
-	// AddCounts and never found by scanning. An empty contract means all.
+	// Counts returns the number of jobs in each phase of each queue of a contract, in no
+	// particular order; an empty contract means all. AddCounts keeps the counts, so that no
+	// scan is needed to find them.
 	Counts(contract string) ([]job.QueueCount, error)
-	// Records returns those of a kind that exist of the keys asked for, by key.
+	// Records returns those of the records of a kind that exist, by key.
 	Records(kind string, keys []string) ([]job.Record, error)
-	// ListRecords returns the first n of a kind and owner with a key above after,
-	// by key.
+	// ListRecords returns the first n records of a kind and owner with a key above after, by
+	// key.
 	ListRecords(kind, owner, after string, n int) ([]job.Record, error)
 
-	// NextDue returns when the next waiting job is due and the next lease ends;
-	// zero times when there is none. A job without a time is due now.
+	// NextDue returns when the next waiting job is due and when the next lease ends; the zero
+	// time where there is none. A waiting job without a due time is due now.
 	NextDue() (due, lease time.Time, err error)
 }
 
-// Tx reads and writes. Every Lock... verb returns rows that no other
-// transaction changes until this one ends, without bodies unless said. A set
-// holds a job once, but for Insert and the sets of ids. What is looked up by its
-// text, which are owners and the names of records, has at most MaxNameBytes bytes there.
+// Tx reads and writes.
+//
+// Every Lock... method returns rows that no other transaction changes until this one ends, and
+// without bodies unless it says otherwise. Where a method says that it skips locked rows, it
+// passes over those that another transaction has locked; the others wait for them.
+//
+// A set holds a job once, except for that of Insert and sets of ids. Owners and the kinds,
+// keys and owners of records have at most MaxNameBytes bytes.
 type Tx interface {
 	Reader
 
-	// Insert stores the jobs and sets their Seq, growing with their order.
-	// taken lists the indexes of those whose identity or alias exists already, in
-	// the store or earlier in jobs; they are not stored and have no Seq. Of several
-	// with one alias in jobs any one is stored. Updates that insert the same jobs wait
-	// for each other and never in a circle: none is run again for that.
+	// Insert stores the jobs and sets their Seq, which grows in the order of the set. taken
+	// lists the indexes of the jobs whose identity or alias exists already, in the store or
+	// earlier in the set: they are not stored and have no Seq. Of several jobs of the set with
+	// one alias, any one is stored. Updates that insert the same jobs wait for each other but
+	// never deadlock, so none of them is run again.
 	Insert(jobs []*job.Job) (taken []int, err error)
-	// UpdateState writes what moves change: state, phase, times, run, counters.
+	// UpdateState writes what transitions change: state, phase, times, run id, worker and
+	// counters.
 	UpdateState(jobs []*job.Job) error
 	// UpdateLeases writes what may change while a job stays in its state: the end of the
-	// lease, the counters of relatives and the time of the change.
+	// lease, the counters of its relatives and the time of the change.
 	UpdateLeases(jobs []*job.Job) error
 	// UpdateAll writes everything but identity and bodies.
 	UpdateAll(jobs []*job.Job) error
 	// UpdateBodies writes one body of each of the jobs.
 	UpdateBodies(p job.Part, jobs []*job.Job) error
-	// UpdateStateAndBody is Save and UpdateBodies in one.
+	// UpdateStateAndBody is UpdateState and UpdateBodies in one statement.
 	UpdateStateAndBody(p job.Part, jobs []*job.Job) error
 	// Delete removes the jobs with their bodies.
 	Delete(jobs []*job.Job) error
 	// DeleteEvents removes the events of jobs.
 	DeleteEvents(seqs []int64) error
 
-	// Lock returns the jobs that exist of those asked for, by Seq ascending.
+	// Lock returns those of the jobs that exist, by Seq ascending.
 	Lock(ids []job.ID) ([]*job.Job, error)
 	// LockBySeq is Lock by Seq.
 	LockBySeq(seqs []int64) ([]*job.Job, error)
-	// LockReady returns the first n ready jobs of a queue in claim order, with
-	// bodies, passing over those another transaction holds. It returns fewer when
-	// their bodies together would exceed MaxReadyBytes, so that a claim of many large
-	// jobs does not exhaust memory; it returns one however large.
+	// LockReady returns the first n ready jobs of a queue in claim order, with bodies, and
+	// skips locked rows. It returns fewer where the large bodies of the jobs would together
+	// exceed MaxReadyBytes, so that a claim cannot exhaust memory, but always at least one.
 	LockReady(contract, queue string, n int) ([]*job.Job, error)
-	// LockDue returns up to n waiting jobs with no open dependency whose time
-	// has come, earliest first, passing over those another transaction holds and
-	// those in the states given, each as "contract state".
+	// LockDue returns up to n waiting jobs that are due and have no open dependency, earliest
+	// first, and skips locked rows. It leaves out jobs in the states given, each as
+	// "contract state".
 	LockDue(n int, except []string) ([]*job.Job, error)
-	// LockExpired returns up to n leased jobs whose lease is over, longest first, passing over
-	// those another transaction holds. After a jump of the clock at the time
-	// jumped, runs that began before it are kept for one lease from then on;
-	// the zero time means no jump.
+	// LockExpired returns up to n leased jobs whose lease has ended, the longest ended first,
+	// and skips locked rows. A jumped time that is not zero says that the clock jumped then:
+	// attempts that were last heard of before it get one more lease from that time on.
 	LockExpired(jumped time.Time, n int) ([]*job.Job, error)
-	// LoadBodies fills in the bodies of jobs that were locked without.
+	// LoadBodies fills in the bodies of jobs that were locked without them.
 	LoadBodies(jobs []*job.Job) error
 
 	// AddEvents appends to the histories.
 	AddEvents(events []job.Event) error
 	// AddMessages appends to the outbox.
 	AddMessages(messages []job.Message) error
-	// DeleteMessages removes messages that were delivered.
+	// DeleteMessages removes messages that were published.
 	DeleteMessages(ids []int64) error
-	// AddDeadLetters keeps dead letters.
+	// AddDeadLetters stores dead letters.
 	AddDeadLetters(letters []job.DeadLetter) error
 	// DeleteDeadLetters removes dead letters.
 	DeleteDeadLetters(ids []int64) error
 
 	// AddEdges stores dependencies; an edge that exists stays as it is.
 	AddEdges(edges []job.Edge) error
-	// DeleteEdges removes every edge of which a job is the dependent.
+	// DeleteEdges removes every edge from the given dependents.
 	DeleteEdges(dependents []int64) error
 
 	// SetQueue stores the settings of a queue.
 	SetQueue(q job.QueueSettings) error
-	// LockName makes transactions that lock the same name run one after
-	// another, on all nodes, until they end.
+	// LockName makes the transactions that lock the same name run one after another, on all
+	// nodes, until they end.
 	LockName(name string) error
 	// AddCounts adds to the counts of queues. Updates that count for the same queues, or
-	// fold them, wait for each other and never in a circle: none is run again for that.
+	// compact their counts, wait for each other but never deadlock, so none of them is run
+	// again.
 	AddCounts(deltas []job.QueueCount) error
-	// CompactCounts tidies the counters of up to n queues that are empty.
+	// CompactCounts removes the counters of up to n empty queues.
 	CompactCounts(n int) error
 
-	// UpsertRecords inserts or replaces records; the time it was first put stays.
+	// UpsertRecords inserts or replaces records. A record that is replaced keeps its
+	// CreatedAt.
 	UpsertRecords(records []job.Record) error
 	// DeleteRecords removes records.
 	DeleteRecords(kind string, keys []string) error
-	// PruneRecords removes up to n records whose time is over, oldest first, and
-	// reports how many.
+	// PruneRecords removes up to n expired records, the longest expired first, and returns
+	// how many it removed.
 	PruneRecords(n int) (int, error)
 
-	// Elect makes holder the one that does a duty until the given time, unless
-	// somebody else is and the time given for them has not come.
+	// Elect makes holder the leader for a duty until the given time and reports whether it
+	// is, which it is not while the term of another holder lasts.
 	Elect(duty, holder string, until time.Time) (bool, error)
-	// EndTerms ends all that holder was elected for.
+	// EndTerms ends all terms of a holder.
 	EndTerms(holder string) error
-	// PruneFinished removes up to n jobs of a contract that settled before the
-	// given time, oldest first, and no more once those removed have sizes that add
-	// up to bytes, if that is not 0. Children go before their parents: where some of
-	// the jobs have children, up to n of these are removed and nothing else.
+	// PruneFinished removes up to n jobs of a contract that finished before the given time,
+	// oldest first. If bytes is not 0, it stops once the removed jobs have sizes that add up
+	// to bytes. Children go before their parents: where some of the jobs have children, it
+	// removes up to n of these children and nothing else.
 	PruneFinished(contract string, before time.Time, bytes int64, n int) (Pruned, error)
 	// Size returns the sum of the sizes of a contract's jobs.
 	Size(contract string) (int64, error)
-	// PruneDeadLetters is the same for dead letters.
+	// PruneDeadLetters removes up to n dead letters of a contract that were stored before the
+	// given time, oldest first, and returns how many it removed.
 	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
 }
 
-// Pruned is how much a PruneFinished removed.
+// Pruned is how many jobs a PruneFinished removed.
 type Pruned struct{ Jobs, Children int }
 
-// MaxNameBytes is how many bytes an owner and the kind, key and owner of a record may
-// have: a longer one is Invalid.
+// MaxNameBytes is the length limit of an owner and of the kind, key and owner of a record: a
+// longer one is Invalid.
 const MaxNameBytes = 512
 
-// MaxReadyBytes bounds the large bodies that one LockReady brings into memory.
+// MaxReadyBytes limits the large bodies that one LockReady brings into memory.
 const MaxReadyBytes = 64 << 20
 
-// The priorities of a listed job.
+// The priorities of a searchable job.
 const (
 	MinPriority = 1
 	MaxPriority = 10
 )
 
-// Search selects listed jobs. Empty members select all.
+// Search selects searchable jobs. Empty members select all.
 type Search struct {
-	Contract      string // needed
+	Contract      string // required
 	Queue         string
 	State         job.State
 	PriorityMin   int       // 0 means no bound
-	PriorityMax   int       // likewise
+	PriorityMax   int       // 0 means no bound
 	CreatedFrom   time.Time // inclusive
 	CreatedBefore time.Time // exclusive
 
-	// AfterTime and AfterKey are those of the last job of the page before.
+	// AfterTime and AfterKey are CreatedAt and the key of the last job of the previous page.
 	AfterTime time.Time
 	AfterKey  string
-	Limit     int // needed
+	Limit     int // required
 }
 
 // Filter selects jobs for List. Empty members select all.
@@ -260,12 +278,12 @@ type Filter struct {
 	Owner    string
 	States   []job.State
 	Phases   []job.Phase
-	// Parent lists the children of a job. Of the other members only States, After and
-	// Limit count then.
+	// Parent selects the children of a job. Of the other members only States, After and
+	// Limit apply then.
 	Parent int64
-	After  int64 // Seq above this
-	// NewestFirst lists the jobs of an Owner by Seq descending, below Before if that is
-	// not 0. Of the other members only Contract, States and Limit count then.
+	After  int64 // selects a Seq above this
+	// NewestFirst lists the jobs of an Owner by Seq descending, and below Before if that is
+	// not 0. Of the other members only Contract, States and Limit apply then.
 	NewestFirst bool
 	Before      int64
 	Limit       int // 0 means no limit
