@@ -94,10 +94,10 @@ func ExampleFetchBox_Logs() {
 		case "error":
 			fmt.Println(entry.ResourceID+":", entry.Message, entry.Fields["code"])
 		case "info":
-			if entry.Message == "all tasks are settled" {
+			if entry.Message == "all tasks have finished" {
 				return
 			}
 		}
 	}
-	// Output: page: the task failed and is not tried again HTTP_404
+	// Output: page: the task failed and is not retried HTTP_404
 }

@@ -196,7 +196,7 @@ func (f *FetchBox) Contracts() []engine.Contract {
 	return []engine.Contract{f.Contract(),
 		{Name: Tasks, Machine: taskMachine, History: true, Publish: true, Body: taskMessages,
 			RetryDelay: f.retryDelay, MaxLostAttempts: f.MaxLostRuns,
-			LostFailure: workerLost.encode(),
+			LostFailure: errWorkerLost.encode(),
 			Moved:       f.onDeadTasks, MovedOn: []job.Cause{job.FailedForGood,
 				job.ExpiredForGood}}}
 }

@@ -47,7 +47,7 @@ func (f *fetcher) download(ctx context.Context, task *handler.Task, req *http.Re
 	case b.err != nil:
 		return nil, b.err
 	case err != nil:
-		return nil, &storageError{err}
+		return nil, f.storageError(err)
 	}
 	return &stored{uri: f.Objects.URI(s.Bucket, s.Key), size: b.bytesRead, digest: b.sum(),
 		contentType: contentType, verified: b.wantDigest != ""}, nil
@@ -67,7 +67,7 @@ func (f *fetcher) responseError(resp *http.Response) error {
 }
 
 func (f *fetcher) tooLarge() error {
-	return &fetchError{code: codeDownloadTooLarge,
+	return &taskError{code: codeDownloadTooLarge,
 		message: fmt.Sprintf("the resource has more than %d bytes", f.MaxDownload)}
 }
 
@@ -95,7 +95,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case b.remaining < 0:
 		b.err = b.tooLarge
 	case err == io.EOF && b.wantDigest != "" && b.sum() != b.wantDigest:
-		b.err = &fetchError{code: codeChecksum,
+		b.err = &taskError{code: codeChecksum,
 			message:   "the resource's SHA-256 is " + b.sum() + ", not what its checksum_hint says",
 			retryable: true}
 	case err != nil && err != io.EOF:

@@ -19,7 +19,6 @@ var (
 	StatusOf    = statusOf
 	TaskAlias   = taskAlias
 	Succeeded   = successOutcome
-	FailedWith  = failureOutcome
 	Settled     = finalCause
 )
 
@@ -76,7 +75,7 @@ func (f *FetchBox) StopFollowing() { f.stopFollowing() }
 func Stored() engine.Outcome { return successOutcome([]byte(`{"bytes":1}`)) }
 
 func BrokenOutcome(code string, retry bool, delay time.Duration) engine.Outcome {
-	return failureOutcome(code, "it broke", retry, delay)
+	return failureOutcome(&taskError{code: code, message: "it broke", retryable: retry, delay: delay})
 }
 
 // Label is what is known of a task without its message.

@@ -3,91 +3,132 @@ package fetchbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/worker"
 )
 
+// The way of a task through a fetcher. Whatever stops it before the request costs nothing but time:
+//
+//	claimed ─► task, headers and key valid? ─► bucket available? ─► a slot of the host free?
+//	                 │ no: failed for good        │ no: wait            │ no: released
+//	                 ▼                            ▼                     ▼
+//	           ─► request, by the proxies in turn ─► body ─► object ─► succeeded
+//	                 │ failed: retried with backoff, or a dead letter (FB-083)
+//	                 │ the bucket is unavailable: released, the attempt does not count
+//	                 ▼
 const (
-	defaultParallel = 8    // downloads of a type at a time on a node, where the type sets no limit
-	maxParallel     = 1000 // whatever it sets
+	defaultParallel = 8    // downloads of a type at a time on a node, if the type sets no limit
+	maxParallel     = 1000 // downloads of a type at a time on a node, whatever the type sets
+
+	// limitRetryInterval is the pause between attempts to store the limits.
+	limitRetryInterval = 5 * time.Second
 )
 
-// runFetchers downloads the tasks of every job type until ctx ends and what is under way is over.
+// runLimits stores how many downloads of each job type may run over all nodes (FB-074). It returns
+// when they are stored, or when ctx ends.
+func (f *FetchBox) runLimits(ctx context.Context) {
+	limits := map[string]int{}
+	for name, t := range f.types {
+		if t.MaxParallel > 0 {
+			limits[name] = t.MaxParallel
+		}
+	}
+	loop := outage.Loop{Log: f.Log, Name: "limits of downloads"}
+	for {
+		err := f.engine.LimitQueues(ctx, Tasks, limits)
+		loop.Report(ctx, err)
+		if err == nil || !clock.Sleep(ctx, limitRetryInterval) {
+			return
+		}
+	}
+}
+
+// runFetchers downloads the tasks of every job type until ctx ends and the running downloads have
+// finished.
 func (f *FetchBox) runFetchers(ctx context.Context) {
 	defer f.proxyRoutes.close()
 	var all sync.WaitGroup
 	for name, t := range f.types {
-		pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Tasks,
-			Queues: []string{name}, Name: f.Node + "/" + name,
+		pool, err := worker.New(worker.Config{
+			Engine: f.engine, Contract: Tasks, Queues: []string{name},
+			Name:              f.Node + "/" + name,
 			Slots:             min(cmp.Or(t.MaxParallel, defaultParallel), maxParallel),
-			HeartbeatInterval: f.Lease / 3, Handler: &fetcher{f, t}, Log: f.Log,
-			OnPanic: panicOutcome})
+			HeartbeatInterval: f.Lease / 3,
+			Handler:           &fetcher{f, t},
+			OnPanic:           panicOutcome,
+			Log:               f.Log,
+		})
 		if err != nil {
-			panic(err) // New has let nothing pass that is refused here
+			panic(err) // New has validated everything that worker.New checks
 		}
 		all.Go(func() { pool.Run(ctx, f.Grace) })
 	}
 	all.Wait()
 }
 
-// panicOutcome is how a try ends whose handler broke: another one may meet it in a better state.
+// panicOutcome ends an attempt whose handler panicked. It is retryable: the panic may depend on
+// state that changes.
 func panicOutcome(*worker.Task, any) engine.Outcome {
-	return failureOutcome(codeHandlerPanic, "the handler of the job type broke", true, 0)
+	return failureOutcome(&taskError{code: codeHandlerPanic, retryable: true,
+		message: "the handler of the job type panicked"})
 }
 
-// fetcher runs the tasks of one job type.
+// fetcher executes the tasks of one job type.
 type fetcher struct {
 	*FetchBox
 	jobType *jobType
 }
 
-// Handle implements worker.Handler: one try of a task.
+// Handle implements worker.Handler: one attempt at a task.
 func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	task, err := decodeTask(t.Job.Payload)
 	if err != nil {
-		return failureOutcome(codeMalformed, "the task is not one", false, 0)
+		return failureOutcome(&taskError{code: codeMalformed, message: "the task is malformed"})
 	}
 	if task, err = f.jobType.fillDefaults(ctx, task); err != nil {
-		return failureOutcome(codeHandlerTask, err.Error(), false, 0)
+		return failureOutcome(&taskError{code: codeHandlerTask, message: err.Error()})
 	}
-	req, wrong := newRequest(&task)
-	if wrong != nil {
-		return f.failureOutcome(wrong)
+	req, taskErr := newRequest(&task)
+	if taskErr != nil {
+		return f.fail(taskErr)
 	}
 	if s := task.Storage; !object.ValidKey(s.Key) ||
 		(s.Bucket != "" && !object.ValidBucket(s.Bucket)) {
-		return f.failureOutcome(errInvalidObjectKey)
+		return f.fail(errInvalidObjectKey)
 	}
 	routes, err := f.proxyRoutes.routesFor(task.Proxy)
 	if err != nil {
-		return f.failureOutcome(&fetchError{code: codeUnknownPool, message: err.Error()})
+		return f.fail(&taskError{code: codeUnknownPool, message: err.Error()})
 	}
 	f.awaitStorage(ctx, f.storageOf(task.Storage.Bucket))
 	release, retryAfter := f.hosts.acquire(ctx, req.URL.Host)
 	if retryAfter > 0 {
 		return engine.Outcome{On: job.Released, Delay: retryAfter,
-			Reason: "the host is left alone for a while"}
+			Reason: "the host is paused or has no free slot"}
 	}
 	defer release()
-	return f.try(ctx, t.Job, &task, req, f.proxyRoutes.rotate(routes, t.Job.FailedAttempts))
+	return f.fetch(ctx, t.Job, &task, req, f.proxyRoutes.rotate(routes, t.Job.FailedAttempts))
 }
 
-// try downloads and stores, and says how that ended.
-func (f *fetcher) try(ctx context.Context, j *job.Job, task *handler.Task, req *http.Request,
+// fetch downloads and stores the resource of a task and returns the outcome of the attempt.
+func (f *fetcher) fetch(ctx context.Context, j *job.Job, task *handler.Task, req *http.Request,
 	routes []route) engine.Outcome {
 	f.metrics.inflight.Inc()
 	defer f.metrics.inflight.Dec()
@@ -98,64 +139,74 @@ func (f *fetcher) try(ctx context.Context, j *job.Job, task *handler.Task, req *
 		attribute.Int("attempt", j.FailedAttempts+1),
 		attribute.String("server.address", req.URL.Host))
 	defer span.End()
-	inject(within, req.Header)
+	injectTrace(within, req.Header)
 	within, cancel := context.WithTimeout(within, f.DownloadTimeout)
 	defer cancel()
-	got, err := f.download(within, task, req.WithContext(within), routes)
+	stored, err := f.download(within, task, req.WithContext(within), routes)
 	if ctx.Err() != nil {
-		return engine.Outcome{} // given back, or nobody's any more
+		return engine.Outcome{} // the node stops, or the lease was lost: the worker pool decides
 	}
 	f.metrics.downloadSeconds.Observe((f.Elapsed() - startedAt).Seconds())
-	if err != nil {
-		wrong := f.toFetchError(err)
-		telemetry.FailSpan(span, wrong.code)
-		f.Log.Debug("a download failed", telemetry.JobID, task.JobID, "resource_id",
-			task.ResourceID, "attempt", j.FailedAttempts+1, telemetry.ErrorMessage, err)
-		o := f.failureOutcome(wrong)
-		if _, storageState := errors.AsType[*storageError](err); storageState && wrong.retryable &&
-			!f.storageResponds(ctx, f.storageOf(task.Storage.Bucket)) {
-			o.On = job.Released // it costs no try
-		}
-		return o
+	if err == nil {
+		return successOutcome(stored.encode())
 	}
-	return successOutcome(got.encode())
+	taskErr := f.toTaskError(err)
+	telemetry.FailSpan(span, taskErr.code)
+	f.logFailure(j, task, taskErr, err)
+	o := f.fail(taskErr)
+	if taskErr.storing && taskErr.retryable &&
+		!f.storageResponds(ctx, f.storageOf(task.Storage.Bucket)) {
+		o.On = job.Released // an outage of the storage costs no attempt
+	}
+	return o
 }
 
-// inject sends the trace along, unless the task has headers of its own for that.
-func inject(ctx context.Context, h http.Header) {
+// logFailure logs a failed attempt, and an object that could not be stored at the level that the
+// cause deserves.
+func (f *fetcher) logFailure(j *job.Job, task *handler.Task, e *taskError, err error) {
+	if e.code == codeUpload {
+		f.Log.Log(context.Background(), outage.Level(slog.LevelWarn, e.cause),
+			"a download cannot be stored", telemetry.ErrorMessage, e.cause)
+	}
+	f.Log.Debug("a download failed", telemetry.JobID, task.JobID, "resource_id", task.ResourceID,
+		"attempt", j.FailedAttempts+1, telemetry.ErrorMessage, err)
+}
+
+// injectTrace sends the trace along, unless the task sets trace headers itself.
+func injectTrace(ctx context.Context, h http.Header) {
 	if len(h[telemetry.TraceParent]) == 0 && len(h[telemetry.TraceState]) == 0 {
 		telemetry.Inject(ctx, h)
 	}
 }
 
-// failed counts a failure and makes an outcome of it.
-func (f *fetcher) failureOutcome(it *fetchError) engine.Outcome {
-	if it.fromStorage {
-		f.metrics.storageFailures.WithLabelValues(it.code).Inc()
-	} else {
-		f.metrics.downloadFailures.WithLabelValues(it.code).Inc()
+// fail counts a failed attempt and returns its outcome.
+func (f *fetcher) fail(e *taskError) engine.Outcome {
+	failures := f.metrics.downloadFailures
+	if e.ofStorage() {
+		failures = f.metrics.storageFailures
 	}
-	return failureOutcome(it.code, it.message, it.retryable, it.delay)
+	failures.WithLabelValues(e.code).Inc()
+	return failureOutcome(e)
 }
 
-// newRequest is the request that a task asks for, checked as if nobody had done so before: a direct
-// producer's was not.
-func newRequest(task *handler.Task) (*http.Request, *fetchError) {
+// newRequest makes the request of a task. It checks everything again, as the task of a direct
+// producer has passed no check of the API.
+func newRequest(task *handler.Task) (*http.Request, *taskError) {
 	u, err := egress.ParseURL(task.URL)
 	if err != nil {
-		return nil, &fetchError{code: codeURL, message: err.Error()}
+		return nil, &taskError{code: codeURL, message: err.Error()}
 	}
 	header := http.Header{}
 	for _, name := range slices.Sorted(maps.Keys(task.Headers)) {
 		if err := egress.CheckHeader(name, task.Headers[name]); err != nil {
-			return nil, &fetchError{code: codeHeader, message: err.Error()}
+			return nil, &taskError{code: codeHeader, message: err.Error()}
 		}
 		header.Set(name, task.Headers[name])
 	}
 	req, err := http.NewRequest(http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, &fetchError{code: codeURL,
-			message: fmt.Sprintf("the URL cannot be asked for: %v", err)}
+		return nil, &taskError{code: codeURL,
+			message: fmt.Sprintf("the URL cannot be requested: %v", err)}
 	}
 	req.Header = header
 	return req, nil

@@ -65,8 +65,8 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 		telemetry.FailSpan(span, codeHandlerFinalize)
 		f.Log.Warn("a handler failed to take in the end of a job", telemetry.JobID, t.Job.ID.Key,
 			telemetry.ErrorMessage, err)
-		o.Failure, o.Reason = failure{codeHandlerFinalize, err.Error()}.encode(),
-			codeHandlerFinalize
+		failure := &taskError{code: codeHandlerFinalize, message: err.Error()}
+		o.Failure, o.Reason = failure.encode(), failure.code
 	}
 	return o
 }

@@ -34,10 +34,10 @@ func TestLogs(t *testing.T) {
 				logText = append(logText, strings.TrimSpace(l.ResourceID+" "+l.Message))
 			}
 			want := []string{"the job is accepted", "r0000 the task is queued",
-				"r0001 the task is queued", "the first task is taken up",
+				"r0001 the task is queued", "the first task started",
 				"r0000 the download begins", "r0000 the resource is stored",
 				"r0001 the download begins",
-				"r0001 the task failed and is not tried again", "all tasks are settled"}
+				"r0001 the task failed and is not retried", "all tasks have finished"}
 			assertEqual(t, "entries", len(logText), len(want))
 			for _, line := range want {
 				if !strings.Contains(strings.Join(logText, "\n")+"\n", line+"\n") {

@@ -45,7 +45,6 @@ var (
 		codeChecksum, codeTimeout, codeUnknownHost, codeTLS,
 		codeConnection, codeTruncated, codeProxy, codeUnknownPool, "HTTP_403", "HTTP_404",
 		"HTTP_429", "HTTP_500", "HTTP_503"}
-	storageCodes = []string{codeUpload, codeUploadKey}
 )
 
 func newMetrics(r prometheus.Registerer, pools map[string]Pool) (*metrics, error) {

@@ -18,28 +18,35 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// How tasks of direct producers are taken in.
+// Direct producers publish tasks on jobs.tasks themselves, without a submit (FB-095). Such a message
+// is only a proposal: it becomes work when its row is committed, and only then is it acknowledged
+// (G-FB-22). A message that comes again finds its row and changes nothing.
+//
+//	message ─► valid? ─► row of the job, unless it exists ─► row of the task ─► ack
+//	             │ no                                           │ exists: ack
+//	             ▼                                              │ outage: nak, it comes again
+//	         dead letter ─► ack
 const (
 	maxDirectBatch     = 500
-	maxDirectTries     = 5 // of one that fails for a reason that does not pass
+	maxDirectTries     = 5 // deliveries of a message that fails for a lasting reason
 	directFetchTimeout = 30 * time.Second
 	directRetryDelay   = 2 * time.Second
 	maxConflictTries   = 5
 )
 
-// proposal is a task that somebody else published. The message is a proposal: it is work when its
-// row exists (G-FB-22).
+// proposal is a message of a direct producer and the task in it.
 type proposal struct {
 	delivery *stream.Delivery
 	task     handler.Task
 }
 
-// runProducers takes in what others publish on jobs.tasks, until ctx ends (FB-095, G-FB-23).
+// runProducers ingests the tasks that direct producers publish on jobs.tasks, until ctx ends
+// (FB-095, G-FB-23).
 func (f *FetchBox) runProducers(ctx context.Context) {
 	c := stream.Consumer{Stream: tasksStream, Subject: tasksSubject, Durable: producersDurable,
 		MaxDeliver: maxDirectTries, AckWait: directFetchTimeout, Batch: maxDirectBatch}
 	if err := f.Streams.Consume(ctx, c, f.ingestBatch); err != nil && ctx.Err() == nil {
-		f.Log.Error("tasks of direct producers are not taken in", telemetry.ErrorMessage, err)
+		f.Log.Error("tasks of direct producers are not ingested", telemetry.ErrorMessage, err)
 	}
 }
 
@@ -53,9 +60,9 @@ func (f *FetchBox) ingestBatch(ctx context.Context, batch []stream.Delivery) {
 			d.Ack()
 			continue
 		}
-		task, why := f.readDirect(ctx, d.Data)
-		if why != (failure{}) {
-			f.publishInvalid(ctx, d, why)
+		task, taskErr := f.readDirect(ctx, d.Data)
+		if taskErr != nil {
+			f.publishInvalid(ctx, d, taskErr)
 			continue
 		}
 		if groups[task.JobID] == nil {
@@ -68,7 +75,8 @@ func (f *FetchBox) ingestBatch(ctx context.Context, batch []stream.Delivery) {
 	}
 }
 
-// ingestGroup stores the tasks of one job. Where one of them exists, each is tried by itself.
+// ingestGroup stores the tasks of one job in one transaction. If one of them exists already, each
+// gets a transaction of its own.
 func (f *FetchBox) ingestGroup(ctx context.Context, group []proposal) {
 	err := f.propose(ctx, group)
 	if job.IsKind(err, job.Conflict) && len(group) > 1 {
@@ -82,60 +90,84 @@ func (f *FetchBox) ingestGroup(ctx context.Context, group []proposal) {
 	}
 }
 
-// settleMessage says what becomes of a message.
+// settleMessage acknowledges a message or asks for it again, by the error of storing its task.
 func (f *FetchBox) settleMessage(ctx context.Context, d *stream.Delivery, err error) {
-	switch k := job.KindOf(err); {
-	case err == nil || k == job.Conflict: // its row was there: the message changes nothing
+	if err == nil {
 		d.Ack()
-	case k == job.Unavailable || k == job.ReadOnly || k == job.Timeout || k == job.Aborted:
-		if !d.Last { // else it comes again when its time is over: what passes loses no task
+		return
+	}
+	switch job.KindOf(err) {
+	case job.Conflict: // the row exists: the message changes nothing
+		d.Ack()
+	case job.Unavailable, job.ReadOnly, job.Timeout, job.Aborted:
+		// An outage loses no task: without an answer the last delivery comes again as well.
+		if !d.Last {
 			d.Nak(directRetryDelay)
 		}
-	case d.Last || k == job.Invalid || k == job.Malformed || k == job.TooLarge:
-		f.publishInvalid(ctx, d, failure{codeMalformed, "the task cannot be stored"})
-		f.Log.Error("a task of a direct producer could not be taken in", telemetry.ErrorMessage,
-			err)
+	case job.Invalid, job.Malformed, job.TooLarge:
+		f.giveUp(ctx, d, err)
 	default:
+		if d.Last {
+			f.giveUp(ctx, d, err)
+			return
+		}
 		d.Nak(directRetryDelay)
 	}
 }
 
-// propose stores tasks of one job, and the job where there is none (FB-097). Conflict says that one
-// of them exists.
+// giveUp makes a dead letter of a message whose task cannot be stored.
+func (f *FetchBox) giveUp(ctx context.Context, d *stream.Delivery, err error) {
+	f.publishInvalid(ctx, d, &taskError{code: codeMalformed, message: "the task cannot be stored"})
+	f.Log.Error("a task of a direct producer could not be stored", telemetry.ErrorMessage, err)
+}
+
+// propose stores tasks of one job, and the job if there is none (FB-097). An error of the kind
+// Conflict says that one of the tasks exists.
 func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
 	first := &group[0].task
 	keys := f.ids.Next(len(group))
-	rows := make([]engine.Submission, 0, 1+len(group))
+	rows := make([]engine.Submission, 0, len(group))
 	for i := range group {
 		rows = append(rows, f.taskRow(keys[i], &group[i].task, "", true))
 	}
 	var err error
 	for range maxConflictTries {
-		var known bool
-		if known, err = f.engine.Exists(ctx, engineJobID(first.JobID)); err != nil {
-			return err
-		}
-		batch := rows
-		if !known {
-			row, err := f.directJob(ctx, first)
-			if err != nil {
-				return err
-			}
-			batch = append([]engine.Submission{row}, rows...)
-		}
-		_, err = f.engine.Submit(ctx, engine.Unique, batch)
-		var e *job.Error
-		raced := errors.As(err, &e) && e.ID == engineJobID(first.JobID) &&
-			(e.Kind == job.Conflict || e.Kind == job.NotFound)
-		if !raced {
+		if err = f.proposeOnce(ctx, first, rows); !isJobRace(err, first.JobID) {
 			return err
 		}
 	}
-	return &job.Error{Kind: job.Unavailable, Op: Name, Msg: "the job comes and goes", Err: err}
+	return &job.Error{Kind: job.Unavailable, Op: Name,
+		Msg: "the job is created and pruned concurrently", Err: err}
 }
 
-// directJob is the ledger's entry of a job that nobody submitted. What is known of it is what its
-// first task says.
+// proposeOnce stores the rows of tasks, preceded by that of their job if there is none.
+func (f *FetchBox) proposeOnce(ctx context.Context, first *handler.Task,
+	rows []engine.Submission) error {
+	exists, err := f.engine.Exists(ctx, engineJobID(first.JobID))
+	if err != nil {
+		return err
+	}
+	if !exists {
+		row, err := f.directJob(ctx, first)
+		if err != nil {
+			return err
+		}
+		rows = append([]engine.Submission{row}, rows...)
+	}
+	_, err = f.engine.Submit(ctx, engine.Unique, rows)
+	return err
+}
+
+// isJobRace reports whether a job was created or pruned between the check for it and the submit.
+func isJobRace(err error, jobID string) bool {
+	var e *job.Error
+	if !errors.As(err, &e) || e.ID != engineJobID(jobID) {
+		return false
+	}
+	return e.Kind == job.Conflict || e.Kind == job.NotFound
+}
+
+// directJob is the row of a job without a submit. Its details are those of its first task.
 func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submission, error) {
 	j := handler.Job{ID: t.JobID, Type: t.JobType, Tenant: t.Tenant, ManifestKey: t.ManifestKey,
 		TraceID: t.TraceID}
@@ -143,16 +175,16 @@ func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submi
 	if err != nil {
 		return engine.Submission{}, err
 	}
-	e := jobDetails{manifestKey: t.ManifestKey, tenant: t.Tenant, cursor: offset,
+	details := jobDetails{manifestKey: t.ManifestKey, tenant: t.Tenant, cursor: offset,
 		traceID: t.TraceID}
-	return f.jobRow(t.JobID, t.JobType, job.IdentityHash{}, &e, ""), nil
+	return f.jobRow(t.JobID, t.JobType, job.IdentityHash{}, &details, ""), nil
 }
 
-// readDirect reads the message of a direct producer. It must say what it is about; whether the rest
-// is of use the worker finds out (FB-096).
-func (f *FetchBox) readDirect(ctx context.Context, data []byte) (t handler.Task, why failure) {
-	malformed := func(msg string) (handler.Task, failure) {
-		return handler.Task{}, failure{codeMalformed, msg}
+// readDirect reads the message of a direct producer. It must name its job, its resource and a URL;
+// the worker finds out whether the rest is valid (FB-096).
+func (f *FetchBox) readDirect(ctx context.Context, data []byte) (handler.Task, *taskError) {
+	malformed := func(msg string) (handler.Task, *taskError) {
+		return handler.Task{}, &taskError{code: codeMalformed, message: msg}
 	}
 	if err := strictjson.Check(data); err != nil {
 		return malformed("the message is not JSON: " + err.Error())
@@ -166,46 +198,53 @@ func (f *FetchBox) readDirect(ctx context.Context, data []byte) (t handler.Task,
 		return malformed("job_id must be a UUID")
 	}
 	t.JobID, t.Attempt = id, max(1, t.Attempt)
-	switch n := utf8.RuneCountInString(t.ResourceID); {
-	case n < 1 || n > maxIDChars:
+	if n := utf8.RuneCountInString(t.ResourceID); n < 1 || n > maxIDChars {
 		return malformed("resource_id must have 1 to 128 characters")
-	case t.URL == "":
+	}
+	if t.URL == "" {
 		return malformed("url is missing")
 	}
 	registered := f.types[t.JobType]
 	if registered == nil {
-		return t, failure{codeUnknownType,
-			"the job type " + strconv.Quote(t.JobType) + " is not registered"}
+		return t, &taskError{code: codeUnknownType,
+			message: "the job type " + strconv.Quote(t.JobType) + " is not registered"}
 	}
-	// else the worker says what is wrong
-	if whole, err := registered.fillDefaults(ctx, t); err == nil {
-		t = whole
+	// If this fails the task is stored as it is, and its attempt fails with the reason.
+	if filled, err := registered.fillDefaults(ctx, t); err == nil {
+		t = filled
 	}
 	if len(encodeTask(&t)) > maxTaskMessage {
 		return malformed("the task is larger than " + strconv.Itoa(maxTaskMessage) + " bytes")
 	}
-	return t, failure{}
+	return t, nil
 }
 
-// maxInvalidMessage is how much of a message that is no JSON a dead letter keeps.
+// maxInvalidMessage bounds how much of a message that is not JSON its dead letter holds, in bytes.
 const maxInvalidMessage = 64 << 10
 
-// publishInvalid makes a dead letter of a message that is no task (FB-099).
-func (f *FetchBox) publishInvalid(ctx context.Context, d *stream.Delivery, why failure) {
-	task := d.Data
-	if strictjson.Check(task) != nil || len(task) > maxTaskMessage {
-		task, _ = json.Marshal(strings.ToValidUTF8(string(task[:min(len(task), maxInvalidMessage)]),
-			"\uFFFD"))
-	}
-	o := strictjson.NewObject(make([]byte, 0, 256+len(task)))
-	appendDeadLetter(&o, task, why, 0, d.Time)
-	id := "direct/" + strconv.FormatUint(d.Offset, 10)
-	if _, err := f.publish(ctx, []stream.Message{{Subject: dlqSubject, ID: id,
-		Data: o.End()}}); err != nil {
-		return // it comes again when its time is over
+// publishInvalid makes a dead letter of a message that is no task (FB-099). The message is
+// acknowledged when its dead letter is stored; until then it comes again.
+func (f *FetchBox) publishInvalid(ctx context.Context, d *stream.Delivery, taskErr *taskError) {
+	o := strictjson.NewObject(make([]byte, 0, 256+len(d.Data)))
+	appendDeadLetter(&o, invalidTask(d.Data), taskErr, 0, d.Time)
+	_, err := f.publish(ctx, []stream.Message{{Subject: dlqSubject,
+		ID: "direct/" + strconv.FormatUint(d.Offset, 10), Data: o.End()}})
+	if err != nil {
+		return
 	}
 	f.metrics.deadLetters.Inc()
 	f.Log.Warn("a message on "+tasksSubject+" is no task and became a dead letter",
-		telemetry.ErrorCode, why.code, telemetry.ErrorMessage, why.message)
+		telemetry.ErrorCode, taskErr.code, telemetry.ErrorMessage, taskErr.message)
 	d.Ack()
+}
+
+// invalidTask is a message as a dead letter holds it: as it is if it is JSON of acceptable size,
+// otherwise its beginning as a JSON string.
+func invalidTask(data []byte) []byte {
+	if strictjson.Check(data) == nil && len(data) <= maxTaskMessage {
+		return data
+	}
+	beginning := string(data[:min(len(data), maxInvalidMessage)])
+	text, _ := json.Marshal(strings.ToValidUTF8(beginning, "\uFFFD")) // a string: it cannot fail
+	return text
 }

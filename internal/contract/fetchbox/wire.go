@@ -58,10 +58,10 @@ func appendCounts(o *strictjson.Object, j *job.Job) {
 
 // appendLastError writes the latest failure of a job's tasks (FB-057).
 func appendLastError(o *strictjson.Object, j *job.Job) {
-	f, failed := readFailure(j.Failure)
-	if !failed {
+	failure, ok := decodeTaskError(j.Failure)
+	if !ok {
 		o.Null("last_error")
 		return
 	}
-	o.Object("last_error", f.append)
+	o.Object("last_error", failure.append)
 }

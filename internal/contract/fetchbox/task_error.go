@@ -1,0 +1,179 @@
+package fetchbox
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Codes of failed downloads (G-FB-24). An HTTP answer without success has the code HTTP_ and its
+// status.
+const (
+	codeURL              = "DOWNLOAD_INVALID_URL"
+	codeHeader           = "DOWNLOAD_INVALID_HEADER"
+	codeRefused          = "DOWNLOAD_ADDRESS_REFUSED" // by the guard of package egress
+	codeRedirects        = "DOWNLOAD_TOO_MANY_REDIRECTS"
+	codeDownloadTooLarge = "DOWNLOAD_TOO_LARGE"
+	codeChecksum         = "DOWNLOAD_CHECKSUM_MISMATCH"
+	codeTimeout          = "DOWNLOAD_TIMEOUT"
+	codeUnknownHost      = "DOWNLOAD_UNKNOWN_HOST"
+	codeTLS              = "DOWNLOAD_TLS"
+	codeConnection       = "DOWNLOAD_CONNECTION"
+	codeTruncated        = "DOWNLOAD_TRUNCATED"
+	codeProxy            = "DOWNLOAD_PROXY"
+	codeUnknownPool      = "DOWNLOAD_UNKNOWN_PROXY_POOL"
+
+	codeUpload    = "UPLOAD_FAILED"
+	codeUploadKey = "UPLOAD_INVALID_KEY"
+
+	codeHandlerTask     = "HANDLER_TASK"     // Adjust returned an error
+	codeHandlerPanic    = "HANDLER_PANIC"    // Adjust panicked
+	codeHandlerFinalize = "HANDLER_FINALIZE" // Finalize failed
+
+	codeWorkerLost  = "SYSTEM_WORKER_LOST"      // the lease expired without a heartbeat
+	codeMalformed   = "SYSTEM_MALFORMED_TASK"   // a direct producer's message is no task
+	codeUnknownType = "SYSTEM_UNKNOWN_JOB_TYPE" // its job type is not registered
+	codeWorker      = "SYSTEM_WORKER_ERROR"     // a remote worker failed without a code
+)
+
+// storageCodes are counted as failures of the storage, all others as failures of the download.
+var storageCodes = []string{codeUpload, codeUploadKey}
+
+// taskError says why an attempt at a task failed. Code and message are stored with the task,
+// become the last error of its job and stand in its dead letter; they name neither addresses nor
+// proxies of the place this server runs in. The other fields decide what happens next and are not
+// stored.
+type taskError struct {
+	code, message string
+	retryable     bool          // another attempt may succeed (FB-083)
+	delay         time.Duration // before that, as the origin asks; 0 leaves it to the backoff
+	storing       bool          // the object storage failed, not the origin
+	cause         error         // for the log; may be nil
+}
+
+// Error implements error.
+func (e *taskError) Error() string {
+	if e.cause == nil {
+		return e.code + ": " + e.message
+	}
+	return e.code + ": " + e.message + ": " + e.cause.Error()
+}
+
+// Unwrap returns the cause.
+func (e *taskError) Unwrap() error { return e.cause }
+
+// ofStorage reports whether the failure is counted as one of the storage.
+func (e *taskError) ofStorage() bool { return slices.Contains(storageCodes, e.code) }
+
+func (e *taskError) encode() []byte {
+	o := strictjson.NewObject(make([]byte, 0, 64+len(e.message)))
+	e.append(&o)
+	return o.End()
+}
+
+func (e *taskError) append(o *strictjson.Object) {
+	o.Text("code", e.code)
+	o.Text("message", e.message)
+}
+
+// decodeTaskError reads what encode wrote; ok is false where raw holds no error.
+func decodeTaskError(raw []byte) (e taskError, ok bool) {
+	for name, value := range strictjson.Members(raw) {
+		switch string(name) {
+		case "code":
+			e.code, _ = strictjson.String(value)
+		case "message":
+			e.message, _ = strictjson.String(value)
+		}
+	}
+	return e, e.code != ""
+}
+
+var (
+	// errWorkerLost ends an attempt whose lease expired.
+	errWorkerLost = &taskError{code: codeWorkerLost,
+		message: "the worker that had the task was lost"}
+
+	// errInvalidObjectKey ends a task whose bucket or key no storage can have.
+	errInvalidObjectKey = &taskError{code: codeUploadKey,
+		message: "the object's bucket or key is not one", storing: true}
+)
+
+// statusError is the error of an HTTP answer without success.
+func statusError(status int) *taskError {
+	retryable := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests ||
+		status >= http.StatusInternalServerError
+	text := http.StatusText(status)
+	if text != "" {
+		text = " " + text
+	}
+	return &taskError{code: "HTTP_" + strconv.Itoa(status),
+		message: "the answer is " + strconv.Itoa(status) + text, retryable: retryable}
+}
+
+// storageError is the error of an object that could not be stored. Its message does not repeat
+// the cause, which belongs to the server's log.
+func (f *FetchBox) storageError(cause error) *taskError {
+	switch {
+	case job.IsKind(cause, job.Invalid), job.IsKind(cause, job.Conflict):
+		// The key is invalid, or lies below another object.
+		return errInvalidObjectKey
+	case job.IsKind(cause, job.Timeout), errors.Is(cause, context.DeadlineExceeded):
+		return &taskError{code: codeTimeout, storing: true, retryable: true, cause: cause,
+			message: fmt.Sprintf("it took longer than %s", f.DownloadTimeout)}
+	}
+	return &taskError{code: codeUpload, storing: true, retryable: true, cause: cause,
+		message: "the object cannot be stored"}
+}
+
+// toTaskError classifies any error of a download.
+func (f *FetchBox) toTaskError(err error) *taskError {
+	var (
+		known   *taskError
+		refused *egress.RefusedError
+		url     egress.InvalidURLError
+		proxy   *egress.ProxyError
+		dns     *net.DNSError
+		timeout net.Error
+		cert    *tls.CertificateVerificationError
+		record  tls.RecordHeaderError
+		alert   tls.AlertError
+	)
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &refused):
+		return &taskError{code: codeRefused,
+			message: fmt.Sprintf("the address is refused: %s", refused.Class)}
+	case errors.Is(err, egress.ErrRedirects):
+		return &taskError{code: codeRedirects,
+			message: fmt.Sprintf("there are more than %d redirects", maxRedirects)}
+	case errors.As(err, &url):
+		return &taskError{code: codeURL, message: "in a redirect: " + string(url)}
+	case errors.As(err, &proxy):
+		return &taskError{code: codeProxy, message: "no proxy works", retryable: true}
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return &taskError{code: codeTimeout, retryable: true,
+			message: fmt.Sprintf("it took longer than %s, or %s to connect",
+				f.DownloadTimeout, f.ConnectTimeout)}
+	case errors.As(err, &dns):
+		return &taskError{code: codeUnknownHost, message: "the host is not known", retryable: true}
+	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert):
+		return &taskError{code: codeTLS, message: "there is no secure connection", retryable: true}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return &taskError{code: codeTruncated, message: "the answer ended too early",
+			retryable: true}
+	}
+	return &taskError{code: codeConnection, message: "the connection failed", retryable: true}
+}
