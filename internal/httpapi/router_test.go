@@ -206,7 +206,7 @@ func TestPanicsAndErrors(t *testing.T) {
 		t.Errorf("got %d %s", resp.StatusCode, body)
 	}
 	if log := s.log.drain(); strings.Count(log, "the secret cause") != 1 ||
-		!strings.Contains(log, "table_test.go") {
+		!strings.Contains(log, "router_test.go") {
 		t.Errorf("the log has %s", log)
 	}
 	for _, path := range []string{"/made/half", "/made/late-panic"} {
