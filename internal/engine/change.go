@@ -71,7 +71,7 @@ func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
 			u.setBody(j, p, is)
 		}
 	}
-	u.rewrites.add(j)
+	u.writes.rewrites.add(j)
 	return nil
 }
 

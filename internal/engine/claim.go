@@ -167,7 +167,7 @@ func (u *unit) claimTx(calls []*claimCall) error {
 func (u *unit) claimPass(calls []*claimCall) error {
 	empty := func(c *claimCall) bool { return len(c.jobs) == 0 && c.wantsMore() }
 	for {
-		u.truncatedBySize = false
+		u.claims.truncatedBySize = false
 		for _, d := range demandsOf(calls) {
 			jobs, err := u.selectJobs(d)
 			if err != nil {
@@ -177,7 +177,7 @@ func (u *unit) claimPass(calls []*claimCall) error {
 				return err
 			}
 		}
-		if !u.truncatedBySize || !slices.ContainsFunc(calls, empty) {
+		if !u.claims.truncatedBySize || !slices.ContainsFunc(calls, empty) {
 			return nil
 		}
 		if err := u.writeJobsMoved(); err != nil { // so that the next select passes over them
@@ -248,7 +248,7 @@ func (u *unit) selectJobs(d *demand) ([]*job.Job, error) {
 	}
 	n := min(len(jobs), free)
 	for _, j := range jobs[n:] { // locked in vain: a claim that passed over it has to be woken
-		u.becameReady[queueKeyOf(j)]++
+		u.after.becameReady[queueKeyOf(j)]++
 	}
 	return jobs[:n], nil
 }
@@ -274,14 +274,14 @@ func (u *unit) queuesOf(d *demand) ([]string, error) {
 // selectReady returns the first n ready jobs of a queue that this transaction has not leased yet
 // and that limits and pauses allow.
 func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
-	if u.exhausted[key] || u.settings.of(key).Paused {
+	if u.claims.exhausted[key] || u.settings.of(key).Paused {
 		return nil, nil
 	}
 	n, err := u.freeRuns(key, n)
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	leased := u.leasedNow[key]
+	leased := u.claims.leased[key]
 	asked := n + len(leased)
 	found, err := u.tx.LockReady(key.contract, key.queue, asked)
 	if err != nil {
@@ -289,10 +289,10 @@ func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 	}
 	large := func(j *job.Job) bool { return j.OutOfLine != 0 }
 	if len(found) < asked && slices.ContainsFunc(found, large) {
-		u.truncatedBySize = true
+		u.claims.truncatedBySize = true
 	}
 	found = slices.DeleteFunc(found, func(j *job.Job) bool { return leased[j.Seq] })
-	u.exhausted[key] = len(found) == 0
+	u.claims.exhausted[key] = len(found) == 0
 	return found[:min(n, len(found))], nil
 }
 
@@ -317,10 +317,10 @@ func (u *unit) leaseJob(j *job.Job, worker string) error {
 	j.LeaseUntil, j.Worker = u.leaseEnd(j), worker
 	j.Attempts++
 	key := queueKeyOf(j)
-	if u.leasedNow[key] == nil {
-		u.leasedNow[key] = map[int64]bool{}
+	if u.claims.leased[key] == nil {
+		u.claims.leased[key] = map[int64]bool{}
 	}
-	u.leasedNow[key][j.Seq] = true
+	u.claims.leased[key][j.Seq] = true
 	if j.Parent != 0 && j.Attempts == 1 {
 		u.parentUpdate(j.Parent).childStarted = true
 	}

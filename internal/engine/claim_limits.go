@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"slices"
-
-	"github.com/millrace/millrace/internal/job"
-)
+import "slices"
 
 // Limits bound the jobs that are leased at a time: one for all queues of a contract
 // (Contract.MaxRunning), one for a queue (job.QueueSettings). They are exact over all nodes, as
@@ -84,30 +80,4 @@ func (u *unit) freeSlots(key queueKey, n int) (int, error) {
 		}
 	}
 	return int(max(0, min(int64(n), free))), nil
-}
-
-// currentCounts returns the counts of a contract with the changes of this transaction. The store
-// is asked once: a caller that needs exact counts holds a lock since before that.
-func (u *unit) currentCounts(contract string) ([]job.QueueCount, error) {
-	stored, known := u.storedCounts[contract]
-	if !known {
-		var err error
-		if stored, err = u.tx.Counts(contract); err != nil {
-			return nil, err
-		}
-		u.storedCounts[contract] = stored
-	}
-	all := slices.Clone(stored)
-	for key, c := range u.counts {
-		if key.contract != contract {
-			continue
-		}
-		at := slices.IndexFunc(all, func(q job.QueueCount) bool { return q.Queue == key.queue })
-		if at < 0 {
-			all = append(all, *c)
-			continue
-		}
-		all[at] = all[at].Plus(*c)
-	}
-	return all, nil
 }

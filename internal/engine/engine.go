@@ -242,26 +242,26 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 // notifyCommitted wakes whoever waits for what the unit made ready and reports the moves.
 func (e *Engine) notifyCommitted(u *unit) {
 	var hashes []job.QueueHash
-	for q, n := range u.becameReady {
+	for q, n := range u.after.becameReady {
 		hash := job.QueueHashOf(q.contract, q.queue)
 		e.hub.wake(hash, n)
 		e.hub.wake(anyQueueHash(q.contract), n)
 		hashes = append(hashes, hash, anyQueueHash(q.contract))
 	}
-	for contract := range u.freedSlots {
+	for contract := range u.after.freedSlots {
 		e.hub.wake(slotsHash(contract), wakeAll)
 		hashes = append(hashes, slotsHash(contract))
 	}
 	if len(hashes) > 0 {
 		e.store.Announce(hashes)
 	}
-	if u.sweepSoon {
+	if u.after.sweepSoon {
 		signal(e.hub.dueChanged)
 	}
-	for contract := range u.outboxDirty {
+	for contract := range u.after.outboxDirty {
 		e.signalPublishers(contract)
 	}
-	for name, moves := range u.moved {
+	for name, moves := range u.after.moved {
 		e.contracts[name].Moved(moves)
 	}
 }

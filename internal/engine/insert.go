@@ -96,7 +96,7 @@ func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
 // caller that lost the answer submits again, counts once.
 func (u *unit) checkQueueSize() error {
 	more := map[string]int64{}
-	for key, c := range u.counts {
+	for key, c := range u.counts.changed {
 		if u.e.contracts[key.contract].MaxQueueSize > 0 {
 			more[key.contract] += c.Delayed + c.Ready
 		}
@@ -126,7 +126,7 @@ const sizeSlack = 64 * submitGroup
 // another.
 func (u *unit) availableQueueSize(name string) (int64, error) {
 	left := func() (int64, error) {
-		delete(u.storedCounts, name)
+		delete(u.counts.stored, name)
 		counts, err := u.currentCounts(name)
 		n := int64(u.e.contracts[name].MaxQueueSize)
 		for _, c := range counts {
@@ -194,7 +194,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 	if err := u.move(j, job.Replaced); err != nil {
 		return err
 	}
-	u.rewrites.add(j)
+	u.writes.rewrites.add(j)
 	for p := range job.Parts {
 		u.setBody(j, p, *d.Body(p))
 	}

@@ -91,7 +91,7 @@ func (l *links) check(u *unit) error {
 		p.Children++
 		p.Size += s.Job.Size
 		u.edit(p)
-		u.rewrites.add(p)
+		u.writes.rewrites.add(p)
 		if err := u.reopen(p); err != nil {
 			return err
 		}

@@ -12,9 +12,9 @@ import (
 // transaction: no reader sees a failed job with a dependent still waiting for
 // it, and after a crash either all or nothing has happened.
 func (u *unit) propagateFinished() error {
-	for len(u.finished) > 0 {
-		wave := u.finished
-		u.finished = nil
+	for len(u.relatives.finished) > 0 {
+		wave := u.relatives.finished
+		u.relatives.finished = nil
 		if err := u.updateParents(wave); err != nil {
 			return err
 		}
@@ -32,29 +32,29 @@ type parentUpdate struct {
 }
 
 func (u *unit) parentUpdate(parent int64) *parentUpdate {
-	if u.parentUpdates == nil {
-		u.parentUpdates = map[int64]*parentUpdate{}
+	if u.relatives.parentUpdates == nil {
+		u.relatives.parentUpdates = map[int64]*parentUpdate{}
 	}
-	if u.parentUpdates[parent] == nil {
-		u.parentUpdates[parent] = &parentUpdate{}
+	if u.relatives.parentUpdates[parent] == nil {
+		u.relatives.parentUpdates[parent] = &parentUpdate{}
 	}
-	return u.parentUpdates[parent]
+	return u.relatives.parentUpdates[parent]
 }
 
 // applyParentUpdates lets parents of which a child was claimed for the first time be
 // Started, where they wait and their machine holds it, and gives them the Failure of
 // the last run of a child that failed.
 func (u *unit) applyParentUpdates() error {
-	if len(u.parentUpdates) == 0 {
+	if len(u.relatives.parentUpdates) == 0 {
 		return nil
 	}
-	updates := u.parentUpdates
-	u.parentUpdates = nil
+	updates := u.relatives.parentUpdates
+	u.relatives.parentUpdates = nil
 	if err := u.skipStartedParents(updates); err != nil || len(updates) == 0 {
 		return err
 	}
 	seqs := slices.Collect(maps.Keys(updates))
-	for _, s := range u.finished { // their parents are locked next: all in one order
+	for _, s := range u.relatives.finished { // their parents are locked next: all in one order
 		if s.job.Parent != 0 {
 			seqs = append(seqs, s.job.Parent)
 		}
@@ -226,7 +226,7 @@ func (u *unit) updateDependent(d *job.Job, closed []int) error {
 // form it has changed them to.
 func (u *unit) lock(seqs []int64) ([]*job.Job, error) {
 	held := map[int64]*job.Job{}
-	for _, s := range []*set{&u.edits, &u.saves, &u.rewrites, &u.deletes} {
+	for _, s := range []*set{&u.writes.edits, &u.writes.saves, &u.writes.rewrites, &u.writes.deletes} {
 		for _, j := range s.jobs {
 			held[j.Seq] = j
 		}

@@ -4,7 +4,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// flush writes what the unit gathered, after what follows from it.
+// flush writes what the unit gathered, after what follows from it for relatives.
 func (u *unit) flush() error {
 	for _, step := range []func() error{u.writeJobsMoved, u.writeEvents, u.writeCounts} {
 		if err := step(); err != nil {
@@ -14,8 +14,8 @@ func (u *unit) flush() error {
 	return nil
 }
 
-// writeJobsMoved writes the jobs moved so far and what depends on them, so that a
-// later look in the same transaction finds it.
+// writeJobsMoved writes the jobs moved so far and what depends on them, so that a later query of
+// the same transaction finds it.
 func (u *unit) writeJobsMoved() error {
 	for _, step := range []func() error{u.applyParentUpdates, u.propagateFinished,
 		u.writeDeadLetters, u.composeMessages, u.writeJobs, u.writeBodies} {
@@ -23,36 +23,44 @@ func (u *unit) writeJobsMoved() error {
 			return err
 		}
 	}
-	u.saves, u.edits, u.rewrites, u.deletes, u.bodies = set{}, set{}, set{}, set{}, [job.Parts]set{}
-	clear(u.leasedNow)
-	clear(u.exhausted)
+	u.writes.clearJobs()
+	clear(u.claims.leased)
+	clear(u.claims.exhausted)
 	return nil
 }
 
+// clearJobs forgets the jobs that are written. Events wait for flush.
+func (w *pendingWrites) clearJobs() {
+	w.saves, w.edits, w.rewrites, w.deletes = set{}, set{}, set{}, set{}
+	w.bodies = [job.Parts]set{}
+}
+
 func (u *unit) writeDeadLetters() error {
-	if len(u.deadLetters) == 0 {
+	pending := u.writes.deadLetters
+	if len(pending) == 0 {
 		return nil
 	}
-	jobs := make([]*job.Job, len(u.deadLetters))
-	for i, b := range u.deadLetters {
-		then := *b.job
+	jobs := make([]*job.Job, len(pending))
+	for i, p := range pending {
+		then := *p.job
 		jobs[i] = &then
 	}
 	if err := u.fillBodies(jobs); err != nil {
 		return err
 	}
-	letters := make([]job.DeadLetter, len(u.deadLetters))
-	for i, b := range u.deadLetters {
-		letters[i] = job.DeadLetter{Job: *jobs[i], Cause: b.on, CreatedAt: u.now}
+	letters := make([]job.DeadLetter, len(pending))
+	for i, p := range pending {
+		letters[i] = job.DeadLetter{Job: *jobs[i], Cause: p.on, CreatedAt: u.now}
 	}
-	u.deadLetters = nil
+	u.writes.deadLetters = nil
 	return u.tx.AddDeadLetters(letters)
 }
 
-// composeMessages makes the bodies of messages while those of their jobs are there.
+// composeMessages makes the bodies of messages before the bodies of their jobs change again.
 func (u *unit) composeMessages() error {
+	w := &u.writes
 	var jobs []*job.Job
-	for _, p := range u.events[u.composed:] {
+	for _, p := range w.events[w.composed:] {
 		if p.snapshot != nil {
 			jobs = append(jobs, p.snapshot)
 		}
@@ -60,22 +68,22 @@ func (u *unit) composeMessages() error {
 	if err := u.fillBodies(jobs); err != nil {
 		return err
 	}
-	for ; u.composed < len(u.events); u.composed++ {
-		p := &u.events[u.composed]
+	for ; w.composed < len(w.events); w.composed++ {
+		p := &w.events[w.composed]
 		if p.snapshot == nil {
 			continue
 		}
 		contract := p.job.ID.Contract
 		if p.moveIndex > 0 {
-			u.moved[contract][p.moveIndex-1].Job.Definition = p.snapshot.Definition
+			u.after.moved[contract][p.moveIndex-1].Job.Definition = p.snapshot.Definition
 		}
 		p.body, p.snapshot = u.e.contracts[contract].Body(p.snapshot, p.event), nil
 	}
 	return nil
 }
 
-// fillBodies fills in the bodies of copies of jobs, those this transaction has set
-// included. The same job may be there more than once.
+// fillBodies fills in the bodies of copies of jobs, also those that this transaction has set. The
+// same job may be there more than once.
 func (u *unit) fillBodies(copies []*job.Job) error {
 	if len(copies) == 0 {
 		return nil
@@ -91,8 +99,8 @@ func (u *unit) fillBodies(copies []*job.Job) error {
 	for _, j := range copies {
 		for p := range job.Parts {
 			from := whole.by[j.Seq]
-			if set := u.bodies[p].by[j.Seq]; set != nil {
-				from = set
+			if changed := u.writes.bodies[p].by[j.Seq]; changed != nil {
+				from = changed
 			}
 			*j.Body(p) = *from.Body(p)
 		}
@@ -100,43 +108,47 @@ func (u *unit) fillBodies(copies []*job.Job) error {
 	return nil
 }
 
+// writeJobs writes each job once, by the first of these that holds it: deletes, rewrites, saves,
+// edits.
 func (u *unit) writeJobs() error {
-	if len(u.deletes.jobs) > 0 {
-		if err := u.delete(u.deletes.jobs); err != nil {
+	w := &u.writes
+	if len(w.deletes.jobs) > 0 {
+		if err := u.delete(w.deletes.jobs); err != nil {
 			return err
 		}
 	}
-	if err := u.tx.UpdateAll(u.rewrites.without(&u.deletes)); err != nil {
+	if err := u.tx.UpdateAll(w.rewrites.without(&w.deletes)); err != nil {
 		return err
 	}
-	if err := u.tx.UpdateLeases(u.edits.without(&u.deletes, &u.rewrites, &u.saves)); err != nil {
+	if err := u.tx.UpdateLeases(w.edits.without(&w.deletes, &w.rewrites, &w.saves)); err != nil {
 		return err
 	}
-	saves := u.saves.without(&u.deletes, &u.rewrites)
+	saves := w.saves.without(&w.deletes, &w.rewrites)
 	for p := range job.Parts {
 		var err error
-		if saves, err = u.saveWith(p, saves); err != nil {
+		if saves, err = u.saveWithBody(p, saves); err != nil {
 			return err
 		}
 	}
 	return u.tx.UpdateState(saves)
 }
 
-// saveWith saves those of the jobs of which the body is set as well, in one write, and returns the
-// others.
-func (u *unit) saveWith(p job.Part, jobs []*job.Job) (left []*job.Job, err error) {
-	if len(u.bodies[p].jobs) == 0 {
+// saveWithBody saves those of the jobs of which the body is set as well, in one write, and returns
+// the others.
+func (u *unit) saveWithBody(p job.Part, jobs []*job.Job) (left []*job.Job, err error) {
+	bodies := &u.writes.bodies[p]
+	if len(bodies.jobs) == 0 {
 		return jobs, nil
 	}
 	var both set
 	for _, j := range jobs {
-		if u.bodies[p].by[j.Seq] != nil {
+		if bodies.by[j.Seq] != nil {
 			both.add(j)
 		} else {
 			left = append(left, j)
 		}
 	}
-	u.bodies[p].jobs = u.bodies[p].without(&both) // what writeBodies has left to do
+	bodies.jobs = bodies.without(&both) // writeBodies writes the rest
 	return left, u.tx.UpdateStateAndBody(p, both.jobs)
 }
 
@@ -161,7 +173,7 @@ func (u *unit) delete(jobs []*job.Job) error {
 
 func (u *unit) writeBodies() error {
 	for p := range job.Parts {
-		if err := u.tx.UpdateBodies(p, u.bodies[p].without(&u.deletes)); err != nil {
+		if err := u.tx.UpdateBodies(p, u.writes.bodies[p].without(&u.writes.deletes)); err != nil {
 			return err
 		}
 	}
@@ -171,7 +183,7 @@ func (u *unit) writeBodies() error {
 func (u *unit) writeEvents() error {
 	var events []job.Event
 	var messages []job.Message
-	for _, p := range u.events {
+	for _, p := range u.writes.events {
 		c := u.e.contracts[p.job.ID.Contract]
 		ev := p.event
 		ev.Job = p.job.Seq
@@ -179,25 +191,28 @@ func (u *unit) writeEvents() error {
 			events = append(events, ev)
 		}
 		if c.Publish {
-			messages = append(messages, job.Message{JobID: p.job.ID, Job: ev.Job, Cause: ev.Cause,
-				Prev: ev.Prev, Next: ev.Next, At: ev.At, Reason: ev.Reason, Body: p.body})
+			u.after.outboxDirty[c.Name] = true
+			messages = append(messages, job.Message{
+				JobID:  p.job.ID,
+				Job:    ev.Job,
+				Cause:  ev.Cause,
+				Prev:   ev.Prev,
+				Next:   ev.Next,
+				At:     ev.At,
+				Reason: ev.Reason,
+				Body:   p.body,
+			})
 		}
 	}
 	if err := u.tx.AddEvents(events); err != nil {
 		return err
 	}
-	for i := range messages {
-		if u.outboxDirty == nil {
-			u.outboxDirty = map[string]bool{}
-		}
-		u.outboxDirty[messages[i].JobID.Contract] = true
-	}
 	return u.tx.AddMessages(messages)
 }
 
 func (u *unit) writeCounts() error {
-	deltas := make([]job.QueueCount, 0, len(u.counts))
-	for _, c := range u.counts {
+	deltas := make([]job.QueueCount, 0, len(u.counts.changed))
+	for _, c := range u.counts.changed {
 		if c.Waiting != 0 || c.Delayed != 0 || c.Ready != 0 || c.Leased != 0 {
 			deltas = append(deltas, *c)
 		}

@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// A move is the only way in which a stored job changes its state:
+//
+//	machine.Next    is the move legal? If not: Conflict
+//	countAttempt    does it use up the last attempt? Then the ForGood form of the cause
+//	applyMove       sets the members of the job that its new state and phase decide
+//	recordEffects   counters, parents, dependents, dead letters, claims to wake
+//	record          the event of the history, the message of the outbox, Contract.Moved
+//
+// Nothing of that is written yet: flush does it, see write.go.
+
+// move lets a cause happen to a job that is locked or was just inserted in this transaction.
+// After a Conflict the job is as it was.
+func (u *unit) move(j *job.Job, on job.Cause) error { return u.moveWith(j, on, "", 0) }
+
+// moveWith is move with a reason for the history and with how long the job waits
+// until it may be claimed again; 0 leaves that to the contract.
+func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Duration) error {
+	c := u.e.contracts[j.ID.Contract]
+	mv, ok := c.Machine.Next(j.State, on)
+	if !ok {
+		return &job.Error{Kind: job.Conflict, Op: "engine." + string(on), ID: j.ID,
+			Msg: fmt.Sprintf("the job is %s, which allows no %s", stateName(j.State), on)}
+	}
+	if c.countAttempt(j, mv) {
+		mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
+	}
+	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
+	u.applyMove(c, j, mv, delay)
+	u.recordEffects(c, j, mv, was)
+	u.record(c, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt,
+		Reason: reason})
+	if mv.To == job.StateNone {
+		u.writes.deletes.add(j)
+	} else {
+		u.save(j)
+	}
+	return nil
+}
+
+// countAttempt counts an attempt that failed or was lost, and reports whether it was the last
+// that the job may have.
+func (c *Contract) countAttempt(j *job.Job, mv job.Move) bool {
+	if mv.CountsFailed {
+		j.FailedAttempts++
+	}
+	if mv.CountsLost {
+		j.LostAttempts++
+	}
+	return (mv.CountsFailed && j.MaxAttempts > 0 && j.FailedAttempts >= j.MaxAttempts) ||
+		(mv.CountsLost && c.MaxLostAttempts > 0 && j.LostAttempts >= c.MaxLostAttempts)
+}
+
+func stateName(s job.State) string {
+	if s == job.StateNone {
+		return "gone"
+	}
+	return string(s)
+}
+
+// applyMove puts a job into the state a move leads to and sets what the state's phase decides. It
+// changes nothing but the job. The times of a job's moves grow strictly, whatever the clock does.
+func (u *unit) applyMove(c *Contract, j *job.Job, mv job.Move, delay time.Duration) {
+	wasLeased := j.Phase == job.Leased
+	j.State, j.Phase = mv.To, c.Machine.Phase(mv.To)
+	j.UpdatedAt = later(u.now, j.UpdatedAt.Add(time.Microsecond))
+	delayed := u.applyDelay(c, j, mv, delay)
+	// A run that ended without a delay needs no second look at its due time: it
+	// had come before, whatever the clock says now.
+	returned := wasLeased && !delayed && (mv.On == job.Failed || mv.On == job.Expired ||
+		mv.On == job.Released)
+	if j.Phase == job.Ready && j.DueAt.After(u.now) && !returned {
+		j.Phase = job.Waiting // claimable by its state, but not yet
+	}
+	if j.Phase != job.Leased {
+		j.Run, j.LeaseUntil, j.Worker = job.RunID{}, time.Time{}, ""
+	}
+	if mv.On == job.Claimed || mv.On == job.Started {
+		j.StartedAt = j.UpdatedAt
+	}
+	if mv.On == job.Retried {
+		j.LostAttempts = 0
+	}
+	j.FinishedAt = time.Time{}
+	if j.Phase == job.Done {
+		j.FinishedAt = j.UpdatedAt
+	}
+}
+
+// applyDelay sets when a job is due after a move that delays it, and reports whether it does. A
+// delay of 0 leaves it to the contract.
+func (u *unit) applyDelay(c *Contract, j *job.Job, mv job.Move, delay time.Duration) bool {
+	if j.Phase == job.Done {
+		return false
+	}
+	if delay == 0 && mv.CountsFailed && c.RetryDelay != nil {
+		delay = c.RetryDelay(j)
+	}
+	if delay <= 0 {
+		return false
+	}
+	j.DueAt = u.now.Add(delay)
+	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// recordEffects records what follows from a move of a job out of a phase: counters, what its
+// parent and dependents have to learn, a dead letter, and which claims are woken.
+func (u *unit) recordEffects(c *Contract, j *job.Job, mv job.Move, was job.Phase) {
+	stored := mv.From != job.StateNone
+	if stored {
+		u.count(j, mv.From, was, -1)
+	}
+	if j.State != job.StateNone {
+		u.count(j, j.State, j.Phase, +1)
+	}
+	u.recordFinished(c, j, mv, stored && was == job.Done)
+	if mv.DeadLetter {
+		u.writes.deadLetters = append(u.writes.deadLetters, pendingDeadLetter{j, mv.On})
+	}
+	if was == job.Leased && j.Phase != job.Leased {
+		u.slotFreed(queueKeyOf(j))
+	}
+	if j.Phase == job.Ready && (was != job.Ready || !stored) {
+		u.after.becameReady[queueKeyOf(j)]++
+	}
+	if j.Phase == job.Waiting && j.OpenDeps == 0 && j.DueAt.Before(u.now.Add(SweepInterval)) {
+		u.after.sweepSoon = true
+	}
+}
+
+// recordFinished records that a job has entered or left a finished state.
+func (u *unit) recordFinished(c *Contract, j *job.Job, mv job.Move, wasDone bool) {
+	isDone := j.Phase == job.Done
+	if wasDone == isDone {
+		return
+	}
+	f := finishedJob{job: j, success: c.Machine.IsSuccess(mv.From), sign: -1}
+	if isDone {
+		f.success = mv.On == job.Succeeded ||
+			(j.State != job.StateNone && c.Machine.IsSuccess(j.State))
+		f.sign = +1
+	}
+	u.relatives.finished = append(u.relatives.finished, f)
+}
+
+// slotFreed wakes waiting claims where a run under a limit ended: a slot of the contract concerns
+// all of its queues, that of a queue is like a job there that became ready.
+func (u *unit) slotFreed(key queueKey) {
+	if u.e.contracts[key.contract].MaxRunning > 0 {
+		u.after.freedSlots[key.contract] = true
+	}
+	if u.settings.of(key).MaxRunning > 0 {
+		u.after.becameReady[key]++
+	}
+}
+
+// record keeps the event of a move where the state's name changed, and reports the move to the
+// contract where that asked for its cause.
+func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, ev job.Event) {
+	if !j.Run.IsZero() {
+		run = j.Run
+	}
+	ev.Run = run
+	reported := c.Moved != nil && slices.Contains(c.MovedOn, ev.Cause)
+	if (c.History || c.Publish) && ev.Prev != ev.Next {
+		p := pendingEvent{job: j, event: ev}
+		if c.Publish && c.Body != nil {
+			then := *j
+			p.snapshot = &then
+		}
+		if reported {
+			p.moveIndex = len(u.after.moved[c.Name]) + 1
+		}
+		u.writes.events = append(u.writes.events, p)
+	}
+	if reported {
+		u.after.moved[c.Name] = append(u.after.moved[c.Name], Moved{
+			Job:    *j,
+			On:     ev.Cause,
+			From:   ev.Prev,
+			To:     ev.Next,
+			At:     ev.At,
+			Since:  since,
+			Reason: ev.Reason,
+		})
+	}
+}
