@@ -111,13 +111,15 @@ func (e *Engine) claimOnce(ctx context.Context, req ClaimRequest) ([]*job.Job, e
 	if e.hub.isClosed() {
 		return nil, nil
 	}
-	call, err := e.claims.do(claimCall{ctx: ctx, req: req}, req.Max)
-	if err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
+	call, err := e.claims.do(ctx, claimCall{ctx: ctx, req: req}, req.Max)
+	switch left := ctx.Err() != nil; {
+	case left && err == nil:
 		e.ReleaseClaimed(call.jobs)
 		return nil, nil
+	case left:
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
 	return call.jobs, nil
 }

@@ -1,19 +1,26 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/millrace/millrace/internal/job"
 )
 
-// combiner serves callers that come at the same time together: while one group
-// is being written, the next gathers. Under light load a caller is a group of
-// its own and waits for nobody.
+// combiner serves callers that come at the same time together: while one group is being served,
+// the next gathers. Under light load a caller is a group of its own and waits for no other.
 //
-// Each caller keeps an outcome of its own. Where a group fails for a reason one
-// of them may have brought along, they are served one by one.
+//	callers   do ─┐            group 1          group 2
+//	          do ─┼─ waiting ─▶ [t t t t] ─────▶ [t t]        one transaction each
+//	          do ─┘             serve           serve
+//
+// Each caller has an outcome of its own. Where a group fails for a reason one of its members may
+// have brought along, they are served one by one. doc.go says what the combiner is for beside the
+// store's own grouping of commits.
 type combiner[C any] struct {
 	limit     int // weight of a group
 	maxGroups int
@@ -24,9 +31,9 @@ type combiner[C any] struct {
 	serving int
 }
 
-// maxGroups is how many groups of one verb are under way at a time where the store
-// can write more than one: enough to keep it busy during a commit, few enough to
-// let groups grow. With one writer a second group would only split the first.
+// maxGroups is how many groups of one verb are served at a time where the store can write more
+// than one: enough to keep it busy during a commit, few enough to let groups grow. With one writer
+// a second group would only split the first.
 const maxGroups = 2
 
 // ticket is one caller's call.
@@ -44,9 +51,11 @@ func newCombiner[C any](limit, writers int, serve func([]*ticket[C]) error) *com
 	return &combiner[C]{limit: limit, maxGroups: min(maxGroups, writers), serve: serve}
 }
 
-// do has the call served and returns it with its outcome. weight says how much
-// of a group it takes.
-func (c *combiner[C]) do(call C, weight int) (*C, error) {
+// do has the call served and returns it with its outcome. weight says how much of a group it
+// takes. When ctx ends while the call waits for its group, the call is withdrawn: the caller gets an
+// error, and nothing has happened. A call whose group is being served is waited for, as its outcome
+// would be unknown otherwise; that takes writeTimeout at most.
+func (c *combiner[C]) do(ctx context.Context, call C, weight int) (*C, error) {
 	t := &ticket[C]{call: call, weight: weight, done: make(chan struct{})}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, t)
@@ -55,11 +64,39 @@ func (c *combiner[C]) do(call C, weight int) (*C, error) {
 		go c.run()
 	}
 	c.mu.Unlock()
-	<-t.done
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		if c.withdraw(t) {
+			return &t.call, errWithdrawn(ctx)
+		}
+		<-t.done
+	}
 	return &t.call, t.err
 }
 
-// run serves groups until nobody waits.
+// withdraw takes a ticket out of the line and reports whether it was still there.
+func (c *combiner[C]) withdraw(t *ticket[C]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.Index(c.waiting, t)
+	if at < 0 {
+		return false
+	}
+	c.waiting = slices.Delete(c.waiting, at, at+1)
+	return true
+}
+
+// errWithdrawn is what the store answers, too, when ctx ends before it has begun.
+func errWithdrawn(ctx context.Context) error {
+	e := &job.Error{Kind: job.Aborted, Op: "engine", Msg: "the caller went away", Err: ctx.Err()}
+	if errors.Is(e.Err, context.DeadlineExceeded) {
+		e.Kind, e.Msg = job.Unavailable, "the store is slow"
+	}
+	return e
+}
+
+// run serves groups until no call waits.
 func (c *combiner[C]) run() {
 	for {
 		group := c.next()
@@ -93,8 +130,8 @@ func (c *combiner[C]) next() []*ticket[C] {
 	return group
 }
 
-// settle serves a group, and its members apart where one of them may be what
-// makes the others fail.
+// serveOrSplit serves a group, and its members one by one where one of them may be what makes the
+// others fail.
 func (c *combiner[C]) serveOrSplit(group []*ticket[C]) {
 	err := c.serveRecovered(group)
 	if err == nil {
@@ -111,7 +148,7 @@ func (c *combiner[C]) serveOrSplit(group []*ticket[C]) {
 	}
 }
 
-// isStoreFailure reports an error no caller is the reason of.
+// isStoreFailure reports an error of which no caller is the cause.
 func isStoreFailure(err error) bool {
 	switch job.KindOf(err) {
 	case job.Unavailable, job.ReadOnly, job.Aborted:

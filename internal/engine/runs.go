@@ -76,14 +76,20 @@ func (e *Engine) FinishBy(ctx context.Context, run Run, judge DecideFunc) (*job.
 	return results[0].Job, results[0].Err
 }
 
-// FinishAll ends runs, each with an outcome of its own: one that is lost does
-// not hold up the others.
-func (e *Engine) FinishAll(_ context.Context, requests []FinishRequest) []FinishResult {
+// FinishAll ends runs, each with an outcome of its own: one that is lost does not hold up the
+// others.
+//
+// The end of ctx does not end it, nor any other verb that finishes: the work is done, so it is
+// written although the caller has left, and a caller that stays must not take for failed what may
+// have been written. It waits for writeTimeout at most.
+func (e *Engine) FinishAll(ctx context.Context, requests []FinishRequest) []FinishResult {
 	if len(requests) == 0 {
 		return nil
 	}
-	call, err := e.finishes.do(finishCall{requests: requests,
-		results: make([]FinishResult, len(requests))}, len(requests))
+	call, err := e.finishes.do(context.WithoutCancel(ctx), finishCall{
+		requests: requests,
+		results:  make([]FinishResult, len(requests)),
+	}, len(requests))
 	if err != nil {
 		for i := range call.results {
 			call.results[i] = FinishResult{Err: err}
@@ -280,7 +286,7 @@ type heartbeatCall struct {
 // RunLost means that the worker should stop.
 func (e *Engine) Heartbeat(ctx context.Context, run Run, progress []byte) (until time.Time,
 	err error) {
-	call, err := e.heartbeats.do(heartbeatCall{run: run, progress: progress}, 1)
+	call, err := e.heartbeats.do(ctx, heartbeatCall{run: run, progress: progress}, 1)
 	if err != nil {
 		return time.Time{}, err
 	}

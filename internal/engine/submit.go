@@ -81,7 +81,7 @@ func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (Sub
 	call := &submitCall{batch: batch, mode: mode}
 	var err error
 	if e.combinable(*call) {
-		call, err = e.submits.do(*call, len(batch))
+		call, err = e.submits.do(ctx, *call, len(batch))
 	} else {
 		err = e.updateRetryingRaces(ctx, func(u *unit) error { return u.submit(call) })
 	}
