@@ -171,8 +171,8 @@ func (a *attempt) sendHeartbeat(ctx context.Context) error {
 	if cancel {
 		a.cancel(ErrRunCanceled)
 	}
-	answered := err == nil || errors.Is(err, ErrInvalid)
-	if staged != nil && answered {
+	retryable := err != nil && !errors.Is(err, ErrInvalid)
+	if staged != nil && !retryable {
 		a.unstage(staged)
 	}
 	return err

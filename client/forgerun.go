@@ -7,33 +7,30 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
 )
 
-// ForgeRun speaks ForgeRun version 1 for one client of it, known by an API
-// key. Every error is an [*Error] whose Code is one of the Forge constants.
-// Safe for concurrent use.
+// ForgeRun is version 1 of the ForgeRun contract, for one client of it, identified by its API key.
+// Every error is an [*Error] whose Code, when the server answered, is one of the Forge constants.
+// A ForgeRun is safe for concurrent use.
 //
-// What changes something carries an idempotency key, made at random when the
-// caller gives none, so that a repeat of a try whose answer was lost does
-// nothing twice (FR-067, G-FR-24).
+// Calls that create something send an idempotency key, a random one when the caller passes none.
+// So a repeat after a lost answer does nothing twice (FR-067, G-FR-24).
 type ForgeRun struct {
 	client *Client
-	key    string // empty: that of the Config
+	key    string // empty means Config.Token
 }
 
-// ForgeRun gives the ForgeRun contract on this client. Its API key is
-// Config.Token; [ForgeRun.WithKey] takes another.
+// ForgeRun returns the ForgeRun contract on this client. Its API key is Config.Token, unless
+// [ForgeRun.WithKey] sets another.
 func (c *Client) ForgeRun() *ForgeRun { return &ForgeRun{client: c} }
 
-// WithKey gives the contract under another API key, on the same connections.
+// WithKey returns the contract with another API key. It shares the connections of f.
 func (f *ForgeRun) WithKey(apiKey string) *ForgeRun {
 	return &ForgeRun{client: f.client, key: apiKey}
 }
 
-// The codes of ForgeRun's errors (FR-005). Those of a job's failure are among
-// them too ([ForgeRunFailure]).
+// The codes of ForgeRun's errors (FR-005). ForgeTimeout is also the code of a job's failure, see
+// [ForgeRunFailure].
 const (
 	ForgeMalformed            = "RFA_REQUEST_MALFORMED"
 	ForgeValidationFailed     = "RFA_JOB_VALIDATION_FAILED"
@@ -59,7 +56,7 @@ const (
 	ForgeConfigInvalid        = "RFA_CONFIG_INVALID"
 )
 
-// forgeCall makes a call whose answer is JSON.
+// forgeCall makes a call whose answer is JSON, with the API key of f.
 func forgeCall[T any](ctx context.Context, f *ForgeRun, c call) (T, error) {
 	if _, hasOwn := c.header["Authorization"]; f.key != "" && !hasOwn {
 		c.header = c.header.Clone()
@@ -71,27 +68,27 @@ func forgeCall[T any](ctx context.Context, f *ForgeRun, c call) (T, error) {
 	return doJSON[T](ctx, f.client, c)
 }
 
-// open marks a call as one without credentials, whatever the client has.
+// withoutCredentials marks a call that sends no credentials, whatever the client has.
 func withoutCredentials(header http.Header) http.Header {
 	header["Authorization"] = nil
 	return header
 }
 
-// idempotencyHeader is the header of a call that may be repeated.
+// idempotencyHeader returns a header with an idempotency key, a random one if key is empty.
 func idempotencyHeader(key string) http.Header {
 	return http.Header{"Idempotency-Key": {orDefault(key, rand.Text())}}
 }
 
-// encodeBody encodes what needs no care.
+// encodeBody encodes a body of strings, numbers, booleans and checked times, which cannot fail.
 func encodeBody(value any) []byte {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // strings, booleans and times of a sane year only
+		panic(err)
 	}
 	return encoded
 }
 
-// forgePath joins members, each of which may be any text, to a path.
+// forgePath joins the segments of a path, each of which may be any text.
 func forgePath(members ...string) string {
 	path := "/v1"
 	for _, m := range members {
@@ -103,51 +100,13 @@ func forgePath(members ...string) string {
 func forgePages[T any](ctx context.Context, f *ForgeRun, op, path string, query url.Values,
 	size int) iter.Seq2[T, error] {
 	return pages(query, size, func(query url.Values) (page[T], error) {
-		return forgeCall[page[T]](ctx, f, call{op: op, method: http.MethodGet, path: path,
-			query: query.Encode(), readOnly: true, accept: []int{http.StatusOK}})
+		return forgeCall[page[T]](ctx, f, call{
+			op:       op,
+			method:   http.MethodGet,
+			path:     path,
+			query:    query.Encode(),
+			readOnly: true,
+			accept:   []int{http.StatusOK},
+		})
 	})
-}
-
-// page is one page of a list.
-type page[T any] struct {
-	Items []T    `json:"items"`
-	Next  string `json:"next_cursor"`
-	More  bool   `json:"has_more"`
-}
-
-// pages goes through a list page by page, of size items or as many as the server
-// likes; it ends with the first error.
-func pages[T any](query url.Values, size int, read func(url.Values) (page[T], error)) iter.Seq2[T,
-	error] {
-	return func(yield func(T, error) bool) {
-		query := cloneValues(query)
-		if size > 0 {
-			query.Set("limit", strconv.Itoa(size))
-		}
-		for {
-			page, err := read(query)
-			if err != nil {
-				var none T
-				yield(none, err)
-				return
-			}
-			for _, item := range page.Items {
-				if !yield(item, nil) {
-					return
-				}
-			}
-			if !page.More || page.Next == "" {
-				return
-			}
-			query.Set("cursor", page.Next)
-		}
-	}
-}
-
-func cloneValues(from url.Values) url.Values {
-	to := url.Values{}
-	for name, values := range from {
-		to[name] = slices.Clone(values)
-	}
-	return to
 }

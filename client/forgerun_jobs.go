@@ -9,16 +9,14 @@ import (
 	"time"
 )
 
-// Submit stores a job. Once it returns nil the job survives a crash of the
-// server (FR-249).
+// Submit stores a job. When it returns nil the job survives a crash of the server (FR-249).
 //
-// Errors: [ErrInvalid]; [ErrUnauthorized]; [ErrConflict] with Code
-// [ForgeIdempotencyConflict] when the key has submitted something else;
-// [ErrRetryable] when the server is full or limits this client.
+// Errors: [ErrInvalid]; [ErrUnauthorized]; [ErrConflict] with Code [ForgeIdempotencyConflict] when
+// a different job was submitted under the same key; [ErrRetryable] when the server's queue is full
+// or this client exceeds a limit.
 //
-// Repeating under the same idempotency key gives the same job (FR-067), which
-// this call does by itself after lost answers. When it gives up, the key is in
-// the receipt beside the error.
+// Repeating under the same idempotency key returns the same job (FR-067). Submit does that itself
+// after lost answers. When it gives up, the receipt beside the error has the key.
 func (f *ForgeRun) Submit(ctx context.Context, spec ForgeRunSpec) (ForgeRunReceipt, error) {
 	const op = "forgerun submit"
 	wire := struct {
@@ -27,8 +25,12 @@ func (f *ForgeRun) Submit(ctx context.Context, spec ForgeRunSpec) (ForgeRunRecei
 		ExecutionAt *time.Time   `json:"execution_at,omitempty"`
 		Callback    string       `json:"callback,omitempty"`
 		Key         string       `json:"idempotency_key"`
-	}{Type: spec.Type, Kind: spec.Kind, Callback: spec.Callback,
-		Key: orDefault(spec.IdempotencyKey, rand.Text())}
+	}{
+		Type:     spec.Type,
+		Kind:     spec.Kind,
+		Callback: spec.Callback,
+		Key:      orDefault(spec.IdempotencyKey, rand.Text()),
+	}
 	if at := spec.ExecutionAt.UTC(); !at.IsZero() {
 		if at.Year() < 1 || at.Year() > 9999 {
 			return ForgeRunReceipt{}, invalid(op, "execution time %v is in no four-digit year", at)
@@ -36,72 +38,79 @@ func (f *ForgeRun) Submit(ctx context.Context, spec ForgeRunSpec) (ForgeRunRecei
 		at = at.Truncate(time.Microsecond)
 		wire.ExecutionAt = &at
 	}
-	got, err := forgeCall[ForgeRunReceipt](ctx, f,
-		call{op: op, method: http.MethodPost, path: "/v1/jobs",
-			body: encodeBody(wire), accept: []int{http.StatusAccepted}})
+	got, err := forgeCall[ForgeRunReceipt](ctx, f, call{
+		op:     op,
+		method: http.MethodPost,
+		path:   "/v1/jobs",
+		body:   encodeBody(wire),
+		accept: []int{http.StatusAccepted},
+	})
 	got.IdempotencyKey = wire.Key
 	return got, err
 }
 
 // Get reads a job of this client (FR-120).
 //
-// Errors: [ErrNotFound]; [ErrUnauthorized] with Code [ForgeForbidden] for
-// another client's (G-FR-10). Repeating is safe (FR-123).
+// Errors: [ErrNotFound]; [ErrUnauthorized], with Code [ForgeForbidden] for a job of another client
+// (G-FR-10). Repeating is safe (FR-123).
 func (f *ForgeRun) Get(ctx context.Context, jobID string) (ForgeRunJob, error) {
 	return forgeJob[ForgeRunJob](ctx, f, "forgerun get", http.MethodGet, jobID)
 }
 
 // Report reads the report of a job that has ended (FR-125).
 //
-// Errors: [ErrNotFound], also while the job has not ended (FR-126);
-// [ErrUnauthorized]. Repeating is safe.
+// Errors: [ErrNotFound], also for a job that has not ended (FR-126); [ErrUnauthorized]. Repeating
+// is safe.
 func (f *ForgeRun) Report(ctx context.Context, jobID string) (ForgeRunReport, error) {
 	return forgeJob[ForgeRunReport](ctx, f, "forgerun report", http.MethodGet, jobID, "report")
 }
 
-// Cancel ends a job that has not ended (FR-134) and says where it is now: one
-// that ended otherwise in between stays as it is (FR-137, FR-138).
+// Cancel cancels a job that has not ended (FR-134) and returns its state. A job that ended in
+// between with another outcome stays as it is (FR-137, FR-138).
 //
-// Errors: [ErrNotFound], [ErrUnauthorized], [ErrConflict] (G-FR-52). Repeating
-// is safe.
+// Errors: [ErrNotFound]; [ErrUnauthorized]; [ErrConflict] (G-FR-52). Repeating is safe.
 func (f *ForgeRun) Cancel(ctx context.Context, jobID string) (ForgeRunChange, error) {
 	return forgeJob[ForgeRunChange](ctx, f, "forgerun cancel", http.MethodPost, jobID, "cancel")
 }
 
-// Retry runs a failed job once more, after a delay that grows with each retry
-// (FR-140, FR-144).
+// Retry makes a failed job run once more, after a delay that grows with each retry (FR-140,
+// FR-144).
 //
-// Errors: [ErrConflict] when the job has not failed or its retries are used up
-// (FR-142); [ErrNotFound]; [ErrUnauthorized].
+// Errors: [ErrConflict] when the job has not failed or its retries are used up (FR-142);
+// [ErrNotFound]; [ErrUnauthorized].
 //
-// Repeating while the retried run is under way answers where it is (FR-145);
-// a repeat that comes after that run has failed too is another retry.
+// Repeating before the retried run has ended returns the job's state (FR-145). A repeat after that
+// run has failed too is another retry.
 func (f *ForgeRun) Retry(ctx context.Context, jobID string) (ForgeRunChange, error) {
 	return forgeJob[ForgeRunChange](ctx, f, "forgerun retry", http.MethodPost, jobID, "retry")
 }
 
 // forgeJob makes a call about one job.
-func forgeJob[T any](ctx context.Context, f *ForgeRun, op, method, jobID string, rest ...string) (T,
-	error) {
+func forgeJob[T any](ctx context.Context, f *ForgeRun, op, method, jobID string,
+	rest ...string) (T, error) {
 	if err := checkName("job id", jobID); err != nil {
 		var none T
 		return none, invalid(op, "%v", err)
 	}
-	return forgeCall[T](ctx, f, call{op: op, method: method, readOnly: method == http.MethodGet,
-		path: forgePath(append([]string{"jobs", jobID}, rest...)...), accept: []int{http.StatusOK}})
+	return forgeCall[T](ctx, f, call{
+		op:       op,
+		method:   method,
+		path:     forgePath(append([]string{"jobs", jobID}, rest...)...),
+		readOnly: method == http.MethodGet,
+		accept:   []int{http.StatusOK},
+	})
 }
 
-// ForgeRunFilter says which jobs a list has.
+// ForgeRunFilter selects the jobs of a list.
 type ForgeRunFilter struct {
-	// State keeps only jobs in it; empty keeps all.
+	// State keeps only the jobs in this state; empty keeps all.
 	State ForgeRunState
-	// PageSize is how many jobs a request asks for; 0 leaves it to the server.
+	// PageSize is how many jobs each request asks for; 0 leaves it to the server.
 	PageSize int
 }
 
-// Jobs goes through the jobs of this client (FR-250, G-FR-43). It ends with
-// the first error. A job whose state changes meanwhile may be missed by a
-// filter of states.
+// Jobs iterates over the jobs of this client (FR-250, G-FR-43). It ends with the first error. With
+// a State, a job that changes its state meanwhile may be missed.
 func (f *ForgeRun) Jobs(ctx context.Context, filter ForgeRunFilter) iter.Seq2[ForgeRunJob, error] {
 	query := url.Values{}
 	if filter.State != "" {
@@ -110,12 +119,11 @@ func (f *ForgeRun) Jobs(ctx context.Context, filter ForgeRunFilter) iter.Seq2[Fo
 	return forgePages[ForgeRunJob](ctx, f, "forgerun jobs", "/v1/jobs", query, filter.PageSize)
 }
 
-// Wait looks at a job until it has ended and returns it. It looks with growing
-// pauses of up to two seconds, and goes on while the server is away or asks
-// for patience. A job that failed has ended, also when it can be retried.
+// Wait polls a job until it has ended, and returns it. It polls after growing pauses of up to two
+// seconds, and continues while the server is away or limits requests. A failed job has ended, even
+// when it can be retried.
 //
-// Errors: those of [ForgeRun.Get], but for [ErrRetryable]; that of the context
-// when it ends first.
+// Errors: those of [ForgeRun.Get] except [ErrRetryable]; that of the context when it ends first.
 func (f *ForgeRun) Wait(ctx context.Context, jobID string) (ForgeRunJob, error) {
 	return watch(ctx, f.client, "forgerun wait",
 		func() (ForgeRunJob, error) { return f.Get(ctx, jobID) },

@@ -13,51 +13,49 @@ import (
 	"time"
 )
 
-// ErrInvalidWebhook: a request to a webhook does not carry a valid signature, or
-// not one of this time. It is to be answered with a 4xx and forgotten.
+// ErrInvalidWebhook means that a request to a webhook has no valid signature, or an old one. The
+// receiver should answer it with a 4xx and ignore it.
 var ErrInvalidWebhook = errors.New("webhook request is not genuine")
 
-// WebhookTolerance is how far the time of a signature may be from now, either
-// way, as Standard Webhooks has it.
+// WebhookTolerance is how far the time of a signature may be from now, in either direction, as in
+// Standard Webhooks.
 const WebhookTolerance = 5 * time.Minute
 
-// ForgeRunWebhookEvent is what a webhook or callback is told: one state change of a
+// ForgeRunWebhookEvent is the body of a request to a webhook or callback: one state change of a
 // job (FR-196).
 type ForgeRunWebhookEvent struct {
-	// EventID is the same in every try and in every repeat of the event: a
-	// receiver drops what it has seen. It is also the webhook-id header.
+	// EventID is the same in every try and every replay of a delivery, so that a receiver can
+	// ignore events it has seen. It is also the webhook-id header.
 	EventID string            `json:"event_id"`
 	JobID   string            `json:"job_id"`
 	Name    ForgeRunEventName `json:"event_name"`
 	// Prev is empty for the first event.
 	Prev ForgeRunState `json:"prev_state"`
 	Next ForgeRunState `json:"next_state"`
-	// OccurredAt is the event's own time, in UTC.
+	// OccurredAt is when the state changed, in UTC.
 	OccurredAt time.Time    `json:"occurred_at"`
 	Scenario   ForgeRunKind `json:"scenario"`
 	// Reason and Last are as in [ForgeRunEvent].
 	Reason string `json:"reason"`
 	Last   bool   `json:"final"`
-	// SignedAt is the time of this try (webhook-timestamp), in whole seconds.
+	// SignedAt is when this request was signed (webhook-timestamp), in whole seconds, in UTC.
 	SignedAt time.Time `json:"-"`
 }
 
-// VerifyWebhook checks that a request came from who knows the secret and was
-// signed within [WebhookTolerance] of now, by the rules of Standard Webhooks
-// 1.0 (G-FR-48), and returns what it tells. secrets are those that may be in
-// use, "whsec_…": one, or two while the receiver changes from one to the next.
-// body is the request's whole body, byte for byte.
+// VerifyWebhook checks that a request was signed with one of the secrets within [WebhookTolerance]
+// of now, by the rules of Standard Webhooks 1.0 (G-FR-48), and returns its event. secrets are
+// those in use, "whsec_…": one, or two while the receiver changes from one to the next. body is
+// the whole body of the request, byte for byte.
 //
-// Errors: [ErrInvalidWebhook]; another one when the body is genuine and still not
-// an event, or when a secret cannot be read.
+// Errors: [ErrInvalidWebhook]; another error when the body has a valid signature but is no event,
+// or when a secret is malformed.
 func VerifyWebhook(secrets []string, header http.Header, body []byte,
 	now time.Time) (ForgeRunWebhookEvent, error) {
 	id, stamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if id == "" || err != nil {
-		return ForgeRunWebhookEvent{},
-			fmt.Errorf("%w: webhook-id or webhook-timestamp is missing or malformed",
-				ErrInvalidWebhook)
+		return ForgeRunWebhookEvent{}, fmt.Errorf(
+			"%w: webhook-id or webhook-timestamp is missing or malformed", ErrInvalidWebhook)
 	}
 	signed := time.Unix(seconds, 0).UTC()
 	if off := now.Sub(signed); off > WebhookTolerance || off < -WebhookTolerance {
@@ -69,17 +67,17 @@ func VerifyWebhook(secrets []string, header http.Header, body []byte,
 		return ForgeRunWebhookEvent{}, err
 	}
 	if !genuine {
-		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: no signature of it is valid",
+		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: it has no valid signature",
 			ErrInvalidWebhook)
 	}
-	notice := ForgeRunWebhookEvent{SignedAt: signed}
-	if err := json.Unmarshal(body, &notice); err != nil {
+	event := ForgeRunWebhookEvent{SignedAt: signed}
+	if err := json.Unmarshal(body, &event); err != nil {
 		return ForgeRunWebhookEvent{}, fmt.Errorf("body of a webhook request: %w", err)
 	}
-	return notice, nil
+	return event, nil
 }
 
-// signedByAny compares every signature with that of every secret.
+// signedByAny reports whether one of the signatures was made with one of the secrets.
 func signedByAny(secrets []string, head string, body []byte, signatures []string) (bool, error) {
 	given := strings.Fields(strings.Join(signatures, " "))
 	genuine := false
@@ -92,11 +90,22 @@ func signedByAny(secrets []string, head string, body []byte, signatures []string
 		mac.Write([]byte(head))
 		mac.Write(body)
 		want := mac.Sum(nil)
-		for _, one := range given {
-			version, text, _ := strings.Cut(one, ",")
-			got, err := base64.StdEncoding.DecodeString(text)
-			genuine = genuine || (version == "v1" && err == nil && hmac.Equal(got, want))
+		for _, signature := range given {
+			if isSignature(signature, want) {
+				genuine = true
+			}
 		}
 	}
 	return genuine, nil
+}
+
+// isSignature reports whether a signature of the header, such as "v1,aGVsbG8=", is the wanted one.
+// It compares in constant time.
+func isSignature(signature string, want []byte) bool {
+	version, text, _ := strings.Cut(signature, ",")
+	got, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || version != "v1" {
+		return false
+	}
+	return hmac.Equal(got, want)
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// ForgeRunWebhook is a registered listener.
+// ForgeRunWebhook is a subscription: a URL that gets the events of all jobs of a client.
 type ForgeRunWebhook struct {
 	// ID is a UUID.
 	ID string `json:"webhook_id"`
-	// URL hears of the events, of all jobs of the client.
+	// URL gets the events named in Events.
 	URL    string              `json:"url"`
 	Events []ForgeRunEventName `json:"events"`
-	// CreatedAt is in UTC; earlier events are not told.
+	// CreatedAt is in UTC. Events before it are not delivered.
 	CreatedAt time.Time `json:"created_at"`
-	// Disabled says that the server has given the URL up, for the reason in
-	// DisabledReason; [ForgeRun.EnableWebhook] takes it back.
+	// Disabled is true when the server has stopped deliveries to the URL, for the reason in
+	// DisabledReason. [ForgeRun.EnableWebhook] resumes them.
 	Disabled       bool   `json:"disabled"`
 	DisabledReason string `json:"disabled_reason"`
 }
@@ -26,14 +26,13 @@ type ForgeRunWebhook struct {
 type ForgeRunRegistration struct {
 	ID        string    `json:"webhook_id"`
 	CreatedAt time.Time `json:"created_at"`
-	// Secret is what its bodies are signed with ("whsec_…"), for
-	// [VerifyWebhook]. It is shown this once and empty when the same
-	// idempotency key had registered it before (G-FR-58);
-	// [ForgeRun.RotateWebhookSecret] makes another.
+	// Secret signs the requests to the webhook ("whsec_…"), see [VerifyWebhook]. The server shows
+	// it once; it is empty when the same idempotency key had registered the webhook before
+	// (G-FR-58). [ForgeRun.RotateWebhookSecret] makes another.
 	Secret string `json:"secret"`
 }
 
-// ForgeRunDelivery is one event on its way to one webhook (G-FR-62).
+// ForgeRunDelivery is the delivery of one event to one webhook (G-FR-62).
 type ForgeRunDelivery struct {
 	ID        string            `json:"delivery_id"`
 	EventID   string            `json:"event_id"`
@@ -42,11 +41,11 @@ type ForgeRunDelivery struct {
 	// Status is pending, delivered or exhausted.
 	Status ForgeRunDeliveryStatus `json:"status"`
 	Tries  []ForgeRunTry          `json:"tries"`
-	// NextTryAt is nil when there is none to come, or none fixed yet.
+	// NextTryAt is when the next request is due, in UTC; nil when none is.
 	NextTryAt *time.Time `json:"next_try_at"`
 }
 
-// ForgeRunDeliveryStatus says how far a delivery is.
+// ForgeRunDeliveryStatus is the status of a delivery.
 type ForgeRunDeliveryStatus string
 
 // The statuses of a delivery.
@@ -59,79 +58,82 @@ const (
 // ForgeRunTry is one request of a delivery.
 type ForgeRunTry struct {
 	At time.Time `json:"at"`
-	// StatusCode is that of the answer; 0 when none came, see Error.
+	// StatusCode is the status of the answer; 0 when none came, see Error.
 	StatusCode int    `json:"status_code"`
 	Error      string `json:"error"`
 	DurationMS int64  `json:"duration_ms"`
-	// Response is the beginning of the answer's body, up to 4 KiB (G-FR-48).
+	// Response is the beginning of the answer's body, at most 4 KiB (G-FR-48).
 	Response string `json:"response"`
 }
 
-// RegisterWebhook has a URL hear of the listed events of all jobs of this
-// client (FR-185, FR-190); [ForgeRunEvents] are all there are. An empty
-// idempotencyKey means that one is made.
+// RegisterWebhook subscribes a URL to events of all jobs of this client (FR-185, FR-190).
+// [ForgeRunEvents] lists the events there are. An empty idempotencyKey means a random one.
 //
-// Errors: [ErrInvalid] (FR-186); [ErrConflict] when the same URL and events
-// are registered already (FR-187).
+// Errors: [ErrInvalid] (FR-186); [ErrConflict] when the same URL and events are registered already
+// (FR-187).
 //
-// Repeating under the same key gives the same webhook without its secret.
+// Repeating under the same key returns the same webhook without its secret.
 func (f *ForgeRun) RegisterWebhook(ctx context.Context, url string, events []ForgeRunEventName,
 	idempotencyKey string) (ForgeRunRegistration, error) {
 	wire := struct {
 		URL    string              `json:"url"`
 		Events []ForgeRunEventName `json:"events"`
 	}{url, events}
-	return forgeCall[ForgeRunRegistration](ctx, f,
-		call{op: "forgerun register webhook", method: http.MethodPost,
-			path: "/v1/webhooks", header: idempotencyHeader(idempotencyKey), body: encodeBody(wire),
-			accept: []int{http.StatusCreated}})
+	return forgeCall[ForgeRunRegistration](ctx, f, call{
+		op:     "forgerun register webhook",
+		method: http.MethodPost,
+		path:   "/v1/webhooks",
+		header: idempotencyHeader(idempotencyKey),
+		body:   encodeBody(wire),
+		accept: []int{http.StatusCreated},
+	})
 }
 
-// Webhooks goes through the webhooks of this client. It ends with the first
-// error.
+// Webhooks iterates over the webhooks of this client. It ends with the first error.
 func (f *ForgeRun) Webhooks(ctx context.Context) iter.Seq2[ForgeRunWebhook, error] {
 	return forgePages[ForgeRunWebhook](ctx, f, "forgerun webhooks", "/v1/webhooks", nil, 0)
 }
 
-// DeleteWebhook ends a webhook: no delivery starts afterwards (FR-188).
+// DeleteWebhook deletes a webhook. No delivery to it starts afterwards (FR-188).
 //
-// Errors: [ErrNotFound], also of a repeat after a lost answer
-// ([Error.Uncertain]).
+// Errors: [ErrNotFound], which is Uncertain on a repeat after a lost answer, because the earlier
+// try may have deleted it.
 func (f *ForgeRun) DeleteWebhook(ctx context.Context, webhookID string) error {
 	_, err := forgeWebhook[struct{}](ctx, f, "forgerun delete webhook", http.MethodDelete,
 		webhookID)
 	return err
 }
 
-// RotateWebhookSecret makes a new secret. For 24 h bodies are signed with both
-// (G-FR-48), so that a receiver has time to change.
+// RotateWebhookSecret makes and returns a new secret. For 24 h requests are signed with both
+// secrets (G-FR-48), so that the receiver has time to change.
 //
-// Repeating makes yet another one.
-func (f *ForgeRun) RotateWebhookSecret(ctx context.Context, webhookID string) (secret string,
-	err error) {
+// Errors: [ErrNotFound]. Repeating makes yet another secret.
+func (f *ForgeRun) RotateWebhookSecret(ctx context.Context,
+	webhookID string) (secret string, err error) {
 	got, err := forgeWebhook[ForgeRunRegistration](ctx, f, "forgerun rotate webhook secret",
 		http.MethodPost, webhookID, "rotate-secret")
 	return got.Secret, err
 }
 
-// EnableWebhook takes a disabled webhook back. Repeating is safe.
+// EnableWebhook resumes the deliveries to a disabled webhook.
+//
+// Errors: [ErrNotFound]. Repeating is safe.
 func (f *ForgeRun) EnableWebhook(ctx context.Context, webhookID string) (ForgeRunWebhook, error) {
 	return forgeWebhook[ForgeRunWebhook](ctx, f, "forgerun enable webhook", http.MethodPost,
 		webhookID, "enable")
 }
 
-// Deliveries goes through the deliveries of a webhook, pageSize at a time (0
-// leaves it to the server). It ends with the first error.
+// Deliveries iterates over the deliveries of a webhook and asks for pageSize of them at a time; 0
+// leaves the size to the server. It ends with the first error.
 func (f *ForgeRun) Deliveries(ctx context.Context, webhookID string,
 	pageSize int) iter.Seq2[ForgeRunDelivery, error] {
 	return forgePages[ForgeRunDelivery](ctx, f, "forgerun deliveries",
 		forgePath("webhooks", webhookID, "deliveries"), nil, pageSize)
 }
 
-// ReplayDelivery sends an event to a webhook once more, whatever became of it
-// before.
+// ReplayDelivery delivers an event to a webhook once more, whatever the status of the delivery is.
 //
-// Errors: [ErrNotFound]. Repeating may send it yet again.
+// Errors: [ErrNotFound]. Repeating may deliver it yet again.
 func (f *ForgeRun) ReplayDelivery(ctx context.Context, webhookID,
 	deliveryID string) (ForgeRunDelivery, error) {
 	return forgeWebhook[ForgeRunDelivery](ctx, f, "forgerun replay delivery", http.MethodPost,

@@ -2,23 +2,23 @@ package client
 
 import "time"
 
-// ForgeRunType says what a job is submitted as (FR-058).
+// ForgeRunType is the type that a job is submitted as (FR-058).
 type ForgeRunType string
 
 // The types of a job.
 const (
-	// ForgeExecute is a job that runs at once or, with a time, then (G-FR-19).
+	// ForgeExecute is a job that runs at once, or at its time if it has one (G-FR-19).
 	ForgeExecute ForgeRunType = "EXECUTE"
 	// ForgeDeferred is a job that must have a time (FR-063).
 	ForgeDeferred ForgeRunType = "DEFERRED"
-	// ForgeEmitEvent is a job whose point is its trail of events (G-FR-05).
+	// ForgeEmitEvent is a job whose purpose is its sequence of events (G-FR-05).
 	ForgeEmitEvent ForgeRunType = "EMIT_EVENT"
 )
 
-// ForgeRunState is where a job is in its life (FR-154).
+// ForgeRunState is the state of a job (FR-154).
 type ForgeRunState string
 
-// The states of a job. Of the final ones only FAILED can be left, by a retry.
+// The states of a job. Of the final ones, a job can leave only FAILED, by a retry.
 const (
 	ForgeCreated   ForgeRunState = "CREATED"
 	ForgeQueued    ForgeRunState = "QUEUED"
@@ -29,12 +29,12 @@ const (
 	ForgeCanceled  ForgeRunState = "CANCELED"
 )
 
-// Final reports whether the job has ended: it has an outcome and a report.
+// Final reports whether the job has ended: it has an outcome and a report then.
 func (s ForgeRunState) Final() bool {
 	return s == ForgeSucceeded || s == ForgeFailed || s == ForgeCanceled
 }
 
-// ForgeRunOutcome says how a job ended; empty while it has not (FR-121).
+// ForgeRunOutcome is how a job ended; empty for a job that has not (FR-121).
 type ForgeRunOutcome string
 
 // The outcomes of a job.
@@ -44,13 +44,13 @@ const (
 	ForgeOutcomeCanceled ForgeRunOutcome = "CANCELED"
 )
 
-// ForgeRunEventName says what happened to a job (FR-153).
+// ForgeRunEventName is the name of an event: of a change of a job's state (FR-153).
 type ForgeRunEventName string
 
 // The names of events.
 const (
 	ForgeJobCreated   ForgeRunEventName = "job_created"
-	ForgeJobQueued    ForgeRunEventName = "job_queued" // also by a retry
+	ForgeJobQueued    ForgeRunEventName = "job_queued" // also after a retry
 	ForgeJobAssigned  ForgeRunEventName = "job_assigned"
 	ForgeJobRequeued  ForgeRunEventName = "job_requeued" // its lease ended before it ran (G-FR-01)
 	ForgeJobStarted   ForgeRunEventName = "job_started"
@@ -59,7 +59,7 @@ const (
 	ForgeJobCanceled  ForgeRunEventName = "job_canceled"
 )
 
-// ForgeRunEvents are all names of events, in the order of a job's life.
+// ForgeRunEvents returns all names of events, in the order of a job's life.
 func ForgeRunEvents() []ForgeRunEventName {
 	return []ForgeRunEventName{ForgeJobCreated, ForgeJobQueued, ForgeJobAssigned, ForgeJobRequeued,
 		ForgeJobStarted, ForgeJobSucceeded, ForgeJobFailed, ForgeJobCanceled}
@@ -71,34 +71,33 @@ type ForgeRunSpec struct {
 	Type ForgeRunType
 	// Kind is the scenario to simulate; empty lets the server choose (FR-074).
 	Kind ForgeRunKind
-	// ExecutionAt is when the job may start; zero means now (FR-064). A time
+	// ExecutionAt is when the job may start, to the microsecond; zero means now (FR-064). A time
 	// more than a second in the past is refused (FR-062).
 	ExecutionAt time.Time
-	// Callback is an http or https URL that hears of every state change of
-	// this job (FR-189); empty for none.
+	// Callback is an http or https URL that gets every state change of this job (FR-189); empty
+	// for none.
 	Callback string
-	// IdempotencyKey makes a submit repeatable for as long as its job exists:
-	// the same key with the same content is the same job, with other content
-	// it is refused (FR-067, FR-068, FR-071). Empty means a random one.
+	// IdempotencyKey makes a submit repeatable as long as its job exists: the same key with the
+	// same content returns the same job, with other content it is refused (FR-067, FR-068,
+	// FR-071). Empty means a random one.
 	IdempotencyKey string
 }
 
-// ForgeRunReceipt is the acknowledgement of a submitted job, which is on
-// stable storage by then.
+// ForgeRunReceipt is the answer to a submitted job, which the server has stored durably.
 type ForgeRunReceipt struct {
 	// JobID is a UUID.
 	JobID string `json:"job_id"`
-	// State is CREATED for a new job, the present one of a job that the key
-	// has submitted before (FR-057).
+	// State is CREATED for a new job, and the present state of a job that was submitted before
+	// under the same key (FR-057).
 	State ForgeRunState `json:"state"`
 	// CreatedAt is when the job was created, in UTC.
 	CreatedAt time.Time `json:"created_at"`
-	// IdempotencyKey is the one that was sent, also beside an error: submit
-	// again under it to learn whether the job is there.
+	// IdempotencyKey is the key that was sent. It is also set beside an error: submit again under
+	// the same key to learn whether the job exists.
 	IdempotencyKey string `json:"-"`
 }
 
-// ForgeRunDefinition is what the server simulates (FR-075).
+// ForgeRunDefinition is the run that the server simulates (FR-075).
 type ForgeRunDefinition struct {
 	// Kind is the scenario.
 	Kind ForgeRunKind `json:"work_kind"`
@@ -110,15 +109,15 @@ type ForgeRunDefinition struct {
 	PayloadSize int64 `json:"payload_size"`
 	// ExecutionAt is set for scheduled jobs, in UTC (FR-077).
 	ExecutionAt *time.Time `json:"execution_at"`
-	// Seed is the time of the request in milliseconds since 1970, from which
-	// what was left open was drawn (G-FR-36).
+	// Seed is the time of the request in milliseconds since 1970. Values that the request left
+	// open were drawn from it (G-FR-36).
 	Seed int64 `json:"seed"`
 }
 
-// ForgeRunFailure says why a job failed (G-FR-62).
+// ForgeRunFailure is why a job failed (G-FR-62).
 type ForgeRunFailure struct {
-	// Code is [ForgeTimeout] for a run that took too long (FR-025), or another
-	// word such as "runner_lost" (G-FR-35).
+	// Code is [ForgeTimeout] for a run that took too long (FR-025), or another code such as
+	// "runner_lost" (G-FR-35).
 	Code string `json:"code"`
 	// Message is the explanation.
 	Message string `json:"message"`
@@ -132,11 +131,12 @@ type ForgeRunJob struct {
 	Type  ForgeRunType  `json:"type"`
 	Kind  ForgeRunKind  `json:"work_kind"`
 	State ForgeRunState `json:"state"`
-	// empty until final, and again while a retry runs
-	Outcome    ForgeRunOutcome    `json:"outcome"`
-	CreatedAt  time.Time          `json:"created_at"`
-	UpdatedAt  time.Time          `json:"updated_at"`
-	Attempt    int                `json:"attempt"` // 0 for the first run (G-FR-20)
+	// Outcome is empty until the state is final, and again while a retry runs.
+	Outcome   ForgeRunOutcome `json:"outcome"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	// Attempt is 0 for the first run (G-FR-20).
+	Attempt    int                `json:"attempt"`
 	Definition ForgeRunDefinition `json:"definition"`
 	// ExecutionAt is nil for a job without a time.
 	ExecutionAt *time.Time `json:"execution_at"`
@@ -148,7 +148,7 @@ type ForgeRunJob struct {
 
 // ForgeRunEvent is one state change of a job, in its report (FR-149).
 type ForgeRunEvent struct {
-	// ID is a UUID; the webhook-id of the deliveries that tell of the event.
+	// ID is a UUID. It is the webhook-id of the deliveries of the event.
 	ID    string            `json:"event_id"`
 	JobID string            `json:"job_id"`
 	Name  ForgeRunEventName `json:"event_name"`
@@ -158,21 +158,20 @@ type ForgeRunEvent struct {
 	// At strictly increases within a job, in UTC with microseconds (G-FR-40).
 	At       time.Time    `json:"timestamp"`
 	Scenario ForgeRunKind `json:"scenario"`
-	// Reason is set where the name alone does not say why: "lease_expired" or
-	// "released" of a requeued job, "runner_lost", a time-out (FR-152).
+	// Reason is set where the name does not say why: "lease_expired" or "released" of a requeued
+	// job, "runner_lost", a timeout (FR-152).
 	Reason string `json:"reason"`
 	// Last says that this failure used up the retries (G-FR-08).
 	Last bool `json:"final"`
 }
 
-// ForgeRunReport is the account of a job that has ended (FR-125).
+// ForgeRunReport is the history of a job that has ended (FR-125).
 type ForgeRunReport struct {
 	JobID   string          `json:"job_id"`
 	Outcome ForgeRunOutcome `json:"outcome"`
 	// Events are those of all attempts, in order (G-FR-09).
 	Events []ForgeRunEvent `json:"events"`
-	// StartedAt is when the last run began, nil for a job canceled before it
-	// started (FR-131).
+	// StartedAt is when the last run started; nil for a job canceled before it started (FR-131).
 	StartedAt  *time.Time `json:"started_at"`
 	FinishedAt time.Time  `json:"finished_at"`
 	// DurationMS is FinishedAt − StartedAt in milliseconds (FR-128).
@@ -183,7 +182,7 @@ type ForgeRunReport struct {
 	Failure *ForgeRunFailure `json:"failure"`
 }
 
-// ForgeRunChange is what a cancel or a retry answers.
+// ForgeRunChange is the answer to a cancel or a retry.
 type ForgeRunChange struct {
 	JobID     string        `json:"job_id"`
 	State     ForgeRunState `json:"state"`
